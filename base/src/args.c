@@ -11,7 +11,7 @@
 
 #include "base/compiler.h"
 
-#define HELP_COLUMN 23 /* where the help texts begin */
+#define HELP_COLUMN 23 /* column of the help texts */
 #define HELP_WIDTH 92
 #define LONG 256 /* getopt_long() returns this plus the index of the row */
 
@@ -272,7 +272,7 @@ static void store(void *field, size_t size, uint64_t n)
 		size);
 }
 
-/* The kinds that become an integer. */
+/* Reads a value of a kind that becomes an integer. */
 static int read_integer(const struct arg *a, const struct arg_row *row, uint64_t *n_p)
 {
 	double x = 0, unit = row->unit ? row->unit : 1;
@@ -354,7 +354,7 @@ static void print_wrapped(FILE *out, const char *text)
 	fputc('\n', out);
 }
 
-/* The part in parentheses: range and default. */
+/* Appends the part in parentheses: range and default. */
 static void append_limits(char *to, size_t size, const struct arg_row *row)
 {
 	const char *def = row->def ? row->def : row->unset;
@@ -470,7 +470,9 @@ static int fail_alone(const struct args *args, const struct arg_row *row)
 	return args_fail(args, "--%s means nothing alone: give %s with it", row->name, others);
 }
 
-/* Two options that exclude each other, and one that needs another. */
+/*
+ * Refuses two options that exclude each other, and one that is given without the one that it needs.
+ */
 static int check_together(const struct args *args)
 {
 	for (uint32_t i = 0; i < args->n_rows; i++) {
@@ -535,7 +537,7 @@ static void learn(const struct args *args, struct known *k)
 	}
 }
 
-/* The row of what getopt_long() returned; NULL: it refused the option. */
+/* Returns the row for a value of getopt_long(); NULL: none. */
 static const struct arg_row *find_row(const struct args *args, int val)
 {
 	if (val >= LONG)
@@ -548,8 +550,8 @@ static const struct arg_row *find_row(const struct args *args, int val)
 }
 
 /*
- * The option that getopt_long() refused. A letter may stand within a word, of which nothing is known
- * then: argv[optind - 1] may still be the word before.
+ * Describes the option that getopt_long() refused. A letter may stand within a word, and
+ * argv[optind - 1] is still the word before then.
  */
 static int refuse(const struct args *args, int val, char **argv)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line: a table of bad ones, and what good ones mean. */
+/* The command line: bad lines are refused, good ones are understood. */
 #include <errno.h>
 
 #include "support/test.h"

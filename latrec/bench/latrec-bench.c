@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nanoseconds per recorded sample, beside a record path that is built like HdrHistogram's and
- * beside the clocks. Short windows of all take turns, and ratios are taken within a round.
+ * Measures nanoseconds per recorded sample, beside a record path that is built like HdrHistogram's
+ * and beside the clocks. Short windows of all take turns, and ratios are taken within a round.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -35,9 +35,9 @@ static struct latrec *closed_rec, *due_rec;
 static struct latrec_ep *closed_ep, *due_ep;
 static struct latrec_hist hist;
 static struct peer peer;
-static uint64_t now_ns; /* of the windows: it goes on from window to window */
+static uint64_t now_ns; /* time of the windows, which continues from window to window */
 
-/* So that the compiler may not leave out what made it. */
+/* Keeps the compiler from removing the computation of x. */
 ALWAYS_INLINE void keep(uint64_t x)
 {
 	__asm__ volatile("" : : "r"(x));

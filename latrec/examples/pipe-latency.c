@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* How long a byte takes through a pipe: writes a batch, reads it back, prints the latencies. */
+/*
+ * Measures the latency of a byte through a pipe: writes a batch, reads it back, prints the
+ * latencies.
+ */
 #include <unistd.h>
 
 #include <latrec.h>

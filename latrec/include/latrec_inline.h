@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The paths of latrec.h that every sample takes. Include latrec.h, not this; what is not described
- * there is private to the library.
- *
- * The rare cases share one comparison, `value - min > span` in unsigned arithmetic: it is true for
- * a new smallest or largest value; for a negative latency, which wraps to more than 2^63 and so is
- * larger than the largest; and for a completion without a post, because a free place of a FIFO
- * holds a stamp from which every latency is above 2^63.
+ * The paths of latrec.h that every sample takes. Include latrec.h instead of this header; names
+ * that are not described there are private to the library. The rare cases share one comparison,
+ * `value - min > span` in unsigned arithmetic. It is true for a new smallest or largest value; for
+ * a negative latency, which wraps to more than 2^63; and for a completion without a post, because a
+ * free place of a FIFO holds a stamp from which every latency is above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H

@@ -9,9 +9,9 @@
 #endif
 
 #define CALIBRATION_NS 20000000
-#define READINGS 16 /* of which the one that took the shortest time counts */
-#define STEPS 16 /* of the counter, of which the smallest counts */
-#define STEP_READINGS (1 << 20) /* after which a counter stands still */
+#define READINGS 16 /* readings of which the fastest is used */
+#define STEPS 16 /* steps of the counter of which the smallest is used */
+#define STEP_READINGS (1 << 20) /* readings after which a counter counts as stopped */
 #define SOURCES "/sys/devices/system/clocksource/clocksource0/available_clocksource"
 
 #if defined(__aarch64__)
@@ -57,7 +57,7 @@ bool clock_listed(const char *sources, const char *name)
 	return false;
 }
 
-/* Does the kernel think so, too? On x86 it stops listing a TSC that it has seen fail. */
+/* Does the kernel trust the counter? On x86 it stops listing a TSC that it has seen fail. */
 static bool counter_trusted(void)
 {
 #if defined(__x86_64__)
@@ -74,7 +74,10 @@ static bool counter_trusted(void)
 #endif
 }
 
-/* The smallest advance between two readings: emulated counters are coarse. 0: none was seen. */
+/*
+ * Returns the smallest advance between two readings; emulated counters are coarse. 0: none was
+ * seen.
+ */
 static uint64_t counter_step(void)
 {
 	uint64_t last = latrec_counter(), step = 0;

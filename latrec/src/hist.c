@@ -104,7 +104,7 @@ uint64_t hist_rank(double q, uint64_t count)
 		return 1;
 	if (q >= 1 || want >= (double)count)
 		return count;
-	/* Rounding makes .07 * 100 a little more than 7. */
+	/* By rounding, .07 * 100 is a little more than 7. */
 	rank = (uint64_t)(want - want * 4 * DBL_EPSILON) + 1;
 	return rank < count ? rank : count;
 }

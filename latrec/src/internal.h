@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files of the library share. */
+/* Declarations that the files of the library share. */
 #ifndef LATREC_INTERNAL_H
 #define LATREC_INTERNAL_H
 
@@ -39,7 +39,7 @@ static inline uint64_t bucket_high(uint32_t bucket)
 	return bucket_low(bucket) + ((1ull << bucket_shift(bucket)) - 1);
 }
 
-/* What a bucket is reported by: no more than the largest value. */
+/* Returns the value that a bucket is reported by, at most the largest value of the histogram. */
 static inline uint64_t bucket_value(const struct latrec_hist *h, uint32_t bucket)
 {
 	uint64_t high = bucket_high(bucket), max = latrec_hist_max(h);

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is kept beside the samples to find the worst window. */
+/* State to find the worst window. */
 struct latrec_windows {
 	uint64_t length_ns;
-	uint64_t start_ns; /* of the open one */
-	struct latrec_window worst; /* of those that are over; count 0: none yet */
-	struct latrec_hist before; /* all samples before the open one */
+	uint64_t start_ns; /* start of the open window */
+	struct latrec_window worst; /* the worst window that is over; count 0: none yet */
+	struct latrec_hist before; /* all samples before the open window */
 };
 
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p)
@@ -55,13 +55,13 @@ void latrec_stats(const struct latrec *r, struct latrec_stats *stats_p)
 
 /* ---- windows ---- */
 
-/* The times that windows are compared by. */
+/* Returns the histogram by which windows are compared. */
 static const struct latrec_hist *compared(const struct latrec *r)
 {
 	return r->intended ? &r->response : &r->service;
 }
 
-/* The value of a rank among the samples that h has and `before` has not. */
+/* Returns the value of a rank among the samples that h has and `before` has not. */
 static uint64_t value_since(const struct latrec_hist *h, const struct latrec_hist *before,
 	uint64_t rank)
 {
@@ -73,7 +73,7 @@ static uint64_t value_since(const struct latrec_hist *h, const struct latrec_his
 	return i < LATREC_BUCKETS ? bucket_value(h, i) : latrec_hist_max(h);
 }
 
-/* The open window as it stands. */
+/* Returns the open window as it is now. */
 static struct latrec_window open_window(const struct latrec *r)
 {
 	const struct latrec_hist *h = compared(r), *before = &r->windows->before;
@@ -171,7 +171,7 @@ int latrec_merge(struct latrec *to, const struct latrec *from)
 		return err;
 	if (!latrec_worst_window(from, &w) && worse(&w, &to->windows->worst))
 		to->windows->worst = w;
-	/* As many as service times, so they fit as well. */
+	/* There are as many as service times, so they fit as well. */
 	latrec_hist_merge(&to->response, &from->response);
 	latrec_hist_merge(&to->windows->before, compared(from));
 	to->stats.refused += from->stats.refused;

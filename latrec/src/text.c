@@ -85,11 +85,11 @@ int latrec_hist_export(const struct latrec_hist *h, FILE *out)
 
 struct reader {
 	FILE *in;
-	uint64_t hash; /* of the lines so far */
+	uint64_t hash; /* check sum of the lines so far */
 	char line[LINE];
 };
 
-/* The next line, whose end the caller checks. 0, -EBADMSG or -errno. */
+/* Reads the next line, whose end the caller checks. 0, -EBADMSG or -errno. */
 static int next_line(struct reader *r)
 {
 	errno = 0;
@@ -98,7 +98,7 @@ static int next_line(struct reader *r)
 	return 0;
 }
 
-/* A decimal number as export writes it; what follows it, or NULL. */
+/* Reads a decimal number in the format of the export. Returns the text behind it, or NULL. */
 static const char *number(const char *at, u128 *value_p)
 {
 	u128 value = 0;
@@ -268,7 +268,7 @@ int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
 
 #define TICKS_PER_HALF 5
 
-/* The level after this one: five steps until what is left to 100 % is halved, and so on. */
+/* Returns the next level: five steps halve the distance to 100 %. */
 static double next_level(double level)
 {
 	double ticks = 2 * TICKS_PER_HALF;

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-FEW, MANY = 200_000, 400_000
+FEW, MANY = 100_000, 200_000
 # For a post and its completion: one latency, and two.
 LIMITS = {"histogram": 20, "record": 30, "closed": 40, "due": 64}
 

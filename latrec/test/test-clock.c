@@ -84,7 +84,7 @@ static void every_source_agrees_with_the_raw_clock(void)
 	for (int source = LATREC_CLOCK_AUTO; source <= LATREC_CLOCK_MONOTONIC_RAW; source++) {
 		int err = latrec_clock_init(&c, (enum latrec_clock_source)source);
 
-		/* Machines differ in whether they have a counter, but AUTO finds something. */
+		/* Not every machine has a counter, but AUTO always finds a clock. */
 		CHECK(!err || (source == LATREC_CLOCK_COUNTER && err == -ENOTSUP));
 		if (err)
 			continue;

@@ -70,7 +70,7 @@ static void compare_with_sorted(uint64_t *v, uint64_t n)
 		uint64_t got = latrec_hist_quantile(h, quantiles[i]);
 
 		CHECK(got >= exact && got - exact <= exact / 128);
-		/* Not only near: the same bucket, and no more than the largest. */
+		/* The value is that of the same bucket, and at most the largest value. */
 		CHECK_EQ(latrec_bucket(got), latrec_bucket(exact));
 		if (rank == 1 || rank == n)
 			CHECK_EQ(got, exact);

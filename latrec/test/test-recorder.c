@@ -320,7 +320,7 @@ static void recorders_merge(void)
 	CHECK(worst(a).start_ns == 200 * MS && worst(a).count == 10);
 	CHECK(stats(a).unmatched == 1 && stats(a).backwards == 1 && stats(a).refused == 1 &&
 		stats(a).dropped == 1);
-	/* What was merged is no part of the window that is open here. */
+	/* Merged samples are no part of the open window. */
 	burst(a, 100, 5, 90);
 	CHECK(worst(a).count == 105 && worst(a).p99_ns == 90);
 	latrec_ep_destroy(ep);

@@ -108,7 +108,7 @@ static void several_follow_each_other(void)
 	fclose(in);
 }
 
-/* What is refused leaves the caller's histogram alone. */
+/* A refused text leaves the caller's histogram unchanged. */
 static int refused(const char *text, size_t len)
 {
 	static struct latrec_hist before, h;
@@ -241,11 +241,11 @@ static void forged_files_are_refused(void)
 
 	CHECK_EQ(forged("%s", good), 0);
 	CHECK_EQ(forged(HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n"), 0);
-	/* Of another shape. */
+	/* A text of another shape. */
 	CHECK_EQ(forged("latrec-hist 1\nbits 7\ncount 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n"),
 		-EBADMSG);
 	CHECK_EQ(forged(HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 7425\n"), -EBADMSG);
-	/* Numbers that are none, or too large. */
+	/* Texts that are no numbers, and numbers that are too large. */
 	CHECK_EQ(forged(HEAD "count 9223372036854775808\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
 			     "0 9223372036854775808\n"),
 		-EBADMSG);
@@ -317,7 +317,7 @@ static char *hgrm(const struct latrec_hist *h, double unit_ns)
 	return text;
 }
 
-/* As org.HdrHistogram prints 1 to 10 with five ticks per half distance and a scale of 1. */
+/* The output of org.HdrHistogram for 1 to 10 with five ticks per half distance and a scale of 1. */
 static const char hdr_of_ten[] = "       Value     Percentile TotalCount 1/(1-Percentile)\n\n"
 				 "       1.000 0.000000000000          1           1.00\n"
 				 "       1.000 0.100000000000          1           1.11\n"

@@ -13,7 +13,7 @@ static size_t length_of(const struct wire_buf *b, const uint8_t *from)
 	return b->ok ? (size_t)(b->at - from) : 0;
 }
 
-/* All was there, and nothing more. */
+/* True if the body had all fields, and nothing behind them. */
 static bool is_whole(const struct wire_buf *b)
 {
 	return b->ok && b->at == b->end;

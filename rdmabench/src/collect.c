@@ -102,7 +102,10 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 	return 0;
 }
 
-/* For the shells of the other machines; find(1) takes files and directories alike. */
+/*
+ * Makes the command for the shells of the other machines; find(1) takes files and directories
+ * alike.
+ */
 static bool make_command(const struct options *o, char *command, size_t size)
 {
 	const char *rest = " -type f -name '*.jsonl' -exec cat -- {} +";
@@ -194,7 +197,7 @@ static json_t *result_json(const struct gather *g, const struct options *o, bool
 	return j;
 }
 
-/* Each bucket that holds something: its largest value, and the fraction up to it. */
+/* Prints for each used bucket its largest value and the fraction of samples up to it. */
 static int write_cdf(const struct latrec_hist *h, const char *path)
 {
 	FILE *out = fopen(path, "we");

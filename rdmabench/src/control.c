@@ -15,7 +15,7 @@
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC
-#define NO_KEY 0xfffffe00u /* the last that a device gives */
+#define NO_KEY 0xfffffe00u /* the largest key that a device assigns */
 
 int control_open(struct control *c, struct mlx5dvl_ctx *ctx, enum control_kind kind,
 	uint64_t every_ns, uint64_t now_ns)
@@ -58,7 +58,7 @@ static void no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 {
 }
 
-/* A request that must fail, and its completion: 0 if it does as it must. */
+/* Posts a request that must fail, and polls its completion. 0 if it failed as expected. */
 static int fail_once(struct control *c, struct mlx5dvl_qp *qp, const struct mlx5dvl_mr *mr)
 {
 	bool remote = c->kind == CONTROL_RKEY;
@@ -111,7 +111,7 @@ static int use_pair(struct control *c, struct mlx5dvl_qp *qp, struct mlx5dvl_qp 
 	return c->kind == CONTROL_MODIFY ? mlx5dvl_qp_to_error(qp) : with_region(c, qp);
 }
 
-/* Its peer is another QP of ours, so that nobody else is troubled. */
+/* The peer is another QP of this process, so that no other process is disturbed. */
 static int change_qps(struct control *c)
 {
 	struct mlx5dvl_qp_attr a = {.send_cq = c->cq, .sq_depth = QUEUE_BLOCKS};

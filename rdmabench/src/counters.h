@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counters of a port, as the kernel shows them: the files of counters/ and hw_counters/ in
- * sysfs, and the statistics of its network interface (ethtool -S), among which are the
- * tx/rx_vport_rdma_unicast and the tx/rx_prio3_pause counters of mlx5.
+ * Counters of a port from the kernel: the files of counters/ and hw_counters/ in sysfs, and the
+ * statistics of its network interface (ethtool -S). The latter include mlx5's
+ * tx/rx_vport_rdma_unicast and tx/rx_prio3_pause.
  */
 #ifndef RDMABENCH_COUNTERS_H
 #define RDMABENCH_COUNTERS_H
@@ -22,10 +22,10 @@ struct counters {
 	struct counter c[COUNTERS_MAX];
 };
 
-/* Reads what there is; of a device that offers none, none. @class: /sys/class/infiniband. */
+/* Reads all counters; the result is empty if the device has none. @class: /sys/class/infiniband. */
 void counters_read(const char *class, const char *device, unsigned port, struct counters *c_p);
 
-/* The value, or 0 if there is none; *has_p says which. */
+/* Returns the value, or 0 if there is none; *has_p tells the two apart. */
 uint64_t counters_get(const struct counters *c, const char *name, int *has_p);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The two roles, from the first connection to the report. */
+/* The two roles of the engine, from the first connection to the report. */
 #include "engine.h"
 
 #include <errno.h>
@@ -19,16 +19,16 @@
 
 #define SYSFS "/sys/class/infiniband"
 #define LOOK_NS (200 * NSEC_PER_MSEC) /* between two looks at clients that wait for others */
-#define CALLERS 256 /* connections that have not said what they want */
+#define CALLERS 256 /* connections that have not sent HELLO yet */
 
 struct engine {
 	const struct engine_options *o;
 	struct side side;
 	char run[WIRE_RUN_MAX];
 	char why[WIRE_TEXT_MAX];
-	uint64_t deadline_ns; /* until which the next run has to begin; 0: none */
+	uint64_t deadline_ns; /* time limit for the next run to begin; 0: none */
 	struct counters before, after;
-	struct wire_side ours; /* too large for the stack, as the next */
+	struct wire_side ours; /* static, because it is too large for the stack, as is the next */
 	uint8_t body[WIRE_BODY_MAX];
 };
 
@@ -68,14 +68,14 @@ static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
 	return wire_send(&p->conn, kind, e->body, len, timeout_ns(e));
 }
 
-/* The other side's QPs and memory, by WELCOME or JOIN; ours are then connected. */
+/* Takes the other side's QPs and memory from WELCOME or JOIN, and connects the own ones. */
 static int take_side(struct engine *e, struct peer *p, enum wire_kind kind)
 {
 	struct wire_buf b;
 	int err = wire_expect(&p->conn, kind, timeout_ns(e), &b, e->why);
 
 	if (err == -ECONNREFUSED)
-		return err; /* it said why */
+		return err; /* the peer gave the reason */
 	if (!err)
 		err = wire_get_side(&b, e->side.t.qps, &p->remote);
 	return err ? say(e, p->conn.peer, err) : side_connect(p, e->why);
@@ -147,7 +147,7 @@ static int report(struct engine *e)
 	return status;
 }
 
-/* What has not come so far that there is something to report. */
+/* Reports a run that ended before there was any result. */
 static int report_failure(const struct engine *e)
 {
 	fprintf(stderr, "rdmabench engine: %s\n", e->why);
@@ -163,7 +163,10 @@ static int report_failure(const struct engine *e)
 	return 1;
 }
 
-/* After the set-up, which may have failed (err): the status of the program. */
+/*
+ * Runs the traffic after the set-up, which may have failed (err). Returns the status of the
+ * program.
+ */
 static int run_and_report(struct engine *e, int err)
 {
 	int status;
@@ -242,10 +245,10 @@ static int client(struct engine *e, const char *host, uint32_t port)
 
 /* ---- server ---- */
 
-/* A connection that has not said what it wants. */
+/* A connection that has not sent HELLO yet. */
 struct caller {
 	struct tcp_guest guest;
-	struct peer *peer; /* NULL: not looked at yet */
+	struct peer *peer; /* NULL: not read yet */
 	struct traffic t;
 };
 
@@ -264,7 +267,7 @@ static void caller_close(void *arg, struct tcp_guest *g)
 	free(c);
 }
 
-/* What a stranger sends is no reason to stop, nor to wait until it has heard the answer. */
+/* A stranger's bytes do not stop the server, which does not wait until its answer was read. */
 static void refuse(struct engine *e, struct peer *p, int err)
 {
 	if (err != -EINVAL)
@@ -276,7 +279,7 @@ static void refuse(struct engine *e, struct peer *p, int err)
 	wire_refuse(&p->conn, e->why, 0);
 }
 
-/* 0: it has said HELLO; -EAGAIN; -EPROTO: it was refused. */
+/* 0: it sent HELLO; -EAGAIN; -EPROTO: it was refused. */
 static int caller_step(void *arg, struct tcp_guest *g)
 {
 	struct caller *c = container_of(g, struct caller, guest);
@@ -311,7 +314,10 @@ static bool same_traffic(struct engine *e, const struct traffic *t)
 	       !memcmp(theirs, e->body, n);
 }
 
-/* The first client decides what is sent; @first: until now there was none. */
+/*
+ * Takes the traffic of the first client; the others must ask for the same. @first: there was none
+ * until now.
+ */
 static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bool first)
 {
 	struct side *s = &e->side;
@@ -330,7 +336,7 @@ static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bo
 	return err ? err : side_add_peer(s, p, e->why);
 }
 
-/* Clients that wait for others are told that all is well; who has left ends the run. */
+/* Sends ALIVE to the clients that wait for others. A client that has left ends the run. */
 static int reassure(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->side.n_peers; i++) {
@@ -338,7 +344,7 @@ static int reassure(struct engine *e)
 		struct wire_buf b;
 		int err = wire_alive(c, clock_ns(), timeout_ns(e));
 
-		c->heard_ns = clock_ns(); /* it has nothing to say before it joins */
+		c->heard_ns = clock_ns(); /* the client sends nothing before JOIN */
 		if (!err && wire_poll(c, timeout_ns(e), &b) < 0)
 			err = -ECONNRESET;
 		if (err)
@@ -361,8 +367,10 @@ static int add_client(struct engine *e, struct tcp_guest *g)
 	return err;
 }
 
-/* One step towards the next client. Each connection is taken when the last has been looked at: a
- * client of the next run stays where it is. */
+/*
+ * One step towards the next client. A connection is accepted only after the last one was handled,
+ * so that a client of the next run stays in the backlog.
+ */
 static int next_client(struct engine *e, struct tcp_crowd *crowd, int listener)
 {
 	uint64_t now = clock_ns();
@@ -396,7 +404,7 @@ static int accept_clients(struct engine *e, int listener)
 	return err;
 }
 
-/* All are welcomed, then all have joined, then all go. */
+/* Sends WELCOME to all, waits for JOIN from all, then sends GO to all. */
 static int start_clients(struct engine *e)
 {
 	struct side *s = &e->side;
@@ -470,7 +478,7 @@ static void free_engine(struct engine *e)
 	free(e);
 }
 
-/* One run after another, as long as clients say that they come again. */
+/* Serves one run after another, as long as the clients announce a next one. */
 static int with_server(const struct engine_options *o, int listener)
 {
 	struct engine_options next = *o;
@@ -516,7 +524,7 @@ static int with_client(const struct engine_options *o, const char *host, uint32_
 	return status;
 }
 
-/* The child serves, in silence; its status is part of ours. */
+/* The child is the server and prints nothing; its status becomes part of this process's status. */
 static int both(const struct engine_options *o)
 {
 	struct engine_options quiet = *o;
@@ -532,7 +540,7 @@ static int both(const struct engine_options *o)
 	fflush(stdout);
 	child = fork();
 	if (!child) {
-		/* It may wait for a client that never comes. */
+		/* The child may be waiting for a client that never comes. */
 		if (!child_ends_with(parent) || !freopen("/dev/null", "w", stdout))
 			_exit(1);
 		exit(with_server(&quiet, listener));

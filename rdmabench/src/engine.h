@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rdmabench engine: its command line, both its roles, and what it reports. */
+/* rdmabench engine: its command line, both its roles, and its report. */
 #ifndef RDMABENCH_ENGINE_H
 #define RDMABENCH_ENGINE_H
 
@@ -11,12 +11,12 @@
 
 struct engine_options {
 	const char *host; /* NULL: server */
-	uint32_t port; /* of TCP */
+	uint32_t port; /* TCP port */
 	uint32_t hosts; /* clients that the server waits for */
 	struct side_device device;
 	struct traffic t;
 	bool fork; /* both roles, on this machine */
-	const char *server_device; /* with fork; NULL: the same */
+	const char *server_device; /* device of the server with fork; NULL: the same */
 	bool all; /* runs with one size after another */
 	uint32_t first_size, last_size;
 	bool more; /* not the first of these */
@@ -26,7 +26,7 @@ struct engine_options {
 	bool compat;
 	bool gbits;
 	bool hw_ts; /* completions are timed by the device's stamps */
-	uint32_t timeout_s; /* of the TCP connection */
+	uint32_t timeout_s; /* time limit of the TCP connection */
 };
 
 /*
@@ -51,19 +51,21 @@ struct engine_report {
 	struct counters *before, *after;
 };
 
-/* Writes the table to out; of many sizes one row, below the heads that the first one has. */
+/*
+ * Writes the table to out. With many sizes it is one row, and only the first has the column heads.
+ */
 void report_table(const struct engine_report *r, FILE *out);
-/* A new object. */
+/* Returns a new object. */
 json_t *report_json(const struct engine_report *r);
-/* Before there is a report: whether the file can be opened. 0 or -1, having said why. */
+/* Checks before the run that the file can be opened. 0, or -1 after an error message. */
 int report_try(const char *path);
 /*
- * Writes one line to a file, whose content goes or, with append, stays, or to standard output
- * for "-". 0 or 1, having said why.
+ * Writes one line to a file, which is truncated unless append is set, or to standard output for
+ * "-". 0, or 1 after an error message.
  */
 int report_write(json_t *o, const char *path, bool append);
 
-/* 0 all went well; 1 errors, mismatches, or a peer was lost. */
+/* Returns 1 after errors or mismatches, or if a peer was lost; else 0. */
 int report_status(const struct side *s);
 
 #endif

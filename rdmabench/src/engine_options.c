@@ -10,16 +10,16 @@
 #include "payload.h"
 #include "text.h"
 
-#define FIRST_SIZE 2 /* of all */
+#define FIRST_SIZE 2 /* first size of --all */
 
-/* Some options have a meaning only when all are known. */
+/* Options whose meaning depends on others. */
 struct partial {
 	struct engine_options o;
 	const char *request, *op;
 	uint32_t size;
 };
 
-/* "drop@100" */
+/* Reads a text like "drop@100". */
 static int read_inject(const struct arg *a, void *traffic)
 {
 	struct traffic *t = traffic;
@@ -39,7 +39,7 @@ static int read_inject(const struct arg *a, void *traffic)
 	return arg_whole(&number, 1, 1ull << 40, &t->inject_at);
 }
 
-/* As enum ibv_mtu has them: 1 is 256. */
+/* The values of enum ibv_mtu, from 1. */
 static const char *const mtus[] = {"256", "512", "1024", "2048", "4096", NULL};
 
 #define AT(field) ARG_AT(struct partial, field)
@@ -155,7 +155,7 @@ static const char usage[] =
 	"       rdmabench engine --fork [OPTION]...     both, on this machine\n"
 	"Sends RDMA traffic and records latencies. The client chooses the traffic.\n";
 
-/* The first and the last of all sizes. */
+/* Sets the first and the last size of --all. */
 static int find_sizes(const struct args *args, struct partial *p)
 {
 	struct traffic *t = &p->o.t;

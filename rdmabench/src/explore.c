@@ -9,11 +9,11 @@
 #include "base/rand.h"
 
 #define WARM_UP 8 /* random points before each descent of the temperature */
-#define T_START .05 /* in parts of the energies' spread in the warm-up */
+#define T_START .05 /* temperatures as a share of the energies' spread in the warm-up */
 #define T_FACTOR .99 /* per try */
-#define CHANGES_MAX 24 /* parameters changed at once while it is hot */
-#define STALE_MAX 60 /* tries without a better point, then it begins again */
-#define REDRAW_MAX 1000 /* for a point without the features of a known anomaly */
+#define CHANGES_MAX 24 /* parameters changed at once at a high temperature */
+#define STALE_MAX 60 /* tries without a better point until the descent begins again */
+#define REDRAW_MAX 1000 /* draws for a point without the features of a known anomaly */
 
 const char *const explore_methods[] = {"random", "sample", "anneal", NULL};
 
@@ -25,10 +25,10 @@ struct explorer {
 	uint64_t rand;
 	bool over;
 	uint8_t *sample; /* tries x SPACE_DIMS, for EXPLORE_SAMPLE */
-	/* Annealing. */
+	/* State of annealing. */
 	struct point current;
 	double energy, t_start, temperature;
-	double best, low; /* of this descent; the lowest energy of the warm-up */
+	double best, low; /* range of this descent; the lowest energy of the warm-up */
 	uint32_t warm, stale;
 };
 
@@ -50,7 +50,7 @@ static bool has_features(const struct feature_set *f, const struct point *p)
 	return true;
 }
 
-/* Of a set without any feature every point would be one; it tells nothing. */
+/* A set without any feature fits every point, so it excludes none. */
 static bool is_empty(const struct feature_set *f)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -69,7 +69,7 @@ static bool is_known(const struct explorer *e, const struct point *p)
 	return false;
 }
 
-/* Whether the same anomaly is there; what cannot be measured counts as so. */
+/* Returns true if the same anomaly is there, and also if the point cannot be measured. */
 static bool still_there(struct explorer *e, uint32_t anomaly, unsigned dim, const struct point *p)
 {
 	struct explore_ask ask = {PURPOSE_FEATURE, anomaly, dim, p};
@@ -122,7 +122,7 @@ static void note_anomaly(struct explorer *e, const struct point *p, enum anomaly
 
 /* ---- sample ---- */
 
-/* Per parameter a shuffled list in which each value has its share. */
+/* Makes a shuffled list per parameter in which each value has its share. */
 static int make_sample(struct explorer *e)
 {
 	uint32_t n = e->attr->tries;

@@ -28,7 +28,7 @@ enum explore_method { EXPLORE_RANDOM, EXPLORE_SAMPLE, EXPLORE_ANNEAL };
 
 extern const char *const explore_methods[]; /* by method, NULL at the end */
 
-/* An anomaly, and what it needs: a parameter with a feature keeps its value. */
+/* An anomaly with the parameters that it needs: a parameter with a feature keeps its value. */
 struct feature_set {
 	struct point point;
 	enum anomaly kind;
@@ -38,11 +38,11 @@ struct feature_set {
 struct explore_attr {
 	enum explore_method method;
 	uint64_t seed;
-	uint32_t tries; /* points, without those for feature sets */
+	uint32_t tries; /* points to be measured, without those for feature sets */
 	uint32_t anomalies; /* stops after so many; 0: only after tries */
 	bool features; /* look for minimal feature sets */
 	struct rules rules;
-	struct fixed fixed; /* what is not varied */
+	struct fixed fixed; /* parameters that are not varied */
 };
 
 /* Why a point is measured. */
@@ -50,20 +50,20 @@ enum explore_purpose { PURPOSE_TRY, PURPOSE_FEATURE };
 
 struct explore_ask {
 	enum explore_purpose purpose;
-	uint32_t anomaly; /* PURPOSE_FEATURE: of which, from 0 */
-	unsigned dim; /* ... the parameter that was changed */
+	uint32_t anomaly; /* PURPOSE_FEATURE: number of the anomaly, from 0 */
+	unsigned dim; /* PURPOSE_FEATURE: the parameter that was changed */
 	const struct point *point;
 };
 
-/* Measures; 0, or -errno: passed over, or, with -ECANCELED, the search ends. */
+/* Measures a point. 0; -ECANCELED ends the search; another -errno skips the point. */
 typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure *m_p);
 
 struct explore_result {
-	uint32_t tries; /* made */
-	uint32_t failures; /* of them, that could not be measured */
-	uint32_t accepted_worse, rejected; /* annealing */
-	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: one of them has no feature */
-	uint32_t n; /* of found */
+	uint32_t tries; /* points that were measured */
+	uint32_t failures; /* points that could not be measured */
+	uint32_t accepted_worse, rejected; /* steps of annealing to and from worse points */
+	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: an anomaly of that kind has no feature */
+	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];
 };
@@ -72,7 +72,7 @@ struct explore_result {
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p);
 
-/* Whether to go from energy `from` to `to`, at a temperature; draws one number. */
+/* Decides whether to go from energy `from` to `to` at a temperature; draws one random number. */
 bool anneal_accepts(double from, double to, double temperature, uint64_t *rand);
 
 #endif

@@ -15,14 +15,14 @@
 #include "text.h"
 #include "statsfile.h"
 
-#define FILE_MAX (64 << 20) /* bytes of a file of JSON lines */
-#define DEPTH_MAX 3 /* directories: of runs, of one run, and one more */
+#define FILE_MAX (64 << 20) /* most bytes of a file of JSON lines */
+#define DEPTH_MAX 3 /* levels of directories: of runs, of one run, and one more */
 #define NS_PER_S 1000000000ll
 
-/* One line: who wrote it, and what. */
+/* One line: its writer and its figures. */
 struct line {
 	json_t *o;
-	const char *writer, *host; /* of o */
+	const char *writer, *host; /* borrowed from o */
 	json_int_t window, written_ns;
 	bool cumulative;
 };
@@ -32,7 +32,7 @@ struct file {
 	ino_t inode;
 };
 
-/* Places of an array by what stands there: a hash table that is at most half full. */
+/* A hash table that maps keys to places of an array; it is at most half full. */
 struct index {
 	struct slot {
 		uint64_t hash;
@@ -48,10 +48,10 @@ struct gather {
 	struct index line_index;
 	struct stats_row *rows;
 	size_t n_rows;
-	struct file *files; /* that were read, so that none counts twice */
+	struct file *files; /* files that were read, so that none counts twice */
 	size_t n_files;
 	struct index file_index;
-	uint64_t looks; /* at slots of both */
+	uint64_t looks; /* comparisons in both tables */
 	json_t *sources, *skipped;
 	struct latrec_hist hist;
 	struct stats_merged merged;
@@ -116,7 +116,7 @@ static uint64_t hash_of(uint64_t hash, const void *bytes, size_t n)
 	return hash;
 }
 
-/* The slot of what equals the key, or a free one. */
+/* Returns the slot of an equal key, or a free one. */
 static struct slot *find(struct gather *g, const struct index *x, uint64_t hash, same_fn *same,
 	const void *key)
 {
@@ -136,7 +136,7 @@ static bool none_is_same(const struct gather *g, size_t at, const void *key)
 	return false;
 }
 
-/* Room for one more of n. */
+/* Makes room for one more entry. */
 static bool index_grow(struct gather *g, struct index *x, size_t n)
 {
 	struct index larger = {.size = x->size ? 2 * x->size : 64};
@@ -176,7 +176,7 @@ static bool has_number(const json_t *o, const char *key, json_int_t *n_p)
 	return json_is_integer(v) && *n_p >= 0;
 }
 
-/* Why a line cannot be used, or NULL. */
+/* Returns the reason why a line cannot be used, or NULL. */
 static const char *read_line(const struct gather_attr *a, json_t *o, struct line *l)
 {
 	json_int_t version, process;
@@ -218,7 +218,7 @@ static uint64_t line_hash(const struct line *l)
 	return hash_of(hash_of(0, l->writer, STATSFILE_WRITER), &window, sizeof(window));
 }
 
-/* The same writer's line counts once; of cumulative ones the latest. */
+/* Adds a line. Lines of one writer count once; the latest cumulative line replaces earlier ones. */
 static bool keep_line(struct gather *g, const struct line *l)
 {
 	uint64_t hash = line_hash(l);
@@ -260,7 +260,7 @@ static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 	       (uint64_t)samples == h_p->count;
 }
 
-/* One line, without its end. */
+/* Adds one line, without its end. */
 static bool add_line(struct gather *g, const char *source, const char *text, size_t len)
 {
 	static struct latrec_hist hist;
@@ -339,7 +339,7 @@ static bool same_file(const struct gather *g, size_t at, const void *key)
 	return a->device == b->device && a->inode == b->inode;
 }
 
-/* True the first time. */
+/* Returns true the first time that a file is seen. */
 static bool is_new(struct gather *g, const struct stat *st)
 {
 	const struct file f = {st->st_dev, st->st_ino};

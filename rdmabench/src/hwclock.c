@@ -12,8 +12,8 @@
 #define CQ_DEPTH 64
 #define PROBES_FIRST 16
 #define PROBES 4
-#define INTERVAL_NS (50 * NSEC_PER_MSEC) /* between two probes */
-#define APART_NS (5 * NSEC_PER_MSEC) /* between the two looks whether the clocks run alike */
+#define INTERVAL_NS (50 * NSEC_PER_MSEC) /* time between two probes */
+#define APART_NS (5 * NSEC_PER_MSEC) /* time between the two measurements of the clocks' rates */
 #define ANSWER_NS NSEC_PER_SEC
 #define BUSY_TRIES 1000 /* the driver is renewing its page */
 

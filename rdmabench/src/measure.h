@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What was measured at a point, and whether it is an anomaly. */
+/* The measurement of a point, and its judgement as an anomaly. */
 #ifndef RDMABENCH_MEASURE_H
 #define RDMABENCH_MEASURE_H
 
@@ -24,18 +24,18 @@ extern const char *const measure_names[MEASURE_KEYS];
 
 struct measure {
 	double v[MEASURE_KEYS];
-	bool from_port; /* read from the port's counters; else counted by the engine */
+	bool from_port; /* from the port's counters; else counted by the engine */
 	struct stats_merged latency;
-	json_t *counters; /* the other counters of the port, or NULL; the receiver's */
+	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
 
 /* 0; -errno: it could not be measured, which is no anomaly. */
 typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
 
-/* The limits; what is beyond is an anomaly. */
+/* The limits; a measurement beyond one of them is an anomaly. */
 struct rules {
 	double tx_pause, rx_pause; /* us per second, at most */
-	double gbps, packets; /* one of the two at least, in one of the directions */
+	double gbps, packets; /* one of the two must be reached in one of the directions */
 	double p99_ns; /* at most; 0: any */
 };
 
@@ -51,8 +51,9 @@ void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
- * How bad it is: what is missing of 128 Gb/s per direction, pauses, and, if there is a limit of
- * the latency, p99 in parts of it; each from 0 to 1. The search climbs the sum.
+ * The energy of a measurement: the share missing to 128 Gb/s per direction, the share of pauses,
+ * and, if there is a limit of the latency, p99 in parts of it; each from 0 to 1. The search climbs
+ * the sum.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

@@ -5,7 +5,7 @@
 
 #define LINE_GBPS 100.
 #define PACKETS_PER_GBPS 1e5
-#define NEAR .34 /* in parts of a parameter's range */
+#define NEAR .34 /* as a share of a parameter's range */
 #define PAUSE_US 50000.
 #define BASE_NS 5000.
 
@@ -19,7 +19,7 @@ unsigned model_dim(unsigned i)
 	return space_dim(0, matter[i], 0);
 }
 
-/* How far the parameters are from a value that is the same part of each one's range. */
+/* Returns the distance of the parameters from `part` of their ranges. */
 static void distances(const struct point *p, double target, double *mean_p, double *largest_p)
 {
 	double sum = 0, largest = 0;
@@ -35,7 +35,7 @@ static void distances(const struct point *p, double target, double *mean_p, doub
 	*largest_p = largest;
 }
 
-/* How bad, from 0 to 1, and whether the anomaly is there. */
+/* Returns the energy, from 0 to 1, and whether the point has the anomaly. */
 static double badness(enum model_kind kind, const struct point *p, bool *anomaly_p)
 {
 	double mean, largest, low;

@@ -51,7 +51,7 @@ static bool read_op(const char **at, uint8_t *opcode_p)
 	return false;
 }
 
-/* "_N" with N from 1 to max. */
+/* Reads "_N" with N from 1 to max. */
 static bool read_number(const char **at, uint32_t max, uint32_t *n_p)
 {
 	unsigned long n;

@@ -32,8 +32,8 @@ struct pattern {
 	struct pattern_request request[PATTERN_REQUESTS];
 	uint32_t largest; /* total of a request */
 	uint32_t largest_send; /* 0: no SEND */
-	uint32_t sends; /* of the requests */
-	uint32_t receives; /* of the requests: those that take a receive from the peer */
+	uint32_t sends; /* lengths of the requests */
+	uint32_t receives; /* requests that take a receive from the peer */
 	bool atomics, reads, writes;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Payloads that can be checked: bytes follow from who sends (a QPN), what kind of request it is
- * and its number. A request that takes a receive also carries its number, in the first 8 bytes
- * if there are so many.
+ * Payloads that can be checked: the bytes follow from the sender's QPN, the kind of the request and
+ * its number. A request that takes a receive also carries its number, in the first 8 bytes if it
+ * has that many.
  */
 #ifndef RDMABENCH_PAYLOAD_H
 #define RDMABENCH_PAYLOAD_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes from the peer, and what it leaves in memory. */
+/* Receives, and the memory that the peer writes to. */
 #include <string.h>
 
 #include "payload.h"
@@ -20,7 +20,7 @@ uint64_t pattern_receives(const struct pattern *p, uint64_t requests)
 	return n;
 }
 
-/* The request of the pattern that takes receive number n. */
+/* Returns the request of the pattern that takes receive number n. */
 static const struct pattern_request *request_of(const struct pattern *p, uint64_t n)
 {
 	uint64_t nth = n % p->receives;
@@ -32,8 +32,8 @@ static const struct pattern_request *request_of(const struct pattern *p, uint64_
 }
 
 /*
- * The number that a receive tells: in its first bytes, or its immediate, which has the low 32
- * bits; where it tells none, the next.
+ * Returns the number of a receive: from its first bytes, or from its immediate, which has the low
+ * 32 bits; otherwise the next number.
  */
 static uint64_t number_of(const struct flow *f, const struct mlx5dvl_recv *r, const uint8_t *data,
 	uint32_t len)
@@ -103,7 +103,10 @@ void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r
 		check_receive(f, recv, data ? data + skip : NULL, len);
 }
 
-/* The last write to each slot. A slot that was written to earlier holds another one's rest. */
+/*
+ * Compares the last write to each slot only: an earlier write to the slot may have left bytes
+ * behind a shorter one.
+ */
 static uint64_t verify_writes(const struct flow *f, uint64_t requests)
 {
 	const struct side *s = f->peer->side;

@@ -85,7 +85,7 @@ static void finish(struct remote *r, bool stop)
 	close(r->fd);
 	r->fd = -1;
 	if (stop) {
-		kill(-r->pid, SIGKILL); /* with what ssh has started */
+		kill(-r->pid, SIGKILL); /* ends the processes that ssh started as well */
 		kill(r->pid, SIGKILL);
 	}
 	while (waitpid(r->pid, &status, 0) < 0 && errno == EINTR)
@@ -120,7 +120,7 @@ static void read_some(struct remote *r)
 		finish(r, r->why[0]);
 }
 
-/* Milliseconds that are left; 0: none. */
+/* Returns the milliseconds that are left; 0: none. */
 static int left_ms(uint64_t deadline_ns)
 {
 	uint64_t now = clock_ns();
@@ -128,7 +128,7 @@ static int left_ms(uint64_t deadline_ns)
 	return now < deadline_ns ? (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1 : 0;
 }
 
-/* False when all are over. */
+/* Waits for output. False when all commands have ended. */
 static bool wait_for_output(struct remote *r, size_t n, struct pollfd *p, uint64_t deadline_ns)
 {
 	bool open = false;

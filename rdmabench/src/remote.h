@@ -7,26 +7,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define REMOTE_OUTPUT_MAX (64u << 20) /* bytes that are taken of one host's output */
+#define REMOTE_OUTPUT_MAX (64u << 20) /* most bytes that are taken of one host's output */
 
 struct remote {
 	const char *host; /* [USER@]HOST; no shell of this machine sees it */
-	int pid, fd; /* fd < 0: it is over */
-	char *out; /* what it wrote, len bytes; the caller frees it */
+	int pid, fd; /* fd < 0: the command has ended */
+	char *out; /* its output, len bytes; the caller frees it */
 	size_t len;
-	char why[120]; /* "" all went well; else what did not */
+	char why[120]; /* "" or the reason of a failure */
 };
 
-/* A host that ssh would take for an option, or that is empty, is none. */
+/* Returns false for an empty name, and for one that ssh would take for an option. */
 bool remote_is_host(const char *host);
 
-/* Runs the command, which the shells there read, on all hosts; waits, at most so long. */
+/* Runs the command in a shell on each of the hosts, and waits at most timeout_s seconds. */
 void remote_run(struct remote *r, size_t n, const char *command, uint32_t timeout_s);
 
-/*
- * Appends a word for a shell to text: it stands for itself, whatever is in it. False: it does
- * not fit.
- */
+/* Appends a word to text, quoted so that a shell takes it literally. False: it does not fit. */
 bool remote_quote(char *text, size_t size, const char *word);
 
 #endif

@@ -13,7 +13,7 @@ static double elapsed_s(const struct side *s)
 	return s->last_ns > s->start_ns ? (double)(s->last_ns - s->start_ns) / 1e9 : 0;
 }
 
-/* Of a run that was shorter than an interval the peak is the average. */
+/* In a run that was shorter than an interval the peak is the average. */
 static double peak_bytes_per_s(const struct side *s)
 {
 	double average = elapsed_s(s) > 0 ? (double)s->bytes / elapsed_s(s) : 0;
@@ -51,7 +51,7 @@ static void print_latency(const struct side *s, const struct latrec_hist *h, con
 		(double)latrec_hist_quantile(h, .999) / 1e3, what);
 }
 
-/* One of many sizes: both tables' columns in a row. */
+/* Prints the row of one of many sizes, with the columns of both tables. */
 static void print_row(const struct engine_report *r, FILE *out)
 {
 	const struct side *s = r->s;
@@ -88,7 +88,7 @@ static void print_sent(const struct engine_report *r, FILE *out)
 		print_latency(s, latrec_response(s->rec), "due time to completion", out);
 }
 
-/* What is said only where there is something to say. */
+/* Prints the lines that are present only if there is something to report. */
 static void print_rest(const struct side *s, FILE *out)
 {
 	if (s->recv_messages)
@@ -200,7 +200,7 @@ static json_t *peers_json(const struct side *s)
 	return list;
 }
 
-/* How far the times were off that were converted. */
+/* Adds the errors of the converted times. */
 static json_t *hw_ts_json(const struct hwclock *c)
 {
 	double mean = c->b.converted ? (double)c->b.sum_ns / (double)c->b.converted : 0;
@@ -218,7 +218,7 @@ static json_t *control_json(const struct control *c)
 		(json_int_t)latrec_hist_max(&c->times));
 }
 
-/* What has changed, and what the rules of the search ask for. */
+/* Adds the counters that changed, and those that the rules of the search need. */
 static json_t *counters_json(const struct engine_report *r)
 {
 	json_t *o = json_object();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of both sides, and what they tell each other at the end. */
+/* The loop of both sides, and their exchange of results at the end. */
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -11,11 +11,11 @@
 #include "side.h"
 
 #define LOOK_ROUNDS 64 /* rounds of a busy loop between two looks at the connections */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* after which nothing more comes that can be lost */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* without arrivals: the rest counts as lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
-static struct wire_tally tally; /* that is being sent: too large for the stack */
+static struct wire_tally tally; /* the message that is being sent; too large for the stack */
 
 static void lose_peer(struct peer *p, const char *why)
 {
@@ -49,7 +49,7 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* What a failed QP had under way may or may not have come. */
+/* Requests that a failed QP had outstanding may or may not have arrived. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -84,7 +84,7 @@ static void send_result(struct peer *p)
 	send_tally(p, WIRE_RESULT);
 }
 
-/* All has come that the peer's DONE told, or nothing comes any more. */
+/* True if all requests of the peer's DONE have arrived, or nothing arrives any more. */
 static bool is_drained(struct peer *p, uint64_t now_ns)
 {
 	const struct side *s = p->side;
@@ -123,7 +123,7 @@ static bool is_over(const struct peer *p)
 	return p->gone || (p->sent_done && p->got_done && p->sent_result && p->got_result);
 }
 
-/* One look at a connection. @done: all that we send has completed. */
+/* Reads a connection once. @done: all own requests have completed. */
 static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 {
 	const struct side *s = p->side;
@@ -148,7 +148,7 @@ static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 		send_result(p);
 }
 
-/* What the device tells beside completions. */
+/* Reads the asynchronous events of the device. */
 static void tend_device(struct side *s)
 {
 	switch (mlx5dvl_ctx_event(s->ctx)) {
@@ -171,7 +171,7 @@ static void tend_device(struct side *s)
 	}
 }
 
-/* Renews what is known of the device's clock; says once when that fails. */
+/* Renews the bounds of the device's clock; reports a failure once. */
 static void tend_hwclock(struct side *s)
 {
 	uint64_t jumps = s->hw.b.jumps;
@@ -199,7 +199,7 @@ static bool tend_peers(struct side *s, bool done)
 	return over;
 }
 
-/* A queue is armed again only when its event has been read: until then it is armed, or has fired. */
+/* Arms a queue only if its event has been read; until then it is armed, or has fired. */
 static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, bool *armed)
 {
 	if (mlx5dvl_cq_event(cq)) {
@@ -211,7 +211,7 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, bool *armed)
 	*armed = true;
 }
 
-/* Whether there is nothing in the queues, which will then tell of the next completion. */
+/* Returns true if the queues are empty and armed for the next completion. */
 static bool arm_queues(struct side *s)
 {
 	arm_queue(s, s->scq, &s->armed[0]);
@@ -219,7 +219,10 @@ static bool arm_queues(struct side *s)
 	return !mlx5dvl_cq_ready(s->scq) && !mlx5dvl_cq_ready(s->rcq);
 }
 
-/* A message on a connection wakes us, a completion if asked for, or a millisecond. */
+/*
+ * Sleeps until a message on a connection, a completion if the queues are armed, or for a
+ * millisecond.
+ */
 static void sleep_on(struct side *s)
 {
 	struct pollfd p[SIDE_PEERS_MAX + 2];
@@ -237,7 +240,7 @@ static void sleep_on(struct side *s)
 	poll(p, n, SLEEP_MS);
 }
 
-/* @done_p: nothing more to send, and nothing outstanding. */
+/* @done_p: nothing is left to send, and nothing is outstanding. */
 static uint32_t send_all(struct side *s, bool *done_p)
 {
 	uint64_t now = latrec_clock_now(&s->clock);

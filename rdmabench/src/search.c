@@ -17,14 +17,14 @@
 #include "searchlog.h"
 #include "trial.h"
 
-#define PROBE "probe" /* the run of a point that is measured again */
-#define HOPELESS 5 /* first points that cannot be measured: the others would not, either */
+#define PROBE "probe" /* name of the run of a point that is measured again */
+#define HOPELESS 5 /* failures of the first points after which the search ends */
 
 struct options {
 	struct explore_attr x;
 	struct trial_attr trial;
 	const char *log, *json;
-	unsigned model; /* of model_names */
+	unsigned model; /* index into model_names */
 	bool has_model, inject, resume, force, dry_run, no_features;
 };
 
@@ -137,12 +137,14 @@ struct search {
 	enum model_kind model;
 	char script[TRIAL_SCRIPT];
 	int err; /* why the search ended */
-	bool works; /* a point could be measured: */
-	struct point good; /* the last one */
-	unsigned failures; /* until then */
+	bool works; /* a point was measured: */
+	struct point good; /* the last such point */
+	unsigned failures; /* failures before the first such point */
 };
 
-/* Whether a point that could be measured cannot any more: then it is not the point. */
+/*
+ * Measures the last good point again. True if that fails as well, so that the device is the cause.
+ */
 static bool is_dead(struct search *s)
 {
 	struct measure m = {0};
@@ -154,7 +156,7 @@ static bool is_dead(struct search *s)
 	return searchlog_clear(s->log, PROBE) || err;
 }
 
-/* Where all measurements come from: the journal, the model, or engines. */
+/* Measures by the model or by engines, and writes the journal. */
 static int measure_new(struct search *s, const struct explore_ask *ask, struct measure *m_p)
 {
 	char name[64];
@@ -258,7 +260,7 @@ static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 		kind_name(f->kind), "features", features, "point", point_json(&f->point));
 }
 
-/* Which option to give, so that not every point is an anomaly. */
+/* Names the option that keeps every point from being an anomaly. */
 static void say_blunt(const struct explore_result *r)
 {
 	static const char *const options[] = {[-ANOMALY_PAUSE] = "--tx-pause or --rx-pause",
@@ -327,7 +329,7 @@ static int run(struct search *s)
 	return report(s->o, &r);
 }
 
-/* What would be run, of as many random points as there are tries, at most three. */
+/* Prints the commands of as many random points as there are tries, at most three. */
 static int dry_run(struct search *s)
 {
 	uint64_t rand = s->o->x.seed;

@@ -19,10 +19,10 @@ static const char *const parts[] = {"result", "reproduce", "target", "stats"};
 struct searchlog {
 	char dir[PATH_MAX / 2];
 	int lock; /* the directory, locked; -1: it was not there */
-	long begin; /* of the lines in the journal, behind the header */
+	long begin; /* number of lines in the journal behind the header */
 	FILE *journal;
 	bool replaying;
-	uint32_t tries; /* that were measured or replayed */
+	uint32_t tries; /* measurements that were made or replayed */
 };
 
 static int in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
@@ -61,7 +61,7 @@ static int remove_part(const struct searchlog *log, const char *name)
 	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
 }
 
-/* Only what a search makes; whatever else is there stays. */
+/* Removes only the files that a search creates; all others stay. */
 static void remove_parts(const struct searchlog *log)
 {
 	char path[PATH_MAX];
@@ -100,8 +100,8 @@ static int append_json(FILE *journal, json_t *o)
 }
 
 /*
- * The next line, as JSON. 1; 0: there is no whole one, and the file stands at its beginning;
- * -EBADMSG: it is whole, and no JSON.
+ * Reads the next line as JSON. 1; 0: there is no whole line, and the file position is at its
+ * beginning; -EBADMSG: the line is whole and no JSON.
  */
 static int next_line(FILE *journal, json_t **o_p)
 {
@@ -300,7 +300,7 @@ int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struc
 
 	if (got < 0)
 		return got;
-	if (!got) { /* the rest of a line that was torn is written over */
+	if (!got) { /* the rest of a torn line is overwritten */
 		if (log->replaying && ftruncate(fileno(log->journal), ftell(log->journal)))
 			return -errno;
 		log->replaying = false;
@@ -386,7 +386,7 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 			ask->point->at[ask->dim]);
 }
 
-/* "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is made. */
+/* Opens "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is created. */
 static int file_of(const struct searchlog *log, const char *part, const struct explore_ask *ask,
 	const char *end, char path[PATH_MAX])
 {

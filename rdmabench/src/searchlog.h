@@ -34,26 +34,28 @@ int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 void searchlog_close(struct searchlog *log);
 
 /*
- * What the journal has for the next measurement: 1, and what came of it, *err_p included; 0 it
- * has no more; -EBADMSG it has another point.
+ * Takes the next measurement from the journal: 1, with its result and *err_p; 0 the journal has no
+ * more; -EBADMSG it has another point.
  */
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p);
 
-/* Forgets all measurements of the journal: a resumed search repeats them. 0 or -errno. */
+/* Empties the journal, so that a resumed search repeats all measurements. 0 or -errno. */
 int searchlog_forget(struct searchlog *log);
 
-/* Result, script and journal line of a measurement; the script's text comes from the caller. */
+/*
+ * Writes result, script and journal line of a measurement; the script's text comes from the caller.
+ */
 int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
 	int err, const struct rules *rules, const char *script);
 
 /*
- * Removes the statistics that an interrupted measurement of that name has left: new ones would be
- * added to them. 0 or -errno.
+ * Removes the statistics that an interrupted measurement of that name left; otherwise new ones
+ * would be added to them. 0 or -errno.
  */
 int searchlog_clear(const struct searchlog *log, const char *name);
 
-/* Names the measurement that comes: "12", or "mfs-0-7-1". */
+/* Names the next measurement: "12", or "mfs-0-7-1". */
 void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
 	size_t size);
 
@@ -61,7 +63,7 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
 	uint32_t found_at);
 
-/* The text of a result file. 0 or -errno of the stream. */
+/* Writes the text of a result file. 0 or -errno of the stream. */
 int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
 	FILE *out);
 

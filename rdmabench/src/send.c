@@ -14,7 +14,7 @@ static bool takes_receive(uint8_t opcode)
 	return opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM || opcode == MLX5DVL_WRITE_IMM;
 }
 
-/* The payload of request k, where it is to be compared. */
+/* Generates the payload of request k if payloads are compared. */
 static void prepare(const struct flow *f, const struct pattern_request *r, uint64_t k,
 	uint8_t *local)
 {
@@ -136,7 +136,7 @@ bool flow_is_done(const struct flow *f, uint64_t now_ns)
 	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
 }
 
-/* Nothing is waited for that has no completion: the last batch that fits is signaled. */
+/* The last batch that fits is signaled, because a pause needs a completion to end. */
 static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
 {
 	const struct traffic *t = &f->peer->side->t;
@@ -166,7 +166,7 @@ static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due)
 	f->head++;
 }
 
-/* The time is over, and the last batches have no completion: a request without effect has. */
+/* After the end of the duration, a request without effect gives the last batches a completion. */
 static bool flush_quiet(struct flow *f)
 {
 	if (!f->quiet || f->failed)
@@ -178,7 +178,7 @@ static bool flush_quiet(struct flow *f)
 	return !f->failed;
 }
 
-/* When batch k is due. The flows take turns. */
+/* Returns the time at which batch k is due. The flows take turns. */
 static uint64_t due_ns(const struct flow *f, uint64_t k)
 {
 	const struct side *s = f->peer->side;
@@ -188,7 +188,7 @@ static uint64_t due_ns(const struct flow *f, uint64_t k)
 	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
 }
 
-/* When the next batch is due; 0: at once. */
+/* Returns the time at which the next batch is due; 0: at once. */
 static uint64_t next_due(const struct flow *f)
 {
 	return f->peer->side->t.rate ? due_ns(f, f->head) : 0;
@@ -204,7 +204,7 @@ uint64_t flow_overdue(const struct flow *f)
 		return 0;
 	each = flows * s->t.send_batch * 1e9 / (double)s->t.rate;
 	n = (uint64_t)((double)s->t.duration_ns / each);
-	/* The division is about right; which batches were due is said by due_ns() alone. */
+	/* The division gives an estimate; due_ns() alone decides which batches were due. */
 	n = n > 2 ? n - 2 : 0;
 	while (due_ns(f, n) < end)
 		n++;
@@ -236,7 +236,7 @@ bool flow_send(struct flow *f, uint64_t now_ns)
 	return !f->failed;
 }
 
-/* What a READ or an atomic has brought. */
+/* Compares the bytes that a READ or an atomic returned. */
 static bool result_is_right(struct flow *f, const struct pattern_request *r, const uint8_t *local)
 {
 	uint64_t word;
@@ -283,7 +283,7 @@ static void note_peak(struct side *s, uint64_t now_ns)
 	s->interval_bytes = 0;
 }
 
-/* All up to the next one that is signaled, or to the last: that one. */
+/* Takes all batches up to the next signaled one, or to the last. Returns that one. */
 static const struct batch *take_batches(struct flow *f)
 {
 	const struct batch *b;
@@ -307,7 +307,7 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	s->last_ns = now;
 	note_peak(s, now);
 	if (!b->signaled)
-		return; /* of flush_quiet(): it tells nothing of when they have completed */
+		return; /* the request of flush_quiet(): it gives no time of completion */
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
 	if (latrec_record(s->rec, b->due_ns, b->posted_ns, done) || !s->stats)
 		return;
@@ -323,7 +323,7 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = arg;
 
-	if (!f) { /* of no traffic: a probe of the clock shows it in its QP's status */
+	if (!f) { /* not of the traffic: the clock's probe sees it in the status of its QP */
 		control_on_error(&s->control, error);
 		return;
 	}

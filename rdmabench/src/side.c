@@ -103,7 +103,7 @@ static int open_control(struct side *s, char *why)
 	return err ? said(why, "--control cannot be prepared", err) : 0;
 }
 
-/* For the first QP of each peer that this side sends to. */
+/* Plants the event on the first QP of each peer that this side sends to. */
 static int plant_injection(struct peer *p, char *why)
 {
 	const struct side *s = p->side;
@@ -197,7 +197,7 @@ static int add_flow(struct side *s, struct peer *p, uint32_t i)
 	return err;
 }
 
-/* The first of the QPs whose memory is in a region. */
+/* Returns the first of the QPs whose memory is in a region. */
 static uint32_t first_of(const struct side *s, uint32_t region)
 {
 	return (uint32_t)((uint64_t)region * s->t.qps / s->t.regions);

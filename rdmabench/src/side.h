@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One side of the traffic: its device objects, what it sends, what it receives. */
+/* One side of the traffic: its device objects, its sending and its receiving part. */
 #ifndef RDMABENCH_SIDE_H
 #define RDMABENCH_SIDE_H
 
@@ -21,12 +21,12 @@
 struct side;
 struct peer;
 
-/* Requests that leave with one doorbell; the last one's completion is theirs. */
+/* Requests that leave with one doorbell and share the completion of the last one. */
 struct batch {
 	uint64_t due_ns, posted_ns;
 	uint64_t first; /* number of its first request */
 	uint32_t count;
-	bool signaled; /* else it completes with a later one */
+	bool signaled; /* 0: it completes with a later batch */
 };
 
 /* One queue pair. */
@@ -34,24 +34,24 @@ struct flow {
 	struct mlx5dvl_qp *qp;
 	struct mlx5dvl_ah *ah; /* UD */
 	struct peer *peer;
-	uint32_t index; /* among the peer's */
-	uint8_t *mem; /* by side.layout */
-	const struct mlx5dvl_mr *mr; /* of that memory */
-	uint32_t rkey; /* of the peer's */
-	uint64_t remote; /* address of the peer's, by the same layout */
+	uint32_t index; /* index among the peer's QPs */
+	uint8_t *mem; /* laid out by side.layout */
+	const struct mlx5dvl_mr *mr; /* registration of that memory */
+	uint32_t rkey; /* rkey of the peer's memory */
+	uint64_t remote; /* address of the peer's memory, by the same layout */
 	uint32_t remote_qpn;
 	bool failed;
-	/* What it sends. */
+	/* The sending part. */
 	struct batch *batches; /* a ring of side.t.depth */
-	uint64_t head, tail; /* of the ring; they run freely */
-	uint64_t posted, completed; /* requests */
+	uint64_t head, tail; /* indices of the ring; they run freely */
+	uint64_t posted, completed; /* in requests */
 	uint64_t numbered; /* requests that took a receive of the peer's */
 	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
-	uint64_t checked[2]; /* ... whose results have been compared */
-	uint64_t resume_ns; /* after a burst */
+	uint64_t checked[2]; /* atomics whose results have been compared */
+	uint64_t resume_ns; /* end of the pause after a burst */
 	uint32_t burst; /* batches since the last pause */
 	uint32_t quiet; /* requests since the last one that was signaled */
-	/* What it receives. */
+	/* The receiving part. */
 	uint64_t received, received_bytes, next_number;
 };
 
@@ -62,22 +62,22 @@ struct peer {
 	struct mlx5dvl_mr *regions; /* side.t.regions of them */
 	uint8_t *mem;
 	struct flow *flows; /* side.t.qps of them */
-	struct wire_tally theirs; /* of its DONE: what it sent */
-	struct wire_tally result; /* of its RESULT: what it received */
+	struct wire_tally theirs; /* from its DONE: the requests that it sent */
+	struct wire_tally result; /* from its RESULT: the requests that it received */
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
-	int inject; /* that was planted for its first QP; 0: none */
+	int inject; /* event that was planted for its first QP; 0: none */
 	uint64_t mismatches;
-	uint64_t last_recv_ns; /* when something came last, after DONE */
+	uint64_t last_recv_ns; /* time of the last arrival after DONE */
 	uint64_t recv_seen;
 };
 
 struct side {
 	struct traffic t;
 	struct layout layout;
-	bool sends; /* the client; both with t.bidirectional */
+	bool sends; /* set for the client; for both with t.bidirectional */
 	bool is_server;
-	uint64_t timeout_ns; /* of the TCP connection */
+	uint64_t timeout_ns; /* time limit of the TCP connection */
 
 	struct mlx5dvl_ctx *ctx;
 	struct mlx5dvl_srq *srq;
@@ -87,31 +87,31 @@ struct side {
 	struct peer *peers[SIDE_PEERS_MAX];
 	uint32_t n_peers;
 
-	struct latrec_clock clock; /* of posts; of completions, too, without hw_ts */
+	struct latrec_clock clock; /* clock of posts, and of completions without hw_ts */
 	bool hw_ts; /* completions are timed by the device's stamps */
 	struct hwclock hw;
-	bool hw_failed; /* it could not be read during the run */
+	bool hw_failed; /* the device's clock could not be read during the run */
 	struct control control;
-	uint32_t injected; /* that have happened */
-	uint64_t wakeups; /* by events of completion queues */
-	bool armed[2]; /* the send and the receive CQ, whose event has not been read */
+	uint32_t injected; /* planted events that have happened */
+	uint64_t wakeups; /* sleeps that events of completion queues ended */
+	bool armed[2]; /* send and receive CQ: its event has not been read */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
 	int stats_error; /* the first one */
 
-	uint64_t start_ns, last_ns; /* of the traffic; of the last completion */
+	uint64_t start_ns, last_ns; /* start of the traffic; time of the last completion */
 	uint64_t messages, bytes; /* sent and completed */
 	uint64_t recv_messages, recv_bytes;
 	uint64_t mismatches, lost;
 	uint64_t overdue; /* batches that were due within the duration and were not posted */
-	uint64_t interval_ns, interval_bytes; /* of the throughput's peak */
+	uint64_t interval_ns, interval_bytes; /* interval that may become the peak */
 	double peak; /* bytes per nanosecond */
 	uint64_t errors;
 	int first_error;
-	json_t *events; /* an array of strings: what went wrong */
+	json_t *events; /* an array of strings: errors and asynchronous events */
 };
 
-/* How the device is found. */
+/* Selects the device. */
 struct side_device {
 	const char *name; /* NULL: the first */
 	uint8_t port;
@@ -119,36 +119,38 @@ struct side_device {
 };
 
 /*
- * Opens the device, and makes what all peers share, for n_peers of them. side->t must be
- * checked. 0, or -errno, with a line in why.
+ * Opens the device and creates the objects that n_peers peers share. side->t must be checked. 0, or
+ * -errno, with a line in why.
  */
 int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	char why[WIRE_TEXT_MAX]);
-/* QPs and memory for a peer, whose connection was opened. */
+/* Creates QPs and memory for a peer whose connection was opened. */
 int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
-/* For the peer: what it needs to reach us. */
+/* Writes the addresses that the peer needs. */
 void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
-/* From the peer, in p->remote. 0, or -errno with a line in why. */
+/* Connects to the addresses in p->remote. 0, or -errno with a line in why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
-/* Takes back what was to happen to messages, and counts what has. */
+/* Removes the planted events, and counts those that have happened. */
 void side_take_injected(struct side *s);
-/* All that was made; connections are closed, peers freed. */
+/* Destroys all objects, closes the connections and frees the peers. */
 void side_close(struct side *s);
 
-/* What latencies are measured with. */
+/* Describes the clock of the latencies. */
 const char *side_clock_name(const struct side *s);
 
-/* Says it on standard error and keeps it for the report. */
+/* Prints an event to standard error and keeps it for the report. */
 void side_event(struct side *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- sending (send.c) ---- */
 
 /* Posts a batch if the traffic allows one now. now_ns is of side.clock. */
 bool flow_send(struct flow *f, uint64_t now_ns);
-/* Nothing is outstanding, and nothing more will be posted. */
+/* True if nothing is outstanding and nothing more will be posted. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
-/* Batches that a rate has made due within the duration and that were not posted. */
+/*
+ * Returns the number of batches that a rate made due within the duration and that were not posted.
+ */
 uint64_t flow_overdue(const struct flow *f);
 void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
@@ -156,14 +158,14 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 /* ---- receiving (receive.c) ---- */
 
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
-/* Of so many requests, those that take a receive. */
+/* Returns how many of the first n requests take a receive. */
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests);
-/* Compares what lies in memory when the peer has done so many requests; mismatches. */
+/* Compares the memory after so many requests of the peer. Returns the number of mismatches. */
 uint64_t flow_verify(const struct flow *f, uint64_t requests);
 
 /* ---- the run (run.c) ---- */
 
-/* From GO until all peers have told their results, or have gone. */
+/* Runs from GO until all peers have sent their results or are lost. */
 void side_run(struct side *s);
 
 #endif

@@ -50,7 +50,7 @@ unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request)
 	return traffic * SPACE_PER_TRAFFIC + kind + (kind >= DIM_OP ? 3 * request : 0);
 }
 
-/* Within its traffic. */
+/* Dimension within its traffic. */
 static unsigned local_of(unsigned dim)
 {
 	return dim % SPACE_PER_TRAFFIC;
@@ -131,7 +131,7 @@ void space_value(unsigned dim, unsigned at, char value[SPACE_NAME])
 			kind_of(dim) == DIM_MTU ? 128u << value_of(&p, dim) : value_of(&p, dim));
 }
 
-/* "none, reverse, loopback" */
+/* Joins words, like "none, reverse, loopback". */
 static void list_values(unsigned dim, char *text, size_t size)
 {
 	size_t n = 0;
@@ -252,7 +252,7 @@ void point_random(struct point *p, uint64_t *rand)
 	point_settle(p);
 }
 
-/* Another value: the one beside it, or any. */
+/* Returns another value: a neighbour, or any. */
 static void change(struct point *p, unsigned dim, uint64_t *rand)
 {
 	unsigned n = space_values(dim), at = p->at[dim];
@@ -264,7 +264,7 @@ static void change(struct point *p, unsigned dim, uint64_t *rand)
 	p->at[dim] = (uint8_t)at;
 }
 
-/* What only now has an effect begins anywhere. */
+/* Draws the dimensions that have an effect only now. */
 static void draw_new(struct point *p, const struct point *was, uint64_t *rand)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -294,7 +294,7 @@ bool point_equal(const struct point *a, const struct point *b)
 	return !memcmp(a->at, b->at, sizeof(a->at));
 }
 
-/* "s_2_512_512": the size in equal places, the last has the rest. */
+/* Writes a request like "s_2_512_512": the size in equal places, and the rest in the last one. */
 static size_t put_request(const struct point *p, unsigned traffic, unsigned request, char *text,
 	size_t size)
 {

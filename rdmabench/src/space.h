@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the search tries: a point is two traffics with their ends. Each parameter is a
- * dimension with a list of values, and a point holds the index of one of them per dimension.
- * The second traffic runs the other way, or within the first machine, or not at all.
+ * The space of the search. A point is two traffics with their ends. Each parameter is a dimension
+ * with a list of values, and a point holds an index into that list per dimension. The second
+ * traffic runs the other way, or within the first machine, or not at all.
  */
 #ifndef RDMABENCH_SPACE_H
 #define RDMABENCH_SPACE_H
@@ -14,30 +14,30 @@
 #include "traffic.h"
 
 enum dimension_kind {
-	/* Of a traffic. */
+	/* Parameters of a traffic. */
 	DIM_PROCESSES, /* pairs of processes, 1 to 6 */
 	DIM_QPS, /* 1 to 4 */
 	DIM_MTU, /* 1024, 2048, 4096 */
 	DIM_TYPE, /* RC, UC, UD */
 	DIM_BIDIRECTIONAL,
-	DIM_BURST, /* 0 (never a pause), 1, 4, 16, 64 batches */
-	DIM_BUFFERS, /* of a QP, 1 to 4 */
+	DIM_BURST, /* a pause after 1, 4, 16 or 64 batches; 0: never */
+	DIM_BUFFERS, /* buffers of a QP, 1 to 4 */
 	DIM_REGIONS, /* memory regions, 1 to 4, at most one per QP */
 	DIM_REQUESTS, /* 1 to 8 */
-	DIM_CONTROL, /* what is done beside: none, mr, qp, modify, rkey, lkey */
+	DIM_CONTROL, /* verbs beside the traffic: none, mr, qp, modify, rkey, lkey */
 	DIM_INJECT, /* none, drop, rnr, delay */
-	DIM_INJECT_AT, /* of message 1, 16, 256 or 4096 */
-	/* Of its client and its server. */
+	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
+	/* Parameters of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
 	DIM_RX_DEPTH, /* 16 to 1024 */
 	DIM_RECV_BATCH, /* 1 to 64 */
-	/* Of each request. */
+	/* Parameters of each request. */
 	DIM_OP, /* w, s, r */
 	DIM_SIZE, /* 32 bytes to 128 KiB */
 	DIM_PLACES, /* 1 to 4 */
 	DIM_KINDS,
-	/* Of the second traffic alone. */
+	/* Parameter of the second traffic alone. */
 	DIM_DIRECTION = DIM_KINDS, /* none, reverse, loopback */
 };
 
@@ -52,14 +52,14 @@ struct point {
 	uint8_t at[SPACE_DIMS]; /* the index of the value */
 };
 
-/* The dimension of a traffic (0 or 1); of a request's kinds, of the request. */
+/* Returns the dimension of a traffic (0 or 1); for a request's parameter, that of the request. */
 unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request);
-/* How many values it has. */
+/* Returns the number of values. */
 unsigned space_values(unsigned dim);
-/* "0.qp_num", "1.request3.size", "1.direction". */
+/* Writes a name like "0.qp_num", "1.request3.size" or "1.direction". */
 void space_name(unsigned dim, char name[SPACE_NAME]);
 
-/* The value of an index as text: "4", "RC", "reverse". */
+/* Writes the value of an index as text, like "4", "RC" or "reverse". */
 void space_value(unsigned dim, unsigned at, char value[SPACE_NAME]);
 
 /* Parameters that keep one value. */
@@ -75,31 +75,33 @@ struct fixed {
 int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
 
 /*
- * Gives the parameters of a point their fixed values, and settles it. Of values that cannot be
- * together, point_settle() decides.
+ * Gives the parameters of a point their fixed values, and settles it by point_settle(), which
+ * resolves values that exclude each other.
  */
 void fixed_apply(const struct fixed *f, struct point *p);
 
 /*
- * What has no effect gets the index 0 (requests that are not sent, all of a traffic that does
- * not run), and what cannot be together is made possible: a batch is no larger than the depth,
- * a region has a QP, UC has no READ, UD has SENDs of one packet.
+ * Makes a point canonical and possible. Parameters without an effect (of requests that are not
+ * sent, and of a traffic that does not run) get the index 0. A batch is no larger than the depth, a
+ * region has a QP, UC has no READ, and UD has SENDs of one packet.
  */
 void point_settle(struct point *p);
-/* Whether the dimension has an effect. */
+/* Returns true if the dimension has an effect. */
 bool point_uses(const struct point *p, unsigned dim);
-/* Every dimension drawn anew. */
+/* Draws every dimension anew. */
 void point_random(struct point *p, uint64_t *rand);
-/* One dimension that has an effect gets another value: half of the time the next one. */
+/* Gives one dimension that has an effect another value, half of the time a neighbouring one. */
 void point_mutate(struct point *p, uint64_t *rand);
 bool point_equal(const struct point *a, const struct point *b);
 
-/* How many pairs of processes, and what each sends. 0 processes: that traffic does not run. */
+/*
+ * Returns the number of process pairs and writes the traffic of each. 0: that traffic does not run.
+ */
 uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *t_p);
 
-/* {"Traffics": [...]}, as result files begin; see rdmabench(1). */
+/* Returns {"Traffics": [...]}, the beginning of result files; see rdmabench(1). */
 json_t *point_json(const struct point *p);
-/* False: it is no point. */
+/* Reads a point; false if the object is none. */
 bool point_from_json(const json_t *o, struct point *p_p);
 
 #endif

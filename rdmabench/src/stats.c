@@ -82,7 +82,7 @@ static void trim(const char **from, const char **to)
 		--*to;
 }
 
-/* A number and nothing else: digits first, so neither signs nor words like nan. */
+/* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
 static int read_value(const char *from, const char *to, int key, struct stats_row *row)
 {
 	char copy[64], *end;
@@ -129,7 +129,7 @@ int stats_parse(const char *text, size_t len, struct stats_row *row_p)
 
 	if (len > STATS_TEXT_MAX)
 		return -EBADMSG;
-	memcpy(copy, text, len); /* for strcspn(), which wants an end */
+	memcpy(copy, text, len); /* the terminating 0 for strcspn() */
 	copy[len] = 0;
 	end = copy + len;
 	all = end;
@@ -195,7 +195,7 @@ void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_
 		merge_key(rows, n, key, m_p);
 }
 
-/* Without an exponent where that has at most 16 digits before the point. */
+/* Has no exponent if there are at most 16 digits before the point. */
 void stats_real(double x, char *text, size_t size)
 {
 	char best[32];

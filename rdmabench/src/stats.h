@@ -25,7 +25,7 @@
 #include "latrec.h"
 
 #define STATS_COMPAT_WINDOW 10 /* samples */
-#define STATS_TEXT_MAX 4096 /* bytes of a statistics file that is read */
+#define STATS_TEXT_MAX 4096 /* most bytes of a statistics file that is read */
 
 enum stats_key {
 	STATS_SAMPLES,
@@ -40,12 +40,12 @@ enum stats_key {
 
 extern const char *const stats_names[STATS_KEYS];
 
-/* Nanoseconds, but for the number of samples. By enum stats_key. */
+/* Values by enum stats_key, in nanoseconds except the number of samples. */
 struct stats {
 	uint64_t v[STATS_KEYS];
 };
 
-/* The compatible way; sorts the samples. n is at least 1. */
+/* Computes the figures in the compatible way; sorts the samples. n is at least 1. */
 void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p);
 
 /* All 0 for an empty histogram. */
@@ -54,7 +54,7 @@ void stats_of_hist(const struct latrec_hist *h, struct stats *s_p);
 /* 0 or -errno of the stream. */
 int stats_print(const struct stats *s, FILE *out);
 
-/* As read back: another program may have written fractions. */
+/* Figures as they are read back; another program may have written fractions. */
 struct stats_row {
 	uint64_t samples;
 	double v[STATS_KEYS]; /* v[STATS_SAMPLES] is not used */

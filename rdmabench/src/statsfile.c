@@ -23,11 +23,11 @@ struct statsfile {
 	uint64_t window;
 	bool compat;
 	uint64_t samples[STATS_COMPAT_WINDOW];
-	size_t n; /* of samples */
+	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
-	struct latrec_hist hist; /* of the window, or of all */
-	uint64_t windows; /* written */
-	uint64_t written_ns, written_count; /* of a cumulative file */
+	struct latrec_hist hist; /* histogram of the window, or of all samples */
+	uint64_t windows; /* windows that were written */
+	uint64_t written_ns, written_count; /* last write of a cumulative file */
 };
 
 static int stream_error(void)
@@ -55,16 +55,16 @@ struct temporary {
 	int fd;
 };
 
-/* A new file beside the one at @path. 0 or -errno. */
+/* Creates a file beside the one at @path. 0 or -errno. */
 static int make_temporary(const char *path, struct temporary *t)
 {
 	snprintf(t->path, sizeof(t->path), "%s.%d.tmp", path, (int)getpid());
-	unlink(t->path); /* of a process that was killed and had this number */
+	unlink(t->path); /* left by a process with this number that was killed */
 	t->fd = open(t->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
 	return t->fd < 0 ? -errno : 0;
 }
 
-/* Whether a file can be written at @path: known before a run that may take hours. */
+/* Checks that a file can be written at @path, before a run that may take hours. 0 or -errno. */
 static int try_path(const char *path)
 {
 	struct temporary t;
@@ -184,7 +184,7 @@ static int write_json(const struct statsfile *f, const struct stats *s)
 	int err = -ENOMEM;
 
 	if (text) {
-		text[len] = '\n'; /* where the end was: the length is given */
+		text[len] = '\n'; /* no terminating 0: the length is given */
 		err = append(f->json_path, !f->window || !f->windows, text, len + 1);
 	}
 	free(text);

@@ -27,36 +27,37 @@
 struct statsfile;
 
 struct statsfile_attr {
-	/* A file DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt, directories are made; or exactly this path.
-	 * WRITER: the first digits of a random number, because containers may have the same host
-	 * name and process numbers. The .jsonl has all of them. */
+	/*
+	 * Either dir, for a file DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt whose directories are
+	 * created, or the exact path. WRITER is the first digits of a random number, because
+	 * containers may have the same host name and process numbers. The .jsonl has all digits.
+	 */
 	const char *dir, *path;
-	const char *run, *role; /* names, as name_is_safe() wants them */
-	const char *clock; /* what the stamps were read from; for the JSON lines */
+	const char *run, *role; /* names that name_is_safe() accepts */
+	const char *clock; /* the clock of the stamps; for the JSON lines */
 	uint64_t window; /* samples of a window; 0: cumulative */
 	bool compat; /* windows of STATS_COMPAT_WINDOW samples, in the compatible way */
 };
 
 /*
- * Nothing is written yet, but whether a file can be is tried. 0; -EINVAL neither dir nor path,
- * or both, or window with compat; -ENAMETOOLONG; -EISDIR; -ENOMEM; -errno of mkdir(2) or
- * open(2).
+ * Checks that the files can be written, and writes nothing yet. 0; -EINVAL neither dir nor path, or
+ * both, or window with compat; -ENAMETOOLONG; -EISDIR; -ENOMEM; -errno of mkdir(2) or open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 
 /*
- * Adds one latency, that was completed at now_ns of any clock that does not go back.
- * 0; -errno: the files could not be written (-ENOSPC, ...); the sample counts all the same.
+ * Adds one latency that completed at now_ns of any clock that does not go back. 0; -errno: the
+ * files could not be written (-ENOSPC, ...), and the sample is counted nevertheless.
  */
 int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns);
 
 /*
- * Writes what has not been written (of compatible windows only whole ones), and frees. A
+ * Writes the remaining samples (whole windows only in the compatible way) and frees the object. A
  * program without a sample leaves no file. f may be NULL. 0 or -errno.
  */
 int statsfile_close(struct statsfile *f);
 
-/* Of the text; valid until statsfile_close(). */
+/* Returns the path of the text; valid until statsfile_close(). */
 const char *statsfile_path(const struct statsfile *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Texts that others give: names that become part of a path, and texts for JSON. */
+/* Texts from other processes and users: names that become part of a path, and texts for JSON. */
 #ifndef RDMABENCH_TEXT_H
 #define RDMABENCH_TEXT_H
 
@@ -8,12 +8,12 @@
 
 #include "base/args.h"
 
-/* A name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, not beginning with a dot. */
+/* Accepts a name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, the first not a dot. */
 bool name_is_safe(const char *name);
 /* Reads such a name as an option's value into a const char *: for the rows of base/args.h. */
 int read_name(const struct arg *a, void *name_p);
 
-/* A new JSON string; of text that is no UTF-8 (file names, peers) what is ASCII of it. */
+/* Returns a new JSON string. Text that is no UTF-8 (file names, peers) is reduced to ASCII. */
 json_t *text_json(const char *text);
 
 #endif

@@ -10,7 +10,7 @@
 #include "payload.h"
 
 #define BLOCKS_PER_REQUEST 4 /* the largest: 220 bytes inline */
-#define CQ_BLOCKS_MAX (1u << 22) /* what the largest send CQ can hold */
+#define CQ_BLOCKS_MAX (1u << 22) /* entries of the largest send CQ */
 #define RECV_MEMORY (64u << 20)
 #define RX_DEPTH_DEFAULT 1024
 #define RX_DEPTH_MIN 16
@@ -102,7 +102,7 @@ static int check_type(const struct traffic *t, char *why, size_t size)
 	return 0;
 }
 
-/* What has been lost shows by the number in a message, or in its immediate. */
+/* A lost message shows in the numbers of messages, or in their immediates. */
 static int check_numbers(const struct traffic *t, char *why, size_t size)
 {
 	for (uint32_t i = 0; i < t->pattern.n; i++) {

@@ -23,7 +23,7 @@
 #define ARGS_MAX 40
 #define ARG_SIZE 320
 #define OUTPUT_MAX 65536
-#define GRACE_NS (30 * NSEC_PER_SEC) /* beyond the traffic */
+#define GRACE_NS (30 * NSEC_PER_SEC) /* time limit beyond that of the traffic */
 
 /* A command line. */
 struct words {
@@ -45,7 +45,7 @@ static void add(struct words *w, const char *format, ...)
 	w->argv[++w->n] = NULL;
 }
 
-/* Where a traffic begins and ends. */
+/* Returns the devices at which a traffic begins and ends. */
 static void add_devices(struct words *w, const struct trial_attr *a, enum direction direction)
 {
 	const char *from = direction == DIRECTION_REVERSE && a->peer ? a->peer : a->device;
@@ -129,13 +129,13 @@ struct engine_process {
 	pid_t pid;
 	int fd;
 	bool bidirectional;
-	bool sends, receives; /* the device in question, where its traffic goes one way */
+	bool sends, receives; /* the device in question, whose traffic goes one way */
 	uint32_t mtu; /* bytes */
 	char out[OUTPUT_MAX];
 	size_t len;
 };
 
-/* It ends with the search, whose end nobody else would tell it: it is in a group of its own. */
+/* It is in a process group of its own, so it must be told explicitly to end with the search. */
 static int start(struct engine_process *e, struct words *w)
 {
 	pid_t search = getpid();
@@ -196,7 +196,7 @@ static void read_some(struct engine_process *e)
 	}
 }
 
-/* Until all have closed their output, or the time is over. */
+/* Reads until all have closed their output, or the time is over. */
 static bool read_all(struct engine_process *e, uint32_t n, uint64_t deadline_ns)
 {
 	struct pollfd p[ENGINES_MAX];
@@ -237,7 +237,7 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* @back: from the server to the client. On one port all goes out and comes in. */
+/* @back: from the server to the client. On one port all traffic goes out and comes in. */
 static void add_direction(struct measure *m, const struct engine_process *e, bool back,
 	double messages, double bytes, double seconds)
 {
@@ -252,7 +252,7 @@ static void add_direction(struct measure *m, const struct engine_process *e, boo
 	m->v[MEASURE_RX_PACKETS] += in ? rate : 0;
 }
 
-/* The port's own counters, where it has them, are of all engines: the last report's hold. */
+/* The port's own counters cover all engines, so the last report's are used. */
 static void take_counters(struct measure *m, json_t *counters, double seconds)
 {
 	static const double scale[MEASURE_KEYS] = {8 / 1e9, 8 / 1e9, 1, 1, 1, 1};
@@ -281,7 +281,7 @@ static bool add_report(struct measure *m, const struct engine_process *e)
 		if (e->bidirectional)
 			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
-		if (e->sends) /* its client is at the device in question */
+		if (e->sends) /* the client is at the device in question */
 			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
 	}
 	json_decref(o);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A point on a device: engines are run, their reports and statistics become a measurement. */
+/* Measures a point on a device: runs engines and combines their reports and statistics. */
 #ifndef RDMABENCH_TRIAL_H
 #define RDMABENCH_TRIAL_H
 
@@ -11,14 +11,14 @@ struct trial_attr {
 	const char *program; /* the path of rdmabench */
 	const char *device; /* NULL: the first */
 	const char *peer; /* the device at the other end; NULL: the same */
-	double seconds; /* of traffic */
+	double seconds; /* seconds of traffic */
 	bool compat; /* statistics as older tools write and merge them */
 	const char *stats_dir;
 };
 
 /*
- * The commands that run a point, one on a line, as a script for sh. name: of the run. False:
- * they do not fit.
+ * Writes the commands of a point as a script for sh, one per line. name: of the run. False: they do
+ * not fit.
  */
 bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
 	size_t size);

@@ -130,7 +130,7 @@ static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 			c->heard_ns = clock_ns();
 			return kind;
 		}
-		/* No further than this message: what follows waits in the socket. */
+		/* Reads no further than this message; later bytes wait in the socket. */
 		err = tcp_read(c->fd, c->in, want, &c->have);
 		if (err)
 			return err;

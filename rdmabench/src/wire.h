@@ -44,7 +44,9 @@ enum wire_kind {
 	WIRE_ALIVE,
 };
 
-/* A message that is being written or read; ok turns false at the first thing that does not fit. */
+/*
+ * A message that is being written or read; ok becomes false at the first field that does not fit.
+ */
 struct wire_buf {
 	uint8_t *at, *end;
 	bool ok;
@@ -91,30 +93,30 @@ int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 
 int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns);
 
-/* Makes a peer's text fit for a terminal: whatever is not printable becomes a question mark. */
+/* Replaces characters of a peer's text that a terminal cannot print by question marks. */
 void wire_one_line(char *text);
 
-/* What an error of these functions means, for people. */
+/* Returns the text for an error of these functions. */
 const char *wire_error(int err);
 
 /* ---- bodies; the readers check every field ---- */
 
-/* What one side makes for the other. */
+/* The objects that one side offers to the other. */
 struct wire_side {
-	char run[WIRE_RUN_MAX]; /* of WELCOME; "" in JOIN */
-	uint64_t addr; /* of its memory: a layout per QP, one after the other */
+	char run[WIRE_RUN_MAX]; /* name of the run, in WELCOME; "" in JOIN */
+	uint64_t addr; /* address of its memory, which has one layout per QP */
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];
-	uint32_t rkey[TRAFFIC_QPS_MAX]; /* of a QP's part of the memory */
+	uint32_t rkey[TRAFFIC_QPS_MAX]; /* rkey of each QP's part of the memory */
 };
 
-/* DONE and RESULT. */
+/* The body of DONE and RESULT. */
 struct wire_tally {
 	uint64_t messages, bytes, elapsed_ns; /* sent (DONE), received (RESULT) */
-	uint64_t mismatches; /* payloads that were not what they should be */
-	uint64_t errors; /* completions with error, but for flushed requests */
+	uint64_t mismatches; /* payloads that were wrong */
+	uint64_t errors; /* completions with error, without flushed requests */
 	int32_t first_error; /* -errno, or 0 */
-	uint32_t qps; /* of DONE; 0 in RESULT */
+	uint32_t qps; /* only in DONE; 0 in RESULT */
 	uint64_t posted[TRAFFIC_QPS_MAX]; /* requests that have completed, per QP */
 };
 
@@ -122,7 +124,7 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t);
 /* 0; -EBADMSG; -EINVAL with why, in one line: the traffic itself is not possible. */
 int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT_MAX]);
 size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s);
-/* 0; -EBADMSG, e.g. when it has not this number of QPs. */
+/* 0; -EBADMSG, e.g. if the number of QPs differs. */
 int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p);
 size_t wire_put_tally(uint8_t *to, size_t size, const struct wire_tally *t);
 int wire_get_tally(struct wire_buf *b, uint32_t qps, struct wire_tally *t_p);

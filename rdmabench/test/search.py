@@ -236,12 +236,12 @@ def interrupted(tmp, prefix):
     p.kill()
     p.communicate(timeout=100)  # until nobody has its standard error
     shutil.rmtree(log)
-    search(log, *args[2:], "-D", ".2", prefix=prefix)
+    search(log, *args[2:], "-D", ".1", prefix=prefix)
     journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
     (log / "journal.jsonl").write_text("".join(journal[:2]))  # the second was not over
     old = next((log / "stats" / "1").glob("*-client.jsonl"))
     old.rename(old.with_name("old-client.jsonl"))
-    search(log, *args[2:], "-D", ".2", "--resume", prefix=prefix)
+    search(log, *args[2:], "-D", ".1", "--resume", prefix=prefix)
     _, blocks = read_result(log / "result" / "1")
     samples = [json.loads(f.read_text().splitlines()[-1])["latency_samples"] for f in (log / "stats" / "1").glob("*.jsonl")]
     assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
@@ -255,7 +255,7 @@ def dead(tmp, prefix):
     own, spare, log = tmp / "rdmabench", tmp / "spare", tmp / "dead"
     shutil.copy(exe, own)
     shutil.copy(exe, spare)
-    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "8", "-D", ".5", "--gbps", "0", "--packets", "0",
+    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "12", "-D", ".15", "--gbps", "0", "--packets", "0",
             "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC"]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     while not (log / "result" / "1").exists():
@@ -267,11 +267,11 @@ def dead(tmp, prefix):
     _, err = p.communicate(timeout=100)
     assert p.returncode == 1 and "--resume" in err, (p.returncode, err)
     journal = [json.loads(x) for x in (log / "journal.jsonl").read_text().splitlines()[1:]]
-    assert 2 <= len(journal) < 8 and not any(x["err"] for x in journal), journal
+    assert 2 <= len(journal) < 12 and not any(x["err"] for x in journal), journal
     os.replace(spare, own)
     r = subprocess.run([*line, "--resume"], capture_output=True, text=True, env=env, timeout=100)
     o = json.loads(r.stdout)
-    assert r.returncode == 0 and o["tries"] == 8 and o["failures"] == 0, r
+    assert r.returncode == 0 and o["tries"] == 12 and o["failures"] == 0, r
     assert not list((log / "stats").glob("probe"))
 
 
@@ -280,7 +280,7 @@ def engine(tmp):
     prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
     for compat in ([], ["--compat"]):
         log = tmp / ("old" if compat else "new")
-        o = search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
+        o = search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
         assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
         for i in range(2):
             _, blocks = read_result(log / "result" / str(i))
@@ -290,7 +290,7 @@ def engine(tmp):
             assert samples > 0 and (not compat or samples % 10 == 0), blocks
             assert list((log / "stats" / str(i)).glob("*-client.jsonl"))
         done = (log / "journal.jsonl").read_text()
-        search(log, "--tries", 2, "-D", ".3", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
+        search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
     # Events are tried when they are asked for.
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",

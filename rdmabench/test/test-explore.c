@@ -27,7 +27,7 @@ static int by_value(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* Tries until the first anomaly, over all seeds: the median. */
+/* Returns the median of the tries until the first anomaly, over all seeds. */
 static int median_tries(enum model_kind kind, enum explore_method method)
 {
 	static struct explore_result r;
@@ -132,7 +132,7 @@ static bool is_feature(const struct feature_set *f, const struct point *p)
 	return true;
 }
 
-/* What matters to the model, and what a change of the kind of QP takes along. */
+/* The parameters that matter to the model, and those that change with the kind of QP. */
 static void features_are_what_matters(void)
 {
 	static struct explore_result r;
@@ -269,7 +269,7 @@ static void sample_covers_evenly(void)
 			CHECK_EQ(sampled[always[i]][v], a.tries / space_values(always[i]));
 }
 
-/* What cannot be measured is no anomaly, and does not stop the search. */
+/* A point that cannot be measured is no anomaly, and does not stop the search. */
 static void failures_are_passed_over(void)
 {
 	static struct explore_result r;

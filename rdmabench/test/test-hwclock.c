@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is known of two clocks by requests of one and stamps of the other. */
+/* The bounds of two clocks from requests of one and stamps of the other. */
 #include "base/clock.h"
 #include "base/rand.h"
 #include "support/test.h"
@@ -49,7 +49,7 @@ static void bounds_are_cut(void)
 	CHECK(b.worst_ns == 50 && b.sum_ns == 60 && b.converted == 2);
 }
 
-/* Of two seconds by which nothing was heard 200 ppm are not known. */
+/* After two seconds without a completion the bounds are wider by 200 ppm. */
 static void the_error_grows(void)
 {
 	struct hwclock_bounds b = {.drift_ppm = 200};

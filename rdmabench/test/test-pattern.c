@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Patterns and traffic: what is understood, what is refused, how much memory it takes. */
+/* Patterns and traffic: parsing, refusals, and the memory that they take. */
 #include <errno.h>
 
 #include "support/test.h"
@@ -129,7 +129,7 @@ static uint32_t receives(const char *pattern)
 	return traffic_rx_depth(&t);
 }
 
-/* As many as fit into 64 MiB, 16 to 1,024. */
+/* There are as many as fit into 64 MiB, from 16 to 1,024. */
 static void receives_have_a_default(void)
 {
 	CHECK_EQ(receives("s_1_1"), 1024);

@@ -101,7 +101,7 @@ static void fixed_values_stay(void)
 	CHECK(varied[space_dim(0, DIM_QPS, 0)] && varied[space_dim(0, DIM_SIZE, 0)]);
 }
 
-/* Of what cannot be together the transport decides. */
+/* The transport decides between parameters that exclude each other. */
 static void fixed_values_are_settled(void)
 {
 	static const char *const texts[] = {"0.qp_type=UD", "0.request0.op=w",
@@ -302,7 +302,7 @@ static void rules_are_as_documented(void)
 	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
 }
 
-/* What the search climbs: throughput, pauses, and latency where that has a limit. */
+/* The search climbs throughput, pauses, and latency if that has a limit. */
 static void energy_has_three_parts(void)
 {
 	struct measure m = {.v = {[MEASURE_TX_GBPS] = 128, [MEASURE_RX_GBPS] = 128}};

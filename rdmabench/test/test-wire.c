@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The TCP connection: bodies come back as they were, and no peer does harm. */
+/* The TCP connection: bodies are read back unchanged, and no peer does harm. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ static void they_send(const void *bytes, size_t n)
 	CHECK_EQ(send(them, bytes, n, 0), (ssize_t)n);
 }
 
-/* A header as it should be but for what is given. */
+/* A valid header except for the given field. */
 static void they_send_header(uint32_t magic, uint16_t version, uint16_t kind, uint32_t len)
 {
 	uint8_t header[WIRE_HEADER];
@@ -108,7 +108,7 @@ static void strangers_are_refused(void)
 	close_pair();
 }
 
-/* Who sends a byte now and then is no better than who sends nothing. */
+/* A peer that sends a byte now and then is given up like one that sends nothing. */
 static void slow_peers_are_given_up(void)
 {
 	struct wire_buf b;
@@ -132,7 +132,7 @@ static void slow_peers_are_given_up(void)
 	close_pair();
 }
 
-/* Nor do we wait for ever for one who does not read. */
+/* A peer that does not read is given up as well. */
 static void deaf_peers_are_given_up(void)
 {
 	static uint8_t body[WIRE_BODY_MAX];
@@ -203,7 +203,7 @@ static int get_tally(struct wire_buf *b)
 	return wire_get_tally(b, 2, &t);
 }
 
-/* Nothing as it is by default. */
+/* All values differ from the defaults. */
 static struct traffic unusual(void)
 {
 	struct traffic t;
@@ -275,11 +275,11 @@ static void traffic_comes_back(void)
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
 
-/* What another version might mean by it is not guessed. */
+/* Flags of another version are refused. */
 static void traffic_out_of_range_is_refused(void)
 {
 	static const struct {
-		size_t at, size; /* of the field */
+		size_t at, size; /* length of the field */
 		uint8_t byte;
 	} cases[] = {
 		{offsetof(struct traffic, control), 1, CONTROL_KINDS},
@@ -306,7 +306,7 @@ static void traffic_out_of_range_is_refused(void)
 	}
 }
 
-/* The line that says why goes to a terminal. */
+/* The reason is printed to a terminal, so it has no control characters. */
 static void a_pattern_stays_one_line(void)
 {
 	struct traffic t = unusual(), back;
@@ -342,7 +342,7 @@ static void sides_come_back(void)
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 1, &back), -EBADMSG);
 	only_whole_bodies(bytes, n, get_side);
-	bytes[WIRE_RUN_MAX + 8] = 3; /* as many as are there, but it says otherwise */
+	bytes[WIRE_RUN_MAX + 8] = 3; /* the right number; the field claims another one */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");

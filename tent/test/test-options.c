@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line of tentbench sim: bad ones, and what good ones mean. */
+/* The command line of tentbench sim: bad lines are refused, good ones are understood. */
 #include <errno.h>
 
 #include "support/test.h"
