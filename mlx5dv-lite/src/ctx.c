@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Contexts and memory regions. */
 #include <assert.h>
-#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "base/compiler.h"
 #include "device.h"
 
 static bool wanted(struct ibv_device *device, const char *name)
@@ -54,22 +50,6 @@ static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_
 	return err;
 }
 
-/* libibverbs, the provider and this library have at most so many descriptors open at a time. */
-#define OPEN_DESCRIPTORS 8
-
-bool descriptors_are_short(void)
-{
-	int fd[OPEN_DESCRIPTORS], n = 0;
-	bool is_short;
-
-	while (n < OPEN_DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
-		n++;
-	is_short = n < OPEN_DESCRIPTORS && (errno == EMFILE || errno == ENFILE);
-	while (n)
-		close(fd[--n]);
-	return is_short;
-}
-
 /* The first that can be used; else what the last one said. */
 static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
@@ -83,102 +63,6 @@ static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *a
 			err = try_device(*d, ctx, attr->port);
 	ibv_free_device_list(list);
 	return err;
-}
-
-static bool is_ipv4(const union ibv_gid *gid)
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return !memcmp(gid->raw, mapped, sizeof(mapped));
-}
-
-static bool is_zero(const union ibv_gid *gid)
-{
-	static const union ibv_gid none;
-
-	return !memcmp(gid, &none, sizeof(none));
-}
-
-/* Preference of a GID, higher is better; 0: there is no GID. The type of a GID is not known if
-   its network interface is in another namespace. */
-static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
-{
-	struct ibv_gid_entry entry;
-	union ibv_gid gid;
-
-	if (ibv_query_gid_ex(ctx->ibv, ctx->port, (uint32_t)index, &entry, 0))
-		return !ibv_query_gid(ctx->ibv, ctx->port, index, &gid) && !is_zero(&gid);
-	if (is_zero(&entry.gid))
-		return 0;
-	if (entry.gid_type != IBV_GID_TYPE_ROCE_V2)
-		return 1;
-	return is_ipv4(&entry.gid) ? 3 : 2;
-}
-
-/* The best of a RoCE port's; -1: there is none. */
-static int best_gid(struct mlx5dvl_ctx *ctx)
-{
-	int best = -1, rank = 0;
-
-	for (int i = 0; i < ctx->port_attr.gid_tbl_len; i++) {
-		int r = gid_rank(ctx, i);
-
-		if (r > rank) {
-			rank = r;
-			best = i;
-		}
-	}
-	return best;
-}
-
-static int choose_gid(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
-{
-	bool wish = attr->gid_index > 0 || (attr->set & MLX5DVL_SET_GID_INDEX);
-
-	if (wish && (attr->gid_index < 0 || attr->gid_index >= ctx->port_attr.gid_tbl_len))
-		return -EINVAL;
-	ctx->gid_index = wish ? attr->gid_index : 0;
-	if (!wish && ctx->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
-		ctx->gid_index = best_gid(ctx);
-	} else if (!wish && !(ctx->port_attr.flags & IBV_QPF_GRH_REQUIRED)) {
-		ctx->gid_index = -1;
-		return 0;
-	}
-	if (ctx->gid_index < 0 || ibv_query_gid(ctx->ibv, ctx->port, ctx->gid_index, &ctx->gid) ||
-		is_zero(&ctx->gid))
-		return -EADDRNOTAVAIL;
-	return 0;
-}
-
-/* Full members reach everybody in the partition, others only full members. */
-static int choose_pkey(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
-{
-	const uint16_t full = 0x8000;
-	uint16_t key;
-
-	ctx->pkey_index = attr->pkey_index;
-	if (attr->pkey_index || (attr->set & MLX5DVL_SET_PKEY_INDEX))
-		return attr->pkey_index < ctx->port_attr.pkey_tbl_len ? 0 : -EINVAL;
-	for (int i = 0; i < ctx->port_attr.pkey_tbl_len; i++) {
-		if (ibv_query_pkey(ctx->ibv, ctx->port, i, &key) || !(be16toh(key) & full))
-			continue;
-		ctx->pkey_index = (uint16_t)i;
-		return 0;
-	}
-	return -ENOKEY;
-}
-
-int ctx_setup_port(struct mlx5dvl_ctx *ctx)
-{
-	struct ibv_device_attr device;
-	int err;
-
-	if (ibv_query_device(ctx->ibv, &device) ||
-		ibv_query_port(ctx->ibv, ctx->port, &ctx->port_attr))
-		return -EIO;
-	ctx->atomics = device.atomic_cap != IBV_ATOMIC_NONE;
-	err = choose_gid(ctx, &ctx->attr);
-	return err ? err : choose_pkey(ctx, &ctx->attr);
 }
 
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
@@ -195,7 +79,7 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 		goto free_ctx;
 	ctx->attr = *attr;
 	ctx->attr.device = NULL; /* the caller's string */
-	err = ctx_setup_port(ctx);
+	err = port_setup(ctx);
 	if (err)
 		goto close_device;
 	err = events_open(ctx);

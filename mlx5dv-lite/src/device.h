@@ -94,8 +94,8 @@ int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *p
 /* The address of @peer, as seen from @qp. */
 void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
 
-/* Queries the port's addresses. Returns 0, or an error of mlx5dvl_ctx_open(). */
-int ctx_setup_port(struct mlx5dvl_ctx *ctx);
+/* Queries the port and chooses its GID and P_Key. Returns 0, or an error of mlx5dvl_ctx_open(). */
+int port_setup(struct mlx5dvl_ctx *ctx);
 
 /* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() in any case. */
 int events_open(struct mlx5dvl_ctx *ctx);

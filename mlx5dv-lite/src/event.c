@@ -101,7 +101,7 @@ static void note(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
 	case MLX5DVL_EVENT_ADDRESS:
 		if (e->element.port_num != ctx->port)
 			return;
-		ctx_setup_port(ctx); /* if it fails, connecting will tell */
+		port_setup(ctx); /* if it fails, connecting will tell */
 		break;
 	case MLX5DVL_EVENT_PORT_DOWN:
 		if (e->element.port_num != ctx->port)

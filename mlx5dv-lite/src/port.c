@@ -1,11 +1,30 @@
 /* SPDX-License-Identifier: MIT */
-/* Names of devices, attributes of the port. */
+/* Names of devices, attributes and addresses of the port. */
+#include <endian.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "device.h"
+
+/* libibverbs, the provider and this library have at most so many descriptors open at a time. */
+#define OPEN_DESCRIPTORS 8
+
+bool descriptors_are_short(void)
+{
+	int fd[OPEN_DESCRIPTORS], n = 0;
+	bool is_short;
+
+	while (n < OPEN_DESCRIPTORS && (fd[n] = eventfd(0, EFD_CLOEXEC)) >= 0)
+		n++;
+	is_short = n < OPEN_DESCRIPTORS && (errno == EMFILE || errno == ENFILE);
+	while (n)
+		close(fd[--n]);
+	return is_short;
+}
 
 int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 {
@@ -99,4 +118,100 @@ int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p)
 	else
 		ibv_query_gid(ctx->ibv, ctx->port, 0, (union ibv_gid *)port_p->gid);
 	return 0;
+}
+
+static bool is_ipv4(const union ibv_gid *gid)
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return !memcmp(gid->raw, mapped, sizeof(mapped));
+}
+
+static bool is_zero(const union ibv_gid *gid)
+{
+	static const union ibv_gid none;
+
+	return !memcmp(gid, &none, sizeof(none));
+}
+
+/* Preference of a GID, higher is better; 0: there is no GID. The type of a GID is not known if
+   its network interface is in another namespace. */
+static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
+{
+	struct ibv_gid_entry entry;
+	union ibv_gid gid;
+
+	if (ibv_query_gid_ex(ctx->ibv, ctx->port, (uint32_t)index, &entry, 0))
+		return !ibv_query_gid(ctx->ibv, ctx->port, index, &gid) && !is_zero(&gid);
+	if (is_zero(&entry.gid))
+		return 0;
+	if (entry.gid_type != IBV_GID_TYPE_ROCE_V2)
+		return 1;
+	return is_ipv4(&entry.gid) ? 3 : 2;
+}
+
+/* The best of a RoCE port's; -1: there is none. */
+static int best_gid(struct mlx5dvl_ctx *ctx)
+{
+	int best = -1, rank = 0;
+
+	for (int i = 0; i < ctx->port_attr.gid_tbl_len; i++) {
+		int r = gid_rank(ctx, i);
+
+		if (r > rank) {
+			rank = r;
+			best = i;
+		}
+	}
+	return best;
+}
+
+static int choose_gid(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+{
+	bool wish = attr->gid_index > 0 || (attr->set & MLX5DVL_SET_GID_INDEX);
+
+	if (wish && (attr->gid_index < 0 || attr->gid_index >= ctx->port_attr.gid_tbl_len))
+		return -EINVAL;
+	ctx->gid_index = wish ? attr->gid_index : 0;
+	if (!wish && ctx->port_attr.link_layer == IBV_LINK_LAYER_ETHERNET) {
+		ctx->gid_index = best_gid(ctx);
+	} else if (!wish && !(ctx->port_attr.flags & IBV_QPF_GRH_REQUIRED)) {
+		ctx->gid_index = -1;
+		return 0;
+	}
+	if (ctx->gid_index < 0 || ibv_query_gid(ctx->ibv, ctx->port, ctx->gid_index, &ctx->gid) ||
+		is_zero(&ctx->gid))
+		return -EADDRNOTAVAIL;
+	return 0;
+}
+
+/* Full members reach everybody in the partition, others only full members. */
+static int choose_pkey(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
+{
+	const uint16_t full = 0x8000;
+	uint16_t key;
+
+	ctx->pkey_index = attr->pkey_index;
+	if (attr->pkey_index || (attr->set & MLX5DVL_SET_PKEY_INDEX))
+		return attr->pkey_index < ctx->port_attr.pkey_tbl_len ? 0 : -EINVAL;
+	for (int i = 0; i < ctx->port_attr.pkey_tbl_len; i++) {
+		if (ibv_query_pkey(ctx->ibv, ctx->port, i, &key) || !(be16toh(key) & full))
+			continue;
+		ctx->pkey_index = (uint16_t)i;
+		return 0;
+	}
+	return -ENOKEY;
+}
+
+int port_setup(struct mlx5dvl_ctx *ctx)
+{
+	struct ibv_device_attr device;
+	int err;
+
+	if (ibv_query_device(ctx->ibv, &device) ||
+		ibv_query_port(ctx->ibv, ctx->port, &ctx->port_attr))
+		return -EIO;
+	ctx->atomics = device.atomic_cap != IBV_ATOMIC_NONE;
+	err = choose_gid(ctx, &ctx->attr);
+	return err ? err : choose_pkey(ctx, &ctx->attr);
 }

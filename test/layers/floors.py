@@ -53,7 +53,6 @@ STAY = {
 OPEN = [
     ("bench/src", "bare ck options peer report run"),
     ("delegrpc/src", "holes server"),
-    ("mlx5dv-lite/src", "ctx event qp"),
     ("rdmabench/src", "send side"),
 ]
 CALLED, DEFINED = "Uu", "TDBRVWC"  # letters of nm
