@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/sized.h"
 #include "base/slab.h"
 #include "support/test.h"
 #include "base/wait.h"
@@ -105,11 +106,66 @@ static void wait_beside_one_that_never_waits(void)
 	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
+/* A struct with attributes, as an older header, the library and a newer header have it. */
+struct older {
+	size_t size;
+	uint32_t a;
+};
+
+struct attr {
+	size_t size;
+	uint32_t a, b;
+};
+
+struct newer {
+	size_t size;
+	uint32_t a, b, c, d;
+};
+
+static void attributes_of_other_versions(void)
+{
+	struct newer n = {.size = sizeof(n), .a = 1, .b = 2};
+	struct attr own = {.size = 16, .a = 1, .b = 2}, got;
+
+	CHECK_EQ(SIZED_ATTR(&got, &own, b), 0);
+	CHECK(got.a == 1 && got.b == 2);
+	own.size = offsetof(struct attr, b); /* an older program has no b */
+	CHECK_EQ(SIZED_ATTR(&got, &own, b), 0);
+	CHECK(got.a == 1 && got.b == 0);
+	own.size = 0;
+	CHECK_EQ(SIZED_ATTR(&got, &own, a), 0);
+	CHECK(got.a == 1 && got.b == 0);
+	CHECK_EQ(SIZED_ATTR(&got, (const struct attr *)NULL, b), 0);
+	CHECK(!got.size && !got.a && !got.b);
+	CHECK_EQ(sized_in(&got, sizeof(got), &n, n.size), 0);
+	CHECK(got.a == 1 && got.b == 2);
+	n.d = 3;
+	CHECK_EQ(sized_in(&got, sizeof(got), &n, n.size), -E2BIG);
+}
+
+static void results_of_other_versions(void)
+{
+	const struct attr own = {.size = 5, .a = 1, .b = 2};
+	struct newer n;
+	struct older o;
+
+	test_fill(&n, sizeof(n), 0xff);
+	sized_out(&n, sizeof(n), &own, sizeof(own));
+	CHECK(n.size == 5 && n.a == 1 && n.b == 2 && n.c == UINT32_MAX);
+	test_fill(&n, sizeof(n), 0xff);
+	sized_out(&n, offsetof(struct newer, b), &own, sizeof(own));
+	CHECK(n.a == 1 && n.b == UINT32_MAX);
+	sized_out(&o, sizeof(o), &own, sizeof(own));
+	CHECK_EQ(o.a, 1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(pow2_and_align),
 		TEST(slab_gives_each_id_once),
+		TEST(attributes_of_other_versions),
+		TEST(results_of_other_versions),
 		TEST(wait_spins_then_yields_then_sleeps),
 		TEST(wait_beside_one_that_never_waits),
 	};

@@ -235,7 +235,7 @@ uint64_t network_completions(const struct network *net)
 
 	if (!net->ctx)
 		return 0;
-	copyrpc_ctx_stats(net->ctx, &s);
+	copyrpc_ctx_get_stats(net->ctx, &s, sizeof(s));
 	return s.batches_received;
 }
 
@@ -284,7 +284,7 @@ static bool gather_load(void *arg, struct copyrpc_ep *ep)
 	const struct remote *r = copyrpc_ep_user(ep);
 	struct copyrpc_ep_load load;
 
-	copyrpc_ep_load(ep, &load);
+	copyrpc_ep_get_load(ep, &load, sizeof(load));
 	net->loads[net->n_loads++] = (struct control_load){.ep = r->rank,
 		.calls = load.open_calls,
 		.replies = load.open_replies};
@@ -303,7 +303,7 @@ static uint64_t consumed_by(void *arg, uint32_t rank)
 	const struct network *net = arg;
 	struct copyrpc_ep_load load;
 
-	copyrpc_ep_load(net->remotes[rank].ep, &load);
+	copyrpc_ep_get_load(net->remotes[rank].ep, &load, sizeof(load));
 	return control_consumed(load.pending - load.open_calls, load.posted, load.consumed);
 }
 
@@ -335,7 +335,7 @@ void network_flush(struct daemon *d)
 		struct copyrpc_ep_load load;
 
 		r->go = false;
-		copyrpc_ep_load(r->ep, &load);
+		copyrpc_ep_get_load(r->ep, &load, sizeof(load));
 		control_sent(&net->control, &net->loads[i], load.posted);
 	}
 }

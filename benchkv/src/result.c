@@ -88,7 +88,7 @@ static void add_net(struct result *r, const struct client *c, const struct copyr
 	if (c && c->remote && c->remote->get_stats)
 		c->remote->get_stats(c, &s);
 	if (ctx)
-		copyrpc_ctx_stats(ctx, &s);
+		copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	add_words(&r->net, &s, sizeof(s));
 }
 

@@ -109,7 +109,7 @@ static struct counts self_counts(void *self)
 	struct copyrpc_stats st;
 	struct counts c;
 
-	copyrpc_ctx_stats(s->ctx, &st);
+	copyrpc_ctx_get_stats(s->ctx, &st, sizeof(st));
 	c = (struct counts){.wqes = st.wqes,
 		.doorbells = st.doorbells,
 		.batches = st.batches,

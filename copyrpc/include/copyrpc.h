@@ -27,6 +27,12 @@
  * thread at a time, and may be passed from one to another; there are no locks. Threads that
  * work at the same time create a context each; contexts share nothing.
  *
+ * Sizes: a later version may add fields to the end of the attribute structs and of the structs with
+ * counters. A program that sets such an attribute also sets `size` to the size of its struct. Fields
+ * that a program does not have are 0, the default. If a program sets an attribute that an older
+ * library does not know, the function returns -E2BIG. Counters are written up to the given size;
+ * those that an older library does not have stay as they are.
+ *
  * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is
  * no background thread. No function waits. Unless something fails, there are no system calls
  * except in functions that create, connect, destroy, register or deregister.
@@ -148,6 +154,7 @@ struct copyrpc_path {
 
 /* The default is all zero. */
 struct copyrpc_ctx_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to probe_ms */
 	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set;
@@ -176,6 +183,7 @@ struct copyrpc_ctx_attr {
  * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: no port that may be used is
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full
  * member of no partition; set pkey_index.
+ * -E2BIG: an attribute that this library does not know.
  * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring
  * size that is no power of two or
  * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
@@ -195,6 +203,7 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* All zero is the default. */
 struct copyrpc_ep_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to name */
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
@@ -207,7 +216,7 @@ struct copyrpc_ep_attr {
  * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
- * -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
+ * -E2BIG: an attribute that this library does not know. -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
  * poll, also when requests of it are held longer, and until the HCA has released it, which takes
  * microseconds, or a second with an HCA that does not report it). -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
@@ -361,11 +370,11 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
  * Flushes the endpoints for which `go` returns true. `go` is called only for endpoints that have
- * messages to send (copyrpc_ep_load() returns how many). Flow control is independent of it: an
+ * messages to send (copyrpc_ep_get_load() returns how many). Flow control is independent of it: an
  * endpoint that owes its peer a sixteenth of the ring in credit is flushed without a call of
  * `go`, including its messages, because the peer may need the credit to do what `go` waits for.
  * An endpoint that is not flushed is checked again the next time. `go` may only call
- * copyrpc_ep_load(), copyrpc_ep_status() and copyrpc_ep_user().
+ * copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
@@ -373,7 +382,7 @@ int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
 /* copyrpc_flush() of this endpoint only. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
-/* The load of an endpoint. Positions are bytes since connect, and only grow. */
+/* The load of an endpoint; `size`: sizeof(*load_p). Positions are bytes since connect, and only grow. */
 struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
@@ -382,7 +391,7 @@ struct copyrpc_ep_load {
 	uint64_t posted; /* end of the sent batches */
 	uint64_t consumed; /* known end of what the peer has received and released */
 };
-void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p);
+void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p, size_t size);
 
 /* ------------------------------------------------------------------- sleeping */
 
@@ -512,7 +521,7 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /*
  * Counters since creation. Those of a context are the sums over its endpoints, including
- * destroyed ones.
+ * destroyed ones. `size`: sizeof(*stats_p).
  */
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
@@ -530,8 +539,9 @@ struct copyrpc_stats {
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
 	uint64_t port_downs; /* times that the port was seen to go down: contexts only */
 };
-void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p);
-void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p);
+void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
+	size_t size);
+void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p, size_t size);
 
 /*
  * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that found

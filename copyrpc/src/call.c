@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls, requests and replies, and the counters. */
+#include "base/sized.h"
 #include "internal.h"
 
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
@@ -99,12 +100,13 @@ int copyrpc_req_detach(struct copyrpc_req *req)
 	return rc;
 }
 
-void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p)
+void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p, size_t size)
 {
 	const struct chan *ch = &ep->ch;
 	uint32_t calls, messages = chan_unsent(ch, &calls);
+	struct copyrpc_ep_load load;
 
-	*load_p = (struct copyrpc_ep_load){
+	load = (struct copyrpc_ep_load){
 		.open_calls = calls,
 		.open_replies = messages - calls,
 		.pending = ch->ncalls - ch->late,
@@ -112,14 +114,18 @@ void copyrpc_ep_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p
 		.posted = ch->sent * WIRE_BLOCK,
 		.consumed = ch->cr.rc * WIRE_BLOCK,
 	};
+	sized_out(load_p, size, &load, sizeof(load));
 }
 
-void copyrpc_ep_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p)
+void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p, size_t size)
 {
-	*stats_p = ep_stats(ep);
+	struct copyrpc_stats stats = ep_stats(ep);
+
+	sized_out(stats_p, size, &stats, sizeof(stats));
 }
 
-void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p)
+void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
+	size_t size)
 {
 	struct copyrpc_stats sum = ctx->gone;
 
@@ -127,5 +133,5 @@ void copyrpc_ctx_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stat
 		add_ep_stats(&sum, ep);
 	sum.refills = ctx->refills;
 	sum.port_downs = ctx->port_downs;
-	*stats_p = sum;
+	sized_out(stats_p, size, &sum, sizeof(sum));
 }

@@ -2,6 +2,7 @@
 /* Contexts. */
 #include <stdlib.h>
 
+#include "base/sized.h"
 #include "internal.h"
 
 /* The counter of messages that found no receive. */
@@ -105,8 +106,6 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 
 	if (!ctx)
 		return -ENOMEM;
-	if (attr)
-		ctx->attr = *attr;
 	ctx->queue.tail_p = &ctx->queue.head;
 	ctx->ended.tail_p = &ctx->ended.head;
 	ctx->watched.tail_p = &ctx->watched.head;
@@ -115,7 +114,9 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->fd = -1;
 	ctx->deadline = NEVER;
 	ctx->probed = ctx->clock();
-	rc = fill_attr(&ctx->attr);
+	rc = SIZED_ATTR(&ctx->attr, attr, probe_ms);
+	if (!rc)
+		rc = fill_attr(&ctx->attr);
 	if (rc)
 		goto fail;
 	dev.device = ctx->attr.device;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/probe.h"
+#include "base/sized.h"
 #include "blob.h"
 #include "internal.h"
 
@@ -135,25 +136,29 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p)
 {
-	uint32_t ring = attr && attr->ring_size ? attr->ring_size : ctx->attr.ring_size;
-	uint32_t pending = attr && attr->max_pending ? attr->max_pending : ctx->attr.max_pending;
+	struct copyrpc_ep_attr a;
 	struct copyrpc_ep *ep;
-	int rc;
+	uint32_t ring;
+	int rc = SIZED_ATTR(&a, attr, name);
 
+	if (rc)
+		return rc;
+	ring = a.ring_size ? a.ring_size : ctx->attr.ring_size;
 	if (!ring_size_ok(ring))
 		return -EINVAL;
 	if (ctx->broken)
 		return -EIO;
 	if (ctx->n_eps + mlx5dvl_ctx_retired(ctx->dev) >= ctx->attr.max_endpoints)
 		return -EMFILE;
-	ep = ep_alloc(ctx, attr ? attr->user : NULL);
+	ep = ep_alloc(ctx, a.user);
 	if (!ep)
 		return -ENOMEM;
 	rc = map_memory(ep, ring);
 	if (rc)
 		goto fail;
 	rc = chan_init(&ep->ch, (uint8_t *)ep->memory + ring, ep->memory, ring / WIRE_BLOCK,
-		pending, ctx->attr.nested, &ctx->queue, 0);
+		a.max_pending ? a.max_pending : ctx->attr.max_pending, ctx->attr.nested,
+		&ctx->queue, 0);
 	if (rc)
 		goto fail;
 	ep->ch.ep = ep;
@@ -161,11 +166,11 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = register_memory(ep, ring);
 	if (rc)
 		goto fail;
-	rc = create_qp(ep, attr && attr->path ? attr->path : &ctx->attr.path);
+	rc = create_qp(ep, a.path ? a.path : &ctx->attr.path);
 	if (rc)
 		goto fail;
-	if (attr && attr->name) {
-		snprintf(ep->name, sizeof(ep->name), "%s", attr->name);
+	if (a.name) {
+		snprintf(ep->name, sizeof(ep->name), "%s", a.name);
 		ep->named = true;
 	}
 	*ep_p = ep;
@@ -187,7 +192,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 	struct mlx5dvl_qp_info qp;
 	struct blob b;
 
-	mlx5dvl_qp_info(ep->qp, &qp);
+	mlx5dvl_qp_get_info(ep->qp, &qp);
 	b = (struct blob){
 		.qpn = qp.qpn,
 		.psn = qp.psn,

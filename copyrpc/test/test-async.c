@@ -87,7 +87,7 @@ static struct copyrpc_stats stats(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_stats s;
 
-	copyrpc_ctx_stats(ctx, &s);
+	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	return s;
 }
 

@@ -90,7 +90,10 @@ static void bare_open(struct bare *b)
 		0);
 	CHECK_EQ(mlx5dvl_cq_create(b->dev, &(struct mlx5dvl_cq_attr){0}, &b->send_cq), 0);
 	CHECK_EQ(mlx5dvl_qp_create(b->dev,
-			 &(struct mlx5dvl_qp_attr){b->send_cq, b->recv_cq, .user = b}, &b->qp),
+			 &(struct mlx5dvl_qp_attr){.send_cq = b->send_cq,
+				 .recv_cq = b->recv_cq,
+				 .user = b},
+			 &b->qp),
 		0);
 	CHECK_EQ(mlx5dvl_mr_reg(b->dev, b, sizeof(*b),
 			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ, &b->mr),
@@ -133,7 +136,7 @@ static void bare_blob(const struct bare *b, uint8_t *out)
 {
 	struct mlx5dvl_qp_info me;
 
-	mlx5dvl_qp_info(b->qp, &me);
+	mlx5dvl_qp_get_info(b->qp, &me);
 	memset(out, 0, COPYRPC_INFO_SIZE);
 	memcpy(out, "CPRPCINF", 8);
 	put(out + 8, 2, 2);

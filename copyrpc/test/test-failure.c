@@ -209,7 +209,7 @@ static void calls_are_refused(void)
 	for (n = 1; !(rc = copyrpc_call(ep[0], buf, max, 0, n)); n++)
 		;
 	CHECK_EQ(rc, -EAGAIN);
-	copyrpc_ep_stats(ep[0], &s);
+	copyrpc_ep_get_stats(ep[0], &s, sizeof(s));
 	CHECK_EQ(s.calls, n);
 	CHECK_EQ(s.ring_stalls, 1);
 	CHECK_EQ(s.credit_stalls, 1);

@@ -21,9 +21,9 @@ static void check_one_batch(struct copyrpc_ctx *ctx)
 	struct softhca_counters before = hca_counters(), after;
 	struct copyrpc_stats s, t;
 
-	copyrpc_ctx_stats(ctx, &s);
+	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
 	CHECK_EQ(copyrpc_flush(ctx), 1);
-	copyrpc_ctx_stats(ctx, &t);
+	copyrpc_ctx_get_stats(ctx, &t, sizeof(t));
 	CHECK_EQ(t.batches - s.batches, 1);
 	CHECK_EQ(t.wqes - s.wqes, 1);
 	CHECK_EQ(t.doorbells - s.doorbells, 1);
@@ -88,7 +88,7 @@ static void work_requests_of_all_kinds(void)
 	}
 	after = hca_counters();
 	for (int i = 0; i < 2; i++)
-		copyrpc_ctx_stats(p.ctx[i], &s[i]);
+		copyrpc_ctx_get_stats(p.ctx[i], &s[i], sizeof(s[i]));
 	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* NOPs there were */
 	CHECK_EQ(s[0].wqes + s[1].wqes, hca_wqes(&after) - hca_wqes(&before));
 	CHECK_EQ(s[0].doorbells + s[1].doorbells, after.doorbells - before.doorbells);
@@ -96,7 +96,7 @@ static void work_requests_of_all_kinds(void)
 	copyrpc_ep_destroy(p.ep[0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.ok + h.failed, made);
-	copyrpc_ctx_stats(p.ctx[0], &s[1]);
+	copyrpc_ctx_get_stats(p.ctx[0], &s[1], sizeof(s[1]));
 	CHECK_EQ(s[1].wqes, s[0].wqes);
 	for (int i = 0; i < 2; i++)
 		copyrpc_mr_dereg(&mr[i]);
@@ -112,7 +112,7 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 {
 	struct copyrpc_ep_load load;
 
-	copyrpc_ep_load(ep, &load);
+	copyrpc_ep_get_load(ep, &load, sizeof(load));
 	CHECK(load.open_calls + load.open_replies > 0);
 	asked++;
 	return false;
@@ -229,12 +229,12 @@ static void fill_send_queue(struct full *f)
 
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(copyrpc_req_detach(f->held[i]), 0);
-	copyrpc_ep_load(f->p.ep[1], &before);
+	copyrpc_ep_get_load(f->p.ep[1], &before, sizeof(before));
 	do {
 		copyrpc_flush_if(f->p.ctx[1], never, NULL);
 		copyrpc_poll(f->p.ctx[0], hear, &f->h);
 		copyrpc_poll_recv(f->p.ctx[1], hear, &f->h);
-		copyrpc_ep_load(f->p.ep[1], &load);
+		copyrpc_ep_get_load(f->p.ep[1], &load, sizeof(load));
 	} while (load.consumed == before.consumed);
 	while (!copyrpc_write(f->p.ep[1], f->mem, f->mr[1].lkey, (uintptr_t)f->mem, f->mr[0].rkey,
 		8, 0))
@@ -252,9 +252,9 @@ static void credit_leaves_when_the_queue_was_full(void)
 
 	use_up_credit(&f);
 	fill_send_queue(&f);
-	copyrpc_ep_stats(f.p.ep[1], &s);
+	copyrpc_ep_get_stats(f.p.ep[1], &s, sizeof(s));
 	CHECK_EQ(copyrpc_flush_if(f.p.ctx[1], never, NULL), 0);
-	copyrpc_ep_stats(f.p.ep[1], &s);
+	copyrpc_ep_get_stats(f.p.ep[1], &s, sizeof(s));
 	CHECK(s.sq_stalls > 0);
 	while (copyrpc_call(f.p.ep[0], request, sizeof(request), 500, 0)) {
 		CHECK(rounds++ < 100000);
@@ -448,13 +448,13 @@ static void a_flush_inside_is_followed_by_one_outside(void)
 	copyrpc_flush(p.ctx[1]);
 	CHECK_EQ(copyrpc_poll_recv(p.ctx[0], on_one, NULL), 1);
 	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
-	copyrpc_ep_load(p.ep[1], &load[0]);
+	copyrpc_ep_get_load(p.ep[1], &load[0], sizeof(load[0]));
 	CHECK_EQ(load[0].posted - load[0].consumed, 64);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 1); /* there is something to flush */
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	CHECK_EQ(copyrpc_flush(p.ctx[0]), 1);
 	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
-	copyrpc_ep_load(p.ep[1], &load[1]);
+	copyrpc_ep_get_load(p.ep[1], &load[1], sizeof(load[1]));
 	CHECK_EQ(load[1].posted, load[1].consumed);
 	pair_close(&p);
 }

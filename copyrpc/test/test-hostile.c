@@ -74,7 +74,10 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 	a->qp = NULL;
 	a->error = 0;
 	CHECK_EQ(mlx5dvl_qp_create(a->dev,
-			 &(struct mlx5dvl_qp_attr){a->send_cq, a->recv_cq, .user = a}, &a->qp),
+			 &(struct mlx5dvl_qp_attr){.send_cq = a->send_cq,
+				 .recv_cq = a->recv_cq,
+				 .user = a},
+			 &a->qp),
 		0);
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, bytes);
@@ -88,7 +91,7 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 	};
 	memcpy(qp.gid, b.gid, sizeof(b.gid));
 	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp), 0);
-	mlx5dvl_qp_info(a->qp, &qp);
+	mlx5dvl_qp_get_info(a->qp, &qp);
 	b.qpn = qp.qpn;
 	b.psn = qp.psn;
 	b.ring_addr = b.word_addr = (uintptr_t)a->buf;

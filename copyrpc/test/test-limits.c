@@ -192,6 +192,39 @@ static void raw_operations(void)
 	pair_close(&p);
 }
 
+/* A program of a later version, whose structs have one field more. */
+static void programs_of_a_later_version(void)
+{
+	struct {
+		struct copyrpc_ctx_attr attr;
+		uint64_t more;
+	} ctx_attr = {.attr.size = sizeof(ctx_attr), .attr.ring_size = 8192};
+	struct {
+		struct copyrpc_ep_attr attr;
+		uint64_t more;
+	} ep_attr = {.attr.size = sizeof(ep_attr), .more = 1};
+	struct {
+		struct copyrpc_stats known;
+		uint64_t more;
+	} stats = {.more = 1};
+	struct copyrpc_ep_load load = {.posted = 7};
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_ctx_create(&ctx_attr.attr, &ctx), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, &ep_attr.attr, &ep), -E2BIG);
+	ep_attr.more = 0;
+	CHECK_EQ(copyrpc_ep_create(ctx, &ep_attr.attr, &ep), 0);
+	copyrpc_ctx_get_stats(ctx, &stats.known, sizeof(stats));
+	copyrpc_ep_get_stats(ep, &stats.known, sizeof(stats));
+	CHECK_EQ(stats.more, 1);
+	copyrpc_ep_get_load(ep, &load, offsetof(struct copyrpc_ep_load, posted));
+	CHECK(load.credit == 8192 / 4 && load.posted == 7);
+	copyrpc_ctx_destroy(ctx);
+	ctx_attr.more = 1;
+	CHECK_EQ(copyrpc_ctx_create(&ctx_attr.attr, &ctx), -E2BIG);
+}
+
 /* Endings that nobody took out go with the endpoint. */
 static void raw_ends_of_an_endpoint_that_is_gone(void)
 {
@@ -235,6 +268,7 @@ int main(int argc, char **argv)
 		TEST(too_few_descriptors),
 		TEST(a_peer_that_connects_late), /* the first that sends: it counts what is repeated */
 		TEST(a_peer_that_never_connects),
+		TEST(programs_of_a_later_version),
 		TEST(held_requests_take_no_place),
 		TEST(raw_operations),
 		TEST(raw_ends_of_an_endpoint_that_is_gone),

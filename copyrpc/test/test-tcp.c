@@ -501,7 +501,7 @@ static uint32_t fill_send_queue(struct rig *r)
 			copyrpc_poll(r->ctx, NULL, NULL);
 		CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
 		copyrpc_flush(r->ctx);
-		copyrpc_ctx_stats(r->ctx, &st);
+		copyrpc_ctx_get_stats(r->ctx, &st, sizeof(st));
 	} while (!st.sq_stalls);
 	return calls;
 }

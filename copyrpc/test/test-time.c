@@ -6,7 +6,7 @@ static uint64_t reads(const struct pair *p)
 {
 	struct copyrpc_stats s;
 
-	copyrpc_ep_stats(p->ep[0], &s);
+	copyrpc_ep_get_stats(p->ep[0], &s, sizeof(s));
 	return s.reads;
 }
 

@@ -71,7 +71,7 @@ static void a_call_ends_in_time(void)
 		copyrpc_poll(p.ctx[0], on_end, &l);
 	CHECK_EQ(l.late, 1);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
-	copyrpc_ep_stats(p.ep[0], &s);
+	copyrpc_ep_get_stats(p.ep[0], &s, sizeof(s));
 	CHECK(s.calls == 1 && s.failed_calls == 1 && s.timeouts == 1 && !s.responses);
 	pair_close(&p);
 }
@@ -119,7 +119,7 @@ static void late_answers_are_dropped(void)
 		now += LIMIT_MS * NSEC_PER_MSEC;
 		copyrpc_poll(p.ctx[0], on_end, &l);
 		CHECK_EQ(l.late, 2 * (round + 1));
-		copyrpc_ep_load(p.ep[0], &load);
+		copyrpc_ep_get_load(p.ep[0], &load, sizeof(load));
 		CHECK_EQ(load.pending, 0);
 		CHECK_EQ(copyrpc_call(p.ep[0], &round, sizeof(round), sizeof(round), round), 0);
 		CHECK_EQ(call(&p, 1, 1), -EAGAIN); /* two are still to come */

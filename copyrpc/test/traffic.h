@@ -161,7 +161,7 @@ static inline struct copyrpc_stats node_balance(const struct node *n)
 {
 	struct copyrpc_stats s;
 
-	copyrpc_ctx_stats(n->ctx, &s);
+	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
 	CHECK_EQ(s.calls, (uint64_t)n->calls * (uint64_t)n->eps);
 	CHECK_EQ(s.replies, s.calls);
 	CHECK_EQ(s.requests, s.calls);

@@ -96,7 +96,7 @@ static void connect_end(struct end *e)
 	struct address mine = {.buf = (uintptr_t)&e->buf, .rkey = e->mr.rkey};
 	char ready = 0;
 
-	mlx5dvl_qp_info(e->qp, &mine.qp);
+	mlx5dvl_qp_get_info(e->qp, &mine.qp);
 	if (write(e->fd, &mine, sizeof(mine)) != sizeof(mine) ||
 		read(e->fd, &e->peer, sizeof(e->peer)) != sizeof(e->peer))
 		must("the other process", -ECONNRESET);

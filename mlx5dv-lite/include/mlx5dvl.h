@@ -18,8 +18,8 @@
  *	mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){ .depth = 1024 }, &srq);
  *	mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 1024, .srq = srq }, &rcq);
  *	mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 256 }, &scq);
- *	mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){ scq, rcq, .user = p }, &qp);
- *	mlx5dvl_qp_info(qp, &mine);                     // send it to the peer, get theirs
+ *	mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){ .send_cq = scq, .recv_cq = rcq, .user = p }, &qp);
+ *	mlx5dvl_qp_get_info(qp, &mine);                 // send it to the peer, get theirs
  *	mlx5dvl_qp_connect(qp, &theirs);
  *	mlx5dvl_post_write_imm(qp, buf, mr.lkey, 64, raddr, rkey, imm, 0, 0);
  *	mlx5dvl_ring(qp);
@@ -38,6 +38,11 @@
  * kernels before 5.12, copy-on-write at fork() can take pages away that the device uses: call
  * ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and let no registered
  * memory share a page with what the child needs. Newer kernels copy pinned pages for the child.
+ *
+ * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such a
+ * field also sets `size` to the size of its struct. Fields that a program does not have are 0, the
+ * default. If a program sets a field that an older library does not know, the function returns
+ * -E2BIG. struct mlx5dvl_port is passed with its size as well: the library writes no more bytes.
  *
  * Errors: functions return 0 or a count, or -errno; output arguments are written on
  * success only. The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -102,6 +107,7 @@ enum mlx5dvl_ctx_set {
 };
 
 struct mlx5dvl_ctx_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to error_arg */
 	const char *device; /* "mlx5_0"; NULL: the first one that mlx5 drives and that has a
 			       port which is active */
 	uint8_t port; /* 0: the first active one */
@@ -120,7 +126,7 @@ struct mlx5dvl_ctx_attr {
  * Opens the device, with an ibv_context and a protection domain of its own. Returns 0;
  * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID or P_Key
  * index out of range; -ENETDOWN no port that may be used is active: bring it up, or name
- * another; -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
+ * another; -E2BIG (see Sizes); -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
  * address; -ENOKEY the port is a full member of no partition: give its index; -EMFILE no
  * descriptors left, a context takes four: raise the limit; -ENOMEM; or an error of the
  * driver (-EACCES, -EPERM: permissions of /dev/infiniband).
@@ -150,8 +156,8 @@ struct mlx5dvl_port {
 	uint8_t gid[16]; /* the GID of its QPs, or the port's first one */
 };
 
-/* Queries the device. Returns 0, or -EIO if it does not answer. */
-int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p);
+/* Queries the device. `size`: sizeof(*port_p). Returns 0, or -EIO if it does not answer. */
+int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, size_t size);
 
 /*
  * Reads a counter of the context's port that the driver shows in hw_counters or counters of
@@ -238,6 +244,7 @@ void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to lkey */
 	uint32_t depth; /* receives, up to 32,767; 0: 1024 */
 	/* For SENDs with data. All zero: receives without memory, for WRITE_IMM and empty SENDs.
 	   The data of receive i goes to buf + i * buf_size. */
@@ -250,7 +257,7 @@ struct mlx5dvl_srq_attr {
 size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size);
 
 /*
- * Creates a SRQ and posts all its receives. Returns 0; -EINVAL buf_size without buf, or depth
+ * Creates a SRQ and posts all its receives. Returns 0; -E2BIG (see Sizes); -EINVAL buf_size without buf, or depth
  * over 32,767; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
@@ -275,6 +282,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 /* ---- completion queues --------------------------------------------------------- */
 
 struct mlx5dvl_cq_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to events */
 	uint32_t depth; /* 0: a receive CQ is as deep as its SRQ, a send CQ 4096;
 			   rounded up to a power of two, at least 64 */
 	struct mlx5dvl_srq *srq; /* set: a receive CQ, for QPs that receive from this SRQ
@@ -286,7 +294,7 @@ struct mlx5dvl_cq_attr {
 };
 
 /*
- * Returns 0; -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22,
+ * Returns 0; -E2BIG (see Sizes); -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22,
  * or a cqe_size other than 64 and 128; -EOPNOTSUPP the device cannot compress, or a receive
  * CQ without force_compress: create the CQ without; -ENOMEM; or an error of the driver.
  */
@@ -398,6 +406,7 @@ enum mlx5dvl_qp_set {
 };
 
 struct mlx5dvl_qp_attr {
+	size_t size; /* of this struct, see Sizes; 0: up to qkey */
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with a SRQ; NULL: this QP receives nothing */
 	void *user; /* mlx5dvl_qp_user() */
@@ -424,7 +433,7 @@ struct mlx5dvl_qp_attr {
 };
 
 /*
- * Creates a QP. Returns 0; -EINVAL attribute out of range, or CQs of another context or of the
+ * Creates a QP. Returns 0; -E2BIG (see Sizes); -EINVAL attribute out of range, or CQs of another context or of the
  * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
  * (each request may need a completion when a QP fails): make it deeper, or wait until
  * destroyed QPs are freed; -ENOMEM; or an error of the driver.
@@ -456,7 +465,7 @@ struct mlx5dvl_qp_info {
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
-void mlx5dvl_qp_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
+void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
 
 /*
  * Connects to the peer (INIT -> RTR -> RTS). Returns 0; -EINVAL a field of @peer is out of

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
 #include "device.h"
 
 static bool wanted(struct ibv_device *device, const char *name)
@@ -72,12 +73,16 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 
 	if (!ctx)
 		return -ENOMEM;
-	core_init(&ctx->core, attr->on_error, attr->error_arg);
+	err = SIZED_ATTR(&ctx->attr, attr, error_arg);
+	if (err) {
+		free(ctx);
+		return err;
+	}
+	core_init(&ctx->core, ctx->attr.on_error, ctx->attr.error_arg);
 	ctx->clock = clock_ns;
-	err = open_device(ctx, attr);
+	err = open_device(ctx, &ctx->attr);
 	if (err)
 		goto free_ctx;
-	ctx->attr = *attr;
 	ctx->attr.device = NULL; /* the caller's string */
 	err = port_setup(ctx);
 	if (err)

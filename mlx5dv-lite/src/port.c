@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/sized.h"
 #include "device.h"
 
 /* libibverbs, the provider and this library have at most so many descriptors open at a time. */
@@ -99,14 +100,15 @@ int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_
 	return err;
 }
 
-int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p)
+int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, size_t size)
 {
 	struct ibv_device_attr device;
 	struct ibv_port_attr port;
+	struct mlx5dvl_port own;
 
 	if (ibv_query_device(ctx->ibv, &device) || ibv_query_port(ctx->ibv, ctx->port, &port))
 		return -EIO;
-	*port_p = (struct mlx5dvl_port){
+	own = (struct mlx5dvl_port){
 		.max_mr_len = device.max_mr_size,
 		.mbps = 100 * lane_tenths(port.active_speed) * lanes(port.active_width),
 		.lid = port.lid,
@@ -114,9 +116,10 @@ int mlx5dvl_ctx_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p)
 		.active = port.state == IBV_PORT_ACTIVE,
 	};
 	if (ctx->gid_index >= 0)
-		memcpy(port_p->gid, &ctx->gid, sizeof(port_p->gid));
+		memcpy(own.gid, &ctx->gid, sizeof(own.gid));
 	else
-		ibv_query_gid(ctx->ibv, ctx->port, 0, (union ibv_gid *)port_p->gid);
+		ibv_query_gid(ctx->ibv, ctx->port, 0, (union ibv_gid *)own.gid);
+	sized_out(port_p, size, &own, sizeof(own));
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/compiler.h"
+#include "base/sized.h"
 #include "device.h"
 
 static_assert((int)MLX5DVL_NOP == MLX5_OPCODE_NOP && (int)MLX5DVL_WRITE == MLX5_OPCODE_RDMA_WRITE &&
@@ -204,10 +205,12 @@ destroy:
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p)
 {
-	struct mlx5dvl_qp_attr resolved = *attr;
+	struct mlx5dvl_qp_attr resolved;
 	struct qp *qp;
-	int err = resolve_attr(&resolved, ctx);
+	int err = SIZED_ATTR(&resolved, attr, qkey);
 
+	if (!err)
+		err = resolve_attr(&resolved, ctx);
 	if (err)
 		return err;
 	ctx_reap(ctx, false, NULL);
@@ -308,7 +311,7 @@ uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx)
 	return ctx->nretired;
 }
 
-void mlx5dvl_qp_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p)
+void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p)
 {
 	const struct qp *qp = (const struct qp *)queue;
 	const struct mlx5dvl_ctx *ctx = qp->ctx;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "base/sized.h"
 #include "device.h"
 
 #define CQ_DEFAULT_DEPTH 4096
@@ -27,29 +28,34 @@ static_assert(offsetof(struct mlx5_err_cqe, syndrome) == 55 &&
 		      offsetof(struct mlx5_err_cqe, vendor_err_synd) == 54,
 	"where errors are read");
 
-static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr, uint32_t depth)
+static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr)
 {
 	struct mlx5dv_srq dv = {0};
 	struct mlx5dv_obj obj = {.srq = {.in = srq->ibv, .out = &dv}};
 
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
-	if (dv.head != 0 || dv.tail < depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
+	if (dv.head != 0 || dv.tail < attr->depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
 		return -EIO; /* an unknown layout */
-	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), depth, dv.dbrec, attr);
+	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), attr->depth, dv.dbrec,
+		attr);
 	return 0;
 }
 
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p)
 {
-	uint32_t depth = attr->depth ? attr->depth : SRQ_DEFAULT_DEPTH;
-	struct ibv_srq_init_attr init = {.attr = {.max_wr = depth, .max_sge = 1}};
+	struct ibv_srq_init_attr init = {.attr = {.max_sge = 1}};
+	struct mlx5dvl_srq_attr a;
 	struct srq *srq;
-	int err;
+	int err = SIZED_ATTR(&a, attr, lkey);
 
-	if (depth > SRQ_MAX_DEPTH || (attr->buf_size && !attr->buf))
+	if (err)
+		return err;
+	a.depth = a.depth ? a.depth : SRQ_DEFAULT_DEPTH;
+	if (a.depth > SRQ_MAX_DEPTH || (a.buf_size && !a.buf))
 		return -EINVAL;
+	init.attr.max_wr = a.depth;
 	srq = calloc(1, sizeof(*srq));
 	if (!srq)
 		return -ENOMEM;
@@ -59,7 +65,7 @@ int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *a
 		err = verbs_errno();
 		goto free_srq;
 	}
-	err = take_over_srq(srq, attr, depth);
+	err = take_over_srq(srq, &a);
 	if (err)
 		goto destroy_srq;
 	mlx5dvl_srq_post_(&srq->queue);
@@ -174,27 +180,31 @@ static uint32_t cq_depth(const struct mlx5dvl_cq_attr *attr)
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p)
 {
-	uint32_t depth = cq_depth(attr);
+	struct mlx5dvl_cq_attr a;
 	struct cq *cq;
-	int err;
+	uint32_t depth;
+	int err = SIZED_ATTR(&a, attr, events);
 
-	if (depth > CQ_MAX_DEPTH || (attr->srq && depth < attr->srq->depth) ||
-		(attr->cqe_size && attr->cqe_size != 64 && attr->cqe_size != 128))
+	if (err)
+		return err;
+	depth = cq_depth(&a);
+	if (depth > CQ_MAX_DEPTH || (a.srq && depth < a.srq->depth) ||
+		(a.cqe_size && a.cqe_size != 64 && a.cqe_size != 128))
 		return -EINVAL;
 	/* A compressed completion has no immediate of its own. */
-	if (attr->compress && attr->srq && !attr->force_compress)
+	if (a.compress && a.srq && !a.force_compress)
 		return -EOPNOTSUPP;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return -ENOMEM;
 	cq->ctx = ctx;
-	err = fill_cq(cq, attr, (uint32_t)pow2_ceil(depth));
+	err = fill_cq(cq, &a, (uint32_t)pow2_ceil(depth));
 	if (err) {
 		free(cq);
 		return err;
 	}
-	if (attr->srq)
-		srq_of(attr->srq)->cqs++;
+	if (a.srq)
+		srq_of(a.srq)->cqs++;
 	*cq_p = &cq->queue;
 	return 0;
 }

@@ -119,8 +119,8 @@ static inline void hca_connect(struct mlx5dvl_qp *a, struct mlx5dvl_qp *b)
 {
 	struct mlx5dvl_qp_info ia, ib;
 
-	mlx5dvl_qp_info(a, &ia);
-	mlx5dvl_qp_info(b, &ib);
+	mlx5dvl_qp_get_info(a, &ia);
+	mlx5dvl_qp_get_info(b, &ib);
 	CHECK_EQ(mlx5dvl_qp_connect(a, &ib), 0);
 	CHECK_EQ(mlx5dvl_qp_connect(b, &ia), 0);
 }

@@ -111,7 +111,7 @@ static void open_twins(void)
 	hca_connect(t->ours, t->our_peer);
 	vendor_open(&t->v, t->h.ctx, 64);
 	vendor_info(&t->v, &vendor);
-	mlx5dvl_qp_info(t->vendor_peer, &peer);
+	mlx5dvl_qp_get_info(t->vendor_peer, &peer);
 	CHECK_EQ(mlx5dvl_qp_connect(t->vendor_peer, &vendor), 0);
 	vendor_connect(&t->v, &peer);
 }

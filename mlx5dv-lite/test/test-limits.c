@@ -81,7 +81,7 @@ static void connect_checks_its_peer(void)
 	CHECK(mlx5dvl_qp_user(duo.a) == &duo);
 	CHECK_EQ(mlx5dvl_qp_status(duo.a), -ENOTCONN);
 	CHECK_EQ(mlx5dvl_post_nop(duo.a, 0, 0), -ENOTCONN);
-	mlx5dvl_qp_info(duo.b, &good);
+	mlx5dvl_qp_get_info(duo.b, &good);
 	CHECK_EQ(good.qpn, mlx5dvl_qp_qpn(duo.b));
 	for (int i = 0; i < 7; i++) {
 		bad = good;
@@ -198,6 +198,37 @@ static void sizes_have_defaults(void)
 }
 
 /* The receive CQ has exactly as many places as there are receives. */
+/* Attributes of a program of a later version, which has one field more and has set it. */
+static void programs_of_a_later_version(void)
+{
+	struct {
+		struct mlx5dvl_ctx_attr attr;
+		uint64_t more;
+	} ctx = {.attr.size = sizeof(ctx), .more = 1};
+	struct {
+		struct mlx5dvl_srq_attr attr;
+		uint64_t more;
+	} srq = {.attr.size = sizeof(srq), .more = 1};
+	struct {
+		struct mlx5dvl_cq_attr attr;
+		uint64_t more;
+	} cq = {.attr.size = sizeof(cq), .more = 1};
+	struct {
+		struct mlx5dvl_qp_attr attr;
+		uint64_t more;
+	} qp = {.attr.size = sizeof(qp), .more = 1};
+	struct mlx5dvl_port port = {.mbps = 7};
+
+	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
+	CHECK_EQ(mlx5dvl_ctx_open(&ctx.attr, &(struct mlx5dvl_ctx *){0}), -E2BIG);
+	CHECK_EQ(mlx5dvl_srq_create(duo.h.ctx, &srq.attr, &(struct mlx5dvl_srq *){0}), -E2BIG);
+	CHECK_EQ(mlx5dvl_cq_create(duo.h.ctx, &cq.attr, &(struct mlx5dvl_cq *){0}), -E2BIG);
+	CHECK_EQ(mlx5dvl_qp_create(duo.h.ctx, &qp.attr, &(struct mlx5dvl_qp *){0}), -E2BIG);
+	CHECK_EQ(mlx5dvl_ctx_get_port(duo.h.ctx, &port, offsetof(struct mlx5dvl_port, mbps)), 0);
+	CHECK(port.max_mr_len && port.mbps == 7);
+	close_duo();
+}
+
 static void a_tight_receive_cq_does_not_overrun(void)
 {
 	uint32_t n = 0, goal = getenv("SOFTHCA_CHAOS") ? 20000 : getenv("SOAK") ? 1000000 : 200000;
@@ -410,6 +441,7 @@ int main(int argc, char **argv)
 		TEST(connect_checks_its_peer),
 		TEST(the_device_has_the_attributes),
 		TEST(sizes_have_defaults),
+		TEST(programs_of_a_later_version),
 		TEST(a_tight_receive_cq_does_not_overrun),
 		TEST(many_qps_share_a_context),
 		TEST(destroyed_with_completions_pending),

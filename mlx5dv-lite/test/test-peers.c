@@ -94,7 +94,7 @@ static void meet(struct end *e, int fd, uint32_t goal)
 	e->recv_slots = e->h.mem + SLOTS * SLOT_SIZE;
 	e->goal = goal;
 	e->qp = hca_qp(&e->h, (struct mlx5dvl_qp_attr){.timeout = 8, .retry_cnt = 1});
-	mlx5dvl_qp_info(e->qp, &mine.qp);
+	mlx5dvl_qp_get_info(e->qp, &mine.qp);
 	mine.addr = (uintptr_t)e->recv_slots;
 	mine.rkey = e->h.mr.rkey;
 	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));

@@ -29,7 +29,7 @@ static void sender_open(struct sender *s, const char *device, int gid_index)
 	s->ctx = open_one(device, gid_index);
 	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
 	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &(struct mlx5dvl_qp_attr){.send_cq = s->cq}, &s->qp), 0);
-	mlx5dvl_qp_info(s->qp, &s->info);
+	mlx5dvl_qp_get_info(s->qp, &s->info);
 }
 
 static void sender_close(struct sender *s)
@@ -116,13 +116,13 @@ static void a_port_tells_its_link(void)
 	struct mlx5dvl_ctx *roce = open_one("mlx5_0", 0), *ib = open_one("mlx5_1", 0);
 	struct mlx5dvl_port port;
 
-	CHECK_EQ(mlx5dvl_ctx_port(roce, &port), 0);
+	CHECK_EQ(mlx5dvl_ctx_get_port(roce, &port, sizeof(port)), 0);
 	CHECK(port.ethernet && port.active);
 	CHECK_EQ(port.lid, 0);
 	CHECK_EQ(port.mbps, 100000); /* four lanes of 25 Gb/s */
 	CHECK_EQ(port.gid[10], 0xff);
 	CHECK(port.max_mr_len > 1ull << 32);
-	CHECK_EQ(mlx5dvl_ctx_port(ib, &port), 0);
+	CHECK_EQ(mlx5dvl_ctx_get_port(ib, &port, sizeof(port)), 0);
 	CHECK(!port.ethernet);
 	CHECK_EQ(port.lid, 7);
 	CHECK_EQ(port.mbps, 200000);
@@ -156,7 +156,7 @@ static void a_cable_is_pulled(void)
 	CHECK_EQ(mlx5dvl_ctx_event(ctx), MLX5DVL_EVENT_NONE);
 	link_of("mlx5_1", "down");
 	await_event(ctx, MLX5DVL_EVENT_PORT_DOWN);
-	CHECK_EQ(mlx5dvl_ctx_port(ctx, &port), 0);
+	CHECK_EQ(mlx5dvl_ctx_get_port(ctx, &port, sizeof(port)), 0);
 	CHECK(!port.active);
 	link_of("mlx5_1", "up");
 	await_event(ctx, MLX5DVL_EVENT_PORT_UP);

@@ -96,8 +96,8 @@ static int connect_pair(struct mlx5dvl_qp *qp, struct mlx5dvl_qp *peer)
 	struct mlx5dvl_qp_info a, b;
 	int err;
 
-	mlx5dvl_qp_info(qp, &a);
-	mlx5dvl_qp_info(peer, &b);
+	mlx5dvl_qp_get_info(qp, &a);
+	mlx5dvl_qp_get_info(peer, &b);
 	err = mlx5dvl_qp_connect(qp, &b);
 	return err ? err : mlx5dvl_qp_connect(peer, &a);
 }

@@ -137,7 +137,7 @@ static int make_queue(struct hwclock *c)
 		err = mlx5dvl_qp_create(c->ctx, &qp, &c->qp);
 	if (err)
 		return err;
-	mlx5dvl_qp_info(c->qp, &own);
+	mlx5dvl_qp_get_info(c->qp, &own);
 	return mlx5dvl_qp_connect(c->qp, &own);
 }
 

@@ -236,7 +236,7 @@ static int check_datagrams(struct side *s, struct peer *p, char *why)
 {
 	struct mlx5dvl_qp_info info;
 
-	mlx5dvl_qp_info(p->flows[0].qp, &info);
+	mlx5dvl_qp_get_info(p->flows[0].qp, &info);
 	if (s->t.type != MLX5DVL_UD || s->t.pattern.largest_send <= 128u << info.mtu)
 		return 0;
 	snprintf(why, WIRE_TEXT_MAX, "a datagram has at most %u bytes here: give a smaller size",
@@ -268,7 +268,7 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	d_p->addr = (uintptr_t)p->mem;
 	d_p->qps = s->t.qps;
 	for (uint32_t i = 0; i < s->t.qps; i++) {
-		mlx5dvl_qp_info(p->flows[i].qp, &d_p->qp[i]);
+		mlx5dvl_qp_get_info(p->flows[i].qp, &d_p->qp[i]);
 		d_p->rkey[i] = p->flows[i].mr->rkey;
 	}
 }

@@ -97,7 +97,7 @@ static int open_device(const char *name, struct rdma_port *r)
 
 	if (err)
 		return err;
-	err = mlx5dvl_ctx_port(r->ctx, &port);
+	err = mlx5dvl_ctx_get_port(r->ctx, &port, sizeof(port));
 	if (err) {
 		mlx5dvl_ctx_close(r->ctx);
 		return err;
@@ -144,7 +144,8 @@ static bool rdma_event(struct port *p, bool *up_p)
 		some |= e != MLX5DVL_EVENT_OTHER;
 	}
 	if (some)
-		*up_p = !mlx5dvl_ctx_port(ctx_of(p), &port) && port.active && !p->dead;
+		*up_p = !mlx5dvl_ctx_get_port(ctx_of(p), &port, sizeof(port)) && port.active &&
+			!p->dead;
 	return some;
 }
 
@@ -183,7 +184,7 @@ static void rdma_end(const struct link *link, struct link_end *end_p)
 	struct mlx5dvl_qp_info info;
 	struct rdma_end end;
 
-	mlx5dvl_qp_info(container_of(link, const struct rdma_link, link)->qp, &info);
+	mlx5dvl_qp_get_info(container_of(link, const struct rdma_link, link)->qp, &info);
 	end = (struct rdma_end){info.qpn, info.psn, info.lid, info.mtu, info.rd_atomic, {0}};
 	memcpy(end.gid, info.gid, sizeof(end.gid));
 	*end_p = (struct link_end){0};

@@ -391,7 +391,7 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 	struct hello mine, theirs;
 
 	end_open(&b, w, 64, 0, 64, 1);
-	mlx5dvl_qp_info(b.qp[0], &mine.qp);
+	mlx5dvl_qp_get_info(b.qp[0], &mine.qp);
 	mine.memory = (uintptr_t)b.memory;
 	mine.rkey = b.mr.rkey;
 	if (write(fd, &mine, sizeof(mine)) != sizeof(mine) ||
@@ -424,7 +424,7 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 	}
 	close(fd[1]);
 	end_open(&a, w, 64, 0, 64, 1);
-	mlx5dvl_qp_info(a.qp[0], &mine.qp);
+	mlx5dvl_qp_get_info(a.qp[0], &mine.qp);
 	if (write(fd[0], &mine, sizeof(mine)) != sizeof(mine) ||
 		read(fd[0], &theirs, sizeof(theirs)) != sizeof(theirs) || read(fd[0], &c, 1) != 1)
 		broken("the second process");

@@ -16,7 +16,7 @@ TRACED = ["cellring", "delegrpc", "shmipc", "flux"]
 sdt = subprocess.run(["gcc", "-fsyntax-only", "-include", "sys/sdt.h", "-x", "c", "/dev/null"], capture_output=True)
 errors = []
 # Structs that have the name of a function, until they are renamed.
-SHARED = {"copyrpc_ep_load", "latrec_stats", "mlx5dvl_qp_info"}
+SHARED = {"latrec_stats"}
 
 
 def compile_alone(layer, header, flags):

@@ -33,4 +33,20 @@ static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 	return 0;
 }
 
+/* sized_in() of attributes, which begin with their size. The size may be 0: then the struct has the
+ * `first` bytes of the first version. The attributes may be NULL: then all fields are 0. */
+static inline int sized_in_attr(void *to, size_t own, const void *attr, size_t first)
+{
+	size_t size = attr ? *(const size_t *)attr : 0;
+
+	if (attr && !size)
+		size = first;
+	return sized_in(to, own, attr ? attr : to, size);
+}
+
+/* The same; `last` is the last field of the first version. */
+#define SIZED_ATTR(to, attr, last)                                                                 \
+	sized_in_attr((to), sizeof(*(to)), (attr),                                                 \
+		offsetof(__typeof__(*(to)), last) + sizeof((to)->last))
+
 #endif

@@ -164,7 +164,7 @@ static void get_stats(const struct client *c, struct copyrpc_stats *s)
 	const struct direct *x = c->way;
 
 	if (x->ctx)
-		copyrpc_ctx_stats(x->ctx, s);
+		copyrpc_ctx_get_stats(x->ctx, s, sizeof(*s));
 }
 
 const struct backend backend_direct = {

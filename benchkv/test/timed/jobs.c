@@ -39,7 +39,7 @@ static struct counts count(uint32_t ranks)
 	for (uint32_t r = 0; r < ranks; r++) {
 		struct copyrpc_stats s;
 
-		copyrpc_ctx_stats(seats[r].node.daemons[0].net.ctx, &s);
+		copyrpc_ctx_get_stats(seats[r].node.daemons[0].net.ctx, &s, sizeof(s));
 		sum.messages += s.requests + s.responses;
 		sum.writes += s.batches_received;
 		sum.ops += node_done(&seats[r].node);

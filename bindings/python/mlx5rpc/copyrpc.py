@@ -40,7 +40,7 @@ class Path(Attributes):
 
 
 class _CtxAttr(Attributes):
-    _fields_ = [("device", c_char_p), ("port", c_uint8), ("set", c_uint32), ("gid_index", c_int),
+    _fields_ = [("size", c_size_t), ("device", c_char_p), ("port", c_uint8), ("set", c_uint32), ("gid_index", c_int),
                 ("pkey_index", c_uint16), ("srq_depth", c_uint32), ("cq_depth", c_uint32),
                 ("max_endpoints", c_uint32), ("sq_depth", c_uint32), ("ring_size", c_uint32),
                 ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", Path), ("probe_ms", c_uint32)]
@@ -48,7 +48,7 @@ class _CtxAttr(Attributes):
 
 
 class _EpAttr(Attributes):
-    _fields_ = [("ring_size", c_uint32), ("max_pending", c_uint32), ("user", c_void_p),
+    _fields_ = [("size", c_size_t), ("ring_size", c_uint32), ("max_pending", c_uint32), ("user", c_void_p),
                 ("path", POINTER(Path)), ("name", c_char_p)]
 
 
@@ -65,7 +65,7 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_ctx_fd": (STATUS, c_void_p),
     "copyrpc_ctx_arm": (STATUS, c_void_p),
     "copyrpc_ctx_timeout": (c_int, c_void_p),
-    "copyrpc_ctx_stats": (None, c_void_p, POINTER(_Stats)),
+    "copyrpc_ctx_get_stats": (None, c_void_p, POINTER(_Stats), c_size_t),
     "copyrpc_poll": (STATUS, c_void_p, _RESPONSE, c_void_p),
     "copyrpc_flush": (STATUS, c_void_p),
     "copyrpc_recv": (STATUS, c_void_p, POINTER(c_void_p)),
@@ -77,7 +77,7 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_ep_connect": (STATUS, c_void_p, c_char_p, c_size_t),
     "copyrpc_ep_status": (c_int, c_void_p),
     "copyrpc_ep_describe": (STATUS, c_void_p, c_void_p, c_size_t),
-    "copyrpc_ep_stats": (None, c_void_p, POINTER(_Stats)),
+    "copyrpc_ep_get_stats": (None, c_void_p, POINTER(_Stats), c_size_t),
     "copyrpc_call_timed": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint32),
     "copyrpc_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64),
     "copyrpc_req_data": (c_void_p, c_void_p),
@@ -174,7 +174,7 @@ class Endpoint:
     def stats(self):
         """The counters, a dict."""
         stats = _Stats()
-        _lib.copyrpc_ep_stats(self._open, byref(stats))
+        _lib.copyrpc_ep_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)
 
     def describe(self):
@@ -275,5 +275,5 @@ class Context(Handle):
     def stats(self):
         """The counters of all endpoints, a dict."""
         stats = _Stats()
-        _lib.copyrpc_ctx_stats(self._open, byref(stats))
+        _lib.copyrpc_ctx_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)
