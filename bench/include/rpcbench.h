@@ -12,7 +12,7 @@
  *
  * When each thread has a core of its own, a window in which no response came for 100 us is
  * taken to be the machine's doing (somebody else had the core): it is left out, for the
- * layer and for the peers alike. How many were is printed; on a quiet machine it is none.
+ * layer and for the peers alike. Their number is printed; on a quiet machine it is 0.
  *
  * The same work is done in five loops, as people write them:
  *
@@ -23,8 +23,8 @@
  *	blocking	both sides use the blocking waits
  *
  * In single, many and blocking the client is that of callback; in callback and refill the server
- * takes and answers in turns until nothing is left. Who finds nothing pauses once per turn, and
- * waits after 64 of these. Peers have no blocking waits: their blocking is callback, and they pause for ever.
+ * takes and answers in turns until nothing is left. A side that finds nothing pauses once per turn,
+ * and waits after 64 of these. Peers have no blocking waits: their blocking is callback, and they pause for ever.
  *
  * A layer says how a call, a poll and so on are made; these functions are inlined here:
  *
@@ -90,7 +90,7 @@ struct rpcbench_config {
 	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
 };
 
-/* What a window is for. */
+/* The purpose of a window. */
 enum rpcbench_kind {
 	RPCBENCH_LOAD, /* closed loop until the deadline */
 	RPCBENCH_WAKE, /* one call after each gap: what waking up costs */
@@ -120,7 +120,7 @@ struct rpcbench_client {
 	uint64_t sent; /* calls, ever: their tokens are 0, 1, ... */
 	uint64_t wrong;
 	uint64_t done; /* of them; not beside its sum, or the compiler moves both as a vector */
-	/* What the last window gave. */
+	/* Results of the last window. */
 	uint64_t window_done;
 	uint64_t window_ns;
 	uint64_t stall_ns; /* longest time without a response */
@@ -149,7 +149,7 @@ struct rpcbench_req {
 	uint64_t client, id;
 };
 
-/* What the loops of a client are made of. */
+/* The parts of the loops of a client. */
 struct rpcbench_client_ops {
 	/* 0, or not 0 when there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
@@ -177,7 +177,7 @@ struct rpcbench_server_ops {
 	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
 };
 
-/* What the threads share during a window; written between windows but for the counters. */
+/* State that the threads share during a window; written between windows, except the counters. */
 struct rpcbench_run {
 	enum rpcbench_kind kind;
 	enum rpcbench_loop loop;
@@ -202,7 +202,7 @@ ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token
 	req[words - 1] = ~token ^ client;
 }
 
-/* What a server makes of it. */
+/* The answer of a server to a request. */
 ALWAYS_INLINE void rpcbench_answer(const uint64_t *req, uint32_t req_size, uint64_t *resp,
 	uint32_t resp_size)
 {
@@ -218,7 +218,7 @@ ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
 	return (uint32_t)(c->sent - c->done);
 }
 
-/* Takes the response to a token and checks it. Of the type of the layers' callbacks. */
+/* Takes the response to a token and checks it. Has the type of the layers' callbacks. */
 ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct rpcbench_client *c = (struct rpcbench_client *)arg;

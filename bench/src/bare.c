@@ -111,7 +111,7 @@ ALWAYS_INLINE void rpcbench_bare_publish(struct rpcbench_bare_end *e)
 		cellring_burst_close(&e->burst);
 }
 
-/* Whether there is a message. Takes note of the burst that it begins: *head_p, else unchanged. */
+/* True if there is a message. Takes note of the burst that it begins: *head_p, else unchanged. */
 ALWAYS_INLINE bool rpcbench_bare_look(struct rpcbench_bare_end *e, uint64_t *head_p)
 {
 	uint64_t head;

@@ -70,7 +70,7 @@ struct rpcbench_spread {
 	double p10, median, p90;
 };
 
-/* What one queue depth gave. */
+/* Results of one queue depth. */
 struct rpcbench_result {
 	const struct rpcbench_config *cfg;
 	uint32_t rounds;

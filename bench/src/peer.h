@@ -24,7 +24,7 @@
 #define RPCBENCH_PEER_DRAIN 32u
 #define RPCBENCH_CLIENT_BITS 6 /* RPCBENCH_CLIENTS */
 
-/* What travels: the token with the client's index in its low bits, and the payload. */
+/* A message: the token with the client's index in its low bits, and the payload. */
 struct rpcbench_peer_req {
 	uint64_t tag;
 	uint64_t word[5];
@@ -58,7 +58,7 @@ struct rpcbench_peer {
 
 extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
-/* What setup() and teardown() of a peer do, but for the rings themselves. */
+/* setup() and teardown() of a peer call these for everything but the rings. */
 int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));
@@ -86,7 +86,7 @@ ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rp
 	rpcbench_again(c, call);
 }
 
-/* What a peer has no need of. */
+/* Peers have nothing to flush. */
 static inline void rpcbench_peer_no_flush(struct rpcbench_client *c)
 {
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the windows gave: medians, paired ratios, a table and JSON. */
+/* The report: medians and paired ratios of the windows, a table and JSON. */
 #include "bench.h"
 
 /* A line of the table. */
@@ -41,7 +41,7 @@ static struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
 	return rpcbench_spread(v, n);
 }
 
-/* Of the clean windows, or of all if there is none. */
+/* The spread of the clean windows, or of all if none is clean. */
 static struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];

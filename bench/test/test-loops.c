@@ -98,7 +98,7 @@ static void servers(void)
 	CHECK_EQ(turn(RPCBENCH_LOOP_MANY), DEPTH - 32);
 }
 
-/* Who finds nothing pauses 63 times and then waits; the loop that blocks waits at once. */
+/* A side that finds nothing pauses 63 times and then waits; the blocking loop waits at once. */
 static void servers_wait(void)
 {
 	struct rpcbench_server s = {.run = &run};

@@ -378,7 +378,7 @@ CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 		__builtin_prefetch(c->slot + i);
 }
 
-/* Whether there is a message. */
+/* True if there is a message. */
 CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 {
 	return c->slot != c->ready || cellring_look(c);
@@ -390,8 +390,8 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  * Prefetches the first line of the next burst, which may have arrived too, and the other lines of a
  * long burst; the lines of a short one are accessed soon anyway. After a burst of eight the next one
  * has often arrived, so its other lines are prefetched as well: a consumer that takes all requests
- * before it answers one would otherwise wait for them with no other work to do. Of a message that
- * is longer than CELLRING_FETCHED only these bytes are prefetched.
+ * before it answers one would otherwise wait for them with no other work to do. A message
+ * longer than CELLRING_FETCHED has only that many bytes prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -563,7 +563,7 @@ static inline void cellring_burst_write_part(struct cellring_burst *b)
 	cellring_burst_write(b, CELLRING_HEAD(b->to->lap, count, b->limit), bytes);
 }
 
-/* Whether the ring has begun another lap since the burst was opened. */
+/* True if the ring has begun another lap since the burst was opened. */
 CELLRING_INLINE int cellring_burst_stale(const struct cellring_burst *b)
 {
 	return b->to->lap != b->lap;

@@ -6,7 +6,7 @@
  * A message is counted as answered just before it is read: so it is with responses, whose
  * callback may call while it still looks at the payload. That is what the spare cell is for.
  *
- * What is checked: when the consumer believes a first head, the burst is the one that comes
+ * Checked: when the consumer believes a first head, the burst is the one that comes
  * next, whole; and no cell is written of which the consumer has not taken everything.
  *
  * Stores of one process become visible in their order (release), so the ring is modelled by

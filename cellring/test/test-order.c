@@ -35,7 +35,7 @@ static void producer(const struct cellring_plan *plan)
 	_exit(0);
 }
 
-/* Whether so many words are all there: no word of the burst is zero. */
+/* True if the first words, so many, are all there: none is zero. */
 static bool all_there(const uint64_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)

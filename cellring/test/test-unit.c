@@ -301,7 +301,7 @@ static void impossible_counts_are_refused(void)
 	}
 }
 
-/* Whatever is written into the ring, and whenever: the consumer stays within it. */
+/* The consumer stays within the ring when anything is written into it at any time. */
 static void any_bytes_keep_the_cursor_inside(void)
 {
 	uint64_t seed = test_seed();

@@ -60,8 +60,8 @@
  * dies.
  *
  * Trust: the region belongs to one user (mode 0600, another user is refused), or to a group that
- * the server names (mode 0660). A process that has mapped it can write anywhere in it. Whatever is
- * written there, the server never reads or writes outside of the region and never hangs. But who may
+ * the server names (mode 0660). A process that has mapped it can write anywhere in it. Even
+ * then the server never reads or writes outside of the region and never hangs. But a process that may
  * open the region can spoil, forge or delay the calls of others, can keep all others from connecting
  * by taking all places or their locks, and can truncate the file, which kills every process that
  * accesses it, the server included, by SIGBUS. With mode 0600 these are processes of the same user,
@@ -162,7 +162,7 @@ struct delegrpc_attr {
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
 	/*
-	 * Who may connect. 0600 (also if 0): the server's user. 0660: the members of the
+	 * The access. 0600 (also if 0): the server's user may connect. 0660: the members of the
 	 * region's group as well, which is gid if set has DELEGRPC_SET_GID, otherwise the group
 	 * of the server's process. A connect gives the access that the region must have. Another
 	 * user's region is refused unless mode is 0660 here, too, and the client is a member of
@@ -455,7 +455,7 @@ enum delegrpc_look_state {
 };
 
 /*
- * A region as it was read, in parts, while others went on. Who is alive is the kernel's word. The
+ * A region as it was read, in parts, while others went on. The kernel knows which processes are alive. The
  * rest is what the region says, and a process that may write to the region may have forged it.
  * Slots in use are those that clients have reserved and the server has not given back: requests that
  * wait, that are being served or that are held, and holes.

@@ -149,7 +149,7 @@ enum delegrpc_state {
 	DELEGRPC_ON_FD, /* the same, by its address */
 };
 
-/* What a client may be about to fill; see delegrpc_priv_publish(). */
+/* Claims: the slots that a client may be about to fill; see delegrpc_priv_publish(). */
 #define DELEGRPC_CLAIM_NONE 0ull
 #define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
@@ -399,7 +399,7 @@ static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server 
 	return server->requests + (pos & (server->ring_depth - 1)) * (size_t)server->req_stride;
 }
 
-/* Whether position pos is filled. Pairs with the release stores in fill_batch(). */
+/* True if position pos is filled. Pairs with the release stores in fill_batch(). */
 static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, uint64_t pos)
 {
 	const void *slot = delegrpc_priv_request(server, pos);
@@ -545,7 +545,7 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* Whether the next reply to this client belongs to a burst. If so, the burst is open. */
+/* True if the next reply to this client belongs to a burst, which is open then. */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)

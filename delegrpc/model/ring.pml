@@ -9,8 +9,8 @@
  *
  * Each shared access is one step, interleaved freely (sequential consistency; what the
  * release and acquire orders add to that on weaker machines is the variant LATE_FILL).
- * Positions do not wrap here; a slot's lap is pos / DEPTH + 1 as in the library. That
- * the server comes to its end, with the ring empty, is the absence of invalid end states.
+ * Positions do not wrap here; a slot's lap is pos / DEPTH + 1 as in the library. The
+ * server comes to its end with the ring empty: there are no invalid end states.
  *
  * Shown: no more than DEPTH positions are in use; what is handed out is what its owner
  * filled; only positions of the dead are skipped, and nothing of theirs is handed out
@@ -51,7 +51,7 @@ byte lap[DEPTH];
 byte claim[CLIENTS], claim_pos[CLIENTS];
 bool dead[CLIENTS], done[CLIENTS];
 
-/* What only the properties look at, by slot; gone when the slot has been taken. */
+/* Read by the properties only, by slot; gone when the slot has been taken. */
 byte owner[DEPTH];
 byte copied[DEPTH]; /* for which position, plus 1 */
 bool filled[DEPTH];

@@ -42,7 +42,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /* ---- publication ---- */
 
 /*
- * Whether a batch may be reserved. Never more than ring_depth positions are in use.
+ * True if a batch may be reserved. Never more than ring_depth positions are in use.
  *
  * It may not while a predecessor's requests may be in the ring. After that it always may if all
  * calls in flight fit into the ring. Otherwise the margin decides: after the last moment at which

@@ -97,7 +97,7 @@ static int alloc_tables(struct client *c, const struct layout *l)
 	return 0;
 }
 
-/* Whether the responses to two generations have the same stamps. */
+/* True if the responses to two generations have the same stamps. */
 static bool same_stamp(uint64_t a, uint64_t b)
 {
 	return (uint16_t)a == (uint16_t)b;
@@ -147,7 +147,7 @@ static void take_over(struct client *c)
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
-	/* Whatever the predecessor reserved, it reserved before the kernel freed its byte. */
+	/* Acquire: the predecessor made its reservations before the kernel freed its byte. */
 	c->start = __atomic_load_n(&c->control->head, __ATOMIC_ACQUIRE);
 	c->last = c->start;
 	__atomic_fetch_add(&hot->header->connects, 1, __ATOMIC_RELAXED);

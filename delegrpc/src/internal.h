@@ -26,7 +26,7 @@ struct layout {
 /* Fills in defaults, rounds up. -EINVAL when out of range. */
 int attr_complete(struct delegrpc_attr *attr);
 
-/* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
+/* Reads the access to a region from its attributes. -EINVAL if mode, gid and set are not valid. */
 int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
 
 /* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */
@@ -39,7 +39,7 @@ void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_a
 /* attr is complete. */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 
-/* Whether all calls that can be in flight fit into the ring, so that it is never full. */
+/* True if all calls that can be in flight fit into the ring, so that it is never full. */
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What scale.py counts the instructions of: measure() polls a client with calls in flight to
+ * scale.py counts the instructions of measure(), which polls a client with calls in flight to
  * which nothing has been replied, or makes round trips, eight calls at a time.
  *
  *	scale empty|calls RESP_DEPTH

@@ -252,7 +252,7 @@ static void clients_in_a_tight_ring(void)
 
 /* ---- a server that only waits, and clients that replace each other ---- */
 
-/* What the server does; read by the tester. */
+/* The server's present action, for the tester. */
 static struct waiting_server {
 	uint32_t ready;
 	uint64_t holes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How often delegrpc looks at locks when clients connect. */
+/* Counts the looks at locks when clients of delegrpc connect. */
 #include <sys/resource.h>
 
 #include "support/locklooks.h"

@@ -400,7 +400,7 @@ int main(int argc, char **argv)
 	rng = test_seed();
 	snprintf(name, sizeof(name), "process.%d", (int)getpid());
 	argc = test_main(tests, ARRAY_SIZE(tests), argc > 2 ? 2 : 1, argv + (argc > 2));
-	/* What the last killed server left. */
+	/* The remains of the last killed server. */
 	if (shm_create("delegrpc", name, 1, &left) == 0)
 		shm_close(&left);
 	return argc;

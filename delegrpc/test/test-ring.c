@@ -33,7 +33,7 @@ static void hole_is_waited_for(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Of a dead client's two slots one was filled: it is served, the other is skipped. */
+/* A dead client has filled one of its two slots: that one is served, the other is skipped. */
 static void hole_of_the_dead_is_skipped(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);

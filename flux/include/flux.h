@@ -123,7 +123,7 @@ struct flux_attr {
 	uint32_t reserved; /* 0 */
 };
 
-/* What a node has done since flux_create(). */
+/* Counters of a node since flux_create(). */
 struct flux_stats {
 	uint64_t calls; /* made by this node */
 	uint64_t responses; /* received, to these calls */

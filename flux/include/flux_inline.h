@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The paths of flux.h that every message takes. Include flux.h instead of this file. Whatever
- * flux.h does not describe is private to the library.
+ * The paths of flux.h that every message takes. Include flux.h instead of this file. Names
+ * that flux.h does not describe are private to the library.
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
  * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
@@ -35,7 +35,7 @@
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define FLUX_PRIV_INLINE static inline __attribute__((always_inline))
 
-/* What the peers of a node read. Each cache line has one use and is rarely written. */
+/* The part of a node that its peers read. Each cache line has one use and is rarely written. */
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* set once */
 	FLUX_LINE uint32_t state; /* running, yielding or asleep */
@@ -135,7 +135,7 @@ int flux_priv_call_begin(struct flux_node *node, uint32_t to);
 int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
 void flux_priv_burst_publish(struct flux_node *node); /* publishes a full burst */
 void flux_priv_burst_flush(struct flux_node *node); /* publishes a burst that is not full */
-void flux_priv_burst_end(struct flux_node *node); /* publishes what there is, and closes it */
+void flux_priv_burst_end(struct flux_node *node); /* publishes the open burst, and closes it */
 int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg);
 struct flux_in *flux_priv_in_next(struct flux_node *node);
@@ -212,7 +212,7 @@ FLUX_PRIV_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
 	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
-/* Whether no id is free: all are in flight, or there are none yet. */
+/* True if no id is free: all are in flight, or there are none yet. */
 FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
@@ -271,7 +271,7 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 	return n;
 }
 
-/* Whether a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
+/* True if a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
 FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
 {
 	uint64_t head = cellring_look(&o->resp.at);
@@ -351,7 +351,7 @@ FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response
 }
 
 /*
- * Whether a poll may leave the answers of the open burst unpublished. It may if the node has
+ * True if a poll may leave the answers of the open burst unpublished. It may if the node has
  * answered since the last poll and has more calls to answer, so that the next answers can join the
  * burst. Otherwise they are published, because a node that polls again without answering may be
  * waiting for something else.

@@ -270,7 +270,7 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* How many calls a burst should have, the next call included. */
+/* Returns the wanted size of a burst of calls, the next call included. */
 static uint32_t out_wish(const struct flux_out *o)
 {
 	uint32_t now = flux_priv_inflight(o) + 1;
@@ -334,7 +334,7 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 	flux_priv_published(node);
 }
 
-/* How many messages the open burst should have now. */
+/* Returns the wanted size of the open burst. */
 static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -343,7 +343,7 @@ static uint32_t burst_wish(const struct flux_node *node)
 					   out_wish(&node->out[b->call_to]);
 }
 
-/* Whether the open burst still has the right size and lap, and its peer has not left. */
+/* True if the open burst still has the right size and lap, and its peer has not left. */
 static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -569,7 +569,7 @@ void flux_priv_flush_published(struct flux_node *node)
 		yield_if_due(node);
 }
 
-/* Whether flux_poll() would find something. */
+/* True if flux_poll() would find something. */
 static bool responses_ready(const struct flux_node *node)
 {
 	const struct flux_out *o = node->polled;
@@ -587,7 +587,7 @@ static bool responses_ready(const struct flux_node *node)
 	return false;
 }
 
-/* Whether flux_try_recv_raw() would find something. */
+/* True if flux_try_recv_raw() would find something. */
 static bool requests_ready(const struct flux_node *node)
 {
 	uint64_t bits[FLUX_WORDS];

@@ -45,7 +45,7 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(flushes(a), 3);
-	/* What is published begins anew: the fence would wait for it. */
+	/* A publication restarts the count, because the fence would wait for it. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(call(a, 1, 0, 0), 0);

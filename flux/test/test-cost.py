@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a round trip costs in instructions does not depend on how many nodes there are, and
-no call or reply contains a locked operation or a fence.
+"""The instructions of a round trip do not depend on the number of nodes, and no call or reply contains a locked operation or a fence.
 
 	test-cost.py TEST-COST LIBFLUX
 """

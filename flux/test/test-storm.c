@@ -31,10 +31,10 @@ struct node {
 	pthread_t thread;
 	uint32_t index;
 	uint64_t rng;
-	/* What it has drawn. */
+	/* Drawn from the seed. */
 	uint32_t quota, burst, hold;
 	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts;
-	/* What has happened. */
+	/* Counted. */
 	uint32_t made, ended, aborted, received, answered, n_held;
 	bool left;
 	struct request held[HELD];
@@ -277,7 +277,7 @@ static void *node_main(void *arg)
 	while (n->made < leaves_at || (!n->leaves_early && n->made != n->ended))
 		turn(n);
 	leave(n);
-	/* What it owes gets nobody; what it waits for ends. */
+	/* Nobody gets the answers that it owes; the calls that it waits for end. */
 	while (flux_pending(n->flux)) {
 		poll_responses(n);
 		if (storm_one_in(&n->rng, 4))

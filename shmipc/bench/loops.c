@@ -111,7 +111,7 @@ ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r
 
 ALWAYS_INLINE void served(struct rpcbench_server *s)
 {
-	/* What is collected goes with the next poll, or a receive that finds nothing. */
+	/* Collected messages go with the next poll, or a receive that finds nothing. */
 }
 
 ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)

@@ -37,7 +37,7 @@ static const struct shmipc_attr attr = {
 	.resp_size = sizeof(struct answer),
 };
 
-/* What a client sends is not to be trusted: names beyond the book are never found. */
+/* Clients are not trusted: names beyond the book are never found. */
 static struct answer answer(uint64_t *book, const struct question *q)
 {
 	struct answer a = {.name = q->name};

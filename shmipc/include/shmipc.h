@@ -123,7 +123,7 @@ struct shmipc_attr {
 	uint32_t resp_size; /* [56] bytes of a response, likewise */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
 	/*
-	 * Who may connect. 0600 (also if 0): the server's user. 0660: the members of the
+	 * The access. 0600 (also if 0): the server's user may connect. 0660: the members of the
 	 * region's group as well, which is gid if set has SHMIPC_SET_GID, otherwise the group of
 	 * the server's process. A connect gives the access that the region must have. Another
 	 * user's region is refused unless mode is 0660 here, too, and the client is a member of
@@ -417,9 +417,9 @@ enum shmipc_look_state {
 };
 
 /*
- * A region as it was read, in parts, while others went on. Who is alive is the kernel's word. The
+ * A region as it was read, in parts, while others went on. The kernel knows which processes are alive. The
  * rest is what the region says, and a process that may write to the region may have forged it.
- * How many calls are in flight cannot be seen from outside: the rings have no indices, and each side
+ * The number of calls in flight cannot be seen from outside: the rings have no indices, and each side
  * keeps its cursors in private memory.
  */
 struct shmipc_look_region {

@@ -113,7 +113,7 @@ void shmipc_priv_server_full(struct shmipc_server *server);
 /* Publishes a burst that is not full. */
 void shmipc_priv_client_part(struct shmipc_client *client);
 void shmipc_priv_server_part(struct shmipc_server *server);
-/* Publishes what there is, and closes the burst. */
+/* Publishes the open burst, and closes it. */
 void shmipc_priv_client_end_burst(struct shmipc_client *client);
 void shmipc_priv_server_end_burst(struct shmipc_server *server);
 int shmipc_priv_client_spoilt(struct shmipc_client *client);
@@ -206,7 +206,7 @@ static inline void shmipc_priv_client_window(struct shmipc_client *client)
 	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
 
-/* Whether the next burst has arrived: 0, 1, or -EPROTO if its count is impossible. */
+/* Looks for the next burst: 1 if it has arrived, 0, or -EPROTO if its count is impossible. */
 static inline int shmipc_priv_client_look(struct shmipc_client *client)
 {
 	uint64_t head = cellring_look(&client->resp);
@@ -370,7 +370,7 @@ SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
 	return shmipc_server_poll_with_skip(server, NULL);
 }
 
-/* How many requests the next burst of this client has; 0 if it has not arrived. */
+/* Returns the number of requests in the next burst of this client; 0 if it has not arrived. */
 static inline uint32_t shmipc_priv_server_look(struct shmipc_server *server,
 	struct shmipc_peer *peer)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a place of shmipc passes from client to client: taken by who holds its lock and
+ * A place of shmipc on its way from client to client: taken by who holds its lock and
  * finds it clean, given back by clearing the mark or by dying at any step, cleaned by the
  * server alone. A step is one access to shared memory, or one call for the lock.
  *

@@ -172,7 +172,7 @@ static void place_leave(struct client *c)
 }
 
 /*
- * Whether there is a place that no client holds, which the server may clean. The search begins
+ * True if there is a place that no client holds, which the server may clean. The search begins
  * with the place that was found last, because each test of a lock is a system call.
  */
 static bool place_is_abandoned(struct client *c, uint32_t *at)
@@ -376,7 +376,7 @@ COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
 
 /* ---- bursts ---- */
 
-/* How many calls a burst should have when this many are in flight. */
+/* Returns the wanted size of a burst with this many calls in flight. */
 static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 {
 	uint32_t limit =

@@ -102,7 +102,7 @@ struct shmipc_layout {
 /* Uses the given sizes, and the default for each that is 0. -EINVAL if one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
-/* Who may use a region with these attributes. -EINVAL if mode, gid and set are not valid. */
+/* Reads the access to a region from its attributes. -EINVAL if mode, gid and set are not valid. */
 int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
 
 /* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */

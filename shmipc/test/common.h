@@ -117,7 +117,7 @@ static inline void count_one(void *arg, uint64_t token, const void *resp, uint32
 	++*(uint32_t *)arg;
 }
 
-/* How many more messages until the burst is published. */
+/* The number of messages until the burst is published. */
 static inline uint32_t burst_room(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->full - b->next) / b->to->stride : 0;

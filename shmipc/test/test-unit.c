@@ -371,7 +371,7 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/* What is published begins anew: the fence would wait for it. */
+	/* A publication restarts the count, because the fence would wait for it. */
 	CHECK_EQ(call_tag(c, 2), 0);
 	look_in_vain(c, SHMIPC_VAIN - 1);
 	CHECK_EQ(call_tag(c, 3), 0);

@@ -33,7 +33,7 @@ static_assert(REGION_DEAD == (int)DELEGRPC_LOOK_DEAD && REGION_ASLEEP == (int)DE
 static_assert(REGION_DEAD == (int)SHMIPC_LOOK_DEAD && REGION_ASLEEP == (int)SHMIPC_LOOK_ASLEEP,
 	"the same states");
 
-/* What struct delegrpc_look_region and struct shmipc_look_region call alike; they have no common type. */
+/* Copies the fields that struct delegrpc_look_region and struct shmipc_look_region share by name. */
 #define TAKE(r, look)                                                                              \
 	do {                                                                                       \
 		(r)->size = (look).size;                                                           \
@@ -173,13 +173,13 @@ const char *region_why(int err)
 	case -ENOENT:
 		return "no such region";
 	case -EINVAL:
-		return "no name of a region; give delegrpc.NAME or shmipc.NAME";
+		return "not the name of a region; give delegrpc.NAME or shmipc.NAME";
 	case -EACCES:
-		return "another user's, or no file of a region";
+		return "owned by another user, or not a region file";
 	case -ELOOP:
 		return "a symbolic link";
 	case -EPROTO:
-		return "no complete region of this version";
+		return "not a complete region of this version";
 	case -EADDRINUSE:
 		return "its server is alive";
 	case -EAGAIN:

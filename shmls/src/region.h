@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What both layers call so; see delegrpc.h. */
+/* The states of both layers; see delegrpc.h. */
 enum region_state { REGION_DEAD, REGION_RUNNING, REGION_WAITING, REGION_ASLEEP };
 
 struct region_client {
