@@ -2,7 +2,10 @@
 """Mutants: one-line changes of the code, each with the test that must fail.
 
     run.py --check SOURCE BUILD        every record fits the tree: quick, nothing is built
-    run.py SOURCE FILE... [--only NAME]...
+    run.py SOURCE [FILE...] [--only NAME]... [--part K/N] [--quarter [SEED]]
+
+Without a FILE all files of test/mutants are taken. --part takes the K-th of N equal parts of them, --quarter one mutant of
+four, drawn by a seed that is printed.
 
 A file of mutants holds records, an empty line between them, a key at the beginning of each line:
 
@@ -17,16 +20,23 @@ A file of mutants holds records, an empty line between them, a key at the beginn
 meson tests; one that fails or runs into its time limit kills the mutant. A mutant that does
 not compile, or whose tests are skipped, is an error.
 
-The tree is copied and built once; its tests must pass before the first mutant is made.
+The tree is copied and built once, and its tests must pass before the first mutant is made. For a mutant only the
+programs of its tests are built. The time limit of a test follows from the time that it took without a mutant, so that
+a mutant that hangs does not cost minutes.
 """
 import argparse
 import json
+import os
 import pathlib
+import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
+LIMIT_BASE, LIMIT_TIMES = 15, 6  # seconds, and times what the test took without a mutant
 KEYS = ["mutant", "why", "file", "from", "to", "test"]
 
 
@@ -78,56 +88,120 @@ def check(source, build):
     return 1 if wrong else 0
 
 
-def run_tests(build, names):
-    """Runs the tests. Returns a dict of each test's name and result, in meson's words."""
-    log = build / "meson-logs/testlog.json"
-    log.unlink(missing_ok=True)
-    subprocess.run(
-        ["meson", "test", "-C", str(build), "--no-rebuild"] + names, capture_output=True, text=True
-    )
-    rows = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return {row["name"]: row["result"] for row in rows}
+class Copy:
+    """A copy of the tree with a build in it. Its tests are run without meson, which would add a second to each."""
 
+    def __init__(self, source, scratch, wanted):
+        self.tree, self.build = scratch / "tree", scratch / "tree/build"
+        shutil.copytree(source, self.tree, ignore=shutil.ignore_patterns("build*", ".git"), symlinks=True)
+        for command in (["init", "-q"], ["add", "-A"]):  # some tests ask git for the files
+            subprocess.run(["git", "-C", str(self.tree)] + command, check=True, capture_output=True)
+        self.env = dict(os.environ, CCACHE_DIR=str(scratch / "ccache"), CCACHE_NOHASHDIR="1")
+        setup = ["meson", "setup", str(self.build), str(self.tree)]
+        subprocess.run(setup, check=True, capture_output=True, env=self.env)
+        info = self.build / "meson-info"
+        self.files = {t["id"]: t["filename"] for t in json.loads((info / "intro-targets.json").read_text())}
+        tests = {t["name"]: t for t in json.loads((info / "intro-tests.json").read_text())}
+        self.tests = {name: tests[name] for name in wanted if name in tests}
+        self.limits = {}
+        self.box = []
+        if shutil.which("cc"):
+            box = self.build / "box"
+            subprocess.run(["cc", "-O1", "-D_GNU_SOURCE", "-o", box, self.tree / "test/suite/box.c"], check=True)
+            self.box = [str(box)]
 
-def compiles(build):
-    return subprocess.run(["ninja", "-C", str(build), "--quiet"], capture_output=True).returncode == 0
+    def compiles(self, names):
+        depends = [self.tests[n]["depends"] for n in names]
+        targets = {f for ids in depends for i in ids for f in self.files.get(i, [])}
+        # A test that names no target may look at any.
+        paths = [os.path.relpath(f, self.build) for f in sorted(targets)] if all(depends) else []
+        command = ["ninja", "-C", str(self.build), "--quiet"] + paths
+        return subprocess.run(command, capture_output=True, env=self.env).returncode == 0
 
+    def run(self, name):
+        """Runs a test. Returns `OK`, `SKIP`, `FAIL` or `TIMEOUT`."""
+        t = self.tests[name]
+        limit = self.limits.get(name, 10 * t["timeout"])
+        with subprocess.Popen(self.box + t["cmd"], cwd=t["workdir"] or self.build, env=dict(self.env, **t["env"]),
+                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                              start_new_session=True) as p:
+            try:
+                return {0: "OK", 77: "SKIP"}.get(p.wait(limit), "FAIL")
+            except subprocess.TimeoutExpired:
+                return "TIMEOUT"
+            finally:
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
 
-def verdict(tree, build, m):
-    """`killed`, or why not."""
-    path = tree / m["file"]
-    whole = path.read_text()
-    path.write_text(whole.replace(m["from"], m["to"]))
-    try:
-        if not compiles(build):
-            return "does not compile"
-        results = run_tests(build, m["test"].split())
-    finally:
-        path.write_text(whole)
-    if not results or any(r == "SKIP" for r in results.values()):
-        return "its tests did not run"
-    return "killed" if any(r in ("FAIL", "TIMEOUT", "ERROR") for r in results.values()) else "survived"
+    def healthy(self):
+        """Runs the tests of the unchanged tree and sets their time limits. Returns a dict of those that are not `OK`."""
+        red = {}
+        for name, t in self.tests.items():
+            begun = time.monotonic()
+            word = self.run(name)
+            if word != "OK":
+                red[name] = word
+            self.limits[name] = min(10 * t["timeout"], LIMIT_BASE + LIMIT_TIMES * (time.monotonic() - begun))
+        return red
+
+    def verdict(self, m):
+        """Returns `killed`, or the reason why the mutant is not."""
+        names = m["test"].split()
+        path = self.tree / m["file"]
+        whole = path.read_text()
+        path.write_text(whole.replace(m["from"], m["to"]))
+        try:
+            if not self.compiles(names):
+                return "does not compile"
+            words = (self.run(n) for n in names)
+            word = next((w for w in words if w != "OK"), "OK")
+        finally:
+            path.write_text(whole)
+        return {"OK": "survived", "SKIP": "its tests did not run"}.get(word, "killed")
 
 
 def hunt(source, mutants):
-    """Each mutant in turn, in a copy of the tree."""
+    """Tries each mutant in a copy of the tree. Those of one file follow each other, so that little is rebuilt."""
     with tempfile.TemporaryDirectory(prefix="mutants-") as scratch:
-        tree, build = pathlib.Path(scratch) / "tree", pathlib.Path(scratch) / "tree/build"
-        shutil.copytree(source, tree, ignore=shutil.ignore_patterns("build*", ".git"))
-        subprocess.run(["meson", "setup", str(build), str(tree)], check=True, capture_output=True)
-        if not compiles(build):
-            sys.exit("the tree itself does not build")
+        begun = time.monotonic()
         names = sorted({t for m in mutants for t in m["test"].split()})
-        red = {n: r for n, r in run_tests(build, names).items() if r != "OK"}
+        copy = Copy(source, pathlib.Path(scratch), names)
+        missing = sorted(set(names) - set(copy.tests))
+        if missing:
+            sys.exit(f"no test {' '.join(missing)}")
+        if not copy.compiles(names):
+            sys.exit("the tree itself does not build")
+        built = time.monotonic()
+        red = copy.healthy()
         if red:
-            sys.exit(f"without any mutant: {red}")
+            print(f"without any mutant: {red}; their mutants are not judged", flush=True)
+        first = time.monotonic()
+        print(f"built in {built - begun:.0f} s, {len(names)} tests run in {first - built:.0f} s", flush=True)
         bad = 0
-        for m in mutants:
-            word = misfit(tree, m) or verdict(tree, build, m)
+        for m in sorted(mutants, key=lambda m: m["file"]):
+            at = time.monotonic()
+            unfit = misfit(copy.tree, m) or ("its tests fail without it" if set(m["test"].split()) & set(red) else None)
+            word = unfit or copy.verdict(m)
             bad += word != "killed"
-            print(f"{m['mutant']}: {word}", flush=True)
-        print(f"{len(mutants) - bad} killed, {bad} not")
+            print(f"{m['mutant']}: {word}, {time.monotonic() - at:.1f} s", flush=True)
+        mean = (time.monotonic() - first) / len(mutants)
+        print(f"{len(mutants) - bad} killed, {bad} not; {mean:.1f} s for each")
         return 1 if bad else 0
+
+
+def part_of(mutants, part):
+    k, n = (int(x) for x in part.split("/"))
+    if not 1 <= k <= n:
+        sys.exit("--part K/N: K is 1 to N")
+    return mutants[len(mutants) * (k - 1) // n : len(mutants) * k // n]
+
+
+def quarter_of(mutants, seed):
+    seed = seed if seed >= 0 else random.randrange(1 << 32)
+    print(f"a quarter of the mutants, --quarter {seed}", flush=True)
+    return random.Random(seed).sample(mutants, (len(mutants) + 3) // 4)
 
 
 def main():
@@ -135,18 +209,24 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("source", type=pathlib.Path)
-    parser.add_argument("paths", type=pathlib.Path, nargs="+")
+    parser.add_argument("paths", type=pathlib.Path, nargs="*")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--part", default="1/1")
+    parser.add_argument("--quarter", type=int, nargs="?", const=-1)
     args = parser.parse_args()
     if args.check:
         return check(args.source, args.paths[0])
-    mutants = [m for path in args.paths for m in records(path)]
+    paths = args.paths or sorted((args.source / "test/mutants").glob("*.txt"))
+    mutants = [m for path in paths for m in records(path)]
     if args.only:
         mutants = [m for m in mutants if m["mutant"] in args.only]
+    if args.quarter is not None:
+        mutants = quarter_of(mutants, args.quarter)
+    mutants = part_of(sorted(mutants, key=lambda m: m["file"]), args.part)
     if not mutants:
         sys.exit("no such mutant")
-    return hunt(args.source, mutants)
+    return hunt(args.source.resolve(), mutants)
 
 
 if __name__ == "__main__":

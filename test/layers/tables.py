@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""A test in C is a table of cases, each of which can be run alone (test/support): main() of test-*.c calls
+test_main(). tables.txt lists the files that do not yet, or that take a seed or a count instead; an entry whose file is
+gone, or has a table, is an error, so the list only gets shorter.
+
+    tables.py SOURCE
+"""
+import pathlib
+import re
+import sys
+
+from layers import fail
+
+source = pathlib.Path(sys.argv[1]).resolve()
+lines = (pathlib.Path(__file__).parent / "tables.txt").read_text().splitlines()
+exceptions = {line for line in lines if line and not line.startswith("#")}
+tests, bare = 0, set()
+for path in sorted(source.rglob("test-*.c")):
+    name = str(path.relative_to(source))
+    text = path.read_text()
+    if name.startswith(("build", ".")) or not re.search(r"^(int )?main\(", text, re.M):
+        continue
+    tests += 1
+    if not re.search(r"\btest_main\(", text):
+        bare.add(name)
+errors = [f"{name}: main() is not that of a table of TEST() cases (CONTRIBUTING.md)" for name in sorted(bare - exceptions)]
+errors += [f"tables.txt: {name} has a table, or is gone" for name in sorted(exceptions - bare)]
+if not tests:
+    errors.append("no test was found")
+print(f"{tests} test programs, {len(bare)} without a table")
+fail(errors)

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+/*
+ * box PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V IPC) with an
+ * empty /dev/shm, so that tests of several builds run at once. The last line of standard error says what
+ * CPU time the test and its children took. A test that leaves a file in /dev/shm fails.
+ *
+ * scripts/test gives it to `meson test --wrapper`. A user who may not make namespaces gets the test without.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE_MS 5000 // a file may outlive its last program for a moment
+
+// Loopback, and one more interface: Slurm and PRRTE take a host with loopback alone for one without a network.
+static int network_up(void)
+{
+	return system("ip -batch - <<'END'\n"
+		      "link set lo up\n"
+		      "link add box type veth peer name other\n"
+		      "link set box up\n"
+		      "link set other up\n"
+		      "address add 198.51.100.1/24 dev box\n"
+		      "END\n");
+}
+
+// Says whether the namespaces were made. Ends the program if they were made in part.
+static bool enter(void)
+{
+	if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC))
+		return false;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777") || network_up()) {
+		perror("box");
+		exit(1);
+	}
+	// Names of network namespaces; the directory is there once `ip netns` has run.
+	if (mount("tmpfs", "/run/netns", "tmpfs", 0, NULL) && errno != ENOENT)
+		perror("box: /run/netns");
+	return true;
+}
+
+// Returns the number of files in /dev/shm, and prints their names if `print`.
+static int left_behind(bool print)
+{
+	DIR *d = opendir("/dev/shm");
+	int n = 0;
+
+	for (struct dirent *e; d && (e = readdir(d));) {
+		if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
+			continue;
+		if (print)
+			fprintf(stderr, "box: left behind in /dev/shm: %s\n", e->d_name);
+		n++;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+// The fabric of a program that was killed is removed by the next look at it, which $BOX_CLEANER takes.
+static bool shm_is_clean(void)
+{
+	const char *cleaner = getenv("BOX_CLEANER");
+
+	for (int ms = 0; ms < PATIENCE_MS && left_behind(false); ms += 50) {
+		if (cleaner && system(cleaner))
+			break;
+		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+	}
+	return !left_behind(true);
+}
+
+// Runs the test; children that outlive their parents are ours, so that their time counts.
+static int run(char **argv)
+{
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	pid_t child = fork();
+
+	if (!child) {
+		execvp(argv[0], argv);
+		fprintf(stderr, "box: %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	// A time limit signals the whole process group: the test ends, and is waited for.
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	// A child that has ended must not stay as a zombie: programs would take it for alive.
+	int status = 0, any;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &any, 0)) != child)
+		if (pid < 0 && errno != EINTR)
+			break;
+	status = any;
+	while (waitpid(-1, &any, WNOHANG) > 0)
+		;
+	return status;
+}
+
+static void print_time(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_CHILDREN, &u);
+	fprintf(stderr, "box: cpu %.2f\n",
+		u.ru_utime.tv_sec + u.ru_stime.tv_sec +
+			(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2) {
+		fprintf(stderr, "box: give a program\n");
+		return 2;
+	}
+	bool own = enter();
+	int status = run(argv + 1);
+	bool clean = !own || shm_is_clean();
+
+	print_time();
+	if (WIFSIGNALED(status)) {
+		setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+		signal(WTERMSIG(status), SIG_DFL);
+		raise(WTERMSIG(status));
+	}
+	return WEXITSTATUS(status) ? WEXITSTATUS(status) : !clean;
+}

@@ -1,0 +1,290 @@
+# SPDX-License-Identifier: MIT
+"""Builds the tree four times and runs the tests of all builds; see scripts/test.
+
+    suite.py BOX [--soak K/N]
+
+The builds follow each other, and the tests of one run beside the compiler of the next, so that no core waits where
+tests sleep. Each test has a /dev/shm and a network of its own (box.c). The end of the output names tests that were
+skipped or failed, then prints CPU and wall seconds of each build and suite and of the most expensive tests.
+
+--soak runs the K-th of N parts of the long form: tests of all builds, and mutants. The part of a test follows from its
+name and its time limit alone.
+"""
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+TOP = pathlib.Path(__file__).resolve().parent.parent.parent
+MOST_EXPENSIVE = 20
+LINES_OF_A_FAILURE = 30
+# Line numbers are all that a report needs of debug information; more, and optimising, doubles the compiler's time.
+SANITIZED = ["-Doptimization=0", "-Dc_args=-g1", "-Db_lundef=false", "-Dpeers=disabled"]
+
+
+@dataclasses.dataclass
+class Build:
+    name: str
+    suites: list
+    options: list
+    env: dict = dataclasses.field(default_factory=dict)
+    steps: dict = dataclasses.field(default_factory=dict)  # name of a step: (CPU seconds, wall seconds)
+    status: bool = False  # whether a test failed
+
+    @property
+    def dir(self):
+        return TOP / f"build-{self.name}"
+
+
+RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
+BUILDS = [
+    Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA),
+    # arm64 by cross compiler and qemu-user: what needs no device.
+    Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", "-Dlayers=latrec,delegrpc,shmipc,flux",
+                             "-Dpeers=disabled", "-Dc_args=-g1"]),
+    # Without the benches' peers, which are not run there and take long to compile.
+    Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
+          {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
+           "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
+    Build("tsan", ["unit", "integration"], ["-Db_sanitize=thread"] + SANITIZED + RDMA,
+          {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
+]
+
+
+def step(build, name, command, log):
+    """Runs a command of a build and notes its time. Returns true if it ended with 0."""
+    begun = time.monotonic()
+    env = dict(os.environ, **build.env)
+    softhcactl = build.dir / "subprojects/softhca/src/run/softhcactl"
+    if softhcactl.exists():
+        env["BOX_CLEANER"] = f"{softhcactl} list >/dev/null"
+    with open(log, "w") as out:
+        p = subprocess.Popen(command, cwd=TOP, env=env, stdout=out,
+                             stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    build.steps[name] = (used.ru_utime + used.ru_stime, time.monotonic() - begun)
+    return p.returncode == 0
+
+
+def compile_it(build, soak):
+    log = TOP / f"build-{build.name}.log"
+    options = [f"-Dsoak={str(soak).lower()}"] + build.options
+    if (build.dir / "build.ninja").exists():
+        setup = ["meson", "configure", str(build.dir)] + [o for o in options if o.startswith("-D")]
+    else:
+        setup = ["meson", "setup", str(build.dir)] + options
+    # Below the tests that run meanwhile.
+    ninja = ["nice", "-n", "5", "ninja", "-C", str(build.dir), "--quiet"]
+    for name, command in {"setup": setup, "compile": ninja + targets(build)}.items():
+        if not step(build, name, command, log):
+            print(log.read_text())
+            sys.exit(f"test: {build.name} does not build")
+    log.unlink()
+    say(build, "is built")
+
+
+def targets(build):
+    """The plain build has everything. The others have what their tests need: benches would take as long again."""
+    return [] if build.name == "test" else ["meson-test-prereq"]
+
+
+def tests_of(build):
+    rows = json.loads((build.dir / "meson-info/intro-tests.json").read_text())
+    return [t for t in rows if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
+
+
+def boxed():
+    """Returns true if box.c can give each test a machine of its own, which takes root."""
+    return subprocess.run(["unshare", "-m", "-n", "-i", "true"], capture_output=True).returncode == 0
+
+
+def streams_of(tests):
+    """Returns lists of names, which run beside each other, with the number of processes for each. Tests that meson would
+    run alone disturb each other's ports and files, which they cannot in a box: they are two streams of their own."""
+    # More than there are cores, because many sleep.
+    processes = os.cpu_count() + 1
+    if not boxed():
+        return [(sorted({t["name"] for t in tests}), processes)]
+    alone = [t["name"] for t in sorted(tests, key=lambda t: -t["timeout"]) if not t["is_parallel"]]
+    others = sorted({t["name"] for t in tests} - set(alone))
+    return [(names, n) for names, n in ((others, processes), (alone[::2], 1), (alone[1::2], 1)) if names]
+
+
+def run_tests(build, box, tests):
+    """Runs these tests of a build."""
+    def run(number, names, processes):
+        command = ["meson", "test", "-C", str(build.dir), "--no-rebuild", "--quiet", "--wrapper", box,
+                   "--logbase", f"stream-{number}", "--num-processes", str(processes),
+                   # Time limits only end what hangs, so they allow for other work on the machine.
+                   "--timeout-multiplier", "5"]
+        good = step(build, f"tests {number}", command + names, build.dir / f"stream-{number}.log")
+        build.status |= not good
+
+    for log in build.dir.glob("meson-logs/stream-*"):
+        log.unlink()
+    threads = [threading.Thread(target=run, args=(i, *stream)) for i, stream in enumerate(streams_of(tests))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    say(build, f"{len(tests)} tests have ended" + (", some failed" if build.status else ""))
+
+
+def say(build, what):
+    print(f"{time.strftime('%H:%M:%S')} {build.name}: {what}", flush=True)
+
+
+@dataclasses.dataclass
+class Result:
+    build: str
+    suite: str
+    name: str
+    word: str
+    wall: float
+    cpu: float
+    said: str
+
+
+def results(build):
+    logs = sorted(build.dir.glob("meson-logs/stream-*.json"))
+    for row in (json.loads(line) for log in logs for line in log.read_text().splitlines()):
+        suite, _, name = row["name"].rpartition(" / ")
+        said, errors = row.get("stdout") or "", row.get("stderr") or ""
+        cpu = re.search(r"^box: cpu ([0-9.]+)$", errors, re.M)
+        yield Result(f"build-{build.name}", suite.split(":")[-1].split("+")[-1], name, row["result"], row["duration"],
+                     float(cpu[1]) if cpu else 0.0, said + re.sub(r"^box: cpu .*\n", "", errors, flags=re.M))
+
+
+def expected_skips():
+    lines = (TOP / "scripts/expected-skips").read_text().splitlines()
+    entries = [line.split(None, 2) for line in lines if line.strip() and line[0] != "#"]
+    return {(build, name): reason.strip() for build, name, reason in entries}
+
+
+def print_outcome(rows):
+    """Returns true if each test passed, or was skipped as expected, and a line that counts them."""
+    expected, good = expected_skips(), True
+    counts = collections.Counter()
+    for r in rows:
+        if r.word in ("OK", "EXPECTEDFAIL"):
+            counts["passed"] += 1
+        elif r.word == "SKIP":
+            counts["skipped"] += 1
+            reason = expected.get((r.build, r.name))
+            last = " ".join(r.said.strip().splitlines()[-1:])
+            print(f"skipped in {r.build}: {r.name}:", reason or f"UNEXPECTED: {last}")
+            good = good and bool(reason)
+        else:
+            counts["failed"] += 1
+            good = False
+            print(f"failed in {r.build}: {r.name}: {r.word} after {r.wall:.1f} s")
+            for line in r.said.splitlines()[-LINES_OF_A_FAILURE:]:
+                print("   ", line)
+    return good, f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped"
+
+
+def print_times(builds, rows):
+    print(f"\n{'':31}{'tests':>6}{'CPU s':>9}{'wall s':>9}")
+    total = 0.0
+    for b in builds:
+        tested = sum(r.cpu for r in rows if r.build == f"build-{b.name}")
+        meson = [t for name, t in b.steps.items() if name.startswith("tests")]
+        b.steps["meson test"] = max(0, sum(c for c, _ in meson) - tested), max((w for _, w in meson), default=0)
+        for name in ("setup", "compile", "meson test"):
+            cpu, wall = b.steps.get(name, (0, 0))
+            total += cpu
+            print(f"{'build-' + b.name:13}{name:18}{'':6}{cpu:9.0f}{wall:9.0f}")
+        suites = collections.defaultdict(list)
+        for r in rows:
+            if r.build == f"build-{b.name}":
+                suites[r.suite].append(r)
+        for suite, mine in suites.items():
+            cpu = sum(r.cpu for r in mine)
+            total += cpu
+            print(f"{'build-' + b.name:13}{suite:18}{len(mine):6}{cpu:9.0f}{sum(r.wall for r in mine):9.0f}")
+    print(f"\nThe {MOST_EXPENSIVE} most expensive tests:")
+    for r in sorted(rows, key=lambda r: -r.cpu)[:MOST_EXPENSIVE]:
+        print(f"{r.build:13}{r.name:36}{r.cpu:7.1f}{r.wall:9.1f}")
+    return total
+
+
+def divide(costs, parts):
+    """Divides the names, so that the sums of their costs are about the same."""
+    sums, names = [0.0] * parts, [[] for _ in range(parts)]
+    for cost, name in sorted(((c, n) for n, c in costs.items()), reverse=True):
+        least = sums.index(min(sums))
+        sums[least] += cost
+        names[least].append(name)
+    return names
+
+
+def share(builds, k, n):
+    """Returns the K-th of N parts, a dict of each build and the names of its tests."""
+    costs = {(b.name, t["name"]): t["timeout"] for b in builds for t in tests_of(b)}
+    mine = collections.defaultdict(list)
+    for build, name in divide(costs, n)[k - 1]:
+        mine[build].append(name)
+    return mine
+
+
+def mutants(part):
+    command = [sys.executable, str(TOP / "test/mutants/run.py"), str(TOP), "--part", part]
+    return subprocess.run(command, cwd=TOP).returncode == 0
+
+
+def shared_files():
+    """Returns the files in /dev/shm. A test leaves one there only if it has no box."""
+    return set() if boxed() else set(os.listdir("/dev/shm"))
+
+
+def run_all(box, part):
+    begun = time.monotonic()
+    threads, good, before = [], True, shared_files()
+    if part:
+        for b in BUILDS:
+            # The first build has what the packages need.
+            b.suites = b.suites + (["package"] if b.name == "test" else [])
+            compile_it(b, True)
+        mine = share(BUILDS, *part)
+        for b in BUILDS:
+            run_tests(b, box, [t for t in tests_of(b) if t["name"] in mine[b.name]])
+        good = mutants("%d/%d" % part)
+    else:
+        for b in BUILDS:
+            compile_it(b, False)
+            threads.append(threading.Thread(target=run_tests, args=(b, box, tests_of(b))))
+            threads[-1].start()
+            if not boxed():
+                threads[-1].join()
+        for t in threads:
+            t.join()
+    rows = [r for b in BUILDS for r in results(b)]
+    cpu = print_times(BUILDS, rows)
+    passed, counts = print_outcome(rows)
+    wall = time.monotonic() - begun
+    print(f"{counts}; {cpu:.0f} CPU seconds in {wall:.0f} s")
+    left = shared_files() - before
+    if left:
+        print(f"left behind in /dev/shm: {' '.join(sorted(left))}")
+    return good and passed and not left and not any(b.status for b in BUILDS)
+
+
+def main():
+    box, part = sys.argv[1], None
+    if sys.argv[2:]:
+        found = re.fullmatch(r"([0-9]+)/([0-9]+)", sys.argv[3] if sys.argv[2] == "--soak" and sys.argv[3:] else "")
+        if not found or not 1 <= int(found[1]) <= int(found[2]):
+            sys.exit("test: give --soak K/N, with K from 1 to N, or nothing")
+        part = int(found[1]), int(found[2])
+    return 0 if run_all(box, part) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
