@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* How a client gets the server's description: over a TCP connection that lasts as long as it. */
+/* A client gets the server's description over TCP, and stays connected until it ends. */
 #ifndef TENTBENCH_MEET_H
 #define TENTBENCH_MEET_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Gives each client the text, all at once. @once: until one that has it has gone. 0 or -errno. */
+/* Serves the text to all clients. @once: returns when one that has it has gone. 0 or -errno. */
 int meet_serve(int listener, const char *text, bool once);
-/* Connects, and gets the text, to be freed. The descriptor, to be kept open, or -errno. */
+/* Connects, and reads the text, which the caller frees. Returns the connection or -errno. */
 int meet_fetch(const char *host, uint16_t port, int timeout_ms, char **text_p);
 
 #endif

@@ -109,7 +109,7 @@ static uint64_t most(const struct arg_list *l)
 	return x;
 }
 
-/* Of each side, and again here for what is read back. */
+/* Bytes of each side; the client has as many for the data that it reads back. */
 static uint64_t memory_needed(const struct move_options *o)
 {
 	return most(&o->sizes) * most(&o->batches) * o->threads;

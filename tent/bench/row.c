@@ -64,7 +64,7 @@ static void failed(struct worker *w, int err)
 		w->row.err = err;
 }
 
-/* What was written is read back, or what is there was known before it was read. */
+/* Compares: after a write it reads the bytes back; a read brings bytes that were known before. */
 static void verify(struct worker *w, enum tent_op op)
 {
 	int err = op == TENT_WRITE ? move(w, TENT_READ, w->back) : 0;

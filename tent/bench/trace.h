@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What each rail has carried over time, as CSV: a thread that looks now and then. */
+/* A thread that writes the bytes of each rail over time, as CSV. */
 #ifndef TENTBENCH_TRACE_H
 #define TENTBENCH_TRACE_H
 
@@ -7,9 +7,9 @@
 
 struct trace;
 
-/* 0 or -errno. Ends with trace_stop(), before the segment does. */
+/* 0 or -errno. trace_stop() ends it, and must come before the segment's end. */
 int trace_start(struct tent_segment *s, const char *path, struct trace **trace_p);
-/* 0 or -errno of what was written. NULL is fine. */
+/* 0, or -errno of the file. NULL is allowed. */
 int trace_stop(struct trace *t);
 
 #endif

@@ -100,10 +100,10 @@ struct tent_attr {
 
 /*
  * Opens the rails and listens for peers. @attr may be NULL, and @why too. The engine is destroyed
- * by tent_destroy(). -EINVAL: a bad attribute, configuration or topology file, or one that leaves no
- * rail; -E2BIG: a field of a later version is not 0; -ENODEV: there is no adapter, or the topology
- * names one that is missing; -ENETDOWN: no adapter has an active port; -EADDRNOTAVAIL, -EADDRINUSE,
- * ...: the address; -ENOMEM; another error of a device or the system.
+ * by tent_destroy(). -EINVAL: a bad attribute, configuration or topology file, or one that leaves
+ * no rail; -E2BIG: a field of a later version is not 0; -ENODEV: there is no adapter, or the
+ * topology names one that is missing; -ENETDOWN: no adapter has an active port; -EADDRNOTAVAIL,
+ * -EADDRINUSE, ...: the address; -ENOMEM; another error of a device or the system.
  */
 int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent **t_p);
 
@@ -119,9 +119,9 @@ void tent_destroy(struct tent *t);
 /*
  * Registers [addr, addr + len) for use by this engine and, once exported, by peers.
  * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if it is not known or does not
- * matter. -EINVAL: a length of 0, an address that wraps, a location that the topology does not have;
- * -EEXIST: a part of it is registered already; -EFAULT: not mapped, or not writable; -ENOMEM: no
- * memory, or a limit, which @why names with the way to raise it; -ENOSPC: too many parts, raise
+ * matter. -EINVAL: a length of 0, an address that wraps, a location that the topology does not
+ * have; -EEXIST: a part of it is registered already; -EFAULT: not mapped, or not writable; -ENOMEM:
+ * no memory, or a limit, which @why names with the way to raise it; -ENOSPC: too many parts, raise
  * max_registration.
  */
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,

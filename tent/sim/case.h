@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is simulated: the cases by name, and how one of them becomes rails, changes of
+ * The cases of the simulator by name. A case becomes rails, changes of
  * their rates, and faults, all drawn from a seed.
  */
 #ifndef TENT_CASE_H
@@ -53,7 +53,7 @@ extern const size_t n_sim_cases;
 
 const struct sim_case *case_find(const char *name);
 
-/* What the cases assume, to be varied. */
+/* The assumptions of the cases, which options vary. */
 struct sim_assume {
 	enum net_sharing sharing;
 	double jitter; /* of latencies: up to so much more, as a part of each */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a decision costs in real time: the scheduler over rails that do nothing. */
+/* Measures the real time of a decision: the scheduler runs over rails that do nothing. */
 #ifndef TENT_DECIDE_H
 #define TENT_DECIDE_H
 

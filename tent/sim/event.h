@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What happens at a time that is known: a heap. */
+/* Events, by the times at which they happen: a heap. */
 #ifndef TENT_EVENT_H
 #define TENT_EVENT_H
 

@@ -188,7 +188,7 @@ void net_advance(struct net *n, double at)
 			struct net_item *item = item_at(r, r->sent);
 
 			item->left -= r->speed * passed;
-			/* What is left would take less time than a double can tell. */
+			/* The rest would take less time than a double can represent. */
 			if (item->left <= DONE || at + item->left / r->speed <= at)
 				end_sending(n, i);
 		}

@@ -21,7 +21,7 @@ enum net_fault {
 	NET_FLUSH, /* everything posted completes with an error, at once */
 };
 
-/* How a shared link is divided. */
+/* The ways to divide a shared link. */
 enum net_sharing {
 	NET_FAIR, /* equally */
 	NET_FIFO, /* the slice that began first has what its rail can take, then the next */

@@ -205,7 +205,7 @@ static const struct rail_ops ops = {
 	.done = op_done,
 };
 
-/* What the rails tell. */
+/* ---- reports of the rails ---- */
 
 /* A row for each rail, for each time that has passed. */
 static void trace(struct sim *m)
@@ -263,7 +263,7 @@ static void on_done(void *arg, uint32_t rail, const struct net_item *item, int s
 		m->err = -ENOMEM;
 }
 
-/* What happens to rails. */
+/* ---- events of the rails ---- */
 
 static void fault(struct sim *m, const struct event *e)
 {
@@ -417,7 +417,7 @@ static int init_sched(struct sim *m)
 	return sched_create(&attr, &m->sched);
 }
 
-/* What came of it. */
+/* ---- results ---- */
 
 static double sent_from(const struct sim *m, size_t bin)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The runs of one case and mode, and what is said of them together. */
+/* The runs of one case and mode, and their summary. */
 #ifndef TENT_SUMMARY_H
 #define TENT_SUMMARY_H
 
@@ -7,7 +7,7 @@
 
 #include "run.h"
 
-/* What the default mode must reach; see tentbench(1). */
+/* The limits of the default mode, see tentbench(1). */
 #define LIMIT_STREAM 1.05 /* makespan over the bound, also after a fault */
 #define LIMIT_SINGLE 1.0 /* a single request over the earliest-finish bound */
 #define LIMIT_URGENT 3.0 /* a request of the first class over the same, among others */

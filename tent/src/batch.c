@@ -133,7 +133,7 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 	b->next = t->batches;
 	t->batches = b;
 	t->progress(t, clock_ns());
-	loop_help(t); /* what was posted may be done already */
+	loop_help(t); /* the posted slices may have ended already */
 	if (b->open)
 		loop_wake(t, 0);
 }

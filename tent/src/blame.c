@@ -79,7 +79,7 @@ static bool find_partner(const struct tent_segment *s, const struct pair *p, boo
 	return false;
 }
 
-/* Asks the peer for an end that the suspect can send to. Without one the suspect stays one. */
+/* Asks the peer for an end that the suspect can send to. Without one the suspect is not cleared. */
 static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t remote)
 {
 	struct blame_end *e = &s->blame.ends[i];

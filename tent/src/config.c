@@ -18,7 +18,7 @@ static const char *const mode_names[] = {
 	[TENT_PULL] = "pull",
 };
 
-/* What is being read, and where to say what is wrong with it. */
+/* The configuration that is being read, and the place for an error message. */
 struct reader {
 	struct tent_config *c;
 	bool smart, have_mode;
@@ -27,7 +27,7 @@ struct reader {
 	size_t size;
 };
 
-/* What the file contains must neither break the line nor reach the terminal as it is. */
+/* Text of the file must neither break the line nor reach the terminal unchanged. */
 static void printable(const char *text, char *to, size_t size)
 {
 	size_t i;
@@ -107,7 +107,7 @@ static int read_priorities(struct reader *r, const char *key, const json_t *v)
 	return 0;
 }
 
-/* The last penalty holds for the tiers that have none of their own. */
+/* The last penalty holds for all following tiers. */
 static int read_penalties(struct reader *r, const char *key, const json_t *v)
 {
 	size_t n = json_array_size(v); /* 0 if it is no array */
@@ -199,7 +199,7 @@ static int read_key(struct reader *r, const char *key, const json_t *v)
 	return unknown_key(r, key);
 }
 
-/* The values that must fit together, whichever of them the file gives. */
+/* Checks values that must fit together, the defaults included. */
 static int check_together(const struct reader *r)
 {
 	const struct tent_config *c = r->c;
@@ -231,7 +231,7 @@ static int read_object(struct reader *r, const json_t *object)
 	return check_together(r);
 }
 
-/* The one member of an object that may have no other. */
+/* Returns the only member of an object, NULL if it has others. */
 static const json_t *only_member(const json_t *object, const char *key)
 {
 	const json_t *v = json_object_get(object, key);

@@ -16,7 +16,7 @@
 
 #define TENT_TIERS 3
 
-/* How slices are given to rails. */
+/* The ways to give slices to rails. */
 enum tent_mode {
 	TENT_BASELINE, /* round-robin in the best tier */
 	TENT_SMART, /* at submit, by scores from in-flight bytes and measured bandwidth */

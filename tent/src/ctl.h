@@ -50,8 +50,8 @@ struct ctl_msg {
 		struct link_end end; /* CONNECT, CONNECTED */
 		struct {
 			uint8_t zero[12];
-			uint8_t bytes
-				[16]; /* HELLO's key, the mark of NOTICE and TAKEN, ASK's ids */
+			/* HELLO's key, the mark of NOTICE and TAKEN, ASK's ids */
+			uint8_t bytes[16];
 		};
 	};
 };
@@ -62,7 +62,7 @@ struct ctl {
 	size_t got;
 };
 
-/* Listens at host and port; the port that it is. 0 or -errno. */
+/* Listens at host and port, and writes the port. 0 or -errno. */
 int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why);
 /* Connects within timeout_ms. 0 or -errno. */
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
@@ -70,10 +70,10 @@ int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p
 /* The next connection to fd. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
-/* The peer finds that the connection has ended; what it still sends is received. */
+/* Ends the connection for the peer. Its last messages are still received. */
 void ctl_end(struct ctl *c);
 
-/* 0, or -errno: the connection is of no use any more. */
+/* 0, or -errno: the connection cannot be used any more. */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);
 /*
  * The next message, without waiting. 0; -EAGAIN: none yet; -ECONNRESET: closed; -EPROTO: what

@@ -32,12 +32,11 @@ struct desc {
 	const struct transport *transport; /* of its rails */
 	char host[DESC_HOST_LEN];
 	uint16_t port;
-	uint8_t key[DESC_KEY_LEN]; /* who knows it may connect */
-	char boot
-		[BOOT_LEN]; /* of the host's kernel: two processes with the same one share a host */
+	uint8_t key[DESC_KEY_LEN]; /* its holders may connect */
+	char boot[BOOT_LEN]; /* of the host's kernel, see boot.h */
 	int32_t pid;
-	uint32_t epoch; /* how many registrations had ended when it was made */
-	uint64_t proof; /* where the key stands in the memory of that process */
+	uint32_t epoch; /* the number of registrations that had ended when it was made */
+	uint64_t proof; /* the address of the key in the memory of that process */
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;

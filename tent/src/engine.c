@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The engine: rails, listener, and the thread that moves everything on. */
+/* The engine: rails, listener, and the thread. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #include "why.h"
 
 #define RAIL_WAIT_MS 5000
-#define FULL_NS (1 * NSEC_PER_MSEC) /* a look now and then, while nobody takes notices */
+#define FULL_NS (1 * NSEC_PER_MSEC) /* between looks, while the program takes no notices */
 
 /* ---- progress ---- */
 
@@ -49,7 +49,7 @@ static bool progress(struct tent *t, uint64_t now)
 	return some;
 }
 
-/* Calls fn of all links that there are. */
+/* Calls fn for each link. */
 static void each_link(struct tent *t, void (*fn)(struct link *l))
 {
 	for (struct tent_segment *s = t->segments; s; s = s->next) {
@@ -111,7 +111,7 @@ static void *engine_thread(void *arg)
 			continue;
 		}
 		each_link(t, arm);
-		/* What came before the arming gives no event. */
+		/* Completions from before the arming give no event. */
 		if (progress(t, clock_ns()))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));

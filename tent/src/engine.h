@@ -36,8 +36,8 @@
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_IMPORTERS 256 /* peers that have imported our segment; a multiple of 64 */
 #define MAX_STRANGERS 256 /* connections that have not shown the key yet */
-#define PEER_NS (5000 * NSEC_PER_MSEC) /* who has not answered by then is not waited for */
-#define NOTICES 4096 /* that nobody has taken: then peers wait */
+#define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for an answer */
+#define NOTICES 4096 /* not taken by the program: then peers wait */
 #define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
 #define NO_TASK UINT32_MAX
 
@@ -116,7 +116,7 @@ struct tent_segment {
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
 	struct latrec_hist resend_ns; /* from such a report to the first of them */
-	/* Of each slice that is posted, by the low bits of its token. */
+	/* The posted slices, by the low bits of their tokens. */
 	struct {
 		uint32_t task;
 		uint64_t length, posted_at;
@@ -171,9 +171,9 @@ struct conn {
 	struct ctl ctl;
 	bool known; /* it has shown the key */
 	uint32_t place; /* known: of importer_ids */
-	bool cut; /* it has been told to go, and may copy until it closes its end */
+	bool cut; /* we have closed our end; it may copy until it closes its own */
 	bool closed; /* it has closed its end */
-	uint64_t until; /* not known: its HELLO is due; cut: it is not waited for any longer */
+	uint64_t until; /* the deadline of its HELLO, or if it is cut, of its close */
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
@@ -197,7 +197,7 @@ struct tent {
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
 	double gbps[TENT_MAX_RAILS];
 	uint64_t part_len; /* of the largest registration */
-	uint64_t no_rail_ns; /* how long requests wait when no rail is left */
+	uint64_t no_rail_ns; /* the time for which requests wait when no rail is left */
 
 	char host[DESC_HOST_LEN];
 	uint16_t port;
@@ -215,7 +215,7 @@ struct tent {
 	struct conn *conns;
 	uint32_t n_conns; /* importers included */
 	struct slab importer_ids;
-	bool ending; /* nobody else is let in */
+	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
 	struct task *tasks;
 
@@ -269,7 +269,7 @@ static inline struct lent *lent_of(const struct tent_segment *s, const struct de
 }
 /* Nothing more is started on the buffer with this id. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
-/* Confirms the end of what is not moving any more. */
+/* Confirms the ends of buffers that no request uses any more. */
 void lent_answer(struct tent_segment *s);
 
 /* segment.c */
@@ -284,7 +284,7 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 /* move.c */
 int move_create(struct tent_segment *s);
 bool move_progress(struct tent_segment *s, uint64_t now);
-/* When move_progress() is due although nothing happens. */
+/* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
 /* The rail's port has come up, or has gone down by the fault of one of the two ends. */
 void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
@@ -294,7 +294,7 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 /* task.c */
 /* Appends a new task to those that wait for room in the scheduler. */
 void task_wait(struct tent_segment *s, uint32_t id);
-/* Ends the task with err as soon as what is under way has come to its end. */
+/* Ends the task with err as soon as its slices under way have ended. */
 void task_stop(struct tent *t, uint32_t id, int err);
 /* The same for all that use this memory. */
 void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote);
@@ -302,12 +302,12 @@ void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote);
 void tasks_start(struct tent_segment *s, uint64_t now);
 /* The scheduler has ended the task. */
 void task_moved(struct tent_segment *s, uint32_t id, int status);
-/* The mark that the scheduler was given as @user has ended, as rail_ops.marked says it. */
+/* The mark that the scheduler has as @user has ended, see rail_ops.marked. */
 void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status);
 /* The record of that mark. */
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
 	struct notice_mark *mark_p);
-/* The peer has counted all marks of a notice; the record is what it says. */
+/* The peer has counted all marks of a notice, which its record names. */
 void notice_taken(struct tent_segment *s, const struct notice_mark *mark);
 /* Posts marks that no rail had room for. */
 void tasks_notify(struct tent_segment *s);
@@ -318,7 +318,7 @@ void batch_free(struct tent_batch *b);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);
-/* Lets nobody in any more, and waits until nobody copies. */
+/* Accepts no more connections, and waits until no peer copies. */
 void serve_end(struct tent *t);
 
 #endif

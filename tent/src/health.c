@@ -42,7 +42,7 @@ static void slice_again(struct sched *s, uint32_t id)
 		bind_again(s, id);
 }
 
-/* Ends what a fenced rail has posted with status, or gives it to others if that is 0. Marks always go to others. */
+/* Ends the slices of a fenced rail with status, or gives them to others if it is 0. Marks end. */
 static void take_posted(struct sched *s, uint32_t rail, int status)
 {
 	uint32_t id;
@@ -258,7 +258,7 @@ bool sched_rail_in_use(const struct sched *s, uint32_t rail)
 
 /* ---- deadlines ---- */
 
-/* How long the rail may be silent while something is posted. */
+/* The time for which the rail may be silent while something is posted. */
 static double patience(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];
@@ -270,7 +270,7 @@ static double patience(const struct sched *s, uint32_t rail)
 	return ns < SCHED_STALL_MAX_NS ? ns : SCHED_STALL_MAX_NS;
 }
 
-/* When something is to be done about the rail unless a completion or an answer comes. */
+/* The deadline of the rail, which a completion or an answer moves. */
 static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];

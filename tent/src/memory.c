@@ -118,7 +118,7 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	return 0;
 }
 
-/* Takes the place of the memory, so that nobody else registers a part of it meanwhile. */
+/* Inserts the buffer, so that no other thread registers a part of it meanwhile. */
 static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
 {
 	struct buffer *b = calloc(1, sizeof(*b));
@@ -147,7 +147,7 @@ static void leave(struct tent *t, const struct buffer *b)
 	t->n_buffers--;
 }
 
-/* The long part, without the lock: the engine answers peers meanwhile. */
+/* The long part runs without the lock, so the engine answers peers meanwhile. */
 static int add(struct tent *t, struct buffer *b)
 {
 	const struct transport *tr = t->transport;

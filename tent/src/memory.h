@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a failed registration says. */
+/* The error messages of registrations. */
 #ifndef TENT_MEMORY_H
 #define TENT_MEMORY_H
 

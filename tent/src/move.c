@@ -8,7 +8,7 @@
  *	PROBING     the two are connected, a WRITE without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
- * What the scheduler asks for from within a call is noted and answered by move_progress(),
+ * Requests that the scheduler makes from within a call are noted, and answered by move_progress(),
  * because its answers must not come from within its calls, nor from within a link's.
  */
 #include <assert.h>
@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define FENCE_NS (5000 * NSEC_PER_MSEC) /* a peer that has not answered by then is lost */
+#define FENCE_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has to confirm a fence */
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define FIRST_OPEN_NS                                                                              \
-	(3000 * NSEC_PER_MSEC) /* more than a queue pair needs to find that nobody answers */
+	(3000 * NSEC_PER_MSEC) /* more than a queue pair needs to find that there is no answer */
 
 /* ---- what the scheduler asks for ---- */
 
@@ -353,7 +353,7 @@ static bool end_fences(struct tent_segment *s, uint64_t now)
 	return some;
 }
 
-/* When a fence needs a look although nothing was heard. */
+/* The next deadline of a fence. */
 static uint64_t fence_due(const struct tent_segment *s)
 {
 	uint64_t due = SCHED_NEVER;

@@ -36,7 +36,7 @@ struct notice_mark {
 
 static_assert(sizeof(struct notice_mark) == NOTICE_LEN, "as on the wire");
 
-/* What a receiver knows of one sender; all zero at first. */
+/* The receiver's knowledge of one sender; all zero at first. */
 struct notice_counter {
 	struct {
 		uint64_t lap;
@@ -44,7 +44,7 @@ struct notice_counter {
 	} slots[NOTICE_SLOTS];
 };
 
-/* Is it one that a sender may have sent? */
+/* Checks that a sender may have sent it. */
 static inline bool notice_valid(const struct notice_mark *m)
 {
 	return m->slot < NOTICE_SLOTS && m->positions && m->positions <= NOTICE_POSITIONS &&

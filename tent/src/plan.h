@@ -41,7 +41,7 @@ uint64_t plan_peek(const struct plan *p, uint64_t block);
 /* The next slice, of about block bytes; its length, 0 when nothing is left. */
 uint64_t plan_next(struct plan *p, uint64_t block, uint64_t *offset_p);
 
-/* How many slices of about block bytes are left. */
+/* The number of slices of about block bytes that are left. */
 uint64_t plan_count(const struct plan *p, uint64_t block);
 
 /*

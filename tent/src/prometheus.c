@@ -45,12 +45,12 @@ static double rate(const struct tent_rail_stats *r)
 }
 
 static const struct family families[] = {
-	{"tent_rail_up", "Whether the rail is in use.", false, up},
+	{"tent_rail_up", "1 if the rail is in use, else 0.", false, up},
 	{"tent_rail_bytes_total", "Bytes that arrived.", true, bytes},
 	{"tent_rail_slices_total", "Slices that arrived.", true, slices},
 	{"tent_rail_inflight_bytes", "Bytes bound to the rail that have not arrived.", false,
 		inflight},
-	{"tent_rail_outages_total", "How often the rail was excluded.", true, outages},
+	{"tent_rail_outages_total", "Outages of the rail.", true, outages},
 	{"tent_rail_link_bytes_per_second", "Rate of the link.", false, link_rate},
 	{"tent_rail_bytes_per_second", "Rate as measured over busy time.", false, rate},
 };
@@ -80,7 +80,7 @@ static void put_segment(FILE *out, const char *name, const struct tent_segment *
 	fprintf(out, ",port=\"%u\"", s->desc.port);
 }
 
-/* Of a pair of rails. */
+/* Writes the labels of a pair of rails. */
 static void put_pair(FILE *out, const char *name, const struct tent_segment *s, uint32_t pair,
 	const struct tent_rail_stats *r)
 {
@@ -105,13 +105,13 @@ static void put_family(struct tent *t, const struct family *f, FILE *out)
 	}
 }
 
-/* What the last outage is traced to: 1 for that one. */
+/* The sample of the cause of the last outage is 1; the others are left out. */
 static void put_faults(struct tent *t, FILE *out)
 {
 	static const char name[] = "tent_rail_fault";
 	struct tent_rail_stats r;
 
-	put_head(out, name, "What the last outage is traced to.", "gauge");
+	put_head(out, name, "Cause of the last outage.", "gauge");
 	for (const struct tent_segment *s = t->segments; s; s = s->next) {
 		for (uint32_t i = 0; i < s->n_pairs; i++) {
 			stats_rail(s, i, &r);

@@ -83,7 +83,7 @@ static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 	return granules > 1 ? granules * PLAN_GRANULE : PLAN_GRANULE;
 }
 
-/* What is to be placed next: a slice that is cut, or the next one of a request. */
+/* The next to be placed: a slice that is cut already, or the next one of a request. */
 struct head {
 	uint32_t again, request, priority;
 	uint64_t block;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is known and measured of one rail. All rates are bytes per ns, all times ns.
+ * The attributes and measurements of one rail. All rates are bytes per ns, all times ns.
  *
  * The rate is bytes over busy time. A rail serves its slices in order, so a slice that
  * was posted while the one before it was still under way took from that one's completion
@@ -58,7 +58,7 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr);
 /* Estimated rate. An idle rail's estimate rises to the link rate, so that it is tried again. */
 double rail_rate(const struct rail *r, uint64_t now);
 
-/* The rate that fits what is seen: lower if the head of its queue, unless it is a mark, is overdue. */
+/* The rate that is seen: lower if the head of its queue, unless it is a mark, is overdue. */
 double rail_rate_seen(const struct rail *r, uint64_t now, uint64_t head_length);
 
 /* When what is posted will have been completed at this rate; at least one latency from now. */

@@ -47,7 +47,7 @@ struct rdma_link {
 	struct mlx5dvl_cq *scq, *rcq;
 	struct mlx5dvl_qp *qp;
 	bool armed[2]; /* scq, rcq */
-	/* Who is polling: errors come through the context. */
+	/* The callbacks of the current poll, for errors, which come through the context. */
 	link_done_fn *done;
 	void *done_arg;
 	link_mark_fn *mark;

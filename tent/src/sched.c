@@ -93,7 +93,7 @@ void sched_cancel(struct sched *s, uint64_t user, int status)
 	for (uint32_t id = 0; id < s->request_ids.capacity; id++) {
 		const struct request *q = &s->requests[id];
 
-		/* What has ended, and only waits for rail_ops.done, keeps its status. */
+		/* A request that has ended, and only waits for rail_ops.done, keeps its status. */
 		if (slab_in_use(&s->request_ids, id) && q->user == user &&
 			(q->open || !request_all_cut(q)))
 			request_fail(s, id, status);

@@ -46,7 +46,7 @@
  *
  * An error, a reported loss of the rail, or no progress until a deadline that follows from
  * the measured rate ends UP; that is one exclusion. HALF carries one slice or mark at a time until
- * one has arrived. What fails between FENCING and HALF belongs to the same outage. health.c has
+ * one has arrived. Failures between FENCING and HALF belong to the same outage. health.c has
  * the table of these transitions, which is the only place that changes a state.
  *
  * One thread at a time.
@@ -79,7 +79,7 @@ struct sched_slice {
 	uint32_t position; /* of a mark, as its caller said */
 };
 
-/* What the core needs of the rails. The calls come from within calls of the core. */
+/* The core's calls of its user, from within calls of the core. */
 struct rail_ops {
 	/*
 	 * Starts a slice. 0; -EAGAIN: the rail's queue is full, ask again after its next
@@ -98,7 +98,7 @@ struct rail_ops {
 	 * says by sched_probed() whether that arrived. 0, or -errno: there is no link.
 	 */
 	int (*open)(void *arg, uint32_t rail, uint32_t epoch);
-	/* Destroys the rail's link. What is still answered for its epoch has no effect. */
+	/* Destroys the rail's link. Later answers for its epoch have no effect. */
 	void (*close)(void *arg, uint32_t rail);
 	/* The request has ended: nothing of it is read or written any more. */
 	void (*done)(void *arg, uint64_t user, int status);

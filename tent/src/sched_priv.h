@@ -56,10 +56,9 @@ struct request {
 };
 
 /*
- * The requests of one location and priority that have something to cut, by the time at which they are
- * due, which follows from their submission and length: a short one overtakes a long one
- * that has not waited long. With few requests open that also keeps the rails busy: what
- * is left when the others have ended is long.
+ * The requests of one location and priority that have bytes to cut, by the time at which they are
+ * due. It follows from their submission and length: a short one overtakes a long one that has not
+ * waited long. With few requests open that also keeps the rails busy: the last ones are long.
  */
 struct queue {
 	uint32_t head;
@@ -126,7 +125,7 @@ static inline bool slice_is_mark(const struct slice *sl)
 	return sl->request == NO_REQUEST;
 }
 
-/* Whether slices of this location may be given to the rail. */
+/* True: slices of this location may be given to the rail. */
 static inline bool sched_usable(const struct sched *s, uint32_t location, uint32_t rail)
 {
 	return rail_in_use(&s->rails[rail]) &&
@@ -189,8 +188,8 @@ void slice_end(struct sched *s, uint32_t id);
 void slice_wait(struct sched *s, uint32_t id);
 void slice_unwait(struct sched *s, uint32_t id);
 /*
- * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if any. 0, or
- * as rail_ops.post, and then nothing has changed.
+ * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if any. 0,
+ * or as rail_ops.post, and then nothing has changed.
  */
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
 /* Takes a slice or a mark out of the list of its rail's posted ones, and releases it. */

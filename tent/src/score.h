@@ -30,7 +30,7 @@ static inline bool score_before(const struct score *a, const struct score *b)
 	return a->value < b->value || (a->value == b->value && a->rail < b->rail);
 }
 
-/* What the next slice is compared by when several are placed: more is better. */
+/* The weight of a rail when several slices are placed: more is better. */
 static inline double score_weight(double value, double epsilon)
 {
 	return 1.0 / (value + epsilon);

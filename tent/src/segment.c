@@ -10,7 +10,7 @@
 #include "engine.h"
 #include "why.h"
 
-#define ANSWER_MS 3000 /* more than a queue pair needs to find that nobody answers */
+#define ANSWER_MS 3000 /* more than a queue pair needs to find that there is no answer */
 
 void segment_free(struct tent_segment *s)
 {
@@ -130,7 +130,7 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 		s->t->rails[p->local].name, s->desc.rails[p->remote].name, strerror(-err));
 }
 
-/* How many pairs are in use; -errno, and the pair that cannot be opened. */
+/* Returns the number of pairs in use; or -errno, and the pair that cannot be opened. */
 static int look(struct tent_segment *s, uint32_t *pair_p)
 {
 	int n = 0;

@@ -81,7 +81,7 @@ static void count_mark(void *arg, const struct notice_mark *mark)
 	ctl_send(&n->c->ctl, &taken);
 }
 
-/* What is not taken stays in the queues, and then the peers wait. */
+/* Marks beyond max stay in the queues, and then the peers wait. */
 static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
 {
 	struct counting n = {t, c};

@@ -268,7 +268,7 @@ static int touch(uint64_t addr, uint64_t len)
 	return 0;
 }
 
-/* The end of the mapping that holds @at and can be read and written, by a line of /proc/self/maps. */
+/* The end of a mapping in /proc/self/maps that holds @at and can be read and written. */
 static uint64_t mapped_to(const char *line, uint64_t at)
 {
 	uint64_t low, high;

@@ -90,7 +90,7 @@ static void stop_waiting(struct tent_segment *s, uint32_t id)
 		s->waiting_tail[p] = last;
 }
 
-/* What has been moved, and only waits for its notice, is completed. */
+/* A request that has been moved, and only waits for its notice, is completed. */
 void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
@@ -198,7 +198,7 @@ static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
 	uint32_t id = s->slots[slot].task;
 
 	s->slots[slot].task = NO_TASK;
-	/* Whatever of a failed one still comes, the next lap supersedes it. */
+	/* The next lap supersedes marks of a failed one that still come. */
 	if (err)
 		s->slots[slot].untaken = false;
 	task_end(s->t, id, err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which rails there are, and how near they are to the locations of memory: from hwloc, or
+ * The rails, and their distance from the locations of memory: from hwloc, or
  * from a file.
  *
  * Location 0 is "*", memory of which nothing is known: all rails are of tier 0 for it. The

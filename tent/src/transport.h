@@ -100,7 +100,7 @@ struct transport {
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: none is */
 
 	/*
-	 * Whether an engine with these attributes has this transport; the first one is taken. NULL:
+	 * True: an engine with these attributes has this transport; the first one is taken. NULL:
 	 * any engine.
 	 */
 	bool (*wanted)(const struct tent_attr *attr);
@@ -113,12 +113,12 @@ struct transport {
 	/* Takes the events of a port. True: *up_p says whether it is up now. NULL: it has none. */
 	bool (*event)(struct port *p, bool *up_p);
 
-	/* Whether all of the memory is mapped and writable: 0 or -errno. NULL: add() finds it. */
+	/* Checks that all of the memory is mapped and writable. 0 or -errno. NULL: add() does. */
 	int (*check)(uint64_t addr, uint64_t len);
 	int (*add)(struct port *p, uint64_t addr, uint64_t len, struct region *r_p);
 	void (*remove)(struct region *r);
 
-	/* Whether a peer with this description can be reached: 0, or -EREMOTE. NULL: it can. */
+	/* Checks that a peer with this description can be reached. 0 or -EREMOTE. NULL: it can. */
 	int (*reach)(const struct desc *peer, struct tent_why *why);
 	int (*link)(struct port *p, const struct desc *peer, struct link **l_p);
 	/* Makes the target's end of a peer's link, connected with it. NULL: links have no such end. */
@@ -126,7 +126,7 @@ struct transport {
 		struct link **l_p);
 };
 
-/* The parts of a transport whose links need no data of the peer's end, and have one kind of port. */
+/* plain.c: functions for tables of transports that need little. */
 void link_no_end(const struct link *l, struct link_end *end_p);
 int link_no_connect(struct link *l, const struct link_end *peer);
 int link_no_marks(struct link *l, int max, link_mark_fn *fn, void *arg);

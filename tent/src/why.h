@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One line that says what was wrong. */
+/* Error messages of one line. */
 #ifndef TENT_WHY_H
 #define TENT_WHY_H
 
@@ -9,7 +9,7 @@
 __attribute__((format(printf, 3, 4))) int why_say(struct tent_why *why, int err, const char *format,
 	...);
 
-/* What a file or a peer wrote must neither break the line nor reach a terminal as it is. */
+/* Text of a file or a peer must neither break the line nor reach a terminal unchanged. */
 void why_printable(const char *text, char *to, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How long it takes from a failure that the adapter reports until the slices of that rail are
+ * Measures the time from a failure that the adapter reports until the slices of that rail are
  * posted on another one (rails4.topology). Prints the engine's statistics; the median is
  * resend_p50_us.
  */

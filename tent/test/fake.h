@@ -82,7 +82,7 @@ static int fake_op_open(void *arg, uint32_t rail, uint32_t epoch)
 	return f->open_error[rail];
 }
 
-/* What was posted on the link is gone with it. */
+/* The requests that were posted on the link end with it. */
 static void fake_op_close(void *arg, uint32_t rail)
 {
 	struct fake *f = arg;

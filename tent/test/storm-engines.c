@@ -187,7 +187,7 @@ static int write_topology(const struct plan *p, uint64_t *seed)
 	for (uint32_t i = 0; i < RAILS; i++) {
 		if (!(p->rails >> i & 1))
 			continue;
-		/* What follows is in a lower tier. */
+		/* The rails that follow are in a lower tier. */
 		if (*between && tiers < 3 && storm_chance(seed, 30)) {
 			between = "], [";
 			tiers++;
@@ -333,7 +333,7 @@ static uint32_t mappings(void)
 	return n;
 }
 
-/* Creates the engines once, so that what the adapters' libraries keep is there before the counts. */
+/* Creates the engines once: the adapters' libraries keep some objects, which are not counted. */
 static void warm_up(struct engine *engines, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {

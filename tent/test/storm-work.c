@@ -210,7 +210,7 @@ static void check_status(const struct worker *k, const struct job *j, const stru
 	exit(1);
 }
 
-/* Of a request that has not ended well each byte is the old or the new one. */
+/* Checks that each byte of a request that failed is the old or the new one. */
 static void old_or_new(const struct worker *k, const struct job *j, const uint8_t *is,
 	const uint8_t *before, const uint8_t *after, uint64_t n)
 {

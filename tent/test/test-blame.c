@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose fault an outage is (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the
- * peer, so that each end of a path can be broken alone. The other rail may stall meanwhile, as rails
- * do on a loaded machine or in the software HCA's chaos mode: it is excluded, and comes back.
+ * The causes of outages (across.topology): mlx5_0 and mlx5_1 here, mlx5_4 and mlx5_5 at the
+ * peer, so that each end of a path can be broken alone. The other rail may stall meanwhile, as
+ * rails do on a loaded machine or in the software HCA's chaos mode: it is excluded, and comes back.
  */
 #include "outage.h"
 
@@ -43,8 +43,8 @@ static void move_in_the_end(struct duo *d)
 }
 
 /*
- * A stall of the other rail, without which nothing can be found, ends the wait. So does time: messages
- * that arrive too late count as lost, and if both do, nobody is accused.
+ * The wait ends if the other rail, which is needed to find a cause, stalls, or if the messages
+ * arrive too late: they count as lost, and if both do, the cause is unknown.
  */
 static enum tent_fault await_fault(struct duo *d)
 {

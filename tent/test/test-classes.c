@@ -65,7 +65,7 @@ static void shares_follow_weights(void)
 	}
 }
 
-/* What nobody else wants the lowest class has: rails never wait. */
+/* The lowest class has the rails that no other class wants: rails never wait. */
 static void nothing_is_kept_free(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {

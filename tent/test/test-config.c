@@ -151,7 +151,7 @@ static void last_penalty_holds_on(void)
 	CHECK(c.numa_penalties[0] == 1 && c.numa_penalties[1] == 4 && c.numa_penalties[2] == 4);
 }
 
-/* What is wrong, the key that the message must name, and what it must offer. */
+/* An error, the key that the message must name, and the values that it must offer. */
 static const struct {
 	const char *text, *key, *give;
 } rows[] = {
@@ -236,7 +236,7 @@ static void names_a_file_that_is_not_there(void)
 	CHECK(strstr(why, "/nowhere/tent.json"));
 }
 
-/* Whatever is wrong with it, the line begins with the file's name. */
+/* Each error message of a file begins with the file's name. */
 static void names_a_file_that_is_wrong(void)
 {
 	static const char *const texts[] = {"", "[]", "{\"strict_numa\": 1}", "{\"a\": 1}",

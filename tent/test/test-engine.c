@@ -230,7 +230,7 @@ static void what_is_used_stays(void)
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 	if (tent_batch_free(b) == -EBUSY) {
-		/* Whatever ends first, nothing that is in use goes. */
+		/* Objects in use cannot be destroyed, in any order. */
 		int u = tent_unregister(d.t, d.mine);
 
 		CHECK(u == 0 || u == -EBUSY);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which rail gets which slice, in each of the modes. */
+/* The rails that slices are given to, in each of the modes. */
 #include "fake.h"
 
 static void check_rails(const struct fake *f, uint32_t from, const char *rails)

@@ -59,7 +59,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "Gb/s" in table[3] and len(table) >= 5, table
     assert json.loads(pathlib.Path(tmp, "rows").read_text())["size_bytes"] == 65536
 
-    # What Prometheus reads: each sample belongs to a family, and none comes twice.
+    # Prometheus' format: each sample belongs to a family, and none comes twice.
     run("client", "--fork", *rails, "--count", "3", "--size", "1M", "--prometheus", f"{tmp}/prom")
     families, samples = {}, {}
     for line in pathlib.Path(tmp, "prom").read_text().splitlines():
@@ -82,7 +82,7 @@ with tempfile.TemporaryDirectory() as tmp:
     r = run("client", "--fork", *rails, "--count", "1", "--prometheus", "/nowhere/x", status=1)
     assert "nowhere" in r.stderr and not r.stdout, r  # before anything is moved
 
-    # What cannot be written is an error, and one line that says why.
+    # Output that cannot be written is an error, explained in one line.
     with open("/dev/full", "w") as full:
         for more in [], ["--json", f"{tmp}/rows"], ["--json", "-"], ["--stats"]:
             r = subprocess.run([exe, "client", "--fork", *rails, "--count", "1", "--size", "64K", *more],

@@ -108,7 +108,7 @@ static void a_silent_rail(void)
 	duo_close(&d);
 }
 
-/* What the HCA has done for this process so far. */
+/* The HCA's counters of this process. */
 static struct softhca_counters hca(void)
 {
 	int (*self)(struct softhca_counters *);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which rails are connected, and what a segment says that cannot be (rails4.topology). */
+/* Pairs of rails that are connected, and errors of segments (rails4.topology). */
 #include "duo.h"
 
 static char dir[] = "/tmp/tent-pairs-XXXXXX";

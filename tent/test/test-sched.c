@@ -90,7 +90,7 @@ static void refuses_bad_requests(void)
 	}
 }
 
-/* What the rails have been given and not ended: posted, and bound for later. */
+/* Checks the bytes that rails have been given and not ended: posted, and bound for later. */
 static void check_ledger(const struct fake *f)
 {
 	uint64_t posted[FAKE_RAILS] = {0};
@@ -406,7 +406,7 @@ static void a_port_that_comes_back_is_probed_at_once(void)
 	sched_rail_up(f.s, f.now, 0);
 	fake_run(&f);
 	CHECK_EQ(f.probes[0], 1);
-	/* That one may have been sent too early. */
+	/* The first probe may have been sent too early. */
 	sched_rail_up(f.s, f.now, 0);
 	fake_run(&f);
 	CHECK_EQ(f.probes[0], 2);
@@ -424,8 +424,8 @@ static void a_port_that_comes_back_is_probed_at_once(void)
 }
 
 /*
- * What was asked before the port came back is answered late. The rail has another link by then, on
- * which nothing was tried.
+ * The answer to an open from before the port came back is late. The rail has another link by then,
+ * on which nothing was tried.
  */
 static void a_late_answer_opens_nothing(void)
 {
@@ -538,7 +538,7 @@ static const struct fake_mark *last_mark(const struct fake *f)
 	return &f->marks[f->n_marks - 1];
 }
 
-/* Whether it has arrived is told once; it counts as under way, and not as bytes. */
+/* Its end is reported once. It counts as under way, and not as bytes. */
 static void a_mark_is_in_the_ledger(void)
 {
 	struct fake f;
@@ -595,7 +595,7 @@ static void marks_of_a_failed_rail_come_back(void)
 	}
 }
 
-/* What was measured of a rail stays as it is. */
+/* The measurements of the rail do not change. */
 static void a_mark_is_no_sample(void)
 {
 	struct fake f;
@@ -744,7 +744,7 @@ static void flushed_slices_do_not_end_their_request(void)
 	}
 }
 
-/* How long after its last sign of life rail 0 is fenced, at this rate. */
+/* The time from the last completion of rail 0 to its fence, at this rate. */
 static uint64_t stall_found_after(double rate, enum tent_mode mode)
 {
 	struct fake f;
@@ -937,7 +937,7 @@ static void allocates_nothing_after_create(void)
 	}
 }
 
-/* What is posted ends; nothing more is posted, and the other request does not notice. */
+/* Posted slices end, no others are posted, and the other request goes on. */
 static void a_request_is_cancelled(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -966,7 +966,7 @@ static void a_request_is_cancelled(void)
 	}
 }
 
-/* How long a rail may be silent can be set, and for ever. */
+/* The time for which a rail may be silent can be set, also to for ever. */
 static void patience_can_be_set(void)
 {
 	struct sched_attr attr;

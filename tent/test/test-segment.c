@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What needs no device: pairing, descriptions, topologies, notices, and what errors say. */
+/* Code without devices: pairing, descriptions, topologies, notices, error messages. */
 #include <errno.h>
 
 #include "support/test.h"
@@ -338,7 +338,7 @@ static void sets_of_tiers_have_a_limit(void)
 	CHECK_EQ(sets.n, SCHED_MAX_LOCATIONS);
 }
 
-/* Nobody is accused whose message was not lost while the other's arrived. */
+/* A port is blamed only if its message was lost and the other's arrived. */
 static void two_messages_have_a_verdict(void)
 {
 	static const enum tent_fault verdicts[3][3] = {

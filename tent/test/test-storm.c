@@ -229,7 +229,7 @@ static void fault(struct weather *s)
 	char rules[1400];
 	size_t n = 0;
 
-	if (s->rules > 55) /* 64 is what there is room for */
+	if (s->rules > 55) /* the HCA has room for 64 */
 		return;
 	for (uint64_t i = 1 + storm_draw(&s->seed, 4); i; i--) {
 		char rule[320];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a peer may say on a control connection, and what ends it; the engine goes on. */
+/* Messages on a control connection: valid ones, and those that end it. The engine goes on. */
 #include "support/stranger.h"
 #include "blame.h"
 #include "desc.h"

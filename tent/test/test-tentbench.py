@@ -48,7 +48,7 @@ with tempfile.TemporaryDirectory() as tmp:
     assert len(table) == 3 and table[2].split()[:2] == ["mixed", "smart"], table
     assert "us" in table[0] and "ms" in table[1] and "bytes" in table[1], table
 
-    # What a limit is for: latency that the rails do not have by what the bound knows.
+    # A limit is exceeded by latency that the bound does not know.
     over = run("sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--jitter", "5", "--check",
                status=1)
     assert "over the limit" in over.stderr, over.stderr
@@ -72,7 +72,7 @@ with tempfile.TemporaryDirectory() as tmp:
     one_line(run("sim", "--case", ",", status=2))
     one_line(run("sim", "--mode", ",", status=2))
 
-    # What cannot be written to standard output is an error, and one line.
+    # Output that cannot be written is an error, explained in one line.
     with open("/dev/full", "w") as full:
         for line in (["--help"], ["--version"], ["client", "--help"], ["sim", "--help"], ["sim", "--list"],
                      ["sim", *QUICK, "--case", "one-64k", "--mode", "pull"],

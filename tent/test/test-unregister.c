@@ -258,7 +258,7 @@ static void an_old_description(void)
 	duo_close(&d);
 }
 
-/* Who unregisters waits for a copy that has begun, and has the memory for itself after it. */
+/* tent_unregister() waits for a copy that has begun; then the memory is the caller's alone. */
 static void a_copy_is_waited_for(void)
 {
 	struct tent_request r;
