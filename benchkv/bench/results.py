@@ -38,45 +38,32 @@ RUNNER, BENCHKV = sys.argv[1:3]
 OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "../RESULTS.md")
 TEXT = """# Results
 
-Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load}
-(before the first job, after the last one, whose threads are {threads} of it). What is more than that was
-other work, and the spread is its doing.
+Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load} (before the
+first job, after the last one). The last job has {threads} threads; load beyond these came from other jobs, and causes the spread.
 
-## What the figures mean
-
-They compare ways of a request through the same software, on the same cores: daemons and clients of all ranks, and the adapter, which
-is software too, take turns on them. So a backend is ahead here if it needs less CPU time and fewer switches between threads for
-an operation. An RDMA WRITE costs about as much as its doorbell, a trap into the software HCA, which whatever gathers messages saves where
-many are under way, at depth 32.
-
-How far equal things differ in this run is in the column of one rank: there all backends with one daemon take the same way, shared memory.
-
-They do **not** say how the backends compare on a network. There a WRITE takes no CPU time but a place in an adapter's queue, ranks do
-not share cores, and what delegation is for, many clients of many ranks, does not fit on this machine: for that see the
-[simulator's results](sim/RESULTS.md). With few clients a daemon between client and network is one more thread that has to run, for which
-`direct` and `ucx` have none at the client's end. Differences within the spread say nothing at all.
+The figures compare paths of a request through the same software on the same cores. A backend is ahead here if it needs less CPU time
+and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, and each doorbell is a trap into the software HCA.
+The figures do **not** compare the backends on a network, where a WRITE takes a place in an adapter's queue instead of CPU time and ranks
+share no cores; for that see the [simulator's results](sim/RESULTS.md). In the column of one rank all backends with one daemon run the same
+code, so it shows how far equal things differ.
 
 ## Operations per second
 
-As a ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients} clients per rank, one
-daemon per rank unless said otherwise. What `delegation` did is in the last row.
+Ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients} clients per rank, one daemon per
+rank unless the row says otherwise. The last row has the operations of `delegation`.
 
 {rates}
 ## Latency of gets from another rank
 
-{ranks} ranks, depth {depth}: {threads_of_it} threads on {cpus} cores, so that the upper quantiles are turns of the scheduler. The
-quantiles of a turn by the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns. In the last
-row the median of `delegation` in microseconds.
+{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles are turns of the scheduler. Quantiles of a turn divided by
+the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns. The last row has the median of `delegation`.
 
 {latencies}
-With `--wait event` a daemon that finds nothing sleeps until a descriptor wakes it. The cost of that is in the last row but one.
-
 ## The published comparison
 
-Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}, published and here: median (least to largest) of {rounds} turns. In
-one rank nothing is delegated: no ring is made, and both run the same code. Between two ranks a request of `meta` takes three
-hops to the daemon with the endpoints, and one of `delegation` a single one, which is the published reason for the gain. Here {pair_threads} threads
-share {cpus} cores.
+Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}: median (least to largest) of {rounds} turns, {pair_threads} threads
+on {cpus} cores. One rank delegates nothing, so both run the same code. Between two ranks a request of `meta` takes three hops to the daemon
+with the endpoints, and one of `delegation` a single hop, which is the published reason for the gain.
 
 {pair}"""
 

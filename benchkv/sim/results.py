@@ -199,49 +199,46 @@ def courses(jobs):
 
 TEXT = """# Results of the simulator
 
-Made by `{command}`. Machine `hdr100` of [benchkv-sim](README.md) (`benchkv-sim table` prints its parameters and how
-far it reproduces what was published), 46 clients per rank, uniform keys, seed 1; other seeds differ by about 1 %. Everything here is
-simulated, but for the columns that say otherwise. M/s are million operations per second of all ranks.
+Made by `{command}`: machine `hdr100` of [benchkv-sim](README.md), 46 clients per rank,
+uniform keys, seed 1 (other seeds differ by about 1 %). M/s are million operations per second of all ranks.
 
 ## Every control, from the collapsed state
 
-Each job begins with 1 ms in which every message leaves in a WRITE of its own; 5 ms later it is measured for 2 ms. Fractions of
-the best of {fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in the rows, and `auto:K,B` with K of 3 to 12 and B of
-9 or 12, whose numbers stand alone in the row `which`. `auto` takes K and B from
-the machine, and K also from what a daemon can have under way.
+Each job begins with 1 ms in which every message leaves in a WRITE of its own; 5 ms later 2 ms are measured. Fractions of the best of
+{fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in the rows, and `auto:K,B` with K of 3 to 12 and B of 9 or 12 (the
+row `which` names the best, of `auto` K and B only). `auto` derives K and B from the machine.
 {controls}
 Worst cell of `auto`: {worst}.
 {many}
 ## Equilibria
 
-Each cell from both initial states: all requests at once, and the millisecond of single messages.
+Each cell from both initial states: all requests at once, and the millisecond of single messages. A cell has two equilibria if the
+throughputs differ by more than a fifth.
 
 {equilibria}
 ## Against direct and UCX
 
-Depth 1. Direct and UCX: published, ConnectX-7. `auto`: simulated, from the collapsed state (ratio to the better of the two; upper
-bound of any control of delegation in this model, and by what). The bound is the least of: CPU (135 ns for a remote operation,
-115 for a local one, nothing for WRITEs and loops); WRITEs (all requests of a rank are gathered, then leave in one WRITE for each
-different rank among them, and replies travel for nothing); the round trip of a lone call.
+Depth 1. Direct and UCX are published figures (ConnectX-7). `auto` is simulated, from the collapsed state: ratio to the better of the
+two, and the upper bound of any control of delegation in this model. The bound is the least of CPU (135 ns for a remote operation, 115 for
+a local one), WRITEs (all requests of a rank leave in one WRITE for each different rank among them) and the round trip of a lone call. The
+model is off by up to 1.2 where it can be compared, so a ratio below that says nothing.
 
 {others}
-Below 1.2 a ratio says nothing: that is how far the model is off where it can be compared.
-
 ## Disturbances
 
-Depth 32, one daemon. First the longest disturbance (us of a WRITE per message, from a good state; of 40, 80, ... 640) after which
-throughput is back within 3 ms at 0.8 of the undisturbed; then the time in ms from the end of 1 ms of it to 0.9 (-: not in 4 ms).
+Depth 32, one daemon; during a disturbance every message leaves in a WRITE of its own. First the longest one (of 40, 80, ... 640 us, from
+a good state) after which throughput is back at 0.8 within 3 ms; then the time in ms from the end of one of 1 ms to 0.9 (-: not in 4 ms).
 
 {recovery}
 ## Staggered first calls
 
-The first calls for rank r are made r x 0, 1, 10, 100 us later. M/s, from a synchronised start, after 15 ms:
+The first calls for rank r are made r x 0, 1, 10, 100 us later. M/s after 15 ms:
 
 {stagger}
 ## The collapse in time
 
-`none`, from a synchronised start, so many requests in flight per rank (as many clients, depth 1): responses of a loop of rank 0 that
-finds any. What it says is in [README.md](README.md#how-far-it-agrees).
+`none`, from a synchronised start, with that many clients per rank at depth 1: mean of the responses in loops of rank 0 that find any
+([README.md](README.md#agreement-with-the-published-figures)).
 
 {courses}"""
 
