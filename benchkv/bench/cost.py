@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What the checks of values cost: instructions per operation, and throughput.
+"""Measures the cost of the checks of values: instructions per operation, and throughput.
 
     cost.py SOFTHCA-RUN COST COST-UNCHECKED BENCHKV BENCHKV-UNCHECKED [NP...]
 

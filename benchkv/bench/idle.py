@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What idle ranks cost: CPU time of two ranks that have one request a second between them.
+"""Measures the CPU time of idle ranks: CPU time of two ranks that have one request a second between them.
 
     idle.py BENCHKV SOFTHCA-RUN
 

@@ -4,8 +4,8 @@
  * CALENDAR_NS. A slot (a client's place for one request) stands in one bucket at most.
  * Within a bucket the order is that of insertion.
  *
- * A bucket is a circular list, of which the calendar knows the last slot. The ring is about as long
- * as what is waiting needs, because it is gone round all the time, and should stay in the cache.
+ * A bucket is a circular list, of which the calendar knows the last slot. The ring is kept
+ * short: it is scanned all the time and should stay in the cache.
  */
 #ifndef BENCHKV_SIM_CALENDAR_H
 #define BENCHKV_SIM_CALENDAR_H
@@ -22,10 +22,7 @@
 #define CALENDAR_DEST_BITS 12
 #define CALENDAR_TRIM 64u /* takes, after which the ring is cut to what they have needed */
 
-/*
- * What is in a slot: the next slot of its bucket, and, in the upper bits, the rank that the request
- * is for.
- */
+/* A slot: the next slot of its bucket, and, in the upper bits, the rank that the request is for. */
 struct request {
 	uint32_t bits;
 };
@@ -52,7 +49,7 @@ struct calendar {
 	uint64_t mask;
 	uint64_t from; /* bucket number: all before are empty for good */
 	uint64_t most; /* bucket number: all after it are empty */
-	uint64_t peak; /* of most - from, since the last trim */
+	uint64_t peak; /* the largest most - from since the last trim */
 	uint32_t takes;
 };
 

@@ -39,7 +39,7 @@ static void sleep_through(struct crew *c, uint32_t round)
 	atomic_fetch_sub_explicit(&c->sleepers, 1, memory_order_relaxed);
 }
 
-/* Waits until all threads are here. What they did before is visible after it. */
+/* Waits until all threads are here. Writes before it are visible to all after it. */
 static void meet(struct crew *c)
 {
 	/* Nobody begins the next round before this thread has arrived in this one. */
@@ -62,7 +62,7 @@ static void meet(struct crew *c)
 	}
 }
 
-/* What was posted in the previous window for this part's ranks. */
+/* Delivers the WRITEs that were posted in the previous window for this part's ranks. */
 static void take_mail(struct part *p)
 {
 	struct sim *s = p->sim;

@@ -11,7 +11,7 @@
 #include "sim.h"
 #include "wire.h"
 
-/* What a daemon counts after the warm-up. */
+/* The counters of a daemon after the warm-up. */
 struct counts {
 	uint64_t loops, loop_ns, responses, writes, messages;
 	uint64_t bucket[BUCKETS];
@@ -144,7 +144,7 @@ static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t fro
 /* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
 int crew_run(struct sim *s);
 
-/* Whose slot it is: slot / depth. Exact for 2^20 slots. */
+/* The client of a slot: slot / depth. Exact for 2^20 slots. */
 #define SIM_DEPTH_SHIFT 42
 static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
 {

@@ -16,7 +16,10 @@ static bool counting(const struct sim *s, uint64_t ns)
 	return ns >= s->c->warmup_ns;
 }
 
-/* What each message changes. A copy, so that it stays in registers as long as messages are taken. */
+/*
+ * The state that each message changes. A copy, so that it stays in registers as long as messages
+ * are taken.
+ */
 struct work {
 	uint64_t now, random;
 	struct inflight inflight;
@@ -128,7 +131,7 @@ ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot
 		reply_client(r, w, slot);
 }
 
-/* Of calls the words, or NULL. */
+/* words: those of calls, or NULL. */
 static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots,
 	const uint32_t *words, uint32_t n)
 {
@@ -184,9 +187,9 @@ static void take_write(struct daemon *d, const struct event *a)
 }
 
 /*
- * A poll, until the CQ is empty: also what arrives while it is under way, as the real one.
- * What is posted in this window arrives after its end, so a poll that takes longer goes on in
- * the next one. True when it is through.
+ * A poll, until the CQ is empty: also what arrives while it is under way, as the real one. A WRITE
+ * posted in this window arrives after its end, so a poll that takes longer goes on in the next one.
+ * True when it is through.
  */
 static bool poll_once(struct daemon *d)
 {
@@ -222,7 +225,7 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 	}
 }
 
-/* The clients' requests that are visible. Whether there are any. */
+/* The clients' requests that are visible. Returns true if there are any. */
 static bool take_requests(struct daemon *d)
 {
 	const struct request *requests = d->rank->requests;
@@ -300,7 +303,7 @@ static uint64_t now_of(void *arg)
 	return ((struct daemon *)arg)->now;
 }
 
-/* Which of the endpoints with gathered messages go, to the front of loads: their number. */
+/* Sorts the endpoints that may flush now to the front of loads, and returns their number. */
 static size_t select_endpoints(struct daemon *d)
 {
 	size_t n = d->n_dirty;
@@ -375,8 +378,8 @@ static void end_loop(struct daemon *d)
 }
 
 /*
- * A loop that found nothing is repeated until there can be something. Whatever another
- * rank does in this window arrives later than that.
+ * A loop that found nothing is repeated until there can be something. Messages that another rank
+ * posts in this window arrive later than that.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {

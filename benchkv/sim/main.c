@@ -22,7 +22,7 @@ static FILE *open_output(const char *name)
 	return f;
 }
 
-/* Whether everything has been written. */
+/* Returns true if everything has been written. */
 static int close_output(FILE *f, const char *name)
 {
 	if (!f || (!fflush(f) && !ferror(f) && (f == stdout || !fclose(f))))

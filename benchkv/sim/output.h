@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What benchkv-sim prints: a job, the comparison with published figures, the map. */
+/* Output of benchkv-sim: a job, the comparison with published figures, the map. */
 #ifndef BENCHKV_SIM_OUTPUT_H
 #define BENCHKV_SIM_OUTPUT_H
 

@@ -4,9 +4,9 @@
  * with D daemons that share the rank's endpoints and C clients in a closed loop. The
  * daemons decide with the control that benchkv itself runs (control.h).
  *
- * What is simulated of a daemon's loop, in this order: received WRITEs (polled again as
- * the control says), clients' requests, the flush of the endpoints that the control lets
- * go. Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s.
+ * The model of a daemon's loop has, in this order: received WRITEs (polled again as the control
+ * says), clients' requests, the flush of the endpoints that the control lets go. Daemon (r + s) mod
+ * D of ranks r and s owns both sides of the connection of r and s.
  *
  * Time goes on in windows of send_ns + wire_ns + recv_ns: what a rank does in one reaches
  * another rank in a later one, so within a window the ranks do not matter to each other. They
@@ -41,7 +41,7 @@ struct sim_config {
 	uint64_t trace_ns; /* a line each */
 };
 
-/* Of the time after the warm-up. */
+/* Figures of the time after the warm-up. */
 struct sim_result {
 	double ops_per_s; /* of all ranks */
 	double outstanding; /* calls of a rank that wait for their response, mean over time */

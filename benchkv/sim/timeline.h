@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Events in the order of their times, those of the same time in the order of their senders: it does
- * not depend on the order in which they are put. A ring of buckets, in each of which the events form
- * a sorted list, with a bit for each that is not empty. What is too far ahead for the ring stands in
- * its last bucket and is put again when that comes up. Putting and taking cost the same however many
- * there are, if `span_ns` is about the time from the first one to the last.
+ * not depend on the order in which they are put. A ring of buckets, in each of which the events
+ * form a sorted list, with a bit for each that is not empty. An event too far ahead for the ring
+ * stands in its last bucket, and is put again when that bucket comes up. Putting and taking cost
+ * the same however many there are, if `span_ns` is about the time from the first one to the last.
  */
 #ifndef BENCHKV_SIM_TIMELINE_H
 #define BENCHKV_SIM_TIMELINE_H

@@ -26,8 +26,8 @@
 /* ---- batches of messages ---- */
 
 /*
- * Of each message the slot of the rank that called, with WIRE_RESPONSE if it is the response; behind
- * them, if the control tells its peers something, the word that goes with each call.
+ * A message is the slot of the rank that called, with WIRE_RESPONSE if it is the response. Behind
+ * the messages are the words that go with the calls, if the control tells its peers something.
  */
 struct batch {
 	struct batch *next; /* free one */

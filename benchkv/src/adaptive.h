@@ -19,7 +19,7 @@
 #define ADAPTIVE_WARMUP 4096 /* loops of each half */
 #define ADAPTIVE_AGAIN (1u << 20) /* loops between identifications */
 
-/* What a daemon saw in one loop. */
+/* Observations of a daemon in one loop. */
 struct adaptive_loop {
 	uint32_t cqes; /* completions, not messages: the b of this loop; 0: it was empty */
 	double loop_us;

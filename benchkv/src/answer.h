@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How a daemon replies to a client of its rank, or to another daemon of it. */
+/* A daemon replies to a client, or to another daemon, of its rank. */
 #ifndef BENCHKV_ANSWER_H
 #define BENCHKV_ANSWER_H
 

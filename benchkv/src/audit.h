@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What comes before the audit: the ranks tell each other what their clients have done. */
+/* Before the audit the ranks tell each other what their clients have done. */
 #ifndef BENCHKV_AUDIT_H
 #define BENCHKV_AUDIT_H
 

@@ -43,8 +43,8 @@ struct backend {
 	/* Connects the daemons and clients to those of the other ranks; all ranks call it. */
 	int (*connect)(struct node *n, char *why, int size); /* never NULL */
 	/*
-	 * Of a daemon that sees other ranks: makes a region of shared memory, connects the clients, and
-	 * removes its name.
+	 * Makes a region of shared memory for a daemon that sees other ranks, connects the clients,
+	 * and removes the region's name.
 	 */
 	int (*open_daemon)(struct daemon *d, char *why, int size);
 	/* After the threads have ended. in_order: no connection was being made. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the clients of a rank tell each other while they run: for each of the first keys, by number,
- * the newest put that one of them knows to be in the store, and the one that this has replaced.
+ * The clients of a rank share what they know while they run: for each of the first keys, by number,
+ * the newest put that one of them knows to be in the store, and the put that it has replaced.
  *
  * A client looks before it sends a request. When the answer is there, it posts: its own put that
  * was acknowledged, or the put that it has read. This counts only if nothing else was posted since

@@ -94,13 +94,13 @@ int check_audit(struct checker *c, uint32_t runs, const struct history_made *mad
 	return err ? err : add_own(c, made);
 }
 
-/* Whose put it is that the i-th request of the audit looks for. */
+/* The client whose put the i-th request of the audit looks for. */
 static uint32_t audited(const struct checker *c, uint64_t i)
 {
 	return i < c->n_next ? c->next : c->origin;
 }
 
-/* What the i-th operation is about: of the stream, or of the audit. */
+/* The i-th operation, of the stream or of the audit. */
 static const struct op *find_op(struct checker *c, uint64_t i)
 {
 	if (likely(!c->auditing)) {

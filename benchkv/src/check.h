@@ -58,8 +58,8 @@ struct check_counts {
 };
 
 /*
- * Of each client the audit goes through its last operations of the last run, this many: what it
- * takes in time and memory is bounded, however long the run was.
+ * The audit goes through this many operations of each client, the last ones of the last run, so its
+ * time and memory are bounded however long the run was.
  */
 #define CHECK_WINDOW (1u << 21)
 
@@ -74,7 +74,7 @@ struct checker {
 	struct slab free;
 	struct stream *stream;
 	struct history history;
-	/* Of the audit: */
+	/* For the audit: */
 	bool auditing;
 	uint32_t next; /* the client whose keys are read */
 	uint64_t *due; /* its last puts of these keys, n_next; then own puts */

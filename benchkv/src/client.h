@@ -15,7 +15,7 @@
 #include "node.h"
 #include "result.h"
 
-/* What is known of a request while it is in flight, besides what the check knows. */
+/* A request in flight, beside what the check keeps of it. */
 struct mark {
 	uint64_t due_ns; /* when it should have been made */
 	uint8_t kind; /* which latency it belongs to, see result.h */
@@ -54,7 +54,7 @@ int client_connect(struct client *c, uint32_t daemon, const char *name);
 /* The body of the thread; arg is the client. */
 void *client_main(void *arg);
 
-/* What the client is to do in a run with --ops. */
+/* The number of operations of the client in a run with --ops. */
 uint64_t client_ops(const struct client *c);
 
 #endif

@@ -92,7 +92,7 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 	spec->full = clamp(write / message, 8, MAX_NUMBER);
 }
 
-/* What control_share() has done, if it has done anything. */
+/* Adds the limit that control_share() has set, if any. */
 static void explain_share(const struct control_spec *spec, uint32_t before, double under_way,
 	char *text, size_t size)
 {
@@ -291,7 +291,7 @@ static size_t take_rest(struct selection *s, enum decision_reason why)
 	return s->n;
 }
 
-/* Of those that wait, the one to go next: by calls and age. */
+/* The waiting endpoint to flush next, by calls and age. */
 struct urgent {
 	uint64_t most;
 	size_t i;
@@ -354,7 +354,7 @@ static void take_most_urgent(struct selection *s, size_t first)
 		take(s, most_urgent(s), BECAUSE_URGENT);
 }
 
-/* Of little: with batching on, who has calls under way waits. */
+/* little: with batching on, an endpoint with calls under way waits. */
 static size_t select_acknowledged(struct selection *s, control_consumed_fn *consumed, void *arg)
 {
 	struct control *c = s->c;
@@ -376,7 +376,7 @@ static size_t select_acknowledged(struct selection *s, control_consumed_fn *cons
 	return s->go;
 }
 
-/* Of auto: what still waits. */
+/* auto: endpoints that still wait. */
 static void leave_rest(const struct selection *s)
 {
 	s->c->waits += s->go < s->n;

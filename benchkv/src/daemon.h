@@ -35,9 +35,12 @@ struct daemon_stats {
 	uint64_t polls; /* of the network */
 	uint64_t batch[BUCKETS]; /* loops by the messages that their polls brought */
 	uint64_t bad_replies; /* replies that could not be given to whom they are for */
-	/* Of one loop in PHASE_SAMPLE, if it handled something: the time in each phase. */
+	/* Time in each phase, of one loop in PHASE_SAMPLE, if it handled something. */
 	uint64_t phase_loops, phase_ns[TRACE_PHASES];
-	/* Of one call in STAGE_SAMPLE: until it was made, then until its response was there. */
+	/*
+	 * Time until a call was made, then until its response was there, of one call in
+	 * STAGE_SAMPLE.
+	 */
 	uint64_t stage_calls, wait_ns, network_ns;
 };
 

@@ -68,7 +68,7 @@ void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 /* There will be no reply: its client gets this errno. */
 void errand_fail(struct daemon *d, uint32_t index, int error);
 
-/* Of a control that holds replies, after `responses` more of them: lets them go if it is time. */
+/* For a control that holds replies, after `responses` more of them: releases them if it is time. */
 void errands_release(struct daemon *d, uint32_t responses);
 
 #endif

@@ -11,7 +11,7 @@
 #define KEY_MAX 48
 #define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun kills after a second */
 
-/* Of a run; after the last one comes what the daemons did. */
+/* The key of a run; the figures of the daemons come under the key after the last run's. */
 static void run_key(char key[KEY_MAX], uint32_t run)
 {
 	snprintf(key, KEY_MAX, "benchkv.result.%u", run);
@@ -99,7 +99,7 @@ static int hear_rank(struct node *n, uint32_t rank, struct result *runs, struct 
 	return 0;
 }
 
-/* Of rank 0 itself. */
+/* The results of rank 0 itself. */
 static void begin(const struct result *runs, uint32_t n_runs, struct result *ranks,
 	const struct result *daemons)
 {

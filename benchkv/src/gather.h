@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* How the results of all ranks come to rank 0: told by each, heard after the next fence. */
+/*
+ * The results of all ranks come to rank 0: each rank puts its own, and rank 0 gets them after the
+ * next fence.
+ */
 #ifndef BENCHKV_GATHER_H
 #define BENCHKV_GATHER_H
 

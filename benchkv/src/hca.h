@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which mlx5 device. */
+/* Finds the mlx5 device. */
 #ifndef BENCHKV_HCA_H
 #define BENCHKV_HCA_H
 

@@ -106,7 +106,7 @@ void history_doubt(struct history *h, const struct history_view *v)
 
 /* ---- verdicts ---- */
 
-/* How many operations the client makes in a run, as far as that is known. */
+/* The number of operations that the client makes in a run, as far as that is known. */
 static uint64_t ops_of(const struct history *h, uint32_t client)
 {
 	if (h->made)
@@ -232,7 +232,7 @@ static enum verdict followed_value(struct history *h, const struct history_view 
 	return verdict;
 }
 
-/* Of a key that is not followed: whether this is one of its puts is all that is known. */
+/* For a key that is not followed, only this is known: whether the value names one of its puts. */
 static enum verdict other_value(struct history *h, const struct history_view *v, uint64_t name)
 {
 	uint64_t stamp = kv_name_stamp(name);

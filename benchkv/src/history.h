@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client knows about keys, and whether what it reads can be so.
+ * A client's knowledge about keys, from which it judges what it reads.
  *
  * The store carries out the requests for a key one after the other, and those of one client
  * for one key in the order in which the client made them: every way that they take is first
@@ -19,10 +19,11 @@
  *			yet, as far as that is known
  *
  * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: the client
- * knows exactly what it has put and read of them. Of the others it keeps nothing; whether a value
- * is invented is seen of all. What it has read of each of the other clients is kept for as many
- * pairs of key and client as the table has places, and a new pair takes the place of an older one.
- * Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
+ * knows exactly what it has put and read of them. It keeps nothing of the other keys, but
+ * recognises invented values of all keys. The puts of other clients that it has read are kept for
+ * as many pairs of key and client as the table has places, and a new pair takes the place of an
+ * older one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the
+ * job.
  *
  * A put that was not acknowledged may be carried out, at once or later, or not at all. Nothing is
  * concluded from it when that is known; see history_doubt().
@@ -56,14 +57,14 @@ struct history_key {
 	uint64_t posted; /* the turn of the board at which that put was posted; 0: it was not */
 };
 
-/* Of another client under a key: the newest put that was read. */
+/* The newest put of another client that was read under a key. */
 struct history_pair {
 	uint32_t who; /* key and client */
 	uint64_t stamp;
 	uint64_t at; /* the last operation that saw it */
 };
 
-/* What a client has done, as it tells the others after the last run. */
+/* The operations of a client, as it tells the others after the last run. */
 struct history_made {
 	uint64_t most; /* operations of the run with the most */
 	uint64_t last; /* of the last run */

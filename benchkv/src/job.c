@@ -26,7 +26,7 @@
 #define SLOWEST 4
 #define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
 
-/* How a rank can end besides 0 and -errno: the results are there. */
+/* Results of a rank besides 0 and -errno; its figures are there. */
 enum {
 	UNVERIFIED = 1, /* all went well, but for an operation */
 	UNWRITTEN, /* a trace or decisions could not be written; said in why */
@@ -285,8 +285,8 @@ static void explain_end(const struct job *j, char *text, size_t size)
 }
 
 /*
- * What was measured until a job ended before its end; the threads of the node have ended. Other ranks
- * than rank 0 send it there.
+ * Reports what was measured until a job ended early; the threads of the node have ended. Other
+ * ranks than rank 0 send it there.
  */
 static void conclude_partial(struct job *j)
 {
@@ -359,8 +359,8 @@ static void abort_job(struct job *j)
 }
 
 /*
- * What every rank has found out ends every rank, without being aborted, and one complaint
- * is enough: rank 0 meets the others when it has made it.
+ * An error that every rank has found ends every rank without an abort, and one complaint is enough:
+ * rank 0 meets the others after it has complained.
  */
 static void end_together(struct job *j, int err)
 {

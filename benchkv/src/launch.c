@@ -280,7 +280,7 @@ int launch_put(struct launch *l, const char *key, const void *data, size_t len)
 	return PMIx_Put(PMIX_GLOBAL, key, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
 }
 
-/* What a rank says before it waits in a fence, so that others can tell who is missing. */
+/* A rank puts this key before it waits in a fence, so that others can tell who is missing. */
 static void arrival_key(const struct launch *l, char key[KEY_MAX])
 {
 	snprintf(key, KEY_MAX, "benchkv.fence.%u", l->fences);

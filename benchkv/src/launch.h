@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who else is in the job, and a way to tell them small things before there is any other.
- * A PMIx launcher starts it (mpirun and srun --mpi=pmix are tested); without one the job is
- * this process alone.
+ * The ranks of the job, and a way to tell them small things before there is any other. A PMIx
+ * launcher starts it (mpirun and srun --mpi=pmix are tested); without one the job is this process
+ * alone.
  *
  *	launch_init(&l);
  *	launch_put(l, "address", mine, len);
@@ -37,7 +37,7 @@ bool launch_alone(const struct launch *l); /* no launcher */
 /* A name that no other job on this machine has; letters, digits, '.', '_' and '-'. */
 const char *launch_job(const struct launch *l);
 
-/* What the launcher calls this node, which need not be what the node calls itself. */
+/* The launcher's name of this node, which may differ from the name that the node has for itself. */
 const char *launch_host(const struct launch *l);
 
 /* Says something under a key, once. Others can get it after the next fence. */
@@ -56,7 +56,7 @@ void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 /* A fence; if it fails, why[] says in one line why, and which ranks have not come. */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
-/* What that rank has put; *data_p is the caller's, to be freed. */
+/* Gets what that rank has put; *data_p is the caller's, to be freed. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
 	size_t *len_p);
 

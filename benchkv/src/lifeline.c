@@ -38,7 +38,7 @@ struct address {
 	char host[ADDRESSES][INET6_ADDRSTRLEN];
 };
 
-/* What a rank says first. Ranks run the same program on machines of one kind. */
+/* The first message of a rank. Ranks run the same program on machines of one kind. */
 struct greeting {
 	uint64_t magic;
 	uint8_t secret[16];

@@ -3,9 +3,9 @@
  * A TCP connection from each rank to rank 0, for what the launcher cannot be relied on to tell.
  *
  * The kernel closes the connections of a process that is killed, so rank 0 knows within
- * milliseconds that a rank has died, and which; the others know it of rank 0. Whoever has to
- * stop says so by the same way, and results that were measured until then come by it, too.
- * A host that is gone is noticed by the kernel's keep-alive, after 20 s.
+ * milliseconds that a rank has died, and which; the others know it of rank 0. A rank that has to
+ * stop says so by the same connection, which also carries the results that were measured until
+ * then. A host that is gone is noticed by the kernel's keep-alive, after 20 s.
  *
  *	lifeline_open(l, &line);		before a fence: rank 0 says where it listens
  *	lifeline_connect(line);			after it

@@ -27,7 +27,7 @@
  *	30	0: requests that have ended; 1: the integral, in units of 2^12 requests times ns
  *	29-0	the counter, modulo 2^30
  *
- * What a peer says is not checked: whatever it is, it can only select one of the two settings.
+ * A peer's counters are not checked, because they can only select one of the two settings.
  */
 #ifndef BENCHKV_LITTLE_H
 #define BENCHKV_LITTLE_H
@@ -46,7 +46,7 @@
 #define LITTLE_MASK (LITTLE_AREA - 1)
 #define LITTLE_SHIFT 12
 
-/* What was told to another rank, and heard of it. */
+/* The counters that were sent to another rank, and those received from it. */
 struct little_peer {
 	uint32_t told_area; /* the second half of what is being told */
 	bool telling; /* the first half was told */

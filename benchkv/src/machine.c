@@ -102,8 +102,8 @@ static int set_key(struct machine *m, const char *name, json_t *value, char *why
 }
 
 /*
- * What the simulator divides by, or waits for: a loop that takes no time never ends, and the time of
- * a WRITE has to fit a clock.
+ * Values that the simulator divides by or waits for: a loop that takes no time never ends, and the
+ * time of a WRITE has to fit a clock.
  */
 static int check(const struct machine *m, char *why, size_t size)
 {
@@ -152,7 +152,7 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size)
 	return err;
 }
 
-/* Of a lone call: what the two daemons do for it, and a loop of each. */
+/* The CPU time of a lone call in the two daemons, and a loop of each. */
 static double cpu_ns(const struct machine *m)
 {
 	return m->request_ns + m->incoming_ns + m->response_ns +

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the simulator knows of a machine: how long an adapter and a daemon take for what.
- * All times are in nanoseconds. A machine is one of the built-in ones, or a JSON file:
- * an object whose keys are the names below; one that is missing keeps its default.
+ * The simulator's parameters of a machine: the times that an adapter and a daemon take. All times
+ * are in nanoseconds. A machine is one of the built-in ones, or a JSON file: an object whose keys
+ * are the names below; one that is missing keeps its default.
  */
 #ifndef BENCHKV_SIM_MACHINE_H
 #define BENCHKV_SIM_MACHINE_H
@@ -29,9 +29,9 @@ struct machine {
 	double write_ns; /* per posted WRITE */
 	double loop_ns; /* per loop, whatever it finds */
 	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
-	double poll_ns; /* a poll more within the loop, with all that belongs to one */
-	double poll_flushes; /* 1: what a poll more has gathered is flushed before the next one */
-	double repoll_ns; /* a look more at the receive CQ alone */
+	double poll_ns; /* the cost of one more poll in a loop */
+	double poll_flushes; /* 1: each further poll of a loop is followed by a flush */
+	double repoll_ns; /* one more look at the receive CQ alone */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply to the client that looks at it */
 	double reply_jitter_ns; /* on top, uniform from 0 */
@@ -60,7 +60,7 @@ extern const size_t machine_nkeys;
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
-/* What a lone call takes there and back, with a loop of both daemons. */
+/* The round trip of a lone call, with a loop of both daemons. */
 double machine_round_trip_ns(const struct machine *m);
 
 /*

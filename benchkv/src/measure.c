@@ -159,7 +159,7 @@ int measure(const char *device, uint64_t ns, struct measured *m_p, char *why, in
 	return err;
 }
 
-/* Whether the file can be written, which is left as it is if it is there. */
+/* Checks that the file can be written; a file that exists is left as it is. */
 static bool can_write(const char *file)
 {
 	FILE *f = fopen(file, "ae");

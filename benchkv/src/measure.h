@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a machine needs for what, measured on the device itself: two contexts of this process,
- * connected to each other and driven by one thread. On a real adapter the way leads back without
- * a wire, so that the round trip is a little short.
+ * Measures a machine's times on the device itself, with two contexts of this process that are
+ * connected to each other and driven by one thread. On a real adapter the way leads back without a
+ * wire, so that the round trip is a little short.
  */
 #ifndef BENCHKV_MEASURE_H
 #define BENCHKV_MEASURE_H

@@ -13,7 +13,7 @@
 #define KEY_HELLO "benchkv.hello"
 #define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
 
-/* What K and B of auto are derived from. */
+/* The figures from which K and B of auto are derived. */
 enum basis {
 	BY_DEFAULT,
 	NOT_MEASURED,
@@ -29,7 +29,7 @@ static const char *const bases[BASES] = {
 	[MEASURED] = "measured by rank 0",
 };
 
-/* What ranks tell each other first. */
+/* The first message of each rank to the others. */
 struct hello {
 	uint64_t magic; /* the program, and its version */
 	uint64_t options; /* options_digest() */
@@ -49,7 +49,7 @@ int job_cannot_write(struct job *j, const char *what, const char *file, int err)
 	return err;
 }
 
-/* What is wrong is the command line, and every rank finds it out. */
+/* The command line is bad, and every rank finds it out. */
 int job_refuse(struct job *j, int err)
 {
 	j->status = JOB_USAGE;
@@ -194,7 +194,7 @@ static int derive_from_device(struct job *j, struct hello *mine, const char *dev
 	return 0;
 }
 
-/* That the context of a daemon with endpoints can have at a time. */
+/* Calls that the context of a daemon with endpoints can have under way. */
 static double calls_under_way(const struct options *o)
 {
 	return (double)o->clients * o->queue_depth / o->net_daemons;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a job is at each rank, and how its ranks meet: before anything runs they compare what
- * they were told to do, and rank 0 says what it knows for all.
+ * The state of a job at each rank, and the meeting of its ranks: before anything runs they compare
+ * their options, and rank 0 tells the others what it has measured.
  */
 #ifndef BENCHKV_MEET_H
 #define BENCHKV_MEET_H
@@ -51,13 +51,13 @@ int job_cannot_json(struct job *j, int err);
 int job_cannot_hgrm(struct job *j, int err);
 int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err);
 
-/* What is wrong is the command line, and every rank finds it out. Returns err. */
+/* Ends the job for a bad command line, which every rank finds out. Returns err. */
 int job_refuse(struct job *j, int err);
 
 /* All ranks meet: 0 or -errno, and j->why. */
 int job_fence(struct job *j);
 
-/* What that rank has said under a key, of a known size. 0 or -errno. */
+/* Gets what that rank has put under a key, of a known size. 0 or -errno. */
 int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size);
 
 /* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */

@@ -129,7 +129,7 @@ static inline uint64_t kv_value_name(uint64_t key, uint64_t value)
 	return unmix64(value) ^ mix64(key + 0x9e3779b97f4a7c15ull);
 }
 
-/* What is stored under every key before the first operation, if anything. */
+/* The name in the value that the preload stores under every key. */
 #define KV_PRELOADED ((uint64_t)KV_PRELOADER << 48)
 
 static_assert(KV_OP_BITS + 10 == 48, "writer, run and operation fill 64 bits");

@@ -40,7 +40,7 @@ void network_fini(struct network *net)
 
 /* ---- requests of other ranks ---- */
 
-/* Ends a request of another rank. Whatever happens to its endpoint, it is ended. */
+/* Ends a request of another rank. It ends even if its endpoint has failed. */
 static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp)
 {
 	int err = copyrpc_reply(from, resp, sizeof(*resp));
@@ -99,7 +99,7 @@ static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
 	return err;
 }
 
-/* What the sender's control says beside the request; its rank follows from its client. */
+/* Takes the word of the sender's control; the sender's rank follows from its client. */
 static void hear(struct daemon *d, const struct kv_req *req)
 {
 	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);

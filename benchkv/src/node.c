@@ -18,8 +18,8 @@
 #define RING_MAX (1u << 30)
 #define CALL_BYTES 64 /* of a request in the ring: header and alignment included */
 /*
- * Of a ring, half stands for the replies that the peer may send, and what is left of a
- * lap before its end is lost: with eight times the calls in flight few have to wait.
+ * Half of a ring is reserved for the replies that the peer may send, and the rest of a lap before
+ * its end is lost. With eight times the calls in flight few calls have to wait.
  */
 #define SLACK 8
 /*
@@ -34,7 +34,7 @@
 
 /* ---- names and sizes ---- */
 
-/* Whose requests share an endpoint. */
+/* The number of clients whose requests share an endpoint. */
 static uint32_t clients_of_ring(const struct options *o)
 {
 	return o->backend->owned ? o->clients : 1;
@@ -167,10 +167,9 @@ static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 }
 
 /*
- * A process that is killed leaves the names that it has. So nothing is waited for while
- * there is one: the other ranks are connected before the first region is made, and each
- * loses its name before the next one is made. What was left all the same, by any job
- * of this user, is removed first.
+ * A process that is killed leaves the names that it has. So nothing is waited for while there is
+ * one: the other ranks are connected before the first region is made, and each loses its name
+ * before the next one is made. Regions that any job of this user has left are removed first.
  */
 static int open_regions(struct node *n, char *why, int size)
 {

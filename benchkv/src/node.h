@@ -90,8 +90,8 @@ void node_explain_ring(const struct options *o, char *text, size_t size);
 uint64_t node_expected_keys(const struct node *n);
 
 /*
- * How long a thread that nothing wakes sleeps between two looks, when `threads` threads
- * have `units` processing units.
+ * The time that a thread which nothing wakes sleeps between two looks, when `threads` threads have
+ * `units` processing units.
  */
 uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 

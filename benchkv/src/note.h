@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the decisions of a control get into its log. Called only if it has one. */
+/* Writes the decisions of a control into its log. Called only if it has one. */
 #ifndef BENCHKV_NOTE_H
 #define BENCHKV_NOTE_H
 

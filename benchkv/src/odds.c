@@ -14,7 +14,7 @@ struct loss {
 	double audited; /* 0: the audit does not go through it */
 };
 
-/* That the value which is left behind is known to be older, by one of n parties. */
+/* The probability that one of n parties knows the value which is left behind to be older. */
 static double known(const struct loss *l, double gets, double n)
 {
 	double both = gets + l->puts, other = 1 - exp(-l->puts * l->before);
@@ -23,7 +23,10 @@ static double known(const struct loss *l, double gets, double n)
 	       (1 - 1 / n) * (other - l->puts / both * (1 - exp(-both * l->before)));
 }
 
-/* That one of n parties, which share what their clients know, finds it; gets: those of one. */
+/*
+ * The probability that one of n parties, whose clients share what they know, finds it; gets: those
+ * of one party.
+ */
 static double followed(const struct loss *l, double n)
 {
 	double gets = (1 - l->puts) / n, both = gets + l->puts, none = exp(-both * l->after);

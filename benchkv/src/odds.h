@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How likely the checks of a job of this size find that the store has lost a put which it has
- * acknowledged. The operations on a key are taken for independent, and the put for any one of the
- * job.
+ * The probability that the checks of a job of this size find that the store has lost a put which it
+ * has acknowledged. The operations on a key are taken for independent, and the put for any one of
+ * the job.
  *
- * Of a key that gets the share s of the O operations of a run, b = s O t came before the moment t
- * of the run, 0 to 1, and m = s O (1 - t) follow. p is the share of puts. Say that n parties share
- * what their clients know, each with a = (1 - p) / n of the operations as gets. The value left
- * behind is known to be older if no other put of the key came before, if a client of the party has
- * made that put, or has read it before the next one came:
+ * If a key gets the share s of the O operations of a run, b = s O t of them came before the moment
+ * t of the run, 0 to 1, and m = s O (1 - t) follow. p is the share of puts. Say that n parties
+ * share what their clients know, each with a = (1 - p) / n of the operations as gets. The value
+ * left behind is known to be older if no other put of the key came before, if a client of the party
+ * has made that put, or has read it before the next one came:
  *
  *	q = e + (1 - e) / n + (1 - 1 / n) (1 - e - p / (a + p) (1 - exp(-(a + p) b)))
  *	e = exp(-p b)
@@ -48,7 +48,7 @@ struct odds {
 	uint64_t window; /* operations of each client that the audit goes through */
 };
 
-/* That one lost put is found; 0 if there are no puts. */
+/* The probability that one lost put is found; 0 if there are no puts. */
 double odds_one(const struct odds *o);
 
 /* That at least one is found of the puts of all runs, if each is lost with this probability. */

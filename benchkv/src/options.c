@@ -11,7 +11,7 @@
 #include "base/compiler.h"
 #include "backend.h"
 
-/* Who takes an option. */
+/* The commands that take an option. */
 #define RUN 1u /* any backend */
 #define COPYRPC 2u /* one with endpoints of copyrpc */
 #define DAEMONS 4u /* one whose daemons own the endpoints */

@@ -9,7 +9,7 @@
 #include "check.h"
 #include "node.h"
 
-/* Which daemon has the endpoint for which rank. */
+/* Prints the daemon that has the endpoint for each rank. */
 static void print_owners(const struct node *n, FILE *out)
 {
 	if (!n->o->backend->owned || n->ranks == 1)

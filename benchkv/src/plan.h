@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a rank would run where, and why: --dry-run. */
+/* --dry-run: prints what a rank would run where, and why. */
 #ifndef BENCHKV_PLAN_H
 #define BENCHKV_PLAN_H
 

@@ -45,7 +45,7 @@ static json_t *json_latencies(const struct result *r)
 	return all;
 }
 
-/* What every row has: of the whole, of a run, of a rank. */
+/* The figures of a row: the whole job, a run, or a rank. */
 static json_t *json_row(const struct result *r)
 {
 	static struct latrec_hist all;
@@ -63,7 +63,7 @@ static json_t *json_row(const struct result *r)
 		json_latencies(r));
 }
 
-/* Of the operations per second of the runs. */
+/* The spread of the operations per second of the runs. */
 static json_t *json_spread(const struct report *r)
 {
 	struct spread s = report_spread(r);
@@ -213,7 +213,7 @@ static void add_partial(json_t *root, const struct report *r)
 	json_object_set_new(root, "missing_ranks", missing);
 }
 
-/* What was run, where and when. */
+/* Adds what was run, where and when. */
 static void add_occasion(json_t *root, const struct report *r)
 {
 	const struct options *o = r->node->o;

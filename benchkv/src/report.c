@@ -152,7 +152,7 @@ static void print_missing(const struct report *r, FILE *out)
 	}
 }
 
-/* What this report lacks. */
+/* Prints what this report lacks. */
 static void print_partial(const struct report *r, FILE *out)
 {
 	if (!r->partial)

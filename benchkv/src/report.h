@@ -40,7 +40,7 @@ static inline double report_ratio(uint64_t a, uint64_t b)
 	return b ? (double)a / (double)b : 0;
 }
 
-/* Of the runs' operations per second. */
+/* The spread of the runs' operations per second. */
 struct spread {
 	double min, median, max, stddev;
 };
@@ -48,8 +48,8 @@ struct spread {
 struct spread report_spread(const struct report *r);
 
 /*
- * How likely a run of this size finds that the store loses puts, see odds.h. Not of a partial
- * report.
+ * The probability that a run of this size finds that the store loses puts, see odds.h. Not of a
+ * partial report.
  */
 struct detection {
 	double one, in_10000, in_1000; /* one put; one put in so many */

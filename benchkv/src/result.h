@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What came out of a run: of one rank, as bytes to send to rank 0, and of all together. */
+/* The figures of a run: of one rank, as bytes to send to rank 0, and of all ranks together. */
 #ifndef BENCHKV_RESULT_H
 #define BENCHKV_RESULT_H
 
@@ -51,14 +51,14 @@ struct result {
 };
 
 /*
- * What this rank's clients did in the last run, which is over. The digest is that of the
+ * The figures of this rank's clients in the last run, which is over. The digest is that of the
  * operations that the run asked for (with --ops), else of the first 65,536 of each stream.
  */
 void result_of_clients(const struct node *n, struct result *r);
 
 /*
- * What its daemons did since the start, and its clients in the audit; they have ended. runs: what
- * its clients did before, with which the calls to other ranks are compared.
+ * The figures of its daemons since the start, and of its clients in the audit; their threads have
+ * ended. runs: what its clients did before, with which the calls to other ranks are compared.
  */
 void result_of_all(const struct node *n, const struct result *runs, struct result *r);
 
@@ -102,7 +102,7 @@ struct result_kind {
 #define RESULT_KINDS 13
 void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]);
 
-/* What was wrong, in one line. */
+/* Describes what was wrong, in one line. */
 void result_explain(const struct result *r, char *text, size_t size);
 
 /* As bytes: *data_p is the caller's, to be freed. 0 or -ENOMEM. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How an idle daemon sleeps with --wait event: on the descriptors of all that it polls at once,
- * until one of them has something to bring.
+ * With --wait event an idle daemon sleeps on the descriptors of all objects that it polls, until
+ * one of them is readable.
  */
 #ifndef BENCHKV_SLEEPER_H
 #define BENCHKV_SLEEPER_H

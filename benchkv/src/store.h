@@ -41,8 +41,8 @@ int store_get(const struct store *s, uint64_t key, uint64_t *value_p);
 int store_preload(struct store *s, uint64_t key_range);
 
 /*
- * Carries a request out and returns its reply. What does not belong to this shard, or
- * is no request at all, is answered by KV_ERROR.
+ * Carries a request out and returns its reply. A request for another shard, or bytes that are no
+ * request, are answered by KV_ERROR.
  */
 struct kv_resp store_serve(struct store *s, const struct kv_req *req);
 

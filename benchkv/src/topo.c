@@ -14,7 +14,7 @@ struct topo {
 	hwloc_bitmap_t allowed;
 	int *unit; /* by thread */
 	uint32_t planned;
-	/* What the last plan was made from. */
+	/* The input of the last plan. */
 	char device[64]; /* empty: anywhere */
 	uint32_t near_cores; /* next to the device, that we may use; 0: hwloc does not know it */
 	uint32_t index, sharers, threads;
@@ -37,7 +37,7 @@ static int load(struct topo *t)
 	return hwloc_topology_load(t->hw) ? -ENOSYS : 0;
 }
 
-/* What the system lets us use and the launcher has bound us to. */
+/* The units that the system lets us use and the launcher has bound us to. */
 static int find_allowed(struct topo *t)
 {
 	hwloc_bitmap_t bound = hwloc_bitmap_alloc();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which core for which thread. The cores that this process may use are ordered by their
- * distance from the NIC, first hardware threads first; ranks of the same machine with
- * the same cores deal them out among themselves; a rank gives its own to its daemons, then to
- * the clients. With fewer cores than threads nothing is pinned: threads
- * that poll, pinned onto one core, would wait for each other's time slices.
+ * Assigns cores to threads. The cores that this process may use are ordered by their distance from
+ * the NIC, first hardware threads first; ranks of the same machine with the same cores deal them
+ * out among themselves; a rank gives its own to its daemons, then to the clients. With fewer cores
+ * than threads nothing is pinned: threads that poll, pinned onto one core, would wait for each
+ * other's time slices.
  */
 #ifndef BENCHKV_TOPO_H
 #define BENCHKV_TOPO_H
@@ -32,7 +32,7 @@ bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t shar
 /* Why the last plan is as it is, in a line. */
 void topo_explain(const struct topo *t, char *text, size_t size);
 
-/* How many processing units the process may use. */
+/* The number of processing units that the process may use. */
 uint32_t topo_units(const struct topo *t);
 
 /* The processing unit of a thread by the last plan, as the system numbers it, or -1. */

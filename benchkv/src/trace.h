@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a daemon with endpoints looks like from the inside, a line of CSV per TRACE_EVERY_NS:
- * kept in memory while it runs, and written when it has ended.
+ * The trace of a daemon with endpoints: a line of CSV per TRACE_EVERY_NS, kept in memory while it
+ * runs, and written when it has ended.
  */
 #ifndef BENCHKV_TRACE_H
 #define BENCHKV_TRACE_H

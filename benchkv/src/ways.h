@@ -26,7 +26,7 @@ void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 /* The number of ways on which replies are awaited. */
 uint32_t ways_awaited(const struct client *c);
 
-/* Of one awaited way: sleeps until it has a reply. False: nothing would wake the client. */
+/* If one way is awaited, sleeps until it has a reply. False: nothing would wake the client. */
 bool ways_wait(struct client *c, uint64_t timeout_ns);
 
 #endif

@@ -9,7 +9,7 @@
 #include "copyrpc.h"
 #include "node.h"
 
-/* How the endpoints for a rank are made: number 0 and up. */
+/* Functions that make the endpoints for a rank, numbered from 0. */
 struct wires_kind {
 	int (*make)(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p);
 	/* The number of the other side's endpoint to which our i-th is connected. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client does: an endless stream of operations, the same for the same seed, client and
- * parameters, whatever the machine is and does. Operation i follows from the 64 bits of i, so the
- * stream does not repeat, and anybody can make any operation of any client by itself: that is
- * how a client checks what another one wrote.
+ * The work of a client: an endless stream of operations, the same for the same seed, client and
+ * parameters on any machine. Operation i follows from the 64 bits of i, so the stream does not
+ * repeat, and anybody can make any operation of any client by itself: that is how a client checks
+ * what another one wrote.
  *
  * Keys are uniform, or Zipf: the k-th most popular of n keys is asked for with probability
  * proportional to k^-theta, and popularity is scattered over the key range (and by the placement
@@ -40,7 +40,7 @@ struct zipf {
 void zipf_init(struct zipf *z, uint64_t n, double theta);
 uint64_t zipf_next(const struct zipf *z, uint64_t *rng);
 
-/* What makes the operations of every client. */
+/* The source of the operations of every client. */
 struct source {
 	struct workload load;
 	uint64_t seed; /* of all clients, mixed */
@@ -110,7 +110,10 @@ static inline uint64_t op_term(uint32_t client, uint64_t i, uint32_t key, bool p
 /* The digest of a client's first n operations. */
 uint64_t source_digest(const struct source *src, uint32_t client, uint64_t n);
 
-/* How many of total operations fall to one of n clients: all equal, the first get the rest. */
+/*
+ * The share of `total` operations of one of n clients: all are equal, and the first ones get the
+ * rest.
+ */
 static inline uint64_t workload_share(uint64_t total, uint32_t client, uint32_t n)
 {
 	return total / n + (client < total % n);

@@ -59,7 +59,7 @@ def case_trace():
 
 
 def case_order():
-    """What the daemons do comes in the order of the phases, in every loop: not only their names."""
+    """Each loop of a daemon does its work in the order of the phases; the trace shows names only."""
     path = os.path.join(os.environ["TMPDIR"], "order")
     for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
                                          ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
@@ -75,7 +75,7 @@ def case_order():
 
 
 def case_decisions():
-    """What the control decided follows from what it observed, and it says why."""
+    """The decisions of a control follow from its observations, and give a reason."""
     path = os.path.join(os.environ["TMPDIR"], "decisions")
     for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
                            ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
@@ -197,8 +197,7 @@ def case_events():
 
 
 def case_machine():
-    """What auto derives K and B from: measured by a command into a file that the simulator reads,
-    taken from such a file, or measured at the start. All ranks use what rank 0 says."""
+    """K and B of auto are derived from figures that a command measures into a file, which the simulator reads as well, or that are measured at the start. All ranks use what rank 0 says."""
     path = os.path.join(os.environ["TMPDIR"], "machine")
     r = run([BENCHKV, "measure", "--machine", path])
     # Nothing is measured that could not be kept.
@@ -244,7 +243,7 @@ def case_stagger():
     for harness.backend in "delegation", "meta":
         j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
-        # What waits is the daemon's time: one call in sixteen is sampled.
+        # Calls wait in the daemon: one call in sixteen is sampled.
         check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])
         check(min(slowest[:2]) >= 100e6, f"calls to rank 2 were not put off by 100 ms: {slowest}")
         check(j["daemon"]["stalled"] > 0, j)

@@ -133,8 +133,7 @@ def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner
 
 
 def case_strangers():
-    """Who connects to rank 0 and says nothing, half of something, or nonsense keeps nobody from noticing that a
-    rank has died."""
+    """Connections to rank 0 that say nothing, half a message, or nonsense do not hide that a rank has died."""
     held = []
 
     def visit(pid):
@@ -164,7 +163,7 @@ def case_killed():
 
 
 def killed_in_slurm(slurm):
-    """One of the ranks is killed in the middle of a run: the others notice. So does Slurm's PMIx, sometimes."""
+    """One of the ranks is killed in the middle of a run: the others notice, unless Slurm's PMIx is quicker."""
     dead_is_named(slurm.srun(2, 2), 2, 1, slurm.env(),
                   lambda: [p for p in processes_left() if is_program(p, BENCHKV)],
                   sooner=["task 1: Exited with exit code 137", "task 0: Killed"])

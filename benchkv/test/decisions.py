@@ -22,7 +22,7 @@ def numbers(control):
 
 
 def poll(control, row, seen, _):
-    """Whether polling went on exactly as long as it should: why it ended, or None."""
+    """Checks that polling went on exactly as long as it should: the reason why it ended, or None."""
     check(int(row["decision"]) == seen["polls"], row)
     if control.startswith("budget"):
         n, = numbers(control)

@@ -76,7 +76,7 @@ struct memory {
 	bool ready;
 };
 
-/* What each daemon remembers of its store, until the program ends. */
+/* The memory of each daemon's store, kept until the program ends. */
 static struct memory *memory_of(const struct store *s)
 {
 	static struct memory all[OPTIONS_MAX_DAEMONS];
@@ -160,7 +160,7 @@ static struct kv_resp serve_private(struct store *s, const struct kv_req *req, s
 						 kv_reply(req, KV_GET_OK, value);
 }
 
-/* What was there before the newest put, unless that is the client's own. */
+/* The value that the newest put replaced, unless that put is the client's own. */
 static bool lags(const struct store *s, const struct kv_req *get, const struct memory *m,
 	uint64_t *value_p)
 {

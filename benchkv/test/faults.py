@@ -74,7 +74,7 @@ def case_unshared():
                 check(all(found[k] for k in kinds if np or k != "unsent"), r)
                 check(np or not found["unsent"], r)
         verified(run(argv), np)
-    # Of one key that each rank's only client puts, each may read its own put, but not both.
+    # If each rank's only client puts one key, each may read its own put, but not both.
     argv = job(2, "--ops", 2000, "--clients", 1, "--key-range", 1, "--json", "-", prog=FAULTY)
     found = unverified(run(argv, {"BENCHKV_FAULT": "private"}), ["unequal"])["error_kinds"]
     check(sum(found.values()) == 1, found)

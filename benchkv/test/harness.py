@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the cases of run.py start jobs of benchkv, read what they say, and see that nothing is left.
+"""Functions with which the cases of run.py start jobs of benchkv, read their output, and check that nothing is left.
 
 The programs come from the command line of run.py; `backend` is what the next job runs, and a
 case may set it.
@@ -54,7 +54,7 @@ class Result:
         return f"{' '.join(self.argv)}\nstatus {self.status}\n{self.out}\n{self.err}"
 
     def own_lines(self):
-        """What benchkv itself says, without the launcher and the software HCA."""
+        """The lines of benchkv itself, without those of the launcher and the software HCA."""
         return [l for l in self.err.splitlines() if l.startswith("benchkv: ")
                 and "software HCA" not in l and "no PMIx launcher" not in l]
 
@@ -172,7 +172,7 @@ def left_in_shm():
 
 
 def processes_left(tmp=None):
-    """Whatever has our temporary directory in its environment, wherever it hangs now."""
+    """Processes that have our temporary directory in their environment, whatever their parent is now."""
     mark, found = f"TMPDIR={tmp or os.environ['TMPDIR']}".encode(), []
     for p in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -185,7 +185,7 @@ def processes_left(tmp=None):
 
 
 def nothing_left(*kinds):
-    """What a killed job leaves is taken down by a process that outlives it, in its time."""
+    """A process that outlives a killed job takes down its fabric, in its time."""
     end = time.monotonic() + GUARD
     while any(left() for left in kinds or (left_in_shm, processes_left)):
         check(time.monotonic() < end, f"left in /dev/shm: {left_in_shm()}, "

@@ -32,7 +32,7 @@ MACHINE = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def plan(np, *args, env=None):
-    """What --dry-run says, by rank."""
+    """The output of --dry-run, by rank."""
     head = [a for k, v in (env or {}).items() for a in ("-x", f"{k}={v}")] if np else []
     argv = job(np, "--dry-run", *args)
     if np:
@@ -112,7 +112,7 @@ def case_reasons():
 
 
 def case_owners():
-    """Which daemon has the endpoint for which rank, and how many endpoints there are."""
+    """The plan names the daemon that has the endpoint for each rank, and the number of endpoints."""
     size = ["--daemons", 3, "--clients", 2]
     for harness.backend, more, n, owners in (("delegation", [], 3, "0000"), ("meta", [], 3, "0120"),
                                      ("delegation", ["--net-daemons", 2], 3, "0101"),

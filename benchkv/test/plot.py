@@ -66,7 +66,7 @@ with tempfile.TemporaryDirectory() as tmp:
             sys.exit(f"{name}: the title")
     odd = 'a"b`touch x`\'c'  # is a title, and no command
     drawn("latency", [f"{odd}={tmp}/c.hgrm"], ["touch x"])
-    # What is no result is named in one line, and leaves no picture.
+    # A file that is no result is named in one line, and leaves no picture.
     pathlib.Path(tmp, "text").write_text("no result\n")
     pathlib.Path(tmp, "empty").write_text("")
     for kind in "throughput latency outstanding map cdf rails makespan".split():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What /proc says of a job's processes and threads."""
+"""Reads from /proc about a job's processes and threads."""
 import os
 import re
 
@@ -15,7 +15,7 @@ def resident(pid):
 
 
 def asleep(pid):
-    """How often each thread but the daemons has gone to sleep by itself, if all sleep now."""
+    """The number of times that each thread but the daemons has gone to sleep by itself, if all sleep now."""
     found = {}
     for t in os.listdir(f"/proc/{pid}/task"):
         status = open(f"/proc/{pid}/task/{t}/status").read()
@@ -65,7 +65,7 @@ def rank_of(pid):
 
 
 def clients_in_run(pid):
-    """Of the clients of a rank that are in a run, as their names say: the CPU time in ns."""
+    """The CPU time in ns of the clients of a rank that are in a run, as their names say."""
     used = {}
     try:
         for t in os.listdir(f"/proc/{pid}/task"):

@@ -46,7 +46,7 @@ def fabrics():
 
 
 def case_ring():
-    """Of itself the ring of an endpoint has room for all that can be in flight to a rank."""
+    """By default the ring of an endpoint has room for all that can be in flight to a rank."""
     for clients, depth in (1, 1), (2, 8), (46, 256), (100, 33):
         args = ["--clients", clients, "--queue-depth", depth]
         for text in plan(2, *args):

@@ -148,7 +148,7 @@ assert short["mops"] > 3 * long["mops"], (short, long)
 
 
 def batches(calls, seed):
-    """Of rank 0: the mean of the loops that find any responses, for each tenth of a millisecond."""
+    """The mean of rank 0's loops that find any responses, for each tenth of a millisecond."""
     with tempfile.NamedTemporaryFile("r") as f:
         sim("--np", "32", "--qd", "1", "--clients", str(calls), "--control", "none", "--seed", str(seed), "--warmup", "0",
             "--duration", "2", "--trace", f.name, "--trace-step", "0")

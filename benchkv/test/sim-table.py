@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""What `benchkv-sim table` prints: the published figures and their conditions, and how near the model is.
+"""`benchkv-sim table` prints the published figures and their conditions, and how near the model is.
 
 The published figures stand here a second time, as the documents have them (million operations per
 second, outstanding requests, responses per loop, million loops per second; None: not published).

@@ -9,7 +9,7 @@ runs them there. The first one also has the controller, and srun has to run ther
 
 TMPDIR tells its own processes, which have the directory there, from those of the jobs.
 Its keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is
-read or written. What it starts is ended by the pids that it was started with.
+read or written. It ends the processes that it has started by their pids.
 """
 import getpass
 import os

@@ -133,7 +133,7 @@ static void settle(struct adaptive *a, double b, double e, double loop, double r
 	a->rtt_ema_us = rtt;
 }
 
-/* How many steps until u changes, with the filters kept where they are. */
+/* The number of steps until u changes, with the filters kept where they are. */
 static uint32_t until_change(struct adaptive *a, double b, double e, double loop, double rtt)
 {
 	uint32_t u = a->u, n = 0;
@@ -178,8 +178,8 @@ static void many_empty_loops_count_as_low(void)
 }
 
 /*
- * What is decided in the next loop, when after it the filters hold exactly this: -1 a step
- * down, 1 a step up, 2 the way out of a collapse, 0 nothing.
+ * The decision of the next loop, if the filters hold exactly this after it: -1 a step down, 1 a
+ * step up, 2 the way out of a collapse, 0 nothing.
  */
 static int decision(double b, double e, double loop, double rtt)
 {

@@ -296,7 +296,7 @@ static void sees_lost_puts(void)
 			req.type == KV_PUT ? kv_reply(&req, KV_PUT_OK, req.value) :
 					     serve(&w, &req)));
 	}
-	/* Of 4096 keys, most are put before they are read again. */
+	/* With 4096 keys, most are put before they are read again. */
 	CHECK(w.check.n.forgotten > 5000);
 	CHECK_EQ(w.check.n.forgotten, check_errors(&w.check.n));
 	CHECK(puts > 10000);
@@ -357,7 +357,7 @@ static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
 	}
 }
 
-/* What was read in the runs counts: the audit comes after all of it. */
+/* Values read in the runs count, because the audit comes after them. */
 static void audit_knows_the_runs(void)
 {
 	const struct history_made made[4] = {[1] = {FAR, FAR, 0}, [3] = {FAR, FAR, 0}};
@@ -433,7 +433,7 @@ static void cancelled_puts_are_none(void)
 
 #define OPS 3000 /* of client 2, which is the next one, in each of two runs */
 
-/* What the audit reads: by the store, or spoilt for one key. */
+/* The value that the audit reads: the store's, or a spoilt one for one key. */
 struct audit {
 	struct world w;
 	struct history_made made[4];
@@ -520,8 +520,8 @@ static void audit_reads_the_next(void)
 }
 
 /*
- * What the next client has put is not what it was before, nor an older put, nor one of an earlier
- * run.
+ * A key that the next client has put holds neither the preloaded value, nor an older put, nor one
+ * of an earlier run.
  */
 static void audit_sees_the_next(void)
 {

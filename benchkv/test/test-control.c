@@ -264,7 +264,7 @@ static void auto_lets_nobody_wait_long(void)
 	CHECK_EQ(quiet_waits("auto:3,5", 7), 108);
 }
 
-/* What the trace shows is brought up to date, also when it does not matter to a decision. */
+/* The figures of the trace are brought up to date even if no decision needs them. */
 static void auto_refreshes(void)
 {
 	struct control c = make("auto:12,12", 2);

@@ -7,7 +7,7 @@
 #include "control.h"
 #include "decision.h"
 
-/* What is written, to be freed. */
+/* The text that is written, to be freed. */
 static char *text_of(const struct decisions *d)
 {
 	char *text = NULL;

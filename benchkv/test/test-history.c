@@ -378,7 +378,7 @@ static void rank_fini(struct rank *r)
 	world_fini(&r->w);
 }
 
-/* What another client was told is in the store before the get is made. */
+/* A put that was acknowledged to another client is in the store before the get is made. */
 static void board_of_others(void)
 {
 	struct rank r;
@@ -438,7 +438,7 @@ static void board_of_own(void)
 	rank_fini(&r);
 }
 
-/* What others have read counts as well. */
+/* Values that others have read count as well. */
 static void board_of_reads(void)
 {
 	struct rank r;
@@ -454,7 +454,7 @@ static void board_of_reads(void)
 	rank_fini(&r);
 }
 
-/* Of two puts that were under way together nobody knows which one is newer. */
+/* If two puts were under way together, either may be the newer one. */
 static void board_of_concurrent(void)
 {
 	struct rank r;

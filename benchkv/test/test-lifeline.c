@@ -111,7 +111,7 @@ static int dial(const struct world *w)
 	return fd;
 }
 
-/* What the other end answers: a message's kind, or 0 when it closes. */
+/* The answer of the other end: a message's kind, or 0 when it closes. */
 static uint32_t answer(struct world *w, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};

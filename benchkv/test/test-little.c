@@ -13,8 +13,8 @@ static struct little make(uint32_t peers)
 }
 
 /*
- * Loops of 1 us, each of which ends `per_loop` requests with `under_way` others left, until an epoch
- * ends; the latency is under_way / per_loop us. How many.
+ * Loops of 1 us, each of which ends `per_loop` requests with `under_way` others left, until an
+ * epoch ends; the latency is under_way / per_loop us. Returns their number.
  */
 static uint32_t epoch(struct little *l, uint32_t under_way, uint32_t per_loop)
 {

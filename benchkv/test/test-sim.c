@@ -105,7 +105,7 @@ static void calendar_keeps_order(void)
 	calendar_fini(&c);
 }
 
-/* What is put for the time that has been taken already is visible next. */
+/* A request put for a time that has been taken already is visible next. */
 static void calendar_takes_the_past_next(void)
 {
 	struct request slots[2];
@@ -257,7 +257,7 @@ static void servers_are_serial(void)
 	line_fini(&l);
 }
 
-/* What is gathered arrives whole and in order, in WRITEs of one message and of many. */
+/* Gathered messages arrive whole and in order, in WRITEs of one message and of many. */
 static void messages_arrive(bool words)
 {
 	struct endpoint e = {0};
@@ -485,7 +485,7 @@ static void auto_does_not_stall(void)
 	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.05));
 }
 
-/* What was published, M operations/s. */
+/* The published figures, M operations/s. */
 static void published_throughput(void)
 {
 	static const struct {

@@ -57,10 +57,7 @@ static void placement_changes_no_key(void)
 	}
 }
 
-/*
- * What others regenerate is what the client does, however far, and in whatever order it is asked
- * for.
- */
+/* Others regenerate the same operations that the client makes, however far, and in any order. */
 static void operations_by_themselves(void)
 {
 	static const uint64_t starts[] = {0, 1ull << 16, (1ull << 32) - 100, (1ull << 38) - 300};

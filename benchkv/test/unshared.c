@@ -40,7 +40,7 @@ static bool faulty(const char *kind)
 
 /* ---- clients ---- */
 
-/* What a client has of its own: a store, and the answers that it has not taken yet. */
+/* A client's own store, and the answers that it has not taken yet. */
 struct own {
 	struct store store;
 	struct kv_resp answers[QUEUE_DEPTH];

@@ -80,10 +80,10 @@ static int to_errno(ucs_status_t status)
 /* ---- set-up ---- */
 
 /*
- * What UCX is told if the user has not chosen a transport: RC by mlx5's own code, and buffers for
+ * Settings for UCX if the user has not chosen a transport: RC by mlx5's own code, and buffers for
  * messages of this size. By default a worker's pools take 76 MiB, which UCX touches while the
- * connections are made, with the worker's lock held: on a machine whose pages are slow to come
- * that takes longer than the time-out. UD carries the connection messages only.
+ * connections are made, with the worker's lock held: on a machine whose pages are slow to come that
+ * takes longer than the time-out. UD carries the connection messages only.
  */
 static void set_defaults(void)
 {
@@ -110,7 +110,7 @@ static int open_net(const char *device, struct ucx_net **net_p)
 
 	if (!net)
 		return -ENOMEM;
-	/* What the user says in the environment goes first. */
+	/* Variables of the environment take precedence. */
 	set_defaults();
 	snprintf(port, sizeof(port), "%s:1", device);
 	setenv("UCX_NET_DEVICES", port, 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What daemons and clients take time for. Their functions are called as ever; in front of or behind
- * each one (link-time wrappers, costs.c) the running task spends what the simulator's machine says
- * that it costs. In between, the adapters do what is due.
+ * The times that daemons and clients take. Their functions are called as ever; in front of or
+ * behind each one (link-time wrappers, costs.c) the running task spends what the simulator's
+ * machine says that it costs. In between, the adapters do what is due.
  */
 #ifndef BENCHKV_TIMED_COSTS_H
 #define BENCHKV_TIMED_COSTS_H

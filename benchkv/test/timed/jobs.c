@@ -23,7 +23,7 @@ struct seat {
 	struct task *task;
 };
 
-/* What is counted of all ranks. */
+/* The counters of all ranks. */
 struct counts {
 	uint64_t messages, writes, ops;
 };
@@ -110,7 +110,7 @@ static void run_once(struct seat *s, uint32_t i)
 	CHECK_EQ(launch_fence(s->launch, 0), 0);
 }
 
-/* What a rank does in main(): job.c, without the options and the report. */
+/* The course of a rank as in job.c, without the options and the report. */
 static void *take_seat(void *arg)
 {
 	struct seat *s = arg;

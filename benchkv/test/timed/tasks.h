@@ -4,10 +4,10 @@
  * own. The one whose time is the least runs, until it has a time that is not the least any more.
  * So everything happens in the order of virtual time, and the same way in each run.
  *
- * clock_gettime() of the whole program, libraries included, is the running task's time. What the
- * program under test calls to make threads, and to wait, is replaced at link time (tasks.c):
- * pthread_create() makes a task, pthread_join() waits for its end, waiting for a condition wakes
- * up for no reason every few microseconds, as it may.
+ * clock_gettime() of the whole program, libraries included, is the running task's time. The
+ * functions with which the program under test makes threads and waits are replaced at link time
+ * (tasks.c): pthread_create() makes a task, pthread_join() waits for its end, waiting for a
+ * condition wakes up for no reason every few microseconds, as it may.
  */
 #ifndef BENCHKV_TIMED_TASKS_H
 #define BENCHKV_TIMED_TASKS_H
@@ -16,7 +16,7 @@
 
 struct task;
 
-/* What is called as a thread: task_body() and task_arg() tell who is running. */
+/* The function of a task; task_body() and task_arg() tell which task is running. */
 typedef void *task_fn(void *arg);
 
 struct task *task_start(task_fn *body, void *arg);

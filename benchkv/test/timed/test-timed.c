@@ -127,7 +127,7 @@ static void print_rate(const struct run *r)
 	printf(" %.1f / %.1f |", r->ops_per_s / 1e6, r->sim.ops_per_s / 1e6);
 }
 
-/* Of the jobs at depth 1: a line for each control, a column for each job. */
+/* Prints the jobs at depth 1: a line for each control, a column for each job. */
 static void print_controls(size_t n, void (*print)(const struct run *r))
 {
 	printf("| depth 1 |");
