@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions for a user or for a group. */
-#include "support/grouptest.h"
 #include "delegrpc.h"
 
-static void serve(void *s)
+#define RPC_LAYER delegrpc
+#define RPC_SET_GID DELEGRPC_SET_GID
+#include "support/grouptest.h"
+
+static void serve(struct delegrpc_server *s)
 {
 	struct delegrpc_req r;
 
@@ -14,9 +17,7 @@ static void serve(void *s)
 	delegrpc_server_flush(s);
 }
 
-GROUPTEST_LAYER(delegrpc, DELEGRPC_SET_GID);
-
 int main(int argc, char **argv)
 {
-	return grouptest_main(&layer, argc, argv);
+	return grouptest_main(argc, argv);
 }

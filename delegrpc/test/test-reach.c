@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that cannot wake a server which sleeps on its descriptor. */
+#include "delegrpc.h"
+
+#define RPC_LAYER delegrpc
 #include "support/reachtest.h"
 #include "raw.h"
 
-static int serve(void *s)
+static int serve(struct delegrpc_server *s)
 {
 	struct delegrpc_req r;
 	int n = 0;
@@ -34,9 +37,7 @@ static void forge_state(const char *name, uint32_t state)
 	raw_close(&raw);
 }
 
-REACHTEST_LAYER(delegrpc);
-
 int main(int argc, char **argv)
 {
-	return reachtest_main(&layer, argc, argv);
+	return reachtest_main(argc, argv);
 }

@@ -2,6 +2,7 @@
 /* Storms over delegrpc. */
 #include "delegrpc.h"
 
+#define RPC_LAYER delegrpc
 #include "support/rpcstorm.h"
 
 static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
@@ -13,12 +14,12 @@ static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 		.resp_size = shape->resp};
 }
 
-static int rpcstorm_server_poll(void *s, const uint64_t *skip)
+static int rpcstorm_server_poll(struct delegrpc_server *s, const uint64_t *skip)
 {
 	return delegrpc_server_poll(s);
 }
 
-static int rpcstorm_recv(void *s, struct rpcstorm_req *r)
+static int rpcstorm_recv(struct delegrpc_server *s, struct rpcstorm_req *r)
 {
 	struct delegrpc_req q;
 
@@ -28,27 +29,28 @@ static int rpcstorm_recv(void *s, struct rpcstorm_req *r)
 	return 1;
 }
 
-static int rpcstorm_reply(void *s, uint64_t client, uint64_t id, const void *resp, uint32_t len)
+static int rpcstorm_reply(struct delegrpc_server *s, uint64_t client, uint64_t id, const void *resp,
+	uint32_t len)
 {
 	return delegrpc_server_reply(s, (uint32_t)client, id, resp, len);
 }
 
-static void rpcstorm_taken(void *s)
+static void rpcstorm_taken(struct delegrpc_server *s)
 {
 	delegrpc_server_advance_tail(s);
 }
 
-static void *rpcstorm_server_extra(void *s, uint64_t client)
+static void *rpcstorm_server_extra(struct delegrpc_server *s, uint64_t client)
 {
 	return NULL;
 }
 
-static void *rpcstorm_client_extra(void *c)
+static void *rpcstorm_client_extra(struct delegrpc_client *c)
 {
 	return NULL;
 }
 
-static uint64_t rpcstorm_client_bad(void *c)
+static uint64_t rpcstorm_client_bad(struct delegrpc_client *c)
 {
 	struct delegrpc_client_stats st;
 
@@ -56,9 +58,10 @@ static uint64_t rpcstorm_client_bad(void *c)
 	return st.bad_responses;
 }
 
-#define rpcstorm_abort NULL /* calls end with the client */
-
-static void rpcstorm_seen(void *arg, const struct delegrpc_look_client *client);
+static int rpcstorm_abort(struct delegrpc_client *c, delegrpc_response_fn *fn, void *arg)
+{
+	return -ENOTSUP;
+}
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
 {
@@ -78,17 +81,14 @@ static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint
 	return 0;
 }
 
-#define RPCSTORM_DEFAULTS                                                                          \
-	{                                                                                          \
-		.clients = 64, .depth = 64, .req = 48, .resp = 56                                  \
-	}
-#define RPCSTORM_BEYOND                                                                            \
-	{                                                                                          \
-		.clients = DELEGRPC_MAX_CLIENTS + 1, .depth = DELEGRPC_MAX_RESP_DEPTH + 1,         \
-		.req = DELEGRPC_MAX_PAYLOAD + 1, .resp = DELEGRPC_MAX_PAYLOAD + 1                  \
-	}
-
-RPCSTORM_LAYER(delegrpc);
+static const struct rpcstorm_shape rpcstorm_defaults = {.clients = 64,
+	.depth = 64,
+	.req = 48,
+	.resp = 56};
+static const struct rpcstorm_shape rpcstorm_beyond = {.clients = DELEGRPC_MAX_CLIENTS + 1,
+	.depth = DELEGRPC_MAX_RESP_DEPTH + 1,
+	.req = DELEGRPC_MAX_PAYLOAD + 1,
+	.resp = DELEGRPC_MAX_PAYLOAD + 1};
 
 int main(int argc, char **argv)
 {

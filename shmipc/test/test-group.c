@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Regions for a user or for a group. */
-#include "support/grouptest.h"
 #include "shmipc.h"
 
-static void serve(void *s)
+#define RPC_LAYER shmipc
+#define RPC_SET_GID SHMIPC_SET_GID
+#include "support/grouptest.h"
+
+static void serve(struct shmipc_server *s)
 {
 	struct shmipc_req r;
 
@@ -13,9 +16,7 @@ static void serve(void *s)
 	shmipc_server_flush(s);
 }
 
-GROUPTEST_LAYER(shmipc, SHMIPC_SET_GID);
-
 int main(int argc, char **argv)
 {
-	return grouptest_main(&layer, argc, argv);
+	return grouptest_main(argc, argv);
 }

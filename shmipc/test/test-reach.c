@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Clients that cannot wake a server which sleeps on its descriptor. */
+#include "shmipc.h"
+
+#define RPC_LAYER shmipc
 #include "support/reachtest.h"
 #include "layout.h"
 
-static int serve(void *s)
+static int serve(struct shmipc_server *s)
 {
 	struct shmipc_req r;
 	uint64_t word;
@@ -34,9 +37,7 @@ static void forge_state(const char *name, uint32_t state)
 	shm_close(&r);
 }
 
-REACHTEST_LAYER(shmipc);
-
 int main(int argc, char **argv)
 {
-	return reachtest_main(&layer, argc, argv);
+	return reachtest_main(argc, argv);
 }

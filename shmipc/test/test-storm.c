@@ -2,6 +2,7 @@
 /* Storms over shmipc. */
 #include "shmipc.h"
 
+#define RPC_LAYER shmipc
 #include "support/rpcstorm.h"
 
 static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
@@ -13,12 +14,12 @@ static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 		.extra_size = shape->extra};
 }
 
-static int rpcstorm_server_poll(void *s, const uint64_t *skip)
+static int rpcstorm_server_poll(struct shmipc_server *s, const uint64_t *skip)
 {
 	return skip ? shmipc_server_poll_with_skip(s, skip) : shmipc_server_poll(s);
 }
 
-static int rpcstorm_recv(void *s, struct rpcstorm_req *r)
+static int rpcstorm_recv(struct shmipc_server *s, struct rpcstorm_req *r)
 {
 	static _Thread_local unsigned char buf[8192];
 	struct shmipc_req q;
@@ -29,36 +30,35 @@ static int rpcstorm_recv(void *s, struct rpcstorm_req *r)
 	return 1;
 }
 
-static int rpcstorm_reply(void *s, uint64_t client, uint64_t id, const void *resp, uint32_t len)
+static int rpcstorm_reply(struct shmipc_server *s, uint64_t client, uint64_t id, const void *resp,
+	uint32_t len)
 {
 	return shmipc_server_reply(s, client, (uint32_t)id, resp, len);
 }
 
-static void rpcstorm_taken(void *s)
+static void rpcstorm_taken(struct shmipc_server *s)
 {
 }
 
-static void *rpcstorm_server_extra(void *s, uint64_t client)
+static void *rpcstorm_server_extra(struct shmipc_server *s, uint64_t client)
 {
 	return shmipc_server_extra(s, client);
 }
 
-static void *rpcstorm_client_extra(void *c)
+static void *rpcstorm_client_extra(struct shmipc_client *c)
 {
 	return shmipc_client_extra(c);
 }
 
-static uint64_t rpcstorm_client_bad(void *c)
+static uint64_t rpcstorm_client_bad(struct shmipc_client *c)
 {
 	return 0; /* poll would have said -EPROTO */
 }
 
-static int rpcstorm_abort(void *c, rpcstorm_fn *fn, void *arg)
+static int rpcstorm_abort(struct shmipc_client *c, shmipc_response_fn *fn, void *arg)
 {
 	return shmipc_client_abort(c, fn, arg);
 }
-
-static void rpcstorm_seen(void *arg, const struct shmipc_look_client *client);
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
 {
@@ -77,17 +77,14 @@ static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint
 	return 0;
 }
 
-#define RPCSTORM_DEFAULTS                                                                          \
-	{                                                                                          \
-		.clients = 64, .depth = 64, .req = 56, .resp = 56                                  \
-	}
-#define RPCSTORM_BEYOND                                                                            \
-	{                                                                                          \
-		.clients = SHMIPC_MAX_CLIENTS + 1, .depth = SHMIPC_MAX_DEPTH + 1,                  \
-		.req = SHMIPC_MAX_PAYLOAD + 1, .resp = SHMIPC_MAX_PAYLOAD + 1                      \
-	}
-
-RPCSTORM_LAYER(shmipc);
+static const struct rpcstorm_shape rpcstorm_defaults = {.clients = 64,
+	.depth = 64,
+	.req = 56,
+	.resp = 56};
+static const struct rpcstorm_shape rpcstorm_beyond = {.clients = SHMIPC_MAX_CLIENTS + 1,
+	.depth = SHMIPC_MAX_DEPTH + 1,
+	.req = SHMIPC_MAX_PAYLOAD + 1,
+	.resp = SHMIPC_MAX_PAYLOAD + 1};
 
 int main(int argc, char **argv)
 {

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include "support/rpclayer.h"
 #include "support/users.h"
 
 #define GROUPTEST_GID 54321u
@@ -20,127 +21,80 @@ struct grouptest_attr {
 	uint32_t mode, gid, set;
 };
 
-struct grouptest_layer {
-	const char *prefix; /* of the region's file, before the name */
-	uint32_t set_gid; /* the bit of set that says that gid is given */
-	/* 0 or -errno, as the layer's own functions; without attributes if attr is NULL. */
-	int (*create)(const char *name, const struct grouptest_attr *attr, void **s_p);
-	int (*connect)(const char *name, const struct grouptest_attr *attr, void **c_p);
-	void (*server_attr)(void *s, struct grouptest_attr *attr_p);
-	void (*client_attr)(void *c, struct grouptest_attr *attr_p);
-	/* Waits for requests, a millisecond at most, and answers each with its payload. */
-	void (*serve)(void *s);
-	/* Calls with the word; returns the word of the response. */
-	uint64_t (*call)(void *c, uint64_t word);
-	void (*destroy)(void *s);
-	void (*disconnect)(void *c);
-	int (*remove_dead)(const char *name);
-};
+/* A hook: waits for requests, a millisecond at most, and answers each with its payload. */
+static void serve(struct RPC(server) * s);
 
-/*
- * The table of a layer whose server and clients are P_server and P_client, and a serve() of its
- * own: functions that are the same but for the types.
- */
-#define GROUPTEST_LAYER(P, SET_GID)                                                                \
-	static const struct P##_attr *attr_of(const struct grouptest_attr *a,                      \
-		struct P##_attr *buf)                                                              \
-	{                                                                                          \
-		*buf = (struct P##_attr){.max_clients = 4, .req_size = 8, .resp_size = 8};         \
-		if (!a)                                                                            \
-			return NULL;                                                               \
-		buf->mode = a->mode;                                                               \
-		buf->gid = a->gid;                                                                 \
-		buf->set = a->set;                                                                 \
-		return buf;                                                                        \
-	}                                                                                          \
-	static struct grouptest_attr mode_of(const struct P##_attr *attr)                          \
-	{                                                                                          \
-		return (struct grouptest_attr){attr->mode, attr->gid, attr->set};                  \
-	}                                                                                          \
-	static int create(const char *name, const struct grouptest_attr *a, void **s_p)            \
-	{                                                                                          \
-		struct P##_attr attr;                                                              \
-		struct P##_server *s = NULL;                                                       \
-		int err = P##_server_create(name, attr_of(a, &attr), &s);                          \
-                                                                                                   \
-		*s_p = s;                                                                          \
-		return err;                                                                        \
-	}                                                                                          \
-	static int connect_to(const char *name, const struct grouptest_attr *a, void **c_p)        \
-	{                                                                                          \
-		struct P##_attr attr;                                                              \
-		struct P##_client *c = NULL;                                                       \
-		int err = P##_client_connect(name, attr_of(a, &attr), &c);                         \
-                                                                                                   \
-		*c_p = c;                                                                          \
-		return err;                                                                        \
-	}                                                                                          \
-	static void server_attr(void *s, struct grouptest_attr *got)                               \
-	{                                                                                          \
-		struct P##_attr attr;                                                              \
-                                                                                                   \
-		P##_server_get_attr(s, &attr, sizeof(attr));                                       \
-		*got = mode_of(&attr);                                                             \
-	}                                                                                          \
-	static void client_attr(void *c, struct grouptest_attr *got)                               \
-	{                                                                                          \
-		struct P##_attr attr;                                                              \
-                                                                                                   \
-		P##_client_get_attr(c, &attr, sizeof(attr));                                       \
-		*got = mode_of(&attr);                                                             \
-	}                                                                                          \
-	static uint64_t call(void *c, uint64_t word)                                               \
-	{                                                                                          \
-		uint64_t answer = 0;                                                               \
-		uint32_t len = 0;                                                                  \
-                                                                                                   \
-		CHECK_EQ(P##_client_call_wait(c, &word, 8, &answer, 8, UINT64_MAX, &len), 0);      \
-		CHECK_EQ(len, 8);                                                                  \
-		return answer;                                                                     \
-	}                                                                                          \
-	static void destroy(void *s)                                                               \
-	{                                                                                          \
-		P##_server_destroy(s);                                                             \
-	}                                                                                          \
-	static void disconnect(void *c)                                                            \
-	{                                                                                          \
-		P##_client_disconnect(c);                                                          \
-	}                                                                                          \
-	static const struct grouptest_layer layer = {                                              \
-		.prefix = "/dev/shm/" #P ".",                                                      \
-		.set_gid = SET_GID,                                                                \
-		.create = create,                                                                  \
-		.connect = connect_to,                                                             \
-		.server_attr = server_attr,                                                        \
-		.client_attr = client_attr,                                                        \
-		.serve = serve,                                                                    \
-		.call = call,                                                                      \
-		.destroy = destroy,                                                                \
-		.disconnect = disconnect,                                                          \
-		.remove_dead = P##_remove_dead,                                                    \
-	}
-
-static const struct grouptest_layer *grouptest;
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
 			      grouptest_stranger = {54003, 0};
 static char grouptest_name[64], grouptest_path[128], grouptest_guard[128];
+
+static inline struct RPC(attr) grouptest_of(const struct grouptest_attr *a)
+{
+	return (struct RPC(attr)){.max_clients = 4,
+		.req_size = 8,
+		.resp_size = 8,
+		.mode = a->mode,
+		.gid = a->gid,
+		.set = a->set};
+}
+
+static inline int grouptest_create(const struct grouptest_attr *a, struct RPC(server) * *s_p)
+{
+	struct RPC(attr) attr = grouptest_of(a);
+
+	return RPC(server_create)(grouptest_name, &attr, s_p);
+}
+
+static inline int grouptest_connect(const struct grouptest_attr *a, struct RPC(client) * *c_p)
+{
+	struct RPC(attr) attr = grouptest_of(a);
+
+	return RPC(client_connect)(grouptest_name, &attr, c_p);
+}
+
+static inline struct grouptest_attr grouptest_server_attr(struct RPC(server) * s)
+{
+	struct RPC(attr) attr;
+
+	RPC(server_get_attr)(s, &attr, sizeof(attr));
+	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
+}
+
+static inline struct grouptest_attr grouptest_client_attr(struct RPC(client) * c)
+{
+	struct RPC(attr) attr;
+
+	RPC(client_get_attr)(c, &attr, sizeof(attr));
+	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
+}
+
+/* Calls with the word; returns the word of the response. */
+static inline uint64_t grouptest_call(struct RPC(client) * c, uint64_t word)
+{
+	uint64_t answer = 0;
+	uint32_t len = 0;
+
+	CHECK_EQ(RPC(client_call_wait)(c, &word, 8, &answer, 8, UINT64_MAX, &len), 0);
+	CHECK_EQ(len, 8);
+	return answer;
+}
 
 /* With a group or, without one, for the server's own group. */
 static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
 	return (struct grouptest_attr){.mode = mode,
 		.gid = has_gid ? gid : 0,
-		.set = has_gid ? grouptest->set_gid : 0};
+		.set = has_gid ? RPC_SET_GID : 0};
 }
 
-static inline void *grouptest_serve(uint32_t mode, int has_gid)
+static inline struct RPC(server) * grouptest_serve(uint32_t mode, int has_gid)
 {
 	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
-	void *s = NULL;
+	struct RPC(server) *s = NULL;
 
 	users_act(&grouptest_owner);
-	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), 0);
+	CHECK_EQ(grouptest_create(&attr, &s), 0);
 	return s;
 }
 
@@ -148,17 +102,17 @@ static inline void *grouptest_serve(uint32_t mode, int has_gid)
 static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 {
 	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
-	void *c = NULL;
-	int err = grouptest->connect(grouptest_name, &attr, &c);
+	struct RPC(client) *c = NULL;
+	int err = grouptest_connect(&attr, &c);
 
 	if (err)
 		return err;
-	grouptest->client_attr(c, &got);
+	got = grouptest_client_attr(c);
 	CHECK_EQ(got.mode, 0660);
 	CHECK_EQ(got.gid, GROUPTEST_GID);
-	CHECK_EQ(got.set, grouptest->set_gid);
-	CHECK(grouptest->call(c, 7) == 7);
-	grouptest->disconnect(c);
+	CHECK_EQ(got.set, RPC_SET_GID);
+	CHECK(grouptest_call(c, 7) == 7);
+	RPC(client_disconnect)(c);
 	return 0;
 }
 
@@ -172,7 +126,8 @@ static inline void grouptest_as_owner(void *arg)
 
 static inline void grouptest_as_member(void *arg)
 {
-	void *s, *c;
+	struct RPC(server) * s;
+	struct RPC(client) * c;
 
 	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
@@ -180,8 +135,8 @@ static inline void grouptest_as_member(void *arg)
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID + 1), -EACCES);
-	CHECK_EQ(grouptest->connect(grouptest_name, NULL, &c), -EACCES);
-	CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+	CHECK_EQ(RPC(client_connect)(grouptest_name, NULL, &c), -EACCES);
+	CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
 }
 
 static inline void grouptest_as_stranger(void *arg)
@@ -199,15 +154,15 @@ static inline void grouptest_as_root(void *arg)
 }
 
 /* Answers what comes until the child has ended. */
-static inline void grouptest_serve_while(void *s, pid_t pid)
+static inline void grouptest_serve_while(struct RPC(server) * s, pid_t pid)
 {
 	while (!users_ended(pid))
-		grouptest->serve(s);
+		serve(s);
 }
 
 static void members_connect_and_others_do_not(void)
 {
-	void *s = grouptest_serve(0660, 1);
+	struct RPC(server) *s = grouptest_serve(0660, 1);
 	struct stat st;
 
 	CHECK_EQ(stat(grouptest_path, &st), 0);
@@ -218,7 +173,7 @@ static void members_connect_and_others_do_not(void)
 	grouptest_serve_while(s, users_spawn(&grouptest_member, grouptest_as_member, NULL));
 	grouptest_serve_while(s, users_spawn(&grouptest_stranger, grouptest_as_stranger, NULL));
 	grouptest_serve_while(s, users_spawn(&users_root, grouptest_as_root, NULL));
-	grouptest->destroy(s);
+	RPC(server_destroy)(s);
 	users_act(&users_root);
 }
 
@@ -232,12 +187,12 @@ static inline void grouptest_as_member_of_none(void *arg)
 static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
 {
 	struct grouptest_attr got;
-	void *c = NULL;
+	struct RPC(client) *c = NULL;
 
-	CHECK_EQ(grouptest->connect(grouptest_name, of_server, &c), 0);
-	grouptest->client_attr(c, &got);
+	CHECK_EQ(grouptest_connect(of_server, &c), 0);
+	got = grouptest_client_attr(c);
 	CHECK(memcmp(&got, of_server, sizeof(got)) == 0);
-	grouptest->disconnect(c);
+	RPC(client_disconnect)(c);
 }
 
 /* Without a gid the group is the server's own one; without a mode there is none. */
@@ -245,44 +200,44 @@ static void defaults(void)
 {
 	for (int i = 0; i < 2; i++) {
 		mode_t mask = umask(i ? 077 : 0);
-		void *s = grouptest_serve(i ? 0660 : 0, 0);
+		struct RPC(server) *s = grouptest_serve(i ? 0660 : 0, 0);
 		struct grouptest_attr got;
 		struct stat st;
 
 		umask(mask);
 		CHECK_EQ(stat(grouptest_path, &st), 0);
 		CHECK_EQ(st.st_mode & 07777, i ? 0660 : 0600);
-		grouptest->server_attr(s, &got);
+		got = grouptest_server_attr(s);
 		CHECK_EQ(got.mode, i ? 0660 : 0600);
 		CHECK_EQ(got.gid, grouptest_owner.uid);
 		grouptest_attr_can_be_given(&got);
 		grouptest_serve_while(s,
 			users_spawn(&grouptest_member, grouptest_as_member_of_none, NULL));
-		grouptest->destroy(s);
+		RPC(server_destroy)(s);
 	}
 	users_act(&users_root);
 }
 
 static inline void grouptest_as_stranger_to_owner(void *arg)
 {
-	void *s = NULL;
+	struct RPC(server) *s = NULL;
 
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
-	CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+	CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
 	CHECK(open(grouptest_path, O_RDONLY) < 0 && errno == EACCES);
 	CHECK(unlink(grouptest_path) != 0);
 }
 
 static void other_users_cannot_connect(void)
 {
-	void *s = grouptest_serve(0, 0);
+	struct RPC(server) *s = grouptest_serve(0, 0);
 	struct stat st;
 
 	CHECK_EQ(stat(grouptest_path, &st), 0);
 	CHECK_EQ(st.st_mode & 07777, 0600);
 	grouptest_serve_while(s,
 		users_spawn(&grouptest_stranger, grouptest_as_stranger_to_owner, NULL));
-	grouptest->destroy(s);
+	RPC(server_destroy)(s);
 	users_act(&users_root);
 }
 
@@ -292,7 +247,7 @@ static void names_taken_by_others_are_refused(void)
 	static const mode_t modes[] = {0600, 0660, 0666};
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		void *s = NULL;
+		struct RPC(server) *s = NULL;
 		int fd;
 
 		users_act(&grouptest_stranger);
@@ -302,7 +257,7 @@ static void names_taken_by_others_are_refused(void)
 		CHECK_EQ(ftruncate(fd, 1 << 20), 0);
 		close(fd);
 		users_act(&users_root);
-		CHECK_EQ(grouptest->create(grouptest_name, NULL, &s), -EACCES);
+		CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
 		CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 		CHECK_EQ(unlink(grouptest_path), 0);
 	}
@@ -311,12 +266,13 @@ static void names_taken_by_others_are_refused(void)
 static inline void grouptest_create_is_refused(uint32_t mode, uint32_t set, uint32_t gid, int err)
 {
 	struct grouptest_attr attr = {.mode = mode, .gid = gid, .set = set};
-	void *s = NULL, *c = NULL;
+	struct RPC(server) *s = NULL;
+	struct RPC(client) *c = NULL;
 
-	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), err);
+	CHECK_EQ(grouptest_create(&attr, &s), err);
 	CHECK(access(grouptest_path, F_OK) != 0); /* nothing is left */
 	if (err == -EINVAL)
-		CHECK_EQ(grouptest->connect(grouptest_name, &attr, &c), err);
+		CHECK_EQ(grouptest_connect(&attr, &c), err);
 }
 
 static void other_access_is_refused(void)
@@ -325,20 +281,20 @@ static void other_access_is_refused(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++)
 		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
-	grouptest_create_is_refused(0, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
-	grouptest_create_is_refused(0600, grouptest->set_gid, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0600, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0660, 2, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID,
 		-EINVAL); /* not given, and not ignored */
 	users_act(&grouptest_stranger);
-	grouptest_create_is_refused(0660, grouptest->set_gid, GROUPTEST_GID, -EPERM);
+	grouptest_create_is_refused(0660, RPC_SET_GID, GROUPTEST_GID, -EPERM);
 	users_act(&users_root);
 }
 
 /* The next server of the same user replaces the files that a dead one left for a group. */
 static void remains_are_replaced(void)
 {
-	void *s;
+	struct RPC(server) * s;
 	int fd;
 
 	users_act(&grouptest_owner);
@@ -347,7 +303,7 @@ static void remains_are_replaced(void)
 	CHECK_EQ(fchmod(fd, 0660), 0);
 	close(fd);
 	s = grouptest_serve(0, 0);
-	grouptest->destroy(s);
+	RPC(server_destroy)(s);
 	users_act(&users_root);
 }
 
@@ -446,7 +402,7 @@ static void member_does_not_keep_servers_out(void)
 {
 	for (int i = 0; i < 2; i++) {
 		struct grouptest_child member;
-		void *s;
+		struct RPC(server) * s;
 
 		grouptest_hold_dead(&member);
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED); /* nor does it look alive */
@@ -454,7 +410,7 @@ static void member_does_not_keep_servers_out(void)
 		if (!i)
 			grouptest_serve_while(s,
 				users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
-		grouptest->destroy(s);
+		RPC(server_destroy)(s);
 		grouptest_nothing_left();
 		grouptest_kill(&member);
 	}
@@ -466,7 +422,7 @@ static void member_does_not_keep_remains(void)
 	struct grouptest_child member;
 
 	grouptest_hold_dead(&member);
-	CHECK_EQ(grouptest->remove_dead(grouptest_name), 0);
+	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
 	grouptest_nothing_left();
 	grouptest_kill(&member);
 }
@@ -489,9 +445,9 @@ static void guard_is_of_one_region(void)
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
 	}
 	/* It lives, as far as others can see, so nobody takes its place. */
-	CHECK_EQ(grouptest->remove_dead(grouptest_name), -EADDRINUSE);
+	CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
 	close(fd);
-	CHECK_EQ(grouptest->remove_dead(grouptest_name), 0);
+	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
 	grouptest_nothing_left();
 	grouptest_kill(&member);
 }
@@ -500,18 +456,18 @@ static void guard_is_of_one_region(void)
 static void servers_of_both_kinds_exclude(void)
 {
 	for (int i = 0; i < 2; i++) {
-		void *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
+		struct RPC(server) *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
 
 		for (int k = 0; k < 2; k++) {
 			struct grouptest_attr attr =
 				grouptest_attr_of(k ? 0660 : 0, k, GROUPTEST_GID);
 
-			CHECK_EQ(grouptest->create(grouptest_name, &attr, &more), -EADDRINUSE);
+			CHECK_EQ(grouptest_create(&attr, &more), -EADDRINUSE);
 			CHECK_EQ(access(grouptest_path, F_OK), 0);
 			CHECK_EQ(access(grouptest_guard, F_OK), i ? 0 : -1);
 		}
-		CHECK_EQ(grouptest->remove_dead(grouptest_name), -EADDRINUSE);
-		grouptest->destroy(s);
+		CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
+		RPC(server_destroy)(s);
 		grouptest_nothing_left();
 	}
 }
@@ -520,7 +476,7 @@ static void servers_of_both_kinds_exclude(void)
 static void guard_taken_by_others(void)
 {
 	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
-	void *s = NULL;
+	struct RPC(server) *s = NULL;
 	int fd;
 
 	users_act(&grouptest_stranger);
@@ -528,10 +484,10 @@ static void guard_taken_by_others(void)
 	CHECK(fd >= 0);
 	close(fd);
 	users_act(&grouptest_owner);
-	CHECK_EQ(grouptest->create(grouptest_name, &attr, &s), -EACCES);
+	CHECK_EQ(grouptest_create(&attr, &s), -EACCES);
 	CHECK(access(grouptest_path, F_OK) != 0);
 	s = grouptest_serve(0, 0); /* needs none */
-	grouptest->destroy(s);
+	RPC(server_destroy)(s);
 	users_act(&users_root);
 	CHECK_EQ(unlink(grouptest_guard), 0);
 	/* In place of a guard that is gone it is not asked. */
@@ -544,13 +500,13 @@ static void guard_taken_by_others(void)
 	close(fd);
 	users_act(&grouptest_owner);
 	grouptest_serve_while(s, users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
-	grouptest->destroy(s);
+	RPC(server_destroy)(s);
 	users_act(&users_root);
 	CHECK_EQ(unlink(grouptest_guard), 0);
 }
 
 /* The cases have their plain names: they are printed. */
-static inline int grouptest_main(const struct grouptest_layer *layer, int argc, char **argv)
+static inline int grouptest_main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(members_connect_and_others_do_not),
@@ -567,11 +523,11 @@ static inline int grouptest_main(const struct grouptest_layer *layer, int argc, 
 	};
 	int skip = users_begin(argv);
 
-	grouptest = layer;
 	snprintf(grouptest_name, sizeof(grouptest_name), "group.%d", (int)getpid());
-	snprintf(grouptest_path, sizeof(grouptest_path), "%s%s", layer->prefix, grouptest_name);
-	snprintf(grouptest_guard, sizeof(grouptest_guard), "%.*s-guard.%s",
-		(int)strlen(layer->prefix) - 1, layer->prefix, grouptest_name);
+	snprintf(grouptest_path, sizeof(grouptest_path), "/dev/shm/" RPC_PREFIX ".%s",
+		grouptest_name);
+	snprintf(grouptest_guard, sizeof(grouptest_guard), "/dev/shm/" RPC_PREFIX "-guard.%s",
+		grouptest_name);
 	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
 

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of the layer under test, for cases that delegrpc and shmipc share. A program defines RPC_LAYER,
+ * includes the layer's header, and then a header of cases: RPC(client_poll) is delegrpc_client_poll()
+ * if RPC_LAYER is delegrpc.
+ */
+#ifndef SUPPORT_RPCLAYER_H
+#define SUPPORT_RPCLAYER_H
+
+#define RPC_JOIN(layer, name) layer##_##name
+#define RPC_OF(layer, name) RPC_JOIN(layer, name)
+#define RPC(name) RPC_OF(RPC_LAYER, name)
+
+#define RPC_QUOTE(layer) #layer
+#define RPC_TEXT(layer) RPC_QUOTE(layer)
+#define RPC_PREFIX RPC_TEXT(RPC_LAYER)
+
+#endif

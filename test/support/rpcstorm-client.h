@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/* The clients of a storm (rpcstorm.h). */
+#ifndef SUPPORT_RPCSTORM_CLIENT_H
+#define SUPPORT_RPCSTORM_CLIENT_H
+
+#include "support/rpcstorm-draw.h"
+
+enum rpcstorm_state { RPCSTORM_NONE, RPCSTORM_OPEN, RPCSTORM_ENDED, RPCSTORM_LATE };
+
+struct rpcstorm_client {
+	struct RPC(client) * c;
+	uint64_t rng;
+	uint32_t start; /* of its process */
+	uint32_t life, made, open, most, resp, req;
+	uint64_t left; /* calls to make yet */
+	bool chains, aborting, sleeps, over;
+	uint8_t state[RPCSTORM_CALLS];
+	unsigned char *buf;
+};
+
+static inline void rpcstorm_ended(struct rpcstorm_client *t, uint32_t call)
+{
+	t->state[call] = RPCSTORM_ENDED;
+	t->open--;
+	__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
+}
+
+static inline uint32_t rpcstorm_request(struct rpcstorm_client *t, uint64_t number)
+{
+	uint32_t len = storm_length(number, 0, RPCSTORM_LEAST, t->req);
+
+	memcpy(t->buf, &number, 8);
+	storm_fill(t->buf + 8, len - 8, number, 0);
+	return len;
+}
+
+static inline int rpcstorm_call_one(struct rpcstorm_client *t)
+{
+	uint64_t number = rpcstorm_number(t->life, t->made);
+	uint32_t len = rpcstorm_request(t, number);
+	int err;
+
+	if (storm_one_in(&t->rng, 64)) {
+		err = RPC(client_call)(t->c, t->buf, t->req + 1, number);
+		CHECK_EQ(err, -EMSGSIZE);
+	}
+	err = RPC(client_call)(t->c, t->buf, len, number);
+	CHECK(err == 0 || err == -EAGAIN || err == -EPIPE);
+	if (!err) {
+		t->state[t->made++] = RPCSTORM_OPEN;
+		t->open++;
+	}
+	return err;
+}
+
+static inline void rpcstorm_response(void *arg, uint64_t number, const void *resp, uint32_t len)
+{
+	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;
+	uint32_t call = (uint32_t)number;
+
+	CHECK_EQ(number >> 32, t->life);
+	CHECK(call < t->made && t->state[call] == RPCSTORM_OPEN);
+	CHECK_EQ(resp != NULL, !t->aborting);
+	if (resp) {
+		CHECK_EQ(len, storm_length(number, 1, 0, t->resp));
+		storm_check(resp, len, number, 1);
+	}
+	rpcstorm_ended(t, call);
+	if (t->chains && !t->aborting && t->made < t->most)
+		rpcstorm_call_one(t);
+}
+
+/* Returns true for the errors of a client that may not always send. */
+static inline bool rpcstorm_refused(int r)
+{
+	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
+}
+
+/* Handles what a function of the client has returned: a count, or the server's end. */
+static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
+{
+	CHECK(r >= 0 || r == -EPIPE || rpcstorm_refused(r));
+	t->over |= r == -EPIPE;
+	return r;
+}
+
+static inline int rpcstorm_client_poll(struct rpcstorm_client *t)
+{
+	uint32_t open = t->open, made = t->made;
+	int r = rpcstorm_result(t, RPC(client_poll)(t->c, rpcstorm_response, t));
+
+	if (r >= 0) /* what was open or made meanwhile, less what is open now */
+		CHECK_EQ(open + t->made - made - t->open, (uint32_t)r);
+	return r;
+}
+
+static inline void rpcstorm_client_nap(struct rpcstorm_client *t)
+{
+	uint64_t ns = storm_one_in(&t->rng, 4) ? UINT64_MAX : storm_size(&t->rng, 4 << 20);
+	struct pollfd p = {.events = POLLIN};
+	int r;
+
+	if (storm_one_in(&t->rng, 2)) {
+		rpcstorm_result(t, RPC(client_wait)(t->c, ns));
+		return;
+	}
+	p.fd = RPC(client_fd)(t->c);
+	CHECK(p.fd >= 0);
+	r = rpcstorm_result(t, RPC(client_arm)(t->c));
+	CHECK(r != -EPIPE);
+	if (r < 0 || (!r && !t->open))
+		return;
+	CHECK(poll(&p, 1, r ? 0 : ns == UINT64_MAX ? -1 : (int)(ns >> 20)) >= 0);
+}
+
+/* One call that blocks. The answer of a call that times out may come late and is dropped. */
+static inline void rpcstorm_blocking(struct rpcstorm_client *t)
+{
+	static const uint64_t times[] = {0, 1000, 100000, UINT64_MAX, UINT64_MAX};
+	uint64_t number = rpcstorm_number(t->life, t->made);
+	uint32_t want, got = 0, capacity, len = rpcstorm_request(t, number);
+	int err;
+
+	want = storm_length(number, 1, 0, t->resp);
+	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
+	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
+		times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
+	if (err == -EAGAIN) { /* all ids are those of calls that were given up */
+		rpcstorm_client_poll(t);
+		return;
+	}
+	CHECK(err == 0 || err == -ETIMEDOUT || err == -EPIPE || rpcstorm_refused(err));
+	t->over |= err == -EPIPE;
+	t->state[t->made++] = err ? RPCSTORM_LATE : RPCSTORM_ENDED;
+	if (!err) {
+		CHECK_EQ(got, want);
+		storm_check(t->buf, got < capacity ? got : capacity, number, 1);
+	}
+	__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
+}
+
+static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burst)
+{
+	if (rpcstorm_draw.refuses && storm_one_in(&t->rng, 16))
+		__atomic_store_n(&rpcstorm_errno, storm_one_in(&t->rng, 2) ? EPERM : ENOBUFS,
+			__ATOMIC_RELAXED);
+	else if (storm_one_in(&t->rng, 8))
+		__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+	switch (storm_draw(&t->rng, 0, 4)) {
+	case 0:
+		for (uint32_t i = 0; i < burst && t->made < t->most; i++)
+			if (rpcstorm_call_one(t))
+				break;
+		break;
+	case 1:
+		RPC(client_flush)(t->c);
+		break;
+	case 2:
+		if (t->sleeps && t->open)
+			rpcstorm_client_nap(t);
+		else
+			sched_yield();
+		break;
+	default:
+		rpcstorm_client_poll(t);
+	}
+}
+
+/* The server has ended: nothing comes any more, and no call is taken. */
+static inline void rpcstorm_after_end(struct rpcstorm_client *t)
+{
+	int r, open;
+
+	__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+	while ((r = rpcstorm_client_poll(t)) > 0)
+		;
+	for (int i = 0; (r == 0 || rpcstorm_refused(r)) && i < 100000;
+		i++) /* another call was first */
+		r = rpcstorm_client_poll(t);
+	CHECK_EQ(r, -EPIPE);
+	CHECK_EQ(rpcstorm_call_one(t), -EPIPE);
+	CHECK_EQ(RPC(client_wait)(t->c, 0) > 0, 0);
+	t->aborting = true;
+	open = (int)t->open;
+	r = rpcstorm_abort(t->c, rpcstorm_response, t);
+	t->aborting = false;
+	if (r == -ENOTSUP)
+		return;
+	CHECK_EQ(r, open);
+	CHECK_EQ(t->open, 0);
+	CHECK_EQ(RPC(client_pending)(t->c), 0);
+	CHECK_EQ(rpcstorm_abort(t->c, rpcstorm_response, t), 0);
+}
+
+/* A child that gives the handle back harms nobody. */
+static inline void rpcstorm_fork(struct rpcstorm_client *t)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		RPC(client_disconnect)(t->c);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+static inline void rpcstorm_live(struct rpcstorm_client *t)
+{
+	bool blocks = storm_one_in(&t->rng, 4), early = storm_one_in(&t->rng, 3);
+	uint32_t burst = storm_size(&t->rng, 80), stay;
+	unsigned char *extra = rpcstorm_client_extra(t->c);
+
+	t->chains = storm_one_in(&t->rng, 2);
+	t->sleeps = !storm_one_in(&t->rng, 4);
+	stay = early ? storm_draw(&t->rng, 0, t->most) : t->most;
+	if (extra)
+		memset(extra, (int)t->life, rpcstorm_draw.shape.extra);
+	if (!blocks && storm_one_in(&t->rng, 8))
+		rpcstorm_fork(t);
+	while (!t->over && (t->made < stay || (!early && t->open))) {
+		if (blocks)
+			rpcstorm_blocking(t);
+		else
+			rpcstorm_client_turn(t, burst);
+	}
+	if (t->over)
+		rpcstorm_after_end(t);
+	else if (!blocks)
+		CHECK_EQ(RPC(client_pending)(t->c), t->open);
+	if (extra)
+		CHECK_EQ(extra[rpcstorm_draw.shape.extra - 1], (unsigned char)t->life);
+	CHECK_EQ(rpcstorm_client_bad(t->c), 0);
+}
+
+/* Connects, lives, leaves; again until it has made its calls. */
+static inline void *rpcstorm_client_main(void *arg)
+{
+	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;
+	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
+	const struct timespec nap = {.tv_nsec = 300000};
+	static const struct rpcstorm_shape any;
+	struct RPC(attr) attr;
+
+	while (t->left) {
+		int err = rpcstorm_connect(rpcstorm_draw.gives_shape ? &rpcstorm_draw.given : &any,
+			&t->c);
+
+		if (err) {
+			CHECK(err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN ||
+				err == -EUSERS || rpcstorm_refused(err));
+			__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+			nanosleep(&nap, NULL);
+			continue;
+		}
+		RPC(client_get_attr)(t->c, &attr, sizeof(attr));
+		t->req = attr.req_size;
+		t->resp = attr.resp_size;
+		CHECK_EQ(t->req, rpcstorm_draw.shape.req);
+		CHECK_EQ(t->resp, rpcstorm_draw.shape.resp);
+		t->life = __atomic_fetch_add(&sh->lives, 1, __ATOMIC_RELAXED);
+		CHECK(t->life < RPCSTORM_LIVES);
+		sh->start_of[t->life] = (uint16_t)t->start;
+		t->most = storm_size(&t->rng, RPCSTORM_CALLS);
+		if (t->most > t->left)
+			t->most = (uint32_t)t->left;
+		t->made = t->open = 0;
+		t->over = false;
+		memset(t->state, 0, sizeof(t->state));
+		rpcstorm_live(t);
+		t->left -= t->made ? t->made : 1;
+		/* Release: pairs with the load in rpcstorm_has_gone(). */
+		__atomic_store_n(&sh->gone[t->life], 1, __ATOMIC_RELEASE);
+		RPC(client_disconnect)(t->c);
+	}
+	free(t->buf);
+	return NULL;
+}
+
+static inline void rpcstorm_group(uint64_t seed, uint32_t start, uint32_t threads)
+{
+	static struct rpcstorm_client t[RPCSTORM_THREADS];
+	uint32_t longest = rpcstorm_draw.shape.req > rpcstorm_draw.shape.resp ?
+				   rpcstorm_draw.shape.req :
+				   rpcstorm_draw.shape.resp;
+	pthread_t thread[RPCSTORM_THREADS];
+	int before = fdtest_open();
+
+	for (uint32_t i = 0; i < threads; i++) {
+		t[i] = (struct rpcstorm_client){.start = start, .left = rpcstorm_draw.quota};
+		t[i].rng = test_rand(&seed);
+		t[i].buf = (unsigned char *)malloc(longest + 16);
+		CHECK(t[i].buf);
+		CHECK_EQ(pthread_create(&thread[i], NULL, rpcstorm_client_main, &t[i]), 0);
+	}
+	for (uint32_t i = 0; i < threads; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+	if (rpcstorm_draw.one_process)
+		return;
+	CHECK_EQ(fdtest_open(), before);
+	CHECK_EQ(storm_mappings(rpcstorm_draw.file), 0);
+}
+
+#endif

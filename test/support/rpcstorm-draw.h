@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of a storm (rpcstorm.h) that its servers and clients share: the schedule and the hooks. */
+#ifndef SUPPORT_RPCSTORM_DRAW_H
+#define SUPPORT_RPCSTORM_DRAW_H
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "support/rpclayer.h"
+#include "support/storm.h"
+
+#define RPCSTORM_GROUPS 4 /* processes of clients at a time */
+#define RPCSTORM_THREADS 3 /* clients in a process */
+#define RPCSTORM_STARTS 48 /* processes of clients in a seed */
+#define RPCSTORM_LIVES 16384 /* connections in a seed */
+#define RPCSTORM_CALLS 512 /* of a connection */
+#define RPCSTORM_HELD 128
+#define RPCSTORM_LEAST 8 /* bytes of a request: its number */
+#define RPCSTORM_SKIP_WORDS 64
+
+/* The sizes of a region, for the layer to make its attributes of; 0: not given. */
+struct rpcstorm_shape {
+	uint32_t clients, depth, ring, req, resp, extra;
+};
+
+struct rpcstorm_req {
+	uint64_t client, id;
+	uint32_t len;
+	const void *payload;
+};
+
+/* A region as it was looked at. */
+struct rpcstorm_look {
+	struct rpcstorm_shape shape;
+	uint32_t clients, dead, in_use; /* in_use: of the request ring; 0 where there is none */
+};
+
+static int rpcstorm_errno; /* of each sendto(2) of this process; 0: none */
+
+ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n);
+
+/* A sandbox that is there from time to time: the program is linked with -Wl,--wrap=sendto. */
+ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
+	socklen_t n)
+{
+	int err = __atomic_load_n(&rpcstorm_errno, __ATOMIC_RELAXED);
+
+	if (!err)
+		return __real_sendto(fd, buf, len, flags, sa, n);
+	errno = err;
+	return -1;
+}
+
+/* Shared by all processes of a seed. */
+struct rpcstorm_shared {
+	uint64_t ended; /* calls that have ended in any way */
+	uint32_t lives; /* connections begun */
+	uint32_t stop; /* the server is asked to end */
+	uint32_t up; /* servers that have started */
+	uint32_t dying[RPCSTORM_STARTS]; /* set before a process is killed */
+	uint16_t start_of[RPCSTORM_LIVES]; /* the process of a connection */
+	uint8_t gone[RPCSTORM_LIVES]; /* set before the connection ends */
+	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* by the server */
+};
+
+/* The schedule that a seed has drawn. */
+static struct {
+	struct rpcstorm_shared *sh;
+	struct rpcstorm_shape shape;
+	char name[64], file[128];
+	uint64_t quota; /* calls of a thread */
+	struct rpcstorm_shape given; /* what the server gives; 0: the default */
+	bool one_process, kills_clients, kills_servers, stops_servers;
+	bool refuses; /* clients may not send at times */
+	bool gives_shape; /* clients say which sizes they expect */
+} rpcstorm_draw;
+
+static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
+{
+	return (uint64_t)life << 32 | call;
+}
+
+/* The hooks of the layer. */
+static const struct rpcstorm_shape rpcstorm_defaults; /* documented */
+static const struct rpcstorm_shape rpcstorm_beyond; /* each size is one more than the largest */
+static struct RPC(attr) rpcstorm_attr(const struct rpcstorm_shape *shape);
+static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
+static int rpcstorm_server_poll(struct RPC(server) * s,
+	const uint64_t *skip); /* skip may be ignored */
+static int rpcstorm_recv(struct RPC(server) * s, struct rpcstorm_req *r);
+static int rpcstorm_reply(struct RPC(server) * s, uint64_t client, uint64_t id, const void *resp,
+	uint32_t len);
+static void rpcstorm_taken(struct RPC(server) * s); /* all received requests may be overwritten */
+static void *rpcstorm_server_extra(struct RPC(server) * s, uint64_t client);
+static void *rpcstorm_client_extra(struct RPC(client) * c);
+static uint64_t rpcstorm_client_bad(struct RPC(client) * c);
+/* -ENOTSUP: calls end without a word. */
+static int rpcstorm_abort(struct RPC(client) * c, RPC(response_fn) * fn, void *arg);
+
+static inline void rpcstorm_seen(void *arg, const struct RPC(look_client) * client)
+{
+	++*(uint32_t *)arg;
+}
+
+static inline int rpcstorm_create(const struct rpcstorm_shape *shape, struct RPC(server) * *s_p)
+{
+	struct RPC(attr) attr = rpcstorm_attr(shape);
+
+	return RPC(server_create)(rpcstorm_draw.name, &attr, s_p);
+}
+
+static inline int rpcstorm_connect(const struct rpcstorm_shape *shape, struct RPC(client) * *c_p)
+{
+	struct RPC(attr) attr = rpcstorm_attr(shape);
+
+	return RPC(client_connect)(rpcstorm_draw.name, &attr, c_p);
+}
+
+#endif
