@@ -58,7 +58,7 @@ def exists(document, name):
     """As seen from the root, from the document, or from a directory of sources beside it; a module's name without its suffix is one."""
     base = document.parent.relative_to(source)
     name = name.rstrip("/")
-    places = [pathlib.PurePath(), base, *(base / d for d in ("src", "include", "test", "bench", "sim", "man", "tools", "examples"))]
+    places = [pathlib.PurePath(), pathlib.PurePath("base/include"), base, *(base / d for d in ("src", "include", "test", "bench", "sim", "man", "tools", "examples"))]
     for place in places:
         path = os.path.normpath(place / name)
         if path in here or path in directories or any(path + s in here for s in (".c", ".h")):
