@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 11
+#define ARENA_VERSION 12
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -392,6 +392,9 @@ struct port_counts {
 	uint64_t rnr_retries, timeout_retries; /* of its own requests */
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
+	/* Packets of other hosts that are dropped. Relaxed atomics: the receiver counts them without the mutex. */
+	uint64_t bad_packets; /* all: malformed, for no QP that is connected to their sender, bad_pkeys */
+	uint64_t bad_icrcs; /* of these: with a wrong ICRC */
 };
 
 #define CAPTURE_PATH 512

@@ -27,6 +27,7 @@
 #define RECEIVE_BUFFER (4 << 20)
 #define SLICE_NS 100000u /* the shortest that there is */
 #define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
+#define TURN 8 /* batches of an address before the others, and the timers, have their turn */
 #define PATIENT_TRIES 100 /* to bind: a process that has died may still have the port */
 
 static bool running;
@@ -112,25 +113,37 @@ static bool open_sockets(void)
 	return all;
 }
 
-/* Packet @i of the batch: checked, before the mutex is taken. */
-static bool look(const uint8_t *gid, uint32_t i)
+static void count(uint64_t *counter)
 {
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+/* Packet @i of the batch, for socket @s: checked, before the mutex is taken. */
+static bool look(nfds_t s, uint32_t i)
+{
+	struct port_counts *counts = &arena()->rails[pump.rails[s]].counts;
 	struct arrived *a = &pump.arrived[i];
 	size_t len = pump.msgs[i].msg_len;
 
-	a->flow = udp_flow(&pump.msgs[i].msg_hdr, gid);
-	if ((pump.msgs[i].msg_hdr.msg_flags & MSG_TRUNC) ||
-		!frame_check(&a->flow, pump.bytes[i], len))
-		return false;
-	a->head = packet_decode(pump.bytes[i], len - ICRC_BYTES, &a->packet);
-	return a->head > 0 && a->packet.payload <= PACKET_PAYLOAD_MAX;
+	a->flow = udp_flow(&pump.msgs[i].msg_hdr, pump.gids[s]);
+	if (!(pump.msgs[i].msg_hdr.msg_flags & MSG_TRUNC)) {
+		if (frame_check(&a->flow, pump.bytes[i], len))
+			a->head = packet_decode(pump.bytes[i], len - ICRC_BYTES, &a->packet);
+		else
+			count(&counts->bad_icrcs);
+	}
+	if (a->head > 0 && a->packet.payload <= PACKET_PAYLOAD_MAX)
+		return true;
+	a->head = 0;
+	count(&counts->bad_packets);
+	return false;
 }
 
 /*
- * Executes the first @n packets, and acknowledges them before the mutex is released: a program that
+ * Executes the first @n packets for socket @s, and acknowledges them before the mutex is released: a program that
  * has seen its last completion may end at once. Returns the earliest timer, or 0.
  */
-static uint64_t execute(uint32_t n)
+static uint64_t execute(nfds_t s, uint32_t n)
 {
 	uint64_t next, t;
 
@@ -140,8 +153,11 @@ static uint64_t execute(uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		struct arrived *a = &pump.arrived[i];
 
-		if (a->head > 0)
-			a->qp = wired_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
+		if (a->head <= 0)
+			continue;
+		a->qp = wired_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
+		if (!a->qp)
+			count(&arena()->rails[pump.rails[s]].counts.bad_packets);
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		t = pump.arrived[i].qp ? wired_acknowledge(pump.arrived[i].qp) : 0;
@@ -152,8 +168,8 @@ static uint64_t execute(uint32_t n)
 	return next;
 }
 
-/* Receives one batch. Returns whether there may be more. *next becomes earlier if necessary. */
-static bool receive(int fd, const uint8_t *gid, uint64_t *next)
+/* Receives one batch of socket @s. Returns whether there may be more. *next becomes earlier if necessary. */
+static bool receive(nfds_t s, uint64_t *next)
 {
 	bool any = false;
 	uint64_t t;
@@ -169,14 +185,10 @@ static bool receive(int fd, const uint8_t *gid, uint64_t *next)
 							.msg_controllen = UDP_CONTROL_BYTES}};
 		pump.arrived[i] = (struct arrived){0};
 	}
-	n = SYS(SYS_recvmmsg, fd, pump.msgs, BATCH, MSG_DONTWAIT, NULL);
-	for (long i = 0; i < n; i++) {
-		if (look(gid, (uint32_t)i))
-			any = true;
-		else
-			pump.arrived[i].head = 0;
-	}
-	t = any ? execute((uint32_t)n) : 0;
+	n = SYS(SYS_recvmmsg, pump.fds[s].fd, pump.msgs, BATCH, MSG_DONTWAIT, NULL);
+	for (long i = 0; i < n; i++)
+		any |= look(s, (uint32_t)i);
+	t = any ? execute(s, (uint32_t)n) : 0;
 	if (t && t < *next)
 		*next = t;
 	return n == BATCH;
@@ -250,9 +262,9 @@ static void *work(void *arg)
 		seen = timer_now(); /* what has come until now is received before a timer is served */
 		wait_for_packets(next);
 		for (nfds_t i = 0; i < pump.n; i++)
-			while ((pump.fds[i].revents & POLLIN) &&
-				receive(pump.fds[i].fd, pump.gids[i], &next))
-				;
+			for (int k = 0; k < TURN && (pump.fds[i].revents & POLLIN); k++)
+				if (!receive(i, &next))
+					break;
 		if (seen >= next)
 			next = tick(seen);
 	}

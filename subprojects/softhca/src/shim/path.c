@@ -50,6 +50,8 @@ static void renew_counters(uint32_t rail)
 		[SOFTHCA_RX_READS] = c->reads,
 		[SOFTHCA_RX_ATOMICS] = c->atomics,
 		[SOFTHCA_BAD_PKEYS] = c->bad_pkeys,
+		[SOFTHCA_BAD_PACKETS] = c->bad_packets,
+		[SOFTHCA_BAD_ICRCS] = c->bad_icrcs,
 	};
 	char port[256];
 

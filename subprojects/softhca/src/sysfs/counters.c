@@ -20,6 +20,8 @@ static const struct {
 	{"counters/port_xmit_packets", SOFTHCA_TX_PACKETS, 1},
 	{"counters/port_rcv_packets", SOFTHCA_RX_PACKETS, 1},
 	{"counters/port_rcv_constraint_errors", SOFTHCA_BAD_PKEYS, 1},
+	{"counters/port_rcv_errors", SOFTHCA_BAD_PACKETS, 1},
+	{"hw_counters/rx_icrc_encapsulated", SOFTHCA_BAD_ICRCS, 1},
 	{"hw_counters/tx_vport_rdma_unicast_bytes", SOFTHCA_TX_BYTES, 1},
 	{"hw_counters/rx_vport_rdma_unicast_bytes", SOFTHCA_RX_BYTES, 1},
 	{"hw_counters/tx_vport_rdma_unicast_packets", SOFTHCA_TX_PACKETS, 1},

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""foreign.py PEER STRANGER TARGET: until it is ended, sends packets to TARGET that must change nothing.
+"""foreign.py PEER STRANGER TARGET [flood]: until it is ended, sends packets to TARGET that must change nothing.
 
-PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET.
+PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET. flood: garbage
+of STRANGER only, as fast as the host can send it.
 """
 import os
 import random
@@ -32,7 +33,7 @@ def bth(opcode, qpn, psn, flags=0x40, rest=b""):
 
 
 def main():
-    peer, stranger, target = sys.argv[1:]
+    peer, stranger, target = sys.argv[1:4]
     rng = random.Random(1)
     sockets = {}
     for address in (peer, stranger):
@@ -50,6 +51,8 @@ def main():
         s.sendto(packet, (target, 4791))
 
     print("running", flush=True)
+    while sys.argv[4:] == ["flood"]:
+        send(stranger, b"garbage", icrc=False)
     while True:
         psn = 0xFFFFF0 + rng.randrange(1500)
         text = b"foreign!" * rng.randrange(1, 8)

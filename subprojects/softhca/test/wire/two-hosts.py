@@ -82,18 +82,30 @@ def run_capture():
     return 0 if shutil.which("tshark") else hosts.SKIP
 
 
+def count(host, name):
+    """A counter of the host's adapter."""
+    return int(host.start("cat", f"/sys/class/infiniband/mlx5_0/ports/1/{name}").end().splitlines()[-1])
+
+
 def foreign(a, b, gid, *addresses):
     """Packets of others, broken ones, and ones that make no sense, from @addresses of @b."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
-    others = hosts.Program([*b.prefix, sys.executable, script, *addresses], {})
-    assert others.process.stdout.readline() == "running\n"
+    member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
+    others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
+    for program in others:
+        assert program.process.stdout.readline() == "running\n"
+    peers(a, b, 10, "-g", gid, "-q", "2")  # losses are repaired by timers
+    bad, icrcs = count(a, "counters/port_rcv_errors"), count(a, "hw_counters/rx_icrc_encapsulated")
+    assert bad > icrcs > 0, (bad, icrcs)
+    for program in others[1], member:
+        program.stop()
     for options in ([], ["-q", "2", "-s"], ["-m", "5"])[:OPTIONS]:
         peers(a, b, 0, "-g", gid, *options)
     if shutil.which("ibv_ud_pingpong"):
         hosts.pair(a, b, "ibv_ud_pingpong", "-g", gid, "-c", "-n", "50", port=18515)
-    assert others.running(), others.process.stdout.read()
-    others.process.terminate()
-    others.process.communicate()
+    assert others[0].running(), others[0].process.stdout.read()
+    others[0].process.terminate()
+    others[0].process.communicate()
 
 
 def run_foreign():
@@ -150,12 +162,6 @@ def run_killed():
         assert not left, left
 
 
-def dropped(host):
-    """Packets of other partitions, as the host counts them."""
-    name = "/sys/class/infiniband/mlx5_0/ports/1/counters/port_rcv_constraint_errors"
-    return int(host.start("cat", name).end().splitlines()[-1])
-
-
 def run_partitions():
     """A full and a limited member meet, two limited ones do not; each packet has its sender's P_Key."""
     with hosts.Network(RUN, topology=["pkey=0x8001", "pkey=0x0001"]) as (a, b):
@@ -174,7 +180,7 @@ def run_partitions():
         for program in pair:
             only_retries(program, 1)
         for host, member in zip((a, b), members):
-            assert dropped(host) > 0
+            assert count(host, "counters/port_rcv_constraint_errors") > 0
             member.stop()
 
 
