@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: MIT */
+/* The contract of the core: outages, probes and returns of rails, and marks. */
+#include <math.h>
+
+#include "fake.h"
+
+static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
+
+static void one_outage_is_one_exclusion(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(fake_submit(&f, 16 * MIB), 0);
+	for (uint32_t p = 0; p < f.n_posts; p++) {
+		if (f.posts[p].rail == 0)
+			CHECK_EQ(sched_completed(f.s, f.now, f.posts[p].slice.token, -EIO), 0);
+	}
+	sched_rail_down(f.s, f.now, 0);
+	CHECK_EQ(f.fences[0], 1);
+	CHECK_EQ(fake_rail(&f, 0).exclusions, 1);
+	/* A probe that fails and a slice that fails half-open belong to it, too. */
+	fake_fenced(&f, 0, 0);
+	f.now += 1000000;
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 1);
+	fake_probed(&f, 0, -EIO);
+	f.now += 2000000;
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 2);
+	fake_probed(&f, 0, 0);
+	fake_run(&f);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	sched_rail_down(f.s, f.now, 0);
+	CHECK_EQ(f.fences[0], 2);
+	CHECK_EQ(fake_rail(&f, 0).exclusions, 1);
+	fake_fini(&f);
+}
+
+/* Takes rail 0 out, and lets it be probed; returns the number of posts then. */
+static void exclude(struct fake *f)
+{
+	sched_rail_down(f->s, f->now, 0);
+	fake_fenced(f, 0, 20000);
+	CHECK_EQ(fake_rail(f, 0).state, RAIL_DOWN);
+	CHECK_EQ(f->probes[0], 0);
+}
+
+static void a_rail_returns_by_one_slice(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+		uint32_t first;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		exclude(&f);
+		CHECK(f.wake <= f.now + 1000000);
+		f.now = f.wake;
+		fake_run(&f);
+		CHECK_EQ(f.probes[0], 1);
+		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of something else */
+		CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
+		fake_probed(&f, 0, 0);
+		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(&f, 0), 1);
+		first = fake_oldest(&f, 0);
+		fake_end(&f, first, 8000, 0);
+		CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+		CHECK(fake_posted_on(&f, 0) > 2);
+		fake_drain(&f);
+		CHECK(sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+/* A slice that ends after a long stall is no measure of the rail that comes back. */
+static void an_outage_is_forgotten(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		sched_rail_down(f.s, f.now, 0);
+		fake_end(&f, fake_oldest(&f, 0), 1900000, 0); /* before the fence: it counts */
+		CHECK(fake_rail(&f, 0).rate < RATE / 5);
+		fake_fenced(&f, 0, 100);
+		CHECK(fake_rail(&f, 0).rate == RATE);
+		fake_fini(&f);
+	}
+}
+
+static void probes_back_off_and_time_out(void)
+{
+	struct fake f;
+	uint64_t last = 0, gap = 0;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	exclude(&f);
+	for (uint32_t i = 1; i < 30; i++) {
+		uint64_t before = f.now;
+
+		while (f.probes[0] < i) {
+			CHECK(f.wake > f.now && f.wake != SCHED_NEVER);
+			f.now = f.wake;
+			fake_run(&f);
+		}
+		gap = f.now - before;
+		CHECK(gap + 3000000 >= last); /* never more often, nobody answering */
+		last = gap;
+	}
+	CHECK(gap >= 900000000 && gap < 1100000000);
+	fake_fini(&f);
+}
+
+static void a_port_that_comes_back_is_probed_at_once(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	exclude(&f);
+	sched_rail_up(f.s, f.now, 0);
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 1);
+	/* The first probe may have been sent too early. */
+	sched_rail_up(f.s, f.now, 0);
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 2);
+	fake_probed(&f, 0, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	/* It came back while it was being fenced. */
+	sched_rail_down(f.s, f.now, 0);
+	sched_rail_up(f.s, f.now, 0);
+	CHECK_EQ(f.probes[0], 2);
+	fake_fenced(&f, 0, 20000);
+	CHECK_EQ(f.probes[0], 3);
+	sched_rail_up(f.s, f.now, 99);
+	sched_rail_down(f.s, f.now, 99);
+	fake_fini(&f);
+}
+
+/*
+ * The answer to an open from before the port came back is late. The rail has another link by then,
+ * on which nothing was tried.
+ */
+static void a_late_answer_opens_nothing(void)
+{
+	struct fake f;
+	uint32_t old;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	exclude(&f);
+	sched_rail_up(f.s, f.now, 0);
+	fake_run(&f);
+	old = f.probe_epoch[0];
+	sched_connected(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	sched_rail_up(f.s, f.now, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK(f.closed[0]);
+	sched_probed(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 1, 0), -ENOTCONN);
+	fake_run(&f);
+	CHECK_EQ(f.probes[0], 2);
+	sched_connected(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
+	sched_connected(f.s, f.now, 0, f.probe_epoch[0], 0);
+	sched_probed(f.s, f.now, 0, old, 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	fake_fini(&f);
+}
+
+/* In each state each report and answer, in any order: a link exists in all states but one. */
+static void links_are_opened_and_closed_in_turn(void)
+{
+	uint64_t seed = test_seed();
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	for (int i = 0; i < 20000; i++) {
+		uint32_t rail = (uint32_t)(test_rand(&seed) % FAKE_RAILS), late;
+		int status = test_rand(&seed) % 3 ? 0 : -EIO;
+
+		late = test_rand(&seed) % 4 ? 0 : 1;
+		f.open_error[rail] = test_rand(&seed) % 4 ? 0 : -ENODEV;
+		switch (test_rand(&seed) % 6) {
+		case 0:
+			sched_rail_down(f.s, f.now, rail);
+			break;
+		case 1:
+			sched_rail_up(f.s, f.now, rail);
+			break;
+		case 2:
+			sched_fenced(f.s, f.now, rail, f.fence_epoch[rail] - late, status);
+			break;
+		case 3:
+			sched_connected(f.s, f.now, rail, f.probe_epoch[rail] - late, status);
+			break;
+		case 4:
+			sched_probed(f.s, f.now, rail, f.probe_epoch[rail] - late, status);
+			break;
+		default:
+			f.now += test_rand(&seed) % 3000000;
+			fake_run(&f);
+		}
+		for (uint32_t r = 0; r < FAKE_RAILS; r++)
+			CHECK_EQ(f.closed[r], sched_rail_state(f.s, r) == RAIL_DOWN);
+	}
+	fake_fini(&f);
+}
+
+/* Rails that begin closed are opened by the first run; the first probe needs no trial. */
+static void rails_may_begin_closed(void)
+{
+	struct sched_attr attr;
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	attr = fake_attr(&f);
+	attr.first_open_ns = 3000000000;
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		f.closed[r] = true;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK(!sched_rail_in_use(f.s, 0));
+	fake_run(&f);
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		CHECK_EQ(fake_rail(&f, r).state, RAIL_CONNECTING);
+	f.now += attr.first_open_ns - 1;
+	fake_run(&f);
+	for (uint32_t r = 0; r < 3; r++) {
+		fake_probed(&f, r, 0);
+		CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
+	}
+	f.now++;
+	fake_run(&f);
+	CHECK_EQ(fake_rail(&f, 3).state, RAIL_DOWN);
+	CHECK(f.wake <= f.now + 1000000); /* it is tried again */
+	CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
+	fake_drain(&f);
+	CHECK_EQ(f.failed, 0);
+	fake_fini(&f);
+}
+
+/* ---- marks ---- */
+
+static const struct fake_mark *last_mark(const struct fake *f)
+{
+	CHECK(f->n_marks > 0);
+	return &f->marks[f->n_marks - 1];
+}
+
+/* Its end is reported once. It counts as under way, and not as bytes. */
+static void a_mark_is_in_the_ledger(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(sched_mark(f.s, f.now, 2, 77, 5), 0);
+	CHECK(!sched_idle(f.s));
+	CHECK_EQ(fake_rail(&f, 2).inflight, 0);
+	CHECK(f.posts[0].slice.mark && f.posts[0].slice.user == 77);
+	CHECK_EQ(f.posts[0].slice.position, 5);
+	CHECK_EQ(f.posts[0].slice.length, 0);
+	f.posts[0].ended = true;
+	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK(last_mark(&f)->user == 77 && last_mark(&f)->position == 5 && !last_mark(&f)->status);
+	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), -ESTALE);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK(sched_idle(f.s));
+	CHECK_EQ(fake_rail(&f, 2).slices, 0);
+	fake_fini(&f);
+}
+
+/* Each is told once when the rail has been fenced, and not before. */
+static void marks_of_a_failed_rail_come_back(void)
+{
+	for (int how = 0; how < 3; how++) {
+		struct fake f;
+
+		fake_init(&f, TENT_PULL);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+		for (uint32_t i = 0; i < 3; i++)
+			CHECK_EQ(sched_mark(f.s, f.now, 0, 9, i), 0);
+		if (how == 0)
+			sched_rail_down(f.s, f.now, 0);
+		else
+			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 2].slice.token,
+					 how == 1 ? -EIO : -ECANCELED),
+				SCHED_MARK);
+		CHECK_EQ(f.n_marks, 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 4), -ENOTCONN);
+		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], how == 2 ? -ETIMEDOUT : 0);
+		CHECK_EQ(f.n_marks, 3);
+		for (uint32_t i = 0; i < 3; i++) {
+			CHECK_EQ(f.marks[i].position, i);
+			CHECK_EQ(f.marks[i].status, how == 1 && i == 1 ? -EIO : -ENOTCONN);
+		}
+		fake_run(&f);
+		fake_drain(&f);
+		CHECK_EQ(f.n_marks, 3);
+		CHECK(f.done == 1 && sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+/* The measurements of the rail do not change. */
+static void a_mark_is_no_sample(void)
+{
+	struct fake f;
+	double rate;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+	fake_end(&f, fake_oldest(&f, 0), 100000, 0);
+	rate = fake_rail(&f, 0).rate;
+	CHECK(rate < RATE);
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 0), 0);
+	f.posts[f.n_posts - 1].ended = true;
+	CHECK_EQ(sched_completed(f.s, f.now + 1000, f.posts[f.n_posts - 1].slice.token, 0),
+		SCHED_MARK);
+	CHECK(fake_rail(&f, 0).rate == rate);
+	f.now += 1000;
+	fake_drain(&f);
+	CHECK(sched_idle(f.s));
+	fake_fini(&f);
+}
+
+static void a_mark_that_is_silent_has_a_deadline(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	CHECK_EQ(sched_mark(f.s, f.now, 1, 3, 0), 0);
+	fake_run(&f);
+	CHECK(f.wake <= f.now + SCHED_STALL_MAX_NS);
+	f.now = f.wake;
+	fake_run(&f);
+	CHECK_EQ(f.fences[1], 1);
+	fake_fenced(&f, 1, 20000);
+	CHECK_EQ(f.n_marks, 1);
+	CHECK_EQ(last_mark(&f)->status, -ETIMEDOUT);
+	CHECK(sched_idle(f.s));
+	fake_fini(&f);
+}
+
+/* Memory that is not there ends its request; the rail carries what comes next. */
+static void a_slice_that_no_rail_can_carry(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(f.n_posts, 1);
+		f.posts[0].ended = true;
+		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), 0);
+		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), -ESTALE);
+		fake_run(&f);
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.last_status, -EFAULT);
+		CHECK(sched_idle(f.s));
+		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
+			CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
+			CHECK_EQ(fake_rail(&f, r).exclusions, 0);
+		}
+		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 2);
+		CHECK_EQ(f.last_status, 0);
+		fake_fini(&f);
+	}
+}
+
+/* HALF carries one, of either kind, and is UP when it has arrived. */
+static void a_mark_on_trial(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		exclude(&f);
+		f.now = f.wake;
+		fake_run(&f);
+		fake_probed(&f, 0, 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), 0);
+		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 1), -EAGAIN);
+		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(&f, 0), 1);
+		f.posts[0].ended = true;
+		CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
+		CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+		fake_run(&f);
+		CHECK(fake_posted_on(&f, 0) > 1);
+		fake_drain(&f);
+		CHECK(sched_idle(f.s));
+		fake_fini(&f);
+	}
+}
+
+/* A post that fails fails the rail; a full queue does not; and the ledger has an end. */
+static void marks_that_cannot_be_posted(void)
+{
+	struct fake f;
+	uint32_t n = 0;
+
+	fake_init(&f, TENT_PULL);
+	fake_start(&f);
+	f.post_error[0] = -EAGAIN;
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -EAGAIN);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+	f.post_error[0] = -EIO;
+	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -ENOTCONN);
+	CHECK_EQ(fake_rail(&f, 0).state, RAIL_FENCING);
+	CHECK(sched_idle(f.s));
+	while (!sched_mark(f.s, f.now, 1, 3, n))
+		n++;
+	CHECK_EQ(n, 4096);
+	CHECK_EQ(f.n_marks, 0);
+	fake_fini(&f);
+}
+
+/* A flush is no error of what was flushed, however often it happens. */
+static void flushed_slices_do_not_end_their_request(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct fake f;
+
+		fake_init(&f, modes[i]);
+		fake_start(&f);
+		CHECK_EQ(fake_submit(&f, 1), 0);
+		for (int n = 0; n < 30; n++) {
+			uint32_t rail = f.posts[f.n_posts - 1].rail;
+
+			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 1].slice.token,
+					 -ECANCELED),
+				0);
+			fake_fenced(&f, rail, 1000);
+			sched_rail_up(f.s, f.now, rail);
+			fake_run(&f);
+			fake_probed(&f, rail, 0);
+			fake_run(&f);
+		}
+		CHECK_EQ(f.done, 0);
+		fake_drain(&f);
+		CHECK_EQ(f.done, 1);
+		CHECK_EQ(f.failed, 0);
+		fake_fini(&f);
+	}
+}
+
+/* The time from the last completion of rail 0 to its fence, at this rate. */
+static uint64_t stall_found_after(double rate, enum tent_mode mode)
+{
+	struct fake f;
+	uint64_t from, ns;
+
+	fake_init(&f, mode);
+	f.config.strict_numa = true;
+	f.rails[0].rate = f.rails[1].rate = rate;
+	fake_start(&f);
+	sched_rail_down(f.s, f.now, 1);
+	CHECK_EQ(fake_submit(&f, 4 * MIB), 0);
+	fake_end(&f, 0, 5000 + (uint64_t)(SLICE / rate), 0);
+	from = f.now;
+	while (!f.fences[0]) {
+		CHECK(f.wake > f.now && f.wake < f.now + 60000000);
+		f.now = f.wake;
+		fake_run(&f);
+	}
+	ns = f.now - from;
+	fake_fini(&f);
+	return ns;
+}
+
+static void silent_stalls_are_found_by_their_rate(void)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+		CHECK(stall_found_after(RATE, modes[i]) <= 3000000);
+		CHECK(stall_found_after(RATE / 100, modes[i]) >= 3000000);
+		CHECK(stall_found_after(RATE / 100, modes[i]) <= 50000000);
+		CHECK(stall_found_after(1e-6, modes[i]) <= 50000000);
+	}
+}
+
+static void a_slow_rail_is_not_a_dead_one(void)
+{
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	f.config.strict_numa = true;
+	fake_start(&f);
+	CHECK_EQ(fake_submit(&f, 64 * MIB), 0);
+	/* A twentieth of what was expected, all of a sudden. */
+	for (int i = 0; i < 40; i++) {
+		fake_end(&f, fake_oldest(&f, 0), 20 * 4 * SLICE_NS, 0);
+		fake_end(&f, fake_oldest(&f, 1), 0, 0);
+	}
+	CHECK_EQ(f.fences[0] + f.fences[1], 0);
+	fake_fini(&f);
+}
+
+/* The time for which a rail may be silent can be set, also to for ever. */
+static void patience_can_be_set(void)
+{
+	struct sched_attr attr;
+	struct fake f;
+
+	fake_init(&f, TENT_PULL);
+	attr = fake_attr(&f);
+	attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
+	CHECK_EQ(sched_create(&attr, &f.s), -EINVAL);
+	attr.stall_min_ns = 30000000;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	f.now += 29000000;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 0);
+	f.now += 1000001;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 1);
+	fake_fini(&f);
+	fake_init(&f, TENT_PULL);
+	attr.stall_min_ns = SCHED_NEVER;
+	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	f.now += 1ull << 60;
+	fake_run(&f);
+	CHECK_EQ(f.fences[f.posts[0].rail], 0);
+	CHECK_EQ(f.wake, SCHED_NEVER);
+	fake_fini(&f);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(one_outage_is_one_exclusion),
+		TEST(a_rail_returns_by_one_slice),
+		TEST(an_outage_is_forgotten),
+		TEST(probes_back_off_and_time_out),
+		TEST(a_port_that_comes_back_is_probed_at_once),
+		TEST(a_late_answer_opens_nothing),
+		TEST(links_are_opened_and_closed_in_turn),
+		TEST(rails_may_begin_closed),
+		TEST(a_mark_is_in_the_ledger),
+		TEST(marks_of_a_failed_rail_come_back),
+		TEST(a_mark_is_no_sample),
+		TEST(a_mark_that_is_silent_has_a_deadline),
+		TEST(a_mark_on_trial),
+		TEST(a_slice_that_no_rail_can_carry),
+		TEST(marks_that_cannot_be_posted),
+		TEST(flushed_slices_do_not_end_their_request),
+		TEST(silent_stalls_are_found_by_their_rate),
+		TEST(a_slow_rail_is_not_a_dead_one),
+		TEST(patience_can_be_set),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+}
