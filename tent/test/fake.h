@@ -17,6 +17,8 @@
 #define SLICE (64 * KIB)
 #define SLICE_NS 2622ull /* at RATE */
 
+static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
+
 struct fake_post {
 	struct sched_slice slice;
 	uint32_t rail;

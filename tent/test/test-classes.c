@@ -2,8 +2,6 @@
 /* Priority classes: what they get of rails that they compete for. */
 #include "fake.h"
 
-static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
-
 static void start(struct fake *f, enum tent_mode mode, unsigned int priorities)
 {
 	fake_init(f, mode);

@@ -4,8 +4,6 @@
 
 #include "fake.h"
 
-static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
-
 static void one_outage_is_one_exclusion(void)
 {
 	struct fake f;

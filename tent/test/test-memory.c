@@ -7,26 +7,15 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "gate.h"
 #include "outage.h"
 
 #define BIG (3 * MIB)
 
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool held, go;
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
 static void hold(size_t len)
 {
-	if (len != BIG)
-		return;
-	pthread_mutex_lock(&gate.lock);
-	gate.held = true;
-	pthread_cond_broadcast(&gate.changed);
-	while (!gate.go)
-		pthread_cond_wait(&gate.changed, &gate.lock);
-	pthread_mutex_unlock(&gate.lock);
+	if (len == BIG)
+		gate_pass();
 }
 
 typedef void *reg_fn(void *pd, void *addr, size_t len, int access);
@@ -72,20 +61,14 @@ static void begin_big(struct tent *t)
 {
 	big.t = t;
 	big.memory = duo_map(BIG);
-	gate.held = gate.go = false;
+	gate_set(false);
 	CHECK_EQ(pthread_create(&big.thread, NULL, register_big, NULL), 0);
-	pthread_mutex_lock(&gate.lock);
-	while (!gate.held)
-		pthread_cond_wait(&gate.changed, &gate.lock);
-	pthread_mutex_unlock(&gate.lock);
+	gate_await();
 }
 
 static void end_big(void)
 {
-	pthread_mutex_lock(&gate.lock);
-	gate.go = true;
-	pthread_cond_broadcast(&gate.changed);
-	pthread_mutex_unlock(&gate.lock);
+	gate_set(true);
 	CHECK_EQ(pthread_join(big.thread, NULL), 0);
 	CHECK_EQ(big.err, 0);
 	CHECK_EQ(tent_unregister(big.t, big.memory), 0);

@@ -48,7 +48,6 @@ static void baseline_goes_on_in_the_next_tier(void)
 
 static void strict_numa_uses_no_other_tier(void)
 {
-	static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		struct fake f;

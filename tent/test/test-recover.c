@@ -4,8 +4,6 @@
 
 #define WAIT_NS 1000000000ull
 
-static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
-
 static void start_patient(struct fake *f, enum tent_mode mode)
 {
 	struct sched_attr attr;

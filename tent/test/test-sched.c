@@ -4,8 +4,6 @@
 
 #include "fake.h"
 
-static const enum tent_mode modes[] = {TENT_BASELINE, TENT_SMART, TENT_PULL};
-
 static uint64_t allocations;
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t m);

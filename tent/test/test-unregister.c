@@ -14,6 +14,7 @@
 #include "ctl.h"
 #include "desc.h"
 #include "duo.h"
+#include "gate.h"
 
 #define ANSWER_MS 20000
 #define PEER_MS 5000 /* a peer that says nothing is waited for */
@@ -23,12 +24,6 @@
 static uint64_t seed;
 
 /* ---- a copying thread that is held ---- */
-
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool held, go;
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
 	const struct iovec *there, unsigned long n_there, unsigned long flags);
@@ -41,32 +36,9 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_h
 	writev_fn *next;
 
 	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
-	if (here->iov_len == HELD) {
-		pthread_mutex_lock(&gate.lock);
-		gate.held = true;
-		pthread_cond_broadcast(&gate.changed);
-		while (!gate.go)
-			pthread_cond_wait(&gate.changed, &gate.lock);
-		pthread_mutex_unlock(&gate.lock);
-	}
+	if (here->iov_len == HELD)
+		gate_pass();
 	return next(pid, here, n_here, there, n_there, flags);
-}
-
-static void gate_await(void)
-{
-	pthread_mutex_lock(&gate.lock);
-	while (!gate.held)
-		pthread_cond_wait(&gate.changed, &gate.lock);
-	pthread_mutex_unlock(&gate.lock);
-}
-
-static void gate_set(bool go)
-{
-	pthread_mutex_lock(&gate.lock);
-	gate.held = false;
-	gate.go = go;
-	pthread_cond_broadcast(&gate.changed);
-	pthread_mutex_unlock(&gate.lock);
 }
 
 /* ---- a clock that jumps ---- */
