@@ -6,7 +6,7 @@
  * (service), and from the time at which the operation was due to its completion (response).
  * In a closed loop the two are the same. In an open loop, where operations are due at times of
  * their own, an operation that had to wait because an earlier one was slow shows the wait in the
- * second only: who measures from the post alone omits just the operations that suffered.
+ * second only: a measurement from the post alone omits exactly the operations that suffered.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -31,7 +31,7 @@
  * network, the other side, and the time until the caller polls the completion.
  *
  * Histograms: values below 256 are exact; each power of two above has 128 buckets of equal
- * width, and a bucket is reported by the largest value in it. So what is reported is at most
+ * width, and a bucket is reported by the largest value in it. A reported value is at most
  * 1/128 (0.79 %) above the sample and never below it, over the whole range of 64 bits. Count,
  * mean, smallest and largest value are exact. A histogram has 59,432 bytes, whatever is recorded;
  * a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
@@ -90,7 +90,7 @@ struct latrec_hist {
 	uint64_t bucket[LATREC_BUCKETS];
 };
 
-/* Makes it empty. */
+/* Empties the histogram. */
 void latrec_hist_clear(struct latrec_hist *h);
 
 /* Adds one value. */
@@ -108,11 +108,11 @@ int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
-/* Of an empty histogram these are 0. */
+/* Smallest value, largest value and mean; 0 if the histogram is empty. */
 LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h);
 LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h);
 double latrec_hist_mean(const struct latrec_hist *h);
-/* Of the population, from the middles of the buckets. */
+/* Standard deviation of the population, computed from the middles of the buckets. */
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
@@ -127,16 +127,16 @@ uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
  * Writes the histogram as text, version 1, to a stream. The last line has a check sum (FNV-1a,
  * 64 bits) of all lines before it. Several may follow each other in one stream. The format is
  * described in latrec(7).
- * 0; -errno of the stream (-ENOSPC, ...): what was written is of no use.
+ * 0; -errno of the stream (-ENOSPC, ...): discard the output.
  */
 int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
- * Reads what latrec_hist_export() has written, from where the stream stands, and leaves it
- * behind the last line. *h_p is written on success only.
- * 0; -ENODATA: the stream was at its end; -EBADMSG: torn, changed, or no histogram at all: where
- * the stream stands then is unspecified; -EPROTONOSUPPORT: of another version; -ENOMEM; -errno of
- * the stream.
+ * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
+ * the stream behind the last line. *h_p is written on success only.
+ * 0; -ENODATA: the stream was at its end; -EBADMSG: torn, changed, or no histogram at all; the
+ * position of the stream is unspecified then; -EPROTONOSUPPORT: of another version; -ENOMEM;
+ * -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 
@@ -150,6 +150,11 @@ int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *ou
 /* ---- recorders ---- */
 
 struct latrec_attr {
+	/*
+	 * sizeof(struct latrec_attr), or 0 for the fields up to window_ns, which every version has.
+	 * A later version adds fields behind them.
+	 */
+	size_t size;
 	/* Operations are due at times of their own: response times are recorded as well. */
 	bool intended;
 	/*
@@ -159,7 +164,7 @@ struct latrec_attr {
 	uint64_t window_ns;
 };
 
-/* What was not recorded, and why. */
+/* Operations that were not recorded, by reason. */
 struct latrec_stats {
 	uint64_t refused; /* posts while the endpoint's FIFO was full */
 	uint64_t unmatched; /* completions without a post */
@@ -182,7 +187,9 @@ struct latrec_window {
 
 /*
  * Creates a recorder. attr may be NULL for the defaults. *r_p belongs to the caller, who gives it
- * to latrec_destroy(). 0 or -ENOMEM.
+ * to latrec_destroy().
+ * 0; -ENOMEM; -E2BIG: attr has fields that this version does not know, and they are not 0: take a
+ * newer library, or leave them 0.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
 
@@ -201,12 +208,20 @@ LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t post
 const struct latrec_hist *latrec_service(const struct latrec *r);
 /* The response times; NULL without attr.intended. */
 const struct latrec_hist *latrec_response(const struct latrec *r);
-void latrec_stats(const struct latrec *r, struct latrec_stats *stats_p);
+/*
+ * Writes the counters to *stats_p, which has size bytes: sizeof(*stats_p). A counter that an older
+ * library does not have is left as it was.
+ */
+void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size_t size);
 
-/* 0; -ENODATA: nothing has been recorded yet. The window that is not over yet counts as well. */
-int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p);
+/*
+ * Writes the worst window to *window_p, which has size bytes: sizeof(*window_p). The window that is
+ * not over yet counts as well.
+ * 0; -ENODATA: nothing has been recorded yet.
+ */
+int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
-/* Forgets what was recorded, e.g. after a warm-up; what is in flight stays so. */
+/* Forgets all recorded operations, e.g. after a warm-up. Operations in flight stay in flight. */
 void latrec_reset(struct latrec *r);
 
 /*
@@ -218,7 +233,8 @@ int latrec_merge(struct latrec *to, const struct latrec *from);
 
 /*
  * Writes a table for people: count, mean, percentiles and the largest value in microseconds, the
- * worst window, what was not recorded, the method, and the clock, which is named by the caller.
+ * worst window, the operations that were not recorded, the method, and the clock, which the caller
+ * names.
  * 0 or -errno of the stream.
  */
 int latrec_print(const struct latrec *r, const char *clock, FILE *out);
@@ -233,7 +249,7 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out);
  */
 int latrec_ep_create(struct latrec *r, uint32_t depth, struct latrec_ep **ep_p);
 
-/* ep may be NULL. What is in flight is forgotten. */
+/* Destroys the endpoint and forgets the operations in flight. ep may be NULL. */
 void latrec_ep_destroy(struct latrec_ep *ep);
 
 /*
@@ -264,7 +280,7 @@ LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
  */
 int latrec_ep_drop(struct latrec_ep *ep);
 
-/* Posts that have not completed. */
+/* Returns the number of posts that have not completed. */
 uint32_t latrec_ep_pending(const struct latrec_ep *ep);
 
 /* ---- clocks ---- */
@@ -285,9 +301,8 @@ struct latrec_clock {
 	uint64_t mult; /* ns per tick * 2^32; 0: no counter */
 	uint64_t base_ticks;
 	uint64_t base_ns; /* CLOCK_MONOTONIC_RAW at base_ticks */
-	uint32_t error_ppm; /* how far the rate can be off */
-	uint32_t
-		step_ns; /* the smallest advance that was seen, rounded up; a counter can be coarse */
+	uint32_t error_ppm; /* largest error of the rate */
+	uint32_t step_ns; /* smallest observed advance, rounded up; a counter can be coarse */
 	enum latrec_clock_source source; /* the one that was chosen */
 	char name[116];
 };
@@ -303,7 +318,7 @@ int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source sou
 /* Nanoseconds of CLOCK_MONOTONIC_RAW, within clock->error_ppm since latrec_clock_init(). */
 LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock);
 
-/* What it reads, at which rate, and how far that can be off; valid as long as the clock. */
+/* Describes source, rate and largest error of the clock; valid as long as the clock. */
 const char *latrec_clock_name(const struct latrec_clock *clock);
 
 #include "latrec_inline.h"

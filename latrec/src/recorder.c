@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sized.h"
+
+/* The attributes of the first version. */
+#define ATTR_FIRST (offsetof(struct latrec_attr, window_ns) + sizeof(uint64_t))
+
 /* State to find the worst window. */
 struct latrec_windows {
 	uint64_t length_ns;
@@ -15,14 +20,17 @@ struct latrec_windows {
 
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p)
 {
-	const struct latrec_attr a = attr ? *attr : (struct latrec_attr){.window_ns = 0};
+	struct latrec_attr a = {.window_ns = 0};
 	struct latrec *r = calloc(1, sizeof(*r));
 	struct latrec_windows *w = calloc(1, sizeof(*w));
+	int err = r && w ? 0 : -ENOMEM;
 
-	if (!r || !w) {
+	if (!err && attr)
+		err = sized_in(&a, sizeof(a), attr, attr->size ? attr->size : ATTR_FIRST);
+	if (err) {
 		free(r);
 		free(w);
-		return -ENOMEM;
+		return err;
 	}
 	w->length_ns = a.window_ns ? a.window_ns : LATREC_WINDOW_NS;
 	r->intended = a.intended;
@@ -48,9 +56,9 @@ const struct latrec_hist *latrec_response(const struct latrec *r)
 	return r->intended ? &r->response : NULL;
 }
 
-void latrec_stats(const struct latrec *r, struct latrec_stats *stats_p)
+void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size_t size)
 {
-	*stats_p = r->stats;
+	sized_out(stats_p, size, &r->stats, sizeof(r->stats));
 }
 
 /* ---- windows ---- */
@@ -115,7 +123,7 @@ COLD void latrec_window_next(struct latrec *r, uint64_t now_ns)
 		r->window_end_ns = UINT64_MAX;
 }
 
-int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p)
+int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size)
 {
 	struct latrec_window open = open_window(r);
 	const struct latrec_window *w =
@@ -123,7 +131,7 @@ int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p)
 
 	if (!w->count)
 		return -ENODATA;
-	*window_p = *w;
+	sized_out(window_p, size, w, sizeof(*w));
 	return 0;
 }
 
@@ -169,7 +177,7 @@ int latrec_merge(struct latrec *to, const struct latrec *from)
 	err = latrec_hist_merge(&to->service, &from->service);
 	if (err)
 		return err;
-	if (!latrec_worst_window(from, &w) && worse(&w, &to->windows->worst))
+	if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &to->windows->worst))
 		to->windows->worst = w;
 	/* There are as many as service times, so they fit as well. */
 	latrec_hist_merge(&to->response, &from->response);
@@ -258,7 +266,7 @@ static void print_window(const struct latrec *r, FILE *out)
 {
 	struct latrec_window w;
 
-	if (latrec_worst_window(r, &w))
+	if (latrec_worst_window(r, &w, sizeof(w)))
 		return;
 	fprintf(out,
 		"worst window of %g ms, at %.6f s: %" PRIu64

@@ -28,7 +28,7 @@ static struct latrec_stats stats(const struct latrec *r)
 {
 	struct latrec_stats s;
 
-	latrec_stats(r, &s);
+	latrec_get_stats(r, &s, sizeof(s));
 	return s;
 }
 
@@ -43,6 +43,38 @@ static void depths_are_checked(void)
 	latrec_ep_destroy(NULL);
 	latrec_destroy(r);
 	latrec_destroy(NULL);
+}
+
+/* A program that was built with another version has shorter or longer structs. */
+static void sizes_of_other_versions(void)
+{
+	struct {
+		struct latrec_attr attr;
+		uint64_t later;
+	} attr = {.attr = {.size = sizeof(attr), .intended = true}, .later = 1};
+	struct {
+		struct latrec_stats stats;
+		uint64_t later;
+	} longer;
+	struct latrec_window w;
+	struct latrec *r = NULL;
+
+	CHECK_EQ(latrec_create(&attr.attr, &r), -E2BIG);
+	CHECK(!r);
+	attr.later = 0;
+	CHECK_EQ(latrec_create(&attr.attr, &r), 0);
+	CHECK(latrec_response(r));
+	memset(&longer, 0xee, sizeof(longer));
+	latrec_get_stats(r, &longer.stats, sizeof(longer));
+	CHECK(!longer.stats.dropped && longer.later == 0xeeeeeeeeeeeeeeee);
+	memset(&longer, 0xee, sizeof(longer));
+	latrec_get_stats(r, &longer.stats, offsetof(struct latrec_stats, dropped));
+	CHECK(!longer.stats.backwards && longer.stats.dropped == 0xeeeeeeeeeeeeeeee);
+	CHECK_EQ(latrec_record(r, 0, 0, 7), 0);
+	w.max_ns = 1;
+	CHECK_EQ(latrec_worst_window(r, &w, offsetof(struct latrec_window, max_ns)), 0);
+	CHECK(w.count == 1 && w.p99_ns == 7 && w.max_ns == 1);
+	latrec_destroy(r);
 }
 
 /* Each completion meets the stamp of its own post, through many laps of a small ring. */
@@ -227,7 +259,7 @@ static struct latrec_window worst(const struct latrec *r)
 {
 	struct latrec_window w;
 
-	CHECK_EQ(latrec_worst_window(r, &w), 0);
+	CHECK_EQ(latrec_worst_window(r, &w, sizeof(w)), 0);
 	return w;
 }
 
@@ -243,7 +275,7 @@ static void the_worst_window_is_found(void)
 	struct latrec *r = recorder(false, 10 * MS);
 	struct latrec_window w;
 
-	CHECK_EQ(latrec_worst_window(r, &w), -ENODATA);
+	CHECK_EQ(latrec_worst_window(r, &w, sizeof(w)), -ENODATA);
 	burst(r, 1000, 100, 200); /* window of 1000 to 1010 ms */
 	CHECK(worst(r).count == 100 && worst(r).p99_ns == 200); /* the open one counts */
 	burst(r, 1010, 98, 100); /* 1010 to 1020: two of hundred are slow */
@@ -289,7 +321,7 @@ static void reset_forgets_all_but_what_is_in_flight(void)
 	CHECK_EQ(latrec_record(r, 9, 9, 1), -ERANGE);
 	CHECK_EQ(latrec_ep_post(ep, 600 * MS, 600 * MS), 0);
 	latrec_reset(r);
-	CHECK_EQ(latrec_worst_window(r, &w), -ENODATA);
+	CHECK_EQ(latrec_worst_window(r, &w, sizeof(w)), -ENODATA);
 	CHECK_EQ(stats(r).backwards, 0);
 	CHECK_EQ(latrec_ep_complete(ep, 600 * MS + 3), 0);
 	CHECK_EQ(latrec_service(r)->count, 1);
@@ -390,6 +422,7 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(depths_are_checked),
+		TEST(sizes_of_other_versions),
 		TEST(stamps_come_back_in_order),
 		TEST(latencies_are_done_minus_posted),
 		TEST(a_full_fifo_refuses),

@@ -82,8 +82,9 @@ int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t
 int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p);
 
 /*
- * Waits for a message of that kind; before others than HELLO an ALIVE renews the time limit. 0; errors as wire_poll(); -EBADMSG another kind;
- * -ECONNREFUSED a REFUSE: its text, without control characters, is in why.
+ * Waits for a message of that kind. An ALIVE renews the time limit, except before HELLO.
+ * 0; errors as wire_poll(); -EBADMSG another kind; -ECONNREFUSED a REFUSE: its text, without
+ * control characters, is in why.
  */
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX]);

@@ -15,8 +15,6 @@ source = pathlib.Path(sys.argv[1])
 TRACED = ["cellring", "delegrpc", "shmipc", "flux"]
 sdt = subprocess.run(["gcc", "-fsyntax-only", "-include", "sys/sdt.h", "-x", "c", "/dev/null"], capture_output=True)
 errors = []
-# Structs that have the name of a function, until they are renamed.
-SHARED = {"latrec_stats"}
 
 
 def compile_alone(layer, header, flags):
@@ -51,12 +49,10 @@ def shared_names(layer, header):
 
 
 def check_names(layer):
-    """Structs with the name of a function, but for those of SHARED; and rows of SHARED that are done."""
+    """No struct has the name of a function."""
     found = set().union(*(shared_names(layer, header) for header in HEADERS[layer]))
-    for name in sorted(found - SHARED):
+    for name in sorted(found):
         errors.append(f"{layer}: struct {name} has the name of a function, so that C++ needs `struct`: rename one")
-    for name in sorted(name for name in SHARED - found if name.startswith(prefix(layer))):
-        errors.append(f"{layer}: struct {name} is renamed; delete it from SHARED in headers.py")
 
 
 for layer in sys.argv[2:]:

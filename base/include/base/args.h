@@ -121,8 +121,8 @@ int args_read(struct args *args, int argc, char **argv, void *options);
 /* Was the option given? */
 bool args_given(const struct args *args, const char *name);
 /*
- * Was an option of other commands given? 0, or -EINVAL with a line in why. args_read() asks by itself
- * if the set is known before.
+ * Was an option of other commands given? 0, or -EINVAL with a line in why. args_read() asks by
+ * itself if the set is known before.
  */
 int args_fit(struct args *args);
 /* Prints what --help prints. */
