@@ -132,6 +132,15 @@ static inline void churn_send(struct churn *c, struct churn_pair *p, uint32_t n)
 	mlx5dvl_ring(p->qp[0]);
 }
 
+/* A message that may arrive by half, by a fault of the director: the receiver then holds a receive of
+ * the SRQ, and what follows waits. */
+static inline void churn_send_half(struct churn *c, struct churn_pair *p)
+{
+	if (!mlx5dvl_post_send_imm(p->qp[0], NULL, 0, 0, p->sent, 0, 0))
+		p->sent++;
+	mlx5dvl_ring(p->qp[0]);
+}
+
 static inline void churn_read_events(struct churn *c)
 {
 	enum mlx5dvl_event e;
@@ -148,6 +157,8 @@ static inline void churn_round(struct churn *c)
 	if (!p->qp[0])
 		churn_make(c, p);
 	churn_send(c, p, (uint32_t)(test_rand(&c->seed) % 4));
+	if (test_rand(&c->seed) % 4 == 0)
+		churn_send_half(c, p);
 	for (int i = 0; i < 2; i++)
 		if (test_rand(&c->seed) % 3 == 0)
 			mlx5dvl_qp_to_error(p->qp[i]);

@@ -99,6 +99,8 @@ static void direct(struct churn *churn, pid_t *victim)
 	uint32_t rounds = rates[test_rand(&seed) % ARRAY_SIZE(rates)];
 	eventfd_t rung;
 
+	if (test_rand(&seed) % 2)
+		fault_add("action=hold_receive opcode=send_imm count=0");
 	while (!all_done()) {
 		struct pollfd p = {.fd = storm->bell[NODES], .events = POLLIN};
 

@@ -2,6 +2,36 @@
 /*
  * Internal functions on queues in plain memory, tables and registers. They use neither
  * libibverbs nor a context, so they can be tested, and cross-compiled, without a device.
+ *
+ * The code depends on these facts about the device. All fields are big-endian.
+ *
+ * A request is a run of 16-byte segments, in blocks of 64 bytes: control {opcode and index, QPN and
+ * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE and READ (and
+ * operands for atomics), then an inline segment {0x80000000 | length, bytes} or a pointer {length,
+ * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline and take 1, 2, 3 and 4 blocks;
+ * of a longer one 204 bytes are inline and a pointer leads to the rest. A pointer of length 0 is
+ * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with NOPs
+ * of one block, so a request is contiguous, and BlueFlame can copy it directly.
+ *
+ * Slots are counted in blocks. A request is signaled if the caller asks for it, and after
+ * SQ_SIGNAL_INTERVAL blocks (half of a small queue) without a signaled one. Its completion frees all
+ * slots up to it, so unsignaled requests can never fill the queue. Each request's token is stored with
+ * its slot, because error CQEs are also written for unsignaled requests.
+ *
+ * The doorbell is the queue's index in the doorbell record, then 8 bytes (the head of the newest
+ * request) in a register, or the whole request if it is the only new one and the device supports
+ * BlueFlame. A register has two buffers that are used alternately. The QPs of a context share
+ * registers, so this state is kept per register.
+ *
+ * Bit 0 of a completion's last byte, which is written last, is the lap of the ring. The consumer index
+ * is published before that of the SRQ, so that a CQ that is not deeper than its SRQ cannot overrun. A
+ * run of n compressed completions occupies n places, in which the device has written a title and
+ * arrays of eight 8-byte mini-CQEs, at places 1, 8, 16, ... It is expanded in place. (This is the
+ * layout of a CQ that libmlx5 creates; the one with seven mini-CQEs per CQE is for DEVX only.)
+ *
+ * The SRQ is a linked list that the device follows. A consumed receive is appended at its tail, in any
+ * order. Receives without memory ({0, lkey 0x100}) are written once, so a refill only updates the
+ * counter.
  */
 #ifndef MLX5DVL_INTERNAL_H
 #define MLX5DVL_INTERNAL_H
