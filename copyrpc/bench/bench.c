@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-/* What is buffered may still fail to be written. */
+/* Writing the buffered output may still fail. */
 static void finish_output(void)
 {
 	if (!fflush(stdout) && !ferror(stdout))

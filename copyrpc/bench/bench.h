@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What copyrpc-bench is asked for, and what it says. */
+/* Options and results of copyrpc-bench. */
 #ifndef COPYRPC_BENCH_H
 #define COPYRPC_BENCH_H
 
@@ -29,12 +29,12 @@ struct options {
 	FILE *json; /* NULL: none */
 };
 
-/* What both sides have to agree on; the same machine type at both ends. */
+/* Both sides use the same values. Both ends are machines of one type. */
 struct plan {
 	uint32_t size, allowance, endpoints, ring_size, max_depth, events;
 };
 
-/* Of both sides together, but for the last two, which are the server's. */
+/* Sums of both sides. cpu_ns and wakes are the server's. */
 struct counts {
 	uint64_t wqes, doorbells, batches, messages;
 	uint64_t cpu_ns, wakes;
@@ -86,10 +86,10 @@ _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, 
  * and none is named, executes the program again under the software HCA. */
 void hca_check(const char *device, char **argv);
 
-/* What the software HCA counted for this process: true, else leaves it. */
+/* Reads the counts of the software HCA for this process. False, with *c unchanged: there is none. */
 bool hca_counts(struct counts *c);
 
-/* Whether this machine's memory holds the rings of so many endpoints, two each, of one end or two. */
+/* True if the rings of so many endpoints, two each, of one end or two, fit into the memory. */
 bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends);
 
 /* Ends the program when there is nothing to run: 0 after --help, else 2. */

@@ -274,7 +274,7 @@ static void round_of_calls(struct client *c, bool more, struct wait *w)
 		sleep_or_spin(c, more, w);
 }
 
-/* Of both sides; the poll goes on, as the server may want something of us. */
+/* Sums the counts of both sides. */
 static struct counts both_counts(struct client *c, int fd)
 {
 	struct counts mine, theirs;

@@ -85,7 +85,7 @@ def hello(version=2):
 
 
 def plan(size=32, allowance=16, endpoints=1, ring_size=4096):
-    """What a client wants: the implementation, then its options (struct plan)."""
+    """A client's request: the implementation, then its options (struct plan)."""
     return hello() + struct.pack("7I", 0, size, allowance, endpoints, ring_size, 1, 0)
 
 

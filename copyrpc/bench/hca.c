@@ -9,7 +9,7 @@
 #include "bench.h"
 #include "softhca.h"
 
-/* Whether it is among them; NULL: whether there is any. Names all. */
+/* True if the device exists, or if any does (NULL). Writes the names of all. */
 static bool find(const char *device, char *names, size_t size)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

@@ -98,8 +98,8 @@ static void set_handler(struct self *s, unsigned id, ucp_am_recv_callback_t fn)
 	check(ucp_worker_set_am_recv_handler(s->worker, &param), "handler");
 }
 
-/* rc_x: RC by mlx5's own code, with datagrams to get connected. What the user says in the
- * environment goes first. */
+/* rc_x: RC by mlx5's own code, with datagrams to get connected. Variables of the
+ * environment take precedence. */
 static void open_worker(struct self *s, const struct options *o)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,

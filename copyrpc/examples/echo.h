@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the echo server and client share. */
+/* The common part of the echo server and client. */
 #ifndef ECHO_H
 #define ECHO_H
 

@@ -16,11 +16,11 @@
  * endpoints rest meanwhile: call copyrpc_accept() when poll(2) reports that the listener is
  * readable, and again after -EAGAIN.
  *
- * The other side is not trusted. What it says is checked, it gets an endpoint only after a valid
+ * The other side is not trusted. Its messages are checked, it gets an endpoint only after a valid
  * greeting, and it cannot keep a call longer than the limit. A side that accepts serves all
  * connections at once: one that says nothing, or says it slowly, costs a descriptor (64 at most per
  * listener; then the oldest is closed). It delays the next connection by at most .1 s, and
- * messages of other endpoints by at most .5 s. Who can reach the port can connect, though, and
+ * messages of other endpoints by at most .5 s. But every host that reaches the port can connect, and
  * the blobs are not encrypted: use it where the hosts of a job trust each other.
  *
  * On the line, all numbers little-endian, both sides alike: a greeting, which says who may write

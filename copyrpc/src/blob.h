@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an endpoint tells its peer to be connected to; the bytes are described at
+ * The connection data of an endpoint. Its bytes are described at
  * copyrpc_ep_info().
  */
 #ifndef COPYRPC_BLOB_H
@@ -25,8 +25,8 @@ struct blob {
 
 void blob_encode(const struct blob *b, void *bytes);
 
-/* -EINVAL: no such blob; -EPROTONOSUPPORT: of another version. What the fields say is
- * checked by those who use them. */
+/* -EINVAL: no such blob; -EPROTONOSUPPORT: of another version. The users of the fields
+ * check their values. */
 int blob_decode(struct blob *b, const void *bytes, size_t len);
 
 #endif

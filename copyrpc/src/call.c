@@ -69,7 +69,7 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 	return ep_of(req->ch);
 }
 
-/* Of a destroyed endpoint this may be the last held request. */
+/* This may be the last held request of a destroyed endpoint. */
 static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct copyrpc_ep *ep = ep_of(req->ch);

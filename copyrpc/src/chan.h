@@ -70,7 +70,7 @@ struct call {
 #define CALL_NONE UINT32_MAX
 #define CALL_FREE UINT64_MAX /* larger than any limit in a header */
 
-/* Who gets the responses. */
+/* Receives the responses. */
 struct listener {
 	copyrpc_response_fn *fn;
 	void *arg;
@@ -89,7 +89,7 @@ struct batch {
 struct chan {
 	struct credit cr;
 	int status; /* 0: connected; else no messages are accepted, and no batch is open */
-	/* What keeps a flush from being the usual one; `odd` is all of it. */
+	/* Reasons why a flush is not the usual one; `odd` is all of them. */
 	union {
 		struct {
 			bool stalled; /* a call found no room since the last news of the peer's
@@ -209,13 +209,13 @@ static inline uint64_t chan_consumer_bytes(const struct chan *ch)
 	return chan_consumer(ch) * WIRE_BLOCK;
 }
 
-/* Whether there is a batch to seal. */
+/* True if there is a batch to seal. */
 static inline bool chan_waits(const struct chan *ch)
 {
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* Whether the open batch is all there is to send, and grants all credit: then no READ of the
+/* True if there is only the open batch to send, and it grants all credit: then no READ of the
  * peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
@@ -269,7 +269,7 @@ static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
 	return n;
 }
 
-/* Whether a READ of the peer's position is useful and may return a new one. */
+/* True if a READ of the peer's position is useful and may return a new one. */
 static inline bool chan_read_due(const struct chan *ch)
 {
 	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
@@ -293,7 +293,7 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/* Whether a message fits that joins the open batch, or begins one, without a marker before it.
+/* True if a message can join the open batch, or begin one, without a marker before it.
  * `end`: ch->end, or ch->call_end for calls. */
 static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
@@ -400,7 +400,7 @@ uint32_t chan_requests(const struct chan *ch);
 /* The counters, including messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* Whether chan_add_reply() can be called. No message fits while the status is not 0. */
+/* True if chan_add_reply() can be called. No message fits while the status is not 0. */
 static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
 {
 	return !req->detached && len <= req->resp_max &&

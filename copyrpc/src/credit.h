@@ -115,7 +115,7 @@ struct placement {
 	bool joins; /* it joins the open batch; else it begins a new one */
 };
 
-/* Whether a message fits into the open batch. No batch crosses the ring's end. */
+/* True if a message fits into the open batch. No batch crosses the ring's end. */
 static inline bool credit_joins(const struct credit *cr, uint32_t size)
 {
 	return cr->p + size <= cr->edge;
@@ -154,7 +154,7 @@ static inline void credit_open(struct credit *cr, uint32_t wrap)
 	assert(cr->p - cr->rc <= cr->c);
 }
 
-/* Whether a batch can grant all credit if everything up to p counts as placed. */
+/* True if a batch can grant all credit if everything up to p counts as placed. */
 static inline bool credit_grants_all(const struct credit *cr, uint64_t p)
 {
 	return (uint32_t)(p - cr->rc) + 2 * cr->rmax <= cr->c;
@@ -199,21 +199,21 @@ static inline void credit_replied(struct credit *cr, uint32_t a)
 	assert(credit_holds(cr));
 }
 
-/* Whether enough credit is owed for a batch of its own, if everything up to p counts as
+/* True if enough credit is owed for a batch of its own, if everything up to p counts as
  * placed. */
 static inline bool credit_due(const struct credit *cr, uint64_t p)
 {
 	return cr->owed >= cr->t && credit_grantable(cr, p) >= cr->t;
 }
 
-/* Whether a batch without messages should be sent; no other batch is open. It needs one
+/* True if a batch without messages should be sent; no other batch is open. It needs one
  * block, which always fits before the ring's end. */
 static inline bool credit_batch_due(const struct credit *cr)
 {
 	return credit_due(cr, cr->p + 1);
 }
 
-/* Whether a READ of the peer's position is useful: a call found no room, or credit is withheld. */
+/* True if a READ of the peer's position is useful: a call found no room, or credit is withheld. */
 static inline bool credit_read_due(const struct credit *cr, bool stalled)
 {
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;

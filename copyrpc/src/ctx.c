@@ -12,7 +12,7 @@
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
-/* What ends an endpoint, in the words of copyrpc_ep_status(). Receives have no memory, so
+/* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no memory, so
  * that one can only fail because the peer has sent something there. */
 static int status_of(const struct mlx5dvl_error *error)
 {

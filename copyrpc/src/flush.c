@@ -79,7 +79,7 @@ static void set_read(struct copyrpc_ep *ep, uint64_t at)
 	ep->ch.read_timed = at;
 }
 
-/* Whether the READ is due. Its time is set when it is first needed. */
+/* True if the READ is due. Its time is set when it is first needed. */
 static bool read_in_time(struct copyrpc_ep *ep)
 {
 	uint64_t now = ep->ctx->clock();
@@ -149,7 +149,7 @@ void ep_word_read(struct copyrpc_ep *ep)
 	ep_dirty(ep);
 }
 
-/* Whether `go` decides about the open batch. Credit that is due is sent in any case, because the
+/* True if `go` decides about the open batch. Credit that is due is sent in any case, because the
  * peer may need it to do what `go` waits for. (A batch without messages is opened only if
  * credit is due, and remains due.) */
 static bool may_wait(const struct copyrpc_ep *ep)
@@ -231,7 +231,7 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* What is known of the room may lag behind. No batch is open while the status is not 0. */
+/* The known room may lag behind. No batch is open while the status is not 0. */
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {

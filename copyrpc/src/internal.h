@@ -46,7 +46,7 @@ enum {
 	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
-/* Whether an endpoint is on the list of the next flush, and why. */
+/* Tells if an endpoint is on the list of the next flush, and why. */
 enum ep_dirty {
 	FLUSHED, /* it is not */
 	KEPT, /* flush has kept something that waits for `go`, a completion or a time */
@@ -162,7 +162,7 @@ static inline void ep_dirty(struct copyrpc_ep *ep)
 	ep->dirty = CHANGED;
 }
 
-/* Whether something has changed since the last flush. */
+/* True if something has changed since the last flush. */
 static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->dirty;

@@ -146,7 +146,7 @@ static void end_former(struct copyrpc_ep *ep)
 			ep_fail(old, -ECONNRESET);
 }
 
-/* Writes what there is to say. */
+/* Writes the messages that were prepared. */
 static int speak(struct meeting *m)
 {
 	int err = tcp_write(m->guest.fd, m->out, m->out_len, &m->sent);
@@ -291,7 +291,7 @@ void ctx_close_lobbies(struct copyrpc_ctx *ctx)
 }
 
 /*
- * Whether other endpoints need a poll: messages to handle or to send, a completion, or something
+ * True if other endpoints need a poll: messages to handle or to send, a completion, or something
  * that is due by time. A peer without credit sends nothing and waits for ours, which a delayed READ
  * (in `dirty`) or its completion releases.
  */
@@ -302,9 +302,10 @@ static bool has_traffic(const struct copyrpc_ctx *ctx)
 }
 
 /*
- * A connection leaves the listener when nobody before it can be expected to be ready soon. What is
- * left there makes the listener readable, and so tells a user that waits for that. Who has sent
- * a greeting gets longer; who comes after a stranger is taken at once.
+ * A connection is taken from the listener when no earlier one is expected to be ready soon. A
+ * connection that is left there keeps the listener readable, so that a program which waits for that
+ * calls again. Guests that have sent a greeting get more time. After a stranger's time the next
+ * connections are taken at once.
  */
 static bool may_take(const struct lobby *l, uint64_t now)
 {

@@ -189,7 +189,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* What few polls have to do. Returns as copyrpc_poll_recv(). */
+/* Does the work that only few polls have. Returns as copyrpc_poll_recv(). */
 static COLD int poll_rest(struct copyrpc_ctx *ctx)
 {
 	uint32_t consumed = ctx_consumed(ctx);

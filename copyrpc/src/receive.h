@@ -66,7 +66,7 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 	return 0;
 }
 
-/* What handling a message returns if it is left to the general path, which begins anew. */
+/* Returned for a message that the general path has to handle, from its beginning. */
 #define TAKE_ODD 1
 
 /*
@@ -173,7 +173,7 @@ static inline void chan_look_ahead(struct chan *ch)
 	ch->recv_last = lap < held ? lap : held;
 }
 
-/* Whether a batch has n blocks, two at least, and its place is known to be free. Never while the
+/* True if a batch has n blocks, two at least, and its place is known to be free. Never while the
  * status is not 0. */
 static inline bool chan_expects(const struct chan *ch, uint32_t n)
 {

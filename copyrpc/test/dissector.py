@@ -23,7 +23,7 @@ def tshark(path, *options):
 
 
 def batches(path):
-    """Of each batch its fields, and of its messages theirs, as lists of text."""
+    """The fields of each batch and of its messages, as lists of text."""
     columns = [f"copyrpc.{f}" for f in FIELDS] + [f"copyrpc.message.{f}" for f in MESSAGE]
     options = ["-Y", "copyrpc", "-T", "fields"]
     for c in columns:

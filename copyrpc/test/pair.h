@@ -40,7 +40,7 @@ static inline void pair_close(struct pair *p)
 		copyrpc_ctx_destroy(p->ctx[i]);
 }
 
-/* What the HCA has done for this process so far. */
+/* The HCA's counters for this process. */
 static inline struct softhca_counters hca_counters(void)
 {
 	int (*self)(struct softhca_counters *);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two endpoints in memory: everything of copyrpc but the device. What is posted stays in
+ * Two endpoints in memory: everything of copyrpc but the device. Batches that are posted stay in
  * the sender's ring until it is delivered, as with a real one; a READ brings a position
  * of some time between its start and its end. Each payload says which call it belongs
  * to, and every byte is compared.
@@ -151,7 +151,7 @@ static inline void sim_read_done(struct side *s)
 	s->reading = false;
 }
 
-/* What copyrpc_recv() does; the request's bytes must be those of some call of the peer. */
+/* As copyrpc_recv(); the request's bytes must be those of some call of the peer. */
 static inline void sim_recv(struct side *s)
 {
 	struct copyrpc_req *req = s->queue.head;

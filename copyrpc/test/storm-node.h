@@ -211,7 +211,7 @@ static void flush_some(struct node *n)
 	}
 }
 
-/* What may be done inside of a callback as well as outside. */
+/* Does something that is allowed inside of a callback as well as outside. */
 static void act(struct node *n)
 {
 	struct conn *c;
@@ -366,7 +366,7 @@ static void make(struct node *n, uint32_t peer, uint32_t link, uint32_t round)
 	publish(n, peer, link, c);
 }
 
-/* Whether the connection is to be given up for the peer's next one. */
+/* True if the connection is to be given up for the peer's next one. */
 static bool is_over(struct node *n, const struct conn *c, bool newer)
 {
 	int status = copyrpc_ep_status(c->ep);

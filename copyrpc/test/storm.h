@@ -25,7 +25,7 @@ enum {
 
 enum phase { RUN, FATAL, END };
 
-/* What a node tells a peer about one end of a connection. */
+/* A node's message to a peer about one end of a connection. */
 struct card {
 	uint32_t round; /* connections before this one; 0: there is none yet */
 	uint8_t blob[COPYRPC_INFO_SIZE];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the device tells by itself. The faults are set in meson.build: the first attempt of a
+ * Asynchronous events of the device. The faults are set in meson.build: the first attempt of a
  * raw WRITE finds the link down, its second one brings it up again, and a raw READ is the end of
  * the device.
  */
@@ -163,8 +163,7 @@ static void device_events(void)
 	pair_close(&p);
 }
 
-/* What a look at the events makes of one: the status of an endpoint, and whether there can be
- * another one. */
+/* Checks the status of an endpoint after an event, and whether another endpoint can be created. */
 static void after_event(int type, int status)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};

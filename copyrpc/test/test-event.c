@@ -80,7 +80,7 @@ static void a_batch_wakes(void)
 	pair_close(&p);
 }
 
-/* What is there when the context is armed is told by the arm itself. */
+/* If there is work already, the arm returns 1. */
 static void work_is_not_slept_over(void)
 {
 	struct heard h = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What ends badly: each pending call ends exactly once with a status, only the endpoint
+ * Failures: each pending call ends exactly once with a status, only the endpoint
  * concerned is lost, and the context goes on. Then raw RDMA, its failures included.
  */
 #include <endian.h>

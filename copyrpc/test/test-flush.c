@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What leaves, when, in how many work requests; and in which order it comes out. */
+/* Flushing: when messages leave, in how many work requests and in which order. */
 #include "pair.h"
 
 #define WRITE_IMM 0x09

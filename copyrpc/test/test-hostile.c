@@ -234,7 +234,7 @@ static void random_bytes_and_immediates(void)
 	attacker_close(&a);
 }
 
-/* What the peer has no right to. */
+/* The peer has no right to these accesses. */
 static void other_memory_is_out_of_reach(void)
 {
 	uint64_t seed = test_seed();

@@ -181,7 +181,7 @@ static void raw_operations(void)
 		CHECK(done.ep == p.ep[0] && done.token == i && !done.status);
 	}
 	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 0);
-	/* What may be read may not be written. */
+	/* The memory may be read but not written. */
 	CHECK_EQ(copyrpc_write(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, 8, 7), 0);
 	while (!copyrpc_raw_recv(p.ctx[0], &done))
 		copyrpc_poll(p.ctx[0], hear, &h);

@@ -155,7 +155,7 @@ static void limits(void)
 	CHECK_EQ(connect_side(&with[1], &with[0]), 0);
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, MAX + 1, 1, 0), -EMSGSIZE);
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, 1, MAX + 1, 0), -EMSGSIZE);
-	/* What calls from outside leave is enough for the largest from a handler. */
+	/* Calls from outside leave enough credit for the largest call of a handler. */
 	while (!copyrpc_call(with[0].ep, buf, 1, 1, 0))
 		;
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, 1, 1, 0), -ENOBUFS);

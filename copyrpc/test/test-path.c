@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How an endpoint's packets travel: what its queue pair has, by the device's own word. */
+/* The path of an endpoint: the attributes of its queue pair, as the device reports them. */
 #include "device.h"
 #include "pair.h"
 #include "../src/internal.h"
@@ -52,7 +52,7 @@ static void check_default(const struct copyrpc_ep *ep)
 	CHECK_EQ(a.pkey_index, 0);
 }
 
-/* Of the context; of an endpoint, whatever the context has. GID 0 is one that can be named. */
+/* The context's path, and an endpoint's own, which takes precedence. GID 0 is one that can be named. */
 static void a_path_is_taken_over(void)
 {
 	static const struct copyrpc_path none;

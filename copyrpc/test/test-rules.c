@@ -280,7 +280,7 @@ static void what_is_held_is_not_overwritten(void)
 	chan_fini(&rig.ch);
 }
 
-/* What comes after the end is not taken for the next batch. */
+/* Bytes after the end are not taken for the next batch. */
 static void nothing_is_expected_after_the_end(void)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};

@@ -16,7 +16,7 @@ static struct side left, right;
 #define TIMES 1
 #endif
 
-/* What a side does next. */
+/* The next step of a side. */
 enum action {
 	ACT_CALL,
 	ACT_REPLY,

@@ -242,7 +242,7 @@ static void greetings_are_checked(void)
 	rig_close(&r);
 }
 
-/* Whatever comes: an error, and the next one is served. */
+/* Random bytes end with an error, and the next connection is served. */
 static void noise(void)
 {
 	uint64_t seed = test_seed();
@@ -301,7 +301,7 @@ static void reconnected(void)
 	}
 	CHECK_EQ(h.failed, 1);
 	CHECK_EQ(h.status, -ECANCELED);
-	/* Nobody there: what there is stays. */
+	/* Nobody listens: the old endpoint stays. */
 	close(r.listener);
 	CHECK_EQ(copyrpc_reconnect(r.c.ep, "127.0.0.1", r.c.port, SHORT_MS, &again), -ECONNREFUSED);
 	echo(r.ctx, r.c.ctx, r.c.ep);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the manual promises in time, by a clock that stands still until the test moves it. */
+/* Times that the manual promises, by a clock that stands still until the test moves it. */
 #include "timed.h"
 
 static uint64_t reads(const struct pair *p)
@@ -22,7 +22,7 @@ static struct copyrpc_req *leave_unanswered(struct pair *p, struct heard *h)
 	return req;
 }
 
-/* Whoever polls often, or seldom: it asks within two tenths of a second, or two polls more. */
+/* A program that polls often probes within two tenths of a second, another with its second poll. */
 static void silent_peers_are_probed(void)
 {
 	static const uint64_t between[] = {NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
@@ -161,7 +161,7 @@ static void a_slow_server_is_waited_for(void)
 	pair_close(&p);
 }
 
-/* Whoever is kept from flushing after a poll has not asked, and does not find the peer dead. */
+/* A program that could not flush after a poll has not probed, and does not find the peer dead. */
 static void time_before_a_flush_is_no_silence(void)
 {
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};

@@ -55,7 +55,7 @@ static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 	close_nodes();
 }
 
-/* Whatever sizes and depths are allowed, drawn anew each time, from the first call on. */
+/* Random sizes and depths, of all that are allowed, from the first call on. */
 static void random_schedules(void)
 {
 	static const uint32_t receives[] = {4, 8, 32, 1024};

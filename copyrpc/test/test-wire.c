@@ -136,7 +136,7 @@ static void grant_formula(void)
 	}
 }
 
-/* Whatever the state, a reply fits: place it at every offset of the ring's end. */
+/* A reply fits in every state: place it at every offset of the ring's end. */
 static void reply_always_fits(void)
 {
 	uint64_t seed = test_seed();

@@ -156,7 +156,7 @@ static inline bool node_done(const struct node *n)
 	return true;
 }
 
-/* What the context counted is what was asked for. */
+/* The context counted the operations that the test made. */
 static inline struct copyrpc_stats node_balance(const struct node *n)
 {
 	struct copyrpc_stats s;

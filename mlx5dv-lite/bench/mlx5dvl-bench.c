@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the host pays per request and per completion: this library beside libibverbs with
+ * The host's cost per request and per completion: this library beside libibverbs with
  * libmlx5, same process, same queues' contents, turn by turn.
  *
  * No message is sent. The doorbell pages are replaced by ordinary memory, so that the
  * device hears nothing, and the bench writes the completions that a device would write.
- * What is measured is the code between the caller and the device, and nothing else.
+ * Only the code between the caller and the device is measured.
  *
  * Under callgrind (mlx5dvl-instructions runs it so) each row is a section of its own.
  */

@@ -22,7 +22,7 @@
 
 enum { ROUNDS = 20000 };
 
-/* What a peer must know to write to us. */
+/* The data that a peer needs to write to us. */
 struct address {
 	struct mlx5dvl_qp_info qp;
 	uint64_t buf;

@@ -85,7 +85,7 @@ struct mlx5dvl_error;
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
-/* What a syndrome means, in a few words. */
+/* Describes a syndrome in a few words. */
 const char *mlx5dvl_syndrome_text(uint8_t syndrome);
 
 struct mlx5dvl_error {
@@ -273,7 +273,7 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
-/* hot. Whether less than two thirds of the receives are posted: mlx5dvl_srq_refill() has work. */
+/* hot. True if less than two thirds of the receives are posted: mlx5dvl_srq_refill() has work. */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
 
 /* hot. Receives that the device can use without a refill. */
@@ -454,7 +454,7 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
-/* What the peer needs to connect. Send it there by any means, in any encoding. */
+/* The peer needs this to connect. Send it there by any means, in any encoding. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
@@ -506,7 +506,7 @@ enum mlx5dvl_flags {
  * @laddr, @lkey, @len: payload (of READ and atomics: where the result goes), at most
  * 2^30 bytes; len 0 is allowed, and laddr and lkey are then unused. Up to
  * MLX5DVL_INLINE_MAX (220) bytes are copied into the request: lkey is not used, and laddr may
- * be reused at return. Of a longer payload the first 204 bytes are copied, and the device
+ * be reused at return. The first 204 bytes of a longer payload are copied, and the device
  * reads the rest from laddr at any time until completion. With a constant @len, the copy and
  * the layout of the request are chosen at compile time.
  * @raddr, @rkey: memory of the peer. @imm: host byte order. @flags: enum mlx5dvl_flags.
@@ -521,7 +521,7 @@ MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *lad
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 /*
  * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len bytes, 1
- * to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). What is written after them is not sent;
+ * to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). Bytes that are written after them are not sent;
  * up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if mlx5dvl_sq_fits() is true
  * for @len, so that there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, to be kept.
  */
@@ -594,7 +594,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. Whether a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() can post it.
+ * hot. True if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() can post it.
  * If not, call mlx5dvl_sq_update(), which takes account of all completions, and ask again. If it does
  * not fit then, it may be possible to post it all the same: the ring may end here.
  */

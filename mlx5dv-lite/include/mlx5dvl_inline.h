@@ -149,7 +149,7 @@ struct mlx5dvl_request_ {
 	uint8_t blocks, flags, opcode, rsvd;
 };
 
-/* What the library stores about a request, in the slot of its first block. */
+/* The library's record of a request, in the slot of its first block. */
 struct mlx5dvl_slot {
 	uint64_t token;
 	union {
@@ -274,7 +274,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/* How op_own of the next CQE differs from that of a new CQE of the usual kind: one test finds it. */
+/* The difference of op_own of the next CQE from that of a new CQE of the usual kind: one test finds it. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 {
 	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
@@ -607,7 +607,7 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	qp->doorbell = first;
 }
 
-/* Whether a request of so many blocks is known to fit without NOPs before it. */
+/* True if a request of so many blocks is known to fit without NOPs before it. */
 MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
 {
 	return MLX5DVL_LIKELY_(qp->stop - qp->pi >= blocks);

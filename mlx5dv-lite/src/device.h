@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "internal.h"
 
-/* How long a destroyed QP waits for the event that it is drained. A device sends the event within
+/* The longest time that a destroyed QP waits for the event that it is drained. A device sends the event within
  * milliseconds. Some never do: a QP that is freed then may take a receive of its SRQ along. */
 #define DRAIN_NS NSEC_PER_SEC
 
@@ -108,7 +108,7 @@ void ctx_forget_events(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp *qp);
  * that use @cq (NULL: all). */
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
 
-/* Whether an error may come from the limit of open descriptors: few of them are left. */
+/* True if an error may come from the limit of open descriptors: few of them are left. */
 bool descriptors_are_short(void);
 
 /* Makes reading from @fd non-blocking. Returns 0 or -errno. */

@@ -9,7 +9,7 @@
  * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE and READ (and
  * operands for atomics), then an inline segment {0x80000000 | length, bytes} or a pointer {length,
  * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline and take 1, 2, 3 and 4 blocks;
- * of a longer one 204 bytes are inline and a pointer leads to the rest. A pointer of length 0 is
+ * a longer one has 204 bytes inline and a pointer to the rest. A pointer of length 0 is
  * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with NOPs
  * of one block, so a request is contiguous, and BlueFlame can copy it directly.
  *
@@ -50,7 +50,7 @@
 #define CQ_MAX_DEPTH (1u << 22)
 #define BF_REGISTERS 1024 /* libmlx5 allocates 16 by default, by environment up to 1,024 */
 
-/* What all queues of a context share. */
+/* The common part of all queues of a context. */
 struct core {
 	struct mlx5dvl_qp_table table; /* first: cq->table leads here */
 	struct mlx5dvl_qp_leaf empty;

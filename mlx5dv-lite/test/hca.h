@@ -35,7 +35,7 @@ struct hca {
 	uint8_t *mem, *recv_mem;
 	size_t mem_len;
 	struct mlx5dvl_mr mr, recv_mr;
-	/* What happened, newest last. */
+	/* Events, the newest last. */
 	struct mlx5dvl_error errors[1024];
 	struct mlx5dvl_qp *error_qp[1024];
 	uint32_t nerrors;

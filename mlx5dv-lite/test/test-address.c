@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How QPs are addressed, and what their attributes become: asked of the device, which has
+/* Addresses and attributes of QPs, as the device reports them. It has
    the adapters of address.topology. */
 #include "device.h"
 #include "hca.h"

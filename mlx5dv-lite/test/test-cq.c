@@ -260,8 +260,8 @@ struct run {
 };
 
 /*
- * As the device writes it: minis first, title last, nothing else. What is in the other
- * places of the run must not matter: there are owners of this lap and of others.
+ * As the device writes it: minis first, title last, nothing else. The other places
+ * of the run do not matter: they have owner bits of this lap and of others.
  */
 static void compressed(const struct run *r)
 {

@@ -6,7 +6,7 @@
 #include "diff.h"
 #include <endian.h>
 
-/* What both polls must report. */
+/* Both polls report this. */
 struct event {
 	uint32_t qpn, imm, len;
 	uint8_t syndrome;

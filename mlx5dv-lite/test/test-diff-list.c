@@ -230,7 +230,7 @@ static void close_twins(void)
 	hca_close(&t.h);
 }
 
-/* What came to the peers: each receive of one has its like with the other. */
+/* Compares the peers: each receive of one equals a receive of the other. */
 struct arrivals {
 	uint64_t n, sum[2]; /* of ours, of the vendor's */
 };
@@ -257,7 +257,7 @@ static void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_re
 	a->sum[which] = a->sum[which] * 1000003 + digest(recv, t.type == MLX5DVL_UD ? GRH : 0);
 }
 
-/* What both twins have been asked for, and what has come of it. */
+/* The operations that both twins were given, and their results. */
 struct progress {
 	uint64_t tokens, our_tokens, vendor_tokens; /* sums, of signaled requests */
 	uint64_t to_receive;

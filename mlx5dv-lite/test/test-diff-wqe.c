@@ -125,7 +125,7 @@ static void close_twins(void)
 	hca_close(&twins.h);
 }
 
-/* What both twins have been asked for, and what has come of it. */
+/* The operations that both twins were given, and their results. */
 struct progress {
 	uint64_t tokens, our_tokens, vendor_tokens; /* sums, of signaled requests */
 	uint64_t to_receive, received;

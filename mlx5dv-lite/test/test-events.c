@@ -147,7 +147,7 @@ static void many_events_hide_none(void)
 	hca_close(&h);
 }
 
-/* Whoever sleeps on the descriptor is woken by an event that a destruction has read. */
+/* A program that sleeps on the descriptor is woken by an event that a destruction has read. */
 static void the_descriptor_knows_what_was_read(void)
 {
 	struct mlx5dvl_qp *qp[2], *of;
@@ -188,7 +188,7 @@ static void nothing_is_told_of_a_destroyed_qp(void)
 	hca_close(&h);
 }
 
-/* Of several that were not consumed one is left of each kind: the present state comes last. */
+/* One event of each kind is kept of those that were not consumed; the present state is the last. */
 static void the_newest_event_counts(void)
 {
 	struct mlx5dvl_qp *qp[2];

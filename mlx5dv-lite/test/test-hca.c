@@ -269,7 +269,7 @@ static void to_error_flushes(void)
 
 	while (mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent))
 		;
-	/* Of the two that arrived nothing is heard; of the others at most once each. */
+	/* The two that arrived are not reported, the others at most once each. */
 	CHECK_EQ(sent, 0);
 	for (uint32_t i = 0; i < duo.h.nerrors; i++) {
 		CHECK_EQ(duo.h.errors[i].token, 5 - duo.h.nerrors + i);

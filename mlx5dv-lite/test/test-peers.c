@@ -9,7 +9,7 @@
 
 enum { SLOTS = 64, WINDOW = 48, SLOT_SIZE = 1024 };
 
-/* What the two exchange beforehand. */
+/* The two processes exchange this first. */
 struct hello {
 	struct mlx5dvl_qp_info qp;
 	uint64_t addr;

@@ -18,7 +18,7 @@ static void setup(void)
 enum { QPN = 0x123456, LKEY = 0x11223344, RKEY = 0x55667788, IMM = 0xcafe0123 };
 #define RADDR 0x0123456789abcdefull
 
-/* What a request should look like, by the manual. Returns its length in 16-byte units. */
+/* The bytes of a request, as the manual describes them. Returns its length in 16-byte units. */
 static uint32_t expect(uint8_t *w, uint8_t opcode, uint32_t index, uint32_t len, unsigned flags,
 	bool signaled)
 {

@@ -120,7 +120,7 @@ static void list_survives_refills_out_of_order(void)
 		while (n--)
 			complete_one(&d, &rand);
 		mlx5dvl_mono_poll(&d.cq.cq, (int)(test_rand(&rand) % 64), on_recv, &sum);
-		/* What the device has is never more than what is posted. */
+		/* The device never has more receives than were posted. */
 		CHECK(mlx5dvl_srq_posted(&d.srq) >= d.opened);
 		uint32_t posted = mlx5dvl_srq_posted(&d.srq), added = mlx5dvl_srq_refill(&d.srq);
 

@@ -90,7 +90,7 @@ static void other_events_are_kept(void)
 	hca_close(&h);
 }
 
-/* Whoever never looks at events gets rid of everything, too. */
+/* A program that never reads events gets rid of everything, too. */
 static void closing_waits_for_nobody(void)
 {
 	struct mlx5dvl_qp *qp[2];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the verbs interface cannot express, and so nobody else can confirm, against the
- * software HCA's own record of what it executed and completed: payload half in the request
+ * Features that the verbs interface cannot express, so that no other library can confirm them,
+ * against the software HCA's own record of what it executed and completed: payload half in the request
  * and half behind a pointer, NOPs at the ring's end, requests signaled by the library,
  * compressed completions.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What shmipc and copyrpc share: loading a library, errors, attributes, and who ends a C object."""
+"""Common parts of shmipc and copyrpc: loading a library, errors, attributes, ownership of C objects."""
 import ctypes
 import errno
 import os

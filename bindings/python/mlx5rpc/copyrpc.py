@@ -157,7 +157,7 @@ class Endpoint:
         context._calls[number] = self, token
 
     def info(self):
-        """What the peer's join() needs, to be carried by any channel."""
+        """Returns the bytes that the peer's join() needs, to be sent over any channel."""
         blob = ctypes.create_string_buffer(INFO_SIZE)
         _lib.copyrpc_ep_info(self._open, blob)
         return blob.raw
@@ -264,11 +264,11 @@ class Context(Handle):
         return _lib.copyrpc_ctx_fd(self._open)
 
     def arm(self):
-        """Whether fileno() will become readable; False: poll again instead."""
+        """Returns True if fileno() will become readable; False: poll again instead."""
         return not _lib.copyrpc_ctx_arm(self._open)
 
     def timeout(self):
-        """How long to sleep at most, in seconds; None: for ever."""
+        """The longest time to sleep, in seconds; None: for ever."""
         ms = _lib.copyrpc_ctx_timeout(self._open)
         return None if ms < 0 else ms / 1e3
 

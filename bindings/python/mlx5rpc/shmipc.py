@@ -74,7 +74,7 @@ _lib = library("libshmipc.so.0", {
 
 
 class _Side(Handle):
-    """What a server and a client have in common: `_names` are its functions, by what they do."""
+    """The common part of a server and a client: `_names` are its functions, by what they do."""
 
     def __init__(self, name, attributes):
         pointer = c_void_p()
@@ -100,7 +100,7 @@ class _Side(Handle):
         return self._fd(self._open)
 
     def arm(self):
-        """Whether fileno() will become readable; False: poll again instead."""
+        """Returns True if fileno() will become readable; False: poll again instead."""
         return not self._arm(self._open)
 
     def stats(self):

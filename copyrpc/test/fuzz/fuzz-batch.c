@@ -11,8 +11,8 @@
  *	6 value64                   a READ brings this position
  *	7 kind8 len8 at8 xor8       a batch that is right but for one byte arrives
  *
- * What must hold is that nothing is touched that lies outside, and that an endpoint which
- * was not failed is in a state that its own rules allow.
+ * Nothing outside of the input is touched, and an endpoint that has not failed is in a state
+ * that its own rules allow.
  */
 #include <stdlib.h>
 
@@ -69,7 +69,7 @@ static void write_ring(struct input *in, uint8_t *ring)
 	in->at += len;
 }
 
-/* What an honest peer could send now: a request, the response to some call, a marker; or a marker
+/* Writes a batch that an honest peer could send now: a request, the response to some call, a marker; or a marker
  * that says that it has a message. */
 static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 {

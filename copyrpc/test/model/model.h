@@ -24,7 +24,7 @@
 #define LARGE (C / 8) /* blocks of the largest message */
 #endif
 
-/* What calls leave, where handlers call. */
+/* The credit that calls leave, if handlers call. */
 #if !defined(NESTED) || defined(DEFECT_NO_RESERVE)
 #define RESERVE 0
 #elif defined(DEFECT_RESERVE_WITHOUT_SLACK)
@@ -334,7 +334,7 @@ static int held(const struct dir *d, int kind, int i)
 	return -1;
 }
 
-/* What can be answered at once: everything, but where handlers call only their requests. */
+/* Requests that are answered at once: all, but if handlers call, only the handlers' requests. */
 #ifdef NESTED
 #define AT_ONCE NESTED_REQUEST
 #else
@@ -440,14 +440,14 @@ static void init(struct model *m, int at0, int at1, int calls0, int calls1)
 	}
 }
 
-/* What must hold in every state. */
+/* These conditions hold in every state. */
 static bool holds(const struct model *m)
 {
 	for (int s = 0; s < 2; s++) {
 		const struct dir *d = &m->d[s];
 		struct credit cr = load(d);
 
-		/* What is not consumed is never overwritten, whatever the sender knows. */
+		/* Blocks that are not consumed are never overwritten, regardless of what the sender knows. */
 		if (d->p - d->base > C || d->rc > told(d) || d->n > C)
 			return false;
 		if (!credit_holds(&cr))
@@ -461,7 +461,7 @@ static bool finished(const struct model *m)
 	return !m->calls[0] && !m->calls[1] && !m->pending[0] && !m->pending[1];
 }
 
-/* What flow.pml asks. */
+/* Conditions for flow.pml. */
 #define CAN_CALL_SMALL_0 (SMALL && can_call(&now.m, 0, 1, 1))
 #define CAN_CALL_LARGE_0 ((LARGE > 1 || !SMALL) && can_call(&now.m, 0, LARGE, LARGE))
 #define WOULD_STALL_0 would_stall(&now.m, 0, LARGE, LARGE)
