@@ -142,6 +142,8 @@ static void fail_device(struct churn *churn)
 	struct churn_pair *pair = &churn->pair[0];
 
 	churn_read_events(churn);
+	if (pair->qp[0]) /* it may wait behind half a message */
+		churn_destroy(churn, pair);
 	atomic_store(&storm->phase, FATAL);
 	for (uint32_t i = 0; i < storm->nodes; i++)
 		if (test_rand(&seed) % 2)
