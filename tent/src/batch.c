@@ -41,7 +41,7 @@ static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
 	return offset + (part_len - at % part_len);
 }
 
-/* Where the request crosses parts of registrations, here or there. */
+/* Finds the offsets at which the request crosses parts of registrations, here or there. */
 static uint32_t find_cuts(const struct task *k, uint64_t *cuts)
 {
 	const struct tent_request *r = &k->request;

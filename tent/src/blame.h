@@ -24,7 +24,7 @@
 struct tent_segment;
 
 enum blame_message {
-	MESSAGE_NONE, /* there was no rail to send it over */
+	MESSAGE_NONE, /* no rail to send it over */
 	MESSAGE_LOST,
 	MESSAGE_ARRIVED,
 };

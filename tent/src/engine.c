@@ -104,14 +104,14 @@ static void *engine_thread(void *arg)
 	pthread_mutex_lock(&t->lock);
 	while (!t->stopping) {
 		if (progress(t, clock_ns())) {
-			/* Callers want the lock as well. */
+			/* Callers need the lock, too. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
 			pthread_mutex_lock(&t->lock);
 			continue;
 		}
 		each_link(t, arm);
-		/* Completions from before the arming give no event. */
+		/* Completions before the arming give no event. */
 		if (progress(t, clock_ns()))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));

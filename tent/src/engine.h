@@ -47,7 +47,7 @@ enum buffer_state {
 	BUFFER_GOING, /* is being unregistered: nobody may begin to use it, see revoke.c */
 };
 
-/* Registered memory. */
+/* Registered memory of this engine. */
 struct buffer {
 	enum buffer_state state;
 	uint64_t addr, len, part_len;
@@ -76,9 +76,9 @@ struct pair {
 	uint32_t local, remote; /* rails */
 	struct link *link; /* NULL: the rail is down */
 	struct link
-		*closed; /* the one before, with nothing under way, until there is time for it */
-	bool answered; /* what the rail waits for: the peer's fence, the end of the probe */
-	int status; /* of the probe, or why an open has failed; 0: it has taken too long */
+		*closed; /* the previous link, which is idle, until there is time to destroy it */
+	bool answered; /* the rail's fence, or its probe */
+	int status; /* of the probe or the open; 0 after a failed open: it took too long */
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* first report of the outage */
 	enum tent_fault fault; /* of the last one */
@@ -86,7 +86,7 @@ struct pair {
 };
 
 struct notice_slot {
-	uint64_t lap; /* of the task that has it, or had it last */
+	uint64_t lap; /* of the task that has the slot, or had it last */
 	uint32_t task; /* NO_TASK: none, or it has ended */
 	bool untaken; /* the peer has not counted its notice */
 };
@@ -95,33 +95,33 @@ struct notice_slot {
 struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
 	bool gone; /* the peer has unregistered it */
-	bool owed; /* and waits to hear that nothing is moving */
+	bool owed; /* and waits for our confirmation */
 };
 
 struct tent_segment {
 	struct tent *t;
 	struct tent_segment *next;
-	uint32_t number; /* of those of this engine */
+	uint32_t number; /* in the order of imports */
 	struct desc desc;
 	struct ctl ctl;
-	int lost; /* why the peer is gone, 0: it is there */
+	int lost; /* -errno: the reason why the peer is gone; 0: it is there */
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
 	struct blame blame;
 	struct sched *sched;
 	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
 	struct lent *lent; /* the same */
-	uint32_t owed; /* how many of them are */
+	uint32_t owed; /* the number that wait for a confirmation */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
-	uint64_t reported_at; /* a failure whose slices have not been sent again, 0: none */
+	uint64_t reported_at; /* of a failure whose slices have not been sent again, 0: none */
 	struct latrec_hist resend_ns; /* from such a report to the first of them */
 	/* The posted slices, by the low bits of their tokens. */
 	struct {
 		uint32_t task;
 		uint64_t length, posted_at;
 	} slices[MAX_SLICES];
-	/* Tasks that the scheduler has no room for, and how many it has, by priority. */
+	/* Tasks that wait for room in the scheduler, and the number of those that it has, by priority. */
 	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
 	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Registered memory. */
+/* Registered memory of this engine. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

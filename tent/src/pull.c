@@ -23,7 +23,7 @@ struct view {
 	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
 	double cost[SCHED_MAX_RAILS]; /* of the location's memory; negative: not usable */
 	double fastest, all; /* rates */
-	double most; /* what a slice adds to a window at most; see leave_room() */
+	double most; /* the most bytes that a slice may add to a window; see leave_room() */
 };
 
 static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)
@@ -74,7 +74,7 @@ static void look_from(const struct sched *s, uint32_t location, struct view *v)
 	}
 }
 
-/* A slow rail takes smaller slices, so that it holds none up. */
+/* The block of a rail: slower rails take smaller slices. */
 static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 {
 	uint64_t granules =
@@ -89,7 +89,7 @@ struct head {
 	uint64_t block;
 };
 
-/* The window, two slices and some latencies of bytes, has room for one of this length. */
+/* True: the window, two slices and some latencies of bytes, has room for a slice of this length. */
 static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
 {
 	const struct rail *r = &s->rails[rail];
@@ -153,7 +153,7 @@ static uint64_t length_for(const struct sched *s, const struct view *v, const st
 	return plan_peek(&s->requests[h->request].plan, block_for(v, rail, h->block));
 }
 
-/* When the rail could begin to complete another slice. */
+/* The time at which the rail could begin to complete another slice. */
 static double free_at(const struct sched *s, const struct view *v, uint32_t rail)
 {
 	return rail_free_at(&s->rails[rail], v->now, v->rate[rail]) + v->cost[rail];
@@ -169,7 +169,7 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 		uint64_t length;
 		double at;
 
-		/* The first question, about the longest slice, spares most rails the others. */
+		/* The check with the longest slice saves the others for most rails. */
 		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
 			continue;
 		length = length_for(s, v, h, r);
@@ -196,7 +196,7 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 	for (uint32_t p = 0; p <= h->priority; p++)
 		waiting += (double)s->classes[p].waiting;
 	if (waiting > (at - (double)v->now) * v->all)
-		return false; /* not even if they were all free */
+		return false; /* they cannot, even if all were free */
 	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
 		double length, slices;
 
@@ -251,7 +251,7 @@ static int place(struct sched *s, uint64_t now, uint32_t location, const struct 
 	return err;
 }
 
-/* Places what waits, until no rail has room for it, or it is another class's turn: false. */
+/* Places waiting slices until no rail has room; false: it is another class's turn. */
 static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t priority,
 	uint32_t without, struct view *v)
 {
@@ -271,7 +271,7 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 		}
 		if (others_sooner(s, v, &h, rail, at)) {
 			leave_room(v, &h);
-			/* They may prove slower than they look. */
+			/* The others may prove slower than estimated. */
 			if ((uint64_t)at < s->wake_at)
 				s->wake_at = (uint64_t)at + 1;
 			return true;
@@ -316,7 +316,7 @@ void pull_run(struct sched *s, uint64_t now)
 	v.most = INFINITY;
 	look(s, now, &v);
 	while ((priority = class_next(s, without)) < SCHED_PRIORITIES) {
-		/* For what a class leaves, the others are asked. */
+		/* Other classes may use the rails that this one leaves. */
 		if (run_class(s, now, priority, without, &v))
 			without |= 1u << priority;
 	}

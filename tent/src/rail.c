@@ -13,7 +13,7 @@ static double min(double a, double b)
 	return a < b ? a : b;
 }
 
-/* As if it had been measured for a while. */
+/* Sets the sums as if this rate had been measured for a while. */
 static void set_rate(struct rail *r, double rate)
 {
 	r->rate = rate;
@@ -47,7 +47,7 @@ double rail_rate(const struct rail *r, uint64_t now)
 	return min(rate, r->link_rate);
 }
 
-/* Since when the rail has worked on the slice that is at the head. */
+/* The time at which the rail began to work on the slice at the head. */
 static double head_since(const struct rail *r)
 {
 	return max((double)r->last_at, (double)r->busy_at + r->latency);
@@ -116,7 +116,7 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	double since = max((double)r->last_at, posted_at + r->latency);
 	double busy = (double)now - since, keep;
 
-	/* A slice alone on its rail: latency that was not there must not look like speed. */
+	/* A slice alone on its rail: a short latency must not look like a high rate. */
 	if (posted_at + r->latency > (double)r->last_at)
 		busy = max(busy, (double)sample->length / r->link_rate);
 	keep = RAIL_AVERAGE_NS / (RAIL_AVERAGE_NS + busy);

@@ -38,16 +38,16 @@ struct rail {
 	double ewma;
 	double latency;
 	uint64_t last_at; /* the last completion */
-	uint64_t busy_at; /* since when something is posted */
+	uint64_t busy_at; /* the first of the posted slices was posted then */
 
 	/* Health. */
 	enum sched_rail_state state; /* changed by health.c only */
 	bool fresh; /* it has not been in use yet */
 	uint32_t epoch; /* of the fence, or the open, that is awaited */
-	uint64_t progress_at; /* the last completion, or since when it is busy */
+	uint64_t progress_at; /* the last completion, or busy_at if that is later */
 	uint64_t open_at; /* DOWN: when to open it; CONNECTING, PROBING: when to give that up */
 	uint64_t backoff;
-	bool full; /* post said -EAGAIN; until the next completion */
+	bool full; /* post returned -EAGAIN, and no completion has come since */
 	bool report_up; /* the port came back while the rail was being fenced */
 
 	uint64_t bytes, slices, exclusions;

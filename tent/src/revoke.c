@@ -29,7 +29,7 @@ void revoke_begin(struct tent *t, struct buffer *b)
 		if (!c->known)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
-		ctl_send(&c->ctl, &msg); /* who does not get it does not confirm it */
+		ctl_send(&c->ctl, &msg); /* without the message there is no confirmation */
 	}
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/probe.h"
 
-#define DUE_TIMES 8 /* the least time that a request takes: when it is due */
+#define DUE_TIMES 8 /* a request is due after so many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 {
@@ -38,7 +38,7 @@ static void submit_late(struct sched *s, uint32_t id)
 	class_grow(s, q->priority, q->plan.length);
 }
 
-/* Has there been no rail for the location for longer than requests wait? */
+/* True: the location has had no rail for longer than requests wait. */
 static bool given_up(const struct sched *s, uint64_t now, uint32_t location)
 {
 	uint64_t since = s->no_rail_at[location];
@@ -262,7 +262,7 @@ int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint
 	return -ENOTCONN;
 }
 
-/* Ends what waits in a queue. */
+/* Ends the requests of a queue. */
 static void fail_queue(struct sched *s, struct queue *q)
 {
 	uint32_t id;
@@ -276,14 +276,14 @@ static void fail_queue(struct sched *s, struct queue *q)
 		request_fail(s, q->head, -ENETUNREACH);
 }
 
-/* Ends what waits for a location. */
+/* Ends the requests of a location. */
 static void fail_location(struct sched *s, uint32_t location)
 {
 	for (uint32_t p = 0; p < s->config.priorities; p++)
 		fail_queue(s, sched_queue(s, location, p));
 }
 
-/* Ends what has waited for a rail for too long; when to look again. */
+/* Ends requests that have waited too long for a rail. Returns the next deadline. */
 static uint64_t fail_unreachable(struct sched *s, uint64_t now)
 {
 	uint64_t next = SCHED_NEVER, end;

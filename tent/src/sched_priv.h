@@ -24,15 +24,15 @@
 #define NO_RAIL UINT32_MAX
 #define NO_REQUEST UINT32_MAX
 
-/* A slice, or a mark: that has length 0, no request, and its position as offset. */
+/* A slice, or a mark, which has length 0, no request, and its position as offset. */
 struct slice {
 	uint64_t user; /* of a mark */
 	uint64_t offset, length;
-	uint64_t charged; /* what the ledger of the rail has of it */
+	uint64_t charged; /* bytes of it in the rail's ledger */
 	uint64_t posted_at;
 	uint32_t request;
 	uint32_t generation; /* raised whenever the slice's token loses its meaning */
-	uint32_t rail; /* NO_RAIL: of a failed one, waits for another */
+	uint32_t rail; /* NO_RAIL: its rail has failed, and it waits for another */
 	uint32_t next, prev; /* in the list that it is in */
 	uint32_t errors;
 	bool posted;
@@ -46,7 +46,7 @@ struct list {
 };
 
 struct request {
-	struct plan plan; /* what is not cut yet, only in mode pull */
+	struct plan plan; /* bytes that are not cut yet, in mode pull */
 	uint64_t user, block;
 	uint64_t submitted_at, due;
 	uint32_t location, priority;
@@ -66,7 +66,7 @@ struct queue {
 	uint64_t bytes; /* of both */
 };
 
-/* A priority class: what waits in queues, or is bound and not posted; see turns.c. */
+/* A priority class, see turns.c. */
 struct class
 {
 	uint64_t waiting; /* bytes in queues, and slices that are bound */
@@ -85,7 +85,7 @@ struct sched {
 	struct queue *queues; /* queues[priority * n_locations + location] */
 	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
 	struct class classes[SCHED_PRIORITIES];
-	double served; /* of the class that was served last, before that */
+	double served; /* the value of the class that was served last, before that */
 	double group_rates[SCHED_MAX_GROUPS];
 	double link_rates; /* of all rails together */
 	struct slice *slices;
@@ -98,7 +98,7 @@ struct sched {
 	uint64_t random;
 	uint64_t stall_min_ns, probe_timeout_ns, first_open_ns, no_rail_ns;
 	uint32_t marks; /* under way */
-	uint64_t wake_at; /* when what was left to a busy rail is looked at again */
+	uint64_t wake_at; /* the next look at slices that were left to a busy rail */
 	struct sched_stats stats;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Import: from a text to connected pairs of rails. */
+/* Import: reads a description, connects to the peer, and opens the pairs of rails. */
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>

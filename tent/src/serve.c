@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define HELLO_NS (5000 * NSEC_PER_MSEC) /* who has not shown the key by then is sent away */
+#define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to show the key */
 
 static void drop_link(struct conn *c, uint32_t pair)
 {
@@ -204,7 +204,7 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return 0;
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
-	/* The last ones are for messages that find whose fault an outage is. */
+	/* The last numbers are for messages that find the cause of an outage. */
 	if (msg->pair >= c->n_pairs && (msg->pair < TENT_MAX_RAILS || msg->pair >= CONN_LINKS))
 		return -EPROTO;
 	switch (msg->type) {
@@ -225,13 +225,13 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	}
 }
 
-/* While registrations end, a confirmation may come behind notices: these have room in the ring. */
+/* While registrations end, confirmations may follow notices, so more of these are accepted. */
 static bool messages_room(const struct tent *t)
 {
 	return t->notice_tail - t->notice_head < (t->n_going ? NOTICE_RING : NOTICES);
 }
 
-/* Takes what the peer says; what may be a notice only while there is room for one. */
+/* Takes messages of the peer. If they may be notices, it stops when there is no room for one. */
 static int read_messages(struct tent *t, struct conn *c)
 {
 	struct ctl_msg msg;
@@ -267,7 +267,7 @@ static uint32_t strangers(const struct tent *t)
 	return t->n_conns - t->importer_ids.used;
 }
 
-/* The oldest connection that has not shown the key goes. False: all have. */
+/* Closes the oldest connection that has not shown the key. False: all have. */
 static bool send_stranger_away(struct tent *t)
 {
 	struct conn **oldest = NULL, *c;
@@ -319,7 +319,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 	return some;
 }
 
-/* A peer that is sent away copies until it has heard of it. */
+/* A disconnected peer may copy until it notices that. */
 static bool may_copy(const struct tent *t, const struct conn *c)
 {
 	return !t->transport->bars && c->known && !c->closed && !c->cut;

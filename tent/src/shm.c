@@ -36,7 +36,7 @@ struct shm_link {
 	uint8_t key[DESC_KEY_LEN];
 	pthread_t thread;
 
-	pthread_mutex_t mutex; /* of all that follows */
+	pthread_mutex_t mutex; /* protects the members that follow */
 	pthread_cond_t work;
 	struct link_move todo[RING];
 	struct ended ended[RING];
@@ -51,7 +51,7 @@ static struct shm_link *to_shm(struct link *l)
 	return container_of(l, struct shm_link, link);
 }
 
-/* A move of any length; the kernel may do less than it is asked for. */
+/* Copies any length; a call of the kernel may copy less. */
 static int copy(pid_t pid, bool write, void *local, uint64_t remote, uint64_t len)
 {
 	while (len) {
@@ -114,7 +114,7 @@ static void *copier(void *arg)
 			status = perform(l, &m);
 			pthread_mutex_lock(&l->mutex);
 		}
-		/* Memory that is not there is no fault of the link. */
+		/* The link goes on if memory was not mapped. */
 		l->stopped |= status && status != -EFAULT;
 		report(l, m.token, status);
 	}

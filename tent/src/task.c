@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests, from submit to the notice that their peer gets. */
+/* Requests, from submit to the notice at the peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define MARK_ERRORS 8 /* of one mark: then it is not the rails' fault */
+#define MARK_ERRORS 8 /* of one mark: then the rails are not the cause */
 
 static void list_append(struct tent *t, uint32_t *head, uint32_t *tail, uint32_t id)
 {
@@ -115,7 +115,7 @@ void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote)
 	}
 }
 
-/* False: the scheduler has no room. */
+/* Gives a task to the scheduler. False: that has no room. */
 static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 {
 	struct task *k = &s->t->tasks[id];
@@ -204,7 +204,7 @@ static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
 	task_end(s->t, id, err);
 }
 
-/* A mark's name for the scheduler: the slot, and which of its laps. */
+/* The scheduler's name of a mark: the slot and its lap. */
 static uint64_t mark_user(const struct tent_segment *s, uint8_t slot)
 {
 	return s->slots[slot].lap * NOTICE_SLOTS + slot;
@@ -271,7 +271,7 @@ static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t p
 	       sched_rail_state(s->sched, pair) == RAIL_FENCING || choose_carrier(s, k, position);
 }
 
-/* Posts what is not under way. 0, or -ENETUNREACH: there is no rail for it. */
+/* Posts marks that are not under way. 0, or -ENETUNREACH: there is no rail for one. */
 static int post_marks(struct tent_segment *s, uint8_t slot)
 {
 	struct task *k = &s->t->tasks[s->slots[slot].task];
@@ -288,7 +288,7 @@ static int post_marks(struct tent_segment *s, uint8_t slot)
 	return 0;
 }
 
-/* The task of a slot goes on; of a free slot the next one begins. */
+/* Continues the task of a slot, or gives a free slot to the next one. */
 static void notify_slot(struct tent_segment *s, uint8_t slot)
 {
 	struct notice_slot *l = &s->slots[slot];
@@ -322,7 +322,7 @@ static void mark_failed(struct tent_segment *s, uint8_t slot, uint32_t position,
 	struct task *k = &s->t->tasks[s->slots[slot].task];
 
 	k->posted &= ~(1u << position);
-	/* One that no rail can carry must not take down one after the other. */
+	/* A mark that no rail can carry must not exclude one after the other. */
 	if (status != -ENOTCONN && ++k->errors[position] >= MARK_ERRORS)
 		end_in_slot(s, slot, s->lost ? s->lost : status);
 }

@@ -80,7 +80,7 @@ int topo_add_location(struct topo *t, const char *name, struct tent_why *why)
 	return 0;
 }
 
-/* Where the rail's device hangs, or NULL. */
+/* The place of the rail's device in the topology, or NULL. */
 static hwloc_obj_t find_device(hwloc_topology_t hw, const char *name)
 {
 	hwloc_obj_t obj = NULL;
@@ -122,7 +122,7 @@ static uint64_t distance(struct hwloc_distances_s *d, hwloc_obj_t from, hwloc_ob
 	return there;
 }
 
-/* The nearest of the nodes that are not the device's own, as distances say; 0: none do. */
+/* The shortest distance to a node that is not the device's own; 0: it is not known. */
 static uint64_t nearest(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_obj_t home,
 	hwloc_const_nodeset_t own)
 {
