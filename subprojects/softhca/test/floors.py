@@ -48,7 +48,7 @@ def check(root):
 
 
 def with_mistake(root, path, line):
-    """What check() says of a copy of the tree in which @path has one more line."""
+    """Runs check() on a copy of the tree in which @path has one more line."""
     with tempfile.TemporaryDirectory() as tmp:
         copy = pathlib.Path(tmp)
         shutil.copy(root / "README.md", copy)

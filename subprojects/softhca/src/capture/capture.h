@@ -33,7 +33,7 @@ int capture_resolve(const char *path, char absolute[CAPTURE_PATH]);
  */
 int capture_start(struct arena *a, const struct capture *c, uint32_t owner, uint32_t qpn);
 
-/* Ends the capture that is running. What it has counted stays readable. */
+/* Ends the capture that is running. Its counts stay readable. */
 void capture_stop(struct arena *a);
 
 /* The process of @slot is dead or leaves; the fabric's capture may be its own. */

@@ -28,7 +28,7 @@
 #define CM_REJ_NO_SERVICE 8
 #define CM_REJ_CONSUMER 28
 #define CM_REJ_VENDOR_OPTION 35
-/* Of a datagram's: the status of SIDR_REP. */
+/* For datagrams: the status of SIDR_REP. */
 #define CM_SIDR_UNSUPPORTED 1
 #define CM_SIDR_REJECT 2
 

@@ -92,13 +92,13 @@ struct cm_link cm_link_to(const struct cm_id *id)
 	return (struct cm_link){cm_index(id), id->serial};
 }
 
-/* Whether it is IPv6's wildcard, which stands for IPv4's addresses, too. */
+/* Returns true if it is IPv6's wildcard, which stands for IPv4's addresses, too. */
 static bool any_of_both(const struct cm_id *id)
 {
 	return id->src.family == AF_INET6 && !id->v6_only && cm_addr_any(&id->src);
 }
 
-/* Whether the addresses of two ids have an IP address in common. */
+/* Returns true if the addresses of two ids have an IP address in common. */
 static bool overlap(const struct cm_id *a, const struct cm_id *b)
 {
 	if (a->src.family != b->src.family)
@@ -213,7 +213,7 @@ static struct cm_coming *coming(struct cm_id *id, uint32_t number)
 	return &id->coming[number % CM_COMING];
 }
 
-/* Whoever is killed in between leaves an event that comes twice. */
+/* A process that is killed in between leaves an event that comes twice. */
 static void arrive(struct cm_id *id)
 {
 	post(id, coming(id, id->first_coming));

@@ -3,8 +3,8 @@
  * The table of ids, their ports, and the events that they get. The fabric's mutex is held in each
  * call.
  *
- * An event is a record in the FIFO of the id's event channel: which id, what, and a status. What
- * else a program is told of it stands in the id, when it reads the event.
+ * An event is a record in the FIFO of the id's event channel: which id, what, and a status. The
+ * rest of what a program is told is in the id when it reads the event.
  */
 #ifndef SOFTHCA_CM_IDS_H
 #define SOFTHCA_CM_IDS_H
@@ -15,7 +15,7 @@
 #include "cm/address.h"
 #include "fabric/fabric.h"
 
-/* What programs know as RDMA_CM_EVENT_*. */
+/* The values of RDMA_CM_EVENT_*. */
 enum cm_event_type {
 	CM_EV_ADDR_RESOLVED = 0,
 	CM_EV_ADDR_ERROR = 1,
@@ -72,7 +72,7 @@ struct cm_link cm_link_to(const struct cm_id *id);
  */
 int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
 
-/* Whether nobody else listens where @id would. */
+/* Returns true if nobody else listens where @id would. */
 bool cm_may_listen(const struct cm_id *id);
 
 /* The id that listens for requests to @addr, else NULL. */

@@ -153,7 +153,7 @@ void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p)
 	memcpy(p->path_rec, &r, sizeof(r));
 }
 
-/* Whether the two ends have exchanged what their QPs need. */
+/* Returns true if the two ends have exchanged what their QPs need. */
 static bool is_connected(const struct cm_id *id)
 {
 	return id->state == CM_REQ_RCVD || id->state == CM_REP_SENT || id->state == CM_REP_RCVD ||

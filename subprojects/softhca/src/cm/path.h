@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What an id's path is for verbs: addresses, QP attributes, path records. The mutex is held. */
+/* An id's path in the terms of verbs: addresses, QP attributes, path records. The mutex is held. */
 #ifndef SOFTHCA_CM_PATH_H
 #define SOFTHCA_CM_PATH_H
 
@@ -10,7 +10,7 @@
 
 #include "fabric/cm_ids.h"
 
-/* Whether the other end's adapter is known. */
+/* Returns true if the other end's adapter is known. */
 bool cm_has_path(const struct cm_id *id);
 
 /* GIDs of the two ends; NULL: not known. */

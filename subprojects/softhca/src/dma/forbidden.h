@@ -8,7 +8,7 @@
 /* Prints, once, why the memory of @pid cannot be accessed. Signal safe. */
 void dma_say_forbidden(int32_t pid);
 
-/* Whether a system call filter forbids access to the memory of other processes. */
+/* Returns true if a system call filter forbids access to the memory of other processes. */
 bool dma_filtered(void);
 
 #define DMA_FILTERED                                                                               \

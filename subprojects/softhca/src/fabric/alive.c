@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Who this process is in its fabric, and which other ones live. */
+/* This process as a member of its fabric, and the liveness of the others. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

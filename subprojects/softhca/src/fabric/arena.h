@@ -56,7 +56,7 @@ struct claim {
 	struct iovec to[CLAIM_PIECES]; /* where its owner's system call writes in another process */
 };
 
-/* What is known of the owner of a claim that somebody waits for. Zero: nothing. */
+/* The last observation of the owner of a claim that somebody waits for. Zero: none. */
 struct claim_watch {
 	uint64_t word; /* of the claim */
 	uint64_t switches; /* the owner's context switches when it was first seen stopped */
@@ -274,7 +274,7 @@ struct qp {
 	uint32_t strict_end[STRICT_COMPLETIONS];
 };
 
-/* What a QP needs whose peer is reached by packets; its index is the QP's. */
+/* The state of a QP whose peer is reached by packets; its index is the QP's. */
 struct wired {
 	struct wire_qp q;
 	uint32_t after[WIRE_MESSAGES]; /* of each message in flight: the block behind its WQE */
@@ -383,7 +383,7 @@ struct fault_rule {
 	uint64_t hits;
 };
 
-/* What a port has carried since the fabric was made. */
+/* The traffic of a port since the fabric was made. */
 struct port_counts {
 	uint64_t tx_bytes, rx_bytes; /* payload */
 	uint64_t tx_packets, rx_packets;
@@ -393,7 +393,8 @@ struct port_counts {
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
 	/* Packets of other hosts that are dropped. Relaxed atomics: the receiver counts them without the mutex. */
-	uint64_t bad_packets; /* all: malformed, for no QP that is connected to their sender, bad_pkeys */
+	uint64_t
+		bad_packets; /* all: malformed, for no QP that is connected to their sender, bad_pkeys */
 	uint64_t bad_icrcs; /* of these: with a wrong ICRC */
 };
 
@@ -449,7 +450,7 @@ struct arena {
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
 	struct capture capture;
-	/* What the fabric was made with; rules and capture may have changed since. */
+	/* Settings with which the fabric was made; rules and capture may have changed since. */
 	struct fault_rule made_faults[FAULT_RULES];
 	char made_capture[CAPTURE_PATH]; /* "": none */
 	struct journal journal __attribute__((aligned(64)));

@@ -70,7 +70,7 @@ bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 	return true;
 }
 
-/* What the kernel says of a thread. */
+/* The kernel's description of a thread. */
 struct look {
 	char state; /* 'X': it has ended */
 	bool pending; /* SIGSEGV */

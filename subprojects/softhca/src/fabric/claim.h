@@ -2,8 +2,8 @@
 /*
  * Claims: locks in the arena that can be taken from an owner that is stopped.
  *
- * SIGSTOP and debuggers stop a thread between any two instructions, and nothing defers that. Whoever
- * waits for the claim of such a thread takes it over after fabric_self.patience_ns. The thread may be
+ * SIGSTOP and debuggers stop a thread between any two instructions, and nothing defers that. A thread
+ * that waits for the claim of such a thread takes it over after fabric_self.patience_ns. The thread may be
  * continued at any moment, and from then on it must store nothing into the arena or into the memory of
  * other processes. Three questions follow.
  *
@@ -101,7 +101,7 @@ static inline uint64_t claim_word(uint32_t epoch)
 _Noreturn void claim_lost(void);
 
 /*
- * Whether this thread still has the claim that it has taken, if any. The epoch is not compared, because
+ * Returns true if this thread still has the claim that it has taken, if any. The epoch is not compared, because
  * the handler of the signal may change it at any moment; a claim that was lost has another owner.
  */
 static inline bool claim_kept(void)
@@ -180,7 +180,7 @@ void claim_leave(void);
 /* For the handler of SIGSEGV: whether the signal says that a claim may be lost. Then it is handled. */
 bool claim_signal(const siginfo_t *si, ucontext_t *uc);
 
-/* Whom the claim goes to that is taken over. */
+/* The next owner of a claim that is taken over. */
 enum claim_heir { CLAIM_FOR_ME, CLAIM_FOR_NOBODY };
 
 /*

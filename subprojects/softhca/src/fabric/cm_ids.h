@@ -42,7 +42,7 @@ enum cm_state {
 	CM_ENDED, /* rejected, or disconnected by both */
 };
 
-/* What one end tells the other with a request, a reply or a rejection. */
+/* The contents of a request, a reply or a rejection. */
 struct cm_param {
 	uint32_t qpn;
 	uint32_t qkey;

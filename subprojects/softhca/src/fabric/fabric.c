@@ -37,7 +37,7 @@ __attribute__((cold)) static void recover(uint64_t former)
 	fabric_reap();
 }
 
-/* Who waits for the mutex. */
+/* A thread that waits for the mutex. */
 struct waiter {
 	struct claim_watch watch;
 	uint64_t looked; /* when the holder was looked at last */
@@ -71,9 +71,8 @@ static bool take_over(struct waiter *w)
 }
 
 /*
- * The mutex is held for microseconds, unless its holder is stopped. Who waits naps, because a wake-up by
- * the holder could be lost when it is killed, and because nobody would wake up who waits for a holder
- * that is stopped.
+ * The mutex is held for microseconds, unless its holder is stopped. A waiter naps: a wake-up by
+ * the holder could be lost when the holder is killed, and would never come from one that is stopped.
  */
 static inline int take(uint32_t yields)
 {

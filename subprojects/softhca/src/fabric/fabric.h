@@ -40,12 +40,12 @@ static inline struct arena *arena(void)
 #define FABRIC_NAME_MAX 63
 #define FABRIC_NAME_GIVE "give up to 63 letters, digits, '.', '_' or '-'"
 
-/* Whether @name is valid as given by a user. Names of jobs are converted instead. */
+/* Returns true if @name is valid as given by a user. Names of jobs are converted instead. */
 bool fabric_name_ok(const char *name);
 
 /*
- * What the rooms above do when the mutex changes hands, so that this room need not know
- * them. Defined once, in member/hooks.c. The mutex is held in each of them.
+ * Functions of the directories above, called when the mutex changes hands, so that this directory need
+ * not know them. Defined once, in member/hooks.c. The mutex is held in each of them.
  */
 struct fabric_hooks {
 	void (*replay)(void); /* applies the step that a dead holder had begun */
@@ -62,8 +62,8 @@ extern const struct fabric_hooks fabric_hooks;
  * Takes the fabric's mutex, and returns 0. All asynchronous signals must be blocked.
  *
  * Returns -EIO after another process has taken the mutex over, because this one was stopped while
- * it had it: then the call returns for the second time, without the mutex, wherever the thread was. What
- * it was doing was not done, or in part, and the QPs of the process have failed. So it is a macro, whose
+ * it had it: then the call returns for the second time, without the mutex, wherever the thread was. Its
+ * work was not done, or in part, and the QPs of the process have failed. So it is a macro, whose
  * caller must not have returned, and the caller's variables that have changed since the first return are
  * undefined.
  */
@@ -91,11 +91,11 @@ void fabric_block(sigset_t *saved);
 int fabric_lost(void);
 int fabric_lost_within(const sigset_t *saved);
 
-/* Whether the process of @slot still lives. The mutex is held. */
+/* Returns true if the process of @slot still lives. The mutex is held. */
 bool fabric_alive(uint32_t slot);
 
 /*
- * Whether the memory of @slot's process may be accessed. As fabric_alive(), but asks the
+ * Returns true if the memory of @slot's process may be accessed. As fabric_alive(), but asks the
  * kernel rarely; if the process has died since, the access returns -ESRCH.
  */
 bool fabric_reachable(uint32_t slot);
@@ -110,7 +110,7 @@ struct fabric_peer {
 /* The process of @slot, for use after the mutex is released. The mutex is held. */
 struct fabric_peer fabric_peer(uint32_t slot);
 
-/* Whether that process still owns the slot and is reachable (fabric_reachable()). */
+/* Returns true if that process still owns the slot and is reachable (fabric_reachable()). */
 bool fabric_is_peer(const struct fabric_peer *peer);
 
 /* Destroys the objects of dead processes and frees their slots. The mutex is held. */

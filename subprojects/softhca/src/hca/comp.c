@@ -41,7 +41,7 @@ static uint64_t make_mini(const struct cqe64 *cqe)
 	return v;
 }
 
-/* Whether completion number @n of a run can be expressed by the title and a mini-CQE. */
+/* Returns true if completion number @n of a run can be expressed by the title and a mini-CQE. */
 static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 {
 	struct cqe64 t = *title;

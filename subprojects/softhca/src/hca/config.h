@@ -33,7 +33,7 @@ const struct config *config_get(void);
  */
 int config_check(char *err, size_t errlen);
 
-/* Whether a variable is set to anything but "" and "0". Not cached. */
+/* Returns true if a variable is set to anything but "" and "0". Not cached. */
 bool config_flag(const char *name);
 
 #endif

@@ -15,7 +15,7 @@
 #include "fabric/arena.h"
 
 /*
- * Whether @n more completions fit. If not, the queue is overrun: its owner gets one async
+ * Returns true if @n more completions fit. If not, the queue is overrun: its owner gets one async
  * event, and nothing is written to the queue any more.
  */
 bool cq_room(struct cq *cq, uint32_t n);

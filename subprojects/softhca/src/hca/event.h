@@ -19,7 +19,7 @@ void fifo_remove(uint64_t id);
 /* Writes one event of @len bytes. It is no error if the reader is gone. */
 void fifo_post(uint64_t id, const void *event, uint32_t len);
 
-/* Whether it has events that were not read. */
+/* Returns true if it has events that were not read. */
 bool fifo_unread(uint64_t id);
 
 /*

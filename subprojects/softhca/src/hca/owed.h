@@ -22,7 +22,7 @@ void owed_room(struct qp *qp, enum owed_side side);
 /* Adds to the journal's step: a completion. @end: of a send queue, the block after the WQE. */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end);
 
-/* Whether the work queue has owed completions. */
+/* Returns true if the work queue has owed completions. */
 bool owed_any(const struct qp *qp, enum owed_side side);
 
 /* Writes the oldest owed completion of the work queue, which has one, in a step of its own. */

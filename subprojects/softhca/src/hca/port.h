@@ -14,7 +14,7 @@
 void port_set_link(uint32_t rail, bool up);
 
 /*
- * Whether the kernel takes an address with these fields: on RoCE, and where the port asks for it,
+ * Returns true if the kernel takes an address with these fields: on RoCE, and where the port asks for it,
  * there must be a GRH, whose source is a GID of the port.
  */
 bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index);

@@ -15,10 +15,10 @@
 /* Prints the violation on standard error and counts it. */
 void strict_violation(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether producer index @pi of the doorbell record posts something and fits the ring. */
+/* Returns true if producer index @pi of the doorbell record posts something and fits the ring. */
 bool strict_ring(struct qp *qp, uint32_t pi);
 
-/* Whether the WQE at sq_done names its own index and its own QP. */
+/* Returns true if the WQE at sq_done names its own index and its own QP. */
 bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at);
 
 /* A signaled WQE has completed: the program may reuse its blocks once it polls the CQE. */
@@ -27,7 +27,7 @@ void strict_completed(struct qp *qp, uint32_t cqe_index, uint32_t blocks_end);
 /* A QP is destroyed: reports WQEs that were posted without a doorbell. */
 void strict_destroyed(const struct qp *qp);
 
-/* Whether a region of these bytes may be registered beside the process's others. */
+/* Returns true if a region of these bytes may be registered beside the process's others. */
 bool strict_memlock(uint64_t start, uint64_t length);
 
 /* Registered memory of the QP's owner turned out not to be mapped. */

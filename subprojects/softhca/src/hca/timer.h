@@ -3,7 +3,7 @@
  * Timers of this process's QPs, one each; sched.h has the thread that serves them. The fabric's
  * mutex is held in each call that follows timer_now(), and all are signal safe.
  *
- * Of the timers that have run out the one is served first whose message has waited longest, so that
+ * Among timers that have run out, the one whose message has waited longest is served first, so that
  * nobody starves where several QPs wait for the receives of one queue: not in the order of the
  * QPs, nor of the timers, which would stay the same for ever.
  */

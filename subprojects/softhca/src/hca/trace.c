@@ -84,7 +84,7 @@ void trace_cqe(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	t->next++;
 }
 
-/* How many records from @from on there are, at most @n: *count. -ENODATA: overwritten. */
+/* Sets *count to the number of records from @from on, at most @n. -ENODATA: overwritten. */
 static int window(const struct trace_ring *t, uint64_t from, unsigned n, unsigned *count)
 {
 	if (from + SOFTHCA_TRACE_DEPTH < t->next)

@@ -16,7 +16,7 @@ static void recover(void)
 	qp_recover();
 }
 
-/* What a command of the process may have done in part is counted anew. */
+/* The references are counted anew, because the process may have been stopped within a command. */
 static void fail(uint32_t slot, uint64_t lost)
 {
 	qp_fail_owned(slot, lost);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is around a packet on the wire: IP and UDP headers before the BTH, the ICRC at the end.
+ * The surroundings of a packet on the wire: IP and UDP headers before the BTH, the ICRC at the end.
  * Addresses are GIDs; if both are IPv4-mapped, the packet is IPv4's, else IPv6's.
  */
 #ifndef SOFTHCA_PACKET_FRAME_H
@@ -22,7 +22,7 @@ struct flow {
 	uint32_t flow_label;
 };
 
-/* Whether @gid is an IPv4 address, which is then in its last four bytes. */
+/* Returns true if @gid is an IPv4 address, which is then in its last four bytes. */
 bool gid_is_ipv4(const uint8_t *gid);
 
 /* Bytes of the IP and UDP headers. */
@@ -41,7 +41,7 @@ size_t frame_ip_header(const struct flow *f, uint8_t *ip, size_t len);
 size_t frame_seal(const struct flow *f, uint8_t *frame, size_t len);
 
 /*
- * Whether the ICRC of a packet is right that a UDP socket has received: @bytes is what follows the
+ * Returns true if the ICRC of a packet is right that a UDP socket has received: @bytes is what follows the
  * UDP header, ICRC included; @f has the sender's source port. The IPv4 identification is not known
  * to the receiver, so any is right: of 65,536 broken packets one passes; with IPv6, one of 2^32. An
  * IPv4 address has no place in an IPv6 header.

@@ -52,7 +52,7 @@ enum packet_operation {
 	PO_FETCH_ADD = 0x14,
 };
 
-/* What an opcode stands for; see packet_traits(). */
+/* The meaning of an opcode; see packet_traits(). */
 enum packet_trait {
 	PK_DETH = 1 << 0, /* headers */
 	PK_RETH = 1 << 1,
@@ -120,7 +120,7 @@ size_t packet_encode(const struct packet *p, uint8_t *out);
 int packet_decode(const uint8_t *bytes, size_t len, struct packet *p);
 
 /*
- * Whether a packet with P_Key @a belongs to the partition of a QP with P_Key @b: the same number,
+ * Returns true if a packet with P_Key @a belongs to the partition of a QP with P_Key @b: the same number,
  * which is not 0, and at least one of the two is a full member.
  */
 static inline bool packet_pkeys_match(uint16_t a, uint16_t b)

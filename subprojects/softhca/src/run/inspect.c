@@ -68,7 +68,7 @@ static bool has_linker(int fd, const Elf64_Ehdr *h)
 	return false;
 }
 
-/* Whether executing @fd raises privileges: the linker then ignores LD_PRELOAD. */
+/* Returns true if executing @fd raises privileges: the linker then ignores LD_PRELOAD. */
 static bool gains_privileges(int fd)
 {
 	struct statvfs fs;

@@ -20,8 +20,8 @@
 #define CHUNK (1 << 20)
 
 /*
- * Members write to a file. What is to go into a pipe is written to a file of the fabric's
- * directory first, from where this process copies it.
+ * Members write to a file. A capture for a pipe is written to a file of the fabric's directory
+ * first, and this process copies it.
  */
 struct recording {
 	const char *name; /* for messages */
@@ -138,7 +138,7 @@ static int run(struct recording *rec, int signals)
 	return r == -EPIPE ? 0 : r ? r : c.error;
 }
 
-/* Whatever has ended it: nothing is left, and the counts are said. */
+/* Leaves no file and prints the counts, whatever has ended the capture. */
 static void finish(struct recording *rec)
 {
 	struct capture c;

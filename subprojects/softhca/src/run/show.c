@@ -9,7 +9,7 @@
 #include "fabric/fabric.h"
 #include "fault/fault.h"
 
-/* What one process owns. */
+/* The objects of one process. */
 struct census {
 	unsigned int ctxs, pds, ahs, mrs, cqs, srqs, qps;
 };

@@ -70,7 +70,7 @@ static void renew_under_mutex(uint32_t rail)
 	fabric_leave(&saved);
 }
 
-/* Whether it is below the directory of counters of a port: then they are renewed. */
+/* Returns true if it is below the directory of counters of a port: then they are renewed. */
 static void look_for_counters(const char *path)
 {
 	if (!strstr(path, "counters/"))
@@ -86,7 +86,7 @@ static void look_for_counters(const char *path)
 	}
 }
 
-/* Whether it begins as paths of the fabric's tree do, and there is a fabric. */
+/* Returns true if it begins as paths of the fabric's tree do, and there is a fabric. */
 static bool attached_for(const char *path)
 {
 	if (strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) &&

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What each descriptor of this process is, of those that this library has given out. Every
+ * The kinds of the descriptors that this library has given to the program. Every
  * close() of the program looks here, so a look takes no lock.
  */
 #ifndef SOFTHCA_SYS_FDS_H

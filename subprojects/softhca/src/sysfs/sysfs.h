@@ -44,7 +44,7 @@ struct softhca_topology;
  */
 int softhca_sysfs_build(const char *root, const struct softhca_topology *t);
 
-/* What a port counts, since the fabric was made. */
+/* Counters of a port, from the time when the fabric was made. */
 enum softhca_port_counter {
 	SOFTHCA_TX_BYTES,
 	SOFTHCA_RX_BYTES,

@@ -252,7 +252,7 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 	return 0;
 }
 
-/* Whether the GID is among the first @n of @r. */
+/* Returns true if the GID is among the first @n of @r. */
 static bool has_gid(const struct softhca_rail *r, uint32_t n, const uint8_t gid[16])
 {
 	for (uint32_t i = 0; i < n; i++)

@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TOPO_RAIL_H
 #define SOFTHCA_TOPO_RAIL_H
 
-/* What the parser and the default topology share. */
+/* Functions that the parser and the default topology share. */
 
 #include "topo/topo.h"
 

@@ -22,7 +22,7 @@
 /* Called by the handler of the fault: lets the processor execute the instruction. */
 void step_begin(ucontext_t *uc, uint64_t page, struct uctx *u);
 
-/* Whether this thread is stepping. */
+/* Returns true if this thread is stepping. */
 bool step_active(void);
 
 /* Called by the handler of the trap after the instruction. */

@@ -15,10 +15,10 @@
  */
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);
 
-/* Whether the doorbell's register is that of the QP. */
+/* Returns true if the doorbell's register is that of the QP. */
 bool strict_register(const struct qp *qp, const struct device_store *st);
 
-/* Whether the store that arms @cq is to the page of the CQ. */
+/* Returns true if the store that arms @cq is to the page of the CQ. */
 bool strict_arm_page(const struct cq *cq, const struct device_store *st);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How each command begins and ends. */
+/* The beginning and the end of each command. */
 #include "cm/ids.h"
 #include "dma/dma.h"
 #include "ucma/commands.h"

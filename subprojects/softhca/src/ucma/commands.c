@@ -342,7 +342,7 @@ static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, 
 	}
 }
 
-/* Of the options of InfiniBand there is one, a path from outside, which nobody needs here. */
+/* InfiniBand has one option, a path from outside, which nobody needs here. */
 int ucma_set_option(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_set_option *req = c->in;

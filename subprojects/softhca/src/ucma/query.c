@@ -163,7 +163,7 @@ static void put_conn(const struct cm_param *p, struct rdma_ucm_conn_param *to)
 	to->private_data_len = p->data_len;
 	memcpy(to->private_data, p->data, p->data_len);
 	to->srq = p->srq;
-	/* What one end can answer is what the other one may ask. */
+	/* The resources of one end limit the requests of the other. */
 	to->responder_resources = p->initiator_depth;
 	to->initiator_depth = p->responder_resources;
 	to->flow_control = p->flow_control;
@@ -184,7 +184,7 @@ static void put_ud(const struct cm_id *id, bool with_qp, struct rdma_ucm_ud_para
 	cm_ah_attr(id, &to->ah_attr);
 }
 
-/* What the program is told; a request is an event of the listening id, with an id of its own. */
+/* Fills in the event for the program. A request is an event of the listening id, with an id of its own. */
 static void fill_event(struct cm_id *id, const struct cm_event *e, struct rdma_ucm_event_resp *resp)
 {
 	bool request = e->type == CM_EV_CONNECT_REQUEST;

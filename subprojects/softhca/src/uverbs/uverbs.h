@@ -3,8 +3,8 @@
  * The command channel: takes the place of the kernel's ib_uverbs behind
  * /dev/infiniband/uverbsN.
  *
- * The provider library sends commands by ioctl. Of the methods of the newer interface there are
- * INVOKE_WRITE and those of doorbell pages (uar.h); all others are refused with EPROTONOSUPPORT.
+ * The provider library sends commands by ioctl. Methods of the newer interface: INVOKE_WRITE
+ * and those of doorbell pages (uar.h). All others are refused with EPROTONOSUPPORT.
  * The library then falls back, method by method, to the older commands, which INVOKE_WRITE
  * carries.
  */

@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-/* Who sends: the machine and its surroundings. */
+/* Sending: the machine and its surroundings. */
 struct side {
 	struct wire_qp *q;
 	const struct wire_ops *ops;
@@ -399,7 +399,7 @@ static void back_off(struct side *s, uint8_t syndrome)
 	r->rnr_until = s->now + rnr_delay[syndrome & 31] * UINT64_C(10000);
 }
 
-/* What is before the PSN of a NAK has arrived. */
+/* Packets before the PSN of a NAK have arrived. */
 static void take_nak(struct side *s, const struct packet *p)
 {
 	struct wire_requester *r = &s->q->rq;

@@ -75,7 +75,7 @@ static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 	return s;
 }
 
-/* Whether a packet with payload has the length and the place that it can have. */
+/* Returns true if a packet with payload has the length and the place that it can have. */
 static bool fits(const struct asked *a, enum message_kind kind)
 {
 	const struct wire_responder *r = &a->q->rs;

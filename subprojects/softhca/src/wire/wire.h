@@ -9,9 +9,9 @@
  * Losses are repaired by going back: next = una. A READ is asked for in parts of WIRE_READ_PART
  * packets, each a request of its own, and a repeated request ends where the first one did.
  *
- * Responder. `expected` is the next PSN. What is before it is a duplicate: a SEND or WRITE is
- * acknowledged again, a READ is read again, an atomic is answered from the replay ring. What is
- * after it is asked for once (`nak_sent`).
+ * Responder. `expected` is the next PSN. A packet before it is a duplicate: a SEND or WRITE is
+ * acknowledged again, a READ is read again, an atomic is answered from the replay ring. A packet
+ * after it causes one NAK (`nak_sent`).
  *
  * A process may be killed at any instruction. So payloads are placed first, which may be repeated,
  * and the words of the state that a completion belongs to are handed to the operation that
@@ -73,7 +73,7 @@ struct wire_arrival {
 };
 
 /*
- * What the machine needs from its surroundings. Unless said otherwise the functions return 0 or
+ * Functions of the machine's surroundings. Unless said otherwise the functions return 0 or
  * -errno: -EFAULT is memory that cannot be reached, -EACCES a key, bounds or permission, -ESRCH
  * an owner that is dead, -EBUSY one that may take the same packet later.
  */
@@ -91,7 +91,7 @@ struct wire_ops {
 	/* Makes the stores of a step that has no completion. */
 	void (*commit)(void *arg, const struct wire_step *s);
 
-	/* Responder. Whether all of a range may be accessed: PO_WRITE_ONLY, or PO_READ_REQUEST. */
+	/* Responder. Checks that all of a range may be accessed: PO_WRITE_ONLY, or PO_READ_REQUEST. */
 	int (*access)(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey,
 		uint32_t len);
 	int (*place)(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes, uint32_t len);
@@ -191,7 +191,7 @@ uint64_t wire_deadline(const struct wire_qp *q);
 /* Time has passed. Goes on with waiting messages, and sends again what has had no answer. */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
-/* What has just been sent took until @now: the peer has its time to answer from here on. */
+/* Sending took until @now: the peer's time to answer begins here. */
 void wire_sent(struct wire_qp *q, uint64_t now);
 
 /* The halves of wire_receive(). */

@@ -6,7 +6,7 @@
 #include "packet/message.h"
 
 /*
- * What a WQE says of its message. The fields that depend on the QP (transport, mtu, dest_qpn,
+ * The message of a WQE. The fields that depend on the QP (transport, mtu, dest_qpn,
  * psn, qkey, src_qpn) are 0.
  */
 struct message as_message(const struct wqe *w);

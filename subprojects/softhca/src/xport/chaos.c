@@ -81,7 +81,7 @@ void chaos_forget(void)
 	seeded = false;
 }
 
-/* Whether the own QP @i still has work of its bits. Clears the bits for which it has not. */
+/* Returns true if the own QP @i still has work of its bits. Clears the bits for which it has not. */
 static bool any_work(uint32_t i)
 {
 	struct qp *qp = &arena()->qps[i];
@@ -156,7 +156,7 @@ static struct choice pick(void)
 }
 
 /*
- * What to do next, if anything is pending. *@wait_p: only the neglected QP has work, and the turn
+ * Picks what to do next, if anything is pending. *@wait_p: only the neglected QP has work, and the turn
  * ends without it. The program goes on meanwhile, so that completions of other QPs which it causes
  * now come first.
  */

@@ -35,7 +35,7 @@ int chaos_from_env(uint64_t *seed_p);
 /* Requests of an own QP may be executed from now on. */
 void chaos_announce(struct qp *qp);
 
-/* Whether requests of the own QP are announced. */
+/* Returns true if requests of the own QP are announced. */
 bool chaos_announced(const struct qp *qp);
 
 /*

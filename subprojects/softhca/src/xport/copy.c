@@ -146,7 +146,7 @@ bool copy_wait(struct qp *qp, bool sending_only)
 	return false;
 }
 
-/* Whether this process executes a copy, or (!@executing) is in one, that began before @until. */
+/* Returns true if this process executes a copy, or (!@executing) is in one, that began before @until. */
 static bool any_before(uint64_t until, bool executing)
 {
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {

@@ -52,7 +52,7 @@ static inline int copy_whole(const struct copy *c, bool *fault_to)
 	return dma_copy(NULL, c->to, c->nto, c->from, c->nfrom, fault_to);
 }
 
-/* Whether a copy to or from the QP is running. */
+/* Returns true if a copy to or from the QP is running. */
 static inline bool copy_holds(const struct qp *qp)
 {
 	return qp->copy_to || qp->copy_from;
@@ -68,7 +68,7 @@ bool copy_wait(struct qp *qp, bool sending_only);
 /* Waits for the end of all copies that involve this process and have begun before. */
 void copy_drain(void);
 
-/* Whether a thread of this process is executing a copy. */
+/* Returns true if a thread of this process is executing a copy. */
 bool copy_executing(void);
 
 /* Releases the mutex for a moment. @n: number of times that the caller has waited before. */

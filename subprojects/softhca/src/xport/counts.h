@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the ports have carried. The fabric's mutex is held. */
+/* Counters of the ports' traffic. The fabric's mutex is held. */
 #ifndef SOFTHCA_XPORT_COUNTS_H
 #define SOFTHCA_XPORT_COUNTS_H
 

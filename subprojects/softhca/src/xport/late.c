@@ -22,7 +22,7 @@ static struct late {
 	void *payload; /* NULL if the length is 0 */
 } packets[LATE_MAX];
 
-/* Of this process, because a signal handler must not allocate; NULL: no memory. */
+/* Maps memory, because a signal handler must not allocate. NULL: there is none. */
 static void *map(uint64_t length)
 {
 	long at = SYS(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -20,7 +20,7 @@ static uint32_t log2_of(uint64_t v)
 	return v ? 63u - (uint32_t)__builtin_clzll(v) : 0;
 }
 
-/* How far @at is from 0 to @steps. */
+/* The position of @at between 0 and @steps. */
 static uint32_t part(uint64_t at, uint32_t steps)
 {
 	return (uint32_t)(at < steps ? at : steps) * WHOLE / steps;

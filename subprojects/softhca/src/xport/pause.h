@@ -18,11 +18,11 @@
 
 #include "hca/wqe.h"
 
-/* Of the QP's requests @pi have been announced: the size of a doorbell's batch. */
+/* The QP's requests up to @pi have been announced; this gives the size of a doorbell's batch. */
 void pause_announced(struct qp *qp, uint32_t pi);
 
 /*
- * How long the link is paused for @w, which occupies it for @busy_ns after it was idle for
+ * Returns the time for which the link is paused for @w, which occupies it for @busy_ns after it was idle for
  * @idle_ns: both are time of which the pauses are a share, so that traffic that does not fill the
  * link is slowed as much. The pause is counted at both ports.
  */

@@ -65,7 +65,7 @@ void qp_serve_failed(void);
 /* Finishes the transitions to ERR that a dead process has begun. */
 void qp_recover(void);
 
-/* Whether the QP accepts messages from its peer. */
+/* Returns true if the QP accepts messages from its peer. */
 static inline bool qp_receives(const struct qp *qp)
 {
 	return qp->state == QPS_RTR || qp->state == QPS_RTS || qp->state == QPS_SQD;

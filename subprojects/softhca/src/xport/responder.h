@@ -35,16 +35,16 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w);
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
 
 /*
- * What an adapter on Ethernet puts in front of a datagram of @len bytes: 40 bytes, which are the IPv6
+ * Writes the header that an adapter on Ethernet puts in front of a datagram of @len bytes: 40 bytes, which are the IPv6
  * header, or of which the last 20 are the IPv4 header. Returns the completion's flags for it.
  */
 uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len);
 
-/* Whether @path leads from @rail to @dest. */
+/* Returns true if @path leads from @rail to @dest. */
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 
 /*
- * Whether @dest takes packets with the P_Key of @qp. Those of @w that it does not take are counted
+ * Returns true if @dest takes packets with the P_Key of @qp. Those of @w that it does not take are counted
  * as dropped, and strict mode reports them.
  */
 bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w);

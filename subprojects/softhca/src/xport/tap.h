@@ -22,7 +22,7 @@ void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
 /* A real packet between @qp and another host: @len bytes, as for capture_add(). */
 void tap_packet(const struct qp *qp, const struct flow *f, uint8_t *frame, size_t len);
 
-/* Whether an outcome that a fault rule has decided is one of which the peer knows. */
+/* Returns true if an outcome that a fault rule has decided is one of which the peer knows. */
 bool tap_visible(const struct answer *a);
 
 #endif

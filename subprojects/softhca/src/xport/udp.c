@@ -15,7 +15,7 @@
 #define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
 #define FLOW_LABEL 0xfffffu
 
-/* Of a process: a socket for each address of an adapter, made when it first sends from there. */
+/* Each process has a socket for each address of an adapter, made when it first sends from there. */
 struct sender {
 	bool open;
 	int fd;
@@ -45,7 +45,7 @@ struct option {
 };
 
 /*
- * What the ICRC covers has to be what the packet has: with ..._PMTUDISC_PROBE the IPv4 identification is
+ * The fields that the ICRC covers must be those of the packet: with ..._PMTUDISC_PROBE the IPv4 identification is
  * 0, and nothing is fragmented. The other fields are those that a capture shows, and receivers learn those of
  * the packet. rdma_rxe sends over IPv6 without UDP checksums.
  */
@@ -217,7 +217,7 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 	return s->port;
 }
 
-/* What passes, as when an address or a route is taken away for a while, is a loss and no more. */
+/* An error that passes, as when an address or a route is taken away for a while, is only a loss. */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {
 	union udp_address to;

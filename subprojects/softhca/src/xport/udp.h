@@ -28,7 +28,7 @@ union udp_address {
 int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port);
 
 /*
- * What recvmmsg() has told of a packet for GID @gid: source, port, and the fields of the IP header.
+ * Returns what recvmmsg() has told of a packet for GID @gid: source, port, fields of the IP header.
  * The message had room for a union udp_address and UDP_CONTROL_BYTES.
  */
 struct flow udp_flow(struct msghdr *h, const uint8_t *gid);

@@ -210,7 +210,7 @@ static int check_path(const struct qp *qp)
 	return wired_refuse(qp, -EMSGSIZE, why);
 }
 
-/* Whether the QP's peer can be reached by packets. */
+/* Returns true if the QP's peer can be reached by packets. */
 static int check(const struct qp *qp)
 {
 	const struct qp_attr *a = &qp->attr;

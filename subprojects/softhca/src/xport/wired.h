@@ -24,19 +24,19 @@ int wired_receive_from(struct qp *qp);
 /* A QP on the wire has got the attributes of RTS. */
 void wired_send_from(struct qp *qp);
 
-/* Whether a path of @qp leads to another fabric, by an adapter that is bound to UDP. */
+/* Returns true if a path of @qp leads to another fabric, by an adapter that is bound to UDP. */
 bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 
-/* Whether packets may come for the QP. */
+/* Returns true if packets may come for the QP. */
 bool wired_needs_receiver(const struct qp *qp);
 
-/* Sends the datagram @w on such a path. What cannot be sent is lost, which a line tells once. */
+/* Sends the datagram @w on such a path. A packet that cannot be sent is lost, which a line tells once. */
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
 /* Sends what is posted. */
 void wired_send(struct qp *qp);
 
-/* Whether the own QP has posted more than wired_send() has seen; a hint without the mutex. */
+/* Returns true if the own QP has posted more than wired_send() has seen; a hint without the mutex. */
 bool wired_behind(const struct qp *qp, uint32_t pi);
 
 /* State SQD is not possible: says so, and returns -EOPNOTSUPP. */

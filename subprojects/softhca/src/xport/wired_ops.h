@@ -50,7 +50,7 @@ void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, con
 /* A line on standard error that says why a peer is not reached. Returns @r. */
 int wired_refuse(const struct qp *qp, int r, const char *why);
 
-/* Whether both GIDs are IPv4 addresses, or both IPv6 addresses; if not, a line says so. */
+/* Returns true if both GIDs are IPv4 addresses, or both IPv6 addresses; if not, a line says so. */
 bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *dgid);
 
 /* A datagram for @qp has come, or is dropped. */

@@ -42,7 +42,7 @@ def read(path):
 
 
 def expected_packets(records, rnr_naks):
-    """What these messages are on a wire: the attempts that met no receive had one packet each."""
+    """The packets of these messages; each attempt that met no receive had one."""
     n = 2 * rnr_naks
     for transport, opcode, length, _ in records:
         parts = max(1, -(-length // MTU)) if opcode <= READ else 1
@@ -104,7 +104,7 @@ def check_all(tmp, name, options, ip):
 
 
 def check_kill(tmp, options):
-    """What has arrived is in the file, once, whenever its sender was killed."""
+    """A message that has arrived is in the file, once, whenever its sender was killed."""
     path, lines = run_traffic(tmp, "kill", options, ["kill"])
     got = [int(x[1]) for x in lines if x[0] == "got"]
     packets = read(path)

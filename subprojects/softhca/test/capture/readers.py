@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tshark and scapy say of a capture."""
+"""Reads captures by tshark and scapy."""
 import subprocess
 import zlib
 

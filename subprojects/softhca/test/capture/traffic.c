@@ -170,7 +170,7 @@ static uint32_t receive_some(uint32_t first, uint32_t n)
 	return n;
 }
 
-/* What has arrived by the time that the sender is dead. */
+/* Returns the messages that have arrived when the sender is dead. */
 static uint32_t receive_rest(uint32_t next)
 {
 	struct ibv_wc wc;

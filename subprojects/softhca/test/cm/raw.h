@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-/* What RDMA_CM_EVENT_* are in programs. */
+/* The values of RDMA_CM_EVENT_* in programs. */
 enum {
 	ADDR_RESOLVED,
 	ADDR_ERROR,
@@ -69,7 +69,7 @@ int raw_event(int fd, struct rdma_ucm_event_resp *resp);
 /* Takes the next event, which has this type and this uid; returns it. */
 struct rdma_ucm_event_resp raw_expect(int fd, uint32_t type, uint64_t uid);
 
-/* Whether poll() says that there is something to read; waits for @ms. */
+/* Returns true if poll() says that there is something to read; waits for @ms. */
 bool raw_readable(int fd, int ms);
 
 /* An id of @fd that listens at @ip. Returns its port. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two ends of a connection are told: by events, addresses and QP attributes. */
+/* Checks events, addresses and QP attributes at the two ends of a connection. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static uint32_t ask(uint32_t *client, uint32_t *listener)
 	e = raw_expect(sch, CONNECT_REQUEST, SERVER);
 	CHECK_EQ(e.status, 0);
 	CHECK_EQ(e.param.conn.qp_num, 0x123);
-	/* What the client can answer is what the server may ask, and the reverse. */
+	/* The resources of the client limit the requests of the server, and the reverse. */
 	CHECK_EQ(e.param.conn.responder_resources, 5);
 	CHECK_EQ(e.param.conn.initiator_depth, 3);
 	CHECK_EQ(e.param.conn.retry_count, 6);
@@ -261,7 +261,7 @@ static void in_model(const char *variable, const char *value, bool at_once)
 	_exit(0);
 }
 
-/* Who destroys an id that is connected, or closes its channel, ends the connection. */
+/* Destroying a connected id, or closing its channel, ends the connection. */
 static void destroy_connected(void)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -531,7 +531,7 @@ static void duplicates(void)
 	CHECK_EQ(errno, EBADF);
 }
 
-/* How far a process comes before it is killed, and what the end that lives is told. */
+/* The place at which a process is killed, and the event that the other end gets. */
 enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
 
 struct dying {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What programs write to /dev/infiniband/rdma_cm and should not: each is refused, and harmless. */
+/* Wrong writes to /dev/infiniband/rdma_cm are refused, and do no harm. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -60,7 +60,7 @@ static void headers(void)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
-/* What each command must have, and what its answer takes. */
+/* The least input of each command, and the length of its answer. */
 static const struct lengths {
 	uint32_t cmd;
 	uint16_t in, out;
@@ -362,7 +362,7 @@ static void af_ib(void)
 	CHECK_EQ(raw_destroy(ch, bind.id), 0);
 }
 
-/* What gets into the FIFO past write() is no event. */
+/* Bytes that get into the FIFO past write() are no event. */
 static void forged_events(void)
 {
 	static const uint64_t forged[] = {0, 8191, 8192, UINT32_MAX, UINT64_MAX};

@@ -67,7 +67,7 @@ class Connection(Case):
 
 
 def listening(port):
-    """Whether a TCP socket of this host listens on the port."""
+    """Returns true if a TCP socket of this host listens on the port."""
     for table in "/proc/net/tcp", "/proc/net/tcp6":
         try:
             with open(table) as f:
@@ -202,7 +202,7 @@ def run_case(runner, options, case):
         raise Failure(f"{path} is left")
 
 
-# What the output must show.
+# Checks of the output.
 
 def value_of(case, option, default):
     if option in case.command:
@@ -298,7 +298,7 @@ def devices():
 
 
 def system():
-    """What an administrator looks with."""
+    """Tools of administrators."""
     base = "/sys/class/infiniband"
     names = [rf"^{base}/mlx5_{i}$" for i in range(4)]
     headings = [f"^CA 'mlx5_{i}'$" for i in range(4)]

@@ -148,7 +148,7 @@ def run_on_hca(runner, options, link):
 
 
 def judge(outcomes, expected):
-    """What is not as it has to be."""
+    """Lists deviations from the expected results."""
     seen = set()
     for outcome, name, reason in outcomes:
         seen.add(name)

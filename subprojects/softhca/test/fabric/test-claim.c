@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Whose claim is taken over, and whose is not. A child has the fabric's mutex and does something, is
+ * Claims are taken over from stopped and dead owners, and from no others. A child has the fabric's mutex and does something, is
  * stopped, or is continued. The parent waits for the mutex, look by look.
  */
 #include <pthread.h>

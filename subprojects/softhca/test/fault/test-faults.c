@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What fault rules do to messages, as a program sees it. Each case has a fabric of its own. */
+/* The effects of fault rules on messages, as a program sees them. Each case has a fabric of its own. */
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -188,7 +188,7 @@ static void late_write_given_up(void)
 	CHECK(rig_same(b.buf + DST, 4096, 1));
 }
 
-/* Who waits long enough sees one WRITE that took its time. */
+/* A sender that waits long enough sees one slow WRITE. */
 static void late_write_waited_for(void)
 {
 	struct softhca_counters c;

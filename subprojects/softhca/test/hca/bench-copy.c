@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a writer of 64 B pays for a neighbour that writes 4 MiB: in the neighbour's fabric
- * and in a fabric of its own. The runs of both kinds alternate, and medians are compared;
+ * Measures what a neighbour that writes 4 MiB costs a writer of 64 B: in the same fabric and in
+ * another one. The runs of both kinds alternate, and medians are compared;
  * status 1 if the neighbour's fabric is more than half as slow again.
  */
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the verbs tests share: an end (device, PD, CQs, memory, one QP with or without
+ * Shared by the verbs tests: an end (device, PD, CQs, memory, one QP with or without
  * an SRQ) and the posting of single work requests. Every failure ends the test.
  */
 #ifndef SOFTHCA_TEST_RIG_H
@@ -41,7 +41,7 @@ struct rig {
 	union ibv_gid gid;
 };
 
-/* What the other end has to know. */
+/* The data that the other end needs. */
 struct rig_addr {
 	uint32_t qpn;
 	uint16_t lid;

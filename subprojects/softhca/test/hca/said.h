@@ -11,7 +11,7 @@
 #include "rig.h"
 #include "softhca.h"
 
-/* What the HCA says goes to a file while a case runs, and to standard error if it fails. */
+/* Lines of the HCA go to a file while a case runs, and to standard error if it fails. */
 static int said, standard_error;
 
 static inline void said_show(void)

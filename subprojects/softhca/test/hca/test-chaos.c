@@ -217,7 +217,7 @@ static void run_program(void)
 	exit(0);
 }
 
-/* Whether the program's data is not what it expects, with the first seed or a later one. */
+/* Returns true if the program's data is not what it expects, with the first seed or a later one. */
 static bool is_seen(bool (*fn)(void), bool mistake)
 {
 	int status = 0;

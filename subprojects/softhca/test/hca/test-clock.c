@@ -20,7 +20,7 @@ static uint64_t now_ns(clockid_t clock)
 	return (uint64_t)ts.tv_sec * SECOND + (uint64_t)ts.tv_nsec;
 }
 
-/* Of the completion number @i of a CQ whose provider's format is known. */
+/* Reads completion number @i of a CQ whose provider's format is known. */
 static uint64_t stamp_of(struct ibv_cq *cq, unsigned i)
 {
 	struct mlx5dv_cq dv = {0};

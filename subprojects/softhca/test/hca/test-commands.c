@@ -132,7 +132,7 @@ static void executed(uint32_t n)
 		sched_yield();
 }
 
-/* What waits in the queue when it is resized is polled from the new buffer, in order. */
+/* Completions that wait when a queue is resized are polled from the new buffer, in order. */
 static void resize(void)
 {
 	uint64_t id = 0;
@@ -312,7 +312,7 @@ static void replaced(void)
 	CHECK(!close(null));
 }
 
-/* So does a completion channel deliver. */
+/* A duplicated completion channel still delivers events. */
 static void duplicate_channel(void)
 {
 	struct ibv_cq *cq;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ports have carried, as programs read it in sysfs. */
+/* Counters of ports, as programs read them in sysfs. */
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,7 +26,7 @@ static uint64_t counter(unsigned rail, const char *name)
 	return value;
 }
 
-/* Of rail 0 and rail 1, since the last call. */
+/* The last values of rail 0 and rail 1. */
 struct change {
 	uint64_t tx_bytes, tx_packets, rx_bytes, rx_packets;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which memory can be registered, and what becomes of a region whose memory goes. */
+/* Memory that can be registered, and regions whose memory is unmapped. */
 #include <errno.h>
 #include <sys/mman.h>
 

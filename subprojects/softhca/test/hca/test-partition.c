@@ -133,7 +133,7 @@ static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_w
 	close_pair(says);
 }
 
-/* What an end of each kind finds at the other one. */
+/* The result of a message from an end of each kind to each other. */
 static void all_types(void)
 {
 	static const enum ibv_qp_type types[] = {IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD};

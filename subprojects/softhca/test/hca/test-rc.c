@@ -257,7 +257,7 @@ static void other_domain(bool local)
 	close_pair();
 }
 
-/* What the region permits the QP may forbid. */
+/* A QP may forbid an access that the region permits. */
 static void forbidden_by_qp(void)
 {
 	struct ibv_qp_attr none = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};

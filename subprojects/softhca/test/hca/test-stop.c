@@ -46,7 +46,7 @@ static struct shared {
 	uint32_t done; /* the message's completion was seen */
 } * shared;
 
-/* What a victim reports at its end. */
+/* A victim's report at its end. */
 struct report {
 	enum ibv_wc_status status;
 	enum ibv_qp_state state;

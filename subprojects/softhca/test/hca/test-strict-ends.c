@@ -12,7 +12,7 @@
 
 static struct rig a, b;
 
-/* What an end is told; the defaults fit. */
+/* The attributes of an end; the defaults fit. */
 struct end {
 	uint32_t rq_psn, sq_psn;
 	enum ibv_mtu mtu; /* 0: 1024 */

@@ -60,7 +60,7 @@ static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 		frame[n - ICRC_BYTES + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* Of random ICRCs one in 65,536 passes, which an identification explains; with IPv6 none. */
+/* One in 65,536 random ICRCs passes, which an identification explains; with IPv6 none. */
 static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -81,7 +81,7 @@ static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 	memcpy(frame + n - ICRC_BYTES, icrc, ICRC_BYTES);
 }
 
-/* What a receiver sees of the frame passes; of a frame that is broken, or not for it, nothing. */
+/* A whole frame passes; one that is broken, or not for the receiver, does not. */
 static void is_checked(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);

@@ -375,7 +375,7 @@ settings() {
 	ROWS
 	[ $n = 7 ] || fail "$n settings"
 	[ ! -e "$tmp/b.pcapng" ] || fail "a capture that was refused has made its file"
-	# What the maker has set otherwise counts, too: the defaults are a value.
+	# A default of the maker is a value, too: another one is refused.
 	hold plain
 	made=plain
 	joins SOFTHCA_RAILS=1
@@ -389,7 +389,7 @@ settings() {
 	"$ctl" fault clear >"$tmp/out" 2>&1 || fail "softhcactl: $(cat "$tmp/out")"
 	joins SOFTHCA_FAULTS=action=rnr
 	kept_out SOFTHCA_FAULTS=action=no_answer
-	# Who only looks may have any.
+	# A program that only looks may have any value.
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" list >"$tmp/out" 2>&1
 	grep -q "^$fabric: .* 1 adapters" "$tmp/out" || fail "list: $(cat "$tmp/out")"
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" show >"$tmp/out" 2>&1 ||
@@ -462,7 +462,7 @@ mutex_held() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# What a killed member of another fabric left is removed, too.
+# Files that a killed member of another fabric left are removed, too.
 other_fabric() {
 	other=/dev/shm/softhca-$me-$fabric-other
 	hold other env SOFTHCA_FABRIC="$fabric-other"

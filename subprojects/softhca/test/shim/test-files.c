@@ -38,7 +38,7 @@ static bool is_device(mode_t mode, dev_t dev)
 	return S_ISCHR(mode) && dev == makedev(231, 193);
 }
 
-/* What each function of the family says of @path. */
+/* Calls each function of the family with @path. */
 static void by_path(const char *path, bool device, mode_t type, mode_t link_type)
 {
 	struct stat64 st64;

@@ -140,7 +140,7 @@ static void *builder(void *t)
 	return (void *)(intptr_t)softhca_sysfs_build(root, t);
 }
 
-/* Of several builders one wins, and nothing of the others is left. */
+/* One of several builders wins, and nothing of the others is left. */
 static void race(const struct softhca_topology *t)
 {
 	pthread_t threads[4];

@@ -34,7 +34,7 @@ static void must(bool so)
 		abort();
 }
 
-/* What is sent decodes to itself. */
+/* A packet that is sent decodes to itself. */
 static void op_send(void *arg, const struct packet *p, const void *payload)
 {
 	static uint8_t bytes[PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX];

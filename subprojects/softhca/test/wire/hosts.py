@@ -210,7 +210,7 @@ class Network:
 
 
 def possible():
-    """Whether namespaces can be made; says so if not."""
+    """Returns true if namespaces can be made, else says so."""
     if not shutil.which("ip"):
         print("needs ip, of iproute2")
         return False

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How the two ends of a test meet: over TCP. */
+/* Lets the two ends of a test meet over TCP. */
 #ifndef SOFTHCA_TEST_MEET_H
 #define SOFTHCA_TEST_MEET_H
 

@@ -36,7 +36,7 @@ struct plan {
 	bool fence, solicited;
 };
 
-/* What the other side has to know, for each QP. */
+/* The data that the other side needs for each QP. */
 struct address {
 	union ibv_gid gid;
 	uint32_t qpn, rkey;
@@ -112,7 +112,7 @@ static void same(const uint8_t *bytes, int from, uint32_t q, uint32_t n, uint32_
 		CHECK_EQ(bytes[i], byte_of(from, q, n, i));
 }
 
-/* Of the peer's messages from @n on, the first that takes a receive. */
+/* Returns the first of the peer's messages from @n on that takes a receive. */
 static uint32_t next_arrival(uint32_t q, uint32_t n)
 {
 	while (n < opt.messages && !takes_receive(plan_of(!side, q, n).kind))
@@ -386,7 +386,7 @@ static void poll_cq(void)
 		sched_yield();
 }
 
-/* Whether something is still to come. */
+/* Returns true if something is still to come. */
 static bool busy(const struct end *e)
 {
 	if (opt.endless)
@@ -412,7 +412,7 @@ static void traffic(void)
 	}
 }
 
-/* What was written without anybody being told, and what must not have been written. */
+/* Checks the WRITEs without a completion, and the memory that must not have been written. */
 static void check_landing(struct end *e)
 {
 	uint32_t q = (uint32_t)(e - ends);

@@ -3,8 +3,8 @@
 each other.
 
 A network namespace is the software HCA's host, a guest (guest.py) is rxe's. Each program is run in both
-directions, without faults and with packets lost, doubled and late each way. What is needed and missing
-is named, and the test is skipped.
+directions, without faults and with packets lost, doubled and late each way. If something that it
+needs is missing, it names it and the test is skipped.
 
 A pair that fails leaves the capture of the software HCA's side and the guest's kernel log in directory RECORDS.
 """
@@ -70,7 +70,7 @@ FAULTY = [
     "PEER -g GID6 -f -t 17 -n 150",
 ]
 FAULTY_MTUS = [f"PEER -g GID -f -t 17 -n 150 -m {code}" for code in (2, 4, 5)]
-# What happens to packets: a name, the rules of the software HCA, what netem does to those of the guest,
+# Faults of packets: a name, the rules of the software HCA, what netem does to those of the guest,
 # counters of rxe that show it, and the cases.
 FAULTS = [
     ("1 % lost", "lost=1", "loss 1%", ("out_of_seq_request", "rcvd_seq_err"), FAULTY + FAULTY_MTUS),
@@ -130,7 +130,7 @@ class Software(hosts.Host):
         return self.guard.watch(p) if self.guard else p
 
     def datagrams(self):
-        """How many have come and gone. Only RoCE has any here."""
+        """Returns the number of packets that came and went. Only RoCE has any here."""
         with open(f"/proc/{self.pid}/net/snmp") as v4, open(f"/proc/{self.pid}/net/snmp6") as v6:
             names, values = [line.split() for line in v4 if line.startswith("Udp:")]
             counters = {**dict(zip(names, values)), **dict(line.split() for line in v6)}
@@ -140,7 +140,7 @@ class Software(hosts.Host):
 
 class Patience:
     """
-    Whether to wait longer for the programs of a pair: as long as packets move. Each look takes a command
+    Returns true while packets move: the programs of a pair are waited for. Each look takes a command
     of the guest, so that time in which it does not run does not count.
     """
 
@@ -214,7 +214,7 @@ class Matrix:
         return result
 
     def known(self, case, why, began):
-        """What has made a pair fail, if it is not to be mended here, and there is evidence of it."""
+        """Returns the known defect of the kernel that has made a pair fail, if there is evidence of it."""
         unanswered = "transport retry counter exceeded" in why or "Failed status 12" in why
         if unanswered and self.pace.longest(began) > retries_take(case):
             return "guest starved"

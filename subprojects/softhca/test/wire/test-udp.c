@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a UDP socket of an adapter tells of a packet, over both families, and what the packets that it sends are. */
+/* Fields of packets that an adapter's UDP socket receives and sends, in both address families. */
 #include <endian.h>
 #include <poll.h>
 #include <string.h>

@@ -578,7 +578,7 @@ static const struct packet *answer_to(struct packet p)
 	return nframes == before ? NULL : &frames[nframes - 1].p;
 }
 
-/* What no requester of ours sends. */
+/* Packets that no requester of ours sends. */
 static void hostile(void)
 {
 	struct wire_attr attr = attributes(1024);
@@ -647,7 +647,7 @@ static void repeated_write(void)
 	CHECK(a && a->opcode == PO_ACK && a->psn == 0xffffe2);
 }
 
-/* Whoever is dead does not answer, and fails nothing; the next attempt may meet another process. */
+/* A dead process does not answer, and nothing fails; the next attempt may meet another process. */
 static void dead_owner(void)
 {
 	struct wire_attr attr = attributes(1024);

@@ -1,9 +1,18 @@
 # SPDX-License-Identifier: MIT
 """two-hosts.py SOFTHCA-RUN PEER GROUP [short|long]: programs of two fabrics, in network namespaces, over UDP.
 
-GROUP: tools, the vendor's; ucx; faults, PEER with packets that are lost, doubled and late; losses, tools and ucx
-with such packets; modes, PEER in the HCA's modes; ipv6, PEER and tools; capture; foreign, others send, too; killed, processes that are; messages, what
-a user is told who asks for too much; partitions.
+GROUP is one of these:
+    tools       the vendor's programs
+    ucx         ucx_perftest
+    faults      PEER, and packets of it are lost, doubled and late
+    losses      tools and ucx, with the same faults
+    modes       PEER in the HCA's modes
+    ipv6        PEER and tools over IPv6
+    capture     captures of both hosts
+    foreign     PEER among packets of strangers
+    killed      processes are killed
+    messages    lines for requests that cannot be served
+    partitions  P_Keys
 """
 import os
 import random
@@ -58,7 +67,7 @@ def captured(path):
 
 
 def capture(a, b, gid, ends):
-    """What a host captures are the packets themselves, both ways, between the addresses @ends."""
+    """A host captures the packets themselves, both ways, between the addresses @ends."""
     path = os.path.join(b.tmp, f"capture-{gid}")
     hosts.pair(a, b, PEER, "-n", "100", "-g", gid, port=4444, env={"SOFTHCA_CAPTURE": path},
                server_env={"SOFTHCA_CAPTURE": path + "-a"})
@@ -71,7 +80,7 @@ def capture(a, b, gid, ends):
             {ends[0] + ends[1], ends[1] + ends[0]}
         assert all("of another host" in p.comment for p in packets)
         assert {p.opcode for p in packets} >= {0, 2, 4, 10, 12, 17, 18, 19, 20}
-    # What one host has sent, the other one has got, but for what was on its way at the end.
+    # Each host has got what the other one has sent, but for packets on their way at the end.
     assert len(seen[0] ^ seen[1]) < 20, (len(seen[0]), len(seen[1]))
 
 
@@ -116,7 +125,7 @@ def run_foreign():
         foreign(a, b, "1", b.ipv6[0][0], "fd99:0::3", a.ipv6[0][0])
 
 
-# Of QPs that are to exceed their retries when the peer is killed, and not before: 0.27 s, eight times. A host
+# For QPs that are to exceed their retries when the peer is killed, and not before: 0.27 s, eight times. A host
 # whose cores have others to serve, real-time programs for example, does not answer for as long as a second.
 TIMEOUT = 16
 
@@ -149,7 +158,7 @@ def run_killed():
             pair[victim].kill()
             only_retries(pair[not victim], 2)
             pair[victim].process.communicate()
-        # Of two processes of a host the first one receives for both. It is killed.
+        # The first of two processes of a host receives for both. It is killed.
         for victim in range(1 if SHORT else 2):
             first = started(a, b, "-e", "-t", str(TIMEOUT), port=4444)
             second = started(a, b, "-n", "400", "-q", "2" if SHORT else "8", port=4445)
