@@ -4,21 +4,35 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static uint64_t most_keys(const struct source *src, uint64_t ops)
-{
-	return ops < src->load.key_range ? ops : src->load.key_range;
-}
+#define BITMAP_KEYS (1u << 26) /* a key range up to this has a bit for each key */
 
-/* Open addressing: keys + 1; 0 is an empty place. */
+/* A set of keys: a bit for each key, or open addressing with keys + 1 and 0 for an empty place. */
 struct seen {
 	uint64_t *table, mask;
+	bool bitmap;
 };
 
-/* True: it is a new one. */
+static int seen_init(struct seen *s, uint64_t key_range, uint64_t most)
+{
+	uint64_t entries = pow2_ceil(2 * most + 1);
+
+	s->bitmap = key_range <= BITMAP_KEYS;
+	s->mask = entries - 1;
+	s->table = calloc(s->bitmap ? key_range / 64 + 1 : entries, sizeof(*s->table));
+	return s->table ? 0 : -ENOMEM;
+}
+
+/* Adds a key. True: it is a new one. */
 static bool see(struct seen *s, uint32_t key)
 {
-	uint64_t at = mix64(key) & s->mask, entry = (uint64_t)key + 1;
+	uint64_t entry = (uint64_t)key + 1, at = mix64(key) & s->mask;
 
+	if (s->bitmap) {
+		uint64_t *bits = &s->table[key / 64], before = *bits;
+
+		*bits |= 1ull << key % 64;
+		return *bits != before;
+	}
 	while (s->table[at] && s->table[at] != entry)
 		at = (at + 1) & s->mask;
 	if (s->table[at])
@@ -27,16 +41,25 @@ static bool see(struct seen *s, uint32_t key)
 	return true;
 }
 
+static uint64_t count_puts(const struct source *src, uint32_t client, uint64_t first, uint64_t end)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = first; i < end; i++)
+		n += source_op(src, client, i).put;
+	return n;
+}
+
 int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint64_t **ops_p, uint32_t *n_p)
 {
-	uint64_t most = most_keys(src, end - first), entries = pow2_ceil(2 * most + 1);
-	struct seen seen = {.table = calloc(entries, sizeof(*seen.table)), .mask = entries - 1};
+	uint64_t puts = count_puts(src, client, first, end), keys = src->load.key_range;
+	uint64_t most = puts < keys ? puts : keys;
 	uint64_t *ops = calloc(most + 1, sizeof(*ops));
+	struct seen seen;
 	uint32_t n = 0;
 
-	if (!seen.table || !ops) {
-		free(seen.table);
+	if (!ops || seen_init(&seen, keys, most)) {
 		free(ops);
 		return -ENOMEM;
 	}
@@ -52,17 +75,27 @@ int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
+/* Sorts by eight bits at a time, the lowest ones first; spare has the size of keys. */
+static void sort_keys(uint32_t *keys, uint32_t *spare, uint32_t n)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	for (uint32_t shift = 0; shift < 32; shift += 8) {
+		uint32_t at[257] = {0}, *from = keys;
 
-	return (x > y) - (x < y);
+		for (uint32_t i = 0; i < n; i++)
+			at[(keys[i] >> shift & 255) + 1]++;
+		for (uint32_t i = 0; i < 256; i++)
+			at[i + 1] += at[i];
+		for (uint32_t i = 0; i < n; i++)
+			spare[at[keys[i] >> shift & 255]++] = keys[i];
+		keys = spare;
+		spare = from;
+	}
 }
 
 int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint32_t *n_p)
 {
-	uint32_t *keys = calloc(end - first + 1, sizeof(*keys)), n = 0, distinct = 0;
+	uint32_t *keys = calloc(2 * (end - first) + 1, sizeof(*keys)), n = 0, distinct = 0;
 
 	if (!keys)
 		return -ENOMEM;
@@ -72,7 +105,7 @@ int puts_count(const struct source *src, uint32_t client, uint64_t first, uint64
 		if (op.put)
 			keys[n++] = op.key;
 	}
-	qsort(keys, n, sizeof(*keys), compare);
+	sort_keys(keys, keys + n, n);
 	for (uint32_t i = 0; i < n; i++)
 		distinct += !i || keys[i] != keys[i - 1];
 	free(keys);
