@@ -3,7 +3,13 @@
 import ctypes
 import errno
 import os
+import pathlib
 import weakref
+
+try:
+    from ._where import LIBDIR
+except ImportError:  # in the source tree, which has no libraries
+    LIBDIR = None
 
 FOREVER_NS = 2**64 - 1
 STATUS = object()  # the result of a function that returns 0 or a count, or -errno
@@ -22,9 +28,20 @@ def _checked(result, _function, _arguments):
     return result
 
 
-def library(soname, functions):
-    """Loads a library. `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
-    lib = ctypes.CDLL(soname)
+def _beside(soname):
+    """The library in the prefix where this module is installed, or else its name, for ld.so to search."""
+    for prefix in pathlib.Path(__file__).absolute().parents:
+        if LIBDIR and (prefix / LIBDIR / soname).exists():
+            return str(prefix / LIBDIR / soname)
+    return soname
+
+
+def library(soname, functions, needs=()):
+    """Loads a library after those that it needs, which it then finds by their names.
+    `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
+    for needed in needs:
+        ctypes.CDLL(_beside(needed))
+    lib = ctypes.CDLL(_beside(soname))
     for name, (result, *arguments) in functions.items():
         function = getattr(lib, name)
         function.argtypes = arguments

@@ -85,7 +85,7 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_req_allowance": (c_uint32, c_void_p),
     "copyrpc_req_ep": (c_void_p, c_void_p),
     "copyrpc_reply": (STATUS, c_void_p, c_char_p, c_uint32),
-})
+}, needs=["libmlx5dv-lite.so.0"])
 
 
 class Response(NamedTuple):
