@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "why.h"
 
 #define MODES "\"baseline\", \"smart\" or \"pull\""
 
@@ -26,16 +27,6 @@ struct reader {
 	char *why;
 	size_t size;
 };
-
-/* Text of the file must neither break the line nor reach the terminal unchanged. */
-static void printable(const char *text, char *to, size_t size)
-{
-	size_t i;
-
-	for (i = 0; text[i] && i + 1 < size; i++)
-		to[i] = text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
-	to[i] = 0;
-}
 
 static int bad(const struct reader *r, const char *key, const char *give)
 {
@@ -177,7 +168,7 @@ static int unknown_key(const struct reader *r, const char *key)
 	size_t at;
 	char name[48];
 
-	printable(key, name, sizeof(name));
+	why_printable(key, name, sizeof(name));
 	at = (size_t)snprintf(r->why, r->size, "%s%s: no such key; give one of", r->prefix, name);
 	for (size_t i = 0; i < ARRAY_SIZE(others) + ARRAY_SIZE(numbers) && at < r->size; i++)
 		at += (size_t)snprintf(r->why + at, r->size - at, " %s",
@@ -284,7 +275,7 @@ static int parse_root(const json_t *root, const json_error_t *e, struct tent_con
 	if (!root) {
 		char text[JSON_ERROR_TEXT_LENGTH];
 
-		printable(e->text, text, sizeof(text));
+		why_printable(e->text, text, sizeof(text));
 		snprintf(why, size, "line %d, column %d: %s; give a JSON object", e->line,
 			e->column, text);
 		return -EINVAL;

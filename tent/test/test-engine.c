@@ -458,7 +458,7 @@ static void attributes_are_checked(void)
 	address[sizeof(address) - 1] = 0;
 	refuses(&(struct tent_attr){.shm_rails = 1, .config = "{}", .config_file = "x"}, -EINVAL,
 		"not both");
-	refuses(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "up to 32");
+	refuses(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "shm_rails: give up to 32");
 	refuses(&(struct tent_attr){.shm_rails = 1, .max_tasks = 65537}, -EINVAL, "up to 65536");
 	refuses(&(struct tent_attr){.shm_rails = 1, .max_registration = 4095}, -EINVAL, "4096");
 	refuses(&(struct tent_attr){.shm_rails = 1, .rail_wait_ms = -2}, -EINVAL, "or -1");
