@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Claims are taken over from stopped and dead owners, and from no others. A child has the fabric's mutex and does something, is
- * stopped, or is continued. The parent waits for the mutex, look by look.
+ * Claims are taken over from stopped and dead owners, and from no others. A child has the fabric's mutex
+ * and does something, is stopped, or is continued. The parent waits for the mutex, look by look.
  */
+#include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -39,18 +41,30 @@ static void put(uint32_t *p, uint32_t value)
 	__atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
 
+/* Sets a word for which the other process may sleep. */
+static void tell(uint32_t *p)
+{
+	put(p, 1);
+	syscall(SYS_futex, p, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void await(uint32_t *p)
+{
+	while (!get(p))
+		syscall(SYS_futex, p, FUTEX_WAIT, 0, NULL, NULL, 0);
+}
+
 static void spin(void)
 {
-	put(&shared->ready, 1);
+	tell(&shared->ready);
 	while (!get(&shared->end))
 		put(&shared->rounds, get(&shared->rounds) + 1);
 }
 
 static void sleep_long(void)
 {
-	put(&shared->ready, 1);
-	while (!get(&shared->end))
-		usleep(1000);
+	tell(&shared->ready);
+	await(&shared->end);
 }
 
 /* A system call of the program itself, which the library does not see. */
@@ -67,7 +81,7 @@ static void *end_of_thread(void *arg)
 	sigset_t saved;
 
 	CHECK(!fabric_enter(&saved));
-	put(&shared->ready, 1);
+	tell(&shared->ready);
 	return NULL;
 }
 
@@ -78,8 +92,7 @@ static void lose_thread(void)
 
 	CHECK(!pthread_create(&t, NULL, end_of_thread, NULL));
 	CHECK(!pthread_join(t, NULL));
-	while (!get(&shared->end))
-		usleep(1000);
+	await(&shared->end);
 	_exit(KEPT);
 }
 
@@ -105,8 +118,7 @@ static pid_t child(void (*fn)(void), bool with_mutex)
 		fabric_leave(&saved);
 		_exit(KEPT);
 	}
-	while (!get(&shared->ready))
-		usleep(100);
+	await(&shared->ready);
 	return pid;
 }
 
@@ -123,7 +135,7 @@ static int ended(pid_t pid)
 {
 	int status;
 
-	put(&shared->end, 1);
+	tell(&shared->end);
 	CHECK(!kill(pid, SIGCONT));
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	CHECK(WIFEXITED(status));
@@ -207,7 +219,7 @@ static void not_who_ran_in_between(void)
 		rounds = shared->rounds;
 		CHECK(!kill(pid, SIGCONT));
 		while (get(&shared->rounds) == rounds)
-			usleep(100);
+			sched_yield();
 	}
 	stop(pid);
 	CHECK(!look(&w));
@@ -220,8 +232,8 @@ static void who_has_ended(void)
 	pid_t pid = child(lose_thread, false);
 	struct claim_watch w = {0};
 
-	while (!look(&w)) /* who has joined a thread can still find it in /proc for a moment */
-		usleep(100);
+	while (!look(&w)) /* /proc can show a thread for a moment after it was joined */
+		sched_yield();
 	CHECK_EQ(ended(pid), KEPT);
 }
 
@@ -241,7 +253,7 @@ static void owner_is_first(void)
 
 	send_signal(pid);
 	while (__atomic_load_n(&arena()->lock.word, __ATOMIC_RELAXED) == word)
-		usleep(100);
+		sched_yield();
 	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH);
 	CHECK(!claim_replace(&arena()->lock, word));
 	CHECK_EQ(ended(pid), KEPT);
