@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What a sample costs in instructions, counted by callgrind, without the clocks and without the
-loop around it. What happens once, and the ends of windows, are in it as far as they recur.
+"""Instructions per sample, counted by callgrind, without the clocks and without the loop around
+it. Ends of windows are included in their proportion.
 
     cost.py COST-PROGRAM
 """

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a queue pair sends, over and over: requests separated by commas, each
+ * The pattern that a queue pair sends, over and over: requests separated by commas, each
  * OP_N_LENGTH[_LENGTH]..., N lengths of 1 to 8388608 bytes, one per place of the payload:
  *
  *	w_1_65536,s_2_4096_512		a WRITE of 64 KiB, then a SEND of 4608 bytes in two places

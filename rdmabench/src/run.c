@@ -240,7 +240,10 @@ static void sleep_on(struct side *s)
 	poll(p, n, SLEEP_MS);
 }
 
-/* @done_p: nothing is left to send, and nothing is outstanding. */
+/*
+ * Posts at most one batch per flow. Both CQs are polled next, so that waiting completions do not
+ * become part of the latency. @done_p: nothing is left to send, and nothing is outstanding.
+ */
 static uint32_t send_all(struct side *s, bool *done_p)
 {
 	uint64_t now = latrec_clock_now(&s->clock);

@@ -43,7 +43,7 @@ static const struct arg_row rows[] = {
 	{"force", 0, NULL, ARG_FLAG, AT(force),
 		.help = "remove an earlier search from DIR first, and nothing else"},
 	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "anneal",
-		.help = "how points are chosen"},
+		.help = "method that chooses points"},
 	{"seed", 0, "N", ARG_WHOLE, AT(x.seed), .max = INT64_MAX, .def = "1",
 		.help = "seed of the points: the same points for the same measurements"},
 	{"tries", 0, "N", ARG_WHOLE, AT(x.tries), .min = 1, .max = 1000000, .def = "100",

@@ -136,7 +136,7 @@ bool flow_is_done(const struct flow *f, uint64_t now_ns)
 	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
 }
 
-/* The last batch that fits is signaled, because a pause needs a completion to end. */
+/* The last batch that fits into the queue is signaled, because the flow then waits for its end. */
 static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
 {
 	const struct traffic *t = &f->peer->side->t;

@@ -87,7 +87,7 @@ def kinds():
             assert o["peers"][0]["received"]["bytes"] == o["received"]["bytes"] > 0, o
         elif args[:2] == ["--op", "s"]:
             assert o["peers"][0]["received"]["bytes"] == o["sent"]["bytes"], o
-    # What the port has counted is of the whole run, and of both sides.
+    # The port's counters cover the whole run and both sides.
     o = report("--fork", "-n", 300, "--op", "a", "-b")
     assert o["counters"]["rx_atomic_requests"] == 600, o
 
@@ -127,7 +127,7 @@ def table():
 
 
 def overdue():
-    """Every batch that is due within the duration is posted or counted: faster than can be, and as slow as needs be."""
+    """Every batch that is due within the duration is posted or counted: at a rate above and at one below the possible."""
     for rate, batch, qps in ((50_000_000, 1, 1), (40_000_000, 4, 3), (2000, 2, 2)):
         args = ["--op", "w", "-s", 8, "-D", ".2", "--rate", rate, "-l", batch, "-q", qps]
         o = report("--fork", *args)
@@ -234,7 +234,7 @@ def control():
     assert "control" not in report("--fork", "-n", 10)
     out = run("--fork", "-n", 1000, "--control", "mr", "--control-every", 100).stdout
     assert "mr: " in out and "0 failed" in out, out
-    # What cannot be done is an error, and said.
+    # A verb that fails is an error with a reason.
     o = report("--fork", "-n", 1000, "-s", 64, "--op", "s", "--control", "rkey", "--control-every", 100, status=1,
                env={"SOFTHCA_FAULTS": "opcode=write count=0 action=error syndrome=remote_op"})
     assert o["control"]["errors"] == o["control"]["count"] > 0 and o["control"]["first_error"] < 0, o
@@ -242,7 +242,7 @@ def control():
 
 
 def devices():
-    """Two devices of a machine: what one sends the other receives."""
+    """Two devices of a machine: one receives the bytes that the other sends."""
     hca = ["-n", "2"]
     o = report("--fork", "-d", "mlx5_0", "--server-dev", "mlx5_1", "--check", "-n", 100, "-s", 5000, hca=hca)
     assert o["device"] == "mlx5_0" and o["mismatches"] == 0, o
@@ -391,7 +391,7 @@ def differ():
 
 
 def strangers():
-    """Who speaks otherwise is told so, and does not hold up the next."""
+    """A client of another protocol or version is refused, and does not delay the next one."""
     server = Server("--timeout", 1)
     header = struct.Struct("<IHHI")
 
@@ -414,7 +414,7 @@ def strangers():
 
 
 def silent():
-    """Whoever is silent, or slow, delays neither a run of two machines nor its next one."""
+    """A silent or slow stranger delays neither a run of two machines nor the next one."""
     hello = struct.Struct("<IHHI").pack(0x424d4452, VERSION, 1, 1000)
     for kind in strangers_module.KINDS:
         server = Server("--hosts", 2, "--timeout", 3600)
@@ -478,14 +478,14 @@ def faults():
 
 
 def events():
-    """What the device tells beside completions is in the report."""
+    """Asynchronous events of the device are in the report."""
     o = report("--fork", "-n", 300, "-s", 64, "-t", 4, status=1,
                env={"SOFTHCA_FAULTS": "opcode=write nth=50 action=link_down"})
     assert "the port is down" in o["events"] and any("timed out" in e for e in o["events"]), o
 
 
 def corrupted():
-    """A payload of which a part has not come is found."""
+    """A payload that arrived in part is found."""
     o = report("--fork", "-n", 100, "-s", 4096, "-t", 200, "--check", status=1,
                env={"SOFTHCA_FAULTS": "opcode=write nth=50 action=partial bytes=100"})
     assert o["errors"] >= 1, o

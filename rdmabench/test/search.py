@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search: what it writes, that it repeats and resumes, and that it removes nothing.
+"""rdmabench search writes its results, repeats and resumes, and removes nothing of others.
 
-    search.py RDMABENCH [SOFTHCA-RUN]	with a runner: on engines, else on the model
+    search.py model RDMABENCH [CASE...]                     on the model
+    search.py engines RDMABENCH SOFTHCA-RUN [CASE...]       on engines
 """
 import contextlib
 import fcntl
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-exe = os.path.abspath(sys.argv[1])
-runner = sys.argv[2] if len(sys.argv) > 2 else None
+exe = os.path.abspath(sys.argv[2])
+runner = os.path.abspath(sys.argv[3]) if sys.argv[1] == "engines" else None
+wanted = sys.argv[4 if runner else 3:]
+prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
 SIX = [f"{d}_{k}" for k in ("vport_rdma_unicast_bytes", "vport_rdma_unicast_packets", "prio3_pause_duration")
        for d in ("tx", "rx")]
 LATENCY = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median", "p95", "p99", "max")]
@@ -34,7 +37,7 @@ def search(log, *args, **kw):
 
 
 def read_result(path):
-    """The blocks of a result file: JSON, counters, the six and what was judged, latency."""
+    """The blocks of a result file: JSON, counters, the six with source and judgement, latency."""
     first, rest = path.read_text().split("\n", 1)
     assert set(json.loads(first)) == {"Traffics"}, first
     assert rest.startswith("\n") and rest.endswith("\n\n"), path
@@ -94,7 +97,7 @@ def layout(tmp):
 
 
 def blunt(tmp):
-    """A rule that every point breaks: said once, with what to give, and features are looked for once."""
+    """A rule that every point breaks is reported once with the option to give; features are looked for once."""
     log = tmp / "log"
     r = run("--log", log, "--model", "corner", "--tries", 3, "--gbps", 1000, "--packets", 1e9)
     assert r.stderr.count("\n") == 1 and "throughput" in r.stderr and "give another --gbps or --packets" in r.stderr, r.stderr
@@ -131,7 +134,7 @@ def resume(tmp):
 
 
 def keep(tmp):
-    """What is there stays."""
+    """Files of others in the directory stay."""
     args = ["--model", "corner", "--tries", 5]
     log = tmp / "log"
     log.mkdir()
@@ -224,8 +227,8 @@ def without_counters(tmp):
     member.communicate(b"\n", timeout=100)
 
 
-def interrupted(tmp, prefix):
-    """Engines end with their search; what they have left is not taken for what is measured when it goes on."""
+def interrupted(tmp):
+    """Engines end with their search, and their old statistics are not counted when it is resumed."""
     log = tmp / "interrupted"
     args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
             "--fix=0.control=none", "--fix=0.qp_type=RC"]
@@ -247,7 +250,7 @@ def interrupted(tmp, prefix):
     assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
 
 
-def dead(tmp, prefix):
+def dead(tmp):
     """A device that cannot be used any more ends the search, and is measured when it is resumed."""
     libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
         ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
@@ -277,7 +280,6 @@ def dead(tmp, prefix):
 
 def engine(tmp):
     """Engines, their statistics files, the result: for both kinds of statistics."""
-    prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
     for compat in ([], ["--compat"]):
         log = tmp / ("old" if compat else "new")
         o = search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
@@ -292,14 +294,24 @@ def engine(tmp):
         done = (log / "journal.jsonl").read_text()
         search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
-    # Events are tried when they are asked for.
+    script = tmp / "new" / "reproduce" / "0.sh"
+    out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
+    point, _ = read_result(tmp / "new" / "result" / "0")
+    assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
+
+
+def inject(tmp):
+    """Events are tried if they are asked for."""
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
                "--fix=0.inject_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
     assert o["failures"] == 0, o
     assert "'--inject=delay@16'" in (tmp / "inject" / "reproduce" / "0.sh").read_text()
     traffic = read_result(tmp / "inject" / "result" / "0")[0]["Traffics"][0]
     assert (traffic["control"], traffic["inject"], traffic["inject_at"]) == ("mr", "delay", 16), traffic
-    # Between two devices the directions differ: what the counters of the first one say, and where clients and servers are.
+
+
+def directions(tmp):
+    """Between two devices the directions differ: in the counters of the first one, and in the places of clients and servers."""
     fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
              "--fix=0.requests=1", "--fix=1.requests=1", "--fix=0.request0.op=s", "--fix=1.request0.op=s"]
     for way, first, second in (("none", "'--ib-dev=mlx5_0' '--server-dev=mlx5_1'", None),
@@ -312,14 +324,10 @@ def engine(tmp):
         six = read_result(tmp / f"way-{way}" / "result" / "0")[1][1]
         assert float(six["tx_vport_rdma_unicast_bytes"]) > 0 and six["source"] == "port", six
         assert (float(six["rx_vport_rdma_unicast_bytes"]) > 0) == (way != "none"), (way, six)
-    without_counters(tmp)
-    interrupted(tmp, prefix)
-    dead(tmp, prefix)
-    script = tmp / "new" / "reproduce" / "0.sh"
-    out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
-    point, _ = read_result(tmp / "new" / "result" / "0")
-    assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
-    # What cannot be measured is no anomaly.
+
+
+def hopeless(tmp):
+    """A point that cannot be measured is no anomaly."""
     for tries in 2, 50:
         o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
         assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o
@@ -327,7 +335,10 @@ def engine(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-for test in ([engine] if runner else [layout, blunt, resume, keep, locked, bad, dry_run]):
+engines = [engine, inject, directions, without_counters, interrupted, dead, hopeless]
+for test in engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run]:
+    if wanted and test.__name__ not in wanted:
+        continue
     with tempfile.TemporaryDirectory() as tmp:
         print(test.__name__)
         test(pathlib.Path(tmp))
