@@ -89,6 +89,7 @@ static inline int rpcstorm_client_poll(struct rpcstorm_client *t)
 	uint32_t open = t->open, made = t->made;
 	int r = rpcstorm_result(t, RPC(client_poll)(t->c, rpcstorm_response, t));
 
+	CHECK(r <= RPCSTORM_POLL_MAX);
 	if (r >= 0) /* what was open or made meanwhile, less what is open now */
 		CHECK_EQ(open + t->made - made - t->open, (uint32_t)r);
 	return r;

@@ -19,6 +19,7 @@
 #define RPCSTORM_LIVES 16384 /* connections in a seed */
 #define RPCSTORM_CALLS 512 /* of a connection */
 #define RPCSTORM_HELD 128
+#define RPCSTORM_POLL_MAX 8 /* responses that a poll hands over, in both layers */
 #define RPCSTORM_LEAST 8 /* bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 

@@ -3,6 +3,8 @@
 #ifndef SUPPORT_RPCSTORM_SERVER_H
 #define SUPPORT_RPCSTORM_SERVER_H
 
+#include <stdatomic.h>
+
 #include "support/rpcstorm-draw.h"
 
 struct rpcstorm_held {
@@ -31,7 +33,7 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 {
 	struct rpcstorm_held h = v->held[i];
 	uint32_t most = rpcstorm_draw.shape.resp, len = storm_length(h.number, 1, 0, most);
-	unsigned char *extra = rpcstorm_server_extra(v->s, h.client);
+	atomic_uchar *extra = rpcstorm_server_extra(v->s, h.client);
 	int err;
 
 	v->held[i] = v->held[--v->n_held];
@@ -40,8 +42,8 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 		err = rpcstorm_reply(v->s, h.client, h.id, v->buf, most + 1);
 		CHECK(err == -EMSGSIZE || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
-	if (extra) /* its client wrote it before the call, and has nobody else here */
-		(void)*(volatile unsigned char *)extra;
+	if (extra) /* mapped; its client wrote it before its first call */
+		atomic_load_explicit(extra, memory_order_relaxed);
 	err = rpcstorm_reply(v->s, h.client, h.id, v->buf, len);
 	CHECK(err == 0 || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	if (storm_one_in(&v->rng, 16)) {

@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Servers and clients that sleep on descriptors: what makes these readable, and what does not. The cases
+ * that delegrpc and shmipc share. A program includes the layer's test/rpc.h and this header, defines
+ * map_region(), and has RPCFD_TESTS in its table.
+ */
+#ifndef SUPPORT_RPCFD_H
+#define SUPPORT_RPCFD_H
+
+#include <errno.h>
+#include <signal.h>
+
+#include "base/shm.h"
+#include "base/wakefd.h"
+#include "support/fdtest.h"
+#include "support/rpcsolo.h"
+
+#define FOR_EVER (-1) /* the guard of the test program ends it */
+
+/* A mapped region: the words and addresses of the server and of client 0. */
+struct rpcfd_map {
+	struct shm_region region;
+	uint32_t *client_state;
+	struct wakefd_addr *server_addr, *client_addr;
+};
+
+/* Of the layer: maps the region, until shm_close(). */
+static void map_region(struct rpcfd_map *m);
+
+/* Arms the server after clients have come or gone, which may have given it something to do. */
+static void settle(struct RPC(server) * s)
+{
+	while (RPC(server_arm)(s))
+		serve(s);
+}
+
+/* Armed, and asleep if it polled now. */
+static void server_sleeps(struct RPC(server) * s)
+{
+	CHECK_EQ(RPC(server_arm)(s), 0);
+	CHECK(!fdtest_readable(RPC(server_fd)(s)));
+}
+
+static void client_sleeps(struct RPC(client) * c)
+{
+	CHECK_EQ(RPC(client_arm)(c), 0);
+	CHECK(!fdtest_readable(RPC(client_fd)(c)));
+}
+
+/* A client that connected before the descriptor was made, and one that did after it. */
+static void server_is_woken_by_calls(void)
+{
+	struct RPC(server) *s = server_new(2);
+	struct RPC(client) * c[2] = {client_new()};
+
+	CHECK_EQ(RPC(server_arm)(s), -EBADF);
+	CHECK(RPC(server_fd)(s) >= 0);
+	CHECK_EQ(RPC(server_fd)(s), RPC(server_fd)(s));
+	c[1] = client_new();
+	settle(s);
+	for (int i = 0; i < 10; i++) {
+		server_sleeps(s);
+		call(c[i % 2], 1);
+		CHECK(!fdtest_readable(RPC(server_fd)(s))); /* not flushed */
+		RPC(client_flush)(c[i % 2]);
+		CHECK(fdtest_readable(RPC(server_fd)(s)));
+		CHECK_EQ(RPC(server_arm)(s), 1);
+		CHECK_EQ(RPC(server_poll)(s), 1);
+		CHECK_EQ(RPC(server_arm)(s), 1); /* found, and not received */
+		CHECK_EQ(serve(s), 1);
+		server_sleeps(s);
+		CHECK_EQ(poll_client(c[i % 2]), 1);
+	}
+	RPC(client_disconnect)(c[0]);
+	RPC(client_disconnect)(c[1]);
+	settle(s);
+	RPC(server_destroy)(s);
+}
+
+/* Each side may have a descriptor or none. */
+static void client_is_woken_by_replies(void)
+{
+	struct RPC(server) *s = server_new(2);
+	struct RPC(client) *c = client_new(), *other = client_new();
+	struct RPC(client_stats) st;
+
+	CHECK_EQ(RPC(client_arm)(c), -EBADF);
+	CHECK(RPC(client_fd)(c) >= 0);
+	CHECK_EQ(RPC(client_fd)(c), RPC(client_fd)(c));
+	CHECK(RPC(client_fd)(c) != RPC(client_fd)(other));
+	serve(s);
+	for (uint64_t i = 0; i < 10; i++) {
+		call(c, i);
+		client_sleeps(c); /* and publishes */
+		CHECK_EQ(serve(s), 1);
+		CHECK(!fdtest_readable(RPC(client_fd)(other)));
+		RPC(server_flush)(s);
+		CHECK(fdtest_readable(RPC(client_fd)(c)));
+		CHECK(!fdtest_readable(RPC(client_fd)(other)));
+		CHECK_EQ(RPC(client_arm)(c), 1);
+		CHECK_EQ(poll_client(c), 1);
+		client_sleeps(c);
+	}
+	RPC(client_get_stats)(c, &st, sizeof(st));
+	CHECK_EQ(st.sleeps, 20);
+	RPC(client_disconnect)(c);
+	RPC(client_disconnect)(other);
+	RPC(server_destroy)(s);
+}
+
+/* A client that polls in vain says that it yields; that may not hide that it sleeps. */
+static void client_sleeps_after_many_polls(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+
+	CHECK(RPC(client_fd)(c) >= 0);
+	for (uint64_t polls = 0; polls < 100; polls++) {
+		call(c, polls);
+		for (uint64_t i = 0; i < polls; i++)
+			CHECK_EQ(poll_client(c), 0);
+		client_sleeps(c);
+		CHECK_EQ(serve(s), 1);
+		RPC(server_flush)(s);
+		CHECK(fdtest_readable(RPC(client_fd)(c)));
+		CHECK_EQ(poll_client(c), 1);
+	}
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+/* Arming publishes collected messages and wakes the other side first. */
+static void arming_lets_the_others_go_on(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+	struct rpcsolo_req r, first;
+	int n = 0;
+
+	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
+	settle(s);
+	for (uint64_t i = 0; i < 12; i++)
+		call(c, i);
+	client_sleeps(c);
+	CHECK(fdtest_readable(RPC(server_fd)(s)));
+	while (n < 12) {
+		CHECK(RPC(server_poll)(s) > 0);
+		for (; receive(s, &r); n++)
+			if (!n)
+				first = r;
+	}
+	answer(s, &first);
+	server_sleeps(s);
+	CHECK(fdtest_readable(RPC(client_fd)(c)));
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+/* No timer runs when no side waits for anything. */
+static void idle_ones_have_no_timer(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+
+	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
+	settle(s);
+	client_sleeps(c);
+	CHECK_EQ(fdtest_timers(), 0);
+	call(c, 1);
+	client_sleeps(c);
+	CHECK_EQ(fdtest_timers(), 1); /* its server might die */
+	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(poll_client(c), 1);
+	server_sleeps(s);
+	client_sleeps(c);
+	CHECK_EQ(fdtest_timers(), 0);
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+static void server_that_goes_wakes_its_clients(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+
+	CHECK(RPC(client_fd)(c) >= 0);
+	serve(s);
+	client_sleeps(c);
+	RPC(server_destroy)(s);
+	CHECK(fdtest_readable(RPC(client_fd)(c)));
+	CHECK_EQ(RPC(client_arm)(c), 1);
+	CHECK_EQ(poll_client(c), -EPIPE);
+	CHECK_EQ(RPC(client_arm)(c), 1);
+	RPC(client_disconnect)(c);
+}
+
+/* A server in a process of its own, which is killed. */
+static void killed_server_is_noticed(void)
+{
+	struct RPC(client) * c;
+	int up[2], n, polls = 0;
+	char ready;
+	pid_t pid;
+
+	CHECK_EQ(pipe(up), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct RPC(server) * s;
+
+		CHECK_EQ(RPC(server_create)(name, NULL, &s), 0);
+		ready = write(up[1], "x", 1) == 1;
+		for (;;)
+			pause();
+	}
+	CHECK_EQ(read(up[0], &ready, 1), 1);
+	c = client_new();
+	CHECK(RPC(client_fd)(c) >= 0);
+	call(c, 1);
+	CHECK_EQ(RPC(client_arm)(c), 0);
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	while ((n = poll_client(c)) == 0) {
+		if (!RPC(client_arm)(c))
+			fdtest_readable_within(RPC(client_fd)(c), FOR_EVER);
+		polls++;
+	}
+	CHECK_EQ(n, -EPIPE);
+	CHECK(polls <= 3); /* each a tenth of a second */
+	RPC(client_disconnect)(c);
+	close(up[0]);
+	close(up[1]);
+}
+
+/* The process has no descriptor for waking: it wakes no sleeper, and tries again later. */
+static void wake_without_descriptors(void *arg)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+	struct rlimit old;
+
+	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
+	fdtest_fill_gaps();
+	settle(s);
+	call(c, 1);
+	old = fdtest_limit(0);
+	CHECK_EQ(RPC(client_arm)(c), -EMFILE);
+	CHECK(!fdtest_readable(RPC(server_fd)(s)));
+	CHECK_EQ(poll_client(c), -EMFILE);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	RPC(client_flush)(c);
+	CHECK(fdtest_readable(RPC(server_fd)(s)));
+	client_sleeps(c);
+	fdtest_fill_gaps();
+	old = fdtest_limit(0);
+	CHECK_EQ(serve(s), 1);
+	server_sleeps(s);
+	CHECK(!fdtest_readable(RPC(client_fd)(c)));
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	CHECK_EQ(fdtest_timers(), 2); /* both will try again */
+	server_sleeps(s);
+	CHECK(fdtest_readable(RPC(client_fd)(c)));
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+static void waker_without_descriptors_tries_again(void)
+{
+	fdtest_in_child(wake_without_descriptors, NULL);
+}
+
+static void fail_to_make_one(void *arg)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+	struct rlimit old;
+
+	fdtest_fill_gaps();
+	old = fdtest_limit(2);
+	CHECK_EQ(RPC(server_fd)(s), -EMFILE);
+	CHECK_EQ(RPC(client_fd)(c), -EMFILE);
+	CHECK_EQ(RPC(server_arm)(s), -EBADF);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+static void no_descriptor_is_left_for_it(void)
+{
+	fdtest_in_child(fail_to_make_one, NULL);
+}
+
+struct both {
+	struct RPC(server) * s;
+	struct RPC(client) * c;
+};
+
+static void use_in_child(void *arg)
+{
+	struct both *b = arg;
+
+	CHECK_EQ(RPC(server_fd)(b->s), -EBADF);
+	CHECK_EQ(RPC(client_fd)(b->c), -EBADF);
+	CHECK_EQ(RPC(server_arm)(b->s), -EBADF);
+	CHECK_EQ(RPC(client_arm)(b->c), -EBADF);
+	RPC(client_disconnect)(b->c);
+	RPC(server_destroy)(b->s);
+}
+
+static void child_has_no_descriptors(void)
+{
+	struct both b = {server_new(1), client_new()};
+
+	CHECK(RPC(server_fd)(b.s) >= 0 && RPC(client_fd)(b.c) >= 0);
+	settle(b.s);
+	fdtest_in_child(use_in_child, &b);
+	call(b.c, 1);
+	client_sleeps(b.c);
+	CHECK(fdtest_readable(RPC(server_fd)(b.s)));
+	CHECK_EQ(serve(b.s), 1);
+	RPC(server_flush)(b.s);
+	CHECK(fdtest_readable(RPC(client_fd)(b.c)));
+	RPC(client_disconnect)(b.c);
+	RPC(server_destroy)(b.s);
+}
+
+/* The namespaces are forged in the region; test-wakefd.c uses real ones. */
+static void other_namespaces_are_refused(void)
+{
+	struct RPC(server) *s = server_new(2);
+	struct RPC(client) *c = client_new(), *late;
+	struct RPC(look_region) look;
+	struct rpcfd_map m;
+
+	map_region(&m);
+	CHECK(m.server_addr->netns);
+	CHECK_EQ(m.client_addr->netns, m.server_addr->netns);
+	/* A client of another namespace is connected when the server asks. */
+	m.client_addr->netns++;
+	CHECK_EQ(RPC(server_fd)(s), -ENETUNREACH);
+	CHECK_EQ(m.server_addr->name, 0);
+	late = client_new();
+	RPC(client_disconnect)(late);
+	m.client_addr->netns--;
+	CHECK(RPC(server_fd)(s) >= 0);
+	/* The server is in another namespace when a client connects, or asks. */
+	m.server_addr->netns++;
+	serve(s);
+	CHECK_EQ(RPC(client_connect)(name, NULL, &late), -ENETUNREACH);
+	CHECK_EQ(RPC(client_fd)(c), -ENETUNREACH);
+	m.server_addr->netns--;
+	serve(s);
+	CHECK_EQ(RPC(look)(name, &look, sizeof(look), NULL, NULL), 0);
+	CHECK_EQ(look.clients, 1); /* the refused client has left */
+	CHECK_EQ(look.dead_clients, 0);
+	CHECK(RPC(client_fd)(c) >= 0);
+	shm_close(&m.region);
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+/* A client says that it sleeps, at an address of its own making. */
+static void forged_address_does_no_harm(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+	struct rpcfd_map m;
+
+	map_region(&m);
+	serve(s);
+	for (uint32_t i = 0; i < 10; i++) {
+		call(c, i);
+		RPC(client_flush)(c);
+		m.client_addr->name = i ? test_rand(&m.client_addr->cookie) : 0;
+		*m.client_state = SLEEP_ON_FD + i % 2;
+		CHECK_EQ(serve(s), 1);
+		RPC(server_flush)(s);
+		CHECK_EQ(*m.client_state, SLEEP_RUNNING);
+		CHECK_EQ(poll_client(c), 1);
+	}
+	shm_close(&m.region);
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+/* The next client in that place has another address, and starts awake. */
+static void places_are_reused(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) *c = client_new();
+	struct rpcfd_map m;
+	uint64_t address;
+
+	map_region(&m);
+	serve(s);
+	CHECK(RPC(client_fd)(c) >= 0);
+	address = m.client_addr->name;
+	client_sleeps(c);
+	RPC(client_disconnect)(c);
+	serve(s);
+	c = client_new();
+	CHECK_EQ(*m.client_state, SLEEP_RUNNING);
+	CHECK_EQ(RPC(client_arm)(c), -EBADF);
+	CHECK(RPC(client_fd)(c) >= 0);
+	CHECK(m.client_addr->name != address);
+	serve(s);
+	call(c, 1);
+	client_sleeps(c);
+	CHECK_EQ(serve(s), 1);
+	RPC(server_flush)(s);
+	CHECK(fdtest_readable(RPC(client_fd)(c)));
+	CHECK_EQ(poll_client(c), 1);
+	shm_close(&m.region);
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+static void nothing_is_left_open(void)
+{
+	struct RPC(server) *s = server_new(1);
+	struct RPC(client) * c;
+	int before;
+
+	CHECK(RPC(server_fd)(s) >= 0);
+	before = fdtest_open();
+	for (uint32_t i = 0; i < 10000; i++) {
+		c = client_new();
+		if (i % 2)
+			CHECK(RPC(client_fd)(c) >= 0);
+		settle(s);
+		call(c, i);
+		CHECK_EQ(RPC(client_arm)(c), i % 2 ? 0 : -EBADF);
+		RPC(client_flush)(c);
+		CHECK_EQ(serve(s), 1);
+		RPC(server_flush)(s);
+		RPC(client_disconnect)(c);
+		serve(s);
+	}
+	CHECK_EQ(fdtest_open(), before + 1); /* the descriptor with which the server wakes */
+	RPC(server_destroy)(s);
+}
+
+#define RPCFD_TESTS                                                                                \
+	TEST(server_is_woken_by_calls), TEST(client_is_woken_by_replies),                          \
+		TEST(client_sleeps_after_many_polls), TEST(arming_lets_the_others_go_on),          \
+		TEST(idle_ones_have_no_timer), TEST(server_that_goes_wakes_its_clients),           \
+		TEST(killed_server_is_noticed), TEST(waker_without_descriptors_tries_again),       \
+		TEST(no_descriptor_is_left_for_it), TEST(child_has_no_descriptors),                \
+		TEST(other_namespaces_are_refused), TEST(forged_address_does_no_harm),             \
+		TEST(places_are_reused), TEST(nothing_is_left_open)
+
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A server and clients of delegrpc or shmipc in one thread, for cases that both share. The test/rpc.h of a
+ * layer defines RPC_LAYER, includes the layer's header and this one, and defines receive() and answer().
+ */
+#ifndef SUPPORT_RPCSOLO_H
+#define SUPPORT_RPCSOLO_H
+
+#include "base/shm.h"
+#include "support/rpclayer.h"
+#include "support/test.h"
+
+/* A request that was received; its payload is its value. */
+struct rpcsolo_req {
+	uint64_t client, id, value;
+};
+
+static char name[64]; /* of the region; set by main() */
+
+/* Of the layer: takes a request, 1 or 0; answers one with its value. */
+static int receive(struct RPC(server) * s, struct rpcsolo_req *r);
+static void answer(struct RPC(server) * s, const struct rpcsolo_req *r);
+
+static struct RPC(server) * server_new(uint32_t clients)
+{
+	struct RPC(attr) attr = {.max_clients = clients};
+	struct RPC(server) * s;
+
+	CHECK_EQ(RPC(server_create)(name, &attr, &s), 0);
+	return s;
+}
+
+static struct RPC(client) * client_new(void)
+{
+	struct RPC(client) * c;
+
+	CHECK_EQ(RPC(client_connect)(name, NULL, &c), 0);
+	return c;
+}
+
+static void call(struct RPC(client) * c, uint64_t value)
+{
+	CHECK_EQ(RPC(client_call)(c, &value, sizeof(value), value), 0);
+}
+
+static void check_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	uint64_t value;
+
+	CHECK_EQ(len, sizeof(value));
+	memcpy(&value, resp, sizeof(value));
+	CHECK_EQ(value, token);
+}
+
+static int poll_client(struct RPC(client) * c)
+{
+	return RPC(client_poll)(c, check_answer, NULL);
+}
+
+/* Answers the requests that have come; how many. Does not flush. */
+static int serve(struct RPC(server) * s)
+{
+	struct rpcsolo_req r;
+	int n = 0;
+
+	while (RPC(server_poll)(s) > 0)
+		for (; receive(s, &r); n++)
+			answer(s, &r);
+	return n;
+}
+
+#endif

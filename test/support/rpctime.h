@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The times that the manuals of delegrpc and shmipc promise, with a clock that only the test moves. A
+ * program defines DEATH_NS, the time after which a client that polls often sees that its server was
+ * killed, and has RPCTIME_TESTS in its table.
+ */
+#ifndef SUPPORT_RPCTIME_H
+#define SUPPORT_RPCTIME_H
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "support/fakeclock.h"
+#include "support/rpcsolo.h"
+
+/* A server in a process of its own. */
+static pid_t server_process(void)
+{
+	int up[2];
+	char c;
+	pid_t pid;
+
+	CHECK_EQ(pipe(up), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		server_new(4);
+		if (write(up[1], "x", 1) != 1)
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	CHECK_EQ(read(up[0], &c, 1), 1);
+	close(up[0]);
+	close(up[1]);
+	return pid;
+}
+
+/* Polls, so far apart, until the server's death is seen; after how many nanoseconds. */
+static uint64_t death_seen_after(struct RPC(client) * c, uint64_t apart_ns)
+{
+	uint64_t start = fake.ns;
+	int n;
+
+	do {
+		fake.ns += apart_ns;
+		n = poll_client(c);
+		CHECK(fake.ns - start <= 60 * NSEC_PER_SEC);
+	} while (n == 0);
+	CHECK_EQ(n, -EPIPE);
+	return fake.ns - start;
+}
+
+/* The same, of a client that has polled for a while, so far apart. */
+static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
+{
+	pid_t pid = server_process();
+	struct RPC(client) *c = client_new();
+	uint64_t ns;
+
+	call(c, 1);
+	for (uint32_t k = 0; k < 1000; k++) {
+		CHECK_EQ(poll_client(c), 0);
+		fake.ns += before_ns;
+	}
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	ns = death_seen_after(c, after_ns);
+	RPC(client_disconnect)(c);
+	return ns;
+}
+
+/* However often the client polls, and has polled before. */
+static void death_is_seen_in_time(void)
+{
+	static const uint64_t apart[] = {50, 20 * NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
+		50 * NSEC_PER_MSEC};
+
+	for (size_t i = 0; i < ARRAY_SIZE(apart); i++) {
+		for (size_t k = 0; k < ARRAY_SIZE(apart); k++)
+			CHECK(death_seen(apart[i], apart[k]) < NSEC_PER_SEC);
+		CHECK(death_seen(apart[i], apart[i]) <= DEATH_NS + apart[i]);
+	}
+	CHECK(death_seen(NSEC_PER_SEC, NSEC_PER_SEC) <= NSEC_PER_SEC);
+}
+
+/* Right behind a response, too. */
+static void death_behind_a_response_is_seen_in_time(void)
+{
+	struct RPC(server) *s = server_new(4);
+	struct RPC(client) *c = client_new();
+
+	for (uint32_t k = 0; k < 100; k++) {
+		call(c, k);
+		CHECK_EQ(poll_client(c), 0);
+		CHECK_EQ(serve(s), 1);
+		fake.ns += 50 * NSEC_PER_MSEC;
+		CHECK_EQ(poll_client(c), 1);
+	}
+	RPC(server_destroy)(s);
+	CHECK(death_seen_after(c, 50 * NSEC_PER_MSEC) < NSEC_PER_SEC);
+	RPC(client_disconnect)(c);
+}
+
+/* A loop that polls in vain all the time looks at the clock at each sixteenth poll. */
+static void hot_polls_look_seldom_at_the_clock(void)
+{
+	struct RPC(server) *s = server_new(4);
+	struct RPC(client) *c = client_new();
+	uint64_t looks;
+
+	for (uint32_t k = 0; k < 100; k++)
+		CHECK_EQ(poll_client(c), 0);
+	looks = fake.looks;
+	for (uint32_t k = 0; k < 16000; k++) {
+		fake.ns += 30;
+		CHECK_EQ(poll_client(c), 0);
+	}
+	CHECK(fake.looks - looks <= 1000);
+	/* With responses that are there at the eighth poll: not at all. */
+	for (uint32_t k = 0; k < 100; k++) {
+		call(c, k);
+		RPC(client_flush)(c);
+		CHECK_EQ(serve(s), 1);
+		CHECK_EQ(poll_client(c), 1);
+		looks = fake.looks;
+		for (uint32_t i = 0; i < 7; i++)
+			CHECK_EQ(poll_client(c), 0);
+		CHECK_EQ(fake.looks, looks);
+	}
+	RPC(client_disconnect)(c);
+	RPC(server_destroy)(s);
+}
+
+#define RPCTIME_TESTS                                                                              \
+	TEST(death_is_seen_in_time), TEST(death_behind_a_response_is_seen_in_time),                \
+		TEST(hot_polls_look_seldom_at_the_clock)
+
+#endif
