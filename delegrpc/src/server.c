@@ -25,7 +25,7 @@ static void server_flush(struct server *s)
 
 static bool server_rest(struct server *s)
 {
-	return s->hot.found != s->hot.cursor || skip_holes(s);
+	return skip_holes(s);
 }
 
 /*

@@ -24,7 +24,7 @@ struct rpcfd_map {
 	struct wakefd_addr *server_addr, *client_addr;
 };
 
-/* Of the layer: maps the region, until shm_close(). */
+/* The layer maps the region, until shm_close(). */
 static void map_region(struct rpcfd_map *m);
 
 /* Arms the server after clients have come or gone, which may have given it something to do. */

@@ -17,7 +17,7 @@ struct rpcsolo_req {
 
 static char name[64]; /* of the region; set by main() */
 
-/* Of the layer: takes a request, 1 or 0; answers one with its value. */
+/* The layer takes a request, and returns 1 or 0; it answers one with its value. */
 static int receive(struct RPC(server) * s, struct rpcsolo_req *r);
 static void answer(struct RPC(server) * s, const struct rpcsolo_req *r);
 
