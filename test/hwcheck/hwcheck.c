@@ -7,7 +7,6 @@
  * Ends with 0, or with 1 and a line on stderr; 77: no device.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -18,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/args.h"
+#include "base/compiler.h"
 #include "ends.h"
 
 static struct end a, b;
@@ -504,44 +505,39 @@ static const struct {
 	{"errors", errors},
 	{"events", events},
 };
-#define STEPS (sizeof(steps) / sizeof(steps[0]))
 
-static int usage(FILE *f, int status)
-{
-	fputs("usage: hwcheck [-d DEVICE] [-g GID-INDEX] [-q] STEP\nsteps:", f);
-	for (size_t i = 0; i < STEPS; i++)
-		fprintf(f, " %s", steps[i].name);
-	fputc('\n', f);
-	return status;
-}
+#define AT(field) ARG_AT(struct wish, field)
+
+static const struct arg_row rows[] = {
+	{"device", 'd', "NAME", ARG_TEXT, AT(device), .help = "device"},
+	{"gid-index", 'g', "N", ARG_WHOLE, AT(gid_index), .max = 255, .help = "index of the GID"},
+	{"quick", 'q', NULL, ARG_FLAG, AT(quick), .help = "fewer repetitions"},
+	{"help", 'h', .kind = ARG_HELP},
+};
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"device", required_argument, NULL, 'd'},
-		{"gid-index", required_argument, NULL, 'g'}, {"quick", no_argument, NULL, 'q'},
-		{"help", no_argument, NULL, 'h'}, {0}};
+	const char *names[ARRAY_SIZE(steps) + 1] = {NULL};
+	char why[200];
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = "Usage: hwcheck [OPTION]... STEP\n",
+		.operand = "STEP",
+		.why = why,
+		.size = sizeof(why)};
 	struct wish w = {.gid_index = -1};
-	int c;
+	unsigned step = 0;
+	int first = args_read(&args, argc, argv, &w);
 
-	while ((c = getopt_long(argc, argv, "d:g:qh", options, NULL)) != -1) {
-		if (c == 'h')
-			return usage(stdout, 0);
-		if (c == 'd')
-			w.device = optarg;
-		else if (c == 'g')
-			w.gid_index = atoi(optarg);
-		else if (c == 'q')
-			w.quick = true;
-		else
-			return usage(stderr, 2);
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
+		names[i] = steps[i].name;
+	if (!first)
+		return 0;
+	if (first < 0 || args_word(&args, first < argc ? argv[first] : "", names, &step)) {
+		fprintf(stderr, "hwcheck: %s\n", why);
+		return 2;
 	}
-	if (optind + 1 != argc)
-		return usage(stderr, 2);
-	for (size_t i = 0; i < STEPS; i++)
-		if (!strcmp(steps[i].name, argv[optind])) {
-			step_name = steps[i].name;
-			steps[i].run(&w);
-			return 0;
-		}
-	return usage(stderr, 2);
+	step_name = steps[step].name;
+	steps[step].run(&w);
+	return 0;
 }
