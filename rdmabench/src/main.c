@@ -13,7 +13,7 @@ static const char usage[] = "Usage: rdmabench COMMAND [OPTION]...\n"
 			    "  collect    merge the statistics of many files and machines\n"
 			    "  search     look for traffic that a device handles badly\n"
 			    "  --help, --version\n"
-			    "rdmabench COMMAND --help says more.\n";
+			    "rdmabench COMMAND --help lists the options of a command.\n";
 
 static const struct {
 	const char *name;

@@ -111,8 +111,7 @@ static void print_rest(const struct side *s, FILE *out)
 	if (s->lost)
 		fprintf(out, "lost %" PRIu64 " messages\n", s->lost);
 	if (s->t.check)
-		fprintf(out, "payloads that were not what they should be: %" PRIu64 "\n",
-			s->mismatches);
+		fprintf(out, "wrong payloads: %" PRIu64 "\n", s->mismatches);
 }
 
 void report_table(const struct engine_report *r, FILE *out)
@@ -275,7 +274,8 @@ int report_try(const char *path)
 	FILE *out = strcmp(path, "-") ? fopen(path, "ae") : stdout;
 
 	if (!out) {
-		fprintf(stderr, "rdmabench engine: --json '%s': %s: give what can be written\n",
+		fprintf(stderr,
+			"rdmabench engine: --json '%s': %s: give a file that can be written\n",
 			path, strerror(errno));
 		return -1;
 	}

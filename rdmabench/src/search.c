@@ -301,8 +301,8 @@ static const char *why_ended(int err)
 	case -EBADMSG:
 		return "the journal is of another search, or damaged";
 	case -ENODEV:
-		return "what could be measured cannot any more: when the device works again, give "
-		       "--resume";
+		return "points that could be measured before fail now: when the device works again, "
+		       "give --resume";
 	default:
 		return strerror(-err);
 	}
