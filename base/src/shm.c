@@ -177,7 +177,7 @@ int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_
 	return 0;
 }
 
-/* Is this process a member? A process that may open every file need not be one. */
+/* Returns true if this process is in the group. A process that may open every file need not be. */
 static bool shm_in_group(gid_t gid)
 {
 	int n = getgroups(0, NULL);
@@ -340,7 +340,7 @@ static int shm_guard_join(struct shm_region *r, const struct stat *file)
 	return err == -EPROTO ? -ECONNREFUSED : err;
 }
 
-/* Writes which region the guard is of. */
+/* Writes the region's identity into its guard. */
 static int shm_guard_sign(const struct shm_region *r, const struct stat *file)
 {
 	const struct shm_guarded of = {file->st_dev, file->st_ino};
@@ -398,7 +398,7 @@ static int shm_check_stale(const struct shm_region *r)
  * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
  * file does not begin with magic (-EPROTO). -EAGAIN: as above. For a group's region, the locks of
  * the guard decide which server lives and who removes the file of a dead one; otherwise the locks of
- * the file itself do. The process that holds the guard (r->guard) is the only server of a group's region.
+ * the file itself do. Only the process that holds the guard (r->guard) serves a group's region.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
@@ -453,7 +453,7 @@ static int shm_create_file(struct shm_region *r)
 	}
 	if (err)
 		return err;
-	/* Without it, another server could take the new file for a stale one. */
+	/* Without this lock, another server could take the new file for a stale one. */
 	err = shm_lock(r, SHM_NAMING);
 	if (!err)
 		current = shm_is_current(r);
@@ -499,7 +499,7 @@ static int shm_guard_create(struct shm_region *r)
 	return err;
 }
 
-/* The process would get SIGXFSZ. */
+/* Over the limit the process would get SIGXFSZ. */
 static int shm_check_limit(size_t size)
 {
 	struct rlimit limit;
@@ -526,7 +526,7 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 		goto remove;
 	if (fstat(r->fd, &st) != 0)
 		err = -errno;
-	/* Before members can open the file. */
+	/* Done before members can open the file. */
 	if (!err)
 		err = shm_guard_sign(r, &st);
 	if (!err)
@@ -621,7 +621,7 @@ int shm_remove_name(struct shm_region *r)
 	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
 		return -errno;
 	r->named = false;
-	/* After the region's name: a region without a guard would be judged by its own locks. */
+	/* Removed after the region's name: without a guard, the region's own locks would count. */
 	return r->guard ? shm_remove_name(r->guard) : 0;
 }
 

@@ -186,7 +186,7 @@ int tcp_take(int listener, int *fd_p)
 {
 	int fd, err;
 
-	/* The listener may be the caller's, and wait. */
+	/* A listener of the caller may be a blocking one. */
 	if (tcp_wait(listener, POLLIN, 0) == -ETIMEDOUT)
 		return -EAGAIN;
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -282,7 +282,7 @@ int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns
 
 /* ---- bytes ---- */
 
-/* After a call that moved n bytes of len: whether to repeat it, else 0 or its error. */
+/* Returns true if a call that moved n bytes is to be repeated; otherwise *err_p is 0 or its error. */
 static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 {
 	if (n > 0)
@@ -349,7 +349,7 @@ int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns)
 
 /* ---- many at once ---- */
 
-/* Takes a guest out of the list; its descriptor is the caller's. */
+/* Takes a guest out of the list; its descriptor belongs to the caller. */
 static struct tcp_guest *leave(struct tcp_crowd *c, struct tcp_guest **link)
 {
 	struct tcp_guest *g = *link;
@@ -397,7 +397,7 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 	return 0;
 }
 
-/* 0, or the error of the listener. Nobody is sent away for a guest before it could say anything. */
+/* Returns 0, or the error of the listener. No guest is closed for another before its first step. */
 static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
 {
 	uint32_t taken = 0;

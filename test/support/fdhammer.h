@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lost wake-ups of who sleeps on a descriptor: one server and some clients, threads or
- * processes, that sleep in epoll as often as they can, without a timeout; beside their
- * descriptor is a pipe that somebody writes to. A wake-up that is lost ends in a hang,
- * which the guard of the test program ends.
+ * Looks for lost wake-ups of sleepers on a descriptor. One server and some clients, threads or
+ * processes, sleep in epoll as often as they can, without a timeout. Their epoll sets also hold a
+ * pipe, to which another process writes. A lost wake-up is a hang, which the guard of the test
+ * program ends.
  *
- * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: no timer
- * helps, and wake-ups come late. Included by one file of a program, whose main() ends in
+ * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: timers never
+ * expire, and wake-ups come late. Included by one file of a program, whose main() ends in
  * fdhammer_main().
  */
 #ifndef SUPPORT_FDHAMMER_H
@@ -26,11 +26,11 @@
 
 #include "support/test.h"
 
-#define FDHAMMER_CLIENTS 3 /* the last one has no descriptor, and waits as it always did */
+#define FDHAMMER_CLIENTS 3 /* the last one waits without a descriptor */
 #define FDHAMMER_BURST 12
 #define FDHAMMER_PAUSE 16 /* bursts between two pauses */
 
-/* A client's side; the layer's functions get it. */
+/* The state of a client, which the layer's functions get. */
 struct fdhammer_client {
 	void *c; /* the layer's */
 	uint32_t index, made, got;
@@ -40,12 +40,12 @@ struct fdhammer_client {
 
 struct fdhammer_layer {
 	int threads_only; /* clients cannot be processes */
-	/* The server, by that name if it needs one, and the descriptor that it sleeps on. */
+	/* Creates the server, with this name if it needs one. *fd_p: the descriptor that it sleeps on. */
 	void *(*create)(const char *name, int *fd_p);
 	void (*destroy)(void *s);
 	/* 0 or -EAGAIN; the request is the token. */
 	int (*call)(void *c, uint64_t token);
-	/* Gives responses to fdhammer_answer(); how many. */
+	/* Gives responses to fdhammer_answer(). Returns how many. */
 	int (*poll)(void *c, struct fdhammer_client *client);
 	int (*fd)(void *c);
 	int (*arm)(void *c);
@@ -57,7 +57,7 @@ struct fdhammer_layer {
 	int (*server_arm)(void *s);
 };
 
-/* The functions of a table that are the same but for the type, over prefix_poll and so on. */
+/* The functions of a table that differ in their types only, over prefix_poll and so on. */
 #define FDHAMMER_CLIENT(prefix)                                                                    \
 	static int hammer_poll(void *c, struct fdhammer_client *t)                                 \
 	{                                                                                          \
@@ -76,7 +76,7 @@ struct fdhammer_layer {
 		return prefix##_wait(c, NSEC_PER_SEC);                                             \
 	}
 
-/* The same for a layer with regions: P_server and P_client. */
+/* The same for a layer with regions, P_server and P_client. */
 #define FDHAMMER_REGION(P)                                                                         \
 	static void hammer_destroy(void *s)                                                        \
 	{                                                                                          \
@@ -120,7 +120,7 @@ struct fdhammer_layer {
 		.server_arm = hammer_server_arm,                                                   \
 	}
 
-/* One run; in a process of its own each client has a copy. */
+/* One run. Each client that is a process has a copy. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
 	char name[64];
@@ -143,7 +143,7 @@ int __wrap_eventfd_write(int fd, eventfd_t n);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
 	struct itimerspec *old);
 
-/* The word has been taken away, and the wake-up comes when others have run. */
+/* The word has been reset; the wake-up comes after other threads have run. */
 int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len)
 {
@@ -175,7 +175,7 @@ static inline void fdhammer_answer(void *arg, uint64_t token, const void *resp, 
 	t->got++;
 }
 
-/* Calls and polls; how much it has done. */
+/* Makes calls and polls. Returns the number of calls and responses. */
 static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 {
 	int n = 0;
@@ -199,7 +199,7 @@ static inline int fdhammer_busy(int armed)
 	return armed;
 }
 
-/* Sleeps in epoll until fd or the pipe is readable; 0 if it was at once, else 1. */
+/* Sleeps in epoll until fd or the pipe is readable. Returns 0 if one was so at once, else 1. */
 static inline uint32_t fdhammer_sleep(int set, int pipe)
 {
 	struct epoll_event ev[2];
@@ -215,7 +215,7 @@ static inline uint32_t fdhammer_sleep(int set, int pipe)
 	return slept;
 }
 
-/* Until the pipe is readable: the server is to have nothing to do. */
+/* Sleeps until the pipe is readable, so that the server has nothing to do meanwhile. */
 static inline void fdhammer_pause(int pipe)
 {
 	struct pollfd p = {.fd = pipe, .events = POLLIN};

@@ -28,7 +28,7 @@ static inline int fdtest_readable(int fd)
 	return fdtest_readable_within(fd, 0);
 }
 
-/* The number of open descriptors, without the one that is needed to count them. */
+/* Counts the open descriptors, without the one that it needs itself. */
 static inline int fdtest_open(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -41,7 +41,7 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* The number of timers of this process that run. */
+/* Counts the running timers of this process. */
 static inline int fdtest_timers(void)
 {
 	char path[64], line[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regions for a user or for a group: who may connect, and who may not. The cases of the layers
- * whose regions have a mode and a group. Included by one file of a program, whose main() ends in
+ * Cases of regions for one user or for a group, for layers whose regions have a mode and a group.
+ * They check which users may connect. Included by one file of a program, whose main() ends in
  * grouptest_main().
  */
 #ifndef SUPPORT_GROUPTEST_H
@@ -131,7 +131,7 @@ static inline void grouptest_as_member(void *arg)
 
 	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
-	/* Another user's region is taken by who expects one. */
+	/* A client has to say that it expects a region of another user. */
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID + 1), -EACCES);
@@ -326,7 +326,7 @@ static inline void grouptest_start(struct grouptest_child *k, const struct users
 	CHECK_EQ(read(k->up[0], &ready, 1), 1);
 }
 
-/* The child says that it is so far, and waits. */
+/* The child reports that it has got so far, and waits. */
 static inline void grouptest_step(struct grouptest_child *k)
 {
 	char go;
@@ -397,7 +397,7 @@ static inline void grouptest_nothing_left(void)
 	users_act(&users_root);
 }
 
-/* The next server of the same user starts all the same, for a group again or for its user. */
+/* The next server of the same user still starts, for a group or for its user alone. */
 static void member_does_not_keep_servers_out(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -444,7 +444,7 @@ static void guard_is_of_one_region(void)
 		CHECK_EQ(pwrite(fd, other, len, 0), len);
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
 	}
-	/* It lives, as far as others can see, so nobody takes its place. */
+	/* Its lock looks like that of a living server, so nobody takes its place. */
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
 	close(fd);
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
@@ -472,7 +472,7 @@ static void servers_of_both_kinds_exclude(void)
 	}
 }
 
-/* The guard's name is another user's: a region for a group has none then. */
+/* Another user has the name of the guard: no region for a group can be created. */
 static void guard_taken_by_others(void)
 {
 	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
@@ -490,7 +490,7 @@ static void guard_taken_by_others(void)
 	RPC(server_destroy)(s);
 	users_act(&users_root);
 	CHECK_EQ(unlink(grouptest_guard), 0);
-	/* In place of a guard that is gone it is not asked. */
+	/* A file of another user in place of a removed guard is ignored. */
 	s = grouptest_serve(0660, 1);
 	CHECK_EQ(unlink(grouptest_guard), 0);
 	users_act(&grouptest_stranger);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of waits that are ended by a signal. */
+/* For tests of waits that a signal ends. */
 #ifndef SUPPORT_INTERRUPT_H
 #define SUPPORT_INTERRUPT_H
 
@@ -32,7 +32,7 @@ static inline void *interrupt_thread(void *arg)
 	return NULL;
 }
 
-/* Calls wait(object) in another thread and sends it signals until it returns. Its result. */
+/* Calls wait(object) in another thread, sends it signals until it returns, and returns its result. */
 static inline int interrupt_wait(int (*wait)(void *object), void *object)
 {
 	struct interrupted t = {.wait = wait, .object = object};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that each message arrives with the length that its sender gave: message n has a
- * length and a content of its own, and nothing of what its sender had behind it arrives.
+ * For tests that each message arrives with its sender's length. Message n has a length and contents
+ * of its own; no byte from behind it in the sender's buffer may arrive.
  */
 #ifndef SUPPORT_LENGTHTEST_H
 #define SUPPORT_LENGTHTEST_H
@@ -24,7 +24,7 @@ static inline const unsigned char *lengthtest_message(unsigned char *buf, uint64
 	return buf;
 }
 
-/* All of message n is there, and nothing of what its sender had behind it. */
+/* Checks that message n is complete, and that no byte from behind it has arrived. */
 static inline void lengthtest_check(const void *payload, uint32_t len, uint64_t n)
 {
 	CHECK_EQ(len, lengthtest_length(n));
@@ -33,7 +33,7 @@ static inline void lengthtest_check(const void *payload, uint32_t len, uint64_t 
 		CHECK(((const unsigned char *)payload)[i] != LENGTHTEST_BEHIND);
 }
 
-/* Message n was received with room for so many bytes into a buffer full of LENGTHTEST_BEHIND. */
+/* Checks message n, received into a buffer full of LENGTHTEST_BEHIND with room for `room` bytes. */
 static inline void lengthtest_copied(const unsigned char *buf, uint32_t room, uint32_t len,
 	uint64_t n)
 {

@@ -36,7 +36,7 @@ static inline void looktest_forge(const char *file, size_t bytes, void (*look)(v
 	close(fd);
 }
 
-/* Files under the name of a region that are none: look gets -EPROTO or -EACCES, remove leaves them. */
+/* Other files under the name of a region: look and remove return an error, and leave them. */
 static inline void looktest_foreign(const char *file, int (*look)(void), int (*remove_dead)(void))
 {
 	static const char text[] =

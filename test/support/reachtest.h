@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client that cannot wake a server which sleeps on its descriptor: it learns so from connect or
- * from its call, and does not wait for nothing. The cases of the layers with such servers. Included
- * by one file of a program, whose main() ends in reachtest_main(), and which is linked with
- * -Wl,--wrap=sendto. Everything happens in one thread.
+ * Cases of clients that cannot wake a server which sleeps on its descriptor: connect or the call
+ * returns an error, so that the client does not wait in vain. Included by one file of a program, whose
+ * main() ends in reachtest_main(), and which is linked with -Wl,--wrap=sendto. Each case runs in one
+ * thread.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -81,7 +81,7 @@ static inline int reachtest_call_wait(struct RPC(client) * c, const uint64_t *wo
 	return RPC(client_call_wait)(c, word, 8, answer, 8, ns, NULL);
 }
 
-/* A server, and a client that comes before the server has a descriptor. */
+/* Starts a server, and a client that connects before the server has a descriptor. */
 static inline void reachtest_begin(struct RPC(server) * *s_p, struct RPC(client) * *c_p)
 {
 	CHECK_EQ(reachtest_create(reachtest_name, s_p), 0);
@@ -117,7 +117,7 @@ static inline void reachtest_told(struct RPC(server) * s, struct RPC(client) * c
 	CHECK(!fdtest_readable(RPC(server_fd)(s)));
 }
 
-/* It can wake the server again: both calls are served, and what comes for the first is dropped. */
+/* The client can wake the server again: both calls are served; the first response is dropped. */
 static inline void reachtest_goes_on(struct RPC(server) * s, struct RPC(client) * c)
 {
 	uint64_t word = 6;
@@ -151,7 +151,7 @@ static inline void reachtest_refused_by(int err)
 	reachtest_errno = err;
 	reachtest_told(s, c, -err);
 	reachtest_errno = 0;
-	/* Another client can wake the server all the same. */
+	/* Another client can still wake the server. */
 	CHECK_EQ(reachtest_call(other, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 	CHECK_EQ(serve(s), 3);
@@ -171,7 +171,7 @@ static void refusal_is_told(void)
 		reachtest_refused_by(errors[i]);
 }
 
-/* The client goes on when it may send again. */
+/* The client continues when it may send again. */
 static void refusal_ends(void)
 {
 	struct RPC(server) * s;
@@ -187,7 +187,7 @@ static void refusal_ends(void)
 	reachtest_end(s, c);
 }
 
-/* A full queue is no refusal, and a name that nobody has is none in its own namespace. */
+/* A full queue, and in the own namespace a missing name, are no refusals. */
 static void these_are_no_refusals(void)
 {
 	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
@@ -206,7 +206,7 @@ static void these_are_no_refusals(void)
 	}
 }
 
-/* A client that could not wake the server is not let in, and leaves nothing. */
+/* A client that could not wake the server is refused, and leaves no descriptor. */
 static void connect_is_refused(void)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS};
@@ -228,7 +228,7 @@ static void connect_is_refused(void)
 	reachtest_end(s, c);
 }
 
-/* In another namespace the name is nobody's. */
+/* In another namespace no socket has the name. */
 static void other_namespace_is_told(void)
 {
 	struct RPC(server) * s;
@@ -296,14 +296,14 @@ static void failure_of_another_is_mended(void)
 	}
 }
 
-/* ---- real sandboxes, where this process may enter them ---- */
+/* ---- real sandboxes, if this process may enter them ---- */
 
 static inline int reachtest_leave_netns(void)
 {
 	return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
 }
 
-/* Abstract sockets of its own only: Landlock, from its sixth version on. */
+/* Limits the process to its own abstract sockets: Landlock, version 6 or later. */
 static inline int reachtest_scope(void)
 {
 	struct {

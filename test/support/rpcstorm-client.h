@@ -76,7 +76,7 @@ static inline bool rpcstorm_refused(int r)
 	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
 }
 
-/* Handles what a function of the client has returned: a count, or the server's end. */
+/* Handles the result of a function of the client: a count, or the end of the server. */
 static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
 {
 	CHECK(r >= 0 || r == -EPIPE || rpcstorm_refused(r));
@@ -167,7 +167,7 @@ static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burs
 	}
 }
 
-/* The server has ended: nothing comes any more, and no call is taken. */
+/* After the end of the server no response comes, and no call is accepted. */
 static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 {
 	int r, open;
@@ -193,7 +193,7 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	CHECK_EQ(rpcstorm_abort(t->c, rpcstorm_response, t), 0);
 }
 
-/* A child that gives the handle back harms nobody. */
+/* A forked child may disconnect its copy of the client. */
 static inline void rpcstorm_fork(struct rpcstorm_client *t)
 {
 	pid_t pid = fork();
@@ -236,7 +236,7 @@ static inline void rpcstorm_live(struct rpcstorm_client *t)
 	CHECK_EQ(rpcstorm_client_bad(t->c), 0);
 }
 
-/* Connects, lives, leaves; again until it has made its calls. */
+/* Connects, calls and disconnects, until it has made all its calls. */
 static inline void *rpcstorm_client_main(void *arg)
 {
 	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;

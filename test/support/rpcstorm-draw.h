@@ -23,7 +23,7 @@
 #define RPCSTORM_LEAST 8 /* bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 
-/* The sizes of a region, for the layer to make its attributes of; 0: not given. */
+/* The sizes of a region, from which the layer makes its attributes; 0: the default. */
 struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
 };
@@ -34,7 +34,7 @@ struct rpcstorm_req {
 	const void *payload;
 };
 
-/* A region as it was looked at. */
+/* A region as seen from outside. */
 struct rpcstorm_look {
 	struct rpcstorm_shape shape;
 	uint32_t clients, dead, in_use; /* in_use: of the request ring; 0 where there is none */
@@ -47,7 +47,7 @@ ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const stru
 ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
 	socklen_t n);
 
-/* A sandbox that is there from time to time: the program is linked with -Wl,--wrap=sendto. */
+/* Stands in for a sandbox from time to time: the program is linked with -Wl,--wrap=sendto. */
 ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
 	socklen_t n)
 {
@@ -102,7 +102,7 @@ static void rpcstorm_taken(struct RPC(server) * s); /* all received requests may
 static void *rpcstorm_server_extra(struct RPC(server) * s, uint64_t client);
 static void *rpcstorm_client_extra(struct RPC(client) * c);
 static uint64_t rpcstorm_client_bad(struct RPC(client) * c);
-/* -ENOTSUP: calls end without a word. */
+/* -ENOTSUP: the layer reports no aborted calls. */
 static int rpcstorm_abort(struct RPC(client) * c, RPC(response_fn) * fn, void *arg);
 
 static inline void rpcstorm_seen(void *arg, const struct RPC(look_client) * client)

@@ -76,7 +76,7 @@ static inline void rpcstorm_answer_all(struct rpcstorm_server *v)
 		rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
 }
 
-/* Takes what has come; how many. */
+/* Receives waiting requests. Returns how many. */
 static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 {
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
@@ -107,10 +107,10 @@ static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 	return n;
 }
 
-/* Sleeps in one of the ways until something comes, or for a while. */
+/* Sleeps, on a futex or a descriptor, until a request comes, or for a while. */
 static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 {
-	/* A client that is killed before it wakes a server leaves that to the next one. */
+	/* If a client is killed before it wakes the server, the next client wakes it. */
 	bool timeless = !rpcstorm_draw.kills_clients && storm_one_in(&v->rng, 2);
 	uint64_t ns = storm_size(&v->rng, 4 << 20);
 	struct pollfd p = {.events = POLLIN};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The storm of the layers with a server and clients in processes, delegrpc and shmipc. Processes of
- * several clients each, which are threads, connect, call, sleep in either way, poll, give up calls,
- * leave in mid-traffic and are killed; the server holds requests, answers in any order, sleeps, is
- * killed, stopped and started again. A client checks that each call ends once, with its own answer,
- * or with the server's end; the server that each request arrives once, whole, and that an answer is
- * refused only if its client has gone. Included by one file of a program, whose main() ends in
- * storm_main(argc, argv, rpcstorm_seed).
+ * The storm of delegrpc and shmipc, which have a server and clients. Clients are threads of several
+ * processes. They connect, call, poll, sleep in both ways, give up calls, leave in mid-traffic and are
+ * killed. The server holds requests, answers in any order, sleeps, is killed, stopped and started
+ * again. A client checks that each call ends once, with its own answer or with the end of the server.
+ * The server checks that each request arrives once and complete, and that an answer is refused only if
+ * its client has gone. Included by one file of a program, whose main() ends in storm_main(argc, argv,
+ * rpcstorm_seed).
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H
@@ -50,7 +50,7 @@ static inline pid_t rpcstorm_start_group(uint64_t *rng, uint32_t start)
 	return pid;
 }
 
-/* A server that sleeps without an end is woken by who comes. */
+/* A client that connects wakes a server that sleeps without a time limit. */
 static inline void rpcstorm_nudge(void)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -74,7 +74,7 @@ static inline void rpcstorm_end(pid_t pid, bool killed)
 	CHECK_EQ(status, 0);
 }
 
-/* Ends the server, by a signal or by its word, and starts the next one. */
+/* Kills the server, or asks it to end, and starts the next one. */
 static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 {
 	bool kills = rpcstorm_draw.kills_servers &&
@@ -87,7 +87,7 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 	return rpcstorm_start_server(rng);
 }
 
-/* Looks from outside, and tries to remove what is there. */
+/* Looks at the region from outside, and tries to remove it. */
 static inline void rpcstorm_look(bool lives)
 {
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
@@ -188,7 +188,7 @@ static inline void rpcstorm_processes(uint64_t *rng)
 		kill(server, SIGKILL);
 		rpcstorm_end(server, true);
 		rpcstorm_look(false);
-		/* It may not have begun, or not have completed its region. */
+		/* The server may not have completed its region. */
 		if (RPC(remove_dead)(rpcstorm_draw.name) == -EPROTO)
 			unlink(rpcstorm_draw.file);
 	} else {
@@ -206,7 +206,7 @@ static inline void *rpcstorm_server_thread(void *arg)
 	return NULL;
 }
 
-/* All in this process, where a thread sanitizer sees them. */
+/* Runs server and clients as threads, so that a thread sanitizer sees them. */
 static inline void rpcstorm_threads(uint64_t *rng)
 {
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;

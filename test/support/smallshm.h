@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A /dev/shm of this process's own, that is soon full. */
+/* Gives the process a small /dev/shm of its own. */
 #ifndef SUPPORT_SMALLSHM_H
 #define SUPPORT_SMALLSHM_H
 
@@ -12,7 +12,7 @@
 
 #define SMALLSHM_SKIP 77 /* what meson takes for a test that was skipped */
 
-/* 0, or SMALLSHM_SKIP and a line that says why: that takes root. */
+/* Returns 0, or SMALLSHM_SKIP after a line with the reason: it takes root. */
 static inline int smallshm_mount(size_t bytes)
 {
 	char options[64];

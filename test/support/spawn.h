@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests with a process that has to die: a child that stays until it is killed. */
+/* For tests with a process that dies: a child that stays until it is killed. */
 #ifndef SUPPORT_SPAWN_H
 #define SUPPORT_SPAWN_H
 

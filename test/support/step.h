@@ -23,7 +23,7 @@ static inline void step_trace_me(void)
 
 /*
  * Waits until the victim stops and returns the signal: SIGSTOP if it stopped itself, SIGTRAP
- * after a step. 0: it has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
+ * after a step. 0: the victim has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
  */
 static inline int step_wait(pid_t pid, void (*idle)(void *arg), void *arg)
 {
@@ -50,7 +50,7 @@ static inline int step_next(pid_t pid, int request, void (*idle)(void *arg), voi
 	return step_wait(pid, idle, arg);
 }
 
-/* Kills the victim and waits for its end. False: it has exited before. */
+/* Kills the victim and waits for its end. Returns false if it had exited before. */
 static inline bool step_kill(pid_t pid)
 {
 	int status;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms: seeded programs that draw a schedule at random, of everything that a layer's header offers,
- * and check what it promises.
+ * Storms: programs that draw a random schedule of all operations of a layer from a seed, run it, and
+ * check the promises of the layer's header.
  *
  *	int main(int argc, char **argv)
  *	{
  *		return storm_main(argc, argv, one_seed);	// test-storm [SEED [COUNT]]
  *	}
  *
- * Each seed is run in a child of its own. Without SEED, or with 0, it is drawn, or is TEST_SEED. A
- * seed that fails, or does not end, is printed with how to repeat it.
+ * Each seed runs in a child of its own. Without SEED, or with 0, it is TEST_SEED or drawn anew. If a
+ * seed fails or does not end, the storm prints it, with the command that repeats it.
  */
 #ifndef SUPPORT_STORM_H
 #define SUPPORT_STORM_H
@@ -21,7 +21,7 @@
 
 #include "support/fdtest.h"
 
-/* Seconds that a seed may take, which is a second or two on an idle machine; STORM_GUARD sets it. */
+/* Seconds that a seed may take (one or two on an idle machine); STORM_GUARD sets it. */
 static inline unsigned storm_guard(void)
 {
 	const char *env = getenv("STORM_GUARD");
@@ -29,7 +29,7 @@ static inline unsigned storm_guard(void)
 	return env ? (unsigned)strtoul(env, NULL, 0) : 200;
 }
 
-/* In a child of the process that runs a seed: it ends with that. */
+/* Called in a child of the process that runs a seed: the child ends with that process. */
 static inline void storm_child(void)
 {
 	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
@@ -41,13 +41,13 @@ static inline uint32_t storm_draw(uint64_t *rng, uint32_t from, uint32_t to)
 	return from + (uint32_t)(test_rand(rng) % (to - from + 1));
 }
 
-/* True once in n times. */
+/* Returns true with a probability of 1/n. */
 static inline bool storm_one_in(uint64_t *rng, uint32_t n)
 {
 	return test_rand(rng) % n == 0;
 }
 
-/* A number from 1 to most, each size class as likely as the others. */
+/* Draws a number from 1 to most; all size classes are equally likely. */
 static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 {
 	uint32_t bits = 32 - (uint32_t)__builtin_clz(most);
@@ -56,13 +56,13 @@ static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 	return storm_draw(rng, 1, top < most ? top : most);
 }
 
-/* The length of the message with this number, and its bytes: both sides know them. */
+/* Both sides derive the length and the bytes of a message from its number. */
 static inline uint32_t storm_length(uint64_t number, uint32_t salt, uint32_t least, uint32_t most)
 {
 	uint64_t state = number * 2 + salt;
 	uint64_t r = test_rand(&state);
 
-	/* The longest ones often, because they are the limit. */
+	/* Draws the longest ones often, because they are the limit. */
 	return r % 8 == 0 ? most : least + (uint32_t)((r >> 8) % (most - least + 1));
 }
 
@@ -103,7 +103,7 @@ static inline int storm_mappings(const char *text)
 	return n;
 }
 
-/* 0, or 1 if the seed has failed. */
+/* Returns 0, or 1 if the seed has failed. */
 static inline int storm_seed(uint64_t seed, void (*run)(uint64_t seed))
 {
 	pid_t pid = fork();

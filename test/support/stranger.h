@@ -53,7 +53,7 @@ static inline void stranger_say(int fd, const void *bytes, size_t n)
 	CHECK_EQ(send(fd, bytes, n, MSG_NOSIGNAL), n);
 }
 
-/* The slow one says one byte more; it never says all. */
+/* Sends another byte of the slow one, which never completes its message. */
 static inline void strangers_drip(struct strangers *s)
 {
 	if (s->said && s->said + 1 < s->len)

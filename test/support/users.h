@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that are several users: uids and groups that nobody else has.
+ * For tests that act as several users: uids and groups that nobody else has.
  *
  *	int main(int argc, char **argv)
  *	{
@@ -33,8 +33,8 @@ struct users_who {
 };
 
 /*
- * 0 for root. Others go on as root of a user namespace with the subordinate ids that the system
- * gives them (newuidmap), and where there are none the result is USERS_SKIP.
+ * Returns 0 for root. Other users become root of a user namespace with their subordinate ids
+ * (newuidmap); without such ids the result is USERS_SKIP.
  */
 static inline int users_begin(char **argv)
 {
@@ -55,7 +55,7 @@ static inline int users_begin(char **argv)
 
 static const struct users_who users_root = {0, 0};
 
-/* This process's files are that user's, and it may what that user may. */
+/* The process owns files and has permissions as that user from now on. */
 static inline void users_act(const struct users_who *who)
 {
 	CHECK_EQ(seteuid(0), 0);

@@ -34,7 +34,7 @@
 #define ARG_LIST_MAX 16
 
 enum arg_kind {
-	ARG_HEAD, /* no option but a headline of --help */
+	ARG_HEAD, /* not an option: a headline of --help */
 	ARG_FLAG, /* takes no value; sets a bool */
 	ARG_WHOLE, /* a whole number, decimal or 0x... hexadecimal; any integer type */
 	ARG_SIZE, /* the same, and K, M or G may follow: 2^10, 2^20 or 2^30 */
@@ -81,7 +81,7 @@ struct arg_row {
 	struct arg_field field;
 	const char *help; /* a phrase without a full stop */
 	const char *def; /* default, read like a given value; NULL: the field stays 0 */
-	const char *unset; /* describes in --help what holds without a default */
+	const char *unset; /* the text of --help in place of a default */
 	uint64_t min, max; /* of whole numbers */
 	uint64_t multiple; /* the number is a multiple of it; 0: any number is taken */
 	double low, high; /* of real numbers, before the unit is applied */
@@ -118,14 +118,14 @@ struct args {
  * which is on standard output then; -EINVAL with a line in why. getopt_long() sorts argv.
  */
 int args_read(struct args *args, int argc, char **argv, void *options);
-/* Was the option given? */
+/* Returns true if the option was given. */
 bool args_given(const struct args *args, const char *name);
 /*
- * Was an option of other commands given? 0, or -EINVAL with a line in why. args_read() asks by
- * itself if the set is known before.
+ * Refuses options of other commands: 0, or -EINVAL with a line in why. args_read() calls it if the
+ * set is known before.
  */
 int args_fit(struct args *args);
-/* Prints what --help prints. */
+/* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
 /* -EINVAL, with this text in why. */
 int args_fail(const struct args *args, const char *format, ...)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a program that prints: what is buffered may still fail to be written. */
+/* The end of a program that prints: buffered output may still fail to be written. */
 #ifndef BASE_OUTPUT_H
 #define BASE_OUTPUT_H
 
@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * The status to end with: 1, and a line on standard error, where standard output did not take all; a
- * program that has failed has said why.
+ * Returns the status to end with. A failure in `status` stays as it is. Otherwise 1, with a line on
+ * standard error, if standard output could not be written.
  */
 static inline int output_end(const char *program, int status)
 {

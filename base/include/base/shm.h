@@ -24,18 +24,17 @@
  * A process maps a region once, however many objects of its threads have it open. They share
  * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * A group: its members open the file for writing, so they can hold locks on all of its bytes. So the
- * server of a group's region also holds byte SHM_SERVER of another file, mode 0600, the guard, which
- * says whose region it is. For who can open that, it decides alone whether the server lives: no lock
- * on the region keeps a new server of the same user from replacing a dead one. Members that are
- * other users have only the region's own byte. The guard's name lives as long as the region's.
+ * Members of a group open the region's file for writing, so they can lock any of its bytes. Therefore
+ * the server of a group's region also locks byte SHM_SERVER of a second file, the guard (mode 0600),
+ * whose contents name the region. Processes that can open the guard test only its lock, so no member's
+ * lock keeps a new server of the same user from replacing a dead one. Other users test the lock on the
+ * region itself. The guard's name lives as long as the region's.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
- * /dev/shm/<prefix>-guard.<name>. shm_create() and
- * shm_attach() do not follow symbolic links, and refuse files that everybody may open or that
- * another user owns. shm_attach_for() accepts another user's region if it is for a group, and the
- * caller expects that. Otherwise any member of a group that two users share could create a region
- * of a known name for the other one to attach to.
+ * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
+ * refuse files that everybody may open or that another user owns. shm_attach_for() accepts another
+ * user's region if it is for a group and the caller expects that. Otherwise any member of a group that
+ * two users share could create a region of a known name for the other one to attach to.
  *
  * A region belongs to one thread at a time; different regions are independent. It must not move
  * while it is open (the fork handler knows its address).
@@ -53,7 +52,7 @@
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
 #define SHM_SERVER 0 /* the byte that a server holds; the layer assigns the others */
-#define SHM_NAMING UINT32_MAX /* except this: held while a file gets a server or loses its name */
+#define SHM_NAMING UINT32_MAX /* reserved: held while a file gets a server or loses its name */
 
 /* The users that may open a region. All zero: its owner alone. */
 struct shm_access {
@@ -121,8 +120,8 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * Locks a byte of the region's file. Returns 0, also if this region holds it already; -EAGAIN if another one holds it;
- * -EBADF in a forked child.
+ * Locks a byte of the region's file. Returns 0, also if this region holds it already; -EAGAIN if
+ * another one holds it; -EBADF in a forked child.
  */
 int shm_lock(const struct shm_region *r, uint32_t byte);
 
@@ -134,7 +133,8 @@ void shm_unlock(const struct shm_region *r, uint32_t byte);
  */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
-/* Returns -EINVAL for another mode than these two, or for a group with mode 0600, or without has_gid. */
+/* Returns -EINVAL for modes except 0600 and 0660, for a group with mode 0600, and for a gid without
+ * has_gid. */
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid);
 
 /*

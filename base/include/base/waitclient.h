@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a client of delegrpc or shmipc. Included by the one file of a layer that has the client.
+ * The waiting of a client of delegrpc or shmipc. The file of a layer that has the client includes it.
  *
  * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which tells
  * the server that a client waits, checks that the server lives, and reports a server that cannot be
@@ -81,7 +81,7 @@ static void look_again(struct client *c, uint64_t now)
 		c->hot.unfenced = 1;
 }
 
-/* Returns true if the server has ended. A killed server cannot say so, but the kernel drops its lock. */
+/* Returns true if the server has ended. A killed server only loses its lock. */
 static bool server_has_gone(struct client *c, uint64_t now)
 {
 	if (server_ended(c))

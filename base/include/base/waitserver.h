@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a server of delegrpc or shmipc. Included by the one file of a layer that has the server.
+ * The waiting of a server of delegrpc or shmipc. The file of a layer that has the server includes it.
  *
  * The layer defines WAITER_LAYER, its name, and before this file
  *
@@ -10,7 +10,7 @@
  *	server_flush(s)		publishes replies and wakes clients
  *	server_rest(s)		called before the poll that precedes a sleep; true: there is more to do
  *				at once
- *	server_owes(s)		whether a sleep may not last for ever, although nobody ends it
+ *	server_owes(s)		whether a sleep must end by itself, after WAITER_SLICE_NS
  *	server_client(s, i)	the address of client i, or NULL if there is none (with acquire, so
  *				that its network namespace is visible)
  */
