@@ -397,8 +397,8 @@ static int shm_check_stale(const struct shm_region *r)
 /*
  * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
  * file does not begin with magic (-EPROTO). -EAGAIN: as above. For a group's region, the locks of
- * the guard decide which server lives and who removes the file of a dead one; otherwise the locks of
- * the file itself do. Only the process that holds the guard (r->guard) serves a group's region.
+ * the guard decide which server lives and who removes the file of a dead one; otherwise the locks
+ * of the file itself do. Only the process that holds the guard (r->guard) serves a group's region.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {

@@ -282,7 +282,9 @@ int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns
 
 /* ---- bytes ---- */
 
-/* Returns true if a call that moved n bytes is to be repeated; otherwise *err_p is 0 or its error. */
+/*
+ * Returns true if a call that moved n bytes is to be repeated; otherwise *err_p is 0 or its error.
+ */
 static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 {
 	if (n > 0)

@@ -40,8 +40,8 @@ static void find_runner(const char *self, const char *built, char *path, size_t 
 }
 
 /*
- * The software HCA takes its memory page by page. A use of a page for which /dev/shm has no room would
- * be a bus error.
+ * The software HCA takes its memory page by page. A use of a page for which /dev/shm has no room
+ * would be a bus error.
  */
 static int check_room(char *why, int size)
 {

@@ -266,8 +266,8 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 	int err = send_once(w, name, cookie);
 
 	/*
-	 * EAGAIN: either the sleeper's queue is full, or datagrams that other sleepers have not read
-	 * fill our send buffer. Closing our socket frees the buffer and keeps those datagrams.
+	 * EAGAIN: either the sleeper's queue is full, or datagrams that other sleepers have not
+	 * read fill our send buffer. Closing our socket frees the buffer and keeps those datagrams.
 	 * ECONNREFUSED: no such name in the network namespace that our socket was made in, which
 	 * this thread may have left.
 	 */

@@ -40,7 +40,10 @@ struct fdhammer_client {
 
 struct fdhammer_layer {
 	int threads_only; /* clients cannot be processes */
-	/* Creates the server, with this name if it needs one. *fd_p: the descriptor that it sleeps on. */
+	/*
+	 * Creates the server, with this name if it needs one. *fd_p: the descriptor that it sleeps
+	 * on.
+	 */
 	void *(*create)(const char *name, int *fd_p);
 	void (*destroy)(void *s);
 	/* 0 or -EAGAIN; the request is the token. */

@@ -32,7 +32,9 @@ static inline void *interrupt_thread(void *arg)
 	return NULL;
 }
 
-/* Calls wait(object) in another thread, sends it signals until it returns, and returns its result. */
+/*
+ * Calls wait(object) in another thread, sends it signals until it returns, and returns its result.
+ */
 static inline int interrupt_wait(int (*wait)(void *object), void *object)
 {
 	struct interrupted t = {.wait = wait, .object = object};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of clients that cannot wake a server which sleeps on its descriptor: connect or the call
- * returns an error, so that the client does not wait in vain. Included by one file of a program, whose
- * main() ends in reachtest_main(), and which is linked with -Wl,--wrap=sendto. Each case runs in one
- * thread.
+ * returns an error, so that the client does not wait in vain. Included by one file of a program,
+ * whose main() ends in reachtest_main(), and which is linked with -Wl,--wrap=sendto. Each case runs
+ * in one thread.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -269,8 +269,8 @@ static void lack_of_descriptors_is_told(void)
 }
 
 /*
- * Another client takes the server's word, cannot wake it, puts the word back and leaves. A client that
- * saw the server awake meanwhile looks again while it waits, in each of the ways.
+ * Another client takes the server's word, cannot wake it, puts the word back and leaves. A client
+ * that saw the server awake meanwhile looks again while it waits, in each of the ways.
  */
 static void failure_of_another_is_mended(void)
 {

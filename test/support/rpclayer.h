@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of the layer under test, for cases that delegrpc and shmipc share. A program defines RPC_LAYER,
- * includes the layer's header, and then a header of cases: RPC(client_poll) is delegrpc_client_poll()
- * if RPC_LAYER is delegrpc.
+ * Names of the layer under test, for cases that delegrpc and shmipc share. A program defines
+ * RPC_LAYER, includes the layer's header, and then a header of cases: RPC(client_poll) is
+ * delegrpc_client_poll() if RPC_LAYER is delegrpc.
  */
 #ifndef SUPPORT_RPCLAYER_H
 #define SUPPORT_RPCLAYER_H

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The parts of a storm (rpcstorm.h) that its servers and clients share: the schedule and the hooks. */
+/*
+ * The parts of a storm (rpcstorm.h) that its servers and clients share: the schedule and the hooks.
+ */
 #ifndef SUPPORT_RPCSTORM_DRAW_H
 #define SUPPORT_RPCSTORM_DRAW_H
 

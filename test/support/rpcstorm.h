@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The storm of delegrpc and shmipc, which have a server and clients. Clients are threads of several
- * processes. They connect, call, poll, sleep in both ways, give up calls, leave in mid-traffic and are
- * killed. The server holds requests, answers in any order, sleeps, is killed, stopped and started
- * again. A client checks that each call ends once, with its own answer or with the end of the server.
- * The server checks that each request arrives once and complete, and that an answer is refused only if
- * its client has gone. Included by one file of a program, whose main() ends in storm_main(argc, argv,
- * rpcstorm_seed).
+ * processes. They connect, call, poll, sleep in both ways, give up calls, leave in mid-traffic and
+ * are killed. The server holds requests, answers in any order, sleeps, is killed, stopped and
+ * started again. A client checks that each call ends once, with its own answer or with the end of
+ * the server. The server checks that each request arrives once and complete, and that an answer is
+ * refused only if its client has gone. Included by one file of a program, whose main() ends in
+ * storm_main(argc, argv, rpcstorm_seed).
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H

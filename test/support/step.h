@@ -22,8 +22,8 @@ static inline void step_trace_me(void)
 }
 
 /*
- * Waits until the victim stops and returns the signal: SIGSTOP if it stopped itself, SIGTRAP
- * after a step. 0: the victim has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
+ * Waits until the victim stops and returns the signal: SIGSTOP if it stopped itself, SIGTRAP after
+ * a step. 0: the victim has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
  */
 static inline int step_wait(pid_t pid, void (*idle)(void *arg), void *arg)
 {

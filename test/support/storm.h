@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms: programs that draw a random schedule of all operations of a layer from a seed, run it, and
- * check the promises of the layer's header.
+ * Storms: programs that draw a random schedule of all operations of a layer from a seed, run it,
+ * and check the promises of the layer's header.
  *
  *	int main(int argc, char **argv)
  *	{
  *		return storm_main(argc, argv, one_seed);	// test-storm [SEED [COUNT]]
  *	}
  *
- * Each seed runs in a child of its own. Without SEED, or with 0, it is TEST_SEED or drawn anew. If a
- * seed fails or does not end, the storm prints it, with the command that repeats it.
+ * Each seed runs in a child of its own. Without SEED, or with 0, it is TEST_SEED or drawn anew. If
+ * a seed fails or does not end, the storm prints it, with the command that repeats it.
  */
 #ifndef SUPPORT_STORM_H
 #define SUPPORT_STORM_H

@@ -57,7 +57,9 @@ static inline uint64_t test_rand(uint64_t *state)
 	return rand_next(state);
 }
 
-/* Returns the seed in TEST_SEED, else a new one, and prints it, so that a failure can be repeated. */
+/*
+ * Returns the seed in TEST_SEED, else a new one, and prints it, so that a failure can be repeated.
+ */
 static inline uint64_t test_seed(void)
 {
 	const char *env = getenv("TEST_SEED");

@@ -24,17 +24,17 @@
  * A process maps a region once, however many objects of its threads have it open. They share
  * its page tables, and a thread sanitizer recognises it as the same memory.
  *
- * Members of a group open the region's file for writing, so they can lock any of its bytes. Therefore
- * the server of a group's region also locks byte SHM_SERVER of a second file, the guard (mode 0600),
- * whose contents name the region. Processes that can open the guard test only its lock, so no member's
- * lock keeps a new server of the same user from replacing a dead one. Other users test the lock on the
- * region itself. The guard's name lives as long as the region's.
+ * Members of a group open the region's file for writing, so they can lock any of its bytes.
+ * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
+ * (mode 0600), whose contents name the region. Processes that can open the guard test only its
+ * lock, so no member's lock keeps a new server of the same user from replacing a dead one. Other
+ * users test the lock on the region itself. The guard's name lives as long as the region's.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
  * refuse files that everybody may open or that another user owns. shm_attach_for() accepts another
- * user's region if it is for a group and the caller expects that. Otherwise any member of a group that
- * two users share could create a region of a known name for the other one to attach to.
+ * user's region if it is for a group and the caller expects that. Otherwise any member of a group
+ * that two users share could create a region of a known name for the other one to attach to.
  *
  * A region belongs to one thread at a time; different regions are independent. It must not move
  * while it is open (the fork handler knows its address).

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structs of public headers that callers pass with their size, so that a new field behind the last one
- * breaks no program. An older program is served the fields that it knows; a newer one learns whether
- * this library knows all the fields that it has set.
+ * Structs of public headers that callers pass with their size, so that a new field behind the last
+ * one breaks no program. An older program is served the fields that it knows; a newer one learns
+ * whether this library knows all the fields that it has set.
  */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
@@ -18,8 +18,8 @@ static inline void sized_out(void *to, size_t size, const void *from, size_t kno
 }
 
 /*
- * Reads a caller's struct of `size` bytes into the library's. Fields that the caller does not have are
- * 0. 0, or -E2BIG if a field that the library does not have is not 0.
+ * Reads a caller's struct of `size` bytes into the library's. Fields that the caller does not have
+ * are 0. 0, or -E2BIG if a field that the library does not have is not 0.
  */
 static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 {

@@ -30,8 +30,9 @@ uint64_t tcp_limit(int timeout_ms);
 int tcp_left_ms(uint64_t limit_ns);
 
 /*
- * Listens at the host's address (NULL: at all addresses, by IPv6 and IPv4) and port (0: a free one).
- * -EADDRNOTAVAIL: the host does not exist or is another one; or an error of bind(2) and others.
+ * Listens at the host's address (NULL: at all addresses, by IPv6 and IPv4) and port (0: a free
+ * one). -EADDRNOTAVAIL: the host does not exist or is another one; or an error of bind(2) and
+ * others.
  */
 int tcp_listen(const char *host, uint16_t port, int *fd_p);
 /* The port of a socket, or -errno. */
@@ -43,9 +44,9 @@ void tcp_peer(int fd, char *name, size_t size);
 int tcp_wait(int fd, short events, uint64_t limit_ns);
 
 /*
- * Accepts the next connection without waiting, even from a blocking listener. -EAGAIN: no connection
- * waits. -EMFILE, -ENFILE, -ENOBUFS, -ENOMEM: the connection goes on waiting, and the listener stays
- * readable.
+ * Accepts the next connection without waiting, even from a blocking listener. -EAGAIN: no
+ * connection waits. -EMFILE, -ENFILE, -ENOBUFS, -ENOMEM: the connection goes on waiting, and the
+ * listener stays readable.
  */
 int tcp_take(int listener, int *fd_p);
 /* Waits for a connection, also while descriptors are short. -ETIMEDOUT. */
@@ -60,8 +61,8 @@ int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
 int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p);
 
 /*
- * Moves bytes until *done_p is len, and returns 0 then. -EAGAIN: the rest must wait; -ECONNRESET: the
- * peer has closed; -errno.
+ * Moves bytes until *done_p is len, and returns 0 then. -EAGAIN: the rest must wait; -ECONNRESET:
+ * the peer has closed; -errno.
  */
 int tcp_read(int fd, void *to, size_t len, size_t *done_p);
 int tcp_write(int fd, const void *from, size_t len, size_t *done_p);
@@ -83,7 +84,9 @@ struct tcp_guest {
 struct tcp_crowd {
 	/* Allocates a guest; the crowd fills in the fields of this struct. NULL: no memory. */
 	struct tcp_guest *(*open)(void *arg);
-	/* Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error. */
+	/*
+	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
+	 */
 	int (*step)(void *arg, struct tcp_guest *g);
 	/* Frees the guest, whose descriptor has been closed. */
 	void (*close)(void *arg, struct tcp_guest *g);
@@ -97,11 +100,11 @@ struct tcp_crowd {
 };
 
 /*
- * Accepts up to `take` connections (at most `most`), and calls step() for each guest. 0: the messages
- * of *guest_p are complete; it has left the crowd, and its fd belongs to the caller. -EAGAIN: no guest
- * is complete. Otherwise the error of a guest, which has been closed, or of the listener. Guests over
- * `most` or older than patience_ns are closed without an error. If descriptors are short, the oldest
- * guest is closed.
+ * Accepts up to `take` connections (at most `most`), and calls step() for each guest. 0: the
+ * messages of *guest_p are complete; it has left the crowd, and its fd belongs to the caller.
+ * -EAGAIN: no guest is complete. Otherwise the error of a guest, which has been closed, or of the
+ * listener. Guests over `most` or older than patience_ns are closed without an error. If
+ * descriptors are short, the oldest guest is closed.
  */
 int tcp_crowd_next(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now_ns,
 	struct tcp_guest **guest_p);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a client of delegrpc or shmipc. The file of a layer that has the client includes it.
+ * The waiting of a client of delegrpc or shmipc. The file of a layer that has the client includes
+ * it.
  *
- * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which tells
- * the server that a client waits, checks that the server lives, and reports a server that cannot be
- * woken. A client that waits spins, yields and then sleeps, as base/wait.h says, on a futex, or in
- * poll(2) on its descriptor.
+ * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which
+ * tells the server that a client waits, checks that the server lives, and reports a server that
+ * cannot be woken. A client that waits spins, yields and then sleeps, as base/wait.h says, on a
+ * futex, or in poll(2) on its descriptor.
  *
  * The layer defines WAITER_LAYER, its name, and before this file
  *
@@ -52,7 +53,9 @@ COLD static void wake_sleeping(struct client *c)
 	}
 }
 
-/* Wakes the server if it sleeps. One fence serves all publications since the last one. 0 or -errno. */
+/*
+ * Wakes the server if it sleeps. One fence serves all publications since the last one. 0 or -errno.
+ */
 static int client_wake(struct client *c)
 {
 	c->hot.unfenced = 0;
@@ -67,8 +70,8 @@ static int client_wake(struct client *c)
 /* ---- the slow path of an empty poll ---- */
 
 /*
- * Another client may have taken the word of a server that sleeps on its descriptor, and then failed to
- * wake it, or died. So a client that waits tries again, every 100 ms.
+ * Another client may have taken the word of a server that sleeps on its descriptor, and then failed
+ * to wake it, or died. So a client that waits tries again, every 100 ms.
  */
 static void look_again(struct client *c, uint64_t now)
 {

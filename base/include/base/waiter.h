@@ -69,10 +69,10 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 }
 
 /*
- * Called by a client at the end of connect, after it has stored its network namespace and fenced. The
- * fence pairs with the one in server_fd(): either the server sees the namespace, or this client sees
- * the server's address. 0, or -errno if the server sleeps on a descriptor that this process cannot
- * reach.
+ * Called by a client at the end of connect, after it has stored its network namespace and fenced.
+ * The fence pairs with the one in server_fd(): either the server sees the namespace, or this client
+ * sees the server's address. 0, or -errno if the server sleeps on a descriptor that this process
+ * cannot reach.
  */
 static inline int waiter_check_reach(struct waiter *w)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a server of delegrpc or shmipc. The file of a layer that has the server includes it.
+ * The waiting of a server of delegrpc or shmipc. The file of a layer that has the server includes
+ * it.
  *
  * The layer defines WAITER_LAYER, its name, and before this file
  *
@@ -20,7 +21,9 @@
 #include "base/probe.h"
 #include "base/waiter.h"
 
-/* Wakes a client if it sleeps, as wakefd_wake(). A fence before it pairs with sleep_prepare_as(). */
+/*
+ * Wakes a client if it sleeps, as wakefd_wake(). A fence before it pairs with sleep_prepare_as().
+ */
 static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 	const struct wakefd_addr *addr)
 {
