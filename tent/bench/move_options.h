@@ -24,13 +24,13 @@ struct move_options {
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* where client and server meet */
 	uint32_t shm; /* shared-memory rails; 0: adapters */
-	uint64_t memory; /* of a server; 0: what the requests of the client need */
+	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;
 	uint32_t threads;
 	struct arg_list priorities; /* of the threads, in turn */
 	uint64_t batches_each; /* 0: as many as fit in the time */
 	double seconds;
-	uint32_t timeout_s; /* until a server that says nothing is given up */
+	uint32_t timeout_s; /* for a silent server */
 	enum move_op op;
 	bool check, fork, once, stats;
 };

@@ -46,7 +46,7 @@ struct bound {
  */
 double bound_bytes(const struct bound *b, double from, double span, double *remote_p);
 
-/* T*: how long bytes take at least, from a time on; INFINITY: for ever. */
+/* T*: the shortest time for these bytes, from a time on; INFINITY: they never end. */
 double bound_time(const struct bound *b, double from, double bytes);
 
 /* The share of bytes that must be remote to reach T*. */

@@ -57,7 +57,7 @@ const struct sim_case *case_find(const char *name);
 struct sim_assume {
 	enum net_sharing sharing;
 	double jitter; /* of latencies: up to so much more, as a part of each */
-	double told_latency; /* what the scheduler is told, as a multiple of the truth */
+	double told_latency; /* the scheduler's latencies, as a multiple of the real ones */
 	bool told_links; /* is it told what shared links can carry? */
 	double cost_ns; /* per slice, on the rail */
 	uint64_t bytes; /* of a stream */

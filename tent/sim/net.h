@@ -35,7 +35,7 @@ struct net_item {
 
 struct net_rail {
 	double rate; /* now */
-	double line_rate; /* what the cost per slice is reckoned with */
+	double line_rate; /* for the cost per slice */
 	double latency, jitter; /* jitter: up to so many latencies more, drawn per slice */
 	double cost_ns;
 	uint32_t group;

@@ -40,7 +40,7 @@ int summary_run(struct summary *s, const struct sim_case *c, const struct sim_as
 	const struct tent_config *config, uint64_t first_seed, uint32_t seeds);
 void summary_fini(struct summary *s);
 
-/* Does the worst of the runs keep every limit? */
+/* True: the worst of the runs keeps every limit. */
 bool summary_accepted(const struct summary *s);
 
 void summary_json(const struct summary *s, FILE *f);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control connections: TCP, messages of one size. The initiator, who has imported a segment,
- * asks; the target answers, and tells of its ports.
+ * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
+ * asks. The target answers, and reports events of its ports.
  *
- *	HELLO key, number of pairs      -> WELCOME epoch: how many registrations have ended
- *	ASK registrations               -> KNOWN: a bit for each that there is
+ *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended
+ *	ASK registrations               -> KNOWN: a bit for each that exists
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
  *	NOTICE mark (of a transport without marks)

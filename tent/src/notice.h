@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Notices: how a receiver learns that a request has ended. When all slices have been
- * acknowledged the sender posts one mark, a SEND of the record below, on each rail that carried one
- * of them; a queue pair keeps its order, so once the marks of all these rails have come, all
- * bytes are in place. A mark of a rail that fails goes over another one, so it may come twice; the
- * receiver counts each position once.
+ * Notices tell a receiver that a request has ended. When all slices have been acknowledged, the
+ * sender posts one mark, a SEND of the record below, on each rail that carried a slice. A queue
+ * pair keeps its order, so all bytes are in place when the marks of all these rails have come. A
+ * mark of a failed rail goes over another one, so it may come twice; the receiver counts each
+ * position once.
  *
  * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses a
- * slot again when the receiver has said that it has counted all marks of it, or when the request
- * has failed. Each use has a lap of its own, which is higher than the one before. A mark of an
- * earlier lap that comes late, however late, is therefore known as such: laps have 64 bits, and
- * none of them is used twice.
+ * slot again when the receiver has confirmed that it counted all its marks, or when the request
+ * has failed. Each use has a higher lap than the one before. Laps have 64 bits and are never used
+ * twice, so the receiver recognizes a mark of an earlier lap, however late it comes.
  * Pure functions.
  */
 #ifndef TENT_NOTICE_H

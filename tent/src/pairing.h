@@ -3,13 +3,13 @@
  * Pairing: decides which rail here is connected with which rail of the peer. Pure: it knows names
  * and addresses, no devices.
  *
- * With a rail map exactly the pairs that it names. Without one each rail here gets one
- * partner of its own subnet: the one of the same name, else the one that has the fewest
- * partners yet, the first of those. A rail without a partner is an error, because leaving it
- * out, or crossing subnets, would be a detour that nobody sees.
+ * With a rail map it makes exactly the pairs that the map names. Without one each rail here gets
+ * one partner of its own subnet: the rail of the same name, else the first of those with the fewest
+ * partners. A rail without a partner is an error: to leave it out, or to cross subnets, would cost
+ * bandwidth without a message.
  *
- * The subnet of an InfiniBand port is the prefix of its GID; of a RoCE port the first 64 bits
- * of its GID, or of an IPv4 address the first 24 of that. Where masks are others, use a map:
+ * The subnet of an InfiniBand port is the prefix of its GID. The subnet of a RoCE port is the first
+ * 64 bits of its GID, or the first 24 bits of an IPv4 address. For other masks, use a map:
  *
  *	{"pairs": [{"local": "mlx5_0", "remote": "mlx5_2"}]}
  */
@@ -36,7 +36,7 @@ struct rail_map {
 /* -EINVAL: why says what; also -errno of reading it. */
 int rail_map_load(const char *path, struct rail_map *map_p, struct tent_why *why);
 
-/* Are they of one subnet, so that one can send to the other? */
+/* True: they are of one subnet, so that one can send to the other. */
 bool rails_meet(const struct rail_id *a, const struct rail_id *b);
 
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where memory is: a request has two ends, and a pair of rails is as far as the farther of its
- * rails is from the memory of its own side. The peer's buffers fall into sets that have the
- * same tiers; a location of the scheduler is a set and a location here. Set 0 is memory of
- * which nothing is known; sets that are too many are taken for it.
+ * Places of memory. A request has memory on both sides, and the tier of a pair of rails is the
+ * higher one of its two rails, each for the memory of its own side. The peer's buffers fall into
+ * sets with the same tiers; a location of the scheduler is a set and a location here. Set 0 is
+ * memory without known tiers; buffers beyond the most sets belong to it.
  */
 #ifndef TENT_PLACES_H
 #define TENT_PLACES_H

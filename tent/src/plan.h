@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slice planner: how a request is cut into slices. Pure arithmetic: it knows lengths and
- * offsets, no rails and no memory.
+ * The slice planner cuts a request into slices. It is arithmetic over lengths and offsets, and
+ * knows no rails and no memory.
  *
  * A slice is never empty and never crosses a cut, an offset at which the local or the
  * remote memory registration changes. A tail of less than PLAN_TAIL bytes is not a slice

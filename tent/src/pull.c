@@ -2,12 +2,12 @@
 /*
  * Mode pull: slices wait in one queue per location of memory, and are cut when a rail has
  * room in its window of bytes. The rail that would finish a slice first takes it, unless
- * the others, although they have no room yet, can finish all that waits before that: so
- * the last slices of a queue go where they end earliest, as if each slice had been placed
- * by its earliest finish, but with what is known of the rails when it is posted.
+ * the others, although they have no room yet, can finish all waiting slices before that. So
+ * the last slices of a queue go where they end earliest, as if each slice were placed by its
+ * earliest finish, but with the rates that are known when it is posted.
  *
- * Memory on another NUMA node costs latency that is added to the finish, and the rails
- * that share a link have no more than the link's rate together.
+ * Memory on another NUMA node adds latency to the finish. Rails that share a link have the link's
+ * rate together.
  */
 #include <errno.h>
 #include <math.h>
@@ -104,8 +104,8 @@ static bool has_room(const struct sched *s, const struct view *v, uint32_t rail,
 }
 
 /*
- * The slice at the head of a queue finds no room: longer ones behind it, of other locations
- * and classes, must not find some, for then its own would never come.
+ * The slice at the head of a queue finds no room. Longer slices of other locations and classes
+ * must not take the room meanwhile, or it would wait for ever.
  */
 static void leave_room(struct view *v, const struct head *h)
 {
@@ -185,8 +185,8 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 }
 
 /*
- * Can the other rails finish everything that waits, in this class and those that go before
- * it, before this one finishes its slice?
+ * True: the other rails can finish all waiting bytes of this class, and of those that go before it,
+ * before this rail finishes its slice.
  */
 static bool others_sooner(const struct sched *s, const struct view *v, const struct head *h,
 	uint32_t rail, double at)

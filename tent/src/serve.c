@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The target's side: peers that have imported what this engine exported. */
+/* The target's side: peers that have imported a segment of this engine. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,8 +91,8 @@ static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t ma
 }
 
 /*
- * Before a link goes: its marks were acknowledged, so they are not sent again. 0: nothing arrives
- * any more, else -errno.
+ * Takes the last marks of a link that will be destroyed: they were acknowledged, so the peer does
+ * not send them again. 0: nothing arrives any more; else -errno.
  */
 static int last_marks(struct tent *t, struct conn *c, uint32_t pair)
 {
@@ -171,9 +171,9 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 }
 
 /*
- * From here on nothing arrives on the pair: the queue pair is in its error state, or gone. The
- * marks that it brought before are counted first. The peer's slices wait for the answer, so it
- * comes before the work of destroying.
+ * Stops the pair's link, so that nothing arrives on it any more, and counts the marks that it
+ * brought before. The peer's slices wait for the answer, so that is sent before the link is
+ * destroyed.
  */
 static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
@@ -298,8 +298,10 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 	loop_watch(t, ctl->fd);
 }
 
-/* Strangers give up their places, and their descriptors where those are short; each that is
- * accepted may say something before the next one takes its place. */
+/*
+ * Accepts connections. A new one takes the place, and if necessary the descriptor, of the oldest
+ * that has not shown the key. Each connection is read once before the next takes its place.
+ */
 static bool accept_some(struct tent *t, uint64_t now)
 {
 	bool some = false, full = false;

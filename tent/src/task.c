@@ -260,8 +260,8 @@ static bool fencing(const struct tent_segment *s)
 }
 
 /*
- * A rail that is being fenced is waited for: until its end is confirmed, the bytes that it
- * carried need not be where another rail's mark would say that they are.
+ * True: the mark has a rail. A rail that is being fenced is waited for: until the peer confirms the
+ * fence, bytes of that rail may be missing, and a mark on another rail would come too early.
  */
 static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {

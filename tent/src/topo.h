@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The rails, and their distance from the locations of memory: from hwloc, or
- * from a file.
+ * The rails, and their tiers for the locations of memory, from hwloc or from a file.
  *
- * Location 0 is "*", memory of which nothing is known: all rails are of tier 0 for it. The
+ * Location 0 is "*", memory whose place is not known: all rails are of tier 0 for it. The
  * others are NUMA nodes, "cpu:N".
  *
- * From hwloc: a rail is of tier 0 for the node that its device hangs on; of the others, by
- * the distances that hwloc has, the nearest are tier 1 and the rest tier 2; without distances
- * those of the same package are tier 1. A device that hwloc does not know is of tier 0 for all.
+ * hwloc: a rail is of tier 0 for the node of its device. The nearest other nodes, by hwloc's
+ * distances, are tier 1 and the rest tier 2; without distances the nodes of the same package are
+ * tier 1. A device that hwloc does not know is of tier 0 for all nodes.
  *
- * From a file, in one of two forms. Rails that a location does not list are of tier 2 for it:
+ * A file has one of two forms. Rails that a location does not list are of tier 2 for it:
  *
  *	{"nics": [{"name": "mlx5_0"}], "mems": [{"name": "cpu:0",
  *	 "device_list": {"rank0": ["mlx5_0"], "rank1": [], "rank2": []}}]}
  *	{"cpu:0": [["mlx5_0"], ["mlx5_1"]]}
  *
- * In the first form the rails are the `nics`, whose other members are not looked at, and lists
- * may have positions in `nics` for names. In the second form the rails are all that are named.
+ * In the first form the rails are the `nics`, whose other members are ignored, and lists may
+ * contain positions in `nics` in place of names. In the second form all names are rails.
  */
 #ifndef TENT_TOPO_H
 #define TENT_TOPO_H

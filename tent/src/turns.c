@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Priority classes: whose turn it is. Start-time fair queueing over bytes: a class that has
- * something waiting is served when it has had the least for its weight, and one that begins
- * to wait has had as much as the others by then. So the classes get their weights' shares of
- * what is posted while all of them wait, what a class does not take goes to the others, none
- * starves, and the first request of a class that has been idle goes before what waits in
- * lower ones.
+ * Priority classes: start-time fair queueing over bytes. The next class is the waiting one with
+ * the fewest bytes for its weight. A class that begins to wait starts with the count of the class
+ * that was served last. So while all classes wait they get shares by their weights; the share that
+ * a class does not use goes to the others; none starves; and the first request of a class that has
+ * been idle goes before waiting requests of lower classes.
  */
 #include "sched_priv.h"
 
