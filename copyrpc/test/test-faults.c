@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- *	test-copyrpc-faults STATUS [again]
- *
- * Calls while the HCA is made to fail (SOFTHCA_FAULTS). STATUS is what pending calls must
- * end with, as a negative errno, or 0: it must not be noticed. With "again" a new pair of
- * endpoints in the same contexts must work afterwards.
+ * Calls while the HCA has a fault: the status that pending calls end with, or none if the HCA hides
+ * the fault; and a new pair of endpoints in the same contexts works afterwards.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <sched.h>
 
@@ -101,32 +99,90 @@ static void check_words(struct copyrpc_ep *ep, int status)
 	CHECK_EQ(copyrpc_ep_describe(ep, NULL, 0), len);
 }
 
-int main(int argc, char **argv)
+static void connect_anew(struct side s[2], struct calls *c)
 {
-	struct side s[2];
-	static struct calls first, second;
+	for (int i = 0; i < 2; i++) {
+		copyrpc_ep_destroy(s[i].ep);
+		copyrpc_poll(s[i].ctx, on_response, c);
+	}
+	connect_pair(s);
+}
 
-	alarm(100);
-	CHECK(argc == 2 || argc == 3);
-	first.status = atoi(argv[1]);
+static void ends_with(int status, const char *rule)
+{
+	struct calls first = {.status = status}, second = {0};
+	int (*add)(const char *), number;
+	long long (*remove)(int);
+	struct side s[2];
+
+	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	CHECK(add && remove);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ctx_create(NULL, &s[i].ctx), 0);
 	connect_pair(s);
+	number = add(rule);
+	CHECK(number > 0);
 	run(s, &first);
-	printf("%u calls made, %u answered, %u failed\n", first.made, first.ok, first.failed);
-	CHECK_EQ(first.failed > 0, first.status != 0);
-	CHECK_EQ(copyrpc_ep_status(s[0].ep), first.status);
-	check_words(s[0].ep, first.status);
-	if (argc == 3) {
-		for (int i = 0; i < 2; i++) {
-			copyrpc_ep_destroy(s[i].ep);
-			copyrpc_poll(s[i].ctx, on_response, &first);
-		}
-		connect_pair(s);
-		run(s, &second);
-		CHECK_EQ(second.ok, CALLS);
-	}
+	CHECK(remove(number) > 0);
+	CHECK_EQ(first.failed > 0, status != 0);
+	CHECK_EQ(copyrpc_ep_status(s[0].ep), status);
+	check_words(s[0].ep, status);
+	CHECK(!strstr(rule, "link_down") || add("action=link_up") > 0);
+	connect_anew(s, &first);
+	run(s, &second);
+	CHECK_EQ(second.ok, CALLS);
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(s[i].ctx);
-	return 0;
+}
+
+static void refused(void)
+{
+	ends_with(-EACCES, "opcode=write_imm nth=50 action=error syndrome=remote_access");
+}
+
+static void no_answer(void)
+{
+	ends_with(-ECONNRESET, "opcode=write_imm nth=50 action=error syndrome=retry_exceeded");
+}
+
+static void no_receive(void)
+{
+	ends_with(-ECONNRESET, "opcode=write_imm nth=50 action=error syndrome=rnr_exceeded");
+}
+
+static void part_of_a_message(void)
+{
+	ends_with(-ECONNRESET,
+		"opcode=write_imm nth=50 bytes=40 action=partial syndrome=remote_op");
+}
+
+static void link_down(void)
+{
+	ends_with(-ECONNRESET, "opcode=write_imm nth=50 action=link_down");
+}
+
+static void slow_receiver(void)
+{
+	ends_with(0, "opcode=write_imm nth=50 count=3 action=rnr");
+}
+
+static void delay(void)
+{
+	ends_with(0, "opcode=write_imm nth=50 count=3 action=delay delay_ns=2000000");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {
+		TEST(refused),
+		TEST(no_answer),
+		TEST(no_receive),
+		TEST(part_of_a_message),
+		TEST(slow_receiver),
+		TEST(delay),
+		TEST(link_down),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -61,7 +61,7 @@ static void random_schedules(void)
 	static const uint32_t receives[] = {4, 8, 32, 1024};
 	uint64_t seed = test_seed();
 
-	for (int i = 0; i < 2000 * TIMES / SCALE; i++) {
+	for (int i = 0; i < 1000 * TIMES / SCALE; i++) {
 		struct copyrpc_ctx_attr attr = {
 			.ring_size = 4096u << test_rand(&seed) % 9,
 			.sq_depth = 16u << test_rand(&seed) % 5,

@@ -82,10 +82,13 @@ static void stamps_wrap(void)
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, clock.stamp - 10), 1000000 - 10 * 64 + 2);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	stamps_are_between_post_and_poll();
-	the_clock_is_the_vendors();
-	stamps_wrap();
-	return 0;
+	static const struct test tests[] = {
+		TEST(stamps_are_between_post_and_poll),
+		TEST(the_clock_is_the_vendors),
+		TEST(stamps_wrap),
+	};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -152,15 +152,15 @@ static void peer_dies(struct end *e, pid_t child)
 	CHECK_EQ(mlx5dvl_qp_status(e->qp), -ETIMEDOUT);
 }
 
-int main(void)
+static void a_stream_each_way_until_a_death(void)
 {
 	uint32_t goal = getenv("SOAK") ? 300000 : 20000;
 	uint64_t seed = test_seed();
 	static struct end end;
 	int fd[2];
 	pid_t child;
+	char done;
 
-	alarm(300);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
 	child = fork(); /* before either opens the device */
 	CHECK(child >= 0);
@@ -174,11 +174,15 @@ int main(void)
 		for (;;)
 			pause(); /* killed with everything open */
 	}
-	char done;
-
 	CHECK_EQ(read(fd[0], &done, 1), 1);
 	peer_dies(&end, child);
 	finish(&end);
 	printf("%u messages each way\n", goal);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = {TEST(a_stream_each_way_until_a_death)};
+
+	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
