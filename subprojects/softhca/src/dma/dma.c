@@ -101,7 +101,7 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 	if (!c)
 		return remote;
 	memcpy(c->to, remote, n * sizeof(*remote));
-	/* After the list is there: who has lost the claim before has filled another one's. */
+	/* After the list is filled: if the claim was lost before, the list was another owner's. */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!claim_kept())
 		claim_lost();

@@ -33,7 +33,7 @@ bool strict_memlock(uint64_t start, uint64_t length);
 /* Registered memory of the QP's owner turned out not to be mapped. */
 void strict_unmapped(const struct qp *qp);
 
-/* @posted: what the doorbell record of the SRQ says. Reports once when that is too much. */
+/* @posted: the SRQ's doorbell record. Reports once if more is posted than the SRQ has. */
 void strict_srq(struct srq *srq, uint32_t posted);
 
 /* @word: the first word of a store to the CQ's doorbell register. */

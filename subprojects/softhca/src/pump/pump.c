@@ -259,7 +259,7 @@ static void *work(void *arg)
 		return NULL; /* the process leaves */
 	while (fabric_self.slot != NO_SLOT) {
 		open = open || open_sockets();
-		seen = timer_now(); /* what has come until now is received before a timer is served */
+		seen = timer_now(); /* packets that have come until now are received before a timer is served */
 		wait_for_packets(next);
 		for (nfds_t i = 0; i < pump.n; i++)
 			for (int k = 0; k < TURN && (pump.fds[i].revents & POLLIN); k++)

@@ -230,7 +230,7 @@ static void bad_variable(const char *name, const char *give)
 	bad("environment", "", text);
 }
 
-/* Refuses, with status 2, what would fail later when the fabric is made. */
+/* Refuses, with status 2, settings with which the fabric could not be made. */
 static void check_environment(void)
 {
 	struct fault_rule *rules = calloc(FAULT_RULES, sizeof(*rules));

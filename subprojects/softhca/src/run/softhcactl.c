@@ -339,7 +339,7 @@ int main(int argc, char **argv)
 		}
 	}
 	check_environment();
-	settings_forget(); /* it looks at fabrics, whatever they were made with */
+	settings_forget(); /* it looks at fabrics with any settings */
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)

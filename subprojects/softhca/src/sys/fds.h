@@ -16,7 +16,7 @@ enum fd_kind {
 	FD_CM, /* an event channel of the connection manager */
 };
 
-/* @value: what the owner of the kind knows it by. */
+/* @value: identifies the object to the owner of the kind. */
 struct fd_entry {
 	enum fd_kind kind;
 	uint64_t value;

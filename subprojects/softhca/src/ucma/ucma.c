@@ -111,7 +111,7 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	/* After a loss, a second time: what is done already is found done. */
+	/* A second time after a loss: steps that were done find nothing to do. */
 	while (fabric_enter(&saved))
 		;
 	cm_close_channel(e->value);

@@ -101,7 +101,7 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u;
 	sigset_t saved;
 
-	/* After a loss, a second time: what is done already is found done. */
+	/* A second time after a loss: steps that were done find nothing to do. */
 	while (fabric_enter(&saved))
 		;
 	if (e->kind == FD_CHANNEL) {

@@ -20,7 +20,7 @@ static void reply(struct asked *a, uint8_t syndrome, uint32_t psn)
 		.syndrome = syndrome,
 		.msn = a->q->rs.msn};
 
-	a->q->rs.ack_due = 0; /* whatever it says, it acknowledges all before its PSN */
+	a->q->rs.ack_due = 0; /* an ACK or a NAK acknowledges all packets before its PSN */
 	a->ops->send(a->arg, &p, NULL);
 }
 

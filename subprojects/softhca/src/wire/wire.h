@@ -36,7 +36,7 @@ enum wire_status {
 	WIRE_OK,
 	WIRE_RETRY_EXCEEDED,
 	WIRE_RNR_EXCEEDED,
-	WIRE_REMOTE_INVALID, /* what a NAK has said */
+	WIRE_REMOTE_INVALID, /* this and the next two: by a NAK */
 	WIRE_REMOTE_ACCESS,
 	WIRE_REMOTE_OPERATIONAL,
 	WIRE_LOCAL_PROTECTION, /* the requester's own memory cannot be reached */

@@ -18,7 +18,7 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due);
  */
 uint64_t late_serve(uint64_t now);
 
-/* In a new process: what is under way is its parent's. */
+/* In a forked child: the WRITEs under way are its parent's. */
 void late_forget(void);
 
 #endif

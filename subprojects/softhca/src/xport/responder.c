@@ -311,7 +311,7 @@ static uint32_t mtu_bytes(uint8_t code)
 }
 
 /*
- * Strict mode, at the first message of a connection: what the two ends were told has to fit.
+ * Strict mode, at the first message of a connection: the attributes of the two ends must fit.
  * Returns false, with what an adapter would report, if it does not.
  */
 __attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest, enum syndrome *s)

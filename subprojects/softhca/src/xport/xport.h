@@ -22,7 +22,7 @@ void xport_send(struct qp *qp);
 
 /*
  * The producer index of a QP of any process, in blocks, with the 16 bits of the doorbell record.
- * A doorbell that traps announces what is posted then; what the record says later waits for the
+ * A doorbell that traps announces the requests posted then; later ones in the record wait for the
  * next one. Returns false if it cannot be read.
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);

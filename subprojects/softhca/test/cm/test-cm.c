@@ -146,7 +146,7 @@ static void disconnect(bool server_asks, bool by_destruction)
 	none_left();
 }
 
-/* Both at once: who agrees before its program has read what it agrees to still reads it first. */
+/* Both disconnect at once: an end that agrees before it has read the event still reads it first. */
 static void disconnect_both(void)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -517,7 +517,7 @@ static void waiting(void)
 	sch = raw_open(0);
 }
 
-/* A duplicate keeps the channel; what is closed is none any more. */
+/* A duplicate keeps the channel; a closed descriptor is no channel. */
 static void duplicates(void)
 {
 	int fd = raw_open(0), other = dup(fd);

@@ -104,7 +104,7 @@ static void short_ones(void)
 	}
 }
 
-/* More than the ABI's structure is there for a newer one: what is behind does not count. */
+/* Bytes behind the ABI's structure are a newer one's, and do not count. */
 static void long_one(void)
 {
 	struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The text of fault rules: what is read, what is refused, and that it is written back. */
+/* The text of fault rules is read, refused if wrong, and written back. */
 #include <errno.h>
 
 #include "../check.h"

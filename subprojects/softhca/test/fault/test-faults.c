@@ -254,7 +254,7 @@ static void link_goes_down(void)
 	ibv_ack_async_event(&ev);
 }
 
-/* A program's own rules: numbers, what they have hit, and that they go. */
+/* A program's own rules: their numbers, their hits, and their removal. */
 static void by_program(void)
 {
 	char rule[96];

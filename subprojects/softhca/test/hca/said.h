@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Tests of strict mode: what the HCA says, and that it says nothing else. */
+/* For tests of strict mode: the HCA's lines, and no others. */
 #ifndef SOFTHCA_TEST_SAID_H
 #define SOFTHCA_TEST_SAID_H
 

@@ -115,7 +115,7 @@ static bool early_read(void)
 	return rig_same(b.buf, LEN, 1);
 }
 
-/* The mistake: what is sent on another QP is expected to arrive later. */
+/* The mistake: a message on another QP is expected to arrive later. */
 static bool two_queues(void)
 {
 	rig_recv(&d, 0, LEN, LEN);

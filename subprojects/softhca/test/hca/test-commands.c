@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands that ask, change or refuse: what the kernel answers to each. */
+/* Commands that query, change or refuse give the kernel's answers. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>

@@ -129,7 +129,7 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	return 0;
 }
 
-/* In step mode: what is posted behind a message under way is on the link at once, not after it. */
+/* In step mode, a request posted behind a message under way is on the link at once, not after it. */
 static void behind_another(void)
 {
 	const uint64_t start = 1000000000u, size = 8, later = 100;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Partitions: who reaches whom, what is counted, captured and said of the others. */
+/* Partitions: messages that arrive; counters, captures and lines for those that do not. */
 #include <errno.h>
 
 #include "../cm/raw.h"

@@ -85,7 +85,7 @@ static void writes_and_reads(void)
 	close_pair();
 }
 
-/* Every message has its immediate; receives are taken in order, whoever posts them. */
+/* Every message has its immediate; receives are taken in the order in which they were posted. */
 static void immediates(bool srq, uint32_t cqe_size)
 {
 	const int rounds = 70000, batch = 16; /* across the 16-bit counters' wrap */

@@ -29,7 +29,7 @@ static struct shared {
 } * shared; /* of each worker */
 static uint32_t *end;
 
-/* Acquire and release: who sees a word sees what the other process did before. */
+/* Acquire and release: a process that sees a word sees the other one's earlier stores. */
 static uint32_t get(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);

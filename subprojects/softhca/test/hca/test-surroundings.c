@@ -68,7 +68,7 @@ static void no_proc(void)
 	no_devices();
 }
 
-/* Objects end where the room does; what is there goes on. */
+/* Without room no object is made, and the existing ones go on. */
 static void little_room(void)
 {
 	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
