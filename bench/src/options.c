@@ -7,6 +7,7 @@
 
 #include "base/compiler.h"
 #include "bench.h"
+#include "peer.h"
 
 void rpcbench_die(const char *what, const char *hint)
 {
@@ -19,6 +20,18 @@ void rpcbench_finish_output(void)
 	if (fflush(stdout) || ferror(stdout))
 		rpcbench_die("cannot write to standard output", "give one that can be written");
 }
+
+const struct rpcbench_impl *const rpcbench_peers[] = {
+	&rpcbench_bare,
+#ifdef RPCBENCH_CK
+	&rpcbench_ck,
+#endif
+#ifdef RPCBENCH_DPDK
+	&rpcbench_dpdk,
+	&rpcbench_dpdk_burst,
+#endif
+	NULL,
+};
 
 const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1] = {"callback", "refill", "single", "many",
 	"blocking", NULL};

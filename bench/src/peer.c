@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of the peers, and which of them are built in. */
+/* The memory of the peers. */
 #include "bench.h"
 #include "peer.h"
 
@@ -50,15 +50,3 @@ int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_serve
 	*state_p = p;
 	return 0;
 }
-
-const struct rpcbench_impl *const rpcbench_peers[] = {
-	&rpcbench_bare,
-#ifdef RPCBENCH_CK
-	&rpcbench_ck,
-#endif
-#ifdef RPCBENCH_DPDK
-	&rpcbench_dpdk,
-	&rpcbench_dpdk_burst,
-#endif
-	NULL,
-};

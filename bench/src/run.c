@@ -19,19 +19,6 @@ static void rpcbench_rendezvous(struct rpcbench_run *run)
 		sched_yield();
 }
 
-void rpcbench_lost(const struct rpcbench_client *c)
-{
-	fprintf(stderr, "client %u: %u responses did not come\n", c->index, rpcbench_inflight(c));
-	_exit(1);
-}
-
-void rpcbench_sleep(const struct rpcbench_run *run)
-{
-	struct timespec ts = {.tv_nsec = (long)run->window_ns};
-
-	nanosleep(&ts, NULL);
-}
-
 /*
  * Round trips of a word each way, both sides polling as the layers do: one pause per look.
  * The best of a few batches, because somebody else may have the core meanwhile.

@@ -28,6 +28,27 @@ void side_event(struct side *s, const char *format, ...)
 	json_array_append_new(s->events, text_json(text));
 }
 
+void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
+{
+	struct flow *f = mlx5dvl_qp_user(qp);
+	struct side *s = arg;
+
+	if (!f) { /* not of the traffic: the clock's probe sees it in the status of its QP */
+		control_on_error(&s->control, error);
+		return;
+	}
+	f->failed = true;
+	if (error->err == -ECANCELED)
+		return;
+	s->errors++;
+	if (!s->first_error)
+		s->first_error = error->err;
+	if (s->errors <= 8)
+		side_event(s, "QP %#x, %s: %s (syndrome %#x, vendor %#x)", mlx5dvl_qp_qpn(qp),
+			error->is_recv ? "receive" : pattern_op_name(error->opcode),
+			strerror(-error->err), error->syndrome, error->vendor_syndrome);
+}
+
 static int said(char *why, const char *what, int err)
 {
 	snprintf(why, WIRE_TEXT_MAX, "%s: %s", what, strerror(-err));

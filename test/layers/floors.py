@@ -51,9 +51,7 @@ STAY = {
 
 # Circles that are to be opened.
 OPEN = [
-    ("bench/src", "bare ck options peer report run"),
     ("delegrpc/src", "holes server"),
-    ("rdmabench/src", "send side"),
 ]
 CALLED, DEFINED = "Uu", "TDBRVWC"  # letters of nm
 
