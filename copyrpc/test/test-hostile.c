@@ -195,175 +195,155 @@ static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t
 	return n;
 }
 
+/* An attacker, and neighbours in the attacked context that must not notice. */
+static struct {
+	struct attacker a;
+	struct neighbours n;
+	uint64_t seed;
+	int failed; /* endpoints that failed with -EPROTO */
+} s;
+
+/* Each attack is on an endpoint of its own. */
+static void attacks(int times, void (*fn)(struct copyrpc_ep *ep, int i))
+{
+	s.seed = test_seed();
+	s.failed = 0;
+	attacker_open(&s.a);
+	neighbours_open(&s.n);
+	for (int i = 0; i < times; i++) {
+		struct copyrpc_ep *ep = attack(&s.a, s.n.ctx);
+
+		fn(ep, i);
+		s.failed += copyrpc_ep_status(ep) == -EPROTO;
+		check_neighbours(&s.n, &s.seed);
+		copyrpc_ep_destroy(ep);
+		work(&s.n, &s.seed);
+	}
+	copyrpc_ctx_destroy(s.n.ctx);
+	attacker_close(&s.a);
+}
+
+static void send_random(struct copyrpc_ep *ep, int round)
+{
+	for (int i = 0; i < 40 && !copyrpc_ep_status(ep); i++) {
+		uint32_t imm = honest(&s.a, ep, &s.seed);
+
+		if (round % 4 == 1 && i > 3)
+			for (uint32_t k = 0; k < RING; k++)
+				s.a.buf[k] = (uint8_t)test_rand(&s.seed);
+		if (round % 4 == 2 && i > 3)
+			s.a.buf[test_rand(&s.seed) % RING] ^= (uint8_t)test_rand(&s.seed);
+		if (round % 4 == 3 && i > 3)
+			imm = (uint32_t)test_rand(&s.seed) >> test_rand(&s.seed) % 32;
+		copyrpc_call(ep, "x", 1, 64, 1); /* something to respond to */
+		write_to(&s.a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+		announce(&s.a, imm);
+		work(&s.n, &s.seed);
+	}
+}
+
 static void random_bytes_and_immediates(void)
 {
-	uint64_t seed = test_seed();
-	static struct attacker a;
-	struct neighbours n;
-	int failed = 0, taken = 0;
+	attacks(200, send_random);
+	printf("  %d endpoints failed\n", s.failed);
+	CHECK(s.failed > 50);
+}
 
-	attacker_open(&a);
-	neighbours_open(&n);
-	for (int round = 0; round < 200; round++) {
-		struct copyrpc_ep *ep = attack(&a, n.ctx);
+static void write_elsewhere(struct copyrpc_ep *ep, int i)
+{
+	const struct {
+		void *at;
+		uint32_t rkey;
+	} to[] = {{ep->ch.send_ring, ep->mr_own.rkey}, {&ep->words->peer, ep->mr_own.rkey},
+		{&ep->words->consumer, ep->mr_word.rkey},
+		/* behind the end of the ring that it may write */
+		{(uint8_t *)ep->mr_recv.addr + RING, ep->mr_recv.rkey}};
 
-		for (int i = 0; i < 40 && !copyrpc_ep_status(ep); i++) {
-			uint32_t imm = honest(&a, ep, &seed);
-
-			if (round % 4 == 1 && i > 3)
-				for (uint32_t k = 0; k < RING; k++)
-					a.buf[k] = (uint8_t)test_rand(&seed);
-			if (round % 4 == 2 && i > 3)
-				a.buf[test_rand(&seed) % RING] ^= (uint8_t)test_rand(&seed);
-			if (round % 4 == 3 && i > 3)
-				imm = (uint32_t)test_rand(&seed) >> test_rand(&seed) % 32;
-			copyrpc_call(ep, "x", 1, 64, 1); /* something to respond to */
-			write_to(&a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
-			announce(&a, imm);
-			work(&n, &seed);
-			taken++;
-		}
-		failed += copyrpc_ep_status(ep) == -EPROTO;
-		check_neighbours(&n, &seed);
-		copyrpc_ep_destroy(ep);
-		work(&n, &seed);
-	}
-	printf("  %d batches, %d endpoints failed\n", taken, failed);
-	CHECK(failed > 50);
-	copyrpc_ctx_destroy(n.ctx);
-	attacker_close(&a);
+	memset(s.a.buf, 0xee, 64);
+	write_to(&s.a, 0, 8, (uintptr_t)to[i].at, to[i].rkey);
+	while (!s.a.error)
+		mlx5dvl_send_poll(s.a.send_cq, 64, on_sent, NULL);
+	CHECK_EQ(s.a.error, -EACCES);
+	CHECK(*(const uint8_t *)to[i].at != 0xee);
 }
 
 /* The peer has no right to these accesses. */
 static void other_memory_is_out_of_reach(void)
 {
-	uint64_t seed = test_seed();
-	static struct attacker a;
-	struct neighbours n;
-
-	attacker_open(&a);
-	neighbours_open(&n);
-	for (int i = 0; i < 4; i++) {
-		struct copyrpc_ep *ep = attack(&a, n.ctx);
-		const struct {
-			void *at;
-			uint32_t rkey;
-		} to[] = {{ep->ch.send_ring, ep->mr_own.rkey}, {&ep->words->peer, ep->mr_own.rkey},
-			{&ep->words->consumer, ep->mr_word.rkey},
-			/* behind the end of what it may write */
-			{(uint8_t *)ep->mr_recv.addr + RING, ep->mr_recv.rkey}};
-
-		memset(a.buf, 0xee, 64);
-		write_to(&a, 0, 8, (uintptr_t)to[i].at, to[i].rkey);
-		while (!a.error)
-			mlx5dvl_send_poll(a.send_cq, 64, on_sent, NULL);
-		CHECK_EQ(a.error, -EACCES);
-		CHECK(*(const uint8_t *)to[i].at != 0xee);
-		check_neighbours(&n, &seed);
-		copyrpc_ep_destroy(ep);
-		work(&n, &seed);
-	}
-	copyrpc_ctx_destroy(n.ctx);
-	attacker_close(&a);
+	attacks(4, write_elsewhere);
 }
 
-/* The READ of the peer's position, too, brings what the peer likes. */
+static void until_it_fails(struct copyrpc_ep *ep)
+{
+	while (!copyrpc_ep_status(ep))
+		work(&s.n, &s.seed);
+	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
+}
+
+static void lie(struct copyrpc_ep *ep, int i)
+{
+	static const uint64_t lies[] = {7, 1 << 20, UINT64_MAX - 31};
+	int rc;
+
+	memset(s.a.buf, 0, sizeof(s.a.buf));
+	while (!(rc = copyrpc_call(ep, s.a.buf, 400, 0, 1)))
+		;
+	CHECK_EQ(rc, -EAGAIN);
+	/* The ring's flood and the lie are in the same place: first the flood. */
+	while (copyrpc_flush(s.n.ctx))
+		;
+	memcpy(s.a.buf, &lies[i], 8);
+	until_it_fails(ep);
+}
+
+/* The READ of the peer's position returns the peer's word, whatever it is. */
 static void lies_about_the_position(void)
 {
-	uint64_t seed = test_seed();
-	static struct attacker a;
-	struct neighbours n;
-
-	attacker_open(&a);
-	neighbours_open(&n);
-	for (int i = 0; i < 3; i++) {
-		static const uint64_t lies[] = {7, 1 << 20, UINT64_MAX - 31};
-		struct copyrpc_ep *ep = attack(&a, n.ctx);
-		int rc;
-
-		memset(a.buf, 0, sizeof(a.buf));
-		while (!(rc = copyrpc_call(ep, a.buf, 400, 0, 1)))
-			;
-		CHECK_EQ(rc, -EAGAIN);
-		/* The ring's flood and the lie are in the same place: first the flood. */
-		while (copyrpc_flush(n.ctx))
-			;
-		memcpy(a.buf, &lies[i], 8);
-		while (!copyrpc_ep_status(ep))
-			work(&n, &seed);
-		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
-		check_neighbours(&n, &seed);
-		copyrpc_ep_destroy(ep);
-		work(&n, &seed);
-	}
-	copyrpc_ctx_destroy(n.ctx);
-	attacker_close(&a);
+	attacks(3, lie);
 }
 
-/* Batches are WRITEs; what comes as a SEND, with or without payload, is the peer's fault. */
+static void send_message(struct copyrpc_ep *ep, int i)
+{
+	/* The ring is zero, which is a batch without messages for a reader that checks no more. */
+	if (i)
+		mlx5dvl_post_send(s.a.qp, s.a.buf, s.a.mr.lkey, 8 * (uint32_t)i, 0, 0);
+	else
+		mlx5dvl_post_send_imm(s.a.qp, NULL, 0, 0, 1, 0, 0);
+	mlx5dvl_ring(s.a.qp);
+	until_it_fails(ep);
+}
+
+/* Batches are WRITEs; a SEND, with or without payload, breaks the protocol. */
 static void sends_are_refused(void)
 {
-	uint64_t seed = test_seed();
-	static struct attacker a;
-	struct neighbours n;
-
-	attacker_open(&a);
-	neighbours_open(&n);
-	for (uint32_t len = 0; len <= 64; len += 8) {
-		struct copyrpc_ep *ep = attack(&a, n.ctx);
-
-		/* The ring is zero, which is a batch without messages for who asks no more. */
-		if (len)
-			mlx5dvl_post_send(a.qp, a.buf, a.mr.lkey, len, 0, 0);
-		else
-			mlx5dvl_post_send_imm(a.qp, NULL, 0, 0, 1, 0, 0);
-		mlx5dvl_ring(a.qp);
-		while (!copyrpc_ep_status(ep))
-			work(&n, &seed);
-		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
-		check_neighbours(&n, &seed);
-		copyrpc_ep_destroy(ep);
-		work(&n, &seed);
-	}
-	copyrpc_ctx_destroy(n.ctx);
-	attacker_close(&a);
+	attacks(9, send_message);
 }
 
-/* An answer that was given comes once more, long after: only that endpoint is lost. */
+static void respond_twice(struct copyrpc_ep *ep, int i)
+{
+	CHECK_EQ(copyrpc_call(ep, "x", 1, 64, 1), 0);
+	copyrpc_flush(s.n.ctx);
+	for (uint64_t k = 0; k < 2; k++) {
+		uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask;
+
+		CHECK_EQ(copyrpc_ep_status(ep), 0);
+		wire_put_meta(s.a.buf + off * WIRE_BLOCK, 0, 0, 1);
+		wire_put_header(s.a.buf + (off + 1) * WIRE_BLOCK, WIRE_RESPONSE, 64, 4);
+		write_to(&s.a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+		announce(&s.a, 2);
+		for (int late = 0; late < i; late++)
+			check_neighbours(&s.n, &s.seed);
+		while (ep->ch.stats.batches_received < k + 1)
+			work(&s.n, &s.seed);
+	}
+	CHECK_EQ(ep->ch.ncalls, 0);
+	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
+}
+
+/* The response to a call that has ended comes once more: only that endpoint is lost. */
 static void a_stale_response(void)
 {
-	uint64_t seed = test_seed();
-	static struct attacker a;
-	struct neighbours n;
-
-	attacker_open(&a);
-	neighbours_open(&n);
-	for (int i = 0; i < 8; i++) {
-		struct copyrpc_ep *ep = attack(&a, n.ctx);
-
-		CHECK_EQ(copyrpc_call(ep, "x", 1, 64, 1), 0);
-		copyrpc_flush(n.ctx);
-		for (int k = 0; k < 2; k++) {
-			uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask;
-
-			CHECK_EQ(copyrpc_ep_status(ep), 0);
-			wire_put_meta(a.buf + off * WIRE_BLOCK, 0, 0, 1);
-			wire_put_header(a.buf + (off + 1) * WIRE_BLOCK, WIRE_RESPONSE, 64, 4);
-			write_to(&a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
-			announce(&a, 2);
-			for (int late = 0; late < i; late++)
-				check_neighbours(&n, &seed);
-			while (ep->ch.stats.batches_received < (uint64_t)k + 1)
-				work(&n, &seed);
-		}
-		CHECK_EQ(ep->ch.ncalls, 0);
-		CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
-		check_neighbours(&n, &seed);
-		copyrpc_ep_destroy(ep);
-		work(&n, &seed);
-	}
-	copyrpc_ctx_destroy(n.ctx);
-	attacker_close(&a);
+	attacks(8, respond_twice);
 }
 
 /* ------------------------------------------------------- while it is being read */

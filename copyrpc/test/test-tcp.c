@@ -440,40 +440,6 @@ static void traffic_goes_on(void)
 	rig_close(&r);
 }
 
-/* A reply that has not left yet: the peer waits for it, and sends nothing. */
-static void replies_leave(void)
-{
-	struct copyrpc_req *req = NULL;
-	struct copyrpc_ep *ep;
-	struct heard h = {0};
-	struct rig r;
-	int silent;
-
-	rig_open(&r, NULL);
-	ep = rig_connect(&r);
-	silent = raw_line(&r);
-	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
-	while (!copyrpc_recv(r.ctx, &req)) {
-		copyrpc_poll(r.c.ctx, hear, &h);
-		copyrpc_poll(r.ctx, hear, &h);
-	}
-	CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
-	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), -EAGAIN);
-	while (!h.ok) {
-		copyrpc_poll(r.ctx, hear, &h);
-		copyrpc_poll(r.c.ctx, hear, &h);
-	}
-	close(silent);
-	rig_close(&r);
-}
-
-static uint64_t now_ns;
-
-static uint64_t test_clock(void)
-{
-	return now_ns;
-}
-
 /* Accepts while a stranger is silent: the call must end, because the context needs a poll. */
 static void accept_in_vain(struct rig *r)
 {
@@ -483,6 +449,36 @@ static void accept_in_vain(struct rig *r)
 	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), -EAGAIN);
 	close(silent);
 	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), -ECONNRESET);
+}
+
+/* A reply that has not left yet: the peer waits for it, and sends nothing. */
+static void replies_leave(void)
+{
+	struct copyrpc_req *req;
+	struct heard h = {0};
+	struct rig r;
+
+	rig_open(&r, NULL);
+	rig_connect(&r);
+	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
+	while (!copyrpc_recv(r.ctx, &req)) {
+		copyrpc_poll(r.c.ctx, hear, &h);
+		copyrpc_poll(r.ctx, hear, &h);
+	}
+	CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+	accept_in_vain(&r);
+	while (!h.ok) {
+		copyrpc_poll(r.ctx, hear, &h);
+		copyrpc_poll(r.c.ctx, hear, &h);
+	}
+	rig_close(&r);
+}
+
+static uint64_t now_ns;
+
+static uint64_t test_clock(void)
+{
+	return now_ns;
 }
 
 /* Calls until the server's send queue is full: the client posts no receives, so that its HCA takes

@@ -140,6 +140,14 @@ static void an_endless_wait_ends(void)
 	}
 }
 
+static void answer(struct pair *p, struct copyrpc_req *req, struct heard *h)
+{
+	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	copyrpc_poll(p->ctx[1], hear, h);
+	copyrpc_poll(p->ctx[0], hear, h);
+	CHECK_EQ(h->ok, 1);
+}
+
 /* A server that thinks for long, and one whose probes are answered, is not given up. */
 static void a_slow_server_is_waited_for(void)
 {
@@ -154,10 +162,7 @@ static void a_slow_server_is_waited_for(void)
 		copyrpc_poll(p.ctx[0], hear, &h);
 		now += 100 * NSEC_PER_MSEC;
 	}
-	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
-	copyrpc_poll(p.ctx[1], hear, &h);
-	copyrpc_poll(p.ctx[0], hear, &h);
-	CHECK_EQ(h.ok, 1);
+	answer(&p, req, &h);
 	pair_close(&p);
 }
 
@@ -177,10 +182,7 @@ static void time_before_a_flush_is_no_silence(void)
 	}
 	CHECK_EQ(reads(&p), 0);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
-	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
-	copyrpc_poll(p.ctx[1], hear, &h);
-	copyrpc_poll(p.ctx[0], hear, &h);
-	CHECK_EQ(h.ok, 1);
+	answer(&p, req, &h);
 	pair_close(&p);
 }
 
