@@ -175,6 +175,8 @@ static void attributes_arrive(void)
 
 	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
 	a = asked(&s[0]);
+	CHECK_EQ(a.qp_state, IBV_QPS_RTS);
+	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(s[1].qp));
 	CHECK_EQ(a.path_mtu, 2);
 	CHECK_EQ(a.timeout, 31);
 	CHECK_EQ(a.retry_cnt, 1);
@@ -203,6 +205,7 @@ static void defaults_and_zeros(void)
 	CHECK_EQ(a.rnr_retry, 7);
 	CHECK_EQ(a.min_rnr_timer, 12);
 	CHECK_EQ(a.max_rd_atomic, 4);
+	CHECK_EQ(a.max_dest_rd_atomic, 4);
 	close_side(&s[0]);
 	close_side(&s[1]);
 

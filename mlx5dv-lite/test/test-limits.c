@@ -116,57 +116,6 @@ static void connect_checks_its_peer(void)
 	close_duo();
 }
 
-static struct ibv_qp_attr device_says(struct mlx5dvl_qp *qp)
-{
-	struct ibv_qp_init_attr init;
-	struct ibv_qp_attr a;
-
-	CHECK_EQ(ibv_query_qp(qp_of(qp)->ibv, &a,
-			 IBV_QP_STATE | IBV_QP_PATH_MTU | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-				 IBV_QP_RNR_RETRY | IBV_QP_MIN_RNR_TIMER | IBV_QP_MAX_QP_RD_ATOMIC |
-				 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_DEST_QPN,
-			 &init),
-		0);
-	CHECK_EQ(a.qp_state, IBV_QPS_RTS);
-	return a;
-}
-
-/* The documented defaults, and what was asked for instead, as the device has them. */
-static void the_device_has_the_attributes(void)
-{
-	struct mlx5dvl_qp_attr ask = {
-		.mtu = 2,
-		.timeout = 10,
-		.retry_cnt = 3,
-		.rnr_retry = 5,
-		.min_rnr_timer = 1,
-		.rd_atomic = 2,
-	};
-	struct ibv_qp_attr a;
-
-	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
-	a = device_says(duo.a);
-	CHECK_EQ(a.timeout, 14);
-	CHECK_EQ(a.retry_cnt, 7);
-	CHECK_EQ(a.rnr_retry, 7);
-	CHECK_EQ(a.min_rnr_timer, 12);
-	CHECK_EQ(a.max_rd_atomic, 4);
-	CHECK_EQ(a.max_dest_rd_atomic, 4);
-	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(duo.b));
-	close_duo();
-	open_duo(&(struct hca_attr){0}, &ask);
-	a = device_says(duo.b);
-	CHECK_EQ(a.path_mtu, ask.mtu);
-	CHECK_EQ(a.timeout, ask.timeout);
-	CHECK_EQ(a.retry_cnt, ask.retry_cnt);
-	CHECK_EQ(a.rnr_retry, ask.rnr_retry);
-	CHECK_EQ(a.min_rnr_timer, ask.min_rnr_timer);
-	CHECK_EQ(a.max_rd_atomic, ask.rd_atomic);
-	CHECK_EQ(a.max_dest_rd_atomic, ask.rd_atomic);
-	CHECK_EQ(a.dest_qp_num, mlx5dvl_qp_qpn(duo.a));
-	close_duo();
-}
-
 /* Sizes that are not given are those of the manual. */
 static void sizes_have_defaults(void)
 {
@@ -197,7 +146,6 @@ static void sizes_have_defaults(void)
 	hca_close(&duo.h);
 }
 
-/* The receive CQ has exactly as many places as there are receives. */
 /* Attributes of a program of a later version, which has one field more and has set it. */
 static void programs_of_a_later_version(void)
 {
@@ -229,6 +177,7 @@ static void programs_of_a_later_version(void)
 	close_duo();
 }
 
+/* The receive CQ has exactly as many places as there are receives. */
 static void a_tight_receive_cq_does_not_overrun(void)
 {
 	uint32_t n = 0, goal = getenv("SOFTHCA_CHAOS") ? 20000 : getenv("SOAK") ? 1000000 : 200000;
@@ -439,7 +388,6 @@ int main(int argc, char **argv)
 		TEST(wrong_attributes),
 		TEST(objects_in_use_stay),
 		TEST(connect_checks_its_peer),
-		TEST(the_device_has_the_attributes),
 		TEST(sizes_have_defaults),
 		TEST(programs_of_a_later_version),
 		TEST(a_tight_receive_cq_does_not_overrun),
