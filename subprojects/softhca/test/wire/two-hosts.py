@@ -41,7 +41,7 @@ def peers(a, b, percent, *options, env={}):
 
 def run_faults():
     with hosts.Network(RUN) as (a, b):
-        for percent in (10,) if SHORT else (0, 1, 10):
+        for percent in (10,) if SHORT else (0, 1, 10) if LONG else (0, 10):
             for options in ([], ["-q", "4", "-s"], ["-m", "1"], ["-m", "5", "-q", "2"])[:OPTIONS]:
                 peers(a, b, percent, *options)
 
@@ -280,7 +280,7 @@ def run_ipv6():
     missing = sorted(c for c in used if not shutil.which(c))
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for options in (["-g", "1"], ["-g", "2", "-m", "5"], ["-g", "0,3", "-q", "6", "-s"])[:OPTIONS]:
-            for percent in (10,) if SHORT else (0, 10):
+            for percent in (0, 10) if LONG else (10,):
                 peers(a, b, percent, *options)
         for gid in "0", "1", "2":
             for said in hosts.pair(a, b, DATAGRAM_PEER, gid, port=4444):
