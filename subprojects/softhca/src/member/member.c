@@ -203,9 +203,11 @@ static int join_fabric(const char *dir, struct arena **out)
 	r = map_arena(path, false, out);
 	if (r)
 		return r;
-	r = -EPROTO;
 	if ((*out)->magic == ARENA_MAGIC && (*out)->version == ARENA_VERSION)
 		r = check_namespaces(*out);
+	else
+		r = because(-EPROTO,
+			"cannot join the fabric: its members use another version of libsofthca.so");
 	if (!r)
 		r = settings_compare(*out, why, sizeof(why));
 	if (!r)

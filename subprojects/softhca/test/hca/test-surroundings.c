@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Where the adapters cannot work, a program is told why in one line, and neither hangs
- * nor crashes: no /dev/shm, none that can be written, no room in it, no /proc, members in other namespaces, and system
- * calls that are forbidden. Needs root for all but the last.
+ * nor crashes: no /dev/shm, none that can be written, no room in it, no /proc, members in other namespaces
+ * or of another version, and system calls that are forbidden. Needs root for all but the last two.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 
 #define OK 42
 #define SKIPPED 77
+#define VERSION_AT 8 /* in the arena, behind the magic */
 
 static struct rig r;
 
@@ -188,6 +189,29 @@ static void receiver(void)
 	exit(OK);
 }
 
+/* The fabric says that it has the next version. */
+static void other_version(void)
+{
+	char path[256];
+	uint32_t word;
+	int fd;
+
+	rig_open(&r, &(struct rig_attr){0}); /* makes the fabric */
+	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/arena", (int)geteuid(),
+		getenv("SOFTHCA_FABRIC"));
+	fd = open(path, O_RDWR);
+	CHECK(fd >= 0);
+	CHECK_EQ(pread(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
+	for (int i = 0; i < 2; i++) {
+		word ^= 1u << 31;
+		CHECK_EQ(pwrite(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
+		if (!i)
+			CHECK_EQ(rig_child(no_devices, "another version"), OK);
+	}
+	close(fd);
+	rig_close(&r);
+}
+
 /* Both ends fail; neither waits for ever. */
 static void seccomp(void)
 {
@@ -207,6 +231,7 @@ static void seccomp(void)
 int main(void)
 {
 	rig_fabric("surroundings");
+	other_version();
 	seccomp();
 	if (geteuid()) {
 		fprintf(stderr, "skipped: namespaces and mounts: not root\n");
