@@ -28,7 +28,7 @@ void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p);
 
 /*
  * The attributes with which a QP goes to @state, an enum ibv_qp_state. Returns 0; -EINVAL if the
- * id has no adapter, or is not so far.
+ * id has no adapter, or has not got so far.
  */
 int cm_qp_attr(const struct cm_id *id, uint32_t state, struct ib_uverbs_qp_attr *a);
 

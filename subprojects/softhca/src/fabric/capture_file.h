@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of a capture's file. Its bytes from `end` on are of a process that was killed while it
- * wrote: the next one writes over them, and who finds a capture without writers cuts them off.
+ * The file of a capture. Bytes behind `end` were written by a process that was killed meanwhile. The
+ * next writer overwrites them, and a process that finds a capture without writers cuts them off.
  */
 #ifndef SOFTHCA_FABRIC_CAPTURE_FILE_H
 #define SOFTHCA_FABRIC_CAPTURE_FILE_H

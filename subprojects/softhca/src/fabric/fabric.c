@@ -23,7 +23,7 @@ static void bury_dead(void)
 	}
 }
 
-/* The mutex is held, whose former holder has died or has lost it: it had the word @former. */
+/* Repairs the arena: the former holder of the mutex, with the word @former, has died or has lost it. */
 __attribute__((cold)) static void recover(uint64_t former)
 {
 	arena()->recoveries++;

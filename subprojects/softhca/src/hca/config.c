@@ -133,7 +133,7 @@ static void read_config(void)
 	const char *patience = getenv("SOFTHCA_PATIENCE");
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
-	/* The program may have changed the variable after the check: then the default. */
+	/* The default if the program has changed the variable since the check. */
 	config.mode = mode < 0 ? ENGINE_TRAP : (enum engine_mode)mode;
 	config.strict = config_flag("SOFTHCA_STRICT");
 	config.strict_aborts = strict && !strcmp(strict, "abort");

@@ -75,7 +75,7 @@ static inline uint32_t qp_rail(const struct qp *qp)
 	return ctx_at(qp->obj.ctx)->rail;
 }
 
-/* The P_Key that its packets have, and with which those that it receives are compared. */
+/* Returns the P_Key of the QP's packets. The P_Keys of packets that it receives are compared with it. */
 static inline uint16_t qp_pkey(const struct qp *qp)
 {
 	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];

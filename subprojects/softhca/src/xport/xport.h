@@ -27,7 +27,7 @@ void xport_send(struct qp *qp);
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);
 
-/* Chaos mode: whether the QP, an own one, can execute a WQE now. */
+/* Chaos mode: returns true if the own QP can execute a WQE now. */
 bool xport_ready(const struct qp *qp);
 
 /* Chaos mode: the next step of the WQE at the head. xport_ready() holds. Else as xport_send(). */
