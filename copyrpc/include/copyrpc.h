@@ -40,7 +40,7 @@
  * read now and then, through the vDSO.
  *
  * The death of a peer is noticed while something is pending. Messages to it get no answer, and
- * the HCA gives up after COPYRPC_ANSWER_NS. If calls stay unanswered and nothing else arrives,
+ * the HCA ends them after COPYRPC_ANSWER_NS. If calls stay unanswered and nothing else arrives,
  * the peer's memory is read within two tenths of a second (or with the second poll after a tenth,
  * if polls are rarer), and this READ fails in the same way. All pending calls then end with
  * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
@@ -68,7 +68,7 @@
  * refused. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
- *	a poll: the peer broke the protocol (-EPROTO); a look at it went unanswered for probe_ms
+ *	a poll: the peer broke the protocol (-EPROTO); a probe of it got no answer for probe_ms
  *		(-ETIMEDOUT); the device reported that the queue pair was stopped from the other side
  *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, of all
  *		endpoints)
@@ -172,7 +172,7 @@ struct copyrpc_ctx_attr {
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
 	struct copyrpc_path path; /* of endpoints that have no own */
-	uint32_t probe_ms; /* how long a look whether the peer lives may go unanswered; 0: 5000 */
+	uint32_t probe_ms; /* time until a probe of the peer that gets no answer fails; 0: 5000 */
 };
 
 /*

@@ -18,13 +18,13 @@
  *
  * The other side is not trusted. Its messages are checked, it gets an endpoint only after a valid
  * greeting, and it cannot keep a call longer than the limit. A side that accepts serves all
- * connections at once: one that says nothing, or says it slowly, costs a descriptor (64 at most per
+ * connections at once: one that is silent or slow costs a descriptor (64 at most per
  * listener; then the oldest is closed). It delays the next connection by at most .1 s, and
  * messages of other endpoints by at most .5 s. But every host that reaches the port can connect, and
  * the blobs are not encrypted: use it where the hosts of a job trust each other.
  *
- * On the line, all numbers little-endian, both sides alike: a greeting, which says who may write
- * where, and, when the endpoint is connected, the result:
+ * Both sides send the same, all numbers little-endian: a greeting with the addresses and keys of the
+ * ring, and, when the endpoint is connected, the result:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 1                        8  4  0, or the errno that ended the attempt
@@ -34,7 +34,7 @@
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  zero
  *
- * After the result, the line is free for the program that has opened it.
+ * After the result, the program that has opened the connection may use it.
  */
 #ifndef COPYRPC_TCP_H
 #define COPYRPC_TCP_H
@@ -63,13 +63,12 @@ int copyrpc_tcp_port(int fd);
  * whose attribute `name` is not set gets the address of its peer as name. If the peer had an
  * endpoint here before (see copyrpc_reconnect()), that one fails with -ECONNRESET.
  *
- * -EAGAIN: who came has not said all within half a second, and other endpoints of the context need
- * a poll (a message, a completion, a time limit): poll, and call again soon, for the connection is
- * kept. A connection that has
- * not said all by the end of a call that returns -ETIMEDOUT is closed; a call that returns
- * something else keeps it for the next one with this listener.
+ * -EAGAIN: a connection has not sent its greeting and result within half a second, and other
+ * endpoints of the context need a poll (a message, a completion, a time limit): poll, and call again
+ * soon, for the connection is kept. A call that returns -ETIMEDOUT closes the connections that are not
+ * complete; a call that returns something else keeps them for the next one with this listener.
  *
- * -ETIMEDOUT: nobody came, or who came did not say all in time. -ECONNRESET: the line was closed,
+ * -ETIMEDOUT: no connection was completed in time. -ECONNRESET: the connection was closed,
  * for example because the other side could not create its endpoint. -EPROTO: not a greeting of
  * copyrpc. -EPROTONOSUPPORT: another version. -ECONNREFUSED: the other side could not connect its
  * endpoint. Otherwise an error of copyrpc_ep_create() or
@@ -92,11 +91,11 @@ int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 
 /*
  * Replaces an endpoint that has failed, or any other: connects a new one with the attributes of
- * `old`, and destroys `old` (its pending calls end at the next poll). The accepting side knows the
- * owner again and lets its old endpoint fail, too. The context needs a place for both endpoints
+ * `old`, and destroys `old` (its pending calls end at the next poll). The accepting side recognises
+ * the owner, and its old endpoint fails, too. The context needs a place for both endpoints
  * (max_endpoints).
  *
- * Errors as copyrpc_connect(); `old` is left as it is then, so that the call can be repeated.
+ * Errors as copyrpc_connect(). `old` is unchanged then, so that the call can be repeated.
  */
 int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, int timeout_ms,
 	struct copyrpc_ep **ep_p);
@@ -113,7 +112,7 @@ int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd
 
 /*
  * Connects an endpoint over a connected stream socket. The other side calls the same. Errors as
- * copyrpc_accept(). After an error the endpoint can only be destroyed, and the line only closed.
+ * copyrpc_accept(). After an error the endpoint can only be destroyed, and the connection only closed.
  */
 int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms);
 

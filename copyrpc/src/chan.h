@@ -30,7 +30,7 @@ struct chan;
 /* A circular list by age; the list itself is a link, the one after the newest. */
 struct req_link {
 	struct req_link *prev, *next;
-	uint64_t pos; /* position of its header; of the list: end of what was received */
+	uint64_t pos; /* position of its header; of the list: end of the received batches */
 };
 
 struct copyrpc_req {
@@ -109,7 +109,7 @@ struct chan {
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
-	uint64_t spendable; /* what calls from outside of handlers may use: all but that */
+	uint64_t spendable; /* credit for calls from outside of handlers: all but the reserve */
 	uint32_t mask; /* blocks - 1 */
 	/* Positions up to which messages fit without a closer look, which moves them on; 0 while the
 	 * status is not 0. */
@@ -119,7 +119,7 @@ struct chan {
 	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
 	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
 	struct batch closed[2];
-	uint64_t sent; /* end of what was handed to the transport */
+	uint64_t sent; /* end of the batches that the transport has got */
 
 	const uint8_t *recv_ring;
 	/* The last block that the next batch may have, as last found; before live.pos while the status
@@ -423,7 +423,7 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 }
 
 /* As copyrpc_reply(). `changed` is called before a reply is placed in the usual way; `odd` does all
- * the rest of what is to be done, chan_reply_odd() included. */
+ * the rest, chan_reply_odd() included. */
 ALWAYS_INLINE int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len,
 	void (*changed)(struct chan *ch),
 	int (*odd)(struct copyrpc_req *req, const void *data, uint32_t len))

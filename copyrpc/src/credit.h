@@ -41,8 +41,9 @@ struct credit {
 	uint64_t p; /* producer position: end of the placed messages, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
 	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t owed; /* RMAX - R: what the peer has not been granted (again) */
-	uint64_t spent; /* RMAX - K: what the peer has not granted us, or calls have used */
+	uint32_t owed; /* RMAX - R: credit that the peer has not been granted (again) */
+	uint64_t
+		spent; /* RMAX - K: credit that the peer has not granted us, or that calls have used */
 	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };

@@ -78,7 +78,8 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	return 0;
 }
 
-/* One receive CQ for everything; the send CQ holds what fails of all endpoints at once. */
+/* One receive CQ for all endpoints. The send CQ has room for all requests of all endpoints, which may
+ * fail at once. */
 static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
@@ -180,7 +181,7 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		if (!ep->qp)
 			ep_uncount(ep);
 		ctx->to.handled += chan_end_calls(&ep->ch, &ctx->to);
-		/* Destroyed, and nothing of it is held: nobody can name it any more. */
+		/* It is destroyed, and no request of it is held: no reference to it is left. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);
 	}

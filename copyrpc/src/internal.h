@@ -34,7 +34,7 @@ struct raw_op {
 
 /* The words that two HCAs access, each in its own cache line, after the send ring. */
 struct words {
-	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read what follows the ring */
+	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read bytes behind the ring */
 	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
 	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
 };
@@ -220,7 +220,7 @@ void ep_free(struct copyrpc_ep *ep);
 void ep_uncount(struct copyrpc_ep *ep);
 /* Ends the endpoints on that list; called by poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does what is due by time: probes the peers of unanswered calls. */
+/* Does the actions that are due by time: probes the peers of unanswered calls. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);

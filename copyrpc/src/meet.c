@@ -35,7 +35,7 @@ static_assert(sizeof(struct result) == 16, "no holes");
 
 /* One connection on its way to an endpoint. */
 struct meeting {
-	struct tcp_guest guest; /* its descriptor, and what it waits for */
+	struct tcp_guest guest; /* its descriptor and the events that it waits for */
 	struct copyrpc_ep *ep; /* NULL: is created for a peer that has sent a valid greeting */
 	struct greeting greeting;
 	struct result result;
@@ -138,7 +138,7 @@ static int connect_ep(struct meeting *m, struct copyrpc_ctx *ctx,
 }
 
 /* The owner of the peer has left its former endpoint, which may have nothing to send and would
- * not find out. Owners are random, so nobody can name those of others. */
+ * not find out. Owners are random, so a peer cannot guess another's. */
 static void end_former(struct copyrpc_ep *ep)
 {
 	for (struct copyrpc_ep *old = ep->ctx->eps; old; old = old->next)

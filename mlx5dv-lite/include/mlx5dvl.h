@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. Connections are
- * reliable unless one asks for others (UC, UD).
+ * reliable by default; UC and UD can be asked for.
  *
  * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs);
  * this layer takes over their memory. It writes work requests and doorbells and reads

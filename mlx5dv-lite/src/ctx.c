@@ -51,7 +51,7 @@ static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_
 	return err;
 }
 
-/* The first that can be used; else what the last one said. */
+/* Opens the first device that can be used, or else returns the error of the last one. */
 static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
