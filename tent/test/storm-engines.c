@@ -61,13 +61,13 @@ static void *take(void *arg)
 
 static void register_for_a_while(struct engine *e, uint64_t *seed)
 {
-	size_t len = 1 + storm_draw(seed, 100000);
+	size_t len = 1 + storm_below(seed, 100000);
 	uint8_t *m = malloc(len);
 
 	CHECK(m);
 	CHECK_EQ(tent_register(e->t, m, len, NULL, NULL), 0);
 	if (storm_chance(seed, 50))
-		usleep((useconds_t)storm_draw(seed, 1000));
+		usleep((useconds_t)storm_below(seed, 1000));
 	CHECK_EQ(tent_unregister(e->t, m), 0);
 	CHECK_EQ(tent_unregister(e->t, m), -ENOENT);
 	free(m);
@@ -90,7 +90,7 @@ static void visit(struct engine *e, uint32_t to, uint64_t *seed)
 			atomic_load(&e->w->over));
 		return;
 	}
-	storm_fill(seed, mine, VISIT_LEN);
+	storm_fill(mine, VISIT_LEN, test_rand(seed), 0);
 	r = (struct tent_request){.op = TENT_WRITE,
 		.local = mine,
 		.segment = s,
@@ -146,8 +146,8 @@ static void *come_and_go(void *arg)
 	uint8_t *kept[VOLATILES] = {NULL};
 	uint32_t peer = (e->id + 1) % e->w->n_engines, v = 0;
 
-	while (!ending(e, -1, (int)storm_draw(&seed, 30))) {
-		switch (storm_draw(&seed, 8)) {
+	while (!ending(e, -1, (int)storm_below(&seed, 30))) {
+		switch (storm_below(&seed, 8)) {
 		case 0:
 			if (v < VOLATILES) {
 				unregister(e, v, &kept[v]);
@@ -296,7 +296,7 @@ static void end(struct engine *e)
 	CHECK_EQ(pthread_join(e->visitor, NULL), 0);
 	check_idle(e);
 	for (uint32_t to = 0; to < e->w->n_engines; to++) {
-		if (storm_draw(&e->workers[0].seed, 2))
+		if (storm_below(&e->workers[0].seed, 2))
 			CHECK_EQ(tent_release(e->segments[to]), 0);
 	}
 	tent_destroy(e->t);
@@ -307,29 +307,15 @@ static void end(struct engine *e)
 
 /* ---- the process ---- */
 
-static uint32_t entries(const char *path)
+static uint32_t count_threads(void)
 {
-	DIR *d = opendir(path);
+	DIR *d = opendir("/proc/self/task");
 	uint32_t n = 0;
 
 	CHECK(d);
 	while (readdir(d))
 		n++;
 	closedir(d);
-	return n;
-}
-
-/* The mappings of files, the adapters' pages among them. The heap is the sanitizers' matter. */
-static uint32_t mappings(void)
-{
-	FILE *f = fopen("/proc/self/maps", "re");
-	char line[600];
-	uint32_t n = 0;
-
-	CHECK(f);
-	while (fgets(line, sizeof(line), f))
-		n += strchr(line, '/') != NULL;
-	fclose(f);
 	return n;
 }
 
@@ -385,13 +371,13 @@ int storm_process(struct world *w, int process)
 		adapters |= !w->plans[i].shm;
 	}
 	warm_up(engines, n);
-	fds = entries("/proc/self/fd");
-	threads = entries("/proc/self/task");
-	maps = mappings();
+	fds = fdtest_open();
+	threads = count_threads();
+	maps = storm_mappings("/");
 	live(w, process, engines, n);
-	CHECK_EQ(entries("/proc/self/fd"), fds);
-	CHECK_EQ(entries("/proc/self/task"), threads);
-	CHECK_EQ(mappings(), maps);
+	CHECK_EQ(fdtest_open(), fds);
+	CHECK_EQ(count_threads(), threads);
+	CHECK_EQ(storm_mappings("/"), maps); /* of files; the heap is the sanitizers' matter */
 	storm_check_objects(adapters);
 	return 0;
 }

@@ -58,24 +58,24 @@ static uint64_t draw_length(struct worker *k)
 {
 	uint64_t area = k->e->w->area;
 
-	switch (storm_draw(&k->seed, 5)) {
+	switch (storm_below(&k->seed, 5)) {
 	case 0:
-		return 1 + storm_draw(&k->seed, 64);
+		return 1 + storm_below(&k->seed, 64);
 	case 1:
-		return 1 + storm_draw(&k->seed, 9000);
+		return 1 + storm_below(&k->seed, 9000);
 	case 2:
-		return 64 * KIB - 1 + storm_draw(&k->seed, 3);
+		return 64 * KIB - 1 + storm_below(&k->seed, 3);
 	case 3:
-		return 64 * KIB + 1 + storm_draw(&k->seed, 20000);
+		return 64 * KIB + 1 + storm_below(&k->seed, 20000);
 	default:
-		return 1 + storm_draw(&k->seed, area);
+		return 1 + storm_below(&k->seed, area);
 	}
 }
 
 /* Another engine that this one has imported and that has not gone; ENGINES: there is none. */
 static uint32_t draw_peer(struct worker *k)
 {
-	uint32_t n = k->e->w->n_engines, first = (uint32_t)storm_draw(&k->seed, n);
+	uint32_t n = k->e->w->n_engines, first = (uint32_t)storm_below(&k->seed, n);
 
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t to = (first + i) % n;
@@ -107,7 +107,7 @@ static struct notice *arm_notice(struct engine *e, uint32_t to, const uint8_t *a
 static void make_volatile(struct worker *k, uint32_t to, struct job *j, struct tent_request *r)
 {
 	const struct world *w = k->e->w;
-	uint32_t v = (uint32_t)storm_draw(&k->seed, VOLATILES), bit = to * VOLATILES + v;
+	uint32_t v = (uint32_t)storm_below(&k->seed, VOLATILES), bit = to * VOLATILES + v;
 
 	if (k->denied >> bit & 1)
 		return;
@@ -125,7 +125,7 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 	struct tent_request *r)
 {
 	const struct world *w = k->e->w;
-	uint64_t gap = storm_chance(&k->seed, 50) ? 0 : storm_draw(&k->seed, 3000);
+	uint64_t gap = storm_chance(&k->seed, 50) ? 0 : storm_below(&k->seed, 3000);
 	uint64_t len = draw_length(k), at = used[to] + gap;
 	uint8_t *local, *remote;
 
@@ -142,11 +142,11 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 		.segment = k->e->segments[to],
 		.remote = (uintptr_t)remote,
 		.len = len,
-		.priority = (uint8_t)storm_draw(&k->seed, k->e->p->priorities),
+		.priority = (uint8_t)storm_below(&k->seed, k->e->p->priorities),
 	};
 	if (storm_chance(&k->seed, 6))
 		make_volatile(k, to, j, r);
-	storm_fill(&k->seed, r->op == TENT_WRITE ? local : remote, r->len);
+	storm_fill(r->op == TENT_WRITE ? local : remote, (uint32_t)r->len, test_rand(&k->seed), 0);
 	memcpy(r->op == TENT_WRITE ? k->local[to] + j->at_local : k->remote[to] + at,
 		r->op == TENT_WRITE ? local : remote, r->len);
 	if (j->volatile_memory < 0 && storm_chance(&k->seed, w->notifies))
@@ -157,7 +157,7 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 
 static uint32_t make_batch(struct worker *k, struct job *jobs, struct tent_request *requests)
 {
-	uint32_t want = 1 + (uint32_t)storm_draw(&k->seed, BATCH), n = 0, used[ENGINES] = {0};
+	uint32_t want = 1 + (uint32_t)storm_below(&k->seed, BATCH), n = 0, used[ENGINES] = {0};
 
 	for (uint32_t i = 0; i < want; i++) {
 		uint32_t to = draw_peer(k);
@@ -298,7 +298,7 @@ static int await_batch(struct worker *k, struct tent_batch *b, const struct tent
 {
 	struct pollfd p = {.fd = -1, .events = POLLIN};
 	uint64_t end = clock_ns() + GUARD_MS * NSEC_PER_MSEC;
-	uint64_t how = storm_draw(&k->seed, 4);
+	uint64_t how = storm_below(&k->seed, 4);
 
 	if (how == 0) {
 		p.fd = tent_batch_fd(b);
@@ -310,7 +310,7 @@ static int await_batch(struct worker *k, struct tent_batch *b, const struct tent
 		if (how == 0)
 			poll(&p, 1, 1000);
 		else if (how == 1 || looks > LOOKS)
-			tent_wait(b, (int)storm_draw(&k->seed, 4));
+			tent_wait(b, (int)storm_below(&k->seed, 4));
 		else
 			sched_yield();
 	}
@@ -374,12 +374,12 @@ static void play_round(struct worker *k)
 	if (!n)
 		return;
 	if (submit(k, jobs, requests, n, &b)) {
-		usleep((useconds_t)storm_draw(&k->seed, 2000));
+		usleep((useconds_t)storm_below(&k->seed, 2000));
 		return;
 	}
 	if (cancel) {
 		if (storm_chance(&k->seed, 50))
-			usleep((useconds_t)storm_draw(&k->seed, 2000));
+			usleep((useconds_t)storm_below(&k->seed, 2000));
 		tent_cancel(b);
 	}
 	err = await_batch(k, b, requests, n);
@@ -405,7 +405,7 @@ static void *work(void *arg)
 		check_all(k); /* nothing has come later */
 		play_round(k);
 		if (storm_chance(&k->seed, 30))
-			usleep((useconds_t)storm_draw(&k->seed, 8000));
+			usleep((useconds_t)storm_below(&k->seed, 8000));
 	}
 	return NULL;
 }

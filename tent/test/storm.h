@@ -11,7 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/futex.h"
-#include "support/test.h"
+#include "support/storm.h"
 #include "tent.h"
 
 #define KIB 1024ull
@@ -76,25 +76,14 @@ struct world {
 	struct plan plans[ENGINES];
 };
 
-static inline uint64_t storm_draw(uint64_t *seed, uint64_t n)
+static inline uint64_t storm_below(uint64_t *seed, uint64_t n)
 {
 	return test_rand(seed) % n;
 }
 
 static inline bool storm_chance(uint64_t *seed, uint32_t percent)
 {
-	return storm_draw(seed, 100) < percent;
-}
-
-static inline void storm_fill(uint64_t *seed, uint8_t *bytes, size_t n)
-{
-	uint64_t x = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (i % 8 == 0)
-			x = test_rand(seed);
-		bytes[i] = (uint8_t)(x >> i % 8 * 8);
-	}
+	return storm_below(seed, 100) < percent;
 }
 
 static inline uint64_t storm_sum(const uint8_t *bytes, size_t n)

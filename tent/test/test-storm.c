@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many faults at a time: from a seed are drawn some processes with engines of both transports,
- * what they move, and the weather meanwhile: ports that flap, messages that fail, come late or in
- * part, are held back; processes that are stopped for a while or killed. storm-engines.c says what
- * is checked.
+ * Many faults at a time. A seed draws processes with engines of both transports, their requests, and
+ * the faults (the weather): ports that flap, adapters that fail, messages that fail, come late or in
+ * part, are held back or not answered, processes that are stopped or killed. storm-engines.c and
+ * storm-work.c check the promises of tent.h.
  *
  *	test-storm [SEED [COUNT]]
  *
- * SEED: a number, or "new": TEST_SEED, or one that is not known before.
+ * Without SEED, or with 0, it is TEST_SEED, or a new one.
  * Without SOFTHCACTL in the environment there are no adapters, and copying threads alone.
  */
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 #include "storm.h"
 
@@ -38,19 +36,10 @@ static void draw_memory(const struct world *w, struct plan *p, uint64_t *seed)
 	p->remote = map(areas);
 	p->local = map(areas);
 	p->visits = map(2 * ENGINES * VISIT_LEN);
-	storm_fill(seed, p->remote, areas);
-	storm_fill(seed, p->local, areas);
+	storm_fill(p->remote, (uint32_t)areas, test_rand(seed), 0);
+	storm_fill(p->local, (uint32_t)areas, test_rand(seed), 0);
 	for (uint32_t v = 0; v < VOLATILES; v++)
 		p->volatiles[v] = map(ENGINES * THREADS * VOLATILE_LEN);
-}
-
-static void free_memory(const struct world *w, const struct plan *p)
-{
-	munmap(p->remote, ENGINES * THREADS * w->area);
-	munmap(p->local, ENGINES * THREADS * w->area);
-	munmap(p->visits, 2 * ENGINES * VISIT_LEN);
-	for (uint32_t v = 0; v < VOLATILES; v++)
-		munmap(p->volatiles[v], ENGINES * THREADS * VOLATILE_LEN);
 }
 
 /* Rails of the kinds that all engines have, so that each has a partner. */
@@ -79,18 +68,18 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 	static const int waits[] = {0, 0, -1, 300};
 	struct plan *p = &w->plans[i];
 
-	p->process = (int)(i < w->n_processes ? i : storm_draw(seed, w->n_processes));
+	p->process = (int)(i < w->n_processes ? i : storm_below(seed, w->n_processes));
 	p->shm = !w->hca || storm_chance(seed, 30);
 	if (i == 1) /* so that there are two that can meet */
 		p->shm = w->plans[0].shm;
-	p->rails = p->shm ? 1 + (uint32_t)storm_draw(seed, 4) : draw_rails(seed, kinds);
-	p->threads = 1 + (uint32_t)storm_draw(seed, THREADS);
-	p->rounds = 4 + (uint32_t)storm_draw(seed, 22);
-	p->priorities = 1 + (uint32_t)storm_draw(seed, 3);
-	p->max_tasks = storm_chance(seed, 30) ? 8 + (uint32_t)storm_draw(seed, 20) : 0;
-	p->rail_wait_ms = waits[storm_draw(seed, ARRAY_SIZE(waits))];
-	p->parts = storm_chance(seed, 50) ? 0 : 4096 * (5 + storm_draw(seed, 60));
-	p->mode = modes[storm_draw(seed, ARRAY_SIZE(modes))];
+	p->rails = p->shm ? 1 + (uint32_t)storm_below(seed, 4) : draw_rails(seed, kinds);
+	p->threads = 1 + (uint32_t)storm_below(seed, THREADS);
+	p->rounds = 4 + (uint32_t)storm_below(seed, 22);
+	p->priorities = 1 + (uint32_t)storm_below(seed, 3);
+	p->max_tasks = storm_chance(seed, 30) ? 8 + (uint32_t)storm_below(seed, 20) : 0;
+	p->rail_wait_ms = waits[storm_below(seed, ARRAY_SIZE(waits))];
+	p->parts = storm_chance(seed, 50) ? 0 : 4096 * (5 + storm_below(seed, 60));
+	p->mode = modes[storm_below(seed, ARRAY_SIZE(modes))];
 	draw_memory(w, p, seed);
 }
 
@@ -100,12 +89,12 @@ static void draw_world(struct world *w, uint64_t seed)
 
 	w->seed = seed;
 	w->hca = getenv("SOFTHCACTL") != NULL;
-	w->area = 32 * KIB << storm_draw(&seed, 5);
-	w->n_processes = 2 + (uint32_t)storm_draw(&seed, PROCESSES - 1);
-	w->n_engines = w->n_processes + (uint32_t)storm_draw(&seed, ENGINES - w->n_processes + 1);
-	w->cancels = (uint32_t)storm_draw(&seed, 25);
-	w->notifies = 20 + (uint32_t)storm_draw(&seed, 80);
-	kinds = 1 + (uint32_t)storm_draw(&seed, 3);
+	w->area = 32 * KIB << storm_below(&seed, 5);
+	w->n_processes = 2 + (uint32_t)storm_below(&seed, PROCESSES - 1);
+	w->n_engines = w->n_processes + (uint32_t)storm_below(&seed, ENGINES - w->n_processes + 1);
+	w->cancels = (uint32_t)storm_below(&seed, 25);
+	w->notifies = 20 + (uint32_t)storm_below(&seed, 80);
+	kinds = 1 + (uint32_t)storm_below(&seed, 3);
 	for (uint32_t i = 0; i < w->n_engines; i++)
 		draw_plan(w, i, kinds, &seed);
 	for (uint32_t i = 0; i < w->n_engines; i++) {
@@ -161,7 +150,7 @@ static void pull_cable(struct weather *s, uint32_t rail)
 	if (s->up_at[rail])
 		return;
 	control("link|mlx5_%u|down", rail);
-	s->up_at[rail] = clock_ns() + 1 + storm_draw(&s->seed, 40 * NSEC_PER_MSEC);
+	s->up_at[rail] = clock_ns() + 1 + storm_below(&s->seed, 40 * NSEC_PER_MSEC);
 }
 
 static void plug_cables(struct weather *s, bool all)
@@ -180,16 +169,16 @@ static const char *draw_opcode(uint64_t *seed)
 		"opcode=send opcode=write_imm", "opcode=send opcode=write_imm",
 		"opcode=write opcode=read opcode=send opcode=write_imm"};
 
-	return opcodes[storm_draw(seed, ARRAY_SIZE(opcodes))];
+	return opcodes[storm_below(seed, ARRAY_SIZE(opcodes))];
 }
 
 static void draw_rule(struct weather *s, char *rule, size_t size)
 {
 	static const char *const syndromes[] = {"remote_op", "retry_exceeded"};
-	const char *syndrome = syndromes[storm_draw(&s->seed, 2)];
-	uint64_t nth = 1 + storm_draw(&s->seed, 6), count = 1 + storm_draw(&s->seed, 4);
-	uint64_t rail = storm_draw(&s->seed, RAILS + 1), what = storm_draw(&s->seed, 10);
-	uint64_t ns = storm_draw(&s->seed, 120 * NSEC_PER_MSEC);
+	const char *syndrome = syndromes[storm_below(&s->seed, 2)];
+	uint64_t nth = 1 + storm_below(&s->seed, 6), count = 1 + storm_below(&s->seed, 4);
+	uint64_t rail = storm_below(&s->seed, RAILS + 1), what = storm_below(&s->seed, 10);
+	uint64_t ns = storm_below(&s->seed, 120 * NSEC_PER_MSEC);
 	char device[32] = "", action[200];
 
 	if (rail < RAILS)
@@ -204,7 +193,7 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 	else if (what == 4)
 		snprintf(action, sizeof(action),
 			"opcode=write opcode=read bytes=%llu action=partial syndrome=%s",
-			(unsigned long long)storm_draw(&s->seed, 5000), syndrome);
+			(unsigned long long)storm_below(&s->seed, 5000), syndrome);
 	else if (what == 5)
 		snprintf(action, sizeof(action), "%s action=delay delay_ns=%llu",
 			draw_opcode(&s->seed), (unsigned long long)ns + 1);
@@ -231,7 +220,7 @@ static void fault(struct weather *s)
 
 	if (s->rules > 55) /* the HCA has room for 64 */
 		return;
-	for (uint64_t i = 1 + storm_draw(&s->seed, 4); i; i--) {
+	for (uint64_t i = 1 + storm_below(&s->seed, 4); i; i--) {
 		char rule[320];
 
 		draw_rule(s, rule, sizeof(rule));
@@ -249,14 +238,14 @@ static void clear(struct weather *s)
 
 static uint32_t draw_process(struct weather *s)
 {
-	return (uint32_t)storm_draw(&s->seed, s->w->n_processes);
+	return (uint32_t)storm_below(&s->seed, s->w->n_processes);
 }
 
 static void stop_and_go(struct weather *s)
 {
 	uint32_t p = draw_process(s);
 	useconds_t us =
-		(useconds_t)storm_draw(&s->seed, storm_chance(&s->seed, 10) ? 200000 : 40000);
+		(useconds_t)storm_below(&s->seed, storm_chance(&s->seed, 10) ? 200000 : 40000);
 
 	if (atomic_load(&s->w->may_die[p]))
 		return;
@@ -278,8 +267,8 @@ static void strike(struct weather *s)
 		storm_tell(&s->w->plans[i].news);
 	if (s->w->hca && storm_chance(&s->seed, 30))
 		control("fault|add|action=kill pid=%d nth=%llu bytes=%llu", (int)s->w->pids[p],
-			(unsigned long long)(1 + storm_draw(&s->seed, 9)),
-			(unsigned long long)storm_draw(&s->seed, 2000));
+			(unsigned long long)(1 + storm_below(&s->seed, 9)),
+			(unsigned long long)storm_below(&s->seed, 2000));
 	else
 		kill(s->w->pids[p], SIGKILL);
 }
@@ -291,13 +280,13 @@ static void break_adapter(struct weather *s)
 		return;
 	s->broken = true;
 	control("fault|add|device=mlx5_%u action=device_fatal nth=%llu",
-		(unsigned)storm_draw(&s->seed, RAILS),
-		(unsigned long long)(1 + storm_draw(&s->seed, 20)));
+		(unsigned)storm_below(&s->seed, RAILS),
+		(unsigned long long)(1 + storm_below(&s->seed, 20)));
 }
 
 static void blow(struct weather *s)
 {
-	uint64_t what = storm_draw(&s->seed, 100);
+	uint64_t what = storm_below(&s->seed, 100);
 
 	s->events++;
 	if (what < 8)
@@ -307,11 +296,11 @@ static void blow(struct weather *s)
 	else if (what < 15)
 		break_adapter(s);
 	else if (!s->w->hca)
-		usleep((useconds_t)storm_draw(&s->seed, 10000));
+		usleep((useconds_t)storm_below(&s->seed, 10000));
 	else if (what < 22)
 		clear(s);
 	else if (what < (s->kind == 0 ? 85 : s->kind == 1 ? 35 : 60))
-		pull_cable(s, (uint32_t)storm_draw(&s->seed, RAILS));
+		pull_cable(s, (uint32_t)storm_below(&s->seed, RAILS));
 	else
 		fault(s);
 }
@@ -389,8 +378,7 @@ static void start(struct run *r)
 		CHECK(pid >= 0);
 		if (!pid) {
 			signal(SIGCHLD, SIG_DFL);
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
-			alarm(5 * GUARD_MS / 1000);
+			storm_child();
 			exit(storm_process(w, (int)p));
 		}
 		w->pids[p] = pid;
@@ -405,7 +393,7 @@ static void storm(struct run *r, struct weather *s)
 {
 	while (!r->failed && s->events < s->most) {
 		blow(s);
-		usleep((useconds_t)storm_draw(&s->seed, 1u << storm_draw(&s->seed, 15)));
+		usleep((useconds_t)storm_below(&s->seed, 1u << storm_below(&s->seed, 15)));
 		plug_cables(s, false);
 		reap(r, WNOHANG);
 	}
@@ -417,17 +405,17 @@ static void storm(struct run *r, struct weather *s)
 	STORM_AWAIT(&r->w->news, (reaped(r), over(r)), 5 * GUARD_MS);
 }
 
-static bool play(uint64_t seed)
+static void play(uint64_t seed)
 {
 	struct world *w = (struct world *)map(sizeof(*w));
 	struct run r = {.w = w};
 	struct weather s = {.w = w, .seed = ~seed};
 
 	draw_world(w, seed);
-	s.kind = (uint32_t)storm_draw(&s.seed, 3);
+	s.kind = (uint32_t)storm_below(&s.seed, 3);
 	s.kills = storm_chance(&s.seed, 25);
 	s.breaks = storm_chance(&s.seed, 25);
-	s.most = EVENTS / 4 + (uint32_t)storm_draw(&s.seed, EVENTS * 3 / 4);
+	s.most = EVENTS / 4 + (uint32_t)storm_below(&s.seed, EVENTS * 3 / 4);
 	start(&r);
 	storm(&r, &s);
 	atomic_store(&w->over, true);
@@ -438,25 +426,10 @@ static bool play(uint64_t seed)
 		(unsigned long long)seed, w->n_processes, w->n_engines, s.events,
 		s.deadly ? ", one killed" : "", s.broken ? ", an adapter failed" : "", w->requests,
 		w->failed, w->cancelled, w->told);
-	fflush(stdout);
-	for (uint32_t i = 0; i < w->n_engines; i++)
-		free_memory(w, &w->plans[i]);
-	munmap(w, sizeof(*w));
-	return !r.failed;
+	CHECK(!r.failed);
 }
 
 int main(int argc, char **argv)
 {
-	bool known = argc > 1 && strcmp(argv[1], "new") != 0;
-	uint64_t seed = known ? strtoull(argv[1], NULL, 0) : test_seed();
-	uint64_t count = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-
-	for (uint64_t i = 0; i < count; i++) {
-		if (play(seed + i))
-			continue;
-		fprintf(stderr, "seed %#llx fails: repeat it with %s %#llx\n",
-			(unsigned long long)(seed + i), argv[0], (unsigned long long)(seed + i));
-		return 1;
-	}
-	return 0;
+	return storm_main(argc, argv, play);
 }
