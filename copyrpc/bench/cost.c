@@ -2,11 +2,12 @@
 /*
  * For cost.py, which counts instructions:
  *
- *	cost ENDPOINTS RING PENDING
+ *	cost ENDPOINTS RING PENDING [DEPTH ROUNDS]
  *
  * Phases of calls and their replies, whose names are printed: "depth 32" and "depth 1" (calls per
  * flush) over one endpoint while the others are idle, "in turn" over all endpoints, one call per
- * flush, and "pending", as "depth 1" while PENDING other calls have no reply. Needs SOFTHCA_MODE=step.
+ * flush, and "pending", as "depth 1" while PENDING other calls have no reply. With DEPTH and ROUNDS it makes
+ * that many rounds of DEPTH calls instead, for the tests of the trace points. Needs SOFTHCA_MODE=step.
  * The clock is stopped meanwhile: under valgrind, which is slow, and on a busy machine, what is due by
  * time would count too much.
  */
@@ -121,11 +122,20 @@ static struct copyrpc_ep *connect_pair(void)
 	return ep[0];
 }
 
+static void all_phases(uint32_t endpoints, uint32_t pending)
+{
+	phase("depth 32", 1, 32);
+	phase("depth 1", 1, 1);
+	phase("in turn", endpoints, 1);
+	leave_pending(pending);
+	phase("pending", 1, 1);
+}
+
 int main(int argc, char **argv)
 {
 	struct copyrpc_ctx_attr attr = {.sq_depth = 64};
 
-	CHECK_EQ(argc, 4);
+	CHECK(argc == 4 || argc == 6);
 	attr.max_endpoints = (uint32_t)atoi(argv[1]);
 	attr.ring_size = (uint32_t)atoi(argv[2]);
 	*(void **)&step = dlsym(RTLD_DEFAULT, "softhca_step");
@@ -138,11 +148,12 @@ int main(int argc, char **argv)
 		eps[n] = connect_pair();
 	clock_gettime(CLOCK_MONOTONIC, &stopped);
 	is_stopped = true;
-	phase("depth 32", 1, 32);
-	phase("depth 1", 1, 1);
-	phase("in turn", attr.max_endpoints, 1);
-	leave_pending((uint32_t)atoi(argv[3]));
-	phase("pending", 1, 1);
+	if (argc == 6) {
+		depth = (uint32_t)atoi(argv[4]);
+		run(1, depth * (uint32_t)atoi(argv[5]));
+	} else {
+		all_phases(attr.max_endpoints, (uint32_t)atoi(argv[3]));
+	}
 	is_stopped = false;
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(ctx[i]);

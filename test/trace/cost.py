@@ -54,7 +54,8 @@ def per_round(layer, depth, which, fewest):
 
     def run(n):
         if layer == "copyrpc":
-            command = [hca, "--fabric", f"trace-cost-{os.getpid()}", copyrpc[which], "1", str(depth), str(n)]
+            command = [hca, "--fabric", f"trace-cost-{os.getpid()}", copyrpc[which], "1", "16384", "0",
+                       str(depth), str(n)]
         else:
             command = [rounds[which], layer, str(depth), str(n)]
         fewest[which, n] = min(counted(command, env), fewest.get((which, n), sys.maxsize))

@@ -79,7 +79,7 @@ def check_sleep():
 def check_copyrpc():
     """3 rounds of 4 calls with 32 bytes and their replies with 16."""
     fabric = ["--fabric", f"trace-{os.getpid()}"]
-    run = [hca, *fabric, "--", copyrpc, "1", "4", "3"]
+    run = [hca, *fabric, "--", copyrpc, "1", "16384", "0", "4", "3"]
     events = traced({"copyrpc:batch_posted": 3, "copyrpc:batch_received": 2}, run, SOFTHCA_MODE="step")
     posted, received = of(events, "copyrpc:batch_posted"), of(events, "copyrpc:batch_received")
     caller, server = posted[0][0], received[0][0]
