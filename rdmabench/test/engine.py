@@ -534,10 +534,10 @@ def larger():
         f.write("name=mlx5_0 link=ib rate_mbps=100\n")
         f.flush()
         hca = ["--topology", f.name, "--link", "real"]
-        sizes, batches = (1024, 4096, 16384), (1, 8, 64)
+        sizes, batches = (1024, 8192, 65536), (1, 16, 64)
 
-        def shortest(size, batch):  # of as many as make about 1 MiB, as a busy machine prolongs some
-            n = max(1, min(50, (1 << 20) // (size * batch))) * batch
+        def shortest(size, batch):  # of as many as make about 2 MiB, as a busy machine prolongs some
+            n = max(1, min(50, (1 << 21) // (size * batch))) * batch
             return report("--fork", "-n", n, "-s", size, "-l", batch, "-t", batch, hca=hca)["latency_ns"]["min"]
 
         least = {(s, b): shortest(s, b) for s in sizes for b in batches}
