@@ -56,16 +56,6 @@ static bool sweep_clients(struct server *s)
 	return true;
 }
 
-/* Makes this poll and all later ones return -EPROTO. */
-static int give_up(struct server *s)
-{
-	if (!s->hot.broken) {
-		s->hot.broken = -EPROTO;
-		announce_end(s);
-	}
-	return -EPROTO;
-}
-
 /*
  * Skips holes. They are given back at once, because no later call does it, unless a request before
  * them has not been given back.
@@ -99,7 +89,7 @@ int skip_holes(struct server *s)
 
 	/* A client that keeps the rules never reserves more positions than the ring has. */
 	if (hot->broken || head - hot->cursor > hot->ring_depth)
-		return give_up(s);
+		return hot->broken = -EPROTO;
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))
 		return 0;
 	if (hot->cursor >= s->void_end) {
@@ -112,17 +102,4 @@ int skip_holes(struct server *s)
 	}
 	skip(s);
 	return is_void(s);
-}
-
-/*
- * Called after many empty polls (cursor == found). Checks whether a dead client's reservation
- * blocks the ring. Returns what poll returns.
- */
-int delegrpc_priv_unstick(struct delegrpc_server *server)
-{
-	int more = skip_holes(server_of(server));
-
-	if (more > 0)
-		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll continues */
-	return more < 0 ? more : 0;
 }

@@ -23,9 +23,11 @@ static void server_flush(struct server *s)
 	delegrpc_server_flush(&s->hot);
 }
 
+static int look_for_holes(struct server *s);
+
 static bool server_rest(struct server *s)
 {
-	return skip_holes(s);
+	return look_for_holes(s);
 }
 
 /*
@@ -173,7 +175,8 @@ int delegrpc_server_unlink(struct delegrpc_server *server)
 	return shm_remove_name(&server_of(server)->w.region);
 }
 
-void announce_end(struct server *s)
+/* Tells the clients that the server has ended, and wakes those that sleep. */
+static void announce_end(struct server *s)
 {
 	delegrpc_priv_server_publish(&s->hot);
 	/* Release, after the replies: pairs with the acquire in delegrpc_priv_alive(). */
@@ -181,6 +184,30 @@ void announce_end(struct server *s)
 	sleep_fence();
 	for (uint32_t i = 0; i < s->attr.max_clients; i++)
 		wake_client(s, i);
+}
+
+/* Skips holes. A server that finds its ring broken has ended. */
+static int look_for_holes(struct server *s)
+{
+	bool was_broken = s->hot.broken;
+	int more = skip_holes(s);
+
+	if (more < 0 && !was_broken)
+		announce_end(s);
+	return more;
+}
+
+/*
+ * Called after many empty polls (cursor == found). Checks whether a dead client's reservation
+ * blocks the ring. Returns what poll returns.
+ */
+int delegrpc_priv_unstick(struct delegrpc_server *server)
+{
+	int more = look_for_holes(server_of(server));
+
+	if (more > 0)
+		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll continues */
+	return more < 0 ? more : 0;
 }
 
 void delegrpc_server_destroy(struct delegrpc_server *server)

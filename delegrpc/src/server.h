@@ -31,12 +31,9 @@ static inline struct server *server_of(struct delegrpc_server *server)
 	return container_of(server, struct server, hot);
 }
 
-/* Tells the clients that the server has ended, and wakes those that sleep. */
-void announce_end(struct server *s);
-
 /*
  * Called if the next position is not filled. If no client will fill it, moves the cursor over it
- * and gives it back. 1: there is more to do at once; 0; or -EPROTO.
+ * and gives it back. 1: there is more to do at once; 0; or -EPROTO, which all later polls return.
  */
 int skip_holes(struct server *s);
 

@@ -51,7 +51,6 @@ STAY = {
 
 # Circles that are to be opened.
 OPEN = [
-    ("delegrpc/src", "holes server"),
 ]
 CALLED, DEFINED = "Uu", "TDBRVWC"  # letters of nm
 
