@@ -80,7 +80,10 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 	return end;
 }
 
-/* A request is visible from the end of the bucket of ns on; not before what is taken already. */
+/*
+ * Puts a request, which is visible from the end of the bucket of ns on, and not before the requests
+ * that are taken already.
+ */
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
 	uint64_t b = ns / CALENDAR_NS, i, word;
@@ -128,7 +131,7 @@ static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 	return c->last[i];
 }
 
-/* When the next one becomes visible, looking no further than until_ns. */
+/* The time at which the next request becomes visible, or until_ns if that is earlier. */
 static inline uint64_t calendar_next(const struct calendar *c, uint64_t until_ns)
 {
 	uint64_t end = until_ns / CALENDAR_NS;

@@ -2,9 +2,9 @@
 /*
  * A job's threads. Each simulates a window of its ranks' time, then waits for the others.
  *
- * Mail of a window is written by one thread, and read by another one in the next window, after
- * they have met: there are two sets, for odd and for even windows. So it is with the word that
- * says whether a thread has failed.
+ * Mail of a window is written by one thread, and read by another one in the next window, after they
+ * have met: there are two sets, for odd and for even windows. The word that says whether a thread
+ * has failed is doubled for the same reason.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,7 +32,10 @@ struct member {
 
 static void sleep_through(struct crew *c, uint32_t round)
 {
-	/* seq_cst, as the last one's store to round and its load of sleepers: one sees the other. */
+	/*
+	 * seq_cst, as the last thread's store to round and its load of sleepers: one of the two
+	 * threads sees the other's store.
+	 */
 	atomic_fetch_add_explicit(&c->sleepers, 1, memory_order_seq_cst);
 	if (atomic_load_explicit(&c->round, memory_order_seq_cst) == round)
 		futex_wait((const uint32_t *)&c->round, round, NSEC_PER_SEC);
@@ -134,7 +137,10 @@ static void *member_main(void *arg)
 	return NULL;
 }
 
-/* A thread for each part but the first, which is the caller's. Those that there are, at most n. */
+/*
+ * Starts a thread for each part but the first, which is the caller's. At most n threads are
+ * started.
+ */
 static uint32_t call_up(struct crew *c, struct member *members, uint32_t n)
 {
 	uint32_t i;

@@ -65,7 +65,7 @@ ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 	make_request(r, w, slot, seen);
 }
 
-/* A reply has a place among those that are held. */
+/* Adds a reply to those that are held. */
 static void hold_reply(struct daemon *d, uint64_t now, uint32_t slot)
 {
 	if (!d->n_held)
@@ -152,7 +152,9 @@ static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots
 	work_end(d, &w);
 }
 
-/* The next WRITE comes into the cache while this one is taken. It may be of another core. */
+/*
+ * Prefetches the next WRITE while this one is taken, because it may come from another core's cache.
+ */
 static inline void prefetch_next(struct daemon *d)
 {
 	const struct event *e = timeline_first(&d->nic.arrivals);
@@ -187,9 +189,9 @@ static void take_write(struct daemon *d, const struct event *a)
 }
 
 /*
- * A poll, until the CQ is empty: also what arrives while it is under way, as the real one. A WRITE
- * posted in this window arrives after its end, so a poll that takes longer goes on in the next one.
- * True when it is through.
+ * Polls until the CQ is empty, including WRITEs that arrive during the poll, as the real poll does.
+ * A WRITE posted in this window arrives after its end, so a poll that takes longer goes on in the
+ * next one. True when it is through.
  */
 static bool poll_once(struct daemon *d)
 {
@@ -225,7 +227,7 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 	}
 }
 
-/* The clients' requests that are visible. Returns true if there are any. */
+/* Takes the clients' visible requests. Returns true if there are any. */
 static bool take_requests(struct daemon *d)
 {
 	const struct request *requests = d->rank->requests;
@@ -251,7 +253,7 @@ static bool take_requests(struct daemon *d)
 	return true;
 }
 
-/* The next WRITE of n messages is posted. */
+/* Counts a WRITE of n messages that is posted next. */
 static void count_write(struct daemon *d, uint32_t n)
 {
 	d->now += d->rank->sim->costs.write;
@@ -261,7 +263,7 @@ static void count_write(struct daemon *d, uint32_t n)
 	}
 }
 
-/* Everything gathered for a peer: in one WRITE, or, to bring about the collapse, in many. */
+/* Posts everything gathered for a peer in one WRITE, or, to bring about the collapse, in many. */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
 	struct rank *r = d->rank;
@@ -378,8 +380,8 @@ static void end_loop(struct daemon *d)
 }
 
 /*
- * A loop that found nothing is repeated until there can be something. Messages that another rank
- * posts in this window arrive later than that.
+ * Skips the repetitions of a loop that found nothing until there can be something. Messages that
+ * another rank posts in this window arrive later than that.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {

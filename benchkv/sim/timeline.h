@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Events in the order of their times, those of the same time in the order of their senders: it does
- * not depend on the order in which they are put. A ring of buckets, in each of which the events
+ * Keeps events in the order of their times, and those of the same time in the order of their
+ * senders, whatever the order in which they are put. A ring of buckets, in each of which the events
  * form a sorted list, with a bit for each that is not empty. An event too far ahead for the ring
  * stands in its last bucket, and is put again when that bucket comes up. Putting and taking cost
  * the same however many there are, if `span_ns` is about the time from the first one to the last.
@@ -55,7 +55,7 @@ static inline void timeline_fini(struct timeline *t)
 	free(t->events);
 }
 
-/* More free ones. 0 or -ENOMEM. */
+/* Makes room for more events. 0 or -ENOMEM. */
 int timeline_grow(struct timeline *t);
 
 static inline bool event_before(const struct event *a, const struct event *b)
@@ -102,7 +102,7 @@ static inline int timeline_put(struct timeline *t, const struct event *e)
 	return 0;
 }
 
-/* Out of its bucket, which it is the first one of. */
+/* Takes an event, the first of its bucket, out of it. */
 static inline uint32_t timeline_remove(struct timeline *t, uint32_t i)
 {
 	uint32_t id = t->first[i];
@@ -136,7 +136,7 @@ static inline const struct event *timeline_first(struct timeline *t)
 	}
 }
 
-/* Takes the first one, which there is: timeline_first() has said so. */
+/* Takes the first event; timeline_first() has returned it before. */
 static inline struct event timeline_take(struct timeline *t)
 {
 	uint32_t id = timeline_remove(t, (uint32_t)(t->from % TIMELINE_BUCKETS));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Endpoints and what is between them: messages gathered, WRITEs under way, and the
- * serial servers of the adapter's contexts.
+ * Endpoints, the messages that they gather, WRITEs under way, and the serial servers of the
+ * adapter's contexts.
  *
  * The messages of a WRITE stay where they were gathered, in a batch that goes to the receiver with
  * it; one alone goes in the event itself. A posted WRITE is a parcel, which a thread's mail carries
@@ -51,7 +51,10 @@ struct pool {
 
 void pool_fini(struct pool *p);
 
-/* A batch with twice the room and the same messages in place of a full one or NULL. Or NULL. */
+/*
+ * Replaces a full batch, or NULL, by a batch with twice the room and the same messages. NULL: no
+ * memory.
+ */
 struct batch *pool_larger(struct pool *p, struct batch *full);
 
 static inline void pool_put(struct pool *p, struct batch *b)
@@ -127,7 +130,7 @@ struct mail {
 	size_t size, n;
 };
 
-/* The way of a WRITE. */
+/* The path of a WRITE. */
 struct route {
 	const struct machine *machine;
 	struct nic *nic;
@@ -137,13 +140,13 @@ struct route {
 	uint32_t to; /* daemon */
 };
 
-/* Posts a WRITE with everything gathered at ns; there is something. 0 or -ENOMEM. */
+/* Posts a WRITE at ns with everything gathered, which must not be empty. 0 or -ENOMEM. */
 int wire_post(const struct route *r, struct endpoint *e, uint64_t ns);
 
 /* Posts a WRITE with the i-th gathered message alone. After all of them: endpoint_posted(). */
 int wire_post_one(const struct route *r, struct endpoint *e, uint32_t i, uint64_t ns);
 
-/* Nothing is gathered any more. */
+/* Marks the endpoint as empty after a post. */
 static inline void endpoint_posted(struct endpoint *e)
 {
 	e->gathered = NULL;
@@ -152,7 +155,7 @@ static inline void endpoint_posted(struct endpoint *e)
 	e->calls = e->replies = 0;
 }
 
-/* When the next completion will be there, as far as is known; UINT64_MAX: none. */
+/* The time of the next completion, as far as is known; UINT64_MAX: none. */
 static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 {
 	const struct event *e = timeline_first(&nic->arrivals);
@@ -162,7 +165,7 @@ static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 	return (e->ns > nic->recv_free ? e->ns : nic->recv_free) + (uint64_t)m->recv_ns;
 }
 
-/* The next WRITE whose completion is there at ns: takes it, else returns false. */
+/* Takes the next WRITE if its completion is there at ns, else returns false. */
 static inline bool wire_receive(const struct machine *m, struct nic *nic, uint64_t ns,
 	struct event *e_p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Is every request answered once, by the right answer, at the right caller?
+ * Checks that every request is answered once, with the right answer, at the right caller.
  *
  * A client opens a slot for each request, and gives the slot's name (seq) to the layer
  * that carries the request as its token, and to the server inside the request. Both come
@@ -126,14 +126,14 @@ static inline uint32_t check_open_count(const struct checker *c)
  */
 const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req);
 
-/* The request of check_open() has been handed over. */
+/* Tells the check that the request of check_open() was sent. */
 static inline void check_sent(struct checker *c, const struct kv_req *req)
 {
 	if (req->type == KV_PUT)
 		history_put(&c->history, &c->slots[req->seq & c->slot_mask].view);
 }
 
-/* It could not be handed over, and will not be. */
+/* Tells the check that the request could not be sent, and will not be. */
 void check_cancel(struct checker *c, const struct kv_req *req);
 
 /*
@@ -144,8 +144,8 @@ bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	uint64_t *start_ns_p);
 
 /*
- * The end: what is open is lost, or, when the run was stopped before its end, unfinished. A
- * reply that comes after all counts as duplicated.
+ * Ends a run: open operations are lost, or unfinished if the run was stopped early. A reply that
+ * comes after all counts as duplicated.
  */
 void check_finish(struct checker *c, bool stopped);
 

@@ -13,7 +13,7 @@
  *	adaptive-hold	the same; the time follows the arrivals
  *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
  *			yet, over all endpoints: when the NIC is behind, calls are kept and
- *			leave together. Of the waiting endpoints, the one with the largest sum
+ *			leave together. The waiting endpoint with the largest sum
  *			of calls and age in units of 20 us goes first. An endpoint with
  *			replies goes at once, and its calls with it. One with B or more calls,
  *			or one that has waited for B units and 2 us for each endpoint, goes

@@ -16,7 +16,7 @@ enum csv_file {
 
 #define CSV_NAME_MAX 4096
 
-/* The option that asks for it, and what it was given; NULL: it was not. */
+/* The option that asks for the file, and its value; NULL: it was not given. */
 const char *csv_option(enum csv_file f);
 const char *csv_value(const struct options *o, enum csv_file f);
 
@@ -26,7 +26,10 @@ void csv_name(const char *file, uint32_t rank, char name[CSV_NAME_MAX]);
 /* Opens that file for writing. 0 or -errno. */
 int csv_open(const char *file, uint32_t rank, FILE **out_p);
 
-/* The end: 0, or -errno of this or of an earlier write. errno must have been 0 before the first one. */
+/*
+ * Closes the file. 0, or the -errno of this or an earlier write; errno must have been 0 before the
+ * first write.
+ */
 int csv_close(FILE *out);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The decisions of a control: what it observed, what it decided, and why. Kept in memory while a
- * daemon runs, and written as CSV when it has ended. A decision that repeats the one
- * before, but for its time, is counted there; when there is no more room the others are only counted.
+ * The decisions of a control with their observations and reasons. They are kept in memory while a
+ * daemon runs, and written as CSV when it has ended. A decision that repeats the one before, but
+ * for its time, is counted there; when there is no more room the others are only counted.
  */
 #ifndef BENCHKV_DECISION_H
 #define BENCHKV_DECISION_H
@@ -80,7 +80,7 @@ void decisions_fini(struct decisions *d);
 
 void decisions_add(struct decisions *d, const struct decision *x);
 
-/* The line of names; then the lines of a daemon. */
+/* Writes the line of names, and the lines of a daemon. */
 void decisions_write_names(FILE *out);
 void decisions_write(const struct decisions *d, uint32_t daemon, FILE *out);
 

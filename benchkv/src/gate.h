@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Where the clients of a rank and its main thread meet: before the first run, around each. */
+/*
+ * The clients of a rank and its main thread meet here before the first run, and before and after
+ * each run.
+ */
 #ifndef BENCHKV_GATE_H
 #define BENCHKV_GATE_H
 
@@ -19,19 +22,22 @@ struct gate {
 void gate_init(struct gate *g);
 void gate_fini(struct gate *g);
 
-/* A client, with its error or 0: waits for the run after `run`; false: there is none. */
+/*
+ * Called by a client with its error or 0: waits for the run after `run`. Returns false if there is
+ * none.
+ */
 bool gate_pass(struct gate *g, uint32_t run, int error);
 
 /* Called every 20 ms while the main thread waits; NULL: nothing. */
 typedef void gate_tick_fn(void *arg);
 
 /*
- * The main thread: waits until that many clients have arrived. 0, or before they have: the error
- * of one of them, or -EINTR when the flag of stop.h is raised.
+ * Called by the main thread: waits until that many clients have arrived. Returns 0, or earlier the
+ * error of one of them, or -EINTR when the flag of stop.h is raised.
  */
 int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg);
 
-/* The main thread: lets the clients go on with the next run, or, with leave, end. */
+/* Called by the main thread: lets the clients go on with the next run, or end if leave is set. */
 void gate_open(struct gate *g, bool leave);
 
 #endif

@@ -153,7 +153,7 @@ static bool outdated(const struct history *h, const struct history_view *v, uint
 
 static enum verdict own_value(const struct history *h, const struct history_view *v, uint64_t stamp)
 {
-	/* The last one, unless another was seen after it. */
+	/* The last put is right, unless another value was seen after it. */
 	if (v->followed && stamp + 1 == v->put_at)
 		return v->changed_at > v->put_at ? READ_STALE : READ_RIGHT;
 	if (stamp + 1 >= v->at || !can_be(h, h->client, stamp, v->key))

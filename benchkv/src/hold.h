@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Replies to a rank's own clients, held for a moment: clients that get their replies
- * together make their next requests together, and these share WRITEs. Held replies
- * leave when there are as many as ranks, when the oldest has waited for the hold time,
- * or when no call is outstanding (nothing more would come).
+ * Holds replies to a rank's own clients for a moment. Clients that get their replies together make
+ * their next requests together, and these share WRITEs. Held replies leave when there are as many
+ * as ranks, when the oldest has waited for the hold time, or when no call is outstanding (nothing
+ * more would come).
  *
- * The time is fixed, or follows the arrivals: that in which as many replies as ranks
- * arrive on average, from 0.5 to 100 us. After a batch that was full by itself
- * nothing is held. After what the authors of the delegation backend published.
+ * The time is fixed, or it is the time in which as many replies as ranks arrive on average, from
+ * 0.5 to 100 us. After a batch that was full by itself nothing is held. The authors of the
+ * delegation backend published this control.
  */
 #ifndef BENCHKV_HOLD_H
 #define BENCHKV_HOLD_H

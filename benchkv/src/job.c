@@ -20,7 +20,7 @@
 #include "stop.h"
 
 #define KEY_CSV "benchkv.csv"
-/* For the news that a rank has died, which can come after what follows from it. */
+/* Time for the news that a rank has died, which can come after its consequences. */
 #define NEWS_NS (500 * NSEC_PER_MSEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* for rank 0 to report what was measured */
 #define SLOWEST 4
@@ -105,7 +105,7 @@ static int run_all(struct job *j)
 	return err ? err : fence_after_run(j, j->o->runs - 1);
 }
 
-/* Every key that was put is read, when no rank puts any more; afterwards all ranks meet. */
+/* Reads every key that was put, when no rank puts any more; afterwards all ranks meet. */
 static int audit(struct job *j)
 {
 	int err = audit_prepare(&j->node, j->why, sizeof(j->why));
@@ -182,7 +182,7 @@ static int report(struct job *j, struct result *daemons, const char *partial)
 	return UNVERIFIED;
 }
 
-/* Why the control is what it is: the first of the decisions. */
+/* Writes the reason for the control's parameters, the first of the decisions. */
 static void write_control(const struct node *n, FILE *out)
 {
 	char name[CONTROL_NAME_MAX], why[256];
@@ -212,8 +212,8 @@ static int write_csv(struct node *n, enum csv_file f, FILE *out)
 }
 
 /*
- * Before the ranks meet again, because a full disk may not cost the results, and a rank
- * that ends with an error would end those that have not reported yet: rank 0 is told.
+ * Writes the files before the ranks meet again and tells rank 0 of errors: a full disk must not
+ * cost the results, and a rank that ends with an error would end ranks that have not reported yet.
  */
 static int write_csvs(struct job *j)
 {
@@ -227,7 +227,7 @@ static int write_csvs(struct job *j)
 	return launch_put(j->l, KEY_CSV, j->csv_err, sizeof(j->csv_err));
 }
 
-/* Rank 0, last of all. 0, or UNWRITTEN, and why says whose file it is. */
+/* Called by rank 0 at the end. 0, or UNWRITTEN, and why names the rank of the file. */
 static int judge_csvs(struct job *j)
 {
 	int32_t err[CSV_FILES];
@@ -273,7 +273,7 @@ static int conclude(struct job *j)
 	return err || !csv ? err : judge_csvs(j);
 }
 
-/* Why a job that ends before its end does so. */
+/* Describes why a job ends early. */
 static void explain_end(const struct job *j, char *text, size_t size)
 {
 	int sig = stop_told();
@@ -315,7 +315,7 @@ static void conclude_partial(struct job *j)
 
 /* ---- all of it ---- */
 
-/* A rank has died, perhaps: then that is why, whatever it has led to here. */
+/* If a rank has died, that is the reason, whatever error it has led to here. */
 static void blame_the_dead(struct job *j)
 {
 	int64_t lost;
@@ -327,14 +327,14 @@ static void blame_the_dead(struct job *j)
 			j->hosts[lost]);
 	else if (lifeline_told(j->lifeline))
 		snprintf(j->why, sizeof(j->why), "another rank cannot go on");
-	/* Rank 0 says it, or the first of the others. */
+	/* Rank 0 prints it, or rank 1 if rank 0 has died. */
 	if (lifeline_told(j->lifeline) || (lost >= 0 && launch_rank(j->l) > 1))
 		j->said = true;
 }
 
 /*
- * Says why this rank gives up, before it takes anything down: what has failed may keep
- * its threads from ending.
+ * Prints why this rank gives up before it takes anything down, because the failure may keep its
+ * threads from ending.
  */
 static void give_up(struct job *j, int err)
 {
@@ -387,8 +387,8 @@ static int run_node(struct job *j)
 		conclude_partial(j);
 		lifeline_leave(j->lifeline);
 		/*
-		 * Before the node is freed: a rank that hangs may have what the end of the
-		 * software HCA waits for. Nothing of ours has a name any more.
+		 * Aborts before the node is freed, because the end of the software HCA may wait for
+		 * a rank that hangs. No region of ours has a name any more.
 		 */
 		abort_job(j);
 	} else {

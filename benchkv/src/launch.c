@@ -238,7 +238,7 @@ int launch_init(struct launch **l_p)
 
 void launch_fini(struct launch *l)
 {
-	/* A job that is being ended has no others to take leave of: it might take for ever. */
+	/* A job that is being ended does not wait for the others, which might take for ever. */
 	if (l && !l->alone && !stop_requested())
 		PMIx_Finalize(NULL, 0);
 	free(l);

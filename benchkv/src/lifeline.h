@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A TCP connection from each rank to rank 0, for what the launcher cannot be relied on to tell.
+ * A TCP connection from each rank to rank 0 carries news that launchers do not tell reliably.
  *
  * The kernel closes the connections of a process that is killed, so rank 0 knows within
- * milliseconds that a rank has died, and which; the others know it of rank 0. A rank that has to
- * stop says so by the same connection, which also carries the results that were measured until
- * then. A host that is gone is noticed by the kernel's keep-alive, after 20 s.
+ * milliseconds which rank has died, and the others know it if rank 0 dies. A rank that has to stop
+ * says so by the same connection, which also carries the results that were measured until then. A
+ * host that is gone is noticed by the kernel's keep-alive, after 20 s.
  *
  *	lifeline_open(l, &line);		before a fence: rank 0 says where it listens
  *	lifeline_connect(line);			after it
@@ -13,7 +13,7 @@
  *	lifeline_leave(line);			this rank ends as it should
  *	lifeline_close(line);
  *
- * Rank 0 has put a secret number beside its address, and who does not know it is sent away. A
+ * Rank 0 has put a secret number beside its address, and closes connections that do not send it. A
  * rank that cannot reach rank 0 says so and goes on without; so does a job of one rank, for which
  * the pointer is NULL. One thread uses it.
  */
@@ -43,7 +43,7 @@ void lifeline_wait(struct lifeline *line, uint64_t timeout_ns);
 /* A rank that has died without a word, or -1. */
 int64_t lifeline_lost(const struct lifeline *line);
 
-/* Has another rank told this one to stop? It has said why. */
+/* Has another rank told this one to stop? That rank has printed the reason. */
 bool lifeline_told(const struct lifeline *line);
 
 /* Tells the others that the job stops: the number is that of stop.h. */

@@ -57,7 +57,7 @@ struct little_peer {
 	uint64_t heard_ns;
 };
 
-/* Why batching is as it is. */
+/* The reason for the present setting of batching. */
 enum little_why {
 	LITTLE_LOWER, /* the lower latency */
 	LITTLE_UNKNOWN, /* not known yet */
@@ -93,10 +93,13 @@ struct little {
 int little_init(struct little *l, uint32_t peers);
 void little_fini(struct little *l);
 
-/* After a loop: what time it is, how many requests are under way, how many have ended in it. */
+/*
+ * Called after a loop: the time, the number of requests under way, and the number that ended in the
+ * loop.
+ */
 void little_count(struct little *l, uint64_t now_ns, uint32_t under_way, uint32_t ended);
 
-/* The word for the next request to a peer, and that of a request of a peer. */
+/* Returns the word for the next request to a peer; takes the word of a request from a peer. */
 uint32_t little_word(struct little *l, uint32_t peer);
 void little_heard(struct little *l, uint32_t peer, uint32_t word);
 

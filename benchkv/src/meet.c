@@ -142,8 +142,8 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 }
 
 /*
- * Before anything runs: an hour's results are not to be lost by a mistyped name. And
- * before the ranks meet, so that all know it if one of them cannot.
+ * Opens the files before anything runs, so that a mistyped name does not cost an hour's results,
+ * and before the ranks meet, so that all know it if one of them cannot.
  */
 static void open_files(struct job *j, struct hello *mine)
 {
@@ -164,7 +164,7 @@ static void open_files(struct job *j, struct hello *mine)
 	}
 }
 
-/* Says to the other ranks what K and B are derived from. */
+/* Tells the other ranks the figures from which K and B are derived. */
 static void tell_origin(struct hello *mine, enum basis basis, double round_trip_ns, double write_ns,
 	double message_ns)
 {
@@ -200,14 +200,17 @@ static double calls_under_way(const struct options *o)
 	return (double)o->clients * o->queue_depth / o->net_daemons;
 }
 
-/* K and B from the machine file, or from what rank 0 measures while the others wait for it. */
+/*
+ * Derives K and B from the machine file, or from figures that rank 0 measures while the others wait
+ * for it.
+ */
 static int derive_control(struct job *j, const char *device, struct hello *mine)
 {
 	struct control_spec *spec = &j->node.control;
 	struct machine m = {.name = ""};
 	int err = 0;
 
-	/* Also where nothing follows from it: a file that cannot be read is an error. */
+	/* A file that cannot be read is an error even if nothing follows from it. */
 	if (j->o->machine && !launch_rank(j->l))
 		err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
 	if (err)

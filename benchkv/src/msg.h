@@ -43,7 +43,7 @@ struct kv_req {
 	uint32_t seq;
 	uint32_t rank; /* where the key lives; the server there checks it */
 	uint32_t
-		word; /* of control little: counters of the sender's daemon, see little.h; else 0 */
+		word; /* counters of the sender's daemon with the control little, see little.h; else 0 */
 	uint64_t key;
 	uint64_t value;
 };
@@ -87,7 +87,7 @@ static inline uint64_t unmix64(uint64_t z)
 	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-/* When a client did something, in its own order: run and operation. */
+/* The time of a client's operation in its own order: run and operation. */
 static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
 	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));

@@ -61,16 +61,19 @@ bool network_reaches(const struct daemon *d, uint32_t rank);
  */
 int network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
 
-/* Phase B: the workers' answers. Their number. */
+/* Phase B: takes the workers' answers, and returns their number. */
 uint32_t network_take_answers(struct daemon *d);
 
-/* Phase C: what has arrived: responses to errands, requests to their shards. Their number. */
+/*
+ * Phase C: takes what has arrived, gives responses to errands and requests to their shards, and
+ * returns their number.
+ */
 uint32_t network_poll(struct daemon *d);
 
-/* Phase F: endpoints send what they have gathered, as the control says. */
+/* Phase F: sends what the endpoints have gathered, as the control says. */
 void network_flush(struct daemon *d);
 
-/* Phase G: requests that a worker had no room for. */
+/* Phase G: passes on requests for which a worker had no room. */
 void network_forward(struct daemon *d);
 
 /* Completions so far: each batch that has arrived is one. Takes time for each endpoint. */
@@ -82,7 +85,7 @@ uint32_t network_held(const struct daemon *d);
 /* WRITEs with calls in them that the peers have not consumed, brought up to date. */
 uint32_t network_unconsumed(struct daemon *d);
 
-/* The end of a loop: tells the control what it was like, if it wants to know. */
+/* Called at the end of a loop: gives its figures to the control, if the control observes. */
 void network_observe(struct daemon *d);
 
 #endif

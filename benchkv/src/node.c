@@ -167,9 +167,9 @@ static int open_ipc(struct node *n, struct daemon *d, char *why, int size)
 }
 
 /*
- * A process that is killed leaves the names that it has. So nothing is waited for while there is
- * one: the other ranks are connected before the first region is made, and each loses its name
- * before the next one is made. Regions that any job of this user has left are removed first.
+ * A process that is killed leaves the names that it has. So a rank does not wait while a region has
+ * a name: the other ranks are connected before the first region is made, and each region loses its
+ * name before the next one is made. Regions that any job of this user has left are removed first.
  */
 static int open_regions(struct node *n, char *why, int size)
 {
@@ -188,7 +188,10 @@ static int open_regions(struct node *n, char *why, int size)
 
 /* ---- threads ---- */
 
-/* As top(1) and others show it; a client's in a run has the run in it, see show_run(). */
+/*
+ * Sets the name that top(1) and others show; that of a client in a run has the run in it, see
+ * show_run().
+ */
 static void name_thread(pthread_t thread, const char *what, uint32_t index)
 {
 	char name[16]; /* what the kernel keeps */

@@ -59,8 +59,8 @@ struct node {
 	struct store *stores; /* by shard */
 	struct flux *flux; /* for requests of other ranks; NULL: none have to be passed on */
 	/*
-	 * For requests to other ranks, of meta. A network of its own: those wait for other
-	 * ranks, which may wait for what goes by flux.
+	 * Carries requests to other ranks in meta. It is a network of its own, because these
+	 * requests wait for other ranks, which may wait for requests in flux.
 	 */
 	struct flux *relay;
 	void *net; /* the backend's part of this rank */
@@ -82,7 +82,10 @@ static inline uint32_t node_owner(const struct node *n, uint32_t rank)
 /* Does that daemon have any? */
 bool node_owns_endpoints(const struct node *n, uint32_t daemon);
 
-/* The bytes of a ring that holds what can be in flight on an endpoint; and why so many. */
+/*
+ * The size of a ring in bytes that holds what can be in flight on an endpoint, and the reason for
+ * it.
+ */
 uint32_t node_ring_size(const struct options *o);
 void node_explain_ring(const struct options *o, char *text, size_t size);
 
@@ -99,24 +102,24 @@ uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 
 /*
- * Makes the stores and the endpoints, connects them to those of the other ranks, makes the
- * servers, connects the clients, and starts the threads. No region has a name any more when it
- * returns, and none of them had one while a rank was waited for. n has its first four fields,
- * rank, ranks, device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and
- * node_free() in any case.
+ * Makes the stores and the endpoints, connects them to those of the other ranks, makes the servers,
+ * connects the clients, and starts the threads. When it returns no region has a name any more, and
+ * none had one while this rank waited for another one. n has its first four fields, rank, ranks,
+ * device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and node_free() in
+ * any case.
  */
 int node_start(struct node *n, char *why, int size);
 
 /*
- * A run, or after the last one the audit: 0 when all clients are through. -EINTR when the program
- * was told to stop; otherwise the -errno of a client that could not go on.
+ * Runs the clients once, or makes the audit after the last run. 0 when all clients are through;
+ * -EINTR when the program was told to stop; otherwise the -errno of a client that could not go on.
  */
 int node_run(struct node *n, gate_tick_fn *tick, void *arg);
 
 /* Operations that the clients have verified in this run so far. Any time, from any thread. */
 uint64_t node_done(const struct node *n);
 
-/* Ends the threads: what they counted can be read. */
+/* Ends the threads; their counters can be read then. */
 void node_stop(struct node *n);
 
 /* Frees everything; after node_stop(). in_order: the runs and the audit are through. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a key lives: rank and shard by hash, so that any key range, and the hot keys of
- * any distribution, spread over all daemons. Every rank computes the same.
+ * A hash places each key on a rank and a shard, so that any key range, and the hot keys of any
+ * distribution, spread over all daemons. Every rank computes the same place.
  */
 #ifndef BENCHKV_PLACE_H
 #define BENCHKV_PLACE_H

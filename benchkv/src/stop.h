@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end before the end, by Ctrl-C and its like or because the job cannot go on: a flag is
- * raised, every loop looks at it, and the program leaves by the way that it takes at the end of
- * a run, so that what was measured is reported, and what it made is taken down by whoever
- * made it.
+ * Ends a job early, on a signal such as Ctrl-C or because it cannot go on. A flag is raised, which
+ * every loop reads, and the program ends as it does after a run: it reports what was measured, and
+ * each part takes down what it made.
  */
 #ifndef BENCHKV_STOP_H
 #define BENCHKV_STOP_H
@@ -17,9 +16,8 @@ extern atomic_int stop_signal;
 #define STOP_FAILED 128 /* of stop_signal, and no signal: this job cannot go on */
 
 /*
- * SIGINT, SIGTERM and SIGHUP raise the flag; a second one, a quarter of a second or more
- * later, ends the program at once. SIGPIPE is
- * ignored: who reads what we write may end before us.
+ * SIGINT, SIGTERM and SIGHUP raise the flag; a second one, a quarter of a second or more later,
+ * ends the program at once. SIGPIPE is ignored, because the reader of our output may end before us.
  */
 void stop_catch_signals(void);
 

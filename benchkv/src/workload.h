@@ -59,7 +59,7 @@ struct op {
 
 void source_init(struct source *src, const struct workload *w);
 
-/* The client's i-th operation, without where its key lives. */
+/* The client's i-th operation without the place of its key. */
 struct op source_op(const struct source *src, uint32_t client, uint64_t i);
 
 static inline void op_place(struct op *op, const struct placement *p)
@@ -68,7 +68,7 @@ static inline void op_place(struct op *op, const struct placement *p)
 	op->shard = (uint8_t)place_shard(p, op->key);
 }
 
-/* The operations of one client, with the block that was asked for last. */
+/* The operations of one client, with the block that was used last. */
 struct stream {
 	const struct source *source;
 	struct placement place;
@@ -84,7 +84,7 @@ void stream_init(struct stream *s, const struct source *src, const struct placem
 /* Makes the block that has operation i. */
 void stream_make(struct stream *s, uint64_t i);
 
-/* The i-th operation, for any i. It is valid until one of another block is asked for. */
+/* The i-th operation, for any i. It is valid until an operation of another block is asked for. */
 static inline const struct op *stream_at(struct stream *s, uint64_t i)
 {
 	if (unlikely(i - s->first >= STREAM_BLOCK))
