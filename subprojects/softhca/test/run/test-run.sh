@@ -144,6 +144,7 @@ wrong_arguments() {
 	SOFTHCA_MEMLOCK=unlimited status 0 "$run" true
 	SOFTHCA_TRACE=/tmp/x refused 'SOFTHCA_TRACE=/tmp/x: give 0 or 1' true
 	SOFTHCA_PATIENCE=x refused 'SOFTHCA_PATIENCE=x: give milliseconds, 0 to 86400000' true
+	SOFTHCA_PATIENCE=+5 refused 'SOFTHCA_PATIENCE=+5: give milliseconds' true
 	SOFTHCA_PATIENCE=86400001 refused 'SOFTHCA_PATIENCE=86400001: give milliseconds' true
 	SOFTHCA_PATIENCE=86400000 status 0 "$run" true
 	SOFTHCA_FABRIC=a/b refused 'SOFTHCA_FABRIC=a/b: give up to 63' true
