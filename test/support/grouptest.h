@@ -22,16 +22,16 @@ struct grouptest_attr {
 };
 
 /* A hook: waits for requests, a millisecond at most, and answers each with its payload. */
-static void serve(struct RPC(server) * s);
+static void serve(struct rpc_server *s);
 
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
 			      grouptest_stranger = {54003, 0};
 static char grouptest_name[64], grouptest_path[128], grouptest_guard[128];
 
-static inline struct RPC(attr) grouptest_of(const struct grouptest_attr *a)
+static inline struct rpc_attr grouptest_of(const struct grouptest_attr *a)
 {
-	return (struct RPC(attr)){.max_clients = 4,
+	return (struct rpc_attr){.max_clients = 4,
 		.req_size = 8,
 		.resp_size = 8,
 		.mode = a->mode,
@@ -39,38 +39,38 @@ static inline struct RPC(attr) grouptest_of(const struct grouptest_attr *a)
 		.set = a->set};
 }
 
-static inline int grouptest_create(const struct grouptest_attr *a, struct RPC(server) * *s_p)
+static inline int grouptest_create(const struct grouptest_attr *a, struct rpc_server **s_p)
 {
-	struct RPC(attr) attr = grouptest_of(a);
+	struct rpc_attr attr = grouptest_of(a);
 
 	return RPC(server_create)(grouptest_name, &attr, s_p);
 }
 
-static inline int grouptest_connect(const struct grouptest_attr *a, struct RPC(client) * *c_p)
+static inline int grouptest_connect(const struct grouptest_attr *a, struct rpc_client **c_p)
 {
-	struct RPC(attr) attr = grouptest_of(a);
+	struct rpc_attr attr = grouptest_of(a);
 
 	return RPC(client_connect)(grouptest_name, &attr, c_p);
 }
 
-static inline struct grouptest_attr grouptest_server_attr(struct RPC(server) * s)
+static inline struct grouptest_attr grouptest_server_attr(struct rpc_server *s)
 {
-	struct RPC(attr) attr;
+	struct rpc_attr attr;
 
 	RPC(server_get_attr)(s, &attr, sizeof(attr));
 	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
 }
 
-static inline struct grouptest_attr grouptest_client_attr(struct RPC(client) * c)
+static inline struct grouptest_attr grouptest_client_attr(struct rpc_client *c)
 {
-	struct RPC(attr) attr;
+	struct rpc_attr attr;
 
 	RPC(client_get_attr)(c, &attr, sizeof(attr));
 	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
 }
 
 /* Calls with the word; returns the word of the response. */
-static inline uint64_t grouptest_call(struct RPC(client) * c, uint64_t word)
+static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 {
 	uint64_t answer = 0;
 	uint32_t len = 0;
@@ -88,10 +88,10 @@ static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid
 		.set = has_gid ? RPC_SET_GID : 0};
 }
 
-static inline struct RPC(server) * grouptest_serve(uint32_t mode, int has_gid)
+static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
 {
 	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
-	struct RPC(server) *s = NULL;
+	struct rpc_server *s = NULL;
 
 	users_act(&grouptest_owner);
 	CHECK_EQ(grouptest_create(&attr, &s), 0);
@@ -102,7 +102,7 @@ static inline struct RPC(server) * grouptest_serve(uint32_t mode, int has_gid)
 static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 {
 	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
-	struct RPC(client) *c = NULL;
+	struct rpc_client *c = NULL;
 	int err = grouptest_connect(&attr, &c);
 
 	if (err)
@@ -126,8 +126,8 @@ static inline void grouptest_as_owner(void *arg)
 
 static inline void grouptest_as_member(void *arg)
 {
-	struct RPC(server) * s;
-	struct RPC(client) * c;
+	struct rpc_server *s;
+	struct rpc_client *c;
 
 	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
@@ -154,7 +154,7 @@ static inline void grouptest_as_root(void *arg)
 }
 
 /* Answers what comes until the child has ended. */
-static inline void grouptest_serve_while(struct RPC(server) * s, pid_t pid)
+static inline void grouptest_serve_while(struct rpc_server *s, pid_t pid)
 {
 	while (!users_ended(pid))
 		serve(s);
@@ -162,7 +162,7 @@ static inline void grouptest_serve_while(struct RPC(server) * s, pid_t pid)
 
 static void members_connect_and_others_do_not(void)
 {
-	struct RPC(server) *s = grouptest_serve(0660, 1);
+	struct rpc_server *s = grouptest_serve(0660, 1);
 	struct stat st;
 
 	CHECK_EQ(stat(grouptest_path, &st), 0);
@@ -187,7 +187,7 @@ static inline void grouptest_as_member_of_none(void *arg)
 static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
 {
 	struct grouptest_attr got;
-	struct RPC(client) *c = NULL;
+	struct rpc_client *c = NULL;
 
 	CHECK_EQ(grouptest_connect(of_server, &c), 0);
 	got = grouptest_client_attr(c);
@@ -200,7 +200,7 @@ static void defaults(void)
 {
 	for (int i = 0; i < 2; i++) {
 		mode_t mask = umask(i ? 077 : 0);
-		struct RPC(server) *s = grouptest_serve(i ? 0660 : 0, 0);
+		struct rpc_server *s = grouptest_serve(i ? 0660 : 0, 0);
 		struct grouptest_attr got;
 		struct stat st;
 
@@ -220,7 +220,7 @@ static void defaults(void)
 
 static inline void grouptest_as_stranger_to_owner(void *arg)
 {
-	struct RPC(server) *s = NULL;
+	struct rpc_server *s = NULL;
 
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
@@ -230,7 +230,7 @@ static inline void grouptest_as_stranger_to_owner(void *arg)
 
 static void other_users_cannot_connect(void)
 {
-	struct RPC(server) *s = grouptest_serve(0, 0);
+	struct rpc_server *s = grouptest_serve(0, 0);
 	struct stat st;
 
 	CHECK_EQ(stat(grouptest_path, &st), 0);
@@ -247,7 +247,7 @@ static void names_taken_by_others_are_refused(void)
 	static const mode_t modes[] = {0600, 0660, 0666};
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct RPC(server) *s = NULL;
+		struct rpc_server *s = NULL;
 		int fd;
 
 		users_act(&grouptest_stranger);
@@ -266,8 +266,8 @@ static void names_taken_by_others_are_refused(void)
 static inline void grouptest_create_is_refused(uint32_t mode, uint32_t set, uint32_t gid, int err)
 {
 	struct grouptest_attr attr = {.mode = mode, .gid = gid, .set = set};
-	struct RPC(server) *s = NULL;
-	struct RPC(client) *c = NULL;
+	struct rpc_server *s = NULL;
+	struct rpc_client *c = NULL;
 
 	CHECK_EQ(grouptest_create(&attr, &s), err);
 	CHECK(access(grouptest_path, F_OK) != 0); /* nothing is left */
@@ -294,7 +294,7 @@ static void other_access_is_refused(void)
 /* The next server of the same user replaces the files that a dead one left for a group. */
 static void remains_are_replaced(void)
 {
-	struct RPC(server) * s;
+	struct rpc_server *s;
 	int fd;
 
 	users_act(&grouptest_owner);
@@ -402,7 +402,7 @@ static void member_does_not_keep_servers_out(void)
 {
 	for (int i = 0; i < 2; i++) {
 		struct grouptest_child member;
-		struct RPC(server) * s;
+		struct rpc_server *s;
 
 		grouptest_hold_dead(&member);
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED); /* nor does it look alive */
@@ -456,7 +456,7 @@ static void guard_is_of_one_region(void)
 static void servers_of_both_kinds_exclude(void)
 {
 	for (int i = 0; i < 2; i++) {
-		struct RPC(server) *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
+		struct rpc_server *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
 
 		for (int k = 0; k < 2; k++) {
 			struct grouptest_attr attr =
@@ -476,7 +476,7 @@ static void servers_of_both_kinds_exclude(void)
 static void guard_taken_by_others(void)
 {
 	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
-	struct RPC(server) *s = NULL;
+	struct rpc_server *s = NULL;
 	int fd;
 
 	users_act(&grouptest_stranger);

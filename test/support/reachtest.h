@@ -17,48 +17,34 @@
 #include "base/clock.h"
 #include "base/sleep.h"
 #include "support/fdtest.h"
+#include "support/nosend.h"
 #include "support/rpclayer.h"
 
 /* The hooks of the layer. */
-static int serve(
-	struct RPC(server) * s); /* answers waiting requests with their payload; returns how many */
+/* Answers waiting requests with their payload. Returns how many. */
+static int serve(struct rpc_server *s);
 static void forge_netns(const char *name, int64_t by); /* adds to the server's */
 static void forge_state(const char *name, uint32_t state); /* sets the server's word */
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* a wait that should end at once */
 
 static char reachtest_name[64];
-static int reachtest_errno; /* of each sendto(2); 0: none */
-
-ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n);
-ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n);
-
-ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n)
-{
-	if (!reachtest_errno)
-		return __real_sendto(fd, buf, len, flags, sa, n);
-	errno = reachtest_errno;
-	return -1;
-}
 
 /* With room for eight clients. */
-static inline int reachtest_create(const char *name, struct RPC(server) * *s_p)
+static inline int reachtest_create(const char *name, struct rpc_server **s_p)
 {
-	struct RPC(attr) attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
+	struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
 
 	return RPC(server_create)(name, &attr, s_p);
 }
 
-static inline int reachtest_connect(const char *name, struct RPC(client) * *c_p)
+static inline int reachtest_connect(const char *name, struct rpc_client **c_p)
 {
 	return RPC(client_connect)(name, NULL, c_p);
 }
 
 /* Also publishes the call. */
-static inline int reachtest_call(struct RPC(client) * c, const uint64_t *word)
+static inline int reachtest_call(struct rpc_client *c, const uint64_t *word)
 {
 	int err = RPC(client_call)(c, word, 8, 0);
 
@@ -70,19 +56,19 @@ static inline void reachtest_ignore(void *arg, uint64_t token, const void *resp,
 {
 }
 
-static inline int reachtest_poll(struct RPC(client) * c)
+static inline int reachtest_poll(struct rpc_client *c)
 {
 	return RPC(client_poll)(c, reachtest_ignore, NULL);
 }
 
-static inline int reachtest_call_wait(struct RPC(client) * c, const uint64_t *word,
-	uint64_t *answer, uint64_t ns)
+static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word, uint64_t *answer,
+	uint64_t ns)
 {
 	return RPC(client_call_wait)(c, word, 8, answer, 8, ns, NULL);
 }
 
 /* Starts a server, and a client that connects before the server has a descriptor. */
-static inline void reachtest_begin(struct RPC(server) * *s_p, struct RPC(client) * *c_p)
+static inline void reachtest_begin(struct rpc_server **s_p, struct rpc_client **c_p)
 {
 	CHECK_EQ(reachtest_create(reachtest_name, s_p), 0);
 	CHECK_EQ(reachtest_connect(reachtest_name, c_p), 0);
@@ -90,13 +76,13 @@ static inline void reachtest_begin(struct RPC(server) * *s_p, struct RPC(client)
 	CHECK(RPC(server_fd)(*s_p) >= 0);
 }
 
-static inline void reachtest_end(struct RPC(server) * s, struct RPC(client) * c)
+static inline void reachtest_end(struct rpc_server *s, struct rpc_client *c)
 {
 	RPC(client_disconnect)(c);
 	RPC(server_destroy)(s);
 }
 
-static inline void reachtest_server_sleeps(struct RPC(server) * s)
+static inline void reachtest_server_sleeps(struct rpc_server *s)
 {
 	while (RPC(server_arm)(s))
 		serve(s);
@@ -104,7 +90,7 @@ static inline void reachtest_server_sleeps(struct RPC(server) * s)
 }
 
 /* Each call of the client reports the error. The server sleeps and stays asleep. */
-static inline void reachtest_told(struct RPC(server) * s, struct RPC(client) * c, int err)
+static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, int err)
 {
 	uint64_t word = 5, answer = 0;
 
@@ -118,7 +104,7 @@ static inline void reachtest_told(struct RPC(server) * s, struct RPC(client) * c
 }
 
 /* The client can wake the server again: both calls are served; the first response is dropped. */
-static inline void reachtest_goes_on(struct RPC(server) * s, struct RPC(client) * c)
+static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 {
 	uint64_t word = 6;
 	int n;
@@ -141,16 +127,16 @@ static inline void reachtest_goes_on(struct RPC(server) * s, struct RPC(client) 
 static inline void reachtest_refused_by(int err)
 {
 	uint64_t word = 7;
-	struct RPC(client) * c, *other;
-	struct RPC(server) * s;
+	struct rpc_client *c, *other;
+	struct rpc_server *s;
 
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	CHECK_EQ(reachtest_connect(reachtest_name, &other), 0);
 	reachtest_server_sleeps(s);
-	reachtest_errno = err;
+	nosend_errno = err;
 	reachtest_told(s, c, -err);
-	reachtest_errno = 0;
+	nosend_errno = 0;
 	/* Another client can still wake the server. */
 	CHECK_EQ(reachtest_call(other, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
@@ -174,15 +160,15 @@ static void refusal_is_told(void)
 /* The client continues when it may send again. */
 static void refusal_ends(void)
 {
-	struct RPC(server) * s;
-	struct RPC(client) * c;
+	struct rpc_server *s;
+	struct rpc_client *c;
 
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	reachtest_server_sleeps(s);
-	reachtest_errno = EPERM;
+	nosend_errno = EPERM;
 	reachtest_told(s, c, -EPERM);
-	reachtest_errno = 0;
+	nosend_errno = 0;
 	reachtest_goes_on(s, c);
 	reachtest_end(s, c);
 }
@@ -194,14 +180,14 @@ static void these_are_no_refusals(void)
 	uint64_t word = 5, answer;
 
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		struct RPC(server) * s;
-		struct RPC(client) * c;
+		struct rpc_server *s;
+		struct rpc_client *c;
 
 		reachtest_begin(&s, &c);
 		reachtest_server_sleeps(s);
-		reachtest_errno = errors[i];
+		nosend_errno = errors[i];
 		CHECK_EQ(reachtest_call_wait(c, &word, &answer, 1), -ETIMEDOUT);
-		reachtest_errno = 0;
+		nosend_errno = 0;
 		reachtest_end(s, c);
 	}
 }
@@ -210,16 +196,16 @@ static void these_are_no_refusals(void)
 static void connect_is_refused(void)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS};
-	struct RPC(client) * c, *other;
-	struct RPC(server) * s;
+	struct rpc_client *c, *other;
+	struct rpc_server *s;
 	int open;
 
 	reachtest_begin(&s, &c);
 	open = fdtest_open();
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		reachtest_errno = errors[i];
+		nosend_errno = errors[i];
 		CHECK_EQ(reachtest_connect(reachtest_name, &other), -errors[i]);
-		reachtest_errno = 0;
+		nosend_errno = 0;
 		CHECK_EQ(fdtest_open(), open);
 	}
 	CHECK_EQ(reachtest_connect(reachtest_name, &other), 0);
@@ -231,16 +217,16 @@ static void connect_is_refused(void)
 /* In another namespace no socket has the name. */
 static void other_namespace_is_told(void)
 {
-	struct RPC(server) * s;
-	struct RPC(client) * c;
+	struct rpc_server *s;
+	struct rpc_client *c;
 
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	reachtest_server_sleeps(s);
 	forge_netns(reachtest_name, 1);
-	reachtest_errno = ECONNREFUSED;
+	nosend_errno = ECONNREFUSED;
 	reachtest_told(s, c, -ENETUNREACH);
-	reachtest_errno = 0;
+	nosend_errno = 0;
 	forge_netns(reachtest_name, -1);
 	reachtest_goes_on(s, c);
 	reachtest_end(s, c);
@@ -249,8 +235,8 @@ static void other_namespace_is_told(void)
 static inline void reachtest_without_descriptors(void *arg)
 {
 	struct rlimit old;
-	struct RPC(server) * s;
-	struct RPC(client) * c;
+	struct rpc_server *s;
+	struct rpc_client *c;
 
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
@@ -276,8 +262,8 @@ static void failure_of_another_is_mended(void)
 {
 	for (int way = 0; way < 3; way++) {
 		uint64_t word = 7;
-		struct RPC(server) * s;
-		struct RPC(client) * c;
+		struct rpc_server *s;
+		struct rpc_client *c;
 
 		reachtest_begin(&s, &c);
 		CHECK(RPC(client_fd)(c) >= 0);
@@ -326,7 +312,7 @@ struct reachtest_sandbox {
 static inline void reachtest_enter(const struct reachtest_sandbox *box)
 {
 	uint64_t word = 5, answer;
-	struct RPC(client) * c, *late;
+	struct rpc_client *c, *late;
 	char go;
 
 	CHECK_EQ(reachtest_connect(reachtest_name, &c), 0);
@@ -347,7 +333,7 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	int up[2], down[2], status;
 	char ready;
 	pid_t pid;
-	struct RPC(server) * s;
+	struct rpc_server *s;
 
 	CHECK_EQ(reachtest_create(reachtest_name, &s), 0);
 	CHECK_EQ(pipe(up), 0);

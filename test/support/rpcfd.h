@@ -28,20 +28,20 @@ struct rpcfd_map {
 static void map_region(struct rpcfd_map *m);
 
 /* Arms the server after clients have come or gone, which may have given it something to do. */
-static void settle(struct RPC(server) * s)
+static void settle(struct rpc_server *s)
 {
 	while (RPC(server_arm)(s))
 		serve(s);
 }
 
 /* Armed, and asleep if it polled now. */
-static void server_sleeps(struct RPC(server) * s)
+static void server_sleeps(struct rpc_server *s)
 {
 	CHECK_EQ(RPC(server_arm)(s), 0);
 	CHECK(!fdtest_readable(RPC(server_fd)(s)));
 }
 
-static void client_sleeps(struct RPC(client) * c)
+static void client_sleeps(struct rpc_client *c)
 {
 	CHECK_EQ(RPC(client_arm)(c), 0);
 	CHECK(!fdtest_readable(RPC(client_fd)(c)));
@@ -50,8 +50,8 @@ static void client_sleeps(struct RPC(client) * c)
 /* A client that connected before the descriptor was made, and one that did after it. */
 static void server_is_woken_by_calls(void)
 {
-	struct RPC(server) *s = server_new(2);
-	struct RPC(client) * c[2] = {client_new()};
+	struct rpc_server *s = server_new(2);
+	struct rpc_client *c[2] = {client_new()};
 
 	CHECK_EQ(RPC(server_arm)(s), -EBADF);
 	CHECK(RPC(server_fd)(s) >= 0);
@@ -80,8 +80,8 @@ static void server_is_woken_by_calls(void)
 /* Each side may have a descriptor or none. */
 static void client_is_woken_by_replies(void)
 {
-	struct RPC(server) *s = server_new(2);
-	struct RPC(client) *c = client_new(), *other = client_new();
+	struct rpc_server *s = server_new(2);
+	struct rpc_client *c = client_new(), *other = client_new();
 	struct RPC(client_stats) st;
 
 	CHECK_EQ(RPC(client_arm)(c), -EBADF);
@@ -111,8 +111,8 @@ static void client_is_woken_by_replies(void)
 /* A client that polls in vain says that it yields; that may not hide that it sleeps. */
 static void client_sleeps_after_many_polls(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 
 	CHECK(RPC(client_fd)(c) >= 0);
 	for (uint64_t polls = 0; polls < 100; polls++) {
@@ -132,8 +132,8 @@ static void client_sleeps_after_many_polls(void)
 /* Arming publishes collected messages and wakes the other side first. */
 static void arming_lets_the_others_go_on(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 	struct rpcsolo_req r, first;
 	int n = 0;
 
@@ -159,8 +159,8 @@ static void arming_lets_the_others_go_on(void)
 /* No timer runs when no side waits for anything. */
 static void idle_ones_have_no_timer(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
 	settle(s);
@@ -180,8 +180,8 @@ static void idle_ones_have_no_timer(void)
 
 static void server_that_goes_wakes_its_clients(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 
 	CHECK(RPC(client_fd)(c) >= 0);
 	serve(s);
@@ -197,7 +197,7 @@ static void server_that_goes_wakes_its_clients(void)
 /* A server in a process of its own, which is killed. */
 static void killed_server_is_noticed(void)
 {
-	struct RPC(client) * c;
+	struct rpc_client *c;
 	int up[2], n, polls = 0;
 	char ready;
 	pid_t pid;
@@ -206,7 +206,7 @@ static void killed_server_is_noticed(void)
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
-		struct RPC(server) * s;
+		struct rpc_server *s;
 
 		CHECK_EQ(RPC(server_create)(name, NULL, &s), 0);
 		ready = write(up[1], "x", 1) == 1;
@@ -235,8 +235,8 @@ static void killed_server_is_noticed(void)
 /* The process has no descriptor for waking: it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 	struct rlimit old;
 
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
@@ -271,8 +271,8 @@ static void waker_without_descriptors_tries_again(void)
 
 static void fail_to_make_one(void *arg)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 	struct rlimit old;
 
 	fdtest_fill_gaps();
@@ -292,8 +292,8 @@ static void no_descriptor_is_left_for_it(void)
 }
 
 struct both {
-	struct RPC(server) * s;
-	struct RPC(client) * c;
+	struct rpc_server *s;
+	struct rpc_client *c;
 };
 
 static void use_in_child(void *arg)
@@ -328,8 +328,8 @@ static void child_has_no_descriptors(void)
 /* The namespaces are forged in the region; test-wakefd.c uses real ones. */
 static void other_namespaces_are_refused(void)
 {
-	struct RPC(server) *s = server_new(2);
-	struct RPC(client) *c = client_new(), *late;
+	struct rpc_server *s = server_new(2);
+	struct rpc_client *c = client_new(), *late;
 	struct RPC(look_region) look;
 	struct rpcfd_map m;
 
@@ -363,8 +363,8 @@ static void other_namespaces_are_refused(void)
 /* A client says that it sleeps, at an address of its own making. */
 static void forged_address_does_no_harm(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 	struct rpcfd_map m;
 
 	map_region(&m);
@@ -387,8 +387,8 @@ static void forged_address_does_no_harm(void)
 /* The next client in that place has another address, and starts awake. */
 static void places_are_reused(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c = client_new();
 	struct rpcfd_map m;
 	uint64_t address;
 
@@ -418,8 +418,8 @@ static void places_are_reused(void)
 
 static void nothing_is_left_open(void)
 {
-	struct RPC(server) *s = server_new(1);
-	struct RPC(client) * c;
+	struct rpc_server *s = server_new(1);
+	struct rpc_client *c;
 	int before;
 
 	CHECK(RPC(server_fd)(s) >= 0);

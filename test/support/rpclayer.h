@@ -11,6 +11,13 @@
 #define RPC_OF(layer, name) RPC_JOIN(layer, name)
 #define RPC(name) RPC_OF(RPC_LAYER, name)
 
+/* Its structs: struct rpc_server is struct delegrpc_server, and so on. */
+#define rpc_server RPC(server)
+#define rpc_client RPC(client)
+#define rpc_attr RPC(attr)
+#define rpc_server_stats RPC(server_stats)
+#define rpc_look_client RPC(look_client)
+
 #define RPC_QUOTE(layer) #layer
 #define RPC_TEXT(layer) RPC_QUOTE(layer)
 #define RPC_PREFIX RPC_TEXT(RPC_LAYER)

@@ -18,27 +18,27 @@ struct rpcsolo_req {
 static char name[64]; /* of the region; set by main() */
 
 /* The layer takes a request, and returns 1 or 0; it answers one with its value. */
-static int receive(struct RPC(server) * s, struct rpcsolo_req *r);
-static void answer(struct RPC(server) * s, const struct rpcsolo_req *r);
+static int receive(struct rpc_server *s, struct rpcsolo_req *r);
+static void answer(struct rpc_server *s, const struct rpcsolo_req *r);
 
-static struct RPC(server) * server_new(uint32_t clients)
+static struct rpc_server *server_new(uint32_t clients)
 {
-	struct RPC(attr) attr = {.max_clients = clients};
-	struct RPC(server) * s;
+	struct rpc_attr attr = {.max_clients = clients};
+	struct rpc_server *s;
 
 	CHECK_EQ(RPC(server_create)(name, &attr, &s), 0);
 	return s;
 }
 
-static struct RPC(client) * client_new(void)
+static struct rpc_client *client_new(void)
 {
-	struct RPC(client) * c;
+	struct rpc_client *c;
 
 	CHECK_EQ(RPC(client_connect)(name, NULL, &c), 0);
 	return c;
 }
 
-static void call(struct RPC(client) * c, uint64_t value)
+static void call(struct rpc_client *c, uint64_t value)
 {
 	CHECK_EQ(RPC(client_call)(c, &value, sizeof(value), value), 0);
 }
@@ -52,13 +52,13 @@ static void check_answer(void *arg, uint64_t token, const void *resp, uint32_t l
 	CHECK_EQ(value, token);
 }
 
-static int poll_client(struct RPC(client) * c)
+static int poll_client(struct rpc_client *c)
 {
 	return RPC(client_poll)(c, check_answer, NULL);
 }
 
 /* Answers the requests that have come; how many. Does not flush. */
-static int serve(struct RPC(server) * s)
+static int serve(struct rpc_server *s)
 {
 	struct rpcsolo_req r;
 	int n = 0;

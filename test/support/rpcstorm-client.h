@@ -8,7 +8,7 @@
 enum rpcstorm_state { RPCSTORM_NONE, RPCSTORM_OPEN, RPCSTORM_ENDED, RPCSTORM_LATE };
 
 struct rpcstorm_client {
-	struct RPC(client) * c;
+	struct rpc_client *c;
 	uint64_t rng;
 	uint32_t start; /* of its process */
 	uint32_t life, made, open, most, resp, req;
@@ -143,10 +143,10 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burst)
 {
 	if (rpcstorm_draw.refuses && storm_one_in(&t->rng, 16))
-		__atomic_store_n(&rpcstorm_errno, storm_one_in(&t->rng, 2) ? EPERM : ENOBUFS,
+		__atomic_store_n(&nosend_errno, storm_one_in(&t->rng, 2) ? EPERM : ENOBUFS,
 			__ATOMIC_RELAXED);
 	else if (storm_one_in(&t->rng, 8))
-		__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+		__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	switch (storm_draw(&t->rng, 0, 4)) {
 	case 0:
 		for (uint32_t i = 0; i < burst && t->made < t->most; i++)
@@ -172,7 +172,7 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 {
 	int r, open;
 
-	__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
 	for (int i = 0; (r == 0 || rpcstorm_refused(r)) && i < 100000;
@@ -243,7 +243,7 @@ static inline void *rpcstorm_client_main(void *arg)
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
 	const struct timespec nap = {.tv_nsec = 300000};
 	static const struct rpcstorm_shape any;
-	struct RPC(attr) attr;
+	struct rpc_attr attr;
 
 	while (t->left) {
 		int err = rpcstorm_connect(rpcstorm_draw.gives_shape ? &rpcstorm_draw.given : &any,
@@ -252,7 +252,7 @@ static inline void *rpcstorm_client_main(void *arg)
 		if (err) {
 			CHECK(err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN ||
 				err == -EUSERS || rpcstorm_refused(err));
-			__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+			__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 			nanosleep(&nap, NULL);
 			continue;
 		}

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "support/nosend.h"
 #include "support/rpclayer.h"
 #include "support/storm.h"
 
@@ -41,25 +42,6 @@ struct rpcstorm_look {
 	struct rpcstorm_shape shape;
 	uint32_t clients, dead, in_use; /* in_use: of the request ring; 0 where there is none */
 };
-
-static int rpcstorm_errno; /* of each sendto(2) of this process; 0: none */
-
-ssize_t __real_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n);
-ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n);
-
-/* Stands in for a sandbox from time to time: the program is linked with -Wl,--wrap=sendto. */
-ssize_t __wrap_sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *sa,
-	socklen_t n)
-{
-	int err = __atomic_load_n(&rpcstorm_errno, __ATOMIC_RELAXED);
-
-	if (!err)
-		return __real_sendto(fd, buf, len, flags, sa, n);
-	errno = err;
-	return -1;
-}
 
 /* Shared by all processes of a seed. */
 struct rpcstorm_shared {
@@ -93,35 +75,35 @@ static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
 /* The hooks of the layer. */
 static const struct rpcstorm_shape rpcstorm_defaults; /* documented */
 static const struct rpcstorm_shape rpcstorm_beyond; /* each size is one more than the largest */
-static struct RPC(attr) rpcstorm_attr(const struct rpcstorm_shape *shape);
+static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
-static int rpcstorm_server_poll(struct RPC(server) * s,
+static int rpcstorm_server_poll(struct rpc_server *s,
 	const uint64_t *skip); /* skip may be ignored */
-static int rpcstorm_recv(struct RPC(server) * s, struct rpcstorm_req *r);
-static int rpcstorm_reply(struct RPC(server) * s, uint64_t client, uint64_t id, const void *resp,
+static int rpcstorm_recv(struct rpc_server *s, struct rpcstorm_req *r);
+static int rpcstorm_reply(struct rpc_server *s, uint64_t client, uint64_t id, const void *resp,
 	uint32_t len);
-static void rpcstorm_taken(struct RPC(server) * s); /* all received requests may be overwritten */
-static void *rpcstorm_server_extra(struct RPC(server) * s, uint64_t client);
-static void *rpcstorm_client_extra(struct RPC(client) * c);
-static uint64_t rpcstorm_client_bad(struct RPC(client) * c);
+static void rpcstorm_taken(struct rpc_server *s); /* all received requests may be overwritten */
+static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
+static void *rpcstorm_client_extra(struct rpc_client *c);
+static uint64_t rpcstorm_client_bad(struct rpc_client *c);
 /* -ENOTSUP: the layer reports no aborted calls. */
-static int rpcstorm_abort(struct RPC(client) * c, RPC(response_fn) * fn, void *arg);
+static int rpcstorm_abort(struct rpc_client *c, RPC(response_fn) * fn, void *arg);
 
-static inline void rpcstorm_seen(void *arg, const struct RPC(look_client) * client)
+static inline void rpcstorm_seen(void *arg, const struct rpc_look_client *client)
 {
 	++*(uint32_t *)arg;
 }
 
-static inline int rpcstorm_create(const struct rpcstorm_shape *shape, struct RPC(server) * *s_p)
+static inline int rpcstorm_create(const struct rpcstorm_shape *shape, struct rpc_server **s_p)
 {
-	struct RPC(attr) attr = rpcstorm_attr(shape);
+	struct rpc_attr attr = rpcstorm_attr(shape);
 
 	return RPC(server_create)(rpcstorm_draw.name, &attr, s_p);
 }
 
-static inline int rpcstorm_connect(const struct rpcstorm_shape *shape, struct RPC(client) * *c_p)
+static inline int rpcstorm_connect(const struct rpcstorm_shape *shape, struct rpc_client **c_p)
 {
-	struct RPC(attr) attr = rpcstorm_attr(shape);
+	struct rpc_attr attr = rpcstorm_attr(shape);
 
 	return RPC(client_connect)(rpcstorm_draw.name, &attr, c_p);
 }

@@ -12,7 +12,7 @@ struct rpcstorm_held {
 };
 
 struct rpcstorm_server {
-	struct RPC(server) * s;
+	struct rpc_server *s;
 	uint64_t rng;
 	uint32_t hold, n_held, idle;
 	struct rpcstorm_held held[RPCSTORM_HELD];
@@ -161,7 +161,7 @@ static inline void rpcstorm_serve(uint64_t seed)
 {
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
 	struct rpcstorm_server v = {.rng = seed};
-	struct RPC(server_stats) stats;
+	struct rpc_server_stats stats;
 	int before = fdtest_open();
 
 	v.hold = storm_one_in(&v.rng, 3) ? 0 : storm_size(&v.rng, RPCSTORM_HELD - 1);

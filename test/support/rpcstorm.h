@@ -55,9 +55,9 @@ static inline void rpcstorm_nudge(void)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	static const struct rpcstorm_shape any;
-	struct RPC(client) * c;
+	struct rpc_client *c;
 
-	__atomic_store_n(&rpcstorm_errno, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	if (!rpcstorm_connect(&any, &c))
 		RPC(client_disconnect)(c);
 	nanosleep(&nap, NULL);
@@ -115,8 +115,8 @@ static inline void rpcstorm_look(bool lives)
 static inline void rpcstorm_bad_shapes(uint64_t *rng)
 {
 	struct rpcstorm_shape bad = rpcstorm_draw.given;
-	struct RPC(attr) unknown = {.mode = 0660, .set = 1u << 7}; /* a bit without a meaning */
-	struct RPC(server) * s;
+	struct rpc_attr unknown = {.mode = 0660, .set = 1u << 7}; /* a bit without a meaning */
+	struct rpc_server *s;
 
 	switch (storm_draw(rng, 0, 4)) {
 	case 0:

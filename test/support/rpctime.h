@@ -38,7 +38,7 @@ static pid_t server_process(void)
 }
 
 /* Polls, so far apart, until the server's death is seen; after how many nanoseconds. */
-static uint64_t death_seen_after(struct RPC(client) * c, uint64_t apart_ns)
+static uint64_t death_seen_after(struct rpc_client *c, uint64_t apart_ns)
 {
 	uint64_t start = fake.ns;
 	int n;
@@ -56,7 +56,7 @@ static uint64_t death_seen_after(struct RPC(client) * c, uint64_t apart_ns)
 static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 {
 	pid_t pid = server_process();
-	struct RPC(client) *c = client_new();
+	struct rpc_client *c = client_new();
 	uint64_t ns;
 
 	call(c, 1);
@@ -88,8 +88,8 @@ static void death_is_seen_in_time(void)
 /* Right behind a response, too. */
 static void death_behind_a_response_is_seen_in_time(void)
 {
-	struct RPC(server) *s = server_new(4);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(4);
+	struct rpc_client *c = client_new();
 
 	for (uint32_t k = 0; k < 100; k++) {
 		call(c, k);
@@ -106,8 +106,8 @@ static void death_behind_a_response_is_seen_in_time(void)
 /* A loop that polls in vain all the time looks at the clock at each sixteenth poll. */
 static void hot_polls_look_seldom_at_the_clock(void)
 {
-	struct RPC(server) *s = server_new(4);
-	struct RPC(client) *c = client_new();
+	struct rpc_server *s = server_new(4);
+	struct rpc_client *c = client_new();
 	uint64_t looks;
 
 	for (uint32_t k = 0; k < 100; k++)
