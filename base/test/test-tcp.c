@@ -357,7 +357,7 @@ static void few_descriptors(void)
 	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
 	CHECK_EQ(tcp_crowd_next(&c, listener, 8, clock_ns(), &g), -EAGAIN);
 	CHECK_EQ(c.n, 1);
-	CHECK_EQ(tcp_put(honest, GREETING + 1, GREETING_LEN - 1, PAST), 0);
+	CHECK_EQ(tcp_put(honest, &GREETING[1], GREETING_LEN - 1, PAST), 0);
 	close(next(&c, &s, &wrong));
 	/* Now there is nobody to send away. */
 	CHECK((fds[n] = dup(0)) >= 0);

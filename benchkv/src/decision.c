@@ -46,8 +46,8 @@ static const char *const reasons[BECAUSES] = {
 	[BECAUSE_SHORT] = "the loop is shorter than 0.8 round trips",
 	[BECAUSE_EMPTY] = "more than 0.75 of the loops are empty",
 	[BECAUSE_LONG] =
-		"the loop is longer than 1.2 round trips and fewer than 0.4 of the loops are "
-		"empty",
+		("the loop is longer than 1.2 round trips and fewer than 0.4 of the loops are "
+		 "empty"),
 	[BECAUSE_COLLAPSED] =
 		"fewer than 1 completion per loop and more than 0.9 of the loops empty",
 	[BECAUSE_PROBE_OFF] = "identification begins without a budget",

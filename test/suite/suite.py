@@ -158,7 +158,9 @@ def results(build):
         suite, _, name = row["name"].rpartition(" / ")
         said, errors = row.get("stdout") or "", row.get("stderr") or ""
         cpu = re.search(r"^box: cpu ([0-9.]+)$", errors, re.M)
-        yield Result(f"build-{build.name}", suite.split(":")[-1].split("+")[-1], name, row["result"], row["duration"],
+        suites = re.split("[:+]", suite)
+        main = next((s for s in build.suites if s in suites), suites[-1])
+        yield Result(f"build-{build.name}", main, name, row["result"], row["duration"],
                      float(cpu[1]) if cpu else 0.0, said + re.sub(r"^box: cpu .*\n", "", errors, flags=re.M))
 
 

@@ -6,6 +6,8 @@
  */
 /* Otherwise the compiler would take the short names below for the 64-bit ones. */
 #undef _FILE_OFFSET_BITS
+/* The checked variants of the headers are inline functions with the names that are defined here. */
+#undef _FORTIFY_SOURCE
 
 #include <dirent.h>
 #include <errno.h>
