@@ -18,7 +18,7 @@
 static struct {
 	int fd;
 	int error;
-	uint64_t at; /* end of the file with what is written, and not yet valid */
+	uint64_t at; /* end of what is written to the file, which is not valid yet */
 	uint64_t packets;
 	size_t used; /* of the buffer */
 	uint8_t buffer[BUFFER];
@@ -120,10 +120,10 @@ void capture_leave(uint32_t slot)
 	if (c->on && c->owner == slot)
 		capture_stop(arena());
 	else if (c->on)
-		capture_file_trim(c); /* it may have been killed while it wrote */
+		capture_file_trim(c); /* a member may have been killed while it wrote */
 }
 
-/* The capture ends for everyone, because a capture with gaps would be taken for a whole one. */
+/* Ends the capture for all members, because a capture with gaps would look complete. */
 __attribute__((cold)) static void fail(int error)
 {
 	struct capture *c = &arena()->capture;

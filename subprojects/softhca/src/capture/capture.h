@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The capture of a fabric: packets are written to a pcapng file by the process that executes
- * a message. A group of packets is in the file as a whole or not at all, whenever the process
- * is killed: `end` (arena.h) and the counts move in one step when all of it is written. The fabric's mutex is held in
- * every call, but for capture_create().
+ * a message. A group of packets is in the file as a whole or not at all, even if the process
+ * is killed: `end` (arena.h) and the counts change in one step when the whole group is written. The
+ * caller of each function but capture_create() must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_CAPTURE_CAPTURE_H
 #define SOFTHCA_CAPTURE_CAPTURE_H
@@ -15,28 +15,28 @@
 #include "packet/packet.h"
 
 /*
- * Makes, or empties, the file of a capture that is to be started. Returns 0 with *c filled, or
- * -errno; -ESPIPE if it is not a regular file, or a link to one, -ENAMETOOLONG if its absolute name
- * is too long.
+ * Creates, or empties, the file of a capture that is to be started. Returns 0 with *c filled, or
+ * -errno; -ESPIPE if @path is neither a regular file nor a link to one, -ENAMETOOLONG if its
+ * absolute name is too long.
  */
 int capture_create(const char *path, const struct softhca_topology *t, struct capture *c);
 
 /*
- * The absolute name of a capture's file, which need not be there: members have other working
- * directories. Returns 0 or -errno.
+ * Writes the absolute name of a capture's file, because other members have other working
+ * directories. The file need not exist. Returns 0 or -errno.
  */
 int capture_resolve(const char *path, char absolute[CAPTURE_PATH]);
 
 /*
- * Starts the capture @c. @owner: it ends with the process of this slot, or NO_SLOT. @qpn: the
- * only QP, or 0. Returns 0, or -EBUSY if another one is running.
+ * Starts the capture @c. @owner: slot of the process with which the capture ends, or NO_SLOT. @qpn:
+ * the only QP that is captured, or 0. Returns 0, or -EBUSY if another capture is running.
  */
 int capture_start(struct arena *a, const struct capture *c, uint32_t owner, uint32_t qpn);
 
 /* Ends the capture that is running. Its counts stay readable. */
 void capture_stop(struct arena *a);
 
-/* The process of @slot is dead or leaves; the fabric's capture may be its own. */
+/* Ends the capture if the process of @slot, which is dead or leaves, is its owner. */
 void capture_leave(uint32_t slot);
 
 /* Begins a group. Returns false if the capture cannot go on. */
@@ -49,10 +49,10 @@ bool capture_begin(void);
 void capture_add(uint32_t rail, uint64_t ns, const struct flow *f, uint8_t *frame, size_t len,
 	const char *comment);
 
-/* Ends a group: it is in the file. With it @messages have been executed, of @bytes in all. */
+/* Ends a group, which is then in the file. @messages of @bytes in all are counted with it. */
 void capture_commit(uint32_t messages, uint64_t bytes);
 
-/* Ends a group: nothing of it is. */
+/* Discards the group. */
 void capture_cancel(void);
 
 #endif

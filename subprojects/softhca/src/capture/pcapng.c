@@ -7,7 +7,7 @@
 #define BLOCK_INTERFACE 1u
 #define BLOCK_PACKET 6u
 #define BYTE_ORDER_MAGIC 0x1a2b3c4du
-#define LINKTYPE_RAW 101 /* IPv4 or IPv6, as the first bits say */
+#define LINKTYPE_RAW 101 /* IPv4 or IPv6; the first four bits tell which */
 #define OPT_END 0
 #define OPT_COMMENT 1
 #define OPT_APPLICATION 4 /* of a section */
@@ -15,7 +15,7 @@
 #define OPT_RESOLUTION 9
 #define NANOSECONDS 9 /* 10^-9 s */
 
-/* The host's byte order: the section says which one it is. */
+/* Numbers have the host's byte order, which the section header shows. */
 static uint8_t *put(uint8_t *at, const void *bytes, size_t len)
 {
 	memcpy(at, bytes, len);
@@ -32,7 +32,7 @@ static uint8_t *put32(uint8_t *at, uint32_t v)
 	return put(at, &v, sizeof(v));
 }
 
-/* Padded to a multiple of 4. */
+/* As put(), padded to a multiple of 4. */
 static uint8_t *put_padded(uint8_t *at, const void *bytes, size_t len)
 {
 	at = put(at, bytes, len);
@@ -46,7 +46,7 @@ static uint8_t *put_option(uint8_t *at, uint16_t code, const void *value, size_t
 	return put_padded(put16(put16(at, code), (uint16_t)len), value, len);
 }
 
-/* The length stands at both ends of a block, which begins at @out and ends at @at. */
+/* Writes the length at both ends of the block that begins at @out and ends at @at. */
 static size_t end_block(uint8_t *out, uint8_t *at)
 {
 	uint32_t len;

@@ -123,7 +123,10 @@ bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
 	return !memcmp(a->ip, b->ip, sizeof(a->ip));
 }
 
-/* The GID that stands for the host's address @addr: the first of the same kind, else the first. */
+/*
+ * The index of the GID that stands for @addr of the host: the first of the same kind, else the
+ * first.
+ */
 static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr *addr)
 {
 	for (uint32_t i = 0; i < rail->ngids; i++)
@@ -147,7 +150,7 @@ static bool find_gid(const struct cm_addr *addr, struct cm_place *place)
 	return false;
 }
 
-/* Copies the name of the interface that has @addr; false: no interface of the host has it. */
+/* Copies the name of the interface that has @addr. Returns false if no interface has it. */
 static bool find_interface(const struct cm_addr *addr, char name[SOFTHCA_NAME_MAX])
 {
 	struct ifaddrs *all, *i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. The
- * host's addresses are those of the adapter whose network interface has them, else of the first
- * adapter; so are loopback addresses.
+ * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. Another
+ * address of the host belongs to the adapter whose network interface has it, else to the first
+ * adapter; a loopback address belongs to the first adapter.
  */
 #ifndef SOFTHCA_CM_ADDRESS_H
 #define SOFTHCA_CM_ADDRESS_H
@@ -28,12 +28,16 @@ struct cm_sockaddr_ib {
 #define CM_SOCKADDR_MAX sizeof(struct cm_sockaddr_ib)
 
 /*
- * Decodes a socket address of @len bytes; its family is there in any case. An AF_IB address counts as IPv6's wildcard, if it has no
- * GID. Returns 0; -EINVAL if @len does not fit the family; -EAFNOSUPPORT.
+ * Decodes a socket address of @len bytes, which must include its family. An AF_IB address without a
+ * GID counts as the wildcard of IPv6. Returns 0; -EINVAL if @len does not fit the family;
+ * -EAFNOSUPPORT.
  */
 int cm_addr_decode(const void *sockaddr, size_t len, struct cm_addr *addr_p);
 
-/* The reverse, into up to CM_SOCKADDR_MAX bytes. Returns the length; 0: no address. */
+/*
+ * The reverse of cm_addr_decode(): writes at most CM_SOCKADDR_MAX bytes. Returns the length; 0: no
+ * address.
+ */
 size_t cm_addr_encode(const struct cm_addr *addr, void *sockaddr);
 
 bool cm_addr_any(const struct cm_addr *addr);
@@ -47,8 +51,8 @@ struct cm_place {
 };
 
 /*
- * The adapter that has @addr. Asks the kernel for the host's addresses, so the fabric's mutex is
- * not held. Returns 0, or -EADDRNOTAVAIL if none has it.
+ * Finds the adapter that has @addr. The caller must not hold the fabric's mutex, because the kernel
+ * lists the host's addresses meanwhile. Returns 0, or -EADDRNOTAVAIL if no adapter has @addr.
  */
 int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p);
 

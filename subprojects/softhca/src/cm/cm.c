@@ -45,7 +45,7 @@ int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place 
 	return 0;
 }
 
-/* A place can be reached from adapters with the same kind of link, in the same partition. */
+/* Returns true if adapter @rail can reach @place: same kind of link, same partition. */
 static bool reachable(uint32_t rail, const struct cm_place *place)
 {
 	const struct softhca_rail *from = &arena()->topo.rails[rail];
@@ -54,7 +54,7 @@ static bool reachable(uint32_t rail, const struct cm_place *place)
 	return from->link == to->link && packet_pkeys_match(from->pkeys[0], to->pkeys[0]);
 }
 
-/* As a connection of the host to itself: the other end's adapter and address. */
+/* Gives @id the adapter and address of the other end, as if the host connected to itself. */
 static int take_place_of(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place)
 {
 	struct cm_addr src = *dst;
@@ -109,7 +109,7 @@ int cm_listen(struct cm_id *id, uint32_t backlog)
 	return 0;
 }
 
-/* Takes over what the id is about to send. */
+/* Records what the id is about to send. */
 static void set_local(struct cm_id *id, const struct cm_param *p)
 {
 	uint32_t psn = id->local.psn;
@@ -119,7 +119,7 @@ static void set_local(struct cm_id *id, const struct cm_param *p)
 	id->local.qkey = CM_UDP_QKEY;
 }
 
-/* @from has sent a message with private data: @to has received it. */
+/* Records in @to the message with private data that @from has sent. */
 static void receive(struct cm_id *to, const struct cm_id *from, uint8_t data_len)
 {
 	to->remote = from->local;
@@ -134,7 +134,7 @@ static void reject_request(struct cm_id *id, int rej, int sidr)
 	cm_tell(id, ud ? CM_EV_UNREACHABLE : CM_EV_REJECTED, ud ? sidr : rej, false);
 }
 
-/* The listening id gets an id for the request, which its program learns of with the event. */
+/* Makes an id for a request to @listener. The event of the request tells the program its number. */
 static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *listener)
 {
 	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
@@ -157,7 +157,7 @@ static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *
 	return id;
 }
 
-/* The listening id for a request; its process lives. */
+/* The listening id to which the request belongs, else NULL. Its process lives. */
 static struct cm_id *live_listener(const struct cm_id *id)
 {
 	struct cm_id *l = cm_listener(id->ps, &id->dst);
@@ -226,7 +226,7 @@ int cm_established(struct cm_id *id)
 	return 0;
 }
 
-/* The answer to its reply is on its way. */
+/* Sends the answer to the other end's reply. */
 static void answered(struct cm_id *id)
 {
 	if (id->state != CM_REP_SENT)
@@ -249,7 +249,7 @@ int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 	return 0;
 }
 
-/* Ends the handshake: the other end's event has @status. */
+/* Ends the handshake. The other end gets an event with @status. */
 static void refuse(struct cm_id *id, int status, bool has_data)
 {
 	struct cm_id *peer = cm_linked(id->peer);
@@ -288,7 +288,7 @@ static void end_connection(struct cm_id *id)
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
 }
 
-/* The other end has asked for the end of the connection, and this one agrees. */
+/* Agrees to the end of the connection, which the other end has requested. */
 static void answer_disconnect(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
@@ -323,7 +323,7 @@ int cm_disconnect(struct cm_id *id)
 	return 0;
 }
 
-/* Requests that the program of a listening id has not read are refused. */
+/* Refuses the requests that the program of a listening id has not read. */
 static void drop_requests(const struct cm_id *listener)
 {
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
@@ -336,7 +336,7 @@ static void drop_requests(const struct cm_id *listener)
 	}
 }
 
-/* The end that has asked for a connection goes. */
+/* Withdraws the request of an id that goes away. */
 static void withdraw(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
@@ -388,8 +388,8 @@ void cm_close_channel(uint64_t fifo)
 }
 
 /*
- * If this process is killed on the way, the next one goes on: an event may then come twice, but
- * none is lost.
+ * If this process is killed meanwhile, the next one starts again: an event may then be delivered
+ * twice, but none is lost.
  */
 void cm_reap(uint32_t slot)
 {

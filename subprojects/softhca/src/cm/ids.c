@@ -13,13 +13,13 @@
 #include "hca/timer.h"
 #include "hca/random.h"
 
-#define LOOK_NS 1000000u /* between looks whether a program has polled */
-#define FIRST_FREE_PORT 32768u /* those that Linux gives out */
+#define LOOK_NS 1000000u /* between two checks whether a program has polled */
+#define FIRST_FREE_PORT 32768u /* Linux assigns ports from here on */
 #define LAST_FREE_PORT 60999u
 
 static_assert(sizeof(struct cm_event) == 16, "fifo_drop() keeps events of up to 16 bytes");
 
-/* Each connection begins with another one, so that packets of an old one do not fit. */
+/* Each connection begins with another PSN, so that packets of an old connection do not fit. */
 static uint32_t first_psn(uint64_t serial)
 {
 	return random_next(&serial) & 0xffffff;
@@ -92,7 +92,7 @@ struct cm_link cm_link_to(const struct cm_id *id)
 	return (struct cm_link){cm_index(id), id->serial};
 }
 
-/* Returns true if it is IPv6's wildcard, which stands for IPv4's addresses, too. */
+/* Returns true if @id has the wildcard of IPv6 and it includes the addresses of IPv4. */
 static bool any_of_both(const struct cm_id *id)
 {
 	return id->src.family == AF_INET6 && !id->v6_only && cm_addr_any(&id->src);
@@ -153,7 +153,7 @@ bool cm_may_listen(const struct cm_id *id)
 	return true;
 }
 
-/* 0: it does not listen there; the wildcard comes behind the address itself. */
+/* Ranks a listener at @addr; 0: it does not listen there. The address itself beats the wildcard. */
 static int match(const struct cm_id *l, uint32_t ps, const struct cm_addr *addr)
 {
 	if (!l->used || l->state != CM_LISTEN || l->ps != ps || l->src.port != addr->port)
@@ -213,7 +213,7 @@ static struct cm_coming *coming(struct cm_id *id, uint32_t number)
 	return &id->coming[number % CM_COMING];
 }
 
-/* A process that is killed in between leaves an event that comes twice. */
+/* If the process is killed inside this function, the event is delivered twice. */
 static void arrive(struct cm_id *id)
 {
 	post(id, coming(id, id->first_coming));
@@ -245,7 +245,7 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 	on_its_way(id, &c);
 }
 
-/* When a message that is sent now arrives; 0: at once. */
+/* The time at which a message that is sent now arrives; 0: immediately. */
 static uint64_t arrival(const struct cm_id *id)
 {
 	bool models = arena()->link_mode == LINK_REAL && id->rail != NO_INDEX;
@@ -280,8 +280,8 @@ static bool is_polled(uint32_t cq_index, uint32_t producer)
 }
 
 /*
- * A program that learns of the end first drops what it would poll next. On a network there is time
- * between the two, however busy its core is.
+ * A program that learns of the end of a connection drops the completions that it has not polled. On
+ * a network there is time between the two, however busy the program's core is.
  */
 static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint64_t now)
 {
@@ -301,7 +301,7 @@ static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint6
 	return true;
 }
 
-/* The own id to which the next message comes, or NULL. */
+/* The id of this process whose next message arrives first, or NULL. */
 static struct cm_id *next_told(void)
 {
 	struct cm_id *next = NULL;

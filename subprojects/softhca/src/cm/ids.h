@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of ids, their ports, and the events that they get. The fabric's mutex is held in each
- * call.
+ * The table of ids, their ports, and the events that they get. The caller of each function must
+ * hold the fabric's mutex.
  *
- * An event is a record in the FIFO of the id's event channel: which id, what, and a status. The
- * rest of what a program is told is in the id when it reads the event.
+ * An event is a record in the FIFO of the id's event channel: an id, a type, and a status. The rest
+ * of what a program learns is taken from the id when the program reads the event.
  */
 #ifndef SOFTHCA_CM_IDS_H
 #define SOFTHCA_CM_IDS_H
@@ -30,9 +30,9 @@ enum cm_event_type {
 };
 
 struct cm_event {
-	uint64_t id; /* first: fifo_drop() looks here */
+	uint64_t id; /* first, for fifo_drop() */
 	uint16_t type; /* enum cm_event_type */
-	uint16_t has_param; /* it tells what `remote` of the id has */
+	uint16_t has_param; /* the event reports what `remote` of the id holds */
 	int32_t status;
 };
 
@@ -47,17 +47,17 @@ static inline uint32_t cm_index(const struct cm_id *id)
 }
 
 /*
- * Makes an id of the process of slot @owner. Everything in it but what these arguments say is
- * zero; cm_publish() makes it visible. Returns NULL if there is no room.
+ * Makes an id of the process of slot @owner, with zeros in all other fields. cm_publish() makes the
+ * id visible. Returns NULL if there is no room.
  */
 struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
 void cm_publish(struct cm_id *id);
 
-/* Frees it, with its events that were not read. The other end is not told. */
+/* Frees the id and its unread events. The other end is not notified. */
 void cm_free(struct cm_id *id);
 
 /*
- * The id with this number. Returns 0; -ENOENT if there is none of this process; -EINVAL if it
+ * Finds an id by number. Returns 0; -ENOENT if this process has no such id; -EINVAL if the id
  * belongs to another event channel than @fifo.
  */
 int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p);
@@ -67,18 +67,18 @@ struct cm_id *cm_linked(struct cm_link link);
 struct cm_link cm_link_to(const struct cm_id *id);
 
 /*
- * Gives the id an address and a port of its port space, which nobody else has; port 0: a free
- * one. Returns 0 or -EADDRINUSE.
+ * Gives the id an address and a port of its port space that no other id has; port 0: any free port.
+ * Returns 0 or -EADDRINUSE.
  */
 int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
 
-/* Returns true if nobody else listens where @id would. */
+/* Returns true if no other id listens at the address and port of @id. */
 bool cm_may_listen(const struct cm_id *id);
 
 /* The id that listens for requests to @addr, else NULL. */
 struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr);
 
-/* Requests to a listening id that its program has not read. */
+/* The number of requests to a listening id that its program has not read. */
 uint32_t cm_unread(const struct cm_id *listener);
 
 /* Moves the id, with its events, to the event channel of @fifo. */
@@ -88,24 +88,29 @@ void cm_move(struct cm_id *id, uint64_t fifo);
 #define CM_MESSAGE_NS 100000u
 
 /*
- * The end of a connection is told when the program has polled the completions that its QP had until
- * then, but not later than after this time.
+ * The event of the end of a connection is posted when the program has polled the completions that
+ * its QP had until then, but at the latest after this time.
  */
 #define CM_PATIENCE_NS 500000000u
 
-/* The program of @id is told of what this end has done, but not before earlier messages. */
+/*
+ * Posts an event of @id about an action of its own program, after the events of earlier messages.
+ */
 void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
 /*
- * It is told of a message from the other end, when that has arrived: at once in virtual time, or if
- * its process has no thread (step mode).
+ * Posts an event of @id about a message from the other end when the message has arrived:
+ * immediately in virtual time, or if the process of @id has no thread (step mode).
  */
 void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
-/* Posts the events of this process's ids that have arrived by @now. Returns when the next one does, or 0. */
+/*
+ * Posts the events of this process's ids that are due at @now. Returns the time of the next one, or
+ * 0.
+ */
 uint64_t cm_serve(uint64_t now);
 
-/* A process was killed while it sent a message: wakes the threads of those that wait for one. */
+/* After a process was killed while it sent a message: wakes the threads that wait for messages. */
 void cm_recover(void);
 
 #endif

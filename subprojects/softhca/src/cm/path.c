@@ -60,7 +60,7 @@ static bool is_global(const struct cm_id *id)
 	return is_roce(id) || rail_of(id)->grh_required;
 }
 
-/* The smaller one of the two ends, as enum ibv_mtu. */
+/* The smaller MTU of the two ends, as enum ibv_mtu. */
 static uint8_t path_mtu(const struct cm_id *id)
 {
 	uint32_t a = rail_of(id)->mtu, b = arena()->topo.rails[id->dst_rail].mtu;
@@ -161,8 +161,8 @@ static bool is_connected(const struct cm_id *id)
 }
 
 /*
- * READs and atomics of the peer that may be outstanding here: what this end has said, else what the
- * other one has asked for.
+ * READs and atomics of the peer that may be outstanding here: the number that this end has sent,
+ * else the number that the other end has requested.
  */
 static uint8_t responder_resources(const struct cm_id *id)
 {
@@ -203,7 +203,7 @@ static void to_rtr(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 	a->min_rnr_timer = 0; /* the kernel's: 655 ms */
 }
 
-/* Retries are what the end that has asked for the connection said, RNR retries what the other did. */
+/* The end that requested the connection sets the retries, the other end the RNR retries. */
 static void to_rts(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 {
 	bool passive = id->listener.serial != 0;

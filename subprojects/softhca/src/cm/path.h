@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An id's path in the terms of verbs: addresses, QP attributes, path records. The mutex is held. */
+/* An id's path in verbs' terms: addresses, QP attributes, path records. Caller holds the mutex. */
 #ifndef SOFTHCA_CM_PATH_H
 #define SOFTHCA_CM_PATH_H
 
@@ -22,13 +22,13 @@ uint16_t cm_pkey(const struct cm_id *id);
 
 void cm_ah_attr(const struct cm_id *id, struct ib_uverbs_ah_attr *a);
 
-/* The path as the two forms in which programs ask for it. */
+/* The path in the two formats in which programs request it. */
 void cm_path_unpacked(const struct cm_id *id, struct ib_user_path_rec *p);
 void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p);
 
 /*
  * The attributes with which a QP goes to @state, an enum ibv_qp_state. Returns 0; -EINVAL if the
- * id has no adapter, or has not got so far.
+ * id has no adapter, or its handshake does not allow that state yet.
  */
 int cm_qp_attr(const struct cm_id *id, uint32_t state, struct ib_uverbs_qp_attr *a);
 

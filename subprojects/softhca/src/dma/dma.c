@@ -11,9 +11,9 @@
 #include "sys/sys.h"
 
 /*
- * Accesses to user memory of this process. They are in assembly for two reasons. Each of
- * them can fault at one known instruction only, so the handler knows where to continue. And
- * no sanitizer instruments them: a device's DMA is not a race of the program's threads.
+ * Accesses to user memory of this process. They are in assembly for two reasons. Each access
+ * can fault at one known instruction only, so the handler knows where to continue. And no
+ * sanitizer instruments them: a device's DMA is not a race of the program's threads.
  *
  * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
  */
@@ -91,8 +91,8 @@ static void *ptr(uint64_t addr)
 }
 
 /*
- * Where a system call of this thread is to write: in its claim, where it is emptied if the thread is
- * stopped and loses the claim before the call begins.
+ * The target list for a system call of this thread, copied into the thread's claim. If the thread
+ * is stopped and loses the claim before the call begins, the list is emptied.
  */
 static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 {
@@ -101,7 +101,10 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 	if (!c)
 		return remote;
 	memcpy(c->to, remote, n * sizeof(*remote));
-	/* After the list is filled: if the claim was lost before, the list was another owner's. */
+	/*
+	 * After the list is filled: if the claim was lost before, the list belonged to another
+	 * owner.
+	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!claim_kept())
 		claim_lost();
@@ -151,9 +154,9 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 }
 
 /*
- * On some machines the kernel copies another process's memory byte by byte, so a counter
- * that is being stored to may be read torn. It is therefore read until two reads agree. The
- * kernel copies the pieces of the list in their order.
+ * On some machines the kernel copies another process's memory byte by byte, so a counter may be
+ * read torn while its owner stores to it. Therefore it is read until two reads agree. The kernel
+ * copies the pieces of the list in their order.
  */
 int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
 	size_t len)
@@ -211,8 +214,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
 }
 
 /*
- * The next piece of a walk over @segs: its part of the @len bytes from @offset on, and @offset
- * and @len of what remains after it. False at the end.
+ * The next piece of a walk over @segs: its part of the @len bytes from @offset on. Updates @offset
+ * and @len to what remains after the piece. Returns false at the end.
  */
 static bool next_part(const struct dma_seg **segs, size_t *n, uint64_t *offset, uint64_t *len,
 	struct dma_seg *part)

@@ -5,8 +5,8 @@
  * process_vm_readv() and process_vm_writev().
  *
  * The functions return 0 or -errno. -EFAULT: an address of the source or the destination is
- * not mapped; only dma_copy() tells which. -ESRCH: the process is gone. -EPERM: its memory
- * cannot be reached; a line on standard error has said why.
+ * not mapped; only dma_copy() reports which. -ESRCH: the process has ended. -EPERM: its memory
+ * cannot be accessed; a line on standard error has explained why.
  */
 #ifndef SOFTHCA_DMA_DMA_H
 #define SOFTHCA_DMA_DMA_H
@@ -27,8 +27,8 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value);
 
 /*
- * The same, and then @len bytes at @at. The counter is read first, so that the bytes which
- * it announces have been written.
+ * As dma_read_be32(), and then reads @len bytes at @at. The counter is read first, so the bytes
+ * that it announces have been written.
  */
 int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
 	size_t len);
@@ -50,7 +50,7 @@ struct dma_seg {
 };
 
 /*
- * Copy between a buffer of this library and the pieces @segs from byte @offset of them on.
+ * Copy between a buffer of this library and the pieces @segs, from byte @offset of the pieces on.
  * -EMSGSIZE: the pieces end before @len bytes.
  */
 int dma_gather(const struct dma_seg *segs, size_t n, uint64_t offset, void *out, uint64_t len);
@@ -58,18 +58,17 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
 	uint64_t len);
 
 /*
- * Copies @src to @dst, which have the same total length. One side is entirely in this
- * process, the other side in this or in one other process. @peer: the other process, whose
- * identity is checked before each access; NULL if the fabric's mutex is held and the
- * caller has checked that the process lives. @fault_dst: after -EFAULT or -ESRCH, whether
- * the destination caused it.
+ * Copies @src to @dst, which have the same total length. One of them is entirely in this process,
+ * the other one in this or in one other process. @peer: the other process, whose identity is
+ * checked before each access; NULL if the caller holds the fabric's mutex and has checked that the
+ * process lives. @fault_dst: after -EFAULT or -ESRCH, whether the destination caused it.
  */
 int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst);
 
 /*
- * For the fault handler: if @uc was interrupted in one of the copies, continues it where the
- * copy reports the fault, and returns true.
+ * For the fault handler: if @uc was interrupted in one of these copies, continues it at the place
+ * that reports the fault, and returns true.
  */
 bool dma_fixup(ucontext_t *uc, uint64_t fault_addr);
 

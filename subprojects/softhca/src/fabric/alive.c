@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* This process as a member of its fabric, and the liveness of the others. */
+/* Membership of this process in its fabric, and liveness of the other members. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -25,8 +25,8 @@ int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len)
 }
 
 /*
- * The kernel is asked once per slot and coarse clock tick (a few ms). A process may die
- * unnoticed within a tick, but its pid cannot be reused that soon.
+ * Liveness is checked with a system call once per slot and tick of the coarse clock (a few ms). A
+ * death may go unnoticed within a tick, but the pid cannot be reused that soon.
  */
 static bool checked_lately(uint32_t slot)
 {

@@ -12,7 +12,7 @@
 /* Allocates the fixed part of a new arena with descriptor @fd. Returns 0 or -errno. */
 int reserve_first(int fd);
 
-/* Allocates @len bytes of the arena at @p. Returns 0 or -errno. The mutex is held. */
+/* Allocates @len bytes of the arena at @p. Returns 0 or -errno. The caller must hold the mutex. */
 int reserve(const void *p, size_t len);
 
 #endif

@@ -37,11 +37,13 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
  */
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
-/* The device of the first rule for an adapter that there is not, which would never be hit; or NULL. */
+/*
+ * The device of the first rule for an adapter that there is not, which would never be hit; or NULL.
+ */
 const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
 	const struct softhca_topology *t);
 
-/* After a change of the rules in an arena: notes whether there are any. The mutex is held. */
+/* Notes whether the arena has any rules. Must be called after a change, under the mutex. */
 void fault_changed(struct arena *a);
 
 /* Writes a rule as fault_parse() reads it. */

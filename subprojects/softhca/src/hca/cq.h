@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues: room, writing, events. The fabric's mutex is held.
+ * Completion queues: room, writing, events. The caller must hold the fabric's mutex.
  *
  * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself when the
  * completion that it is about is there already): CQ_UNARMED -> CQ_ARMED_NEXT or

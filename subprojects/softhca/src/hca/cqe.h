@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A completion queue's memory: its entries and its doorbell record. The fabric's mutex is held. */
+/*
+ * A completion queue's memory: its entries and its doorbell record. The caller must hold the
+ * fabric's mutex.
+ */
 #ifndef SOFTHCA_HCA_CQE_H
 #define SOFTHCA_HCA_CQE_H
 
@@ -9,7 +12,10 @@
 /* Updates the consumer index from the queue's doorbell record. */
 void cq_read_consumer(struct cq *cq);
 
-/* Writes the entry of producer index @index: a completion, whose owner bit is set here, or 64 plain bytes. */
+/*
+ * Writes the entry of producer index @index: a completion, whose owner bit is set here, or 64 plain
+ * bytes.
+ */
 void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe);
 void cq_store_raw(const struct cq *cq, uint32_t index, const void *bytes);
 

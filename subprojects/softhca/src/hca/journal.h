@@ -17,7 +17,7 @@
 
 #include <stdint.h>
 
-/* Begins the description of a step. The mutex is held for the whole step. */
+/* Begins the description of a step. The mutex must be held for the whole step. */
 void journal_begin(void);
 
 /* Adds: the 32-bit word @field of the arena becomes @value. */

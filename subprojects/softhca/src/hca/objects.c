@@ -17,7 +17,7 @@ const struct obj_table obj_tables[OBJ_KINDS] = {
 	[OBJ_QP] = {offsetof(struct arena, qps), sizeof(struct qp), FIRST_QP_INDEX, MAX_QPS},
 };
 
-/* Allocates memory for an entry that was never used, in all tables that have one for it. */
+/* Allocates memory for a new entry of its table, and for its entries in tables beside it. */
 static int reserve_entry(enum obj_kind kind, uint32_t i)
 {
 	struct arena *a = arena();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The object tables of the arena. The fabric's mutex is held in every call.
+ * The object tables of the arena. The caller of each function must hold the fabric's mutex.
  *
  * A handle that a program sees is the object's index. A QP number is made of generation
  * and index, a memory key of index and generation, so that a stale number does not name
@@ -14,7 +14,7 @@
 
 #include "fabric/fabric.h"
 
-/* Where the entries of a kind stand in the arena, and which indexes they may have. */
+/* Where the entries of a kind are in the arena, and which indexes they may have. */
 struct obj_table {
 	size_t offset;
 	size_t stride;
@@ -32,8 +32,8 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 }
 
 /*
- * Takes a free entry; everything in it but its head is zero. It becomes visible with
- * obj_publish(). Returns the index or NO_INDEX.
+ * Takes a free entry, in which everything but the struct obj is zero. obj_publish() makes it
+ * visible. Returns the index or NO_INDEX.
  */
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
@@ -47,7 +47,7 @@ struct qp *qp_by_number(uint32_t qpn);
 /* The live memory region with this key, else NULL. */
 struct mr *mr_by_key(uint32_t key);
 
-/* Counts anew how many objects name each object of a process. */
+/* Recomputes the reference counts of all objects of the process of @slot. */
 void objects_recount(uint32_t slot);
 
 static inline struct ctx *ctx_at(uint32_t i)
@@ -75,7 +75,7 @@ static inline uint32_t qp_rail(const struct qp *qp)
 	return ctx_at(qp->obj.ctx)->rail;
 }
 
-/* Returns the P_Key of the QP's packets. The P_Keys of packets that it receives are compared with it. */
+/* Returns the P_Key of the packets that the QP sends, which those that it receives must match. */
 static inline uint16_t qp_pkey(const struct qp *qp)
 {
 	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];

@@ -3,7 +3,7 @@
  * Completions on their way to the program. Without chaos mode each is written in the step that
  * causes it. In chaos mode it waits in the arena, behind the earlier ones of the same work queue,
  * until owed_release() writes it; the owner of the QP is responsible for that, because it lives
- * as long as the queue does. The fabric's mutex is held.
+ * as long as the queue does. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_OWED_H
 #define SOFTHCA_HCA_OWED_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The one port of each rail. The fabric's mutex is held. */
+/* The one port of each rail. The caller must hold the fabric's mutex. */
 #ifndef SOFTHCA_HCA_PORT_H
 #define SOFTHCA_HCA_PORT_H
 
@@ -14,8 +14,8 @@
 void port_set_link(uint32_t rail, bool up);
 
 /*
- * Returns true if the kernel takes an address with these fields: on RoCE, and where the port asks for it,
- * there must be a GRH, whose source is a GID of the port.
+ * Returns true if the kernel takes an address with these fields: on RoCE, and where the port asks
+ * for it, there must be a GRH, whose source is a GID of the port.
  */
 bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index);
 

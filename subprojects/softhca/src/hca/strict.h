@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Strict mode: mistakes that an adapter would execute, or lose silently, are errors that
- * name the QP and the work request. The fabric's mutex is held.
+ * name the QP and the work request. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_STRICT_H
 #define SOFTHCA_HCA_STRICT_H

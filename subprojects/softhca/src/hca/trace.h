@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Record of the WQEs that QPs executed and of the CQEs that CQs got. The fabric's mutex is held. */
+/*
+ * Record of the WQEs that QPs executed and of the CQEs that CQs got. The caller must hold the
+ * fabric's mutex.
+ */
 #ifndef SOFTHCA_HCA_TRACE_H
 #define SOFTHCA_HCA_TRACE_H
 

@@ -10,7 +10,7 @@
 
 /*
  * Starts this process's thread, unless it runs already. When it returns, packets are received, by
- * this process or another one. The mutex is held.
+ * this process or another one. The caller must hold the mutex.
  */
 int pump_start(void);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict mode: checks of stores to doorbell pages. The fabric's mutex is held. */
+/* Strict mode: checks of stores to doorbell pages. The caller must hold the fabric's mutex. */
 #ifndef SOFTHCA_TRAP_STRICT_STORE_H
 #define SOFTHCA_TRAP_STRICT_STORE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One function per command. The fabric's mutex is held; they return 0 or -errno. */
+/* One function per command, under the fabric's mutex. They return 0 or -errno. */
 #ifndef SOFTHCA_UVERBS_CMD_H
 #define SOFTHCA_UVERBS_CMD_H
 

@@ -10,7 +10,10 @@
 #include "sys/sys.h"
 #include "trap/pages.h"
 
-/* The device's numbers of pages. They differ from the numbers in the file, as a kernel's do. */
+/*
+ * Ids of doorbell pages. They differ from the offsets at which the device file maps, as a kernel's
+ * do.
+ */
 #define PAGE_ID_FIRST 0x60u
 
 static struct ib_uverbs_attr *attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len)
@@ -37,7 +40,10 @@ static int alloc_index(struct uctx *u)
 	return -ENOMEM;
 }
 
-/* The provider maps the page itself. It is found when an object that rings there is made. */
+/*
+ * The provider maps the page. The page is found when a QP or CQ is created that has its doorbell
+ * there.
+ */
 static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
 	struct ib_uverbs_attr *handle = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0);

@@ -9,11 +9,11 @@
  * - a QP that moves to ERR is flushed only when the copy has ended;
  * - resetting or destroying one of the QPs, deregistering memory and closing the device
  *   wait for the end of the copy.
- * If the copying process is killed, the copy ends when its QPs are reaped, which clears the
- * marks. Every thread that waits for a copy reaps dead processes from time to time. It also takes over
- * the copies of threads that are stopped (fabric/claim.h): the thread that copies has the claim `copy`.
+ * If the copying process is killed, the copy ends when its QPs are reaped, which clears the marks.
+ * Every thread that waits for a copy reaps dead processes from time to time. It also takes over the
+ * copies of threads that are stopped (fabric/claim.h): the thread that copies has the claim `copy`.
  *
- * The fabric's mutex is held in every call.
+ * The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_COPY_H
 #define SOFTHCA_XPORT_COPY_H

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Destruction of objects and of what belongs to them. The fabric's mutex is held. */
+/* Destruction of objects and of what belongs to them. The caller must hold the fabric's mutex. */
 #ifndef SOFTHCA_XPORT_FREE_H
 #define SOFTHCA_XPORT_FREE_H
 
 #include "hca/objects.h"
 
-/* Destroys one object, its records and FIFO, and ends a copy that it is in. */
+/*
+ * Destroys one object, its records and its FIFO. A copy of data that uses the object is abandoned.
+ */
 void obj_free(enum obj_kind kind, uint32_t index);
 
 /* Destroys all objects of a context, or of a process. */

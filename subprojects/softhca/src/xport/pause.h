@@ -11,7 +11,8 @@
  *	QPs with such requests	1 to 4, on the adapter
  *
  * Half of the share that the topology gives grows with the mean of the five; the other half is
- * added where all are in the upper three tenths of their steps. The fabric's mutex is held.
+ * added where all are in the upper three tenths of their steps. The caller must hold the fabric's
+ * mutex.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H
 #define SOFTHCA_XPORT_PAUSE_H
@@ -22,7 +23,8 @@
 void pause_announced(struct qp *qp, uint32_t pi);
 
 /*
- * Returns the time for which the link is paused for @w, which occupies it for @busy_ns after it was idle for
+ * Returns the time for which the link is paused for @w, which occupies it for @busy_ns after it was
+ * idle for
  * @idle_ns: both are time of which the pauses are a share, so that traffic that does not fill the
  * link is slowed as much. The pause is counted at both ports.
  */

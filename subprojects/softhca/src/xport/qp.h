@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state machine of queue pairs. The fabric's mutex is held.
+ * The state machine of queue pairs. The caller must hold the fabric's mutex.
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD; every state -> RESET and -> ERR; SQE is not used
  *
@@ -54,8 +54,8 @@ void qp_fail_remotely(struct qp *qp);
 void qp_end_receive(struct qp *qp, bool completes);
 
 /*
- * A thread of the process of @slot has lost a claim, with the word @lost: ends the copy that it may have
- * been about to begin or to end, and moves all QPs of the process that work to ERR.
+ * A thread of the process of @slot has lost a claim, with the word @lost: ends the copy that it may
+ * have been about to begin or to end, and moves all QPs of the process that work to ERR.
  */
 void qp_fail_owned(uint32_t slot, uint64_t lost);
 

@@ -2,7 +2,7 @@
 /*
  * Shows a capture the packets that a message would be on a RoCEv2 network: request and answer
  * of each attempt. A READ's responses and acknowledgements come from the receiver. PSNs begin
- * with the QP's own at the first message that is captured. The fabric's mutex is held.
+ * with the QP's own at the first message that is captured. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_TAP_H
 #define SOFTHCA_XPORT_TAP_H

@@ -2,7 +2,7 @@
 /*
  * QPs whose peer is not of this fabric: RC, by the protocol of wire/wire.h over the queues of a QP,
  * and datagrams.
- * Any process of the fabric may call these for any QP. The fabric's mutex is held.
+ * Any process of the fabric may call these for any QP. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_WIRED_H
 #define SOFTHCA_XPORT_WIRED_H
@@ -15,7 +15,8 @@
 #include "packet/packet.h"
 
 /*
- * The QP has got the attributes of RTR: if its peer is reached by packets, prepares that. Returns 0,
+ * The QP has got the attributes of RTR: if its peer is reached by packets, prepares that. Returns
+ * 0,
  * -ENOMEM, or, with a line on standard error, what is in the way: -EOPNOTSUPP, -EMSGSIZE (the path
  * MTU), -ENETUNREACH and others.
  */
@@ -30,13 +31,18 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path);
 /* Returns true if packets may come for the QP. */
 bool wired_needs_receiver(const struct qp *qp);
 
-/* Sends the datagram @w on such a path. A packet that cannot be sent is lost, which a line tells once. */
+/*
+ * Sends the datagram @w on such a path. A packet that cannot be sent is lost, which a line tells
+ * once.
+ */
 void wired_send_datagram(const struct qp *qp, const struct wqe *w, const struct qp_attr *path);
 
 /* Sends what is posted. */
 void wired_send(struct qp *qp);
 
-/* Returns true if the own QP has posted more than wired_send() has seen; a hint without the mutex. */
+/*
+ * Returns true if the own QP has posted more than wired_send() has seen; a hint without the mutex.
+ */
 bool wired_behind(const struct qp *qp, uint32_t pi);
 
 /* State SQD is not possible: says so, and returns -EOPNOTSUPP. */
@@ -56,9 +62,9 @@ struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint
 uint64_t wired_acknowledge(struct qp *qp);
 
 /*
- * Serves the timers of all QPs on the wire that are due at @now, up to which all packets that had come
- * have been given to wired_packet(): a machine that is busy elsewhere does not make a peer late.
- * Returns the time at which to call it again, if no packet comes before.
+ * Serves the timers of all QPs on the wire that are due at @now, up to which all packets that had
+ * come have been given to wired_packet(): a machine that is busy elsewhere does not make a peer
+ * late. Returns the time at which to call it again, if no packet comes before.
  */
 uint64_t wired_tick(uint64_t now);
 

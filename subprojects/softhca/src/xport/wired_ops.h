@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The two halves of struct wire_ops over the queues of a QP. The fabric's mutex is held. */
+/*
+ * The two halves of struct wire_ops over the queues of a QP. The caller must hold the fabric's
+ * mutex.
+ */
 #ifndef SOFTHCA_XPORT_WIRED_OPS_H
 #define SOFTHCA_XPORT_WIRED_OPS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport: executes send queues. The fabric's mutex is held.
+ * The transport: executes send queues. The caller must hold the fabric's mutex.
  *
  * The process that owns a QP executes its work requests, the requester's half as well as the
  * responder's. When xport_send() returns, each message is complete, including payload and

@@ -91,11 +91,11 @@ struct rig_wr {
 
 void rig_post(struct rig *r, const struct rig_wr *w);
 
-/* The next completion of @cq; yields until it is there. */
+/* Waits for the next completion of @cq, and yields meanwhile. */
 struct ibv_wc rig_wait(struct ibv_cq *cq);
 struct ibv_wc rig_wait_ok(struct ibv_cq *cq);
 
-/* None there. */
+/* Checks that @cq has no completion. */
 void rig_idle(struct ibv_cq *cq);
 
 void rig_fill(uint8_t *p, size_t len, uint32_t seed);

@@ -3,8 +3,8 @@
 each other.
 
 A network namespace is the software HCA's host, a guest (guest.py) is rxe's. Each program is run in both
-directions, without faults and with packets lost, doubled and late each way. If something that it
-needs is missing, it names it and the test is skipped.
+directions, without faults and with packets lost, doubled and late each way. If something that the test
+needs is missing, the test names it and is skipped.
 
 A pair that fails leaves the capture of the software HCA's side and the guest's kernel log in directory RECORDS.
 """
@@ -26,16 +26,15 @@ import time
 import guest as guests
 import hosts
 
-GUARD_S = 7100  # against hanging only, as the following two
+GUARD_S = 7100  # these three are only against hanging
 PAIR_GUARD_S = 600
 QUIET_LOOKS = 8
-TRIES = 10  # of a pair that fails by what is known
+TRIES = 10  # for a pair that fails because of a known defect of the kernel
 PACE_S = 0.02
 GUEST, GUEST_IPV6 = "10.99.0.2", "fd99:0::2"
 
-# GID and GID6: the index of the end's IPv4 and IPv6 GID. -F: perftest does without a steady clock, which the
-# guest has not.
-# -u, and -t of PEER: a QP's timeout, long because a loaded machine answers late. Pingpongs have 14.
+# GID and GID6: the index of the end's IPv4 and IPv6 GID. -F: perftest accepts that the guest has no steady clock.
+# -u, and -t of PEER: a QP's timeout, long because a loaded machine answers late. The pingpongs always use 14.
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 CASES = [
     *[f"ibv_rc_pingpong -g GID -c -n 30 -s 10000 -m {mtu}" for mtu in PATH_MTUS],
@@ -70,8 +69,8 @@ FAULTY = [
     "PEER -g GID6 -f -t 17 -n 150",
 ]
 FAULTY_MTUS = [f"PEER -g GID -f -t 17 -n 150 -m {code}" for code in (2, 4, 5)]
-# Faults of packets: a name, the rules of the software HCA, what netem does to those of the guest,
-# counters of rxe that show it, and the cases.
+# Faults of packets: a name, the fault rules of the software HCA, the arguments of netem in the guest, counters of
+# rxe that must increase, and the cases.
 FAULTS = [
     ("1 % lost", "lost=1", "loss 1%", ("out_of_seq_request", "rcvd_seq_err"), FAULTY + FAULTY_MTUS),
     ("2 % twice", "twice=2", "duplicate 2%", ("duplicate_request",), FAULTY),
@@ -83,7 +82,7 @@ FAULTS = [
 
 class Pace:
     """
-    Asks the guest's kernel for an echo all the time. When none comes for a while, the guest does not run, or
+    Sends echo requests to the guest's kernel all the time. A silence means that the guest does not run, or that
     this machine has no time for this process.
     """
     ECHO = struct.pack("!BBHI", 8, 0, 0xF7FF, 0)
@@ -113,7 +112,7 @@ class Pace:
         self.last = now
 
     def longest(self, since):
-        """The longest silence that has lasted into the time after @since."""
+        """Returns the longest silence that has ended after @since, or goes on."""
         return max([gap for at, gap in self.silences if at > since] + [time.monotonic() - self.last])
 
 
@@ -130,7 +129,7 @@ class Software(hosts.Host):
         return self.guard.watch(p) if self.guard else p
 
     def datagrams(self):
-        """Returns the number of packets that came and went. Only RoCE has any here."""
+        """Returns the number of UDP packets that came and went. In this namespace all of them are RoCE."""
         with open(f"/proc/{self.pid}/net/snmp") as v4, open(f"/proc/{self.pid}/net/snmp6") as v6:
             names, values = [line.split() for line in v4 if line.startswith("Udp:")]
             counters = {**dict(zip(names, values)), **dict(line.split() for line in v6)}
@@ -140,8 +139,9 @@ class Software(hosts.Host):
 
 class Patience:
     """
-    Returns true while packets move: the programs of a pair are waited for. Each look takes a command
-    of the guest, so that time in which it does not run does not count.
+    A call returns None while packets move and the programs of a pair should be waited for, otherwise why not.
+    A check that finds no traffic runs a command in the guest, so time in which the guest does not run does
+    not count.
     """
 
     def __init__(self, software, guest):
@@ -174,7 +174,7 @@ def retries_take(case):
 
 
 class Matrix:
-    """Pairs of programs, and what they have come to."""
+    """Runs pairs of programs and counts their results."""
 
     def __init__(self, software, guest, peer, records):
         self.software, self.guest, self.peer, self.records = software, guest, peer, records
@@ -197,7 +197,7 @@ class Matrix:
                     self.results["FAILED"] += 1
 
     def attempt(self, server, client, name, case):
-        """Runs a pair. Returns "ok", "FAILED", or that which is known to make pairs fail, and was seen."""
+        """Runs a pair. Returns "ok", "FAILED", or the known defect of the kernel that has made it fail."""
         self.guest.forget_messages()
         began, before, result, why = time.monotonic(), self.guest.counters(), "ok", ""
         try:
@@ -219,7 +219,7 @@ class Matrix:
         if unanswered and self.pace.longest(began) > retries_take(case):
             return "guest starved"
         if unanswered and self.software.rules and re.search(r"\d+ iters in ", why):
-            return "last acknowledgement lost"  # the other end had all, and has left
+            return "last acknowledgement lost"  # the other end has received all, and has exited
         if re.search(r"WARNING: .* rxe_completer", self.guest.shell("dmesg").end()):
             return "rxe completed a failed request with success"
         return None
