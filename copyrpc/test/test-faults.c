@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Calls while the HCA has a fault: the status that pending calls end with, or none if the HCA hides
- * the fault; and a new pair of endpoints in the same contexts works afterwards.
+ * Makes calls while the HCA has a fault. Checks the status with which pending calls end (success if
+ * the HCA recovers), and that new endpoints in the same contexts work afterwards.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +19,7 @@ struct side {
 
 struct calls {
 	uint32_t made, ok, failed;
-	int status; /* that failed ones must have */
+	int status; /* of each call that fails */
 	uint8_t ended[CALLS];
 };
 
@@ -52,7 +52,9 @@ static void connect_pair(struct side s[2])
 		CHECK_EQ(copyrpc_ep_connect(s[i].ep, blob[!i], COPYRPC_INFO_SIZE), 0);
 }
 
-/* Until all calls have ended, or the endpoint has failed and all that were made have. */
+/*
+ * Makes and answers calls until all have ended or, if the endpoint fails, those made so far have.
+ */
 static void run(struct side s[2], struct calls *c)
 {
 	struct copyrpc_req *req;
@@ -75,7 +77,9 @@ static void run(struct side s[2], struct calls *c)
 	}
 }
 
-/* Device, queue pairs, address, name, and the HCA's syndrome if it failed. */
+/*
+ * The description has the device, both QPs, the address, the name and, after a failure, a syndrome.
+ */
 static void check_words(struct copyrpc_ep *ep, int status)
 {
 	char line[256], part[20];

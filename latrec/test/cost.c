@@ -4,7 +4,7 @@
  *
  *	latrec-cost WHAT COUNT
  *
- * `nothing` is the loop around the others: the stamps, and a look at each result.
+ * `nothing` is the loop around the others: the stamps, and one read of each result.
  */
 #include "latrec.h"
 
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
 	count = strtoull(argv[2], NULL, 10);
 	CHECK_EQ(latrec_create(&attr, &r), 0);
 	CHECK_EQ(latrec_ep_create(r, DEPTH, &ep), 0);
-	/* Each power of two from 1 us to 1 ms as often. */
+	/* Each power of two from 1 us to 1 ms equally often. */
 	for (uint32_t i = 0; i < LATENCIES; i++)
 		latency[i] = (1000 + test_rand(&rng) % 1000) << (i % 10);
 	for (size_t i = 0; i < ARRAY_SIZE(works); i++)

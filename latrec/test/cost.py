@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Instructions per sample, counted by callgrind, without the clocks and without the loop around
-it. Ends of windows are included in their proportion.
+"""Counts with callgrind how many instructions one sample costs, without clock reads and the loop. The work
+at the end of a window is included, spread over the samples of the window.
 
     cost.py COST-PROGRAM
 """
@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 FEW, MANY = 100_000, 200_000
-# For a post and its completion: one latency, and two.
+# "closed" records one latency per post and completion, "due" records two.
 LIMITS = {"histogram": 20, "record": 30, "closed": 40, "due": 64}
 
 

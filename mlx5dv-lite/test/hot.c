@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compiled, not run: hot-calls.py looks at the machine code of these functions. */
+/* Compiled, but not run: hot-calls.py reads the machine code of these functions. */
 #include <mlx5dvl.h>
 
 static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)

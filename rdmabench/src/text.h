@@ -10,7 +10,7 @@
 
 /* Accepts a name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, the first not a dot. */
 bool name_is_safe(const char *name);
-/* Reads such a name as an option's value into a const char *: for the rows of base/args.h. */
+/* Reads the value of an option as such a name, into a const char *. For rows of base/args.h. */
 int read_name(const struct arg *a, void *name_p);
 
 /* Returns a new JSON string. Text that is no UTF-8 (file names, peers) is reduced to ASCII. */

@@ -22,7 +22,7 @@ static int parse(const char *line, struct engine_options *o)
 	return engine_options_parse(argc, argv, o, why, sizeof(why));
 }
 
-/* Lines, the words of which are separated by spaces; "" is an empty word. */
+/* Command lines. Their words are separated by spaces; "" is an empty word. */
 static const char *const bad[] = {
 	"a b",
 	"--frobnicate",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Points: every one is traffic that the engine takes; and the landscapes of the model. */
+/* Every point of the search is traffic that the engine accepts; the landscapes of the model. */
 #include "support/test.h"
 #include "model.h"
 
@@ -57,7 +57,7 @@ static struct fixed fixed_of(const char *const *texts)
 	return f;
 }
 
-/* Every value of every parameter can be given, by the names that results have. */
+/* Every value of every parameter can be fixed, by the name that it has in results. */
 static void every_value_can_be_fixed(void)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -139,7 +139,7 @@ static void what_cannot_be_fixed_is_said(void)
 	}
 }
 
-/* Every value of every dimension is tried. */
+/* Random points reach every value of every dimension. */
 static void random_points_reach_everything(void)
 {
 	static bool seen[SPACE_DIMS][256];
@@ -229,7 +229,7 @@ static void other_json_is_no_point(void)
 	json_decref(o);
 }
 
-/* A random point hits an anomaly once in a hundred to a thousand. */
+/* Between 0.1 % and 1 % of all random points are anomalies. */
 static void landscapes_hide_their_anomaly(void)
 {
 	struct rules r;
@@ -253,7 +253,7 @@ static void landscapes_hide_their_anomaly(void)
 	}
 }
 
-/* Towards the corner every step of every parameter that matters is felt. */
+/* Each step of a parameter that matters towards the corner increases the energy. */
 static void the_corner_is_graded(void)
 {
 	enum model_kind k = MODEL_CORNER;
@@ -302,7 +302,7 @@ static void rules_are_as_documented(void)
 	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
 }
 
-/* The search climbs throughput, pauses, and latency if that has a limit. */
+/* Lost throughput, pauses and, if it has a limit, latency add to the energy. */
 static void energy_has_three_parts(void)
 {
 	struct measure m = {.v = {[MEASURE_TX_GBPS] = 128, [MEASURE_RX_GBPS] = 128}};

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """
-Every function that a comment, a README or a man page calls by name, `name()`, exists. Those of
-layers that the build leaves out are not checked.
+Checks that each function that is mentioned as `name()` in a comment, README or man page exists. Mentions
+in layers that the build leaves out are not checked.
 """
 import pathlib
 import re
@@ -26,7 +26,7 @@ def words_of(text):
 
 
 def layer_of(path):
-    """The innermost directory around it that has sources of its own, or None."""
+    """Returns the innermost directory around @path that has a folder src, or None."""
     for parent in path.parents:
         if parent == source:
             return None
@@ -40,7 +40,7 @@ built = {None}
 for path in ours("*.c", "*.h", "*.S", "*.pml"):
     text = path.read_text()
     comments[path] = "\n".join(COMMENT.findall(text))
-    # Strings stay: dlsym() and the tests name functions in them.
+    # Strings are kept: dlsym() and the tests name functions in them.
     known |= words_of(COMMENT.sub(" ", text))
 deps = subprocess.run(
     ["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True
@@ -58,7 +58,7 @@ for path in ours("*.md", "*.1", "*.7"):
 
 bad = []
 for path, text in comments.items():
-    # A layer that this build leaves out names functions of libraries that nothing here includes.
+    # A layer that is not built mentions functions of libraries whose headers no built file includes.
     if layer_of(path) not in built:
         continue
     for name in sorted(set(CALL.findall(text)) - known):

@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""tent asks nowhere which transport it has: src/transports.c lists them, and each is a file beside it.
+"""Checks that no file of tent depends on the kind of transport, but for src/transports.c, which lists the
+transports, and the file of each transport beside it.
 
     transports.py SOURCE
 
-Also tells that planted questions are seen, and that the test's own transport stays short.
+Also checks that the pattern finds known bad lines, and that the stub transport of the test stays short.
 """
 import pathlib
 import re
 import sys
 
-STUB_LINES = 60  # of code, for a third transport
+STUB_LINES = 60  # of code, at most
 QUESTION = re.compile(r"""
-    \b(?:%s)_transport\b                    # a row by its name
-    | \bmlx5dvl | \bibv_ | \bprocess_vm_    # calls that one of them makes
-    | \bshm_rails\b                         # the attribute that wants one of them
-    | transport \s* (?:==|!=) | \btransports\[\d  # a comparison of rows
+    \b(?:%s)_transport\b                    # a transport by its name
+    | \bmlx5dvl | \bibv_ | \bprocess_vm_    # calls that only one transport makes
+    | \bshm_rails\b                         # the attribute that selects one transport
+    | transport \s* (?:==|!=) | \btransports\[\d  # a comparison of transports
     | "(?:shm|ib|roce)"                     # kinds of rails
     | [>.]kind \s* (?:==|!=) | strn?cmp \( [^;]* (?:kind\s*,\s*" | ->rails\s*, )
 """, re.X)
