@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * box PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V IPC) with an
- * empty /dev/shm, so that tests of several builds run at once. The last line of standard error says what
- * CPU time the test and its children took. A test that leaves a file in /dev/shm fails.
+ * box [-n] PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V IPC)
+ * with an empty /dev/shm, so that tests of several builds run at once. The last line of standard error
+ * says what CPU time the test and its children took. A test that leaves a file in /dev/shm fails. -n runs
+ * the test without namespaces.
  *
- * scripts/test gives it to `meson test --wrapper`. A user who may not make namespaces gets the test without.
+ * scripts/test gives it to `meson test --wrapper`, with -n if `box true` fails here.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -35,12 +36,11 @@ static int network_up(void)
 		      "END\n");
 }
 
-// Says whether the namespaces were made. Ends the program if they were made in part.
-static bool enter(void)
+// Makes the namespaces, or ends the program.
+static void enter(void)
 {
-	if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC))
-		return false;
-	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC) ||
+		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 		mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777") || network_up()) {
 		perror("box");
 		exit(1);
@@ -48,7 +48,6 @@ static bool enter(void)
 	// Names of network namespaces; the directory is there once `ip netns` has run.
 	if (mount("tmpfs", "/run/netns", "tmpfs", 0, NULL) && errno != ENOENT)
 		perror("box: /run/netns");
-	return true;
 }
 
 // Returns the number of files in /dev/shm, and prints their names if `print`.
@@ -121,12 +120,15 @@ static void print_time(void)
 
 int main(int argc, char **argv)
 {
-	if (argc < 2) {
+	bool own = argc < 2 || strcmp(argv[1], "-n") != 0;
+
+	if (argc < 3 - own) {
 		fprintf(stderr, "box: give a program\n");
 		return 2;
 	}
-	bool own = enter();
-	int status = run(argv + 1);
+	if (own)
+		enter();
+	int status = run(argv + 2 - own);
 	bool clean = !own || shm_is_clean();
 
 	print_time();

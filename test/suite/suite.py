@@ -12,6 +12,7 @@ name and its time limit alone.
 """
 import collections
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -100,17 +101,18 @@ def tests_of(build):
     return [t for t in rows if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
 
 
-def boxed():
+@functools.cache
+def boxed(box):
     """Returns true if box.c can give each test a machine of its own, which takes root."""
-    return subprocess.run(["unshare", "-m", "-n", "-i", "true"], capture_output=True).returncode == 0
+    return subprocess.run([box, "true"], capture_output=True).returncode == 0
 
 
-def streams_of(tests):
+def streams_of(tests, box):
     """Returns lists of names, which run beside each other, with the number of processes for each. Tests that meson would
     run alone disturb each other's ports and files, which they cannot in a box: they are two streams of their own."""
     # More than there are cores, because many sleep.
     processes = os.cpu_count() + 1
-    if not boxed():
+    if not boxed(box):
         return [(sorted({t["name"] for t in tests}), processes)]
     alone = [t["name"] for t in sorted(tests, key=lambda t: -t["timeout"]) if not t["is_parallel"]]
     others = sorted({t["name"] for t in tests} - set(alone))
@@ -120,8 +122,9 @@ def streams_of(tests):
 def run_tests(build, box, tests):
     """Runs these tests of a build."""
     def run(number, names, processes):
-        command = ["meson", "test", "-C", str(build.dir), "--no-rebuild", "--quiet", "--wrapper", box,
-                   "--logbase", f"stream-{number}", "--num-processes", str(processes),
+        command = ["meson", "test", "-C", str(build.dir), "--no-rebuild", "--quiet",
+                   "--wrapper", box if boxed(box) else f"{box} -n", "--logbase", f"stream-{number}",
+                   "--num-processes", str(processes),
                    # Time limits only end what hangs, so they allow for other work on the machine.
                    "--timeout-multiplier", "5"]
         good = step(build, f"tests {number}", command + names, build.dir / f"stream-{number}.log")
@@ -129,7 +132,7 @@ def run_tests(build, box, tests):
 
     for log in build.dir.glob("meson-logs/stream-*"):
         log.unlink()
-    threads = [threading.Thread(target=run, args=(i, *stream)) for i, stream in enumerate(streams_of(tests))]
+    threads = [threading.Thread(target=run, args=(i, *stream)) for i, stream in enumerate(streams_of(tests, box))]
     for t in threads:
         t.start()
     for t in threads:
@@ -241,14 +244,14 @@ def mutants(part):
     return subprocess.run(command, cwd=TOP).returncode == 0
 
 
-def shared_files():
+def shared_files(box):
     """Returns the files in /dev/shm. A test leaves one there only if it has no box."""
-    return set() if boxed() else set(os.listdir("/dev/shm"))
+    return set() if boxed(box) else set(os.listdir("/dev/shm"))
 
 
 def run_all(box, part):
     begun = time.monotonic()
-    threads, good, before = [], True, shared_files()
+    threads, good, before = [], True, shared_files(box)
     if part:
         for b in BUILDS:
             # The first build has what the packages need.
@@ -263,7 +266,7 @@ def run_all(box, part):
             compile_it(b, False)
             threads.append(threading.Thread(target=run_tests, args=(b, box, tests_of(b))))
             threads[-1].start()
-            if not boxed():
+            if not boxed(box):
                 threads[-1].join()
         for t in threads:
             t.join()
@@ -272,7 +275,7 @@ def run_all(box, part):
     passed, counts = print_outcome(rows)
     wall = time.monotonic() - begun
     print(f"{counts}; {cpu:.0f} CPU seconds in {wall:.0f} s")
-    left = shared_files() - before
+    left = shared_files(box) - before
     if left:
         print(f"left behind in /dev/shm: {' '.join(sorted(left))}")
     return good and passed and not left and not any(b.status for b in BUILDS)
