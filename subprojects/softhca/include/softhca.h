@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * softhca - what a test can ask the software HCA about itself.
+ * softhca - functions by which a test can query the software HCA.
  *
  * A program under the software HCA runs unmodified and needs nothing from here. A
- * test that wants to know what the adapter did (how many doorbells, which work
- * requests) links with libsofthca before libibverbs, or looks these functions up with
+ * test that has to know what the adapter did (how many doorbells, which work
+ * requests) links with libsofthca before libibverbs, or finds these functions with
  * dlsym(RTLD_DEFAULT, ...) when the library is preloaded:
  *
  *	struct softhca_counters before, after;
@@ -30,25 +30,25 @@ extern "C" {
 #define SOFTHCA_OPCODES 64
 
 /*
- * Monotone counts of what the adapters did for one process as requester, unless said
- * otherwise. Bytes are payload bytes.
+ * Counts of what the adapters did for one process as requester, unless said otherwise. They only
+ * grow. Bytes are payload bytes.
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
-	uint64_t bf_copies; /* of these, followed by the rest of a BlueFlame copy */
+	uint64_t bf_copies; /* of these, those with the rest of a BlueFlame copy */
 	uint64_t traps; /* trapped stores of any kind */
 	uint64_t single_steps; /* of these, not decoded but single-stepped */
 	uint64_t arms; /* completion queue doorbells */
 	uint64_t cqes; /* completions written for this process's QPs, either side */
 	uint64_t recvs; /* receives consumed by messages to this process's QPs */
-	uint64_t rnr_naks; /* attempts that met no receive */
-	uint64_t retries; /* attempts that met no answer */
+	uint64_t rnr_naks; /* attempts that found no receive */
+	uint64_t retries; /* attempts that got no answer */
 	uint64_t errors; /* work requests that ended in error (flushes not counted) */
 	uint64_t flushes; /* work requests flushed */
 	uint64_t violations; /* of strict mode's rules */
 	uint64_t late_held; /* WRITEs that the network held back */
-	uint64_t late_placed; /* of these, that arrived after their sender had given them up */
-	uint64_t late_lost; /* the same, but their receiver did not receive any more */
+	uint64_t late_placed; /* of these, placed after their sender had ended them with an error */
+	uint64_t late_lost; /* of these, lost because their receiver did not receive any more */
 	uint64_t wqes[SOFTHCA_OPCODES];
 	uint64_t bytes[SOFTHCA_OPCODES];
 };
@@ -61,13 +61,11 @@ struct softhca_counters {
  */
 int softhca_counters_self(struct softhca_counters *out);
 
-/* The fabric that the process is a member of. */
+/* The fabric of which the process is a member. */
 struct softhca_fabric_info {
 	uint32_t processes; /* attached and alive */
-	uint32_t qps; /* that exist */
-	uint32_t
-		recoveries; /* times that others went on for a process that died, or was stopped, within
-				a message */
+	uint32_t qps; /* existing QPs */
+	uint32_t recoveries; /* times that others went on for a dead or stopped process */
 	uint32_t replays; /* of these, in the middle of a step, which was then completed */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
@@ -81,36 +79,38 @@ struct softhca_fabric_info {
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
- * softhca_step() - with SOFTHCA_MODE=step, executes all that this process has posted and
- * serves its timers that are due. Nothing is executed otherwise. In chaos mode it makes some steps
- * of what is pending, at random, and at least one if there is any. sched_yield() does the same.
+ * softhca_step() - with SOFTHCA_MODE=step, executes all requests that this process has posted and
+ * serves its timers that are due; without it nothing is executed. In chaos mode it makes some steps
+ * of the pending work, at random, and at least one if work is pending. sched_yield() does the same.
  *
- * Return: the number of queues, or steps, that had something to do; -ENODEV without a device;
- * -EPERM in another mode.
+ * Return: the number of queues, or steps, that had work; -ENODEV without a device; -EPERM in
+ * another mode.
  */
 int softhca_step(void);
 
 /*
- * softhca_fault_add() - adds a fault rule to the fabric, for messages to come.
+ * softhca_fault_add() - adds a fault rule to the fabric. It applies to later messages.
  * @rule: "action=no_answer qpn=0x41 nth=100", one rule as softhca(7) describes them
  *
- * Return: its number, from 1; -EINVAL it is no rule, or of an adapter that there is not; -ENOSPC
- * there is no room for more; -ENODEV when the process has not opened a device.
+ * Return: the number of the rule, from 1; -EINVAL when @rule is not a rule, or names an adapter
+ * that does not exist; -ENOSPC when there is no room for another rule; -ENODEV when the process has
+ * not opened a device.
  */
 int softhca_fault_add(const char *rule);
 
 /*
  * softhca_fault_remove() - removes a rule.
- * @number: of softhca_fault_add(), or of softhcactl fault list
+ * @number: from softhca_fault_add(), or from softhcactl fault list
  *
- * Return: how many messages it has hit; -ENOENT there is no such rule; -ENODEV as above.
+ * Return: how many messages it has affected; -ENOENT when there is no such rule; -ENODEV when the
+ * process has not opened a device.
  */
 long long softhca_fault_remove(int number);
 
 /*
- * The record: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process
- * creates gets a ring of its last SOFTHCA_TRACE_DEPTH entries, as long as there are
- * rings left in the fabric (SOFTHCA_TRACE_RINGS).
+ * Records: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process creates
+ * gets a ring for its last SOFTHCA_TRACE_DEPTH entries, until the fabric's SOFTHCA_TRACE_RINGS
+ * rings are all in use.
  */
 #define SOFTHCA_TRACE_DEPTH 4096
 #define SOFTHCA_TRACE_RINGS 64
@@ -123,8 +123,8 @@ struct softhca_wqe_record {
 	uint32_t imm; /* as it stands in the entry */
 	uint32_t length; /* payload bytes */
 	uint32_t inline_len; /* of these, in the entry itself */
-	uint16_t index; /* block at which the adapter found it */
-	uint16_t wqe_index; /* index that the entry itself names */
+	uint16_t index; /* of the block at which the adapter found it */
+	uint16_t wqe_index; /* as written in the entry itself */
 	uint8_t opcode;
 	uint8_t units; /* of 16 bytes, the control segment included */
 	uint8_t segments; /* of payload, inline ones included */
@@ -147,15 +147,15 @@ struct softhca_cqe_record {
 };
 
 /*
- * softhca_trace_wqes(), softhca_trace_cqes() - read the record of a QP, or CQ, of this
+ * softhca_trace_wqes(), softhca_trace_cqes() - read the records of a QP, or CQ, of this
  * process.
  * @qpn, @cqn: its number
  * @from: sequence number of the first record to read
  * @out: room for @n records
  *
- * Return: the number of records written, 0 when there is none at @from yet; -ENODEV
+ * Return: the number of records written, 0 when the record @from does not exist yet; -ENODEV
  * without a device; -ENOENT when there is no such object or it is not recorded;
- * -ENODATA when the record at @from is already overwritten.
+ * -ENODATA when the record @from has been overwritten.
  */
 int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
 int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);

@@ -2,11 +2,11 @@
 /*
  * The shared arena: all state of the emulated adapters of one fabric.
  *
- * Every process of a fabric maps the same file, each at an address of its own, so
- * the arena holds indexes and never pointers. One mutex guards everything in
- * it, except for the counters that are documented otherwise. A process may be killed, or stopped, at
- * any instruction while it holds the mutex (claim.h). Fields that have to change together are
- * therefore changed through the journal (hca/journal.h), and every object names the
+ * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
+ * indexes and never pointers. One mutex guards everything in the arena, except for the counters
+ * that are documented otherwise. A process may be killed, or stopped, at any instruction while it
+ * holds the mutex (claim.h). Fields that have to change together are therefore changed through the
+ * journal (hca/journal.h), and every object has the
  * slot of its owner, so that the objects of a dead process can be found.
  *
  * Only processes of one uid write the arena (its directory has mode 0700). Values that
@@ -50,28 +50,28 @@
 
 #define CLAIM_PIECES 2
 
-/* A lock that can be taken from an owner that is stopped; see claim.h. All zero: nobody has it. */
+/* A lock that can be taken from an owner that is stopped; see claim.h. All zero: no owner. */
 struct claim {
 	uint64_t word;
 	struct iovec to[CLAIM_PIECES]; /* where its owner's system call writes in another process */
 };
 
-/* The last observation of the owner of a claim that somebody waits for. Zero: none. */
+/* The last observation of a claim's owner by a thread that waits for the claim. Zero: none. */
 struct claim_watch {
 	uint64_t word; /* of the claim */
 	uint64_t switches; /* the owner's context switches when it was first seen stopped */
-	uint64_t since; /* that time: CLOCK_MONOTONIC, ns */
+	uint64_t since; /* when it was first seen stopped: CLOCK_MONOTONIC, ns */
 };
 
-/* One attached process. Alive as long as it holds the byte lock of its slot. */
+/* One attached process. It is alive as long as it holds the byte lock of its slot. */
 struct proc {
 	uint32_t used;
 	int32_t pid; /* 0 once the process is known to be dead: the number may be reused */
 	uint32_t life; /* number of owners that the slot has had */
 	uint32_t bell; /* futex on which its thread sleeps; see timer.h */
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
-	uint32_t pumping; /* chaos mode: its thread knows that work is pending */
-	uint32_t has_thread; /* one that serves timers */
+	uint32_t pumping; /* chaos mode: its thread has been notified of pending work */
+	uint32_t has_thread; /* it has a thread that serves timers */
 	uint64_t
 		cm_due; /* when the next message to one of its ids arrives; 0: none is on its way */
 	struct softhca_counters counters;
@@ -82,7 +82,7 @@ struct obj {
 	uint32_t used; /* set last on creation, cleared first on destruction */
 	uint32_t owner; /* slot of the process that created it */
 	uint32_t ctx;
-	uint32_t refs; /* objects of the same context that name this one */
+	uint32_t refs; /* number of objects of the same context that refer to this one */
 };
 
 enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KINDS };
@@ -93,7 +93,7 @@ struct ctx {
 	uint32_t rail;
 	uint32_t reserved;
 	uint64_t fifo; /* receives the async events */
-	/* Link model: until when it is busy with the service of messages that it sends, receives. */
+	/* Link model: until when the context serves messages that it sends; that it receives. */
 	uint64_t sends_until, receives_until;
 };
 
@@ -126,11 +126,11 @@ struct cq {
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
 	uint32_t consumer; /* last value seen in the doorbell record, widened */
 	uint32_t overrun; /* fatal: no more CQEs are written */
-	uint32_t ignore_overrun; /* CQEs overwrite older ones; the consumer index says nothing */
+	uint32_t ignore_overrun; /* CQEs overwrite older ones; the consumer index is ignored */
 	uint32_t comp_en;
 	uint32_t armed; /* enum cq_armed */
 	uint32_t arm_sn; /* sequence number of the latest arm */
-	uint32_t fired; /* 1 + sequence number of the arm whose event was the latest, or 0 */
+	uint32_t fired; /* 1 + sequence number of the last arm that caused an event, or 0 */
 	uint32_t arm_word; /* polling mode: last arm word seen in the doorbell record */
 	uint32_t solicited; /* value of producer after the last solicited or error CQE */
 	uint64_t fifo; /* completion channel, 0 without one */
@@ -148,8 +148,8 @@ enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
 struct srq {
 	struct obj obj;
 	/*
-	 * Cache of the linked list behind the head: ahead[i] is the index of the entry that
-	 * follows entry number ahead_from + i. Covers entries that are posted and not taken.
+	 * Cache of the linked list after the head: ahead[i] is the index of the entry that
+	 * follows entry number ahead_from + i. It covers entries that are posted and not taken.
 	 */
 	uint32_t ahead_from;
 	uint32_t ahead_n;
@@ -167,7 +167,7 @@ struct srq {
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t copy_from; /* 1 + QP whose message is being copied into the next entry, or 0 */
-	uint32_t strict_told; /* strict mode has reported it */
+	uint32_t strict_told; /* strict mode has reported this SRQ */
 };
 
 /* The attributes of a QP that MODIFY_QP sets and QUERY_QP returns. */
@@ -217,7 +217,7 @@ struct qp {
 	uint8_t state; /* enum qp_state */
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
-	uint8_t wired; /* its peer is reached by packets */
+	uint8_t wired; /* its peer is on another host, reached by packets */
 	uint32_t uar; /* number of its doorbell page in the device file */
 	uint32_t bfreg; /* its register on that page, BFREG_ANY if the program chooses one */
 	uint64_t dbrec;
@@ -244,7 +244,7 @@ struct qp {
 	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	struct claim copy; /* of the thread that copies */
-	struct claim_watch copy_watch; /* of those who wait for the end */
+	struct claim_watch copy_watch; /* by threads that wait for the end of the copy */
 	uint32_t copy_to; /* 1 + QP that it is copying to, or 0 */
 	uint32_t copy_from; /* 1 + QP that it is receiving a copy from, or 0 */
 	uint32_t copy_srq; /* with copy_to: 1 + SRQ whose entry the copy fills, or 0 */
@@ -254,17 +254,17 @@ struct qp {
 	uint64_t turn; /* of the WQE at sq_done among those that wait; see timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
-	/* Link model: completion times of the WQEs from sq_done up to link_next. */
+	/* Link model: completion times of the WQEs from sq_done to link_next. */
 	uint32_t link_first, link_last, link_next;
 	uint64_t link_due[LINK_AHEAD];
 	uint32_t trapped; /* its owner's doorbells trap */
 	uint32_t rung; /* producer index at the latest doorbell that trapped */
-	/* Chaos mode: the message of which pieces are placed already. */
+	/* Chaos mode: the message whose pieces are being placed. */
 	uint32_t piece_of; /* sq_done + 1 of the message */
 	uint32_t pieces_done;
-	uint64_t piece_seed; /* how it is cut, and the order of the pieces */
+	uint64_t piece_seed; /* determines the sizes and the order of the pieces */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
-	uint32_t link_taken; /* the peer's service of the WQE at sq_done has its time */
+	uint32_t link_taken; /* the peer's service time of the WQE at sq_done has been added */
 	uint32_t link_batch; /* blocks that it announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
@@ -274,12 +274,12 @@ struct qp {
 	uint32_t strict_end[STRICT_COMPLETIONS];
 };
 
-/* The state of a QP whose peer is reached by packets; its index is the QP's. */
+/* The state of a QP whose peer is reached by packets. It has the same index as the QP. */
 struct wired {
 	struct wire_qp q;
-	uint32_t after[WIRE_MESSAGES]; /* of each message in flight: the block behind its WQE */
+	uint32_t after[WIRE_MESSAGES]; /* of each message in flight: the block after its WQE */
 	uint32_t bad; /* syndrome of the oldest message, which cannot be sent */
-	uint32_t seen; /* producer index when the send queue was looked at last */
+	uint32_t seen; /* producer index when the send queue was last read */
 	/* The new value of an atomic, until it is stored. */
 	uint32_t store_slot;
 	uint32_t storing;
@@ -348,20 +348,20 @@ struct trace_ring {
 enum fault_action {
 	FAULT_NONE, /* the entry is free */
 	FAULT_ERROR, /* error completion with the rule's syndrome */
-	FAULT_RNR, /* as if no receive were posted */
-	FAULT_NO_ANSWER, /* as if nobody answered */
-	FAULT_DELAY, /* executed delay_ns later, what follows on the QP too */
+	FAULT_RNR, /* the message ends as if no receive were posted */
+	FAULT_NO_ANSWER, /* the message ends as if the peer did not answer */
+	FAULT_DELAY, /* executed delay_ns later, with later messages of the QP */
 	FAULT_PARTIAL, /* the first bytes are placed, then an error completion */
 	FAULT_KILL, /* SIGKILL to the sender, after the first bytes are placed */
 	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
 	FAULT_LINK_DOWN, /* the link of the sender's adapter */
 	FAULT_LINK_UP,
-	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, no more will */
-	FAULT_DEVICE_FATAL, /* of the sender's adapter: told, and the message never ends */
+	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, the others never do */
+	FAULT_DEVICE_FATAL, /* event of the sender's adapter; the message never ends */
 	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
-	FAULT_PACKET_LOST, /* a packet to another host; from here on rules are for packets */
+	FAULT_PACKET_LOST, /* of a packet to another host, as all rules from here on */
 	FAULT_PACKET_TWICE,
-	FAULT_PACKET_LATE, /* after the next one */
+	FAULT_PACKET_LATE, /* sent after the next packet */
 };
 
 struct fault_rule {
@@ -372,9 +372,9 @@ struct fault_rule {
 	uint32_t qpn; /* the sender's; 0: any */
 	uint32_t pid; /* the sender's; 0: any */
 	uint64_t opcodes; /* a bit per opcode of a work request; 0: any */
-	uint64_t nth; /* the first match that is hit, from 1 */
-	uint64_t count; /* how many are; 0: all that follow */
-	uint32_t percent; /* of these, at random */
+	uint64_t nth; /* the first match that is affected, from 1 */
+	uint64_t count; /* matches that are affected; 0: all that follow */
+	uint32_t percent; /* share of these that is affected, at random */
 	uint32_t reserved;
 	uint64_t random; /* state of the generator; "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
@@ -387,12 +387,15 @@ struct fault_rule {
 struct port_counts {
 	uint64_t tx_bytes, rx_bytes; /* payload */
 	uint64_t tx_packets, rx_packets;
-	uint64_t tx_pause_ns, rx_pause_ns; /* that it has asked for, and was asked for */
+	uint64_t tx_pause_ns, rx_pause_ns; /* requested by the port; requested by its peer */
 	uint64_t no_receives; /* attempts of peers that found no receive posted */
 	uint64_t rnr_retries, timeout_retries; /* of its own requests */
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
-	/* Packets of other hosts that are dropped. Relaxed atomics: the receiver counts them without the mutex. */
+	/*
+	 * Packets of other hosts that are dropped. Relaxed atomics: the receiver counts them
+	 * without the mutex.
+	 */
 	uint64_t
 		bad_packets; /* all: malformed, for no QP that is connected to their sender, bad_pkeys */
 	uint64_t bad_icrcs; /* of these: with a wrong ICRC */
@@ -400,24 +403,24 @@ struct port_counts {
 
 #define CAPTURE_PATH 512
 
-/* A file that gets the packets that messages would be; see fabric/capture_file.h. */
+/* A file with the packets that the messages would be on a network; see fabric/capture_file.h. */
 struct capture {
 	uint32_t on;
 	uint32_t owner; /* slot of the process that it ends with, or NO_SLOT: with the fabric */
 	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
-	int32_t error; /* -errno that has ended it, or 0 */
-	int32_t failed_pid; /* with error: the process that met it */
+	int32_t error; /* -errno that ended the capture, or 0 */
+	int32_t failed_pid; /* with error: the process that got it */
 	uint32_t reserved;
 	uint64_t device, inode; /* of the file */
-	uint64_t end; /* bytes of the file that are valid; this and the counts are one step */
+	uint64_t end; /* valid bytes of the file; changes in one step with the counts */
 	uint64_t packets; /* in the file */
-	uint64_t messages, bytes; /* that were executed without an error; of their payload */
+	uint64_t messages, bytes; /* executed without an error, and their payload */
 	char path[CAPTURE_PATH];
 };
 
 enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
 
-/* Why a message needs a closer look before it is executed. */
+/* Why a message needs more than plain execution. */
 enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
@@ -441,16 +444,16 @@ struct arena {
 	uint64_t chaos_seed;
 	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
-	uint32_t attention; /* of enum attention; 0: a message is just executed */
-	uint32_t recoveries; /* times that others went on for an owner of a claim */
+	uint32_t attention; /* of enum attention; 0: messages are just executed */
+	uint32_t recoveries; /* times that work was continued for the owner of a claim */
 	uint32_t replays; /* of these, with an active journal */
-	uint32_t takeovers; /* of these, for an owner that lives, and was stopped */
+	uint32_t takeovers; /* of these, for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
 	struct capture capture;
-	/* Settings with which the fabric was made; rules and capture may have changed since. */
+	/* Settings with which the fabric was made. Rules and capture may have changed since. */
 	struct fault_rule made_faults[FAULT_RULES];
 	char made_capture[CAPTURE_PATH]; /* "": none */
 	struct journal journal __attribute__((aligned(64)));

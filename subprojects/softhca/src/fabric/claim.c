@@ -59,7 +59,10 @@ static void divert(ucontext_t *uc)
 	uc->uc_mcontext.gregs[REG_RIP] = (greg_t)(uintptr_t)claim_lost;
 }
 
-/* The signal may also be of a claim that was given up since: the swap of another one does no harm. */
+/*
+ * The signal may belong to a claim that was released since. Then the swap of another claim is
+ * harmless.
+ */
 bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 {
 	if (si->si_code != CLAIM_CODE)
@@ -70,11 +73,11 @@ bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 	return true;
 }
 
-/* The kernel's description of a thread. */
+/* A thread as the kernel describes it. */
 struct look {
-	char state; /* 'X': it has ended */
+	char state; /* 'X': the thread has ended */
 	bool pending; /* SIGSEGV */
-	bool deaf; /* it blocks SIGSEGV, or has no handler */
+	bool deaf; /* the thread blocks SIGSEGV, or has no handler */
 	int32_t process;
 	uint64_t switches;
 };
@@ -106,7 +109,7 @@ static bool value_of(const char *text, const char *name, int base, uint64_t *val
 	return at;
 }
 
-/* Returns false if nothing is known of the thread. */
+/* Returns false if the state of the thread cannot be read. */
 static bool look_at(uint32_t tid, struct look *l)
 {
 	uint64_t process, pending, blocked, caught, voluntary, forced;
@@ -147,7 +150,7 @@ static bool is_over(const struct look *l)
 	return l->state == 'X' || l->state == 'Z';
 }
 
-/* Looks at the owner that @word names. The number of a thread that has ended may be another one's. */
+/* Reads the state of the owner in @word. The id of a thread that has ended may be in use again. */
 static bool look_at_owner(uint64_t word, struct look *l)
 {
 	if (!look_at(claim_tid(word), l))
@@ -177,7 +180,7 @@ static bool replace(struct claim *c, uint64_t word, enum claim_heir heir)
 		__ATOMIC_RELAXED);
 }
 
-/* Steps 1 to 5 of the description in claim.h. @before: the look that has found the owner stopped. */
+/* Steps 1 to 5 of the description in claim.h. @before: the state in which the owner was found. */
 static bool fence(struct claim *c, uint64_t word, const struct look *before, enum claim_heir heir)
 {
 	uint32_t tid = claim_tid(word);

@@ -10,9 +10,9 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
-#define LOOKS 8 /* at a holder, within the time for which it may be stopped */
+#define LOOKS 8 /* checks of a holder within the time for which it may be stopped */
 
-/* Clears the pids of dead processes, which may be reused, so that no memory is accessed. */
+/* Clears the pids of dead processes: they may be reused, and their memory must not be accessed. */
 static void bury_dead(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
@@ -23,7 +23,10 @@ static void bury_dead(void)
 	}
 }
 
-/* Repairs the arena: the former holder of the mutex, with the word @former, has died or has lost it. */
+/*
+ * Repairs the arena after the former holder of the mutex, with the word @former, has died or lost
+ * it.
+ */
 __attribute__((cold)) static void recover(uint64_t former)
 {
 	arena()->recoveries++;
@@ -40,10 +43,10 @@ __attribute__((cold)) static void recover(uint64_t former)
 /* A thread that waits for the mutex. */
 struct waiter {
 	struct claim_watch watch;
-	uint64_t looked; /* when the holder was looked at last */
+	uint64_t looked; /* when the holder was last checked */
 };
 
-/* Takes the mutex from a holder that has died, or is stopped. Returns whether it did. */
+/* Takes the mutex from a holder that has died or is stopped. Returns whether it did. */
 static bool take_over(struct waiter *w)
 {
 	struct claim *c = &arena()->lock;
@@ -71,8 +74,9 @@ static bool take_over(struct waiter *w)
 }
 
 /*
- * The mutex is held for microseconds, unless its holder is stopped. A waiter naps: a wake-up by
- * the holder could be lost when the holder is killed, and would never come from one that is stopped.
+ * The mutex is held for microseconds, unless its holder is stopped. A waiter sleeps for short times
+ * instead of waiting for a wake-up: a wake-up could be lost when the holder is killed, and would
+ * never come from a holder that is stopped.
  */
 static inline int take(uint32_t yields)
 {
@@ -110,7 +114,7 @@ void fabric_unlock(void)
 		claim_lost();
 }
 
-/* The process that took over may have died before it has failed the QPs. */
+/* The process that took over may have died before it made the QPs fail. */
 __attribute__((cold)) int fabric_lost(void)
 {
 	char line[160];
@@ -132,7 +136,9 @@ void fabric_block(sigset_t *saved)
 	sigset_t all;
 
 	sigfillset(&all);
-	/* Bad user addresses show as faults, so these must stay deliverable. */
+	/*
+	 * Accesses to bad user addresses raise SIGSEGV and SIGBUS, so these must stay deliverable.
+	 */
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);
 	sigdelset(&all, SIGTRAP);

@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* The directory of the fabric that the environment names. */
+/* The directory of the fabric of the environment (SOFTHCA_FABRIC, or the job's namespace). */
 void fabric_dir(char *dir, size_t size);
 
 /*
- * A lock on bytes of the lock file. Returns 0 or -errno; F_OFD_GETLK: 1 if another file
- * description has a lock there.
+ * Locks bytes of the lock file, or tests the lock. Returns 0 or -errno; F_OFD_GETLK: 1 if another
+ * file description has a lock there.
  */
 int fabric_byte_lock(int fd, int cmd, short type, off_t start, off_t len);
 

@@ -30,7 +30,7 @@ static bool still_named(int fd)
 }
 
 /*
- * Locks byte 0. A process that only looks at the fabric holds it for a moment; one that
+ * Locks byte 0. A process that only inspects the fabric holds the lock for a moment; a process that
  * holds it longer is joining, and then the fabric must not be removed.
  */
 static bool lock_soon(int fd, int tries)
@@ -45,7 +45,7 @@ static bool lock_soon(int fd, int tries)
 	return true;
 }
 
-/* Nobody can join while byte 0 is locked; see fabric.h. */
+/* No process can join while byte 0 is locked; see fabric.h. */
 static void remove_unused(const char *dir, int fd, int tries)
 {
 	if (lock_soon(fd, tries) && no_members(fd) && still_named(fd)) {
@@ -106,7 +106,7 @@ void fabric_let_go(void)
 	fabric_self.lock_fd = -1;
 }
 
-/* The kernel grants the lock when the member ends, or at once if the slot is free. */
+/* The kernel grants the lock when the member ends, or immediately if the slot is free. */
 static void await_members(int fd)
 {
 	for (off_t byte = 1; byte <= MAX_PROCS; byte++) {

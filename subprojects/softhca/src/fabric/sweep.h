@@ -7,21 +7,21 @@
 void fabric_sweep(void);
 
 /*
- * Leaves the fabric without taking its mutex, which a process that is stopped may hold for a while.
- * For members that own no objects. The last one out removes the fabric.
+ * Leaves the fabric without its mutex, which a stopped process may hold for a while. Only for
+ * members that own no objects. The last member removes the fabric.
  */
 void fabric_let_go(void);
 
 /*
- * Calls @each with the name of every fabric of this user, until it returns other than
- * 0. Returns what the last call returned, 0 without a fabric, -errno if /dev/shm
- * cannot be read.
+ * Calls @each with the name of every fabric of this user, until it returns a value other than
+ * 0. Returns the last return value, 0 if there is no fabric, -errno if /dev/shm cannot be
+ * read.
  */
 int fabric_each(int (*each)(const char *name, void *arg), void *arg);
 
 /*
- * After fabric_let_go(): waits without a limit until the fabric has no members and removes
- * it, because members that are killed do not.
+ * After fabric_let_go(): waits without a limit until the fabric has no members, and removes it,
+ * because members that are killed do not remove it.
  */
 void fabric_outlast(void);
 

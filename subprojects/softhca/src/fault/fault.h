@@ -32,13 +32,14 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
 	size_t errlen);
 
 /*
- * Adds the rules of the environment: the file SOFTHCA_FAULT_FILE and the text SOFTHCA_FAULTS.
- * Returns 0, or -errno with one line in err.
+ * Adds the rules of the environment: those of the file SOFTHCA_FAULT_FILE and of the text
+ * SOFTHCA_FAULTS. Returns 0, or -errno with one line in err.
  */
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
 /*
- * The device of the first rule for an adapter that there is not, which would never be hit; or NULL.
+ * The device of the first rule whose adapter does not exist, and which can never apply; NULL if
+ * there is no such rule.
  */
 const char *fault_stray(const struct fault_rule rules[FAULT_RULES],
 	const struct softhca_topology *t);
