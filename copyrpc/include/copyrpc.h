@@ -3,16 +3,16 @@
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
  * A call or a reply is copied into a ring. A flush sends all messages that an endpoint has
- * collected since the last one as a single RDMA WRITE with immediate to the same position
+ * collected since the last flush as a single RDMA WRITE with immediate to the same position
  * of the peer's ring. So the number of work requests, doorbells and completions depends on
  * the number of flushes, not on the number of messages. Flow control data is in the 32 bytes
- * before each batch. A reply always has room, because its space was granted before the
+ * before each batch. There is always room for a reply, because its space was granted before the
  * request was sent.
  *
  *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
  *	copyrpc_ctx_create(&attr, &ctx);
  *	copyrpc_ep_create(ctx, NULL, &ep);
- *	copyrpc_ep_info(ep, mine);                       // send to the peer, by any channel
+ *	copyrpc_ep_info(ep, mine);                       // send it to the peer by any channel
  *	copyrpc_ep_connect(ep, theirs, COPYRPC_INFO_SIZE);
  *
  *	copyrpc_call(ep, "ping", 4, 64, token);          // client: at most 64 bytes come back
@@ -23,21 +23,21 @@
  *	while (copyrpc_recv(ctx, &req) == 1)
  *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
  *
- * Threads: a context and all objects that belong to it (endpoints, requests) are used by one
- * thread at a time, and may be passed from one to another; there are no locks. Threads that
- * work at the same time create a context each; contexts share nothing.
+ * Threads: a context and all objects that belong to it (endpoints, requests) must be used by one
+ * thread at a time, and may be passed from one thread to another; there are no locks. Threads that
+ * work at the same time must have a context each; contexts share nothing.
  *
  * Sizes: a later version may add fields to the end of the attribute structs and of the structs with
- * counters. A program that sets such an attribute also sets `size` to the size of its struct. Fields
- * that a program does not have are 0, the default. If a program sets an attribute that an older
- * library does not know, the function returns -E2BIG. Counters are written up to the given size;
- * those that an older library does not have stay as they are.
+ * counters. A program that sets such an attribute must also set `size` to the size of its struct.
+ * Fields that a program does not have are 0, the default. If a program sets an attribute that an
+ * older library does not know, the function returns -E2BIG. Counters are written up to the given
+ * size; those that an older library does not have stay unchanged.
  *
  * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is
  * no background thread. No function waits. Unless something fails, there are no system calls
  * except in functions that create, connect, destroy, register or deregister.
- * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. The clock is
- * read now and then, through the vDSO.
+ * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. Some calls
+ * read the clock, through the vDSO.
  *
  * The death of a peer is noticed while something is pending. Messages to it get no answer, and
  * the HCA ends them after COPYRPC_ANSWER_NS. If calls stay unanswered and nothing else arrives,
@@ -51,33 +51,33 @@
  *
  * Asynchronous events of the device are read every tenth of a second by a context that polls.
  * If the device, or a queue of the context, has failed, all endpoints of the context fail with
- * -EIO and none can be created. After a change of the port's addresses new endpoints use the
- * new ones.
+ * -EIO and no endpoint can be created. After a change of the port's addresses new endpoints use the
+ * new addresses.
  *
- * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that it
- * came from, and nothing else. A peer can change the payload of a request or response while it is
- * being read, because it is in memory that the peer may write. If that matters, copy it first
- * (copyrpc_req_detach() does so).
+ * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
+ * received it, and nothing else. A peer can change the payload of a request or response while it is
+ * being read, because the payload is in memory that the peer may write. If that matters, copy it
+ * first (copyrpc_req_detach() does so).
  *
  * A forked child must neither use nor destroy its parent's contexts. It may execute another program
- * or end, at any time: the rings are not inherited. On kernels before 5.12 the queues of libmlx5 need
- * ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
+ * or end, at any time: the rings are not inherited. On kernels before 5.12 the queues of libmlx5
+ * need ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
  *
- * Stopping the queue pair of a connected endpoint takes a command to the device, up to some hundred
- * microseconds, in which the other endpoints of the context rest. From then on the peer's messages are
- * refused. The library stops a queue pair in
+ * Stopping the queue pair of a connected endpoint takes a command to the device, of up to some
+ * hundred microseconds, during which the other endpoints of the context make no progress. After the
+ * command the peer's messages are refused. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
  *	a poll: the peer broke the protocol (-EPROTO); a probe of it got no answer for probe_ms
- *		(-ETIMEDOUT); the device reported that the queue pair was stopped from the other side
+ *		(-ETIMEDOUT); the device reported that the other side stopped the queue pair
  *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, of all
  *		endpoints)
- *	a flush: the queue pair takes no request (-ECONNRESET)
+ *	a flush: the queue pair accepts no request (-ECONNRESET)
  *
  * A completion with an error needs no command: the device has stopped the queue pair by itself. The
- * library does not wait for what the device has to finish: the queue pair of a destroyed endpoint is
- * freed in a later call that creates or destroys one, when the device has reported that it is
- * drained, or after a second.
+ * library does not wait until the device has finished: the queue pair of a destroyed endpoint is
+ * freed in a later call that creates or destroys an endpoint, when the device has reported that the
+ * queue pair is drained, or after a second.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
@@ -115,8 +115,8 @@ struct copyrpc_req;
 
 /*
  * The time that the HCA waits for an answer before it repeats a message (an exponent), the number
- * of repetitions, and the result: a message without an answer for COPYRPC_ANSWER_NS, 0.47 s, may
- * end its endpoint. An HCA may wait up to four times longer.
+ * of repetitions, and their product: a message without an answer for COPYRPC_ANSWER_NS, 0.47 s, may
+ * end its endpoint. An HCA may wait up to four times as long.
  */
 #define COPYRPC_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
 #define COPYRPC_RETRIES 7
@@ -124,7 +124,10 @@ struct copyrpc_req;
 
 /* ------------------------------------------------------------------ contexts */
 
-/* Bits of `set`, for fields in which 0 is a valid value: with the bit, 0 means 0. */
+/*
+ * Bits of `set`, for fields in which 0 is a valid value: if the bit is set, a 0 in the field means
+ * 0.
+ */
 enum {
 	COPYRPC_SET_GID_INDEX = 1, /* struct copyrpc_ctx_attr */
 	COPYRPC_SET_PKEY_INDEX = 2,
@@ -135,34 +138,35 @@ enum {
 };
 
 /*
- * Attributes of an endpoint's path, as in InfiniBand. The default is all zero. If the switches
- * keep only one class of traffic free of loss, set sl, or traffic_class on RoCE, to that class.
+ * Attributes of an endpoint's path, as in InfiniBand. All zero selects the defaults. If the
+ * switches keep only one class of traffic free of loss, set sl, or traffic_class on RoCE, to that
+ * class.
  */
 struct copyrpc_path {
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
-	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller one of both ends is used */
-	uint8_t timeout; /* exponent, up to 31; 0: COPYRPC_TIMEOUT; 0 set: wait for ever */
-	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 set: none */
+	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
+	uint8_t timeout; /* exponent, up to 31; 0: COPYRPC_TIMEOUT; 0 with its bit: wait for ever */
+	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 with its bit: none */
 	uint8_t rnr_retry; /* 1 to 6, when the peer's receives are used up; 0 and 7: for
-			      ever; 0 set: none */
-	uint8_t min_rnr_timer; /* 1 to 31: what a peer is told to wait when ours are;
-				  0: 12, 0.64 ms; 0 set: 655 ms */
+			      ever; 0 with its bit: none */
+	uint8_t min_rnr_timer; /* 1 to 31: how long a peer must wait when our receives are used up;
+				  0: 12, 0.64 ms; 0 with its bit: 655 ms */
 	unsigned set;
 };
 
-/* The default is all zero. */
+/* All zero selects the defaults. */
 struct copyrpc_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to probe_ms */
+	size_t size; /* of this struct, see Sizes; 0: it ends with probe_ms */
 	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set;
-	int gid_index; /* > 0, or set: of the port's GID table, on InfiniBand, too; 0: chosen (on
-			  RoCE a RoCE v2 one; on InfiniBand GID 0 where the port requires a
+	int gid_index; /* in the port's GID table, if > 0 or with its bit; 0: chosen
+			  (on RoCE a RoCE v2 GID; on InfiniBand GID 0 where the port requires a
 			  global route header, else none) */
-	uint16_t pkey_index; /* > 0, or set: of the port's P_Key table; 0: the first partition
-				of which the port is a full member */
+	uint16_t pkey_index; /* of the port's P_Key table, if > 0 or with its bit; 0: the first
+				partition of which the port is a full member */
 	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of all blocks
 			       of max_endpoints send queues, from 1024 to 32,767 */
 	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
@@ -171,39 +175,37 @@ struct copyrpc_ctx_attr {
 	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
-	struct copyrpc_path path; /* of endpoints that have no own */
+	struct copyrpc_path path; /* of endpoints without a path of their own */
 	uint32_t probe_ms; /* time until a probe of the peer that gets no answer fails; 0: 5000 */
 };
 
 /*
  * Opens the device and creates the objects that all endpoints share: a protection domain, a
  * shared receive queue, a receive and a send completion queue. The caller owns *ctx_p and
- * destroys it by copyrpc_ctx_destroy().
+ * must destroy it with copyrpc_ctx_destroy().
  *
- * -ENODEV: no such device, or not an mlx5 one. -ENETDOWN: no port that may be used is
- * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full
- * member of no partition; set pkey_index.
- * -E2BIG: an attribute that this library does not know.
- * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring
- * size that is no power of two or
- * out of range, a depth beyond the device's limits. -EMFILE: no descriptors left, a context
- * takes seven. -ENOMEM, -EPERM (locked memory: raise RLIMIT_MEMLOCK), or an error of
- * the driver.
+ * -ENODEV: no such device, or not an mlx5 device. -ENETDOWN: no usable port is active.
+ * -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of no
+ * partition; set pkey_index. -E2BIG: an attribute that this library does not know.
+ * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth less than 16, a ring
+ * size that is not a power of two or is out of range, a depth beyond the device's limits.
+ * -EMFILE: no descriptors left (a context takes seven). -ENOMEM, -EPERM (locked memory: raise
+ * RLIMIT_MEMLOCK), or an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
 /*
  * Destroys the context, its endpoints and held requests, without callbacks. To get callbacks for
- * pending calls, copyrpc_ep_destroy() each endpoint and poll once before. NULL is allowed. Not
- * allowed inside a callback.
+ * pending calls, call copyrpc_ep_destroy() for each endpoint and then poll once. NULL is allowed.
+ * Must not be called inside a callback.
  */
 void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* ----------------------------------------------------------------- endpoints */
 
-/* All zero is the default. */
+/* All zero selects the defaults. */
 struct copyrpc_ep_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to name */
+	size_t size; /* of this struct, see Sizes; 0: it ends with name */
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
@@ -213,12 +215,14 @@ struct copyrpc_ep_attr {
 };
 
 /*
- * An endpoint, not yet connected: two rings, an RC queue pair. attr may be NULL.
+ * Creates an endpoint that is not connected yet: two rings and an RC queue pair. attr may be NULL.
  * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
  *
- * -E2BIG: an attribute that this library does not know. -EINVAL: ring size, path. -EMFILE: max_endpoints exist (a destroyed one counts until the next
- * poll, also when requests of it are held longer, and until the HCA has released it, which takes
- * microseconds, or a second with an HCA that does not report it). -EIO: the device has failed. -ENOMEM, or an error of the driver.
+ * -E2BIG: an attribute that this library does not know. -EINVAL: ring size, path. -EMFILE:
+ * max_endpoints exist. A destroyed endpoint counts until the next poll, even if requests of it are
+ * held longer, and until the HCA has released it, which takes microseconds, or a second with an HCA
+ * that does not report the release. -EIO: the device has failed. -ENOMEM, or an error of the
+ * driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
@@ -236,9 +240,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
 /*
- * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs, to be
- * carried by any channel (they hold a key that lets the holder write into the ring: keep
- * them among the job). Offsets and lengths in bytes, all numbers little-endian:
+ * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs. The program may
+ * send them by any channel, but only within the job: they hold a key that lets its holder write
+ * into the ring. Offsets and lengths in bytes, all numbers little-endian:
  *
  *	 0  8  "CPRPCINF"               40 16  GID; all zero: addressed by LID
  *	 8  2  version: 2               56  8  address of the receive ring
@@ -246,18 +250,18 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  *	12  4  QP number                72  4  key to write the ring
  *	16  4  first PSN                76  4  key to read the word
  *	20  2  LID; 0 on RoCE           80  4  bytes of the ring
- *	22  1  MTU: 1 (256) to 5 (4096) 84  4  credit to begin with, bytes: a quarter of it
- *	23  1  READs served at once     88  8  zero
+ *	22  1  MTU: 1 (256) to 5 (4096) 84  4  initial credit, bytes: a quarter of the ring
+ *	23  1  outstanding READs served 88  8  zero
  *	24  1  1: `nested`, else 0
  *	25 15  zero
  *
- * The version changes with anything in the blob or on the wire.
+ * The version changes with each change of the blob or of the format on the wire.
  */
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 
 /*
  * Connects to the endpoint that wrote the blob, which may be in the same process. Both sides may
- * call once both have connected. The first call needs no handshake if the peer connects soon:
+ * make calls once both have connected. The first call needs no handshake if the peer connects soon:
  * the HCA repeats messages that arrive before. If the peer connects later than
  * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET). If this can happen,
  * let the peer report that it has connected.
@@ -271,17 +275,18 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
 /*
- * 0: connected. -ENOTCONN: not yet. Otherwise the reason for its failure: -ECONNRESET (the peer or
- * the path to it is gone), -EPROTO (the peer broke the protocol, or sent something other than a
- * batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (neither the peer nor its
- * HCA answered for probe_ms), -EIO (a local error, or the device has failed), -ECANCELED
- * (destroyed). A failed endpoint stays failed: destroy it, create and connect a new one.
+ * 0: connected. -ENOTCONN: not connected yet. Otherwise the endpoint has failed: -ECONNRESET (the
+ * peer has died or cannot be reached), -EPROTO (the peer broke the protocol, or sent something
+ * other than a batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (neither the
+ * peer nor its HCA answered for probe_ms), -EIO (a local error, or the device has failed),
+ * -ECANCELED (destroyed). A failed endpoint stays failed: destroy it, then create and connect a new
+ * one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
 
 /*
- * Writes one line about the endpoint for people, without a newline: device, queue pairs, address and
- * name of the peer, and why it failed, with the syndrome of the HCA if there is one:
+ * Writes one line about the endpoint for people, without a newline: device, queue pairs, address
+ * and name of the peer, and why it failed, with the syndrome of the HCA if there is one:
  *
  *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
  *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
@@ -290,62 +295,65 @@ int copyrpc_ep_status(const struct copyrpc_ep *ep);
  */
 int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
 
-/* The pointer of copyrpc_ep_attr, and the context. */
+/* Return the pointer `user` of copyrpc_ep_attr; the context. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);
 struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
 
 /* --------------------------------------------------------------------- calls */
 
 /*
- * The end of a call, exactly once for each copyrpc_call() that returned 0. `status` is 0
- * and data/len the response, valid inside of the callback only; or status is negative
+ * Called exactly once for each copyrpc_call() that returned 0, when the call ends. `status` is 0
+ * and data/len is the response, valid only inside of the callback; or status is negative
  * (copyrpc_ep_status() lists the values) and data is NULL.
  *
- * The callback may call everything except copyrpc_poll*() and copyrpc_ctx_destroy(); call, reply,
- * recv, detach, ep_destroy and all kinds of flush are allowed. A flush inside sends at once what was
- * collected. The peer learns with the next flush outside that the batch in hand is handled: until
- * then its messages, and the response, stay as they are.
+ * The callback may call every function except copyrpc_poll*() and copyrpc_ctx_destroy(): call,
+ * reply, recv, detach, ep_destroy and all kinds of flush are allowed. A flush inside the callback
+ * sends the collected messages immediately. The batch that is being handled, with the response,
+ * stays in the ring meanwhile: the peer may overwrite it only after the next flush outside the
+ * callback.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len);
 
 /*
  * Copies a request of len bytes into the ring; the next flush sends it, in the order of the
- * calls. The response may have up to resp_max bytes. `data` may be reused at once, and may be
- * NULL if len is 0. `token` is passed to the callback.
+ * calls. The response may have up to resp_max bytes. `data` may be reused after the return, and may
+ * be NULL if len is 0. `token` is passed to the callback.
  *
  * -EAGAIN: no room in the ring, or max_pending calls are pending; -ENOBUFS: the peer has
  * granted no more credit for responses (it holds many requests). In both cases nothing has
  * changed; poll, then call again. Never wait for this inside a callback: if the peer does the
  * same, both wait for ever.
- * -EMSGSIZE: len or resp_max over COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet connected.
- * Otherwise the endpoint's status: it has failed.
+ * -EMSGSIZE: len or resp_max is greater than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not connected yet.
+ * Otherwise the endpoint has failed, and its status is returned.
  */
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * A call that is part of handling a request, whose reply waits for it. It needs `nested` in the
- * contexts of both ends. copyrpc_call() then always leaves the credit of one nested call, so that
- * two sides that call each other cannot use up the credit that their handlers need. The rules: a
- * request that is not answered at once is detached first; the request of a nested call is answered
- * without a further call; do not wait inside a callback, but poll, and retry after -EAGAIN and
- * -ENOBUFS, which are temporary then.
+ * For a call that is part of handling a request, whose reply has to wait for the call. It needs
+ * `nested` in the contexts of both ends. copyrpc_call() then always leaves the credit of one nested
+ * call, so that two sides that call each other cannot use up the credit that their handlers need.
+ * The rules:
+ * - a request that is not answered immediately must be detached first;
+ * - the request of a nested call must be answered without a further call;
+ * - do not wait inside a callback, but poll, and retry after -EAGAIN and -ENOBUFS, which are
+ *   temporary then.
  *
- * As copyrpc_call(), and -EOPNOTSUPP: the context does not have `nested`.
+ * Errors as copyrpc_call(), and -EOPNOTSUPP: the context does not have `nested`.
  */
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * A call with a time limit: if no response has come timeout_ms (up to 2^32 - 1; 0: no limit) after
- * this call, it ends with -ETIMEDOUT, within a few milliseconds if the caller polls often. This is
- * also how to notice a peer that is stopped while its HCA answers. The endpoint stays connected. The
- * response may still come; it is dropped. Until then the call takes its place in max_pending, and
- * its credit, because the peer may be writing it: if many responses stay away, calls end in
- * -EAGAIN or -ENOBUFS.
+ * A call with a time limit: if no response has come within timeout_ms (up to 2^32 - 1; 0: no
+ * limit), the call ends with -ETIMEDOUT, within a few milliseconds after that if the caller polls
+ * often. Use it also to notice a peer that is stopped while its HCA answers. The endpoint stays
+ * connected. The response may still come; it is dropped. Until then the call counts in max_pending,
+ * and keeps its credit, because the peer may be writing the response: if many responses are
+ * missing, calls return -EAGAIN or -ENOBUFS.
  *
- * As copyrpc_call(), and -ENOMEM at the endpoint's first one.
+ * Errors as copyrpc_call(), and -ENOMEM at the endpoint's first call with a limit.
  */
 int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t timeout_ms);
@@ -361,7 +369,7 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* The same without the flush. */
+/* As copyrpc_poll(), without the flush. */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
 /* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
@@ -370,35 +378,38 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
  * Flushes the endpoints for which `go` returns true. `go` is called only for endpoints that have
- * messages to send (copyrpc_ep_get_load() returns how many). Flow control is independent of it: an
- * endpoint that owes its peer a sixteenth of the ring in credit is flushed without a call of
- * `go`, including its messages, because the peer may need the credit to do what `go` waits for.
- * An endpoint that is not flushed is checked again the next time. `go` may only call
+ * messages to send (copyrpc_ep_get_load() returns how many). Flow control is independent of `go`:
+ * an endpoint that owes its peer a sixteenth of the ring in credit is flushed, with its messages,
+ * without a call of `go`, because the peer may need the credit to do what `go` waits for. An
+ * endpoint that is not flushed is checked again by the next flush. `go` may only call
  * copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
 
-/* copyrpc_flush() of this endpoint only. */
+/* As copyrpc_flush(), for this endpoint only. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
-/* The load of an endpoint; `size`: sizeof(*load_p). Positions are bytes since connect, and only grow. */
+/*
+ * The load of an endpoint; `size`: sizeof(*load_p). Positions count bytes since connect, and only
+ * grow.
+ */
 struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
 	uint32_t pending; /* calls without a response */
-	uint32_t credit; /* bytes of responses that may still be asked for */
+	uint32_t credit; /* bytes of responses that may still be requested */
 	uint64_t posted; /* end of the sent batches */
-	uint64_t consumed; /* known end of what the peer has received and released */
+	uint64_t consumed; /* end of what the peer is known to have received and released */
 };
 void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p, size_t size);
 
 /* ------------------------------------------------------------------- sleeping */
 
 /*
- * A context has a descriptor that becomes readable when there is something to poll for, so that a
- * program can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up:
- * empty copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if that returned 0.
+ * A context has a descriptor that becomes readable when a poll has work to do, so that a program
+ * can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up: empty
+ * copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if copyrpc_ctx_arm() returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -411,9 +422,9 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
  *	}
  *
  * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(), which reads
- * its events. It belongs to the context: neither read nor close it. A wake-up may find nothing,
- * if its cause was handled before. Programs that poll without sleeping do not need this, and it
- * costs them nothing.
+ * its events. It belongs to the context: neither read nor close it. After a wake-up there may be no
+ * work, if its cause was handled before. Programs that poll without sleeping do not need the
+ * descriptor, and do not pay for it.
  */
 int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 
@@ -421,25 +432,29 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
  * Returns 0: the descriptor becomes readable, once, with the next event. Returns 1: there is work
  * already (something has arrived or was not flushed, or calls are to be ended): poll, then arm
  * again. Messages that `go` of copyrpc_flush_if() has held back do not count as work: the caller
- * knows when to flush them. The context stays armed until its event is read, however often it is
+ * decides when to flush them. The context stays armed until its event is read, however often it is
  * polled.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
  * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
- * time, without an event: the probe of the peers of unanswered calls, every 100 ms while there are
- * such calls, the end of calls with a time limit, and the READ of the consumer position, which a
- * caller without room, or a server that owes credit, repeats every millisecond. A longer sleep only delays these actions.
+ * time, without an event:
+ * - the probe of the peers of unanswered calls, every 100 ms while there are such calls;
+ * - the end of calls with a time limit;
+ * - the READ of the consumer position, which a caller without room, or a server that owes credit,
+ *   repeats every millisecond.
+ *
+ * A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
 /* ------------------------------------------------------------------ requests */
 
 /*
- * The oldest request that has arrived, of any endpoint (per endpoint in the order of the
+ * Takes the oldest request that has arrived, of any endpoint (per endpoint in the order of the
  * peer's calls). Returns 1 with *req_p, or 0. The caller then holds the request and must end it
- * by copyrpc_reply(), also after an error, because a request without a reply uses its peer's
+ * with copyrpc_reply(), even after an error, because a request without a reply uses its peer's
  * credit for ever. While a request is held, its bytes and all that have arrived after it occupy
  * the ring: detach requests that are held for long.
  */
@@ -457,15 +472,15 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req);
  * any time, also inside the response callback. There is always room. `data` may be the request's
  * own data.
  *
- * -EMSGSIZE: len over copyrpc_req_allowance(): nothing has changed, the request is still
- * held. Otherwise the endpoint's status if it has failed: the request is released, the
- * reply lost.
+ * -EMSGSIZE: len is greater than copyrpc_req_allowance(): nothing has changed, and the request is
+ * still held. Otherwise the endpoint has failed, and its status is returned: the request is
+ * released, and the reply is lost.
  */
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
 
 /*
  * Copies the payload into separate memory and releases the space in the ring; the data pointer
- * changes. Returns 0, also if it is detached already, or -ENOMEM with nothing changed.
+ * changes. Returns 0, also if the request is detached already, or -ENOMEM with nothing changed.
  */
 int copyrpc_req_detach(struct copyrpc_req *req);
 
@@ -475,30 +490,30 @@ int copyrpc_req_detach(struct copyrpc_req *req);
 struct copyrpc_mr {
 	void *addr;
 	size_t len;
-	uint32_t lkey; /* for our own operations */
-	uint32_t rkey; /* for the peer's; send it in a message */
+	uint32_t lkey; /* for operations of this side */
+	uint32_t rkey; /* for operations of the peer; send it in a message */
 	void *handle;
 };
 
 enum {
-	COPYRPC_REMOTE_READ = 1, /* the peer may read it; this side always may */
+	COPYRPC_REMOTE_READ = 1, /* the peer may read the memory; this side always may */
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
-/* Errno of ibv_reg_mr(). The memory belongs to the caller and outlives the registration. */
+/* Errors as ibv_reg_mr(). The memory belongs to the caller and must outlive the registration. */
 int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
- * RDMA READ into, or WRITE from, local memory: len bytes, 1 to 2^30. It is started at once on the
- * endpoint's queue pair, so a WRITE arrives before messages that are flushed after it.
- * copyrpc_raw_recv() returns its completion, exactly once. Do not use the local memory before
- * that.
+ * RDMA READ into, or WRITE from, local memory of len bytes, 1 to 2^30. The operation starts
+ * immediately on the endpoint's queue pair, so a WRITE arrives before messages that are flushed
+ * after it. copyrpc_raw_recv() returns its completion, exactly once. Do not use the local memory
+ * before that.
  *
  * -EAGAIN: the send queue is full, or sq_depth completions have not been returned: poll, then
- * retry. -EINVAL: len. -ENOMEM: at the first one only. -ENOTCONN, or the endpoint's status.
- * A wrong rkey or range breaks the connection (-EACCES).
+ * retry. -EINVAL: len. -ENOMEM: at the endpoint's first operation only. -ENOTCONN, or the
+ * endpoint's status. A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
 	uint32_t len, uint64_t token);
@@ -511,7 +526,7 @@ struct copyrpc_raw_done {
 	int status; /* 0, or as copyrpc_ep_status() */
 };
 
-/* The next completed raw operation, in order of completion. Returns 1 with *done_p, or 0. */
+/* Takes the next completed raw operation, in order of completion. Returns 1 with *done_p, or 0. */
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p);
 
 /* The number of raw operations that copyrpc_raw_recv() has not returned yet. */
@@ -532,8 +547,8 @@ struct copyrpc_stats {
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */
 	uint64_t wraps; /* markers at the ring's end */
-	uint64_t credit_only; /* batches without a message, to give credit back */
-	uint64_t reads; /* of the peer's consumer position */
+	uint64_t credit_only; /* batches without a message, which return credit */
+	uint64_t reads; /* READs of the peer's consumer position */
 	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
 	uint64_t sq_stalls; /* flushes put off because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
@@ -544,11 +559,11 @@ void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *
 void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p, size_t size);
 
 /*
- * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that found
- * no receive. Only the receiver's HCA counts that: *n_p becomes the number of messages that found no
- * receive at the context's port since the context was created, of all programs that use the port
- * (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the driver does not
- * count it.
+ * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that
+ * found no receive. Only the receiver's HCA counts them: *n_p becomes the number of messages, of
+ * all programs that use the context's port, that found no receive since the context was created
+ * (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the driver does
+ * not count them.
  */
 int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connecting copyrpc endpoints over TCP: both sides exchange their blobs, connect, and tell each
- * other that they are ready, within a time limit. Part of libcopyrpc; programs that have another
+ * Connects copyrpc endpoints over TCP: both sides exchange their blobs, connect, and notify each
+ * other when they are ready, within a time limit. Part of libcopyrpc. Programs that have another
  * channel (PMIx, MPI, a file) use copyrpc_ep_info() and copyrpc_ep_connect() instead.
  *
  *	copyrpc_tcp_listen(NULL, 4711, &listener);                       // server
@@ -11,26 +11,26 @@
  *	...                                                              // copyrpc_ep_status() != 0:
  *	copyrpc_reconnect(ep, "server", 4711, 5000, &ep);
  *
- * Time limits are in milliseconds and hold for the whole call; -1: none. Resolving a host's name is
- * not limited. These functions wait in poll(2) and do not poll the context, so that its other
- * endpoints rest meanwhile: call copyrpc_accept() when poll(2) reports that the listener is
- * readable, and again after -EAGAIN.
+ * Time limits are in milliseconds and apply to the whole call; -1: no limit. Resolving a host's
+ * name is not limited. These functions wait in poll(2) and do not poll the context, so its other
+ * endpoints make no progress meanwhile: call copyrpc_accept() when poll(2) reports that the
+ * listener is readable, and again after -EAGAIN.
  *
  * The other side is not trusted. Its messages are checked, it gets an endpoint only after a valid
  * greeting, and it cannot keep a call longer than the limit. A side that accepts serves all
- * connections at once: one that is silent or slow costs a descriptor (64 at most per
- * listener; then the oldest is closed). It delays the next connection by at most .1 s, and
- * messages of other endpoints by at most .5 s. But every host that reaches the port can connect, and
- * the blobs are not encrypted: use it where the hosts of a job trust each other.
+ * connections at the same time: a connection that is silent or slow costs a descriptor (at most 64
+ * per listener; then the oldest is closed). It delays the next connection by at most 0.1 s, and
+ * messages of other endpoints by at most 0.5 s. But every host that reaches the port can connect,
+ * and the blobs are not encrypted: use this where the hosts of a job trust each other.
  *
- * Both sides send the same, all numbers little-endian: a greeting with the addresses and keys of the
- * ring, and, when the endpoint is connected, the result:
+ * Both sides send the same, all numbers little-endian: a greeting with the addresses and keys of
+ * the ring, and, when the endpoint is connected, the result:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 1                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
  *	12  4  zero
- *	16  8  number of the endpoint's owner, the same after a reconnect
+ *	16  8  number of the program that owns the endpoint, the same after a reconnect
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  zero
  *
@@ -48,9 +48,9 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 /*
- * A socket that listens on the address of the host (NULL: on all) and the port (0: a free one, see
- * copyrpc_tcp_port()). The caller closes *fd_p. -EADDRNOTAVAIL: no such host. Otherwise errno of
- * socket(2), bind(2), listen(2): -EADDRINUSE, -EACCES, -EMFILE.
+ * Opens a socket that listens on the address of the host (NULL: on all addresses) and the port (0:
+ * a free port, see copyrpc_tcp_port()). The caller must close *fd_p. -EADDRNOTAVAIL: no such host.
+ * Otherwise errno of socket(2), bind(2), listen(2): -EADDRINUSE, -EACCES, -EMFILE.
  */
 int copyrpc_tcp_listen(const char *host, uint16_t port, int *fd_p);
 
@@ -59,14 +59,15 @@ int copyrpc_tcp_port(int fd);
 
 /*
  * Accepts an endpoint: takes the next TCP connection, creates an endpoint as copyrpc_ep_create()
- * does, connects it, and closes the TCP connection. At return both sides may call. An endpoint
- * whose attribute `name` is not set gets the address of its peer as name. If the peer had an
- * endpoint here before (see copyrpc_reconnect()), that one fails with -ECONNRESET.
+ * does, connects it, and closes the TCP connection. When it returns, both sides may make calls. An
+ * endpoint whose attribute `name` is not set gets the address of its peer as name. If the peer had
+ * an endpoint here before (see copyrpc_reconnect()), that endpoint fails with -ECONNRESET.
  *
  * -EAGAIN: a connection has not sent its greeting and result within half a second, and other
- * endpoints of the context need a poll (a message, a completion, a time limit): poll, and call again
- * soon, for the connection is kept. A call that returns -ETIMEDOUT closes the connections that are not
- * complete; a call that returns something else keeps them for the next one with this listener.
+ * endpoints of the context need a poll (a message, a completion, a time limit): poll, and call
+ * again soon, because the connection is kept. When the function returns -ETIMEDOUT, it has closed
+ * the connections that are not complete; otherwise they are kept for the next call with this
+ * listener.
  *
  * -ETIMEDOUT: no connection was completed in time. -ECONNRESET: the connection was closed,
  * for example because the other side could not create its endpoint. -EPROTO: not a greeting of
@@ -80,22 +81,22 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 
 /*
  * Connects an endpoint to a side that accepts. A refused connection is tried again until the time
- * is over, because the server may not have started yet.
+ * limit, because the server may not have started yet.
  *
- * -EADDRNOTAVAIL: no such host. -ECONNREFUSED: nobody listens there, until the time was over, or
- * the other side refused (its copyrpc_accept() says why). -EHOSTUNREACH, -ENETUNREACH. Otherwise as
- * copyrpc_accept().
+ * -EADDRNOTAVAIL: no such host. -ECONNREFUSED: no server listened there until the time limit, or
+ * the other side refused (its copyrpc_accept() returns the reason). -EHOSTUNREACH, -ENETUNREACH.
+ * Otherwise as copyrpc_accept().
  */
 int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, struct copyrpc_ep **ep_p);
 
 /*
- * Replaces an endpoint that has failed, or any other: connects a new one with the attributes of
+ * Replaces an endpoint, which need not have failed: connects a new one with the attributes of
  * `old`, and destroys `old` (its pending calls end at the next poll). The accepting side recognises
- * the owner, and its old endpoint fails, too. The context needs a place for both endpoints
+ * the owner, and fails its old endpoint, too. The context needs a place for both endpoints
  * (max_endpoints).
  *
- * Errors as copyrpc_connect(). `old` is unchanged then, so that the call can be repeated.
+ * Errors as copyrpc_connect(). After an error `old` is unchanged, so that the call can be repeated.
  */
 int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, int timeout_ms,
 	struct copyrpc_ep **ep_p);
@@ -103,16 +104,17 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 /* ------------------------------------------------------------------ the parts */
 
 /*
- * For programs that use the TCP connection for more than this, or connect several endpoints over
- * one: the connection itself, accepted or made. The caller closes *fd_p. The socket is
- * close-on-exec, without delay (TCP_NODELAY), and blocking.
+ * Accept or make the TCP connection itself, for programs that use it for more than one endpoint, or
+ * for other data. The caller must close *fd_p. The socket is close-on-exec, without delay
+ * (TCP_NODELAY), and blocking.
  */
 int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p);
 int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p);
 
 /*
- * Connects an endpoint over a connected stream socket. The other side calls the same. Errors as
- * copyrpc_accept(). After an error the endpoint can only be destroyed, and the connection only closed.
+ * Connects an endpoint over a connected stream socket. The other side must call it too. Errors as
+ * copyrpc_accept(). After an error the endpoint can only be destroyed, and the connection only
+ * closed.
  */
 int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms);
 

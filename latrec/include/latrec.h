@@ -4,9 +4,9 @@
  *
  * A recorder keeps histograms of two latencies, in nanoseconds: from the post to the completion
  * (service), and from the time at which the operation was due to its completion (response).
- * In a closed loop the two are the same. In an open loop, where operations are due at times of
- * their own, an operation that had to wait because an earlier one was slow shows the wait in the
- * second only: a measurement from the post alone omits exactly the operations that suffered.
+ * In a closed loop the two are the same. In an open loop operations are due at times that do not
+ * depend on earlier operations. If an operation has to wait because an earlier one was slow, only
+ * its response time contains the wait: a measurement from the post omits it.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -21,30 +21,29 @@
  *
  *	latrec_print(r, latrec_clock_name(&clock), stdout);
  *
- * Stamps are nanoseconds below 2^63 of whatever clock the caller uses: struct latrec_clock, the
- * time stamps of a NIC's completions, or a virtual time. The two stamps of one operation must be
- * of the same clock.
+ * Stamps are nanoseconds below 2^63 of any clock: struct latrec_clock, the time stamps of a NIC's
+ * completions, or a virtual time. The two stamps of one operation must be of the same clock.
  *
- * One stamp belongs to one completion, so in a queue where only the last request of a batch is
+ * One stamp belongs to one completion. So in a queue where only the last request of a batch is
  * signaled, a sample is the latency of a batch, from its post to the completion of its last
- * request. It contains what the caller does between the stamp and the doorbell, the queue, the
+ * request. The sample contains the caller's work between the stamp and the doorbell, the queue, the
  * network, the other side, and the time until the caller polls the completion.
  *
  * Histograms: values below 256 are exact; each power of two above has 128 buckets of equal
- * width, and a bucket is reported by the largest value in it. A reported value is at most
- * 1/128 (0.79 %) above the sample and never below it, over the whole range of 64 bits. Count,
- * mean, smallest and largest value are exact. A histogram has 59,432 bytes, whatever is recorded;
+ * width, and a bucket is reported by its largest value. A reported value is at most
+ * 1/128 (0.79 %) above the sample and never below it, for all 64-bit values. Count,
+ * mean, smallest and largest value are exact. A histogram always has 59,432 bytes;
  * a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
- * latrec_ep_create() allocate memory, and latrec_hist_import() for as long as it runs.
+ * latrec_ep_create() allocate memory; latrec_hist_import() allocates some while it runs.
  *
  * Percentiles are nearest-rank: the value of rank ceil(q * count) of the sorted samples; nothing
  * is interpolated.
  *
- * Threads: a recorder, its endpoints, and a histogram belong to one thread at a time. Give each
- * thread a recorder and merge them when the threads are done. A struct latrec_clock is constant
+ * Threads: a recorder, its endpoints, and a histogram must be used by one thread at a time. Give
+ * each thread a recorder and merge the recorders at the end. A struct latrec_clock is constant
  * after latrec_clock_init() and can be shared.
  *
- * Errors are returned as negative errno values; nothing sets errno on purpose.
+ * Errors are returned as negative errno values; errno itself is unspecified.
  */
 #ifndef LATREC_H
 #define LATREC_H
@@ -60,7 +59,7 @@ extern "C" {
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines it: liblatrec exports the same functions, for programs in other languages.
+ * defines this macro: liblatrec exports the same functions, for programs in other languages.
  */
 #ifndef LATREC_INLINE
 #define LATREC_INLINE static inline
@@ -78,9 +77,8 @@ struct latrec_ep;
 /* ---- histograms ---- */
 
 /*
- * A histogram of 64-bit values, which may stand in a struct of the caller's. All zero is empty.
- * `count` may be read; for the rest use the functions below. The fields are public so that a
- * histogram can be embedded.
+ * A histogram of 64-bit values. All zero is empty. The fields are public only so that a histogram
+ * can be embedded in a struct. Read `count` if needed, and use the functions below for the rest.
  */
 struct latrec_hist {
 	uint64_t count;
@@ -98,13 +96,13 @@ LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value);
 
 /*
  * Adds a value n times.
- * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values: nothing was added.
+ * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values, so nothing was added.
  */
 int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 
 /*
- * Adds all values of another histogram, as if they had been recorded here.
- * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values: nothing was added.
+ * Adds all values of another histogram.
+ * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values, so nothing was added.
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
@@ -116,26 +114,26 @@ double latrec_hist_mean(const struct latrec_hist *h);
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
- * The value of rank ceil(q * count), at most 1/128 above it; of rank 1 and of rank count it is
- * exact. q is meant as a decimal fraction: when q * count differs from an integer by rounding
- * only, that integer is the rank. A q below 0 or not a number is taken as 0, above 1 as 1. 0 if
- * the histogram is empty.
+ * Returns the value of rank ceil(q * count), or at most 1/128 more; for the first and the last rank
+ * it is exact. q is taken as a decimal fraction: when q * count differs from an integer by rounding
+ * only, that integer is the rank. A q below 0 or not a number is taken as 0, above 1 as 1. Returns
+ * 0 if the histogram is empty.
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
 /*
  * Writes the histogram as text, version 1, to a stream. The last line has a check sum (FNV-1a,
- * 64 bits) of all lines before it. Several may follow each other in one stream. The format is
- * described in latrec(7).
+ * 64 bits) of all lines before it. A stream may hold several histograms, one after another. The
+ * format is described in latrec(7).
  * 0; -errno of the stream (-ENOSPC, ...): discard the output.
  */
 int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
  * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
- * the stream behind the last line. *h_p is written on success only.
- * 0; -ENODATA: the stream was at its end; -EBADMSG: torn, changed, or no histogram at all; the
- * position of the stream is unspecified then; -EPROTONOSUPPORT: of another version; -ENOMEM;
+ * the stream after the last line. *h_p is written on success only.
+ * 0; -ENODATA: the stream was at its end; -EBADMSG: torn, changed, or not a histogram at all (the
+ * position of the stream is then unspecified); -EPROTONOSUPPORT: of another version; -ENOMEM;
  * -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
@@ -143,7 +141,7 @@ int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 /*
  * Writes the percentile distribution as HdrHistogram does (.hgrm, five ticks per half distance),
  * for its plotting tools. Values are divided by unit_ns: 1000 for microseconds.
- * 0; -EINVAL: unit_ns is not above 0; -errno of the stream.
+ * 0; -EINVAL: unit_ns is not greater than 0; -errno of the stream.
  */
 int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *out);
 
@@ -152,14 +150,14 @@ int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *ou
 struct latrec_attr {
 	/*
 	 * sizeof(struct latrec_attr), or 0 for the fields up to window_ns, which every version has.
-	 * A later version adds fields behind them.
+	 * A later version may add fields after them.
 	 */
 	size_t size;
-	/* Operations are due at times of their own: response times are recorded as well. */
+	/* Response times are recorded too: operations are due at times of their own (open loop). */
 	bool intended;
 	/*
-	 * Length of the windows of which the worst is reported, by the stamps of the completions.
-	 * 0: LATREC_WINDOW_NS. Each end of a window costs about ten microseconds.
+	 * Length of the windows, of which the worst is reported. A sample belongs to the window of
+	 * its completion. 0: LATREC_WINDOW_NS. Each end of a window costs about ten microseconds.
 	 */
 	uint64_t window_ns;
 };
@@ -169,12 +167,12 @@ struct latrec_stats {
 	uint64_t refused; /* posts while the endpoint's FIFO was full */
 	uint64_t unmatched; /* completions without a post */
 	uint64_t backwards; /* completions before their post: the clock was set back */
-	uint64_t dropped; /* by latrec_ep_drop() */
+	uint64_t dropped; /* removed by latrec_ep_drop() */
 };
 
 /*
  * A window: of the response times if the recorder has them, else of the service times. The worst
- * is the one with the highest p99, of equal ones the one with the higher mean.
+ * window is the one with the highest p99; of equal ones, the one with the higher mean.
  */
 struct latrec_window {
 	uint64_t start_ns; /* by the caller's clock; the first begins with the first sample */
@@ -186,9 +184,9 @@ struct latrec_window {
 };
 
 /*
- * Creates a recorder. attr may be NULL for the defaults. *r_p belongs to the caller, who gives it
- * to latrec_destroy().
- * 0; -ENOMEM; -E2BIG: attr has fields that this version does not know, and they are not 0: take a
+ * Creates a recorder. attr may be NULL for the defaults. The caller owns *r_p and must destroy it
+ * with latrec_destroy().
+ * 0; -ENOMEM; -E2BIG: attr has fields that this version does not know, and they are not 0: use a
  * newer library, or leave them 0.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
@@ -198,8 +196,8 @@ void latrec_destroy(struct latrec *r);
 
 /*
  * Records one operation whose stamps the caller kept. A due time after the post is taken as the
- * time of the post; without attr.intended it is ignored.
- * 0; -ERANGE: done_ns lies before posted_ns: nothing was recorded, and it was counted.
+ * time of the post; without attr.intended the due time is ignored. 0; -ERANGE: done_ns is before
+ * posted_ns: the operation was not recorded, but counted as backwards.
  */
 LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns);
@@ -215,26 +213,25 @@ const struct latrec_hist *latrec_response(const struct latrec *r);
 void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size_t size);
 
 /*
- * Writes the worst window to *window_p, which has size bytes: sizeof(*window_p). The window that is
- * not over yet counts as well.
+ * Writes the worst window to *window_p, which has size bytes: sizeof(*window_p). The current window
+ * counts as well.
  * 0; -ENODATA: nothing has been recorded yet.
  */
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
-/* Forgets all recorded operations, e.g. after a warm-up. Operations in flight stay in flight. */
+/* Discards all recorded operations, e.g. after a warm-up. Operations in flight stay in flight. */
 void latrec_reset(struct latrec *r);
 
 /*
- * Adds what another recorder has recorded, its counters, and its worst window if that is worse.
- * 0; -EINVAL: only one of the two has response times; -EOVERFLOW: see latrec_hist_merge(). On an
+ * Adds the samples of another recorder, its counters, and its worst window if that is worse.
+ * 0; -EINVAL: only one of the two has response times; -EOVERFLOW: see latrec_hist_merge(). After an
  * error nothing has changed.
  */
 int latrec_merge(struct latrec *to, const struct latrec *from);
 
 /*
  * Writes a table for people: count, mean, percentiles and the largest value in microseconds, the
- * worst window, the operations that were not recorded, the method, and the clock, which the caller
- * names.
+ * worst window, the operations that were not recorded, the method, and @clock, a name of the clock.
  * 0 or -errno of the stream.
  */
 int latrec_print(const struct latrec *r, const char *clock, FILE *out);
@@ -243,21 +240,21 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out);
 
 /*
  * Creates the FIFO of one queue whose completions come in the order of its posts, e.g. the send
- * side of a queue pair. depth: as many completions as can be outstanding, at most
+ * side of a queue pair. depth: the number of completions that can be outstanding, at most
  * LATREC_MAX_DEPTH; it is rounded up to a power of two. r must live longer than the endpoint.
  * 0; -EINVAL: depth is 0 or too large; -ENOMEM.
  */
 int latrec_ep_create(struct latrec *r, uint32_t depth, struct latrec_ep **ep_p);
 
-/* Destroys the endpoint and forgets the operations in flight. ep may be NULL. */
+/* Destroys the endpoint and discards its operations in flight. ep may be NULL. */
 void latrec_ep_destroy(struct latrec_ep *ep);
 
 /*
- * Notes a post; call it before the batch is posted, once for each completion that will come.
- * due_ns: when the operation should have begun; now_ns: now. In a closed loop give now_ns twice.
- * A due time after now_ns is taken as now_ns.
- * 0; -EAGAIN: depth posts are outstanding: nothing has changed; do not post a signaled batch
- * before a completion has been taken, or later completions will meet the wrong stamps.
+ * Records a post. Must be called before the batch is posted, once for each completion that will
+ * come. due_ns: when the operation should have begun; now_ns: now. In a closed loop pass now_ns
+ * twice. A due time after now_ns is taken as now_ns. 0; -EAGAIN: depth posts are outstanding, and
+ * nothing has changed. Then do not post a signaled batch before a completion has been taken, or
+ * later completions will be matched with the wrong stamps.
  */
 LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
@@ -269,13 +266,13 @@ int latrec_ep_unpost(struct latrec_ep *ep);
 
 /*
  * Records the oldest outstanding post as completed at now_ns.
- * 0; -ENOENT: nothing is outstanding; -ERANGE: now_ns lies before the post: it is no longer
- * outstanding, but has not been recorded. Both are counted.
+ * 0; -ENOENT: nothing is outstanding; -ERANGE: now_ns is before the post, which is no longer
+ * outstanding, but has not been recorded. Both errors are counted.
  */
 LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
 
 /*
- * Takes the oldest outstanding post away without recording it: it completed with an error.
+ * Removes the oldest outstanding post without recording it, because it completed with an error.
  * 0; -ENOENT: nothing is outstanding.
  */
 int latrec_ep_drop(struct latrec_ep *ep);
@@ -288,11 +285,11 @@ uint32_t latrec_ep_pending(const struct latrec_ep *ep);
 enum latrec_clock_source {
 	/*
 	 * The processor's counter if it can be trusted, else CLOCK_MONOTONIC_RAW. x86-64: the TSC
-	 * if it is invariant and the kernel offers it as a clock source (which it stops to do
+	 * if it is invariant and the kernel offers it as a clock source (which the kernel stops
 	 * when the cores disagree). arm64: cntvct_el0.
 	 */
 	LATREC_CLOCK_AUTO,
-	LATREC_CLOCK_COUNTER, /* the counter, whatever the kernel says */
+	LATREC_CLOCK_COUNTER, /* the counter, even if it cannot be trusted */
 	LATREC_CLOCK_MONOTONIC_RAW,
 };
 
@@ -303,7 +300,7 @@ struct latrec_clock {
 	uint64_t base_ns; /* CLOCK_MONOTONIC_RAW at base_ticks */
 	uint32_t error_ppm; /* largest error of the rate */
 	uint32_t step_ns; /* smallest observed advance, rounded up; a counter can be coarse */
-	enum latrec_clock_source source; /* the one that was chosen */
+	enum latrec_clock_source source; /* the source that is used */
 	char name[116];
 };
 
@@ -311,7 +308,7 @@ struct latrec_clock {
  * Prepares a clock. A counter is calibrated against CLOCK_MONOTONIC_RAW, which takes about 20 ms
  * (and sleeps meanwhile); its stamps continue those of CLOCK_MONOTONIC_RAW.
  * 0; -EINVAL: no such source; -ENOTSUP: LATREC_CLOCK_COUNTER, and the processor has no counter
- * that runs at a constant rate: take another one; -errno of clock_gettime(2).
+ * that runs at a constant rate: use another source; -errno of clock_gettime(2).
  */
 int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source);
 
