@@ -20,7 +20,7 @@
  *		fprintf(stderr, "program: %s\n", why);
  *
  * getopt_long() has global state, so only one thread may read at a time. Texts in the options point
- * into argv. Programs use base_args_dep; no library does.
+ * into argv. Only programs link this code (Meson dependency base_args_dep); libraries must not.
  */
 #ifndef BASE_ARGS_H
 #define BASE_ARGS_H
@@ -37,13 +37,13 @@ enum arg_kind {
 	ARG_HEAD, /* not an option: a headline of --help */
 	ARG_FLAG, /* takes no value; sets a bool */
 	ARG_WHOLE, /* a whole number, decimal or 0x... hexadecimal; any integer type */
-	ARG_SIZE, /* the same, and K, M or G may follow: 2^10, 2^20 or 2^30 */
+	ARG_SIZE, /* like ARG_WHOLE, and K, M or G may follow: 2^10, 2^20 or 2^30 */
 	ARG_POWER, /* a whole number that is a power of two */
 	ARG_REAL, /* a real number; double */
-	ARG_TIME, /* a real number, rounded after the multiplication by the unit; any integer type */
+	ARG_TIME, /* a real number; any integer type; multiplied by the unit, then rounded */
 	ARG_LIST, /* whole numbers with commas between; struct arg_list */
-	ARG_SIZES, /* the same, and each may have K, M or G */
-	ARG_WORD, /* one of words, in any case of letters: its index plus min; any integer type */
+	ARG_SIZES, /* like ARG_LIST, and each number may have K, M or G */
+	ARG_WORD, /* one of .words, case-insensitive; any integer type: its index plus .min */
 	ARG_TEXT, /* any text but the empty one; const char * */
 	ARG_CALL, /* read() reads the value */
 	ARG_HELP, /* prints the help text */
@@ -58,9 +58,9 @@ struct arg_list {
 /* The option that is being read. */
 struct arg {
 	char name[40]; /* with its dashes */
-	const char *value; /* "" without one */
-	char *why; /* receives what is wrong with the value */
-	size_t size; /* of why; 0: nothing is written */
+	const char *value; /* "" if the option has none */
+	char *why; /* receives a line that says what is wrong with the value */
+	size_t size; /* bytes of why; 0: nothing is written */
 };
 
 struct arg_field {
@@ -76,22 +76,22 @@ struct arg_field {
 struct arg_row {
 	const char *name; /* without dashes */
 	char letter; /* 0: none */
-	const char *value; /* its name in --help; NULL: none, or the words */
+	const char *value; /* placeholder in --help; NULL: none, or the list of .words */
 	enum arg_kind kind;
 	struct arg_field field;
 	const char *help; /* a phrase without a full stop */
 	const char *def; /* default, read like a given value; NULL: the field stays 0 */
-	const char *unset; /* the text of --help in place of a default */
+	const char *unset; /* --help prints this text in place of a default */
 	uint64_t min, max; /* of whole numbers */
 	uint64_t multiple; /* the number is a multiple of it; 0: any number is taken */
 	double low, high; /* of real numbers, before the unit is applied */
 	double unit; /* real numbers are multiplied by it; 0: 1 */
-	const char *const *words; /* up to a NULL */
+	const char *const *words; /* array that ends with NULL */
 	const char *none; /* this word stands for 0 or NULL */
-	const char *give; /* error text: what to give; NULL: derived from kind and range */
+	const char *give; /* error text: valid values; NULL: derived from kind and range */
 	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
 	uint32_t most; /* entries of a list; 0: ARG_LIST_MAX */
-	uint32_t sets; /* bits of struct args that take the option; 0: all do */
+	uint32_t sets; /* mask of commands (args.set) that accept this option; 0: all do */
 	const char *not_with; /* names of options that exclude this one, blanks between */
 	const char *with; /* names of options, one of which must be given as well */
 	const char *also; /* another name of the option */
@@ -100,49 +100,58 @@ struct arg_row {
 struct args {
 	const struct arg_row *rows;
 	uint32_t n_rows;
-	uint32_t set; /* the bit of the command; 0: not known, any option is taken */
+	uint32_t set; /* the bit of the command; 0: not known yet, any option is accepted */
 	const char *command; /* its name in error texts */
 	const char *usage, *tail; /* the lines of --help before and after the options, or NULL */
 	const char *version; /* the line that --version prints */
-	const char *operand; /* name of the only operand; NULL: none is taken */
-	bool operands; /* any number of operands is taken */
+	const char *operand; /* name of the only operand; NULL: none is accepted */
+	bool operands; /* any number of operands is accepted */
 	bool strict_order; /* reading ends at the first operand */
-	char *why; /* receives one line about what is wrong */
-	size_t size; /* of why */
+	char *why; /* receives one line that says what is wrong */
+	size_t size; /* bytes of why */
 	bool given[ARGS_MAX]; /* set by args_read(): the row's option was given */
 };
 
 /*
  * Sets the defaults in *options, then reads the options of argv[1...]; argv[0] is the name of the
- * program or of its command. Returns the index of the first operand; 0 after --help or --version,
- * which is on standard output then; -EINVAL with a line in why. getopt_long() sorts argv.
+ * program or of its command. Returns the index of the first operand; 0 after it has printed --help
+ * or --version to standard output; -EINVAL with a line in why. getopt_long() moves the operands in
+ * argv behind the options, unless strict_order is set.
  */
 int args_read(struct args *args, int argc, char **argv, void *options);
 /* Returns true if the option was given. */
 bool args_given(const struct args *args, const char *name);
 /*
- * Refuses options of other commands: 0, or -EINVAL with a line in why. args_read() calls it if the
- * set is known before.
+ * Refuses options of other commands. Returns 0, or -EINVAL with a line in why. args_read() calls
+ * this function itself if args.set was not 0 when args_read() began.
  */
 int args_fit(struct args *args);
 /* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
-/* -EINVAL, with this text in why. */
+/* Writes this text to why. Returns -EINVAL. */
 int args_fail(const struct args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-/* The operand that is to be one of @words, up to a NULL: 0, or -EINVAL with a line in why. */
+/*
+ * Searches for an operand in the NULL-terminated array @words. Returns 0 and its index, or -EINVAL
+ * with a line in why.
+ */
 int args_word(const struct args *args, const char *value, const char *const *words,
 	unsigned *index_p);
 
-/* ---- for the functions of ARG_CALL: 0, or -EINVAL with a line; *_p is written on success ---- */
+/*
+ * For the .read functions of ARG_CALL. They return 0, or -EINVAL with a line in why, and write *_p
+ * only on success.
+ */
 
 int arg_bad(const struct arg *a, const char *give);
 int arg_whole(const struct arg *a, uint64_t min, uint64_t max, uint64_t *n_p);
 int arg_real(const struct arg *a, double min, double max, double *x_p);
 int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
-/* Opens the file for writing; - is standard output. *file_p is a FILE *. For read of a row. */
+/* Opens the file for writing; - is standard output. *file_p is a FILE *. May be a row's .read. */
 int arg_open(const struct arg *a, void *file_p);
-/* Calls fn for each word of a list with commas; an empty list, or a failing fn, is refused. */
+/*
+ * Calls fn for each word of a comma-separated list. Refuses an empty list, and a word if fn fails.
+ */
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg);
 

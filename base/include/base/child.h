@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 /*
- * Called in a child, which then gets SIGTERM when the thread that made it ends for any reason.
- * Returns false if the parent has ended already, or the kernel refuses.
+ * A child must call this function if it is to get SIGTERM when the thread that made it ends for any
+ * reason. Returns false if the parent has ended already, or the kernel refuses.
  */
 static inline bool child_ends_with(pid_t parent)
 {

@@ -19,7 +19,7 @@ static inline uint64_t clock_ns(void)
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
 }
 
-/* The same as a time, or a length of time, of the C library. */
+/* Converts a time or a duration in nanoseconds to the C library's type. */
 static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){(time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC)};

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 
 /*
- * Sleeps while *word == val, at most timeout_ns. Returns 0 when woken (perhaps spuriously),
- * -EAGAIN if *word != val, -ETIMEDOUT or -EINTR.
+ * Sleeps while *word == val, at most timeout_ns nanoseconds. Returns 0 after a wake-up, which may
+ * be spurious, -EAGAIN if *word != val, -ETIMEDOUT or -EINTR.
  */
 static inline int futex_wait(const uint32_t *word, uint32_t val, uint64_t timeout_ns)
 {

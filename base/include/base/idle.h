@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The number of empty polls until the clock is read again, in a loop that has to notice
- * something (that the other side has died) within a certain time.
+ * Computes the number of empty polls until the clock is read again, in a loop that must notice an
+ * event (such as the death of a peer) within a certain time.
  *
  * Reading the clock takes as long as an empty poll, so a loop that polls continuously reads it
  * every IDLE_POLLS polls. A loop that polls rarely reads it at each poll.
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 
 #define IDLE_POLLS 16
-#define IDLE_SELDOM_NS NSEC_PER_MSEC /* since the last reading: polls are >= 60 us apart */
+#define IDLE_SELDOM_NS NSEC_PER_MSEC /* 16 polls took longer: they are >= 60 us apart */
 
 static inline int32_t idle_polls(uint64_t *looked_ns, uint64_t now)
 {

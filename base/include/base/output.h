@@ -9,8 +9,8 @@
 #include <string.h>
 
 /*
- * Returns the status to end with. A failure in `status` stays as it is. Otherwise 1, with a line on
- * standard error, if standard output could not be written.
+ * Returns the exit status of the program: `status` if it is not 0; otherwise 1, with a line on
+ * standard error, if standard output could not be written; otherwise 0.
  */
 static inline int output_end(const char *program, int status)
 {

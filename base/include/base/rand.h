@@ -15,7 +15,7 @@ static inline uint64_t rand_next(uint64_t *state)
 	return z ^ (z >> 31);
 }
 
-/* From 0 inclusive to 1 exclusive. */
+/* Returns a number from 0 inclusive to 1 exclusive. */
 static inline double rand_unit(uint64_t *state)
 {
 	return (double)(rand_next(state) >> 11) * 0x1p-53;

@@ -1,40 +1,43 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A named shared-memory region. One process (the server) creates it, others of the same user or of
- * one group map it, and each of them can test whether another one is still alive.
+ * A named shared-memory region. One process (the server) creates it, other processes of the same
+ * user or group map it, and each of them can test whether another one is still alive.
  *
  *	struct shm_region r;
- *	err = shm_create("layer", "job7", size, &r);	server; holds byte 0
+ *	err = shm_create("layer", "job7", size, &r);	the server; it locks byte 0
  *	... fill *r.addr in, store the magic last, with release ...
  *
  *	err = shm_attach("layer", "job7", min_size, &r);	client
  *	... load the magic with acquire, check it and every size against r.size ...
- *	err = shm_lock(&r, 1 + id);			"I am client id"
- *	shm_locked(&r, SHM_SERVER)			is the server alive?
+ *	err = shm_lock(&r, 1 + id);			claims client id `id`
+ *	shm_locked(&r, SHM_SERVER)			tests whether the server is alive
  *	shm_close(&r);
  *
  * Liveness: each process holds a lock on one byte of the region's file. It is an open file
  * description lock, which the kernel drops with the last reference to the description: when
- * the process ends in any way, and not when a thread ends. It works across pid namespaces and
- * does not depend on pids, which may be reused. Other references to the description have to be
- * avoided: a mapping holds one, so another description is used for the mapping; a forked child
- * inherits it, so the child closes it in a pthread_atfork() handler (and may only shm_close()
- * the region); and exec closes it (O_CLOEXEC). A child made by a bare clone(2) is not handled.
+ * the process ends in any way, but not when a thread ends. It works across pid namespaces and
+ * does not depend on pids, which may be reused. There must be no other references to the
+ * description:
+ *	- A mapping holds one, so another description is used for the mapping.
+ *	- A forked child inherits one, so the child closes it in a pthread_atfork() handler (and may
+ *	  only shm_close() the region). A child made by a bare clone(2) is not handled.
+ *	- exec closes the descriptor (O_CLOEXEC).
  *
- * A process maps a region once, however many objects of its threads have it open. They share
- * its page tables, and a thread sanitizer recognises it as the same memory.
+ * A process maps a region only once, even if several objects of its threads have it open. They
+ * share its page tables, and a thread sanitizer recognises it as the same memory.
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
- * (mode 0600), whose contents name the region. Processes that can open the guard test only its
- * lock, so no member's lock keeps a new server of the same user from replacing a dead one. Other
- * users test the lock on the region itself. The guard's name lives as long as the region's.
+ * (mode 0600), whose contents name the region. Processes that can open the guard test only the lock
+ * on the guard, so a member that locks the region cannot keep a new server of the same user from
+ * replacing a dead one. Other users test the lock on the region itself. The guard's name exists as
+ * long as the region's name.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
  * refuse files that everybody may open or that another user owns. shm_attach_for() accepts another
- * user's region if it is for a group and the caller expects that. Otherwise any member of a group
- * that two users share could create a region of a known name for the other one to attach to.
+ * user's region if the region is for a group and the caller expects that. Otherwise any member of a
+ * group that two users share could create a region of a known name for the other one to attach to.
  *
  * A region belongs to one thread at a time; different regions are independent. It must not move
  * while it is open (the fork handler knows its address).
@@ -51,13 +54,14 @@
 #include <sys/types.h>
 
 #define SHM_NAME_MAX 200 /* of prefix and name together */
-#define SHM_SERVER 0 /* the byte that a server holds; the layer assigns the others */
-#define SHM_NAMING UINT32_MAX /* reserved: held while a file gets a server or loses its name */
+#define SHM_SERVER 0 /* the byte that a server locks; the layer assigns the others */
+#define SHM_NAMING UINT32_MAX /* a lock held while a file gets a server or loses its name */
 
-/* The users that may open a region. All zero: its owner alone. */
+/* The users that may open a region. All zero: only its owner. */
 struct shm_access {
-	uint32_t mode; /* 0600, 0660, or 0: create makes 0600, attach takes either of its user's */
-	uint32_t gid; /* with has_gid: the group, otherwise the creator's */
+	/* 0600, 0660, or 0: create makes 0600, attach accepts both for a region of its own user */
+	uint32_t mode;
+	uint32_t gid; /* the group, if has_gid is set; otherwise it is the creator's group */
 	bool has_gid;
 };
 
@@ -65,20 +69,20 @@ struct shm_region {
 	void *addr;
 	size_t size;
 	int fd; /* its description holds the locks; -1 in a forked child */
-	bool named; /* this process has made the name and not removed it yet */
+	bool named; /* this process has created the name and not removed it yet */
 	char path[SHM_NAME_MAX + 9]; /* for shm_open(3) */
 	struct shm_access access; /* as the file has it */
 	dev_t dev; /* of the mapped file */
 	ino_t ino;
 	struct shm_region *guard; /* of a group's region, if this process may open it */
-	struct shm_region *next; /* of the open regions of this library or program */
+	struct shm_region *next; /* in the list of open regions of this library or program */
 };
 
 /*
  * Makes the region, zero-filled, with its memory allocated, and locks byte SHM_SERVER. Replaces
  * the region of a dead server with the same name. Returns 0 or
  *	-EINVAL		the name is empty, too long, or contains '/'; size 0
- *	-EFBIG		size is over the process's limit of file sizes, RLIMIT_FSIZE
+ *	-EFBIG		size exceeds the process's limit of file sizes, RLIMIT_FSIZE
  *	-EADDRINUSE	a living server has the name
  *	-EACCES, -ELOOP	another user has the name, or it is a symbolic link
  *	-EPERM		the process may not give a file to this group
@@ -87,7 +91,7 @@ struct shm_region {
 int shm_create_for(const char *prefix, const char *name, size_t size,
 	const struct shm_access *access, struct shm_region *r);
 
-/* For this user alone. */
+/* Like shm_create_for(), for this user alone. */
 static inline int shm_create(const char *prefix, const char *name, size_t size,
 	struct shm_region *r)
 {
@@ -97,20 +101,20 @@ static inline int shm_create(const char *prefix, const char *name, size_t size,
 }
 
 /*
- * Maps an existing region as a whole, without locking a byte. The caller checks magic, version
+ * Maps the whole existing region, without locking a byte. The caller must check magic, version
  * and sizes. Returns 0 or
- *	-EINVAL		as above
+ *	-EINVAL		as for shm_create_for()
  *	-ENOENT		no such region: no server yet; try again later
  *	-ECONNREFUSED	its server is dead; a new one will replace it
  *	-EAGAIN		its server is still making it (smaller than min_size), or a new
  *			server is replacing it at this moment
- *	-EACCES		it belongs to another user, or is not what is expected; or it is a
- *			group's region whose server has only just begun to make it
+ *	-EACCES		it belongs to another user, or its access is not the expected one; or it is
+ *			a group's region whose server has only just begun to make it
  */
 int shm_attach_for(const char *prefix, const char *name, size_t min_size,
 	const struct shm_access *expected, struct shm_region *r);
 
-/* For a region of this user. */
+/* Like shm_attach_for(), for a region of this user. */
 static inline int shm_attach(const char *prefix, const char *name, size_t min_size,
 	struct shm_region *r)
 {
@@ -120,21 +124,23 @@ static inline int shm_attach(const char *prefix, const char *name, size_t min_si
 }
 
 /*
- * Locks a byte of the region's file. Returns 0, also if this region holds it already; -EAGAIN if
- * another one holds it; -EBADF in a forked child.
+ * Locks a byte of the region's file. Returns 0, also if this region has locked it already; -EAGAIN
+ * if another one has; -EBADF in a forked child.
  */
 int shm_lock(const struct shm_region *r, uint32_t byte);
 
 void shm_unlock(const struct shm_region *r, uint32_t byte);
 
 /*
- * Returns 1 if another region holds the byte, 0 if none does, -errno. Makes a system call. For
- * SHM_SERVER the guard is asked, if there is one.
+ * Returns 1 if another region has locked the byte, 0 if none has, or -errno. Makes a system call.
+ * For SHM_SERVER it tests the guard, if there is one.
  */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
-/* Returns -EINVAL for modes except 0600 and 0660, for a group with mode 0600, and for a gid without
- * has_gid. */
+/*
+ * Fills *a in. Returns 0, or -EINVAL for a mode other than 0, 0600 and 0660, for has_gid without mode
+ * 0660, and for mode 0660 with a gid other than 0 without has_gid.
+ */
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid);
 
 /*
@@ -147,20 +153,21 @@ int shm_remove_name(struct shm_region *r);
  * Removes the file that a dead server left behind under this name. Returns 0, or, with nothing
  * removed,
  *	-EADDRINUSE	its server is alive
- *	-EPROTO		it does not begin with this magic; 0: any file may be removed
+ *	-EPROTO		its first 8 bytes are not @magic; with magic 0 any file may be removed
  *	-EAGAIN		another process is removing it or becoming its server at this moment
- *	-EINVAL, -ENOENT, -EACCES, -ELOOP	as above
+ *	-EINVAL, -ENOENT, -EACCES, -ELOOP	as for shm_attach_for()
  */
 int shm_remove_remains(const char *prefix, const char *name, uint64_t magic);
 
 /*
- * Opens a region of any user for shm_locked() and shm_read() alone: it is not mapped, because a
- * file that another process shortens would then raise SIGBUS. Its size and access are set.
- * shm_close() ends it. Returns 0, or -EINVAL, -ENOENT, -EACCES or -ELOOP as above.
+ * Opens a region of any user for shm_locked() and shm_read() only. The region is not mapped,
+ * because access to the mapping raises SIGBUS if another process shortens the file. Sets r->size
+ * and r->access. The caller must call shm_close(). Returns 0, or -EINVAL, -ENOENT, -EACCES or
+ * -ELOOP as shm_attach_for() does.
  */
 int shm_look(const char *prefix, const char *name, struct shm_region *r);
 
-/* Reads len bytes of the file. Returns -EPROTO if it ends before, or -errno. */
+/* Reads len bytes of the file. Returns 0, -EPROTO if the file ends before, or -errno. */
 int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len);
 
 /* Unmaps the region, drops all locks, and removes the name if this process has made it. */

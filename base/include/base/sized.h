@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Structs of public headers that callers pass with their size, so that a new field behind the last
- * one breaks no program. An older program is served the fields that it knows; a newer one learns
- * whether this library knows all the fields that it has set.
+ * Structs of public headers that callers pass with their size, so that a new field at the end of a
+ * struct breaks no program. An older program gets the fields that it knows; a newer one gets an
+ * error if it has set fields that this library does not know.
  */
 #ifndef BASE_SIZED_H
 #define BASE_SIZED_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Writes the bytes that the caller's struct, of `size` bytes, and the library's have in common. */
+/* Writes the bytes that the caller's struct (`size` bytes) and the library's struct both have. */
 static inline void sized_out(void *to, size_t size, const void *from, size_t known)
 {
 	memcpy(to, from, size < known ? size : known);
@@ -19,7 +19,7 @@ static inline void sized_out(void *to, size_t size, const void *from, size_t kno
 
 /*
  * Reads a caller's struct of `size` bytes into the library's. Fields that the caller does not have
- * are 0. 0, or -E2BIG if a field that the library does not have is not 0.
+ * become 0. Returns 0, or -E2BIG if a field that the library does not have is not 0.
  */
 static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 {
@@ -33,8 +33,8 @@ static inline int sized_in(void *to, size_t own, const void *from, size_t size)
 	return 0;
 }
 
-/* sized_in() of attributes, which begin with their size. The size may be 0: then the struct has the
- * `first` bytes of the first version. The attributes may be NULL: then all fields are 0. */
+/* Calls sized_in() for attributes, which begin with their size. If the size is 0, the struct has
+ * the `first` bytes of the first version. The attributes may be NULL: then all fields are 0. */
 static inline int sized_in_attr(void *to, size_t own, const void *attr, size_t first)
 {
 	size_t size = attr ? *(const size_t *)attr : 0;
@@ -44,7 +44,7 @@ static inline int sized_in_attr(void *to, size_t own, const void *attr, size_t f
 	return sized_in(to, own, attr ? attr : to, size);
 }
 
-/* The same; `last` is the last field of the first version. */
+/* Calls sized_in_attr(); `last` is the last field of the first version. */
 #define SIZED_ATTR(to, attr, last)                                                                 \
 	sized_in_attr((to), sizeof(*(to)), (attr),                                                 \
 		offsetof(__typeof__(*(to)), last) + sizeof((to)->last))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Allocates ids from a fixed set, most recently freed first, so that few ids are used and
- * their data stays in the cache. An id that comes from a peer must be checked with
- * slab_in_use() before it is used as an index. For one thread at a time.
+ * Allocates ids from a fixed set. The id freed last is allocated first, so that few ids are used
+ * and their data stays in the cache. An id that comes from a peer must be checked with
+ * slab_in_use() before it is used as an index. At most one thread at a time may use a slab.
  */
 #ifndef BASE_SLAB_H
 #define BASE_SLAB_H
@@ -19,13 +19,13 @@
 #define SLAB_BUSY (UINT32_MAX - 1)
 
 struct slab {
-	uint32_t *next; /* next[id]: the free id below it, or SLAB_BUSY */
+	uint32_t *next; /* next[id]: the next id of the free stack, or SLAB_BUSY */
 	uint32_t free; /* top of the free stack, or SLAB_NONE */
 	uint32_t capacity;
 	uint32_t used;
 };
 
-/* Returns 0, -EINVAL (capacity 0 or over 2^31) or -ENOMEM. */
+/* Returns 0, -EINVAL (capacity is 0 or exceeds 2^31) or -ENOMEM. */
 static inline int slab_init(struct slab *s, uint32_t capacity)
 {
 	if (!capacity || capacity > 1u << 31)
@@ -47,7 +47,7 @@ static inline void slab_fini(struct slab *s)
 	s->next = NULL;
 }
 
-/* Returns an id below the capacity, or SLAB_NONE if all are in use. */
+/* Returns an id less than the capacity, or SLAB_NONE if all are in use. */
 static inline uint32_t slab_get(struct slab *s)
 {
 	uint32_t id = s->free;

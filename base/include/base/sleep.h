@@ -11,8 +11,8 @@
  * Each side stores, fences, and then loads what the other side stores, so at least one of them
  * sees the other's store. Without the fences both loads could be executed before the stores, and
  * the sleeper would miss the message. There is one sleeper. It stores ASLEEP, and the publisher
- * that resets the word has to wake it, so a burst needs one system call, however late the
- * sleeper runs.
+ * that resets the word must wake it, so a burst needs one system call, no matter when the sleeper
+ * runs.
  */
 #ifndef BASE_SLEEP_H
 #define BASE_SLEEP_H
@@ -24,31 +24,31 @@
 #include "base/futex.h"
 
 #define SLEEP_RUNNING 0u
-#define SLEEP_WAITING 1u /* awake without work; not used here, for the layers */
+#define SLEEP_WAITING 1u /* awake without work; set by the layers, not by this file */
 #define SLEEP_ASLEEP 2u
 #define SLEEP_ON_FD 3u /* asleep in poll(2); see base/wakefd.h */
 
-/* Orders all earlier stores before the load in sleep_wake(); see above. */
+/* Orders all earlier stores before the load in sleep_wake(); see the top of this file. */
 static inline void sleep_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Returns true if somebody sleeps on the word. Call sleep_fence() before. */
+/* Returns true if a sleeper sleeps on the word. Call sleep_fence() before. */
 static inline bool sleep_is_asleep(const uint32_t *word)
 {
 	/* Relaxed: the fence before it pairs with the one in sleep_prepare_as(). */
 	return __atomic_load_n(word, __ATOMIC_RELAXED) >= SLEEP_ASLEEP;
 }
 
-/* Resets the word. Returns how the sleeper sleeps; the caller then has to wake it. */
+/* Resets the word and returns its old value. If that is a kind of sleep, the caller must wake. */
 static inline uint32_t sleep_take(uint32_t *word)
 {
 	/* Acquire: pairs with the release in sleep_prepare_as(), for the address. */
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
 }
 
-/* Wakes the sleeper, if there is one, and returns whether. Call sleep_fence() before. */
+/* Wakes the sleeper and returns true, if there is one. Call sleep_fence() before. */
 static inline bool sleep_wake(uint32_t *word)
 {
 	if (!sleep_is_asleep(word) || sleep_take(word) != SLEEP_ASLEEP)
@@ -75,7 +75,9 @@ static inline void sleep_cancel(uint32_t *word)
 	__atomic_store_n(word, SLEEP_RUNNING, __ATOMIC_RELAXED);
 }
 
-/* Sleeps, after sleep_prepare() and a second check. Returns as futex_wait(); resets the word. */
+/*
+ * Sleeps, after sleep_prepare() and a second check. Returns futex_wait()'s result; resets the word.
+ */
 static inline int sleep_enter(uint32_t *word, uint64_t timeout_ns)
 {
 	int err = futex_wait(word, SLEEP_ASLEEP, timeout_ns);

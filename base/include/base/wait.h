@@ -3,14 +3,14 @@
  * The waiting policy of every polling loop: spin briefly, then yield, then sleep.
  *
  * Usually there are more threads than cores. A loop that finds nothing therefore pauses once per
- * empty poll for about a microsecond, then yields the core for about a hundred, and only then
- * may sleep: a futex wake across cores costs tens of microseconds, a yield without another
- * runnable thread less than one.
+ * empty poll for about a microsecond, then yields the core for about a hundred microseconds, and
+ * only then may sleep: a futex wake across cores costs tens of microseconds; a yield costs less
+ * than one microsecond if no other thread is runnable.
  *
- * Yields are counted, not timed, because peers on the same core may use it for some 200 us
- * between two of them. If a program that never waits shares the core, each yield costs a whole
- * time slice, and two hundred yields take a second. A thread that sleeps gets the core back when
- * it is woken, so in this case it sleeps after WAIT_CROWDED_NS.
+ * Yields are counted, not timed, because between two yields peers on the same core may use it for
+ * some 200 us. If a program that never waits shares the core, each yield costs a whole time slice,
+ * and two hundred yields take a second. A thread that sleeps gets the core back when it is woken,
+ * so the loop sleeps once it has yielded for WAIT_CROWDED_NS.
  *
  *	struct wait w = WAIT_INIT;
  *	while (!poll(queue))

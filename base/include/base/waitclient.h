@@ -1,29 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a client of delegrpc or shmipc. The file of a layer that has the client includes
- * it.
+ * The functions with which a client of delegrpc or shmipc waits. The layer's source file that
+ * implements the client includes this file.
  *
  * A client polls without system calls. After IDLE_POLLS empty polls it takes a slow path, which
- * tells the server that a client waits, checks that the server lives, and reports a server that
- * cannot be woken. A client that waits spins, yields and then sleeps, as base/wait.h says, on a
- * futex, or in poll(2) on its descriptor.
+ * tells the server that a client waits, checks that the server is alive, and reports a server that
+ * cannot be woken. A wait function spins, yields and then sleeps (see base/wait.h), on a futex, or
+ * in poll(2) on the client's descriptor.
  *
- * The layer defines WAITER_LAYER, its name, and before this file
+ * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
  *	struct client		with a struct waiter w, and hot, which has the fields idle_left
- *				(empty polls until the slow path), idle (slow paths of this wait, up
- *				to TELL) and unfenced (not 0: a wake test is due)
- *	CLIENT_ALIVE_NS		time between two checks that the server lives
- *	client_ready(c)		whether a response is there
- *	client_pending(c)	whether there are calls without a response
- *	client_publish(c)	publishes calls; true if the ring is full, and some are left
+ *				(empty polls until the slow path), idle (slow paths of this wait, at
+ *				most TELL) and unfenced (not 0: a wake test is due)
+ *	CLIENT_ALIVE_NS		time between two checks that the server is alive
+ *	client_ready(c)		true if a response has arrived
+ *	client_pending(c)	true if there are calls without a response
+ *	client_publish(c)	publishes calls; returns true if some are left because the ring is
+ *				full
  *	client_closed(c)	called when the connection ends
  *	client_call(c, ...)	makes a call and returns its id, or -errno
  *	client_poll(c, ...)	polls
- *	client_give_up(c, id)	from now on the response to this call is dropped, and counted there
- *	server_ended(c)		whether the server has said that it ended (with acquire, so that its
- *				last responses are visible)
- *	server_died(c)		called when it is found dead
+ *	client_give_up(c, id)	makes client_poll() drop and count the response to this call
+ *	server_ended(c)		true if the server has written that it ended (with acquire, so that
+ *				its last responses are visible)
+ *	server_died(c)		called when the server is found dead
  */
 #ifndef BASE_WAITCLIENT_H
 #define BASE_WAITCLIENT_H
@@ -32,9 +33,9 @@
 #include "base/probe.h"
 #include "base/waiter.h"
 
-#define TELL 3 /* slow paths of a wait until the server is told: about 1 us */
-#define VAIN 8 /* looks of a wait that find nothing until its wake test */
-#define ROOM_NS NSEC_PER_MSEC /* sleep of a client that waits for room, for which nobody wakes it */
+#define TELL 3 /* slow paths of a wait before the client writes SLEEP_WAITING: about 1 us */
+#define VAIN 8 /* empty polls of a wait before its wake test */
+#define ROOM_NS NSEC_PER_MSEC /* sleep of a client that waits for room; no process wakes it then */
 
 /* ---- waking the server ---- */
 
@@ -54,7 +55,8 @@ COLD static void wake_sleeping(struct client *c)
 }
 
 /*
- * Wakes the server if it sleeps. One fence serves all publications since the last one. 0 or -errno.
+ * Wakes the server if it sleeps. One fence serves all publications since the last one. Returns 0 or
+ * -errno.
  */
 static int client_wake(struct client *c)
 {
@@ -84,7 +86,7 @@ static void look_again(struct client *c, uint64_t now)
 		c->hot.unfenced = 1;
 }
 
-/* Returns true if the server has ended. A killed server only loses its lock. */
+/* Returns true if the server has ended. If it was killed, only its lock shows that. */
 static bool server_has_gone(struct client *c, uint64_t now)
 {
 	if (server_ended(c))
@@ -109,8 +111,8 @@ static int client_end(struct client *c, int err)
 }
 
 /*
- * Everything that the server published is visible once its lock is seen to be free. So the ring is
- * read after the check, and an error is returned only when the ring is empty.
+ * Everything that the server published is visible once its lock is found to be free. So the ring is
+ * read after the check, and an error is returned only if the ring is empty.
  */
 COLD static int client_idle(struct client *c)
 {
@@ -139,7 +141,7 @@ static void client_resume(struct client *c)
 
 /* ---- waiting ---- */
 
-/* 1: a response has arrived; 0: not yet; -errno: none will. */
+/* Returns 1 if a response has arrived, 0 if not yet, or -errno if none will arrive. */
 static int client_look(struct client *c, bool slept)
 {
 	if (client_ready(c))
@@ -181,7 +183,7 @@ static int client_wait_long(struct client *c, struct wait *step, uint64_t timeou
 		if (unlikely(c->hot.unfenced))
 			client_wake(c);
 		r = wait_step(step) ? client_sleep(c, left) : 0;
-		if (r == -EINTR) /* return to the caller, who handles the signal */
+		if (r == -EINTR) /* return to the caller, which handles the signal */
 			return client_look(c, false);
 		if (!r)
 			r = client_look(c, false);
@@ -290,7 +292,7 @@ static int answer_wait(struct client *c, struct answer *a, uint64_t timeout_ns)
 	}
 }
 
-/* No calls are pending but those that were given up. */
+/* The only pending calls, if any, are those that timed out and were given up. */
 static int client_call_wait(struct client *c, const void *req, uint32_t len, struct answer *a,
 	uint64_t timeout_ns)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of one side of a region, server or client, while it waits for the other one.
- * base/waitclient.h and base/waitserver.h have the functions, which delegrpc and shmipc share.
+ * The state of one side of a region, server or client, while it waits for its peer. The functions
+ * are in base/waitclient.h and base/waitserver.h, which delegrpc and shmipc share.
  */
 #ifndef BASE_WAITER_H
 #define BASE_WAITER_H
@@ -24,7 +24,7 @@ struct waiter {
 	uint32_t *word;
 	struct wakefd_addr *addr;
 	uint64_t sleeps; /* including the times that it was armed */
-	uint64_t wakes; /* of the other side */
+	uint64_t wakes; /* times that this side woke its peer */
 
 	/* The rest is used by clients only. The first two are in the region. */
 	uint32_t *server_word;
@@ -32,9 +32,9 @@ struct waiter {
 	int err; /* why the connection is over, or 0 */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
-	uint64_t looked_ns; /* time of the last check that the server lives */
-	uint64_t tried_ns; /* time of the last look at a server that sleeps on a descriptor */
-	uint64_t idle_ns; /* time of the last look at the clock between empty polls */
+	uint64_t looked_ns; /* time of the last check that the server is alive */
+	uint64_t tried_ns; /* time of the last check for a server that sleeps on a descriptor */
+	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
 
 struct waiter_deadline {
@@ -53,7 +53,7 @@ static inline uint64_t waiter_left(const struct waiter_deadline *d)
 	return spent < d->timeout ? d->timeout - spent : 0;
 }
 
-/* Sleeps, after sleep_prepare() and a second check, for so long or WAITER_SLICE_NS. 0 or -EINTR. */
+/* Sleeps at most @ns or WAITER_SLICE_NS, after sleep_prepare() and a second check. 0 or -EINTR. */
 static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 {
 	int err = sleep_enter(w->word, ns < WAITER_SLICE_NS ? ns : WAITER_SLICE_NS);
@@ -61,18 +61,18 @@ static inline int waiter_sleep(struct waiter *w, uint64_t ns)
 	return err == -EINTR ? err : 0;
 }
 
-/* Says whether this side waits. The functions of base/sleep.h set the states of a sleep. */
+/* Publishes whether this side waits. The functions of base/sleep.h set the states of a sleep. */
 static inline void waiter_say(struct waiter *w, uint32_t state)
 {
-	/* Relaxed: a hint for the server's yields; pairs with its loads of the word. */
+	/* Relaxed: a hint for the server's yields; pairs with the server's loads of the word. */
 	__atomic_store_n(w->word, state, __ATOMIC_RELAXED);
 }
 
 /*
- * Called by a client at the end of connect, after it has stored its network namespace and fenced.
- * The fence pairs with the one in server_fd(): either the server sees the namespace, or this client
- * sees the server's address. 0, or -errno if the server sleeps on a descriptor that this process
- * cannot reach.
+ * A client must call it at the end of connect, after it has stored its network namespace and
+ * fenced. The fence pairs with the one in server_fd(): either the server sees the namespace, or
+ * this client sees the server's address. Returns 0, or -errno if the server sleeps on a descriptor
+ * that this process cannot wake.
  */
 static inline int waiter_check_reach(struct waiter *w)
 {

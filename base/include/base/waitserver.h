@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The waiting of a server of delegrpc or shmipc. The file of a layer that has the server includes
- * it.
+ * The functions with which a server of delegrpc or shmipc waits. The layer's source file that
+ * implements the server includes this file.
  *
- * The layer defines WAITER_LAYER, its name, and before this file
+ * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
  *	struct server		with a struct waiter w, and hot, which has the field max_clients
  *	CLIENT_BYTE(i)		byte of the file that client i locks
- *	server_poll(s)		how many requests there are, or -errno
+ *	server_poll(s)		returns the number of requests that have arrived, or -errno
  *	server_flush(s)		publishes replies and wakes clients
- *	server_rest(s)		called before the poll that precedes a sleep; true: there is more to do
- *				at once
- *	server_owes(s)		whether a sleep must end by itself, after WAITER_SLICE_NS
- *	server_client(s, i)	the address of client i, or NULL if there is none (with acquire, so
- *				that its network namespace is visible)
+ *	server_rest(s)		called before the poll that precedes a sleep; returns true if there
+ *				is more work, so that the server must not sleep
+ *	server_owes(s)		true if a sleep must end by itself, after WAITER_SLICE_NS
+ *	server_client(s, i)	returns the address of client i, or NULL if there is none (with
+ *				acquire,
+ *				so that the client's network namespace is visible)
  */
 #ifndef BASE_WAITSERVER_H
 #define BASE_WAITSERVER_H
@@ -22,7 +23,8 @@
 #include "base/waiter.h"
 
 /*
- * Wakes a client if it sleeps, as wakefd_wake(). A fence before it pairs with sleep_prepare_as().
+ * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must fence before; that
+ * fence pairs with the one in sleep_prepare_as().
  */
 static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 	const struct wakefd_addr *addr)
@@ -38,7 +40,7 @@ static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 
 /* ---- waiting ---- */
 
-/* 1: there are requests; 0: not yet, or the time is over; -EINTR; or an error of the layer. */
+/* 1: there are requests; 0: not yet, or the time has passed; -EINTR; or an error of the layer. */
 static int server_sleep(struct server *s, uint64_t ns)
 {
 	int n;
@@ -67,7 +69,7 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 
 	do {
 		n = wait_step(step) ? server_sleep(s, left) : 0;
-		if (n == -EINTR) /* return to the caller, who handles the signal */
+		if (n == -EINTR) /* return to the caller, which handles the signal */
 			return server_poll(s);
 		if (!n)
 			n = server_poll(s);
@@ -76,7 +78,7 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 	return n;
 }
 
-/* 1: there are requests; 0: the time is over, or a signal came; -errno. */
+/* 1: there are requests; 0: the time has passed, or a signal came; -errno. */
 static int server_wait(struct server *s, uint64_t timeout_ns)
 {
 	struct wait step = WAIT_INIT;
@@ -103,7 +105,7 @@ static bool all_reach(const struct server *s)
 	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
 		const struct wakefd_addr *addr = server_client(s, i);
 
-		/* Relaxed: server_client() orders it. A dead client is no obstacle. */
+		/* Relaxed: server_client() orders it. A dead client need not reach the server. */
 		if (addr &&
 			!wakefd_reaches(netns, __atomic_load_n(&addr->netns, __ATOMIC_RELAXED)) &&
 			shm_locked(&s->w.region, CLIENT_BYTE(i)) != 0)

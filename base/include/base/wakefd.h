@@ -10,24 +10,24 @@
  *	else poll(2) on w->fd
  *
  * Between processes the sleeper has a datagram socket with an abstract name, and a waker sends
- * it eight bytes. There are no connections and no descriptors are passed, so there is no state
+ * eight bytes to it. There are no connections and no descriptors are passed, so there is no state
  * per peer, and nothing to clean up when a peer dies. The address is in the shared memory (struct
  * wakefd_addr), so every process that maps it can wake the sleeper. A filter on the socket makes
- * the kernel drop datagrams without the right cookie before they are queued, so another process
+ * the kernel drop datagrams without the right cookie before they are queued, so a process without it
  * can neither wake the sleeper nor fill its queue. If the queue is full, the descriptor is
  * readable, so no wake-up is lost.
  *
- * Between threads it is an eventfd.
+ * Between threads the descriptor is an eventfd.
  *
  * The sleeper empties its descriptor in wakefd_prepare(), before it sets the word: the cause of a
  * wake-up that is consumed there is visible to the second check. The waker that resets
- * SLEEP_ON_FD has to send the wake-up, so all wakers together make one system call per sleep. A
- * sleeper that was woken by something else need not reset the word.
+ * SLEEP_ON_FD must send the wake-up, so all wakers together make one system call per sleep. If
+ * something else woke the sleeper, it need not reset the word.
  *
- * Abstract names belong to a network namespace. Each side publishes its own, and the layers
- * refuse to connect if they differ: wakefd_reaches().
+ * Abstract names belong to a network namespace. Each side publishes its namespace, and the layers
+ * refuse to connect if the two differ: wakefd_reaches().
  *
- * An object belongs to one thread at a time, except that other threads call wakefd_post(). It
+ * A struct wakefd belongs to one thread at a time, except that other threads call wakefd_post(). It
  * must not move while it is open. Descriptors are closed by exec and in a forked child, because
  * otherwise they would stay in the parent's epoll set for ever.
  */
@@ -47,7 +47,7 @@ struct wakefd_addr {
 };
 
 struct wakefd {
-	int fd; /* for the user to poll; -1: closed, also below */
+	int fd; /* for the user to poll; -1: closed, and so for the other descriptors */
 	int queue; /* receives the wake-ups: a socket, or fd itself if that is an eventfd */
 	int timer;
 	int sender; /* the socket that wakes others */
@@ -58,7 +58,7 @@ struct wakefd {
 
 #define WAKEFD_NONE ((struct wakefd){.fd = -1, .queue = -1, .timer = -1, .sender = -1})
 
-/* The network namespace of the calling thread, 0 if /proc cannot be read. */
+/* Returns the network namespace of the calling thread, or 0 if /proc cannot be read. */
 uint64_t wakefd_netns(void);
 
 /* Returns true if processes in these two namespaces can wake each other. */
@@ -67,7 +67,7 @@ static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
 	return netns && netns == other;
 }
 
-/* Opens w->fd, which includes a timer, and writes its address. Returns 0 or -errno. */
+/* Opens w->fd, which includes a timer, and writes its address to *addr. Returns 0 or -errno. */
 int wakefd_open(struct wakefd *w, struct wakefd_addr *addr);
 
 /* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
@@ -76,16 +76,16 @@ int wakefd_open_event(struct wakefd *w);
 /* Closes all descriptors. The address in shared memory may stay. */
 void wakefd_close(struct wakefd *w);
 
-/* Empties w->fd, sets the word and fences. The caller then checks a second time. */
+/* Empties w->fd, sets the word and fences. The caller must then check a second time. */
 void wakefd_prepare(struct wakefd *w, uint32_t *word);
 
-/* Makes w->fd readable after so many nanoseconds; 0: never. Replaces the previous setting. */
+/* Makes w->fd readable after @ns nanoseconds; 0: never. Replaces the previous setting. */
 void wakefd_timer(struct wakefd *w, uint64_t ns);
 
 /*
  * Wakes the sleeper on the word, by futex or descriptor. Call sleep_fence() before. Returns 1 if
- * somebody slept, 0 if not, or an error: the sleeper still sleeps, and another waker, or a later
- * try, may wake it:
+ * a sleeper was woken, 0 if there was none, or an error. After an error the sleeper still sleeps,
+ * and another waker, or a later try, may wake it:
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	no descriptor or no memory
  *	-ENETUNREACH	its socket is in another network namespace than this thread
  *	-EPERM, -EACCES, ...	the kernel does not let this process send to it (a sandbox)
@@ -98,12 +98,12 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 }
 
 /*
- * Finds out by a wake-up whether this process can wake the one with that address, asleep or not.
- * Returns 1 if it can, 0 if there is no such process, or an error as wakefd_wake().
+ * Tests by a wake-up whether this process can wake the one with that address, asleep or not.
+ * Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
-/* The same as wakefd_wake() for a sleeper that is a thread of this process, whose wakefd is w. */
+/* Like wakefd_wake() for a sleeper that is a thread of this process, whose wakefd is w. */
 bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);
 
 static inline bool wakefd_post(const struct wakefd *w, uint32_t *word)
