@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The hot path of delegrpc.h, which includes this file and documents the functions. Users name
- * nothing that delegrpc.h does not describe. The slow paths are in the library, behind
- * delegrpc_priv_*.
+ * The hot path of delegrpc.h, which includes this file and documents the functions. Names that
+ * delegrpc.h does not describe are private to the library. The slow paths are the library's
+ * functions delegrpc_priv_*.
  *
  * The region, layout version 6, all fields little-endian:
  *
@@ -16,26 +16,26 @@
  *
  * A request position p lies in slot p & (ring_depth - 1), and is filled when the slot's
  * lap is p / ring_depth + 1 (compared for equality only, so that 32 bits may wrap).
- * Nobody but the producer of the next lap writes a slot: the server only reads the ring,
- * and reads head only when it finds nothing for long. The word with the lap also has the
- * request's client, 12 bits, how many of the client's answers should travel together, less
- * one, 3 bits, and the bytes of the payload that were sent, 17 bits. The word behind it is
- * the request's id: the generation of its client, 48 bits, and an index, 16 bits.
+ * Only the producer of the next lap writes a slot: the server only reads the ring, and reads head
+ * only when it has found nothing for long. The word with the lap also has the request's client, 12
+ * bits, how many of the client's answers should be published together, less one, 3 bits, and the
+ * length of the payload in bytes, 17 bits. The next word is the request's id: the generation of its
+ * client, 48 bits, and an index, 16 bits.
  *
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
- * generation counts those who have had the client's id, so that what was meant for a
- * predecessor is not taken for an answer. It does not come round: 2^48 clients, one every 10 us,
- * take 89 years. Its lower 16 bits do. So the count leaves out generations that have these bits in
- * common with one that the server still answers: the last one that it has received a request of,
- * and the last one that has published any. The word behind the stamp has the request's index, 15
- * bits, and the bytes of the payload that were sent, 17.
+ * generation counts the clients that have had this id, so that a client does not mistake a response
+ * to a predecessor for its own. The generation does not wrap: 2^48 clients, one every 10 us, take
+ * 89 years. Its lower 16 bits do wrap. So the count skips a generation whose lower 16 bits are
+ * those of a generation that the server may still answer: the last one of which it has received a
+ * request, and the last one that has published any. The rest of the stamp's word has the request's
+ * index, 15 bits, and the length of the payload in bytes, 17 bits.
  *
  * Slots are packed and written in bursts, because a core has a limited number of stores that wait
  * for cache lines of other cores, and private stores between two messages count as well. So
  * messages are collected in private memory and copied without other stores in between. The stores
  * that make them visible (the laps, or the first stamp) come after all others, so that the reader,
- * which looks at the first slot, does not take away a cache line that is half written.
+ * which polls the first slot, does not take away a cache line that is half written.
  */
 #ifndef DELEGRPC_INLINE_H
 #define DELEGRPC_INLINE_H
@@ -70,15 +70,15 @@ extern "C" {
 
 DELEGRPC_ASSERT(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
 DELEGRPC_ASSERT(DELEGRPC_MAX_CLIENTS <= 1 << 12); /* a request has 12 bits for its client */
-DELEGRPC_ASSERT(DELEGRPC_BATCH == 1 << 3); /* and 3 for how many of its answers, less one */
+DELEGRPC_ASSERT(DELEGRPC_BATCH == 1 << 3); /* and 3 bits for the size of a burst, less one */
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (64 - DELEGRPC_REQ_LEN_SHIFT));
 DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 
 /*
- * After a publication, a fence and a check whether the other side sleeps are due. A fence right
- * after the stores would wait until the core has got all their cache lines. So it is put off until
- * a poll finds nothing, or until this many publications (of a client) or polls (of a server).
+ * After a publication, a fence and a check whether the peer sleeps are due. A fence right after the
+ * stores would wait until the core has got all their cache lines. So the check is put off until a
+ * poll finds nothing, or until this many publications (of a client) or polls (of a server).
  */
 #define DELEGRPC_UNFENCED 16
 
@@ -89,14 +89,16 @@ DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
 struct delegrpc_address {
 	uint64_t name; /* 0: it has no descriptor */
 	uint64_t cookie;
-	uint64_t netns; /* network namespace, as the kernel numbers them; 0: not known */
+	uint64_t netns; /* the kernel's number of the network namespace; 0: not known */
 };
 
 /*
- * Written at creation, except: connects (by who connects), server_alive (by the server
- * at its end, and by a client that has found the server dead, to tell the others),
- * server_state (by the server when it goes to sleep, by clients when they wake it) and the
- * server's name and cookie (by the server when it makes a descriptor).
+ * All fields are written at creation. These are also written later:
+ *	connects		by clients that connect
+ *	server_alive		by the server at its end, and by a client that has found the server
+ *				dead, to tell the other clients
+ *	server_state		by the server when it goes to sleep, by clients when they wake it
+ *	server_address		name and cookie, by the server when it makes a descriptor
  */
 struct delegrpc_header {
 	uint64_t magic; /* stored last */
@@ -104,7 +106,7 @@ struct delegrpc_header {
 	uint32_t max_clients;
 	uint32_t ring_depth;
 	uint32_t resp_depth;
-	uint32_t connects; /* so far; next_client_id of version 1 */
+	uint32_t connects; /* since creation; the field next_client_id of version 1 */
 	uint8_t server_alive;
 	uint8_t pad0[3];
 	uint32_t req_size;
@@ -132,9 +134,9 @@ DELEGRPC_AT(delegrpc_header, server_address, 72);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_header) == 128);
 
 struct delegrpc_control {
-	uint64_t head; /* next position to reserve; clients add */
+	uint64_t head; /* next position to reserve; clients add to it */
 	uint8_t pad0[56];
-	uint64_t tail; /* positions below are given back; the server stores */
+	uint64_t tail; /* positions less than this are given back; the server stores it */
 	uint8_t pad1[56];
 };
 
@@ -144,9 +146,9 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_control) == 128);
 
 enum delegrpc_state {
 	DELEGRPC_RUNNING,
-	DELEGRPC_WAITING, /* polls and yields: a busy server on its core gives way */
-	DELEGRPC_ASLEEP, /* in the kernel: to be woken */
-	DELEGRPC_ON_FD, /* the same, by its address */
+	DELEGRPC_WAITING, /* polls and yields: a busy server on its core yields to it */
+	DELEGRPC_ASLEEP, /* sleeps on its state, a futex */
+	DELEGRPC_ON_FD, /* sleeps on its descriptor: a waker needs its address */
 };
 
 /* Claims: the slots that a client may be about to fill; see delegrpc_priv_publish(). */
@@ -154,17 +156,18 @@ enum delegrpc_state {
 #define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
 
-/* One per client id: the first line the client writes, the second both (state, address; served). */
+/* One per client id. The client writes the first cache line. Both processes write the second one:
+ * state and address are the client's, and the server resets the state; `served` is the server's. */
 struct delegrpc_line {
 	uint64_t claim;
-	uint64_t generation; /* from 1 on; of the present or last holder of the id */
+	uint64_t generation; /* 1 or more; of the present or last holder of the id */
 	uint64_t published; /* generation of the last holder that has published a request */
-	uint32_t taken; /* not 0: somebody has the id, or died with it; a hint, its lock decides */
+	uint32_t taken; /* hint: a client has the id, or died with it; its lock decides */
 	uint8_t pad0[36];
 	uint32_t state; /* enum delegrpc_state; a futex */
 	uint8_t pad1[4];
 	struct delegrpc_address address;
-	uint64_t served; /* generation whose request the server has received last */
+	uint64_t served; /* generation of the last request that the server has received */
 	uint8_t pad2[24];
 };
 
@@ -182,11 +185,11 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_NONE UINT32_MAX
 #define DELEGRPC_ID_BUSY (UINT32_MAX - 1)
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
-#define DELEGRPC_IDLE_POLLS 16 /* empty polls in a row until the slow path */
+#define DELEGRPC_IDLE_POLLS 16 /* empty polls in succession until the slow path */
 
 struct delegrpc_call {
 	uint64_t token;
-	uint32_t next; /* free: the free id below; else DELEGRPC_ID_BUSY or _LATE */
+	uint32_t next; /* the next free id if this one is free; else DELEGRPC_ID_BUSY or _LATE */
 };
 
 struct delegrpc_client {
@@ -194,14 +197,14 @@ struct delegrpc_client {
 	unsigned char *responses; /* this client's response slots */
 	unsigned char *stage; /* DELEGRPC_BATCH private records, as in the ring */
 	struct delegrpc_call *calls; /* by id */
-	uint64_t done; /* responses whose function has returned: position to read */
+	uint64_t done; /* responses whose function has returned; the position to read next */
 	uint64_t sent; /* calls published */
 	uint32_t free_id; /* top of the stack of free ids */
 	uint32_t staged;
 	uint32_t pending;
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* times that this wait took the slow path, until the server is told */
-	uint32_t unfenced; /* publications since the server's sleep was last looked at */
+	uint32_t idle; /* slow paths of this wait, counted until the server is told */
+	uint32_t unfenced; /* publications since the last check whether the server sleeps */
 	uint64_t generation;
 	uint32_t req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
@@ -260,13 +263,13 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	client->calls[id].next = DELEGRPC_ID_BUSY;
 	client->calls[id].token = token;
 	client->pending++;
-	/* A full batch goes; if it cannot, the next call or poll says why. */
+	/* A full batch is published; if that fails, the next call or poll returns the error. */
 	if (++client->staged == DELEGRPC_BATCH)
 		delegrpc_priv_publish(client);
 	return 0;
 }
 
-/* The stamp of the response at position q once it has been written. */
+/* Returns the stamp that the response at position q has once it is written. */
 static inline uint32_t delegrpc_priv_stamp(uint64_t q, uint32_t shift, uint64_t generation)
 {
 	return (uint32_t)((q >> shift) + 1) << 16 | (uint16_t)generation;
@@ -279,15 +282,16 @@ static inline unsigned char *delegrpc_priv_response(const struct delegrpc_client
 }
 
 /*
- * Stamp and id of the next response slot. Pairs with the releases in delegrpc_server_reply()
- * and delegrpc_priv_publish_replies(): behind the first of a burst all of it is visible.
+ * Returns stamp and index of the next response slot. Pairs with the releases in
+ * delegrpc_server_reply() and delegrpc_priv_publish_replies(): once the first response of a burst
+ * is visible, all of the burst is.
  */
 static inline uint64_t delegrpc_priv_response_word(const unsigned char *slot)
 {
 	return __atomic_load_n((const uint64_t *)(const void *)slot, __ATOMIC_ACQUIRE);
 }
 
-/* Called after a poll that has found nothing. */
+/* Must be called after a poll that has found nothing. */
 static inline int delegrpc_priv_client_looked(struct delegrpc_client *client)
 {
 	if (client->unfenced)
@@ -321,7 +325,7 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 		} else {
 			delegrpc_priv_client_odd(client, id);
 		}
-		/* Only now may a publication assume that this slot can be reused. */
+		/* Only now may a publication assume that this slot is free for reuse. */
 		client->done++;
 	}
 	if (DELEGRPC_UNLIKELY(!seen))
@@ -336,26 +340,26 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 
 /* ---- server ---- */
 
-#define DELEGRPC_STUCK_POLLS 256 /* empty polls between two looks for holes */
+#define DELEGRPC_STUCK_POLLS 256 /* empty polls between two searches for holes */
 
 struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint64_t generation;
-	uint32_t burst; /* replies that should travel together, 1 .. DELEGRPC_BATCH */
-	uint32_t unfenced; /* replied to since its sleep word was last read */
+	uint32_t burst; /* replies to publish together, 1 .. DELEGRPC_BATCH */
+	uint32_t unfenced; /* got a reply since its sleep word was last read */
 };
 
 /*
  * Replies to one client that are not in its ring yet. They are for the peer's present generation
- * and for the positions from its next on. Code that changes either one ends the burst first.
+ * and for the positions from peer->next on. Code that changes either one must end the burst first.
  */
 struct delegrpc_burst {
 	unsigned char *next; /* in the server's stage */
-	unsigned char *polled; /* next at the last poll that left replies there */
+	unsigned char *polled; /* value of next at the last poll that left replies in the burst */
 	uint32_t client; /* DELEGRPC_ID_NONE: there are no such replies */
-	uint32_t stamp; /* of each of them: no burst passes the end of the ring */
-	uint32_t limit; /* replies, when it is published */
-	uint32_t room; /* until then */
+	uint32_t stamp; /* the same for all of them: no burst crosses the end of the ring */
+	uint32_t limit; /* number of replies at which the burst is published */
+	uint32_t room; /* replies that are missing until then */
 };
 
 struct delegrpc_server {
@@ -365,22 +369,21 @@ struct delegrpc_server {
 	unsigned char *stage; /* DELEGRPC_BATCH private replies, as in the ring */
 	struct delegrpc_burst burst;
 	struct delegrpc_peer *peers; /* by client */
-	uint8_t *
-		open; /* by client * resp_depth + index: a request of the present generation is open */
-	uint32_t *unfenced_peers; /* the clients that are unfenced */
+	uint8_t *open; /* [client * resp_depth + index]: 1 if that request is not answered yet */
+	uint32_t *unfenced_peers; /* the clients whose peer is unfenced */
 	uint64_t cursor; /* position to hand out next */
-	uint64_t found; /* positions below are filled */
-	uint64_t tail; /* as last published */
+	uint64_t found; /* positions less than this are filled */
+	uint64_t tail; /* copy of control->tail */
 	uint64_t received, replied, bad;
 	uint32_t n_unfenced_peers;
-	uint32_t unfenced; /* polls since the first of them was replied to */
+	uint32_t unfenced; /* polls since the first of them got a reply */
 	uint32_t empty; /* empty polls */
-	uint32_t busy; /* polls that found something, until the next look at the clock */
+	uint32_t busy; /* polls that find something, until the clock is read next */
 	int broken; /* 0 or -EPROTO */
 	uint32_t max_clients;
 	uint32_t ring_depth, ring_shift, req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
-	size_t resp_pitch; /* from one client's responses to the next one's */
+	size_t resp_pitch; /* bytes from one client's responses to the next client's */
 };
 
 int delegrpc_priv_unstick(struct delegrpc_server *server);
@@ -399,7 +402,7 @@ static inline unsigned char *delegrpc_priv_request(const struct delegrpc_server 
 	return server->requests + (pos & (server->ring_depth - 1)) * (size_t)server->req_stride;
 }
 
-/* True if position pos is filled. Pairs with the release stores in fill_batch(). */
+/* Returns true if position pos is filled. Pairs with the release stores in fill_batch(). */
 static inline bool delegrpc_priv_filled(const struct delegrpc_server *server, uint64_t pos)
 {
 	const void *slot = delegrpc_priv_request(server, pos);
@@ -421,7 +424,7 @@ DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server)
 		delegrpc_priv_server_wake_test(server);
 }
 
-/* Called after a poll that has found nothing. */
+/* Must be called after a poll that has found nothing. */
 static inline int delegrpc_priv_server_looked(struct delegrpc_server *server)
 {
 	delegrpc_priv_server_publish(server);
@@ -436,8 +439,8 @@ DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server)
 	if (server->n_unfenced_peers && ++server->unfenced >= DELEGRPC_UNFENCED)
 		delegrpc_priv_server_wake_test(server);
 	/*
-	 * Requests that are found already are handed out first, because a look takes the cache line
-	 * away from the client that fills it.
+	 * Requests that are found already are handed out first, because reading the next slot takes
+	 * its cache line away from the client that fills it.
 	 */
 	if (server->found == server->cursor) {
 		while (server->found - server->cursor < DELEGRPC_SERVER_POLL_MAX &&
@@ -461,7 +464,7 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct 
 		uint64_t head, id, generation;
 		uint32_t client, len, index;
 
-		/* Each read once, then checked; relaxed: poll has seen the lap. */
+		/* Each word is read once, then checked; relaxed: poll has seen the lap. */
 		head = __atomic_load_n((uint64_t *)(void *)slot, __ATOMIC_RELAXED);
 		id = __atomic_load_n((uint64_t *)(void *)(slot + 8), __ATOMIC_RELAXED);
 		client = (uint32_t)(head >> DELEGRPC_REQ_CLIENT_SHIFT) & 0xfff;
@@ -499,7 +502,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
 	if (server->tail == server->cursor)
 		return;
 	server->tail = server->cursor;
-	/* The slots have been read: pairs with the acquire load in the client's has_room(). */
+	/* The slots have been read. Pairs with the acquire load in the client's has_room(). */
 	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
 }
 
@@ -523,7 +526,7 @@ static inline unsigned char *delegrpc_priv_reply_slot(const struct delegrpc_serv
 	return server->responses + client * server->resp_pitch + next * server->resp_stride;
 }
 
-/* The first word of a response. */
+/* Returns the first word of a response. */
 static inline uint64_t delegrpc_priv_reply_word(uint32_t stamp, uint32_t index, uint32_t len)
 {
 	return (uint64_t)(len << DELEGRPC_RESP_ID_BITS | index) << 32 | stamp;
@@ -539,18 +542,18 @@ static inline void delegrpc_priv_put(struct delegrpc_server *server, uint32_t cl
 
 	CELLRING_PROBE3(delegrpc, server_publish, server, client, 1);
 	cellring_copy(slot + DELEGRPC_RESP_HEADER, resp, len);
-	/* The payload is there: pairs with the acquire load in delegrpc_client_poll(). */
+	/* The payload is written. Pairs with the acquire load in delegrpc_client_poll(). */
 	__atomic_store_n((uint64_t *)(void *)slot, delegrpc_priv_reply_word(stamp, index, len),
 		__ATOMIC_RELEASE);
 	delegrpc_priv_replied(server, client, 1);
 }
 
-/* True if the next reply to this client belongs to a burst, which is open then. */
+/* Returns true if the next reply to this client belongs to a burst, and opens the burst then. */
 static inline bool delegrpc_priv_collects(struct delegrpc_server *server, uint32_t client)
 {
 	if (server->burst.client == client)
 		return true;
-	/* The short path with few calls in flight. */
+	/* The short path if few calls are in flight. */
 	if (server->burst.client == DELEGRPC_ID_NONE && server->peers[client].burst <= 1)
 		return false;
 	return delegrpc_priv_begin_burst(server, client);
