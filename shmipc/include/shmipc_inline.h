@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hot path of shmipc.h, inlined into its users. shmipc.h includes this file; users do not. The
- * fields of these structs are private to the library: no user reads or writes them.
+ * fields of these structs are private to the library: users must not read or write them.
  *
  * The rings are those of cellring.h, which explains why a reader never sees a wrong message. Its
- * rule of space holds here: at most depth calls are in flight, a ring has more cells than that,
- * and a response that has arrived proves that its request, and the responses depth calls before
- * it, have been read. A head is untrusted, because the other side writes it: cellring_arrive()
- * checks its count, and the code that takes the message checks its id and its length.
+ * condition on space holds here: at most depth calls are in flight, a ring has more cells than
+ * that, and a response that has arrived proves that its request, and the responses depth calls
+ * before it, have been read. A head is untrusted, because another process writes it:
+ * cellring_arrive() checks its count, and the code that takes the message checks its id and its
+ * length.
  *
- * Sleep and wake: a sleeper sets its word, fences, looks once more, and sleeps. A publisher
- * fences and then reads the word, after looks that found nothing and otherwise from time to time.
- * One of the two fences is first, so either the publisher sees the word, or the sleeper sees the
- * message.
+ * Sleep and wake: a sleeper sets its word, fences, checks once more for messages, and sleeps. A
+ * publisher fences and then reads the word, after polls that found nothing and otherwise from time
+ * to time. One of the two fences is first, so either the publisher sees the word, or the sleeper
+ * sees the message.
  */
 #ifndef SHMIPC_INLINE_H
 #define SHMIPC_INLINE_H
@@ -23,9 +24,9 @@
 #include <cellring.h>
 
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
-#define SHMIPC_IDLE_POLLS 16 /* empty client polls in a row until the slow path */
-#define SHMIPC_UNFENCED 64 /* bursts and polls, until sleepers are woken, ... */
-#define SHMIPC_VAIN 8 /* or looks that find nothing after the last burst */
+#define SHMIPC_IDLE_POLLS 16 /* empty client polls in succession until the slow path */
+#define SHMIPC_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
+#define SHMIPC_VAIN 8 /* or after this many polls that find nothing after the last burst */
 
 enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
@@ -36,13 +37,13 @@ enum shmipc_call_state {
 struct shmipc_call {
 	uint64_t token;
 	uint32_t state;
-	uint32_t free; /* an entry of the queue of free ids, unrelated to this call */
+	uint32_t free; /* an entry of the queue of free ids; it does not belong to this call */
 };
 
 /*
- * Free ids are kept in a queue: a call takes the id at index called, and a response puts its id at
- * index depth + answered. A stack would have one counter that both update, and each load of it
- * would wait for the store of the other.
+ * Free ids are kept in a queue: a call takes the id at index `called`, and a response puts its id
+ * at index depth + `answered`. A stack would have one counter that both calls and responses update,
+ * and each load of the counter would wait for the previous store.
  */
 struct shmipc_client {
 	struct cellring_cursor req, resp;
@@ -52,16 +53,16 @@ struct shmipc_client {
 	uint32_t open_max; /* calls in flight: depth, or 0 when the connection is over */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
-	uint32_t window; /* calls in flight at the last poll before which there were new ones */
+	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
-	uint64_t polled; /* called at that poll */
-	uint64_t returned; /* called when the last poll with responses ended */
-	uint32_t in_a_row; /* calls made between two polls, when there were any last */
+	uint64_t polled; /* value of called at that poll */
+	uint64_t returned; /* value of called when the last poll with responses ended */
+	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
-	uint32_t vain; /* looks that found nothing since the last burst */
+	uint32_t vain; /* polls that found nothing since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* times that this wait took the slow path, until the server is told */
+	uint32_t idle; /* slow paths of this wait, counted until the server is told */
 	struct cellring_burst burst;
 };
 
@@ -70,30 +71,30 @@ struct shmipc_peer { /* a client, as the server sees it */
 	const uint32_t *state; /* not 0: the client yields or sleeps; in the region */
 	uint8_t *open; /* by id: received and not answered yet */
 	uint64_t handle; /* UINT64_MAX: not connected */
-	uint32_t together; /* answers per burst that its last burst of calls asks for, unchecked */
+	uint32_t together; /* answers per burst that the client's last burst requests, unchecked */
 	uint32_t index;
-	uint32_t unfenced; /* is in the list unfenced_peers */
+	uint32_t unfenced; /* not 0: this peer is in the list unfenced_peers */
 	uint64_t epoch; /* private copy of server_epoch */
 };
 
 struct shmipc_visit {
 	struct shmipc_peer *peer;
 	unsigned char *until; /* requests before this may be taken */
-	uint32_t left; /* requests that may be taken beyond those */
+	uint32_t left; /* further requests that may be taken in this visit */
 };
 
 struct shmipc_server {
 	struct shmipc_peer *peers; /* by index */
 	struct shmipc_peer **active; /* the connected ones */
-	struct shmipc_visit *visits; /* what the last poll found */
+	struct shmipc_visit *visits; /* the clients in which the last poll found requests */
 	struct shmipc_peer **unfenced_peers; /* published to since the last wake test */
 	const uint32_t *changes; /* counts connects and disconnects, in the region */
 	uint64_t requests, replies; /* since create */
-	uint32_t seen; /* of changes */
+	uint32_t seen; /* last value read from changes */
 	uint32_t n_active, n_visits, visit, n_unfenced_peers;
-	uint32_t unfenced, vain; /* as the client's */
+	uint32_t unfenced, vain; /* see struct shmipc_client */
 	uint32_t start; /* index in active of the client that was visited first */
-	int32_t budget; /* work until the next look at the clock */
+	int32_t budget; /* polls and requests until the clock is read next */
 	uint32_t max_clients, depth, req_size, resp_size;
 	struct shmipc_peer *burst_peer; /* the client that the burst goes to */
 	unsigned char *polled; /* burst.next at the last poll that left replies in it */
@@ -104,7 +105,7 @@ struct shmipc_server {
 int shmipc_priv_client_refused(struct shmipc_client *client);
 void shmipc_priv_client_wake_test(struct shmipc_client *client);
 void shmipc_priv_server_wake_test(struct shmipc_server *server);
-/* Opens a burst for the next message. 0: the message is to be published alone. */
+/* Opens a burst for the next message. Returns 0 if the message is to be published alone. */
 int shmipc_priv_client_begin(struct shmipc_client *client);
 int shmipc_priv_server_begin(struct shmipc_server *server, struct shmipc_peer *peer);
 /* Publishes a full burst. */
@@ -170,8 +171,8 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client)
 }
 
 /*
- * Called after a poll. The fence of the wake test waits until the core has got the cache lines of
- * the last burst. So the test is made some looks after the burst, when nothing else is to be done.
+ * Must be called after a poll. The fence of the wake test waits until the core has got the cache
+ * lines of the last burst. So the test is made some empty polls after the burst.
  */
 static inline void shmipc_priv_client_polled(struct shmipc_client *client, int found)
 {
@@ -182,19 +183,19 @@ static inline void shmipc_priv_client_polled(struct shmipc_client *client, int f
 }
 
 /*
- * Records how many calls the client keeps in flight: the number at a poll that follows new calls.
- * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls. Also records how many of the new calls were made in a row: those that the
- * response function makes are not, because responses come between them.
+ * Records how many calls the client keeps in flight: the number at a poll that comes after new
+ * calls. Between two polls there may be fewer, or none if a loop polls until it gets nothing and
+ * then makes its calls. Also records how many of the new calls were made in succession, without
+ * those that the response function made, because responses come between these.
  */
 static inline void shmipc_priv_client_window(struct shmipc_client *client)
 {
 	uint64_t called = client->called;
 
 	/*
-	 * Prevents one wide load of called and answered, which were stored one by one: it could not be
-	 * forwarded, and would wait until these stores, and those to the ring before them, have left
-	 * the store buffer.
+	 * Prevents one wide load of called and answered, which were stored one by one: the load
+	 * could not be forwarded, and would wait until these stores, and those to the ring before
+	 * them, have left the store buffer.
 	 */
 	__asm__("" : "+r"(called));
 	if (client->polled == called)
@@ -206,7 +207,9 @@ static inline void shmipc_priv_client_window(struct shmipc_client *client)
 	client->alone = client->window < CELLRING_FEW ? CELLRING_FEW - 1 : 0;
 }
 
-/* Looks for the next burst: 1 if it has arrived, 0, or -EPROTO if its count is impossible. */
+/*
+ * Polls for the next burst. Returns 1 if it has arrived, 0, or -EPROTO if its count is impossible.
+ */
 static inline int shmipc_priv_client_look(struct shmipc_client *client)
 {
 	uint64_t head = cellring_look(&client->resp);
@@ -221,8 +224,8 @@ static inline int shmipc_priv_client_look(struct shmipc_client *client)
 }
 
 /*
- * Takes at most max of the responses that have arrived. Stops at one that is too long or that
- * belongs to no open call.
+ * Takes at most @max of the responses that have arrived. Stops at one that is too long or that
+ * belongs to no open call. Returns how many it has taken.
  */
 static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
@@ -242,7 +245,7 @@ static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_r
 			break;
 		client->calls[id].state = SHMIPC_CALL_FREE;
 		client->calls[(client->depth + answered++) & client->calls_mask].free = id;
-		client->answered = answered; /* fn may call */
+		client->answered = answered; /* fn may call shmipc_client_call() */
 		slot += client->resp.stride;
 		n++;
 		fn(arg, client->calls[id].token, payload, len);
@@ -324,7 +327,7 @@ SHMIPC_INLINE void shmipc_server_flush(struct shmipc_server *server)
 
 static inline void shmipc_priv_server_polled(struct shmipc_server *server, uint32_t found)
 {
-	if (!server->unfenced) /* as the client */
+	if (!server->unfenced) /* see shmipc_priv_client_polled() */
 		return;
 	if (found ? ++server->unfenced >= SHMIPC_UNFENCED : ++server->vain >= SHMIPC_VAIN)
 		shmipc_priv_server_wake_test(server);
@@ -350,7 +353,7 @@ SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, con
 			continue;
 		server->visits[n].peer = peer;
 		server->visits[n].left = SHMIPC_VISIT_MAX;
-		/* Bursts are looked at when the client has its turn, so that the first reply need
+		/* The burst is read when the client has its turn, so that the first reply need
 		 * not wait for the last request. */
 		server->visits[n++].until = peer->req.slot;
 	}
