@@ -5,14 +5,14 @@
  *
  * Between an ordered pair of nodes there are two rings, requests and responses, each with
  * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
- * message. Its rule of space holds here: a node has at most max_inflight calls outstanding to a
- * peer, and there are more cells than that; a call is copied out before it is answered; a
+ * message. Its condition on space holds here: a node has at most max_inflight calls outstanding to
+ * a peer, and there are more cells than that; a call is copied out before it is answered; a
  * response counts as outstanding until it is handled. So when a writer is about to write a cell,
- * the former contents of the cell have been read, in whatever order the answers came.
+ * the former contents of the cell have been read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
- * on their way or are being read. Calls that are made in a row, without a poll in between, go
- * together, up to eight, because none of them is answered before the last one is made.
+ * in transit or are being read. Calls that are made in succession, without a poll in between, are
+ * published together, up to eight, because none of them is answered before the last one is made.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -26,10 +26,10 @@
 #include <cellring.h>
 
 #define FLUX_POLL_MAX 8 /* responses per poll */
-#define FLUX_TURN 32 /* calls of one peer before the next one's turn */
-#define FLUX_UNFENCED 64 /* bursts and polls, until sleeping peers are woken, ... */
-#define FLUX_VAIN 8 /* or looks that find nothing after the last burst */
-#define FLUX_NOBODY UINT64_MAX /* no node's index */
+#define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
+#define FLUX_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
+#define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
+#define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -39,10 +39,10 @@
 struct flux_shared {
 	FLUX_LINE uint32_t left; /* set once */
 	FLUX_LINE uint32_t state; /* running, yielding or asleep */
-	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* the nodes that have ever called it */
+	FLUX_LINE uint64_t senders[FLUX_WORDS]; /* bitmap of the nodes that have ever called it */
 };
 
-/* One side's place in a ring. */
+/* The position of the reader or the writer in a ring. */
 struct flux_cursor {
 	FLUX_LINE struct cellring_cursor at;
 	uint64_t count; /* messages written, or arrived */
@@ -50,24 +50,24 @@ struct flux_cursor {
 
 /*
  * A node's calls to one peer; private to the node's thread. Every store per message uses an entry
- * of the store buffer, in which stores to the rings wait. Updating one counter on both call and
- * response would make each load wait for the previous store. So there are few counters, and each
+ * of the store buffer, in which stores to the rings wait. If calls and responses updated the same
+ * counter, each load of it would wait for the previous store. So there are few counters, and each
  * is updated by either calls or responses: the calls in flight follow from the free ids.
  */
 struct flux_out {
 	struct flux_cursor resp, req;
 	uint64_t *tokens; /* [id] */
-	uint32_t *ids; /* free ones, a queue: [index & ids_mask] */
-	uint32_t ids_head; /* where a call takes one */
-	uint32_t ids_tail; /* where a response puts it */
+	uint32_t *ids; /* queue of free ids: [index & ids_mask] */
+	uint32_t ids_head; /* index at which a call takes an id */
+	uint32_t ids_tail; /* index at which a response puts its id */
 	uint32_t ids_mask;
-	uint32_t ids_max; /* when nothing is in flight; 0: never called, or has left */
-	uint32_t window; /* calls in flight at the last poll before which there were new ones */
-	uint32_t polled_head; /* ids_head at that poll */
-	uint32_t returned_head; /* ids_head when the last poll in which fn called it ended */
-	uint32_t in_a_row; /* calls made between two polls, when there were any last */
+	uint32_t ids_max; /* free ids with nothing in flight; 0: never called, or peer has left */
+	uint32_t window; /* calls in flight at the last poll that came after new calls */
+	uint32_t polled_head; /* value of ids_head at that poll */
+	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
+	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
-	const struct flux_shared *peer; /* the own node's once that has left */
+	const struct flux_shared *peer; /* of the peer; of this node itself once it has left */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -76,7 +76,7 @@ struct flux_in {
 	uint8_t *held; /* [id]: received and not answered yet */
 	const struct flux_shared *peer;
 	uint32_t from;
-	uint32_t together; /* answers that its last burst of calls wants to travel together */
+	uint32_t together; /* answers to publish together, as its last burst of calls requests */
 };
 
 /*
@@ -86,11 +86,11 @@ struct flux_in {
  *	calls		call_to is the peer; collects calls
  *	answers		reply_to is the peer; collects answers
  *
- * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its messages and
- * closes it. It stays open for the same ring until another ring is needed, or few calls are in
- * flight. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave it open. If the size of
- * a burst, or the lap of the ring, has changed, they open it again. They close it if the peer has
- * left or messages are to be published one by one.
+ * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its
+ * messages and closes it. It stays open for the same ring until another ring is needed, or few
+ * calls are in flight. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave it
+ * open. If the size of a burst, or the lap of the ring, has changed, they open it again. They close
+ * it if the peer has left or messages are to be published one by one.
  */
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
@@ -103,33 +103,33 @@ struct flux_burst {
 struct flux_node {
 	FLUX_LINE struct flux_out *out; /* [nodes] */
 	struct flux_in *in; /* [nodes] */
-	uint32_t capacity; /* of a ring, as asked for or chosen: messages */
+	uint32_t capacity; /* of a ring in messages, from the attributes or the default */
 	uint32_t nodes;
 	uint32_t payload_size;
 	uint32_t reply_size;
 	uint32_t max_inflight;
-	uint32_t index; /* its own */
-	uint32_t words; /* of 64 nodes */
+	uint32_t index; /* this node's own index */
+	uint32_t words; /* of 64 bits each, in a bitmap of the nodes */
 	FLUX_LINE struct flux_in *rx; /* the peer whose turn it is */
-	struct flux_out *polled; /* the last that poll has visited, or NULL */
-	uint32_t rx_budget; /* calls that rx may still give, beyond those that are ready */
+	struct flux_out *polled; /* the one that the last poll visited last, or NULL */
+	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
 	uint32_t unfenced; /* bursts, and polls after them, since the last flush */
-	uint32_t vain; /* looks that found nothing since the last burst */
+	uint32_t vain; /* polls that found nothing since the last burst */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
-	uint8_t *ended; /* [id]: room for flux_priv_out_abort() */
+	uint8_t *ended; /* [id]: scratch memory of flux_priv_out_abort() */
 	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
-	uint32_t hungry; /* a peer was yielding since this node last did */
+	uint32_t hungry; /* not 0: a peer was found yielding since this node last yielded */
 	uint32_t yield_looks;
 	FLUX_LINE struct flux_burst burst;
 };
 
 /* The parts that are not inline. */
 /*
- * These prepare flux_call() and flux_reply(). 1: the message is published alone; 0: in a burst;
- * -errno.
+ * Prepare flux_call() and flux_reply(). Return 1 if the message is to be published alone, 0 if it
+ * belongs to the burst, or -errno.
  */
 int flux_priv_call_begin(struct flux_node *node, uint32_t to);
 int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
@@ -142,9 +142,8 @@ struct flux_in *flux_priv_in_next(struct flux_node *node);
 void flux_priv_flush_published(struct flux_node *node);
 
 /*
- * Takes note of the burst with this head, which has arrived, and returns how many messages it has.
- * No peer writes a count that a cell cannot hold, so such a count means that memory has been
- * overwritten.
+ * Accepts the burst with this head, which has arrived, and returns how many messages it has. No
+ * peer writes a count that exceeds a cell, so such a count means that memory has been overwritten.
  */
 FLUX_PRIV_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t head)
 {
@@ -162,7 +161,7 @@ FLUX_PRIV_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t p
 	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
 }
 
-/* Counts a burst that no flush has followed yet. */
+/* Counts a burst that was published after the last flush. */
 FLUX_PRIV_INLINE void flux_priv_published(struct flux_node *node)
 {
 	node->unfenced++;
@@ -194,10 +193,9 @@ FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
 }
 
 /*
- * Called after each look for messages: a poll, a receive that has turned to another peer or found
- * nothing, a step of a wait. The fence of a flush waits until the core has got the cache lines of
- * the last burst. So the flush is made some looks after the burst, when nothing else is to be
- * done.
+ * Must be called after each check for messages: a poll, a receive that has turned to another peer
+ * or found nothing, a step of a wait. The fence of a flush waits until the core has got the cache
+ * lines of the last burst. So the flush is made some empty polls after the burst.
  */
 FLUX_PRIV_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
@@ -212,7 +210,7 @@ FLUX_PRIV_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
 	return o->ids_max - (o->ids_tail - o->ids_head);
 }
 
-/* True if no id is free: all are in flight, or there are none yet. */
+/* Returns true if no id is free: all are in flight, or there are none yet. */
 FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
@@ -244,7 +242,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	return 0;
 }
 
-/* Takes what has arrived, but at most max responses, and returns how many. */
+/* Handles at most @max of the responses that have arrived, and returns how many. */
 FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, void *arg,
 	int max)
 {
@@ -262,7 +260,7 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 
 		slot += at->stride;
 		o->ids[tail++ & o->ids_mask] = id;
-		o->ids_tail = tail; /* fn may call */
+		o->ids_tail = tail; /* fn may call flux_call() */
 		fn(arg, token, payload, CELLRING_LENGTH(head));
 	} while (++n < max && slot != ready);
 	at->slot = slot;
@@ -271,15 +269,17 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 	return n;
 }
 
-/* True if a response has arrived. Sets *left_p if the peer has left: no more will arrive then. */
+/*
+ * Returns true if a response has arrived. Sets *left_p if no more will arrive: the peer has left.
+ */
 FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
 {
 	uint64_t head = cellring_look(&o->resp.at);
 
 	if (!head) {
 		/*
-		 * Pairs with the release in flux_leave(): what the peer published before is
-		 * visible now, so a response that is still not there will never come.
+		 * Pairs with the release in flux_leave(): everything that the peer published before
+		 * is visible now, so a response that has not arrived will never come.
 		 */
 		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
 		if (!FLUX_UNLIKELY(*left_p)) {
@@ -295,9 +295,9 @@ FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
 }
 
 /*
- * Records how many calls the node keeps in flight: the number at a poll that follows new calls.
+ * Records how many calls the node keeps in flight: the number at a poll that comes after new calls.
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
- * makes its calls. Also records how many of the new calls were made in a row, not by fn.
+ * makes its calls. Also records how many of the new calls were made in succession, not by fn.
  */
 FLUX_PRIV_INLINE void flux_priv_out_window(struct flux_out *o)
 {
@@ -325,7 +325,7 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 
 /*
  * The peers that owe responses form a circular list; a peer that owes none is removed when it is
- * visited. A peer that fn adds is inserted after last, so it is visited by the next poll.
+ * visited. A peer that fn adds is inserted after @last, so it is visited by the next poll.
  */
 FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
@@ -351,9 +351,9 @@ FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response
 }
 
 /*
- * True if a poll may leave the answers of the open burst unpublished. It may if the node has
- * answered since the last poll and has more calls to answer, so that the next answers can join the
- * burst. Otherwise they are published, because a node that polls again without answering may be
+ * Returns true if a poll may leave the answers of the open burst unpublished. It may if the node
+ * has answered since the last poll and has more calls to answer, so that the next answers can join
+ * the burst. Otherwise they are published, because a node that polls again without answering may be
  * waiting for something else.
  */
 FLUX_PRIV_INLINE int flux_priv_answers_on(struct flux_node *node)
@@ -368,9 +368,10 @@ FLUX_PRIV_INLINE int flux_priv_answers_on(struct flux_node *node)
 }
 
 /*
- * Publishes what the response function has collected. Its calls are not calls in a row, because
- * responses come between them. If it has called several peers, this is noted for the last of them
- * only: the bursts to the others have been ended by then, whatever their size.
+ * Publishes the calls that the response function has made. They do not count as calls in
+ * succession, because responses come between them. If the function has called several peers, this
+ * is recorded for the last of them only: the bursts to the others have ended already, whatever
+ * their size.
  */
 FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 {
@@ -394,7 +395,7 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
 		flux_priv_inflight(&node->out[to]) < CELLRING_FEW)
 		flux_priv_burst_end(node);
-	if (n) /* fn may have called or answered */
+	if (n) /* fn may have made calls or replies */
 		flux_priv_poll_returns(node);
 	flux_priv_looked(node, n + busy);
 	return n;
