@@ -2,15 +2,14 @@
 /*
  * cellring: a ring of messages between one producer and one consumer, threads or processes,
  * in memory that both map. Messages are published in bursts. Only the producer writes the
- * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only:
- * all of it is inlined into its users.
+ * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only.
  *
  *	struct cellring_plan plan = cellring_plan_for(payload_bytes, in_flight, messages);
- *	struct cellring_cursor out, in;                 // one of each side, private to it
+ * struct cellring_cursor out, in; // the producer's and the consumer's, private
  *	cellring_cursor_init(&out, memory, &plan);      // cellring_bytes(&plan) bytes of zeros,
  *	cellring_cursor_init(&in, memory, &plan);       // aligned to a cache line
  *
- *	cellring_put(&out, id, data, len);              // the producer: a message of its own
+ *	cellring_put(&out, id, data, len);              // the producer: a burst of one message
  *
  *	uint64_t head = cellring_look(&in);             // the consumer
  *	if (head && cellring_arrive(&in, head))
@@ -41,7 +40,7 @@
  * matter, and neither side has to read how far the other one has consumed.
  *
  * Bursts. struct cellring_burst collects messages in private memory, and then copies them to
- * their cell at once. The store buffer of a core is small, and stores to lines that another core
+ * their cell together. The store buffer of a core is small, and stores to lines that another core
  * holds fill it, together with all private stores that follow. With all stores of a burst in
  * sequence, the transfers of its lines overlap. The consumer polls only the first head. Its line is
  * written after the others, and the head last, so the consumer does not take away a line that is
@@ -50,11 +49,11 @@
  *
  * Trust. A hostile producer may write any bytes. cellring_look() reads the head once, and
  * cellring_arrive() refuses a count that exceeds a cell. An id may be any 24-bit number and a
- * length any 21-bit number; the user must check them. Only cellring_arrive() moves `ready`, after
- * this check, so a cursor never leaves its ring.
+ * length any 21-bit number; the user must check them. Only cellring_arrive() moves the member
+ * `ready`, after this check, so a cursor never leaves its ring.
  *
- * Threads: a cursor and a burst belong to one thread. Handing one over needs the ordering of,
- * for example, pthread_create().
+ * Threads: a cursor and a burst belong to one thread at a time. To hand one over to another thread,
+ * synchronise as with pthread_create().
  */
 #ifndef CELLRING_H
 #define CELLRING_H
@@ -64,13 +63,13 @@
 #include <string.h>
 
 /*
- * The trace points (USDT) of the inline functions of the layers over this one. They are in the
- * object that the functions are inlined into, if it is compiled with CELLRING_USDT, for which
- * there has to be a <sys/sdt.h>. Those of the libraries themselves do not depend on it.
+ * The trace points (USDT) of the inline functions of the layers above this one. They are in the
+ * object that the functions are inlined into, if it is compiled with CELLRING_USDT. That requires
+ * <sys/sdt.h>. The trace points of the libraries themselves do not depend on this macro.
  */
 #ifdef CELLRING_USDT
 #ifdef __cplusplus
-extern "C++" { /* it has templates, and the headers of the layers include this one in extern "C" */
+extern "C++" { /* sdt.h has templates, and the layers' headers include this one in extern "C" */
 #endif
 #include <sys/sdt.h>
 #ifdef __cplusplus
@@ -89,11 +88,11 @@ extern "C++" { /* it has templates, and the headers of the layers include this o
 extern "C" {
 #endif
 
-#define CELLRING_ABI 3 /* raised when the layout of the ring or a struct changes */
+#define CELLRING_ABI 3 /* increased when the layout of the ring or a struct changes */
 
 #define CELLRING_LINE 64u
 #define CELLRING_BURST 8u /* maximum number of messages in a burst */
-#define CELLRING_FEW 8u /* with fewer in flight, each message is a burst of its own */
+#define CELLRING_FEW 8u /* with fewer messages in flight, each is a burst of its own */
 #define CELLRING_STAGED 128u /* bytes of the longest message that is collected */
 #define CELLRING_LONG 192 /* bytes of the shortest burst whose lines are prefetched */
 #define CELLRING_FETCHED (CELLRING_BURST * CELLRING_STAGED) /* prefetched bytes of a cell */
@@ -125,19 +124,19 @@ struct cellring_message {
 /* The dimensions of a ring. */
 struct cellring_plan {
 	uint32_t stride; /* bytes in a message */
-	uint32_t most; /* messages in a cell */
-	uint32_t cell; /* bytes */
+	uint32_t most; /* maximum number of messages in a cell */
+	uint32_t cell; /* bytes in a cell */
 	uint32_t cells;
 };
 
-/* The position of one side in a ring. */
+/* The position of the producer or the consumer in a ring. */
 struct cellring_cursor {
 	unsigned char *slot; /* the next message; for a producer: start of the next cell */
 	unsigned char *ready; /* consumer: end of the messages that have arrived */
 	unsigned char *next; /* consumer: start of the next cell */
 	unsigned char *begin, *end; /* of the ring */
 	uint32_t lap; /* lap of the cell */
-	uint32_t stride, cell, most; /* as in the plan */
+	uint32_t stride, cell, most; /* those of the plan */
 };
 
 /*
@@ -148,11 +147,11 @@ struct cellring_cursor {
  *			cellring_burst_close() closes it.
  *	collecting	stage < next < full: messages have been collected, fewer than limit.
  *			cellring_burst_add() adds one.
- *	full		next == full. The caller has to publish it before it adds a message.
+ *	full		next == full. The caller must publish it before it adds a message.
  *
  * cellring_burst_write_full() and cellring_burst_write_part() publish the messages; the burst is
- * then empty and stays open. `head` is precomputed for a full burst and holds for one lap of the
- * ring: after cellring_burst_stale() the burst must be opened again.
+ * then empty and stays open. `head` is precomputed for a full burst and is valid for one lap of the
+ * ring: after cellring_burst_stale() has returned true the burst must be opened again.
  */
 struct cellring_burst {
 	struct cellring_cursor *to;
@@ -168,7 +167,7 @@ struct cellring_burst {
 
 /* ---- plans ---- */
 
-/* The size of a burst with so many messages in flight: a quarter of them, at most eight. */
+/* Returns the size of a burst for @in_flight messages: a quarter of them, at most eight. */
 static inline uint32_t cellring_limit(uint32_t in_flight)
 {
 	return in_flight >= 4 * CELLRING_BURST ? CELLRING_BURST :
@@ -177,9 +176,9 @@ static inline uint32_t cellring_limit(uint32_t in_flight)
 }
 
 /*
- * The size of a burst of calls. in_flight: as above. in_a_row: how many calls the user makes one
- * after the other, without a poll in between. The poll that follows publishes them anyway, and none
- * of them is answered before, so up to eight of them go together.
+ * Returns the size of a burst of calls. in_flight: see cellring_limit(). in_a_row: how many calls
+ * the user makes in succession, without a poll in between. The poll that follows publishes them
+ * anyway, and none of them is answered before, so up to eight of them are published together.
  */
 static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row)
 {
@@ -192,8 +191,8 @@ static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row
 
 /*
  * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
- * maximum number of messages in flight, 1 to 2^24 - 1. messages: number of messages in full bursts
- * for which the ring has room, if that is more than it needs for in_flight bursts of one message.
+ * maximum number of messages in flight, 1 to 2^24 - 1. messages: the ring has room for this number
+ * of messages in full bursts, and for at least in_flight bursts of one message.
  */
 static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -230,7 +229,7 @@ static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
  * memcpy() to and from a message. If the length is a constant, it copies in scalar words: a
  * message is often written word by word just before, and a wider load could not be forwarded from
  * the store buffer. ThreadSanitizer intercepts a call of memcpy(), but not a copy that GCC has
- * expanded, so the function is not inlined there.
+ * expanded, so this function is not inlined in a build with ThreadSanitizer.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void cellring_copy(void *to, const void *from, uint32_t len)
@@ -261,11 +260,14 @@ CELLRING_INLINE void cellring_copy(void *to, const void *from, uint32_t len)
 }
 #endif
 
-/* Stores two words at once, which takes one entry of the store buffer instead of two. */
+/* Stores two words with one instruction, which takes one entry of the store buffer, not two. */
 static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 {
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
-	/* Two loads, for the reason given at cellring_copy(); the compiler would combine them. */
+	/*
+	 * Two loads, because a wide one could not be forwarded either; the compiler would combine
+	 * them.
+	 */
 	__asm__ volatile("movq %2, %%xmm0\n\tmovhps %3, %%xmm0\n\tmovups %%xmm0, %0"
 			 : "=m"(*to), "=m"(to[1])
 			 : "m"(*from), "m"(from[1])
@@ -277,8 +279,8 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 }
 
 /*
- * Copies the words from `at` up to `end` of a message or burst. The first of them is at an even
- * word, so that no pair of words crosses a cache line.
+ * Copies the words from index @at until @end (exclusive) of a message or burst. &to[at] is aligned
+ * to 16 bytes, so that no pair of words crosses a cache line.
  */
 CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, size_t at, size_t end)
 {
@@ -290,10 +292,10 @@ CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, siz
 }
 
 /*
- * Copies so many bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
+ * Copies @bytes bytes, a multiple of 8, both sides aligned to 8. The first word, which the reader
  * polls, is stored last, with release, so a reader that sees it sees all of them. No other stores
  * come in between. The cache line of the first word is written after the others: the polling reader
- * takes this line back as soon as it can, so all stores to it come one after the other. The stores
+ * takes this line back as soon as it can, so all stores to it come in succession. The stores
  * are atomic, because a reader may load a word before it is valid.
  */
 static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
@@ -316,7 +318,7 @@ static inline void cellring_publish(void *ring, const void *stage, size_t bytes)
 	__atomic_store_n(to, *from, __ATOMIC_RELEASE);
 }
 
-/* Prefetches the lines of so many bytes for writing. */
+/* Prefetches the lines of @bytes bytes for writing. */
 CELLRING_INLINE void cellring_own(const unsigned char *at, ptrdiff_t bytes)
 {
 	for (ptrdiff_t i = 0; i < bytes; i += CELLRING_LINE) {
@@ -337,13 +339,14 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 	return cell + c->cell == c->end ? c->begin : cell + c->cell;
 }
 
-/* Moves to the cell that begins at next. */
+/* Moves to the cell that begins at @next. */
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
 	/*
-	 * Prevents one wide load of c->next and its neighbour by a caller that passes c->next, which
-	 * was stored alone: the load could not be forwarded, and would wait until the store, and all
-	 * stores before it, have left the store buffer.
+	 * Prevents the compiler from loading c->next and its neighbour with one wide load, in a
+	 * caller that passes c->next. c->next was stored alone, so such a load could not be
+	 * forwarded: it would wait until this store, and all stores before it, have left the store
+	 * buffer.
 	 */
 	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
@@ -354,8 +357,8 @@ CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *nex
 /* ---- the consumer ---- */
 
 /*
- * The first head of the next burst, or 0 if it has not arrived. It is read once, because a hostile
- * producer may change it at any time.
+ * Returns the first head of the next burst, or 0 if the burst has not arrived. The head is read
+ * once, because a hostile producer may change it at any time.
  */
 CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 {
@@ -367,10 +370,10 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 }
 
 /*
- * Prefetches the other lines of the cell. A consumer that waits for this ring calls it after a look
- * that has found nothing. The producer takes these lines away when it writes the burst, so they
- * come back together with the line of the first head instead of one transfer later. Until then they
- * are in the cache, so the prefetches cost little.
+ * Prefetches the other lines of the cell. A consumer that waits for this ring calls it after
+ * cellring_look() has returned 0. The producer takes these lines away when it writes the burst, so
+ * they come back together with the line of the first head instead of one transfer later. Before
+ * that they are in the cache, so the prefetches cost little.
  */
 CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 {
@@ -387,11 +390,12 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 /*
  * Accepts the burst with this head, after all messages of the previous one have been consumed.
  * Returns the number of its messages; or 0 without any change if the count is 0 or exceeds a cell.
- * Prefetches the first line of the next burst, which may have arrived too, and the other lines of a
- * long burst; the lines of a short one are accessed soon anyway. After a burst of eight the next one
- * has often arrived, so its other lines are prefetched as well: a consumer that takes all requests
- * before it answers one would otherwise wait for them with no other work to do. A message
- * longer than CELLRING_FETCHED has only that many bytes prefetched.
+ * It prefetches
+ *	- the first line of the next burst, which may have arrived, too
+ *	- the other lines of a long burst; the lines of a short one are accessed soon anyway
+ *	- after a burst of eight, the other lines of the next burst, which has often arrived: a
+ *	  consumer that takes all requests before it answers one would otherwise wait for them
+ *	- at most CELLRING_FETCHED bytes of a message.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
@@ -415,15 +419,15 @@ CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t hea
 	return count;
 }
 
-/* The number of messages that have arrived and are not consumed. */
+/* Returns the number of messages that have arrived and are not consumed. */
 CELLRING_INLINE uint32_t cellring_left(const struct cellring_cursor *c)
 {
 	return (uint32_t)(c->ready - c->slot) / c->stride;
 }
 
 /*
- * The head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Call it once,
- * because a hostile producer may change the head. Relaxed: cellring_look() has acquired.
+ * Returns the head of a message that has arrived, for CELLRING_ID() and CELLRING_LENGTH(). Call it
+ * once, because a hostile producer may change the head. Relaxed: cellring_look() has acquired.
  */
 CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 {
@@ -438,9 +442,9 @@ CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 }
 
 /*
- * Copies a payload of len bytes (checked by the caller) to a buffer of capacity bytes; room: bytes
- * that the slot has for the payload. If capacity is a small constant, it copies capacity bytes,
- * inline: the bytes after len do not matter, and the cache line is present.
+ * Copies a payload of len bytes (checked by the caller) to a buffer of capacity bytes. @room is the
+ * number of bytes that the slot has for the payload. If capacity is a small constant, it copies
+ * capacity bytes, inline: the bytes after len do not matter, and the cache line is present.
  */
 CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, uint32_t capacity,
 	uint32_t room)
@@ -449,7 +453,7 @@ CELLRING_INLINE void cellring_take(void *to, const void *payload, uint32_t len, 
 		cellring_copy(to, payload, capacity);
 		return;
 	}
-	/* Prevents warnings that the buffer may be uninitialised when a user reads all of it. */
+	/* Prevents warnings that the buffer may be uninitialised if a user reads all of it. */
 	__asm__("" : : "r"(to) : "memory");
 	if (len < capacity)
 		cellring_copy(to, payload, len);
@@ -469,8 +473,8 @@ CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 
 /*
  * Writes one message in place as a burst of its own and publishes it. len is at most the plan's
- * payload, id is below 2^24. The cursor moves first: the compiler must assume that the payload may
- * alias the cursor, and would load its members again.
+ * payload, id is less than 2^24. The cursor moves first: the compiler must assume that the payload
+ * may alias the cursor, and would load the cursor's members again.
  */
 CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const void *data,
 	uint32_t len)
@@ -492,8 +496,8 @@ static inline void cellring_burst_close(struct cellring_burst *b)
 }
 
 /*
- * Opens an empty burst of so many messages to this ring. Returns 1; or 0, with the burst closed, if
- * limit, or the number of messages in a cell, is at most 1: use cellring_put() then.
+ * Opens an empty burst of up to @limit messages to the ring @to. Returns 1; or 0, with the burst
+ * closed, if limit, or the number of messages in a cell, is at most 1: use cellring_put() then.
  */
 static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_cursor *to,
 	uint32_t limit)
@@ -514,7 +518,7 @@ static inline int cellring_burst_open(struct cellring_burst *b, struct cellring_
 	return 1;
 }
 
-/* The number of collected messages. */
+/* Returns the number of collected messages. */
 static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 {
 	return b->to ? (uint32_t)(b->next - b->stage) / b->stride : 0;
@@ -522,8 +526,8 @@ static inline uint32_t cellring_burst_held(const struct cellring_burst *b)
 
 /*
  * Adds a message to an open burst. Returns 1 if the burst is full now. The lines of its cell are
- * prefetched with the message in the middle. An earlier prefetch would be useless, because the
- * consumer polls the first line and takes it back before the burst is written.
+ * prefetched when half of the messages have been added. An earlier prefetch would be useless,
+ * because the consumer polls the first line and takes it back before the burst is written.
  */
 CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, const void *data,
 	uint32_t len)
@@ -542,19 +546,21 @@ CELLRING_INLINE int cellring_burst_add(struct cellring_burst *b, uint32_t id, co
 CELLRING_INLINE void cellring_burst_write(struct cellring_burst *b, uint64_t head, size_t bytes)
 {
 	((struct cellring_message *)(void *)b->stage)->head |= head;
-	/* A cell begins a cache line, so the place of the second line in the burst is a constant. */
+	/*
+	 * A cell begins a cache line, so the offset of the second line in the burst is a constant.
+	 */
 	cellring_publish(__builtin_assume_aligned(b->to->slot, CELLRING_LINE), b->stage, bytes);
 	cellring_step(b->to, cellring_cell_after(b->to, b->to->slot));
 	b->next = b->stage;
 }
 
-/* Publishes a full burst, which is then empty. */
+/* Publishes a full burst, which is empty afterwards. */
 static inline void cellring_burst_write_full(struct cellring_burst *b)
 {
 	cellring_burst_write(b, b->head, (size_t)(b->full - b->stage));
 }
 
-/* Publishes a burst with at least one message, which is then empty. */
+/* Publishes a burst with at least one message, which is empty afterwards. */
 static inline void cellring_burst_write_part(struct cellring_burst *b)
 {
 	size_t bytes = (size_t)(b->next - b->stage);
