@@ -6,7 +6,7 @@
 #include "base/probe.h"
 #include "client.h"
 
-#define CLIENT_ALIVE_NS (100 * NSEC_PER_MSEC) /* between two looks at the server's lock */
+#define CLIENT_ALIVE_NS (100 * NSEC_PER_MSEC) /* between two checks of the server's lock */
 
 void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p,
 	size_t size)
@@ -42,19 +42,20 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 /* ---- publication ---- */
 
 /*
- * True if a batch may be reserved. Never more than ring_depth positions are in use.
+ * Returns true if a batch may be reserved. At most ring_depth positions may be in use at any time.
  *
- * It may not while a predecessor's requests may be in the ring. After that it always may if all
- * calls in flight fit into the ring. Otherwise the margin decides: after the last moment at which
- * `limit` or fewer were in use, each client can reserve one batch for which it had checked the
- * room before that moment, and none for which it checked after.
+ * A batch must not be reserved while a predecessor's requests may be in the ring. After that it
+ * always may be reserved if all calls in flight fit into the ring. Otherwise `limit` leaves a
+ * margin: after the last moment at which `limit` or fewer positions were in use, each client can
+ * reserve one batch for which it had checked the room before that moment, and none for which it
+ * checked after.
  */
 static bool has_room(struct client *c)
 {
 	uint64_t head;
 
 	if (!c->admitted) {
-		/* Acquire: pairs with delegrpc_server_advance_tail(); those slots have been read. */
+		/* Acquire: pairs with delegrpc_server_advance_tail(). The slots have been read. */
 		c->tail = __atomic_load_n(&c->control->tail, __ATOMIC_ACQUIRE);
 		if ((int64_t)(c->tail - c->start) < 0)
 			return false;
@@ -79,7 +80,7 @@ static unsigned char *request_slot(const struct client *c, uint64_t pos)
 	return c->requests + (pos & (c->attr.ring_depth - 1)) * (size_t)c->hot.req_stride;
 }
 
-/* Prefetches the slots that follow our last ones. A client alone in the ring gets these. */
+/* Prefetches the slots after our last ones. They are the next ones if no other client reserves. */
 static inline void prefetch_slots(const struct client *c, uint32_t n)
 {
 	const unsigned char *slot = NULL;
@@ -88,11 +89,11 @@ static inline void prefetch_slots(const struct client *c, uint32_t n)
 		slot = request_slot(c, c->last + i);
 		cellring_own(slot, 1);
 	}
-	/* A slot may end in another line; those before do so where the next one begins. */
+	/* The last slot may end in another line; the other slots end where the next one begins. */
 	cellring_own(slot + c->hot.req_stride - 1, 1);
 }
 
-/* Header but for the first word, and payload, in words; whole records are ours. */
+/* Writes a record to its slot in words, without the first word. Whole records belong to us. */
 static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 {
 	uint32_t len = (uint32_t)(rec[0] >> DELEGRPC_REQ_LEN_SHIFT);
@@ -105,7 +106,7 @@ static inline void fill_slot(uint64_t *slot, const uint64_t *rec)
 }
 
 /*
- * The laps are stored last, so that the server, which waits for the first of them, does not take
+ * The laps are stored last, so that the server, which polls the first of them, does not take
  * away cache lines that are half written. They are stored in order, so that the server gets the
  * beginning of the batch if the client dies here.
  */
@@ -132,10 +133,11 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 }
 
 /*
- * Publishes all staged calls. 0, -EAGAIN or -EPIPE.
+ * Publishes all staged calls. Returns 0, -EAGAIN or -EPIPE.
  *
- * If this client dies here, the claim tells the server which positions will not be filled. Its
- * stores are releases: a reader that sees the claim move on sees everything filled under it.
+ * If this client dies here, the claim tells the server which positions will not be filled. The
+ * claim is stored with release: a reader that sees a later claim sees everything that was filled
+ * under the earlier one.
  */
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
@@ -145,7 +147,7 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 
 	if (unlikely(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
-	/* In a response function, whose slot must not be reused yet. */
+	/* This happens in a response function: the slot of its response is still in use. */
 	if (unlikely(client->sent + n - client->done > client->resp_depth))
 		return -EAGAIN;
 	if (unlikely(c->watch) && !has_room(c)) {
@@ -158,10 +160,10 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 		delegrpc_priv_client_wake_test(client);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_INTENT, __ATOMIC_RELEASE);
 	/*
-	 * Release: skip_holes(), when it sees the reservation, sees the intent.
-	 * Acquire: the server has read the former contents of the slots. The clients with earlier
+	 * Release: if skip_holes() sees the reservation, it sees the intent.
+	 * Acquire: the server has read the former contents of the slots. Clients with earlier
 	 * reservations know that from responses (delegrpc_client_poll()) or from tail, and their
-	 * additions pass it on.
+	 * additions to head pass it on.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
@@ -239,11 +241,11 @@ static bool server_ended(const struct client *c)
 /* Tells the other clients. */
 static void server_died(struct client *c)
 {
-	/* Release, as in announce_end(); nobody but the dead server wrote responses. */
+	/* Release, as in announce_end(); only the dead server wrote responses. */
 	__atomic_store_n(&c->hot.header->server_alive, 0, __ATOMIC_RELEASE);
 }
 
-/* Calls are refused as long as the server is not alive. */
+/* Nothing to do: a call fails as long as server_alive is 0. */
 static void client_closed(struct client *c)
 {
 }
@@ -251,6 +253,7 @@ static void client_closed(struct client *c)
 #define WAITER_LAYER delegrpc
 #include "base/waitclient.h"
 
+/* The public header cannot include base, so it repeats the value. */
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 COLD int delegrpc_priv_client_idle(struct delegrpc_client *client)

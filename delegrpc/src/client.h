@@ -15,10 +15,10 @@ struct client {
 	uint32_t id;
 	bool watch; /* the ring can be full, or our predecessor's requests may be in it */
 	bool admitted; /* our predecessor's requests have been given back */
-	uint64_t start; /* head when we connected */
-	uint64_t limit; /* positions in use up to which a batch may be reserved */
-	uint64_t tail; /* as last seen */
-	uint64_t last; /* behind our last reservation */
+	uint64_t start; /* value of head when we connected */
+	uint64_t limit; /* a batch may be reserved if at most so many positions are in use */
+	uint64_t tail; /* last value read from the region */
+	uint64_t last; /* the position after our last reservation */
 	uint64_t late, bad, flushes, full;
 };
 

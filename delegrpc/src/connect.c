@@ -12,8 +12,8 @@ static bool differs(uint32_t want, uint32_t have)
 }
 
 /*
- * Reads the header once, checks it, and leaves a copy in c->attr. Nothing of it is read
- * again but server_alive and server_state.
+ * Reads the header once, checks it, and leaves a copy in c->attr. Only server_alive and
+ * server_state are read again later.
  */
 static int check_header(struct client *c, const struct delegrpc_attr *want)
 {
@@ -33,7 +33,7 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 		.req_size = h->req_size,
 		.resp_size = h->resp_size};
 	c->attr = have;
-	/* Attributes that are complete and in range are not changed. */
+	/* attr_complete() does not change attributes that are complete and in range. */
 	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
 		return -EPROTO;
 	layout_of(&have, &l);
@@ -53,9 +53,9 @@ static int check_header(struct client *c, const struct delegrpc_attr *want)
 }
 
 /*
- * A client owns an id by its lock byte, so a dead client's id is free at once, whatever the client
- * was doing. Tries all ids, or only those that are not marked as taken, because a test of a lock
- * takes time for each connected client.
+ * A client owns an id by its lock byte, so a dead client's id is free immediately, whatever the
+ * client was doing. Tries all ids, or only those that are not marked as taken, because a test of a
+ * lock takes time for each connected client.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -97,18 +97,19 @@ static int alloc_tables(struct client *c, const struct layout *l)
 	return 0;
 }
 
-/* True if the responses to two generations have the same stamps. */
+/* Returns true if the responses to two generations have the same stamps. */
 static bool same_stamp(uint64_t a, uint64_t b)
 {
 	return (uint16_t)a == (uint16_t)b;
 }
 
 /*
- * Its responses have other stamps than those that the server may still write for predecessors, until
- * it receives our first request. These are of the generation that it knows, or of the only one whose
- * requests it has yet to receive: nobody publishes before the requests of all predecessors have
- * been given back. Relaxed: the predecessors wrote before the kernel freed the lock that we hold,
- * and if the load of served misses its newest value, this is the one in published.
+ * Returns a generation whose stamps differ from those that the server may still write for
+ * predecessors until it receives our first request. Those are of the generation that the server
+ * knows (served), or of the only one whose requests it has yet to receive (published): a client
+ * publishes nothing before the requests of all predecessors have been given back. Relaxed: the
+ * predecessors wrote before the kernel freed the lock that we hold, and if the load of served
+ * misses its newest value, this value is the one in published.
  */
 static uint64_t next_generation(const struct delegrpc_line *line)
 {
@@ -123,9 +124,9 @@ static uint64_t next_generation(const struct delegrpc_line *line)
 }
 
 /*
- * Takes over the id of a predecessor, which may have died at any instruction. Its claim is
- * void. Its stamps must not be taken for ours when their generation numbers wrap. Responses that the
- * server still writes for it carry its generation, not ours.
+ * Takes over the id of a predecessor, which may have died at any instruction. Its claim is void.
+ * Its stamps in the slots are cleared, because the generation numbers may wrap. Responses that the
+ * server still writes for the predecessor carry its generation, not ours.
  */
 static void take_over(struct client *c)
 {
@@ -136,18 +137,18 @@ static void take_over(struct client *c)
 	for (uint32_t i = 0; i < c->attr.resp_depth; i++) {
 		void *slot = hot->responses + i * (size_t)hot->resp_stride;
 
-		/* Relaxed: the server has nothing for us before it gets a request. */
+		/* Relaxed: the server writes nothing for us before it gets a request. */
 		__atomic_store_n((uint64_t *)slot, 0, __ATOMIC_RELAXED);
 	}
 	__atomic_store_n(&line->generation, hot->generation, __ATOMIC_RELAXED);
-	/* Relaxed: published by the mark; pairs with the load in all_reach(). */
+	/* Relaxed: published by the store to taken; pairs with the load in all_reach(). */
 	__atomic_store_n(&line->address.netns, wakefd_netns(), __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in all_reach(), which then sees our namespace. */
 	__atomic_store_n(&line->taken, 1, __ATOMIC_RELEASE);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
-	/* Acquire: the predecessor made its reservations before the kernel freed its byte. */
+	/* Acquire: the predecessor made its reservations before the kernel freed its lock byte. */
 	c->start = __atomic_load_n(&c->control->head, __ATOMIC_ACQUIRE);
 	c->last = c->start;
 	__atomic_fetch_add(&hot->header->connects, 1, __ATOMIC_RELAXED);
@@ -180,7 +181,7 @@ static void init_client(struct client *c, const struct layout *l)
 	c->w.looked_ns = clock_ns();
 }
 
-/* Called before the lock is dropped, because the mark belongs to the holder of the lock. */
+/* Must be called before the lock is dropped: only the holder of the lock may write the mark. */
 static void give_id_back(struct client *c)
 {
 	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELAXED);

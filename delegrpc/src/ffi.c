@@ -1,4 +1,4 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of delegrpc.h that are compiled into their callers, as functions of the library. */
+/* Defines the functions of delegrpc.h that are otherwise inlined, as functions of the library. */
 #define DELEGRPC_INLINE
 #include "delegrpc.h"

@@ -2,26 +2,30 @@
 /*
  * Holes: positions that a client has reserved and, because it died, never fills.
  *
- * A sweep reads head and then checks each client once: which positions it may still fill and, if
- * that matters, whether it lives. A position below that head was reserved before the sweep
- * began, so its owner's intent is visible. A client that takes a dead client's id later
- * reserves at or behind that head. So after the sweep nobody fills a position below head that no
- * living client claimed. Those of them whose slot is then found empty are holes.
+ * A sweep reads head and then checks each client once: which positions the client may still fill
+ * and, if that matters, whether it is alive. A position below that head was reserved before the
+ * sweep began, so the intent of the client that reserved it is visible. A client that takes a dead
+ * client's id later reserves at or after that head. So after the sweep only living clients fill
+ * positions below head, and only those that they claimed. An unclaimed position below head is a
+ * hole if its slot is found empty after the sweep.
  *
- * They remain holes, so a sweep, and the skipping of the holes, may take several polls.
- * One poll looks at DELEGRPC_POLL_LOOKS locks at most, and skips DELEGRPC_POLL_SKIPS
- * positions at most, whatever clients have written.
+ * A hole remains a hole, so a sweep, and the skipping of the holes, may take several polls.
+ * One poll checks at most DELEGRPC_POLL_LOOKS locks and skips at most DELEGRPC_POLL_SKIPS
+ * positions, whatever clients have written.
  */
 #include <errno.h>
 
 #include "server.h"
 
-/* The first position from the cursor on that client i fills if it lives; UINT64_MAX: none. */
+/*
+ * Returns the first position at or after the cursor that client i may still fill if it is alive;
+ * UINT64_MAX if there is none.
+ */
 static uint64_t claimed_from(const struct server *s, uint32_t i)
 {
 	/*
 	 * Acquire: pairs with the release stores in delegrpc_priv_publish() and take_over().
-	 * If a claim has moved on, the look at the slot sees the positions filled under it.
+	 * If a claim has been replaced, a later read of the slots sees what was filled under it.
 	 */
 	uint64_t claim = __atomic_load_n(&s->lines[i].claim, __ATOMIC_ACQUIRE);
 	uint64_t first = claim >> 8, n = claim >> 2 & 0x3f, cursor = s->hot.cursor;
@@ -35,13 +39,13 @@ static uint64_t claimed_from(const struct server *s, uint32_t i)
 	return first > cursor ? first : cursor;
 }
 
-/* Continues the sweep. Returns true at its end. */
+/* Continues the sweep. Returns true when it has ended. */
 static bool sweep_clients(struct server *s)
 {
 	struct sweep *sweep = &s->sweep;
 	uint32_t looks = 0;
 
-	/* With the limit at the cursor, the next position may still be filled. */
+	/* If the limit is the cursor, the next position may still be filled and is no hole. */
 	for (; sweep->next < s->attr.max_clients && sweep->limit > s->hot.cursor; sweep->next++) {
 		uint64_t from = claimed_from(s, sweep->next);
 
@@ -57,8 +61,8 @@ static bool sweep_clients(struct server *s)
 }
 
 /*
- * Skips holes. They are given back at once, because no later call does it, unless a request before
- * them has not been given back.
+ * Skips holes. If all earlier requests have been given back, the holes are given back immediately,
+ * because no later call would do it. Otherwise they are given back together with those requests.
  */
 static void skip(struct server *s)
 {
@@ -84,10 +88,12 @@ static bool is_void(const struct server *s)
 int skip_holes(struct server *s)
 {
 	struct delegrpc_server *hot = &s->hot;
-	/* Acquire: pairs with the reservation in delegrpc_priv_publish(); its intent is visible then. */
+	/*
+	 * Acquire: pairs with the addition in delegrpc_priv_publish(); its intent is visible then.
+	 */
 	uint64_t head = __atomic_load_n(&hot->control->head, __ATOMIC_ACQUIRE);
 
-	/* A client that keeps the rules never reserves more positions than the ring has. */
+	/* A correct client never reserves more positions than the ring has. */
 	if (hot->broken || head - hot->cursor > hot->ring_depth)
 		return hot->broken = -EPROTO;
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Definitions that the two sides of the library share and users do not see. */
+/* Definitions that the client and the server share and users do not see. */
 #ifndef DELEGRPC_INTERNAL_H
 #define DELEGRPC_INTERNAL_H
 
@@ -20,32 +20,32 @@ static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name'
 struct layout {
 	size_t control, lines, requests, responses, size;
 	uint32_t req_stride, resp_stride;
-	size_t resp_pitch; /* from one client's responses to the next one's */
+	size_t resp_pitch; /* bytes from one client's responses to the next client's */
 };
 
-/* Fills in defaults, rounds up. -EINVAL when out of range. */
+/* Fills in defaults, rounds up. Returns -EINVAL if a value is out of range. */
 int attr_complete(struct delegrpc_attr *attr);
 
-/* Reads the access to a region from its attributes. -EINVAL if mode, gid and set are not valid. */
+/* Reads the access to a region from its attributes. -EINVAL if mode, gid or set is not valid. */
 int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
 
-/* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */
+/* Copies a caller's attributes, which may be NULL. Returns 0 or -E2BIG. */
 int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from);
 
-/* Writes the attributes of a region, with who may open it, into a caller's struct of that size. */
+/* Writes a region's attributes and access to a caller's struct, at most @size bytes. */
 void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
 	const struct shm_region *region);
 
-/* attr is complete. */
+/* Computes the layout. The attributes must be complete: see attr_complete(). */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);
 
-/* True if all calls that can be in flight fit into the ring, so that it is never full. */
+/* Returns true if all calls that can be in flight fit into the ring, so that it is never full. */
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)
 {
 	return (uint64_t)attr->max_clients * attr->resp_depth <= attr->ring_depth;
 }
 
-/* The public header includes nothing of base. */
+/* The public header cannot include base, so it repeats struct wakefd_addr. */
 static inline struct wakefd_addr *address_of(struct delegrpc_address *address)
 {
 	static_assert(sizeof(struct wakefd_addr) == sizeof(struct delegrpc_address) &&

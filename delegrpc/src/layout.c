@@ -23,7 +23,7 @@ int attr_complete(struct delegrpc_attr *attr)
 	attr->resp_depth = (uint32_t)pow2_ceil(attr->resp_depth);
 	if (!ring) {
 		ring = (uint64_t)attr->max_clients * attr->resp_depth;
-		if (ring < 256) /* a shorter ring costs speed: more of it is in transit */
+		if (ring < 256) /* a shorter ring is slower: more of it is in transit */
 			ring = 256;
 		if (ring > DELEGRPC_MAX_RING_DEPTH)
 			ring = DELEGRPC_MAX_RING_DEPTH;
@@ -43,7 +43,7 @@ int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
 	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
 }
 
-/* The attributes of the first version. */
+/* The size of the attributes in the first version. */
 #define ATTR_FIRST (offsetof(struct delegrpc_attr, set) + sizeof(uint32_t))
 
 int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from)
@@ -66,7 +66,7 @@ void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_a
 	a.size = size < sizeof(a) ? size : sizeof(a);
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* As access_of() takes it: a region of one user has no group. */
+	/* In the form that access_of() accepts: a region of one user has no group. */
 	a.set = a.mode == 0660 ? DELEGRPC_SET_GID : 0;
 	sized_out(attr_p, size, &a, sizeof(a));
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A region as it is seen from outside. Everything in it is untrusted: the sizes are checked as a
- * client checks them, and the file is read by pread(2), so that one that is shortened meanwhile
- * gives an error and no SIGBUS.
+ * Reads a region without connecting. Everything in it is untrusted: the sizes are checked as a
+ * client checks them, and the file is read with pread(2), so that shortening the file meanwhile
+ * causes an error and no SIGBUS.
  */
 #include <errno.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int look_at_header(const struct shm_region *r, struct delegrpc_header *h_
 	return l_p->size == r->size ? 0 : -EPROTO;
 }
 
-/* Slots that are reserved and not given back. The tail first: it never passes the head. */
+/* Counts slots that are reserved and not given back. Reads tail first: it never passes head. */
 static int look_at_ring(const struct shm_region *r, const struct layout *l, uint32_t ring_depth,
 	uint32_t *in_use_p)
 {

@@ -8,7 +8,7 @@
 #include "server.h"
 
 #define YIELD_NS (150 * NSEC_PER_USEC) /* between two yields of a busy server */
-#define MAX_BUSY (1u << 16) /* polls between two looks at the clock */
+#define MAX_BUSY (1u << 16) /* polls between two readings of the clock */
 #define STAGED 256 /* largest response slot that is collected: a larger one is not copied twice */
 
 /* ---- waiting ---- */
@@ -31,12 +31,12 @@ static bool server_rest(struct server *s)
 }
 
 /*
- * A position is reserved and not filled, and nobody wakes us if its client dies; or a client could not
- * be woken for lack of a descriptor.
+ * True if a position is reserved and not filled, because its client may die without a wake-up; or
+ * if a client could not be woken for lack of a descriptor.
  */
 static bool server_owes(const struct server *s)
 {
-	/* Relaxed: a client that reserves after the fence before this wakes us, or dies alone. */
+	/* Relaxed: a client that reserves after the earlier fence wakes us, or dies before that. */
 	return __atomic_load_n(&s->hot.control->head, __ATOMIC_RELAXED) != s->hot.cursor ||
 	       s->hot.n_unfenced_peers;
 }
@@ -45,7 +45,7 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 {
 	struct delegrpc_line *line = &s->lines[id];
 
-	/* Acquire: pairs with the release in take_over(); the namespace is there. */
+	/* Acquire: pairs with the release in take_over(); the namespace is visible then. */
 	return __atomic_load_n(&line->taken, __ATOMIC_ACQUIRE) ? address_of(&line->address) : NULL;
 }
 
@@ -67,7 +67,7 @@ int delegrpc_server_arm(struct delegrpc_server *server)
 	return server_arm(server_of(server));
 }
 
-/* As wakefd_wake(). */
+/* Returns wakefd_wake()'s result. */
 static int wake_client(struct server *s, uint32_t client)
 {
 	struct delegrpc_line *line = &s->lines[client];
@@ -77,7 +77,7 @@ static int wake_client(struct server *s, uint32_t client)
 
 /* ---- life ---- */
 
-/* Everything but the magic; the region's memory is zero. */
+/* Fills in everything except the magic; the region's memory is zero. */
 static void init_region(struct server *s, const struct layout *l)
 {
 	struct delegrpc_header *h = s->header;
@@ -161,7 +161,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	s->lines = (void *)((unsigned char *)s->w.region.addr + l.lines);
 	init_region(s, &l);
 	init_hot(s, &l);
-	/* The region is complete: pairs with the acquire load in check_header(). */
+	/* The region is complete. Pairs with the acquire load in check_header(). */
 	__atomic_store_n(&s->header->magic, DELEGRPC_MAGIC, __ATOMIC_RELEASE);
 	*server_p = &s->hot;
 	return 0;
@@ -186,7 +186,7 @@ static void announce_end(struct server *s)
 		wake_client(s, i);
 }
 
-/* Skips holes. A server that finds its ring broken has ended. */
+/* Skips holes. If the ring turns out to be broken, the server ends. */
 static int look_for_holes(struct server *s)
 {
 	bool was_broken = s->hot.broken;
@@ -198,8 +198,8 @@ static int look_for_holes(struct server *s)
 }
 
 /*
- * Called after many empty polls (cursor == found). Checks whether a dead client's reservation
- * blocks the ring. Returns what poll returns.
+ * Must be called after many empty polls (cursor == found). Checks whether a dead client's
+ * reservation blocks the ring. Returns poll's result.
  */
 int delegrpc_priv_unstick(struct delegrpc_server *server)
 {
@@ -217,7 +217,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	if (!server)
 		return;
 	s = server_of(server);
-	if (s->w.region.fd >= 0) /* in a forked child it is -1, and the parent goes on serving */
+	if (s->w.region.fd >= 0) /* in a forked child it is -1, and the parent continues to serve */
 		announce_end(s);
 	wakefd_close(&s->w.wake);
 	shm_close(&s->w.region);
@@ -253,7 +253,7 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 
 /* ---- bursts of replies ---- */
 
-/* Opens a burst for replies to this client. False: the reply is to be published alone. */
+/* Opens a burst for replies to this client. False if the reply is to be published alone. */
 bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 {
 	const struct delegrpc_peer *peer = &server->peers[client];
@@ -262,7 +262,7 @@ bool delegrpc_priv_begin_burst(struct delegrpc_server *server, uint32_t client)
 	uint32_t at = peer->next & (server->resp_depth - 1);
 
 	delegrpc_priv_server_publish(server);
-	if (limit > server->resp_depth - at) /* no burst passes the end of the ring */
+	if (limit > server->resp_depth - at) /* no burst crosses the end of the ring */
 		limit = server->resp_depth - at;
 	if (limit <= 1 || server->resp_stride > STAGED)
 		return false;
@@ -289,8 +289,8 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 }
 
 /*
- * Drops collected replies whose client has gone and whose successor has called. Nothing may be
- * written into the successor's ring at positions, or with a stamp, that are not its own.
+ * Drops collected replies whose client has gone, after its successor's first request. They must not
+ * be written into the successor's ring: their positions and stamp are the former client's.
  */
 static void drop_replies(struct server *s)
 {
@@ -304,7 +304,7 @@ static void drop_replies(struct server *s)
 
 /* ---- cold ends of the hot path ---- */
 
-/* Called at the first request of a client that has taken this id. */
+/* Must be called at the first request of a client that has taken this id. */
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint64_t generation)
 {
 	struct server *s = server_of(server);
@@ -322,7 +322,7 @@ void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uin
 		s->met = client + 1;
 }
 
-/* Drops the request just taken. Its slot is given back with those before it. */
+/* Drops the request just received. Its slot is given back with those before it. */
 void delegrpc_priv_drop(struct delegrpc_server *server)
 {
 	server->bad++;
@@ -376,7 +376,7 @@ void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 static bool anybody_waits(const struct server *s)
 {
 	for (uint32_t i = 0; i < s->met; i++) {
-		/* Relaxed: a hint. If it is seen late, the yield is one period late. */
+		/* Relaxed: a hint. If a new state is seen late, the yield is one period late. */
 		if (__atomic_load_n(&s->lines[i].state, __ATOMIC_RELAXED) != DELEGRPC_RUNNING)
 			return true;
 	}
@@ -386,7 +386,7 @@ static bool anybody_waits(const struct server *s)
 /*
  * A server that always finds work would never yield its core, and a client on that core would run
  * only when the scheduler preempts the server, every few milliseconds. The number of polls between
- * two looks at the clock is adapted, so that they are 75 to 300 us apart.
+ * two readings of the clock is adapted, so that they are 75 to 300 us apart.
  */
 void delegrpc_priv_server_busy(struct delegrpc_server *server)
 {

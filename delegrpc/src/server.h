@@ -7,8 +7,8 @@
 
 /* The search for holes; see holes.c. */
 struct sweep {
-	uint64_t limit; /* no living client that was looked at fills positions below */
-	uint32_t next; /* client to look at */
+	uint64_t limit; /* the clients checked so far, if alive, fill no position less than this */
+	uint32_t next; /* client to check next */
 	bool begun;
 };
 
@@ -19,8 +19,8 @@ struct server {
 	struct delegrpc_header *header;
 	struct delegrpc_line *lines;
 	struct sweep sweep;
-	uint64_t void_end; /* positions below that are not filled are holes */
-	uint32_t met; /* clients below have been seen */
+	uint64_t void_end; /* positions less than this that are not filled are holes */
+	uint32_t met; /* clients with a smaller index have sent requests */
 	uint32_t busy_polls; /* value that hot.busy starts from */
 	uint64_t looked_ns, yielded_ns;
 	uint64_t stale, holes, looks, yields;
@@ -32,8 +32,9 @@ static inline struct server *server_of(struct delegrpc_server *server)
 }
 
 /*
- * Called if the next position is not filled. If no client will fill it, moves the cursor over it
- * and gives it back. 1: there is more to do at once; 0; or -EPROTO, which all later polls return.
+ * Call it if the next position is not filled. If no client will fill that position, moves the
+ * cursor over it and gives it back. Returns 1 if there is more to do immediately, 0, or -EPROTO,
+ * which all later polls return.
  */
 int skip_holes(struct server *s);
 
