@@ -8,8 +8,8 @@
 #include "layout.h"
 
 #define CONNECT_NS NSEC_PER_SEC /* the longest wait for a clean place */
-#define ASK_NS (20 * NSEC_PER_MSEC) /* between two requests for one */
-#define CLIENT_ALIVE_NS (10 * NSEC_PER_MSEC) /* between two checks that the server lives */
+#define ASK_NS (20 * NSEC_PER_MSEC) /* between two requests to the server for a clean place */
+#define CLIENT_ALIVE_NS (10 * NSEC_PER_MSEC) /* between two checks that the server is alive */
 
 struct client {
 	struct shmipc_client hot;
@@ -37,14 +37,14 @@ static bool client_pending(const struct client *c)
 	return shmipc_client_pending(&c->hot);
 }
 
-/* Always publishes all: the rings have room for depth calls. */
+/* Always publishes all calls: the ring has room for depth calls. */
 static bool client_publish(struct client *c)
 {
 	shmipc_priv_client_publish(&c->hot);
 	return false;
 }
 
-/* No call may be open any more, so that shmipc_client_call() fails without a test of its own. */
+/* Makes shmipc_client_call() fail by its limit of open calls, without an extra test. */
 static void client_closed(struct client *c)
 {
 	c->hot.open_max = 0;
@@ -73,7 +73,7 @@ static bool server_ended(const struct client *c)
 	return __atomic_load_n(&c->header->closed, __ATOMIC_ACQUIRE);
 }
 
-/* Each client finds out by itself. */
+/* Nothing to do: each client detects the server's death by itself. */
 static void server_died(struct client *c)
 {
 }
@@ -81,11 +81,12 @@ static void server_died(struct client *c)
 #define WAITER_LAYER shmipc
 #include "base/waitclient.h"
 
+/* The public header cannot include base, so it repeats the value. */
 static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
 /* ---- connect ---- */
 
-/* Reads the header once, checks it against the caller's sizes and the file's. */
+/* Reads the header once, and checks it against the caller's sizes and the size of the file. */
 static int header_check(const struct shm_region *region, const struct shmipc_attr *want,
 	struct shmipc_layout *l_p)
 {
@@ -117,7 +118,7 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 	return 0;
 }
 
-/* Makes a system call. */
+/* Returns true if the server is dead. Makes a system call. */
 static bool server_is_dead(const struct client *c)
 {
 	return shm_locked(&c->w.region, SHM_SERVER) == 0;
@@ -126,16 +127,16 @@ static bool server_is_dead(const struct client *c)
 static bool place_is_clean(const struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
-	/* Acquire: pairs with the release in place_clean(); the bit and the rings are zero. */
+	/* Acquire: pairs with the release in place_clean(): the bit and the rings are zero. */
 	uint64_t epoch = __atomic_load_n(&place->server_epoch, __ATOMIC_ACQUIRE);
 
-	/* Both relaxed: they are read again once the lock is held, when only we may write. */
+	/* Both relaxed: they are read again with the lock held, when only this client may write. */
 	return !(__atomic_load_n(&c->header->active[index / 64], __ATOMIC_RELAXED) >> index % 64 &
 		       1) &&
 	       __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != epoch;
 }
 
-/* As client_wake(). */
+/* Tells the server that a place has changed. Returns client_wake()'s result. */
 static int server_notify(struct client *c)
 {
 	/* Release: pairs with the acquire in shmipc_priv_server_rescan(). */
@@ -143,7 +144,7 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
-/* Takes a place that is clean and whose lock is held. */
+/* Takes a place that is clean and whose lock this client holds. */
 static void place_take(struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
@@ -172,8 +173,8 @@ static void place_leave(struct client *c)
 }
 
 /*
- * True if there is a place that no client holds, which the server may clean. The search begins
- * with the place that was found last, because each test of a lock is a system call.
+ * Returns true if there is a place that no client holds, so that the server may clean it. The
+ * search begins with the place that was found last, because each test of a lock is a system call.
  */
 static bool place_is_abandoned(struct client *c, uint32_t *at)
 {
@@ -190,7 +191,10 @@ static bool place_is_abandoned(struct client *c, uint32_t *at)
 	return false;
 }
 
-/* 0, or -EAGAIN, and then whether another client was just taking a clean place. */
+/*
+ * Returns 0 if it took a place, otherwise -EAGAIN. *raced_p is true after -EAGAIN if there was a
+ * clean place that another client was taking.
+ */
 static int place_find(struct client *c, bool *raced_p)
 {
 	*raced_p = false;
@@ -209,7 +213,9 @@ static int place_find(struct client *c, bool *raced_p)
 	return -EAGAIN;
 }
 
-/* Takes a place. If none is clean, asks the server to clean those of dead clients, and waits for that. */
+/*
+ * Takes a place. If none is clean, requests that the server clean those of dead clients, and waits.
+ */
 static int place_wait(struct client *c)
 {
 	struct waiter_deadline all = waiter_deadline(CONNECT_NS), ask = waiter_deadline(0);
@@ -254,7 +260,7 @@ static int calls_init(struct shmipc_client *hot)
 	return 0;
 }
 
-/* The part of connect after the region is mapped. */
+/* Does the part of connect that comes after the region is mapped. */
 static int client_init(struct client *c, const struct shmipc_attr *attr)
 {
 	struct shmipc_client *hot = &c->hot;
@@ -280,7 +286,7 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	err = place_wait(c);
 	if (err)
 		return err;
-	err = waiter_check_reach(&c->w); /* server_notify() has fenced */
+	err = waiter_check_reach(&c->w); /* server_notify() has executed the fence for it */
 	if (err) {
 		place_leave(c);
 		return err;
@@ -332,7 +338,7 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 	if (!hot)
 		return;
 	c = client_of(hot);
-	if (c->w.region.fd >= 0) /* a forked child leaves the place to the parent */
+	if (c->w.region.fd >= 0) /* in a forked child the parent keeps the place */
 		place_leave(c);
 	wakefd_close(&c->w.wake);
 	shm_close(&c->w.region);
@@ -342,14 +348,14 @@ void shmipc_client_disconnect(struct shmipc_client *hot)
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* Called if depth calls are in flight, or the connection is over. */
+/* Must be called if depth calls are in flight, or the connection is over. */
 COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 {
 	int err = client_of(hot)->w.err;
 
 	if (err)
 		return err;
-	shmipc_priv_client_publish(hot); /* the caller waits for answers before it can call again */
+	shmipc_priv_client_publish(hot); /* the caller waits for answers before its next call */
 	return -EAGAIN;
 }
 
@@ -358,13 +364,13 @@ COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 	return client_end(client_of(hot), -EPROTO);
 }
 
-/* Consumes a response to an abandoned call and returns 0. -EPROTO: it answers no call. */
+/* Consumes a response to a call that was given up and returns 0. -EPROTO: it answers no call. */
 COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
 {
 	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
 	struct client *c = client_of(hot);
 
-	/* Poll read an id of no open call. If it is one now, the server has changed it. */
+	/* Poll read an id of no open call. If the id is open now, the server has overwritten it. */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
 	hot->calls[id].state = SHMIPC_CALL_FREE;
@@ -376,7 +382,7 @@ COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
 
 /* ---- bursts ---- */
 
-/* Returns the wanted size of a burst with this many calls in flight. */
+/* Returns the desired size of a burst with this many calls in flight. */
 static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 {
 	uint32_t limit =
@@ -481,7 +487,7 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 
 		if (call->state == SHMIPC_CALL_FREE)
 			continue;
-		call->state = SHMIPC_CALL_FREE; /* its id stays out of the queue: no more calls */
+		call->state = SHMIPC_CALL_FREE; /* its id is not queued: there are no more calls */
 		hot->answered++;
 		if (wanted) {
 			n++;

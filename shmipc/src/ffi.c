@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of shmipc.h that are compiled into their callers, as functions of the library. */
+/* Defines the functions of shmipc.h that are otherwise inlined, as functions of the library. */
 #define SHMIPC_INLINE
 #pragma GCC visibility push(default)
 #include "shmipc.h"

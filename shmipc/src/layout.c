@@ -42,13 +42,13 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	l.req = ring_plan(l.attr.depth, l.attr.req_size);
 	l.resp = ring_plan(l.attr.depth, l.attr.resp_size);
 	/*
-	 * Half a page is added, because a side writes one ring and reads the other at about the
+	 * Half a page is added, because a process writes one ring and reads the other at about the
 	 * same index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
 	l.resp_ring = sizeof(struct shmipc_place) + cellring_bytes(&l.req) + 2048;
 	l.extra = l.resp_ring + cellring_bytes(&l.resp);
 	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
-	/* At most 2^12 areas of 2 * 2^18 cells of little over 2^20 bytes: no overflow. */
+	/* At most 2^12 areas of 2 * 2^18 cells of little more than 2^20 bytes: no overflow. */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;
 	return 0;
@@ -67,12 +67,12 @@ struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct sh
 
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* As shmipc_access() takes it: a region of one user has no group. */
+	/* In the form that shmipc_access() accepts: a region of one user has no group. */
 	a.set = a.mode == 0660 ? SHMIPC_SET_GID : 0;
 	return a;
 }
 
-/* The attributes of the first version. */
+/* The size of the attributes in the first version. */
 #define ATTR_FIRST (offsetof(struct shmipc_attr, set) + sizeof(uint32_t))
 
 int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from)

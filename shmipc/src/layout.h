@@ -28,7 +28,7 @@ static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the 
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 7u
 #define SHMIPC_WORDS 64u /* of the bitmap */
-#define SHMIPC_LEAST 64u /* messages that fit into a ring of full bursts */
+#define SHMIPC_LEAST 64u /* a ring has room for at least so many messages in full bursts */
 #define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
 struct shmipc_header {
@@ -38,15 +38,17 @@ struct shmipc_header {
 	uint32_t max_clients, depth, req_size, resp_size, extra_size;
 	uint64_t size;
 
-	/* The server's. A client that wakes it clears the state, a word of base/sleep.h. */
+	/*
+	 * Written by the server. A client that wakes it clears the state, a word of base/sleep.h.
+	 */
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
 	struct wakefd_addr server_addr;
 
 	/* Written by clients that connect or disconnect. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
-	uint32_t reclaim; /* a client found no clean place: look for dead ones */
-	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit: that client is connected */
+	uint32_t reclaim; /* not 0: a client found no clean place and requests a cleanup */
+	CACHE_ALIGNED uint64_t active[SHMIPC_WORDS]; /* bit i: client i is connected */
 };
 
 static_assert(offsetof(struct shmipc_header, magic) == 0, "layout");
@@ -72,15 +74,15 @@ static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message'
 /*
  * A place is clean if its bit is clear and the client's epoch differs from the server's. A client
  * that gets the lock of a clean place may take it, and makes the epochs equal. Only the server
- * cleans a place, and increments its own epoch then.
+ * cleans a place; to do so it increments its own epoch.
  */
 struct shmipc_place {
-	/* The client's. The server clears the state when it wakes the client. */
+	/* Written by the client. The server clears the state when it wakes the client. */
 	CACHE_ALIGNED uint64_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
 
-	/* The server's. */
+	/* Written by the server. */
 	CACHE_ALIGNED uint64_t server_epoch;
 };
 
@@ -102,17 +104,17 @@ struct shmipc_layout {
 /* Uses the given sizes, and the default for each that is 0. -EINVAL if one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
-/* Reads the access to a region from its attributes. -EINVAL if mode, gid and set are not valid. */
+/* Reads the access to a region from its attributes. -EINVAL if mode, gid or set is not valid. */
 int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
 
-/* Reads a caller's attributes, which may be NULL. 0 or -E2BIG. */
+/* Copies a caller's attributes, which may be NULL. Returns 0 or -E2BIG. */
 int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from);
 
-/* Writes shmipc_attr_of() into a caller's struct of that size. */
+/* Writes shmipc_attr_of() to a caller's struct, at most @size bytes. */
 void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,
 	const struct shm_region *region);
 
-/* The sizes, with who may open the region. */
+/* Returns the sizes and the access of a region. */
 struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);
 
 static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
@@ -128,8 +130,8 @@ static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shm
 }
 
 /*
- * As calloc(), in cache lines that hold nothing else, because a server and its clients may be
- * threads of one process.
+ * Like calloc(), but the memory shares no cache line with other data, because a server and its
+ * clients may be threads of one process.
  */
 void *shmipc_alloc(size_t n, size_t size);
 

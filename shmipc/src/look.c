@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A region as it is seen from outside. Everything in it is untrusted: the sizes are checked as a
- * client checks them, and the file is read by pread(2), so that one that is shortened meanwhile
- * gives an error and no SIGBUS.
+ * Reads a region without connecting. Everything in it is untrusted: the sizes are checked as a
+ * client checks them, and the file is read with pread(2), so that shortening the file meanwhile
+ * causes an error and no SIGBUS.
  */
 #include <errno.h>
 

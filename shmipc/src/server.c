@@ -9,10 +9,10 @@
 #include "base/waiter.h"
 #include "layout.h"
 
-#define NOBODY UINT64_MAX /* is no handle: its index would be SHMIPC_MAX_CLIENTS */
-#define BUDGET 2048 /* requests and polls between looks at the clock */
+#define NOBODY UINT64_MAX /* no handle is equal to it: its index would be SHMIPC_MAX_CLIENTS */
+#define BUDGET 2048 /* requests and polls between two readings of the clock */
 #define YIELD_NS (150 * NSEC_PER_USEC)
-#define PROBE_NS (1 * NSEC_PER_MSEC) /* between checks that one client lives */
+#define PROBE_NS (1 * NSEC_PER_MSEC) /* between checks that one client is alive */
 #define RECLAIM_NS (10 * NSEC_PER_MSEC) /* between checks of all clients */
 
 struct server {
@@ -21,9 +21,9 @@ struct server {
 	struct shmipc_layout layout;
 	struct shmipc_header *header;
 	uint8_t *open; /* of all peers, by index * depth + id */
-	uint64_t yielded, probed, reclaimed; /* times when it last did so */
+	uint64_t yielded, probed, reclaimed; /* times of the last yield, check of one and of all */
 	uint32_t probe; /* index of the client that was checked last */
-	bool reclaim; /* a client asked for it */
+	bool reclaim; /* a client has requested a check of all */
 	bool peers_wait; /* a client waits and has yielded its core */
 	struct shmipc_server_stats stats; /* except those that the hot path counts */
 };
@@ -63,13 +63,13 @@ static void ring_clean(struct cellring_cursor ring)
 		__atomic_store_n(&((struct cellring_message *)cell)->head, 0, __ATOMIC_RELAXED);
 }
 
-/* Makes the place ready for the next client, whatever the last one wrote there. */
+/* Prepares the place for the next client, whatever the last one wrote there. */
 static void place_clean(struct server *s, uint32_t index)
 {
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
-	assert(s->hot.burst.to != &peer->resp); /* callers close the burst first */
+	assert(s->hot.burst.to != &peer->resp); /* callers must close the burst first */
 	if (is_connected(peer) && place_has_bit(s, index))
 		s->stats.reclaimed++;
 	else if (is_connected(peer))
@@ -79,7 +79,7 @@ static void place_clean(struct server *s, uint32_t index)
 	ring_clean(peer->resp);
 	/* Relaxed: published by the next store; pairs with the load in place_is_clean(). */
 	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
-	/* Release: pairs with the acquire in place_is_clean(); the rings are zero. */
+	/* Release: pairs with the acquire in place_is_clean(): the rings are zero then. */
 	__atomic_store_n(&place->server_epoch, ++peer->epoch, __ATOMIC_RELEASE);
 }
 
@@ -92,7 +92,7 @@ static void peer_admit(struct server *s, uint32_t index)
 	/* Relaxed: ordered by the bit, which was set after it. */
 	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
 		return;
-	/* 52 bits of the epoch: a place that is taken every 10 us has as many in 1400 years. */
+	/* The epoch has 52 bits: a place that is taken every 10 us needs 1400 years to wrap it. */
 	peer->handle = index | peer->epoch << 12;
 	s->stats.connects++;
 }
@@ -108,7 +108,7 @@ static void active_rebuild(struct server *s)
 	s->stats.clients = hot->n_active;
 }
 
-/* Called if a client has connected, disconnected, or asked for places. */
+/* Must be called if a client has connected, disconnected, or requested a search for dead ones. */
 COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -140,7 +140,7 @@ static bool place_reclaim(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	/*
 	 * Relaxed: a living client holds its lock from before it takes the epoch until after it
-	 * has cleared its bit. A store that this load misses is seen by a later one.
+	 * has cleared its bit. If this load misses a store, a later check sees it.
 	 */
 	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
 
@@ -156,7 +156,7 @@ static void reclaim_all(struct server *s)
 {
 	bool changed = false;
 
-	/* Relaxed: pairs with the store in place_wait(), which is repeated. */
+	/* Relaxed: pairs with the store in place_wait(), which that function repeats. */
 	__atomic_store_n(&s->header->reclaim, 0, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < s->hot.max_clients; i++)
 		changed |= place_reclaim(s, i);
@@ -164,7 +164,7 @@ static void reclaim_all(struct server *s)
 		active_rebuild(s);
 }
 
-/* Every BUDGET messages or polls: yields the core if a client waits, and reaps dead clients. */
+/* Every BUDGET messages or polls: yields the core if a client waits, and cleans up dead clients. */
 COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 {
 	struct server *s = server_of(hot);
@@ -203,14 +203,14 @@ static void server_flush(struct server *s)
 	shmipc_server_flush(&s->hot);
 }
 
-/* The poll before a sleep looks at the clock and for dead clients. */
+/* Makes the poll before a sleep read the clock and check for dead clients. */
 static bool server_rest(struct server *s)
 {
 	s->hot.budget = 0;
 	return false;
 }
 
-/* Some clients could not be woken for lack of a descriptor. */
+/* True if some clients could not be woken for lack of a descriptor. */
 static bool server_owes(const struct server *s)
 {
 	return s->hot.n_unfenced_peers;
@@ -243,7 +243,7 @@ int shmipc_server_arm(struct shmipc_server *hot)
 
 /* ---- waking ---- */
 
-/* As wakefd_wake(). */
+/* Returns wakefd_wake()'s result. */
 static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 {
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, peer->index);
@@ -251,7 +251,7 @@ static int peer_wake(struct server *s, const struct shmipc_peer *peer)
 	return server_wake(s, peer->index, &place->client_state, &place->client_addr);
 }
 
-/* Called if a client that was replied to yields or sleeps. */
+/* Must be called if a client that got a reply yields or sleeps. */
 static void peer_waits(struct server *s, struct shmipc_peer *peer)
 {
 	int woken = peer_wake(s, peer); /* loads the word again, after the fence */
@@ -373,7 +373,7 @@ static void server_free(struct server *s)
 	free(s);
 }
 
-/* Allocates everything but the region. NULL: no memory. */
+/* Allocates everything but the region. Returns NULL if there is no memory. */
 static struct server *server_alloc(const struct shmipc_layout *l)
 {
 	struct server *s = shmipc_alloc(1, sizeof(*s));
@@ -401,7 +401,7 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	return s;
 }
 
-/* Fills the region in. The magic, stored last, tells clients that it is complete. */
+/* Fills in the region. The magic, stored last, tells clients that the region is complete. */
 static void server_publish(struct server *s)
 {
 	struct shmipc_header *h = s->header;
@@ -471,7 +471,7 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 	if (!hot)
 		return;
 	s = server_of(hot);
-	if (s->w.region.fd >= 0) { /* in a forked child it is -1, and the parent goes on serving */
+	if (s->w.region.fd >= 0) { /* it is -1 in a forked child; the parent continues to serve */
 		shmipc_priv_server_publish(hot);
 		/* Release: pairs with the acquire in server_ended(), after the last reply. */
 		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
