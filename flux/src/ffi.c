@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of flux.h that are compiled into their callers, as functions of the library. */
+/* Defines the functions of flux.h that are otherwise inlined, as functions of the library. */
 #define FLUX_INLINE
 #pragma GCC visibility push(default)
 #include "flux.h"

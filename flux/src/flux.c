@@ -20,11 +20,11 @@
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
-#define YIELD_LOOK 8 /* flushes per look at the clock */
+#define YIELD_LOOK 8 /* flushes per reading of the clock */
 
 #define PAGE 4096u
 #define INFLIGHT 256u
-/* Slots per call in flight, and at least. More slots do not stay in the first-level cache. */
+/* Slots per call in flight, and the minimum. More slots do not fit into the first-level cache. */
 #define TIMES 4u
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
@@ -32,7 +32,7 @@
 static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
 static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
-/* One mapping: this struct, a block of pages per node, the rings. */
+/* One mapping holds this struct, a block of pages per node, and the rings. */
 struct flux {
 	struct flux_attr attr;
 	size_t bytes;
@@ -48,7 +48,7 @@ struct layout {
 	size_t block; /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
 	struct cellring_plan req, resp;
-	size_t pitch; /* from one ring to the next */
+	size_t pitch; /* bytes from one ring to the next */
 	size_t bytes;
 };
 
@@ -58,7 +58,7 @@ static void burst_close(struct flux_burst *b)
 	b->call_to = b->reply_to = FLUX_NOBODY;
 }
 
-/* The attributes of the first version. */
+/* The size of the attributes in the first version. */
 #define ATTR_FIRST (offsetof(struct flux_attr, reserved) + sizeof(uint32_t))
 
 static int attr_resolve(struct flux_attr *a)
@@ -114,7 +114,7 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	return 0;
 }
 
-/* The ring for calls from one node to another: the requests (which 0) or the responses (1). */
+/* A cursor of the ring for requests (which = 0) or responses (1) of one node's calls to another. */
 static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
 	uint32_t from, uint32_t to, uint32_t which)
 {
@@ -230,7 +230,7 @@ struct flux_node *flux_get_node(struct flux *f, uint32_t index)
 
 /*
  * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
- * response that misses it is read by nobody.
+ * response that misses the store is never read.
  */
 static bool has_left(const struct flux_shared *peer)
 {
@@ -238,22 +238,22 @@ static bool has_left(const struct flux_shared *peer)
 }
 
 /*
- * Called if no id is free: either all are in flight, or this is the first call to the peer. In the
- * second case the peer is told to look at this node's ring.
+ * Must be called if no id is free: either all are in flight, or this is the first call to the peer.
+ * In the second case it sets the bit that makes the peer poll this node's ring.
  */
 COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
 	if (flux_priv_inflight(o)) {
-		flux_priv_publish(node); /* the caller waits for answers before it can call again */
+		flux_priv_publish(node); /* the caller waits for answers before its next call */
 		return -EAGAIN;
 	}
 	for (uint32_t i = 0; i < n; i++)
 		o->ids[i] = i;
 	o->ids_head = 0;
 	o->ids_max = o->ids_tail = n;
-	/* Pairs with the load in senders_load(), which may see it late as it may see a call. */
+	/* Pairs with the load in senders_load(), which may see the bit late, like any call. */
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
 	return 0;
@@ -270,7 +270,7 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* Returns the wanted size of a burst of calls, the next call included. */
+/* Returns the desired size of a burst of calls that includes the next call. */
 static uint32_t out_wish(const struct flux_out *o)
 {
 	uint32_t now = flux_priv_inflight(o) + 1;
@@ -334,7 +334,7 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
 	flux_priv_published(node);
 }
 
-/* Returns the wanted size of the open burst. */
+/* Returns the desired size of the open burst. */
 static uint32_t burst_wish(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -343,7 +343,7 @@ static uint32_t burst_wish(const struct flux_node *node)
 					   out_wish(&node->out[b->call_to]);
 }
 
-/* True if the open burst still has the right size and lap, and its peer has not left. */
+/* Returns true if the open burst still has the right size and lap, and its peer has not left. */
 static bool burst_is_right(const struct flux_node *node)
 {
 	const struct flux_burst *b = &node->burst;
@@ -393,7 +393,7 @@ void flux_priv_burst_end(struct flux_node *node)
 	burst_close(&node->burst);
 }
 
-/* The peer, or the node itself, has left: ends every call that is in flight. */
+/* Ends every call in flight to this peer: the peer, or this node, has left. Returns how many. */
 COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg)
 {
@@ -407,7 +407,7 @@ COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_re
 	memset(node->ended, 0, max);
 	for (uint32_t i = o->ids_head; i != o->ids_tail; i++)
 		node->ended[o->ids[i & o->ids_mask]] = 1;
-	o->ids_max = flux_priv_inflight(o); /* down to 0 */
+	o->ids_max = flux_priv_inflight(o); /* counts down to 0 below */
 	o->ids_head = o->ids_tail;
 	for (uint32_t id = 0; id < max; id++) {
 		if (node->ended[id])
@@ -420,7 +420,7 @@ COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_re
 	return n;
 }
 
-/* The first marked index that is >= i, or NO_BIT. */
+/* Returns the first marked index that is >= i, or NO_BIT. */
 static uint32_t bits_next(const uint64_t *bits, uint32_t words, uint32_t i)
 {
 	uint64_t mask = ~0ull << (i % 64);
@@ -438,7 +438,7 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
 }
 
-/* Stops looking at the ring of a peer that has left, once the ring is empty. */
+/* Removes a peer that has left from the senders, once its ring is empty. */
 static void senders_drop(struct flux_node *node, const struct flux_in *in)
 {
 	/* Pairs with the release in flux_leave(): all its calls are visible now. */
@@ -450,7 +450,7 @@ static void senders_drop(struct flux_node *node, const struct flux_in *in)
 			__ATOMIC_RELAXED);
 }
 
-/* The next peer after rx, in circular order, that has a call for this node, or NULL. */
+/* Returns the next peer after rx, in circular order, that has a call for this node, or NULL. */
 static struct flux_in *in_search(struct flux_node *node)
 {
 	uint32_t start = node->rx->from + 1, i = start;
@@ -474,7 +474,7 @@ static struct flux_in *in_search(struct flux_node *node)
 	}
 }
 
-/* Takes note of a burst of calls. Its answers are collected into bursts of the same size. */
+/* Accepts a burst of calls. Its answers are collected into bursts of the same size. */
 static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
 	uint32_t together = CELLRING_TOGETHER(head);
@@ -509,7 +509,7 @@ struct flux_in *flux_priv_in_next(struct flux_node *node)
 }
 
 /*
- * Yields the core from time to time, if a peer that this node has published to was yielding. The
+ * Yields the core from time to time, if a peer to which this node has published was yielding. The
  * peer may be on the same core, and would otherwise get one burst per time slice of the kernel.
  */
 static void yield_if_due(struct flux_node *node)
@@ -537,7 +537,7 @@ COLD static void wake_sleeping(struct flux_node *node, uint32_t peer)
 	PROBE(flux, wake, node->index, peer);
 }
 
-/* Call sleep_fence() before. */
+/* The caller must call sleep_fence() before. */
 static void peer_wake(struct flux_node *node, uint32_t peer)
 {
 	if (unlikely(sleep_is_asleep(&node->flux->shared[peer]->state)))
@@ -548,7 +548,7 @@ void flux_priv_flush_published(struct flux_node *node)
 {
 	/*
 	 * Pairs with sleep_prepare_as() for wait_sleep() and flux_arm(): either the peer sees what
-	 * was published, or the peer is seen asleep here.
+	 * was published, or this node sees that the peer is asleep.
 	 */
 	sleep_fence();
 	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
@@ -569,7 +569,7 @@ void flux_priv_flush_published(struct flux_node *node)
 		yield_if_due(node);
 }
 
-/* True if flux_poll() would find something. */
+/* Returns true if flux_poll() would find something. */
 static bool responses_ready(const struct flux_node *node)
 {
 	const struct flux_out *o = node->polled;
@@ -587,7 +587,7 @@ static bool responses_ready(const struct flux_node *node)
 	return false;
 }
 
-/* True if flux_try_recv_raw() would find something. */
+/* Returns true if flux_try_recv_raw() would find something. */
 static bool requests_ready(const struct flux_node *node)
 {
 	uint64_t bits[FLUX_WORDS];
@@ -635,7 +635,7 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 	bool go_on = true;
 	int r;
 
-	/* Tells busy peers, which may be on the same core, that this node waits. */
+	/* Shows busy peers, which may be on the same core, that this node waits. */
 	state_set(node, SLEEP_WAITING);
 	while (!(r = node_ready(node)) && spent < timeout_ns && go_on) {
 		if (wait_step(w))
@@ -705,17 +705,19 @@ void flux_leave(struct flux_node *node)
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_priv_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
-	/* Pairs with sleep_prepare_as(): a peer that waits for an answer sees left or is woken. */
+	/*
+	 * Pairs with sleep_prepare_as(): a peer that waits for an answer sees `left` or is woken.
+	 */
 	sleep_fence();
 	for (uint32_t p = 0; p < node->nodes; p++) {
-		/* From now on this node finds that each peer has left. */
+		/* From now on all peers count as having left. */
 		node->out[p].peer = node->self;
 		node->in[p].peer = node->self;
 		peer_wake(node, p);
 	}
 }
 
-/* Messages that were written into a ring, with those of the open burst. */
+/* Returns the number of messages written into a ring, with those of the open burst. */
 static uint64_t sent_count(const struct flux_node *node, const struct flux_cursor *c)
 {
 	const struct cellring_burst *b = &node->burst.ring;
@@ -723,7 +725,7 @@ static uint64_t sent_count(const struct flux_node *node, const struct flux_curso
 	return c->count + (b->to == &c->at ? cellring_burst_held(b) : 0);
 }
 
-/* Messages that the reader of a ring has taken. */
+/* Returns the number of messages that the reader of a ring has taken. */
 static uint64_t taken_count(const struct flux_cursor *c)
 {
 	return c->count - cellring_left(&c->at);
