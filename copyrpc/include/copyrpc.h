@@ -3,16 +3,15 @@
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
  * A call or a reply is copied into a ring. A flush sends all messages that an endpoint has
- * collected since the last flush as a single RDMA WRITE with immediate to the same position
- * of the peer's ring. So the number of work requests, doorbells and completions depends on
- * the number of flushes, not on the number of messages. Flow control data is in the 32 bytes
- * before each batch. There is always room for a reply, because its space was granted before the
- * request was sent.
+ * collected since the last one as a single RDMA WRITE with immediate to the same position of the
+ * peer's ring. So the number of work requests, doorbells and completions depends on the number of
+ * flushes, not on the number of messages. Each batch begins with 32 bytes of flow control data. A
+ * reply always has room, because its space was granted before the request was sent.
  *
  *	struct copyrpc_ctx_attr attr = { .max_endpoints = 8 };
  *	copyrpc_ctx_create(&attr, &ctx);
  *	copyrpc_ep_create(ctx, NULL, &ep);
- *	copyrpc_ep_info(ep, mine);                       // send it to the peer by any channel
+ *	copyrpc_ep_info(ep, mine);                       // send to the peer, by any channel
  *	copyrpc_ep_connect(ep, theirs, COPYRPC_INFO_SIZE);
  *
  *	copyrpc_call(ep, "ping", 4, 64, token);          // client: at most 64 bytes come back
@@ -23,61 +22,61 @@
  *	while (copyrpc_recv(ctx, &req) == 1)
  *		copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
  *
- * Threads: a context and all objects that belong to it (endpoints, requests) must be used by one
- * thread at a time, and may be passed from one thread to another; there are no locks. Threads that
- * work at the same time must have a context each; contexts share nothing.
+ * Threads: there are no locks. Only one thread at a time may use a context and the objects that
+ * belong to it (endpoints, requests); another thread may use them later. Threads that work at the
+ * same time must each create a context. Contexts share nothing.
  *
  * Sizes: a later version may add fields to the end of the attribute structs and of the structs with
  * counters. A program that sets such an attribute must also set `size` to the size of its struct.
- * Fields that a program does not have are 0, the default. If a program sets an attribute that an
- * older library does not know, the function returns -E2BIG. Counters are written up to the given
- * size; those that an older library does not have stay unchanged.
+ * Fields beyond `size` count as 0, the default. If a program sets an attribute that an older
+ * library does not know, the function returns -E2BIG. Functions that return counters write at most
+ * as many bytes as the program's struct has; counters that an older library does not have stay
+ * unchanged.
  *
- * Progress is made only inside of copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is
- * no background thread. No function waits. Unless something fails, there are no system calls
- * except in functions that create, connect, destroy, register or deregister.
- * copyrpc_req_detach(), and the first raw operation of an endpoint, allocate memory. Some calls
- * read the clock, through the vDSO.
+ * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
+ * background thread. No function of this header waits. Unless something fails, only functions that
+ * create, connect, destroy, register or deregister make system calls. copyrpc_req_detach(), and the
+ * first raw operation of an endpoint, allocate memory. Polls read the clock through the vDSO, at
+ * intervals from ten microseconds to some milliseconds.
  *
- * The death of a peer is noticed while something is pending. Messages to it get no answer, and
- * the HCA ends them after COPYRPC_ANSWER_NS. If calls stay unanswered and nothing else arrives,
- * the peer's memory is read within two tenths of a second (or with the second poll after a tenth,
- * if polls are rarer), and this READ fails in the same way. All pending calls then end with
- * -ECONNRESET: less than a second after the death, if the HCA keeps to the configured timeout and
- * the caller polls often. If the HCA itself repeats without end (the peer is stopped and has no
- * receive left) or does not complete anything any more, the calls end with -ETIMEDOUT after
- * probe_ms. A peer that is stopped while it has receives left is not noticed, because its HCA
- * answers: give calls a time limit (copyrpc_call_timed()).
+ * The death of a peer is detected only while something is pending. The HCA gets no acknowledgement
+ * for messages to the dead peer, and fails them after COPYRPC_ANSWER_NS. If calls stay unanswered
+ * and nothing else arrives, the library probes the peer: a READ of the peer's memory within 0.2 s
+ * (or in the second poll after 0.1 s, if polls are rarer) fails in the same way. All pending calls
+ * then end with -ECONNRESET. This takes less than a second after the death if the HCA keeps to the
+ * configured timeout and the caller polls often. If the HCA retransmits for ever (the peer is
+ * stopped and has no receive left) or completes nothing any more, the calls end with -ETIMEDOUT
+ * after probe_ms. A peer that is stopped while it has receives left is not detected, because its
+ * HCA answers: use a time limit for calls (copyrpc_call_timed()).
  *
- * Asynchronous events of the device are read every tenth of a second by a context that polls.
- * If the device, or a queue of the context, has failed, all endpoints of the context fail with
- * -EIO and no endpoint can be created. After a change of the port's addresses new endpoints use the
- * new addresses.
+ * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
+ * or a queue of the context, has failed, all endpoints of the context fail with -EIO and none can
+ * be created. After a change of the port's addresses new endpoints use the new ones.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
- * received it, and nothing else. A peer can change the payload of a request or response while it is
- * being read, because the payload is in memory that the peer may write. If that matters, copy it
- * first (copyrpc_req_detach() does so).
+ * received it, and nothing else. The payload of a request or response is in memory that the peer
+ * may write, so the peer can change it while the program reads it. If that matters, copy the
+ * payload first (copyrpc_req_detach() does so for a request).
  *
- * A forked child must neither use nor destroy its parent's contexts. It may execute another program
- * or end, at any time: the rings are not inherited. On kernels before 5.12 the queues of libmlx5
- * need ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
+ * A forked child must neither use nor destroy its parent's contexts. The child may execute another
+ * program or end, at any time: it does not inherit the rings. On kernels before 5.12 the queues of
+ * libmlx5 need ibv_fork_init(), or IBV_FORK_SAFE=1, before the first context.
  *
- * Stopping the queue pair of a connected endpoint takes a command to the device, of up to some
- * hundred microseconds, during which the other endpoints of the context make no progress. After the
- * command the peer's messages are refused. The library stops a queue pair in
+ * To stop the queue pair of a connected endpoint, the library sends a command to the device. This
+ * takes up to some hundred microseconds, during which the other endpoints of the context make no
+ * progress. Afterwards the device refuses the peer's messages. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
- *	a poll: the peer broke the protocol (-EPROTO); a probe of it got no answer for probe_ms
- *		(-ETIMEDOUT); the device reported that the other side stopped the queue pair
- *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, of all
+ *	a poll: the peer broke the protocol (-EPROTO); a probe got no answer for probe_ms
+ *		(-ETIMEDOUT); the device reported that the queue pair was stopped from the other side
+ *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, for all
  *		endpoints)
  *	a flush: the queue pair accepts no request (-ECONNRESET)
  *
- * A completion with an error needs no command: the device has stopped the queue pair by itself. The
- * library does not wait until the device has finished: the queue pair of a destroyed endpoint is
- * freed in a later call that creates or destroys an endpoint, when the device has reported that the
- * queue pair is drained, or after a second.
+ * After a completion with an error no command is needed: the device has stopped the queue pair by
+ * itself. The library does not wait until the device has finished with a queue pair. A later
+ * function that creates or destroys an endpoint frees the queue pair of a destroyed endpoint when
+ * the device has reported that it is drained, or after a second.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
@@ -96,27 +95,28 @@ struct copyrpc_ctx;
 struct copyrpc_ep;
 struct copyrpc_req;
 
-/* Bytes of the connection blob, see copyrpc_ep_info(). */
+/* Size of the connection blob in bytes, see copyrpc_ep_info(). */
 #define COPYRPC_INFO_SIZE 96
 
-/* Limits of a ring's size in bytes; a power of two between them. */
+/* Smallest and largest size of a ring in bytes. The size must be a power of two. */
 #define COPYRPC_RING_MIN 4096u
 #define COPYRPC_RING_MAX (1u << 30)
 
 /*
- * The largest payload of a request, and of a response, of an endpoint whose rings have
- * `ring_size` bytes: a message with its 12-byte header takes at most an eighth of the
- * ring (4 KiB: 500 bytes, 1 MiB: 131,060 bytes).
+ * The largest payload of a request, and of a response, if the endpoint's rings have @ring_size
+ * bytes. A message with its 12-byte header takes at most an eighth of the ring, so the limit is 500
+ * bytes for a ring of 4 KiB and 131,060 bytes for 1 MiB.
  */
 #define COPYRPC_PAYLOAD_MAX(ring_size) ((ring_size) / 8 - 12)
 
-/* The same if the context has `nested`. */
+/* The same for a context with the attribute `nested`. */
 #define COPYRPC_NESTED_PAYLOAD_MAX(ring_size) ((ring_size) / 16 - 12)
 
 /*
- * The time that the HCA waits for an answer before it repeats a message (an exponent), the number
- * of repetitions, and their product: a message without an answer for COPYRPC_ANSWER_NS, 0.47 s, may
- * end its endpoint. An HCA may wait up to four times as long.
+ * Defaults for retransmission: the time that the HCA waits for an acknowledgement before it repeats
+ * a message (as an exponent), and the number of repetitions. Together they give COPYRPC_ANSWER_NS,
+ * 0.47 s: if a message is not acknowledged for that long, its endpoint may fail. An HCA may wait up
+ * to four times longer.
  */
 #define COPYRPC_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
 #define COPYRPC_RETRIES 7
@@ -124,10 +124,8 @@ struct copyrpc_req;
 
 /* ------------------------------------------------------------------ contexts */
 
-/*
- * Bits of `set`, for fields in which 0 is a valid value: if the bit is set, a 0 in the field means
- * 0.
- */
+/* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
+ * means the default. */
 enum {
 	COPYRPC_SET_GID_INDEX = 1, /* struct copyrpc_ctx_attr */
 	COPYRPC_SET_PKEY_INDEX = 2,
@@ -138,111 +136,114 @@ enum {
 };
 
 /*
- * Attributes of an endpoint's path, as in InfiniBand. All zero selects the defaults. If the
- * switches keep only one class of traffic free of loss, set sl, or traffic_class on RoCE, to that
- * class.
+ * Attributes of an endpoint's path, as in InfiniBand. All zero is the default. If the switches are
+ * lossless for only one class of traffic, set sl, or traffic_class on RoCE, to that class.
  */
 struct copyrpc_path {
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
-	uint8_t timeout; /* exponent, up to 31; 0: COPYRPC_TIMEOUT; 0 with its bit: wait for ever */
-	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 with its bit: none */
-	uint8_t rnr_retry; /* 1 to 6, when the peer's receives are used up; 0 and 7: for
-			      ever; 0 with its bit: none */
-	uint8_t min_rnr_timer; /* 1 to 31: how long a peer must wait when our receives are used up;
-				  0: 12, 0.64 ms; 0 with its bit: 655 ms */
+	uint8_t timeout; /* exponent, at most 31; 0: COPYRPC_TIMEOUT; 0 and set: wait for ever */
+	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 and set: none */
+	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
+			      set: none */
+	uint8_t min_rnr_timer; /* time that a peer must wait when this side has no receive: 1 to 31;
+				  0: 12, 0.64 ms; 0 and set: 655 ms */
 	unsigned set;
 };
 
-/* All zero selects the defaults. */
+/* All zero is the default. */
 struct copyrpc_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with probe_ms */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as probe_ms, included */
 	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set;
-	int gid_index; /* in the port's GID table, if > 0 or with its bit; 0: chosen
-			  (on RoCE a RoCE v2 GID; on InfiniBand GID 0 where the port requires a
-			  global route header, else none) */
-	uint16_t pkey_index; /* of the port's P_Key table, if > 0 or with its bit; 0: the first
-				partition of which the port is a full member */
-	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half of all blocks
-			       of max_endpoints send queues, from 1024 to 32,767 */
-	uint32_t cq_depth; /* receive CQ, at least srq_depth; 0: 4096 or srq_depth */
-	uint32_t max_endpoints; /* largest number at a time, determines the CQ sizes; 0: 64 */
-	uint32_t sq_depth; /* send queue of each endpoint in 64-byte blocks; 0: 256 */
-	uint32_t ring_size; /* default of the endpoints, bytes; 0: 1 MiB */
+	int gid_index; /* > 0, or set: index in the port's GID table, on InfiniBand, too; 0: the
+			  library chooses (on RoCE a RoCE v2 GID; on InfiniBand GID 0 if the port
+			  requires a global route header, else none) */
+	uint16_t pkey_index; /* > 0, or set: index in the port's P_Key table; 0: the first partition
+				of which the port is a full member */
+	uint32_t srq_depth; /* batches that may arrive between two polls; 0: half the number of
+			       blocks in max_endpoints send queues, at least 1024 and at most
+			       32,767 */
+	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
+			      srq_depth */
+	uint32_t max_endpoints; /* that exist at the same time; determines the CQ sizes; 0: 64 */
+	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256 */
+	uint32_t ring_size; /* default for the endpoints, bytes; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
-	bool nested; /* handlers of requests may call, see copyrpc_call_nested() */
+	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
 	struct copyrpc_path path; /* of endpoints without a path of their own */
-	uint32_t probe_ms; /* time until a probe of the peer that gets no answer fails; 0: 5000 */
+	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
 };
 
 /*
- * Opens the device and creates the objects that all endpoints share: a protection domain, a
- * shared receive queue, a receive and a send completion queue. The caller owns *ctx_p and
- * must destroy it with copyrpc_ctx_destroy().
+ * Opens the device and creates the objects that all endpoints share: a protection domain, a shared
+ * receive queue, a receive and a send completion queue. The caller owns *ctx_p and must destroy it
+ * with copyrpc_ctx_destroy().
  *
- * -ENODEV: no such device, or not an mlx5 device. -ENETDOWN: no usable port is active.
- * -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of no
- * partition; set pkey_index. -E2BIG: an attribute that this library does not know.
- * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth less than 16, a ring
- * size that is not a power of two or is out of range, a depth beyond the device's limits.
- * -EMFILE: no descriptors left (a context takes seven). -ENOMEM, -EPERM (locked memory: raise
- * RLIMIT_MEMLOCK), or an error of the driver.
+ * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
+ * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
+ * no partition; set pkey_index. -E2BIG: this library does not know an attribute that is set.
+ * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring size
+ * that is not a power of two or is out of range, or a depth beyond the device's limits. -EMFILE:
+ * too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of locked memory
+ * (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
 /*
  * Destroys the context, its endpoints and held requests, without callbacks. To get callbacks for
- * pending calls, call copyrpc_ep_destroy() for each endpoint and then poll once. NULL is allowed.
- * Must not be called inside a callback.
+ * pending calls, first destroy each endpoint with copyrpc_ep_destroy() and poll once. NULL is
+ * allowed. Not allowed inside a callback.
  */
 void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* ----------------------------------------------------------------- endpoints */
 
-/* All zero selects the defaults. */
+/* All zero is the default. */
 struct copyrpc_ep_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with name */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as name, included */
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
 	const struct copyrpc_path *path; /* NULL: the context's; copied */
-	const char *name; /* of the peer, for copyrpc_ep_describe(); copied, up to 63 bytes; may be
-			     NULL */
+	const char *name; /* of the peer, for copyrpc_ep_describe(); at most 63 bytes are copied;
+			     may be NULL */
 };
 
 /*
- * Creates an endpoint that is not connected yet: two rings and an RC queue pair. attr may be NULL.
- * Memory: 2 x ring_size, and about a third of ring_size for requests and calls.
+ * Creates an endpoint (two rings and an RC queue pair) that is not yet connected. @attr may be
+ * NULL. An endpoint takes 2 x ring_size of memory for the rings, and about a third of ring_size for
+ * requests and calls.
  *
- * -E2BIG: an attribute that this library does not know. -EINVAL: ring size, path. -EMFILE:
- * max_endpoints exist. A destroyed endpoint counts until the next poll, even if requests of it are
- * held longer, and until the HCA has released it, which takes microseconds, or a second with an HCA
- * that does not report the release. -EIO: the device has failed. -ENOMEM, or an error of the
- * driver.
+ * -E2BIG: this library does not know an attribute that is set. -EINVAL: a wrong ring size or path.
+ * -EMFILE: max_endpoints exist. (A destroyed endpoint counts until the next poll, even if requests
+ * of it are still held, and until the HCA has released its queue pair, which takes microseconds, or
+ * a second if the HCA does not report the release.) -EIO: the device has failed. -ENOMEM, or an
+ * error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);
 
 /*
  * Destroys the endpoint. Messages that were not flushed are lost. Its pending calls end with
- * -ECANCELED at the next poll (the ep argument of the callback is valid during the callback
- * only). Requests that copyrpc_recv() has not returned are dropped. Requests that the caller
- * holds stay readable until copyrpc_reply(), which releases them and returns the status; the
- * endpoint's memory is freed in the first poll after the last of them. Raw operations that have
- * not completed, or were not returned by copyrpc_raw_recv(), are dropped. The peer notices when it
- * sends something, or by a probe if it has pending calls. NULL is allowed; allowed inside a
- * callback.
+ * -ECANCELED at the next poll (the ep argument of the callback is valid during the callback only).
+ * Requests that copyrpc_recv() has not returned are dropped. Requests that the caller holds stay
+ * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
+ * the last release frees the endpoint's memory. Raw operations that have not completed, or were not
+ * returned by copyrpc_raw_recv(), are dropped. The peer detects the destruction when it sends
+ * something, or by a probe if it has pending calls. NULL is allowed. The function may be called
+ * inside a callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
 /*
- * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs. The program may
- * send them by any channel, but only within the job: they hold a key that lets its holder write
- * into the ring. Offsets and lengths in bytes, all numbers little-endian:
+ * Writes the COPYRPC_INFO_SIZE bytes that the peer's copyrpc_ep_connect() needs. Any channel may
+ * carry them to the peer, but they contain a key with which its holder can write into the ring: do
+ * not let them leave the job. Each entry below starts with the offset and the length in bytes; all
+ * numbers are little-endian:
  *
  *	 0  8  "CPRPCINF"               40 16  GID; all zero: addressed by LID
  *	 8  2  version: 2               56  8  address of the receive ring
@@ -250,126 +251,125 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  *	12  4  QP number                72  4  key to write the ring
  *	16  4  first PSN                76  4  key to read the word
  *	20  2  LID; 0 on RoCE           80  4  bytes of the ring
- *	22  1  MTU: 1 (256) to 5 (4096) 84  4  initial credit, bytes: a quarter of the ring
- *	23  1  outstanding READs served 88  8  zero
+ *	22 1 MTU: 1 (256) to 5 (4096) 84 4 initial credit, bytes: a quarter of the ring
+ *	23 1 READs served in parallel 88 8 zero
  *	24  1  1: `nested`, else 0
  *	25 15  zero
  *
- * The version changes with each change of the blob or of the format on the wire.
+ * The version changes whenever the blob or the format on the wire changes.
  */
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
 
 /*
  * Connects to the endpoint that wrote the blob, which may be in the same process. Both sides may
- * make calls once both have connected. The first call needs no handshake if the peer connects soon:
- * the HCA repeats messages that arrive before. If the peer connects later than
+ * make calls after both have connected. The first call needs no handshake if the peer connects
+ * soon: the HCA repeats messages that arrive before that. If the peer connects later than
  * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET). If this can happen,
  * let the peer report that it has connected.
  *
- * -EINVAL: not a blob, or a wrong len, or one side is addressed by GID and the other is not (if
- * one port requires a global route header, set gid_index on the other side too).
- * -EPROTONOSUPPORT: another version. -EMSGSIZE: the ring sizes, or `nested`, differ. -EISCONN:
- * already connected, or failed before (destroy it and create a new one). These change nothing.
- * Otherwise an error of the driver, which may be -EINVAL, too: copyrpc_ep_status() is -EIO then.
+ * -EINVAL: not a blob, or a wrong @len, or one side is addressed by GID and the other is not (if
+ * one port requires a global route header, set gid_index on the other side too). -EPROTONOSUPPORT:
+ * a blob of another version. -EMSGSIZE: the ring sizes, or `nested`, differ. -EISCONN: the endpoint
+ * is already connected, or has failed (destroy it and create a new one). After these errors nothing
+ * has changed. Otherwise an error of the driver, which may be -EINVAL, too; copyrpc_ep_status()
+ * then returns -EIO.
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 
 /*
- * 0: connected. -ENOTCONN: not connected yet. Otherwise the endpoint has failed: -ECONNRESET (the
- * peer has died or cannot be reached), -EPROTO (the peer broke the protocol, or sent something
- * other than a batch), -EACCES (the peer refused access to its memory), -ETIMEDOUT (neither the
- * peer nor its HCA answered for probe_ms), -EIO (a local error, or the device has failed),
- * -ECANCELED (destroyed). A failed endpoint stays failed: destroy it, then create and connect a new
- * one.
+ * Returns 0 if the endpoint is connected, -ENOTCONN if not yet. Otherwise it has failed, and the
+ * status is the reason: -ECONNRESET (the peer or the path to it is gone), -EPROTO (the peer broke
+ * the protocol, or sent something other than a batch), -EACCES (the peer refused access to its
+ * memory), -ETIMEDOUT (neither the peer nor its HCA answered for probe_ms), -EIO (a local error, or
+ * the device has failed), -ECANCELED (destroyed). A failed endpoint stays failed: destroy it,
+ * create and connect a new one.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
 
 /*
- * Writes one line about the endpoint for people, without a newline: device, queue pairs, address
- * and name of the peer, and why it failed, with the syndrome of the HCA if there is one:
+ * Writes a line of text, without a newline, that describes the endpoint: device, queue pairs,
+ * address and name of the peer, and why the endpoint failed, with the syndrome of the HCA if there
+ * is one:
  *
  *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
  *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
  *
- * As snprintf(): at most size bytes with the final zero; returns the length of the whole text.
+ * As snprintf(): writes at most @size bytes including the final zero, and returns the length of the
+ * whole text.
  */
 int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
 
-/* Return the pointer `user` of copyrpc_ep_attr; the context. */
+/* The pointer `user` of copyrpc_ep_attr, and the context. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);
 struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
 
 /* --------------------------------------------------------------------- calls */
 
 /*
- * Called exactly once for each copyrpc_call() that returned 0, when the call ends. `status` is 0
- * and data/len is the response, valid only inside of the callback; or status is negative
- * (copyrpc_ep_status() lists the values) and data is NULL.
+ * Reports the end of a call, exactly once for each copyrpc_call() that returned 0. Either @status
+ * is 0, and @data and @len are the response, which is valid only inside the callback; or @status is
+ * negative (copyrpc_ep_status() lists the values) and @data is NULL.
  *
- * The callback may call every function except copyrpc_poll*() and copyrpc_ctx_destroy(): call,
- * reply, recv, detach, ep_destroy and all kinds of flush are allowed. A flush inside the callback
- * sends the collected messages immediately. The batch that is being handled, with the response,
- * stays in the ring meanwhile: the peer may overwrite it only after the next flush outside the
- * callback.
+ * The callback may use every function except copyrpc_poll*() and copyrpc_ctx_destroy(); it may
+ * call, reply, receive, detach, destroy endpoints and flush. A flush inside the callback sends the
+ * collected messages immediately. It does not release the batch that contains the response: its
+ * messages stay unchanged until the next flush outside a callback.
  */
 typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len);
 
 /*
- * Copies a request of len bytes into the ring; the next flush sends it, in the order of the
- * calls. The response may have up to resp_max bytes. `data` may be reused after the return, and may
- * be NULL if len is 0. `token` is passed to the callback.
+ * Copies a request of @len bytes into the ring; the next flush sends the requests in the order of
+ * the calls. The response may have at most @resp_max bytes. The caller may reuse @data after the
+ * return; @data may be NULL if @len is 0. @token is passed to the callback.
  *
- * -EAGAIN: no room in the ring, or max_pending calls are pending; -ENOBUFS: the peer has
- * granted no more credit for responses (it holds many requests). In both cases nothing has
- * changed; poll, then call again. Never wait for this inside a callback: if the peer does the
- * same, both wait for ever.
- * -EMSGSIZE: len or resp_max is greater than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not connected yet.
- * Otherwise the endpoint has failed, and its status is returned.
+ * -EAGAIN: no room in the ring, or max_pending calls are pending; -ENOBUFS: the peer has granted no
+ * more credit for responses (it holds many requests). In both cases nothing has changed; poll, then
+ * call again. Never wait for room or credit inside a callback: if the peer does the same, both wait
+ * for ever. -EMSGSIZE: @len or @resp_max is larger than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet
+ * connected. Otherwise the endpoint has failed, and its status is returned.
  */
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * For a call that is part of handling a request, whose reply has to wait for the call. It needs
- * `nested` in the contexts of both ends. copyrpc_call() then always leaves the credit of one nested
- * call, so that two sides that call each other cannot use up the credit that their handlers need.
- * The rules:
- * - a request that is not answered immediately must be detached first;
- * - the request of a nested call must be answered without a further call;
- * - do not wait inside a callback, but poll, and retry after -EAGAIN and -ENOBUFS, which are
- *   temporary then.
+ * Makes a nested call: the handler of a request makes it and replies to the request only after it
+ * has ended. Both contexts must have the attribute `nested`. copyrpc_call() then always leaves
+ * enough credit for one nested call, so that two sides that call each other cannot use up the
+ * credit that their handlers need. The program must keep these rules: detach a request that is not
+ * answered immediately; answer the request of a nested call without a further call; do not wait
+ * inside a callback, but poll, and retry after -EAGAIN and -ENOBUFS, which are then temporary.
  *
- * Errors as copyrpc_call(), and -EOPNOTSUPP: the context does not have `nested`.
+ * Returns as copyrpc_call(), or -EOPNOTSUPP: the context does not have `nested`.
  */
 int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token);
 
 /*
- * A call with a time limit: if no response has come within timeout_ms (up to 2^32 - 1; 0: no
- * limit), the call ends with -ETIMEDOUT, within a few milliseconds after that if the caller polls
- * often. Use it also to notice a peer that is stopped while its HCA answers. The endpoint stays
- * connected. The response may still come; it is dropped. Until then the call counts in max_pending,
- * and keeps its credit, because the peer may be writing the response: if many responses are
- * missing, calls return -EAGAIN or -ENOBUFS.
+ * A call with a time limit of @timeout_ms (0: no limit). If no response has arrived by then, the
+ * call ends with -ETIMEDOUT, within a few milliseconds of the limit if the caller polls often. This
+ * also detects a peer that is stopped while its HCA answers. The endpoint stays connected. A
+ * response that arrives later is dropped. Until it arrives, the call still counts in max_pending
+ * and keeps its credit, because the peer may be writing the response: if many responses do not
+ * arrive, copyrpc_call() returns -EAGAIN or -ENOBUFS.
  *
- * Errors as copyrpc_call(), and -ENOMEM at the endpoint's first call with a limit.
+ * Returns as copyrpc_call(), or -ENOMEM at the endpoint's first call with a time limit.
  */
 int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint32_t timeout_ms);
 
 /*
- * One round: handles arrived messages (responses go to fn, requests into the queue of
- * copyrpc_recv()), refills the receive queue, handles send completions, ends the calls of failed
- * and destroyed endpoints, and then flushes. Its cost depends on the number of endpoints that
- * have something to do. fn may be NULL if no call was ever made.
+ * Does one round of work: handles the messages that have arrived (responses go to @fn, requests
+ * into the queue of copyrpc_recv()), refills the receive queue, handles send completions, ends the
+ * calls of failed and destroyed endpoints, and then flushes. The cost depends on the number of
+ * endpoints that have something to do. @fn may be NULL if no call was ever made.
  *
- * Returns the number of messages handled: responses, requests, and calls that ended with
- * an error. Never fails; errors belong to an endpoint.
+ * Returns the number of handled responses and requests, plus the number of calls that ended with an
+ * error. The function never fails; errors belong to an endpoint.
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* As copyrpc_poll(), without the flush. */
+/* The same without the flush. */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
 /* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
@@ -377,39 +377,37 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 int copyrpc_flush(struct copyrpc_ctx *ctx);
 
 /*
- * Flushes the endpoints for which `go` returns true. `go` is called only for endpoints that have
- * messages to send (copyrpc_ep_get_load() returns how many). Flow control is independent of `go`:
- * an endpoint that owes its peer a sixteenth of the ring in credit is flushed, with its messages,
- * without a call of `go`, because the peer may need the credit to do what `go` waits for. An
- * endpoint that is not flushed is checked again by the next flush. `go` may only call
- * copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
+ * Flushes the endpoints for which @go returns true. @go is called only for endpoints that have
+ * messages to send (copyrpc_ep_get_load() returns how many). An endpoint that owes its peer credit
+ * for a sixteenth of the ring is flushed with its messages without asking @go, because the peer may
+ * need the credit to do what @go waits for. An endpoint that is not flushed is checked again the
+ * next time. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
 
-/* As copyrpc_flush(), for this endpoint only. */
+/* copyrpc_flush() of this endpoint only. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
-/*
- * The load of an endpoint; `size`: sizeof(*load_p). Positions count bytes since connect, and only
- * grow.
- */
+/* The load of an endpoint. @size must be sizeof(*load_p). Positions count the bytes since connect,
+ * and only grow. */
 struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
 	uint32_t pending; /* calls without a response */
-	uint32_t credit; /* bytes of responses that may still be requested */
+	uint32_t credit; /* bytes of responses for which further calls may ask */
 	uint64_t posted; /* end of the sent batches */
-	uint64_t consumed; /* end of what the peer is known to have received and released */
+	uint64_t consumed; /* end of the bytes that the peer is known to have received and
+			      released */
 };
 void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *load_p, size_t size);
 
 /* ------------------------------------------------------------------- sleeping */
 
 /*
- * A context has a descriptor that becomes readable when a poll has work to do, so that a program
- * can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up: empty
- * copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if copyrpc_ctx_arm() returned 0.
+ * A context has a descriptor that becomes readable when there is something to poll for, so that a
+ * program can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up:
+ * empty copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if that returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -422,30 +420,27 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
  *	}
  *
  * The descriptor stays readable until the next copyrpc_poll() or copyrpc_poll_recv(), which reads
- * its events. It belongs to the context: neither read nor close it. After a wake-up there may be no
- * work, if its cause was handled before. Programs that poll without sleeping do not need the
- * descriptor, and do not pay for it.
+ * its events. It belongs to the context: neither read nor close it. A wake-up may find nothing,
+ * if its cause was handled before. Programs that poll without sleeping do not need this, and it
+ * costs them nothing.
  */
 int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 
 /*
- * Returns 0: the descriptor becomes readable, once, with the next event. Returns 1: there is work
- * already (something has arrived or was not flushed, or calls are to be ended): poll, then arm
- * again. Messages that `go` of copyrpc_flush_if() has held back do not count as work: the caller
- * decides when to flush them. The context stays armed until its event is read, however often it is
- * polled.
+ * Returns 0 if the context is armed: its descriptor becomes readable, once, with the next event.
+ * Returns 1 if there is work already (something has arrived or was not flushed, or calls must be
+ * ended): poll, then arm again. Messages that @go of copyrpc_flush_if() has held back do not count
+ * as work: the caller knows when to flush them. The context stays armed until a poll reads its
+ * event; polls without an event do not disarm it.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
  * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
- * time, without an event:
- * - the probe of the peers of unanswered calls, every 100 ms while there are such calls;
- * - the end of calls with a time limit;
- * - the READ of the consumer position, which a caller without room, or a server that owes credit,
- *   repeats every millisecond.
- *
- * A longer sleep only delays these actions.
+ * time, without an event: a probe of the peers of unanswered calls, every 100 ms while there are
+ * such calls; the end of calls with a time limit; and a READ of the peer's consumer position, which
+ * a caller without room, or a server that owes credit, repeats every millisecond. A longer sleep
+ * only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -453,15 +448,18 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
 /*
  * Takes the oldest request that has arrived, of any endpoint (per endpoint in the order of the
- * peer's calls). Returns 1 with *req_p, or 0. The caller then holds the request and must end it
- * with copyrpc_reply(), even after an error, because a request without a reply uses its peer's
- * credit for ever. While a request is held, its bytes and all that have arrived after it occupy
- * the ring: detach requests that are held for long.
+ * peer's calls). Returns 1 with *req_p, or 0 if there is none. The caller then holds the request
+ * and must end it with copyrpc_reply(), even if the request cannot be served, because a request
+ * without a reply uses the peer's credit for ever. While a request is held, its bytes and the bytes
+ * of all later messages occupy the ring: detach requests that are held for long.
  */
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
-/* The payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length; the
- * limit of the reply in bytes, which is the caller's resp_max; the endpoint of the request. */
+/*
+ * The payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length; the
+ * largest length of the reply in bytes, which is the caller's resp_max; the endpoint of the
+ * request.
+ */
 const void *copyrpc_req_data(const struct copyrpc_req *req);
 uint32_t copyrpc_req_len(const struct copyrpc_req *req);
 uint32_t copyrpc_req_allowance(const struct copyrpc_req *req);
@@ -469,18 +467,19 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req);
 
 /*
  * Copies the reply into the ring and releases the request. Replies are allowed in any order and at
- * any time, also inside the response callback. There is always room. `data` may be the request's
- * own data.
+ * any time, also inside the response callback. There is always room. @data may be the request's own
+ * data.
  *
- * -EMSGSIZE: len is greater than copyrpc_req_allowance(): nothing has changed, and the request is
- * still held. Otherwise the endpoint has failed, and its status is returned: the request is
- * released, and the reply is lost.
+ * -EMSGSIZE: @len is larger than copyrpc_req_allowance(); nothing has changed, and the caller still
+ * holds the request. If the endpoint has failed, its status is returned: the request is released,
+ * and the reply is lost.
  */
 int copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
 
 /*
- * Copies the payload into separate memory and releases the space in the ring; the data pointer
- * changes. Returns 0, also if the request is detached already, or -ENOMEM with nothing changed.
+ * Copies the payload into separate memory and releases the space in the ring; copyrpc_req_data()
+ * then returns another pointer. Returns 0, also if the request is detached already, or -ENOMEM with
+ * nothing changed.
  */
 int copyrpc_req_detach(struct copyrpc_req *req);
 
@@ -496,24 +495,26 @@ struct copyrpc_mr {
 };
 
 enum {
-	COPYRPC_REMOTE_READ = 1, /* the peer may read the memory; this side always may */
+	COPYRPC_REMOTE_READ = 1, /* the peer may read it; this side always may */
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
-/* Errors as ibv_reg_mr(). The memory belongs to the caller and must outlive the registration. */
+/* Registers memory. Returns 0 or the negative errno of ibv_reg_mr(). The memory belongs to the
+ * caller and must outlive the registration. */
 int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
- * RDMA READ into, or WRITE from, local memory of len bytes, 1 to 2^30. The operation starts
+ * RDMA READ into, or WRITE from, local memory: @len bytes, 1 to 2^30. The operation is posted
  * immediately on the endpoint's queue pair, so a WRITE arrives before messages that are flushed
  * after it. copyrpc_raw_recv() returns its completion, exactly once. Do not use the local memory
  * before that.
  *
- * -EAGAIN: the send queue is full, or sq_depth completions have not been returned: poll, then
- * retry. -EINVAL: len. -ENOMEM: at the endpoint's first operation only. -ENOTCONN, or the
- * endpoint's status. A wrong rkey or range breaks the connection (-EACCES).
+ * -EAGAIN: the send queue is full, or sq_depth operations were not yet returned by
+ * copyrpc_raw_recv(): poll and take completions, then retry. -EINVAL: a wrong @len. -ENOMEM: only
+ * at the endpoint's first operation. -ENOTCONN: not yet connected. Otherwise the endpoint has
+ * failed, and its status is returned. A wrong rkey or range breaks the connection (-EACCES).
  */
 int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
 	uint32_t len, uint64_t token);
@@ -526,7 +527,8 @@ struct copyrpc_raw_done {
 	int status; /* 0, or as copyrpc_ep_status() */
 };
 
-/* Takes the next completed raw operation, in order of completion. Returns 1 with *done_p, or 0. */
+/* Takes the next completed raw operation, in order of completion. Returns 1 with *done_p, or 0 if
+ * there is none. */
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p);
 
 /* The number of raw operations that copyrpc_raw_recv() has not returned yet. */
@@ -535,24 +537,25 @@ uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 /* ------------------------------------------------------------- introspection */
 
 /*
- * Counters since creation. Those of a context are the sums over its endpoints, including
- * destroyed ones. `size`: sizeof(*stats_p).
+ * Counters since creation. The counters of a context are the sums over its endpoints, including
+ * destroyed ones. @size must be sizeof(*stats_p).
  */
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
 	uint64_t requests, responses; /* received */
 	uint64_t failed_calls; /* ended with an error */
-	uint64_t timeouts; /* of these, ended by copyrpc_call_timed() */
+	uint64_t timeouts; /* of these, calls whose time limit was over */
 	uint64_t batches, bytes; /* WRITEs that carried messages; bytes of all WRITEs */
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */
 	uint64_t wraps; /* markers at the ring's end */
-	uint64_t credit_only; /* batches without a message, which return credit */
-	uint64_t reads; /* READs of the peer's consumer position */
-	uint64_t ring_stalls, credit_stalls; /* -EAGAIN for room, -ENOBUFS of copyrpc_call() */
-	uint64_t sq_stalls; /* flushes put off because the send queue was full */
+	uint64_t credit_only; /* batches without a message, to give credit back */
+	uint64_t reads; /* of the peer's consumer position */
+	uint64_t ring_stalls, credit_stalls; /* calls refused with -EAGAIN for lack of room, with
+						-ENOBUFS */
+	uint64_t sq_stalls; /* flushes postponed because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
-	uint64_t port_downs; /* times that the port was seen to go down: contexts only */
+	uint64_t port_downs; /* reports that the port went down: contexts only */
 };
 void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
 	size_t size);
@@ -560,10 +563,10 @@ void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *sta
 
 /*
  * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that
- * found no receive. Only the receiver's HCA counts them: *n_p becomes the number of messages, of
- * all programs that use the context's port, that found no receive since the context was created
- * (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the driver does
- * not count them.
+ * found no receive. Only the receiver's HCA counts them. Sets *n_p to the number of messages that
+ * found no receive at the context's port since the context was created, for all programs that use
+ * the port (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the
+ * driver has no such counter.
  */
 int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p);
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The connection data of an endpoint. Its bytes are described at
- * copyrpc_ep_info().
- */
+/* The connection data of an endpoint. The comment of copyrpc_ep_info() describes the bytes. */
 #ifndef COPYRPC_BLOB_H
 #define COPYRPC_BLOB_H
 
@@ -25,8 +22,8 @@ struct blob {
 
 void blob_encode(const struct blob *b, void *bytes);
 
-/* -EINVAL: no such blob; -EPROTONOSUPPORT: of another version. The users of the fields
- * check their values. */
+/* Returns 0, -EINVAL (not a blob) or -EPROTONOSUPPORT (another version). The caller must check the
+ * values of the fields. */
 int blob_decode(struct blob *b, const void *bytes, size_t len);
 
 #endif

@@ -6,7 +6,7 @@
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
 	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at)
 {
-	/* A request, and a call, costs two blocks of the credit at least. */
+	/* Each request or call takes at least two blocks of credit. */
 	uint32_t most = credit_rmax(blocks) / 2;
 	uint32_t message = nested ? credit_nested_message_max(blocks) : credit_message_max(blocks);
 
@@ -200,7 +200,7 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline)
 {
-	uint32_t id = ch->call_free; /* that the call will get */
+	uint32_t id = ch->call_free; /* of the next call */
 	int rc;
 
 	if (!ch->deadlines) {
@@ -218,7 +218,7 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
 	return 0;
 }
 
-/* Callbacks may make calls with limits, and may stop the endpoint. */
+/* Callbacks may make calls with time limits, and may stop the endpoint. */
 int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p)
 {
 	int ended = 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One endpoint without its queue pair: two rings, the batches in the send ring, the requests
- * in the receive ring, and the pending calls. It uses no device, so that tests can connect two
- * of them in memory; ep.c adds a queue pair.
+ * A channel is an endpoint without its queue pair: two rings, the batches in the send ring, the
+ * requests in the receive ring, and the pending calls. It uses no device, so tests can connect two
+ * channels in memory; ep.c adds a queue pair.
  *
- * Sending: chan_call() and chan_reply() place messages in batches. chan_waits() tells whether there is
- * a batch. When the transport is certain to post the oldest one, chan_seal() fills in the metadata and
- * removes it. Receiving: chan_expects() with a completion's immediate, chan_accept()
- * and chan_handle() (receive.h). Positions are in blocks and only grow; the block of a position is at position % c.
+ * Sending: chan_call() and chan_reply() place messages in batches. chan_waits() returns true if
+ * there is a batch. When the transport is certain to post the oldest batch, chan_seal() fills in
+ * the metadata and removes the batch. Receiving: for each completion the transport calls
+ * chan_expects() with the immediate, chan_accept() and chan_handle() (receive.h). Positions are in
+ * blocks and only grow; position x is at block x % c of the ring.
  *
  * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
  * `closed`: the next message did not fit before the ring's end), sealed (handed to the
@@ -27,10 +28,11 @@
 
 struct chan;
 
-/* A circular list by age; the list itself is a link, the one after the newest. */
+/* A circular list, oldest first. The head of the list is also a link, after the newest. */
 struct req_link {
 	struct req_link *prev, *next;
-	uint64_t pos; /* position of its header; of the list: end of the received batches */
+	uint64_t pos; /* position of the request's header; in the head: end of the received
+			 batches */
 };
 
 struct copyrpc_req {
@@ -40,9 +42,9 @@ struct copyrpc_req {
 	const void *data;
 	uint32_t len;
 	uint32_t id;
-	uint32_t resp_max; /* limit of the reply in bytes, given by the caller */
+	uint32_t resp_max; /* largest length of the reply in bytes, set by the caller */
 	uint32_t allowance; /* the same in blocks of credit */
-	bool detached; /* data is allocated; its bytes in the ring have been released */
+	bool detached; /* data is in allocated memory; the bytes in the ring have been released */
 };
 
 /* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
@@ -53,16 +55,16 @@ struct req_queue {
 
 struct call {
 	union {
-		uint64_t token; /* pending: given by the caller */
+		uint64_t token; /* pending: set by the caller */
 		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
 	};
-	uint64_t resp_max; /* pending: bytes, and maybe one of the bits; free: CALL_FREE */
+	uint64_t resp_max; /* pending: bytes, possibly with a bit below; free: CALL_FREE */
 };
 
 /*
- * A call with a time limit has a bit beside resp_max, so that its response takes the slow path. When
- * the time is over the caller is told, but the call remains: its id, and its credit, are in use until
- * the response arrives, which is then dropped.
+ * A call with a time limit has one of these bits in resp_max, so that its response takes the slow
+ * path. When the time is over, the callback reports the end, but the entry remains: the id and the
+ * credit are in use until the response arrives, which is then dropped.
  */
 #define CALL_TIMED (1ull << 62)
 #define CALL_LATE (1ull << 63)
@@ -70,11 +72,11 @@ struct call {
 #define CALL_NONE UINT32_MAX
 #define CALL_FREE UINT64_MAX /* larger than any limit in a header */
 
-/* Receives the responses. */
+/* The callback for responses, and a count. */
 struct listener {
 	copyrpc_response_fn *fn;
 	void *arg;
-	int handled; /* messages, and calls that ended without a response */
+	int handled; /* number of messages, and of calls that ended without a response */
 };
 
 struct batch {
@@ -82,94 +84,101 @@ struct batch {
 	uint64_t end; /* if closed */
 	uint32_t count; /* messages, or WIRE_WRAP */
 	uint32_t calls; /* requests among them */
-	/* With metadata, without the padding of the last message, which is not sent. */
+	/* Length with the metadata, but without the padding of the last message, which is not
+	 * sent. */
 	uint64_t bytes;
 };
 
 struct chan {
 	struct credit cr;
-	int status; /* 0: connected; else no messages are accepted, and no batch is open */
-	/* Reasons why a flush is not the usual one; `odd` is all of them. */
+	int status; /* 0: connected; else chan_call() and chan_reply() fail, and no batch is open */
+	/* Reasons why a flush needs the general path; `odd` is 0 if there is none. */
 	union {
 		struct {
-			bool stalled; /* a call found no room since the last news of the peer's
-					 position */
+			bool stalled; /* a call has found no room since the peer's position last
+					 changed */
 			bool bare; /* the open batch was opened without a message */
 			uint8_t nclosed;
-			bool unwatched; /* these are of ep.c: not in the list of endpoints whose
-					   calls are watched */
+			bool unwatched; /* this and the next three are set by the transport: the
+					   endpoint is not in the list of those whose calls are
+					   watched */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
-			bool read_timed; /* the time of a READ is set */
-			bool handling; /* the messages of a batch are being handled: a callback
-					  may run, and the peer must keep the batch */
+			bool read_timed; /* the next READ has a time */
+			bool handling; /* the messages of a batch are being handled: a callback may
+					  run, and the peer must not overwrite the batch */
 		};
 		uint64_t odd;
 	};
 	uint8_t *send_ring;
 	uint32_t payload_max;
 	uint32_t reserve; /* credit that only nested calls may use */
-	uint64_t spendable; /* credit for calls from outside of handlers: all but the reserve */
+	uint64_t spendable; /* credit for calls that are not nested: all but the reserve */
 	uint32_t mask; /* blocks - 1 */
-	/* Positions up to which messages fit without a closer look, which moves them on; 0 while the
-	 * status is not 0. */
-	uint64_t end; /* replies: the ring's end after cr.p, or after the open batch */
-	uint64_t call_end; /* calls: not beyond `end`; up to here all credit can be granted */
+	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
+	 * They are 0 while the status is not 0. */
+	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
+	uint64_t call_end; /* for calls: not beyond `end`; a batch up to here can still grant all
+			      credit */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
-	/* Closed at the ring's end and not yet sent. At most one ring's end is within the window
-	 * of unsent blocks, so there are at most two: the batch before it and the marker. */
+	/*
+	 * Batches that were closed at the ring's end and not yet sent. The unsent blocks contain
+	 * the ring's end at most once, so there are at most two such batches: the one before the
+	 * end, and the marker.
+	 */
 	struct batch closed[2];
-	uint64_t sent; /* end of the batches that the transport has got */
+	uint64_t sent; /* end of the batches that the transport has taken */
 
 	const uint8_t *recv_ring;
-	/* The last block that the next batch may have, as last found; before live.pos while the status
-	 * is not 0. */
+	/* The last position that the next batch may occupy, as chan_look_ahead() last found; before
+	 * live.pos while the status is not 0. */
 	uint64_t recv_last;
 	uint64_t told; /* consumer position in the peer's last batch */
-	uint32_t unasked; /* part of R (credit.h) that no received request uses */
+	uint32_t unasked; /* blocks of R (credit.h) that no received request uses */
 	struct copyrpc_req *reqs, *req_free;
-	/* Requests whose bytes are in the ring; empty: links to itself. */
+	/* Requests whose bytes are in the ring; if empty, the head links to itself. */
 	struct req_link live;
 	struct req_queue *queue;
 
-	uint32_t ncalls, call_free; /* number of pending calls; first free id, or CALL_NONE */
+	uint32_t ncalls, call_free; /* number of pending calls; first free id or CALL_NONE */
 	uint32_t max_calls;
 	struct call *calls;
-	uint32_t late; /* pending calls that have ended for their caller */
+	uint32_t late; /* pending calls whose end was reported already */
 	uint32_t timed_end; /* greater than the id of every call with a time limit */
-	uint64_t *deadlines; /* by id; 0: none. NULL: there never was a time limit */
+	uint64_t *deadlines; /* indexed by id; 0: none. NULL: no call has had a time limit */
 
 	struct copyrpc_ep *ep; /* argument of callbacks */
-	uint64_t usual; /* batches with a doorbell of their own; not in `stats` */
+	uint64_t usual; /* batches that were sent alone, with a doorbell; not yet in `stats` */
 	struct copyrpc_stats stats;
 };
 
 /*
- * The caller owns the rings, which have `blocks` blocks, a power of two from 8. max_calls:
- * largest number of pending calls, 0: as many as possible. `at`: first position, 0 except in
- * tests. Returns 0 or -ENOMEM.
+ * The caller owns the rings. @blocks: size of a ring, a power of two, at least 8. @max_calls:
+ * largest number of pending calls, 0: as many as possible. @at: first position, 0 except in tests.
+ * Returns 0 or -ENOMEM.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
 	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
-/* Accepts the consumer position that a READ has returned, in bytes, after a check. Returns 0
- * or -EPROTO. */
+/* Checks and accepts the consumer position that a READ has returned, in bytes. Returns 0 or
+ * -EPROTO. */
 int chan_read_done(struct chan *ch, uint64_t consumer);
 
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
-/* As chan_call(); the call ends at the time `deadline`, which is not 0. -ENOMEM at the first one. */
+/* As chan_call(), but the call ends at the time @deadline, which must not be 0. -ENOMEM: only at
+ * the first call with a time limit. */
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline);
 
-/* Ends the calls whose time is over with -ETIMEDOUT. Returns their number; *next_p becomes the
- * earliest deadline of the others if that is earlier. */
+/* Ends the calls whose time is over with -ETIMEDOUT. Returns their number. Lowers *next_p to the
+ * earliest deadline of the other calls. */
 int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
 
-/* The response of a call with a time limit, or of none. Returns 0: deliver it; 1: it is dropped;
- * -EPROTO. */
+/* Checks a response to a call that has a time limit or does not exist. Returns 0 if it must be
+ * delivered, 1 if it must be dropped, or -EPROTO. */
 int chan_timed_response(struct chan *ch, uint32_t limit, uint32_t id);
 
 /* Ends all pending calls with ch->status. Returns their number. */
@@ -184,10 +193,10 @@ int chan_detach(struct copyrpc_req *req);
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* Moves `end` and `call_end` on, which lag behind; the status is 0. */
+/* Updates `end` and `call_end`, which may be lower than possible. The status must be 0. */
 void chan_advance(struct chan *ch);
 
-/* The general paths of chan_call() and chan_reply(), which find the error if there is one. */
+/* The general paths of chan_call() and chan_reply(), which also find the errors. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested);
 int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
@@ -215,7 +224,7 @@ static inline bool chan_waits(const struct chan *ch)
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* True if there is only the open batch to send, and it grants all credit: then no READ of the
+/* True if the open batch is the only one to send, and it can grant all credit. Then no READ of the
  * peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
@@ -235,8 +244,8 @@ static inline uint64_t chan_open_bytes(const struct chan *ch)
 }
 
 /*
- * chan_seal() of the open batch if chan_is_usual(). `meta`: where the metadata is written;
- * `consumer`: chan_consumer_bytes(); `len`: chan_open_bytes().
+ * As chan_seal(), for the open batch if chan_is_usual(). @meta: where the metadata is written;
+ * @consumer: chan_consumer_bytes(); @len: chan_open_bytes().
  */
 static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint64_t len)
 {
@@ -250,11 +259,15 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consume
 	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
 }
 
-/* Removes the oldest batch and writes its metadata, with the position `consumer`, in bytes, that the
- * peer is told. *pos_p, *len_p: the bytes to send. Returns the immediate. */
+/*
+ * Removes the oldest batch and writes its metadata. @consumer: the consumer position to report to
+ * the peer, in bytes. Sets *pos_p and *len_p to the position and the length of the bytes to send.
+ * Returns the immediate.
+ */
 uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
-/* The number of messages that have been placed and not sealed; *calls_p: the calls among them. */
+/* Returns the number of messages that have been placed and not sealed. Sets *calls_p to the number
+ * of calls among them. */
 static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
 {
 	uint32_t n = ch->cr.edge ? ch->open.count : 0;
@@ -269,7 +282,7 @@ static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
 	return n;
 }
 
-/* True if a READ of the peer's position is useful and may return a new one. */
+/* True if a READ of the peer's position is useful and may return a new position. */
 static inline bool chan_read_due(const struct chan *ch)
 {
 	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
@@ -293,15 +306,15 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/* True if a message can join the open batch, or begin one, without a marker before it.
- * `end`: ch->end, or ch->call_end for calls. */
+/* True if a message can join the open batch, or begin a batch without a marker before it. @end:
+ * ch->end for replies, ch->call_end for calls. */
 static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
 	return ch->cr.p + size + (ch->cr.edge ? 0 : 1) <= end;
 }
 
-/* Places a message that chan_fits(); `calls`: 1 for a call, else 0. The copy comes last, so that the
- * compiler keeps no values across it. */
+/* Places a message for which chan_fits() is true. @calls: 1 for a call, else 0. The copy comes
+ * last, so that the compiler keeps no values across it. */
 ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
@@ -349,13 +362,13 @@ ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 	return 0;
 }
 
-/* The credit that calls may use in all. */
+/* The total credit that calls may use. */
 static inline uint64_t chan_spendable(const struct chan *ch, bool nested)
 {
 	return nested ? ch->cr.rmax : ch->spendable;
 }
 
-/* As copyrpc_call(), or, with `nested`, as copyrpc_call_nested(). */
+/* As copyrpc_call(), or as copyrpc_call_nested() if @nested is true. */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested)
 {
@@ -377,7 +390,8 @@ static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id
 	ch->ncalls--;
 }
 
-/* Releases a request's bytes; the consumer position advances when all older ones are, too. */
+/* Releases a request's bytes. The consumer position advances when all older requests are released,
+ * too. */
 static inline void chan_release(struct copyrpc_req *req)
 {
 	req->live.prev->next = req->live.next;
@@ -400,19 +414,21 @@ uint32_t chan_requests(const struct chan *ch);
 /* The counters, including messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* True if chan_add_reply() can be called. No message fits while the status is not 0. */
+/* True if chan_add_reply() may be called. False while the status is not 0, because no message fits
+ * then. */
 static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
 {
 	return !req->detached && len <= req->resp_max &&
 	       chan_fits(req->ch, wire_blocks(len), req->ch->end);
 }
 
-/* As copyrpc_reply() if chan_takes_reply(). */
+/* As copyrpc_reply(). chan_takes_reply() must be true. */
 ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 
-	/* data may point to these bytes: the peer keeps them until the next flush. */
+	/* @data may point to these bytes: the peer does not overwrite them before the next
+	 * flush. */
 	chan_release(req);
 	chan_put_req(ch, req);
 	ch->cr.owed += req->allowance;
@@ -422,8 +438,8 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	return 0;
 }
 
-/* As copyrpc_reply(). `changed` is called before a reply is placed in the usual way; `odd` does all
- * the rest, chan_reply_odd() included. */
+/* As copyrpc_reply(). Calls @changed before it places a reply in the usual way; in all other cases
+ * it calls @odd, which must call chan_reply_odd(). */
 ALWAYS_INLINE int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len,
 	void (*changed)(struct chan *ch),
 	int (*odd)(struct copyrpc_req *req, const void *data, uint32_t len))

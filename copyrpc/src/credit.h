@@ -3,10 +3,10 @@
  * Flow control of one direction of one endpoint: pure functions of a few numbers, in blocks.
  * The model in test/model runs this code unchanged.
  *
- * This side writes into the peer's ring of C blocks. in_flight = p - rc blocks have been placed
- * and are not known to be consumed. R blocks of credit have been granted to the peer and not been
- * used up by replies: the peer may still ask for responses with them, or held requests have asked
- * for them. At each step
+ * This side writes into the peer's ring of C blocks. in_flight = p - rc blocks have been placed and
+ * are not known to be consumed. R blocks of credit have been granted to the peer and not been used
+ * up by replies: the peer may still use them for calls, or requests that were not answered have
+ * used them. At each step
  *
  *	in_flight + 2 R <= C
  *
@@ -18,17 +18,18 @@
  * A call is accepted only if R could still rise to its maximum after it, so that calls cannot use
  * the room for which the peer will need its next credit.
  *
- * Progress, if every request is answered at some time: when all are answered, a READ of the peer's
- * position sets in_flight to 0, and a call, which needs at most 2 m + 1 + 2 RMAX <= C blocks, fits.
- * Credit is returned in a batch without messages when at least T blocks are due and R <= RMAX - T;
- * otherwise R > RMAX - T >= a - 1 for every allowance a, so the peer has enough credit.
+ * Progress, if every request is answered eventually: when all requests are answered, a READ of the
+ * peer's position sets in_flight to 0, and a call, which needs at most 2 m + 1 + 2 RMAX <= C
+ * blocks, fits. Credit is returned in a batch without messages when at least T blocks are due and R
+ * <= RMAX - T; otherwise R > RMAX - T >= a - 1 for every allowance a, so the peer has enough
+ * credit.
  *
- * If handlers of requests make calls themselves, both sides could use up the credit by calls, and
- * their handlers would have none. Calls from outside of handlers therefore leave a reserve: the
- * allowance of one nested call, plus T - 1, because that much may be due without being granted.
- * With S the sum of the allowances of those calls, S <= RMAX - a - (T - 1), and if no nested call
- * is pending, K = R - S >= RMAX - (T - 1) - S >= a. This requires that a message has at most a
- * sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
+ * If handlers of requests make (nested) calls, other calls of both sides could use up the credit,
+ * and the handlers would have none. Calls that are not nested therefore leave a reserve: the
+ * allowance of one nested call, plus T - 1, because up to T - 1 blocks may be owed without being
+ * granted. With S the sum of the allowances of those calls, S <= RMAX - a - (T - 1), and if no
+ * nested call is pending, K = R - S >= RMAX - (T - 1) - S >= a. This requires that a message has at
+ * most a sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -40,10 +41,10 @@
 struct credit {
 	uint64_t p; /* producer position: end of the placed messages, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
-	uint32_t c; /* blocks of the ring, a power of two; both directions have as many */
-	uint32_t owed; /* RMAX - R: credit that the peer has not been granted (again) */
-	uint64_t
-		spent; /* RMAX - K: credit that the peer has not granted us, or that calls have used */
+	uint32_t c; /* blocks of the ring, a power of two, the same in both directions */
+	uint32_t owed; /* RMAX - R: credit that this side can grant to the peer again */
+	uint64_t spent; /* RMAX - K: credit that calls have used and the peer has not granted
+			  again */
 	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
@@ -69,13 +70,13 @@ static inline uint32_t credit_threshold(uint32_t c)
 	return c >= 16 ? c / 16 : 1;
 }
 
-/* The credit for a response of so many blocks: its size and the metadata of a batch. */
+/* The credit for a response of @blocks blocks: its size and the metadata of a batch. */
 static inline uint32_t credit_allowance(uint32_t blocks)
 {
 	return blocks + 1;
 }
 
-/* The credit that calls from outside of handlers leave, if nested calls are enabled. */
+/* The credit that calls leave for nested calls, if these are enabled. */
 static inline uint32_t credit_reserve(uint32_t c)
 {
 	return credit_allowance(credit_nested_message_max(c)) + credit_threshold(c) - 1;
@@ -91,7 +92,7 @@ static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 		.t = credit_threshold(c)};
 }
 
-/* R: credit granted to the peer and not yet answered by a reply. */
+/* R: credit granted to the peer and not yet used by a reply. */
 static inline uint32_t credit_out(const struct credit *cr)
 {
 	return cr->rmax - cr->owed;
@@ -192,7 +193,7 @@ static inline uint32_t credit_grant_all(struct credit *cr)
 	return g;
 }
 
-/* A reply with the allowance a has been placed. Not to be called earlier, because a grant in
+/* Must be called after a reply with the allowance @a has been placed, not earlier: a grant in
  * between would use the same room twice. */
 static inline void credit_replied(struct credit *cr, uint32_t a)
 {
@@ -220,8 +221,8 @@ static inline bool credit_read_due(const struct credit *cr, bool stalled)
 	return (stalled || cr->owed >= cr->t) && cr->rc != cr->p;
 }
 
-/* The peer has reported its position. Returns false if that is more than was sent. An older
- * position than the known one is valid and changes nothing. */
+/* The peer has reported its position @pos. Returns false if @pos is beyond the sent bytes. A
+ * position before the known one is valid and changes nothing. */
 static inline bool credit_consumed(struct credit *cr, uint64_t pos, uint64_t sent)
 {
 	if (pos > sent)

@@ -5,15 +5,15 @@
 #include "base/sized.h"
 #include "internal.h"
 
-/* The counter of messages that found no receive. */
+/* The file name of the counter of messages that found no receive. */
 #define NO_RECEIVE "out_of_buffer"
 
-/* Depths of the receive queue that is chosen; devices have 32,767 receives. */
+/* Smallest and largest default depth of the receive queue; devices allow 32,767 receives. */
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
-/* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no memory, so
- * that one can only fail because the peer has sent something there. */
+/* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no
+ * memory, so a receive fails only if the peer has sent data to it. */
 static int status_of(const struct mlx5dvl_error *error)
 {
 	if (error->is_recv && error->err != -ECANCELED)
@@ -43,8 +43,11 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 		raw_done(ep, error->token, ep->ch.status);
 }
 
-/* So many that the batches which all peers can have under way, with send queues like ours
- * and two blocks a batch, find a receive: one that finds none is repeated after a time-out. */
+/*
+ * The default depth of the receive queue: enough receives for all batches that the peers can have
+ * in flight, if their send queues are like ours and a batch takes two blocks. A batch that finds no
+ * receive is repeated after a time-out.
+ */
 static uint32_t default_srq(const struct copyrpc_ctx_attr *a)
 {
 	uint64_t batches = (uint64_t)a->max_endpoints * a->sq_depth / 2;
@@ -71,15 +74,15 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	if (a->cq_depth < a->srq_depth || a->sq_depth < 16 || a->sq_depth > 32768 ||
 		!ring_size_ok(a->ring_size))
 		return -EINVAL;
-	/* As the send queue itself is rounded up. */
+	/* The send queue is rounded up in the same way. */
 	a->sq_depth = (uint32_t)pow2_ceil(a->sq_depth);
 	if ((uint64_t)a->sq_depth * a->max_endpoints > 1u << 22)
 		return -EINVAL;
 	return 0;
 }
 
-/* One receive CQ for all endpoints. The send CQ has room for all requests of all endpoints, which may
- * fail at once. */
+/* One receive CQ for all endpoints. The send CQ has room for all requests of all endpoints, because
+ * all may fail at the same time. */
 static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
@@ -128,7 +131,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	rc = mlx5dvl_ctx_open(&dev, &ctx->dev);
 	if (rc)
 		goto fail;
-	ctx->attr.device = NULL; /* the caller's string */
+	ctx->attr.device = NULL; /* the caller may free the string */
 	if (mlx5dvl_ctx_counter(ctx->dev, NO_RECEIVE, &ctx->no_receive))
 		ctx->no_receive = 0;
 	rc = create_queues(ctx);
@@ -168,7 +171,7 @@ int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p)
 	return rc;
 }
 
-/* Callbacks may put endpoints on the list again, this one too. */
+/* Callbacks may add endpoints to the list again, including the current one. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep;
@@ -181,7 +184,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		if (!ep->qp)
 			ep_uncount(ep);
 		ctx->to.handled += chan_end_calls(&ep->ch, &ctx->to);
-		/* It is destroyed, and no request of it is held: no reference to it is left. */
+		/* The endpoint is destroyed and none of its requests is held: there is no reference
+		 * left. */
 		if (!ep->qp && !chan_requests(&ep->ch) && !ep->ended)
 			ep_free(ep);
 	}

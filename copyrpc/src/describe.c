@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An endpoint in words. */
+/* Describes an endpoint in a line of text. */
 #include <arpa/inet.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 struct text {
 	char *buf;
 	size_t size;
-	size_t len; /* that the whole would have */
+	size_t len; /* of the whole text */
 };
 
 __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char *format, ...)

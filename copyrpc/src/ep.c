@@ -12,7 +12,7 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Aligned for huge pages if it is large enough for one: the HCA translates addresses page by
+/* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
  * page, and caches few translations. */
 static void *map_aligned(size_t len)
 {
@@ -49,8 +49,8 @@ static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
 	return 0;
 }
 
-/* The peer may write the receive ring and read the consumer word only. Memory for local use is one
- * region. */
+/* The peer may only write the receive ring and read the consumer word. The memory for local use is
+ * one region. */
 static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
 	struct mlx5dvl_ctx *dev = ep->ctx->dev;
@@ -235,7 +235,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	};
 	memcpy(qp.gid, b.gid, sizeof(qp.gid));
 	rc = mlx5dvl_qp_connect(ep->qp, &qp);
-	/* An address that cannot be, which the queue pair refuses before it changes. */
+	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
 	ep->peer_ring = b.ring_addr;

@@ -37,7 +37,7 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx)
 	return ctx->fd;
 }
 
-/* An armed CQ stays armed until its event is read. The device sends the event for the first
+/* Arms a CQ, which stays armed until its event is read. The device sends the event for the first
  * completion after the consumer index in the arm word. */
 static void arm(struct copyrpc_ctx *ctx, struct mlx5dvl_cq *cq, unsigned which)
 {
@@ -58,7 +58,7 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx)
 	return mlx5dvl_cq_ready(ctx->recv_cq) || mlx5dvl_cq_ready(ctx->send_cq);
 }
 
-/* Nothing can work any more; an endpoint that is not connected has nothing to lose. */
+/* Fails all connected endpoints, because the device or a queue of the context has failed. */
 static void fail_all(struct copyrpc_ctx *ctx)
 {
 	ctx->broken = true;

@@ -6,8 +6,8 @@
 /* copy_messages() may read the bytes after the send ring. */
 static_assert(offsetof(struct words, peer) >= 63, "the HCA writes nothing so near to the ring");
 
-/* Returns the consumer position in bytes. Release: pairs with the peer's RDMA READ. Released bytes
- * have been read before. */
+/* Stores and returns the consumer position in bytes. Release: pairs with the peer's RDMA READ, so
+ * that reads of the released bytes come before the store. */
 static inline uint64_t publish_consumer(struct copyrpc_ep *ep)
 {
 	uint64_t consumer = chan_consumer_bytes(&ep->ch);
@@ -17,15 +17,15 @@ static inline uint64_t publish_consumer(struct copyrpc_ep *ep)
 }
 
 /*
- * Inside of a callback the position of the last flush stays: the peer must not write over the messages
- * of the batch that are not handled yet, nor over the response that the callback reads. The next flush
- * outside tells the new one.
+ * The consumer position to report, in bytes. Inside a callback it is still the position of the last
+ * flush: the peer must not overwrite the messages of the batch that are not handled yet, nor the
+ * response that the callback reads. The next flush outside a callback reports the new position.
  */
 static uint64_t tell_consumer(struct copyrpc_ep *ep)
 {
 	if (!ep->ch.handling)
 		return publish_consumer(ep);
-	ep_dirty(ep); /* for the flush outside */
+	ep_dirty(ep); /* for the next flush outside a callback */
 	return le64toh(ep->words->consumer);
 }
 
@@ -47,7 +47,7 @@ static bool post_batch(struct copyrpc_ep *ep, uint64_t consumer)
 	PROBE(copyrpc, batch_posted, ep->qpn, m->count, len);
 	if (likely(!post_write(ep, off, len, imm)))
 		return true;
-	ch->stats.wqes--; /* it was not posted */
+	ch->stats.wqes--; /* the batch was not posted */
 	ep_fail(ep, -ECONNRESET);
 	return false;
 }
@@ -58,7 +58,8 @@ static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 	struct chan *ch = &ep->ch;
 	int n = 0;
 
-	/* A batch grants all credit, so one without messages is due only if there is no other. */
+	/* Every batch grants credit, so a batch without messages is needed only if there is no
+	 * other. */
 	if (!chan_waits(ch))
 		chan_credit_batch(ch);
 	for (; chan_waits(ch); n++) {
@@ -72,14 +73,14 @@ static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 	return n;
 }
 
-/* While a time is set, flushes are not the usual ones. */
+/* Sets the time of the next READ; until then flushes take the general path. */
 static void set_read(struct copyrpc_ep *ep, uint64_t at)
 {
 	ep->read_at = at;
 	ep->ch.read_timed = at;
 }
 
-/* True if the READ is due. Its time is set when it is first needed. */
+/* True if the READ is due. Sets its time when the READ is first needed. */
 static bool read_in_time(struct copyrpc_ep *ep)
 {
 	uint64_t now = ep->ctx->clock();
@@ -98,8 +99,11 @@ static int post_due_read(struct copyrpc_ep *ep)
 		ep_keep(ep);
 		return 0;
 	}
-	/* Also if there is no room: nothing that was posted completes then. The time before the
-	 * flush does not count, because a busy caller may flush much later than it polls. */
+	/*
+	 * The probe starts even if the send queue has no room: then the posted requests do not
+	 * complete either. Time before this flush does not count, because a busy caller may flush
+	 * much later than it polls.
+	 */
 	if (ep->ch.probe && !ep->asked)
 		ep->asked = ep->ctx->clock();
 	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
@@ -149,22 +153,25 @@ void ep_word_read(struct copyrpc_ep *ep)
 	ep_dirty(ep);
 }
 
-/* True if `go` decides about the open batch. Credit that is due is sent in any case, because the
- * peer may need it to do what `go` waits for. (A batch without messages is opened only if
- * credit is due, and remains due.) */
+/*
+ * True if @go of copyrpc_flush_if() decides whether the open batch is sent. If credit is due, the
+ * batch is sent in any case, because the peer may need the credit to do what @go waits for. (A
+ * batch without messages exists only if credit is due.)
+ */
 static bool may_wait(const struct copyrpc_ep *ep)
 {
 	return chan_waits(&ep->ch) && !credit_due(&ep->ch.cr, ep->ch.cr.p);
 }
 
-/* Announces the requests. */
+/* Rings the doorbell for the posted requests. */
 static inline void ring(struct copyrpc_ep *ep)
 {
 	ep->ch.stats.doorbells++;
 	mlx5dvl_ring(ep->qp);
 }
 
-/* Flushes an endpoint; with `hold`, messages are kept. Returns the number of batches sent. */
+/* Flushes an endpoint by the general path. If @hold, the messages are kept. Returns the number of
+ * batches sent. */
 static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 {
 	int batches = 0, reads;
@@ -185,8 +192,11 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	return batches;
 }
 
-/* Copies the messages of a batch of `len` bytes behind the metadata in the request. The copies have
- * constant lengths, up to the end of the request's last block, so that nothing is called. */
+/*
+ * Copies the messages of a batch of @len bytes into the request, after the metadata. The copies
+ * have constant lengths and go up to the end of the request's last block, so that the compiler
+ * calls no function.
+ */
 static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint64_t len)
 {
 	memcpy(to + 32, batch + 32, 60);
@@ -196,7 +206,7 @@ static inline void copy_messages(uint8_t *to, const uint8_t *batch, uint64_t len
 		memcpy(to + 156, batch + 156, 64);
 }
 
-/* One batch, without anything else, that can be copied into a request. */
+/* True if there is nothing to do except sending one batch that can be copied into a request. */
 static inline bool is_usual(const struct copyrpc_ep *ep)
 {
 	return chan_is_usual(&ep->ch) && chan_open_bytes(&ep->ch) <= MLX5DVL_INLINE_MAX &&
@@ -205,7 +215,7 @@ static inline bool is_usual(const struct copyrpc_ep *ep)
 
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep);
 
-/* Flushes an endpoint. The usual case is all here and calls nothing. */
+/* Flushes an endpoint. The usual case is inline and calls no function. */
 ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
@@ -231,7 +241,7 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 	return 1;
 }
 
-/* The known room may lag behind. No batch is open while the status is not 0. */
+/* The known room may be less than the real room. No batch is open while the status is not 0. */
 static NOINLINE int flush_unusual(struct copyrpc_ep *ep)
 {
 	if (ep->ch.cr.edge) {
@@ -259,7 +269,7 @@ static struct copyrpc_ep *reversed(struct copyrpc_ep *ep)
 	return head;
 }
 
-/* In the order in which the endpoints became dirty. */
+/* Flushes the endpoints in the order in which they became dirty. */
 static NOINLINE int flush_list(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg)
 {
 	struct copyrpc_ep *ep = reversed(ctx->dirty);
@@ -298,7 +308,7 @@ int copyrpc_flush(struct copyrpc_ctx *ctx)
 	return flush_ep(ep);
 }
 
-/* The endpoint stays on the dirty list, which does no harm. */
+/* The endpoint stays on the dirty list; the next flush finds nothing to send. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep)
 {
 	return flush_odd(ep, false);

@@ -9,12 +9,12 @@
 #include "mlx5dvl.h"
 #include "ticks.h"
 
-/* READ of the peer's consumer position: the delay before the first one, because a batch may bring
- * the position, and the longest delay between two that return nothing new. */
+/* READ of the peer's consumer position: the delay before the first READ, because a batch may bring
+ * the position meanwhile, and the longest delay between READs that return no new position. */
 #define READ_WAIT_NS (5 * NSEC_PER_USEC)
 #define READ_WAIT_MAX_NS NSEC_PER_MSEC
 
-/* The token of such a READ; raw operations have the index of their entry. */
+/* The token of such a READ; the token of a raw operation is the index of its entry. */
 #define TOKEN_WORD UINT64_MAX
 
 /* The time between two probes of a peer that has not answered calls. */
@@ -32,47 +32,51 @@ struct raw_op {
 	int status;
 };
 
-/* The words that two HCAs access, each in its own cache line, after the send ring. */
+/* The words after the send ring. The own HCA writes `peer`, the peer's HCA reads `consumer`. Each
+ * has its own cache line. */
 struct words {
-	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read bytes behind the ring */
-	CACHE_ALIGNED uint64_t peer; /* the peer's, as the last READ brought it */
-	CACHE_ALIGNED uint64_t consumer; /* little-endian; written by us, READ by the peer */
+	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read bytes after the ring */
+	CACHE_ALIGNED uint64_t peer; /* the peer's consumer position, as the last READ returned
+					it */
+	CACHE_ALIGNED uint64_t consumer; /* own position, little-endian; written here, READ by the
+					    peer */
 };
 
-/* CQs that are armed and have given no event yet. */
+/* Bits of ctx->armed: the CQs that are armed and whose event was not read yet. */
 enum {
 	ARMED_RECV = 1,
 	ARMED_SEND = 2,
 	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
-/* Tells if an endpoint is on the list of the next flush, and why. */
+/* State of an endpoint in the list of the next flush. */
 enum ep_dirty {
-	FLUSHED, /* it is not */
-	KEPT, /* flush has kept something that waits for `go`, a completion or a time */
-	CHANGED, /* since the last flush */
+	FLUSHED, /* not on the list */
+	KEPT, /* the last flush has kept something that waits for @go, a completion or a time */
+	CHANGED, /* something has changed since the last flush */
 };
 
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
-	struct mlx5dvl_qp *qp; /* NULL: destroyed */
+	struct mlx5dvl_qp *qp; /* NULL: the endpoint is destroyed */
 	uint64_t peer_ring, peer_word;
-	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of the next */
+	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of peer_ring_rkey */
 	uint32_t peer_ring_rkey, peer_word_rkey;
 	uint32_t own_lkey;
 	struct words *words;
 
-	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the one before */
+	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the endpoint added
+					  before */
 	uint8_t dirty; /* enum ep_dirty */
-	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls are to be ended */
+	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls must be ended */
 	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
 	bool ended;
 	bool counted; /* included in n_eps of the context */
-	uint64_t read_at, backoff; /* time of the next READ, 0: not set; its delay after the last */
-	uint64_t seen; /* batches received when the clock was last read */
-	uint64_t
-		asked; /* time of the first READ that was due since the last sign of life; 0: none */
+	uint64_t read_at, backoff; /* time of the next READ, 0: not set; current delay between
+				      READs */
+	uint64_t seen; /* number of batches received when the clock was last read */
+	uint64_t asked; /* time of the first unanswered probe, 0: none */
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
@@ -81,11 +85,11 @@ struct copyrpc_ep {
 	void *user;
 	struct copyrpc_path path;
 	char name[EP_NAME_MAX]; /* of the peer, for messages */
-	bool named; /* by its attributes */
+	bool named; /* the name comes from the attributes */
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
 	uint32_t qpn;
 	struct mlx5dvl_qp_info peer;
-	struct mlx5dvl_error error; /* the completion that ended it; syndrome 0: none did */
+	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
 	void *memory; /* receive ring, send ring, words */
 	size_t memory_len;
 	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
@@ -100,19 +104,20 @@ struct ep_list {
 struct copyrpc_ctx {
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_srq *srq;
-	struct listener to; /* of the running poll */
+	struct listener to; /* callback of the running poll */
 	unsigned armed;
 	uint64_t looked; /* ticks_era() when the clock was last read */
-	uint64_t calm; /* `looked` while nothing is armed and no endpoint is to be ended, else
-			  NOT_CALM: a poll has nothing to do but completions while ticks_era() is this */
+	uint64_t calm; /* a poll handles only completions while ticks_era() equals this. The value
+			  of `looked` while nothing is armed and no endpoint must be ended, else
+			  NOT_CALM */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
-	struct copyrpc_ep *dirty; /* of the endpoints for the next flush: the newest */
+	struct copyrpc_ep *dirty; /* list of endpoints for the next flush, newest first */
 	struct ep_list ended, watched;
 	struct raw_op *raw_head, **raw_tail_p;
-	uint64_t (*clock)(void); /* ns; tests have their own */
+	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */
-	uint64_t deadline; /* not later than that of any call; NEVER: none has one */
+	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
 	uint32_t consumed; /* ctx_consumed() when poll last looked for events */
 	int fd; /* readable when a CQ has an event; -1 */
 
@@ -123,7 +128,7 @@ struct copyrpc_ctx {
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
 	uint64_t no_receive; /* out_of_buffer when the context was created */
-	struct lobby *lobbies; /* connections that are being accepted, per listener */
+	struct lobby *lobbies; /* connections that are being accepted, one lobby per listener */
 	bool broken; /* the device or a queue of the context has failed */
 };
 
@@ -145,7 +150,7 @@ ALWAYS_INLINE void ep_list(struct copyrpc_ep *ep)
 	ep->ctx->dirty = ep;
 }
 
-/* Flush has visited the endpoint and kept something. */
+/* The running flush has kept something of the endpoint for a later flush. */
 static inline void ep_keep(struct copyrpc_ep *ep)
 {
 	if (ep->dirty != FLUSHED)
@@ -172,7 +177,7 @@ static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
 	return ep;
 }
 
-/* Messages have been sent: watches the endpoint until no call is unanswered. */
+/* Adds the endpoint to the list of those whose calls are watched, after messages were sent. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
@@ -210,17 +215,18 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 		to[i] += from[i];
 }
 
-/* Stops the endpoint. Its calls end in this poll or in the next. Only the first status is
- * kept. */
+/* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
 void ep_fail(struct copyrpc_ep *ep, int status);
-/* Adds the endpoint to the list that poll ends; destroyed endpoints are then freed. */
+/* Adds the endpoint to the list of those whose calls a poll ends. The poll then frees destroyed
+ * endpoints. */
 void ep_end(struct copyrpc_ep *ep);
 void ep_free(struct copyrpc_ep *ep);
-/* The endpoint is destroyed and the send CQ has been emptied: another one may be created. */
+/* Removes a destroyed endpoint from the count, after the send CQ has been emptied: another endpoint
+ * may then be created. */
 void ep_uncount(struct copyrpc_ep *ep);
-/* Ends the endpoints on that list; called by poll. */
+/* Ends the calls of the endpoints on that list; called by a poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does the actions that are due by time: probes the peers of unanswered calls. */
+/* Does the actions that are due at a time, for example probes of the peers of unanswered calls. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
@@ -236,7 +242,7 @@ void ctx_close_lobbies(struct copyrpc_ctx *ctx);
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
 
-/* The READ of the peer's position has completed. */
+/* Handles the completion of the READ of the peer's position. */
 void ep_word_read(struct copyrpc_ep *ep);
 
 #endif

@@ -33,17 +33,17 @@ struct result {
 };
 static_assert(sizeof(struct result) == 16, "no holes");
 
-/* One connection on its way to an endpoint. */
+/* One TCP connection over which an endpoint is being connected. */
 struct meeting {
 	struct tcp_guest guest; /* its descriptor and the events that it waits for */
-	struct copyrpc_ep *ep; /* NULL: is created for a peer that has sent a valid greeting */
+	struct copyrpc_ep *ep; /* NULL: not yet created; a valid greeting is required first */
 	struct greeting greeting;
 	struct result result;
 	size_t greeting_got, result_got;
 	uint8_t out[sizeof(struct greeting) + sizeof(struct result)];
 	size_t out_len, sent;
 	bool greeted; /* the peer's greeting is valid */
-	int err; /* of ours: ends the meeting when the peer has been told */
+	int err; /* own error; the meeting ends when the result was sent to the peer */
 };
 
 static void say(struct meeting *m, const void *bytes, size_t n)
@@ -52,7 +52,7 @@ static void say(struct meeting *m, const void *bytes, size_t n)
 	m->out_len += n;
 }
 
-/* Without an endpoint it tells only our version. */
+/* Prepares our greeting. Without an endpoint the greeting has only our version. */
 static int say_greeting(struct meeting *m)
 {
 	struct greeting g = {.version = htole16(GREETING_VERSION), .len = htole16(sizeof(g))};
@@ -116,7 +116,7 @@ static int hear_result(struct meeting *m)
 	return r->error ? -ECONNREFUSED : 0;
 }
 
-/* Connects the endpoint, which is created where there is none yet, and prepares our result. */
+/* Creates the endpoint if there is none yet, connects it, and prepares our result. */
 static int connect_ep(struct meeting *m, struct copyrpc_ctx *ctx,
 	const struct copyrpc_ep_attr *attr)
 {
@@ -137,8 +137,11 @@ static int connect_ep(struct meeting *m, struct copyrpc_ctx *ctx,
 	return 0;
 }
 
-/* The owner of the peer has left its former endpoint, which may have nothing to send and would
- * not find out. Owners are random, so a peer cannot guess another's. */
+/*
+ * Fails the former endpoint of the peer's owner. The peer has destroyed its side, but this side may
+ * have nothing to send and would not detect that. Owner numbers are random, so a peer cannot guess
+ * another's number.
+ */
 static void end_former(struct copyrpc_ep *ep)
 {
 	for (struct copyrpc_ep *old = ep->ctx->eps; old; old = old->next)
@@ -157,7 +160,8 @@ static int speak(struct meeting *m)
 	return m->err ? m->err : err;
 }
 
-/* Goes on as far as it can. 0: both ends are connected, and know it of each other; -EAGAIN. */
+/* Proceeds as far as possible without waiting. Returns 0 if both ends are connected and have
+ * exchanged their results, -EAGAIN if the peer's messages are missing, or another error. */
 static int go_on(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	int err = speak(m);
@@ -207,7 +211,8 @@ int copyrpc_ep_meet(struct copyrpc_ep *ep, int fd, int timeout_ms)
 	return meet_until(ep, fd, tcp_limit(timeout_ms));
 }
 
-/* Nothing of an endpoint that was never connected can arrive any more. */
+/* Destroys an endpoint. If it was never connected, its memory is freed immediately, because no
+ * message can arrive. */
 static void discard(struct copyrpc_ep *ep)
 {
 	if (ep->ch.status == -ENOTCONN)
@@ -219,17 +224,18 @@ static void discard(struct copyrpc_ep *ep)
 /* ------------------------------------------------------------------ accepting */
 
 #define GUESTS 64 /* connections that have not been completed, per listener */
-#define YOUNG_NS (100 * NSEC_PER_MSEC) /* so long the next connection waits for the first */
-#define GRACE_NS (500 * NSEC_PER_MSEC) /* ... and traffic of the context for both */
-#define LOOK_NS (10 * NSEC_PER_MSEC) /* between two looks whether there is traffic */
+/* The longest times that a connection in progress delays the next one, and the context's traffic. */
+#define YOUNG_NS (100 * NSEC_PER_MSEC)
+#define GRACE_NS (500 * NSEC_PER_MSEC)
+#define LOOK_NS (10 * NSEC_PER_MSEC) /* interval between two checks for traffic */
 
-/* The connections that a listener has given and that are not endpoints of the user's yet. They
- * stay from one call to the next. */
+/* The connections that were accepted from a listener and are not endpoints of the user yet. They
+ * are kept from one copyrpc_accept() to the next. */
 struct lobby {
 	struct tcp_crowd crowd;
 	int listener;
 	struct copyrpc_ctx *ctx;
-	const struct copyrpc_ep_attr *attr; /* of the call */
+	const struct copyrpc_ep_attr *attr; /* of the current copyrpc_accept() */
 	struct lobby *next;
 };
 
@@ -291,9 +297,9 @@ void ctx_close_lobbies(struct copyrpc_ctx *ctx)
 }
 
 /*
- * True if other endpoints need a poll: messages to handle or to send, a completion, or something
- * that is due by time. A peer without credit sends nothing and waits for ours, which a delayed READ
- * (in `dirty`) or its completion releases.
+ * True if other endpoints need a poll: messages to handle or to send, a completion, or an action
+ * that is due. A delayed READ (in `dirty`) also counts: a peer without credit sends nothing and
+ * waits for the credit that this READ lets us grant.
  */
 static bool has_traffic(const struct copyrpc_ctx *ctx)
 {
@@ -302,10 +308,10 @@ static bool has_traffic(const struct copyrpc_ctx *ctx)
 }
 
 /*
- * A connection is taken from the listener when no earlier one is expected to be ready soon. A
- * connection that is left there keeps the listener readable, so that a program which waits for that
- * calls again. Guests that have sent a greeting get more time. After a stranger's time the next
- * connections are taken at once.
+ * True if another connection may be taken from the listener: if no earlier connection is expected
+ * to be ready soon. A connection that is not taken keeps the listener readable, so that a program
+ * which waits for the listener calls copyrpc_accept() again. Connections that have sent a greeting
+ * get more time. When an earlier connection's time is over, the next ones are taken immediately.
  */
 static bool may_take(const struct lobby *l, uint64_t now)
 {
@@ -320,7 +326,7 @@ static bool may_take(const struct lobby *l, uint64_t now)
 	return true;
 }
 
-/* Waits for something to do; with guests, not longer than until the next look. */
+/* Waits for an event; if there are guests, at most until the next check for traffic. */
 static int lobby_wait(const struct lobby *l, uint64_t now, uint64_t limit)
 {
 	int listener = may_take(l, now) ? l->listener : -1, err;
@@ -374,7 +380,7 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 
 /* ------------------------------------------------------------------ connecting */
 
-/* Creates an endpoint, connects it over the line, and closes the line. */
+/* Creates an endpoint, connects it over the socket @fd, and closes the socket. */
 static int meet_anew(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, uint64_t owner,
 	int fd, uint64_t limit, struct copyrpc_ep **ep_p)
 {
@@ -440,7 +446,7 @@ int copyrpc_tcp_port(int fd)
 	return tcp_port(fd);
 }
 
-/* The socket as the program gets it. */
+/* Makes the socket blocking and passes it to the program. */
 static int make_blocking(int fd, int *fd_p)
 {
 	int flags = fcntl(fd, F_GETFL);

@@ -4,7 +4,7 @@
 #include "internal.h"
 #include "receive.h"
 
-/* Completions consumed at a time; receives are posted again after each round. */
+/* Completions consumed in one round; receives are posted again after each round. */
 #define POLL_BATCH 64
 
 ALWAYS_INLINE void note_batch(const struct copyrpc_ep *ep, const struct incoming *in)
@@ -24,7 +24,8 @@ static NOINLINE void take_messages_odd(struct copyrpc_ep *ep, struct copyrpc_ctx
 		ep_fail(ep, -EPROTO);
 }
 
-/* Little follows a callback here, and nothing another call, so that few registers are saved. */
+/* Handles an expected batch. Little code follows a callback here, and no code follows another call,
+ * so that few registers are saved. */
 static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
 	struct incoming in;
@@ -47,7 +48,7 @@ static NOINLINE void take_batch(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, 
 		ep_fail(ep, -EPROTO);
 }
 
-/* A batch that is not expected: one block, or where the next place has to be found. */
+/* Handles a batch that is not expected: it has one block, or its place must be found first. */
 static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, uint32_t blocks)
 {
 	struct chan *ch = &ep->ch;
@@ -92,8 +93,8 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 		raw_done(ep, sent->token, 0);
 }
 
-/* Takes all batches that are there, after a first one maybe. Consumes at most as many as there are
- * receives, so that a fast peer cannot keep this loop running. */
+/* Handles all batches in the CQ, but at most as many as there are receives, so that a fast peer
+ * cannot keep this loop running. */
 static NOINLINE void take_batches(struct copyrpc_ctx *ctx)
 {
 	uint32_t taken = 0;
@@ -109,8 +110,8 @@ static NOINLINE void take_batches(struct copyrpc_ctx *ctx)
 	} while (n == POLL_BATCH && taken < ctx->attr.srq_depth);
 }
 
-/* One batch is usual: it is taken without the loop and its counts. Its place in the CQ need not be
- * released before receives are posted again: the CQ has a place for each. */
+/* In the usual case there is one batch, which is handled without the loop. Its CQE need not be
+ * released before receives are posted again: the CQ has a CQE for each receive. */
 static inline void take_batch_or_more(struct copyrpc_ctx *ctx)
 {
 	if (likely(mlx5dvl_mono_take_write(ctx->recv_cq, on_batch, ctx))) {
@@ -121,19 +122,20 @@ static inline void take_batch_or_more(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Rarely has work: few WRITEs are signaled. */
+/* Handles send completions. There are few, because few WRITEs are signaled. */
 static NOINLINE void take_sent(struct copyrpc_ctx *ctx)
 {
 	while (mlx5dvl_send_poll(ctx->send_cq, POLL_BATCH, on_sent, ctx) == POLL_BATCH)
 		;
 }
 
-/* No batch has arrived since the last check, for one to two times PROBE_NS. */
+/* Probes a peer from which no batch has arrived since the last check, for one to two times
+ * PROBE_NS. */
 static void ask(struct copyrpc_ep *ep, uint64_t now)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
-	/* The READ that is pending for another reason tells as much. */
+	/* A READ that is pending for another reason serves as the probe. */
 	if (!ep->asked && ep->ch.reading)
 		ep->asked = now;
 	if (ep->asked && now - ep->asked >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
@@ -159,7 +161,7 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 		ep_watch(ep, received);
 }
 
-/* Ends calls whose time is over, and finds the next time. */
+/* Ends calls whose time is over, and finds the next deadline. */
 static void expire(struct copyrpc_ctx *ctx, uint64_t now)
 {
 	ctx->deadline = NEVER;
@@ -189,14 +191,15 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* Does the work that only few polls have. Returns as copyrpc_poll_recv(). */
+/* Does the work that few polls have. Returns as copyrpc_poll_recv(). */
 static COLD int poll_rest(struct copyrpc_ctx *ctx)
 {
 	uint32_t consumed = ctx_consumed(ctx);
 
 	if (ticks_era() != ctx->looked)
 		ctx_look(ctx);
-	/* There is an event if there is a completion, or if it was there before the arm. */
+	/* There is an event if a completion has arrived, or had arrived before the context was
+	 * armed. */
 	if (ctx->armed && (consumed != ctx->consumed || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
 	ctx->consumed = consumed;
@@ -213,7 +216,7 @@ int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *ar
 	take_batch_or_more(ctx);
 	if (unlikely(mlx5dvl_cq_ready(ctx->send_cq)))
 		take_sent(ctx);
-	/* In every poll, because the next one may come much later. */
+	/* This is checked in every poll, because the next poll may be much later. */
 	if (unlikely(ticks_era() != ctx->calm))
 		return poll_rest(ctx);
 	return ctx->to.handled;

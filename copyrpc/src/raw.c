@@ -40,7 +40,8 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr)
 	*mr = (struct copyrpc_mr){0};
 }
 
-/* Entries come with the first operation; an entry is in use until it is handed out. */
+/* Takes a free entry. The entries are allocated at the first operation. An entry is in use until
+ * copyrpc_raw_recv() returns it. */
 static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t *id_p)
 {
 	uint32_t id;
@@ -93,8 +94,8 @@ int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t rad
 		mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
 }
 
-/* Nothing of a long payload is copied into the request: it may be in the memory of a device,
- * and is read faster when all of it is read from its beginning on. */
+/* No part of a long payload is copied into the request: the payload may be in device memory, which
+ * the HCA reads faster from its beginning. */
 static unsigned write_flags(uint32_t len)
 {
 	return len > MLX5DVL_INLINE_MAX ? MLX5DVL_SIGNALED | MLX5DVL_BY_REF : MLX5DVL_SIGNALED;

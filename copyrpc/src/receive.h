@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parser of batches, the part of chan.h that is inlined into the loop over the receive CQ.
- * Everything in the ring is written by the peer, and is checked before it is used.
+ * The parser of batches, the part of chan.h that is inlined into the loop over the receive CQ. The
+ * peer writes everything in the ring, so all values are checked before use.
  */
 #ifndef COPYRPC_RECEIVE_H
 #define COPYRPC_RECEIVE_H
 
 #include "chan.h"
 
-/* A number of bytes in blocks. One that is not a whole number of blocks becomes larger than any
- * position or credit, so that the check of its size refuses it. */
+/* Converts bytes to blocks. If @bytes is not a multiple of a block, the result is larger than any
+ * position or credit, so that the caller's check of the size refuses it. */
 static inline uint64_t whole_blocks(uint64_t bytes)
 {
 	return bytes >> WIRE_BLOCK_SHIFT | bytes << (64 - WIRE_BLOCK_SHIFT);
 }
 
 /* Accepts the flow control data: the position, then the credit. A position that is not greater than
- * the known one is no news: a READ may have brought that. */
+ * the known one is ignored, because a READ may have returned a later one. */
 static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 {
 	uint64_t consumer = whole_blocks(m->consumer);
@@ -33,7 +33,7 @@ static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 	return likely(credit_granted(&ch->cr, whole_blocks(m->credit))) ? 0 : -EPROTO;
 }
 
-/* `left`: the blocks from its header on to live.pos. */
+/* @left: the number of blocks from the request's header to live.pos. */
 static inline int take_request(struct chan *ch, struct wire_header h, const void *payload,
 	uint32_t left)
 {
@@ -66,13 +66,14 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 	return 0;
 }
 
-/* Returned for a message that the general path has to handle, from its beginning. */
+/* Returned if the general path has to handle the message from its beginning. */
 #define TAKE_ODD 1
 
 /*
- * The callback comes last, so that little has to be kept for afterwards; `usual`, a constant: the
- * message is counted before it, the response of a call with a time limit is TAKE_ODD, and
- * `handling` is set here, not by the caller.
+ * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
+ * a constant. If it is true, the message is counted before the callback, `handling` is set here and
+ * not by the caller, and the function returns TAKE_ODD for the response of a call with a time
+ * limit.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -86,7 +87,7 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	call = &ch->calls[id];
 	if (unlikely(h.len > h.limit))
 		return -EPROTO;
-	/* Also for a call that is not pending, because no limit equals CALL_FREE. */
+	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
 	if (unlikely(h.limit != call->resp_max)) {
 		int odd = usual ? TAKE_ODD : chan_timed_response(ch, h.limit, id);
 
@@ -106,15 +107,16 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	return 0;
 }
 
-/* A batch: metadata, and `left` contiguous blocks of messages. Nothing after these is read. */
+/* A batch: metadata, and `left` contiguous blocks of messages. The parser reads nothing after
+ * these. */
 struct incoming {
 	const uint8_t *batch;
 	uint32_t left;
-	uint32_t count; /* as the peer says */
+	uint32_t count; /* number of messages as the peer states it */
 };
 
-/* chan_handle() of a batch of one message that chan_expects(). TAKE_ODD: nothing was done,
- * chan_handle() has to. */
+/* As chan_handle(), for a batch of one message for which chan_expects() is true. Returns TAKE_ODD
+ * if nothing was done and chan_handle() must be called. */
 static inline int chan_handle_one(struct chan *ch, struct incoming in, struct listener *to)
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
@@ -164,8 +166,8 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
 	return 0;
 }
 
-/* Finds how far the next batch may go: not beyond the ring's end, and not over blocks of requests that
- * are not released. */
+/* Finds the last position that the next batch may occupy: before the ring's end, and before blocks
+ * of requests that are not released. */
 static inline void chan_look_ahead(struct chan *ch)
 {
 	uint64_t lap = ch->live.pos | ch->mask, held = chan_consumer(ch) + ch->mask;
@@ -173,14 +175,15 @@ static inline void chan_look_ahead(struct chan *ch)
 	ch->recv_last = lap < held ? lap : held;
 }
 
-/* True if a batch has n blocks, two at least, and its place is known to be free. Never while the
+/* True if a batch of @n blocks has at least two, and its place is known to be free. False while the
  * status is not 0. */
 static inline bool chan_expects(const struct chan *ch, uint32_t n)
 {
 	return (int64_t)(uint32_t)(n - 2) < (int64_t)(ch->recv_last - ch->live.pos);
 }
 
-/* Accepts a batch whose place has been checked, but for its messages. Returns 0 or -EPROTO. */
+/* Accepts the metadata of a batch whose place has been checked; the messages are not yet handled.
+ * Returns 0 or -EPROTO. */
 static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
 	uint32_t off = (uint32_t)ch->live.pos & ch->mask;
@@ -196,8 +199,8 @@ static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p
 	return 0;
 }
 
-/* Accepts a batch that is not expected after chan_look_ahead(): either it has one block, or it breaks
- * the protocol. Returns 0 or -EPROTO. */
+/* Accepts a batch for which chan_expects() is false even after chan_look_ahead(): either the batch
+ * has one block, or it breaks the protocol. Returns 0 or -EPROTO. */
 static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
 	if (n != 1 || (int64_t)(ch->recv_last - ch->live.pos) < 0)
@@ -206,9 +209,9 @@ static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming
 }
 
 /*
- * Handles the messages of a batch that was accepted, and adds their number to to->handled. Returns
- * 0, or -EPROTO if it breaks the protocol (messages before the wrong one may have been handled).
- * Ends early if a callback changes ch->status.
+ * Handles the messages of an accepted batch, and adds their number to to->handled. Returns 0, or
+ * -EPROTO if a message breaks the protocol (messages before the wrong one may have been handled).
+ * Returns early if a callback changes ch->status.
  */
 static inline int chan_handle(struct chan *ch, struct incoming in, struct listener *to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A CPU counter that tells, with a few instructions and without a call, whether the clock has to
- * be read again: when ticks_era() has changed. An era takes between some ten microseconds and a few
+ * A CPU counter that limits how often the clock is read: only when ticks_era() has changed. It
+ * costs a few instructions and no function call. An era lasts between ten microseconds and some
  * milliseconds on every machine. If the counter jumps, the clock is read once more than necessary.
  */
 #ifndef COPYRPC_TICKS_H
@@ -16,14 +16,14 @@
 #elif defined(__aarch64__)
 #define TICKS_SHIFT 14 /* 16 us to 16 ms at 1 GHz to 1 MHz */
 #else
-#define TICKS_SHIFT 20 /* of nanoseconds: 1 ms */
+#define TICKS_SHIFT 20 /* the counter is in nanoseconds: 1 ms */
 #endif
 
-/* At most UINT32_MAX, in 64 bits, so that other values are none of its own. */
+/* Returns at most UINT32_MAX, so that larger 64-bit values can mean that there is no era. */
 static inline uint64_t ticks_era(void)
 {
 #if defined(__x86_64__)
-	uint64_t low, high; /* the upper halves become 0 */
+	uint64_t low, high; /* rdtsc sets the upper halves to 0 */
 
 	__asm__ volatile("rdtsc\n\tshrd %2, %%edx, %%eax"
 			 : "=a"(low), "=d"(high)

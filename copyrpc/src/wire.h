@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The layout of a ring, which is also the format on the wire. All fields are little-endian;
- * all sizes are multiples of a block.
+ * The layout of a ring, which is also the format on the wire. All fields are little-endian. The
+ * numbers below are lengths in bytes; batches, metadata and messages take a multiple of a block.
  *
  *	batch    = metadata, message, message, ...
  *	metadata = consumer position 8 | credit 8 | message count 4 | zero 12
  *	message  = call id 4 | limit 4 | length 4 | payload, padded to a block
  *
- * A batch is one RDMA WRITE. Its immediate is its length in blocks; the padding of the last
- * message is not sent. A marker is a batch of metadata only, with the count WIRE_WRAP. Its
- * immediate is the number of blocks up to the ring's end, of which only the metadata is
- * written. No batch crosses the ring's end; one that ends exactly there needs no marker.
+ * A batch is one RDMA WRITE. Its immediate is its length in blocks; the padding of the last message
+ * is not sent. A marker is a batch of metadata only, with the count WIRE_WRAP. Its immediate is the
+ * number of blocks up to the ring's end, but the WRITE has only the metadata. No batch crosses the
+ * ring's end; after a batch that ends exactly there no marker is needed.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -23,7 +23,7 @@
 
 #define WIRE_BLOCK 32u /* alignment of every message and every position */
 #define WIRE_BLOCK_SHIFT 5
-#define WIRE_RESPONSE 0x80000000u /* in a call id: this is the response */
+#define WIRE_RESPONSE 0x80000000u /* bit in a call id: the message is a response */
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
 
 struct wire_meta {
@@ -38,12 +38,13 @@ static_assert(offsetof(struct wire_meta, count) == 16, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t limit; /* largest payload of the response; a response repeats the value */
+	uint32_t limit; /* in a request: largest payload of the response; a response repeats the
+			   value */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
 
-/* Blocks of a message with len bytes of payload; len <= 2^32 - 44. */
+/* Blocks of a message with @len bytes of payload; @len must be at most 2^32 - 44. */
 static inline uint32_t wire_blocks(uint32_t len)
 {
 	return (len + (uint32_t)sizeof(struct wire_header) + WIRE_BLOCK - 1) >> WIRE_BLOCK_SHIFT;
@@ -55,21 +56,22 @@ static inline uint64_t wire_blocks64(uint32_t len)
 	return ((uint64_t)len + sizeof(struct wire_header) + WIRE_BLOCK - 1) / WIRE_BLOCK;
 }
 
-/* Bytes of a batch that had so many, without the padding of its last block, after a message with len
- * bytes of payload has been added. */
+/* Returns the length of a batch of @bytes bytes after a message with @len bytes of payload has been
+ * added. Both lengths leave out the padding of the last block. */
 static inline uint32_t wire_append(uint32_t bytes, uint32_t len)
 {
 	return (bytes + WIRE_BLOCK - 1) / WIRE_BLOCK * WIRE_BLOCK +
 	       (uint32_t)sizeof(struct wire_header) + len;
 }
 
-/* The largest payload of a message with that many blocks, at least one. */
+/* The largest payload of a message with @blocks blocks, which must be at least 1. */
 static inline uint32_t wire_payload(uint32_t blocks)
 {
 	return blocks * WIRE_BLOCK - (uint32_t)sizeof(struct wire_header);
 }
 
-/* Word by word: an array of them would be built on the stack and copied from there. */
+/* Writes word by word, because the compiler would build an array of the words on the stack and copy
+ * it. */
 static inline void wire_put_word(void *at, size_t i, uint64_t value)
 {
 	value = htole64(value);
@@ -94,9 +96,9 @@ static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint3
 }
 
 /*
- * Reading a ring. The peer can write at any time, so each field is loaded once, and only the
- * copy is checked and used. The loads are atomic, so that the compiler does not repeat them.
- * They pair with the HCA's write, which the completion orders before them.
+ * Reads from a ring. The peer can write at any time, so each field is loaded once, and only the
+ * copy is checked and used. The loads are atomic, so that the compiler does not repeat them. They
+ * pair with the HCA's write, which the completion orders before them.
  */
 static inline struct wire_meta wire_get_meta(const void *at)
 {

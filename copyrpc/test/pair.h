@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Two contexts with an endpoint each, connected to each other, for tests that count. */
+/* Two contexts, each with an endpoint, connected to each other. */
 #ifndef COPYRPC_TEST_PAIR_H
 #define COPYRPC_TEST_PAIR_H
 
@@ -61,7 +61,7 @@ static inline uint64_t hca_wqes(const struct softhca_counters *c)
 	return n;
 }
 
-/* Responses that came, and the status of the last call that failed. */
+/* The number of responses and of failed calls, and the status of the last failed call. */
 struct heard {
 	uint32_t ok, failed;
 	int status;

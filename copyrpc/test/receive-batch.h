@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A batch of n blocks as poll.c receives it. */
+/* Receives a batch of n blocks in the same way as poll.c. */
 #ifndef COPYRPC_TEST_RECEIVE_BATCH_H
 #define COPYRPC_TEST_RECEIVE_BATCH_H
 

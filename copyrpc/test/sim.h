@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two endpoints in memory: everything of copyrpc but the device. Batches that are posted stay in
- * the sender's ring until it is delivered, as with a real one; a READ brings a position
- * of some time between its start and its end. Each payload says which call it belongs
- * to, and every byte is compared.
+ * Two endpoints in memory, with all of copyrpc except the device. A posted batch stays in the
+ * sender's ring until it is delivered, as with a real device. A READ returns a position that the
+ * peer had at some time between the start and the end of the READ. Each payload contains the token
+ * of its call, and every byte is compared.
  */
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
@@ -27,16 +27,16 @@ struct side {
 	struct sim_write flight[SIM_FLIGHT];
 	uint32_t head, tail; /* of flight */
 	bool reading; /* a READ is under way */
-	uint64_t read_value; /* what it will bring */
+	uint64_t read_value; /* the position that it will return */
 	struct copyrpc_req *held[SIM_HELD];
 	uint32_t nheld;
-	uint64_t next_call, done; /* tokens are counted */
-	uint8_t *ended; /* by token */
+	uint64_t next_call, done; /* tokens count up from 0 */
+	uint8_t *ended; /* indexed by token */
 	uint64_t max_calls;
 	uint64_t credit_only, reads;
 };
 
-/* The bytes that belong to a token; its length and the response's follow from it. */
+/* Byte i of the request or the response of a call; the token determines both, and their lengths. */
 static inline uint8_t sim_byte(uint64_t token, uint32_t i, bool response)
 {
 	return (uint8_t)(token * 131 + i * 7 + (response ? 91 : 0) + (i >> 8));
@@ -76,7 +76,7 @@ static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uin
 			0);
 		s[i]->ch.status = 0;
 	}
-	/* Each receives where the other sends. */
+	/* The receive position of each side is the send position of the other. */
 	a->ch.live.pos = at_b;
 	b->ch.live.pos = at_a;
 }
@@ -105,7 +105,7 @@ static inline void sim_response(void *arg, struct copyrpc_ep *ep, uint64_t token
 	sim_check(data, len, token, true);
 }
 
-/* Posts what can be, as the transport does: at most `slots` requests. */
+/* Posts as many batches as possible, as the transport does, but at most @slots requests. */
 static inline void sim_flush(struct side *s, int slots)
 {
 	struct chan *ch = &s->ch;
@@ -129,7 +129,7 @@ static inline void sim_flush(struct side *s, int slots)
 	}
 }
 
-/* The oldest write in flight arrives. */
+/* Delivers the oldest WRITE in flight. */
 static inline void sim_deliver(struct side *from)
 {
 	struct sim_write *w;
@@ -151,7 +151,7 @@ static inline void sim_read_done(struct side *s)
 	s->reading = false;
 }
 
-/* As copyrpc_recv(); the request's bytes must be those of some call of the peer. */
+/* As copyrpc_recv(). Checks that the request's bytes are those of a call of the peer. */
 static inline void sim_recv(struct side *s)
 {
 	struct copyrpc_req *req = s->queue.head;
@@ -169,8 +169,8 @@ static inline uint32_t sim_pick(uint64_t *seed, uint32_t max)
 	return (uint32_t)(test_rand(seed) % (max + 1));
 }
 
-/* The token travels in the payload where it is long enough; calls are in order, so that
- * it is known from counting where it is not. */
+/* Makes a call. The payload contains the token if it is long enough. For shorter payloads the
+ * receiver counts, because calls arrive in order. */
 static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_t resp)
 {
 	static uint8_t buf[1 << 16];
@@ -187,7 +187,7 @@ static inline int sim_call(struct side *s, uint64_t *seed, uint32_t len, uint32_
 	return rc;
 }
 
-/* Replies to the i-th held request; its call's token is the id's entry at the peer. */
+/* Replies to the i-th held request. The peer's entry for the request's id has the token. */
 static inline void sim_reply(struct side *s, uint32_t i, uint64_t *seed)
 {
 	static uint8_t buf[1 << 16];

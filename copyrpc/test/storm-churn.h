@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of the storm below copyrpc: QPs of mlx5dv-lite that come, send, fail and go, in a context that
- * reads its asynchronous events or not. However they go, the device frees them, and the SRQ keeps its
- * receives. In half of the schedules the library's clock stands still, so that no QP is freed because
- * time has passed.
+ * The part of the storm that does not use copyrpc: it creates QPs of mlx5dv-lite, which send, fail
+ * and are destroyed, in a context that may or may not read its asynchronous events. In every case
+ * the device must free the QPs, and the SRQ must keep its receives. In half of the schedules the
+ * library's clock stands still, so that no QP is freed because time has passed.
  */
 #ifndef COPYRPC_TEST_STORM_CHURN_H
 #define COPYRPC_TEST_STORM_CHURN_H
@@ -18,7 +18,7 @@ enum { CHURN_PAIRS = 3, CHURN_DEPTH = 16, CHURN_SQ = 16 };
 
 struct churn_pair {
 	struct mlx5dvl_qp *qp[2];
-	uint32_t sent, received; /* from the first to the second */
+	uint32_t sent, received; /* messages from qp[0] to qp[1] */
 };
 
 struct churn {
@@ -28,7 +28,7 @@ struct churn {
 	struct mlx5dvl_mr mr;
 	struct churn_pair pair[CHURN_PAIRS];
 	uint64_t seed;
-	uint32_t reads; /* events are read once in so many rounds; 0: never */
+	uint32_t reads; /* events are read once per this many rounds; 0: never */
 	bool fatal; /* the device has failed */
 	uint8_t mem[64];
 };
@@ -51,7 +51,7 @@ static inline void churn_open(struct churn *c, uint64_t seed)
 			 &c->srq),
 		0);
 	CHECK_EQ(mlx5dvl_cq_create(c->ctx, &(struct mlx5dvl_cq_attr){.srq = c->srq}, &c->rcq), 0);
-	/* Room for the pairs that live and for one that is not freed yet. */
+	/* Room for all pairs, and for one that is destroyed and not freed yet. */
 	CHECK_EQ(mlx5dvl_cq_create(c->ctx,
 			 &(struct mlx5dvl_cq_attr){.depth = 2 * CHURN_SQ * (CHURN_PAIRS + 1)},
 			 &c->scq),
@@ -61,7 +61,8 @@ static inline void churn_open(struct churn *c, uint64_t seed)
 		0);
 }
 
-/* Messages of a pair arrive in order, each at most once; the immediate has both. */
+/* Checks that messages of a pair arrive in order, each at most once. The immediate contains the
+ * pair and the message's number. */
 static inline void churn_received(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
 {
 	struct churn_pair *p = mlx5dvl_qp_user(qp);
@@ -93,7 +94,7 @@ static inline void churn_create(struct churn *c, struct churn_pair *p, int i)
 		.user = p};
 	int rc;
 
-	/* -ENOSPC until those that were destroyed are freed: soon. */
+	/* -ENOSPC until destroyed QPs are freed, which must be soon. */
 	while ((rc = mlx5dvl_qp_create(c->ctx, &attr, &p->qp[i])) == -ENOSPC) {
 		churn_poll(c);
 		sched_yield();
@@ -132,8 +133,8 @@ static inline void churn_send(struct churn *c, struct churn_pair *p, uint32_t n)
 	mlx5dvl_ring(p->qp[0]);
 }
 
-/* A message that may arrive by half, by a fault of the director: the receiver then holds a receive of
- * the SRQ, and what follows waits. */
+/* Sends a message of which only a half may arrive, because of a fault that the director has set.
+ * The receiver then holds a receive of the SRQ, and later messages wait. */
 static inline void churn_send_half(struct churn *c, struct churn_pair *p)
 {
 	if (!mlx5dvl_post_send_imm(p->qp[0], NULL, 0, 0, p->sent, 0, 0))
@@ -169,7 +170,8 @@ static inline void churn_round(struct churn *c)
 		churn_read_events(c);
 }
 
-/* All receives are there: so many messages arrive without a refill. Faults have been removed. */
+/* Checks that no receive is lost: as many messages arrive without a refill. The caller must have
+ * removed all faults. */
 static inline void churn_check_receives(struct churn *c)
 {
 	struct churn_pair *p = &c->pair[0];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A node of a storm: it acts at random, and checks what copyrpc.h promises. */
+/* A node of a storm acts at random, and checks what copyrpc.h promises. */
 #ifndef COPYRPC_TEST_STORM_NODE_H
 #define COPYRPC_TEST_STORM_NODE_H
 
@@ -70,7 +70,7 @@ static void destroy(struct node *n, struct conn *c)
 	for (uint32_t i = 0; i < n->nraws; i++) {
 		if (n->raw[i].conn != c || n->raw[i].ended)
 			continue;
-		n->raw[i].ended = true; /* it is dropped */
+		n->raw[i].ended = true; /* the operation is dropped without a completion */
 		n->raws--;
 	}
 }
@@ -92,7 +92,7 @@ static void finish(struct node *n, struct held *h)
 	n->nheld--;
 }
 
-/* Handles a request by a call of its own, if that can be made now. */
+/* Handles a request by a nested call, if one can be made now. */
 static bool nest(struct node *n, uint8_t i)
 {
 	struct held *h = &n->held[i];
@@ -182,7 +182,8 @@ static void end_raws(struct node *n)
 		n->raws--;
 		if (done.status)
 			CHECK_EQ(done.status, copyrpc_ep_status(done.ep));
-		else if (r->is_read) /* every node's memory begins alike */
+		else if (r->is_read) /* the memory of all nodes has the same contents at the
+					start */
 			CHECK(!memcmp(n->local + r->at, n->memory + r->at, r->len));
 	}
 }
@@ -211,7 +212,7 @@ static void flush_some(struct node *n)
 	}
 }
 
-/* Does something that is allowed inside of a callback as well as outside. */
+/* Does a random action that is allowed inside and outside a callback. */
 static void act(struct node *n)
 {
 	struct conn *c;
@@ -283,7 +284,7 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	if (status) {
 		CHECK(!data && !len);
 	} else {
-		CHECK(call->conn->ep == ep); /* not destroyed */
+		CHECK(call->conn->ep == ep); /* the endpoint is not destroyed */
 		CHECK_EQ(len, m.resp_len);
 		check_bytes(data, 0, len, ~m.key);
 	}
@@ -295,7 +296,7 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	for (uint32_t i = draw(n, 4); i > 1; i--)
 		act(n);
 	n->depth--;
-	if (!status) /* as long as the callback runs */
+	if (!status) /* data is valid while the callback runs */
 		check_bytes(data, 0, len, ~m.key);
 }
 
@@ -353,7 +354,7 @@ static void make(struct node *n, uint32_t peer, uint32_t link, uint32_t round)
 		return;
 	rc = copyrpc_ep_create(n->ctx, &attr, &c->ep);
 	if (rc) {
-		CHECK_EQ(rc, -EMFILE); /* until the one before is freed */
+		CHECK_EQ(rc, -EMFILE); /* until the former endpoint is freed */
 		return;
 	}
 	n->nconns++;
@@ -366,7 +367,8 @@ static void make(struct node *n, uint32_t peer, uint32_t link, uint32_t round)
 	publish(n, peer, link, c);
 }
 
-/* True if the connection is to be given up for the peer's next one. */
+/* True if this end must destroy its endpoint, because the connection has failed or the peer has
+ * created a newer one. */
 static bool is_over(struct node *n, const struct conn *c, bool newer)
 {
 	int status = copyrpc_ep_status(c->ep);
@@ -417,7 +419,8 @@ static uint32_t failed_conns(const struct node *n)
 	return failed;
 }
 
-/* Nobody has called for so long, or the wake-up was lost. */
+/* Checks, after a sleep that ended by the guard, that there was no work: else a wake-up was
+ * lost. */
 static void check_idle(struct node *n)
 {
 	struct pollfd p = {.fd = copyrpc_ctx_fd(n->ctx), .events = POLLIN};
@@ -440,14 +443,14 @@ static void report(struct node *n)
 		ring(NODES);
 }
 
-/* A node that has something left to do of its own accord sleeps for a moment only. */
+/* Sleeps. A node that still has calls to make sleeps only for a short time. */
 static void sleep_now(struct node *n)
 {
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
 	eventfd_t rung;
 	int ms, longest;
 
-	copyrpc_flush(n->ctx); /* what copyrpc_flush_if() has held */
+	copyrpc_flush(n->ctx); /* sends messages that copyrpc_flush_if() has held */
 	serve(n, UINT32_MAX);
 	end_raws(n);
 	if (!n->steps)
@@ -480,7 +483,7 @@ static void open_node(struct node *n)
 	CHECK_EQ(copyrpc_mr_reg(n->ctx, n->local, MEMORY, 0, &n->local_mr), 0);
 }
 
-/* In the order in which the program pleases. */
+/* Destroys the node's objects in a random order. */
 static void close_node(struct node *n)
 {
 	struct copyrpc_stats s;
@@ -526,7 +529,8 @@ static uint32_t alive_conns(const struct node *n)
 	return alive;
 }
 
-/* The device fails while some endpoint may be destroyed: a sleeper learns of it. */
+/* Waits until the device fails, asleep or polling; endpoints may be destroyed meanwhile. A sleeper
+ * must wake up. */
 static void wait_for_the_end(struct node *n)
 {
 	struct copyrpc_ep *ep;

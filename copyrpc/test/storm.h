@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A storm: what its processes share, the state of a node, the messages, and what must not be left. */
+/* A storm: the memory that its processes share, the state of a node, the messages, and the check
+ * for leaks. */
 #ifndef COPYRPC_TEST_STORM_H
 #define COPYRPC_TEST_STORM_H
 
@@ -18,16 +19,16 @@ enum {
 	RAWS = 1 << 12,
 	CONNS = 1 << 10,
 	HELD = 16,
-	MEMORY = 4096, /* of a node, for raw operations: a half to READ, a half to WRITE */
-	GUARD_MS = 8000, /* of a sleep */
-	HANG_S = 120, /* of a schedule, which takes about a second */
+	MEMORY = 4096, /* of each node, for raw operations: one half for READ, one half for WRITE */
+	GUARD_MS = 8000, /* longest sleep */
+	HANG_S = 120, /* longest time for a schedule, which usually takes about a second */
 };
 
 enum phase { RUN, FATAL, END };
 
 /* A node's message to a peer about one end of a connection. */
 struct card {
-	uint32_t round; /* connections before this one; 0: there is none yet */
+	uint32_t round; /* number of connections before this one; 0: there is none yet */
 	uint8_t blob[COPYRPC_INFO_SIZE];
 	uint64_t raddr;
 	uint32_t rkey;
@@ -35,27 +36,27 @@ struct card {
 
 /* Shared by the processes of a schedule. */
 struct storm {
-	pthread_mutex_t lock; /* of the cards */
-	struct card card[NODES][NODES][LINKS]; /* of a node, for a peer */
-	atomic_uint phase; /* enum phase; written before the bells ring */
-	atomic_uint dead; /* nodes whose process was killed, by bits */
-	atomic_uint done; /* nodes that have nothing to do any more, by bits */
+	pthread_mutex_t lock; /* protects the cards */
+	struct card card[NODES][NODES][LINKS]; /* [node][peer][link] */
+	atomic_uint phase; /* enum phase; written before the eventfds are signaled */
+	atomic_uint dead; /* bit mask of the nodes whose process was killed */
+	atomic_uint done; /* bit mask of the nodes that have finished */
 	int bell[NODES + 1]; /* eventfds; the last one is the director's */
 	uint64_t seed;
 	uint32_t nodes, links, steps;
-	bool victim, fatal; /* the last node is a process that dies; the device fails */
+	bool victim, fatal; /* the last node is a process that is killed; the device fails */
 	struct copyrpc_ctx_attr attr;
 };
 
-/* A connection of a node: from the creation of the endpoint on. It is never freed, so that whatever
- * comes too late is seen. */
+/* A connection of a node, which begins with the creation of the endpoint. It is never freed, so
+ * that the test detects events that come too late. */
 struct conn {
 	struct copyrpc_ep *ep; /* NULL: destroyed */
 	uint64_t id; /* the same at both ends */
 	bool lower; /* this end belongs to the node with the lower number */
 	bool connected;
 	uint32_t asked, taken; /* calls made, requests received */
-	uint64_t raddr; /* of the peer's memory */
+	uint64_t raddr; /* address of the peer's memory */
 	uint32_t rkey;
 };
 
@@ -63,19 +64,19 @@ struct call {
 	struct conn *conn;
 	uint32_t seq;
 	bool timed, ended;
-	uint8_t parent; /* the held request that waits for it, or HELD */
+	uint8_t parent; /* index of the held request that waits for this call, or HELD */
 };
 
 struct held {
 	struct copyrpc_req *req; /* NULL: free */
 	struct conn *conn;
 	uint32_t seq;
-	bool waits; /* for a nested call */
+	bool waits; /* it waits for a nested call */
 };
 
 struct raw {
 	struct conn *conn;
-	uint32_t at, len; /* of a READ */
+	uint32_t at, len; /* position and length of a READ */
 	bool is_read, ended;
 };
 
@@ -95,7 +96,7 @@ struct node {
 	struct raw raw[RAWS];
 	struct held held[HELD];
 	uint32_t nconns, ncalls, nraws, pending, raws, nheld;
-	int depth; /* of callbacks */
+	int depth; /* number of nested callbacks */
 	uint8_t memory[MEMORY], local[MEMORY];
 	pthread_t thread;
 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes calls while the HCA has a fault. Checks the status with which pending calls end (success if
- * the HCA recovers), and that new endpoints in the same contexts work afterwards.
+ * Makes calls while the HCA injects a fault. Checks the status with which pending calls end (none
+ * fails if the HCA hides the fault), and that a new pair of endpoints in the same contexts works
+ * afterwards.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +20,7 @@ struct side {
 
 struct calls {
 	uint32_t made, ok, failed;
-	int status; /* of each call that fails */
+	int status; /* the status that failed calls must have */
 	uint8_t ended[CALLS];
 };
 
@@ -52,9 +53,8 @@ static void connect_pair(struct side s[2])
 		CHECK_EQ(copyrpc_ep_connect(s[i].ep, blob[!i], COPYRPC_INFO_SIZE), 0);
 }
 
-/*
- * Makes and answers calls until all have ended or, if the endpoint fails, those made so far have.
- */
+/* Makes and answers calls until all CALLS have ended. After the endpoint has failed, makes no more
+ * calls and runs until those that were made have ended. */
 static void run(struct side s[2], struct calls *c)
 {
 	struct copyrpc_req *req;
@@ -77,9 +77,8 @@ static void run(struct side s[2], struct calls *c)
 	}
 }
 
-/*
- * The description has the device, both QPs, the address, the name and, after a failure, a syndrome.
- */
+/* Checks that the description of the endpoint has the device, both QP numbers, the address, the
+ * name and, after a failure, the HCA's syndrome. */
 static void check_words(struct copyrpc_ep *ep, int status)
 {
 	char line[256], part[20];
