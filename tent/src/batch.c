@@ -33,7 +33,10 @@ static int check_request(struct tent *t, const struct tent_request *r)
 	return sched_check(s->sched, clock_ns(), place_of(s, b, remote));
 }
 
-/* The next boundary of parts behind offset, of memory that begins at addr within a buffer. */
+/*
+ * Returns the first offset after @offset at which a part of the registration ends. @in_buffer: the
+ * position of the request's memory in the buffer.
+ */
 static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
 {
 	uint64_t at = in_buffer + offset;
@@ -230,7 +233,10 @@ int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *statu
 	return 0;
 }
 
-/* The first error, the sum of bytes; @b->open is looked at by the caller. */
+/*
+ * Combines the status of all requests: the sum of bytes and the first error, if possible not
+ * -ECANCELED. The caller must check whether b->open is 0.
+ */
 static struct tent_status sum_of(const struct tent_batch *b)
 {
 	struct tent_status sum = {.state = TENT_COMPLETED};

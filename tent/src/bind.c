@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Modes baseline and smart: they choose a rail for each slice at submit. */
+/* Modes baseline and smart choose a rail for each slice at submit. */
 #include <assert.h>
 #include <errno.h>
 
@@ -8,7 +8,7 @@
 
 #define PROBE_EVERY 100
 
-/* The published planner: the block is rounded up, and the last slices may be empty. */
+/* The count of the published planner: it rounds the block up, so the last slices may be empty. */
 static uint64_t defective_count(uint64_t length, uint32_t max_slices)
 {
 	uint64_t n = (length + PLAN_GRANULE - 1) / PLAN_GRANULE;
@@ -36,7 +36,7 @@ static uint32_t next_in_turn(struct sched *s, uint32_t location, uint8_t tier)
 	return NO_RAIL;
 }
 
-/* The first tier that has a rail in use; its rails in turn, lower tiers get nothing. */
+/* Uses the rails of the best tier that has one in use, in turn. */
 static uint32_t baseline_pick(struct sched *s, uint32_t location)
 {
 	uint8_t best = TENT_TIERS;
@@ -69,7 +69,7 @@ static uint32_t smart_scores(struct sched *s, uint32_t location, uint64_t length
 	return n;
 }
 
-/* Every PROBE_EVERY-th call samples all rails in turn, also those that look slow. */
+/* True: this decision uses all rails in turn, to sample also rails that seem to be slow. */
 static bool probe_turn(struct sched *s)
 {
 	return ++s->calls % PROBE_EVERY == 0;
@@ -133,14 +133,17 @@ void bind_again(struct sched *s, uint32_t id)
 		bind(s, id, rail, sl->length);
 }
 
-/* The order of the slices of one request: one allocation for all of them. */
+/* One decision for all slices of a request: the number of slices of each rail, in order. */
 struct bulk {
 	uint32_t rail[SCHED_MAX_RAILS], share[SCHED_MAX_RAILS];
 	uint32_t n, at, given;
-	bool in_turn; /* a probe: one after the other */
+	bool in_turn; /* one slice per rail in turn, see probe_turn() */
 };
 
-/* Shares after the weights, rounded down; what is left goes to the best, which comes first. */
+/*
+ * Computes the shares from the weights, rounded down. The best rail comes first and gets the
+ * remaining slices.
+ */
 static void bulk_init(struct sched *s, uint32_t location, uint64_t length, uint32_t slices,
 	struct bulk *b)
 {

@@ -59,7 +59,7 @@ static bool open_rail(const struct tent_segment *s, bool own, uint32_t rail)
 	return false;
 }
 
-/* Another rail, of the peer (@own: of ours), that is in use and that the suspect reaches. */
+/* Finds another rail of the peer (@own: of this engine) that is in use and in the subnet. */
 static bool find_partner(const struct tent_segment *s, const struct pair *p, bool own,
 	uint32_t *rail_p)
 {
@@ -79,7 +79,7 @@ static bool find_partner(const struct tent_segment *s, const struct pair *p, boo
 	return false;
 }
 
-/* Asks the peer for an end that the suspect can send to. Without one the suspect is not cleared. */
+/* Requests the peer's end for message @i. If that fails, MESSAGE_NONE remains. */
 static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t remote)
 {
 	struct blame_end *e = &s->blame.ends[i];
@@ -169,7 +169,7 @@ static bool answered(const struct blame *b)
 	return true;
 }
 
-/* The next pair that has been fenced, so that nothing is done in the time that it takes. */
+/* Examines the next pair, once its fence has ended, so that the fence is not delayed. */
 static bool begin_next(struct tent_segment *s, uint64_t now)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finds the cause of an outage. A port that has gone down, here or there, and a peer whose adapter
- * has refused an access, report that themselves. Else two messages without data are sent, over
- * queue pairs made for them, when the failed pair has been fenced:
+ * Finds the cause of an outage. A port that has gone down on either side, and a peer's adapter that
+ * has refused an access, report that themselves. Otherwise two messages without data are sent when
+ * the failed pair has been fenced, over queue pairs that are made for them:
  *
- *	own rail    -> another rail of the peer
- *	another own -> the peer's rail
+ *	rail of the pair here -> another rail of the peer
+ *	another rail here     -> rail of the pair at the peer
  *
- * over rails of the same subnet that are in use, so that each message has one suspect. One
- * that arrives clears its suspect. A suspect is blamed only if its message was lost while the other
- * one arrived: if rails do not reach across, or there is no other rail, the cause stays unknown.
+ * The other rails are in use and in the same subnet, so that each message tests one suspect. If the
+ * message arrives, its suspect is not the cause. A suspect is blamed only if its message was lost
+ * and the other message arrived. If both are lost, or there is no other rail, the cause stays
+ * unknown.
  *
  * One pair is examined at a time.
  */
@@ -40,22 +41,22 @@ struct blame {
 	uint32_t todo; /* a bit per pair */
 	uint32_t pair; /* under examination, or BLAME_NONE */
 	uint32_t epoch;
-	uint64_t until; /* then a message that has not arrived counts as lost */
+	uint64_t until; /* deadline: after it a message that has not arrived counts as lost */
 	struct blame_end ends[BLAME_ENDS];
 };
 
-/* The pair is being fenced. It will be examined unless blame_known() names the cause. */
+/* The pair is being fenced. It will be examined unless blame_known() sets the cause. */
 void blame_suspect(struct tent_segment *s, uint32_t pair);
 void blame_known(struct tent_segment *s, uint32_t pair, enum tent_fault fault);
 
-/* Begins an examination, takes completions, ends it. True: one of these happened. */
+/* Begins, continues and ends examinations. True: one of these happened. */
 bool blame_progress(struct tent_segment *s, uint64_t now);
-/* The peer's answer; its pair is TENT_MAX_RAILS or more. */
+/* Handles the peer's CTL_CONNECTED with msg->pair of TENT_MAX_RAILS or more. */
 void blame_answer(struct tent_segment *s, const struct ctl_msg *msg);
 uint64_t blame_due(const struct tent_segment *s);
 void blame_fini(struct tent_segment *s);
 
-/* The conclusion from two messages about two suspects. */
+/* The cause that follows from the messages that tested our rail and the peer's rail. */
 enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The identity of this host's kernel, which is another one after each boot. */
+/* The identity of this host's kernel, which changes with each boot. */
 #ifndef TENT_BOOT_H
 #define TENT_BOOT_H
 

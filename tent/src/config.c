@@ -19,7 +19,7 @@ static const char *const mode_names[] = {
 	[TENT_PULL] = "pull",
 };
 
-/* The configuration that is being read, and the place for an error message. */
+/* The configuration that is being read, and the buffer for an error message. */
 struct reader {
 	struct tent_config *c;
 	bool smart, have_mode;

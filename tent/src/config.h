@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Configuration: a JSON object, checked key by key. It knows JSON and nothing of rails.
+ * Configuration: a JSON object, checked key by key. These functions do not depend on rails.
  *
  *	{ "transports": { "rdma": { "numa_penalties": [1, 5, 10] } } }
  *
@@ -26,8 +26,8 @@ enum tent_mode {
 #define TENT_MODE_DEFAULT TENT_PULL
 
 struct tent_config {
-	enum tent_mode mode; /* `scheduler`, else as enable_smart_scheduling says */
-	bool strict_numa; /* never a rail that is not in the best tier */
+	enum tent_mode mode; /* from `scheduler`, or else from enable_smart_scheduling */
+	bool strict_numa; /* use only rails of the best tier */
 	double numa_penalties[TENT_TIERS];
 	double bandwidth_learning_rate; /* weight of the old value, 0 to 1 */
 	double ewma_min_bandwidth_multiplier;
@@ -39,12 +39,12 @@ struct tent_config {
 	char *rail_map, *topology; /* file names, or NULL */
 };
 
-/* The defaults; nothing to free. */
+/* Writes the defaults, which need no config_fini(). */
 void config_init(struct tent_config *c);
 
 /*
- * Reads a configuration. 0; -EINVAL: one line in why says which key is wrong and what to
- * give; -ENOMEM. c_p is written on success only, and freed with config_fini().
+ * Reads a configuration. 0; -EINVAL: one line in @why names the wrong key and the values that are
+ * accepted; -ENOMEM. *c_p is written on success only; the caller must free it with config_fini().
  */
 int config_parse(const char *text, size_t len, struct tent_config *c_p, char *why, size_t size);
 
@@ -53,17 +53,17 @@ int config_load(const char *path, struct tent_config *c_p, char *why, size_t siz
 
 void config_fini(struct tent_config *c);
 
-/* The bandwidth of a device that reports gbps: that, or the default if it is out of range. */
+/* The bandwidth of a device that reports @gbps: @gbps, or the default if @gbps is out of range. */
 double config_bandwidth_gbps(const struct tent_config *c, double gbps);
 
 /*
- * After how many samples the weight of an old value has halved, as the learning rate
- * says: 0.15 for 0.01; 0 for a rate of 0, infinite for 1.
+ * The number of samples after which the weight of an old value has halved, computed from the
+ * learning rate: 0.15 for 0.01; 0 for 0; infinite for 1.
  */
 double config_half_life(const struct tent_config *c);
 
 const char *config_mode_name(enum tent_mode mode);
-/* 0, or -EINVAL: no mode is called so. */
+/* 0, or -EINVAL: no mode has this name. */
 int config_mode_parse(const char *name, enum tent_mode *mode_p);
 
 #endif

@@ -31,7 +31,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 
 static void prepare(struct ctl *c, int fd)
 {
-	/* The kernel notices that a peer's host has failed, so that its place is freed. */
+	/* So the kernel detects the failure of a peer's host, and the peer's place becomes free. */
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){KEEP_ALIVE_S}, sizeof(int));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){KEEP_ALIVE_S}, sizeof(int));
@@ -78,7 +78,7 @@ int ctl_send(struct ctl *c, struct ctl_msg *msg)
 	if (c->fd < 0)
 		return -ECONNRESET;
 	msg->magic = CTL_MAGIC;
-	/* The socket is full: the peer has stopped reading. */
+	/* If the socket is full, the peer has stopped reading. */
 	return tcp_write(c->fd, msg, sizeof(*msg), &done) ? -ECONNRESET : 0;
 }
 

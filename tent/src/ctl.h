@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
- * asks. The target answers, and reports events of its ports.
+ * sends requests. The target replies, and reports events of its ports.
  *
  *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended
  *	ASK registrations               -> KNOWN: a bit for each that exists
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
- *	FENCE pair, epoch               -> FENCED pair, epoch: nothing can arrive on it any more
+ *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
  *	NOTICE mark (of a transport without marks)
  *	                                   TAKEN mark: all marks of its notice are counted
  *	UNREGISTERED registration       <- UNREGISTER registration
@@ -17,7 +17,7 @@
 
 #include "transport.h"
 
-#define CTL_MAGIC 0x34746e74u /* "tnt4": the protocol's version is in it */
+#define CTL_MAGIC 0x34746e74u /* "tnt4"; the 4 is the version of the protocol */
 #define CTL_LEN 64
 #define CTL_IDS 4 /* registrations in ASK */
 
@@ -42,9 +42,9 @@ enum ctl_type {
 struct ctl_msg {
 	uint32_t magic;
 	uint16_t type;
-	uint16_t status; /* errno, 0: well */
+	uint16_t status; /* positive errno; 0: success */
 	uint32_t pair;
-	uint32_t rail; /* also HELLO: number of pairs; KNOWN: bits; UNREGISTER(ED): its id */
+	uint32_t rail; /* also HELLO: number of pairs; KNOWN: bits; UNREGISTER(ED): registration */
 	uint32_t epoch;
 	union {
 		struct link_end end; /* CONNECT, CONNECTED */
@@ -62,25 +62,25 @@ struct ctl {
 	size_t got;
 };
 
-/* Listens at host and port, and writes the port. 0 or -errno. */
+/* Listens at @host and @port, and writes the port in use. 0 or -errno. */
 int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why);
-/* Connects within timeout_ms. 0 or -errno. */
+/* Connects; waits at most @timeout_ms. 0 or -errno. */
 int ctl_connect(const char *host, uint16_t port, int timeout_ms, struct ctl *c_p,
 	struct tent_why *why);
-/* The next connection to fd. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
+/* Accepts the next connection. 0; -EAGAIN: there is none; -EMFILE and others of tcp_take(). */
 int ctl_accept(int fd, struct ctl *c_p);
 void ctl_close(struct ctl *c);
-/* Ends the connection for the peer. Its last messages are still received. */
+/* Closes the sending direction. The peer's last messages can still be received. */
 void ctl_end(struct ctl *c);
 
 /* 0, or -errno: the connection cannot be used any more. */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);
 /*
- * The next message, without waiting. 0; -EAGAIN: none yet; -ECONNRESET: closed; -EPROTO: what
- * came is no message.
+ * Reads the next message without waiting. 0; -EAGAIN: no message yet; -ECONNRESET: the connection
+ * is closed; -EPROTO: invalid data.
  */
 int ctl_receive(struct ctl *c, struct ctl_msg *msg_p);
-/* Waits for one. As above, and -ETIMEDOUT. */
+/* Waits for the next message. Errors as above, and -ETIMEDOUT. */
 int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
 
 void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The defects of the published scheduler, which this one does not have. A test of the simulator
- * builds the same code with TENT_DEFECTS, to show that the cases find them: empty slices from
- * rounding, a charge that differs from the release, bandwidth that includes the time in the own
- * queue, failures learned as samples, no probe for a single slice. Nothing else is built with them.
+ * Defects of the published scheduler that this one does not have: empty slices from rounding, a
+ * charge that differs from the release, bandwidth that includes the time in the scheduler's own
+ * queue, failures that count as samples, no probe for a single slice. One test of the simulator
+ * is built with TENT_DEFECTS, to show that the cases detect these defects.
  */
 #ifndef TENT_DEFECTS_H
 #define TENT_DEFECTS_H

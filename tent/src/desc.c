@@ -124,7 +124,7 @@ static int read_number(const json_t *object, const char *key, uint64_t max, uint
 	return 0;
 }
 
-/* Printable, not empty, and with its end within size. */
+/* Reads a text that must be printable and not empty, and fit into @size with its final 0. */
 static int read_text(const json_t *object, const char *key, char *to, size_t size)
 {
 	const char *text = json_string_value(json_object_get(object, key));
@@ -147,7 +147,7 @@ static int read_bytes(const json_t *object, const char *key, uint8_t *bytes, siz
 	return text ? from_hex(text, bytes, n) : -EINVAL;
 }
 
-/* The transport that has this kind of rails, NULL: none has; and the kind as it calls it. */
+/* Returns the transport with this kind of rails, or NULL. Writes its own string of the kind. */
 static const struct transport *find_kind(const char *name, const char **kind_p)
 {
 	for (const struct transport *const *t = transports; *t && name; t++) {
@@ -339,7 +339,7 @@ const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_
 {
 	uint32_t low = 0, high = d->n_buffers;
 
-	while (low < high) { /* the first one that begins behind addr */
+	while (low < high) { /* finds the first buffer that begins after addr */
 		uint32_t mid = low + (high - low) / 2;
 
 		if (d->buffers[mid].addr <= addr)

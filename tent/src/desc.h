@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The description of a segment, as JSON: where the peer's engine listens, its rails, and its
- * memory with a tier per rail, and a key per rail and part. Reading checks everything.
+ * The description of a segment, as JSON: the address at which the peer's engine listens, its rails,
+ * and its memory with a tier per rail, and a key per rail and part. desc_read() checks everything.
  */
 #ifndef TENT_DESC_H
 #define TENT_DESC_H
@@ -32,23 +32,23 @@ struct desc {
 	const struct transport *transport; /* of its rails */
 	char host[DESC_HOST_LEN];
 	uint16_t port;
-	uint8_t key[DESC_KEY_LEN]; /* its holders may connect */
+	uint8_t key[DESC_KEY_LEN]; /* holders of the key may connect */
 	char boot[BOOT_LEN]; /* of the host's kernel, see boot.h */
 	int32_t pid;
 	uint32_t epoch; /* the number of registrations that had ended when it was made */
-	uint64_t proof; /* the address of the key in the memory of that process */
+	uint64_t proof; /* the address of the key in the memory of process pid */
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;
-	struct desc_buffer *buffers; /* ascending, without overlap */
+	struct desc_buffer *buffers; /* in the order of their addresses, without overlap */
 };
 
-/* 0, -ENOMEM. The text is freed with free(). */
+/* 0 or -ENOMEM. The caller must free the text with free(). */
 int desc_write(const struct desc *d, char **text_p);
 
 /*
- * 0; -EINVAL; -EPROTONOSUPPORT another version; -ENOMEM. d_p is written on success only, and
- * freed with desc_fini().
+ * 0; -EINVAL; -EPROTONOSUPPORT: another version; -ENOMEM. *d_p is written on success only; the
+ * caller must free it with desc_fini().
  */
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
 void desc_fini(struct desc *d);

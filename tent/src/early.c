@@ -32,7 +32,7 @@ static bool may_post(const struct sched *s, uint32_t rail)
 	return r->state == RAIL_UP || (r->state == RAIL_HALF && !r->posted);
 }
 
-/* The next slice of the rail, of the class whose turn it is; NO_SLICE. */
+/* The next slice of the rail: of the first class in turn that has one. NO_SLICE: there is none. */
 static uint32_t next_bound(struct sched *s, uint32_t rail)
 {
 	uint32_t without = 0, p;
@@ -45,7 +45,7 @@ static uint32_t next_bound(struct sched *s, uint32_t rail)
 	return NO_SLICE;
 }
 
-/* A slice whose request has failed is not worth a post. */
+/* Drops a slice whose request has failed. False: the request has not failed. */
 static bool drop(struct sched *s, uint32_t id)
 {
 	if (!s->requests[s->slices[id].request].status)

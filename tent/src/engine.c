@@ -14,7 +14,7 @@
 #include "why.h"
 
 #define RAIL_WAIT_MS 5000
-#define FULL_NS (1 * NSEC_PER_MSEC) /* between looks, while the program takes no notices */
+#define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
 
 /* ---- progress ---- */
 
@@ -39,7 +39,7 @@ static void port_events(struct tent *t, uint64_t now)
 	}
 }
 
-/* Does all that can be done now. True: something was. */
+/* Does all work that can be done now. True: there was work. */
 static bool progress(struct tent *t, uint64_t now)
 {
 	bool some = serve_progress(t, now);
@@ -104,14 +104,14 @@ static void *engine_thread(void *arg)
 	pthread_mutex_lock(&t->lock);
 	while (!t->stopping) {
 		if (progress(t, clock_ns())) {
-			/* Callers need the lock, too. */
+			/* Other threads need the lock, too. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
 			pthread_mutex_lock(&t->lock);
 			continue;
 		}
 		each_link(t, arm);
-		/* Completions before the arming give no event. */
+		/* Completions that arrived before the links were armed cause no event. */
 		if (progress(t, clock_ns()))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));
@@ -124,7 +124,7 @@ static void *engine_thread(void *arg)
 
 /* ---- rails ---- */
 
-/* @named: by the topology, so that it must be there. */
+/* @named: the topology file names the rail, so an inactive port is an error. */
 static int open_rail(struct tent *t, const char *name, bool named, struct tent_why *why)
 {
 	uint32_t i = t->n_ports;
@@ -245,7 +245,7 @@ static int make_tasks(struct tent *t, const struct tent_attr *a)
 	return slab_init(&t->task_ids, n);
 }
 
-/* Reads the caller's attributes, which may be those of another version. */
+/* Copies the caller's attributes, which may be those of another version of the library. */
 static int take_attr(const struct tent_attr *from, struct tent_attr *a, struct tent_why *why)
 {
 	const size_t first = offsetof(struct tent_attr, rail_wait_ms) + sizeof(int);

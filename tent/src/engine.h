@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The engine's objects. One lock protects all of them. Operations that block for long, such as
- * connecting, run without it on objects that no other thread sees yet.
+ * connecting, run without the lock on objects that no other thread uses yet.
  *
- * The files, each of which calls only those below it:
+ * The files. Each one calls only functions of the files below it:
  *
  *	engine.c	the engine, its rails and its thread
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
@@ -35,16 +35,16 @@
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 #define MAX_IMPORTERS 256 /* peers that have imported our segment; a multiple of 64 */
-#define MAX_STRANGERS 256 /* connections that have not shown the key yet */
-#define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for an answer */
-#define NOTICES 4096 /* not taken by the program: then peers wait */
-#define NOTICE_RING (2 * NOTICES) /* with those of links that end meanwhile; a power of two */
+#define MAX_STRANGERS 256 /* connections that have not presented the key yet */
+#define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
+#define NOTICES 4096 /* with as many that the program has not taken, peers wait */
+#define NOTICE_RING (2 * NOTICES) /* has room for the last marks of links; a power of two */
 #define NO_TASK UINT32_MAX
 
 enum buffer_state {
-	BUFFER_COMING, /* is being registered, without the lock: nobody may use it yet */
+	BUFFER_COMING, /* is being registered, without the lock; must not be used yet */
 	BUFFER_READY,
-	BUFFER_GOING, /* is being unregistered: nobody may begin to use it, see revoke.c */
+	BUFFER_GOING, /* is being unregistered; no new use may begin, see revoke.c */
 };
 
 /* Registered memory of this engine. */
@@ -54,12 +54,12 @@ struct buffer {
 	uint32_t n_parts;
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
-	uint32_t id; /* of the registration: no other has it, before or after */
+	uint32_t id; /* of the registration; never used again */
 	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
 	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };
 
-/* The token of a probe. Those of slices and marks are the scheduler's, which leave bit 31 free. */
+/* Bit 31 marks the token of a probe. The scheduler's tokens of slices and marks leave it 0. */
 #define TOKEN_PROBE (1u << 31)
 
 static inline uint64_t token_probe(uint32_t high)
@@ -68,8 +68,8 @@ static inline uint64_t token_probe(uint32_t high)
 }
 
 /*
- * A rail of the scheduler: a rail here and one of the peer. Its state is the scheduler's, see
- * sched.h.
+ * A rail of the scheduler: a pair of a rail of this engine and a rail of the peer. The scheduler
+ * has its state, see sched.h.
  */
 struct pair {
 	struct tent_segment *segment;
@@ -77,25 +77,25 @@ struct pair {
 	struct link *link; /* NULL: the rail is down */
 	struct link
 		*closed; /* the previous link, which is idle, until there is time to destroy it */
-	bool answered; /* the rail's fence, or its probe */
+	bool answered; /* the peer has confirmed the fence, or the probe has ended */
 	int status; /* of the probe or the open; 0 after a failed open: it took too long */
 	uint64_t deadline; /* of the fence */
-	uint64_t failed_at; /* first report of the outage */
-	enum tent_fault fault; /* of the last one */
+	uint64_t failed_at; /* time of the first report of the outage */
+	enum tent_fault fault; /* of the last outage */
 	struct latrec_hist slice_ns; /* from post to completion */
 };
 
 struct notice_slot {
-	uint64_t lap; /* of the task that has the slot, or had it last */
-	uint32_t task; /* NO_TASK: none, or it has ended */
-	bool untaken; /* the peer has not counted its notice */
+	uint64_t lap; /* of the task that uses the slot, or used it last */
+	uint32_t task; /* NO_TASK: no task, or it has ended */
+	bool untaken; /* the peer has not confirmed that it counted all marks */
 };
 
 /* A buffer of the peer. */
 struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
-	bool gone; /* the peer has unregistered it */
-	bool owed; /* and waits for our confirmation */
+	bool gone; /* the peer has unregistered the buffer */
+	bool owed; /* the peer waits for our confirmation */
 };
 
 struct tent_segment {
@@ -109,14 +109,14 @@ struct tent_segment {
 	struct pair pairs[TENT_MAX_RAILS];
 	struct blame blame;
 	struct sched *sched;
-	uint32_t *tier_sets; /* of each buffer of the peer: see places.c */
-	struct lent *lent; /* the same */
-	uint32_t owed; /* the number that wait for a confirmation */
+	uint32_t *tier_sets; /* one per buffer of the peer, see places.c */
+	struct lent *lent; /* one per buffer of the peer */
+	uint32_t owed; /* the number of buffers whose end the peer waits for */
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
-	uint64_t reported_at; /* of a failure whose slices have not been sent again, 0: none */
-	struct latrec_hist resend_ns; /* from such a report to the first of them */
-	/* The posted slices, by the low bits of their tokens. */
+	uint64_t reported_at; /* of a failure whose slices have not been sent again; 0: none */
+	struct latrec_hist resend_ns; /* from reported_at to the first slice that is sent again */
+	/* The posted slices, indexed by the low bits of their tokens. */
 	struct {
 		uint32_t task;
 		uint64_t length, posted_at;
@@ -126,7 +126,7 @@ struct tent_segment {
 	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
-	uint32_t open; /* tasks that have not ended */
+	uint32_t open; /* number of tasks that have not ended */
 };
 
 enum task_state {
@@ -142,38 +142,38 @@ struct task {
 	struct tent_request request;
 	struct buffer *buffer;
 	const struct desc_buffer *remote;
-	uint32_t place; /* of the two together */
+	uint32_t place; /* of buffer and remote, see places.h */
 	uint64_t *cuts;
 	uint32_t n_cuts;
 	enum task_state state;
 	uint32_t next; /* in a list of the segment */
 	uint64_t bytes; /* that arrived */
-	uint64_t pairs; /* a bit for each that carried a slice which arrived */
-	/* TASK_NOTIFYING */
+	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
+	/* Only in TASK_NOTIFYING. */
 	uint8_t slot, positions;
 	uint32_t posted, arrived; /* marks: a bit per position */
-	uint8_t carrier[TENT_MAX_RAILS]; /* the pair of a mark */
-	uint8_t errors[TENT_MAX_RAILS]; /* of a mark */
+	uint8_t carrier[TENT_MAX_RAILS]; /* the pair of each mark */
+	uint8_t errors[TENT_MAX_RAILS]; /* the number of errors of each mark */
 };
 
 struct tent_batch {
 	struct tent *t;
 	struct tent_batch *next;
 	uint32_t n, open;
-	int fd; /* -1: not asked for */
+	int fd; /* -1: tent_batch_fd() has not been called */
 	uint32_t *tasks; /* NO_TASK: ended */
-	struct tent_status *status; /* of those that have ended */
+	struct tent_status *status; /* of the tasks that have ended */
 };
 
 /* A peer that uses our memory. */
 struct conn {
 	struct conn *next;
 	struct ctl ctl;
-	bool known; /* it has shown the key */
-	uint32_t place; /* known: of importer_ids */
-	bool cut; /* we have closed our end; it may copy until it closes its own */
-	bool closed; /* it has closed its end */
-	uint64_t until; /* the deadline of its HELLO, or if it is cut, of its close */
+	bool known; /* the peer has presented the key */
+	uint32_t place; /* if known: its id in importer_ids */
+	bool cut; /* we have closed our end; the peer may copy until it closes its own */
+	bool closed; /* the peer has closed its end */
+	uint64_t until; /* the deadline of the peer's HELLO, or if cut, of the peer's close */
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
@@ -181,12 +181,12 @@ struct conn {
 
 struct tent {
 	pthread_mutex_t lock;
-	pthread_cond_t ended; /* a batch has, or a peer's use of memory */
+	pthread_cond_t ended; /* a batch, or a peer's use of memory, has ended */
 	pthread_t thread;
 	bool stopping;
-	bool (*progress)(struct tent *t, uint64_t now); /* does what is due; true: something was */
+	bool (*progress)(struct tent *t, uint64_t now); /* returns whether there was work */
 	int epoll, kick; /* kick: an eventfd that wakes the thread */
-	uint64_t sleeps_until; /* of the thread; 0: it is awake */
+	uint64_t sleeps_until; /* the deadline of the thread's sleep; 0: it is awake */
 
 	struct tent_config config;
 	struct topo topo;
@@ -196,8 +196,8 @@ struct tent {
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */
 	double gbps[TENT_MAX_RAILS];
-	uint64_t part_len; /* of the largest registration */
-	uint64_t no_rail_ns; /* the time for which requests wait when no rail is left */
+	uint64_t part_len; /* most bytes of a part of a buffer */
+	uint64_t no_rail_ns; /* how long requests wait when no rail is up */
 
 	char host[DESC_HOST_LEN];
 	uint16_t port;
@@ -206,14 +206,14 @@ struct tent {
 	char boot[BOOT_LEN];
 
 	uint32_t n_buffers;
-	struct buffer *buffers[DESC_MAX_BUFFERS]; /* ascending */
+	struct buffer *buffers[DESC_MAX_BUFFERS]; /* in the order of their addresses */
 	struct tent_segment *segments;
-	uint32_t n_imports; /* so far */
+	uint32_t n_imports; /* total */
 	struct tent_batch *batches;
-	uint32_t n_registered, n_revoked; /* registrations so far, and ends of some */
-	uint32_t n_going; /* that are ending now */
+	uint32_t n_registered, n_revoked; /* total of registrations, and of their ends */
+	uint32_t n_going; /* registrations that are ending now */
 	struct conn *conns;
-	uint32_t n_conns; /* importers included */
+	uint32_t n_conns; /* including the importers */
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
@@ -225,21 +225,21 @@ struct tent {
 };
 
 /* loop.c */
-/* Calls the engine's progress() for a caller, and wakes the thread if that did something. */
+/* Runs the engine's progress() in the calling thread, and wakes the thread if there was work. */
 void loop_help(struct tent *t);
-/* Wakes the thread if it would sleep beyond that time. */
+/* Wakes the thread if it would sleep longer than @until. */
 void loop_wake(struct tent *t, uint64_t until);
 void loop_watch(struct tent *t, int fd);
 void loop_watch_link(struct tent *t, const struct link *l);
-/* Sleeps without the lock, until that time at the latest. */
+/* Sleeps without the lock until an event, at most until @until. */
 void loop_sleep(struct tent *t, uint64_t until);
 
 /* peer.c */
-/* Sends a message. If that fails the peer is lost. */
+/* Sends a message. If that fails, the segment's peer counts as lost. */
 void peer_send(struct tent_segment *s, struct ctl_msg *msg);
-/* Makes an end of a link on a port, and asks the peer for the other end. 0 or -errno. */
+/* Makes an end of a link on a port, and requests the other end from the peer. 0 or -errno. */
 int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, struct link **l_p);
-/* The peer has answered: connects the end, and posts a probe. 0 or -errno. */
+/* Handles the peer's reply: connects the end, and posts a probe. 0 or -errno. */
 int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token);
 /* Destroys a link, which may be NULL. */
 void peer_close(struct link **link);
@@ -249,34 +249,40 @@ struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
 void buffers_free(struct tent *t);
 
 /* revoke.c: ends registrations that peers use. */
-/* Tells all peers that the buffer is GOING. */
+/* Sets the buffer's state to BUFFER_GOING, and sends CTL_UNREGISTER to all peers. */
 void revoke_begin(struct tent *t, struct buffer *b);
-/* Releases the lock while it waits. 0: no peer uses it any more; -ETIMEDOUT one still may. */
+/*
+ * Waits for the peers' confirmations; releases the lock meanwhile. 0: no peer uses the buffer any
+ * more; -ETIMEDOUT: one still may.
+ */
 int revoke_wait(struct tent *t, struct buffer *b);
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
-/* A known peer has gone. */
+/* A known peer is gone, so its confirmations are not needed. */
 void revoke_left(struct tent *t, const struct conn *c);
-/* Tells the peer to go. It is gone when it has closed its end, or after some time. */
+/* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);
-/* Tells a peer which buffers are registered. 0 or -errno. */
+/* Replies to CTL_ASK: which buffers are registered. 0 or -errno. */
 int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
 
-/* lent.c: the same at the peer. lent_init(): 0 or -ENOMEM. */
+/* lent.c: the initiator's side of revoke.c. lent_init(): 0 or -ENOMEM. */
 int lent_init(struct tent_segment *s);
 static inline struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote)
 {
 	return &s->lent[remote - s->desc.buffers];
 }
-/* Nothing more is started on the buffer with this id. */
+/* The peer has unregistered the buffer with this id: starts no more requests on it. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
-/* Confirms the ends of buffers that no request uses any more. */
+/* Sends CTL_UNREGISTERED for the unregistered buffers that no request uses any more. */
 void lent_answer(struct tent_segment *s);
 
 /* segment.c */
 void segment_free(struct tent_segment *s);
 
-/* places.c: where memory is, here and at the peer, as one location of the scheduler. */
-/* The number of locations, and tiers_p[location * pairs + pair], for free(3). -ENOMEM. */
+/* places.c: a location of the scheduler stands for a location here and one at the peer. */
+/*
+ * Returns the number of locations or -ENOMEM. Writes tiers_p[location * pairs + pair], which the
+ * caller must free with free(3).
+ */
 int places_init(struct tent_segment *s, uint8_t **tiers_p);
 uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote);
@@ -286,30 +292,30 @@ int move_create(struct tent_segment *s);
 bool move_progress(struct tent_segment *s, uint64_t now);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
-/* The rail's port has come up, or has gone down by the fault of one of the two ends. */
+/* One of the pair's two ports has come up or gone down; @fault: which port, if it is down. */
 void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
-/* Acts on a message of the peer. 0, or -EPROTO. */
+/* Handles a message of the peer. 0, or -EPROTO. */
 int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now);
 
 /* task.c */
-/* Appends a new task to those that wait for room in the scheduler. */
+/* Appends a new task to the tasks that wait for room in the scheduler. */
 void task_wait(struct tent_segment *s, uint32_t id);
-/* Ends the task with err as soon as its slices under way have ended. */
+/* Ends the task with @err as soon as its slices under way have ended. */
 void task_stop(struct tent *t, uint32_t id, int err);
-/* The same for all that use this memory. */
+/* Stops all tasks that use this memory, with -EACCES. */
 void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote);
 /* Gives waiting tasks to the scheduler. */
 void tasks_start(struct tent_segment *s, uint64_t now);
 /* The scheduler has ended the task. */
 void task_moved(struct tent_segment *s, uint32_t id, int status);
-/* The mark that the scheduler has as @user has ended, see rail_ops.marked. */
+/* A mark has ended; the arguments are those of rail_ops.marked. */
 void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status);
-/* The record of that mark. */
+/* Writes the record of the mark with this @user and @position. */
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
 	struct notice_mark *mark_p);
-/* The peer has counted all marks of a notice, which its record names. */
+/* The peer has counted all marks of the notice that @mark belongs to. */
 void notice_taken(struct tent_segment *s, const struct notice_mark *mark);
-/* Posts marks that no rail had room for. */
+/* Gives free slots to waiting notices, and posts marks that are not under way. */
 void tasks_notify(struct tent_segment *s);
 void tasks_fail(struct tent_segment *s, int err);
 void batch_free(struct tent_batch *b);
@@ -318,7 +324,7 @@ void batch_free(struct tent_batch *b);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);
-/* Accepts no more connections, and waits until no peer copies. */
+/* Stops accepting connections, and waits until no peer copies. */
 void serve_end(struct tent *t);
 
 #endif

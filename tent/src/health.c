@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The states of rails: deadlines, exclusion, probes, return. Only this file changes a state. */
+/*
+ * The states of rails: deadlines, exclusion, probes, return to use. No other file changes a state.
+ */
 #include "sched_priv.h"
 
 #include <assert.h>
@@ -9,22 +11,22 @@
 
 #define BACKOFF_MIN_NS 1000000ull
 #define BACKOFF_MAX_NS 1000000000ull
-#define STALL_TIMES 16 /* the expected time of the slice at the head */
+#define STALL_TIMES 16 /* times the expected time of the first posted slice */
 
-/* Slices that are bound to the rail but not posted need no fence. */
+/* Binds the rail's slices that are not posted to other rails. These slices need no fence. */
 static void take_bound(struct sched *s, uint32_t rail, uint32_t priority)
 {
 	struct list *bound = sched_bound(s, rail, priority);
 	uint32_t id;
 
-	/* The rail is not in use any more: none of them comes back. */
+	/* The rail is not in use any more, so bind_again() does not choose it. */
 	while ((id = bound->head) != NO_SLICE) {
 		bind_undo(s, id);
 		bind_again(s, id);
 	}
 }
 
-/* Gives a slice of a failed rail, in no list and released, to another one. */
+/* Gives a slice of a failed rail to another rail. slice_unpost() must have been called for it. */
 static void slice_again(struct sched *s, uint32_t id)
 {
 	struct slice *sl = &s->slices[id];
@@ -42,7 +44,10 @@ static void slice_again(struct sched *s, uint32_t id)
 		bind_again(s, id);
 }
 
-/* Ends the slices of a fenced rail with status, or gives them to others if it is 0. Marks end. */
+/*
+ * Takes the posted slices and marks of a fenced rail. Ends the slices with @status, or if it is 0
+ * gives them to other rails. Ends the marks.
+ */
 static void take_posted(struct sched *s, uint32_t rail, int status)
 {
 	uint32_t id;
@@ -62,17 +67,17 @@ static void take_posted(struct sched *s, uint32_t rail, int status)
 	}
 }
 
-/* ---- transitions: sched.h has the drawing ---- */
+/* ---- transitions: see the diagram in sched.h ---- */
 
 enum rail_event {
 	EVENT_FAILED, /* an error, a silent stall, a loss that was reported */
 	EVENT_FENCED,
-	EVENT_OPENED, /* our end is there */
-	EVENT_CONNECTED, /* and the peer's */
+	EVENT_OPENED, /* our end exists */
+	EVENT_CONNECTED, /* both ends exist */
 	EVENT_REACHED, /* the first probe of the rail has arrived */
-	EVENT_RETURNED, /* a later one */
+	EVENT_RETURNED, /* a later probe has arrived */
 	EVENT_GIVEN_UP,
-	EVENT_ARRIVED, /* a slice or a mark has */
+	EVENT_ARRIVED, /* a slice or a mark has arrived */
 	RAIL_EVENTS,
 };
 
@@ -136,7 +141,7 @@ void rail_well(struct sched *s, uint32_t rail)
 	PROBE(tent, rail_back, rail);
 }
 
-/* Its link goes; the next one is due at that time. */
+/* Closes the rail's link. The next open is due at @open_at. */
 static void close_rail(struct sched *s, uint32_t rail, enum rail_event event, uint64_t open_at)
 {
 	struct rail *r = &s->rails[rail];
@@ -146,7 +151,7 @@ static void close_rail(struct sched *s, uint32_t rail, enum rail_event event, ui
 	s->ops->close(s->arg, rail);
 }
 
-/* An open that has failed at some point; it is tried again, less and less often. */
+/* Schedules another open after one that has failed, with exponential backoff. */
 static void open_later(struct rail *r, uint64_t now)
 {
 	if (!r->backoff)
@@ -198,7 +203,7 @@ void sched_rail_up(struct sched *s, uint64_t now, uint32_t rail)
 		r->open_at = now;
 }
 
-/* The answer to what the rail waits for in this state. */
+/* True: the rail is in this state and waits for a reply with this epoch. */
 static bool awaited(const struct sched *s, uint32_t rail, enum sched_rail_state state,
 	uint32_t epoch)
 {
@@ -258,7 +263,7 @@ bool sched_rail_in_use(const struct sched *s, uint32_t rail)
 
 /* ---- deadlines ---- */
 
-/* The time for which the rail may be silent while something is posted. */
+/* The time in ns for which the rail may be silent while something is posted. */
 static double patience(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];
@@ -270,7 +275,7 @@ static double patience(const struct sched *s, uint32_t rail)
 	return ns < SCHED_STALL_MAX_NS ? ns : SCHED_STALL_MAX_NS;
 }
 
-/* The deadline of the rail, which a completion or an answer moves. */
+/* The current deadline of the rail. Each completion or reply changes it. */
 static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 {
 	const struct rail *r = &s->rails[rail];

@@ -11,7 +11,7 @@ int lent_init(struct tent_segment *s)
 	return s->lent ? 0 : -ENOMEM;
 }
 
-/* The peer may name memory that the description does not have: this side does not use it. */
+/* If the description does not contain the memory, this side does not use it: confirms at once. */
 void lent_revoked(struct tent_segment *s, uint32_t id)
 {
 	struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = id};

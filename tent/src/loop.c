@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The descriptors that the engine's thread sleeps on, and how it is woken. */
+/* The sleep of the engine's thread: the descriptors that end it, and wake-ups by other threads. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -13,7 +13,7 @@ void loop_wake(struct tent *t, uint64_t until)
 	const uint64_t one = 1;
 
 	if (t->sleeps_until > until && write(t->kick, &one, sizeof(one)) < 0)
-		abort(); /* only a counter at its end is refused */
+		abort(); /* write() fails only on overflow */
 }
 
 void loop_help(struct tent *t)
@@ -26,7 +26,7 @@ void loop_watch(struct tent *t, int fd)
 {
 	struct epoll_event e = {.events = EPOLLIN};
 
-	/* Without memory for it the thread sees its events when it wakes for something else. */
+	/* If epoll_ctl() has no memory, the thread handles events of @fd when it wakes up later. */
 	epoll_ctl(t->epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
@@ -55,5 +55,5 @@ void loop_sleep(struct tent *t, uint64_t until)
 	pthread_mutex_lock(&t->lock);
 	t->sleeps_until = 0;
 	if (n > 0 && read(t->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		abort(); /* it is ours */
+		abort(); /* the descriptor is our own, so read() cannot fail */
 }

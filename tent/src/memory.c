@@ -12,7 +12,7 @@
 #include "memory.h"
 #include "why.h"
 
-/* The place of the first buffer that begins behind addr. */
+/* The index of the first buffer that begins after @addr. */
 static uint32_t place_behind(const struct tent *t, uint64_t addr)
 {
 	uint32_t low = 0, high = t->n_buffers;
@@ -118,7 +118,7 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	return 0;
 }
 
-/* Inserts the buffer, so that no other thread registers a part of it meanwhile. */
+/* Inserts the buffer before its registration, so that no other thread registers a part of it. */
 static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
 {
 	struct buffer *b = calloc(1, sizeof(*b));
@@ -147,7 +147,7 @@ static void leave(struct tent *t, const struct buffer *b)
 	t->n_buffers--;
 }
 
-/* The long part runs without the lock, so the engine answers peers meanwhile. */
+/* The registration takes long and runs without the lock, so that the engine still serves peers. */
 static int add(struct tent *t, struct buffer *b)
 {
 	const struct transport *tr = t->transport;

@@ -7,7 +7,7 @@
 
 #include "tent.h"
 
-/* Returns err. @locked: the limit of locked memory. */
+/* Explains an error of a registration. Returns @err. @locked: the limit of locked memory. */
 int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_why *why);
 
 #endif

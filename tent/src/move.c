@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scheduler's rails over links. A pair has no state but that of its rail, which sched.h draws:
+ * Implements the scheduler's rails with links. A pair has the state of its rail, see the diagram in
+ * sched.h, and no other:
  *
- *	FENCING     the peer is asked to close its end, ours drains
+ *	FENCING     we have sent FENCE to the peer, our end drains
  *	DOWN        there is no link
- *	CONNECTING  there is one, and the peer is asked for its end
- *	PROBING     the two are connected, a WRITE without data is under way
+ *	CONNECTING  our end exists, and we have requested the peer's end
+ *	PROBING     the two ends are connected, a WRITE without data is under way
  *	UP, HALF    slices and marks are posted on the link
  *
- * Requests that the scheduler makes from within a call are noted, and answered by move_progress(),
- * because its answers must not come from within its calls, nor from within a link's.
+ * The callbacks only record what the scheduler wants. move_progress() calls sched_fenced() and the
+ * like later, because these must not be called from within a function of the scheduler or a link.
  */
 #include <assert.h>
 #include <errno.h>
@@ -21,12 +22,12 @@
 #include "engine.h"
 
 #define FENCE_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has to confirm a fence */
-#define DRAIN_NS (10 * NSEC_PER_MSEC) /* a queue pair that has not flushed is destroyed */
+#define DRAIN_NS (10 * NSEC_PER_MSEC) /* after that a queue pair is destroyed without a flush */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define FIRST_OPEN_NS                                                                              \
-	(3000 * NSEC_PER_MSEC) /* more than a queue pair needs to find that there is no answer */
+	(3000 * NSEC_PER_MSEC) /* longer than the transport retries of a queue pair last */
 
-/* ---- what the scheduler asks for ---- */
+/* ---- the scheduler's callbacks ---- */
 
 static void place_slice(const struct tent_segment *s, const struct pair *p, const struct task *k,
 	const struct sched_slice *slice, struct link_move *m)
@@ -99,7 +100,7 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	if (!s->reported_at)
 		s->reported_at = p->failed_at;
 	blame_suspect(s, rail);
-	peer_send(s, &msg); /* first, because the slices wait for the answer */
+	peer_send(s, &msg); /* first, because the slices wait for the reply */
 	p->link->ops->stop(p->link);
 }
 
@@ -122,7 +123,7 @@ static void op_close(void *arg, uint32_t rail)
 
 	assert(p->link);
 	peer_close(&p->closed);
-	/* Slices go elsewhere first: to destroy it takes longer than that. */
+	/* Destroying a link takes long. Keep it until the slices have gone to other rails. */
 	if (!p->link->posted) {
 		p->closed = p->link;
 		p->link = NULL;
@@ -149,7 +150,7 @@ static const struct rail_ops ops = {
 	.marked = op_marked,
 };
 
-/* ---- what links report ---- */
+/* ---- completions of links ---- */
 
 struct report {
 	struct tent_segment *s;
@@ -157,7 +158,7 @@ struct report {
 	uint64_t now;
 };
 
-/* A slice, or a mark, which is no part of the request's bytes. */
+/* A slice or a mark has ended. Only slices count as bytes of the request. */
 static void posted_done(const struct report *r, uint64_t token, int status)
 {
 	struct tent_segment *s = r->s;
@@ -199,7 +200,7 @@ static void link_done(void *arg, uint64_t token, int status)
 		posted_done(r, token, status);
 }
 
-/* Takes what has ended on the pair. */
+/* Takes the completions of the pair's link. Returns their number. */
 static int poll_pair(struct tent_segment *s, uint32_t pair, uint64_t now)
 {
 	struct report r = {s, pair, now};
@@ -216,7 +217,7 @@ static void end_probe(struct tent_segment *s, uint32_t pair, uint64_t now)
 		sched_probed(s->sched, now, pair, sched_rail_epoch(s->sched, pair), p->status);
 }
 
-/* ---- what the peer answers ---- */
+/* ---- messages of the peer ---- */
 
 static void on_connected(struct tent_segment *s, uint32_t pair, const struct ctl_msg *msg,
 	uint64_t now)
@@ -314,7 +315,7 @@ void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enu
 
 /* ---- fences ---- */
 
-/* Our end has no request under way any more; else it is destroyed when its time is over. */
+/* True: nothing is under way on our end any more, or the time for draining is over. */
 static bool drained(const struct pair *p, uint64_t now)
 {
 	return !p->link->posted || p->segment->t->ports[p->local]->dead ||
@@ -368,9 +369,9 @@ static uint64_t fence_due(const struct tent_segment *s)
 	return due;
 }
 
-/* ---- the whole ---- */
+/* ---- progress ---- */
 
-/* A link that nothing bars may be at work. */
+/* True: a link may still access the peer's memory, and nothing on the peer's side prevents it. */
 static bool copying(const struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < s->n_pairs && !s->t->transport->bars; i++) {
@@ -410,7 +411,7 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 	some |= end_fences(s, now);
 	do {
 		s->again = false;
-		tasks_notify(s); /* first: slices would leave no room in the ledger */
+		tasks_notify(s); /* before tasks_start(), whose slices could fill the ledger */
 		tasks_start(s, now);
 		s->wake = sched_run(s->sched, now);
 	} while (s->again);
@@ -418,7 +419,7 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 	lent_answer(s);
 	if (s->lost)
 		tasks_fail(s, s->lost);
-	/* The peer takes the end of the connection for the end of all copying. */
+	/* The closed connection tells the peer that no thread copies any more. */
 	if (s->lost && !copying(s))
 		ctl_close(&s->ctl);
 	flush(s);

@@ -75,7 +75,7 @@ bool rails_meet(const struct rail_id *a, const struct rail_id *b)
 	return !memcmp(a->gid, b->gid, is_ipv4(a->gid) ? 15 : 8);
 }
 
-/* The partner of a rail, or -1. */
+/* Returns the partner of a rail, or -1. @partners: how many partners each remote rail has. */
 static int partner(const struct rail_id *rail, const struct rail_id *remote, uint32_t n_remote,
 	const uint32_t *partners)
 {

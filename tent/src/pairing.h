@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pairing: decides which rail here is connected with which rail of the peer. Pure: it knows names
- * and addresses, no devices.
+ * Pairing: decides which rail here is connected with which rail of the peer. The functions use only
+ * names and addresses, no devices.
  *
  * With a rail map it makes exactly the pairs that the map names. Without one each rail here gets
  * one partner of its own subnet: the rail of the same name, else the first of those with the fewest
- * partners. A rail without a partner is an error: to leave it out, or to cross subnets, would cost
- * bandwidth without a message.
+ * partners. A rail without a partner is an error: leaving it out, or crossing subnets, would reduce
+ * the bandwidth without a message.
  *
  * The subnet of an InfiniBand port is the prefix of its GID. The subnet of a RoCE port is the first
  * 64 bits of its GID, or the first 24 bits of an IPv4 address. For other masks, use a map:
@@ -20,7 +20,7 @@
 
 struct rail_id {
 	char name[TENT_NAME_LEN];
-	const char *kind; /* one of its transport's */
+	const char *kind; /* one of transport.kinds */
 	uint8_t gid[16];
 };
 
@@ -33,15 +33,15 @@ struct rail_map {
 	char local[TENT_MAX_RAILS][TENT_NAME_LEN], remote[TENT_MAX_RAILS][TENT_NAME_LEN];
 };
 
-/* -EINVAL: why says what; also -errno of reading it. */
+/* 0; -EINVAL: the map is wrong, see @why; or -errno of reading the file. */
 int rail_map_load(const char *path, struct rail_map *map_p, struct tent_why *why);
 
-/* True: they are of one subnet, so that one can send to the other. */
+/* True: the rails are in one subnet, so that one can send to the other. */
 bool rails_meet(const struct rail_id *a, const struct rail_id *b);
 
 /*
- * @map: NULL for none. pairs_p has room for TENT_MAX_RAILS. The number of pairs;
- * -ENETUNREACH a rail has no partner; -EINVAL the map names a rail that is not there, or
+ * @map: may be NULL. @pairs_p: must have room for TENT_MAX_RAILS pairs. Returns the number of
+ * pairs; -ENETUNREACH: a rail has no partner; -EINVAL: the map names a rail that does not exist, or
  * rails that cannot be connected.
  */
 int pair_rails(const struct rail_id *local, uint32_t n_local, const struct rail_id *remote,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Places of memory. A request has memory on both sides, and the tier of a pair of rails is the
- * higher one of its two rails, each for the memory of its own side. The peer's buffers fall into
- * sets with the same tiers; a location of the scheduler is a set and a location here. Set 0 is
- * memory without known tiers; buffers beyond the most sets belong to it.
+ * Places of memory. A request has memory on both sides. The tier of a pair of rails is the higher
+ * one of the tiers of its two rails, each for the memory of its own side. The peer's buffers with
+ * the same tiers form a set. A location of the scheduler is a combination of a set and a location
+ * here. Set 0 is memory without known tiers; if there are too many sets, it holds the remaining
+ * buffers.
  */
 #ifndef TENT_PLACES_H
 #define TENT_PLACES_H
@@ -16,9 +17,9 @@ struct place_sets {
 	const uint8_t *tiers[SCHED_MAX_LOCATIONS]; /* of the peer's rails */
 };
 
-/* With set 0. */
+/* Makes set 0. */
 void place_sets_init(struct place_sets *sets, uint32_t max);
-/* The set of these TENT_MAX_RAILS tiers, which stay where they are. */
+/* Finds or adds the set of these TENT_MAX_RAILS tiers. @tiers must stay valid as long as @sets. */
 uint32_t place_set(struct place_sets *sets, const uint8_t *tiers);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Parts of tables for transports that need little: see transport.h. */
+/* Default functions for the tables of simple transports: see transport.h. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

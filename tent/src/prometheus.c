@@ -2,7 +2,7 @@
 /* Statistics in Prometheus' text format, version 0.0.4: one family after the other. */
 #include "stats.h"
 
-/* A family with one value per pair of rails; a gauge unless it counts. */
+/* A metric family with one value per pair of rails: a counter or a gauge. */
 struct family {
 	const char *name, *help;
 	bool counter;
@@ -105,7 +105,7 @@ static void put_family(struct tent *t, const struct family *f, FILE *out)
 	}
 }
 
-/* The sample of the cause of the last outage is 1; the others are left out. */
+/* Writes a sample of 1 for the cause of the last outage, and no samples for other causes. */
 static void put_faults(struct tent *t, FILE *out)
 {
 	static const char name[] = "tent_rail_fault";

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Mode pull: slices wait in one queue per location of memory, and are cut when a rail has
- * room in its window of bytes. The rail that would finish a slice first takes it, unless
- * the others, although they have no room yet, can finish all waiting slices before that. So
- * the last slices of a queue go where they end earliest, as if each slice were placed by its
- * earliest finish, but with the rates that are known when it is posted.
+ * room in its window of bytes. The rail with room that would finish a slice first takes it, unless
+ * the other rails, although they have no room yet, can finish all waiting slices before that. So
+ * each slice goes to the rail that finishes it earliest, computed with the rates that are known
+ * when the slice is posted.
  *
- * Memory on another NUMA node adds latency to the finish. Rails that share a link have the link's
- * rate together.
+ * Memory on another NUMA node adds latency to the finish time. Rails that share a link divide the
+ * rate of the link.
  */
 #include <errno.h>
 #include <math.h>
 
 #include "sched_priv.h"
 
-#define SOONER_NS 1.0 /* two rails that are as good must not wait for each other */
-#define WINDOW_LATENCIES 2.0 /* bytes of as many latencies, and two slices */
+#define SOONER_NS 1.0 /* so that two equally good rails do not wait for each other */
+#define WINDOW_LATENCIES 2.0 /* the window is the bytes of so many latencies, and two slices */
 
-/* The rails as they are during one call. */
+/* A snapshot of the rails during one pull_run(). */
 struct view {
 	uint64_t now;
 	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
-	double cost[SCHED_MAX_RAILS]; /* of the location's memory; negative: not usable */
-	double fastest, all; /* rates */
-	double most; /* the most bytes that a slice may add to a window; see leave_room() */
+	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
+	double fastest, all; /* the highest rate, and the sum of the rates */
+	double most; /* most bytes that a slice may add to a window; see leave_room() */
 };
 
 static double head_rate(const struct sched *s, uint32_t rail, uint64_t now)
@@ -83,13 +83,13 @@ static uint64_t block_for(const struct view *v, uint32_t rail, uint64_t block)
 	return granules > 1 ? granules * PLAN_GRANULE : PLAN_GRANULE;
 }
 
-/* The next to be placed: a slice that is cut already, or the next one of a request. */
+/* The next slice to be placed: one that is cut already, or the next one of a request. */
 struct head {
 	uint32_t again, request, priority;
 	uint64_t block;
 };
 
-/* True: the window, two slices and some latencies of bytes, has room for a slice of this length. */
+/* True: the window has room for a slice of this length. */
 static bool has_room(const struct sched *s, const struct view *v, uint32_t rail, uint64_t length)
 {
 	const struct rail *r = &s->rails[rail];
@@ -104,8 +104,8 @@ static bool has_room(const struct sched *s, const struct view *v, uint32_t rail,
 }
 
 /*
- * The slice at the head of a queue finds no room. Longer slices of other locations and classes
- * must not take the room meanwhile, or it would wait for ever.
+ * The slice at the head of a queue has found no room. Limits the slices of other locations and
+ * classes to its length: longer ones would use the room again and again, and it would starve.
  */
 static void leave_room(struct view *v, const struct head *h)
 {
@@ -121,7 +121,7 @@ static uint32_t take_again(struct sched *s, const struct queue *q)
 	return id;
 }
 
-/* Slices of requests that have failed meanwhile are dropped. */
+/* Drops slices of requests that have failed meanwhile. */
 static void drop_failed(struct sched *s, const struct queue *q)
 {
 	uint32_t id;
@@ -159,7 +159,7 @@ static double free_at(const struct sched *s, const struct view *v, uint32_t rail
 	return rail_free_at(&s->rails[rail], v->now, v->rate[rail]) + v->cost[rail];
 }
 
-/* The rail with room that would finish first. */
+/* The rail with room that would finish the slice first; NO_RAIL: no rail has room. */
 static uint32_t first_to_finish(const struct sched *s, const struct view *v, const struct head *h,
 	double *at_p)
 {
@@ -169,7 +169,7 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 		uint64_t length;
 		double at;
 
-		/* The check with the longest slice saves the others for most rails. */
+		/* Most rails without room fail already with the longest slice, which is cheaper. */
 		if (v->cost[r] < 0 || !has_room(s, v, r, h->block + PLAN_TAIL))
 			continue;
 		length = length_for(s, v, h, r);
@@ -185,8 +185,8 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 }
 
 /*
- * True: the other rails can finish all waiting bytes of this class, and of those that go before it,
- * before this rail finishes its slice.
+ * True: the other rails can finish all waiting bytes of this class and of the more urgent classes
+ * before this rail would finish its slice.
  */
 static bool others_sooner(const struct sched *s, const struct view *v, const struct head *h,
 	uint32_t rail, double at)
@@ -196,7 +196,7 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 	for (uint32_t p = 0; p <= h->priority; p++)
 		waiting += (double)s->classes[p].waiting;
 	if (waiting > (at - (double)v->now) * v->all)
-		return false; /* they cannot, even if all were free */
+		return false; /* not even if all of them were free */
 	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
 		double length, slices;
 
@@ -251,7 +251,7 @@ static int place(struct sched *s, uint64_t now, uint32_t location, const struct 
 	return err;
 }
 
-/* Places waiting slices until no rail has room; false: it is another class's turn. */
+/* Places waiting slices of a queue until no rail has room. False: another class is next. */
 static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t priority,
 	uint32_t without, struct view *v)
 {
@@ -271,7 +271,7 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 		}
 		if (others_sooner(s, v, &h, rail, at)) {
 			leave_room(v, &h);
-			/* The others may prove slower than estimated. */
+			/* Decide again then: the others may be slower than estimated. */
 			if ((uint64_t)at < s->wake_at)
 				s->wake_at = (uint64_t)at + 1;
 			return true;
@@ -287,7 +287,7 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 	return true;
 }
 
-/* All locations of a class, in turn; false: it is another class's turn. */
+/* Runs the queues of all locations of a class. False: another class is next. */
 static bool run_class(struct sched *s, uint64_t now, uint32_t priority, uint32_t without,
 	struct view *v)
 {
@@ -316,7 +316,7 @@ void pull_run(struct sched *s, uint64_t now)
 	v.most = INFINITY;
 	look(s, now, &v);
 	while ((priority = class_next(s, without)) < SCHED_PRIORITIES) {
-		/* Other classes may use the rails that this one leaves. */
+		/* Other classes may use the rails that this class does not use. */
 		if (run_class(s, now, priority, without, &v))
 			without |= 1u << priority;
 	}

@@ -95,9 +95,9 @@ void rail_unposted(struct rail *r, uint64_t length)
 }
 
 /*
- * No slice is faster than the latency and its bytes at the rate of the link: that bounds
- * the latency from above. Only a slice that was alone on its rail shows how much it is:
- * otherwise it hides behind those before it.
+ * A slice takes at least the latency and the time of its bytes at the rate of the link, which gives
+ * an upper bound of the latency. Only a slice that was alone on its rail shows whether the latency
+ * is longer than estimated: otherwise it overlaps the transfer of the slices before it.
  */
 static void learn_latency(struct rail *r, double round_trip, const struct rail_sample *sample)
 {
@@ -116,7 +116,8 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	double since = max((double)r->last_at, posted_at + r->latency);
 	double busy = (double)now - since, keep;
 
-	/* A slice alone on its rail: a short latency must not look like a high rate. */
+	/* The slice was posted on an idle rail: too long an estimate of the latency must not
+	 * result in too high a rate. */
 	if (posted_at + r->latency > (double)r->last_at)
 		busy = max(busy, (double)sample->length / r->link_rate);
 	keep = RAIL_AVERAGE_NS / (RAIL_AVERAGE_NS + busy);

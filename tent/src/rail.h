@@ -2,10 +2,10 @@
 /*
  * The attributes and measurements of one rail. All rates are bytes per ns, all times ns.
  *
- * The rate is bytes over busy time. A rail serves its slices in order, so a slice that
- * was posted while the one before it was still under way took from that one's completion
- * to its own; a slice posted on an idle rail took from its post to its completion, less
- * the latency. Failed slices are no samples.
+ * The rate is bytes divided by busy time. A rail serves its slices in order. The busy time of a
+ * slice that was posted while another one was under way is the time from the completion of the
+ * slice before it to its own. The busy time of a slice that was posted on an idle rail is the time
+ * from its post to its completion, minus the latency. Failed slices are no samples.
  */
 #ifndef TENT_RAIL_H
 #define TENT_RAIL_H
@@ -18,7 +18,7 @@
 #define RAIL_AVERAGE_NS 50e3 /* busy time after which a sample's weight has halved */
 #define RAIL_STALE_NS 1e6 /* idle time in which the estimate doubles */
 #define RAIL_LATENCY_NS 5000
-#define RAIL_LATENCY_MAX 4 /* times the latency of the attribute, or its quarter */
+#define RAIL_LATENCY_MAX 4 /* the estimate is within this factor of the attribute's latency */
 #define RAIL_LATENCY_GAIN .125 /* weight of a new sample */
 
 struct rail {
@@ -34,18 +34,18 @@ struct rail {
 
 	/* Measured: decaying sums of bytes and of busy time; smart's moving average. */
 	double sum_bytes, sum_busy;
-	double rate; /* their quotient */
+	double rate; /* sum_bytes / sum_busy */
 	double ewma;
 	double latency;
-	uint64_t last_at; /* the last completion */
-	uint64_t busy_at; /* the first of the posted slices was posted then */
+	uint64_t last_at; /* time of the last completion */
+	uint64_t busy_at; /* time at which the idle rail got its first slice */
 
 	/* Health. */
 	enum sched_rail_state state; /* changed by health.c only */
-	bool fresh; /* it has not been in use yet */
-	uint32_t epoch; /* of the fence, or the open, that is awaited */
+	bool fresh; /* the rail has not been in use yet */
+	uint32_t epoch; /* of the last fence or open */
 	uint64_t progress_at; /* the last completion, or busy_at if that is later */
-	uint64_t open_at; /* DOWN: when to open it; CONNECTING, PROBING: when to give that up */
+	uint64_t open_at; /* DOWN: when to open the rail; CONNECTING, PROBING: the deadline */
 	uint64_t backoff;
 	bool full; /* post returned -EAGAIN, and no completion has come since */
 	bool report_up; /* the port came back while the rail was being fenced */
@@ -58,27 +58,30 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr);
 /* Estimated rate. An idle rail's estimate rises to the link rate, so that it is tried again. */
 double rail_rate(const struct rail *r, uint64_t now);
 
-/* The rate that is seen: lower if the head of its queue, unless it is a mark, is overdue. */
+/*
+ * The estimated rate, reduced if the first posted slice takes longer than it should at that rate.
+ * @head_length: of that slice; 0: it is a mark, or there is none.
+ */
 double rail_rate_seen(const struct rail *r, uint64_t now, uint64_t head_length);
 
-/* When what is posted will have been completed at this rate; at least one latency from now. */
+/* When all posted bytes will have been completed at @rate; at least one latency from now. */
 double rail_free_at(const struct rail *r, uint64_t now, double rate);
 
 void rail_posted(struct rail *r, uint64_t now, uint64_t length);
-/* The slice has ended, well or not. */
+/* The slice has ended, with or without an error. */
 void rail_unposted(struct rail *r, uint64_t length);
 /* A slice that has been completed. */
 struct rail_sample {
 	uint64_t posted_at, length;
-	bool alone; /* nothing else was posted on the rail then */
-	double numa_ns; /* latency of its memory, which is not the rail's */
+	bool alone; /* at posted_at nothing else was posted on the rail */
+	double numa_ns; /* additional latency of the slice's memory */
 };
 
-/* Returns the busy time that it took. */
+/* Updates the measurements. Returns the busy time of the slice. */
 double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample);
-/* A mark has arrived: that is progress, and no sample. */
+/* A mark has arrived. It is progress, but not a sample. */
 void rail_marked(struct rail *r, uint64_t now);
-/* Forgets what was measured, after a failure. */
+/* Resets the measurements, after a failure. */
 void rail_reset(struct rail *r, uint64_t now);
 
 #endif

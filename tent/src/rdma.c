@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rails of adapters. A link is a queue pair with completion queues of its own, so it can be
- * destroyed alone.
+ * The transport of adapters. A link is a queue pair with its own completion queues, so it can be
+ * destroyed without the others.
  */
 #include <assert.h>
 #include <errno.h>
@@ -14,10 +14,10 @@
 #include "transport.h"
 #include "why.h"
 
-#define SEND_BLOCKS 256 /* a slice takes one, a mark one; the end of the ring is filled up */
+#define SEND_BLOCKS 256 /* a slice or a mark takes one; the end of the ring may be padded */
 /*
- * At least two thirds of them are in the queue. That is more than the marks that a peer has under
- * way on a rail if at most five rails have failed at a time. Otherwise marks are sent again.
+ * At least two thirds of the receives are posted at any time. If at most five rails have failed at
+ * the same time, a peer has fewer marks under way on a rail. Otherwise marks are sent again.
  */
 #define RECEIVES 128
 #define PAGE 4096
@@ -28,7 +28,7 @@ struct rdma_port {
 	struct mlx5dvl_ctx *ctx;
 };
 
-/* The end of a link, as it is in control messages: little-endian. */
+/* The end of a link in control messages, little-endian. */
 struct rdma_end {
 	uint32_t qpn, psn;
 	uint16_t lid;
@@ -41,13 +41,13 @@ static_assert(sizeof(struct rdma_end) <= LINK_END_LEN, "a message has room for i
 struct rdma_link {
 	struct link link;
 	struct mlx5dvl_ctx *ctx;
-	struct mlx5dvl_srq *srq; /* of a target, with the memory of its receives */
+	struct mlx5dvl_srq *srq; /* target only; mr and receives are its memory */
 	struct mlx5dvl_mr mr;
 	void *receives;
 	struct mlx5dvl_cq *scq, *rcq;
 	struct mlx5dvl_qp *qp;
 	bool armed[2]; /* scq, rcq */
-	/* The callbacks of the current poll, for errors, which come through the context. */
+	/* The callbacks of the current poll; on_error() needs them. */
 	link_done_fn *done;
 	void *done_arg;
 	link_mark_fn *mark;
@@ -130,8 +130,8 @@ static int rdma_open(const char *name, bool named, struct port **p_p, struct ten
 }
 
 /*
- * An event may be old by now, and tell of an outage that is over. The state of the port counts,
- * here and for the peers.
+ * An event may be old and report an outage that is over. So the result is the port's current state,
+ * also for the peers.
  */
 static bool rdma_event(struct port *p, bool *up_p)
 {
@@ -361,7 +361,7 @@ static int create_srq(struct rdma_link *l)
 	size_t len = mlx5dvl_srq_buf_len(attr.depth, attr.buf_size);
 	int err;
 
-	/* Whole pages, because pinned pages are shared with nothing else. */
+	/* Whole pages, so that no other memory is in the pinned pages. */
 	len = (len + PAGE - 1) / PAGE * PAGE;
 	l->receives = aligned_alloc(PAGE, len);
 	if (!l->receives)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ends registrations that peers use. The target tells each peer; a peer starts nothing more on that
- * memory, waits for its requests that are under way, and confirms. When all have confirmed, the
- * memory is the target's alone. If the transport bars peers whose region has gone, the requests of
- * a silent peer are refused.
+ * Ends registrations that peers use. The target sends UNREGISTER to each peer. A peer starts no
+ * more requests on that memory, waits for its requests that are under way, and confirms. When all
+ * peers have confirmed, only the target uses the memory. If a peer is silent and the transport has
+ * `bars`, the peer's requests fail.
  *
  *	target     READY --UNREGISTER to all--> GOING --all UNREGISTERED, or time over--> gone
  *	initiator  used --UNREGISTER--> gone, owed --nothing is moving--> UNREGISTERED
  *
- * A description may be older than the end of a registration: WELCOME has the number of
- * registrations that have ended, and if it is not the description's, import asks which are left.
+ * A description may be older than the end of a registration. WELCOME contains the number of
+ * registrations that have ended. If it differs from the description's epoch, tent_import() requests
+ * the list of registrations that still exist.
  */
 #include <errno.h>
 #include <stdlib.h>

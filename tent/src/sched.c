@@ -8,7 +8,7 @@
 
 #include "base/probe.h"
 
-#define DUE_TIMES 8 /* a request is due after so many times its shortest duration */
+#define DUE_TIMES 8 /* a request is due after this many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 {

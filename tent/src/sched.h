@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Scheduler core: gives the slices of requests to rails. It has no clock, no threads and
- * no random state but its seed: time is an argument in nanoseconds that never goes back,
- * and rails are reached through struct rail_ops. The same calls give the same decisions.
- * It allocates in sched_create() only.
+ * no random state except its seed. Time is an argument in nanoseconds that never goes back,
+ * and rails are used through struct rail_ops. The same calls result in the same decisions.
+ * The core allocates in sched_create() only.
  *
  *	sched_create(&attr, &s);
  *	sched_submit(s, now, &request);
@@ -14,19 +14,19 @@
  *		wait until a completion or until wake;
  *	}
  *
- * Completions that are there are reported before sched_run() is called: otherwise a caller
- * that was late looks like a rail that has stalled.
+ * The caller must report all available completions before it calls sched_run(). Otherwise a rail
+ * seems to have stalled although only the caller was late.
  *
- * A slice is written exactly once as far as its memory can tell: the slices that a failed
- * rail has not completed go to other rails only after the peer has confirmed, through
- * sched_fenced(), that nothing more can arrive on that rail.
+ * No slice arrives after its request has ended: the slices that a failed rail has not completed
+ * go to other rails only after sched_fenced(), which the caller must call when the peer has
+ * confirmed that nothing more can arrive on the failed rail.
  *
- * A mark is a message without data of the request: the engine's notices are made of marks. The
- * caller chooses its rail. The ledger holds it beside the slices, so the deadline of a silent
- * rail holds for it as well, and rail_ops.marked tells its end exactly once.
+ * A mark is a message without data of a request; notices consist of marks. The caller chooses the
+ * rail of a mark. The ledger contains marks and slices, so the deadline of a silent rail applies
+ * to marks too, and rail_ops.marked reports the end of each mark exactly once.
  *
- * The state of a rail. The engine's pair of rails has no state of its own: it asks for this one.
- * A link exists in all states but DOWN: rail_ops.open makes it and rail_ops.close destroys it.
+ * The diagram shows the states of a rail. The engine's pair of rails has no other state. A link
+ * exists in all states except DOWN: rail_ops.open makes it and rail_ops.close destroys it.
  *
  *	                 a slice or a mark has arrived
  *	         +---------------------------------------------+
@@ -44,12 +44,12 @@
  *	+-- the probe has arrived, the first one <------------------------------+       |
  *	                                         the probe has arrived, after an outage-+
  *
- * An error, a reported loss of the rail, or no progress until a deadline that follows from
- * the measured rate ends UP; that is one exclusion. HALF carries one slice or mark at a time until
- * one has arrived. Failures between FENCING and HALF belong to the same outage. health.c has
- * the table of these transitions, which is the only place that changes a state.
+ * UP ends with an error, a reported loss of the rail, or a deadline without progress that is
+ * computed from the measured rate. Each end of UP is one exclusion. In HALF the rail carries one
+ * slice or mark at a time until one has arrived. Failures between FENCING and HALF belong to the
+ * same outage. The table of transitions is in health.c; no other file changes a state.
  *
- * One thread at a time.
+ * Only one thread may use a scheduler at a time.
  */
 #ifndef TENT_SCHED_H
 #define TENT_SCHED_H
@@ -66,55 +66,55 @@
 #define SCHED_NO_GROUP UINT32_MAX
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_MARK 1
-#define SCHED_STALL_MAX_NS 45000000ull /* a silent stall is found within this time */
+#define SCHED_STALL_MAX_NS 45000000ull /* a stalled rail is detected within this time */
 
 struct sched;
 
 struct sched_slice {
 	uint64_t token; /* for sched_completed() */
-	uint64_t user; /* of the request, or the mark's */
+	uint64_t user; /* of the request, or of the mark */
 	uint64_t offset, length; /* within the request */
-	bool again; /* a rail that had it has failed */
+	bool again; /* a rail that had the slice has failed */
 	bool mark; /* a message without data: length is 0 */
-	uint32_t position; /* of a mark, as its caller said */
+	uint32_t position; /* of a mark, from sched_mark() */
 };
 
-/* The core's calls of its user, from within calls of the core. */
+/* Callbacks. The core calls them from within its own functions. */
 struct rail_ops {
 	/*
-	 * Starts a slice. 0; -EAGAIN: the rail's queue is full, ask again after its next
-	 * completion; another -errno: the rail has failed, the slice was not started.
+	 * Starts a slice. 0; -EAGAIN: the rail's queue is full, the core tries again after the
+	 * rail's next completion; another -errno: the rail has failed, the slice was not started.
 	 */
 	int (*post)(void *arg, uint32_t rail, const struct sched_slice *slice);
 	/*
-	 * Make sure that nothing posted on the rail can arrive any more: the peer moves its
-	 * queue pair to the error state. Each call is answered by one sched_fenced() with the
-	 * same epoch, at the latest with an error when the peer is known to be lost.
+	 * Must begin to make sure that nothing posted on the rail can arrive any more: the peer
+	 * moves its queue pair to the error state. The user must call sched_fenced() once with the
+	 * same epoch, with an error if the peer is lost.
 	 */
 	void (*fence)(void *arg, uint32_t rail, uint32_t epoch);
 	/*
-	 * Makes the rail's link, and asks the peer for its end, which is answered by one
-	 * sched_connected() with the same epoch. Then the caller tries the link without data, and
-	 * says by sched_probed() whether that arrived. 0, or -errno: there is no link.
+	 * Makes the rail's link, and requests the other end from the peer. The user must call
+	 * sched_connected() once with the same epoch, then send a message without data over the
+	 * link, and call sched_probed() with the result. 0, or -errno: there is no link.
 	 */
 	int (*open)(void *arg, uint32_t rail, uint32_t epoch);
-	/* Destroys the rail's link. Later answers for its epoch have no effect. */
+	/* Destroys the rail's link. Later replies for its epoch have no effect. */
 	void (*close)(void *arg, uint32_t rail);
-	/* The request has ended: nothing of it is read or written any more. */
+	/* The request has ended: its memory is not read or written any more. */
 	void (*done)(void *arg, uint64_t user, int status);
 	/*
-	 * The mark has ended, and is under way no more: 0, it has arrived; or what its rail said
-	 * last, and -ENOTCONN if it said nothing. Comes from within sched_completed() and
-	 * sched_fenced(); it may submit nothing.
+	 * The mark has ended: 0: it has arrived; else the last error of its rail, or -ENOTCONN if
+	 * there was no error. Called from sched_completed() and sched_fenced(); must not submit
+	 * anything.
 	 */
 	void (*marked)(void *arg, uint64_t user, uint32_t position, int status);
 };
 
 struct sched_rail_attr {
-	double rate; /* bytes per ns, of the link; what is measured replaces it */
+	double rate; /* initial estimate: bytes per ns of the link */
 	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
 	uint32_t depth; /* most slices posted at a time; 0: 256 */
-	uint32_t group; /* which rails share a link, or SCHED_NO_GROUP */
+	uint32_t group; /* number of the link that the rail shares, or SCHED_NO_GROUP */
 };
 
 struct sched_attr {
@@ -127,15 +127,13 @@ struct sched_attr {
 	const double *group_rates; /* bytes per ns of each shared link; 0: not known */
 	uint32_t n_groups;
 	uint32_t max_requests; /* 0: 64 */
-	uint32_t max_slices; /* bound to rails at a time, all requests; 0: 4096 */
-	uint64_t stall_min_ns; /* a rail may be silent for so long; 0: 2 ms, at most 45 ms;
-				  SCHED_NEVER: for as long as it likes */
-	uint64_t probe_timeout_ns; /* until an open, its probe included, is given up; 0: 2 ms */
-	uint64_t
-		first_open_ns; /* the same for a rail's first one: rails begin closed, and are opened
-				   by the first sched_run(). 0: rails are in use from the start */
-	uint64_t
-		no_rail_ns; /* how long requests wait for a rail when none is left; 0: not at all */
+	uint32_t max_slices; /* bound to rails at a time, in all requests; 0: 4096 */
+	uint64_t stall_min_ns; /* the shortest silence that excludes a rail, up to 45 ms; 0: 2 ms;
+				  SCHED_NEVER: no silence does */
+	uint64_t probe_timeout_ns; /* most time of an open, including its probe; 0: 2 ms */
+	uint64_t first_open_ns; /* the same for a rail's first open: rails begin closed, and the
+				  first sched_run() opens them. 0: rails begin in use */
+	uint64_t no_rail_ns; /* how long requests wait for a rail when none is up; 0: not at all */
 	uint64_t seed;
 	const struct rail_ops *ops;
 	void *arg;
@@ -147,16 +145,16 @@ struct sched_request {
 	const uint64_t *cuts; /* see plan.h; valid until rail_ops.done */
 	uint32_t n_cuts;
 	uint32_t location;
-	uint32_t priority; /* 0 goes first; below the configuration's number of them */
+	uint32_t priority; /* 0 goes first; less than `priorities` of the configuration */
 	bool write;
 };
 
 enum sched_rail_state {
-	RAIL_NONE, /* of the table: no transition */
+	RAIL_NONE, /* no state: an entry without a transition in the table of health.c */
 	RAIL_UP,
-	RAIL_FENCING, /* the peer closes its end, what is posted waits for that */
-	RAIL_DOWN, /* no link; the next one is due at some time */
-	RAIL_CONNECTING, /* our end waits for the peer's */
+	RAIL_FENCING, /* the peer closes its end; the posted slices wait for that */
+	RAIL_DOWN, /* no link; the next open is due at some time */
+	RAIL_CONNECTING, /* our end waits for the peer's end */
 	RAIL_PROBING, /* a message without data is under way */
 	RAIL_HALF, /* on trial */
 	RAIL_STATES,
@@ -174,8 +172,8 @@ struct sched_stats {
 	uint64_t requests, failed_requests;
 	uint64_t slices; /* posted, resent ones included */
 	uint64_t resent, resent_bytes;
-	uint64_t stale; /* completions of slices and marks that had gone elsewhere */
-	uint64_t remote_bytes; /* completed on rails that are not of the request's best tier */
+	uint64_t stale; /* completions of slices and marks whose rail had changed meanwhile */
+	uint64_t remote_bytes; /* completed on rails that are not in the request's best tier */
 };
 
 /* 0, -EINVAL (an attribute out of range), -ENOMEM. */
@@ -183,68 +181,71 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p);
 void sched_destroy(struct sched *s);
 
 /*
- * 0: rail_ops.done will be called once, from sched_run(). -EINVAL: length 0 or over
- * PLAN_LENGTH_MAX, cuts out of order, no such location or priority; -EMSGSIZE: more slices than
- * max_slices; -EAGAIN: too many requests or slices, try again when one has ended;
- * -ENETUNREACH: no rail is up that this request may use, for as long as it would wait.
+ * Submits a request. 0: sched_run() will call rail_ops.done once for it. Errors:
+ *
+ *	-EINVAL		length 0 or above PLAN_LENGTH_MAX, cuts out of order, no such location or
+ *			priority
+ *	-EMSGSIZE	more slices than max_slices
+ *	-EAGAIN		too many requests or slices, try again when one has ended
+ *	-ENETUNREACH	for no_rail_ns no rail has been up that this request may use
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
 
-/* 0, or -ENETUNREACH: as sched_submit() of a request of this location. */
+/* Returns 0 or -ENETUNREACH, as sched_submit() would for a request of this location. */
 int sched_check(const struct sched *s, uint64_t now, uint32_t location);
 
-/* No rail will come back: requests do not wait for one any more. */
+/* The caller knows that no rail will come back: requests do not wait for a rail any more. */
 void sched_give_up(struct sched *s);
 
 /*
- * Ends the open request of this user with this status: rail_ops.done is called when what is
- * posted has ended; nothing more is. Without effect if there is none.
+ * Ends the open request of this user with @status. No more of its slices are posted, and
+ * rail_ops.done is called when the posted slices have ended. No effect if there is no such request.
  */
 void sched_cancel(struct sched *s, uint64_t user, int status);
 
 /*
  * Posts a mark on a rail. 0: rail_ops.marked will be called once. -EAGAIN: the rail, or the
- * ledger, has no room now; -ENOTCONN: the rail is not in use, or has failed by this.
+ * ledger, has no room now; -ENOTCONN: the rail is not in use, or the post has failed.
  */
 int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint32_t position);
 
 /*
  * A slice or a mark has ended, with 0 or an -errno. An error excludes the rail. -ECANCELED: it
- * was flushed because something else has failed. Returns 0, or SCHED_MARK if it was a mark;
- * -ESTALE: the token is of nothing that is under way; ignored and counted.
+ * was flushed because something else has failed. Returns 0 for a slice, SCHED_MARK for a mark, and
+ * -ESTALE if nothing with this token is under way; then the completion is only counted.
  */
 int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /*
- * A slice has ended with an -errno that is not the rail's fault: its request fails, and the rail
- * goes on. Returns 0 or -ESTALE, as above.
+ * A slice has ended with an -errno that the rail has not caused: the slice's request fails, and the
+ * rail stays in use. Returns 0 or -ESTALE, as above.
  */
 int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status);
 
 /* The rail's port has gone down or its device is dead. */
 void sched_rail_down(struct sched *s, uint64_t now, uint32_t rail);
-/* The port is back: the rail is opened at once. */
+/* The port is up again: the next sched_run() opens the rail. */
 void sched_rail_up(struct sched *s, uint64_t now, uint32_t rail);
 
 /*
- * Answers to the ops; one of another epoch, or that the rail does not wait for, has no effect. A
- * fence that failed (status not 0) ends the requests that have slices on the rail with that
- * status, because they can go nowhere else.
+ * Replies to the callbacks fence and open. A reply with another epoch, or in another state of the
+ * rail, has no effect. If a fence failed (@status is not 0), the requests that have slices on the
+ * rail end with that status, because their slices must not go to another rail.
  */
 void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
 void sched_connected(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
 void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
 
-/* The state of a rail, and the epoch of what it waits for in that state. */
+/* The state of a rail, and the epoch of its last fence or open. */
 enum sched_rail_state sched_rail_state(const struct sched *s, uint32_t rail);
 uint32_t sched_rail_epoch(const struct sched *s, uint32_t rail);
 /* UP or HALF: slices and marks may be posted on it. */
 bool sched_rail_in_use(const struct sched *s, uint32_t rail);
 
-/* Does what is due; returns when to call again at the latest, or SCHED_NEVER. */
+/* Does all work that is due. Returns the latest time of the next sched_run(), or SCHED_NEVER. */
 uint64_t sched_run(struct sched *s, uint64_t now);
 
-/* No request is open, no mark under way. Asserts that no rail is charged with anything then. */
+/* True: no request is open, no mark under way. Asserts that then no rail is charged with bytes. */
 bool sched_idle(const struct sched *s);
 
 void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_stats *stats_p);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The scheduler's objects and the functions between its files. Each file calls only those below it:
+ * The scheduler's objects and the functions between its files. Each file calls only functions of
+ * the files below it:
  *
  *	sched.c		the interface of sched.h
  *	early.c		baseline, smart: post bound slices	pull.c	cuts and posts when a rail has room
@@ -24,21 +25,21 @@
 #define NO_RAIL UINT32_MAX
 #define NO_REQUEST UINT32_MAX
 
-/* A slice, or a mark, which has length 0, no request, and its position as offset. */
+/* A slice or a mark. A mark has length 0 and no request; @offset is its position. */
 struct slice {
 	uint64_t user; /* of a mark */
 	uint64_t offset, length;
-	uint64_t charged; /* bytes of it in the rail's ledger */
+	uint64_t charged; /* bytes in the rail's ledger for this slice */
 	uint64_t posted_at;
 	uint32_t request;
 	uint32_t generation; /* raised whenever the slice's token loses its meaning */
-	uint32_t rail; /* NO_RAIL: its rail has failed, and it waits for another */
-	uint32_t next, prev; /* in the list that it is in */
+	uint32_t rail; /* NO_RAIL: the slice waits for a rail */
+	uint32_t next, prev; /* in the slice's list */
 	uint32_t errors;
 	bool posted;
-	bool again; /* a rail that had it has failed */
-	bool alone; /* nothing else was posted on the rail when this was */
-	int status; /* of a mark: the first error */
+	bool again; /* a rail that had the slice has failed */
+	bool alone; /* nothing else was posted on the rail when this slice was */
+	int status; /* of a mark: the last error */
 };
 
 struct list {
@@ -50,27 +51,28 @@ struct request {
 	uint64_t user, block;
 	uint64_t submitted_at, due;
 	uint32_t location, priority;
-	uint32_t open; /* slices that have not ended */
-	uint32_t next; /* in a queue, or of those that have ended */
+	uint32_t open; /* number of slices that have not ended */
+	uint32_t next; /* in a queue, or in the list of requests that have ended */
 	int status; /* the first error */
 };
 
 /*
- * The requests of one location and priority that have bytes to cut, by the time at which they are
- * due. It follows from their submission and length: a short one overtakes a long one that has not
- * waited long. With few requests open that also keeps the rails busy: the last ones are long.
+ * The requests of one location and priority that have bytes to cut, in the order of the times at
+ * which they are due. That time is computed from the submission and the length of the request, so a
+ * short request overtakes a long one that has not waited long. If few requests are open, this also
+ * keeps the rails busy: the last requests are long.
  */
 struct queue {
 	uint32_t head;
 	struct list again; /* slices of failed rails, cut already; served first */
-	uint64_t bytes; /* of both */
+	uint64_t bytes; /* of the requests and of `again` */
 };
 
 /* A priority class, see turns.c. */
 struct class
 {
 	uint64_t waiting; /* bytes in queues, and slices that are bound */
-	double served; /* bytes over its weight */
+	double served; /* bytes divided by the weight of the class */
 };
 
 struct sched {
@@ -80,25 +82,25 @@ struct sched {
 	uint32_t n_rails, n_locations, n_groups;
 	uint8_t *tiers, *best_tier; /* best_tier: of each location */
 	struct rail *rails;
-	struct list *posted; /* of each rail: under way */
-	struct list *bound; /* waiting for a rail's queue: bound[priority * n_rails + rail] */
+	struct list *posted; /* of each rail: the posted slices */
+	struct list *bound; /* bound[priority * n_rails + rail]: slices to be posted on the rail */
 	struct queue *queues; /* queues[priority * n_locations + location] */
 	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
 	struct class classes[SCHED_PRIORITIES];
-	double served; /* the value of the class that was served last, before that */
+	double served; /* largest class.served of a served class, as it was before serving */
 	double group_rates[SCHED_MAX_GROUPS];
 	double link_rates; /* of all rails together */
 	struct slice *slices;
 	struct request *requests;
 	struct slab slice_ids, request_ids;
-	uint32_t ended_head, ended_tail; /* requests that rail_ops.done has not been called for */
-	uint32_t next_location; /* whose turn it is */
-	uint32_t round_robin; /* baseline's and the probes' next rail */
-	uint64_t calls; /* of smart's allocation, single ones included */
+	uint32_t ended_head, ended_tail; /* requests for which rail_ops.done must be called */
+	uint32_t next_location; /* the location whose turn it is */
+	uint32_t round_robin; /* next rail: of baseline, and of smart's decisions in turn */
+	uint64_t calls; /* number of smart's decisions */
 	uint64_t random;
 	uint64_t stall_min_ns, probe_timeout_ns, first_open_ns, no_rail_ns;
-	uint32_t marks; /* under way */
-	uint64_t wake_at; /* the next look at slices that were left to a busy rail */
+	uint32_t marks; /* number of marks under way */
+	uint64_t wake_at; /* when to decide again about slices that wait for a busy rail */
 	struct sched_stats stats;
 };
 
@@ -107,7 +109,7 @@ static inline uint8_t sched_tier(const struct sched *s, uint32_t location, uint3
 	return s->tiers[location * s->n_rails + rail];
 }
 
-/* The latency that memory of another NUMA node adds to a slice. */
+/* The latency that memory on another NUMA node adds to a slice. */
 static inline double sched_numa_ns(const struct sched *s, uint32_t location, uint32_t rail)
 {
 	double penalty = s->config.numa_penalties[sched_tier(s, location, rail)];
@@ -159,13 +161,13 @@ static inline bool request_all_cut(const struct request *q)
 
 /* ---- turns.c: classes ---- */
 
-/* Something begins to wait, or does not wait any more; bytes are posted. */
+/* class_grow(): @n more units wait. class_shrink(): @n fewer. class_serve(): @bytes are posted. */
 void class_grow(struct sched *s, uint32_t priority, uint64_t n);
 void class_shrink(struct sched *s, uint32_t priority, uint64_t n);
 void class_serve(struct sched *s, uint32_t priority, uint64_t bytes);
 /*
- * The class whose turn it is, among those in which something waits, and without those in the bits
- * of @without. SCHED_PRIORITIES: there is none.
+ * The class whose turn it is, of the classes in which something waits and whose bit is not set in
+ * @without. SCHED_PRIORITIES: there is no such class.
  */
 uint32_t class_next(const struct sched *s, uint32_t without);
 
@@ -176,57 +178,57 @@ bool sched_reachable(const struct sched *s, uint32_t location);
 void list_append(struct sched *s, struct list *l, uint32_t id);
 void list_remove(struct sched *s, struct list *l, uint32_t id);
 
-/* The ledger has the bytes that a rail has been given, and that have not ended. */
+/* The ledger of a rail counts the bytes that the rail has been given and that have not ended. */
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
 void ledger_release(struct sched *s, uint32_t id);
 
-/* A new slice of a request, in no list; NO_SLICE: there are too many. */
+/* Makes a slice of a request. It is in no list. NO_SLICE: there are too many slices. */
 uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length);
-/* Ends a slice that is in no list, and with the last one the request. */
+/* Ends a slice that is in no list. The end of its last slice ends the request. */
 void slice_end(struct sched *s, uint32_t id);
-/* A slice that is in no list waits for a rail, before bytes that are not cut yet. */
+/* Puts a slice that is in no list into queue.again of its request's queue. */
 void slice_wait(struct sched *s, uint32_t id);
 void slice_unwait(struct sched *s, uint32_t id);
 /*
- * Posts a slice that is charged to a rail, and takes it out of the list that it is in, if any. 0,
- * or as rail_ops.post, and then nothing has changed.
+ * Posts a slice that is charged to a rail, and removes it from @from, which may be NULL. Returns 0,
+ * or the error of rail_ops.post without another effect than rail.full.
  */
 int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from);
-/* Takes a slice or a mark out of the list of its rail's posted ones, and releases it. */
+/* Removes a slice or a mark from its rail's list of posted slices and from the ledger. */
 void slice_unpost(struct sched *s, uint32_t id);
 /*
- * Counts an error of a slice or a mark that its rail did not cause by being stopped. After some the
- * request fails, so that one that no rail can carry does not exclude one after the other.
+ * Counts an error of a slice or a mark, other than a flush. After some errors of a slice its
+ * request fails: otherwise a slice that no rail can carry would exclude one rail after the other.
  */
 void slice_error(struct sched *s, uint32_t id, int status);
 void mark_end(struct sched *s, uint32_t id, int status);
 
-/* Its slices that are under way end as they will; the rest of it is dropped. */
+/* Fails a request: drops its bytes that are not cut, and waits for the end of its posted slices. */
 void request_fail(struct sched *s, uint32_t request, int status);
 
 /* ---- bind.c: rails for slices, at submit ---- */
 
 /* The number of slices that bind_request() will need. */
 uint64_t bind_count(const struct plan *p, uint32_t max_slices);
-/* Cuts and binds a new request; the caller has checked that there are enough ids. */
+/* Cuts and binds a new request; the caller must have checked that enough slices are free. */
 void bind_request(struct sched *s, uint32_t request, uint32_t max_slices);
-/* Binds a slice of a failed rail; without a rail it waits. */
+/* Binds a slice of a failed rail to another rail. If no rail is up, the slice waits. */
 void bind_again(struct sched *s, uint32_t id);
-/* Takes a slice that is bound, and not posted, from its rail. */
+/* Takes a slice that is bound, but not posted, from its rail. */
 void bind_undo(struct sched *s, uint32_t id);
 
 /* ---- health.c: states of rails ---- */
 
 /* The state in which a rail begins. */
 void rail_begin(struct rail *r, bool closed);
-/* Ends the use of a rail; the slices that it has posted wait for the fence. */
+/* Ends the use of a rail; its posted slices wait for the fence. */
 void rail_fail(struct sched *s, uint64_t now, uint32_t rail);
-/* A slice or a mark has arrived: the rail is well. */
+/* A slice or a mark has arrived on the rail: HALF becomes UP. */
 void rail_well(struct sched *s, uint32_t rail);
-/* Acts on the deadlines of rails that are over. Returns the next one. */
+/* Handles rails whose deadline has passed. Returns the next deadline. */
 uint64_t health_run(struct sched *s, uint64_t now);
 
-/* ---- early.c, pull.c: post what waits, after the mode ---- */
+/* ---- early.c (modes baseline and smart), pull.c (mode pull): post waiting slices ---- */
 
 void early_run(struct sched *s, uint64_t now);
 void pull_run(struct sched *s, uint64_t now);

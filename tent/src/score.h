@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The arithmetic of mode smart, without state: scores, their order, shares, and the
- * moving average of bandwidth. Any unit of bandwidth will do, if it is one.
+ * moving average of bandwidth. Bandwidths may have any unit, but must all have the same.
  */
 #ifndef TENT_SCORE_H
 #define TENT_SCORE_H
@@ -23,28 +23,28 @@ static inline double score_value(uint64_t inflight, uint64_t slice, double bandw
 
 /*
  * A strict order: by value, then by rail. The jitter is part of the value and is drawn
- * once per score, so that the order of two scores is the same each time it is asked for.
+ * once per score, so that two comparisons of the same scores agree.
  */
 static inline bool score_before(const struct score *a, const struct score *b)
 {
 	return a->value < b->value || (a->value == b->value && a->rail < b->rail);
 }
 
-/* The weight of a rail when several slices are placed: more is better. */
+/* The weight of a rail when several slices are placed: the larger, the better. */
 static inline double score_weight(double value, double epsilon)
 {
 	return 1.0 / (value + epsilon);
 }
 
-/* The share of weight w of all weights, rounded down. */
+/* The number of slices for weight @w; @all is the sum of the weights. Rounded down. */
 static inline uint32_t score_share(double w, double all, uint32_t slices)
 {
 	return (uint32_t)(w / all * (double)slices);
 }
 
 /*
- * alpha is the weight of the old value: 0 takes over what was observed, 1 learns nothing.
- * The result is kept between min and max times the theoretical bandwidth.
+ * @alpha is the weight of the old value: with 0 the result is @observed, with 1 it is @old.
+ * The result is limited to between min and max times the theoretical bandwidth.
  */
 static inline double score_ewma(double old, double observed, double alpha, double theoretical,
 	double min_multiplier, double max_multiplier)

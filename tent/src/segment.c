@@ -10,7 +10,7 @@
 #include "engine.h"
 #include "why.h"
 
-#define ANSWER_MS 3000 /* more than a queue pair needs to find that there is no answer */
+#define ANSWER_MS 3000 /* most time for a reply; longer than the retries of a queue pair */
 
 void segment_free(struct tent_segment *s)
 {
@@ -68,7 +68,7 @@ static const char *greeting_error(int err)
 	}
 }
 
-/* Asks whether some buffers are still registered, and acts on messages that come meanwhile. */
+/* Requests whether CTL_IDS buffers are still registered; handles messages that come meanwhile. */
 static int ask_some(struct tent_segment *s, uint32_t first)
 {
 	struct ctl_msg msg = {.type = CTL_ASK};
@@ -89,7 +89,7 @@ static int ask_some(struct tent_segment *s, uint32_t first)
 	return err;
 }
 
-/* Registrations of the peer have ended since it made the description. */
+/* Finds the registrations of the peer that have ended since it made the description. */
 static int ask(struct tent_segment *s)
 {
 	int err = 0;
@@ -130,7 +130,7 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 		s->t->rails[p->local].name, s->desc.rails[p->remote].name, strerror(-err));
 }
 
-/* Returns the number of pairs in use; or -errno, and the pair that cannot be opened. */
+/* Returns the number of pairs in use; or -errno, and writes the pair that cannot be opened. */
 static int look(struct tent_segment *s, uint32_t *pair_p)
 {
 	int n = 0;
@@ -149,7 +149,7 @@ static int look(struct tent_segment *s, uint32_t *pair_p)
 	return n;
 }
 
-/* The scheduler opens the pairs, and limits the time that each of them takes. */
+/* Waits until the scheduler has opened all pairs. The scheduler limits the time of each open. */
 static int await_pairs(struct tent_segment *s, struct tent_why *why)
 {
 	struct pollfd p = {.fd = s->ctl.fd, .events = POLLIN};

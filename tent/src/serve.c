@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to show the key */
+#define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
 static void drop_link(struct conn *c, uint32_t pair)
 {
@@ -81,7 +81,7 @@ static void count_mark(void *arg, const struct notice_mark *mark)
 	ctl_send(&n->c->ctl, &taken);
 }
 
-/* Marks beyond max stay in the queues, and then the peers wait. */
+/* Marks beyond @max stay in the queues, so that the peers wait. */
 static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
 {
 	struct counting n = {t, c};
@@ -91,8 +91,8 @@ static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t ma
 }
 
 /*
- * Takes the last marks of a link that will be destroyed: they were acknowledged, so the peer does
- * not send them again. 0: nothing arrives any more; else -errno.
+ * Stops a link that will be destroyed, and takes its last marks: they were acknowledged, so the
+ * peer does not send them again. 0: nothing arrives on the link any more; else -errno.
  */
 static int last_marks(struct tent *t, struct conn *c, uint32_t pair)
 {
@@ -111,7 +111,7 @@ int tent_notice(struct tent *t, uint16_t *notify_p)
 	loop_help(t);
 	if (t->notice_head != t->notice_tail) {
 		if (read(t->notice_fd, &count, sizeof(count)) < 0)
-			abort(); /* it counts them */
+			abort(); /* its counter is the number of notices */
 		*notify_p = t->notices[t->notice_head++ % NOTICE_RING];
 		err = 0;
 	}
@@ -143,7 +143,7 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	return -(int)reply.status;
 }
 
-/* Makes an end for the pair, connected to the peer's. */
+/* Makes our end of the pair's link, and connects it to the peer's end. */
 static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
 	struct link_end *mine_p)
 {
@@ -171,9 +171,8 @@ static int on_connect(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 }
 
 /*
- * Stops the pair's link, so that nothing arrives on it any more, and counts the marks that it
- * brought before. The peer's slices wait for the answer, so that is sent before the link is
- * destroyed.
+ * Stops the pair's link, so that nothing arrives on it any more, and counts the marks that arrived
+ * before. The peer's slices wait for the reply, so the reply is sent before the link is destroyed.
  */
 static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
@@ -204,7 +203,7 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 		return 0;
 	if (!c->known)
 		return msg->type == CTL_HELLO ? on_hello(t, c, msg) : -EPROTO;
-	/* The last numbers are for messages that find the cause of an outage. */
+	/* Pairs from TENT_MAX_RAILS on are those of blame.c. */
 	if (msg->pair >= c->n_pairs && (msg->pair < TENT_MAX_RAILS || msg->pair >= CONN_LINKS))
 		return -EPROTO;
 	switch (msg->type) {
@@ -213,7 +212,7 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
 	case CTL_NOTICE:
-		/* Marks come over links, which bound their number. */
+		/* An error if links carry marks, where the queues limit their number. */
 		return t->transport->marks ? -EPROTO : on_notice(t, c, msg);
 	case CTL_ASK:
 		return revoke_asked(t, c, msg);
@@ -225,13 +224,16 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	}
 }
 
-/* While registrations end, confirmations may follow notices, so more of these are accepted. */
+/*
+ * While a registration ends, a confirmation may come after notices in the connection. Then more
+ * notices are accepted, so that the confirmation can be read.
+ */
 static bool messages_room(const struct tent *t)
 {
 	return t->notice_tail - t->notice_head < (t->n_going ? NOTICE_RING : NOTICES);
 }
 
-/* Takes messages of the peer. If they may be notices, it stops when there is no room for one. */
+/* Reads the peer's messages. If these may be notices, stops when there is no room for a notice. */
 static int read_messages(struct tent *t, struct conn *c)
 {
 	struct ctl_msg msg;
@@ -267,7 +269,7 @@ static uint32_t strangers(const struct tent *t)
 	return t->n_conns - t->importer_ids.used;
 }
 
-/* Closes the oldest connection that has not shown the key. False: all have. */
+/* Closes the oldest connection that has not presented the key. False: all have. */
 static bool send_stranger_away(struct tent *t)
 {
 	struct conn **oldest = NULL, *c;
@@ -299,8 +301,9 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 }
 
 /*
- * Accepts connections. A new one takes the place, and if necessary the descriptor, of the oldest
- * that has not shown the key. Each connection is read once before the next takes its place.
+ * Accepts connections. With MAX_STRANGERS connections that have not presented the key, or without a
+ * free descriptor, the oldest of them is closed. Each connection is read at least once before it is
+ * closed.
  */
 static bool accept_some(struct tent *t, uint64_t now)
 {
@@ -321,7 +324,7 @@ static bool accept_some(struct tent *t, uint64_t now)
 	return some;
 }
 
-/* A disconnected peer may copy until it notices that. */
+/* True: the peer may still copy, because it has not noticed that it is disconnected. */
 static bool may_copy(const struct tent *t, const struct conn *c)
 {
 	return !t->transport->bars && c->known && !c->closed && !c->cut;

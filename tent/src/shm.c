@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rails between two processes of one host. A link is a thread that copies with
+ * The transport between two processes of one host. A link is a thread that copies with
  * process_vm_readv(2) and process_vm_writev(2). These need the process id of the peer, and the
- * permission that the kernel asks for (ptrace(2)). The target has no end of a link.
+ * permission to ptrace(2) the peer. The target has no end of a link.
  *
- * The engine's thread and the copying thread share two rings under a mutex; copies are made
- * without it.
+ * The engine's thread and the copying thread share two rings under a mutex. The copying thread
+ * copies without holding the mutex.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -51,7 +51,7 @@ static struct shm_link *to_shm(struct link *l)
 	return container_of(l, struct shm_link, link);
 }
 
-/* Copies any length; a call of the kernel may copy less. */
+/* Copies @len bytes, with several system calls if one copies less. 0 or -errno. */
 static int copy(pid_t pid, bool write, void *local, uint64_t remote, uint64_t len)
 {
 	while (len) {
@@ -68,7 +68,7 @@ static int copy(pid_t pid, bool write, void *local, uint64_t remote, uint64_t le
 	return 0;
 }
 
-/* Checks that it is still the process that exported the segment. */
+/* Checks that the process with this pid is the one that exported the segment. */
 static int ask(const struct shm_link *l)
 {
 	uint8_t key[DESC_KEY_LEN];
@@ -79,20 +79,20 @@ static int ask(const struct shm_link *l)
 	return memcmp(key, l->key, sizeof(key)) ? -ESRCH : 0;
 }
 
-/* len 0: a probe. */
+/* Moves a slice, or if its length is 0, probes the peer. */
 static int perform(const struct shm_link *l, const struct link_move *m)
 {
 	return m->len ? copy(l->pid, m->write, m->local, m->remote, m->len) : ask(l);
 }
 
-/* Reports a move; the first one wakes the engine. */
+/* Appends a move to the ring of ended moves. The first move in the ring wakes the engine. */
 static void report(struct shm_link *l, uint64_t token, int status)
 {
 	const uint64_t one = 1;
 
 	l->ended[l->ended_tail++ % RING] = (struct ended){token, status};
 	if (l->ended_tail - l->ended_head == 1 && write(l->link.fds[0], &one, sizeof(one)) < 0)
-		abort(); /* only a counter at its end is refused, and this one is at 0 */
+		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
 static void *copier(void *arg)
@@ -114,7 +114,7 @@ static void *copier(void *arg)
 			status = perform(l, &m);
 			pthread_mutex_lock(&l->mutex);
 		}
-		/* The link goes on if memory was not mapped. */
+		/* The link is not stopped by a move whose memory was not mapped. */
 		l->stopped |= status && status != -EFAULT;
 		report(l, m.token, status);
 	}
@@ -253,7 +253,10 @@ static int shm_reach(const struct desc *peer, struct tent_why *why)
 
 /* ---- memory ---- */
 
-/* Checks that the first and the last byte are writable: the kernel copies a byte onto itself. */
+/*
+ * Checks that the first and the last byte are mapped and readable: the kernel copies them to this
+ * process's stack.
+ */
 static int touch(uint64_t addr, uint64_t len)
 {
 	const uint64_t ends[] = {addr, addr + len - 1};
@@ -268,7 +271,10 @@ static int touch(uint64_t addr, uint64_t len)
 	return 0;
 }
 
-/* The end of a mapping in /proc/self/maps that holds @at and can be read and written. */
+/*
+ * @line: of /proc/self/maps. Returns the end of its mapping if that contains @at and is readable
+ * and writable, else @at.
+ */
 static uint64_t mapped_to(const char *line, uint64_t at)
 {
 	uint64_t low, high;
@@ -281,8 +287,8 @@ static uint64_t mapped_to(const char *line, uint64_t at)
 }
 
 /*
- * Finds the errors that an adapter would find when it pins the memory: a part is not mapped, or not
- * writable. It touches the first and the last page only.
+ * Returns the errors that an adapter returns when it pins the memory: a part is not mapped, or not
+ * writable. Accesses the first and the last page only.
  */
 static int shm_check(uint64_t addr, uint64_t len)
 {
@@ -333,7 +339,7 @@ const struct transport shm_transport = {
 	.rails = "shared memory",
 	.kinds = kinds,
 	.spares = true,
-	.stall_ns = SCHED_NEVER, /* a thread ends, or reports an error, however busy the host is */
+	.stall_ns = SCHED_NEVER, /* a copy always ends, but on a busy host it may take long */
 	.wanted = shm_wanted,
 	.find = shm_find,
 	.open = shm_open,

@@ -5,7 +5,7 @@
 #include "base/probe.h"
 #include "sched_priv.h"
 
-#define MOST_ERRORS 8 /* of one slice: then the rails are not the cause */
+#define MOST_ERRORS 8 /* of one slice: with so many, the rails are not the cause */
 
 void list_append(struct sched *s, struct list *l, uint32_t id)
 {
@@ -52,7 +52,7 @@ void ledger_release(struct sched *s, uint32_t id)
 	sl->charged = 0;
 }
 
-/* No slice of it is left: sched_run() will call rail_ops.done. */
+/* Appends a request without slices to the list for which sched_run() will call rail_ops.done. */
 static void request_end(struct sched *s, uint32_t id)
 {
 	s->requests[id].next = SLAB_NONE;
@@ -93,7 +93,7 @@ void slice_end(struct sched *s, uint32_t id)
 		request_end(s, request);
 }
 
-/* Takes a request with bytes that are not cut out of its queue. */
+/* Removes a request from its queue, and drops the bytes that are not cut yet. */
 static void queue_remove(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
@@ -194,7 +194,7 @@ void slice_unpost(struct sched *s, uint32_t id)
 	ledger_release(s, id);
 }
 
-/* The token loses its meaning first, because the caller may post the mark again. */
+/* Invalidates the token before the callback, which may post the mark again. */
 void mark_end(struct sched *s, uint32_t id, int status)
 {
 	const struct slice mark = s->slices[id];

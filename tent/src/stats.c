@@ -66,7 +66,7 @@ static int stream_error(FILE *out)
 	return fflush(out) || ferror(out) ? (errno ? -errno : -EIO) : 0;
 }
 
-/* The stream may block, so it is written without the lock. */
+/* The stream may block, so the text is written to it without the lock. */
 int stats_write(struct tent *t, FILE *out, void (*put)(struct tent *t, FILE *f))
 {
 	char *text = NULL;

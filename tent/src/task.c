@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests, from submit to the notice at the peer. */
+/* Requests: from their submission to the notice at the peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define MARK_ERRORS 8 /* of one mark: then the rails are not the cause */
+#define MARK_ERRORS 8 /* of one mark: with so many, the rails are not the cause */
 
 static void list_append(struct tent *t, uint32_t *head, uint32_t *tail, uint32_t id)
 {
@@ -37,7 +37,7 @@ static void batch_ended(struct tent_batch *b)
 	const uint64_t one = 1;
 
 	if (b->fd >= 0 && write(b->fd, &one, sizeof(one)) < 0)
-		abort(); /* only a counter at its end is refused, and this one is at 0 */
+		abort(); /* write() fails only on overflow, and this counter is 0 */
 	pthread_cond_broadcast(&b->t->ended);
 }
 
@@ -75,7 +75,7 @@ void task_wait(struct tent_segment *s, uint32_t id)
 	list_append(s->t, &s->waiting_head[p], &s->waiting_tail[p], id);
 }
 
-/* Takes it out of the list of tasks that wait for room. */
+/* Removes a task from the list of tasks that wait for room. */
 static void stop_waiting(struct tent_segment *s, uint32_t id)
 {
 	uint32_t p = s->t->tasks[id].request.priority;
@@ -90,7 +90,7 @@ static void stop_waiting(struct tent_segment *s, uint32_t id)
 		s->waiting_tail[p] = last;
 }
 
-/* A request that has been moved, and only waits for its notice, is completed. */
+/* Does not stop a request whose bytes have been moved, and which only waits for its notice. */
 void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
@@ -115,7 +115,7 @@ void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote)
 	}
 }
 
-/* Gives a task to the scheduler. False: that has no room. */
+/* Gives a task to the scheduler. False: the scheduler has no room. */
 static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 {
 	struct task *k = &s->t->tasks[id];
@@ -162,11 +162,11 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	s->slots[slot].lap++;
 	s->slots[slot].task = id;
 	s->slots[slot].untaken = true;
-	/* The bytes are in place: one message is enough. */
+	/* Without marks, one message suffices, because the bytes are in place. */
 	if (!s->t->transport->marks)
 		k->pairs &= -k->pairs;
 	k->positions = (uint8_t)__builtin_popcountll(k->pairs);
-	/* The i-th position is that of the i-th pair that carried something. */
+	/* Position i belongs to the i-th pair that carried a slice. */
 	for (uint32_t pair = 0, i = 0; pair < s->n_pairs; pair++) {
 		if (k->pairs >> pair & 1)
 			k->carrier[i++] = (uint8_t)pair;
@@ -188,7 +188,7 @@ void task_moved(struct tent_segment *s, uint32_t id, int status)
 		k->state = TASK_QUEUED;
 		list_append(t, &s->notify_head, &s->notify_tail, id);
 	}
-	s->again = true; /* there may be room for another */
+	s->again = true; /* the scheduler may have room for another task */
 }
 
 /* ---- notices ---- */
@@ -198,13 +198,13 @@ static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
 	uint32_t id = s->slots[slot].task;
 
 	s->slots[slot].task = NO_TASK;
-	/* The next lap supersedes marks of a failed one that still come. */
+	/* After an error the slot is free: the next lap makes late marks of this lap invalid. */
 	if (err)
 		s->slots[slot].untaken = false;
 	task_end(s->t, id, err);
 }
 
-/* The scheduler's name of a mark: the slot and its lap. */
+/* The mark's @user for the scheduler: the slot and its lap. */
 static uint64_t mark_user(const struct tent_segment *s, uint8_t slot)
 {
 	return s->slots[slot].lap * NOTICE_SLOTS + slot;
@@ -225,7 +225,7 @@ void notice_record(const struct tent_segment *s, uint64_t user, uint32_t positio
 	};
 }
 
-/* Without marks the bytes of an ended slice are in place, so a message tells of them. */
+/* Sends the notice as a control message: without marks the bytes of an ended slice are in place. */
 static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
 	struct ctl_msg msg = {.type = CTL_NOTICE};
@@ -238,7 +238,7 @@ static void tell_by_message(struct tent_segment *s, uint8_t slot)
 		end_in_slot(s, slot, 0);
 }
 
-/* Another pair for a mark whose own is closed. */
+/* Chooses another pair for a mark whose pair is closed. False: no pair is in use. */
 static bool choose_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
@@ -260,8 +260,8 @@ static bool fencing(const struct tent_segment *s)
 }
 
 /*
- * True: the mark has a rail. A rail that is being fenced is waited for: until the peer confirms the
- * fence, bytes of that rail may be missing, and a mark on another rail would come too early.
+ * True: the mark has a pair. A pair that is being fenced keeps the mark: until the peer confirms
+ * the fence, bytes of that pair may be missing, and a mark on another pair would arrive too early.
  */
 static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {
@@ -271,7 +271,7 @@ static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t p
 	       sched_rail_state(s->sched, pair) == RAIL_FENCING || choose_carrier(s, k, position);
 }
 
-/* Posts marks that are not under way. 0, or -ENETUNREACH: there is no rail for one. */
+/* Posts marks that are not under way. 0, or -ENETUNREACH: there is no rail for a mark. */
 static int post_marks(struct tent_segment *s, uint8_t slot)
 {
 	struct task *k = &s->t->tasks[s->slots[slot].task];
@@ -288,7 +288,7 @@ static int post_marks(struct tent_segment *s, uint8_t slot)
 	return 0;
 }
 
-/* Continues the task of a slot, or gives a free slot to the next one. */
+/* Gives a free slot to the next waiting task, and posts the marks of the slot's task. */
 static void notify_slot(struct tent_segment *s, uint8_t slot)
 {
 	struct notice_slot *l = &s->slots[slot];
@@ -322,7 +322,7 @@ static void mark_failed(struct tent_segment *s, uint8_t slot, uint32_t position,
 	struct task *k = &s->t->tasks[s->slots[slot].task];
 
 	k->posted &= ~(1u << position);
-	/* A mark that no rail can carry must not exclude one after the other. */
+	/* A mark that no rail can carry must not exclude one rail after the other. */
 	if (status != -ENOTCONN && ++k->errors[position] >= MARK_ERRORS)
 		end_in_slot(s, slot, s->lost ? s->lost : status);
 }
@@ -333,7 +333,7 @@ void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int
 	struct task *k;
 
 	if (s->slots[slot].task == NO_TASK || mark_user(s, slot) != user)
-		return; /* of a task that has failed */
+		return; /* the mark's task has failed */
 	if (status) {
 		mark_failed(s, slot, position, status);
 		return;

@@ -122,7 +122,7 @@ static uint64_t distance(struct hwloc_distances_s *d, hwloc_obj_t from, hwloc_ob
 	return there;
 }
 
-/* The shortest distance to a node that is not the device's own; 0: it is not known. */
+/* The shortest distance to a node that is not the device's own; 0: not known. */
 static uint64_t nearest(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_obj_t home,
 	hwloc_const_nodeset_t own)
 {
@@ -179,8 +179,8 @@ static int add_node(struct topo *t, hwloc_topology_t hw, struct hwloc_distances_
 }
 
 /*
- * Without the plugins that open graphics drivers or read the names of all PCI devices: where
- * an adapter hangs is known without them.
+ * Excludes the plugins that open graphics drivers or read the names of all PCI devices: they are
+ * not needed for the position of an adapter.
  */
 static int load(hwloc_topology_t *hw_p)
 {

@@ -2,12 +2,12 @@
 /*
  * The rails, and their tiers for the locations of memory, from hwloc or from a file.
  *
- * Location 0 is "*", memory whose place is not known: all rails are of tier 0 for it. The
- * others are NUMA nodes, "cpu:N".
+ * Location 0 is "*", memory whose place is not known: all rails are in tier 0 for it. The
+ * other locations are NUMA nodes, "cpu:N".
  *
- * hwloc: a rail is of tier 0 for the node of its device. The nearest other nodes, by hwloc's
- * distances, are tier 1 and the rest tier 2; without distances the nodes of the same package are
- * tier 1. A device that hwloc does not know is of tier 0 for all nodes.
+ * hwloc: a rail is in tier 0 for the node of its device, in tier 1 for the nearest other nodes by
+ * hwloc's distances (without distances: the nodes of the same package), and in tier 2 for the
+ * rest. A device that hwloc does not list is in tier 0 for all nodes.
  *
  * A file has one of two forms. Rails that a location does not list are of tier 2 for it:
  *
@@ -33,27 +33,31 @@ struct topo {
 	uint8_t tiers[TOPO_MAX_LOCATIONS][TENT_MAX_RAILS];
 };
 
-/* Empty, but for the location "*". */
+/* Makes a topology without rails and with the location "*" only. */
 void topo_init(struct topo *t);
 
-/* Appends a rail, of tier 2 for all locations but "*". -EINVAL: a bad name, twice, too many. */
+/*
+ * Appends a rail, in tier 2 for all locations but "*". -EINVAL: the name is bad or exists already,
+ * or there are too many rails.
+ */
 int topo_add_rail(struct topo *t, const char *name, struct tent_why *why);
 /* Appends a location. -EINVAL as above. */
 int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
 
-/* Locations and tiers of the rails that are in t already. -ENOSYS: hwloc fails. */
+/* Adds the host's locations, and the tiers of the rails in @t. -ENOSYS: hwloc fails. */
 int topo_from_hwloc(struct topo *t, struct tent_why *why);
 
 /*
- * Everything, from JSON text. -EINVAL: why says what; t_p is written on success only.
+ * Reads rails, locations and tiers from JSON text. -EINVAL: an error in the text, see @why. *t_p is
+ * written on success only.
  */
 int topo_parse(const char *text, size_t len, struct topo *t_p, struct tent_why *why);
-/* The same from a file; also -errno of reading it. */
+/* The same from a file; also -errno of reading the file. */
 int topo_load(const char *path, struct topo *t_p, struct tent_why *why);
 
-/* The number of a location, 0 for NULL and "*"; -1: there is none of that name. */
+/* The number of a location, 0 for NULL and "*"; -1: no location has this name. */
 int topo_location(const struct topo *t, const char *name);
-/* The number of a rail; -1. */
+/* The number of a rail; -1: no rail has this name. */
 int topo_rail(const struct topo *t, const char *name);
 
 #endif

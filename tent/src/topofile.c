@@ -33,7 +33,7 @@ static int rail_of(struct topo *t, const json_t *v, bool may_add, struct tent_wh
 	return err ? err : (int)t->n_rails - 1;
 }
 
-/* The devices of one tier of a location; for location 0 they are named and no more. */
+/* Reads the devices of one tier of a location. For location 0, only checks or adds the names. */
 static int read_tier(struct topo *t, uint32_t location, const json_t *list, uint8_t tier,
 	bool may_add, struct tent_why *why)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The transports that there are. An engine has the first one that it wants. */
+/* All transports. An engine uses the first one whose wanted() is true. */
 #include "transport.h"
 
 #define TRANSPORTS                                                                                 \

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Priority classes: start-time fair queueing over bytes. The next class is the waiting one with
- * the fewest bytes for its weight. A class that begins to wait starts with the count of the class
- * that was served last. So while all classes wait they get shares by their weights; the share that
- * a class does not use goes to the others; none starves; and the first request of a class that has
- * been idle goes before waiting requests of lower classes.
+ * Priority classes: start-time fair queueing of bytes. The next class is the waiting class with the
+ * fewest served bytes divided by its weight. A class that begins to wait starts with the count of
+ * the class that was served last. This has the following effects:
+ * - While all classes wait, they get shares in proportion to their weights, and none starves.
+ * - The share that a class does not use goes to the others.
+ * - The first request of a class that has been idle goes before waiting requests of lower classes.
  */
 #include "sched_priv.h"
 

@@ -5,11 +5,11 @@
 
 #include "tent.h"
 
-/* Returns err, so that a check can end with it. why may be NULL. */
+/* Writes the message. Returns @err, for use in a return statement. @why may be NULL. */
 __attribute__((format(printf, 3, 4))) int why_say(struct tent_why *why, int err, const char *format,
 	...);
 
-/* Text of a file or a peer must neither break the line nor reach a terminal unchanged. */
+/* Copies text of a file or a peer, without characters that end the line or control a terminal. */
 void why_printable(const char *text, char *to, size_t size);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two processes: a child whose memory is used, and the test, which uses it. The child's
- * memory is a shared mapping, so the test can look at it without moving anything.
+ * Two processes: a child that registers memory, and the test, which reads and writes it. The
+ * child's memory is a shared mapping, so the test can compare it without a request.
  *
- * TENT_RAILS=shm:N takes shared-memory rails, else there are adapters.
+ * With TENT_RAILS=shm:N the rails are N copying threads, otherwise adapters.
  */
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H
@@ -25,14 +25,14 @@ struct duo;
 
 struct duo_attr {
 	size_t len; /* of the memory of each side */
-	uint64_t parts; /* max_registration of both, 0: none */
+	uint64_t parts; /* max_registration of both sides; 0: the default */
 	const char *config; /* of the test's side */
 	const char *target_config;
-	bool no_import; /* the test does so itself */
+	bool no_import; /* duo_open() does not import the child's description */
 	const char *target_location; /* of the child's memory */
 	int rail_wait_ms; /* of the test's side */
-	uint32_t buffers; /* of the child: its memory in so many registrations; 0: 1 */
-	/* The child, for commands that duo_child() does not know; what it returns is the answer. */
+	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
+	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
 	uint16_t (*command)(struct tent *t, const struct duo *d, char command);
 };
 
@@ -94,7 +94,10 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	return value;
 }
 
-/* The child: 'n' takes a notice, 'e' says that there is none, 'u' unregisters, 'x' ends. */
+/*
+ * The child's commands: 'n' takes a notice, 'e' checks that there is none, 'u' unregisters the
+ * first buffer, 'x' ends.
+ */
 static inline void duo_child(const struct duo *d, const struct duo_attr *a, int fd)
 {
 	struct tent *t = duo_create(a->target_config, a->parts, 0);
@@ -224,7 +227,7 @@ static inline struct tent_request duo_request(const struct duo *d, enum tent_op 
 	};
 }
 
-/* One request, from submit to its end; its status. */
+/* Submits one request and waits until it ends. Returns its status. */
 static inline int duo_move(struct duo *d, enum tent_op op, size_t at, size_t len, uint16_t notify)
 {
 	struct tent_request r = duo_request(d, op, at, len);

@@ -12,14 +12,14 @@
 #include "storm.h"
 
 #define BATCH 8
-#define MORE 6 /* a worker goes on for so many times its rounds, as long as there are faults */
-#define LOOKS 50 /* at a batch, before its worker sleeps */
+#define MORE 6 /* a worker runs up to this many times its rounds while faults are injected */
+#define LOOKS 50 /* how often a worker checks a batch before it sleeps */
 
 /* A request, and what its check needs. */
 struct job {
 	uint32_t to, at_remote, at_local;
 	int volatile_memory; /* -1: none */
-	bool gone; /* it had been unregistered before the request */
+	bool gone; /* the volatile memory had been unregistered before the request */
 	struct notice *notice;
 };
 
@@ -39,7 +39,7 @@ static void same(const struct worker *k, uint32_t to, const char *side, const ui
 	exit(1);
 }
 
-/* All memory of this thread is as it must be. */
+/* Checks that all memory of this thread has the expected contents. */
 static void check_all(const struct worker *k)
 {
 	const struct world *w = k->e->w;
@@ -72,7 +72,7 @@ static uint64_t draw_length(struct worker *k)
 	}
 }
 
-/* Another engine that this one has imported and that has not gone; ENGINES: there is none. */
+/* Draws an engine that this one has imported and that is not lost; ENGINES: there is none. */
 static uint32_t draw_peer(struct worker *k)
 {
 	uint32_t n = k->e->w->n_engines, first = (uint32_t)storm_below(&k->seed, n);
@@ -103,7 +103,7 @@ static struct notice *arm_notice(struct engine *e, uint32_t to, const uint8_t *a
 	return n;
 }
 
-/* Memory of the peer that it may unregister while this is under way. */
+/* Changes the request: it writes to memory that the peer may unregister while the request runs. */
 static void make_volatile(struct worker *k, uint32_t to, struct job *j, struct tent_request *r)
 {
 	const struct world *w = k->e->w;
@@ -120,7 +120,10 @@ static void make_volatile(struct worker *k, uint32_t to, struct job *j, struct t
 		r->len = VOLATILE_LEN;
 }
 
-/* Behind what the batch has of this peer already; false: there is no room. */
+/*
+ * Makes a request for memory after the part that earlier requests of the batch use at this peer.
+ * False: no memory is left.
+ */
 static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, struct job *j,
 	struct tent_request *r)
 {
@@ -292,7 +295,7 @@ bool storm_ended(struct tent_batch *b)
 	return st.state != TENT_PENDING;
 }
 
-/* In one of the ways that there are; the status of the batch. */
+/* Waits for the batch in one of four ways, chosen at random. Returns the status of the batch. */
 static int await_batch(struct worker *k, struct tent_batch *b, const struct tent_request *requests,
 	uint32_t n)
 {
@@ -320,7 +323,10 @@ static int await_batch(struct worker *k, struct tent_batch *b, const struct tent
 	return tent_wait(b, 0);
 }
 
-/* Memory of the batch is not registered any more: of that which may go. */
+/*
+ * Submit has returned -EFAULT: some memory of the batch is not registered any more. Checks that it
+ * can be memory that the peer may unregister.
+ */
 static void refused(struct worker *k, const struct job *jobs, uint32_t n)
 {
 	uint32_t denied = k->denied;
@@ -333,7 +339,7 @@ static void refused(struct worker *k, const struct job *jobs, uint32_t n)
 	CHECK(k->denied != denied);
 }
 
-/* 0: the batch is there; else there is none, for a reason that is known. */
+/* Returns 0 if the batch was submitted, otherwise one of the expected errors. */
 static int submit(struct worker *k, const struct job *jobs, const struct tent_request *requests,
 	uint32_t n, struct tent_batch **b_p)
 {
@@ -402,7 +408,7 @@ static void *work(void *arg)
 
 	for (uint32_t r = 0; r < rounds || (r < MORE * rounds && !atomic_load(&k->e->w->calm));
 		r++) {
-		check_all(k); /* nothing has come later */
+		check_all(k); /* no memory has changed since the end of the previous round */
 		play_round(k);
 		if (storm_chance(&k->seed, 30))
 			usleep((useconds_t)storm_below(&k->seed, 8000));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory that the processes of a storm share: the schedule that was drawn, and their progress.
- * The root process maps it before it forks the others, so its addresses are the same in all.
+ * Tests with many simultaneous faults ("storms"). This is the memory that the processes of a storm
+ * share: the schedule that was drawn, and the progress of the processes. The root process maps the
+ * memory before it forks the others, so the addresses are the same in all.
  */
 #ifndef TENT_TEST_STORM_H
 #define TENT_TEST_STORM_H
@@ -19,9 +20,9 @@
 #define ENGINES 5
 #define THREADS 2
 #define RAILS 6 /* of storm.topology; the first half is RoCE */
-#define VALUES 400 /* of notices, from one engine to another */
+#define VALUES 400 /* most notices from one engine to another; each has its own value */
 #define VOLATILES 2 /* registrations of an engine that end during the storm */
-#define VOLATILE_LEN (8 * KIB) /* of each, for one thread of an initiator */
+#define VOLATILE_LEN (8 * KIB) /* bytes of each for one thread of an initiator */
 #define VISIT_LEN (4 * KIB)
 #define TEXT (256 * KIB)
 #define GUARD_MS 30000 /* against hanging */
@@ -36,23 +37,23 @@ enum notice_state {
 struct notice {
 	atomic_int state;
 	atomic_int seen;
-	const uint8_t *at; /* what its request moves, where it goes */
-	uint64_t len, sum;
+	const uint8_t *at; /* the destination of the request's bytes */
+	uint64_t len, sum; /* the number of bytes and their checksum */
 };
 
-/* The part of the schedule that is an engine's, and what the engine tells the others. */
+/* One engine's part of the schedule, and the data that the engine publishes to the others. */
 struct plan {
-	atomic_uint news; /* grows with each notice that it has taken, and when it may die */
+	atomic_uint news; /* +1 at each notice that the engine takes, and when it may die */
 	int process;
 	bool shm;
-	uint32_t rails; /* a bit per adapter; of shm their number */
+	uint32_t rails; /* a bit per adapter; shm: the number of rails */
 	uint32_t threads, priorities, max_tasks;
-	uint32_t rounds; /* at least */
+	uint32_t rounds; /* minimum */
 	int rail_wait_ms;
 	uint64_t parts;
 	const char *mode; /* of the configuration */
 	uint32_t imports; /* a bit per engine */
-	uint8_t *visits; /* of each engine here, and of this one there */
+	uint8_t *visits; /* memory of the visitors: of each engine here, then of this one there */
 	uint8_t *remote, *local, *volatiles[VOLATILES];
 	atomic_bool gone[VOLATILES]; /* unregistered */
 	char text[TEXT];
@@ -61,14 +62,14 @@ struct plan {
 
 struct world {
 	uint64_t seed;
-	uint64_t area; /* bytes, of one thread for one peer, on either side */
+	uint64_t area; /* bytes of memory of one thread for one peer, on either side */
 	uint32_t n_processes, n_engines;
 	bool hca;
-	atomic_uint news; /* grows with each of the five that follow, and when a process ends */
+	atomic_uint news; /* +1 at each change of the next atomic members, or a process's end */
 	uint32_t cancels, notifies; /* percent of batches, of requests */
 	atomic_uint exported, imported; /* processes */
 	atomic_uint finished; /* a bit per process */
-	atomic_bool over; /* all that live have finished */
+	atomic_bool over; /* all live processes have finished */
 	atomic_bool calm; /* no more faults are drawn */
 	atomic_bool may_die[PROCESSES];
 	pid_t pids[PROCESSES];
@@ -95,7 +96,7 @@ static inline uint64_t storm_sum(const uint8_t *bytes, size_t n)
 	return h;
 }
 
-/* The memory of one thread of an initiator, at a target and here. */
+/* The memory that one thread of initiator @from uses for target @to: at the target and at @from. */
 static inline uint8_t *storm_remote(const struct world *w, uint32_t from, uint32_t thread,
 	uint32_t to)
 {
@@ -113,7 +114,7 @@ static inline bool storm_may_die(const struct world *w, uint32_t engine)
 	return atomic_load(&w->may_die[w->plans[engine].process]);
 }
 
-/* Announces a change that others wait for in STORM_AWAIT(). */
+/* Wakes the threads that wait for a change in STORM_AWAIT(). */
 static inline void storm_tell(atomic_uint *news)
 {
 	atomic_fetch_add(news, 1);
@@ -144,7 +145,7 @@ struct engine {
 	uint32_t id;
 	struct tent *t;
 	struct tent_segment *segments[ENGINES];
-	atomic_uint values[ENGINES]; /* of notices, given out */
+	atomic_uint values[ENGINES]; /* number of notice values in use, per peer */
 	atomic_uint freed; /* batches; grows when one of the engine's tasks may be free */
 	int ending; /* an eventfd: its threads end */
 	pthread_t taker, visitor;
@@ -162,7 +163,7 @@ struct engine {
 /* storm-work.c */
 void storm_worker_start(struct engine *e, uint32_t thread);
 void storm_worker_join(struct worker *k);
-/* Compares its memory for the last time, after the engine has ended. */
+/* Compares the worker's memory for the last time. The caller must have destroyed the engine. */
 void storm_worker_free(struct worker *k);
 bool storm_ended(struct tent_batch *b);
 /* Frees a batch that has ended, and wakes workers that wait for a free task. */
@@ -171,7 +172,10 @@ void storm_batch_free(struct engine *e, struct tent_batch *b);
 /* storm-engines.c: runs the engines of a process and their threads. Returns its exit status. */
 int storm_process(struct world *w, int process);
 
-/* storm-verbs.c: the adapters keep no object of this process. @some: it has made objects. */
+/*
+ * storm-verbs.c: checks that the adapters hold no object of this process any more. @some: the
+ * process has created objects.
+ */
 void storm_check_objects(bool some);
 
 #endif
