@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. Connections are
- * reliable by default; UC and UD can be asked for.
+ * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. QPs are reliable
+ * connections by default; UC and UD are available too.
  *
- * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs);
- * this layer takes over their memory. It writes work requests and doorbells and reads
- * completions itself, inline in the caller. It is for programs that are bound by message
- * rate: one receive CQ for all QPs, one SRQ whose receives need no memory (the data comes by
- * RDMA WRITE), few signaled completions, one doorbell for many requests.
+ * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs). This layer
+ * takes over their memory: it writes work requests and doorbells and reads completions itself,
+ * inline in the caller. It is for programs that are bound by message rate: one receive CQ for all
+ * QPs, one SRQ whose receives need no memory (the data comes by RDMA WRITE), few signaled
+ * completions, one doorbell for many requests.
  *
  *	static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
  *	{
@@ -26,23 +26,25 @@
  *	mlx5dvl_mono_poll(rcq, 64, on_recv, NULL), mlx5dvl_srq_refill(srq);
  *	mlx5dvl_send_poll(scq, 64, on_sent, NULL);
  *
- * Threads: a context, and all that was created from it, belongs to one thread at a time;
- * there are no locks. Open one context per thread: each has its own ibv_context, and so
- * its own doorbell registers. Different contexts are independent. The exceptions are
- * mlx5dvl_mr_reg() and mlx5dvl_mr_dereg(), which may take long: any thread may call them while
- * others use the context.
+ * Threads: a context, and all objects that were created from it, must be used by one thread at a
+ * time; there are no locks. Open one context per thread: each has its own ibv_context, and so its
+ * own doorbell registers. Different contexts are independent. The exceptions are mlx5dvl_mr_reg()
+ * and mlx5dvl_mr_dereg(), which may take long: any thread may call them while others use the
+ * context.
  *
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, copy-on-write at fork() can take pages away that the device uses: call
- * ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and let no registered
- * memory share a page with what the child needs. Newer kernels copy pinned pages for the child.
+ * kernels before 5.12, copy-on-write after fork() can replace pages that the device uses: call
+ * ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and let no
+ * registered memory share a page with data that the child needs. Newer kernels copy pinned pages
+ * for the child.
  *
- * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such a
- * field also sets `size` to the size of its struct. Fields that a program does not have are 0, the
- * default. If a program sets a field that an older library does not know, the function returns
- * -E2BIG. struct mlx5dvl_port is passed with its size as well: the library writes no more bytes.
+ * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
+ * a field must also set `size` to the size of its struct. Fields that a program does not have are
+ * 0, the default. If a program sets a field that an older library does not know, the function
+ * returns -E2BIG. struct mlx5dvl_port is passed with its size as well: the library writes no more
+ * bytes.
  *
  * Errors: functions return 0 or a count, or -errno; output arguments are written on
  * success only. The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -68,7 +70,7 @@ struct mlx5dvl_error;
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines it: libmlx5dv-lite exports the same functions, for programs in other languages.
+ * defines this macro: libmlx5dv-lite exports the same functions, for programs in other languages.
  */
 #ifndef MLX5DVL_INLINE
 #define MLX5DVL_INLINE static inline __attribute__((always_inline))
@@ -100,35 +102,34 @@ struct mlx5dvl_error {
 	bool is_recv;
 };
 
-/* Fields of mlx5dvl_ctx_attr whose 0 is a value: it counts if the bit is in `set`. */
+/* Fields of mlx5dvl_ctx_attr for which 0 is a value: if the bit is in `set`, a 0 means 0. */
 enum mlx5dvl_ctx_set {
 	MLX5DVL_SET_GID_INDEX = 1 << 0,
 	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
 };
 
 struct mlx5dvl_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to error_arg */
-	const char *device; /* "mlx5_0"; NULL: the first one that mlx5 drives and that has a
-			       port which is active */
+	size_t size; /* of this struct, see Sizes; 0: it ends with error_arg */
+	const char *device; /* "mlx5_0"; NULL: the first mlx5 device with an active port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set; /* of enum mlx5dvl_ctx_set */
-	int gid_index; /* > 0, or set: use this GID, on InfiniBand, too. 0 or -1: on RoCE the
+	int gid_index; /* > 0, or with its bit: use this GID. 0 or -1: on RoCE the
 			  first RoCE v2 GID, of IPv4 if there is one; on InfiniBand address
 			  by LID, or by GID 0 where the port requires a global route header
 			  (then the other end needs a GID, too) */
-	uint16_t pkey_index; /* > 0, or set: the partition; 0: the first of which the port is a
-				full member */
+	uint16_t pkey_index; /* > 0, or with its bit: the partition; 0: the first of which the port
+				is a full member */
 	mlx5dvl_error_fn *on_error; /* NULL: errors show in mlx5dvl_qp_status() only */
 	void *error_arg; /* first argument of on_error */
 };
 
 /*
  * Opens the device, with an ibv_context and a protection domain of its own. Returns 0;
- * -ENODEV no such device, or none that mlx5 drives; -EINVAL no such port, GID or P_Key
- * index out of range; -ENETDOWN no port that may be used is active: bring it up, or name
- * another; -E2BIG (see Sizes); -EADDRNOTAVAIL a port without a GID that needs one: give a RoCE port's interface an
- * address; -ENOKEY the port is a full member of no partition: give its index; -EMFILE no
- * descriptors left, a context takes four: raise the limit; -ENOMEM; or an error of the
+ * -ENODEV no such device, or not an mlx5 device; -EINVAL no such port, GID or P_Key
+ * index out of range; -ENETDOWN no usable port is active: bring it up, or name another; -E2BIG (see
+ * Sizes); -EADDRNOTAVAIL the port needs a GID and has none: give a RoCE port's interface an
+ * address; -ENOKEY the port is a full member of no partition: set pkey_index; -EMFILE no
+ * descriptors left (a context takes four): raise the limit; -ENOMEM; or an error of the
  * driver (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
@@ -162,8 +163,8 @@ int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, s
 /*
  * Reads a counter of the context's port that the driver shows in hw_counters or counters of
  * /sys/class/infiniband, for example "out_of_buffer": messages that found no receive. It counts for
- * all programs that use the port. Returns 0; -ENOENT the driver has no such counter; -EINVAL a name
- * that is none.
+ * all programs that use the port. Returns 0; -ENOENT the driver has no such counter; -EINVAL @name
+ * cannot be the name of a counter.
  */
 int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p);
 
@@ -180,21 +181,21 @@ enum mlx5dvl_event {
 };
 
 /*
- * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event()
- * consumes it without blocking. Programs may ignore these events. Several events of the same kind,
- * and of the same QP, that were not consumed may be reported once, at the place of the last. The fd
- * belongs to the context: neither read nor close it.
+ * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event() consumes
+ * it without blocking. Programs may ignore these events. Several unconsumed events of the same
+ * kind, and of the same QP, may be reported as one, at the position of the last. The fd belongs to
+ * the context: neither read nor close it.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 
-/* The same; *qp_p is the QP of EVENT_QP and EVENT_DRAINED, else NULL. */
+/* As mlx5dvl_ctx_event(); *qp_p is the QP of EVENT_QP and EVENT_DRAINED, else NULL. */
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
 
 /*
- * The device's clock, by which completions are stamped, in relation to the time of day. Nobody
- * keeps the two together unless a PTP client does: over minutes they drift apart by parts per
- * million. Compare stamps with a clock of the host only by stamps of that host's own requests.
+ * The relation between the device's clock, which stamps completions, and the time of day. Unless a
+ * PTP client synchronises the two, they drift apart by parts per million over minutes. Compare
+ * stamps with a clock of the host only by stamps of that host's own requests.
  */
 struct mlx5dvl_clock {
 	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp of that time */
@@ -244,7 +245,7 @@ void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to lkey */
+	size_t size; /* of this struct, see Sizes; 0: it ends with lkey */
 	uint32_t depth; /* receives, up to 32,767; 0: 1024 */
 	/* For SENDs with data. All zero: receives without memory, for WRITE_IMM and empty SENDs.
 	   The data of receive i goes to buf + i * buf_size. */
@@ -257,13 +258,13 @@ struct mlx5dvl_srq_attr {
 size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size);
 
 /*
- * Creates a SRQ and posts all its receives. Returns 0; -E2BIG (see Sizes); -EINVAL buf_size without buf, or depth
- * over 32,767; -ENOMEM; or an error of the driver.
+ * Creates an SRQ and posts all its receives. Returns 0; -E2BIG (see Sizes); -EINVAL buf_size
+ * without buf, or depth > 32,767; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p);
 
-/* Returns 0, or -EBUSY while a CQ uses it. @srq may be NULL. */
+/* Returns 0, or -EBUSY while a CQ uses the SRQ. @srq may be NULL. */
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
@@ -273,7 +274,9 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
-/* hot. True if less than two thirds of the receives are posted: mlx5dvl_srq_refill() has work. */
+/*
+ * hot. Returns true if less than two thirds of the receives are posted, so a refill has work to do.
+ */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
 
 /* hot. Receives that the device can use without a refill. */
@@ -282,11 +285,11 @@ MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 /* ---- completion queues --------------------------------------------------------- */
 
 struct mlx5dvl_cq_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to events */
+	size_t size; /* of this struct, see Sizes; 0: it ends with events */
 	uint32_t depth; /* 0: a receive CQ is as deep as its SRQ, a send CQ 4096;
 			   rounded up to a power of two, at least 64 */
-	struct mlx5dvl_srq *srq; /* set: a receive CQ, for QPs that receive from this SRQ
-				    and no other; NULL: a send CQ */
+	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive from this SRQ
+				    only; NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
 	bool compress; /* let the device compress completions (mini-CQEs): not tested on a card */
 	bool force_compress; /* also on a receive CQ, where completions then share an immediate */
@@ -294,14 +297,15 @@ struct mlx5dvl_cq_attr {
 };
 
 /*
- * Returns 0; -E2BIG (see Sizes); -EINVAL a receive CQ less deep than its SRQ (it could overrun), depth over 2^22,
- * or a cqe_size other than 64 and 128; -EOPNOTSUPP the device cannot compress, or a receive
- * CQ without force_compress: create the CQ without; -ENOMEM; or an error of the driver.
+ * Returns 0; -E2BIG (see Sizes); -EINVAL the depth of a receive CQ is less than that of its SRQ
+ * (the CQ could overrun), depth > 2^22, or a cqe_size other than 64 and 128; -EOPNOTSUPP the device
+ * cannot compress, or a receive CQ without force_compress: create the CQ without compression;
+ * -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
 
-/* Returns 0, or -EBUSY while a QP uses it. @cq may be NULL. */
+/* Returns 0, or -EBUSY while a QP uses the CQ. @cq may be NULL. */
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *cq);
 
 enum mlx5dvl_recv_opcode {
@@ -331,11 +335,12 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 	void *arg);
 
 /*
- * hot. Consumes the next completion if it is that of a WRITE with immediate, as mlx5dvl_mono_poll(),
- * but calls nothing for other ones and for errors. False: mlx5dvl_cq_ready() tells whether there is
- * one of these. mlx5dvl_cq_release() lets the device reuse the places of all that were consumed, as does
- * mlx5dvl_mono_poll() when it consumes something: call one of them before mlx5dvl_srq_refill(). With a
- * place for each receive, the CQ cannot overrun before.
+ * hot. Consumes the next completion if it is of a WRITE with immediate, as mlx5dvl_mono_poll()
+ * does. Returns false if there is no completion, or if it is of another kind or an error, which is
+ * not consumed: mlx5dvl_cq_ready() distinguishes the two cases. The device may reuse the places of
+ * consumed completions after mlx5dvl_cq_release(), or after a mlx5dvl_mono_poll() that consumes
+ * something: call one of them before mlx5dvl_srq_refill(). The CQ has a place for each receive, so
+ * it cannot overrun before that.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -371,16 +376,16 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 
 /*
  * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm
- * the CQ, check it with mlx5dvl_cq_ready() (or poll once more), and only if there is nothing,
+ * the CQ, check it with mlx5dvl_cq_ready() (or poll once more), and only if it has no completion,
  * wait until the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the
- * CQ. The fd does not block. An armed CQ gives one event, for the first completion that was
+ * CQ. The fd does not block. An armed CQ causes one event, for the first completion that was
  * not consumed before it was armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there was none */
 
-/* hot. Is there a completion to take? */
+/* hot. Returns true if there is a completion to consume. */
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* hot. Completions that were consumed since creation, modulo 2^32. */
@@ -390,14 +395,14 @@ MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq);
 
 enum mlx5dvl_qp_type {
 	MLX5DVL_RC, /* reliable connection: all operations */
-	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; what is lost is lost silently */
+	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; losses are not reported */
 	MLX5DVL_UD, /* unreliable datagrams: SEND, by mlx5dvl_post_list() with an address */
 };
 
 /* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
 #define MLX5DVL_GRH_BYTES 40
 
-/* Fields of mlx5dvl_qp_attr whose 0 is a value: it counts if the bit is in `set`. */
+/* Fields of mlx5dvl_qp_attr for which 0 is a value: if the bit is in `set`, a 0 means 0. */
 enum mlx5dvl_qp_set {
 	MLX5DVL_SET_TIMEOUT = 1 << 0,
 	MLX5DVL_SET_RETRY_CNT = 1 << 1,
@@ -406,74 +411,75 @@ enum mlx5dvl_qp_set {
 };
 
 struct mlx5dvl_qp_attr {
-	size_t size; /* of this struct, see Sizes; 0: up to qkey */
+	size_t size; /* of this struct, see Sizes; 0: it ends with qkey */
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with a SRQ; NULL: this QP receives nothing */
 	void *user; /* mlx5dvl_qp_user() */
 	uint32_t sq_depth; /* send queue in blocks of 64 bytes (a request takes 1 to 4);
 			      0: 256; rounded up to a power of two, 16 to 32,768 */
-	/* Values as in InfiniBand; 0 means the default that is given, unless its bit is in `set`. */
-	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller one of both ends is used */
+	/* Values as in InfiniBand; 0 means the default, unless the field's bit is in `set`. */
+	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
 	uint8_t timeout; /* 4.096 us * 2^timeout, up to 31, until a request is repeated;
-			    0: 14, 67 ms; 0 set: never */
-	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 set: none */
+			    0: 14, 67 ms; 0 with its bit: never */
+	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 with its bit: none */
 	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 7 and 0: for ever;
-			      0 set: none */
-	uint8_t min_rnr_timer; /* 1 to 31: how long a peer is told to wait for a receive;
-				  0: 12, 0.64 ms; 0 set: 655 ms */
+			      0 with its bit: none */
+	uint8_t min_rnr_timer; /* 1 to 31: how long a peer must wait for a receive;
+				  0: 12, 0.64 ms; 0 with its bit: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
-	uint8_t sl; /* service level, 0 to 15; on RoCE its priority */
+	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
 	unsigned set; /* of enum mlx5dvl_qp_set */
 	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
-	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs are of RC
-			 only */
-	uint32_t qkey; /* UD: required from datagrams to this QP; below 2^31 */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs exist only with
+			 RC */
+	uint32_t qkey; /* UD: datagrams to this QP must have it; below 2^31 */
 };
 
 /*
- * Creates a QP. Returns 0; -E2BIG (see Sizes); -EINVAL attribute out of range, or CQs of another context or of the
- * wrong kind; -ENOSPC the send CQ is less deep than the sum of the send queues that use it
- * (each request may need a completion when a QP fails): make it deeper, or wait until
- * destroyed QPs are freed; -ENOMEM; or an error of the driver.
+ * Creates a QP. Returns 0; -E2BIG (see Sizes); -EINVAL attribute out of range, or CQs of another
+ * context or of the wrong kind; -ENOSPC the depth of the send CQ is less than the sum of the send
+ * queues that use it (each request may need a completion when a QP fails): make it deeper, or wait
+ * until destroyed QPs are freed; -ENOMEM; or an error of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
 /*
- * Destroys the QP at once. Requests that have not completed are not reported any more, and
+ * Destroys the QP immediately. Requests that have not completed are not reported any more, and
  * its completions that are still in a CQ are dropped. Allowed in handlers. @qp may be NULL.
  *
- * The device may still hold a receive of the SRQ for a RC QP, so that it is stopped first, and
- * freed when the device reports that it is drained; until then its send queue counts in the
- * send CQ. The calls that create or destroy a QP find that out, and mlx5dvl_ctx_retired(),
- * which returns how many destroyed QPs are left to be freed. If the device does not report it, these
- * calls free the QP after a second; the SRQ may then have one receive less.
+ * The device may still hold a receive of the SRQ for an RC QP. So the QP is stopped first, and
+ * freed when the device reports that it is drained; until then its send queue counts in the send
+ * CQ. The functions that create or destroy a QP check for that report, and so does
+ * mlx5dvl_ctx_retired(), which returns how many destroyed QPs are not freed yet. If the device does
+ * not report it, these functions free the QP after a second; the SRQ may then have one receive
+ * less.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
-/* The peer needs this to connect. Send it there by any means, in any encoding. */
+/* The data that the peer needs to connect. Send it by any channel, in any encoding. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
 	uint16_t lid; /* 0 on RoCE */
 	uint8_t mtu; /* 1 to 5 */
 	uint8_t rd_atomic; /* READs and atomics that this side serves at a time */
-	uint8_t gid[16]; /* all zero: addressed by LID; both ends alike */
+	uint8_t gid[16]; /* all zero: addressed by LID; the same kind at both ends */
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
 
 /*
- * Connects to the peer (INIT -> RTR -> RTS). Returns 0; -EINVAL a field of @peer is out of
- * range, or has no LID on InfiniBand, or no GID on RoCE; -EISCONN connected already; or an
- * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID), after which the QP
- * can only be destroyed; while mlx5dvl_qp_status() is -ENOTCONN, nothing has changed. Sending is
- * allowed once both sides have connected.
- * A UD QP has no peer: @peer must be NULL; for other QPs NULL is -EINVAL.
+ * Connects to the peer (INIT -> RTR -> RTS). Sending is allowed once both sides have connected.
+ * Returns 0; -EINVAL a field of @peer is out of range, or it has no LID on InfiniBand, or no GID on
+ * RoCE; -EISCONN connected already; or an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
+ * cannot resolve the GID). If mlx5dvl_qp_status() is -ENOTCONN after an error, nothing has changed;
+ * otherwise the QP can only be destroyed. A UD QP has no peer: @peer must be NULL; for other QPs
+ * NULL is -EINVAL.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
@@ -484,7 +490,10 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
-/* 0: connected; -ENOTCONN: not yet; else the error that stopped it (struct mlx5dvl_error). */
+/*
+ * 0: connected; -ENOTCONN: not connected yet; else the error that stopped it (struct
+ * mlx5dvl_error).
+ */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
 MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
@@ -506,7 +515,7 @@ enum mlx5dvl_flags {
  * @laddr, @lkey, @len: payload (of READ and atomics: where the result goes), at most
  * 2^30 bytes; len 0 is allowed, and laddr and lkey are then unused. Up to
  * MLX5DVL_INLINE_MAX (220) bytes are copied into the request: lkey is not used, and laddr may
- * be reused at return. The first 204 bytes of a longer payload are copied, and the device
+ * be reused after the return. The first 204 bytes of a longer payload are copied, and the device
  * reads the rest from laddr at any time until completion. With a constant @len, the copy and
  * the layout of the request are chosen at compile time.
  * @raddr, @rkey: memory of the peer. @imm: host byte order. @flags: enum mlx5dvl_flags.
@@ -520,10 +529,11 @@ MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, 
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 /*
- * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len bytes, 1
- * to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). Bytes that are written after them are not sent;
- * up to 36 + @len, rounded up to 64, less 36, bytes may be written. Only if mlx5dvl_sq_fits() is true
- * for @len, so that there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, to be kept.
+ * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len
+ * bytes, 1 to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). Bytes written after them
+ * are not sent; the caller may write up to (36 + @len, rounded up to 64) - 36 bytes. The caller
+ * must have checked that mlx5dvl_sq_fits() is true for @len, so there is no error. @rkey_word: the
+ * value of mlx5dvl_rkey_word() for the remote key, which the caller can keep.
  */
 MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
 MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
@@ -535,7 +545,7 @@ MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, u
 	uint32_t len, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
-/* A request without effect. With MLX5DVL_SIGNALED, it completes after all requests before. */
+/* A request without effect. With MLX5DVL_SIGNALED, it completes after all earlier requests. */
 MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
 /* Operate on the 8 bytes at raddr, a multiple of 8; *laddr gets the previous value. Atomic
    with respect to requests through the same device, not to the CPU. */
@@ -557,7 +567,7 @@ struct mlx5dvl_ah;
 int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
 	struct mlx5dvl_ah **ah_p);
 
-/* Requests that were posted with it are not affected. @ah may be NULL. */
+/* Requests that were posted with @ah are not affected. @ah may be NULL. */
 void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
 
 #define MLX5DVL_LIST_MAX 4
@@ -583,7 +593,7 @@ struct mlx5dvl_list {
 /*
  * Posts one request whose payload is in several places, or a datagram. Not inlined; otherwise as
  * the functions above. Returns 0; -EAGAIN and -ENOTCONN as these; -EINVAL an opcode or a number of
- * places that is not allowed, an address with a connected QP, or none with UD.
+ * places that is not allowed, an address with a connected QP, or no address with a UD QP.
  */
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
@@ -594,9 +604,10 @@ MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. True if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() can post it.
- * If not, call mlx5dvl_sq_update(), which takes account of all completions, and ask again. If it does
- * not fit then, it may be possible to post it all the same: the ring may end here.
+ * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
+ * can post it. If not, call mlx5dvl_sq_update(), which takes account of all completions, and check
+ * again. If the result is still false, one of the other functions may still be able to post the
+ * WRITE: perhaps only the rest of the ring before its end is too small.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
@@ -611,7 +622,7 @@ MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 
-/* hot. The same where a request has been posted since the last call. */
+/* hot. As mlx5dvl_ring(). The caller must have posted a request since the last call. */
 MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop
