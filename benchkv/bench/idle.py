@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures the CPU time of idle ranks: CPU time of two ranks that have one request a second between them.
+"""Measures the CPU time of idle ranks: two ranks that have one request a second between them.
 
     idle.py BENCHKV SOFTHCA-RUN
 
-Each rank's CPU time, of all its threads, over the seconds that pass meanwhile; with daemons that nap
-and look again, and with daemons that sleep on descriptors. Fails if one of the latter takes
-more than 2 % of a core.
+Prints the CPU time of all threads of each rank, divided by the elapsed time: once with daemons that poll
+with short sleeps (--wait poll), once with daemons that sleep on descriptors (--wait event). Fails if a
+rank of the second kind uses more than 2 % of a core.
 """
 import os
 import pathlib
@@ -24,7 +24,7 @@ MOST = 0.02  # of a core, for a rank that sleeps
 
 
 def cpu_ns(pid):
-    """By kind of thread."""
+    """Returns the CPU time of a process by kind of thread."""
     used = {}
     for t in os.listdir(f"/proc/{pid}/task"):
         name = open(f"/proc/{pid}/task/{t}/comm").read().strip()
@@ -45,7 +45,7 @@ def wait_running(proc, ranks, clients):
 
 
 def measure(*args):
-    """The share of a core of each rank, in all and by kind of thread."""
+    """Prints each rank's share of a core, in total and by kind of thread. Yields the totals."""
     argv = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2", BENCHKV, *args, "--daemons",
             "2", "--clients", "2", "--rate", "1", "--duration", "86400"]
     proc = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

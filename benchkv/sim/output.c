@@ -10,8 +10,9 @@
 #define RANKS_PER_THREAD 16
 
 /*
- * Loop time / round trip, by means over the job; Little's law gives the second from the calls that are
- * outstanding and those that end in a time. 0: there are none.
+ * Returns the mean loop time divided by the mean round-trip time. By Little's law the round-trip time
+ * is the number of outstanding calls divided by the rate at which calls end. 0: no calls are
+ * outstanding.
  */
 static double rho(const struct sim_config *c, const struct sim_result *r)
 {
@@ -20,7 +21,7 @@ static double rho(const struct sim_config *c, const struct sim_result *r)
 	return r->outstanding > 0 ? r->loop_us * calls_per_us / r->outstanding : 0;
 }
 
-/* JSON is UTF-8, the name of a file need not be. */
+/* JSON must be UTF-8, but the name of a file need not be. */
 static const char *json_name(const char *name)
 {
 	json_t *text = json_string(name);
@@ -64,7 +65,7 @@ static int write_object(const struct sim_config *c, const struct sim_result *r, 
 	return err;
 }
 
-/* On all cores, as long as each thread has ranks enough to be busy while others finish theirs. */
+/* One thread per core, but at least RANKS_PER_THREAD ranks per thread. */
 static uint32_t threads_for(uint32_t ranks)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -74,7 +75,10 @@ static uint32_t threads_for(uint32_t ranks)
 	return n ? n : 1;
 }
 
-/* K and B of auto without numbers, as the ranks of a job derive them, and from what. */
+/*
+ * If the control is `auto` without numbers, derives K and B as the ranks of a real job do. Returns
+ * the values that they were derived from.
+ */
 static struct control_origin derive(struct sim_config *c)
 {
 	struct control_origin origin;
@@ -137,7 +141,10 @@ int output_run(const struct sim_options *o, FILE *json)
 static const uint32_t map_ranks[] = {2, 4, 8, 16, 32, 64};
 static const uint32_t map_depths[] = {1, 4, 32};
 
-/* Both initial states: equal within a fifth, there is one equilibrium; otherwise two. */
+/*
+ * Simulates the job from both initial states. If the throughputs are within a factor of 1.2, there is
+ * one equilibrium, otherwise there are two.
+ */
 static int map_cell(struct sim_config c, FILE *json)
 {
 	struct sim_result high, low;

@@ -16,7 +16,7 @@ void little_fini(struct little *l)
 	l->peers = NULL;
 }
 
-/* ---- what the ranks tell each other ---- */
+/* ---- exchange of counters ---- */
 
 uint32_t little_word(struct little *l, uint32_t peer)
 {
@@ -63,7 +63,7 @@ static void begin_epoch(struct little *l)
 	l->peers_ended = l->peers_area = 0;
 }
 
-/* Little's law: over both ends. */
+/* Little's law, for the requests of both ends. */
 static double average_latency_ns(const struct little_epoch *e)
 {
 	return (double)(e->area + e->peers_area) / (double)(e->ended + e->peers_ended);

@@ -36,10 +36,10 @@ void store_fini(struct store *s)
 	s->table = NULL;
 }
 
-/* The entry of the key, or the empty one where it would go. */
+/* Returns the entry of the key, or the empty entry where the key would be stored. */
 static struct store_entry *store_find(const struct store *s, uint64_t key)
 {
-	/* Not the bits that placed the key: those are alike for all keys of a shard. */
+	/* The hash must differ from the one that chose the shard, whose bits all keys here share. */
 	uint64_t at = mix64(key ^ 0x5851f42d4c957f2dull) & s->mask;
 
 	while (s->table[at].key && s->table[at].key != key + 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tentbench server and client; the exit status. */
+/* tentbench server and client. Both functions return the exit status. */
 #ifndef TENTBENCH_MOVE_H
 #define TENTBENCH_MOVE_H
 

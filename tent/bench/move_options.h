@@ -19,25 +19,25 @@ enum move_op {
 };
 
 struct move_options {
-	const char *host; /* of a client; NULL: none was given */
+	const char *host; /* client: the server's host; NULL: none was given */
 	const char *address; /* of the engine */
 	const char *config, *json, *prometheus, *trace;
-	uint16_t port; /* where client and server meet */
-	uint32_t shm; /* shared-memory rails; 0: adapters */
+	uint16_t port; /* at which the client reads the server's description */
+	uint32_t shm; /* number of copying threads; 0: adapters */
 	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;
 	uint32_t threads;
-	struct arg_list priorities; /* of the threads, in turn */
-	uint64_t batches_each; /* 0: as many as fit in the time */
+	struct arg_list priorities; /* assigned to the threads in turn */
+	uint64_t batches_each; /* batches of each thread; 0: until `seconds` have passed */
 	double seconds;
-	uint32_t timeout_s; /* for a silent server */
+	uint32_t timeout_s; /* most time to wait for a silent server */
 	enum move_op op;
 	bool check, fork, once, stats;
 };
 
 /*
- * @server: which of the two. 0; 1 after --help, whose text is on standard output; -EINVAL and one
- * line in why that says what to give.
+ * @server: the command line is that of the server. 0; 1: --help was given, and its text has been
+ * printed; -EINVAL: one line in @why explains the error.
  */
 int move_options_parse(int argc, char **argv, bool server, struct move_options *o_p, char *why,
 	size_t size);

@@ -9,7 +9,7 @@
 
 /* Memory of both sides; each thread has its own part of it. */
 struct row_memory {
-	uint8_t *source, *back; /* local; back: what --check reads into */
+	uint8_t *source, *back; /* local; back: the buffer into which --check reads */
 	uint64_t remote;
 };
 
@@ -17,16 +17,16 @@ struct row {
 	uint64_t size, batch;
 	uint32_t threads;
 	uint8_t priority;
-	uint64_t requests, bytes; /* that completed; without those that --check makes */
-	uint64_t failed, wrong; /* requests, and requests with wrong bytes */
+	uint64_t requests, bytes; /* that completed, without the requests of --check */
+	uint64_t failed, wrong; /* requests that failed, and requests with wrong bytes */
 	int err; /* the first error */
 	double seconds;
 	struct latrec_hist latency; /* ns, of a batch from submit to its end */
 };
 
 /*
- * Runs threads of all priorities; rows[i] is what those of the i-th have done, and has the size
- * and the batch before. 0 or -errno when it could not be run at all.
+ * Runs threads of all priorities. rows[i] receives the results of the threads of priority number i;
+ * the caller must have set its size and batch. 0, or -errno if the threads could not run.
  */
 int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, struct row *rows);

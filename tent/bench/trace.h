@@ -7,7 +7,7 @@
 
 struct trace;
 
-/* 0 or -errno. trace_stop() ends it, and must come before the segment's end. */
+/* 0 or -errno. The caller must call trace_stop() before it releases the segment. */
 int trace_start(struct tent_segment *s, const char *path, struct trace **trace_p);
 /* 0, or -errno of the file. NULL is allowed. */
 int trace_stop(struct trace *t);

@@ -26,7 +26,7 @@ static double rate_at(const struct bound_rail *r, double at)
 	return r->steps[low].rate;
 }
 
-/* Local rails first: of all ways to reach the most, the one with the least remote traffic. */
+/* Adds the rates of a group, up to @most. Prefers local rails, to find the least remote traffic. */
 static double add_load(const struct load *l, double most, double *remote_p)
 {
 	double local = fmin(l->local, most), all = fmin(l->local + l->remote, most);
@@ -35,7 +35,7 @@ static double add_load(const struct load *l, double most, double *remote_p)
 	return all;
 }
 
-/* The rails that can still complete what they send at this time. */
+/* The total rate of the rails that can complete by @until what they send at @at. */
 static double rate_of_all(const struct bound *b, double at, double until, double *remote_p)
 {
 	struct load groups[BOUND_GROUPS] = {0};

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clairvoyant bound: the earliest time at which a number of bytes can have been
- * completed by rails whose capacity is known in advance, if data could be divided at will.
+ * The clairvoyant bound: the earliest time at which rails can have completed a number of
+ * bytes, if their capacity is known in advance and the data can be divided in any way.
  *
- * With capacity c_r(t), latency l_r, and shared links g of rate C_g that no two of them
- * share a rail,
+ * With capacity c_r(t) and latency l_r of rail r, and shared links g of rate C_g, where each rail is
+ * on at most one shared link:
  *
  *	R(t, T) = sum over g of min(C_g, sum over r in g of c_r(t) where t <= T - l_r)
  *	T*(B)   = min { T : integral of R(t, T) from 0 to T >= B }
  *
- * Bytes and ns. It knows nothing of the scheduler.
+ * Units are bytes and ns. The bound does not depend on the scheduler.
  */
 #ifndef TENT_BOUND_H
 #define TENT_BOUND_H
@@ -21,7 +21,7 @@
 #define BOUND_GROUPS 16
 #define BOUND_NO_GROUP UINT32_MAX
 
-/* From this time on the rail has this rate. */
+/* From time @at on the rail has this rate. */
 struct bound_step {
 	double at, rate;
 };
@@ -41,18 +41,18 @@ struct bound {
 };
 
 /*
- * Bytes that can be completed between from and from + span; *remote_p: those of them that
+ * Bytes that can be completed between @from and @from + @span; *remote_p: the part of them that
  * remote rails must carry.
  */
 double bound_bytes(const struct bound *b, double from, double span, double *remote_p);
 
-/* T*: the shortest time for these bytes, from a time on; INFINITY: they never end. */
+/* T*: the shortest time for these bytes, starting at @from; INFINITY: they cannot be completed. */
 double bound_time(const struct bound *b, double from, double bytes);
 
 /* The share of bytes that must be remote to reach T*. */
 double bound_remote_share(const struct bound *b, double from, double bytes);
 
-/* R at a time, of the rails whose latency is below span: the ideal throughput. */
+/* R at time @at, of the rails whose latency is below @span: the ideal throughput. */
 double bound_rate(const struct bound *b, double at, double span);
 
 #endif

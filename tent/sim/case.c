@@ -12,7 +12,7 @@
 
 #define RATE 25.0 /* bytes per ns: 200 Gb/s */
 #define LATENCY 5000.0
-#define REMOTE_LATENCY 1000.0 /* on top, to the memory of the other node */
+#define REMOTE_LATENCY 1000.0 /* additional latency of rails on the other node */
 
 #define FALL_AT 5e6
 #define BACK_AT 15e6
@@ -102,7 +102,7 @@ static void add_change(struct scene *sc, const struct sim_case *c, double when)
 	sc->changes[1] = when + BACK_AT + (n - 1) * RAMP_STEP_NS;
 }
 
-/* On each rail a part of the link between none and 80 % is taken, for exponential times. */
+/* Other traffic uses 0 to 80 % of each rail's link; the times of changes are exponential. */
 static void add_background(struct scene *sc, uint64_t *random)
 {
 	for (uint32_t r = 0; r < sc->n_rails; r++) {

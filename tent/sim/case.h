@@ -19,33 +19,33 @@
 
 enum case_change {
 	CHANGE_NONE,
-	CHANGE_STEP, /* a rail falls to a tenth, and is back 10 ms later */
-	CHANGE_TROUGH, /* the same to a hundredth */
-	CHANGE_RAMP, /* as a step, but in ten steps each way */
+	CHANGE_STEP, /* a rail's rate falls to a tenth, and is back 10 ms later */
+	CHANGE_TROUGH, /* a rail's rate falls to a hundredth, and is back 10 ms later */
+	CHANGE_RAMP, /* as CHANGE_STEP, but in ten steps each way */
 	CHANGE_BACKGROUND, /* other traffic comes and goes on every rail */
 };
 
 enum case_fault {
 	FAULT_NONE,
 	FAULT_SILENT, /* no data, no completions, no report */
-	FAULT_FLUSH, /* everything completes with errors, at once and for ever */
-	FAULT_PORT, /* as silent, and a port event */
-	FAULT_FLAP, /* the port goes and comes, three times */
+	FAULT_FLUSH, /* from now on everything completes immediately with errors */
+	FAULT_PORT, /* as FAULT_SILENT, and a port event */
+	FAULT_FLAP, /* the port goes down and up three times */
 };
 
 struct sim_case {
 	const char *name, *about;
-	uint64_t min, max; /* length of a request; between the two if they differ */
+	uint64_t min, max; /* range of the length of a request */
 	uint32_t outstanding;
 	uint64_t urgent; /* length of requests of the first class, one every 200 us beside a stream
-			    of the last class; 0: all are of one class */
-	uint32_t isolated; /* so many requests one by one instead of a stream; 0: a stream */
-	uint32_t local, remote; /* rails */
-	double slow; /* rate of one local rail, of its link's; 1: as the others */
-	double remote_rate; /* of remote rails, of their links' */
+			    of the last class; 0: all requests are of one class */
+	uint32_t isolated; /* number of requests, submitted one by one; 0: a stream instead */
+	uint32_t local, remote; /* number of rails */
+	double slow; /* rate of one local rail as a part of its link's; 1: as the others */
+	double remote_rate; /* rate of remote rails as a part of their links' */
 	enum case_change change;
 	enum case_fault fault;
-	double outage_ns; /* 0: it does not come back */
+	double outage_ns; /* 0: the rail does not come back */
 };
 
 extern const struct sim_case sim_cases[];
@@ -56,15 +56,15 @@ const struct sim_case *case_find(const char *name);
 /* The assumptions of the cases, which options vary. */
 struct sim_assume {
 	enum net_sharing sharing;
-	double jitter; /* of latencies: up to so much more, as a part of each */
+	double jitter; /* each latency is multiplied by a random factor of 1 to 1 + jitter */
 	double told_latency; /* the scheduler's latencies, as a multiple of the real ones */
-	bool told_links; /* is it told what shared links can carry? */
-	double cost_ns; /* per slice, on the rail */
+	bool told_links; /* the scheduler's attributes contain the rates of shared links */
+	double cost_ns; /* time for which each slice occupies its rail, in addition to its bytes */
 	uint64_t bytes; /* of a stream */
-	FILE *trace; /* what each rail has sent, over time; NULL: not */
+	FILE *trace; /* for the bytes that each rail has sent over time; may be NULL */
 };
 
-/* A case with all that is drawn. */
+/* A case and all its random values. */
 struct scene {
 	uint32_t n_rails, victim;
 	double line_rate[NET_RAILS], latency[NET_RAILS], told_latency[NET_RAILS];
@@ -76,7 +76,7 @@ struct scene {
 		double from, to; /* INFINITY: for good */
 	} outages[CASE_OUTAGES];
 	uint32_t n_outages;
-	double changes[2]; /* when the rate of a rail falls and is back; 0: never */
+	double changes[2]; /* the times at which a rail's rate has fallen and is back; 0: never */
 	struct bound bound; /* of the same rails */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Events, by the times at which they happen: a heap. */
+/* A heap of events, ordered by time. */
 #ifndef TENT_EVENT_H
 #define TENT_EVENT_H
 
@@ -25,12 +25,12 @@ struct event {
 	double at;
 	enum event_kind kind;
 	uint32_t rail;
-	uint32_t number; /* an epoch, or which outage */
+	uint32_t number; /* an epoch, or the index of an outage */
 	double rate;
 };
 
 struct events {
-	struct event e[EVENTS_MAX]; /* none is before its parent (i - 1) / 2 */
+	struct event e[EVENTS_MAX]; /* event i is not earlier than its parent (i - 1) / 2 */
 	uint32_t n;
 };
 
@@ -47,7 +47,7 @@ static inline void events_swap(struct events *h, uint32_t i, uint32_t j)
 	h->e[j] = e;
 }
 
-/* false: there are too many. */
+/* False: there are too many events. */
 static inline bool events_add(struct events *h, struct event e)
 {
 	uint32_t i = h->n;
@@ -60,7 +60,7 @@ static inline bool events_add(struct events *h, struct event e)
 	return true;
 }
 
-/* The first one; there is one. */
+/* Removes and returns the first event. There must be one. */
 static inline struct event events_take(struct events *h)
 {
 	struct event first = h->e[0];

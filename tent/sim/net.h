@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Simulated rails. A rail serves its slices in order, at its own rate or at its share of
- * the link that it is on; a completion is seen one latency after the last byte has left.
- * Times are ns, rates bytes per ns. It knows nothing of requests or of the scheduler.
+ * its shared link; a slice completes one latency after its last byte has been sent.
+ * Times are ns, rates bytes per ns. The rails do not depend on requests or the scheduler.
  */
 #ifndef TENT_NET_H
 #define TENT_NET_H
@@ -18,31 +18,31 @@
 enum net_fault {
 	NET_WELL,
 	NET_SILENT, /* neither data nor completions; no report */
-	NET_FLUSH, /* everything posted completes with an error, at once */
+	NET_FLUSH, /* everything posted completes immediately with an error */
 };
 
 /* The ways to divide a shared link. */
 enum net_sharing {
 	NET_FAIR, /* equally */
-	NET_FIFO, /* the slice that began first has what its rail can take, then the next */
+	NET_FIFO, /* the slice that began first gets as much as its rail can carry, then the next */
 };
 
 struct net_item {
 	uint64_t token, length;
 	double posted_at, began_at, done_at;
-	double left; /* bytes to send, the cost per slice included */
+	double left; /* bytes to send, including the bytes for the cost per slice */
 };
 
 struct net_rail {
 	double rate; /* now */
 	double line_rate; /* for the cost per slice */
-	double latency, jitter; /* jitter: up to so many latencies more, drawn per slice */
+	double latency, jitter; /* jitter: most random extra latencies per slice */
 	double cost_ns;
 	uint32_t group;
 	enum net_fault fault;
 	double speed; /* of the slice that is being sent */
-	struct net_item items[NET_QUEUE]; /* first: on their way back; then: to be sent */
-	uint32_t head, sent, tail; /* free-running */
+	struct net_item items[NET_QUEUE]; /* head to sent: sent, not ended; sent to tail: unsent */
+	uint32_t head, sent, tail; /* never reduced modulo NET_QUEUE */
 };
 
 struct net {
@@ -52,7 +52,7 @@ struct net {
 	enum net_sharing sharing;
 	double now;
 	uint64_t random;
-	/* The last byte of a slice has left. */
+	/* The last byte of a slice has been sent. */
 	void (*on_sent)(void *arg, uint32_t rail, const struct net_item *item);
 	/* A slice has ended, with 0 or an -errno. */
 	void (*on_done)(void *arg, uint32_t rail, const struct net_item *item, int status);
@@ -62,15 +62,15 @@ struct net {
 /* 0, -EAGAIN: the queue is full. */
 int net_post(struct net *n, uint32_t rail, uint64_t token, uint64_t length);
 
-/* When something happens next; INFINITY: never. */
+/* The time of the next change; INFINITY: there is none. */
 double net_next(struct net *n);
-/* Moves time to `at`, at most net_next(), and ends what ends then. */
+/* Moves time to @at, at most net_next(), and ends the slices that end then. */
 void net_advance(struct net *n, double at);
 
 void net_set_rate(struct net *n, uint32_t rail, double rate);
 void net_set_fault(struct net *n, uint32_t rail, enum net_fault fault);
 
-/* Drops everything on the rail; returns the bytes of it that have reached the peer. */
+/* Drops all slices on the rail. Returns how many of their bytes have reached the peer. */
 uint64_t net_fence(struct net *n, uint32_t rail);
 /* Bytes posted on the rail that are not completed. */
 uint64_t net_outstanding(const struct net *n, uint32_t rail);

@@ -25,8 +25,8 @@ struct sim_options {
 };
 
 /*
- * 0; 1 after --help, whose text is on standard output; -EINVAL: why says what is wrong and what to
- * give, in one line. argv[0] is the name of the sub-command.
+ * 0; 1: --help was given, and its text has been printed; -EINVAL: one line in @why explains the
+ * error and the accepted values. argv[0] is the name of the sub-command.
  */
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size);
 

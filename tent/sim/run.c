@@ -11,16 +11,16 @@
 #include "plan.h"
 #include "sched.h"
 
-#define CONTROL_NS 20000.0 /* a message to the peer and its answer */
+#define CONTROL_NS 20000.0 /* a message to the peer and its reply */
 #define PORT_EVENT_NS 10000.0
-#define REQUESTS 64 /* most that are open, of each class */
+#define REQUESTS 64 /* most open requests of each class */
 #define URGENT_NS 200000.0
 #define GAP_NS 20000.0 /* between single requests */
 #define LAST_NS 20e9 /* a run that takes longer has failed */
 
 #define TRACE_NS 2e5
 #define BIN_NS 5e4
-#define WINDOW_BINS 10 /* throughput is looked at over 0.5 ms */
+#define WINDOW_BINS 10 /* throughput is computed for windows of 0.5 ms */
 #define ADAPTED .95
 
 struct sim {
@@ -36,11 +36,11 @@ struct sim {
 	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
 	double *bins; /* bytes sent */
 	size_t n_bins;
-	uint64_t sent[NET_RAILS], traced; /* traced: how many times all rails have been */
+	uint64_t sent[NET_RAILS], traced; /* traced: number of times for which rows were written */
 	double submitted_at[2 * REQUESTS]; /* the second half: urgent ones */
 	uint64_t length[2 * REQUESTS];
 	uint64_t urgent; /* requests */
-	double repost_due, outage_from; /* a fence has been confirmed: the next post counts */
+	double repost_due, outage_from; /* repost_due: the next post ends the recovery */
 	uint64_t lost; /* bytes on the rail when it failed */
 	double wake;
 	int err;
@@ -78,7 +78,7 @@ static void event_add(struct sim *m, struct event e)
 		m->err = -ENOMEM;
 }
 
-/* The ops of the scheduler. */
+/* ---- the scheduler's callbacks ---- */
 
 static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 {
@@ -99,7 +99,7 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 	event_add(m, (struct event){m->net.now + CONTROL_NS, EV_FENCED, rail, epoch, 0});
 }
 
-/* The control message takes no time here, the probe that follows does. */
+/* In the simulation the control message takes no time, only the probe after it does. */
 static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct sim *m = arg;
@@ -153,7 +153,7 @@ static void submit_urgent(struct sim *m)
 	event_add(m, (struct event){m->net.now + URGENT_NS, EV_URGENT, 0, 0, 0});
 }
 
-/* T* + (n - 1) s / sum c: what earliest finish with exact rates can promise. */
+/* T* + (n - 1) s / sum c: the upper bound of earliest-finish placement with exact rates. */
 static double single_bound(const struct sim *m, uint64_t length, double best)
 {
 	uint64_t block = m->config.mode == TENT_PULL ? plan_pull_block(length, m->scene.n_rails) :
@@ -207,7 +207,7 @@ static const struct rail_ops ops = {
 
 /* ---- reports of the rails ---- */
 
-/* A row for each rail, for each time that has passed. */
+/* Writes a row for each rail, for each multiple of TRACE_NS that has passed. */
 static void trace(struct sim *m)
 {
 	for (; m->a->trace && (double)m->traced * TRACE_NS <= m->net.now; m->traced++) {
@@ -240,7 +240,7 @@ static void on_sent(void *arg, uint32_t rail, const struct net_item *item)
 	m->sent[rail] += item->length;
 }
 
-/* Bytes of a slice that is not completed which are at the peer all the same. */
+/* Counts the bytes of a failed slice that have reached the peer. */
 static void count_duplicates(struct sim *m, const struct net_item *item)
 {
 	double left = fmax(item->left, 0);
@@ -284,7 +284,7 @@ static void come_back(struct sim *m, const struct event *e)
 		event_add(m, (struct event){m->net.now + PORT_EVENT_NS, EV_PORT_UP, e->rail, 0, 0});
 }
 
-/* After a fault: the bytes that were on the rail wait for the detection. */
+/* The bound after a fault: the bytes that were on the rail can be sent from now on. */
 static void bound_after(struct sim *m)
 {
 	double at = m->net.now;
@@ -345,7 +345,7 @@ static void handle(struct sim *m, const struct event *e)
 	}
 }
 
-/* Set-up. */
+/* ---- set-up ---- */
 
 static void plan_events(struct sim *m)
 {
@@ -428,7 +428,7 @@ static double sent_from(const struct sim *m, size_t bin)
 	return sum;
 }
 
-/* From a change until throughput is, and stays, at 95 % of the ideal; up to `until`. */
+/* The time after @from until the throughput is at 95 % of the ideal and stays there to @until. */
 static double adaptation(const struct sim *m, double from, double until)
 {
 	double want =

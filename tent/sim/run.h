@@ -6,7 +6,7 @@
 #include "case.h"
 #include "config.h"
 
-/* Samples that grow; ns. */
+/* A growing array of samples in ns. */
 struct samples {
 	double *v;
 	size_t n, capacity;
@@ -14,10 +14,10 @@ struct samples {
 
 struct run_result {
 	double makespan; /* ns */
-	double bound; /* the clairvoyant one; with the delay of detection after a fault */
-	double single; /* isolated or urgent requests: the worst time over the earliest-finish
-			  bound, which knows of no other requests */
-	double adapt; /* ns until 95 % of the ideal, the slower of the changes; NAN: no change */
+	double bound; /* the clairvoyant bound; includes the time to detect a fault */
+	double single; /* isolated or urgent requests: the worst quotient of the time and the
+			  earliest-finish bound, which assumes that there are no other requests */
+	double adapt; /* ns until 95 % of the ideal, for the slowest change; NAN: no change */
 	double remote_share, least_remote_share;
 	double recovery; /* ns from a fault to the first slice that is sent again; NAN: no fault */
 	uint64_t duplicate_bytes; /* that had reached the peer and were sent again */
@@ -27,7 +27,7 @@ struct run_result {
 	struct samples slice_ns, request_ns;
 };
 
-/* 0, -ENOMEM, or -ETIME: the requests did not end. The samples are added to those there. */
+/* 0, -ENOMEM, or -ETIME: the requests did not end. Appends to the samples that *r has already. */
 int run_case(const struct sim_case *c, const struct sim_assume *a, const struct tent_config *config,
 	uint64_t seed, struct run_result *r);
 

@@ -26,7 +26,7 @@ double figure_mean(const struct figure *f)
 	return f->n ? f->sum / f->n : NAN;
 }
 
-/* The 97.5 % quantile of Student's t for n - 1 degrees of freedom; the normal one from 30. */
+/* The 97.5 % quantile of Student's t for n - 1 degrees of freedom; from 30 on of the normal. */
 static double student(uint32_t n)
 {
 	static const double t[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262,
@@ -191,7 +191,7 @@ void summary_header(FILE *f)
 		"ms", "excess", "ms", "bytes");
 }
 
-/* A column, or a dash for what the case does not have. */
+/* Prints a column; a dash if the case has no such value. */
 static void column(FILE *f, int width, int digits, double v)
 {
 	if (isfinite(v))

@@ -8,9 +8,9 @@
 #include "run.h"
 
 /* The limits of the default mode, see tentbench(1). */
-#define LIMIT_STREAM 1.05 /* makespan over the bound, also after a fault */
-#define LIMIT_SINGLE 1.0 /* a single request over the earliest-finish bound */
-#define LIMIT_URGENT 3.0 /* a request of the first class over the same, among others */
+#define LIMIT_STREAM 1.05 /* makespan divided by the bound, also after a fault */
+#define LIMIT_SINGLE 1.0 /* time of an isolated request divided by the earliest-finish bound */
+#define LIMIT_URGENT 3.0 /* the same quotient for a request of the first class beside a stream */
 #define LIMIT_ADAPT_MS 2.0
 #define LIMIT_RECOVERY_MS 50.0 /* silent stalls */
 #define LIMIT_REPORTED_MS 1.0 /* faults that are reported */
@@ -22,7 +22,7 @@ struct figure {
 };
 
 void figure_add(struct figure *f, double v);
-double figure_mean(const struct figure *f); /* NAN if it is empty */
+double figure_mean(const struct figure *f); /* NAN if there are no values */
 /* Half the width of the 95 % confidence interval of the mean (Student's t); 0 for one value. */
 double figure_ci95(const struct figure *f);
 
@@ -40,7 +40,7 @@ int summary_run(struct summary *s, const struct sim_case *c, const struct sim_as
 	const struct tent_config *config, uint64_t first_seed, uint32_t seeds);
 void summary_fini(struct summary *s);
 
-/* True: the worst of the runs keeps every limit. */
+/* True: all runs meet all limits. */
 bool summary_accepted(const struct summary *s);
 
 void summary_json(const struct summary *s, FILE *f);

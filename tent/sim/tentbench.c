@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* tentbench: its sub-commands. */
+/* The sub-commands of tentbench. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void progress(const struct sim_case *c, enum tent_mode mode)
 		fprintf(stderr, "\r%-15s %-8s\r", c->name, config_mode_name(mode));
 }
 
-/* One case in one mode; 0 or the exit status. */
+/* Runs one case in one mode. Returns 0 or the exit status. */
 static int run_one(const struct sim_options *o, const struct sim_case *c,
 	const struct tent_config *config, FILE *json)
 {
@@ -112,7 +112,7 @@ static int close_file(FILE *f, const char *name)
 	return bad;
 }
 
-/* NULL: none is asked for. */
+/* Opens @name for writing; "-" is standard output. *f_p is NULL if @name is. */
 static int open_file(const char *name, FILE **f_p)
 {
 	*f_p = NULL;
