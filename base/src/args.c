@@ -15,7 +15,7 @@
 #define HELP_WIDTH 92
 #define LONG 256 /* getopt_long() returns this plus the index of the row */
 
-/* Appends to the text in to. */
+/* Appends to the text that @to already holds. */
 __attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, const char *format,
 	...)
 {
@@ -27,7 +27,7 @@ __attribute__((format(printf, 3, 4))) static void append(char *to, size_t size, 
 	va_end(args);
 }
 
-/* Control characters are replaced, so that the text stays one line. */
+/* Replaces control characters, so that the text stays one line. */
 static void make_line(char *text)
 {
 	for (; *text; text++)
@@ -58,7 +58,7 @@ int args_fail(const struct args *args, const char *format, ...)
 
 /* ---- ranges, as --help and error texts have them ---- */
 
-/* Large powers of two are written as such. */
+/* Appends a number. A large power of two is written as 2^N, one less as 2^N-1. */
 static void append_number(char *to, size_t size, uint64_t n)
 {
 	if (n >= 1u << 30 && is_pow2(n))
@@ -69,7 +69,7 @@ static void append_number(char *to, size_t size, uint64_t n)
 		append(to, size, "%" PRIu64, n);
 }
 
-/* Writes large powers of ten in the same way. */
+/* Appends a number. A large power of ten is written as 10^N. */
 static void append_real(char *to, size_t size, double x)
 {
 	int digits = 0;
@@ -106,7 +106,7 @@ static void append_row_range(char *to, size_t size, const struct arg_row *row)
 		append(to, size, ", a multiple of %" PRIu64, row->multiple);
 }
 
-/* Says which numbers the option takes. */
+/* Describes the numbers that the option accepts. Returns -EINVAL. */
 static int bad_number(const struct arg *a, const struct arg_row *row)
 {
 	static const char *const what[] = {
@@ -134,7 +134,7 @@ static int bad_number(const struct arg *a, const struct arg_row *row)
 
 /* ---- values ---- */
 
-/* Reads a whole number at *at_p, and moves *at_p behind it. Units are K, M and G. */
+/* Reads a whole number at *at_p, and moves *at_p to its end. Units are K, M and G. */
 static bool read_number(const char **at_p, bool units, uint64_t *n_p)
 {
 	static const char letters[] = "KMG";
@@ -257,7 +257,7 @@ static int read_text(const struct arg *a, const struct arg_row *row, const char 
 	return 0;
 }
 
-/* Writes an integer of any width. */
+/* Stores an integer in a field of any width. */
 static void store(void *field, size_t size, uint64_t n)
 {
 	uint8_t n8 = (uint8_t)n;
@@ -335,7 +335,7 @@ static bool in_set(const struct args *args, const struct arg_row *row)
 	return !args->set || !row->sets || (row->sets & args->set);
 }
 
-/* Prints the text with line breaks, each line after the first at the column of help texts. */
+/* Prints the text in lines; each line after the first begins at the column of help texts. */
 static void print_wrapped(FILE *out, const char *text)
 {
 	size_t at = HELP_COLUMN;
@@ -354,7 +354,7 @@ static void print_wrapped(FILE *out, const char *text)
 	fputc('\n', out);
 }
 
-/* Appends the part in parentheses: range and default. */
+/* Appends range and default in parentheses. */
 static void append_limits(char *to, size_t size, const struct arg_row *row)
 {
 	const char *def = row->def ? row->def : row->unset;
@@ -427,7 +427,7 @@ static uint32_t row_of(const struct args *args, const char *name, size_t len)
 					   strncmp(args->rows[i].name, name, len) != 0))
 		i++;
 	if (i == args->n_rows)
-		abort(); /* a name in the program's own rows or code */
+		abort(); /* the name is from the program's own rows or code */
 	return i;
 }
 
@@ -447,7 +447,7 @@ int args_fit(struct args *args)
 	return 0;
 }
 
-/* The first option among these names that was given; NULL: none. */
+/* Returns the name of the first option among @names that was given, or NULL. */
 static const char *first_given(const struct args *args, const char *names)
 {
 	for (; *names; names += *names == ' ') {
@@ -470,9 +470,7 @@ static int fail_alone(const struct args *args, const struct arg_row *row)
 	return args_fail(args, "--%s means nothing alone: give %s with it", row->name, others);
 }
 
-/*
- * Refuses two options that exclude each other, and one that is given without the one that it needs.
- */
+/* Refuses two options that exclude each other, and one without an option that it requires. */
 static int check_together(const struct args *args)
 {
 	for (uint32_t i = 0; i < args->n_rows; i++) {
@@ -506,11 +504,11 @@ static void set_defaults(const struct args *args, void *options)
 			continue;
 		set_arg(args, row, row->def, &a);
 		if (read_value(&a, row, options))
-			abort(); /* a default that its own row refuses */
+			abort(); /* the default is refused by its own row */
 	}
 }
 
-/* The options in the form that getopt_long() takes. */
+/* The options in the form that getopt_long() expects. */
 struct known {
 	struct option longs[2 * ARGS_MAX + 1];
 	char letters[2 * ARGS_MAX + 3];
@@ -537,7 +535,7 @@ static void learn(const struct args *args, struct known *k)
 	}
 }
 
-/* Returns the row for a value of getopt_long(); NULL: none. */
+/* Returns the row for a value of getopt_long(), or NULL. */
 static const struct arg_row *find_row(const struct args *args, int val)
 {
 	if (val >= LONG)
@@ -550,8 +548,8 @@ static const struct arg_row *find_row(const struct args *args, int val)
 }
 
 /*
- * Describes the option that getopt_long() refused. A letter may stand within a word, and
- * argv[optind - 1] is still the word before then.
+ * Describes the option that getopt_long() refused. If that is a letter within a word of letters,
+ * argv[optind - 1] is not yet that word.
  */
 static int refuse(const struct args *args, int val, char **argv)
 {
@@ -563,7 +561,7 @@ static int refuse(const struct args *args, int val, char **argv)
 		val == ':' ? "needs a value" : "is not valid");
 }
 
-/* 1: go on; 0: the help text or the version was printed; -EINVAL. */
+/* 1: continue; 0: the help text or the version was printed; -EINVAL. */
 static int read_option(struct args *args, const struct arg_row *row, void *options)
 {
 	struct arg a;

@@ -70,7 +70,7 @@ static int shm_open_locked(struct shm_region *r, int flags)
 	return err;
 }
 
-/* Another region of this process with the same file. The registry is locked. */
+/* Returns another region of this process with the same file. The registry must be locked. */
 static struct shm_region *shm_same_mapping(const struct shm_region *r)
 {
 	struct shm_region *q = shm_regions.first;
@@ -150,7 +150,7 @@ void shm_unlock(const struct shm_region *r, uint32_t byte)
 	fcntl(r->fd, F_OFD_SETLK, &fl);
 }
 
-/* As shm_locked(), by the locks of this file alone. */
+/* Like shm_locked(), but tests only the locks of this file. */
 static int shm_file_locked(const struct shm_region *r, uint32_t byte)
 {
 	struct flock fl = shm_flock(F_WRLCK, byte);
@@ -171,13 +171,13 @@ int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_
 		return -EINVAL;
 	if (has_gid && mode != 0660)
 		return -EINVAL;
-	if (gid && !has_gid && mode == 0660) /* it would have another group than the caller means */
+	if (gid && !has_gid && mode == 0660) /* the region would get a group that is not @gid */
 		return -EINVAL;
 	*a = (struct shm_access){.mode = mode, .gid = has_gid ? gid : 0, .has_gid = has_gid};
 	return 0;
 }
 
-/* Returns true if this process is in the group. A process that may open every file need not be. */
+/* Returns true if this process is in the group. Access rights are not tested. */
 static bool shm_in_group(gid_t gid)
 {
 	int n = getgroups(0, NULL);
@@ -192,8 +192,8 @@ static bool shm_in_group(gid_t gid)
 }
 
 /*
- * Returns -EACCES unless this user owns the file, or its group has it where that is expected, and
- * nobody else may open it.
+ * Returns 0 if only this user may open the file, or its owner's group may and the caller expects
+ * that; otherwise -EACCES.
  */
 static int shm_check_owner(int fd, const struct shm_access *expected, struct stat *st_p)
 {
@@ -213,7 +213,7 @@ static int shm_check_owner(int fd, const struct shm_access *expected, struct sta
 	return expected->mode == 0660 && shm_in_group(st_p->st_gid) ? 0 : -EACCES;
 }
 
-/* Opens the file to a group, by its descriptor, before it is complete. */
+/* Gives a group access to the file, by its descriptor, before the file is complete. */
 static int shm_give_access(int fd, const struct shm_access *a)
 {
 	if (a->has_gid && fchown(fd, (uid_t)-1, a->gid) != 0)
@@ -242,7 +242,7 @@ static int shm_is_current(const struct shm_region *r)
 
 /*
  * Maps the file through another description, or shares an existing mapping of this process.
- * Returns -ESTALE if the name now refers to another file than the description for the locks.
+ * Returns -ESTALE if the name no longer refers to the file whose description holds the locks.
  */
 static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
 	const struct shm_access *expected)
@@ -279,21 +279,21 @@ static int shm_map(struct shm_region *r, const struct stat *locked, size_t size,
 
 /* ---- the guard of a group's region ---- */
 
-/* The contents of the guard: the file whose server holds it. */
+/* The contents of the guard: they identify the region's file. */
 struct shm_guarded {
 	uint64_t dev, ino;
 };
 
 static void shm_guard_path(struct shm_region *g, const struct shm_region *r)
 {
-	const char *name = strchr(r->path, '.'); /* no prefix has one */
+	const char *name = strchr(r->path, '.'); /* prefixes contain no dot */
 
 	memset(g, 0, sizeof(*g));
 	g->fd = -1;
 	snprintf(g->path, sizeof(g->path), "%.*s-guard%s", (int)(name - r->path), r->path, name);
 }
 
-/* Opens the guard. Returns 0 or -errno; -ENOENT if there is none that this file's owner made. */
+/* Opens the guard. Returns 0 or -errno; -ENOENT if there is none of the file's owner. */
 static int shm_guard_open(struct shm_region *g, const struct shm_region *r, const struct stat *file,
 	int flags)
 {
@@ -312,8 +312,9 @@ static int shm_guard_open(struct shm_region *g, const struct shm_region *r, cons
 }
 
 /*
- * Lets the guard decide, if the region has one that this process may open. Returns 0 or -errno;
- * -ECONNREFUSED if the guard belongs to another region, whose server is just replacing this one.
+ * Opens the guard, if the region has one that this process may open, so that its locks decide.
+ * Returns 0 or -errno; -ECONNREFUSED if the guard belongs to another region, whose server is just
+ * replacing this one.
  */
 static int shm_guard_join(struct shm_region *r, const struct stat *file)
 {
@@ -354,7 +355,7 @@ static int shm_guard_sign(const struct shm_region *r, const struct stat *file)
 
 /* ---- names and servers ---- */
 
-/* Returns true if the file begins with this word. Any file does if the word is 0. */
+/* Returns true if the file begins with this word, or if the word is 0. */
 static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 {
 	uint64_t word = 0;
@@ -362,7 +363,7 @@ static bool shm_begins_with(const struct shm_region *r, uint64_t magic)
 	return !magic || (!shm_read(r, 0, &word, sizeof(word)) && word == magic);
 }
 
-/* -EAGAIN unless the name still refers to the file. */
+/* Returns 0 if the name still refers to the file, otherwise -EAGAIN. */
 static int shm_check_current(const struct shm_region *r)
 {
 	int current = shm_is_current(r);
@@ -371,11 +372,11 @@ static int shm_check_current(const struct shm_region *r)
 }
 
 /*
- * Takes the naming byte, and returns 0 if the server of this file is dead and the name is current.
- * -EADDRINUSE: it lives; -EAGAIN: another process removes the name or becomes the server, or has
- * just done it. A process holds the naming byte while it removes a file's name or becomes its
- * server. So of several servers that find the same stale file exactly one removes it, and none
- * removes a file that has just got a server.
+ * Locks the naming byte, and returns 0 if the server of this file is dead and the name is current.
+ * Returns -EADDRINUSE if the server is alive, and -EAGAIN if another process is removing the name
+ * or becoming the server, or has just done so. A process holds the naming byte while it removes a
+ * file's name or becomes its server. So of several servers that find the same stale file exactly
+ * one removes it, and none removes a file that has just got a server.
  */
 static int shm_check_stale(const struct shm_region *r)
 {
@@ -387,18 +388,19 @@ static int shm_check_stale(const struct shm_region *r)
 	if (alive < 0)
 		return alive;
 	/*
-	 * After that test: a server that ends removes its name before it drops its lock. So if the
-	 * lock is free and the name is current, it stays current until we remove it.
+	 * Checked after the lock: a server that ends removes its name before it drops its lock. So
+	 * if the lock is free and the name is current, it stays current until we remove it.
 	 */
 	err = shm_check_current(r);
 	return !err && alive ? -EADDRINUSE : err;
 }
 
 /*
- * Called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE) or the
- * file does not begin with magic (-EPROTO). -EAGAIN: as above. For a group's region, the locks of
- * the guard decide which server lives and who removes the file of a dead one; otherwise the locks
- * of the file itself do. Only the process that holds the guard (r->guard) serves a group's region.
+ * Must be called if the name exists. Removes it, unless it belongs to a living server (-EADDRINUSE)
+ * or the file does not begin with magic (-EPROTO). -EAGAIN: see shm_check_stale(). For a group's
+ * region, the locks of the guard decide which server lives and which process removes the file of a
+ * dead one; otherwise the locks of the file itself do. Only the process that holds the guard
+ * (r->guard) serves a group's region.
  */
 static int shm_remove_stale(struct shm_region *r, uint64_t magic)
 {
@@ -442,14 +444,14 @@ int shm_remove_remains(const char *prefix, const char *name, uint64_t magic)
 	return err ? err : shm_remove_stale(&r, magic);
 }
 
-/* Tries once to make the file and to lock its server byte. -EAGAIN: another one was faster. */
+/* Tries once to make the file and to lock its server byte. -EAGAIN if another one was faster. */
 static int shm_create_file(struct shm_region *r)
 {
 	int err = shm_open_locked(r, O_RDWR | O_CREAT | O_EXCL), current = 0;
 
 	if (err == -EEXIST) {
 		err = shm_remove_stale(r, 0);
-		return !err || err == -ENOENT ? -EAGAIN : err; /* try again without it */
+		return !err || err == -ENOENT ? -EAGAIN : err; /* the caller tries again */
 	}
 	if (err)
 		return err;
@@ -499,7 +501,7 @@ static int shm_guard_create(struct shm_region *r)
 	return err;
 }
 
-/* Over the limit the process would get SIGXFSZ. */
+/* Returns -EFBIG for a size at which the process would get SIGXFSZ. */
 static int shm_check_limit(size_t size)
 {
 	struct rlimit limit;
@@ -526,7 +528,7 @@ int shm_create_for(const char *prefix, const char *name, size_t size,
 		goto remove;
 	if (fstat(r->fd, &st) != 0)
 		err = -errno;
-	/* Done before members can open the file. */
+	/* Before members can open the file. */
 	if (!err)
 		err = shm_guard_sign(r, &st);
 	if (!err)
@@ -592,7 +594,7 @@ int shm_look(const char *prefix, const char *name, struct shm_region *r)
 		err = -EACCES;
 	else
 		err = shm_guard_join(r, &st);
-	if (err == -ECONNREFUSED) /* without the guard of another one */
+	if (err == -ECONNREFUSED) /* the guard belongs to another region: do without it */
 		err = 0;
 	if (err) {
 		shm_close_locked(r);
@@ -621,7 +623,7 @@ int shm_remove_name(struct shm_region *r)
 	if (current && shm_unlink(r->path) != 0 && errno != ENOENT)
 		return -errno;
 	r->named = false;
-	/* Removed after the region's name: without a guard, the region's own locks would count. */
+	/* Only after the region's name: without a guard, the region's own locks would count. */
 	return r->guard ? shm_remove_name(r->guard) : 0;
 }
 

@@ -14,8 +14,8 @@
 
 #include "base/clock.h"
 
-#define BACKLOG 4096 /* the kernel takes its own limit where that is less */
-#define AGAIN_MS 20 /* after a refused connection, and while descriptors are short */
+#define BACKLOG 4096 /* the kernel uses its own limit if that is less */
+#define AGAIN_MS 20 /* pause after a refused connection, and while no descriptor is free */
 
 uint64_t tcp_limit(int timeout_ms)
 {
@@ -63,7 +63,7 @@ static uint64_t at_most(uint64_t limit, uint64_t other)
 	return limit < other ? limit : other;
 }
 
-/* Lets a little time pass, at most until the limit. */
+/* Sleeps for a short time, at most until the limit. */
 static void rest(uint64_t limit)
 {
 	poll(NULL, 0, tcp_left_ms(at_most(limit, tcp_limit(AGAIN_MS))));
@@ -90,7 +90,7 @@ static int new_socket(const struct addrinfo *a, int *fd_p)
 	return fd < 0 ? -errno : 0;
 }
 
-/* A free port that is chosen with SO_REUSEADDR may be somebody else's at listen(2). */
+/* Without @reuse for a free port: with SO_REUSEADDR another socket may have it at listen(2). */
 static void set_options(int fd, const struct addrinfo *a, bool reuse)
 {
 	const int on = 1, off = 0;
@@ -117,7 +117,7 @@ static int listen_at(const struct addrinfo *a, bool reuse, int *fd_p)
 	return 0;
 }
 
-/* The first address of that family. A port in use is not tried by another family. */
+/* Listens at the first address of that family. After -EADDRINUSE it tries no other one. */
 static void listen_by(const struct addrinfo *list, int family, bool reuse, int *err, int *fd_p)
 {
 	for (const struct addrinfo *a = list; a && *err && *err != -EADDRINUSE; a = a->ai_next)
@@ -130,7 +130,7 @@ int tcp_listen(const char *host, uint16_t port, int *fd_p)
 	struct addrinfo *list = resolve(host, port, AI_PASSIVE);
 	int err = -EADDRNOTAVAIL;
 
-	/* A socket of IPv6 at all addresses takes connections by IPv4 as well. */
+	/* An IPv6 socket at all addresses accepts IPv4 connections as well. */
 	listen_by(list, host ? AF_INET : AF_INET6, port, &err, fd_p);
 	listen_by(list, host ? AF_INET6 : AF_INET, port, &err, fd_p);
 	if (list)
@@ -153,7 +153,7 @@ int tcp_port(int fd)
 
 void tcp_peer(int fd, char *name, size_t size)
 {
-	static const char mapped[] = "::ffff:"; /* an address of IPv4 in one of IPv6 */
+	static const char mapped[] = "::ffff:"; /* prefix of an IPv4 address in an IPv6 address */
 	char host[48], port[8];
 	struct sockaddr_storage addr;
 	socklen_t len = sizeof(addr);
@@ -186,7 +186,7 @@ int tcp_take(int listener, int *fd_p)
 {
 	int fd, err;
 
-	/* A listener of the caller may be a blocking one. */
+	/* The caller's listener may be a blocking one. */
 	if (tcp_wait(listener, POLLIN, 0) == -ETIMEDOUT)
 		return -EAGAIN;
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -202,9 +202,9 @@ int tcp_take(int listener, int *fd_p)
 	case EOPNOTSUPP:
 		return -errno;
 	default:
-		/* Errors of the network belong to a connection that has gone. */
+		/* Network errors belong to a connection that has gone. */
 		err = is_short(-errno) ? -errno : -EAGAIN;
-		/* A shortage is reported even if nobody waits. */
+		/* accept4() reports a shortage even if no connection waits. */
 		return tcp_wait(listener, POLLIN, 0) ? -EAGAIN : err;
 	}
 }
@@ -251,7 +251,7 @@ static uint64_t count_of(const struct addrinfo *list)
 	return list ? 1 + count_of(list->ai_next) : 0;
 }
 
-/* Each address gets its part of the time that is left. */
+/* Tries the addresses in order. Each gets an equal part of the time that is left. */
 static int connect_any(const struct addrinfo *list, uint64_t limit, int *fd_p)
 {
 	int err = -EADDRNOTAVAIL;
@@ -283,7 +283,8 @@ int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns
 /* ---- bytes ---- */
 
 /*
- * Returns true if a call that moved n bytes is to be repeated; otherwise *err_p is 0 or its error.
+ * Returns true if a system call that moved n bytes is to be repeated. Otherwise *err_p is its
+ * error.
  */
 static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 {
@@ -298,7 +299,7 @@ static bool moved(ssize_t n, size_t len, size_t *done_p, int *err_p)
 
 int tcp_read(int fd, void *to, size_t len, size_t *done_p)
 {
-	int err = -ECONNRESET; /* unless recv() says otherwise */
+	int err = -ECONNRESET; /* unless recv() returns an error */
 	ssize_t n;
 
 	if (*done_p == len)
@@ -351,7 +352,7 @@ int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns)
 
 /* ---- many at once ---- */
 
-/* Takes a guest out of the list; its descriptor belongs to the caller. */
+/* Removes a guest from the list; its descriptor belongs to the caller. */
 static struct tcp_guest *leave(struct tcp_crowd *c, struct tcp_guest **link)
 {
 	struct tcp_guest *g = *link;
@@ -399,7 +400,7 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 	return 0;
 }
 
-/* Returns 0, or the error of the listener. No guest is closed for another before its first step. */
+/* Returns 0, or the listener's error. A guest is not closed for another before its first step. */
 static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
 {
 	uint32_t taken = 0;

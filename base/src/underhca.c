@@ -12,7 +12,7 @@
 
 #define SELF_MAX 4096
 #define RUNNER "softhca-run"
-#define SHM_LEAST (1u << 20) /* bytes: a fabric and the regions of two small ranks */
+#define SHM_LEAST (1u << 20) /* bytes: enough for a fabric and the regions of two small ranks */
 #define MARK "WORKSPACE_UNDER_SOFTHCA" /* set for the second execution */
 
 bool underhca_is_software(void)
@@ -22,7 +22,7 @@ bool underhca_is_software(void)
 	return preload && strstr(preload, "libsofthca");
 }
 
-/* The runner, beside this program: where it is installed or where it is built. */
+/* Finds the runner in the directory of this program, at @built relative to it, or in PATH. */
 static void find_runner(const char *self, const char *built, char *path, size_t size)
 {
 	const char *const places[] = {RUNNER, built};
@@ -36,12 +36,12 @@ static void find_runner(const char *self, const char *built, char *path, size_t 
 		if (!access(path, X_OK))
 			return;
 	}
-	snprintf(path, size, "%s", RUNNER); /* in PATH, perhaps */
+	snprintf(path, size, "%s", RUNNER); /* execvp() searches PATH for it */
 }
 
 /*
- * The software HCA takes its memory page by page. A use of a page for which /dev/shm has no room
- * would be a bus error.
+ * The software HCA allocates its memory page by page. Access to a page for which /dev/shm has no
+ * room would be a bus error.
  */
 static int check_room(char *why, int size)
 {

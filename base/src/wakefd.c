@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-#define DRAIN_MAX 32 /* wake-ups read at a time: one per sleep, and late ones of earlier sleeps */
+#define DRAIN_MAX 32 /* wake-ups read per sleep: usually one, and late ones of earlier sleeps */
 
 /* ---- forked children ---- */
 
@@ -91,7 +91,7 @@ void wakefd_close(struct wakefd *w)
 {
 	struct wakefd **p = &opened.first;
 
-	if (!w->listed) /* nothing has ever been open */
+	if (!w->listed) /* it has never been open */
 		return;
 	pthread_mutex_lock(&opened.lock);
 	while (*p != w)
@@ -111,7 +111,7 @@ uint64_t wakefd_netns(void)
 	return stat("/proc/thread-self/ns/net", &st) == 0 ? st.st_ino : 0;
 }
 
-/* The fixed prefix limits a hostile name to sockets of this library. */
+/* The fixed prefix restricts a forged name to sockets of this library. */
 static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 {
 	memset(sa_p, 0, sizeof(*sa_p));
@@ -121,7 +121,7 @@ static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 				   (unsigned long long)name));
 }
 
-/* Only datagrams that begin with the cookie are queued; shorter ones are dropped. */
+/* Lets only datagrams that begin with the cookie be queued; shorter ones are dropped. */
 static int filter_attach(int sock, uint64_t cookie)
 {
 	uint32_t half[2];
@@ -143,7 +143,7 @@ static int filter_attach(int sock, uint64_t cookie)
 	return 0;
 }
 
-/* Attaches the filter first, because once the socket has a name any process can write to it. */
+/* Attaches the filter before it binds: once the socket has a name any process can write to it. */
 static int open_queue(struct wakefd *w, uint64_t name, uint64_t cookie)
 {
 	struct sockaddr_un sa;
@@ -233,7 +233,7 @@ void wakefd_timer(struct wakefd *w, uint64_t ns)
 	if (!ns && !w->timed)
 		return;
 	w->timed = ns != 0;
-	timerfd_settime(w->timer, 0, &when, NULL); /* also clears an expiry */
+	timerfd_settime(w->timer, 0, &when, NULL); /* also clears an earlier expiry */
 }
 
 /* ---- the waker ---- */
@@ -259,7 +259,7 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 {
-	/* Read once each. Any value of a peer is valid: our prefix comes before the name. */
+	/* Each is read once. Any value of a peer is valid: our prefix comes before the name. */
 	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
 	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
 	uint64_t netns = __atomic_load_n(&addr->netns, __ATOMIC_RELAXED);
@@ -268,8 +268,8 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 	/*
 	 * EAGAIN: either the sleeper's queue is full, or datagrams that other sleepers have not
 	 * read fill our send buffer. Closing our socket frees the buffer and keeps those datagrams.
-	 * ECONNREFUSED: no such name in the network namespace that our socket was made in, which
-	 * this thread may have left.
+	 * ECONNREFUSED: the name does not exist in the network namespace in which our socket was
+	 * made; this thread may have left that namespace.
 	 */
 	if (err == -EAGAIN || err == -ECONNREFUSED) {
 		close_fd(&w->sender);
@@ -277,17 +277,17 @@ int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 	}
 	switch (err) {
 	case 0:
-	case -EAGAIN: /* its queue is full: its descriptor is readable */
+	case -EAGAIN: /* the sleeper's queue is full, so its descriptor is readable */
 		return 1;
 	case -ECONNREFUSED:
-		/* In its own namespace nobody has the name: it has closed its descriptor. */
+		/* In the sleeper's own namespace no socket has the name: it was closed. */
 		return wakefd_reaches(wakefd_netns(), netns) ? 0 : -ENETUNREACH;
 	case -ECONNRESET:
 	case -EPIPE:
-	case -EPROTOTYPE: /* a socket of another type has the name, which a peer has forged */
+	case -EPROTOTYPE: /* a socket of another type has the name: a peer has forged the address */
 		return 0;
 	default:
-		return err; /* not sent, and the sleeper sleeps */
+		return err; /* not sent, and the sleeper still sleeps */
 	}
 }
 
@@ -297,7 +297,7 @@ static int wake_by_fd(struct wakefd *w, uint32_t *word, const struct wakefd_addr
 	int woken = wakefd_try(w, addr);
 
 	if (woken < 0)
-		/* Relaxed: what the sleeper waits for is published, or it is awake already. */
+		/* Relaxed: the sleeper's event is published, or the sleeper is awake already. */
 		__atomic_compare_exchange_n(word, &running, SLEEP_ON_FD, false, __ATOMIC_RELAXED,
 			__ATOMIC_RELAXED);
 	return woken;
