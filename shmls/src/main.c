@@ -47,7 +47,7 @@ static int complain(const char *what, int err)
 	return 1;
 }
 
-/* The regions that are named, or all. Returns the exit status. */
+/* Reads the named regions, or all. Returns the exit status. */
 static int read_regions(char **files, int n_files, struct region **regions_p, size_t *n_p)
 {
 	struct region *r;
@@ -88,7 +88,7 @@ static int remove_region(const struct region *r, bool named)
 		puts(": removed");
 		return 0;
 	}
-	if (!named) /* not meant for removal, or gone meanwhile */
+	if (!named) /* the user did not name it, or it has gone meanwhile */
 		return 0;
 	fputs("shmls: ", stderr);
 	print_name(stderr, r->layer->name, r->name);

@@ -8,7 +8,7 @@
 
 static const char *const states[] = {"dead", "running", "waiting", "asleep"};
 
-/* A name may have any bytes, and may belong to another user. */
+/* Names may have any bytes, and may have been chosen by another user. */
 static char printable(char c)
 {
 	return c >= ' ' && c <= '~' ? c : '?';
@@ -67,7 +67,7 @@ static json_t *json_region(const struct region *r)
 {
 	json_t *name = json_string(r->name), *o;
 
-	if (!name) { /* no UTF-8 */
+	if (!name) { /* it is not UTF-8 */
 		char *text = strdup(r->name);
 
 		for (char *c = text; c && *c; c++)

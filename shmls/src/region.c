@@ -14,7 +14,7 @@
 
 #define SHM_DIR "/dev/shm"
 
-/* The list of clients has room for all that a region can have. */
+/* Appends a client to the region's list. Sets r->err if there is no memory. */
 static void note_client(struct region *r, uint32_t index, uint32_t state)
 {
 	struct region_client *grown =
@@ -89,7 +89,7 @@ static const struct region_layer layers[] = {
 	{"shmipc", look_at_shmipc, shmipc_remove_dead},
 };
 
-/* The layer whose regions are called like this file, and the name behind it; or NULL. */
+/* Returns the layer whose prefix this file name has, and the name after it; or NULL. */
 static const struct region_layer *layer_of(const char *file, const char **name_p)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(layers); i++) {
@@ -142,7 +142,7 @@ int regions_read(struct region **regions_p)
 	for (int i = 0; i < n; i++) {
 		if (r && !err)
 			err = region_read(entry[i]->d_name, &r[k]);
-		/* A region that has just been removed is none. */
+		/* A region that has just been removed is left out. */
 		if (r && !err && r[k].err != -ENOENT)
 			k++;
 		else if (r)

@@ -18,26 +18,26 @@ struct region_client {
 struct region {
 	const struct region_layer *layer;
 	const char *name; /* without the layer */
-	int err; /* not 0: why the fields below are not known */
+	int err; /* if not 0: the reason why the fields below are not known */
 	uint64_t size;
 	uint32_t mode, gid;
 	enum region_state server;
 	uint32_t max_clients, depth, req_size, resp_size;
-	bool has_ring; /* the layer has a shared request ring: */
-	uint32_t in_use, ring_depth; /* its slots */
-	uint32_t alive, dead; /* clients */
-	struct region_client *client; /* those; dead and alive */
+	bool has_ring; /* the layer has a shared request ring */
+	uint32_t in_use, ring_depth; /* slots of that ring */
+	uint32_t alive, dead; /* numbers of clients */
+	struct region_client *client; /* the alive and the dead clients */
 	size_t n_clients;
 };
 
 struct region_layer {
 	const char *name;
-	/* Fills in the region; its clients are those that fit. Returns 0 or -errno. */
+	/* Fills in the region. Returns 0 or -errno. */
 	int (*look)(const char *name, struct region *r);
 	int (*remove_dead)(const char *name);
 };
 
-/* Reads the region of this file, "<layer>.<name>". Returns -EINVAL if no layer is called so. */
+/* Reads the region of this file, "<layer>.<name>". Returns -EINVAL if there is no such layer. */
 int region_read(const char *file, struct region *r);
 
 /* Reads all regions in /dev/shm, sorted by file. Returns their number or -errno. */
@@ -45,7 +45,7 @@ int regions_read(struct region **regions_p);
 
 void regions_free(struct region *regions, size_t n);
 
-/* Why a region cannot be read, or not be removed. */
+/* Returns the reason why a region cannot be read, or not be removed. */
 const char *region_why(int err);
 
 #endif

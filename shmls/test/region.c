@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Regions to be listed: a server of each layer, with two clients and three published calls. Says
- * "ready" and stays until its standard input ends.
+ * Makes regions for the test to list: a server of each layer, with two clients and, in delegrpc,
+ * three published calls. Prints "ready" and stays until its standard input ends.
  *
  *	region NAME
  */
