@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Messages as sequences of packets: a message of n bytes takes max(1, ceil(n / mtu)) PSNs, a NOP
- * none. The P_Key is 0: it is the sender's to fill.
+ * takes none. The P_Key is 0; the sender must fill it in.
  */
 #ifndef SOFTHCA_PACKET_MESSAGE_H
 #define SOFTHCA_PACKET_MESSAGE_H
@@ -26,21 +26,23 @@ struct message {
 	uint32_t qkey, src_qpn; /* datagrams */
 };
 
-/* PSNs that the message takes. */
+/* The number of PSNs that the message takes. */
 uint32_t message_packets(const struct message *m);
 
-/* Packets from the requester. A READ and an atomic have one, however many PSNs they take. */
+/*
+ * The number of packets from the requester. A READ or atomic has one, however many PSNs it takes.
+ */
 uint32_t message_requests(const struct message *m);
 
 /*
- * Packet @i from the requester. Its payload is m's from byte i * mtu on. An acknowledgement
- * is asked for with the last one.
+ * Packet @i from the requester. Its payload is that of @m from byte i * mtu on. The last packet
+ * requests an acknowledgement.
  */
 void message_request(const struct message *m, uint32_t i, struct packet *p);
 
 /*
- * Response @i to a READ, or to an atomic (i is 0), for the responder to add MSN, original
- * value and its own destination.
+ * Response @i to a READ, or to an atomic (i is 0). The responder must add MSN, original value and
+ * destination.
  */
 void message_response(const struct message *m, uint32_t i, struct packet *p);
 

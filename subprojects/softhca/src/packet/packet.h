@@ -5,7 +5,7 @@
  *	BTH 12 | DETH 8 | RETH 16 or AtomicETH 28 | AETH 4 | AtomicAckETH 8 | ImmDt 4 | payload |
  *	zeros up to a multiple of 4 | ICRC 4
  *
- * The opcode tells which of the headers between BTH and payload are there.
+ * The opcode determines which of the headers between BTH and payload exist.
  */
 #ifndef SOFTHCA_PACKET_PACKET_H
 #define SOFTHCA_PACKET_PACKET_H
@@ -27,7 +27,7 @@ enum packet_transport { PT_RC = 0x00, PT_UC = 0x20, PT_UD = 0x60 };
 #define PACKET_TRANSPORT(opcode) ((opcode)&0xe0)
 #define PACKET_OPERATION(opcode) ((opcode)&0x1f)
 
-/* The lower five. */
+/* The lower five bits. */
 enum packet_operation {
 	PO_SEND_FIRST = 0x00,
 	PO_SEND_MIDDLE = 0x01,
@@ -60,14 +60,14 @@ enum packet_trait {
 	PK_AETH = 1 << 3,
 	PK_ATOMIC_ACK = 1 << 4,
 	PK_IMM = 1 << 5,
-	PK_PAYLOAD = 1 << 6, /* may have one */
+	PK_PAYLOAD = 1 << 6, /* may have a payload */
 	PK_RESPONSE = 1 << 7, /* from the responder */
 	PK_FIRST = 1 << 8, /* begins a message; an ONLY packet begins and ends it */
-	PK_LAST = 1 << 9, /* ends it */
+	PK_LAST = 1 << 9, /* ends a message */
 	PK_KNOWN = 1 << 10, /* the opcode exists */
 };
 
-/* Syndromes of an AETH. RNR: with the code of a delay. */
+/* Syndromes of an AETH. RNR is combined with the code of a delay. */
 enum aeth_syndrome {
 	AETH_ACK = 0x1f, /* without end-to-end credits */
 	AETH_RNR = 0x20,
@@ -103,25 +103,25 @@ uint32_t packet_traits(uint8_t opcode);
 /* Length of the headers from the BTH on. */
 size_t packet_header_bytes(uint8_t opcode);
 
-/* Zeros after a payload of @payload bytes. */
+/* The number of zeros after a payload of @payload bytes. */
 static inline uint32_t packet_padding(uint32_t payload)
 {
 	return -payload & 3;
 }
 
-/* Writes the headers; returns their length. The padding of @p's payload stands in the BTH. */
+/* Writes the headers and returns their length. The BTH states the padding of @p's payload. */
 size_t packet_encode(const struct packet *p, uint8_t *out);
 
 /*
- * Reads a packet of @len bytes, BTH to padding, without ICRC. Returns the length of the headers,
- * behind which the payload begins, or -EINVAL: too short, unknown opcode or version, or a
- * payload where none may be.
+ * Reads a packet of @len bytes, from BTH to padding, without ICRC. Returns the length of the
+ * headers, after which the payload begins, or -EINVAL: too short, unknown opcode or version, or a
+ * payload with an opcode that has none.
  */
 int packet_decode(const uint8_t *bytes, size_t len, struct packet *p);
 
 /*
- * Returns true if a packet with P_Key @a belongs to the partition of a QP with P_Key @b: the same number,
- * which is not 0, and at least one of the two is a full member.
+ * Returns true if a packet with P_Key @a belongs to the partition of a QP with P_Key @b: the
+ * numbers are equal and not 0, and at least one of the two is a full member.
  */
 static inline bool packet_pkeys_match(uint16_t a, uint16_t b)
 {

@@ -10,12 +10,12 @@
 #include "topo/topo.h"
 
 /*
- * The path to use instead of @path: in the fabric's tree for /sys/class/infiniband*, which
- * joins the fabric, else @path itself. @buf: PATH_MAX bytes.
+ * The path to use instead of @path: a path of the fabric's tree for /sys/class/infiniband*, for
+ * which the process joins the fabric; else @path itself. @buf: PATH_MAX bytes.
  */
 const char *path_map(const char *path, char *buf);
 
-/* The number of /dev/infiniband/rdma_cm; those of uverbsN are N. */
+/* The number of /dev/infiniband/rdma_cm; uverbsN has number N. */
 #define PATH_CM SOFTHCA_RAILS_MAX
 
 /* The number of the emulated device @path, else -1. */

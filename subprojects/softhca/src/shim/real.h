@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The function that a function of this library interposes. */
+/* Finds the function that a function of this library replaces. */
 #ifndef SOFTHCA_SHIM_REAL_H
 #define SOFTHCA_SHIM_REAL_H
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 /*
- * Every thread finds the same address, so concurrent look-ups are harmless. The symbol exists:
- * otherwise no program could call the interposed function.
+ * Every thread finds the same address, so concurrent look-ups are harmless. The symbol always
+ * exists, because a program has called it.
  */
 #define REAL(name)                                                                                 \
 	({                                                                                         \

@@ -13,7 +13,7 @@
 
 struct kv_key {
 	const char *name;
-	bool (*set)(void *object, const char *value); /* false: no such value */
+	bool (*set)(void *object, const char *value); /* returns false if the value is not valid */
 	bool repeats;
 	const char *want; /* the valid values, for the message */
 };

@@ -60,7 +60,7 @@ struct softhca_rail {
 	uint64_t guid; /* node GUID = system image GUID = port GUID, host order */
 	uint16_t lid; /* IB: 1 .. 0xbfff, unique; RoCE: 0 */
 	uint8_t grh_required; /* IB: paths without a global route header are refused */
-	uint8_t no_atomics; /* the device has none */
+	uint8_t no_atomics; /* the device refuses remote atomic access */
 	uint8_t down; /* the port is down when the fabric is made */
 	uint8_t pauses; /* link model: percent of the time, for the worst traffic */
 	uint8_t udp; /* RoCE: GIDs of other fabrics are reached by UDP */
@@ -84,7 +84,7 @@ struct softhca_topology {
  */
 int softhca_topology_default(struct softhca_topology *t, uint32_t nrails);
 
-/* The rail of that name, or nrails. */
+/* The index of the rail with that name, or nrails. */
 uint32_t softhca_topology_find(const struct softhca_topology *t, const char *name);
 
 /*
@@ -106,15 +106,15 @@ int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errl
 
 /*
  * The lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X
- * link that carries rate_mbps, as "rate" in sysfs would name it; the width is
- * always 4X (active_width 2). *gbps_p gets that link's rate and *name_p its
- * generation ("HDR"). If rate_mbps exceeds all generations, this is the fastest one.
+ * link that carries rate_mbps; the width is always 4X (active_width 2). *gbps_p gets that
+ * link's rate and *name_p its generation ("HDR"), as in "rate" of sysfs. If rate_mbps exceeds all
+ * generations, the fastest one is used.
  */
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
 
 /*
- * The number of NUMA nodes: one more than the highest node of the rails and, if this machine
- * has all nodes that the rails are on, of the machine. At least 1.
+ * The number of NUMA nodes: one more than the highest node of the rails. If this machine has all
+ * nodes of the rails, also more than the highest node of the machine. At least 1.
  */
 uint32_t softhca_topology_nodes(const struct softhca_topology *t);
 
@@ -126,7 +126,10 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t);
  */
 void softhca_numa_cpus(const struct softhca_topology *t, int numa, cpu_set_t *cpus_p);
 
-/* Reads a list such as "0-3,8" from a file of the machine's sysfs; false: no such file. */
+/*
+ * Reads a list such as "0-3,8" from a file of the machine's sysfs. Returns false without such a
+ * file.
+ */
 bool softhca_read_cpulist(const char *path, cpu_set_t *cpus_p);
 
 #endif

@@ -14,7 +14,7 @@
 #define UAR_NUMBERS 4096u
 #define UAR_KIND_REGULAR 0u /* the fixed set of a legacy context */
 #define UAR_KIND_NC 3u /* the same pages, not write-combining */
-#define UAR_KIND_ALLOC 6u /* those that a legacy context asks for, for thread domains */
+#define UAR_KIND_ALLOC 6u /* pages that a legacy context allocates, for thread domains */
 #define UAR_DYNAMIC UAR_NUMBER(9u, 0u) /* objects, UAR_OBJECTS of them */
 #define BFREGS_OF_PAGE 4u
 #define BFREGS_USED 2u /* the other two of a page are for the kernel */
@@ -24,8 +24,9 @@
 extern struct uctx pages_inherited;
 
 /*
- * Adds a page. @uar: its number in the device file, which is what the program asked for when it
- * mapped it. Returns 1 if it is new, 0 if it was there already, or -ENOSPC. */
+ * Adds a page. @uar: its number, which is the offset at which the program mapped the device file.
+ * Returns 1 if the page is new, 0 if it was added before, or -ENOSPC.
+ */
 int pages_add(uint64_t page, struct uctx *u, uint32_t uar);
 
 /* Removes all pages of @u. */
@@ -34,18 +35,18 @@ void pages_drop(const struct uctx *u);
 /* Removes the page of @u with this number, wherever it was mapped. */
 void pages_drop_uar(const struct uctx *u, uint32_t uar);
 
-/* In a forked child: the pages belong to the parent, and are protected in every mode. */
+/* In a forked child: the pages then belong to the parent, and are protected in every mode. */
 void pages_inherit(void);
 
-/* The owner of a page, PAGE_INHERITED, or NULL if it is no doorbell page. Signal safe. */
+/* The owner of a page, PAGE_INHERITED, or NULL if it is not a doorbell page. Signal safe. */
 struct uctx *pages_find(uint64_t page);
 
 /* The number of a doorbell page, as for pages_add(). Signal safe. */
 uint32_t pages_uar(uint64_t page);
 
 /*
- * Strict mode: which half of register @reg of a doorbell page was stored to last, 1 or 2, and 0
- * before. The fabric's mutex is held for its use. Signal safe.
+ * Strict mode: the half of register @reg of a doorbell page to which the last store went, 1 or 2;
+ * 0: there was none. The caller must hold the fabric's mutex while it uses the result. Signal safe.
  */
 uint8_t *pages_half(uint64_t page, uint32_t reg);
 

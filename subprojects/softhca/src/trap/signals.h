@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* This library's handlers of SIGSEGV, SIGBUS and SIGTRAP. trap.h has the program's side. */
+/* This library's handlers of SIGSEGV, SIGBUS and SIGTRAP; see trap.h for the program's handlers. */
 #ifndef SOFTHCA_TRAP_SIGNALS_H
 #define SOFTHCA_TRAP_SIGNALS_H
 

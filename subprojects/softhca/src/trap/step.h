@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stores to a doorbell page that cannot be decoded. The page is made writable, the processor
- * executes the one instruction (single step), and the registers that it has changed are
- * executed on the device.
+ * executes the one instruction (single step), and the registers that the instruction has changed
+ * are executed on the device.
  *
  *	idle -> step_begin() -> stepping -> step_end() -> idle, for each thread
  *
@@ -19,13 +19,13 @@
 
 #include "trap/uctx.h"
 
-/* Called by the handler of the fault: lets the processor execute the instruction. */
+/* To be called by the handler of the fault: lets the processor execute the instruction. */
 void step_begin(ucontext_t *uc, uint64_t page, struct uctx *u);
 
 /* Returns true if this thread is stepping. */
 bool step_active(void);
 
-/* Called by the handler of the trap after the instruction. */
+/* To be called by the handler of the trap after the instruction. */
 void step_end(ucontext_t *uc);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbell pages. The program maps them from the device file (a memfd). They are found in
- * /proc/self/maps and made read-only. A store to one faults, and is executed on the device
- * before the program continues.
+ * Doorbell pages. The program maps them from the device file (a memfd). This library finds them in
+ * /proc/self/maps and makes them read-only. A store to such a page faults, and is executed on the
+ * device before the program continues.
  */
 #ifndef SOFTHCA_TRAP_TRAP_H
 #define SOFTHCA_TRAP_TRAP_H
@@ -18,7 +18,7 @@
  */
 int trap_scan(struct uctx *u);
 
-/* The device file is closed: removes its pages from the set. */
+/* Removes the pages of a device file from the set when the file is closed. */
 void trap_drop(const struct uctx *u);
 
 /* In a forked child: a store to any of the pages ends the process. The handlers stay. */
@@ -31,9 +31,9 @@ static inline int trap_owns(int sig)
 }
 
 /*
- * Sets the program's own action for one of these signals; it gets the signals that no
- * doorbell has caused. Returns false before the first device is opened, when the signal
- * still belongs to the program.
+ * Sets the program's own action for one of these signals; the program gets the signals that were
+ * not caused by a doorbell. Returns false before the first device is opened: until then the signals
+ * belong to the program.
  */
 bool trap_set_action(int sig, const struct sigaction *act, struct sigaction *old);
 

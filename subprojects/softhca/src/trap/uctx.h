@@ -6,15 +6,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define UAR_OBJECTS 256u /* doorbell pages that a context can ask for one by one */
+#define UAR_OBJECTS 256u /* doorbell pages that a context can allocate one by one */
 
 /* One open device file of this process. Never freed: the fault handler reads it. */
 struct uctx {
 	uint32_t rail;
 	uint32_t ctx; /* index in the arena, NO_INDEX before GET_CONTEXT */
 	uint32_t next_bfreg;
-	bool dynamic_uars; /* its doorbell pages are objects of their own */
-	uint64_t uars[UAR_OBJECTS / 64]; /* bits: those that it has */
+	bool dynamic_uars; /* its doorbell pages are objects */
+	uint64_t uars[UAR_OBJECTS / 64]; /* bitmap of the allocated pages */
 	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
 	ino_t ino;
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One function per command. @in: its structure, as long as the ABI's, with zeros for what the
- * program has not sent. Answers stay within @out_len bytes. The fabric's mutex is not held. They
- * return 0 or -errno.
+ * One function per command. @in: its structure, as long as in the ABI, with zeros for fields that
+ * the program has not sent. At most @out_len bytes of an answer are written. The caller must not
+ * hold the fabric's mutex. The functions return 0 or -errno.
  */
 #ifndef SOFTHCA_UCMA_COMMANDS_H
 #define SOFTHCA_UCMA_COMMANDS_H
@@ -25,13 +25,14 @@ struct ucma_cmd {
 };
 
 /*
- * Finds the id of the channel that a command names, with the fabric's mutex, which ucma_leave()
- * releases. Without one, and after -EIO, the mutex is not held. A macro, as fabric_enter() is.
+ * Finds the id of a command in the channel, and takes the fabric's mutex, which ucma_leave()
+ * releases. If there is no such id, and after -EIO, the mutex is not held. A macro for the same
+ * reason as fabric_enter().
  */
 #define ucma_enter(c, index, saved, id_p)                                                          \
 	(fabric_enter(saved) ? -EIO : ucma_find(c, index, saved, id_p))
 
-/* For the macro: the mutex is held, and released if there is no such id. */
+/* For the macro. The caller must hold the mutex, which is released if there is no such id. */
 int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, struct cm_id **id_p);
 
 /* Returns @r. */
@@ -59,8 +60,8 @@ int ucma_init_qp_attr(struct ucma_cmd *c);
 int ucma_get_event(struct ucma_cmd *c);
 
 /*
- * Copies an answer of @len bytes, or the first @out_len of it, to the program. -EFAULT: it has given
- * a wrong address.
+ * Copies an answer of @len bytes, or its first @out_len bytes, to the program. -EFAULT: the program
+ * has passed a wrong address.
  */
 int ucma_answer(const struct ucma_cmd *c, uint64_t to, const void *from, size_t len);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The device /dev/infiniband/rdma_cm: takes the place of the kernel's rdma_ucm. librdmacm writes a
- * command into a descriptor, an event channel, and has the answer where the command says.
+ * The device /dev/infiniband/rdma_cm takes the place of the kernel's rdma_ucm. librdmacm writes a
+ * command into a descriptor (an event channel), and gets the answer at an address in the command.
  */
 #ifndef SOFTHCA_UCMA_UCMA_H
 #define SOFTHCA_UCMA_UCMA_H
@@ -20,10 +20,10 @@ bool ucma_is_channel(int fd);
 /* Executes the command that the program writes. Returns @len or -errno. */
 ssize_t ucma_write(int fd, const void *buf, size_t len);
 
-/* The last duplicate of an event channel is closed: its ids are destroyed. */
+/* Destroys the ids of an event channel. Must be called when its last duplicate is closed. */
 void ucma_close(const struct fd_entry *e);
 
-/* In a forked child, which has no connections. */
+/* Must be called in a forked child, which has no connections. */
 void ucma_forget(void);
 
 #endif

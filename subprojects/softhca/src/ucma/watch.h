@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A thread that waits for the end of the processes at the other end of this one's connections, and
- * then destroys their objects, which is the cause of events. There is none before the first
- * connection. The fabric's mutex is held in both calls.
+ * A thread that waits until a process at the other end of a connection ends, and then destroys that
+ * process's objects, which causes events here. The thread starts with the first connection. The
+ * caller must hold the fabric's mutex, except for watch_forget().
  */
 #ifndef SOFTHCA_UCMA_WATCH_H
 #define SOFTHCA_UCMA_WATCH_H
@@ -10,13 +10,12 @@
 #include <stdint.h>
 
 /*
- * From now on the end of the process of slot @slot is noticed; if it has ended already, its objects
- * are destroyed now. NO_SLOT and the own slot are ignored. On a kernel without pidfds (before
- * 5.3) nobody waits.
+ * Watches the process of slot @slot; if it has ended already, destroys its objects now. NO_SLOT and
+ * the own slot are ignored. On a kernel without pidfds (before 5.3) no process is watched.
  */
 void watch(uint32_t slot);
 
-/* In a forked child, which has no such thread. The mutex is not held. */
+/* Must be called in a forked child, which has no such thread, without the mutex. */
 void watch_forget(void);
 
 #endif

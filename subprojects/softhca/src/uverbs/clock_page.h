@@ -4,7 +4,7 @@
 #define SOFTHCA_UVERBS_CLOCK_PAGE_H
 
 /*
- * Writes the page to the device file @fd, at the place from which the provider maps it. Returns
+ * Writes the page to the device file @fd, at the offset at which the provider maps it. Returns
  * 0 or -errno.
  */
 int clock_page_write(int fd);

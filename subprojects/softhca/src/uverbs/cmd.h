@@ -26,7 +26,7 @@ struct cmd {
 	bool extended;
 };
 
-/* Copy the fields that both sides know and zero the rest, as the kernel does. */
+/* Copy the fields that both sides have and zero the rest, as the kernel does. */
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
@@ -44,7 +44,7 @@ int cmd_dealloc_pd(struct cmd *c);
 int cmd_create_ah(struct cmd *c);
 int cmd_destroy_ah(struct cmd *c);
 int cmd_reg_mr(struct cmd *c);
-int check_reg_mr(struct cmd *c); /* before cmd_reg_mr(), without the mutex */
+int check_reg_mr(struct cmd *c); /* must be called before cmd_reg_mr(), without the mutex */
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
 int cmd_create_comp_channel(struct cmd *c);

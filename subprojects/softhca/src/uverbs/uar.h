@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbell pages as objects, as kernels since 5.7 give them: the provider asks for each page and
- * names it when it creates a QP or CQ. Legacy contexts have a fixed set of pages instead.
+ * Doorbell pages as objects, as in kernels since 5.7: the provider allocates each page and passes
+ * its id when it creates a QP or CQ. Legacy contexts have a fixed set of pages instead.
  */
 #ifndef SOFTHCA_UVERBS_UAR_H
 #define SOFTHCA_UVERBS_UAR_H
@@ -11,10 +11,13 @@
 
 #include "trap/uctx.h"
 
-/* The methods of MLX5_IB_OBJECT_UAR; 0 or -errno. */
+/* Executes a method of MLX5_IB_OBJECT_UAR. Returns 0 or -errno. */
 int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
 
-/* The number in the device file of a page that @u has; the mutex is held. -EINVAL: not one. */
+/*
+ * Converts the id of a page of @u to its number in the device file. Returns -EINVAL if @u has no
+ * such page. The caller must hold the mutex.
+ */
 int uar_of_page_id(const struct uctx *u, uint32_t page_id);
 
 #endif

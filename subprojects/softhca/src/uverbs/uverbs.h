@@ -3,10 +3,10 @@
  * The command channel: takes the place of the kernel's ib_uverbs behind
  * /dev/infiniband/uverbsN.
  *
- * The provider library sends commands by ioctl. Methods of the newer interface: INVOKE_WRITE
- * and those of doorbell pages (uar.h). All others are refused with EPROTONOSUPPORT.
- * The library then falls back, method by method, to the older commands, which INVOKE_WRITE
- * carries.
+ * The provider library sends commands by ioctl. Two kinds of the newer interface's methods are
+ * supported: INVOKE_WRITE, and those of doorbell pages (uar.h). All others are refused with
+ * EPROTONOSUPPORT. The library then falls back, method by method, to the older commands, which
+ * INVOKE_WRITE carries.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
@@ -23,16 +23,16 @@ int uverbs_open(uint32_t rail, int flags);
 /* The open device behind @fd, else NULL. */
 struct uctx *uverbs_of_fd(int fd);
 
-/* Answers an ioctl on it; 0 or -errno. */
+/* Answers an ioctl on the device. Returns 0 or -errno. */
 int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg);
 
 /*
- * The last duplicate of a device or of a completion channel is closed. All objects that were made
- * through a device are destroyed.
+ * Must be called when the last duplicate of a device or of a completion channel is closed. Destroys
+ * all objects that were made through a device.
  */
 void uverbs_close(const struct fd_entry *e);
 
-/* In a forked child: no device is open any more. */
+/* Must be called in a forked child: no device is open there. */
 void uverbs_forget(void);
 
 #endif

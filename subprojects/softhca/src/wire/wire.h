@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The protocol of an RC QP whose peer is reached by packets: requester and responder as a state
- * machine without sockets, clocks and memory. Packets come in by wire_receive(), time by the
- * argument @now (ns), and all effects go through struct wire_ops. Not locked: the caller serialises.
+ * machine without sockets, clocks and memory. wire_receive() passes packets in, the argument @now
+ * passes the time (ns), and all effects go through struct wire_ops. Not locked: the caller must
+ * serialise the calls.
  *
  * Requester. Messages are numbered from 0. `una` is the oldest PSN that is not acknowledged, `next`
  * the next one to be sent, `top` the one after the highest that was ever sent; una <= next <= top.
- * Losses are repaired by going back: next = una. A READ is asked for in parts of WIRE_READ_PART
+ * Losses are repaired by going back: next = una. A READ is requested in parts of WIRE_READ_PART
  * packets, each a request of its own, and a repeated request ends where the first one did.
  *
  * Responder. `expected` is the next PSN. A packet before it is a duplicate: a SEND or WRITE is
  * acknowledged again, a READ is read again, an atomic is answered from the replay ring. A packet
  * after it causes one NAK (`nak_sent`).
  *
- * A process may be killed at any instruction. So payloads are placed first, which may be repeated,
- * and the words of the state that a completion belongs to are handed to the operation that
- * makes it (struct wire_store), which stores all in one step.
+ * A process may be killed at any instruction. So payloads are placed first, which may be repeated.
+ * The words of the state that belong to a completion are passed to the operation that makes the
+ * completion (struct wire_store), and the operation stores all of them in one step.
  */
 #ifndef SOFTHCA_WIRE_WIRE_H
 #define SOFTHCA_WIRE_WIRE_H
@@ -26,17 +27,17 @@
 #define WIRE_WINDOW_MIN 4u /* packets */
 #define WIRE_WINDOW_START 16u
 #define WIRE_WINDOW_MAX 64u
-#define WIRE_READ_PART 32u /* packets that one READ request asks for */
+#define WIRE_READ_PART 32u /* packets per READ request */
 #define WIRE_REPLAYS 16 /* atomics that can be answered again */
 #define WIRE_ACK_EVERY 16u /* packets, at most, between requests for acknowledgement */
 #define WIRE_RNR_FOR_EVER 7
-#define WIRE_IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
+#define WIRE_IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never gives up */
 
 enum wire_status {
 	WIRE_OK,
 	WIRE_RETRY_EXCEEDED,
 	WIRE_RNR_EXCEEDED,
-	WIRE_REMOTE_INVALID, /* this and the next two: by a NAK */
+	WIRE_REMOTE_INVALID, /* this and the next two are reported by a NAK */
 	WIRE_REMOTE_ACCESS,
 	WIRE_REMOTE_OPERATIONAL,
 	WIRE_LOCAL_PROTECTION, /* the requester's own memory cannot be reached */
@@ -45,17 +46,17 @@ enum wire_status {
 
 struct wire_message {
 	struct message m; /* transport, mtu, dest_qpn and psn are filled by the machine */
-	bool fence; /* not before all earlier READs and atomics are answered */
+	bool fence; /* not sent before all earlier READs and atomics are answered */
 };
 
-/* The word @at becomes @value. */
+/* The word at @at becomes @value. */
 struct wire_store {
 	uint32_t *at;
 	uint32_t value;
 };
 
 #define WIRE_STORES 6
-#define WIRE_ARRIVAL_STORES 3 /* of these in a step with recv_complete() */
+#define WIRE_ARRIVAL_STORES 3 /* stores in a step with recv_complete() */
 
 /* Stores that belong together. */
 struct wire_step {
@@ -73,41 +74,46 @@ struct wire_arrival {
 };
 
 /*
- * Functions of the machine's surroundings. Unless said otherwise the functions return 0 or
- * -errno: -EFAULT is memory that cannot be reached, -EACCES a key, bounds or permission, -ESRCH
- * an owner that is dead, -EBUSY one that may take the same packet later.
+ * Functions that the user of the machine provides. Unless said otherwise they return 0 or -errno:
+ * - -EFAULT: memory that cannot be accessed;
+ * - -EACCES: a wrong key, bounds or permission;
+ * - -ESRCH: the owner is dead;
+ * - -EBUSY: the owner may accept the same packet later.
  */
 struct wire_ops {
-	/* The P_Key is the sender's to fill. */
+	/* The function must fill in the P_Key. */
 	void (*send)(void *arg, const struct packet *p, const void *payload);
 
-	/* Requester. Message number @n: -EAGAIN if it is not posted yet. */
+	/* Requester. Gets message number @n. -EAGAIN if it is not posted yet. */
 	int (*message)(void *arg, uint32_t n, struct wire_message *m);
 	int (*gather)(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 	int (*scatter)(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
-	/* Message @n, the oldest, has ended. An error: nothing was stored, and no other one will end. */
+	/*
+	 * Ends message @n, the oldest. After an error: nothing was stored, and no other message
+	 * ends.
+	 */
 	int (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
 	/* Makes the stores of a step that has no completion. */
 	void (*commit)(void *arg, const struct wire_step *s);
 
-	/* Responder. Checks that all of a range may be accessed: PO_WRITE_ONLY, or PO_READ_REQUEST. */
+	/* Responder. Checks access to all of a range, for PO_WRITE_ONLY or PO_READ_REQUEST. */
 	int (*access)(void *arg, enum packet_operation op, uint64_t raddr, uint32_t rkey,
 		uint32_t len);
 	int (*place)(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes, uint32_t len);
 	int (*fetch)(void *arg, uint64_t raddr, uint32_t rkey, void *out, uint32_t len);
-	/* The next receive: -EAGAIN if none is posted. It stays posted. */
+	/* Finds the next receive, which stays posted. -EAGAIN if none is posted. */
 	int (*recv_ready)(void *arg);
-	/* Into it; -EMSGSIZE: it is too short. */
+	/* Places bytes in that receive. -EMSGSIZE: it is too short. */
 	int (*recv_place)(void *arg, uint32_t offset, const void *bytes, uint32_t len);
 	void (*recv_complete)(void *arg, const struct wire_arrival *a, const struct wire_step *s);
 	/*
-	 * @request is a compare and swap or a fetch and add: stores the new value, and the
-	 * original into *original, which is a place of the machine, in one step with @s.
+	 * Executes @request, a compare and swap or a fetch and add: stores the new value, and the
+	 * original into *original, which is a field of the machine, in one step with @s.
 	 */
 	int (*atomic)(void *arg, const struct packet *request, uint64_t *original,
 		const struct wire_step *s);
-	/* The responder has refused a request with this NAK, and takes no more. */
+	/* Called when the responder has refused a request with this NAK. It accepts no more. */
 	void (*refused)(void *arg, enum aeth_syndrome nak);
 };
 
@@ -115,15 +121,15 @@ struct wire_attr {
 	uint32_t dest_qpn;
 	uint32_t mtu;
 	uint32_t sq_psn, rq_psn;
-	uint64_t timeout_ns; /* 0: as the attribute, for ever */
+	uint64_t timeout_ns; /* 0, as in the attribute: wait for ever */
 	uint32_t retry_cnt;
 	uint32_t rnr_retry;
-	uint32_t rnr_timer; /* code, of this side's NAKs */
+	uint32_t rnr_timer; /* code in this side's NAKs */
 	uint32_t max_reads; /* READ requests and atomics in flight; at least 1 to send any */
-	uint32_t max_dest_reads; /* 0: refused */
+	uint32_t max_dest_reads; /* 0: READs and atomics are refused */
 };
 
-/* A message in flight, as far as its PSNs tell. */
+/* A message in flight; its PSNs and kind. */
 struct wire_flight {
 	uint32_t psn, count;
 	uint32_t kind; /* enum message_kind */
@@ -132,14 +138,14 @@ struct wire_flight {
 struct wire_requester {
 	uint32_t una, next, top; /* PSNs */
 	uint32_t done; /* messages that have ended */
-	uint32_t begun; /* messages of which something was sent */
+	uint32_t begun; /* messages of which at least one packet was sent */
 	uint32_t window; /* packets */
-	uint32_t grown; /* packets acknowledged since the window has grown */
+	uint32_t grown; /* packets acknowledged since the last growth of the window */
 	uint32_t retries, rnr_retries; /* since the last progress */
 	uint32_t gap; /* 1 + una when the last gap was noticed, or 0 */
 	uint32_t failed;
 	uint64_t due; /* the timer, 0: none */
-	uint64_t rnr_until; /* nothing is sent before, 0: not waiting */
+	uint64_t rnr_until; /* nothing is sent before that time; 0: not waiting */
 	struct wire_flight flights[WIRE_MESSAGES];
 };
 
@@ -154,12 +160,12 @@ struct wire_responder {
 	uint32_t msn;
 	uint32_t
 		operation; /* 1 + of the message that is arriving: MSG_SEND or MSG_WRITE; 0: none */
-	uint32_t offset; /* bytes of it that have arrived */
+	uint32_t offset; /* bytes of that message that have arrived */
 	uint32_t nak_sent;
 	uint32_t ack_due; /* 1 + PSN, or 0 */
 	uint32_t refused;
 	uint32_t rkey, length; /* of the WRITE */
-	uint32_t atomics; /* executed; the next one's place in the ring */
+	uint32_t atomics; /* executed; determines the next one's place in the ring */
 	uint64_t raddr;
 	struct wire_replay replays[WIRE_REPLAYS];
 };
@@ -172,26 +178,26 @@ struct wire_qp {
 
 void wire_init(struct wire_qp *q, const struct wire_attr *attr);
 
-/* Sends what is posted, as far as the window and waiting times allow. */
+/* Sends posted messages as far as the window and waiting times allow. */
 void wire_send(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
 /*
- * A packet from the peer: checked (ICRC, addresses, QPN), @p->payload bytes at @payload.
- * Anything that does not fit the state is dropped.
+ * Handles a packet from the peer with @p->payload bytes at @payload. The caller must have checked
+ * ICRC, addresses and QPN. A packet that does not fit the state is dropped.
  */
 void wire_receive(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now,
 	const struct packet *p, const void *payload);
 
-/* After one or several packets: acknowledges those that asked for it. */
+/* Must be called after one or several packets: sends the acknowledgements that they requested. */
 void wire_acknowledge(struct wire_qp *q, const struct wire_ops *ops, void *arg);
 
-/* When wire_tick() has something to do; 0: never. */
+/* The time at which wire_tick() must be called; 0: never. */
 uint64_t wire_deadline(const struct wire_qp *q);
 
-/* Time has passed. Goes on with waiting messages, and sends again what has had no answer. */
+/* Continues waiting messages whose time has come, and repeats unanswered ones. */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
-/* Sending took until @now: the peer's time to answer begins here. */
+/* Reports that sending took until @now: the timeout for the peer's answer begins here. */
 void wire_sent(struct wire_qp *q, uint64_t now);
 
 /* The halves of wire_receive(). */

@@ -11,12 +11,12 @@
  * - the payload of a message is placed in pieces of random sizes in random order;
  * - the completions of a message follow all of its payload, those of a work queue are in order,
  *   and there is no order between work queues;
- * - one QP at a time is neglected for a while, even if no other one has anything to do, so that
- *   others get far ahead: also those that the program uses only when it has seen an effect.
- * Each process pumps the work queues of its own QPs: its thread (sched/), or softhca_step().
+ * - one QP at a time is not served for a while, even if no other QP has work, so others get far
+ *   ahead, including QPs that the program uses only after it has seen an effect.
+ * Each process serves the work queues of its own QPs: by its thread (sched/), or by softhca_step().
  *
- * The random numbers are the process's own and follow from the seed and its slot, so in step mode
- * the same program sees the same order again. The fabric's mutex is held in each call.
+ * Each process has its own random numbers, which follow from the seed and its slot. So in step mode
+ * the same program sees the same order in each run. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_CHAOS_H
 #define SOFTHCA_XPORT_CHAOS_H
@@ -27,12 +27,12 @@
 #include "xport/copy.h"
 
 /*
- * The seed that SOFTHCA_CHAOS gives a new fabric; 0, chaos mode is off, without it. Returns 0,
- * or -EINVAL if it is no number from 1.
+ * Reads the seed for a new fabric from SOFTHCA_CHAOS; 0 (chaos mode is off) if the variable is not
+ * set. Returns 0, or -EINVAL if it is not a number of at least 1.
  */
 int chaos_from_env(uint64_t *seed_p);
 
-/* Requests of an own QP may be executed from now on. */
+/* Allows execution of the requests of a QP of this process. */
 void chaos_announce(struct qp *qp);
 
 /* Returns true if requests of the own QP are announced. */
@@ -44,13 +44,16 @@ bool chaos_announced(const struct qp *qp);
  */
 int chaos_copy(const struct copy *c, bool *fault_to);
 
-/* Makes up to @most steps; waiting for others is one. Returns how many: 0 if nothing is pending. */
+/*
+ * Makes at most @most steps; waiting counts as a step. Returns their number: 0 if nothing is
+ * pending.
+ */
 uint32_t chaos_pump(uint32_t most);
 
 /* A random number from 1 to @most. */
 uint32_t chaos_some(uint32_t most);
 
-/* Finishes the message of which pieces are placed, because the QP stops after it. */
+/* Completes the message whose pieces are being placed, because the QP stops after it. */
 void chaos_finish(struct qp *qp);
 
 /* In a forked child: nothing is announced. */

@@ -7,16 +7,18 @@
 #include "wire/wire.h"
 #include "xport/recv.h"
 
-/* A WQE succeeded: advances the send queue, with a completion if the WQE is signaled. */
+/* Advances the send queue after a WQE succeeded, with a completion if the WQE is signaled. */
 void complete_send(struct qp *qp, const struct wqe *w);
 
 /* The same, in one step with the stores @also (NULL: none). */
 void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
-/* A WQE failed: advances the send queue with an error CQE. The caller moves the QP to ERR. */
+/*
+ * Advances the send queue with an error CQE after a WQE failed. The caller must move the QP to ERR.
+ */
 void complete_send_error(struct qp *qp, const struct wqe *w, enum syndrome s);
 
-/* A message has arrived: consumes the receive and writes its CQE in one journal step. */
+/* After a message has arrived: consumes the receive and writes its CQE in one journal step. */
 void complete_recv(struct qp *qp, const struct recv *rx, const struct qp *from, const struct wqe *w,
 	uint32_t bytes);
 
@@ -28,19 +30,21 @@ void complete_datagram(struct qp *qp, const struct recv *rx, const struct qp *fr
 	const struct wqe *w, uint32_t flags);
 
 /*
- * A message has come by packets, from @qpn and @flags of a datagram; in one step with the stores
- * @also (NULL: none).
+ * The same for a message that has come by packets (of a datagram: from @qpn, with @flags), in one
+ * step with the stores @also (NULL: none).
  */
 void complete_arrival(struct qp *qp, const struct recv *rx, const struct wire_arrival *a,
 	uint32_t flags_qpn, const struct wire_step *also);
 
-/* Chaos mode: the first piece of a SEND has arrived; the receive is taken, not completed. */
+/*
+ * Chaos mode: takes the receive, without completing it, when the first piece of a SEND has arrived.
+ */
 void begin_recv(struct qp *qp, const struct recv *rx);
 
-/* A receive is gone, and nobody is told. */
+/* Consumes a receive without a completion. */
 void lose_recv(struct qp *qp, const struct recv *rx);
 
-/* A receive failed or is flushed (@s). */
+/* Completes a receive with the error @s, or as flushed. */
 void complete_recv_error(struct qp *qp, const struct recv *rx, enum syndrome s);
 
 #endif

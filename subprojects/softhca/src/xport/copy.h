@@ -71,10 +71,10 @@ void copy_drain(void);
 /* Returns true if a thread of this process is executing a copy. */
 bool copy_executing(void);
 
-/* Releases the mutex for a moment. @n: number of times that the caller has waited before. */
+/* Releases the mutex for a moment. @n: number of earlier calls in the same wait. */
 void copy_pause(uint32_t n);
 
-/* An own context is closed: stops its QPs and waits for the end of all copies. */
+/* Stops the QPs of a context that is closed, and waits for the end of all copies. */
 void copy_stop(uint32_t ctx);
 
 /* Ends the copies of threads that have been stopped for long enough; their QPs fail. */

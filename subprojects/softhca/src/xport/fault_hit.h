@@ -9,12 +9,15 @@
 
 /*
  * Applies the rules to the message w of qp before it is executed. Returns true if a rule has
- * decided the outcome, which is then in *answer_p; false if the message is to be executed
- * as usual. The fabric's mutex is held; signal safe. FAULT_KILL does not return.
+ * decided the outcome, which is then in *answer_p; false if the message must be executed
+ * as usual. The caller must hold the fabric's mutex. Signal safe. FAULT_KILL does not return.
  */
 bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
 
-/* Applies the rules for packets to one that @qp is about to send: what happens to it, or FAULT_NONE. */
+/*
+ * Applies the rules for packets to a packet that @qp is about to send. Returns the action, or
+ * FAULT_NONE.
+ */
 enum fault_action fault_packet(const struct qp *qp);
 
 #endif

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * WRITEs that the network holds back: their sender has given them up, or still waits, and they
- * arrive later. This process keeps the payload as it was when it was sent. The fabric's mutex
- * is held.
+ * WRITEs that the network holds back: they arrive later, when their sender may already have
+ * reported an error. This process keeps the payload as it was when it was sent. The caller must
+ * hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_LATE_H
 #define SOFTHCA_XPORT_LATE_H
 
 #include "hca/wqe.h"
 
-/* Keeps the WRITE @w of @qp until @due. Others, and more than there is room for, are lost. */
+/*
+ * Keeps the WRITE @w of @qp until @due. Other messages, and WRITEs beyond the capacity, are lost.
+ */
 void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due);
 
 /*
- * Places what is due, if its receiver's QP still receives and the sender's QP has not
- * executed it itself. Returns when the next one is due, or 0.
+ * Places the WRITEs that are due, unless the receiver's QP no longer receives or the sender's QP
+ * has executed the WRITE itself. Returns when the next one is due, or 0.
  */
 uint64_t late_serve(uint64_t now);
 

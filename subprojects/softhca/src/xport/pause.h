@@ -19,13 +19,12 @@
 
 #include "hca/wqe.h"
 
-/* The QP's requests up to @pi have been announced; this gives the size of a doorbell's batch. */
+/* Must be called when the QP's requests up to @pi are announced; determines the size of a batch. */
 void pause_announced(struct qp *qp, uint32_t pi);
 
 /*
  * Returns the time for which the link is paused for @w, which occupies it for @busy_ns after it was
- * idle for
- * @idle_ns: both are time of which the pauses are a share, so that traffic that does not fill the
+ * idle for @idle_ns. The pauses are a share of both times, so that traffic that does not fill the
  * link is slowed as much. The pause is counted at both ports.
  */
 uint64_t pause_for(const struct qp *qp, const struct wqe *w, uint64_t busy_ns, uint64_t idle_ns);

@@ -4,9 +4,9 @@
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD; every state -> RESET and -> ERR; SQE is not used
  *
- * qp_modify() makes the transitions that a program asks for, qp_to_error() those that a
+ * qp_modify() makes the transitions that a program requests, qp_to_error() those that a
  * failure causes, qp_stop() the first half of those to RESET. No other function writes
- * `state`, except for qp_fail_remotely(): it marks a QP whose owner has to do the flush.
+ * `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
  * Within ERR, `flushing` tells whether both queues have been flushed: it is set before the
  * state and cleared after the flush. The flush is put off while a copy involves the QP
@@ -32,7 +32,7 @@ struct ib_uverbs_modify_qp;
  */
 int qp_modify(struct qp *qp, const struct ib_uverbs_modify_qp *m);
 
-/* The first half of a reset: the QP does not send, receive or flush any more. */
+/* The first half of a reset: after it the QP does not send, receive or flush any more. */
 void qp_stop(struct qp *qp);
 
 /*
@@ -48,18 +48,19 @@ void qp_to_error(struct qp *qp);
 void qp_fail_remotely(struct qp *qp);
 
 /*
- * The rest of the message that the QP is receiving, if any, does not come: the receive that it
- * holds of its SRQ is given back, flushed, or if not @completes is lost.
+ * Ends the message that the QP is receiving, if any, because the rest of it does not come. The
+ * receive of the SRQ that the QP holds is completed as flushed or, if not @completes, lost.
  */
 void qp_end_receive(struct qp *qp, bool completes);
 
 /*
- * A thread of the process of @slot has lost a claim, with the word @lost: ends the copy that it may
- * have been about to begin or to end, and moves all QPs of the process that work to ERR.
+ * After a thread of the process of @slot has lost a claim, with the word @lost: ends the copy that
+ * the thread may have been about to begin or to end, and moves all working QPs of the process to
+ * ERR.
  */
 void qp_fail_owned(uint32_t slot, uint64_t lost);
 
-/* Flushes the own QPs that other processes have marked by qp_fail_remotely(). */
+/* Flushes the QPs of this process that others have marked by qp_fail_remotely(). */
 void qp_serve_failed(void);
 
 /* Finishes the transitions to ERR that a dead process has begun. */

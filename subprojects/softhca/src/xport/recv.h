@@ -12,7 +12,7 @@
 
 struct recv {
 	uint32_t index; /* reported by its completion (wqe_counter) */
-	uint32_t next; /* SRQ: the entry that follows it */
+	uint32_t next; /* SRQ: the entry after this one */
 	uint64_t addr; /* of the entry */
 	uint32_t nsegs;
 	uint64_t capacity;
@@ -20,10 +20,9 @@ struct recv {
 };
 
 /*
- * Reads the next receive of @qp without consuming it, or the one that the arriving message took
- * (recv_begun). Returns 0; -EAGAIN if none is posted;
- * -EBUSY while a copy fills the SRQ's next entry; -EFAULT or -ESRCH if the owner's memory,
- * or the owner, is gone.
+ * Reads the next receive of @qp without consuming it, or the receive that the arriving message has
+ * taken (recv_begun). Returns 0; -EAGAIN if none is posted; -EBUSY while a copy fills the SRQ's
+ * next entry; -EFAULT if the owner's memory cannot be read; -ESRCH if the owner has ended.
  */
 int recv_peek(const struct qp *qp, struct recv *rx);
 
@@ -33,10 +32,10 @@ struct srq *recv_srq(const struct qp *qp);
 /* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
-/* Adds to the journal's step: the receive is consumed, or no longer held. */
+/* Adds to the journal's step that the receive is consumed, or no longer held. */
 void recv_take(struct qp *qp, const struct recv *rx);
 
-/* After that step: sends the SRQ's limit event if the limit is reached. */
+/* Must be called after that step: sends the SRQ's limit event if the limit is reached. */
 void recv_taken(struct qp *qp);
 
 #endif

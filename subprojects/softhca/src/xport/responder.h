@@ -11,12 +11,12 @@ enum verdict {
 	V_DONE,
 	V_RNR, /* no receive is posted: retry after the receiver's delay */
 	V_NO_ANSWER, /* no answer: retry after the transport timeout */
-	V_DEAD, /* the receiver is gone for good */
+	V_DEAD, /* the receiver does not exist any more */
 	V_LATER, /* not attempted yet: a timer is set */
 	V_FORBIDDEN, /* the system forbids access to the other process */
 	V_BUSY, /* not attempted yet: another copy has to end first */
-	V_STOPPED, /* the sender's QP has left RTS meanwhile, or is gone */
-	V_ERROR, /* refused: `syndrome` is what the sender reports */
+	V_STOPPED, /* the sender's QP has left RTS meanwhile, or does not exist any more */
+	V_ERROR, /* refused: `syndrome` is the error that the sender reports */
 };
 
 struct answer {
@@ -25,7 +25,7 @@ struct answer {
 	uint32_t rnr_timer; /* V_RNR: code of the receiver's delay */
 };
 
-/* Delivers an RC or UC message to the QP that @qp is connected to. */
+/* Delivers an RC or UC message to the QP to which @qp is connected. */
 struct answer respond(struct qp *qp, struct wqe *w);
 
 /* Delivers a datagram, or drops it silently, as a network does. */
@@ -35,8 +35,8 @@ struct answer respond_datagram(struct qp *qp, struct wqe *w);
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av);
 
 /*
- * Writes the header that an adapter on Ethernet puts in front of a datagram of @len bytes: 40 bytes, which are the IPv6
- * header, or of which the last 20 are the IPv4 header. Returns the completion's flags for it.
+ * Writes the header that an adapter on Ethernet puts before a datagram of @len bytes: 40 bytes, the
+ * IPv6 header, or in the last 20 of them the IPv4 header. Returns the completion's flags for it.
  */
 uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode, uint64_t len);
 
@@ -44,8 +44,8 @@ uint32_t datagram_roce_header(uint8_t *out, const struct flow *f, uint8_t opcode
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest);
 
 /*
- * Returns true if @dest takes packets with the P_Key of @qp. Those of @w that it does not take are counted
- * as dropped, and strict mode reports them.
+ * Returns true if @dest accepts packets with the P_Key of @qp. If not, the packets of @w are
+ * counted as dropped, and strict mode reports them.
  */
 bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w);
 

@@ -11,11 +11,11 @@
 #include "packet/frame.h"
 #include "wire/wire.h"
 
-/* The argument of all operations: the QP, and the WQE that was looked at last. */
+/* The argument of all operations: the QP, and the WQE that was read last. */
 struct call {
 	struct qp *qp;
 	struct wired *wd;
-	uint32_t number; /* 1 + of the message that w is, 0: of none */
+	uint32_t number; /* 1 + number of the message of w; 0: none */
 	struct wqe w;
 };
 
@@ -30,7 +30,7 @@ int wired_gather(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len
 int wired_scatter(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
 int wired_complete(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
-/* The oldest message cannot be sent: ends it with wd->bad. */
+/* Ends the oldest message, which cannot be sent, with wd->bad. */
 void wired_fail_bad(struct call *c);
 
 /* Responder. */
@@ -45,22 +45,22 @@ int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const st
 void wired_refused(void *arg, enum aeth_syndrome nak);
 
 /*
- * Sends a packet of @qp to f->dst: with the QP's P_Key, and with the source port of this process,
- * which goes into @f.
+ * Sends a packet of @qp to f->dst, with the QP's P_Key and the source port of this process, which
+ * is written to @f.
  */
 void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload);
 
-/* A line on standard error that says why a peer is not reached. Returns @r. */
+/* Prints on standard error why a peer cannot be reached. Returns @r. */
 int wired_refuse(const struct qp *qp, int r, const char *why);
 
-/* Returns true if both GIDs are IPv4 addresses, or both IPv6 addresses; if not, a line says so. */
+/* Returns true if both GIDs are IPv4 addresses, or both IPv6; if not, prints a line. */
 bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *dgid);
 
-/* A datagram for @qp has come, or is dropped. */
+/* Delivers a datagram that has come for @qp, or drops it. */
 void wired_datagram(struct qp *qp, const struct flow *f, const struct packet *p,
 	const uint8_t *payload);
 
-/* Stores the new value of an atomic that was executed: the second of two steps. */
+/* Stores the new value of an executed atomic: the second of two steps. */
 void wired_finish_atomic(struct wired *wd);
 
 #endif

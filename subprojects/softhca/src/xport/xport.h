@@ -2,8 +2,8 @@
 /*
  * The transport: executes send queues. The caller must hold the fabric's mutex.
  *
- * The process that owns a QP executes its work requests, the requester's half as well as the
- * responder's. When xport_send() returns, each message is complete, including payload and
+ * The process that owns a QP executes its work requests, both the requester's and the responder's
+ * half. When xport_send() returns, each message is complete, including payload and
  * completions on both sides, or waits for a timer. In chaos mode it only announces them (chaos.h).
  */
 #ifndef SOFTHCA_XPORT_XPORT_H
@@ -21,19 +21,19 @@
 void xport_send(struct qp *qp);
 
 /*
- * The producer index of a QP of any process, in blocks, with the 16 bits of the doorbell record.
- * A doorbell that traps announces the requests posted then; later ones in the record wait for the
- * next one. Returns false if it cannot be read.
+ * The producer index of a QP of any process, in blocks, with the 16 bits of the doorbell record. A
+ * doorbell that traps announces the requests that are posted at that time; later ones in the record
+ * wait for the next doorbell. Returns false if the record cannot be read.
  */
 bool xport_producer(const struct qp *qp, uint32_t *pi);
 
-/* Chaos mode: returns true if the own QP can execute a WQE now. */
+/* Chaos mode: returns true if the QP of this process can execute a WQE now. */
 bool xport_ready(const struct qp *qp);
 
-/* Chaos mode: the next step of the WQE at the head. xport_ready() holds. Else as xport_send(). */
+/* Chaos mode: makes the next step of the WQE at the head. xport_ready() must be true. */
 void xport_step(struct qp *qp);
 
-/* Flushes both queues of a QP of any process. The QP is in ERR. */
+/* Flushes both queues of a QP of any process. The QP must be in ERR. */
 void xport_flush(struct qp *qp);
 
 #endif
