@@ -4,8 +4,8 @@
  *
  *	link_args: ['-Wl,--wrap=clock_gettime', '-Wl,--wrap=sched_yield']
  *
- * The test sets the time (fake.ns) and by how much it advances with each reading
- * (fake.step_ns). Included by one file of a program.
+ * The test sets the time (fake.ns) and by how much it advances with each reading (fake.step_ns).
+ * Only one file of a program may include this header.
  */
 #ifndef SUPPORT_FAKECLOCK_H
 #define SUPPORT_FAKECLOCK_H
@@ -19,7 +19,7 @@
 static struct {
 	uint64_t ns; /* the present time */
 	uint64_t step_ns; /* added at each reading */
-	uint64_t looks, yields;
+	uint64_t looks, yields; /* readings of the clock, calls of sched_yield() */
 } fake;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);

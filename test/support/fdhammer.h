@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looks for lost wake-ups of sleepers on a descriptor. One server and some clients, threads or
+ * Searches for lost wake-ups of sleepers on a descriptor. One server and some clients, threads or
  * processes, sleep in epoll as often as they can, without a timeout. Their epoll sets also hold a
- * pipe, to which another process writes. A lost wake-up is a hang, which the guard of the test
- * program ends.
+ * pipe, to which another process writes. A lost wake-up causes a hang, which the time limit of the
+ * test program ends.
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: timers never
- * expire, and wake-ups come late. Included by one file of a program, whose main() ends in
- * fdhammer_main().
+ * expire, and wake-ups come late. Only one file of a program may include this header; its main()
+ * must end in fdhammer_main().
  */
 #ifndef SUPPORT_FDHAMMER_H
 #define SUPPORT_FDHAMMER_H
@@ -30,25 +30,24 @@
 #define FDHAMMER_BURST 12
 #define FDHAMMER_PAUSE 16 /* bursts between two pauses */
 
-/* The state of a client, which the layer's functions get. */
+/* The state of a client, which is passed to the layer's functions. */
 struct fdhammer_client {
-	void *c; /* the layer's */
+	void *c; /* the layer's client */
 	uint32_t index, made, got;
-	uint32_t burst; /* calls that it still makes before it waits for all */
+	uint32_t burst; /* calls that it still makes before it waits for all responses */
 	uint64_t rand;
 };
 
 struct fdhammer_layer {
 	int threads_only; /* clients cannot be processes */
 	/*
-	 * Creates the server, with this name if it needs one. *fd_p: the descriptor that it sleeps
-	 * on.
+	 * Creates the server, with this name if it needs one. *fd_p: the descriptor it sleeps on.
 	 */
 	void *(*create)(const char *name, int *fd_p);
 	void (*destroy)(void *s);
-	/* 0 or -EAGAIN; the request is the token. */
+	/* Returns 0 or -EAGAIN. The request consists of the token. */
 	int (*call)(void *c, uint64_t token);
-	/* Gives responses to fdhammer_answer(). Returns how many. */
+	/* Passes responses to fdhammer_answer(). Returns how many. */
 	int (*poll)(void *c, struct fdhammer_client *client);
 	int (*fd)(void *c);
 	int (*arm)(void *c);
@@ -60,7 +59,7 @@ struct fdhammer_layer {
 	int (*server_arm)(void *s);
 };
 
-/* The functions of a table that differ in their types only, over prefix_poll and so on. */
+/* Defines the functions of the table that differ only in their types, for prefix_poll and so on. */
 #define FDHAMMER_CLIENT(prefix)                                                                    \
 	static int hammer_poll(void *c, struct fdhammer_client *t)                                 \
 	{                                                                                          \
@@ -79,7 +78,7 @@ struct fdhammer_layer {
 		return prefix##_wait(c, NSEC_PER_SEC);                                             \
 	}
 
-/* The same for a layer with regions, P_server and P_client. */
+/* The same for a layer with regions, whose functions are P_server_* and P_client_*. */
 #define FDHAMMER_REGION(P)                                                                         \
 	static void hammer_destroy(void *s)                                                        \
 	{                                                                                          \
@@ -106,7 +105,7 @@ struct fdhammer_layer {
 	}                                                                                          \
 	FDHAMMER_CLIENT(P##_client)
 
-/* The table of these functions and of those that the layer's test defines itself. */
+/* Defines the table of these functions and of those that the layer's test defines itself. */
 #define FDHAMMER_LAYER(THREADS_ONLY)                                                               \
 	static const struct fdhammer_layer layer = {                                               \
 		.threads_only = (THREADS_ONLY),                                                    \
@@ -123,7 +122,7 @@ struct fdhammer_layer {
 		.server_arm = hammer_server_arm,                                                   \
 	}
 
-/* One run. Each client that is a process has a copy. */
+/* One run. Each client that is a process has a copy of it. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
 	char name[64];
@@ -146,7 +145,7 @@ int __wrap_eventfd_write(int fd, eventfd_t n);
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *when,
 	struct itimerspec *old);
 
-/* The word has been reset; the wake-up comes after other threads have run. */
+/* Delays the wake-up: the sleep word has been reset, and other threads run before the wake-up. */
 int __wrap_sendto(int fd, const void *buf, size_t n, int flags, const struct sockaddr *to,
 	socklen_t len)
 {
@@ -195,14 +194,14 @@ static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 	return n + h->layer->poll(t->c, t);
 }
 
-/* Returns true if the result of an arm says that there is something to poll for. */
+/* Returns true if an arm returned that there is something to poll for. */
 static inline int fdhammer_busy(int armed)
 {
 	CHECK(armed >= 0);
 	return armed;
 }
 
-/* Sleeps in epoll until fd or the pipe is readable. Returns 0 if one was so at once, else 1. */
+/* Sleeps in epoll until fd or the pipe is readable. Returns 1 if it had to wait, otherwise 0. */
 static inline uint32_t fdhammer_sleep(int set, int pipe)
 {
 	struct epoll_event ev[2];
@@ -291,7 +290,7 @@ static inline void *fdhammer_thread(void *arg)
 	return NULL;
 }
 
-/* A process that wakes the others by their pipes. */
+/* Starts a process that wakes the others by their pipes. */
 static inline pid_t fdhammer_ticker(struct fdhammer *h)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -301,7 +300,7 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(300); /* should the tester die */
+	alarm(300); /* in case the tester dies */
 	for (;;) {
 		uint32_t i = (uint32_t)(test_rand(&rand) % ARRAY_SIZE(h->pipe));
 

@@ -28,7 +28,7 @@ static inline int fdtest_readable(int fd)
 	return fdtest_readable_within(fd, 0);
 }
 
-/* Counts the open descriptors, without the one that it needs itself. */
+/* Counts the open descriptors, without the one that this function needs itself. */
 static inline int fdtest_open(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -71,7 +71,7 @@ static inline void fdtest_fill_gaps(void)
 	} while (fdtest_open() != fd + 1);
 }
 
-/* Limits the process to so many more descriptors; there must be no gaps. Returns the old limit. */
+/* Limits the process to @more more descriptors; there must be no gaps. Returns the old limit. */
 static inline struct rlimit fdtest_limit(int more)
 {
 	struct rlimit old, now;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of regions for one user or for a group, for layers whose regions have a mode and a group.
- * They check which users may connect. Included by one file of a program, whose main() ends in
- * grouptest_main().
+ * They check which users may connect. Only one file of a program may include this header; its
+ * main() must end in grouptest_main().
  */
 #ifndef SUPPORT_GROUPTEST_H
 #define SUPPORT_GROUPTEST_H
@@ -16,12 +16,14 @@
 
 #define GROUPTEST_GID 54321u
 
-/* These fields of a layer's attributes; the others are enough for four clients and 8 bytes. */
+/*
+ * The attributes that the cases vary. The others are constant: four clients, payloads of 8 bytes.
+ */
 struct grouptest_attr {
 	uint32_t mode, gid, set;
 };
 
-/* A hook: waits for requests, a millisecond at most, and answers each with its payload. */
+/* A hook: waits at most a millisecond for requests, and answers each with its payload. */
 static void serve(struct rpc_server *s);
 
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
@@ -69,7 +71,7 @@ static inline struct grouptest_attr grouptest_client_attr(struct rpc_client *c)
 	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
 }
 
-/* Calls with the word; returns the word of the response. */
+/* Makes a call with this word. Returns the word of the response. */
 static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 {
 	uint64_t answer = 0;
@@ -80,7 +82,7 @@ static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 	return answer;
 }
 
-/* With a group or, without one, for the server's own group. */
+/* Returns attributes with @gid if has_gid is set, otherwise without: for the server's own group. */
 static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
 	return (struct grouptest_attr){.mode = mode,
@@ -98,7 +100,9 @@ static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
 	return s;
 }
 
-/* Connects, expecting that, and makes a call if it gets so far. */
+/*
+ * Connects with this expected access. If that succeeds, makes one call. Returns connect's result.
+ */
 static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 {
 	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
@@ -121,7 +125,7 @@ static inline void grouptest_as_owner(void *arg)
 	CHECK_EQ(grouptest_try(0, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
-	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES); /* it is not for the owner alone */
+	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES); /* the region has mode 0660 */
 }
 
 static inline void grouptest_as_member(void *arg)
@@ -131,7 +135,7 @@ static inline void grouptest_as_member(void *arg)
 
 	CHECK_EQ(grouptest_try(0660, 0, 0), 0);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), 0);
-	/* A client has to say that it expects a region of another user. */
+	/* A client must state that it accepts a region of another user. */
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID + 1), -EACCES);
@@ -146,14 +150,14 @@ static inline void grouptest_as_stranger(void *arg)
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), -EACCES);
 }
 
-/* May open everything, but is no member. */
+/* Root may open every file, but is not a member. */
 static inline void grouptest_as_root(void *arg)
 {
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
 }
 
-/* Answers what comes until the child has ended. */
+/* Answers requests until the child has ended. */
 static inline void grouptest_serve_while(struct rpc_server *s, pid_t pid)
 {
 	while (!users_ended(pid))
@@ -183,7 +187,7 @@ static inline void grouptest_as_member_of_none(void *arg)
 	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
 }
 
-/* A client that gives the server's attributes connects and gets the same ones. */
+/* A client that passes the server's attributes connects and gets the same ones. */
 static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
 {
 	struct grouptest_attr got;
@@ -195,7 +199,7 @@ static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_s
 	RPC(client_disconnect)(c);
 }
 
-/* Without a gid the group is the server's own one; without a mode there is none. */
+/* Without a gid the region has the server's own group. Without a mode it is for its user alone. */
 static void defaults(void)
 {
 	for (int i = 0; i < 2; i++) {
@@ -241,7 +245,7 @@ static void other_users_cannot_connect(void)
 	users_act(&users_root);
 }
 
-/* Another user was first with the name. Neither side uses the file, whatever its mode. */
+/* Another user has already made a file with this name. It is refused, whatever its mode. */
 static void names_taken_by_others_are_refused(void)
 {
 	static const mode_t modes[] = {0600, 0660, 0666};
@@ -285,7 +289,7 @@ static void other_access_is_refused(void)
 	grouptest_create_is_refused(0600, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0660, 2, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID,
-		-EINVAL); /* not given, and not ignored */
+		-EINVAL); /* a gid without its bit is refused, not ignored */
 	users_act(&grouptest_stranger);
 	grouptest_create_is_refused(0660, RPC_SET_GID, GROUPTEST_GID, -EPERM);
 	users_act(&users_root);
@@ -309,7 +313,7 @@ static void remains_are_replaced(void)
 
 /* ---- what a member may do to the region's file ---- */
 
-/* The ends of two pipes that a child keeps. */
+/* A child process and the two pipes between it and the test. */
 struct grouptest_child {
 	pid_t pid;
 	int up[2], down[2];
@@ -326,7 +330,7 @@ static inline void grouptest_start(struct grouptest_child *k, const struct users
 	CHECK_EQ(read(k->up[0], &ready, 1), 1);
 }
 
-/* The child reports that it has got so far, and waits. */
+/* Called in the child: reports that it has got this far, and waits for grouptest_go(). */
 static inline void grouptest_step(struct grouptest_child *k)
 {
 	char go;
@@ -360,7 +364,7 @@ static inline void grouptest_serve_group(void *arg)
 	grouptest_step(arg);
 }
 
-/* Locks every byte of the file that it finds, when it is told to. */
+/* Opens the region's file. When the test continues it, locks every byte of the file. */
 static inline void grouptest_hold_locks(void *arg)
 {
 	struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -374,7 +378,7 @@ static inline void grouptest_hold_locks(void *arg)
 	grouptest_step(arg);
 }
 
-/* A server of the group has died, and a member holds all locks on its region. */
+/* Makes the situation that a server of the group has died, and a member holds all locks. */
 static inline void grouptest_hold_dead(struct grouptest_child *member)
 {
 	struct grouptest_child server;
@@ -405,7 +409,7 @@ static void member_does_not_keep_servers_out(void)
 		struct rpc_server *s;
 
 		grouptest_hold_dead(&member);
-		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED); /* nor does it look alive */
+		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED); /* the server is seen to be dead */
 		s = grouptest_serve(i ? 0 : 0660, !i);
 		if (!i)
 			grouptest_serve_while(s,
@@ -427,7 +431,9 @@ static void member_does_not_keep_remains(void)
 	grouptest_kill(&member);
 }
 
-/* The guard of a server that is about to replace the region says nothing about the region. */
+/*
+ * If a guard names another region, because a new server has made it, the old region counts as dead.
+ */
 static void guard_is_of_one_region(void)
 {
 	static const uint64_t other[2] = {1, 1};
@@ -444,7 +450,7 @@ static void guard_is_of_one_region(void)
 		CHECK_EQ(pwrite(fd, other, len, 0), len);
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
 	}
-	/* Its lock looks like that of a living server, so nobody takes its place. */
+	/* The guard's lock looks like that of a living server, so the name is not taken. */
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
 	close(fd);
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
@@ -472,7 +478,7 @@ static void servers_of_both_kinds_exclude(void)
 	}
 }
 
-/* Another user has the name of the guard: no region for a group can be created. */
+/* Another user has the name of the guard: then no region for a group can be created. */
 static void guard_taken_by_others(void)
 {
 	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
@@ -486,7 +492,7 @@ static void guard_taken_by_others(void)
 	users_act(&grouptest_owner);
 	CHECK_EQ(grouptest_create(&attr, &s), -EACCES);
 	CHECK(access(grouptest_path, F_OK) != 0);
-	s = grouptest_serve(0, 0); /* needs none */
+	s = grouptest_serve(0, 0); /* a server without a group needs no guard */
 	RPC(server_destroy)(s);
 	users_act(&users_root);
 	CHECK_EQ(unlink(grouptest_guard), 0);
@@ -505,7 +511,7 @@ static void guard_taken_by_others(void)
 	CHECK_EQ(unlink(grouptest_guard), 0);
 }
 
-/* The cases have their plain names: they are printed. */
+/* The cases have no prefix, because their names are printed. */
 static inline int grouptest_main(int argc, char **argv)
 {
 	static const struct test tests[] = {

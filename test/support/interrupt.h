@@ -43,7 +43,7 @@ static inline int interrupt_wait(int (*wait)(void *object), void *object)
 
 	CHECK_EQ(sigaction(SIGUSR1, &sa, NULL), 0);
 	CHECK_EQ(pthread_create(&thread, NULL, interrupt_thread, &t), 0);
-	/* Repeated, because a signal may arrive before the thread sleeps. */
+	/* Signals are repeated, because one may arrive before the thread sleeps. */
 	while (!__atomic_load_n(&t.done, __ATOMIC_ACQUIRE)) {
 		CHECK_EQ(pthread_kill(thread, SIGUSR1), 0);
 		sched_yield();

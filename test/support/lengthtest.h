@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that each message arrives with its sender's length. Message n has a length and contents
- * of its own; no byte from behind it in the sender's buffer may arrive.
+ * For tests that each message arrives with its sender's length. The length and the contents of
+ * message n depend on n. Bytes that follow the message in the sender's buffer must not arrive.
  */
 #ifndef SUPPORT_LENGTHTEST_H
 #define SUPPORT_LENGTHTEST_H
@@ -9,14 +9,14 @@
 #include "support/test.h"
 
 #define LENGTHTEST_SIZE 100
-#define LENGTHTEST_BEHIND 0xee /* in the senders' buffers, behind the message; in no message */
+#define LENGTHTEST_BEHIND 0xee /* in senders' buffers, after the message; no message contains it */
 
 static inline uint32_t lengthtest_length(uint64_t n)
 {
 	return (uint32_t)(n * 2654435761u >> 7) % (LENGTHTEST_SIZE + 1);
 }
 
-/* A buffer with message n in front. */
+/* Writes message n to the buffer and fills the rest with LENGTHTEST_BEHIND. */
 static inline const unsigned char *lengthtest_message(unsigned char *buf, uint64_t n)
 {
 	memset(buf, LENGTHTEST_BEHIND, LENGTHTEST_SIZE);
@@ -24,7 +24,7 @@ static inline const unsigned char *lengthtest_message(unsigned char *buf, uint64
 	return buf;
 }
 
-/* Checks that message n is complete, and that no byte from behind it has arrived. */
+/* Checks that message n is complete, and that no byte from after it has arrived. */
 static inline void lengthtest_check(const void *payload, uint32_t len, uint64_t n)
 {
 	CHECK_EQ(len, lengthtest_length(n));
@@ -43,7 +43,7 @@ static inline void lengthtest_copied(const unsigned char *buf, uint32_t room, ui
 		CHECK_EQ(buf[i], LENGTHTEST_BEHIND);
 }
 
-/* A response function; *arg counts. The answer to request n is message n + 1. */
+/* A response function; *arg counts the calls. The answer to request n is message n + 1. */
 static inline void lengthtest_answer(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *n = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of functions that look at a region from outside. */
+/* For tests of the functions that read a region from outside, without connecting. */
 #ifndef SUPPORT_LOOKTEST_H
 #define SUPPORT_LOOKTEST_H
 
@@ -36,7 +36,7 @@ static inline void looktest_forge(const char *file, size_t bytes, void (*look)(v
 	close(fd);
 }
 
-/* Other files under the name of a region: look and remove return an error, and leave them. */
+/* Tests other files under the name of a region: look and remove return an error, and leave them. */
 static inline void looktest_foreign(const char *file, int (*look)(void), int (*remove_dead)(void))
 {
 	static const char text[] =
@@ -54,7 +54,7 @@ static inline void looktest_foreign(const char *file, int (*look)(void), int (*r
 	CHECK_EQ(unlink(file), 0);
 	CHECK_EQ(look(), -ENOENT);
 	CHECK_EQ(remove_dead(), -ENOENT);
-	CHECK_EQ(mkfifo(file, 0600), 0); /* nobody writes: an open for reading could block */
+	CHECK_EQ(mkfifo(file, 0600), 0); /* it has no writer: an open for reading could block */
 	CHECK_EQ(look(), -EACCES);
 	CHECK_EQ(remove_dead(), -EACCES);
 	CHECK_EQ(unlink(file), 0);

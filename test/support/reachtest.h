@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of clients that cannot wake a server which sleeps on its descriptor: connect or the call
- * returns an error, so that the client does not wait in vain. Included by one file of a program,
- * whose main() ends in reachtest_main(), and which is linked with -Wl,--wrap=sendto. Each case runs
- * in one thread.
+ * returns an error, so that the client does not wait in vain. Only one file of a program may
+ * include this header; its main() must end in reachtest_main(), and the program is linked with
+ * -Wl,--wrap=sendto. Each case runs in one thread.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -23,14 +23,14 @@
 /* The hooks of the layer. */
 /* Answers waiting requests with their payload. Returns how many. */
 static int serve(struct rpc_server *s);
-static void forge_netns(const char *name, int64_t by); /* adds to the server's */
+static void forge_netns(const char *name, int64_t by); /* adds @by to the server's namespace */
 static void forge_state(const char *name, uint32_t state); /* sets the server's word */
 
-#define REACHTEST_NS (20 * NSEC_PER_MSEC) /* a wait that should end at once */
+#define REACHTEST_NS (20 * NSEC_PER_MSEC) /* timeout of a wait that should return immediately */
 
 static char reachtest_name[64];
 
-/* With room for eight clients. */
+/* Creates a server with room for eight clients. */
 static inline int reachtest_create(const char *name, struct rpc_server **s_p)
 {
 	struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
@@ -43,7 +43,7 @@ static inline int reachtest_connect(const char *name, struct rpc_client **c_p)
 	return RPC(client_connect)(name, NULL, c_p);
 }
 
-/* Also publishes the call. */
+/* Makes a call and publishes it. */
 static inline int reachtest_call(struct rpc_client *c, const uint64_t *word)
 {
 	int err = RPC(client_call)(c, word, 8, 0);
@@ -89,7 +89,7 @@ static inline void reachtest_server_sleeps(struct rpc_server *s)
 	CHECK(!fdtest_readable(RPC(server_fd)(s)));
 }
 
-/* Each call of the client reports the error. The server sleeps and stays asleep. */
+/* Checks that each function of the client returns the error, and that the server stays asleep. */
 static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, int err)
 {
 	uint64_t word = 5, answer = 0;
@@ -103,7 +103,9 @@ static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, in
 	CHECK(!fdtest_readable(RPC(server_fd)(s)));
 }
 
-/* The client can wake the server again: both calls are served; the first response is dropped. */
+/*
+ * Checks that the client can wake the server again. Both calls are served, one response is dropped.
+ */
 static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 {
 	uint64_t word = 6;
@@ -157,7 +159,7 @@ static void refusal_is_told(void)
 		reachtest_refused_by(errors[i]);
 }
 
-/* The client continues when it may send again. */
+/* The client continues once it may send again. */
 static void refusal_ends(void)
 {
 	struct rpc_server *s;
@@ -173,7 +175,7 @@ static void refusal_ends(void)
 	reachtest_end(s, c);
 }
 
-/* A full queue, and in the own namespace a missing name, are no refusals. */
+/* A full queue is no refusal; nor is a name that is missing in the client's own namespace. */
 static void these_are_no_refusals(void)
 {
 	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
@@ -256,7 +258,8 @@ static void lack_of_descriptors_is_told(void)
 
 /*
  * Another client takes the server's word, cannot wake it, puts the word back and leaves. A client
- * that saw the server awake meanwhile looks again while it waits, in each of the ways.
+ * that saw the server awake meanwhile checks again while it waits, in each of three ways: wait, arm
+ * and poll.
  */
 static void failure_of_another_is_mended(void)
 {
@@ -289,7 +292,7 @@ static inline int reachtest_leave_netns(void)
 	return unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
 }
 
-/* Limits the process to its own abstract sockets: Landlock, version 6 or later. */
+/* Restricts the process to its own abstract sockets: Landlock, version 6 or later. */
 static inline int reachtest_scope(void)
 {
 	struct {
@@ -305,10 +308,10 @@ struct reachtest_sandbox {
 	const char *name;
 	int (*enter)(void);
 	int err;
-	int up, down; /* ends of pipes, of the child that enters */
+	int up, down; /* the child's ends of the pipes */
 };
 
-/* The child connects before the server has a descriptor, and calls when the server sleeps on it. */
+/* Connects before the server has a descriptor, and makes a call when the server sleeps on it. */
 static inline void reachtest_enter(const struct reachtest_sandbox *box)
 {
 	uint64_t word = 5, answer;
@@ -370,7 +373,7 @@ static void sandboxes(void)
 		reachtest_box(&boxes[i]);
 }
 
-/* The cases have their plain names: they are printed. */
+/* The cases have no prefix, because their names are printed. */
 static inline int reachtest_main(int argc, char **argv)
 {
 	static const struct test tests[] = {

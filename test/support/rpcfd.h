@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Servers and clients that sleep on descriptors: what makes these readable, and what does not. The cases
- * that delegrpc and shmipc share. A program includes the layer's test/rpc.h and this header, defines
- * map_region(), and has RPCFD_TESTS in its table.
+ * The cases that delegrpc and shmipc share of servers and clients that sleep on descriptors: which
+ * events make the descriptors readable, and which do not. A program includes the layer's test/rpc.h
+ * and this header, defines map_region(), and has RPCFD_TESTS in its table.
  */
 #ifndef SUPPORT_RPCFD_H
 #define SUPPORT_RPCFD_H
@@ -15,7 +15,7 @@
 #include "support/fdtest.h"
 #include "support/rpcsolo.h"
 
-#define FOR_EVER (-1) /* the guard of the test program ends it */
+#define FOR_EVER (-1) /* timeout; the time limit of the test program ends a wait that hangs */
 
 /* A mapped region: the words and addresses of the server and of client 0. */
 struct rpcfd_map {
@@ -24,7 +24,7 @@ struct rpcfd_map {
 	struct wakefd_addr *server_addr, *client_addr;
 };
 
-/* The layer maps the region, until shm_close(). */
+/* The layer's function that maps the region; shm_close() unmaps it. */
 static void map_region(struct rpcfd_map *m);
 
 /* Arms the server after clients have come or gone, which may have given it something to do. */
@@ -34,7 +34,7 @@ static void settle(struct rpc_server *s)
 		serve(s);
 }
 
-/* Armed, and asleep if it polled now. */
+/* Arms the server, which has nothing to do, and checks that its descriptor is not readable. */
 static void server_sleeps(struct rpc_server *s)
 {
 	CHECK_EQ(RPC(server_arm)(s), 0);
@@ -47,7 +47,7 @@ static void client_sleeps(struct rpc_client *c)
 	CHECK(!fdtest_readable(RPC(client_fd)(c)));
 }
 
-/* A client that connected before the descriptor was made, and one that did after it. */
+/* One client connects before the descriptor is made, and one after that. */
 static void server_is_woken_by_calls(void)
 {
 	struct rpc_server *s = server_new(2);
@@ -61,12 +61,12 @@ static void server_is_woken_by_calls(void)
 	for (int i = 0; i < 10; i++) {
 		server_sleeps(s);
 		call(c[i % 2], 1);
-		CHECK(!fdtest_readable(RPC(server_fd)(s))); /* not flushed */
+		CHECK(!fdtest_readable(RPC(server_fd)(s))); /* the call is not flushed yet */
 		RPC(client_flush)(c[i % 2]);
 		CHECK(fdtest_readable(RPC(server_fd)(s)));
 		CHECK_EQ(RPC(server_arm)(s), 1);
 		CHECK_EQ(RPC(server_poll)(s), 1);
-		CHECK_EQ(RPC(server_arm)(s), 1); /* found, and not received */
+		CHECK_EQ(RPC(server_arm)(s), 1); /* the request was found, but not received */
 		CHECK_EQ(serve(s), 1);
 		server_sleeps(s);
 		CHECK_EQ(poll_client(c[i % 2]), 1);
@@ -91,7 +91,7 @@ static void client_is_woken_by_replies(void)
 	serve(s);
 	for (uint64_t i = 0; i < 10; i++) {
 		call(c, i);
-		client_sleeps(c); /* and publishes */
+		client_sleeps(c); /* also publishes the call */
 		CHECK_EQ(serve(s), 1);
 		CHECK(!fdtest_readable(RPC(client_fd)(other)));
 		RPC(server_flush)(s);
@@ -108,7 +108,9 @@ static void client_is_woken_by_replies(void)
 	RPC(server_destroy)(s);
 }
 
-/* A client that polls in vain says that it yields; that may not hide that it sleeps. */
+/*
+ * After many empty polls a client has announced that it yields. It must still announce its sleep.
+ */
 static void client_sleeps_after_many_polls(void)
 {
 	struct rpc_server *s = server_new(1);
@@ -129,7 +131,7 @@ static void client_sleeps_after_many_polls(void)
 	RPC(server_destroy)(s);
 }
 
-/* Arming publishes collected messages and wakes the other side first. */
+/* Arming publishes collected messages and wakes the peer first. */
 static void arming_lets_the_others_go_on(void)
 {
 	struct rpc_server *s = server_new(1);
@@ -156,7 +158,7 @@ static void arming_lets_the_others_go_on(void)
 	RPC(server_destroy)(s);
 }
 
-/* No timer runs when no side waits for anything. */
+/* No timer runs if neither side waits for anything. */
 static void idle_ones_have_no_timer(void)
 {
 	struct rpc_server *s = server_new(1);
@@ -168,7 +170,7 @@ static void idle_ones_have_no_timer(void)
 	CHECK_EQ(fdtest_timers(), 0);
 	call(c, 1);
 	client_sleeps(c);
-	CHECK_EQ(fdtest_timers(), 1); /* its server might die */
+	CHECK_EQ(fdtest_timers(), 1); /* because the server might die */
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(poll_client(c), 1);
 	server_sleeps(s);
@@ -194,7 +196,7 @@ static void server_that_goes_wakes_its_clients(void)
 	RPC(client_disconnect)(c);
 }
 
-/* A server in a process of its own, which is killed. */
+/* The server is a process of its own, which is killed. */
 static void killed_server_is_noticed(void)
 {
 	struct rpc_client *c;
@@ -226,13 +228,13 @@ static void killed_server_is_noticed(void)
 		polls++;
 	}
 	CHECK_EQ(n, -EPIPE);
-	CHECK(polls <= 3); /* each a tenth of a second */
+	CHECK(polls <= 3); /* the polls are 0.1 s apart */
 	RPC(client_disconnect)(c);
 	close(up[0]);
 	close(up[1]);
 }
 
-/* The process has no descriptor for waking: it wakes no sleeper, and tries again later. */
+/* The process has no free descriptor to wake with: it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
 	struct rpc_server *s = server_new(1);
@@ -336,7 +338,7 @@ static void other_namespaces_are_refused(void)
 	map_region(&m);
 	CHECK(m.server_addr->netns);
 	CHECK_EQ(m.client_addr->netns, m.server_addr->netns);
-	/* A client of another namespace is connected when the server asks. */
+	/* A client of another namespace is connected when the server makes its descriptor. */
 	m.client_addr->netns++;
 	CHECK_EQ(RPC(server_fd)(s), -ENETUNREACH);
 	CHECK_EQ(m.server_addr->name, 0);
@@ -344,7 +346,7 @@ static void other_namespaces_are_refused(void)
 	RPC(client_disconnect)(late);
 	m.client_addr->netns--;
 	CHECK(RPC(server_fd)(s) >= 0);
-	/* The server is in another namespace when a client connects, or asks. */
+	/* The server is in another namespace when a client connects, or makes its descriptor. */
 	m.server_addr->netns++;
 	serve(s);
 	CHECK_EQ(RPC(client_connect)(name, NULL, &late), -ENETUNREACH);
@@ -360,7 +362,7 @@ static void other_namespaces_are_refused(void)
 	RPC(server_destroy)(s);
 }
 
-/* A client says that it sleeps, at an address of its own making. */
+/* A client forges its state and its address: asleep, at an address that it has invented. */
 static void forged_address_does_no_harm(void)
 {
 	struct rpc_server *s = server_new(1);
@@ -384,7 +386,7 @@ static void forged_address_does_no_harm(void)
 	RPC(server_destroy)(s);
 }
 
-/* The next client in that place has another address, and starts awake. */
+/* The next client in that place has another address, and is awake at first. */
 static void places_are_reused(void)
 {
 	struct rpc_server *s = server_new(1);
@@ -437,7 +439,7 @@ static void nothing_is_left_open(void)
 		RPC(client_disconnect)(c);
 		serve(s);
 	}
-	CHECK_EQ(fdtest_open(), before + 1); /* the descriptor with which the server wakes */
+	CHECK_EQ(fdtest_open(), before + 1); /* the socket with which the server wakes clients */
 	RPC(server_destroy)(s);
 }
 

@@ -11,7 +11,7 @@
 #define RPC_OF(layer, name) RPC_JOIN(layer, name)
 #define RPC(name) RPC_OF(RPC_LAYER, name)
 
-/* Its structs: struct rpc_server is struct delegrpc_server, and so on. */
+/* The layer's structs: struct rpc_server is struct delegrpc_server, and so on. */
 #define rpc_server RPC(server)
 #define rpc_client RPC(client)
 #define rpc_attr RPC(attr)

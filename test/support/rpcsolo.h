@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server and clients of delegrpc or shmipc in one thread, for cases that both share. The test/rpc.h of a
- * layer defines RPC_LAYER, includes the layer's header and this one, and defines receive() and answer().
+ * A server and clients of delegrpc or shmipc in one thread, for cases that both layers share. The
+ * test/rpc.h of a layer defines RPC_LAYER, includes the layer's header and this one, and defines
+ * receive() and answer().
  */
 #ifndef SUPPORT_RPCSOLO_H
 #define SUPPORT_RPCSOLO_H
@@ -17,7 +18,9 @@ struct rpcsolo_req {
 
 static char name[64]; /* of the region; set by main() */
 
-/* The layer takes a request, and returns 1 or 0; it answers one with its value. */
+/*
+ * Functions of the layer: receive a request (1, or 0 if there is none); answer it with its value.
+ */
 static int receive(struct rpc_server *s, struct rpcsolo_req *r);
 static void answer(struct rpc_server *s, const struct rpcsolo_req *r);
 
@@ -57,7 +60,7 @@ static int poll_client(struct rpc_client *c)
 	return RPC(client_poll)(c, check_answer, NULL);
 }
 
-/* Answers the requests that have come; how many. Does not flush. */
+/* Answers the requests that have arrived, and returns how many. Does not flush. */
 static int serve(struct rpc_server *s)
 {
 	struct rpcsolo_req r;

@@ -10,9 +10,9 @@ enum rpcstorm_state { RPCSTORM_NONE, RPCSTORM_OPEN, RPCSTORM_ENDED, RPCSTORM_LAT
 struct rpcstorm_client {
 	struct rpc_client *c;
 	uint64_t rng;
-	uint32_t start; /* of its process */
+	uint32_t start; /* number of its process */
 	uint32_t life, made, open, most, resp, req;
-	uint64_t left; /* calls to make yet */
+	uint64_t left; /* calls that it has yet to make */
 	bool chains, aborting, sleeps, over;
 	uint8_t state[RPCSTORM_CALLS];
 	unsigned char *buf;
@@ -70,13 +70,13 @@ static inline void rpcstorm_response(void *arg, uint64_t number, const void *res
 		rpcstorm_call_one(t);
 }
 
-/* Returns true for the errors of a client that may not always send. */
+/* Returns true for the errors of a client that is kept from sending at times. */
 static inline bool rpcstorm_refused(int r)
 {
 	return rpcstorm_draw.refuses && (r == -EPERM || r == -ENOBUFS);
 }
 
-/* Handles the result of a function of the client: a count, or the end of the server. */
+/* Checks the result of a function of the client: a count, or the end of the server. */
 static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
 {
 	CHECK(r >= 0 || r == -EPIPE || rpcstorm_refused(r));
@@ -90,7 +90,7 @@ static inline int rpcstorm_client_poll(struct rpcstorm_client *t)
 	int r = rpcstorm_result(t, RPC(client_poll)(t->c, rpcstorm_response, t));
 
 	CHECK(r <= RPCSTORM_POLL_MAX);
-	if (r >= 0) /* what was open or made meanwhile, less what is open now */
+	if (r >= 0) /* calls that were open or made meanwhile, minus those that are open now */
 		CHECK_EQ(open + t->made - made - t->open, (uint32_t)r);
 	return r;
 }
@@ -114,7 +114,7 @@ static inline void rpcstorm_client_nap(struct rpcstorm_client *t)
 	CHECK(poll(&p, 1, r ? 0 : ns == UINT64_MAX ? -1 : (int)(ns >> 20)) >= 0);
 }
 
-/* One call that blocks. The answer of a call that times out may come late and is dropped. */
+/* Makes one blocking call. If it times out, its answer may come late and is dropped. */
 static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 {
 	static const uint64_t times[] = {0, 1000, 100000, UINT64_MAX, UINT64_MAX};
@@ -126,7 +126,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
 	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
 		times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
-	if (err == -EAGAIN) { /* all ids are those of calls that were given up */
+	if (err == -EAGAIN) { /* calls that were given up have all ids */
 		rpcstorm_client_poll(t);
 		return;
 	}
@@ -167,7 +167,7 @@ static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burs
 	}
 }
 
-/* After the end of the server no response comes, and no call is accepted. */
+/* Checks that after the end of the server no response comes, and no call is accepted. */
 static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 {
 	int r, open;
@@ -176,7 +176,7 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
 	for (int i = 0; (r == 0 || rpcstorm_refused(r)) && i < 100000;
-		i++) /* another call was first */
+		i++) /* another client may not have noticed the end yet */
 		r = rpcstorm_client_poll(t);
 	CHECK_EQ(r, -EPIPE);
 	CHECK_EQ(rpcstorm_call_one(t), -EPIPE);

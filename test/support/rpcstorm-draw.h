@@ -20,9 +20,9 @@
 #define RPCSTORM_THREADS 3 /* clients in a process */
 #define RPCSTORM_STARTS 48 /* processes of clients in a seed */
 #define RPCSTORM_LIVES 16384 /* connections in a seed */
-#define RPCSTORM_CALLS 512 /* of a connection */
-#define RPCSTORM_HELD 128
-#define RPCSTORM_POLL_MAX 8 /* responses that a poll hands over, in both layers */
+#define RPCSTORM_CALLS 512 /* most calls of a connection */
+#define RPCSTORM_HELD 128 /* most requests that the server keeps unanswered */
+#define RPCSTORM_POLL_MAX 8 /* responses that one poll passes on, in both layers */
 #define RPCSTORM_LEAST 8 /* bytes of a request: its number */
 #define RPCSTORM_SKIP_WORDS 64
 
@@ -40,19 +40,19 @@ struct rpcstorm_req {
 /* A region as seen from outside. */
 struct rpcstorm_look {
 	struct rpcstorm_shape shape;
-	uint32_t clients, dead, in_use; /* in_use: of the request ring; 0 where there is none */
+	uint32_t clients, dead, in_use; /* in_use: slots of the request ring, or 0 */
 };
 
 /* Shared by all processes of a seed. */
 struct rpcstorm_shared {
 	uint64_t ended; /* calls that have ended in any way */
 	uint32_t lives; /* connections begun */
-	uint32_t stop; /* the server is asked to end */
-	uint32_t up; /* servers that have started */
+	uint32_t stop; /* set to make the server end */
+	uint32_t up; /* number of servers that have started */
 	uint32_t dying[RPCSTORM_STARTS]; /* set before a process is killed */
 	uint16_t start_of[RPCSTORM_LIVES]; /* the process of a connection */
 	uint8_t gone[RPCSTORM_LIVES]; /* set before the connection ends */
-	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* by the server */
+	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* how often the server has received it */
 };
 
 /* The schedule that a seed has drawn. */
@@ -61,10 +61,10 @@ static struct {
 	struct rpcstorm_shape shape;
 	char name[64], file[128];
 	uint64_t quota; /* calls of a thread */
-	struct rpcstorm_shape given; /* what the server gives; 0: the default */
+	struct rpcstorm_shape given; /* attributes passed to create; 0: the default */
 	bool one_process, kills_clients, kills_servers, stops_servers;
-	bool refuses; /* clients may not send at times */
-	bool gives_shape; /* clients say which sizes they expect */
+	bool refuses; /* at times, clients are kept from sending */
+	bool gives_shape; /* clients pass the sizes that they expect to connect */
 } rpcstorm_draw;
 
 static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
@@ -73,20 +73,20 @@ static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
 }
 
 /* The hooks of the layer. */
-static const struct rpcstorm_shape rpcstorm_defaults; /* documented */
-static const struct rpcstorm_shape rpcstorm_beyond; /* each size is one more than the largest */
+static const struct rpcstorm_shape rpcstorm_defaults; /* the documented default sizes */
+static const struct rpcstorm_shape rpcstorm_beyond; /* each size exceeds its maximum by one */
 static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
 static int rpcstorm_server_poll(struct rpc_server *s,
-	const uint64_t *skip); /* skip may be ignored */
+	const uint64_t *skip); /* the layer may ignore skip */
 static int rpcstorm_recv(struct rpc_server *s, struct rpcstorm_req *r);
 static int rpcstorm_reply(struct rpc_server *s, uint64_t client, uint64_t id, const void *resp,
 	uint32_t len);
-static void rpcstorm_taken(struct rpc_server *s); /* all received requests may be overwritten */
+static void rpcstorm_taken(struct rpc_server *s); /* lets received requests be overwritten */
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
 static void *rpcstorm_client_extra(struct rpc_client *c);
 static uint64_t rpcstorm_client_bad(struct rpc_client *c);
-/* -ENOTSUP: the layer reports no aborted calls. */
+/* Returns -ENOTSUP if the layer does not report aborted calls. */
 static int rpcstorm_abort(struct rpc_client *c, RPC(response_fn) * fn, void *arg);
 
 static inline void rpcstorm_seen(void *arg, const struct rpc_look_client *client)

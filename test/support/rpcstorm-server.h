@@ -42,7 +42,7 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 		err = rpcstorm_reply(v->s, h.client, h.id, v->buf, most + 1);
 		CHECK(err == -EMSGSIZE || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
-	if (extra) /* mapped; its client wrote it before its first call */
+	if (extra) /* the buffer is mapped; its client wrote to it before its first call */
 		atomic_load_explicit(extra, memory_order_relaxed);
 	err = rpcstorm_reply(v->s, h.client, h.id, v->buf, len);
 	CHECK(err == 0 || (err == -EPIPE && rpcstorm_has_gone(h.number)));
@@ -52,7 +52,7 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 	}
 }
 
-/* Answers a request that was not received, or that has been answered. */
+/* Replies to a request that was not received, or that has been answered. */
 static inline void rpcstorm_answer_nothing(struct rpcstorm_server *v)
 {
 	uint64_t client = v->n_held ? v->held[0].client : test_rand(&v->rng) & 0xffff;
@@ -107,10 +107,13 @@ static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 	return n;
 }
 
-/* Sleeps, on a futex or a descriptor, until a request comes, or for a while. */
+/* Sleeps, on a futex or a descriptor, until a request comes, or for a limited time. */
 static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 {
-	/* If a client is killed before it wakes the server, the next client wakes it. */
+	/*
+	 * If a client is killed before it wakes the server, the server sleeps until another wakes
+	 * it.
+	 */
 	bool timeless = !rpcstorm_draw.kills_clients && storm_one_in(&v->rng, 2);
 	uint64_t ns = storm_size(&v->rng, 4 << 20);
 	struct pollfd p = {.events = POLLIN};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The storm of delegrpc and shmipc, which have a server and clients. Clients are threads of several
- * processes. They connect, call, poll, sleep in both ways, give up calls, leave in mid-traffic and
- * are killed. The server holds requests, answers in any order, sleeps, is killed, stopped and
- * started again. A client checks that each call ends once, with its own answer or with the end of
- * the server. The server checks that each request arrives once and complete, and that an answer is
- * refused only if its client has gone. Included by one file of a program, whose main() ends in
- * storm_main(argc, argv, rpcstorm_seed).
+ * processes. They connect, make calls, poll, sleep on futexes and descriptors, give up calls, leave
+ * with calls in flight and are killed. The server keeps requests, answers in any order, sleeps, is
+ * killed, stopped and started again. A client checks that each call ends once, with its own answer
+ * or with the end of the server. The server checks that each request arrives once and complete, and
+ * that an answer is refused only if its client has gone. Only one file of a program may include
+ * this header; its main() must end in storm_main(argc, argv, rpcstorm_seed).
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H
@@ -14,7 +14,7 @@
 #include "support/rpcstorm-client.h"
 #include "support/rpcstorm-server.h"
 
-static uint32_t rpcstorm_servers; /* that were started */
+static uint32_t rpcstorm_servers; /* number of servers started */
 
 static inline pid_t rpcstorm_start_server(uint64_t *rng)
 {
@@ -50,7 +50,7 @@ static inline pid_t rpcstorm_start_group(uint64_t *rng, uint32_t start)
 	return pid;
 }
 
-/* A client that connects wakes a server that sleeps without a time limit. */
+/* Connects a client, because that wakes a server that sleeps without a time limit. */
 static inline void rpcstorm_nudge(void)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
@@ -74,7 +74,7 @@ static inline void rpcstorm_end(pid_t pid, bool killed)
 	CHECK_EQ(status, 0);
 }
 
-/* Kills the server, or asks it to end, and starts the next one. */
+/* Kills the server or makes it end, and starts the next one. */
 static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 {
 	bool kills = rpcstorm_draw.kills_servers &&
@@ -87,7 +87,7 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 	return rpcstorm_start_server(rng);
 }
 
-/* Looks at the region from outside, and tries to remove it. */
+/* Reads the region from outside, and tries to remove it. */
 static inline void rpcstorm_look(bool lives)
 {
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
@@ -111,7 +111,7 @@ static inline void rpcstorm_look(bool lives)
 	CHECK(err == -EADDRINUSE || err == -ENOENT || err == -EPROTO || err == -EAGAIN);
 }
 
-/* Impossible shapes are refused. */
+/* Checks that impossible shapes are refused. */
 static inline void rpcstorm_bad_shapes(uint64_t *rng)
 {
 	struct rpcstorm_shape bad = rpcstorm_draw.given;

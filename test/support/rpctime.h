@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The times that the manuals of delegrpc and shmipc promise, with a clock that only the test moves. A
- * program defines DEATH_NS, the time after which a client that polls often sees that its server was
- * killed, and has RPCTIME_TESTS in its table.
+ * Tests the times that the manuals of delegrpc and shmipc promise, with a clock that only the test
+ * advances. A program defines DEATH_NS, the time after which a client that polls often notices that
+ * its server was killed, and has RPCTIME_TESTS in its table.
  */
 #ifndef SUPPORT_RPCTIME_H
 #define SUPPORT_RPCTIME_H
@@ -14,7 +14,7 @@
 #include "support/fakeclock.h"
 #include "support/rpcsolo.h"
 
-/* A server in a process of its own. */
+/* Starts a server in a process of its own. */
 static pid_t server_process(void)
 {
 	int up[2];
@@ -37,7 +37,7 @@ static pid_t server_process(void)
 	return pid;
 }
 
-/* Polls, so far apart, until the server's death is seen; after how many nanoseconds. */
+/* Polls every @apart_ns until the client notices the server's death. Returns the time passed. */
 static uint64_t death_seen_after(struct rpc_client *c, uint64_t apart_ns)
 {
 	uint64_t start = fake.ns;
@@ -52,7 +52,7 @@ static uint64_t death_seen_after(struct rpc_client *c, uint64_t apart_ns)
 	return fake.ns - start;
 }
 
-/* The same, of a client that has polled for a while, so far apart. */
+/* Like death_seen_after(), for a client that polled every @before_ns before the server's death. */
 static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 {
 	pid_t pid = server_process();
@@ -71,7 +71,7 @@ static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 	return ns;
 }
 
-/* However often the client polls, and has polled before. */
+/* The limits hold however often the client polls, and polled before. */
 static void death_is_seen_in_time(void)
 {
 	static const uint64_t apart[] = {50, 20 * NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
@@ -85,7 +85,7 @@ static void death_is_seen_in_time(void)
 	CHECK(death_seen(NSEC_PER_SEC, NSEC_PER_SEC) <= NSEC_PER_SEC);
 }
 
-/* Right behind a response, too. */
+/* The limits also hold if the server dies right after a response. */
 static void death_behind_a_response_is_seen_in_time(void)
 {
 	struct rpc_server *s = server_new(4);
@@ -103,7 +103,7 @@ static void death_behind_a_response_is_seen_in_time(void)
 	RPC(client_disconnect)(c);
 }
 
-/* A loop that polls in vain all the time looks at the clock at each sixteenth poll. */
+/* A loop of empty polls reads the clock at each sixteenth poll. */
 static void hot_polls_look_seldom_at_the_clock(void)
 {
 	struct rpc_server *s = server_new(4);
@@ -118,7 +118,7 @@ static void hot_polls_look_seldom_at_the_clock(void)
 		CHECK_EQ(poll_client(c), 0);
 	}
 	CHECK(fake.looks - looks <= 1000);
-	/* With responses that are there at the eighth poll: not at all. */
+	/* If the response arrives by the eighth poll, the clock is not read. */
 	for (uint32_t k = 0; k < 100; k++) {
 		call(c, k);
 		RPC(client_flush)(c);

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/mount.h>
 
-#define SMALLSHM_SKIP 77 /* what meson takes for a test that was skipped */
+#define SMALLSHM_SKIP 77 /* meson's exit status of a skipped test */
 
-/* Returns 0, or SMALLSHM_SKIP after a line with the reason: it takes root. */
+/* Needs root. Returns 0, or SMALLSHM_SKIP after it has printed the reason. */
 static inline int smallshm_mount(size_t bytes)
 {
 	char options[64];

@@ -13,7 +13,7 @@
 
 #include "support/test.h"
 
-/* Called by the victim: lets its parent trace it, and stops. */
+/* The victim must call it: lets its parent trace it, and stops. */
 static inline void step_trace_me(void)
 {
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
@@ -22,8 +22,9 @@ static inline void step_trace_me(void)
 }
 
 /*
- * Waits until the victim stops and returns the signal: SIGSTOP if it stopped itself, SIGTRAP after
- * a step. 0: the victim has exited with status 0. Meanwhile calls idle(arg), unless that is NULL.
+ * Waits until the victim stops and returns the signal: SIGSTOP if the victim stopped itself,
+ * SIGTRAP after a step. Returns 0 if the victim has exited with status 0. While it waits, it calls
+ * idle(arg) repeatedly, unless idle is NULL.
  */
 static inline int step_wait(pid_t pid, void (*idle)(void *arg), void *arg)
 {
@@ -43,7 +44,7 @@ static inline int step_wait(pid_t pid, void (*idle)(void *arg), void *arg)
 	return WSTOPSIG(status);
 }
 
-/* Lets the victim run: PTRACE_SINGLESTEP, PTRACE_SYSCALL or PTRACE_CONT. Then as step_wait(). */
+/* Continues the victim by @request (PTRACE_SINGLESTEP, ...). Returns step_wait()'s result. */
 static inline int step_next(pid_t pid, int request, void (*idle)(void *arg), void *arg)
 {
 	CHECK_EQ(ptrace(request, pid, NULL, NULL), 0);

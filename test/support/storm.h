@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms: programs that draw a random schedule of all operations of a layer from a seed, run it,
- * and check the promises of the layer's header.
+ * Storms: programs that derive a random schedule of all operations of a layer from a seed, run it,
+ * and check what the layer's header promises.
  *
  *	int main(int argc, char **argv)
  *	{
  *		return storm_main(argc, argv, one_seed);	// test-storm [SEED [COUNT]]
  *	}
  *
- * Each seed runs in a child of its own. Without SEED, or with 0, it is TEST_SEED or drawn anew. If
- * a seed fails or does not end, the storm prints it, with the command that repeats it.
+ * Each seed runs in a child of its own. Without SEED, or with 0, the seed is TEST_SEED or a new
+ * one. If a seed fails or does not end, the storm prints it, with the command that repeats it.
  */
 #ifndef SUPPORT_STORM_H
 #define SUPPORT_STORM_H
@@ -29,7 +29,7 @@ static inline unsigned storm_guard(void)
 	return env ? (unsigned)strtoul(env, NULL, 0) : 200;
 }
 
-/* Called in a child of the process that runs a seed: the child ends with that process. */
+/* Must be called in a child of the process that runs a seed: the child ends with that process. */
 static inline void storm_child(void)
 {
 	CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0);
@@ -47,7 +47,7 @@ static inline bool storm_one_in(uint64_t *rng, uint32_t n)
 	return test_rand(rng) % n == 0;
 }
 
-/* Draws a number from 1 to most; all size classes are equally likely. */
+/* Draws a number from 1 to @most; all powers of two are equally likely as its size. */
 static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 {
 	uint32_t bits = 32 - (uint32_t)__builtin_clz(most);
@@ -56,13 +56,13 @@ static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 	return storm_draw(rng, 1, top < most ? top : most);
 }
 
-/* Both sides derive the length and the bytes of a message from its number. */
+/* The sender and the receiver derive the length and the bytes of a message from its number. */
 static inline uint32_t storm_length(uint64_t number, uint32_t salt, uint32_t least, uint32_t most)
 {
 	uint64_t state = number * 2 + salt;
 	uint64_t r = test_rand(&state);
 
-	/* Draws the longest ones often, because they are the limit. */
+	/* The maximum is drawn often, because it is the limit of buffers. */
 	return r % 8 == 0 ? most : least + (uint32_t)((r >> 8) % (most - least + 1));
 }
 
@@ -89,7 +89,7 @@ static inline void storm_check(const void *bytes, uint32_t len, uint64_t number,
 	}
 }
 
-/* Counts the mappings of this process with the text in their name. */
+/* Counts the mappings of this process whose name contains the text. */
 static inline int storm_mappings(const char *text)
 {
 	FILE *f = fopen("/proc/self/maps", "r");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Strangers, for tests of listeners: connections that say nothing, or something wrong, and stay.
+ * Strangers, for tests of listeners: connections that send nothing, or wrong bytes, and stay open.
  * The requests of honest peers must still be served while strangers are connected:
  *
  *	for (size_t i = 0; i < STRANGERS; i++) {
@@ -23,16 +23,16 @@
 
 enum stranger_kind {
 	STRANGER_SILENT,
-	STRANGER_HALF, /* half of a message */
-	STRANGER_SLOW, /* a byte of a message at each strangers_drip() */
+	STRANGER_HALF, /* sends half of a message */
+	STRANGER_SLOW, /* sends a byte of a message at each strangers_drip() */
 	STRANGER_GARBAGE,
-	STRANGER_MANY, /* silent ones */
-	STRANGERS, /* how many kinds */
+	STRANGER_MANY, /* many silent ones */
+	STRANGERS, /* the number of kinds */
 };
 
 struct strangers {
-	const char *message; /* that a peer would begin with */
-	size_t len, said;
+	const char *message; /* the first message of an honest peer */
+	size_t len, said; /* bytes of the message, and how many the slow one has sent */
 	int n, fd[STRANGERS_MANY];
 };
 
@@ -53,7 +53,7 @@ static inline void stranger_say(int fd, const void *bytes, size_t n)
 	CHECK_EQ(send(fd, bytes, n, MSG_NOSIGNAL), n);
 }
 
-/* Sends another byte of the slow one, which never completes its message. */
+/* Sends another byte of the slow stranger, which never completes its message. */
 static inline void strangers_drip(struct strangers *s)
 {
 	if (s->said && s->said + 1 < s->len)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Strangers at a port, for tests of programs: as support/stranger.h. They stay until leave().
+"""Strangers at a port, for tests of programs: see support/stranger.h. They stay until leave().
 
     strangers.py PORT MESSAGE COMMAND...      runs the command while one stranger of each kind is there
 """
@@ -14,7 +14,7 @@ MANY = 1000
 
 
 class Strangers:
-    """message: what an honest peer would begin with. A slow one says a byte of it now and then, and never all."""
+    """message: the first message of an honest peer. A slow stranger sends its bytes one by one, and never all."""
 
     def __init__(self, kind, port, message):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -33,7 +33,7 @@ class Strangers:
     def _say(self, data):
         try:
             self.sockets[0].sendall(data)
-        except OSError:  # it was sent away
+        except OSError:  # the listener has closed the connection
             pass
 
     def _drip(self, message):

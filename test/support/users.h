@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that act as several users: uids and groups that nobody else has.
+ * For tests that act as several users, with uids and groups that no other process has.
  *
  *	int main(int argc, char **argv)
  *	{
- *		int skip = users_begin(argv);           // 0: this process may become any user
+ *		int skip = users_begin(argv);           // 0: this process can act as any user
  *		return skip ? skip : test_main(...);
  *	}
  *
  *	users_act(&owner);                              // until users_act(&users_root)
  *	pid = users_spawn(&member, f, arg);             // f(arg) as that user, in a child
- *	while (!users_ended(pid)) ...                   // which must end with 0
+ *	while (!users_ended(pid)) ...                   // until the child has ended, with status 0
  */
 #ifndef SUPPORT_USERS_H
 #define SUPPORT_USERS_H
@@ -23,18 +23,18 @@
 
 #include "support/test.h"
 
-#define USERS_SKIP 77 /* what meson takes for a test that was skipped */
+#define USERS_SKIP 77 /* meson's exit status of a skipped test */
 #define USERS_PROBE "unshare --user --map-root-user --map-auto true"
 
-/* The identity of a child: a uid, which is its first group as well, and one more group unless 0. */
+/* The identity of a child: a uid, which is also its first group, and one more group if not 0. */
 struct users_who {
 	uid_t uid;
 	gid_t group;
 };
 
 /*
- * Returns 0 for root. Other users become root of a user namespace with their subordinate ids
- * (newuidmap); without such ids the result is USERS_SKIP.
+ * Returns 0 for root. For another user it executes the program again as root of a user namespace
+ * with the user's subordinate ids (newuidmap), or returns USERS_SKIP if there are none.
  */
 static inline int users_begin(char **argv)
 {
@@ -55,7 +55,7 @@ static inline int users_begin(char **argv)
 
 static const struct users_who users_root = {0, 0};
 
-/* The process owns files and has permissions as that user from now on. */
+/* From now on the process owns files and has permissions as that user. */
 static inline void users_act(const struct users_who *who)
 {
 	CHECK_EQ(seteuid(0), 0);
