@@ -1,38 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The bench of the shared-memory layers: closed loops of small calls, a layer against
+ * The benchmark of the shared-memory layers: closed loops of small calls with a layer and with
  * other rings (its peers), on the same pinned threads in the same run.
  *
- * One server thread and up to eight client threads live through the whole run. Short
- * windows (2 ms) of each implementation and each number of clients take turns, so that
- * whatever the machine does hits all of them, and ratios are taken within a round. The
- * round trip of two cache lines between the same two cores is measured in each round:
- * that is the physical limit that figures are to be read against. Every response is
- * checked; a wrong, lost or repeated one ends the bench with status 1.
+ * One server thread and up to 64 client threads exist during the whole run. Short windows (2 ms) of
+ * each implementation and each number of clients alternate, so that disturbances by the machine hit
+ * all of them, and ratios are computed within a round. The round trip of two cache lines between
+ * the same two cores is measured in each round: it is the physical limit to compare figures with.
+ * Every response is checked; a wrong, lost or repeated one ends the program with status 1.
  *
- * When each thread has a core of its own, a window in which no response came for 100 us is
- * taken to be the machine's doing (somebody else had the core): it is left out, for the
- * layer and for the peers alike. Their number is printed; on a quiet machine it is 0.
+ * If each thread has a core of its own, and no response came for 100 us in a window, the window is
+ * assumed to be disturbed: another program had the core. It is left out, for the layer and for the
+ * peers alike. The number of such windows is printed; on a quiet machine it is 0.
  *
- * The same work is done in five loops, as people write them:
+ * The same work is done in five loops, as programs contain them:
  *
- *	callback	the next call is made in the response's function
- *	refill		the client polls until nothing comes, then calls up to its depth
+ *	callback	the client makes the next call in the response function
+ *	refill		the client polls until nothing comes, then makes calls up to its depth
  *	single		the server takes one request, answers it, and polls again
  *	many		the server takes up to 32 requests, then answers them
- *	blocking	both sides use the blocking waits
+ *	blocking	client and server use the blocking waits
  *
  * In single, many and blocking the client is that of callback; in callback and refill the server
- * takes and answers in turns until nothing is left. A side that finds nothing pauses once per turn,
- * and waits after 64 of these. Peers have no blocking waits: their blocking is callback, and they pause for ever.
+ * takes and answers requests one by one until none is left. A side that finds nothing pauses once
+ * per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead, and
+ * their loop blocking is the same as callback.
+ *
+ * A layer defines how a call, a poll and so on are made; its functions are inlined here:
  *
  * A layer says how a call, a poll and so on are made; these functions are inlined here:
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
- *	{ return x_client_call(c->handle, req, len, token); }           // 0, else try later
+ *	{ return x_client_call(c->handle, req, len, token); }           // 0, else retry later
  *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
  *	{ rpcbench_response(arg, token, resp, len); rpcbench_again(arg, x_call); }
- *	static int x_poll(struct rpcbench_client *c)                    // how many ended
+ *	static int x_poll(struct rpcbench_client *c)                    // returns how many ended
  *	{ return x_client_poll(c->handle, x_response, c); }
  *	...
  *	static void x_client(struct rpcbench_client *c)
@@ -40,7 +42,7 @@
  *		static const struct rpcbench_client_ops ops = {x_call, x_poll, ...};
  *		rpcbench_client_run(c, &ops);
  *	}
- *	static void x_server(struct rpcbench_server *s) ...             // likewise
+ *	static void x_server(struct rpcbench_server *s) ...             // in the same way
  *
  *	int main(int argc, char **argv)
  *	{
@@ -49,8 +51,8 @@
  *		return rpcbench_main(&x, NULL, argc, argv);
  *	}
  *
- * setup() makes everything for cfg->clients clients with cfg->queue_depth calls each, and
- * fills in server->handle and client[i].handle, which the threads then use.
+ * setup() creates everything for cfg->clients clients with cfg->queue_depth calls each, and fills
+ * in server->handle and client[i].handle for the threads to use.
  */
 #ifndef RPCBENCH_H
 #define RPCBENCH_H
@@ -77,25 +79,25 @@
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
 #define RPCBENCH_LOST_NS (30 * NSEC_PER_SEC)
-#define RPCBENCH_LOOK 16 /* polls per look at the clock */
-#define RPCBENCH_TAKE 32 /* requests that the server of that loop takes together */
-#define RPCBENCH_SPINS 64 /* empty polls until a wait */
+#define RPCBENCH_LOOK 16 /* polls per reading of the clock */
+#define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
+#define RPCBENCH_SPINS 64 /* empty polls before a wait */
 
 struct rpcbench_config {
 	uint32_t clients;
 	uint32_t queue_depth;
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
-	bool shared_ring; /* the peers take one request ring for all clients */
-	uint32_t peer_slots; /* in the peers' rings, at least; 0: as many as are best for them */
+	bool shared_ring; /* the peers use one request ring for all clients */
+	uint32_t peer_slots; /* least slots of the peers' rings; 0: the number best for them */
 };
 
 /* The purpose of a window. */
 enum rpcbench_kind {
 	RPCBENCH_LOAD, /* closed loop until the deadline */
-	RPCBENCH_WAKE, /* one call after each gap: what waking up costs */
-	RPCBENCH_REST, /* no calls: what waiting costs a server */
-	RPCBENCH_HOLD, /* one call, answered at the end: what waiting costs a client */
+	RPCBENCH_WAKE, /* one call after each gap: measures the cost of waking up */
+	RPCBENCH_REST, /* no calls: measures the cost of a server that waits */
+	RPCBENCH_HOLD, /* one call, answered at the end: measures the cost of a client that waits */
 	RPCBENCH_PROBE, /* round trips of two lines */
 	RPCBENCH_QUIT,
 };
@@ -116,15 +118,15 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
-	uint32_t again; /* bytes in the call that follows a response, 0: the window is over */
-	uint64_t sent; /* calls, ever: their tokens are 0, 1, ... */
+	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
+	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
 	uint64_t wrong;
-	uint64_t done; /* of them; not beside its sum, or the compiler moves both as a vector */
+	uint64_t done; /* calls ended; apart from done_sum, so that no vector store has both */
 	/* Results of the last window. */
 	uint64_t window_done;
 	uint64_t window_ns;
 	uint64_t stall_ns; /* longest time without a response */
-	uint64_t done_sum; /* of the tokens that came back: each did once */
+	uint64_t done_sum; /* sum of the tokens that came back, to find repeated ones */
 };
 
 struct rpcbench_server {
@@ -135,13 +137,13 @@ struct rpcbench_server {
 
 struct rpcbench_impl {
 	const char *name;
-	/* 0 or -errno; *state_p is what teardown() gets. */
+	/* Returns 0 or -errno; *state_p is passed to teardown(). */
 	int (*setup)(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 		struct rpcbench_client *clients, void **state_p);
 	void (*teardown)(void *state);
 	void (*client)(struct rpcbench_client *c);
 	void (*server)(struct rpcbench_server *s);
-	bool shared_ring; /* of a layer: all clients send into one ring */
+	bool shared_ring; /* for a layer: all clients send into one ring */
 };
 
 /* A request that a server has taken. */
@@ -149,35 +151,37 @@ struct rpcbench_req {
 	uint64_t client, id;
 };
 
-/* The parts of the loops of a client. */
+/* The functions of which a client's loops consist. */
 struct rpcbench_client_ops {
-	/* 0, or not 0 when there is no room. */
+	/* Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
-	/* Hands responses over; how many. */
+	/* Passes responses on. Returns how many. */
 	int (*poll)(struct rpcbench_client *c);
-	/* After a burst of calls. */
+	/* Called after a burst of calls. */
 	void (*flush)(struct rpcbench_client *c);
-	/* False: ns have gone by. NULL: there is nothing but to pause. */
+	/* Returns false if ns nanoseconds have passed. NULL: the loop pauses instead. */
 	bool (*wait)(struct rpcbench_client *c, uint64_t ns);
 };
 
-/* And of a server. */
+/* The functions of which a server's loops consist. */
 struct rpcbench_server_ops {
-	/* Before requests are taken. */
+	/* Called before requests are taken. */
 	void (*poll)(struct rpcbench_server *s);
-	/* The next request, with its payload in req; 0: none. */
+	/* Takes the next request, with its payload in req. Returns 1, or 0 if there is none. */
 	int (*recv)(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req, uint32_t len);
 	void (*reply)(struct rpcbench_server *s, const struct rpcbench_req *r, const uint64_t *resp,
 		uint32_t len);
-	/* After requests have been answered. */
+	/* Called after requests have been answered. */
 	void (*end)(struct rpcbench_server *s);
-	/* Polls until there are requests or ns have gone by; may be NULL, as above. */
+	/* Polls until there are requests or ns have passed. NULL: the loop pauses instead. */
 	void (*wait)(struct rpcbench_server *s, uint64_t ns);
-	/* If not NULL: takes a burst of requests and answers it; how many. For all but single. */
+	/*
+	 * NULL, or takes a burst of requests, answers it, and returns how many; not used by single.
+	 */
 	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
 };
 
-/* State that the threads share during a window; written between windows, except the counters. */
+/* State that the threads share during a window; written only between windows, but for counters. */
 struct rpcbench_run {
 	enum rpcbench_kind kind;
 	enum rpcbench_loop loop;
@@ -185,13 +189,13 @@ struct rpcbench_run {
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
 	struct latrec_hist wake; /* their latencies, ns */
-	CACHE_ALIGNED uint32_t ready; /* threads that stand at the start */
-	CACHE_ALIGNED uint32_t finished; /* clients that have drained */
+	CACHE_ALIGNED uint32_t ready; /* threads that are ready to start */
+	CACHE_ALIGNED uint32_t finished; /* clients that have no call in flight any more */
 	CACHE_ALIGNED uint64_t ping;
 	CACHE_ALIGNED uint64_t pong;
 };
 
-/* The request that belongs to a token: its last word depends on the token as well. */
+/* Writes the request for a token. Its last word depends on the token as well. */
 ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token, uint32_t client)
 {
 	uint32_t words = size / 8;
@@ -202,7 +206,7 @@ ALWAYS_INLINE void rpcbench_request(uint64_t *req, uint32_t size, uint64_t token
 	req[words - 1] = ~token ^ client;
 }
 
-/* The answer of a server to a request. */
+/* Writes a server's answer to a request. */
 ALWAYS_INLINE void rpcbench_answer(const uint64_t *req, uint32_t req_size, uint64_t *resp,
 	uint32_t resp_size)
 {
@@ -218,7 +222,7 @@ ALWAYS_INLINE uint32_t rpcbench_inflight(const struct rpcbench_client *c)
 	return (uint32_t)(c->sent - c->done);
 }
 
-/* Takes the response to a token and checks it. Has the type of the layers' callbacks. */
+/* Accepts the response to a token and checks it. Has the type of the layers' response functions. */
 ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct rpcbench_client *c = (struct rpcbench_client *)arg;
@@ -232,8 +236,8 @@ ALWAYS_INLINE void rpcbench_response(void *arg, uint64_t token, const void *payl
 }
 
 /*
- * The bench: --help lists the options. The layer is compared with the peers that the user picks,
- * and before these with another layer, unless that is NULL. The status of the program.
+ * Runs the benchmark; --help lists the options. The layer is compared with another layer, unless
+ * `other` is NULL, and with the peers that the user chooses. Returns the exit status.
  */
 int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
 	char **argv);

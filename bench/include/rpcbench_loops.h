@@ -3,9 +3,9 @@
 #ifndef RPCBENCH_LOOPS_H
 #define RPCBENCH_LOOPS_H
 
-/* Ends the program: responses of this client did not come. */
+/* Ends the program because responses of this client did not come. */
 void rpcbench_lost(const struct rpcbench_client *c);
-/* For the length of the window. */
+/* Sleeps for the length of the window. */
 void rpcbench_sleep(const struct rpcbench_run *run);
 
 static inline uint32_t rpcbench_finished(const struct rpcbench_run *run)
@@ -16,7 +16,7 @@ static inline uint32_t rpcbench_finished(const struct rpcbench_run *run)
 
 /* ---- clients ---- */
 
-/* The next call: 0, or not 0 when the implementation has no room. */
+/* Makes the next call. Returns 0, or not 0 if the implementation has no room. */
 ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
@@ -29,7 +29,7 @@ ALWAYS_INLINE int rpcbench_next(struct rpcbench_client *c, uint32_t size,
 	return 0;
 }
 
-/* Calls until the depth is reached or the implementation has no room. */
+/* Makes calls until the depth is reached or the implementation has no room. */
 ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
@@ -40,7 +40,7 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
 	ops->flush(c);
 }
 
-/* After rpcbench_response(): the next call, unless the loop makes its calls elsewhere. */
+/* Makes the next call after rpcbench_response(), unless the loop makes its calls elsewhere. */
 ALWAYS_INLINE void rpcbench_again(struct rpcbench_client *c,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
@@ -64,7 +64,7 @@ ALWAYS_INLINE void rpcbench_drain(struct rpcbench_client *c, const struct rpcben
 	}
 }
 
-/* One turn of a loop; how many responses came. */
+/* Runs one turn of a loop. Returns how many responses came. */
 ALWAYS_INLINE int rpcbench_turn(struct rpcbench_client *c, enum rpcbench_loop loop,
 	const struct rpcbench_client_ops *ops)
 {
@@ -85,7 +85,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 	uint32_t depth = c->cfg->queue_depth, empty = 0;
 
 	c->again = loop == RPCBENCH_LOOP_REFILL ? 0 : size;
-	/* At least one response, so that a thread without a core gives a low rate, not none. */
+	/* Waits for at least one response, so that the rate of a thread without a core is not 0. */
 	for (uint32_t i = 1; now < deadline || c->done == before; i++) {
 		rpcbench_fill(c, depth, size, ops);
 		if (rpcbench_turn(c, loop, ops))
@@ -107,7 +107,7 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 	c->stall_ns = stall;
 }
 
-/* Single calls into the quiet: the server has gone to sleep before each. */
+/* Makes single calls, each after a gap in which the server has gone to sleep. */
 ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
@@ -125,7 +125,7 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 	}
 }
 
-/* One call to a server that is away until the window ends. */
+/* Makes one call to a server that does not poll until the window ends. */
 ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
@@ -134,7 +134,7 @@ ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
 		ops->wait(c, NSEC_PER_SEC);
 }
 
-/* The body of a client's window; called with constant functions. */
+/* The body of a client's window. Each caller passes constant functions, so they are inlined. */
 ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
@@ -166,7 +166,7 @@ ALWAYS_INLINE void rpcbench_client_run(struct rpcbench_client *c,
 
 /* ---- the server ---- */
 
-/* Takes and answers in turns, at most so many. */
+/* Takes and answers requests one by one, at most @most. Returns how many. */
 ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size,
 	const struct rpcbench_server_ops *ops, int most)
 {
@@ -183,7 +183,7 @@ ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, u
 	return n;
 }
 
-/* Takes many, then answers them. */
+/* Takes many requests, then answers them. Returns how many. */
 ALWAYS_INLINE int rpcbench_serve_many(struct rpcbench_server *s, uint32_t req_size,
 	uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
@@ -216,7 +216,7 @@ ALWAYS_INLINE int rpcbench_serve_turn(struct rpcbench_server *s, enum rpcbench_l
 ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench_loop loop,
 	uint32_t req_size, uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
-	/* Long enough to see in a window of rest what a server that sleeps costs. */
+	/* In a window of rest, a long wait shows the cost of a server that sleeps. */
 	uint64_t idle_ns = s->run->kind == RPCBENCH_LOAD ? RPCBENCH_IDLE_NS : NSEC_PER_SEC / 10;
 	uint32_t empty = 0;
 
@@ -232,7 +232,7 @@ ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench
 			ops->wait(s, idle_ns);
 		}
 	}
-	/* The first client is done; the others may want this core to drain. */
+	/* The first client has finished; the others may need this core for their last calls. */
 	while (rpcbench_finished(s->run) < s->run->active)
 		if (!rpcbench_serve_turn(s, loop, req_size, resp_size, ops))
 			sched_yield();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The floor of the layers over cellring: the same rings and bursts, and nothing else. There are no
- * ids, because answers are given in order; no tokens, no check of anything, no places, no wake-ups.
+ * The minimum for the layers above cellring: the same rings and bursts, and nothing else. There are
+ * no ids, because answers come in order; no tokens, no checks, no places, no wake-ups.
  */
 #include <cellring.h>
 
@@ -11,11 +11,11 @@
 
 struct rpcbench_bare_end {
 	struct cellring_cursor in, out;
-	struct cellring_burst burst; /* to out */
+	struct cellring_burst burst; /* messages for out */
 	uint32_t limit; /* messages in a burst */
 };
 
-/* One client's rings, and what each side knows of them. */
+/* One client's rings, and the private state of the client and of the server. */
 struct rpcbench_bare_link {
 	CACHE_ALIGNED struct rpcbench_bare_end client;
 	CACHE_ALIGNED struct rpcbench_bare_end server;
@@ -25,7 +25,7 @@ struct rpcbench_bare_link {
 struct rpcbench_bare_state {
 	struct rpcbench_bare_link link[RPCBENCH_CLIENTS];
 	uint32_t clients;
-	uint32_t turn; /* client that gives the next request */
+	uint32_t turn; /* index of the client whose ring is read next */
 };
 
 static unsigned char *rpcbench_bare_ring_new(const struct cellring_plan *plan)
@@ -90,7 +90,7 @@ static int rpcbench_bare_setup(const struct rpcbench_config *cfg, struct rpcbenc
 	return 0;
 }
 
-/* Sends a message alone, or collects it. */
+/* Publishes a message alone, or collects it. */
 ALWAYS_INLINE void rpcbench_bare_put(struct rpcbench_bare_end *e, const void *data, uint32_t len)
 {
 	if (!e->burst.to && !cellring_burst_open(&e->burst, &e->out, e->limit)) {
@@ -111,7 +111,7 @@ ALWAYS_INLINE void rpcbench_bare_publish(struct rpcbench_bare_end *e)
 		cellring_burst_close(&e->burst);
 }
 
-/* True if there is a message. Takes note of the burst that it begins: *head_p, else unchanged. */
+/* Returns true if there is a message. If it begins a burst, sets *head_p to the burst's head. */
 ALWAYS_INLINE bool rpcbench_bare_look(struct rpcbench_bare_end *e, uint64_t *head_p)
 {
 	uint64_t head;
@@ -170,7 +170,7 @@ static void rpcbench_bare_client(struct rpcbench_client *c)
 
 /* ---- the server ---- */
 
-/* The next burst of answers to this client is as long as it asks for. */
+/* Makes bursts of answers to this client as long as the client requests. */
 static void rpcbench_bare_together(struct rpcbench_bare_end *e, uint32_t together)
 {
 	if (e->limit == together)

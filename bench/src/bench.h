@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A run of the bench, its options and its results. */
+/* A run of the benchmark, its options and its results. */
 #ifndef BENCH_H
 #define BENCH_H
 
@@ -32,7 +32,7 @@ struct rpcbench_side {
 
 struct rpcbench_thread {
 	struct rpcbench_bench *bench;
-	uint32_t index; /* client, or the number of clients for the server */
+	uint32_t index; /* of the client; for the server, the number of clients */
 	pthread_t id;
 };
 
@@ -43,7 +43,7 @@ struct rpcbench_bench {
 	const struct rpcbench_impl *impl[RPCBENCH_IMPLS];
 	uint32_t impls, layers; /* the first ones are layers, the others peers */
 	struct rpcbench_side side[RPCBENCH_IMPLS];
-	uint32_t current; /* side of the window */
+	uint32_t current; /* index of the side that the window measures */
 	uint32_t cpus;
 	int cpu[CPU_SETSIZE];
 	double probe_ns;
@@ -54,16 +54,16 @@ struct rpcbench_bench {
 
 #define RPCBENCH_ROUNDS 20000u
 
-/* The windows of one implementation in one loop with one number of clients; [round]. */
+/* The windows of one implementation in one loop with one number of clients; arrays are [round]. */
 struct rpcbench_cell {
 	const struct rpcbench_impl *impl;
 	enum rpcbench_loop loop;
 	uint32_t clients;
-	uint64_t rpcs; /* verified, those that ended after their window included */
+	uint64_t rpcs; /* verified calls, including those that ended after their window */
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];
-	uint32_t clean; /* windows that were not */
+	uint32_t clean; /* number of windows that were not disturbed */
 };
 
 struct rpcbench_spread {
@@ -79,17 +79,17 @@ struct rpcbench_result {
 	uint32_t counts, loops, impls;
 };
 
-extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1]; /* NULL at the end */
+extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1]; /* ends with NULL */
 
-/* The peers that are built in, and NULL. */
+/* The peers that are built in; the array ends with NULL. */
 extern const struct rpcbench_impl *const rpcbench_peers[];
 
-/* Ends the program with status 2: what is wrong, and what to give. */
+/* Prints what is wrong and a valid alternative, and ends the program with status 2. */
 void rpcbench_die(const char *what, const char *hint) __attribute__((noreturn));
 void rpcbench_finish_output(void);
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv);
 
-/* Sorts v. */
+/* Returns quantiles of v, which it sorts. */
 struct rpcbench_spread rpcbench_spread(double *v, uint32_t n);
 void rpcbench_print_head(FILE *json);
 void rpcbench_print(const struct rpcbench_result *r, FILE *json);

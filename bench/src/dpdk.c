@@ -4,7 +4,7 @@
 
 #include <rte_ring.h>
 
-/* rte_ring in memory of our own: the rings need no environment abstraction layer. */
+/* Creates an rte_ring in our own memory, so that no environment abstraction layer is needed. */
 static void *rpcbench_rte_ring_new(uint32_t slots, size_t elem, bool mp)
 {
 	ssize_t bytes = rte_ring_get_memsize_elem((unsigned int)elem, slots);
@@ -88,11 +88,11 @@ ALWAYS_INLINE int rpcbench_rte_burst_poll(struct rpcbench_client *c)
 {
 	int n = rpcbench_rte_drain(c, RPCBENCH_PEER_BATCH, rpcbench_rte_burst_call);
 
-	rpcbench_rte_burst_flush(c); /* calls that were made for responses */
+	rpcbench_rte_burst_flush(c); /* publishes the calls made by the response function */
 	return n;
 }
 
-/* Answers go out one at a time, or as many as stand together for one client. */
+/* Enqueues answers: runs of answers to the same client together, at most @most. */
 ALWAYS_INLINE void rpcbench_rte_reply(struct rpcbench_peer *p, const struct rpcbench_peer_resp *a,
 	uint32_t n, uint32_t most)
 {
@@ -170,7 +170,7 @@ static void rpcbench_rte_client(struct rpcbench_client *c)
 	rpcbench_client_run(c, &ops);
 }
 
-/* The loop `many` is what its serve does anyway: a burst of requests, then the answers. */
+/* The function serve already does what the loop `many` does: it takes a burst, then answers it. */
 static void rpcbench_rte_server(struct rpcbench_server *s)
 {
 	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,

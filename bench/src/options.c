@@ -48,7 +48,7 @@ static int read_loop(const struct arg *a, void *options)
 	return o->loops ? 0 : arg_bad(a, "callback, refill, single, many, blocking or all");
 }
 
-/* Adds a peer, or all of them for "all". */
+/* Adds the peer with this name; "all" adds all of them. */
 static int add_peer(void *options, const char *word)
 {
 	struct rpcbench_options *o = options;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The memory of the peers. */
+/* Memory of the peers ck and dpdk. */
 #include "bench.h"
 #include "peer.h"
 
@@ -19,7 +19,7 @@ int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_serve
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
 {
-	/* Room for all calls is certain, so no enqueue fails for long. */
+	/* There is room for all calls, so an enqueue never fails for long. */
 	uint32_t calls = cfg->clients * cfg->queue_depth;
 	uint32_t least = cfg->peer_slots ? calls + 1 : RPCBENCH_PEER_TIMES * calls;
 	uint32_t want = cfg->peer_slots ? cfg->peer_slots : RPCBENCH_PEER_SLOTS;

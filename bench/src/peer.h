@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The peers of the shared-memory benches: rings that one can install, and our own ring without
- * what a layer adds to it.
+ * The peers of the shared-memory layers' benchmarks: rings of other libraries, and our own ring
+ * without the layer above it.
  *
- *	bare        cellring without ids, tokens and checks: the floor of shmipc and flux
+ *	bare        cellring without ids, tokens and checks: the minimum for shmipc and flux
  *	ck          ck_ring, one entry at a time
  *	dpdk        rte_ring, single enqueue, burst dequeue
  *	dpdk-burst  rte_ring, bursts on both sides, at most 16 responses per poll
  *
  * Messages are copied into the rings with their token, 48 bytes for a request and 32 for
  * a response, so a peer also moves whole messages and the server never reads a client's
- * memory. With one ring per client they are single-producer rings; with a shared request
- * ring that is a multi-producer one. An empty poll is one pause, as in our own spinning.
+ * memory. With one ring per client they are single-producer rings. A request ring that clients
+ * share is a multi-producer ring. An empty poll is one pause, as in our own spinning.
  */
 #ifndef PEER_H
 #define PEER_H
 
 #include "rpcbench.h"
 
-#define RPCBENCH_PEER_TIMES 4u /* slots for each call in flight, as our rings have them ... */
-#define RPCBENCH_PEER_SLOTS 64u /* ... and at least so many: what rte_ring is fastest with */
+#define RPCBENCH_PEER_TIMES 4u /* slots for each call in flight, as in our own rings ... */
+#define RPCBENCH_PEER_SLOTS 64u /* ... but at least this many, with which rte_ring is fastest */
 #define RPCBENCH_PEER_BATCH 16u
 #define RPCBENCH_PEER_DRAIN 32u
-#define RPCBENCH_CLIENT_BITS 6 /* RPCBENCH_CLIENTS */
+#define RPCBENCH_CLIENT_BITS 6 /* bits of a client's index: log2(RPCBENCH_CLIENTS) */
 
 /* A message: the token with the client's index in its low bits, and the payload. */
 struct rpcbench_peer_req {
@@ -40,7 +40,7 @@ static inline uint64_t rpcbench_tag(uint64_t token, uint32_t client)
 	return token << RPCBENCH_CLIENT_BITS | client;
 }
 
-/* Rings and their users' handles, for either library. */
+/* The rings of one client, which is its handle, for ck_ring and rte_ring. */
 struct rpcbench_peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
 	void *resp;
@@ -53,12 +53,12 @@ struct rpcbench_peer {
 	struct rpcbench_peer_link link[RPCBENCH_CLIENTS];
 	uint32_t clients;
 	uint32_t req_rings; /* one, or one per client */
-	uint32_t turn; /* request ring that gives the next request */
+	uint32_t turn; /* index of the request ring that is read next */
 };
 
 extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
-/* setup() and teardown() of a peer call these for everything but the rings. */
+/* setup() and teardown() of a peer call these functions for everything but the rings. */
 int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));
@@ -78,7 +78,7 @@ ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
 	rpcbench_answer(q->word, req_size, a->word, resp_size);
 }
 
-/* A response, and the call that follows from it. */
+/* Accepts a response, and makes the call that follows it. */
 ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
@@ -95,7 +95,7 @@ static inline void rpcbench_peer_no_poll(struct rpcbench_server *s)
 {
 }
 
-/* Request rings in turns; one is tried until it is empty. */
+/* Reads the request rings in turn, each until it is empty. */
 ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_req *r,
 	uint64_t *req, uint32_t len, int (*dequeue)(void *ring, struct rpcbench_peer_req *q))
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The report: medians and paired ratios of the windows, a table and JSON. */
+/* Prints the report: medians and paired ratios of the windows, as a table and as JSON. */
 #include "bench.h"
 
 /* A line of the table. */
@@ -24,7 +24,7 @@ struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 	return (struct rpcbench_spread){v[n / 10], v[n / 2], v[n - 1 - n / 10]};
 }
 
-/* Round by round, the time of a call in cell a over that in cell b. */
+/* Returns the ratio of the times per call in cells a and b, computed round by round. */
 static struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
 	const struct rpcbench_cell *b, uint32_t rounds)
 {
@@ -34,14 +34,14 @@ static struct rpcbench_spread rpcbench_ratio(const struct rpcbench_cell *a,
 	for (uint32_t i = 0; i < rounds; i++)
 		if (!a->disturbed[i] && !b->disturbed[i])
 			v[n++] = a->ns[i] / b->ns[i];
-	/* No round in which both were left alone: all of them. */
+	/* If no round is undisturbed in both cells, all rounds count. */
 	for (uint32_t i = 0; !n && i < rounds; i++)
 		v[i] = a->ns[i] / b->ns[i];
 	n = n ? n : rounds;
 	return rpcbench_spread(v, n);
 }
 
-/* The spread of the clean windows, or of all if none is clean. */
+/* Returns the spread of the undisturbed windows, or of all if there is none. */
 static struct rpcbench_spread rpcbench_cell_ns(const struct rpcbench_cell *c, uint32_t rounds)
 {
 	static double v[RPCBENCH_ROUNDS];
@@ -64,7 +64,7 @@ static struct rpcbench_cell *rpcbench_cell_at(const struct rpcbench_result *r, u
 	return &r->cells[(count * r->loops + loop) * r->impls + impl];
 }
 
-/* An implementation's fastest loop with so many clients. */
+/* Returns an implementation's fastest loop with that number of clients. */
 static const struct rpcbench_cell *rpcbench_fastest(const struct rpcbench_result *r, uint32_t count,
 	uint32_t impl)
 {
@@ -128,7 +128,9 @@ static void rpcbench_print_cell(const struct rpcbench_result *r, uint32_t count,
 		.ratio = rpcbench_ratio(rpcbench_cell_at(r, count, loop, 0), c, r->rounds)};
 
 	row.best = rpcbench_ratio(c, rpcbench_fastest(r, count, impl), r->rounds).median;
-	/* Throughput against the fewest clients of the run: time of those over time of these. */
+	/*
+	 * Throughput relative to that with the first number of clients: a ratio of times per call.
+	 */
 	row.scale = rpcbench_ratio(rpcbench_cell_at(r, 0, loop, impl), c, r->rounds).median;
 	if (json != stdout)
 		rpcbench_row(r, &row);
@@ -144,7 +146,7 @@ void rpcbench_print(const struct rpcbench_result *r, FILE *json)
 				rpcbench_print_cell(r, k, l, i, json);
 }
 
-/* The cost of sleeping: latency of a call that finds the server asleep, and CPU at rest. */
+/* Prints the latency of a call that finds the server asleep, and the CPU use at rest. */
 void rpcbench_print_wake(const char *layer, const struct latrec_hist *h, double server_cpu,
 	double client_cpu, FILE *json)
 {

@@ -3,14 +3,14 @@
 #include "bench.h"
 
 #define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
-#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* threads share cores: whole time slices */
+#define RPCBENCH_WINDOW_SHARED_NS (10 * NSEC_PER_MSEC) /* if threads share cores: time slices */
 #define RPCBENCH_LEAST_ROUNDS 5
 #define RPCBENCH_PROBES 512
 #define RPCBENCH_PROBE_BATCH 64
 #define RPCBENCH_GAP_NS (3 * NSEC_PER_MSEC)
 #define RPCBENCH_REST_NS (500 * NSEC_PER_MSEC)
 
-/* Everybody who takes part is running: threads wake up at different times. */
+/* Waits until all threads of the window are running: they wake up at different times. */
 static void rpcbench_rendezvous(struct rpcbench_run *run)
 {
 	/* Pairs with the load below in the other threads. */
@@ -20,8 +20,8 @@ static void rpcbench_rendezvous(struct rpcbench_run *run)
 }
 
 /*
- * Round trips of a word each way, both sides polling as the layers do: one pause per look.
- * The best of a few batches, because somebody else may have the core meanwhile.
+ * Measures round trips of one word in each direction. Both sides poll as the layers do, with one
+ * pause per poll. Takes the best of a few batches, because another program may have the core.
  */
 static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 {
@@ -30,7 +30,7 @@ static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 	uint64_t now, start = clock_ns(), best = UINT64_MAX;
 
 	for (uint64_t i = 1; i <= RPCBENCH_PROBES; i++) {
-		/* Each side's store pairs with the other side's load. */
+		/* The store of each side pairs with the load of the other one. */
 		if (!server)
 			__atomic_store_n(mine, i, __ATOMIC_RELEASE);
 		while (__atomic_load_n(other, __ATOMIC_ACQUIRE) != i)
@@ -118,7 +118,7 @@ static void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, u
 		pthread_barrier_wait(&b->end);
 }
 
-/* The server on the first core; clients on the others in turn, then on all. */
+/* Pins the server to the first core; clients to the others in turn, then to all. */
 static void rpcbench_threads_start(struct rpcbench_bench *b)
 {
 	uint32_t n = b->cfg.clients + 1;
@@ -179,13 +179,13 @@ static void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
 	}
 }
 
-/* 0 + 1 + ... + n - 1, modulo 2^64. */
+/* Returns 0 + 1 + ... + n - 1, modulo 2^64. */
 static uint64_t rpcbench_token_sum(uint64_t n)
 {
 	return n % 2 ? (n - 1) / 2 * n : n / 2 * (n - 1);
 }
 
-/* Each call came back once, with what belongs to it. */
+/* Checks that each call came back once, with the right response. */
 static void rpcbench_side_verify(const struct rpcbench_side *side, uint32_t clients)
 {
 	for (uint32_t k = 0; k < clients; k++) {
@@ -208,7 +208,7 @@ static bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t client
 	return false;
 }
 
-/* One window of a cell. */
+/* Runs one window of a cell. */
 static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
 	uint32_t round, double *rate_sum)
 {
@@ -234,7 +234,7 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 	cell->ns[round] = 1 / rate;
 }
 
-/* Until the time is up; up to five times as long where somebody disturbs nearly all windows. */
+/* Returns true until the time is up, or five times as long if nearly all windows are disturbed. */
 static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, uint64_t spent,
 	uint64_t ns)
 {
@@ -246,7 +246,7 @@ static bool rpcbench_goes_on(const struct rpcbench_result *r, uint32_t rounds, u
 	       (clean < RPCBENCH_LEAST_ROUNDS && spent < 5 * ns);
 }
 
-/* All rounds of one queue depth; a round is a window of each cell and a probe. */
+/* Runs all rounds of one queue depth; a round is a window of each cell and a probe. */
 static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 {
 	static double probe[RPCBENCH_ROUNDS];

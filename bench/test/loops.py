@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A bench of a shared-memory layer: each loop runs and gives rows of its own, every response of it
-checked by the program, which ends with 0 only then; a bad option is one line and status 2.
+"""Tests a benchmark of a shared-memory layer: each loop prints rows of its own, the program has checked
+every response of it if it ends with 0, and a bad option gives one line and status 2.
 
     loops.py BENCH [PEERS]
 """
@@ -23,7 +23,7 @@ def rows(*args):
 
 
 def check_all(clients, depths, *args):
-    """Every loop of every implementation moved messages, and the fastest one is known as that."""
+    """Every loop of every implementation moved messages, and the fastest one is marked as such."""
     found = rows("--loop", "all", "--queue-depth", depths, "--clients", clients, *args)
     cells = {}
     for row in found:
@@ -32,18 +32,18 @@ def check_all(clients, depths, *args):
     assert len(cells) % (len(depths.split(",")) * len(clients.split(","))) == 0
     for key, loops in cells.items():
         assert list(loops) == LOOPS, (key, list(loops))
-        # Two loops can be equally fast to the two digits that are printed: one of them is the fastest.
+        # Two loops can have the same printed time (two digits), and one of them is the fastest.
         least = min(row["ns_per_rpc"] for row in loops.values())
         fastest = [row["best"] for row in loops.values() if row["ns_per_rpc"] == least]
         assert 1 in fastest, (key, fastest)
     return {key[0] for key in cells}
 
 
-# Depths with and without bursts; then more threads than cores, where peers that spin would take long.
+# Depths with and without bursts; then more threads than cores, without peers, because they spin.
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 
-# One loop alone, in each size that is copied by length.
+# Each loop alone, with sizes that are not the default, so that copies are not inlined.
 for loop in LOOPS:
     for sizes in (("16", "16"), ("40", "24")):
         found = rows("--loop", loop, "--queue-depth", "9", "--req-size", sizes[0], "--resp-size", sizes[1])

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The loops are the shapes that they are called after: an implementation that notes what is asked. */
+/* Tests that each loop makes its calls in the order that its name promises, with fake functions. */
 #include "rpcbench.h"
 
 #include "support/test.h"
 
 #define DEPTH 40
 
-/* Requests that wait, requests that were taken and not answered, and a line for what was done. */
+/*
+ * Numbers of requests that wait and that are not answered yet; and a letter for each function call.
+ */
 static uint32_t waiting, taken, polls, waits;
 static char asked[4096];
 static uint32_t n_asked;
@@ -98,7 +100,7 @@ static void servers(void)
 	CHECK_EQ(turn(RPCBENCH_LOOP_MANY), DEPTH - 32);
 }
 
-/* A side that finds nothing pauses 63 times and then waits; the blocking loop waits at once. */
+/* A side that finds nothing pauses 63 times and then waits; the blocking loop waits immediately. */
 static void servers_wait(void)
 {
 	struct rpcbench_server s = {.run = &run};
@@ -125,7 +127,7 @@ static int client_call(struct rpcbench_client *c, uint64_t token, const void *re
 	return 0;
 }
 
-/* Two responses per poll, the last calls first. */
+/* Passes on two responses per poll, those of the last calls first. */
 static int client_poll(struct rpcbench_client *c)
 {
 	int n = 0;
