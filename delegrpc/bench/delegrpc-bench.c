@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc against other rings. */
+/* Compares delegrpc with other rings. */
 #include "loops.h"
 
 int main(int argc, char **argv)

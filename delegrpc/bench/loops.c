@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc against other rings: one server, every client in the one request ring. */
+/* delegrpc in the loops of rpcbench.h: one server; all clients share the request ring. */
 #include <unistd.h>
 
 #include "delegrpc.h"
@@ -70,7 +70,7 @@ ALWAYS_INLINE int poll(struct rpcbench_client *c)
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)
 {
-	/* The poll that follows publishes. */
+	/* The next poll publishes. */
 }
 
 ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)

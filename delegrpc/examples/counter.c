@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One process owns a counter, four others add to it by delegation: no lock, and every
- * addition is answered with the sum that it made.
+ * One process owns a counter, and four others add to it by delegation: there is no lock, and the
+ * answer to each addition is the new sum.
  *
  *	cc counter.c $(pkg-config --cflags --libs delegrpc) -o counter
- *	./counter [ADDITIONS]		by each client; 100000
+ *	./counter [ADDITIONS]		additions of each client; default 100000
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +26,7 @@ static void die(const char *what, int err)
 	exit(1);
 }
 
-/* In a client: the sums that come back only grow. */
+/* Called in a client: checks that the sums that come back only grow. */
 static void added(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	uint64_t *last = arg, sum;
@@ -67,7 +67,7 @@ static bool client_failed(void)
 	return waitpid(-1, &status, WNOHANG) > 0 && status;
 }
 
-/* Adds until all that is expected has come, or no more will. */
+/* Serves until all expected additions have come, or a client has failed. Returns the sum. */
 static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
 {
 	struct delegrpc_req r;
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	}
 	sum = serve(s, CLIENTS * additions);
 	if (sum != CLIENTS * additions) {
-		delegrpc_server_destroy(s); /* ends the other clients' waiting */
+		delegrpc_server_destroy(s); /* so that the other clients do not wait for ever */
 		s = NULL;
 		failed = 1;
 	}

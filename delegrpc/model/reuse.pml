@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc's ring when it can hold all calls in flight, so that nobody looks whether there
- * is room: is that still true when clients are killed and others take their ids? A client
- * that comes waits until all that was reserved before it has been given back.
+ * delegrpc's ring when it can hold all calls in flight, so that clients do not check whether there
+ * is room. The question is whether that is still right when clients are killed and others take
+ * their ids. A new client waits until everything that was reserved before it has been given back.
  *
- * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers what it has
- * taken; one client may be killed between any two steps, and has a successor. The server's
+ * Each client keeps up to DEPTH / CLIENTS calls in flight; the server answers the requests that it
+ * has taken; one client may be killed between any two steps, and has a successor. The server's
  * user gives slots back only after it has received something, and otherwise waits.
  *
- * Shown: a slot is never reserved again before the server has taken what was in it, and every
- * successor begins.
+ * The model shows: a slot is never reserved again before the server has taken its request, and
+ * every successor begins.
  *
  * Wrong variants, which must fail:
- *	NO_WAIT		the successor starts at once
- *	SKIP_KEEPS_TAIL	what is skipped is given back by the user only
+ *	NO_WAIT		the successor does not wait
+ *	SKIP_KEEPS_TAIL	skipped positions are given back by the user only
  */
 #define CLIENTS 2
 #define EACH 2 /* calls in flight: resp_depth */
@@ -24,8 +24,8 @@
 
 byte head, tail, cursor;
 bool filled[DEPTH]; /* by slot */
-byte asker[DEPTH]; /* life * CLIENTS + id */
-byte answers[CLIENTS]; /* to the present life, not yet read */
+byte asker[DEPTH]; /* the client of the request: life * CLIENTS + id */
+byte answers[CLIENTS]; /* to the present client of each id, not yet read */
 byte life[CLIENTS];
 bool dying[CLIENTS], ended[CLIENTS];
 
@@ -46,7 +46,7 @@ proctype client(byte me)
 				inflight++; calls++
 			};
 			atomic {
-				assert(pos < cursor + DEPTH); /* what was in the slot is taken */
+				assert(pos < cursor + DEPTH); /* the slot's last request has been taken */
 				filled[pos % DEPTH] = true; pos = 0
 			}
 		:: answers[me] > 0 -> atomic { answers[me]--; inflight-- }
@@ -63,7 +63,7 @@ proctype client(byte me)
 	}
 }
 
-/* A death, at any moment, or none. */
+/* Kills the client at any moment, or never. */
 proctype killer(byte who)
 {
 	if
@@ -83,7 +83,7 @@ proctype server()
 	do
 	:: cursor < head && FILLED ->
 		atomic {
-			/* Answered at once; who has died gets nothing. */
+			/* The request is answered immediately, unless its client has died. */
 			if
 			:: PRESENT -> answers[ASKER % CLIENTS]++
 			:: else

@@ -3,34 +3,37 @@
  * delegrpc's request ring: reservation with a margin, claims, commit by lap, hole search,
  * slots given back; at most one client is killed, between any two of its steps.
  *
- * A batch is copied to its slots first, and then gets its laps, in order. The server's
- * sweep looks at one client at a time, and takes requests and skips holes in between. Its user
+ * A batch is copied to its slots first, and then gets its laps, in order. The server's sweep
+ * checks one client at a time, and the server takes requests and skips holes in between. Its user
  * gives slots back only after it has received something.
  *
- * Each shared access is one step, interleaved freely (sequential consistency; what the
- * release and acquire orders add to that on weaker machines is the variant LATE_FILL).
- * Positions do not wrap here; a slot's lap is pos / DEPTH + 1 as in the library. The
- * server comes to its end with the ring empty: there are no invalid end states.
+ * Each shared access is one step, and steps interleave freely (sequential consistency; the variant
+ * LATE_FILL models what can happen without release and acquire on weaker machines). Positions do
+ * not wrap here; a slot's lap is pos / DEPTH + 1 as in the library. The server ends with an empty
+ * ring, so that there are no invalid end states.
  *
- * Shown: no more than DEPTH positions are in use; what is handed out is what its owner
- * filled; only positions of the dead are skipped, and nothing of theirs is handed out
- * behind what was skipped; what the user holds is not written to; nothing stays behind, so
- * nobody's death stops the others.
+ * The model shows:
+ *	- at most DEPTH positions are in use
+ *	- each request that is handed out is what its owner filled in
+ *	- only positions of dead clients are skipped, and after that no request of such a client is
+ *	  handed out
+ *	- slots that the user holds are not written
+ *	- nothing is left over, so a client's death does not stop the others.
  *
  * Wrong variants, each of which must fail:
  *	SMALL_MARGIN	the margin leaves no batch for one of the clients
- *	NO_INTENT	nothing is said before the reservation
- *	NO_RECHECK	the slot is not looked at again after the claims
+ *	NO_INTENT	a client does not store INTENT before the reservation
+ *	NO_RECHECK	the slot is not read again after the claims
  *	LATE_FILL	a slot's last store is seen after the next claim (no release)
  *	FIRST_LAP_LAST	the laps of a batch are stored from its last slot to its first
- *	LATE_HEAD	a sweep is about what is below head at its end, not at its beginning
- *	SKIP_KEEPS_TAIL	what is skipped is given back by the user only
- *	SKIP_GIVES_HELD	what is skipped is given back although the user holds what is before it
+ *	LATE_HEAD	a sweep uses the value of head at its end, not at its beginning
+ *	SKIP_KEEPS_TAIL	skipped positions are given back by the user only
+ *	SKIP_GIVES_HELD	skipped positions are given back although the user holds earlier ones
  */
 #define CLIENTS 2
 #define BATCH 2
 #ifndef FLUSHES
-#define FLUSHES 2 /* of each; more than DEPTH positions in all */
+#define FLUSHES 2 /* of each client; more than DEPTH positions in all */
 #endif
 #define DEPTH 5 /* > CLIENTS * BATCH */
 
@@ -51,17 +54,17 @@ byte lap[DEPTH];
 byte claim[CLIENTS], claim_pos[CLIENTS];
 bool dead[CLIENTS], done[CLIENTS];
 
-/* Read by the properties only, by slot; gone when the slot has been taken. */
+/* Used by the assertions only; indexed by slot, and cleared when the request has been taken. */
 byte owner[DEPTH];
-byte copied[DEPTH]; /* for which position, plus 1 */
+byte copied[DEPTH]; /* position whose request was copied to the slot, plus 1 */
 bool filled[DEPTH];
-bool gap[CLIENTS]; /* something of its was skipped */
+bool gap[CLIENTS]; /* a position of this client was skipped */
 bool held[DEPTH]; /* by the server's user */
 
 inline copy(p)
 {
 	atomic {
-		/* The slot's last user has been given back: at most DEPTH are in use. */
+		/* The slot's last request has been given back: at most DEPTH are in use. */
 		assert(p < tail + DEPTH && !held[(p) % DEPTH]);
 		copied[(p) % DEPTH] = (p) + 1
 	}
@@ -184,7 +187,7 @@ proctype server()
 		}
 	:: !FILLED(cursor) && head != cursor && !void_end && !sweeping -> atomic { sweeping = true; limit = head; sweep_next = 0 }
 	:: sweeping && sweep_next < CLIENTS ->
-		atomic { /* the claim is one word, read once; the lock comes after */
+			atomic { /* the claim is one word, read once; the lock is tested after it */
 			if
 			:: claim[sweep_next] == INTENT && !dead[sweep_next] -> limit = cursor
 			:: claim[sweep_next] == AT && !dead[sweep_next] &&

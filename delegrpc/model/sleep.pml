@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The sleep and wake handshake (base/sleep.h) on a machine with store buffers: one sleeper,
- * two publishers. A store waits in its process's buffer until it drains, at any moment and
- * in order; fences, read-modify-writes and system calls drain it; a process sees its own
- * buffered stores.
+ * two publishers. A store stays in its process's buffer until it drains, which happens at any
+ * moment and in order. Fences, read-modify-writes and system calls drain the buffer. A process sees
+ * its own buffered stores.
  *
- * A publisher puts off its fence and its look at the sleeper's word: they come after any
- * number of messages, but they come before it turns to something else (in the library, at
- * the first poll that finds nothing, after so many publications, in a flush or a wait).
+ * A publisher delays its fence and its check of the sleeper's word: they come after any number of
+ * messages, but before the publisher does other work (in the library, at the first poll that finds
+ * nothing, after a number of publications, in a flush or a wait).
  *
- * Shown: the sleeper gets every message. There is no timeout here, so a lost wake-up is a
+ * The model shows: the sleeper gets every message. There is no timeout here, so a lost wake-up is a
  * deadlock, which Spin reports as an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	NO_PUBLISHER_FENCE
- *	NO_LAST_FENCE		a publisher turns to something else without a fence and a look
+ *	NO_LAST_FENCE		a publisher does other work without a fence and a check
  *	NO_SLEEPER_FENCE
- *	NO_SECOND_LOOK		the sleeper does not look again after it has set its word
- *	PLAIN_SLEEP		the kernel does not compare the word before it puts to sleep
+ *	NO_SECOND_LOOK		the sleeper does not check for messages again after it has set its
+ *				word
+ *	PLAIN_SLEEP		the kernel does not compare the word before the sleep
  */
 #define PUBLISHERS 2
-#define MESSAGES 2 /* of each */
+#define MESSAGES 2 /* of each publisher */
 
 #define RUNNING 0
 #define ASLEEP 2
@@ -102,7 +103,10 @@ proctype sleeper()
 		:: NEWS -> word_buffer!RUNNING /* sleep_cancel() */
 		:: !NEWS ->
 #endif
-			/* sleep_enter(): the kernel looks at the word and queues us, in one */
+			/*
+			 * sleep_enter(): the kernel reads the word and queues the sleeper in one
+			 * step
+			 */
 #ifdef PLAIN_SLEEP
 			atomic { empty(word_buffer) -> in_kernel = true };
 #else

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Sleeping on a descriptor (base/wakefd.h) on a machine with store buffers: one sleeper, two
- * publishers, and something else that wakes the sleeper now and then. Store buffers and the
- * publishers' fences are those of sleep.pml; a system call drains its process's buffer.
+ * publishers, and something else that wakes the sleeper at times. Store buffers and the publishers'
+ * fences are those of sleep.pml; a system call drains its process's buffer.
  *
- * The sleeper empties its descriptor, sets its word, fences, looks again, and sleeps until the
- * descriptor is readable. When it wakes it does not take its word back, so a publisher can
- * take it away while it is awake. A publisher takes the word away in one step and sends in
- * another, any time later, so a wake-up may come one sleep, or more, too late. Sending can fail
- * for lack of a descriptor: then the publisher puts the word back and tries again.
+ * The sleeper empties its descriptor, sets its word, fences, checks again for messages, and sleeps
+ * until the descriptor is readable. When it wakes it does not reset its word, so a publisher can
+ * reset the word while the sleeper is awake. A publisher resets the word in one step and sends in
+ * another, any time later, so a wake-up may come one or more sleeps too late. Sending can fail for
+ * lack of a descriptor: then the publisher puts the word back and tries again.
  *
- * Shown: the sleeper gets every message. Nothing wakes it without end, so a lost wake-up is a
- * deadlock, which Spin reports as an invalid end state.
+ * The model shows: the sleeper gets every message. Other wake-ups are limited in number, so a lost
+ * wake-up is a deadlock, which Spin reports as an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	NO_PUBLISHER_FENCE
  *	NO_SLEEPER_FENCE
- *	NO_SECOND_LOOK	the sleeper does not look again after it has set its word
- *	DRAINS_LATE	it empties its descriptor after the second look
- *	SET_FIRST	it sets its word, looks, and sets it again after it has emptied
- *	KEEPS_WORD	who could not send does not put the word back
- *	FORGETS		who could not send puts the word back and does not try again
+ *	NO_SECOND_LOOK	the sleeper does not check for messages again after it has set its word
+ *	DRAINS_LATE	the sleeper empties its descriptor after the second check
+ *	SET_FIRST	the sleeper sets its word, checks, and sets it again after it has emptied
+ *	KEEPS_WORD	a publisher that could not send does not put the word back
+ *	FORGETS		a publisher that could not send puts the word back but does not try again
  */
 #define PUBLISHERS 2
-#define MESSAGES 1 /* of each */
+#define MESSAGES 1 /* of each publisher */
 #define OTHERS 1 /* times that something else wakes the sleeper */
-#define FAILURES 1 /* to send */
+#define FAILURES 1 /* times that sending fails */
 
 #define RUNNING 0
 #define ON_FD 3
@@ -34,7 +34,7 @@ byte word = RUNNING;
 byte message[PUBLISHERS]; /* how many are visible */
 chan message_buffer[PUBLISHERS] = [MESSAGES] of { byte };
 chan word_buffer = [2] of { byte };
-bool readable; /* its descriptor */
+bool readable; /* the sleeper's descriptor */
 byte others = OTHERS, failures = FAILURES;
 
 proctype drain_message(byte who)
