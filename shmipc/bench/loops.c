@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shmipc against other rings: one server, each client with a connection of its own. */
+/* shmipc in the loops of rpcbench.h: one server, each client with a connection of its own. */
 #include "shmipc.h"
 
 #include <unistd.h>
@@ -71,7 +71,7 @@ ALWAYS_INLINE int poll(struct rpcbench_client *c)
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)
 {
-	/* The poll that follows flushes. */
+	/* The next poll publishes. */
 }
 
 ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
@@ -111,7 +111,7 @@ ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r
 
 ALWAYS_INLINE void served(struct rpcbench_server *s)
 {
-	/* Collected messages go with the next poll, or a receive that finds nothing. */
+	/* Collected replies are published by the next poll, or by a receive that finds nothing. */
 }
 
 ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)

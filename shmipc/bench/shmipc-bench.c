@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shmipc against other rings. */
+/* Compares shmipc with other rings. */
 #include "loops.h"
 
 int main(int argc, char **argv)

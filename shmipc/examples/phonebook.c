@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A phone book that one process keeps and others ask: the server, and three clients that
+ * A phone book that one process keeps and others query: the server, and three clients that
  * each enter a hundred numbers and look them up again.
  *
  *	cc phonebook.c $(pkg-config --cflags --libs shmipc) -o phonebook && ./phonebook
@@ -19,7 +19,7 @@
 #define SLOTS 1024
 
 struct question {
-	uint32_t enter; /* else look up */
+	uint32_t enter; /* not 0: enter the number; 0: look it up */
 	uint32_t name;
 	uint64_t number;
 };
@@ -64,11 +64,11 @@ static int serve(struct shmipc_server *s)
 		while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
 			struct answer a = answer(book, &q);
 
-			/* -EPIPE: it is gone, and does not miss the answer. */
+			/* -EPIPE is no failure: the client has gone and needs no answer. */
 			if (shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)) == -EINVAL)
 				return 1;
 		}
-		shmipc_server_wait(s, 10000000); /* then looks who is still there */
+		shmipc_server_wait(s, 10000000); /* then checks which clients are still connected */
 		shmipc_server_get_stats(s, &st, sizeof(st));
 		if (st.connects == CLIENTS)
 			shmipc_server_unlink(s); /* so that nothing can be left behind */
@@ -79,7 +79,7 @@ static int serve(struct shmipc_server *s)
 	return st.replies == 2 * CLIENTS * ENTRIES ? 0 : 1;
 }
 
-/* The token of a call is the name; every entry is found as it was made. */
+/* The token of a call is the name. Counts the entries that are found as they were made. */
 static void check(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer a = *(const struct answer *)resp;
@@ -131,7 +131,7 @@ int main(void)
 			_exit(ask(name, i));
 	failed = serve(s);
 	if (failed) {
-		shmipc_server_destroy(s); /* ends the other clients' waiting */
+		shmipc_server_destroy(s); /* so that the other clients do not wait for ever */
 		s = NULL;
 	}
 	while (wait(&status) > 0)

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A place of shmipc on its way from client to client: taken by who holds its lock and
- * finds it clean, given back by clearing the mark or by dying at any step, cleaned by the
- * server alone. A step is one access to shared memory, or one call for the lock.
+ * A place of shmipc that passes from client to client. A client that holds its lock and finds it
+ * clean takes it. The client gives it back by clearing the mark, or by dying at any step. Only the
+ * server cleans it. A step is one access to shared memory, or one system call for the lock.
  *
- * Shown: a client gets rings that are clean, and nobody cleans them while it uses them;
- * at the end, when all clients are gone, the server makes the place clean again.
+ * The model shows: a client gets clean rings, and the server does not clean them while a client
+ * uses them; at the end, when all clients are gone, the server makes the place clean again.
  *
  * Wrong variants, which must fail:
- *	NO_RECHECK	the place is not looked at again once its lock is held
+ *	NO_RECHECK	the place is not checked again once its lock is held
  *	EARLY_EPOCH	the server publishes its epoch before the rings are clean
- *	NO_LOCK_TEST	the server takes a client for dead without looking at its lock
+ *	NO_LOCK_TEST	the server assumes that a client is dead without testing its lock
  */
 #define CLIENTS 2
 #define LIVES 2 /* of each client */
 
-bool mark; /* of the place, in the bitmap */
+bool mark; /* the bit of the place in the bitmap */
 byte client_epoch = 0, server_epoch = 1;
-byte lock; /* who holds it; 0: nobody */
-byte dirty; /* whose traces are in the rings; 0: they are clean */
-byte using; /* clients that use the rings */
+byte lock; /* the client that holds it; 0: none */
+byte dirty; /* the client that has written to the rings; 0: they are clean */
+byte using; /* number of clients that use the rings */
 byte alive = CLIENTS;
 
 inline maybe_die()
@@ -30,7 +30,7 @@ inline maybe_die()
 	fi
 }
 
-/* place_is_clean(): in this order, each a load. */
+/* place_is_clean(): the loads are in this order. */
 inline look()
 {
 	epoch = server_epoch;
@@ -99,7 +99,7 @@ proctype client(byte me)
 		}
 		mark = false;
 		maybe_die();
-dead:		skip; /* the kernel drops the lock of who ends, in whatever way */
+dead:		skip; /* the kernel drops the lock of a client that ends, in whatever way */
 		d_step {
 			if
 			:: lock == me -> lock = 0
