@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* flux against other rings: node 0 serves, every other node is a client. */
+/* Compares flux with other rings: node 0 serves, every other node is a client. */
 #include "flux.h"
 
 #include "rpcbench.h"
@@ -48,7 +48,7 @@ ALWAYS_INLINE int poll(struct rpcbench_client *c)
 
 ALWAYS_INLINE void flush(struct rpcbench_client *c)
 {
-	/* The poll that follows flushes. */
+	/* The next poll publishes. */
 }
 
 ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
@@ -63,7 +63,7 @@ static void client(struct rpcbench_client *c)
 	rpcbench_client_run(c, &ops);
 }
 
-/* A server that calls nobody; but one that does polls like this. */
+/* This server makes no calls, but it polls like a server that does. */
 ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 }
@@ -89,7 +89,7 @@ ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r
 
 ALWAYS_INLINE void served(struct rpcbench_server *s)
 {
-	/* Collected messages go with the next poll, or a receive that finds nothing. */
+	/* Collected answers are published by the next poll, or by a receive that finds nothing. */
 }
 
 ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)

@@ -5,7 +5,7 @@
  *
  *	sharded-counter [THREADS [WORDS]]
  *
- * Prints the totals of each thread; ends with 0 if no word was lost.
+ * Prints the total of each thread. The exit status is 0 if no word was lost.
  */
 #include <flux.h>
 
@@ -23,7 +23,7 @@ struct count {
 struct worker {
 	struct flux_node *node;
 	uint32_t threads;
-	uint32_t words; /* to count */
+	uint32_t words; /* number of words to count */
 	uint32_t sent;
 	uint32_t acknowledged;
 	uint64_t total[NAMES]; /* of the names that this thread owns */
@@ -43,7 +43,7 @@ static void on_response(void *arg, uint64_t token, const void *payload, uint32_t
 	w->acknowledged++;
 }
 
-/* Counts what others ask this thread to count. */
+/* Counts the words for which other threads call this one. */
 static void serve(struct worker *w)
 {
 	struct count c;
@@ -56,7 +56,7 @@ static void serve(struct worker *w)
 	}
 }
 
-/* Asks the owner to count the next word; not 0 if that has to wait. */
+/* Calls the owner to count the next word. Returns not 0 if the call must be retried later. */
 static int count_next(struct worker *w)
 {
 	struct count c = {.name = w->sent * 2654435761u % NAMES, .by = 1};
@@ -71,7 +71,7 @@ static void *work(void *arg)
 	struct worker *w = arg;
 	int done = 0;
 
-	/* All go on serving until nobody has a word left. */
+	/* All threads continue to serve until no thread has a word left. */
 	while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < w->threads) {
 		while (w->sent < w->words && !count_next(w))
 			;
