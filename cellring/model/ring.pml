@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ring of cellring.h between a producer that calls and a consumer that answers: CELLS cells of
- * two messages, at most DEPTH calls in flight, bursts of one and two, answers in any order.
+ * A ring of cellring.h between a producer that makes calls and a consumer that answers them: CELLS
+ * cells of two messages, at most DEPTH calls in flight, bursts of one and two, answers in any
+ * order.
  *
- * A message is counted as answered just before it is read: so it is with responses, whose
- * callback may call while it still looks at the payload. That is what the spare cell is for.
+ * A message counts as answered just before it is read, because responses behave like this: their
+ * callback may make a call while it still reads the payload. The spare cell is for this case.
  *
- * Checked: when the consumer believes a first head, the burst is the one that comes
- * next, whole; and no cell is written of which the consumer has not taken everything.
+ * The model shows: when the consumer accepts a first head, the burst is complete and the next one;
+ * and a cell is not written before the consumer has taken all its messages.
  *
  * Stores of one process become visible in their order (release), so the ring is modelled by
  * its words in the order in which they are written.
  *
- * Variants with a defect, each of which must be found:
+ * Wrong variants, each of which must fail:
  *	HEAD_FIRST	the first head is stored before the payload
- *	NO_SPARE	as many cells as calls in flight
- *	NO_LAP		the consumer believes any head but zero
+ *	NO_SPARE	there are only as many cells as calls in flight
+ *	NO_LAP		the consumer accepts any head but zero
  */
 #define CALLS 7
 #define DEPTH 2
@@ -35,7 +36,7 @@ byte payload[CELLS * 2]; /* the number of the call */
 bool answered[CALLS];
 byte untaken[CELLS]; /* messages that the consumer has not copied out */
 
-byte sent, ended; /* calls; the producer's own */
+byte sent, ended; /* numbers of calls; private to the producer */
 
 inline write_payload(c, first, n)
 {
@@ -62,7 +63,7 @@ active proctype producer()
 
 	do
 	:: sent < CALLS && sent - ended < DEPTH ->
-		/* A burst of one, or of two where there is room for them. */
+		/* A burst of one, or of two if there is room for two. */
 		if
 		:: n = 1
 		:: sent + 2 <= CALLS && sent + 2 - ended <= DEPTH -> n = 2
@@ -82,7 +83,7 @@ active proctype producer()
 		:: else
 		fi
 	:: ended < sent ->
-		/* Takes an answer, any that is there. */
+		/* Takes any answer that has come. */
 		i = 0;
 		do
 		:: i < CALLS && answered[i] -> answered[i] = false; ended++; break
@@ -108,7 +109,7 @@ active proctype consumer()
 		i = 0;
 		do
 		:: i < n ->
-			/* Answered now, or after the next one. */
+			/* The message is answered now, or after the next one. */
 			if
 			:: held == EMPTY -> held = taken
 			:: answered[taken] = true
