@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Verbs of the control path, and requests that must fail, beside the traffic: in its thread, on its
- * context, on queue pairs of their own. Also events that the software HCA can cause at the n-th
- * message of a queue pair.
+ * Control verbs, and requests that must fail, during the traffic: in its thread, on its context, on
+ * queue pairs of their own. Also events that the software HCA can cause at the n-th message of a
+ * queue pair.
  */
 #ifndef RDMABENCH_CONTROL_H
 #define RDMABENCH_CONTROL_H
@@ -28,15 +28,15 @@ struct control {
 	int first_error;
 };
 
-/* 0 or -errno. control_close() is to be called after an error as well. */
+/* Returns 0 or -errno. control_close() must be called after an error as well. */
 int control_open(struct control *c, struct mlx5dvl_ctx *ctx, enum control_kind kind,
 	uint64_t every_ns, uint64_t now_ns);
 void control_close(struct control *c);
 
-/* Runs one such verb if it is due. */
+/* Runs the next operation if it is due. */
 void control_tend(struct control *c, const struct latrec_clock *clock);
 
-/* Takes a completion with error of a QP of this object. */
+/* Must be called for a completion with error of one of these QPs. */
 void control_on_error(struct control *c, const struct mlx5dvl_error *error);
 
 /*

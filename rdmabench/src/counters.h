@@ -25,7 +25,7 @@ struct counters {
 /* Reads all counters; the result is empty if the device has none. @class: /sys/class/infiniband. */
 void counters_read(const char *class, const char *device, unsigned port, struct counters *c_p);
 
-/* Returns the value, or 0 if there is none; *has_p tells the two apart. */
+/* Returns the value, or 0 if there is none; *has_p distinguishes the two. */
 uint64_t counters_get(const struct counters *c, const char *name, int *has_p);
 
 #endif

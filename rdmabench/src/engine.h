@@ -19,7 +19,7 @@ struct engine_options {
 	const char *server_device; /* device of the server with fork; NULL: the same */
 	bool all; /* runs with one size after another */
 	uint32_t first_size, last_size;
-	bool more; /* not the first of these */
+	bool more; /* not the first of these runs */
 	const char *json; /* a file, - for standard output, or NULL */
 	const char *stats_dir, *stats_file, *run;
 	uint64_t stats_window;
@@ -30,12 +30,12 @@ struct engine_options {
 };
 
 /*
- * 0; 1 after --help, whose text is on standard output; -EINVAL: why says what is wrong and what to
- * give, in one line.
+ * Returns 0; 1 after --help, whose text is on standard output; -EINVAL with one line in why: the
+ * mistake and the valid values.
  */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
-/* Gives the options another size; the traffic was checked with the largest. */
+/* Changes the size in the options. The traffic was checked with the largest size. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);
 
 /* The sub-command: its exit status. */

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search: which point comes next, given what was measured. Everything follows from the
+ * The search: chooses the next point from the measurements so far. All choices follow from the
  * seed and the measurements.
  *
- *	random	each point drawn anew
- *	sample	points that cover each parameter evenly: of as many as there are tries, each
- *		value has its share
- *	anneal	simulated annealing: from a point to one beside it; a worse one is accepted
- *		with probability exp(change / temperature), so less often as the temperature
- *		falls, and if it is not, the search goes on from where it was. Begins at the
- *		best of a few random points, and again after an anomaly, or when nothing has got
- *		worse for long
+ *	random	draws each point independently
+ *	sample	covers each parameter evenly: over all tries each value of a parameter is used
+ *		equally often
+ *	anneal	simulated annealing: goes from a point to a neighbour. A worse neighbour is accepted
+ *		with probability exp(change / temperature), so less often as the temperature falls;
+ *		otherwise the search stays where it was. It begins at the best of a few random
+ *		points, and begins again after an anomaly, or after many tries without a better
+ *		point
  *
- * When an anomaly is found its minimal feature set is looked for: the parameters that cannot
- * take other values without the anomaly going away. Points that have the features of a known
- * anomaly are not tried again. An anomaly without a feature shows a rule that does not tell
- * points apart, and takes the longest to find: features of that kind are looked for no more.
+ * After an anomaly is found, its minimal feature set is determined: the parameters that cannot
+ * take other values without the anomaly disappearing. Points that have the features of a known
+ * anomaly are not tried again. An anomaly without a feature shows that its rule does not
+ * distinguish points, and its search takes longest: features of that kind are not searched again.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -61,7 +61,7 @@ typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure 
 struct explore_result {
 	uint32_t tries; /* points that were measured */
 	uint32_t failures; /* points that could not be measured */
-	uint32_t accepted_worse, rejected; /* steps of annealing to and from worse points */
+	uint32_t accepted_worse, rejected; /* steps to worse points; attempts that stayed */
 	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: an anomaly of that kind has no feature */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */

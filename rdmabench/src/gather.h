@@ -26,7 +26,9 @@ struct gather;
 struct gather *gather_create(const struct gather_attr *attr);
 void gather_destroy(struct gather *g);
 
-/* Adds the content of a file; source names it. With attr.compat the caller checks the age. */
+/*
+ * Adds the content of a file; source is its name. With attr.compat the caller must check the age.
+ */
 void gather_add(struct gather *g, const char *source, const char *text, size_t len);
 /* Adds a file, or all files below a directory that have the right suffix. */
 void gather_path(struct gather *g, const char *path);
@@ -36,9 +38,9 @@ void gather_skip(struct gather *g, const char *source, const char *why);
 /* Merges all files; false if there are none. Afterwards the functions below may be called. */
 bool gather_merge(struct gather *g);
 
-/* Without attr.compat. */
+/* The merged histogram; without attr.compat. */
 const struct latrec_hist *gather_hist(const struct gather *g);
-/* With attr.compat. */
+/* The merged figures; with attr.compat. */
 const struct stats_merged *gather_merged(const struct gather *g);
 
 /*

@@ -2,11 +2,11 @@
 /*
  * Converts the time stamps that a device puts into completions to times of the clock that stamps
  * posts. The device stamps a completion between the post and the poll of its request, so each such
- * request bounds the difference of the two clocks from both sides. Requests without effect on a QP
- * of their own (probes) are posted for that, before the traffic and while it runs; the traffic
- * itself gives bounds as well. The bounds are an interval, which grows with time because the clocks
- * may drift apart, and which each completion cuts. The error of a converted time is half of the
- * interval, and no converted time lies before its post or after its poll.
+ * request bounds the difference of the two clocks from both sides. For that purpose requests
+ * without effect (probes) are posted on a QP of their own, before and during the traffic; the
+ * requests of the traffic give bounds as well. The bounds form an interval. It grows with time
+ * because the clocks may drift apart, and each completion may narrow it. The error of a converted
+ * time is half of the interval, and no converted time is before its post or after its poll.
  */
 #ifndef RDMABENCH_HWCLOCK_H
 #define RDMABENCH_HWCLOCK_H
@@ -29,7 +29,7 @@ struct hwclock_bounds {
 	uint64_t jumps; /* completions that contradicted the bounds */
 };
 
-/* A request was posted, was stamped by the device, and its completion was polled. */
+/* Adds the bounds of a request: when it was posted, was stamped by the device, and was polled. */
 void hwclock_bound(struct hwclock_bounds *b, uint64_t posted_ns, uint64_t device_ns,
 	uint64_t polled_ns);
 
@@ -54,9 +54,9 @@ struct hwclock {
 };
 
 /*
- * Creates the QP and probes until both clocks are seen to run at the same rate. 0; -EOPNOTSUPP the
- * device does not offer its clock; -ENOTSUP the two clocks do not run alike; or an error of the
- * device. hwclock_close() is to be called after an error as well.
+ * Creates the QP and probes until both clocks are known to run at the same rate. Returns 0;
+ * -EOPNOTSUPP the device does not offer its clock; -ENOTSUP the rates of the two clocks differ; or
+ * an error of the device. hwclock_close() must be called after an error as well.
  */
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post);
 void hwclock_close(struct hwclock *c);

@@ -29,7 +29,7 @@ struct measure {
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
 
-/* 0; -errno: it could not be measured, which is no anomaly. */
+/* Returns 0; or -errno if the point could not be measured, which is no anomaly. */
 typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
 
 /* The limits; a measurement beyond one of them is an anomaly. */
@@ -51,9 +51,9 @@ void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
- * The energy of a measurement: the share missing to 128 Gb/s per direction, the share of pauses,
- * and, if there is a limit of the latency, p99 in parts of it; each from 0 to 1. The search climbs
- * the sum.
+ * The energy of a measurement, which the search maximises: the sum of the share of throughput that
+ * is missing to 128 Gb/s per direction, the share of pauses and, if there is a limit of the
+ * latency, the p99 divided by that limit; each from 0 to 1.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Landscapes for the search: an adapter whose throughput depends on six parameters of the
- * first traffic, in a way that is known. Each has an anomaly (pauses) in about one point of a
- * few hundred.
+ * Landscapes for tests of the search: models of an adapter whose throughput depends on six
+ * parameters of the first traffic in a known way. Each has an anomaly (pauses) in about one of a
+ * few hundred points.
  *
- *	corner		worse and worse towards the largest values of all six
- *	interior	worse and worse towards the middle of all six
+ *	corner		gets worse towards the largest values of all six, where the anomaly is
+ *	interior	gets worse towards the middle of all six, where the anomaly is
  *	deceptive	gets worse towards the smallest values, where there is no anomaly;
- *			the anomaly is where all six are large, and is not felt from afar
+ *			the anomaly is where all six are large, and other points do not show it
  */
 #ifndef RDMABENCH_MODEL_H
 #define RDMABENCH_MODEL_H

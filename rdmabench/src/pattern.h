@@ -37,7 +37,7 @@ struct pattern {
 	bool atomics, reads, writes;
 };
 
-/* 0; -EINVAL: why says what is wrong and what to give, in one line. */
+/* Returns 0; -EINVAL with one line in why: the mistake and the valid values. */
 int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size);
 
 /* op: a name as above. */

@@ -2,7 +2,7 @@
 /*
  * Payloads that can be checked: the bytes follow from the sender's QPN, the kind of the request and
  * its number. A request that takes a receive also carries its number, in the first 8 bytes if it
- * has that many.
+ * is long enough.
  */
 #ifndef RDMABENCH_PAYLOAD_H
 #define RDMABENCH_PAYLOAD_H

@@ -2,7 +2,7 @@
 /*
  * The directory of a search:
  *
- *	journal.jsonl			a header, then a line per measurement: what a resumed
+ *	journal.jsonl			a header, then a line per measurement, which a resumed
  *					search replays
  *	result/N			of try N, from 0
  *	reproduce/N.sh			the commands that try N ran
@@ -24,18 +24,18 @@ struct searchlog;
 enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };
 
 /*
- * Opens a directory. A new search wants one that is not there, or is empty; FORCE removes what
- * an earlier search has left, and nothing else; RESUME wants one with the same header, which is
- * borrowed. The directory is locked until searchlog_close(). 0, or -errno with a line in why;
- * -EBUSY another search writes there.
+ * Opens a directory. A new search needs a directory that does not exist, or is empty; FORCE removes
+ * the files of an earlier search, and nothing else; RESUME needs the same header (borrowed) in the
+ * directory. The directory is locked until searchlog_close(). Returns 0, or -errno with a line in
+ * why; -EBUSY another search writes there.
  */
 int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 	struct searchlog **log_p, char *why, size_t size);
 void searchlog_close(struct searchlog *log);
 
 /*
- * Takes the next measurement from the journal: 1, with its result and *err_p; 0 the journal has no
- * more; -EBADMSG it has another point.
+ * Takes the next measurement from the journal. Returns 1, with the result and *err_p; 0 the journal
+ * has no more; -EBADMSG its next measurement is of another point.
  */
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p);
@@ -44,14 +44,14 @@ int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struc
 int searchlog_forget(struct searchlog *log);
 
 /*
- * Writes result, script and journal line of a measurement; the script's text comes from the caller.
+ * Writes result, script and journal line of a measurement; the caller passes the script's text.
  */
 int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
 	int err, const struct rules *rules, const char *script);
 
 /*
- * Removes the statistics that an interrupted measurement of that name left; otherwise new ones
- * would be added to them. 0 or -errno.
+ * Removes the statistics of an interrupted measurement of that name; otherwise the new ones would
+ * be added to them. Returns 0 or -errno.
  */
 int searchlog_clear(const struct searchlog *log, const char *name);
 

@@ -21,12 +21,12 @@
 struct side;
 struct peer;
 
-/* Requests that leave with one doorbell and share the completion of the last one. */
+/* Requests that are announced with one doorbell and share the completion of the last one. */
 struct batch {
 	uint64_t due_ns, posted_ns;
 	uint64_t first; /* number of its first request */
 	uint32_t count;
-	bool signaled; /* 0: it completes with a later batch */
+	bool signaled; /* false: it completes with a later batch */
 };
 
 /* One queue pair. */
@@ -50,7 +50,7 @@ struct flow {
 	uint64_t checked[2]; /* atomics whose results have been compared */
 	uint64_t resume_ns; /* end of the pause after a burst */
 	uint32_t burst; /* batches since the last pause */
-	uint32_t quiet; /* requests since the last one that was signaled */
+	uint32_t quiet; /* requests since the last signaled one */
 	/* The receiving part. */
 	uint64_t received, received_bytes, next_number;
 };
@@ -62,8 +62,8 @@ struct peer {
 	struct mlx5dvl_mr *regions; /* side.t.regions of them */
 	uint8_t *mem;
 	struct flow *flows; /* side.t.qps of them */
-	struct wire_tally theirs; /* from its DONE: the requests that it sent */
-	struct wire_tally result; /* from its RESULT: the requests that it received */
+	struct wire_tally theirs; /* the requests that it sent, from its DONE */
+	struct wire_tally result; /* the requests that it received, from its RESULT */
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
 	int inject; /* event that was planted for its first QP; 0: none */
@@ -94,10 +94,10 @@ struct side {
 	struct control control;
 	uint32_t injected; /* planted events that have happened */
 	uint64_t wakeups; /* sleeps that events of completion queues ended */
-	bool armed[2]; /* send and receive CQ: its event has not been read */
+	bool armed[2]; /* send and receive CQ: armed, and its event has not been read */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
-	int stats_error; /* the first one */
+	int stats_error; /* the first error */
 
 	uint64_t start_ns, last_ns; /* start of the traffic; time of the last completion */
 	uint64_t messages, bytes; /* sent and completed */
@@ -119,12 +119,12 @@ struct side_device {
 };
 
 /*
- * Opens the device and creates the objects that n_peers peers share. side->t must be checked. 0, or
- * -errno, with a line in why.
+ * Opens the device and creates the objects that n_peers peers share. side->t must have been
+ * checked. Returns 0, or -errno with a line in why.
  */
 int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	char why[WIRE_TEXT_MAX]);
-/* Creates QPs and memory for a peer whose connection was opened. */
+/* Creates QPs and memory for a peer whose connection is open. */
 int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Writes the addresses that the peer needs. */
 void side_describe(const struct side *s, const struct peer *p, const char *run,
@@ -149,7 +149,7 @@ bool flow_send(struct flow *f, uint64_t now_ns);
 /* True if nothing is outstanding and nothing more will be posted. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
 /*
- * Returns the number of batches that a rate made due within the duration and that were not posted.
+ * Returns the number of batches that were due by the rate within the duration and were not posted.
  */
 uint64_t flow_overdue(const struct flow *f);
 void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);

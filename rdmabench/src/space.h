@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The space of the search. A point is two traffics with their ends. Each parameter is a dimension
- * with a list of values, and a point holds an index into that list per dimension. The second
- * traffic runs the other way, or within the first machine, or not at all.
+ * The space of the search. A point is two traffic flows with their ends. Each parameter is a
+ * dimension with a list of values, and a point holds an index into that list per dimension. The
+ * second flow runs the other way, or within the first machine, or not at all.
  */
 #ifndef RDMABENCH_SPACE_H
 #define RDMABENCH_SPACE_H
@@ -24,7 +24,7 @@ enum dimension_kind {
 	DIM_BUFFERS, /* buffers of a QP, 1 to 4 */
 	DIM_REGIONS, /* memory regions, 1 to 4, at most one per QP */
 	DIM_REQUESTS, /* 1 to 8 */
-	DIM_CONTROL, /* verbs beside the traffic: none, mr, qp, modify, rkey, lkey */
+	DIM_CONTROL, /* operations during the traffic: none, mr, qp, modify, rkey, lkey */
 	DIM_INJECT, /* none, drop, rnr, delay */
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
 	/* Parameters of its client and its server. */
@@ -69,28 +69,28 @@ struct fixed {
 };
 
 /*
- * Adds "NAME=VALUE", as space_name() and space_value() write them. 0; -EINVAL: why says what is
- * wrong and what to give, in one line.
+ * Adds "NAME=VALUE", as space_name() and space_value() write them. Returns 0; -EINVAL with one line
+ * in why: the mistake and the valid values.
  */
 int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
 
 /*
- * Gives the parameters of a point their fixed values, and settles it by point_settle(), which
- * resolves values that exclude each other.
+ * Sets the fixed parameters of a point to their values, and calls point_settle(), which resolves
+ * values that exclude each other.
  */
 void fixed_apply(const struct fixed *f, struct point *p);
 
 /*
  * Makes a point canonical and possible. Parameters without an effect (of requests that are not
- * sent, and of a traffic that does not run) get the index 0. A batch is no larger than the depth, a
- * region has a QP, UC has no READ, and UD has SENDs of one packet.
+ * sent, and of a traffic that does not run) get the index 0. A batch is not larger than the depth,
+ * there are not more regions than QPs, UC has no READ, and UD has SENDs of one packet.
  */
 void point_settle(struct point *p);
 /* Returns true if the dimension has an effect. */
 bool point_uses(const struct point *p, unsigned dim);
-/* Draws every dimension anew. */
+/* Draws every dimension independently. */
 void point_random(struct point *p, uint64_t *rand);
-/* Gives one dimension that has an effect another value, half of the time a neighbouring one. */
+/* Changes the value of one dimension that has an effect, half of the time to a neighbouring one. */
 void point_mutate(struct point *p, uint64_t *rand);
 bool point_equal(const struct point *a, const struct point *b);
 
@@ -101,7 +101,7 @@ uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *
 
 /* Returns {"Traffics": [...]}, the beginning of result files; see rdmabench(1). */
 json_t *point_json(const struct point *p);
-/* Reads a point; false if the object is none. */
+/* Reads a point. Returns false if the object is not a point. */
 bool point_from_json(const json_t *o, struct point *p_p);
 
 #endif

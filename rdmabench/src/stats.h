@@ -11,8 +11,8 @@
  *	latency_max_ns: 4123456
  *
  * They can be computed in two ways. From a histogram: nearest rank, at most 1/128 above the
- * sample. In the compatible way from a window of samples: sorted, the median is
- * number n / 2, percentile p is number (size_t)(n * p), both from 0, and the mean is
+ * sample. In the compatible way, from a sorted window of samples: the median is sample
+ * number n / 2, percentile p is number (size_t)(n * p), both counted from 0, and the mean is
  * truncated. The compatible way also has a rule to merge the figures of several files.
  */
 #ifndef RDMABENCH_STATS_H
@@ -48,7 +48,7 @@ struct stats {
 /* Computes the figures in the compatible way; sorts the samples. n is at least 1. */
 void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p);
 
-/* All 0 for an empty histogram. */
+/* Computes the figures of a histogram; all are 0 if it is empty. */
 void stats_of_hist(const struct latrec_hist *h, struct stats *s_p);
 
 /* 0 or -errno of the stream. */
@@ -61,9 +61,9 @@ struct stats_row {
 };
 
 /*
- * Reads lines "key: value"; keys that are not known are ignored. *row_p on success only.
- * 0; -ENODATA nothing but white space; -EBADMSG a value is no number, or negative, or a key is
- * missing, or the end of the last line (the file is torn, or something else).
+ * Reads lines "key: value" and ignores unknown keys. Writes *row_p on success only. Returns 0;
+ * -ENODATA nothing but white space; -EBADMSG a value is not a number, or negative, or a key or the
+ * end of the last line is missing (the file is torn, or is not a statistics file).
  */
 int stats_parse(const char *text, size_t len, struct stats_row *row_p);
 
@@ -75,9 +75,9 @@ struct stats_merged {
 };
 
 /*
- * The compatible rule: samples are added; of the others 0 counts as absent; the smallest min,
- * the mean of the means and of the medians, the largest p95, p99 and max. Rows without
- * samples are left out.
+ * The compatible rule: numbers of samples are added. In the other figures 0 counts as absent; the
+ * result is the smallest min, the mean of the means and of the medians, and the largest p95, p99
+ * and max. Rows without samples are left out.
  */
 void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p);
 

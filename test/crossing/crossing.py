@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Throughput of delegrpc over that of shmipc, over 1 where the one ring for all clients is the faster
-one, with 1 to 46 clients that call; once with so many connected, once with 46 connected.
+"""Compares the throughput of delegrpc and shmipc: a ratio above 1 means that the one ring for all clients is
+faster. 1 to 46 clients make calls, once with only these connected, once with 46 connected.
 
     crossing.py BENCH [--check] [OPTION OF BENCH]...
 
-Windows of both take turns, so each ratio is paired; --check runs two cells, for the tests.
+Windows of both run alternately, so each ratio is of a pair; --check runs two cells, for the tests.
 """
 import json
 import subprocess
@@ -20,7 +20,7 @@ SECONDS = ".02" if check else "1"
 
 
 def run(counts):
-    """Rows of shmipc, by depth and clients; of the layer, delegrpc, itself the ratio is 1."""
+    """Returns the rows of shmipc, by depth and clients; for delegrpc itself the ratio is 1."""
     cmd = [bench, "--peer", "none", "--queue-depth", DEPTHS, "--seconds", SECONDS, "--json", "-",
            "--clients", ",".join(map(str, counts)), *args]
     done = subprocess.run(cmd, check=True, capture_output=True, text=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""no-shm.py PROGRAM...: each, without a /dev/shm and with one that cannot be written, ends with an error and one line that names it."""
+"""no-shm.py PROGRAM...: each program ends with an error and one line that names /dev/shm, if that does not exist or cannot be written."""
 import subprocess
 import sys
 

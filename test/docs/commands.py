@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Runs the commands of the documents: each ```sh block of the .md files, and each .nf block in
-the EXAMPLES of the man pages of programs, as a shell script that has to end with 0. A ```c block with
-a main() is a program: it is stored as app.c, which a command below it compiles and another one runs.
+the EXAMPLES of the man pages of programs, as a shell script that must end with 0. A ```c block with
+a main() is a program: it is stored as app.c, which a later command compiles and another one runs.
 
 	commands.py SOURCE BUILD [DOCUMENT...]
 
@@ -46,7 +46,7 @@ def blocks_of(file):
 
 
 def commands_of(block):
-    """The commands of a block; one that is continued is one."""
+    """Returns the commands of a block; continued lines are one command."""
     return [c for c in re.sub(r"\\\n\s*", "", block).splitlines() if c.strip()]
 
 
@@ -88,7 +88,7 @@ def tree(root):
 
 
 def run(block, cwd, env):
-    """Output and status; whatever the block has started ends with it."""
+    """Returns output and status; all processes that the block has started end with it."""
     script = "set -e -o pipefail\n" + block + "\nwait\n"
     with subprocess.Popen(["bash", "-c", script], cwd=cwd, env=env, text=True, start_new_session=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as p:
@@ -104,7 +104,7 @@ def run(block, cwd, env):
 
 @functools.cache
 def may_trace():
-    """Takes root, and a kernel with uprobes."""
+    """Needs root, and a kernel with uprobes."""
     return subprocess.run(["bpftrace", "-e", "BEGIN { exit(); }"], capture_output=True).returncode == 0
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every installed program and library has a man page, groff has nothing to say about it, and the
+"""Every installed program and library has a man page, groff reports nothing about it, and the
 options of --help and those of the man page are the same, with their ranges and defaults.
 
 	man.py SOURCE BUILD [LAYER...]
@@ -42,7 +42,7 @@ def help_of(program):
 
 
 def limits_of_help(text):
-    """The range and the default that --help has in parentheses, as far as they are no prose: option, limit."""
+    """Yields option and limit: the range and the default in parentheses in --help, if they are not prose."""
     for block in re.findall(r"^  (?:-\S, )?(--.*(?:\n {23}.*)*)", text, re.M):
         said = re.search(r"\(([^()]*)\)(?:; also \S+)?$", " ".join(block.split()))
         for limit in said[1].split("; ") if said else []:

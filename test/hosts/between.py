@@ -46,7 +46,7 @@ def copyrpc_losses():
 
 
 def job_script(all_hosts, env):
-    """Writes the script that starts each rank of a job, with the fabric of its host and @env."""
+    """Writes the script that starts each rank of a job, in the fabric of its host and with @env."""
     first = all_hosts[0]
     exports = "".join(f"export {name}='{value}'\n" for name, value in env.items())
     return script(os.path.join(first.tmp, "run"),
@@ -55,7 +55,7 @@ def job_script(all_hosts, env):
 
 
 def mpirun(all_hosts, ranks, env, *program):
-    """@ranks ranks, dealt out to the hosts, each with the fabric of its host."""
+    """Starts @ranks ranks, distributed over the hosts, each with the fabric of its host."""
     first = all_hosts[0]
     pids = "".join(f"{h.name}) pid={h.pid};;\n" for h in all_hosts)
     agent = script(os.path.join(first.tmp, "agent"),

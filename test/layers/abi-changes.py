@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""abi.py tells a change that breaks programs from one that does not, and keeps the record of a release.
+"""Tests that abi.py distinguishes changes that break programs from others, and keeps the record of a release.
 
-A small library stands for a layer. Its struct shmipc_stats is passed with its size, shmipc_set has its size
-in the first field; shmipc_box has none.
+A small library takes the place of a layer. Its struct shmipc_stats is passed with its size, shmipc_set has its
+size in the first field; shmipc_box has none.
 """
 import pathlib
 import subprocess
@@ -86,7 +86,7 @@ with tempfile.TemporaryDirectory() as tmp:
     tree.expect(0, "recorded,", "--record", "--unreleased")
     tree.expect(0, "as recorded")
 
-    # A field behind the end of a struct that is passed with its size.
+    # A new field at the end of a struct that is passed with its size.
     tree.build(soname="libshmipc.so.2")
     tree.expect(0, "recorded,", "--record")
     for change in ({"last": "int pad;"},  # not behind the end: the size is the same

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The ABI of each library is the recorded one: functions, their types, and the layout of every
-struct that a public header defines, those of the inline functions included.
+"""Checks the ABI of each library against its record: functions, their types, and the layout of every
+struct that a public header defines, including those of the inline functions.
 
     abi.py SOURCE BUILD LAYER...
     abi.py --record [--unreleased] SOURCE BUILD [LAYER...]
 
-The record is test/layers/abi/LAYER.abi.xz, as abidw (abigail-tools) writes it; abidiff tells the
-differences. `--record` writes the record anew. A change that breaks programs needs another so_version in
-meson.build, once per release: without it the record stays, unless --unreleased says that no release has
+The record is test/layers/abi/LAYER.abi.xz, as abidw (abigail-tools) writes it; abidiff finds the
+differences. `--record` writes a new record. A change that breaks programs needs another so_version in
+meson.build, once per release. Without it the record is not written, unless --unreleased states that no release has
 this so_version.
 
-A new function breaks no program. Neither does a new field behind the end of a struct that is passed with
+A new function breaks no program. Nor does a new field at the end of a struct that is passed with
 its size: by a parameter `size_t size` right after the pointer, or by a first field `size_t size`.
 """
 import argparse
@@ -59,7 +59,7 @@ class Library:
         return self.record.exists()
 
     def sized(self):
-        """The structs that programs pass with their size."""
+        """Returns the structs that programs pass with their size."""
         text = "".join(f.read_text() for path in self.headers for f in sorted(path.glob("*.h")))
         return {name for pattern in SIZED for name in pattern.findall(text)}
 
@@ -71,7 +71,7 @@ class Library:
                 yield struct.get("name"), struct
 
     def write_cut(self):
-        """Writes the dump without the fields that sized structs have behind their recorded end."""
+        """Writes the dump without the fields that sized structs have after their recorded end."""
         recorded = dict(self.structs(ElementTree.parse(self.old)))
         tree = ElementTree.parse(self.new)
         for name, struct in self.structs(tree):
@@ -84,9 +84,9 @@ class Library:
         tree.write(self.cut)
 
     def differences(self, *options, new=None):
-        """The differences of the record and the dump by abidiff, or nothing."""
+        """Returns abidiff's differences between the record and the dump, or nothing."""
         r = subprocess.run(["abidiff", *options, self.old, new or self.new], capture_output=True, text=True)
-        if r.returncode & 3:  # of abidiff itself
+        if r.returncode & 3:  # an error of abidiff itself
             sys.exit(f"abidiff {self.layer}: {r.stdout}{r.stderr}")
         return r.stdout if r.returncode else ""
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Each layer can be asked for alone: what it is built over comes with it. The layers that need
-libc only are built with no RDMA, PMIx, hwloc or JSON header in sight.
+"""Each layer can be built alone: meson adds the layers that it needs. The layers that need
+only libc are built without any header of RDMA, PMIx, hwloc or JSON.
 
     alone.py [--all] SOURCE LAYER...
 
-Without --all, of the layers that are built over nothing only the first is asked for alone.
+Without --all, only the first of the layers that need no other layer is built alone.
 """
 import concurrent.futures
 import json
@@ -31,7 +31,7 @@ def run(*cmd, env=None):
 
 
 def below(layer):
-    """A layer and all that it may be made of, but base, which is no layer."""
+    """Returns a layer and all layers that it may use, without base, which is no layer."""
     found = {layer}
     for other in everything[layer][1] & set(everything):
         found |= below(other)
@@ -39,7 +39,7 @@ def below(layer):
 
 
 def built(out):
-    """The layers whose library or program is a target of this build directory."""
+    """Returns the layers whose library or program is a target of this build directory."""
     targets = json.loads(run("meson", "introspect", "--targets", out))
     files = {f for t in targets for f in t["filename"]}
     programs = {n for n in PROGRAMS if str(out / PROGRAMS[n][0]) in files}
@@ -48,7 +48,7 @@ def built(out):
 
 
 def without_packages(tmp, layers):
-    """An empty search path for pkg-config is a machine without those packages."""
+    """Builds without the packages: the search path of pkg-config is empty."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
     out = pathlib.Path(tmp) / "bare"
     run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", env=env)
@@ -60,7 +60,7 @@ def without_packages(tmp, layers):
 
 
 def alone(tmp, layer):
-    """With tests and benches, which may ask for more than the layer itself."""
+    """Builds with tests and benches, which may need more than the layer itself."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
     run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
         "-Dpeers=disabled", "-Ducx=disabled")

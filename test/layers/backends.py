@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""benchkv asks nowhere which backend a job has: src/backend/list.c lists them, and each has a file beside it.
+"""Checks that no file of benchkv depends on the backend of a job, but for src/backend/list.c, which lists the
+backends, and the file of each backend beside it.
 
     backends.py SOURCE
 
-Also tells that planted questions are seen.
+Also checks that the pattern finds known bad lines.
 """
 import pathlib
 import re
 import sys
 
 QUESTION = re.compile(r"""
-    \bbackend_(?:%s)\b                      # a row by its name
-    | \bHAVE_UCX\b | \bucp_ | ucx\.h        # what one build has and another lacks
-    | backend \s* (?:==|!=)                 # a comparison of rows
+    \bbackend_(?:%s)\b                      # a backend by its name
+    | \bHAVE_UCX\b | \bucp_ | ucx\.h        # code that only some builds have
+    | backend \s* (?:==|!=)                 # a comparison of backends
     | (?:==|!=) \s* &?backends?\b
     | \bcase \s+ BACKEND | \bBACKEND_
     | strn?cmp \( [^;]* backend->name       # or of their names

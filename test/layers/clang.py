@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""clang has no warning about any file, with the flags that a build by clang gives it. Only the syntax is looked at,
-so it takes a fraction of a build.
+"""clang reports no warning for any file, with the flags of a build by clang. Only the syntax is checked, which
+takes a fraction of the time of a build.
 
     clang.py SOURCE
 """

@@ -16,7 +16,7 @@ errors = []
 
 def run(*cmd, env=None):
     if not os.path.exists(cmd[0]) and os.path.isabs(cmd[0]):
-        return []  # it was not built, and the compiler has said why
+        return []  # it was not built, and the compiler has printed why
     r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
     if r.returncode:
         errors.append(f"{' '.join(map(str, cmd))}\n{r.stdout}{r.stderr}")
@@ -24,7 +24,7 @@ def run(*cmd, env=None):
 
 
 def use_all(tmp, pkg_config, layers, env):
-    """A program over all layers, as a user of C++17 builds it who wants no warning."""
+    """Builds a program that uses all layers as a user of C++17 would who permits no warning."""
     flags = run(*pkg_config, "--cflags", "--libs", *layers, env=env)
     text = "".join(f"#include <{header}>\n" for layer in layers for header in HEADERS[layer])
     (tmp / "one.cpp").write_text(text + "int two();\nint main() { return two(); }\n")
@@ -42,7 +42,7 @@ with tempfile.TemporaryDirectory() as tmp:
     run("meson", "install", "-C", build, "--no-rebuild", "--destdir", root)
     pcs = sorted(root.rglob("*.pc"))
     libdir = pcs[0].parent.parent
-    # A user's libibverbs.pc is the system's; ours come from under the destdir.
+    # libibverbs.pc is the system's; the files of this tree are below the destdir.
     env = dict(os.environ, PKG_CONFIG_PATH=str(pcs[0].parent), LD_LIBRARY_PATH=str(libdir))
     prefix = run("pkg-config", "--variable=prefix", pcs[0].stem, env=env)[0]
     pkg_config = ["pkg-config", f"--define-variable=prefix={root}{prefix}"]

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The directories of a layer are floors, and the files of a directory call each other in no circle.
+"""The directories of a layer are levels, lowest first: files include only from their own and lower ones. The
+files of a directory do not call each other in circles.
 
     floors.py BUILD SOURCE [NAME]...     NAME: a layer, program or harness that was built
 
 Calls are read by nm from the objects, includes from ninja's dependency log. A circle is a set of
-files that reach each other by calls. One that stays has a row in STAY that says why. Mistakes are
-planted first, and must be seen.
+files that reach each other by calls. A circle that is accepted has a row with the reason in STAY. The test first checks
+that it finds planted mistakes.
 """
 import ctypes
 import json
@@ -62,7 +63,7 @@ def objects(build, source):
 
 
 def symbols(objs):
-    """Names that each file calls, and the file that defines each name."""
+    """Returns the names that each file calls, and the file that defines each name."""
     calls, defines = {path: set() for path in objs}, {}
     source = {str(obj): path for path, obj in objs.items()}
     listing = subprocess.run(["nm", "-A", *objs.values()], check=True, capture_output=True, text=True).stdout
@@ -107,7 +108,7 @@ def row_of(room, circle):
 
 
 def included(build, source):
-    """Pairs of a source file and a file of ours that it includes, directly or not."""
+    """Returns pairs of a source file and a file of this tree that it includes, directly or not."""
     log = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True).stdout
     top, path, pairs = os.path.relpath(source, build), None, set()
     for line in log.splitlines():
@@ -115,7 +116,7 @@ def included(build, source):
             path = None
         elif line.strip().startswith(top):
             header = os.path.relpath(os.path.normpath(line.strip()), top)
-            path = path or header  # the first of an object is its source
+            path = path or header  # the first entry of an object is its source
             pairs.add((path, header))
     return pairs
 
@@ -138,7 +139,7 @@ def check_circles(found, rooms):
 
 
 def planted():
-    """Mistakes that are not seen."""
+    """Returns the planted mistakes that are not found."""
     edges = {"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}
     if circles(edges) != {frozenset("bc")}:
         yield "a circle is not seen"

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Checks what was really included, by ninja's dependency log.
+"""Checks the files that were really included, by ninja's dependency log.
 
-Layers and programs include layers below them only. The scaffolding of tests in test/support/ is
-for tests and benches.
+Layers and programs may only include layers below them. Only tests and benches may include test/support/.
 """
 import pathlib
 import subprocess
@@ -39,7 +38,7 @@ for line in deps.splitlines():
             errors.append(f"{obj} includes {path.relative_to(source)}")
     elif path.parent.name == "infiniband":
         if layer not in DRIVER_HEADERS and layer in LAYERS and path.name.startswith("mlx5"):
-            # An inline header of mlx5dv-lite may bring verbs types, never the driver's own.
+            # An inline header of mlx5dv-lite may include verbs types, but not the driver's own header.
             errors.append(f"{obj} includes {path}")
 for name in sys.argv[3:]:
     if not checked[name] and name not in HEADER_ONLY:

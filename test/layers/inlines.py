@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Other languages need no C: each public function that a layer's headers define inline is exported
-by its library as well. No private one is, and nothing is exported that the headers do not declare.
+"""Programs in other languages need no C: each public function that a layer's headers define inline is also
+exported by its library. Private ones are not, and the library exports nothing that the headers do not declare.
 
 A function is public if LAYER.h declares it, and not only LAYER_inline.h. The headers are
 read after the preprocessor, so macros in front of a function do not matter.
@@ -15,12 +15,12 @@ import sys
 from layers import HEADERS, LAYERS, fail, includes
 
 MARKER = re.compile(r'# \d+ "([^"]*)"')
-# The name before the last parentheses, which may hold others: pointers to functions, attributes.
+# The name before the last parentheses, which may contain others: pointers to functions, attributes.
 FUNCTION = re.compile(r"\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*$")
 
 
 def preprocessed(source, layer, header):
-    """(is the file a public header itself, line) of what this layer's headers come to."""
+    """Yields (is the file a public header itself, line) of the preprocessed headers of this layer."""
     flags = [f"-I{source / path}" for path in includes(layer)]
     text = subprocess.run(["gcc", "-E", "-std=c11", *flags, "-"], input=f"#include <{header}>\n",
                           check=True, capture_output=True, text=True).stdout
@@ -33,7 +33,7 @@ def preprocessed(source, layer, header):
 
 
 def declarations(lines):
-    """(text, has a body) of each declaration or definition at the top level."""
+    """Yields (text, has a body) of each declaration or definition at the top level."""
     text, depth, body = "", 0, False
     for c in "\n".join(lines):
         depth -= c == "}"

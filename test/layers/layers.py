@@ -15,7 +15,7 @@ LAYERS = {
               "libm.so.6"}),
 }
 
-# Layers without a library: all of them is in their headers, which include nothing of ours.
+# Layers without a library: all their code is in headers that include no other layer.
 HEADER_ONLY = {"cellring"}
 
 # Libraries that any layer may need: libc, and those that the compiler and the sanitizers add.
@@ -36,14 +36,14 @@ PROGRAMS = {
                  "libjansson.so.4", "libm.so.6"}),
 }
 
-# Archives that are built once and never installed: directories they may include from. Nothing that
-# is installed may include from theirs.
+# Archives that are built once and never installed, and the directories that they may include. Files that
+# are installed may not include from the archives' directories.
 HARNESSES = {"bench": {"base", "cellring", "latrec"}}
 
-# Libraries that a program also needs if they were found when it was built.
+# Libraries that a program needs only if they were found when it was built.
 OPTIONAL = {"libucp.so.0"}
 
-# No layer may see rdma-core's driver headers but the one that is over them.
+# Only mlx5dv-lite may include rdma-core's driver headers.
 DRIVER_HEADERS = {"mlx5dv-lite": {"mlx5dv.h", "mlx5_api.h", "verbs.h"}}
 
 # Public headers, as installed.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Another meson project takes the workspace as a subproject, each layer through
+"""Another meson project takes this tree as a subproject, gets each layer through
 dependency(..., fallback: ...) or by the [provide] of a wrap, builds and runs a user of each,
-and installs: the kind of library is the one that it asks for, and of ours only what it asks for
-is installed."""
+and installs. The libraries have the kind that the project chooses, and only the layers that it uses are
+installed."""
 import pathlib
 import re
 import subprocess
@@ -23,7 +23,7 @@ def run(cwd, *cmd):
 
 def outer_project(outer, layers):
     (outer / "subprojects").mkdir(parents=True)
-    # A link, not a copy: what is taken is what is here.
+    # A link, not a copy, so that the present tree is used.
     (outer / "subprojects" / "workspace").symlink_to(source)
     lines = ["project('outer', 'c', default_options: ['c_std=gnu11'])"]
     for i, layer in enumerate(layers):
@@ -35,7 +35,7 @@ def outer_project(outer, layers):
 
 
 def wrap_project(outer, layers):
-    """One that has a wrap only: the layers come by its [provide], in the order of `layers`."""
+    """A project that has a wrap only: the layers come by its [provide], in the order of `layers`."""
     outer_project(outer, layers)
     (outer / "subprojects" / "workspace.wrap").write_text(
         "[wrap-file]\ndirectory = workspace\n\n[provide]\ndependency_names = " + ", ".join(names) + "\n")
@@ -54,7 +54,7 @@ def build_and_test(outer, layers):
 
 
 def install(outer, to):
-    """The files that `meson install` puts below the prefix, without the directories of the host."""
+    """Returns the files that `meson install` puts below the prefix, without the directories of the host."""
     run(outer, "meson", "install", "-C", "b", "--no-rebuild", "--destdir", outer / to)
     return {p.name for p in (outer / to).rglob("*") if not p.is_dir()}
 
@@ -97,7 +97,7 @@ def take_one_shared(outer, layer):
 
 
 def take_by_wrap(outer, layers):
-    """Builds and runs a user of the last layer: the one asked for first has configured the workspace."""
+    """Builds and runs a user of the last layer. The first layer has already configured this tree."""
     wrap_project(outer, layers)
     run(outer, "meson", "setup", "b", ".", "--wrap-mode=forcefallback", "-Ddefault_library=static")
     run(outer, "ninja", "-C", "b", f"use-{layers[-1]}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each shared library exports its own prefix only, and needs only what its layer may use;
+"""Each shared library exports only its own prefix, and needs only the libraries that its layer may use;
 each program needs the libraries that the table lists."""
 import pathlib
 import re

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A test in C is a table of cases, each of which can be run alone (test/support): main() of test-*.c calls
-test_main(). tables.txt lists the files that do not yet, or that take a seed or a count instead; an entry whose file is
-gone, or has a table, is an error, so the list only gets shorter.
+test_main(). tables.txt lists the files that do not do so yet, or that take a seed or a count instead. An entry whose file
+does not exist, or has a table, is an error, so the list only gets shorter.
 
     tables.py SOURCE
 """

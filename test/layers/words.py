@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Documents and comments are true and plain.
+"""Documents and comments are correct and plain.
 
-Files, programs and tests that documents name exist, links lead somewhere, and the terms of the field
-are in the glossary of docs/architecture.md. Sentences are read by english.py.
+Files, programs and tests that documents name exist, links lead to files, and the terms of the field
+are in the glossary of docs/architecture.md. english.py checks sentences.
 
 	words.py SOURCE BUILD LAYER...
 """
@@ -39,14 +39,14 @@ def glossary():
 
 
 def terms(text):
-    """Words of capitals in the prose, without the s of a plural."""
+    """Returns the words in capitals in the prose, without the s of a plural."""
     text = re.sub(r"```.*?```", "", text, flags=re.S)
     text = re.sub(r"`[^`]*`|\]\([^)]*\)", "", text)
     return {w.removesuffix("s") for w in re.findall(r"(?<![\w.$/-])[A-Z][A-Z0-9]*[A-Z]s?(?!\w)", text)}
 
 
 def exists(document, name):
-    """As seen from the root, from the document, or from a directory of sources beside it; a module's name without its suffix is one."""
+    """Returns true if the name exists below the root, the document's directory, or a directory of sources beside the document. The suffix of a module may be missing."""
     base = document.parent.relative_to(source)
     name = name.rstrip("/")
     places = [pathlib.PurePath(), pathlib.PurePath("base/include"), base, *(base / d for d in ("src", "include", "test", "bench", "sim", "man", "tools", "examples"))]
@@ -54,18 +54,18 @@ def exists(document, name):
         path = os.path.normpath(place / name)
         if path in here or path in directories or any(path + s in here for s in (".c", ".h")):
             return True
-    # A name alone is any file's; in a document of the whole tree a path may be one of any layer.
+    # A name without a directory may be of any file; in a document of the whole tree a path may be of any layer.
     return ("/" not in name or base.name in ("", "docs")) and any(f.endswith("/" + name) for f in here | directories)
 
 
 def walks():
-    """The tables of that follow something step by step: lists of rows."""
+    """Returns the tables that follow something step by step, as lists of rows."""
     text = (source / "docs/architecture.md").read_text()
     return [re.findall(r"^\| \d.*", table, re.M) for table in re.findall(r"^\| step \|.*\n(?:\|.*\n)+", text, re.M)]
 
 
 def check_walk(rows):
-    """Each function of a walk is in the file that the row names; names.py looks for functions in general."""
+    """Yields functions of a walk that are not in the file that the row names; names.py checks that functions exist at all."""
     for row in rows:
         for part in re.split(r"[;|]", row):
             for file in re.findall(r"[\w/-]+\.[ch]\b", part):
@@ -78,7 +78,7 @@ def check_walk(rows):
 
 
 def built():
-    """Names of tests, benchmarks and what is built."""
+    """Returns the names of tests, benchmarks and targets."""
     found = set()
     for what in "--tests", "--benchmarks", "--targets":
         out = subprocess.run(["meson", "introspect", what, sys.argv[2]], capture_output=True, text=True, check=True)
@@ -107,7 +107,7 @@ for rows in walks():
     bad += check_walk(rows)
 if len(walks()) < WALKS:
     bad.append(f"docs/architecture.md has {len(walks())} walks, fewer than {WALKS}")
-# An arm that fails has nothing to poll for: a loop that takes its error for work never sleeps.
+# After an arm that failed no event comes: a program that treats its error as work never sleeps.
 for f in sorted(f for f in here if f.endswith((".h", ".c", ".md", ".7"))):
     if re.search(r"_arm\([^()]*\) \? 0 : \\?-1", (source / f).read_text()):
         bad.append(f"{f}: an example that takes a failed arm for something to poll")

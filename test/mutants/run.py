@@ -16,13 +16,13 @@ A file of mutants holds records, an empty line between them, a key at the beginn
     to: if (0)
     test: copyrpc-wire
 
-`from` stands once in the file, within one line, and `to` replaces it. `test` is one or more names of
-meson tests; one that fails or runs into its time limit kills the mutant. A mutant that does
+`from` must stand once in the file, within one line; `to` replaces it. `test` is one or more names of
+meson tests; a test that fails or runs into its time limit kills the mutant. A mutant that does
 not compile, or whose tests are skipped, is an error.
 
 The tree is copied and built once, and its tests must pass before the first mutant is made. For a mutant only the
-programs of its tests are built. The time limit of a test follows from the time that it took without a mutant, so that
-a mutant that hangs does not cost minutes.
+programs of its tests are built. The time limit of a test follows from its time without a mutant, so a mutant that
+hangs does not cost minutes.
 """
 import argparse
 import json
@@ -41,7 +41,7 @@ KEYS = ["mutant", "why", "file", "from", "to", "test"]
 
 
 def records(path):
-    """The mutants of a file, each a dict of KEYS."""
+    """Returns the mutants of a file, each a dict of KEYS."""
     found, lines = [], []
     for number, line in enumerate(path.read_text().splitlines() + [""], 1):
         if line.startswith("#"):
@@ -59,7 +59,7 @@ def records(path):
 
 
 def misfit(source, m):
-    """Why a mutant cannot be made of this tree, or None."""
+    """Returns why a mutant cannot be made of this tree, or None."""
     path = source / m["file"]
     if not path.is_file():
         return f"no file {m['file']}"
@@ -68,7 +68,7 @@ def misfit(source, m):
 
 
 def check(source, build):
-    """Each record fits the tree, and each test that it names exists."""
+    """Checks that each record fits the tree, and that each test in it exists."""
     listed = subprocess.run(
         ["meson", "introspect", "--tests", str(build)], check=True, capture_output=True, text=True
     ).stdout
@@ -89,12 +89,12 @@ def check(source, build):
 
 
 class Copy:
-    """A copy of the tree with a build in it. Its tests are run without meson, which would add a second to each."""
+    """A copy of the tree with a build. Its tests are run without meson, which would add a second to each."""
 
     def __init__(self, source, scratch, wanted):
         self.tree, self.build = scratch / "tree", scratch / "tree/build"
         shutil.copytree(source, self.tree, ignore=shutil.ignore_patterns("build*", ".git"), symlinks=True)
-        for command in (["init", "-q"], ["add", "-A"]):  # some tests ask git for the files
+        for command in (["init", "-q"], ["add", "-A"]):  # some tests list the files with git
             subprocess.run(["git", "-C", str(self.tree)] + command, check=True, capture_output=True)
         self.env = dict(os.environ, CCACHE_DIR=str(scratch / "ccache"), CCACHE_NOHASHDIR="1")
         setup = ["meson", "setup", str(self.build), str(self.tree)]
@@ -113,7 +113,7 @@ class Copy:
     def compiles(self, names):
         depends = [self.tests[n]["depends"] for n in names]
         targets = {f for ids in depends for i in ids for f in self.files.get(i, [])}
-        # A test that names no target may look at any.
+        # A test that names no target may use any.
         paths = [os.path.relpath(f, self.build) for f in sorted(targets)] if all(depends) else []
         command = ["ninja", "-C", str(self.build), "--quiet"] + paths
         return subprocess.run(command, capture_output=True, env=self.env).returncode == 0

@@ -3,8 +3,8 @@
 
     suite.py BOX [--soak K/N]
 
-The builds follow each other, and the tests of one run beside the compiler of the next, so that no core waits where
-tests sleep. Each test has a /dev/shm and a network of its own (box.c). The end of the output names tests that were
+The builds follow each other, and the tests of one run while the next one compiles, so that no core is idle while
+tests sleep. Each test has its own /dev/shm and network (box.c). The end of the output names tests that were
 skipped or failed, then prints CPU and wall seconds of each build and suite and of the most expensive tests.
 
 --soak runs the K-th of N parts of the long form: tests of all builds, and mutants. The part of a test follows from its
@@ -25,7 +25,7 @@ import time
 TOP = pathlib.Path(__file__).resolve().parent.parent.parent
 MOST_EXPENSIVE = 20
 LINES_OF_A_FAILURE = 30
-# Line numbers are all that a report needs of debug information; more, and optimising, doubles the compiler's time.
+# A report needs only line numbers of the debug information; more of it, and optimising, doubles the compile time.
 SANITIZED = ["-Doptimization=0", "-Dc_args=-g1", "-Db_lundef=false", "-Dpeers=disabled"]
 
 
@@ -46,10 +46,10 @@ class Build:
 RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
 BUILDS = [
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA),
-    # arm64 by cross compiler and qemu-user: what needs no device.
+    # arm64 by cross compiler and qemu-user: everything that needs no device.
     Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", "-Dlayers=latrec,delegrpc,shmipc,flux",
                              "-Dpeers=disabled", "-Dc_args=-g1"]),
-    # Without the benches' peers, which are not run there and take long to compile.
+    # Without the programs that the benches compare with, which are not run there and take long to compile.
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
           {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
            "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
@@ -59,7 +59,7 @@ BUILDS = [
 
 
 def step(build, name, command, log):
-    """Runs a command of a build and notes its time. Returns true if it ended with 0."""
+    """Runs a command of a build and records its time. Returns true if it ended with 0."""
     begun = time.monotonic()
     env = dict(os.environ, **build.env)
     softhcactl = build.dir / "subprojects/softhca/src/run/softhcactl"
@@ -81,7 +81,7 @@ def compile_it(build, soak):
         setup = ["meson", "configure", str(build.dir)] + [o for o in options if o.startswith("-D")]
     else:
         setup = ["meson", "setup", str(build.dir)] + options
-    # Below the tests that run meanwhile.
+    # With a lower priority than the tests that run meanwhile.
     ninja = ["nice", "-n", "5", "ninja", "-C", str(build.dir), "--quiet"]
     for name, command in {"setup": setup, "compile": ninja + targets(build)}.items():
         if not step(build, name, command, log):
@@ -92,7 +92,7 @@ def compile_it(build, soak):
 
 
 def targets(build):
-    """The plain build has everything. The others have what their tests need: benches would take as long again."""
+    """The plain build has everything. The others have only what their tests need: benches would double the time."""
     return [] if build.name == "test" else ["meson-test-prereq"]
 
 
@@ -108,9 +108,9 @@ def boxed(box):
 
 
 def streams_of(tests, box):
-    """Returns lists of names, which run beside each other, with the number of processes for each. Tests that meson would
-    run alone disturb each other's ports and files, which they cannot in a box: they are two streams of their own."""
-    # More than there are cores, because many sleep.
+    """Returns lists of names that run at the same time, with the number of processes for each. Tests that meson would
+    run alone would disturb each other's ports and files, but not in a box: they are two lists of their own."""
+    # More processes than cores, because many tests sleep.
     processes = os.cpu_count() + 1
     if not boxed(box):
         return [(sorted({t["name"] for t in tests}), processes)]
@@ -125,7 +125,7 @@ def run_tests(build, box, tests):
         command = ["meson", "test", "-C", str(build.dir), "--no-rebuild", "--quiet",
                    "--wrapper", box if boxed(box) else f"{box} -n", "--logbase", f"stream-{number}",
                    "--num-processes", str(processes),
-                   # Time limits only end what hangs, so they allow for other work on the machine.
+                   # Time limits only end tests that hang, so they allow for other work on the machine.
                    "--timeout-multiplier", "5"]
         good = step(build, f"tests {number}", command + names, build.dir / f"stream-{number}.log")
         build.status |= not good
@@ -174,7 +174,7 @@ def expected_skips():
 
 
 def print_outcome(rows):
-    """Returns true if each test passed, or was skipped as expected, and a line that counts them."""
+    """Returns whether each test passed, or was skipped as expected, and a line with their numbers."""
     expected, good = expected_skips(), True
     counts = collections.Counter()
     for r in rows:

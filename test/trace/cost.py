@@ -3,10 +3,10 @@
 
 	cost.py SOFTHCA-RUN ROUNDS-TRACED ROUNDS-UNTRACED COPYRPC-TRACED COPYRPC-UNTRACED
 
-The same programs with and without trace points, instructions counted by callgrind. The compiler
+Runs the same programs with and without trace points, and counts instructions with callgrind. The compiler
 uses other registers where values are kept for a trace point, and orders code differently, so the
-difference is more or less than the nops: at most MOST for each trace point that is passed, and at
-most one in a hundred less.
+difference is not exactly the nops: it may be at most MOST for each trace point that is passed, and at
+most one instruction in a hundred less.
 """
 import os
 import pathlib
@@ -40,7 +40,7 @@ def counted(command, env):
             elif line.startswith("fn="):
                 function = line[3:].split("'")[0]
             elif line.startswith("calls="):
-                called = True  # the next line is what the callee cost
+                called = True  # the next line has the cost of the callee
             elif re.match(r"\d+ \d+$", line):
                 if ours and not called and function not in BY_CLOCK:
                     total += int(line.split()[1])
@@ -49,7 +49,7 @@ def counted(command, env):
 
 
 def per_round(layer, depth, which, fewest):
-    """Instructions per round, without the start. The clock can only add, so @fewest keeps the least count."""
+    """Instructions per round, without the start. Reads of the clock only add, so @fewest keeps the least count."""
     env = dict(os.environ, SOFTHCA_MODE="step")
 
     def run(n):

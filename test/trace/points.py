@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The trace points in the libraries are those of docs/observability.md, with as many arguments,
-and each of them is one nop.
+"""The trace points in the libraries are those of docs/observability.md, with the same number of
+arguments, and each of them is one nop.
 
 	points.py OBSERVABILITY.MD LIBRARY...
 """

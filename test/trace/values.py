@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The arguments of the trace points are what docs/observability.md says, seen by gdb.
+"""The arguments of the trace points, as gdb shows them, are those that docs/observability.md describes.
 
 	values.py SOFTHCA-RUN ROUNDS COPYRPC COPYRPC-FAILURE TENTBENCH
 """
@@ -89,7 +89,7 @@ def check_copyrpc():
     assert [v for v in posted if v[0] == server] == [[server, 4, 32 + 3 * 32 + 28]] * 3, posted
     assert received == [[server, 4], [caller, 4]] * 3, received
 
-    # The caller finds that the peer's QP has gone.
+    # The caller finds that the peer's QP has ended.
     run = [hca, *fabric, "--", failure, "peer_destroyed_silently"]
     failed = of(traced({"copyrpc:endpoint_failed": 4}, run), "copyrpc:endpoint_failed")
     assert len(failed) == 1 and failed[0][0] != failed[0][3] > 0, failed
