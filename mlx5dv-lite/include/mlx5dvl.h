@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. QPs are reliable
- * connections by default; UC and UD are available too.
+ * mlx5dv-lite: RDMA on ConnectX without a library call on the hot path. QPs are RC by default; UC
+ * and UD are also supported.
  *
- * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs). This layer
- * takes over their memory: it writes work requests and doorbells and reads completions itself,
- * inline in the caller. It is for programs that are bound by message rate: one receive CQ for all
- * QPs, one SRQ whose receives need no memory (the data comes by RDMA WRITE), few signaled
- * completions, one doorbell for many requests.
+ * libibverbs creates the objects (protection domain, memory regions, CQs, SRQ, QPs); this layer
+ * takes over their memory. It writes work requests and doorbells and reads completions itself,
+ * inline in the caller. It is for programs that are bound by message rate: all QPs share one
+ * receive CQ and one SRQ, whose receives need no memory (the data arrives by RDMA WRITE); few
+ * completions are signaled, and one doorbell announces many requests.
  *
  *	static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r)
  *	{
@@ -26,28 +26,26 @@
  *	mlx5dvl_mono_poll(rcq, 64, on_recv, NULL), mlx5dvl_srq_refill(srq);
  *	mlx5dvl_send_poll(scq, 64, on_sent, NULL);
  *
- * Threads: a context, and all objects that were created from it, must be used by one thread at a
- * time; there are no locks. Open one context per thread: each has its own ibv_context, and so its
- * own doorbell registers. Different contexts are independent. The exceptions are mlx5dvl_mr_reg()
- * and mlx5dvl_mr_dereg(), which may take long: any thread may call them while others use the
- * context.
+ * Threads: there are no locks. Only one thread at a time may use a context and the objects that
+ * were created from it. Open one context per thread: each has its own ibv_context, and so its own
+ * doorbell registers. Different contexts are independent. Exceptions are mlx5dvl_mr_reg() and
+ * mlx5dvl_mr_dereg(), which may take long: any thread may call them while another uses the context.
  *
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, copy-on-write after fork() can replace pages that the device uses: call
- * ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and let no
- * registered memory share a page with data that the child needs. Newer kernels copy pinned pages
- * for the child.
+ * kernels before 5.12, copy-on-write after fork() can leave the pages that the device uses to the
+ * child: call ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and do
+ * not register memory on a page that the child needs. Newer kernels copy pinned pages for the
+ * child.
  *
  * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
- * a field must also set `size` to the size of its struct. Fields that a program does not have are
- * 0, the default. If a program sets a field that an older library does not know, the function
- * returns -E2BIG. struct mlx5dvl_port is passed with its size as well: the library writes no more
- * bytes.
+ * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
+ * default. If a program sets a field that an older library does not know, the function returns
+ * -E2BIG. The size of struct mlx5dvl_port is an argument: the library does not write beyond it.
  *
- * Errors: functions return 0 or a count, or -errno; output arguments are written on
- * success only. The functions marked "hot" are inline, in mlx5dvl_inline.h.
+ * Errors: functions return 0 or a count, or -errno. They write output arguments only on success.
+ * The functions marked "hot" are inline, in mlx5dvl_inline.h.
  */
 #ifndef MLX5DVL_H
 #define MLX5DVL_H
@@ -69,8 +67,9 @@ struct mlx5dvl_qp;
 struct mlx5dvl_error;
 
 /*
- * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
- * defines this macro: libmlx5dv-lite exports the same functions, for programs in other languages.
+ * Linkage of the functions that are compiled into their callers. Programs must not define this
+ * macro. src/ffi.c of the library defines it, so that libmlx5dv-lite exports the same functions for
+ * programs in other languages.
  */
 #ifndef MLX5DVL_INLINE
 #define MLX5DVL_INLINE static inline __attribute__((always_inline))
@@ -79,138 +78,142 @@ struct mlx5dvl_error;
 /* ---- context ------------------------------------------------------------------- */
 
 /*
- * Called by mlx5dvl_mono_poll() and mlx5dvl_send_poll() for every completion with error, of
- * requests (signaled or not) and of receives. The device has moved the QP to its error state.
- * Each request that is still in its send queue is then reported as flushed (-ECANCELED), in
- * order. The callback may post to other QPs and may destroy any QP, including @qp; it must
- * not poll.
+ * Callback of mlx5dvl_mono_poll() and mlx5dvl_send_poll() for every completion with error, of
+ * requests (signaled or not) and of receives. The device has moved the QP to its error state. The
+ * polls then report each request that is still in the QP's send queue as flushed (-ECANCELED), in
+ * order. The callback may post to other QPs and may destroy any QP, including @qp; it must not
+ * poll.
  */
 typedef void mlx5dvl_error_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error);
 
-/* Describes a syndrome in a few words. */
+/* Returns a short description of a syndrome. */
 const char *mlx5dvl_syndrome_text(uint8_t syndrome);
 
 struct mlx5dvl_error {
 	uint64_t token; /* of the failed request; 0 when is_recv */
-	int err; /* -ECANCELED flushed, -ETIMEDOUT peer does not answer (retries exceeded),
-		    -ENOBUFS peer has no receive (RNR retries exceeded), -EACCES remote key,
-		    bounds or permission, -EFAULT local key, bounds or permission,
-		    -EMSGSIZE length, -EREMOTEIO peer refused or failed, -EIO anything else */
+	int err; /* -ECANCELED: flushed; -ETIMEDOUT: the peer does not answer (retries exceeded);
+		    -ENOBUFS: the peer has no receive (RNR retries exceeded); -EACCES: remote key,
+		    bounds or permission; -EFAULT: local key, bounds or permission; -EMSGSIZE:
+		    length; -EREMOTEIO: the peer refused or failed; -EIO: any other error */
 	uint8_t syndrome; /* as reported by the device */
 	uint8_t vendor_syndrome;
 	uint8_t opcode; /* enum mlx5dvl_opcode of the request; undefined when is_recv */
 	bool is_recv;
 };
 
-/* Fields of mlx5dvl_ctx_attr for which 0 is a value: if the bit is in `set`, a 0 means 0. */
+/* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
+ * means the default. */
 enum mlx5dvl_ctx_set {
 	MLX5DVL_SET_GID_INDEX = 1 << 0,
 	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
 };
 
 struct mlx5dvl_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with error_arg */
-	const char *device; /* "mlx5_0"; NULL: the first mlx5 device with an active port */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as error_arg, included */
+	const char *device; /* for example "mlx5_0"; NULL: the first mlx5 device with an active
+			       port */
 	uint8_t port; /* 0: the first active one */
-	unsigned set; /* of enum mlx5dvl_ctx_set */
-	int gid_index; /* > 0, or with its bit: use this GID. 0 or -1: on RoCE the
-			  first RoCE v2 GID, of IPv4 if there is one; on InfiniBand address
-			  by LID, or by GID 0 where the port requires a global route header
-			  (then the other end needs a GID, too) */
-	uint16_t pkey_index; /* > 0, or with its bit: the partition; 0: the first of which the port
-				is a full member */
-	mlx5dvl_error_fn *on_error; /* NULL: errors show in mlx5dvl_qp_status() only */
+	unsigned set; /* bits of enum mlx5dvl_ctx_set */
+	int gid_index; /* > 0, or set: use this GID, on InfiniBand, too. 0 or -1: on RoCE the first
+			  RoCE v2 GID, if possible of IPv4; on InfiniBand addressing by LID, or by
+			  GID 0 if the port requires a global route header (then the other end needs
+			  a GID, too) */
+	uint16_t pkey_index; /* > 0, or set: index of the partition; 0: the first partition of which
+				the port is a full member */
+	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() shows errors */
 	void *error_arg; /* first argument of on_error */
 };
 
 /*
- * Opens the device, with an ibv_context and a protection domain of its own. Returns 0;
- * -ENODEV no such device, or not an mlx5 device; -EINVAL no such port, GID or P_Key
- * index out of range; -ENETDOWN no usable port is active: bring it up, or name another; -E2BIG (see
- * Sizes); -EADDRNOTAVAIL the port needs a GID and has none: give a RoCE port's interface an
- * address; -ENOKEY the port is a full member of no partition: set pkey_index; -EMFILE no
- * descriptors left (a context takes four): raise the limit; -ENOMEM; or an error of the
- * driver (-EACCES, -EPERM: permissions of /dev/infiniband).
+ * Opens the device. The context has its own ibv_context and protection domain. Returns 0. -ENODEV:
+ * no such device, or it is not an mlx5 device. -EINVAL: no such port, or a GID or P_Key index out
+ * of range. -ENETDOWN: no port that may be used is active; bring it up, or name another. -E2BIG:
+ * see Sizes. -EADDRNOTAVAIL: the port needs a GID and has none; assign an address to a RoCE port's
+ * interface. -ENOKEY: the port is a full member of no partition; set pkey_index. -EMFILE: too few
+ * free descriptors, a context takes four; raise the limit. -ENOMEM, or an error of the driver
+ * (-EACCES, -EPERM: permissions of /dev/infiniband).
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
 
-/* All objects created from @ctx must be destroyed before. @ctx may be NULL. */
+/* The caller must destroy all objects created from @ctx before. @ctx may be NULL. */
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 
-/* Name of the device, valid until close. */
+/* Returns the name of the device, valid until mlx5dvl_ctx_close(). */
 const char *mlx5dvl_ctx_device(const struct mlx5dvl_ctx *ctx);
 
 #define MLX5DVL_NAME_LEN 64
 
 /*
- * Writes the names of the mlx5 devices, at most @max, in the order of libibverbs. Returns
- * their number; -EMFILE no descriptors left; or -ENOMEM.
+ * Writes the names of the mlx5 devices, at most @max, in the order of libibverbs. Returns the
+ * number of devices; -EMFILE: no descriptors left; or -ENOMEM.
  */
 int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN]);
 
 struct mlx5dvl_port {
 	uint64_t max_mr_len; /* bytes of the largest memory region that the device supports */
-	uint32_t mbps; /* present rate of the link in 10^6 bits a second; 0: not known */
+	uint32_t mbps; /* present rate of the link in 10^6 bits per second; 0: not known */
 	uint16_t lid; /* 0 on RoCE */
 	bool ethernet; /* RoCE */
 	bool active;
-	uint8_t gid[16]; /* the GID of its QPs, or the port's first one */
+	uint8_t gid[16]; /* the GID that the context's QPs use, or the port's first GID */
 };
 
-/* Queries the device. `size`: sizeof(*port_p). Returns 0, or -EIO if it does not answer. */
+/* Queries the port. @size must be sizeof(*port_p). Returns 0, or -EIO if the device does not
+ * answer. */
 int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, size_t size);
 
 /*
  * Reads a counter of the context's port that the driver shows in hw_counters or counters of
- * /sys/class/infiniband, for example "out_of_buffer": messages that found no receive. It counts for
- * all programs that use the port. Returns 0; -ENOENT the driver has no such counter; -EINVAL @name
- * cannot be the name of a counter.
+ * /sys/class/infiniband, for example "out_of_buffer": messages that found no receive. The counter
+ * includes all programs that use the port. Returns 0. -ENOENT: the driver has no such counter.
+ * -EINVAL: @name is not a valid name.
  */
 int mlx5dvl_ctx_counter(const struct mlx5dvl_ctx *ctx, const char *name, uint64_t *value_p);
 
 enum mlx5dvl_event {
 	MLX5DVL_EVENT_NONE, /* no event */
-	MLX5DVL_EVENT_PORT_DOWN, /* of the context's port */
-	MLX5DVL_EVENT_PORT_UP, /* new QPs use the addresses that the port has now */
+	MLX5DVL_EVENT_PORT_DOWN, /* the context's port went down */
+	MLX5DVL_EVENT_PORT_UP, /* the port is active; new QPs use its present addresses */
 	MLX5DVL_EVENT_FATAL, /* the device is lost: completions may never come */
 	MLX5DVL_EVENT_OTHER,
-	MLX5DVL_EVENT_QUEUE, /* a CQ or SRQ has failed: as FATAL, for this context */
-	MLX5DVL_EVENT_QP, /* a QP was stopped from the other side */
-	MLX5DVL_EVENT_DRAINED, /* a QP with a SRQ has stopped and uses no receive any more */
-	MLX5DVL_EVENT_ADDRESS, /* LID, GID or P_Key table has changed; as PORT_UP */
+	MLX5DVL_EVENT_QUEUE, /* a CQ or SRQ has failed: treat as FATAL, for this context only */
+	MLX5DVL_EVENT_QP, /* the other side has stopped a QP */
+	MLX5DVL_EVENT_DRAINED, /* a QP with an SRQ has stopped and uses no receive any more */
+	MLX5DVL_EVENT_ADDRESS, /* LID, GID or P_Key table has changed; new QPs use the new
+				  addresses */
 };
 
 /*
  * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event() consumes
- * it without blocking. Programs may ignore these events. Several unconsumed events of the same
- * kind, and of the same QP, may be reported as one, at the position of the last. The fd belongs to
- * the context: neither read nor close it.
+ * the event without blocking. Programs may ignore these events. If several events of the same kind
+ * (and of the same QP) were not consumed, they may be reported as one, in the place of the last.
+ * The fd belongs to the context: neither read nor close it.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 
-/* As mlx5dvl_ctx_event(); *qp_p is the QP of EVENT_QP and EVENT_DRAINED, else NULL. */
+/* As mlx5dvl_ctx_event(). Sets *qp_p to the QP of EVENT_QP and EVENT_DRAINED, else to NULL. */
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
 
 /*
- * The relation between the device's clock, which stamps completions, and the time of day. Unless a
- * PTP client synchronises the two, they drift apart by parts per million over minutes. Compare
- * stamps with a clock of the host only by stamps of that host's own requests.
+ * The relation of the device's clock, which stamps completions, to the time of day. Unless a PTP
+ * client synchronises the two clocks, they drift apart by parts per million. Compare a stamp with a
+ * clock of the host only if the request was that host's own.
  */
 struct mlx5dvl_clock {
-	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp of that time */
+	uint64_t ns, stamp; /* CLOCK_REALTIME in nanoseconds, and the stamp at that time */
 	uint64_t frac, mask;
 	uint32_t mult, shift;
 	uint64_t valid_ns; /* read it again within this time */
 };
 
 /*
- * Reads the relation, without a system call. Returns 0; -EOPNOTSUPP the device or its driver does
- * not offer it; -EAGAIN the driver is writing it: repeat.
+ * Reads the relation, without a system call. Returns 0. -EOPNOTSUPP: the device or its driver does
+ * not offer it. -EAGAIN: the driver is updating it; try again.
  */
 int mlx5dvl_ctx_clock(struct mlx5dvl_ctx *ctx, struct mlx5dvl_clock *clock_p);
 
-/* The time of a stamp, at most clock->valid_ns before or after clock->ns. */
+/* Returns the time of a stamp, which must be at most clock->valid_ns before or after clock->ns. */
 uint64_t mlx5dvl_clock_ns(const struct mlx5dvl_clock *clock, uint64_t stamp);
 
 /* ---- memory regions ------------------------------------------------------------ */
@@ -232,80 +235,83 @@ struct mlx5dvl_mr {
 
 /*
  * Registers [addr, addr+len) with @access (flags of enum mlx5dvl_access). The caller owns the
- * memory and must keep it mapped until mlx5dvl_mr_dereg(). Returns 0; -EINVAL access that
- * needs LOCAL_WRITE without it, or len 0; -EFAULT not mapped; -ENOMEM locked-memory limit
- * (ulimit -l) or device resources.
+ * memory and must keep it mapped until mlx5dvl_mr_dereg(). Returns 0. -EINVAL: @access lacks
+ * LOCAL_WRITE although another flag needs it, or @len is 0. -EFAULT: the memory is not mapped.
+ * -ENOMEM: the locked-memory limit (ulimit -l) or device resources.
  */
 int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
 
-/* No request may use the region any more. A zeroed struct is allowed. */
+/* Deregisters the region, which no request may use any more. A zeroed struct is allowed. */
 void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with lkey */
-	uint32_t depth; /* receives, up to 32,767; 0: 1024 */
-	/* For SENDs with data. All zero: receives without memory, for WRITE_IMM and empty SENDs.
-	   The data of receive i goes to buf + i * buf_size. */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as lkey, included */
+	uint32_t depth; /* number of receives, at most 32,767; 0: 1024 */
+	/*
+	 * Memory for SENDs with data. If the following fields are zero, receives have no memory,
+	 * which is sufficient for WRITE_IMM and empty SENDs. The data of receive i goes to buf + i
+	 * * buf_size.
+	 */
 	void *buf; /* at least mlx5dvl_srq_buf_len(depth, buf_size) bytes, registered */
 	uint32_t buf_size;
 	uint32_t lkey;
 };
 
-/* Size in bytes of attr.buf for a SRQ with this depth. */
+/* Returns the size in bytes that attr.buf must have for an SRQ with this depth. */
 size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size);
 
 /*
- * Creates an SRQ and posts all its receives. Returns 0; -E2BIG (see Sizes); -EINVAL buf_size
- * without buf, or depth > 32,767; -ENOMEM; or an error of the driver.
+ * Creates an SRQ and posts all its receives. Returns 0. -E2BIG: see Sizes. -EINVAL: buf_size
+ * without buf, or depth > 32,767. -ENOMEM, or an error of the driver.
  */
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p);
 
-/* Returns 0, or -EBUSY while a CQ uses the SRQ. @srq may be NULL. */
+/* Returns 0, or -EBUSY while a CQ uses @srq. @srq may be NULL. */
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
- * hot. Posts all consumed receives again when less than two thirds are posted. Call it after
- * mlx5dvl_mono_poll(), because the CQ's consumer index must be published first if the CQ is
- * not deeper than the SRQ. Returns the number of posted receives.
+ * hot. Posts all consumed receives again if fewer than two thirds are posted. Call this function
+ * after mlx5dvl_mono_poll(): if the CQ is not deeper than the SRQ, the CQ's consumer index must be
+ * published first. Returns the number of receives that it posted.
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
-/*
- * hot. Returns true if less than two thirds of the receives are posted, so a refill has work to do.
- */
+/* hot. True if fewer than two thirds of the receives are posted, so that mlx5dvl_srq_refill() would
+ * post receives. */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
 
-/* hot. Receives that the device can use without a refill. */
+/* hot. Returns the number of receives that the device can use without a refill. */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 
 /* ---- completion queues --------------------------------------------------------- */
 
 struct mlx5dvl_cq_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with events */
-	uint32_t depth; /* 0: a receive CQ is as deep as its SRQ, a send CQ 4096;
-			   rounded up to a power of two, at least 64 */
-	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive from this SRQ
-				    only; NULL: a send CQ */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as events, included */
+	uint32_t depth; /* 0: the depth of the SRQ for a receive CQ, 4096 for a send CQ; rounded up
+			   to a power of two, at least 64 */
+	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive only from this SRQ;
+				    NULL: a send CQ */
 	uint32_t cqe_size; /* 0: 64; or 128 */
-	bool compress; /* let the device compress completions (mini-CQEs): not tested on a card */
-	bool force_compress; /* also on a receive CQ, where completions then share an immediate */
-	bool events; /* make it armable: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
+	bool compress; /* the device may compress completions (mini-CQEs); not tested on hardware */
+	bool force_compress; /* compress also on a receive CQ, where completions then share an
+				immediate */
+	bool events; /* the CQ can be armed: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
 };
 
 /*
- * Returns 0; -E2BIG (see Sizes); -EINVAL the depth of a receive CQ is less than that of its SRQ
- * (the CQ could overrun), depth > 2^22, or a cqe_size other than 64 and 128; -EOPNOTSUPP the device
- * cannot compress, or a receive CQ without force_compress: create the CQ without compression;
- * -ENOMEM; or an error of the driver.
+ * Returns 0. -E2BIG: see Sizes. -EINVAL: a receive CQ less deep than its SRQ (it could overrun),
+ * depth > 2^22, or a cqe_size other than 64 and 128. -EOPNOTSUPP: the device cannot compress, or a
+ * receive CQ has `compress` without force_compress; create the CQ without compression. -ENOMEM, or
+ * an error of the driver.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
 
-/* Returns 0, or -EBUSY while a QP uses the CQ. @cq may be NULL. */
+/* Returns 0, or -EBUSY while a QP uses @cq. @cq may be NULL. */
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *cq);
 
 enum mlx5dvl_recv_opcode {
@@ -322,7 +328,8 @@ struct mlx5dvl_recv {
 			    SRQ has no memory */
 };
 
-/* @qp: never NULL. May post, ring, and destroy any QP, including @qp; must not poll. */
+/* @qp is never NULL. The handler may post, ring, and destroy any QP, including @qp; it must not
+ * poll. */
 typedef void mlx5dvl_recv_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
 
 /*
@@ -335,12 +342,12 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 	void *arg);
 
 /*
- * hot. Consumes the next completion if it is of a WRITE with immediate, as mlx5dvl_mono_poll()
- * does. Returns false if there is no completion, or if it is of another kind or an error, which is
- * not consumed: mlx5dvl_cq_ready() distinguishes the two cases. The device may reuse the places of
- * consumed completions after mlx5dvl_cq_release(), or after a mlx5dvl_mono_poll() that consumes
- * something: call one of them before mlx5dvl_srq_refill(). The CQ has a place for each receive, so
- * it cannot overrun before that.
+ * hot. Consumes the next completion, as mlx5dvl_mono_poll(), if it is a successful WRITE with
+ * immediate. Otherwise returns false and consumes nothing; mlx5dvl_cq_ready() then shows whether
+ * there is another completion. mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed
+ * completions; mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of the two
+ * before mlx5dvl_srq_refill(). Until then the CQ cannot overrun, because it has a CQE for each
+ * receive.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -362,33 +369,34 @@ struct mlx5dvl_sent {
 	uint64_t stamp; /* when the device made the completion: mlx5dvl_clock_ns() */
 };
 
-/* As mlx5dvl_recv_fn: may post, ring, destroy any QP; must not poll. */
+/* As mlx5dvl_recv_fn: the handler may post, ring, and destroy any QP; it must not poll. */
 typedef void mlx5dvl_sent_fn(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent);
 
 /*
- * hot. Consumes up to @max completions of a send CQ, frees the slots of the send queues, and
- * calls fn(arg, qp, sent) for each request that was posted with MLX5DVL_SIGNALED. Other
- * requests complete silently; the library itself signals about one block in 64. Errors go to
- * on_error, also for unsignaled requests. Returns the number of consumed completions.
+ * hot. Consumes up to @max completions of a send CQ, frees the slots of the send queues, and calls
+ * fn(arg, qp, sent) for each request that was posted with MLX5DVL_SIGNALED. Other requests complete
+ * without a report; the library itself signals a request about every 64 blocks. Errors of all
+ * requests, signaled or not, go to on_error. Returns the number of consumed completions.
  */
 MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sent_fn *fn,
 	void *arg);
 
 /*
- * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm
- * the CQ, check it with mlx5dvl_cq_ready() (or poll once more), and only if it has no completion,
- * wait until the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the
- * CQ. The fd does not block. An armed CQ causes one event, for the first completion that was
- * not consumed before it was armed.
+ * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm the
+ * CQ; check it with mlx5dvl_cq_ready() (or poll once more); if there is no completion, wait until
+ * the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the CQ. The fd is
+ * non-blocking. An armed CQ causes one event, for the first completion that was not consumed before
+ * the CQ was armed.
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
-int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event: 1; 0: there was none */
+int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event; returns 1, or 0 if there was
+						none */
 
-/* hot. Returns true if there is a completion to consume. */
+/* hot. True if there is a completion to consume. */
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
-/* hot. Completions that were consumed since creation, modulo 2^32. */
+/* hot. Returns the number of completions consumed since creation, modulo 2^32. */
 MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq);
 
 /* ---- queue pairs --------------------------------------------------------------- */
@@ -396,13 +404,14 @@ MLX5DVL_INLINE uint32_t mlx5dvl_cq_count(const struct mlx5dvl_cq *cq);
 enum mlx5dvl_qp_type {
 	MLX5DVL_RC, /* reliable connection: all operations */
 	MLX5DVL_UC, /* unreliable connection: WRITE and SEND; losses are not reported */
-	MLX5DVL_UD, /* unreliable datagrams: SEND, by mlx5dvl_post_list() with an address */
+	MLX5DVL_UD, /* unreliable datagrams: SEND, with mlx5dvl_post_list() and an address */
 };
 
-/* Bytes before a datagram's payload in the receive's memory, part of mlx5dvl_recv.len. */
+/* Bytes before a datagram's payload in the receive's memory; mlx5dvl_recv.len includes them. */
 #define MLX5DVL_GRH_BYTES 40
 
-/* Fields of mlx5dvl_qp_attr for which 0 is a value: if the bit is in `set`, a 0 means 0. */
+/* Bits of `set`, for fields in which 0 is a valid value: if the bit is set, 0 means 0; otherwise 0
+ * means the default. */
 enum mlx5dvl_qp_set {
 	MLX5DVL_SET_TIMEOUT = 1 << 0,
 	MLX5DVL_SET_RETRY_CNT = 1 << 1,
@@ -411,89 +420,88 @@ enum mlx5dvl_qp_set {
 };
 
 struct mlx5dvl_qp_attr {
-	size_t size; /* of this struct, see Sizes; 0: it ends with qkey */
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as qkey, included */
 	struct mlx5dvl_cq *send_cq; /* required */
-	struct mlx5dvl_cq *recv_cq; /* a CQ with a SRQ; NULL: this QP receives nothing */
+	struct mlx5dvl_cq *recv_cq; /* a CQ with an SRQ; NULL: this QP receives nothing */
 	void *user; /* mlx5dvl_qp_user() */
-	uint32_t sq_depth; /* send queue in blocks of 64 bytes (a request takes 1 to 4);
-			      0: 256; rounded up to a power of two, 16 to 32,768 */
-	/* Values as in InfiniBand; 0 means the default, unless the field's bit is in `set`. */
+	uint32_t sq_depth; /* of the send queue, in blocks of 64 bytes (a request takes 1 to 4);
+			      rounded up to a power of two, 16 to 32,768; 0: 256 */
+	/* Values as in InfiniBand; 0 means the default that is stated, unless the field's bit is in
+	 * `set`. */
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
-	uint8_t timeout; /* 4.096 us * 2^timeout, up to 31, until a request is repeated;
-			    0: 14, 67 ms; 0 with its bit: never */
-	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 with its bit: none */
-	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 7 and 0: for ever;
-			      0 with its bit: none */
-	uint8_t min_rnr_timer; /* 1 to 31: how long a peer must wait for a receive;
-				  0: 12, 0.64 ms; 0 with its bit: 655 ms */
+	uint8_t timeout; /* a request is repeated after 4.096 us * 2^timeout; at most 31; 0: 14, 67
+			    ms; 0 and set: never */
+	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 and set: none */
+	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
+			      set: none */
+	uint8_t min_rnr_timer; /* time that a peer must wait if this QP has no receive: 1 to 31; 0:
+				  12, 0.64 ms; 0 and set: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
-	unsigned set; /* of enum mlx5dvl_qp_set */
+	unsigned set; /* bits of enum mlx5dvl_qp_set */
 	bool no_remote; /* peers may not WRITE, READ or use atomics on this QP */
-	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Retries, RNR and READs exist only with
-			 RC */
+	uint8_t type; /* enum mlx5dvl_qp_type; 0: MLX5DVL_RC. Only RC has retries, RNR and READs */
 	uint32_t qkey; /* UD: datagrams to this QP must have it; below 2^31 */
 };
 
 /*
- * Creates a QP. Returns 0; -E2BIG (see Sizes); -EINVAL attribute out of range, or CQs of another
- * context or of the wrong kind; -ENOSPC the depth of the send CQ is less than the sum of the send
- * queues that use it (each request may need a completion when a QP fails): make it deeper, or wait
- * until destroyed QPs are freed; -ENOMEM; or an error of the driver.
+ * Creates a QP. Returns 0. -E2BIG: see Sizes. -EINVAL: an attribute out of range, or a CQ of
+ * another context or of the wrong kind. -ENOSPC: the send CQ is less deep than the sum of the send
+ * queues that use it (each request may need a completion when a QP fails); create a deeper CQ, or
+ * wait until destroyed QPs are freed. -ENOMEM, or an error of the driver.
  */
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
 /*
- * Destroys the QP immediately. Requests that have not completed are not reported any more, and
- * its completions that are still in a CQ are dropped. Allowed in handlers. @qp may be NULL.
+ * Destroys the QP without waiting. Requests that have not completed are not reported any more, and
+ * the QP's completions that are still in a CQ are dropped. Handlers may call this function. @qp may
+ * be NULL.
  *
- * The device may still hold a receive of the SRQ for an RC QP. So the QP is stopped first, and
- * freed when the device reports that it is drained; until then its send queue counts in the send
- * CQ. The functions that create or destroy a QP check for that report, and so does
- * mlx5dvl_ctx_retired(), which returns how many destroyed QPs are not freed yet. If the device does
- * not report it, these functions free the QP after a second; the SRQ may then have one receive
- * less.
+ * The device may still hold a receive of the SRQ for an RC QP. The library therefore stops the QP
+ * first, and frees it when the device has reported that the QP is drained. Until then the QP's send
+ * queue still takes room in the send CQ. The functions that create or destroy a QP, and
+ * mlx5dvl_ctx_retired(), check for these reports. If the device makes no report, they free the QP
+ * after a second; the SRQ may then have one receive less. mlx5dvl_ctx_retired() returns the number
+ * of destroyed QPs that are not freed yet.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
-/* The data that the peer needs to connect. Send it by any channel, in any encoding. */
+/* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
 	uint16_t lid; /* 0 on RoCE */
 	uint8_t mtu; /* 1 to 5 */
-	uint8_t rd_atomic; /* READs and atomics that this side serves at a time */
-	uint8_t gid[16]; /* all zero: addressed by LID; the same kind at both ends */
+	uint8_t rd_atomic; /* READs and atomics that this side serves in parallel */
+	uint8_t gid[16]; /* all zero: addressed by LID; both ends must use the same kind of
+			    address */
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
 
 /*
- * Connects to the peer (INIT -> RTR -> RTS). Sending is allowed once both sides have connected.
- * Returns 0; -EINVAL a field of @peer is out of range, or it has no LID on InfiniBand, or no GID on
- * RoCE; -EISCONN connected already; or an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
- * cannot resolve the GID). If mlx5dvl_qp_status() is -ENOTCONN after an error, nothing has changed;
- * otherwise the QP can only be destroyed. A UD QP has no peer: @peer must be NULL; for other QPs
- * NULL is -EINVAL.
+ * Connects to the peer (INIT -> RTR -> RTS). A UD QP has no peer: @peer must be NULL. Sending is
+ * allowed after both sides have connected. Returns 0. -EINVAL: a field of @peer is out of range,
+ * @peer has no LID on InfiniBand or no GID on RoCE, or @peer is NULL for an RC or UC QP. -EISCONN:
+ * the QP is already connected. Otherwise an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
+ * cannot resolve the GID). After an error, the QP is unchanged if mlx5dvl_qp_status() still returns
+ * -ENOTCONN; otherwise it can only be destroyed.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
 
 /*
- * Moves the QP to its error state: posted requests are flushed and reported to on_error,
- * posting returns -ENOTCONN, and the peer's requests fail. Returns 0 or an error of the
- * driver.
+ * Moves the QP to its error state: posted requests are flushed and reported to on_error, further
+ * posts return -ENOTCONN, and the peer's requests fail. Returns 0 or an error of the driver.
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
-/*
- * 0: connected; -ENOTCONN: not connected yet; else the error that stopped it (struct
- * mlx5dvl_error).
- */
+/* Returns 0: connected; -ENOTCONN: not yet; else the error that stopped the QP (struct
+ * mlx5dvl_error). */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
 MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
@@ -502,7 +510,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp); /* hot */
 /* ---- posting (all hot) --------------------------------------------------------- */
 
 enum mlx5dvl_flags {
-	MLX5DVL_SIGNALED = 1 << 0, /* completion is reported to mlx5dvl_send_poll()'s handler */
+	MLX5DVL_SIGNALED = 1 << 0, /* mlx5dvl_send_poll() reports the completion */
 	MLX5DVL_SOLICITED = 1 << 1, /* the receiver's completion is a solicited event */
 	MLX5DVL_FENCE = 1 << 2, /* start after earlier READs and atomics have completed */
 	MLX5DVL_BY_REF = 1 << 3, /* do not copy payload into the request: the device reads it
@@ -510,30 +518,30 @@ enum mlx5dvl_flags {
 };
 
 /*
- * Each function writes one request into the send queue. mlx5dvl_ring() sends it.
+ * Each function writes one request into the send queue. mlx5dvl_ring() announces it to the device.
  *
- * @laddr, @lkey, @len: payload (of READ and atomics: where the result goes), at most
- * 2^30 bytes; len 0 is allowed, and laddr and lkey are then unused. Up to
- * MLX5DVL_INLINE_MAX (220) bytes are copied into the request: lkey is not used, and laddr may
- * be reused after the return. The first 204 bytes of a longer payload are copied, and the device
- * reads the rest from laddr at any time until completion. With a constant @len, the copy and
- * the layout of the request are chosen at compile time.
- * @raddr, @rkey: memory of the peer. @imm: host byte order. @flags: enum mlx5dvl_flags.
- * @token: returned in struct mlx5dvl_sent and struct mlx5dvl_error.
+ * @laddr, @lkey, @len: the payload (for READ and atomics: the place of the result), at most 2^30
+ * bytes; @len may be 0, and @laddr and @lkey are then unused. A payload of at most
+ * MLX5DVL_INLINE_MAX (220) bytes is copied into the request: @lkey is not used, and @laddr may be
+ * reused after the return. Of a longer payload the first 204 bytes are copied, and the device reads
+ * the rest from @laddr at any time until completion. If @len is constant, the copy and the layout
+ * of the request are chosen at compile time. @raddr, @rkey: memory of the peer. @imm: host byte
+ * order. @flags: enum mlx5dvl_flags. @token: returned in struct mlx5dvl_sent and struct
+ * mlx5dvl_error.
  *
- * Returns 0; -EAGAIN the send queue is full: call mlx5dvl_ring(), mlx5dvl_send_poll(), and
- * retry; -ENOTCONN the QP is not connected or has failed.
+ * Returns 0. -EAGAIN: the send queue is full; call mlx5dvl_ring() and mlx5dvl_send_poll(), then
+ * retry. -ENOTCONN: the QP is not connected or has failed.
  */
 MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
 /*
- * As mlx5dvl_post_write_imm(), with payload that the caller has written into the request: @len
- * bytes, 1 to MLX5DVL_INLINE_MAX, at @here, which is mlx5dvl_sq_here(). Bytes written after them
- * are not sent; the caller may write up to (36 + @len, rounded up to 64) - 36 bytes. The caller
- * must have checked that mlx5dvl_sq_fits() is true for @len, so there is no error. @rkey_word: the
- * value of mlx5dvl_rkey_word() for the remote key, which the caller can keep.
+ * As mlx5dvl_post_write_imm(), but the caller has written the payload into the request: @len bytes,
+ * 1 to MLX5DVL_INLINE_MAX, at @here, which must be mlx5dvl_sq_here(). The caller may write more
+ * bytes, which are not sent, up to the end of the request's last block: in all (36 + @len, rounded
+ * up to 64) - 36 bytes. mlx5dvl_sq_fits() must be true for @len; then there is no error.
+ * @rkey_word: mlx5dvl_rkey_word() of the remote key, which the caller can compute once.
  */
 MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
 MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
@@ -545,10 +553,10 @@ MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, u
 	uint32_t len, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
-/* A request without effect. With MLX5DVL_SIGNALED, it completes after all earlier requests. */
+/* Posts a request without effect. With MLX5DVL_SIGNALED it completes after all earlier requests. */
 MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
-/* Operate on the 8 bytes at raddr, a multiple of 8; *laddr gets the previous value. Atomic
-   with respect to requests through the same device, not to the CPU. */
+/* Operate on the 8 bytes at @raddr, a multiple of 8; *laddr becomes the previous value. The
+ * operation is atomic with respect to requests through the same device, not to the CPU. */
 MLX5DVL_INLINE int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
@@ -561,8 +569,8 @@ struct mlx5dvl_ah;
 
 /*
  * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
- * and traffic class of @qp. Returns 0; -EINVAL @qp is not UD, or a field of @peer is out of range
- * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more; -ENOMEM; or an error of the driver.
+ * and traffic class of @qp. Returns 0. -EINVAL: @qp is not UD, or a field of @peer is out of range
+ * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more. -ENOMEM, or an error of the driver.
  */
 int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
 	struct mlx5dvl_ah **ah_p);
@@ -573,56 +581,59 @@ void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
 #define MLX5DVL_LIST_MAX 4
 
 struct mlx5dvl_sge {
-	const void *addr; /* of the payload; for READ, where the result goes */
+	const void *addr; /* of the payload; for READ, of the result */
 	uint32_t lkey;
 	uint32_t len; /* 0: skipped */
 };
 
 struct mlx5dvl_list {
-	uint8_t opcode; /* MLX5DVL_WRITE, _WRITE_IMM, _READ, _SEND or _SEND_IMM; UD: the last two */
+	uint8_t opcode; /* MLX5DVL_WRITE, _WRITE_IMM, _READ, _SEND or _SEND_IMM; for UD only the
+			   last two */
 	uint8_t nsge; /* 0 to MLX5DVL_LIST_MAX */
 	const struct mlx5dvl_sge *sge;
 	uint64_t raddr;
 	uint32_t rkey;
 	uint32_t imm;
 	const struct mlx5dvl_ah *ah; /* UD: the receiver; else NULL */
-	unsigned flags; /* enum mlx5dvl_flags; payload is never copied (MLX5DVL_BY_REF) */
+	unsigned flags; /* enum mlx5dvl_flags; MLX5DVL_BY_REF is implied: the payload is never
+			   copied */
 	uint64_t token;
 };
 
 /*
- * Posts one request whose payload is in several places, or a datagram. Not inlined; otherwise as
- * the functions above. Returns 0; -EAGAIN and -ENOTCONN as these; -EINVAL an opcode or a number of
- * places that is not allowed, an address with a connected QP, or no address with a UD QP.
+ * Posts one request whose payload is in several places, or a datagram. The function is not inlined.
+ * Returns 0. -EAGAIN, -ENOTCONN: as the functions above. -EINVAL: an opcode or a number of places
+ * that is not allowed, an address with a connected QP, or no address with UD.
  */
 int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 
-/* The number of requests, of any size, that can be posted now without -EAGAIN. */
+/* Returns the number of requests, of any size, that can be posted now without -EAGAIN. */
 MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
-/* hot. True when mlx5dvl_sq_room() is 0; cheaper. */
+/* hot. True if mlx5dvl_sq_room() is 0, but cheaper. */
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
- * can post it. If not, call mlx5dvl_sq_update(), which takes account of all completions, and check
- * again. If the result is still false, one of the other functions may still be able to post the
- * WRITE: perhaps only the rest of the ring before its end is too small.
+ * hot. True if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() may
+ * post it. If false, call mlx5dvl_sq_update(), which takes account of all completions, and try
+ * again. If the result is still false, the other functions may be able to post the WRITE: the ring
+ * may end here, and they fill its end with NOPs.
  */
 MLX5DVL_INLINE bool mlx5dvl_sq_fits(const struct mlx5dvl_qp *qp, uint32_t len);
 void mlx5dvl_sq_update(struct mlx5dvl_qp *qp);
 
-/* NOPs posted since creation because a request did not fit before the ring's end. */
+/* Returns the number of NOPs posted since creation because a request did not fit before the ring's
+ * end. */
 MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
 
 /*
- * Announces all requests posted since the last call to the device, with one doorbell. A single
- * request is written along with the doorbell (BlueFlame) if the device supports it; otherwise
- * the device fetches the requests from memory. Does nothing without new requests.
+ * Announces all requests posted since the last mlx5dvl_ring() to the device, with one doorbell. A
+ * single request is written along with the doorbell (BlueFlame) if the device supports it;
+ * otherwise the device fetches the requests from memory. Does nothing if there is no new request.
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 
-/* hot. As mlx5dvl_ring(). The caller must have posted a request since the last call. */
+/* hot. As mlx5dvl_ring(); at least one request must have been posted since the last doorbell. */
 MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop

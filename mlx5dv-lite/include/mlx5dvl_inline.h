@@ -44,7 +44,7 @@ enum {
 	MLX5DVL_QPN_LEAF_ = 1 << 12,
 };
 
-/* Words for access to queue memory, which has entries of several types. */
+/* Word types for access to queue memory, which has entries of several types. */
 typedef uint64_t __attribute__((may_alias)) mlx5dvl_word_;
 typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
 
@@ -102,7 +102,7 @@ MLX5DVL_INLINE_ void mlx5dvl_entries_before_release_(void)
 #endif
 }
 
-/* One store of 8 bytes to a doorbell register. */
+/* Stores 8 bytes to a doorbell register, in one store. */
 MLX5DVL_INLINE_ void mlx5dvl_doorbell_store_(void *reg, uint64_t word)
 {
 	*(volatile mlx5dvl_word_ *)reg = word;
@@ -141,7 +141,7 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_copy_(void *reg, const void *block)
  */
 struct mlx5dvl_bf {
 	uint8_t *reg;
-	uint32_t size; /* of one buffer; 0: doorbells of 8 bytes only */
+	uint32_t size; /* of one buffer, bytes; 0: only doorbells of 8 bytes */
 	uint32_t offset; /* of the buffer to use next: 0 or size */
 };
 
@@ -154,27 +154,27 @@ struct mlx5dvl_slot {
 	uint64_t token;
 	union {
 		struct mlx5dvl_request_ request;
-		uint32_t all; /* stored at once */
+		uint32_t all; /* the same bytes, for a single store */
 	};
 };
 
 /*
- * A send queue. Its positions count blocks and run freely. The positions are
+ * A send queue. Its positions count blocks, modulo 2^32. The invariant is
  *
- *	ci <= rung <= pi	free before ci; at the device up to rung; not announced up to pi
+ *	ci <= rung <= pi	completed before ci; announced before rung; posted before pi
  *	pi - ci <= depth	the ring does not overflow
- *	last < pi <= last + 4	the newest request, or last == pi before the first one
- *	pi <= stop		requests that end here need neither NOPs nor a look at ci
+ *	last < pi <= last + 4	the newest request is at last; before the first request last == pi
+ *	pi <= stop		requests that end at or before stop need neither NOPs nor a check of ci
  *	0 <= left <= interval	a request is signaled when left would become negative
  *
- * (in the arithmetic of 32 bits). mlx5dvl_sq_commit_() moves pi, last and left,
- * mlx5dvl_ring() moves rung, and completions move ci. Debug builds assert this (sq_check()) when
- * the queue is opened, and when a request does not fit at pi.
+ * (in 32-bit arithmetic). mlx5dvl_sq_commit_() moves pi, last and left, mlx5dvl_ring() moves rung,
+ * and completions move ci. Debug builds check the invariant (sq_check()) when the queue is opened,
+ * and when a request does not fit at pi.
  *
- * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and
- * stopped (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only
- * transitions; limit is 0 outside of open, and stop is pi, so that a post needs a single comparison.
- * stop lags behind: mlx5dvl_sq_update() moves it on when a request does not fit.
+ * States: not connected (status -ENOTCONN, limit 0), open (status 0, limit == depth) and stopped
+ * (status is the error, limit 0). sq_init(), sq_open() and sq_stop() are the only transitions.
+ * Unless the queue is open, limit is 0 and stop is pi, so that a post needs a single comparison.
+ * stop may be lower than possible: mlx5dvl_sq_update() moves it on when a request does not fit.
  */
 struct mlx5dvl_qp {
 	uint8_t *sq;
@@ -184,7 +184,7 @@ struct mlx5dvl_qp {
 	uint32_t pi, ci; /* blocks posted, blocks known to have completed */
 	uint32_t rung; /* pi at the last doorbell */
 	uint32_t last; /* position of the newest request */
-	uint32_t stop; /* min(end of the ring, ci + limit), as last known */
+	uint32_t stop; /* min(end of the ring, ci + limit), as last computed */
 	int32_t left; /* blocks until the library itself signals a request */
 	int32_t interval; /* `left` after a signaled request */
 	uint64_t doorbell; /* first 8 bytes of the newest request, in memory order */
@@ -193,13 +193,14 @@ struct mlx5dvl_qp {
 	void *reg; /* register for doorbells of 8 bytes; NULL: see bf */
 	struct mlx5dvl_bf *bf;
 	uint64_t qpn_high; /* qpn << 8, as in a control segment */
-	uint64_t write_imm_high; /* the same with the opcode, for the most frequent one */
+	uint64_t write_imm_high; /* the same with the opcode WRITE_IMM, the most frequent one */
 	uint32_t qpn;
 	int status; /* mlx5dvl_qp_status() */
 	void *user;
 };
 
-/* Maps a QPN to its QP in two loads. Leaves are never NULL: all empty ones are the same. */
+/* Maps a QPN to its QP in two loads. Leaves are never NULL: all empty entries point to the same
+ * leaf. */
 struct mlx5dvl_qp_leaf {
 	struct mlx5dvl_qp *qp[MLX5DVL_QPN_LEAF_];
 	uint32_t used; /* entries of qp that are not NULL */
@@ -214,10 +215,10 @@ struct mlx5dvl_srq {
 	uint32_t shift; /* log2 of the bytes from one WQE to the next */
 	uint32_t depth; /* number of receives */
 	uint32_t posted; /* receives posted to the device */
-	uint32_t enough; /* two thirds of depth: with fewer posted, all are posted again */
-	uint16_t count; /* receives posted since creation, runs freely */
+	uint32_t enough; /* two thirds of depth: if fewer are posted, a refill posts all */
+	uint16_t count; /* receives posted since creation, modulo 2^16 */
 	uint16_t tail; /* last entry of the list that the device follows */
-	uint8_t *buf; /* of receive 0; NULL: receives without memory */
+	uint8_t *buf; /* memory of receive 0; NULL: receives have no memory */
 	uint32_t buf_size;
 };
 
@@ -239,21 +240,20 @@ struct mlx5dvl_cqe {
 enum {
 	MLX5DVL_CQE_OWNER_ = 0x01,
 	MLX5DVL_CQE_FORMAT_ = 0x0c, /* both bits: compressed */
-	MLX5DVL_CQE_ODD_ = 0xd0, /* opcodes from here on: error of a request, of a receive,
-				    (0xe), not written yet (0xf) */
+	MLX5DVL_CQE_ODD_ = 0xd0, /* the lowest of: 0xd error of a request, 0xe error of a
+				    receive, 0xf not written yet */
 };
 
 struct mlx5dvl_cq {
-	uint8_t *cqes; /* the 64 bytes of CQE 0 */
+	uint8_t *cqes; /* address of the 64 bytes of CQE 0 */
 	uint32_t *record;
 	uint32_t stride; /* size of a CQE */
 	uint32_t depth; /* a power of two */
-	uint32_t ci; /* completions consumed, runs freely */
-	uint32_t
-		usual; /* op_own of a new CQE, in this lap, of the usual kind: of a send CQ success,
-			   of a receive CQ MLX5DVL_RECV_WRITE_IMM */
+	uint32_t ci; /* completions consumed, modulo 2^32 */
+	uint32_t usual; /* op_own of a new CQE of the usual kind in this lap: in a send CQ success,
+			  in a receive CQ MLX5DVL_RECV_WRITE_IMM */
 	uint8_t *next; /* the CQE of completion ci, as &cqes[ci % depth] */
-	uint8_t *end; /* of the last CQE */
+	uint8_t *end; /* end of the last CQE */
 	struct mlx5dvl_srq *srq; /* NULL: a send CQ */
 	struct mlx5dvl_qp_table *table;
 };
@@ -274,7 +274,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cqe_at_(const struct mlx5dvl_cq *cq,
 	return (struct mlx5dvl_cqe *)(void *)(cq->cqes + at);
 }
 
-/* The difference of op_own of the next CQE from that of a new CQE of the usual kind: one test finds it. */
+/* Returns the difference between op_own of the next CQE and that of a new CQE of the usual kind, so
+ * that one test recognises the usual kind. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 {
 	const struct mlx5dvl_cqe *cqe = (const struct mlx5dvl_cqe *)(const void *)cq->next;
@@ -283,9 +284,9 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_cq_look_(const struct mlx5dvl_cq *cq)
 }
 
 /*
- * Finds the next CQE, which is new and not of the usual kind: error completions and compressed ones
- * are handled by mlx5dvl_cq_odd_(). It reports an error and sets the CQE's QPN to 0, so that the
- * caller ignores it; it expands a compressed run in place. NULL: the device has not written it yet.
+ * Returns the next CQE, which is not of the usual kind, or NULL if the device has not written it
+ * yet. mlx5dvl_cq_odd_() handles errors and compressed completions. It reports an error and sets
+ * the CQE's QPN to 0, so that the caller ignores the CQE; it expands a compressed run in place.
  */
 MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq)
 {
@@ -297,7 +298,7 @@ MLX5DVL_INLINE_ struct mlx5dvl_cqe *mlx5dvl_cq_unusual_(struct mlx5dvl_cq *cq)
 	return cqe;
 }
 
-/* Goes on to the next CQE. */
+/* Advances to the next CQE. */
 MLX5DVL_INLINE_ void mlx5dvl_cq_advance_(struct mlx5dvl_cq *cq)
 {
 	cq->ci++;
@@ -311,7 +312,7 @@ MLX5DVL_INLINE_ void mlx5dvl_cq_advance_(struct mlx5dvl_cq *cq)
 
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq)
 {
-	/* Nothing is read but the owner: pairs with the device, which writes op_own last. */
+	/* Reads only the owner bit: pairs with the device, which writes op_own last. */
 	return !(mlx5dvl_cq_look_(cq) & MLX5DVL_CQE_OWNER_);
 }
 
@@ -334,7 +335,7 @@ MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq)
 	__atomic_store_n(cq->record, MLX5DVL_BE32_(cq->ci & 0xffffff), __ATOMIC_RELAXED);
 }
 
-/* Appends a consumed receive to the list. The device uses it once it is posted. */
+/* Appends a consumed receive to the list. The device uses the receive after it is posted. */
 MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endian)
 {
 	uint16_t *next = (uint16_t *)(void *)(srq->wqes + ((size_t)srq->tail << srq->shift) + 2);
@@ -344,7 +345,7 @@ MLX5DVL_INLINE_ void mlx5dvl_srq_put_(struct mlx5dvl_srq *srq, uint16_t big_endi
 	srq->posted--;
 }
 
-/* Takes @cqe, the next of a receive CQ. */
+/* Consumes @cqe, the next CQE of a receive CQ. */
 MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5dvl_cqe *cqe,
 	uint8_t opcode, mlx5dvl_recv_fn *fn, void *arg)
 {
@@ -353,8 +354,8 @@ MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5
 	uint16_t i = cqe->wqe_counter;
 
 	mlx5dvl_cq_advance_(cq);
-	/* Before the handler, so that nothing has to be kept for it. The device uses the
-	   receive, and its memory, after a refill only. */
+	/* This comes before the handler, so that no value must be kept across the handler. The
+	 * device uses the receive and its memory only after a refill. */
 	mlx5dvl_srq_put_(srq, i);
 	if (MLX5DVL_LIKELY_(qp != NULL)) {
 		struct mlx5dvl_recv recv = {
@@ -367,7 +368,7 @@ MLX5DVL_INLINE_ void mlx5dvl_mono_take_(struct mlx5dvl_cq *cq, const struct mlx5
 	}
 }
 
-/* The opcode is a constant, so that the handler does not look for it. */
+/* The opcode is a constant, so that an inlined handler needs no test of it. */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg)
 {
 	struct mlx5dvl_cqe *cqe = (struct mlx5dvl_cqe *)(void *)cq->next;
@@ -441,7 +442,7 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	return n;
 }
 
-/* Two thirds, so that one record posts many receives. */
+/* The limit is two thirds, so that one doorbell record posts many receives. */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq)
 {
 	return MLX5DVL_UNLIKELY_(srq->posted < srq->enough);
@@ -469,7 +470,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp)
 	return qp->qpn;
 }
 
-/* The largest request has four blocks, and up to three are lost at the ring's end. */
+/* The largest request has four blocks, and up to three blocks are lost at the ring's end. */
 MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp)
 {
 	uint32_t used = qp->pi - qp->ci;
@@ -496,7 +497,7 @@ struct mlx5dvl_op_ {
 	uint32_t lkey;
 	uint64_t raddr;
 	uint32_t rkey;
-	uint64_t operand[2]; /* of atomics: add, or swap and compare */
+	uint64_t operand[2]; /* for atomics: add, or swap and compare */
 };
 
 MLX5DVL_INLINE_ bool mlx5dvl_op_remote_(uint8_t opcode)
@@ -509,7 +510,7 @@ MLX5DVL_INLINE_ bool mlx5dvl_op_atomic_(uint8_t opcode)
 	return opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD;
 }
 
-/* Payload bytes that are copied into the request. */
+/* Returns the number of payload bytes that are copied into the request. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_op_inline_(const struct mlx5dvl_op_ *op, unsigned flags)
 {
 	if (op->opcode == MLX5DVL_READ || mlx5dvl_op_atomic_(op->opcode) ||
@@ -520,8 +521,8 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_inline_(const struct mlx5dvl_op_ *op, unsign
 	return op->len;
 }
 
-/* Length of the request in units of 16 bytes. A data segment of length 0 is never written,
-   because the device may refuse it. */
+/* Returns the length of the request in units of 16 bytes. A data segment of length 0 is never
+ * written, because the device may refuse it. */
 MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t inl)
 {
 	uint32_t bytes = 16;
@@ -537,7 +538,7 @@ MLX5DVL_INLINE_ uint32_t mlx5dvl_op_ds_(const struct mlx5dvl_op_ *op, uint32_t i
 	return bytes / 16;
 }
 
-/* Writes all segments except the control segment, from @seg on. */
+/* Writes all segments except the control segment, starting at @seg. */
 MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_op_ *op,
 	uint32_t inl)
 {
@@ -560,10 +561,10 @@ MLX5DVL_INLINE_ void mlx5dvl_op_write_(mlx5dvl_word_ *seg, const struct mlx5dvl_
 	}
 }
 
-/* Where the next request is written. */
+/* The place of the next request. */
 struct mlx5dvl_place_ {
 	mlx5dvl_word_ *ctrl; /* its control segment */
-	uint32_t pi, i; /* its position, and that in the ring */
+	uint32_t pi, i; /* its position, and its index in the ring */
 };
 
 MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp *qp)
@@ -577,9 +578,8 @@ MLX5DVL_INLINE_ struct mlx5dvl_place_ mlx5dvl_sq_place_(const struct mlx5dvl_qp 
 
 /*
  * Writes the control segment and the library's own record of the request at @at, where there must
- * be room. The members of the queue come last: queue memory may alias anything, so that the
- * compiler would not know them any more after a store to it, and mlx5dvl_ring() would load them
- * again.
+ * be room. The members of the queue are updated last: queue memory may alias any object, so after a
+ * store to it the compiler would load the members again in mlx5dvl_ring().
  */
 MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_place_ at,
 	uint32_t ds, uint8_t opcode, uint32_t imm, unsigned flags, uint64_t token)
@@ -607,7 +607,7 @@ MLX5DVL_INLINE_ void mlx5dvl_sq_commit_(struct mlx5dvl_qp *qp, struct mlx5dvl_pl
 	qp->doorbell = first;
 }
 
-/* True if a request of so many blocks is known to fit without NOPs before it. */
+/* True if a request of @blocks blocks is known to fit without NOPs before it. */
 MLX5DVL_INLINE_ bool mlx5dvl_sq_takes_(const struct mlx5dvl_qp *qp, uint32_t blocks)
 {
 	return MLX5DVL_LIKELY_(qp->stop - qp->pi >= blocks);
@@ -729,7 +729,7 @@ MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr,
 	return mlx5dvl_post_(qp, &op, flags, token);
 }
 
-/* BlueFlame: copies the only new request from the ring, where it never wraps. */
+/* BlueFlame: copies the only new request from the ring, where it is contiguous. */
 MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uint32_t bytes)
 {
 	const uint8_t *wqe = qp->sq + (size_t)(qp->last & (qp->depth - 1)) * MLX5DVL_BLOCK_;
@@ -738,7 +738,7 @@ MLX5DVL_INLINE_ void mlx5dvl_blueflame_(struct mlx5dvl_qp *qp, uint8_t *reg, uin
 		mlx5dvl_blueflame_copy_(reg + i, wqe + i);
 }
 
-/* The doorbell of a register with BlueFlame buffers. */
+/* Rings the doorbell of a register with BlueFlame buffers. */
 MLX5DVL_INLINE_ void mlx5dvl_ring_bf_(struct mlx5dvl_qp *qp, uint64_t doorbell)
 {
 	struct mlx5dvl_bf *bf = qp->bf;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The device's clock and the time of day. */
+/* Conversion between the device's clock and the time of day. */
 #include <errno.h>
 
 #include "device.h"

@@ -42,7 +42,7 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 	cq->srq = srq;
 	cq_seek(cq, 0);
 	cq->table = &core->table;
-	/* The owner bit that is wrong for the first lap, so that a poll finds nothing. */
+	/* The owner bit is wrong for the first lap, so that a poll finds no completion. */
 	for (uint32_t i = 0; i < depth; i++)
 		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
 }
@@ -136,11 +136,11 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 }
 
 /*
- * Expands a compressed run in place. A run of n completions has n places in the queue, but the
- * device has written only the title (byte_cnt is n) and arrays of eight mini-CQEs. The first
- * array is in the place after the title, each other one in the place of its first completion.
- * The result is what the device would have written without compression. An array is copied
- * before its place is overwritten, and no array is in a place before its completions.
+ * Expands a compressed run in place. A run of n completions occupies n CQEs of the queue, but the
+ * device has written only the title (byte_cnt is n) and arrays of eight mini-CQEs. The first array
+ * is in the CQE after the title, each other array in the CQE of its first completion. The result is
+ * the same as without compression. An array is copied before its CQE is overwritten, and no array
+ * is in a CQE before its completions.
  */
 static void unfold(struct mlx5dvl_cq *cq, uint32_t ci, const struct mlx5dvl_cqe *first)
 {
@@ -188,7 +188,7 @@ static bool is_compressed(uint8_t op_own)
 	return op_own < MLX5DVL_CQE_ODD_ && (op_own & MLX5DVL_CQE_FORMAT_) == MLX5DVL_CQE_FORMAT_;
 }
 
-/* A new QP may get the same number and must not receive these completions. */
+/* Invalidates the QP's completions: a new QP may get the same number and must not receive them. */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn)
 {
 	for (uint32_t ci = cq->ci; ci != cq->ci + cq->depth; ci++) {

@@ -15,7 +15,7 @@ static bool wanted(struct ibv_device *device, const char *name)
 	return mlx5dv_is_supported(device);
 }
 
-/* The port, or if it is 0 the first that is active. */
+/* Finds the port @wish, or the first active port if @wish is 0. */
 static int find_port(struct ibv_context *ibv, uint8_t wish, uint8_t *port_p)
 {
 	struct ibv_device_attr device;
@@ -51,7 +51,8 @@ static int try_device(struct ibv_device *device, struct mlx5dvl_ctx *ctx, uint8_
 	return err;
 }
 
-/* Opens the first device that can be used, or else returns the error of the last one. */
+/* Opens the first device that can be used. If there is none, returns the error of the last
+ * device. */
 static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -83,7 +84,7 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 	err = open_device(ctx, &ctx->attr);
 	if (err)
 		goto free_ctx;
-	ctx->attr.device = NULL; /* the caller's string */
+	ctx->attr.device = NULL; /* the caller may free the string */
 	err = port_setup(ctx);
 	if (err)
 		goto close_device;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The objects: the public queue, and the parts that libibverbs has made. */
+/* The objects: each has the public queue, and the objects that libibverbs has created. */
 #ifndef MLX5DVL_DEVICE_H
 #define MLX5DVL_DEVICE_H
 
@@ -9,15 +9,18 @@
 #include "base/clock.h"
 #include "internal.h"
 
-/* The longest time that a destroyed QP waits for the event that it is drained. A device sends the event within
- * milliseconds. Some never do: a QP that is freed then may take a receive of its SRQ along. */
+/*
+ * The longest time that a destroyed QP waits for the event that reports it as drained. A device
+ * usually sends the event within milliseconds. Some devices never send it: if the QP is then freed,
+ * its SRQ may lose a receive.
+ */
 #define DRAIN_NS NSEC_PER_SEC
 
 /* An event that was read and not yet returned to the user. */
 struct async_event {
-	struct async_event *prev, *next; /* `next` is NULL while it is in no list */
+	struct async_event *prev, *next; /* `next` is NULL while the event is in no list */
 	enum mlx5dvl_event type;
-	struct mlx5dvl_qp *qp; /* NULL: of no QP */
+	struct mlx5dvl_qp *qp; /* NULL: the event concerns no QP */
 };
 
 struct mlx5dvl_ctx {
@@ -27,24 +30,26 @@ struct mlx5dvl_ctx {
 	struct ibv_port_attr port_attr;
 	uint8_t port;
 	uint16_t pkey_index;
-	bool atomics; /* the device has them */
+	bool atomics; /* the device supports atomics */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
-	struct mlx5dvl_ctx_attr attr; /* as given, for when the port's addresses change */
-	struct qp *retired; /* destroyed by the user, and not yet drained or not yet freed */
+	struct mlx5dvl_ctx_attr attr; /* as the user set them; used again if the port's addresses
+					 change */
+	struct qp *retired; /* list of QPs that the user has destroyed and that are not freed yet */
 	uint32_t nretired;
 	struct async_event pending; /* head of the circular list of kept events, oldest first */
-	struct async_event events[MLX5DVL_EVENT_ADDRESS + 1]; /* by type: those of no QP */
+	struct async_event events[MLX5DVL_EVENT_ADDRESS + 1]; /* indexed by type: events that
+								 concern no QP */
 	int unread; /* eventfd, readable while `pending` is not empty */
 	bool shown; /* `unread` is readable */
 	int fd; /* epoll of `unread` and the device's events */
-	uint64_t (*clock)(void); /* ns; tests have their own */
+	uint64_t (*clock)(void); /* ns; tests replace it */
 };
 
 struct srq {
-	struct mlx5dvl_srq queue; /* first: what users point to */
+	struct mlx5dvl_srq queue; /* first: users have a pointer to it */
 	struct ibv_srq *ibv;
-	uint32_t cqs; /* CQs that use it */
+	uint32_t cqs; /* number of CQs that use it */
 };
 
 struct cq {
@@ -53,8 +58,8 @@ struct cq {
 	struct ibv_comp_channel *channel; /* NULL: not armable */
 	void *uar;
 	uint32_t cqn;
-	uint32_t arm_sn; /* events consumed; the device accepts each number once */
-	uint32_t qps; /* QPs that use it */
+	uint32_t arm_sn; /* number of events consumed; the device accepts each number once */
+	uint32_t qps; /* number of QPs that use it */
 	uint32_t blocks; /* sum of the depths of the send queues that use it */
 	struct mlx5dvl_ctx *ctx;
 };
@@ -69,8 +74,9 @@ struct qp {
 	uint32_t psn;
 	struct qp *next_retired;
 	bool retired;
-	bool drained; /* it uses no receive of the SRQ any more */
-	uint64_t free_at; /* retired: when it is freed even if it is not drained */
+	bool drained; /* the QP uses no receive of the SRQ any more */
+	uint64_t free_at; /* if retired: the time at which the QP is freed even if it is not
+			     drained */
 	struct async_event events[2]; /* MLX5DVL_EVENT_QP and MLX5DVL_EVENT_DRAINED */
 };
 
@@ -91,30 +97,31 @@ static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 
 /* Checks the fields of @peer. Returns 0 or -EINVAL. */
 int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
-/* The address of @peer, as seen from @qp. */
+/* Sets *ah_p to the address of @peer for @qp. */
 void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
 
 /* Queries the port and chooses its GID and P_Key. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int port_setup(struct mlx5dvl_ctx *ctx);
 
-/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() in any case. */
+/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; the caller must call
+ * events_close() in both cases. */
 int events_open(struct mlx5dvl_ctx *ctx);
 void events_close(struct mlx5dvl_ctx *ctx);
-/* Reads the device's events, to learn which QPs are drained. */
+/* Reads the device's events, which report the drained QPs. */
 void ctx_read_events(struct mlx5dvl_ctx *ctx);
-/* Drops the events of this QP that the user has not been told. */
+/* Drops the events of this QP that were not returned to the user. */
 void ctx_forget_events(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp *qp);
-/* Frees the retired QPs that are drained, or have waited long enough for that; with @force also those
+/* Frees the retired QPs that are drained or have waited for DRAIN_NS. If @force, also frees those
  * that use @cq (NULL: all). */
 void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq);
 
-/* True if an error may come from the limit of open descriptors: few of them are left. */
+/* True if few descriptors are free, so that an error may be due to their limit. */
 bool descriptors_are_short(void);
 
 /* Makes reading from @fd non-blocking. Returns 0 or -errno. */
 int fd_unblock(int fd);
 
-/* The errno of a verbs call that has returned NULL. */
+/* Returns the error of a verbs function that has returned NULL. */
 static inline int verbs_errno(void)
 {
 	return errno ? -errno : -EIO;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events of the device. The reaper of retired QPs reads them ahead, because only an event
- * tells that a QP is drained. The events that are for the user are kept in a list. Each kind of event,
- * and for events of a QP each QP, has one place there, so that the list cannot overflow. While it is
- * not empty, `unread` is readable.
+ * Asynchronous events of the device. ctx_reap() also reads them, before the user does, because only
+ * an event reports that a QP is drained. Events for the user are then kept in a list. The list has
+ * one entry for each kind of event, and for events of a QP one entry per QP, so that it cannot
+ * overflow. `unread` is readable while the list is not empty.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,8 +60,8 @@ static void drop(struct async_event *event)
 	event->next = NULL;
 }
 
-/* Puts the event at the end of the list. If it is in the list already, it moves: the order of the
- * newest events tells the present state. */
+/* Puts the event at the end of the list. An event that is in the list already moves there, so that
+ * the order of the entries shows the present state. */
 static void keep(struct mlx5dvl_ctx *ctx, struct async_event *event, enum mlx5dvl_event type,
 	struct mlx5dvl_qp *qp)
 {
@@ -75,7 +75,7 @@ static void keep(struct mlx5dvl_ctx *ctx, struct async_event *event, enum mlx5dv
 	event->prev->next = list->prev = event;
 }
 
-/* Events of a retired QP are not for the user. */
+/* Handles an event of a QP. Events of a retired QP are not kept for the user. */
 static void note_qp(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
 	enum mlx5dvl_event type)
 {
@@ -87,7 +87,7 @@ static void note_qp(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e,
 		keep(ctx, &qp->events[type == MLX5DVL_EVENT_DRAINED], type, &qp->queue);
 }
 
-/* Events of another port of the device are ignored. */
+/* Handles an event of the device. Events of other ports are ignored. */
 static void note(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
 {
 	enum mlx5dvl_event type = type_of(e);
@@ -101,7 +101,7 @@ static void note(struct mlx5dvl_ctx *ctx, const struct ibv_async_event *e)
 	case MLX5DVL_EVENT_ADDRESS:
 		if (e->element.port_num != ctx->port)
 			return;
-		port_setup(ctx); /* if it fails, connecting will tell */
+		port_setup(ctx); /* an error shows when a QP is connected */
 		break;
 	case MLX5DVL_EVENT_PORT_DOWN:
 		if (e->element.port_num != ctx->port)
@@ -129,7 +129,7 @@ static bool has_pending(const struct mlx5dvl_ctx *ctx)
 	return ctx->pending.next != &ctx->pending;
 }
 
-/* Makes `unread` readable if the list is not empty, and not readable if it is. */
+/* Makes `unread` readable exactly if the list is not empty. */
 static void show_pending(struct mlx5dvl_ctx *ctx)
 {
 	eventfd_t n;

@@ -13,21 +13,24 @@
  * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with NOPs
  * of one block, so a request is contiguous, and BlueFlame can copy it directly.
  *
- * Slots are counted in blocks. A request is signaled if the caller asks for it, and after
- * SQ_SIGNAL_INTERVAL blocks (half of a small queue) without a signaled one. Its completion frees all
- * slots up to it, so unsignaled requests can never fill the queue. Each request's token is stored with
- * its slot, because error CQEs are also written for unsignaled requests.
+ * Slots are counted in blocks. A request is signaled if the caller asks for it, or if
+ * SQ_SIGNAL_INTERVAL blocks (half of a small queue) were posted without a signaled request. Its
+ * completion frees all slots up to it, so unsignaled requests can never fill the queue. Each
+ * request's token is stored with its slot, because error CQEs are also written for unsignaled
+ * requests.
  *
- * The doorbell is the queue's index in the doorbell record, then 8 bytes (the head of the newest
- * request) in a register, or the whole request if it is the only new one and the device supports
- * BlueFlame. A register has two buffers that are used alternately. The QPs of a context share
- * registers, so this state is kept per register.
+ * To ring the doorbell, software stores the queue's index to the doorbell record, then 8 bytes (the
+ * head of the newest request) to a register. If there is only one new request and the device
+ * supports BlueFlame, it stores the whole request to the register instead. A register has two
+ * buffers that are used alternately. The QPs of a context share registers, so this state is kept
+ * per register.
  *
- * Bit 0 of a completion's last byte, which is written last, is the lap of the ring. The consumer index
- * is published before that of the SRQ, so that a CQ that is not deeper than its SRQ cannot overrun. A
- * run of n compressed completions occupies n places, in which the device has written a title and
- * arrays of eight 8-byte mini-CQEs, at places 1, 8, 16, ... It is expanded in place. (This is the
- * layout of a CQ that libmlx5 creates; the one with seven mini-CQEs per CQE is for DEVX only.)
+ * Bit 0 of a completion's last byte, which the device writes last, changes with each lap of the
+ * ring. The CQ's consumer index is published before the SRQ's counter, so that a CQ that is not
+ * deeper than its SRQ cannot overrun. A run of n compressed completions occupies n CQEs, in which
+ * the device has written a title and arrays of eight 8-byte mini-CQEs, at CQEs 1, 8, 16, ... The
+ * run is expanded in place. (This is the layout of a CQ that libmlx5 creates; the layout with seven
+ * mini-CQEs per CQE is for DEVX only.)
  *
  * The SRQ is a linked list that the device follows. A consumed receive is appended at its tail, in any
  * order. Receives without memory ({0, lkey 0x100}) are written once, so a refill only updates the
@@ -48,11 +51,11 @@
 #define SRQ_DEFAULT_DEPTH 1024
 #define SRQ_MAX_DEPTH 32767
 #define CQ_MAX_DEPTH (1u << 22)
-#define BF_REGISTERS 1024 /* libmlx5 allocates 16 by default, by environment up to 1,024 */
+#define BF_REGISTERS 1024 /* libmlx5 allocates 16 by default; the environment may set 1,024 */
 
 /* The common part of all queues of a context. */
 struct core {
-	struct mlx5dvl_qp_table table; /* first: cq->table leads here */
+	struct mlx5dvl_qp_table table; /* first: cq->table points here */
 	struct mlx5dvl_qp_leaf empty;
 	struct mlx5dvl_bf *bf[BF_REGISTERS];
 	uint32_t bf_count;
@@ -67,7 +70,8 @@ int core_add_qp(struct core *core, struct mlx5dvl_qp *qp);
 void core_remove_qp(struct core *core, const struct mlx5dvl_qp *qp);
 /* The number of allocated leaves of the table. Slow. */
 uint32_t core_leaves(const struct core *core);
-/* The state of the BlueFlame register at @reg, made at the first call for it. */
+/* Returns in *bf_p the state of the BlueFlame register at @reg, which the first call for @reg
+ * creates. */
 int core_get_bf(struct core *core, void *reg, uint32_t size, struct mlx5dvl_bf **bf_p);
 
 /* @depth: blocks in @buf, a power of two. Returns 0 or -ENOMEM. */
@@ -78,17 +82,17 @@ void sq_open(struct mlx5dvl_qp *qp); /* connected: requests are accepted */
 void sq_stop(struct mlx5dvl_qp *qp, int err); /* only the first error is kept */
 
 /*
- * Links the entries in order and writes the receives; none is posted. @wqes: depth + 1 entries
- * of 1 << shift bytes. The last entry of the list is never posted: the next consumed receive
- * is appended to it.
+ * Links the entries in order and writes the receives, but posts none. @wqes: depth + 1 entries of 1
+ * << shift bytes. The last entry of the list is never posted: the next consumed receive is appended
+ * to it.
  */
 void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t depth, uint32_t *record,
 	const struct mlx5dvl_srq_attr *attr);
 
-/* @buf: CQEs of @size bytes each, which the device does not write yet. */
+/* @buf: CQEs of @size bytes each; the device must not write them yet. */
 void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, uint32_t *record,
 	struct mlx5dvl_srq *srq, struct core *core);
-/* Sets the place from which completions are taken. */
+/* Sets the index of the next completion to consume. */
 void cq_seek(struct mlx5dvl_cq *cq, uint32_t ci);
 /* Invalidates the completions of a destroyed QP that are still in the CQ. */
 void cq_forget_qp(struct mlx5dvl_cq *cq, uint32_t qpn);

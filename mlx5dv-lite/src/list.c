@@ -9,13 +9,13 @@
 #include "device.h"
 
 #define AV_UNITS (sizeof(struct mlx5_wqe_av) / 16)
-#define AV_EXTENDED 0x80000000u /* all of the 48 bytes are there */
+#define AV_EXTENDED 0x80000000u /* the address has all 48 bytes */
 
 static_assert(sizeof(struct mlx5_wqe_av) == 48, "an address takes three units of 16 bytes");
 
 struct mlx5dvl_ah {
 	struct ibv_ah *ibv;
-	struct mlx5_wqe_av av; /* as it stands in requests */
+	struct mlx5_wqe_av av; /* in the format of requests */
 };
 
 static int take_over_ah(struct mlx5dvl_ah *ah, const struct mlx5dvl_qp_info *peer)

@@ -11,7 +11,8 @@
 #include "base/sized.h"
 #include "device.h"
 
-/* libibverbs, the provider and this library have at most so many descriptors open at a time. */
+/* The largest number of descriptors that libibverbs, the provider and this library have open at the
+ * same time. */
 #define OPEN_DESCRIPTORS 8
 
 bool descriptors_are_short(void)
@@ -44,7 +45,7 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 	return n || !descriptors_are_short() ? n : -EMFILE;
 }
 
-/* Rate of one lane in 0.1 Gb/s, for a speed bit of the IBTA specification. */
+/* Returns the rate of one lane in 0.1 Gb/s, for a speed bit of the IBTA specification. */
 static uint32_t lane_tenths(uint32_t speed)
 {
 	static const uint16_t tenths[] = {25, 50, 100, 100, 140, 250, 500, 1000, 2000};
@@ -56,7 +57,7 @@ static uint32_t lane_tenths(uint32_t speed)
 	return 0;
 }
 
-/* Number of lanes for a width bit of the IBTA specification: 1X, 4X, 8X, 12X, 2X. */
+/* Returns the number of lanes for a width bit of the IBTA specification: 1X, 4X, 8X, 12X, 2X. */
 static uint32_t lanes(uint8_t width)
 {
 	static const uint8_t n[] = {1, 4, 8, 12, 2};
@@ -137,8 +138,8 @@ static bool is_zero(const union ibv_gid *gid)
 	return !memcmp(gid, &none, sizeof(none));
 }
 
-/* Preference of a GID, higher is better; 0: there is no GID. The type of a GID is not known if
-   its network interface is in another namespace. */
+/* Returns the preference of a GID; higher is better; 0: there is no GID. The type of a GID is not
+ * known if its network interface is in another namespace. */
 static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
 {
 	struct ibv_gid_entry entry;
@@ -153,7 +154,7 @@ static int gid_rank(struct mlx5dvl_ctx *ctx, int index)
 	return is_ipv4(&entry.gid) ? 3 : 2;
 }
 
-/* The best of a RoCE port's; -1: there is none. */
+/* Returns the index of a RoCE port's best GID; -1: there is none. */
 static int best_gid(struct mlx5dvl_ctx *ctx)
 {
 	int best = -1, rank = 0;
@@ -188,7 +189,8 @@ static int choose_gid(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *at
 	return 0;
 }
 
-/* Full members reach everybody in the partition, others only full members. */
+/* A full member reaches all members of a partition, other members reach only full members. So a
+ * full membership is chosen. */
 static int choose_pkey(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *attr)
 {
 	const uint16_t full = 0x8000;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Queue pairs: creation and connection by libibverbs. */
+/* Queue pairs: creation and connection with libibverbs. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static uint8_t or_default(uint8_t value, uint8_t otherwise)
 	return value ? value : otherwise;
 }
 
-/* Where 0 is a value, it is the default only if it was not set. */
+/* For fields in which 0 is valid: 0 selects the default only if the field's bit is not set. */
 static uint8_t or_set(const struct mlx5dvl_qp_attr *a, unsigned bit, uint8_t value,
 	uint8_t otherwise)
 {
@@ -102,9 +102,9 @@ static int take_over_qp(struct qp *qp, const struct mlx5dv_qp *dv)
 }
 
 /*
- * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this much
- * inline data in the known versions. If the queue turns out smaller than promised, it is
- * created again with more requests.
+ * libmlx5 sizes the queue for its own largest request, which takes 7 blocks with this much inline
+ * data in the known versions. If the queue turns out smaller than required, it is created again
+ * with more requests.
  */
 static int create_queue(struct qp *qp)
 {
@@ -153,7 +153,7 @@ static int reserve_cqes(struct qp *qp)
 	return 0;
 }
 
-/* Devices without atomics refuse the right to use them. */
+/* The right to use atomics is left out for devices without atomics, which would refuse it. */
 static unsigned peer_rights(const struct qp *qp)
 {
 	if (qp->attr.no_remote)
@@ -235,7 +235,7 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 
 static void free_qp(struct qp *qp)
 {
-	ibv_destroy_qp(qp->ibv); /* the device writes no more completions of it */
+	ibv_destroy_qp(qp->ibv); /* the device then writes no more completions of this QP */
 	cq_forget_qp(&qp->send_cq->queue, qp->queue.qpn);
 	if (qp->recv_cq) {
 		cq_forget_qp(&qp->recv_cq->queue, qp->queue.qpn);
@@ -270,15 +270,15 @@ void ctx_reap(struct mlx5dvl_ctx *ctx, bool force, const struct cq *cq)
 }
 
 /*
- * A QP that has begun to receive a message holds a receive of the SRQ. It gives it back, in
- * a completion, when it is stopped; destroyed at once it would take it along, and the SRQ
- * would have one less for ever.
+ * Stops the QP before it is destroyed. A QP that has begun to receive a message holds a receive of
+ * the SRQ, which it returns in a completion when it is stopped. If it were destroyed immediately,
+ * the SRQ would lose this receive for ever.
  */
 static void retire(struct qp *qp)
 {
 	struct ibv_qp_attr stop = {.qp_state = IBV_QPS_ERR};
 
-	/* Where it fails there is no device left to wait for. */
+	/* If this fails, the device has failed: do not wait for it. */
 	if (ibv_modify_qp(qp->ibv, &stop, IBV_QP_STATE))
 		qp->drained = true;
 	qp->retired = true;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates the SRQ and the CQs by libibverbs and takes over their memory. */
+/* Creates the SRQ and the CQs with libibverbs and takes over their memory. */
 #include <endian.h>
 #include <assert.h>
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "device.h"
 
 #define CQ_DEFAULT_DEPTH 4096
-#define CQ_MIN_DEPTH 64 /* a compressed run takes up to 64 places */
+#define CQ_MIN_DEPTH 64 /* a compressed run takes up to 64 CQEs */
 #define CQ_ARM_REGISTER 0x20 /* in the CQ's UAR page */
 
 static_assert(sizeof(struct mlx5dvl_cqe) == sizeof(struct mlx5_cqe64) &&
@@ -36,7 +36,7 @@ static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr)
 	if (mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ))
 		return -EIO;
 	if (dv.head != 0 || dv.tail < attr->depth || dv.stride & (dv.stride - 1) || dv.stride < 32)
-		return -EIO; /* an unknown layout */
+		return -EIO; /* the layout is unknown */
 	srq_init(&srq->queue, dv.buf, (uint32_t)__builtin_ctz(dv.stride), attr->depth, dv.dbrec,
 		attr);
 	return 0;
@@ -239,7 +239,7 @@ void mlx5dvl_cq_arm(struct mlx5dvl_cq *queue)
 	struct cq *cq = cq_of(queue);
 	uint32_t word = (cq->arm_sn & 3) << 28 | (queue->ci & 0xffffff);
 
-	mlx5dvl_cq_release(queue); /* its record says the same index */
+	mlx5dvl_cq_release(queue); /* writes the same index to its record */
 	__atomic_store_n(&queue->record[1], htobe32(word), __ATOMIC_RELAXED);
 	mlx5dvl_record_before_doorbell_();
 	mlx5dvl_doorbell_store_((uint8_t *)cq->uar + CQ_ARM_REGISTER,

@@ -19,8 +19,11 @@ int sq_init(struct mlx5dvl_qp *qp, void *buf, uint32_t depth, uint32_t *record,
 	qp->limit = 0;
 	qp->pi = qp->ci = qp->rung = qp->last = qp->stop = 0;
 	qp->fillers = 0;
-	/* In blocks, not in requests, because requests of four blocks fill the ring four times
-	   as fast. With half of the ring, unsignaled requests can never fill it. */
+	/*
+	 * The interval is in blocks, not in requests, because requests of four blocks fill the ring
+	 * four times as fast. An interval of at most half the ring ensures that unsignaled requests
+	 * can never fill it.
+	 */
 	qp->interval =
 		(int32_t)(depth / 2 < SQ_SIGNAL_INTERVAL ? depth / 2 : SQ_SIGNAL_INTERVAL) - 1;
 	qp->left = qp->interval;
@@ -40,7 +43,7 @@ void sq_fini(struct mlx5dvl_qp *qp)
 	qp->slots = NULL;
 }
 
-/* The invariant of struct mlx5dvl_qp, in debug builds. */
+/* Checks the invariant of struct mlx5dvl_qp, in debug builds. */
 static void sq_check(const struct mlx5dvl_qp *qp)
 {
 	assert(qp->rung - qp->ci <= qp->pi - qp->ci);
@@ -77,9 +80,9 @@ COLD void mlx5dvl_sq_update(struct mlx5dvl_qp *qp)
 }
 
 /*
- * Called for a request that is not known to fit at qp->pi. Fills the end of the ring with NOPs if it
- * is too short. Returns 0 if the request fits at qp->pi now, -EAGAIN or -ENOTCONN. Each NOP
- * has one block, the smallest size, and completes or is flushed like any request.
+ * Called for a request that is not known to fit at qp->pi. If the rest of the ring is too short,
+ * fills it with NOPs. Returns 0 if the request then fits at qp->pi, else -EAGAIN or -ENOTCONN. Each
+ * NOP has one block, the smallest size, and completes or is flushed like any request.
  */
 COLD int mlx5dvl_sq_wrap_(struct mlx5dvl_qp *qp, uint32_t blocks)
 {

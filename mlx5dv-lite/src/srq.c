@@ -14,7 +14,7 @@ static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, uint32_t lkey)
 	mlx5dvl_word_ *seg = wqe + 2;
 
 	wqe[0] = htobe64(
-		(uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: index of the next one */
+		(uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: index of the next receive */
 	wqe[1] = 0;
 	if (srq->buf) {
 		seg[0] = htobe64((uint64_t)srq->buf_size << 32 | lkey);
