@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The host's cost per request and per completion: this library beside libibverbs with
- * libmlx5, same process, same queues' contents, turn by turn.
+ * Measures the host's cost per request and per completion: this library and libibverbs with
+ * libmlx5, in turns, in the same process and with the same contents of the queues.
  *
- * No message is sent. The doorbell pages are replaced by ordinary memory, so that the
- * device hears nothing, and the bench writes the completions that a device would write.
- * Only the code between the caller and the device is measured.
+ * No message is sent. The doorbell pages are replaced by ordinary memory, so that the device
+ * receives no doorbell, and the benchmark writes the completions that a device would write. Only
+ * the code between the caller and the device is measured.
  *
- * Under callgrind (mlx5dvl-instructions runs it so) each row is a section of its own.
+ * Under callgrind (bench/instructions.py) each row is a separate section.
  */
 #include <endian.h>
 #include <sys/mman.h>
@@ -19,7 +19,7 @@
 #include "vendor.h"
 
 enum {
-	CHUNK = 256, /* requests between two looks at the clock */
+	CHUNK = 256, /* requests between two reads of the clock */
 	BATCH_MAX = 16,
 	POLL = 64, /* completions per poll */
 	MEDIAN_OF = 401,
@@ -43,7 +43,7 @@ struct bench {
 	uint8_t payload[LEN];
 	struct ibv_sge sge;
 	struct ibv_send_wr wr[BATCH_MAX];
-	uint64_t sum; /* of what was polled, so that it is looked at */
+	uint64_t sum; /* sum of the polled values, so that the compiler keeps the reads */
 };
 
 static struct bench b;
@@ -71,7 +71,7 @@ static void put32(uint8_t *p, uint32_t v)
 	memcpy(p, &v, 4);
 }
 
-/* @opcode: of the completion; @request: what it completes, 0 for a receive. */
+/* @opcode: of the completion; @request: opcode of the completed request, 0 for a receive. */
 static void set_template(struct queue *q, uint8_t opcode, uint8_t request, uint32_t qpn,
 	uint32_t uidx)
 {
@@ -113,8 +113,9 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 }
 
 /*
- * Completions name the vendor's QP by a number that its library gave it and tells nobody.
- * It is small: the right one brings back what a first request was posted with.
+ * A completion identifies the vendor's QP by a number that the vendor's library has assigned and
+ * does not publish. The number is small, so the function tries all: with the right one the poll
+ * returns the wr_id of a first request.
  */
 static uint32_t find_uidx(void)
 {
@@ -184,7 +185,7 @@ static void setup(void)
 
 /* ---- rows: each does @n of something and leaves room for the next ---- */
 
-/* Between begin and end the clock runs, and callgrind counts. */
+/* The clock runs, and callgrind counts, between begin() and end(). */
 static uint64_t begin(void)
 {
 	CALLGRIND_TOGGLE_COLLECT;
@@ -199,7 +200,7 @@ static uint64_t end(uint64_t start)
 	return ns;
 }
 
-/* After CHUNK posts the device has done them all, and the slots are free again. */
+/* Completes all CHUNK requests as the device would, so that the slots are free again. */
 static void free_our_slots(void)
 {
 	CHECK_EQ(mlx5dvl_post_nop(b.qp, MLX5DVL_SIGNALED, 0), 0);
@@ -218,7 +219,7 @@ static void free_vendor_slots(void)
 	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 }
 
-/* Signaled by the library itself, once in 64 blocks. */
+/* The library itself signals a request every 64 blocks. */
 static uint64_t post_ours(uint32_t batch)
 {
 	const uint32_t rkey = b.h.mr.rkey;
@@ -238,7 +239,8 @@ static uint64_t post_ours(uint32_t batch)
 	return t;
 }
 
-/* The list of requests is ready but for the immediates; as many signaled as above. */
+/* The list of requests is prepared, except the immediates; as many requests are signaled as in
+ * post_ours(). */
 static uint64_t post_vendor(uint32_t batch)
 {
 	struct ibv_send_wr *bad;
@@ -394,7 +396,7 @@ static void measure(FILE *json)
 	}
 }
 
-/* Callgrind writes a dump per row and library; "events" in it is what we report. */
+/* Callgrind writes a dump per row and library; instructions.py reads its "events". */
 static void count_instructions(void)
 {
 	char name[128];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two processes bounce a counter by RDMA WRITE with immediate; uses the installed library
- * only. The parent and its child exchange what they need over a socket pair; any other
- * channel would do, between hosts as well.
+ * Two processes send a counter back and forth by RDMA WRITE with immediate. The example uses only
+ * the installed library. The parent and its child exchange the data for the connection over a
+ * socket pair; any other channel is possible, also between hosts.
  *
  *	cc pingpong.c $(pkg-config --cflags --libs mlx5dv-lite) -o pingpong
- *	./pingpong                        # without a ConnectX: by softhca-run
+ *	./pingpong # uses softhca-run if there is no ConnectX
  */
 #include <mlx5dvl.h>
 
@@ -82,7 +82,8 @@ static void open_end(struct end *e)
 			   &e->qp));
 }
 
-/* A send to it would fail, but who only receives is not told that nobody is left. */
+/* Ends the program if the other process has ended: a send to it would fail, but a process that only
+ * receives gets no error. */
 static void see_peer(struct end *e)
 {
 	char c;
@@ -101,7 +102,7 @@ static void connect_end(struct end *e)
 		read(e->fd, &e->peer, sizeof(e->peer)) != sizeof(e->peer))
 		must("the other process", -ECONNRESET);
 	must("connect", mlx5dvl_qp_connect(e->qp, &e->peer.qp));
-	/* Nobody sends before both are connected. */
+	/* Neither process may send before both are connected. */
 	if (write(e->fd, &ready, 1) != 1 || read(e->fd, &ready, 1) != 1)
 		must("the other process", -ECONNRESET);
 }
@@ -171,7 +172,7 @@ int main(int argc, char **argv)
 	if (child < 0)
 		return 1;
 	e.fd = fd[!child];
-	close(fd[!!child]); /* so that the other's end is seen */
+	close(fd[!!child]); /* so that a read returns when the other process ends */
 	signal(SIGPIPE, SIG_IGN);
 	open_end(&e);
 	connect_end(&e);

@@ -523,10 +523,10 @@ enum mlx5dvl_flags {
  * @laddr, @lkey, @len: the payload (for READ and atomics: the place of the result), at most 2^30
  * bytes; @len may be 0, and @laddr and @lkey are then unused. A payload of at most
  * MLX5DVL_INLINE_MAX (220) bytes is copied into the request: @lkey is not used, and @laddr may be
- * reused after the return. Of a longer payload the first 204 bytes are copied, and the device reads
- * the rest from @laddr at any time until completion. If @len is constant, the copy and the layout
- * of the request are chosen at compile time. @raddr, @rkey: memory of the peer. @imm: host byte
- * order. @flags: enum mlx5dvl_flags. @token: returned in struct mlx5dvl_sent and struct
+ * reused after the return. If the payload is longer, its first 204 bytes are copied, and the device
+ * reads the rest from @laddr at any time until completion. If @len is constant, the copy and the
+ * layout of the request are chosen at compile time. @raddr, @rkey: memory of the peer. @imm: host
+ * byte order. @flags: enum mlx5dvl_flags. @token: returned in struct mlx5dvl_sent and struct
  * mlx5dvl_error.
  *
  * Returns 0. -EAGAIN: the send queue is full; call mlx5dvl_ring() and mlx5dvl_send_poll(), then

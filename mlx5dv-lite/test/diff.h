@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Random operations, and how each of the two libraries posts one. */
+/* Random operations, and functions that post them with each of the two libraries. */
 #ifndef DIFF_H
 #define DIFF_H
 
@@ -8,7 +8,7 @@
 
 enum {
 	OPS = 10000,
-	AREA = 8192, /* bytes of memory that one side of the twins works on */
+	AREA = 8192, /* bytes of memory of each twin */
 	MAX_LEN = 2000,
 };
 
@@ -54,7 +54,8 @@ static inline struct op random_op(uint64_t token)
 	if (is_atomic(op.opcode))
 		op.len = 8;
 	if (op.len > MLX5DVL_INLINE_MAX)
-		op.flags |= MLX5DVL_BY_REF; /* half inline, half not: verbs cannot express it */
+		op.flags |= MLX5DVL_BY_REF; /* because verbs cannot express a payload that is partly
+					       inline */
 	return op;
 }
 
@@ -138,7 +139,8 @@ static inline void post_vendor(struct vendor *v, const struct op *op, uint8_t *l
 	CHECK_EQ(ibv_post_send(v->qp, &wr, &bad), 0);
 }
 
-/* The vendor's request, unwrapped. Returns its length in units of 16 bytes. */
+/* Copies the vendor's request, which may wrap around the ring's end. Returns its length in units of
+ * 16 bytes. */
 static inline uint32_t vendor_request(struct vendor *v, uint8_t *out)
 {
 	uint32_t bytes = v->dv.sq.wqe_cnt * 64, at = v->pi * 64 % bytes, ds = 1;

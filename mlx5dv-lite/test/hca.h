@@ -23,7 +23,7 @@
 
 struct hca_attr {
 	uint32_t srq_depth, scq_depth, cqe_size;
-	uint32_t recv_size; /* bytes of a receive; 0: none */
+	uint32_t recv_size; /* bytes of a receive; 0: receives have no memory */
 	size_t mem; /* bytes of registered memory; 0: 64 KiB */
 	bool compress, events;
 };
@@ -35,7 +35,7 @@ struct hca {
 	uint8_t *mem, *recv_mem;
 	size_t mem_len;
 	struct mlx5dvl_mr mr, recv_mr;
-	/* Events, the newest last. */
+	/* Errors that were reported, the newest last. */
 	struct mlx5dvl_error errors[1024];
 	struct mlx5dvl_qp *error_qp[1024];
 	uint32_t nerrors;
@@ -92,7 +92,7 @@ static inline void hca_open(struct hca *h, const struct hca_attr *a)
 		0);
 }
 
-/* All QPs must be gone. */
+/* The caller must have destroyed all QPs. */
 static inline void hca_close(struct hca *h)
 {
 	CHECK_EQ(mlx5dvl_cq_destroy(h->rcq), 0);
@@ -125,7 +125,7 @@ static inline void hca_connect(struct mlx5dvl_qp *a, struct mlx5dvl_qp *b)
 	CHECK_EQ(mlx5dvl_qp_connect(b, &ia), 0);
 }
 
-/* Empties the send CQ until the queue of @qp is free. */
+/* Handler for completions that must not be reported. */
 static inline void hca_no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
 	CHECK(0 && "nothing was to be reported");
@@ -136,7 +136,7 @@ static inline void hca_count_sent(void *arg, struct mlx5dvl_qp *qp, const struct
 	++*(uint64_t *)arg;
 }
 
-/* Posts a signaled NOP and waits for it: all before it has been executed. */
+/* Posts a signaled NOP and waits for it: then all earlier requests have been executed. */
 static inline void hca_fence(struct hca *h, struct mlx5dvl_qp *qp)
 {
 	struct wait w = WAIT_INIT;
@@ -153,7 +153,7 @@ static inline void hca_fence(struct hca *h, struct mlx5dvl_qp *qp)
 	}
 }
 
-/* Polls until there have been @n errors. */
+/* Polls until @n errors have been reported. */
 static inline void hca_wait_errors(struct hca *h, uint32_t n)
 {
 	struct wait w = WAIT_INIT;

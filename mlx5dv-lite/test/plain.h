@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queues on plain memory, with the test in the place of the device: it reads the work
- * queues and writes completions byte by byte, at the offsets of the device's manual and
- * not through the structs of the code under test.
+ * Queues in plain memory. The test takes the place of the device: it reads the work queues and
+ * writes completions byte by byte, at the offsets of the device's manual and not through the
+ * structs of the code under test.
  */
 #ifndef PLAIN_H
 #define PLAIN_H
@@ -73,7 +73,7 @@ static inline void plain_cq_init(struct plain_cq *c, struct core *core, struct m
 	c->size = size;
 	c->depth = depth;
 	cq_init(&c->cq, c->buf, depth, size, c->record, srq, core);
-	/* As if @start completions had been written and taken before. */
+	/* The state is the same as after @start completions were written and consumed. */
 	c->pi = start;
 	cq_seek(&c->cq, start);
 	c->record[0] = htobe32(start & 0xffffff);
@@ -97,7 +97,7 @@ struct plain_cqe {
 	uint8_t syndrome, vendor;
 };
 
-/* Where the device writes completion @at. */
+/* Returns the place of completion @at. */
 static inline uint8_t *plain_cqe_place(struct plain_cq *c, uint32_t at)
 {
 	return c->buf + (size_t)(at & (c->depth - 1)) * c->size + (c->size - 64);
@@ -119,7 +119,7 @@ static inline void plain_cqe_write(struct plain_cq *c, uint32_t at, const struct
 	p[63] = (uint8_t)(e->opcode << 4 | e->format << 2 | !!(at & c->depth));
 }
 
-/* The device may not write over what has not been released. */
+/* Writes a completion, and checks that the program has released its place. */
 static inline void plain_cqe(struct plain_cq *c, const struct plain_cqe *e)
 {
 	uint32_t released = be32toh(c->record[0]);
@@ -128,7 +128,7 @@ static inline void plain_cqe(struct plain_cq *c, const struct plain_cqe *e)
 	plain_cqe_write(c, c->pi++, e);
 }
 
-/* A QP whose queue is on plain memory. */
+/* A QP whose queue is in plain memory. */
 struct plain_qp {
 	struct mlx5dvl_qp qp;
 	uint8_t *sq;

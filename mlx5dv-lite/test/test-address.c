@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Addresses and attributes of QPs, as the device reports them. It has
-   the adapters of address.topology. */
+/* Addresses and attributes of QPs, as the device reports them. The software HCA has the adapters of
+ * address.topology. */
 #include "device.h"
 #include "hca.h"
 
@@ -115,7 +115,8 @@ static void an_ordinary_port(void)
 	close_side(&s[1]);
 }
 
-/* By default the best of the port's (index 1 on RoCE here), and whichever one names. */
+/* The default GID is the port's best (here index 1 on RoCE); the attribute can select each other
+ * GID. */
 static void every_gid_can_be_named(void)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_4"};

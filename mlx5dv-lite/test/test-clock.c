@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Stamps of completions, and their time. */
+/* Time stamps of completions, and their conversion to time. */
 #include <infiniband/mlx5dv.h>
 #include <time.h>
 
@@ -50,7 +50,7 @@ static void stamps_are_between_post_and_poll(void)
 	close_duo();
 }
 
-/* As the vendor's library has it. */
+/* The relation is the same as in the vendor's library. */
 static void the_clock_is_the_vendors(void)
 {
 	struct mlx5dv_clock_info info;
@@ -67,14 +67,14 @@ static void the_clock_is_the_vendors(void)
 	close_duo();
 }
 
-/* A clock of 41 bits, as of cards: the stamps wrap, and the fraction counts. */
+/* A clock of 41 bits, as on cards: the stamps wrap, and the fraction matters. */
 static void stamps_wrap(void)
 {
 	const struct mlx5dvl_clock clock = {.ns = 1000000,
 		.stamp = (1ull << 41) - 100,
 		.frac = 1 << 20,
 		.mask = (1ull << 41) - 1,
-		.mult = 64 << 19, /* nanoseconds of a cycle */
+		.mult = 64 << 19, /* 64 ns per cycle */
 		.shift = 19};
 
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, clock.stamp), 1000000 + 2);

@@ -55,7 +55,7 @@ static void on_sent(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_sent *
 	s->last_qp = q;
 }
 
-/* A SRQ of DEPTH receives, all posted; the CQ at @start; one QP. */
+/* Creates an SRQ of DEPTH receives, all posted, a CQ at position @start, and one QP. */
 static void setup(bool receives, uint32_t cqe_size, uint32_t start)
 {
 	const struct mlx5dvl_srq_attr attr = {.depth = DEPTH};
@@ -86,7 +86,7 @@ static void recv_cqe(uint32_t imm)
 			       .counter = (uint16_t)(imm % DEPTH)});
 }
 
-/* Every fill level, from positions where the counter's bits run over. */
+/* Tries every fill level, from positions where the counter overflows. */
 static void owner_bit_wraps(void)
 {
 	static const uint32_t starts[] = {0, 1, DEPTH, DEPTH + 5, (1u << 24) - 100, 0u - 100};
@@ -194,7 +194,7 @@ static void error_of_an_unsignaled_request(void)
 	}
 }
 
-/* A failed request, then everything behind it flushed: each token once, in order. */
+/* A request fails, and all later requests are flushed: each token is reported once, in order. */
 static void flush_reports_every_request(void)
 {
 	setup(false, 64, 0);
@@ -255,13 +255,13 @@ struct run {
 	uint8_t opcode;
 	uint16_t counter;
 	uint32_t imm;
-	const uint16_t *counters; /* of a requester's */
+	const uint16_t *counters; /* of the requester's completions */
 	const uint32_t *byte_cnt;
 };
 
 /*
- * As the device writes it: minis first, title last, nothing else. The other places
- * of the run do not matter: they have owner bits of this lap and of others.
+ * Writes a compressed run as the device does: mini-CQEs first, title last, nothing else. The other
+ * CQEs of the run are not written: their owner bits are those of any lap.
  */
 static void compressed(const struct run *r)
 {
@@ -327,7 +327,7 @@ static void compressed_receives(void)
 					       .qpn = QPN,
 					       .imm = 0xc0ffee,
 					       .byte_cnt = 12345});
-			while (got < n + 1) /* runs are cut by max anywhere */
+			while (got < n + 1) /* a limit may end a poll anywhere in a run */
 				got += (uint32_t)mlx5dvl_mono_poll(&cq.cq,
 					1 + (int)(test_rand(&rand) % 40), on_recv_len, &l);
 			CHECK_EQ(got, n + 1);
@@ -388,13 +388,13 @@ static void completions_of_a_dead_qp_are_dropped(void)
 	plain_qp_init(&other, &core, DEPTH, &bf, QPN + 1);
 	recv_cqe(1);
 	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 100});
-	CHECK_EQ(cq.pi % 2, 0); /* the places of the run look unwritten, there is more behind it */
+	CHECK_EQ(cq.pi % 2, 0); /* the CQEs of the run look unwritten, and completions follow it */
 	compressed(&(struct run){.n = 3, .opcode = 1, .byte_cnt = lens});
 	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9});
 	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 200});
 	cq_forget_qp(&cq.cq, QPN);
 	plain_qp_fini(&qp, &core);
-	plain_qp_init(&again, &core, DEPTH, &bf, QPN); /* the number comes back */
+	plain_qp_init(&again, &core, DEPTH, &bf, QPN); /* a new QP gets the same number */
 	recv_cqe(1000);
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 64, on_recv, &seen), 8);
 	CHECK_EQ(seen.n, 3);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completions are read as the vendor reads them: the same CQ contents are polled with
- * ibv_poll_cq() and, in a copy made just before, with this library.
+ * This library reads completions in the same way as the vendor's: the test polls the same CQ
+ * contents with ibv_poll_cq() and, in a copy made just before, with this library.
  */
 #include "diff.h"
 #include <endian.h>
 
-/* Both polls report this. */
+/* A completion as both polls report it. */
 struct event {
 	uint32_t qpn, imm, len;
 	uint8_t syndrome;
@@ -19,7 +19,7 @@ struct events {
 	uint32_t n;
 };
 
-/* This library's reading of a copy of the vendor's CQ. */
+/* A copy of the vendor's CQ, which this library reads. */
 struct copy {
 	struct core core;
 	struct mlx5dvl_cq cq;
@@ -89,7 +89,7 @@ static void copy_close(struct copy *c)
 	free(c->wqes);
 }
 
-/* Reads what is new in the vendor's queue, before the vendor's library does. */
+/* Reads the new completions of the vendor's queue before the vendor's library does. */
 static void copy_poll(struct copy *c)
 {
 	memcpy(c->buf, c->dv.buf, (size_t)c->dv.cqe_cnt * c->dv.cqe_size);
@@ -109,7 +109,7 @@ static uint8_t wc_recv_opcode(const struct ibv_wc *wc)
 	return wc->wc_flags & IBV_WC_WITH_IMM ? MLX5DVL_RECV_SEND_IMM : MLX5DVL_RECV_SEND;
 }
 
-/* The vendor's word for each syndrome; -1 as status: it has none of its own for it. */
+/* Returns the vendor's status for each syndrome, or -1 if it has no particular status. */
 static int status_of(uint8_t syndrome)
 {
 	switch (syndrome) {
@@ -198,7 +198,7 @@ static void same_completions(struct copy *c, struct ibv_cq *cq,
 	CHECK_EQ(at, c->seen.n);
 }
 
-/* Two QPs of the vendor's, connected to each other, over the same CQs. */
+/* Two QPs of the vendor's library, connected to each other, with the same CQs. */
 struct pair {
 	struct vendor v[2];
 	struct copy sends, recvs;
@@ -259,7 +259,7 @@ static void post_receives(struct pair *p, uint32_t n)
 		CHECK_EQ(ibv_post_srq_recv(p->v[0].srq, &wr, &bad), 0);
 }
 
-/* Posts on QP i, and notes for the copy what this library would have noted. */
+/* Posts on QP i, and records for the copy what this library would have recorded. */
 static void post_noted(struct pair *p, int i, const struct op *op, uint32_t rkey)
 {
 	struct vendor *v = &p->v[i];
@@ -283,7 +283,8 @@ static void good_traffic(struct pair *p, uint64_t ops)
 		for (uint32_t k = 0; k < n; k++) {
 			struct op op = random_op(p->posted);
 
-			if (k + 1 >= n - 1 || below(2)) /* the last of each QP frees the slots */
+			if (k + 1 >= n - 1 || below(2)) /* the completion of each QP's last request
+							   frees the slots */
 				op.flags |= MLX5DVL_SIGNALED;
 			used += consumes_receive(op.opcode);
 			post_noted(p, (int)(k % 2), &op, p->mr->rkey);
@@ -294,8 +295,8 @@ static void good_traffic(struct pair *p, uint64_t ops)
 	}
 }
 
-/* A request with a wrong key, and everything behind it flushed, on both QPs. With some
-   other syndromes put into the queue, so that every one of them is compared. */
+/* Posts a request with a wrong key on both QPs, so that all later requests are flushed. Also writes
+ * other syndromes into the queue, so that every syndrome is compared. */
 static void failing_traffic(struct pair *p)
 {
 	static const uint8_t syndromes[] = {0x01, 0x02, 0x04, 0x05, 0x06, 0x10, 0x11, 0x12, 0x13,
@@ -306,7 +307,7 @@ static void failing_traffic(struct pair *p)
 		struct op op = random_op(1000000 + k);
 
 		op.opcode = MLX5DVL_WRITE;
-		op.len += !op.len; /* the key of nothing is not looked at */
+		op.len += !op.len; /* the device does not check the key if the length is 0 */
 		op.flags &= ~(unsigned)(below(2) ? MLX5DVL_SIGNALED : 0);
 		post_noted(p, (int)(k % 2), &op, k < 2 ? p->mr->rkey + 1 : p->mr->rkey);
 	}

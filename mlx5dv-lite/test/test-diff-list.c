@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests with up to four places of payload, on RC, UC and UD QPs: the same random requests
- * are posted with ibv_post_send() and with mlx5dvl_post_list() on twin QPs; each must have the
- * same bytes and the same effect. Differences that are wanted: see test-diff-wqe.c.
+ * Requests with up to four places of payload, on RC, UC and UD QPs: the same random requests are
+ * posted with ibv_post_send() and with mlx5dvl_post_list() on twin QPs; each must have the same
+ * bytes and the same effect. test-diff-wqe.c lists the intended differences.
  */
 #include <endian.h>
 
@@ -68,7 +68,7 @@ static void post_ours_list(const struct request *r)
 	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), 0);
 }
 
-/* Without the places of length 0, which the vendor's library would write. */
+/* Leaves out places of length 0, which the vendor's library would write. */
 static void post_vendor_list(const struct request *r)
 {
 	struct ibv_sge sge[MLX5DVL_LIST_MAX];
@@ -110,7 +110,7 @@ static void put64(uint8_t *p, uint64_t was, uint64_t is)
 	put32(p + 4, (uint32_t)was, (uint32_t)is);
 }
 
-/* Takes what the twins must differ in, memory and destination, from the vendor's to ours. */
+/* Replaces the addresses, keys and destinations in the vendor's request by those of our twin. */
 static void translate(const struct request *r, uint8_t *theirs)
 {
 	uint8_t *seg = theirs + 16;
@@ -148,7 +148,7 @@ static void compare(const struct request *r, int32_t left)
 		theirs[11] |= 8;
 	translate(r, theirs);
 	for (uint32_t i = 0; i < ds * 16; i++) {
-		/* RoCE: each address has a UDP source port of its own, drawn by the driver. */
+		/* RoCE: the driver chooses a random UDP source port for each address. */
 		bool port = t.type == MLX5DVL_UD && t.h.ctx->gid_index >= 0 && (i & ~1u) == 30;
 		bool masked = i == 1 || i == 2 || (i >= 4 && i < 7) || port;
 
@@ -230,9 +230,9 @@ static void close_twins(void)
 	hca_close(&t.h);
 }
 
-/* Compares the peers: each receive of one equals a receive of the other. */
+/* Compares the peers: each receive of one must equal a receive of the other. */
 struct arrivals {
-	uint64_t n, sum[2]; /* of ours, of the vendor's */
+	uint64_t n, sum[2]; /* [0]: ours, [1]: the vendor's */
 };
 
 static uint64_t digest(const struct mlx5dvl_recv *r, uint32_t skip)
@@ -253,7 +253,8 @@ static void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_re
 	int which = qp == t.vendor_peer;
 
 	a->n++;
-	/* In order, so the sums are of the sequence. The header is not the same on both. */
+	/* The sums depend on the order. They leave out the header, which differs between the
+	 * two. */
 	a->sum[which] = a->sum[which] * 1000003 + digest(recv, t.type == MLX5DVL_UD ? GRH : 0);
 }
 

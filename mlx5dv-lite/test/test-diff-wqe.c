@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests cannot be told from the vendor's: the same random operations are posted with
- * ibv_post_send() and with this library on twin QPs; each request must have the same bytes
- * and the same effect.
+ * Requests are the same as the vendor's: the test posts the same random operations with
+ * ibv_post_send() and with this library on twin QPs; each request must have the same bytes and the
+ * same effect.
  *
- * Known and wanted differences: the index (the vendor wraps requests around the end of the
- * ring, here its end is filled), the QP number, bytes that mean nothing, and the signal bit
- * of requests that this library signals on its own account.
+ * Intended differences: the index (the vendor's library wraps requests around the end of the ring,
+ * this library fills the end), the QP number, unused bytes, and the signal bit of requests that
+ * this library signals by itself.
  */
 #include "diff.h"
 #include <endian.h>
@@ -28,8 +28,8 @@ enum {
 	CQ_UPDATE = 8, /* bit of AT_FLAGS: signaled */
 };
 
-/* Bytes that mean nothing, and that the vendor's library leaves as they were: behind inline
-   data up to the next 16, and the comparand of a fetch-and-add. */
+/* True for bytes that the device ignores and the vendor's library does not write: those after
+ * inline data, up to a multiple of 16, and the comparand of a fetch-and-add. */
 static bool is_padding(const struct op *op, uint32_t i)
 {
 	bool send = op->opcode == MLX5DVL_SEND || op->opcode == MLX5DVL_SEND_IMM;
@@ -53,7 +53,7 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 	CHECK(!own_signal || left <= (int32_t)(ds + 3) / 4);
 	if (own_signal)
 		theirs[AT_FLAGS] |= CQ_UPDATE;
-	/* The twins work on different memory: take the vendor's addresses and keys to ours. */
+	/* The twins use different memory: replace the vendor's addresses and keys by ours. */
 	if (op->opcode != MLX5DVL_SEND && op->opcode != MLX5DVL_SEND_IMM) {
 		CHECK_EQ(be64toh(*(uint64_t *)(void *)(theirs + AT_REMOTE)),
 			(uintptr_t)vs->remote + op->remote_at);
@@ -83,7 +83,7 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 	}
 }
 
-/* The twins, and the peers that they talk to, which are both of this library. */
+/* The twins, and their peers, which both use this library. */
 struct twins {
 	struct hca h;
 	struct vendor v;
@@ -138,7 +138,8 @@ static void one_operation(uint64_t i, bool last, struct progress *p)
 	int32_t left = t->ours->left;
 
 	if (last)
-		op.flags |= MLX5DVL_SIGNALED; /* the vendor frees slots only by these */
+		op.flags |= MLX5DVL_SIGNALED; /* the vendor's library frees slots only at signaled
+						 requests */
 	post_vendor(&t->v, &op, t->vs.local, t->vs.lkey, t->vs.remote, t->vs.rkey);
 	post_ours(t->ours, &op, t->os.local, t->os.lkey, t->os.remote, t->os.rkey);
 	compare_requests(&op, &t->v, &t->vs, t->ours, &t->os, left);
@@ -164,14 +165,17 @@ static void requests_have_the_vendors_bytes(void)
 {
 	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
 	const char *mode = getenv("SOFTHCA_MODE");
-	/* A polling HCA works beside us, at one twin before the other: what a READ or a receive
-	   left in one twin's memory must not be inlined before the other has it, too. */
+	/*
+	 * A polling HCA runs in parallel and serves one twin before the other: the result of a READ
+	 * or a receive in one twin's memory must not be inlined before the other twin has it, too.
+	 */
 	uint32_t burst = mode && !strcmp(mode, "poll") ? 1 : 16;
 	struct progress p = {0};
 
 	rand_state = test_seed();
 	open_twins();
-	for (uint64_t i = 1; i <= ops; i++) { /* not from 0, whose end would not show in the sums */
+	for (uint64_t i = 1; i <= ops; i++) { /* starts at 1, because a token 0 would not change the
+						 sums */
 		bool last = i % burst == 0 || i == ops;
 
 		one_operation(i, last, &p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events beside QPs that are destroyed: what the reaper of destroyed QPs reads ahead is
- * neither lost nor in its way.
+ * Asynchronous events while QPs are destroyed: events that ctx_reap() reads early are not lost, and
+ * do not hide the events that it needs.
  */
 #include <poll.h>
 
@@ -14,9 +14,9 @@ static struct hca h;
 
 /* ---- between libibverbs and the library ---------------------------------------- */
 
-static enum ibv_event_type script[64]; /* told before the device's own events */
+static enum ibv_event_type script[64]; /* events that are returned before the device's own */
 static uint32_t told, scripted;
-static bool never_drained; /* the device does not tell that a QP is drained */
+static bool never_drained; /* the device does not report that a QP is drained */
 
 int __real_ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event);
 void __real_ibv_ack_async_event(struct ibv_async_event *event);
@@ -95,7 +95,7 @@ static void no_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 	CHECK(0 && "nothing was sent");
 }
 
-/* The QPs fail before they are destroyed, so that each leaves an event behind. */
+/* The QPs fail before they are destroyed, so that each causes an event that is not read. */
 static void whoever_ignores_events_loses_no_qp(void)
 {
 	struct mlx5dvl_qp *qp[2];
@@ -115,7 +115,7 @@ static void whoever_ignores_events_loses_no_qp(void)
 	hca_close(&h);
 }
 
-/* Many QPs that live and fail, and the end of the device behind their events. */
+/* Many QPs that exist fail, and the device fails after their events. */
 static void many_events_hide_none(void)
 {
 	enum { PAIRS = 40 };
@@ -129,7 +129,7 @@ static void many_events_hide_none(void)
 		CHECK_EQ(mlx5dvl_qp_to_error(qp[i][0]), 0);
 	}
 	destroy_both(qp[0]);
-	hca_until(mlx5dvl_ctx_retired(h.ctx) == 0); /* has read the events of the others */
+	hca_until(mlx5dvl_ctx_retired(h.ctx) == 0); /* this has read the events of the others */
 	will_tell(IBV_EVENT_DEVICE_FATAL);
 	destroy_both(qp[1]);
 	CHECK_EQ(told, 1);
@@ -170,7 +170,7 @@ static void the_descriptor_knows_what_was_read(void)
 	hca_close(&h);
 }
 
-/* A destroyed QP takes its events along, and the descriptor with them. */
+/* The events of a destroyed QP are dropped, and the descriptor is not readable any more. */
 static void nothing_is_told_of_a_destroyed_qp(void)
 {
 	struct mlx5dvl_qp *a[2], *b[2];
@@ -188,7 +188,8 @@ static void nothing_is_told_of_a_destroyed_qp(void)
 	hca_close(&h);
 }
 
-/* One event of each kind is kept of those that were not consumed; the present state is the last. */
+/* Of the events that were not consumed, one of each kind is kept; the last one shows the present
+ * state. */
 static void the_newest_event_counts(void)
 {
 	struct mlx5dvl_qp *qp[2];
@@ -208,7 +209,7 @@ static void the_newest_event_counts(void)
 	hca_close(&h);
 }
 
-/* The place in the send CQ comes back after a second, and not before. */
+/* The room in the send CQ is free again after a second, and not before. */
 static void a_device_that_never_tells_is_not_waited_for(void)
 {
 	struct mlx5dvl_qp *qp[2], *other;

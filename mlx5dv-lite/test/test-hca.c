@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library on a device, both ends in one process: every request, and how they fail. */
+/* The library on a device, both ends in one process: every kind of request and of failure. */
 #include "duo.h"
 
 static void fill(uint8_t *p, size_t len, uint64_t seed)
@@ -116,7 +116,8 @@ static void one_error(uint64_t token, int err, struct mlx5dvl_qp *qp)
 	CHECK_EQ(mlx5dvl_post_nop(qp, 0, 0), -ENOTCONN);
 }
 
-/* Each unsignaled, so that only its error can be seen; a second pair goes on. */
+/* The requests are unsignaled, so that only their errors are reported; a second pair keeps
+ * working. */
 static void errors_of_unsignaled_requests(void)
 {
 	for (int what = 0; what < 5; what++) {
@@ -189,8 +190,8 @@ static void a_peer_without_receives(void)
 	close_duo();
 }
 
-/* Four queues filled to the last block behind a request that fails: every request has its
-   completion, in a CQ that is as deep as the four queues together and no deeper. */
+/* A request fails, and the rest of four queues is full: every request has its completion, in a CQ
+ * that is exactly as deep as the four queues together. */
 static void full_queues_are_flushed_without_overrun(void)
 {
 	struct mlx5dvl_qp *qp[4], *peer[4];
@@ -233,7 +234,8 @@ static void full_queues_are_flushed_without_overrun(void)
 	hca_close(h);
 }
 
-/* As the driver shows them; what is no name of a counter is not looked for. */
+/* The values are those that the driver shows; an invalid name is refused before any file is
+ * opened. */
 static void counters_of_the_port(void)
 {
 	static const char *const wrong[] = {"", "../state", "counters/port_rcv_packets", ".",
@@ -258,7 +260,7 @@ static void counters_of_the_port(void)
 static void to_error_flushes(void)
 {
 	open_duo(&(struct hca_attr){.srq_depth = 2}, &(struct mlx5dvl_qp_attr){0});
-	for (uint32_t i = 0; i < 5; i++) /* from the third on, they wait for receives */
+	for (uint32_t i = 0; i < 5; i++) /* the third and later ones wait for receives */
 		CHECK_EQ(mlx5dvl_post_send(duo.a, NULL, 0, 0, 0, i), 0);
 	mlx5dvl_ring(duo.a);
 	wait_recv(&duo.h, &duo.got, 2);

@@ -116,7 +116,7 @@ static void connect_checks_its_peer(void)
 	close_duo();
 }
 
-/* Sizes that are not given are those of the manual. */
+/* Sizes that are not set have the defaults of the manual. */
 static void sizes_have_defaults(void)
 {
 	struct mlx5dvl_cq *send, *recv, *least;
@@ -146,7 +146,8 @@ static void sizes_have_defaults(void)
 	hca_close(&duo.h);
 }
 
-/* Attributes of a program of a later version, which has one field more and has set it. */
+/* The attributes of a program that was compiled for a later version: they have one more field,
+ * which is set. */
 static void programs_of_a_later_version(void)
 {
 	struct {
@@ -177,7 +178,7 @@ static void programs_of_a_later_version(void)
 	close_duo();
 }
 
-/* The receive CQ has exactly as many places as there are receives. */
+/* The receive CQ has exactly one CQE per receive. */
 static void a_tight_receive_cq_does_not_overrun(void)
 {
 	uint32_t n = 0, goal = getenv("SOFTHCA_CHAOS") ? 20000 : getenv("SOAK") ? 1000000 : 200000;
@@ -246,7 +247,7 @@ static void many_qps_share_a_context(void)
 	hca_close(&duo.h);
 }
 
-/* Completions that wait in @cq for the QP of that number. */
+/* The number of completions in @cq for the QP @qpn. */
 static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 {
 	uint32_t n = 0;
@@ -256,8 +257,8 @@ static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 	return n;
 }
 
-/* A QP that ends with completions pending leaves its receives, and its neighbours, alone;
-   nothing is left for who gets its number. */
+/* A QP is destroyed while completions are pending: its receives are not lost, other QPs are not
+ * affected, and a QP that gets the same number receives nothing of them. */
 static void destroyed_with_completions_pending(void)
 {
 	struct mlx5dvl_qp *c, *d;
@@ -367,7 +368,7 @@ static void an_armed_cq_tells_once(void)
 	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 1; i <= 10; i++) {
 		mlx5dvl_cq_arm(duo.h.rcq);
-		/* Each arming is a new one to the device: it bears the number of events so far. */
+		/* Each arm word is new to the device: it contains the number of events so far. */
 		CHECK_EQ(be32toh(duo.h.rcq->record[1]) >> 28, (i - 1) & 3);
 		CHECK_EQ(mlx5dvl_mono_poll(duo.h.rcq, 64, on_recv, &duo.got), 0);
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);

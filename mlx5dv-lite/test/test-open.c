@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Without a device, even without a kernel that knows of RDMA, open says so. */
+/* Without a device, or with a kernel that has no RDMA support, mlx5dvl_ctx_open() returns the
+ * error. */
 #include <errno.h>
 
 #include "support/test.h"

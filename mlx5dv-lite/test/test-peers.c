@@ -9,15 +9,15 @@
 
 enum { SLOTS = 64, WINDOW = 48, SLOT_SIZE = 1024 };
 
-/* The two processes exchange this first. */
+/* The first data that the two processes exchange. */
 struct hello {
 	struct mlx5dvl_qp_info qp;
 	uint64_t addr;
 	uint32_t rkey;
 };
 
-/* One end. Message s goes to slot s % SLOTS of the peer; the immediate is s's low half
-   and, above it, the count of messages taken, which gives the sender its slots back. */
+/* One end. Message s goes to slot s % SLOTS of the peer. The low half of the immediate is the low
+ * half of s; the high half is the number of messages received, which frees the sender's slots. */
 struct end {
 	struct hca h;
 	struct mlx5dvl_qp *qp;
@@ -33,7 +33,8 @@ static uint64_t message_seed(uint32_t seq)
 	return seq * 0x9e3779b97f4a7c15ull + 1;
 }
 
-/* The length, and each byte, follow from the number. */
+/* Writes the message with number @seq, which determines its length and each byte. Returns the
+ * length. */
 static uint32_t message(uint8_t *p, uint32_t seq)
 {
 	uint64_t seed = message_seed(seq);
@@ -133,7 +134,7 @@ static void finish(struct end *e)
 	hca_close(&e->h);
 }
 
-/* The parent's view of the child's death: only the request that goes there fails. */
+/* The child has died: in the parent only the requests to the child fail. */
 static void peer_dies(struct end *e, pid_t child)
 {
 	int status;
@@ -165,7 +166,7 @@ static void a_stream_each_way_until_a_death(void)
 	child = fork(); /* before either opens the device */
 	CHECK(child >= 0);
 	if (!child)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a parent that fails leaves nothing */
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the parent fails, the child must end, too */
 	meet(&end, fd[!child], goal);
 	end.rand = seed + !child;
 	stream(&end);

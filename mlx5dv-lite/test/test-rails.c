@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE with an interface that
-   is not to be seen (rails.topology). */
+/* Adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE with an interface in another
+ * network namespace (rails.topology). */
 #include "hca.h"
 
 static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
@@ -63,7 +63,8 @@ static void addressing_follows_the_link(void)
 	sender_close(&global);
 }
 
-/* Without a name it is the first one; both ends take an MTU that is smaller than theirs. */
+/* Without a name the first device is opened. Both ends use an MTU that is smaller than the
+ * port's. */
 static void a_message_on_each(const char *device, int gid_index)
 {
 	struct sender a, b;
@@ -126,7 +127,8 @@ static void a_port_tells_its_link(void)
 	CHECK(!port.ethernet);
 	CHECK_EQ(port.lid, 7);
 	CHECK_EQ(port.mbps, 200000);
-	CHECK_EQ(port.gid[0], 0xfe); /* of the subnet, although it is addressed by LID */
+	CHECK_EQ(port.gid[0], 0xfe); /* the subnet's prefix, although the port is addressed by
+					LID */
 	mlx5dvl_ctx_close(roce);
 	mlx5dvl_ctx_close(ib);
 }

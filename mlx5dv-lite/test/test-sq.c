@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The send queue on plain memory: bytes of every request, ring, slots, signaling, doorbell. */
+/* The send queue in plain memory: bytes of every request, ring, slots, signaling, doorbell. */
 #include "plain.h"
 #include <endian.h>
 
@@ -18,7 +18,8 @@ static void setup(void)
 enum { QPN = 0x123456, LKEY = 0x11223344, RKEY = 0x55667788, IMM = 0xcafe0123 };
 #define RADDR 0x0123456789abcdefull
 
-/* The bytes of a request, as the manual describes them. Returns its length in 16-byte units. */
+/* Writes the bytes that a request must have according to the manual. Returns its length in 16-byte
+ * units. */
 static uint32_t expect(uint8_t *w, uint8_t opcode, uint32_t index, uint32_t len, unsigned flags,
 	bool signaled)
 {
@@ -93,7 +94,7 @@ static uint32_t real_len(uint8_t opcode, uint32_t len)
 	return opcode == MLX5DVL_CMP_SWAP || opcode == MLX5DVL_FETCH_ADD ? 8 : len;
 }
 
-/* Padding behind inline data is not written: mask it. */
+/* Compares two requests, except the padding after inline data, which is not written. */
 static void compare(const uint8_t *got, const uint8_t *want, uint32_t ds, uint32_t at)
 {
 	for (uint32_t i = 0; i < ds * 16; i++) {
@@ -111,7 +112,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	uint8_t want[256];
 
 	plain_qp_init(&q, &core, 16, &no_bf, QPN);
-	/* Each place in the ring, so each length of rest at its end. */
+	/* Starts at each place in the ring, so that its rest has each length. */
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
 		q.qp.pi = q.qp.ci = q.qp.rung = q.qp.last = q.qp.stop = 0xfff0 + start;
@@ -144,7 +145,7 @@ static void bytes_of_every_request(void)
 	core_fini(&core);
 }
 
-/* The compiler lays out requests of constant length: these must be the same bytes. */
+/* For a constant length the compiler lays out the request: the bytes must be the same. */
 static void constant_lengths(void)
 {
 	struct plain_qp q;
@@ -163,8 +164,8 @@ static void constant_lengths(void)
 	core_fini(&core);
 }
 
-/* Payload that the caller writes: the same bytes, for every length and place of the ring, and only
- * where no NOPs are necessary. */
+/* The caller writes the payload: the bytes are the same for every length and place in the ring.
+ * This is allowed only if no NOPs are necessary. */
 static void payload_written_in_place(void)
 {
 	struct plain_qp q;
@@ -255,15 +256,15 @@ static void refuses_before_and_after_connection(void)
 }
 
 /*
- * Random requests against a model of the ring: no block is written again before the
- * completion that covers it, room is never promised in vain, and the queue never gets
- * stuck with everything executed. Enough of them that the 16-bit index wraps many times.
+ * Random requests, checked against a model of the ring: no block is written again before its
+ * completion, mlx5dvl_sq_room() is never too large, and the queue has room again when all requests
+ * are executed. There are enough requests to wrap the 16-bit index many times.
  */
 struct model {
 	struct plain_qp q;
 	struct plain_cq scq;
 	uint32_t executed; /* the device's position in the ring */
-	uint64_t next_token, seen_token; /* of signaled requests */
+	uint64_t next_token, seen_token; /* tokens of signaled requests: posted, completed */
 	uint32_t depth;
 	uint64_t posts, nops;
 };
@@ -276,7 +277,8 @@ static void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 	CHECK_EQ(sent->token, ++m->seen_token);
 }
 
-/* The device: executes up to the doorbell, completes what is signaled. */
+/* Acts as the device: executes the requests announced by the doorbell, and completes the signaled
+ * ones. */
 static void execute(struct model *m)
 {
 	while (m->executed != m->q.qp.rung) {
@@ -308,7 +310,7 @@ static void post_random(struct model *m, uint64_t *rand)
 	if (r == 0) {
 		m->next_token += signaled;
 		m->posts++;
-		/* Nothing that the device has not executed was written over. */
+		/* No request was overwritten before the device has executed it. */
 		CHECK(m->q.qp.pi - m->executed <= m->depth);
 		CHECK(m->q.qp.pi - m->q.qp.ci <= m->depth);
 		return;
@@ -348,7 +350,7 @@ static void slots_are_accounted(void)
 			;
 		CHECK_EQ(m.seen_token, m.next_token);
 		CHECK(m.q.qp.pi - m.q.qp.ci <= (uint32_t)m.q.qp.interval);
-		/* A signaled request of four blocks gives all of them back. */
+		/* The completion of a signaled request of four blocks frees all blocks. */
 		CHECK_EQ(post(&m.q.qp, MLX5DVL_WRITE, 220, MLX5DVL_SIGNALED, ++m.next_token), 0);
 		mlx5dvl_ring(&m.q.qp);
 		execute(&m);
@@ -399,7 +401,7 @@ static void doorbell_of_a_batch(void)
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
 	mlx5dvl_ring(&q.qp);
-	CHECK(!memcmp(bf_memory + 256, q.sq + 3 * 64, 8)); /* the other half */
+	CHECK(!memcmp(bf_memory + 256, q.sq + 3 * 64, 8)); /* the other buffer */
 	plain_qp_fini(&q, &core);
 	core_fini(&core);
 }
@@ -478,7 +480,8 @@ static void without_blueflame_every_doorbell_is_8_bytes(void)
 	core_fini(&core);
 }
 
-/* Numbers from all over the range, as devices give them: what was made for a QP goes with it. */
+/* QP numbers from the whole range, as devices assign them: the table's memory for a QP is freed
+ * with the QP. */
 static void tables_of_qps_that_are_gone(void)
 {
 	enum { LIVE = 3, LEAVES = (1 << 24) / MLX5DVL_QPN_LEAF_ };

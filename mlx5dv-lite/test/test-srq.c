@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The shared receive queue and the table of QPs, on plain memory. */
+/* The shared receive queue and the table of QPs, in plain memory. */
 #include "plain.h"
 #include <endian.h>
 
@@ -37,17 +37,17 @@ static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 	*sum += recv->imm;
 }
 
-/* The device: walks the list, keeps several receives open at a time, completes them in
-   any order. */
+/* Acts as the device: follows the list, holds several receives at a time, and completes them in any
+ * order. */
 struct device {
 	struct mlx5dvl_srq srq;
 	struct plain_cq cq;
 	uint8_t *wqes;
 	uint32_t record;
-	uint16_t next, taken; /* position in the list; receives taken, ever */
+	uint16_t next, taken; /* position in the list; number of receives taken since the start */
 	uint16_t open[DEPTH];
 	uint32_t opened;
-	bool busy[DEPTH + 1]; /* with the device: taken, not completed */
+	bool busy[DEPTH + 1]; /* the device has taken the receive and not completed it */
 	uint64_t completed, imm_sum;
 };
 
@@ -82,7 +82,8 @@ static void complete_one(struct device *d, uint64_t *rand)
 				  .byte_cnt = 8});
 }
 
-/* The receives that are posted are the first of the list, each once; the tail is not. */
+/* Checks that the list begins with the posted receives, each once, and that the tail is not
+ * posted. */
 static void list_is_whole(struct device *d)
 {
 	bool seen[DEPTH + 1] = {false};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * QPs that are destroyed while a message to them is half received: the SRQ keeps its depth.
- * The fault in meson.build has the device hold a receive for each SEND, whose rest never comes.
+ * QPs are destroyed while a message to them is half received: the SRQ must not lose a receive. With
+ * the fault in meson.build the device holds a receive for each SEND, whose rest never arrives.
  */
 #include "hca.h"
 
@@ -27,7 +27,7 @@ static void destroy_both(struct mlx5dvl_qp *qp[2], bool receiver_first)
 	mlx5dvl_qp_destroy(qp[!receiver_first]);
 }
 
-/* All receives are there: that many messages arrive, and no more, until they are posted again. */
+/* Checks that all receives exist: as many messages arrive, and no more before a refill. */
 static void expect_depth(void)
 {
 	struct mlx5dvl_qp *qp[2], *any = NULL;
@@ -65,11 +65,11 @@ static void the_srq_keeps_its_depth(void)
 	expect_depth();
 	churn(getenv("SOAK") ? 10000 : 500);
 	expect_depth();
-	CHECK_EQ(h.nerrors, 0); /* of QPs that are gone nobody hears */
+	CHECK_EQ(h.nerrors, 0); /* errors of destroyed QPs are not reported */
 	hca_close(&h);
 }
 
-/* Events that were read to find out are told later, but for those of QPs that are gone. */
+/* Events that the library has read early are reported later, except those of destroyed QPs. */
 static void other_events_are_kept(void)
 {
 	struct mlx5dvl_qp *qp[2], *other[2], *of;
@@ -78,7 +78,7 @@ static void other_events_are_kept(void)
 	open_pair(qp);
 	open_pair(other);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_NONE);
-	CHECK_EQ(mlx5dvl_qp_to_error(other[0]), 0); /* tells that it is drained */
+	CHECK_EQ(mlx5dvl_qp_to_error(other[0]), 0); /* causes a report that it is drained */
 	CHECK_EQ(mlx5dvl_qp_to_error(other[1]), 0);
 	destroy_both(qp, true);
 	mlx5dvl_qp_destroy(other[1]);
@@ -90,7 +90,7 @@ static void other_events_are_kept(void)
 	hca_close(&h);
 }
 
-/* A program that never reads events gets rid of everything, too. */
+/* A program that never reads events can also destroy and close everything. */
 static void closing_waits_for_nobody(void)
 {
 	struct mlx5dvl_qp *qp[2];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Features that the verbs interface cannot express, so that no other library can confirm them,
- * against the software HCA's own record of what it executed and completed: payload half in the request
- * and half behind a pointer, NOPs at the ring's end, requests signaled by the library,
- * compressed completions.
+ * Features that the verbs interface cannot express, so that no other library can confirm them:
+ * payload partly in the request and partly behind a pointer, NOPs at the ring's end, requests
+ * signaled by the library, compressed completions. The test compares them with the software HCA's
+ * record of the requests that it executed and completed.
  */
 #include <endian.h>
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ static uint32_t below(uint32_t n)
 	return (uint32_t)(test_rand(&rand_state) % n);
 }
 
-/* Preloaded, not linked. */
+/* The software HCA is preloaded, not linked. */
 static int trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
 {
 	static int (*fn)(uint32_t, uint64_t, struct softhca_wqe_record *, unsigned);
@@ -87,7 +87,7 @@ static void same_request(const struct softhca_wqe_record *r, const struct expect
 	CHECK(!e->imm_op || be32toh(r->imm) == e->imm);
 	CHECK_EQ(r->index, r->wqe_index);
 	CHECK(!(e->flags & MLX5DVL_SIGNALED) || (r->flags & 8));
-	/* A request lies in the ring in one piece. */
+	/* A request is contiguous in the ring. */
 	CHECK((r->index & (a->depth - 1)) + (r->units + 3u) / 4 <= a->depth);
 }
 
@@ -96,8 +96,8 @@ struct tally {
 	uint32_t quiet; /* blocks since the last signaled request */
 };
 
-/* The record since the last time: the batch in order, between it nothing but NOPs that end
-   at the ring's end, and a signal at least once in 64 blocks. */
+/* Checks the records since the last call: they are the batch in order, with only NOPs in between,
+ * which end at the ring's end, and at least one request in 64 blocks is signaled. */
 static void check_batch(struct tally *t, const struct expected *e, uint32_t n)
 {
 	struct softhca_wqe_record r;
@@ -195,7 +195,7 @@ static void same_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sen
 	CHECK_EQ(c.wqe_counter, sent->token & 0xffff);
 }
 
-/* Titles of runs among the completions that nobody has read yet. */
+/* The number of titles of runs among the next @n completions, which were not read yet. */
 static uint32_t compressed_runs(const struct mlx5dvl_cq *cq, uint32_t n)
 {
 	uint32_t runs = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A QP as a user of the vendor's library makes it, beside this library's objects. */
+/* A QP that is created with the vendor's library, together with objects of this library. */
 #ifndef VENDOR_H
 #define VENDOR_H
 
@@ -14,7 +14,7 @@ enum {
 };
 
 struct vendor {
-	struct mlx5dvl_ctx *ctx; /* lends its ibv_context and PD */
+	struct mlx5dvl_ctx *ctx; /* its ibv_context and PD are used */
 	struct ibv_srq *srq;
 	struct ibv_cq *scq, *rcq;
 	struct ibv_qp *qp;
@@ -121,7 +121,7 @@ static inline void vendor_address(const struct vendor *v, const struct mlx5dvl_q
 	}
 }
 
-/* The attributes of a step, of the kind of QP. */
+/* The attribute mask of a step for this type of QP. */
 static inline int vendor_mask(const struct vendor *v, int reliable, int connected)
 {
 	return IBV_QP_STATE | (v->type == IBV_QPT_RC ? reliable : 0) |
