@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Traffic whose capture is dissected: small batches and ones of several packets, markers and
- * credit. Prints what the endpoints counted: "messages batches wraps credit-only bytes" of their
- * calls, replies and WRITEs.
+ * Makes traffic for dissector.py: small batches and batches of several packets, markers and credit.
+ * Prints the endpoints' counters: "messages batches wraps credit-only bytes".
  */
 #include "traffic.h"
 

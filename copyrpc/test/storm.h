@@ -19,7 +19,7 @@ enum {
 	RAWS = 1 << 12,
 	CONNS = 1 << 10,
 	HELD = 16,
-	MEMORY = 4096, /* of each node, for raw operations: one half for READ, one half for WRITE */
+	MEMORY = 4096, /* of each node, for raw operations: one half for READ, one for WRITE */
 	GUARD_MS = 8000, /* longest sleep */
 	HANG_S = 120, /* longest time for a schedule, which usually takes about a second */
 };
@@ -108,7 +108,7 @@ static uint32_t draw(struct node *n, uint32_t below)
 	return (uint32_t)(test_rand(&n->seed) % below);
 }
 
-/* ---- what must not be left ------------------------------------------------------ */
+/* ---- leak check ------------------------------------------------------ */
 
 static atomic_long mapped, regions;
 
@@ -165,7 +165,7 @@ static int descriptors(void)
 	return n;
 }
 
-/* ---- messages: all of one follows from the connection and its number ------------- */
+/* ---- messages: the connection and the number determine all of a message ------------- */
 
 struct msg {
 	uint64_t key;
@@ -203,7 +203,7 @@ static uint32_t length(uint64_t random, uint32_t max)
 	}
 }
 
-/* The first byte of a request tells whether it is nested, where there are nested ones. */
+/* In a storm with nested calls the first byte of a request states whether it is nested. */
 static struct msg message(const struct conn *c, bool mine, uint32_t seq)
 {
 	struct msg m = {.key = mix(c->id + (mine == c->lower), seq)};

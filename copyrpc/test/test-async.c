@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asynchronous events of the device. The faults are set in meson.build: the first attempt of a
- * raw WRITE finds the link down, its second one brings it up again, and a raw READ is the end of
- * the device.
+ * Asynchronous events of the device. meson.build sets the faults: the first attempt of a raw WRITE
+ * takes the link down, its second attempt brings the link up again, and a raw READ makes the device
+ * fail.
  */
 #include <infiniband/verbs.h>
 #include <poll.h>
@@ -19,12 +19,12 @@ static uint64_t stopped_clock(void)
 }
 
 /*
- * Between libibverbs and the layers: an event that the software HCA does not make is told once to
- * whoever asks next.
+ * A layer between libibverbs and the libraries under test: it returns, once, an event that the
+ * software HCA does not produce to the next reader.
  */
 static int made_up = -1; /* enum ibv_event_type, or none */
 static bool is_made_up;
-static struct ibv_context *asked; /* whose events were read last */
+static struct ibv_context *asked; /* device whose events were read last */
 
 int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event)
 {
@@ -66,7 +66,7 @@ static int query_moved_port(struct ibv_context *context, uint8_t port_num,
 	return r;
 }
 
-/* ibv_query_port() calls what the provider has set. */
+/* Replaces the provider's function, which ibv_query_port() calls. */
 static void replace_query_port(struct ibv_context *context)
 {
 	struct verbs_context *v = verbs_get_ctx_op(context, query_port);
@@ -101,21 +101,22 @@ static void settle(struct pair *p, struct heard *h)
 	}
 }
 
-/* Told once; what was under way goes through when the port is back. */
+/* The event is reported once; pending operations complete when the port is active again. */
 static void a_port_goes_down_and_up(struct pair *p, uint32_t lkey, uint32_t rkey, struct heard *h)
 {
 	struct copyrpc_raw_done done;
 
 	CHECK_EQ(copyrpc_ctx_arm(p->ctx[1]), 0);
 	CHECK_EQ(copyrpc_write(p->ep[0], &word[0], lkey, (uintptr_t)&word[1], rkey, 8, 1), 0);
-	CHECK_EQ(readable(p->ctx[1]), 1); /* a sleeper is told, whom nothing was sent to */
+	CHECK_EQ(readable(p->ctx[1]), 1); /* a sleeper wakes up although no message was sent to
+					     it */
 	copyrpc_poll(p->ctx[1], hear, h);
 	CHECK_EQ(stats(p->ctx[1]).port_downs, 1);
 	while (!copyrpc_raw_recv(p->ctx[0], &done))
 		copyrpc_poll(p->ctx[0], hear, h);
 	CHECK_EQ(done.status, 0);
 	CHECK_EQ(word[1], 4711);
-	/* Nobody is armed here: it is found by the clock. */
+	/* No context is armed here: the event is found at the next check by time. */
 	CHECK_EQ(stats(p->ctx[0]).port_downs, 0);
 	now += 100 * NSEC_PER_MSEC;
 	copyrpc_poll(p->ctx[0], hear, h);
@@ -181,12 +182,13 @@ static void after_event(int type, int status)
 	CHECK_EQ(made_up, -1);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), status);
 	CHECK_EQ(h.failed, !!status);
-	CHECK_EQ(copyrpc_ep_status(p.ep[1]), 0); /* of another context */
+	CHECK_EQ(copyrpc_ep_status(p.ep[1]), 0); /* it belongs to another context */
 	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &ep), status);
 	pair_close(&p);
 }
 
-/* A server that sleeps; the destruction of an endpoint has read the event before. */
+/* A sleeping server must wake up, although the destruction of an endpoint has already read the
+ * event. */
 static void a_sleeper_hears_what_a_destruction_has_read(void)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -221,7 +223,7 @@ static void failed_queues(void)
 	after_event(IBV_EVENT_SRQ_ERR, -EIO);
 }
 
-/* Endpoints stay, and new ones are made. */
+/* Existing endpoints keep working, and new ones can be created. */
 static void changed_addresses(void)
 {
 	after_event(IBV_EVENT_LID_CHANGE, 0);
@@ -237,7 +239,7 @@ static uint16_t lid_of(const struct copyrpc_ep *ep)
 	return (uint16_t)(blob[20] | blob[21] << 8); /* see copyrpc.h */
 }
 
-/* The subnet manager gives the port another LID: endpoints from then on carry that one. */
+/* The subnet manager assigns another LID to the port: endpoints created afterwards use it. */
 static void a_new_lid(void)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -251,11 +253,11 @@ static void a_new_lid(void)
 	lid = lid_of(p.ep[0]);
 	CHECK(lid != 0);
 	now += 100 * NSEC_PER_MSEC;
-	copyrpc_poll(p.ctx[0], hear, &h); /* looks at the events of its context */
+	copyrpc_poll(p.ctx[0], hear, &h); /* reads the events of its context */
 	replace_query_port(asked);
 	moved_to = lid + 100;
 	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &before), 0);
-	CHECK_EQ(lid_of(before), lid); /* nobody has told yet */
+	CHECK_EQ(lid_of(before), lid); /* the event was not reported yet */
 	now += 100 * NSEC_PER_MSEC;
 	made_up = IBV_EVENT_LID_CHANGE;
 	copyrpc_poll(p.ctx[0], hear, &h);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection blob, decoded by hand from what copyrpc.h says about it, and used: a queue
- * pair that knows nothing else writes a request into the ring. Then what a context is made
- * of when nothing is asked for.
+ * The connection blob, decoded according to copyrpc.h without the library: a queue pair that has
+ * only the blob writes a request into the ring. Also the default attributes and the objects of a
+ * context.
  */
 #include <endian.h>
 
@@ -11,7 +11,7 @@
 
 static uint8_t blob[COPYRPC_INFO_SIZE];
 
-/* n bytes from `at`, little-endian. */
+/* Returns the little-endian number in the n bytes at @at. */
 static uint64_t field(int at, int n)
 {
 	uint64_t v = 0;
@@ -110,7 +110,7 @@ static void bare_close(struct bare *b)
 	mlx5dvl_ctx_close(b->dev);
 }
 
-/* By the endpoint's blob. */
+/* Connects the queue pair according to the endpoint's blob. */
 static void bare_connect(struct bare *b)
 {
 	struct mlx5dvl_qp_info peer = {
@@ -131,7 +131,7 @@ static void put(uint8_t *at, uint64_t v, int n)
 		at[i] = (uint8_t)(v >> (8 * i));
 }
 
-/* Its own, by the same description. */
+/* Writes the blob of the queue pair, according to the same description. */
 static void bare_blob(const struct bare *b, uint8_t *out)
 {
 	struct mlx5dvl_qp_info me;
@@ -167,8 +167,8 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 	++*(int *)arg;
 }
 
-/* A request goes into the ring that the blob names; the consumer word says so afterwards,
- * and the reply lies in ours. */
+/* Writes a request into the ring that the blob describes. Afterwards the consumer word has
+ * advanced, and the reply is in the own ring. */
 static void a_peer_that_has_only_the_blob(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096};
@@ -244,8 +244,8 @@ static void defaults(void)
 	copyrpc_ctx_destroy(ctx);
 }
 
-/* The numbers of the line that softhcactl shows of this process: contexts, PDs, AHs, MRs,
- * CQs, SRQs, QPs. */
+/* Reads the numbers in the line of softhcactl about this process: contexts, PDs, AHs, MRs, CQs,
+ * SRQs, QPs. */
 static void count_objects(int n[7])
 {
 	char cmd[512], line[256];
@@ -267,7 +267,8 @@ static void count_objects(int n[7])
 	CHECK_EQ(pclose(f), 0);
 }
 
-/* Receives for what the peers can have under way, within what a device has. */
+/* There are receives for all batches that the peers can have in flight, within the device's
+ * limit. */
 static void receives_follow_the_endpoints(void)
 {
 	static const struct {
@@ -287,7 +288,7 @@ static void receives_follow_the_endpoints(void)
 	}
 }
 
-/* However many endpoints there are: one PD, two CQs, one SRQ, and a QP each. */
+/* For any number of endpoints there are one PD, two CQs, one SRQ, and a QP per endpoint. */
 static void objects(void)
 {
 	struct copyrpc_ep *ep[5];

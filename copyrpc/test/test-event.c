@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Sleeping on a context's descriptor: it wakes whenever there is something, and only then. */
+/* Sleeping on a context's descriptor: it wakes up when there is work, and only then. */
 #include <poll.h>
 #include <pthread.h>
 
@@ -22,7 +22,7 @@ static int readable(struct copyrpc_ctx *ctx, int ms)
 	return poll(&p, 1, ms);
 }
 
-/* Something has been taken from each CQ, so that consumer indices are not 0. */
+/* Opens a pair and consumes completions from each CQ, so that consumer indices are not 0. */
 static void open_used(struct pair *p, const struct copyrpc_ctx_attr *attr, struct heard *h)
 {
 	struct copyrpc_req *req;
@@ -59,7 +59,7 @@ static void an_idle_context_sleeps(void)
 	pair_close(&p);
 }
 
-/* Between the arm and the sleep, or long after: it is told, and once. */
+/* A batch that arrives between the arm and the sleep, or later, causes exactly one wake-up. */
 static void a_batch_wakes(void)
 {
 	struct heard h = {0};
@@ -71,7 +71,7 @@ static void a_batch_wakes(void)
 		call_from_0(&p, &h);
 		call_from_0(&p, &h);
 		CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
-		CHECK_EQ(readable(p.ctx[1], 0), 1); /* until it is polled */
+		CHECK_EQ(readable(p.ctx[1], 0), 1); /* stays readable until the context is polled */
 		CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 2);
 		CHECK_EQ(readable(p.ctx[1], 0), 0);
 		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
@@ -130,7 +130,7 @@ static void an_end_of_a_read_wakes(void)
 	pair_close(&p);
 }
 
-/* A program that goes on polling for a while after it armed is told, too. */
+/* A program that polls for a while after it has armed the context is also woken up. */
 static void an_arm_outlasts_empty_polls(void)
 {
 	struct heard h = {0};
@@ -152,7 +152,7 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 	return false;
 }
 
-/* Held messages are the caller's affair; a new one is for a flush to look at. */
+/* Held messages are the caller's responsibility and no work; a new message is work for a flush. */
 static void what_is_held_is_no_work(void)
 {
 	struct heard h = {0};
@@ -201,7 +201,7 @@ static void sleep_is_bounded_by_what_is_due(void)
 	p.ctx[0]->probed = now;
 	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
 		;
-	copyrpc_poll(p.ctx[0], hear, &h); /* finds that it is to read in 5 us */
+	copyrpc_poll(p.ctx[0], hear, &h); /* finds that a READ is due in 5 us */
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 1);
 	now += 5 * NSEC_PER_USEC;
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 0);
@@ -214,16 +214,16 @@ static void sleep_is_bounded_by_what_is_due(void)
 /* -------------------------------------------------------------------- hammer */
 
 /*
- * Two threads with a context each, which call and serve each other in bursts of random
- * length and sleep whenever arming says that they may. A wake-up that is lost leaves both
- * asleep, as each waits for the other.
+ * Two threads with a context each call and serve each other in bursts of random length, and sleep
+ * whenever copyrpc_ctx_arm() returns 0. If a wake-up is lost, both sleep for ever, because each
+ * waits for the other.
  */
 struct side {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	uint64_t seed, sleeps;
 	uint32_t sent, answered, served;
-	bool by_clock; /* rings so small that flow control needs the time, too */
+	bool by_clock; /* rings are so small that flow control also needs actions by time */
 	pthread_t thread;
 };
 
@@ -240,7 +240,7 @@ static void call_some(struct side *s)
 {
 	static const char payload[400];
 
-	/* All answered: a burst; else a call now and then. */
+	/* Makes a burst if all calls were answered, else fewer calls. */
 	for (uint64_t n = test_rand(&s->seed) % (s->answered == s->sent ? 4 : 2) + 1; n; n--) {
 		uint32_t len = s->by_clock ? sizeof(payload) : 32;
 
@@ -310,7 +310,8 @@ static void run_hammer(uint32_t ring, bool by_clock)
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(pthread_join(s[i].thread, NULL), 0);
 		CHECK(s[i].sleeps > 0);
-		/* Each message wakes once at most, so does the end of each signaled WRITE. */
+		/* Each message, and each completion of a signaled WRITE, causes at most one
+		 * wake-up. */
 		if (!by_clock)
 			CHECK(s[i].sleeps <= 4 * ROUNDS);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Failures: each pending call ends exactly once with a status, only the endpoint
- * concerned is lost, and the context goes on. Then raw RDMA, its failures included.
+ * Failures: each pending call ends exactly once with a status, only the endpoint concerned fails,
+ * and the context stays usable. Then raw RDMA, including its failures.
  */
 #include <endian.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 
 struct ends {
 	uint32_t ok, failed;
-	int status; /* of the last failed */
+	int status; /* of the last failed call */
 	uint8_t ended[CALLS];
 };
 
@@ -51,7 +51,7 @@ static struct copyrpc_ctx *open_ctx(void)
 	return ctx;
 }
 
-/* Two connected endpoints, of one context or two. */
+/* Creates two connected endpoints, in one context or two. */
 static void join(struct copyrpc_ctx *a, struct copyrpc_ctx *b, struct copyrpc_ep *ep[2])
 {
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
@@ -70,7 +70,7 @@ static void call_many(struct copyrpc_ep *ep, uint32_t from, uint32_t to)
 		CHECK_EQ(copyrpc_call(ep, "payload", 7, 16, i), 0);
 }
 
-/* One call goes from the first to the second and back. */
+/* Checks that a call from the first endpoint to the second is answered. */
 static void check_works(struct copyrpc_ep *ep[2])
 {
 	struct copyrpc_req *req;
@@ -86,7 +86,7 @@ static void check_works(struct copyrpc_ep *ep[2])
 	CHECK_EQ(e.failed, 0);
 }
 
-/* A fresh pair in the same contexts works. */
+/* Checks that a new pair in the same contexts works. */
 static void check_usable(struct copyrpc_ctx *a, struct copyrpc_ctx *b)
 {
 	struct copyrpc_ep *ep[2];
@@ -178,7 +178,7 @@ static void connections_are_refused(void)
 	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 32768}, &larger), 0);
 	copyrpc_ep_info(larger, bad);
 	CHECK_EQ(copyrpc_ep_connect(ep[0], bad, sizeof(bad)), -EMSGSIZE);
-	/* None of it has changed anything. */
+	/* The refused calls have changed nothing. */
 	CHECK_EQ(copyrpc_ep_status(ep[0]), -ENOTCONN);
 	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
 	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
@@ -205,7 +205,8 @@ static void calls_are_refused(void)
 	for (n = 0; !(rc = copyrpc_call(ep[0], buf, 0, max, n)); n++)
 		;
 	CHECK_EQ(rc, -ENOBUFS);
-	CHECK_EQ(n, 1); /* a quarter of the ring, of which one takes an eighth and a block */
+	CHECK_EQ(n, 1); /* the credit is a quarter of the ring, and a call takes an eighth and a
+			   block */
 	for (n = 1; !(rc = copyrpc_call(ep[0], buf, max, 0, n)); n++)
 		;
 	CHECK_EQ(rc, -EAGAIN);
@@ -213,7 +214,7 @@ static void calls_are_refused(void)
 	CHECK_EQ(s.calls, n);
 	CHECK_EQ(s.ring_stalls, 1);
 	CHECK_EQ(s.credit_stalls, 1);
-	/* After a round both are over. */
+	/* After the calls are answered, both conditions are over. */
 	while (e.ok < n) {
 		struct copyrpc_req *req;
 
@@ -248,7 +249,7 @@ static void destroy_with_pending_calls(void)
 	CHECK_EQ(e.status, -ECANCELED);
 	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 0);
 
-	/* The other side, with requests held and more in the queue. */
+	/* Destroys the other side, while requests are held and others are in the queue. */
 	copyrpc_ep_destroy(ep[1]);
 	CHECK_EQ(copyrpc_recv(ctx[1], &req), 0);
 	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 0);
@@ -280,8 +281,8 @@ static void context_destroyed_in_use(void)
 	CHECK_EQ(e.failed, 0);
 }
 
-/* The peer's endpoint is gone after it took the requests: nothing more is sent, so that
- * only the probe of unanswered calls can find out. */
+/* The peer destroys its endpoint after it has received the requests. Nothing more is sent, so only
+ * the probe of unanswered calls can detect this. */
 static void peer_destroyed_silently(void)
 {
 	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
@@ -479,7 +480,7 @@ static void raw_read_and_write(void)
 	copyrpc_ctx_destroy(ctx);
 }
 
-/* More at once than fit, each ends once; between them calls go on. */
+/* More operations than fit are started; each ends once, and calls work in between. */
 static void raw_many(void)
 {
 	struct copyrpc_ctx *ctx = open_ctx();
@@ -550,7 +551,7 @@ static void raw_refused(void)
 	copyrpc_ctx_destroy(ctx[1]);
 }
 
-/* A peer may write the receive ring, and may not read it: others' requests may be in it. */
+/* A peer may write the receive ring, but not read it. */
 static void the_receive_ring_is_not_read(void)
 {
 	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
@@ -584,7 +585,8 @@ static void the_receive_ring_is_not_read(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(peer_killed), /* first: it forks before the HCA is opened here */
+		TEST(peer_killed), /* first, because it must fork before this process opens the
+				      HCA */
 		TEST(contexts_are_refused),
 		TEST(endpoints_are_refused),
 		TEST(connections_are_refused),

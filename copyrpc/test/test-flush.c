@@ -15,7 +15,7 @@ static int answer_all(struct copyrpc_ctx *ctx, const void *data, uint32_t len)
 	return n;
 }
 
-/* Counts what one flush of ctx takes, in our words and in the HCA's. */
+/* Checks that one flush of @ctx takes one batch, with the library's counters and the HCA's. */
 static void check_one_batch(struct copyrpc_ctx *ctx)
 {
 	struct softhca_counters before = hca_counters(), after;
@@ -92,7 +92,7 @@ static void work_requests_of_all_kinds(void)
 	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* NOPs there were */
 	CHECK_EQ(s[0].wqes + s[1].wqes, hca_wqes(&after) - hca_wqes(&before));
 	CHECK_EQ(s[0].doorbells + s[1].doorbells, after.doorbells - before.doorbells);
-	/* Those of an endpoint that is gone stay counted. */
+	/* The counters still include an endpoint that was destroyed. */
 	copyrpc_ep_destroy(p.ep[0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.ok + h.failed, made);
@@ -107,7 +107,7 @@ static void work_requests_of_all_kinds(void)
 
 static int asked;
 
-/* Says no; only endpoints with messages may be asked. */
+/* Returns false. Checks that it is called only for endpoints with messages. */
 static bool never(void *arg, struct copyrpc_ep *ep)
 {
 	struct copyrpc_ep_load load;
@@ -144,8 +144,8 @@ static void messages_wait_until_go(void)
 	pair_close(&p);
 }
 
-/* Replies are held, and with them the credit without which no more calls can come: when a
- * sixteenth of the ring is due they leave all the same. */
+/* Held replies also hold credit, without which the peer can make no more calls. When a sixteenth of
+ * the ring is owed, the replies are sent nevertheless. */
 static void credit_that_is_due_leaves(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -174,7 +174,7 @@ static void credit_that_is_due_leaves(void)
 	pair_close(&p);
 }
 
-/* The server is out of room in the send queue at the moment that it owes credit. */
+/* The server's send queue is full at the moment when it owes credit. */
 struct full {
 	struct pair p;
 	struct copyrpc_req *held[3];
@@ -190,7 +190,7 @@ static void server_turn(struct full *f)
 	copyrpc_flush_if(f->p.ctx[1], never, NULL);
 }
 
-/* Three calls of the server are held by the client, so that it can grant no more. */
+/* The client holds three calls of the server, so that the server can grant no more credit. */
 static void use_up_credit(struct full *f)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
@@ -221,7 +221,8 @@ static void use_up_credit(struct full *f)
 	CHECK_EQ(rc, -ENOBUFS);
 }
 
-/* The client gives the space back; when the server knows, it first fills its send queue. */
+/* The client releases the space. Before the server learns the new position, it fills its send
+ * queue. */
 static void fill_send_queue(struct full *f)
 {
 	struct copyrpc_ep_load before, load;
@@ -270,7 +271,8 @@ static void credit_leaves_when_the_queue_was_full(void)
 
 /* ---------------------------------------------------------------------- order */
 
-/* Requests come out as they arrived: of two endpoints, each in the order of its calls. */
+/* copyrpc_recv() returns requests of two endpoints; those of each endpoint are in the order of its
+ * calls. */
 static void requests_come_out_in_order(void)
 {
 	struct copyrpc_ep *ep[2], *more[2];
@@ -309,16 +311,17 @@ static void requests_come_out_in_order(void)
 /* ------------------------------------------------------------------- callbacks */
 
 /*
- * Two sides with the smallest rings that call each other. Every response, whose bytes are all alike,
- * makes the next calls and flushes; then the other side runs, as it does at the same time in real
- * life, and writes as much as it may; the response must still be the same.
+ * Two sides with the smallest rings call each other. All bytes of a response are equal. The
+ * callback of each response makes the next calls and flushes. Then the other side runs, as it would
+ * concurrently in another process, and writes as much as it may; the response must be unchanged.
  */
 struct eager {
 	struct pair p;
 	uint64_t seed;
-	uint32_t asked[2], taken[2], ended[2]; /* of calls from each side */
+	uint32_t asked[2], taken[2], ended[2]; /* number of calls from each side: made, received,
+						  ended */
 	int inside; /* callbacks that are running */
-	int how; /* of the flushes */
+	int how; /* kind of the flushes */
 };
 
 static struct eager eager;
@@ -425,7 +428,8 @@ static void callbacks_flush_if(void)
 	callbacks_flush(2);
 }
 
-/* It leaves at once. The space of the response comes back with the next flush outside. */
+/* A call from inside a callback is sent immediately. The space of the response is released by the
+ * next flush outside a callback. */
 static void on_one(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
 	uint32_t len)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Children of a program that makes calls: they end, or execute another program, and neither the
- * calls nor their data notice. This holds where the kernel copies pinned pages at fork(), and here.
+ * A program that makes calls forks children, which end or execute another program. This must not
+ * affect the calls or their data.
  */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,9 +61,9 @@ static void children_do_no_harm(void)
 			memset(payload[i], round + (int)i, SIZE);
 			CHECK_EQ(copyrpc_call(p.ep[0], payload[i], SIZE, SIZE, i), 0);
 		}
-		child_of(round); /* the requests are in the ring, and not sent */
+		child_of(round); /* the requests are in the ring but not sent */
 		copyrpc_flush(p.ctx[0]);
-		child_of(round + 1); /* they are sent, and not answered */
+		child_of(round + 1); /* the requests are sent but not answered */
 		while (ended < (uint32_t)(round + 1) * DEPTH) {
 			answer_all(&p);
 			copyrpc_poll(p.ctx[0], on_end, &ended);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A peer that keeps no rule: a queue pair of its own, driven by hand, that writes any
- * bytes and any immediates into the ring of an endpoint, before and while they are read.
- * Only that endpoint fails; its neighbour in the same context goes on.
+ * A hostile peer: a bare queue pair writes arbitrary bytes and immediates into the ring of an
+ * endpoint, before and while the ring is read. Only that endpoint fails; other endpoints in the
+ * same context keep working.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -22,7 +22,7 @@ struct attacker {
 	struct mlx5dvl_qp *qp;
 	struct mlx5dvl_mr mr;
 	uint8_t buf[RING];
-	int error; /* of the first request that failed */
+	int error; /* error of the first request that failed */
 };
 
 static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
@@ -62,7 +62,7 @@ static void attacker_close(struct attacker *a)
 	mlx5dvl_ctx_close(a->dev);
 }
 
-/* A victim endpoint, connected to the attacker's new queue pair. */
+/* Creates a victim endpoint, connected to a new queue pair of the attacker. */
 static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 {
 	uint8_t bytes[COPYRPC_INFO_SIZE];
@@ -151,7 +151,7 @@ static void neighbours_open(struct neighbours *n)
 		CHECK_EQ(copyrpc_ep_connect(n->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
 }
 
-/* Takes in whatever there is, answers everyone. */
+/* Handles all messages and answers all requests. */
 static void work(struct neighbours *n, uint64_t *seed)
 {
 	struct copyrpc_req *req;
@@ -179,7 +179,7 @@ static void check_neighbours(struct neighbours *n, uint64_t *seed)
 
 /* ------------------------------------------------------------------- attacks */
 
-/* A batch as an honest peer could have sent it. */
+/* Writes a batch that an honest peer could send. */
 static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t *seed)
 {
 	uint32_t off = (uint32_t)ep->ch.live.pos & ep->ch.mask,
@@ -195,7 +195,7 @@ static uint32_t honest(struct attacker *a, const struct copyrpc_ep *ep, uint64_t
 	return n;
 }
 
-/* An attacker, and neighbours in the attacked context that must not notice. */
+/* An attacker, and other endpoints in the attacked context, which must not be affected. */
 static struct {
 	struct attacker a;
 	struct neighbours n;
@@ -203,7 +203,7 @@ static struct {
 	int failed; /* endpoints that failed with -EPROTO */
 } s;
 
-/* Each attack is on an endpoint of its own. */
+/* Makes each attack on a new endpoint. */
 static void attacks(int times, void (*fn)(struct copyrpc_ep *ep, int i))
 {
 	s.seed = test_seed();
@@ -235,7 +235,7 @@ static void send_random(struct copyrpc_ep *ep, int round)
 			s.a.buf[test_rand(&s.seed) % RING] ^= (uint8_t)test_rand(&s.seed);
 		if (round % 4 == 3 && i > 3)
 			imm = (uint32_t)test_rand(&s.seed) >> test_rand(&s.seed) % 32;
-		copyrpc_call(ep, "x", 1, 64, 1); /* something to respond to */
+		copyrpc_call(ep, "x", 1, 64, 1); /* so that a response is possible */
 		write_to(&s.a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
 		announce(&s.a, imm);
 		work(&s.n, &s.seed);
@@ -256,7 +256,7 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 		uint32_t rkey;
 	} to[] = {{ep->ch.send_ring, ep->mr_own.rkey}, {&ep->words->peer, ep->mr_own.rkey},
 		{&ep->words->consumer, ep->mr_word.rkey},
-		/* behind the end of the ring that it may write */
+		/* after the end of the ring that the peer may write */
 		{(uint8_t *)ep->mr_recv.addr + RING, ep->mr_recv.rkey}};
 
 	memset(s.a.buf, 0xee, 64);
@@ -289,14 +289,15 @@ static void lie(struct copyrpc_ep *ep, int i)
 	while (!(rc = copyrpc_call(ep, s.a.buf, 400, 0, 1)))
 		;
 	CHECK_EQ(rc, -EAGAIN);
-	/* The ring's flood and the lie are in the same place: first the flood. */
+	/* The calls that fill the ring and the false position use the same memory: send the calls
+	 * first. */
 	while (copyrpc_flush(s.n.ctx))
 		;
 	memcpy(s.a.buf, &lies[i], 8);
 	until_it_fails(ep);
 }
 
-/* The READ of the peer's position returns the peer's word, whatever it is. */
+/* A hostile peer can return any value to the READ of its position. */
 static void lies_about_the_position(void)
 {
 	attacks(3, lie);
@@ -304,7 +305,7 @@ static void lies_about_the_position(void)
 
 static void send_message(struct copyrpc_ep *ep, int i)
 {
-	/* The ring is zero, which is a batch without messages for a reader that checks no more. */
+	/* The ring is zero, which looks like a batch without messages. */
 	if (i)
 		mlx5dvl_post_send(s.a.qp, s.a.buf, s.a.mr.lkey, 8 * (uint32_t)i, 0, 0);
 	else
@@ -340,7 +341,7 @@ static void respond_twice(struct copyrpc_ep *ep, int i)
 	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
 }
 
-/* The response to a call that has ended comes once more: only that endpoint is lost. */
+/* The response to a call that has ended arrives again: only that endpoint fails. */
 static void a_stale_response(void)
 {
 	attacks(8, respond_twice);
@@ -360,12 +361,12 @@ static void *scribble(void *arg)
 	struct race *r = arg;
 	uint64_t seed = 1;
 
-	/* Acquire: pairs with the release in the test, after which r->a is its again. */
+	/* Acquire: pairs with the release in the test, which uses r->a afterwards. */
 	while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
 		uint32_t at = (uint32_t)(test_rand(&seed) % (RING / 8)) * 8;
 		uint64_t v = test_rand(&seed) >> test_rand(&seed) % 64;
 
-		/* A field of a header, most likely, at the time that it is looked at. */
+		/* Probably a field of a header, while the endpoint reads it. */
 		memcpy(r->a.buf + at, &v, 8);
 		write_to(&r->a, at, 8, r->addr + at, r->rkey);
 		sched_yield();
@@ -389,7 +390,7 @@ static void writes_while_it_is_read(void)
 		struct copyrpc_ep *door;
 		pthread_t thread;
 
-		/* The scribbler comes by a connection of its own into the same ring. */
+		/* A second connection of the attacker writes into the same ring. */
 		memset(&r, 0, sizeof(r));
 		attacker_open(&r.a);
 		door = attack(&r.a, n.ctx);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits that the manual names: of endpoints, of raw operations, of a peer that is late. */
+/* Limits that the manual states: for endpoints, for raw operations, for a peer that connects
+ * late. */
 #include <fcntl.h>
 #include <sys/resource.h>
 
@@ -24,7 +25,8 @@ static int next_descriptor(void)
 	return fd;
 }
 
-/* Wherever the limit strikes, in libibverbs or after it, the error is the same; nothing is left. */
+/* The error is the same at each place where descriptors run out, in libibverbs or later, and no
+ * object is left. */
 static void too_few_descriptors(void)
 {
 	struct copyrpc_ctx *ctx[64];
@@ -58,7 +60,8 @@ static int answer_all(struct copyrpc_ctx *ctx)
 	return n;
 }
 
-/* A destroyed endpoint counts until the next poll; what is held of it stays, and does not. */
+/* A destroyed endpoint counts until the next poll; its held requests stay readable and do not
+ * count. */
 static void held_requests_take_no_place(void)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = 1};
@@ -91,8 +94,8 @@ static void held_requests_take_no_place(void)
 	pair_close(&p);
 }
 
-/* The first message is repeated as often as the header says; when the peer connects in
- * between, nothing is lost. */
+/* The first message is repeated as often as the header states; if the peer connects in between, no
+ * message is lost. */
 static void a_peer_that_connects_late(void)
 {
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
@@ -145,7 +148,8 @@ static void a_peer_that_never_connects(void)
 	pair_close(&p);
 }
 
-/* Lengths, rights, and how many may be under way or not yet taken out. */
+/* Lengths, access rights, and the limit of operations that are pending or not returned by
+ * copyrpc_raw_recv(). */
 static void raw_operations(void)
 {
 	struct copyrpc_ctx_attr attr = {.sq_depth = 32};
@@ -166,7 +170,7 @@ static void raw_operations(void)
 	CHECK_EQ(copyrpc_read(p.ep[0], mem, mr.lkey, (uintptr_t)mem, none.rkey, (1u << 30) + 1, 0),
 		-EINVAL);
 	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
-	/* All have ended, but are not taken out. */
+	/* All have completed, but copyrpc_raw_recv() was not called. */
 	do {
 		rc = copyrpc_read(p.ep[0], &mem[0], mr.lkey, (uintptr_t)&mem[1], none.rkey, 8, n);
 		n += !rc;
@@ -225,7 +229,7 @@ static void programs_of_a_later_version(void)
 	CHECK_EQ(copyrpc_ctx_create(&ctx_attr.attr, &ctx), -E2BIG);
 }
 
-/* Endings that nobody took out go with the endpoint. */
+/* Completions that copyrpc_raw_recv() has not returned are dropped with the endpoint. */
 static void raw_ends_of_an_endpoint_that_is_gone(void)
 {
 	struct copyrpc_ep *more[2];
@@ -245,7 +249,7 @@ static void raw_ends_of_an_endpoint_that_is_gone(void)
 	for (uint32_t i = 0; i < 6; i++) {
 		struct copyrpc_ep *ep = i % 2 ? p.ep[0] : q.ep[0];
 
-		/* The other end has a PD of its own, so that this ends with an error. */
+		/* The other end has its own PD, so this operation ends with an error. */
 		CHECK_EQ(copyrpc_read(ep, &mem[0], mr.lkey, (uintptr_t)&mem[1], mr.rkey, 8, i), 0);
 	}
 	while (!copyrpc_ep_status(p.ep[0]) || !copyrpc_ep_status(q.ep[0]))
@@ -266,7 +270,8 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
 		TEST(too_few_descriptors),
-		TEST(a_peer_that_connects_late), /* the first that sends: it counts what is repeated */
+		TEST(a_peer_that_connects_late), /* must be the first test that sends, because it
+						    counts repetitions */
 		TEST(a_peer_that_never_connects),
 		TEST(programs_of_a_later_version),
 		TEST(held_requests_take_no_place),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Handlers that call: each request from outside is answered only after its handler has
- * called the other side and got an answer. Both sides do so at once, with as many calls as
- * are admitted, in the smallest ring: without the reserve they would come to a stop.
+ * Nested calls: each request that is not nested is answered only after its handler has called the
+ * other side and got an answer. Both sides do so at the same time, with as many calls as possible,
+ * in the smallest ring: without the reserve they would deadlock.
  */
 #include <errno.h>
 #include <sched.h>
@@ -22,7 +22,7 @@ enum { FROM_OUTSIDE = 'o', FROM_HANDLER = 'h' };
 struct side {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
-	struct copyrpc_req *handler[HANDLERS]; /* what is being handled; NULL: nothing */
+	struct copyrpc_req *handler[HANDLERS]; /* requests that are being handled; NULL: free */
 	bool calling[HANDLERS];
 	uint64_t sent, ended, nested;
 	uint64_t seed;
@@ -155,7 +155,7 @@ static void limits(void)
 	CHECK_EQ(connect_side(&with[1], &with[0]), 0);
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, MAX + 1, 1, 0), -EMSGSIZE);
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, 1, MAX + 1, 0), -EMSGSIZE);
-	/* Calls from outside leave enough credit for the largest call of a handler. */
+	/* Calls that are not nested leave enough credit for the largest nested call. */
 	while (!copyrpc_call(with[0].ep, buf, 1, 1, 0))
 		;
 	CHECK_EQ(copyrpc_call(with[0].ep, buf, 1, 1, 0), -ENOBUFS);

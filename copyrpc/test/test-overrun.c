@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * As many endpoints as a context may have, each with its send queue full, fail at once, and
- * nobody polls until all is over: each request ends in a completion, and the queue holds them.
+ * A context has as many endpoints as it may have, each with a full send queue. All fail at the same
+ * time, and the test polls only afterwards: each request has a completion, and the send CQ has room
+ * for all.
  */
 #include <sched.h>
 
@@ -25,7 +26,7 @@ static uint64_t fill(struct copyrpc_ep *e, struct copyrpc_mr *mr)
 	return n;
 }
 
-/* To a peer that never connects, so that nothing is answered. */
+/* Connects endpoints to a peer that never connects, so that no request is acknowledged. */
 static uint64_t open_all(struct copyrpc_ctx *ctx, const void *blob, struct copyrpc_mr *mr)
 {
 	uint64_t total = 0;
@@ -93,6 +94,6 @@ int main(int argc, char **argv)
 {
 	static const struct test tests[] = {TEST(all_endpoints_fail_at_once)};
 
-	CHECK(getenv("SOFTHCA_STRICT")); /* else an overrun would not be counted */
+	CHECK(getenv("SOFTHCA_STRICT")); /* otherwise an overrun would not be detected */
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

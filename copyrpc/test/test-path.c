@@ -52,7 +52,7 @@ static void check_default(const struct copyrpc_ep *ep)
 	CHECK_EQ(a.pkey_index, 0);
 }
 
-/* The context's path, and an endpoint's own, which takes precedence. GID 0 is one that can be named. */
+/* An endpoint's own path takes precedence over the context's. GID 0 can be set explicitly. */
 static void a_path_is_taken_over(void)
 {
 	static const struct copyrpc_path none;

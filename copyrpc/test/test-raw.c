@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Raw operations of all lengths: what arrives, and what they take of the send queue. */
+/* Raw operations of all lengths: the data that arrives, and the room that they take in the send
+ * queue. */
 #include "internal.h"
 #include "pair.h"
 
@@ -65,7 +66,8 @@ static void every_length(void)
 	rig_close(&r);
 }
 
-/* Up to 220 bytes are in the request; more are pointed to, by a request of one block. */
+/* Up to 220 bytes are copied into the request; for more bytes the request has a pointer and takes
+ * one block. */
 static void blocks_of_the_send_queue(void)
 {
 	static const struct {

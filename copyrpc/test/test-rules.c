@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every rule that a peer can break: batches by hand that are right, and the same with one
- * field that is not. Then the connection blob, byte by byte.
+ * Each rule that a peer can break: valid batches, and the same batches with one wrong field. Then
+ * the connection blob, byte by byte.
  */
 #include "support/test.h"
 #include "blob.h"
@@ -10,7 +10,7 @@
 #define BLOCKS 128u
 #define RMAX (BLOCKS / 4)
 #define MAX 500u /* payload */
-#define RESP_MAX 40u /* of the call that is pending: two blocks, and one */
+#define RESP_MAX 40u /* of the pending call: two blocks, and one */
 
 struct message {
 	uint32_t id, limit, len;
@@ -20,7 +20,7 @@ struct message {
 
 struct input {
 	const char *name;
-	int taken; /* ALL: it is right; else the messages before what is not */
+	int taken; /* ALL: the batch is valid; else the number of messages before the wrong one */
 	uint64_t consumer, credit;
 	uint32_t blocks, count;
 	struct message msg[3];
@@ -46,7 +46,7 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	r->last_len = len;
 }
 
-/* One call is pending; four blocks have been sent. */
+/* Opens an endpoint with one pending call, which has sent four blocks. */
 static void rig_open(struct rig *r)
 {
 	static const uint8_t payload[MAX];
@@ -159,7 +159,8 @@ static int timed_end(struct rig *r, uint64_t now)
 	return chan_expire(&r->ch, now, &(struct listener){on_end, r, 0}, &next);
 }
 
-/* A response to a call with a time limit: in time, late, late twice, with another limit. */
+/* A response to a call with a time limit arrives in time, late, twice late, or with another length
+ * limit. */
 static void calls_with_a_time_limit(void)
 {
 	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
@@ -204,7 +205,7 @@ static void one_rule_at_a_time(void)
 
 static const struct input nothing = {"nothing", ALL, 0, 0, 1, 0, {{0}}};
 
-/* The message would be beyond the ring. */
+/* The message would end beyond the ring. */
 static void no_batch_crosses_the_end(void)
 {
 	const struct input two = {"", 0, 0, 0, 2, 1, {ASKS}};
@@ -217,8 +218,8 @@ static void no_batch_crosses_the_end(void)
 	chan_fini(&rig.ch);
 }
 
-/* Positions that a peer's batches tell never go back; one that a READ brought is no news
- * when it is older. */
+/* Positions in a peer's batches must never decrease; an older position is ignored if a READ has
+ * returned a later one. */
 static void positions_grow(void)
 {
 	struct input in = nothing;
@@ -232,7 +233,8 @@ static void positions_grow(void)
 	CHECK_EQ(rig.ch.cr.rc, 2);
 	CHECK_EQ(chan_read_done(&rig.ch, 4 * WIRE_BLOCK), 0);
 	CHECK_EQ(rig.ch.cr.rc, 4);
-	CHECK_EQ(feed(&rig, &in), 0); /* older than what was READ, not than what was told */
+	CHECK_EQ(feed(&rig, &in), 0); /* before the position of the READ, but not before that of the
+					 last batch */
 	CHECK_EQ(rig.ch.cr.rc, 4);
 	CHECK_EQ(chan_read_done(&rig.ch, 4 * WIRE_BLOCK + 1), -EPROTO);
 	CHECK_EQ(chan_read_done(&rig.ch, 5 * WIRE_BLOCK), -EPROTO);
@@ -242,7 +244,7 @@ static void positions_grow(void)
 	chan_fini(&rig.ch);
 }
 
-/* A response that was given comes again, in a batch of its own. */
+/* A response arrives a second time, in another batch. */
 static void a_late_duplicate(void)
 {
 	static const struct input answer = {"", ALL, 0, 0, 3, 1, {ANSWERS}};
@@ -256,7 +258,7 @@ static void a_late_duplicate(void)
 	chan_fini(&rig.ch);
 }
 
-/* A request that is held keeps its bytes: nothing may be announced over them. */
+/* A batch that would overwrite a held request is refused. */
 static void what_is_held_is_not_overwritten(void)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
@@ -280,7 +282,7 @@ static void what_is_held_is_not_overwritten(void)
 	chan_fini(&rig.ch);
 }
 
-/* Bytes after the end are not taken for the next batch. */
+/* The parser does not take bytes after the ring's end for the next batch. */
 static void nothing_is_expected_after_the_end(void)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
@@ -294,7 +296,8 @@ static void nothing_is_expected_after_the_end(void)
 	chan_fini(&rig.ch);
 }
 
-/* As many bytes as the caller allows, and not one more: in place, detached, without a batch. */
+/* A reply may have as many bytes as the caller allows, and no more: for a request in place, a
+ * detached request, and without an open batch. */
 static void replies_are_held_to_the_limit(void)
 {
 	static const struct input requests = {"", ALL, 0, 0, 3, 2, {{1, 65, 20}, {2, 65, 20}}};
@@ -319,7 +322,7 @@ static void replies_are_held_to_the_limit(void)
 	chan_fini(&rig.ch);
 }
 
-/* Every byte of the blob that is not the endpoint's own is checked. */
+/* Each byte of the blob is checked, except those that may differ between endpoints. */
 static void blob_bytes(void)
 {
 	struct blob b = {.qpn = 0x123456, .ring_size = 4096, .nested = true}, out;

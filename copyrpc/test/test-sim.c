@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random schedules of two endpoints in memory. Nothing is overwritten before it was
- * given back, a reply always fits, the invariant holds at every step, every call ends
- * once with its own bytes, and when the application answers everything, both sides can
- * send the largest call again.
+ * Random schedules of two endpoints in memory. The test checks that no block is overwritten before
+ * it was released, that a reply always fits, that the invariant holds at every step, that every
+ * call ends once with its own bytes, and that both sides can send the largest call again when all
+ * requests are answered.
  */
 #include "sim.h"
 
@@ -24,7 +24,7 @@ enum action {
 	ACT_RECV,
 	ACT_FLUSH,
 	ACT_FLUSH_ONE, /* with room for one batch in the send queue */
-	ACT_DELIVER, /* what the peer has sent */
+	ACT_DELIVER, /* the peer's oldest WRITE arrives */
 	ACT_READ_DONE, /* the READ of the peer's position */
 	ACTIONS,
 };
@@ -74,7 +74,7 @@ static void act(struct side *s, const struct plan *p, uint64_t *seed)
 	}
 }
 
-/* Everything arrives and is answered; returns the steps it took. */
+/* Delivers and answers everything. Returns the number of steps. */
 static int drain(struct side *a, struct side *b, uint64_t *seed)
 {
 	struct side *s[2] = {a, b};
@@ -133,7 +133,7 @@ static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
 	drain(&left, &right, &seed);
 	check_rest(&left);
 	check_rest(&right);
-	/* Both at once, a few times, as large as can be. */
+	/* Both sides make calls of the largest size at the same time, a few times. */
 	for (int i = 0; i < 4; i++) {
 		for (int tries = 0; sim_call(&left, &seed, max, max); tries++) {
 			CHECK(tries < 10);
@@ -200,7 +200,7 @@ static void ring_of_32_kib(void)
 	schedules(1024, 300);
 }
 
-/* Only one side calls; the other has nothing to send but what flow control makes it. */
+/* Only one side calls; the other sends only replies and flow control. */
 static void one_direction(void)
 {
 	uint64_t seed = test_seed();
@@ -218,8 +218,8 @@ static void one_direction(void)
 	sim_close(&left, &right);
 }
 
-/* While the oldest request is held, calls of the holder end in -ENOBUFS or -EAGAIN, and
- * go on after it is released. */
+/* While one side holds the oldest request, its peer's calls finally return -ENOBUFS or -EAGAIN;
+ * after the release they succeed again. */
 static void a_held_request(void)
 {
 	uint64_t seed = test_seed();
@@ -255,8 +255,8 @@ static void a_held_request(void)
 	sim_close(&left, &right);
 }
 
-/* Right calls whenever it can, between each reply and the flush that would give credit
- * back; left must get its turn all the same. */
+/* The right side calls whenever it can, between each reply and the flush that would return credit;
+ * the left side must be able to call nevertheless. */
 static void greedy_peer_starves_nobody(void)
 {
 	uint64_t seed = test_seed(), last = 0;

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many faults at a time. A schedule is drawn from a seed: two or three nodes, each a thread with a
- * context, and sometimes one more in a process that is killed. Each pair of nodes has some connections.
- * The nodes call, reply at once, later, inside of callbacks or after a call of their own, detach, use
- * raw READ and WRITE, poll or sleep, flush in all ways, and destroy endpoints and connect anew. Meanwhile
- * the HCA makes errors and delays, the link goes down, QPs of mlx5dv-lite come and go beside it, and at
- * the end the device may fail. Each node checks what copyrpc.h promises: every byte, the order of
- * requests, each call and each raw operation ended exactly once, nothing after the end of an endpoint, no
- * lost wake-up. In the end nothing is left.
+ * Many faults at the same time. A seed determines a schedule: two or three nodes, each a thread
+ * with a context, and sometimes another node in a process that is killed. Each pair of nodes has
+ * some connections. The nodes call, reply at once, later, inside of callbacks or after a call of
+ * their own, detach, use raw READ and WRITE, poll or sleep, flush in all ways, and destroy
+ * endpoints and connect anew. Meanwhile the HCA makes errors and delays, the link goes down, QPs of
+ * mlx5dv-lite come and go beside it, and at the end the device may fail. Each node checks what
+ * copyrpc.h promises: every byte, the order of requests, that each call and each raw operation ends
+ * exactly once, that no event comes after the end of an endpoint, and that no wake-up is lost. In
+ * the end no object may be left.
  *
  *	test-storm [SEED [COUNT]]
  *
- * runs COUNT schedules of consecutive seeds, each in a process; SEED 0 or none: TEST_SEED or a new one.
+ * runs COUNT schedules with consecutive seeds, each in its own process. If SEED is 0 or absent, the
+ * first seed is TEST_SEED or a new one.
  */
 #include <sys/wait.h>
 
@@ -120,7 +122,7 @@ static void direct(struct churn *churn, pid_t *victim)
 		churn_round(churn);
 }
 
-/* Posts a message; an earlier fault may have stopped the pair. */
+/* Posts another message; an earlier fault may have stopped the pair. */
 static void send_again(struct churn *churn, struct churn_pair *pair)
 {
 	churn_poll(churn);
@@ -132,8 +134,8 @@ static void send_again(struct churn *churn, struct churn_pair *pair)
 }
 
 /*
- * Some nodes are told before, and some sleep until their device tells them. A message that another
- * fault has hit does not reach this one.
+ * Makes the device fail. Some nodes know this before, others sleep until the device reports it. If
+ * another fault hits the message that should trigger the failure, another message follows.
  */
 static void fail_device(struct churn *churn)
 {
@@ -142,7 +144,7 @@ static void fail_device(struct churn *churn)
 	struct churn_pair *pair = &churn->pair[0];
 
 	churn_read_events(churn);
-	if (pair->qp[0]) /* it may wait behind half a message */
+	if (pair->qp[0]) /* the message may wait after half a message */
 		churn_destroy(churn, pair);
 	atomic_store(&storm->phase, FATAL);
 	for (uint32_t i = 0; i < storm->nodes; i++)
@@ -197,7 +199,7 @@ static void plan(uint64_t seed)
 	}
 }
 
-/* It is killed by the HCA in the middle of a message, or between two steps. */
+/* The victim is killed by the HCA in the middle of a message, or between two steps. */
 static void run_victim(void)
 {
 	struct node *n = new_node(storm->nodes - 1);
@@ -284,7 +286,7 @@ static void run_schedule(uint64_t seed)
 	CHECK_EQ(mapped, maps);
 	CHECK_EQ(regions, mrs);
 	CHECK_EQ(descriptors(), fds);
-	if (!storm->victim) /* whose QPs stay until somebody's message finds out that it is dead */
+	if (!storm->victim) /* the victim's QPs stay until a message detects that it is dead */
 		check_qps();
 }
 

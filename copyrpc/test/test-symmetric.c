@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two endpoints with the smallest rings, both of which call as fast as they can and serve
- * each other: a million calls, none of which waits for ever, and no reply is ever refused.
+ * Two endpoints with the smallest rings call as fast as possible and serve each other: a million
+ * calls, none of which waits for ever, and no reply is refused.
  */
 #include "pair.h"
 
@@ -9,7 +9,7 @@
 #define SCALE 1
 #endif
 #define CALLS (500000u / SCALE) /* of each side */
-#define LONG_TIME 100000 /* rounds in which somebody must have got on */
+#define LONG_TIME 100000 /* rounds in which at least one side must make progress */
 
 struct side {
 	struct copyrpc_ctx *ctx;
@@ -36,7 +36,7 @@ static uint32_t draw(struct side *s, uint32_t max)
 static void turn(struct side *s)
 {
 	static uint8_t buf[COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MIN)];
-	uint32_t max = s->sent % 16 ? 60 : sizeof(buf); /* mostly small ones */
+	uint32_t max = s->sent % 16 ? 60 : sizeof(buf); /* mostly small calls */
 	struct copyrpc_req *req;
 	int rc = 0;
 

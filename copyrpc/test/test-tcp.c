@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The connection helper: both sides are ready, limits hold, and nobody is believed. */
+/* Connecting over TCP: both sides become ready, time limits hold, and no data of the other side is
+ * trusted. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -12,16 +13,16 @@
 #include "internal.h"
 #include "pair.h"
 
-#define LONG_MS 30000 /* is not waited for, unless something is wrong */
+#define LONG_MS 30000 /* a guard: no correct run waits so long */
 #define SHORT_MS 30
-#define HOUR_MS 3600000 /* whoever has to wait for a limit waits too long */
+#define HOUR_MS 3600000 /* a test that waits until this limit fails */
 
 /* A connecting side in a thread. */
 struct caller {
 	pthread_t thread;
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep_attr attr;
-	struct copyrpc_ep *old; /* reconnect this one */
+	struct copyrpc_ep *old; /* the endpoint to reconnect */
 	struct copyrpc_ep *ep;
 	uint16_t port;
 	int rc;
@@ -77,7 +78,7 @@ static void rig_close(struct rig *r)
 	copyrpc_ctx_destroy(r->ctx);
 }
 
-/* A call and its answer, at once. */
+/* Makes a call and answers it. */
 static void echo(struct copyrpc_ctx *server, struct copyrpc_ctx *client, struct copyrpc_ep *ep)
 {
 	struct copyrpc_req *req;
@@ -124,7 +125,7 @@ static void both_sides_are_ready(void)
 	rig_close(&r);
 }
 
-/* The client is there first, and tries until somebody listens. */
+/* The client starts first, and tries until the server listens. */
 static void a_server_may_come_later(void)
 {
 	struct copyrpc_ep *ep;
@@ -159,19 +160,20 @@ static void nobody_is_waited_for_too_long(void)
 	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, 0, &ep), -ETIMEDOUT);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
-	fd = raw_line(&r); /* says nothing */
+	fd = raw_line(&r); /* sends nothing */
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
 	close(fd);
-	fd = raw_line(&r); /* says half of it */
+	fd = raw_line(&r); /* sends half of its greeting */
 	CHECK_EQ(send(fd, "CPRPCTCP\1\0\200\0", 12, 0), 12);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
 	close(fd);
-	/* The connection is in the backlog, and nobody takes it. */
+	/* The connection stays in the backlog, because the server does not accept. */
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "127.0.0.1", r.c.port, SHORT_MS, &ep), -ETIMEDOUT);
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "no host.invalid", 1, SHORT_MS, &ep),
 		-EADDRNOTAVAIL);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -ECONNRESET);
-	/* No endpoint was left: there is one place. The last one was connected already. */
+	/* No endpoint is left, because the only place is free again after a poll. (The last
+	 * endpoint was connected already.) */
 	copyrpc_poll(r.ctx, NULL, NULL);
 	start(&r.c);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
@@ -180,7 +182,7 @@ static void nobody_is_waited_for_too_long(void)
 	rig_close(&r);
 }
 
-/* A greeting that is right, for a copy of which one byte is changed. */
+/* Records a valid greeting, so that tests can send copies with one wrong byte. */
 static void take_greeting(struct rig *r, uint8_t greeting[128])
 {
 	struct copyrpc_ep *ep;
@@ -260,7 +262,7 @@ static void noise(void)
 	rig_close(&r);
 }
 
-/* Each side finds out for itself. */
+/* Each side detects the difference itself. */
 static void rings_that_differ(void)
 {
 	struct copyrpc_ep *ep;
@@ -292,7 +294,7 @@ static void reconnected(void)
 		CHECK_EQ(copyrpc_accept(r.ctx, &r.c.attr, r.listener, LONG_MS, &again), 0);
 		CHECK_EQ(finish(&r.c), 0);
 		CHECK(copyrpc_ep_user(r.c.ep) == &r);
-		CHECK_EQ(copyrpc_ep_status(served), -ECONNRESET); /* it sent nothing */
+		CHECK_EQ(copyrpc_ep_status(served), -ECONNRESET); /* although it sent nothing */
 		CHECK_EQ(copyrpc_ep_status(again), 0);
 		copyrpc_ep_destroy(served);
 		served = again;
@@ -301,7 +303,7 @@ static void reconnected(void)
 	}
 	CHECK_EQ(h.failed, 1);
 	CHECK_EQ(h.status, -ECANCELED);
-	/* Nobody listens: the old endpoint stays. */
+	/* If no process listens, the old endpoint stays. */
 	close(r.listener);
 	CHECK_EQ(copyrpc_reconnect(r.c.ep, "127.0.0.1", r.c.port, SHORT_MS, &again), -ECONNREFUSED);
 	echo(r.ctx, r.c.ctx, r.c.ep);
@@ -325,7 +327,7 @@ static void *meet_thread(void *arg)
 	return NULL;
 }
 
-/* The line remains the program's. */
+/* The program can continue to use the TCP connection. */
 static void three_over_one_line(void)
 {
 	struct copyrpc_ep *ep;
@@ -366,7 +368,8 @@ static void *drip(void *arg)
 	return NULL;
 }
 
-/* An honest client behind strangers. There is one place: strangers get no endpoint. */
+/* An honest client connects after strangers. There is room for only one endpoint, so the test fails
+ * if a stranger gets one. */
 static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
 {
 	struct dripper d = {.end = false};
@@ -416,7 +419,8 @@ static void *meet_late(void *arg)
 	return NULL;
 }
 
-/* A call waits for an answer: a silent connection does not delay it, and is kept meanwhile. */
+/* A silent connection does not delay a call that waits for an answer, and the connection is kept
+ * meanwhile. */
 static void traffic_goes_on(void)
 {
 	struct caller late;
@@ -440,7 +444,8 @@ static void traffic_goes_on(void)
 	rig_close(&r);
 }
 
-/* Accepts while a stranger is silent: the call must end, because the context needs a poll. */
+/* Accepts while a stranger is silent: copyrpc_accept() must return, because the context needs a
+ * poll. */
 static void accept_in_vain(struct rig *r)
 {
 	int silent = raw_line(r);
@@ -451,7 +456,7 @@ static void accept_in_vain(struct rig *r)
 	CHECK_EQ(copyrpc_accept(r->ctx, NULL, r->listener, HOUR_MS, &ep), -ECONNRESET);
 }
 
-/* A reply that has not left yet: the peer waits for it, and sends nothing. */
+/* A reply was not sent yet; the peer waits for it, and sends nothing. */
 static void replies_leave(void)
 {
 	struct copyrpc_req *req;
@@ -502,7 +507,7 @@ static uint32_t fill_send_queue(struct rig *r)
 	return calls;
 }
 
-/* Replies that wait for the send queue: the client waits for them, and sends nothing. */
+/* Replies wait for room in the send queue; the client waits for them, and sends nothing. */
 static void replies_of_a_full_queue_leave(void)
 {
 	struct heard h = {0};
@@ -562,8 +567,8 @@ static void limits_of_calls_hold(void)
 	rig_close(&r);
 }
 
-/* While the first may still be ready soon, the second leaves the listener readable: a server that
- * waits for that is told. */
+/* While the first connection may still become ready soon, the second stays in the listener, which
+ * is readable, so that a server that waits for the listener wakes up. */
 static void one_at_a_time(void)
 {
 	uint8_t words[144] = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Times that the manual promises, by a clock that stands still until the test moves it. */
+/* Times that the manual promises, with a clock that stands still until the test moves it. */
 #include "timed.h"
 
 static uint64_t reads(const struct pair *p)
@@ -10,7 +10,8 @@ static uint64_t reads(const struct pair *p)
 	return s.reads;
 }
 
-/* A call is under way, its request was taken, and the peer has nothing more to say. */
+/* Makes a call whose request is received and not answered, while the peer has nothing more to
+ * send. */
 static struct copyrpc_req *leave_unanswered(struct pair *p, struct heard *h)
 {
 	struct copyrpc_req *req;
@@ -22,7 +23,8 @@ static struct copyrpc_req *leave_unanswered(struct pair *p, struct heard *h)
 	return req;
 }
 
-/* A program that polls often probes within two tenths of a second, another with its second poll. */
+/* A program that polls often probes within 0.2 s, a program that polls rarely probes in its second
+ * poll. */
 static void silent_peers_are_probed(void)
 {
 	static const uint64_t between[] = {NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
@@ -35,7 +37,7 @@ static void silent_peers_are_probed(void)
 
 		open_timed(&p, NULL);
 		leave_unanswered(&p, &h);
-		/* However often it is polled, nothing happens while no time passes. */
+		/* Any number of polls sends nothing while no time passes. */
 		for (int k = 0; k < 10000; k++)
 			copyrpc_poll(p.ctx[0], hear, &h);
 		CHECK_EQ(reads(&p), 0);
@@ -48,7 +50,8 @@ static void silent_peers_are_probed(void)
 	}
 }
 
-/* An endpoint that had nothing to wait for, and left the list of those that are watched. */
+/* A call is also watched if the endpoint had no pending calls before and had left the list of
+ * watched endpoints. */
 static void a_later_call_is_watched_too(void)
 {
 	struct heard h = {0};
@@ -75,7 +78,7 @@ static void a_later_call_is_watched_too(void)
 	pair_close(&p);
 }
 
-/* The peer's endpoint is gone; the probe finds out, and the HCA says so. */
+/* The peer's endpoint was destroyed; the probe detects this by an error of the HCA. */
 static void a_dead_peer_is_noticed(void)
 {
 	struct heard h = {0};
@@ -89,13 +92,13 @@ static void a_dead_peer_is_noticed(void)
 		now += 20 * NSEC_PER_MSEC;
 	}
 	CHECK_EQ(reads(&p), 1);
-	while (!h.failed) /* the HCA repeats, by its own clock */
+	while (!h.failed) /* the HCA repeats the request according to its own clock */
 		copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.status, -ECONNRESET);
 	pair_close(&p);
 }
 
-/* Messages that found no receive, if the device counts them. */
+/* Checks the counter of messages that found no receive, if the device has it. */
 static void check_counted(const struct copyrpc_ctx *ctx)
 {
 	uint64_t n = 0, counter;
@@ -109,8 +112,8 @@ static void check_counted(const struct copyrpc_ctx *ctx)
 }
 
 /*
- * The peer is stopped and its receives are used up: its HCA asks to wait for ever, and the
- * probe with it. The calls end after probe_ms, 5 s by default.
+ * The peer is stopped and its receives are used up: its HCA delays all messages for ever, including
+ * the probe. The calls end after probe_ms, 5 s by default.
  */
 static void an_endless_wait_ends(void)
 {
@@ -148,7 +151,7 @@ static void answer(struct pair *p, struct copyrpc_req *req, struct heard *h)
 	CHECK_EQ(h->ok, 1);
 }
 
-/* A server that thinks for long, and one whose probes are answered, is not given up. */
+/* A call to a slow server does not fail as long as the probes are answered. */
 static void a_slow_server_is_waited_for(void)
 {
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
@@ -166,7 +169,8 @@ static void a_slow_server_is_waited_for(void)
 	pair_close(&p);
 }
 
-/* A program that could not flush after a poll has not probed, and does not find the peer dead. */
+/* A program that could not flush after a poll has sent no probe, and must not treat the peer as
+ * dead. */
 static void time_before_a_flush_is_no_silence(void)
 {
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
@@ -186,7 +190,7 @@ static void time_before_a_flush_is_no_silence(void)
 	pair_close(&p);
 }
 
-/* Where answers come, and where there is nothing to answer, nobody is asked. */
+/* No probe is sent while responses arrive, or if there are no pending calls. */
 static void no_probe_without_need(void)
 {
 	struct heard h = {0};
@@ -214,8 +218,11 @@ static void no_probe_without_need(void)
 	pair_close(&p);
 }
 
-/* A caller without room reads the peer's position after 5 us, then after 10, 20, ... up to
- * a millisecond, as long as it brings nothing new: by time, not by polls. */
+/*
+ * A caller without room READs the peer's position after 5 us, then after 10, 20, ... us, at most a
+ * millisecond, as long as the position is unchanged. The delays depend on time, not on the number
+ * of polls.
+ */
 static void reads_back_off(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -228,7 +235,7 @@ static void reads_back_off(void)
 	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
 		;
 	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), -EAGAIN);
-	copyrpc_poll(p.ctx[0], hear, &h); /* sends, and finds that it is to read */
+	copyrpc_poll(p.ctx[0], hear, &h); /* sends, and finds that a READ is needed */
 	for (int i = 0; i < 12; i++) {
 		for (int k = 0; k < 1000; k++)
 			copyrpc_poll(p.ctx[0], hear, &h);
@@ -236,8 +243,8 @@ static void reads_back_off(void)
 		copyrpc_poll(p.ctx[0], hear, &h);
 		CHECK_EQ(reads(&p), n);
 		now += 1;
-		copyrpc_poll(p.ctx[0], hear, &h); /* reads */
-		copyrpc_poll(p.ctx[0], hear, &h); /* sees that it brought nothing */
+		copyrpc_poll(p.ctx[0], hear, &h); /* posts the READ */
+		copyrpc_poll(p.ctx[0], hear, &h); /* finds that the position is unchanged */
 		CHECK_EQ(reads(&p), ++n);
 		wait = 2 * wait < NSEC_PER_MSEC ? 2 * wait : NSEC_PER_MSEC;
 	}
@@ -278,8 +285,8 @@ static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
 	return count;
 }
 
-/* Positions ride on replies. If nothing flows back, one READ is made per half of the ring, which
- * has room for seven or eight calls of 126 blocks. */
+/* Replies contain the position, so no READ is needed. If nothing flows back, there is one READ per
+ * half of the ring, which has room for seven or eight calls of 126 blocks. */
 static void reads_are_rare(void)
 {
 	uint64_t n;
@@ -296,7 +303,7 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 	return false;
 }
 
-/* A READ does not wait for messages that are held. */
+/* A READ is posted even while messages are held. */
 static void reads_while_messages_are_held(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -316,8 +323,8 @@ static void reads_while_messages_are_held(void)
 	pair_close(&p);
 }
 
-/* Ten milliseconds are enough for the counter of the CPU to make the clock be read. Many times ten,
- * because other processes may lengthen some of them. */
+/* Ten milliseconds are enough for the CPU's counter to reach the next era. The test repeats this
+ * many times, because other processes may lengthen some of the intervals. */
 static void ticks_follow_the_clock(void)
 {
 	for (int i = 0; i < 20; i++) {
@@ -330,7 +337,7 @@ static void ticks_follow_the_clock(void)
 	}
 }
 
-/* The default: the clock is read by whoever polls again after that. */
+/* By default, the first poll after such a pause reads the clock. */
 static void a_poll_after_a_pause_looks(void)
 {
 	struct heard h = {0};
@@ -340,7 +347,8 @@ static void a_poll_after_a_pause_looks(void)
 	open_timed(&p, NULL);
 	leave_unanswered(&p, &h);
 	p.ctx[0]->look_always = false;
-	for (int i = 0; i < 3; i++) { /* the first one only notes what has come so far */
+	for (int i = 0; i < 3; i++) { /* the first check only records the number of batches so
+					 far */
 		now += 100 * NSEC_PER_MSEC;
 		for (era = ticks_era(); ticks_era() == era;)
 			;

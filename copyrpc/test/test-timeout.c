@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls with a time limit: they end in time, once, and what comes later does no harm. */
+/* Calls with a time limit end in time and once, and a later response does no harm. */
 #include <sched.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -98,8 +98,8 @@ static void an_answer_in_time_is_delivered(void)
 	pair_close(&p);
 }
 
-/* Others are called between the end and the late answer; nobody gets that of another one, and
- * neither ids nor credit are lost. */
+/* Other calls are made between the end of a call and its late response. No call gets the response
+ * of another one, and neither ids nor credit are lost. */
 static void late_answers_are_dropped(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_pending = 3};
@@ -122,7 +122,7 @@ static void late_answers_are_dropped(void)
 		copyrpc_ep_get_load(p.ep[0], &load, sizeof(load));
 		CHECK_EQ(load.pending, 0);
 		CHECK_EQ(copyrpc_call(p.ep[0], &round, sizeof(round), sizeof(round), round), 0);
-		CHECK_EQ(call(&p, 1, 1), -EAGAIN); /* two are still to come */
+		CHECK_EQ(call(&p, 1, 1), -EAGAIN); /* two late responses are still missing */
 		copyrpc_poll(p.ctx[0], on_end, &l);
 		req[2] = take(&p);
 		answer(&p, req[round % 2]);
@@ -137,7 +137,7 @@ static void late_answers_are_dropped(void)
 	pair_close(&p);
 }
 
-/* A call that has ended does not end again with its endpoint. */
+/* A call that has ended does not end again when its endpoint ends. */
 static void an_end_is_the_end(void)
 {
 	struct log l = {0};
@@ -182,7 +182,8 @@ static void until(struct copyrpc_ctx *ctx, struct log *l, const uint32_t *count,
 	}
 }
 
-/* Its HCA answers, as it has receives left; when it goes on, so does all. */
+/* The HCA of the stopped peer answers, because it has receives left. When the peer continues, calls
+ * work again. */
 static void a_stopped_peer_is_noticed(void)
 {
 	struct copyrpc_ctx *ctx;
@@ -222,7 +223,7 @@ static void a_stopped_peer_is_noticed(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		/* First, as a process is forked before the HCA is opened here. */
+		/* First, because it must fork before this process opens the HCA. */
 		TEST(a_stopped_peer_is_noticed),
 		TEST(a_call_ends_in_time),
 		TEST(an_answer_in_time_is_delivered),

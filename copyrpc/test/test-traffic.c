@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random traffic over the HCA: tiny and large rings, short send queues, a receive queue
- * that is nearly empty, one context or two, two processes; every payload is compared.
+ * Random traffic over the HCA: small and large rings, short send queues, a receive queue that is
+ * nearly empty, one context or two, two processes. Every payload is compared.
  */
 #include <signal.h>
 #include <sys/wait.h>
@@ -55,7 +55,7 @@ static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
 	close_nodes();
 }
 
-/* Random sizes and depths, of all that are allowed, from the first call on. */
+/* Random sizes and depths from the whole allowed range, from the first call on. */
 static void random_schedules(void)
 {
 	static const uint32_t receives[] = {4, 8, 32, 1024};
@@ -115,7 +115,7 @@ static void few_pending_calls(void)
 	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536, .max_pending = 3}, 1, 100, 3000);
 }
 
-/* One context, endpoints 0 and 1 connected to each other. */
+/* One context, whose endpoints 0 and 1 are connected to each other. */
 static void within_one_context(void)
 {
 	struct node *n = &nodes[0];
@@ -178,7 +178,7 @@ static void two_processes_small_rings(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		/* First, as processes are forked before the HCA is opened here. */
+		/* First, because they must fork before this process opens the HCA. */
 		TEST(two_processes),
 		TEST(two_processes_small_rings),
 		TEST(random_schedules),

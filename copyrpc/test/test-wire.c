@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bytes of a ring, and the numbers of flow control at their edges. */
+/* The bytes of a ring, and the flow control's numbers at their limits. */
 #include "support/test.h"
 #include "receive-batch.h"
 
@@ -28,15 +28,15 @@ static void documented_limits(void)
 	CHECK_EQ(credit_threshold(COPYRPC_RING_MIN / WIRE_BLOCK), 8);
 	CHECK_EQ(wire_payload(credit_nested_message_max((1 << 20) / WIRE_BLOCK)), 65524);
 	CHECK(COPYRPC_RING_MIN == 4096 && COPYRPC_RING_MAX == 1 << 30);
-	CHECK(COPYRPC_TIMEOUT == 14 && COPYRPC_RETRIES == 7); /* those of mlx5dv-lite */
+	CHECK(COPYRPC_TIMEOUT == 14 && COPYRPC_RETRIES == 7); /* the defaults of mlx5dv-lite */
 }
 
 /* A batch of one call and one reply, byte by byte. */
 static void bytes_of_a_batch(void)
 {
 	static const uint8_t want[] = {
-		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer: the request took blocks 0 to 2 */
-		0x40, 0, 0, 0, 0, 0, 0, 0, /* credit: what the reply gave back, 2 blocks */
+		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer position: the request took blocks 0 to 2 */
+		0x40, 0, 0, 0, 0, 0, 0, 0, /* credit: 2 blocks, which the reply has freed */
 		2, 0, 0, 0, /* messages */
 		0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, /* zero */
 		0, 0, 0, 0, /* call id: the first one */
@@ -59,15 +59,15 @@ static void bytes_of_a_batch(void)
 	CHECK_EQ(ch.open.count, 2);
 	CHECK_EQ(chan_seal(&ch, chan_consumer_bytes(&ch), &pos, &len), 3);
 	CHECK_EQ(pos, 0);
-	CHECK_EQ(len, 32 + 32 + 12 + 3); /* without what pads the last message */
+	CHECK_EQ(len, 32 + 32 + 12 + 3); /* without the padding of the last message */
 	CHECK(memcmp(out, want, sizeof(want)) == 0);
 	CHECK(memcmp(out + 64, "\x4d\0\0\x80\3\0\0\0\3\0\0\0yes", 15) == 0);
 	CHECK(!chan_waits(&ch));
 	chan_fini(&ch);
 }
 
-/* A message that does not fit before the ring's end: a marker of 32 bytes that counts the
- * rest, with position and credit; one that fits exactly needs none. */
+/* If a message does not fit before the ring's end, a marker of 32 bytes skips the rest and has
+ * position and credit. A message that fits exactly needs no marker. */
 static void wrap_and_exact_fit(void)
 {
 	static uint8_t in[512], out[512]; /* 16 blocks */
@@ -79,7 +79,7 @@ static void wrap_and_exact_fit(void)
 	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* blocks 13, 14 */
-	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, false), 0); /* block 15: ends at the end */
+	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, false), 0); /* block 15, the ring's last */
 	CHECK_EQ(ch.cr.p, 16);
 	CHECK_EQ(ch.nclosed, 0);
 	ch.cr.spent = ch.cr.rmax - 4; /* as if the first had been answered */
@@ -113,7 +113,7 @@ static void wrap_and_exact_fit(void)
 	chan_fini(&ch);
 }
 
-/* The grant by its definition, from random states that satisfy the invariant. */
+/* Compares the grant with its definition, in random states that satisfy the invariant. */
 static void grant_formula(void)
 {
 	uint64_t seed = test_seed();
@@ -136,7 +136,7 @@ static void grant_formula(void)
 	}
 }
 
-/* A reply fits in every state: place it at every offset of the ring's end. */
+/* A reply fits in every state: the test places one at every distance from the ring's end. */
 static void reply_always_fits(void)
 {
 	uint64_t seed = test_seed();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A pair of endpoints by a clock that stands still until the test moves it. */
+/* A pair of endpoints with a clock that stands still until the test moves it. */
 #ifndef COPYRPC_TEST_TIMED_H
 #define COPYRPC_TEST_TIMED_H
 
@@ -18,7 +18,7 @@ static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
 	pair_open(p, attr);
 	for (int i = 0; i < 2; i++) {
 		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_always = true; /* every poll looks */
+		p->ctx[i]->look_always = true; /* every poll reads the clock */
 		p->ctx[i]->probed = now;
 	}
 }

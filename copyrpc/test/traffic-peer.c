@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * traffic-peer PORT GID CALLS [HOST]: one end of the random traffic of traffic.h between hosts, first over one
- * endpoint, then over several with the smallest rings. The server is the one without HOST. GID is
- * the index of the own GID.
+ * traffic-peer PORT GID CALLS [HOST]: one end of the random traffic of traffic.h between two hosts,
+ * first over one endpoint, then over several with the smallest rings. Without HOST it is the
+ * server. GID is the index of this end's GID.
  *
- * The HCA repeats what is lost without limit: what is tested is what arrives, however late.
+ * The HCA repeats lost messages without limit, so all must arrive, even if late; the test checks
+ * them.
  */
 #include "copyrpc_tcp.h"
 #include "traffic.h"

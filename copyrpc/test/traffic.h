@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Random traffic over real endpoints: a node is one context with some endpoints, each of
- * which makes calls and serves the same number. A payload's first 8 bytes are the call's
- * token: its number, its endpoint, and how long the response may be. The other bytes
- * follow from these; all are compared.
+ * Random traffic over real endpoints. A node is a context with some endpoints, each of which makes
+ * a number of calls and serves as many. A payload's first 8 bytes are the call's token: its number,
+ * its endpoint, and the largest length of the response. The token determines the other bytes; all
+ * are compared.
  */
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H
@@ -25,12 +25,12 @@ struct node {
 	struct copyrpc_ep *ep[NODE_EPS];
 	int eps;
 	uint64_t seed;
-	uint32_t max; /* payload, both ways; 8 at least */
-	uint32_t calls; /* of each endpoint, and the number that it serves */
+	uint32_t max; /* largest payload in both directions; at least 8 */
+	uint32_t calls; /* number of calls that each endpoint makes, and serves */
 	uint32_t sent[NODE_EPS], got[NODE_EPS], served[NODE_EPS];
 	struct copyrpc_req *held[NODE_HELD];
 	uint32_t nheld;
-	uint8_t ended[NODE_EPS][NODE_CALLS]; /* cleared as far as it is used */
+	uint8_t ended[NODE_EPS][NODE_CALLS]; /* init clears the part that is used */
 };
 
 #define TOKEN(resp, ep, seq) ((uint64_t)(resp) << 40 | (uint64_t)(ep) << 32 | (seq))
@@ -64,7 +64,7 @@ static inline void node_open(struct node *n, const struct copyrpc_ctx_attr *attr
 {
 	struct copyrpc_ctx_attr patient = attr ? *attr : (struct copyrpc_ctx_attr){0};
 
-	patient.probe_ms = 120000; /* a slow machine is no dead peer */
+	patient.probe_ms = 120000; /* so that a peer on a slow machine does not count as dead */
 	CHECK(eps <= NODE_EPS && calls <= NODE_CALLS);
 	memset(n, 0, offsetof(struct node, ended));
 	for (int i = 0; i < eps; i++)
@@ -108,8 +108,8 @@ static inline void node_call(struct node *n, int i)
 		n->sent[i]++;
 }
 
-/* Answers the i-th of those held with as many bytes as its caller allows, or fewer; one
- * byte too many is refused. */
+/* Answers the i-th held request with as many bytes as its caller allows, or fewer. First checks
+ * that a reply that is one byte too long is refused. */
 static inline void node_serve(struct node *n, uint32_t i)
 {
 	static __thread uint8_t buf[PAYLOAD_MAX];
@@ -147,7 +147,7 @@ static inline void node_step(struct node *n)
 		sched_yield();
 }
 
-/* All calls ended, all that the peer makes were answered. */
+/* True if all calls have ended and all calls of the peer were answered. */
 static inline bool node_done(const struct node *n)
 {
 	for (int i = 0; i < n->eps; i++)
@@ -156,7 +156,7 @@ static inline bool node_done(const struct node *n)
 	return true;
 }
 
-/* The context counted the operations that the test made. */
+/* Checks that the context's counters agree with the test's operations. */
 static inline struct copyrpc_stats node_balance(const struct node *n)
 {
 	struct copyrpc_stats s;
@@ -189,7 +189,7 @@ static inline void node_exchange(int fd, const void *mine, void *theirs)
 
 /*
  * Runs a node whose peer is in another process, at the other end of the socket @fd. Serves until
- * the peer, too, says that it has all it wants.
+ * the peer reports that it has finished, too.
  */
 static inline void node_with_peer(struct node *n, int fd, const struct copyrpc_ctx_attr *attr,
 	int eps, uint32_t max, uint32_t calls, uint64_t seed)
@@ -206,7 +206,7 @@ static inline void node_with_peer(struct node *n, int fd, const struct copyrpc_c
 		CHECK_EQ(copyrpc_ep_connect(n->ep[i], theirs, sizeof(theirs)), 0);
 	}
 	while (!told || (got = recv(fd, &c, 1, MSG_DONTWAIT)) != 1) {
-		CHECK(got != 0); /* the other has ended before we had it all */
+		CHECK(got != 0); /* 0: the other process has ended too early */
 		node_step(n);
 		if (!told && node_done(n)) {
 			told = true;

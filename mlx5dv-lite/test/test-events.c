@@ -188,8 +188,8 @@ static void nothing_is_told_of_a_destroyed_qp(void)
 	hca_close(&h);
 }
 
-/* Of the events that were not consumed, one of each kind is kept; the last one shows the present
- * state. */
+/* Only one event of each kind is kept if the events are not consumed; the last event shows the
+ * present state. */
 static void the_newest_event_counts(void)
 {
 	struct mlx5dvl_qp *qp[2];

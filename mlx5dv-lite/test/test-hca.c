@@ -234,8 +234,7 @@ static void full_queues_are_flushed_without_overrun(void)
 	hca_close(h);
 }
 
-/* The values are those that the driver shows; an invalid name is refused before any file is
- * opened. */
+/* The values are those that the driver shows; an invalid name is refused. */
 static void counters_of_the_port(void)
 {
 	static const char *const wrong[] = {"", "../state", "counters/port_rcv_packets", ".",

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: a peer that writes what it likes into the ring, between calls and replies
- * that are made in good faith. The input is a list of steps:
+ * libFuzzer: a peer writes arbitrary bytes into the ring, while the program makes valid calls and
+ * replies. The input is a list of steps:
  *
  *	0 offset16 len8 bytes...    write into the receive ring
- *	1 imm8                      a batch of so many blocks arrives
+ *	1 imm8 a batch of imm8 blocks arrives
  *	2 len8 resp8                call
  *	3, 4                        answer the oldest request, perhaps detach it before
  *	5                           flush
- *	6 value64                   a READ brings this position
- *	7 kind8 len8 at8 xor8       a batch that is right but for one byte arrives
+ *	6 value64 a READ returns this position
+ *	7 kind8 len8 at8 xor8 a batch arrives that is valid except for one byte
  *
- * Nothing outside of the input is touched, and an endpoint that has not failed is in a state
- * that its own rules allow.
+ * The test checks that the parser reads only the input, and that an endpoint that has not failed is
+ * in a valid state.
  */
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static uint64_t take(struct input *in, int bytes)
 	return v;
 }
 
-/* Reads each byte that it is given, for the sanitizer. */
+/* Reads each byte of the response, so that the sanitizer checks them. */
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
@@ -69,8 +69,8 @@ static void write_ring(struct input *in, uint8_t *ring)
 	in->at += len;
 }
 
-/* Writes a batch that an honest peer could send now: a request, the response to some call, a marker; or a marker
- * that says that it has a message. */
+/* Writes a batch that an honest peer could send now (a request, a response to a call, or a marker),
+ * or a marker that claims to have a message. */
 static int nearly_right(struct chan *ch, struct input *in, uint8_t *ring)
 {
 	uint32_t off = (uint32_t)ch->live.pos & ch->mask, kind = (uint32_t)take(in, 1) % 3;
@@ -137,7 +137,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 		return 0;
 	case 6:
 		return chan_read_done(ch, take(in, 8));
-	case 7: /* a time of 1 to 256, and a look at the clock */
+	case 7: /* a time limit of 1 to 256, then a check for expired calls */
 		len = (uint32_t)take(in, 1);
 		resp = (uint32_t)take(in, 1);
 		chan_call_timed(ch, payload, len, resp, 0, 1 + take(in, 1));
@@ -154,7 +154,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, data + size};
 	struct req_queue queue = {NULL, &queue.head};
-	uint8_t *send = malloc(RING), *recv = calloc(1, RING); /* exact: the sanitizer sees */
+	uint8_t *send = malloc(RING), *recv = calloc(1, RING); /* exact sizes, so that the sanitizer
+								  detects overruns */
 	struct chan ch;
 	int rc = 0;
 

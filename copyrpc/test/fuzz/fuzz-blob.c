@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* libFuzzer: what decodes says of itself the same bytes again. */
+/* libFuzzer: if bytes can be decoded, encoding the result returns the same bytes. */
 #include <stdlib.h>
 #include <string.h>
 

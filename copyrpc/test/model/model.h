@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two endpoints as small as can be, for Spin: rings of C blocks whose contents are a list
- * of what lies in them. Placement, grants and checks are the library's own (credit.h);
- * what is here is the world around them: the wire, the consumers, the truth about what
- * has been consumed. Everything is bytes, for the sake of the state vector; positions
- * are kept small by taking whole rings off both ends of a direction.
+ * Two endpoints for Spin, as small as possible. A ring of C blocks is modelled as a list of the
+ * items in it. Placement, grants and checks are the library's own functions (credit.h); this file
+ * models the rest: the wire, the consumers, and the true consumer position. All variables are
+ * bytes, to keep the state vector small. To keep positions small, multiples of the ring's size are
+ * subtracted at both ends of a direction.
  *
- * A DEFECT_ macro puts one of the errors back that the rules are there to avoid; the
- * model must then find a failure.
+ * A DEFECT_ macro plants an error that breaks one of the rules; Spin must then find a failure.
  */
 #ifndef COPYRPC_MODEL_H
 #define COPYRPC_MODEL_H
@@ -24,7 +23,7 @@
 #define LARGE (C / 8) /* blocks of the largest message */
 #endif
 
-/* The credit that calls leave, if handlers call. */
+/* The credit that calls leave for nested calls. */
 #if !defined(NESTED) || defined(DEFECT_NO_RESERVE)
 #define RESERVE 0
 #elif defined(DEFECT_RESERVE_WITHOUT_SLACK)
@@ -34,40 +33,42 @@
 #endif
 
 enum { META = 1, MARKER, REQUEST, RESPONSE, NESTED_REQUEST, NESTED_RESPONSE };
-enum { PLACED = 1, SENT, HELD, GONE }; /* GONE: released, and read by nobody */
+enum { PLACED = 1, SENT, HELD, GONE }; /* GONE: released, and not in use */
 
 struct item {
 	unsigned char kind, state, size, allowance;
-	unsigned char credit, consumer; /* of META and MARKER: what is told, when sent */
+	unsigned char credit, consumer; /* of META and MARKER, when sent: the reported values */
 };
 
 #define ITEMS (C + 2)
 
-/* One direction: its sender is the side of the same number. */
+/* One direction. The index of a direction is the number of its sending side. */
 struct dir {
-	struct item item[ITEMS]; /* from the true consumer position on */
+	struct item item[ITEMS]; /* the items after the true consumer position */
 	unsigned char n;
 	unsigned char base; /* the true consumer position */
 	unsigned char p, rc, sent, parsed; /* the sender's and the receiver's positions */
-	unsigned char r, k; /* granted by the sender to the other; held by the sender */
+	unsigned char r, k; /* credit that the sender has granted to the other side; credit that it
+			       holds */
 	unsigned char open, stalled;
-	unsigned char owed[LARGE + 2]; /* requests detached, not yet answered, by allowance */
+	unsigned char owed[LARGE + 2]; /* number of detached requests that were not answered, by
+					  allowance */
 #ifdef NESTED
-	/* ... whose handlers have to call first, and whose call is under way */
+	/* the same, for requests whose handlers must call first, and whose call is pending */
 	unsigned char to_call[LARGE + 2], calling[LARGE + 2];
 #endif
 };
 
 struct model {
 	struct dir d[2];
-	unsigned char calls[2]; /* to be made */
+	unsigned char calls[2]; /* left to make */
 	unsigned char pending[2];
-	unsigned char broken; /* something happened that must not */
+	unsigned char broken; /* an error was found */
 };
 
 static struct credit load(const struct dir *d)
 {
-	/* An open batch ends at p, perhaps at the ring's end. */
+	/* An open batch ends at p, which may be the ring's end. */
 	return (struct credit){.p = d->p,
 		.rc = d->rc,
 		.c = C,
@@ -97,10 +98,10 @@ static void normalise(struct model *m, struct dir *d)
 		d->rc -= C;
 		d->sent -= C;
 		d->parsed -= C;
-		for (int i = 0; i < back->n; i++) { /* what the other side is about to tell */
+		for (int i = 0; i < back->n; i++) { /* positions that the other side has sent */
 			unsigned char *told = &back->item[i].consumer;
 
-			*told -= *told < C ? *told : C; /* below rc: no news, whatever it is */
+			*told -= *told < C ? *told : C; /* a position below rc has no effect */
 		}
 	}
 }
@@ -123,7 +124,7 @@ static struct placement plan(const struct credit *cr, unsigned size)
 
 static bool call_fits(const struct credit *cr, const struct placement *to)
 {
-#if defined(DEFECT_WRAP_UNCHECKED) /* the marker is not counted */
+#if defined(DEFECT_WRAP_UNCHECKED) /* does not count the marker */
 	return credit_call_fits(cr, to->end - to->wrap);
 #elif defined(DEFECT_FACTOR_1)
 	return to->end - cr->rc + credit_out(cr) <= C;
@@ -174,7 +175,7 @@ static void do_call(struct model *m, int s, unsigned size, unsigned resp)
 	place(m, s, REQUEST, size, credit_allowance(resp));
 }
 
-/* The consumer position that the receiver of a direction tells. */
+/* The consumer position that the receiver of a direction reports. */
 static unsigned char told(const struct dir *d)
 {
 #ifdef DEFECT_RELEASE_AT_PARSE
@@ -184,7 +185,7 @@ static unsigned char told(const struct dir *d)
 #endif
 }
 
-/* Everything that is placed leaves: per batch a position and a grant. */
+/* Sends all placed batches, each with a position and a grant. */
 static void do_flush(struct model *m, int s)
 {
 	struct dir *d = &m->d[s];
@@ -231,12 +232,12 @@ static void do_credit_only(struct model *m, int s)
 	if (d->p - d->base > C)
 		m->broken = 1;
 	do_flush(m, s);
-	/* As only replies lower R, those batches come to an end: none answers another. */
+	/* Only replies lower R, so batches without messages end: none causes another. */
 	if (d->r < before + credit_threshold(C))
 		m->broken = 1;
 }
 
-/* Only one that brings something is worth a step: an idle one changes nothing. */
+/* True if a READ would return a new position. Other READs change nothing, so they need no step. */
 static bool can_read(const struct model *m, int s)
 {
 	struct credit cr = load(&m->d[s]);
@@ -256,7 +257,7 @@ static void do_read(struct model *m, int s)
 	normalise(m, d);
 }
 
-/* Drops from the front what is released. */
+/* Removes released items from the front. */
 static void advance(struct model *m, struct dir *d)
 {
 	int gone = 0;
@@ -279,7 +280,7 @@ static int next_sent(const struct dir *d)
 	return -1;
 }
 
-/* A handler's call is answered: now the handler can answer. */
+/* A handler's call has ended, so the handler can answer. */
 static void nested_ended(struct dir *d)
 {
 #ifdef NESTED
@@ -293,7 +294,7 @@ static void nested_ended(struct dir *d)
 #endif
 }
 
-/* The oldest batch on the way from s arrives and is taken in whole. */
+/* The oldest batch in flight from side s arrives, and all its messages are handled. */
 static void do_receive(struct model *m, int s)
 {
 	struct dir *d = &m->d[s], *back = &m->d[!s];
@@ -325,7 +326,7 @@ static void do_receive(struct model *m, int s)
 	advance(m, d);
 }
 
-/* The i-th request of that kind that is held, by its index, or -1. */
+/* Returns the index of the i-th held request of this kind, or -1. */
 static int held(const struct dir *d, int kind, int i)
 {
 	for (int k = 0; k < d->n; k++)
@@ -334,7 +335,8 @@ static int held(const struct dir *d, int kind, int i)
 	return -1;
 }
 
-/* Requests that are answered at once: all, but if handlers call, only the handlers' requests. */
+/* Kind of the requests that are answered immediately: with nested calls only nested requests, else
+ * all. */
 #ifdef NESTED
 #define AT_ONCE NESTED_REQUEST
 #else
@@ -352,7 +354,7 @@ static void answer(struct model *m, int from, unsigned char kind, unsigned size,
 {
 	struct dir *d = &m->d[from];
 
-#ifdef DEFECT_CREDIT_FALLS_FIRST /* a grant between, by the batch that the wrap closes */
+#ifdef DEFECT_CREDIT_FALLS_FIRST /* a grant in between, in the batch that the wrap closes */
 	struct credit cr;
 
 	d->r -= (unsigned char)allowance;
@@ -396,7 +398,7 @@ static void do_reply_detached(struct model *m, int s, unsigned allowance)
 	answer(m, !s, RESPONSE, allowance - 1, allowance);
 }
 
-/* A handler, of a request of side !s, makes its call: from s. */
+/* A handler on side s, of a request from side !s, makes its nested call. */
 static bool can_nest(const struct model *m, int s, unsigned size, bool stall)
 {
 #ifdef NESTED
