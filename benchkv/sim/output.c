@@ -10,8 +10,8 @@
 #define RANKS_PER_THREAD 16
 
 /*
- * Returns the mean loop time divided by the mean round-trip time. By Little's law the round-trip time
- * is the number of outstanding calls divided by the rate at which calls end. 0: no calls are
+ * Returns the mean loop time divided by the mean round-trip time. By Little's law the round-trip
+ * time is the number of outstanding calls divided by the rate at which calls end. 0: no calls are
  * outstanding.
  */
 static double rho(const struct sim_config *c, const struct sim_result *r)
@@ -142,8 +142,8 @@ static const uint32_t map_ranks[] = {2, 4, 8, 16, 32, 64};
 static const uint32_t map_depths[] = {1, 4, 32};
 
 /*
- * Simulates the job from both initial states. If the throughputs are within a factor of 1.2, there is
- * one equilibrium, otherwise there are two.
+ * Simulates the job from both initial states. If the throughputs are within a factor of 1.2, there
+ * is one equilibrium, otherwise there are two.
  */
 static int map_cell(struct sim_config c, FILE *json)
 {

@@ -22,7 +22,7 @@ struct asker {
 	uint64_t call; /* of flux */
 };
 
-/* Replies on the way that the request came. A reply that cannot be given is counted. */
+/* Sends a reply on the path of the request. A reply that cannot be sent is counted. */
 void daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
 
 #endif

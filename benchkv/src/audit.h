@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Before the audit the ranks tell each other what their clients have done. */
+/* Before the audit the ranks exchange what operations their clients have made. */
 #ifndef BENCHKV_AUDIT_H
 #define BENCHKV_AUDIT_H
 
 #include "node.h"
 
 /*
- * After the last run: fills n->made with what every client of the job has done. All ranks
- * meet in it, so that no put is under way when it returns. 0, or -errno, and why[] says what
- * failed.
+ * Must be called by all ranks after the last run: fills n->made with the operations of every
+ * client of the job. Waits for all ranks, so that no put is under way when it returns. 0, or
+ * -errno with a message in @why.
  */
 int audit_prepare(struct node *n, char *why, int size);
 

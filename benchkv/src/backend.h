@@ -2,12 +2,12 @@
 /*
  * A backend carries the requests of a rank's clients to the daemons of other ranks, and the
  * replies back. It is a table of facts and functions in a file of backend/, and a line of
- * backend/list.c. No other file asks which backend a job has.
+ * backend/list.c. No other file checks which backend a job has.
  *
- * The main thread calls the functions that make and connect, in the order of this struct; threads
- * run from then on. A job of one rank calls none of them. Each function may be NULL unless noted.
- * Those that return int return 0 or -errno; those with why[] say in one line there what failed, or leave
- * it empty.
+ * The main thread calls the functions that make and connect, in the order of this struct; then it
+ * starts the threads. A job of one rank calls none of these functions. Each function may be NULL
+ * unless noted. Functions that return int return 0 or -errno, unless noted. On an error, functions
+ * with @why write one line to it or leave it empty.
  */
 #ifndef BENCHKV_BACKEND_H
 #define BENCHKV_BACKEND_H
@@ -25,18 +25,18 @@ struct node;
 struct backend {
 	/* For the command line. */
 	const char *name;
-	const char *brief; /* its line in `benchkv --help` */
-	const char *about; /* the head of `benchkv NAME --help` */
-	/* Options that do not fit are those of rows in options.c that need what is false here. */
-	bool copyrpc; /* endpoints are copyrpc's: each has two rings, and they are counted */
+	const char *brief; /* the backend's line in `benchkv --help` */
+	const char *about; /* the first lines of `benchkv NAME --help` */
+	/* These flags also determine which options in options.c the backend accepts. */
+	bool copyrpc; /* endpoints are those of copyrpc, with two rings and statistics */
 	bool owned; /* daemons own the endpoints, and the clients of a rank share them */
-	bool all_own; /* if owned: all daemons own some by default, not the first one only */
+	bool all_own; /* if owned: by default all daemons own endpoints, not only the first one */
 
 	/* For --dry-run and the report. */
 	uint32_t (*endpoints)(const struct node *n); /* of this rank; never NULL */
-	const char *why_endpoints; /* how many these are */
+	const char *why_endpoints; /* explains their number */
 
-	/* Making: what the daemons need between them, then each daemon's part, then each client's. */
+	/* Make the shared objects of the daemons, then each daemon's part, then each client's. */
 	int (*make)(struct node *n, char *why, int size);
 	int (*make_daemon)(struct daemon *d); /* sets sees_ranks; never NULL */
 	int (*make_client)(struct client *c);
@@ -47,40 +47,40 @@ struct backend {
 	 * and removes the region's name.
 	 */
 	int (*open_daemon)(struct daemon *d, char *why, int size);
-	/* After the threads have ended. in_order: no connection was being made. */
+	/* Called after the threads have ended. @in_order: no connection was being made. */
 	void (*free_client)(struct client *c);
 	void (*free)(struct node *n, bool in_order);
 
-	/* A client, in its thread. */
+	/* Called in a client's thread. */
 	int (*greet)(struct client *c); /* before its first request */
 	/*
-	 * Sends a request for that shard of the request's rank; never NULL. -EAGAIN: there is no room
-	 * now; another error: the way has failed.
+	 * Sends a request for shard @shard of the request's rank; never NULL. -EAGAIN: there is no
+	 * room now; another error: the path has failed.
 	 */
 	int (*call)(struct client *c, uint32_t shard, const struct kv_req *req);
-	/* Gives replies to c->take(): their number, or -errno. NULL: they come through shmipc. */
+	/* Passes replies to c->take(). Their number or -errno. NULL: shmipc carries replies. */
 	int (*poll)(struct client *c);
-	uint32_t (*pending)(const struct client *c); /* ways on which replies are awaited */
-	/* Sleeps until there is a reply, if one way is awaited. NULL: nothing wakes it. */
+	uint32_t (*pending)(const struct client *c); /* number of paths with outstanding requests */
+	/* Sleeps until a reply comes, if pending() is 1. NULL: a reply wakes no thread. */
 	void (*wait)(struct client *c, uint64_t timeout_ns);
 
-	/* A daemon, in its thread: serves what other ranks sent, and returns its number; never NULL. */
+	/* Called in a daemon's thread: serves requests of other ranks. Their number; never NULL. */
 	uint32_t (*serve)(struct daemon *d);
 
-	/* Adds what a client's own endpoints have counted. */
+	/* Adds the statistics of a client's own endpoints. */
 	void (*get_stats)(const struct client *c, struct copyrpc_stats *s);
 };
 
-/* All backends of this build, up to a NULL; the first one is the default. */
+/* All backends of this build, terminated by NULL. The first one is the default. */
 extern const struct backend *const backends[];
 
-/* For the list in an error text: which backend this build lacks, or "". */
+/* The backend that this build lacks, for error messages, or "". */
 extern const char backends_lacking[];
 
-/* NULL: there is none of that name. */
+/* NULL: no backend has this name. */
 const struct backend *backend_find(const char *name);
 
-/* Its place in the list. */
+/* The backend's index in the list. */
 uint32_t backend_index(const struct backend *b);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The clients of a rank share what they know while they run: for each of the first keys, by number,
- * the newest put that one of them knows to be in the store, and the put that it has replaced.
+ * The board is memory that the clients of a rank share. For each of the first keys, by number, it
+ * holds the newest put that a client knows to be in the store, and the put that this one has
+ * replaced.
  *
- * A client looks before it sends a request. When the answer is there, it posts: its own put that
- * was acknowledged, or the put that it has read. This counts only if nothing else was posted since
- * the look. So a put that follows another one on the board was carried out after it: the request
- * was sent when that one was known to be in the store, and the answer shows a put other than that.
- * The board is a part of the order in which the store has carried out the puts of a key.
+ * A client calls board_look() before it sends a request. When the reply has arrived, the client
+ * calls board_post() with its own put that was acknowledged, or the put that it has read. The post
+ * has an effect only if no other one was made since board_look(). So if put B follows put A on the
+ * board, the store has carried out B after A: the request was sent when A was known to be in the
+ * store, and its reply shows another put. The sequence of a slot's puts is therefore a part of the
+ * order in which the store has carried out the puts of the key.
  *
- * Any thread, at any time.
+ * Any thread may call these functions at any time.
  */
 #ifndef BENCHKV_BOARD_H
 #define BENCHKV_BOARD_H

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Checks that every request is answered once, with the right answer, at the right caller.
+ * Checks that every request gets exactly one correct reply, and that its own client receives it.
  *
  * A client opens a slot for each request, and gives the slot's name (seq) to the layer
  * that carries the request as its token, and to the server inside the request. Both come
- * back: the token says which request the carrier believes to be answered, the message
- * says which one the server has answered. They must agree, the slot must be open, the
- * client must be the one that asked, and the answer must fit the operation:
+ * back: the token identifies the request according to that layer, the message identifies it
+ * according to the server. They must agree, the slot must be open, the client must be the one
+ * that sent the request, and the reply must fit the operation:
  *
  *	KV_PUT_OK	the value that was sent
- *	KV_GET_OK	a value that the key can have, after all that the client knows of it
- *	KV_NOT_FOUND	this key, and only if nothing can be there: see history.h for both
+ *	KV_GET_OK	a value that the key can have according to history.h
+ *	KV_NOT_FOUND	this key, if it can have no value according to history.h
  *
  * An operation is verified, failed or, when its slot is still open at the end, lost.
  *
  * After the last run there is an audit: the client reads every key that the next client of the job
- * has put in that run, by the way that requests always take, and of its own keys those that are
- * followed (history.h). No more puts are under way, so a key then holds the last put of one of its
- * writers, or the store has lost, forgotten or replayed one; and a key that two clients read has
- * one value.
+ * has put in that run, and its own followed keys (history.h). These requests take the normal path.
+ * No more puts are under way, so each key must hold the last put of one of its writers; otherwise
+ * the store has lost, forgotten or replayed a put. Two clients that read a key must find the same
+ * value.
  */
 #ifndef BENCHKV_CHECK_H
 #define BENCHKV_CHECK_H
@@ -36,7 +36,7 @@ struct check_slot {
 	uint64_t start_ns;
 	uint64_t value; /* of a put */
 	struct history_view view;
-	uint32_t seq; /* of its present or last use */
+	uint32_t seq; /* of the slot's present or last use */
 	bool put;
 };
 
@@ -45,25 +45,25 @@ struct check_counts {
 	uint64_t remote; /* of these, for another rank */
 	uint64_t verified;
 	uint64_t not_found; /* of the verified */
-	uint64_t put_off; /* times that there was no room to send one: it was sent later */
-	/* Errors; an operation is in one of the first seven at most. */
+	uint64_t put_off; /* how often a request was delayed because there was no room */
+	/* Errors; each operation counts in at most one of the first seven. */
 	uint64_t refused; /* KV_ERROR */
-	uint64_t wrong_value; /* no answer to this operation */
+	uint64_t wrong_value; /* the reply does not fit the operation */
 	uint64_t forgotten, stale, invented; /* see history.h */
-	uint64_t misdelivered; /* another client's, or another request's, reply */
+	uint64_t misdelivered; /* the reply is for another client or another request */
 	uint64_t lost;
-	uint64_t duplicated; /* a reply for a request that is answered already */
-	/* No errors. */
-	uint64_t unfinished; /* open when the run was stopped before its end */
+	uint64_t duplicated; /* a reply for a request that already has one */
+	/* Not an error. */
+	uint64_t unfinished; /* still open when the run was stopped before its end */
 };
 
 /*
- * The audit goes through this many operations of each client, the last ones of the last run, so its
- * time and memory are bounded however long the run was.
+ * The audit covers this many operations of each client, the last ones of the last run. So its time
+ * and memory have a limit that does not depend on the length of the run.
  */
 #define CHECK_WINDOW (1u << 21)
 
-/* The first of the operations that the audit goes through, of so many. */
+/* The first operation that the audit covers, if the last run had @ops operations. */
 static inline uint64_t check_window(uint64_t ops)
 {
 	return ops > CHECK_WINDOW ? ops - CHECK_WINDOW : 0;
@@ -77,10 +77,10 @@ struct checker {
 	/* For the audit: */
 	bool auditing;
 	uint32_t next; /* the client whose keys are read */
-	uint64_t *due; /* its last puts of these keys, n_next; then own puts */
+	uint64_t *due; /* n_next last puts of that client, then own puts */
 	uint32_t n_due, n_next;
 	struct op op; /* of the last request */
-	uint64_t views; /* what was read; of all clients together 0, see check_audit() */
+	uint64_t views; /* sum of terms of the values read, see check_audit() */
 	uint32_t origin, rank;
 	uint32_t slot_mask;
 	struct check_counts n;
@@ -90,8 +90,8 @@ struct checker {
 };
 
 /*
- * The stream is that of attr's client, and the caller's. rank: the client's own. depth: requests
- * open at a time. 0 or -ENOMEM.
+ * @stream: of the client in @attr; the caller keeps it. @rank: of the client. @depth: most open
+ * requests. 0 or -ENOMEM.
  */
 int check_init(struct checker *c, const struct history_attr *attr, struct stream *stream,
 	uint32_t rank, uint32_t depth);
@@ -100,13 +100,14 @@ void check_fini(struct checker *c);
 /* The memory of one. */
 uint64_t check_bytes(uint64_t key_range, uint32_t writers, uint32_t depth);
 
-/* Counts from zero again, for this run; what was written and read stays known. */
+/* Resets the counts for a run. Keeps the history of writes and reads. */
 void check_restart(struct checker *c, uint32_t run);
 
 /*
- * Counts from zero again, for the audit after that many runs; made: what every client has done,
- * see history_end(). The operations to open from here on are 0 .. n_due - 1. A client
- * of which an operation was read that it has not made counts as one invented value. 0 or -ENOMEM.
+ * Resets the counts for the audit after @runs runs. @made: the operations of every client, see
+ * history_end(). The caller must then open operations 0 .. n_due - 1. If this client has read an
+ * operation that another client has not made, that client counts as one invented value. 0 or
+ * -ENOMEM.
  *
  * A followed key is read twice, by the client that has put it and by the one before. Each adds a
  * term of key and value to its views, with opposite signs, so that the sum over all clients is 0
@@ -120,32 +121,32 @@ static inline uint32_t check_open_count(const struct checker *c)
 }
 
 /*
- * Opens a slot for operation i of the stream, or of the audit, and fills the request; seq is the
- * token. Returns where it goes, until the next one is opened. check_sent() or check_cancel()
- * follows.
+ * Opens a slot for operation @i of the stream, or of the audit, and fills in *req; req->seq is the
+ * token. Returns the operation, which is valid until the next check_open(). The caller must call
+ * check_sent() or check_cancel() before that.
  */
 const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, struct kv_req *req);
 
-/* Tells the check that the request of check_open() was sent. */
+/* The request of check_open() was sent. */
 static inline void check_sent(struct checker *c, const struct kv_req *req)
 {
 	if (req->type == KV_PUT)
 		history_put(&c->history, &c->slots[req->seq & c->slot_mask].view);
 }
 
-/* Tells the check that the request could not be sent, and will not be. */
+/* The request of check_open() could not be sent, and will not be. */
 void check_cancel(struct checker *c, const struct kv_req *req);
 
 /*
- * A reply. When it closes a slot, which a failed one does too, *start_ns_p is when it
- * was opened and the result is true; a reply that closes none is counted only.
+ * Checks a reply. If it closes a slot, returns true and writes the time at which the slot was
+ * opened; an erroneous reply may close a slot too. A reply that closes no slot is only counted.
  */
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	uint64_t *start_ns_p);
 
 /*
- * Ends a run: open operations are lost, or unfinished if the run was stopped early. A reply that
- * comes after all counts as duplicated.
+ * Ends a run. Operations that are still open count as lost, or with @stopped as unfinished. A reply
+ * that arrives later counts as duplicated.
  */
 void check_finish(struct checker *c, bool stopped);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client thread: keeps queue_depth requests in flight, each sent where its key lives,
- * and checks every reply. Closed loop: an answer makes room for the next request. Open loop
- * (--rate): a request is made when it is due, or as soon after as there is room.
+ * A client thread keeps queue_depth requests in flight, sends each one to the daemon of its key,
+ * and checks every reply. Closed loop: after each reply the client makes the next request. Open
+ * loop (--rate): the client makes a request when it is due, or later when there is room.
  */
 #ifndef BENCHKV_CLIENT_H
 #define BENCHKV_CLIENT_H
@@ -15,10 +15,10 @@
 #include "node.h"
 #include "result.h"
 
-/* A request in flight, beside what the check keeps of it. */
+/* Data of a request in flight, in addition to struct check_slot. */
 struct mark {
 	uint64_t due_ns; /* when it should have been made */
-	uint8_t kind; /* which latency it belongs to, see result.h */
+	uint8_t kind; /* the index of its latency, see result.h */
 };
 
 struct client {
@@ -32,23 +32,23 @@ struct client {
 	void (*take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 	struct stream stream;
 	struct checker check;
-	struct mark *marks; /* by slot of check: of requests in flight */
+	struct mark *marks; /* of the requests in flight, by slot of `check` */
 	struct latrec_hist latency[RESULT_LATENCIES]; /* of one run */
 	uint64_t excluded, missed; /* operations, see result.h */
-	uint64_t now_ns; /* when this turn's replies were taken */
-	uint64_t start_ns, measured_ns; /* of the run, and of what is measured */
+	uint64_t now_ns; /* when the current replies were taken */
+	uint64_t start_ns, measured_ns; /* when the run began, and when its measurement began */
 	uint64_t elapsed_ns; /* of the last run, without the warm-up, or of the audit */
 	_Atomic uint64_t done; /* verified in this run so far, for the progress line */
 	struct history_made made;
-	uint32_t keys_put; /* those that the audit should have read of the next client */
-	int error; /* -errno: cannot go on */
+	uint32_t keys_put; /* number of keys of the next client that the audit must read */
+	int error; /* 0, or -errno: the client cannot continue */
 };
 
-/* Everything but the connections: 0 or -ENOMEM. */
+/* Makes a client without connections. 0 or -ENOMEM. */
 int client_init(struct client *c, struct node *node, uint32_t index);
 void client_fini(struct client *c);
 
-/* Before the thread starts: connects to that daemon by the name of its region. 0 or -errno. */
+/* Must precede the thread's start: connects to a daemon by its region's name. 0 or -errno. */
 int client_connect(struct client *c, uint32_t daemon, const char *name);
 
 /* The body of the thread; arg is the client. */

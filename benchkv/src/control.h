@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control of batching: how long a daemon gathers before it goes on, and which endpoints
- * it flushes. One object, observations in, decisions out; it knows no clock, no network
+ * Control of batching: how long a daemon gathers messages before it goes on, and which endpoints
+ * it flushes. The control gets observations and returns decisions. It uses no clock, no network
  * and no thread, so that a simulator can run the same code.
  *
  *	none		one poll per loop, every endpoint is flushed in every loop
@@ -9,24 +9,26 @@
  *	threshold:T,N	up to N polls in a row, until one brings T messages or more
  *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
  *			the load, see adaptive.h
- *	hold:US		replies to local clients wait for each other, at most that long, see hold.h
- *	adaptive-hold	the same; the time follows the arrivals
+ *	hold:US		replies to local clients wait for each other, at most US microseconds, see
+ *			hold.h
+ *	adaptive-hold	the same; the time is computed from the arrivals
  *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
  *			yet, over all endpoints: when the NIC is behind, calls are kept and
  *			leave together. The waiting endpoint with the largest sum
- *			of calls and age in units of 20 us goes first. An endpoint with
- *			replies goes at once, and its calls with it. One with B or more calls,
- *			or one that has waited for B units and 2 us for each endpoint, goes
- *			regardless; so the window is exceeded by at most one WRITE every 2 us,
- *			less than a NIC sends.
+ *			of calls and age in units of 20 us is flushed first. An endpoint with
+ *			replies is flushed immediately, together with its calls. An endpoint with
+ *			B or more calls, or one that has waited for B units and 2 us for each
+ *			endpoint, is flushed in any case. So at most one WRITE every 2 us exceeds
+ *			the window, which is less than a NIC can send.
  *	little		batching is switched on and off by the average latency, see little.h. While
- *			it is on, calls to a rank wait until those sent there before are
- *			consumed; B or more calls go regardless, and calls beside replies at once
+ *			it is on, calls to a rank wait until the earlier calls to it are
+ *			consumed. B or more calls are sent in any case, and calls together with
+ *			replies are sent immediately
  *
- * The acknowledgement of `auto` and `little` is the peer's consumer position, which every batch of
- * copyrpc carries: it says that the peer's daemon has worked on the calls, wherever in
- * between they had queued. It cannot dead-lock: replies never wait, each WRITE with calls
- * brings replies, and an endpoint whose calls are all answered counts as caught up.
+ * `auto` and `little` use the peer's consumer position as the acknowledgement of calls. Every batch
+ * of copyrpc carries that position. It shows that the peer's daemon has processed the calls, so it
+ * covers all queues on the path. A dead-lock is impossible: replies never wait, each WRITE with
+ * calls causes replies, and an endpoint without calls under way counts as fully consumed.
  */
 #ifndef BENCHKV_CONTROL_H
 #define BENCHKV_CONTROL_H
@@ -60,15 +62,15 @@ struct control_spec {
 	uint32_t threshold; /* T */
 	uint32_t hold_us;
 	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
-	bool derive; /* auto without numbers: take them from what the machine needs, if known */
+	bool derive; /* auto without numbers: derive them from the machine's times, if known */
 };
 
 /* 0, or -EINVAL: not one of the above. */
 int control_parse(const char *text, struct control_spec *spec_p);
 /*
- * K and B of auto from what a machine needs: for the round trip of a lone call, for a WRITE, and of
- * CPU time for a message, in any unit. K = 1.15 round trips in WRITEs, 2 to 12; B = the messages
- * of a WRITE's time, at least 8.
+ * Derives K and B of auto from a machine's times: the round trip of a single call, the time of a
+ * WRITE, and the CPU time of a message, all in the same unit. K = 1.15 * round_trip / write,
+ * limited to 2 to 12; B = write / message, at least 8.
  */
 void control_derive(struct control_spec *spec, double round_trip, double write, double message);
 
@@ -76,20 +78,20 @@ void control_derive(struct control_spec *spec, double round_trip, double write, 
 struct control_origin {
 	const char *source; /* in words */
 	double round_trip_ns, write_ns, message_ns; /* 0: nothing was known */
-	double under_way; /* calls that a context can have, see control_share() */
+	double under_way; /* most calls under way of a context, see control_share() */
 };
 
-/* Why K and B are what they are, in a line without commas. */
+/* Explains the values of K and B in a line without commas. */
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size);
 
 /*
- * auto without numbers: a context that can have few calls under way fills fewer WRITEs. K is at
- * most 1.5 times the square root of their number, but not less than 5 for that.
+ * auto without numbers: a context that can have few calls under way fills fewer WRITEs. Limits K to
+ * 1.5 times the square root of @under_way, or to 5 if that is more.
  */
 void control_share(struct control_spec *spec, double under_way);
 
-/* The text with every number in it. */
+/* Writes the name of the control with all its numbers, as control_parse() accepts it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 
 #define CONTROL_POSTED 64
@@ -102,9 +104,9 @@ struct control_ends {
 /* The state of each endpoint that every selection reads, in one place. */
 struct control_posted {
 	uint16_t head, count; /* of its ends */
-	bool open; /* in the list of those with ends; stays there until it is looked at */
-	uint64_t oldest; /* the first of its ends */
-	uint64_t since_ns; /* when calls had to wait here first; 0: none waits */
+	bool open; /* in the list of endpoints with ends, until the list is updated */
+	uint64_t oldest; /* the first of the endpoint's ends */
+	uint64_t since_ns; /* since when calls wait at this endpoint; 0: none waits */
 };
 
 struct control {
@@ -115,7 +117,7 @@ struct control {
 	uint32_t endpoints;
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
-	struct decisions *log; /* NULL: nobody asks for the reasons */
+	struct decisions *log; /* NULL: decisions are not recorded */
 	struct adaptive adaptive;
 	struct hold hold;
 	struct little little;
@@ -128,9 +130,9 @@ struct control_load {
 };
 
 /*
- * The position up to which the peer is taken to have consumed WRITEs. With no call under way it has
- * consumed all calls, even if nothing has come back that says so: a batch of replies behind them is
- * acknowledged only when the peer has something to send.
+ * The position up to which the peer counts as having consumed WRITEs. Without a call under way the
+ * peer has consumed all calls, even if no acknowledgement has come: a batch of replies after them
+ * is acknowledged only when the peer has a message to send.
  */
 static inline uint64_t control_consumed(uint32_t under_way, uint64_t posted, uint64_t consumed)
 {
@@ -139,7 +141,7 @@ static inline uint64_t control_consumed(uint32_t under_way, uint64_t posted, uin
 
 /* The position up to which the peer of an endpoint has consumed WRITEs, see control_consumed(). */
 typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
-/* The time in ns since any moment. Asked at most once in a selection. */
+/* The time in ns since any fixed moment. Called at most once per selection. */
 typedef uint64_t control_now_fn(void *arg);
 
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
@@ -148,13 +150,13 @@ void control_fini(struct control *c);
 /* The results of the polls of this loop so far. */
 struct control_polls {
 	uint32_t polls;
-	uint32_t responses; /* of all of them */
-	uint32_t messages; /* responses and requests, of all of them */
-	uint32_t cqes; /* completions of all of them; for those that observe only */
-	uint32_t last; /* messages of the last one */
+	uint32_t responses; /* of all polls */
+	uint32_t messages; /* responses and requests of all polls */
+	uint32_t cqes; /* completions of all polls; only if control_observes() */
+	uint32_t last; /* messages of the last poll */
 };
 
-/* Poll again before going on? */
+/* True: the daemon must poll again before it goes on. */
 static inline bool control_poll_again(const struct control *c, const struct control_polls *p)
 {
 	switch (c->spec.kind) {
@@ -169,13 +171,13 @@ static inline bool control_poll_again(const struct control *c, const struct cont
 	}
 }
 
-/* Does it want to know of completions, and how long loops and round trips take? */
+/* True: the control needs completions, and the times of loops and round trips. */
 static inline bool control_observes(const struct control *c)
 {
 	return c->spec.kind == CONTROL_ADAPTIVE;
 }
 
-/* The end of a loop, for those that do. */
+/* Must be called at the end of each loop if control_observes(). */
 static inline void control_loop_end(struct control *c, const struct adaptive_loop *seen)
 {
 	uint32_t u = c->adaptive.u;
@@ -186,28 +188,28 @@ static inline void control_loop_end(struct control *c, const struct adaptive_loo
 		note_budget(c, u);
 }
 
-/* Are replies to local clients held? Then hold_arrived() and hold_release() decide. */
+/* True: replies to local clients are held; hold_arrived() and hold_release() decide how long. */
 static inline bool control_holds(const struct control *c)
 {
 	return c->spec.kind == CONTROL_HOLD || c->spec.kind == CONTROL_ADAPTIVE_HOLD;
 }
 
-/* Does control_select() ever leave an endpoint out? */
+/* True: control_select() may leave endpoints out. */
 static inline bool control_selects(const struct control *c)
 {
 	return c->spec.kind == CONTROL_AUTO || c->spec.kind == CONTROL_LITTLE;
 }
 
 /*
- * Does it count requests? Then it is told with control_count() after each loop, and its word travels
- * with each request.
+ * True: the control counts requests. Then control_count() must be called after each loop, and each
+ * request must carry the value of control_word().
  */
 static inline bool control_counts(const struct control *c)
 {
 	return c->spec.kind == CONTROL_LITTLE;
 }
 
-/* After a loop: what time it is, how many requests are under way, how many have ended in it. */
+/* @under_way: requests under way now; @ended: requests that have ended in the loop. */
 static inline void control_count(struct control *c, uint64_t now_ns, uint32_t under_way,
 	uint32_t ended)
 {
@@ -218,7 +220,10 @@ static inline void control_count(struct control *c, uint64_t now_ns, uint32_t un
 		note_batching(c);
 }
 
-/* The reserved word of the next request to a rank, and that of one that says it is of this rank. */
+/*
+ * control_word() returns the reserved word of the next request to a rank. control_heard() handles
+ * the word of a request from that rank.
+ */
 static inline uint32_t control_word(struct control *c, uint32_t ep)
 {
 	return control_counts(c) ? little_word(&c->little, ep) : 0;
@@ -234,13 +239,13 @@ static inline void control_heard(struct control *c, uint32_t ep, uint32_t word)
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg);
 
-/* Brings c->unconsumed up to date; control_select() does so only when it matters to it. */
+/* Updates c->unconsumed; control_select() updates it only when it needs the value. */
 void control_refresh(struct control *c, control_consumed_fn *consumed, void *arg);
 
 /* An endpoint that control_select() selected was flushed, and its WRITEs end at this position. */
 void control_sent(struct control *c, const struct control_load *load, uint64_t end);
 
-/* The endpoint has failed: nothing of it will be consumed any more. */
+/* The endpoint has failed: its peer will consume nothing more. */
 void control_failed(struct control *c, uint32_t ep);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files of comma-separated values that each rank writes at the end, if it was asked to: FILE.RANK. */
+/* Files of comma-separated values, FILE.RANK, that each rank writes at the end on request. */
 #ifndef BENCHKV_CSV_H
 #define BENCHKV_CSV_H
 

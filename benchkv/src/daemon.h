@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon thread: a shard of the store, the clients of its own rank through shmipc, and
- * requests of other ranks. Those come to the daemons that have endpoints (one of them or
- * several, see options.h); each serves its own shard and passes the rest to the other
- * daemons through flux. Requests of own clients for other ranks come through a ring
- * (delegation) or by another daemon's hand (meta); or not at all, where clients have
- * endpoints of their own.
+ * A daemon thread has a shard of the store. It serves the clients of its own rank through shmipc,
+ * and requests of other ranks. These arrive at the daemons that have endpoints (see net_daemons in
+ * options.h); each of them serves its own shard and passes the other requests to the other
+ * daemons through flux. Requests of its own rank's clients for other ranks come through a ring
+ * (delegation) or through another daemon (meta). If clients have endpoints of their own, no such
+ * requests come to daemons.
  */
 #ifndef BENCHKV_DAEMON_H
 #define BENCHKV_DAEMON_H
@@ -25,22 +25,19 @@
 
 struct daemon_stats {
 	uint64_t loops, idle_loops, sleeps;
-	uint64_t overslept; /* sleeps of --wait event that should have ended sooner */
+	uint64_t overslept; /* sleeps of --wait event that should have ended earlier */
 	uint64_t local; /* requests served for clients of this rank */
-	uint64_t remote; /* requests served for other ranks; by the daemon that has the shard */
+	uint64_t remote; /* requests of other ranks for this daemon's shard */
 	uint64_t forwarded; /* requests of other ranks that were passed to another daemon */
 	uint64_t relayed; /* requests for other ranks that went to the daemon of the endpoint */
-	uint64_t calls, responses; /* for clients, to other ranks */
+	uint64_t calls, responses; /* calls of other ranks for clients, and their responses */
 	uint64_t stalled; /* calls that had to wait for room or credit */
 	uint64_t polls; /* of the network */
 	uint64_t batch[BUCKETS]; /* loops by the messages that their polls brought */
-	uint64_t bad_replies; /* replies that could not be given to whom they are for */
-	/* Time in each phase, of one loop in PHASE_SAMPLE, if it handled something. */
+	uint64_t bad_replies; /* replies that could not be sent */
+	/* Time in each phase, of one in PHASE_SAMPLE loops that handled something. */
 	uint64_t phase_loops, phase_ns[TRACE_PHASES];
-	/*
-	 * Time until a call was made, then until its response was there, of one call in
-	 * STAGE_SAMPLE.
-	 */
+	/* Time until a call was made, then until its response; of one in STAGE_SAMPLE calls. */
 	uint64_t stage_calls, wait_ns, network_ns;
 };
 
@@ -54,12 +51,12 @@ struct daemon {
 	struct flux_node *flux; /* requests of other ranks, for other shards; NULL: none */
 	struct flux_node *relay; /* requests for other ranks, to their daemons; NULL: none */
 	void *port; /* the backend's part of this daemon */
-	bool sees_ranks; /* it takes requests to, or from, other ranks */
+	bool sees_ranks; /* it handles requests to, or from, other ranks */
 	bool takes_errands; /* clients' requests for other ranks come through shmipc */
 	struct network net; /* of those that do, as what follows */
 	struct errands errands;
 	struct trace trace;
-	struct decisions decisions; /* of the control, if they are asked for */
+	struct decisions decisions; /* of the control, with --decisions */
 	struct sleeper sleeper;
 	struct daemon_stats stats;
 };

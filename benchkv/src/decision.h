@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The decisions of a control with their observations and reasons. They are kept in memory while a
- * daemon runs, and written as CSV when it has ended. A decision that repeats the one before, but
- * for its time, is counted there; when there is no more room the others are only counted.
+ * daemon runs, and written as CSV when it has ended. If a decision differs from the previous one
+ * only in its time, the count of the previous row is increased. When there is no more room, further
+ * decisions are only counted.
  */
 #ifndef BENCHKV_DECISION_H
 #define BENCHKV_DECISION_H
@@ -16,11 +17,11 @@
 
 enum decision_what {
 	DECISION_POLL, /* how often a loop has polled */
-	DECISION_FLUSH, /* whether what is gathered for a rank goes now */
-	DECISION_HOLD, /* whether held replies go now */
+	DECISION_FLUSH, /* whether an endpoint with messages is flushed now */
+	DECISION_HOLD, /* whether held replies are sent now */
 	DECISION_BUDGET, /* u of adaptive-budget */
-	DECISION_IDENTIFY, /* its identification */
-	DECISION_BATCHING, /* of little */
+	DECISION_IDENTIFY, /* the identification of adaptive-budget */
+	DECISION_BATCHING, /* batching on or off, of little */
 };
 
 enum decision_reason {
@@ -57,9 +58,9 @@ enum decision_reason {
 
 struct decision {
 	uint32_t what, reason;
-	uint32_t rank; /* that it is about, or DECISION_NO_RANK */
+	uint32_t rank; /* the rank of the endpoint, or DECISION_NO_RANK */
 	uint32_t decided; /* 0 or 1, or a number */
-	double seen[DECISION_VALUES]; /* as the names of `what` say */
+	double seen[DECISION_VALUES]; /* the observations, in the order of the names for `what` */
 };
 
 struct decision_row {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An errand is a request of a client of this rank for another rank, from the moment a daemon takes
- * it over (calls.h) until the daemon has replied. A daemon keeps its errands here, and the replies that
- * the control holds back.
+ * An errand is a request of a client of this rank for another rank, from the moment at which a
+ * daemon takes it (calls.h) until the daemon has replied. A daemon keeps here its errands and the
+ * replies that the control holds.
  */
 #ifndef BENCHKV_ERRAND_H
 #define BENCHKV_ERRAND_H
@@ -18,13 +18,13 @@
 
 struct daemon;
 
-/* The daemon's name for it is its index, which is also the token of the call or relay. */
+/* An errand is identified by its index, which is also the token of the call or relay. */
 struct errand {
 	struct kv_req req;
 	struct asker who;
 	uint32_t next; /* in the queue of its rank */
-	uint64_t start_ns; /* when the loop began that took it, if the control wants to know */
-	uint64_t taken_ns, called_ns; /* of those that are sampled; 0: it is not */
+	uint64_t start_ns; /* beginning of the loop that took it, if the control needs that */
+	uint64_t taken_ns, called_ns; /* if the errand is sampled, else 0 */
 };
 
 struct errand_queue {
@@ -44,31 +44,31 @@ struct errands {
 	uint32_t *stalled; /* ranks with waiting errands */
 	uint32_t n_stalled;
 	uint32_t n_waiting; /* errands in the queues */
-	uint32_t taken; /* errands so far, of which some are sampled */
+	uint32_t taken; /* number of errands so far; some are sampled */
 	struct kept_reply *kept;
 	uint32_t n_kept;
 	uint64_t kept_since_ns;
 };
 
-/* Room for that many errands at a time: 0 or -ENOMEM. */
+/* Makes room for @inflight errands at a time. 0 or -ENOMEM. */
 int errands_init(struct errands *e, uint32_t inflight, uint32_t ranks);
 void errands_fini(struct errands *e);
 
 bool errands_full(const struct errands *e);
 
-/* The response to its call is there: counts how long its stages took, if it is sampled. */
+/* The response to the errand's call has arrived: records its times, if it is sampled. */
 void errand_arrived(struct daemon *d, uint32_t index);
 
 /* Replies now, and frees the errand. */
 void errand_end(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 
-/* The reply has come: it goes to its client now, or when the control lets it go. */
+/* Sends the reply to the client now, or keeps it if the control holds replies. */
 void errand_reply(struct daemon *d, uint32_t index, const struct kv_resp *resp);
 
-/* There will be no reply: its client gets this errno. */
+/* No reply will come: replies to the client with this errno. */
 void errand_fail(struct daemon *d, uint32_t index, int error);
 
-/* For a control that holds replies, after `responses` more of them: releases them if it is time. */
+/* Called after @responses more responses: sends the held replies if the control releases them. */
 void errands_release(struct daemon *d, uint32_t responses);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The results of all ranks come to rank 0: each rank puts its own, and rank 0 gets them after the
- * next fence.
+ * Collects the results of all ranks at rank 0: each rank puts its own results, and rank 0 gets them
+ * after the next fence.
  */
 #ifndef BENCHKV_GATHER_H
 #define BENCHKV_GATHER_H
@@ -10,22 +10,22 @@
 #include "node.h"
 #include "result.h"
 
-/* A rank: tells its results, one per run, and what its daemons did. 0 or -errno. */
+/* Called by all other ranks: puts the results, one per run, and of the daemons. 0 or -errno. */
 int gather_tell(struct node *n, const struct result *runs, const struct result *daemons);
 
-/* The same by the lifeline, of the runs that there are: a job ends before its end. */
+/* Sends the results so far over the lifeline, because the job ends early. 0 or -errno. */
 int gather_send(struct lifeline *line, const struct result *runs, uint32_t n_runs,
 	const struct result *daemons);
 
 /*
- * Rank 0: adds what the others have told to runs and daemons, which have its own, and fills in
- * ranks: of all runs together, one per rank. 0 or -errno.
+ * Called by rank 0: adds the results of the other ranks to @runs and @daemons, which must contain
+ * its own, and fills in @ranks: one result per rank, of all runs together. 0 or -errno.
  */
 int gather_hear(struct node *n, struct result *runs, struct result *ranks, struct result *daemons);
 
 /*
- * The same of what comes by the lifeline in a short time. *n_runs_p becomes the number of runs of
- * which there is something; heard[rank]: all that this rank has was heard.
+ * The same with the results that arrive over the lifeline within a short time. *n_runs_p becomes
+ * the number of runs with any result; heard[rank]: all results of this rank have arrived.
  */
 void gather_partial(struct node *n, struct lifeline *line, struct result *runs, uint32_t *n_runs_p,
 	struct result *ranks, struct result *daemons, bool *heard);

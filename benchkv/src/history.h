@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A client's knowledge about keys, from which it judges what it reads.
+ * A client's knowledge about keys, with which it checks the values that it reads.
  *
  * The store carries out the requests for a key one after the other, and those of one client
- * for one key in the order in which the client made them: every way that they take is first
- * in, first out. So a value that replaces another one does so for good, and of what a client
- * reads the following is wrong:
+ * for one key in the order in which the client made them: every path of the requests is first
+ * in, first out. So a replaced value never comes back, and the following results of a get are
+ * wrong:
  *
  *	forgotten	nothing, or the preloaded value, of a key that the client has put, or
  *			has read a put of, before; or that is on the rank's board
@@ -16,17 +16,16 @@
  *			that the board shows to be replaced before the get was made, see board.h
  *	invented	a value that no put of this key has: the named client does not exist, its
  *			regenerated stream has another operation there, or it has not made it
- *			yet, as far as that is known
+ *			yet (if the number of its operations is known)
  *
- * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: the client
- * knows exactly what it has put and read of them. It keeps nothing of the other keys, but
- * recognises invented values of all keys. The puts of other clients that it has read are kept for
- * as many pairs of key and client as the table has places, and a new pair takes the place of an
- * older one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the
- * job.
+ * The first HISTORY_KEYS keys by number, which are the most popular ones, are followed: for each of
+ * them the client stores its own last put and the newest value that it has read. It stores nothing
+ * about the other keys, but detects invented values of all keys. A table stores the newest puts of
+ * other clients that this client has read, per pair of key and client; a new pair replaces an older
+ * one. Memory: 2.5 MiB for the keys, .75 MiB for the pairs, 8 bytes for each client of the job.
  *
- * A put that was not acknowledged may be carried out, at once or later, or not at all. Nothing is
- * concluded from it when that is known; see history_doubt().
+ * A put that was not acknowledged may be carried out now, later or never. The checks make no use of
+ * such a put; see history_doubt().
  */
 #ifndef BENCHKV_HISTORY_H
 #define BENCHKV_HISTORY_H
@@ -51,22 +50,22 @@ enum verdict {
 /* Times are those of the client itself: 1 + kv_stamp() of the operation; 0 is never. */
 struct history_key {
 	uint64_t last; /* name of the newest put that is known */
-	uint64_t last_at; /* the last operation that saw it, or made it */
-	uint64_t changed_at; /* the first one */
-	uint64_t put_at; /* the last own put */
-	uint64_t posted; /* the turn of the board at which that put was posted; 0: it was not */
+	uint64_t last_at; /* time of the last operation that read it or made it */
+	uint64_t changed_at; /* time of the first such operation */
+	uint64_t put_at; /* time of the last own put */
+	uint64_t posted; /* turn of the board at which the last own put was posted; 0: it was not */
 };
 
 /* The newest put of another client that was read under a key. */
 struct history_pair {
 	uint32_t who; /* key and client */
 	uint64_t stamp;
-	uint64_t at; /* the last operation that saw it */
+	uint64_t at; /* time of the last operation that read it */
 };
 
-/* The operations of a client, as it tells the others after the last run. */
+/* The numbers of operations of a client, which it sends to the others after the last run. */
 struct history_made {
-	uint64_t most; /* operations of the run with the most */
+	uint64_t most; /* of the run with the most operations */
 	uint64_t last; /* of the last run */
 	uint64_t doubtful; /* puts of all runs that were not acknowledged */
 };
@@ -86,7 +85,7 @@ struct history {
 	bool preloaded;
 };
 
-/* A request: what was known when it was made. */
+/* The knowledge about a key at the time of a request for it. */
 struct history_view {
 	uint64_t at, changed_at, put_at, posted;
 	struct board_view board;
@@ -103,11 +102,11 @@ struct history_attr {
 	bool preloaded;
 };
 
-/* 0 or -ENOMEM. Source and board are the caller's, and outlive the history. */
+/* 0 or -ENOMEM. The caller owns the source and the board, which must outlive the history. */
 int history_init(struct history *h, const struct history_attr *attr);
 void history_fini(struct history *h);
 
-/* The keys that are followed, of so many. */
+/* The number of followed keys in a range of so many. */
 uint32_t history_keys(uint64_t key_range);
 
 /* The memory of one. */
@@ -117,7 +116,7 @@ uint64_t history_bytes(uint64_t key_range, uint32_t writers);
 void history_look(const struct history *h, const struct op *op, uint64_t stamp,
 	struct history_view *v_p);
 
-/* That operation will follow soon: loads what is known of its key. */
+/* Prefetches the data about the key of an operation that will follow soon. */
 static inline void history_prefetch(const struct history *h, const struct op *op)
 {
 	if (!op || op->number >= h->n_keys)
@@ -131,7 +130,7 @@ static inline void history_prefetch(const struct history *h, const struct op *op
 void history_put(struct history *h, const struct history_view *v);
 void history_acknowledged(struct history *h, const struct history_view *v);
 
-/* The put failed or was given up: nobody knows whether it is in the store, or will be. */
+/* The put failed or was given up: whether it is or will be in the store is unknown. */
 void history_doubt(struct history *h, const struct history_view *v);
 
 /* A get has found this value, or nothing. */
@@ -139,25 +138,24 @@ enum verdict history_found(struct history *h, const struct history_view *v, uint
 enum verdict history_absent(const struct history *h, const struct history_view *v);
 
 /*
- * The end of all runs. made says what each client has done; the array is the caller's. Returns
- * the number of clients of which an operation was read that they have not made.
+ * Must be called after all runs. @made: the operations of each client; the caller keeps the array.
+ * Returns the number of clients with an operation that was read but that the client has not made.
  */
 uint32_t history_end(struct history *h, const struct history_made *made);
 
 /*
- * After the last run: a get has found a value that is right so far, of a key whose last put by
- * that writer, in the last run, was this operation. Is it a put that was there after that one, or
- * itself?
+ * In the audit: a get has found a value that history_found() accepts. @op is the last put of this
+ * key by client @writer in the last run. Checks that the value is this put or can have replaced it.
  */
 enum verdict history_final(const struct history *h, uint32_t writer, uint64_t op, uint32_t key,
 	uint64_t value);
 
-/* The same, if nothing was found, or the preloaded value. */
+/* The same, if no value or the preloaded value was found. */
 enum verdict history_final_absent(const struct history *h, uint32_t writer);
 
 /*
- * The followed keys that the client has put last in this run, at operation `first` or after it:
- * fills in to[] with these operations, which has room for n_keys, and returns their number.
+ * Lists the followed keys whose last put by this client is operation @first of this run or a later
+ * one. Writes these operations to @to, which must have room for n_keys, and returns their number.
  */
 uint32_t history_written(const struct history *h, uint64_t first, uint64_t *to);
 

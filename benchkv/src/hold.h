@@ -22,10 +22,10 @@
 struct hold {
 	bool adaptive;
 	double ns; /* the hold time */
-	uint32_t full; /* replies that are enough: the number of ranks */
-	double rate; /* arrivals per ns, filtered; 0: none yet */
-	uint64_t last_ns; /* when the last ones came */
-	bool healthy; /* the last batch was full by itself */
+	uint32_t full; /* number of replies that are released immediately: the number of ranks */
+	double rate; /* arrivals per ns, filtered; 0: not known yet */
+	uint64_t last_ns; /* time of the last arrivals */
+	bool healthy; /* the last batch was full without being held */
 };
 
 static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t ranks)
@@ -33,7 +33,7 @@ static inline void hold_init(struct hold *h, double ns, bool adaptive, uint32_t 
 	*h = (struct hold){.adaptive = adaptive, .ns = ns, .full = ranks};
 }
 
-/* n > 0 replies have come in one loop, at now_ns. */
+/* @n > 0 replies have arrived in one loop. */
 static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)
 {
 	double sample = now_ns > h->last_ns ? n / (double)(now_ns - h->last_ns) : 0;
@@ -49,7 +49,7 @@ static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)
 	h->last_ns = now_ns;
 }
 
-/* Do the replies that are held, the oldest since since_ns, leave now? */
+/* True: the @held replies, the oldest of which is held since @since_ns, must be sent now. */
 static inline bool hold_release(const struct hold *h, uint32_t held, uint64_t since_ns,
 	uint64_t now_ns, uint32_t outstanding)
 {

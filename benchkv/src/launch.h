@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ranks of the job, and a way to tell them small things before there is any other. A PMIx
- * launcher starts it (mpirun and srun --mpi=pmix are tested); without one the job is this process
- * alone.
+ * The ranks of the job, and an exchange of small data between them before other connections exist.
+ * A PMIx launcher starts the job (mpirun and srun --mpi=pmix are tested). Without a launcher the
+ * job is only this process.
  *
  *	launch_init(&l);
  *	launch_put(l, "address", mine, len);
@@ -10,10 +10,10 @@
  *	launch_get(l, 3, "address", timeout_ns, &theirs, &len);
  *	launch_fini(l);
  *
- * One thread uses it. Functions return 0 or -errno: -ETIMEDOUT when a rank has not come
- * in time, -EINTR when the program was told to stop, -EPROTO when the launcher failed.
- * Time-outs are kept on this side; a launcher need not know them. When the launcher ends,
- * the program is told to stop, as by SIGHUP, and says so.
+ * Only one thread may use it. Functions return 0 or -errno: -ETIMEDOUT: a rank has not arrived
+ * in time; -EINTR: the program must stop (see stop.h); -EPROTO: the launcher failed.
+ * Time-outs are implemented here, not by the launcher. If the launcher ends, the program stops
+ * as with SIGHUP, and prints a message.
  */
 #ifndef BENCHKV_LAUNCH_H
 #define BENCHKV_LAUNCH_H
@@ -24,7 +24,7 @@
 
 struct launch;
 
-/* Was this process started by a PMIx launcher, and as which rank? -1: it was not. */
+/* Returns the rank that a PMIx launcher has given to this process. -1: no launcher started it. */
 int launch_environment_rank(void);
 
 int launch_init(struct launch **l_p);
@@ -37,30 +37,30 @@ bool launch_alone(const struct launch *l); /* no launcher */
 /* A name that no other job on this machine has; letters, digits, '.', '_' and '-'. */
 const char *launch_job(const struct launch *l);
 
-/* The launcher's name of this node, which may differ from the name that the node has for itself. */
+/* The launcher's name of this node, which may differ from the node's own host name. */
 const char *launch_host(const struct launch *l);
 
-/* Says something under a key, once. Others can get it after the next fence. */
+/* Publishes data under a key, at most once per key. Other ranks can get it after the next fence. */
 int launch_put(struct launch *l, const char *key, const void *data, size_t len);
 
 /*
- * All ranks meet, and what was put before is everybody's. Not even a meeting for its own
- * sake is without the exchange of data: Slurm takes that for one within each node.
+ * Waits for all ranks. After it every rank can get the data that was put before. The fence always
+ * requests the exchange of data, because without it Slurm waits only for the ranks of each node.
  */
 int launch_fence(struct launch *l, uint64_t timeout_ns);
 
-/* Called every 20 ms while these functions wait. */
+/* Is called every 20 ms while these functions wait. */
 typedef void launch_watch_fn(void *arg);
 void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 
-/* A fence; if it fails, why[] says in one line why, and which ranks have not come. */
+/* A fence. On an error, one line in @why names the reason and the missing ranks. */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
-/* Gets what that rank has put; *data_p is the caller's, to be freed. */
+/* Gets the data that @rank has put. The caller must free *data_p. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
 	size_t *len_p);
 
-/* Ends all processes of the job with this status, also those that never came. */
+/* Ends all processes of the job with this status, also those that have not arrived. */
 void launch_abort(struct launch *l, int status, const char *why);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A TCP connection from each rank to rank 0 carries news that launchers do not tell reliably.
+ * A TCP connection from each rank to rank 0 reports events that launchers do not report reliably.
  *
- * The kernel closes the connections of a process that is killed, so rank 0 knows within
- * milliseconds which rank has died, and the others know it if rank 0 dies. A rank that has to stop
- * says so by the same connection, which also carries the results that were measured until then. A
- * host that is gone is noticed by the kernel's keep-alive, after 20 s.
+ * The kernel closes the connections of a process that is killed, so rank 0 detects within
+ * milliseconds which rank has died, and the others detect it if rank 0 dies. A rank that must stop
+ * sends a message over the same connection, and the results that it has measured so far. The
+ * kernel's keep-alive detects after 20 s that a host is gone.
  *
  *	lifeline_open(l, &line);		before a fence: rank 0 says where it listens
  *	lifeline_connect(line);			after it
@@ -13,9 +13,9 @@
  *	lifeline_leave(line);			this rank ends as it should
  *	lifeline_close(line);
  *
- * Rank 0 has put a secret number beside its address, and closes connections that do not send it. A
- * rank that cannot reach rank 0 says so and goes on without; so does a job of one rank, for which
- * the pointer is NULL. One thread uses it.
+ * Rank 0 publishes a secret number with its address, and closes connections that do not send the
+ * number. A rank that cannot reach rank 0 prints a message and continues without a lifeline. In a
+ * job of one rank the pointer is NULL. Only one thread may use a lifeline.
  */
 #ifndef BENCHKV_LIFELINE_H
 #define BENCHKV_LIFELINE_H
@@ -27,41 +27,41 @@
 
 struct lifeline;
 
-#define LIFELINE_DAEMONS UINT32_MAX /* of what a result is: all that is not of a run */
+#define LIFELINE_DAEMONS UINT32_MAX /* in place of a run's number: the result of the daemons */
 
 /* 0, or -errno. *line_p is NULL for a job of one rank. */
 int lifeline_open(struct launch *l, struct lifeline **line_p);
 void lifeline_connect(struct lifeline *line);
 
 /*
- * Raises the flag of stop.h when a rank has died (STOP_FAILED), or as another rank says.
- * lifeline_wait() waits up to that long for such news, or for a signal.
+ * Both functions raise the flag of stop.h if a rank has died (STOP_FAILED) or if another rank
+ * requests it. lifeline_wait() waits at most @timeout_ns for this, or for a signal.
  */
 void lifeline_look(struct lifeline *line);
 void lifeline_wait(struct lifeline *line, uint64_t timeout_ns);
 
-/* A rank that has died without a word, or -1. */
+/* A rank that has died without a message, or -1. */
 int64_t lifeline_lost(const struct lifeline *line);
 
-/* Has another rank told this one to stop? That rank has printed the reason. */
+/* True: another rank has requested the stop, and has printed the reason. */
 bool lifeline_told(const struct lifeline *line);
 
-/* Tells the others that the job stops: the number is that of stop.h. */
+/* Sends a stop message to the other ranks. @stop: the number of stop.h. */
 void lifeline_stop(struct lifeline *line, int stop);
 
-/* Another rank than rank 0: sends a result, of a run or LIFELINE_DAEMONS. 0 or -errno. */
+/* Not for rank 0: sends the result of a run, or LIFELINE_DAEMONS: of the daemons. 0 or -errno. */
 int lifeline_send(struct lifeline *line, uint32_t run, const void *data, size_t len);
 
 typedef int lifeline_result_fn(void *arg, uint32_t rank, uint32_t run, const void *data,
 	size_t len);
 
 /*
- * Rank 0: hands over what the other ranks send until each of them has left or died, or the time is
- * over. The rest of a rank is ignored when the function returns an error.
+ * For rank 0: passes the results of the other ranks to @fn, until each rank has left or died, or
+ * the time is over. After an error of @fn further results of that rank are ignored.
  */
 void lifeline_gather(struct lifeline *line, uint64_t timeout_ns, lifeline_result_fn *fn, void *arg);
 
-/* Another rank than rank 0: waits until rank 0 has left, or the time is over. */
+/* Not for rank 0: waits until rank 0 has left, or the time is over. */
 void lifeline_await(struct lifeline *line, uint64_t timeout_ns);
 
 void lifeline_leave(struct lifeline *line);

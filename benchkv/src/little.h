@@ -12,8 +12,8 @@
  *
  * A daemon cannot observe how its WRITEs delay the requests of the ranks that it sends to, whose
  * replies use the same adapters. So the daemons send each other both counters, in the reserved word
- * of their requests, and compute W for both ends: the sum of the integrals divided by the sum of the
- * requests that have ended.
+ * of their requests, and compute W for both ends: the sum of the integrals divided by the sum of
+ * the requests that have ended.
  *
  * Time is divided into epochs, in which batching is either off (all endpoints are flushed in each
  * loop) or on (as Nagle: calls to a rank wait until the calls sent there before are consumed, see
@@ -22,8 +22,8 @@
  * start. The setting that is not in use is tried again every LITTLE_AGAIN epochs, because its
  * latency may have changed.
  *
- * The word contains 30 bits of a counter: in one request the number of requests that have ended, and
- * in the next request to the same peer the integral at that same moment.
+ * The word contains 30 bits of a counter: in one request the number of requests that have ended,
+ * and in the next request to the same peer the integral at that same moment.
  *
  *	31	1: bits 30 to 0 are valid; 0: the word contains no counter
  *	30	0: requests that have ended; 1: the integral, in units of 2^12 requests times ns
@@ -96,8 +96,8 @@ int little_init(struct little *l, uint32_t peers);
 void little_fini(struct little *l);
 
 /*
- * Must be called after each loop of the daemon, with the number of requests under way and the number
- * that ended in the loop.
+ * Must be called after each loop of the daemon, with the number of requests under way and the
+ * number that ended in the loop.
  */
 void little_count(struct little *l, uint64_t now_ns, uint32_t under_way, uint32_t ended);
 

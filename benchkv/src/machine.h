@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The simulator's parameters of a machine: the times that an adapter and a daemon take. All times
- * are in nanoseconds. A machine is one of the built-in ones, or a JSON file: an object whose keys
- * are the names below; one that is missing keeps its default.
+ * are in nanoseconds. A machine is a built-in one or a JSON file: an object whose keys are the
+ * names below. A parameter without a key keeps its default.
  */
 #ifndef BENCHKV_SIM_MACHINE_H
 #define BENCHKV_SIM_MACHINE_H
@@ -31,14 +31,14 @@ struct machine {
 	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
 	double poll_ns; /* the cost of one more poll in a loop */
 	double poll_flushes; /* 1: each further poll of a loop is followed by a flush */
-	double repoll_ns; /* one more look at the receive CQ alone */
+	double repoll_ns; /* one more poll of only the receive CQ */
 	/* Clients. */
 	double reply_ns; /* from the daemon's reply to the client that looks at it */
-	double reply_jitter_ns; /* on top, uniform from 0 */
+	double reply_jitter_ns; /* additional random time, uniform from 0 */
 	double client_ns; /* from a reply to the next request; a client does one at a time */
 };
 
-/* The CPU times of a machine in whole nanoseconds: what is added up in every loop. */
+/* The CPU times of a machine in whole nanoseconds, for the sums of every loop. */
 struct machine_costs {
 	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
 	uint64_t visible; /* from a request to the daemon that can see it */
@@ -55,8 +55,7 @@ extern const struct machine_key machine_keys[];
 extern const size_t machine_nkeys;
 
 /*
- * "hdr100", "cx7", or a file. 0; -EINVAL, or -errno of the file, and why[] says in one
- * line what is wrong.
+ * @name: "hdr100", "cx7", or a file. 0; -EINVAL, or -errno of the file, with one line in @why.
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
@@ -64,16 +63,16 @@ int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 double machine_round_trip_ns(const struct machine *m);
 
 /*
- * K and B of auto without numbers, from the machine: its round trip, the time per WRITE of the slower
- * side, the CPU time per message, which *origin_p says; as they are if one of these is 0. Other
- * controls are left as they are, too.
+ * If the control is `auto` without numbers, computes K and B from the machine's round trip, the
+ * time per WRITE of the slower side, and the CPU time per message. Writes these three to *origin_p.
+ * If one of them is 0, or with another control, leaves *spec unchanged.
  */
 void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);
 
 /*
- * Replaces what was measured: round trip, time per WRITE, CPU time per message. All that is left of
- * the round trip is the wire.
+ * Changes the machine to match measured values: round trip, time per WRITE, CPU time per message.
+ * The rest of the round trip becomes wire_ns.
  */
 void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
 	double message_ns);

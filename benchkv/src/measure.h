@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures a machine's times on the device itself, with two contexts of this process that are
- * connected to each other and driven by one thread. On a real adapter the way leads back without a
- * wire, so that the round trip is a little short.
+ * Measures a machine's times on the device, with two contexts of this process that are connected to
+ * each other and driven by one thread. On a real adapter the messages do not leave the adapter, so
+ * the measured round trip is a little too short.
  */
 #ifndef BENCHKV_MEASURE_H
 #define BENCHKV_MEASURE_H
@@ -10,12 +10,12 @@
 #include <stdint.h>
 
 struct measured {
-	double round_trip_ns; /* of a lone call, both daemons' polls included */
-	double write_ns; /* per WRITE of one message, when they follow each other */
-	double message_ns; /* of CPU, per message of a large batch, without the daemons' own work */
+	double round_trip_ns; /* of a single call, including both daemons' polls */
+	double write_ns; /* per WRITE of one message, in a sequence of WRITEs */
+	double message_ns; /* CPU time per message of a large batch, without a daemon's work */
 };
 
-/* Takes about three times `ns`. 0, or -errno, and why[] says what failed. */
+/* Runs for about three times @ns. 0, or -errno with a message in @why. */
 int measure(const char *device, uint64_t ns, struct measured *m_p, char *why, int size);
 
 /* The command `measure`: prints, and writes a machine file for benchkv and benchkv-sim. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a job at each rank, and the meeting of its ranks: before anything runs they compare
- * their options, and rank 0 tells the others what it has measured.
+ * The state of a job at each rank, and the start of the job: before the first run the ranks compare
+ * their options, and rank 0 sends its measurements to the others.
  */
 #ifndef BENCHKV_MEET_H
 #define BENCHKV_MEET_H
@@ -27,43 +27,43 @@ struct job {
 	struct node node;
 	struct progress progress;
 	struct lifeline *lifeline; /* NULL: of a job of one rank */
-	struct measured measured; /* rank 0, when auto was derived from it */
-	uint32_t index, sharers; /* among the ranks with the same cores */
-	uint32_t begun, measured_runs; /* runs that have begun; whose results are in `runs` */
+	struct measured measured; /* at rank 0, if auto was derived from it */
+	uint32_t index, sharers; /* of the ranks that share cores with this one: index and number */
+	uint32_t begun, measured_runs; /* number of runs that have begun; with results in `runs` */
 	uint64_t cpu_ns; /* clock_cpu_ns() when the last of them began */
-	struct result *runs; /* of this rank; then, at rank 0, of all */
-	bool *heard; /* rank 0 only: whose results it has */
+	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
+	bool *heard; /* rank 0 only: the ranks whose results have arrived */
 	struct result *ranks; /* rank 0 only: of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
 	FILE *json, *hgrm; /* rank 0 only */
 	FILE *csv[CSV_FILES]; /* NULL: not asked for */
-	int32_t csv_err[CSV_FILES]; /* 0 or -errno: what became of them */
-	int status; /* to end with after an error */
+	int32_t csv_err[CSV_FILES]; /* result of writing each file: 0 or -errno */
+	int status; /* exit status after an error */
 	char why[WHY_MAX];
-	bool said; /* why */
-	bool aborted; /* or need not be */
+	bool said; /* why[] has been printed */
+	bool aborted; /* the job has been aborted, or need not be */
 };
 
-/* These return err, and have said in j->why what is wrong. */
+/* These functions write the error to j->why, and return err. */
 int job_cannot_write(struct job *j, const char *what, const char *file, int err);
 int job_cannot_json(struct job *j, int err);
 int job_cannot_hgrm(struct job *j, int err);
 int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err);
 
-/* Ends the job for a bad command line, which every rank finds out. Returns err. */
+/* Ends the job because of a bad command line, which every rank detects. Returns err. */
 int job_refuse(struct job *j, int err);
 
-/* All ranks meet: 0 or -errno, and j->why. */
+/* Waits for all ranks. 0, or -errno with a message in j->why. */
 int job_fence(struct job *j);
 
-/* Gets what that rank has put under a key, of a known size. 0 or -errno. */
+/* Reads the data of a known size that @rank has put under @key. 0 or -errno. */
 int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size);
 
 /* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */
 int job_meet(struct job *j, const char *device);
 
-/* Fills in j->node, up to node_start(). 0 or -errno; no_device: why there is no device. */
+/* Fills in j->node for node_start(). 0 or -errno. @no_device: why there is no device. */
 int job_plan(struct job *j, const char *device, const char *no_device);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The messages of benchkv, the same bytes on every way that they take: shared-memory
- * ring, flux channel, RDMA. Little endian hosts only, as everything below is.
+ * The messages of benchkv. They have the same bytes on every path: shared-memory
+ * ring, flux channel, RDMA. Only for little-endian hosts, like the libraries that benchkv uses.
  *
  *	request		key, value		reply		value
  *	KV_GET		key, 0			KV_GET_OK	what is stored
@@ -41,7 +41,7 @@ struct kv_req {
 	uint16_t type;
 	uint16_t origin;
 	uint32_t seq;
-	uint32_t rank; /* where the key lives; the server there checks it */
+	uint32_t rank; /* the rank that owns the key; its server checks this */
 	uint32_t
 		word; /* counters of the sender's daemon with the control little, see little.h; else 0 */
 	uint64_t key;
@@ -66,7 +66,7 @@ static_assert(offsetof(struct kv_resp, seq) == 4, "layout");
 static_assert(offsetof(struct kv_resp, value) == 8, "layout");
 
 #define KV_MAX_WRITERS 0xffffu /* clients of a job: 0 .. KV_MAX_WRITERS - 1 */
-#define KV_PRELOADER 0xffffu /* wrote what was there before the first operation */
+#define KV_PRELOADER 0xffffu /* the writer of the values that exist before the first operation */
 #define KV_OP_BITS 38
 #define KV_MAX_OPS (1ull << KV_OP_BITS) /* of a client in a run */
 #define KV_MAX_RUNS (1u << 10)
@@ -87,7 +87,7 @@ static inline uint64_t unmix64(uint64_t z)
 	return z ^ (z >> 30) ^ (z >> 60);
 }
 
-/* The time of a client's operation in its own order: run and operation. */
+/* The position of an operation in the order of its client's operations, from run and operation. */
 static inline uint64_t kv_stamp(uint32_t run, uint64_t op)
 {
 	return (uint64_t)run << KV_OP_BITS | (op & (KV_MAX_OPS - 1));

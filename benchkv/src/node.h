@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A rank: D daemon threads that own the keys, C client threads that ask for them, and
- * what lies between. For a key of this rank, shard d:
+ * A rank: D daemon threads that own the keys, C client threads that put and get them, and
+ * the paths between them. For a key of this rank, shard d:
  *
  *	client -> shmipc -> daemon d
  *
@@ -12,12 +12,12 @@
  *	direct		client -> copyrpc
  *	ucx		client -> UCX
  *
- * and what other ranks ask for, which with direct and ucx comes to daemon d at once:
+ * and for requests of other ranks, which with direct and ucx arrive directly at daemon d:
  *
  *	copyrpc -> daemon e [-> flux -> daemon d]
  *
- * Everything is made by the main thread, then handed to the threads that use it; flags
- * and the gate below are all that passes between them besides the messages.
+ * The main thread makes all objects before it starts the threads that use them. Apart from the
+ * messages, the threads communicate only through flags and the gate below.
  */
 #ifndef BENCHKV_NODE_H
 #define BENCHKV_NODE_H
@@ -55,7 +55,7 @@ struct node {
 	uint32_t rank, ranks;
 	uint32_t ring_size; /* of the endpoints; 0: there are none */
 	const char *device; /* NULL: no device is needed */
-	uint64_t nap_ns; /* of a thread with several things to wait for, and nothing to do */
+	uint64_t nap_ns; /* sleep of an idle thread that no single event can wake */
 	struct store *stores; /* by shard */
 	struct flux *flux; /* for requests of other ranks; NULL: none have to be passed on */
 	/*
@@ -79,50 +79,50 @@ static inline uint32_t node_owner(const struct node *n, uint32_t rank)
 	return rank % n->o->net_daemons;
 }
 
-/* Does that daemon have any? */
+/* Does this daemon have an endpoint? */
 bool node_owns_endpoints(const struct node *n, uint32_t daemon);
 
 /*
- * The size of a ring in bytes that holds what can be in flight on an endpoint, and the reason for
- * it.
+ * The size in bytes of a ring that holds all messages that can be in flight on an endpoint, and an
+ * explanation of that size.
  */
 uint32_t node_ring_size(const struct options *o);
 void node_explain_ring(const struct options *o, char *text, size_t size);
 
-/* The keys for which a shard has room at the start. */
+/* The number of keys for which a shard has room at the start. */
 uint64_t node_expected_keys(const struct node *n);
 
 /*
- * The time that a thread which nothing wakes sleeps between two looks, when `threads` threads have
- * `units` processing units.
+ * The sleep between two polls of a thread that no event wakes, if @threads threads share @units
+ * processing units.
  */
 uint64_t node_nap_ns(uint32_t threads, uint32_t units);
 
-/* The name of a daemon's shared-memory regions; the layers put their own before it. */
+/* The name of a daemon's shared-memory regions; each layer adds its own prefix. */
 void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME_MAX]);
 
 /*
  * Makes the stores and the endpoints, connects them to those of the other ranks, makes the servers,
- * connects the clients, and starts the threads. When it returns no region has a name any more, and
- * none had one while this rank waited for another one. n has its first four fields, rank, ranks,
- * device and nap_ns set. 0, or -errno, and why[] says what failed; node_stop() and node_free() in
- * any case.
+ * connects the clients, and starts the threads. No region has a name when it returns, or while this
+ * rank waits for another one. The caller must have set the first four fields of *n, rank, ranks,
+ * device and nap_ns. 0, or -errno with a message in @why. In both cases the caller must call
+ * node_stop() and node_free().
  */
 int node_start(struct node *n, char *why, int size);
 
 /*
- * Runs the clients once, or makes the audit after the last run. 0 when all clients are through;
- * -EINTR when the program was told to stop; otherwise the -errno of a client that could not go on.
+ * Runs the clients once, or after the last run makes the audit. 0: all clients have finished;
+ * -EINTR: the program must stop (see stop.h); otherwise the -errno of a client that has failed.
  */
 int node_run(struct node *n, gate_tick_fn *tick, void *arg);
 
-/* Operations that the clients have verified in this run so far. Any time, from any thread. */
+/* The number of operations verified in this run so far. Any thread may call it at any time. */
 uint64_t node_done(const struct node *n);
 
-/* Ends the threads; their counters can be read then. */
+/* Ends the threads. After that their counters can be read. */
 void node_stop(struct node *n);
 
-/* Frees everything; after node_stop(). in_order: the runs and the audit are through. */
+/* Frees everything. Must follow node_stop(). @in_order: all runs and the audit have ended. */
 void node_free(struct node *n, bool in_order);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Writes the decisions of a control into its log. Called only if it has one. */
+/* Writes the decisions of a control to its log. Must be called only if the control has a log. */
 #ifndef BENCHKV_NOTE_H
 #define BENCHKV_NOTE_H
 
@@ -12,10 +12,10 @@ struct control;
 struct control_load;
 struct control_polls;
 
-/* A loop has polled, and goes on. */
+/* A loop has ended its polls. */
 void note_polls(struct control *c, const struct control_polls *p);
 
-/* An endpoint may go, or waits: with that many WRITEs with calls under way, by their count. */
+/* An endpoint is flushed or must wait. */
 void note_flush(struct control *c, const struct control_load *load, uint64_t age_ns,
 	uint32_t unconsumed, enum decision_reason why);
 

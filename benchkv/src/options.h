@@ -19,19 +19,19 @@ struct options {
 	bool measure; /* the command `measure`, and no backend */
 	const struct backend *backend;
 	uint32_t daemons, clients, queue_depth;
-	uint32_t net_daemons; /* that own endpoints; the one for rank r is r mod net_daemons */
+	uint32_t net_daemons; /* number that own endpoints; r mod net_daemons does for rank r */
 	uint64_t duration_ns; /* of a run; 0: by ops */
 	uint64_t ops; /* of a run, over all clients of the job; 0: by duration */
 	uint32_t runs;
-	uint64_t warmup_ns; /* of a run, before what is measured; only with a duration */
+	uint64_t warmup_ns; /* of a run, before its measurement; only with a duration */
 	double rate; /* operations per second of all clients; 0: a closed loop */
 	struct workload load;
 	bool preload;
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
-	uint64_t stagger_ns; /* first calls to rank r wait r times that */
-	const char *machine; /* file of what the machine needs; NULL: none */
+	uint64_t stagger_ns; /* the first calls to rank r wait r * stagger_ns */
+	const char *machine; /* file with the machine's times; NULL: none */
 	const char *trace, *decisions; /* files; NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	const char *hgrm; /* NULL: none */
@@ -39,12 +39,12 @@ struct options {
 	bool pin;
 	bool wait_event; /* idle daemons sleep on descriptors */
 	bool dry_run;
-	char *const *command; /* the command line as it was given, up to a NULL */
+	char *const *command; /* the words of the command line, terminated by NULL */
 };
 
 /*
- * Fills *o_p in; the strings are argv's. 0: go on; 1: done, all was said (--help,
- * --version); -EINVAL: a bad argument, and why[] says in one line what to give.
+ * Fills in *o_p; its strings point into argv. 0: continue; 1: --help or --version has been
+ * printed, exit; -EINVAL: a bad argument; one line in @why names the accepted values.
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 

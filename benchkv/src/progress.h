@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A line on standard error that tells how far rank 0 is, when that is a terminal. */
+/* If standard error is a terminal, a line there shows the progress of rank 0. */
 #ifndef BENCHKV_PROGRESS_H
 #define BENCHKV_PROGRESS_H
 
@@ -11,16 +11,16 @@ struct node;
 struct progress {
 	const struct node *node;
 	bool wanted;
-	uint32_t run; /* the present one; as many as there are: the audit */
+	uint32_t run; /* the current run; the number of runs: the audit */
 	uint64_t start_ns, shown_ns; /* of the run; when the line was written */
 	uint64_t shown_done;
 };
 
 void progress_init(struct progress *p, const struct node *n);
 void progress_begin(struct progress *p, uint32_t run);
-/* Now and then, while the clients work; arg is the progress. */
+/* Must be called repeatedly while the clients work; arg is the struct progress. */
 void progress_tick(void *arg);
-/* Before anything else is printed: the line is gone. */
+/* Removes the line. Must be called before anything else is printed. */
 void progress_end(struct progress *p);
 
 #endif

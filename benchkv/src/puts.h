@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The puts of a client, made again from its stream: for the audit, in which another client reads
- * their keys. Two functions that share nothing but the stream, so that one can be compared with
- * the other.
+ * The puts of a client, made again from its stream, for the audit, in which another client reads
+ * their keys. The two functions use different algorithms, so that their results can be compared.
  */
 #ifndef BENCHKV_PUTS_H
 #define BENCHKV_PUTS_H
@@ -12,8 +11,8 @@
 #include "workload.h"
 
 /*
- * Lists the operations from first up to end that are the last puts of their keys, newest first.
- * *ops_p is the caller's, to be freed, and *n_p their number. 0 or -ENOMEM.
+ * Lists the operations from @first to @end - 1 that are the last puts of their keys, newest first.
+ * The caller must free *ops_p; *n_p is the number. 0 or -ENOMEM.
  */
 int puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
 	uint64_t **ops_p, uint32_t *n_p);

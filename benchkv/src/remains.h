@@ -3,7 +3,7 @@
 #ifndef BENCHKV_REMAINS_H
 #define BENCHKV_REMAINS_H
 
-/* Removes what any job of this user has left on this machine and nobody serves. */
+/* Removes the regions that jobs of this user have left on this machine and that have no server. */
 void remains_remove(void);
 
 #endif

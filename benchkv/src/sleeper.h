@@ -17,13 +17,13 @@ struct daemon;
 struct sleeper {
 	struct pollfd fd[SLEEPER_MAX];
 	nfds_t n; /* 0: not with --wait event */
-	bool timed_out; /* the last sleep ended by itself, and nothing was held back meanwhile */
+	bool timed_out; /* the last sleep ended by its time-out, and no message was held back */
 };
 
-/* When the daemon has all that it polls, and before its thread starts. 0 or -errno. */
+/* Must be called when the daemon has all its objects, before its thread starts. 0 or -errno. */
 int sleeper_init(struct sleeper *s, struct daemon *d);
 
-/* After a loop that found nothing: returns when there may be something, or after a while. */
+/* Must be called after a loop without messages: sleeps until there may be one, or for a while. */
 void sleeper_sleep(struct sleeper *s, struct daemon *d);
 
 /*

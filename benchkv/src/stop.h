@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ends a job early, on a signal such as Ctrl-C or because it cannot go on. A flag is raised, which
- * every loop reads, and the program ends as it does after a run: it reports what was measured, and
- * each part takes down what it made.
+ * Ends a job early, because of a signal such as Ctrl-C or because the job cannot continue. Every
+ * loop reads a flag. When the flag is raised, the program ends as after a run: it reports the
+ * measurements, and each part destroys the objects that it made.
  */
 #ifndef BENCHKV_STOP_H
 #define BENCHKV_STOP_H
@@ -13,30 +13,30 @@
 
 extern atomic_int stop_signal;
 
-#define STOP_FAILED 128 /* of stop_signal, and no signal: this job cannot go on */
+#define STOP_FAILED 128 /* value of stop_signal that is no signal: the job cannot continue */
 
 /*
  * SIGINT, SIGTERM and SIGHUP raise the flag; a second one, a quarter of a second or more later,
- * ends the program at once. SIGPIPE is ignored, because the reader of our output may end before us.
+ * ends the program immediately. SIGPIPE is ignored: the reader of our output may end before us.
  */
 void stop_catch_signals(void);
 
 /*
- * Raises the flag as that signal does, or with STOP_FAILED, from any thread; nothing if it is
- * raised already.
+ * Raises the flag with a signal's number or STOP_FAILED. Has no effect if the flag is raised
+ * already. Any thread may call it.
  */
 void stop_raise(int sig);
 
-/* From now on the program may take some seconds to end; then it ends with this status. */
+/* Makes sure that the program ends: after some seconds it exits with this status. */
 void stop_guard(int status);
 
 static inline bool stop_requested(void)
 {
-	/* Relaxed: nothing but the number itself passes from the handler to the loops. */
+	/* Relaxed: the handler passes no other data than the number to the loops. */
 	return atomic_load_explicit(&stop_signal, memory_order_relaxed) != 0;
 }
 
-/* The signal that told the program to stop; 0: none has. */
+/* The signal that has stopped the program; 0: none. */
 static inline int stop_told(void)
 {
 	/* Relaxed: as in stop_requested(). */

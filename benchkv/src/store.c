@@ -39,7 +39,7 @@ void store_fini(struct store *s)
 /* Returns the entry of the key, or the empty entry where the key would be stored. */
 static struct store_entry *store_find(const struct store *s, uint64_t key)
 {
-	/* The hash must differ from the one that chose the shard, whose bits all keys here share. */
+	/* Must differ from the hash that chose the shard: all keys here share bits of that. */
 	uint64_t at = mix64(key ^ 0x5851f42d4c957f2dull) & s->mask;
 
 	while (s->table[at].key && s->table[at].key != key + 1)

@@ -21,15 +21,15 @@ struct store {
 	uint64_t mask; /* entries - 1 */
 	uint64_t used;
 	struct placement place;
-	uint32_t rank, shard; /* whose keys these are */
+	uint32_t rank, shard; /* the owner of the keys */
 };
 
-/* Room for expect keys; grows when there are more. 0 or -ENOMEM. */
+/* Makes room for @expect keys. The store grows if there are more. 0 or -ENOMEM. */
 int store_init(struct store *s, const struct placement *place, uint32_t rank, uint32_t shard,
 	uint64_t expect);
 void store_fini(struct store *s);
 
-/* The memory of one with room for expect keys. */
+/* The bytes of a store with room for @expect keys. */
 uint64_t store_bytes(uint64_t expect);
 
 /* 0; -EINVAL for the one key that cannot be stored (UINT64_MAX); -ENOMEM. */
@@ -37,12 +37,12 @@ int store_put(struct store *s, uint64_t key, uint64_t value);
 /* 0 or -ENOENT. */
 int store_get(const struct store *s, uint64_t key, uint64_t *value_p);
 
-/* Puts every key below key_range that belongs here, as the preloader. 0 or -ENOMEM. */
+/* Puts every key below @key_range that belongs to this shard, as the preloader. 0 or -ENOMEM. */
 int store_preload(struct store *s, uint64_t key_range);
 
 /*
- * Carries a request out and returns its reply. A request for another shard, or bytes that are no
- * request, are answered by KV_ERROR.
+ * Carries out a request and returns the reply. The reply to an invalid request, or to one for
+ * another shard, is KV_ERROR.
  */
 struct kv_resp store_serve(struct store *s, const struct kv_req *req);
 

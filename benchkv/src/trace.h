@@ -35,9 +35,9 @@ struct trace_sample {
 	uint32_t waiting; /* of these, for room or credit */
 	uint32_t held; /* requests of other ranks for which a worker had no room */
 	uint32_t cqes, messages, polls; /* of this loop */
-	uint32_t u; /* of adaptive-budget, and what it is derived from, filtered: */
-	float e, rtt_us, rho; /* share of empty loops, round trip, loop time over round trip */
-	uint32_t unconsumed; /* WRITEs with calls under way, of auto */
+	uint32_t u; /* of adaptive-budget; the next three are its filtered observations */
+	float e, rtt_us, rho; /* share of empty loops, round trip, loop time / round trip */
+	uint32_t unconsumed; /* of auto: unconsumed WRITEs with calls */
 };
 
 struct trace {

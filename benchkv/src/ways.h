@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The ways of a client's requests: to the daemons of its rank by shmipc, to other ranks by the backend. */
+/* The paths of a client's requests: shmipc in its own rank, the backend to other ranks. */
 #ifndef BENCHKV_WAYS_H
 #define BENCHKV_WAYS_H
 
@@ -12,21 +12,21 @@
 struct client;
 
 /*
- * Sends a request where its key lives. 0; -EAGAIN: there is no room now; otherwise the way has
- * failed.
+ * Sends a request to the daemon of its key. 0; -EAGAIN: there is no room now; another -errno: the
+ * path has failed.
  */
 int ways_send(struct client *c, const struct op *op, const struct kv_req *req);
 
-/* Gives the replies that are there to c->take(). Their number or -errno. */
+/* Passes the replies that have arrived to c->take(). Returns their number or -errno. */
 int ways_take(struct client *c);
 
-/* A reply through shared memory, given to c->take(); arg is the client. */
+/* Callback of shmipc: passes a reply to c->take(); arg is the client. */
 void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len);
 
-/* The number of ways on which replies are awaited. */
+/* The number of paths on which the client waits for replies. */
 uint32_t ways_awaited(const struct client *c);
 
-/* If one way is awaited, sleeps until it has a reply. False: nothing would wake the client. */
+/* If the client waits on one path, sleeps until a reply comes. False: it cannot sleep there. */
 bool ways_wait(struct client *c, uint64_t timeout_ns);
 
 #endif

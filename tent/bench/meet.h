@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 /*
- * Sends the text to all clients. @once: returns when a client that has read the text disconnects. 0 or
- * -errno.
+ * Sends the text to all clients. @once: returns when a client that has read the text disconnects.
+ * 0 or -errno.
  */
 int meet_serve(int listener, const char *text, bool once);
 /*

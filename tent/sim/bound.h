@@ -3,8 +3,8 @@
  * The clairvoyant bound: the earliest time at which rails can have completed a number of
  * bytes, if their capacity is known in advance and the data can be divided in any way.
  *
- * With capacity c_r(t) and latency l_r of rail r, and shared links g of rate C_g, where each rail is
- * on at most one shared link:
+ * With capacity c_r(t) and latency l_r of rail r, and shared links g of rate C_g, where each rail
+ * is on at most one shared link:
  *
  *	R(t, T) = sum over g of min(C_g, sum over r in g of c_r(t) where t <= T - l_r)
  *	T*(B)   = min { T : integral of R(t, T) from 0 to T >= B }
