@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Options by table: values, their ranges, defaults and help. Bad lines change nothing that was read. */
+/*
+ * Options read by a table: values, their ranges, defaults and help; and command lines with errors.
+ */
 #include <errno.h>
 
 #include "base/args.h"
@@ -28,7 +30,7 @@ static int read_call(const struct arg *a, void *field)
 	uint64_t n = 0;
 	int err;
 
-	if (!strcmp(a->value, "file")) { /* says itself what it found */
+	if (!strcmp(a->value, "file")) { /* it writes the reason itself */
 		snprintf(a->why, a->size, "--call file: line 1:\nno");
 		return -EINVAL;
 	}
@@ -83,7 +85,7 @@ static const struct arg_row rows[] = {
 static char why[200];
 static struct args args;
 
-/* Words are separated by bars. */
+/* Reads a command line whose words are separated by bars. */
 static int read_line(const char *line, struct options *o)
 {
 	static char copy[200], *argv[MAX_ARGS + 1];
@@ -258,7 +260,7 @@ static void commands_have_their_options(void)
 	CHECK(read_line("--one", &o) == 2 && o.flag);
 	CHECK_EQ(read_line("-t", &o), -EINVAL);
 	CHECK(!strcmp(why, "--two means nothing to one: give one of the options of its --help"));
-	args.set = 0; /* the command is known later */
+	args.set = 0; /* the command is found out later */
 	CHECK_EQ(read_line("-t", &o), 2);
 	args.set = SET_TWO;
 	CHECK_EQ(args_fit(&args), 0);

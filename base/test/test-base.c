@@ -49,8 +49,7 @@ static void slab_gives_each_id_once(void)
 	slab_fini(&s);
 }
 
-/* Every value lies in a bucket whose bound is at most 1/64 above it, and the bounds rise. */
-/* The number of steps until the caller should sleep. */
+/* Returns the number of steps until the caller should sleep. */
 static uint32_t steps_to_sleep(struct wait *w)
 {
 	uint32_t steps = 0;
@@ -66,7 +65,7 @@ static void wait_spins_then_yields_then_sleeps(void)
 	uint64_t start = clock_ns();
 	uint32_t steps = steps_to_sleep(&w);
 
-	/* Fewer only if another thread had the core. */
+	/* There are fewer steps only if another thread had the core. */
 	CHECK(steps == WAIT_SPINS + WAIT_YIELDS ||
 		(steps > WAIT_SPINS && clock_ns() - start > WAIT_CROWDED_NS));
 	CHECK(wait_step(&w));
@@ -85,7 +84,7 @@ static void *never_waits(void *arg)
 	return NULL;
 }
 
-/* Each yield costs a time slice, so the wait ends before two hundred of them. */
+/* Each yield costs a time slice, so the wait ends before it has yielded two hundred times. */
 static void wait_beside_one_that_never_waits(void)
 {
 	bool stop = false;
@@ -96,17 +95,17 @@ static void wait_beside_one_that_never_waits(void)
 	CHECK_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
 	CPU_ZERO(&one);
 	CPU_SET(sched_getcpu(), &one);
-	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* inherited by the hog */
+	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* never_waits() inherits it */
 	CHECK_EQ(pthread_create(&hog, NULL, never_waits, &stop), 0);
 	do
-		w = (struct wait)WAIT_INIT; /* until the hog runs */
+		w = (struct wait)WAIT_INIT; /* until the other thread runs */
 	while (steps_to_sleep(&w) == WAIT_SPINS + WAIT_YIELDS);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(hog, NULL), 0);
 	CHECK_EQ(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
-/* A struct with attributes, as an older header, the library and a newer header have it. */
+/* A struct of attributes as it is in an older header, in the library and in a newer header. */
 struct older {
 	size_t size;
 	uint32_t a;

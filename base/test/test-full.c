@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* base/shm.h in a /dev/shm that is too small: an error at once, not a SIGBUS later. */
+/*
+ * base/shm.h in a /dev/shm that is too small: create returns an error, and no SIGBUS comes later.
+ */
 #include <errno.h>
 
 #include "base/shm.h"

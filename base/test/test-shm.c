@@ -21,7 +21,7 @@
 static char name[64];
 static char file[128];
 
-/* A file that would be longer than the process may make one: an error, and no signal. */
+/* For a file longer than the process may make one, create returns an error, without a signal. */
 static void limit_of_file_sizes(void)
 {
 	struct rlimit old, limit;
@@ -71,7 +71,7 @@ static void create_attach_close(void)
 	shm_close(&s);
 }
 
-/* All regions of this process share one mapping, which goes with the last of them. */
+/* All regions of this process share one mapping, which is removed with the last of them. */
 static void one_mapping(void)
 {
 	struct shm_region s, a, b;
@@ -92,7 +92,7 @@ static void one_mapping(void)
 	shm_close(&s);
 	CHECK_EQ(mincore(addr, 1, &core), 0);
 	shm_close(&b);
-	shm_close(&b); /* is no error */
+	shm_close(&b); /* closing it again is no error */
 	CHECK(mincore(addr, 1, &core) != 0 && errno == ENOMEM);
 }
 
@@ -114,7 +114,7 @@ static void bad_names(void)
 	shm_close(&r);
 }
 
-/* Limits the process to so many more descriptors. Returns the old limit. */
+/* Limits the process to @n more descriptors. Returns the old limit. */
 static struct rlimit leave_descriptors(int n)
 {
 	struct rlimit was, now;
@@ -129,7 +129,7 @@ static struct rlimit leave_descriptors(int n)
 	return was;
 }
 
-/* A region needs two descriptors for a moment. Without the second one it leaves nothing behind. */
+/* To make a region takes a second descriptor for a moment. Without it nothing is left behind. */
 static void too_few_descriptors(void)
 {
 	struct shm_region s, c;
@@ -225,7 +225,7 @@ static void empty_remains_are_replaced(void)
 	check_gone();
 }
 
-/* A file was removed by hand: another server may have its name when it is closed. */
+/* If a file was removed by hand, its name may belong to another server when it is closed. */
 static void name_of_another_is_left(void)
 {
 	struct shm_region old, s, c;
@@ -268,7 +268,7 @@ static void readable_by_others_is_refused(void)
 
 static int hold[2];
 
-/* The grandchild outlives the server, until the test closes its end of the pipe. */
+/* The server's child stays alive after the server has ended, until the test closes the pipe. */
 static void server_forks(void)
 {
 	int up[2];
@@ -284,7 +284,7 @@ static void server_forks(void)
 		shm_close(&child_region); /* must not remove the name */
 		_exit(write(up[1], &c, 1) != 1 || read(hold[0], &c, 1) != 0);
 	}
-	/* Waits for the child's fork handler: until it has run, the child also holds the byte. */
+	/* Waits for the child's fork handler: until it has run, the child also holds the lock. */
 	if (read(up[0], &c, 1) != 1)
 		_exit(6);
 }
@@ -381,14 +381,14 @@ static void remains_are_removed(void)
 	CHECK_EQ(shm_locked(&r, SHM_SERVER), 0);
 	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC + 1), -EPROTO);
 	CHECK_EQ(access(file, F_OK), 0);
-	CHECK_EQ(shm_lock(&r, SHM_NAMING), -EBADF); /* open for reading only: it takes no lock */
+	CHECK_EQ(shm_lock(&r, SHM_NAMING), -EBADF); /* it is open for reading only */
 	shm_close(&r);
 	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
 	check_gone();
 	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -ENOENT);
 }
 
-/* A server becomes the file's, or has just made it: the file stays. */
+/* If a server is becoming the file's server, or has just made the file, the file stays. */
 static void remains_of_a_name_in_use_stay(void)
 {
 	struct shm_region r;
@@ -406,14 +406,16 @@ static void remains_of_a_name_in_use_stay(void)
 
 static struct shm_region replaced, replacing;
 
-/* The server ends in the ordinary way, and a new one of its name starts. */
+/* The server ends by shm_close(), and a new one with its name starts. */
 static void replace_server(void)
 {
 	shm_close(&replaced);
 	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replacing), 0);
 }
 
-/* Between the open and the test of the lock the file gets removed, and its name passes on. */
+/*
+ * Between the open and the test of the lock the file is removed, and another server gets its name.
+ */
 static void removing_spares_a_server_that_replaces_another(void)
 {
 	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replaced), 0);

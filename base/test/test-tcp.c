@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Limits hold, no guest delays another one, and a shortage of descriptors is survived. */
+/*
+ * Limits hold, a guest does not delay others, and a shortage of descriptors does no lasting harm.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -49,7 +51,7 @@ static void limits(void)
 	CHECK_EQ(tcp_left_ms(TCP_FOREVER - 1), INT32_MAX);
 }
 
-/* Also the name that the other end has, of both families. */
+/* Listens at addresses of both families. Also tests the name of the peer. */
 static void addresses(void)
 {
 	static const struct {
@@ -78,7 +80,7 @@ static void addresses(void)
 		close(listener);
 	}
 	tcp_peer(0, name, sizeof(name));
-	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* left as it was */
+	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* unchanged */
 }
 
 static void what_cannot_be(void)
@@ -90,7 +92,7 @@ static void what_cannot_be(void)
 	open_listener(NULL);
 	CHECK_EQ(tcp_listen(NULL, port, &fd), -EADDRINUSE);
 	CHECK_EQ(tcp_take(listener, &fd), -EAGAIN);
-	CHECK_EQ(fcntl(listener, F_SETFL, 0), 0); /* blocking, as a user's may be */
+	CHECK_EQ(fcntl(listener, F_SETFL, 0), 0); /* a user's listener may be a blocking one */
 	CHECK_EQ(tcp_take(listener, &fd), -EAGAIN);
 	CHECK_EQ(tcp_accept(listener, PAST, &fd), -ETIMEDOUT);
 	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fd), -ETIMEDOUT);
@@ -101,7 +103,7 @@ static void what_cannot_be(void)
 	CHECK_EQ(tcp_port(listener), -EBADF);
 }
 
-static atomic_int dialing; /* the thread that does */
+static atomic_int dialing; /* thread id of dial_patiently() */
 
 static void *dial_patiently(void *arg)
 {
@@ -121,7 +123,7 @@ static void a_server_may_come_later(void)
 	open_listener("127.0.0.1");
 	close(listener);
 	CHECK_EQ(pthread_create(&thread, NULL, dial_patiently, &fd), 0);
-	/* Pairs with the store of dial_patiently(). It sleeps when it has been refused. */
+	/* Pairs with the store of dial_patiently(), which sleeps after it has been refused. */
 	while (!test_blocked(atomic_load_explicit(&dialing, memory_order_acquire)))
 		;
 	CHECK_EQ(tcp_listen("127.0.0.1", port, &listener), 0);
@@ -141,7 +143,7 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-/* More than a socket takes at once; then limits of both directions; then a peer that has gone. */
+/* More bytes than a socket buffer holds; then limits in both directions; then a closed peer. */
 static void bytes(void)
 {
 	static char big[1 << 22];
@@ -175,7 +177,7 @@ static void bytes(void)
 	close(listener);
 }
 
-/* A signal that arrives all the time neither ends a wait nor is an error. */
+/* Signals that arrive all the time do not end a wait, and cause no error. */
 static void on_signal(int number)
 {
 }
@@ -208,7 +210,7 @@ struct guest {
 	size_t have;
 };
 
-static int guests; /* that are open */
+static int guests; /* the number of open guests */
 
 static struct tcp_guest *guest_open(void *arg)
 {
@@ -243,7 +245,7 @@ static struct tcp_crowd crowd_of(uint32_t most)
 		.most = most};
 }
 
-/* The next that has said all; those that say something wrong are counted. */
+/* Returns the next guest with a complete message; counts those whose message is wrong. */
 static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
 {
 	struct tcp_guest *g;
@@ -264,7 +266,7 @@ static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
 	}
 }
 
-/* There is no limit: if a stranger had to be waited for, this would not end. */
+/* There is no time limit: if a stranger delayed the honest peer, the test would not end. */
 static void strangers(void)
 {
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
@@ -296,7 +298,7 @@ static void strangers(void)
 	}
 }
 
-/* The clock is the test's: a guest that is too old goes, one that is not stays. */
+/* The test advances the clock: a guest that is too old is closed, a younger one stays. */
 static void patience(void)
 {
 	struct tcp_crowd c = crowd_of(4);
@@ -314,7 +316,7 @@ static void patience(void)
 	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1050, &g), -EAGAIN);
 	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1099, &g), -EAGAIN);
 	CHECK_EQ(c.n, 2);
-	/* There is something to do when the oldest has to go; that time is long past. */
+	/* The wait ends when the oldest guest must be closed. That time is long past. */
 	CHECK_EQ(tcp_crowd_wait(&c, listener, 1099, TCP_FOREVER), 0);
 	CHECK_EQ(tcp_crowd_next(&c, listener, 1, 1100, &g), -EAGAIN);
 	CHECK_EQ(c.n, 1);
@@ -327,7 +329,7 @@ static void patience(void)
 	close(listener);
 }
 
-/* No more descriptors: strangers give up theirs, and without strangers it goes on later. */
+/* Without free descriptors strangers are closed; without strangers the crowd continues later. */
 static void few_descriptors(void)
 {
 	struct tcp_crowd c = crowd_of(64);
@@ -351,7 +353,7 @@ static void few_descriptors(void)
 	close(next(&c, &s, &wrong));
 	CHECK_EQ(c.n, 0);
 	close(honest);
-	/* One descriptor is for this end, one for the crowd's. */
+	/* One descriptor is for the client's end, one for the crowd's. */
 	honest = dial("127.0.0.1");
 	CHECK_EQ(tcp_put(honest, GREETING, 1, PAST), 0);
 	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
@@ -359,7 +361,7 @@ static void few_descriptors(void)
 	CHECK_EQ(c.n, 1);
 	CHECK_EQ(tcp_put(honest, &GREETING[1], GREETING_LEN - 1, PAST), 0);
 	close(next(&c, &s, &wrong));
-	/* Now there is nobody to send away. */
+	/* Now there is no guest to close. */
 	CHECK((fds[n] = dup(0)) >= 0);
 	n++;
 	close(honest);
@@ -368,7 +370,7 @@ static void few_descriptors(void)
 	CHECK_EQ(tcp_wait(listener, POLLIN, TCP_FOREVER), 0);
 	CHECK_EQ(tcp_crowd_next(&c, listener, 8, clock_ns(), &g), -EAGAIN);
 	CHECK(c.starved);
-	/* It rests, although the listener is readable. */
+	/* The crowd pauses, although the listener is readable. */
 	CHECK_EQ(tcp_crowd_wait(&c, listener, clock_ns(), PAST), -ETIMEDOUT);
 	CHECK_EQ(tcp_crowd_wait(&c, listener, clock_ns(), TCP_FOREVER), 0);
 	CHECK_EQ(tcp_accept(listener, tcp_limit(SHORT_MS), &fds[n]), -EMFILE);

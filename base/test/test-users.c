@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/shm.h between users: neither one opens what the other one made. */
+/* base/shm.h between users: a user cannot open what another one has made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -40,7 +40,7 @@ static void run_as(const struct users_who *who, void (*f)(void *arg))
 	CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-/* Root may open every file, so only the check of the owner refuses it. */
+/* Root may open every file, so only the check of the owner refuses the region. */
 static void region_of_another_user(void)
 {
 	struct shm_region s;

@@ -11,7 +11,7 @@
 #include "support/fdtest.h"
 #include "base/wakefd.h"
 
-#define FOR_EVER (-1) /* limited by the guard of the test program */
+#define FOR_EVER (-1) /* the time limit of the test program ends a wait that hangs */
 
 /* A sleeper, and what it shares with its wakers. */
 struct sleeper {
@@ -51,7 +51,7 @@ static void one_sleep_is_one_wakeup(void)
 	}
 	sleep_cancel(&s.word);
 	CHECK_EQ(wake(&waker, &s), 0);
-	s.word = SLEEP_ASLEEP; /* on the futex */
+	s.word = SLEEP_ASLEEP; /* it sleeps on the futex */
 	CHECK_EQ(wake(&waker, &s), 1);
 	s.word = 77; /* an invalid value */
 	CHECK_EQ(wake(&waker, &s), 0);
@@ -95,7 +95,7 @@ static void several_wakeups_are_taken_together(void)
 	wakefd_close(&s.w);
 }
 
-/* The name of the socket, which /proc/net/unix shows to every user. */
+/* Returns the name of the socket, which /proc/net/unix shows to every user. */
 static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
 {
 	memset(sa, 0, sizeof(*sa));
@@ -161,7 +161,7 @@ static void full_queue_is_readable(void)
 	wakefd_close(&s.w);
 }
 
-/* Datagrams that are not read use the send buffer of the waker's socket, which is small here. */
+/* Datagrams that are not read take space in the send buffer of the waker, which is small here. */
 static void many_sleepers_take_nothing_and_all_are_woken(void)
 {
 	enum { N = 100 };
@@ -182,7 +182,7 @@ static void many_sleepers_take_nothing_and_all_are_woken(void)
 	wakefd_close(&waker);
 }
 
-/* The sleeper is gone, or a peer has written a wrong address. */
+/* The sleeper has gone, or a peer has written a wrong address. */
 static void nobody_is_woken_by_a_wrong_address(void)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};
@@ -227,7 +227,7 @@ static void waker_without_descriptors_tries_again(void)
 	fdtest_in_child(wake_without_descriptors, &s);
 }
 
-/* The waker's thread comes back from a network namespace in which it has woken somebody else. */
+/* The waker's thread returns from a network namespace in which it has woken another sleeper. */
 static void wake_after_a_journey(void *arg)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
@@ -249,7 +249,7 @@ static void wake_after_a_journey(void *arg)
 	wakefd_prepare(&s.w, &s.word);
 	CHECK_EQ(wake(&waker, &s), 1);
 	CHECK(fdtest_readable(s.w.fd));
-	/* The other one cannot be reached from here, and still sleeps. */
+	/* The sleeper in the other namespace cannot be reached from here, and still sleeps. */
 	wakefd_prepare(&there.w, &there.word);
 	CHECK_EQ(wake(&waker, &there), -ENETUNREACH);
 	CHECK_EQ(there.word, SLEEP_ON_FD);
@@ -328,7 +328,7 @@ static void all_is_closed_by_exec(void)
 	wakefd_close(&s.w);
 }
 
-/* A child that stays alive, with copies of all descriptors that fork() has not closed. */
+/* Starts a child that stays alive, with copies of all descriptors that fork() has not closed. */
 static pid_t child_that_waits(int *end_p)
 {
 	int end[2], up[2];
@@ -346,13 +346,15 @@ static pid_t child_that_waits(int *end_p)
 	}
 	close(end[0]);
 	close(up[1]);
-	CHECK_EQ(read(up[0], &c, 1), 0); /* its fork handlers have run */
+	CHECK_EQ(read(up[0], &c, 1), 0); /* the child's fork handlers have run */
 	close(up[0]);
 	*end_p = end[1];
 	return pid;
 }
 
-/* Otherwise a closed descriptor that was readable would stay in the epoll set for ever. */
+/*
+ * A copy in the child would keep a closed descriptor that was readable in the epoll set for ever.
+ */
 static void forked_child_keeps_nothing_open(void)
 {
 	int set = epoll_create1(EPOLL_CLOEXEC), end, status;
@@ -404,7 +406,7 @@ static void namespaces_are_told_apart(void)
 	CHECK(wakefd_netns());
 	CHECK(wakefd_reaches(wakefd_netns(), wakefd_netns()));
 	CHECK(!wakefd_reaches(wakefd_netns(), wakefd_netns() + 1));
-	CHECK(!wakefd_reaches(0, 0)); /* not known */
+	CHECK(!wakefd_reaches(0, 0)); /* both are unknown */
 }
 
 int main(int argc, char **argv)
