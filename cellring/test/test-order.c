@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring as a consumer sees it while a burst is published: a producer is stopped after each
- * instruction.
- * If the head is there, all of the burst is; and as long as another line of the burst is missing,
- * the line of the head, which the consumer polls, is untouched.
+ * Checks the ring, as a consumer would see it, after each instruction of a producer that publishes
+ * a burst. If the head is there, the whole burst is. As long as another line of the burst is
+ * missing, the line of the head, which the consumer polls, is unchanged.
  */
 #include <sys/mman.h>
 
@@ -35,7 +34,7 @@ static void producer(const struct cellring_plan *plan)
 	_exit(0);
 }
 
-/* True if the first words, so many, are all there: none is zero. */
+/* Returns true if none of the first @n words is zero. */
 static bool all_there(const uint64_t *words, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -52,7 +51,7 @@ static bool all_zero(const uint64_t *words, size_t n)
 	return true;
 }
 
-/* Checks the ring after an instruction. Returns whether the head has been stored. */
+/* Checks the ring after an instruction. Returns true if the head has been stored. */
 static bool look(const struct cellring_plan *plan)
 {
 	const uint64_t *words = (const uint64_t *)(const void *)ring;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cellring between two threads, with a ring in each direction: checked payloads, single and in
- * bursts, with as many messages in flight as the rings are planned for, and no spare cell.
+ * cellring between two threads, with a ring in each direction: payloads are checked, messages are
+ * single and in bursts, and the rings have only the room that is planned for the messages in
+ * flight.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +27,9 @@ struct side {
 	uint64_t seed;
 };
 
-/* Makes a payload that looks like a valid head, should the consumer ever read it as one. */
+/*
+ * Makes a payload that looks like a valid head, to detect a consumer that reads payload as a head.
+ */
 static void make(uint64_t *words, const struct cellring_cursor *c, uint32_t n)
 {
 	words[0] = n;

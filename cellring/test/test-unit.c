@@ -7,9 +7,9 @@
 #include "support/test.h"
 #include "cellring.h"
 
-#define RING_MAX (1u << 17) /* cells of 1 KiB, 65 of them */
+#define RING_MAX (1u << 17) /* enough for 65 cells of 1 KiB */
 
-/* A ring with both sides, in memory with guard lines before and after it. */
+/* A ring with its producer and its consumer, and guard lines before and after it. */
 struct rig {
 	struct cellring_plan plan;
 	struct cellring_cursor out, in;
@@ -77,7 +77,7 @@ static void limits(void)
 		CHECK_EQ(cellring_limit(t[i].in_flight), t[i].limit);
 }
 
-/* Calls that are made in a row go together, unless so few are in flight that each goes alone. */
+/* Calls made in succession are published together, except with few in flight. */
 static void call_limits(void)
 {
 	static const struct {
@@ -148,8 +148,8 @@ static void layout_is_as_documented(void)
 }
 
 /*
- * Messages of all sizes, single and in bursts of all lengths, over several laps, with no more in
- * flight than planned: each arrives once, in order, unchanged.
+ * Messages of all sizes, single and in bursts of all lengths, over several laps, with at most the
+ * planned number in flight: each arrives once, in order, unchanged.
  */
 static void traffic(uint64_t *seed)
 {
@@ -216,7 +216,7 @@ static void lap_wraps(void)
 	CHECK_EQ(rig.out.lap, 3);
 }
 
-/* An open burst is stale when its ring has begun another lap: its head has the old one. */
+/* An open burst is stale when its ring has begun another lap, because its head has the old lap. */
 static void burst_grows_stale(void)
 {
 	uint32_t n = 0;
@@ -240,12 +240,12 @@ static void burst_grows_stale(void)
 
 static unsigned char *pages; /* two pages, of which the second one is not accessible at first */
 /*
- * Stored by the signal handler, loaded by the interrupted function: atomic, because a compiler
- * may otherwise use the value from before the fault.
+ * Stored by the signal handler, loaded by the interrupted function. It is atomic, because otherwise
+ * a compiler may use the value from before the fault.
  */
 static _Atomic uint64_t line_at_fault;
 
-/* The producer has reached the second page: loads what a consumer would see now. */
+/* Called when the producer has reached the second page: loads what a consumer would see now. */
 static void second_page(int sig)
 {
 	const uint64_t *line = (const uint64_t *)(const void *)(pages + PAGE - CELLRING_LINE);
@@ -259,7 +259,7 @@ static void second_page(int sig)
 		_exit(2);
 }
 
-/* A burst begins on the last line of a page. Nothing is stored there before the second page. */
+/* A burst begins in the last line of a page. The second page is written before that line. */
 static void first_line_is_stored_last(void)
 {
 	struct sigaction old, now = {.sa_handler = second_page};
@@ -301,7 +301,7 @@ static void impossible_counts_are_refused(void)
 	}
 }
 
-/* The consumer stays within the ring when anything is written into it at any time. */
+/* The consumer stays within the ring, whatever bytes are written into it at any time. */
 static void any_bytes_keep_the_cursor_inside(void)
 {
 	uint64_t seed = test_seed();
