@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers of the tests of flux in one thread: short forms of the calls, and the responses. */
+/* Helpers of flux's tests in one thread: short forms of the functions, and received responses. */
 #ifndef FLUX_TEST_COMMON_H
 #define FLUX_TEST_COMMON_H
 
@@ -51,7 +51,7 @@ static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_t
 	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value), NULL);
 }
 
-/* Answers every call that is there with its value + 1. */
+/* Answers every waiting call with its value + 1. Returns how many. */
 static inline uint32_t serve(struct flux_node *n)
 {
 	uint64_t flux_token, value = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When messages are published, and when sleepers are looked for, from one thread. */
+/* Tests when messages are published, and when a node checks for sleepers, in one thread. */
 #include "common.h"
 
 static uint64_t flushes(const struct flux_node *n)
@@ -10,7 +10,7 @@ static uint64_t flushes(const struct flux_node *n)
 	return s.flushes;
 }
 
-/* So many polls that find nothing; no flush meanwhile. */
+/* Makes @looks polls that find nothing, and checks that none of them flushes. */
 static void look_in_vain(struct flux_node *n, uint32_t looks)
 {
 	uint64_t before = flushes(n);
@@ -22,7 +22,7 @@ static void look_in_vain(struct flux_node *n, uint32_t looks)
 	}
 }
 
-/* Sleeping peers are looked for when nothing comes, and now and then when all comes. */
+/* A node checks for sleeping peers when nothing comes, and periodically while messages come. */
 static void when_sleepers_are_looked_for(void)
 {
 	struct flux *f = make(3, 0, 0);
@@ -36,12 +36,12 @@ static void when_sleepers_are_looked_for(void)
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	CHECK_EQ(flushes(a), 1);
-	look_in_vain(a, 3 * 8); /* nothing new */
+	look_in_vain(a, 3 * 8); /* nothing has been published since */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
 	CHECK_EQ(recv_one(a, &from, &value, &value), 0);
 	CHECK_EQ(flushes(a), 2);
-	/* A wait that ends in vain does not put it off, whatever it may still spin. */
+	/* A wait that finds nothing does not delay the check, however long it spins. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(flushes(a), 3);
@@ -54,7 +54,7 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(flushes(a), 4);
 	CHECK_EQ(serve(b), 5);
 	CHECK_EQ(flux_poll(a, on_response, &s), 5);
-	/* Each poll finds an answer from now on, after a burst. */
+	/* From now on each poll finds an answer, after a burst. */
 	for (uint32_t i = 1; i <= 64; i++) {
 		CHECK_EQ(call(a, 1, 0, 0), 0);
 		CHECK_EQ(serve(b), 1);
@@ -62,7 +62,7 @@ static void when_sleepers_are_looked_for(void)
 		CHECK_EQ(flushes(a), 4 + 2 * i / 64);
 	}
 	CHECK(flushes(b) > 0);
-	/* Or publishes nothing more, while others keep it busy. */
+	/* A node that publishes nothing more also checks while other messages keep it busy. */
 	CHECK_EQ(call(a, 2, 0, 0), 0);
 	before = flushes(a);
 	for (uint32_t i = 0; i < 64; i++) {
@@ -80,7 +80,9 @@ static uint32_t held(const struct flux_node *n)
 	return cellring_burst_held(&n->burst.ring);
 }
 
-/* Makes calls, the last of which are collected; then the given function publishes them. */
+/*
+ * Makes calls, the last of which are collected. Checks that the function named @how publishes them.
+ */
 static void burst_is_published(const char *how)
 {
 	struct flux *f = make(3, 64, 30);
@@ -127,8 +129,8 @@ static void every_burst_is_published(void)
 }
 
 /*
- * Calls are collected if the node had many in flight at its last poll that followed a call, even if
- * it has none just now. After a poll with few in flight they are not.
+ * Calls are collected if the node had many in flight at its last poll that came after a call, even
+ * if it has none in flight now. After a poll with few in flight they are not.
  */
 static void calls_in_flight_are_remembered(void)
 {
@@ -179,8 +181,8 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 }
 
 /*
- * Calls that are made in a row go in bursts of eight, and the answers likewise; calls that the
- * response function makes go in bursts of a quarter of the calls in flight.
+ * Calls that are made in succession are published in bursts of eight, and so are the answers. Calls
+ * that the response function makes are published in bursts of a quarter of the calls in flight.
  */
 static void calls_in_a_row_go_together(void)
 {
@@ -209,7 +211,7 @@ static void calls_in_a_row_go_together(void)
 	flux_destroy(f);
 }
 
-/* A node that answers one by one and polls: answers that the next ones can travel with wait. */
+/* If a node answers one call, then polls, its answer waits for the next ones to join the burst. */
 static void answers_wait_for_the_next(void)
 {
 	struct flux *f = make(2, 64, 32);
@@ -254,7 +256,7 @@ static void on_sized(void *arg, uint64_t token, const void *payload, uint32_t le
 	test_filled(payload, t->size, 100 + token);
 }
 
-/* Each byte of calls and answers of these sizes arrives. */
+/* Checks that each byte of calls and answers of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct flux_attr attr = {.nodes = 2,
@@ -307,7 +309,7 @@ static void all_sizes(void)
 
 #define FORGED_WORDS 4
 
-/* The head that a reader will wait for in this or in the next lap, wherever it looks. */
+/* Returns the head that a reader waits for in this or in the next lap, at any position. */
 static void forged(uint64_t *words, const struct flux_cursor *c, uint32_t i)
 {
 	for (uint32_t k = 0; k < FORGED_WORDS; k++)
@@ -327,7 +329,7 @@ static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t l
 	g->taken++;
 }
 
-/* Bursts begin where the payload of others stood a lap ago, and nothing is taken for a head. */
+/* Bursts begin where payload of others was one lap ago. The reader takes no payload for a head. */
 static void payload_is_no_head(void)
 {
 	struct flux_attr attr = {.nodes = 2,

@@ -18,7 +18,7 @@ def instructions(nodes, count):
 
 
 def per_call(nodes):
-    """Without what create and the first pass round the rings cost."""
+    """Leaves out the cost of create and of the first lap of the rings."""
     return (instructions(nodes, 12800) - instructions(nodes, 6400)) / 6400
 
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that sleep on descriptors: what makes them readable, and what does not. */
+/* Nodes that sleep on descriptors: which events make them readable, and which do not. */
 #include <errno.h>
 
 #include "support/fdtest.h"
 #include "common.h"
 
-/* Armed, and asleep if it polled now. */
+/* Arms the node, which has nothing to do, and checks that its descriptor is not readable. */
 static void sleeps(struct flux_node *n)
 {
 	CHECK_EQ(flux_arm(n), 0);
@@ -28,7 +28,7 @@ static void node_is_woken_by_calls_and_responses(void)
 	for (uint64_t i = 0; i < 10; i++) {
 		sleeps(b);
 		CHECK_EQ(call(a, 1, i, i), 0);
-		sleeps(a); /* and wakes */
+		sleeps(a); /* arming also wakes b */
 		CHECK(fdtest_readable(flux_fd(b)));
 		CHECK_EQ(flux_arm(b), 1);
 		CHECK_EQ(serve(b), 1);
@@ -46,7 +46,7 @@ static void node_is_woken_by_calls_and_responses(void)
 	flux_destroy(f);
 }
 
-/* Arming publishes collected messages, on both sides. */
+/* Arming publishes collected messages: calls and answers. */
 static void arming_lets_the_others_go_on(void)
 {
 	struct flux *f = make(2, 64, 16);
@@ -86,7 +86,7 @@ static void peer_that_leaves_wakes(void)
 	flux_destroy(f);
 }
 
-/* A node that polls in poll(2) and one that waits as it always did. */
+/* One node sleeps in poll(2), its peer in flux_wait(). */
 static void wait_works_beside_it(void)
 {
 	struct flux *f = make(2, 64, 16);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The contract of flux.h, from one thread, and sleeping and waking with two. */
+/* Tests what flux.h promises: most of it in one thread, sleeping and waking with two threads. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -30,7 +30,7 @@ static void create_checks_attr(void)
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(flux_create(&bad[i], &f), -EINVAL);
 	CHECK_EQ(flux_create(&huge, &f), -ENOMEM);
-	CHECK(f == (struct flux *)&f); /* written on success only */
+	CHECK(f == (struct flux *)&f); /* it is written only on success */
 	flux_destroy(NULL);
 }
 
@@ -135,7 +135,7 @@ static void bad_arguments(void)
 	flux_destroy(f);
 }
 
-/* In a burst of answers, too, each call is answered once. */
+/* In a burst of answers, too, each call can be answered only once. */
 static void bad_replies_of_a_burst(void)
 {
 	struct flux *f = make(2, 64, 32);
@@ -156,7 +156,7 @@ static void bad_replies_of_a_burst(void)
 	flux_destroy(f);
 }
 
-/* Two peers have more calls than fit into a turn: the first gets 32, in whole bursts. */
+/* Two peers have more calls than one turn takes. The first gets a turn of 32, in whole bursts. */
 static void turn_has_32_calls(void)
 {
 	struct flux *f = make(3, 0, 0);
@@ -172,12 +172,12 @@ static void turn_has_32_calls(void)
 	CHECK_EQ(recv_one(b, &first, &token, &value), 1);
 	for (from = first; from == first; n++)
 		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-	n--; /* the last was the other's */
+	n--; /* the last one came from the other peer */
 	CHECK(n > 24 && n <= 32);
 	flux_destroy(f);
 }
 
-/* The numbers that the manual names. */
+/* The numbers that the manual states. */
 static void documented_numbers(void)
 {
 	struct flux *f = make(2, 0, 0);
@@ -226,7 +226,7 @@ static void full_is_eagain(void)
 	flux_destroy(f);
 }
 
-/* One call stays unanswered while the rings go round many times. */
+/* One call stays unanswered during many laps of the rings. */
 static void held_beyond_capacity(void)
 {
 	struct flux *f = make(2, 4, 3);
@@ -252,7 +252,7 @@ static void held_beyond_capacity(void)
 	flux_destroy(f);
 }
 
-/* Answers go out last call first. */
+/* Answers the calls in reverse order. */
 static void reply_in_reverse(void)
 {
 	struct flux *f = make(2, 16, 15);
@@ -430,7 +430,7 @@ static void long_payloads(void)
 	flux_destroy(f);
 }
 
-/* The number of the pass has few bits and wraps. */
+/* The lap number of a ring has few bits and wraps. */
 static void lap_wraps(void)
 {
 	struct flux *f = make(2, 4, 3);
@@ -480,7 +480,7 @@ static void leave_ends_calls_once(void)
 	CHECK_EQ(s.aborted, 5);
 	CHECK_EQ(flux_pending(a), 0);
 	for (uint32_t i = 0; i < s.n; i++) {
-		/* The answers given before come first, and all of them. */
+		/* All answers that the peer gave before it left are delivered. */
 		bool answered = s.token[i] < 3 || s.token[i] == 50;
 
 		CHECK_EQ(s.value[i], answered ? s.token[i] + 1 : UINT64_MAX);
@@ -492,7 +492,7 @@ static void leave_ends_calls_once(void)
 	flux_destroy(f);
 }
 
-/* Calls may still join a burst that was open. There are at most eight, and each ends once. */
+/* A peer may add calls to a burst that was open. There are at most eight, and each ends once. */
 static void leave_while_a_burst_is_open(void)
 {
 	for (uint32_t before = 1; before <= 64; before++) {
@@ -534,12 +534,12 @@ static void leave_of_a_caller(void)
 	flux_leave(a);
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
-	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* it counts as answered */
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* its message is still there */
+	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* the call counts as answered */
+	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* a call published before a left */
 	CHECK_EQ(value, 2);
 	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
 	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
-	CHECK_EQ(b->self->senders[0], 0); /* and is not looked at any more */
+	CHECK_EQ(b->self->senders[0], 0); /* b no longer polls a's ring */
 	CHECK_EQ(flux_pending(a), 2);
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	poll_all(a, &s);
@@ -549,7 +549,7 @@ static void leave_of_a_caller(void)
 	flux_destroy(f);
 }
 
-/* A peer that owed nothing when it left is no reason to wake up. */
+/* If a peer that owed no answer has left, the node's wait does not end. */
 static void leave_of_one_that_owes_nothing(void)
 {
 	struct flux *f = make(2, 16, 8);
@@ -565,7 +565,7 @@ static void leave_of_one_that_owes_nothing(void)
 	flux_destroy(f);
 }
 
-/* Each node answers one call and leaves at once: the answer counts. */
+/* Each node answers one call and leaves immediately. The answer counts. */
 static void *answer_and_leave(void *arg)
 {
 	struct flux *f = arg;
@@ -646,7 +646,7 @@ static void counters(void)
 
 static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
 
-/* A server that sleeps between any two calls. */
+/* A server that sleeps before each call. */
 static void *sleeper(void *arg)
 {
 	struct flux_node *n = arg;
@@ -680,7 +680,7 @@ static void sleep_and_wake(void)
 
 	CHECK_EQ(pthread_create(&t, NULL, sleeper, b), 0);
 	for (uint64_t i = 0; i < 500; i++) {
-		/* Marked is not enough: before its second look it would not sleep. */
+		/* Its state is not enough: it sleeps only after its second check for calls. */
 		while (!(
 			asleep(b) && test_blocked(__atomic_load_n(&sleeper_tid, __ATOMIC_ACQUIRE))))
 			sched_yield();

@@ -2,7 +2,7 @@
 /*
  * Nodes that sleep in epoll as often as they can: one serves, the others call it.
  *
- *	test-flux-hammer [CALLS]	of each caller
+ *	test-flux-hammer [CALLS]	calls of each caller
  */
 #include "support/fdhammer.h"
 #include "flux.h"

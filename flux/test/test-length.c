@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each call and each answer of flux arrives with the length that its sender gave. */
+/* Each call and each answer of flux arrives with its sender's length. */
 #include "support/lengthtest.h"
 #include "common.h"
 
@@ -19,7 +19,7 @@ static struct flux *network(uint32_t payload, uint32_t reply)
 	return f;
 }
 
-/* Receives all requests into a buffer of so many bytes, and answers them. */
+/* Receives all requests into a buffer of @room bytes, and answers them. */
 static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 {
 	unsigned char buf[SIZE];
@@ -37,7 +37,7 @@ static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 	flux_flush(b);
 }
 
-/* Alone and in bursts, in both directions, into buffers that are long enough and too short. */
+/* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
 static void lengths_travel(void)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms over flux: threads that call each other at random, hold requests, answer them in any order,
- * poll, sleep in either way, and leave in mid-traffic. Each call ends exactly once, with its answer,
- * or without one if its callee or its caller has left; each request arrives at most once, whole, from
- * who made it; nobody sleeps for ever.
+ * Storms over flux: threads call each other at random, keep requests, answer them in any order,
+ * poll, sleep on futexes and descriptors, and leave with calls in flight. Each call ends exactly
+ * once, with its answer, or without one if its callee or its caller has left. Each request arrives
+ * at most once, complete, from the right caller. No node sleeps for ever.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "flux.h"
 
 #define NODES 6
-#define CALLS 2000 /* of one node at most */
+#define CALLS 2000 /* maximum per node */
 #define HELD 64
 
 enum ends { OPEN = 1, ENDED };
@@ -47,7 +47,7 @@ struct storm {
 	struct flux *flux;
 	struct flux_attr attr;
 	struct node node[NODES];
-	/* By caller and call: how often it has been received. Written by the callee alone. */
+	/* Number of times that a request was received, by caller and call. Only the callee writes it. */
 	uint8_t received[NODES][CALLS];
 	uint32_t leaving[NODES]; /* set before flux_leave() */
 };
@@ -119,7 +119,7 @@ static void poll_responses(struct node *n)
 	int r = flux_poll(n->flux, on_response, n);
 
 	CHECK(r >= 0);
-	if (n->aborted == aborted) /* all calls to one that has left end at once */
+	if (n->aborted == aborted) /* the calls to a peer that has left end together */
 		CHECK(r <= 8);
 	CHECK_EQ((uint32_t)r, n->ended - ended);
 	CHECK_EQ(flux_pending(n->flux), n->made - n->ended);
@@ -145,7 +145,7 @@ static void answer(struct node *n, uint32_t i)
 		CHECK_EQ(flux_reply(n->flux, r.token, n->buf, len), -EINVAL);
 }
 
-/* A token that was not given, or whose call has been answered. */
+/* Replies with a token that was never received, or whose call has been answered. */
 static void answer_nothing(struct node *n)
 {
 	uint64_t token = test_rand(&n->rng);
@@ -166,7 +166,7 @@ static void answer_all(struct node *n)
 		answer(n, storm_draw(&n->rng, 0, n->n_held - 1));
 }
 
-/* Takes one request; false: there is none. */
+/* Takes one request. Returns false if there is none. */
 static bool receive(struct node *n)
 {
 	struct storm *s = n->storm;
@@ -196,7 +196,7 @@ static bool receive(struct node *n)
 	return true;
 }
 
-/* Sleeps until there is something: whoever owes an answer gives it first. */
+/* Sleeps until there is something to do. A node that owes answers gives them first. */
 static void nap(struct node *n)
 {
 	struct pollfd p = {.fd = -1, .events = POLLIN};
@@ -205,7 +205,7 @@ static void nap(struct node *n)
 
 	if (ns == FLUX_FOREVER) {
 		answer_all(n);
-		if (!flux_pending(n->flux)) /* nobody need ever call this node */
+		if (!flux_pending(n->flux)) /* perhaps no node will call this one */
 			return;
 	}
 	if (!n->sleeps_on_fd) {
@@ -277,7 +277,7 @@ static void *node_main(void *arg)
 	while (n->made < leaves_at || (!n->leaves_early && n->made != n->ended))
 		turn(n);
 	leave(n);
-	/* Nobody gets the answers that it owes; the calls that it waits for end. */
+	/* The answers that the node owes are not given; the calls that it waits for end. */
 	while (flux_pending(n->flux)) {
 		poll_responses(n);
 		if (storm_one_in(&n->rng, 4))
@@ -319,7 +319,7 @@ static void check_stats(const struct node *n)
 	CHECK_EQ(st.replies, n->answered);
 }
 
-/* Every answer that was given to a node that is there has been received. */
+/* Checks that every answer to a node that has not left has been received. */
 static void check_all(const struct storm *s)
 {
 	for (uint32_t i = 0; i < s->attr.nodes; i++) {
@@ -333,7 +333,7 @@ static void check_all(const struct storm *s)
 	}
 }
 
-/* Attributes that there cannot be are refused, and those that are not given are as the header says. */
+/* Checks that impossible attributes are refused, and that defaults are as the header says. */
 static void check_attr(uint64_t *rng, struct flux_attr *attr)
 {
 	struct flux_attr bad = *attr;
@@ -410,7 +410,7 @@ static void network(uint64_t rng)
 	CHECK_EQ(fdtest_open(), open);
 }
 
-/* Several networks, one after the other. */
+/* Runs several networks, one after the other. */
 static void one_seed(uint64_t seed)
 {
 	for (int i = 0; i < 8; i++)

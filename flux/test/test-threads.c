@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every node calls every other at random, holds what it receives and answers in random
- * order; every call has to end exactly once, with its own answer. In the second test the
- * nodes leave in mid-traffic, and the calls end with the answer or without it, once.
+ * Every node calls every other at random, holds the calls that it receives and answers them in
+ * random order; every call must end exactly once, with its own answer. In the second test the
+ * nodes leave with calls in flight, and each call ends once, with the answer or without it.
  *
  *	test-threads [COUNT]	thousands of calls per node
  */
@@ -16,7 +16,7 @@
 #include "support/test.h"
 
 #define NODES 5
-#define INFLIGHT 36 /* bursts of up to eight, in rings that are hardly longer */
+#define INFLIGHT 36 /* enough for bursts of eight; the rings have little more room */
 #define SLOTS (NODES * INFLIGHT)
 #define HELD (NODES * INFLIGHT)
 
@@ -24,7 +24,7 @@ struct message {
 	uint64_t from, to, serial, value;
 };
 
-/* A call that this node waits for; its token is the index and the serial number. */
+/* A call whose answer this node waits for; its token is the index and the serial number. */
 struct expected {
 	struct message sent;
 	bool waiting;
@@ -38,15 +38,15 @@ struct held {
 struct worker {
 	struct flux_node *node;
 	uint32_t index;
-	uint32_t to; /* whom it calls, for a while */
+	uint32_t to; /* index of the node that it calls at present */
 	uint64_t seed;
-	uint64_t calls; /* to make */
+	uint64_t calls; /* number of calls to make */
 	uint64_t made, ended, aborted;
 	struct expected expected[SLOTS];
 	uint32_t free[SLOTS], n_free;
 	struct held held[HELD];
 	uint32_t n_held;
-	uint64_t next[NODES]; /* serial number of the next call to each, and from each */
+	uint64_t next[NODES]; /* serial number of the next call to each node, and from each node */
 	uint64_t seen[NODES];
 };
 
@@ -82,7 +82,7 @@ static void ended(void *arg, uint64_t token, const void *payload, uint32_t len)
 	CHECK(m.value == answer_to(&e->sent));
 }
 
-/* One call; false when there is no room or the node has left. */
+/* Makes one call. Returns false if there is no room or the node has left. */
 static bool call_one(struct worker *w)
 {
 	uint32_t to = w->to, slot;
@@ -124,7 +124,7 @@ static void receive(struct worker *w)
 	}
 }
 
-/* Answers all but keep of what is held, in random order. */
+/* Answers held requests in random order, until @keep of them are left. */
 static void answer(struct worker *w, uint32_t keep)
 {
 	while (w->n_held > keep) {
@@ -147,7 +147,7 @@ static void step(struct worker *w)
 	for (uint32_t i = 0; i < burst && i < left; i++)
 		call_one(w);
 	receive(w);
-	/* Some are held on to, as long as there is something else to wait for. */
+	/* Half of the requests stay unanswered while this worker still waits for other events. */
 	answer(w, left ? w->n_held / 2 : 0);
 	if (!flux_poll(w->node, ended, w) && !w->n_held)
 		flux_wait(w->node, 100 * NSEC_PER_USEC);
@@ -174,7 +174,7 @@ static void *run_to_the_end(void *arg)
 	return NULL;
 }
 
-/* Leaves after as many calls as it was told to make, with some still unanswered. */
+/* Leaves after a number of calls, with some still unanswered. */
 static void *run_and_leave(void *arg)
 {
 	struct worker *w = arg;

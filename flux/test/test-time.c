@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When a busy node of flux yields, and how long one waits, with a clock that only the test moves. */
+/* Tests when a busy node yields, and how long a node waits, with a clock that the test advances. */
 #include "support/fakeclock.h"
 #include "base/sleep.h"
 #include "common.h"
@@ -32,7 +32,7 @@ static void busy_node_yields(void)
 		burst(f);
 	}
 	CHECK(fake.yields >= 19 && fake.yields <= 20);
-	CHECK(fake.looks <= ns / 100 / 8 + 1); /* one of eight flushes */
+	CHECK(fake.looks <= ns / 100 / 8 + 1); /* the clock is read at one of eight flushes */
 	flux_node_get_stats(flux_get_node(f, 0), &s, sizeof(s));
 	CHECK_EQ(s.yields, fake.yields);
 	flux_destroy(f);
@@ -44,7 +44,7 @@ static void wait_lasts_its_timeout(void)
 	struct flux *f = make(2, 0, 0);
 	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
 
-	fake.step_ns = 100 * NSEC_PER_USEC; /* so that it does not come to sleep */
+	fake.step_ns = 100 * NSEC_PER_USEC; /* so that the time passes before it would sleep */
 	CHECK_EQ(flux_wait(flux_get_node(f, 0), timeout), 0);
 	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
 	fake.step_ns = 0;
