@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A region seen as bytes: for tests that break the rules a client keeps. */
+/* A region accessed as bytes, for tests of clients that break the protocol. */
 #ifndef DELEGRPC_TEST_RAW_H
 #define DELEGRPC_TEST_RAW_H
 
@@ -16,20 +16,22 @@ struct raw {
 	uint32_t req_stride;
 };
 
-/* Maps the region of a living server, holding no client's byte; ends the test if it cannot. */
+/* Maps the region of a living server, without locking a client's byte. Failure ends the test. */
 void raw_open(const char *name, struct raw *raw);
 void raw_close(struct raw *raw);
 
-/* Is a client: takes the byte, and reserves n slots under a claim, filling none. */
+/* Acts as a client: locks the byte, and reserves n slots under a claim, without filling any. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 
 /* The id of a request, as a client with that generation makes it. */
 #define RAW_ID(generation, index) ((uint64_t)(generation) << DELEGRPC_ID_SHIFT | (index))
 
-/* Fills one slot with a 4 B payload; client may have more than its 12 bits: those of the burst. */
+/*
+ * Fills one slot with a 4 B payload. Bits of @client above the 12 of an id are those of the burst.
+ */
 void raw_fill(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value);
 
-/* The same, with a length that its payload need not have. */
+/* Like raw_fill(), with a length that may differ from that of the payload. */
 void raw_fill_length(struct raw *raw, uint64_t pos, uint32_t client, uint64_t id, uint32_t value,
 	uint32_t len);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * scale.py counts the instructions of measure(), which polls a client with calls in flight to
- * which nothing has been replied, or makes round trips, eight calls at a time.
+ * scale.py counts the instructions of measure(). It polls a client with calls in flight that have
+ * no reply yet, or makes round trips, eight calls at a time.
  *
  *	scale empty|calls RESP_DEPTH
  */
@@ -29,7 +29,7 @@ static void round_trips(struct delegrpc_server *s, struct delegrpc_client *c)
 		CHECK(delegrpc_client_poll(c, take_one, NULL) > 0);
 }
 
-/* With a server: round trips. */
+/* Makes round trips if there is a server, otherwise polls. */
 void measure(struct delegrpc_server *s, struct delegrpc_client *c)
 {
 	for (uint32_t i = 0; i < ROUNDS; i++) {
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 	s = server_new(4, 0, (uint32_t)strtoul(argv[2], NULL, 10));
 	c = client_new();
 	round_trips(s, c);
-	if (empty) { /* every slot is in use */
+	if (empty) { /* all calls stay in flight */
 		uint32_t v = 0;
 
 		while (delegrpc_client_call(c, &v, sizeof(v), 0) == 0)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Neither an empty poll of a client nor a round trip depends on resp_depth: their
-instructions with 16, 256 and 4096 calls in flight per client differ by less than a tenth.
+"""The cost of an empty poll of a client, or of a round trip, does not depend on resp_depth: the numbers
+of instructions with 16, 256 and 4096 calls in flight per client differ by less than a tenth.
 
     scale.py VALGRIND SCALE
 """

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A server and clients in one thread: helpers that these tests share. */
+/* Helpers of tests with a server and clients in one thread. */
 #ifndef DELEGRPC_TEST_SOLO_H
 #define DELEGRPC_TEST_SOLO_H
 
@@ -57,7 +57,7 @@ static inline uint32_t value_of(const struct delegrpc_req *r)
 	return v;
 }
 
-/* Receives one request that must be there and carry value. */
+/* Receives one request, which must have arrived and carry this value. */
 static inline struct delegrpc_req take(struct delegrpc_server *s, uint32_t value)
 {
 	struct delegrpc_req r;
@@ -87,7 +87,7 @@ static inline uint32_t serve(struct delegrpc_server *s)
 	return n;
 }
 
-/* Polls as often as a stuck server needs to look for holes. */
+/* Polls often enough for a server that is stuck to search for holes. */
 static inline int poll_stuck(struct delegrpc_server *s)
 {
 	int n = 0;

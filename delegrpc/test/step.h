@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Victims that are killed between two chosen instructions. A victim runs a list of pieces and
- * stops before each. The tester lets it run up to one of them, steps through that one by
+ * stops before each. The tester lets it run up to one of the pieces, steps through that piece by
  * single instructions, and kills it with SIGKILL.
  */
 #ifndef DELEGRPC_TEST_STEP_H
@@ -14,7 +14,8 @@ typedef void step_piece_fn(void);
 struct step_plan {
 	step_piece_fn *const *pieces;
 	uint32_t n;
-	/* Called in the tester whenever the victim stands before a piece, and now and then. */
+	/* Called in the tester: between() when the victim has stopped before a piece, meanwhile()
+	 * after every 16 single steps. */
 	void (*between)(uint32_t piece);
 	void (*meanwhile)(void);
 };
@@ -39,7 +40,10 @@ static inline pid_t step_start(const struct step_plan *plan)
 	return pid;
 }
 
-/* The victim must have stopped. True: itself, before a piece or after the last one. */
+/*
+ * Returns true if the victim stopped itself, before a piece or after the last one; false after a
+ * single step. The victim must have stopped.
+ */
 static inline bool step_stopped(int sig)
 {
 	if (sig != SIGSTOP && sig != SIGTRAP)
@@ -48,7 +52,10 @@ static inline bool step_stopped(int sig)
 	return sig == SIGSTOP;
 }
 
-/* Runs a victim up to a piece, then at most that many instructions of it; returns them. */
+/*
+ * Runs a victim up to @piece, then single-steps at most @limit instructions of it. Returns the
+ * number of instructions executed.
+ */
 static inline uint32_t step_run(const struct step_plan *plan, uint32_t piece, uint32_t limit)
 {
 	pid_t pid = step_start(plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages that delegrpc collects, in one thread: each way that publishes calls and replies, when
- * the other side's sleep is looked at, every size, and replies to a client that is replaced.
+ * Messages that delegrpc collects, in one thread: each event that publishes calls and replies, when
+ * a process checks whether its peer sleeps, every size, and replies to a client that is replaced.
  */
 #include "solo.h"
 
@@ -9,7 +9,7 @@
 #define TAKEN 25
 #define LEFT 7
 
-/* So many calls are in flight that answers travel eight together, and most are received. */
+/* Makes so many calls that replies are published eight together, and receives most of them. */
 static void take_many(struct delegrpc_server *s, struct delegrpc_client *c,
 	struct delegrpc_req r[TAKEN])
 {
@@ -48,7 +48,7 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 
 /* ---- calls ---- */
 
-/* Three calls are staged; then the given function publishes them. */
+/* Three calls are staged. Checks that the function named @how publishes them. */
 static void calls_published_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
@@ -81,7 +81,10 @@ static void every_call_is_published(void)
 	calls_published_by("full batch");
 }
 
-/* The given function checks whether the server sleeps, and nothing before it does. */
+/*
+ * Checks that the function named @how checks whether the server sleeps, and that no earlier one
+ * does.
+ */
 static void server_woken_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(1, 0, 256);
@@ -96,7 +99,7 @@ static void server_woken_by(const char *how)
 	CHECK_EQ(raw.control->head, DELEGRPC_BATCH);
 	CHECK_EQ(client_wakes(c), 0);
 	if (!strcmp(how, "poll")) {
-		/* One that finds something is followed by others. */
+		/* A poll that finds something must be repeated. */
 		CHECK_EQ(serve(s), DELEGRPC_BATCH);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), DELEGRPC_BATCH);
 		CHECK_EQ(client_wakes(c), 0);
@@ -114,7 +117,7 @@ static void server_woken_by(const char *how)
 	}
 	CHECK_EQ(client_wakes(c), 1);
 	CHECK_EQ(raw.header->server_state, DELEGRPC_RUNNING);
-	/* Once is enough: nothing has been published since. */
+	/* One check is enough, because nothing has been published since. */
 	raw.header->server_state = DELEGRPC_ASLEEP;
 	if (strcmp(how, "batches")) {
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
@@ -136,7 +139,7 @@ static void server_is_woken(void)
 
 /* ---- replies ---- */
 
-/* Three replies are collected; then the given function publishes them. */
+/* Three replies are collected. Checks that the function named @how publishes them. */
 static void replies_published_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
@@ -154,7 +157,7 @@ static void replies_published_by(const char *how)
 		answer(s, &r[i], i);
 	CHECK_EQ(poll_all(c, &seen), 0);
 	if (!strcmp(how, "second poll")) {
-		/* More is to be answered, so the first one leaves them where they are. */
+		/* More requests wait to be answered, so the first poll does not publish. */
 		CHECK_EQ(delegrpc_server_poll(s), LEFT);
 		CHECK_EQ(poll_all(c, &seen), 0);
 		CHECK_EQ(delegrpc_server_poll(s), LEFT);
@@ -204,7 +207,7 @@ static void every_reply_is_published(void)
 	replies_published_by("full burst");
 }
 
-/* With n calls in flight, how many replies does it take until the client sees one? */
+/* Returns how many replies it takes, with n calls in flight, until the client sees one. */
 static uint32_t replies_until_seen(uint32_t n)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
@@ -218,7 +221,7 @@ static uint32_t replies_until_seen(uint32_t n)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s),
 		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
-	/* The last request that was taken counts. */
+	/* The last request that was received determines the size. */
 	for (uint32_t i = 0; i + DELEGRPC_BATCH < n; i++)
 		take(s, i);
 	while (!poll_all(c, &seen)) {
@@ -241,7 +244,7 @@ static void a_quarter_travels_together(void)
 	CHECK_EQ(replies_until_seen(32), 8);
 }
 
-/* As many as a request says, and one more. */
+/* As many replies are published together as a request's field says, which is less by one. */
 static void burst_is_as_the_client_says(void)
 {
 	static const uint32_t says[] = {0, 1, 3, 6, 7}, gets[] = {1, 2, 4, 7, 8};
@@ -272,7 +275,7 @@ static void burst_is_as_the_client_says(void)
 	delegrpc_server_destroy(s);
 }
 
-/* No burst passes the end of the ring; every reply of many rounds arrives. */
+/* No burst crosses the end of the ring; every reply of many rounds arrives. */
 static void bursts_end_with_the_ring(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, DEPTH);
@@ -280,7 +283,7 @@ static void bursts_end_with_the_ring(void)
 	struct seen seen = {0};
 	uint32_t made = 0, got = 0;
 
-	while (made < 5) /* so that no round of what follows ends with the ring */
+	while (made < 5) /* so that none of the following rounds ends with the ring */
 		call(c, made++);
 	delegrpc_client_flush(c);
 	serve(s);
@@ -299,7 +302,7 @@ static void bursts_end_with_the_ring(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The given function checks whether the client sleeps, and nothing before it does. */
+/* Checks that the function named @how checks whether the client sleeps, and no earlier one does. */
 static void client_woken_by(const char *how)
 {
 	struct delegrpc_server *s = server_new(2, 0, DEPTH);
@@ -350,7 +353,7 @@ static void client_is_woken(void)
 
 /* ---- a client that is replaced ---- */
 
-/* Is there anything in client 0's response ring with this generation? */
+/* Returns true if client 0's response ring contains a response with this generation. */
 static bool ring_has(const struct raw *raw, uint32_t generation)
 {
 	for (uint32_t i = 0; i < DEPTH; i++)
@@ -400,8 +403,8 @@ static void replies_to_the_replaced_are_dropped(void)
 }
 
 /*
- * If the replies are published before the server knows of the successor, they have the predecessor's
- * stamp, and no client takes them.
+ * If the replies are published before the server knows of the successor, they have the
+ * predecessor's stamp, and no client takes them.
  */
 static void replies_to_the_replaced_are_not_taken(void)
 {
@@ -480,7 +483,7 @@ static void serve_sized(struct delegrpc_server *s, uint32_t req, uint32_t resp, 
 	delegrpc_server_advance_tail(s);
 }
 
-/* Each byte of calls and answers of these sizes arrives. */
+/* Checks that each byte of calls and answers of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct delegrpc_attr attr = {.max_clients = 1,
@@ -523,7 +526,7 @@ static void all_sizes(void)
 	size_arrives(500, 500);
 }
 
-/* The same with lengths that the compiler knows, word by word. */
+/* Like size_arrives(), with lengths that are compile-time constants: the copies are inlined. */
 #define CONSTANT_SIZE(s, c, n)                                                                     \
 	do {                                                                                       \
 		unsigned char out_[n], got_[200] = {0};                                            \

@@ -19,7 +19,7 @@ static void map_region(struct rpcfd_map *m)
 	m->client_addr = (struct wakefd_addr *)&line->address;
 }
 
-/* The server sleeps while a client has reserved slots; the client dies before it fills them. */
+/* The server sleeps while a client has reserved slots. The client dies before it fills them. */
 static void server_looks_for_holes(void)
 {
 	struct delegrpc_server *s = server_new(2);
@@ -49,7 +49,7 @@ static void server_looks_for_holes(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The ring is full, and there is no wake-up when it has room again. */
+/* The ring is full, and the client gets no wake-up when there is room again. */
 static void client_that_waits_for_room_tries_again(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
@@ -83,7 +83,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* A client that is just connecting does not look like one of another namespace. */
+/* A client that is just connecting must not count as one of another namespace. */
 static void connecting_clients_are_no_obstacle(void)
 {
 	for (int i = 0; i < 200; i++) {
@@ -91,7 +91,7 @@ static void connecting_clients_are_no_obstacle(void)
 		pthread_t thread;
 
 		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
-		for (int k = 0; k < i; k++) /* at another moment each time */
+		for (int k = 0; k < i; k++) /* so that the client is at another step each time */
 			delegrpc_server_poll(s);
 		CHECK(delegrpc_server_fd(s) >= 0);
 		CHECK_EQ(pthread_join(thread, NULL), 0);
@@ -99,7 +99,7 @@ static void connecting_clients_are_no_obstacle(void)
 	}
 }
 
-/* Only a client that is there counts. */
+/* Only living clients count. */
 static void dead_client_elsewhere_is_no_obstacle(void)
 {
 	struct delegrpc_server *s = server_new(2);
@@ -113,7 +113,7 @@ static void dead_client_elsewhere_is_no_obstacle(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The process has no descriptor for waking: a flush and a poll say so, and try again later. */
+/* The process has no descriptor to wake with: flush and poll return the error and try again. */
 static void flush_without_descriptors(void *arg)
 {
 	struct delegrpc_server *s = server_new(1);

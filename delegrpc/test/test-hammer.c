@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Server and clients that sleep in epoll as often as they can.
+ * A server and clients that sleep in epoll as often as they can.
  *
- *	test-delegrpc-hammer [CALLS]	of each client, in each run
+ *	test-delegrpc-hammer [CALLS]	calls of each client, in each run
  */
 #include "support/fdhammer.h"
 #include "delegrpc.h"

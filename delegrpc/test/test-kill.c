@@ -3,12 +3,12 @@
  * SIGKILL between any two instructions of connect, call, publish, poll, wait and
  * disconnect of a client, and of create, poll, recv, reply and destroy of a server.
  *
- *	test-delegrpc-kill [KILLS]	(1000; a fifth of them of servers)
+ *	test-delegrpc-kill [KILLS]	default 1000; a fifth of them of servers
  *
- * A killed client: what it had filled is served, once and in order; a second client,
- * busy all the time, loses nothing; the id and every slot in the ring come back, also from
- * a server that does nothing but wait. A killed server: its client gets only true responses, and then -EPIPE; the next server
- * replaces the region.
+ * A killed client: what it had filled is served, once and in order. A second client, which is
+ * always busy, loses nothing. The id and every slot in the ring become free again, even if the
+ * server only waits. A killed server: its client gets only correct responses, and then -EPIPE; the
+ * next server replaces the region.
  */
 #include <sys/mman.h>
 #include <sched.h>
@@ -21,14 +21,14 @@
 static char name[64];
 static uint64_t rng;
 static uint32_t kills = 1000;
-static uint64_t patience; /* of a victim that waits: long enough to sleep, when stepped */
+static uint64_t patience; /* timeout of a victim that waits: stepping takes long enough to sleep */
 
 static uint32_t pick(uint32_t n)
 {
 	return (uint32_t)(test_rand(&rng) % n);
 }
 
-/* A piece to kill in; the long ones (the first, and waiting) seldom. */
+/* Chooses the piece to kill in. The long ones (the first, and waiting) are chosen seldom. */
 static uint32_t pick_piece(uint32_t n, uint32_t waiting)
 {
 	for (;;) {
@@ -39,16 +39,16 @@ static uint32_t pick_piece(uint32_t n, uint32_t waiting)
 	}
 }
 
-/* After how many instructions; the first time through a piece measures its length. */
+/* Chooses the number of instructions. The first run through a piece measures its length. */
 static uint32_t pick_limit(uint32_t length, bool waiting)
 {
 	if (!length)
 		return UINT32_MAX;
-	/* The code in which kills are interesting runs at the end of the spinning. */
+	/* In a wait, the interesting code comes after the spinning, near the end. */
 	return waiting && pick(4) ? length - pick(600) % length : pick(length + 1);
 }
 
-/* A request has its client and its number; the response is its complement. */
+/* Returns a request's payload: its client and its number. The response is the complement. */
 static uint64_t request_word(uint32_t who, uint32_t seq)
 {
 	return (uint64_t)who << 32 | seq;
@@ -58,9 +58,9 @@ static uint64_t request_word(uint32_t who, uint32_t seq)
 
 static struct delegrpc_server *server;
 static struct delegrpc_client *survivor;
-static uint32_t life; /* number of the victim; the survivor is 0 */
-static uint32_t victim_seq; /* the victim's requests served so far */
-static uint32_t made, got; /* by the survivor */
+static uint32_t life; /* number of the victim; 0 for the survivor */
+static uint32_t victim_seq; /* number of the victim's requests served so far */
+static uint32_t made, got; /* calls and responses of the survivor */
 
 static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
@@ -68,7 +68,7 @@ static void survivor_response(void *arg, uint64_t token, const void *resp, uint3
 
 	memcpy(&word, resp, sizeof(word));
 	CHECK(word == ~request_word(0, (uint32_t)token));
-	CHECK_EQ(token, got); /* replies are in order here, so exactly once, too */
+	CHECK_EQ(token, got); /* replies come in order here, so this also checks exactly once */
 	got++;
 }
 
@@ -94,7 +94,7 @@ static void serve(void)
 
 		CHECK_EQ(r.len, sizeof(word));
 		memcpy(&word, r.payload, sizeof(word));
-		if (r.client == VICTIM_ID) /* in order, none twice, none left out */
+		if (r.client == VICTIM_ID) /* in order, each once, none missing */
 			CHECK(word == request_word(life, victim_seq++));
 		word = ~word;
 		err = delegrpc_server_reply(server, r.client, r.id, &word, sizeof(word));
@@ -191,7 +191,7 @@ static step_piece_fn *const client_pieces[] = {c_connect, c_calls, c_batch, c_po
 	c_batch, c_wait, c_poll, c_disconnect};
 #define C_WAIT 6
 
-/* After a death: all published requests are served, and no process waits for ever. */
+/* After a death: checks that all published requests are served, and no process waits for ever. */
 static void recover(struct raw *raw)
 {
 	for (uint32_t i = 0; i < 100 * DELEGRPC_STUCK_POLLS; i++) {
@@ -252,13 +252,13 @@ static void clients_in_a_tight_ring(void)
 
 /* ---- a server that only waits, and clients that replace each other ---- */
 
-/* The server's present action, for the tester. */
+/* The present action of the server, shared with the tester. */
 static struct waiting_server {
 	uint32_t ready;
 	uint64_t holes;
 } * waiting;
 
-/* Gives slots back only when it has received something. */
+/* Serves, and gives slots back only after it has received something. */
 static void wait_for_ever(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .resp_size = 8};
@@ -299,7 +299,7 @@ static void nothing_between(uint32_t piece)
 
 static step_piece_fn *const replaced_pieces[] = {replaced_connect, c_batch};
 
-/* A successor is served, wherever its predecessor died. */
+/* A successor is served, at whatever instruction its predecessor died. */
 static void clients_of_a_waiting_server(void)
 {
 	struct step_plan plan = {replaced_pieces, ARRAY_SIZE(replaced_pieces), nothing_between,
@@ -323,7 +323,7 @@ static void clients_of_a_waiting_server(void)
 
 		length = steps > length ? steps : length;
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
-		/* Far more than the server sleeps. */
+		/* The timeout is much longer than a sleep of the server. */
 		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 8, 60 * NSEC_PER_SEC,
 				 NULL),
 			0);
@@ -419,18 +419,18 @@ static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
-	/* Held requests keep their slots only as long as no others come. */
+	/* Held requests keep their slots only as long as no others arrive. */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* many: so that replies travel in bursts */
 }
 
 static void meanwhile_server(void)
 {
-	if (survivor) /* -EPIPE: it is about to be destroyed */
+	if (survivor) /* poll may return -EPIPE: the client is about to be disconnected */
 		CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= -EPIPE);
 }
 
-/* Polls until the library says that the server is dead. */
+/* Polls until the library reports that the server is dead. */
 static void hear_of_death(void)
 {
 	uint64_t start = clock_ns();
@@ -472,7 +472,7 @@ static void servers(void)
 		CHECK(delegrpc_client_connect(name, NULL, &c) == -ECONNREFUSED || piece == 0 ||
 			piece == ARRAY_SIZE(server_pieces) - 1);
 	}
-	s_create(); /* whatever the last one left */
+	s_create(); /* replaces the region of the last server */
 	s_destroy();
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
 	printf("  %u kills of servers\n", n);
@@ -492,7 +492,7 @@ int main(int argc, char **argv)
 		kills = (uint32_t)strtoul(argv[1], NULL, 10);
 	CHECK(kills >= 20);
 	rng = test_seed();
-	/* A step is two context switches: cheaper without a change of core. */
+	/* A step takes two context switches, which are cheaper on one core. */
 	CPU_ZERO(&here);
 	CPU_SET((unsigned)sched_getcpu(), &here);
 	sched_setaffinity(0, sizeof(here), &here);

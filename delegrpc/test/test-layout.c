@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc's attributes at their limits, where a region would be too large to be made. */
+/* delegrpc's attributes at their limits, for regions that are too large to be created. */
 #include "support/test.h"
 #include "internal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each response arrives with the length that the server gave, as requests do. */
+/* Each response arrives with its sender's length, and so does each request. */
 #include <pthread.h>
 
 #include "support/lengthtest.h"
@@ -35,7 +35,7 @@ static void answer_all(struct delegrpc_server *s, uint64_t *n)
 	delegrpc_server_advance_tail(s);
 }
 
-/* Alone and in bursts, in both directions. */
+/* Messages alone and in bursts, in both directions. */
 static void lengths_travel(void)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
@@ -67,7 +67,7 @@ static void keep_length(void *arg, uint64_t token, const void *resp, uint32_t le
 	*(uint32_t *)arg = len;
 }
 
-/* The longest that there are, and the highest id. */
+/* The longest messages, and the highest id. */
 static void longest(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 1,

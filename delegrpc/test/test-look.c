@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A region as it is seen from outside: what is in use, who is alive, forged contents, removal. */
+/* Reading a region from outside: slots in use, living clients, forged contents, removal. */
 #include "support/looktest.h"
 #include "solo.h"
 
@@ -32,7 +32,7 @@ static void slots_in_use_are_exact(void)
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(delegrpc_server_recv(s, &r[i]), 1);
-	CHECK_EQ(look().in_use, 3); /* received, and not given back */
+	CHECK_EQ(look().in_use, 3); /* received, but not given back */
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(look().in_use, 0);
 	CHECK_EQ(look().attr.max_clients, 4);
@@ -69,7 +69,7 @@ static void clients_and_their_states(void)
 	delegrpc_client_disconnect(c);
 	raw.lines[1].state = DELEGRPC_WAITING;
 	raw.lines[2].state = DELEGRPC_ON_FD;
-	raw.lines[3].taken = 1; /* as a dead client leaves it */
+	raw.lines[3].taken = 1; /* as a client leaves it that dies */
 	raw.header->server_state = DELEGRPC_ASLEEP;
 	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
@@ -86,7 +86,7 @@ static void clients_and_their_states(void)
 	delegrpc_server_destroy(s);
 }
 
-/* A header with one wrong field is no header of this version. */
+/* A header with one wrong field is refused. */
 static void headers_are_checked(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, DEPTH);
@@ -137,7 +137,7 @@ static void look_at_forged(void)
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
-		CHECK_EQ(l.in_use, UINT32_MAX); /* written on success only */
+		CHECK_EQ(l.in_use, UINT32_MAX); /* it is written only on success */
 		return;
 	}
 	CHECK(l.in_use <= l.attr.ring_depth);
@@ -154,7 +154,7 @@ static void forged_contents_do_no_harm(void)
 
 	looktest_forge(file, 256 + 4 * 128, look_at_forged);
 	raw_open(name, &raw);
-	raw.control->tail = 1; /* past the head */
+	raw.control->tail = 1; /* greater than head */
 	CHECK_EQ(look().in_use, RING);
 	raw_close(&raw);
 	CHECK_EQ(truncate(file, 300), 0);

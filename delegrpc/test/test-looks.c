@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the looks at locks when clients of delegrpc connect. */
+/* Counts the tests of locks when clients of delegrpc connect. */
 #include <sys/resource.h>
 
 #include "support/locklooks.h"
@@ -17,7 +17,7 @@ static uint64_t looks_of_connect(uint32_t i)
 	return lock_looks - looks;
 }
 
-/* A connect takes as many looks with 999 others as with none. */
+/* A connect tests as many locks with 999 other clients as with none. */
 static void connect_looks(void)
 {
 	struct delegrpc_attr attr = {.max_clients = CLIENTS, .resp_depth = 1, .req_size = 8};
@@ -28,11 +28,11 @@ static void connect_looks(void)
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		CHECK(looks_of_connect(i) <= 2);
-	/* If every id is taken, the lock of each is tried at most twice. */
+	/* If all ids are taken, the lock of each is tested at most twice. */
 	lock_looks = 0;
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EUSERS);
 	CHECK(lock_looks <= 2 * CLIENTS + 1);
-	/* An id that was given back is found at once, and so is a dead client's. */
+	/* An id that was given back is found with the first tests, and so is a dead client's. */
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc between processes: clients and servers that are killed at random moments in full
- * traffic, clients that write what they like where they can, fork.
+ * delegrpc between processes: clients and servers that are killed at random moments with calls in
+ * flight, clients that write random data wherever they can, fork.
  *
- *	test-delegrpc-process [KILLS]	(200 of clients, a twentieth as many of servers)
+ *	test-delegrpc-process [KILLS]	default 200, of clients; a twentieth as many of servers
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -42,7 +42,7 @@ static pid_t spawn(void (*fn)(void))
 
 	CHECK(pid >= 0);
 	if (!pid) {
-		alarm(120); /* should the tester die */
+		alarm(120); /* in case the tester dies */
 		fn();
 		_exit(80);
 	}
@@ -104,7 +104,7 @@ static void take(void *arg, uint64_t token, const void *resp, uint32_t len)
 	a->got++;
 }
 
-/* Some calls, a poll, perhaps a wait. -EPIPE or how many responses. */
+/* Makes some calls, polls, and perhaps waits. Returns -EPIPE or the number of responses. */
 static int work(struct caller *a)
 {
 	int n;
@@ -203,7 +203,7 @@ static void scribble(uint64_t *words, size_t from, size_t n)
 	for (;;) {
 		uint64_t value = test_rand(&rng);
 
-		/* Plausible values do more harm than noise. */
+		/* Plausible values do more damage than random ones. */
 		if (value & 1)
 			value = value >> 8 & 0x3f0000003f;
 		__atomic_store_n(&words[from + pick((uint32_t)n)], value, __ATOMIC_RELAXED);
@@ -220,7 +220,7 @@ static void scribble_everywhere(void)
 	scribble(raw.region.addr, 0, raw.region.size / 8);
 }
 
-/* Lines, requests and responses, so that the indices stay and the server goes on. */
+/* Overwrites lines, requests and responses, but not the indices, so that the server continues. */
 static void scribble_behind_the_indices(void)
 {
 	struct raw raw;
@@ -231,7 +231,7 @@ static void scribble_behind_the_indices(void)
 	scribble(raw.region.addr, 32, raw.region.size / 8 - 32);
 }
 
-/* Reserves and fills slots as the protocol says, but with forged requests. */
+/* Reserves and fills slots by the protocol, but with forged requests. */
 static void forge(void)
 {
 	struct raw raw;
@@ -264,7 +264,7 @@ static void ignore_response(void *arg, uint64_t token, const void *resp, uint32_
 	(*(uint32_t *)arg)++;
 }
 
-/* The forger may get its core late: who forges is watched until the server has refused some. */
+/* Returns true if the server has dropped forged requests. The forger may get a core only late. */
 static bool refused_some(const struct delegrpc_server *s)
 {
 	struct delegrpc_server_stats st;
@@ -273,7 +273,10 @@ static bool refused_some(const struct delegrpc_server *s)
 	return st.bad_requests > 100;
 }
 
-/* Server and an honest client beside it: nothing is out of bounds, and nothing hangs. */
+/*
+ * Runs a server and an honest client beside a hostile one. No access is out of bounds, and no
+ * process hangs.
+ */
 static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t rounds)
 {
 	struct delegrpc_attr attr = {.max_clients = 4, .resp_depth = 8, .ring_depth = 64};
@@ -286,7 +289,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
 	pid[0] = spawn(hostile);
-	pid[1] = hostile == forge ? 0 : spawn(hostile); /* it holds two clients' bytes */
+	pid[1] = hostile == forge ? 0 : spawn(hostile); /* forge() locks the bytes of two clients */
 	for (uint32_t i = 0; i < rounds || (hostile == forge && !refused_some(s)); i++) {
 		struct delegrpc_req r;
 		char copy[DELEGRPC_MAX_PAYLOAD];
@@ -313,7 +316,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
-	/* The harm ends with the region. */
+	/* The damage ends with the region. */
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	return st;
@@ -321,7 +324,7 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 
 static void hostile_everywhere(void)
 {
-	for (int i = 0; i < 20; i++) /* each soon breaks the ring */
+	for (int i = 0; i < 20; i++) /* each round soon breaks the ring */
 		endure(scribble_everywhere, 500);
 }
 
@@ -341,7 +344,7 @@ static void hostile_with_manners(void)
 
 /* ---- fork ---- */
 
-/* A child that inherits client and server, and frees them, disturbs neither. */
+/* A forked child that frees the client and the server that it inherits disturbs neither of them. */
 static void fork_disturbs_nothing(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 1};
@@ -400,7 +403,7 @@ int main(int argc, char **argv)
 	rng = test_seed();
 	snprintf(name, sizeof(name), "process.%d", (int)getpid());
 	argc = test_main(tests, ARRAY_SIZE(tests), argc > 2 ? 2 : 1, argv + (argc > 2));
-	/* The remains of the last killed server. */
+	/* Replaces the region that the last killed server left, so that it is removed. */
 	if (shm_create("delegrpc", name, 1, &left) == 0)
 		shm_close(&left);
 	return argc;

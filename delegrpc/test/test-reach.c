@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients that cannot wake a server which sleeps on its descriptor. */
+/* Clients that cannot wake a server that sleeps on its descriptor. */
 #include "delegrpc.h"
 
 #define RPC_LAYER delegrpc

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * delegrpc's rings in one thread: slots that are never filled, ids that are used again,
- * counters at their wrap, and what no client that keeps the rules would write.
+ * counters at their wrap, and data that no correct client writes.
  */
 #include "solo.h"
 
@@ -33,7 +33,7 @@ static void hole_is_waited_for(void)
 	delegrpc_server_destroy(s);
 }
 
-/* A dead client has filled one of its two slots: that one is served, the other is skipped. */
+/* A dead client has filled one of its two slots. This slot is served, the other is skipped. */
 static void hole_of_the_dead_is_skipped(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -49,7 +49,7 @@ static void hole_of_the_dead_is_skipped(void)
 		call(c, 100);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
-		raw_close(&raw); /* dies */
+		raw_close(&raw); /* the client dies */
 		if (lap % 2 == 0)
 			take(s, 7);
 		CHECK(poll_stuck(s) >= 1);
@@ -69,7 +69,9 @@ static void hole_of_the_dead_is_skipped(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Dead before it could say where, and one that never said anything. */
+/*
+ * One client died before it stored a position in its claim, another one before it stored any claim.
+ */
 static void nameless_holes_are_skipped(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -92,8 +94,8 @@ static void nameless_holes_are_skipped(void)
 }
 
 /*
- * A client died and left holes: its successor can call although the server, which gives back
- * only slots of requests that it has received, has received nothing.
+ * A client died and left holes. Its successor can make calls although the server's user gives slots
+ * back only after it has received something, and it has received nothing.
  */
 static void skipped_places_are_given_back(void)
 {
@@ -104,7 +106,7 @@ static void skipped_places_are_given_back(void)
 
 	raw_open(name, &raw);
 	raw_reserve(&raw, 0, 3);
-	raw_close(&raw); /* dies */
+	raw_close(&raw); /* the client dies */
 	c = client_new();
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -119,7 +121,7 @@ static void skipped_places_are_given_back(void)
 	raw_close(&raw);
 	c = client_new();
 	call(c, 101);
-	/* A held request is not given back with the holes behind it. */
+	/* A held request is not given back with the holes after it. */
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, 7);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -130,7 +132,7 @@ static void skipped_places_are_given_back(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Likewise when all that was found is dropped. */
+/* The same holds if all requests found are dropped. */
 static void dropped_places_are_given_back(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -167,8 +169,8 @@ static uint64_t looks_of(const struct delegrpc_server *s)
 }
 
 /*
- * The whole ring is reserved although no client did it, and every line says that its client may
- * have done it. One poll does a bounded part of the search; the whole search tries each lock once.
+ * The whole ring is reserved although no client did it, and every line claims that its client may
+ * have done it. One poll does a limited part of the search; the whole search tests each lock once.
  */
 static void search_is_bounded(void)
 {
@@ -202,7 +204,7 @@ static void search_is_bounded(void)
 	delegrpc_server_destroy(s);
 }
 
-/* In a wait as well, which comes to its end. */
+/* The search also ends if it is done in a wait. */
 static void search_of_a_wait_ends(void)
 {
 	struct delegrpc_server *s = server_new(256, 0, 64);
@@ -219,7 +221,7 @@ static void search_of_a_wait_ends(void)
 	delegrpc_server_destroy(s);
 }
 
-/* A living client has a claim: holes before it are skipped, slots behind it are not. */
+/* Claims of a living client count: holes before them are skipped, slots in them are not. */
 static void claims_of_the_living_count(void)
 {
 	struct delegrpc_server *s = server_new(8, 0, 16);
@@ -247,7 +249,7 @@ static void claims_of_the_living_count(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The next client with the id gets no responses of its predecessor, and no slot too early. */
+/* The next client with the id gets no responses of its predecessor, and gets no slot too early. */
 static void id_is_reused(void)
 {
 	struct delegrpc_server *s = server_new(1, 0, 4);
@@ -262,15 +264,15 @@ static void id_is_reused(void)
 	delegrpc_client_disconnect(c);
 	c = client_new();
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, v), 0);
-	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN); /* the old ones are in the ring yet */
+	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN); /* the ring has older requests */
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		old[i] = take(s, i);
-	answer(s, &old[0], 1); /* nobody reads it */
+	answer(s, &old[0], 1); /* no client reads it */
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
-	answer(s, &old[1], 1); /* nor this */
+	answer(s, &old[1], 1); /* nor this one */
 	r = take(s, 9);
 	CHECK_EQ(delegrpc_server_reply(s, old[2].client, old[2].id, &v, 4), -EPIPE);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
@@ -283,8 +285,9 @@ static void id_is_reused(void)
 }
 
 /*
- * The server holds a request of a client that has left. After so many more clients with its id, of
- * which the server has received nothing, a late answer is refused, and the client that is there gets its own.
+ * The server holds a request of a client that has left. Then @more clients with the same id come
+ * and leave, and the server receives nothing of them. A late answer is refused, and the present
+ * client gets its own answer.
  */
 static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t next)
 {
@@ -305,7 +308,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
 	raw.lines[0].generation = generation + more - 1;
-	raw.lines[0].published += 100; /* and died before it reserved anything */
+	raw.lines[0].published += 100; /* the last of them died before it reserved anything */
 	c = client_new();
 	CHECK(raw.lines[0].generation == next);
 	call(c, 5);
@@ -330,7 +333,7 @@ static void held_request_of_a_predecessor(void)
 {
 	held_while_others_come(1, 1, 2);
 	held_while_others_come(1, 65535, 65536);
-	held_while_others_come(1, 65536, 65538); /* the same lower bits */
+	held_while_others_come(1, 65536, 65538); /* generations with the same lower 16 bits */
 	held_while_others_come(65535, 65536, 131072);
 	held_while_others_come(7, 1ull << 32, (1ull << 32) + 8);
 	held_while_others_come(7, 5ull << 40, (5ull << 40) + 8);
@@ -338,7 +341,7 @@ static void held_request_of_a_predecessor(void)
 	held_while_others_come(DELEGRPC_GENERATION_MAX, 1, 1);
 }
 
-/* Several successors have called; the last one has the lower bits of the first one's generation. */
+/* Several successors have made calls. The last one's generation has the first one's lower bits. */
 static void held_while_others_call(void)
 {
 	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
@@ -372,8 +375,8 @@ static void held_while_others_call(void)
 }
 
 /*
- * A client that has published and left is not received before its successor, many later, connects.
- * The successor has other stamps, so that it does not take the answers to it.
+ * A client has published a request and left. The server receives it only after many successors. The
+ * last successor has another stamp, so that it does not take the answer to that request.
  */
 static void unreceived_request_of_a_predecessor(void)
 {
@@ -436,7 +439,7 @@ static void counters_wrap(void)
 	}
 	CHECK_EQ(raw.lines[0].generation, 65542);
 	CHECK_EQ(s->cursor, at + 1200);
-	/* A response position passes 16 bits of laps likewise. */
+	/* The laps of response positions pass 16 bits in the same way. */
 	c = client_new();
 	call(c, 1);
 	delegrpc_client_flush(c);
@@ -462,7 +465,7 @@ static void counters_wrap(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Requests that no client would make are dropped, and the next one is served. */
+/* Requests that no correct client makes are dropped, and the next one is served. */
 static void bad_requests(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -474,13 +477,13 @@ static void bad_requests(void)
 
 	raw_open(name, &raw);
 	pos = raw_reserve(&raw, 1, 7);
-	raw_fill(&raw, pos, 4, RAW_ID(1, 0), 1); /* client */
+	raw_fill(&raw, pos, 4, RAW_ID(1, 0), 1); /* wrong client */
 	raw_fill(&raw, pos + 1, UINT32_MAX, RAW_ID(1, 0), 1);
-	raw_fill(&raw, pos + 2, 1, RAW_ID(1, 16), 1); /* id */
-	raw_fill(&raw, pos + 3, 1, 3, 1); /* generation */
-	raw_fill(&raw, pos + 4, 1, RAW_ID(1, 3), 1); /* good */
-	raw_fill(&raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same again */
-	raw_fill_length(&raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* length */
+	raw_fill(&raw, pos + 2, 1, RAW_ID(1, 16), 1); /* wrong id */
+	raw_fill(&raw, pos + 3, 1, 3, 1); /* wrong generation */
+	raw_fill(&raw, pos + 4, 1, RAW_ID(1, 3), 1); /* correct */
+	raw_fill(&raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same id again */
+	raw_fill_length(&raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* wrong length */
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
@@ -497,7 +500,7 @@ static void bad_requests(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Indices that no run of the rules gives: everybody is told. */
+/* If the indices have values that correct clients cannot cause, all processes get an error. */
 static void broken_indices(void)
 {
 	static const uint64_t by[] = {257, 1ull << 40, UINT64_MAX};

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Clients and server as threads of one process, so that the thread sanitizer sees the
- * protocol: every payload checked, every call answered once, replies deferred and in
- * random order, clients that come and go, both kinds of ring, waiting and polling.
+ * protocol: every payload is checked, every call is answered once, replies are delayed and in
+ * random order, clients come and go, with both kinds of ring, waiting and polling.
  *
- *	test-delegrpc-threads [TIMES]	each with so many times the calls
+ *	test-delegrpc-threads [TIMES]	multiplies the number of calls
  */
 #include <pthread.h>
 
@@ -16,7 +16,7 @@
 
 struct shape {
 	uint32_t clients, ring, depth, calls, lives;
-	bool wait; /* sleep when there is nothing, instead of polling on */
+	bool wait; /* sleep when there is nothing to do, instead of polling */
 };
 
 static char name[64];
@@ -41,7 +41,7 @@ struct server_thread {
 	uint64_t served;
 };
 
-/* 40 B; every word depends on the client and on the call. */
+/* Fills 40 B. Every word depends on the client and on the call. */
 static void fill(uint64_t *words, uint64_t who, uint64_t token)
 {
 	for (uint64_t i = 0; i < 5; i++)
@@ -66,7 +66,7 @@ static void connect_client(struct client_thread *t)
 {
 	int err;
 
-	/* A predecessor's thread may be about to disconnect. */
+	/* The thread of a predecessor may be about to disconnect. */
 	while ((err = delegrpc_client_connect(name, NULL, &t->c)) == -EUSERS)
 		sched_yield();
 	CHECK_EQ(err, 0);
@@ -142,7 +142,9 @@ static void *server_main(void *arg)
 			memcpy(held[n++].words, r.payload, r.len);
 		}
 		delegrpc_server_advance_tail(t->s);
-		/* Answers some of the held requests at random, or all of them if no others come. */
+		/*
+		 * Answers some of the held requests at random, or all of them if no others arrive.
+		 */
 		for (uint32_t k = found ? (uint32_t)(test_rand(&rand) % 8) : n; k && n; k--) {
 			uint32_t i = (uint32_t)(test_rand(&rand) % n);
 

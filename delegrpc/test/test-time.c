@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The times that delegrpc's manual promises, with a clock that only the test moves. */
+/* The times that delegrpc's manual promises, with a clock that only the test advances. */
 #include "raw.h"
 #include "rpc.h"
 
@@ -7,8 +7,8 @@
 #include "support/rpctime.h"
 
 /*
- * A server that always finds work gives its core away every 150 us, if a client waits;
- * in between it looks at the clock now and then.
+ * A server that always finds work yields its core every 150 us if a client waits, and reads the
+ * clock at intervals.
  */
 static void busy_server_yields(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A client with a forged region and with forged responses. */
+/* A client with a forged region, and with forged responses. */
 #include "solo.h"
 
-/* A region as a server with these attributes and so many bytes more would make it. */
+/* Makes a region as a server with these attributes would, but @more bytes longer. */
 static void forge_region(struct delegrpc_attr a, size_t more, struct shm_region *region)
 {
 	size_t req = (16 + a.req_size + 15) / 16 * 16, resp = (8 + a.resp_size + 7) / 8 * 8;
@@ -34,12 +34,12 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	err = delegrpc_client_connect(name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
-	CHECK_EQ(delegrpc_look(name, &look, sizeof(look), NULL, NULL), err); /* by the same rules */
+	CHECK_EQ(delegrpc_look(name, &look, sizeof(look), NULL, NULL), err); /* checks the same */
 	shm_close(&region);
 	return err;
 }
 
-/* The file is as long as the attributes say, but no server has them. */
+/* The file is as long as the attributes require, but no server has such attributes. */
 static void forged_regions_are_refused(void)
 {
 	static const struct delegrpc_attr bad[] = {
@@ -64,7 +64,7 @@ static void forged_regions_are_refused(void)
 		-EPROTO);
 }
 
-/* The response that client 0, in its first lap, reads as its n-th. */
+/* Writes the n-th response that client 0 reads in its first lap. */
 static void forge_response(struct raw *raw, uint32_t n, uint32_t id, uint32_t len)
 {
 	uint64_t stamp = 1u << 16 | raw->lines[0].generation;
@@ -80,8 +80,8 @@ static void note_longest(void *arg, uint64_t token, const void *resp, uint32_t l
 }
 
 /*
- * Ids of no call, and of one that has its response, and lengths over resp_size are counted and
- * dropped.
+ * Responses with the id of no call, or of a call that has its response, or with a length that
+ * exceeds resp_size, are counted and dropped.
  */
 static void forged_responses_are_dropped(void)
 {
@@ -104,7 +104,7 @@ static void forged_responses_are_dropped(void)
 	CHECK_EQ(delegrpc_client_poll(c, note_longest, &seen), 1);
 	CHECK_EQ(seen.token[0], 7);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
-	/* The list of free ids is unharmed: each call gets an id of its own. */
+	/* The list of free ids is intact: each call gets an id of its own. */
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);

@@ -44,7 +44,7 @@ static void attributes(void)
 	delegrpc_client_disconnect(NULL);
 }
 
-/* The numbers that the manual names. */
+/* The numbers that the manual states. */
 static void documented_numbers(void)
 {
 	struct delegrpc_server *s = server_new(2, 0, 64);
@@ -68,7 +68,7 @@ static void documented_numbers(void)
 	CHECK_EQ(delegrpc_server_poll(s), 32);
 	CHECK_EQ(serve(s), 40);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8);
-	pos = raw_reserve(&raw, 1, 1); /* and dies */
+	pos = raw_reserve(&raw, 1, 1); /* this client dies below */
 	raw_close(&raw);
 	s->empty = 0;
 	for (uint32_t i = 0; i < 255; i++)
@@ -106,7 +106,7 @@ static void layout(void)
 	memcpy(word, raw.requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
 	CHECK_EQ(word[1],
-		4u << 15 | delegrpc_client_index(c)); /* length; its answer travels alone */
+		4u << 15 | delegrpc_client_index(c)); /* length; its answer is a burst of one */
 	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
 	CHECK_EQ(word[3], 0);
 	memcpy(word, raw.requests + 16, 4);
@@ -213,11 +213,11 @@ static void calls_are_staged(void)
 	call(c, 8);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
-	CHECK_EQ(delegrpc_server_poll(s), 8); /* requests found earlier come first */
+	CHECK_EQ(delegrpc_server_poll(s), 8); /* counts only requests found before */
 	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.flushes, 2);
 	CHECK_EQ(serve(s), 9);
-	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* bounded */
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* the maximum per poll */
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
@@ -318,7 +318,7 @@ static void refused_replies(void)
 	delegrpc_server_destroy(s);
 }
 
-/* A ring that cannot hold all calls in flight is full, and free after advance_tail. */
+/* A ring that cannot hold all calls in flight fills up, and has room after advance_tail. */
 static void small_ring_is_full(void)
 {
 	struct delegrpc_server *s = server_new(1, 16, 64);
@@ -328,7 +328,10 @@ static void small_ring_is_full(void)
 	struct delegrpc_req r;
 	uint32_t v = 0, served = 0;
 
-	/* Up to 16 - 8 in use a batch may go, so 16 slots fill, and a batch stays. */
+	/*
+	 * A batch is published if at most 16 - 8 slots are in use. So 16 fill, and a batch stays
+	 * staged.
+	 */
 	while (delegrpc_client_call(c, &v, 4, v) == 0)
 		v++;
 	CHECK_EQ(v, 24);
@@ -353,14 +356,14 @@ static void small_ring_is_full(void)
 	delegrpc_server_destroy(s);
 }
 
-/* Calls from the response function: one each, then as many as are taken. */
+/* The state of response functions that make calls: one each at first, then as many as fit. */
 static struct {
 	struct delegrpc_client *c;
 	uint32_t want, made, got, next;
 	unsigned char *order;
 } again;
 
-/* Each of the others may be about to reserve a batch: 24 of the 64 slots are kept for them. */
+/* The other clients may each reserve a batch: 24 of the 64 slots are kept for them. */
 static void small_ring_has_a_margin(void)
 {
 	struct delegrpc_server *s = server_new(4, 64, 64);
@@ -399,7 +402,7 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 		}
 		again.made++;
 	}
-	/* The response that we are reading cannot have been overwritten. */
+	/* The response that is being read must not have been overwritten. */
 	memcpy(&v, resp, 4);
 	CHECK_EQ(v, (uint32_t)token + 1000);
 }
@@ -407,7 +410,7 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 static void serve_in_callback(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	call_again(NULL, token, resp, len);
-	serve(arg); /* whatever was published so far is answered now */
+	serve(arg); /* answers everything that was published so far */
 	CHECK_EQ(memcmp(resp, &(uint32_t){(uint32_t)token + 1000}, 4), 0);
 }
 
@@ -481,7 +484,7 @@ static void waits_time_out(void)
 
 	CHECK_EQ(delegrpc_server_wait(s, 0), 0);
 	CHECK_EQ(delegrpc_server_wait(s, 2000000), 0);
-	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 0); /* nothing pending */
+	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 0); /* nothing is pending */
 	call(c, 1);
 	CHECK_EQ(delegrpc_client_wait(c, 0), 0);
 	CHECK_EQ(delegrpc_client_wait(c, 2000000), 0);
@@ -508,7 +511,7 @@ static void connect_errors(void)
 	attr.resp_size = 57;
 	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), -EPROTO);
 	attr.resp_size = 56;
-	attr.resp_depth = 7; /* is 8 */
+	attr.resp_depth = 7; /* is rounded up to 8 */
 	attr.max_clients = 3;
 	CHECK_EQ(delegrpc_client_connect(name, &attr, &c[0]), -EPROTO);
 	attr.max_clients = 2;
@@ -532,7 +535,7 @@ static void connect_errors(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The header of a region that is not one of ours, or not of this version. */
+/* The header is not of this library, or not of this version. */
 static void connect_checks_the_header(void)
 {
 	static const size_t fields[] = {0, 8, 12, 16, 20, 32, 36};
@@ -581,7 +584,7 @@ static void server_goes(void)
 	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), -EPIPE);
 	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 1);
-	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 3); /* what it wrote is read */
+	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 3); /* the server's last responses */
 	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), -EPIPE);
 	do
 		n = delegrpc_client_poll(c, note, &seen);
@@ -593,7 +596,7 @@ static void server_goes(void)
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
 }
 
-/* A name may have as many bytes as the header says. */
+/* A name may have as many bytes as the header states. */
 static void names_are_checked(void)
 {
 	char longest[DELEGRPC_MAX_NAME + 2];
