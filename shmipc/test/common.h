@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Helpers that the tests of shmipc share: names, payloads that can be checked, a server's turn. */
+/*
+ * Helpers that the tests of shmipc share: names, payloads that can be checked, one poll of a
+ * server.
+ */
 #ifndef SHMIPC_TEST_COMMON_H
 #define SHMIPC_TEST_COMMON_H
 
@@ -10,7 +13,7 @@
 #include "shmipc.h"
 
 struct msg {
-	uint64_t tag, copies[3]; /* all the same */
+	uint64_t tag, copies[3]; /* all four are the same */
 };
 
 static inline struct msg msg_of(uint64_t tag)
@@ -23,7 +26,7 @@ static inline void msg_check(const struct msg *m)
 	CHECK(m->copies[0] == m->tag && m->copies[1] == m->tag && m->copies[2] == m->tag);
 }
 
-/* The answer to a message; the same on both sides. */
+/* Returns the answer to a message with this tag. */
 static inline uint64_t msg_answer(uint64_t tag)
 {
 	return tag * 0x9e3779b97f4a7c15ull + 1;
@@ -36,7 +39,7 @@ static const struct shmipc_attr msg_attr = {
 	.resp_size = sizeof(struct msg),
 };
 
-/* A region name of this process's own. */
+/* Returns a region name that only this process uses. */
 static inline const char *test_name(const char *what)
 {
 	static char name[64];
@@ -45,7 +48,7 @@ static inline const char *test_name(const char *what)
 	return name;
 }
 
-/* A server, and a client of it, by such a name. */
+/* These create a server, and connect a client to it, with such a name. */
 static inline struct shmipc_server *test_serve(const char *what, const struct shmipc_attr *attr)
 {
 	struct shmipc_server *s = NULL;
@@ -62,7 +65,7 @@ static inline struct shmipc_client *test_join(const char *what)
 	return c;
 }
 
-/* Polls once, answers all that came; how many. */
+/* Polls once, and answers all requests found. Returns how many. */
 static inline int serve_once(struct shmipc_server *s)
 {
 	struct shmipc_req r;
@@ -79,10 +82,10 @@ static inline int serve_once(struct shmipc_server *s)
 	return taken;
 }
 
-/* Counts responses and checks each: exactly one per token below the size. */
+/* Counts responses and checks each: exactly one per token from first to first + size - 1. */
 struct tally {
 	uint64_t first; /* token and tag of the first call */
-	uint32_t n, size, ended; /* ended: without a response */
+	uint32_t n, size, ended; /* ended: calls that ended without a response */
 	uint8_t *seen;
 };
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""call, recv and reply neither fence nor lock, nor do the functions that they call, but for
-those that say why a call is refused and what is wrong with a request, and memcpy(), which is
-for long messages; the wake tests, which have the fence, show that
-one would be seen. recv and a client's poll load no two fields at once of which one may just have
-been stored alone.
+"""The functions call, recv and reply contain no fence and no locked operation, and neither do the functions
+that they call. The exceptions are the functions that report why a call is refused and what is wrong with a request,
+and memcpy(), which is for long messages. The wake tests contain the fence, so they show that a fence would
+be found. recv and a client's poll have no wide load of two fields of which one may just have been stored
+alone.
 
 	hotpath.py OBJDUMP ARCHIVE-OF-HOTPATH LIBSHMIPC.A
 """
@@ -16,7 +16,8 @@ text = subprocess.run([objdump, "-dr", "--no-show-raw-insn", *archives], check=T
                       capture_output=True, text=True).stdout
 bodies = dict(re.findall(r"<(hot_\w+|shmipc_priv_\w+_(?:begin|full|part|end_burst|wake_test))>:\n(.*?)\n(?:\n|$)", text, re.S))
 fence = re.compile(r"\t(?:lock\b|mfence|xchg\s.*\(|dmb\s+ish$|dmb\s+sy|ldax|ldxr|swp|cas)", re.M)
-# cellring_step() and shmipc_priv_client_window() prevent it: such a load waits for the store buffer.
+# cellring_step() and shmipc_priv_client_window() prevent wide loads, which wait for the store
+# buffer.
 wide_load = re.compile(r"\tv?mov(?:dq[ua]|[ua]p[sd])\s+[^,]*\(.*\),%[xy]mm")
 relocation = re.compile(r"R_\w+(?:PLT32|CALL26|JUMP26)\s+(\w+)")
 

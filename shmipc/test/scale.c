@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The same round trips of short messages with a region for so many clients, of which one is
- * connected, and for messages of up to so many bytes; run under callgrind by scale.py, which
+ * Makes the same round trips of short messages with a region for CLIENTS clients, of which one is
+ * connected, and for messages of at most BYTES bytes. scale.py runs it under callgrind and
  * compares the instructions in measure().
  *
  *	scale CLIENTS [BYTES]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Instructions of the same round trips: places without a client cost nothing (1, 46 and 1024 places,
-one connected, differ by less than a tenth), and neither does room for messages that nobody sends."""
+"""Compares instructions of the same round trips. Places without a client cost nothing (with one client
+connected, 1, 46 and 1024 places differ by less than a tenth), and neither does room for long messages."""
 import re
 import subprocess
 import sys
@@ -29,6 +29,7 @@ if min(counts.values()) < 20 * CALLS:
     raise SystemExit("too few instructions: the measured function was not seen")
 if max(counts.values()) > 1.1 * counts[1]:
     raise SystemExit("the cost grows with clients that are not there")
-# Long messages travel alone, so their rings take other steps, but no number that grows with the size.
+# Long messages are published one by one, so their rings take other steps, but the cost does not
+# grow with size.
 if instructions(1, LONG) > 3 * counts[1]:
     raise SystemExit("the cost of a short message grows with the room for long ones")

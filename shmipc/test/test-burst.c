@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls and replies that are held back in a burst: when they are published, and when they go. */
+/* Tests when calls and replies that are collected in a burst are published. */
 #include "common.h"
 #include "layout.h"
 
-/* Receives all that is published; how many. */
+/* Receives all published requests. Returns how many. */
 static uint32_t on_offer(struct shmipc_server *s)
 {
 	struct shmipc_req r;
@@ -16,7 +16,9 @@ static uint32_t on_offer(struct shmipc_server *s)
 	return n;
 }
 
-/* Makes calls, the last of which are collected; then the given function publishes them. */
+/*
+ * Makes calls, the last of which are collected. Checks that the function named @how publishes them.
+ */
 static void held_calls_are_published(const char *how)
 {
 	struct shmipc_server *s = test_serve("held", &msg_attr);
@@ -42,7 +44,7 @@ static void held_calls_are_published(const char *how)
 	shmipc_server_destroy(s);
 }
 
-/* As many requests as ask for bursts of answers; the last of the answers are held back. */
+/* Makes enough calls that answers are published in bursts; leaves the last answers collected. */
 static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c,
 	struct shmipc_req *last)
 {
@@ -103,8 +105,8 @@ static void held_replies_are_published(const char *how)
 }
 
 /*
- * Calls are collected if the client had many in flight at its last poll that followed a call, even if
- * it has none just now. After a poll with few in flight they are not.
+ * Calls are collected if the client had many in flight at its last poll that came after a call,
+ * even if it has none in flight now. After a poll with few in flight they are not.
  */
 static void calls_in_flight_are_remembered(void)
 {
@@ -127,7 +129,7 @@ static void calls_in_flight_are_remembered(void)
 			CHECK_EQ(cellring_burst_held(&c->burst), i);
 		}
 		CHECK_EQ(shmipc_server_poll(s), 0);
-		CHECK_EQ(call_tag(c, n++), 0); /* a quarter of 32 */
+		CHECK_EQ(call_tag(c, n++), 0); /* the eighth completes the burst: a quarter of 32 */
 		CHECK_EQ(cellring_burst_held(&c->burst), 0);
 	}
 	CHECK_EQ(serve_once(s), 8);
@@ -150,8 +152,8 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 }
 
 /*
- * Calls that are made in a row go in bursts of eight, and the answers likewise; calls that the
- * response function makes go in bursts of a quarter of the calls in flight.
+ * Calls that are made in succession are published in bursts of eight, and so are the answers. Calls
+ * that the response function makes are published in bursts of a quarter of the calls in flight.
  */
 static void calls_in_a_row_go_together(void)
 {
@@ -187,7 +189,9 @@ static void calls_in_a_row_go_together(void)
 	shmipc_server_destroy(s);
 }
 
-/* A server that answers one by one and polls: answers that the next ones can travel with wait. */
+/*
+ * If a server answers one request, then polls, its reply waits for the next ones to join the burst.
+ */
 static void replies_wait_for_the_next(void)
 {
 	struct shmipc_server *s = test_serve("single", &msg_attr);
@@ -236,7 +240,7 @@ static void what_is_held_back_is_published(void)
 	held_replies_are_published("close");
 }
 
-/* Replies held back for a client that goes do not reach the next one in its place. */
+/* Replies collected for a client that leaves do not reach the next one in its place. */
 static void held_replies_go_with_their_client(void)
 {
 	struct shmipc_attr one = msg_attr;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* shmipc in one thread: blocking calls, and the numbers that its manual names. */
+/* shmipc in one thread: blocking calls, and the numbers that its manual states. */
 #include "common.h"
 
-/* Empty polls of a client until it looks for a sleeping server; at most 100. */
+/* Returns the number of empty polls until a client checks for a sleeping server; at most 100. */
 static uint32_t polls_until_fence(struct shmipc_client *c)
 {
 	uint32_t n = 0, got = 0;
@@ -14,7 +14,7 @@ static uint32_t polls_until_fence(struct shmipc_client *c)
 	return n;
 }
 
-/* The numbers that the manual names. */
+/* The numbers that the manual states. */
 static void documented_numbers(void)
 {
 	struct shmipc_server *s = test_serve("numbers", &msg_attr);
@@ -39,7 +39,10 @@ static void documented_numbers(void)
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 8);
 	while (shmipc_client_poll(c, count_one, &got))
 		;
-	/* Each poll finds a response, after a call that travels alone: a fence for 64 of both. */
+	/*
+	 * If each poll finds a response to a call made alone, there is a fence per 64 bursts and
+	 * polls.
+	 */
 	CHECK_EQ(call_tag(c, 0), 0);
 	shmipc_client_flush(c);
 	CHECK_EQ(serve_once(s), 1);
@@ -82,7 +85,7 @@ static void blocking_call_gives_up_and_recovers(void)
 	shmipc_server_destroy(s);
 }
 
-/* Places of calls that timed out come back without a poll by the caller. */
+/* The ids of calls that timed out become free again without a poll by the caller. */
 static void blocking_calls_alone_recover(void)
 {
 	struct shmipc_server *s = test_serve("alone", &msg_attr);

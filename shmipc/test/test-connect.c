@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions and connections: how they are made, given back, used again, and how they end. */
+/* Regions and connections: how they are made, given back and used again, and how they end. */
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -25,14 +25,14 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(l.req.most, 8);
 	CHECK_EQ(l.req.cell, 8 * 72);
 	CHECK_EQ(l.resp.cell, 8 * 64);
-	CHECK_EQ(l.req.cells, 301); /* each may travel alone */
+	CHECK_EQ(l.req.cells, 301); /* each message may be a burst of its own */
 	CHECK_EQ(l.resp.cells, 301);
 	CHECK_EQ(l.resp_ring % CACHE_LINE, 0);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	CHECK_EQ(l.area, 128 + 301 * 8 * 72 + 2048 + 301 * 8 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
-	a.resp_size = 17; /* a multiple of 8 with its header */
+	a.resp_size = 17; /* rounded up, with its head, to a multiple of 8 */
 	a.depth = 16;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	CHECK_EQ(l.resp.stride, 32);
@@ -52,10 +52,10 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(l.resp.most, 1);
 	CHECK_EQ(l.resp.cell, 64);
 	CHECK_EQ(l.resp.cells, 64);
-	a.resp_size = 65000; /* large ones are few */
+	a.resp_size = 65000; /* rings of long messages have few cells */
 	a.depth = 255;
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.req.most, 8); /* whatever the responses are */
+	CHECK_EQ(l.req.most, 8); /* does not depend on the responses */
 	CHECK_EQ(l.resp.most, 1);
 	CHECK_EQ(l.resp.cells, 256);
 	CHECK_EQ(l.extra % CACHE_LINE, 0);
@@ -131,7 +131,7 @@ static void connect_says_why_not(void)
 	CHECK(!c && !other);
 }
 
-/* Only a client that has taken the place is served, not one that claims to have it. */
+/* A bit in the bitmap alone does not admit a client: it must have taken the place. */
 static void bits_admit_nobody(void)
 {
 	struct shmipc_server *s = test_serve("bits", &msg_attr);
@@ -150,7 +150,7 @@ static void bits_admit_nobody(void)
 	shmipc_server_destroy(s);
 }
 
-/* Also one with a clean place. */
+/* A closed region is refused, also if it has a clean place. */
 static void closed_region_is_refused(void)
 {
 	struct shmipc_server *s = test_serve("closed", &msg_attr);
@@ -181,7 +181,7 @@ static void places_are_reused_clean(void)
 		uint8_t seen[1] = {0};
 		struct tally t = {.first = life, .size = 1, .seen = seen};
 
-		shmipc_server_poll(s); /* cleans */
+		shmipc_server_poll(s); /* cleans the place */
 		CHECK_EQ(clients_of(s), 0);
 		c = test_join("reuse");
 		CHECK_EQ(shmipc_client_index(c), 0);
@@ -190,12 +190,12 @@ static void places_are_reused_clean(void)
 		CHECK_EQ(shmipc_server_recv(s, &new, &m, sizeof(m)), 1);
 		CHECK_EQ(m.tag, life);
 		CHECK(new.client != last);
-		if (life) /* a late reply to one that is gone */
+		if (life) /* a late reply to the former client */
 			CHECK_EQ(shmipc_server_reply(s, old.client, old.id, &m, sizeof(m)), -EPIPE);
 		m = msg_of(msg_answer(life));
 		CHECK_EQ(shmipc_server_reply(s, new.client, new.id, &m, sizeof(m)), 0);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-		/* Leaves a received call, an unreceived one, and an untaken response. */
+		/* Leaves a received call, one not received, and a response that was not taken. */
 		CHECK_EQ(call_tag(c, 1000), 0);
 		CHECK_EQ(call_tag(c, 1001), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
@@ -207,7 +207,7 @@ static void places_are_reused_clean(void)
 	shmipc_server_destroy(s);
 }
 
-/* As after so many clients in place 0, which has just been cleaned. */
+/* Sets place 0, which has just been cleaned, to the state after @clients clients. */
 static void place_ages(struct shmipc_server *s, uint64_t clients)
 {
 	struct shmipc_peer *peer = &s->peers[0];
@@ -322,7 +322,7 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(serve_once(s), 8);
 	CHECK_EQ(serve_once(s), 8);
 	shmipc_server_destroy(s);
-	/* The answers arrive; the tokens of the other calls are handed back. */
+	/* The answers arrive, and abort hands back the tokens of the other calls. */
 	do
 		n = shmipc_client_poll(c, tally_take, &t);
 	while (n >= 0);
@@ -371,7 +371,7 @@ static void header_is_as_documented(void)
 	CHECK(stat(path, &st) != 0);
 }
 
-/* A name may have as many bytes as the header says. */
+/* A name may have as many bytes as the header states. */
 static void names_are_checked(void)
 {
 	char longest[SHMIPC_MAX_NAME + 2];

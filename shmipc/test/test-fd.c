@@ -45,7 +45,7 @@ static void *connect_thread(void *arg)
 	return NULL;
 }
 
-/* The only place is a dead client's; a client that wants it wakes the server. */
+/* A dead client has the only place. A client that needs it wakes the server. */
 static void sleeping_server_cleans_places(void)
 {
 	struct shmipc_server *s = server_new(1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Regions for a user or for a group. */
+/* Regions for one user or for a group. */
 #include "shmipc.h"
 
 #define RPC_LAYER shmipc

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Server and clients that sleep in epoll as often as they can.
+ * A server and clients that sleep in epoll as often as they can.
  *
- *	test-shmipc-hammer [CALLS]	of each client, in each run
+ *	test-shmipc-hammer [CALLS]	calls of each client, in each run
  */
 #include "support/fdhammer.h"
 #include "shmipc.h"

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes that die at any point. A victim is run instruction by instruction, by
- * ptrace, and killed after a random number of them, so that a death falls between any
- * two memory operations of call, flush, poll, recv, reply, connect and disconnect; or it
- * runs freely and is killed by the clock.
+ * Processes that die at any instruction. A victim is single-stepped by ptrace and killed after a
+ * random number of instructions, so that it dies between any two memory operations of call, flush,
+ * poll, recv, reply, connect and disconnect; or it runs freely and is killed after a random time.
  *
  *	test-kill [client kills [server kills]]
  */
@@ -16,7 +15,7 @@
 #include "support/step.h"
 #include "common.h"
 
-#define WITNESS_FLIGHT 10 /* in bursts */
+#define WITNESS_FLIGHT 10 /* enough calls in flight for bursts */
 #define VICTIM_FLIGHT 12
 #define WITNESS_TOKENS (1u << 20)
 #define HELD 8
@@ -25,9 +24,9 @@ static struct shmipc_attr attr;
 static char name[64];
 static uint64_t seed;
 
-/* Between the processes of this test. */
+/* Shared by the processes of this test. */
 static struct shared {
-	_Atomic uint32_t stop; /* the witness drains and ends */
+	_Atomic uint32_t stop; /* makes the witness finish its calls and end */
 	_Atomic uint64_t served; /* round trips of the witness */
 } * shared;
 
@@ -41,11 +40,11 @@ static pid_t fork_child(void)
 	return pid;
 }
 
-/* ---- the witness: a client that must not notice anything ---- */
+/* ---- the witness: a client that must not be disturbed ---- */
 
 static void witness_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
-	uint64_t *open = arg; /* bit: token is in flight */
+	uint64_t *open = arg; /* bit t: the call with token t is in flight */
 	struct msg m = *(const struct msg *)resp;
 
 	CHECK(open[token / 64] >> token % 64 & 1);
@@ -82,7 +81,7 @@ static void witness_main(void)
 	_exit(0);
 }
 
-/* ---- a server that also holds requests back ---- */
+/* ---- a server that also holds requests ---- */
 
 struct holder {
 	struct shmipc_req req[HELD];
@@ -115,7 +114,7 @@ static void hold_turn(struct shmipc_server *s, struct holder *h)
 
 /* ---- tracing ---- */
 
-/* The server, which goes on while a victim runs. */
+/* The server, which continues while a victim runs. */
 struct turn {
 	struct shmipc_server *s;
 	struct holder *h;
@@ -128,7 +127,7 @@ static void serve_turn(void *arg)
 	hold_turn(t->s, t->h);
 }
 
-/* The victim's next stop, after one instruction or one system call. False: it has ended. */
+/* Runs the victim for one instruction or to a system call. Returns false if it has ended. */
 static bool trace_step(pid_t pid, bool syscalls, struct turn *t)
 {
 	return step_next(pid, syscalls ? PTRACE_SYSCALL : PTRACE_SINGLESTEP, serve_turn, t) != 0;
@@ -144,13 +143,13 @@ static void tag_check(void *arg, uint64_t token, const void *resp, uint32_t len)
 	CHECK(m.tag == msg_answer(token));
 }
 
-/* Every third victim makes so many calls at a time that they travel in bursts. */
+/* Every third victim makes so many calls together that they are published in bursts. */
 static uint32_t victim_calls(uint64_t tag)
 {
 	return (tag >> 8) % 3 ? 3 : VICTIM_FLIGHT;
 }
 
-/* Comes, works, goes. Traced from before connect, or from after it, or not at all. */
+/* Connects, makes calls and disconnects. Traced from before connect, or from after it, or never. */
 static void victim_main(int trace, uint64_t tag)
 {
 	struct shmipc_client *c = NULL;
@@ -222,8 +221,9 @@ static void take_all_places(void)
 }
 
 /*
- * Every place has been given back: all but the witness's can be taken at once. While the
- * server serves: a victim that died in connect has left a place that is not clean yet.
+ * Checks that every place has been given back: all but the witness's can be taken at the same time.
+ * The server must serve meanwhile, because a victim that died in connect may have left a place that
+ * is not clean yet.
  */
 static void places_are_back(struct shmipc_server *s)
 {
@@ -272,7 +272,7 @@ static void clients_die(uint32_t kills)
 			client_dies_traced(s, &h, (uint64_t)i << 8);
 		else
 			client_dies_by_clock(s, &h, (uint64_t)i << 8);
-		/* The witness goes on after each death. */
+		/* The witness makes progress after each death. */
 		while (atomic_load_explicit(&shared->served, memory_order_relaxed) == before)
 			hold_turn(s, &h);
 	}
@@ -296,7 +296,7 @@ static void server_main(bool trace)
 	struct holder h = {.n = 0};
 
 	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
-	raise(SIGSTOP); /* the client connects */
+	raise(SIGSTOP); /* while the client connects */
 	if (trace)
 		CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
 	shmipc_server_poll(s);
@@ -315,7 +315,7 @@ static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
 	if (pid == 0)
 		server_main(trace);
 	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status)); /* created: what the last one left was replaced */
+	CHECK(WIFSTOPPED(status)); /* created: it has replaced the region of the last server */
 	CHECK_EQ(shmipc_client_connect(name, &attr, &c), 0);
 	kill(pid, SIGCONT);
 	*pid_p = pid;
@@ -374,7 +374,7 @@ static void server_is_gone(struct shmipc_client *c, struct books *b)
 static void server_dies(bool trace)
 {
 	struct books b = {.sent = 0};
-	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* one by one, or in bursts */
+	uint32_t flight = test_rand(&seed) % 3 ? 5 : 16; /* published one by one, or in bursts */
 	uint32_t steps = (uint32_t)(test_rand(&seed) % (400 * flight));
 	uint64_t end;
 	struct shmipc_client *c;
@@ -404,7 +404,7 @@ static void servers_die(uint32_t kills)
 
 	for (uint32_t i = 0; i < kills; i++)
 		server_dies(i % 10 != 0);
-	/* The last remains are replaced too, so that nothing is left behind. */
+	/* Replaces the region that the last server left, so that it is removed. */
 	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
 	shmipc_server_destroy(s);
 	printf("%u server deaths\n", kills);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Each message arrives with the length that its sender gave; hostile lengths. */
+/* Each message arrives with its sender's length; hostile lengths are refused. */
 #include <pthread.h>
 
 #include "support/lengthtest.h"
@@ -13,7 +13,7 @@ static const struct shmipc_attr attr = {.max_clients = 2,
 	.req_size = SIZE,
 	.resp_size = SIZE};
 
-/* Receives all requests into a buffer of so many bytes, and answers them. */
+/* Receives all requests into a buffer of @room bytes, and answers them. */
 static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 {
 	unsigned char buf[SIZE];
@@ -30,7 +30,7 @@ static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 		}
 }
 
-/* Alone and in bursts, in both directions, into buffers that are long enough and too short. */
+/* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
 static void lengths_travel(void)
 {
 	struct shmipc_server *s = test_serve("length", &attr);
@@ -124,7 +124,7 @@ static uint64_t bad_requests(const struct shmipc_server *s)
 	return st.bad_requests;
 }
 
-/* A request that says that it is longer than a request can be is dropped. */
+/* A request whose length exceeds req_size is dropped. */
 static void hostile_requests_are_dropped(void)
 {
 	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK};
@@ -153,7 +153,7 @@ static void hostile_requests_are_dropped(void)
 	shmipc_server_destroy(s);
 }
 
-/* A response that is longer than a response can be ends the connection, and nothing is read. */
+/* A response whose length exceeds resp_size ends the connection, and its payload is not read. */
 static void hostile_responses_end_the_connection(void)
 {
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
@@ -174,7 +174,7 @@ static void hostile_responses_end_the_connection(void)
 	}
 }
 
-/* Each request has one answer, also while others wait for theirs. */
+/* Each request can be answered once, also while others are unanswered. */
 static void second_replies_are_refused(void)
 {
 	struct shmipc_server *s = test_serve("second", &attr);

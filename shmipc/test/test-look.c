@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A region as it is seen from outside: who is alive, forged contents, removal. */
+/* Reading a region from outside: living clients, forged contents, removal. */
 #include "support/looktest.h"
 #include "base/sleep.h"
 #include "common.h"
@@ -24,7 +24,7 @@ static void note_state(void *arg, const struct shmipc_look_client *c)
 	++*(uint32_t *)arg;
 }
 
-/* The header of the region of a server in this process. */
+/* Returns the header of the region of a server in this process. */
 static struct shmipc_header *header_of(struct shmipc_server *s)
 {
 	return container_of((uint32_t *)s->changes, struct shmipc_header, changes);
@@ -51,7 +51,7 @@ static void clients_and_their_states(void)
 	CHECK_EQ(look().changes, 2);
 	place_of(s, 0)->client_state = SLEEP_WAITING;
 	place_of(s, 1)->client_state = SLEEP_ON_FD;
-	header_of(s)->active[0] |= 1 << 5; /* as a dead client leaves it */
+	header_of(s)->active[0] |= 1 << 5; /* as a client leaves it that dies */
 	header_of(s)->server_state = SLEEP_ASLEEP;
 	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
@@ -73,7 +73,7 @@ static void clients_and_their_states(void)
 	shmipc_server_destroy(s);
 }
 
-/* A header with one wrong field is no header of this version; nor is one with a size of 0. */
+/* A header with one wrong field is refused; so is one with a size of 0. */
 static void headers_are_checked(void)
 {
 	static const struct shmipc_attr defaults;
@@ -128,7 +128,7 @@ static void look_at_forged(void)
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
-		CHECK_EQ(l.clients, UINT32_MAX); /* written on success only */
+		CHECK_EQ(l.clients, UINT32_MAX); /* it is written only on success */
 		return;
 	}
 	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the looks at locks when clients of shmipc connect. */
+/* Counts the tests of locks when clients of shmipc connect. */
 #include <sys/resource.h>
 
 #include "support/locklooks.h"
@@ -9,7 +9,7 @@
 
 static struct shmipc_client *clients[CLIENTS];
 
-/* A connect takes as many looks with 999 others as with none. */
+/* A connect tests as many locks with 999 other clients as with none. */
 static void connect_looks(void)
 {
 	struct shmipc_attr attr = {.max_clients = CLIENTS,
@@ -24,11 +24,13 @@ static void connect_looks(void)
 		clients[i] = test_join("looks");
 		CHECK(lock_looks <= 2);
 	}
-	/* With every place taken each is looked at, once. */
+	/* If all places are taken, the lock of each is tested once. */
 	lock_looks = 0;
 	CHECK_EQ(shmipc_client_connect(test_name("looks"), NULL, &c), -EUSERS);
 	CHECK(lock_looks <= CLIENTS + 1);
-	/* A place that was given back, and that the server has cleaned, is found at once. */
+	/*
+	 * A place that was given back, and that the server has cleaned, is found without a search.
+	 */
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	shmipc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK_EQ(shmipc_server_poll(s), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Clients that cannot wake a server which sleeps on its descriptor. */
+/* Clients that cannot wake a server that sleeps on its descriptor. */
 #include "shmipc.h"
 
 #define RPC_LAYER shmipc

@@ -52,7 +52,7 @@ static void *rpcstorm_client_extra(struct shmipc_client *c)
 
 static uint64_t rpcstorm_client_bad(struct shmipc_client *c)
 {
-	return 0; /* poll would have said -EPROTO */
+	return 0; /* poll would have returned -EPROTO */
 }
 
 static int rpcstorm_abort(struct shmipc_client *c, shmipc_response_fn *fn, void *arg)
@@ -73,7 +73,7 @@ static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint
 		.resp = look.attr.resp_size};
 	look_p->clients = look.clients;
 	look_p->dead = look.dead_clients;
-	look_p->in_use = 0; /* cannot be seen */
+	look_p->in_use = 0; /* it is not visible from outside */
 	return 0;
 }
 

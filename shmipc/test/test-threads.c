@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Both sides as threads of one process, which is what ThreadSanitizer can see. */
+/* Server and clients as threads of one process, so that ThreadSanitizer sees them. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,7 +12,7 @@
 #ifdef __SANITIZE_THREAD__
 #define SCALE 2
 #elif defined(__aarch64__)
-#define SCALE 20 /* most likely emulated */
+#define SCALE 20 /* probably an emulator */
 #else
 #define SCALE 1
 #endif
@@ -23,7 +23,7 @@ struct load {
 	const char *name;
 	uint64_t first;
 	uint32_t calls, in_flight, lives;
-	bool wait; /* else poll and yield */
+	bool wait; /* sleep in wait functions; false: poll and yield */
 };
 
 static struct shmipc_client *join(const char *name)
@@ -32,14 +32,14 @@ static struct shmipc_client *join(const char *name)
 	int err;
 
 	while ((err = shmipc_client_connect(name, NULL, &c)) != 0) {
-		/* Every place is taken just now, or not clean yet. */
+		/* Every place is taken at the moment, or not clean yet. */
 		CHECK(err == -EUSERS || err == -EAGAIN);
 		sched_yield();
 	}
 	return c;
 }
 
-/* One connection: all calls of the load, each answered once and correctly. */
+/* One connection: makes all calls of the load; each must be answered once and correctly. */
 static void client_life(const struct load *l)
 {
 	struct shmipc_client *c = join(l->name);
@@ -76,7 +76,7 @@ static void *client_main(void *arg)
 	return NULL;
 }
 
-/* Serves until so many requests are answered; holds some back and answers out of order. */
+/* Serves until @total requests are answered; holds some of them and answers out of order. */
 static void serve(struct shmipc_server *s, uint64_t total, bool wait)
 {
 	struct shmipc_req held[HELD];
@@ -94,7 +94,7 @@ static void serve(struct shmipc_server *s, uint64_t total, bool wait)
 			msg_check(&m);
 			tags[n++] = m.tag;
 		}
-		/* All held requests if no others come, otherwise one at random. */
+		/* Answers all held requests if no others arrive, otherwise one at random. */
 		while (n && (!ready || n == HELD || test_rand(&seed) % 4)) {
 			uint32_t i = (uint32_t)(test_rand(&seed) % n);
 
@@ -131,7 +131,9 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 		CHECK_EQ(pthread_create(&threads[i], NULL, client_main, &loads[i]), 0);
 	}
 	serve(s, total, each->wait);
-	/* Clients that wait for a place need a server that polls, until the last one is served. */
+	/*
+	 * Clients that wait for a place need a server that polls, until the last client is served.
+	 */
 	for (uint32_t i = 0; i < clients; i++)
 		CHECK_EQ(pthread_join(threads[i], NULL), 0);
 	CHECK_EQ(shmipc_server_poll(s), 0);
@@ -173,10 +175,10 @@ static void more_clients_than_places(void)
 struct nap {
 	struct shmipc_client *c;
 	uint32_t *server_state, *client_state;
-	pid_t server, client; /* stored by the thread itself, release; loaded acquire */
+	pid_t server, client; /* each stored by its thread, release; loaded with acquire */
 };
 
-/* Marked is not enough: before its second look the sleeper would not sleep. */
+/* The state is not enough: before its second check the sleeper would not sleep. */
 static void until_asleep(const uint32_t *state, const pid_t *tid)
 {
 	while (__atomic_load_n(state, __ATOMIC_RELAXED) != SLEEP_ASLEEP ||
@@ -184,7 +186,7 @@ static void until_asleep(const uint32_t *state, const pid_t *tid)
 		sched_yield();
 }
 
-/* Calls when the server sleeps, then sleeps until the answer. */
+/* Makes a call when the server sleeps, then sleeps until the answer. */
 static void *nap_client(void *arg)
 {
 	struct nap *nap = arg;
@@ -202,7 +204,7 @@ static void *nap_client(void *arg)
 	return NULL;
 }
 
-/* Each message finds its receiver asleep and wakes it. */
+/* At each message the receiver is asleep and is woken. */
 static void every_sleeper_is_woken(void)
 {
 	struct shmipc_client_stats ct;
@@ -222,7 +224,7 @@ static void every_sleeper_is_woken(void)
 	for (int i = 0; i < ROUNDS; i++) {
 		int n;
 
-		/* 0: slept its 100 ms, because the other thread did not get a core */
+		/* 0: it slept for 100 ms, because the other thread did not get a core */
 		while ((n = shmipc_server_wait(s, SHMIPC_FOREVER)) == 0)
 			;
 		CHECK_EQ(n, 1);
@@ -233,7 +235,7 @@ static void every_sleeper_is_woken(void)
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	shmipc_client_get_stats(nap.c, &ct, sizeof(ct));
 	shmipc_server_get_stats(s, &st, sizeof(st));
-	/* A wake finds no sleeper only if the 100 ms of the sleep end at the same moment. */
+	/* A wake-up finds no sleeper only if the sleep's 100 ms end at the same moment. */
 	CHECK(ct.wakes > ROUNDS * 9 / 10 && ct.wakes <= ROUNDS);
 	CHECK(st.wakes > ROUNDS * 9 / 10 && st.wakes <= ROUNDS);
 	CHECK(ct.sleeps >= st.wakes && st.sleeps >= ct.wakes);
@@ -249,7 +251,7 @@ static void *server_later(void *arg)
 	return NULL;
 }
 
-/* A client asleep in a call is told when the server closes. */
+/* A client that sleeps in a call gets the error when the server closes. */
 static void *close_client(void *arg)
 {
 	struct nap *nap = arg;

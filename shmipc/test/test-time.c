@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The times that shmipc's manual promises, with a clock that only the test moves. */
+/* The times that shmipc's manual promises, with a clock that only the test advances. */
 #include "rpc.h"
 
 #define DEATH_NS (30 * NSEC_PER_MSEC)
 #include "support/rpctime.h"
 
 /*
- * A server that always finds work gives its core away about every 150 us while a client
- * waits: looks at the clock come with each 2048 requests and polls.
+ * A server that always finds work yields its core about every 150 us while a client waits; it
+ * reads the clock at each 2048 requests and polls.
  */
 static void busy_server_yields(void)
 {
@@ -36,7 +36,7 @@ static void busy_server_yields(void)
 	shmipc_server_destroy(s);
 }
 
-/* A place that its client left and that the server does not clean: a second, then no more. */
+/* If the server does not clean a place that a client left, connect waits for one second. */
 static void connect_waits_a_second(void)
 {
 	struct shmipc_server *s = server_new(1);

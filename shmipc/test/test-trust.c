@@ -31,7 +31,7 @@ static void ended_well(pid_t pid)
 	CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-/* ---- files that are not what they should be ---- */
+/* ---- files that are not complete regions ---- */
 
 static void links_are_refused(void)
 {
@@ -85,14 +85,14 @@ static void foreign_files_are_refused(void)
 	bad[2].max_clients = UINT32_MAX;
 	bad[3].max_clients = 0;
 	bad[4].depth = UINT32_MAX;
-	bad[5].req_size = 1 << 20; /* would not fit into the file */
+	bad[5].req_size = 1 << 20; /* a region with it would be longer than the file */
 	bad[6].extra_size = UINT32_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		write_file(path, &bad[i], sizeof(bad[i]), (off_t)l.size);
 		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
-	for (size_t i = 0; i < 4; i++) { /* as long as with the default */
+	for (size_t i = 0; i < 4; i++) { /* files as long as with the default */
 		bad[0] = good;
 		(&bad[0].max_clients)[i] = 0;
 		a = (struct shmipc_attr){.max_clients = bad[0].max_clients,
@@ -112,23 +112,23 @@ static void foreign_files_are_refused(void)
 	write_file(path, &good, sizeof(good), (off_t)l.size - 64);
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
 	CHECK_EQ(unlink(path), 0);
-	write_file(path, &good, 8, 100); /* shorter than a header */
+	write_file(path, &good, 8, 100); /* the file is shorter than a header */
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
-	good.magic = 0; /* not there yet */
+	good.magic = 0; /* the server has not completed it */
 	write_file(path, &good, sizeof(good), (off_t)l.size);
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
 	CHECK(!c);
 }
 
-/* ---- a client that writes what it likes ---- */
+/* ---- a client that writes random data ---- */
 
 struct range {
 	size_t from, to; /* bytes of the region */
 };
 
-/* Random words over the ranges until it is killed, biased to what means something. */
+/* Writes random words to the ranges until it is killed; values with a meaning are more likely. */
 static void scribble(const char *name, const struct range *ranges, size_t n, uint64_t seed)
 {
 	char path[96];
@@ -149,12 +149,12 @@ static void scribble(const char *name, const struct range *ranges, size_t n, uin
 		if (v % 4 == 0)
 			at = at / CACHE_LINE * CACHE_LINE; /* laps, epochs, states, bits */
 		if (v % 3 == 0)
-			v %= 5; /* the lap that is expected, an id in range */
+			v %= 5; /* may be the lap that is expected, or a valid id */
 		__atomic_store_n((uint32_t *)(map + at / 4 * 4), (uint32_t)v, __ATOMIC_RELAXED);
 	}
 }
 
-/* A good client, in a process of its own; 0 if every call was answered correctly. */
+/* Runs a correct client in a process of its own. Its status is 0 if all answers were right. */
 static void good_client(const char *name, uint32_t calls)
 {
 	struct shmipc_client *c = NULL;
@@ -176,7 +176,7 @@ static void good_client(const char *name, uint32_t calls)
 	_exit(0);
 }
 
-/* Like serve_once(), for requests that can hold anything; how many came from that place. */
+/* Like serve_once(), for requests with any contents. Returns how many came from place @index. */
 static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
 {
 	uint64_t n = 0;
@@ -195,8 +195,8 @@ static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
 }
 
 /*
- * A hostile client that keeps to its own place, and to the words that every client may
- * write, except other clients' bits: nobody else notices.
+ * A hostile client writes only to its own place, and to the words that every client may write,
+ * except other clients' bits. The other clients are not disturbed.
  */
 static void harm_stays_in_the_own_place(void)
 {
@@ -218,11 +218,11 @@ static void harm_stays_in_the_own_place(void)
 	good = fork_child();
 	if (good == 0)
 		good_client(name, 10000);
-	while (!shmipc_server_poll(s)) /* the good one is there, in place 0 */
+	while (!shmipc_server_poll(s)) /* the correct client is connected, in place 0 */
 		sched_yield();
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 1);
-	do { /* a place whose epoch is spoilt before that is never served */
+	do { /* a place whose epoch is overwritten too early is never served */
 		serve_anything(s, 1);
 		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.connects < 2);
@@ -236,7 +236,7 @@ static void harm_stays_in_the_own_place(void)
 		scribble(name, r, ARRAY_SIZE(r), 1);
 	while (waitpid(good, &status, WNOHANG) == 0)
 		forged += serve_anything(s, 1);
-	while (!forged) /* the server has seen what the bad one makes of it */
+	while (!forged) /* until the server has seen requests of the hostile client */
 		forged += serve_anything(s, 1);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK_EQ(kill(bad, SIGKILL), 0);
@@ -250,8 +250,8 @@ static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
 }
 
 /*
- * A hostile client that scribbles over everything: the server neither dies nor hangs,
- * and still ends in order; all it says about the others is lost.
+ * A hostile client overwrites everything: the server does not die or hang, and still ends in order.
+ * Its reports about other clients may be wrong.
  */
 static void server_outlives_any_scribbling(void)
 {
@@ -281,7 +281,7 @@ static void server_outlives_any_scribbling(void)
 		serve_anything(s, 0);
 		if (i % 100 == 0)
 			CHECK(shmipc_server_wait(s, NSEC_PER_USEC) >= 0);
-		/* Clients may fail, in any way but by a crash. */
+		/* Clients may fail, but must not crash. */
 		for (int k = 0; k < 4; k++) {
 			if (!c[k] && shmipc_client_connect(name, NULL, &c[k]) != 0)
 				continue;
@@ -301,7 +301,7 @@ static void server_outlives_any_scribbling(void)
 
 /* ---- fork ---- */
 
-/* A child that destroys its parent's objects gives back no place or region of the parent. */
+/* A child that destroys its parent's objects gives back no place and no region of the parent. */
 static void children_keep_their_hands_off(void)
 {
 	const char *name = test_name("fork");

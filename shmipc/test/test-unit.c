@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Both sides in one thread, so that each step of a call can be checked. */
+/* Server and clients in one thread, so that each step of a call can be checked. */
 #include <errno.h>
 
 #include "common.h"
@@ -38,7 +38,7 @@ static void depth_bounds_what_is_in_flight(void)
 	CHECK_EQ(call_tag(c, 99), -EAGAIN);
 	while (serve_once(s))
 		;
-	CHECK_EQ(call_tag(c, 99), -EAGAIN); /* answered, but not polled */
+	CHECK_EQ(call_tag(c, 99), -EAGAIN); /* the calls are answered, but not polled */
 	while ((n = shmipc_client_poll(c, tally_take, &t)) > 0)
 		CHECK(n <= SHMIPC_POLL_MAX);
 	CHECK_EQ(t.n, msg_attr.depth);
@@ -57,7 +57,7 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 	struct again *a = arg;
 	const struct msg *m = resp;
 
-	/* The payload stays while this call, and those before it, are under way. */
+	/* The payload stays valid while the function makes this call and more. */
 	CHECK_EQ(call_tag(a->c, a->next++), 0);
 	msg_check(m);
 	CHECK(m->tag == msg_answer(token));
@@ -71,7 +71,7 @@ static void callback_may_call_at_full_depth(void)
 
 	while (a.next < msg_attr.depth)
 		CHECK_EQ(call_tag(a.c, a.next++), 0);
-	/* Many turns of both rings. */
+	/* Makes many laps of both rings. */
 	while (a.sum < 20000) {
 		serve_once(s);
 		CHECK(shmipc_client_poll(a.c, call_again, &a) >= 0);
@@ -164,7 +164,7 @@ static void visits_are_capped_and_rotate(void)
 		CHECK_EQ(call_tag(c[0], tag), 0);
 	CHECK_EQ(call_tag(c[1], 100), 0);
 	shmipc_client_flush(c[0]);
-	CHECK_EQ(shmipc_server_poll(s), 2); /* one greedy, one modest */
+	CHECK_EQ(shmipc_server_poll(s), 2); /* one client with many requests, one with few */
 	for (int i = 0; i < SHMIPC_VISIT_MAX + 1; i++)
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
@@ -231,7 +231,7 @@ static void skipped_clients_keep_their_requests(void)
 	shmipc_server_destroy(s);
 }
 
-/* Both rings across the wrap of the lap: laps are only compared for equality. */
+/* Both rings cross the wrap of the lap, because laps are compared for equality only. */
 static void laps_may_wrap(void)
 {
 	struct shmipc_server *s = test_serve("laps", &msg_attr);
@@ -259,11 +259,11 @@ static void waits_end_at_once_or_in_time(void)
 	struct shmipc_client_stats ct;
 
 	CHECK_EQ(shmipc_server_wait(s, 0), 0);
-	do { /* on a busy machine the yields alone can take that long */
+	do { /* on a busy machine the yields alone can take this long */
 		CHECK_EQ(shmipc_server_wait(s, NSEC_PER_MSEC), 0);
 		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (!st.sleeps);
-	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing pending */
+	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 0); /* nothing is pending */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
 	do {
@@ -288,7 +288,7 @@ static void forged_responses_end_the_connection(void)
 		struct shmipc_client *c = test_join("forge");
 		struct cellring_message *slot = (struct cellring_message *)c->resp.slot;
 
-		/* None of them is in flight. */
+		/* None of these ids is in flight. */
 		slot->head = CELLRING_HEAD(1, 1, 1) | ids[i];
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
@@ -299,7 +299,7 @@ static void forged_responses_end_the_connection(void)
 	}
 }
 
-/* A client that writes more requests than it may: the server takes one of each id. */
+/* A client writes more requests than it may. The server takes one of each id. */
 static void flood_is_bounded_by_depth(void)
 {
 	struct shmipc_server *s = test_serve("flood", &msg_attr);
@@ -341,7 +341,7 @@ static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 	}
 }
 
-/* Wake tests, each with a fence: when nothing comes, and now and then when all comes. */
+/* Wake tests, each with a fence, are made when nothing comes, and periodically otherwise. */
 static void when_sleepers_are_looked_for(void)
 {
 	struct shmipc_server *s = test_serve("look", &msg_attr);
@@ -362,7 +362,7 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(s->unfenced, 0);
 	CHECK_EQ(shmipc_client_poll(c, count_one, &got), 1);
-	/* A wait that ends in vain does not put it off. */
+	/* A wait that finds nothing does not delay the test. */
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(shmipc_client_wait(c, 0), 0);
 	CHECK_EQ(c->unfenced, 0);
@@ -390,7 +390,7 @@ static void when_sleepers_are_looked_for(void)
 		most = c->unfenced > most ? c->unfenced : most;
 	}
 	CHECK(most > SHMIPC_UNFENCED / 2);
-	/* The server goes on to find something, but has replied only once. */
+	/* The server continues to find requests, but has replied only once. */
 	CHECK_EQ(call_tag(c, 0), 0);
 	CHECK_EQ(serve_once(s), 1);
 	for (int i = 0; s->unfenced; i++) {
@@ -403,7 +403,7 @@ static void when_sleepers_are_looked_for(void)
 	shmipc_server_destroy(s);
 }
 
-/* A request with a forged head, and then heads that were never written. */
+/* Writes a request with a forged head. The heads after it were never written. */
 static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint32_t together,
 	uint32_t count)
 {
@@ -416,7 +416,7 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 	struct msg m = msg_of(1);
 	struct shmipc_req r;
 
-	cellring_put(&c->req, 0, &m, sizeof(m)); /* steps on */
+	cellring_put(&c->req, 0, &m, sizeof(m)); /* also advances the cursor */
 	for (uint32_t i = 1; i < req->most; i++)
 		((struct cellring_message *)(cell + i * req->stride))->head =
 			rest | CELLRING_MESSAGE(i, sizeof(m));
@@ -446,7 +446,7 @@ static void hostile_bursts_are_bounded(void)
 	shmipc_server_destroy(s);
 }
 
-/* A client that gives calls an id that is in use: the second one is dropped. */
+/* A client uses an id for a second call while it is in use. The second call is dropped. */
 static void an_id_in_use_is_refused(void)
 {
 	struct shmipc_server *s = test_serve("deep", &msg_attr);
@@ -456,7 +456,7 @@ static void an_id_in_use_is_refused(void)
 	struct msg m = msg_of(1);
 	uint32_t n = 0;
 
-	c->open_max = UINT32_MAX; /* it ignores the limit on calls in flight */
+	c->open_max = UINT32_MAX; /* disables the limit on calls in flight */
 	c->calls_mask = 0;
 	for (uint32_t i = 0; i < 2 * msg_attr.depth; i++)
 		CHECK_EQ(call_tag(c, i), 0);
@@ -471,7 +471,7 @@ static void an_id_in_use_is_refused(void)
 	shmipc_server_destroy(s);
 }
 
-/* A server's word: a burst that cannot be ends the connection, and nothing is read. */
+/* A server writes a burst with an impossible count: the connection ends, and nothing is read. */
 static void hostile_counts_end_the_connection(void)
 {
 	for (uint32_t count = 0; count < 16; count++) {
@@ -488,7 +488,7 @@ static void hostile_counts_end_the_connection(void)
 			     CELLRING_MESSAGE(CELLRING_ID(slot->head), sizeof(struct msg));
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), r);
 		CHECK_EQ(got, r == 1);
-		/* The second message of a burst would be the response to no call. */
+		/* If count is not 1, the second message would answer no call. */
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), count == 1 ? 0 : -EPROTO);
 		CHECK_EQ(call_tag(c, 1), count == 1 ? 0 : -EPROTO);
 		shmipc_client_disconnect(c);
@@ -498,7 +498,7 @@ static void hostile_counts_end_the_connection(void)
 
 #define WORDS 4
 
-/* The head that a reader will wait for in this or in the next lap, wherever it looks. */
+/* Makes heads that a reader waits for in this or in the next lap, at any position. */
 static void forge_words(uint64_t *words, const struct cellring_cursor *at, uint32_t i)
 {
 	for (uint32_t k = 0; k < WORDS; k++)
@@ -511,7 +511,7 @@ static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t 
 	++*(uint32_t *)arg;
 }
 
-/* Bursts of all lengths, with payload that looks like heads: nothing is taken for one. */
+/* Bursts of all lengths, with payload that looks like heads. The reader takes none for a head. */
 static void payload_is_no_head(void)
 {
 	struct shmipc_server *s = test_serve("forged", &msg_attr);
@@ -561,7 +561,7 @@ static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 	test_filled(resp, t->size, 100 + token);
 }
 
-/* Each byte of requests and responses of these sizes arrives. */
+/* Checks that each byte of requests and responses of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct shmipc_attr a = {.max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp};
