@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bodies of messages: written field by field, read and checked. */
+/* The bodies of messages are written and read field by field, and checked when read. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@ static size_t length_of(const struct wire_buf *b, const uint8_t *from)
 	return b->ok ? (size_t)(b->at - from) : 0;
 }
 
-/* True if the body had all fields, and nothing behind them. */
+/* True if the body had all fields, and no bytes after them. */
 static bool is_whole(const struct wire_buf *b)
 {
 	return b->ok && b->at == b->end;

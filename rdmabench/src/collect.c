@@ -32,7 +32,7 @@ struct options {
 	int n_paths;
 };
 
-/* A host that is named twice is asked once. */
+/* Reads a host's name; a host that is named twice is used once. */
 static int read_host(const struct arg *a, void *hosts)
 {
 	struct hosts *h = hosts;
@@ -78,7 +78,7 @@ static const char usage[] =
 	"directory, below which all files are taken that end in .jsonl (--compat: in .txt).\n"
 	"Files that cannot be used are named on standard error and skipped.\n";
 
-/* 0; 1 after --help; -EINVAL. */
+/* Returns 0, 1 after --help, or -EINVAL. */
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
 	struct args args = {.rows = rows,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* rdmabench collect: statistics of many files and machines as one. */
+/* rdmabench collect: merges the statistics of many files and machines. */
 #ifndef RDMABENCH_COLLECT_H
 #define RDMABENCH_COLLECT_H
 
-/* The sub-command: its exit status. */
+/* Runs the sub-command and returns its exit status. */
 int collect_main(int argc, char **argv);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 
 #define SCRATCH 65536
-#define CQ_DEPTH 4096 /* QPs that are being taken down count, too */
+#define CQ_DEPTH 4096 /* destroyed QPs count until they are freed */
 #define QUEUE_BLOCKS 16
 #define PAYLOAD 64
 #define ANSWER_NS NSEC_PER_SEC
@@ -58,7 +58,7 @@ static void no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent 
 {
 }
 
-/* Posts a request that must fail, and polls its completion. 0 if it failed as expected. */
+/* Posts a request that must fail, and polls its completion. Returns 0 if it failed as expected. */
 static int fail_once(struct control *c, struct mlx5dvl_qp *qp, const struct mlx5dvl_mr *mr)
 {
 	bool remote = c->kind == CONTROL_RKEY;
@@ -146,7 +146,7 @@ void control_tend(struct control *c, const struct latrec_clock *clock)
 		c->first_error = err;
 }
 
-/* ---- what is done to messages ---- */
+/* ---- injected events ---- */
 
 int inject_plant(enum inject_kind kind, uint32_t qpn, uint64_t at)
 {

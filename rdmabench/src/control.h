@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control verbs, and requests that must fail, during the traffic: in its thread, on its context, on
- * queue pairs of their own. Also events that the software HCA can cause at the n-th message of a
- * queue pair.
+ * Control verbs, and requests that must fail, during the traffic. They use the traffic's thread and
+ * context, but separate queue pairs. Also events that the software HCA can cause at the n-th
+ * message of a queue pair.
  */
 #ifndef RDMABENCH_CONTROL_H
 #define RDMABENCH_CONTROL_H
@@ -40,8 +40,8 @@ void control_tend(struct control *c, const struct latrec_clock *clock);
 void control_on_error(struct control *c, const struct mlx5dvl_error *error);
 
 /*
- * Plants an event at message number `at`, from 1, of a QP of this process. Returns the event's
- * number, from 1; -EOPNOTSUPP without the software HCA; -errno.
+ * Plants an event at message number @at, counted from 1, of a QP of this process. Returns the
+ * event's number, counted from 1. -EOPNOTSUPP: there is no software HCA. Otherwise -errno.
  */
 int inject_plant(enum inject_kind kind, uint32_t qpn, uint64_t at);
 

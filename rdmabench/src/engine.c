@@ -18,7 +18,7 @@
 #include "base/tcp.h"
 
 #define SYSFS "/sys/class/infiniband"
-#define LOOK_NS (200 * NSEC_PER_MSEC) /* between two looks at clients that wait for others */
+#define LOOK_NS (200 * NSEC_PER_MSEC) /* interval of checks of clients that wait for others */
 #define CALLERS 256 /* connections that have not sent HELLO yet */
 
 struct engine {
@@ -68,7 +68,7 @@ static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
 	return wire_send(&p->conn, kind, e->body, len, timeout_ns(e));
 }
 
-/* Takes the other side's QPs and memory from WELCOME or JOIN, and connects the own ones. */
+/* Reads the other side's QPs and memory from WELCOME or JOIN, and connects the own QPs. */
 static int take_side(struct engine *e, struct peer *p, enum wire_kind kind)
 {
 	struct wire_buf b;
@@ -267,7 +267,8 @@ static void caller_close(void *arg, struct tcp_guest *g)
 	free(c);
 }
 
-/* A stranger's bytes do not stop the server, which does not wait until its answer was read. */
+/* Refuses a client. Invalid bytes do not stop the server, and it does not wait until its answer is
+ * read. */
 static void refuse(struct engine *e, struct peer *p, int err)
 {
 	if (err != -EINVAL)
@@ -279,7 +280,7 @@ static void refuse(struct engine *e, struct peer *p, int err)
 	wire_refuse(&p->conn, e->why, 0);
 }
 
-/* 0: it sent HELLO; -EAGAIN; -EPROTO: it was refused. */
+/* Returns 0 if the caller has sent HELLO, -EAGAIN if not yet, -EPROTO if it was refused. */
 static int caller_step(void *arg, struct tcp_guest *g)
 {
 	struct caller *c = container_of(g, struct caller, guest);
@@ -315,8 +316,8 @@ static bool same_traffic(struct engine *e, const struct traffic *t)
 }
 
 /*
- * Takes the traffic of the first client; the others must ask for the same. @first: there was none
- * until now.
+ * Uses the traffic of the first client; the others must request the same. @first: this is the first
+ * client.
  */
 static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bool first)
 {
@@ -368,8 +369,8 @@ static int add_client(struct engine *e, struct tcp_guest *g)
 }
 
 /*
- * One step towards the next client. A connection is accepted only after the last one was handled,
- * so that a client of the next run stays in the backlog.
+ * Does one step of accepting the next client. A connection is accepted only after the last one was
+ * handled, so that a client of the next run stays in the backlog.
  */
 static int next_client(struct engine *e, struct tcp_crowd *crowd, int listener)
 {

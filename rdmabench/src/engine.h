@@ -15,9 +15,9 @@ struct engine_options {
 	uint32_t hosts; /* clients that the server waits for */
 	struct side_device device;
 	struct traffic t;
-	bool fork; /* both roles, on this machine */
-	const char *server_device; /* device of the server with fork; NULL: the same */
-	bool all; /* runs with one size after another */
+	bool fork; /* both roles run on this machine */
+	const char *server_device; /* device of the server if fork is set; NULL: the client's */
+	bool all; /* runs with all sizes, one after another */
 	uint32_t first_size, last_size;
 	bool more; /* not the first of these runs */
 	const char *json; /* a file, - for standard output, or NULL */
@@ -38,7 +38,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 /* Changes the size in the options. The traffic was checked with the largest size. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);
 
-/* The sub-command: its exit status. */
+/* Runs the sub-command and returns its exit status. */
 int engine_main(int argc, char **argv);
 
 /* ---- the report (report.c) ---- */
@@ -52,7 +52,8 @@ struct engine_report {
 };
 
 /*
- * Writes the table to out. With many sizes it is one row, and only the first has the column heads.
+ * Writes the table to @out. With many sizes (--all) it writes one row, and the column heads only in the
+ * first run.
  */
 void report_table(const struct engine_report *r, FILE *out);
 /* Returns a new object. */

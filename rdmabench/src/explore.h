@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search: chooses the next point from the measurements so far. All choices follow from the
- * seed and the measurements.
+ * The search: chooses the next point from the measurements so far. The seed and the measurements
+ * determine all choices.
  *
  *	random	draws each point independently
  *	sample	covers each parameter evenly: over all tries each value of a parameter is used
@@ -39,7 +39,7 @@ struct explore_attr {
 	enum explore_method method;
 	uint64_t seed;
 	uint32_t tries; /* points to be measured, without those for feature sets */
-	uint32_t anomalies; /* stops after so many; 0: only after tries */
+	uint32_t anomalies; /* stops after this many; 0: only after tries */
 	bool features; /* look for minimal feature sets */
 	struct rules rules;
 	struct fixed fixed; /* parameters that are not varied */
@@ -55,20 +55,20 @@ struct explore_ask {
 	const struct point *point;
 };
 
-/* Measures a point. 0; -ECANCELED ends the search; another -errno skips the point. */
+/* Measures a point. Returns 0; -ECANCELED to end the search; another -errno to skip the point. */
 typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure *m_p);
 
 struct explore_result {
 	uint32_t tries; /* points that were measured */
 	uint32_t failures; /* points that could not be measured */
-	uint32_t accepted_worse, rejected; /* steps to worse points; attempts that stayed */
+	uint32_t accepted_worse, rejected; /* steps to worse points; steps that were not taken */
 	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: an anomaly of that kind has no feature */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];
 };
 
-/* 0 or -ENOMEM. */
+/* Runs the search. Returns 0 or -ENOMEM. */
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p);
 

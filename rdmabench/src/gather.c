@@ -15,8 +15,8 @@
 #include "text.h"
 #include "statsfile.h"
 
-#define FILE_MAX (64 << 20) /* most bytes of a file of JSON lines */
-#define DEPTH_MAX 3 /* levels of directories: of runs, of one run, and one more */
+#define FILE_MAX (64 << 20) /* largest file of JSON lines, bytes */
+#define DEPTH_MAX 3 /* levels of directories: all runs, one run, and one more */
 #define NS_PER_S 1000000000ll
 
 /* One line: its writer and its figures. */
@@ -32,7 +32,7 @@ struct file {
 	ino_t inode;
 };
 
-/* A hash table that maps keys to places of an array; it is at most half full. */
+/* A hash table that maps keys to indices of an array; at most half of its slots are used. */
 struct index {
 	struct slot {
 		uint64_t hash;

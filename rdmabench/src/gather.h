@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics of many files. Each is checked, counted once, and merged; unusable files are named and
- * skipped.
+ * Statistics of many files. Each file is checked, counted once, and merged; unusable files are
+ * reported and skipped.
  */
 #ifndef RDMABENCH_GATHER_H
 #define RDMABENCH_GATHER_H
@@ -22,12 +22,12 @@ struct gather_attr {
 
 struct gather;
 
-/* attr must live as long as the object. NULL: out of memory. */
+/* @attr must live as long as the object. Returns NULL if out of memory. */
 struct gather *gather_create(const struct gather_attr *attr);
 void gather_destroy(struct gather *g);
 
 /*
- * Adds the content of a file; source is its name. With attr.compat the caller must check the age.
+ * Adds the content of a file whose name is @source. With attr.compat the caller must check the age.
  */
 void gather_add(struct gather *g, const char *source, const char *text, size_t len);
 /* Adds a file, or all files below a directory that have the right suffix. */
@@ -35,12 +35,13 @@ void gather_path(struct gather *g, const char *path);
 /* Records a file that could not be read, or a host that did not answer. */
 void gather_skip(struct gather *g, const char *source, const char *why);
 
-/* Merges all files; false if there are none. Afterwards the functions below may be called. */
+/* Merges all files. Returns false if there are none. The functions below may only be called
+ * afterwards. */
 bool gather_merge(struct gather *g);
 
-/* The merged histogram; without attr.compat. */
+/* Returns the merged histogram; only without attr.compat. */
 const struct latrec_hist *gather_hist(const struct gather *g);
-/* The merged figures; with attr.compat. */
+/* Returns the merged figures; only with attr.compat. */
 const struct stats_merged *gather_merged(const struct gather *g);
 
 /*

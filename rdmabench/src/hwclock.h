@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Converts the time stamps that a device puts into completions to times of the clock that stamps
- * posts. The device stamps a completion between the post and the poll of its request, so each such
- * request bounds the difference of the two clocks from both sides. For that purpose requests
- * without effect (probes) are posted on a QP of their own, before and during the traffic; the
- * requests of the traffic give bounds as well. The bounds form an interval. It grows with time
- * because the clocks may drift apart, and each completion may narrow it. The error of a converted
- * time is half of the interval, and no converted time is before its post or after its poll.
+ * posts. The device stamps a completion between the post and the poll of its request, so each
+ * request gives a lower and an upper bound of the difference of the two clocks. Requests without
+ * effect (probes) are posted for this on a separate QP, before and during the traffic; the requests
+ * of the traffic give bounds as well. The bounds form an interval. It grows with time because the
+ * clocks may drift apart, and each completion may narrow it. The error of a converted time is half
+ * of the interval, and no converted time is before its post or after its poll.
  */
 #ifndef RDMABENCH_HWCLOCK_H
 #define RDMABENCH_HWCLOCK_H
@@ -17,7 +17,7 @@
 #include "latrec.h"
 #include "mlx5dvl.h"
 
-#define HWCLOCK_DRIFT_PPM 200 /* drift of two quartzes against each other, each within 100 */
+#define HWCLOCK_DRIFT_PPM 200 /* drift between two quartzes, each with at most 100 ppm */
 #define HWCLOCK_TEXT 256
 
 struct hwclock_bounds {
@@ -29,14 +29,15 @@ struct hwclock_bounds {
 	uint64_t jumps; /* completions that contradicted the bounds */
 };
 
-/* Adds the bounds of a request: when it was posted, was stamped by the device, and was polled. */
+/* Adds the bounds of a request from the times at which it was posted, stamped by the device, and
+ * polled. */
 void hwclock_bound(struct hwclock_bounds *b, uint64_t posted_ns, uint64_t device_ns,
 	uint64_t polled_ns);
 
 /* Returns the largest error of a conversion at now_ns. */
 uint64_t hwclock_error(const struct hwclock_bounds *b, uint64_t now_ns);
 
-/* Adds bounds and converts the device's time to the post clock; the error is recorded. */
+/* Adds bounds, converts the device's time to the post clock, and records the error. */
 uint64_t hwclock_convert(struct hwclock_bounds *b, uint64_t posted_ns, uint64_t device_ns,
 	uint64_t polled_ns);
 
@@ -61,12 +62,13 @@ struct hwclock {
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post);
 void hwclock_close(struct hwclock *c);
 
-/* Probes if a probe is due, and renews the name. 0; -errno: the device does not answer. */
+/* Probes if a probe is due, and renews the text of hwclock_name(). Returns 0, or -errno if the
+ * device does not answer. */
 int hwclock_tend(struct hwclock *c, uint64_t now_ns);
 
 /*
- * Returns the time of the device's stamp by the post clock, for a request that was posted and
- * polled.
+ * Converts the device's stamp of a request to the post clock. @posted_ns and @polled_ns are the
+ * times of the request's post and poll.
  */
 uint64_t hwclock_time(struct hwclock *c, uint64_t posted_ns, uint64_t stamp, uint64_t polled_ns);
 

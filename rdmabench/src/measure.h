@@ -24,19 +24,21 @@ extern const char *const measure_names[MEASURE_KEYS];
 
 struct measure {
 	double v[MEASURE_KEYS];
-	bool from_port; /* from the port's counters; else counted by the engine */
+	bool from_port; /* the values are from the port's counters; else the engine has counted */
 	struct stats_merged latency;
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
 
-/* Returns 0; or -errno if the point could not be measured, which is no anomaly. */
+/* Measures a point. Returns 0, or -errno if the point could not be measured, which is not an
+ * anomaly. */
 typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
 
 /* The limits; a measurement beyond one of them is an anomaly. */
 struct rules {
 	double tx_pause, rx_pause; /* us per second, at most */
-	double gbps, packets; /* one of the two must be reached in one of the directions */
-	double p99_ns; /* at most; 0: any */
+	double gbps, packets; /* at least one of the two must be reached in at least one
+				 direction */
+	double p99_ns; /* at most; 0: no limit */
 };
 
 enum anomaly {
@@ -46,14 +48,15 @@ enum anomaly {
 	ANOMALY_LATENCY = -3,
 };
 
-/* 1000 and 0 us/s of pauses, 90 Gb/s, 4 million packets per second, any latency. */
+/* Sets the defaults: 1000 and 0 us/s of pauses, 90 Gb/s, 4 million packets per second, no limit of
+ * the latency. */
 void rules_init(struct rules *r);
 enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
- * The energy of a measurement, which the search maximises: the sum of the share of throughput that
- * is missing to 128 Gb/s per direction, the share of pauses and, if there is a limit of the
- * latency, the p99 divided by that limit; each from 0 to 1.
+ * The energy of a measurement, which the search maximises. It is the sum of these parts, each from
+ * 0 to 1: the share of throughput below 128 Gb/s per direction, the share of pauses and, if there
+ * is a limit of the latency, the p99 divided by this limit.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

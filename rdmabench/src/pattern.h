@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pattern that a queue pair sends, over and over: requests separated by commas, each
- * OP_N_LENGTH[_LENGTH]..., N lengths of 1 to 8388608 bytes, one per place of the payload:
+ * The pattern that a queue pair sends repeatedly: requests separated by commas. A request is
+ * OP_N_LENGTH[_LENGTH]... with N lengths of 1 to 8388608 bytes, one per place of the payload:
  *
  *	w_1_65536,s_2_4096_512		a WRITE of 64 KiB, then a SEND of 4608 bytes in two places
  *
@@ -33,14 +33,14 @@ struct pattern {
 	uint32_t largest; /* total of a request */
 	uint32_t largest_send; /* 0: no SEND */
 	uint32_t sends; /* lengths of the requests */
-	uint32_t receives; /* requests that take a receive from the peer */
+	uint32_t receives; /* number of requests that consume a receive of the peer */
 	bool atomics, reads, writes;
 };
 
-/* Returns 0; -EINVAL with one line in why: the mistake and the valid values. */
+/* Returns 0, or -EINVAL with one line in @why: the mistake and the valid values. */
 int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size);
 
-/* op: a name as above. */
+/* Returns the name OP of an opcode. */
 const char *pattern_op_name(uint8_t opcode);
 
 #endif

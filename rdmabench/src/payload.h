@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Payloads that can be checked: the bytes follow from the sender's QPN, the kind of the request and
- * its number. A request that takes a receive also carries its number, in the first 8 bytes if it
+ * Payloads that can be checked: the sender's QPN, the kind of the request and its number determine
+ * the bytes. A request that consumes a receive also carries its number, in the first 8 bytes if it
  * is long enough.
  */
 #ifndef RDMABENCH_PAYLOAD_H

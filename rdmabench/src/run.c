@@ -10,8 +10,8 @@
 #include "base/wait.h"
 #include "side.h"
 
-#define LOOK_ROUNDS 64 /* rounds of a busy loop between two looks at the connections */
-#define SILENCE_NS (200 * NSEC_PER_MSEC) /* without arrivals: the rest counts as lost */
+#define LOOK_ROUNDS 64 /* rounds of a busy loop between two checks of the connections */
+#define SILENCE_NS (200 * NSEC_PER_MSEC) /* without arrivals: missing requests are lost */
 #define SLEEP_MS 1
 
 static uint8_t body[WIRE_BODY_MAX];
@@ -49,7 +49,8 @@ static void send_done(struct peer *p)
 	send_tally(p, WIRE_DONE);
 }
 
-/* Requests that a failed QP had outstanding may or may not have arrived. */
+/* Verifies the memory. Requests that were outstanding when a QP failed may or may not have
+ * arrived. */
 static void verify(struct peer *p)
 {
 	struct side *s = p->side;
@@ -123,7 +124,7 @@ static bool is_over(const struct peer *p)
 	return p->gone || (p->sent_done && p->got_done && p->sent_result && p->got_result);
 }
 
-/* Reads a connection once. @done: all own requests have completed. */
+/* Reads from a connection once. @done: all own requests have completed. */
 static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 {
 	const struct side *s = p->side;

@@ -102,7 +102,7 @@ static void leave_out_injection(struct fixed *f)
 	}
 }
 
-/* 0; 1 after --help; -EINVAL. */
+/* Returns 0, 1 after --help, or -EINVAL. */
 static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
 {
 	struct args args = {.rows = rows,
@@ -136,14 +136,15 @@ struct search {
 	char stats_dir[PATH_MAX], program[PATH_MAX];
 	enum model_kind model;
 	char script[TRIAL_SCRIPT];
-	int err; /* why the search ended */
-	bool works; /* a point was measured: */
+	int err; /* the error that ended the search */
+	bool works; /* at least one point was measured */
 	struct point good; /* the last such point */
 	unsigned failures; /* failures before the first such point */
 };
 
 /*
- * Measures the last good point again. True if that fails as well, so that the device is the cause.
+ * Measures the last good point again. Returns true if this fails as well, so that the device is the
+ * cause.
  */
 static bool is_dead(struct search *s)
 {
@@ -260,7 +261,7 @@ static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 		kind_name(f->kind), "features", features, "point", point_json(&f->point));
 }
 
-/* Names the option that keeps every point from being an anomaly. */
+/* Suggests the option with which not every point would be an anomaly. */
 static void say_blunt(const struct explore_result *r)
 {
 	static const char *const options[] = {[-ANOMALY_PAUSE] = "--tx-pause or --rx-pause",

@@ -3,7 +3,7 @@
 #ifndef RDMABENCH_SEARCH_H
 #define RDMABENCH_SEARCH_H
 
-/* The sub-command: its exit status. */
+/* Runs the sub-command and returns its exit status. */
 int search_main(int argc, char **argv);
 
 #endif

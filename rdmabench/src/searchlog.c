@@ -100,8 +100,8 @@ static int append_json(FILE *journal, json_t *o)
 }
 
 /*
- * Reads the next line as JSON. 1; 0: there is no whole line, and the file position is at its
- * beginning; -EBADMSG: the line is whole and no JSON.
+ * Reads the next line as JSON. Returns 1; 0 if there is no whole line (the file position is then at
+ * its beginning); -EBADMSG if the line is whole but not JSON.
  */
 static int next_line(FILE *journal, json_t **o_p)
 {
@@ -160,7 +160,7 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 	return make_dirs(log);
 }
 
-/* One search writes into a directory at a time. */
+/* Only one search at a time may write into a directory. */
 static int lock_dir(struct searchlog *log)
 {
 	if (log->lock < 0)

@@ -4,11 +4,11 @@
  *
  *	journal.jsonl			a header, then a line per measurement, which a resumed
  *					search replays
- *	result/N			of try N, from 0
+ *	result/N			the result of try N, from 0
  *	reproduce/N.sh			the commands that try N ran
- *	result/mfs_help/A/PARAMETER-I	of a change that was tried for anomaly A's features
+ *	result/mfs_help/A/PARAMETER-I	the result of a change, to find the features of A
  *	reproduce/mfs_help/A/PARAMETER-I.sh
- *	target/A			anomaly A: its try, its point, its features
+ *	target/A			anomaly A: the number of the try, the point, the features
  *	stats/RUN/			statistics files of the engines
  */
 #ifndef RDMABENCH_SEARCHLOG_H
@@ -25,22 +25,22 @@ enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };
 
 /*
  * Opens a directory. A new search needs a directory that does not exist, or is empty; FORCE removes
- * the files of an earlier search, and nothing else; RESUME needs the same header (borrowed) in the
- * directory. The directory is locked until searchlog_close(). Returns 0, or -errno with a line in
- * why; -EBUSY another search writes there.
+ * only the files of an earlier search; RESUME needs the same header (borrowed) in the directory.
+ * The directory is locked until searchlog_close(). Returns 0, or -errno with a line in @why.
+ * -EBUSY: another search writes there.
  */
 int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 	struct searchlog **log_p, char *why, size_t size);
 void searchlog_close(struct searchlog *log);
 
 /*
- * Takes the next measurement from the journal. Returns 1, with the result and *err_p; 0 the journal
- * has no more; -EBADMSG its next measurement is of another point.
+ * Reads the next measurement from the journal. Returns 1 with the result and *err_p, or 0 if there
+ * are no more. -EBADMSG: the next measurement is of another point.
  */
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p);
 
-/* Empties the journal, so that a resumed search repeats all measurements. 0 or -errno. */
+/* Empties the journal, so that a resumed search repeats all measurements. Returns 0 or -errno. */
 int searchlog_forget(struct searchlog *log);
 
 /*
@@ -50,8 +50,8 @@ int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const 
 	int err, const struct rules *rules, const char *script);
 
 /*
- * Removes the statistics of an interrupted measurement of that name; otherwise the new ones would
- * be added to them. Returns 0 or -errno.
+ * Removes the statistics of an interrupted measurement with this name; otherwise the new statistics
+ * would be added to them. Returns 0 or -errno.
  */
 int searchlog_clear(const struct searchlog *log, const char *name);
 
@@ -63,7 +63,7 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
 	uint32_t found_at);
 
-/* Writes the text of a result file. 0 or -errno of the stream. */
+/* Writes the text of a result file. Returns 0 or the -errno of the stream. */
 int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
 	FILE *out);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Batches of requests: posted when they are due, recorded when they complete. */
+/* Batches of requests are posted when they are due and recorded when they complete. */
 #include <errno.h>
 #include <string.h>
 
@@ -307,7 +307,7 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	s->last_ns = now;
 	note_peak(s, now);
 	if (!b->signaled)
-		return; /* the request of flush_quiet(): it gives no time of completion */
+		return; /* the request of flush_quiet() has no time of completion */
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
 	if (latrec_record(s->rec, b->due_ns, b->posted_ns, done) || !s->stats)
 		return;

@@ -43,9 +43,9 @@ struct flow {
 	bool failed;
 	/* The sending part. */
 	struct batch *batches; /* a ring of side.t.depth */
-	uint64_t head, tail; /* indices of the ring; they run freely */
+	uint64_t head, tail; /* indices of the ring, not reduced by its size */
 	uint64_t posted, completed; /* in requests */
-	uint64_t numbered; /* requests that took a receive of the peer's */
+	uint64_t numbered; /* requests that consumed a receive of the peer */
 	uint64_t atomics[2]; /* fetch-and-adds, compare-and-swaps, that were posted */
 	uint64_t checked[2]; /* atomics whose results have been compared */
 	uint64_t resume_ns; /* end of the pause after a burst */
@@ -62,8 +62,8 @@ struct peer {
 	struct mlx5dvl_mr *regions; /* side.t.regions of them */
 	uint8_t *mem;
 	struct flow *flows; /* side.t.qps of them */
-	struct wire_tally theirs; /* the requests that it sent, from its DONE */
-	struct wire_tally result; /* the requests that it received, from its RESULT */
+	struct wire_tally theirs; /* requests that the peer sent, from its DONE */
+	struct wire_tally result; /* requests that the peer received, from its RESULT */
 	bool sent_done, got_done, sent_result, got_result;
 	bool gone;
 	int inject; /* event that was planted for its first QP; 0: none */
@@ -75,7 +75,7 @@ struct peer {
 struct side {
 	struct traffic t;
 	struct layout layout;
-	bool sends; /* set for the client; for both with t.bidirectional */
+	bool sends; /* set for the client; with t.bidirectional for both sides */
 	bool is_server;
 	uint64_t timeout_ns; /* time limit of the TCP connection */
 
@@ -93,7 +93,7 @@ struct side {
 	bool hw_failed; /* the device's clock could not be read during the run */
 	struct control control;
 	uint32_t injected; /* planted events that have happened */
-	uint64_t wakeups; /* sleeps that events of completion queues ended */
+	uint64_t wakeups; /* sleeps that were ended by an event of a completion queue */
 	bool armed[2]; /* send and receive CQ: armed, and its event has not been read */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
@@ -113,7 +113,7 @@ struct side {
 
 /* Selects the device. */
 struct side_device {
-	const char *name; /* NULL: the first */
+	const char *name; /* NULL: the first device */
 	uint8_t port;
 	int gid_index;
 };
@@ -129,7 +129,7 @@ int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Writes the addresses that the peer needs. */
 void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
-/* Connects to the addresses in p->remote. 0, or -errno with a line in why. */
+/* Connects to the addresses in p->remote. Returns 0, or -errno with a line in @why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Removes the planted events, and counts those that have happened. */
 void side_take_injected(struct side *s);
@@ -144,7 +144,8 @@ void side_event(struct side *s, const char *format, ...) __attribute__((format(p
 
 /* ---- sending (send.c) ---- */
 
-/* Posts a batch if the traffic allows one now. now_ns is of side.clock. */
+/* Posts a batch if the traffic allows one now. @now_ns is a time of side.clock. Returns true if a
+ * batch was posted. */
 bool flow_send(struct flow *f, uint64_t now_ns);
 /* True if nothing is outstanding and nothing more will be posted. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
@@ -158,9 +159,10 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 /* ---- receiving (receive.c) ---- */
 
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
-/* Returns how many of the first n requests take a receive. */
+/* Returns how many of the first @requests requests consume a receive. */
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests);
-/* Compares the memory after so many requests of the peer. Returns the number of mismatches. */
+/* Compares the memory with its expected content after @requests requests of the peer. Returns the
+ * number of mismatches. */
 uint64_t flow_verify(const struct flow *f, uint64_t requests);
 
 /* ---- the run (run.c) ---- */

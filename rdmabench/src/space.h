@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The space of the search. A point is two traffic flows with their ends. Each parameter is a
- * dimension with a list of values, and a point holds an index into that list per dimension. The
- * second flow runs the other way, or within the first machine, or not at all.
+ * The space of the search. A point describes two traffic flows and their endpoints. Each parameter
+ * is a dimension with a list of values, and a point has an index into this list per dimension. The
+ * second flow runs in the other direction, or within the first machine, or not at all.
  */
 #ifndef RDMABENCH_SPACE_H
 #define RDMABENCH_SPACE_H
@@ -14,7 +14,7 @@
 #include "traffic.h"
 
 enum dimension_kind {
-	/* Parameters of a traffic. */
+	/* Parameters of a traffic flow. */
 	DIM_PROCESSES, /* pairs of processes, 1 to 6 */
 	DIM_QPS, /* 1 to 4 */
 	DIM_MTU, /* 1024, 2048, 4096 */
@@ -52,7 +52,8 @@ struct point {
 	uint8_t at[SPACE_DIMS]; /* the index of the value */
 };
 
-/* Returns the dimension of a traffic (0 or 1); for a request's parameter, that of the request. */
+/* Returns the dimension of a parameter of a traffic flow (0 or 1); @request is used for a request's
+ * parameter only. */
 unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request);
 /* Returns the number of values. */
 unsigned space_values(unsigned dim);
@@ -69,8 +70,8 @@ struct fixed {
 };
 
 /*
- * Adds "NAME=VALUE", as space_name() and space_value() write them. Returns 0; -EINVAL with one line
- * in why: the mistake and the valid values.
+ * Adds "NAME=VALUE", in the form of space_name() and space_value(). Returns 0, or -EINVAL with one
+ * line in @why: the mistake and the valid values.
  */
 int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
 
@@ -81,21 +82,24 @@ int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
 void fixed_apply(const struct fixed *f, struct point *p);
 
 /*
- * Makes a point canonical and possible. Parameters without an effect (of requests that are not
- * sent, and of a traffic that does not run) get the index 0. A batch is not larger than the depth,
- * there are not more regions than QPs, UC has no READ, and UD has SENDs of one packet.
+ * Makes a point canonical and valid. Parameters without an effect (of requests that are not sent,
+ * and of a flow that does not run) get the index 0. Values are reduced so that a batch is not
+ * larger than the depth, that there are not more regions than QPs, that UC has no READ, and that UD
+ * has only SENDs of one packet.
  */
 void point_settle(struct point *p);
 /* Returns true if the dimension has an effect. */
 bool point_uses(const struct point *p, unsigned dim);
 /* Draws every dimension independently. */
 void point_random(struct point *p, uint64_t *rand);
-/* Changes the value of one dimension that has an effect, half of the time to a neighbouring one. */
+/* Changes the value of one dimension that has an effect; with probability 1/2 to a neighbouring
+ * value, else to any value. */
 void point_mutate(struct point *p, uint64_t *rand);
 bool point_equal(const struct point *a, const struct point *b);
 
 /*
- * Returns the number of process pairs and writes the traffic of each. 0: that traffic does not run.
+ * Writes the traffic of a process pair. Returns the number of process pairs; 0: this flow does not
+ * run.
  */
 uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *t_p);
 

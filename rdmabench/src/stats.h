@@ -10,10 +10,10 @@
  *	latency_p99_ns: 3987654
  *	latency_max_ns: 4123456
  *
- * They can be computed in two ways. From a histogram: nearest rank, at most 1/128 above the
- * sample. In the compatible way, from a sorted window of samples: the median is sample
- * number n / 2, percentile p is number (size_t)(n * p), both counted from 0, and the mean is
- * truncated. The compatible way also has a rule to merge the figures of several files.
+ * They can be computed in two ways. From a histogram they are nearest rank, at most 1/128 above the
+ * sample. The compatible way uses a sorted window of samples: the median is sample number n / 2,
+ * percentile p is sample number (size_t)(n * p), both counted from 0, and the mean is truncated.
+ * The compatible way also has a rule to merge the figures of several files.
  */
 #ifndef RDMABENCH_STATS_H
 #define RDMABENCH_STATS_H
@@ -51,7 +51,7 @@ void stats_of_window(uint64_t *samples, size_t n, struct stats *s_p);
 /* Computes the figures of a histogram; all are 0 if it is empty. */
 void stats_of_hist(const struct latrec_hist *h, struct stats *s_p);
 
-/* 0 or -errno of the stream. */
+/* Returns 0 or the -errno of the stream. */
 int stats_print(const struct stats *s, FILE *out);
 
 /* Figures as they are read back; another program may have written fractions. */
@@ -61,13 +61,13 @@ struct stats_row {
 };
 
 /*
- * Reads lines "key: value" and ignores unknown keys. Writes *row_p on success only. Returns 0;
- * -ENODATA nothing but white space; -EBADMSG a value is not a number, or negative, or a key or the
- * end of the last line is missing (the file is torn, or is not a statistics file).
+ * Reads lines "key: value" and ignores unknown keys. Writes *row_p only on success. Returns 0.
+ * -ENODATA: the text has only white space. -EBADMSG: a value is not a number, or is negative, or a
+ * key or the end of the last line is missing (the file is torn, or is not a statistics file).
  */
 int stats_parse(const char *text, size_t len, struct stats_row *row_p);
 
-/* The figures of several files; has[key] is false if no file had one that is not 0. */
+/* The merged figures of several files; has[key] is false if no file had a value other than 0. */
 struct stats_merged {
 	uint64_t samples;
 	double v[STATS_KEYS];
@@ -81,7 +81,7 @@ struct stats_merged {
  */
 void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p);
 
-/* The shortest text that reads back as x: 15642778.0, 142739395.66666666, 1e+16. */
+/* Writes the shortest text that reads back as @x: 15642778.0, 142739395.66666666, 1e+16. */
 void stats_real(double x, char *text, size_t size);
 
 #endif

@@ -55,7 +55,7 @@ struct temporary {
 	int fd;
 };
 
-/* Creates a file beside the one at @path. 0 or -errno. */
+/* Creates a temporary file in the directory of @path. Returns 0 or -errno. */
 static int make_temporary(const char *path, struct temporary *t)
 {
 	snprintf(t->path, sizeof(t->path), "%s.%d.tmp", path, (int)getpid());
@@ -64,7 +64,8 @@ static int make_temporary(const char *path, struct temporary *t)
 	return t->fd < 0 ? -errno : 0;
 }
 
-/* Checks that a file can be written at @path, before a run that may take hours. 0 or -errno. */
+/* Checks that a file can be written at @path, before a run that may take hours. Returns 0 or
+ * -errno. */
 static int try_path(const char *path)
 {
 	struct temporary t;
@@ -96,7 +97,7 @@ static int replace(const char *path, const char *text, size_t len)
 	return err;
 }
 
-/* One write(2), so that a process that is killed leaves whole lines. */
+/* Appends with one write(2), so that a killed process leaves whole lines. */
 static int append(const char *path, bool first, const char *text, size_t len)
 {
 	int fd, err;

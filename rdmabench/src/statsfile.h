@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Statistics files that are written while a program runs. Each time that one is written the
- * old content is replaced as a whole (a temporary file is renamed), so that a reader sees one
- * or the other.
+ * Statistics files that are written while a program runs. Each write replaces the old content as a
+ * whole (a temporary file is renamed), so that a reader sees either the old or the new content.
  *
- * Beside PATH.txt stands PATH.jsonl, for readers that want to know more: one JSON object per
- * line with the same seven figures, who wrote them, by which clock and method, and the
- * histogram, from which the figures of several files can be computed exactly. It has
+ * The directory of PATH.txt also gets PATH.jsonl: one JSON object per line with the same seven
+ * figures, the writer, the clock, the method, and the histogram, from which the figures of several
+ * files can be computed exactly. It has
  *	cumulative	one line, of all samples so far, replaced with the text;
  *	windows		a line per window, which holds the samples of that window;
  *	compatible	one line, written at the end, of the last window, without a histogram.
  *
- * A struct statsfile belongs to one thread. It does no I/O but in statsfile_add() when a
- * window or a second is over, and in statsfile_close().
+ * A struct statsfile belongs to one thread. It does I/O only in statsfile_open(), in
+ * statsfile_add() when a window or a second is over, and in statsfile_close().
  */
 #ifndef RDMABENCH_STATSFILE_H
 #define RDMABENCH_STATSFILE_H
@@ -21,7 +20,7 @@
 #include <stdint.h>
 
 #define STATSFILE_VERSION 2
-#define STATSFILE_WRITER 32 /* digits of the number of a writer */
+#define STATSFILE_WRITER 32 /* digits of a writer's random number */
 #define STATSFILE_INTERVAL_NS 1000000000ull /* between two writes of a cumulative file */
 
 struct statsfile;
@@ -29,7 +28,7 @@ struct statsfile;
 struct statsfile_attr {
 	/*
 	 * Either dir, for a file DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt whose directories are
-	 * created, or the exact path. WRITER is the first digits of a random number, because
+	 * created, or the exact path. WRITER has the first digits of a random number, because
 	 * containers may have the same host name and process numbers. The .jsonl has all digits.
 	 */
 	const char *dir, *path;
@@ -40,20 +39,21 @@ struct statsfile_attr {
 };
 
 /*
- * Checks that the files can be written, and writes nothing yet. 0; -EINVAL neither dir nor path, or
- * both, or window with compat; -ENAMETOOLONG; -EISDIR; -ENOMEM; -errno of mkdir(2) or open(2).
+ * Checks that the files can be written, and writes nothing yet. Returns 0. -EINVAL: neither dir nor
+ * path is set, or both are, or window and compat are. -ENAMETOOLONG, -EISDIR, -ENOMEM, or -errno of
+ * mkdir(2) or open(2).
  */
 int statsfile_open(const struct statsfile_attr *attr, struct statsfile **f_p);
 
 /*
- * Adds one latency that completed at now_ns of any clock that does not go back. 0; -errno: the
- * files could not be written (-ENOSPC, ...), and the sample is counted nevertheless.
+ * Adds one latency that completed at @now_ns of any monotonic clock. Returns 0, or -errno if the
+ * files could not be written (-ENOSPC, ...); the sample is counted in both cases.
  */
 int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns);
 
 /*
- * Writes the remaining samples (whole windows only in the compatible way) and frees the object. A
- * program without a sample leaves no file. f may be NULL. 0 or -errno.
+ * Writes the remaining samples (whole windows only in the compatible way) and frees the object. If
+ * there was no sample, no file is left. @f may be NULL. Returns 0 or -errno.
  */
 int statsfile_close(struct statsfile *f);
 

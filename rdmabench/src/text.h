@@ -13,7 +13,7 @@ bool name_is_safe(const char *name);
 /* Reads the value of an option as such a name, into a const char *. For rows of base/args.h. */
 int read_name(const struct arg *a, void *name_p);
 
-/* Returns a new JSON string. Text that is no UTF-8 (file names, peers) is reduced to ASCII. */
+/* Returns a new JSON string. Text that is not UTF-8 (file names, peers) is reduced to ASCII. */
 json_t *text_json(const char *text);
 
 #endif

@@ -124,18 +124,19 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	return true;
 }
 
-/* An engine that runs. */
+/* A running engine. */
 struct engine_process {
 	pid_t pid;
 	int fd;
 	bool bidirectional;
-	bool sends, receives; /* the device in question, whose traffic goes one way */
+	bool sends, receives; /* traffic goes only in this direction at the measured device */
 	uint32_t mtu; /* bytes */
 	char out[OUTPUT_MAX];
 	size_t len;
 };
 
-/* It is in a process group of its own, so it must be told explicitly to end with the search. */
+/* Starts an engine in its own process group. The engine therefore needs an explicit request to end
+ * with the search. */
 static int start(struct engine_process *e, struct words *w)
 {
 	pid_t search = getpid();
@@ -237,7 +238,8 @@ static double number(const json_t *o, const char *key)
 	return json_number_value(json_object_get(o, key));
 }
 
-/* @back: from the server to the client. On one port all traffic goes out and comes in. */
+/* Adds the traffic of a direction. @back: from the server to the client. If both ends use one port,
+ * all traffic counts in both directions. */
 static void add_direction(struct measure *m, const struct engine_process *e, bool back,
 	double messages, double bytes, double seconds)
 {
@@ -281,7 +283,7 @@ static bool add_report(struct measure *m, const struct engine_process *e)
 		if (e->bidirectional)
 			add_direction(m, e, true, number(back, "messages"), number(back, "bytes"),
 				number(back, "elapsed_ns") / 1e9);
-		if (e->sends) /* the client is at the device in question */
+		if (e->sends) /* the client uses the measured device */
 			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
 	}
 	json_decref(o);

@@ -12,20 +12,21 @@ struct trial_attr {
 	const char *device; /* NULL: the first */
 	const char *peer; /* the device at the other end; NULL: the same */
 	double seconds; /* seconds of traffic */
-	bool compat; /* statistics as older tools write and merge them */
+	bool compat; /* statistics are written and merged in the compatible way */
 	const char *stats_dir;
 };
 
 /*
- * Writes the commands of a point as a script for sh, one per line. name: of the run. False: they do
- * not fit.
+ * Writes the commands of a point as a script for sh, one per line. @name: name of the run. Returns
+ * false if they do not fit.
  */
 bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
 	size_t size);
 
 /*
- * Runs them, all at the same time, and waits. 0; -EIO an engine has failed or made no sense (a
- * line on standard error says so); -ETIMEDOUT; -ENOMEM.
+ * Runs the commands of a point, all at the same time, and waits for their ends. Returns 0. -EIO: an
+ * engine has failed or its output is not valid (after a line on standard error). -ETIMEDOUT,
+ * -ENOMEM.
  */
 int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
 	struct measure *m_p);

@@ -91,7 +91,8 @@ int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns)
 	return wire_send(c, WIRE_REFUSE, why, strnlen(why, WIRE_TEXT_MAX - 1), timeout_ns);
 }
 
-/* The length of the message that begins in c->in; -EAGAIN if its header is not whole. */
+/* Returns the length of the message that begins in c->in, or -EAGAIN if its header is
+ * incomplete. */
 static int message_length(const struct wire_conn *c, int *kind_p)
 {
 	struct wire_buf b = {(uint8_t *)c->in, (uint8_t *)c->in + c->have, true};
@@ -115,7 +116,7 @@ static int message_length(const struct wire_conn *c, int *kind_p)
 	return (int)len;
 }
 
-/* The kind of a whole message, -EAGAIN, or an error. */
+/* Returns the kind of a whole message, -EAGAIN, or an error. */
 static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 {
 	for (;;) {

@@ -11,10 +11,10 @@
  *	DONE what was sent		DONE		when a side has sent all
  *	RESULT what came		RESULT		after the other's DONE
  *
- * ALIVE comes each second from a side that is busy; REFUSE, a line of text, instead of any other.
+ * A busy side sends ALIVE every second. REFUSE, a line of text, may replace any other message.
  *
- * A peer is not trusted: what it sends is bounded, read once and checked; one that is silent, or
- * takes longer for a message than the time limit, is given up.
+ * A peer is not trusted: its messages are bounded, read once and checked. If a peer is silent, or
+ * takes longer for a message than the time limit, its connection is closed.
  */
 #ifndef RDMABENCH_WIRE_H
 #define RDMABENCH_WIRE_H
@@ -44,9 +44,7 @@ enum wire_kind {
 	WIRE_ALIVE,
 };
 
-/*
- * A message that is being written or read; ok becomes false at the first field that does not fit.
- */
+/* A message that is written or read; ok becomes false at the first field that does not fit. */
 struct wire_buf {
 	uint8_t *at, *end;
 	bool ok;
@@ -60,8 +58,8 @@ void wire_get_bytes(struct wire_buf *b, void *to, size_t n);
 struct wire_conn {
 	int fd;
 	char peer[64]; /* its address, for messages */
-	uint64_t heard_ns; /* when the last whole message came, by clock_ns() */
-	uint64_t alive_ns; /* when the last was sent */
+	uint64_t heard_ns; /* clock_ns() when the last whole message arrived */
+	uint64_t alive_ns; /* when the last message was sent */
 	size_t have;
 	uint8_t in[WIRE_HEADER + WIRE_BODY_MAX];
 };
@@ -70,26 +68,27 @@ struct wire_conn {
 void wire_open(struct wire_conn *c, int fd, const char *peer);
 void wire_close(struct wire_conn *c);
 
-/* Sends one message. 0; -ETIMEDOUT the peer does not take it; -EPIPE, -ECONNRESET, ... */
+/* Sends one message. Returns 0. -ETIMEDOUT: the peer does not read it. -EPIPE, -ECONNRESET, ... */
 int wire_send(struct wire_conn *c, enum wire_kind kind, const void *body, size_t len,
 	uint64_t timeout_ns);
 
 /*
- * Takes a message if a whole one is there; the body stays valid until the next call.
- * The kind; 0 nothing yet; -ECONNRESET the peer has closed; -ETIMEDOUT silent for too long;
- * -EBADMSG not this protocol; -EPROTONOSUPPORT of another version; -EMSGSIZE too long.
+ * Reads a message if it has arrived as a whole; the body is valid until the next call. Returns the
+ * kind, or 0 if there is no whole message yet. -ECONNRESET: the peer has closed the connection.
+ * -ETIMEDOUT: the peer was silent for too long. -EBADMSG: another protocol. -EPROTONOSUPPORT:
+ * another version. -EMSGSIZE: the message is too long.
  */
 int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p);
 
 /*
- * Waits for a message of that kind. An ALIVE renews the time limit, except before HELLO.
- * 0; errors as wire_poll(); -EBADMSG another kind; -ECONNREFUSED a REFUSE: its text, without
- * control characters, is in why.
+ * Waits for a message of this kind. An ALIVE renews the time limit, except before HELLO. Returns 0,
+ * or an error of wire_poll(). -EBADMSG: a message of another kind. -ECONNREFUSED: a REFUSE; @why
+ * becomes its text, without control characters.
  */
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX]);
 
-/* Says that this side is alive, if a second has passed since the last time. */
+/* Sends ALIVE if a second has passed since the last time. */
 int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 
 int wire_refuse(struct wire_conn *c, const char *why, uint64_t timeout_ns);
@@ -114,7 +113,7 @@ struct wire_side {
 /* The body of DONE and RESULT. */
 struct wire_tally {
 	uint64_t messages, bytes, elapsed_ns; /* sent (DONE), received (RESULT) */
-	uint64_t mismatches; /* payloads that were wrong */
+	uint64_t mismatches; /* wrong payloads */
 	uint64_t errors; /* completions with error, without flushed requests */
 	int32_t first_error; /* -errno, or 0 */
 	uint32_t qps; /* only in DONE; 0 in RESULT */
@@ -122,10 +121,10 @@ struct wire_tally {
 };
 
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t);
-/* 0; -EBADMSG; -EINVAL with why, in one line: the traffic itself is not possible. */
+/* Returns 0, -EBADMSG, or -EINVAL with one line in @why if the traffic itself is not possible. */
 int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT_MAX]);
 size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s);
-/* 0; -EBADMSG, e.g. if the number of QPs differs. */
+/* Returns 0, or -EBADMSG, for example if the number of QPs differs. */
 int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p);
 size_t wire_put_tally(uint8_t *to, size_t size, const struct wire_tally *t);
 int wire_get_tally(struct wire_buf *b, uint32_t qps, struct wire_tally *t_p);
