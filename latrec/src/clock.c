@@ -28,7 +28,7 @@ uint64_t latrec_clock_raw(void)
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
-/* Does the processor have a counter of constant rate that can be read in order? */
+/* Returns true if the processor has a counter of constant rate that can be read in order. */
 static bool counter_constant(void)
 {
 #if defined(__x86_64__)
@@ -57,7 +57,7 @@ bool clock_listed(const char *sources, const char *name)
 	return false;
 }
 
-/* Does the kernel trust the counter? On x86 it stops listing a TSC that it has seen fail. */
+/* Returns true if the kernel trusts the counter. On x86 it stops listing a TSC that has failed. */
 static bool counter_trusted(void)
 {
 #if defined(__x86_64__)
@@ -75,8 +75,8 @@ static bool counter_trusted(void)
 }
 
 /*
- * Returns the smallest advance between two readings; emulated counters are coarse. 0: none was
- * seen.
+ * Returns the smallest advance between two readings, because emulated counters are coarse. 0: the
+ * counter did not advance.
  */
 static uint64_t counter_step(void)
 {

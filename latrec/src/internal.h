@@ -39,7 +39,7 @@ static inline uint64_t bucket_high(uint32_t bucket)
 	return bucket_low(bucket) + ((1ull << bucket_shift(bucket)) - 1);
 }
 
-/* Returns the value that a bucket is reported by, at most the largest value of the histogram. */
+/* Returns the value that is reported for a bucket, at most the largest value of the histogram. */
 static inline uint64_t bucket_value(const struct latrec_hist *h, uint32_t bucket)
 {
 	uint64_t high = bucket_high(bucket), max = latrec_hist_max(h);
@@ -50,7 +50,7 @@ static inline uint64_t bucket_value(const struct latrec_hist *h, uint32_t bucket
 /* The rank of a quantile among count values, 1 to count; count is not 0. */
 uint64_t hist_rank(double q, uint64_t count);
 
-/* 0, or -errno of what was written to the stream, which errno must have been 0 before. */
+/* Returns 0, or -errno of the writes to the stream. errno must have been 0 before them. */
 static inline int stream_status(FILE *out)
 {
 	if (!fflush(out) && !ferror(out))
@@ -69,7 +69,7 @@ struct clock_pair {
 /* Sets the rate from two pairs, the later one last. 0, or -ERANGE: one of the two stood still. */
 int clock_fit(struct latrec_clock *c, const struct clock_pair *from, const struct clock_pair *to);
 
-/* Is the TSC among the clock sources, as sysfs lists them? */
+/* Returns true if the clock is in the list of clock sources, as in sysfs. */
 bool clock_listed(const char *sources, const char *name);
 
 #endif

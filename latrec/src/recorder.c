@@ -69,7 +69,7 @@ static const struct latrec_hist *compared(const struct latrec *r)
 	return r->intended ? &r->response : &r->service;
 }
 
-/* Returns the value of a rank among the samples that h has and `before` has not. */
+/* Returns the value of a rank among the samples that are in h and not in `before`. */
 static uint64_t value_since(const struct latrec_hist *h, const struct latrec_hist *before,
 	uint64_t rank)
 {
@@ -106,7 +106,7 @@ static bool worse(const struct latrec_window *a, const struct latrec_window *b)
 	return a->mean_ns > b->mean_ns;
 }
 
-/* Ends the open window, if there is one, and begins the one that now_ns is in. */
+/* Ends the open window, if there is one, and begins the window that contains now_ns. */
 COLD void latrec_window_next(struct latrec *r, uint64_t now_ns)
 {
 	struct latrec_windows *w = r->windows;
@@ -135,11 +135,12 @@ int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, 
 	return 0;
 }
 
-/* ---- what is not a usual sample ---- */
+/* ---- unusual samples ---- */
 
 /*
- * A service time beyond what the histogram has seen: a new extreme value (0), the completion of
- * nothing (-ENOENT; the FIFO is as it was), or one before its post (-ERANGE).
+ * Handles a service time outside the range of the histogram: a new extreme value (returns 0), a
+ * completion without a post (-ENOENT; the FIFO is unchanged), or a completion before its post
+ * (-ERANGE).
  */
 COLD int latrec_unusual(struct latrec *r, struct latrec_ep *ep, uint64_t posted_ns,
 	uint64_t service_ns)

@@ -98,7 +98,7 @@ static int next_line(struct reader *r)
 	return 0;
 }
 
-/* Reads a decimal number in the format of the export. Returns the text behind it, or NULL. */
+/* Reads a decimal number in the format of the export. Returns the text after it, or NULL. */
 static const char *number(const char *at, u128 *value_p)
 {
 	u128 value = 0;
@@ -145,7 +145,7 @@ static int field64(struct reader *r, const char *name, uint64_t limit, uint64_t 
 	return err;
 }
 
-/* Reads one bucket, which lies above the *next_p - 1 before it. */
+/* Reads one bucket, which must be above all earlier ones (*next_p - 1 is the last). */
 static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p)
 {
 	int err = next_line(r);
@@ -170,7 +170,7 @@ static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p
 	return 0;
 }
 
-/* Do the figures of the head agree with the buckets? */
+/* Returns true if the figures of the first lines agree with the buckets. */
 static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
 {
 	uint32_t first = LATREC_BUCKETS, last = 0;

@@ -28,7 +28,7 @@ struct explorer {
 	/* State of annealing. */
 	struct point current;
 	double energy, t_start, temperature;
-	double best, low; /* range of this descent; the lowest energy of the warm-up */
+	double best, low; /* the best energy of this descent; the lowest energy of the warm-up */
 	uint32_t warm, stale;
 };
 
@@ -85,7 +85,7 @@ static bool still_there(struct explorer *e, uint32_t anomaly, unsigned dim, cons
 	return there;
 }
 
-/* Each parameter is changed to its first and to its last value. */
+/* Changes each parameter to its first and to its last value. */
 static void find_features(struct explorer *e, uint32_t anomaly)
 {
 	struct feature_set *f = &e->r->found[anomaly];
@@ -122,7 +122,7 @@ static void note_anomaly(struct explorer *e, const struct point *p, enum anomaly
 
 /* ---- sample ---- */
 
-/* Makes a shuffled list per parameter in which each value has its share. */
+/* Makes a shuffled list per parameter in which all values are equally frequent. */
 static int make_sample(struct explorer *e)
 {
 	uint32_t n = e->attr->tries;

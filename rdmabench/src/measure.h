@@ -33,7 +33,7 @@ struct measure {
  * anomaly. */
 typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
 
-/* The limits; a measurement beyond one of them is an anomaly. */
+/* The limits. A measurement beyond one of them is an anomaly. */
 struct rules {
 	double tx_pause, rx_pause; /* us per second, at most */
 	double gbps, packets; /* at least one of the two must be reached in at least one

@@ -58,7 +58,7 @@ static bool content_is_right(const struct flow *f, const struct mlx5dvl_recv *r,
 		(want->opcode == MLX5DVL_WRITE_IMM) != (r->opcode == MLX5DVL_RECV_WRITE_IMM))
 		return false;
 	if (want->opcode == MLX5DVL_WRITE_IMM)
-		return true; /* the content lies in memory: flow_verify() */
+		return true; /* the content is in memory: flow_verify() checks it */
 	if (skip) {
 		memcpy(&told, data, PAYLOAD_NUMBER);
 		if (told != number)
@@ -104,8 +104,8 @@ void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r
 }
 
 /*
- * Compares the last write to each slot only: an earlier write to the slot may have left bytes
- * behind a shorter one.
+ * Compares only the last write to each slot: an earlier, longer write to the slot may have left
+ * bytes after a shorter one.
  */
 static uint64_t verify_writes(const struct flow *f, uint64_t requests)
 {

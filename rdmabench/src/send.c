@@ -136,7 +136,10 @@ bool flow_is_done(const struct flow *f, uint64_t now_ns)
 	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
 }
 
-/* The last batch that fits into the queue is signaled, because the flow then waits for its end. */
+/*
+ * The last batch that fits into the queue is signaled, because the flow then waits for its
+ * completion.
+ */
 static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
 {
 	const struct traffic *t = &f->peer->side->t;
@@ -166,7 +169,9 @@ static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due)
 	f->head++;
 }
 
-/* After the end of the duration, a request without effect gives the last batches a completion. */
+/*
+ * After the duration, posts a signaled request without effect, so that the last batches complete.
+ */
 static bool flush_quiet(struct flow *f)
 {
 	if (!f->quiet || f->failed)
@@ -188,7 +193,7 @@ static uint64_t due_ns(const struct flow *f, uint64_t k)
 	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
 }
 
-/* Returns the time at which the next batch is due; 0: at once. */
+/* Returns the time at which the next batch is due; 0: immediately. */
 static uint64_t next_due(const struct flow *f)
 {
 	return f->peer->side->t.rate ? due_ns(f, f->head) : 0;

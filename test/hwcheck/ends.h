@@ -48,13 +48,13 @@ void end_close(struct end *e);
 /* The first n queue pairs of both. */
 void ends_link(struct end *a, struct end *b, int n);
 
-/* Takes what has completed. Without refill, receives are not given back. */
+/* Polls both CQs. Without refill, consumed receives are not posted again. */
 void end_poll(struct end *e, bool refill);
 
 /* Polls both until *count is n, up to ten seconds without any progress. */
 void ends_until(struct end *a, struct end *b, const uint64_t *count, uint64_t n);
 
-/* Waits for an error of a, and says how long it took. */
+/* Waits for an error of a, and prints how long it took. */
 void ends_error(struct end *a, struct end *b, const char *what, int want);
 
 double now_s(void);

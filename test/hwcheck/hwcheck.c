@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of hw-check that need a program of our own:
+ * The steps of hw-check that need a program in this tree:
  *
  *	hwcheck [-d DEVICE] [-g GID-INDEX] [--quick] STEP
  *
@@ -111,7 +111,10 @@ static void fill(uint8_t *at, uint32_t len, uint32_t seed)
 		at[i] = (uint8_t)(seed + i * 31 + (i >> 8));
 }
 
-/* One request, completed at both sides; the payload is where it has to be, and nothing else is. */
+/*
+ * Executes one request and checks that the payload is in its place, and that nothing else has
+ * changed.
+ */
 static void request(uint8_t opcode, uint32_t len, unsigned flags, uint32_t seed)
 {
 	struct mlx5dvl_qp *qp = a.qp[0];
@@ -163,7 +166,10 @@ static void atomics(void)
 	puts("atomics: fetch and add, compare and swap");
 }
 
-/* Until the queue says that it is full, three times around; then everything completes. */
+/*
+ * Posts until the queue is full, three times the size of the ring in all; then everything
+ * completes.
+ */
 static void full_queue(void)
 {
 	uint64_t posted = 0;
@@ -178,7 +184,7 @@ static void full_queue(void)
 	printf("full queue: %llu requests\n", (unsigned long long)posted);
 }
 
-/* Many, unsignaled, in batches of up to 16. */
+/* Posts n unsignaled requests, in batches of at most 16. */
 static void many(uint64_t n)
 {
 	uint64_t before = b.received;
@@ -197,7 +203,7 @@ static void many(uint64_t n)
 		}
 		mlx5dvl_ring(a.qp[0]);
 		end_poll(&a, true);
-		/* No more than there are receives. */
+		/* At most as many as there are receives. */
 		ends_until(&a, &b, &b.received, before + (i > 512 ? i - 512 : 0));
 	}
 	ends_until(&a, &b, &b.received, before + n);
@@ -243,7 +249,7 @@ static void send_long(int i)
 	mlx5dvl_ring(a.qp[i % SRQ_QPS]);
 }
 
-/* The receiver does not poll for a while: senders are told to wait, and nothing is lost. */
+/* The receiver does not poll for a while: senders must wait, and no message is lost. */
 static void pause_of(int i, unsigned ms)
 {
 	for (int k = 0; k < 4 * SRQ_DEPTH; k++)
@@ -277,13 +283,13 @@ static void srq(const struct wish *w)
 
 /* -------------------------------------------------------------------- churn */
 
-/* Each message takes one receive, so that as many arrive without a refill as there are. */
+/* Each message takes one receive, so without a refill exactly the SRQ's depth arrives. */
 static void expect_depth(const struct wish *w)
 {
 	uint64_t before;
 	double limit = now_s() + 5;
 
-	for (double rest = now_s() + 0.2; now_s() < rest;) /* what was under way */
+	for (double rest = now_s() + 0.2; now_s() < rest;) /* messages in flight */
 		end_poll(&b, true);
 	mlx5dvl_srq_post_(b.srq);
 	end_poll(&a, true);
@@ -313,7 +319,7 @@ static void new_qp(struct end *e)
 	int rc;
 
 	while ((rc = mlx5dvl_qp_create(e->ctx, &attr, &e->qp[0])) == -ENOSPC)
-		end_poll(e, true); /* until former ones are released */
+		end_poll(e, true); /* until earlier QPs are released */
 	must("queue pair", rc);
 }
 

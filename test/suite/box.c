@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * box [-n] PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V IPC)
- * with an empty /dev/shm, so that tests of several builds run at once. The last line of standard error
- * says what CPU time the test and its children took. A test that leaves a file in /dev/shm fails. -n runs
- * the test without namespaces.
+ * box [-n] PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V
+ * IPC) with an empty /dev/shm, so that tests of several builds run at once. The last line of
+ * standard error says what CPU time the test and its children took. A test that leaves a file in
+ * /dev/shm fails. -n runs the test without namespaces.
  *
  * scripts/test gives it to `meson test --wrapper`, with -n if `box true` fails here.
  */
@@ -68,7 +68,7 @@ static int left_behind(bool print)
 	return n;
 }
 
-// The fabric of a program that was killed is removed by the next look at it, which $BOX_CLEANER takes.
+// The fabric of a killed program is removed by the next search for fabrics, by $BOX_CLEANER.
 static bool shm_is_clean(void)
 {
 	const char *cleaner = getenv("BOX_CLEANER");
@@ -81,7 +81,7 @@ static bool shm_is_clean(void)
 	return !left_behind(true);
 }
 
-// Runs the test; children that outlive their parents are ours, so that their time counts.
+// Runs the test and adopts children that outlive their parents, so that their time counts.
 static int run(char **argv)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);

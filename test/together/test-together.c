@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A daemon's thread that sleeps in one epoll on a delegrpc server, a shmipc server, a flux node
- * and a pipe, and serves each of them: what is asked of one wakes it, whatever it last served.
+ * and a pipe, and serves each of them: a request to any of them wakes it, whatever it served last.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 
 #define CALLS 2000 /* of each caller */
 #define SOURCES 4
-#define FOR_EVER (-1) /* the guard of the test program ends it */
+#define FOR_EVER (-1) /* the time limit of the test ends it */
 
 static char name[64];
 static struct flux *net;
@@ -81,7 +81,7 @@ static void serve(struct daemon *t, uint32_t source)
 	}
 }
 
-/* Arms the source that was served; the others have not been touched, and are armed still. */
+/* Arms the source that was served. The others have not been served, and are still armed. */
 static int arm(struct daemon *t, uint32_t source)
 {
 	int busy = source == 0 ? delegrpc_server_arm(t->d) :
@@ -137,7 +137,7 @@ static void *daemon_main(void *arg)
 	return NULL;
 }
 
-/* ---- who calls, each in a thread, one call at a time ---- */
+/* ---- callers, each in a thread, one call at a time ---- */
 
 static void *delegrpc_caller(void *arg)
 {
@@ -218,7 +218,7 @@ static void one_thread_sleeps_on_all(void)
 	CHECK_EQ(pthread_join(daemon, NULL), 0);
 	for (size_t i = 0; i < SOURCES; i++)
 		CHECK_EQ(t.served[i], CALLS);
-	/* A call wakes once at most, as does who comes or goes; nothing else does but a few timers. */
+	/* Each call, connect and disconnect wakes at most once; only a few timers wake besides. */
 	CHECK(t.woken <= SOURCES * CALLS + 100);
 	flux_destroy(net);
 	shmipc_server_destroy(t.s);

@@ -16,7 +16,7 @@ static void recover(void)
 	qp_recover();
 }
 
-/* The references are counted anew, because the process may have been stopped within a command. */
+/* Recomputes the references, because the process may have been stopped within a command. */
 static void fail(uint32_t slot, uint64_t lost)
 {
 	qp_fail_owned(slot, lost);

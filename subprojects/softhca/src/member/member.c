@@ -41,7 +41,7 @@ static int because(int r, const char *fmt, ...)
 	return r;
 }
 
-/* The fabric's directory cannot be made: there is no /dev/shm, or it cannot be written. */
+/* Explains why the fabric's directory cannot be made: no /dev/shm, or it cannot be written. */
 static int no_place(int r)
 {
 	if (r == -ENOSPC)
@@ -51,7 +51,7 @@ static int no_place(int r)
 		strerror(-r));
 }
 
-/* Opens the lock file of @dir, which it makes if necessary, and locks byte 0. */
+/* Opens the lock file of @dir, making it if necessary, and locks byte 0. */
 static int open_locked(const char *dir)
 {
 	char path[192];
@@ -116,7 +116,7 @@ static int own_namespaces(uint64_t *pid_ns, uint64_t *user_ns)
 	return r ? r : namespace_of("/proc/self/ns/user", user_ns);
 }
 
-/* In another namespace a pid is another process, and memory cannot be accessed across. */
+/* In another namespace a pid means another process, and its memory cannot be accessed. */
 static int check_namespaces(const struct arena *a)
 {
 	uint64_t pid_ns, user_ns;
@@ -158,7 +158,7 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	return r;
 }
 
-/* The first member makes everything anew. The lock on byte 0 is held. */
+/* Makes all parts of a new fabric. The caller must hold the lock on byte 0. */
 static int create_fabric(const char *dir, struct arena **out)
 {
 	char path[192];
@@ -248,7 +248,7 @@ static int enter_arena(void)
 	/* Byte 0 is locked, so this process is the only one that joins. */
 	arena()->procs[NO_SLOT].pid = fabric_self.pid;
 	while (fabric_enter(&saved)) {
-		/* The slot that it may have is free again. */
+		/* The slot that was taken, if any, is free again. */
 		fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_UNLCK, 1, MAX_PROCS);
 		fabric_self.slot = NO_SLOT;
 	}
@@ -328,7 +328,7 @@ void member_detach(void)
 	while (fabric_enter(&saved))
 		;
 	if (copy_executing()) {
-		/* A thread still copies. Others will reap this process after its end. */
+		/* A thread still copies. Another member will reap this process after its end. */
 		fabric_leave(&saved);
 		return;
 	}
@@ -337,7 +337,7 @@ void member_detach(void)
 	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
 	fabric_leave(&saved);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);
-	/* F_OFD_GETLK does not report own locks, so this finds the locks of others only. */
+	/* F_OFD_GETLK does not report own locks, so this finds only the locks of other members. */
 	if (!anyone_else_alive(fabric_self.lock_fd))
 		tree_remove(fabric_self.dir);
 	sys_close(fabric_self.lock_fd);

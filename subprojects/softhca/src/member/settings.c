@@ -46,7 +46,7 @@ static int other_topology(const struct arena *a, char *err, size_t errlen)
 
 /* ---------------------------------------------------------------- fault rules */
 
-/* After the topology, which has the adapters that rules may name. */
+/* Must be called after the topology is loaded, whose adapters the rules may name. */
 static int load_faults(struct arena *a, char *err, size_t errlen)
 {
 	int r = fault_load_env(a->faults, err, errlen);
@@ -151,7 +151,7 @@ static int load_capture(struct arena *a, char *err, size_t errlen)
 	return capture_start(a, &c, NO_SLOT, 0);
 }
 
-/* The capture may have ended meanwhile, and its file be gone. */
+/* The capture may have ended meanwhile, and its file may not exist any more. */
 static int other_capture(const struct arena *a, char *err, size_t errlen)
 {
 	const char *path = getenv("SOFTHCA_CAPTURE");
@@ -165,7 +165,10 @@ static int other_capture(const struct arena *a, char *err, size_t errlen)
 
 #define VARIABLES 2
 
-/* One that is set to "" counts as not set. @other is called if one is set; 1: it differs. */
+/*
+ * A variable that is "" counts as not set. @other is called if one is set; it returns 1 if it
+ * differs.
+ */
 static const struct setting {
 	const char *variables[VARIABLES];
 	int (*load)(struct arena *a, char *err, size_t errlen);
@@ -200,7 +203,7 @@ static const char *variable_of(const struct setting *s)
 	return NULL;
 }
 
-/* A value of several lines is cut at the end of the first one. */
+/* A value of several lines is cut after its first line. */
 static int refuse(const char *variable, char *err, size_t errlen)
 {
 	const char *value = getenv(variable);

@@ -38,7 +38,7 @@ static void put16(uint8_t *at, uint32_t v)
 	at[1] = (uint8_t)v;
 }
 
-/* The sum that IP and UDP use: of 16-bit words, with carries added, not yet complemented. */
+/* The sum for the checksums of IP and UDP: 16-bit words, carries added, not yet complemented. */
 static uint32_t sum16(uint32_t sum, const uint8_t *bytes, size_t len)
 {
 	for (size_t i = 0; i + 1 < len; i += 2)
@@ -82,7 +82,7 @@ static void put_udp(const struct flow *f, uint8_t *udp, size_t udp_len)
 	put16(udp + 6, 0);
 }
 
-/* On IPv4 0 means "none". IPv6 has no such value. */
+/* On IPv4 a checksum of 0 means "none". IPv6 has no such value. */
 static void put_udp_checksum(const struct flow *f, uint8_t *udp, size_t udp_len)
 {
 	uint32_t sum = sum16(sum16(0, f->src, 16), f->dst, 16) + (uint32_t)udp_len + IPPROTO_UDP;
@@ -91,7 +91,7 @@ static void put_udp_checksum(const struct flow *f, uint8_t *udp, size_t udp_len)
 	put16(udp + 6, sum == 0xffff ? 0xffff : ~sum);
 }
 
-/* The headers with ones in place of the fields that routers change. */
+/* The CRC of the headers with ones in the fields that routers change, and of the other bytes. */
 static uint32_t masked_crc(const uint8_t *head, size_t head_len, const uint8_t *bytes, size_t len)
 {
 	uint8_t masked[8 + FRAME_HEAD_MAX + BTH_RESERVED + 1];
@@ -131,9 +131,9 @@ static void put_headers(const struct flow *f, uint8_t *head, size_t len)
 }
 
 /*
- * A receiver does not see the identification, which the ICRC covers. The CRC is linear: @diff, by
- * which it differs from the one for identification 0, taken back over the bytes behind the
- * identification, is then the identification itself, of 16 bits.
+ * The ICRC covers the identification, which a receiver does not know. The CRC is linear: let @diff
+ * be the difference between the packet's CRC and the CRC for identification 0. Taken back over the
+ * bytes after the identification, it is the identification itself, which has 16 bits.
  */
 static bool differs_by_identification(uint32_t diff, size_t behind)
 {

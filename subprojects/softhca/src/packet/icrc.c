@@ -6,8 +6,8 @@
 #define POLYNOMIAL 0xedb88320u /* 0x04c11db7, bits reversed */
 
 /*
- * The CRC is linear, so an entry is the sum of the entries of its bits: SLICE() makes all 256 of
- * those for 1, 2, 4 ... 128.
+ * The CRC is linear, so an entry is the sum of the entries of its bits: SLICE() makes all 256
+ * entries from those for 1, 2, 4 ... 128.
  */
 #define ENTRY(b, k0, k1, k2, k3, k4, k5, k6, k7)                                                   \
 	(((b)&1 ? k0 : 0u) ^ ((b)&2 ? k1 : 0u) ^ ((b)&4 ? k2 : 0u) ^ ((b)&8 ? k3 : 0u) ^           \
@@ -26,7 +26,7 @@
 	ENTRIES64(0, __VA_ARGS__), ENTRIES64(64, __VA_ARGS__), ENTRIES64(128, __VA_ARGS__),        \
 		ENTRIES64(192, __VA_ARGS__)
 
-/* table[k][b]: byte b with k bytes of zeros behind it. Polynomial 0x04c11db7, bits reversed. */
+/* table[k][b]: byte b with k bytes of zeros after it. Polynomial 0x04c11db7, bits reversed. */
 static const uint32_t table[8][256] = {
 	{SLICE(0x77073096, 0xee0e612c, 0x076dc419, 0x0edb8832, 0x1db71064, 0x3b6e20c8, 0x76dc4190,
 		0xedb88320)},

@@ -25,10 +25,10 @@
 #define BATCH 32
 #define PACKET_MAX (PACKET_HEADERS_MAX + PACKET_PAYLOAD_MAX + ICRC_BYTES)
 #define RECEIVE_BUFFER (4 << 20)
-#define SLICE_NS 100000u /* the shortest that there is */
+#define SLICE_NS 100000u /* the shortest slice that Linux grants */
 #define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
-#define TURN 8 /* batches of an address before the others, and the timers, have their turn */
-#define PATIENT_TRIES 100 /* to bind: a process that has died may still have the port */
+#define TURN 8 /* batches of one address in a row, before other addresses and the timers */
+#define PATIENT_TRIES 100 /* to bind: a process that has died may keep the port for a moment */
 
 static bool running;
 
@@ -36,8 +36,8 @@ static bool running;
 struct arrived {
 	struct flow flow;
 	struct packet packet;
-	int head; /* bytes of its headers; 0: it is none of ours */
-	struct qp *qp; /* that has executed it */
+	int head; /* bytes of its headers; 0: the packet is dropped */
+	struct qp *qp; /* the QP that has executed it */
 };
 
 /* The sockets: one for each address of an adapter with udp=on. */
@@ -47,7 +47,7 @@ struct pump {
 	uint32_t rails[SOCKETS];
 	uint32_t tries[SOCKETS];
 	nfds_t n;
-	bool holds; /* the lock */
+	bool holds; /* this process holds the lock */
 	struct mmsghdr msgs[BATCH];
 	struct iovec iov[BATCH];
 	union udp_address from[BATCH];
@@ -62,7 +62,9 @@ static int listen_on(uint32_t rail, const uint8_t *gid)
 {
 	int fd = udp_socket(rail, gid, ROCE_PORT), size = RECEIVE_BUFFER;
 
-	/* Without the privilege to exceed the system's limit the buffer is as large as that. */
+	/*
+	 * Without the privilege to exceed the system's limit, that limit is the size of the buffer.
+	 */
 	if (fd >= 0 && SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
 	return fd;
@@ -94,7 +96,7 @@ static void tell(nfds_t i, int error)
 		strerrordesc_np(error));
 }
 
-/* Opens what is not open. An address may also appear later. Returns whether all are open. */
+/* Opens the missing sockets. An address may appear later. Returns whether all are open. */
 static bool open_sockets(void)
 {
 	bool all = true;
@@ -118,7 +120,7 @@ static void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Packet @i of the batch, for socket @s: checked, before the mutex is taken. */
+/* Checks packet @i of the batch, for socket @s, before the mutex is taken. */
 static bool look(nfds_t s, uint32_t i)
 {
 	struct port_counts *counts = &arena()->rails[pump.rails[s]].counts;
@@ -140,8 +142,9 @@ static bool look(nfds_t s, uint32_t i)
 }
 
 /*
- * Executes the first @n packets for socket @s, and acknowledges them before the mutex is released: a program that
- * has seen its last completion may end at once. Returns the earliest timer, or 0.
+ * Executes the first @n packets for socket @s, and acknowledges them before the mutex is released,
+ * because a program may end as soon as it has seen its last completion. Returns the earliest timer,
+ * or 0.
  */
 static uint64_t execute(nfds_t s, uint32_t n)
 {
@@ -168,7 +171,7 @@ static uint64_t execute(nfds_t s, uint32_t n)
 	return next;
 }
 
-/* Receives one batch of socket @s. Returns whether there may be more. *next becomes earlier if necessary. */
+/* Receives one batch of socket @s. Returns whether there may be more. Lowers *next if necessary. */
 static bool receive(nfds_t s, uint64_t *next)
 {
 	bool any = false;
@@ -213,7 +216,7 @@ static uint64_t tick(uint64_t now)
 	return next;
 }
 
-/* Gets the lock of the one that receives. @cmd: waiting for it or not. Returns 0 or -errno. */
+/* Takes the lock of the receiving process. @cmd: whether to wait for it. Returns 0 or -errno. */
 static int take_over(int cmd)
 {
 	int r = fabric_byte_lock(fabric_self.lock_fd, cmd, F_WRLCK, PUMP_BYTE, 1);
@@ -235,8 +238,8 @@ struct slice {
 };
 
 /*
- * A program that polls occupies its core. With short slices, which Linux knows from 6.12 on, a
- * thread that wakes up for a packet gets the core at once, and not at the end of the program's slice.
+ * A program that polls occupies its core. With short slices, which Linux has from 6.12 on, a thread
+ * that wakes up for a packet gets the core immediately, not at the end of the program's slice.
  */
 static void ask_for_short_slices(void)
 {

@@ -17,7 +17,7 @@
 #define SCRIPTS_MAX 4 /* interpreters that are scripts, as the kernel allows */
 #define LINE_MAX_READ 256 /* of a script's first line */
 
-/* Opens the file that execvp() would execute; -1: there is none. */
+/* Opens the file that execvp() would execute. Returns -1 if there is none. */
 static int find(const char *name, char path[PATH_MAX])
 {
 	const char *dirs = getenv("PATH"), *end;
@@ -37,7 +37,7 @@ static int find(const char *name, char path[PATH_MAX])
 	return -1;
 }
 
-/* Returns whether @fd is a script. @path is then set to its interpreter. */
+/* Returns whether @fd is a script. If it is, sets @path to its interpreter. */
 static bool interpreter(int fd, char path[PATH_MAX])
 {
 	char line[LINE_MAX_READ + 1], *p;

@@ -13,7 +13,7 @@
 #define LIBRARY "libsofthca.so.0"
 #define ROOM (PATH_MAX + 256)
 
-/* The directory of this program, resolved; false if /proc cannot be read. */
+/* The directory of this program, resolved. Returns false if /proc cannot be read. */
 static bool own_directory(char dir[PATH_MAX])
 {
 	ssize_t n = readlink("/proc/self/exe", dir, PATH_MAX - 1);
@@ -55,8 +55,9 @@ static bool find_built(const char *dir, char path[ROOM])
 }
 
 /*
- * LD_PRELOAD is a list, which is split at colons and blanks. A path that has one is preloaded through
- * a link in the fabric's directory, which has none and goes with the fabric.
+ * LD_PRELOAD is a list, which is split at colons and blanks. A path that contains one is preloaded
+ * through a link in the fabric's directory, whose path contains none. The link is removed with the
+ * fabric.
  */
 static int avoid_separators(char path[ROOM], char *err, size_t errlen)
 {

@@ -16,7 +16,7 @@
 #include "capture/capture.h"
 #include "fabric/fabric.h"
 
-#define LOOK_MS 50 /* between looks at the capture */
+#define LOOK_MS 50 /* between two checks of the capture */
 #define CHUNK (1 << 20)
 
 /*
@@ -93,7 +93,7 @@ static bool alone(void)
 	return true;
 }
 
-/* Copies the file up to @end, and gives its memory back. */
+/* Copies the file up to @end, and releases its memory. */
 static int copy_to(struct recording *rec, uint64_t end)
 {
 	static char buf[CHUNK];
@@ -138,7 +138,7 @@ static int run(struct recording *rec, int signals)
 	return r == -EPIPE ? 0 : r ? r : c.error;
 }
 
-/* Leaves no file and prints the counts, whatever has ended the capture. */
+/* Removes the file and prints the counts, however the capture has ended. */
 static void finish(struct recording *rec)
 {
 	struct capture c;

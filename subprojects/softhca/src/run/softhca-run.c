@@ -139,7 +139,7 @@ static void set_fabric(const char *value)
 	setenv("SOFTHCA_FABRIC", value, 1);
 }
 
-/* An empty variable is no chaos, but an empty option is no seed. */
+/* An empty variable turns chaos mode off, but an empty option is not a seed. */
 static void set_chaos(const char *value)
 {
 	setenv("SOFTHCA_CHAOS", value, 1);
@@ -147,7 +147,7 @@ static void set_chaos(const char *value)
 		bad("--chaos", value, SEED_GIVE);
 }
 
-/* An option that sets a variable of the environment. */
+/* Sets the variable of the environment for an option. */
 static void set_value(int option, const char *value)
 {
 	static const char *const modes[] = {"trap", "poll", "step", NULL};

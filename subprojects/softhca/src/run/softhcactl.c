@@ -67,7 +67,7 @@ static void finish_output(void)
 		quit(1, "standard output: %s", strerror(errno));
 }
 
-/* Compares names as in paths, where '_' replaces characters that a name cannot have. */
+/* Compares names as in paths, where '_' replaces characters that are not allowed in a name. */
 static int same_name(const char *name, void *wanted)
 {
 	const char *w = wanted;
@@ -120,7 +120,7 @@ static int list_one(const char *name, void *arg)
 	if (!pid) {
 		setenv("SOFTHCA_FABRIC", name, 1);
 		if (member_attach())
-			_exit(0); /* the fabric has gone in between */
+			_exit(0); /* the fabric has been removed meanwhile */
 		show_summary(stdout, name);
 		member_detach();
 		_exit(fflush(stdout) ? errno : 0);
@@ -142,7 +142,7 @@ static void cmd_show(char **argv)
 	show_fabric(stdout, chosen_name());
 }
 
-/* Index of an adapter of the fabric that was joined; ends the program if there is none. */
+/* The index of an adapter of the fabric that was joined. Ends the program if it does not exist. */
 static uint32_t find_adapter(const char *what, const char *name)
 {
 	const struct softhca_topology *t = &fabric_self.arena->topo;
@@ -170,7 +170,7 @@ static void cmd_link(char **argv)
 	fabric_leave(&saved);
 }
 
-/* The rule's words, joined again. */
+/* Joins the words of the rule again. */
 static void cmd_fault_add(char **argv)
 {
 	char text[4 * FAULT_TEXT] = "", err[256];
@@ -209,7 +209,7 @@ static void cmd_fault_list(char **argv)
 	show_faults(stdout);
 }
 
-/* Removes rule @n, or all with 0. Returns whether there was one of that number. */
+/* Removes rule @n, or all rules if @n is 0. Returns whether there was such a rule. */
 static bool clear_faults(unsigned long n)
 {
 	struct fault_rule *rules = fabric_self.arena->faults;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * There are three processes: this one, the program, and a guardian in a session of its own.
- * The guardian holds one end of a socket pair. It reads the program's pid from it and waits:
- * a last byte means that this process has cleaned up, end of file that it has died. The
- * guardian then stays, without any of the program's descriptors, until the fabric has no
+ * The guardian holds one end of a socket pair. It reads the program's pid from it and waits. A
+ * last byte means that this process has cleaned up; end of file means that this process has died.
+ * The guardian then stays, without any of the program's descriptors, until the fabric has no
  * members, because background processes of the program may still use it and may be killed.
  */
 #include <errno.h>

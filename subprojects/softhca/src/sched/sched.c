@@ -28,7 +28,7 @@ static uint32_t bell_count(void)
 	return __atomic_load_n(timer_bell(fabric_self.slot), __ATOMIC_ACQUIRE);
 }
 
-/* 0 is never. */
+/* The earlier of two times; 0 means never. */
 static uint64_t sooner(uint64_t a, uint64_t b)
 {
 	return a && (!b || a < b) ? a : b;
@@ -52,7 +52,7 @@ static uint64_t serve_all(void)
 
 /*
  * Chaos mode: makes a random number of steps. @next: time of the next timer, or 0. Returns the
- * time at which there is more to do, or 0.
+ * time of the next work, or 0.
  */
 static uint64_t pump(uint64_t next)
 {
@@ -87,7 +87,7 @@ void sched_serve(void)
 	fabric_unlock();
 }
 
-/* Serves what is due. Returns the time at which there is more to do, or 0. */
+/* Serves what is due. Returns the time of the next work, or 0. */
 static uint64_t work(void)
 {
 	uint64_t next;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Step mode: the program says when its adapters work. */
+/* Step mode: the program decides when its adapters work. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -12,7 +12,7 @@
 
 #define CHAOS_TURN 8 /* steps of a call of softhca_step() at most */
 
-/* Chaos mode: looks what is posted, and makes a random number of steps. */
+/* Chaos mode: finds new requests, and makes a random number of steps. */
 static uint32_t chaos_turn(void)
 {
 	uint32_t n;

@@ -19,8 +19,8 @@
 #include "uverbs/uverbs.h"
 
 /*
- * libibverbs asks the kernel for devices by netlink first and reads sysfs only if that is not
- * supported, so the netlink socket is refused.
+ * libibverbs searches devices by netlink first and reads sysfs only if netlink is not supported, so
+ * the netlink socket is refused.
  */
 EXPORT int socket(int domain, int type, int protocol)
 {
@@ -50,7 +50,7 @@ EXPORT int ioctl(int fd, unsigned long request, ...)
 	return -1;
 }
 
-/* librdmacm writes commands; other descriptors take what is written as ever. */
+/* librdmacm writes commands to its event channels; all other descriptors are written as usual. */
 EXPORT ssize_t write(int fd, const void *buf, size_t len)
 {
 	ssize_t r;
@@ -64,7 +64,7 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
-/* The program closes @fd. With its last duplicate the object behind it goes. */
+/* Called before the program closes @fd. The object behind it ends with its last duplicate. */
 static void closing(int fd)
 {
 	struct fd_entry e;

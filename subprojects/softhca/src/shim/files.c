@@ -200,7 +200,7 @@ EXPORT int eaccess(const char *path, int mode)
 	return euidaccess(path, mode);
 }
 
-/* Relative paths are then within the fabric's tree. */
+/* After it relative paths are within the fabric's tree. */
 EXPORT int chdir(const char *path)
 {
 	char buf[PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Start, fork and end of a process. Nothing else happens before a device is named. */
+/* Start, fork and end of a process. Nothing else happens before the program uses a device. */
 #include <pthread.h>
 
 #include "fabric/fabric.h"
@@ -12,9 +12,9 @@
 #include "uverbs/uverbs.h"
 
 /*
- * The child of fork() has the parent's mappings and descriptors but is not a member of the
- * fabric. It joins when it opens a device itself. Inherited devices do not work in it, as
- * verbs objects do not after a fork.
+ * The child of fork() has the parent's mappings and descriptors but is not a member of the fabric.
+ * It joins when it opens a device itself. Inherited devices do not work in it, just as verbs
+ * objects do not work after a fork.
  */
 static void in_child(void)
 {

@@ -30,8 +30,8 @@ static bool attached(void)
 }
 
 /*
- * A program that opens a file of counters reads the values of now. The mutex keeps others from
- * writing the same file.
+ * A program that opens a file of counters must read the present values. The mutex keeps other
+ * processes from writing the same file.
  */
 static void renew_counters(uint32_t rail)
 {
@@ -70,7 +70,7 @@ static void renew_under_mutex(uint32_t rail)
 	fabric_leave(&saved);
 }
 
-/* Returns true if it is below the directory of counters of a port: then they are renewed. */
+/* If @path is below the directory of counters of a port, writes the present values. */
 static void look_for_counters(const char *path)
 {
 	if (!strstr(path, "counters/"))
@@ -86,7 +86,7 @@ static void look_for_counters(const char *path)
 	}
 }
 
-/* Returns true if it begins as paths of the fabric's tree do, and there is a fabric. */
+/* Returns true if @path begins like paths of the fabric's tree, and the process is in a fabric. */
 static bool attached_for(const char *path)
 {
 	if (strncmp(path, SYS_PREFIX, strlen(SYS_PREFIX)) &&

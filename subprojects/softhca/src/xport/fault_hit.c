@@ -100,7 +100,7 @@ static uint32_t rnr_timer(const struct qp *qp)
 	return dest ? dest->attr.min_rnr_timer : 0;
 }
 
-/* The receiver owns a receive of its SRQ from now on; see qp_end_receive(). */
+/* Makes the receiver hold a receive of its SRQ; see qp_end_receive(). */
 static void hold_receive(const struct qp *qp)
 {
 	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
@@ -109,7 +109,7 @@ static void hold_receive(const struct qp *qp)
 		dest->recv_held = 1;
 }
 
-/* The message is executed at @when, after the rules have been applied. */
+/* Delays the message until @when, after the rules have been applied. */
 static struct answer wait_until(struct qp *qp, uint64_t when)
 {
 	qp->held = qp->sq_done + 1;
@@ -117,7 +117,7 @@ static struct answer wait_until(struct qp *qp, uint64_t when)
 	return (struct answer){.verdict = V_LATER};
 }
 
-/* With a syndrome its sender is told at once that it has failed; without one it waits. */
+/* With a syndrome the sender gets an error completion immediately; without one it waits. */
 static struct answer send_late(const struct fault_rule *r, struct qp *qp, const struct wqe *w)
 {
 	uint64_t due = timer_now() + r->delay_ns;

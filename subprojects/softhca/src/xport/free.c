@@ -27,7 +27,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 	obj_at(kind, index)->used = 0;
 }
 
-/* @field: offset of the member of struct obj to compare. QPs first: they use the others. */
+/* @field: offset of the member of struct obj to compare. QPs first, because they use the others. */
 static void free_where(size_t field, uint32_t value)
 {
 	for (int kind = OBJ_KINDS - 1; kind >= 0; kind--) {

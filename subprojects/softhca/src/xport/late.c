@@ -22,7 +22,7 @@ static struct late {
 	void *payload; /* NULL if the length is 0 */
 } packets[LATE_MAX];
 
-/* Maps memory, because a signal handler must not allocate. NULL: there is none. */
+/* Maps memory, because a signal handler must not allocate. Returns NULL if there is none. */
 static void *map(uint64_t length)
 {
 	long at = SYS(SYS_mmap, NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
@@ -75,7 +75,9 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 		drop(l);
 }
 
-/* The sender, who has not given up, executes the message: it arrives once. */
+/*
+ * Returns true if the sender still waits and will execute the message itself, so it arrives once.
+ */
 static bool sender_waits(const struct late *l)
 {
 	const struct qp *qp = qp_by_number(l->qpn);

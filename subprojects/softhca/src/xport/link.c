@@ -30,14 +30,14 @@ uint64_t link_clock(void)
 	return arena()->link_mode == LINK_VIRTUAL ? arena()->virtual_ns : timer_now();
 }
 
-/* A context is busy with a message, from @at or from the end of the ones before. Until when. */
+/* Occupies a context with a message from @at, or from the end of earlier ones. Returns the end. */
 static uint64_t serve(uint64_t *until, uint64_t at, uint32_t ns)
 {
 	*until = (*until > at ? *until : at) + ns;
 	return *until;
 }
 
-/* The end of the receiver's service for what arrives at @at. */
+/* The end of the receiver's service for a message that arrives at @at. */
 static uint64_t receive(const struct qp *qp, uint64_t at)
 {
 	const struct qp *peer = qp->type == QPT_UD ? NULL : qp_by_number(qp->attr.dest_qpn);

@@ -13,7 +13,7 @@
 #define OUTSTANDING_STEPS 10
 #define QPS_STEPS 3
 #define PROPERTIES 5
-#define IDLE_MAX_NS 1000000u /* longer ones are no part of a traffic */
+#define IDLE_MAX_NS 1000000u /* longer idle times do not count */
 
 static uint32_t log2_of(uint64_t v)
 {
@@ -47,7 +47,10 @@ void pause_announced(struct qp *qp, uint32_t pi)
 	qp->link_announced = pi;
 }
 
-/* In parts of WHOLE. The message is not among the busy QPs' yet if it is the first of its QP. */
+/*
+ * The share in parts of WHOLE. If @w is the first message of its QP, the QP is not counted as busy
+ * yet.
+ */
 static uint64_t share_of(const struct qp *qp, const struct wqe *w, uint32_t pauses)
 {
 	uint32_t blocks = wqe_blocks(w), length = log2_of(w->length);

@@ -38,9 +38,9 @@ struct attrs {
 	}
 
 /*
- * The attributes that each transition between working states needs, and those that may be given
- * beside these: as the kernel's table has them, which refuses all others. To RESET and ERR none
- * may be given.
+ * The attributes that each transition between working states needs, and those that are allowed
+ * besides, as in the kernel's table. All others are refused. Transitions to RESET and ERR allow no
+ * attributes.
  */
 static const struct transition {
 	uint8_t from, to;
@@ -112,7 +112,7 @@ static bool mtu_fits(const struct qp *qp, uint32_t mtu)
 	return false;
 }
 
-/* The kernel refuses other addresses; strict mode also says which mistake it is. */
+/* The kernel refuses other addresses; strict mode also reports the mistake. */
 static bool path_ok(const struct qp *qp, const struct ib_uverbs_qp_dest *d)
 {
 	if (port_takes_path(qp_rail(qp), d->is_global, d->sgid_index))
@@ -299,8 +299,8 @@ void qp_end_receive(struct qp *qp, bool completes)
 
 /*
  * `flushing` is set first, so that a process that takes over from a dead one finishes the
- * transition. If a copy involves the QP, the end of the copy finishes it. The timer covers
- * the case that the copying process was killed and nobody has noticed.
+ * transition. If a copy involves the QP, the end of the copy finishes the transition. The timer
+ * covers the case that the copying process was killed and no other process has noticed.
  */
 void qp_to_error(struct qp *qp)
 {

@@ -23,9 +23,10 @@ struct srq *recv_srq(const struct qp *qp)
 }
 
 /*
- * Reads the counter and a window of entries at once, because programs mostly post entries
- * in a row. An entry that is posted does not change before it is consumed. The cache is empty
- * while it is filled: if this process is killed or stopped meanwhile, the next one reads the list again.
+ * Reads the counter and several entries in one access, because programs mostly post entries
+ * in a row. A posted entry does not change before it is consumed. The cache is marked empty
+ * while it is filled: if this process is killed or stopped meanwhile, the next one reads the list
+ * again.
  */
 static int srq_look(struct srq *srq)
 {

@@ -19,7 +19,7 @@
 #include "xport/wired.h"
 
 #define RNR_FOR_EVER 7
-#define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never ends */
+#define IDLE_RETRY_NS 10000000u /* period of retries with timeout 0, which never gives up */
 
 /* Delay codes of RNR NAKs, in units of 10 us. */
 static const uint32_t rnr_delay[32] = {
@@ -128,7 +128,7 @@ static inline struct answer execute(struct qp *qp, struct wqe *w)
 	return qp->type == QPT_UD ? respond_datagram(qp, w) : respond(qp, w);
 }
 
-/* With fault rules, or while a capture runs. */
+/* Executes a message with fault rules, or while a capture runs. */
 __attribute__((noinline)) static struct answer attend(struct qp *qp, struct wqe *w)
 {
 	struct answer a;
@@ -221,7 +221,7 @@ static enum turn step(struct qp *qp)
 	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
 }
 
-/* The flush waits for the end of a copy. Reaps first: the copying process may be dead. */
+/* Flushes after the end of a copy. Reaps first, because the copying process may be dead. */
 __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 {
 	if (copy_holds(qp)) {
@@ -299,7 +299,7 @@ void xport_step(struct qp *qp)
 	step(qp);
 }
 
-/* A failed fetch ends the flush: the owner's memory, or the owner, is gone. */
+/* A failed fetch ends the flush, because the owner, or its memory, does not exist any more. */
 static void flush_send(struct qp *qp)
 {
 	struct wqe w;

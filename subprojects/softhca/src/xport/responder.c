@@ -49,7 +49,7 @@ bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *d
 	return path->dlid == to->lid || (path->is_global && rail_has_gid(to, path->dgid));
 }
 
-/* Strict mode: once for each QP. */
+/* Strict mode: reports a mismatch of partitions once for each QP. */
 __attribute__((cold)) static void report_partition(struct qp *qp, const struct qp *dest)
 {
 	if (qp->strict_met)
@@ -91,7 +91,7 @@ __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 	return answer(V_FORBIDDEN);
 }
 
-/* A copy between the two sides failed. */
+/* The answer after a copy between the two sides has failed. */
 __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest,
 	const struct qp *qp)
 {
@@ -113,7 +113,7 @@ __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder,
 	return refuse(SYN_REMOTE_OP);
 }
 
-/* Copies the payload, or in chaos mode the next piece of it. */
+/* Copies the payload, or in chaos mode its next piece. */
 static int copy_payload(const struct copy *c, bool *fault_to)
 {
 	return arena()->chaos ? chaos_copy(c, fault_to) : copy_whole(c, fault_to);
@@ -128,7 +128,7 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 	       mr_translate(w->rkey, dest->pd, access, w->raddr, len, seg);
 }
 
-/* recv_peek() returned the error @r. */
+/* The answer after recv_peek() has returned the error @r. */
 __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const struct qp *qp)
 {
 	if (r == -EAGAIN) {
@@ -158,9 +158,9 @@ static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma
 }
 
 /*
- * The receive is looked up again after the payload is placed, which releases the mutex, and is
- * done by several calls in chaos mode. If
- * the message cannot be completed then, a retry does not place the payload again.
+ * The receive is looked up again after the payload is placed, because that releases the mutex and,
+ * in chaos mode, takes several calls. If the message cannot be completed then, a retry does not
+ * place the payload again.
  */
 __attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, struct qp *qp,
 	struct wqe *w, const struct dma_seg *seg)
@@ -208,7 +208,7 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 	return answer(V_DONE);
 }
 
-/* The receive fails on both sides, and the receiver's QP moves to ERR. */
+/* Fails the receive on both sides, and moves the receiver's QP to ERR. */
 static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum syndrome local,
 	enum syndrome remote)
 {
@@ -237,7 +237,7 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	if (arena()->chaos) {
 		if (!dest->recv_begun)
 			begin_recv(dest, &rx);
-		c.srq = NULL; /* its next entry is another one now */
+		c.srq = NULL; /* its next entry is a different one now */
 	}
 	if (!recv_decode(dest, &rx))
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
@@ -311,8 +311,8 @@ static uint32_t mtu_bytes(uint8_t code)
 }
 
 /*
- * Strict mode, at the first message of a connection: the attributes of the two ends must fit.
- * Returns false, with what an adapter would report, if it does not.
+ * Strict mode, at the first message of a connection: checks that the attributes of the two ends
+ * fit. Returns false, with the syndrome that an adapter would report, if they do not.
  */
 __attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest, enum syndrome *s)
 {

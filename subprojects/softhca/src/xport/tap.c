@@ -13,11 +13,11 @@
 #include "xport/as_message.h"
 #include "xport/link.h"
 
-#define HOP_LIMIT_DEFAULT 64 /* of Linux: for 0 and 1, which programs give within a subnet */
+#define HOP_LIMIT_DEFAULT 64 /* Linux's default; used for 0 and 1, which programs set in a subnet */
 #define MTU_BYTES(code) (128u << (code))
 #define NAK_NONE 0xff /* no packet of the responder */
 
-/* A message and its way, as the packets have it. */
+/* A message and its path, in the terms of packets. */
 struct view {
 	struct message m;
 	struct flow there, back;
@@ -38,7 +38,7 @@ static bool wanted(const struct qp *qp, const struct wqe *w)
 	return c->on && (!c->qpn || c->qpn == qp->qpn || c->qpn == destination(qp, w));
 }
 
-/* On InfiniBand a path may be a LID only: the first GID of its port stands for it. */
+/* On InfiniBand a path may have only a LID. Then the first GID of its port is used. */
 static void set_destination(const struct qp_attr *path, uint8_t *gid)
 {
 	const struct softhca_topology *t = &arena()->topo;
@@ -52,7 +52,7 @@ static void set_destination(const struct qp_attr *path, uint8_t *gid)
 			memcpy(gid, t->rails[i].gids[0], 16);
 }
 
-/* As the kernel chooses the source port for a QP without a flow label. */
+/* The source port that the kernel chooses for a QP without a flow label. */
 static uint16_t source_port(uint32_t label, uint32_t qpn, uint32_t dest_qpn)
 {
 	uint64_t v = (uint64_t)qpn * dest_qpn;
@@ -127,7 +127,7 @@ static void look(struct view *v, const struct qp *qp, const struct wqe *w)
 	set_comments(v, qp);
 }
 
-/* In real time it is the time of day, so that other records can be compared. */
+/* The time of a packet: in real time the time of day, so that other records can be compared. */
 static uint64_t stamp(void)
 {
 	struct timespec ts;
@@ -168,7 +168,7 @@ __attribute__((cold)) static void request(struct qp *qp, const struct wqe *w, ui
 		message_request(&v.m, i, &p);
 		p.pkey = v.pkey;
 		if (!emit(qp, w, &v.there, &p, (uint64_t)i * v.m.mtu, v.comment)) {
-			capture_cancel(); /* memory that is not there: the message will fail */
+			capture_cancel(); /* the memory is not mapped: the message will fail */
 			return;
 		}
 	}
@@ -222,7 +222,7 @@ static bool acknowledge(const struct qp *qp, const struct wqe *w, const struct v
 	return emit(qp, w, &v->back, &p, 0, v->answer_comment);
 }
 
-/* After the READ or the atomic its answer is in the requester's memory. */
+/* Captures the answer of a READ or atomic, which is now in the requester's memory. */
 static bool return_data(const struct qp *qp, const struct wqe *w, const struct view *v,
 	uint32_t msn)
 {

@@ -15,7 +15,7 @@
 #define IPV6_FLOWINFO 11 /* linux/in6.h, which cannot be included beside netinet/in.h */
 #define FLOW_LABEL 0xfffffu
 
-/* Each process has a socket for each address of an adapter, made when it first sends from there. */
+/* A socket of this process for an address of an adapter, made at the first packet from there. */
 struct sender {
 	bool open;
 	int fd;
@@ -23,7 +23,7 @@ struct sender {
 };
 
 static struct sender senders[SOFTHCA_RAILS_MAX][SOFTHCA_GIDS_MAX];
-static bool told[SOFTHCA_RAILS_MAX]; /* an error of the adapter's sockets */
+static bool told[SOFTHCA_RAILS_MAX]; /* an error of the adapter's sockets was reported */
 
 static socklen_t address_of(const uint8_t *gid, uint16_t port, union udp_address *a)
 {
@@ -45,9 +45,9 @@ struct option {
 };
 
 /*
- * The fields that the ICRC covers must be those of the packet: with ..._PMTUDISC_PROBE the IPv4 identification is
- * 0, and nothing is fragmented. The other fields are those that a capture shows, and receivers learn those of
- * the packet. rdma_rxe sends over IPv6 without UDP checksums.
+ * The fields that the ICRC covers must be those of the packet: with ..._PMTUDISC_PROBE the IPv4
+ * identification is 0, and nothing is fragmented. The other fields are those that a capture shows,
+ * and receivers learn those of the packet. rdma_rxe sends over IPv6 without UDP checksums.
  */
 static const struct option options4[] = {
 	{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE},
@@ -217,7 +217,7 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 	return s->port;
 }
 
-/* An error that passes, as when an address or a route is taken away for a while, is only a loss. */
+/* A temporary error, as when an address or a route is removed for a while, counts as a loss. */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len)
 {
 	union udp_address to;

@@ -20,7 +20,7 @@
 #include "xport/xport.h"
 
 #define MTU_BYTES(code) (128u << (code))
-#define LOOK_NS 10000000u /* timers that other processes have set are seen within this time */
+#define LOOK_NS 10000000u /* timers that other processes set are noticed within this time */
 #define LOOK_MIN_NS 250000u
 
 static const struct softhca_rail *rail_of(const struct qp *qp)
@@ -51,7 +51,7 @@ bool wired_leads_out(const struct qp *qp, const struct qp_attr *path)
 	return rail_of(qp)->udp && path->is_global && !is_rail_gid(path->dgid);
 }
 
-/* The way to the peer. */
+/* The addresses of a packet to the peer. */
 static struct flow flow_of(const struct qp *qp)
 {
 	struct flow f = {.hop_limit = FRAME_HOP_LIMIT};
@@ -89,7 +89,7 @@ static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, siz
 	memcpy(kept.packet, packet, len);
 }
 
-/* The packet of @len bytes, as fault rules have it. */
+/* Sends the packet of @len bytes, as fault rules permit. */
 static void transmit(const struct qp *qp, const struct flow *f, const uint8_t *packet, size_t len)
 {
 	enum fault_action fault =
@@ -296,7 +296,7 @@ static void begin(struct call *c, struct qp *qp)
 	c->number = 0;
 }
 
-/* A message that cannot be sent fails when all before it have ended. */
+/* Ends a message that cannot be sent when all before it have ended. */
 static void end(struct call *c)
 {
 	const struct wire_requester *r = &c->wd->q.rq;
@@ -330,8 +330,8 @@ bool wired_needs_receiver(const struct qp *qp)
 }
 
 /*
- * The QP for which a packet is, if it has come from its peer, or is a datagram to its adapter, and
- * if its memory is there.
+ * The QP for a packet, if the packet has come from the QP's peer, or is a datagram to its adapter,
+ * and if the QP's memory is accessible.
  */
 static struct qp *receiver(const struct flow *f, const struct packet *p)
 {
@@ -401,7 +401,7 @@ uint64_t wired_acknowledge(struct qp *qp)
 	return qp->state == QPS_RTS ? wire_deadline(&c.wd->q) : 0;
 }
 
-/* When the timer of a QP has to be looked at again: it may be set by another process meanwhile. */
+/* Serves a QP. Returns when to check its timer again, which another process may set meanwhile. */
 static uint64_t serve(struct qp *qp, uint64_t now)
 {
 	struct wire_qp *q = &wired_of(qp)->q;

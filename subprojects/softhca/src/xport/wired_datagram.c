@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Datagrams to and from other hosts. Each has its own path, and whatever is wrong drops it. */
+/* Datagrams to and from other hosts. Each has its own path; after any error it is dropped. */
 #include <endian.h>
 #include <string.h>
 

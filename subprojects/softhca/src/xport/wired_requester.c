@@ -12,7 +12,7 @@
 
 #define FENCE 0x80 /* in fm_ce_se; the two bits below it are weaker kinds */
 
-/* The block at which the WQE of message @n stands: the ones before it have been looked at. */
+/* The block of the WQE of message @n. The WQEs before it must have been read. */
 static uint32_t block_of(const struct call *c, uint32_t n)
 {
 	return n == c->wd->q.rq.done ? c->qp->sq_done : c->wd->after[(n - 1) % WIRE_MESSAGES];
@@ -33,7 +33,9 @@ static enum syndrome decode(struct call *c, uint32_t at)
 	return s;
 }
 
-/* Reads and decodes the WQE of message @n. Returns -EAGAIN if it is not posted, -EIO if it is bad. */
+/*
+ * Reads and decodes the WQE of message @n. Returns -EAGAIN if it is not posted, -EIO if it is bad.
+ */
 static int look(struct call *c, uint32_t n)
 {
 	uint32_t at = block_of(c, n), pi;

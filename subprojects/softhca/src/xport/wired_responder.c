@@ -63,7 +63,7 @@ int wired_recv_ready(void *arg)
 	return recv_peek(c->qp, &rx);
 }
 
-/* The receive fails, as on an adapter; the NAK follows. */
+/* Fails the receive, as on an adapter; the NAK follows. */
 static int cannot_place(struct call *c, const struct recv *rx, int r)
 {
 	if (r != -ESRCH)
@@ -72,8 +72,8 @@ static int cannot_place(struct call *c, const struct recv *rx, int r)
 }
 
 /*
- * The first packet of a longer message takes its receive from an SRQ, so that the packets of
- * another QP's message are not placed into the same one.
+ * The first packet of a longer message takes a receive from an SRQ, so that packets of another QP's
+ * message are not placed into the same receive.
  */
 int wired_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t len)
 {
