@@ -350,7 +350,7 @@ int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns)
 	return err;
 }
 
-/* ---- many at once ---- */
+/* ---- many connections ---- */
 
 /* Removes a guest from the list; its descriptor belongs to the caller. */
 static struct tcp_guest *leave(struct tcp_crowd *c, struct tcp_guest **link)

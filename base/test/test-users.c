@@ -54,7 +54,7 @@ static void region_of_another_user(void)
 	users_act(&users_root);
 }
 
-/* The name was taken by another user, who opened the file to everybody or to nobody. */
+/* Another user has the name. The file's mode allows all users, or none, to open it. */
 static void name_taken_by_another_user(void)
 {
 	static const mode_t modes[] = {0600, 0660, 0666};

@@ -3,7 +3,7 @@
  * Command lines of programs. A program describes each of its options in one row: name, letter,
  * kind, range, default and help text. args_read() reads the command line by these rows, checks the
  * values and prints --help from the rows. A bad option is described in one line, which names the
- * option and says what to give instead.
+ * option and the valid values.
  *
  *	#define AT(field) ARG_AT(struct options, field)
  *	static const struct arg_row rows[] = {

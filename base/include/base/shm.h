@@ -28,7 +28,7 @@
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
- * (mode 0600), whose contents name the region. Processes that can open the guard test only the lock
+ * (mode 0600), whose contents identify the region. Processes that can open the guard test only the lock
  * on the guard, so a member that locks the region cannot keep a new server of the same user from
  * replacing a dead one. Other users test the lock on the region itself. The guard's name exists as
  * long as the region's name.
