@@ -28,7 +28,7 @@
  *
  * A layer defines how a call, a poll and so on are made; its functions are inlined here:
  *
- * A layer says how a call, a poll and so on are made; these functions are inlined here:
+ * A layer defines how a call, a poll and so on are made; its functions are inlined here:
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else retry later
