@@ -23,12 +23,12 @@
  * of cells of whole cache lines; a cell holds one burst, one to eight messages side by side. The
  * head of the first message of a burst has five fields: the number of the producer's lap round
  * the ring (11 bits), the length of the payload that was sent (21), the number of messages in the
- * burst (4), the number of replies that the producer would like to get in one burst (4), and an id
+ * burst (4), the number of replies that the producer wants in one burst (4), and an id
  * (24). The heads of the other messages have length and id only. A new ring is all zero. The first
  * lap is 1, and the last lap is followed by 1.
  *
  * Order. The producer writes the burst and stores its first head last, with release. The
- * consumer's cursor knows the next cell and its lap, and loads the first head of the cell with
+ * consumer's cursor holds the next cell and its lap. The consumer loads the first head of the cell with
  * acquire. If the lap is the expected one, the whole burst is visible. The first word of a cell
  * is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a cell
  * that is not written yet has the number of the previous lap, and a few bits are enough. Laps are
