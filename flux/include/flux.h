@@ -31,9 +31,9 @@
  * is inlined.
  *
  * Visibility: if a node has fewer than eight calls in flight to a peer now, and had fewer at its
- * last flux_poll() that came after a call, each call and each answer to it is published at once.
- * Otherwise up to eight calls to a peer, or answers to it, are published together. The node
- * publishes them at the latest in the first of these:
+ * last flux_poll() that came after a call, each call and each answer to it is published
+ * immediately. Otherwise up to eight calls to a peer, or answers to it, are published together. The
+ * node publishes them at the latest in the first of these:
  *	- a call or an answer to another node, or a call that is refused with -EAGAIN
  *	- a flux_wait() or flux_flush()
  *	- a flux_try_recv_raw() that returns 0 or turns to the next peer
@@ -147,7 +147,7 @@ struct flux_stats {
 typedef void flux_response_fn(void *arg, uint64_t token, const void *payload, uint32_t len);
 
 /*
- * Creates a network. attr is read during the call only. *f_p belongs to the caller, who
+ * Creates a network. attr is read during the call only. *f_p belongs to the caller, which
  * must free it with flux_destroy(). Returns 0, or
  *	-EINVAL		a value of attr is outside its range, or max_inflight >= capacity
  *	-E2BIG		attr has fields that this version does not know, and they are not 0

@@ -193,7 +193,7 @@ static void calls_in_a_row_go_together(void)
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < 16; i++) {
 			CHECK_EQ(call(a, 1, i, i), 0);
-			if (round == 2) /* by then it is known that sixteen are made in a row */
+			if (round == 2) /* the node has recorded sixteen in succession */
 				CHECK_EQ(held(a), (i + 1) % 8);
 		}
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
@@ -225,7 +225,7 @@ static void answers_wait_for_the_next(void)
 		for (uint32_t i = 0; i < 32; i++)
 			CHECK_EQ(call(a, 1, i, 0), 0);
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
-		if (!round) /* from now on all travel in eights */
+		if (!round) /* from now on bursts have eight */
 			CHECK_EQ(serve(b), 32);
 	}
 	for (uint32_t i = 0; i < 32; i++) {
