@@ -40,8 +40,8 @@
  *	- a delegrpc_server_recv() that finds nothing, a flush, a destroy
  *	- a poll or wait that finds no request
  *	- a second poll or wait with no reply since the first
- * With fewer calls in flight a reply is published at once. No function spins on another process: a
- * function that cannot proceed returns -EAGAIN.
+ * With fewer calls in flight a reply is published immediately. No function spins on another
+ * process: a function that cannot proceed returns -EAGAIN.
  *
  * Waking: a process does not check at each publication whether its peer sleeps. It checks later,
  * with one memory barrier for all publications since the last check: in flush, in a poll or a wait
@@ -166,7 +166,7 @@ struct delegrpc_attr {
 	 * checked for room.
 	 */
 	uint32_t ring_depth;
-	uint32_t resp_depth; /* calls in flight per client, rounded likewise; 64 */
+	uint32_t resp_depth; /* calls in flight per client, rounded up, too; 64 */
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
 	/*
@@ -285,7 +285,7 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
  *	-EPIPE		the client of this request has gone, and a later client uses its index: drop
  *			the request
- * A reply to a client that died and has no successor yet returns 0, and nobody reads it. If such a
+ * A reply to a client that died and has no successor yet returns 0, but is never read. If such a
  * reply is still collected when the successor's first request is received, it is dropped.
  */
 DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32_t client,

@@ -421,7 +421,7 @@ static void between_server_pieces(uint32_t piece)
 		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
 	/* Held requests keep their slots only as long as no others arrive. */
 	if (piece == 1 || piece == 2 || piece == 4)
-		orphan_calls(1 + pick(30)); /* many: so that replies travel in bursts */
+		orphan_calls(1 + pick(30)); /* enough for replies in bursts */
 }
 
 static void meanwhile_server(void)

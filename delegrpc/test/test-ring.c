@@ -5,7 +5,7 @@
  */
 #include "solo.h"
 
-/* A reserved slot that is not filled holds back the requests behind it, until it is skipped. */
+/* A reserved slot that is not filled holds back the requests after it, until it is skipped. */
 static void hole_is_waited_for(void)
 {
 	struct delegrpc_server *s = server_new(4, 0, 16);
@@ -314,7 +314,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4),
-		0); /* nobody reads it */
+		0); /* no client reads it */
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	r = take(s, 5);
