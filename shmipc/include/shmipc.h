@@ -20,7 +20,7 @@
  * destroy or disconnect them.
  *
  * Visibility: if a client has fewer than eight calls in flight now, and had fewer at its last poll
- * that came after a call, each call and each reply to it is published at once. Otherwise up to
+ * that came after a call, each call and each reply to it is published immediately. Otherwise up to
  * eight calls, or replies to one client, are published together. A client publishes its calls at
  * the latest in its next poll (at its start or before it returns), flush or wait, or in a call that
  * is refused with -EAGAIN. The server publishes replies at the latest in the first of these:
@@ -126,7 +126,7 @@ struct shmipc_attr {
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
 	uint32_t depth; /* [64] calls in flight per client, at most SHMIPC_MAX_DEPTH */
 	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
-	uint32_t resp_size; /* [56] bytes of a response, likewise */
+	uint32_t resp_size; /* [56] bytes of a response, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
 	/*
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of

@@ -168,7 +168,7 @@ static void calls_in_a_row_go_together(void)
 	for (uint32_t round = 0; round < 3; round++) {
 		for (uint32_t i = 0; i < 16; i++) {
 			CHECK_EQ(call_tag(c, i), 0);
-			if (round == 2) /* by then it is known that sixteen are made in a row */
+			if (round == 2) /* the client has recorded sixteen in succession */
 				CHECK_EQ(cellring_burst_held(&c->burst), (i + 1) % 8);
 		}
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
@@ -204,7 +204,7 @@ static void replies_wait_for_the_next(void)
 		for (uint32_t i = 0; i < 32; i++)
 			CHECK_EQ(call_tag(c, i), 0);
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
-		while (!round && serve_once(s)) /* from now on all travel in eights */
+		while (!round && serve_once(s)) /* from now on bursts have eight */
 			;
 		while (shmipc_client_poll(c, count_one, &got))
 			;
