@@ -28,10 +28,10 @@
  *
  * Members of a group open the region's file for writing, so they can lock any of its bytes.
  * Therefore the server of a group's region also locks byte SHM_SERVER of a second file, the guard
- * (mode 0600), whose contents identify the region. Processes that can open the guard test only the lock
- * on the guard, so a member that locks the region cannot keep a new server of the same user from
- * replacing a dead one. Other users test the lock on the region itself. The guard's name exists as
- * long as the region's name.
+ * (mode 0600), whose contents identify the region. Processes that can open the guard test only the
+ * lock on the guard, so a member that locks the region cannot keep a new server of the same user
+ * from replacing a dead one. Other users test the lock on the region itself. The guard's name
+ * exists as long as the region's name.
  *
  * The file is /dev/shm/<prefix>.<name>, mode 0600, or 0660 for a group; the guard is
  * /dev/shm/<prefix>-guard.<name>. shm_create() and shm_attach() do not follow symbolic links, and
@@ -138,8 +138,8 @@ void shm_unlock(const struct shm_region *r, uint32_t byte);
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
 /*
- * Fills *a in. Returns 0, or -EINVAL for a mode other than 0, 0600 and 0660, for has_gid without mode
- * 0660, and for mode 0660 with a gid other than 0 without has_gid.
+ * Fills *a in. Returns 0, or -EINVAL for a mode other than 0, 0600 and 0660, for has_gid without
+ * mode 0660, and for mode 0660 with a gid other than 0 without has_gid.
  */
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid);
 

@@ -13,8 +13,8 @@
  * eight bytes to it. There are no connections and no descriptors are passed, so there is no state
  * per peer, and nothing to clean up when a peer dies. The address is in the shared memory (struct
  * wakefd_addr), so every process that maps it can wake the sleeper. A filter on the socket makes
- * the kernel drop datagrams without the right cookie before they are queued, so a process without it
- * can neither wake the sleeper nor fill its queue. If the queue is full, the descriptor is
+ * the kernel drop datagrams without the right cookie before they are queued, so a process without
+ * it can neither wake the sleeper nor fill its queue. If the queue is full, the descriptor is
  * readable, so no wake-up is lost.
  *
  * Between threads the descriptor is an eventfd.
