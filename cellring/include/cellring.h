@@ -28,11 +28,11 @@
  * lap is 1, and the last lap is followed by 1.
  *
  * Order. The producer writes the burst and stores its first head last, with release. The
- * consumer's cursor holds the next cell and its lap. The consumer loads the first head of the cell with
- * acquire. If the lap is the expected one, the whole burst is visible. The first word of a cell
- * is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a cell
- * that is not written yet has the number of the previous lap, and a few bits are enough. Laps are
- * compared for equality only.
+ * consumer's cursor holds the next cell and its lap. The consumer loads the first head of the cell
+ * with acquire. If the lap is the expected one, the whole burst is visible. The first word of a
+ * cell is always a head, so payload cannot be mistaken for a lap. Each lap writes each cell, so a
+ * cell that is not written yet has the number of the previous lap, and a few bits are enough. Laps
+ * are compared for equality only.
  *
  * Space is the user's responsibility: a producer may write a cell only after its messages have
  * been consumed. This always holds if at most n messages are in flight, each message is consumed
@@ -395,7 +395,7 @@ CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
  *	- the other lines of a long burst; the lines of a short one are accessed soon anyway
  *	- after a burst of eight, the other lines of the next burst, which has often arrived: a
  *	  consumer that takes all requests before it answers one would otherwise wait for them
- *	- at most CELLRING_FETCHED bytes of a message.
+ * A message longer than CELLRING_FETCHED has only that many bytes prefetched.
  */
 CELLRING_INLINE uint32_t cellring_arrive(struct cellring_cursor *c, uint64_t head)
 {
