@@ -247,8 +247,9 @@ int flux_arm(struct flux_node *node);
  *	  caller's next flux_poll()s, after the responses that the node did send.
  *	- Its peers can still receive the calls that the node has made, and get -EPIPE when they
  *	  answer.
- * - The node's own pending calls end with payload NULL, or with the response if that has already
- * arrived, when its thread calls flux_poll() again; flux_pending() returns how many are left.
+ *	- The node's own pending calls end with payload NULL, or with the response if that has
+ *	  already arrived, when its thread calls flux_poll() again; flux_pending() returns how many
+ *	  are left.
  * A second flux_leave() does nothing. If a thread ends without flux_leave(), its peers wait for
  * ever.
  */

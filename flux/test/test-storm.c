@@ -47,7 +47,7 @@ struct storm {
 	struct flux *flux;
 	struct flux_attr attr;
 	struct node node[NODES];
-	/* Number of times that a request was received, by caller and call. Only the callee writes it. */
+	/* Number of receptions of a request, by caller and call. Only the callee writes it. */
 	uint8_t received[NODES][CALLS];
 	uint32_t leaving[NODES]; /* set before flux_leave() */
 };
