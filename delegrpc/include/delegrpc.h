@@ -68,13 +68,14 @@
  * may open the region can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all ids or their locks
- * - truncate the file, which kills every process that accesses it, the server included, by SIGBUS
+ *	- truncate the file, which kills every process that accesses it, the server included, by
+ *	  SIGBUS
  * With mode 0600 these are processes of the same user, which could also send a signal. With mode
  * 0660 they are all members of the group: name only a group whose members may stop the server. A
- * lock on /dev/shm/delegrpc-guard.<name> (mode 0600) tells whether the server is alive. So a member
- * cannot keep the server's user from starting another server, and cannot make a dead server look
- * alive to clients of that user. It can make a dead server look alive to clients of other users,
- * until the next server starts.
+ * lock on /dev/shm/delegrpc-guard.<name> (mode 0600) then shows that the server is alive. So a
+ * member cannot keep the server's user from starting another server, and cannot make a dead server
+ * look alive to clients of that user. It can make a dead server look alive to clients of other
+ * users, until the next server starts.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -171,10 +172,10 @@ struct delegrpc_attr {
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
 	/*
 	 * The access. 0600 (also if 0): only the server's user may connect. 0660: the members of
-	 * the region's group may connect, too. That group is `gid` if `set` contains DELEGRPC_SET_GID,
-	 * otherwise the group of the server's process. In connect, mode and gid are the access that
-	 * the caller expects: connect fails if the region has another. A client of another user
-	 * must be a member of the group and must set mode to 0660 as well.
+	 * the region's group may connect, too. That group is `gid` if `set` contains
+	 * DELEGRPC_SET_GID, otherwise the group of the server's process. In connect, mode and gid
+	 * are the access that the caller expects: connect fails if the region has another. A client
+	 * of another user must be a member of the group and must set mode to 0660 as well.
 	 */
 	uint32_t mode;
 	uint32_t gid; /* with mode 0660, where a gid other than 0 needs its bit in `set` */
