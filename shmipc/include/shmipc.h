@@ -75,7 +75,7 @@
  *	- shorten the file, which ends all users of the region, the server included, by SIGBUS
  * With mode 0600 these are processes of the same user, which could also send a signal. With mode
  * 0660 they are all members of the group: name only a group whose members may stop the server. A
- * lock on /dev/shm/shmipc-guard.<name> (mode 0600) tells whether the server is alive. So a member
+ * lock on /dev/shm/shmipc-guard.<name> (mode 0600) then shows that the server is alive. So a member
  * cannot keep the server's user from starting another server, and cannot make a dead server look
  * alive to clients of that user. It can make a dead server look alive to clients of other users,
  * until the next server starts. Nothing in the region makes the server access memory outside of
