@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* shmls: lists the shared-memory regions of delegrpc and shmipc, and removes those of dead servers. */
+/* shmls: lists the regions of delegrpc and shmipc, and removes those of dead servers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -33,7 +33,7 @@ static_assert(REGION_DEAD == (int)DELEGRPC_LOOK_DEAD && REGION_ASLEEP == (int)DE
 static_assert(REGION_DEAD == (int)SHMIPC_LOOK_DEAD && REGION_ASLEEP == (int)SHMIPC_LOOK_ASLEEP,
 	"the same states");
 
-/* Copies the fields that struct delegrpc_look_region and struct shmipc_look_region share by name. */
+/* Copies the fields that delegrpc_look_region and shmipc_look_region both have. */
 #define TAKE(r, look)                                                                              \
 	do {                                                                                       \
 		(r)->size = (look).size;                                                           \
