@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stands in for a sandbox: each sendto(2) of the process fails with nosend_errno, unless that is 0.
- * Included by one file of a program, which is linked with -Wl,--wrap=sendto.
+ * Only one file of a program may include this header; link with -Wl,--wrap=sendto.
  */
 #ifndef SUPPORT_NOSEND_H
 #define SUPPORT_NOSEND_H
