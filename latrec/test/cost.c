@@ -17,7 +17,7 @@
 static uint64_t latency[LATENCIES];
 static uint64_t errors;
 
-/* A new stamp that the compiler cannot foresee. */
+/* A new stamp that the compiler cannot predict. */
 ALWAYS_INLINE uint64_t opaque(uint64_t ns)
 {
 	__asm__ volatile("" : "+r"(ns));

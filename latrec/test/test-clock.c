@@ -63,7 +63,7 @@ static void sources_are_whole_words(void)
 	CHECK(!clock_listed("\n", "tsc"));
 }
 
-/* Between two readings of CLOCK_MONOTONIC_RAW, give or take the error that the clock states. */
+/* Reads the clock between two reads of CLOCK_MONOTONIC_RAW: it may differ by its stated error. */
 static void agrees_with_the_raw_clock(const struct latrec_clock *c)
 {
 	for (int i = 0; i < 1000; i++) {

@@ -87,7 +87,7 @@ static uint64_t shaped(int shape, uint64_t i, uint64_t *rng)
 	case 0:
 		return r % 1000; /* half exact, half not */
 	case 1:
-		return r >> (r % 64); /* each power of two as often */
+		return r >> (r % 64); /* each power of two equally often */
 	case 2:
 		return (1ull << (i % 64)) - (r & 1); /* around powers of two */
 	case 3:
@@ -159,7 +159,7 @@ static void an_empty_histogram_is_all_zero(void)
 	CHECK(latrec_hist_min(&h) == 7 && latrec_hist_max(&h) == UINT64_MAX);
 }
 
-/* Merged parts are the whole, to the last field. */
+/* The merged histogram equals the whole one in every field. */
 static void merging_is_addition(void)
 {
 	static struct latrec_hist whole, part[4], merged;
@@ -203,7 +203,7 @@ static void too_many_values_are_refused(void)
 	CHECK_EQ(latrec_hist_record_n(&h, 1, UINT64_MAX), -EOVERFLOW);
 	CHECK_EQ(latrec_hist_merge(&h, &before), -EOVERFLOW);
 	CHECK(!memcmp(&h, &before, sizeof(h)));
-	/* Recorded one by one there may be more, and then nothing can be added at once. */
+	/* Single records may exceed the limit, but then latrec_hist_record_n() adds none. */
 	latrec_hist_record(&h, 1);
 	CHECK(h.count == LATREC_MAX_COUNT + 1);
 	CHECK_EQ(latrec_hist_record_n(&h, 1, 1), -EOVERFLOW);

@@ -77,7 +77,7 @@ static void sizes_of_other_versions(void)
 	latrec_destroy(r);
 }
 
-/* Each completion meets the stamp of its own post, through many laps of a small ring. */
+/* Each completion gets the stamp of its own post, through many laps of a small ring. */
 static void stamps_come_back_in_order(void)
 {
 	struct latrec *r = recorder(false, 0);
@@ -189,7 +189,7 @@ static void posts_can_be_taken_back_or_dropped(void)
 	latrec_destroy(r);
 }
 
-/* A clock that steps backwards or forwards never gives a negative or a wrapped latency. */
+/* A clock that steps backwards or forwards never causes a negative or wrapped latency. */
 static void a_stepped_clock_gives_no_sample(void)
 {
 	struct latrec *r = recorder(true, 0);
@@ -199,7 +199,7 @@ static void a_stepped_clock_gives_no_sample(void)
 	CHECK_EQ(latrec_ep_post(ep, 1001, 1001), 0);
 	CHECK_EQ(latrec_ep_complete(ep, 999), -ERANGE); /* by a nanosecond, as the first one */
 	CHECK_EQ(latrec_service(r)->count, 0);
-	CHECK_EQ(latrec_ep_complete(ep, 1001), 0); /* and the next one meets its own stamp */
+	CHECK_EQ(latrec_ep_complete(ep, 1001), 0); /* the next one gets its own stamp */
 	CHECK_EQ(latrec_record(r, 7 * MS, 7 * MS, 0), -ERANGE); /* set to the epoch */
 	CHECK_EQ(latrec_record(r, 0, 0, INT64_MAX), 0);
 	CHECK_EQ(latrec_record(r, INT64_MAX, INT64_MAX, 1), -ERANGE);
@@ -213,9 +213,9 @@ static void a_stepped_clock_gives_no_sample(void)
 }
 
 /*
- * A server that takes 10 us per request, one at a time, and stands still for 100 ms; requests are
- * due every 20 us. Those that were due while it stood still could be posted only afterwards, so
- * the service times show one slow request in ten thousand, the response times four in five.
+ * A server that takes 10 us per request, one at a time, and stops for 100 ms; requests are due
+ * every 20 us. Requests that were due meanwhile could be posted only afterwards, so the service
+ * times show one slow request in ten thousand, the response times four in five.
  */
 static void omitted_waits_are_in_the_response(void)
 {
@@ -232,13 +232,13 @@ static void omitted_waits_are_in_the_response(void)
 	CHECK_EQ(latrec_response(r)->count, 10000);
 	CHECK(latrec_hist_quantile(latrec_service(r), .9999) < 10100);
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 100 * MS);
-	/* Request 2000 + k takes 100 ms - 10 us * k from when it was due. */
+	/* Request 2000 + k ends 100 ms - 10 us * k after it was due. */
 	CHECK(latrec_hist_quantile(latrec_response(r), .5) > 20 * MS);
 	CHECK(latrec_hist_quantile(latrec_response(r), .99) > 98 * MS);
 	latrec_destroy(r);
 }
 
-/* A due time that lies in the future of the post begins with the post. */
+/* A due time after the post counts as the time of the post. */
 static void nothing_begins_after_its_post(void)
 {
 	struct latrec *r = recorder(true, 0);

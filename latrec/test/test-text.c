@@ -216,7 +216,7 @@ static void foreign_files_are_refused(void)
 	}
 }
 
-/* The text with the check sum that belongs to it: only the content can be wrong. */
+/* Makes a text with the right check sum, so that only the content can be wrong. */
 static __attribute__((format(printf, 1, 2))) int forged(const char *format, ...)
 {
 	uint64_t hash = 0xcbf29ce484222325ull;
@@ -269,7 +269,7 @@ static void forged_files_are_refused(void)
 	/* More or fewer than announced. */
 	CHECK_EQ(forged(HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 0\n10 1\n"), -EBADMSG);
 	CHECK_EQ(forged(HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n"), -EBADMSG);
-	/* The head against the buckets. */
+	/* First lines that do not agree with the buckets. */
 	CHECK_EQ(forged(HEAD "count 2\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1\n"), -EBADMSG);
 	CHECK_EQ(forged(HEAD "count 2\nsum 20\nmin 10\nmax 10\nbuckets 1\n10 1\n"), -EBADMSG);
 	CHECK_EQ(forged(HEAD "count 1\nsum 9\nmin 10\nmax 10\nbuckets 1\n10 1\n"), -EBADMSG);

@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TEST_CHECK_H
 #define SOFTHCA_TEST_CHECK_H
 
-/* A failed check says where and what, and ends the test with status 1. */
+/* A failed check prints its place and its condition, and ends the test with status 1. */
 
 #include <stdio.h>
 #include <stdlib.h>

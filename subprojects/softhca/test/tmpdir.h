@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TEST_TMPDIR_H
 #define SOFTHCA_TEST_TMPDIR_H
 
-/* A directory of the test's own, gone when the test ends, failed checks included. */
+/* A directory of the test's own, which is removed when the test ends, even after a failed check. */
 
 #include <ftw.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ static inline void tmpdir_make(void)
 	atexit(tmpdir_remove);
 }
 
-/* The adapters of the test's fabric, in a file of that directory. */
+/* Writes the topology of the test's fabric into a file of that directory. */
 static inline void tmpdir_topology(const char *text)
 {
 	char path[128];

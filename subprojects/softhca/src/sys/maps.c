@@ -7,7 +7,7 @@
 
 #include "sys/sys.h"
 
-/* Reads a number and steps over the character that ends it; @end_p gets that character. */
+/* Reads a number and skips the character after it, which is written to @end_p. */
 static uint64_t number(const char **at, unsigned base, char *end_p)
 {
 	uint64_t n = 0;
@@ -28,8 +28,8 @@ static uint64_t number(const char **at, unsigned base, char *end_p)
 }
 
 /*
- * "start-end rwxp offset major:minor inode ...". Not by sscanf(), which takes most of the time of
- * creating an object where a process has thousands of mappings.
+ * Parses "start-end rwxp offset major:minor inode ...". It does not use sscanf(), which would take
+ * most of the time of creating an object in a process with thousands of mappings.
  */
 static int parse(const char *line, struct mapping *m)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * hwloc's XML: Machine > one Package per NUMA node > NUMANode, Cores, PUs and, on
- * one host bridge each, the rails of that node. Caches are omitted, because rails do not
- * depend on them.
+ * hwloc's XML: Machine > one Package per NUMA node > NUMANode, Cores, PUs and the rails of that
+ * node, each on a host bridge of its own. Caches are omitted, because rails do not depend on them.
  */
 #include <errno.h>
 #include <sched.h>
@@ -20,7 +19,7 @@
 struct xml {
 	FILE *f;
 	const struct softhca_topology *t;
-	unsigned int gp; /* last gp_index given out; unique in the file */
+	unsigned int gp; /* last gp_index that was used; unique in the file */
 	uint32_t nodes;
 	unsigned long long node_bytes;
 	cpu_set_t machine;
@@ -69,7 +68,7 @@ static void put_machine(struct xml *x, const cpu_set_t *nodes)
 	fprintf(x->f, "<info name=\"Backend\" value=\"softhca\"/>\n");
 }
 
-/* The CPUs of node that share the core of cpu. */
+/* The CPUs of @node that share the core of @cpu. */
 static void core_of(size_t cpu, const cpu_set_t *node, cpu_set_t *core)
 {
 	char path[96];

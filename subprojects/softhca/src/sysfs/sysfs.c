@@ -110,7 +110,7 @@ static void put_gid(struct tree *b, const char *name, const uint8_t gid[16])
 	put(b, name, "%s", text);
 }
 
-/* A CPU mask as sysfs prints it: 32-bit words, highest first, with commas. */
+/* Writes a CPU mask in the format of sysfs: 32-bit words, highest first, with commas. */
 static void put_cpumask(struct tree *b, const char *name, const cpu_set_t *cpus)
 {
 	char text[CPU_SETSIZE / 32 * 9 + 1], *p = text;
@@ -262,7 +262,7 @@ static int build_at(const char *root, const struct softhca_topology *t)
 	put(&b, "class/infiniband_verbs/abi_version", "6");
 	put(&b, "class/misc/rdma_cm/abi_version", "%d", SOFTHCA_CM_ABI);
 	put(&b, "class/misc/rdma_cm/dev", "%d:%d", SOFTHCA_CM_MAJOR, SOFTHCA_CM_MINOR);
-	/* In reverse: tmpfs lists the newest entry first, and programs should see rail 0 first. */
+	/* In reverse: tmpfs lists the newest entry first, and programs should find rail 0 first. */
 	for (uint32_t i = t->nrails; i-- > 0;)
 		build_rail(&b, t, i);
 	close(b.fd);

@@ -79,7 +79,7 @@ uint32_t softhca_topology_nodes(const struct softhca_topology *t)
 	return (uint32_t)highest + 1;
 }
 
-/* Part number numa when all CPUs are divided into equal parts; the first get the remainder. */
+/* Part number @numa of all CPUs, divided into equal parts; the first parts get the remainder. */
 static void deal_out(const cpu_set_t *all, uint32_t nodes, uint32_t numa, cpu_set_t *cpus)
 {
 	uint32_t count = (uint32_t)CPU_COUNT(all), part = count / nodes, more = count % nodes;

@@ -176,7 +176,7 @@ static bool set_pkey(void *object, const char *v)
 	return true;
 }
 
-/* One of two words; @on is told. */
+/* Reads one of two words, and whether it is @on. */
 static bool set_word(const char *v, const char *off, const char *on, uint8_t *is_on_p)
 {
 	*is_on_p = !strcmp(v, on);
@@ -278,7 +278,7 @@ static int check_gids(const struct kv_source *src, const struct softhca_topology
 	return 0;
 }
 
-/* After the defaults are filled in, because they may clash too. */
+/* Called after the defaults are filled in, because they may clash too. */
 static int check_unique(const struct kv_source *src, const struct softhca_topology *t,
 	const struct softhca_rail *rail)
 {

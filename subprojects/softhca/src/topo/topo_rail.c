@@ -8,7 +8,7 @@
 #define GUID_BASE UINT64_C(0x025f48fffe000000)
 #define BUS_FIRST 0x11
 #define BUS_STEP 0x0b
-#define LID_FIRST 16 /* the subnet manager has 1 */
+#define LID_FIRST 16 /* LID 1 belongs to the subnet manager */
 
 void softhca_rail_init(struct softhca_rail *rail, uint32_t index)
 {

@@ -22,9 +22,9 @@ enum source {
 	IMM8,
 	IMM, /* 2 or 4 bytes, the latter sign-extended for 8 */
 	VEC_FULL, /* the whole vector */
-	VEC_FIXED, /* size bytes of the vector's low end */
-	VEC_DQ, /* its low 4 or 8 bytes, by W */
-	VEC_HIGH, /* its bytes 8 to 15 */
+	VEC_FIXED, /* the low bytes of the vector; their number is `size` */
+	VEC_DQ, /* the low 4 or 8 bytes of the vector, by W */
+	VEC_HIGH, /* bytes 8 to 15 of the vector */
 };
 
 static const struct form {
@@ -231,7 +231,7 @@ static unsigned int imm_length(const struct insn *in)
 	return 0;
 }
 
-/* The base and index of a SIB byte; *base_p says whether a base register is in the sum. */
+/* Decodes base and index of a SIB byte. *base_p: whether a base register is in the sum. */
 static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 {
 	uint8_t sib = *in->p++;
@@ -246,7 +246,9 @@ static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 	return ea;
 }
 
-/* Decodes ModRM, SIB and displacement; in->p then is at the immediate, or at the end. */
+/*
+ * Decodes ModRM, SIB and displacement; in->p is then the address of the immediate, or of the end.
+ */
 static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 {
 	bool base = true;
@@ -271,13 +273,13 @@ static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 enum {
 	FRAME_XMM = 160, /* 16 bytes a register */
 	FRAME_SW = 464, /* Linux: magic, size, mask of the saved parts */
-	FRAME_HEADER = 512, /* which parts are not in their initial, all-zero state */
+	FRAME_HEADER = 512, /* a mask of the parts that are not in their initial, all-zero state */
 	FRAME_YMM_HIGH = 576, /* fixed in the standard format */
 	FRAME_MAGIC = 0x46505853,
 };
 enum { XSTATE_SSE = 1, XSTATE_AVX = 2, XSTATE_ZMM_HIGH = 6, XSTATE_ZMM16_31 = 7 };
 
-/* CPUID takes long in a virtual machine, so it is asked once per part. */
+/* CPUID takes long in a virtual machine, so it is executed once per part. */
 static uint32_t xstate_offset(unsigned int part)
 {
 	static _Atomic uint32_t known[8];
@@ -293,8 +295,8 @@ static uint32_t xstate_offset(unsigned int part)
 }
 
 /*
- * Copies n bytes of part number part, from byte at on. The frame need not contain a part that
- * is in its initial state; its bytes are zeros.
+ * Copies @n bytes of part number @part of the frame, from byte @at on. The frame need not contain a
+ * part that is in its initial state, whose bytes are zeros.
  */
 static bool read_part(const uint8_t *frame, unsigned int part, size_t at, size_t n, uint8_t *out)
 {

@@ -32,7 +32,7 @@ static bool rung_right(struct qp *qp, const struct device_store *st)
 	       strict_doorbell(qp, pi, st->bytes);
 }
 
-/* The store begins with the first half of a control segment. Only the QP in it is executed. */
+/* The store begins with the first half of a control segment. Only its QP number is used. */
 static void store_sq(const struct device_store *st)
 {
 	const uint8_t *bytes = st->bytes;
@@ -60,7 +60,9 @@ void device_store(const struct device_store *st)
 {
 	const uint32_t at = st->offset % UAR_BF_BUFFER;
 
-	/* After a loss, again: the QPs have failed, and what this doorbell announces is flushed. */
+	/*
+	 * Again after a loss: the QPs have failed, and the requests of this doorbell are flushed.
+	 */
 	while (fabric_lock())
 		;
 	counters_of(fabric_self.slot)->traps++;

@@ -12,9 +12,9 @@
 #include "trap/trap.h"
 
 /*
- * Registers the pages of a mapping if they are doorbells of @arg, and protects them in trap
- * mode. In the other modes a store to them has no effect, but a forked child must not make
- * any, so they are registered all the same.
+ * Registers the pages of a mapping if they are doorbell pages of @arg, and protects them in trap
+ * mode. In the other modes a store to them has no effect, but they are registered nevertheless,
+ * because a forked child must not store to them.
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

@@ -22,7 +22,7 @@
 #include "trap/trap.h"
 
 #define SIGNALS 3
-#define KERNEL_SIGSET 8 /* bytes of a signal set that the kernel knows */
+#define KERNEL_SIGSET 8 /* bytes of the kernel's signal set */
 
 static const int signals[SIGNALS] = {SIGSEGV, SIGBUS, SIGTRAP};
 
@@ -75,7 +75,7 @@ static void put_action(struct chain *c, const struct sigaction *sa)
 	atomic_store_explicit(&c->seq, seq + 1, memory_order_release);
 }
 
-/* Signal safe. Returns the slot that was read. */
+/* Reads the action. Signal safe. Returns the slot that was read. */
 static struct action *get_action(struct chain *c, struct sigaction *sa)
 {
 	struct action *a;
@@ -160,7 +160,7 @@ static void execute(void *arg)
 	device_store(&s->to);
 }
 
-/* The objects belong to the parent, so a doorbell of the child would never be answered. */
+/* The objects belong to the parent, so a doorbell of the child would never have an effect. */
 _Noreturn static void refuse_inherited(void)
 {
 	char line[160];
@@ -212,7 +212,9 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	chain(sig, si, uc);
 }
 
-/* Blocks all signals: a handler of the program may call this and must find the lock free. */
+/*
+ * Blocks all signals: a handler of the program may call this function and must find the lock free.
+ */
 static void change(int sig, const struct sigaction *act, struct sigaction *old)
 {
 	struct chain *c = &chains[signal_index(sig)];
@@ -265,7 +267,7 @@ static void install(void)
 
 	find_libc();
 	sigfillset(&sa.sa_mask);
-	/* A bad address in a work request faults within this handler. */
+	/* An access to a bad address of a work request faults within this handler. */
 	for (size_t i = 0; i < SIGNALS; i++)
 		sigdelset(&sa.sa_mask, signals[i]);
 	for (size_t i = 0; i < SIGNALS; i++) {

@@ -39,7 +39,7 @@ struct call {
 
 /*
  * Disables the alternate stack. A fault in user memory during the call is another signal,
- * whose frame would otherwise overwrite the one of the signal that is being handled.
+ * whose frame would otherwise overwrite the frame of the signal that is being handled.
  */
 static void with_alternate_off(void *arg)
 {

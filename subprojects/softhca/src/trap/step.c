@@ -62,7 +62,7 @@ static void execute(void *arg)
 	counters_of(fabric_self.slot)->single_steps++;
 }
 
-/* A repeated string instruction traps after each of its stores; waits for the last one. */
+/* A repeated string instruction traps after each of its stores; this waits for the last one. */
 void step_end(ucontext_t *uc)
 {
 	uint64_t page = stepping.page;

@@ -11,7 +11,7 @@
 #include "trap/device.h"
 #include "trap/pages.h"
 
-/* The BlueFlame copy that this thread has begun last, and what its doorbell names. */
+/* The last BlueFlame copy that this thread has begun, and the queue and WQE of its doorbell. */
 static __thread struct {
 	const struct uctx *u;
 	uint32_t offset; /* of the buffer in its page */
@@ -64,7 +64,7 @@ static void note_start(const struct device_store *st)
 	last_rung.repeats = st->size > 8 && last_rung.at == 0 && last_rung.u == st->u &&
 			    last_rung.offset == st->offset && last_rung.qpn == qpn &&
 			    last_rung.index == index;
-	/* A doorbell for nothing is another mistake: see strict_doorbell(). */
+	/* A doorbell that announces nothing is another mistake: see strict_doorbell(). */
 	last_rung.out_of_turn = *last == half && !last_rung.repeats && qp &&
 				!dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
 				(uint16_t)pi != (uint16_t)qp->rung;
@@ -75,7 +75,7 @@ static void note_start(const struct device_store *st)
 	last_rung.index = index;
 }
 
-/* Called at the second word of a copy: a doorbell alone has only the first. */
+/* Called at the second word of a copy, because a doorbell alone has only the first. */
 static void check_turn(const struct qp *qp)
 {
 	if (!last_rung.out_of_turn)
@@ -86,7 +86,7 @@ static void check_turn(const struct qp *qp)
 		qp->qpn, last_rung.index);
 }
 
-/* The number of a page; the pages of a legacy context's fixed set have two. */
+/* The number of a page. Each page of a legacy context's fixed set has two numbers. */
 static uint32_t uar_of(const struct device_store *st)
 {
 	uint32_t uar = pages_uar(st->page);

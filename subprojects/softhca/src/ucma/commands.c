@@ -19,7 +19,9 @@
 #define EVENT_COMM_EST 4 /* IBV_EVENT_COMM_EST */
 #define V6_LEN 28 /* of a struct sockaddr_in6 */
 
-/* The type of a QP follows from the port space, but for RDMA_PS_IB, where the program says it. */
+/*
+ * The type of a QP follows from the port space, except for RDMA_PS_IB, where the program sets it.
+ */
 static int qp_type_of(const struct rdma_ucm_create_id *req, uint32_t *type_p)
 {
 	switch (req->ps) {
@@ -62,7 +64,7 @@ int ucma_create_id(struct ucma_cmd *c)
 	resp.id = cm_index(id);
 	r = ucma_answer(c, req->response, &resp, sizeof(resp));
 	if (r)
-		cm_free(id); /* the program will never name it */
+		cm_free(id); /* the program does not get its number */
 	return ucma_leave(&saved, r);
 }
 
@@ -111,7 +113,7 @@ int ucma_bind_ip(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, V6_LEN);
 }
 
-/* The length that a program gives is that of its address's family. */
+/* The length from the program must be that of its address's family. */
 static int check_len(const void *sockaddr, uint16_t len)
 {
 	struct cm_addr addr;
@@ -131,7 +133,7 @@ int ucma_bind(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, req->addr_size);
 }
 
-/* The program only says that there was an ADDR_ERROR, as for an address that the network does not know. */
+/* Prints the reason, because the program only reports ADDR_ERROR, as for an unknown address. */
 static void say_unknown(const struct cm_addr *addr)
 {
 	bool v4 = addr->family == AF_INET;
@@ -146,7 +148,7 @@ static void say_unknown(const struct cm_addr *addr)
 	sys_write(2, line, (size_t)n);
 }
 
-/* @src: length 0 or family 0 without one. */
+/* @src: its length or family is 0 if there is none. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
 {
@@ -342,7 +344,7 @@ static int set_id_option(struct cm_id *id, uint32_t name, const uint8_t *value, 
 	}
 }
 
-/* InfiniBand has one option, a path from outside, which nobody needs here. */
+/* InfiniBand has one option, a path from outside, which is not supported. */
 int ucma_set_option(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_set_option *req = c->in;
@@ -364,7 +366,7 @@ int ucma_set_option(struct ucma_cmd *c)
 	return ucma_leave(&saved, r);
 }
 
-/* The id comes from the event channel whose descriptor the command has. */
+/* The command contains the descriptor of the event channel from which the id comes. */
 int ucma_migrate_id(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_migrate_id *req = c->in;

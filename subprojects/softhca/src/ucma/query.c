@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The commands that tell of an id: addresses, paths, QP attributes, events. */
+/* The commands that return data of an id: addresses, paths, QP attributes, events. */
 #include <endian.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static void fill_route(const struct cm_id *id, struct rdma_ucm_query_route_resp 
 	resp->ibdev_index = id->rail;
 	if (cm_has_path(id)) {
 		cm_path_unpacked(id, &resp->ib_route[0]);
-		/* As from the kernel: a path of which only the ends are known does not count. */
+		/* As in the kernel: a path of which only the ends are known does not count. */
 		resp->num_paths = id->state == CM_ADDR_RESOLVED ? 0 : 1;
 	} else {
 		memcpy(resp->ib_route[0].sgid, cm_src_gid(id), 16);
@@ -184,7 +184,10 @@ static void put_ud(const struct cm_id *id, bool with_qp, struct rdma_ucm_ud_para
 	cm_ah_attr(id, &to->ah_attr);
 }
 
-/* Fills in the event for the program. A request is an event of the listening id, with an id of its own. */
+/*
+ * Fills in the event for the program. A request is an event of the listening id, with an id of its
+ * own.
+ */
 static void fill_event(struct cm_id *id, const struct cm_event *e, struct rdma_ucm_event_resp *resp)
 {
 	bool request = e->type == CM_EV_CONNECT_REQUEST;
@@ -205,7 +208,7 @@ static void fill_event(struct cm_id *id, const struct cm_event *e, struct rdma_u
 	resp->ece.attr_mod = id->remote.ece_options;
 }
 
-/* All who read from the FIFO have the mutex, so a read that finds an event does not block. */
+/* All readers of the FIFO hold the mutex, so a read after a found event does not block. */
 static bool is_event_there(int fd)
 {
 	int bytes = 0;
@@ -215,9 +218,9 @@ static bool is_event_there(int fd)
 }
 
 /*
- * The id of an event that the program is to know, else NULL. It is not told of an id that it has
- * been asked for and has not accepted, because librdmacm has no name for it yet. Programs can
- * write to the FIFO past write(), so the record is checked.
+ * The id of an event that is to be reported to the program, else NULL. Events of a request that the
+ * program has not accepted are not reported, because librdmacm has no name for its id yet. Programs
+ * can write to the FIFO without this library's write(), so the record is checked.
  */
 static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 {
@@ -233,7 +236,9 @@ static struct cm_id *id_to_tell(const struct cm_event *e, uint64_t fifo)
 	return id->uid && !id->unread ? id : NULL;
 }
 
-/* -EAGAIN: there is none. -EBADF: the channel is closed, and the descriptor may be another file's. */
+/*
+ * -EAGAIN: no event. -EBADF: the channel is closed, and the descriptor may belong to another file.
+ */
 static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 {
 	struct cm_event e;
@@ -254,9 +259,9 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 }
 
 /*
- * Waits for an event. libc's functions, because they are cancellation points: programs cancel threads
- * that wait. In the kernel a thread that waits has a reference of its own to the channel: if another
- * thread closes it, no event comes any more, and only a signal ends the wait.
+ * Waits for an event, with libc's functions, because they are cancellation points: programs cancel
+ * threads that wait. In the kernel a thread that waits has a reference of its own to the channel:
+ * if another thread closes the channel, no event comes any more, and only a signal ends the wait.
  */
 static int wait_for_event(int fd, bool closed)
 {

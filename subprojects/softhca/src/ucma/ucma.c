@@ -17,8 +17,8 @@
 #include "ucma/watch.h"
 
 /*
- * in: size of the ABI's structure; min_in: what must be there of it (fields were added at the end of
- * some); min_out: the shortest answer.
+ * in: size of the ABI's structure; min_in: its least size (fields were added at the end of some);
+ * min_out: size of the shortest answer.
  */
 static const struct command {
 	int (*run)(struct ucma_cmd *c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The commands of /dev/infiniband/rdma_cm as librdmacm writes them, one function each. Those that
- * return int return 0 or -errno, those that return an id end the test where there is none.
+ * The commands of /dev/infiniband/rdma_cm as librdmacm writes them, one function each. Functions
+ * that return int return 0 or -errno; functions that return an id end the test if there is none.
  */
 #ifndef SOFTHCA_TEST_CM_RAW_H
 #define SOFTHCA_TEST_CM_RAW_H
@@ -30,15 +30,15 @@ enum {
 	TIMEWAIT_EXIT = 15,
 };
 
-/* A fabric of its own for this test. Call before anything else. */
+/* Makes a fabric of its own for this test. Must be called before anything else. */
 void raw_fabric(const char *name);
 
 int raw_open(int flags);
 
-/* Writes @header and @len bytes behind it, which is what the header says or not. */
+/* Writes @header and @len bytes after it; @len need not be the length in the header. */
 int raw_write(int fd, struct rdma_ucm_cmd_hdr header, const void *in, size_t len);
 
-/* A command whose input and output are whole. */
+/* Writes a command with complete input and output. */
 int raw_command(int fd, uint32_t cmd, const void *in, size_t in_len, size_t out_len);
 
 uint32_t raw_id(int fd, uint64_t uid, enum rdma_ucm_port_space ps);
@@ -54,11 +54,11 @@ int raw_route(int fd, uint32_t id);
 int raw_disconnect(int fd, uint32_t id);
 int raw_reject(int fd, uint32_t id, const char *data, uint8_t len, uint8_t reason);
 
-/* @qpn stands for the QP; @data: text, or NULL. */
+/* @qpn: the QP number in the parameters; @data: text, or NULL. */
 struct rdma_ucm_conn_param raw_param(uint32_t qpn, const char *data);
 int raw_connect(int fd, uint32_t id, const struct rdma_ucm_conn_param *p);
 
-/* @p: NULL for the answer to a response. */
+/* @p: NULL to acknowledge a response. */
 int raw_accept(int fd, uint32_t id, uint64_t uid, const struct rdma_ucm_conn_param *p);
 
 int raw_query_addr(int fd, uint32_t id, struct rdma_ucm_query_addr_resp *resp);
@@ -66,16 +66,16 @@ int raw_qp_attr(int fd, uint32_t id, uint32_t state, struct ib_uverbs_qp_attr *a
 
 int raw_event(int fd, struct rdma_ucm_event_resp *resp);
 
-/* Takes the next event, which has this type and this uid; returns it. */
+/* Takes and returns the next event, and checks that it has this type and uid. */
 struct rdma_ucm_event_resp raw_expect(int fd, uint32_t type, uint64_t uid);
 
-/* Returns true if poll() says that there is something to read; waits for @ms. */
+/* Returns true if poll() reports within @ms that there is data to read. */
 bool raw_readable(int fd, int ms);
 
-/* An id of @fd that listens at @ip. Returns its port. */
+/* Makes an id of @fd that listens at @ip. Returns its port. */
 uint16_t raw_listener(int fd, uint64_t uid, const char *ip, uint32_t *id_p);
 
-/* An id of @fd that is about to connect. */
+/* Makes an id of @fd that is ready to connect. */
 uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *ip,
 	uint16_t port);
 

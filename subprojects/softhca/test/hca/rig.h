@@ -24,7 +24,7 @@ struct rig_attr {
 	enum ibv_qp_type type; /* 0: RC */
 	bool ignore_overrun; /* of each CQ */
 	uint32_t cqe_size; /* 64 or 128; 0: the provider's choice */
-	int access; /* of the memory region; 0: everything */
+	int access; /* of the memory region; 0: all rights */
 	uint16_t pkey_index;
 };
 
@@ -50,12 +50,12 @@ struct rig_addr {
 	uint64_t addr;
 };
 
-/* Makes the environment of the test: a fabric of its own. Call before anything else. */
+/* Sets the environment of the test: a fabric of its own. Must be called before anything else. */
 void rig_fabric(const char *name);
 
 /*
- * Runs @fn in a child; returns its exit status, or 128 and the signal that ended it. @says:
- * NULL, or part of the one line that it writes to standard error.
+ * Runs @fn in a child. Returns its exit status, or 128 plus the number of the signal that ended it.
+ * @says: NULL, or part of the one line that the child must write to standard error.
  */
 int rig_child(void (*fn)(void), const char *says);
 
@@ -63,7 +63,7 @@ void rig_open(struct rig *r, const struct rig_attr *attr);
 void rig_close(struct rig *r);
 struct rig_addr rig_addr(const struct rig *r);
 
-/* Timers of a QP; zero value: timeout 10 (4 ms), retry 3, rnr_retry 7, min_rnr_timer 1. */
+/* Timers of a QP; all zero: timeout 10 (4 ms), retry 3, rnr_retry 7, min_rnr_timer 1. */
 struct rig_timers {
 	uint8_t timeout, retry, rnr_retry, min_rnr;
 	bool set;

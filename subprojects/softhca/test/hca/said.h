@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of strict mode: the HCA's lines, and no others. */
+/* For tests of strict mode: compares the lines that the HCA prints. */
 #ifndef SOFTHCA_TEST_SAID_H
 #define SOFTHCA_TEST_SAID_H
 
@@ -11,7 +11,7 @@
 #include "rig.h"
 #include "softhca.h"
 
-/* Lines of the HCA go to a file while a case runs, and to standard error if it fails. */
+/* The HCA's lines go to a file while a case runs, and to standard error if the case fails. */
 static int said, standard_error;
 
 static inline void said_show(void)
@@ -40,7 +40,7 @@ static inline uint64_t said_violations(void)
 	return c.violations;
 }
 
-/* The HCA has said one line since the last case, with @what in it, or nothing if that is NULL. */
+/* Checks that the HCA has printed exactly one line, with @what in it; NULL: no line. */
 static inline void said_verdict(const char *what)
 {
 	static uint64_t before;

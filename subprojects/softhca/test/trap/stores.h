@@ -2,7 +2,7 @@
 #ifndef SOFTHCA_TEST_STORES_H
 #define SOFTHCA_TEST_STORES_H
 
-/* Real store instructions, one each, with the state of the processor set by the test. */
+/* Real store instructions, one each. The test sets the state of the processor. */
 
 #include <stdint.h>
 

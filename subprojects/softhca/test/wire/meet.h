@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lets the two ends of a test meet over TCP. */
+/* Connects the two ends of a test over TCP. */
 #ifndef SOFTHCA_TEST_MEET_H
 #define SOFTHCA_TEST_MEET_H
 
@@ -9,7 +9,7 @@
 
 #include "check.h"
 
-/* The connection of a client to the server on @host, or, if that is NULL, of the server to one client. */
+/* Connects a client to the server on @host; if @host is NULL, accepts one client. */
 static inline int meet_at(const char *host, const char *port)
 {
 	struct addrinfo hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *a;
