@@ -28,8 +28,6 @@
  *
  * A layer defines how a call, a poll and so on are made; its functions are inlined here:
  *
- * A layer defines how a call, a poll and so on are made; its functions are inlined here:
- *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
  *	{ return x_client_call(c->handle, req, len, token); }           // 0, else retry later
  *	static void x_response(void *arg, uint64_t token, const void *resp, uint32_t len)
