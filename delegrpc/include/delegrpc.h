@@ -154,7 +154,7 @@ extern "C" {
 struct delegrpc_attr {
 	/*
 	 * sizeof(struct delegrpc_attr). 0 means that the struct ends with the member `set`: all
-	 * versions have the members before it, and a later version adds members after it.
+	 * versions have these members, and a later version adds members after it.
 	 */
 	size_t size;
 	uint32_t max_clients; /* connected at a time; 64 */
