@@ -120,7 +120,7 @@ struct shmipc_client;
 struct shmipc_attr {
 	/*
 	 * sizeof(struct shmipc_attr). 0 means that the struct ends with the member `set`: all
-	 * versions have the members before it, and a later version adds members after it.
+	 * versions have these members, and a later version adds members after it.
 	 */
 	size_t size;
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
