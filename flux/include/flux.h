@@ -100,7 +100,7 @@ struct flux_node;
 struct flux_attr {
 	/*
 	 * sizeof(struct flux_attr). 0 means that the struct ends with the member `reserved`: all
-	 * versions have the members before it, and a later version adds members after it.
+	 * versions have these members, and a later version adds members after it.
 	 */
 	size_t size;
 	uint32_t nodes; /* 1 to FLUX_MAX_NODES; no default */
