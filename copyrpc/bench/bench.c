@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 
-/* Writing the buffered output may still fail. */
+/* Flushes the output, which may still fail. */
 static void finish_output(void)
 {
 	if (!fflush(stdout) && !ferror(stdout))

@@ -29,7 +29,8 @@ struct options {
 	FILE *json; /* NULL: none */
 };
 
-/* Both sides use the same values. Both ends are machines of one type. */
+/* Both sides use the same values. The struct is sent as it is, because both machines must be of the
+ * same type. */
 struct plan {
 	uint32_t size, allowance, endpoints, ring_size, max_depth, events;
 };
@@ -49,29 +50,31 @@ struct result {
 };
 
 /*
- * One way to make calls, of which copyrpc is one. A slot is a call that may be under way,
- * and belongs to the endpoint slot / depth.
+ * An implementation of calls: copyrpc or UCX. A slot is a place for a pending call, and belongs to
+ * endpoint slot / depth.
  */
 struct client;
 struct impl {
 	const char *name;
 	void *(*open)(const struct options *o, const struct plan *p, int fd, bool server);
-	/* The endpoint's request with this slot's number: 1, or 0: not now. */
+	/* Makes the call of this slot on the endpoint. Returns 1, or 0 if it is not possible
+	 * now. */
 	int (*call)(void *self, uint32_t ep, uint32_t slot);
-	/* Answers are told by slot_ended(c, slot); 0: there was nothing to do. */
+	/* Polls, and calls slot_ended(c, slot) for each answer. Returns 0 if there was nothing to
+	 * do. */
 	int (*poll)(void *self, struct client *c);
-	/* Sleeps until poll has something to do, fd (-1: none) is readable, or ms are over (-1:
-	 * no limit); NULL: it cannot. */
+	/* Sleeps until poll has work, @fd (-1: none) is readable, or @ms are over (-1: no limit).
+	 * NULL: not possible. */
 	void (*sleep)(void *self, int fd, int ms);
 	struct counts (*counts)(void *self);
 	void (*close)(void *self);
 };
 extern const struct impl copyrpc_impl;
-extern const struct impl ucx_impl; /* where UCX is there */
+extern const struct impl ucx_impl; /* only if UCX is installed */
 
 void slot_ended(struct client *c, uint32_t slot);
 
-/* Requests and answers come from here; nobody looks at them. */
+/* The payload of all requests and answers; its content is not used. */
 #define PAYLOAD_MAX (COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MAX) / 64)
 extern uint8_t payload[PAYLOAD_MAX];
 
@@ -79,17 +82,18 @@ _Noreturn void fail(const char *what, int err);
 void put(int fd, const void *data, size_t len);
 void get(int fd, void *data, size_t len);
 
-/* Ends the program with one line that says what to give, and status 2. */
+/* Ends the program with one line about the wrong option, and status 2. */
 _Noreturn __attribute__((format(printf, 1, 2))) void refuse(const char *format, ...);
 
 /* Ends the program if there is no such mlx5 device, without opening any. If there is none at all,
  * and none is named, executes the program again under the software HCA. */
 void hca_check(const char *device, char **argv);
 
-/* Reads the counts of the software HCA for this process. False, with *c unchanged: there is none. */
+/* Reads the counts of the software HCA for this process. Returns false, with *c unchanged, if there
+ * is no software HCA. */
 bool hca_counts(struct counts *c);
 
-/* True if the rings of so many endpoints, two each, of one end or two, fit into the memory. */
+/* True if the rings of the endpoints (two per endpoint, at @ends ends) fit into the memory. */
 bool rings_fit(uint64_t endpoints, uint64_t ring_size, uint32_t ends);
 
 /* Ends the program when there is nothing to run: 0 after --help, else 2. */

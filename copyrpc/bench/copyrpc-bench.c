@@ -24,8 +24,8 @@ _Noreturn void fail(const char *what, int err)
 uint8_t payload[PAYLOAD_MAX];
 
 #define CONNECT_MS 3000 /* the server may start with the client */
-#define GUESTS 64 /* connections that have not said whose they are */
-#define END UINT32_MAX /* in the place of an implementation: the client has all it wants */
+#define GUESTS 64 /* connections that have not sent their hello */
+#define END UINT32_MAX /* instead of an implementation: the client has finished */
 
 /* ------------------------------------------------------------ the control line */
 
@@ -45,7 +45,7 @@ void get(int fd, void *data, size_t len)
 		fail("the other side", err);
 }
 
-/* The first bytes of a client; a connection without them is a stranger's. */
+/* The first bytes of a client; a connection without them is closed. */
 struct hello {
 	char magic[8];
 	uint32_t version, zero;
@@ -86,7 +86,7 @@ static void guest_close(void *arg, struct tcp_guest *tcp)
 	free(container_of(tcp, struct guest, tcp));
 }
 
-/* Waits for the first client. Strangers neither delay it nor end the program. */
+/* Waits for the first client. Other connections neither delay it nor end the program. */
 static int accept_client(int listener)
 {
 	struct tcp_crowd crowd = {.open = guest_open,
@@ -132,7 +132,7 @@ static int dial(const struct options *o)
 
 /* ---------------------------------------------------------------------- server */
 
-/* In two processes of one program the client is the one that says why. */
+/* Ends the server after the client has left. With --fork only the client prints the reason. */
 static _Noreturn void client_left(const struct options *o)
 {
 	if (o->both)
@@ -220,7 +220,7 @@ struct client {
 	const struct impl *impl;
 	void *self;
 	uint64_t *started; /* by slot */
-	uint32_t *spare; /* slots that are not under way */
+	uint32_t *spare; /* free slots */
 	uint32_t nspare, slots, depth;
 	uint64_t ended;
 	uint64_t gap, next; /* ns between calls, 0: none; when the next one is due */
@@ -252,7 +252,7 @@ static void sleep_or_spin(struct client *c, bool more, struct wait *w)
 	c->impl->sleep(c->self, -1, ms);
 }
 
-/* Calls with every slot that is free, if they are due, then a poll. */
+/* Makes a call with every free slot if calls are due, then polls. */
 static void round_of_calls(struct client *c, bool more, struct wait *w)
 {
 	uint64_t now = clock_ns();
@@ -373,7 +373,7 @@ static void run_client(const struct options *o, int fd)
 	report_end(o);
 }
 
-/* Both sides on this machine; no side opens the device before the fork. */
+/* Runs both sides on this machine; neither opens the device before the fork. */
 static int run_both(const struct options *o)
 {
 	int fd[2], status;
@@ -402,7 +402,7 @@ int main(int argc, char **argv)
 	int fd;
 
 	options_parse(&o, argc, argv);
-	hca_check(o.device, argv); /* here, where there is one process to complain */
+	hca_check(o.device, argv); /* before the fork, so that an error is printed once */
 	if (o.both)
 		return run_both(&o);
 	fd = dial(&o);

@@ -6,10 +6,10 @@
  *
  * Phases of calls and their replies, whose names are printed: "depth 32" and "depth 1" (calls per
  * flush) over one endpoint while the others are idle, "in turn" over all endpoints, one call per
- * flush, and "pending", as "depth 1" while PENDING other calls have no reply. With DEPTH and ROUNDS it makes
- * that many rounds of DEPTH calls instead, for the tests of the trace points. Needs SOFTHCA_MODE=step.
- * The clock is stopped meanwhile: under valgrind, which is slow, and on a busy machine, what is due by
- * time would count too much.
+ * flush, and "pending", as "depth 1" while PENDING other calls have no reply. With DEPTH and ROUNDS
+ * it makes that many rounds of DEPTH calls instead, for the tests of the trace points. Needs
+ * SOFTHCA_MODE=step. The clock is stopped meanwhile, because valgrind is slow and the machine may
+ * be busy: otherwise actions that are due at a time would be too large a part of the count.
  */
 #include <dlfcn.h>
 #include <sys/syscall.h>
@@ -23,7 +23,7 @@ static uint32_t depth;
 static bool is_stopped;
 static struct timespec stopped;
 
-/* In place of libc's, for the library that is counted. */
+/* Replaces libc's function for the library under test. */
 int clock_gettime(clockid_t id, struct timespec *ts)
 {
 	if (!is_stopped || id != CLOCK_MONOTONIC)
@@ -62,7 +62,7 @@ static void serve(struct copyrpc_ctx *ctx, uint64_t *served)
 static struct copyrpc_ctx *ctx[2];
 static struct copyrpc_ep **eps;
 
-/* `calls` round trips, `depth` in each flush, over the first n endpoints in turn. */
+/* Makes @calls round trips, `depth` in each flush, over the first @n endpoints in turn. */
 static void run(uint32_t n, uint32_t calls)
 {
 	uint64_t ended = 0, served = 0;
@@ -92,7 +92,7 @@ static void phase(const char *name, uint32_t n, uint32_t calls_per_flush)
 	CALLGRIND_STOP_INSTRUMENTATION;
 }
 
-/* Calls whose requests the server keeps. */
+/* Makes calls whose requests the server holds. */
 static void leave_pending(uint32_t calls)
 {
 	struct copyrpc_req *req;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* copyrpc-bench: which devices there are, and what a software one counted. */
+/* copyrpc-bench: finds devices, and reads the counters of a software HCA. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -9,7 +9,8 @@
 #include "bench.h"
 #include "softhca.h"
 
-/* True if the device exists, or if any does (NULL). Writes the names of all. */
+/* True if the device exists, or, if @device is NULL, if there is any. Writes the names of all
+ * devices. */
 static bool find(const char *device, char *names, size_t size)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);

@@ -13,7 +13,7 @@ struct self {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep **ep;
 	struct plan plan;
-	struct client *client; /* of the poll that is running */
+	struct client *client; /* of the running poll */
 };
 
 static void check(int rc, const char *what)
@@ -60,7 +60,7 @@ static int self_call(void *self, uint32_t ep, uint32_t slot)
 	return 1;
 }
 
-/* Says which connection it was. A failed one says why. */
+/* Prints the description of the connection, which includes the reason if it has failed. */
 static void call_failed(const struct copyrpc_ep *ep, int status)
 {
 	char what[256];

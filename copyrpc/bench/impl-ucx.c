@@ -11,9 +11,9 @@ enum { REQUEST, RESPONSE };
 struct self {
 	ucp_context_h context;
 	ucp_worker_h worker;
-	ucp_ep_h *ep; /* client only: the server answers to where a request came from */
+	ucp_ep_h *ep; /* client only: the server uses the reply endpoint of a request */
 	struct plan plan;
-	uint32_t *slots; /* headers: they stay until they are sent */
+	uint32_t *slots; /* headers, which must stay unchanged until they are sent */
 	struct client *client;
 	uint64_t messages;
 };
@@ -98,8 +98,8 @@ static void set_handler(struct self *s, unsigned id, ucp_am_recv_callback_t fn)
 	check(ucp_worker_set_am_recv_handler(s->worker, &param), "handler");
 }
 
-/* rc_x: RC by mlx5's own code, with datagrams to get connected. Variables of the
- * environment take precedence. */
+/* rc_x: RC with UCX's mlx5 code; datagrams are used to connect. Environment variables take
+ * precedence. */
 static void open_worker(struct self *s, const struct options *o)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
@@ -119,7 +119,7 @@ static void open_worker(struct self *s, const struct options *o)
 	set_handler(s, RESPONSE, on_response);
 }
 
-/* The server's address goes to the client, who connects. */
+/* Sends the server's address to the client, which connects. */
 static void introduce(struct self *s, int fd, bool server)
 {
 	ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * echo-client PORT [ADDRESS]: 10,000 calls of different lengths, up to 64 at a time; checks
- * that each answer is the question.
+ * echo-client PORT [ADDRESS]: makes 10,000 calls of different lengths, up to 64 at a time, and
+ * checks that each response equals its request.
  */
 #include <sched.h>
 
@@ -38,8 +38,8 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	++*done;
 }
 
-/* The server's call has no reply before this side ends. A request that is held for long is detached,
- * so that it takes no room in the ring. */
+/* Holds the server's requests: the server's call must end only when this side ends. A request that
+ * is held for long is detached, so that it takes no room in the ring. */
 static void keep_requests(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_req *req;
@@ -70,7 +70,8 @@ int main(int argc, char **argv)
 		for (; sent < CALLS && sent - done < DEPTH && !rc; sent += !rc) {
 			len = fill(buf, sent);
 			rc = copyrpc_call(ep, buf, len, LONGEST, sent);
-			if (rc != -EAGAIN && rc != -ENOBUFS) /* these mean: poll, then again */
+			if (rc != -EAGAIN && rc != -ENOBUFS) /* after these errors: poll, then try
+								again */
 				check(rc, "call");
 		}
 		if (!copyrpc_poll(ctx, on_response, &done))
@@ -78,6 +79,6 @@ int main(int argc, char **argv)
 		keep_requests(ctx);
 	}
 	printf("%llu echoes\n", (unsigned long long)done);
-	copyrpc_ctx_destroy(ctx); /* the server ends */
+	copyrpc_ctx_destroy(ctx); /* the server detects this and ends */
 	return 0;
 }

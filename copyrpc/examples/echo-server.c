@@ -17,14 +17,14 @@ static int shorter(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The call that the client leaves without a reply has ended: the client has left. */
+/* The end of the call that the client does not answer: the client has left. */
 static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
 	uint32_t len)
 {
 	*(int *)arg = status;
 }
 
-/* Replies may be in any order. */
+/* Serves requests; replies may be in any order. */
 static int serve(struct copyrpc_ctx *ctx, int *ended_p)
 {
 	struct copyrpc_req *req[ROUND];
@@ -44,7 +44,8 @@ static int serve(struct copyrpc_ctx *ctx, int *ended_p)
 	return (int)n;
 }
 
-/* The next client. An error of a stranger's connection ends nothing, an error of this side does. */
+/* Returns the next client's endpoint. An error of a connection is ignored, an error of this side
+ * ends the program. */
 static struct copyrpc_ep *next_client(struct copyrpc_ctx *ctx, int listener)
 {
 	struct copyrpc_ep *ep;
@@ -69,8 +70,8 @@ int main(int argc, char **argv)
 	printf("%d\n", copyrpc_tcp_port(listener));
 	fflush(stdout);
 	ep = next_client(ctx, listener);
-	/* An endpoint that only receives is not told that its peer has left; one that waits for a
-	 * response is. */
+	/* An endpoint that only receives does not detect that its peer has left, so it also waits
+	 * for a response. */
 	check(copyrpc_call(ep, NULL, 0, 0, 0), "call");
 	while (!ended)
 		if (!serve(ctx, &ended))

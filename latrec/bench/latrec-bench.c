@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures nanoseconds per recorded sample, beside a record path that is built like HdrHistogram's
- * and beside the clocks. Short windows of all take turns, and ratios are taken within a round.
+ * Measures nanoseconds per recorded sample, in comparison with a record path like HdrHistogram's
+ * and with the clocks. Short windows of all take turns, and ratios are computed within a round.
  */
 #include <inttypes.h>
 #include <stdbool.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The paths of latrec.h that every sample takes. Include latrec.h instead of this header; names
- * that are not described there are private to the library. The rare cases share one comparison,
- * `value - min > span` in unsigned arithmetic. It is true for a new smallest or largest value; for
- * a negative latency, which wraps to more than 2^63; and for a completion without a post, because a
- * free place of a FIFO holds a stamp from which every latency is above 2^63.
+ * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
+ * describe are private to the library. The rare cases share one comparison, `value - min > span` in
+ * unsigned arithmetic. It is true for a new smallest or largest value; for a negative latency,
+ * which wraps to more than 2^63; and for a completion without a post, because a free place of a
+ * FIFO has a stamp with which every latency is above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
@@ -32,12 +32,12 @@ struct latrec_stamp {
 	uint64_t due_ns;
 };
 
-/* The places of the FIFO follow the struct; head and tail count in bytes from the first one. */
+/* The places of the FIFO follow the struct; head and tail are byte offsets from the first place. */
 struct latrec_ep {
 	struct latrec *rec;
 	uint64_t head; /* place of the next post */
-	uint64_t tail; /* place of the oldest outstanding one, or of the next */
-	uint64_t mask; /* of the bytes of all places */
+	uint64_t tail; /* place of the oldest outstanding post; if there is none, equal to head */
+	uint64_t mask; /* bytes of all places - 1 */
 };
 
 #define LATREC_PLACE ((uint64_t)sizeof(struct latrec_stamp))
@@ -59,7 +59,7 @@ LATREC_PRIV_INLINE uint64_t latrec_bucket(uint64_t value)
 	return (shift << LATREC_HALF_BITS) + (value >> shift);
 }
 
-/* Counts a value; min and span include it already. */
+/* Counts a value. The caller must have included it in min and span. */
 LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 {
 	h->bucket[latrec_bucket(value)]++;
@@ -91,7 +91,7 @@ LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h)
 
 /* ---- recorders and endpoints ---- */
 
-/* *due_ns is read only where it matters. */
+/* *due_ns is read only if it is needed. */
 LATREC_PRIV_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const uint64_t *due_ns,
 	uint64_t posted_ns, uint64_t done_ns)
 {
@@ -165,7 +165,7 @@ LATREC_PRIV_INLINE uint64_t latrec_counter(void)
 #endif
 }
 
-/* ticks * mult / 2^32, without overflow. */
+/* Returns ticks * mult / 2^32, without overflow. */
 LATREC_PRIV_INLINE uint64_t latrec_ticks_ns(uint64_t ticks, uint64_t mult)
 {
 	__extension__ typedef unsigned __int128 wide;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The functions of latrec.h that are compiled into their callers, as functions of the library. */
+/* Exports the inline functions of latrec.h as functions of the library. */
 #define LATREC_INLINE
 #pragma GCC visibility push(default)
 #include "latrec.h"

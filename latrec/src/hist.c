@@ -71,7 +71,7 @@ double latrec_hist_mean(const struct latrec_hist *h)
 	return h->count ? (double)hist_sum(h) / (double)h->count : 0;
 }
 
-/* Newton's method from above; libm is a library of its own. */
+/* Newton's method, from above; avoids a dependency on libm. */
 static double square_root(double x)
 {
 	double root = x > 1 ? x : 1, next;
@@ -104,7 +104,7 @@ uint64_t hist_rank(double q, uint64_t count)
 		return 1;
 	if (q >= 1 || want >= (double)count)
 		return count;
-	/* By rounding, .07 * 100 is a little more than 7. */
+	/* Because of rounding, .07 * 100 is a little more than 7. */
 	rank = (uint64_t)(want - want * 4 * DBL_EPSILON) + 1;
 	return rank < count ? rank : count;
 }

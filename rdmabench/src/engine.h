@@ -52,8 +52,8 @@ struct engine_report {
 };
 
 /*
- * Writes the table to @out. With many sizes (--all) it writes one row, and the column heads only in the
- * first run.
+ * Writes the table to @out. With many sizes (--all) this is one row, and only the first run has
+ * column heads.
  */
 void report_table(const struct engine_report *r, FILE *out);
 /* Returns a new object. */

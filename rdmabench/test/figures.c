@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For compat.py: figures of what stands on the command line.
- *	figures window N...	of samples, the compatible way
- *	figures merge FILE...	of statistics files, by the compatible rule; "-" where there is none
- *	figures real X...	as text
- * and for collect.py:
+ * For compat.py: prints figures that it computes from its arguments:
+ *	figures window N...	of samples, in the compatible way
+ *	figures merge FILE...	of statistics files, by the compatible rule; "-" for an absent figure
+ *	figures real X...	numbers as text
+ * For collect.py: writes a file:
  *	figures file DIR RUN WINDOW N...	a statistics file of samples; WINDOW 0: cumulative
  */
 #include <inttypes.h>

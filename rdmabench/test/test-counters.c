@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Port counters, read from a tree like the kernel's. */
+/* Port counters, read from a directory tree that is like the kernel's. */
 #include <sys/stat.h>
 
 #include "support/test.h"
@@ -51,7 +51,7 @@ static void reads_both_directories(void)
 	CHECK(counters_get(&c, "port_xmit_data", &has) == UINT64_MAX && has);
 	CHECK(counters_get(&c, "out_of_sequence", &has) == 7 && has);
 	CHECK(counters_get(&c, "tail", &has) == 0 && !has);
-	/* An interface that has no statistics, and one that is not there. */
+	/* An interface without statistics, and an interface that does not exist. */
 	make_dir("mlx5_0/ports/1/gid_attrs");
 	make_dir("mlx5_0/ports/1/gid_attrs/ndevs");
 	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");

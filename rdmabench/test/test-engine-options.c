@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command line of rdmabench engine: bad lines are refused, good ones are understood. */
+/* The command line of rdmabench engine: bad lines are refused, good ones are parsed correctly. */
 #include <errno.h>
 
 #include "support/test.h"

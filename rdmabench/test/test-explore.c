@@ -83,7 +83,7 @@ static void cold_accepts_less(void)
 	CHECK(!anneal_accepts(.5, .4, 0, &rand));
 }
 
-/* Every point that is asked for, and whether it was the best. */
+/* A record of the points that the search measures. */
 struct log {
 	enum model_kind kind;
 	uint32_t n, failures;
@@ -132,7 +132,8 @@ static bool is_feature(const struct feature_set *f, const struct point *p)
 	return true;
 }
 
-/* The parameters that matter to the model, and those that change with the kind of QP. */
+/* The features are the parameters on which the model depends, and those that change with the kind
+ * of QP. */
 static void features_are_what_matters(void)
 {
 	static struct explore_result r;
@@ -155,7 +156,7 @@ static void features_are_what_matters(void)
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 			CHECK(!needed[dim]);
 	}
-	/* Nothing is found twice. */
+	/* No anomaly is found twice. */
 	CHECK_EQ(explore(&a, measure_model, &kind, &r), 0);
 	for (uint32_t i = 0; i < r.n; i++)
 		for (uint32_t k = 0; k < i; k++)
@@ -198,7 +199,7 @@ static int count_and_be_slow(void *arg, const struct explore_ask *ask, struct me
 	return 0;
 }
 
-/* A rule that every point breaks: the search for features, which finds none, is made once. */
+/* If every point breaks a rule, the search for features finds none and is made only once. */
 static void features_of_a_blunt_rule_are_looked_for_once(void)
 {
 	static struct explore_result r;
@@ -269,7 +270,7 @@ static void sample_covers_evenly(void)
 			CHECK_EQ(sampled[always[i]][v], a.tries / space_values(always[i]));
 }
 
-/* A point that cannot be measured is no anomaly, and does not stop the search. */
+/* A point that cannot be measured is not an anomaly, and does not stop the search. */
 static void failures_are_passed_over(void)
 {
 	static struct explore_result r;

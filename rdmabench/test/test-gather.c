@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The work of collect grows with the windows, not with their square. */
+/* The work of collect grows with the number of windows, not with its square. */
 #include <unistd.h>
 
 #include "support/test.h"
 #include "gather.h"
 #include "statsfile.h"
 
-/* The JSON lines of so many windows of one sample each; to be freed. */
+/* Returns the JSON lines of @n windows of one sample each. The caller must free the text. */
 static char *make_windows(uint64_t n, size_t *len_p)
 {
 	char dir[] = "/tmp/rdmabench-gather-XXXXXX", path[100];
@@ -39,7 +39,7 @@ static char *make_windows(uint64_t n, size_t *len_p)
 	return text;
 }
 
-/* Each line is given twice, and counts once. */
+/* Each line is added twice, and counts once. */
 static void looks_are_in_proportion(void)
 {
 	static const struct gather_attr attr;

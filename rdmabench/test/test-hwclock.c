@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The bounds of two clocks from requests of one and stamps of the other. */
+/* The bounds of the difference of two clocks, computed from times of requests and stamps. */
 #include "base/clock.h"
 #include "base/rand.h"
 #include "support/test.h"
@@ -41,7 +41,7 @@ static void bounds_are_cut(void)
 	CHECK_EQ(hwclock_error(&b, 1400), 200);
 	hwclock_bound(&b, 2000, 1300, 2100);
 	CHECK(b.low == 700 && b.high == 800);
-	hwclock_bound(&b, 3000, 2500, 4000); /* tells nothing new */
+	hwclock_bound(&b, 3000, 2500, 4000); /* gives no better bound */
 	CHECK(b.low == 700 && b.high == 800);
 	CHECK_EQ(hwclock_convert(&b, 5000, 4500, 6000), 4500 + 750);
 	CHECK_EQ(b.worst_ns, 50);

@@ -94,7 +94,7 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(rate, UINT64_MAX), -EINVAL);
 	CHECK_EQ(WITH(burst_pause_us, 2000000), -EINVAL);
 	CHECK_EQ(WITH(type, 3), -EINVAL);
-	memset(t.pattern_text, '0', sizeof(t.pattern_text)); /* would be w_1_1, if it had an end */
+	memset(t.pattern_text, '0', sizeof(t.pattern_text)); /* the text has no terminating 0 */
 	memcpy(t.pattern_text, "w_1_", 4);
 	t.pattern_text[sizeof(t.pattern_text) - 1] = '1';
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), -EINVAL);
@@ -129,7 +129,7 @@ static uint32_t receives(const char *pattern)
 	return traffic_rx_depth(&t);
 }
 
-/* There are as many as fit into 64 MiB, from 16 to 1,024. */
+/* The default is as many receives as fit into 64 MiB, at least 16 and at most 1,024. */
 static void receives_have_a_default(void)
 {
 	CHECK_EQ(receives("s_1_1"), 1024);

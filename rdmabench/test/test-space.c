@@ -57,7 +57,7 @@ static struct fixed fixed_of(const char *const *texts)
 	return f;
 }
 
-/* Every value of every parameter can be fixed, by the name that it has in results. */
+/* Every value of every parameter can be fixed, by its name in results. */
 static void every_value_can_be_fixed(void)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -101,7 +101,7 @@ static void fixed_values_stay(void)
 	CHECK(varied[space_dim(0, DIM_QPS, 0)] && varied[space_dim(0, DIM_SIZE, 0)]);
 }
 
-/* The transport decides between parameters that exclude each other. */
+/* If fixed values exclude each other, the transport's value stays and the other one changes. */
 static void fixed_values_are_settled(void)
 {
 	static const char *const texts[] = {"0.qp_type=UD", "0.request0.op=w",

@@ -35,7 +35,7 @@ static void reads_what_is_written(void)
 	CHECK(r.v[STATS_P99] == 3987654 && r.v[STATS_MAX] == 4123456);
 }
 
-/* The good text with one line put in the place of a key's. */
+/* Parses the valid text with the line of one key replaced. */
 static int parse_with(int key, const char *line, struct stats_row *r)
 {
 	char text[2 * STATS_TEXT_MAX];
@@ -87,7 +87,7 @@ static void values_are_numbers(void)
 	}
 }
 
-/* Wherever a file is cut it is refused. */
+/* A file that is cut at any place is refused. */
 static void torn_files_are_refused(void)
 {
 	struct stats_row r;
@@ -110,7 +110,7 @@ static void long_files_are_refused(void)
 	CHECK_EQ(stats_parse(text, STATS_TEXT_MAX + 1, &r), -EBADMSG);
 }
 
-/* Noise is refused, or gives numbers that can be merged. */
+/* Random bytes are refused, or parsed as numbers that can be merged. */
 static void noise_does_no_harm(void)
 {
 	uint64_t seed = test_seed();
@@ -134,7 +134,7 @@ static void noise_does_no_harm(void)
 	CHECK(read > 1000);
 }
 
-/* A histogram's figures are nearest rank, where the compatible ones are one higher. */
+/* A histogram's figures are nearest rank; the compatible figures have a rank that is one higher. */
 static void histogram_is_nearest_rank(void)
 {
 	static struct latrec_hist h;

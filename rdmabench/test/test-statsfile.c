@@ -76,7 +76,7 @@ static const char *string(const json_t *o, const char *key)
 	return json_string_value(json_object_get(o, key));
 }
 
-/* 25 samples make two windows; the last five are not written. */
+/* 25 samples are two windows; the last five samples are not written. */
 static void compatible_windows_are_of_ten(void)
 {
 	struct statsfile *f = open_file("ten.txt", 0, true);
@@ -238,7 +238,7 @@ static void failures_are_told(void)
 	CHECK_EQ(statsfile_add(f, 1, 1), -ENOENT);
 	CHECK_EQ(mkdir(in_dir("gone"), 0777), 0);
 	CHECK_EQ(statsfile_add(f, 7, 1), 0);
-	CHECK_EQ(statsfile_close(f), -ENOENT); /* its JSON lines cannot be continued */
+	CHECK_EQ(statsfile_close(f), -ENOENT); /* its JSON lines cannot be appended to */
 	CHECK_EQ(entries(in_dir("gone")), 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The TCP connection: bodies are read back unchanged, and no peer does harm. */
+/* The TCP connection: bodies are read back unchanged, and hostile peers do no harm. */
 #include <errno.h>
 #include <stddef.h>
 #include <sys/socket.h>
@@ -36,7 +36,7 @@ static void they_send(const void *bytes, size_t n)
 	CHECK_EQ(send(them, bytes, n, 0), (ssize_t)n);
 }
 
-/* A valid header except for the given field. */
+/* Sends a header; the tests make one field invalid. */
 static void they_send_header(uint32_t magic, uint16_t version, uint16_t kind, uint32_t len)
 {
 	uint8_t header[WIRE_HEADER];
@@ -108,7 +108,7 @@ static void strangers_are_refused(void)
 	close_pair();
 }
 
-/* A peer that sends a byte now and then is given up like one that sends nothing. */
+/* A peer that sends a byte now and then times out like a peer that sends nothing. */
 static void slow_peers_are_given_up(void)
 {
 	struct wire_buf b;
@@ -132,7 +132,7 @@ static void slow_peers_are_given_up(void)
 	close_pair();
 }
 
-/* A peer that does not read is given up as well. */
+/* A peer that does not read times out as well. */
 static void deaf_peers_are_given_up(void)
 {
 	static uint8_t body[WIRE_BODY_MAX];
@@ -163,7 +163,7 @@ static void alive_comes_once_a_second(void)
 	CHECK(us.heard_ns > 0);
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
 	CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
-	CHECK_EQ(expect(WIRE_HELLO, &b), -EBADMSG); /* a stranger does not hold the server up */
+	CHECK_EQ(expect(WIRE_HELLO, &b), -EBADMSG); /* so a stranger does not delay the server */
 	close_pair();
 }
 
@@ -172,7 +172,7 @@ static struct wire_buf body_of(uint8_t *bytes, size_t n)
 	return (struct wire_buf){bytes, bytes + n, true};
 }
 
-/* Too short and too long bodies are refused. get() reads a body of two QPs. */
+/* Checks that too short and too long bodies are refused. @get reads a body of two QPs. */
 static void only_whole_bodies(uint8_t *bytes, size_t n, int (*get)(struct wire_buf *b))
 {
 	for (size_t len = 0; len <= n + 1; len++) {
@@ -203,7 +203,7 @@ static int get_tally(struct wire_buf *b)
 	return wire_get_tally(b, 2, &t);
 }
 
-/* All values differ from the defaults. */
+/* Returns a traffic whose values all differ from the defaults. */
 static struct traffic unusual(void)
 {
 	struct traffic t;
