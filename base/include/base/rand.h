@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-/* The same seed in *state gives the same sequence. */
+/* Returns the next number. Equal seeds in *state lead to equal sequences. */
 static inline uint64_t rand_next(uint64_t *state)
 {
 	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
