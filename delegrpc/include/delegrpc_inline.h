@@ -203,7 +203,7 @@ struct delegrpc_client {
 	uint32_t staged;
 	uint32_t pending;
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* slow paths of this wait, counted until the server is told */
+	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
 	uint32_t unfenced; /* publications since the last check whether the server sleeps */
 	uint64_t generation;
 	uint32_t req_size, req_stride;

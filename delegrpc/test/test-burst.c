@@ -244,7 +244,7 @@ static void a_quarter_travels_together(void)
 	CHECK_EQ(replies_until_seen(32), 8);
 }
 
-/* As many replies are published together as a request's field says, which is less by one. */
+/* A request's burst field plus one is the number of replies published together. */
 static void burst_is_as_the_client_says(void)
 {
 	static const uint32_t says[] = {0, 1, 3, 6, 7}, gets[] = {1, 2, 4, 7, 8};
