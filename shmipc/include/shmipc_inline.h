@@ -62,7 +62,7 @@ struct shmipc_client {
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
-	uint32_t idle; /* slow paths of this wait, counted until the server is told */
+	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
 	struct cellring_burst burst;
 };
 
