@@ -78,7 +78,7 @@ struct fdhammer_layer {
 		return prefix##_wait(c, NSEC_PER_SEC);                                             \
 	}
 
-/* Defines these functions for a layer with regions; P is the prefix before _server_ and _client_. */
+/* Defines these functions for a layer with regions; P precedes _server_ and _client_. */
 #define FDHAMMER_REGION(P)                                                                         \
 	static void hammer_destroy(void *s)                                                        \
 	{                                                                                          \
