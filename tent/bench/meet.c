@@ -11,8 +11,8 @@
 #include "base/tcp.h"
 
 #define TEXT_MAX (1u << 26)
-#define CLIENTS 1024 /* connections at once */
-#define TAKE 16 /* of them, accepted in one look */
+#define CLIENTS 1024 /* most simultaneous connections */
+#define TAKE 16 /* most connections that are accepted after one poll */
 
 struct meeting {
 	const char *text;
@@ -36,7 +36,7 @@ static void client_close(void *arg, struct tcp_guest *g)
 	free(container_of(g, struct client, guest));
 }
 
-/* 0: it has got the text, and has gone, or says something, which a client does not. */
+/* 0: the client has read the text, and has disconnected or sent a byte, which it must not. */
 static int client_step(void *arg, struct tcp_guest *g)
 {
 	struct client *c = container_of(g, struct client, guest);

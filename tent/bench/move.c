@@ -23,7 +23,7 @@ static int failed(const char *what, int err, const struct tent_why *why)
 	return 1;
 }
 
-/* The status: what the configuration or the machine cannot give is the command line's fault. */
+/* Creates the engine. Returns the exit status: an error in the configuration is a usage error. */
 static int create(const struct move_options *o, struct tent **t_p)
 {
 	const struct tent_attr attr = {.config_file = o->config,
@@ -109,19 +109,19 @@ static uint64_t most(const struct arg_list *l)
 	return x;
 }
 
-/* Bytes of each side; the client has as many for the data that it reads back. */
+/* Bytes of memory on each side. The client needs as many again for the data that it reads back. */
 static uint64_t memory_needed(const struct move_options *o)
 {
 	return most(&o->sizes) * most(&o->batches) * o->threads;
 }
 
 struct server {
-	pid_t child; /* 0: it is no child */
+	pid_t child; /* 0: the server is no child of this process */
 	int fd; /* -1: none */
 	char *text;
 };
 
-/* The child says what its engine exports, and ends when this end is closed. */
+/* The child writes its engine's description, and ends when the parent closes its end. */
 static void child(const struct move_options *o, int fd)
 {
 	uint8_t *memory;
@@ -144,7 +144,7 @@ static void child(const struct move_options *o, int fd)
 	exit(0);
 }
 
-/* The server's own message has said what was wrong. */
+/* On an error the child has printed the message. */
 static int fork_server(const struct move_options *o, struct server *s)
 {
 	int fds[2], status = 1;
@@ -198,7 +198,7 @@ static void progress(const struct row *row, uint32_t i, uint32_t n)
 			(unsigned long long)row->size, (unsigned long long)row->batch);
 }
 
-/* @first: of the table. 0 or -errno. */
+/* Prints a row. @first: of the table. 0 or -errno. */
 static int show_row(const struct row *row, const struct move_options *o, FILE *json, bool first)
 {
 	if (row->err == -EINVAL)
@@ -226,7 +226,7 @@ static int row_failed(const struct move_options *o, int err)
 	return 2;
 }
 
-/* One size and batch, all priorities. */
+/* Runs one size and batch with all priorities. */
 static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, uint32_t i, FILE *json)
 {
@@ -252,7 +252,7 @@ static FILE *open_output(const char *path)
 	return strcmp(path, "-") ? fopen(path, "we") : stdout;
 }
 
-/* After the rows, which may have failed. */
+/* Called after the rows, also if they have failed. */
 static int end_prometheus(struct tent *t, const char *path, FILE *f, int status)
 {
 	int err = status ? 0 : tent_stats_prometheus(t, f);
@@ -268,7 +268,7 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 	FILE *prometheus = NULL;
 	int status = 0;
 
-	/* Before the rows, which may take hours. */
+	/* Before the rows, because these may take hours. */
 	if (o->prometheus) {
 		prometheus = open_output(o->prometheus);
 		if (!prometheus)
@@ -356,6 +356,6 @@ int move_client(const struct move_options *o)
 
 	status = met ? met : with_server(o, s.text);
 	parted = part(&s);
-	/* A child that has not even begun knows better why. */
+	/* The status of a child that failed before it could serve is the more exact one. */
 	return status && !(met && parted) ? status : parted;
 }

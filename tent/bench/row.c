@@ -17,7 +17,7 @@ struct worker {
 	const struct move_options *o;
 	uint8_t *source, *back;
 	uint64_t remote, end, random;
-	struct row row; /* its share */
+	struct row row; /* this thread's part of the row */
 };
 
 static void fill(struct worker *w)
@@ -31,7 +31,7 @@ static void fill(struct worker *w)
 	}
 }
 
-/* A batch, from submit to its end. 0 or -errno. */
+/* Submits a batch and waits until it ends. 0 or -errno. */
 static int move(struct worker *w, enum tent_op op, uint8_t *local)
 {
 	struct tent_request *r = calloc(w->row.batch, sizeof(*r));
@@ -64,7 +64,7 @@ static void failed(struct worker *w, int err)
 		w->row.err = err;
 }
 
-/* Compares: after a write it reads the bytes back; a read brings bytes that were known before. */
+/* Compares the bytes of a batch; after writes, reads them back first. */
 static void verify(struct worker *w, enum tent_op op)
 {
 	int err = op == TENT_WRITE ? move(w, TENT_READ, w->back) : 0;

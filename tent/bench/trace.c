@@ -18,7 +18,7 @@ struct trace {
 	struct tent_segment *segment;
 	FILE *out;
 	uint64_t from;
-	int stop; /* an eventfd: readable when it is to end */
+	int stop; /* an eventfd: readable when the thread must end */
 };
 
 static void sample(const struct trace *t)
@@ -85,7 +85,7 @@ int trace_stop(struct trace *t)
 	if (!t)
 		return 0;
 	if (write(t->stop, &one, sizeof(one)) < 0)
-		abort(); /* only a counter at its end is refused */
+		abort(); /* write() fails only on overflow */
 	pthread_join(t->thread, NULL);
 	return trace_free(t, ferror(t->out) ? -EIO : 0);
 }

@@ -5,9 +5,10 @@
  *	tent-sendfile receive FILE TICKET    makes TICKET, waits, writes FILE
  *	tent-sendfile send FILE TICKET       on the same host or another that can read TICKET
  *
- * TICKET is a file that has the receiver's description. TENT_SHM=N in the environment takes
- * shared-memory rails. The receiver gives room for 64 MiB; a longer file goes in pieces,
- * each with a notice in which bit 0 says that it is the last. Its first 8 bytes are its length.
+ * TICKET is a file with the receiver's description. With TENT_SHM=N in the environment the rails
+ * are N copying threads. The receiver's memory has room for 64 MiB. A longer file is sent in
+ * pieces. Each piece has a notice, in which bit 0 marks the last piece. The first 8 bytes of the
+ * memory are the length of the piece.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ static struct tent *create(struct tent_why *why)
 	return tent_create(&attr, why, &t) ? NULL : t;
 }
 
-/* The ticket appears whole or not at all. */
+/* Writes the ticket to another file and renames it, so that no reader sees a part of it. */
 static int put_ticket(const char *path, const char *text)
 {
 	char name[4096];
@@ -64,7 +65,7 @@ static char *get_ticket(const char *path)
 	return text;
 }
 
-/* Pieces, until the last. */
+/* Receives pieces until the last one. */
 static int take_pieces(struct tent *t, uint8_t *memory, FILE *out)
 {
 	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
@@ -77,7 +78,7 @@ static int take_pieces(struct tent *t, uint8_t *memory, FILE *out)
 		memcpy(&len, memory, sizeof(len));
 		if (len > ROOM || fwrite(memory + HEAD, 1, len, out) != len)
 			return -1;
-		memset(memory, 0xff, sizeof(len)); /* taken: the sender reads that */
+		memset(memory, 0xff, sizeof(len)); /* shows the sender that the piece was taken */
 	} while (!(notice & 1));
 	return 0;
 }
@@ -105,7 +106,7 @@ static int receive(const char *path, const char *ticket)
 	return 0;
 }
 
-/* One request, from submit to its end. */
+/* Submits one request and waits until it ends. */
 static int move(struct tent *t, struct tent_request r)
 {
 	struct tent_batch *b;
@@ -118,7 +119,7 @@ static int move(struct tent *t, struct tent_request r)
 	return err;
 }
 
-/* The last piece need not be taken: the receiver may have ended by then. */
+/* Does not wait until the last piece is taken: the receiver may have ended by then. */
 static int send_piece(struct tent *t, struct tent_segment *s, uint8_t *memory, uint64_t len,
 	bool last)
 {

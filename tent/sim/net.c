@@ -7,7 +7,7 @@
 
 #include "base/rand.h"
 
-#define DONE 1e-3 /* bytes: less is the rounding of time */
+#define DONE 1e-3 /* bytes; a smaller rest is a rounding error */
 #define FLUSH_NS 1000.0 /* an error takes this long on a rail that fails fast */
 
 static struct net_item *item_at(struct net_rail *r, uint32_t i)
@@ -20,7 +20,7 @@ static bool sending(const struct net_rail *r)
 	return r->sent != r->tail && r->fault == NET_WELL;
 }
 
-/* Max-min: who wants less than an equal part gets what it wants. */
+/* Max-min fairness: a rail that needs less than an equal part gets what it needs. */
 static void share_fairly(struct net *n, uint32_t g)
 {
 	double left = n->group_rates[g];
@@ -120,7 +120,7 @@ int net_post(struct net *n, uint32_t rail, uint64_t token, uint64_t length)
 	return 0;
 }
 
-/* When the first item of the rail ends by an error or has come back. */
+/* The time at which the first item of the rail completes, with or without an error. */
 static double rail_done_at(struct net_rail *r)
 {
 	if (r->fault == NET_FLUSH && r->head != r->tail)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rails that a test moves by hand: what the scheduler posts is kept until it is ended. */
+/* Rails that a test controls: a posted slice or mark stays posted until the test ends it. */
 #ifndef TENT_TEST_FAKE_H
 #define TENT_TEST_FAKE_H
 
@@ -39,17 +39,17 @@ struct fake {
 	uint64_t now;
 	struct fake_post posts[FAKE_POSTS];
 	uint32_t n_posts;
-	int post_error[FAKE_RAILS]; /* what rail_ops.post says */
+	int post_error[FAKE_RAILS]; /* the result of rail_ops.post */
 	uint32_t fences[FAKE_RAILS], fence_epoch[FAKE_RAILS];
 	uint32_t probes[FAKE_RAILS], probe_epoch[FAKE_RAILS];
-	int open_error[FAKE_RAILS]; /* what rail_ops.open says */
+	int open_error[FAKE_RAILS]; /* the result of rail_ops.open */
 	bool closed[FAKE_RAILS]; /* there is no link */
 	struct fake_mark marks[FAKE_MARKS]; /* that have ended */
 	uint32_t n_marks;
 	uint32_t done, failed;
 	int last_status;
 	uint64_t last_user;
-	uint64_t wake; /* what the last run said */
+	uint64_t wake; /* the result of the last sched_run() */
 };
 
 static int fake_op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
@@ -84,7 +84,7 @@ static int fake_op_open(void *arg, uint32_t rail, uint32_t epoch)
 	return f->open_error[rail];
 }
 
-/* The requests that were posted on the link end with it. */
+/* Closes a link, which ends the requests that are posted on it. */
 static void fake_op_close(void *arg, uint32_t rail)
 {
 	struct fake *f = arg;
@@ -122,7 +122,7 @@ static const struct rail_ops fake_ops = {
 	.marked = fake_op_marked,
 };
 
-/* Two local and two remote rails; location 1 sees them the other way round. */
+/* Two local and two remote rails; for location 1 it is the other way round. */
 static inline void fake_init(struct fake *f, enum tent_mode mode)
 {
 	static const uint8_t tiers[2 * FAKE_RAILS] = {0, 0, 2, 2, 2, 2, 0, 0};
@@ -180,7 +180,7 @@ static inline int fake_submit(struct fake *f, uint64_t length)
 	return fake_submit_at(f, length, 0);
 }
 
-/* Ends a post; time passes before. */
+/* Advances the time, then ends a post. */
 static inline void fake_end(struct fake *f, uint32_t post, uint64_t after, int status)
 {
 	f->now += after;
@@ -199,7 +199,7 @@ static inline uint32_t fake_oldest(const struct fake *f, uint32_t rail)
 	return FAKE_POSTS;
 }
 
-/* Completes everything that is posted and whatever follows, in turn over the rails. */
+/* Completes all posts and those that follow, one per rail in turn. */
 static inline void fake_drain(struct fake *f)
 {
 	for (bool some = true; some;) {
@@ -223,7 +223,7 @@ static inline struct sched_rail_stats fake_rail(const struct fake *f, uint32_t r
 	return st;
 }
 
-/* Confirms the fence of a rail: what it had posted is gone. */
+/* Confirms the fence of a rail: its posts are gone. */
 static inline void fake_fenced(struct fake *f, uint32_t rail, uint64_t after)
 {
 	CHECK_EQ(fake_rail(f, rail).state, RAIL_FENCING);
@@ -232,7 +232,7 @@ static inline void fake_fenced(struct fake *f, uint32_t rail, uint64_t after)
 	fake_run(f);
 }
 
-/* The peer has an end, and the probe has arrived or not. */
+/* The peer has made its end. The probe ends with this status. */
 static inline void fake_probed(struct fake *f, uint32_t rail, int status)
 {
 	sched_connected(f->s, f->now, rail, f->probe_epoch[rail], 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A gate holds a thread, which the test's own version of a library function leads through it. */
+/* A gate holds a thread that calls the test's own version of a library function. */
 #ifndef TENT_TEST_GATE_H
 #define TENT_TEST_GATE_H
 
@@ -23,7 +23,7 @@ static inline void gate_pass(void)
 	pthread_mutex_unlock(&gate.lock);
 }
 
-/* Waits until a thread has come to the gate since gate_set(). */
+/* Waits until a thread has reached the gate after gate_set(). */
 static inline void gate_await(void)
 {
 	pthread_mutex_lock(&gate.lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Faults of the software HCA, and rails that have them. */
+/* Adds faults to the software HCA, and reads the statistics of rails with faults. */
 #ifndef TENT_TEST_OUTAGE_H
 #define TENT_TEST_OUTAGE_H
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process of a storm. Each engine has workers (storm-work.c), a thread that takes notices, and
- * one that registers, exports, imports and releases.
+ * a thread that registers, unregisters, imports and releases.
  *
- * The checks: a notice comes after its bytes, and once; memory is the owner's alone after
- * tent_unregister(); and in the end no descriptor, thread, mapping or object of an adapter is left.
+ * The checks: a notice comes after its bytes, and once; no peer changes memory after
+ * tent_unregister(); and at the end no descriptor, thread, mapping or object of an adapter is left.
  */
 #include <dirent.h>
 #include <poll.h>
@@ -22,7 +22,7 @@ static void take_notice(struct engine *e, uint16_t value)
 	CHECK(value >= 1 && value <= ENGINES * VALUES);
 	n = &e->w->plans[e->id].notices[value - 1];
 	CHECK(atomic_load(&n->state) != NOTICE_NONE);
-	/* Nobody waits for the notices of a process that may die. */
+	/* If this process may die, its peers do not wait for notices, and reuse the memory. */
 	if (storm_sum(n->at, n->len) != n->sum && atomic_load(&n->state) != NOTICE_FAILED &&
 		!storm_may_die(e->w, e->id)) {
 		fprintf(stderr, "engine %u: notice %u has come before its bytes\n", e->id, value);
@@ -36,7 +36,7 @@ static void take_notice(struct engine *e, uint16_t value)
 	storm_tell(&e->w->plans[e->id].news);
 }
 
-/* Sleeps until the engine ends: true; or until @fd is readable, or for so many milliseconds. */
+/* Sleeps until @fd is readable or the engine ends, at most @ms milliseconds. True: it ends. */
 static bool ending(const struct engine *e, int fd, int ms)
 {
 	struct pollfd p[] = {{.fd = e->ending, .events = POLLIN}, {.fd = fd, .events = POLLIN}};
@@ -73,7 +73,7 @@ static void register_for_a_while(struct engine *e, uint64_t *seed)
 	free(m);
 }
 
-/* A visit of a peer: it may fail while there are faults, and says why. */
+/* Imports a peer's segment, writes, and releases it. May fail, with a message, during faults. */
 static void visit(struct engine *e, uint32_t to, uint64_t *seed)
 {
 	uint8_t *mine = e->p->visits + (ENGINES + to) * VISIT_LEN;
@@ -106,7 +106,7 @@ static void visit(struct engine *e, uint32_t to, uint64_t *seed)
 	CHECK_EQ(tent_release(s), 0);
 }
 
-/* Memory that peers write to is the program's own from here on. */
+/* Unregisters memory that peers write to, and copies it: it must not change any more. */
 static void unregister(struct engine *e, uint32_t v, uint8_t **kept_p)
 {
 	size_t len = ENGINES * THREADS * VOLATILE_LEN;
@@ -176,7 +176,7 @@ static void *come_and_go(void *arg)
 
 /* ---- an engine ---- */
 
-/* The topology file is one that has no name, and goes with the process. */
+/* Writes the topology to a file without a name, which the process cannot leave behind. */
 static int write_topology(const struct plan *p, uint64_t *seed)
 {
 	int fd = memfd_create("topology", 0), tiers = 1;
@@ -259,7 +259,7 @@ static void import(struct engine *e)
 	}
 }
 
-/* Starts its threads. */
+/* Starts the engine's threads. */
 static void play(struct engine *e)
 {
 	e->ending = eventfd(0, 0);
@@ -276,7 +276,7 @@ static void await_workers(struct engine *e)
 		storm_worker_join(&e->workers[i]);
 }
 
-/* Nothing is under way any more, so nothing is charged to a rail. */
+/* Checks that no bytes are under way on any rail. */
 static void check_idle(const struct engine *e)
 {
 	struct tent_rail_stats st;
@@ -328,7 +328,7 @@ static void warm_up(struct engine *engines, uint32_t n)
 	}
 }
 
-/* Announces that this process has reached a point, and waits until all have. */
+/* A barrier of all processes. */
 static void meet(struct world *w, atomic_uint *count)
 {
 	atomic_fetch_add(count, 1);
@@ -336,7 +336,7 @@ static void meet(struct world *w, atomic_uint *count)
 	STORM_AWAIT(&w->news, atomic_load(count) >= w->n_processes, GUARD_MS);
 }
 
-/* From the export to the end, for all engines of the process. */
+/* Runs all engines of the process, from their export to their end. */
 static void live(struct world *w, int process, struct engine *engines, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
@@ -377,7 +377,7 @@ int storm_process(struct world *w, int process)
 	live(w, process, engines, n);
 	CHECK_EQ(fdtest_open(), fds);
 	CHECK_EQ(count_threads(), threads);
-	CHECK_EQ(storm_mappings("/"), maps); /* of files; the heap is the sanitizers' matter */
+	CHECK_EQ(storm_mappings("/"), maps); /* of files; sanitizers check the heap */
 	storm_check_objects(adapters);
 	return 0;
 }

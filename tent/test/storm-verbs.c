@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts the objects of the adapters that this process has made and not destroyed. The program's
- * own functions stand before those of libibverbs and libmlx5, and call them.
+ * Counts the adapters' objects that this process has created and not destroyed. The functions here
+ * replace those of libibverbs and libmlx5, and call them.
  */
 #include <dlfcn.h>
 

@@ -6,8 +6,8 @@
  */
 #include "outage.h"
 
-#define TRIES 50 /* of what a stall may disturb */
-#define FOUND_NS NSEC_PER_SEC /* ten times as long as the messages have that look for it */
+#define TRIES 50 /* most repetitions of a test that a stall may disturb */
+#define FOUND_NS NSEC_PER_SEC /* ten times the time limit of the messages of blame.h */
 
 static void open_mapped(struct duo *d, const char *map)
 {
@@ -59,7 +59,7 @@ static enum tent_fault await_fault(struct duo *d)
 	return outage_rail(d, 0).fault;
 }
 
-/* Returns whether what is found counts: neither the other rail nor both messages were too late. */
+/* True: the result is valid, because neither the other rail nor both messages were too late. */
 static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(struct duo *d))
 {
 	enum tent_fault found;
@@ -109,7 +109,7 @@ static void peer_port(void)
 	is_found("link mlx5_4 down", TENT_FAULT_PEER_PORT);
 }
 
-/* The messages that look for it get no answer for longer than anybody waits. */
+/* The messages that test the ends get no reply before their time limit. */
 static void nobody_answers(void)
 {
 	is_found("fault add device=mlx5_0 count=0 action=delay delay_ns=600000000000",
@@ -118,7 +118,7 @@ static void nobody_answers(void)
 		TENT_FAULT_PEER_PORT);
 }
 
-/* Both rails here share one of the peer: there is no other that could clear our own. */
+/* Both rails here are paired with one rail of the peer: no other rail can clear our own. */
 static void a_shared_rail(void)
 {
 	char map[300];
@@ -137,7 +137,7 @@ static void a_shared_rail(void)
 	duo_close(&d);
 }
 
-/* Returns whether it counts: no rail stalled before the peer could refuse. */
+/* True: the result is valid, because no rail stalled before the peer could refuse. */
 static bool is_refused_now(void)
 {
 	enum tent_fault found;
@@ -161,7 +161,7 @@ static void refused(void)
 		CHECK(++tries < TRIES);
 }
 
-/* Nothing is left that could clear one end: nobody is accused. */
+/* No rail is left that could clear an end: the cause stays unknown. */
 static void unknown(void)
 {
 	struct duo d;

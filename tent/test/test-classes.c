@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Priority classes: what they get of rails that they compete for. */
+/* Priority classes: their shares of rails for which they compete. */
 #include "fake.h"
 
 static void start(struct fake *f, enum tent_mode mode, unsigned int priorities)
@@ -38,7 +38,7 @@ static void end_posts(struct fake *f, uint32_t n)
 	}
 }
 
-/* All compete: 16 to 4 to 1. */
+/* All classes compete: their shares are 16 to 4 to 1. */
 static void shares_follow_weights(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -63,7 +63,7 @@ static void shares_follow_weights(void)
 	}
 }
 
-/* The lowest class has the rails that no other class wants: rails never wait. */
+/* The lowest class uses the rails that no other class uses, so no rail is idle. */
 static void nothing_is_kept_free(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -83,7 +83,7 @@ static void nothing_is_kept_free(void)
 	}
 }
 
-/* However much a class has had while it was alone, that is not held against it, nor for it. */
+/* The bytes that a class got while no other class waited do not change its later share. */
 static void the_past_does_not_count(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -112,7 +112,7 @@ static void the_past_does_not_count(void)
 	}
 }
 
-/* Nor is what a class has left to others while it was idle owed to it. */
+/* A class does not get back the share that it left to others while it was idle. */
 static void idleness_earns_nothing(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -175,7 +175,7 @@ static uint32_t until_done(struct fake *f, uint64_t user)
 	return n;
 }
 
-/* Short slices are not kept out of windows that longer ones fill again and again. */
+/* Short slices get room in windows that longer slices fill again and again. */
 static void long_slices_leave_room(void)
 {
 	struct sched_request req = {.length = 400 * MIB, .user = 7, .priority = 1, .write = true};

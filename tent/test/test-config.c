@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The configuration: defaults, the fragments of the design document, and what is refused. */
+/* The configuration: defaults, example fragments, and invalid values. */
 #include <errno.h>
 #include <math.h>
 
@@ -32,7 +32,7 @@ static struct tent_config loaded(const char *name)
 	return c;
 }
 
-/* Every value, so that a fragment changes what it names and nothing else. */
+/* Compares every value: a fragment must change only the values that it contains. */
 static void check_same(const struct tent_config *a, const struct tent_config *b)
 {
 	CHECK_EQ(a->mode, b->mode);
@@ -151,7 +151,7 @@ static void last_penalty_holds_on(void)
 	CHECK(c.numa_penalties[0] == 1 && c.numa_penalties[1] == 4 && c.numa_penalties[2] == 4);
 }
 
-/* An error, the key that the message must name, and the values that it must offer. */
+/* An error, the key that the message must name, and the accepted values that it must list. */
 static const struct {
 	const char *text, *key, *give;
 } rows[] = {

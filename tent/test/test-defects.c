@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The published defects, put back into mode smart (TENT_DEFECTS), show in the cases that
- * were made for them. So the limits of test-sim.c are not kept by chance.
+ * The cases of the simulator detect the published defects, with which mode smart is built here
+ * (TENT_DEFECTS). So test-sim.c does not pass by chance.
  */
 #include <errno.h>
 
@@ -30,14 +30,14 @@ static double ratio(const char *name)
 	return mean;
 }
 
-/* Empty slices and a charge that is not released wear out one rail after the other. */
+/* Because of empty slices and charges that are not released, one rail after the other is unused. */
 static void ledger_drift(void)
 {
 	CHECK(ratio("healthy-33x64k") > 4);
 	CHECK(ratio("dies-33x64k") > 4);
 }
 
-/* Slices of equal size hide it. */
+/* With slices of equal size this defect has no effect. */
 static void healthy_large_requests(void)
 {
 	CHECK(ratio("healthy-8m") < 1.05);

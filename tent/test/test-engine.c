@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The library between two processes: what its manual promises, on rails of each kind. */
+/* The library between two processes: the promises of its manual, on rails of each kind. */
 #include <poll.h>
 
 #include "duo.h"
@@ -146,7 +146,7 @@ static void notices_come_after_the_bytes(void)
 	duo_close(&d);
 }
 
-/* More at a time than there are slots for. */
+/* More simultaneous requests with notices than there are slots. */
 static void many_notices_at_once(void)
 {
 	struct tent_request r[100];
@@ -209,7 +209,7 @@ static void a_dead_peer_is_an_error(void)
 	duo_kill(&d);
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	err = tent_submit(d.t, &r, 1, &b);
-	if (!err) { /* it was submitted before the engine had seen it */
+	if (!err) { /* the submit was before the engine detected the loss of the peer */
 		err = tent_wait(b, -1);
 		tent_batch_status(b, &status);
 		CHECK_EQ(status.state, TENT_FAILED);
@@ -309,7 +309,7 @@ static void bad_requests_start_nothing(void)
 	many = calloc(1025, sizeof(*many));
 	for (int i = 0; i < 1025; i++)
 		many[i] = r[0];
-	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -E2BIG); /* there is no use in waiting */
+	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -E2BIG); /* waiting would not help */
 	free(many);
 	CHECK(!b);
 	test_filled(d.theirs, d.len, 0);
@@ -477,7 +477,7 @@ static void attributes_are_checked(void)
 	tent_destroy(t);
 }
 
-/* Callers that were built with structs of another version: of fewer fields, or of more. */
+/* Callers that were built with structs of another version, with fewer or more fields. */
 static void structs_have_sizes(void)
 {
 	struct {

@@ -36,7 +36,7 @@ static void one_outage_is_one_exclusion(void)
 	fake_fini(&f);
 }
 
-/* Takes rail 0 out, and lets it be probed; returns the number of posts then. */
+/* Excludes rail 0, and runs until its probe. Returns the number of posts then. */
 static void exclude(struct fake *f)
 {
 	sched_rail_down(f->s, f->now, 0);
@@ -73,7 +73,7 @@ static void a_rail_returns_by_one_slice(void)
 	}
 }
 
-/* A slice that ends after a long stall is no measure of the rail that comes back. */
+/* A slice that ends after a long stall does not count for the rate of the rail after its return. */
 static void an_outage_is_forgotten(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -108,7 +108,7 @@ static void probes_back_off_and_time_out(void)
 			fake_run(&f);
 		}
 		gap = f.now - before;
-		CHECK(gap + 3000000 >= last); /* never more often, nobody answering */
+		CHECK(gap + 3000000 >= last); /* without replies the intervals never shrink */
 		last = gap;
 	}
 	CHECK(gap >= 900000000 && gap < 1100000000);
@@ -143,8 +143,8 @@ static void a_port_that_comes_back_is_probed_at_once(void)
 }
 
 /*
- * The answer to an open from before the port came back is late. The rail has another link by then,
- * on which nothing was tried.
+ * The reply to an open from before the port came back is late. By then the rail has another link,
+ * which has not been probed.
  */
 static void a_late_answer_opens_nothing(void)
 {
@@ -177,7 +177,7 @@ static void a_late_answer_opens_nothing(void)
 	fake_fini(&f);
 }
 
-/* In each state each report and answer, in any order: a link exists in all states but one. */
+/* Every report and reply in every state, in random order: a link exists in all states but DOWN. */
 static void links_are_opened_and_closed_in_turn(void)
 {
 	uint64_t seed = test_seed();
@@ -257,7 +257,7 @@ static const struct fake_mark *last_mark(const struct fake *f)
 	return &f->marks[f->n_marks - 1];
 }
 
-/* Its end is reported once. It counts as under way, and not as bytes. */
+/* The end of a mark is reported once. A mark counts as under way, but not as bytes. */
 static void a_mark_is_in_the_ledger(void)
 {
 	struct fake f;
@@ -281,7 +281,7 @@ static void a_mark_is_in_the_ledger(void)
 	fake_fini(&f);
 }
 
-/* Each is told once when the rail has been fenced, and not before. */
+/* The end of each mark is reported once, when the rail has been fenced, and not before. */
 static void marks_of_a_failed_rail_come_back(void)
 {
 	for (int how = 0; how < 3; how++) {
@@ -356,7 +356,7 @@ static void a_mark_that_is_silent_has_a_deadline(void)
 	fake_fini(&f);
 }
 
-/* Memory that is not there ends its request; the rail carries what comes next. */
+/* Missing memory ends its request; the rail carries the next ones. */
 static void a_slice_that_no_rail_can_carry(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -385,7 +385,7 @@ static void a_slice_that_no_rail_can_carry(void)
 	}
 }
 
-/* HALF carries one, of either kind, and is UP when it has arrived. */
+/* In HALF a rail carries one slice or mark, and is UP when that has arrived. */
 static void a_mark_on_trial(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -434,7 +434,7 @@ static void marks_that_cannot_be_posted(void)
 	fake_fini(&f);
 }
 
-/* A flush is no error of what was flushed, however often it happens. */
+/* A flushed slice or mark does not count as failed, however often it is flushed. */
 static void flushed_slices_do_not_end_their_request(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Registrations over adapters (rails4.topology): nobody waits for one that takes long. The
- * program's own ibv_reg_mr() and ibv_reg_mr_iova2() stand before those of libibverbs, and hold
- * a region of BIG bytes until they are told.
+ * Registrations with adapters (rails4.topology): no other operation waits for a long registration.
+ * The program's own ibv_reg_mr() and ibv_reg_mr_iova2() replace those of libibverbs, and hold the
+ * registration of BIG bytes until the test releases it.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -56,7 +56,7 @@ static void *register_big(void *arg)
 	return NULL;
 }
 
-/* Returns when it is under way. */
+/* Starts a registration that is held. Returns when it is under way. */
 static void begin_big(struct tent *t)
 {
 	big.t = t;
@@ -84,7 +84,7 @@ static uint16_t command(struct tent *t, const struct duo *d, char c)
 	return 0;
 }
 
-/* A rail reports an error: its slices go over the others at once. */
+/* A rail reports an error: its slices are sent over the other rails immediately. */
 static void an_error_moves_slices(struct duo *d)
 {
 	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=error syndrome=remote_op");
@@ -118,7 +118,7 @@ static void who_registers_moves_on(void)
 	duo_close(&d);
 }
 
-/* Its place is taken, and nobody can use it yet. */
+/* Memory that is being registered cannot be registered again, and cannot be used yet. */
 static void what_is_being_registered(void)
 {
 	struct tent_request r;

@@ -15,7 +15,7 @@ static void open_well(struct duo *d)
 	duo_random(&seed, d->mine, d->len);
 }
 
-/* The rail comes back by itself, and carries something again. */
+/* The rail comes back by itself, and carries slices again. */
 static void await_return(struct duo *d, uint32_t i)
 {
 	uint64_t before = outage_rail(d, i).bytes;
@@ -26,7 +26,7 @@ static void await_return(struct duo *d, uint32_t i)
 	CHECK(!memcmp(d->mine, d->theirs, d->len));
 }
 
-/* One message fails, what follows on the QP is flushed: that is one outage, not many. */
+/* One message fails, and the later ones on the QP are flushed: that is one outage, not many. */
 static void an_error_completion(enum tent_op op, const char *opcode)
 {
 	char rule[200];
@@ -91,7 +91,7 @@ static void a_port_goes_down(void)
 	duo_close(&d);
 }
 
-/* Nothing comes, no error either: the engine's own limit ends it, long before the adapter's. */
+/* Neither data nor an error comes: the engine's own limit ends the wait, before the adapter's. */
 static void a_silent_rail(void)
 {
 	struct duo d;
@@ -129,10 +129,10 @@ static uint64_t late_ended(void)
 }
 
 /*
- * A WRITE is under way when its rail is given up. When the request has ended the peer's
- * program has its memory for itself: nothing that comes later may change it. The rail fails
- * several times before, so that the time to its next probe, for which the peer makes a new
- * queue pair in any case, is longer than the WRITE is held back.
+ * A WRITE is under way when its rail is given up. After the end of the request the WRITE must not
+ * change the peer's memory. The rail fails several times before, so that the time to its next
+ * probe, for which the peer makes a new queue pair in any case, is longer than the network holds
+ * the WRITE.
  */
 static void nothing_lands_later(const char *syndrome)
 {
@@ -170,7 +170,7 @@ static void nothing_lands_later(const char *syndrome)
 static void a_write_that_comes_late(void)
 {
 	nothing_lands_later(" syndrome=retry_exceeded");
-	nothing_lands_later(""); /* nobody says that it has failed */
+	nothing_lands_later(""); /* the failure is not reported */
 }
 
 /* The peer, which is stopped, has not closed its end: the WRITE may still land. */
@@ -225,7 +225,7 @@ static void a_device_that_dies(void)
 	duo_close(&d);
 }
 
-/* The mark fails, not a slice: it goes over another rail, and is counted once. */
+/* A mark fails, not a slice: the mark is sent over another rail, and is counted once. */
 static void a_notice_that_fails(void)
 {
 	struct duo d;
@@ -241,7 +241,7 @@ static void a_notice_that_fails(void)
 	duo_close(&d);
 }
 
-/* A rail carries slices, and swallows a mark: its silence is found, and the mark goes elsewhere. */
+/* A rail carries slices but loses a mark: the silence is detected; another rail gets the mark. */
 static void a_silent_mark(void)
 {
 	struct duo d;
@@ -258,8 +258,8 @@ static void a_silent_mark(void)
 }
 
 /*
- * Marks that no rail carries end their requests with an error. Those that follow, in the same
- * slots, are told as any other, however many have failed before.
+ * Marks that no rail carries end their requests with an error. Later requests in the same slots
+ * notify the peer as usual, however many have failed before.
  */
 static void notices_after_some_that_failed(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a report to the next post, and what happens while no rail is left. */
+/* The time from a report to the next post, and requests while no rail is up. */
 #include "fake.h"
 
 #define WAIT_NS 1000000000ull
@@ -24,8 +24,8 @@ static uint32_t posted_again(const struct fake *f)
 }
 
 /*
- * The report asks the peer, and the peer's answer posts the slices on other rails: no time
- * passes between, and the scheduler is not called for a time that it has asked for.
+ * The report fences the rail at the peer, and the peer's reply posts the slices on other rails. No
+ * timer of the scheduler is needed in between.
  */
 static void an_answer_lies_between_and_no_timer(void)
 {
@@ -78,7 +78,7 @@ static void a_rail_comes_back(struct fake *f, uint32_t rail)
 	fake_run(f);
 }
 
-/* Requests of before and of meanwhile go over the rail that comes back. */
+/* Requests from before the outage and from the outage use the rail that comes back. */
 static void requests_wait_for_a_rail(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -101,7 +101,7 @@ static void requests_wait_for_a_rail(void)
 	}
 }
 
-/* Not for ever; and once they have waited in vain others are refused, until a rail is back. */
+/* Requests do not wait for ever. After that new ones are refused until a rail is back. */
 static void requests_wait_so_long(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The default mode keeps its limits in every case of the simulator, also when the
- * simulator's assumptions are others, and is nowhere behind mode smart.
+ * The default mode meets its limits in every case of the simulator, also with other
+ * assumptions of the simulator, and is in no case worse than mode smart.
  */
 #include <math.h>
 
@@ -28,7 +28,7 @@ static struct summary run(const struct sim_case *c, enum tent_mode mode, const s
 	return s;
 }
 
-/* As many runs of each case as the environment says, and at most most of them. */
+/* The number of runs of each case, from the environment, at most @most. */
 static uint32_t seeds(uint32_t most)
 {
 	const char *env = getenv("TENT_SIM_SEEDS");

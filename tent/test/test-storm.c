@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many faults at a time. A seed draws processes with engines of both transports, their requests, and
- * the faults (the weather): ports that flap, adapters that fail, messages that fail, come late or in
- * part, are held back or not answered, processes that are stopped or killed. storm-engines.c and
- * storm-work.c check the promises of tent.h.
+ * Many simultaneous faults. From a seed the test draws processes with engines of both transports,
+ * their requests, and the faults (the "weather"): ports that flap, adapters that fail, messages
+ * that fail, arrive late or in part, are held or not acknowledged, processes that are stopped or
+ * killed.
+ * storm-engines.c and storm-work.c check the promises of tent.h.
  *
  *	test-storm [SEED [COUNT]]
  *
- * Without SEED, or with 0, it is TEST_SEED, or a new one.
- * Without SOFTHCACTL in the environment there are no adapters, and copying threads alone.
+ * Without SEED, or with 0, the seed is TEST_SEED from the environment, or a random one.
+ * Without SOFTHCACTL in the environment the test uses copying threads only.
  */
 #include <signal.h>
 #include <spawn.h>
@@ -17,7 +18,7 @@
 
 #include "storm.h"
 
-#define EVENTS 60 /* of the weather, at most */
+#define EVENTS 60 /* most faults in a run */
 
 /* ---- drawing ---- */
 
@@ -70,7 +71,7 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 
 	p->process = (int)(i < w->n_processes ? i : storm_below(seed, w->n_processes));
 	p->shm = !w->hca || storm_chance(seed, 30);
-	if (i == 1) /* so that there are two that can meet */
+	if (i == 1) /* so that at least two engines have the same transport */
 		p->shm = w->plans[0].shm;
 	p->rails = p->shm ? 1 + (uint32_t)storm_below(seed, 4) : draw_rails(seed, kinds);
 	p->threads = 1 + (uint32_t)storm_below(seed, THREADS);
@@ -112,16 +113,16 @@ static void draw_world(struct world *w, uint64_t seed)
 struct weather {
 	struct world *w;
 	uint64_t seed;
-	uint32_t kind; /* which events are frequent */
-	uint64_t up_at[RAILS]; /* of ports that are down, else 0 */
+	uint32_t kind; /* determines which events are frequent */
+	uint64_t up_at[RAILS]; /* end of the outage of a port that is down, else 0 */
 	uint32_t events, most, rules;
-	bool kills, deadly; /* a process may be killed; it has been */
-	bool breaks, broken; /* the same of an adapter */
+	bool kills, deadly; /* a process may be killed; one has been */
+	bool breaks, broken; /* an adapter may fail for good; one has */
 };
 
 extern char **environ;
 
-/* softhcactl is no member of the fabric, and needs nothing in front of it. */
+/* Runs softhcactl, without the LD_PRELOAD of the software HCA, which it does not need. */
 static void __attribute__((format(printf, 1, 2))) control(const char *format, ...)
 {
 	char words[1500], *argv[8] = {getenv("SOFTHCACTL")}, *save = NULL, *env[64];
@@ -212,7 +213,7 @@ static void draw_rule(struct weather *s, char *rule, size_t size)
 		(unsigned long long)count);
 }
 
-/* Several rules at once; they end when they have hit what they are for, or are cleared. */
+/* Adds up to four rules. A rule ends after its count of hits, or when rules are cleared. */
 static void fault(struct weather *s)
 {
 	char rules[1400];
@@ -254,7 +255,7 @@ static void stop_and_go(struct weather *s)
 	kill(s->w->pids[p], SIGCONT);
 }
 
-/* By a signal, or by the adapter in the middle of a message. */
+/* Kills a process: with a signal, or by the adapter in the middle of a message. */
 static void strike(struct weather *s)
 {
 	uint32_t p = draw_process(s);
@@ -307,7 +308,7 @@ static void blow(struct weather *s)
 
 /* ---- the run ---- */
 
-/* A process that has ended: 0 well, or it was to die. */
+/* True: the process has ended with status 0, or was killed on purpose. */
 static bool ended_well(const struct world *w, pid_t pid, int status)
 {
 	for (uint32_t p = 0; p < w->n_processes; p++) {
@@ -331,7 +332,7 @@ static bool over(const struct run *r)
 	return r->failed || !(r->alive & ~atomic_load(&r->w->finished));
 }
 
-/* Takes the processes that have ended; with the first failure the others end, too. */
+/* Reaps processes that have ended. After the first failure, kills the others. */
 static void reap(struct run *r, int flags)
 {
 	int status;
@@ -388,7 +389,7 @@ static void start(struct run *r)
 		3 * GUARD_MS);
 }
 
-/* Until all that live have come to their end. */
+/* Injects faults, then waits until all live processes have finished. */
 static void storm(struct run *r, struct weather *s)
 {
 	while (!r->failed && s->events < s->most) {

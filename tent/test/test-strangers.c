@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Messages on a control connection: valid ones, and those that end it. The engine goes on. */
+/* Valid and invalid messages on a control connection. The engine must survive all of them. */
 #include "support/stranger.h"
 #include "blame.h"
 #include "desc.h"
@@ -108,7 +108,7 @@ static void who_names_pairs_that_are_not(void)
 	is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_CONNECT, .rail = UINT32_MAX});
 }
 
-/* Nothing was open: the answer is true all the same. */
+/* A fence of a pair without a link is confirmed too. */
 static void a_fence_of_nothing(void)
 {
 	struct ctl_msg m = {.type = CTL_FENCE, .pair = CONN_LINKS - 1, .epoch = 7}, answer;
@@ -145,7 +145,7 @@ static void marks_by_message(void)
 	ctl_close(&c);
 }
 
-/* Strangers of each kind are there and stay, more than there are places: a peer is served. */
+/* More strangers than MAX_STRANGERS stay connected; a peer is served nevertheless. */
 static void who_says_nothing(void)
 {
 	struct ctl_msg m = hello(1);

@@ -10,7 +10,7 @@
 
 extern const struct transport stub_transport, shm_transport, rdma_transport;
 
-/* Stands in place of the library's. */
+/* Replaces the library's table. */
 const struct transport *const transports[] = {
 	&stub_transport,
 	&shm_transport,

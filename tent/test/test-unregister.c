@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The end of registrations that peers use: afterwards the memory is its owner's alone. The
- * program's own process_vm_writev() stands before that of libc, and can hold a copying thread.
+ * The end of registrations that peers use: afterwards no peer accesses the memory. The program's
+ * own process_vm_writev() replaces that of libc, and can hold a copying thread.
  */
 #include <dlfcn.h>
 #include <netinet/in.h>
@@ -17,8 +17,8 @@
 #include "gate.h"
 
 #define ANSWER_MS 20000
-#define PEER_MS 5000 /* a peer that says nothing is waited for */
-#define HELD 12345 /* a copy of so many bytes is held */
+#define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
+#define HELD 12345 /* a copy of this many bytes is held */
 #define TEXT_MAX 65536
 
 static uint64_t seed;
@@ -134,7 +134,10 @@ static void *unregister_thread(void *arg)
 	return NULL;
 }
 
-/* 'r' registers again, and describes; 'b' begins to unregister; 'o' is it over; 'j' joins. */
+/*
+ * 'r' registers again and writes a new description; 'b' starts a thread that unregisters; 'o'
+ * returns whether the thread has finished; 'j' joins the thread.
+ */
 static uint16_t command(struct tent *t, const struct duo *d, char c)
 {
 	char *text;
@@ -212,7 +215,7 @@ static void a_peer_uses_it_no_more(void)
 	duo_close(&d);
 }
 
-/* The description was made before. */
+/* Imports a description that was made before the end of a registration. */
 static void an_old_description(void)
 {
 	struct duo d;
@@ -230,7 +233,7 @@ static void an_old_description(void)
 	duo_close(&d);
 }
 
-/* tent_unregister() waits for a copy that has begun; then the memory is the caller's alone. */
+/* tent_unregister() waits for a copy that has begun; after that the memory does not change. */
 static void a_copy_is_waited_for(void)
 {
 	struct tent_request r;
@@ -258,7 +261,7 @@ static void a_copy_is_waited_for(void)
 	duo_close(&d);
 }
 
-/* The same of an engine that ends: the request fails, and the child goes when it has ended. */
+/* The same with tent_destroy(): the request fails, and the child ends when the copy has ended. */
 static void an_engine_ends_after_copies(void)
 {
 	struct tent_request r;
@@ -330,7 +333,7 @@ static void traffic_stops(void)
 	duo_close(&d);
 }
 
-/* Memory that is registered and not there: the request's fault, not the rails'. */
+/* Registered memory that was unmapped: the request fails, and no rail is excluded. */
 static void memory_that_was_unmapped(void)
 {
 	struct duo d;
@@ -441,7 +444,7 @@ static uint32_t asks(struct ctl *c, uint32_t id)
 	return m.rail;
 }
 
-/* All that are there are told, and each of them is waited for, by its own name. */
+/* tent_unregister() sends a message to each peer, and waits for the confirmation of each. */
 static void each_peer_confirms(void)
 {
 	struct ctl_msg m = {.type = CTL_UNREGISTERED};
@@ -467,7 +470,7 @@ static void each_peer_confirms(void)
 	CHECK_EQ(asks(&a, id), 0); /* all of that has been heard */
 	CHECK_EQ(asks(&b, id), 0);
 	CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
-	ctl_close(&c); /* who goes need not confirm */
+	ctl_close(&c); /* a peer that disconnects need not confirm */
 	CHECK_EQ(ctl_send(&b, &m), 0);
 	CHECK_EQ(await_end(), 0);
 	ctl_close(&a);
@@ -475,7 +478,7 @@ static void each_peer_confirms(void)
 	host_close();
 }
 
-/* Confirmations are heard although nobody takes notices. */
+/* Confirmations are handled although the program takes no notices. */
 static void notices_do_not_hide_them(void)
 {
 	struct ctl_msg m = {.type = CTL_NOTICE}, answer;
@@ -512,7 +515,7 @@ static void *destroy_thread(void *arg)
 	return NULL;
 }
 
-/* It is told to go, and waited for until it has gone. */
+/* The engine disconnects the peer, and waits until the peer has closed its end. */
 static void destroy_waits_for_copies(void)
 {
 	struct ctl_msg m;
@@ -536,7 +539,7 @@ static void destroy_waits_for_copies(void)
 	munmap(memory, 4096);
 }
 
-/* A peer that says nothing is sent away; an adapter refuses what it may still send. */
+/* A silent peer is disconnected; an adapter refuses its later requests. */
 static void a_silent_peer(void)
 {
 	bool shm = duo_shm_rails();
@@ -560,7 +563,7 @@ static void a_silent_peer(void)
 	ctl_close(&a);
 }
 
-/* One that breaks the rules is sent away, and waited for as well. */
+/* A peer that violates the protocol is disconnected, and the engine waits for it too. */
 static void who_is_sent_away_may_copy(void)
 {
 	struct ctl_msg m = {.type = 99};
@@ -582,7 +585,7 @@ static void who_is_sent_away_may_copy(void)
 	host_close();
 }
 
-/* 256 have imported; who has not shown the key takes none of their places. */
+/* 256 peers have imported; connections without the key do not use their places. */
 static void importers_have_a_limit(void)
 {
 	static struct ctl guests[256], strangers[100];
@@ -639,7 +642,7 @@ static uint32_t served(int *fd_p)
 	return n;
 }
 
-/* Its host has gone without a word: a socket under repair is closed without one. */
+/* The peer's host is lost: a socket in repair mode is closed without a packet. */
 static void the_dead_free_their_places(void)
 {
 	struct pollfd p = {.events = POLLIN};
