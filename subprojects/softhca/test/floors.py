@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The directories of src are floors: a file includes those of its own and of lower ones only.
+"""The directories of src are levels, lowest first: a file includes only from its own and lower ones.
 
-The order is the table of the README. With --self-test, tells that planted mistakes are seen.
+The order is the table of the README. --self-test checks that planted mistakes are found.
 """
 import pathlib
 import re

@@ -48,10 +48,7 @@ void tree_remove(const char *dir)
 {
 	char path[192];
 
-	/*
-		 * Removed last: a process that waits for the lock must not find a half-empty
-		 * directory.
-		 */
+	/* Last, because a process that waits for the lock must not find a half-empty directory. */
 	tree_empty(dir, "lock");
 	snprintf(path, sizeof(path), "%s/lock", dir);
 	unlink(path);

@@ -111,7 +111,7 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	/* A second time after a loss: steps that were done find nothing to do. */
+	/* Again after a loss: steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
 	cm_close_channel(e->value);

@@ -23,13 +23,13 @@ static void unwatch(struct watched *w)
 	w->used = false;
 }
 
-/* A slot that has a new owner meanwhile is watched by another pidfd, whose process lives. */
+/* If the slot has a new owner, another pidfd watches it, and its process lives. */
 static void ended(uint64_t slot)
 {
 	sigset_t saved;
 
 	if (fabric_enter(&saved))
-		return; /* others have reaped */
+		return; /* other members have reaped the process */
 	if (watched[slot].used && !fabric_alive((uint32_t)slot))
 		unwatch(&watched[slot]);
 	fabric_reap();
@@ -72,7 +72,7 @@ static bool start(void)
 
 static bool add(struct watched *w, uint32_t slot)
 {
-	/* Once: a process that has ended does not keep the thread busy. */
+	/* One event per pidfd, so that a process that has ended does not keep the thread busy. */
 	struct epoll_event e = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = slot};
 
 	return !SYS(SYS_epoll_ctl, epoll, EPOLL_CTL_ADD, w->fd, &e);
@@ -93,7 +93,9 @@ void watch(uint32_t slot)
 	w->fd = (int)SYS(SYS_pidfd_open, peer.pid, 0);
 	w->life = peer.life;
 	w->used = w->fd >= 0;
-	/* In this order: it lives, so the pid was its own when the kernel took it. */
+	/*
+	 * In this order: if the process still lives, the pid was its own when the pidfd was made.
+	 */
 	if (!fabric_alive(slot)) {
 		unwatch(w);
 		fabric_reap();

@@ -22,8 +22,8 @@ static uint64_t time_of_day(void)
 
 /*
  * Time stamps are nanoseconds of 64 bits, so one page is right for 292 years and is written once.
- * `sign` is even and stays so: nobody ever reads a page that is being written. As with an adapter
- * whose clock nobody adjusts, a later change of the time of day is not followed.
+ * `sign` is always even, so no reader finds a page that is being written. As with an adapter whose
+ * clock is not adjusted, the page does not follow a later change of the time of day.
  */
 int clock_page_write(int fd)
 {

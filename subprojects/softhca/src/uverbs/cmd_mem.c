@@ -94,7 +94,7 @@ int cmd_destroy_ah(struct cmd *c)
 	return 0;
 }
 
-/* The part of a range that was not yet found among the mappings, and its protection. */
+/* The part of a range that has not been found among the mappings yet, and its protection. */
 struct range {
 	uint64_t at, end;
 	int prot;
@@ -115,7 +115,7 @@ static int look_for(const struct mapping *m, void *arg)
 
 /*
  * The kernel pins the pages, for writing if the adapter may write. So a range cannot be
- * registered if it has a hole, or pages that the program may not access that way.
+ * registered if it has a hole, or pages to which the program has no such access.
  */
 static int check_mapped(const struct ib_uverbs_reg_mr *req)
 {
@@ -199,7 +199,7 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
-/* The new attributes of the region: those named by the flags; the others are kept. */
+/* The new attributes of the region: those whose flags are set; the others are kept. */
 static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
 	struct ib_uverbs_reg_mr *to_p)
 {

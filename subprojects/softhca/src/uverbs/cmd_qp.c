@@ -76,8 +76,8 @@ static uint32_t next_bfreg(struct uctx *u)
 }
 
 /*
- * Chooses the QP's doorbell: a page that the program names, a register that a legacy context has
- * asked for, or the next one of its fixed set. @index_p: the register's number in that set.
+ * Chooses the QP's doorbell: a page that the program passes, a register that a legacy context has
+ * allocated, or the next one of its fixed set. @index_p: the register's number in that set.
  */
 static int place_doorbell(struct cmd *c, const struct mlx5_ib_create_qp *d, struct qp *qp,
 	uint32_t *index_p)

@@ -101,7 +101,7 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u;
 	sigset_t saved;
 
-	/* A second time after a loss: steps that were done find nothing to do. */
+	/* Again after a loss: steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
 	if (e->kind == FD_CHANNEL) {
@@ -124,7 +124,7 @@ void uverbs_forget(void)
 		uctxs[i].ino = 0;
 }
 
-/* Before commands on objects with a doorbell: the program may have mapped new pages. */
+/* Called before commands on objects with a doorbell: the program may have mapped new pages. */
 static int find_doorbells(struct cmd *c)
 {
 	return trap_scan(c->u);

@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-/* Sending: the machine and its surroundings. */
+/* Everything that the functions of the sending half need. */
 struct side {
 	struct wire_qp *q;
 	const struct wire_ops *ops;
@@ -26,7 +26,7 @@ static bool answers_with_data(const struct wire_flight *f)
 	return f->kind >= MSG_READ && f->kind != MSG_NOP;
 }
 
-/* The message in flight that PSN @psn is of; r->begun if there is none. */
+/* The message in flight that has PSN @psn; r->begun if there is none. */
 static uint32_t owner_of(struct wire_requester *r, uint32_t psn)
 {
 	uint32_t n = r->done;
@@ -45,7 +45,7 @@ static void set_timer(struct side *s)
 	r->due = r->una == r->top ? 0 : s->now + period;
 }
 
-/* The oldest message has ended. */
+/* Ends the oldest message. */
 static void end_oldest(struct side *s, enum wire_status status)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -69,7 +69,7 @@ static void fail(struct side *s, enum wire_status status)
 		end_oldest(s, status);
 }
 
-/* Messages that end before PSN @una have succeeded. */
+/* Ends, with success, the messages before PSN @una. */
 static void end_finished(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -83,7 +83,7 @@ static void end_finished(struct side *s, uint32_t una)
 	}
 }
 
-/* PSN @una is the oldest now. */
+/* Makes PSN @una the oldest. */
 static void progress(struct side *s, uint32_t una)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -105,8 +105,9 @@ static void progress(struct side *s, uint32_t una)
 }
 
 /*
- * Everything before @psn is acknowledged, but no READ and no atomic: these are answered by their
- * data. Returns false if one of them is in the way, whose answer is lost then.
+ * Handles the acknowledgement of all packets before @psn. It does not acknowledge READs and
+ * atomics, which are answered by their data: returns false if one of them is before @psn, whose
+ * answer is lost then.
  */
 static bool acknowledged(struct side *s, uint32_t psn)
 {
@@ -136,7 +137,7 @@ static void go_back(struct side *s)
 	r->grown = 0;
 }
 
-/* An answer is missing before one that came: asks for it once. */
+/* An answer before the one that came is missing: sends again from its request on, once. */
 static void gap(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -147,7 +148,7 @@ static void gap(struct side *s)
 	go_back(s);
 }
 
-/* READ requests and atomics in flight, up to @next. */
+/* The number of READ requests and atomics in flight, up to @next. */
 static uint32_t reads_in_flight(struct wire_requester *r)
 {
 	uint32_t count = 0;
@@ -193,7 +194,7 @@ static bool begin_message(struct side *s)
 	return true;
 }
 
-/* A READ request for packets @i to the end of their part. Returns how many. */
+/* Sends a READ request for packets @i to the end of their part. Returns the number of packets. */
 static uint32_t send_read(struct side *s, const struct message *m, uint32_t i)
 {
 	uint32_t all = message_packets(m), end = (i / WIRE_READ_PART + 1) * WIRE_READ_PART;
@@ -222,7 +223,7 @@ static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m,
 	message_request(m, i, &p);
 	if (p.payload && s->ops->gather(s->arg, n, i * m->mtu, payload, p.payload)) {
 		if (n == r->done)
-			fail(s, WIRE_LOCAL_PROTECTION); /* else when it is the oldest */
+			fail(s, WIRE_LOCAL_PROTECTION); /* otherwise when it is the oldest */
 		return 0;
 	}
 	filled = (uint32_t)psn_distance(r->una, p.psn) + 1;
@@ -261,7 +262,7 @@ static bool send_next(struct side *s)
 	return true;
 }
 
-/* Finishes what a process that was killed has left half done. */
+/* Finishes steps that a killed process has begun. */
 static void recover(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -338,7 +339,7 @@ void wire_sent(struct wire_qp *q, uint64_t now)
 		set_timer(&s);
 }
 
-/* The data of PSN @p->psn, which is the oldest. */
+/* Takes the data of PSN @p->psn, which is the oldest. */
 static void take_data(struct side *s, const struct packet *p, const void *payload)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -399,13 +400,13 @@ static void back_off(struct side *s, uint8_t syndrome)
 	r->rnr_until = s->now + rnr_delay[syndrome & 31] * UINT64_C(10000);
 }
 
-/* Packets before the PSN of a NAK have arrived. */
+/* Handles a NAK: the packets before its PSN have arrived. */
 static void take_nak(struct side *s, const struct packet *p)
 {
 	struct wire_requester *r = &s->q->rq;
 
 	if (!acknowledged(s, p->psn)) {
-		gap(s); /* an answer before it is lost: what is said of later ones will be said again */
+		gap(s); /* an answer before it is lost; the later ones will be repeated */
 		return;
 	}
 	if ((p->syndrome & 0x60) == AETH_RNR)
@@ -424,7 +425,7 @@ void wire_response(struct wire_qp *q, const struct wire_ops *ops, void *arg, uin
 	bool data = PACKET_OPERATION(p->opcode) != PO_ACK;
 
 	recover(&s);
-	/* Late ones, and ones of packets that were never sent. */
+	/* Drops late packets, and answers to packets that were never sent. */
 	if (r->failed || psn_distance(r->una, p->psn) < 0 || psn_distance(p->psn, r->top) <= 0)
 		return;
 	if (data && acknowledged(&s, p->psn))

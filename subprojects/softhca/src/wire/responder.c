@@ -3,7 +3,7 @@
 
 #include "wire/wire.h"
 
-/* A request and who answers it. */
+/* A request, and the responder that answers it. */
 struct asked {
 	struct wire_qp *q;
 	const struct wire_ops *ops;
@@ -36,7 +36,7 @@ static void refuse(struct asked *a, enum aeth_syndrome nak)
 	refuse_at(a, nak, a->p->psn);
 }
 
-/* Asks for @p again, after a while. The packets behind it are dropped until it comes. */
+/* Makes the peer send @p again after a delay. Later packets are dropped until it comes. */
 static void not_ready(struct asked *a)
 {
 	a->q->rs.nak_sent = 1;
@@ -44,8 +44,8 @@ static void not_ready(struct asked *a)
 }
 
 /*
- * @rc is from an operation on this side's memory. A dead owner has no answer, and one that is busy
- * will have: the peer asks again.
+ * Refuses a request because an operation on this side's memory has returned @rc. A dead owner
+ * causes no answer; a busy owner makes the peer try again.
  */
 static void refuse_for(struct asked *a, int rc)
 {
@@ -61,7 +61,7 @@ static void refuse_for(struct asked *a, int rc)
 		refuse(a, AETH_NAK_OPERATIONAL);
 }
 
-/* The state after this packet: at its end the message is complete. */
+/* The state after this packet. @ends: the message is complete. */
 static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -75,7 +75,7 @@ static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 	return s;
 }
 
-/* Returns true if a packet with payload has the length and the place that it can have. */
+/* Returns true if a packet with payload has a valid length and place in its message. */
 static bool fits(const struct asked *a, enum message_kind kind)
 {
 	const struct wire_responder *r = &a->q->rs;
@@ -104,7 +104,7 @@ static void begin_write(struct asked *a)
 	r->offset = 0;
 }
 
-/* The message goes on, or ends and nobody is told. */
+/* Continues the message, or ends it without a completion. */
 static void go_on(struct asked *a, enum message_kind kind)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -119,8 +119,8 @@ static void go_on(struct asked *a, enum message_kind kind)
 }
 
 /*
- * The packet of a message that takes a receive, at its end. The completion and the state change
- * together, so that a repeated packet is known as one.
+ * Handles the last packet of a message that takes a receive. The completion and the state change in
+ * one step, so that a repeated packet is recognised.
  */
 static void arrive(struct asked *a, bool write)
 {
@@ -189,7 +189,7 @@ static void take_send(struct asked *a, const void *payload)
 		go_on(a, MSG_SEND);
 }
 
-/* The PSNs that a READ request takes. */
+/* The PSNs of a READ request. */
 static struct message read_of(const struct asked *a)
 {
 	return (struct message){.kind = MSG_READ,
@@ -199,7 +199,7 @@ static struct message read_of(const struct asked *a)
 		.psn = a->p->psn};
 }
 
-/* Sends the data: the request carries all that it takes, so it can be repeated. */
+/* Sends the data. The request contains all parameters, so it can be repeated. */
 static void respond_read(struct asked *a, const struct message *m)
 {
 	uint8_t payload[PACKET_PAYLOAD_MAX];
@@ -282,8 +282,8 @@ static void take_atomic(struct asked *a)
 }
 
 /*
- * An ACK is due, at the end of the batch. It is of SENDs and WRITEs only: expected - 1 may be of a READ
- * or an atomic, which have answers of their own.
+ * Records that an ACK is due at the end of the batch. Only for SENDs and WRITEs: expected - 1 may
+ * be of a READ or an atomic, which have answers of their own.
  */
 static void owe(struct wire_responder *r, uint32_t psn)
 {
@@ -291,7 +291,10 @@ static void owe(struct wire_responder *r, uint32_t psn)
 		r->ack_due = 1 + psn;
 }
 
-/* Has been executed. A READ may be repeated in part; an atomic has left its answer. */
+/*
+ * Answers a request that has been executed. A READ may be repeated in part; an atomic's answer is
+ * kept.
+ */
 static void repeated(struct asked *a)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -299,7 +302,7 @@ static void repeated(struct asked *a)
 
 	switch (PACKET_OPERATION(a->p->opcode)) {
 	case PO_READ_REQUEST:
-		/* It must not reach into what comes next. */
+		/* The repeated READ must not extend beyond `expected`. */
 		if (psn_distance(a->p->psn + message_packets(&m), r->expected) >= 0 &&
 			(!m.length || !a->ops->access(a->arg, PO_READ_REQUEST, a->p->raddr,
 					      a->p->rkey, m.length)))

@@ -104,7 +104,7 @@ def check_all(tmp, name, options, ip):
 
 
 def check_kill(tmp, options):
-    """A message that has arrived is in the file, once, whenever its sender was killed."""
+    """A message that has arrived is in the file, exactly once, even if its sender was killed."""
     path, lines = run_traffic(tmp, "kill", options, ["kill"])
     got = [int(x[1]) for x in lines if x[0] == "got"]
     packets = read(path)
@@ -198,7 +198,7 @@ def one_qp(tmp, env):
 
 
 def end_of_reader(env):
-    """The capture ends when nobody reads it any more."""
+    """The capture ends when its pipe has no reader any more."""
     ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.PIPE)
     await_capture(env["SOFTHCA_FABRIC"])
     ctl.stdout.close()

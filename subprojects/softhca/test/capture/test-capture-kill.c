@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process is killed before and after each system call with which it writes a group of packets.
- * The file then has all of the group or nothing, as the counts say, and nothing behind it.
+ * Then the file must have the whole group or nothing of it, as the counts say, and no bytes after
+ * it.
  */
 #include <errno.h>
 #include <signal.h>
@@ -76,7 +77,7 @@ static bool run_victim(uint32_t stop)
 	return ended;
 }
 
-/* The blocks of the file: their number of packets. Each has its length at both ends. */
+/* Returns the number of packets in the file. Each block must have its length at both ends. */
 static uint64_t packets_in_file(uint64_t *size)
 {
 	static uint8_t bytes[64 << 20];

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sends messages of every kind between two adapters, and prints what the HCA has recorded of
- * them: "counts MESSAGES BYTES RNR-NAKS", and for each work request "wqe TRANSPORT QPN OPCODE LENGTH
+ * Sends messages of every kind between two adapters, and prints what the HCA has recorded of them:
+ * "counts MESSAGES BYTES RNR-NAKS", and for each work request "wqe TRANSPORT QPN OPCODE LENGTH
  * SYNDROME".
  *
- * traffic: all of it. traffic write: one WRITE, however it ends. traffic kill: a child sends numbers to this process until it is killed,
- * again and again; prints "got NUMBER" for each that has arrived.
+ * traffic: all of it. traffic write: one WRITE, however it ends. traffic kill: a child sends
+ * numbers to this process until it is killed, again and again; prints "got NUMBER" for each that
+ * has arrived.
  */
 #include <arpa/inet.h>
 #include <signal.h>
@@ -96,7 +97,7 @@ static void reliable(void)
 	every_length(IBV_WR_RDMA_READ);
 	one(IBV_WR_ATOMIC_FETCH_AND_ADD, 8);
 	one(IBV_WR_ATOMIC_CMP_AND_SWP, 8);
-	post(IBV_WR_SEND, 5, 0); /* meets no receive, is repeated */
+	post(IBV_WR_SEND, 5, 0); /* finds no receive, is repeated */
 	while (ibv_poll_cq(a.scq, 1, &wc))
 		CHECK(0);
 	rig_recv(&b, 1, 0, 64);
@@ -170,7 +171,7 @@ static uint32_t receive_some(uint32_t first, uint32_t n)
 	return n;
 }
 
-/* Returns the messages that have arrived when the sender is dead. */
+/* Receives the messages that have arrived when the sender is dead. Returns the next number. */
 static uint32_t receive_rest(uint32_t next)
 {
 	struct ibv_wc wc;

@@ -4,8 +4,8 @@
 
 usage: conformance.py SOFTHCA-RUN GROUP LEVEL [SOFTHCA-RUN'S OPTION...]
 
-LEVEL quick: the cases that stand for the others; full: all but the sweeps over all
-sizes; long: these too. GROUP all: every group; doorbells: those
+LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; long: these too.
+GROUP all: every group; doorbells: those
 that post work requests.
 
 Each case of the group is a server and a client in processes of their own, each under
@@ -54,7 +54,7 @@ class Case:
 class Connection(Case):
     """A pair that meets by the connection manager: server and client have arguments of their own."""
 
-    # Nobody listens yet: the client is started again.
+    # No process listens yet: the client is started again.
     EARLY = re.compile("REJECTED, error:? 8|UNREACHABLE, error: 1|Unexpected CM event bl blka [78]$",
                        re.M)
     # perftest's server has taken a first connection, and does not listen yet for that of the QP. It

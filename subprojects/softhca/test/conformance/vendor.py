@@ -6,9 +6,9 @@ software HCA.
 usage: vendor.py SOFTHCA-RUN LIST ib|roce [SOFTHCA-RUN'S OPTION...]
 
 LIST says which tests are skipped, and why; see there. The run fails when a test fails
-that LIST does not have as failing, when one is skipped that LIST does not have, when a
-test of LIST is not there or ends otherwise than LIST says, when the HCA reports
-anything, and when something of the fabric is left. Ends with 77 where the tests are not
+that LIST does not have as failing, when a test is skipped that LIST does not have, when a
+test of LIST does not exist or ends otherwise than LIST says, when the HCA reports
+anything, or when files of the fabric are left. Ends with 77 where the tests are not
 installed (Debian's python3-pyverbs).
 """
 

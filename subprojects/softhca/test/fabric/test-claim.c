@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Claims are taken over from stopped and dead owners, and from no others. A child has the fabric's mutex
- * and does something, is stopped, or is continued. The parent waits for the mutex, look by look.
+ * Claims are taken over from stopped and dead owners, and from no others. A child holds the
+ * fabric's mutex and works, is stopped, or is continued. The parent waits for the mutex, one check
+ * at a time.
  */
 #include <linux/futex.h>
 #include <pthread.h>
@@ -21,16 +22,16 @@
 
 #define LOOKS 200
 #define LOST 3 /* exit status of a child that has lost the mutex */
-#define KEPT 4 /* of one that has given it up */
+#define KEPT 4 /* exit status of a child that has released it */
 
-/* Between parent and child. */
+/* Shared by parent and child. */
 static struct shared {
 	uint32_t rounds; /* of a child that spins */
 	uint32_t ready;
 	uint32_t end;
 } * shared;
 
-/* Relaxed, all of them: they only say that the other one runs, or order nothing. */
+/* All are relaxed: they only show that the other process runs, and order nothing. */
 static uint32_t get(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
@@ -41,7 +42,7 @@ static void put(uint32_t *p, uint32_t value)
 	__atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
 
-/* Sets a word for which the other process may sleep. */
+/* Sets a word, and wakes the other process if it sleeps on the word. */
 static void tell(uint32_t *p)
 {
 	put(p, 1);
@@ -67,7 +68,9 @@ static void sleep_long(void)
 	await(&shared->end);
 }
 
-/* A system call of the program itself, which the library does not see. */
+/*
+ * Blocks signals by a system call of the program itself, which the library does not see, and spins.
+ */
 static void spin_deaf(void)
 {
 	uint64_t segv = 1ull << (SIGSEGV - 1);
@@ -85,7 +88,7 @@ static void *end_of_thread(void *arg)
 	return NULL;
 }
 
-/* A thread ends with the mutex. */
+/* A thread ends while it holds the mutex. */
 static void lose_thread(void)
 {
 	pthread_t t;
@@ -96,7 +99,7 @@ static void lose_thread(void)
 	_exit(KEPT);
 }
 
-/* A child that does @fn, with the mutex. */
+/* Starts a child that runs @fn, with the mutex if @with_mutex. */
 static pid_t child(void (*fn)(void), bool with_mutex)
 {
 	sigset_t saved;
@@ -142,7 +145,7 @@ static int ended(pid_t pid)
 	return WEXITSTATUS(status);
 }
 
-/* One look. Returns whether the mutex was taken, and gives it back. */
+/* Makes one check. Returns whether the mutex was taken, and releases it. */
 static bool look(struct claim_watch *w)
 {
 	if (!claim_take_over(&arena()->lock, w, CLAIM_FOR_ME))
@@ -170,7 +173,7 @@ static void not_who_sleeps(void)
 	never(child(sleep_long, true), KEPT);
 }
 
-/* The signal would not be handled. */
+/* No takeover from an owner that would not handle the signal. */
 static void not_who_is_deaf(void)
 {
 	pid_t pid = child(spin_deaf, true);
@@ -206,7 +209,7 @@ static void who_is_stopped(void)
 	CHECK_EQ(shared->rounds, rounds); /* no instruction of it was executed any more */
 }
 
-/* Stopped twice is not stopped all the time. */
+/* No takeover from an owner that was stopped at both checks, but ran in between. */
 static void not_who_ran_in_between(void)
 {
 	pid_t pid = child(spin, true);
@@ -245,7 +248,7 @@ static void send_signal(pid_t pid)
 	CHECK(!syscall(SYS_rt_tgsigqueueinfo, pid, pid, SIGSEGV, &si));
 }
 
-/* The owner was continued before the word was replaced: it goes on, and the waiter's swap fails. */
+/* The owner is continued before the word is replaced: it goes on, and the waiter's swap fails. */
 static void owner_is_first(void)
 {
 	pid_t pid = child(spin, true);
@@ -260,7 +263,10 @@ static void owner_is_first(void)
 	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH - (uint32_t)word);
 }
 
-/* A signal that comes when the mutex is not held any more, or for one that was held before. */
+/*
+ * A signal that comes after the mutex was released, or that belongs to an earlier claim, does no
+ * harm.
+ */
 static void signal_is_late(void)
 {
 	uint64_t word = arena()->lock.word;

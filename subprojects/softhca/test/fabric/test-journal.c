@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process is killed, or stopped, after each number of instructions of a step: it reads the next
- * receive of a survivor's SRQ, and then makes two completions for the survivor's queues and takes the
- * receive. The survivor then finds all of it or nothing, and the event that it asked for. Each receive
- * of the SRQ is taken once, in the order of the list. A process that was stopped changes nothing when
- * it goes on.
+ * receive of a survivor's SRQ, makes two completions for the survivor's queues, and takes the
+ * receive. Then the survivor must find all effects of the step or none, and the event for which it
+ * has armed. Each receive of the SRQ is taken once, in the order of the list. A process that was
+ * stopped must not change anything when it continues.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex */
 #define STRIDE 17 /* of the instruction counts that one run tries; the start differs */
-#define SELDOM 3 /* with stops, which leave what kills leave: so many times the stride */
+#define SELDOM 3 /* stops, which leave the same state as kills, have so many times that stride */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];
@@ -45,7 +45,7 @@ static struct {
 } entries[ENTRIES];
 static uint32_t posted[2]; /* the SRQ's doorbell record */
 static struct srq *srq;
-static struct qp *qp; /* receives from it */
+static struct qp *qp; /* a QP that receives from it */
 static int channel;
 
 static uint32_t make_cq(struct queue *q, uint64_t fifo)
@@ -109,9 +109,9 @@ static struct cqe64 completion(uint32_t n)
 
 /* The parts of a step. */
 enum part {
-	LOOK, /* at the SRQ's list */
+	LOOK, /* reading the SRQ's list */
 	COMMIT,
-	FLUSH, /* compressed completions, as whoever gives the mutex up does */
+	FLUSH, /* writing compressed completions, as before each release of the mutex */
 };
 
 static void stop_if(bool here)
@@ -120,7 +120,7 @@ static void stop_if(bool here)
 		raise(SIGSTOP);
 }
 
-/* Step number @n, as a victim; stops before @part and after it. */
+/* Executes step number @n as the victim. It stops itself before and after @part. */
 static void victim(uint32_t n, enum part part)
 {
 	const struct cqe64 cqe = completion(n);
@@ -148,7 +148,9 @@ static void victim(uint32_t n, enum part part)
 	_exit(1);
 }
 
-/* Leaves the victim stopped. Returns whether the part had ended before @instructions were executed. */
+/*
+ * Leaves the victim stopped. Returns whether the part had ended before @instructions were executed.
+ */
 static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t *pid_p)
 {
 	bool ended = false;
@@ -179,7 +181,7 @@ static void kill_victim(pid_t pid)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
-/* It finds that it has lost the mutex, before anything else. */
+/* Continues the victim, which must find at once that it has lost the mutex. */
 static void continue_victim(pid_t pid)
 {
 	struct queue before[2] = {queues[0], queues[1]};
@@ -200,7 +202,9 @@ static void continue_victim(pid_t pid)
 	CHECK_EQ(srq->head, head);
 }
 
-/* The program has posted more, and what is known of the list is used up: the next look reads it. */
+/*
+ * Posts more receives, when the cached part of the list is used up, so that the list is read again.
+ */
 static void post_receives(void)
 {
 	posted[0] = htobe32((srq->taken + POSTED) & 0xffff);
@@ -210,7 +214,7 @@ static void post_receives(void)
 		srq->ahead[i] = (uint16_t)entry(srq->ahead_from + i + 1);
 }
 
-/* Takes what the victim may have seen of the list, and more. */
+/* Takes all receives that the victim may have read from the list, and more. */
 static void take_receives(void)
 {
 	struct recv rx;
@@ -238,7 +242,7 @@ static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
 	q->dbrec[0] = htobe32((before + 1) & 0xffffff);
 }
 
-/* Returns whether the victim's step was there to the end, with or without help. */
+/* Returns whether the victim's step is complete, with or without recovery. */
 static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, bool *ended)
 {
 	const uint32_t before = queues[0].cq->producer, taken = srq->taken;
@@ -318,6 +322,6 @@ int main(void)
 	CHECK_EQ(arena()->takeovers, 0);
 	n = sweeps(1 + n, false);
 	CHECK_EQ(arena()->takeovers, n);
-	member_detach(); /* not if a check fails, which may be while the mutex is held */
+	member_detach(); /* not after a failed check, when the mutex may be held */
 	return 0;
 }

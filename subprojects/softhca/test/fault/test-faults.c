@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The effects of fault rules on messages, as a program sees them. Each case has a fabric of its own. */
+/*
+ * The effects of fault rules on messages, as a program sees them. Each case has a fabric of its
+ * own.
+ */
 #include <errno.h>
 #include <limits.h>
 #include <sched.h>
@@ -68,7 +71,7 @@ static void error_with_syndrome(void)
 	write_ends(5, IBV_WC_WR_FLUSH_ERR);
 }
 
-/* Two attempts meet no receive although one is posted; the third succeeds. */
+/* Two attempts find no receive although one is posted; the third succeeds. */
 static void rnr_twice(void)
 {
 	open_pair((struct rig_timers){0});
@@ -107,7 +110,7 @@ static uint64_t now_ns(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The delayed WRITE and those behind it complete in their order, and not before time. */
+/* The delayed WRITE and those after it complete in their order, and not too early. */
 static void delayed(void)
 {
 	uint64_t start;
@@ -122,7 +125,7 @@ static void delayed(void)
 	CHECK(rig_same(b.buf + DST, 64, 1));
 }
 
-/* 100 of 4096 bytes are placed, no receive is taken, and the sender is told. */
+/* 100 of 4096 bytes are placed, no receive is taken, and the sender gets an error. */
 static void partial_write(void)
 {
 	struct ibv_wc wc;
@@ -149,7 +152,7 @@ static struct softhca_counters await_late(void)
 	return c;
 }
 
-/* The sender has been told that it failed, and goes on with its memory: it arrives all the same. */
+/* The sender gets an error and goes on to use its memory; the WRITE arrives nevertheless. */
 static void late_write(void)
 {
 	open_pair((struct rig_timers){0});
@@ -167,7 +170,7 @@ static void to_error(struct rig *r)
 	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE));
 }
 
-/* The fence: a receiver in the error state lets nothing in any more. */
+/* The fence: a receiver in the error state accepts no WRITE any more. */
 static void late_write_after_fence(void)
 {
 	open_pair((struct rig_timers){0});
@@ -177,7 +180,7 @@ static void late_write_after_fence(void)
 	CHECK_EQ(b.buf[DST], 0);
 }
 
-/* The sender has been told nothing, and gives up by itself. */
+/* The sender gets no completion, and gives up by itself. */
 static void late_write_given_up(void)
 {
 	open_pair((struct rig_timers){0});
@@ -210,7 +213,7 @@ static void not_meant(void)
 		write_ends(id, IBV_WC_SUCCESS);
 }
 
-/* Some attempts are hit and some are not, but every message arrives. */
+/* Some attempts are affected and some are not, but every message arrives. */
 static void at_random(void)
 {
 	struct softhca_counters c;
@@ -238,7 +241,7 @@ static enum ibv_port_state port_state(struct rig *r)
 	return attr.state;
 }
 
-/* The second WRITE takes the link down: retries are in vain, and every context is told. */
+/* The second WRITE takes the link down: retries fail, and every context gets the event. */
 static void link_goes_down(void)
 {
 	struct ibv_async_event ev;
@@ -343,7 +346,7 @@ static void run(const struct fault_case *c)
 int main(void)
 {
 	alarm(100);
-	CHECK(!setenv("SOFTHCA_RAILS", "10", 1)); /* a rule's adapter has to be there */
+	CHECK(!setenv("SOFTHCA_RAILS", "10", 1)); /* a rule's adapter must exist */
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		run(&cases[i]);
 	return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures what a neighbour that writes 4 MiB costs a writer of 64 B: in the same fabric and in
- * another one. The runs of both kinds alternate, and medians are compared;
- * status 1 if the neighbour's fabric is more than half as slow again.
+ * Measures how much a writer of 64 B is slowed by a neighbour that writes 4 MiB, in the same fabric
+ * and in another one. The runs of both kinds alternate, and medians are compared. The status is 1
+ * if the writer takes more than 1.5 times as long in the neighbour's fabric.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -123,7 +123,7 @@ static void small_writer(int fd, int result)
 	pause();
 }
 
-/* A writer and its target in @fabric; what the writer has to say comes through @fd. */
+/* Starts a writer and its target in @fabric. The writer reports through @fd. */
 static void start_pair(const char *fabric, void (*writer)(int, int), pid_t pid[2], int *fd)
 {
 	int ends[2], said[2];
@@ -142,7 +142,7 @@ static void start_pair(const char *fabric, void (*writer)(int, int), pid_t pid[2
 	*fd = said[0];
 }
 
-/* Microseconds of a small message. */
+/* Returns the microseconds of a small message. */
 static double run(bool one_fabric)
 {
 	pid_t pid[4];

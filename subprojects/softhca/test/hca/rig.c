@@ -13,7 +13,7 @@ void rig_fabric(const char *name)
 
 	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	alarm(120); /* a hang ends as a failure */
+	alarm(120); /* so a test that hangs fails */
 }
 
 int rig_child(void (*fn)(void), const char *says)

@@ -14,7 +14,7 @@
 #define SEEDS 3 /* of programs without a mistake */
 #define ROUNDS 8 /* of a program with one seed */
 #define ROUNDS_PLANTED 40
-#define ENOUGH 200 /* with so many seeds a mistake has to be seen; one in ten may see it */
+#define ENOUGH 200 /* a mistake must be found with so many seeds; one in ten may find it */
 #define LEN 4096
 #define MESSAGES 40
 #define PAIRS 3
@@ -99,7 +99,7 @@ static bool reuse(void)
 	return rig_same(b.buf, LEN, 1);
 }
 
-/* The mistake: the payload is read when its last byte is there, without a completion. */
+/* The mistake: the payload is read as soon as its last byte is there, without a completion. */
 static bool early_read(void)
 {
 	const uint8_t *last = b.buf + LEN - 1;
@@ -137,9 +137,9 @@ static bool at_once(void)
 }
 
 /*
- * Two QPs share a CQ. The first one's message has had an effect before the second one posts the
- * first of its own, one by one. The mistake: the completion of @first is expected before the last
- * of theirs, so it is not waited for.
+ * Two QPs share a CQ. The first QP's message has had an effect before the second QP posts its first
+ * message; its messages are posted one by one. The mistake: the program expects the completion of
+ * @first before the last one of the second QP, and does not wait for it.
  */
 static bool overtake(struct ibv_cq *cq, const struct ibv_qp *first, enum ibv_wr_opcode op)
 {
@@ -247,7 +247,9 @@ static void planted_mistakes(void)
 	CHECK(!is_seen(words, false));
 }
 
-/* Right traffic on three pairs, with everything that a QP can carry; it hashes what it sees. */
+/*
+ * Correct traffic on three pairs, with everything that a QP supports. It hashes what it receives.
+ */
 static struct rig from[PAIRS], to[PAIRS];
 static uint32_t next_send[PAIRS], next_recv[PAIRS];
 static uint64_t *hash; /* shared with the parent */
@@ -312,7 +314,7 @@ static bool receives(uint32_t n)
 	return n % 5 != 2 && n % 5 != 4;
 }
 
-/* The next message of a pair follows when both completions of the one before have come. */
+/* A pair sends its next message when both completions of the one before have come. */
 static void poll_pair(uint32_t pair)
 {
 	struct ibv_wc wc;

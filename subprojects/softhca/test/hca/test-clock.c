@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Time stamps of completions, and the page by which they become the time of day. */
+/* Time stamps of completions, and the page with which they are converted to the time of day. */
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 #include <time.h>
@@ -42,7 +42,7 @@ static void send_one(void)
 	rig_wait_ok(a.scq);
 }
 
-/* A stamp is of the time between the post and the end of the poll. */
+/* A stamp must be between the post and the end of the poll. */
 static void stamps_are_of_the_completion(void)
 {
 	for (unsigned i = 0; i < MESSAGES; i++) {
@@ -55,7 +55,7 @@ static void stamps_are_of_the_completion(void)
 	}
 }
 
-/* The time of day may be set meanwhile, hence a second. */
+/* The time of day may be set meanwhile, so the tolerance is a second. */
 static void stamps_become_time_of_day(void)
 {
 	struct mlx5dv_clock_info info;

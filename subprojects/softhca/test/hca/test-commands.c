@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Commands that query, change or refuse give the kernel's answers. */
+/* Commands that query, change or refuse return what the kernel returns. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -40,7 +40,7 @@ static void comp_vectors(void)
 	rig_close(&a);
 }
 
-/* A shared receive queue without room is one all the same. */
+/* A shared receive queue without room for receives is valid. */
 static void empty_srq(void)
 {
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 0, .max_sge = 1}};
@@ -80,7 +80,7 @@ static struct ibv_qp_cap caps(struct ibv_qp *qp)
 	return attr.cap;
 }
 
-/* As many receives can be posted as the query says, and no more. */
+/* Exactly as many receives can be posted as the query returns. */
 static void real_depth(void)
 {
 	struct ibv_recv_wr wr = {0}, *bad;
@@ -125,7 +125,7 @@ static void expect_ids(uint64_t from, uint64_t to)
 	rig_idle(a.scq);
 }
 
-/* A polling adapter executes what is posted a moment later. */
+/* Waits: a polling adapter executes posted requests a moment later. */
 static void executed(uint32_t n)
 {
 	while (__atomic_load_n(b.buf, __ATOMIC_RELAXED) != n)
@@ -156,7 +156,7 @@ static void resize(void)
 	close_pair();
 }
 
-/* A queue does not become smaller than what waits in it. */
+/* A queue cannot become smaller than the number of its waiting completions. */
 static void resize_refused(void)
 {
 	open_pair();
@@ -181,7 +181,7 @@ static enum ibv_wc_status remote_write(void)
 	return wc.status;
 }
 
-/* Re-registered without it, memory is not written to by others. */
+/* Memory that is re-registered without remote write access cannot be written by peers. */
 static void rereg_access(void)
 {
 	open_pair();
@@ -194,7 +194,7 @@ static void rereg_access(void)
 	close_pair();
 }
 
-/* The domain of a region holds it, and only QPs of that domain reach it. */
+/* A domain with a region cannot be freed, and only QPs of the domain reach the region. */
 static void rereg_pd(void)
 {
 	struct ibv_pd *pd;
@@ -269,7 +269,7 @@ static void duplicates(void)
 	}
 }
 
-/* Not emulated: refused, and the library closes the descriptor that it was given. */
+/* Not emulated: the command is refused, and the library closes its descriptor. */
 static void import(void)
 {
 	int fd;

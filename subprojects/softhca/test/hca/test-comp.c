@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compressed completions, looked at in the queue's memory. */
+/* Compressed completions, as they are in the queue's memory. */
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 #include <sched.h>

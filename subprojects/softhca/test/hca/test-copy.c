@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long messages. A page of the memory that one is copied into is missing, and arrives
- * (userfaultfd) when the test says so: as long as it does not, the message is in the
- * middle of its copy. Everybody else goes on meanwhile; who has to wait for the end of
- * the copy does so; a sender that is killed then leaves nothing that anybody waits for.
+ * Long messages. One page of a message's target memory is missing, and arrives (userfaultfd) when
+ * the test decides; until then the message is in the middle of its copy. Meanwhile other operations
+ * proceed, and those that have to wait for the end of the copy wait. If the sender is killed then,
+ * no operation waits for ever.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void gap_open(struct gap *g, struct ibv_pd *pd)
 	CHECK(g->mr);
 }
 
-/* Returns when a copy has come to the missing page. */
+/* Waits until a copy has come to the missing page. */
 static void gap_reached(void)
 {
 	struct uffd_msg m;
@@ -74,7 +74,7 @@ static void gap_close(struct gap *g)
 	CHECK(!munmap(g->p, LONG));
 }
 
-/* A thread that makes one call, which is not expected to return at once. */
+/* A thread that makes one call, which is expected to block. */
 struct call {
 	void (*fn)(struct call *c);
 	pthread_t thread;
@@ -188,7 +188,7 @@ static void start_long(struct call *c, struct pair *p, struct gap *g, enum ibv_w
 	gap_reached();
 }
 
-/* Waits until the thread has had every chance to return, had it not been for the copy. */
+/* Waits long enough for the thread to return if the copy did not keep it. */
 static void still_waits(struct call *c, struct pair *other)
 {
 	for (uint32_t n = 0; n < 200; n++) {
@@ -219,7 +219,9 @@ static void others_go_on(void)
 	pair_close(&p);
 }
 
-/* Each of these is done by a thread in the middle of the copy, and returns after it. */
+/*
+ * Each of these operations is started by a thread in the middle of the copy, and must end after it.
+ */
 static void waits(void (*fn)(struct call *), bool at_dest)
 {
 	struct pair p, other;
@@ -242,7 +244,7 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	if (fn == do_dereg)
 		g.mr = NULL;
 	if (p.a.qp)
-		modify(&p.a, IBV_QPS_RESET); /* the sender, which finds nobody, gives up */
+		modify(&p.a, IBV_QPS_RESET); /* the sender, whose peer does not answer, gives up */
 	call_join(&c);
 	gap_close(&g);
 	pair_close(&other);
@@ -271,7 +273,7 @@ static struct rig with_another_qp(const struct rig *r)
 	return other;
 }
 
-/* A receive that is being filled is nobody else's, and the messages keep their receives. */
+/* No other message takes a receive that is being filled, and the messages keep their receives. */
 static void one_srq(void)
 {
 	struct pair p;
@@ -324,7 +326,7 @@ static void one_srq(void)
 	pair_close(&p);
 }
 
-/* A long WRITE that meets no receive afterwards is placed once, however often it tries. */
+/* A long WRITE that finds no receive afterwards is placed once, however often it is repeated. */
 static void placed_once(void)
 {
 	struct pair p;
@@ -360,7 +362,7 @@ static void get(int fd, void *p, size_t n)
 	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
 }
 
-/* In another process: connects, sends one long SEND or WRITE into the gap, is killed. */
+/* In another process: connects, sends one long SEND or WRITE into the gap, and is killed. */
 static void doomed(int fd)
 {
 	struct rig_addr to, mine;
@@ -383,7 +385,7 @@ struct doomed {
 	int fd;
 };
 
-/* Before there are threads and a device in this process. */
+/* Started before this process has threads and a device. */
 static struct doomed spare[4];
 
 static void make_doomed(void)
@@ -403,7 +405,7 @@ static void make_doomed(void)
 	}
 }
 
-/* An end on an SRQ that a doomed process is in the middle of sending a long message to. */
+/* Makes an end on an SRQ to which a doomed process is in the middle of sending a long message. */
 static void under_way(struct doomed *d, struct rig *r, struct gap *g, enum ibv_wr_opcode op,
 	bool srq)
 {
@@ -436,7 +438,7 @@ static void doom(const struct doomed *d)
 	close(d->fd);
 }
 
-/* Memory that nobody copies into any more can be given up. */
+/* Memory can be deregistered when no process copies into it any more. */
 static void killed_dereg(struct doomed *d)
 {
 	struct gap g;
@@ -450,7 +452,7 @@ static void killed_dereg(struct doomed *d)
 	rig_close(&r);
 }
 
-/* The receive that was being filled is the next one's. */
+/* The next message gets the receive that was being filled. */
 static void killed_srq(struct doomed *d)
 {
 	struct rig r, from;
@@ -482,8 +484,8 @@ static void killed_srq(struct doomed *d)
 }
 
 /*
- * The receiver's QP fails in the middle of the copy: its receives are flushed when nobody
- * writes to them any more, which the death of the sender sees to.
+ * The receiver's QP fails in the middle of the copy: its receives are flushed when no process
+ * writes to them any more, which is so once the sender is dead.
  */
 static void killed_flush(struct doomed *d, bool kill_it)
 {
@@ -505,7 +507,9 @@ static void killed_flush(struct doomed *d, bool kill_it)
 	rig_close(&r);
 }
 
-/* SIGALRM is blocked in a thread that executes a doorbell, so a hang needs more. */
+/*
+ * A time limit. SIGALRM is blocked in a thread that executes a doorbell, so alarm() is not enough.
+ */
 static void guard(void)
 {
 	struct sigevent e = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -527,7 +531,7 @@ static bool open_uffd(void)
 	return true;
 }
 
-/* The one thread that executes all messages of a process is in the middle of one then. */
+/* True if one thread executes all messages of a process: it is then in the middle of the copy. */
 static bool polling(void)
 {
 	const char *mode = getenv("SOFTHCA_MODE");

@@ -96,7 +96,7 @@ static void the_kernels_counters_agree(void)
 	CHECK_EQ(counter(1, "hw_counters/rx_prio3_pause_duration"), 0);
 }
 
-/* A counter of each rail's hw_counters, and what it was when this was called last. */
+/* Returns how much a counter of a rail's hw_counters has grown since the last call. */
 static uint64_t rise(unsigned rail, const char *name)
 {
 	static struct {
@@ -174,7 +174,7 @@ static void no_receive(bool srq)
 	retries(3, 2, 0);
 }
 
-/* A receive that comes late ends the retries. */
+/* A receive that is posted late ends the retries. */
 static void late_receive(void)
 {
 	uint64_t n = 0;
@@ -199,7 +199,7 @@ static void datagram_end(struct rig *r)
 	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
 }
 
-/* A datagram that finds no receive is dropped; its sender is not told. */
+/* A datagram that finds no receive is dropped; its sender gets no error. */
 static void dropped_datagram(void)
 {
 	struct ibv_ah_attr path = {.port_num = 1};
@@ -223,7 +223,7 @@ static void dropped_datagram(void)
 	retries(1, 0, 0);
 }
 
-/* The QP that it is connected to is gone. */
+/* The peer QP has been destroyed. */
 static void no_answer(void)
 {
 	struct rig_timers t = {.timeout = 4, .retry = 3, .rnr_retry = 7, .min_rnr = 1, .set = true};
@@ -238,7 +238,7 @@ static void no_answer(void)
 	retries(0, 0, 3);
 }
 
-/* Nothing of the writing is left to be seen. */
+/* No temporary files are left in the directory. */
 static void nothing_is_left(void)
 {
 	struct stat st;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A datagram's receiver learns who sent it: from the completion and from the GRH. */
+/* A datagram's receiver finds its sender by the completion and the GRH. */
 #include <arpa/inet.h>
 #include <netinet/ip.h>
 
@@ -75,7 +75,7 @@ static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah
 	return wc;
 }
 
-/* The receiver answers to where the completion and the GRH say that it came from. */
+/* The receiver answers to the address in the completion and the GRH. */
 static void answer(struct rig *to, struct rig *from, struct ibv_wc *wc)
 {
 	struct ibv_ah *ah = ibv_create_ah_from_wc(to->pd, wc, (struct ibv_grh *)to->buf, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A peer that is killed: noticed at once, or by the sender's timeout and retry counter. */
+/* The end of a killed peer is noticed immediately, or by the sender's timeout and retry counter. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>

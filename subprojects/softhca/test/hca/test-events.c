@@ -21,7 +21,7 @@ static struct rig a, b;
 static bool readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
-	/* A polling adapter needs a moment to see an arm; "nothing" is no event all the same. */
+	/* A polling adapter notices an arm only after a moment. */
 	int r = poll(&p, 1, getenv("SOFTHCA_MODE") ? 200 : 0);
 
 	CHECK(r >= 0);
@@ -63,7 +63,7 @@ static void next_and_solicited(void)
 	rig_wait_ok(b.rcq);
 	send_from_a(0);
 	CHECK(!readable(b.channel->fd)); /* not armed again */
-	/* It was there before the arm: the event comes at once. */
+	/* The completion was there before the arm, so the event comes immediately. */
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
@@ -74,7 +74,7 @@ static void next_and_solicited(void)
 	send_from_a(IBV_SEND_SOLICITED);
 	take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
-	/* One that nobody reads does not keep the CQ from going. */
+	/* An unread event does not prevent the destruction of the CQ. */
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	send_from_a(0);
 	CHECK(readable(b.channel->fd));
@@ -204,7 +204,7 @@ static void qp_errors(void)
 	rig_close(&b);
 }
 
-/* More completions than places: the owner hears of it, and the queue is dead. */
+/* More completions than places: the owner gets an event, and the queue stays overrun. */
 static void cq_overrun(void)
 {
 	struct ibv_async_event e;
@@ -224,7 +224,7 @@ static void cq_overrun(void)
 	rig_close(&b);
 }
 
-/* The program has said that it counts itself: the ninth completion is at the place of the first. */
+/* With ignore_overrun the ninth completion overwrites the first. */
 static void cq_overrun_ignored(void)
 {
 	struct mlx5dv_cq dv;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * kill -9 at random points. A survivor serves two peers from one SRQ and one receive
- * CQ: a steady one, and one that is killed and replaced, over and over, while both
- * directions are busy. Each time: what the victim got through arrived whole and in
- * order, the survivor's own messages to it end in "retry exceeded", the steady peer
- * notices nothing, and not one receive is lost.
+ * kill -9 at random points. A survivor serves two peers from one SRQ and one receive CQ: a steady
+ * one, and one that is killed and replaced, over and over, while both directions are busy. After
+ * each kill: the victim's messages have arrived whole and in order, the survivor's own messages to
+ * it end in "retry exceeded", the steady peer is not affected, and no receive is lost.
  *
  * test-kill [number of kills]
  */
@@ -117,7 +116,7 @@ static void nursery(int fd)
 	exit(0);
 }
 
-/* Sends a message for every one it gets, STEADY_WINDOW ahead; ends on the word. */
+/* Sends a message for each one that it receives, STEADY_WINDOW ahead, until it is told to end. */
 static void steady(int fd)
 {
 	struct rig_addr to;
@@ -211,7 +210,7 @@ struct tally {
 	uint32_t from_steady, to_steady;
 	uint32_t from_victim, to_victim, to_victim_done;
 	bool victim_failed;
-	bool burst; /* more messages than slots are on their way */
+	bool burst; /* more messages than slots are in flight */
 	uint32_t posted, taken; /* receives */
 	bool outstanding[RIG_DEPTH]; /* receives, by wr_id */
 };
@@ -300,7 +299,7 @@ static void kill_after(pid_t pid, unsigned n)
 		CHECK(!ptrace(PTRACE_SINGLESTEP, pid, NULL, (void *)(intptr_t)sig));
 		CHECK_EQ(waitpid(pid, &status, __WALL), pid);
 		CHECK(WIFSTOPPED(status));
-		/* Its own faults are doorbells: it gets them. */
+		/* Faults of the process itself are doorbells: it gets the signals. */
 		sig = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
 	}
 	CHECK(!kill(pid, SIGKILL));
@@ -335,7 +334,7 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 	CHECK(!ibv_destroy_qp(victim_qp));
 }
 
-/* The steady peer sends as many messages as there are receives: each must find one. */
+/* The steady peer sends as many messages as there are receives: each of them must find one. */
 static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 {
 	uint32_t left, limit = t->to_steady + STEADY_WINDOW;

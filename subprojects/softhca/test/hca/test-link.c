@@ -98,7 +98,7 @@ static void in_virtual_time(void)
 	close_pair();
 }
 
-/* A context at either end takes its time for each message, one after the other. */
+/* A context at either end takes its service time for each message, one after the other. */
 static void with_service_in_virtual_time(void)
 {
 	uint64_t t;
@@ -129,7 +129,9 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	return 0;
 }
 
-/* In step mode, a request posted behind a message under way is on the link at once, not after it. */
+/*
+ * In step mode, a request posted after one in flight is on the link immediately, not after its end.
+ */
 static void behind_another(void)
 {
 	const uint64_t start = 1000000000u, size = 8, later = 100;

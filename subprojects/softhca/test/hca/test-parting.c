@@ -62,7 +62,9 @@ static void send_one(struct rig *from, struct rig *to)
 	rig_wait_ok(from == &a ? a.scq : a.rcq);
 }
 
-/* The server does not poll what it has got, or sent: the end waits for that, but not for ever. */
+/*
+ * If the server does not poll its completions, the end of the connection waits, but not for ever.
+ */
 static void not_polled(bool sends)
 {
 	int64_t asked;
@@ -79,7 +81,7 @@ static void not_polled(bool sends)
 	close_both();
 }
 
-/* It polls in time, and meets the completion first. */
+/* If it polls in time, it gets the completion first. */
 static void polled(void)
 {
 	struct ibv_wc wc;

@@ -153,7 +153,7 @@ static void all_types(void)
 	miss(IBV_QPT_RC, 0, 2, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 1);
 }
 
-/* Both have number 0, so that they are the same, and still nobody is in the partition. */
+/* Both have number 0: the numbers are equal, but neither is in the partition. */
 static void number_zero(void)
 {
 	struct rig_addr to;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Paths that the kernel refuses: on RoCE, or where the port asks for it, those without a GRH. */
+/* Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one. */
 #include <errno.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
@@ -11,7 +11,7 @@
 
 enum { ROCE, IB, IB_WITH_GRH, RAILS };
 
-#define NO_GID 8 /* no adapter has so many */
+#define NO_GID 8 /* no adapter has an index so high */
 
 static const char topology[] = "link=roce\nlink=ib\nlink=ib grh=required\n";
 
@@ -20,7 +20,7 @@ static const char no_gid[] = "the port has no GID of the path's sgid_index";
 
 static struct rig r;
 
-/* To itself. */
+/* A path to the port itself. */
 static struct ibv_ah_attr path(bool global, uint8_t sgid_index)
 {
 	return (struct ibv_ah_attr){.dlid = r.port.lid,
@@ -61,7 +61,7 @@ static void connecting(unsigned rail, enum ibv_qp_type type)
 	said_verdict(NULL);
 }
 
-/* A command by itself, without a library's checks and records. out_len 0: it answers nothing. */
+/* Sends a command without a library's checks and records. out_len 0: the command has no answer. */
 static int command(uint64_t number, const void *in, uint16_t in_len, void *out, uint16_t out_len)
 {
 	const struct ib_uverbs_attr attrs[] = {
@@ -86,7 +86,7 @@ static int command(uint64_t number, const void *in, uint16_t in_len, void *out, 
 	return ioctl(r.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
 }
 
-/* As libmlx5 does for addresses on Ethernet, after checks of its own. */
+/* Creates an address as libmlx5 does on Ethernet after its own checks. */
 static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
 {
 	struct ib_uverbs_create_ah in = {.pd_handle = r.pd->handle,

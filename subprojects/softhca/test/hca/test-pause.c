@@ -82,7 +82,7 @@ static void close_pairs(unsigned n)
 	}
 }
 
-/* ---- virtual time: what is posted is executed at once, so that the batch is outstanding ---- */
+/* ---- virtual time: requests are executed immediately, so the batch is outstanding ---- */
 
 static double paused_share(uint32_t n, uint32_t len, int places)
 {
