@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""copyrpc beside UCX active messages on the same software HCA: doorbells and work requests.
+"""Compares copyrpc with UCX active messages on the same software HCA: doorbells and work requests.
 
     compare.py SOFTHCA-RUN COPYRPC-BENCH
 
 Fails when copyrpc needs more than a fifth of UCX's doorbells, or of its work requests, per
-call at a queue depth of 32. The rates are printed only: they are the machine's.
+call at a queue depth of 32. The rates are only printed, because they depend on the machine.
 """
 import json
 import os

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Instructions per call and reply, counted by callgrind in libcopyrpc and libmlx5dv-lite.
+"""Counts with callgrind the instructions per call and reply in libcopyrpc and libmlx5dv-lite.
 
     cost.py [--check] SOFTHCA-RUN COST-PROGRAM
 
-The HCA is stepped by hand, as a trap does not go through valgrind. --check fails if a round trip
-takes more instructions than LIMITS says, or if it grows by 5 % with 1,023 idle endpoints or 1,023
-other pending calls, or by 25 % when 1,024 endpoints are used in turn, because each of them is then
-used too rarely for the shortest path. The program stops the clock, so that no action falls due by time; the looks at the stopped clock, which
-follow the CPU's counter, are printed only.
+The HCA runs in step mode, because traps do not work under valgrind. --check fails if a round trip
+takes more instructions than LIMITS allows, or 5 % more with 1,023 idle endpoints or 1,023 other pending
+calls, or 25 % more when 1,024 endpoints are used in turn (each endpoint is then used too rarely for the
+shortest path). The program stops the clock, so that no action is due. The reads of the stopped clock,
+whose number depends on the CPU's counter, are only printed.
 """
 import os
 import pathlib
@@ -24,7 +24,7 @@ LIBRARIES = ("libcopyrpc", "libmlx5dv-lite")
 
 
 def costs(dump):
-    """Instructions per round trip by library and function, without what the functions call."""
+    """Returns the instructions per round trip by library and function, without called functions."""
     cost, library, function, called = {}, "", "", False
     for line in dump.read_text().splitlines():
         if line.startswith("ob="):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""copyrpc-bench says in one line what is wrong, once, and ends with the right status.
+"""copyrpc-bench prints one line about an error, once, and ends with the right status.
 
     errors.py SOFTHCA-RUN COPYRPC-BENCH
 """
@@ -50,7 +50,7 @@ def connect(port, server):
 
 
 def server_says(pattern, client):
-    """A server whose client does what `client` does with the connection."""
+    """Runs a server; the function `client` plays its client on the connection."""
     port = free_port()
     argv = [*hca, bench, "--port", str(port)]
     server = subprocess.Popen(argv, stderr=subprocess.PIPE, text=True)
@@ -61,7 +61,7 @@ def server_says(pattern, client):
 
 
 def serves_beside(kind):
-    """A client is served while a stranger of this kind is there; the server says what it has refused."""
+    """A client is served while a stranger of this kind is connected; the server prints what it has refused."""
     port = free_port()
     server = subprocess.Popen([*hca, bench, "--port", str(port)], stderr=subprocess.PIPE, text=True)
     connect(port, server).close()

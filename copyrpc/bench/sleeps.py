@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""A server that sleeps between calls wakes about once for each of them, and polls no more.
+"""A server that sleeps between calls wakes up about once per call, and does not poll in between.
 
     sleeps.py SOFTHCA-RUN COPYRPC-BENCH
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""dissector.py LUA PROGRAM: tshark with the dissector shows what the endpoints have counted.
+"""dissector.py LUA PROGRAM: the dissector's output in tshark agrees with the endpoints' counters.
 
 Status 77 without tshark.
 """
@@ -23,7 +23,7 @@ def tshark(path, *options):
 
 
 def batches(path):
-    """The fields of each batch and of its messages, as lists of text."""
+    """Returns the fields of each batch and of its messages as lists of text."""
     columns = [f"copyrpc.{f}" for f in FIELDS] + [f"copyrpc.message.{f}" for f in MESSAGE]
     options = ["-Y", "copyrpc", "-T", "fields"]
     for c in columns:

@@ -4,9 +4,9 @@
 --
 --	tshark -X lua_script:copyrpc.lua --disable-protocol rpcordma -r FILE -Y copyrpc -O copyrpc
 --
--- A batch is a WRITE with immediate data. One that is longer than the path MTU is put together
--- from its packets, in the order of their PSNs, and is shown at the last one; a packet that is
--- missing, or is there twice, hides that batch only. Wireshark's own dissector for RPC over RDMA
+-- A batch is a WRITE with immediate data. A batch that is longer than the path MTU is reassembled
+-- from its packets, in the order of their PSNs, and is shown at the last packet; if a packet is
+-- missing or doubled, only this batch is not shown. Wireshark's own dissector for RPC over RDMA
 -- takes payloads that begin with zeros for its own, hence --disable-protocol.
 
 local copyrpc = Proto("copyrpc", "copyrpc")
@@ -54,7 +54,7 @@ local function blocks_of(len)
 	return math.ceil((len + HEADER) / BLOCK)
 end
 
--- Whether the bytes are a batch of n blocks: every message ends where the next one begins, and
+-- Returns true if the bytes are a batch of n blocks: each message ends where the next one begins, and
 -- the last one is not padded.
 local function is_batch(tvb, n)
 	local size = tvb:len()

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Instructions per request and per completion, counted by callgrind, beside libibverbs.
+"""Counts with callgrind the instructions per request and per completion, and those of libibverbs.
 
     instructions.py [--check] SOFTHCA_RUN MLX5DVL_BENCH
 
---check fails unless every row takes fewer instructions than libibverbs, and posting 16
-requests per doorbell at most half.
+--check fails unless every row takes fewer instructions than libibverbs, and the row with 16
+requests per doorbell at most half as many.
 """
 import pathlib
 import re

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench collect merges files, skips and names others, and reads other machines by ssh.
+"""rdmabench collect merges files, skips and reports unusable ones, and reads other machines by ssh.
 
     collect.py RDMABENCH FIGURES [CASE...]
 """
@@ -87,7 +87,7 @@ def native(tmp):
 
 
 def damaged(tmp):
-    """Torn, empty, foreign, old: each is skipped and named, and the good one counts."""
+    """Torn, empty, foreign and old files are skipped and reported, and the good one counts."""
     good = write(tmp / "d", "r", 0, [5, 6])
     text = good.read_text()
     line = json.loads(text)
@@ -133,7 +133,7 @@ def damaged(tmp):
     assert len(o["skipped"]) >= len(cases) and len(o["sources"]) == 1, o
     o, err = collect(tmp / "nothing", status=1)
     assert o["latency_samples"] == 0 and "no statistics" in err
-    # A line that is torn costs itself, not those before it.
+    # Only the torn line is lost, not the lines before it.
     windows = write(tmp / "w", "r", 2, [1, 2, 3, 4])
     windows.write_text(windows.read_text() + '{"version":1,')
     o, err = collect(windows)

@@ -29,7 +29,7 @@ def text(values):
 
 
 def merged(rows):
-    """Sum, min, mean of means and of medians, max; what is 0 does not count."""
+    """Returns sum, min, mean of means and of medians, max; values of 0 do not count."""
     rows = [r for r in rows if r[0] > 0]
     out = [sum(r[0] for r in rows)]
     for i in range(1, 7):

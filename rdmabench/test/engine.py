@@ -37,7 +37,7 @@ def run(*args, status=0, hca=(), env=None):
 
 
 def report(*args, status=0, hca=(), env=None):
-    """The one JSON object that is all of standard output."""
+    """Returns the JSON object, which must be all of standard output."""
     out = run("--json", "-", *args, status=status, hca=hca, env=env).stdout
     assert out.endswith("\n") and out.count("\n") == 1, out
     o = json.loads(out)
@@ -52,7 +52,7 @@ def free_port():
 
 
 class Server:
-    """A server in the background, which has said that it waits."""
+    """Starts a server in the background and waits until it reports that it is waiting."""
 
     def __init__(self, *args, hca=()):
         self.port = free_port()
@@ -187,7 +187,7 @@ def all_sizes():
         assert all(o["status"] == 0 and o["mismatches"] == 0 for o in objects)
         server.p.communicate(timeout=HANG)
         assert server.p.returncode == 0
-        # A client that does not come back is waited for as long as a silent one.
+        # The server waits for a client that does not come back as long as for a silent one.
         server = Server("--timeout", 1)
         assert "cannot be written" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
         _, err = server.p.communicate(timeout=HANG)
@@ -259,7 +259,7 @@ def devices():
 
 
 def planted():
-    """Something happens to the n-th message of the first QP, and to no other."""
+    """An event is injected at the n-th message of the first QP, and at no other."""
     o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--inject", "drop@100")
     assert o["injected"] == 1 and o["mismatches"] == 0 and o["sent"]["messages"] == 600, o
     assert o["latency_ns"]["max"] > 4096 << 10, o  # the time-out
@@ -270,7 +270,7 @@ def planted():
     o = report("--fork", "--check", "-n", 300, "-s", 64, "-t", 1, "--inject", "delay@300")
     assert o["injected"] == 1 and o["latency_ns"]["max"] >= 1000000, o
     assert report("--fork", "-n", 10, "--inject", "drop@1000")["injected"] == 0
-    # Without repetitions the first one that is lost is the end of the QP.
+    # Without repetitions the first lost message makes the QP fail.
     o = report("--fork", "-n", 300, "-s", 64, "-u", 8, "--retry-count", 0, "--inject", "drop@100", status=1)
     assert o["errors"] == 1 and o["injected"] == 1 and "timed out" in o["events"][0], o
     o = report("--fork", "--check", "-n", 300, "--op", "r", "-o", 16, "-S", 3, "--tclass", 96)
@@ -318,7 +318,7 @@ def stats():
 
 
 def incast():
-    """Two clients at once; the server's name of the run is everybody's."""
+    """Two clients at the same time; both use the server's name of the run."""
     server = Server("--hosts", "2", "--run", "many")
     args = ["-p", server.port, "-n", 200, "--check", "--op", "s", "-s", 500, "--json", "-", "127.0.0.1"]
     clients = [subprocess.Popen(command(*args), stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -490,14 +490,14 @@ def events():
 
 
 def corrupted():
-    """A payload that arrived in part is found."""
+    """A payload that has arrived only in part is detected."""
     o = report("--fork", "-n", 100, "-s", 4096, "-t", 200, "--check", status=1,
                env={"SOFTHCA_FAULTS": "opcode=write nth=50 action=partial bytes=100"})
     assert o["errors"] >= 1, o
 
 
 def engine_below(pid, runs):
-    """Waits for the child of that process that is an engine."""
+    """Waits for the child of the process that is an engine."""
     while True:
         assert runs.poll() is None, runs.stderr.read()
         try:
@@ -509,7 +509,7 @@ def engine_below(pid, runs):
 
 
 def killed():
-    """A peer that is killed is named, and the other side ends."""
+    """If a peer is killed, the other side names it and ends."""
     with tempfile.TemporaryDirectory() as tmp:
         server = Server("--timeout", 2)
         client = subprocess.Popen(

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search on engines, with a link of the software HCA that is paused more and more towards a corner of the space.
+"""rdmabench search on engines; the software HCA pauses its link the more the nearer a point is to a corner of the space.
 
     planted.py RDMABENCH SOFTHCA-RUN
 
-The long form (SOAK) compares annealing with random search over 30 seeds; the short form looks whether annealing climbs to
-the corner where two of the five properties that matter are searched: one point in 13, so that noise cannot keep it away.
+The long form (SOAK) compares annealing with random search over 30 seeds; the short form checks that annealing
+reaches the corner if only two of the five relevant properties vary: one point in 13 is there, so noise cannot prevent it.
 """
 import concurrent.futures
 import json
@@ -21,7 +21,7 @@ SEEDS = 30
 TRIES = 400  # at most, per search
 AT_ONCE = 4  # searches, each in a fabric of its own; they wait for the link most of the time
 TOPOLOGY = "name=mlx5_0 rate_mbps=4000 pauses=75\n"
-# In the corner the link is paused for 75 % of the time, elsewhere for less than half of that; in microseconds a second.
+# In the corner the link is paused for 75 % of the time, elsewhere for less than half of that; in microseconds per second.
 RULES = ["--tx-pause", 500000, "--rx-pause", 500000, "--gbps", 0, "--packets", 0]
 ONE = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none"]
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""scripts/plot cdf draws what rdmabench collect --cdf writes: each curve is there.
+"""scripts/plot cdf draws the files of rdmabench collect --cdf; the test checks that each curve exists.
 
     plot.py PLOT RDMABENCH FIGURES
 """

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search writes its results, repeats and resumes, and removes nothing of others.
+"""rdmabench search writes its results, repeats and resumes a search, and removes no other files.
 
     search.py model RDMABENCH [CASE...]                     on the model
     search.py engines RDMABENCH SOFTHCA-RUN [CASE...]       on engines
@@ -121,7 +121,7 @@ def resume(tmp):
     assert "other options" in r.stderr and "give" in r.stderr
     assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
     assert not (tmp / "none").exists()
-    # A whole line that is no JSON: what is behind it stays.
+    # A whole line that is not JSON: the lines after it stay.
     damaged = "".join([*lines[:5], "x" + lines[5], *lines[6:]])
     (whole / "journal.jsonl").write_text(damaged)
     assert "damaged" in run("--log", whole, *args, "--resume", status=1).stderr
@@ -134,7 +134,7 @@ def resume(tmp):
 
 
 def keep(tmp):
-    """Files of others in the directory stay."""
+    """Other files in the directory stay."""
     args = ["--model", "corner", "--tries", 5]
     log = tmp / "log"
     log.mkdir()
@@ -162,7 +162,7 @@ def keep(tmp):
 
 
 def locked(tmp):
-    """One search writes into a directory at a time, and the other one touches nothing."""
+    """Only one search at a time writes into a directory; a second one changes nothing."""
     args = ["--model", "corner", "--tries", 5]
     search(tmp / "log", *args)
     before = (tmp / "log" / "journal.jsonl").read_text()
@@ -195,7 +195,7 @@ def bad(_):
 
 
 def dry_run(tmp):
-    """The commands are printed, and the engine takes them: only the device is missing."""
+    """The commands are printed, and the engine accepts them; only the device is missing."""
     os.chdir(tmp)
     out = run("--dry-run", "--tries", 3, "--seed", 5, "-D", ".25").stdout
     lines = [line for line in out.splitlines() if "engine" in line]
@@ -251,7 +251,7 @@ def interrupted(tmp):
 
 
 def dead(tmp):
-    """A device that cannot be used any more ends the search, and is measured when it is resumed."""
+    """If the device cannot be used any more, the search ends; the resumed search measures the failed point again."""
     libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
         ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
     env = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
@@ -327,7 +327,7 @@ def directions(tmp):
 
 
 def hopeless(tmp):
-    """A point that cannot be measured is no anomaly."""
+    """A point that cannot be measured is not an anomaly."""
     for tries in 2, 50:
         o = search(tmp / f"none-{tries}", "--tries", tries, "-D", ".05", "-d", "mlx5_9", prefix=prefix, status=1)
         assert o["failures"] == o["tries"] == min(tries, 5) and not o["anomalies"], o

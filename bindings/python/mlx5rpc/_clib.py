@@ -17,7 +17,7 @@ RETRY = (errno.EAGAIN, errno.ENOBUFS)  # poll, then call again
 
 
 def error(code, filename=None):
-    """The exception for -errno: BlockingIOError where trying again helps, else what OSError makes of it."""
+    """Returns the exception for -errno: BlockingIOError if a retry can succeed, else the type that OSError chooses."""
     kind = BlockingIOError if -code in RETRY else OSError
     return kind(-code, os.strerror(-code), *([filename] if filename else []))
 
@@ -29,7 +29,7 @@ def _checked(result, _function, _arguments):
 
 
 def _beside(soname):
-    """The library in the prefix where this module is installed, or else its name, for ld.so to search."""
+    """Returns the path of the library in the prefix of this module, or else its name, which ld.so searches."""
     for prefix in pathlib.Path(__file__).absolute().parents:
         if LIBDIR and (prefix / LIBDIR / soname).exists():
             return str(prefix / LIBDIR / soname)
@@ -37,7 +37,7 @@ def _beside(soname):
 
 
 def library(soname, functions, needs=()):
-    """Loads a library after those that it needs, which it then finds by their names.
+    """Loads the libraries that a library needs, which it then finds by their names, and the library itself.
     `functions`: {name: (type of the result, or STATUS; types of the arguments)}."""
     for needed in needs:
         ctypes.CDLL(_beside(needed))
@@ -52,27 +52,27 @@ def library(soname, functions, needs=()):
 
 
 def fits(ctype, value):
-    """The value, which ctypes would cut to the type's size without a word."""
+    """Returns the value after a check of its range: ctypes would truncate it silently."""
     if ctype(value).value != value:
         raise OverflowError(f"{value} does not fit into {ctype.__name__}")
     return value
 
 
 def payload(data):
-    """The bytes of any object that has some. (bytes(5) would be five zeros.)"""
+    """Returns the bytes of an object with the buffer protocol. (bytes(5) would be five zeros.)"""
     return data if isinstance(data, bytes) else memoryview(data).tobytes()
 
 
 def name_of(text):
-    """A string for C, which would end at a zero byte."""
+    """Encodes a string for C, in which a zero byte would end it."""
     if "\0" in text:
         raise ValueError("a name with a zero byte")
     return text.encode()
 
 
 class Attributes(ctypes.Structure):
-    """A struct of attributes. Zero is the default; `_bits_` has the bit of `set` of those fields in
-    which a given 0 is a value."""
+    """A struct of attributes. Zero is the default; `_bits_` has the bits of `set` for the fields in which
+    0 is a valid value."""
 
     _bits_ = {}
 
@@ -94,23 +94,23 @@ class Attributes(ctypes.Structure):
 
 
 def as_dict(struct):
-    """The fields of a struct of numbers."""
+    """Returns the fields of a struct of numbers as a dict."""
     return {name: getattr(struct, name) for name, _ in struct._fields_ if name not in ("set", "size")}
 
 
 def nanoseconds(seconds):
-    """A timeout of a function that takes nanoseconds; None: for ever."""
+    """Converts a timeout to nanoseconds; None: for ever."""
     return FOREVER_NS if seconds is None else min(max(int(seconds * 1e9), 0), FOREVER_NS - 1)
 
 
 def milliseconds(seconds):
-    """A timeout of a function that takes milliseconds in an int; None: for ever."""
+    """Converts a timeout to milliseconds in a C int; None: for ever."""
     return -1 if seconds is None else min(max(int(seconds * 1e3), 0), 2**31 - 1)
 
 
 class Handle:
     """Owns a C object until close(), the end of a `with` block, or the end of the program. A forked
-    child does not end what its parent has made."""
+    child does not destroy its parent's objects."""
 
     def _own(self, pointer, destroy):
         self._pointer = pointer
@@ -132,7 +132,7 @@ class Handle:
         return not self._end.alive
 
     def close(self):
-        """Frees everything. A second close does nothing."""
+        """Destroys the object. A second close() does nothing."""
         self._end()
 
     def __enter__(self):

@@ -10,12 +10,12 @@
             for request in ctx.requests():              for response in ctx.poll():
                 request.reply(b"pong")                      use(response.token, response.result())
 
-copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Everything moves inside of
-poll(), which also sends, in one WRITE to each peer, what was said since the last one. Times are in
-seconds, None is for ever. Errors are exceptions of the kind of their errno: BlockingIOError from call()
-where there is no room or credit (poll, then call again), ConnectionResetError from result() when the peer
-has gone, TimeoutError. A context, with all that belongs to it, is used by one thread at a time.
-A signal handler that raises an exception while poll() runs can cost a response.
+copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Progress is made only inside
+poll(), which also sends the messages collected since the last poll(), in one WRITE to each peer. Times are
+in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
+if there is no room or credit (poll, then call again), ConnectionResetError from result() if the peer has
+ended, TimeoutError. Only one thread at a time may use a context and its objects.
+If a signal handler raises an exception while poll() runs, a response can be lost.
 """
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, \
@@ -97,15 +97,15 @@ class Response(NamedTuple):
     data: bytes | None
 
     def result(self):
-        """The bytes that came back, or the exception."""
+        """Returns the bytes of the response, or raises the exception."""
         if self.status:
             raise error(self.status)
         return self.data
 
 
 class Request:
-    """A request that has arrived. It has to be answered by reply(), once, at any later time, also after
-    an error: until then it uses its peer's credit, and room in the ring."""
+    """A request that has arrived. The program must answer it with reply(), once, at any later time, also after
+    an error: until then the request uses its peer's credit, and room in the ring."""
 
     __slots__ = ("endpoint", "data", "allowance", "_pointer")
 
@@ -116,7 +116,7 @@ class Request:
         self.allowance = _lib.copyrpc_req_allowance(pointer)  # bytes that the caller takes
 
     def reply(self, data=b""):
-        """Answers. OSError with EMSGSIZE: more than the allowance; the request is still to be answered.
+        """Answers. OSError with EMSGSIZE: @data is larger than the allowance; the request must still be answered.
         Another error: the endpoint has failed, and the reply is lost."""
         data = payload(data)
         self.endpoint.context._open
@@ -130,7 +130,7 @@ class Request:
 
 
 class Endpoint:
-    """One side of a connection to one peer; made by connect(), accept() and endpoint() of a context."""
+    """One side of a connection to one peer; connect(), accept() and endpoint() of a context create it."""
 
     def __init__(self, context, pointer):
         self.context, self._pointer = context, pointer
@@ -144,8 +144,8 @@ class Endpoint:
         return self._pointer
 
     def call(self, data, resp_max, token=None, timeout=None):
-        """Collects a request of the next poll() or flush(). The response has at most resp_max bytes and
-        comes with the token, any object, from poll(); or its result() is TimeoutError."""
+        """Collects a request, which the next poll() or flush() sends. The response has at most resp_max bytes;
+        poll() returns it with the token, which may be any object. After a timeout result() raises TimeoutError."""
         data, context = payload(data), self.context
         number = context._last + 1
         if timeout is None:
@@ -157,28 +157,28 @@ class Endpoint:
         context._calls[number] = self, token
 
     def info(self):
-        """Returns the bytes that the peer's join() needs, to be sent over any channel."""
+        """Returns the bytes that the peer's join() needs. Any channel may carry them."""
         blob = ctypes.create_string_buffer(INFO_SIZE)
         _lib.copyrpc_ep_info(self._open, blob)
         return blob.raw
 
     def join(self, blob):
-        """Connects to the endpoint whose info() this is: copyrpc_ep_connect()."""
+        """Connects to the endpoint whose info() is @blob: copyrpc_ep_connect()."""
         blob = payload(blob)
         _lib.copyrpc_ep_connect(self._open, blob, len(blob))
 
     def status(self):
-        """0: connected; or -errno, see copyrpc_ep_status()."""
+        """Returns 0 if connected, else -errno, see copyrpc_ep_status()."""
         return _lib.copyrpc_ep_status(self._open)
 
     def stats(self):
-        """The counters, a dict."""
+        """Returns the counters as a dict."""
         stats = _Stats()
         _lib.copyrpc_ep_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)
 
     def describe(self):
-        """One line for people: what it is connected to, and why it has failed."""
+        """Returns a line of text: the peer, and why the endpoint has failed."""
         text = ctypes.create_string_buffer(1024)
         _lib.copyrpc_ep_describe(self._open, text, len(text))
         return text.value.decode(errors="replace")
@@ -198,7 +198,7 @@ class Endpoint:
 
 
 class Context(Handle):
-    """A device and what all endpoints of a thread share. Attributes: device, port, ring_size,
+    """A device and the objects that all endpoints of a thread share. Attributes: device, port, ring_size,
     max_endpoints, path and so on; see struct copyrpc_ctx_attr."""
 
     def __init__(self, **attributes):
@@ -217,27 +217,27 @@ class Context(Handle):
         return byref(_EpAttr(**attributes))
 
     def connect(self, host, port, timeout=5, **attributes):
-        """An endpoint that is connected to a side that accepts; tries again until the time is over."""
+        """Returns an endpoint that is connected to a side that accepts; tries again until the time is over."""
         pointer = c_void_p()
         _lib.copyrpc_connect(self._open, self._ep_attr(attributes), name_of(host), fits(c_uint16, port),
                              milliseconds(timeout), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def accept(self, listener, timeout=None, **attributes):
-        """An endpoint that is connected to whoever comes next; listener is a socket that listens."""
+        """Returns an endpoint that is connected to the next client; listener is a listening socket."""
         pointer = c_void_p()
         _lib.copyrpc_accept(self._open, self._ep_attr(attributes), listener.fileno(),
                             milliseconds(timeout), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def endpoint(self, **attributes):
-        """An endpoint that is not connected yet: see info() and join()."""
+        """Returns an endpoint that is not connected yet: see info() and join()."""
         pointer = c_void_p()
         _lib.copyrpc_ep_create(self._open, self._ep_attr(attributes), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def poll(self):
-        """Sends what was collected, and handles what has arrived: a list of Response."""
+        """Sends the collected messages, and handles arrived ones. Returns a list of Response."""
         _lib.copyrpc_poll(self._open, self._on_response, None)
         responses = [Response(*self._calls.pop(number), status, data)
                      for number, status, data in self._arrived]
@@ -245,13 +245,13 @@ class Context(Handle):
         return responses
 
     def requests(self):
-        """Yields the requests that have arrived up to the last poll()."""
+        """Yields the requests that the last polls have received."""
         pointer = c_void_p()
         while _lib.copyrpc_recv(self._open, byref(pointer)):
             yield Request(self, pointer.value)
 
     def flush(self):
-        """Sends what was collected. Returns the number of batches."""
+        """Sends the collected messages. Returns the number of batches."""
         return _lib.copyrpc_flush(self._open)
 
     @property
@@ -273,7 +273,7 @@ class Context(Handle):
         return None if ms < 0 else ms / 1e3
 
     def stats(self):
-        """The counters of all endpoints, a dict."""
+        """Returns the sums of the counters of all endpoints as a dict."""
         stats = _Stats()
         _lib.copyrpc_ctx_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)

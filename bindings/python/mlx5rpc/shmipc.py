@@ -8,11 +8,11 @@
                 request.reply(b"pong")              c.wait()
             s.wait()                            c.request(b"ping", timeout=1)
 
-shmipc.h is the manual; names and errors are the same. Times are in seconds, None is for ever. Errors
-are exceptions of the kind of their errno: FileNotFoundError and ConnectionRefusedError from Client()
-while there is no server, BlockingIOError from call() with `depth` calls in flight, BrokenPipeError when
-the server is gone, TimeoutError from request(). A server or client belongs to one thread at a time.
-A signal handler that raises an exception while poll() runs can cost a response.
+shmipc.h is the manual; names and errors are the same. Times are in seconds, None means for ever. The
+errno determines the type of an exception: FileNotFoundError and ConnectionRefusedError from Client() while
+there is no server, BlockingIOError from call() if `depth` calls are in flight, BrokenPipeError if the
+server has ended, TimeoutError from request(). Only one thread at a time may use a server or client.
+If a signal handler raises an exception while poll() runs, a response can be lost.
 """
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p, string_at
@@ -74,7 +74,7 @@ _lib = library("libshmipc.so.0", {
 
 
 class _Side(Handle):
-    """The common part of a server and a client: `_names` are its functions, by what they do."""
+    """The common part of a server and a client; `_names` maps operations to C functions."""
 
     def __init__(self, name, attributes):
         pointer = c_void_p()
@@ -88,11 +88,11 @@ class _Side(Handle):
         self.attr = as_dict(attr)  # the sizes in use
 
     def flush(self):
-        """Publishes what was said, and wakes who sleeps: before other work than poll and wait."""
+        """Publishes the messages, and wakes sleepers. Call it before work other than poll and wait."""
         self._flush(self._open)
 
     def wait(self, timeout=None):
-        """Sleeps until poll() has something. False: the time is over, or a signal has come."""
+        """Sleeps until poll() has work. Returns False if the time is over or a signal has arrived."""
         return bool(self._wait(self._open, nanoseconds(timeout)))
 
     def fileno(self):
@@ -104,14 +104,14 @@ class _Side(Handle):
         return not self._arm(self._open)
 
     def stats(self):
-        """The counters, a dict."""
+        """Returns the counters as a dict."""
         stats = self._Stats()
         self._get_stats(self._open, byref(stats), ctypes.sizeof(stats))
         return as_dict(stats)
 
 
 class Request:
-    """A request that a server has taken; it is answered by reply(), once, at any later time."""
+    """A request that a server has received. The program must answer it with reply(), once, at any later time."""
 
     __slots__ = ("data", "client", "_server", "_id")
 
@@ -119,7 +119,7 @@ class Request:
         self._server, self.client, self._id, self.data = server, req.client, req.id, data
 
     def reply(self, data=b""):
-        """Answers. BrokenPipeError: that client is gone."""
+        """Answers. BrokenPipeError: the client has ended."""
         data = payload(data)
         _lib.shmipc_server_reply(self._server._open, self.client, self._id, data, len(data))
 
@@ -146,12 +146,12 @@ class Server(_Side):
             yield Request(self, req, string_at(self._buffer, req.len))
 
     def unlink(self):
-        """Removes the name: nothing is left if all processes are killed, and nobody can connect."""
+        """Removes the name: no client can connect any more, and no file is left if all processes are killed."""
         _lib.shmipc_server_unlink(self._open)
 
 
 class Client(_Side):
-    """A client of the server with that name. Sizes that are given must be the server's."""
+    """A client of the server with this name. Sizes that are set must equal the server's."""
 
     _begin, _destroy = _lib.shmipc_client_connect, _lib.shmipc_client_disconnect
     _flush, _wait = _lib.shmipc_client_flush, _lib.shmipc_client_wait
@@ -168,7 +168,7 @@ class Client(_Side):
             (number, string_at(data, length) if data else None)))
 
     def call(self, data=b"", token=None):
-        """Sends a request; poll() gives the token, any object, back with the response."""
+        """Sends a request; poll() returns the token, which may be any object, with the response."""
         data = payload(data)
         _lib.shmipc_client_call(self._open, data, len(data), self._last + 1)
         self._last += 1
@@ -180,12 +180,12 @@ class Client(_Side):
         return taken
 
     def poll(self):
-        """The responses that have arrived, at most eight: a list of (token, bytes)."""
+        """Returns the responses that have arrived, at most eight, as a list of (token, bytes)."""
         _lib.shmipc_client_poll(self._open, self._on_response, None)
         return self._taken()
 
     def request(self, data=b"", timeout=None):
-        """Makes a call and waits for its response, while no other call is pending."""
+        """Makes a call and waits for its response. No other call may be pending."""
         data, length = payload(data), c_uint32()
         _lib.shmipc_client_call_wait(self._open, data, len(data), self._buffer, len(self._buffer),
                                      nanoseconds(timeout), byref(length))

@@ -17,7 +17,7 @@ CALLS = 64
 
 
 def serve(port):
-    """Answers with the reversed bytes; b"quit" ends it, b"die" kills it, b"hold" gets no answer."""
+    """Answers with the reversed bytes; b"quit" ends the server, b"die" kills it, b"hold" gets no answer."""
     listener = socket.create_server(("127.0.0.1", 0))
     with copyrpc.Context(ring_size=65536) as context:
         port.put(listener.getsockname()[1])
@@ -55,7 +55,7 @@ class Calls(unittest.TestCase):
         self.server.join(LIMIT)
 
     def finish(self):
-        """All responses, by token."""
+        """Returns all responses, by token."""
         found = {}
         while self.context.pending:
             for response in self.context.poll():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The structs of the Python modules have the layout of those in the headers: the compiler compares.
+"""The structs of the Python modules have the same layout as those in the headers; the C compiler checks this.
 
     test_layout.py INCLUDE_DIRECTORY...
 """

@@ -24,7 +24,7 @@ def region(name):
 
 
 def serve(name, ready, unlinked):
-    """Answers with the reversed bytes; b"quit" ends it, b"die" kills it."""
+    """Answers with the reversed bytes; b"quit" ends the server, b"die" kills it."""
     with shmipc.Server(name, **SIZES) as server:
         ready.set()
         while True:
@@ -40,7 +40,7 @@ def serve(name, ready, unlinked):
 
 
 class Served(unittest.TestCase):
-    """A server in a process of its own, and a client of it."""
+    """A server in a separate process, and a client of it."""
 
     unlinked = False
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""seeds.py DIR: what a connection blob begins with, as the fuzzer's time is short."""
+"""seeds.py DIR: writes the beginning of a connection blob as a seed, because the fuzzer's time is short."""
 
 import sys
 
