@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# echo.sh SERVER CLIENT [STRANGERS]: runs both on this machine, the client by strangers.py if given.
+# echo.sh SERVER CLIENT [STRANGERS]: runs both on this machine; with STRANGERS the client runs under strangers.py.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM

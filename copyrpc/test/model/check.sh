@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # check.sh SPIN CC LAYER-DIR pass|fail -DNAME=VALUE...
-# Runs the model of flow.pml with these values: the search must be complete and without
-# an error, or, to show that the model can tell, end with one.
+# Runs the model of flow.pml with these values. With "pass" the search must be complete and find no
+# error; with "fail" it must find the planted error.
 set -eu
 spin=$1 cc=$2 src=$3 want=$4
 shift 4

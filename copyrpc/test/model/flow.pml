@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Flow control between two endpoints: all interleavings of calls, replies in any order,
- * detaching, flushes, deliveries, READs and credit batches. Asserted: the invariant; no
- * unconsumed byte is overwritten; a reply is never blocked; credit batches do not answer
- * each other. A state in which nothing can be done before all calls are answered is a
+ * detaching, flushes, deliveries, READs and credit batches. The model asserts the invariant, that no
+ * unconsumed byte is overwritten, that a reply is never blocked, and that batches without messages
+ * do not cause each other. If no step is possible before all calls are answered, this is a
  * deadlock, which Spin reports as an invalid end state.
  *
  * The guards are macros of model.h, as Spin takes no function calls in them.
