@@ -11,9 +11,9 @@
 #define RHO_HIGH 1.2
 #define EMPTY_HIGH 0.75
 #define EMPTY_LOW 0.40
-#define LOW_NEED 64 /* loops in a row before u rises */
-#define HIGH_NEED 128 /* before it falls */
-#define HOLD_MIN 32 /* loops after a change in which nothing is decided */
+#define LOW_NEED 64 /* consecutive loops before u rises */
+#define HIGH_NEED 128 /* consecutive loops before u falls */
+#define HOLD_MIN 32 /* loops without a decision after a change */
 #define COLLAPSED_CQES 1.0
 #define COLLAPSED_EMPTY 0.9
 #define GAIN_MIN 1e-3 /* completions per poll: what counts as no gain at all */
@@ -56,7 +56,7 @@ void adaptive_identify(struct adaptive *a)
 	a->u_max = clamp_round(2.5 * a->r0, U_MAX_LEAST, U_MAX_MOST);
 }
 
-/* A half of the identification is over, or the time until the next one. */
+/* Ends a half of the identification, or the time until the next identification. */
 static void next_phase(struct adaptive *a)
 {
 	double loops = ADAPTIVE_WARMUP;

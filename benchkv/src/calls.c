@@ -9,7 +9,7 @@
 
 /* ---- phase D: calls ---- */
 
-/* Calls or relays. -EAGAIN: no room now; otherwise it is on its way, or has failed. */
+/* Calls or relays. -EAGAIN: no room now; otherwise the errand is under way, or has failed. */
 static int try_errand(struct daemon *d, uint32_t index)
 {
 	const struct kv_req *req = &d->errands.all[index].req;
@@ -43,7 +43,7 @@ static void queue_errand(struct errands *e, uint32_t index)
 	q->last = index;
 }
 
-/* Can anybody of this rank carry out what d was asked for? */
+/* True: a daemon of this rank can carry out the request that d has received. */
 static bool has_way(const struct daemon *d, uint32_t rank)
 {
 	if (rank >= d->node->ranks || rank == d->node->rank)
@@ -65,20 +65,20 @@ void errand_take(struct daemon *d, const struct asker *who, const struct kv_req 
 		errand_fail(d, index, EHOSTUNREACH);
 		return;
 	}
-	/* Behind those that wait for the same rank, if there are any. */
+	/* After the errands that wait for the same rank, if there are any. */
 	if (all->queues[req->rank].first != QUEUE_NONE || try_errand(d, index)) {
 		d->stats.stalled++;
 		queue_errand(all, index);
 	}
 }
 
-/* Those that the last poll of the ring has found. Their number. */
+/* Takes the requests that the last poll of the ring has found. Returns their number. */
 static uint32_t take_found(struct daemon *d)
 {
 	struct delegrpc_req from;
 	uint32_t n = 0;
 
-	/* A client that had more in flight than agreed would only have to wait. */
+	/* A client with more requests in flight than agreed would only have to wait. */
 	while (!errands_full(&d->errands) && delegrpc_server_recv(d->ring, &from)) {
 		const struct asker who = {.way = BY_RING, .client = from.client, .id = from.id};
 		struct kv_req req = {.type = 0};
@@ -135,7 +135,7 @@ uint32_t errands_exchange(struct daemon *d)
 
 /* ---- phase E: retry ---- */
 
-/* True: nobody waits there any more. */
+/* Calls the waiting errands of a rank. True: none waits any more. */
 static bool drain_queue(struct daemon *d, struct errand_queue *q)
 {
 	struct errands *e = &d->errands;

@@ -62,7 +62,7 @@ void check_restart(struct checker *c, uint32_t run)
 	c->history.run = run;
 }
 
-/* Own puts come after those of the next client; a client that is alone has read its keys then. */
+/* Own puts follow those of the next client. A single client is its own next client. */
 static int add_own(struct checker *c, const struct history_made *made)
 {
 	uint64_t *due;
@@ -94,7 +94,7 @@ int check_audit(struct checker *c, uint32_t runs, const struct history_made *mad
 	return err ? err : add_own(c, made);
 }
 
-/* The client whose put the i-th request of the audit looks for. */
+/* The client whose put request number i of the audit reads. */
 static uint32_t audited(const struct checker *c, uint64_t i)
 {
 	return i < c->n_next ? c->next : c->origin;
@@ -148,7 +148,7 @@ void check_cancel(struct checker *c, const struct kv_req *req)
 	slab_put(&c->free, req->seq & c->slot_mask);
 }
 
-/* Two clients read the key; `owner` has put it. */
+/* Adds the term of a key that two clients read; @owner has put it. */
 static void compare_views(struct checker *c, const struct check_slot *slot, uint64_t value)
 {
 	uint32_t owner = audited(c, slot->op);
@@ -207,7 +207,7 @@ static enum verdict judge_absent(struct checker *c, const struct check_slot *slo
 	return v;
 }
 
-/* A put was not acknowledged as it should be. */
+/* A put did not get its correct acknowledgement. */
 static void doubt(struct checker *c, const struct check_slot *slot)
 {
 	c->doubtful++;
@@ -225,7 +225,7 @@ static void check_put(struct checker *c, const struct check_slot *slot, const st
 	}
 }
 
-/* An answer that came to the right place. */
+/* Checks a reply that came to the right client and request. */
 static void check_answer(struct checker *c, const struct check_slot *slot,
 	const struct kv_resp *resp)
 {
@@ -239,7 +239,7 @@ static void check_answer(struct checker *c, const struct check_slot *slot,
 		c->n.wrong_value++;
 }
 
-/* An answer that is none, or not this request's: what became of it is not known. */
+/* Counts a reply that is invalid, or not for this request: the result of the request is unknown. */
 static void give_up(struct checker *c, const struct check_slot *slot)
 {
 	if (slot->put)
@@ -277,7 +277,7 @@ void check_finish(struct checker *c, bool stopped)
 {
 	*(stopped ? &c->n.unfinished : &c->n.lost) += check_open_count(c);
 	if (c->auditing && c->n.ops < c->n_due &&
-		!stopped) { /* it was given up: these were not read */
+		!stopped) { /* the audit was given up: these keys were not read */
 		c->n.lost += c->n_due - c->n.ops;
 		c->n.ops = c->n_due;
 	}

@@ -15,7 +15,7 @@
 #include "stop.h"
 #include "ways.h"
 
-#define SLEEP_NS (10 * NSEC_PER_MSEC) /* with one way to wait on: until a look at the clock */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
 
 static void take_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
@@ -160,7 +160,7 @@ static void rest(struct client *c, uint64_t next)
 		sleep_for(ways || !open ? c->node->nap_ns : sleep_ns);
 }
 
-/* Operations from next on that were due before the end, and will not be made. */
+/* Counts the operations from @next on that were due before the end, and will not be made. */
 static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end_ns)
 {
 	const struct options *o = c->node->o;
@@ -182,7 +182,7 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 	while (!stop_requested()) {
 		int err, n;
 
-		c->now_ns = clock_ns(); /* of the replies and of the requests of this turn */
+		c->now_ns = clock_ns(); /* for the replies and the requests of this turn */
 		n = ways_take(c);
 		if (c->now_ns >= end_ns && last > *next_p) {
 			c->missed = count_missed(c, *next_p, end_ns);
@@ -200,7 +200,7 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 			atomic_store_explicit(&c->done, c->check.n.verified, memory_order_relaxed);
 			wait_reset(&w);
 		} else if (c->now_ns - seen_ns > c->node->o->timeout_ns) {
-			return 0; /* what is open is lost */
+			return 0; /* open requests count as lost */
 		} else if (wait_step(&w)) {
 			rest(c, *next_p);
 		}
@@ -208,7 +208,7 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 	return -EINTR;
 }
 
-/* In the thread's name, where top(1) and others see it: who it is, and which run it is in. */
+/* Sets the thread's name, which top(1) shows, to the client's number and the run. */
 static void show_run(const struct client *c, uint32_t run)
 {
 	char name[24]; /* the kernel keeps 15 characters */
@@ -243,7 +243,7 @@ static void run_once(struct client *c, uint32_t run)
 	c->made.doubtful = c->check.doubtful;
 }
 
-/* Reads what is due, and counts in another way how much that had to be. 0 or -errno. */
+/* Reads the keys of the audit, and counts them with another algorithm. 0 or -errno. */
 static int audit_keys(struct client *c)
 {
 	struct checker *check = &c->check;
@@ -260,7 +260,7 @@ static int audit_keys(struct client *c)
 		made[check->next].last, &c->keys_put);
 }
 
-/* After the last run, when no client of any rank makes puts any more. */
+/* The audit. Must be called after the last run, when no client of any rank makes puts. */
 static void audit(struct client *c)
 {
 	c->start_ns = c->now_ns = c->measured_ns = clock_ns();

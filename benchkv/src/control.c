@@ -17,11 +17,11 @@
  */
 #define WINDOW 10
 #define FULL 9
-#define AGE_UNIT_NS 20000ull /* of waiting: weighs as much as a call */
+#define AGE_UNIT_NS 20000ull /* this time of waiting has the weight of one call */
 #define SPACING_NS 2000ull /* between WRITEs beyond the window */
 #define MAX_NUMBER 65536
 
-/* One number from 1 to MAX_NUMBER; where it ends, or NULL. */
+/* Reads a number from 1 to MAX_NUMBER. Returns the character after it, or NULL. */
 static const char *parse_number(const char *s, uint32_t *n_p)
 {
 	char *end;
@@ -36,7 +36,7 @@ static const char *parse_number(const char *s, uint32_t *n_p)
 	return end;
 }
 
-/* Two of them, with a comma between. */
+/* Reads two such numbers with a comma between. */
 static const char *parse_pair(const char *s, uint32_t *a_p, uint32_t *b_p)
 {
 	s = parse_number(s, a_p);
@@ -246,11 +246,11 @@ struct selection {
 	struct control *c;
 	struct control_load *loads;
 	size_t n, go;
-	uint32_t taken; /* WRITEs with calls among those that go */
-	uint64_t now_ns; /* 0: not asked yet */
+	uint32_t taken; /* number of selected endpoints with calls */
+	uint64_t now_ns; /* 0: the clock has not been read yet */
 };
 
-/* Writes down what becomes of a load, if somebody asks. */
+/* Records the decision about a load, if there is a log. */
 static void note(const struct selection *s, const struct control_load *load, uint32_t unconsumed,
 	enum decision_reason why)
 {
@@ -258,7 +258,7 @@ static void note(const struct selection *s, const struct control_load *load, uin
 		note_flush(s->c, load, age_ns(s->c, load, s->now_ns), unconsumed, why);
 }
 
-/* The i-th load may go. */
+/* Selects load number i. */
 static void take(struct selection *s, size_t i, enum decision_reason why)
 {
 	const struct control *c = s->c;
@@ -269,7 +269,7 @@ static void take(struct selection *s, size_t i, enum decision_reason why)
 	swap(s->loads, s->go++, i);
 }
 
-/* Those that need not wait. */
+/* Selects the endpoints that need not wait. */
 static void take_free(struct selection *s)
 {
 	const struct control_load *l = s->loads;
@@ -281,7 +281,7 @@ static void take_free(struct selection *s)
 	}
 }
 
-/* All the others, too. */
+/* Selects all other endpoints too. */
 static size_t take_rest(struct selection *s, enum decision_reason why)
 {
 	if (unlikely(s->c->log)) {
@@ -344,7 +344,7 @@ static bool has_room(const struct selection *s)
 	return s->go < s->n && s->c->unconsumed + s->taken < s->c->spec.window;
 }
 
-/* As many as the window has room for, this one first. */
+/* Selects as many endpoints as the window has room for, beginning with this one. */
 static void take_most_urgent(struct selection *s, size_t first)
 {
 	if (!has_room(s))
@@ -425,7 +425,7 @@ void control_sent(struct control *c, const struct control_load *load, uint64_t e
 	p->since_ns = 0;
 	if (!load->calls)
 		return;
-	if (p->count == CONTROL_POSTED) { /* all of them by way of FULL: count the last */
+	if (p->count == CONTROL_POSTED) { /* all of them because of FULL: replace the last one */
 		ends[(p->head + p->count - 1) % CONTROL_POSTED] = end;
 		return;
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The loop of a daemon, and how it rests. */
+/* The loop of a daemon, and its sleeps. */
 #include "daemon.h"
 
 #include <time.h>
@@ -8,9 +8,9 @@
 #include "base/wait.h"
 #include "phases.h"
 
-#define SLEEP_NS (10 * NSEC_PER_MSEC) /* until the next look at the stop flag */
+#define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep before the stop flag is read */
 
-/* Goes through the phases; with at_ns, notes when each of them begins. */
+/* Runs the phases. If @at_ns is not NULL, writes the time at which each one begins. */
 static uint32_t run_phases(struct daemon *d, uint64_t *at_ns)
 {
 	uint32_t n = 0;
@@ -89,7 +89,7 @@ static uint32_t run_loop(struct daemon *d)
 	return n;
 }
 
-/* The end of a loop that handled n messages: if there was nothing, rests by and by. */
+/* The end of a loop that handled @n messages. After some loops without messages, sleeps. */
 static void rest(struct daemon *d, uint32_t n, struct wait *w)
 {
 	struct timespec nap = {.tv_nsec = (long)d->node->nap_ns};
@@ -112,7 +112,7 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else
-		nanosleep(&nap, NULL); /* nothing wakes for all of them */
+		nanosleep(&nap, NULL); /* no event covers all objects */
 }
 
 void *daemon_main(void *arg)
@@ -121,7 +121,7 @@ void *daemon_main(void *arg)
 	struct wait w = WAIT_INIT;
 
 	topo_pin_self(d->node->topo, d->index);
-	/* Relaxed: the flag carries nothing; what follows it is ordered by the join. */
+	/* Relaxed: the flag publishes no other data; the join orders the accesses after it. */
 	while (!atomic_load_explicit(&d->node->stop_daemons, memory_order_relaxed))
 		rest(d, run_loop(d), &w);
 	return NULL;

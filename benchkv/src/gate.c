@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "stop.h"
 
-#define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
+#define LOOK_NS (20 * NSEC_PER_MSEC) /* interval at which the stop flag is read */
 
 void gate_init(struct gate *g)
 {

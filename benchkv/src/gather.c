@@ -9,7 +9,7 @@
 #include "base/clock.h"
 
 #define KEY_MAX 48
-#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* mpirun kills after a second */
+#define PARTIAL_NS (700 * NSEC_PER_MSEC) /* less than a second, after which mpirun kills the job */
 
 /* The key of a run; the figures of the daemons come under the key after the last run's. */
 static void run_key(char key[KEY_MAX], uint32_t run)

@@ -114,7 +114,7 @@ static uint64_t ops_of(const struct history *h, uint32_t client)
 	return h->ops ? workload_share(h->ops, client, h->writers) : KV_MAX_OPS;
 }
 
-/* Can this client have made this put? It is looked up in its regenerated stream. */
+/* True: this client can have made this put, according to its regenerated stream. */
 static bool can_be(const struct history *h, uint32_t writer, uint64_t stamp, uint32_t key)
 {
 	uint64_t i = kv_stamp_op(stamp);
@@ -158,7 +158,7 @@ static enum verdict own_value(const struct history *h, const struct history_view
 		return v->changed_at > v->put_at ? READ_STALE : READ_RIGHT;
 	if (stamp + 1 >= v->at || !can_be(h, h->client, stamp, v->key))
 		return READ_INVENTED;
-	if (!v->followed || !v->put_at) /* nothing is known, or it was forgotten in doubt */
+	if (!v->followed || !v->put_at) /* nothing is known, see history_doubt() */
 		return READ_RIGHT;
 	return stamp + 1 > v->put_at ? READ_INVENTED : READ_STALE;
 }
@@ -179,7 +179,7 @@ static_assert(HISTORY_PAIRS == 1u << (32 - 17), "the hash of a pair has 15 bits"
 static void see_pair(struct history *h, struct history_pair *p, uint32_t who, uint64_t stamp,
 	uint64_t at)
 {
-	if (p->who == who && p->at >= at) /* a later get was answered first */
+	if (p->who == who && p->at >= at) /* the reply to a later get came first */
 		return;
 	*p = (struct history_pair){.who = who, .stamp = stamp, .at = at};
 	see_writer(h, who & 0xffff, stamp);
@@ -203,7 +203,7 @@ static enum verdict foreign_value(struct history *h, const struct history_view *
 	return READ_RIGHT;
 }
 
-/* The newest put that is known of the key is this one, unless a later get was answered first. */
+/* Stores this put as the newest known one of the key, unless a later get has its reply already. */
 static void learn(struct history *h, const struct history_view *v, uint64_t name)
 {
 	struct history_key *k = &h->keys[v->number];
@@ -232,7 +232,7 @@ static enum verdict followed_value(struct history *h, const struct history_view 
 	return verdict;
 }
 
-/* For a key that is not followed, only this is known: whether the value names one of its puts. */
+/* For a key that is not followed, checks only whether the value names one of its puts. */
 static enum verdict other_value(struct history *h, const struct history_view *v, uint64_t name)
 {
 	uint64_t stamp = kv_name_stamp(name);
@@ -246,7 +246,7 @@ static enum verdict other_value(struct history *h, const struct history_view *v,
 	return READ_RIGHT;
 }
 
-/* Has there been a put of the key? */
+/* True: there has been a put of the key. */
 static bool was_put(const struct history_view *v)
 {
 	return v->followed && (v->changed_at || v->board.newest != BOARD_NONE);

@@ -20,16 +20,16 @@
 #include "stop.h"
 
 #define KEY_CSV "benchkv.csv"
-/* Time for the news that a rank has died, which can come after its consequences. */
+/* Limits the wait for the message that a rank has died, which can come after its consequences. */
 #define NEWS_NS (500 * NSEC_PER_MSEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* for rank 0 to report what was measured */
 #define SLOWEST 4
-#define PATIENCE_NS (2 * NSEC_PER_SEC) /* of ranks that leave a complaint to rank 0 */
+#define PATIENCE_NS (2 * NSEC_PER_SEC) /* how long other ranks let rank 0 print the error */
 
-/* Results of a rank besides 0 and -errno; its figures are there. */
+/* Results of a rank besides 0 and -errno; with these its figures are complete. */
 enum {
-	UNVERIFIED = 1, /* all went well, but for an operation */
-	UNWRITTEN, /* a trace or decisions could not be written; said in why */
+	UNVERIFIED = 1, /* an operation was not verified */
+	UNWRITTEN, /* a trace or decisions could not be written, see `why` */
 };
 
 /*
@@ -47,7 +47,7 @@ static int fence_after_run(struct job *j, uint32_t run)
 
 /* ---- running ---- */
 
-/* Now and then while the clients work. */
+/* Called repeatedly while the clients work. */
 static void tick(void *arg)
 {
 	struct job *j = arg;
@@ -120,7 +120,7 @@ static int audit(struct job *j)
 
 /* ---- reporting ---- */
 
-/* Once; standard output stays open. */
+/* Closes the files, at most once. Standard output stays open. */
 static int close_file(FILE **f)
 {
 	FILE *file = *f;
@@ -246,7 +246,7 @@ static int judge_csvs(struct job *j)
 	return 0;
 }
 
-/* Rank 0 gets everybody's results and reports. 0, UNVERIFIED, UNWRITTEN or -errno. */
+/* Rank 0 collects the results of all ranks and reports. 0, UNVERIFIED, UNWRITTEN or -errno. */
 static int conclude(struct job *j)
 {
 	bool csv = j->csv[CSV_TRACE] || j->csv[CSV_DECISIONS];
@@ -313,7 +313,7 @@ static void conclude_partial(struct job *j)
 		fprintf(stderr, "benchkv: %s\n", j->why);
 }
 
-/* ---- all of it ---- */
+/* ---- the whole job ---- */
 
 /* If a rank has died, that is the reason, whatever error it has led to here. */
 static void blame_the_dead(struct job *j)

@@ -13,19 +13,19 @@
 #include "base/clock.h"
 #include "stop.h"
 
-#define LOOK_NS (20 * NSEC_PER_MSEC) /* between looks at the stop flag */
+#define LOOK_NS (20 * NSEC_PER_MSEC) /* interval at which the stop flag is read */
 #define JOB_MAX 128
 #define KEY_MAX 64
-#define ABSENT_NAMED 4 /* ranks that have not come: more are not looked for */
-#define ABSENT_NS (100 * NSEC_PER_MSEC) /* for the launcher to say that one has */
+#define ABSENT_NAMED 4 /* most missing ranks that a message names */
+#define ABSENT_NS (100 * NSEC_PER_MSEC) /* time limit to get the data of a rank that is present */
 
 struct launch {
 	pmix_proc_t me;
 	uint32_t rank, size;
 	bool alone;
 	char job[JOB_MAX], host[JOB_MAX];
-	uint32_t fences; /* begun */
-	uint64_t met_ns; /* when the last one ended; 0: none has */
+	uint32_t fences; /* number of fences that have begun */
+	uint64_t met_ns; /* when the last fence ended; 0: none has */
 	launch_watch_fn *watch; /* NULL: none */
 	void *watch_arg;
 };

@@ -23,9 +23,9 @@
 #define MAGIC 0x62656e63686c6c31ull
 #define ADDRESSES 8
 #define CONNECT_NS (300 * NSEC_PER_MSEC) /* for each address */
-#define GREETING_NS (10 * NSEC_PER_SEC) /* until a stranger has to go */
+#define GREETING_NS (10 * NSEC_PER_SEC) /* time limit for a connection to send the secret */
 #define SEND_NS (500 * NSEC_PER_MSEC) /* for a message, to a peer that may hang */
-#define TAKE 64 /* connections accepted in one look */
+#define TAKE 64 /* most connections that are accepted at a time */
 #define RESULT_MAX (8u << 20) /* bytes */
 #define KEEP_IDLE_S 5
 #define KEEP_COUNT 3
@@ -46,10 +46,10 @@ struct greeting {
 };
 
 enum kind {
-	WELCOME = 1, /* rank 0: it is me */
+	WELCOME = 1, /* rank 0 confirms the greeting */
 	STOP, /* arg: of stop.h */
 	RESULT, /* arg: the run; then len bytes */
-	LEAVE, /* nothing follows, and the end of the connection means nothing */
+	LEAVE, /* the last message: the end of the connection is no death */
 };
 
 struct message {
@@ -61,9 +61,9 @@ struct peer {
 	int fd; /* -1: none, or it has ended */
 	bool up; /* greeted and welcomed */
 	bool left;
-	struct message msg; /* the next one, */
-	size_t done; /* of which so many bytes are there */
-	void *result; /* what follows a RESULT, while it is read */
+	struct message msg; /* the message that is being read */
+	size_t done; /* number of its bytes that have been read */
+	void *result; /* the data of a RESULT while it is being read */
 	size_t result_done;
 };
 
@@ -79,7 +79,7 @@ struct lifeline {
 	bool told;
 };
 
-/* ---- strangers and ranks at rank 0's door ---- */
+/* ---- connections to rank 0 ---- */
 
 struct visitor {
 	struct tcp_guest guest;
@@ -161,7 +161,7 @@ static void welcome(struct lifeline *line, struct tcp_guest *g)
 	free(v);
 }
 
-/* Rank 0: lets in who has greeted since the last look. */
+/* Rank 0: accepts the ranks whose greeting has arrived. */
 static void open_door(struct lifeline *line)
 {
 	for (uint32_t i = 0; i < TAKE; i++) {
@@ -175,7 +175,7 @@ static void open_door(struct lifeline *line)
 	}
 }
 
-/* ---- the way to rank 0 ---- */
+/* ---- connecting to rank 0 ---- */
 
 static int greet(struct lifeline *line, const char *host)
 {
@@ -197,7 +197,7 @@ static int greet(struct lifeline *line, const char *host)
 	return err;
 }
 
-/* Goes on with the addresses of rank 0 until there is a connection. */
+/* Tries the addresses of rank 0 until there is a connection. */
 static void try_next(struct lifeline *line)
 {
 	while (line->tried < line->address.n) {
@@ -210,7 +210,7 @@ static void try_next(struct lifeline *line)
 		launch_rank(line->l));
 }
 
-/* ---- what is heard ---- */
+/* ---- receiving ---- */
 
 static void lose(struct lifeline *line, const struct peer *p)
 {
@@ -228,7 +228,7 @@ static void on_end(struct lifeline *line, struct peer *p)
 		try_next(line);
 }
 
-/* Acts on the message that has come. True: the next one can be read. */
+/* Handles the message that has arrived. True: the next one can be read. */
 static bool act(struct lifeline *line, struct peer *p)
 {
 	switch (p->msg.kind) {
@@ -243,7 +243,7 @@ static bool act(struct lifeline *line, struct peer *p)
 		p->left = true;
 		break;
 	case RESULT:
-		return false; /* until they are gathered */
+		return false; /* the result is read later, see lifeline_gather() */
 	default:
 		hang_up(p);
 		return false;
@@ -252,7 +252,7 @@ static bool act(struct lifeline *line, struct peer *p)
 	return true;
 }
 
-/* Reads what a peer says, up to a result. */
+/* Reads the messages of a peer, up to a result. */
 static void hear(struct lifeline *line, struct peer *p)
 {
 	while (p->fd >= 0 && (p->done < sizeof(p->msg) || act(line, p))) {
@@ -275,7 +275,7 @@ void lifeline_look(struct lifeline *line)
 		hear(line, &line->peers[i]);
 }
 
-/* Between two looks at all peers. */
+/* Sleeps between two reads of all peers. */
 static void nap(void)
 {
 	const struct timespec ms = {.tv_nsec = NSEC_PER_MSEC};
@@ -306,7 +306,7 @@ bool lifeline_told(const struct lifeline *line)
 	return line && line->told;
 }
 
-/* ---- what is said ---- */
+/* ---- sending ---- */
 
 void lifeline_stop(struct lifeline *line, int stop)
 {
@@ -327,7 +327,7 @@ int lifeline_send(struct lifeline *line, uint32_t run, const void *data, size_t 
 
 /* ---- gathering ---- */
 
-/* Reads on in a result: 0 when it has been handed over, -EAGAIN, or why nothing more is expected. */
+/* Continues to read a result. 0: it was passed on; -EAGAIN; another -errno: no more will come. */
 static int take_result(struct peer *p, uint32_t rank, lifeline_result_fn *fn, void *arg)
 {
 	int err;
@@ -346,7 +346,7 @@ static int take_result(struct peer *p, uint32_t rank, lifeline_result_fn *fn, vo
 	return err;
 }
 
-/* Takes what a rank has sent so far. True: more can come. */
+/* Takes the data that a rank has sent so far. True: more can come. */
 static bool gather_peer(struct lifeline *line, uint32_t rank, lifeline_result_fn *fn, void *arg)
 {
 	struct peer *p = &line->peers[rank];

@@ -49,7 +49,7 @@ int job_cannot_write(struct job *j, const char *what, const char *file, int err)
 	return err;
 }
 
-/* The command line is bad, and every rank finds it out. */
+/* Records that the command line is bad, which every rank detects. */
 int job_refuse(struct job *j, int err)
 {
 	j->status = JOB_USAGE;
@@ -164,7 +164,7 @@ static void open_files(struct job *j, struct hello *mine)
 	}
 }
 
-/* Tells the other ranks the figures from which K and B are derived. */
+/* Sends the figures from which K and B are derived to the other ranks. */
 static void tell_origin(struct hello *mine, enum basis basis, double round_trip_ns, double write_ns,
 	double message_ns)
 {

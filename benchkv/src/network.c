@@ -87,7 +87,7 @@ uint32_t network_take_answers(struct daemon *d)
 	return d->flux ? (uint32_t)flux_poll(d->flux, on_worker_answer, d) : 0;
 }
 
-/* Passes a request to the daemon of its shard. -EAGAIN: not now. */
+/* Passes a request to the daemon of its shard. -EAGAIN: there is no room now. */
 static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
 {
 	int err = flux_call(d->flux, shard, &h->req, sizeof(h->req), (uintptr_t)h->from);
@@ -113,7 +113,7 @@ static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 	struct kv_resp resp;
 
 	hear(d, &h.req);
-	/* Or no request, or one that should have gone to another daemon: the store says so. */
+	/* Also an invalid request or one for another daemon: the store replies with an error. */
 	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
 		resp = store_serve(d->store, &h.req);
@@ -165,7 +165,7 @@ static void mark_failed(struct network *net, struct remote *r)
 	control_failed(&net->control, r->rank);
 }
 
-/* Is it too early for a first call to that rank? */
+/* True: it is too early for a first call to this rank. */
 static bool is_early(struct daemon *d, uint32_t rank)
 {
 	struct network *net = &d->net;

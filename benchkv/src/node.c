@@ -23,13 +23,13 @@
  */
 #define SLACK 8
 /*
- * A look after a nap takes a thread about 4 us: with NAP_LOOK_NS for each thread per unit
+ * A poll after a sleep takes a thread about 4 us. With NAP_LOOK_NS for each thread per unit,
  * idle threads take half of the time at most, however many there are. Below NAP_MIN_NS
  * the kernel's timers are too coarse.
  */
 #define NAP_LOOK_NS (8 * NSEC_PER_USEC)
 #define NAP_MIN_NS (50 * NSEC_PER_USEC)
-#define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* to look at the stop flags */
+#define NAP_MAX_NS (5 * NSEC_PER_MSEC) /* so that the stop flags are read often enough */
 #define STORE_START 65536 /* keys that a store has room for before it must grow */
 
 /* ---- names and sizes ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The phases of a daemon's loop. No phase waits, and none polls for what another phase handles. A
- * message that cannot go on now is queued.
+ * The phases of a daemon's loop. No phase waits, and none polls for another phase's messages. A
+ * message that cannot be sent on now is queued.
  *
  *	A local		serve requests of this rank's clients for this shard
  *	B channels	poll the delegation ring; take other daemons' answers and the requests that
@@ -27,7 +27,7 @@ struct daemon;
 struct phase {
 	enum trace_phase name;
 	uint32_t (*run)(struct daemon *d); /* returns the number of messages that it handled */
-	bool alone; /* also of a daemon that sees no other rank */
+	bool alone; /* also runs in daemons without sees_ranks, see daemon.h */
 };
 
 /* In the order of the loop. */

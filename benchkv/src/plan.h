@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* --dry-run: prints what a rank would run where, and why. */
+/* --dry-run: prints the plan of a rank with reasons. */
 #ifndef BENCHKV_PLAN_H
 #define BENCHKV_PLAN_H
 
@@ -7,7 +7,7 @@
 
 struct node;
 
-/* In one piece: the ranks of a job print at the same time. */
+/* Writes the plan in one piece, because the ranks of a job print at the same time. */
 void plan_print(const struct node *n, FILE *out);
 
 #endif

@@ -16,18 +16,18 @@
 struct report {
 	const struct node *node;
 	bool software_hca;
-	const struct measured *measured; /* K and B of auto come from it; NULL: they do not */
+	const struct measured *measured; /* the basis of K and B of auto; NULL: not measured */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
-	uint32_t n_runs; /* that have begun: of a partial report, the last one is cut short */
+	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */
 	const struct result *runs; /* of all ranks together, one per run */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;
-	const char *partial; /* why this is not all that was asked for; NULL: it is */
-	const bool *heard; /* of each rank: its results are among these */
+	const char *partial; /* why the report is partial; NULL: it is complete */
+	const bool *heard; /* by rank: its results are included */
 };
 
-/* As they are called in the table and in the object. */
+/* The names of the latencies in the table and in the JSON object. */
 extern const char *const report_latency_names[RESULT_LATENCIES];
 
 static inline double report_seconds(uint64_t ns)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The figures of a run: of one rank, as bytes to send to rank 0, and of all ranks together. */
+/* The results of a run, of one rank or of all ranks together, and their encoding for rank 0. */
 #ifndef BENCHKV_RESULT_H
 #define BENCHKV_RESULT_H
 
@@ -12,15 +12,15 @@
 #include "latrec.h"
 #include "node.h"
 
-/* Latencies are kept apart: the first four are RESULT_REMOTE + RESULT_PUT or less. */
+/* Latencies have separate histograms. The index is RESULT_DUE, or a sum of the first two flags. */
 enum {
-	RESULT_PUT = 1, /* else a get */
-	RESULT_REMOTE = 2, /* else for the own rank */
-	RESULT_DUE = 4, /* of all, but from when the operation was due; with --rate */
+	RESULT_PUT = 1, /* a put, otherwise a get */
+	RESULT_REMOTE = 2, /* for another rank, otherwise for the client's own */
+	RESULT_DUE = 4, /* with --rate: of all operations, from the time when they were due */
 	RESULT_LATENCIES,
 };
 
-/* Requests that came to the daemons, as the library counts them that carried them. */
+/* Requests that came to the daemons, as counted by the libraries that carried them. */
 struct result_ways {
 	uint64_t ipc, ring; /* from clients, by shmipc and delegrpc */
 	uint64_t flux, relay; /* from other daemons: of other ranks, and for other ranks */
@@ -33,13 +33,13 @@ struct result {
 	uint64_t served[OPTIONS_MAX_DAEMONS]; /* requests, by daemon of the rank */
 	struct copyrpc_stats net;
 	struct result_ways ways;
-	uint64_t keys_put; /* of the last run, as far as the audit goes: keys of each client */
-	uint64_t compared; /* of these, keys that two clients have read */
+	uint64_t keys_put; /* keys of each client in the audited part of the last run */
+	uint64_t compared; /* number of these keys that two clients have read */
 	uint64_t skipped; /* keys of keys_put that the audit did not read, or read too often */
 	uint64_t unsent; /* requests for other ranks that were answered and never left their rank */
-	uint64_t views; /* of all clients of the job 0, see check_audit() */
-	uint64_t unequal; /* 1: it is not */
-	uint64_t bad_digests; /* clients with --ops that did not do what they should */
+	uint64_t views; /* must be 0 for all clients of the job together, see check_audit() */
+	uint64_t unequal; /* 1: `views` is not 0 */
+	uint64_t bad_digests; /* with --ops: clients that did not do exactly their operations */
 	uint64_t digest; /* of the operation streams, see result_of_clients() */
 	uint64_t elapsed_ns; /* of the slowest client */
 	uint64_t audit_ns;
@@ -51,29 +51,30 @@ struct result {
 };
 
 /*
- * The figures of this rank's clients in the last run, which is over. The digest is that of the
- * operations that the run asked for (with --ops), else of the first 65,536 of each stream.
+ * Writes the results of this rank's clients in the last run, which must have ended. The digest is
+ * that of the run's operations (with --ops), else of the first 65,536 of each stream.
  */
 void result_of_clients(const struct node *n, struct result *r);
 
 /*
- * The figures of its daemons since the start, and of its clients in the audit; their threads have
- * ended. runs: what its clients did before, with which the calls to other ranks are compared.
+ * Writes the results of this rank's daemons since the start, and of its clients in the audit. Their
+ * threads must have ended. @runs: the results of its clients before, for a comparison with the
+ * calls to other ranks.
  */
 void result_of_all(const struct node *n, const struct result *runs, struct result *r);
 
 /*
- * In the result of all ranks and runs of a job that was not cut short: have two clients read
- * different values in the audit?
+ * Sets r->unequal: two clients have read different values in the audit. @r must be the result of
+ * all ranks and runs of a complete job.
  */
 void result_compare_views(struct result *r);
 
 void result_init(struct result *r);
 
-/* Adds what happened at the same time: all is summed, but the time is the longest. */
+/* Adds results of the same time: all values are summed, except that the longest time counts. */
 void result_add(struct result *to, const struct result *from);
 
-/* Adds what happened afterwards, in that many runs: the time is summed, too. */
+/* Adds the results of @n later runs: the times are summed too. */
 void result_sequel_all(struct result *to, const struct result *runs, uint32_t n);
 /* The same of one. */
 void result_sequel(struct result *to, const struct result *from);

@@ -3,7 +3,7 @@
 
 #include "daemon.h"
 
-#define LOOK_MS 100 /* to the next look at the stop flag */
+#define LOOK_MS 100 /* longest sleep before the stop flag is read */
 #define HELD_MS 1 /* while the control holds calls back: it may let them go by the clock */
 
 static int add(struct sleeper *s, int fd)
@@ -29,7 +29,7 @@ int sleeper_init(struct sleeper *s, struct daemon *d)
 	return err;
 }
 
-/* Arms all of them: true if none says that there is something to poll for. */
+/* Arms all objects. True: no object has messages, so the daemon may sleep. */
 static bool arm(struct daemon *d)
 {
 	bool idle = shmipc_server_arm(d->ipc) <= 0;

@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 
-#define ECHO_NS (250 * NSEC_PER_MSEC) /* in which a further signal is the same one once more */
-#define TEARDOWN_MAX_S 5 /* of a program that was told to stop, or has failed */
+#define ECHO_NS (250 * NSEC_PER_MSEC) /* within this time a second signal counts as the same */
+#define TEARDOWN_MAX_S 5 /* most time until the program exits after a signal or a failure */
 
 atomic_int stop_signal;
 

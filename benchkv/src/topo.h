@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Assigns cores to threads. The cores that this process may use are ordered by their distance from
- * the NIC, first hardware threads first; ranks of the same machine with the same cores deal them
- * out among themselves; a rank gives its own to its daemons, then to the clients. With fewer cores
- * than threads nothing is pinned: threads that poll, pinned onto one core, would wait for each
- * other's time slices.
+ * the NIC, first hardware threads first. Ranks of the same machine with the same cores divide the
+ * cores between them. A rank assigns its cores to its daemons, then to the clients. If there are
+ * fewer cores than threads, no thread is pinned: two polling threads that are pinned to one core
+ * would wait for each other's time slices.
  */
 #ifndef BENCHKV_TOPO_H
 #define BENCHKV_TOPO_H
@@ -15,7 +15,7 @@
 
 struct topo;
 
-/* 0, or -ENOMEM or -ENOSYS when hwloc finds no topology. */
+/* 0; -ENOMEM; -ENOSYS: hwloc finds no topology. */
 int topo_open(struct topo **t_p);
 void topo_close(struct topo *t);
 
@@ -23,13 +23,13 @@ void topo_close(struct topo *t);
 uint64_t topo_cores_id(const struct topo *t);
 
 /*
- * Plans `threads` threads of the index-th of `sharers` ranks with these cores, near the
- * device (NULL: anywhere). True when there is a core for each.
+ * Plans the cores of @threads threads of rank number @index of @sharers ranks with the same cores,
+ * near the device (NULL: anywhere). True: there is a core for each thread.
  */
 bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t sharers,
 	uint32_t threads);
 
-/* Why the last plan is as it is, in a line. */
+/* Explains the last plan in a line. */
 void topo_explain(const struct topo *t, char *text, size_t size);
 
 /* The number of processing units that the process may use. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Sentences that say in one line why something failed. Each function returns err. */
+/* These functions write an error message of one line to @why, and return @err. */
 #ifndef BENCHKV_WHY_H
 #define BENCHKV_WHY_H
 
-/* The sentence, then the text of the -errno. */
+/* Writes the formatted sentence, then the text of the -errno. */
 __attribute__((format(printf, 4, 5))) int why_failed(char *why, int size, int err, const char *fmt,
 	...);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Connects copyrpc endpoints of this rank with those of the other ranks. The ranks tell each other
- * the addresses through the launcher.
+ * Connects copyrpc endpoints of this rank with those of the other ranks. The ranks exchange the
+ * addresses through the launcher.
  */
 #ifndef BENCHKV_WIRES_H
 #define BENCHKV_WIRES_H
@@ -16,11 +16,11 @@ struct wires_kind {
 	uint32_t (*counterpart)(const struct node *n, uint32_t i);
 };
 
-/* A context with room for these endpoints, each with that many pending calls. */
+/* Opens a context with room for @endpoints endpoints, each with @pending pending calls. */
 int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pending,
 	struct copyrpc_ctx **ctx_p, char *why, int size);
 
-/* Makes and connects per_rank endpoints for each other rank. All ranks of the job call it. */
+/* Makes and connects @per_rank endpoints for each other rank. All ranks of the job must call it. */
 int wires_connect(struct node *n, const struct wires_kind *kind, uint32_t per_rank, char *why,
 	int size);
 

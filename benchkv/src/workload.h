@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The work of a client: an endless stream of operations, the same for the same seed, client and
- * parameters on any machine. Operation i follows from the 64 bits of i, so the stream does not
- * repeat, and anybody can make any operation of any client by itself: that is how a client checks
- * what another one wrote.
+ * parameters on any machine. Operation i is computed from the 64 bits of i, so the stream does not
+ * repeat, and each client can compute any single operation of any other client. With that a client
+ * checks the values that another client wrote.
  *
- * Keys are uniform, or Zipf: the k-th most popular of n keys is asked for with probability
- * proportional to k^-theta, and popularity is scattered over the key range (and by the placement
- * over ranks and shards). Each key has a number, 0 to n - 1: the most popular one has 0; uniform
- * keys are their own numbers.
+ * Keys are uniform, or Zipf: the probability of the k-th most popular of n keys is proportional to
+ * k^-theta. Popular keys are scattered over the key range (and by the placement over ranks and
+ * shards). Each key has a number, 0 to n - 1, in the order of popularity; a uniform key is its own
+ * number.
  */
 #ifndef BENCHKV_WORKLOAD_H
 #define BENCHKV_WORKLOAD_H
@@ -44,7 +44,7 @@ uint64_t zipf_next(const struct zipf *z, uint64_t *rng);
 struct source {
 	struct workload load;
 	uint64_t seed; /* of all clients, mixed */
-	uint64_t gets; /* of 2^63 operations */
+	uint64_t gets; /* number of gets in 2^63 operations */
 	uint64_t factor; /* scatters popularity over the key range */
 	struct zipf zipf;
 };
@@ -52,7 +52,7 @@ struct source {
 struct op {
 	uint32_t key;
 	uint32_t number; /* of the key */
-	uint16_t rank; /* where the key lives, see op_place() */
+	uint16_t rank; /* the owner of the key, see op_place() */
 	uint8_t shard;
 	bool put;
 };
@@ -77,14 +77,14 @@ struct stream {
 	struct op block[STREAM_BLOCK];
 };
 
-/* The source is the caller's, and outlives the stream. */
+/* The caller owns the source, which must outlive the stream. */
 void stream_init(struct stream *s, const struct source *src, const struct placement *p,
 	uint32_t client);
 
-/* Makes the block that has operation i. */
+/* Makes the block that contains operation @i. */
 void stream_make(struct stream *s, uint64_t i);
 
-/* The i-th operation, for any i. It is valid until an operation of another block is asked for. */
+/* Operation number @i. The pointer is valid until a call for an operation of another block. */
 static inline const struct op *stream_at(struct stream *s, uint64_t i)
 {
 	if (unlikely(i - s->first >= STREAM_BLOCK))
@@ -111,8 +111,8 @@ static inline uint64_t op_term(uint32_t client, uint64_t i, uint32_t key, bool p
 uint64_t source_digest(const struct source *src, uint32_t client, uint64_t n);
 
 /*
- * The share of `total` operations of one of n clients: all are equal, and the first ones get the
- * rest.
+ * The number of operations of one of @n clients: all shares are equal, except that the first
+ * clients get one more of the remainder.
  */
 static inline uint64_t workload_share(uint64_t total, uint32_t client, uint32_t n)
 {
