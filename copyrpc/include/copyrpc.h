@@ -3,7 +3,7 @@
  * copyrpc - many small RPCs in few RDMA WRITEs
  *
  * A call or a reply is copied into a ring. A flush sends all messages that an endpoint has
- * collected since the last one as a single RDMA WRITE with immediate to the same position of the
+ * collected since the last flush as a single RDMA WRITE with immediate to the same position of the
  * peer's ring. So the number of work requests, doorbells and completions depends on the number of
  * flushes, not on the number of messages. Each batch begins with 32 bytes of flow control data. A
  * reply always has room, because its space was granted before the request was sent.
@@ -50,8 +50,9 @@
  * HCA answers: use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
- * or a queue of the context, has failed, all endpoints of the context fail with -EIO and none can
- * be created. After a change of the port's addresses new endpoints use the new ones.
+ * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
+ * endpoint can be created. After a change of the port's addresses new endpoints use the new
+ * addresses.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
  * received it, and nothing else. The payload of a request or response is in memory that the peer
@@ -68,7 +69,7 @@
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
  *	a poll: the peer broke the protocol (-EPROTO); a probe got no answer for probe_ms
- *		(-ETIMEDOUT); the device reported that the queue pair was stopped from the other side
+ *		(-ETIMEDOUT); the device reported that the other side stopped the queue pair
  *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, for all
  *		endpoints)
  *	a flush: the queue pair accepts no request (-ECONNRESET)
@@ -76,7 +77,7 @@
  * After a completion with an error no command is needed: the device has stopped the queue pair by
  * itself. The library does not wait until the device has finished with a queue pair. A later
  * function that creates or destroys an endpoint frees the queue pair of a destroyed endpoint when
- * the device has reported that it is drained, or after a second.
+ * the device has reported that the queue pair is drained, or after a second.
  */
 #ifndef COPYRPC_H
 #define COPYRPC_H
