@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes: messages both ways with every payload checked, a peer that is killed at a
- * random point while the survivor goes on with others, and nothing left behind.
+ * Processes: messages both ways with every payload checked; a peer that is killed at a random point
+ * while the survivor continues with others; no files are left at the end.
  */
 #include <errno.h>
 #include <sched.h>
@@ -29,7 +29,7 @@ static void swap_addr(int fd, struct rig_addr *to)
 	CHECK_EQ(read(fd, to, sizeof(*to)), sizeof(*to));
 }
 
-/* A rendezvous: both ends have come here. */
+/* A rendezvous: returns when both ends have called it. */
 static void meet(int fd)
 {
 	char c = 1;

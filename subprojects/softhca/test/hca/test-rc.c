@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* RC in one process: every operation, order and wrap, and every way to be refused. */
+/* RC in one process: every operation, order and wrapping, and every kind of refusal. */
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
@@ -59,7 +59,10 @@ static void writes_and_reads(void)
 
 		rig_fill(a.buf + SRC, n, n);
 		post_write(n, IBV_SEND_SIGNALED | (n <= 100 ? IBV_SEND_INLINE : 0));
-		/* Unless a thread polls, all of it has happened when the doorbell's store has. */
+		/*
+		 * Unless a thread polls, everything has happened when the store to the doorbell is
+		 * over.
+		 */
 		if (!getenv("SOFTHCA_MODE"))
 			CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
 		else
@@ -184,7 +187,7 @@ static void atomics(void)
 	close_pair();
 }
 
-/* Posts @w, which is refused with @status; what is posted behind it is flushed. */
+/* Posts @w, which must be refused with @status; requests posted after it are flushed. */
 static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool responder_breaks)
 {
 	struct ibv_wc wc;
@@ -269,7 +272,7 @@ static void forbidden_by_qp(void)
 	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
 }
 
-/* A QP does not hear whom it is not connected to. */
+/* A QP drops messages of a QP to which it is not connected. */
 static void stranger(void)
 {
 	struct rig_addr to;
@@ -307,7 +310,7 @@ static void short_receive(void)
 	close_pair();
 }
 
-/* A message without a receive waits for it, and keeps what is behind it in order. */
+/* A message without a receive waits for one, and later messages stay in order after it. */
 static void receiver_not_ready(void)
 {
 	struct softhca_counters before, after;
@@ -349,7 +352,7 @@ static void gives_up(void)
 			.min_rnr = 1,
 			.set = true});
 	w = write_wr(4, 0);
-	/* Nobody there: b is not connected. */
+	/* No QP answers: b is not connected. */
 	rig_post(&a, &w);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
@@ -381,7 +384,7 @@ static void counts(void)
 		post_write(100, i == 9 ? IBV_SEND_SIGNALED : 0);
 	rig_wait_ok(a.scq);
 	CHECK(!softhca_counters_self(&after));
-	/* A polling adapter may find several at one look. */
+	/* A polling adapter may find several requests in one poll. */
 	if (!getenv("SOFTHCA_MODE"))
 		CHECK_EQ(after.doorbells - before.doorbells, 10);
 	CHECK_EQ(after.wqes[0x08] - before.wqes[0x08], 10);

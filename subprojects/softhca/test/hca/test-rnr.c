@@ -88,7 +88,7 @@ static uint64_t now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* The timers of all that wait have run out; nobody has served them. */
+/* Waits until the timers of all QPs have run out, while none is served. */
 static void all_run_out(void)
 {
 	uint64_t until = now() + 2 * RNR_NS;
@@ -98,7 +98,7 @@ static void all_run_out(void)
 }
 
 /*
- * Each QP has several messages, so the one that was served waits again at once, and its timer is
+ * Each QP has several messages, so a QP that was served waits again immediately, and its timer is
  * the first to run out.
  */
 static void in_turn(void)

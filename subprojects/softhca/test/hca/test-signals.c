@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbells are SIGSEGVs that the program never sees, whatever it does with the signal
- * itself: handlers on a stack of their own, for a stack overflow above all; one-shot
- * handlers; masks; threads that are made with everything blocked; children that go on
- * with what their parent opened. Each case runs in a child, whose end tells.
+ * Doorbells are SIGSEGVs that the program never gets, whatever it does with the signal itself:
+ * handlers on an alternate stack, above all for a stack overflow; one-shot handlers; masks; threads
+ * that are made with all signals blocked; children that use what their parent has opened. Each case
+ * runs in a child, and its exit status is the result.
  */
 #include <pthread.h>
 #include <setjmp.h>
@@ -28,7 +28,7 @@ static void open_pair(void)
 	rig_connect_pair(&a, &b);
 }
 
-/* One message; the SRQ has it look ahead, which takes room on the stack. */
+/* Sends one message. With the SRQ its execution reads ahead, which takes room on the stack. */
 static void message(uint32_t n)
 {
 	rig_recv(&b, n, 0, 64);
@@ -43,7 +43,7 @@ static sigjmp_buf out;
 static volatile sig_atomic_t handled;
 static uint8_t *alt;
 
-/* A stack of its own, with a page below that nobody may write. */
+/* Sets an alternate stack, with a page below it that cannot be written. */
 static void set_alt_stack(void)
 {
 	stack_t st = {.ss_size = ALT_STACK};
@@ -88,7 +88,7 @@ static void fault(void)
 	__atomic_store_n(nowhere, 1, __ATOMIC_RELAXED); /* not to be left out */
 }
 
-/* The copy faults, which is a signal inside of the doorbell's. */
+/* The copy of the payload faults, so a signal arrives inside the doorbell's signal. */
 static void message_from_nowhere(void)
 {
 	void *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -171,7 +171,7 @@ static void look_and_jump(int sig, siginfo_t *si, void *uc)
 	siglongjmp(out, 1);
 }
 
-/* In the handler exactly its own mask is blocked, and what it leaves behind is no more. */
+/* In the handler exactly its own mask is blocked, and after it no more than before. */
 static void masks(void)
 {
 	open_pair();
@@ -205,7 +205,7 @@ static void blocked_thread(void)
 	exit(OK);
 }
 
-/* As whoever executed the program may have left it. */
+/* The program that executed this one may have left the signals blocked. */
 static void blocked_from_the_start(void)
 {
 	sigset_t set;
@@ -229,7 +229,7 @@ static void ignored(void)
 	raise(SIGSEGV);
 }
 
-/* A child goes on with what its parent opened: it is told so, and ends. */
+/* A child that uses what its parent has opened gets a message, and ends. */
 static void inherited(void)
 {
 	int status;

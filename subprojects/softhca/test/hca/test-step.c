@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Step mode: nothing happens until the program says so. */
+/* Step mode: nothing happens until the program calls softhca_step(). */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -28,7 +28,7 @@ int main(void)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	/* The arm and the queue; the second message meets no receive and waits. */
+	/* The arm and the queue; the second message finds no receive and waits. */
 	CHECK(softhca_step() >= 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 0);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 1);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Processes that are stopped and continued at random, several at a time, while all of them send messages.
- * The one that is never stopped has no message that fails. The others find that their messages are
- * complete, or that their QPs have failed: then they make new ones.
+ * Processes that are stopped and continued at random, several at a time, while all of them send
+ * messages. No message of the one that is never stopped may fail. The others find that their
+ * messages are complete, or that their QPs have failed; then they make new QPs.
  *
  * test-stop-random [SEED [STOPS]]
  */
@@ -20,7 +20,7 @@
 #define WORKERS 3
 #define LONGEST (32 * 1024u)
 
-/* Between the tester and a worker. */
+/* Shared by the tester and a worker. */
 static struct shared {
 	uint32_t
 		asks; /* the worker wants to make or destroy objects, and may not be stopped then */
@@ -29,7 +29,7 @@ static struct shared {
 } * shared; /* of each worker */
 static uint32_t *end;
 
-/* Acquire and release: a process that sees a word sees the other one's earlier stores. */
+/* Acquire and release: a process that reads a word sees the other process's earlier stores. */
 static uint32_t get(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
@@ -74,7 +74,7 @@ static enum ibv_wc_status message(struct pair *p, uint32_t n, unsigned *seed)
 	return status;
 }
 
-/* Returns when it may make and destroy objects. */
+/* Waits until the worker may make and destroy objects. */
 static void ask(struct shared *s)
 {
 	put(&s->asks, 1);
@@ -143,7 +143,7 @@ static bool turn(struct worker *w, struct shared *s)
 	return true;
 }
 
-/* All go on, and come to their end. */
+/* Continues all workers and waits for their ends. */
 static void finish(struct worker *workers)
 {
 	int status;

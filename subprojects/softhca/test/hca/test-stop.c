@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process is stopped in the middle of a message: after some number of instructions since its doorbell,
- * or at the entry of a system call. Nobody else waits for it for longer than it takes to take over: the
- * receiver deregisters the memory that the message is for. The stopped process goes on then, and changes
- * no byte of that memory and makes no completion; if it was stopped within the adapter, its QP has failed.
+ * A process is stopped in the middle of a message: after some number of instructions since its
+ * doorbell, or at the entry of a system call. No other process waits for it for longer than a
+ * takeover takes: the receiver deregisters the target memory of the message. Then the stopped
+ * process is continued. It must not change a byte of that memory or make a completion; if it was
+ * stopped within the adapter, its QP has failed.
  *
  * test-stop [number of points for each kind of message]
  */
@@ -40,9 +41,9 @@ static const struct kind kinds[] = {
 	{"long write", IBV_WR_RDMA_WRITE, LONG},
 };
 
-/* Between tester and victim. */
+/* Shared by tester and victim. */
 static struct shared {
-	uint32_t posted; /* the doorbell is rung */
+	uint32_t posted; /* the doorbell has been rung */
 	uint32_t done; /* the message's completion was seen */
 } * shared;
 
@@ -64,7 +65,7 @@ static bool polling(void)
 	return mode && !strcmp(mode, "poll");
 }
 
-/* Relaxed: each is a word that says that something has happened in the other process. */
+/* Relaxed: each word only shows that something has happened in the other process. */
 static uint32_t get_word(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
@@ -130,7 +131,7 @@ struct process {
 	struct rig_addr at;
 };
 
-/* In polling mode: the only thread that is not the main one. */
+/* In polling mode: the only thread besides the main thread. */
 static pid_t executing_thread(pid_t pid)
 {
 	char path[64];
@@ -167,7 +168,7 @@ static unsigned recoveries(void)
 	return info.recoveries;
 }
 
-/* A victim that is connected to r, and about to post. */
+/* Starts a victim that is connected to r, and ready to post. */
 static struct process start(const struct kind *k)
 {
 	struct rig_addr mine;
@@ -217,8 +218,9 @@ static int wait_for_stop(const struct process *p)
 }
 
 /*
- * Has it post the message, with the thread under ptrace that executes it: stopped, in trap mode where the
- * doorbell has trapped. Returns the signal that the thread is to get.
+ * Makes the victim post the message, with ptrace on the thread that executes it. The thread is
+ * stopped, in trap mode where the doorbell has trapped. Returns the signal that the thread must
+ * get.
  */
 static int begin(const struct process *p)
 {
@@ -236,7 +238,7 @@ static int begin(const struct process *p)
 	return 0;
 }
 
-/* Its own faults are doorbells: it gets them. */
+/* Faults of the process itself are doorbells: it gets the signals. */
 static int own_signal(int sig)
 {
 	return sig == SIGSEGV || sig == SIGBUS ? sig : 0;
@@ -253,7 +255,7 @@ static int step(const struct process *p, int sig, uint32_t instructions, bool *e
 	return sig;
 }
 
-/* Runs it to the entry of its next system call @nr. */
+/* Runs the thread to the entry of its next system call @nr. */
 static void to_entry(const struct process *p, int sig, long nr)
 {
 	struct __ptrace_syscall_info info;
@@ -290,7 +292,7 @@ static bool untouched(void)
 	return true;
 }
 
-/* The message from here to the stopped process: it is not answered. */
+/* Sends a message from here to the stopped process, which gets no answer. */
 static void write_to(const struct process *p)
 {
 	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
@@ -302,8 +304,8 @@ static void write_to(const struct process *p)
 }
 
 /*
- * The process is stopped, where it may have the mutex or be in a copy: goes on without it, and gives up
- * the memory that its message is for. Returns whether the process was taken over.
+ * The process is stopped, perhaps with the mutex or in a copy. Goes on without it, and deregisters
+ * the target memory of its message. Returns whether the process was taken over.
  */
 static bool go_on_without(const struct process *p)
 {
@@ -319,7 +321,7 @@ static bool go_on_without(const struct process *p)
 	return taken;
 }
 
-/* It was continued. */
+/* Ends a test after the process was continued. */
 static void end(struct process *p, bool taken)
 {
 	struct report report;
@@ -339,7 +341,7 @@ static void end(struct process *p, bool taken)
 	rig_close(&r);
 }
 
-/* Stopped after so many instructions. Returns whether the message was completed before. */
+/* Stops it after @instructions. Returns whether the message was completed before. */
 static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
 {
 	struct process p = start(k);
@@ -383,8 +385,8 @@ static void at_instructions(const struct kind *k, uint32_t points)
 }
 
 /*
- * Stopped at the entry of a system call, which is executed when the process goes on. With @drop the
- * debugger drops the signal that says that the process was taken over.
+ * Stops it at the entry of a system call, which is executed when the process is continued. With
+ * @drop the debugger drops the signal by which the process learns that it was taken over.
  */
 static void at_entry(const struct kind *k, long nr, bool drop)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict mode finds what the kernel or an adapter would refuse: one planted mistake per check. */
+/*
+ * Strict mode finds what the kernel or an adapter would refuse: each check has one planted mistake.
+ */
 #include <endian.h>
 #include <errno.h>
 #include <infiniband/mlx5dv.h>
@@ -12,13 +14,13 @@
 
 static struct rig a, b;
 
-/* The attributes of an end; the defaults fit. */
+/* The attributes of an end. The defaults of both ends fit. */
 struct end {
 	uint32_t rq_psn, sq_psn;
 	enum ibv_mtu mtu; /* 0: 1024 */
 	uint8_t rd, dest_rd; /* added to 1 */
 	uint16_t dlid; /* 0: the peer's */
-	int more; /* attributes that do not belong there */
+	int more; /* attributes that the transition does not permit */
 };
 
 static int to_rtr(struct rig *r, const struct rig *to, const struct end *e)
@@ -186,7 +188,7 @@ static void foreign_register(void)
 	verdict(", which is not its own");
 }
 
-/* Two copies; the second one goes to the half that @half says. */
+/* Makes two copies; @half selects the half of the register for the second one. */
 static void halves(uint32_t half, const char *what)
 {
 	struct mlx5dv_qp dv;
@@ -222,7 +224,7 @@ static void locked_memory(void)
 	free(p);
 }
 
-/* The memory of a region goes; @remote: the receiver's. */
+/* Unmaps the memory of a region. @remote: the receiver's. */
 static void unmapped(bool remote)
 {
 	uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

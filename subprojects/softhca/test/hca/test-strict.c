@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Strict mode finds each mistake of a hand-written send queue, and only mistakes. */
+/* Strict mode finds each mistake in a hand-written send queue, and reports nothing else. */
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void close_pair(void)
 	rig_close(&b);
 }
 
-/* The case is over: see said_verdict(). */
+/* Ends the case: see said_verdict(). */
 static void verdict(const char *what)
 {
 	close_pair();
@@ -47,7 +47,7 @@ static uint8_t *block(uint16_t index)
 	return (uint8_t *)dv.sq.buf + (index & (dv.sq.wqe_cnt - 1)) * 64u;
 }
 
-/* A NOP at the next block that says it is WQE @index. */
+/* Writes a NOP with the index @index into the next block. */
 static uint8_t *nop(uint16_t index, bool signaled)
 {
 	uint8_t *w = block(post++);
@@ -155,8 +155,8 @@ static void no_doorbell(void)
 }
 
 /*
- * @polled_first: the first entry's slot is the program's once its completion is polled, and before the
- * device is told so. Else it has no completion.
+ * @polled_first: the program polls the completion of the first entry, whose slot it may then reuse
+ * even before it stores the consumer index. Otherwise the entry has no completion yet.
  */
 static void full_ring(bool polled_first)
 {
@@ -192,7 +192,10 @@ static void each_rung(uint32_t n)
 	}
 }
 
-/* A full queue of completions waits, more than strict mode keeps apart. A quarter of them is polled. */
+/*
+ * The full CQ has more completions than strict mode records one by one. A quarter of them is
+ * polled.
+ */
 static void many_completions(bool reuse_more)
 {
 	uint32_t quarter;
@@ -206,7 +209,7 @@ static void many_completions(bool reuse_more)
 	verdict(reuse_more ? "a slot is reused before its completion was polled" : NULL);
 }
 
-/* The consumer index of such a CQ says nothing. */
+/* With ignore_overrun the consumer index is not used. */
 static void overrun_ignored(void)
 {
 	open_pair_attr(&(struct rig_attr){.cqe = 7, .ignore_overrun = true});
@@ -245,7 +248,7 @@ static void store_16(const uint8_t *wqe, unsigned at)
 			 : "xmm0", "memory");
 }
 
-/* A copy by vectors of 16 bytes that writes its start twice: @apart, at its end once more. */
+/* A copy by vectors of 16 bytes that writes its start twice. @apart: the second time at its end. */
 static void overlapping_copy(bool apart)
 {
 	uint8_t *w;

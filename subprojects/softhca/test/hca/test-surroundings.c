@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the adapters cannot work, a program is told why in one line, and neither hangs
- * nor crashes: no /dev/shm, none that can be written, no room in it, no /proc, members in other namespaces
- * or of another version, and system calls that are forbidden. Needs root for all but the last two.
+ * Where the adapters cannot work, a program gets one line with the reason, and neither hangs nor
+ * crashes: no /dev/shm, one that cannot be written, no room in it, no /proc, members in other
+ * namespaces or of another version, and forbidden system calls. Needs root for all but the last
+ * two.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +70,7 @@ static void no_proc(void)
 	no_devices();
 }
 
-/* Without room no object is made, and the existing ones go on. */
+/* Without room objects cannot be made, and existing ones continue to work. */
 static void little_room(void)
 {
 	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
@@ -131,7 +132,7 @@ static void other_users(void)
 	no_devices();
 }
 
-/* From here on this process may not touch another one's memory. */
+/* After this call the process may not access another process's memory. */
 static void forbid(void)
 {
 	struct sock_filter code[] = {
@@ -189,7 +190,7 @@ static void receiver(void)
 	exit(OK);
 }
 
-/* The fabric says that it has the next version. */
+/* The fabric has the next version number. */
 static void other_version(void)
 {
 	char path[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many threads, each with a context of its own, all to all in one process; signals
- * blocked as daemons do; then a child forked while all of it is open.
+ * Many threads in one process, each with a context of its own, send to each other, with signals
+ * blocked as in daemons; then a child is forked while all objects are open.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -117,7 +117,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* In the child: sends to @to, from an end that the parent hears of through @fd. */
+/* In the child: sends to @to, from an end whose address the parent gets through @fd. */
 static void child(int fd, const struct rig_addr *to)
 {
 	struct rig_addr mine;
@@ -137,7 +137,7 @@ static void child(int fd, const struct rig_addr *to)
 	_exit(0);
 }
 
-/* A child has nothing of the parent's adapters, and joins as a process of its own. */
+/* A child cannot use the parent's adapters; it joins as a process of its own. */
 static void forks(void)
 {
 	int fds[2], status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Doorbell pages: objects that the provider asks for, as from a current kernel, and the fixed set
+ * Doorbell pages: objects that the provider allocates, as from a current kernel, and the fixed set
  * of a legacy context. Each case is a process of its own, because a process has one scheme.
  */
 #include <endian.h>
@@ -161,7 +161,7 @@ static int execute(union request *q, uint16_t object, uint16_t method)
 	return ioctl(a.ctx->cmd_fd, RDMA_VERBS_IOCTL, q) ? -errno : 0;
 }
 
-/* Asks for a page of @type. @handle_p: its handle. */
+/* Allocates a page of @type. @handle_p: its handle. */
 static int alloc_page(uint64_t type, uint64_t *handle_p)
 {
 	union request q = {0};
@@ -218,7 +218,7 @@ static void objects(void)
 	said_verdict(NULL);
 }
 
-/* Creates a QP by a command of its own, so that a provider cannot put it right. */
+/* Creates a QP by a command of the test, so that a provider cannot correct the command. */
 static int create_qp(uint32_t flags, uint32_t page_id)
 {
 	struct ib_uverbs_create_qp in = {
@@ -263,7 +263,7 @@ static int create_cq(uint16_t page_id)
 	return execute(&q, UVERBS_OBJECT_DEVICE, UVERBS_METHOD_INVOKE_WRITE);
 }
 
-/* A QP or CQ names a page that its context does not have. */
+/* A QP or CQ is created with a page that its context does not have. */
 static void wrong_pages(void)
 {
 	struct mlx5dv_devx_uar *uar;
@@ -329,7 +329,7 @@ static void close_both(void)
 	rig_close(&b);
 }
 
-/* The planted mistakes: a doorbell at a page of another QP, of a thread domain, of nobody. */
+/* The planted mistakes: a doorbell at the page of another QP, of a thread domain, of no owner. */
 static void other_pages(void)
 {
 	const char *not_its_own = ", which is not its own";
@@ -391,7 +391,7 @@ static void arm_elsewhere(void)
 	close_both();
 }
 
-/* Everything with the scheme and BlueFlame of the environment. */
+/* All tests with the scheme and BlueFlame of the environment. */
 static void one_process(void)
 {
 	open_ready(); /* the context that the counters need */

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Packets against bytes that scapy made, each opcode there and back, messages cut into packets. */
+/*
+ * Packets against bytes that scapy made, each opcode encoded and decoded, messages cut into
+ * packets.
+ */
 #include <errno.h>
 #include <stdint.h>
 
@@ -60,7 +63,7 @@ static void set_identification(uint8_t *frame, size_t n, uint8_t id)
 		frame[n - ICRC_BYTES + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* One in 65,536 random ICRCs passes, which an identification explains; with IPv6 none. */
+/* One in 65,536 random ICRCs passes, as some identification explains it; with IPv6 none passes. */
 static void random_icrcs(const struct flow *f, uint8_t *frame, size_t n)
 {
 	size_t head = frame_head_bytes(f);
@@ -184,7 +187,7 @@ static void frames(void)
 		"c00112b70024e08a6460ffff0000004200000009111111110000007761620000d0cb8d61");
 }
 
-/* An IPv4 address has no place in an IPv6 header. */
+/* An IPv4 address is not possible in an IPv6 header. */
 static void mixed_families(void)
 {
 	struct flow v4 = ipv4_flow(10, 0, 0, 1, 2), f = ipv6_flow();
@@ -200,7 +203,9 @@ static void mixed_families(void)
 	CHECK(!frame_check(&f, frame + FRAME_HEAD_MAX, n - FRAME_HEAD_MAX));
 }
 
-/* The published check value, at each alignment of the eight bytes that are taken at once. */
+/*
+ * The published check value, at each alignment of the eight bytes that are processed in one step.
+ */
 static void crc(void)
 {
 	static const char digits[] = "123456789";
@@ -211,7 +216,7 @@ static void crc(void)
 			0xcbf43926);
 }
 
-/* Padding is 0, as in what packet_decode() makes: packets are compared as bytes. */
+/* Padding is 0, as from packet_decode(): packets are compared as bytes. */
 static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 {
 	uint32_t t = packet_traits(opcode);
@@ -249,7 +254,10 @@ static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
 		p->imm = 0x71727374;
 }
 
-/* Each opcode comes back as it was; each truncation and each wrong byte of the BTH is refused. */
+/*
+ * Each opcode decodes to what was encoded; each truncation and each wrong byte of the BTH is
+ * refused.
+ */
 static void there_and_back(void)
 {
 	uint8_t bytes[PACKET_HEADERS_MAX + 8] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A program on the software HCA that stays until it is killed or its standard input
- * ends: joins the fabric by looking at a device's file, says "ready", waits.
+ * A program on the software HCA that stays until it is killed or its standard input ends. It joins
+ * the fabric by reading the attributes of a device's file, prints "ready", and waits.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A member that holds the fabric's mutex, as one that is stopped in a step does. */
+/* A member that holds the fabric's mutex, as a member does that is stopped in a step. */
 #include <stdio.h>
 #include <unistd.h>
 

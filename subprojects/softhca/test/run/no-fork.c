@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Preloaded: a machine on which no process can be made. */
+/* Preloaded: simulates a machine on which no process can be made. */
 #include <errno.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every function by which programs look at files finds the emulated adapters: by absolute
- * path, relative to a directory of theirs, and by descriptor.
+ * Every function by which programs access files finds the emulated adapters: by absolute path,
+ * relative to one of their directories, and by descriptor.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -97,7 +97,7 @@ static void by_descriptor(void)
 	CHECK(!close(fd));
 }
 
-/* A device that is not there, and files that are not the adapters'. */
+/* A device that does not exist, and files that do not belong to the adapters. */
 static void others(void)
 {
 	struct statx stx;

@@ -140,7 +140,7 @@ static void *builder(void *t)
 	return (void *)(intptr_t)softhca_sysfs_build(root, t);
 }
 
-/* One of several builders wins, and nothing of the others is left. */
+/* If several processes build the tree, one wins, and no files of the others are left. */
 static void race(const struct softhca_topology *t)
 {
 	pthread_t threads[4];

@@ -205,7 +205,7 @@ static void environment(void)
 	unsetenv("SOFTHCA_RAILS");
 }
 
-/* Neither is waited for; the writer of the second makes its opening no matter of waiting. */
+/* Files that are not regular are refused without waiting. The second FIFO has a writer. */
 static void no_regular_file(void)
 {
 	char dir[] = "/tmp/softhca-test-topology-XXXXXX", fifo[64];
@@ -216,7 +216,7 @@ static void no_regular_file(void)
 	CHECK(strstr(err, "not a regular file; give a topology file"));
 	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
 	CHECK(!mkfifo(fifo, 0600));
-	alarm(30); /* a guard against hanging */
+	alarm(30); /* only against hanging */
 	CHECK_EQ(softhca_topology_load(fifo, &t, err, sizeof(err)), -EINVAL);
 	CHECK(strstr(err, "not a regular file; give a topology file"));
 	writer = open(fifo, O_RDWR);

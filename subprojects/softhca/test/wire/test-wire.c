@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Two QPs and a channel between them that loses, doubles and reorders packets, in virtual time.
- * Every byte arrives right, every message completes once and in order, atomics are executed
- * once, also when the code is left, as by a kill, in the middle of any operation.
+ * Every byte must arrive right, every message complete once and in order, and atomics be executed
+ * once, even if the code is left in the middle of any operation, as by a kill.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -37,10 +37,10 @@ struct node {
 	int id;
 	struct wire_qp q;
 	uint32_t posted, completed;
-	uint32_t unstored; /* completions for an owner that is gone */
+	uint32_t unstored; /* completions for an owner that has ended */
 	uint32_t receives, taken; /* posted, consumed */
-	uint32_t arriving; /* the peer's message that the next receive is for */
-	uint32_t have; /* bytes of it, in order */
+	uint32_t arriving; /* the peer's message that takes the next receive */
+	uint32_t have; /* bytes of that message, in order */
 	uint64_t counter; /* of atomics */
 	uint32_t returned; /* atomics whose original value has come, without repeats */
 	enum wire_status status;
@@ -59,7 +59,7 @@ static struct {
 } bad;
 static struct plan plans[2][MESSAGES];
 static jmp_buf killed;
-static bool gone; /* the owner of the memory is */
+static bool gone; /* the owner of the memory has ended */
 
 static uint32_t below(uint32_t n)
 {
@@ -88,7 +88,7 @@ static void put_frame(int to, const struct packet *p, const void *payload, uint6
 	CHECK(nframes < IN_FLIGHT);
 	f->when = now + delay;
 	f->to = to;
-	/* As it is on a wire: without what the opcode has no header for. */
+	/* As on a wire: without the fields for which the opcode has no header. */
 	CHECK_EQ(packet_decode(bytes, head + p->payload + packet_padding(p->payload), &f->p), head);
 	if (p->payload)
 		memcpy(f->payload, payload, p->payload);
@@ -228,7 +228,7 @@ static bool takes_receive(const struct plan *p)
 	return p->kind == MSG_SEND || (p->kind == MSG_WRITE && p->imm);
 }
 
-/* The peer's message for which the next receive is. */
+/* The peer's message that takes the next receive. */
 static uint32_t next_arrival(const struct node *n)
 {
 	uint32_t i = n->arriving;
@@ -362,7 +362,7 @@ static void work(struct node *n)
 	wire_acknowledge(&n->q, &ops, n);
 }
 
-/* The next thing that happens. Returns false if nothing will. */
+/* Executes the next event. Returns false if there is none. */
 static bool happen(void)
 {
 	static struct wire_frame f;
@@ -543,7 +543,7 @@ static void silence(void)
 	CHECK_EQ(now, 1 + 3 * attr.timeout_ns);
 }
 
-/* To send again takes longer than the peer has for its answer. */
+/* Sending again takes longer than the timeout for the peer's answer. */
 static void slow_sender(void)
 {
 	struct wire_attr attr = attributes(1024);
@@ -567,7 +567,7 @@ static void slow_sender(void)
 	CHECK_EQ(wire_deadline(&nodes[0].q), 0);
 }
 
-/* Node 1 gets a packet; returns what it answers. */
+/* Passes a packet to node 1. Returns its answer. */
 static const struct packet *answer_to(struct packet p)
 {
 	static const uint8_t zeros[PACKET_PAYLOAD_MAX];
@@ -578,7 +578,7 @@ static const struct packet *answer_to(struct packet p)
 	return nframes == before ? NULL : &frames[nframes - 1].p;
 }
 
-/* Packets that no requester of ours sends. */
+/* Packets that this requester never sends. */
 static void hostile(void)
 {
 	struct wire_attr attr = attributes(1024);
@@ -594,7 +594,7 @@ static void hostile(void)
 		.rkey = RKEY,
 		.length = 2048});
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
-	/* A repeated request that reaches further than the first has no answer. */
+	/* A repeated request that extends beyond the first has no answer. */
 	CHECK(!answer_to((struct packet){.opcode = PO_READ_REQUEST,
 		.psn = 0xffffe1,
 		.rkey = RKEY,
@@ -622,8 +622,8 @@ static void hostile(void)
 }
 
 /*
- * A repeated WRITE is acknowledged, and not the READ behind it, which has an answer of its own:
- * rxe takes an ACK with a READ's PSN for its end, without data.
+ * A repeated WRITE is acknowledged, but the READ after it is not: it has an answer of its own, and
+ * rxe takes an ACK with a READ's PSN as the READ's end, without data.
  */
 static void repeated_write(void)
 {
@@ -672,7 +672,7 @@ static void dead_owner(void)
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
 }
 
-/* The owner of the send queue has died when its messages end: they do not, and nothing more is sent. */
+/* If the owner of the send queue has died, its messages do not end, and nothing more is sent. */
 static void dead_requester(enum message_kind second)
 {
 	struct wire_attr attr = attributes(1024);
@@ -735,7 +735,7 @@ static void hostile_lengths(void)
 	}
 }
 
-/* Answers that no responder of ours sends change nothing, or fail the QP. */
+/* Answers that this responder never sends change nothing, or fail the QP. */
 static void hostile_answers(void)
 {
 	struct wire_attr attr = attributes(1024);
