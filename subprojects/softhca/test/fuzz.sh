@@ -1,17 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # fuzz.sh CLANG SECONDS PERCENT LONGEST SEEDS.py MEASURED[,MEASURED] CLANG-ARGUMENT...
-# Fuzzes the program that the arguments compile, with sanitizers, for so many seconds, by inputs
-# of at most LONGEST bytes. SEEDS.py writes the first ones into the directory that it is given.
-# Then runs what was found interesting once more: at least PERCENT of the lines of MEASURED are
-# covered.
+# Compiles a program with CLANG-ARGUMENT, with sanitizers, and fuzzes it for SECONDS with inputs of at most LONGEST bytes.
+# SEEDS.py writes the first inputs into the directory in its argument. Then runs the inputs that were found interesting
+# once more: they must cover at least PERCENT of the lines of MEASURED.
 set -eu
 clang=$1 seconds=$2 percent=$3 longest=$4 seeds=$5 measured=$(echo "$6" | tr , ' ')
 shift 6
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT INT TERM
 
-# Paths may be relative to where this was started.
+# Paths may be relative to the directory in which this script was started.
 mkdir "$dir/corpus"
 python3 "$seeds" "$dir/corpus"
 "$clang" -std=gnu11 -g "$@" -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-ctl.sh SOFTHCA-RUN SOFTHCACTL: what softhcactl shows and does to a fabric in use.
+# test-ctl.sh SOFTHCA-RUN SOFTHCACTL: tests what softhcactl prints of a fabric in use, and how it changes one.
 set -u
 
 run=$(realpath "$1")
@@ -15,7 +15,7 @@ fail() {
 	exit 1
 }
 
-# says STATUS PATTERN ARGUMENT...: what softhcactl ends with, and a line that it prints.
+# says STATUS PATTERN ARGUMENT...: softhcactl must end with STATUS and print a line that matches PATTERN.
 says() {
 	want=$1
 	pattern=$2

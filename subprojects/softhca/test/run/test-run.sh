@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK [STATIC]: what softhca-run promises to who calls it.
+# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK [STATIC]: tests what the manual of softhca-run promises.
 set -u
 
 run=$(realpath "$1")
@@ -25,7 +25,7 @@ fail() {
 	exit 1
 }
 
-# status N COMMAND...: it ends with N.
+# status N COMMAND...: the command must end with N.
 status() {
 	want=$1
 	shift
@@ -35,7 +35,7 @@ status() {
 	[ ! -e "$dir" ] || fail "'$*' leaves $dir"
 }
 
-# refused PATTERN ARGUMENT...: status 2 and one line that matches.
+# refused PATTERN ARGUMENT...: softhca-run must end with status 2 and one line that matches.
 refused() {
 	pattern=$1
 	shift
@@ -44,7 +44,7 @@ refused() {
 	grep -q -e "$pattern" "$tmp/err" || fail "'$*' says: $(cat "$tmp/err")"
 }
 
-# until_true COMMAND...: a guard against hanging, not a measurement.
+# until_true COMMAND...: waits for success, with a limit that is only against hanging.
 until_true() {
 	n=0
 	while ! "$@"; do
@@ -156,7 +156,7 @@ wrong_arguments() {
 	SOFTHCA_MODE=fast status 0 "$run" --mode poll true
 }
 
-# Without softhca-run the library is as strict: there is no device then.
+# The library without softhca-run is as strict: then there is no device.
 wrong_for_the_library() {
 	status 0 "$run" printenv LD_PRELOAD
 	library=$(cat "$tmp/out")
@@ -168,7 +168,7 @@ wrong_for_the_library() {
 	done
 }
 
-# has NAME VALUE: the program's environment has it.
+# has NAME VALUE: the program's environment must contain it.
 has() {
 	grep -q -x -e "$1=$2" "$tmp/out" || fail "$1 is not $2: $(grep "^$1=" "$tmp/out")"
 }
@@ -210,7 +210,7 @@ hwloc() {
 		fail "hwloc shows: $(cat "$tmp/out")"
 }
 
-# The options of the program are the program's.
+# Options after the program belong to the program.
 arguments() {
 	status 0 "$run" -n 2 echo -n 7 --bf --help
 	[ "$(cat "$tmp/out")" = '7 --bf --help' ] || fail "arguments are $(cat "$tmp/out")"
@@ -241,7 +241,7 @@ runner_killed() {
 	until_true gone "$dir"
 }
 
-# As timeout(1) ends a job: all of its process group at once. The members die in any order.
+# Ends a job as timeout(1) does: all processes of its group at the same time. The members die in any order.
 group_killed() {
 	mkfifo "$tmp/group.in" "$tmp/group.out"
 	setsid "$run" sh -c '"$1" <"$2" & "$1" <"$2" & wait' - "$holder" "$tmp/group.in" \
@@ -258,7 +258,7 @@ group_killed() {
 	exec 8<&- 9>&-
 }
 
-# A member that outlives its softhca-run and is killed is cleaned up after all the same.
+# After a member that outlives its softhca-run is killed, its fabric is removed nevertheless.
 left_behind() {
 	mkfifo "$tmp/late.in" "$tmp/late.out"
 	"$run" sh -c '"$1" <"$2" >"$3" 2>&1 & echo $! >"$4"
@@ -285,7 +285,7 @@ guardian_killed() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# A program that does not mind SIGTERM, when softhca-run is gone.
+# A program that ignores SIGTERM, when softhca-run has been killed.
 stubborn() {
 	hold stubborn env --ignore-signal=TERM
 	kill -9 "$runner"
@@ -318,7 +318,7 @@ joins() {
 		fail "$made: the library refuses $1: $(cat "$tmp/out")"
 }
 
-# kept_out VARIABLE=VALUE: with it nobody joins, and one line says why.
+# kept_out VARIABLE=VALUE: with it no program joins, and one line gives the reason.
 kept_out() {
 	env "$1" "$run" true 2>"$tmp/err" 9>&-
 	[ $? = 2 ] || fail "$made: $1 is not refused"
@@ -331,8 +331,8 @@ kept_out() {
 		fail "$made: $1: the library says $(cat "$tmp/out")"
 }
 
-# The maker's settings, one row each: VARIABLE, what the fabric is made with, another value, and one that says
-# the same in other words.
+# The settings of the process that makes the fabric, one row each: VARIABLE, its value, another value, and a value that
+# means the same in other words.
 settings() {
 	status 0 "$run" printenv LD_PRELOAD
 	library=$(cat "$tmp/out")
@@ -376,7 +376,7 @@ settings() {
 	ROWS
 	[ $n = 7 ] || fail "$n settings"
 	[ ! -e "$tmp/b.pcapng" ] || fail "a capture that was refused has made its file"
-	# A default of the maker is a value, too: another one is refused.
+		# A default is a value, too: another value is refused.
 	hold plain
 	made=plain
 	joins SOFTHCA_RAILS=1
@@ -384,13 +384,13 @@ settings() {
 	kept_out SOFTHCA_RAILS=2
 	exec 9>&-
 	wait "$runner" || fail "plain ends with $?"
-	# A rule that was used up, and rules of others, are no other setting.
+		# Rules that were used up, and rules that were added later, do not change the setting.
 	SOFTHCA_FAULTS=action=rnr hold ruled
 	made=ruled
 	"$ctl" fault clear >"$tmp/out" 2>&1 || fail "softhcactl: $(cat "$tmp/out")"
 	joins SOFTHCA_FAULTS=action=rnr
 	kept_out SOFTHCA_FAULTS=action=no_answer
-	# A program that only looks may have any value.
+		# A program that only inspects a fabric may have any value.
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" list >"$tmp/out" 2>&1
 	grep -q "^$fabric: .* 1 adapters" "$tmp/out" || fail "list: $(cat "$tmp/out")"
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" show >"$tmp/out" 2>&1 ||
@@ -413,7 +413,7 @@ f'; do
 		status 0 "$tmp/$odd/run/softhca-run" "$tmp/$odd/run/softhca-run" printenv LD_PRELOAD
 		[ "$(cat "$tmp/out")" = "$dir/libsofthca.so.0" ] || fail "$odd: $(cat "$tmp/out")"
 	done
-	# Two of them in one fabric would be two libraries with one name.
+		# Two different libraries with one name in a fabric are refused.
 	hold odd
 	"$tmp/a b/run/softhca-run" true 2>"$tmp/err" 9>&- || fail "beside another: $(cat "$tmp/err")"
 	"$tmp/c:d/run/softhca-run" true 2>"$tmp/err" 9>&-
@@ -423,7 +423,7 @@ f'; do
 	wait "$runner" || fail "odd ends with $?"
 }
 
-# The place of fabrics is not there, or cannot be written: one line says so.
+# The place of fabrics does not exist, or cannot be written: one line says so.
 no_place() {
 	[ "$me" = 0 ] || return 0
 	for how in 'mount -t tmpfs none /dev' 'mount -o bind,ro /dev/shm /dev/shm'; do
@@ -435,7 +435,7 @@ no_place() {
 	done
 }
 
-# A capture does not follow a link to where somebody else wants it to write.
+# A capture is not written through a link that another user may have made.
 capture_link() {
 	echo precious >"$tmp/precious"
 	ln -s "$tmp/precious" "$tmp/link.pcapng"
@@ -444,7 +444,7 @@ capture_link() {
 	[ "$(cat "$tmp/precious")" = precious ] || fail "the capture has followed a link"
 }
 
-# A member that keeps the fabric's mutex for ever does not keep softhca-run.
+# A member that holds the fabric's mutex for ever does not block softhca-run.
 mutex_held() {
 	mkfifo "$tmp/cat.in" "$tmp/locker.in" "$tmp/locker.out"
 	"$run" sh -c 'echo >"$1"; exec cat' - "$tmp/cat.ready" <"$tmp/cat.in" 2>"$tmp/cat.err" &
@@ -463,7 +463,7 @@ mutex_held() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# Files that a killed member of another fabric left are removed, too.
+# Files of a killed member of another fabric are removed, too.
 other_fabric() {
 	other=/dev/shm/softhca-$me-$fabric-other
 	hold other env SOFTHCA_FABRIC="$fabric-other"
@@ -474,7 +474,7 @@ other_fabric() {
 	gone "$dir" || fail "$dir is left"
 }
 
-# says PATTERN N COMMAND...: it ends with N, and softhca-run says two lines, the second so.
+# says PATTERN N COMMAND...: the command must end with N, and softhca-run print two lines, the second matching PATTERN.
 says() {
 	pattern=$1
 	shift
@@ -483,7 +483,7 @@ says() {
 	grep -q -e "does not see the adapters: $pattern" "$tmp/err" || fail "says: $(cat "$tmp/err")"
 }
 
-# Programs that cannot see the adapters: they run, and it is said.
+# Programs that cannot see the adapters run, with a warning.
 unseen() {
 	if [ -n "$fixed" ]; then
 		says 'it is linked statically' 0 "$run" "$fixed"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""bench.py SOFTHCA-RUN UDP-PINGPONG: round trips and rates between two hosts, beside plain UDP.
+"""bench.py SOFTHCA-RUN UDP-PINGPONG: round trips and rates between two hosts, compared with plain UDP.
 
-Each figure is the median of several turns, in which all are measured one after the other.
+Each figure is the median of several turns; each turn measures all variants one after the other.
 """
 import os
 import re

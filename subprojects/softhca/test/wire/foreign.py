@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""foreign.py PEER STRANGER TARGET [flood]: until it is ended, sends packets to TARGET that must change nothing.
+"""foreign.py PEER STRANGER TARGET [flood]: sends packets to TARGET that must not change anything, until it is killed.
 
 PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET. flood: garbage
 of STRANGER only, as fast as the host can send it.
@@ -58,23 +58,23 @@ def main():
         text = b"foreign!" * rng.randrange(1, 8)
         reth = struct.pack("!QII", rng.getrandbits(64), rng.getrandbits(32), len(text))
         qpn = 0x40 + rng.randrange(2)
-        send(stranger, bth(4, qpn, psn, rest=text))  # a SEND, right but for its sender
+        send(stranger, bth(4, qpn, psn, rest=text))  # a SEND, correct except for its sender
         send(stranger, bth(17, qpn, psn, rest=b"\x1f\0\0\0"))  # an acknowledgement
         send(stranger, bth(17, qpn, psn, rest=b"\x62\0\0\0"))  # a NAK
         send(peer, bth(4, qpn, psn, rest=text) + b"bad!", icrc=False)
         send(peer, bth(4, qpn + 99, psn, rest=text))  # no such QP
-        send(peer, bth(4, qpn + (1 << 14), psn, rest=text))  # one that was, or will be
+        send(peer, bth(4, qpn + (1 << 14), psn, rest=text))  # the number of an earlier or later QP
         send(peer, bth(0x24, qpn, psn, rest=text))  # UC
         send(peer, bth(0x64, qpn, psn, rest=bytes(8) + text))  # UD
-        send(peer, bth(21 + rng.randrange(10), qpn, psn, rest=text))  # no operation
+        send(peer, bth(21 + rng.randrange(10), qpn, psn, rest=text))  # not an operation
         send(peer, bth(4, qpn, psn, flags=0x41, rest=text))  # another version
         send(peer, bth(10, qpn, psn, rest=reth[: rng.randrange(16)]))  # cut off
         send(peer, bth(4, qpn, psn, rest=text)[: 5 + rng.randrange(7)])
-        send(peer, bth(17, qpn, 0x7FFFFF, rest=b"\x1f\0\0\0"))  # of what was never sent
-        send(peer, bth(10, qpn, 0x800010, rest=reth + text))  # long ago, or far ahead
+        send(peer, bth(17, qpn, 0x7FFFFF, rest=b"\x1f\0\0\0"))  # acknowledges a packet that was never sent
+        send(peer, bth(10, qpn, 0x800010, rest=reth + text))  # a PSN far behind or far ahead
         send(peer, rng.randbytes(rng.randrange(1, 200)), icrc=False)
         send(peer, b"", icrc=False)
-        send(peer, bth(4, qpn, psn, rest=bytes(4400)))  # longer than any
+        send(peer, bth(4, qpn, psn, rest=bytes(4400)))  # longer than any packet
 
 
 main()

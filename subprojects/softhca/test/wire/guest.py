@@ -2,10 +2,10 @@
 """A guest with the kernel's rdma_rxe: QEMU without KVM, Debian's kernel from a package, and an initramfs with
 this machine's programs. A tap connects it with the network namespace in which QEMU runs.
 
-`scripts/deps soak` of the workspace gets what this needs, the kernels' packages as
+`scripts/deps soak` installs what this needs, and downloads the kernels' packages as
 ~/.cache/softhca/linux-image-*.deb.
 
-guest.py HOST COMMAND: runs a shell command in the guest; the tests' own use.
+guest.py HOST COMMAND: runs a shell command in the guest; only for the tests.
 """
 import collections
 import glob
@@ -44,7 +44,7 @@ nc -ll -p {port} -e /bin/sh
 
 
 def in_guest(address, command):
-    """Runs a shell command there; ends with its status."""
+    """Runs a shell command in the guest, and exits with its status."""
     with socket.create_connection((address, AGENT_PORT), timeout=SILENCE_S) as agent:
         agent.sendall(f"{{ {command}\n}} </dev/null 2>&1; echo status $?\n".encode())
         agent.shutdown(socket.SHUT_WR)
@@ -68,7 +68,7 @@ def missing():
 
 
 def unpack_kernel(package, directory):
-    """The part of the package that is used; returns the path of the kernel's image, and its version."""
+    """Unpacks the needed part of the package. Returns the path of the kernel's image, and its version."""
     content = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE)
     subprocess.run(["tar", "-x", "-C", directory, "--wildcards", *[f"./{p}*" for p in PARTS.split()]],
                    stdin=content.stdout, check=True)
@@ -77,7 +77,7 @@ def unpack_kernel(package, directory):
         bz_image = f.read()
     path, xz = os.path.join(directory, "vmlinux"), bz_image.find(b"\xfd7zXZ\0")
     with open(path, "wb") as f:
-        # Its boot loader's own decompression of xz takes long in an emulator.
+        # Unpacked here, because the boot loader's decompression of xz is slow in an emulator.
         f.write(lzma.LZMADecompressor().decompress(bz_image[xz:]) if xz >= 0 else bz_image)
     version = os.listdir(os.path.join(directory, "lib/modules"))[0]
     subprocess.run(["depmod", "-b", directory, version], check=True)
@@ -85,7 +85,7 @@ def unpack_kernel(package, directory):
 
 
 def modules_for(kernel, version):
-    """The files of MODULES, each after those that it needs."""
+    """Returns the files of MODULES, each after the modules that it needs."""
     said = subprocess.run(["modprobe", "-d", kernel, "-S", version, "-a", "-D", *MODULES], check=True,
                           stdout=subprocess.PIPE, text=True).stdout
     files = [line.split()[1] for line in said.splitlines() if line.startswith("insmod")]
@@ -152,7 +152,7 @@ class Guest:
         return said.split(":")[0]
 
     def start(self, *program, env={}):
-        # Packets go first: programs that poll take the guest's processors.
+        # Packets have priority, because programs that poll occupy the guest's processors.
         p = self.shell("nice -n 19 " + " ".join(self.gids.get(word, word) for word in program), env)
         return self.guard.watch(p) if self.guard else p
 
@@ -167,11 +167,11 @@ class Guest:
     wait_for = hosts.Host.wait_for
 
     def forget_messages(self):
-        """Empties the kernel's log, and lets it warn again of what it warns of once."""
+        """Empties the kernel's log, and enables its one-time warnings again."""
         self.shell("dmesg -c >/dev/null; echo 1 >/sys/kernel/debug/clear_warn_once").end()
 
     def counters(self):
-        """rxe's, by name."""
+        """Returns rxe's counters by name."""
         said = self.shell("cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . *").end()
         return collections.Counter({name: int(value) for name, value in
                                     (line.split(":") for line in said.split())})

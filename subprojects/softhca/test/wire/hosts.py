@@ -9,9 +9,9 @@ import tempfile
 import time
 
 GUARD_S = 100  # against hanging only
-LOOK_S = 4  # between looks whether a program hangs
+LOOK_S = 4  # between checks whether a program hangs
 SKIP = 77
-STOP_S = 20  # until a program that is ended counts as one that takes no signals
+STOP_S = 20  # after which a program that should end counts as ignoring signals
 
 
 def namespace():
@@ -35,7 +35,7 @@ def in_time():
 
 
 class Program:
-    """A program that runs on a host. Its guard returns why it is not waited for any longer, or None."""
+    """A program that runs on a host. Its guard returns why the test should not wait any longer, or None."""
 
     started = []
 
@@ -54,7 +54,7 @@ class Program:
             return f.read().split()
 
     def kill(self):
-        """SIGKILL for the program, which softhca-run has started."""
+        """Sends SIGKILL to the program, which softhca-run has started."""
         children = self.children()
         for child in children:
             with open(f"/proc/{child}/cmdline") as f:
@@ -72,7 +72,7 @@ class Program:
             assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
 
     def stop(self):
-        """Ends it, also if it takes no signals any more. Returns what it has said."""
+        """Ends the program, even if it ignores signals. Returns its output."""
         self.process.terminate()
         try:
             return self.process.communicate(timeout=STOP_S)[0]
@@ -83,7 +83,7 @@ class Program:
             return "(SIGTERM did not end it) " + self.process.communicate()[0]
 
     def end(self):
-        """Its output, when it has ended with status 0."""
+        """Waits for exit status 0 and returns the output."""
         said = None
         while said is None:
             try:
@@ -97,7 +97,7 @@ class Program:
 
 
 def end_all():
-    """Ends what still runs, and shows what it has said."""
+    """Ends the programs that still run, and prints their output."""
     for program in Program.started:
         if program.running():
             print(f"still running: {program.process.args}: {program.stop()}", file=sys.stderr)
@@ -142,7 +142,7 @@ class Host:
 
 
 def connect(hosts, switch, mtu):
-    """A switch for each rail; @switch keeps the namespace of all."""
+    """A switch for each rail. @switch: the process that keeps the namespace of all switches."""
     for r in range(len(hosts[0].addresses)):
         ip("link", "add", f"rail{r}", "type", "bridge", pid=switch.pid)
         ip("link", "set", f"rail{r}", "mtu", str(mtu), "up", pid=switch.pid)
@@ -152,7 +152,7 @@ def connect(hosts, switch, mtu):
                "mtu", str(mtu), "netns", str(switch.pid), pid=host.pid)
             ip("link", "set", port, "master", f"rail{r}", "up", pid=switch.pid)
             ip("addr", "add", host.addresses[r] + "/24", "dev", f"wire{r}", pid=host.pid)
-            # Usable at once: nobody else has them.
+            # The addresses can be used immediately, without a check for duplicates.
             ip("link", "set", f"wire{r}", "addrgenmode", "none", "up", pid=host.pid)
             for address in host.ipv6[r] if host.ipv6 else ():
                 ip("addr", "add", address + "/64", "dev", f"wire{r}", "nodad", pid=host.pid)
@@ -161,7 +161,7 @@ def connect(hosts, switch, mtu):
 
 
 def pair(a, b, *program, port, env={}, server_env={}):
-    """A server on @a, a client on @b; returns what both have said."""
+    """Runs a server on @a and a client on @b. Returns the output of both."""
     server = a.start(*program, env={**env, **server_env})
     a.wait_for(port, server)
     client = b.start(*program, a.address, env=env)
@@ -173,14 +173,14 @@ def pair(a, b, *program, port, env={}, server_env={}):
 
 
 def faults(percent, seed):
-    """The environment in which so many packets are lost, doubled and late."""
+    """Returns the environment that causes such rates of lost, doubled and late packets."""
     rules = [f"action=packet_{what} count=0 percent={percent} seed={seed + i}"
              for i, what in enumerate(("lost", "twice", "late"))]
     return {"SOFTHCA_FAULTS": ";".join(rules)} if percent else {}
 
 
 def lossy_pair(a, b, *program, port, percent, env={}):
-    """pair(), with faults at both ends."""
+    """As pair(), with faults at both ends."""
     return pair(a, b, *program, port=port, env={**env, **faults(percent, 1)},
                 server_env=faults(percent, 100))
 
@@ -189,7 +189,7 @@ class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
     def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False):
-        """@topology: of each rail; of each host's rails if it is a list."""
+        """@topology: keys for each rail, or a list with the keys for each host's rails."""
         self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
         self.topologies = [topology] * n if isinstance(topology, str) else topology
         self.ipv6 = ipv6
@@ -210,7 +210,7 @@ class Network:
 
 
 def possible():
-    """Returns true if namespaces can be made, else says so."""
+    """Returns true if namespaces can be made, else prints that they cannot."""
     if not shutil.which("ip"):
         print("needs ip, of iproute2")
         return False

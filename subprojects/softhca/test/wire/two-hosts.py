@@ -4,12 +4,12 @@
 GROUP is one of these:
     tools       the vendor's programs
     ucx         ucx_perftest
-    faults      PEER, and packets of it are lost, doubled and late
+    faults      PEER, while its packets are lost, doubled and late
     losses      tools and ucx, with the same faults
     modes       PEER in the HCA's modes
     ipv6        PEER and tools over IPv6
     capture     captures of both hosts
-    foreign     PEER among packets of strangers
+    foreign     PEER while another host sends invalid packets
     killed      processes are killed
     messages    lines for requests that cannot be served
     partitions  P_Keys
@@ -30,7 +30,7 @@ import readers  # noqa: E402
 
 RUN, PEER, GROUP = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
 SHORT, LONG = (sys.argv[4:] == [length] for length in ("short", "long"))
-OPTIONS = 2 if SHORT else None  # how many of several ways
+OPTIONS = 2 if SHORT else None  # variants that are tried
 DATAGRAM_PEER = os.path.join(os.path.dirname(PEER), "datagram-peer")
 
 
@@ -58,7 +58,7 @@ def run_modes():
 
 
 def captured(path):
-    """The packets of a capture; each ICRC is checked, and tshark must not complain."""
+    """Returns the packets of a capture. Checks each ICRC, and that tshark reports no error."""
     with open(path, "rb") as f:
         packets = pcapng.read(f.read())
     if shutil.which("tshark"):
@@ -67,7 +67,7 @@ def captured(path):
 
 
 def capture(a, b, gid, ends):
-    """A host captures the packets themselves, both ways, between the addresses @ends."""
+    """Captures, on a host, the packets themselves, both ways, between the addresses @ends."""
     path = os.path.join(b.tmp, f"capture-{gid}")
     hosts.pair(a, b, PEER, "-n", "100", "-g", gid, port=4444, env={"SOFTHCA_CAPTURE": path},
                server_env={"SOFTHCA_CAPTURE": path + "-a"})
@@ -80,7 +80,7 @@ def capture(a, b, gid, ends):
             {ends[0] + ends[1], ends[1] + ends[0]}
         assert all("of another host" in p.comment for p in packets)
         assert {p.opcode for p in packets} >= {0, 2, 4, 10, 12, 17, 18, 19, 20}
-    # Each host has got what the other one has sent, but for packets on their way at the end.
+    # Each host has received the packets that the other one has sent, except those in flight at the end.
     assert len(seen[0] ^ seen[1]) < 20, (len(seen[0]), len(seen[1]))
 
 
@@ -92,12 +92,12 @@ def run_capture():
 
 
 def count(host, name):
-    """A counter of the host's adapter."""
+    """Returns a counter of the host's adapter."""
     return int(host.start("cat", f"/sys/class/infiniband/mlx5_0/ports/1/{name}").end().splitlines()[-1])
 
 
 def foreign(a, b, gid, *addresses):
-    """Packets of others, broken ones, and ones that make no sense, from @addresses of @b."""
+    """Packets of other senders, broken packets, and packets without sense, from @addresses of @b, change nothing."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
     member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
     others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
@@ -125,8 +125,8 @@ def run_foreign():
         foreign(a, b, "1", b.ipv6[0][0], "fd99:0::3", a.ipv6[0][0])
 
 
-# For QPs that are to exceed their retries when the peer is killed, and not before: 0.27 s, eight times. A host
-# whose cores have others to serve, real-time programs for example, does not answer for as long as a second.
+# For QPs that must exceed their retries when the peer is killed, and not before: 0.27 s, eight times. A host
+# whose cores have other work, real-time programs for example, may not answer for as long as a second.
 TIMEOUT = 16
 
 
@@ -146,7 +146,7 @@ def only_retries(program, qps):
 
 
 def run_killed():
-    """A process that is killed leaves its peer with errors, and everybody else alone."""
+    """A process that is killed leaves its peer with errors, and does not affect other processes."""
     seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
     print(f"TEST_SEED={seed}")
     rng = random.Random(seed)
@@ -158,7 +158,7 @@ def run_killed():
             pair[victim].kill()
             only_retries(pair[not victim], 2)
             pair[victim].process.communicate()
-        # The first of two processes of a host receives for both. It is killed.
+        # The first of two processes of a host receives for both. The test kills it.
         for victim in range(1 if SHORT else 2):
             first = started(a, b, "-e", "-t", str(TIMEOUT), port=4444)
             second = started(a, b, "-n", "400", "-q", "2" if SHORT else "8", port=4445)
@@ -172,7 +172,7 @@ def run_killed():
 
 
 def run_partitions():
-    """A full and a limited member meet, two limited ones do not; each packet has its sender's P_Key."""
+    """A full and a limited member reach each other, two limited ones do not; each packet has its sender's P_Key."""
     with hosts.Network(RUN, topology=["pkey=0x8001", "pkey=0x0001"]) as (a, b):
         path = os.path.join(b.tmp, "capture")
         hosts.pair(a, b, PEER, "-n", "20", port=4444, env={"SOFTHCA_CAPTURE": path},
@@ -194,7 +194,7 @@ def run_partitions():
 
 
 def fails(host, peer, says, *options, env={}):
-    """A peer that is refused when it connects its QP; the other end is then left alone."""
+    """Runs a peer that is refused when it connects its QP, and ends the other end."""
     server = peer.start(PEER, "-e", env=env)
     peer.wait_for(4444, server)
     client = host.start(PEER, "-e", *options, peer.address, env=env)
@@ -205,7 +205,7 @@ def fails(host, peer, says, *options, env={}):
 
 
 def fails_tool(host, peer, says, *program):
-    """A tool whose transport does not leave the host: its server is told, and its client waits."""
+    """Runs a tool whose transport does not leave the host: its server gets an error, and its client waits."""
     if not shutil.which(program[0]):
         return
     server = peer.start(*program)
@@ -218,7 +218,7 @@ def fails_tool(host, peer, says, *program):
 
 
 def port_in_use(a, b):
-    """Somebody else has the port for a while: that is told, and then all goes on."""
+    """While another program has the port, a line says so; then everything works."""
     script = "import socket; s = socket.socket(type=socket.SOCK_DGRAM); " + \
              f"s.bind(('{a.address}', 4791)); print(flush=True); input()"
     other = subprocess.Popen([*a.prefix, sys.executable, "-c", script], stdin=subprocess.PIPE,
@@ -305,7 +305,7 @@ def run_tools():
     return hosts.SKIP if missing else 0
 
 
-UCX_RC_TIMERS = {"UCX_RC_TIMEOUT": "60ms"}  # of losses at the end of a message
+UCX_RC_TIMERS = {"UCX_RC_TIMEOUT": "60ms"}  # for losses at the end of a message
 UCX_UD_TIMERS = {"UCX_UD_TIMER_TICK": "2ms", "UCX_UD_TIMER_BACKOFF": "1.2"}
 
 
@@ -328,8 +328,8 @@ def run_ucx():
     return 0
 
 
-# With -u 0 the HCA repeats without limit: a slow machine does not end the test. Not the pingpongs, whose client may be
-# gone when the ACK of the last message is lost: the server then fails, as it must.
+# With -u 0 the HCA repeats without limit: a slow machine does not end the test. This does not hold for the pingpongs: their
+# client may have ended when the ACK of the last message is lost, and then the server must fail.
 LOSSY_TOOLS = """
 ib_write_bw -x 0 -u 0 -s 20000 -n {bulk}
 ib_send_bw -x 0 -u 0 -s 20000 -n {bulk} -q 2
@@ -341,7 +341,7 @@ ib_atomic_lat -x 0 -u 0 -n {trips}
 
 
 def run_losses():
-    """Each program ends, and has got each completion once: it counts them."""
+    """Each program must end, and must have counted each completion once."""
     commands = LOSSY_TOOLS.format(bulk=300 if LONG else 60, trips=300 if LONG else 30)
     commands = [line.split() for line in commands.splitlines() if line]
     n = "-n " + ("300" if LONG else "20")
