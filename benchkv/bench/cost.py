@@ -4,10 +4,10 @@
 
     cost.py SOFTHCA-RUN COST COST-UNCHECKED BENCHKV BENCHKV-UNCHECKED [NP...]
 
-Instructions are counted by callgrind, in two runs that differ in the number of operations only,
-so that what is done once does not count. Throughput is the median of nine runs of each
-program, one of this and one of that by turns, on NP ranks (0: without a launcher; default 0 and 2),
-and with it the median of the nine ratios.
+callgrind counts the instructions in two runs that differ only in the number of operations, so that
+work that is done once does not count. Throughput is the median of nine runs of each program,
+alternating, on NP ranks (0: without a launcher; default 0 and 2); the median of the nine ratios is
+printed too.
 """
 import json
 import os

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes benchkv/RESULTS.md: the backends beside each other, as ratios of one run.
+"""Writes benchkv/RESULTS.md: a comparison of the backends, as ratios within one run.
 
     results.py SOFTHCA-RUN BENCHKV [OUT]
 
-For each cell the backends take turns, several times, and each is divided by what delegation
-did in the same turn; the median of these ratios stands in the table, with the least and the
+For each cell the backends run in turn, several times. The result of each is divided by that of
+delegation in the same turn. The table shows the median of these ratios, the smallest and the
 largest.
 """
 import json

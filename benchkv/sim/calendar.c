@@ -17,7 +17,7 @@ void calendar_fini(struct calendar *c)
 	free(c->full);
 }
 
-/* Another ring, of n buckets, into which what is waiting fits. */
+/* Replaces the ring by one of @n buckets, which must have room for the waiting requests. */
 static int resize(struct calendar *c, uint64_t n)
 {
 	uint32_t *last = malloc(n * sizeof(*last));
@@ -55,5 +55,5 @@ void calendar_trim(struct calendar *c)
 		n = CALENDAR_LEAST;
 	c->peak = 0;
 	if (n <= c->mask)
-		(void)resize(c, n); /* without memory it stays as long as it is */
+		(void)resize(c, n); /* without memory the ring keeps its length */
 }

@@ -20,7 +20,7 @@
 #define CALENDAR_LEAST 256u /* buckets; a power of two, of at least 64 */
 #define CALENDAR_SLOT_BITS 20
 #define CALENDAR_DEST_BITS 12
-#define CALENDAR_TRIM 64u /* takes, after which the ring is cut to what they have needed */
+#define CALENDAR_TRIM 64u /* number of takes after which the ring is cut to the needed length */
 
 /* A slot: the next slot of its bucket, and, in the upper bits, the rank that the request is for. */
 struct request {
@@ -43,11 +43,11 @@ static inline uint32_t request_dest(struct request r)
 }
 
 struct calendar {
-	uint32_t *last; /* by bucket; of an empty one: undefined */
+	uint32_t *last; /* by bucket; undefined for an empty bucket */
 	uint64_t *full; /* a bit for each bucket that is not empty */
 	struct request *slots; /* shared by the calendars of a rank */
 	uint64_t mask;
-	uint64_t from; /* bucket number: all before are empty for good */
+	uint64_t from; /* bucket number: all before are and stay empty */
 	uint64_t most; /* bucket number: all after it are empty */
 	uint64_t peak; /* the largest most - from since the last trim */
 	uint32_t takes;
@@ -57,13 +57,13 @@ struct calendar {
 int calendar_init(struct calendar *c, struct request *slots);
 void calendar_fini(struct calendar *c);
 
-/* Room for buckets up to this one. 0 or -ENOMEM. */
+/* Makes room for buckets up to this one. 0 or -ENOMEM. */
 int calendar_grow(struct calendar *c, uint64_t bucket);
 
 /* Makes the ring shorter if it was longer than necessary since the last time. */
 void calendar_trim(struct calendar *c);
 
-/* The first bucket from `from` on that is not empty, or end. Looks at 64 at a time. */
+/* The first bucket from @from on that is not empty, or @end. Tests 64 buckets at a time. */
 static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, uint64_t end)
 {
 	uint64_t stop = end <= c->most ? end : c->most + 1;
@@ -81,8 +81,8 @@ static inline uint64_t calendar_seek(const struct calendar *c, uint64_t from, ui
 }
 
 /*
- * Puts a request, which is visible from the end of the bucket of ns on, and not before the requests
- * that are taken already.
+ * Puts a request. It becomes visible at the end of the bucket of @ns, but not before requests that
+ * have been taken already.
  */
 static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest, uint64_t ns)
 {
@@ -109,8 +109,8 @@ static inline int calendar_put(struct calendar *c, uint32_t slot, uint32_t dest,
 }
 
 /*
- * Takes the first bucket that is visible at ns: the last slot of its list, whose next one is the
- * first. Or CALENDAR_NONE.
+ * Takes the first bucket that is visible at @ns. Returns the last slot of its list, whose next slot
+ * is the first of the list; CALENDAR_NONE: there is no such bucket.
  */
 static inline uint32_t calendar_take(struct calendar *c, uint64_t ns)
 {

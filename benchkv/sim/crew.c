@@ -2,9 +2,9 @@
 /*
  * A job's threads. Each simulates a window of its ranks' time, then waits for the others.
  *
- * Mail of a window is written by one thread, and read by another one in the next window, after they
- * have met: there are two sets, for odd and for even windows. The word that says whether a thread
- * has failed is doubled for the same reason.
+ * The mail of a window is written by one thread, and read by another one in the next window, after
+ * meet(). So there are two sets of mail, for odd and for even windows, and for the same reason two
+ * words for the failure of a thread.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@ struct crew {
 	_Atomic uint32_t arrived; /* in this round */
 	_Atomic uint32_t round, sleepers;
 	_Atomic int failed[2];
-	pthread_mutex_t start; /* held until all threads are there */
+	pthread_mutex_t start; /* held until all threads exist */
 	bool abandoned;
 };
 
@@ -42,10 +42,10 @@ static void sleep_through(struct crew *c, uint32_t round)
 	atomic_fetch_sub_explicit(&c->sleepers, 1, memory_order_relaxed);
 }
 
-/* Waits until all threads are here. Writes before it are visible to all after it. */
+/* A barrier. Writes of a thread before it are visible to all threads after it. */
 static void meet(struct crew *c)
 {
-	/* Nobody begins the next round before this thread has arrived in this one. */
+	/* No thread begins the next round before this thread has arrived in this one. */
 	uint32_t round = atomic_load_explicit(&c->round, memory_order_relaxed);
 	struct wait w = WAIT_INIT;
 
@@ -83,7 +83,7 @@ static void take_mail(struct part *p)
 	}
 }
 
-/* The daemons' steps that begin before the end of the window, in the order of their beginnings. */
+/* Runs the daemons' steps that begin before the end of the window, ordered by their beginning. */
 static void run_rank(struct rank *r)
 {
 	for (;;) {

@@ -20,19 +20,19 @@ struct counts {
 /* A daemon and its context. */
 struct daemon {
 	struct rank *rank;
-	uint64_t now; /* the beginning of its next step, then the running time of that step */
+	uint64_t now; /* the beginning of the next step; during a step, the current time */
 	struct nic nic;
 	struct calendar requests;
 	struct endpoint *eps; /* by rank */
 	struct control_load *loads; /* the endpoints with gathered messages */
 	uint32_t n_dirty;
 	uint32_t under_way; /* requests to other ranks */
-	uint32_t *held; /* slots whose replies wait */
+	uint32_t *held; /* slots whose replies are held */
 	uint32_t n_held;
 	uint64_t held_since;
 	struct control control;
 	/* The loop. */
-	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* what the next step begins with */
+	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* where the next step begins */
 	uint64_t loop_began;
 	struct control_polls polls;
 	uint64_t rtt_sum;
@@ -41,8 +41,8 @@ struct daemon {
 
 /*
  * Calls without a response. The integral of their number over the time after the warm-up is the sum
- * of its changes, each times the time that is left after it; of that time `sum` has only the
- * beginnings.
+ * over all changes of the number: the change multiplied by the time from the change to the end.
+ * `sum` contains only the part of this that depends on the times of the changes.
  */
 struct inflight {
 	uint32_t n;
@@ -64,11 +64,11 @@ struct rank {
 	uint64_t *client_free; /* by client */
 };
 
-/* The ranks that a thread simulates, and what it counts. */
+/* The ranks that a thread simulates, and the thread's counters. */
 struct part {
 	struct sim *sim;
 	uint32_t index, first, end; /* ranks */
-	uint64_t window, until; /* the present one, and its end */
+	uint64_t window, until; /* the current window, and its end */
 	int error;
 	struct pool pool;
 	struct latrec_hist latency;
@@ -83,7 +83,7 @@ struct sim {
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
 	uint64_t end, traced;
-	uint64_t ahead; /* a window: nothing that is done now reaches another rank's CQ earlier */
+	uint64_t ahead; /* length of a window: the shortest time of a WRITE to another rank's CQ */
 	struct part *parts;
 	uint32_t n_parts;
 	uint32_t *part_of; /* by rank */
@@ -119,8 +119,8 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 }
 
 /*
- * The daemon of a rank that has its endpoint to a peer, by number. It does not look at the rank, whose
- * thread writes there all the time.
+ * The number of a rank's daemon that has the endpoint to a peer. Does not read struct rank, which
+ * another thread writes all the time.
  */
 static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t peer)
 {
@@ -130,12 +130,12 @@ static inline uint32_t sim_owner(const struct sim *s, uint32_t rank, uint32_t pe
 }
 
 /*
- * A poll or the part of it that is in the window; after the last one of a loop, the rest of the
- * loop.
+ * A step: a poll, or the part of a poll that is in the window; after the last poll of a loop also
+ * the rest of the loop.
  */
 void daemon_step(struct daemon *d);
 
-/* Where a thread puts what is for a rank, or finds what has come for it from another one. */
+/* The mail from one part to another one. */
 static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t from, uint32_t to)
 {
 	return &s->mail[window % 2][from * s->n_parts + to];

@@ -17,8 +17,8 @@ static bool counting(const struct sim *s, uint64_t ns)
 }
 
 /*
- * The state that each message changes. A copy, so that it stays in registers as long as messages
- * are taken.
+ * A copy of the state that each message changes, so that it stays in registers while messages are
+ * handled.
  */
 struct work {
 	uint64_t now, random;
@@ -131,7 +131,7 @@ ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot
 		reply_client(r, w, slot);
 }
 
-/* words: those of calls, or NULL. */
+/* @words: the reserved words of the calls, or NULL. */
 static void take_messages(struct daemon *d, uint32_t from, const uint32_t *slots,
 	const uint32_t *words, uint32_t n)
 {
@@ -190,8 +190,8 @@ static void take_write(struct daemon *d, const struct event *a)
 
 /*
  * Polls until the CQ is empty, including WRITEs that arrive during the poll, as the real poll does.
- * A WRITE posted in this window arrives after its end, so a poll that takes longer goes on in the
- * next one. True when it is through.
+ * A WRITE that is posted in this window arrives after the end of the window, so a poll that takes
+ * longer continues in the next window. True: the poll has ended.
  */
 static bool poll_once(struct daemon *d)
 {
@@ -263,7 +263,7 @@ static void count_write(struct daemon *d, uint32_t n)
 	}
 }
 
-/* Posts everything gathered for a peer in one WRITE, or, to bring about the collapse, in many. */
+/* Posts the messages for a peer in one WRITE, or in the initial state "low" one WRITE each. */
 static void flush_endpoint(struct daemon *d, uint32_t peer)
 {
 	struct rank *r = d->rank;
@@ -380,8 +380,8 @@ static void end_loop(struct daemon *d)
 }
 
 /*
- * Skips the repetitions of a loop that found nothing until there can be something. Messages that
- * another rank posts in this window arrive later than that.
+ * Skips the repetitions of an empty loop until a message can arrive. Messages that another rank
+ * posts in this window arrive later.
  */
 static void skip_idle_loops(struct daemon *d, bool found)
 {

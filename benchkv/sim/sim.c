@@ -72,7 +72,7 @@ static uint64_t first_time(const struct sim_config *c, uint32_t slot)
 	return c->depth_before && slot % c->depth >= c->depth_before ? c->step_ns : 0;
 }
 
-/* All clients begin at once, but for what --stagger says. */
+/* All clients begin at time 0, except for the delays of --stagger. */
 static int first_requests(struct rank *r)
 {
 	struct sim *s = r->sim;
@@ -87,7 +87,7 @@ static int first_requests(struct rank *r)
 	return 0;
 }
 
-/* Ranks in shares of about the same size. */
+/* Divides the ranks into parts of about the same size. */
 static int share_out(struct sim *s)
 {
 	uint32_t n = s->c->threads;

@@ -4,9 +4,9 @@
  * with D daemons that share the rank's endpoints and C clients in a closed loop. The
  * daemons decide with the control that benchkv itself runs (control.h).
  *
- * The model of a daemon's loop has, in this order: received WRITEs (polled again as the control
- * says), clients' requests, the flush of the endpoints that the control lets go. Daemon (r + s) mod
- * D of ranks r and s owns both sides of the connection of r and s.
+ * The model of a daemon's loop has these parts, in this order: polls of received WRITEs, as often
+ * as the control decides; clients' requests; the flush of the endpoints that the control selects.
+ * Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s.
  *
  * Time goes on in windows of send_ns + wire_ns + recv_ns: what a rank does in one reaches
  * another rank in a later one, so within a window the ranks do not matter to each other. They
@@ -34,11 +34,11 @@ struct sim_config {
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
 	uint64_t collapsed_ns, warmup_ns, duration_ns;
-	uint64_t stagger_ns; /* the first requests for rank r come r times that later */
+	uint64_t stagger_ns; /* the first requests for rank r are made r * stagger_ns later */
 	uint64_t seed;
 	FILE *hgrm; /* percentiles of the latency, or NULL */
 	FILE *trace; /* CSV of rank 0, or NULL */
-	uint64_t trace_ns; /* a line each */
+	uint64_t trace_ns; /* interval of the lines of the trace */
 };
 
 /* Figures of the time after the warm-up. */
@@ -50,7 +50,7 @@ struct sim_result {
 	double loop_us;
 	double messages_per_write;
 	double writes_per_s; /* of a rank */
-	double p50_us, p99_us; /* from a request to the client's look at the reply */
+	double p50_us, p99_us; /* from a request to the client's poll that finds the reply */
 	double bucket[BUCKETS]; /* shares of the loops, by responses */
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Published figures beside simulated ones, cell by cell. */
+/* Prints published figures next to simulated ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "base/compiler.h"
 #include "output.h"
 
-#define SEEDS 9 /* of each cell: its median and range show where it has two outcomes */
+#define SEEDS 9 /* per cell; its median and range show whether it has two outcomes */
 #define RECOVERY_NS (20 * NSEC_PER_MSEC)
 
 /* A published row; 0 where nothing was published. */
@@ -85,7 +85,7 @@ static int by_throughput(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The results of all seeds, from the least throughput to the largest. */
+/* Simulates all seeds, and sorts the results by throughput. */
 static int table_jobs(struct sim_config c, struct sim_result r[SEEDS], FILE *json)
 {
 	int err = 0;

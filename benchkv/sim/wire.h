@@ -3,9 +3,10 @@
  * Endpoints, the messages that they gather, WRITEs under way, and the serial servers of the
  * adapter's contexts.
  *
- * The messages of a WRITE stay where they were gathered, in a batch that goes to the receiver with
- * it; one alone goes in the event itself. A posted WRITE is a parcel, which a thread's mail carries
- * to the thread that simulates the receiver. There it becomes an event of the receiving context.
+ * The messages of a WRITE stay where they were gathered, in a batch that is passed to the receiver
+ * with the WRITE; a single message is in the event itself. A posted WRITE is a parcel, which a
+ * thread's mail carries to the thread that simulates the receiver. There it becomes an event of the
+ * receiving context.
  */
 #ifndef BENCHKV_SIM_WIRE_H
 #define BENCHKV_SIM_WIRE_H
@@ -30,7 +31,7 @@
  * the messages are the words that go with the calls, if the control tells its peers something.
  */
 struct batch {
-	struct batch *next; /* free one */
+	struct batch *next; /* the next free batch */
 	uint32_t room; /* messages that fit */
 	uint32_t kind; /* of its size */
 	uint32_t slots[];
@@ -79,11 +80,11 @@ static inline uint32_t *batch_words(struct batch *b)
 
 struct endpoint {
 	struct batch *gathered; /* NULL: nothing */
-	uint32_t room; /* of that; 0: nothing is gathered */
+	uint32_t room; /* of `gathered`; 0: nothing is gathered */
 	uint32_t calls, replies; /* gathered */
-	uint32_t writes; /* posted, ever */
-	uint32_t received; /* WRITEs of the peer that this side has worked on */
-	uint32_t consumed; /* this side's WRITEs that the peer is known to have worked on */
+	uint32_t writes; /* total number of posted WRITEs */
+	uint32_t received; /* WRITEs of the peer that this side has processed */
+	uint32_t consumed; /* this side's WRITEs that the peer has acknowledged as processed */
 	uint32_t pending : 31; /* calls posted and not answered */
 	uint32_t dirty : 1;
 };
@@ -165,7 +166,7 @@ static inline uint64_t wire_next(const struct machine *m, struct nic *nic)
 	return (e->ns > nic->recv_free ? e->ns : nic->recv_free) + (uint64_t)m->recv_ns;
 }
 
-/* Takes the next WRITE if its completion is there at ns, else returns false. */
+/* Takes the next WRITE if it has completed by @ns, else returns false. */
 static inline bool wire_receive(const struct machine *m, struct nic *nic, uint64_t ns,
 	struct event *e_p)
 {

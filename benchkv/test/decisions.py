@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads what --decisions has written, and decides again from what was observed."""
+"""Reads the files of --decisions, and repeats each decision from its observations."""
 import csv
 import math
 

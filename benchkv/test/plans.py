@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Cases about --dry-run: what would run where, and why."""
+"""Cases about --dry-run: the printed plan and its reasons."""
 import os
 import re
 import signal

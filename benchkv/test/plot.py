@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""scripts/plot draws what benchkv writes: each curve is there, as SVG and as PNG.
+"""Checks that scripts/plot draws each curve of benchkv's files, as SVG and as PNG.
 
     plot.py PLOT
 """

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""benchkv as it is used: started by mpirun and without it, on the software HCA.
+"""Runs whole jobs of benchkv, with mpirun and without it, on the software HCA.
 
     run.py CASE[:BACKEND] BENCHKV SOFTHCA-RUN DIRECTORY-OF-TEST-PROGRAMS
 
-Every case runs with a /dev/shm and a temporary directory of its own, which must be
-empty at the end, and must leave no process.
+Every case runs with its own /dev/shm and temporary directory, which must be empty at the
+end, and must leave no process.
 """
 import sys
 

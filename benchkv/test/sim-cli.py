@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""benchkv-sim as its users meet it: objects, files, and what it refuses."""
+"""Checks the command line of benchkv-sim: JSON objects, files, and errors."""
 import csv
 import json
 import pathlib

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""`benchkv-sim table` prints the published figures and their conditions, and how near the model is.
+"""Checks the published figures and conditions of `benchkv-sim table`, and the error of the model.
 
-The published figures stand here a second time, as the documents have them (million operations per
-second, outstanding requests, responses per loop, million loops per second; None: not published).
-The model's are the same on every machine.
+The published figures are repeated here as in the documents (million operations per second,
+outstanding requests, responses per loop, million loops per second; None: not published). The
+figures of the model are the same on every machine.
 """
 import re
 import subprocess

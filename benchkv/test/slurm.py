@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A Slurm of its own: several nodes on this machine, for as long as a test lasts.
+"""A private Slurm with several nodes on this machine, for the time of a test.
 
     with Slurm(directory, nodes=4) as slurm:
         subprocess.run(slurm.srun(2, 4) + ["program"], env=slurm.env())
 
-With hosts the nodes are these: objects with a name, an address, and a prefix of command lines that
-runs them there. The first one also has the controller, and srun has to run there.
+With `hosts`, these are the nodes: objects with a name, an address, and a prefix that runs a command
+line there. The first node also has the controller, and srun must run there.
 
-TMPDIR tells its own processes, which have the directory there, from those of the jobs.
-Its keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is
-read or written. It ends the processes that it has started by their pids.
+The processes of this Slurm have the directory in TMPDIR, the processes of the jobs have not. All
+keys, sockets, ports, pid files and logs are in the directory; nothing outside of it is read or
+written. The class ends the processes that it has started by their pids.
 """
 import getpass
 import os
