@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The log of decisions: equal ones are counted, its room is bounded, every reason has words. */
+/* The log of decisions: equal decisions are counted, its size is limited, all reasons have text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "control.h"
 #include "decision.h"
 
-/* The text that is written, to be freed. */
+/* Returns the text of the log; the caller must free it. */
 static char *text_of(const struct decisions *d)
 {
 	char *text = NULL;
@@ -52,7 +52,7 @@ static void counts_what_repeats(void)
 	decisions_fini(&d);
 }
 
-/* 2^18 rows; then the others are counted, also those that equal the last one. */
+/* 2^18 rows; further decisions are only counted, also those that equal the last one. */
 static void has_a_bound(void)
 {
 	struct decision x = {.what = DECISION_POLL,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Rank 0's end of the lifeline: whom it lets in, and what it makes of what it hears. */
+/* Rank 0's end of the lifeline: which connections it accepts, and how it handles messages. */
 #include "lifeline.h"
 
 #include <arpa/inet.h>
@@ -111,7 +111,7 @@ static int dial(const struct world *w)
 	return fd;
 }
 
-/* The answer of the other end: a message's kind, or 0 when it closes. */
+/* The reply of the other end: the kind of a message, or 0 if the connection is closed. */
 static uint32_t answer(struct world *w, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -283,7 +283,7 @@ static void results_come_whole(void)
 	world_fini(&w);
 }
 
-/* A rank that says what cannot be is heard no more; nothing is taken for its death. */
+/* After an invalid message a rank is ignored, and the end of its connection is no death. */
 static void nonsense_ends_a_connection(void)
 {
 	static const struct message cases[] = {{.kind = 0}, {.kind = 5}, {.kind = RESULT},

@@ -114,7 +114,7 @@ static void tries_the_other_one_again(void)
 	little_fini(&l);
 }
 
-/* ---- what the ranks tell each other ---- */
+/* ---- exchange of counters ---- */
 
 static void tells_both_counters_of_one_moment(void)
 {
@@ -158,7 +158,7 @@ static void hears_differences(void)
 	little_fini(&l);
 }
 
-/* The integral's counter has gone round once within this time at 44,000 requests under way. */
+/* The counter of the integral wraps once in this time, with 44,000 requests under way. */
 static void compares_no_old_reports(void)
 {
 	struct little l = make(1);

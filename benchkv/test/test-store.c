@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The store against a plain array, placement, and requests that are not for it. */
+/* Compares the store with a plain array; placement; requests for other shards. */
 #include <errno.h>
 
 #include "support/test.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace: its lines, the buckets' borders, and what it has room for. */
+/* The trace: its lines, the borders of the buckets, and its most samples. */
 #include <stdlib.h>
 #include <string.h>
 
