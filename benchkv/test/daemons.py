@@ -186,7 +186,8 @@ def case_events():
     # An open loop: daemons sleep between the requests, each of which has to wake those on its way.
     few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
     j = verified(run(job(2, *few, "--wait", "event", "--json", "-")), 2)
-    check(j["daemon"]["sleeps"] > 80 and j["daemon"]["overslept"] == 0, j["daemon"])
+    # Some 80 requests are due; on a machine with other work several of them come at once.
+    check(j["daemon"]["sleeps"] > 20 and j["daemon"]["overslept"] == 0, j["daemon"])
     loops = {}
     for wait in "poll", "event":
         j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
