@@ -148,86 +148,81 @@ static void values_are_read(void)
 	CHECK(o.n64 == UINT64_MAX && o.n8 == 11);
 }
 
-static void bad_lines_are_refused(void)
-{
 #define NUMBER "is not valid: give a whole number from 5 to 12"
 #define REAL "is not valid: give a number from 0.5 to 1000000"
 #define OPTION ": give one of the options of --help"
-	static const char *const bad[][2] = {
-		{"--number|\"\"", "--number '' " NUMBER},
-		{"--number| 5", "--number ' 5' " NUMBER},
-		{"--number|-5", "--number '-5' " NUMBER},
-		{"--number|+5", "--number '+5' " NUMBER},
-		{"--number|4", "--number '4' " NUMBER},
-		{"-n|13", "--number '13' " NUMBER},
-		{"--num|5x", "--number '5x' " NUMBER},
-		{"--number|5.0", "--number '5.0' " NUMBER},
-		{"--n16|5K", "--n16 '5K' is not valid: give a whole number from 0 to 65535"},
-		{"--number|18446744073709551621", "--number '18446744073709551621' " NUMBER},
-		{"--big|18446744073709551616",
-			"--big '18446744073709551616' is not valid: give a whole number from 0 to "
-			"18446744073709551615"},
-		{"--bytes|17179869185G",
-			"--bytes '17179869185G' is not valid: give a whole number, K, M or G behind "
-			"it or not, from 1 to 2^40"},
-		{"--size|20",
-			"--size '20' is not valid: give a whole number from 16 to 56, a multiple of "
-			"8"},
-		{"--ring|5000",
-			"--ring '5000' is not valid: give auto or a power of two from 4096 to "
+static const char *const bad_lines[][2] = {
+	{"--number|\"\"", "--number '' " NUMBER},
+	{"--number| 5", "--number ' 5' " NUMBER},
+	{"--number|-5", "--number '-5' " NUMBER},
+	{"--number|+5", "--number '+5' " NUMBER},
+	{"--number|4", "--number '4' " NUMBER},
+	{"-n|13", "--number '13' " NUMBER},
+	{"--num|5x", "--number '5x' " NUMBER},
+	{"--number|5.0", "--number '5.0' " NUMBER},
+	{"--n16|5K", "--n16 '5K' is not valid: give a whole number from 0 to 65535"},
+	{"--number|18446744073709551621", "--number '18446744073709551621' " NUMBER},
+	{"--big|18446744073709551616",
+		"--big '18446744073709551616' is not valid: give a whole number from 0 to "
+		"18446744073709551615"},
+	{"--bytes|17179869185G",
+		"--bytes '17179869185G' is not valid: give a whole number, K, M or G behind "
+		"it or not, from 1 to 2^40"},
+	{"--size|20", "--size '20' is not valid: give a whole number from 16 to 56, a multiple of "
+		      "8"},
+	{"--ring|5000", "--ring '5000' is not valid: give auto or a power of two from 4096 to "
 			"2^30"},
-		{"--real|\"\"", "--real '' " REAL},
-		{"--real|.", "--real '.' " REAL},
-		{"--real| 1", "--real ' 1' " REAL},
-		{"--real|nan", "--real 'nan' " REAL},
-		{"--real|inf", "--real 'inf' " REAL},
-		{"--real|0.4", "--real '0.4' " REAL},
-		{"--real|1s", "--real '1s' " REAL},
-		{"--real|1000000.5", "--real '1000000.5' " REAL},
-		{"--time|3", "--time '3' is not valid: give a number from 0 to 2"},
-		{"--list|1,,2",
-			"--list '1,,2' is not valid: give at most 3 whole numbers, commas between, "
+	{"--real|\"\"", "--real '' " REAL},
+	{"--real|.", "--real '.' " REAL},
+	{"--real| 1", "--real ' 1' " REAL},
+	{"--real|nan", "--real 'nan' " REAL},
+	{"--real|inf", "--real 'inf' " REAL},
+	{"--real|0.4", "--real '0.4' " REAL},
+	{"--real|1s", "--real '1s' " REAL},
+	{"--real|1000000.5", "--real '1000000.5' " REAL},
+	{"--time|3", "--time '3' is not valid: give a number from 0 to 2"},
+	{"--list|1,,2", "--list '1,,2' is not valid: give at most 3 whole numbers, commas between, "
 			"each from 0 to 2"},
-		{"--list|1,3",
-			"--list '1,3' is not valid: give at most 3 whole numbers, commas between, "
-			"each from 0 to 2"},
-		{"--list|1,1,1,1",
-			"--list '1,1,1,1' is not valid: give at most 3 whole numbers, commas "
-			"between, each from 0 to 2"},
-		{"--list|1,",
-			"--list '1,' is not valid: give at most 3 whole numbers, commas between, "
-			"each from 0 to 2"},
-		{"--sizes|1K;2",
-			"--sizes '1K;2' is not valid: give whole numbers, K, M or G behind them or "
-			"not, commas between, each from 1 to 1048576"},
-		{"--pin|maybe", "--pin 'maybe' is not valid: give no or yes"},
-		{"--mtu|1500", "--mtu '1500' is not valid: give 256, 512 or 1024"},
-		{"--text|\"\"", "--text '' is not valid: give FILE"},
-		{"--device|\"\"", "--device '' is not valid: give auto or a device"},
-		{"--call|0", "--call '0' is not valid: give a whole number from 1 to 9"},
-		{"--call|file", "--call file: line 1:?no"},
-		{"--number", "--number needs a value" OPTION},
-		{"-n", "-n needs a value" OPTION},
-		{"--frob", "--frob is not valid" OPTION},
-		{"--fr\nob", "--fr?ob is not valid" OPTION},
-		{"-z", "-z is not valid" OPTION},
-		{"-zn", "-z is not valid" OPTION},
-		{"--flag|-zzz", "-z is not valid" OPTION},
-		{"-\n9", "-? is not valid" OPTION},
-		{"--flag=1", "--flag=1 is not valid" OPTION},
-		{"-n|0|--frob", "--number '0' " NUMBER},
-		{"a|b\nc", "'b?c' is too much: give one HOST"},
-		{"--two|--text|x", "--two and --text exclude each other: give one"},
-		{"--two|--one", "--two and --one exclude each other: give one"},
-		{"--three", "--three means nothing alone: give --text or --device with it"},
-	};
+	{"--list|1,3", "--list '1,3' is not valid: give at most 3 whole numbers, commas between, "
+		       "each from 0 to 2"},
+	{"--list|1,1,1,1", "--list '1,1,1,1' is not valid: give at most 3 whole numbers, commas "
+			   "between, each from 0 to 2"},
+	{"--list|1,", "--list '1,' is not valid: give at most 3 whole numbers, commas between, "
+		      "each from 0 to 2"},
+	{"--sizes|1K;2",
+		"--sizes '1K;2' is not valid: give whole numbers, K, M or G behind them or "
+		"not, commas between, each from 1 to 1048576"},
+	{"--pin|maybe", "--pin 'maybe' is not valid: give no or yes"},
+	{"--mtu|1500", "--mtu '1500' is not valid: give 256, 512 or 1024"},
+	{"--text|\"\"", "--text '' is not valid: give FILE"},
+	{"--device|\"\"", "--device '' is not valid: give auto or a device"},
+	{"--call|0", "--call '0' is not valid: give a whole number from 1 to 9"},
+	{"--call|file", "--call file: line 1:?no"},
+	{"--number", "--number needs a value" OPTION},
+	{"-n", "-n needs a value" OPTION},
+	{"--frob", "--frob is not valid" OPTION},
+	{"--fr\nob", "--fr?ob is not valid" OPTION},
+	{"-z", "-z is not valid" OPTION},
+	{"-zn", "-z is not valid" OPTION},
+	{"--flag|-zzz", "-z is not valid" OPTION},
+	{"-\n9", "-? is not valid" OPTION},
+	{"--flag=1", "--flag=1 is not valid" OPTION},
+	{"-n|0|--frob", "--number '0' " NUMBER},
+	{"a|b\nc", "'b?c' is too much: give one HOST"},
+	{"--two|--text|x", "--two and --text exclude each other: give one"},
+	{"--two|--one", "--two and --one exclude each other: give one"},
+	{"--three", "--three means nothing alone: give --text or --device with it"},
+};
+
+static void bad_lines_are_refused(void)
+{
 	struct options o;
 
 	begin();
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		CHECK_EQ(read_line(bad[i][0], &o), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(bad_lines); i++) {
+		CHECK_EQ(read_line(bad_lines[i][0], &o), -EINVAL);
 		printf("  %s\n", why);
-		CHECK(!strcmp(why, bad[i][1]));
+		CHECK(!strcmp(why, bad_lines[i][1]));
 		CHECK(o.n64 == 6 && o.called == 3 && !o.device);
 	}
 	CHECK_EQ(read_line("--three|--device|x", &o), 4);

@@ -43,17 +43,10 @@ int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
 	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
 }
 
-/* The size of the attributes in the first version. */
-#define ATTR_FIRST (offsetof(struct delegrpc_attr, set) + sizeof(uint32_t))
-
 int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from)
 {
-	static const struct delegrpc_attr defaults;
-	int err;
+	int err = SIZED_ATTR(to, from, set);
 
-	if (!from)
-		from = &defaults;
-	err = sized_in(to, sizeof(*to), from, from->size ? from->size : ATTR_FIRST);
 	to->size = 0;
 	return err;
 }

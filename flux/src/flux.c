@@ -58,9 +58,6 @@ static void burst_close(struct flux_burst *b)
 	b->call_to = b->reply_to = FLUX_NOBODY;
 }
 
-/* The size of the attributes in the first version. */
-#define ATTR_FIRST (offsetof(struct flux_attr, reserved) + sizeof(uint32_t))
-
 static int attr_resolve(struct flux_attr *a)
 {
 	if (a->reserved)
@@ -185,7 +182,7 @@ int flux_create(const struct flux_attr *attr, struct flux **f_p)
 	struct flux *f;
 	int r;
 
-	r = sized_in(&a, sizeof(a), attr, attr->size ? attr->size : ATTR_FIRST);
+	r = SIZED_ATTR(&a, attr, reserved);
 	if (!r)
 		r = attr_resolve(&a);
 	if (r < 0)

@@ -7,9 +7,6 @@
 
 #include "base/sized.h"
 
-/* The attributes of the first version. */
-#define ATTR_FIRST (offsetof(struct latrec_attr, window_ns) + sizeof(uint64_t))
-
 /* State to find the worst window. */
 struct latrec_windows {
 	uint64_t length_ns;
@@ -20,13 +17,13 @@ struct latrec_windows {
 
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p)
 {
-	struct latrec_attr a = {.window_ns = 0};
+	struct latrec_attr a;
 	struct latrec *r = calloc(1, sizeof(*r));
 	struct latrec_windows *w = calloc(1, sizeof(*w));
 	int err = r && w ? 0 : -ENOMEM;
 
-	if (!err && attr)
-		err = sized_in(&a, sizeof(a), attr, attr->size ? attr->size : ATTR_FIRST);
+	if (!err)
+		err = SIZED_ATTR(&a, attr, window_ns);
 	if (err) {
 		free(r);
 		free(w);

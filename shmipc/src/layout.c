@@ -72,17 +72,10 @@ struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct sh
 	return a;
 }
 
-/* The size of the attributes in the first version. */
-#define ATTR_FIRST (offsetof(struct shmipc_attr, set) + sizeof(uint32_t))
-
 int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from)
 {
-	static const struct shmipc_attr defaults;
-	int err;
+	int err = SIZED_ATTR(to, from, set);
 
-	if (!from)
-		from = &defaults;
-	err = sized_in(to, sizeof(*to), from, from->size ? from->size : ATTR_FIRST);
 	to->size = 0;
 	return err;
 }

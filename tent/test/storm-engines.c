@@ -109,21 +109,21 @@ static void visit(struct engine *e, uint32_t to, uint64_t *seed)
 /* Unregisters memory that peers write to, and copies it: it must not change any more. */
 static void unregister(struct engine *e, uint32_t v, uint8_t **kept_p)
 {
-	size_t len = ENGINES * THREADS * VOLATILE_LEN;
+	size_t len = ENGINES * THREADS * BRIEF_LEN;
 	struct plan *p = &e->w->plans[e->id];
 
-	CHECK_EQ(tent_unregister(e->t, p->volatiles[v]), 0);
+	CHECK_EQ(tent_unregister(e->t, p->briefs[v]), 0);
 	*kept_p = malloc(len);
 	CHECK(*kept_p);
-	memcpy(*kept_p, p->volatiles[v], len);
+	memcpy(*kept_p, p->briefs[v], len);
 	atomic_store(&p->gone[v], true);
 }
 
 static void check_kept(const struct engine *e, uint32_t v, const uint8_t *kept)
 {
-	size_t len = ENGINES * THREADS * VOLATILE_LEN;
+	size_t len = ENGINES * THREADS * BRIEF_LEN;
 
-	if (!kept || !memcmp(kept, e->p->volatiles[v], len))
+	if (!kept || !memcmp(kept, e->p->briefs[v], len))
 		return;
 	fprintf(stderr, "engine %u: memory was written after it had been unregistered\n", e->id);
 	exit(1);
@@ -143,13 +143,13 @@ static void *come_and_go(void *arg)
 {
 	struct engine *e = arg;
 	uint64_t seed = e->w->seed * 37 + e->id;
-	uint8_t *kept[VOLATILES] = {NULL};
+	uint8_t *kept[BRIEFS] = {NULL};
 	uint32_t peer = (e->id + 1) % e->w->n_engines, v = 0;
 
 	while (!ending(e, -1, (int)storm_below(&seed, 30))) {
 		switch (storm_below(&seed, 8)) {
 		case 0:
-			if (v < VOLATILES) {
+			if (v < BRIEFS) {
 				unregister(e, v, &kept[v]);
 				v++;
 			}
@@ -167,7 +167,7 @@ static void *come_and_go(void *arg)
 			register_for_a_while(e, &seed);
 		}
 	}
-	for (v = 0; v < VOLATILES; v++) {
+	for (v = 0; v < BRIEFS; v++) {
 		check_kept(e, v, kept[v]);
 		free(kept[v]);
 	}
@@ -235,9 +235,9 @@ static void export(struct engine *e)
 	CHECK_EQ(tent_register(e->t, p->remote, areas, "cpu:0", NULL), 0);
 	CHECK_EQ(tent_register(e->t, p->local, areas, NULL, NULL), 0);
 	CHECK_EQ(tent_register(e->t, p->visits, 2 * ENGINES * VISIT_LEN, NULL, NULL), 0);
-	for (uint32_t v = 0; v < VOLATILES; v++)
-		CHECK_EQ(tent_register(e->t, p->volatiles[v], ENGINES * THREADS * VOLATILE_LEN,
-				 NULL, NULL),
+	for (uint32_t v = 0; v < BRIEFS; v++)
+		CHECK_EQ(tent_register(e->t, p->briefs[v], ENGINES * THREADS * BRIEF_LEN, NULL,
+				 NULL),
 			0);
 	CHECK_EQ(tent_export(e->t, &text), 0);
 	CHECK(strlen(text) < TEXT);

@@ -18,8 +18,8 @@
 /* A request, and what its check needs. */
 struct job {
 	uint32_t to, at_remote, at_local;
-	int volatile_memory; /* -1: none */
-	bool gone; /* the volatile memory had been unregistered before the request */
+	int brief_memory; /* -1: none */
+	bool gone; /* the brief memory had been unregistered before the request */
 	struct notice *notice;
 };
 
@@ -104,20 +104,20 @@ static struct notice *arm_notice(struct engine *e, uint32_t to, const uint8_t *a
 }
 
 /* Changes the request: it writes to memory that the peer may unregister while the request runs. */
-static void make_volatile(struct worker *k, uint32_t to, struct job *j, struct tent_request *r)
+static void make_brief(struct worker *k, uint32_t to, struct job *j, struct tent_request *r)
 {
 	const struct world *w = k->e->w;
-	uint32_t v = (uint32_t)storm_below(&k->seed, VOLATILES), bit = to * VOLATILES + v;
+	uint32_t v = (uint32_t)storm_below(&k->seed, BRIEFS), bit = to * BRIEFS + v;
 
 	if (k->denied >> bit & 1)
 		return;
-	j->volatile_memory = (int)v;
+	j->brief_memory = (int)v;
 	j->gone = atomic_load(&w->plans[to].gone[v]);
 	r->op = TENT_WRITE;
-	r->remote = (uintptr_t)w->plans[to].volatiles[v] +
-		    (k->e->id * THREADS + k->thread) * VOLATILE_LEN;
-	if (r->len > VOLATILE_LEN)
-		r->len = VOLATILE_LEN;
+	r->remote =
+		(uintptr_t)w->plans[to].briefs[v] + (k->e->id * THREADS + k->thread) * BRIEF_LEN;
+	if (r->len > BRIEF_LEN)
+		r->len = BRIEF_LEN;
 }
 
 /*
@@ -134,7 +134,7 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 
 	if (at + len > w->area)
 		return false;
-	*j = (struct job){.to = to, .at_remote = (uint32_t)at, .volatile_memory = -1};
+	*j = (struct job){.to = to, .at_remote = (uint32_t)at, .brief_memory = -1};
 	/* The two sides are not aligned to each other. */
 	j->at_local = at + len + 7 <= w->area ? (uint32_t)at + 7 : (uint32_t)at;
 	local = storm_local(w, k->e->id, k->thread, to) + j->at_local;
@@ -148,11 +148,11 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 		.priority = (uint8_t)storm_below(&k->seed, k->e->p->priorities),
 	};
 	if (storm_chance(&k->seed, 6))
-		make_volatile(k, to, j, r);
+		make_brief(k, to, j, r);
 	storm_fill(r->op == TENT_WRITE ? local : remote, (uint32_t)r->len, test_rand(&k->seed), 0);
 	memcpy(r->op == TENT_WRITE ? k->local[to] + j->at_local : k->remote[to] + at,
 		r->op == TENT_WRITE ? local : remote, r->len);
-	if (j->volatile_memory < 0 && storm_chance(&k->seed, w->notifies))
+	if (j->brief_memory < 0 && storm_chance(&k->seed, w->notifies))
 		j->notice = arm_notice(k->e, to, r->op == TENT_WRITE ? remote : local,
 			r->op == TENT_WRITE ? local : remote, r->len, &r->notify);
 	return true;
@@ -185,7 +185,7 @@ static bool known_error(const struct worker *k, const struct job *j, int err, bo
 	case -ECONNRESET:
 		return storm_may_die(k->e->w, j->to);
 	case -EACCES:
-		return j->volatile_memory >= 0 || storm_may_die(k->e->w, j->to);
+		return j->brief_memory >= 0 || storm_may_die(k->e->w, j->to);
 	case -ENETUNREACH:
 	case -ETIMEDOUT:
 	case -EREMOTEIO:
@@ -252,11 +252,11 @@ static void judge(struct worker *k, const struct job *j, const struct tent_reque
 		atomic_store(&j->notice->state, well ? NOTICE_ENDED : NOTICE_FAILED);
 	if (well && j->notice)
 		await_notice(k, j);
-	if (!well && j->volatile_memory >= 0)
-		k->denied |= 1u << (j->to * VOLATILES + (uint32_t)j->volatile_memory);
+	if (!well && j->brief_memory >= 0)
+		k->denied |= 1u << (j->to * BRIEFS + (uint32_t)j->brief_memory);
 	if (st->err == -ECONNRESET || st->err == -ETIMEDOUT || storm_may_die(k->e->w, j->to))
 		k->lost[j->to] |= write;
-	if (j->volatile_memory >= 0 || (write && k->lost[j->to]))
+	if (j->brief_memory >= 0 || (write && k->lost[j->to]))
 		return;
 	if (!well)
 		old_or_new(k, j, is, shall, data, r->len);
@@ -332,9 +332,8 @@ static void refused(struct worker *k, const struct job *jobs, uint32_t n)
 	uint32_t denied = k->denied;
 
 	for (uint32_t i = 0; i < n; i++) {
-		if (jobs[i].volatile_memory >= 0)
-			k->denied |=
-				1u << (jobs[i].to * VOLATILES + (uint32_t)jobs[i].volatile_memory);
+		if (jobs[i].brief_memory >= 0)
+			k->denied |= 1u << (jobs[i].to * BRIEFS + (uint32_t)jobs[i].brief_memory);
 	}
 	CHECK(k->denied != denied);
 }

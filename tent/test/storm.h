@@ -21,8 +21,8 @@
 #define THREADS 2
 #define RAILS 6 /* of storm.topology; the first half is RoCE */
 #define VALUES 400 /* most notices from one engine to another; each has its own value */
-#define VOLATILES 2 /* registrations of an engine that end during the storm */
-#define VOLATILE_LEN (8 * KIB) /* bytes of each for one thread of an initiator */
+#define BRIEFS 2 /* registrations of an engine that end during the storm */
+#define BRIEF_LEN (8 * KIB) /* bytes of each for one thread of an initiator */
 #define VISIT_LEN (4 * KIB)
 #define TEXT (256 * KIB)
 #define GUARD_MS 30000 /* against hanging */
@@ -54,8 +54,8 @@ struct plan {
 	const char *mode; /* of the configuration */
 	uint32_t imports; /* a bit per engine */
 	uint8_t *visits; /* memory of the visitors: of each engine here, then of this one there */
-	uint8_t *remote, *local, *volatiles[VOLATILES];
-	atomic_bool gone[VOLATILES]; /* unregistered */
+	uint8_t *remote, *local, *briefs[BRIEFS];
+	atomic_bool gone[BRIEFS]; /* unregistered */
 	char text[TEXT];
 	struct notice notices[ENGINES * VALUES];
 };
@@ -155,7 +155,7 @@ struct engine {
 		uint64_t seed;
 		uint8_t *remote[ENGINES], *local[ENGINES]; /* the contents that are expected */
 		bool lost[ENGINES]; /* the peer has gone, its memory is not defined */
-		uint32_t denied; /* a bit per engine and volatile memory */
+		uint32_t denied; /* a bit per engine and brief memory */
 		pthread_t pthread;
 	} workers[THREADS];
 };

@@ -39,8 +39,8 @@ static void draw_memory(const struct world *w, struct plan *p, uint64_t *seed)
 	p->visits = map(2 * ENGINES * VISIT_LEN);
 	storm_fill(p->remote, (uint32_t)areas, test_rand(seed), 0);
 	storm_fill(p->local, (uint32_t)areas, test_rand(seed), 0);
-	for (uint32_t v = 0; v < VOLATILES; v++)
-		p->volatiles[v] = map(ENGINES * THREADS * VOLATILE_LEN);
+	for (uint32_t v = 0; v < BRIEFS; v++)
+		p->briefs[v] = map(ENGINES * THREADS * BRIEF_LEN);
 }
 
 /* Rails of the kinds that all engines have, so that each has a partner. */

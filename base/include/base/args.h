@@ -76,7 +76,7 @@ struct arg_field {
 struct arg_row {
 	const char *name; /* without dashes */
 	char letter; /* 0: none */
-	const char *value; /* placeholder in --help; NULL: none, or the list of .words */
+	const char *value; /* name of the value in --help; NULL: none, or the list of .words */
 	enum arg_kind kind;
 	struct arg_field field;
 	const char *help; /* a phrase without a full stop */
