@@ -26,12 +26,13 @@
  * belong to it (endpoints, requests); another thread may use them later. Threads that work at the
  * same time must each create a context. Contexts share nothing.
  *
- * Sizes: a later version may add fields to the end of the attribute structs and of the structs with
- * counters. A program that sets such an attribute must also set `size` to the size of its struct.
- * Fields beyond `size` count as 0, the default. If a program sets an attribute that an older
- * library does not know, the function returns -E2BIG. Functions that return counters write at most
- * as many bytes as the program's struct has; counters that an older library does not have stay
- * unchanged.
+ * Sizes: a later version may add fields to the end of the attribute structs, of struct copyrpc_path
+ * and of the structs with counters. A program that sets such an attribute or field must also set
+ * `size` to the size of its struct. Fields beyond `size` count as 0, the default, so a program that
+ * was compiled for an older version passes the fields that it knows. If a program sets an attribute
+ * or field that an older library does not know, the function returns -E2BIG. Functions that return
+ * counters write at most as many bytes as the program's struct has; counters that an older library
+ * does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only functions that
@@ -141,6 +142,7 @@ enum {
  * lossless for only one class of traffic, set sl, or traffic_class on RoCE, to that class.
  */
 struct copyrpc_path {
+	size_t size; /* of this struct, see Sizes; 0: the fields as far as set, included */
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
@@ -175,7 +177,8 @@ struct copyrpc_ctx_attr {
 	uint32_t ring_size; /* default for the endpoints, bytes; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
-	struct copyrpc_path path; /* of endpoints without a path of their own */
+	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
+					    default; copied */
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
 };
 
@@ -186,11 +189,11 @@ struct copyrpc_ctx_attr {
  *
  * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
- * no partition; set pkey_index. -E2BIG: this library does not know an attribute that is set.
- * -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under 16, a ring size
- * that is not a power of two or is out of range, or a depth beyond the device's limits. -EMFILE:
- * too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of locked memory
- * (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
+ * no partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of the
+ * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under
+ * 16, a ring size that is not a power of two or is out of range, or a depth beyond the device's
+ * limits. -EMFILE: too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of
+ * locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -219,11 +222,10 @@ struct copyrpc_ep_attr {
  * NULL. An endpoint takes 2 x ring_size of memory for the rings, and about a third of ring_size for
  * requests and calls.
  *
- * -E2BIG: this library does not know an attribute that is set. -EINVAL: a wrong ring size or path.
- * -EMFILE: max_endpoints exist. (A destroyed endpoint counts until the next poll, even if requests
- * of it are still held, and until the HCA has released its queue pair, which takes microseconds, or
- * a second if the HCA does not report the release.) -EIO: the device has failed. -ENOMEM, or an
- * error of the driver.
+ * -E2BIG: as copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
+ * exist. (A destroyed endpoint counts until the next poll, even if requests of it are still held,
+ * and until the HCA has released its queue pair, which takes microseconds, or a second if the HCA
+ * does not report the release.) -EIO: the device has failed. -ENOMEM, or an error of the driver.
  */
 int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr,
 	struct copyrpc_ep **ep_p);

@@ -120,6 +120,8 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->probed = ctx->clock();
 	rc = SIZED_ATTR(&ctx->attr, attr, probe_ms);
 	if (!rc)
+		rc = path_read(&ctx->path, ctx->attr.path);
+	if (!rc)
 		rc = fill_attr(&ctx->attr);
 	if (rc)
 		goto fail;
@@ -131,7 +133,8 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	rc = mlx5dvl_ctx_open(&dev, &ctx->dev);
 	if (rc)
 		goto fail;
-	ctx->attr.device = NULL; /* the caller may free the string */
+	ctx->attr.device = NULL; /* the caller may free the string and the path */
+	ctx->attr.path = NULL;
 	if (mlx5dvl_ctx_counter(ctx->dev, NO_RECEIVE, &ctx->no_receive))
 		ctx->no_receive = 0;
 	rc = create_queues(ctx);

@@ -85,8 +85,17 @@ static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t
 	return value || (path->set & bit) ? value : otherwise;
 }
 
-static int create_qp(struct copyrpc_ep *ep, const struct copyrpc_path *path)
+int path_read(struct copyrpc_path *path, const struct copyrpc_path *given)
 {
+	int rc = SIZED_ATTR(path, given, set);
+
+	path->size = sizeof(*path);
+	return rc;
+}
+
+static int create_qp(struct copyrpc_ep *ep)
+{
+	const struct copyrpc_path *path = &ep->path;
 	struct copyrpc_ctx *ctx = ep->ctx;
 	struct mlx5dvl_qp_attr qp = {
 		.send_cq = ctx->send_cq,
@@ -109,7 +118,6 @@ static int create_qp(struct copyrpc_ep *ep, const struct copyrpc_path *path)
 
 	if (rc)
 		return rc;
-	ep->path = *path;
 	ep->qpn = mlx5dvl_qp_qpn(ep->qp);
 	return 0;
 }
@@ -153,6 +161,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	ep = ep_alloc(ctx, a.user);
 	if (!ep)
 		return -ENOMEM;
+	rc = path_read(&ep->path, a.path ? a.path : &ctx->path);
+	if (rc)
+		goto fail;
 	rc = map_memory(ep, ring);
 	if (rc)
 		goto fail;
@@ -166,7 +177,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = register_memory(ep, ring);
 	if (rc)
 		goto fail;
-	rc = create_qp(ep, a.path ? a.path : &ctx->attr.path);
+	rc = create_qp(ep);
 	if (rc)
 		goto fail;
 	if (a.name) {
@@ -192,7 +203,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 	struct mlx5dvl_qp_info qp;
 	struct blob b;
 
-	mlx5dvl_qp_get_info(ep->qp, &qp);
+	mlx5dvl_qp_get_info(ep->qp, &qp, sizeof(qp));
 	b = (struct blob){
 		.qpn = qp.qpn,
 		.psn = qp.psn,
@@ -234,7 +245,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		.rd_atomic = b.rd_atomic,
 	};
 	memcpy(qp.gid, b.gid, sizeof(qp.gid));
-	rc = mlx5dvl_qp_connect(ep->qp, &qp);
+	rc = mlx5dvl_qp_connect(ep->qp, &qp, sizeof(qp));
 	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;

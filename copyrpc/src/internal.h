@@ -125,6 +125,7 @@ struct copyrpc_ctx {
 	struct copyrpc_ep *eps; /* all endpoints */
 	uint32_t n_eps; /* endpoints whose completions may be in the send CQ */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
+	struct copyrpc_path path; /* of endpoints without a path of their own */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
 	uint64_t no_receive; /* out_of_buffer when the context was created */
@@ -221,6 +222,8 @@ void ep_fail(struct copyrpc_ep *ep, int status);
  * endpoints. */
 void ep_end(struct copyrpc_ep *ep);
 void ep_free(struct copyrpc_ep *ep);
+/* Copies a program's path; its size becomes that of the library's struct. Returns 0 or -E2BIG. */
+int path_read(struct copyrpc_path *path, const struct copyrpc_path *given);
 /* Removes a destroyed endpoint from the count, after the send CQ has been emptied: another endpoint
  * may then be created. */
 void ep_uncount(struct copyrpc_ep *ep);

@@ -109,10 +109,10 @@ static inline void churn_make(struct churn *c, struct churn_pair *p)
 	p->sent = p->received = 0;
 	for (int i = 0; i < 2; i++) {
 		churn_create(c, p, i);
-		mlx5dvl_qp_get_info(p->qp[i], &info[i]);
+		mlx5dvl_qp_get_info(p->qp[i], &info[i], sizeof(info[i]));
 	}
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(mlx5dvl_qp_connect(p->qp[i], &info[!i]), 0);
+		CHECK_EQ(mlx5dvl_qp_connect(p->qp[i], &info[!i], sizeof(info[!i])), 0);
 }
 
 static inline void churn_destroy(struct churn *c, struct churn_pair *p)

@@ -46,6 +46,7 @@ struct storm {
 	uint32_t nodes, links, steps;
 	bool victim, fatal; /* the last node is a process that is killed; the device fails */
 	struct copyrpc_ctx_attr attr;
+	struct copyrpc_path path;
 };
 
 /* A connection of a node, which begins with the creation of the endpoint. It is never freed, so

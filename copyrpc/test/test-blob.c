@@ -122,7 +122,7 @@ static void bare_connect(struct bare *b)
 	};
 
 	memcpy(peer.gid, blob + 40, 16);
-	CHECK_EQ(mlx5dvl_qp_connect(b->qp, &peer), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(b->qp, &peer, sizeof(peer)), 0);
 }
 
 static void put(uint8_t *at, uint64_t v, int n)
@@ -136,7 +136,7 @@ static void bare_blob(const struct bare *b, uint8_t *out)
 {
 	struct mlx5dvl_qp_info me;
 
-	mlx5dvl_qp_get_info(b->qp, &me);
+	mlx5dvl_qp_get_info(b->qp, &me, sizeof(me));
 	memset(out, 0, COPYRPC_INFO_SIZE);
 	memcpy(out, "CPRPCINF", 8);
 	put(out + 8, 2, 2);

@@ -90,8 +90,8 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 		.rd_atomic = b.rd_atomic,
 	};
 	memcpy(qp.gid, b.gid, sizeof(b.gid));
-	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp), 0);
-	mlx5dvl_qp_get_info(a->qp, &qp);
+	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp, sizeof(qp)), 0);
+	mlx5dvl_qp_get_info(a->qp, &qp, sizeof(qp));
 	b.qpn = qp.qpn;
 	b.psn = qp.psn;
 	b.ring_addr = b.word_addr = (uintptr_t)a->buf;

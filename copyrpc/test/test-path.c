@@ -56,7 +56,7 @@ static void check_default(const struct copyrpc_ep *ep)
 static void a_path_is_taken_over(void)
 {
 	static const struct copyrpc_path none;
-	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX, .path = all_set};
+	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX, .path = &all_set};
 	struct heard h = {0};
 	struct pair p;
 
@@ -93,13 +93,13 @@ static void the_default(void)
 
 static void zeros_that_are_set(void)
 {
-	struct copyrpc_ctx_attr attr = {.path.set = COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT |
-						    COPYRPC_SET_RNR_RETRY |
-						    COPYRPC_SET_MIN_RNR_TIMER};
+	const struct copyrpc_path zeros = {.set = COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT |
+						  COPYRPC_SET_RNR_RETRY |
+						  COPYRPC_SET_MIN_RNR_TIMER};
 	struct ibv_qp_attr a;
 	struct pair p;
 
-	pair_open(&p, &attr);
+	pair_open(&p, &(struct copyrpc_ctx_attr){.path = &zeros});
 	a = asked(p.ep[0]);
 	CHECK_EQ(a.timeout, 0);
 	CHECK_EQ(a.retry_cnt, 0);
@@ -124,6 +124,30 @@ static void out_of_range(void)
 	CHECK_EQ(copyrpc_ctx_create(&(struct copyrpc_ctx_attr){.gid_index = 1}, &ctx), -EINVAL);
 }
 
+/* The path of a program that was compiled for a later version, or for an earlier one, which had no
+ * `set`. */
+static void programs_of_other_versions(void)
+{
+	struct {
+		struct copyrpc_path path;
+		uint64_t more;
+	} later = {.path = {.size = sizeof(later), .timeout = 17}, .more = 1};
+	struct copyrpc_path earlier = {.size = offsetof(struct copyrpc_path, set),
+		.set = COPYRPC_SET_TIMEOUT};
+	const struct copyrpc_ep_attr attr = {.path = &later.path};
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_ctx_create(&(struct copyrpc_ctx_attr){.path = &later.path}, &ctx), -E2BIG);
+	CHECK_EQ(copyrpc_ctx_create(&(struct copyrpc_ctx_attr){.path = &earlier}, &ctx), 0);
+	CHECK_EQ(ctx->path.set, 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), -E2BIG);
+	later.more = 0;
+	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), 0);
+	CHECK(ep->path.timeout == 17 && ep->path.size == sizeof(ep->path));
+	copyrpc_ctx_destroy(ctx);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -131,6 +155,7 @@ int main(int argc, char **argv)
 		TEST(the_default),
 		TEST(zeros_that_are_set),
 		TEST(out_of_range),
+		TEST(programs_of_other_versions),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

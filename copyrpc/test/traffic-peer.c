@@ -29,8 +29,8 @@ static int meet(const char *host, uint16_t port)
 int main(int argc, char **argv)
 {
 	static struct node n;
-	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX,
-		.path = {.set = COPYRPC_SET_TIMEOUT}};
+	const struct copyrpc_path patient = {.set = COPYRPC_SET_TIMEOUT};
+	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX, .path = &patient};
 	uint32_t calls;
 	int fd;
 

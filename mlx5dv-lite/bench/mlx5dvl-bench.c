@@ -153,8 +153,8 @@ static void setup(void)
 
 	hca_open(&b.h, &(struct hca_attr){0});
 	b.qp = hca_qp(&b.h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
-	mlx5dvl_qp_get_info(b.qp, &info);
-	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info), 0); /* each QP talks to itself */
+	mlx5dvl_qp_get_info(b.qp, &info, sizeof(info));
+	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &info, sizeof(info)), 0); /* each QP talks to itself */
 	vendor_open(&b.v, b.h.ctx, 64);
 	vendor_info(&b.v, &info);
 	vendor_connect(&b.v, &info);

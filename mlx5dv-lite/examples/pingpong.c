@@ -97,11 +97,11 @@ static void connect_end(struct end *e)
 	struct address mine = {.buf = (uintptr_t)&e->buf, .rkey = e->mr.rkey};
 	char ready = 0;
 
-	mlx5dvl_qp_get_info(e->qp, &mine.qp);
+	mlx5dvl_qp_get_info(e->qp, &mine.qp, sizeof(mine.qp));
 	if (write(e->fd, &mine, sizeof(mine)) != sizeof(mine) ||
 		read(e->fd, &e->peer, sizeof(e->peer)) != sizeof(e->peer))
 		must("the other process", -ECONNRESET);
-	must("connect", mlx5dvl_qp_connect(e->qp, &e->peer.qp));
+	must("connect", mlx5dvl_qp_connect(e->qp, &e->peer.qp, sizeof(e->peer.qp)));
 	/* Neither process may send before both are connected. */
 	if (write(e->fd, &ready, 1) != 1 || read(e->fd, &ready, 1) != 1)
 		must("the other process", -ECONNRESET);

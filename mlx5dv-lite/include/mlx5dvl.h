@@ -19,8 +19,8 @@
  *	mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 1024, .srq = srq }, &rcq);
  *	mlx5dvl_cq_create(ctx, &(struct mlx5dvl_cq_attr){ .depth = 256 }, &scq);
  *	mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){ .send_cq = scq, .recv_cq = rcq, .user = p }, &qp);
- *	mlx5dvl_qp_get_info(qp, &mine);                 // send it to the peer, get theirs
- *	mlx5dvl_qp_connect(qp, &theirs);
+ *	mlx5dvl_qp_get_info(qp, &mine, sizeof(mine));   // send it to the peer, get theirs
+ *	mlx5dvl_qp_connect(qp, &theirs, sizeof(theirs));
  *	mlx5dvl_post_write_imm(qp, buf, mr.lkey, 64, raddr, rkey, imm, 0, 0);
  *	mlx5dvl_ring(qp);
  *	mlx5dvl_mono_poll(rcq, 64, on_recv, NULL), mlx5dvl_srq_refill(srq);
@@ -42,7 +42,9 @@
  * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
  * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
  * default. If a program sets a field that an older library does not know, the function returns
- * -E2BIG. The size of struct mlx5dvl_port is an argument: the library does not write beyond it.
+ * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. The library writes
+ * at most as many bytes as the size that is passed with struct mlx5dvl_port or mlx5dvl_qp_info. So a
+ * program that was compiled for an older version gets and passes the fields that it knows.
  *
  * Errors: functions return 0 or a count, or -errno. They write output arguments only on success.
  * The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -470,7 +472,8 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
 
-/* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. */
+/* The data that the peer needs to connect. Send it to the peer by any means, in any encoding. A
+ * field that the program's struct does not have, or that it does not send, is 0 at the peer. */
 struct mlx5dvl_qp_info {
 	uint32_t qpn; /* 24 bits */
 	uint32_t psn; /* 24 bits, random */
@@ -482,17 +485,18 @@ struct mlx5dvl_qp_info {
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
-void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p);
+/* @size must be sizeof(*info_p). Fields that an older library does not know become 0. */
+void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p, size_t size);
 
 /*
- * Connects to the peer (INIT -> RTR -> RTS). A UD QP has no peer: @peer must be NULL. Sending is
- * allowed after both sides have connected. Returns 0. -EINVAL: a field of @peer is out of range,
- * @peer has no LID on InfiniBand or no GID on RoCE, or @peer is NULL for an RC or UC QP. -EISCONN:
- * the QP is already connected. Otherwise an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
+ * Connects to the peer (INIT -> RTR -> RTS). @size must be sizeof(*peer). A UD QP has no peer: @peer
+ * must be NULL. Sending is allowed after both sides have connected. Returns 0. -E2BIG: see Sizes.
+ * -EINVAL: a field of @peer is out of range, @peer has no LID on InfiniBand or no GID on RoCE, or
+ * @peer is NULL for an RC or UC QP. -EISCONN: the QP is already connected. Otherwise an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
  * cannot resolve the GID). After an error, the QP is unchanged if mlx5dvl_qp_status() still returns
  * -ENOTCONN; otherwise it can only be destroyed.
  */
-int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer);
+int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size);
 
 /*
  * Moves the QP to its error state: posted requests are flushed and reported to on_error, further
@@ -569,10 +573,11 @@ struct mlx5dvl_ah;
 
 /*
  * Creates the address of @peer for datagrams of @qp, with the Q_Key of @peer and the service level
- * and traffic class of @qp. Returns 0. -EINVAL: @qp is not UD, or a field of @peer is out of range
- * (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or more. -ENOMEM, or an error of the driver.
+ * and traffic class of @qp. @size must be sizeof(*peer). Returns 0. -E2BIG: see Sizes. -EINVAL: @qp
+ * is not UD, or a field of @peer is out of range (as mlx5dvl_qp_connect()), or its Q_Key is 2^31 or
+ * more. -ENOMEM, or an error of the driver.
  */
-int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size,
 	struct mlx5dvl_ah **ah_p);
 
 /* Requests that were posted with @ah are not affected. @ah may be NULL. */

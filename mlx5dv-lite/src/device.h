@@ -95,8 +95,10 @@ static inline struct qp *qp_of(struct mlx5dvl_qp *qp)
 	return (struct qp *)qp;
 }
 
-/* Checks the fields of @peer. Returns 0 or -EINVAL. */
-int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer);
+/* Reads the caller's @info of @size bytes into *peer, and checks the fields. Returns 0, -E2BIG or
+ * -EINVAL. */
+int qp_read_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *info, size_t size,
+	struct mlx5dvl_qp_info *peer);
 /* Sets *ah_p to the address of @peer for @qp. */
 void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct ibv_ah_attr *ah_p);
 

@@ -31,26 +31,29 @@ static int take_over_ah(struct mlx5dvl_ah *ah, const struct mlx5dvl_qp_info *pee
 	return 0;
 }
 
-int mlx5dvl_ah_create(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer,
+int mlx5dvl_ah_create(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *info, size_t size,
 	struct mlx5dvl_ah **ah_p)
 {
 	struct qp *qp = qp_of(queue);
+	struct mlx5dvl_qp_info peer;
 	struct ibv_ah_attr attr;
 	struct mlx5dvl_ah *ah;
 	int err;
 
-	if (qp->attr.type != MLX5DVL_UD || peer->qkey >> 31)
+	if (qp->attr.type != MLX5DVL_UD)
 		return -EINVAL;
-	err = qp_check_peer(qp->ctx, peer);
+	err = qp_read_peer(qp->ctx, info, size, &peer);
 	if (err)
 		return err;
+	if (peer.qkey >> 31)
+		return -EINVAL;
 	ah = calloc(1, sizeof(*ah));
 	if (!ah)
 		return -ENOMEM;
-	qp_address(qp, peer, &attr);
+	qp_address(qp, &peer, &attr);
 	errno = 0;
 	ah->ibv = ibv_create_ah(qp->ctx->pd, &attr);
-	err = ah->ibv ? take_over_ah(ah, peer) : verbs_errno();
+	err = ah->ibv ? take_over_ah(ah, &peer) : verbs_errno();
 	if (err) {
 		if (ah->ibv)
 			ibv_destroy_ah(ah->ibv);

@@ -311,12 +311,12 @@ uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx)
 	return ctx->nretired;
 }
 
-void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p)
+void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info *info_p,
+	size_t size)
 {
 	const struct qp *qp = (const struct qp *)queue;
 	const struct mlx5dvl_ctx *ctx = qp->ctx;
-
-	*info_p = (struct mlx5dvl_qp_info){
+	struct mlx5dvl_qp_info own = {
 		.qpn = queue->qpn,
 		.psn = qp->psn,
 		.lid = ctx->port_attr.lid,
@@ -324,8 +324,11 @@ void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *queue, struct mlx5dvl_qp_info 
 		.rd_atomic = qp->attr.rd_atomic,
 		.qkey = qp->attr.type == MLX5DVL_UD ? qp->attr.qkey : 0,
 	};
+
 	if (ctx->gid_index >= 0)
-		memcpy(info_p->gid, &ctx->gid, sizeof(info_p->gid));
+		memcpy(own.gid, &ctx->gid, sizeof(own.gid));
+	memset(info_p, 0, size);
+	sized_out(info_p, size, &own, sizeof(own));
 }
 
 static bool has_gid(const struct mlx5dvl_qp_info *info)
@@ -335,8 +338,13 @@ static bool has_gid(const struct mlx5dvl_qp_info *info)
 	return memcmp(info->gid, none, sizeof(none));
 }
 
-int qp_check_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *peer)
+int qp_read_peer(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_info *info, size_t size,
+	struct mlx5dvl_qp_info *peer)
 {
+	int err = sized_in(peer, sizeof(*peer), info, size);
+
+	if (err)
+		return err;
 	if (!peer->qpn || peer->qpn > 0xffffff || peer->psn > 0xffffff || peer->mtu < 1 ||
 		peer->mtu > 5 || peer->rd_atomic > 128)
 		return -EINVAL;
@@ -416,19 +424,20 @@ static int connect_to(struct qp *qp, const struct mlx5dvl_qp_info *peer)
 	return err ? err : to_rts(qp, peer);
 }
 
-int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *peer)
+int mlx5dvl_qp_connect(struct mlx5dvl_qp *queue, const struct mlx5dvl_qp_info *info, size_t size)
 {
 	struct qp *qp = qp_of(queue);
+	struct mlx5dvl_qp_info peer;
 	int err;
 
-	if (!peer != (qp->attr.type == MLX5DVL_UD))
+	if (!info != (qp->attr.type == MLX5DVL_UD))
 		return -EINVAL;
-	err = peer ? qp_check_peer(qp->ctx, peer) : 0;
+	err = info ? qp_read_peer(qp->ctx, info, size, &peer) : 0;
 	if (err)
 		return err;
 	if (queue->status != -ENOTCONN)
 		return -EISCONN;
-	err = peer ? connect_to(qp, peer) : start_datagrams(qp);
+	err = info ? connect_to(qp, &peer) : start_datagrams(qp);
 	if (err) {
 		sq_stop(queue, err);
 		return err;

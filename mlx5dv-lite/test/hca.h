@@ -119,10 +119,10 @@ static inline void hca_connect(struct mlx5dvl_qp *a, struct mlx5dvl_qp *b)
 {
 	struct mlx5dvl_qp_info ia, ib;
 
-	mlx5dvl_qp_get_info(a, &ia);
-	mlx5dvl_qp_get_info(b, &ib);
-	CHECK_EQ(mlx5dvl_qp_connect(a, &ib), 0);
-	CHECK_EQ(mlx5dvl_qp_connect(b, &ia), 0);
+	mlx5dvl_qp_get_info(a, &ia, sizeof(ia));
+	mlx5dvl_qp_get_info(b, &ib, sizeof(ib));
+	CHECK_EQ(mlx5dvl_qp_connect(a, &ib, sizeof(ib)), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(b, &ia, sizeof(ia)), 0);
 }
 
 /* Handler for completions that must not be reported. */

@@ -170,12 +170,12 @@ static struct mlx5dvl_qp *connect_ours(struct mlx5dvl_qp *peer)
 		hca_connect(qp, peer);
 		return qp;
 	}
-	mlx5dvl_qp_get_info(peer, &info);
+	mlx5dvl_qp_get_info(peer, &info, sizeof(info));
 	CHECK_EQ(info.qkey, VENDOR_QKEY);
-	CHECK_EQ(mlx5dvl_qp_connect(qp, &info), -EINVAL);
-	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL), 0);
-	CHECK_EQ(mlx5dvl_qp_connect(peer, NULL), 0);
-	CHECK_EQ(mlx5dvl_ah_create(qp, &info, &t.ah), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(qp, &info, sizeof(info)), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL, 0), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(peer, NULL, 0), 0);
+	CHECK_EQ(mlx5dvl_ah_create(qp, &info, sizeof(info), &t.ah), 0);
 	return qp;
 }
 
@@ -185,8 +185,10 @@ static void connect_vendor(void)
 	struct ibv_ah_attr attr;
 
 	vendor_info(&t.v, &vendor);
-	mlx5dvl_qp_get_info(t.vendor_peer, &peer);
-	CHECK_EQ(mlx5dvl_qp_connect(t.vendor_peer, t.type == MLX5DVL_UD ? NULL : &vendor), 0);
+	mlx5dvl_qp_get_info(t.vendor_peer, &peer, sizeof(peer));
+	CHECK_EQ(mlx5dvl_qp_connect(t.vendor_peer, t.type == MLX5DVL_UD ? NULL : &vendor,
+			 sizeof(vendor)),
+		0);
 	vendor_connect(&t.v, &peer);
 	vendor_address(&t.v, &peer, &attr);
 	t.vendor_ah = ibv_create_ah(t.h.ctx->pd, &attr);
@@ -340,12 +342,12 @@ static void wrong_lists_are_refused(void)
 			 .nsge = MLX5DVL_LIST_MAX + 1,
 			 .sge = sge}),
 		-EINVAL);
-	mlx5dvl_qp_get_info(t.our_peer, &info);
+	mlx5dvl_qp_get_info(t.our_peer, &info, sizeof(info));
 	info.qkey = 1u << 31;
-	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, sizeof(info), &ah), -EINVAL);
 	info.qkey = 1;
 	info.qpn = 0;
-	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, sizeof(info), &ah), -EINVAL);
 	mlx5dvl_ah_destroy(NULL);
 	CHECK_EQ(mlx5dvl_qp_create(t.h.ctx,
 			 &(struct mlx5dvl_qp_attr){.send_cq = t.h.scq, .type = MLX5DVL_UD + 1},
@@ -357,10 +359,10 @@ static void wrong_lists_are_refused(void)
 	close_twins();
 	open_twins(MLX5DVL_UC);
 	CHECK_EQ(post_one((struct mlx5dvl_list){.opcode = MLX5DVL_CMP_SWAP}), -EINVAL);
-	mlx5dvl_qp_get_info(t.our_peer, &info);
-	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, &ah), -EINVAL);
+	mlx5dvl_qp_get_info(t.our_peer, &info, sizeof(info));
+	CHECK_EQ(mlx5dvl_ah_create(t.ours, &info, sizeof(info), &ah), -EINVAL);
 	qp = hca_qp(&t.h, (struct mlx5dvl_qp_attr){0});
-	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(qp, NULL, 0), -EINVAL);
 	mlx5dvl_qp_destroy(qp);
 	close_twins();
 }

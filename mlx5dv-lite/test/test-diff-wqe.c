@@ -111,8 +111,8 @@ static void open_twins(void)
 	hca_connect(t->ours, t->our_peer);
 	vendor_open(&t->v, t->h.ctx, 64);
 	vendor_info(&t->v, &vendor);
-	mlx5dvl_qp_get_info(t->vendor_peer, &peer);
-	CHECK_EQ(mlx5dvl_qp_connect(t->vendor_peer, &vendor), 0);
+	mlx5dvl_qp_get_info(t->vendor_peer, &peer, sizeof(peer));
+	CHECK_EQ(mlx5dvl_qp_connect(t->vendor_peer, &vendor, sizeof(vendor)), 0);
 	vendor_connect(&t->v, &peer);
 }
 

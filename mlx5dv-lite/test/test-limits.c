@@ -81,7 +81,7 @@ static void connect_checks_its_peer(void)
 	CHECK(mlx5dvl_qp_user(duo.a) == &duo);
 	CHECK_EQ(mlx5dvl_qp_status(duo.a), -ENOTCONN);
 	CHECK_EQ(mlx5dvl_post_nop(duo.a, 0, 0), -ENOTCONN);
-	mlx5dvl_qp_get_info(duo.b, &good);
+	mlx5dvl_qp_get_info(duo.b, &good, sizeof(good));
 	CHECK_EQ(good.qpn, mlx5dvl_qp_qpn(duo.b));
 	for (int i = 0; i < 7; i++) {
 		bad = good;
@@ -108,10 +108,10 @@ static void connect_checks_its_peer(void)
 			bad.lid = 0;
 			memset(bad.gid, 0, 16);
 		}
-		CHECK_EQ(mlx5dvl_qp_connect(duo.a, &bad), -EINVAL);
+		CHECK_EQ(mlx5dvl_qp_connect(duo.a, &bad, sizeof(bad)), -EINVAL);
 	}
 	hca_connect(duo.a, duo.b);
-	CHECK_EQ(mlx5dvl_qp_connect(duo.a, &good), -EISCONN);
+	CHECK_EQ(mlx5dvl_qp_connect(duo.a, &good, sizeof(good)), -EISCONN);
 	hca_fence(&duo.h, duo.a);
 	close_duo();
 }
@@ -166,6 +166,11 @@ static void programs_of_a_later_version(void)
 		struct mlx5dvl_qp_attr attr;
 		uint64_t more;
 	} qp = {.attr.size = sizeof(qp), .more = 1};
+	struct {
+		struct mlx5dvl_qp_info known;
+		uint64_t more;
+	} info = {.more = 1};
+	struct mlx5dvl_qp_info short_info = {.gid = {7}, .qkey = 7};
 	struct mlx5dvl_port port = {.mbps = 7};
 
 	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
@@ -175,6 +180,13 @@ static void programs_of_a_later_version(void)
 	CHECK_EQ(mlx5dvl_qp_create(duo.h.ctx, &qp.attr, &(struct mlx5dvl_qp *){0}), -E2BIG);
 	CHECK_EQ(mlx5dvl_ctx_get_port(duo.h.ctx, &port, offsetof(struct mlx5dvl_port, mbps)), 0);
 	CHECK(port.max_mr_len && port.mbps == 7);
+	mlx5dvl_qp_get_info(duo.a, &short_info, offsetof(struct mlx5dvl_qp_info, gid));
+	CHECK(short_info.qpn == duo.a->qpn && short_info.gid[0] == 7 && short_info.qkey == 7);
+	mlx5dvl_qp_get_info(duo.a, &info.known, sizeof(info));
+	CHECK(info.known.qpn == duo.a->qpn && !info.more);
+	CHECK_EQ(mlx5dvl_qp_connect(duo.b, &info.known, sizeof(info)), -EISCONN);
+	info.more = 1;
+	CHECK_EQ(mlx5dvl_qp_connect(duo.b, &info.known, sizeof(info)), -E2BIG);
 	close_duo();
 }
 

@@ -95,12 +95,12 @@ static void meet(struct end *e, int fd, uint32_t goal)
 	e->recv_slots = e->h.mem + SLOTS * SLOT_SIZE;
 	e->goal = goal;
 	e->qp = hca_qp(&e->h, (struct mlx5dvl_qp_attr){.timeout = 8, .retry_cnt = 1});
-	mlx5dvl_qp_get_info(e->qp, &mine.qp);
+	mlx5dvl_qp_get_info(e->qp, &mine.qp, sizeof(mine.qp));
 	mine.addr = (uintptr_t)e->recv_slots;
 	mine.rkey = e->h.mr.rkey;
 	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
 	CHECK_EQ(read(fd, &e->peer, sizeof(e->peer)), sizeof(e->peer));
-	CHECK_EQ(mlx5dvl_qp_connect(e->qp, &e->peer.qp), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(e->qp, &e->peer.qp, sizeof(e->peer.qp)), 0);
 	/* Both are connected before either sends. */
 	CHECK_EQ(write(fd, "c", 1), 1);
 	CHECK_EQ(read(fd, &mine, 1), 1);

@@ -29,7 +29,7 @@ static void sender_open(struct sender *s, const char *device, int gid_index)
 	s->ctx = open_one(device, gid_index);
 	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
 	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &(struct mlx5dvl_qp_attr){.send_cq = s->cq}, &s->qp), 0);
-	mlx5dvl_qp_get_info(s->qp, &s->info);
+	mlx5dvl_qp_get_info(s->qp, &s->info, sizeof(s->info));
 }
 
 static void sender_close(struct sender *s)
@@ -55,8 +55,8 @@ static void addressing_follows_the_link(void)
 	CHECK(!memcmp(ib.info.gid, no_gid, 16));
 	CHECK_EQ(ib.info.lid, 7);
 	CHECK(memcmp(global.info.gid, no_gid, 16));
-	CHECK_EQ(mlx5dvl_qp_connect(roce.qp, &ib.info), -EINVAL);
-	CHECK_EQ(mlx5dvl_qp_connect(ib.qp, &roce.info), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(roce.qp, &ib.info, sizeof(ib.info)), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(ib.qp, &roce.info, sizeof(roce.info)), -EINVAL);
 	CHECK_EQ(mlx5dvl_qp_status(ib.qp), -ENOTCONN);
 	sender_close(&roce);
 	sender_close(&ib);
@@ -75,8 +75,8 @@ static void a_message_on_each(const char *device, int gid_index)
 	sender_open(&a, device, gid_index);
 	sender_open(&b, device, gid_index);
 	a.info.mtu = b.info.mtu = 2;
-	CHECK_EQ(mlx5dvl_qp_connect(a.qp, &b.info), 0);
-	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &a.info), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(a.qp, &b.info, sizeof(b.info)), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &a.info, sizeof(a.info)), 0);
 	CHECK_EQ(mlx5dvl_mr_reg(b.ctx, word, sizeof(word), ALL_ACCESS, &mr), 0);
 	CHECK_EQ(mlx5dvl_post_write(a.qp, word, 0, 8, (uintptr_t)&word[1], mr.rkey,
 			 MLX5DVL_SIGNALED, 0),

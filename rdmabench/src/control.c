@@ -96,10 +96,10 @@ static int connect_pair(struct mlx5dvl_qp *qp, struct mlx5dvl_qp *peer)
 	struct mlx5dvl_qp_info a, b;
 	int err;
 
-	mlx5dvl_qp_get_info(qp, &a);
-	mlx5dvl_qp_get_info(peer, &b);
-	err = mlx5dvl_qp_connect(qp, &b);
-	return err ? err : mlx5dvl_qp_connect(peer, &a);
+	mlx5dvl_qp_get_info(qp, &a, sizeof(a));
+	mlx5dvl_qp_get_info(peer, &b, sizeof(b));
+	err = mlx5dvl_qp_connect(qp, &b, sizeof(b));
+	return err ? err : mlx5dvl_qp_connect(peer, &a, sizeof(a));
 }
 
 static int use_pair(struct control *c, struct mlx5dvl_qp *qp, struct mlx5dvl_qp *peer)

@@ -137,8 +137,8 @@ static int make_queue(struct hwclock *c)
 		err = mlx5dvl_qp_create(c->ctx, &qp, &c->qp);
 	if (err)
 		return err;
-	mlx5dvl_qp_get_info(c->qp, &own);
-	return mlx5dvl_qp_connect(c->qp, &own);
+	mlx5dvl_qp_get_info(c->qp, &own, sizeof(own));
+	return mlx5dvl_qp_connect(c->qp, &own, sizeof(own));
 }
 
 int hwclock_open(struct hwclock *c, struct mlx5dvl_ctx *ctx, const struct latrec_clock *post)

@@ -257,7 +257,7 @@ static int check_datagrams(struct side *s, struct peer *p, char *why)
 {
 	struct mlx5dvl_qp_info info;
 
-	mlx5dvl_qp_get_info(p->flows[0].qp, &info);
+	mlx5dvl_qp_get_info(p->flows[0].qp, &info, sizeof(info));
 	if (s->t.type != MLX5DVL_UD || s->t.pattern.largest_send <= 128u << info.mtu)
 		return 0;
 	snprintf(why, WIRE_TEXT_MAX, "a datagram has at most %u bytes here: give a smaller size",
@@ -289,7 +289,7 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	d_p->addr = (uintptr_t)p->mem;
 	d_p->qps = s->t.qps;
 	for (uint32_t i = 0; i < s->t.qps; i++) {
-		mlx5dvl_qp_get_info(p->flows[i].qp, &d_p->qp[i]);
+		mlx5dvl_qp_get_info(p->flows[i].qp, &d_p->qp[i], sizeof(d_p->qp[i]));
 		d_p->rkey[i] = p->flows[i].mr->rkey;
 	}
 }
@@ -307,10 +307,10 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 		f->rkey = p->remote.rkey[i];
 		f->remote_qpn = theirs->qpn;
 		if (s->t.type == MLX5DVL_UD) {
-			err = mlx5dvl_qp_connect(f->qp, NULL);
-			err = err ? err : mlx5dvl_ah_create(f->qp, theirs, &f->ah);
+			err = mlx5dvl_qp_connect(f->qp, NULL, 0);
+			err = err ? err : mlx5dvl_ah_create(f->qp, theirs, sizeof(*theirs), &f->ah);
 		} else {
-			err = mlx5dvl_qp_connect(f->qp, theirs);
+			err = mlx5dvl_qp_connect(f->qp, theirs, sizeof(*theirs));
 		}
 	}
 	return err ? said(why, "the QPs cannot be connected", err) : plant_injection(p, why);

@@ -184,7 +184,8 @@ static void rdma_end(const struct link *link, struct link_end *end_p)
 	struct mlx5dvl_qp_info info;
 	struct rdma_end end;
 
-	mlx5dvl_qp_get_info(container_of(link, const struct rdma_link, link)->qp, &info);
+	mlx5dvl_qp_get_info(container_of(link, const struct rdma_link, link)->qp, &info,
+		sizeof(info));
 	end = (struct rdma_end){info.qpn, info.psn, info.lid, info.mtu, info.rd_atomic, {0}};
 	memcpy(end.gid, info.gid, sizeof(end.gid));
 	*end_p = (struct link_end){0};
@@ -203,7 +204,7 @@ static int rdma_connect(struct link *link, const struct link_end *peer)
 		.mtu = end.mtu,
 		.rd_atomic = end.rd_atomic};
 	memcpy(info.gid, end.gid, sizeof(info.gid));
-	return mlx5dvl_qp_connect(to_rdma(link)->qp, &info);
+	return mlx5dvl_qp_connect(to_rdma(link)->qp, &info, sizeof(info));
 }
 
 static int rdma_post(struct link *link, const struct link_move *m)

@@ -147,10 +147,10 @@ void ends_link(struct end *a, struct end *b, int n)
 	for (int i = 0; i < n; i++) {
 		struct mlx5dvl_qp_info of_a, of_b;
 
-		mlx5dvl_qp_get_info(a->qp[i], &of_a);
-		mlx5dvl_qp_get_info(b->qp[i], &of_b);
-		must("connect", mlx5dvl_qp_connect(a->qp[i], &of_b));
-		must("connect", mlx5dvl_qp_connect(b->qp[i], &of_a));
+		mlx5dvl_qp_get_info(a->qp[i], &of_a, sizeof(of_a));
+		mlx5dvl_qp_get_info(b->qp[i], &of_b, sizeof(of_b));
+		must("connect", mlx5dvl_qp_connect(a->qp[i], &of_b, sizeof(of_b)));
+		must("connect", mlx5dvl_qp_connect(b->qp[i], &of_a, sizeof(of_a)));
 	}
 }
 

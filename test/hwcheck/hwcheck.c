@@ -398,14 +398,14 @@ static _Noreturn void other_process(const struct wish *w, int fd, bool connects)
 	struct hello mine, theirs;
 
 	end_open(&b, w, 64, 0, 64, 1);
-	mlx5dvl_qp_get_info(b.qp[0], &mine.qp);
+	mlx5dvl_qp_get_info(b.qp[0], &mine.qp, sizeof(mine.qp));
 	mine.memory = (uintptr_t)b.memory;
 	mine.rkey = b.mr.rkey;
 	if (write(fd, &mine, sizeof(mine)) != sizeof(mine) ||
 		read(fd, &theirs, sizeof(theirs)) != sizeof(theirs))
 		broken("the first process");
 	if (connects)
-		must("connect", mlx5dvl_qp_connect(b.qp[0], &theirs.qp));
+		must("connect", mlx5dvl_qp_connect(b.qp[0], &theirs.qp, sizeof(theirs.qp)));
 	if (write(fd, "r", 1) != 1)
 		broken("the first process");
 	for (;;)
@@ -431,11 +431,11 @@ static void peer_with(const struct wish *w, int sig, const char *what)
 	}
 	close(fd[1]);
 	end_open(&a, w, 64, 0, 64, 1);
-	mlx5dvl_qp_get_info(a.qp[0], &mine.qp);
+	mlx5dvl_qp_get_info(a.qp[0], &mine.qp, sizeof(mine.qp));
 	if (write(fd[0], &mine, sizeof(mine)) != sizeof(mine) ||
 		read(fd[0], &theirs, sizeof(theirs)) != sizeof(theirs) || read(fd[0], &c, 1) != 1)
 		broken("the second process");
-	must("connect", mlx5dvl_qp_connect(a.qp[0], &theirs.qp));
+	must("connect", mlx5dvl_qp_connect(a.qp[0], &theirs.qp, sizeof(theirs.qp)));
 	if (sig && (kill(child, sig) || waitpid(child, &status, WUNTRACED) != child))
 		broken("kill");
 	must("post", mlx5dvl_post_write(a.qp[0], a.memory, 0, 8, theirs.memory, theirs.rkey,

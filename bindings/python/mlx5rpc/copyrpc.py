@@ -33,7 +33,7 @@ _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p
 class Path(Attributes):
     """Service level, MTU, time-outs and so on: struct copyrpc_path."""
 
-    _fields_ = [("sl", c_uint8), ("traffic_class", c_uint8), ("flow_label", c_uint32),
+    _fields_ = [("size", c_size_t), ("sl", c_uint8), ("traffic_class", c_uint8), ("flow_label", c_uint32),
                 ("mtu", c_uint8), ("timeout", c_uint8), ("retry_cnt", c_uint8), ("rnr_retry", c_uint8),
                 ("min_rnr_timer", c_uint8), ("set", c_uint32)]
     _bits_ = {"timeout": 1, "retry_cnt": 2, "rnr_retry": 4, "min_rnr_timer": 8}
@@ -43,7 +43,7 @@ class _CtxAttr(Attributes):
     _fields_ = [("size", c_size_t), ("device", c_char_p), ("port", c_uint8), ("set", c_uint32), ("gid_index", c_int),
                 ("pkey_index", c_uint16), ("srq_depth", c_uint32), ("cq_depth", c_uint32),
                 ("max_endpoints", c_uint32), ("sq_depth", c_uint32), ("ring_size", c_uint32),
-                ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", Path), ("probe_ms", c_uint32)]
+                ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", POINTER(Path)), ("probe_ms", c_uint32)]
     _bits_ = {"gid_index": 1, "pkey_index": 2}
 
 
@@ -203,7 +203,7 @@ class Context(Handle):
 
     def __init__(self, **attributes):
         pointer = c_void_p()
-        _lib.copyrpc_ctx_create(byref(_CtxAttr(**attributes)), byref(pointer))
+        _lib.copyrpc_ctx_create(self._attr(_CtxAttr, attributes), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
         self._arrived = arrived = []  # which the callback knows, without a circle through self
@@ -211,29 +211,29 @@ class Context(Handle):
             (number, status, None if status else string_at(data, length))))
 
     @staticmethod
-    def _ep_attr(attributes):
+    def _attr(struct, attributes):
         if (path := attributes.get("path")) is not None:
             attributes["path"] = ctypes.pointer(path)
-        return byref(_EpAttr(**attributes))
+        return byref(struct(**attributes))
 
     def connect(self, host, port, timeout=5, **attributes):
         """Returns an endpoint that is connected to a side that accepts; tries again until the time is over."""
         pointer = c_void_p()
-        _lib.copyrpc_connect(self._open, self._ep_attr(attributes), name_of(host), fits(c_uint16, port),
+        _lib.copyrpc_connect(self._open, self._attr(_EpAttr, attributes), name_of(host), fits(c_uint16, port),
                              milliseconds(timeout), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def accept(self, listener, timeout=None, **attributes):
         """Returns an endpoint that is connected to the next client; listener is a listening socket."""
         pointer = c_void_p()
-        _lib.copyrpc_accept(self._open, self._ep_attr(attributes), listener.fileno(),
+        _lib.copyrpc_accept(self._open, self._attr(_EpAttr, attributes), listener.fileno(),
                             milliseconds(timeout), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def endpoint(self, **attributes):
         """Returns an endpoint that is not connected yet: see info() and join()."""
         pointer = c_void_p()
-        _lib.copyrpc_ep_create(self._open, self._ep_attr(attributes), byref(pointer))
+        _lib.copyrpc_ep_create(self._open, self._attr(_EpAttr, attributes), byref(pointer))
         return Endpoint(self, pointer.value)
 
     def poll(self):

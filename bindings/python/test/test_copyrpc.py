@@ -135,7 +135,7 @@ class Calls(unittest.TestCase):
 class Alone(unittest.TestCase):
     def test_two_endpoints_of_a_context(self):
         path = copyrpc.Path(sl=3, retry_cnt=0)
-        with copyrpc.Context(max_endpoints=2) as context:
+        with copyrpc.Context(max_endpoints=2, path=copyrpc.Path(timeout=0)) as context:
             a, b = context.endpoint(path=path, name="b"), context.endpoint()
             a.join(b.info())
             b.join(a.info())
