@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* An id's path in verbs' terms: addresses, QP attributes, path records. Caller holds the mutex. */
+/*
+ * Converts the path of an rdma_cm id to the structures of verbs: addresses, QP attributes, path
+ * records. The caller must hold the mutex.
+ */
 #ifndef SOFTHCA_CM_PATH_H
 #define SOFTHCA_CM_PATH_H
 
@@ -27,8 +30,9 @@ void cm_path_unpacked(const struct cm_id *id, struct ib_user_path_rec *p);
 void cm_path_packed(const struct cm_id *id, struct ib_path_rec_data *p);
 
 /*
- * The attributes with which a QP goes to @state, an enum ibv_qp_state. Returns 0; -EINVAL if the
- * id has no adapter, or its handshake does not allow that state yet.
+ * Gets the attributes that ibv_modify_qp() needs to move a QP to @state, an enum ibv_qp_state.
+ * Returns 0, or -EINVAL if the id has no adapter, or if its handshake does not allow that state
+ * yet.
  */
 int cm_qp_attr(const struct cm_id *id, uint32_t state, struct ib_uverbs_qp_attr *a);
 

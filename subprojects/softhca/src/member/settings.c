@@ -46,7 +46,7 @@ static int other_topology(const struct arena *a, char *err, size_t errlen)
 
 /* ---------------------------------------------------------------- fault rules */
 
-/* Must be called after the topology is loaded, whose adapters the rules may name. */
+/* Must be called after load_topology(), because rules may name adapters of the topology. */
 static int load_faults(struct arena *a, char *err, size_t errlen)
 {
 	int r = fault_load_env(a->faults, err, errlen);
@@ -57,7 +57,8 @@ static int load_faults(struct arena *a, char *err, size_t errlen)
 	stray = fault_stray(a->faults, &a->topo);
 	if (stray)
 		return because(err, errlen, -EINVAL,
-			"fault rule: device=%s: no such adapter; give one of the topology", stray);
+			"fault rule: device=%s: no such adapter; name an adapter of the topology",
+			stray);
 	memcpy(a->made_faults, a->faults, sizeof(a->made_faults));
 	fault_changed(a);
 	return 0;
@@ -109,7 +110,8 @@ static int chaos_seed(uint64_t *seed_p, char *err, size_t errlen)
 {
 	if (!chaos_from_env(seed_p))
 		return 0;
-	return because(err, errlen, -EINVAL, "SOFTHCA_CHAOS must be a number from 1, the seed");
+	return because(err, errlen, -EINVAL,
+		"SOFTHCA_CHAOS must be the seed, a number of at least 1");
 }
 
 static int load_chaos(struct arena *a, char *err, size_t errlen)
@@ -151,7 +153,10 @@ static int load_capture(struct arena *a, char *err, size_t errlen)
 	return capture_start(a, &c, NO_SLOT, 0);
 }
 
-/* The capture may have ended meanwhile, and its file may not exist any more. */
+/*
+ * Compares with the path that the fabric was made with, because the capture may have ended
+ * meanwhile, and its file may have been removed.
+ */
 static int other_capture(const struct arena *a, char *err, size_t errlen)
 {
 	const char *path = getenv("SOFTHCA_CAPTURE");
@@ -166,8 +171,8 @@ static int other_capture(const struct arena *a, char *err, size_t errlen)
 #define VARIABLES 2
 
 /*
- * A variable that is "" counts as not set. @other is called if one is set; it returns 1 if it
- * differs.
+ * A variable that is "" counts as not set. @other is called if one of the variables is set. It
+ * returns 1 if the value differs from the fabric's, 0 if it is the same, or -errno.
  */
 static const struct setting {
 	const char *variables[VARIABLES];
@@ -210,8 +215,8 @@ static int refuse(const char *variable, char *err, size_t errlen)
 	size_t n = strcspn(value, "\n");
 
 	return because(err, errlen, -EEXIST,
-		"%s=%.*s: a running program has made the fabric with another value, or "
-		"none: leave it out, or give --fabric (SOFTHCA_FABRIC) another name",
+		"%s=%.*s: a running program has made the fabric with another value or without one: "
+		"unset the variable, or give --fabric (SOFTHCA_FABRIC) another name",
 		variable, n < 100 ? (int)n : 100, value);
 }
 

@@ -11,7 +11,10 @@
 /* Continues @crc, initially CRC_START, over @len bytes. The CRC is the complement of the result. */
 uint32_t crc_add(uint32_t crc, const void *bytes, size_t len);
 
-/* Moves the difference @crc of two CRCs back to before @len bytes that are equal in both. */
+/*
+ * @crc is the XOR of two CRCs whose last @len input bytes were equal. Returns their XOR before
+ * these bytes.
+ */
 uint32_t crc_undo(uint32_t crc, size_t len);
 
 #endif

@@ -143,7 +143,7 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
+/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 int sched_start(void)
 {
 	pthread_attr_t attr;

@@ -258,7 +258,8 @@ static uint64_t decode_address(struct insn *in, const ucontext_t *uc)
 		ea = decode_sib(in, uc, &base);
 	} else if (in->rm == 5 && !in->mod) {
 		ea = (uint64_t)(int64_t)read_disp32(in);
-		return ea + (uintptr_t)in->p + imm_length(in); /* RIP-relative: to the end */
+		/* Relative to the end of the instruction. */
+		return ea + (uintptr_t)in->p + imm_length(in);
 	} else {
 		ea = greg(uc, in->rm | in->base_hi);
 	}
@@ -283,7 +284,7 @@ enum { XSTATE_SSE = 1, XSTATE_AVX = 2, XSTATE_ZMM_HIGH = 6, XSTATE_ZMM16_31 = 7 
 static uint32_t xstate_offset(unsigned int part)
 {
 	static _Atomic uint32_t known[8];
-	/* Relaxed: every thread computes the same value, and it orders nothing. */
+	/* Relaxed: every thread stores the same value, and no other data depends on it. */
 	uint32_t offset = atomic_load_explicit(&known[part], memory_order_relaxed);
 	uint32_t eax, ecx, edx;
 
@@ -295,8 +296,8 @@ static uint32_t xstate_offset(unsigned int part)
 }
 
 /*
- * Copies @n bytes of part number @part of the frame, from byte @at on. The frame need not contain a
- * part that is in its initial state, whose bytes are zeros.
+ * Copies @n bytes of part number @part of the frame, from byte @at on. If a part is in its initial
+ * state, which is all zeros, the kernel need not have written it to the frame.
  */
 static bool read_part(const uint8_t *frame, unsigned int part, size_t at, size_t n, uint8_t *out)
 {

@@ -160,7 +160,7 @@ static const struct wire_ops ops = {
 	.refused = wired_refused,
 };
 
-/* ---------------------------------------------------------------- choice of way */
+/* ------------------------------------------- can packets reach the peer? */
 
 int wired_refuse(const struct qp *qp, int r, const char *why)
 {
@@ -169,7 +169,7 @@ int wired_refuse(const struct qp *qp, int r, const char *why)
 	char line[256];
 
 	if (last_rail == qp_rail(qp) && !strncmp(last, why, sizeof(last) - 1))
-		return r; /* a program that tries again and again */
+		return r; /* a program that retries would print the same line each time */
 	last_rail = qp_rail(qp);
 	snprintf(last, sizeof(last), "%s", why);
 	snprintf(line, sizeof(line), "softhca: QP 0x%06x of %s: the peer is on another host: %s\n",
@@ -183,8 +183,8 @@ bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *
 	if (gid_is_ipv4(sgid) == gid_is_ipv4(dgid))
 		return true;
 	wired_refuse(qp, 0,
-		"one GID is an IPv4 address and the other one an IPv6 address: use the index of a "
-		"GID like the peer's");
+		"one GID is an IPv4 address and the other one an IPv6 address: set sgid_index to a "
+		"GID of the same address family as the peer's");
 	return false;
 }
 
@@ -197,39 +197,40 @@ static int check_path(const struct qp *qp)
 	char why[160];
 
 	if (mtu < 0) {
-		snprintf(why, sizeof(why), "no way to it from the adapter's address: %s",
+		snprintf(why, sizeof(why), "no route to the peer from the adapter's address: %s",
 			strerrordesc_np(-mtu));
 		return wired_refuse(qp, mtu, why);
 	}
 	if ((uint32_t)mtu >= need)
 		return 0;
 	snprintf(why, sizeof(why),
-		"path MTU %u takes packets of up to %u bytes, and the network's have %d: give a "
+		"path MTU %u needs packets of up to %u bytes, but the network's MTU is %d: set a "
 		"smaller mtu in the topology",
 		MTU_BYTES(qp->attr.path_mtu), need, mtu);
 	return wired_refuse(qp, -EMSGSIZE, why);
 }
 
-/* Returns true if the QP's peer can be reached by packets. */
+/* Returns 0 if packets can reach the QP's peer, else prints the reason and returns -errno. */
 static int check(const struct qp *qp)
 {
 	const struct qp_attr *a = &qp->attr;
 
 	if (qp->type != QPT_RC)
-		return wired_refuse(qp, -EOPNOTSUPP, "only RC and UD reach it");
+		return wired_refuse(qp, -EOPNOTSUPP, "only RC and UD QPs can reach another host");
 	if (!wired_same_family(qp, rail_of(qp)->gids[a->sgid_index], a->dgid))
 		return -EOPNOTSUPP;
 	if (arena()->link_mode == LINK_VIRTUAL)
-		return wired_refuse(qp, -EOPNOTSUPP, "with virtual time it is not reached");
+		return wired_refuse(qp, -EOPNOTSUPP,
+			"another host cannot be reached with SOFTHCA_LINK=virtual");
 	if (config_get()->mode == ENGINE_STEP)
 		return wired_refuse(qp, -EOPNOTSUPP,
-			"in step mode, which has no threads, it is not reached");
+			"another host cannot be reached in step mode, which has no threads");
 	return check_path(qp);
 }
 
 int wired_refuse_drain(const struct qp *qp)
 {
-	return wired_refuse(qp, -EOPNOTSUPP, "its send queue cannot be drained by state SQD");
+	return wired_refuse(qp, -EOPNOTSUPP, "the QP's send queue cannot be drained by state SQD");
 }
 
 static struct wire_attr attributes(const struct qp *qp)
@@ -296,7 +297,7 @@ static void begin(struct call *c, struct qp *qp)
 	c->number = 0;
 }
 
-/* Ends a message that cannot be sent when all before it have ended. */
+/* When all earlier messages have completed, fails a message that cannot be sent. */
 static void end(struct call *c)
 {
 	const struct wire_requester *r = &c->wd->q.rq;
@@ -330,8 +331,8 @@ bool wired_needs_receiver(const struct qp *qp)
 }
 
 /*
- * The QP for a packet, if the packet has come from the QP's peer, or is a datagram to its adapter,
- * and if the QP's memory is accessible.
+ * Returns the QP with the packet's QP number. Returns NULL unless the QP can receive, its memory is
+ * accessible, and the packet is from the QP's peer (RC) or is addressed to the QP's adapter (UD).
  */
 static struct qp *receiver(const struct flow *f, const struct packet *p)
 {
@@ -401,7 +402,10 @@ uint64_t wired_acknowledge(struct qp *qp)
 	return qp->state == QPS_RTS ? wire_deadline(&c.wd->q) : 0;
 }
 
-/* Serves a QP. Returns when to check its timer again, which another process may set meanwhile. */
+/*
+ * Serves a QP. Returns the time at which to serve it again. This time is at most LOOK_NS away even
+ * without a timer, because another process may set the QP's timer meanwhile.
+ */
 static uint64_t serve(struct qp *qp, uint64_t now)
 {
 	struct wire_qp *q = &wired_of(qp)->q;

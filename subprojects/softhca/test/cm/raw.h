@@ -14,7 +14,7 @@
 
 #include "check.h"
 
-/* The values of RDMA_CM_EVENT_* in programs. */
+/* The values of librdmacm's RDMA_CM_EVENT_* (enum rdma_cm_event_type). */
 enum {
 	ADDR_RESOLVED,
 	ADDR_ERROR,
@@ -38,7 +38,7 @@ int raw_open(int flags);
 /* Writes @header and @len bytes after it; @len need not be the length in the header. */
 int raw_write(int fd, struct rdma_ucm_cmd_hdr header, const void *in, size_t len);
 
-/* Writes a command with complete input and output. */
+/* Writes a command whose header states the lengths @in_len and @out_len. */
 int raw_command(int fd, uint32_t cmd, const void *in, size_t in_len, size_t out_len);
 
 uint32_t raw_id(int fd, uint64_t uid, enum rdma_ucm_port_space ps);

@@ -88,7 +88,7 @@ static uint64_t now(void)
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
-/* Waits until the timers of all QPs have run out, while none is served. */
+/* Waits until the timers of all QPs have expired. No QP is served meanwhile (step mode). */
 static void all_run_out(void)
 {
 	uint64_t until = now() + 2 * RNR_NS;
@@ -98,8 +98,9 @@ static void all_run_out(void)
 }
 
 /*
- * Each QP has several messages, so a QP that was served waits again immediately, and its timer is
- * the first to run out.
+ * Each QP has several messages, so a QP that got a receive waits again immediately, and its timer
+ * is the first to expire. It would get every receive if receives went to the first timer that
+ * expires.
  */
 static void in_turn(void)
 {

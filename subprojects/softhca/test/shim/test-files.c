@@ -21,7 +21,7 @@
 #define DEVICE "/dev/infiniband/uverbs1"
 #define NO_DEVICE "/dev/infiniband/uverbs2"
 
-/* As older programs call them; no header declares these any more. */
+/* Older programs call these instead of stat() and openat(). Headers no longer declare them. */
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);
@@ -38,7 +38,7 @@ static bool is_device(mode_t mode, dev_t dev)
 	return S_ISCHR(mode) && dev == makedev(231, 193);
 }
 
-/* Calls each function of the family with @path. */
+/* Calls each function of the stat() and access() families with @path. */
 static void by_path(const char *path, bool device, mode_t type, mode_t link_type)
 {
 	struct stat64 st64;

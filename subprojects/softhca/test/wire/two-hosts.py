@@ -234,17 +234,17 @@ def port_in_use(a, b):
 
 def run_messages():
     with hosts.Network(RUN, mtu=1500, ipv6=True) as (a, b):
-        fails(b, a, "path MTU 4096 takes packets of up to 4168 bytes, and the network's have 1500",
+        fails(b, a, "path MTU 4096 needs packets of up to 4168 bytes, but the network's MTU is 1500",
               "-m", "5")
         peers(a, b, 0, "-m", "3", "-n", "20")
         port_in_use(a, b)
         fails(b, a, "one GID is an IPv4 address and the other one an IPv6 address", "-g", "1")
         fails(b, a, "in step mode", env={"SOFTHCA_MODE": "step"})
-        fails(b, a, "with virtual time", env={"SOFTHCA_LINK": "virtual"})
-        fails_tool(b, a, "only RC and UD reach it", "ibv_uc_pingpong", "-g", "0")
+        fails(b, a, "with SOFTHCA_LINK=virtual", env={"SOFTHCA_LINK": "virtual"})
+        fails_tool(b, a, "only RC and UD QPs can reach another host", "ibv_uc_pingpong", "-g", "0")
         hosts.ip("addr", "del", "10.99.0.2/24", "dev", "wire0", pid=b.pid)
         hosts.ip("addr", "add", "10.99.0.22/24", "dev", "wire0", pid=b.pid)
-        fails(b, a, "no way to it from the adapter's address: Cannot assign requested address")
+        fails(b, a, "no route to the peer from the adapter's address: Cannot assign requested address")
 
 
 TOOLS = """
