@@ -10,7 +10,7 @@
 
 #define KEY_MADE "benchkv.made"
 
-/* The counts of a rank's clients. */
+/* Gets the operation counts of @rank's clients from the launcher, and stores them in n->made. */
 static int hear(struct node *n, uint32_t rank)
 {
 	size_t size = n->o->clients * sizeof(*n->made), len;
@@ -38,7 +38,8 @@ static int exchange(struct node *n, const struct history_made *own, char *why, i
 			continue;
 		err = hear(n, i);
 		if (err)
-			snprintf(why, (size_t)size, "rank %u does not say what it did: %s", i,
+			snprintf(why, (size_t)size,
+				"rank %u did not publish its operation counts: %s", i,
 				strerror(-err));
 	}
 	return err;

@@ -6,14 +6,14 @@
  *
  *	launch_init(&l);
  *	launch_put(l, "address", mine, len);
- *	launch_fence(l, timeout_ns);			everybody has put
+ *	launch_fence(l, timeout_ns);			now every rank has published its data
  *	launch_get(l, 3, "address", timeout_ns, &theirs, &len);
  *	launch_fini(l);
  *
- * Only one thread may use it. Functions return 0 or -errno: -ETIMEDOUT: a rank has not arrived
- * in time; -EINTR: the program must stop (see stop.h); -EPROTO: the launcher failed.
- * Time-outs are implemented here, not by the launcher. If the launcher ends, the program stops
- * as with SIGHUP, and prints a message.
+ * Only one thread may use it. Functions return 0 or -errno: -ETIMEDOUT: a rank has not arrived in
+ * time; -EINTR: the program must stop (see stop.h); -EPROTO: the launcher failed. Time-outs are
+ * implemented here, not by the launcher. If the launcher ends, the program stops as with SIGHUP,
+ * and prints a message.
  */
 #ifndef BENCHKV_LAUNCH_H
 #define BENCHKV_LAUNCH_H
@@ -56,11 +56,13 @@ void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 /* A fence. On an error, one line in @why names the reason and the missing ranks. */
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
-/* Gets the data that @rank has put. The caller must free *data_p. */
+/* Gets the data that @rank has published. The caller must free *data_p. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
 	size_t *len_p);
 
-/* Ends all processes of the job with this status, also those that have not arrived. */
+/*
+ * Ends all processes of the job with this status, including those that have not reached the fence.
+ */
 void launch_abort(struct launch *l, int status, const char *why);
 
 #endif

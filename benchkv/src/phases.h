@@ -6,12 +6,13 @@
  *	A local		serve requests of this rank's clients for this shard
  *	B channels	poll the delegation ring; take other daemons' answers and the requests that
  *			they pass on
- *	C network	poll the network: give responses to their clients and requests to their
- *			shards, once or as often as the control says; the control may hold responses
- *			back for a moment
- *	D calls		gather requests for other ranks at their endpoints
+ *	C network	poll the network, once or as often as the control (the batching policy,
+ *			control.h) decides; give responses to their clients and requests to their
+ *			shards; the control may hold responses back for a moment
+ *	D calls		append requests for other ranks to the batches of the endpoints to those
+ *			ranks
  *	E retry		do the same with requests for which there was no room or credit
- *	F flush		send what the endpoints have gathered, as the control says
+ *	F flush		send the batches of the endpoints that the control selects
  *	G forward	pass on requests for which another daemon had no room
  */
 #ifndef BENCHKV_PHASES_H

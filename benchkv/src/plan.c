@@ -29,7 +29,7 @@ static const char *why_device(const struct node *n)
 	if (n->o->device)
 		return "as given";
 	return underhca_is_software() ?
-		       "there is no mlx5 device: the first one of the software HCA" :
+		       "no mlx5 hardware was found, so it is the software HCA's first device" :
 		       "the first mlx5 device";
 }
 
@@ -99,7 +99,7 @@ static void print_memory(const struct node *n, FILE *out)
 	fprintf(out,
 		"    rings: two for each endpoint; keys: %llu expected in each of %u shards%s\n",
 		(unsigned long long)node_expected_keys(n), o->daemons,
-		o->preload ? "" : ", more as they are put");
+		o->preload ? "" : "; the memory grows as keys are put");
 }
 
 static void print_all(const struct node *n, FILE *out)

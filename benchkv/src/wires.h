@@ -9,10 +9,11 @@
 #include "copyrpc.h"
 #include "node.h"
 
-/* Functions that make the endpoints for a rank, numbered from 0. */
+/* How a backend makes its endpoints to another rank. They are numbered from 0 for each rank. */
 struct wires_kind {
+	/* Makes the endpoint number @i to @rank. */
 	int (*make)(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p);
-	/* The number of the other side's endpoint to which our i-th is connected. */
+	/* Returns the number of the other side's endpoint to which our endpoint @i is connected. */
 	uint32_t (*counterpart)(const struct node *n, uint32_t i);
 };
 

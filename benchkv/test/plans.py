@@ -86,7 +86,7 @@ def case_reasons():
                  "keys: 4000001 expected in each of 1 shards\n"):
         check(part in alone, alone)
     two = plan(2, "--clients", 46, "--queue-depth", 256, "--daemons", 2)[0]
-    for part in ("device: there is no mlx5 device: the first one of the software HCA\n",
+    for part in ("device: no mlx5 hardware was found, so it is the software HCA's first device\n",
                  "endpoints: one for each other rank, that for rank r at daemon r mod --net-daemons\n",
                  "ring size: 8 x 46 clients x 256 requests x 64 bytes, up to a power of two from 4096",
                  "the defaults; a dry run does not measure as a run does\n"):
@@ -95,7 +95,7 @@ def case_reasons():
     check(f" rings {2 * size / 2 ** 20:.1f}," in two, two)
     given = plan(2, "--ring-size", 8192, "--control", "auto:3,4", "--preload", "no")[0]
     for part in ("ring size: as given\n", "control auto:3,4: as given\n",
-                 "keys: 65536 expected in each of 1 shards, more as they are put"):
+                 "keys: 65536 expected in each of 1 shards; the memory grows as keys are put"):
         check(part in given, given)
     harness.backend = "direct"
     check("each client has one for each daemon of the other ranks, each daemon one for each of their "

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Control of batching: scripted observations, exact decisions. */
+/*
+ * Tests the batching policies of control.h: each case scripts the observations and checks that the
+ * decisions are exactly as expected.
+ */
 #include <errno.h>
 #include <math.h>
 
@@ -40,7 +43,10 @@ static void parses(void)
 	}
 }
 
-/* The rule, at its bounds, and the machines for which the simulator's table has the best K and B. */
+/*
+ * Tests the bounds of control_derive(), and the two machines for which simulations found the best
+ * window (K) and `full` (B).
+ */
 static void derives_from_the_machine(void)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
@@ -59,7 +65,10 @@ static void derives_from_the_machine(void)
 	CHECK(!spec.derive);
 }
 
-/* K for few calls under way: 1.5 of the root, from 5 on; what was given is kept. */
+/*
+ * With few calls in flight K is 1.5 times the square root of their number, at least 5. A K that the
+ * user has set, or that is smaller already, is kept.
+ */
 static void few_calls_narrow_the_window(void)
 {
 	static const struct {
@@ -90,7 +99,7 @@ static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 	do {
 		p.last = arrivals[p.polls++];
 		p.responses += p.last;
-		p.messages += 3 * p.last; /* what a completion brings */
+		p.messages += 3 * p.last; /* each completion carries three messages */
 		p.cqes += p.last;
 	} while (control_poll_again(c, &p));
 	return p.polls;
@@ -144,14 +153,17 @@ static uint64_t from_array(void *arg, uint32_t ep)
 	return ((const uint64_t *)arg)[ep];
 }
 
-static uint64_t time_ns; /* what the clock says */
+static uint64_t time_ns; /* the time that clock_of_test() returns */
 
 static uint64_t clock_of_test(void *arg)
 {
 	return time_ns;
 }
 
-/* Selects among the given loads and posts what may go, each WRITE 64 bytes further. */
+/*
+ * Selects among the given loads and posts a WRITE for each selected endpoint. A WRITE advances
+ * `posted` by 64 bytes.
+ */
 static size_t step(struct control *c, struct control_load *loads, size_t n, uint64_t *posted,
 	uint64_t *consumed)
 {
@@ -171,13 +183,16 @@ static void auto_keeps_a_window(void)
 	struct control_load a[] = {{0, 1, 0}, {1, 3, 0}, {2, 2, 0}};
 	struct control_load b[] = {{0, 2, 0}, {3, 2, 0}};
 
-	/* Two of three: the fullest. */
+	/* The window is two, so the two endpoints with the most calls are selected. */
 	CHECK_EQ(step(&c, a, 3, posted, consumed), 2);
 	CHECK_EQ(a[0].ep, 1);
 	CHECK_EQ(a[1].ep, 2);
 	CHECK_EQ(c.unconsumed, 2);
 	CHECK_EQ(c.waits, 1);
-	/* None while nothing is consumed; then one, and among equals who has waited. */
+	/*
+	 * None is selected while no WRITE is consumed, then one. Of two with equal load, the
+	 * endpoint that has waited longer is selected.
+	 */
 	time_ns += 1000;
 	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
 	consumed[1] = 63;
@@ -186,7 +201,7 @@ static void auto_keeps_a_window(void)
 	CHECK_EQ(step(&c, b, 2, posted, consumed), 1);
 	CHECK_EQ(b[0].ep, 0);
 	CHECK_EQ(c.unconsumed, 2);
-	/* A failed endpoint gives its places back. */
+	/* The WRITEs of a failed endpoint no longer count against the window. */
 	control_failed(&c, 2);
 	CHECK_EQ(c.unconsumed, 1);
 	control_fini(&c);
@@ -206,7 +221,7 @@ static void auto_never_holds_replies(void)
 	control_fini(&c);
 }
 
-/* However much is forced out by FULL, what is consumed is forgotten again. */
+/* However many WRITEs the `full` limit posts beyond the window, consumed WRITEs stop counting. */
 static void auto_survives_overflow(void)
 {
 	struct control c = make("auto:4,1", 2);
@@ -227,8 +242,8 @@ static void auto_survives_overflow(void)
 }
 
 /*
- * Endpoint 0 has one call, the others are refilled to `calls` in every microsecond and fill
- * the window. For how many microseconds does it wait?
+ * Endpoint 0 has one call, the others are refilled to `calls` in every microsecond and fill the
+ * window. Returns for how many microseconds endpoint 0 waits.
  */
 static uint32_t quiet_waits(const char *text, uint32_t calls)
 {
@@ -256,10 +271,17 @@ static uint32_t quiet_waits(const char *text, uint32_t calls)
 static void auto_lets_nobody_wait_long(void)
 {
 	time_ns = 5000;
-	/* Fuller ones go first until its age makes up for it: 5 calls and no age, 1 and 81 us. */
+	/*
+	 * Endpoint 0 waits until its calls plus its age in units of 20 us exceed the calls of the
+	 * others: 1 call that is 81 us old goes before 5 new calls.
+	 */
 	CHECK_EQ(quiet_waits("auto:2,10", 5), 81);
 	CHECK_EQ(quiet_waits("auto:2,10", 2), 21);
-	/* Full ones need no window, and leave none: 10 times 20 us, and 4 times 2. */
+	/*
+	 * Endpoints with `full` calls go without a place in the window, but they occupy it. So
+	 * endpoint 0 waits for its own time limit of B units of 20 us and 2 us for each of the 4
+	 * endpoints.
+	 */
 	CHECK_EQ(quiet_waits("auto:2,10", 10), 208);
 	CHECK_EQ(quiet_waits("auto:3,5", 7), 108);
 }
@@ -282,7 +304,7 @@ static void auto_refreshes(void)
 	control_fini(&c);
 }
 
-/* Nobody waits for ever: with peers that consume in the end, all endpoints get their turn. */
+/* No endpoint waits for ever: if the peers consume, all endpoints get their turn. */
 static void auto_starves_nobody(void)
 {
 	struct control c = make("auto:1,1000", 8);
@@ -308,7 +330,10 @@ static void auto_starves_nobody(void)
 
 /* ---- little ---- */
 
-/* Off: everything goes. On: what has nothing under way goes, or B calls, or replies. */
+/*
+ * While batching is off, all endpoints are selected. While it is on, an endpoint is selected if it
+ * has no calls in flight, at least `full` calls, or a reply.
+ */
 static void little_switches_batching(void)
 {
 	struct control c = make("little", 4);
@@ -335,7 +360,10 @@ static void little_switches_batching(void)
 	control_fini(&c);
 }
 
-/* The word is that of a control that counts, and nobody else looks at it. */
+/*
+ * Only a control that counts (little) sends counters in the reserved word of requests, and reads
+ * them.
+ */
 static void only_little_has_a_word(void)
 {
 	struct control little = make("little", 2), off = make("auto", 2);
@@ -349,7 +377,7 @@ static void only_little_has_a_word(void)
 	}
 	CHECK(little.little.peers[1].known && !little.little.peers[0].known);
 	CHECK(!off.little.peers);
-	little.endpoints = 1; /* a message that says it is of a rank that there is not */
+	little.endpoints = 1; /* the message names a rank that does not exist */
 	little.little.peers[1].known = false;
 	control_heard(&little, 1, LITTLE_VALID | 3);
 	control_heard(&little, 1, LITTLE_VALID | LITTLE_AREA | 5);
@@ -368,15 +396,18 @@ static void hold_releases_when_it_should(void)
 	CHECK(control_holds(&c));
 	CHECK(!hold_release(h, 3, 1000, 10999, 5));
 	CHECK(hold_release(h, 3, 1000, 11000, 5)); /* 10 us are over */
-	CHECK(hold_release(h, 4, 1000, 1000, 5)); /* as many as endpoints, so ranks */
+	CHECK(hold_release(h, 4, 1000, 1000, 5)); /* as many replies as ranks */
 	CHECK(hold_release(h, 1, 1000, 1000, 0)); /* nothing more will come */
 	hold_arrived(&c.hold, 9, 1000);
-	CHECK(!hold_release(h, 3, 1000, 1001, 5)); /* only the adaptive one looks at that */
+	CHECK(!hold_release(h, 3, 1000, 1001, 5)); /* only adaptive-hold uses the arrivals */
 	CHECK_EQ(h->ns, 10000);
 	control_fini(&c);
 }
 
-/* The time in which as many as there are ranks arrive: rate's weight 1/8, 0.5 to 100 us. */
+/*
+ * The hold time is the time in which as many replies as ranks arrive, limited to 0.5 to 100 us. The
+ * arrival rate is a moving average; a new sample has the weight 1/8.
+ */
 static void adaptive_hold_follows_the_arrivals(void)
 {
 	struct control c = make("adaptive-hold", 8);

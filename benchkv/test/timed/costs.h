@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The times that daemons and clients take. Their functions are called as ever; in front of or
- * behind each one (link-time wrappers, costs.c) the running task spends what the simulator's
- * machine says that it costs. In between, the adapters do what is due.
+ * The times that daemons and clients take. The real functions run. Before or after each, a
+ * link-time wrapper (costs.c) advances the running task's virtual time by the cost in the
+ * simulator's machine. The adapters are a task, too, and execute WRITEs whenever it runs.
  */
 #ifndef BENCHKV_TIMED_COSTS_H
 #define BENCHKV_TIMED_COSTS_H
@@ -14,16 +14,22 @@
 #define COSTS_RANKS 16 /* at most */
 #define COSTS_CLIENTS 64 /* of a rank, at most */
 
-/* For a job with that many clients in each rank. sq_depth: of copyrpc; 0: as it ships. */
+/*
+ * Prepares the costs for a job with that many clients in each rank. @sq_depth: the depth of
+ * copyrpc's send queues, 0: its default.
+ */
 void costs_begin_job(const struct machine *m, uint32_t clients, uint32_t sq_depth);
 
 /*
- * For a run of it. Until single_until_ns each message of a daemon leaves in a WRITE of its own, as
- * in the simulator's initial state "low".
+ * Prepares a run of that job. Until @single_until_ns each message of a daemon is sent in a WRITE of
+ * its own, as in the simulator's initial state "low".
  */
 void costs_begin_run(uint64_t single_until_ns);
 
-/* The adapters: a task that looks at them every few nanoseconds until costs_stop_adapters(). */
+/*
+ * The function of the adapters' task: executes their work every few nanoseconds until
+ * costs_stop_adapters() is called.
+ */
 void *costs_adapters(void *arg);
 void costs_stop_adapters(void);
 
