@@ -19,7 +19,10 @@ static void pow2_and_align(void)
 	CHECK_EQ(align_up(33, 32), 64);
 }
 
-/* Not inlined, because the compiler must not know the value of an id from a peer. */
+/*
+ * Not inlined, so that the compiler does not know the value of the id, as it does not know an id
+ * that a peer has sent.
+ */
 static NOINLINE bool in_use(const struct slab *s, uint32_t id)
 {
 	return slab_in_use(s, id);
@@ -84,7 +87,9 @@ static void *never_waits(void *arg)
 	return NULL;
 }
 
-/* Each yield costs a time slice, so the wait ends before it has yielded two hundred times. */
+/*
+ * Each yield costs a time slice, so the wait asks to sleep before it has made WAIT_YIELDS yields.
+ */
 static void wait_beside_one_that_never_waits(void)
 {
 	bool stop = false;
@@ -97,8 +102,10 @@ static void wait_beside_one_that_never_waits(void)
 	CPU_SET(sched_getcpu(), &one);
 	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* never_waits() inherits it */
 	CHECK_EQ(pthread_create(&hog, NULL, never_waits, &stop), 0);
+		/* Repeat until the other thread has run on this core during a wait. */
 	do
-		w = (struct wait)WAIT_INIT; /* until the other thread runs */
+		w = (struct wait)WAIT_INIT;
+
 	while (steps_to_sleep(&w) == WAIT_SPINS + WAIT_YIELDS);
 	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
 	CHECK_EQ(pthread_join(hog, NULL), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* delegrpc for the cases that it shares with shmipc. */
+/* Adapts delegrpc to the test cases that delegrpc and shmipc share. */
 #ifndef DELEGRPC_TEST_RPC_H
 #define DELEGRPC_TEST_RPC_H
 

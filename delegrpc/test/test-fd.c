@@ -83,7 +83,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* A client that is just connecting must not count as one of another namespace. */
+/* A client that is connecting must not be taken for a client of another network namespace. */
 static void connecting_clients_are_no_obstacle(void)
 {
 	for (int i = 0; i < 200; i++) {

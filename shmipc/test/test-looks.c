@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the tests of locks when clients of shmipc connect. */
+/* Counts how many locks a connecting client of shmipc tests (lock_looks). */
 #include <sys/resource.h>
 
 #include "support/locklooks.h"
