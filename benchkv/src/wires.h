@@ -9,7 +9,10 @@
 #include "copyrpc.h"
 #include "node.h"
 
-/* How a backend makes its endpoints to another rank. They are numbered from 0 for each rank. */
+/*
+ * A backend's functions for its endpoints to other ranks. The endpoints to each rank are numbered
+ * from 0.
+ */
 struct wires_kind {
 	/* Makes the endpoint number @i to @rank. */
 	int (*make)(struct node *n, uint32_t rank, uint32_t i, struct copyrpc_ep **ep_p);

@@ -190,7 +190,7 @@ static void auto_keeps_a_window(void)
 	CHECK_EQ(c.unconsumed, 2);
 	CHECK_EQ(c.waits, 1);
 	/*
-	 * None is selected while no WRITE is consumed, then one. Of two with equal load, the
+	 * None is selected while no WRITE is consumed, then one. If two have equal load, the
 	 * endpoint that has waited longer is selected.
 	 */
 	time_ns += 1000;
