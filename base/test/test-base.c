@@ -102,7 +102,7 @@ static void wait_beside_one_that_never_waits(void)
 	CPU_SET(sched_getcpu(), &one);
 	CHECK_EQ(sched_setaffinity(0, sizeof(one), &one), 0); /* never_waits() inherits it */
 	CHECK_EQ(pthread_create(&hog, NULL, never_waits, &stop), 0);
-		/* Repeat until the other thread has run on this core during a wait. */
+	/* Repeat until the other thread has run on this core during a wait. */
 	do
 		w = (struct wait)WAIT_INIT;
 
