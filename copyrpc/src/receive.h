@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parser of batches, the part of chan.h that is inlined into the loop over the receive CQ. The
- * peer writes everything in the ring, so all values are checked before use.
+ * The parser of batches. Its functions belong to chan.h, but are inlined into the loop over the
+ * receive CQ. The peer writes everything in the ring, so all values are checked before use.
  */
 #ifndef COPYRPC_RECEIVE_H
 #define COPYRPC_RECEIVE_H
@@ -15,8 +15,11 @@ static inline uint64_t whole_blocks(uint64_t bytes)
 	return bytes >> WIRE_BLOCK_SHIFT | bytes << (64 - WIRE_BLOCK_SHIFT);
 }
 
-/* Accepts the flow control data: the position, then the credit. A position that is not greater than
- * the known one is ignored, because a READ may have returned a later one. */
+/*
+ * Accepts the flow control data: the position, then the credit. A READ may have returned a later
+ * position, so a position that is not greater than the known one is ignored. A position below that
+ * of the peer's last batch is an error. Returns 0 or -EPROTO.
+ */
 static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 {
 	uint64_t consumer = whole_blocks(m->consumer);
@@ -42,7 +45,10 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 
 	if (unlikely(h.len > ch->payload_max || h.limit > ch->payload_max))
 		return -EPROTO;
-	/* This also limits the number of requests: each uses two blocks of R or more. */
+	/*
+	 * This also limits the number of requests: each uses at least two blocks of R, the credit
+	 * that the peer has (credit.h).
+	 */
 	if (unlikely(allowance > ch->unasked))
 		return -EPROTO;
 	forget_loads();
@@ -71,9 +77,9 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 
 /*
  * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
- * a constant. If it is true, the message is counted before the callback, `handling` is set here and
- * not by the caller, and the function returns TAKE_ODD for the response of a call with a time
- * limit.
+ * a constant: true in chan_handle_one(), for a batch of one message. Then this function counts the
+ * message before the callback and sets `handling`, which the caller does otherwise. It returns
+ * TAKE_ODD for the response of a call with a time limit.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -87,7 +93,10 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	call = &ch->calls[id];
 	if (unlikely(h.len > h.limit))
 		return -EPROTO;
-	/* This also refuses a call that is not pending, because no limit equals CALL_FREE. */
+	/*
+	 * This also refuses a response to a call that is not pending: resp_max is CALL_FREE then,
+	 * which no limit equals.
+	 */
 	if (unlikely(h.limit != call->resp_max)) {
 		int odd = usual ? TAKE_ODD : chan_timed_response(ch, h.limit, id);
 
@@ -175,8 +184,10 @@ static inline void chan_look_ahead(struct chan *ch)
 	ch->recv_last = lap < held ? lap : held;
 }
 
-/* True if a batch of @n blocks has at least two, and its place is known to be free. False while the
- * status is not 0. */
+/*
+ * Returns true if @n is at least 2 and the @n blocks from live.pos on are known to be free. Returns
+ * false while the status is not 0, because recv_last is before live.pos then.
+ */
 static inline bool chan_expects(const struct chan *ch, uint32_t n)
 {
 	return (int64_t)(uint32_t)(n - 2) < (int64_t)(ch->recv_last - ch->live.pos);

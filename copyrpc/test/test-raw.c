@@ -66,8 +66,10 @@ static void every_length(void)
 	rig_close(&r);
 }
 
-/* Up to 220 bytes are copied into the request; for more bytes the request has a pointer and takes
- * one block. */
+/*
+ * Up to 220 bytes are inlined in the WQE. A longer payload has a data segment, and its WQE takes
+ * one block (WQEBB).
+ */
 static void blocks_of_the_send_queue(void)
 {
 	static const struct {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Random operations, and functions that post them with each of the two libraries. */
+/*
+ * Random operations, and functions that post them with mlx5dv-lite ("ours") and with libibverbs
+ * ("vendor").
+ */
 #ifndef DIFF_H
 #define DIFF_H
 
@@ -54,8 +57,9 @@ static inline struct op random_op(uint64_t token)
 	if (is_atomic(op.opcode))
 		op.len = 8;
 	if (op.len > MLX5DVL_INLINE_MAX)
-		op.flags |= MLX5DVL_BY_REF; /* because verbs cannot express a payload that is partly
-					       inline */
+		/* Otherwise mlx5dv-lite inlines the first bytes, which verbs cannot express. */
+		op.flags |= MLX5DVL_BY_REF;
+
 	return op;
 }
 
@@ -139,8 +143,10 @@ static inline void post_vendor(struct vendor *v, const struct op *op, uint8_t *l
 	CHECK_EQ(ibv_post_send(v->qp, &wr, &bad), 0);
 }
 
-/* Copies the vendor's request, which may wrap around the ring's end. Returns its length in units of
- * 16 bytes. */
+/*
+ * Copies the WQE that libibverbs wrote last. It may wrap around the end of the send queue. Returns
+ * the WQE's length in units of 16 bytes.
+ */
 static inline uint32_t vendor_request(struct vendor *v, uint8_t *out)
 {
 	uint32_t bytes = v->dv.sq.wqe_cnt * 64, at = v->pi * 64 % bytes, ds = 1;
