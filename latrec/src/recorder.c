@@ -287,10 +287,10 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out)
 	if (s->refused || s->unmatched || s->backwards || s->dropped)
 		fprintf(out,
 			"not recorded: %" PRIu64 " posts refused, %" PRIu64
-			" completions unmatched, %" PRIu64 " before their post, %" PRIu64
-			" dropped\n",
+			" completions unmatched, %" PRIu64
+			" completions before their post, %" PRIu64 " operations dropped\n",
 			s->refused, s->unmatched, s->backwards, s->dropped);
-	fprintf(out, "percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
+	fprintf(out, "percentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
 		clock);
 	return stream_status(out);
 }

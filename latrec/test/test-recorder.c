@@ -400,9 +400,9 @@ static void the_table_says_all(void)
 		"0.397     0.400     0.400     0.400\n"
 		"worst window of 100 ms, at 0.050000 s: 200 samples, mean 0.201 us, p99 0.397 us, "
 		"max 0.400 us\n"
-		"not recorded: 0 posts refused, 0 completions unmatched, 1 before their post, "
-		"0 dropped\n"
-		"percentiles: nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
+		"not recorded: 0 posts refused, 0 completions unmatched, 1 completions before "
+		"their post, 0 operations dropped\n"
+		"percentiles by nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
 	free(text);
 	latrec_destroy(r);
 }

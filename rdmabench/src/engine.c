@@ -18,7 +18,8 @@
 #include "base/tcp.h"
 
 #define SYSFS "/sys/class/infiniband"
-#define LOOK_NS (200 * NSEC_PER_MSEC) /* interval of checks of clients that wait for others */
+/* The server checks clients that wait until all have joined at this interval. */
+#define LOOK_NS (200 * NSEC_PER_MSEC)
 #define CALLERS 256 /* connections that have not sent HELLO yet */
 
 struct engine {
@@ -28,7 +29,7 @@ struct engine {
 	char why[WIRE_TEXT_MAX];
 	uint64_t deadline_ns; /* time limit for the next run to begin; 0: none */
 	struct counters before, after;
-	struct wire_side ours; /* static, because it is too large for the stack, as is the next */
+	struct wire_side ours; /* kept here because it and `body` are too large for the stack */
 	uint8_t body[WIRE_BODY_MAX];
 };
 
@@ -68,7 +69,7 @@ static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
 	return wire_send(&p->conn, kind, e->body, len, timeout_ns(e));
 }
 
-/* Reads the other side's QPs and memory from WELCOME or JOIN, and connects the own QPs. */
+/* Reads the other side's QPs and memory from WELCOME or JOIN, and connects our QPs to them. */
 static int take_side(struct engine *e, struct peer *p, enum wire_kind kind)
 {
 	struct wire_buf b;
@@ -267,8 +268,9 @@ static void caller_close(void *arg, struct tcp_guest *g)
 	free(c);
 }
 
-/* Refuses a client. Invalid bytes do not stop the server, and it does not wait until its answer is
- * read. */
+/*
+ * Refuses a client. The server continues, and does not wait until the client has read the reason.
+ */
 static void refuse(struct engine *e, struct peer *p, int err)
 {
 	if (err != -EINVAL)
@@ -280,7 +282,10 @@ static void refuse(struct engine *e, struct peer *p, int err)
 	wire_refuse(&p->conn, e->why, 0);
 }
 
-/* Returns 0 if the caller has sent HELLO, -EAGAIN if not yet, -EPROTO if it was refused. */
+/*
+ * Returns 0 if the client has sent HELLO, -EAGAIN if it has not yet, -EPROTO if it was refused, or
+ * -ENOMEM.
+ */
 static int caller_step(void *arg, struct tcp_guest *g)
 {
 	struct caller *c = container_of(g, struct caller, guest);
@@ -331,7 +336,7 @@ static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bo
 		if (!err)
 			err = open_stats(e);
 	} else if (!same_traffic(e, t)) {
-		snprintf(e->why, sizeof(e->why), "other options than the first client's");
+		snprintf(e->why, sizeof(e->why), "the options differ from the first client's");
 		return -EINVAL;
 	}
 	return err ? err : side_add_peer(s, p, e->why);
@@ -345,7 +350,7 @@ static int reassure(struct engine *e)
 		struct wire_buf b;
 		int err = wire_alive(c, clock_ns(), timeout_ns(e));
 
-		c->heard_ns = clock_ns(); /* the client sends nothing before JOIN */
+		c->heard_ns = clock_ns(); /* the client may be silent before JOIN */
 		if (!err && wire_poll(c, timeout_ns(e), &b) < 0)
 			err = -ECONNRESET;
 		if (err)
@@ -369,8 +374,8 @@ static int add_client(struct engine *e, struct tcp_guest *g)
 }
 
 /*
- * Does one step of accepting the next client. A connection is accepted only after the last one was
- * handled, so that a client of the next run stays in the backlog.
+ * Does one step of accepting the next client. At most one connection is accepted per step, so that
+ * a client of the next run stays in the backlog.
  */
 static int next_client(struct engine *e, struct tcp_crowd *crowd, int listener)
 {

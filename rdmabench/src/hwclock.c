@@ -13,9 +13,9 @@
 #define PROBES_FIRST 16
 #define PROBES 4
 #define INTERVAL_NS (50 * NSEC_PER_MSEC) /* time between two probes */
-#define APART_NS (5 * NSEC_PER_MSEC) /* time between the two measurements of the clocks' rates */
+#define APART_NS (5 * NSEC_PER_MSEC) /* between two groups of probes that check the clocks' rates */
 #define ANSWER_NS NSEC_PER_SEC
-#define BUSY_TRIES 1000 /* the driver is renewing its page */
+#define BUSY_TRIES 1000 /* reads of the clock page while the driver updates it */
 
 static int64_t drift(const struct hwclock_bounds *b, uint64_t now_ns)
 {
@@ -111,7 +111,8 @@ static void renew_name(struct hwclock *c)
 		return;
 	c->text_worst_ns = worst;
 	snprintf(c->text, sizeof(c->text),
-		"completion time stamps of %.64s, at most %llu ns off the posts' %s",
+		"completion time stamps of %.64s, accurate to %llu ns relative to the clock of the "
+		"posts, %s",
 		mlx5dvl_ctx_device(c->ctx), (unsigned long long)worst, latrec_clock_name(c->post));
 }
 

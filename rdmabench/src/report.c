@@ -129,7 +129,7 @@ void report_table(const struct engine_report *r, FILE *out)
 		print_sent(r, out);
 	if (s->sends && (last || !r->o->all))
 		fprintf(out,
-			"percentiles: nearest rank, at most 0.79 %% above the sample; clock: %s\n",
+			"percentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
 			side_clock_name(s));
 	print_rest(s, out);
 }
