@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* A third transport, between engines of one process: a link copies when a slice is posted. */
+/*
+ * A stub transport for tests, between engines of one process: posting a slice copies the bytes with
+ * memcpy().
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>

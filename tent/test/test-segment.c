@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Code without devices: pairing, descriptions, topologies, notices, error messages. */
+/*
+ * Tests of the code that needs no device: pairing, descriptions, topologies, notices, places, error
+ * messages.
+ */
 #include <errno.h>
 
 #include "support/test.h"
@@ -29,7 +32,7 @@ static struct rail_id ib(const char *name, uint8_t prefix)
 	return r;
 }
 
-static void partners_are_of_the_own_subnet(void)
+static void rails_are_paired_within_a_subnet(void)
 {
 	const struct rail_id here[] = {roce("a", 1), ib("b", 1), roce("c", 2)};
 	const struct rail_id there[] = {ib("x", 1), roce("a", 2), roce("c", 1), ib("y", 2)};
@@ -37,14 +40,15 @@ static void partners_are_of_the_own_subnet(void)
 	struct tent_why why;
 
 	CHECK_EQ(pair_rails(here, 3, there, 4, NULL, pairs, &why), 3);
-	CHECK_EQ(pairs[0].remote, 2); /* not the one of its name, which is elsewhere */
+	CHECK_EQ(pairs[0].remote, 2); /* not the rail of the same name, which is in another
+					 subnet */
 	CHECK_EQ(pairs[1].remote, 0);
 	CHECK_EQ(pairs[2].remote, 1);
 	CHECK_EQ(pair_rails(here, 3, there, 2, NULL, pairs, &why), -ENETUNREACH);
 	CHECK(strstr(why.text, "rail a"));
 }
 
-static void names_go_before_numbers_of_partners(void)
+static void same_name_wins_over_fewest_partners(void)
 {
 	const struct rail_id here[] = {ib("a", 1), ib("b", 1), ib("c", 1), ib("d", 1)};
 	const struct rail_id there[] = {ib("c", 1), ib("x", 1)};
@@ -52,7 +56,7 @@ static void names_go_before_numbers_of_partners(void)
 
 	CHECK_EQ(pair_rails(here, 4, there, 2, NULL, pairs, NULL), 4);
 	CHECK_EQ(pairs[0].remote, 0);
-	CHECK_EQ(pairs[1].remote, 1); /* has the fewest */
+	CHECK_EQ(pairs[1].remote, 1); /* has the fewest partners so far */
 	CHECK_EQ(pairs[2].remote, 0); /* by name */
 	CHECK_EQ(pairs[3].remote, 1);
 }
@@ -122,7 +126,7 @@ static void refuse(const char *from, const char *to, int err)
 	free(text);
 }
 
-static void descriptions_that_cannot_be(void)
+static void invalid_descriptions_are_refused(void)
 {
 	refuse("\"tent\":4", "\"tent\":5", -EPROTONOSUPPORT);
 	refuse("\"tent\":4", "\"tent\":3", -EPROTONOSUPPORT);
@@ -198,7 +202,7 @@ static void both_forms_of_topologies(void)
 	CHECK_EQ(t.tiers[2][topo_rail(&t, "b")], 0);
 }
 
-static void topologies_that_cannot_be(void)
+static void invalid_topologies_are_refused(void)
 {
 	static const char *const texts[] = {"", "[]", "{}", "{\"nics\": []}",
 		"{\"nics\": [{\"name\": 1}]}", "{\"nics\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",
@@ -270,7 +274,7 @@ static void a_notice_is_counted_once(void)
 		CHECK_EQ(count(&c, 6, 1, i, 32), i == 31);
 }
 
-/* Requests of the laps between have failed, and nothing of them has come. */
+/* The requests of the skipped laps have failed, and none of their marks have arrived. */
 static void laps_may_be_missing(void)
 {
 	struct notice_counter c = {0};
@@ -282,11 +286,15 @@ static void laps_may_be_missing(void)
 		CHECK(count(&c, 3, lap, 0, 1));
 	}
 	CHECK(!count(&c, 5, 9, 0, 2));
-	CHECK(!count(&c, 5, 10, 1, 2)); /* the half of another */
+	CHECK(!count(&c, 5, 10, 1, 2)); /* a half of another request, which must not complete lap
+					   9 */
 	CHECK(count(&c, 5, 10, 0, 2));
 }
 
-/* A mark that lay in a queue while others of its slot came, however many. */
+/*
+ * A mark that is delayed until later marks of its slot have arrived is ignored, however many laps
+ * later they are.
+ */
 static void a_late_mark_counts_for_nothing(void)
 {
 	struct notice_counter c = {0};
@@ -304,7 +312,7 @@ static void a_late_mark_counts_for_nothing(void)
 	}
 }
 
-static void marks_from_nobody_of_ours(void)
+static void invalid_marks_are_ignored(void)
 {
 	struct notice_counter c = {0}, none = {0};
 
@@ -317,7 +325,7 @@ static void marks_from_nobody_of_ours(void)
 	CHECK(!memcmp(&c, &none, sizeof(c)));
 }
 
-/* ---- what errors say ---- */
+/* ---- places ---- */
 
 static void sets_of_tiers_have_a_limit(void)
 {
@@ -329,7 +337,7 @@ static void sets_of_tiers_have_a_limit(void)
 			tiers[i][bit] = i >> bit & 1;
 	}
 	place_sets_init(&sets, SCHED_MAX_LOCATIONS);
-	CHECK_EQ(place_set(&sets, tiers[0]), 0); /* nothing is known of it */
+	CHECK_EQ(place_set(&sets, tiers[0]), 0); /* set 0: memory without known tiers */
 	for (uint32_t i = 1; i < SCHED_MAX_LOCATIONS; i++)
 		CHECK_EQ(place_set(&sets, tiers[i]), i);
 	CHECK_EQ(place_set(&sets, tiers[7]), 7);
@@ -338,7 +346,12 @@ static void sets_of_tiers_have_a_limit(void)
 	CHECK_EQ(sets.n, SCHED_MAX_LOCATIONS);
 }
 
-/* A port is blamed only if its message was lost and the other's arrived. */
+/* ---- causes and error messages ---- */
+
+/*
+ * Each of two messages tests one port. A port is blamed only if its message was lost and the other
+ * message arrived.
+ */
 static void two_messages_have_a_verdict(void)
 {
 	static const enum tent_fault verdicts[3][3] = {
@@ -373,17 +386,17 @@ static void a_failed_registration_names_its_limit(void)
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
-		TEST(partners_are_of_the_own_subnet),
-		TEST(names_go_before_numbers_of_partners),
+		TEST(rails_are_paired_within_a_subnet),
+		TEST(same_name_wins_over_fewest_partners),
 		TEST(a_description_comes_back),
-		TEST(descriptions_that_cannot_be),
+		TEST(invalid_descriptions_are_refused),
 		TEST(both_forms_of_topologies),
-		TEST(topologies_that_cannot_be),
+		TEST(invalid_topologies_are_refused),
 		TEST(topologies_have_limits),
 		TEST(a_notice_is_counted_once),
 		TEST(laps_may_be_missing),
 		TEST(a_late_mark_counts_for_nothing),
-		TEST(marks_from_nobody_of_ours),
+		TEST(invalid_marks_are_ignored),
 		TEST(sets_of_tiers_have_a_limit),
 		TEST(two_messages_have_a_verdict),
 		TEST(a_failed_registration_names_its_limit),

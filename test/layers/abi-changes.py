@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tests that abi.py distinguishes changes that break programs from others, and keeps the record of a release.
+"""Tests that abi.py distinguishes changes that break programs from others, and that --record does not replace
+the record of a release by an incompatible one.
 
 A small library takes the place of a layer. Its struct shmipc_stats is passed with its size, shmipc_set has its
 size in the first field; shmipc_box has none.
@@ -89,7 +90,7 @@ with tempfile.TemporaryDirectory() as tmp:
     # A new field at the end of a struct that is passed with its size.
     tree.build(soname="libshmipc.so.2")
     tree.expect(0, "recorded,", "--record")
-    for change in ({"last": "int pad;"},  # not behind the end: the size is the same
+    for change in ({"last": "int pad;"},  # the field fits in the tail padding: the size stays
                    {"last": "long more;", "counter": "unsigned lost"}, {"last": "long more;", "counter": "long lost"},
                    {"counter": "long between; int lost"}, {"setting": "int pad;"}):
         tree.build(**change, soname="libshmipc.so.2")

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of regions for one user or for a group, for layers whose regions have a mode and a group.
- * They check which users may connect. Only one file of a program may include this header; its
- * main() must end in grouptest_main().
+ * Test cases for layers whose shared-memory regions have a mode and a group: which users may
+ * connect to a region for one user, and to a region for a group. The guard of a group's region is
+ * its second file (base/shm.h); it shows to processes of the same user whether the server lives.
+ * Only one file of a program may include this header; its main() must end in grouptest_main().
  */
 #ifndef SUPPORT_GROUPTEST_H
 #define SUPPORT_GROUPTEST_H
@@ -82,7 +83,10 @@ static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 	return answer;
 }
 
-/* Returns attributes with @gid if has_gid is set, otherwise without: for the server's own group. */
+/*
+ * Returns attributes with @gid if @has_gid is set, otherwise without a gid, which means the
+ * server's own group.
+ */
 static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
 {
 	return (struct grouptest_attr){.mode = mode,
@@ -378,7 +382,10 @@ static inline void grouptest_hold_locks(void *arg)
 	grouptest_step(arg);
 }
 
-/* Makes the situation that a server of the group has died, and a member holds all locks. */
+/*
+ * Sets up the case in which a server with mode 0660 has died, and a member of the group holds all
+ * locks of its file.
+ */
 static inline void grouptest_hold_dead(struct grouptest_child *member)
 {
 	struct grouptest_child server;
@@ -432,7 +439,8 @@ static void member_does_not_keep_remains(void)
 }
 
 /*
- * If a guard names another region, because a new server has made it, the old region counts as dead.
+ * If the guard's contents identify another region, because a new server has made the guard, the old
+ * region counts as dead.
  */
 static void guard_is_of_one_region(void)
 {
@@ -450,7 +458,7 @@ static void guard_is_of_one_region(void)
 		CHECK_EQ(pwrite(fd, other, len, 0), len);
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
 	}
-	/* The guard's lock looks like that of a living server, so the name is not taken. */
+	/* The guard is locked as by a living server, so remove_dead() leaves the files alone. */
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
 	close(fd);
 	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of a storm (rpcstorm.h) that its servers and clients share: the schedule and the hooks.
+ * The parts of a storm (rpcstorm.h) that its servers and clients share: the random choices and the
+ * hooks.
  */
 #ifndef SUPPORT_RPCSTORM_DRAW_H
 #define SUPPORT_RPCSTORM_DRAW_H
@@ -55,7 +56,7 @@ struct rpcstorm_shared {
 	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* how often the server has received it */
 };
 
-/* The schedule that a seed has drawn. */
+/* The random choices made from the seed. */
 static struct {
 	struct rpcstorm_shared *sh;
 	struct rpcstorm_shape shape;

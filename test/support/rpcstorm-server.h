@@ -42,7 +42,7 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 		err = rpcstorm_reply(v->s, h.client, h.id, v->buf, most + 1);
 		CHECK(err == -EMSGSIZE || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
-	if (extra) /* the buffer is mapped; its client wrote to it before its first call */
+	if (extra) /* must be readable: the client wrote to it before its first call */
 		atomic_load_explicit(extra, memory_order_relaxed);
 	err = rpcstorm_reply(v->s, h.client, h.id, v->buf, len);
 	CHECK(err == 0 || (err == -EPIPE && rpcstorm_has_gone(h.number)));
