@@ -155,7 +155,7 @@ struct rpcbench_client_ops {
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
 	/* Passes responses on. Returns how many. */
 	int (*poll)(struct rpcbench_client *c);
-	/* Called after a burst of calls. */
+	/* Called after a burst of calls. NULL: the next poll publishes them. */
 	void (*flush)(struct rpcbench_client *c);
 	/* Returns false if ns nanoseconds have passed. NULL: the loop pauses instead. */
 	bool (*wait)(struct rpcbench_client *c, uint64_t ns);
@@ -163,13 +163,13 @@ struct rpcbench_client_ops {
 
 /* The functions of which a server's loops consist. */
 struct rpcbench_server_ops {
-	/* Called before requests are taken. */
+	/* NULL, or called before requests are taken. */
 	void (*poll)(struct rpcbench_server *s);
 	/* Takes the next request, with its payload in req. Returns 1, or 0 if there is none. */
 	int (*recv)(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req, uint32_t len);
 	void (*reply)(struct rpcbench_server *s, const struct rpcbench_req *r, const uint64_t *resp,
 		uint32_t len);
-	/* Called after requests have been answered. */
+	/* NULL, or called after requests have been answered. */
 	void (*end)(struct rpcbench_server *s);
 	/* Polls until there are requests or ns have passed. NULL: the loop pauses instead. */
 	void (*wait)(struct rpcbench_server *s, uint64_t ns);

@@ -37,7 +37,8 @@ ALWAYS_INLINE void rpcbench_fill(struct rpcbench_client *c, uint32_t depth, uint
 		return;
 	while (rpcbench_inflight(c) < depth && !rpcbench_next(c, size, ops->call))
 		;
-	ops->flush(c);
+	if (ops->flush)
+		ops->flush(c);
 }
 
 /* Makes the next call after rpcbench_response(), unless the loop makes its calls elsewhere. */
@@ -179,7 +180,8 @@ ALWAYS_INLINE int rpcbench_serve(struct rpcbench_server *s, uint32_t req_size, u
 		ops->reply(s, &r, resp, resp_size);
 		n++;
 	}
-	ops->end(s);
+	if (ops->end)
+		ops->end(s);
 	return n;
 }
 
@@ -197,7 +199,8 @@ ALWAYS_INLINE int rpcbench_serve_many(struct rpcbench_server *s, uint32_t req_si
 		rpcbench_answer(req[i], req_size, resp, resp_size);
 		ops->reply(s, &r[i], resp, resp_size);
 	}
-	ops->end(s);
+	if (ops->end)
+		ops->end(s);
 	return n;
 }
 
@@ -206,7 +209,8 @@ ALWAYS_INLINE int rpcbench_serve_turn(struct rpcbench_server *s, enum rpcbench_l
 {
 	if (ops->serve && loop != RPCBENCH_LOOP_SINGLE)
 		return ops->serve(s, req_size, resp_size);
-	ops->poll(s);
+	if (ops->poll)
+		ops->poll(s);
 	if (loop == RPCBENCH_LOOP_MANY)
 		return rpcbench_serve_many(s, req_size, resp_size, ops);
 	return rpcbench_serve(s, req_size, resp_size, ops,

@@ -158,8 +158,8 @@ ALWAYS_INLINE int rpcbench_bare_poll(struct rpcbench_client *c)
 
 static void rpcbench_bare_client(struct rpcbench_client *c)
 {
-	static const struct rpcbench_client_ops ops = {rpcbench_bare_call, rpcbench_bare_poll,
-		rpcbench_peer_no_flush, NULL};
+	static const struct rpcbench_client_ops ops = {rpcbench_bare_call, rpcbench_bare_poll, NULL,
+		NULL};
 	struct rpcbench_bare_end *e = &((struct rpcbench_bare_link *)c->handle)->client;
 	uint32_t depth = c->cfg->queue_depth;
 
@@ -215,8 +215,8 @@ ALWAYS_INLINE void rpcbench_bare_reply(struct rpcbench_server *s, const struct r
 
 static void rpcbench_bare_server(struct rpcbench_server *s)
 {
-	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_bare_recv,
-		rpcbench_bare_reply, rpcbench_peer_no_poll, NULL, NULL};
+	static const struct rpcbench_server_ops ops = {NULL, rpcbench_bare_recv,
+		rpcbench_bare_reply, NULL, NULL, NULL};
 
 	rpcbench_server_run(s, &ops);
 }

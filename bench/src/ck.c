@@ -84,16 +84,16 @@ ALWAYS_INLINE void rpcbench_ck_reply(struct rpcbench_server *s, const struct rpc
 
 static void rpcbench_ck_client(struct rpcbench_client *c)
 {
-	static const struct rpcbench_client_ops ops = {rpcbench_ck_call, rpcbench_ck_poll,
-		rpcbench_peer_no_flush, NULL};
+	static const struct rpcbench_client_ops ops = {rpcbench_ck_call, rpcbench_ck_poll, NULL,
+		NULL};
 
 	rpcbench_client_run(c, &ops);
 }
 
 static void rpcbench_ck_server(struct rpcbench_server *s)
 {
-	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_ck_recv,
-		rpcbench_ck_reply, rpcbench_peer_no_poll, NULL, NULL};
+	static const struct rpcbench_server_ops ops = {NULL, rpcbench_ck_recv, rpcbench_ck_reply,
+		NULL, NULL, NULL};
 
 	rpcbench_server_run(s, &ops);
 }

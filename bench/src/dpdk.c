@@ -164,8 +164,8 @@ ALWAYS_INLINE void rpcbench_rte_reply_one(struct rpcbench_server *s, const struc
 
 static void rpcbench_rte_client(struct rpcbench_client *c)
 {
-	static const struct rpcbench_client_ops ops = {rpcbench_rte_call, rpcbench_rte_poll,
-		rpcbench_peer_no_flush, NULL};
+	static const struct rpcbench_client_ops ops = {rpcbench_rte_call, rpcbench_rte_poll, NULL,
+		NULL};
 
 	rpcbench_client_run(c, &ops);
 }
@@ -173,8 +173,8 @@ static void rpcbench_rte_client(struct rpcbench_client *c)
 /* The function serve already does what the loop `many` does: it takes a burst, then answers it. */
 static void rpcbench_rte_server(struct rpcbench_server *s)
 {
-	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
-		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_serve};
+	static const struct rpcbench_server_ops ops = {NULL, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, NULL, NULL, rpcbench_rte_serve};
 
 	rpcbench_server_run(s, &ops);
 }
@@ -189,8 +189,8 @@ static void rpcbench_rte_burst_client(struct rpcbench_client *c)
 
 static void rpcbench_rte_burst_server(struct rpcbench_server *s)
 {
-	static const struct rpcbench_server_ops ops = {rpcbench_peer_no_poll, rpcbench_rte_recv,
-		rpcbench_rte_reply_one, rpcbench_peer_no_poll, NULL, rpcbench_rte_burst_serve};
+	static const struct rpcbench_server_ops ops = {NULL, rpcbench_rte_recv,
+		rpcbench_rte_reply_one, NULL, NULL, rpcbench_rte_burst_serve};
 
 	rpcbench_server_run(s, &ops);
 }

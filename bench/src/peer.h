@@ -86,15 +86,6 @@ ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rp
 	rpcbench_again(c, call);
 }
 
-/* Peers have nothing to flush. */
-static inline void rpcbench_peer_no_flush(struct rpcbench_client *c)
-{
-}
-
-static inline void rpcbench_peer_no_poll(struct rpcbench_server *s)
-{
-}
-
 /* Reads the request rings in turn, each until it is empty. */
 ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_req *r,
 	uint64_t *req, uint32_t len, int (*dequeue)(void *ring, struct rpcbench_peer_req *q))

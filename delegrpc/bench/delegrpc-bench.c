@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compares delegrpc with other rings. */
-#include "loops.h"
+#include "rpcbench_layer.h"
 
 int main(int argc, char **argv)
 {

@@ -46,11 +46,6 @@ ALWAYS_INLINE int poll(struct rpcbench_client *c)
 	return flux_poll(c->handle, on_response, c);
 }
 
-ALWAYS_INLINE void flush(struct rpcbench_client *c)
-{
-	/* The next poll publishes. */
-}
-
 ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 {
 	return flux_wait(c->handle, ns);
@@ -58,7 +53,7 @@ ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 
 static void client(struct rpcbench_client *c)
 {
-	static const struct rpcbench_client_ops ops = {call, poll, flush, client_wait};
+	static const struct rpcbench_client_ops ops = {call, poll, NULL, client_wait};
 
 	rpcbench_client_run(c, &ops);
 }
@@ -87,20 +82,16 @@ ALWAYS_INLINE void reply(struct rpcbench_server *s, const struct rpcbench_req *r
 	flux_reply(s->handle, r->id, resp, len);
 }
 
-ALWAYS_INLINE void served(struct rpcbench_server *s)
-{
-	/* Collected answers are published by the next poll, or by a receive that finds nothing. */
-}
-
 ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
 {
 	flux_wait(s->handle, ns);
 }
 
+/* The next poll, or a receive that finds nothing, publishes collected answers. */
 static void server(struct rpcbench_server *s)
 {
-	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, served,
-		server_wait, NULL};
+	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, NULL, server_wait,
+		NULL};
 
 	rpcbench_server_run(s, &ops);
 }

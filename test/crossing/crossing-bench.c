@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* One request ring for all clients (delegrpc) against one for each (shmipc), in the same rounds. */
-#include "../../delegrpc/bench/loops.h"
-#include "../../shmipc/bench/loops.h"
+#include "rpcbench_layer.h"
 
 int main(int argc, char **argv)
 {
