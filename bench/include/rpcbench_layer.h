@@ -7,11 +7,11 @@
 #define RPCBENCH_LAYER_H
 
 #include "rpcbench.h"
-#include "support/rpclayer.h"
 
 extern const struct rpcbench_impl delegrpc_rpcbench, shmipc_rpcbench;
 
 #ifdef RPC_LAYER
+#include "support/rpclayer.h"
 
 struct sides {
 	struct rpc_server *server;

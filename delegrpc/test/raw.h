@@ -20,6 +20,9 @@ struct raw {
 void raw_open(const char *name, struct raw *raw);
 void raw_close(struct raw *raw);
 
+/* RAW raw; raw_open(name, &raw); the mapping ends where its block ends. */
+#define RAW __attribute__((cleanup(raw_close))) struct raw
+
 /* Acts as a client: locks the byte, and reserves n slots under a claim, without filling any. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);
 

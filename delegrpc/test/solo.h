@@ -6,6 +6,9 @@
 #include "support/test.h"
 #include "raw.h"
 
+#define RPC_LAYER delegrpc
+#include "support/rpclayer.h"
+
 static char name[64];
 
 /* The responses that the response function has received. */

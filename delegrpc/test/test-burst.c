@@ -51,8 +51,8 @@ static uint64_t client_wakes(const struct delegrpc_client *c)
 /* Three calls are staged. Checks that the function named @how publishes them. */
 static void calls_published_by(const char *how)
 {
-	struct delegrpc_server *s = server_new(1, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct seen seen = {0};
 	int n = 3;
 
@@ -69,8 +69,6 @@ static void calls_published_by(const char *how)
 		for (; n < DELEGRPC_BATCH; n++)
 			call(c, (uint32_t)n);
 	CHECK_EQ(delegrpc_server_poll(s), n);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void every_call_is_published(void)
@@ -87,10 +85,10 @@ static void every_call_is_published(void)
  */
 static void server_woken_by(const char *how)
 {
-	struct delegrpc_server *s = server_new(1, 0, 256);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 256);
+	CLIENT *c = client_new();
 	struct seen seen = {0};
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	raw.header->server_state = DELEGRPC_ASLEEP;
@@ -124,9 +122,6 @@ static void server_woken_by(const char *how)
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		CHECK_EQ(client_wakes(c), 1);
 	}
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void server_is_woken(void)
@@ -142,8 +137,8 @@ static void server_is_woken(void)
 /* Three replies are collected. Checks that the function named @how publishes them. */
 static void replies_published_by(const char *how)
 {
-	struct delegrpc_server *s = server_new(2, 0, DEPTH);
-	struct delegrpc_client *c = client_new(), *other = client_new();
+	SERVER *s = server_new(2, 0, DEPTH);
+	CLIENT *c = client_new(), *other = client_new();
 	struct delegrpc_req r[TAKEN], rest, others;
 	struct seen seen = {0};
 	uint32_t n = 3;
@@ -190,9 +185,6 @@ static void replies_published_by(const char *how)
 		CHECK_EQ(seen.token[i], i);
 		CHECK_EQ(seen.value[i], i);
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_client_disconnect(other);
-	delegrpc_server_destroy(s);
 }
 
 static void every_reply_is_published(void)
@@ -248,8 +240,8 @@ static void a_quarter_travels_together(void)
 static void burst_is_as_the_client_says(void)
 {
 	static const uint32_t says[] = {0, 1, 3, 6, 7}, gets[] = {1, 2, 4, 7, 8};
-	struct delegrpc_server *s = server_new(2, 0, DEPTH);
-	struct raw raw;
+	SERVER *s = server_new(2, 0, DEPTH);
+	RAW raw;
 
 	raw_open(name, &raw);
 	CHECK_EQ(shm_lock(&raw.region, 1), 0);
@@ -271,15 +263,13 @@ static void burst_is_as_the_client_says(void)
 			take(s, n++);
 		delegrpc_server_advance_tail(s);
 	}
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /* No burst crosses the end of the ring; every reply of many rounds arrives. */
 static void bursts_end_with_the_ring(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct seen seen = {0};
 	uint32_t made = 0, got = 0;
 
@@ -298,17 +288,15 @@ static void bursts_end_with_the_ring(void)
 		for (uint32_t i = 0; i < 37; i++)
 			CHECK_EQ(seen.value[i], 1000 + got++);
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* Checks that the function named @how checks whether the client sleeps, and no earlier one does. */
 static void client_woken_by(const char *how)
 {
-	struct delegrpc_server *s = server_new(2, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(2, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct delegrpc_req r[TAKEN], rest;
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	raw.lines[0].state = DELEGRPC_ASLEEP;
@@ -338,9 +326,6 @@ static void client_woken_by(const char *how)
 	delegrpc_server_poll(s);
 	delegrpc_server_flush(s);
 	CHECK_EQ(server_wakes(s), 1);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void client_is_woken(void)
@@ -365,12 +350,12 @@ static bool ring_has(const struct raw *raw, uint32_t generation)
 /* Replies collected for the predecessor are dropped when the successor's call is received. */
 static void replies_to_the_replaced_are_dropped(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct delegrpc_req old[TAKEN], r;
 	struct delegrpc_server_stats st;
 	struct seen seen = {0};
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	take_many(s, c, old);
@@ -397,9 +382,6 @@ static void replies_to_the_replaced_are_dropped(void)
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.replies, 1);
 	CHECK_EQ(st.stale_replies, 3);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /*
@@ -408,12 +390,12 @@ static void replies_to_the_replaced_are_dropped(void)
  */
 static void replies_to_the_replaced_are_not_taken(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	struct delegrpc_req old[TAKEN], r;
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	take_many(s, c, old);
@@ -435,9 +417,6 @@ static void replies_to_the_replaced_are_not_taken(void)
 		CHECK_EQ(seen.value[i], 1100 + i);
 	delegrpc_client_get_stats(c, &st, sizeof(st));
 	CHECK_EQ(st.bad_responses, 0);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* ---- sizes ---- */
@@ -492,8 +471,8 @@ static void size_arrives(uint32_t req, uint32_t resp)
 		.resp_size = resp};
 	struct sized t = {resp, 0};
 	unsigned char out[512];
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 	uint32_t made = 0, served = 0;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
@@ -510,8 +489,6 @@ static void size_arrives(uint32_t req, uint32_t resp)
 		CHECK_EQ(served, made);
 		CHECK_EQ(t.n, made);
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void all_sizes(void)
@@ -552,8 +529,8 @@ static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 static void constant_sizes(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .req_size = 200, .resp_size = 200};
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	CHECK_EQ(delegrpc_client_connect(name, &attr, &c), 0);
@@ -567,8 +544,6 @@ static void constant_sizes(void)
 	CONSTANT_SIZE(s, c, 64);
 	CONSTANT_SIZE(s, c, 65);
 	CONSTANT_SIZE(s, c, 200);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

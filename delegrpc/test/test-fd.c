@@ -22,8 +22,8 @@ static void map_region(struct rpcfd_map *m)
 /* The server sleeps while a client has reserved slots. The client dies before it fills them. */
 static void server_looks_for_holes(void)
 {
-	struct delegrpc_server *s = server_new(2);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(2);
+	CLIENT *c = client_new();
 	struct delegrpc_server_stats st;
 	struct raw raw;
 
@@ -45,16 +45,14 @@ static void server_looks_for_holes(void)
 	CHECK_EQ(st.holes, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* The ring is full, and the client gets no wake-up when there is room again. */
 static void client_that_waits_for_room_tries_again(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 	uint64_t made = 0;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
@@ -72,8 +70,6 @@ static void client_that_waits_for_room_tries_again(void)
 		while (poll_client(c) > 0)
 			;
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void *come_and_go(void *arg)
@@ -87,7 +83,7 @@ static void *come_and_go(void *arg)
 static void connecting_clients_are_no_obstacle(void)
 {
 	for (int i = 0; i < 200; i++) {
-		struct delegrpc_server *s = server_new(2);
+		SERVER *s = server_new(2);
 		pthread_t thread;
 
 		CHECK_EQ(pthread_create(&thread, NULL, come_and_go, NULL), 0);
@@ -95,29 +91,26 @@ static void connecting_clients_are_no_obstacle(void)
 			delegrpc_server_poll(s);
 		CHECK(delegrpc_server_fd(s) >= 0);
 		CHECK_EQ(pthread_join(thread, NULL), 0);
-		delegrpc_server_destroy(s);
 	}
 }
 
 /* Only living clients count. */
 static void dead_client_elsewhere_is_no_obstacle(void)
 {
-	struct delegrpc_server *s = server_new(2);
-	struct raw raw;
+	SERVER *s = server_new(2);
+	RAW raw;
 
 	raw_open(name, &raw);
 	raw.lines[1].taken = 1;
 	raw.lines[1].address.netns = 1;
 	CHECK(delegrpc_server_fd(s) >= 0);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /* The process has no descriptor to wake with: flush and poll return the error and try again. */
 static void flush_without_descriptors(void *arg)
 {
-	struct delegrpc_server *s = server_new(1);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rlimit old;
 
 	CHECK(delegrpc_server_fd(s) >= 0);
@@ -130,8 +123,6 @@ static void flush_without_descriptors(void *arg)
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK_EQ(poll_client(c), 0);
 	CHECK(fdtest_readable(delegrpc_server_fd(s)));
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void flush_tells_of_lack_of_descriptors(void)

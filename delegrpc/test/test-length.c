@@ -40,8 +40,8 @@ static void lengths_travel(void)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	unsigned char buf[SIZE];
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 
 	begin(SIZE, &s, &c);
 	while (ended < CALLS) {
@@ -57,8 +57,6 @@ static void lengths_travel(void)
 			;
 		CHECK_EQ(ended, sent);
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void keep_length(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -75,8 +73,8 @@ static void longest(void)
 		.req_size = 8,
 		.resp_size = 8};
 	unsigned char *buf = malloc(DELEGRPC_MAX_PAYLOAD + 1);
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 	struct delegrpc_req r;
 	uint32_t len = 0;
 
@@ -111,8 +109,6 @@ static void longest(void)
 	}
 	CHECK_EQ(delegrpc_client_pending(c), 0);
 	free(buf);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 struct echo {

@@ -18,8 +18,8 @@ static struct delegrpc_look_region look(void)
 
 static void slots_in_use_are_exact(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(4, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct delegrpc_req r[3];
 	struct stat st;
 
@@ -44,8 +44,6 @@ static void slots_in_use_are_exact(void)
 	CHECK_EQ(look().connects, 1);
 	CHECK_EQ(stat(file, &st), 0);
 	CHECK_EQ(look().size, (uint64_t)st.st_size);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static uint32_t seen_states[4];
@@ -59,10 +57,11 @@ static void note_state(void *arg, const struct delegrpc_look_client *c)
 
 static void clients_and_their_states(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, DEPTH);
-	struct delegrpc_client *c = client_new(), *d = client_new(), *e = client_new();
+	SERVER *s = server_new(4, 0, DEPTH);
+	struct delegrpc_client *c = client_new();
+	CLIENT *d = client_new(), *e = client_new();
 	struct delegrpc_look_region l;
-	struct raw raw;
+	RAW raw;
 	uint32_t n = 0;
 
 	raw_open(name, &raw);
@@ -80,18 +79,14 @@ static void clients_and_their_states(void)
 	CHECK_EQ(seen_states[1], DELEGRPC_LOOK_WAITING + 1);
 	CHECK_EQ(seen_states[2], DELEGRPC_LOOK_ASLEEP + 1);
 	CHECK_EQ(seen_states[3], DELEGRPC_LOOK_DEAD + 1);
-	raw_close(&raw);
-	delegrpc_client_disconnect(d);
-	delegrpc_client_disconnect(e);
-	delegrpc_server_destroy(s);
 }
 
 /* A header with one wrong field is refused. */
 static void headers_are_checked(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, DEPTH);
+	SERVER *s = server_new(4, 0, DEPTH);
 	struct delegrpc_look_region l;
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	for (size_t at = 0; at < 40; at += 4) {
@@ -107,8 +102,6 @@ static void headers_are_checked(void)
 	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
 	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 static void serve_for_ever(void)

@@ -8,9 +8,9 @@
 /* A reserved slot that is not filled holds back the requests after it, until it is skipped. */
 static void hole_is_waited_for(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c = client_new();
-	struct raw raw;
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c = client_new();
+	RAW raw;
 	uint64_t pos;
 	uint32_t v = 0;
 
@@ -28,16 +28,13 @@ static void hole_is_waited_for(void)
 	take(s, 8);
 	take(s, 100);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), 0);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* A dead client has filled one of its two slots. This slot is served, the other is skipped. */
 static void hole_of_the_dead_is_skipped(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c = client_new();
 	struct delegrpc_server_stats st;
 	struct raw raw;
 	uint64_t pos;
@@ -65,8 +62,6 @@ static void hole_of_the_dead_is_skipped(void)
 		CHECK_EQ(st.holes, lap + 1);
 		CHECK_EQ(st.bad_requests, 0);
 	}
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /*
@@ -74,8 +69,8 @@ static void hole_of_the_dead_is_skipped(void)
  */
 static void nameless_holes_are_skipped(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c = client_new();
 	struct raw raw;
 
 	raw_open(name, &raw);
@@ -89,8 +84,6 @@ static void nameless_holes_are_skipped(void)
 	while (delegrpc_server_poll(s) == 0)
 		;
 	take(s, 100);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /*
@@ -99,8 +92,8 @@ static void nameless_holes_are_skipped(void)
  */
 static void skipped_places_are_given_back(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c;
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c;
 	struct delegrpc_req held;
 	struct raw raw;
 
@@ -128,15 +121,13 @@ static void skipped_places_are_given_back(void)
 	CHECK_EQ(value_of(&held), 100);
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* The same holds if all requests found are dropped. */
 static void dropped_places_are_given_back(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c;
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c;
 	struct delegrpc_req r;
 	struct raw raw;
 	uint64_t pos;
@@ -156,8 +147,6 @@ static void dropped_places_are_given_back(void)
 	c = client_new();
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static uint64_t looks_of(const struct delegrpc_server *s)
@@ -174,10 +163,10 @@ static uint64_t looks_of(const struct delegrpc_server *s)
  */
 static void search_is_bounded(void)
 {
-	struct delegrpc_server *s = server_new(1024, 0, 64);
+	SERVER *s = server_new(1024, 0, 64);
 	struct delegrpc_server_stats st;
-	struct delegrpc_client *c = client_new();
-	struct raw raw;
+	CLIENT *c = client_new();
+	RAW raw;
 	uint64_t looks = 0, cursor = 0;
 	uint32_t polls = 0;
 
@@ -199,16 +188,13 @@ static void search_is_bounded(void)
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(serve(s), 1);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* The search also ends if it is done in a wait. */
 static void search_of_a_wait_ends(void)
 {
-	struct delegrpc_server *s = server_new(256, 0, 64);
-	struct raw raw;
+	SERVER *s = server_new(256, 0, 64);
+	RAW raw;
 
 	raw_open(name, &raw);
 	for (uint32_t i = 0; i < 256; i++)
@@ -217,8 +203,6 @@ static void search_of_a_wait_ends(void)
 	while (s->tail != 256 * 64)
 		CHECK_EQ(delegrpc_server_wait(s, NSEC_PER_MSEC), 0);
 	CHECK_EQ(looks_of(s), 256);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /* Claims of a living client count: holes before them are skipped, slots in them are not. */
@@ -252,8 +236,8 @@ static void claims_of_the_living_count(void)
 /* The next client with the id gets no responses of its predecessor, and gets no slot too early. */
 static void id_is_reused(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, 4);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 4);
+	CLIENT *c = client_new();
 	struct delegrpc_req old[3], r;
 	struct seen seen = {0};
 	uint32_t v = 9;
@@ -280,8 +264,6 @@ static void id_is_reused(void)
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.token[0], 9);
 	CHECK_EQ(seen.value[0], 1009);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /*
@@ -291,11 +273,11 @@ static void id_is_reused(void)
  */
 static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t next)
 {
-	struct delegrpc_server *s = server_new(1, 256, 4);
-	struct delegrpc_client *c;
+	SERVER *s = server_new(1, 256, 4);
+	CLIENT *c;
 	struct delegrpc_req held, r;
 	struct seen seen = {0};
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	raw.lines[0].generation = generation - 1;
@@ -324,9 +306,6 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	answer(s, &r, 1005);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.value[0], 1005);
-	delegrpc_client_disconnect(c);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 static void held_request_of_a_predecessor(void)
@@ -345,13 +324,13 @@ static void held_request_of_a_predecessor(void)
 static void held_while_others_call(void)
 {
 	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
-	struct delegrpc_server *s = server_new(1, 256, 4);
+	SERVER *s = server_new(1, 256, 4);
 	struct delegrpc_req held[ARRAY_SIZE(is)];
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	for (uint32_t i = 0; i < ARRAY_SIZE(is); i++) {
-		struct delegrpc_client *c;
+		CLIENT *c;
 		struct seen seen = {0};
 
 		raw.lines[0].generation += after[i];
@@ -368,10 +347,7 @@ static void held_while_others_call(void)
 		if (i + 1 == ARRAY_SIZE(is))
 			answer(s, &held[i], 7);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), i + 1 == ARRAY_SIZE(is));
-		delegrpc_client_disconnect(c);
 	}
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /*
@@ -380,11 +356,11 @@ static void held_while_others_call(void)
  */
 static void unreceived_request_of_a_predecessor(void)
 {
-	struct delegrpc_server *s = server_new(1, 256, 4);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 256, 4);
+	CLIENT *c = client_new();
 	struct delegrpc_req late, r;
 	struct seen seen = {0};
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	call(c, 1);
@@ -406,17 +382,14 @@ static void unreceived_request_of_a_predecessor(void)
 	delegrpc_server_flush(s);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.value[0], 1005);
-	delegrpc_client_disconnect(c);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /* Laps and generations at the end of their range. */
 static void counters_wrap(void)
 {
-	struct delegrpc_server *s = server_new(1, 256, 4);
-	struct delegrpc_client *c;
-	struct raw raw;
+	SERVER *s = server_new(1, 256, 4);
+	CLIENT *c;
+	RAW raw;
 	uint64_t at = ((1ull << 32) - 3) * 256 + 128;
 
 	raw_open(name, &raw);
@@ -460,19 +433,16 @@ static void counters_wrap(void)
 		CHECK_EQ(serve(s), 1);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	}
-	delegrpc_client_disconnect(c);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 /* Requests that no correct client makes are dropped, and the next one is served. */
 static void bad_requests(void)
 {
-	struct delegrpc_server *s = server_new(4, 0, 16);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(4, 0, 16);
+	CLIENT *c = client_new();
 	struct delegrpc_server_stats st;
 	struct delegrpc_req r;
-	struct raw raw;
+	RAW raw;
 	uint64_t pos;
 
 	raw_open(name, &raw);
@@ -495,9 +465,6 @@ static void bad_requests(void)
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.bad_requests, 6);
 	CHECK_EQ(st.requests, 2);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* If the indices have values that correct clients cannot cause, all processes get an error. */
@@ -506,10 +473,10 @@ static void broken_indices(void)
 	static const uint64_t by[] = {257, 1ull << 40, UINT64_MAX};
 
 	for (size_t i = 0; i < ARRAY_SIZE(by); i++) {
-		struct delegrpc_server *s = server_new(4, 0, 16);
-		struct delegrpc_client *c = client_new();
+		SERVER *s = server_new(4, 0, 16);
+		CLIENT *c = client_new();
 		struct seen seen = {0};
-		struct raw raw;
+		RAW raw;
 
 		raw_open(name, &raw);
 		raw.control->head += by[i];
@@ -519,9 +486,6 @@ static void broken_indices(void)
 		while (delegrpc_client_poll(c, note, &seen) == 0)
 			;
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), -EPIPE);
-		raw_close(&raw);
-		delegrpc_client_disconnect(c);
-		delegrpc_server_destroy(s);
 	}
 }
 

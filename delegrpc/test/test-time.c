@@ -12,11 +12,11 @@
  */
 static void busy_server_yields(void)
 {
-	struct delegrpc_server *s = server_new(4);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(4);
+	CLIENT *c = client_new();
 	struct delegrpc_server_stats st;
 	uint64_t yields, looks, ns;
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	for (uint32_t waits = 0; waits < 2; waits++) {
@@ -39,9 +39,6 @@ static void busy_server_yields(void)
 	}
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.yields, yields);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

@@ -47,7 +47,7 @@ static void attributes(void)
 /* The numbers that the manual states. */
 static void documented_numbers(void)
 {
-	struct delegrpc_server *s = server_new(2, 0, 64);
+	SERVER *s = server_new(2, 0, 64);
 	struct delegrpc_client *c = client_new();
 	struct seen seen = {0};
 	struct delegrpc_attr attr;
@@ -81,15 +81,14 @@ static void documented_numbers(void)
 	s = server_new(1, 0, 1);
 	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.ring_depth, 256);
-	delegrpc_server_destroy(s);
 }
 
 static void layout(void)
 {
 	static const unsigned char magic[] = {0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44};
-	struct delegrpc_server *s = server_new(2, 256, 16);
-	struct delegrpc_client *c = client_new();
-	struct raw raw;
+	SERVER *s = server_new(2, 256, 16);
+	CLIENT *c = client_new();
+	RAW raw;
 	uint32_t word[4];
 
 	raw_open(name, &raw);
@@ -118,9 +117,6 @@ static void layout(void)
 	memcpy(word, raw.responses, sizeof(word));
 	CHECK_EQ(word[0], 1u << 16 | 1); /* lap, generation */
 	CHECK_EQ(word[1], 4u << 15); /* length, id 0 */
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* Slots are packed, and the rings of two clients share no line. */
@@ -131,9 +127,9 @@ static void layout_is_packed(void)
 		.resp_depth = 4,
 		.req_size = 33,
 		.resp_size = 17};
-	struct delegrpc_server *s;
+	SERVER *s;
 	struct delegrpc_client *c[2];
-	struct raw raw;
+	RAW raw;
 
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	for (int i = 0; i < 2; i++)
@@ -156,14 +152,12 @@ static void layout_is_packed(void)
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	raw_open(name, &raw);
 	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 64 + 2 * 64);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 static void round_trips(void)
 {
-	struct delegrpc_server *s = server_new(2, 0, 16);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(2, 0, 16);
+	CLIENT *c = client_new();
 	struct delegrpc_client_stats cs;
 	struct delegrpc_server_stats ss;
 	uint32_t total = 0;
@@ -194,14 +188,12 @@ static void round_trips(void)
 	CHECK_EQ(ss.requests, total);
 	CHECK_EQ(ss.replies, total);
 	CHECK_EQ(ss.bad_requests + ss.holes + ss.stale_replies + cs.bad_responses, 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void calls_are_staged(void)
 {
-	struct delegrpc_server *s = server_new(2, 0, 16);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(2, 0, 16);
+	CLIENT *c = client_new();
 	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 
@@ -219,14 +211,12 @@ static void calls_are_staged(void)
 	CHECK_EQ(serve(s), 9);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* the maximum per poll */
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void limits_of_a_call(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, 4);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 4);
+	CLIENT *c = client_new();
 	struct seen seen = {0};
 	unsigned char big[49] = {0};
 	uint32_t v = 4;
@@ -251,15 +241,13 @@ static void limits_of_a_call(void)
 	}
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 4);
 	call(c, 4);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* Replies in any order, one of them after a thousand others. */
 static void replies_out_of_order(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, 8);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 8);
+	CLIENT *c = client_new();
 	struct delegrpc_req held, r[7];
 	struct seen seen = {0};
 
@@ -291,14 +279,12 @@ static void replies_out_of_order(void)
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	CHECK_EQ(seen.token[0], 12345);
 	CHECK_EQ(seen.value[0], 54321);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void refused_replies(void)
 {
-	struct delegrpc_server *s = server_new(2, 0, 8);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(2, 0, 8);
+	CLIENT *c = client_new();
 	struct delegrpc_req r;
 	unsigned char big[57] = {0};
 
@@ -314,15 +300,13 @@ static void refused_replies(void)
 	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id & 0xffff, big, 4), -EINVAL);
 	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 56), 0);
 	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 56), -EINVAL);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* A ring that cannot hold all calls in flight fills up, and has room after advance_tail. */
 static void small_ring_is_full(void)
 {
-	struct delegrpc_server *s = server_new(1, 16, 64);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 16, 64);
+	CLIENT *c = client_new();
 	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	struct delegrpc_req r;
@@ -352,8 +336,6 @@ static void small_ring_is_full(void)
 	while (delegrpc_client_poll(c, note, &seen) > 0)
 		;
 	CHECK_EQ(seen.n, 16);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* The state of response functions that make calls: one each at first, then as many as fit. */
@@ -366,9 +348,9 @@ static struct {
 /* The other clients may each reserve a batch: 24 of the 64 slots are kept for them. */
 static void small_ring_has_a_margin(void)
 {
-	struct delegrpc_server *s = server_new(4, 64, 64);
-	struct delegrpc_client *c = client_new();
-	struct raw raw;
+	SERVER *s = server_new(4, 64, 64);
+	CLIENT *c = client_new();
+	RAW raw;
 	uint32_t v = 0;
 
 	raw_open(name, &raw);
@@ -380,9 +362,6 @@ static void small_ring_has_a_margin(void)
 	CHECK_EQ(serve(s), 40);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(raw.control->head, 48);
-	raw_close(&raw);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -418,7 +397,7 @@ static void calls_from_a_response(void)
 {
 	for (uint32_t depth = 1; depth <= 64; depth *= 2)
 		for (uint32_t next = 1; next <= 20; next += 9) {
-			struct delegrpc_server *s = server_new(1, 0, depth);
+			SERVER *s = server_new(1, 0, depth);
 
 			memset(&again, 0, sizeof(again));
 			again.c = client_new();
@@ -437,14 +416,13 @@ static void calls_from_a_response(void)
 			}
 			free(again.order);
 			delegrpc_client_disconnect(again.c);
-			delegrpc_server_destroy(s);
 		}
 }
 
 static void blocking_call(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, 2);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 2);
+	CLIENT *c = client_new();
 	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	unsigned char resp[56];
@@ -473,14 +451,12 @@ static void blocking_call(void)
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 2);
 	CHECK_EQ(seen.value[2], 1007);
 	CHECK_EQ(delegrpc_client_call_wait(c, resp, 49, resp, sizeof(resp), 0, NULL), -EMSGSIZE);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void waits_time_out(void)
 {
-	struct delegrpc_server *s = server_new(1, 0, 2);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, 2);
+	CLIENT *c = client_new();
 
 	CHECK_EQ(delegrpc_server_wait(s, 0), 0);
 	CHECK_EQ(delegrpc_server_wait(s, 2000000), 0);
@@ -491,15 +467,13 @@ static void waits_time_out(void)
 	CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), 1);
 	CHECK_EQ(serve(s), 1);
 	CHECK_EQ(delegrpc_client_wait(c, UINT64_MAX), 1);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 static void connect_errors(void)
 {
 	struct delegrpc_attr attr = {0};
 	struct delegrpc_client *c[3] = {0};
-	struct delegrpc_server *s;
+	SERVER *s;
 
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c[0]), -ENOENT);
 	CHECK_EQ(delegrpc_client_connect("x/y", NULL, &c[0]), -EINVAL);
@@ -532,16 +506,15 @@ static void connect_errors(void)
 	CHECK_EQ(serve(s), 1);
 	delegrpc_client_disconnect(c[1]);
 	delegrpc_client_disconnect(c[2]);
-	delegrpc_server_destroy(s);
 }
 
 /* The header is not of this library, or not of this version. */
 static void connect_checks_the_header(void)
 {
 	static const size_t fields[] = {0, 8, 12, 16, 20, 32, 36};
-	struct delegrpc_server *s = server_new(2, 256, 8);
+	SERVER *s = server_new(2, 256, 8);
 	struct delegrpc_client *c;
-	struct raw raw;
+	RAW raw;
 
 	raw_open(name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
@@ -559,8 +532,6 @@ static void connect_checks_the_header(void)
 	raw.header->magic = DELEGRPC_MAGIC;
 	raw.header->server_alive = 0;
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ECONNREFUSED);
-	raw_close(&raw);
-	delegrpc_server_destroy(s);
 }
 
 static void server_goes(void)
@@ -600,8 +571,8 @@ static void server_goes(void)
 static void names_are_checked(void)
 {
 	char longest[DELEGRPC_MAX_NAME + 2];
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
+	SERVER *s;
+	CLIENT *c;
 
 	memset(longest, 'n', sizeof(longest));
 	longest[DELEGRPC_MAX_NAME + 1] = '\0';
@@ -612,8 +583,6 @@ static void names_are_checked(void)
 	longest[DELEGRPC_MAX_NAME] = '\0';
 	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), 0);
 	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }
 
 /* A program built with another version has shorter or longer structs. */
@@ -623,7 +592,7 @@ static void sizes_of_other_versions(void)
 		struct delegrpc_attr attr;
 		uint64_t later;
 	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
-	struct delegrpc_server *s;
+	SERVER *s;
 	struct delegrpc_server_stats st;
 
 	CHECK_EQ(delegrpc_server_create(name, &longer.attr, &s), -E2BIG);
@@ -641,7 +610,6 @@ static void sizes_of_other_versions(void)
 	delegrpc_server_get_stats(s, &st, sizeof(st) - 8);
 	CHECK_EQ(st.requests, 0);
 	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
-	delegrpc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

@@ -39,6 +39,14 @@ static inline struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_
 	return f;
 }
 
+/* FLUX *f = ...; destroys the network where its block ends. */
+static inline void flux_end(struct flux **f)
+{
+	flux_destroy(*f);
+}
+
+#define FLUX __attribute__((cleanup(flux_end))) struct flux
+
 static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_t token)
 {
 	return flux_call(n, to, &value, sizeof(value), token);

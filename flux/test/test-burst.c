@@ -25,7 +25,7 @@ static void look_in_vain(struct flux_node *n, uint32_t looks)
 /* A node checks for sleeping peers when nothing comes, and periodically while messages come. */
 static void when_sleepers_are_looked_for(void)
 {
-	struct flux *f = make(3, 0, 0);
+	FLUX *f = make(3, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	uint64_t value, before;
@@ -72,7 +72,6 @@ static void when_sleepers_are_looked_for(void)
 		CHECK_EQ(recv_one(a, &from, &value, &value), 1);
 	}
 	CHECK_EQ(flushes(a), before + 1);
-	flux_destroy(f);
 }
 
 static uint32_t held(const struct flux_node *n)
@@ -85,7 +84,7 @@ static uint32_t held(const struct flux_node *n)
  */
 static void burst_is_published(const char *how)
 {
-	struct flux *f = make(3, 64, 30);
+	FLUX *f = make(3, 64, 30);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct flux_stats stats;
 	struct seen s = {0};
@@ -114,7 +113,6 @@ static void burst_is_published(const char *how)
 		;
 	flux_node_get_stats(b, &stats, sizeof(stats));
 	CHECK_EQ(stats.requests, n);
-	flux_destroy(f);
 }
 
 static void every_burst_is_published(void)
@@ -134,7 +132,7 @@ static void every_burst_is_published(void)
  */
 static void calls_in_flight_are_remembered(void)
 {
-	struct flux *f = make(2, 64, 31);
+	FLUX *f = make(2, 64, 31);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 
@@ -172,7 +170,6 @@ static void calls_in_flight_are_remembered(void)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(held(a), 0); /* one was in flight */
 	CHECK_EQ(serve(b), 1);
-	flux_destroy(f);
 }
 
 static void call_again(void *arg, uint64_t token, const void *payload, uint32_t len)
@@ -186,7 +183,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
  */
 static void calls_in_a_row_go_together(void)
 {
-	struct flux *f = make(2, 0, 16);
+	FLUX *f = make(2, 0, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen s;
 
@@ -208,13 +205,12 @@ static void calls_in_a_row_go_together(void)
 	}
 	CHECK_EQ(a->burst.ring.limit, 4);
 	CHECK_EQ(b->in[0].together, 4);
-	flux_destroy(f);
 }
 
 /* If a node answers one call, then polls, its answer waits for the next ones to join the burst. */
 static void answers_wait_for_the_next(void)
 {
-	struct flux *f = make(2, 64, 32);
+	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token, value;
 	struct seen s = {0};
@@ -241,7 +237,6 @@ static void answers_wait_for_the_next(void)
 	}
 	CHECK_EQ(flux_poll(b, on_response, &s), 0); /* nothing more to answer */
 	CHECK_EQ(held(b), 0);
-	flux_destroy(f);
 }
 
 struct sized {
@@ -269,7 +264,7 @@ static void size_arrives(uint32_t req, uint32_t resp)
 	struct sized t = {resp, 0};
 	uint64_t token;
 	uint32_t from;
-	struct flux *f;
+	FLUX *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
 	a = flux_get_node(f, 0);
@@ -293,7 +288,6 @@ static void size_arrives(uint32_t req, uint32_t resp)
 	}
 	free(out);
 	free(in);
-	flux_destroy(f);
 }
 
 static void all_sizes(void)
@@ -341,7 +335,7 @@ static void payload_is_no_head(void)
 	struct flux_node *a, *b;
 	struct forging g = {0};
 	uint32_t sent = 0, from;
-	struct flux *f;
+	FLUX *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
 	a = flux_get_node(f, 0);
@@ -368,7 +362,6 @@ static void payload_is_no_head(void)
 			;
 		CHECK_EQ(g.taken, sent);
 	}
-	flux_destroy(f);
 }
 
 int main(int argc, char **argv)

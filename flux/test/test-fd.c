@@ -14,7 +14,7 @@ static void sleeps(struct flux_node *n)
 
 static void node_is_woken_by_calls_and_responses(void)
 {
-	struct flux *f = make(3, 64, 16);
+	FLUX *f = make(3, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
 			 *c = flux_get_node(f, 2);
 	static struct seen seen;
@@ -43,13 +43,12 @@ static void node_is_woken_by_calls_and_responses(void)
 	flux_node_get_stats(a, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
 	CHECK_EQ(st.wakes, 10);
-	flux_destroy(f);
 }
 
 /* Arming publishes collected messages: calls and answers. */
 static void arming_lets_the_others_go_on(void)
 {
-	struct flux *f = make(2, 64, 16);
+	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token[12], value;
 	uint32_t from;
@@ -65,12 +64,11 @@ static void arming_lets_the_others_go_on(void)
 	CHECK_EQ(flux_reply(b, token[0], &value, sizeof(value)), 0);
 	sleeps(b);
 	CHECK(fdtest_readable(flux_fd(a)));
-	flux_destroy(f);
 }
 
 static void peer_that_leaves_wakes(void)
 {
-	struct flux *f = make(2, 64, 16);
+	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen seen;
 
@@ -83,13 +81,12 @@ static void peer_that_leaves_wakes(void)
 	CHECK_EQ(flux_poll(a, on_response, &seen), 1);
 	CHECK_EQ(seen.aborted, 1);
 	sleeps(a);
-	flux_destroy(f);
 }
 
 /* One node sleeps in poll(2), its peer in flux_wait(). */
 static void wait_works_beside_it(void)
 {
-	struct flux *f = make(2, 64, 16);
+	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	static struct seen seen;
 
@@ -101,12 +98,11 @@ static void wait_works_beside_it(void)
 	CHECK_EQ(serve(b), 1);
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
 	CHECK_EQ(flux_poll(a, on_response, &seen), 1);
-	flux_destroy(f);
 }
 
 static void fail_to_make_one(void *arg)
 {
-	struct flux *f = make(1, 64, 16);
+	FLUX *f = make(1, 64, 16);
 	struct rlimit old;
 
 	fdtest_fill_gaps();
@@ -115,7 +111,6 @@ static void fail_to_make_one(void *arg)
 	CHECK_EQ(flux_arm(flux_get_node(f, 0)), -EBADF);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK(flux_fd(flux_get_node(f, 0)) >= 0);
-	flux_destroy(f);
 }
 
 static void no_descriptor_is_left_for_it(void)
@@ -131,7 +126,7 @@ static void use_in_child(void *arg)
 
 static void child_has_no_descriptors(void)
 {
-	struct flux *f = make(2, 64, 16);
+	FLUX *f = make(2, 64, 16);
 
 	CHECK(flux_fd(flux_get_node(f, 0)) >= 0);
 	sleeps(flux_get_node(f, 0));
@@ -139,7 +134,6 @@ static void child_has_no_descriptors(void)
 	CHECK_EQ(call(flux_get_node(f, 1), 0, 1, 1), 0);
 	flux_flush(flux_get_node(f, 1));
 	CHECK(fdtest_readable(flux_fd(flux_get_node(f, 0))));
-	flux_destroy(f);
 }
 
 static void nothing_is_left_open(void)
@@ -147,7 +141,7 @@ static void nothing_is_left_open(void)
 	int before = fdtest_open();
 
 	for (uint64_t i = 0; i < 10000; i++) {
-		struct flux *f = make(2, 16, 8);
+		FLUX *f = make(2, 16, 8);
 		struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 
 		CHECK(flux_fd(a) >= 0);
@@ -155,7 +149,6 @@ static void nothing_is_left_open(void)
 		CHECK_EQ(call(b, 0, i, i), 0);
 		flux_flush(b);
 		CHECK(fdtest_readable(flux_fd(a)));
-		flux_destroy(f);
 	}
 	CHECK_EQ(fdtest_open(), before);
 }

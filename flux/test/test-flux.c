@@ -39,7 +39,7 @@ static void defaults(void)
 	struct flux_attr attr = {.nodes = 2};
 	unsigned char payload[57] = {0};
 	struct flux_node *a;
-	struct flux *f;
+	FLUX *f;
 	uint32_t n = 0;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
@@ -76,12 +76,11 @@ static void defaults(void)
 	for (n = 0; !flux_call(a, 1, payload, 56, 0); n++)
 		;
 	CHECK_EQ(n, 3);
-	flux_destroy(f);
 }
 
 static void call_and_reply(void)
 {
-	struct flux *f = make(3, 0, 0);
+	FLUX *f = make(3, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 2);
 	struct seen s = {0};
 	uint64_t flux_token, value = 0;
@@ -102,12 +101,11 @@ static void call_and_reply(void)
 	CHECK_EQ(s.value[0], 42);
 	CHECK_EQ(flux_pending(a), 0);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	flux_destroy(f);
 }
 
 static void bad_arguments(void)
 {
-	struct flux *f = make(2, 16, 8);
+	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char big[16] = {0};
 	uint64_t flux_token, value = 0;
@@ -132,13 +130,12 @@ static void bad_arguments(void)
 	CHECK_EQ(flux_reply(b, flux_token, &value, 8), -EINVAL); /* answered already */
 	poll_all(a, &s);
 	CHECK_EQ(s.n, 1);
-	flux_destroy(f);
 }
 
 /* In a burst of answers, too, each call can be answered only once. */
 static void bad_replies_of_a_burst(void)
 {
-	struct flux *f = make(2, 64, 32);
+	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t tokens[32], value = 0;
 	uint32_t from;
@@ -153,13 +150,12 @@ static void bad_replies_of_a_burst(void)
 	CHECK_EQ(flux_reply(b, tokens[6] | UINT32_MAX, &value, 8), -EINVAL);
 	CHECK_EQ(flux_reply(b, tokens[6] | 32, &value, 8), -EINVAL);
 	CHECK_EQ(flux_reply(b, tokens[6], &value, 8), 0);
-	flux_destroy(f);
 }
 
 /* Two peers have more calls than one turn takes. The first gets a turn of 32, in whole bursts. */
 static void turn_has_32_calls(void)
 {
-	struct flux *f = make(3, 0, 0);
+	FLUX *f = make(3, 0, 0);
 	struct flux_node *b = flux_get_node(f, 0);
 	uint64_t token, value = 0;
 	uint32_t first, from, n = 1;
@@ -174,13 +170,12 @@ static void turn_has_32_calls(void)
 		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
 	n--; /* the last one came from the other peer */
 	CHECK(n > 24 && n <= 32);
-	flux_destroy(f);
 }
 
 /* The numbers that the manual states. */
 static void documented_numbers(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0);
 	struct seen s = {0};
 
@@ -196,12 +191,11 @@ static void documented_numbers(void)
 	CHECK_EQ(serve(flux_get_node(f, 1)), 20);
 	flux_flush(flux_get_node(f, 1));
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
-	flux_destroy(f);
 }
 
 static void full_is_eagain(void)
 {
-	struct flux *f = make(2, 16, 8);
+	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	uint64_t sent = 0;
@@ -223,13 +217,12 @@ static void full_is_eagain(void)
 		CHECK_EQ(s.token[i], i);
 		CHECK_EQ(s.value[i], i + 1);
 	}
-	flux_destroy(f);
 }
 
 /* One call stays unanswered during many laps of the rings. */
 static void held_beyond_capacity(void)
 {
-	struct flux *f = make(2, 4, 3);
+	FLUX *f = make(2, 4, 3);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t held, value, answer = 1000;
 	struct seen s = {0};
@@ -249,13 +242,12 @@ static void held_beyond_capacity(void)
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 	CHECK_EQ(s.token[1000], 77);
 	CHECK_EQ(s.value[1000], 1000);
-	flux_destroy(f);
 }
 
 /* Answers the calls in reverse order. */
 static void reply_in_reverse(void)
 {
-	struct flux *f = make(2, 16, 15);
+	FLUX *f = make(2, 16, 15);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token[15], value[15];
 	struct seen s = {0};
@@ -280,12 +272,11 @@ static void reply_in_reverse(void)
 			CHECK_EQ(s.value[i], 100 * round + 14 - i);
 		}
 	}
-	flux_destroy(f);
 }
 
 static void poll_is_bounded_and_fair(void)
 {
-	struct flux *f = make(4, 256, 128);
+	FLUX *f = make(4, 256, 128);
 	struct flux_node *a = flux_get_node(f, 0);
 	uint32_t ended[4] = {0}, most = 0, n;
 	struct seen s = {0};
@@ -307,13 +298,12 @@ static void poll_is_bounded_and_fair(void)
 	}
 	CHECK(most <= 8);
 	CHECK_EQ(s.n, 3 * 128);
-	flux_destroy(f);
 }
 
 /* A peer that never stops calling does not keep the others out. */
 static void recv_is_fair(void)
 {
-	struct flux *f = make(4, 1024, 512);
+	FLUX *f = make(4, 1024, 512);
 	uint32_t got[4] = {0}, from = 0;
 	uint64_t token, value = 0;
 
@@ -329,7 +319,6 @@ static void recv_is_fair(void)
 			CHECK(got[p] <= got[p % 3 + 1] + 2 * 32); /* FLUX_TURN */
 	}
 	CHECK_EQ(got[1] + got[2] + got[3], 3 * 512);
-	flux_destroy(f);
 }
 
 struct again {
@@ -354,7 +343,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
 
 static void call_from_the_response(void)
 {
-	struct flux *f = make(2, 4, 3);
+	FLUX *f = make(2, 4, 3);
 	struct again g = {.node = flux_get_node(f, 0), .left = 1000};
 
 	for (uint64_t i = 0; i < 3; i++)
@@ -364,12 +353,11 @@ static void call_from_the_response(void)
 		flux_poll(g.node, call_again, &g);
 	}
 	CHECK_EQ(g.ended, 1003);
-	flux_destroy(f);
 }
 
 static void call_oneself(void)
 {
-	struct flux *f = make(1, 0, 0);
+	FLUX *f = make(1, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0);
 	struct seen s = {0};
 
@@ -380,12 +368,11 @@ static void call_oneself(void)
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 	CHECK_EQ(s.token[0], 2);
 	CHECK_EQ(s.value[0], 2);
-	flux_destroy(f);
 }
 
 static void many_nodes(void)
 {
-	struct flux *f = make(FLUX_MAX_NODES, 8, 4);
+	FLUX *f = make(FLUX_MAX_NODES, 8, 4);
 	struct flux_node *a = flux_get_node(f, 100);
 	struct seen s = {0};
 
@@ -398,7 +385,6 @@ static void many_nodes(void)
 	CHECK_EQ(s.n, FLUX_MAX_NODES);
 	for (uint32_t i = 0; i < s.n; i++)
 		CHECK_EQ(s.value[i], s.token[i] + 1);
-	flux_destroy(f);
 }
 
 /* Slots of more than one cache line, whole and in part. */
@@ -408,7 +394,7 @@ static void long_payloads(void)
 	struct flux_attr attr = {.nodes = 2, .capacity = 8, .payload_size = sizeof(out)};
 	struct flux_node *a, *b;
 	uint64_t token;
-	struct flux *f;
+	FLUX *f;
 	uint32_t from;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
@@ -427,13 +413,12 @@ static void long_payloads(void)
 		CHECK_EQ(flux_poll(a, on_response, &s), 1);
 		CHECK(!memcmp(&s.value[0], in, 8));
 	}
-	flux_destroy(f);
 }
 
 /* The lap number of a ring has few bits and wraps. */
 static void lap_wraps(void)
 {
-	struct flux *f = make(2, 4, 3);
+	FLUX *f = make(2, 4, 3);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct cellring_cursor *ends[] = {&a->out[1].req.at, &a->out[1].resp.at, &b->in[0].req.at,
 		&b->in[0].resp.at};
@@ -455,12 +440,11 @@ static void lap_wraps(void)
 		CHECK_EQ(s.value[i], i + 1);
 	}
 	CHECK(ends[0]->lap < 16);
-	flux_destroy(f);
 }
 
 static void leave_ends_calls_once(void)
 {
-	struct flux *f = make(3, 16, 8);
+	FLUX *f = make(3, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
 			 *c = flux_get_node(f, 2);
 	struct seen s = {0};
@@ -489,14 +473,13 @@ static void leave_ends_calls_once(void)
 	}
 	CHECK_EQ(call(a, 1, 0, 0), -EPIPE);
 	CHECK_EQ(call(a, 2, 1, 1), 0);
-	flux_destroy(f);
 }
 
 /* A peer may add calls to a burst that was open. There are at most eight, and each ends once. */
 static void leave_while_a_burst_is_open(void)
 {
 	for (uint32_t before = 1; before <= 64; before++) {
-		struct flux *f = make(2, 256, 128);
+		FLUX *f = make(2, 256, 128);
 		struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 		struct seen s = {0};
 		uint32_t n = 0;
@@ -516,13 +499,12 @@ static void leave_while_a_burst_is_open(void)
 			CHECK_EQ(s.token[i], i);
 		CHECK_EQ(call(a, 1, n, n), -EPIPE);
 		CHECK_EQ(flux_pending(a), 0);
-		flux_destroy(f);
 	}
 }
 
 static void leave_of_a_caller(void)
 {
-	struct flux *f = make(2, 16, 8);
+	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t held, value = 0;
 	struct seen s = {0};
@@ -546,13 +528,12 @@ static void leave_of_a_caller(void)
 	CHECK_EQ(s.n, 2);
 	CHECK_EQ(s.aborted, 2);
 	CHECK_EQ(flux_pending(a), 0);
-	flux_destroy(f);
 }
 
 /* If a peer that owed no answer has left, the node's wait does not end. */
 static void leave_of_one_that_owes_nothing(void)
 {
-	struct flux *f = make(2, 16, 8);
+	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 
@@ -562,7 +543,6 @@ static void leave_of_one_that_owes_nothing(void)
 	flux_leave(b);
 	CHECK_EQ(flux_wait(a, 0), 0);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	flux_destroy(f);
 }
 
 /* Each node answers one call and leaves immediately. The answer counts. */
@@ -583,7 +563,7 @@ static void *answer_and_leave(void *arg)
 static void answered_before_leaving(void)
 {
 	for (uint32_t round = 0; round < 40; round++) {
-		struct flux *f = make(FLUX_MAX_NODES, 4, 3);
+		FLUX *f = make(FLUX_MAX_NODES, 4, 3);
 		struct flux_node *a = flux_get_node(f, 0);
 		struct seen s = {0};
 		pthread_t t;
@@ -597,13 +577,12 @@ static void answered_before_leaving(void)
 			CHECK_EQ(s.value[i - 1], i + 1);
 		}
 		pthread_join(t, NULL);
-		flux_destroy(f);
 	}
 }
 
 static void wait_times_out(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0);
 
 	CHECK_EQ(flux_wait(a, 0), 0);
@@ -612,12 +591,11 @@ static void wait_times_out(void)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flux_wait(a, 1000), 0); /* a call is not a response */
 	CHECK_EQ(flux_wait(flux_get_node(f, 1), 0), 1);
-	flux_destroy(f);
 }
 
 static void counters(void)
 {
-	struct flux *f = make(2, 4, 3);
+	FLUX *f = make(2, 4, 3);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct flux_stats s;
 
@@ -641,7 +619,6 @@ static void counters(void)
 	CHECK_EQ(s.requests, 10);
 	CHECK_EQ(s.replies, 10);
 	CHECK_EQ(s.calls, 0);
-	flux_destroy(f);
 }
 
 static pid_t sleeper_tid; /* stored by the sleeper, release; loaded by its waker, acquire */
@@ -672,7 +649,7 @@ static bool asleep(const struct flux_node *n)
 
 static void sleep_and_wake(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
 	struct flux_stats stats;
@@ -692,7 +669,6 @@ static void sleep_and_wake(void)
 	flux_node_get_stats(a, &stats, sizeof(stats));
 	CHECK_EQ(s.n, 500);
 	CHECK(stats.wakes >= 500);
-	flux_destroy(f);
 }
 
 static int wait_for_ever(void *node)
@@ -703,10 +679,9 @@ static int wait_for_ever(void *node)
 /* The caller handles the signal and waits again. */
 static void signal_ends_a_wait(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 
 	CHECK_EQ(interrupt_wait(wait_for_ever, flux_get_node(f, 0)), 0);
-	flux_destroy(f);
 }
 
 /* Sleeps on a call that is never answered. */
@@ -724,7 +699,7 @@ static void *stranded(void *arg)
 
 static void leave_wakes(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	pthread_t t;
 
 	CHECK_EQ(pthread_create(&t, NULL, stranded, flux_get_node(f, 0)), 0);
@@ -732,7 +707,6 @@ static void leave_wakes(void)
 		sched_yield();
 	flux_leave(flux_get_node(f, 1));
 	pthread_join(t, NULL);
-	flux_destroy(f);
 }
 
 /* A program built with another version has shorter or longer structs. */
@@ -742,7 +716,7 @@ static void sizes_of_other_versions(void)
 		struct flux_attr attr;
 		uint64_t later;
 	} longer = {.attr = {.size = sizeof(longer), .nodes = 1}, .later = 1};
-	struct flux *f;
+	FLUX *f;
 	struct flux_stats st;
 
 	CHECK_EQ(flux_create(&longer.attr, &f), -E2BIG);
@@ -760,7 +734,6 @@ static void sizes_of_other_versions(void)
 	flux_node_get_stats(flux_get_node(f, 0), &st, sizeof(st) - 8);
 	CHECK_EQ(st.calls, 0);
 	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
-	flux_destroy(f);
 }
 
 int main(int argc, char **argv)

@@ -41,7 +41,7 @@ static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 static void lengths_travel(void)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
-	struct flux *f = network(SIZE, SIZE);
+	FLUX *f = network(SIZE, SIZE);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char buf[SIZE];
 
@@ -58,13 +58,12 @@ static void lengths_travel(void)
 			;
 		CHECK_EQ(ended, sent);
 	}
-	flux_destroy(f);
 }
 
 /* A buffer whose size the compiler knows is longer than any call. */
 static void longer_buffers_are_allowed(void)
 {
-	struct flux *f = network(12, 12);
+	FLUX *f = network(12, 12);
 	unsigned char buf[64];
 	uint32_t from, len;
 	uint64_t call;
@@ -75,13 +74,12 @@ static void longer_buffers_are_allowed(void)
 	CHECK_EQ(len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
-	flux_destroy(f);
 }
 
 /* The longest messages, whose length needs 17 bits. */
 static void longest(void)
 {
-	struct flux *f = network(FLUX_MAX_PAYLOAD, FLUX_MAX_PAYLOAD);
+	FLUX *f = network(FLUX_MAX_PAYLOAD, FLUX_MAX_PAYLOAD);
 	unsigned char *buf = malloc(FLUX_MAX_PAYLOAD);
 	uint32_t from, len;
 	uint64_t call;
@@ -95,7 +93,6 @@ static void longest(void)
 	CHECK_EQ(len, FLUX_MAX_PAYLOAD);
 	test_filled(buf, FLUX_MAX_PAYLOAD, 3);
 	free(buf);
-	flux_destroy(f);
 }
 
 int main(int argc, char **argv)

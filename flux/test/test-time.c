@@ -19,7 +19,7 @@ static void burst(struct flux *f)
  */
 static void busy_node_yields(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	uint64_t ns = 4 * NSEC_PER_MSEC;
 	struct flux_stats s;
 
@@ -35,20 +35,18 @@ static void busy_node_yields(void)
 	CHECK(fake.looks <= ns / 100 / 8 + 1); /* the clock is read at one of eight flushes */
 	flux_node_get_stats(flux_get_node(f, 0), &s, sizeof(s));
 	CHECK_EQ(s.yields, fake.yields);
-	flux_destroy(f);
 }
 
 /* A wait ends at the first reading of the clock at which the timeout has passed. */
 static void wait_lasts_its_timeout(void)
 {
-	struct flux *f = make(2, 0, 0);
+	FLUX *f = make(2, 0, 0);
 	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
 
 	fake.step_ns = 100 * NSEC_PER_USEC; /* so that the time passes before it would sleep */
 	CHECK_EQ(flux_wait(flux_get_node(f, 0), timeout), 0);
 	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
 	fake.step_ns = 0;
-	flux_destroy(f);
 }
 
 int main(int argc, char **argv)

@@ -12,6 +12,9 @@
 #include "support/test.h"
 #include "shmipc.h"
 
+#define RPC_LAYER shmipc
+#include "support/rpclayer.h"
+
 struct msg {
 	uint64_t tag, copies[3]; /* all four are the same */
 };

@@ -21,8 +21,8 @@ static uint32_t on_offer(struct shmipc_server *s)
  */
 static void held_calls_are_published(const char *how)
 {
-	struct shmipc_server *s = test_serve("held", &msg_attr);
-	struct shmipc_client *c = test_join("held");
+	SERVER *s = test_serve("held", &msg_attr);
+	CLIENT *c = test_join("held");
 	struct tally t = {0};
 	uint32_t n = 0, seen;
 
@@ -40,8 +40,6 @@ static void held_calls_are_published(const char *how)
 		for (; call_tag(c, n) == 0; n++)
 			;
 	CHECK_EQ(on_offer(s), n - seen);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* Makes enough calls that answers are published in bursts; leaves the last answers collected. */
@@ -110,8 +108,8 @@ static void held_replies_are_published(const char *how)
  */
 static void calls_in_flight_are_remembered(void)
 {
-	struct shmipc_server *s = test_serve("window", &msg_attr);
-	struct shmipc_client *c = test_join("window");
+	SERVER *s = test_serve("window", &msg_attr);
+	CLIENT *c = test_join("window");
 	uint32_t n = 0, got = 0;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -142,8 +140,6 @@ static void calls_in_flight_are_remembered(void)
 	CHECK_EQ(call_tag(c, 0), 0);
 	CHECK_EQ(cellring_burst_held(&c->burst), 0);
 	CHECK_EQ(serve_once(s), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -158,8 +154,8 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 static void calls_in_a_row_go_together(void)
 {
 	struct shmipc_attr attr = msg_attr;
-	struct shmipc_server *s;
-	struct shmipc_client *c;
+	SERVER *s;
+	CLIENT *c;
 	uint32_t got = 0;
 
 	attr.depth = 16;
@@ -185,8 +181,6 @@ static void calls_in_a_row_go_together(void)
 	}
 	CHECK_EQ(c->burst.limit, 4);
 	CHECK_EQ(s->peers[0].together, 4);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /*
@@ -194,8 +188,8 @@ static void calls_in_a_row_go_together(void)
  */
 static void replies_wait_for_the_next(void)
 {
-	struct shmipc_server *s = test_serve("single", &msg_attr);
-	struct shmipc_client *c = test_join("single");
+	SERVER *s = test_serve("single", &msg_attr);
+	CLIENT *c = test_join("single");
 	struct shmipc_req r;
 	uint32_t got = 0;
 	struct msg m;
@@ -222,8 +216,6 @@ static void replies_wait_for_the_next(void)
 	}
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(cellring_burst_held(&s->burst), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void what_is_held_back_is_published(void)

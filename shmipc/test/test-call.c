@@ -17,8 +17,8 @@ static uint32_t polls_until_fence(struct shmipc_client *c)
 /* The numbers that the manual states. */
 static void documented_numbers(void)
 {
-	struct shmipc_server *s = test_serve("numbers", &msg_attr);
-	struct shmipc_client *c = test_join("numbers");
+	SERVER *s = test_serve("numbers", &msg_attr);
+	CLIENT *c = test_join("numbers");
 	uint32_t n = 0, got = 0, most = 0;
 	struct shmipc_req r;
 	struct msg m;
@@ -54,14 +54,12 @@ static void documented_numbers(void)
 		most = c->unfenced > most ? c->unfenced : most;
 	}
 	CHECK(most == 62 || most == 63);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void blocking_call_gives_up_and_recovers(void)
 {
-	struct shmipc_server *s = test_serve("block", &msg_attr);
-	struct shmipc_client *c = test_join("block");
+	SERVER *s = test_serve("block", &msg_attr);
+	CLIENT *c = test_join("block");
 	struct msg q = msg_of(5), a;
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 8, .size = 1, .seen = seen};
@@ -81,15 +79,13 @@ static void blocking_call_gives_up_and_recovers(void)
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -EBUSY);
 	CHECK_EQ(serve_once(s), 1);
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* The ids of calls that timed out become free again without a poll by the caller. */
 static void blocking_calls_alone_recover(void)
 {
-	struct shmipc_server *s = test_serve("alone", &msg_attr);
-	struct shmipc_client *c = test_join("alone");
+	SERVER *s = test_serve("alone", &msg_attr);
+	CLIENT *c = test_join("alone");
 	struct msg q = msg_of(5), a;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -103,8 +99,6 @@ static void blocking_calls_alone_recover(void)
 	}
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -ETIMEDOUT);
 	CHECK_EQ(shmipc_client_pending(c), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

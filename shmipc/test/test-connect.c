@@ -90,8 +90,8 @@ static void sizes_are_checked(void)
 
 static void defaults_and_both_views_of_the_sizes(void)
 {
-	struct shmipc_server *s = test_serve("attr", NULL);
-	struct shmipc_client *c = test_join("attr");
+	SERVER *s = test_serve("attr", NULL);
+	CLIENT *c = test_join("attr");
 	struct shmipc_attr a, b;
 
 	shmipc_server_get_attr(s, &a, sizeof(a));
@@ -103,8 +103,6 @@ static void defaults_and_both_views_of_the_sizes(void)
 	CHECK_EQ(a.resp_size, 56);
 	CHECK_EQ(a.extra_size, 0);
 	CHECK(!shmipc_client_extra(c));
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void connect_says_why_not(void)
@@ -134,8 +132,8 @@ static void connect_says_why_not(void)
 /* A bit in the bitmap alone does not admit a client: it must have taken the place. */
 static void bits_admit_nobody(void)
 {
-	struct shmipc_server *s = test_serve("bits", &msg_attr);
-	struct shmipc_client *c = test_join("bits");
+	SERVER *s = test_serve("bits", &msg_attr);
+	CLIENT *c = test_join("bits");
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
 	struct shmipc_server_stats st;
@@ -146,8 +144,6 @@ static void bits_admit_nobody(void)
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.clients, 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* A closed region is refused, also if it has a clean place. */
@@ -169,7 +165,7 @@ static void closed_region_is_refused(void)
 static void places_are_reused_clean(void)
 {
 	struct shmipc_attr one = msg_attr;
-	struct shmipc_server *s;
+	SERVER *s;
 	struct shmipc_client *c;
 	struct shmipc_req old = {0}, new;
 	struct msg m = msg_of(0);
@@ -204,7 +200,6 @@ static void places_are_reused_clean(void)
 		last = old.client;
 		shmipc_client_disconnect(c);
 	}
-	shmipc_server_destroy(s);
 }
 
 /* Sets place 0, which has just been cleaned, to the state after @clients clients. */
@@ -227,8 +222,8 @@ static void late_answer_reaches_no_successor(void)
 
 	one.max_clients = 1;
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		struct shmipc_server *s = test_serve("ages", &one);
-		struct shmipc_client *c = test_join("ages");
+		SERVER *s = test_serve("ages", &one);
+		CLIENT *c = test_join("ages");
 		struct shmipc_req held, r;
 		struct msg m = msg_of(0);
 		uint8_t seen[1] = {0};
@@ -250,14 +245,12 @@ static void late_answer_reaches_no_successor(void)
 		m = msg_of(msg_answer(7));
 		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &m, sizeof(m)), 0);
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
 	}
 }
 
 static void every_place_can_be_taken(void)
 {
-	struct shmipc_server *s = test_serve("places", &msg_attr);
+	SERVER *s = test_serve("places", &msg_attr);
 	struct shmipc_client *c[8], *more = NULL;
 
 	for (uint32_t i = 0; i < 8; i++) {
@@ -276,13 +269,12 @@ static void every_place_can_be_taken(void)
 		shmipc_client_disconnect(c[i]);
 	shmipc_server_poll(s);
 	CHECK_EQ(clients_of(s), 0);
-	shmipc_server_destroy(s);
 }
 
 static void extra_buffers_are_shared_and_apart(void)
 {
 	struct shmipc_attr attr = msg_attr;
-	struct shmipc_server *s;
+	SERVER *s;
 	struct shmipc_client *c[2];
 	struct shmipc_req r;
 	struct msg m;
@@ -304,7 +296,6 @@ static void extra_buffers_are_shared_and_apart(void)
 	}
 	for (int i = 0; i < 2; i++)
 		shmipc_client_disconnect(c[i]);
-	shmipc_server_destroy(s);
 }
 
 static void closed_server_ends_every_call_once(void)
@@ -375,8 +366,8 @@ static void header_is_as_documented(void)
 static void names_are_checked(void)
 {
 	char longest[SHMIPC_MAX_NAME + 2];
-	struct shmipc_server *s;
-	struct shmipc_client *c;
+	SERVER *s;
+	CLIENT *c;
 
 	memset(longest, 'n', sizeof(longest));
 	longest[SHMIPC_MAX_NAME + 1] = '\0';
@@ -387,8 +378,6 @@ static void names_are_checked(void)
 	longest[SHMIPC_MAX_NAME] = '\0';
 	CHECK_EQ(shmipc_server_create(longest, NULL, &s), 0);
 	CHECK_EQ(shmipc_client_connect(longest, NULL, &c), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

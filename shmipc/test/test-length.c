@@ -33,8 +33,8 @@ static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 /* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
 static void lengths_travel(void)
 {
-	struct shmipc_server *s = test_serve("length", &attr);
-	struct shmipc_client *c = test_join("length");
+	SERVER *s = test_serve("length", &attr);
+	CLIENT *c = test_join("length");
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	unsigned char buf[SIZE];
 
@@ -51,16 +51,14 @@ static void lengths_travel(void)
 			;
 		CHECK_EQ(ended, sent);
 	}
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* A buffer whose size the compiler knows is longer than any request. */
 static void longer_buffers_are_allowed(void)
 {
 	struct shmipc_attr small = {.max_clients = 1, .req_size = 12, .resp_size = 12};
-	struct shmipc_server *s = test_serve("short", &small);
-	struct shmipc_client *c = test_join("short");
+	SERVER *s = test_serve("short", &small);
+	CLIENT *c = test_join("short");
 	unsigned char buf[64];
 	struct shmipc_req r;
 
@@ -71,8 +69,6 @@ static void longer_buffers_are_allowed(void)
 	CHECK_EQ(r.len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 struct echo {
@@ -129,8 +125,8 @@ static void hostile_requests_are_dropped(void)
 {
 	static const uint32_t ids[] = {32, 33, 4095, CELLRING_ID_MASK};
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
-	struct shmipc_server *s = test_serve("request", &attr);
-	struct shmipc_client *c = test_join("request");
+	SERVER *s = test_serve("request", &attr);
+	CLIENT *c = test_join("request");
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r;
 
@@ -149,8 +145,6 @@ static void hostile_requests_are_dropped(void)
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
 	CHECK_EQ(bad_requests(s), 8);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* A response whose length exceeds resp_size ends the connection, and its payload is not read. */
@@ -159,8 +153,8 @@ static void hostile_responses_end_the_connection(void)
 	static const uint32_t lengths[] = {SIZE + 1, SIZE + 4, 1u << 20, (1u << 21) - 1};
 
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
-		struct shmipc_server *s = test_serve("response", &attr);
-		struct shmipc_client *c = test_join("response");
+		SERVER *s = test_serve("response", &attr);
+		CLIENT *c = test_join("response");
 		struct cellring_message *m = (struct cellring_message *)(void *)c->resp.slot;
 		unsigned char buf[SIZE] = {0};
 		uint64_t n = 0;
@@ -169,16 +163,14 @@ static void hostile_responses_end_the_connection(void)
 		m->head = CELLRING_HEAD(1, 1, 1) | CELLRING_MESSAGE(0, lengths[i]);
 		CHECK_EQ(shmipc_client_poll(c, lengthtest_answer, &n), -EPROTO);
 		CHECK_EQ(n, 0);
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
 	}
 }
 
 /* Each request can be answered once, also while others are unanswered. */
 static void second_replies_are_refused(void)
 {
-	struct shmipc_server *s = test_serve("second", &attr);
-	struct shmipc_client *c = test_join("second");
+	SERVER *s = test_serve("second", &attr);
+	CLIENT *c = test_join("second");
 	unsigned char buf[SIZE] = {0};
 	struct shmipc_req r[3];
 
@@ -194,8 +186,6 @@ static void second_replies_are_refused(void)
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, UINT32_MAX, buf, 0), -EINVAL);
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, buf, 0), 0);
 	CHECK_EQ(shmipc_server_reply(s, r[2].client, r[2].id, buf, 0), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* Unanswered requests of a client are not open for the next client in its place. */
@@ -203,7 +193,7 @@ static void open_requests_go_with_their_client(void)
 {
 	struct shmipc_attr one = attr;
 	unsigned char buf[SIZE] = {0};
-	struct shmipc_server *s;
+	SERVER *s;
 	struct shmipc_client *c;
 	struct shmipc_req r;
 
@@ -218,7 +208,6 @@ static void open_requests_go_with_their_client(void)
 		CHECK_EQ(shmipc_server_poll(s), 0);
 	}
 	CHECK_EQ(bad_requests(s), 0);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

@@ -40,8 +40,8 @@ static struct shmipc_place *place_of(struct shmipc_server *s, uint32_t index)
 
 static void clients_and_their_states(void)
 {
-	struct shmipc_server *s = test_serve("look", &msg_attr);
-	struct shmipc_client *c = test_join("look"), *d = test_join("look");
+	SERVER *s = test_serve("look", &msg_attr);
+	CLIENT *c = test_join("look"), *d = test_join("look");
 	struct shmipc_look_region l;
 	struct stat st;
 	uint32_t n = 0;
@@ -68,16 +68,13 @@ static void clients_and_their_states(void)
 	CHECK_EQ(l.attr.mode, 0600);
 	CHECK_EQ(stat(file, &st), 0);
 	CHECK_EQ(l.size, (uint64_t)st.st_size);
-	shmipc_client_disconnect(c);
-	shmipc_client_disconnect(d);
-	shmipc_server_destroy(s);
 }
 
 /* A header with one wrong field is refused; so is one with a size of 0. */
 static void headers_are_checked(void)
 {
 	static const struct shmipc_attr defaults;
-	struct shmipc_server *s = test_serve("look", &defaults);
+	SERVER *s = test_serve("look", &defaults);
 	uint32_t *header = (uint32_t *)header_of(s);
 	struct shmipc_look_region l;
 
@@ -95,7 +92,6 @@ static void headers_are_checked(void)
 	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
 	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), -EPROTO);
-	shmipc_server_destroy(s);
 }
 
 static const char *child_name;

@@ -16,7 +16,7 @@ static void connect_looks(void)
 		.depth = 1,
 		.req_size = 8,
 		.resp_size = 8};
-	struct shmipc_server *s = test_serve("looks", &attr);
+	SERVER *s = test_serve("looks", &attr);
 	struct shmipc_client *c;
 
 	for (uint32_t i = 0; i < CLIENTS; i++) {
@@ -39,7 +39,6 @@ static void connect_looks(void)
 	CHECK(lock_looks <= 2);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		shmipc_client_disconnect(clients[i]);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

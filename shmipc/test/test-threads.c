@@ -115,7 +115,7 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 {
 	struct shmipc_attr attr = msg_attr;
 	struct shmipc_server_stats st;
-	struct shmipc_server *s = NULL;
+	SERVER *s = NULL;
 	struct load loads[8];
 	pthread_t threads[8];
 	char name[64];
@@ -144,7 +144,6 @@ static void run(const char *what, uint32_t clients, uint32_t places, const struc
 	CHECK_EQ(st.departures, st.connects);
 	CHECK_EQ(st.reclaimed, 0);
 	CHECK_EQ(st.clients, 0);
-	shmipc_server_destroy(s);
 }
 
 static void four_clients_that_poll(void)
@@ -210,7 +209,7 @@ static void every_sleeper_is_woken(void)
 	struct shmipc_client_stats ct;
 	struct shmipc_server_stats st;
 	struct shmipc_layout l;
-	struct shmipc_server *s = NULL;
+	SERVER *s = NULL;
 	struct nap nap = {.server = gettid()};
 	pthread_t thread;
 
@@ -240,7 +239,6 @@ static void every_sleeper_is_woken(void)
 	CHECK(st.wakes > ROUNDS * 9 / 10 && st.wakes <= ROUNDS);
 	CHECK(ct.sleeps >= st.wakes && st.sleeps >= ct.wakes);
 	shmipc_client_disconnect(nap.c);
-	shmipc_server_destroy(s);
 }
 
 static void *server_later(void *arg)
@@ -296,15 +294,13 @@ static int client_waits(void *client)
 /* The caller handles the signal and waits again; a blocking call continues. */
 static void signal_ends_a_wait(void)
 {
-	struct shmipc_server *s = test_serve("signal", &msg_attr);
-	struct shmipc_client *c = test_join("signal");
+	SERVER *s = test_serve("signal", &msg_attr);
+	CLIENT *c = test_join("signal");
 
 	CHECK_EQ(interrupt_wait(server_waits, s), 0);
 	CHECK_EQ(call_tag(c, 1), 0);
 	CHECK_EQ(interrupt_wait(client_waits, c), 0);
 	CHECK_EQ(serve_once(s), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

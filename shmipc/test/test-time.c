@@ -11,8 +11,8 @@
  */
 static void busy_server_yields(void)
 {
-	struct shmipc_server *s = server_new(8);
-	struct shmipc_client *c = client_new();
+	SERVER *s = server_new(8);
+	CLIENT *c = client_new();
 	struct shmipc_server_stats st;
 	uint64_t ns = 15 * NSEC_PER_MSEC, yields, end;
 
@@ -32,15 +32,13 @@ static void busy_server_yields(void)
 	}
 	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.yields, yields);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* If the server does not clean a place that a client left, connect waits for one second. */
 static void connect_waits_a_second(void)
 {
-	struct shmipc_server *s = server_new(1);
-	struct shmipc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	uint64_t start = fake.ns;
 
 	shmipc_client_disconnect(c);
@@ -50,8 +48,6 @@ static void connect_waits_a_second(void)
 	CHECK(fake.ns - start >= NSEC_PER_SEC && fake.ns - start < NSEC_PER_SEC * 11 / 10);
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

@@ -202,8 +202,8 @@ static void harm_stays_in_the_own_place(void)
 {
 	struct shmipc_attr attr = msg_attr;
 	const char *name = test_name("own");
-	struct shmipc_server *s = NULL;
-	struct shmipc_client *c = NULL;
+	SERVER *s = NULL;
+	CLIENT *c = NULL;
 	struct shmipc_layout l;
 	struct range r[3];
 	uint64_t forged = 0;
@@ -241,8 +241,6 @@ static void harm_stays_in_the_own_place(void)
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK_EQ(kill(bad, SIGKILL), 0);
 	CHECK_EQ(waitpid(bad, &status, 0), bad);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -257,7 +255,7 @@ static void server_outlives_any_scribbling(void)
 {
 	struct shmipc_attr attr = msg_attr;
 	const char *name = test_name("all");
-	struct shmipc_server *s = NULL;
+	SERVER *s = NULL;
 	struct shmipc_client *c[4] = {NULL};
 	struct shmipc_layout l;
 	struct range r[2];
@@ -296,7 +294,6 @@ static void server_outlives_any_scribbling(void)
 	CHECK_EQ(waitpid(bad, &status, 0), bad);
 	for (int k = 0; k < 4; k++)
 		shmipc_client_disconnect(c[k]);
-	shmipc_server_destroy(s);
 }
 
 /* ---- fork ---- */
@@ -305,8 +302,8 @@ static void server_outlives_any_scribbling(void)
 static void children_keep_their_hands_off(void)
 {
 	const char *name = test_name("fork");
-	struct shmipc_server *s = NULL;
-	struct shmipc_client *c = NULL;
+	SERVER *s = NULL;
+	CLIENT *c = NULL;
 	uint8_t seen[1] = {0};
 	struct tally t = {.size = 1, .seen = seen};
 	pid_t pid;
@@ -325,8 +322,6 @@ static void children_keep_their_hands_off(void)
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
 	shmipc_client_disconnect(c);
 	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0); /* the name is still there */
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

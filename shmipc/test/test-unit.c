@@ -9,8 +9,8 @@ static void round_trip(void)
 {
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 7, .size = 1, .seen = seen};
-	struct shmipc_server *s = test_serve("trip", &msg_attr);
-	struct shmipc_client *c = test_join("trip");
+	SERVER *s = test_serve("trip", &msg_attr);
+	CLIENT *c = test_join("trip");
 
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
@@ -21,16 +21,14 @@ static void round_trip(void)
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
 	CHECK_EQ(t.n, 1);
 	CHECK_EQ(shmipc_client_pending(c), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void depth_bounds_what_is_in_flight(void)
 {
 	static uint8_t seen[64];
 	struct tally t = {.size = 64, .seen = seen};
-	struct shmipc_server *s = test_serve("depth", &msg_attr);
-	struct shmipc_client *c = test_join("depth");
+	SERVER *s = test_serve("depth", &msg_attr);
+	CLIENT *c = test_join("depth");
 	int n = 0;
 
 	for (uint32_t i = 0; i < msg_attr.depth; i++)
@@ -43,8 +41,6 @@ static void depth_bounds_what_is_in_flight(void)
 		CHECK(n <= SHMIPC_POLL_MAX);
 	CHECK_EQ(t.n, msg_attr.depth);
 	CHECK_EQ(call_tag(c, 32), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 struct again {
@@ -66,7 +62,7 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 
 static void callback_may_call_at_full_depth(void)
 {
-	struct shmipc_server *s = test_serve("again", &msg_attr);
+	SERVER *s = test_serve("again", &msg_attr);
 	struct again a = {.c = test_join("again")};
 
 	while (a.next < msg_attr.depth)
@@ -78,7 +74,6 @@ static void callback_may_call_at_full_depth(void)
 		CHECK_EQ(shmipc_client_pending(a.c), msg_attr.depth);
 	}
 	shmipc_client_disconnect(a.c);
-	shmipc_server_destroy(s);
 }
 
 static void replies_in_any_order(void)
@@ -86,8 +81,8 @@ static void replies_in_any_order(void)
 	static uint8_t seen[2000];
 	struct tally t = {.size = ARRAY_SIZE(seen), .seen = seen};
 	struct shmipc_req held[32];
-	struct shmipc_server *s = test_serve("order", &msg_attr);
-	struct shmipc_client *c = test_join("order");
+	SERVER *s = test_serve("order", &msg_attr);
+	CLIENT *c = test_join("order");
 	uint64_t seed = test_seed(), tags[32], next = 0;
 	uint32_t n = 0;
 
@@ -112,13 +107,11 @@ static void replies_in_any_order(void)
 		CHECK(shmipc_client_poll(c, tally_take, &t) >= 0);
 	}
 	CHECK_EQ(shmipc_client_pending(c), 0);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void wrong_replies_are_refused(void)
 {
-	struct shmipc_server *s = test_serve("wrong", &msg_attr);
+	SERVER *s = test_serve("wrong", &msg_attr);
 	struct shmipc_client *c = test_join("wrong");
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
@@ -147,12 +140,11 @@ static void wrong_replies_are_refused(void)
 	CHECK_EQ(st.connects, 1);
 	CHECK_EQ(st.departures, 1);
 	CHECK_EQ(st.clients, 0);
-	shmipc_server_destroy(s);
 }
 
 static void visits_are_capped_and_rotate(void)
 {
-	struct shmipc_server *s = test_serve("fair", &msg_attr);
+	SERVER *s = test_serve("fair", &msg_attr);
 	struct shmipc_client *c[3];
 	struct shmipc_req r;
 	struct msg m;
@@ -198,13 +190,12 @@ static void visits_are_capped_and_rotate(void)
 		CHECK_EQ(first[i], 10);
 		shmipc_client_disconnect(c[i]);
 	}
-	shmipc_server_destroy(s);
 }
 
 static void skipped_clients_keep_their_requests(void)
 {
 	struct shmipc_attr many = msg_attr;
-	struct shmipc_server *s;
+	SERVER *s;
 	struct shmipc_client *c[70];
 	uint64_t skip[2] = {1ull << 5, 1ull << 3};
 	struct shmipc_req r;
@@ -228,13 +219,12 @@ static void skipped_clients_keep_their_requests(void)
 	CHECK_EQ(m.tag, 67);
 	for (int i = 0; i < 70; i++)
 		shmipc_client_disconnect(c[i]);
-	shmipc_server_destroy(s);
 }
 
 /* Both rings cross the wrap of the lap, because laps are compared for equality only. */
 static void laps_may_wrap(void)
 {
-	struct shmipc_server *s = test_serve("laps", &msg_attr);
+	SERVER *s = test_serve("laps", &msg_attr);
 	struct again a = {.c = test_join("laps")};
 
 	shmipc_server_poll(s);
@@ -248,13 +238,12 @@ static void laps_may_wrap(void)
 	}
 	CHECK(a.c->req.lap < 5 && a.c->resp.lap < 5);
 	shmipc_client_disconnect(a.c);
-	shmipc_server_destroy(s);
 }
 
 static void waits_end_at_once_or_in_time(void)
 {
-	struct shmipc_server *s = test_serve("wait", &msg_attr);
-	struct shmipc_client *c = test_join("wait");
+	SERVER *s = test_serve("wait", &msg_attr);
+	CLIENT *c = test_join("wait");
 	struct shmipc_server_stats st;
 	struct shmipc_client_stats ct;
 
@@ -273,8 +262,6 @@ static void waits_end_at_once_or_in_time(void)
 	CHECK_EQ(shmipc_server_wait(s, SHMIPC_FOREVER), 1);
 	CHECK_EQ(serve_once(s), 1);
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void forged_responses_end_the_connection(void)
@@ -284,8 +271,8 @@ static void forged_responses_end_the_connection(void)
 	struct tally t = {.size = 2, .seen = seen};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
-		struct shmipc_server *s = test_serve("forge", &msg_attr);
-		struct shmipc_client *c = test_join("forge");
+		SERVER *s = test_serve("forge", &msg_attr);
+		CLIENT *c = test_join("forge");
 		struct cellring_message *slot = (struct cellring_message *)c->resp.slot;
 
 		/* None of these ids is in flight. */
@@ -294,16 +281,14 @@ static void forged_responses_end_the_connection(void)
 		CHECK_EQ(shmipc_client_poll(c, tally_take, &t), -EPROTO);
 		CHECK_EQ(call_tag(c, 0), -EPROTO);
 		CHECK_EQ(t.n, 0);
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
 	}
 }
 
 /* A client writes more requests than it may. The server takes one of each id. */
 static void flood_is_bounded_by_depth(void)
 {
-	struct shmipc_server *s = test_serve("flood", &msg_attr);
-	struct shmipc_client *c = test_join("flood");
+	SERVER *s = test_serve("flood", &msg_attr);
+	CLIENT *c = test_join("flood");
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
 	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
@@ -327,8 +312,6 @@ static void flood_is_bounded_by_depth(void)
 	cellring_put(&c->req, r[0].id, &m, sizeof(m));
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r[0], &m, sizeof(m)), 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void look_in_vain(struct shmipc_client *c, uint32_t looks)
@@ -344,8 +327,8 @@ static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 /* Wake tests, each with a fence, are made when nothing comes, and periodically otherwise. */
 static void when_sleepers_are_looked_for(void)
 {
-	struct shmipc_server *s = test_serve("look", &msg_attr);
-	struct shmipc_client *c = test_join("look");
+	SERVER *s = test_serve("look", &msg_attr);
+	CLIENT *c = test_join("look");
 	uint32_t most = 0, got = 0;
 
 	CHECK_EQ(call_tag(c, 0), 0);
@@ -399,8 +382,6 @@ static void when_sleepers_are_looked_for(void)
 			CHECK_EQ(call_tag(c, 0), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 	}
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* Writes a request with a forged head. The heads after it were never written. */
@@ -437,20 +418,18 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 /* The number of replies per burst in a request is not trusted. */
 static void hostile_bursts_are_bounded(void)
 {
-	struct shmipc_server *s = test_serve("burst", &msg_attr);
-	struct shmipc_client *c = test_join("burst");
+	SERVER *s = test_serve("burst", &msg_attr);
+	CLIENT *c = test_join("burst");
 
 	for (uint32_t i = 0; i < 16 * 256; i++)
 		forged_burst(s, c, i % 16, i / 16 % 16);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* A client uses an id for a second call while it is in use. The second call is dropped. */
 static void an_id_in_use_is_refused(void)
 {
-	struct shmipc_server *s = test_serve("deep", &msg_attr);
-	struct shmipc_client *c = test_join("deep");
+	SERVER *s = test_serve("deep", &msg_attr);
+	CLIENT *c = test_join("deep");
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	struct msg m = msg_of(1);
@@ -467,16 +446,14 @@ static void an_id_in_use_is_refused(void)
 	CHECK_EQ(n, 1);
 	shmipc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.bad_requests, 2 * msg_attr.depth - 1);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 /* A server writes a burst with an impossible count: the connection ends, and nothing is read. */
 static void hostile_counts_end_the_connection(void)
 {
 	for (uint32_t count = 0; count < 16; count++) {
-		struct shmipc_server *s = test_serve("counts", &msg_attr);
-		struct shmipc_client *c = test_join("counts");
+		SERVER *s = test_serve("counts", &msg_attr);
+		CLIENT *c = test_join("counts");
 		struct cellring_message *slot;
 		uint32_t got = 0;
 		int r = count == 0 || count > CELLRING_BURST ? -EPROTO : 1;
@@ -491,8 +468,6 @@ static void hostile_counts_end_the_connection(void)
 		/* If count is not 1, the second message would answer no call. */
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), count == 1 ? 0 : -EPROTO);
 		CHECK_EQ(call_tag(c, 1), count == 1 ? 0 : -EPROTO);
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
 	}
 }
 
@@ -514,8 +489,8 @@ static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t 
 /* Bursts of all lengths, with payload that looks like heads. The reader takes none for a head. */
 static void payload_is_no_head(void)
 {
-	struct shmipc_server *s = test_serve("forged", &msg_attr);
-	struct shmipc_client *c = test_join("forged");
+	SERVER *s = test_serve("forged", &msg_attr);
+	CLIENT *c = test_join("forged");
 	uint64_t words[WORDS], seed = test_seed();
 	uint32_t sent = 0, taken = 0;
 	struct shmipc_req r;
@@ -545,8 +520,6 @@ static void payload_is_no_head(void)
 			;
 		CHECK_EQ(taken, sent);
 	}
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 struct sized {
@@ -565,8 +538,8 @@ static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
 static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct shmipc_attr a = {.max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp};
-	struct shmipc_server *s = test_serve("size", &a);
-	struct shmipc_client *c = test_join("size");
+	SERVER *s = test_serve("size", &a);
+	CLIENT *c = test_join("size");
 	unsigned char *buf = malloc(req + resp);
 	struct sized t = {.size = resp};
 	struct shmipc_req r;
@@ -590,8 +563,6 @@ static void size_arrives(uint32_t req, uint32_t resp)
 		CHECK_EQ(t.n, a.depth * (round + 1));
 	}
 	free(buf);
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(s);
 }
 
 static void all_sizes(void)
@@ -610,7 +581,7 @@ static void sizes_of_other_versions(void)
 		struct shmipc_attr attr;
 		uint64_t later;
 	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
-	struct shmipc_server *s;
+	SERVER *s;
 	struct shmipc_server_stats st;
 
 	CHECK_EQ(shmipc_server_create(test_name("unit"), &longer.attr, &s), -E2BIG);
@@ -628,7 +599,6 @@ static void sizes_of_other_versions(void)
 	shmipc_server_get_stats(s, &st, sizeof(st) - 8);
 	CHECK_EQ(st.requests, 0);
 	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
-	shmipc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

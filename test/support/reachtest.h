@@ -336,7 +336,7 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	int up[2], down[2], status;
 	char ready;
 	pid_t pid;
-	struct rpc_server *s;
+	SERVER *s;
 
 	CHECK_EQ(reachtest_create(reachtest_name, &s), 0);
 	CHECK_EQ(pipe(up), 0);
@@ -357,7 +357,6 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	close(up[0]);
 	close(down[0]);
 	close(down[1]);
-	RPC(server_destroy)(s);
 }
 
 static void sandboxes(void)

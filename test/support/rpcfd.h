@@ -50,7 +50,7 @@ static void client_sleeps(struct rpc_client *c)
 /* One client connects before the descriptor is made, and one after that. */
 static void server_is_woken_by_calls(void)
 {
-	struct rpc_server *s = server_new(2);
+	SERVER *s = server_new(2);
 	struct rpc_client *c[2] = {client_new()};
 
 	CHECK_EQ(RPC(server_arm)(s), -EBADF);
@@ -74,14 +74,13 @@ static void server_is_woken_by_calls(void)
 	RPC(client_disconnect)(c[0]);
 	RPC(client_disconnect)(c[1]);
 	settle(s);
-	RPC(server_destroy)(s);
 }
 
 /* Each side may have a descriptor or none. */
 static void client_is_woken_by_replies(void)
 {
-	struct rpc_server *s = server_new(2);
-	struct rpc_client *c = client_new(), *other = client_new();
+	SERVER *s = server_new(2);
+	CLIENT *c = client_new(), *other = client_new();
 	struct RPC(client_stats) st;
 
 	CHECK_EQ(RPC(client_arm)(c), -EBADF);
@@ -103,9 +102,6 @@ static void client_is_woken_by_replies(void)
 	}
 	RPC(client_get_stats)(c, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
-	RPC(client_disconnect)(c);
-	RPC(client_disconnect)(other);
-	RPC(server_destroy)(s);
 }
 
 /*
@@ -113,8 +109,8 @@ static void client_is_woken_by_replies(void)
  */
 static void client_sleeps_after_many_polls(void)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 
 	CHECK(RPC(client_fd)(c) >= 0);
 	for (uint64_t polls = 0; polls < 100; polls++) {
@@ -127,15 +123,13 @@ static void client_sleeps_after_many_polls(void)
 		CHECK(fdtest_readable(RPC(client_fd)(c)));
 		CHECK_EQ(poll_client(c), 1);
 	}
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 /* Arming publishes collected messages and wakes the peer first. */
 static void arming_lets_the_others_go_on(void)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rpcsolo_req r, first;
 	int n = 0;
 
@@ -154,15 +148,13 @@ static void arming_lets_the_others_go_on(void)
 	answer(s, &first);
 	server_sleeps(s);
 	CHECK(fdtest_readable(RPC(client_fd)(c)));
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 /* No timer runs if neither side waits for anything. */
 static void idle_ones_have_no_timer(void)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
 	settle(s);
@@ -176,14 +168,12 @@ static void idle_ones_have_no_timer(void)
 	server_sleeps(s);
 	client_sleeps(c);
 	CHECK_EQ(fdtest_timers(), 0);
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 static void server_that_goes_wakes_its_clients(void)
 {
 	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	CLIENT *c = client_new();
 
 	CHECK(RPC(client_fd)(c) >= 0);
 	serve(s);
@@ -193,7 +183,6 @@ static void server_that_goes_wakes_its_clients(void)
 	CHECK_EQ(RPC(client_arm)(c), 1);
 	CHECK_EQ(poll_client(c), -EPIPE);
 	CHECK_EQ(RPC(client_arm)(c), 1);
-	RPC(client_disconnect)(c);
 }
 
 /* The server is a process of its own, which is killed. */
@@ -237,8 +226,8 @@ static void killed_server_is_noticed(void)
 /* The process has no free descriptor to wake with: it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rlimit old;
 
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
@@ -262,8 +251,6 @@ static void wake_without_descriptors(void *arg)
 	CHECK_EQ(fdtest_timers(), 2); /* both will try again */
 	server_sleeps(s);
 	CHECK(fdtest_readable(RPC(client_fd)(c)));
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 static void waker_without_descriptors_tries_again(void)
@@ -273,8 +260,8 @@ static void waker_without_descriptors_tries_again(void)
 
 static void fail_to_make_one(void *arg)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rlimit old;
 
 	fdtest_fill_gaps();
@@ -284,8 +271,6 @@ static void fail_to_make_one(void *arg)
 	CHECK_EQ(RPC(server_arm)(s), -EBADF);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 static void no_descriptor_is_left_for_it(void)
@@ -365,8 +350,8 @@ static void other_namespaces_are_refused(void)
 /* A client forges its state and its address: asleep, at an address that it has invented. */
 static void forged_address_does_no_harm(void)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rpcfd_map m;
 
 	map_region(&m);
@@ -382,15 +367,13 @@ static void forged_address_does_no_harm(void)
 		CHECK_EQ(poll_client(c), 1);
 	}
 	shm_close(&m.region);
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 /* The next client in that place has another address, and is awake at first. */
 static void places_are_reused(void)
 {
-	struct rpc_server *s = server_new(1);
-	struct rpc_client *c = client_new();
+	SERVER *s = server_new(1);
+	CLIENT *c = client_new();
 	struct rpcfd_map m;
 	uint64_t address;
 
@@ -414,13 +397,11 @@ static void places_are_reused(void)
 	CHECK(fdtest_readable(RPC(client_fd)(c)));
 	CHECK_EQ(poll_client(c), 1);
 	shm_close(&m.region);
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
 }
 
 static void nothing_is_left_open(void)
 {
-	struct rpc_server *s = server_new(1);
+	SERVER *s = server_new(1);
 	struct rpc_client *c;
 	int before;
 
@@ -440,7 +421,6 @@ static void nothing_is_left_open(void)
 		serve(s);
 	}
 	CHECK_EQ(fdtest_open(), before + 1); /* the socket with which the server wakes clients */
-	RPC(server_destroy)(s);
 }
 
 #define RPCFD_TESTS                                                                                \

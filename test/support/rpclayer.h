@@ -18,6 +18,20 @@
 #define rpc_server_stats RPC(server_stats)
 #define rpc_look_client RPC(look_client)
 
+/* SERVER *s = ...; CLIENT *c = ...; ends both where their block ends. */
+static inline void rpc_server_end(struct rpc_server **s)
+{
+	RPC(server_destroy)(*s);
+}
+
+static inline void rpc_client_end(struct rpc_client **c)
+{
+	RPC(client_disconnect)(*c);
+}
+
+#define SERVER __attribute__((cleanup(rpc_server_end))) struct rpc_server
+#define CLIENT __attribute__((cleanup(rpc_client_end))) struct rpc_client
+
 #define RPC_QUOTE(layer) #layer
 #define RPC_TEXT(layer) RPC_QUOTE(layer)
 #define RPC_PREFIX RPC_TEXT(RPC_LAYER)
