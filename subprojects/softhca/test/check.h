@@ -2,11 +2,22 @@
 #ifndef SOFTHCA_TEST_CHECK_H
 #define SOFTHCA_TEST_CHECK_H
 
-/* A failed check prints its place and its condition, and ends the test with status 1. */
+/*
+ * A failed check prints its place and its condition, and ends the test with status 1. The functions below check
+ * what they do, too.
+ */
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
@@ -36,5 +47,78 @@
 			exit(1);                                                                   \
 		}                                                                                  \
 	} while (0)
+
+/* Makes a fabric for this test alone. Must be called before the HCA is used. */
+static inline void test_fabric(const char *name)
+{
+	char fabric[64];
+
+	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
+	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
+	alarm(120); /* so a test that hangs fails */
+}
+
+static inline uint64_t test_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* Returns new pages. @sharing: MAP_PRIVATE, or MAP_SHARED with children. */
+static inline void *test_map(size_t len, int prot, int sharing)
+{
+	void *p = mmap(NULL, len, prot, sharing | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	return p;
+}
+
+static inline pid_t test_fork(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	return pid;
+}
+
+/* Waits for the end of a child. Returns its exit status, or 128 plus the number of the signal that ended it. */
+static inline int test_reap(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static inline void test_put(int fd, const void *p, size_t n)
+{
+	CHECK_EQ(write(fd, p, n), (ssize_t)n);
+}
+
+static inline void test_get(int fd, void *p, size_t n)
+{
+	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+}
+
+/* Runs @fn in a child, with an end of a socket pair. Returns the child; *fd_p is the other end. */
+static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
+{
+	int fds[2];
+	pid_t pid;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
+	pid = test_fork();
+	if (!pid) {
+		alarm(120);
+		close(fds[0]);
+		fn(fds[1]);
+		exit(0);
+	}
+	close(fds[1]);
+	*fd_p = fds[0];
+	return pid;
+}
 
 #endif

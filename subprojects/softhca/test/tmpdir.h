@@ -5,6 +5,7 @@
 /* A directory of the test's own, which is removed when the test ends, even after a failed check. */
 
 #include <ftw.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,15 +30,19 @@ static inline void tmpdir_make(void)
 	atexit(tmpdir_remove);
 }
 
-/* Writes the topology of the test's fabric into a file of that directory. */
-static inline void tmpdir_topology(const char *text)
+/* Makes that directory, and writes the topology of the test's fabric into a file of it. */
+static inline void __attribute__((format(printf, 1, 2))) tmpdir_topology(const char *format, ...)
 {
 	char path[128];
+	va_list args;
 	FILE *f;
 
+	tmpdir_make();
 	snprintf(path, sizeof(path), "%s/topology", tmpdir);
 	f = fopen(path, "w");
-	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+	va_start(args, format);
+	CHECK(f && vfprintf(f, format, args) >= 0 && !fclose(f));
+	va_end(args);
 	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
 }
 

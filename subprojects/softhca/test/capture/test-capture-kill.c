@@ -16,6 +16,7 @@
 #include "fabric/fabric.h"
 #include "member/member.h"
 #include "packet/message.h"
+#include "tmpdir.h"
 
 #define PACKETS 40 /* of 4 KiB: several writes */
 
@@ -57,10 +58,9 @@ static void victim(void)
 static bool run_victim(uint32_t stop)
 {
 	bool ended = false;
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 	int status;
 
-	CHECK(pid >= 0);
 	if (!pid)
 		victim();
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
@@ -72,8 +72,7 @@ static bool run_victim(uint32_t stop)
 		CHECK(WIFSTOPPED(status));
 		ended = WSTOPSIG(status) == SIGSTOP;
 	}
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(!kill(pid, SIGKILL) && test_reap(pid) == 128 + SIGKILL);
 	return ended;
 }
 
@@ -153,25 +152,17 @@ static void replaced(void)
 	fclose(old);
 }
 
-static void leave(void)
-{
-	member_detach();
-	unlink(path);
-}
-
 int main(void)
 {
 	uint32_t kills = 0, whole = 0;
 	bool ended = false;
 	struct capture c;
-	char name[64];
 
-	alarm(100);
-	snprintf(name, sizeof(name), "test-capture-%d", (int)getpid());
-	snprintf(path, sizeof(path), "/tmp/%s.pcapng", name);
-	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
+	test_fabric("capture");
+	tmpdir_make();
+	snprintf(path, sizeof(path), "%s/pcapng", tmpdir);
 	CHECK(!member_attach());
-	atexit(leave);
+	atexit(member_detach);
 	CHECK(!capture_create(path, &arena()->topo, &c));
 	CHECK(!capture_start(arena(), &c, NO_SLOT, 0));
 	refused();

@@ -10,9 +10,6 @@
  */
 #include <arpa/inet.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -66,23 +63,21 @@ static void every_length(enum ibv_wr_opcode op)
 {
 	static const uint32_t lengths[] = {0, 1, 2, 3, 4, 64, 1023, 1024, 1025, 4096, 10000, 32768};
 
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++)
 		one(op, lengths[i]);
 }
 
 static void open_pair(enum ibv_qp_type type)
 {
-	rig_open(&a, &(struct rig_attr){.type = type});
-	rig_open(&b, &(struct rig_attr){.type = type, .rail = 1});
+	rig_open_pair(&a, &(struct rig_attr){.type = type}, &b,
+		&(struct rig_attr){.type = type, .rail = 1});
 	rig_fill(a.buf, RIG_BUF, 1);
-	rig_connect_pair(&a, &b);
 }
 
 static void close_pair(const char *transport)
 {
 	dump(transport);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 static void reliable(void)
@@ -140,20 +135,19 @@ static void one_write(void)
 	close_pair("rc");
 }
 
-/* Sends the numbers from @first on until it is killed. */
-static void send_numbers(uint32_t first, int from_parent, int to_parent)
-{
-	struct rig_addr me, peer;
+static uint32_t next = 1; /* the number that a new sender begins with */
 
-	rig_open(&a, &(struct rig_attr){0});
-	me = rig_addr(&a);
-	CHECK_EQ(write(to_parent, &me, sizeof(me)), sizeof(me));
-	CHECK_EQ(read(from_parent, &peer, sizeof(peer)), sizeof(peer));
-	rig_connect(&a, &peer, (struct rig_timers){0});
-	for (uint32_t i = first;; i++) {
+/* Sends numbers until it is killed. */
+static void send_numbers(int fd)
+{
+	struct rig_addr peer;
+
+	rig_open(&a, NULL);
+	peer = rig_meet(&a, fd, NULL, (struct rig_timers){0});
+	for (;; next++) {
 		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
 				     .flags = IBV_SEND_SIGNALED,
-				     .imm = htonl(i),
+				     .imm = htonl(next),
 				     .len = 5000,
 				     .raddr = peer.addr,
 				     .rkey = peer.rkey});
@@ -161,63 +155,45 @@ static void send_numbers(uint32_t first, int from_parent, int to_parent)
 	}
 }
 
-static uint32_t receive_some(uint32_t first, uint32_t n)
+static void receive_some(uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
-		CHECK_EQ(ntohl(rig_wait_ok(b.rcq).imm_data), first + i);
-		printf("got %u\n", first + i);
+	while (n--) {
+		CHECK_EQ(ntohl(rig_wait_ok(b.rcq).imm_data), next);
+		printf("got %u\n", next++);
 		rig_recv(&b, 1, 0, 0);
 	}
-	return n;
 }
 
-/* Receives the messages that have arrived when the sender is dead. Returns the next number. */
-static uint32_t receive_rest(uint32_t next)
+/* Receives the messages that have arrived when the sender is dead. */
+static void receive_rest(void)
 {
 	struct ibv_wc wc;
-	uint32_t n = 0;
 
-	for (; ibv_poll_cq(b.rcq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS; n++)
-		printf("got %u\n", next + n);
-	return n;
+	while (ibv_poll_cq(b.rcq, 1, &wc) == 1 && wc.status == IBV_WC_SUCCESS)
+		printf("got %u\n", next++);
 }
 
-static uint32_t kill_one(uint32_t first)
+static void kill_one(void)
 {
-	int down[2], up[2], status;
-	struct rig_addr me, peer;
-	uint32_t got;
 	pid_t pid;
+	int fd;
 
-	CHECK(!pipe(down) && !pipe(up));
 	fflush(stdout);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid)
-		send_numbers(first, down[0], up[1]);
+	pid = test_peer(send_numbers, &fd);
 	rig_open(&b, &(struct rig_attr){.rail = 1});
-	me = rig_addr(&b);
-	CHECK_EQ(read(up[0], &peer, sizeof(peer)), sizeof(peer));
 	for (int i = 0; i < 32; i++)
 		rig_recv(&b, 1, 0, 0);
-	rig_connect(&b, &peer, (struct rig_timers){0});
-	CHECK_EQ(write(down[1], &me, sizeof(me)), sizeof(me));
-	got = receive_some(first, PER_ROUND);
+	rig_meet(&b, fd, NULL, (struct rig_timers){0});
+	receive_some(PER_ROUND);
 	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	got += receive_rest(first + got);
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+	receive_rest();
 	rig_close(&b);
-	close(down[0]);
-	close(down[1]);
-	close(up[0]);
-	close(up[1]);
-	return got;
+	close(fd);
 }
 
 int main(int argc, char **argv)
 {
-	uint32_t next = 1;
-
 	alarm(100);
 	if (argc < 2)
 		all();
@@ -225,6 +201,6 @@ int main(int argc, char **argv)
 		one_write();
 	else
 		for (int i = 0; i < ROUNDS; i++)
-			next += kill_one(next);
+			kill_one();
 	return 0;
 }

@@ -7,15 +7,6 @@
 #include <poll.h>
 #include <unistd.h>
 
-void raw_fabric(const char *name)
-{
-	char fabric[64];
-
-	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
-	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	alarm(60); /* a hang ends as a failure */
-}
-
 int raw_open(int flags)
 {
 	int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC | flags);

@@ -30,9 +30,6 @@ enum {
 	TIMEWAIT_EXIT = 15,
 };
 
-/* Makes a fabric of its own for this test. Must be called before anything else. */
-void raw_fabric(const char *name);
-
 int raw_open(int flags);
 
 /* Writes @header and @len bytes after it; @len need not be the length in the header. */

@@ -6,9 +6,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "../tmpdir.h"
 #include "raw.h"
@@ -21,11 +18,11 @@
 #define CONSUMER 28
 #define VENDOR_OPTION 35
 #define GUARD_MS 60000
-#define MESSAGE_NS 100000 /* at least, from one end to the other */
+#define MESSAGE_NS 100000u /* at least, from one end to the other */
 
 static int sch, cch; /* channels of the two ends */
 
-/* A client has asked; returns the server's id for it. */
+/* Makes a client that has sent a request. Returns the server's id for the request. */
 static uint32_t ask(uint32_t *client, uint32_t *listener)
 {
 	uint16_t port = raw_listener(sch, SERVER, LOOP, listener);
@@ -120,7 +117,7 @@ static void attributes(void)
 	none_left();
 }
 
-/* The end that asks for the end learns of it when the other one agrees. */
+/* The end that disconnects gets its event when the other end has disconnected, too. */
 static void disconnect(bool server_asks, bool by_destruction)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -146,7 +143,7 @@ static void disconnect(bool server_asks, bool by_destruction)
 	none_left();
 }
 
-/* Both disconnect at once: an end that agrees before it has read the event still reads it first. */
+/* Both ends disconnect before they have read the event of the other one, and still read it first. */
 static void disconnect_both(void)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -163,101 +160,93 @@ static void disconnect_both(void)
 	none_left();
 }
 
-static int64_t now(void)
-{
-	struct timespec ts;
+static uint64_t sent; /* when the last message was sent */
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * INT64_C(1000000000) + ts.tv_nsec;
+/* Makes an id that asks for a connection. */
+static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint32_t id = raw_ready(cch, uid, ps, LOOP, port);
+
+	sent = test_now_ns();
+	CHECK_EQ(raw_connect(cch, id, &p), 0);
+	return id;
 }
 
 /* Returns the event, which takes the time of a message from @sent on. */
-static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t uid, int64_t sent)
+static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t uid)
 {
 	struct rdma_ucm_event_resp e = raw_expect(fd, type, uid);
 
-	CHECK(now() - sent >= MESSAGE_NS);
+	CHECK(test_now_ns() - sent >= MESSAGE_NS);
 	return e;
 }
 
-/* As over a network, so that what was sent before over the QPs is seen before. */
+/*
+ * Messages take time, as over a network, so that what was sent before over the QPs is seen before.
+ */
 static void messages_take_time(void)
 {
 	uint32_t client, listener, child;
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
 	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
-	int64_t sent;
 
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	sent = now();
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	child = expect_later(sch, CONNECT_REQUEST, SERVER, sent).id;
-	sent = now();
+	client = request(RDMA_PS_TCP, CLIENT, port);
+	child = expect_later(sch, CONNECT_REQUEST, SERVER).id;
+	sent = test_now_ns();
 	CHECK_EQ(raw_accept(sch, child, CHILD, &p), 0);
-	expect_later(cch, CONNECT_RESPONSE, CLIENT, sent);
-	sent = now();
+	expect_later(cch, CONNECT_RESPONSE, CLIENT);
+	sent = test_now_ns();
 	CHECK_EQ(raw_accept(cch, client, 0, NULL), 0);
-	expect_later(sch, ESTABLISHED, CHILD, sent);
-	sent = now();
+	expect_later(sch, ESTABLISHED, CHILD);
+	sent = test_now_ns();
 	CHECK_EQ(raw_disconnect(cch, client), 0);
-	expect_later(sch, DISCONNECTED, CHILD, sent);
-	sent = now();
+	expect_later(sch, DISCONNECTED, CHILD);
+	sent = test_now_ns();
 	CHECK_EQ(raw_disconnect(sch, child), 0);
 	raw_expect(sch, TIMEWAIT_EXIT, CHILD);
-	expect_later(cch, DISCONNECTED, CLIENT, sent);
+	expect_later(cch, DISCONNECTED, CLIENT);
 	raw_expect(cch, TIMEWAIT_EXIT, CLIENT);
 	CHECK_EQ(raw_destroy(cch, client), 5);
 	CHECK_EQ(raw_destroy(sch, child), 3);
-	/* A rejection, by the program and by nobody. */
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	/* A rejection, by a program and for want of a listener. */
+	client = request(RDMA_PS_TCP, CLIENT, port);
 	child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
-	sent = now();
+	sent = test_now_ns();
 	CHECK_EQ(raw_reject(sch, child, "", 0, 0), 0);
-	expect_later(cch, REJECTED, CLIENT, sent);
+	expect_later(cch, REJECTED, CLIENT);
 	CHECK_EQ(raw_destroy(sch, child), 0);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(raw_destroy(sch, listener), 2);
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	sent = now();
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	expect_later(cch, REJECTED, CLIENT, sent);
+	client = request(RDMA_PS_TCP, CLIENT, port);
+	expect_later(cch, REJECTED, CLIENT);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	none_left();
 }
 
-#define LATENCY_NS 20000000 /* of adapters in the real link model */
+#define LATENCY_NS 20000000u /* of adapters in the real link model */
 
 /*
- * Without a thread, or where a clock of the fabric's own moves instead, they arrive at once; in the
- * real link model after the latency, too.
+ * Messages arrive immediately in step mode and in virtual time. In the real link model they also
+ * take the latency.
  */
 static void in_model(const char *variable, const char *value, bool at_once)
 {
-	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint32_t client, listener;
-	int status;
-	int64_t sent;
-	uint16_t port;
-	pid_t pid = fork();
+	uint32_t listener;
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (pid) {
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK_EQ(status, 0);
+		CHECK_EQ(test_reap(pid), 0);
 		return;
 	}
 	CHECK(!setenv(variable, value, 1));
-	raw_fabric(value);
+	test_fabric(value);
 	sch = raw_open(0);
 	cch = raw_open(0);
-	port = raw_listener(sch, SERVER, LOOP, &listener);
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	sent = now();
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	request(RDMA_PS_TCP, CLIENT, raw_listener(sch, SERVER, LOOP, &listener));
 	CHECK(!at_once || raw_readable(sch, 0));
 	raw_expect(sch, CONNECT_REQUEST, SERVER);
-	CHECK(at_once || now() - sent >= MESSAGE_NS + LATENCY_NS);
+	CHECK(at_once || test_now_ns() - sent >= MESSAGE_NS + LATENCY_NS);
 	_exit(0);
 }
 
@@ -299,21 +288,19 @@ static void rejected_with(uint8_t reason, uint32_t status)
 	none_left();
 }
 
-/* Requests that nobody answers: nobody listens, the backlog is full, the id goes. */
+/* Requests without an answer: no id listens, the backlog is full, or the id is destroyed. */
 static void not_answered(void)
 {
 	uint32_t client, second, listener, child;
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
 	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
 
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, (uint16_t)(port ^ 1));
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	client = request(RDMA_PS_TCP, CLIENT, (uint16_t)(port ^ 1));
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
 	CHECK_EQ(raw_connect(cch, client, &p), -EINVAL);
 	CHECK_EQ(raw_destroy(cch, client), 3);
-	/* Nobody reads the request before the listening id is destroyed. */
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	/* The listening id is destroyed before the request is read. */
+	client = request(RDMA_PS_TCP, CLIENT, port);
 	CHECK(raw_readable(sch, GUARD_MS));
 	CHECK_EQ(raw_destroy(sch, listener), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
@@ -325,14 +312,13 @@ static void not_answered(void)
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
-	/* A client that goes before its request is read: there is no request any more. */
+	/* A client that is destroyed before its request is read withdraws the request. */
 	port = raw_listener(sch, SERVER, LOOP, &listener);
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	client = request(RDMA_PS_TCP, CLIENT, port);
 	CHECK_EQ(raw_destroy(cch, client), 2);
 	none_left();
 	CHECK_EQ(raw_destroy(sch, listener), 0);
-	/* One that goes after: the server cannot accept. */
+	/* If the client is destroyed later, the server cannot accept. */
 	child = ask(&client, &listener);
 	CHECK_EQ(raw_destroy(cch, client), 2);
 	CHECK_EQ(raw_accept(sch, child, CHILD, &p), -EINVAL);
@@ -342,10 +328,8 @@ static void not_answered(void)
 	listener = raw_id(sch, SERVER, RDMA_PS_TCP);
 	CHECK_EQ(raw_bind(sch, listener, LOOP, 7654), 0);
 	CHECK_EQ(raw_listen(sch, listener, 1), 0);
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, 7654);
-	second = raw_ready(cch, CLIENT + 1, RDMA_PS_TCP, LOOP, 7654);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
-	CHECK_EQ(raw_connect(cch, second, &p), 0);
+	client = request(RDMA_PS_TCP, CLIENT, 7654);
+	second = request(RDMA_PS_TCP, CLIENT + 1, 7654);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT + 1).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 2);
 	CHECK_EQ(raw_destroy(cch, second), 3);
@@ -394,7 +378,7 @@ static void ports(void)
 	CHECK_EQ(bind_new("0.0.0.0", 7000, &a), 0);
 	CHECK_EQ(bind_and_forget(LOOP, 7000), -EADDRINUSE);
 	CHECK_EQ(raw_destroy(sch, a), 0);
-	/* Two may share an address of which both say so; one of them may listen. */
+	/* Two ids may share an address if both have the option; one of them may listen. */
 	a = raw_id(sch, SERVER, RDMA_PS_TCP);
 	b = raw_id(sch, SERVER, RDMA_PS_TCP);
 	reuse(a);
@@ -441,14 +425,12 @@ static void datagrams(void)
 	CHECK_EQ(e.param.ud.private_data_len, 136);
 	CHECK_STR((char *)e.param.ud.private_data, "me");
 	CHECK_EQ(raw_destroy(cch, client), 3);
-	/* Rejected, and where nobody listens. */
-	client = raw_ready(cch, CLIENT, RDMA_PS_UDP, LOOP, 7000);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	/* A request that is rejected, and one for a port without a listener. */
+	client = request(RDMA_PS_UDP, CLIENT, 7000);
 	CHECK_EQ(raw_reject(sch, raw_expect(sch, CONNECT_REQUEST, SERVER).id, "", 0, 0), 0);
 	CHECK_EQ(raw_expect(cch, UNREACHABLE, CLIENT).status, 2);
 	CHECK_EQ(raw_destroy(cch, client), 3);
-	client = raw_ready(cch, CLIENT, RDMA_PS_UDP, LOOP, 7001);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
+	client = request(RDMA_PS_UDP, CLIENT, 7001);
 	CHECK_EQ(raw_expect(cch, UNREACHABLE, CLIENT).status, 1);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(close(sch), 0);
@@ -456,7 +438,7 @@ static void datagrams(void)
 	none_left();
 }
 
-/* Nobody has it, and standard error says so. */
+/* No adapter has the address, and a line on standard error says so. */
 static void resolve_unknown(uint32_t client, const char *ip)
 {
 	int said = memfd_create("said", MFD_CLOEXEC),
@@ -531,74 +513,67 @@ static void duplicates(void)
 	CHECK_EQ(errno, EBADF);
 }
 
-/* The place at which a process is killed, and the event that the other end gets. */
+/* The last step of a connection before one of its processes is killed. */
 enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
 
-struct dying {
-	uint16_t port;
-	int stage;
-	int to_parent;
-};
+/* For a child that is killed. */
+static int last_stage;
+static uint16_t server_port;
 
-static void die_as_client(const struct dying *d)
+/* Tells the parent that this process has come so far, and waits to be killed. */
+static void await_death(int fd)
 {
-	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	test_put(fd, "x", 1);
+	for (;;)
+		pause();
+}
+
+static void die_as_client(int fd)
+{
 	uint32_t id;
 
 	cch = raw_open(0);
-	id = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, d->port);
-	CHECK_EQ(raw_connect(cch, id, &p), 0);
-	if (d->stage >= ACCEPTED)
+	id = request(RDMA_PS_TCP, CLIENT, server_port);
+	if (last_stage >= ACCEPTED)
 		raw_expect(cch, CONNECT_RESPONSE, CLIENT);
-	if (d->stage >= CONNECTED)
+	if (last_stage >= CONNECTED)
 		CHECK_EQ(raw_accept(cch, id, 0, NULL), 0);
-	if (d->stage == DYING)
+	if (last_stage == DYING)
 		CHECK_EQ(raw_disconnect(cch, id), 0);
+	await_death(fd);
 }
 
-/* Tells the parent its port. */
-static void die_as_server(const struct dying *d)
+static void die_as_server(int fd)
 {
 	uint32_t listener;
-	uint16_t port;
 
 	sch = raw_open(0);
-	port = raw_listener(sch, SERVER, LOOP, &listener);
-	CHECK_EQ(write(d->to_parent, &port, sizeof(port)), (ssize_t)sizeof(port));
-	if (d->stage >= READ_REQUEST)
+	server_port = raw_listener(sch, SERVER, LOOP, &listener);
+	test_put(fd, &server_port, sizeof(server_port));
+	if (last_stage >= READ_REQUEST)
 		raw_expect(sch, CONNECT_REQUEST, SERVER);
+	await_death(fd);
 }
 
-/*
- * Runs @fn in a child, which says over the pipe when it has come so far, and waits to be killed.
- * @fd_p: the parent's end.
- */
-static pid_t start(void (*fn)(const struct dying *d), struct dying d, int *fd_p)
+static pid_t start(void (*fn)(int fd), int stage, int *fd_p)
 {
-	int fd[2];
-	pid_t pid;
+	last_stage = stage;
+	return test_peer(fn, fd_p);
+}
 
-	CHECK(!pipe(fd));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		alarm(60);
-		d.to_parent = fd[1];
-		fn(&d);
-		CHECK_EQ(write(fd[1], "x", 1), 1);
-		for (;;)
-			pause();
-	}
-	close(fd[1]);
-	*fd_p = fd[0];
+static pid_t start_server(int stage, int *fd_p)
+{
+	pid_t pid = start(die_as_server, stage, fd_p);
+
+	test_get(*fd_p, &server_port, sizeof(server_port));
 	return pid;
 }
 
 static void end(pid_t pid, int fd)
 {
-	CHECK_EQ(read(fd, &(char){0}, 1), 1);
+	test_get(fd, &(char){0}, 1);
 	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
 	close(fd);
 }
 
@@ -606,10 +581,11 @@ static void client_dies(int stage)
 {
 	struct rdma_ucm_conn_param p = raw_param(2, NULL);
 	uint32_t listener, child = 0;
-	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+	pid_t pid;
 	int fd;
-	pid_t pid = start(die_as_client, (struct dying){.port = port, .stage = stage}, &fd);
 
+	server_port = raw_listener(sch, SERVER, LOOP, &listener);
+	pid = start(die_as_client, stage, &fd);
 	if (stage >= READ_REQUEST) {
 		CHECK(raw_readable(sch, 60000));
 		child = raw_expect(sch, CONNECT_REQUEST, SERVER).id;
@@ -634,56 +610,46 @@ static void client_dies(int stage)
 	CHECK(raw_destroy(sch, listener) >= 0);
 }
 
-/* Nobody listens at @port. */
-static void refused(uint16_t port)
+/* No id listens at the port. */
+static void refused(void)
 {
-	struct rdma_ucm_conn_param p = raw_param(2, NULL);
-	uint32_t client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
+	uint32_t client = request(RDMA_PS_TCP, CLIENT, server_port);
 
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
 	CHECK_EQ(raw_destroy(cch, client), 3);
 }
 
-/* A server that is killed with the request unread, and before it has accepted it. */
+/* The server is killed before it has read the request, or before it has accepted it. */
 static void server_dies(int stage)
 {
-	struct rdma_ucm_conn_param p = raw_param(2, NULL);
-	uint32_t client;
-	uint16_t port;
 	int fd;
-	pid_t pid = start(die_as_server, (struct dying){.stage = stage}, &fd);
+	pid_t pid = start_server(stage, &fd);
+	uint32_t client = request(RDMA_PS_TCP, CLIENT, server_port);
 
-	CHECK_EQ(read(fd, &port, sizeof(port)), (ssize_t)sizeof(port));
-	client = raw_ready(cch, CLIENT, RDMA_PS_TCP, LOOP, port);
-	CHECK_EQ(raw_connect(cch, client, &p), 0);
 	end(pid, fd);
 	CHECK(raw_readable(cch, 60000));
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, CONSUMER);
 	CHECK_EQ(raw_destroy(cch, client), 3);
-	refused(port);
+	refused();
 }
 
-/* One who has no connection with a dead listener does not wait for it either. */
+/* A client without a connection to a dead listener does not wait for the listener either. */
 static void dead_listener(void)
 {
-	uint16_t port;
 	int fd;
-	pid_t pid = start(die_as_server, (struct dying){.stage = ASKED}, &fd);
+	pid_t pid = start_server(ASKED, &fd);
 
-	CHECK_EQ(read(fd, &port, sizeof(port)), (ssize_t)sizeof(port));
 	end(pid, fd);
-	refused(port);
+	refused();
 }
 
 int main(void)
 {
-	tmpdir_make();
 	tmpdir_topology("latency_ns=20000000\n");
 	in_model("SOFTHCA_MODE", "step", true);
 	in_model("SOFTHCA_LINK", "virtual", true);
 	in_model("SOFTHCA_LINK", "real", false);
-	raw_fabric("cm");
+	test_fabric("cm");
 	sch = raw_open(0);
 	cch = raw_open(0);
 	attributes();

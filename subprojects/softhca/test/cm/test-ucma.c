@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Wrong writes to /dev/infiniband/rdma_cm are refused, and do no harm. */
+/* Invalid commands to /dev/infiniband/rdma_cm are refused, and change nothing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -15,7 +15,7 @@
 #define COMMANDS 23u /* RDMA_USER_CM_CMD_JOIN_MCAST is the last one */
 
 static int ch;
-static void *wrong; /* an address where nothing is */
+static void *wrong; /* an address that cannot be accessed */
 
 static void device(void)
 {
@@ -90,12 +90,12 @@ static const struct lengths {
 	{RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(struct rdma_ucm_resolve_addr), 0},
 };
 
-/* A byte less than a command has is refused, and so is room of a byte less than its answer. */
+/* A command that is a byte too short is refused, and so is one with room for all but a byte of its answer. */
 static void short_ones(void)
 {
 	static const char zeros[1024];
 
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		const struct lengths *l = &lengths[i];
 
 		CHECK_EQ(raw_command(ch, l->cmd, zeros, l->in - 1u, 1000), -EINVAL);
@@ -104,7 +104,7 @@ static void short_ones(void)
 	}
 }
 
-/* Bytes behind the ABI's structure are a newer one's, and do not count. */
+/* Bytes after the structure of this ABI, which a newer ABI may have, are ignored. */
 static void long_one(void)
 {
 	struct {
@@ -117,7 +117,7 @@ static void long_one(void)
 	CHECK_EQ(raw_destroy(ch, in.in.id), 0);
 }
 
-/* Ids that are none, were one, or are of another channel or another process. */
+/* Ids that do not exist, were destroyed, or belong to another channel or process. */
 static void ids(void)
 {
 	static const uint32_t none[] = {0, 100, 8191, 8192, 65536, UINT32_MAX};
@@ -125,33 +125,30 @@ static void ids(void)
 	struct rdma_ucm_create_id create = {.response = (uintptr_t)&resp, .ps = RDMA_PS_TCP};
 	int other = raw_open(0);
 	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
-	int status;
 	pid_t pid;
 
-	for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(none); i++)
 		CHECK_EQ(raw_listen(ch, none[i], 1), -ENOENT);
 	CHECK_EQ(raw_listen(other, id, 1), -EINVAL);
 	CHECK_EQ(raw_destroy(other, id), -EINVAL);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		int mine = raw_open(0);
 
 		CHECK_EQ(raw_destroy(mine, id), -ENOENT);
-		/* The parent's channel is none here. */
+		/* The parent's descriptor is not a channel of this process. */
 		CHECK(write(ch, &id, sizeof(id)) < 0);
 		CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &create, sizeof(create), 4),
 			-EINVAL);
 		exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 	CHECK_EQ(raw_destroy(ch, id), 0);
 	CHECK_EQ(raw_destroy(ch, id), -ENOENT);
 	close(other);
 }
 
-/* Answers to an address where nothing is. An id that nobody would know of is not left. */
+/* The answer cannot be written to its address. Then no id is left that the program does not know. */
 static void addresses_of_answers(void)
 {
 	struct rdma_ucm_create_id create = {.response = (uintptr_t)wrong, .ps = RDMA_PS_TCP};
@@ -171,7 +168,7 @@ static void addresses_of_answers(void)
 	CHECK_EQ(raw_destroy(ch, id), 0);
 }
 
-/* An answer is never longer than the room that the program gives. */
+/* An answer is never longer than the program's buffer. */
 static void room_for_answers(void)
 {
 	struct rdma_ucm_query_addr_resp resp;
@@ -255,7 +252,7 @@ static void options(void)
 	CHECK_EQ(raw_destroy(ch, id), 0);
 }
 
-/* A request that is on its way comes to the channel to which the listening id has gone. */
+/* A request that was sent before the listening id migrated arrives at the new channel. */
 static void migrate_asked(void)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
@@ -281,13 +278,13 @@ static void migrate(void)
 	struct rdma_ucm_event_resp e;
 	static const int wrong_fds[] = {-1, 0, 65536, INT32_MAX};
 
-	for (size_t i = 0; i < sizeof(wrong_fds) / sizeof(wrong_fds[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wrong_fds); i++) {
 		in.fd = (uint32_t)wrong_fds[i];
 		CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
 	}
 	in.fd = (uint32_t)none;
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
-	/* Devices are no event channels, also the one with the number of the first FIFO. */
+	/* Devices are not event channels, not even the one with the number of the first FIFO. */
 	for (int i = 0; i < 2; i++) {
 		device[i] = open("/dev/infiniband/uverbs0", O_RDWR);
 		in.fd = (uint32_t)device[i];
@@ -298,7 +295,7 @@ static void migrate(void)
 	close(device[1]);
 	in.fd = (uint32_t)to;
 	CHECK_EQ(raw_command(to, RDMA_USER_CM_CMD_MIGRATE_ID, &in, sizeof(in), 4), -EINVAL);
-	/* Its unread event comes along; that of another id stays. */
+	/* The unread event of the id migrates, too; the event of another id does not. */
 	CHECK_EQ(raw_resolve(ch, in.id, LOOP, 7), 0);
 	CHECK_EQ(raw_resolve(ch, raw_id(ch, 2, RDMA_PS_TCP), LOOP, 7), 0);
 	in.fd = (uint32_t)ch;
@@ -315,7 +312,7 @@ static void migrate(void)
 	migrate_asked();
 }
 
-/* Commands that the state of an id does not permit. */
+/* Commands in a state of the id in which they are not permitted. */
 static void states(void)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
@@ -348,7 +345,10 @@ static void states(void)
 	CHECK_EQ(raw_destroy(ch, id), 2);
 }
 
-/* AF_IB: only the wildcard, with which librdmacm finds out whether the kernel knows the family. */
+/*
+ * AF_IB addresses are refused but for the wildcard, by which librdmacm tests whether the kernel
+ * knows the family.
+ */
 static void af_ib(void)
 {
 	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_IB), .addr_size = 48};
@@ -362,7 +362,7 @@ static void af_ib(void)
 	CHECK_EQ(raw_destroy(ch, bind.id), 0);
 }
 
-/* Bytes that get into the FIFO past write() are no event. */
+/* Bytes that a program writes into the FIFO by a system call of its own are not events. */
 static void forged_events(void)
 {
 	static const uint64_t forged[] = {0, 8191, 8192, UINT32_MAX, UINT64_MAX};
@@ -371,12 +371,12 @@ static void forged_events(void)
 	int fd = raw_open(O_NONBLOCK);
 	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP), mine = raw_id(ch, 1, RDMA_PS_TCP);
 
-	for (size_t i = 0; i < sizeof(forged) / sizeof(forged[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(forged); i++) {
 		record[0] = forged[i];
 		CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
 		CHECK_EQ(raw_event(fd, &e), -EAGAIN);
 	}
-	record[0] = id; /* nobody has asked for it */
+	record[0] = id; /* without a request */
 	CHECK_EQ(syscall(SYS_write, fd, record, sizeof(record)), sizeof(record));
 	CHECK_EQ(raw_event(fd, &e), -EAGAIN);
 	record[0] = mine; /* of another channel */
@@ -388,9 +388,9 @@ static void forged_events(void)
 }
 
 /*
- * libc's poll() and pause(), which the HCA calls to wait for an event. When armed, poll() does what
- * another thread may do at this moment: it closes the channel, and gives its number to a file that
- * can be read.
+ * These replace libc's poll() and pause(), which the HCA calls to wait for an event. When @armed is
+ * a channel, poll() does what another thread may do at this moment: it closes the channel, and opens
+ * a readable file with the same number.
  */
 static int armed = -1, pauses;
 
@@ -419,8 +419,8 @@ int pause(void)
 }
 
 /*
- * A thread waits while its channel is closed. As in the kernel it waits on until a signal comes, and
- * takes nothing from the file that has got the number.
+ * The channel of a waiting thread is closed. As in the kernel, the thread continues to wait until a
+ * signal arrives, and reads nothing from the file that now has the channel's number.
  */
 static void closed_in_wait(void)
 {
@@ -447,9 +447,8 @@ static void port_spaces(void)
 
 int main(void)
 {
-	raw_fabric("ucma");
-	wrong = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(wrong != MAP_FAILED);
+	test_fabric("ucma");
+	wrong = test_map(4096, PROT_NONE, MAP_PRIVATE);
 	ch = raw_open(0);
 	device();
 	headers();

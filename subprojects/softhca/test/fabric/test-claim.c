@@ -106,8 +106,7 @@ static pid_t child(void (*fn)(void), bool with_mutex)
 	pid_t pid;
 
 	memset(shared, 0, sizeof(*shared));
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		/* It may spin with all signals blocked. */
 		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
@@ -136,13 +135,9 @@ static void stop(pid_t pid)
 
 static int ended(pid_t pid)
 {
-	int status;
-
 	tell(&shared->end);
 	CHECK(!kill(pid, SIGCONT));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	return WEXITSTATUS(status);
+	return test_reap(pid);
 }
 
 /* Makes one check. Returns whether the mutex was taken, and releases it. */
@@ -283,15 +278,9 @@ static void signal_is_late(void)
 
 int main(void)
 {
-	char name[64];
-
-	alarm(100);
-	snprintf(name, sizeof(name), "test-claim-%d", (int)getpid());
-	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
+	test_fabric("claim");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		0);
-	CHECK(shared != MAP_FAILED);
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	CHECK(!member_attach());
 	atexit(member_detach);
 	not_who_runs();

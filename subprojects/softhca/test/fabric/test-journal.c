@@ -154,10 +154,9 @@ static void victim(uint32_t n, enum part part)
 static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t *pid_p)
 {
 	bool ended = false;
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 	int status;
 
-	CHECK(pid >= 0);
 	if (!pid)
 		victim(n, part);
 	*pid_p = pid;
@@ -172,15 +171,6 @@ static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t 
 	return ended;
 }
 
-static void kill_victim(pid_t pid)
-{
-	int status;
-
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-}
-
 /* Continues the victim, which must find at once that it has lost the mutex. */
 static void continue_victim(pid_t pid)
 {
@@ -188,12 +178,10 @@ static void continue_victim(pid_t pid)
 	uint32_t producers[2] = {queues[0].cq->producer, queues[1].cq->producer};
 	struct journal journal = arena()->journal;
 	uint32_t taken = srq->taken, head = srq->head;
-	int status;
 
 	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	CHECK(!kill(pid, SIGCONT)); /* it may be about to stop itself */
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == LOST);
+	CHECK_EQ(test_reap(pid), LOST);
 	CHECK(!memcmp(before, queues, sizeof(before)));
 	CHECK(!memcmp(&journal, &arena()->journal, sizeof(journal)));
 	CHECK_EQ(queues[0].cq->producer, producers[0]);
@@ -255,7 +243,7 @@ static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, b
 	post_receives();
 	*ended = run_victim(n, part, instructions, &pid);
 	if (kills)
-		kill_victim(pid);
+		CHECK(!kill(pid, SIGKILL) && test_reap(pid) == 128 + SIGKILL);
 	CHECK(!fabric_enter(&saved));
 	done = queues[0].cq->producer != before;
 	CHECK_EQ(srq->taken, taken + done);
@@ -309,12 +297,10 @@ static uint32_t sweeps(uint32_t first, bool kills)
 
 int main(void)
 {
-	char name[64];
 	uint32_t n;
 
+	test_fabric("journal");
 	alarm(300);
-	snprintf(name, sizeof(name), "test-journal-%d", (int)getpid());
-	CHECK(!setenv("SOFTHCA_FABRIC", name, 1));
 	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	CHECK(!member_attach());
 	make_objects();

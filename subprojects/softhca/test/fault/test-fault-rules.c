@@ -74,7 +74,7 @@ static void wrong_texts(void)
 		{"action=error; acton=rnr", "'acton': give key=value"},
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		CHECK_EQ(parse(cases[i].text), -EINVAL);
 		CHECK_EQ(rules[0].action, FAULT_NONE);
 		CHECK(!strchr(err, '\n'));
@@ -115,7 +115,7 @@ static void written_back(void)
 	};
 	char text[FAULT_TEXT];
 
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
 		struct fault_rule first;
 
 		CHECK_EQ(parse(texts[i]), 0);

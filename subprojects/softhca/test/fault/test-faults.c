@@ -7,10 +7,6 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "../hca/rig.h"
 #include "softhca.h"
@@ -23,14 +19,10 @@ static struct rig a, b;
 
 static void open_pair(struct rig_timers t)
 {
-	struct rig_addr at_a, at_b;
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	at_a = rig_addr(&a);
-	at_b = rig_addr(&b);
-	rig_connect(&a, &at_b, t);
-	rig_connect(&b, &at_a, t);
+	rig_open(&a, NULL);
+	rig_open(&b, NULL);
+	rig_connect(&a, rig_addr(&b), t);
+	rig_connect(&b, rig_addr(&a), t);
 	rig_fill(a.buf, 4096, 1);
 	memset(b.buf + DST, 0, 4096);
 }
@@ -85,11 +77,7 @@ static void rnr_twice(void)
 
 static void rnr_for_ever(void)
 {
-	open_pair((struct rig_timers){.timeout = 10,
-		.retry = 3,
-		.rnr_retry = 2,
-		.min_rnr = 1,
-		.set = true});
+	open_pair((struct rig_timers){.rnr_retry = 2});
 	rig_recv(&b, 9, 0, 64);
 	post(1, IBV_WR_SEND, 64);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
@@ -102,26 +90,18 @@ static void no_answer_for_ever(void)
 	write_ends(1, IBV_WC_RETRY_EXC_ERR);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* The delayed WRITE and those after it complete in their order, and not too early. */
 static void delayed(void)
 {
 	uint64_t start;
 
 	open_pair((struct rig_timers){0});
-	start = now_ns();
+	start = test_now_ns();
 	for (uint64_t id = 1; id <= 3; id++)
 		post(id, IBV_WR_RDMA_WRITE, 64);
 	for (uint64_t id = 1; id <= 3; id++)
 		CHECK_EQ(rig_wait_ok(a.scq).wr_id, id);
-	CHECK(now_ns() - start >= DELAY_NS);
+	CHECK(test_now_ns() - start >= DELAY_NS);
 	CHECK(rig_same(b.buf + DST, 64, 1));
 }
 
@@ -163,19 +143,12 @@ static void late_write(void)
 	CHECK(rig_same(b.buf + DST, 64, 1));
 }
 
-static void to_error(struct rig *r)
-{
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
-
-	CHECK(!ibv_modify_qp(r->qp, &attr, IBV_QP_STATE));
-}
-
 /* The fence: a receiver in the error state accepts no WRITE any more. */
 static void late_write_after_fence(void)
 {
 	open_pair((struct rig_timers){0});
 	write_ends(1, IBV_WC_RETRY_EXC_ERR);
-	to_error(&b);
+	rig_modify(&b, IBV_QPS_ERR);
 	CHECK_EQ(await_late().late_lost, 1);
 	CHECK_EQ(b.buf[DST], 0);
 }
@@ -185,7 +158,7 @@ static void late_write_given_up(void)
 {
 	open_pair((struct rig_timers){0});
 	post(1, IBV_WR_RDMA_WRITE, 4096);
-	to_error(&a);
+	rig_modify(&a, IBV_QPS_ERR);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(await_late().late_placed, 1);
 	CHECK(rig_same(b.buf + DST, 4096, 1));
@@ -218,11 +191,7 @@ static void at_random(void)
 {
 	struct softhca_counters c;
 
-	open_pair((struct rig_timers){.timeout = 8,
-		.retry = 7,
-		.rnr_retry = 7,
-		.min_rnr = 1,
-		.set = true});
+	open_pair((struct rig_timers){.timeout = 8, .retry = 7});
 	for (uint64_t id = 1; id <= 20; id++) {
 		rig_recv(&b, id, 0, 64);
 		post(id, IBV_WR_SEND, 64);
@@ -322,32 +291,27 @@ static const struct fault_case {
 
 static void run(const struct fault_case *c)
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 	int status;
 
-	CHECK(pid >= 0);
 	if (!pid) {
-		rig_fabric(c->name);
+		test_fabric(c->name);
 		setenv("SOFTHCA_FAULTS", c->rules, 1);
 		c->run();
-		rig_close(&a);
-		rig_close(&b);
+		rig_close_pair(&a, &b);
 		exit(0);
 	}
-	CHECK(waitpid(pid, &status, 0) == pid);
-	printf("%s: %x\n", c->name, status);
+	status = test_reap(pid);
+	printf("%s: %d\n", c->name, status);
 	fflush(stdout);
-	if (c->signal)
-		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == c->signal);
-	else
-		CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+	CHECK_EQ(status, c->signal ? 128 + c->signal : 0);
 }
 
 int main(void)
 {
 	alarm(100);
 	CHECK(!setenv("SOFTHCA_RAILS", "10", 1)); /* a rule's adapter must exist */
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
 		run(&cases[i]);
 	return 0;
 }

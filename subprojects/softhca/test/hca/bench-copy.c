@@ -5,12 +5,7 @@
  * if the writer takes more than 1.5 times as long in the neighbour's fabric.
  */
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "rig.h"
 
@@ -19,36 +14,17 @@
 #define BIG (4u << 20)
 #define RATIO_MAX 1.5
 
-static void put(int fd, const void *p, size_t n)
-{
-	CHECK_EQ(write(fd, p, n), (ssize_t)n);
-}
-
-static void get(int fd, void *p, size_t n)
-{
-	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
-}
-
 /* An end with a buffer of BIG bytes. */
 static struct ibv_mr *open_end(struct rig *r, int fd, struct rig_addr *to)
 {
-	struct rig_addr mine;
 	struct ibv_mr *mr;
-	void *p = mmap(NULL, BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = test_map(BIG, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 
-	CHECK(p != MAP_FAILED);
 	memset(p, 1, BIG);
-	rig_open(r, &(struct rig_attr){0});
+	rig_open(r, NULL);
 	mr = ibv_reg_mr(r->pd, p, BIG, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(mr);
-	mine = rig_addr(r);
-	mine.addr = (uintptr_t)p;
-	mine.rkey = mr->rkey;
-	put(fd, &mine, sizeof(mine));
-	get(fd, to, sizeof(*to));
-	rig_connect(r, to, (struct rig_timers){0});
-	put(fd, "x", 1);
-	get(fd, &(char){0}, 1);
+	*to = rig_meet(r, fd, mr, (struct rig_timers){0});
 	return mr;
 }
 
@@ -64,25 +40,20 @@ static void target(int fd)
 static void write_one(struct rig *r, const struct ibv_mr *mr, const struct rig_addr *to,
 	uint32_t len)
 {
-	struct ibv_sge sge = {(uintptr_t)mr->addr, len, mr->lkey};
-	struct ibv_send_wr wr = {
-		.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {.remote_addr = to->addr, .rkey = to->rkey},
-	};
-	struct ibv_send_wr *bad;
-
-	CHECK(!ibv_post_send(r->qp, &wr, &bad));
+	rig_post(r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			    .flags = IBV_SEND_SIGNALED,
+			    .len = len,
+			    .laddr = (uintptr_t)mr->addr,
+			    .lkey = mr->lkey,
+			    .raddr = to->addr,
+			    .rkey = to->rkey});
 	rig_wait_ok(r->scq);
 }
 
 static pid_t start(const char *fabric)
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 		CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
@@ -99,27 +70,25 @@ static void big_writer(int fd, int ready)
 
 	mr = open_end(&r, fd, &to);
 	write_one(&r, mr, &to, BIG);
-	put(ready, "x", 1);
+	test_put(ready, "x", 1);
 	for (;;)
 		write_one(&r, mr, &to, BIG);
 }
 
 static void small_writer(int fd, int result)
 {
-	struct timespec t[2];
 	struct rig_addr to;
 	struct ibv_mr *mr;
 	struct rig r;
+	uint64_t start;
 	double us;
 
 	mr = open_end(&r, fd, &to);
-	clock_gettime(CLOCK_MONOTONIC, &t[0]);
+	start = test_now_ns();
 	for (uint32_t n = 0; n < MESSAGES; n++)
 		write_one(&r, mr, &to, 64);
-	clock_gettime(CLOCK_MONOTONIC, &t[1]);
-	us = (double)(t[1].tv_sec - t[0].tv_sec) * 1e6 +
-	     (double)(t[1].tv_nsec - t[0].tv_nsec) / 1e3;
-	put(result, &(double){us / MESSAGES}, sizeof(us));
+	us = (double)(test_now_ns() - start) / 1e3 / MESSAGES;
+	test_put(result, &us, sizeof(us));
 	pause();
 }
 
@@ -151,12 +120,12 @@ static double run(bool one_fabric)
 	char c;
 
 	start_pair("bench-copy-1", big_writer, pid, &fd[0]);
-	get(fd[0], &c, 1);
+	test_get(fd[0], &c, 1);
 	start_pair(one_fabric ? "bench-copy-1" : "bench-copy-2", small_writer, pid + 2, &fd[1]);
-	get(fd[1], &us, sizeof(us));
+	test_get(fd[1], &us, sizeof(us));
 	for (int i = 3; i >= 0; i--) { /* each writer before its target */
 		CHECK(!kill(pid[i], SIGKILL));
-		CHECK_EQ(waitpid(pid[i], NULL, 0), pid[i]);
+		CHECK_EQ(test_reap(pid[i]), 128 + SIGKILL);
 	}
 	close(fd[0]);
 	close(fd[1]);

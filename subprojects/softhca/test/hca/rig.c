@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 
-#include <infiniband/mlx5dv.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-void rig_fabric(const char *name)
-{
-	char fabric[64];
-
-	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
-	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	alarm(120); /* so a test that hangs fails */
-}
+#define QKEY 0x1234
 
 int rig_child(void (*fn)(void), const char *says)
 {
@@ -24,8 +13,7 @@ int rig_child(void (*fn)(void), const char *says)
 	pid_t pid;
 
 	CHECK(!pipe(fd));
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		CHECK_EQ(dup2(fd[1], 2), 2);
 		close(fd[0]);
@@ -38,11 +26,11 @@ int rig_child(void (*fn)(void), const char *says)
 	for (size_t have = 0; (n = read(fd[0], text + have, sizeof(text) - 1 - have)) > 0;)
 		have += (size_t)n;
 	close(fd[0]);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	status = test_reap(pid);
 	fputs(text, stderr);
 	if (says)
 		CHECK(strstr(text, says) && strchr(text, '\n') == strrchr(text, '\n'));
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+	return status;
 }
 
 static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)
@@ -67,12 +55,12 @@ static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)
 	return ibv_cq_ex_to_cq(mlx5dv_create_cq(r->ctx, &ex, &dv));
 }
 
-static void make_qp(struct rig *r, const struct rig_attr *a)
+static struct ibv_qp *make_qp(const struct rig *r, const struct rig_attr *a)
 {
-	struct ibv_srq_init_attr sa = {.attr = {.max_wr = RIG_DEPTH, .max_sge = 2}};
 	struct ibv_qp_init_attr qa = {
 		.send_cq = r->scq,
 		.recv_cq = r->rcq,
+		.srq = r->srq,
 		.cap = {.max_send_wr = a->depth ? a->depth : RIG_DEPTH,
 			.max_recv_wr = RIG_DEPTH,
 			.max_send_sge = 4,
@@ -86,26 +74,37 @@ static void make_qp(struct rig *r, const struct rig_attr *a)
 		.pkey_index = a->pkey_index,
 		.qp_access_flags =
 			IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC,
-		.qkey = 0x1234,
+		.qkey = QKEY,
 	};
+	struct ibv_qp *qp = ibv_create_qp(r->pd, &qa);
 
-	if (a->srq) {
-		r->srq = ibv_create_srq(r->pd, &sa);
-		CHECK(r->srq);
-		qa.srq = r->srq;
-	}
-	r->qp = ibv_create_qp(r->pd, &qa);
-	CHECK(r->qp);
-	CHECK(!ibv_modify_qp(r->qp, &init,
+	CHECK(qp);
+	CHECK(!ibv_modify_qp(qp, &init,
 		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			(qa.qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	return qp;
 }
 
-void rig_open(struct rig *r, const struct rig_attr *a)
+struct ibv_qp *rig_qp(const struct rig *r)
 {
+	return make_qp(r, &(struct rig_attr){0});
+}
+
+struct rig rig_with(const struct rig *r, struct ibv_qp *qp)
+{
+	struct rig view = *r;
+
+	view.qp = qp;
+	return view;
+}
+
+void rig_open(struct rig *r, const struct rig_attr *attr)
+{
+	const struct rig_attr none = {0}, *a = attr ? attr : &none;
 	int access = a->access ? a->access :
 				 IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
 					 IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+	struct ibv_srq_init_attr sa = {.attr = {.max_wr = RIG_DEPTH, .max_sge = 2}};
 	struct ibv_device **list;
 	int n;
 
@@ -131,7 +130,11 @@ void rig_open(struct rig *r, const struct rig_attr *a)
 	memset(r->buf, 0, RIG_BUF);
 	r->mr = ibv_reg_mr(r->pd, r->buf, RIG_BUF, access);
 	CHECK(r->mr);
-	make_qp(r, a);
+	if (a->srq) {
+		r->srq = ibv_create_srq(r->pd, &sa);
+		CHECK(r->srq);
+	}
+	r->qp = make_qp(r, a);
 }
 
 void rig_close(struct rig *r)
@@ -161,18 +164,22 @@ struct rig_addr rig_addr(const struct rig *r)
 	};
 }
 
-void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
+void rig_connect(struct rig *r, struct rig_addr to, struct rig_timers t)
 {
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = to->qpn,
+		.dest_qp_num = to.qpn,
+		.max_rd_atomic = 1,
 		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = t.set ? t.min_rnr : 1,
-		.ah_attr = {.dlid = to->lid,
+		.min_rnr_timer = t.min_rnr ? t.min_rnr : 1,
+		.timeout = t.timeout ? t.timeout : 10,
+		.retry_cnt = t.retry ? t.retry : 3,
+		.rnr_retry = t.rnr_retry ? t.rnr_retry : 7,
+		.ah_attr = {.dlid = to.lid,
 			.port_num = 1,
-			.is_global = !to->lid,
-			.grh = {.dgid = to->gid, .hop_limit = 1}},
+			.is_global = !to.lid,
+			.grh = {.dgid = to.gid, .hop_limit = 1}},
 	};
 	int uc = r->qp->qp_type == IBV_QPT_UC;
 
@@ -180,10 +187,6 @@ void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
 		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
 			(uc ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)));
 	a.qp_state = IBV_QPS_RTS;
-	a.timeout = t.set ? t.timeout : 10;
-	a.retry_cnt = t.set ? t.retry : 3;
-	a.rnr_retry = t.set ? t.rnr_retry : 7;
-	a.max_rd_atomic = 1;
 	CHECK(!ibv_modify_qp(r->qp, &a,
 		IBV_QP_STATE | IBV_QP_SQ_PSN |
 			(uc ? 0 :
@@ -193,10 +196,45 @@ void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t)
 
 void rig_connect_pair(struct rig *a, struct rig *b)
 {
-	struct rig_addr aa = rig_addr(a), ba = rig_addr(b);
+	rig_connect(a, rig_addr(b), (struct rig_timers){0});
+	rig_connect(b, rig_addr(a), (struct rig_timers){0});
+}
 
-	rig_connect(a, &ba, (struct rig_timers){0});
-	rig_connect(b, &aa, (struct rig_timers){0});
+void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
+	const struct rig_attr *attr_b)
+{
+	rig_open(a, attr_a);
+	rig_open(b, attr_b);
+	rig_connect_pair(a, b);
+}
+
+void rig_close_pair(struct rig *a, struct rig *b)
+{
+	rig_close(a);
+	rig_close(b);
+}
+
+struct rig_addr rig_meet(struct rig *r, int fd, const struct ibv_mr *mr, struct rig_timers t)
+{
+	struct rig_addr mine = rig_addr(r), to;
+
+	if (mr) {
+		mine.addr = (uintptr_t)mr->addr;
+		mine.rkey = mr->rkey;
+	}
+	test_put(fd, &mine, sizeof(mine));
+	test_get(fd, &to, sizeof(to));
+	rig_connect(r, to, t);
+	test_put(fd, "c", 1);
+	test_get(fd, &(char){0}, 1);
+	return to;
+}
+
+void rig_modify(struct rig *r, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr a = {.qp_state = state};
+
+	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE));
 }
 
 enum ibv_qp_state rig_state(const struct rig *r)
@@ -206,6 +244,39 @@ enum ibv_qp_state rig_state(const struct rig *r)
 
 	CHECK(!ibv_query_qp(r->qp, &a, IBV_QP_STATE, &init));
 	return a.qp_state;
+}
+
+struct mlx5dv_qp rig_dv_qp(struct ibv_qp *qp)
+{
+	struct mlx5dv_qp dv = {0};
+	struct mlx5dv_obj obj = {.qp = {.in = qp, .out = &dv}};
+
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
+	return dv;
+}
+
+struct mlx5dv_cq rig_dv_cq(struct ibv_cq *cq)
+{
+	struct mlx5dv_cq dv = {0};
+	struct mlx5dv_obj obj = {.cq = {.in = cq, .out = &dv}};
+
+	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
+	return dv;
+}
+
+uint64_t rig_counter(unsigned rail, const char *name)
+{
+	unsigned long long value;
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/mlx5_%u/ports/1/%s", rail, name);
+	f = fopen(path, "r");
+	CHECK(f);
+	CHECK_EQ(fscanf(f, "%llu\n", &value), 1);
+	CHECK_EQ(getc(f), EOF);
+	fclose(f);
+	return value;
 }
 
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len)
@@ -221,7 +292,7 @@ void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len)
 
 void rig_post(struct rig *r, const struct rig_wr *w)
 {
-	struct ibv_sge sge = {(uintptr_t)r->buf + w->offset, w->len,
+	struct ibv_sge sge = {w->laddr ? w->laddr : (uintptr_t)r->buf + w->offset, w->len,
 		w->lkey ? w->lkey : r->mr->lkey};
 	struct ibv_send_wr wr = {
 		.wr_id = w->id,
@@ -243,6 +314,76 @@ void rig_post(struct rig *r, const struct rig_wr *w)
 		wr.wr.rdma.rkey = w->rkey;
 	}
 	CHECK(!ibv_post_send(r->qp, &wr, &bad));
+}
+
+void rig_request(struct rig *r, enum ibv_wr_opcode op, uint32_t len, struct rig_addr to)
+{
+	rig_post(r, &(struct rig_wr){.op = op,
+			    .flags = IBV_SEND_SIGNALED,
+			    .len = len,
+			    .raddr = to.addr,
+			    .rkey = to.rkey});
+}
+
+void rig_write(struct rig *from, const struct rig *to, uint32_t len)
+{
+	rig_request(from, IBV_WR_RDMA_WRITE, len, rig_addr(to));
+}
+
+void rig_send(struct rig *r, uint32_t len)
+{
+	rig_request(r, IBV_WR_SEND, len, (struct rig_addr){0});
+}
+
+void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places)
+{
+	struct ibv_sge sge[RIG_PLACES_MAX];
+	struct ibv_send_wr wr[RIG_LIST_MAX], *bad;
+
+	for (int p = 0; p < places; p++)
+		sge[p] = (struct ibv_sge){(uintptr_t)from->buf, len / (uint32_t)places,
+			from->mr->lkey};
+	for (uint32_t i = 0; i < n; i++)
+		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = sge,
+			.num_sge = places,
+			.next = i + 1 < n ? &wr[i + 1] : NULL,
+			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
+			.wr.rdma = {(uintptr_t)to->buf, to->mr->rkey}};
+	CHECK(!ibv_post_send(from->qp, wr, &bad));
+}
+
+void rig_datagrams(struct rig *r)
+{
+	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTS};
+
+	rig_modify(r, IBV_QPS_RTR);
+	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+}
+
+enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
+	uint32_t offset, uint32_t len, enum ibv_wr_opcode op)
+{
+	struct ibv_sge sge = {(uintptr_t)r->buf + offset, len, r->mr->lkey};
+	struct ibv_send_wr *bad,
+		wr = {.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = op,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
+
+	CHECK(ah && !ibv_post_send(r->qp, &wr, &bad));
+	return rig_wait(r->scq).status;
+}
+
+enum ibv_wc_status rig_datagram(struct rig *r, const struct rig *to, uint32_t len)
+{
+	struct ibv_ah_attr path = {.port_num = 1, .dlid = to->port.lid};
+	struct ibv_ah *ah = ibv_create_ah(r->pd, &path);
+	enum ibv_wc_status status = rig_send_datagram(r, ah, to->qp->qp_num, 0, len, IBV_WR_SEND);
+
+	CHECK(!ibv_destroy_ah(ah));
+	return status;
 }
 
 struct ibv_wc rig_wait(struct ibv_cq *cq)

@@ -6,6 +6,7 @@
 #ifndef SOFTHCA_TEST_RIG_H
 #define SOFTHCA_TEST_RIG_H
 
+#include <infiniband/mlx5dv.h>
 #include <infiniband/verbs.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -14,6 +15,8 @@
 
 #define RIG_BUF (64 * 1024)
 #define RIG_DEPTH 64
+#define RIG_LIST_MAX 64
+#define RIG_PLACES_MAX 4
 
 struct rig_attr {
 	unsigned rail;
@@ -50,28 +53,47 @@ struct rig_addr {
 	uint64_t addr;
 };
 
-/* Sets the environment of the test: a fabric of its own. Must be called before anything else. */
-void rig_fabric(const char *name);
-
 /*
- * Runs @fn in a child. Returns its exit status, or 128 plus the number of the signal that ended it.
+ * Runs @fn in a child. Returns the result of test_reap().
  * @says: NULL, or part of the one line that the child must write to standard error.
  */
 int rig_child(void (*fn)(void), const char *says);
 
+/* @attr: NULL for the defaults. */
 void rig_open(struct rig *r, const struct rig_attr *attr);
 void rig_close(struct rig *r);
 struct rig_addr rig_addr(const struct rig *r);
 
-/* Timers of a QP; all zero: timeout 10 (4 ms), retry 3, rnr_retry 7, min_rnr_timer 1. */
+/* Timers of a QP. The value of a field that is 0: timeout 10 (4 ms), retry 3, rnr_retry 7, min_rnr_timer 1. */
 struct rig_timers {
 	uint8_t timeout, retry, rnr_retry, min_rnr;
-	bool set;
 };
 
-void rig_connect(struct rig *r, const struct rig_addr *to, struct rig_timers t);
+void rig_connect(struct rig *r, struct rig_addr to, struct rig_timers t);
 void rig_connect_pair(struct rig *a, struct rig *b);
+void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
+	const struct rig_attr *attr_b);
+void rig_close_pair(struct rig *a, struct rig *b);
+
+/*
+ * Exchanges addresses over a socket with another process, which calls it too, and connects to its QP. Returns when
+ * both are connected. @mr: the region of the own address; NULL: the rig's.
+ */
+struct rig_addr rig_meet(struct rig *r, int fd, const struct ibv_mr *mr, struct rig_timers t);
+
+/* Makes an RC QP in the state INIT, with the PD, the CQs and the SRQ of @r. */
+struct ibv_qp *rig_qp(const struct rig *r);
+
+/* @r with another QP instead of its own. */
+struct rig rig_with(const struct rig *r, struct ibv_qp *qp);
+
+void rig_modify(struct rig *r, enum ibv_qp_state state);
 enum ibv_qp_state rig_state(const struct rig *r);
+struct mlx5dv_qp rig_dv_qp(struct ibv_qp *qp);
+struct mlx5dv_cq rig_dv_cq(struct ibv_cq *cq);
+
+/* Returns a counter of the first port of adapter @rail. @name: its path in the port's directory of sysfs. */
+uint64_t rig_counter(unsigned rail, const char *name);
 
 /* Posts a receive of @len bytes at @offset of the buffer. */
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len);
@@ -83,6 +105,7 @@ struct rig_wr {
 	unsigned flags; /* IBV_SEND_* */
 	uint32_t imm;
 	uint32_t offset, len;
+	uint64_t laddr; /* 0: at @offset of the buffer */
 	uint64_t raddr;
 	uint32_t rkey;
 	uint64_t compare_add, swap;
@@ -90,6 +113,27 @@ struct rig_wr {
 };
 
 void rig_post(struct rig *r, const struct rig_wr *w);
+
+/* Posts a signaled request for @len bytes from the start of the buffer. A SEND does not use @to. */
+void rig_request(struct rig *r, enum ibv_wr_opcode op, uint32_t len, struct rig_addr to);
+void rig_write(struct rig *from, const struct rig *to, uint32_t len);
+void rig_send(struct rig *r, uint32_t len);
+
+/*
+ * Posts @n WRITEs of @len bytes in @places under one doorbell, and signals the last. Each place is at the start of
+ * the buffer.
+ */
+void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places);
+
+/* Makes a UD QP ready to send. */
+void rig_datagrams(struct rig *r);
+
+/* Sends @len bytes at @offset of the buffer as a datagram, and returns its status. */
+enum ibv_wc_status rig_send_datagram(struct rig *r, struct ibv_ah *ah, uint32_t qpn,
+	uint32_t offset, uint32_t len, enum ibv_wr_opcode op);
+
+/* The same from the start of the buffer to @to by its LID. */
+enum ibv_wc_status rig_datagram(struct rig *r, const struct rig *to, uint32_t len);
 
 /* Waits for the next completion of @cq, and yields meanwhile. */
 struct ibv_wc rig_wait(struct ibv_cq *cq);

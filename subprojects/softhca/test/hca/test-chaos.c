@@ -43,48 +43,19 @@ static struct ibv_wc wait_ok(struct ibv_cq *cq)
 	return wc;
 }
 
-/* Another QP at the CQs of @r. */
-static struct rig second(const struct rig *r)
-{
-	struct rig s = *r;
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-
-	s.qp = ibv_create_qp(r->pd, &(struct ibv_qp_init_attr){.send_cq = r->scq,
-					    .recv_cq = r->rcq,
-					    .cap = {.max_send_wr = RIG_DEPTH,
-						    .max_recv_wr = RIG_DEPTH,
-						    .max_send_sge = 1,
-						    .max_recv_sge = 1},
-					    .qp_type = IBV_QPT_RC});
-	CHECK(s.qp);
-	CHECK(!ibv_modify_qp(s.qp, &init,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	return s;
-}
-
 static void open_all(void)
 {
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	rig_open(&c, &(struct rig_attr){0});
-	rig_open(&d, &(struct rig_attr){.srq = true});
-	rig_connect_pair(&a, &b);
-	rig_connect_pair(&c, &d);
-	a2 = second(&a);
-	b2 = second(&b);
+	rig_open_pair(&a, NULL, &b, NULL);
+	rig_open_pair(&c, NULL, &d, &(struct rig_attr){.srq = true});
+	a2 = rig_with(&a, rig_qp(&a));
+	b2 = rig_with(&b, rig_qp(&b));
 	rig_connect_pair(&a2, &b2);
 	rig_fill(a.buf, LEN, 1);
 }
 
 static void post(struct rig *from, const struct rig *to, enum ibv_wr_opcode op)
 {
-	rig_post(from, &(struct rig_wr){.op = op,
-			       .flags = IBV_SEND_SIGNALED,
-			       .len = LEN,
-			       .raddr = (uintptr_t)to->buf,
-			       .rkey = to->mr->rkey});
+	rig_request(from, op, LEN, rig_addr(to));
 }
 
 /* The mistake: the source is used again before the completion. */
@@ -240,7 +211,7 @@ static void planted_mistakes(void)
 	static bool (*const programs[])(
 		void) = {reuse, early_read, two_queues, at_once, shared_send_cq, shared_recv_cq};
 
-	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
 		CHECK(!is_seen(programs[i], false));
 		CHECK(is_seen(programs[i], true));
 	}
@@ -338,11 +309,8 @@ static void run_traffic(void)
 	uint32_t posted[PAIRS] = {0}, done = 0;
 
 	*hash = 14695981039346656037u;
-	for (uint32_t i = 0; i < PAIRS; i++) {
-		rig_open(&from[i], &(struct rig_attr){0});
-		rig_open(&to[i], &(struct rig_attr){.srq = i == 1});
-		rig_connect_pair(&from[i], &to[i]);
-	}
+	for (uint32_t i = 0; i < PAIRS; i++)
+		rig_open_pair(&from[i], NULL, &to[i], &(struct rig_attr){.srq = i == 1});
 	while (done < PAIRS * MESSAGES) {
 		done = 0;
 		for (uint32_t i = 0; i < PAIRS; i++) {
@@ -357,8 +325,7 @@ static void run_traffic(void)
 	}
 	for (uint32_t i = 0; i < PAIRS; i++) {
 		rig_idle(from[i].scq);
-		rig_close(&from[i]);
-		rig_close(&to[i]);
+		rig_close_pair(&from[i], &to[i]);
 	}
 	exit(0);
 }
@@ -375,10 +342,9 @@ int main(void)
 	const char *mode = getenv("SOFTHCA_MODE");
 	uint64_t first;
 
-	rig_fabric("chaos");
+	test_fabric("chaos");
 	stepping = mode && !strcmp(mode, "step");
-	hash = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(hash != MAP_FAILED);
+	hash = test_map(4096, PROT_READ | PROT_WRITE, MAP_SHARED);
 	first_sent = hash + 1;
 	first_received = hash + 2;
 	planted_mistakes();

@@ -13,22 +13,14 @@ static struct rig a, b;
 
 static void open_pair(void)
 {
-	rig_open(&a, &(struct rig_attr){.cqe = 3});
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
-}
-
-static void close_pair(void)
-{
-	rig_close(&a);
-	rig_close(&b);
+	rig_open_pair(&a, &(struct rig_attr){.cqe = 3}, &b, NULL);
 }
 
 static void comp_vectors(void)
 {
 	struct ibv_cq *cq;
 
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, NULL);
 	for (int v = 0; v < a.ctx->num_comp_vectors; v++) {
 		cq = ibv_create_cq(a.ctx, 4, NULL, NULL, v);
 		CHECK(cq && !ibv_destroy_cq(cq));
@@ -47,7 +39,7 @@ static void empty_srq(void)
 	struct ibv_srq_attr attr;
 	struct ibv_srq *srq;
 
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, NULL);
 	srq = ibv_create_srq(a.pd, &init);
 	CHECK(srq);
 	CHECK(!ibv_query_srq(srq, &attr));
@@ -106,16 +98,16 @@ static void real_depth(void)
 	rig_close(&a);
 }
 
+/* Writes the low byte of the number after @id to b. */
 static void write_once(uint64_t id)
 {
-	struct rig_addr to = rig_addr(&b);
-
+	a.buf[0] = (uint8_t)(id + 1);
 	rig_post(&a, &(struct rig_wr){.id = id,
 			     .op = IBV_WR_RDMA_WRITE,
 			     .flags = IBV_SEND_SIGNALED,
 			     .len = 8,
-			     .raddr = to.addr,
-			     .rkey = to.rkey});
+			     .raddr = (uintptr_t)b.buf,
+			     .rkey = b.mr->rkey});
 }
 
 static void expect_ids(uint64_t from, uint64_t to)
@@ -125,10 +117,11 @@ static void expect_ids(uint64_t from, uint64_t to)
 	rig_idle(a.scq);
 }
 
-/* Waits: a polling adapter executes posted requests a moment later. */
-static void executed(uint32_t n)
+/* Writes, and waits: a polling adapter executes posted requests a moment later. */
+static void write_and_wait(uint64_t id)
 {
-	while (__atomic_load_n(b.buf, __ATOMIC_RELAXED) != n)
+	write_once(id);
+	while (__atomic_load_n(b.buf, __ATOMIC_RELAXED) != (uint8_t)(id + 1))
 		sched_yield();
 }
 
@@ -141,19 +134,15 @@ static void resize(void)
 	for (int round = 0; round < 100; round++) {
 		int waiting = round % 3;
 
-		for (int i = 0; i < waiting; i++) {
-			a.buf[0] = (uint8_t)(id + 1);
-			write_once(id++);
-			executed((uint8_t)id);
-		}
+		for (int i = 0; i < waiting; i++)
+			write_and_wait(id++);
 		CHECK(!ibv_resize_cq(a.scq, round % 2 ? 3 : 500));
 		CHECK(a.scq->cqe >= (round % 2 ? 3 : 500));
 		expect_ids(id - (uint64_t)waiting, id);
-		a.buf[0] = (uint8_t)(id + 1);
 		write_once(id++);
 		expect_ids(id - 1, id);
 	}
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* A queue cannot become smaller than the number of its waiting completions. */
@@ -161,24 +150,18 @@ static void resize_refused(void)
 {
 	open_pair();
 	CHECK(!ibv_resize_cq(a.scq, 15));
-	for (uint64_t id = 0; id < 4; id++) {
-		a.buf[0] = (uint8_t)(id + 1);
-		write_once(id);
-		executed((uint8_t)(id + 1));
-	}
+	for (uint64_t id = 0; id < 4; id++)
+		write_and_wait(id);
 	CHECK_EQ(ibv_resize_cq(a.scq, 1), EINVAL);
 	expect_ids(0, 4);
 	CHECK(!ibv_resize_cq(a.scq, 1));
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static enum ibv_wc_status remote_write(void)
 {
-	struct ibv_wc wc;
-
 	write_once(0);
-	wc = rig_wait(a.scq);
-	return wc.status;
+	return rig_wait(a.scq).status;
 }
 
 /* Memory that is re-registered without remote write access cannot be written by peers. */
@@ -191,7 +174,7 @@ static void rereg_access(void)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 	CHECK(ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 		IBV_ACCESS_REMOTE_WRITE));
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* A domain with a region cannot be freed, and only QPs of the domain reach the region. */
@@ -207,7 +190,7 @@ static void rereg_pd(void)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_PD, b.pd, NULL, 0, 0));
 	CHECK(!ibv_dealloc_pd(pd));
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* The region moves to its second page: the first is out of bounds. */
@@ -217,17 +200,15 @@ static void rereg_address(void)
 
 	open_pair();
 	to = rig_addr(&b);
+	to.addr += 4096;
 	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, b.buf + 4096, 4096, 0));
 	rig_fill(a.buf, 8, 3);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = 8,
-			     .raddr = to.addr + 4096,
-			     .rkey = b.mr->rkey});
+	to.rkey = b.mr->rkey;
+	rig_request(&a, IBV_WR_RDMA_WRITE, 8, to);
 	rig_wait_ok(a.scq);
 	CHECK(rig_same(b.buf + 4096, 8, 3));
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static int duplicate(int fd, int way)
@@ -255,7 +236,7 @@ static void duplicates(void)
 	int fd;
 
 	for (int way = 0; way < 5; way++) {
-		rig_open(&a, &(struct rig_attr){0});
+		rig_open(&a, NULL);
 		CHECK(!fstat(a.ctx->cmd_fd, &was));
 		fd = duplicate(a.ctx->cmd_fd, way);
 		CHECK(fd >= 0);
@@ -274,7 +255,7 @@ static void import(void)
 {
 	int fd;
 
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, NULL);
 	fd = dup(a.ctx->cmd_fd);
 	CHECK(!ibv_import_device(fd));
 	CHECK_EQ(errno, EPROTONOSUPPORT);
@@ -288,7 +269,7 @@ static void moderate(void)
 	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
 		.moderate = {.cq_count = 8, .cq_period = 16}};
 
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, NULL);
 	CHECK_EQ(ibv_modify_cq(a.scq, &attr), EOPNOTSUPP);
 	rig_close(&a);
 }
@@ -300,7 +281,7 @@ static void replaced(void)
 	struct ibv_context *ctx;
 	struct stat st;
 
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, NULL);
 	ctx = ibv_open_device(a.ctx->device);
 	CHECK(ctx && null >= 0);
 	CHECK_EQ(dup2(null, ctx->cmd_fd), ctx->cmd_fd);
@@ -319,25 +300,23 @@ static void duplicate_channel(void)
 	void *context;
 	int fd;
 
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){.events = true});
-	rig_connect_pair(&a, &b);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.events = true});
 	fd = dup(b.channel->fd);
 	CHECK(fd >= 0 && !close(b.channel->fd));
 	b.channel->fd = fd;
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	rig_recv(&b, 0, 0, 64);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+	rig_send(&a, 8);
 	rig_wait_ok(a.scq);
 	CHECK(!ibv_get_cq_event(b.channel, &cq, &context));
 	CHECK(cq == b.rcq);
 	ibv_ack_cq_events(cq, 1);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 int main(void)
 {
-	rig_fabric("commands");
+	test_fabric("commands");
 	comp_vectors();
 	empty_srq();
 	real_depth();

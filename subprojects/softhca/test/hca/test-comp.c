@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compressed completions, as they are in the queue's memory. */
 #include <endian.h>
-#include <infiniband/mlx5dv.h>
 #include <sched.h>
 
 #include "rig.h"
@@ -10,19 +9,17 @@
 
 static struct rig a, b;
 
-static struct ibv_cq *compressed_cq(struct ibv_context *ctx, struct mlx5dv_cq *dv)
+static struct ibv_cq *compressed_cq(struct ibv_context *ctx)
 {
 	struct ibv_cq_init_attr_ex ex = {.cqe = 127, .wc_flags = IBV_WC_STANDARD_FLAGS};
 	struct mlx5dv_cq_init_attr attr = {
 		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_COMPRESSED_CQE,
 		.cqe_comp_res_format = MLX5DV_CQE_RES_FORMAT_HASH,
 	};
-	struct mlx5dv_obj obj = {.cq = {.out = dv}};
+	struct ibv_cq *cq = ibv_cq_ex_to_cq(mlx5dv_create_cq(ctx, &ex, &attr));
 
-	obj.cq.in = ibv_cq_ex_to_cq(mlx5dv_create_cq(ctx, &ex, &attr));
-	CHECK(obj.cq.in);
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
-	return obj.cq.in;
+	CHECK(cq);
+	return cq;
 }
 
 /*
@@ -32,25 +29,17 @@ static struct ibv_cq *compressed_cq(struct ibv_context *ctx, struct mlx5dv_cq *d
 static void make_receiver(struct ibv_cq *cq)
 {
 	struct ibv_srq_init_attr sa = {.attr = {.max_wr = 1000, .max_sge = 1}};
-	struct ibv_qp_init_attr qa = {.send_cq = b.scq,
-		.recv_cq = cq,
-		.cap = {.max_send_wr = 1, .max_send_sge = 1},
-		.qp_type = IBV_QPT_RC};
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+	struct rig view;
 
 	CHECK(!ibv_destroy_qp(b.qp));
 	CHECK(!ibv_destroy_srq(b.srq));
 	b.srq = ibv_create_srq(b.pd, &sa);
 	CHECK(b.srq);
-	qa.srq = b.srq;
 	for (int i = 0; i < 1000; i++)
 		rig_recv(&b, 0, 0, 0);
-	b.qp = ibv_create_qp(b.pd, &qa);
-	CHECK(b.qp);
-	CHECK(!ibv_modify_qp(b.qp, &init,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	view = b;
+	view.rcq = cq;
+	b.qp = rig_qp(&view);
 }
 
 /* @n messages under one doorbell, message i of @base + i bytes. */
@@ -117,10 +106,11 @@ int main(void)
 	struct ibv_cq *cq;
 	uint32_t ci = 0;
 
-	rig_fabric("comp");
-	rig_open(&a, &(struct rig_attr){0});
+	test_fabric("comp");
+	rig_open(&a, NULL);
 	rig_open(&b, &(struct rig_attr){.srq = true});
-	cq = compressed_cq(b.ctx, &dv);
+	cq = compressed_cq(b.ctx);
+	dv = rig_dv_cq(cq);
 	make_receiver(cq);
 	rig_connect_pair(&a, &b);
 	/* Runs of every length, around the end of the queue several times. */
@@ -135,7 +125,6 @@ int main(void)
 	CHECK(!ibv_destroy_qp(b.qp));
 	CHECK(!ibv_destroy_cq(cq));
 	b.qp = NULL;
-	rig_close(&b);
-	rig_close(&a);
+	rig_close_pair(&a, &b);
 	return 0;
 }

@@ -41,8 +41,7 @@ static void gap_open(struct gap *g, struct ibv_pd *pd)
 {
 	struct uffdio_register reg = {.mode = UFFDIO_REGISTER_MODE_MISSING};
 
-	g->p = mmap(NULL, LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(g->p != MAP_FAILED);
+	g->p = test_map(LONG, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	memset(g->p, 0, LONG / 2);
 	reg.range.start = (uintptr_t)g->p + LONG / 2;
 	reg.range.len = LONG / 2;
@@ -120,26 +119,19 @@ static void do_destroy(struct call *c)
 	c->r->qp = NULL;
 }
 
-static void modify(struct rig *r, enum ibv_qp_state to)
-{
-	struct ibv_qp_attr a = {.qp_state = to};
-
-	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE));
-}
-
 static void do_reset(struct call *c)
 {
-	modify(c->r, IBV_QPS_RESET);
+	rig_modify(c->r, IBV_QPS_RESET);
 }
 
 static void do_error(struct call *c)
 {
-	modify(c->r, IBV_QPS_ERR);
+	rig_modify(c->r, IBV_QPS_ERR);
 }
 
 static void do_drain(struct call *c)
 {
-	modify(c->r, IBV_QPS_SQD);
+	rig_modify(c->r, IBV_QPS_SQD);
 }
 
 /* Two ends of this process. */
@@ -147,24 +139,11 @@ struct pair {
 	struct rig a, b;
 };
 
-static void pair_open(struct pair *p, bool srq)
-{
-	rig_open(&p->a, &(struct rig_attr){0});
-	rig_open(&p->b, &(struct rig_attr){.srq = srq});
-	rig_connect_pair(&p->a, &p->b);
-}
-
-static void pair_close(struct pair *p)
-{
-	rig_close(&p->a);
-	rig_close(&p->b);
-}
-
 static void small(struct pair *p, uint32_t n)
 {
 	rig_fill(p->a.buf, 64, n);
 	rig_recv(&p->b, n, 0, 64);
-	rig_post(&p->a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	rig_send(&p->a, 64);
 	CHECK_EQ(rig_wait_ok(p->b.rcq).wr_id, n);
 	rig_wait_ok(p->a.scq);
 	CHECK(rig_same(p->b.buf, 64, n));
@@ -204,8 +183,8 @@ static void others_go_on(void)
 	struct call c;
 	struct gap g;
 
-	pair_open(&p, false);
-	pair_open(&other, false);
+	rig_open_pair(&p.a, NULL, &p.b, NULL);
+	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
 	for (uint32_t n = 0; n < 100; n++)
 		small(&other, n);
@@ -215,8 +194,8 @@ static void others_go_on(void)
 	rig_wait_ok(p.a.scq);
 	CHECK(rig_same(g.p, LONG, 5));
 	gap_close(&g);
-	pair_close(&other);
-	pair_close(&p);
+	rig_close_pair(&other.a, &other.b);
+	rig_close_pair(&p.a, &p.b);
 }
 
 /*
@@ -228,8 +207,8 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	struct call c, w;
 	struct gap g;
 
-	pair_open(&p, false);
-	pair_open(&other, false);
+	rig_open_pair(&p.a, NULL, &p.b, NULL);
+	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
 	w = (struct call){.fn = fn, .r = at_dest ? &p.b : &p.a, .mr = g.mr};
 	call_start(&w);
@@ -239,38 +218,17 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	CHECK(rig_same(g.p, LONG, 5)); /* it is all there, and nothing comes after it */
 	if (fn == do_drain) {
 		rig_wait_ok(p.a.scq);
-		modify(&p.a, IBV_QPS_RTS);
+		rig_modify(&p.a, IBV_QPS_RTS);
 	}
 	if (fn == do_dereg)
 		g.mr = NULL;
 	if (p.a.qp)
-		modify(&p.a, IBV_QPS_RESET); /* the sender, whose peer does not answer, gives up */
+		rig_modify(&p.a,
+			IBV_QPS_RESET); /* the sender, whose peer does not answer, gives up */
 	call_join(&c);
 	gap_close(&g);
-	pair_close(&other);
-	pair_close(&p);
-}
-
-/* The rig with one more QP, on the same SRQ and CQs. */
-static struct rig with_another_qp(const struct rig *r)
-{
-	struct rig other = *r;
-	struct ibv_qp_init_attr qa = {
-		.send_cq = r->scq,
-		.recv_cq = r->rcq,
-		.srq = r->srq,
-		.cap = {.max_send_wr = 1, .max_send_sge = 1},
-		.qp_type = IBV_QPT_RC,
-	};
-
-	other.qp = ibv_create_qp(r->pd, &qa);
-	CHECK(other.qp);
-	CHECK(!ibv_modify_qp(other.qp,
-		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
-			.port_num = 1,
-			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	return other;
+	rig_close_pair(&other.a, &other.b);
+	rig_close_pair(&p.a, &p.b);
 }
 
 /* No other message takes a receive that is being filled, and the messages keep their receives. */
@@ -278,19 +236,15 @@ static void one_srq(void)
 {
 	struct pair p;
 	struct rig third, fourth;
-	struct rig_addr at;
 	struct call c, w;
 	struct ibv_sge sge;
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
 	struct gap g;
 
-	pair_open(&p, true);
-	rig_open(&third, &(struct rig_attr){0});
-	fourth = with_another_qp(&p.b);
-	at = rig_addr(&third);
-	rig_connect(&fourth, &at, (struct rig_timers){0});
-	at = rig_addr(&fourth);
-	rig_connect(&third, &at, (struct rig_timers){0});
+	rig_open_pair(&p.a, NULL, &p.b, &(struct rig_attr){.srq = true});
+	rig_open(&third, NULL);
+	fourth = rig_with(&p.b, rig_qp(&p.b));
+	rig_connect_pair(&third, &fourth);
 	gap_open(&g, p.b.pd);
 	sge = (struct ibv_sge){(uintptr_t)g.p, LONG, g.mr->lkey};
 	CHECK(!ibv_post_srq_recv(p.b.srq, &wr, &bad));
@@ -323,7 +277,7 @@ static void one_srq(void)
 	gap_close(&g);
 	CHECK(!ibv_destroy_qp(fourth.qp));
 	rig_close(&third);
-	pair_close(&p);
+	rig_close_pair(&p.a, &p.b);
 }
 
 /* A long WRITE that finds no receive afterwards is placed once, however often it is repeated. */
@@ -331,7 +285,7 @@ static void placed_once(void)
 {
 	struct pair p;
 
-	pair_open(&p, false);
+	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_recv(&p.b, 1, 0, 0);
 	rig_fill(p.a.buf, LONG, 8);
 	for (uint32_t n = 0; n < 2; n++)
@@ -349,33 +303,21 @@ static void placed_once(void)
 	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 1);
 	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 1);
 	CHECK(rig_same(p.b.buf, LONG, 8));
-	pair_close(&p);
-}
-
-static void put(int fd, const void *p, size_t n)
-{
-	CHECK_EQ(write(fd, p, n), (ssize_t)n);
-}
-
-static void get(int fd, void *p, size_t n)
-{
-	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
+	rig_close_pair(&p.a, &p.b);
 }
 
 /* In another process: connects, sends one long SEND or WRITE into the gap, and is killed. */
 static void doomed(int fd)
 {
-	struct rig_addr to, mine;
 	enum ibv_wr_opcode op;
+	struct rig_addr to;
 	struct rig r;
 
-	get(fd, &op, sizeof(op));
-	rig_open(&r, &(struct rig_attr){0});
-	mine = rig_addr(&r);
-	put(fd, &mine, sizeof(mine));
-	get(fd, &to, sizeof(to));
-	rig_connect(&r, &to, (struct rig_timers){0});
+	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	test_get(fd, &op, sizeof(op));
+	rig_open(&r, NULL);
 	rig_fill(r.buf, LONG, 9);
+	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	rig_post(&r, &(struct rig_wr){.op = op, .len = LONG, .raddr = to.addr, .rkey = to.rkey});
 	pause();
 }
@@ -390,51 +332,31 @@ static struct doomed spare[4];
 
 static void make_doomed(void)
 {
-	int fds[2];
-
-	for (size_t i = 0; i < sizeof(spare) / sizeof(spare[0]); i++) {
-		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
-		spare[i].pid = fork();
-		CHECK(spare[i].pid >= 0);
-		if (!spare[i].pid) {
-			CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
-			doomed(fds[1]);
-		}
-		close(fds[1]);
-		spare[i].fd = fds[0];
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(spare); i++)
+		spare[i].pid = test_peer(doomed, &spare[i].fd);
 }
 
 /* Makes an end on an SRQ to which a doomed process is in the middle of sending a long message. */
 static void under_way(struct doomed *d, struct rig *r, struct gap *g, enum ibv_wr_opcode op,
 	bool srq)
 {
-	struct rig_addr to, mine;
 	struct ibv_recv_wr wr = {.wr_id = 1, .num_sge = 1}, *bad;
 	struct ibv_sge sge;
 
-	put(d->fd, &op, sizeof(op));
-	get(d->fd, &to, sizeof(to));
+	test_put(d->fd, &op, sizeof(op));
 	rig_open(r, &(struct rig_attr){.srq = srq});
 	gap_open(g, r->pd);
-	rig_connect(r, &to, (struct rig_timers){0});
 	sge = (struct ibv_sge){(uintptr_t)g->p, LONG, g->mr->lkey};
 	wr.sg_list = &sge;
 	CHECK(!(srq ? ibv_post_srq_recv(r->srq, &wr, &bad) : ibv_post_recv(r->qp, &wr, &bad)));
-	mine = rig_addr(r);
-	mine.addr = (uintptr_t)g->p;
-	mine.rkey = g->mr->rkey;
-	put(d->fd, &mine, sizeof(mine));
+	rig_meet(r, d->fd, g->mr, (struct rig_timers){0});
 	gap_reached();
 }
 
 static void doom(const struct doomed *d)
 {
-	int status;
-
 	CHECK(!kill(d->pid, SIGKILL));
-	CHECK_EQ(waitpid(d->pid, &status, 0), d->pid);
-	CHECK(WIFSIGNALED(status));
+	CHECK_EQ(test_reap(d->pid), 128 + SIGKILL);
 	close(d->fd);
 }
 
@@ -456,24 +378,20 @@ static void killed_dereg(struct doomed *d)
 static void killed_srq(struct doomed *d)
 {
 	struct rig r, from;
-	struct rig_addr at;
 	struct gap g;
 
 	under_way(d, &r, &g, IBV_WR_SEND, true);
 	doom(d);
 	rig_idle(r.rcq);
 	gap_fill(&g);
-	rig_open(&from, &(struct rig_attr){0});
-	modify(&r, IBV_QPS_RESET);
+	rig_open(&from, NULL);
+	rig_modify(&r, IBV_QPS_RESET);
 	CHECK(!ibv_modify_qp(r.qp,
 		&(struct ibv_qp_attr){.qp_state = IBV_QPS_INIT,
 			.port_num = 1,
 			.qp_access_flags = IBV_ACCESS_REMOTE_WRITE},
 		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	at = rig_addr(&from);
-	rig_connect(&r, &at, (struct rig_timers){0});
-	at = rig_addr(&r);
-	rig_connect(&from, &at, (struct rig_timers){0});
+	rig_connect_pair(&from, &r);
 	rig_fill(from.buf, LONG, 10);
 	rig_post(&from, &(struct rig_wr){.op = IBV_WR_SEND, .len = LONG});
 	CHECK_EQ(rig_wait_ok(r.rcq).wr_id, 1);
@@ -555,13 +473,13 @@ static void within_a_process(void)
 
 int main(void)
 {
-	rig_fabric("copy");
+	test_fabric("copy");
 	make_doomed();
 	guard();
 	if (!open_uffd()) {
 		fprintf(stderr, "skipped: userfaultfd: %s (vm.unprivileged_userfaultfd is 0?)\n",
 			strerror(errno));
-		for (size_t i = 0; i < sizeof(spare) / sizeof(spare[0]); i++)
+		for (size_t i = 0; i < ARRAY_SIZE(spare); i++)
 			doom(&spare[i]);
 		return SKIPPED;
 	}

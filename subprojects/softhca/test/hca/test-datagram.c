@@ -6,23 +6,15 @@
 #include "../tmpdir.h"
 #include "rig.h"
 
-#define QKEY 0x1234
 #define GRH 40
 #define PAYLOAD 21 /* not a multiple of 4: packets are padded */
 #define SL 3
 #define REPLY 4096 /* where answers go in the buffers */
 
-/* Two adapters of each kind: a datagram goes from the even one to the odd one. */
-static const char topology[] = "link=roce\nlink=roce\nlink=ib\nlink=ib\n";
-
 static void open_end(struct rig *r, unsigned rail)
 {
-	struct ibv_qp_attr a = {.qp_state = IBV_QPS_RTR};
-
 	rig_open(r, &(struct rig_attr){.rail = rail, .type = IBV_QPT_UD});
-	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE));
-	a.qp_state = IBV_QPS_RTS;
-	CHECK(!ibv_modify_qp(r->qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	rig_datagrams(r);
 }
 
 static struct ibv_ah *path(struct rig *from, const struct rig *to, int gid_index, bool global)
@@ -45,20 +37,6 @@ static struct ibv_ah *path(struct rig *from, const struct rig *to, int gid_index
 	return ah;
 }
 
-static void send_to(struct rig *from, struct ibv_ah *ah, uint32_t qpn, uint32_t offset, bool imm)
-{
-	struct ibv_sge sge = {(uintptr_t)from->buf + offset, PAYLOAD, from->mr->lkey};
-	struct ibv_send_wr *bad,
-		wr = {.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND,
-			.send_flags = IBV_SEND_SIGNALED,
-			.wr.ud = {.ah = ah, .remote_qpn = qpn, .remote_qkey = QKEY}};
-
-	CHECK(!ibv_post_send(from->qp, &wr, &bad));
-	rig_wait_ok(from->scq);
-}
-
 /* Sends one datagram; its receive is at the start of @to's buffer. */
 static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah, bool imm)
 {
@@ -67,7 +45,9 @@ static struct ibv_wc one_way(struct rig *from, struct rig *to, struct ibv_ah *ah
 	rig_fill(from->buf, PAYLOAD, 7);
 	memset(to->buf, 0xee, 2 * GRH + PAYLOAD);
 	rig_recv(to, 0, 0, GRH + PAYLOAD);
-	send_to(from, ah, to->qp->qp_num, 0, imm);
+	CHECK_EQ(rig_send_datagram(from, ah, to->qp->qp_num, 0, PAYLOAD,
+			 imm ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND),
+		IBV_WC_SUCCESS);
 	wc = rig_wait_ok(to->rcq);
 	CHECK_EQ(wc.byte_len, GRH + PAYLOAD);
 	CHECK_EQ(wc.src_qp, from->qp->qp_num);
@@ -83,7 +63,8 @@ static void answer(struct rig *to, struct rig *from, struct ibv_wc *wc)
 	CHECK(ah);
 	rig_fill(to->buf + REPLY, PAYLOAD, 8);
 	rig_recv(from, 0, REPLY, GRH + PAYLOAD);
-	send_to(to, ah, wc->src_qp, REPLY, false);
+	CHECK_EQ(rig_send_datagram(to, ah, wc->src_qp, REPLY, PAYLOAD, IBV_WR_SEND),
+		IBV_WC_SUCCESS);
 	rig_wait_ok(from->rcq);
 	CHECK(rig_same(from->buf + REPLY + GRH, PAYLOAD, 8));
 	CHECK(!ibv_destroy_ah(ah));
@@ -181,8 +162,7 @@ static void with_grh(unsigned rail, int gid_index, bool roce)
 	one_way(&from, &to, ah, true);
 	CHECK_EQ(header_length(&to, gid_index), length + 4); /* ImmDt */
 	CHECK(!ibv_destroy_ah(ah));
-	rig_close(&from);
-	rig_close(&to);
+	rig_close_pair(&from, &to);
 }
 
 /* InfiniBand inside one subnet: no GRH, and the answer goes by LID. */
@@ -203,15 +183,14 @@ static void without_grh(void)
 		CHECK_EQ(to.buf[i], 0);
 	answer(&to, &from, &wc);
 	CHECK(!ibv_destroy_ah(ah));
-	rig_close(&from);
-	rig_close(&to);
+	rig_close_pair(&from, &to);
 }
 
+/* Two adapters of each kind: a datagram goes from the even one to the odd one. */
 int main(void)
 {
-	rig_fabric("datagram");
-	tmpdir_make();
-	tmpdir_topology(topology);
+	test_fabric("datagram");
+	tmpdir_topology("link=roce\nlink=roce\nlink=ib\nlink=ib\n");
 	with_grh(0, 0, true);
 	with_grh(0, 1, true);
 	with_grh(2, 0, false);

@@ -5,16 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <infiniband/mlx5dv.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "rig.h"
+
+#define ROUNDS 300 /* of messages between two processes */
 
 static struct rig a, b;
 
@@ -48,9 +44,7 @@ static void send_from_a(unsigned flags)
 
 static void open_pair(bool srq)
 {
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){.events = true, .srq = srq});
-	rig_connect_pair(&a, &b);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.events = true, .srq = srq});
 }
 
 static void next_and_solicited(void)
@@ -79,77 +73,50 @@ static void next_and_solicited(void)
 	send_from_a(0);
 	CHECK(readable(b.channel->fd));
 	rig_wait_ok(b.rcq);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 /* The other end sleeps in the kernel for each message, and answers it. */
-static void echo(int fd, int rounds)
+static void echo(int fd)
 {
-	struct rig_addr mine, to;
 	struct rig r;
-	char c;
 
 	rig_open(&r, &(struct rig_attr){.events = true});
-	mine = rig_addr(&r);
-	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
-	CHECK_EQ(read(fd, &to, sizeof(to)), sizeof(to));
-	rig_connect(&r, &to, (struct rig_timers){0});
 	CHECK(!ibv_req_notify_cq(r.rcq, 0));
 	for (int i = 0; i < 8; i++)
 		rig_recv(&r, 0, 0, 64);
-	CHECK_EQ(write(fd, "x", 1), 1);
-	CHECK_EQ(read(fd, &c, 1), 1);
-	for (int i = 0; i < rounds; i++) {
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	for (int i = 0; i < ROUNDS; i++) {
 		take_event(&r, r.rcq);
 		CHECK(!ibv_req_notify_cq(r.rcq, 0));
 		rig_wait_ok(r.rcq);
 		rig_recv(&r, 0, 0, 64);
-		rig_post(&r,
-			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 4});
+		rig_send(&r, 4);
 		rig_wait_ok(r.scq);
 	}
-	CHECK_EQ(read(fd, &c, 1), 1);
+	test_get(fd, &(char){0}, 1);
 	rig_close(&r);
-	exit(0);
 }
 
 static void between_processes(void)
 {
-	const int rounds = 300;
-	struct rig_addr mine, to;
-	int fd[2], status;
-	pid_t pid;
-	char c;
+	int fd;
+	pid_t pid = test_peer(echo, &fd);
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fd));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		alarm(60);
-		echo(fd[1], rounds);
-	}
 	rig_open(&a, &(struct rig_attr){.events = true});
-	mine = rig_addr(&a);
-	CHECK_EQ(read(fd[0], &to, sizeof(to)), sizeof(to));
-	CHECK_EQ(write(fd[0], &mine, sizeof(mine)), sizeof(mine));
-	rig_connect(&a, &to, (struct rig_timers){0});
 	for (int i = 0; i < 8; i++)
 		rig_recv(&a, 0, 0, 64);
-	CHECK_EQ(read(fd[0], &c, 1), 1);
-	CHECK_EQ(write(fd[0], "x", 1), 1);
-	for (int i = 0; i < rounds; i++) {
+	rig_meet(&a, fd, NULL, (struct rig_timers){0});
+	for (int i = 0; i < ROUNDS; i++) {
 		CHECK(!ibv_req_notify_cq(a.rcq, 0));
-		rig_post(&a,
-			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 4});
+		rig_send(&a, 4);
 		rig_wait_ok(a.scq);
 		take_event(&a, a.rcq);
 		rig_wait_ok(a.rcq);
 		rig_recv(&a, 0, 0, 64);
 	}
-	CHECK_EQ(write(fd[0], "x", 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	test_put(fd, "x", 1);
+	CHECK_EQ(test_reap(pid), 0);
 	rig_close(&a);
 }
 
@@ -174,15 +141,13 @@ static void srq_limit(void)
 	send_from_a(0); /* posts one, takes one: three are left */
 	CHECK(!readable(b.ctx->async_fd));
 	for (int i = 0; i < 2; i++) {
-		rig_post(&a,
-			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+		rig_send(&a, 8);
 		rig_wait_ok(a.scq);
 	}
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK(e.element.srq == b.srq);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 static void qp_errors(void)
@@ -200,8 +165,7 @@ static void qp_errors(void)
 	CHECK(e.element.qp == b.qp);
 	CHECK_EQ(take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
 	CHECK(!readable(b.ctx->async_fd));
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 /* More completions than places: the owner gets an event, and the queue stays overrun. */
@@ -209,52 +173,37 @@ static void cq_overrun(void)
 {
 	struct ibv_async_event e;
 
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){.cqe = 7, .srq = true});
-	rig_connect_pair(&a, &b);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.cqe = 7, .srq = true});
 	for (int i = 0; i < 9; i++)
 		rig_recv(&b, 0, 0, 64);
 	for (int i = 0; i < 9; i++)
-		rig_post(&a,
-			&(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+		rig_send(&a, 8);
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_CQ_ERR);
 	CHECK(e.element.cq == b.rcq);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 /* With ignore_overrun the ninth completion overwrites the first. */
 static void cq_overrun_ignored(void)
 {
-	struct mlx5dv_cq dv;
-	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
 	const struct mlx5_cqe64 *first;
 
-	rig_open(&a, &(struct rig_attr){.cqe = 7, .ignore_overrun = true});
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
-	obj.cq.in = a.scq;
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
-	first = dv.buf;
+	rig_open_pair(&a, &(struct rig_attr){.cqe = 7, .ignore_overrun = true}, &b, NULL);
+	first = rig_dv_cq(a.scq).buf;
 	for (int i = 0; i < 9; i++)
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-				     .flags = IBV_SEND_SIGNALED,
-				     .len = 8,
-				     .raddr = (uintptr_t)b.buf,
-				     .rkey = b.mr->rkey});
+		rig_write(&a, &b, 8);
 	/* Relaxed: the HCA's thread writes it, and nothing else of the CQE is read. */
 	while (be16toh(__atomic_load_n(&first->wqe_counter, __ATOMIC_RELAXED)) != 8)
 		sched_yield();
 	CHECK(!readable(a.ctx->async_fd));
 	CHECK_EQ(rig_state(&a), IBV_QPS_RTS);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 }
 
 int main(void)
 {
-	rig_fabric("events");
+	test_fabric("events");
 	between_processes();
 	next_and_solicited();
 	srq_limit();

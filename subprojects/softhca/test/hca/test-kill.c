@@ -11,10 +11,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -29,16 +25,6 @@
 
 static struct rig r;
 static struct ibv_qp *steady_qp, *victim_qp;
-
-static void put(int fd, const void *p, size_t n)
-{
-	CHECK_EQ(write(fd, p, n), (ssize_t)n);
-}
-
-static void get(int fd, void *p, size_t n)
-{
-	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
-}
 
 static uint32_t length_of(uint32_t n)
 {
@@ -60,29 +46,21 @@ static void post(uint32_t n, const struct rig_addr *to, uint32_t area)
 			     .rkey = to->rkey});
 }
 
-static void open_peer(int fd, struct rig_addr *to)
+static struct rig_addr open_peer(int fd)
 {
-	struct rig_addr mine;
-	char go;
-
 	rig_open(&r, &(struct rig_attr){.srq = true});
 	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
 		rig_recv(&r, i, 0, 0);
-	mine = rig_addr(&r);
-	get(fd, to, sizeof(*to));
-	rig_connect(&r, to, (struct rig_timers){0});
-	put(fd, &mine, sizeof(mine));
-	get(fd, &go, 1); /* the other end is connected too */
+	return rig_meet(&r, fd, NULL, (struct rig_timers){0});
 }
 
 /* Sends as fast as completions allow, until killed. */
 static void victim(int fd)
 {
-	struct rig_addr to;
+	struct rig_addr to = open_peer(fd);
 	struct ibv_wc wc;
 	uint32_t sent = 0, done = 0;
 
-	open_peer(fd, &to);
 	for (;;) {
 		if (sent - done < 4)
 			post(sent++, &to, FROM_VICTIM);
@@ -100,30 +78,27 @@ static void nursery(int fd)
 {
 	char c;
 
+	alarm(600);
 	while (recv(fd, &c, 1, 0) == 1) {
-		pid_t pid = fork();
-		int status;
+		pid_t pid = test_fork();
 
-		CHECK(pid >= 0);
 		if (!pid) {
-			put(fd, &(pid_t){getpid()}, sizeof(pid_t));
+			test_put(fd, &(pid_t){getpid()}, sizeof(pid_t));
 			victim(fd);
 		}
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-		put(fd, "x", 1);
+		CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+		test_put(fd, "x", 1);
 	}
-	exit(0);
 }
 
 /* Sends a message for each one that it receives, STEADY_WINDOW ahead, until it is told to end. */
 static void steady(int fd)
 {
-	struct rig_addr to;
+	struct rig_addr to = open_peer(fd);
 	struct ibv_wc wc;
 	uint32_t sent = 0, got = 0, extra;
 
-	open_peer(fd, &to);
+	alarm(600);
 	while (sent < STEADY_WINDOW)
 		post(sent++, &to, FROM_STEADY);
 	for (;;) {
@@ -140,70 +115,21 @@ static void steady(int fd)
 		rig_recv(&r, wc.wr_id, 0, 0);
 		post(sent++, &to, FROM_STEADY);
 	}
-	get(fd, &extra, sizeof(extra));
+	test_get(fd, &extra, sizeof(extra));
 	for (uint32_t i = 0; i < extra; i++) {
 		post(sent++, &to, FROM_STEADY);
 		while (ibv_poll_cq(r.scq, 1, &wc) == 1)
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	}
-	get(fd, &extra, 1);
+	test_get(fd, &extra, 1);
 	rig_close(&r);
-	exit(0);
-}
-
-static pid_t start(void (*fn)(int), int *fd)
-{
-	int pair[2];
-	pid_t pid;
-
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		close(pair[0]);
-		alarm(600);
-		fn(pair[1]);
-	}
-	close(pair[1]);
-	*fd = pair[0];
-	return pid;
-}
-
-static struct ibv_qp *make_qp(void)
-{
-	struct ibv_qp_init_attr qa = {.send_cq = r.scq,
-		.recv_cq = r.rcq,
-		.srq = r.srq,
-		.cap = {.max_send_wr = RIG_DEPTH, .max_send_sge = 1},
-		.qp_type = IBV_QPT_RC};
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-	struct ibv_qp *qp = ibv_create_qp(r.pd, &qa);
-
-	CHECK(qp);
-	CHECK(!ibv_modify_qp(qp, &init,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	return qp;
 }
 
 static struct ibv_qp *connect_peer(int fd, struct rig_addr *to)
 {
-	struct ibv_qp *qp = make_qp();
-	struct rig_addr mine;
-
-	r.qp = qp;
-	mine = rig_addr(&r);
-	put(fd, &mine, sizeof(mine));
-	get(fd, to, sizeof(*to));
-	rig_connect(&r, to,
-		(struct rig_timers){.timeout = 8,
-			.retry = 2,
-			.rnr_retry = 7,
-			.min_rnr = 1,
-			.set = true});
-	put(fd, "x", 1);
-	return qp;
+	r.qp = rig_qp(&r);
+	*to = rig_meet(&r, fd, NULL, (struct rig_timers){.timeout = 8, .retry = 2});
+	return r.qp;
 }
 
 struct tally {
@@ -279,14 +205,6 @@ static bool turn(struct tally *t, const struct rig_addr *steady_to,
 	return idle;
 }
 
-static uint64_t now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000;
-}
-
 /* Stops the process and has it execute @n instructions before it is killed. */
 static void kill_after(pid_t pid, unsigned n)
 {
@@ -315,20 +233,20 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 
 	t->from_victim = t->to_victim = t->to_victim_done = 0;
 	t->victim_failed = false;
-	put(fd, "x", 1);
-	get(fd, &pid, sizeof(pid));
+	test_put(fd, "x", 1);
+	test_get(fd, &pid, sizeof(pid));
 	victim_qp = connect_peer(fd, &to);
-	until = now_us() + (uint64_t)(rand_r(seed) % 3000);
+	until = test_now_ns() + (uint64_t)(rand_r(seed) % 3000) * 1000;
 	do
 		turn(t, steady_to, &to);
-	while (now_us() < until || !t->from_victim);
+	while (test_now_ns() < until || !t->from_victim);
 	if (rand_r(seed) & 7)
 		CHECK(!kill(pid, SIGKILL));
 	else
 		kill_after(pid, (unsigned)rand_r(seed) % 300);
 	while (!t->victim_failed || t->to_victim != t->to_victim_done)
 		turn(t, steady_to, &to);
-	get(fd, &c, 1); /* the process is reaped */
+	test_get(fd, &c, 1); /* the process is reaped */
 	while (!turn(t, steady_to, NULL)) /* destroying the QP would eat its completions */
 		;
 	CHECK(!ibv_destroy_qp(victim_qp));
@@ -352,13 +270,13 @@ static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 	}
 	left = t->posted - t->taken;
 	t->burst = true;
-	put(fd, &left, sizeof(left));
+	test_put(fd, &left, sizeof(left));
 	for (uint32_t i = 0; i < left; i++) {
 		wc = rig_wait_ok(r.rcq);
 		on_recv(&wc, t);
 	}
 	CHECK_EQ(t->posted, t->taken);
-	put(fd, "x", 1);
+	test_put(fd, "x", 1);
 }
 
 int main(int argc, char **argv)
@@ -367,16 +285,15 @@ int main(int argc, char **argv)
 	struct tally t = {0};
 	struct rig_addr steady_to;
 	int steady_fd, nursery_fd;
-	unsigned seed = (unsigned)now_us();
+	unsigned seed = (unsigned)test_now_ns();
 	struct softhca_fabric_info info;
 	pid_t pid[2];
-	int status;
 
-	rig_fabric("kill");
+	test_fabric("kill");
 	alarm(110 + (unsigned)kills / 4);
 	fprintf(stderr, "seed %u\n", seed);
-	pid[0] = start(steady, &steady_fd);
-	pid[1] = start(nursery, &nursery_fd);
+	pid[0] = test_peer(steady, &steady_fd);
+	pid[1] = test_peer(nursery, &nursery_fd);
 	rig_open(&r, &(struct rig_attr){.srq = true});
 	for (uint64_t i = 0; i < RIG_DEPTH - 1; i++)
 		post_receive(&t, i);
@@ -389,10 +306,8 @@ int main(int argc, char **argv)
 	fprintf(stderr, "%u died inside the adapter, %u of them in the middle of a step\n",
 		info.recoveries, info.replays);
 	close(nursery_fd);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(waitpid(pid[i], &status, 0), pid[i]);
-		CHECK_EQ(status, 0);
-	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(test_reap(pid[i]), 0);
 	r.qp = steady_qp;
 	rig_close(&r);
 	return 0;

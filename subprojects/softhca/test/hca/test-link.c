@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The link model in virtual time is exact; in real time nothing is early. */
-#include <infiniband/mlx5dv.h>
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,25 +17,8 @@ static struct rig a, b;
 
 static void topology(const char *link, uint32_t service)
 {
-	char path[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/topo", tmpdir);
-	f = fopen(path, "w");
-	CHECK(f);
-	fprintf(f, "rate_mbps=8000 latency_ns=%u service_ns=%u\n", LATENCY, service);
-	CHECK(!fclose(f));
-	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
+	tmpdir_topology("rate_mbps=8000 latency_ns=%u service_ns=%u\n", LATENCY, service);
 	CHECK(!setenv("SOFTHCA_LINK", link, 1));
-}
-
-static void post(enum ibv_wr_opcode op, uint32_t len, unsigned flags)
-{
-	rig_post(&a, &(struct rig_wr){.op = op,
-			     .flags = flags,
-			     .len = len,
-			     .raddr = (uintptr_t)b.buf,
-			     .rkey = b.mr->rkey});
 }
 
 static uint64_t virtual_ns(void)
@@ -51,51 +32,28 @@ static uint64_t virtual_ns(void)
 /* @n messages under one doorbell. */
 static void post_list(uint32_t n, uint32_t len)
 {
-	struct ibv_sge sge = {(uintptr_t)a.buf, len, a.mr->lkey};
-	struct ibv_send_wr wr[16], *bad;
-
-	for (uint32_t i = 0; i < n; i++)
-		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
-			.sg_list = &sge,
-			.num_sge = 1,
-			.next = i + 1 < n ? &wr[i + 1] : NULL,
-			.send_flags = i + 1 < n ? 0 : IBV_SEND_SIGNALED,
-			.wr.rdma = {.remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey}};
-	CHECK(!ibv_post_send(a.qp, wr, &bad));
+	rig_write_list(&a, &b, n, len, 1);
 	rig_wait_ok(a.scq);
-}
-
-static void open_pair(void)
-{
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
-}
-
-static void close_pair(void)
-{
-	rig_close(&a);
-	rig_close(&b);
 }
 
 static void in_virtual_time(void)
 {
 	uint64_t t;
 
-	open_pair();
+	rig_open_pair(&a, NULL, &b, NULL);
 	t = virtual_ns();
-	post(IBV_WR_RDMA_WRITE, 1000, IBV_SEND_SIGNALED);
+	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
 	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY);
 	t = virtual_ns();
-	post(IBV_WR_RDMA_READ, 2000, IBV_SEND_SIGNALED);
+	rig_request(&a, IBV_WR_RDMA_READ, 2000, rig_addr(&b));
 	rig_wait_ok(a.scq);
 	CHECK_EQ(virtual_ns() - t, 2000 + 2 * LATENCY);
 	/* Messages behind each other share the latency, not the link. */
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 10 * 3000 + LATENCY);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* A context at either end takes its service time for each message, one after the other. */
@@ -103,9 +61,9 @@ static void with_service_in_virtual_time(void)
 {
 	uint64_t t;
 
-	open_pair();
+	rig_open_pair(&a, NULL, &b, NULL);
 	t = virtual_ns();
-	post(IBV_WR_RDMA_WRITE, 1000, IBV_SEND_SIGNALED);
+	rig_write(&a, &b, 1000);
 	rig_wait_ok(a.scq);
 	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 1000 + LATENCY);
 	/* Small messages leave as fast as the context serves them, large ones as the link is. */
@@ -115,7 +73,7 @@ static void with_service_in_virtual_time(void)
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 10 * 3000 + LATENCY);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static uint64_t stopped_ns; /* what the clock shows, to the HCA, too; 0: the time */
@@ -138,11 +96,14 @@ static void behind_another(void)
 	struct ibv_wc wc;
 
 	stopped_ns = start;
-	open_pair();
-	post(IBV_WR_RDMA_WRITE, size, 0);
+	rig_open_pair(&a, NULL, &b, NULL);
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .len = size,
+			     .raddr = (uintptr_t)b.buf,
+			     .rkey = b.mr->rkey});
 	softhca_step();
 	stopped_ns = start + later;
-	post(IBV_WR_RDMA_WRITE, size, IBV_SEND_SIGNALED);
+	rig_write(&a, &b, size);
 	softhca_step();
 	stopped_ns = start + later + size + LATENCY - 1;
 	softhca_step();
@@ -150,45 +111,18 @@ static void behind_another(void)
 	stopped_ns++;
 	softhca_step();
 	CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
-	close_pair();
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	rig_close_pair(&a, &b);
 }
 
 static void in_real_time(void)
 {
-	uint64_t start = now_ns();
+	uint64_t start = test_now_ns();
 
-	open_pair();
+	rig_open_pair(&a, NULL, &b, NULL);
 	for (uint32_t i = 0; i < 200; i++)
 		post_list(10, 10000);
-	CHECK(now_ns() - start >= 200 * (10 * 10000 + LATENCY));
-	close_pair();
-}
-
-/* A second QP of the same context, with the first one's queues and memory. */
-static struct rig second_qp(const struct rig *r)
-{
-	struct ibv_qp_init_attr qa = {.send_cq = r->scq,
-		.recv_cq = r->rcq,
-		.cap = {.max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1},
-		.qp_type = IBV_QPT_RC};
-	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-	struct rig second = *r;
-
-	second.qp = ibv_create_qp(r->pd, &qa);
-	CHECK(second.qp);
-	CHECK(!ibv_modify_qp(second.qp, &init,
-		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
-	return second;
+	CHECK(test_now_ns() - start >= 200 * (10 * 10000 + LATENCY));
+	rig_close_pair(&a, &b);
 }
 
 /* A context with two QPs, each with a peer, sends to both, or receives of both, one by one. */
@@ -197,11 +131,11 @@ static void context_is_serial(bool sends)
 	struct rig c, second, *from, *to;
 	uint64_t start;
 
-	open_pair();
-	rig_open(&c, &(struct rig_attr){0});
-	second = second_qp(&a);
+	rig_open_pair(&a, NULL, &b, NULL);
+	rig_open(&c, NULL);
+	second = rig_with(&a, rig_qp(&a));
 	rig_connect_pair(&c, &second);
-	start = now_ns();
+	start = test_now_ns();
 	for (int i = 0; i < MESSAGES; i++) {
 		from = i % 2 ? &a : &second;
 		to = i % 2 ? &b : &c;
@@ -215,16 +149,15 @@ static void context_is_serial(bool sends)
 	for (int i = 0; i < 2; i++)
 		rig_wait_ok(sends || !i ? (sends ? &a : &b)->scq : c.scq);
 	/* The two peers alone would be through after half of them. */
-	CHECK(now_ns() - start >= MESSAGES * (uint64_t)LONG_SERVICE);
+	CHECK(test_now_ns() - start >= MESSAGES * (uint64_t)LONG_SERVICE);
 	CHECK(!ibv_destroy_qp(second.qp));
 	rig_close(&c);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 int main(int argc, char **argv)
 {
-	tmpdir_make();
-	rig_fabric("link");
+	test_fabric("link");
 	CHECK_EQ(argc, 2);
 	if (!strcmp(argv[1], "virtual")) {
 		topology("virtual", 0);

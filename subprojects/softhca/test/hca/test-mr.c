@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory that can be registered, and regions whose memory is unmapped. */
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "rig.h"
 
@@ -10,14 +9,6 @@
 #define WRITES (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 
 static struct rig a, b;
-
-static uint8_t *map_pages(unsigned n, int prot)
-{
-	uint8_t *p = mmap(NULL, n * PAGE, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	CHECK(p != MAP_FAILED);
-	return p;
-}
 
 static void refused(void *p, size_t len, int access)
 {
@@ -37,7 +28,7 @@ static void accepted(void *p, size_t len, int access)
 /* Four pages: read and write, read, none, nothing. */
 static void protections(void)
 {
-	uint8_t *p = map_pages(4, PROT_READ | PROT_WRITE);
+	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 
 	CHECK(!mprotect(p + PAGE, PAGE, PROT_READ));
 	CHECK(!mprotect(p + 2 * PAGE, PAGE, PROT_NONE));
@@ -59,7 +50,7 @@ static void protections(void)
 /* Mappings that touch each other are one range. */
 static void pieces(void)
 {
-	uint8_t *p = map_pages(64, PROT_READ);
+	uint8_t *p = test_map(64 * PAGE, PROT_READ, MAP_PRIVATE);
 
 	for (unsigned i = 0; i < 64; i += 2)
 		CHECK(!mprotect(p + i * PAGE, PAGE, PROT_READ | PROT_WRITE));
@@ -72,29 +63,23 @@ static void pieces(void)
 /* As the manual says: the pages are not pinned. */
 static void unmapped_later(void)
 {
-	uint8_t *p = map_pages(1, PROT_READ | PROT_WRITE);
+	uint8_t *p = test_map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, PAGE, WRITES);
 
 	CHECK(mr && !munmap(p, PAGE));
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = 8,
-			     .raddr = (uintptr_t)p,
-			     .rkey = mr->rkey});
+	rig_request(&a, IBV_WR_RDMA_WRITE, 8,
+		(struct rig_addr){.addr = (uintptr_t)p, .rkey = mr->rkey});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_REM_OP_ERR);
 	CHECK(!ibv_dereg_mr(mr));
 }
 
 int main(void)
 {
-	rig_fabric("mr");
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
+	test_fabric("mr");
+	rig_open_pair(&a, NULL, &b, NULL);
 	protections();
 	pieces();
 	unmapped_later();
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 	return 0;
 }

@@ -6,7 +6,6 @@
 #include "../tmpdir.h"
 #include "said.h"
 
-#define COUNTER "/sys/class/infiniband/mlx5_%u/ports/1/counters/port_rcv_constraint_errors"
 #define RETRIES 2
 
 static const char topology[] = "pkey=0x8001 pkey=0x0001\n"
@@ -18,92 +17,48 @@ static const char topology[] = "pkey=0x8001 pkey=0x0001\n"
 static struct rig a, b;
 static bool strict;
 
-static unsigned long long dropped(unsigned rail)
+static uint64_t dropped(unsigned rail)
 {
-	unsigned long long value;
+	uint64_t value = rig_counter(rail, "counters/port_rcv_constraint_errors");
 	struct ibv_port_attr port;
-	char path[128];
-	FILE *f;
 
-	snprintf(path, sizeof(path), COUNTER, rail);
-	f = fopen(path, "r");
-	CHECK(f && fscanf(f, "%llu", &value) == 1);
-	fclose(f);
 	CHECK(!ibv_query_port((rail ? &b : &a)->ctx, 1, &port));
 	CHECK_EQ(port.bad_pkey_cntr, value);
 	return value;
 }
 
+static const struct rig_timers timers = {.timeout = 4, .retry = RETRIES};
+
 static void open_pair(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b)
 {
-	static const struct rig_timers t = {.timeout = 4,
-		.retry = RETRIES,
-		.rnr_retry = 7,
-		.min_rnr = 1,
-		.set = true};
-	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
-	struct rig_addr from, to;
-
 	rig_open(&a, &(struct rig_attr){.type = type, .pkey_index = at_a});
 	rig_open(&b, &(struct rig_attr){.rail = 1, .type = type, .pkey_index = at_b});
-	from = rig_addr(&a);
-	to = rig_addr(&b);
 	if (type != IBV_QPT_UD) {
-		rig_connect(&a, &to, t);
-		rig_connect(&b, &from, t);
-		return;
-	}
-	for (int i = 0; i < 2; i++) {
-		attr.qp_state = IBV_QPS_RTR;
-		CHECK(!ibv_modify_qp((i ? &a : &b)->qp, &attr, IBV_QP_STATE));
-		attr.qp_state = IBV_QPS_RTS;
-		CHECK(!ibv_modify_qp((i ? &a : &b)->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN));
+		rig_connect(&a, rig_addr(&b), timers);
+		rig_connect(&b, rig_addr(&a), timers);
+	} else {
+		rig_datagrams(&a);
+		rig_datagrams(&b);
 	}
 }
 
 static void close_pair(const char *says)
 {
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 	said_verdict(strict ? says : NULL);
-}
-
-static enum ibv_wc_status send_datagram(void)
-{
-	struct ibv_ah_attr path = {.port_num = 1, .dlid = b.port.lid};
-	struct ibv_sge sge = {(uintptr_t)a.buf, 8, a.mr->lkey};
-	struct ibv_ah *ah = ibv_create_ah(a.pd, &path);
-	struct ibv_send_wr *bad,
-		wr = {.sg_list = &sge,
-			.num_sge = 1,
-			.opcode = IBV_WR_SEND,
-			.send_flags = IBV_SEND_SIGNALED,
-			.wr.ud = {.ah = ah, .remote_qpn = b.qp->qp_num, .remote_qkey = 0x1234}};
-	enum ibv_wc_status status;
-
-	CHECK(ah && !ibv_post_send(a.qp, &wr, &bad));
-	status = rig_wait(a.scq).status;
-	CHECK(!ibv_destroy_ah(ah));
-	return status;
 }
 
 static enum ibv_wc_status send_one(enum ibv_wr_opcode op, uint32_t len)
 {
-	struct rig_addr to = rig_addr(&b);
-
 	if (a.qp->qp_type == IBV_QPT_UD)
-		return send_datagram();
-	rig_post(&a, &(struct rig_wr){.op = op,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = len,
-			     .raddr = to.addr,
-			     .rkey = to.rkey});
+		return rig_datagram(&a, &b, 8);
+	rig_request(&a, op, len, rig_addr(&b));
 	return rig_wait(a.scq).status;
 }
 
 static void reach(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b)
 {
-	unsigned long long before;
+	uint64_t before;
 
 	open_pair(type, at_a, at_b);
 	before = dropped(1);
@@ -119,7 +74,7 @@ static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_w
 	uint32_t len, uint32_t packets)
 {
 	bool rc = type == IBV_QPT_RC;
-	unsigned long long before;
+	uint64_t before;
 	char says[80];
 
 	open_pair(type, at_a, at_b);
@@ -156,21 +111,9 @@ static void all_types(void)
 /* Both have number 0: the numbers are equal, but neither is in the partition. */
 static void number_zero(void)
 {
-	struct rig_addr to;
-
 	rig_open(&b, &(struct rig_attr){.rail = 1, .pkey_index = 3});
-	to = rig_addr(&b);
-	rig_connect(&b, &to,
-		(struct rig_timers){.timeout = 4,
-			.retry = RETRIES,
-			.rnr_retry = 7,
-			.min_rnr = 1,
-			.set = true});
-	rig_post(&b, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = 8,
-			     .raddr = to.addr,
-			     .rkey = to.rkey});
+	rig_connect(&b, rig_addr(&b), timers);
+	rig_write(&b, &b, 8);
 	CHECK_EQ(rig_wait(b.scq).status, IBV_WC_RETRY_EXC_ERR);
 	rig_close(&b);
 	said_verdict(strict ? "P_Key 0x8000 and 0x8000" : NULL);
@@ -194,17 +137,15 @@ static void packets_have_it(void)
 
 	open_pair(IBV_QPT_RC, 0, 0);
 	snprintf(path, sizeof(path), "%s/packets", tmpdir);
-	CHECK_EQ(send_one(IBV_WR_RDMA_WRITE, 8), IBV_WC_SUCCESS);
 	f = fopen(path, "r");
 	CHECK(f);
+	CHECK_EQ(send_one(IBV_WR_RDMA_WRITE, 8), IBV_WC_SUCCESS);
 	n = fread(bytes, 1, sizeof(bytes), f);
 	CHECK(n < sizeof(bytes));
-	fclose(f);
 	CHECK(captured(bytes, n, 0x8001, b.qp->qp_num));
 	CHECK(captured(bytes, n, 0x0001, a.qp->qp_num));
 	CHECK_EQ(send_one(IBV_WR_RDMA_READ, 8), IBV_WC_SUCCESS);
-	f = fopen(path, "r");
-	CHECK(f && fseek(f, (long)n, SEEK_SET) == 0);
+	clearerr(f);
 	n = fread(bytes, 1, sizeof(bytes), f);
 	fclose(f);
 	CHECK(captured(bytes, n, 0x0001, a.qp->qp_num));
@@ -231,9 +172,8 @@ int main(int argc, char **argv)
 	char path[128];
 
 	strict = argc > 1 && !strcmp(argv[1], "strict");
-	rig_fabric("partition");
-	tmpdir_make();
-	tmpdir_topology(topology);
+	test_fabric("partition");
+	tmpdir_topology("%s", topology);
 	snprintf(path, sizeof(path), "%s/packets", tmpdir);
 	CHECK(!setenv("SOFTHCA_CAPTURE", path, 1));
 	CHECK(!setenv("SOFTHCA_STRICT", strict ? "1" : "0", 1));

@@ -1,19 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Paths that the kernel refuses: those without a GRH on RoCE, or where the port requires one. */
 #include <errno.h>
-#include <rdma/ib_user_ioctl_cmds.h>
-#include <rdma/ib_user_verbs.h>
-#include <rdma/rdma_user_ioctl_cmds.h>
-#include <sys/ioctl.h>
 
 #include "../tmpdir.h"
+#include "command.h"
 #include "said.h"
 
 enum { ROCE, IB, IB_WITH_GRH, RAILS };
 
 #define NO_GID 8 /* no adapter has an index so high */
-
-static const char topology[] = "link=roce\nlink=ib\nlink=ib grh=required\n";
 
 static const char no_grh[] = "the port needs a path with a GRH";
 static const char no_gid[] = "the port has no GID of the path's sgid_index";
@@ -61,31 +56,6 @@ static void connecting(unsigned rail, enum ibv_qp_type type)
 	said_verdict(NULL);
 }
 
-/* Sends a command without a library's checks and records. out_len 0: the command has no answer. */
-static int command(uint64_t number, const void *in, uint16_t in_len, void *out, uint16_t out_len)
-{
-	const struct ib_uverbs_attr attrs[] = {
-		{.attr_id = UVERBS_ATTR_WRITE_CMD, .len = sizeof(uint64_t), .data = number},
-		{.attr_id = UVERBS_ATTR_CORE_IN, .len = in_len, .data = (uintptr_t)in},
-		{.attr_id = UVERBS_ATTR_CORE_OUT, .len = out_len, .data = (uintptr_t)out},
-	};
-	const uint16_t n = out_len ? 3 : 2;
-	union {
-		struct ib_uverbs_ioctl_hdr hdr;
-		char bytes[sizeof(struct ib_uverbs_ioctl_hdr) + sizeof(attrs)];
-	} cmd = {.hdr = {.length = (uint16_t)(sizeof(cmd.hdr) + n * sizeof(attrs[0])),
-			 .object_id = UVERBS_OBJECT_DEVICE,
-			 .method_id = UVERBS_METHOD_INVOKE_WRITE,
-			 .num_attrs = n}};
-
-	memcpy(cmd.bytes + sizeof(cmd.hdr), attrs, n * sizeof(attrs[0]));
-	if (in_len <= sizeof(uint64_t)) { /* it is in the place of its address */
-		cmd.hdr.attrs[1].data = 0;
-		memcpy(&cmd.hdr.attrs[1].data, in, in_len);
-	}
-	return ioctl(r.ctx->cmd_fd, RDMA_VERBS_IOCTL, &cmd) ? errno : 0;
-}
-
 /* Creates an address as libmlx5 does on Ethernet after its own checks. */
 static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
 {
@@ -97,7 +67,8 @@ static int create_ah(const struct ibv_ah_attr *a, uint32_t *handle_p)
 	int err;
 
 	memcpy(in.attr.grh.dgid, a->grh.dgid.raw, sizeof(in.attr.grh.dgid));
-	err = command(IB_USER_VERBS_CMD_CREATE_AH, &in, sizeof(in), &out, sizeof(out));
+	err = command_write(r.ctx, IB_USER_VERBS_CMD_CREATE_AH, &in, sizeof(in), NULL, 0, &out,
+		sizeof(out));
 	*handle_p = out.ah_handle;
 	return err;
 }
@@ -106,7 +77,8 @@ static int destroy_ah(uint32_t handle)
 {
 	const struct ib_uverbs_destroy_ah in = {.ah_handle = handle};
 
-	return command(IB_USER_VERBS_CMD_DESTROY_AH, &in, sizeof(in), NULL, 0);
+	return command_write(r.ctx, IB_USER_VERBS_CMD_DESTROY_AH, &in, sizeof(in), NULL, 0, NULL,
+		0);
 }
 
 static void address_handles(unsigned rail)
@@ -120,9 +92,9 @@ static void address_handles(unsigned rail)
 	lid_only = path(false, 0);
 	wrong_gid = path(true, NO_GID);
 	port2.port_num = 2;
-	CHECK_EQ(create_ah(&wrong_gid, &handle), EINVAL);
-	CHECK_EQ(create_ah(&port2, &handle), EINVAL);
-	CHECK_EQ(create_ah(&lid_only, &handle), rail == IB ? 0 : EINVAL);
+	CHECK_EQ(create_ah(&wrong_gid, &handle), -EINVAL);
+	CHECK_EQ(create_ah(&port2, &handle), -EINVAL);
+	CHECK_EQ(create_ah(&lid_only, &handle), rail == IB ? 0 : -EINVAL);
 	if (rail == IB)
 		CHECK_EQ(destroy_ah(handle), 0);
 	ah = ibv_create_ah(r.pd, &global);
@@ -137,9 +109,8 @@ static void address_handles(unsigned rail)
 
 int main(void)
 {
-	rig_fabric("path");
-	tmpdir_make();
-	tmpdir_topology(topology);
+	test_fabric("path");
+	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\n");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	said_listen();
 	for (unsigned rail = 0; rail < RAILS; rail++) {

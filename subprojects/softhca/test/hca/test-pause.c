@@ -13,73 +13,28 @@
 #define QPS 4
 #define LIST 64
 #define LISTS 4
+#define RX_PAUSED "hw_counters/rx_prio3_pause_duration" /* us */
+#define TX_PAUSED "hw_counters/tx_prio3_pause_duration"
 
 static struct rig from[QPS], to[QPS];
 
 static void topology(const char *link)
 {
-	char path[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/topo", tmpdir);
-	f = fopen(path, "w");
-	CHECK(f);
-	fprintf(f, "rate_mbps=%u latency_ns=%d pauses=%d\n", RATE,
+	tmpdir_topology("rate_mbps=%u latency_ns=%d pauses=%d\n", RATE,
 		strcmp(link, "real") ? 0 : 20000000, PAUSES);
-	CHECK(!fclose(f));
-	CHECK(!setenv("SOFTHCA_TOPOLOGY", path, 1));
 	CHECK(!setenv("SOFTHCA_LINK", link, 1));
-}
-
-/* @n messages of @len bytes in @places under one doorbell; the last is signaled. */
-static void post(unsigned i, uint32_t n, uint32_t len, int places)
-{
-	struct ibv_sge sge[PLACES];
-	struct ibv_send_wr wr[LIST], *bad;
-
-	for (int p = 0; p < places; p++)
-		sge[p] = (struct ibv_sge){(uintptr_t)from[i].buf, len / (uint32_t)places,
-			from[i].mr->lkey};
-	for (uint32_t k = 0; k < n; k++)
-		wr[k] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
-			.sg_list = sge,
-			.num_sge = places,
-			.next = k + 1 < n ? &wr[k + 1] : NULL,
-			.send_flags = k + 1 < n ? 0 : IBV_SEND_SIGNALED,
-			.wr.rdma = {.remote_addr = (uintptr_t)to[i].buf, .rkey = to[i].mr->rkey}};
-	CHECK(!ibv_post_send(from[i].qp, wr, &bad));
-}
-
-static uint64_t paused_us(const char *direction)
-{
-	unsigned long long value;
-	char path[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path),
-		"/sys/class/infiniband/mlx5_0/ports/1/hw_counters/%s_prio3_pause_duration",
-		direction);
-	f = fopen(path, "r");
-	CHECK(f && fscanf(f, "%llu", &value) == 1);
-	fclose(f);
-	return value;
 }
 
 static void open_pairs(unsigned n)
 {
-	for (unsigned i = 0; i < n; i++) {
-		rig_open(&from[i], &(struct rig_attr){.depth = LIST * LISTS});
-		rig_open(&to[i], &(struct rig_attr){0});
-		rig_connect_pair(&from[i], &to[i]);
-	}
+	for (unsigned i = 0; i < n; i++)
+		rig_open_pair(&from[i], &(struct rig_attr){.depth = LIST * LISTS}, &to[i], NULL);
 }
 
 static void close_pairs(unsigned n)
 {
-	for (unsigned i = 0; i < n; i++) {
-		rig_close(&from[i]);
-		rig_close(&to[i]);
-	}
+	for (unsigned i = 0; i < n; i++)
+		rig_close_pair(&from[i], &to[i]);
 }
 
 /* ---- virtual time: requests are executed immediately, so the batch is outstanding ---- */
@@ -90,7 +45,7 @@ static double paused_share(uint32_t n, uint32_t len, int places)
 	double busy = (double)n * len;
 
 	CHECK(!softhca_fabric_info(&before));
-	post(0, n, len, places);
+	rig_write_list(&from[0], &to[0], n, len, places);
 	rig_wait_ok(from[0].scq);
 	CHECK(!softhca_fabric_info(&after));
 	return 1 - busy / (double)(after.virtual_ns - before.virtual_ns);
@@ -135,14 +90,15 @@ static void shares_grow_step_by_step(void)
 /* Nanoseconds of pauses per nanosecond in which the link is busy. */
 static double pauses_of(unsigned qps, uint32_t lists, uint32_t n, uint32_t len, int places)
 {
-	uint64_t before = paused_us("rx"), sent = paused_us("tx");
+	uint64_t received = rig_counter(0, RX_PAUSED), sent = rig_counter(0, TX_PAUSED), us;
 
 	for (unsigned i = 0; i < qps * lists; i++)
-		post(i % qps, n, len, places);
+		rig_write_list(&from[i % qps], &to[i % qps], n, len, places);
 	for (unsigned i = 0; i < qps * lists; i++)
 		rig_wait_ok(from[i % qps].scq);
-	CHECK_EQ(paused_us("rx") - before, paused_us("tx") - sent); /* both ends are one port */
-	return (double)(paused_us("rx") - before) * 1000 / ((double)qps * lists * n * len);
+	us = rig_counter(0, RX_PAUSED) - received;
+	CHECK_EQ(us, rig_counter(0, TX_PAUSED) - sent); /* both ends are one port */
+	return (double)us * 1000 / ((double)qps * lists * n * len);
 }
 
 /*
@@ -177,8 +133,7 @@ static void idle_time_counts(void)
 
 int main(int argc, char **argv)
 {
-	tmpdir_make();
-	rig_fabric("pause");
+	test_fabric("pause");
 	CHECK_EQ(argc, 2);
 	topology(argv[1]);
 	if (!strcmp(argv[1], "virtual")) {

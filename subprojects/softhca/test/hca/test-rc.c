@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* RC in one process: every operation, order and wrapping, and every kind of refusal. */
 #include <errno.h>
-#include <infiniband/mlx5dv.h>
-#include <stdlib.h>
 
 #include "rig.h"
 #include "softhca.h"
@@ -14,15 +12,7 @@ static struct rig a, b;
 
 static void open_pair(const struct rig_attr *attr)
 {
-	rig_open(&a, attr);
-	rig_open(&b, attr);
-	rig_connect_pair(&a, &b);
-}
-
-static void close_pair(void)
-{
-	rig_close(&a);
-	rig_close(&b);
+	rig_open_pair(&a, attr, &b, attr);
 }
 
 static uint64_t at(const struct rig *r, uint32_t offset)
@@ -52,9 +42,10 @@ static void writes_and_reads(void)
 {
 	static const uint32_t sizes[] = {1, 16, 64, 100, 4096, 5000, 32768};
 
-	open_pair(&(struct rig_attr){0});
-	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+	open_pair(NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		uint32_t n = sizes[i];
+		struct rig_wr w;
 		struct ibv_wc wc;
 
 		rig_fill(a.buf + SRC, n, n);
@@ -72,12 +63,9 @@ static void writes_and_reads(void)
 		CHECK_EQ(wc.wr_id, 7);
 		CHECK(rig_same(b.buf + DST, n, n));
 		memset(a.buf + SRC, 0, n);
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_READ,
-				     .flags = IBV_SEND_SIGNALED,
-				     .offset = SRC,
-				     .len = n,
-				     .raddr = at(&b, DST),
-				     .rkey = b.mr->rkey});
+		w = write_wr(n, IBV_SEND_SIGNALED);
+		w.op = IBV_WR_RDMA_READ;
+		rig_post(&a, &w);
 		wc = rig_wait_ok(a.scq);
 		CHECK_EQ(wc.opcode, IBV_WC_RDMA_READ);
 		CHECK_EQ(wc.byte_len, n);
@@ -85,7 +73,7 @@ static void writes_and_reads(void)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* Every message has its immediate; receives are taken in the order in which they were posted. */
@@ -124,7 +112,7 @@ static void immediates(bool srq, uint32_t cqe_size)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void sends(bool srq)
@@ -152,7 +140,7 @@ static void sends(bool srq)
 		CHECK(rig_same(b.buf + DST, len, i));
 		CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_SEND);
 	}
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void atomics(void)
@@ -160,14 +148,11 @@ static void atomics(void)
 	uint64_t old, word = 100;
 	struct rig_wr w;
 
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	memcpy(b.buf + DST, &word, 8);
-	w = (struct rig_wr){.op = IBV_WR_ATOMIC_FETCH_AND_ADD,
-		.flags = IBV_SEND_SIGNALED,
-		.len = 8,
-		.raddr = at(&b, DST),
-		.rkey = b.mr->rkey,
-		.compare_add = 11};
+	w = write_wr(8, IBV_SEND_SIGNALED);
+	w.op = IBV_WR_ATOMIC_FETCH_AND_ADD;
+	w.compare_add = 11;
 	rig_post(&a, &w);
 	CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_FETCH_ADD);
 	memcpy(&old, a.buf, 8);
@@ -184,7 +169,7 @@ static void atomics(void)
 		CHECK_EQ(old, 111);
 		CHECK_EQ(word, w.compare_add == 111 ? 5 : 111);
 	}
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* Posts @w, which must be refused with @status; requests posted after it are flushed. */
@@ -203,36 +188,36 @@ static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool resp
 	wc = rig_wait(a.scq);
 	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(wc.wr_id, 99);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void refusals(void)
 {
-	struct rig_wr w;
+	static const struct {
+		uint32_t rkey, lkey; /* bits that are wrong */
+		uint32_t raddr, offset;
+		int access;
+		bool local;
+	} cases[] = {
+		{.rkey = 1},
+		{.raddr = RIG_BUF - 63 - DST},
+		{.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ},
+		{.lkey = 1, .local = true},
+		{.offset = RIG_BUF - 63, .local = true},
+	};
 
-	open_pair(&(struct rig_attr){0});
-	w = write_wr(64, 0); /* unsignaled: an error completes all the same */
-	w.rkey ^= 1;
-	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct rig_wr w;
 
-	open_pair(&(struct rig_attr){0});
-	w = write_wr(64, 0);
-	w.raddr = at(&b, RIG_BUF - 63);
-	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
-
-	open_pair(&(struct rig_attr){.access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ});
-	w = write_wr(64, 0);
-	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
-
-	open_pair(&(struct rig_attr){0});
-	w = write_wr(64, 0);
-	w.lkey = a.mr->lkey ^ 1;
-	refused(&w, IBV_WC_LOC_PROT_ERR, false);
-
-	open_pair(&(struct rig_attr){0});
-	w = write_wr(64, 0);
-	w.offset = RIG_BUF - 63;
-	refused(&w, IBV_WC_LOC_PROT_ERR, false);
+		open_pair(&(struct rig_attr){.access = cases[i].access});
+		w = write_wr(64, 0); /* unsignaled: an error completes all the same */
+		w.rkey ^= cases[i].rkey;
+		w.lkey = a.mr->lkey ^ cases[i].lkey;
+		w.raddr += cases[i].raddr;
+		w.offset += cases[i].offset;
+		refused(&w, cases[i].local ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR,
+			!cases[i].local);
+	}
 }
 
 /* A region of the same memory, but of the other end's protection domain. */
@@ -243,7 +228,7 @@ static void other_domain(bool local)
 	struct ibv_mr *mr;
 	struct rig_wr w;
 
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	pd = ibv_alloc_pd(other->ctx);
 	CHECK(pd);
 	mr = ibv_reg_mr(pd, at_end->buf, RIG_BUF, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
@@ -257,7 +242,7 @@ static void other_domain(bool local)
 	CHECK_EQ(rig_wait(a.scq).status, local ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_dereg_mr(mr));
 	CHECK(!ibv_dealloc_pd(pd));
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* A QP may forbid an access that the region permits. */
@@ -266,7 +251,7 @@ static void forbidden_by_qp(void)
 	struct ibv_qp_attr none = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
 	struct rig_wr w;
 
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	CHECK(!ibv_modify_qp(b.qp, &none, IBV_QP_ACCESS_FLAGS));
 	w = write_wr(64, IBV_SEND_SIGNALED);
 	refused(&w, IBV_WC_REM_ACCESS_ERR, true);
@@ -275,28 +260,23 @@ static void forbidden_by_qp(void)
 /* A QP drops messages of a QP to which it is not connected. */
 static void stranger(void)
 {
-	struct rig_addr to;
-	struct rig_wr w;
 	struct rig c;
 
-	open_pair(&(struct rig_attr){0});
-	rig_open(&c, &(struct rig_attr){0});
-	to = rig_addr(&b);
-	rig_connect(&c, &to, (struct rig_timers){.timeout = 8, .retry = 1, .set = true});
-	w = write_wr(64, IBV_SEND_SIGNALED);
-	w.lkey = c.mr->lkey;
-	rig_post(&c, &w);
+	open_pair(NULL);
+	rig_open(&c, NULL);
+	rig_connect(&c, rig_addr(&b), (struct rig_timers){.timeout = 8, .retry = 1});
+	rig_write(&c, &b, 64);
 	CHECK_EQ(rig_wait(c.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(rig_state(&b), IBV_QPS_RTS);
 	rig_close(&c);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void short_receive(void)
 {
 	struct ibv_wc wc;
 
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	rig_recv(&b, 3, DST, 63);
 	rig_recv(&b, 4, DST, 64);
 	rig_post(&a, &(struct rig_wr){.id = 1, .op = IBV_WR_SEND, .len = 64});
@@ -307,7 +287,7 @@ static void short_receive(void)
 	wc = rig_wait(b.rcq);
 	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(wc.wr_id, 4);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 /* A message without a receive waits for one, and later messages stay in order after it. */
@@ -334,51 +314,38 @@ static void receiver_not_ready(void)
 	CHECK(!softhca_counters_self(&after));
 	CHECK(after.rnr_naks > before.rnr_naks);
 	CHECK_EQ(after.wqes[0x09] - before.wqes[0x09], 3);
-	close_pair();
+	rig_close_pair(&a, &b);
+}
+
+/* Connects only one end if @to_a is false. */
+static void open_impatient(bool to_a)
+{
+	rig_open(&a, NULL);
+	rig_open(&b, NULL);
+	rig_connect(&a, rig_addr(&b),
+		(struct rig_timers){.timeout = 8, .retry = 2, .rnr_retry = 2});
+	if (to_a)
+		rig_connect(&b, rig_addr(&a), (struct rig_timers){0});
 }
 
 static void gives_up(void)
 {
-	struct rig_addr to;
-	struct rig_wr w;
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	to = rig_addr(&b);
-	rig_connect(&a, &to,
-		(struct rig_timers){.timeout = 8,
-			.retry = 2,
-			.rnr_retry = 2,
-			.min_rnr = 1,
-			.set = true});
-	w = write_wr(4, 0);
-	/* No QP answers: b is not connected. */
-	rig_post(&a, &w);
+	open_impatient(false);
+	post_write(4, 0);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
-	close_pair();
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	to = rig_addr(&b);
-	rig_connect(&a, &to,
-		(struct rig_timers){.timeout = 8,
-			.retry = 2,
-			.rnr_retry = 2,
-			.min_rnr = 1,
-			.set = true});
-	to = rig_addr(&a);
-	rig_connect(&b, &to, (struct rig_timers){0});
+	rig_close_pair(&a, &b);
+	open_impatient(true);
 	rig_post(&a, &(struct rig_wr){.id = 5, .op = IBV_WR_SEND, .len = 4});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void counts(void)
 {
 	struct softhca_counters before, after;
 
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	CHECK(!softhca_counters_self(&before));
 	for (int i = 0; i < 10; i++)
 		post_write(100, i == 9 ? IBV_SEND_SIGNALED : 0);
@@ -391,18 +358,16 @@ static void counts(void)
 	CHECK_EQ(after.bytes[0x08] - before.bytes[0x08], 1000);
 	CHECK_EQ(after.cqes - before.cqes, 1);
 	CHECK_EQ(after.single_steps - before.single_steps, 0);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 static void records(void)
 {
 	struct softhca_wqe_record w[8];
 	struct softhca_cqe_record c[8];
-	struct mlx5dv_cq dv;
-	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
 
 	CHECK(!setenv("SOFTHCA_TRACE", "1", 1));
-	open_pair(&(struct rig_attr){0});
+	open_pair(NULL);
 	CHECK(!unsetenv("SOFTHCA_TRACE"));
 	post_write(20, IBV_SEND_INLINE);
 	post_write(300, IBV_SEND_SIGNALED);
@@ -418,21 +383,19 @@ static void records(void)
 	CHECK_EQ(w[1].wqe_index, w[1].index);
 	CHECK_EQ(w[1].flags & 8, 8);
 	CHECK_EQ(softhca_trace_wqes(b.qp->qp_num, 0, w, 8), 0);
-	obj.cq.in = a.scq;
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
-	CHECK_EQ(softhca_trace_cqes(dv.cqn, 0, c, 8), 1);
+	CHECK_EQ(softhca_trace_cqes(rig_dv_cq(a.scq).cqn, 0, c, 8), 1);
 	CHECK_EQ(c[0].wqe_counter, w[1].index);
 	CHECK_EQ(c[0].qpn, a.qp->qp_num);
 	CHECK_EQ(c[0].wqe_opcode, 0x08);
-	close_pair();
-	open_pair(&(struct rig_attr){0});
+	rig_close_pair(&a, &b);
+	open_pair(NULL);
 	CHECK_EQ(softhca_trace_wqes(a.qp->qp_num, 0, w, 8), -ENOENT);
-	close_pair();
+	rig_close_pair(&a, &b);
 }
 
 int main(void)
 {
-	rig_fabric("rc");
+	test_fabric("rc");
 	records();
 	writes_and_reads();
 	immediates(false, 0);

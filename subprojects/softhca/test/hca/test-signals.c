@@ -23,9 +23,7 @@ static struct rig a, b;
 
 static void open_pair(void)
 {
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){.srq = true});
-	rig_connect_pair(&a, &b);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.srq = true});
 }
 
 /* Sends one message. With the SRQ its execution reads ahead, which takes room on the stack. */
@@ -33,7 +31,7 @@ static void message(uint32_t n)
 {
 	rig_recv(&b, n, 0, 64);
 	rig_fill(a.buf, 64, n);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 64});
+	rig_send(&a, 64);
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, n);
 	rig_wait_ok(a.scq);
 	CHECK(rig_same(b.buf, 64, n));
@@ -48,9 +46,7 @@ static void set_alt_stack(void)
 {
 	stack_t st = {.ss_size = ALT_STACK};
 
-	alt = mmap(NULL, PAGE + ALT_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
-		0);
-	CHECK(alt != MAP_FAILED);
+	alt = test_map(PAGE + ALT_STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	CHECK(!mprotect(alt, PAGE, PROT_NONE));
 	st.ss_sp = alt + PAGE;
 	CHECK(!sigaltstack(&st, NULL));
@@ -91,19 +87,17 @@ static void fault(void)
 /* The copy of the payload faults, so a signal arrives inside the doorbell's signal. */
 static void message_from_nowhere(void)
 {
-	void *p = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *p = test_map(PAGE, PROT_READ, MAP_PRIVATE);
 	struct ibv_mr *mr = ibv_reg_mr(a.pd, p, PAGE, 0);
-	struct ibv_sge sge = {(uintptr_t)p, 64, 0};
-	struct ibv_send_wr wr = {.sg_list = &sge,
-		.num_sge = 1,
-		.opcode = IBV_WR_RDMA_WRITE,
-		.send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = {(uintptr_t)b.buf, b.mr->rkey}};
-	struct ibv_send_wr *bad;
 
 	CHECK(mr && !munmap(p, PAGE));
-	sge.lkey = mr->lkey;
-	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 64,
+			     .laddr = (uintptr_t)p,
+			     .lkey = mr->lkey,
+			     .raddr = (uintptr_t)b.buf,
+			     .rkey = b.mr->rkey});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_LOC_PROT_ERR);
 }
 
@@ -232,29 +226,24 @@ static void ignored(void)
 /* A child that uses what its parent has opened gets a message, and ends. */
 static void inherited(void)
 {
-	int status;
 	pid_t pid;
 
 	open_pair();
 	message(1);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		message(2);
 		exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSIGNALED(status));
-	CHECK_EQ(WTERMSIG(status), SIGABRT);
+	CHECK_EQ(test_reap(pid), 128 + SIGABRT);
 	message(3);
 	exit(OK);
 }
 
 int main(void)
 {
-	rig_fabric("signals");
-	nowhere = mmap(NULL, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(nowhere != MAP_FAILED);
+	test_fabric("signals");
+	nowhere = test_map(PAGE, PROT_NONE, MAP_PRIVATE);
 	CHECK_EQ(rig_child(overflow_before, NULL), OK);
 	CHECK_EQ(rig_child(overflow_after, NULL), OK);
 	CHECK_EQ(rig_child(reset_hand, NULL), 128 + SIGSEGV);

@@ -10,12 +10,10 @@ static struct rig a, b;
 
 int main(void)
 {
-	rig_fabric("step");
+	test_fabric("step");
 	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
 	CHECK_EQ(softhca_step(), -ENODEV);
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){.events = true});
-	rig_connect_pair(&a, &b);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.events = true});
 	CHECK_EQ(softhca_step(), 0);
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
 	rig_recv(&b, 1, 0, 64);
@@ -43,7 +41,6 @@ int main(void)
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 3);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 2);
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 	return 0;
 }

@@ -44,30 +44,13 @@ struct pair {
 	struct rig from, to;
 };
 
-static void pair_open(struct pair *p)
-{
-	rig_open(&p->from, &(struct rig_attr){0});
-	rig_open(&p->to, &(struct rig_attr){0});
-	rig_connect_pair(&p->from, &p->to);
-}
-
-static void pair_close(struct pair *p)
-{
-	rig_close(&p->from);
-	rig_close(&p->to);
-}
-
 static enum ibv_wc_status message(struct pair *p, uint32_t n, unsigned *seed)
 {
 	uint32_t len = 1 + (uint32_t)rand_r(seed) % (n % 16 ? 64 : LONGEST);
 	enum ibv_wc_status status;
 
 	rig_fill(p->from.buf, len, n);
-	rig_post(&p->from, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-				   .flags = IBV_SEND_SIGNALED,
-				   .len = len,
-				   .raddr = (uintptr_t)p->to.buf,
-				   .rkey = p->to.mr->rkey});
+	rig_write(&p->from, &p->to, len);
 	status = rig_wait(p->from.scq).status;
 	if (status == IBV_WC_SUCCESS)
 		CHECK(rig_same(p->to.buf, len, n));
@@ -94,22 +77,21 @@ static void work(struct shared *s, unsigned seed)
 
 	ask(s);
 	while (!get(end)) {
-		pair_open(&p);
+		rig_open_pair(&p.from, NULL, &p.to, NULL);
 		asked(s);
 		while (!get(end) && message(&p, s->messages, &seed) == IBV_WC_SUCCESS)
 			s->messages++;
 		s->failures += !get(end);
 		ask(s);
-		pair_close(&p);
+		rig_close_pair(&p.from, &p.to);
 	}
 	exit(0);
 }
 
 static pid_t start(uint32_t i, unsigned seed)
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 		work(&shared[i], seed + i);
@@ -170,16 +152,14 @@ int main(int argc, char **argv)
 	struct softhca_fabric_info info;
 	struct pair p;
 
-	rig_fabric("stop-random");
+	test_fabric("stop-random");
 	fprintf(stderr, "seed 0x%x\n", seed);
 	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
-	shared = mmap(NULL, (WORKERS + 1) * sizeof(*shared), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	CHECK(shared != MAP_FAILED);
+	shared = test_map((WORKERS + 1) * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	end = &shared[WORKERS].asks;
 	for (uint32_t i = 0; i < WORKERS; i++)
 		workers[i].pid = start(i, seed);
-	pair_open(&p);
+	rig_open_pair(&p.from, NULL, &p.to, NULL);
 	for (uint32_t n = 0, done = 0; done < stops; n++) {
 		uint32_t i = (uint32_t)rand_r(&seed) % WORKERS;
 
@@ -199,6 +179,6 @@ int main(int argc, char **argv)
 	fprintf(stderr, "%u stops, taken over %u times, %u messages, %u failures\n", stops,
 		info.recoveries, messages, failures);
 	CHECK(messages > 0);
-	pair_close(&p);
+	rig_close_pair(&p.from, &p.to);
 	return 0;
 }

@@ -56,6 +56,7 @@ struct report {
 static struct rig r;
 static unsigned before; /* recoveries, when the victim posts */
 static uint8_t *target;
+static const struct kind *kind; /* of the next victim */
 static struct ibv_mr *target_mr;
 
 static bool polling(void)
@@ -69,16 +70,6 @@ static bool polling(void)
 static uint32_t get_word(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
-}
-
-static void put(int fd, const void *p, size_t n)
-{
-	CHECK_EQ(write(fd, p, n), (ssize_t)n);
-}
-
-static void get(int fd, void *p, size_t n)
-{
-	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
 }
 
 /* The message's two places of the buffer. */
@@ -98,31 +89,27 @@ static void post_message(struct rig *v, const struct kind *k, const struct rig_a
 	CHECK(!ibv_post_send(v->qp, &wr, &bad));
 }
 
-static void victim(int fd, const struct kind *k)
+static void victim(int fd)
 {
-	struct rig_addr to, mine;
+	const struct kind *k = kind;
+	struct rig_addr to;
 	struct report report;
 	struct rig v;
 	char go;
 
 	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
-	rig_open(&v, &(struct rig_attr){0});
-	mine = rig_addr(&v);
-	put(fd, &mine, sizeof(mine));
-	get(fd, &to, sizeof(to));
-	rig_connect(&v, &to, (struct rig_timers){0});
+	rig_open(&v, NULL);
 	rig_fill(v.buf, k->len, 1);
-	put(fd, "c", 1);
-	get(fd, &go, 1);
+	to = rig_meet(&v, fd, NULL, (struct rig_timers){0});
+	test_get(fd, &go, 1);
 	post_message(&v, k, &to);
 	__atomic_store_n(&shared->posted, 1, __ATOMIC_RELAXED);
 	report.status = rig_wait(v.scq).status;
 	__atomic_store_n(&shared->done, 1, __ATOMIC_RELAXED);
 	report.state = rig_state(&v);
-	put(fd, &report, sizeof(report));
-	get(fd, &go, 1);
+	test_put(fd, &report, sizeof(report));
+	test_get(fd, &go, 1);
 	rig_close(&v);
-	exit(0);
 }
 
 struct process {
@@ -171,38 +158,17 @@ static unsigned recoveries(void)
 /* Starts a victim that is connected to r, and ready to post. */
 static struct process start(const struct kind *k)
 {
-	struct rig_addr mine;
 	struct process p;
-	int fds[2];
-	char c;
 
 	memset(shared, 0, sizeof(*shared));
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
-	p.pid = fork();
-	CHECK(p.pid >= 0);
-	if (!p.pid) {
-		close(fds[0]);
-		victim(fds[1], k);
-	}
-	close(fds[1]);
-	p.fd = fds[0];
-	rig_open(&r, &(struct rig_attr){0});
+	kind = k;
+	p.pid = test_peer(victim, &p.fd);
+	rig_open(&r, NULL);
 	target_mr =
 		ibv_reg_mr(r.pd, target, TARGET, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(target_mr);
-	get(p.fd, &p.at, sizeof(p.at));
-	rig_connect(&r, &p.at,
-		(struct rig_timers){.timeout = 1,
-			.retry = 1,
-			.rnr_retry = 7,
-			.min_rnr = 1,
-			.set = true});
 	post_receive();
-	mine = rig_addr(&r);
-	mine.addr = (uintptr_t)target;
-	mine.rkey = target_mr->rkey;
-	put(p.fd, &mine, sizeof(mine));
-	get(p.fd, &c, 1);
+	p.at = rig_meet(&r, p.fd, target_mr, (struct rig_timers){.timeout = 1, .retry = 1});
 	before = recoveries();
 	p.tid = executing_thread(p.pid);
 	return p;
@@ -226,13 +192,13 @@ static int begin(const struct process *p)
 {
 	CHECK(!ptrace(PTRACE_SEIZE, p->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
 	if (!polling()) {
-		put(p->fd, "g", 1);
+		test_put(p->fd, "g", 1);
 		CHECK_EQ(wait_for_stop(p), SIGSEGV);
 		return SIGSEGV;
 	}
 	CHECK(!ptrace(PTRACE_INTERRUPT, p->tid, NULL, NULL));
 	wait_for_stop(p);
-	put(p->fd, "g", 1);
+	test_put(p->fd, "g", 1);
 	while (!get_word(&shared->posted))
 		sched_yield();
 	return 0;
@@ -295,11 +261,7 @@ static bool untouched(void)
 /* Sends a message from here to the stopped process, which gets no answer. */
 static void write_to(const struct process *p)
 {
-	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = 8,
-			     .raddr = p->at.addr,
-			     .rkey = p->at.rkey});
+	rig_request(&r, IBV_WR_RDMA_WRITE, 8, p->at);
 	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
 }
 
@@ -325,18 +287,16 @@ static bool go_on_without(const struct process *p)
 static void end(struct process *p, bool taken)
 {
 	struct report report;
-	int status;
 
-	get(p->fd, &report, sizeof(report));
+	test_get(p->fd, &report, sizeof(report));
 	CHECK(untouched());
 	if (taken) {
 		CHECK(report.status == IBV_WC_SUCCESS || report.status == IBV_WC_WR_FLUSH_ERR);
 		CHECK_EQ(report.state, IBV_QPS_ERR);
 		CHECK_EQ(drain(r.rcq), 0);
 	}
-	put(p->fd, "e", 1);
-	CHECK_EQ(waitpid(p->pid, &status, 0), p->pid);
-	CHECK_EQ(status, 0);
+	test_put(p->fd, "e", 1);
+	CHECK_EQ(test_reap(p->pid), 0);
 	close(p->fd);
 	rig_close(&r);
 }
@@ -411,13 +371,11 @@ int main(int argc, char **argv)
 {
 	uint32_t points = argc > 1 ? (uint32_t)atoi(argv[1]) : polling() ? 10 : 30;
 
-	rig_fabric("stop");
+	test_fabric("stop");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		0);
-	target = mmap(NULL, TARGET, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(shared != MAP_FAILED && target != MAP_FAILED);
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	target = test_map(TARGET, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
 		at_instructions(&kinds[i], points);
 		at_entry(&kinds[i], SYS_process_vm_writev, false);
 	}

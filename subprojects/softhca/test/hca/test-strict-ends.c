@@ -4,9 +4,9 @@
  */
 #include <endian.h>
 #include <errno.h>
-#include <infiniband/mlx5dv.h>
 #include <signal.h>
 
+#include "../tmpdir.h"
 #include "said.h"
 
 #define NOWHERE 0x4000 /* a LID that no adapter has */
@@ -56,34 +56,36 @@ static void to_rts(struct rig *r, const struct end *e)
 			IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC));
 }
 
-static void open_pair(const struct end *ea, const struct end *eb)
+static void open_ends(const struct rig_attr *attr_a, struct end ea, struct end eb)
 {
-	rig_open(&a, &(struct rig_attr){0});
+	rig_open(&a, attr_a);
 	rig_open(&b, &(struct rig_attr){.srq = true});
-	CHECK(!to_rtr(&a, &b, ea));
-	CHECK(!to_rtr(&b, &a, eb));
-	to_rts(&a, ea);
-	to_rts(&b, eb);
+	CHECK(!to_rtr(&a, &b, &ea));
+	CHECK(!to_rtr(&b, &a, &eb));
+	to_rts(&a, &ea);
+	to_rts(&b, &eb);
+}
+
+static void open_pair(void)
+{
+	open_ends(NULL, (struct end){0}, (struct end){0});
 }
 
 static void verdict(const char *what)
 {
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 	said_verdict(what);
 }
 
 static enum ibv_wc_status write_from(uint32_t lkey, uint64_t from, uint64_t to, uint32_t rkey)
 {
-	struct ibv_sge sge = {from, 8, lkey};
-	struct ibv_send_wr wr = {.sg_list = &sge,
-				   .num_sge = 1,
-				   .opcode = IBV_WR_RDMA_WRITE,
-				   .send_flags = IBV_SEND_SIGNALED,
-				   .wr.rdma = {.remote_addr = to, .rkey = rkey}},
-			   *bad;
-
-	CHECK(!ibv_post_send(a.qp, &wr, &bad));
+	rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
+			     .flags = IBV_SEND_SIGNALED,
+			     .len = 8,
+			     .laddr = from,
+			     .lkey = lkey,
+			     .raddr = to,
+			     .rkey = rkey});
 	return rig_wait(a.scq).status;
 }
 
@@ -94,7 +96,7 @@ static enum ibv_wc_status write_one(void)
 
 static void ends(struct end ea, struct end eb, enum ibv_wc_status status, const char *what)
 {
-	open_pair(&ea, &eb);
+	open_ends(NULL, ea, eb);
 	CHECK_EQ(write_one(), status);
 	verdict(what);
 }
@@ -115,36 +117,26 @@ static void connections(void)
 
 static void refused_attributes(void)
 {
+	static const struct {
+		struct end end;
+		const char *says;
+	} cases[] = {
+		{{.more = IBV_QP_TIMEOUT}, "attributes 0x0 are missing, 0x200 are not allowed"},
+		{{.more = IBV_QP_PKEY_INDEX}, NULL},
+		{{.mtu = IBV_MTU_4096}, "path MTU 4096 exceeds the port's active MTU 2048"},
+	};
 	struct ibv_qp_attr reset = {.qp_state = IBV_QPS_RESET};
 
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	CHECK_EQ(to_rtr(&a, &b, &(struct end){.more = IBV_QP_TIMEOUT}), EINVAL);
-	verdict("attributes 0x0 are missing, 0x200 are not allowed");
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		rig_open(&a, NULL);
+		rig_open(&b, NULL);
+		CHECK_EQ(to_rtr(&a, &b, &cases[i].end), cases[i].says ? EINVAL : 0);
+		verdict(cases[i].says);
+	}
+	rig_open(&a, NULL);
+	rig_open(&b, NULL);
 	CHECK_EQ(ibv_modify_qp(a.qp, &reset, IBV_QP_STATE | IBV_QP_PORT), EINVAL);
 	verdict("0x20 are not allowed");
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	CHECK_EQ(to_rtr(&a, &b, &(struct end){.more = IBV_QP_PKEY_INDEX}), 0);
-	verdict(NULL);
-
-	rig_open(&a, &(struct rig_attr){0});
-	rig_open(&b, &(struct rig_attr){0});
-	CHECK_EQ(to_rtr(&a, &b, &(struct end){.mtu = IBV_MTU_4096}), EINVAL);
-	verdict("path MTU 4096 exceeds the port's active MTU 2048");
-}
-
-static struct mlx5dv_qp dv_of(struct ibv_qp *qp)
-{
-	struct mlx5dv_qp dv;
-	struct mlx5dv_obj obj = {.qp = {.in = qp, .out = &dv}};
-
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP));
-	return dv;
 }
 
 /* A NOP at block @index of a's queue, announced. */
@@ -168,17 +160,12 @@ static void foreign_register(void)
 	uint32_t n = 0;
 	uint64_t v;
 
-	open_pair(&(struct end){0}, &(struct end){0});
-	dv = dv_of(a.qp);
+	open_pair();
+	dv = rig_dv_qp(a.qp);
 	do { /* until there is one on another page */
 		CHECK(n < MORE);
-		others[n] =
-			ibv_create_qp(a.pd, &(struct ibv_qp_init_attr){.send_cq = a.scq,
-						    .recv_cq = a.rcq,
-						    .cap = {.max_send_wr = 1, .max_send_sge = 1},
-						    .qp_type = IBV_QPT_RC});
-		CHECK(others[n]);
-		other_dv = dv_of(others[n++]);
+		others[n] = rig_qp(&a);
+		other_dv = rig_dv_qp(others[n++]);
 	} while ((uintptr_t)other_dv.bf.reg / 4096 == (uintptr_t)dv.bf.reg / 4096);
 	memcpy(&v, nop(&dv, 0), sizeof(v));
 	__atomic_store_n((uint64_t *)other_dv.bf.reg, v, __ATOMIC_RELEASE);
@@ -193,8 +180,8 @@ static void halves(uint32_t half, const char *what)
 {
 	struct mlx5dv_qp dv;
 
-	open_pair(&(struct end){0}, &(struct end){0});
-	dv = dv_of(a.qp);
+	open_pair();
+	dv = rig_dv_qp(a.qp);
 	for (uint16_t n = 0; n < 2; n++) {
 		const uint8_t *w = nop(&dv, n);
 		uint64_t *to =
@@ -216,7 +203,7 @@ static void locked_memory(void)
 	uint8_t *p = aligned_alloc(4096, 1 << 20);
 
 	CHECK(p);
-	open_pair(&(struct end){0}, &(struct end){0});
+	open_pair();
 	CHECK(!ibv_reg_mr(a.pd, p, 1 << 20, IBV_ACCESS_LOCAL_WRITE));
 	CHECK_EQ(errno, ENOMEM);
 	verdict("1152 KiB of locked memory with this region of 1048576 bytes; the limit (ulimit -l) "
@@ -227,11 +214,10 @@ static void locked_memory(void)
 /* Unmaps the memory of a region. @remote: the receiver's. */
 static void unmapped(bool remote)
 {
-	uint8_t *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *p = test_map(4096, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	struct ibv_mr *mr;
 
-	CHECK(p != MAP_FAILED);
-	open_pair(&(struct end){0}, &(struct end){0});
+	open_pair();
 	mr = ibv_reg_mr(remote ? b.pd : a.pd, p, 4096,
 		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	CHECK(mr);
@@ -251,30 +237,23 @@ static void too_many_receives(void)
 	struct mlx5dv_srq dv;
 	struct mlx5dv_obj obj = {.srq = {.out = &dv}};
 
-	open_pair(&(struct end){0}, &(struct end){0});
+	open_pair();
 	obj.srq.in = b.srq;
 	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_SRQ));
 	rig_recv(&b, 0, 0, 8);
 	__atomic_store_n((uint32_t *)dv.dbrec, htobe32(20000), __ATOMIC_RELEASE);
-	rig_post(&a, &(struct rig_wr){.op = IBV_WR_SEND, .flags = IBV_SEND_SIGNALED, .len = 8});
+	rig_send(&a, 8);
 	rig_wait_ok(a.scq);
 	verdict(": 20000 receives are posted, of ");
 }
 
 static void open_events(void)
 {
-	rig_open(&a, &(struct rig_attr){.events = true});
-	rig_open(&b, &(struct rig_attr){0});
-	CHECK(!to_rtr(&a, &b, &(struct end){0}));
-	CHECK(!to_rtr(&b, &a, &(struct end){0}));
-	to_rts(&a, &(struct end){0});
-	to_rts(&b, &(struct end){0});
+	open_ends(&(struct rig_attr){.events = true}, (struct end){0}, (struct end){0});
 }
 
 static void arming(void)
 {
-	struct mlx5dv_cq dv;
-	struct mlx5dv_obj obj = {.cq = {.out = &dv}};
 	struct ibv_cq *cq;
 	uint64_t event;
 	void *arg;
@@ -304,45 +283,31 @@ static void arming(void)
 	verdict("armed with sequence number 0, whose event has been read");
 
 	open_events(); /* the record is behind what is polled */
-	obj.cq.in = a.scq;
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_CQ));
 	CHECK_EQ(write_one(), IBV_WC_SUCCESS);
-	__atomic_store_n(&dv.dbrec[0], 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&rig_dv_cq(a.scq).dbrec[0], 0, __ATOMIC_RELEASE);
 	CHECK(!ibv_req_notify_cq(a.scq, 0));
 	verdict("armed with consumer index 0x1, but its doorbell record says 0x0");
 }
 
 static void abort_at_once(void)
 {
-	open_pair(&(struct end){.sq_psn = 7}, &(struct end){0});
+	open_ends(NULL, (struct end){.sq_psn = 7}, (struct end){0});
 	write_one();
 	exit(0);
 }
 
-/* An adapter whose MTU is not the largest. */
-static const char *topology(void)
-{
-	static char path[64];
-	int fd = memfd_create("topology", 0);
-
-	CHECK(fd >= 0 && write(fd, "mtu=2048\n", 9) == 9);
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)getpid(), fd);
-	return path;
-}
-
 int main(void)
 {
-	rig_fabric("strict-ends");
+	test_fabric("strict-ends");
 	CHECK(!setenv("SOFTHCA_STRICT", "abort", 1));
 	CHECK(!setenv("SOFTHCA_BF", "1", 1));
 	CHECK(!setenv("SOFTHCA_MEMLOCK", "1048576", 1));
-	CHECK(!setenv("SOFTHCA_TOPOLOGY", topology(), 1));
+	tmpdir_topology("mtu=2048\n"); /* not the largest */
 	CHECK(!unsetenv("SOFTHCA_MODE"));
 	CHECK_EQ(rig_child(abort_at_once, "it sends from PSN"), 128 + SIGABRT);
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	open_events();
-	rig_close(&a);
-	rig_close(&b);
+	rig_close_pair(&a, &b);
 	said_listen();
 	connections();
 	refused_attributes();

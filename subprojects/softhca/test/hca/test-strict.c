@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Strict mode finds each mistake in a hand-written send queue, and reports nothing else. */
 #include <endian.h>
-#include <infiniband/mlx5dv.h>
-#include <stdlib.h>
 
 #include "said.h"
 
@@ -13,14 +11,9 @@ static uint16_t post; /* next block */
 
 static void open_pair_attr(const struct rig_attr *attr)
 {
-	struct mlx5dv_obj obj = {.qp = {.out = &dv}, .cq = {.out = &dv_cq}};
-
-	rig_open(&a, attr);
-	rig_open(&b, &(struct rig_attr){0});
-	rig_connect_pair(&a, &b);
-	obj.qp.in = a.qp;
-	obj.cq.in = a.scq;
-	CHECK(!mlx5dv_init_obj(&obj, MLX5DV_OBJ_QP | MLX5DV_OBJ_CQ));
+	rig_open_pair(&a, attr, &b, NULL);
+	dv = rig_dv_qp(a.qp);
+	dv_cq = rig_dv_cq(a.scq);
 	post = 0;
 }
 
@@ -29,16 +22,10 @@ static void open_pair(void)
 	open_pair_attr(&(struct rig_attr){.cqe = 2047}); /* flushes find room */
 }
 
-static void close_pair(void)
-{
-	rig_close(&a);
-	rig_close(&b);
-}
-
 /* Ends the case: see said_verdict(). */
 static void verdict(const char *what)
 {
-	close_pair();
+	rig_close_pair(&a, &b);
 	said_verdict(what);
 }
 
@@ -84,6 +71,17 @@ static void blueflame(const uint8_t *wqe, unsigned wrong)
 			v ^= 1ull << wrong % 8 * 8;
 		__atomic_store_n((uint64_t *)((char *)dv.bf.reg + i), v, __ATOMIC_RELAXED);
 	}
+}
+
+/* Opens the pair, and posts a signaled entry whose doorbell has not rung. */
+static uint8_t *open_posted(void)
+{
+	uint8_t *w;
+
+	open_pair();
+	w = nop(0, true);
+	record(1);
+	return w;
 }
 
 static void right(void)
@@ -137,9 +135,7 @@ static void rung_twice(void)
 {
 	uint8_t *w;
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	ring(w);
 	ring(w);
 	rig_wait_ok(a.scq);
@@ -229,9 +225,7 @@ static void completion_queue(void)
 	ring(w);
 	verdict("is overrun: 4 completions and no place");
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	ring(w);
 	__atomic_store_n(&dv_cq.dbrec[0], htobe32(100), __ATOMIC_RELEASE);
 	CHECK(!ibv_resize_cq(a.scq, 15)); /* looks how far the program is */
@@ -253,9 +247,7 @@ static void overlapping_copy(bool apart)
 {
 	uint8_t *w;
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	store_16(w, 0);
 	if (!apart)
 		store_16(w, 0);
@@ -271,16 +263,12 @@ static void blueflame_cases(void)
 {
 	uint8_t *w;
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	blueflame(w, 64);
 	rig_wait_ok(a.scq);
 	verdict(NULL);
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	blueflame(w, 37);
 	rig_wait_ok(a.scq);
 	verdict("WQE 0: BlueFlame byte 32 differs from the queue");
@@ -308,9 +296,7 @@ static void string_store(void)
 	uint8_t *w, *to;
 	size_t n = 64;
 
-	open_pair();
-	w = nop(0, true);
-	record(1);
+	w = open_posted();
 	to = dv.bf.reg;
 	__asm__ volatile("rep movsb" : "+D"(to), "+S"(w), "+c"(n) : : "memory");
 	rig_wait_ok(a.scq);
@@ -321,13 +307,13 @@ static void string_store(void)
 
 int main(void)
 {
-	rig_fabric("strict");
+	test_fabric("strict");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	CHECK(!setenv("SOFTHCA_BF", "1", 1));
 	CHECK(!unsetenv("SOFTHCA_MODE"));
 	/* The context that the counters need. */
 	open_pair();
-	close_pair();
+	rig_close_pair(&a, &b);
 	said_listen();
 	right();
 	wrong_entry(0, 7 << 8, "WQE 0 says that it is WQE 7");

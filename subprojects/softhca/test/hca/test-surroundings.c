@@ -76,13 +76,11 @@ static void little_room(void)
 	struct ibv_qp_init_attr qa = {.cap = {.max_send_wr = 1, .max_send_sge = 1},
 		.qp_type = IBV_QPT_RC};
 	struct ibv_qp *qp = NULL;
-	struct rig_addr self;
 	unsigned n = 0;
 
 	own_mounts("/dev/shm", "size=2m");
-	rig_open(&r, &(struct rig_attr){0});
-	self = rig_addr(&r);
-	rig_connect(&r, &self, (struct rig_timers){0});
+	rig_open(&r, NULL);
+	rig_connect(&r, rig_addr(&r), (struct rig_timers){0});
 	qa.send_cq = qa.recv_cq = r.scq;
 	do
 		qp = ibv_create_qp(r.pd, &qa);
@@ -90,11 +88,7 @@ static void little_room(void)
 	CHECK(!qp);
 	CHECK_EQ(errno, ENOMEM);
 	CHECK(n > 64);
-	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE,
-			     .flags = IBV_SEND_SIGNALED,
-			     .len = 64,
-			     .raddr = self.addr + 4096,
-			     .rkey = self.rkey});
+	rig_write(&r, &r, 64);
 	rig_wait_ok(r.scq);
 	exit(OK);
 }
@@ -102,16 +96,13 @@ static void little_room(void)
 /* In the fabric that the parent is a member of. */
 static void other_pids(void)
 {
-	int status;
 	pid_t pid;
 
 	CHECK(!unshare(CLONE_NEWPID));
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid)
 		no_devices();
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	exit(WEXITSTATUS(status));
+	exit(test_reap(pid));
 }
 
 static void put_file(const char *path, const char *text)
@@ -142,32 +133,19 @@ static void forbid(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	struct sock_fprog prog = {sizeof(code) / sizeof(code[0]), code};
+	struct sock_fprog prog = {ARRAY_SIZE(code), code};
 
 	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
 }
 
-static int link_fd[2];
-
-static void meet(int fd, struct rig_addr *to)
-{
-	struct rig_addr mine = rig_addr(&r);
-
-	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
-	CHECK_EQ(recv(fd, to, sizeof(*to), MSG_WAITALL), sizeof(*to));
-	rig_connect(&r, to, (struct rig_timers){0});
-	CHECK_EQ(write(fd, "x", 1), 1);
-	CHECK_EQ(recv(fd, &(char){0}, 1, MSG_WAITALL), 1);
-}
+static int link_fd;
 
 static void forbidden_sender(void)
 {
-	struct rig_addr to;
-
 	forbid();
-	rig_open(&r, &(struct rig_attr){0});
-	meet(link_fd[1], &to);
+	rig_open(&r, NULL);
+	rig_meet(&r, link_fd, NULL, (struct rig_timers){0});
 	for (uint64_t i = 0; i < 2; i++)
 		rig_post(&r, &(struct rig_wr){.id = i,
 				     .op = IBV_WR_SEND,
@@ -178,13 +156,11 @@ static void forbidden_sender(void)
 	exit(OK);
 }
 
-static void receiver(void)
+static void receiver(int fd)
 {
-	struct rig_addr to;
-
-	rig_open(&r, &(struct rig_attr){0});
+	rig_open(&r, NULL);
 	rig_recv(&r, 1, 0, 64);
-	meet(link_fd[0], &to);
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	CHECK_EQ(rig_wait(r.rcq).status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(rig_state(&r), IBV_QPS_ERR);
 	exit(OK);
@@ -197,7 +173,7 @@ static void other_version(void)
 	uint32_t word;
 	int fd;
 
-	rig_open(&r, &(struct rig_attr){0}); /* makes the fabric */
+	rig_open(&r, NULL); /* makes the fabric */
 	snprintf(path, sizeof(path), "/dev/shm/softhca-%d-%s/arena", (int)geteuid(),
 		getenv("SOFTHCA_FABRIC"));
 	fd = open(path, O_RDWR);
@@ -216,22 +192,15 @@ static void other_version(void)
 /* Both ends fail; neither waits for ever. */
 static void seccomp(void)
 {
-	int status;
-	pid_t pid;
+	pid_t pid = test_peer(receiver, &link_fd);
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, link_fd));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid)
-		receiver();
 	CHECK_EQ(rig_child(forbidden_sender, "seccomp"), OK);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(WEXITSTATUS(status), OK);
+	CHECK_EQ(test_reap(pid), OK);
 }
 
 int main(void)
 {
-	rig_fabric("surroundings");
+	test_fabric("surroundings");
 	other_version();
 	seccomp();
 	if (geteuid()) {
@@ -243,7 +212,7 @@ int main(void)
 	CHECK_EQ(rig_child(read_only, "/dev/shm: Read-only file system"), OK);
 	CHECK_EQ(rig_child(no_proc, "/proc"), OK);
 	CHECK_EQ(rig_child(little_room, NULL), OK);
-	rig_open(&r, &(struct rig_attr){0}); /* makes the fabric */
+	rig_open(&r, NULL); /* makes the fabric */
 	CHECK_EQ(rig_child(other_pids, "pid namespace"), OK);
 	CHECK_EQ(rig_child(other_users, "user namespace"), OK);
 	rig_close(&r);

@@ -7,9 +7,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "rig.h"
 
@@ -38,15 +35,18 @@ static void open_all(struct node *n)
 	}
 }
 
-static void connect_all(struct node *n)
+struct progress {
+	struct rig_addr to;
+	uint32_t sent, done, got;
+};
+
+static void connect_all(struct node *n, struct progress *p)
 {
 	for (int i = 0; i < THREADS; i++) {
-		struct rig_addr to;
-
 		if (i == n->id)
 			continue;
-		to = rig_addr(&nodes[i].in[n->id]);
-		rig_connect(&n->in[i], &to, (struct rig_timers){0});
+		p[i].to = rig_addr(&nodes[i].in[n->id]);
+		rig_connect(&n->in[i], p[i].to, (struct rig_timers){0});
 	}
 }
 
@@ -64,11 +64,6 @@ static void send_one(struct rig *r, const struct rig_addr *to, uint32_t n, uint3
 			    .raddr = to->addr + n % SLOTS * SLOT,
 			    .rkey = to->rkey});
 }
-
-struct progress {
-	struct rig_addr to;
-	uint32_t sent, done, got;
-};
 
 static bool move(struct node *n, int i, struct progress *p)
 {
@@ -103,11 +98,8 @@ static void *run(void *arg)
 	CHECK(!pthread_sigmask(SIG_SETMASK, &all, NULL));
 	open_all(n);
 	pthread_barrier_wait(&barrier);
-	connect_all(n);
+	connect_all(n, p);
 	pthread_barrier_wait(&barrier);
-	for (int i = 0; i < THREADS; i++)
-		if (i != n->id)
-			p[i].to = rig_addr(&nodes[i].in[n->id]);
 	do {
 		finished = 1;
 		for (int i = 0; i < THREADS; i++)
@@ -117,58 +109,44 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* In the child: sends to @to, from an end whose address the parent gets through @fd. */
-static void child(int fd, const struct rig_addr *to)
+/* In the child: a child cannot use the parent's adapters; it joins as a process of its own. */
+static void child(int fd)
 {
-	struct rig_addr mine;
+	struct rig_addr to;
 	struct rig r;
-	char go;
 
-	rig_open(&r, &(struct rig_attr){0});
-	mine = rig_addr(&r);
-	CHECK_EQ(write(fd, &mine, sizeof(mine)), sizeof(mine));
-	rig_connect(&r, to, (struct rig_timers){0});
-	CHECK_EQ(read(fd, &go, 1), 1);
+	rig_open(&r, NULL);
+	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	for (uint32_t n = 0; n < SLOTS; n++) {
-		send_one(&r, to, n, 77);
+		send_one(&r, &to, n, 77);
 		rig_wait_ok(r.scq);
 	}
 	rig_close(&r);
 	_exit(0);
 }
 
-/* A child cannot use the parent's adapters; it joins as a process of its own. */
 static void forks(void)
 {
-	int fds[2], status;
-	struct rig_addr to;
 	struct rig r;
 	pid_t pid;
+	int fd;
 
-	rig_open(&r, &(struct rig_attr){0});
-	to = rig_addr(&r);
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid)
-		child(fds[1], &to);
-	CHECK_EQ(read(fds[0], &to, sizeof(to)), sizeof(to));
+	rig_open(&r, NULL);
 	for (uint64_t k = 0; k < SLOTS; k++)
 		rig_recv(&r, k, 0, 0);
-	rig_connect(&r, &to, (struct rig_timers){0});
-	CHECK_EQ(write(fds[0], "x", 1), 1);
+	pid = test_peer(child, &fd);
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	for (uint32_t n = 0; n < SLOTS; n++) {
 		CHECK_EQ(rig_wait_ok(r.rcq).imm_data, n);
 		CHECK(rig_same(r.buf + n * SLOT, SLOT, 77 + n));
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 	rig_close(&r);
 }
 
 int main(void)
 {
-	rig_fabric("threads");
+	test_fabric("threads");
 	pthread_barrier_init(&barrier, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++) {
 		nodes[i].id = i;

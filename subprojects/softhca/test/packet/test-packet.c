@@ -330,7 +330,7 @@ static void messages(void)
 	struct message m = {.kind = MSG_FETCH_ADD, .length = 8, .mtu = 256, .swap_add = 3};
 	struct packet p;
 
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++)
 		for (uint32_t mtu = 256; mtu <= 4096; mtu *= 2)
 			for (int kind = MSG_SEND; kind <= MSG_READ; kind++)
 				covers(kind, lengths[i], mtu);

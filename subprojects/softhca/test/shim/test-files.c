@@ -38,6 +38,14 @@ static bool is_device(mode_t mode, dev_t dev)
 	return S_ISCHR(mode) && dev == makedev(231, 193);
 }
 
+/* Checks the result of a function of the stat() family. */
+#define SAYS(call, s, want, device)                                                                \
+	do {                                                                                       \
+		CHECK_EQ(call, 0);                                                                 \
+		CHECK_EQ((s).st_mode &S_IFMT, want);                                               \
+		CHECK_EQ(is_device((s).st_mode, (s).st_rdev), device);                             \
+	} while (0)
+
 /* Calls each function of the stat() and access() families with @path. */
 static void by_path(const char *path, bool device, mode_t type, mode_t link_type)
 {
@@ -45,25 +53,18 @@ static void by_path(const char *path, bool device, mode_t type, mode_t link_type
 	struct statx stx;
 	struct stat st;
 
-#define SAYS(call, s, want)                                                                        \
-	do {                                                                                       \
-		CHECK_EQ(call, 0);                                                                 \
-		CHECK_EQ((s).st_mode &S_IFMT, want);                                               \
-		CHECK_EQ(is_device((s).st_mode, (s).st_rdev), device);                             \
-	} while (0)
-	SAYS(stat(path, &st), st, type);
-	SAYS(stat64(path, &st64), st64, type);
-	SAYS(lstat(path, &st), st, link_type);
-	SAYS(lstat64(path, &st64), st64, link_type);
-	SAYS(fstatat(AT_FDCWD, path, &st, 0), st, type);
-	SAYS(fstatat64(AT_FDCWD, path, &st64, AT_SYMLINK_NOFOLLOW), st64, link_type);
-	SAYS(__xstat(1, path, &st), st, type);
-	SAYS(__xstat64(1, path, &st64), st64, type);
-	SAYS(__lxstat(1, path, &st), st, link_type);
-	SAYS(__lxstat64(1, path, &st64), st64, link_type);
-	SAYS(__fxstatat(1, AT_FDCWD, path, &st, 0), st, type);
-	SAYS(__fxstatat64(1, AT_FDCWD, path, &st64, 0), st64, type);
-#undef SAYS
+	SAYS(stat(path, &st), st, type, device);
+	SAYS(stat64(path, &st64), st64, type, device);
+	SAYS(lstat(path, &st), st, link_type, device);
+	SAYS(lstat64(path, &st64), st64, link_type, device);
+	SAYS(fstatat(AT_FDCWD, path, &st, 0), st, type, device);
+	SAYS(fstatat64(AT_FDCWD, path, &st64, AT_SYMLINK_NOFOLLOW), st64, link_type, device);
+	SAYS(__xstat(1, path, &st), st, type, device);
+	SAYS(__xstat64(1, path, &st64), st64, type, device);
+	SAYS(__lxstat(1, path, &st), st, link_type, device);
+	SAYS(__lxstat64(1, path, &st64), st64, link_type, device);
+	SAYS(__fxstatat(1, AT_FDCWD, path, &st, 0), st, type, device);
+	SAYS(__fxstatat64(1, AT_FDCWD, path, &st64, 0), st64, type, device);
 	CHECK_EQ(statx(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, &stx), 0);
 	CHECK_EQ(stx.stx_mode & S_IFMT, link_type);
 	CHECK_EQ(is_device(stx.stx_mode, makedev(stx.stx_rdev_major, stx.stx_rdev_minor)), device);
@@ -81,17 +82,11 @@ static void by_descriptor(void)
 	struct stat st;
 
 	CHECK(fd >= 0);
-#define SAYS(call, s)                                                                              \
-	do {                                                                                       \
-		CHECK_EQ(call, 0);                                                                 \
-		CHECK(is_device((s).st_mode, (s).st_rdev));                                        \
-	} while (0)
-	SAYS(fstat(fd, &st), st);
-	SAYS(fstat64(fd, &st64), st64);
-	SAYS(fstatat(fd, "", &st, AT_EMPTY_PATH), st);
-	SAYS(__fxstat(1, fd, &st), st);
-	SAYS(__fxstat64(1, fd, &st64), st64);
-#undef SAYS
+	SAYS(fstat(fd, &st), st, S_IFCHR, true);
+	SAYS(fstat64(fd, &st64), st64, S_IFCHR, true);
+	SAYS(fstatat(fd, "", &st, AT_EMPTY_PATH), st, S_IFCHR, true);
+	SAYS(__fxstat(1, fd, &st), st, S_IFCHR, true);
+	SAYS(__fxstat64(1, fd, &st64), st64, S_IFCHR, true);
 	CHECK_EQ(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &stx), 0);
 	CHECK(is_device(stx.stx_mode, makedev(stx.stx_rdev_major, stx.stx_rdev_minor)));
 	CHECK(!close(fd));
@@ -177,10 +172,7 @@ static void links_and_contents(void)
 
 int main(void)
 {
-	char fabric[64];
-
-	snprintf(fabric, sizeof(fabric), "test-files-%d", (int)getpid());
-	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
+	test_fabric("files");
 	CHECK(!setenv("SOFTHCA_RAILS", "2", 1));
 	by_path(DEVICE, true, S_IFCHR, S_IFCHR);
 	by_path(GUID, false, S_IFREG, S_IFREG);

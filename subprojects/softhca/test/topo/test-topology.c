@@ -4,9 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "../check.h"
+#include "../tmpdir.h"
 
 static struct softhca_topology t;
 static char err[160];
@@ -144,7 +143,7 @@ static const struct {
 
 static void wrong_texts(void)
 {
-	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		int rc = parse(wrong[i].text);
 
 		CHECK_EQ(rc, wrong[i].says ? -EINVAL : 0);
@@ -177,12 +176,6 @@ static void too_many(void)
 
 static void environment(void)
 {
-	char path[] = "/tmp/softhca-test-topology-XXXXXX";
-	int fd = mkstemp(path);
-
-	CHECK(fd >= 0);
-	CHECK_EQ(write(fd, "mtu=512\nmtu=512\n", 16), 16);
-	close(fd);
 	unsetenv("SOFTHCA_TOPOLOGY");
 	unsetenv("SOFTHCA_RAILS");
 	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), 0);
@@ -193,38 +186,40 @@ static void environment(void)
 	setenv("SOFTHCA_RAILS", "17", 1);
 	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), -EINVAL);
 	CHECK(strstr(err, "1 to 16"));
-	setenv("SOFTHCA_TOPOLOGY", path, 1);
+	tmpdir_topology("mtu=512\nmtu=512\n");
 	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), 0);
 	CHECK_EQ(t.nrails, 2);
 	CHECK_EQ(t.rails[1].mtu, 512);
-	unlink(path);
+	unlink(getenv("SOFTHCA_TOPOLOGY"));
 	CHECK_EQ(softhca_topology_from_env(&t, err, sizeof(err)), -ENOENT);
-	CHECK(strstr(err, path));
+	CHECK(strstr(err, getenv("SOFTHCA_TOPOLOGY")));
 	CHECK_EQ(t.nrails, 2);
 	unsetenv("SOFTHCA_TOPOLOGY");
 	unsetenv("SOFTHCA_RAILS");
 }
 
+static void refuses(const char *path)
+{
+	CHECK_EQ(softhca_topology_load(path, &t, err, sizeof(err)), -EINVAL);
+	CHECK(strstr(err, "not a regular file; give a topology file"));
+}
+
 /* Files that are not regular are refused without waiting. The second FIFO has a writer. */
 static void no_regular_file(void)
 {
-	char dir[] = "/tmp/softhca-test-topology-XXXXXX", fifo[64];
+	char fifo[80];
 	int writer;
 
-	CHECK(mkdtemp(dir));
-	CHECK_EQ(softhca_topology_load(dir, &t, err, sizeof(err)), -EINVAL);
-	CHECK(strstr(err, "not a regular file; give a topology file"));
-	snprintf(fifo, sizeof(fifo), "%s/fifo", dir);
+	refuses(tmpdir);
+	snprintf(fifo, sizeof(fifo), "%s/fifo", tmpdir);
 	CHECK(!mkfifo(fifo, 0600));
 	alarm(30); /* only against hanging */
-	CHECK_EQ(softhca_topology_load(fifo, &t, err, sizeof(err)), -EINVAL);
-	CHECK(strstr(err, "not a regular file; give a topology file"));
+	refuses(fifo);
 	writer = open(fifo, O_RDWR);
 	CHECK(writer >= 0);
-	CHECK_EQ(softhca_topology_load(fifo, &t, err, sizeof(err)), -EINVAL);
+	refuses(fifo);
 	alarm(0);
 	close(writer);
-	CHECK(!unlink(fifo) && !rmdir(dir));
 }
 
 static void rates(void)

@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	set_up(atoi(argv[1]));
 	fd = meet_at(argv[2], PORT);
 	meet_exchange(fd, &own, &theirs, sizeof(own));
-	for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		if (argv[2])
 			ask(lengths[i], atoi(argv[1]));
 		else

@@ -72,6 +72,20 @@ static uint8_t byte_of(int from, uint32_t n, uint32_t at)
 	return (uint8_t)((uint32_t)from * 101 + n * 31 + at * 7 + (at >> 8));
 }
 
+/* The bytes of message @n from @offset on. */
+static void fill(uint8_t *out, int from, uint32_t n, uint32_t offset, uint32_t len)
+{
+	CHECK(offset + len <= plans[from][n].length);
+	for (uint32_t k = 0; k < len; k++)
+		out[k] = byte_of(from, n, offset + k);
+}
+
+static void same(const uint8_t *bytes, int from, uint32_t n, uint32_t offset, uint32_t len)
+{
+	for (uint32_t k = 0; k < len; k++)
+		CHECK_EQ(bytes[k], byte_of(from, n, offset + k));
+}
+
 /* A process may be killed here. */
 static void may_die(void)
 {
@@ -131,24 +145,20 @@ static int op_gather(void *arg, uint32_t i, uint32_t offset, void *out, uint32_t
 {
 	struct node *n = arg;
 
-	CHECK(offset + len <= plans[n->id][i].length);
-	for (uint32_t k = 0; k < len; k++)
-		((uint8_t *)out)[k] = byte_of(n->id, i, offset + k);
+	fill(out, n->id, i, offset, len);
 	return 0;
 }
 
 static int op_scatter(void *arg, uint32_t i, uint32_t offset, const void *bytes, uint32_t len)
 {
 	struct node *n = arg;
-	const uint8_t *b = bytes;
 	uint64_t original;
 
 	may_die();
 	CHECK_EQ(i, n->completed);
 	if (plans[n->id][i].kind == MSG_READ) {
 		CHECK(offset + len <= plans[n->id][i].length);
-		for (uint32_t k = 0; k < len; k++)
-			CHECK_EQ(b[k], byte_of(!n->id, i, offset + k));
+		same(bytes, !n->id, i, offset, len);
 	} else {
 		uint32_t before = 0;
 
@@ -199,8 +209,7 @@ static int op_place(void *arg, uint64_t raddr, uint32_t rkey, const void *bytes,
 
 	may_die();
 	CHECK(rkey == RKEY && offset + len <= plans[!n->id][i].length);
-	for (uint32_t k = 0; k < len; k++)
-		CHECK_EQ(((const uint8_t *)bytes)[k], byte_of(!n->id, i, offset + k));
+	same(bytes, !n->id, i, offset, len);
 	may_die();
 	return 0;
 }
@@ -247,8 +256,7 @@ static int op_recv_place(void *arg, uint32_t offset, const void *bytes, uint32_t
 	if (offset + len > LENGTH_MAX)
 		return -EMSGSIZE;
 	CHECK(i < MESSAGES && plans[!n->id][i].kind == MSG_SEND);
-	for (uint32_t k = 0; k < len; k++)
-		CHECK_EQ(((const uint8_t *)bytes)[k], byte_of(!n->id, i, offset + k));
+	same(bytes, !n->id, i, offset, len);
 	may_die();
 	return 0;
 }
@@ -397,6 +405,12 @@ static bool happen(void)
 	return true;
 }
 
+static void settle(void)
+{
+	while (happen())
+		;
+}
+
 static void post_some(struct node *n)
 {
 	if (n->posted < MESSAGES)
@@ -440,16 +454,22 @@ static void traffic(uint32_t mtu, uint32_t lose, uint32_t twice, uint32_t late, 
 		(double)now / 1e6);
 }
 
+/* Begins anew, with one message of node 0. @lose: whether its packets are lost. */
+static void post_one(const struct wire_attr *attr, struct plan p, bool lose)
+{
+	reset(attr);
+	bad.lose = lose ? 100 : 0;
+	plans[0][0] = p;
+	nodes[0].posted = 1;
+}
+
 /* One message of node 0, until nothing happens any more. */
 static void run_one(const struct wire_attr *attr, struct plan p, uint32_t receives)
 {
-	reset(attr);
-	plans[0][0] = p;
-	nodes[0].posted = 1;
+	post_one(attr, p, false);
 	nodes[1].receives = receives;
 	work(&nodes[0]);
-	while (happen())
-		;
+	settle();
 }
 
 static void failures(void)
@@ -502,8 +522,7 @@ static void limits(void)
 	CHECK_EQ(sent_at_once(&attr), 3);
 	plans[0][1].fence = true;
 	CHECK_EQ(sent_at_once(&attr), 1);
-	while (happen())
-		;
+	settle();
 	CHECK_EQ(nodes[0].completed, 3);
 }
 
@@ -512,10 +531,7 @@ static void no_timer(void)
 {
 	struct wire_attr attr = attributes(1024);
 
-	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
-	reset(&attr);
-	bad.lose = 100;
-	nodes[0].posted = 1;
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 5}, true);
 	work(&nodes[0]);
 	nodes[0].q.rq.due = 0;
 	bad.lose = 0;
@@ -531,13 +547,9 @@ static void silence(void)
 	struct wire_attr attr = attributes(1024);
 
 	attr.retry_cnt = 2;
-	reset(&attr);
-	bad.lose = 100;
-	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
-	nodes[0].posted = 1;
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 5}, true);
 	work(&nodes[0]);
-	while (happen())
-		;
+	settle();
 	CHECK_EQ(nodes[0].status, WIRE_RETRY_EXCEEDED);
 	CHECK_EQ(nodes[0].packets, 3);
 	CHECK_EQ(now, 1 + 3 * attr.timeout_ns);
@@ -548,10 +560,7 @@ static void slow_sender(void)
 {
 	struct wire_attr attr = attributes(1024);
 
-	reset(&attr);
-	bad.lose = 100;
-	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 5};
-	nodes[0].posted = 1;
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 5}, true);
 	work(&nodes[0]);
 	now = wire_deadline(&nodes[0].q);
 	bad.lose = 0;
@@ -559,8 +568,7 @@ static void slow_sender(void)
 	now += 3 * attr.timeout_ns;
 	wire_sent(&nodes[0].q, now);
 	CHECK_EQ(wire_deadline(&nodes[0].q), now + attr.timeout_ns);
-	while (happen())
-		;
+	settle();
 	CHECK_EQ(nodes[0].completed, 1);
 	CHECK_EQ(nodes[0].packets, 2);
 	wire_sent(&nodes[0].q, now);
@@ -578,6 +586,15 @@ static const struct packet *answer_to(struct packet p)
 	return nframes == before ? NULL : &frames[nframes - 1].p;
 }
 
+static struct packet read_of(uint32_t psn, uint32_t rkey, uint64_t raddr, uint32_t len)
+{
+	return (struct packet){.opcode = PO_READ_REQUEST,
+		.psn = psn,
+		.rkey = rkey,
+		.raddr = raddr,
+		.length = len};
+}
+
 /* Packets that this requester never sends. */
 static void hostile(void)
 {
@@ -589,29 +606,17 @@ static void hostile(void)
 	a = answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe1, .payload = 1024});
 	CHECK(a && a->syndrome == AETH_NAK_SEQUENCE && a->psn == 0xffffe0);
 	CHECK(!answer_to((struct packet){.opcode = PO_WRITE_MIDDLE, .psn = 0xffffe2})); /* once */
-	a = answer_to((struct packet){.opcode = PO_READ_REQUEST,
-		.psn = 0xffffe0,
-		.rkey = RKEY,
-		.length = 2048});
+	a = answer_to(read_of(0xffffe0, RKEY, 0, 2048));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_LAST && a->psn == 0xffffe1);
 	/* A repeated request that extends beyond the first has no answer. */
-	CHECK(!answer_to((struct packet){.opcode = PO_READ_REQUEST,
-		.psn = 0xffffe1,
-		.rkey = RKEY,
-		.length = 2048}));
-	a = answer_to((struct packet){.opcode = PO_READ_REQUEST,
-		.psn = 0xffffe1,
-		.rkey = RKEY,
-		.raddr = 1024,
-		.length = 1024});
+	CHECK(!answer_to(read_of(0xffffe1, RKEY, 0, 2048)));
+	a = answer_to(read_of(0xffffe1, RKEY, 1024, 1024));
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && a->psn == 0xffffe1);
-	a = answer_to((
-		struct packet){.opcode = PO_READ_REQUEST, .psn = 0xffffe0, .rkey = 1, .length = 8});
-	CHECK(!a); /* a repeated READ is checked again */
-	a = answer_to((struct packet){.opcode = PO_FETCH_ADD, .psn = 0xffffe2, .raddr = 8});
-	CHECK(a && a->opcode == PO_ATOMIC_ACK && a->original == 0 && nodes[1].counter == 1);
-	a = answer_to((struct packet){.opcode = PO_FETCH_ADD, .psn = 0xffffe2, .raddr = 8});
-	CHECK(a && a->opcode == PO_ATOMIC_ACK && a->original == 0 && nodes[1].counter == 1);
+	CHECK(!answer_to(read_of(0xffffe0, 1, 0, 8))); /* a repeated READ is checked again */
+	for (int i = 0; i < 2; i++) {
+		a = answer_to((struct packet){.opcode = PO_FETCH_ADD, .psn = 0xffffe2, .raddr = 8});
+		CHECK(a && a->opcode == PO_ATOMIC_ACK && a->original == 0 && nodes[1].counter == 1);
+	}
 	a = answer_to((struct packet){.opcode = PO_WRITE_FIRST,
 		.psn = 0xffffe3,
 		.rkey = RKEY,
@@ -651,24 +656,19 @@ static void repeated_write(void)
 static void dead_owner(void)
 {
 	struct wire_attr attr = attributes(1024);
-	struct packet p = {.opcode = PO_WRITE_ONLY, .psn = 0xffffe0, .rkey = RKEY, .length = 8};
+	struct packet read = read_of(0xffffe0, RKEY, 0, 8), write = read;
 	const struct packet *a;
 
-	p.payload = 8;
-	p.ack_requested = true;
+	write.opcode = PO_WRITE_ONLY;
+	write.payload = 8;
+	write.ack_requested = true;
 	reset(&attr);
 	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
 	gone = true;
-	CHECK(!answer_to(p));
-	CHECK(!answer_to((struct packet){.opcode = PO_READ_REQUEST,
-		.psn = 0xffffe0,
-		.rkey = RKEY,
-		.length = 8}));
+	CHECK(!answer_to(write));
+	CHECK(!answer_to(read));
 	gone = false;
-	a = answer_to((struct packet){.opcode = PO_READ_REQUEST,
-		.psn = 0xffffe0,
-		.rkey = RKEY,
-		.length = 8});
+	a = answer_to(read);
 	CHECK(a && a->opcode == PO_READ_RESPONSE_ONLY && !nodes[1].refused);
 }
 
@@ -711,7 +711,7 @@ static void hostile_lengths(void)
 		{1500, PO_WRITE_ONLY, 476}, {1500, PO_READ_REQUEST, 0}, {1500, PO_FETCH_ADD, 0}};
 	struct wire_attr attr = attributes(1024);
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct packet first = {.opcode = PO_WRITE_FIRST,
 			.psn = 0xffffe0,
 			.payload = 1024,
@@ -742,15 +742,11 @@ static void hostile_answers(void)
 	static const uint8_t zeros[1024];
 	struct packet p = {.opcode = PO_ACK, .syndrome = AETH_ACK, .psn = 0xffffe5};
 
-	plans[0][0] = (struct plan){.kind = MSG_WRITE, .length = 10};
-	reset(&attr);
-	nodes[0].posted = 1;
+	post_one(&attr, (struct plan){.kind = MSG_WRITE, .length = 10}, false);
 	work(&nodes[0]);
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL); /* never sent */
 	CHECK_EQ(nodes[0].completed, 0);
-	plans[0][0] = (struct plan){.kind = MSG_READ, .length = 3000};
-	reset(&attr);
-	nodes[0].posted = 1;
+	post_one(&attr, (struct plan){.kind = MSG_READ, .length = 3000}, false);
 	work(&nodes[0]);
 	p.psn = 0xffffe2; /* a READ is not acknowledged without its data */
 	wire_receive(&nodes[0].q, &ops, &nodes[0], now, &p, NULL);
