@@ -98,6 +98,13 @@ def as_dict(struct):
     return {name: getattr(struct, name) for name, _ in struct._fields_ if name not in ("set", "size")}
 
 
+def counters(read, pointer, kind):
+    """Returns the fields of a struct, which the function reads, as a dict."""
+    struct = kind()
+    read(pointer, ctypes.byref(struct), ctypes.sizeof(struct))
+    return as_dict(struct)
+
+
 def nanoseconds(seconds):
     """Converts a timeout to nanoseconds; None: for ever."""
     return FOREVER_NS if seconds is None else min(max(int(seconds * 1e9), 0), FOREVER_NS - 1)

@@ -22,7 +22,7 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint16,
     c_void_p, string_at
 from typing import Any, NamedTuple
 
-from ._clib import STATUS, Attributes, Handle, as_dict, error, fits, library, milliseconds, \
+from ._clib import STATUS, Attributes, Handle, counters, error, fits, library, milliseconds, \
     name_of, payload
 
 INFO_SIZE = 96  # bytes of Endpoint.info()
@@ -173,9 +173,7 @@ class Endpoint:
 
     def stats(self):
         """Returns the counters as a dict."""
-        stats = _Stats()
-        _lib.copyrpc_ep_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
-        return as_dict(stats)
+        return counters(_lib.copyrpc_ep_get_stats, self._open, _Stats)
 
     def describe(self):
         """Returns a line of text: the peer, and why the endpoint has failed."""
@@ -216,25 +214,22 @@ class Context(Handle):
             attributes["path"] = ctypes.pointer(path)
         return byref(struct(**attributes))
 
+    def _new(self, create, attributes, *arguments):
+        pointer = c_void_p()
+        create(self._open, self._attr(_EpAttr, attributes), *arguments, byref(pointer))
+        return Endpoint(self, pointer.value)
+
     def connect(self, host, port, timeout=5, **attributes):
         """Returns an endpoint that is connected to a side that accepts; tries again until the time is over."""
-        pointer = c_void_p()
-        _lib.copyrpc_connect(self._open, self._attr(_EpAttr, attributes), name_of(host), fits(c_uint16, port),
-                             milliseconds(timeout), byref(pointer))
-        return Endpoint(self, pointer.value)
+        return self._new(_lib.copyrpc_connect, attributes, name_of(host), fits(c_uint16, port), milliseconds(timeout))
 
     def accept(self, listener, timeout=None, **attributes):
         """Returns an endpoint that is connected to the next client; listener is a listening socket."""
-        pointer = c_void_p()
-        _lib.copyrpc_accept(self._open, self._attr(_EpAttr, attributes), listener.fileno(),
-                            milliseconds(timeout), byref(pointer))
-        return Endpoint(self, pointer.value)
+        return self._new(_lib.copyrpc_accept, attributes, listener.fileno(), milliseconds(timeout))
 
     def endpoint(self, **attributes):
         """Returns an endpoint that is not connected yet: see info() and join()."""
-        pointer = c_void_p()
-        _lib.copyrpc_ep_create(self._open, self._attr(_EpAttr, attributes), byref(pointer))
-        return Endpoint(self, pointer.value)
+        return self._new(_lib.copyrpc_ep_create, attributes)
 
     def poll(self):
         """Sends the collected messages, and handles arrived ones. Returns a list of Response."""
@@ -274,6 +269,4 @@ class Context(Handle):
 
     def stats(self):
         """Returns the sums of the counters of all endpoints as a dict."""
-        stats = _Stats()
-        _lib.copyrpc_ctx_get_stats(self._open, byref(stats), ctypes.sizeof(stats))
-        return as_dict(stats)
+        return counters(_lib.copyrpc_ctx_get_stats, self._open, _Stats)

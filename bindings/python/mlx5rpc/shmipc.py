@@ -17,7 +17,7 @@ If a signal handler raises an exception while poll() runs, a response can be los
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p, string_at
 
-from ._clib import STATUS, Attributes, Handle, as_dict, error, library, name_of, nanoseconds, payload
+from ._clib import STATUS, Attributes, Handle, counters, error, library, name_of, nanoseconds, payload
 
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_uint32)
 
@@ -42,39 +42,42 @@ class _ClientStats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in ("calls", "responses", "sleeps", "wakes")]
 
 
+_BOTH = {  # functions of servers and of clients
+    "flush": (None, c_void_p),
+    "wait": (STATUS, c_void_p, c_uint64),
+    "fd": (STATUS, c_void_p),
+    "arm": (STATUS, c_void_p),
+    "get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
+}
+
 _lib = library("libshmipc.so.0", {
+    **{f"shmipc_{side}_{name}": types for side in ("server", "client") for name, types in _BOTH.items()},
     "shmipc_server_create": (STATUS, c_char_p, POINTER(_Attr), POINTER(c_void_p)),
     "shmipc_server_unlink": (STATUS, c_void_p),
     "shmipc_server_destroy": (None, c_void_p),
     "shmipc_server_poll": (STATUS, c_void_p),
     "shmipc_server_recv": (STATUS, c_void_p, POINTER(_Req), c_void_p, c_uint32),
     "shmipc_server_reply": (STATUS, c_void_p, c_uint64, c_uint32, c_char_p, c_uint32),
-    "shmipc_server_flush": (None, c_void_p),
-    "shmipc_server_wait": (STATUS, c_void_p, c_uint64),
-    "shmipc_server_fd": (STATUS, c_void_p),
-    "shmipc_server_arm": (STATUS, c_void_p),
-    "shmipc_server_get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
     "shmipc_server_get_stats": (None, c_void_p, POINTER(_ServerStats), c_size_t),
     "shmipc_client_connect": (STATUS, c_char_p, POINTER(_Attr), POINTER(c_void_p)),
     "shmipc_client_disconnect": (None, c_void_p),
     "shmipc_client_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint64),
-    "shmipc_client_flush": (None, c_void_p),
     "shmipc_client_poll": (STATUS, c_void_p, _RESPONSE, c_void_p),
     "shmipc_client_pending": (c_uint32, c_void_p),
-    "shmipc_client_wait": (STATUS, c_void_p, c_uint64),
-    "shmipc_client_fd": (STATUS, c_void_p),
-    "shmipc_client_arm": (STATUS, c_void_p),
     "shmipc_client_call_wait": (STATUS, c_void_p, c_char_p, c_uint32, c_void_p, c_uint32, c_uint64,
                                 POINTER(c_uint32)),
     "shmipc_client_abort": (STATUS, c_void_p, _RESPONSE, c_void_p),
     "shmipc_client_index": (c_uint32, c_void_p),
-    "shmipc_client_get_attr": (None, c_void_p, POINTER(_Attr), c_size_t),
     "shmipc_client_get_stats": (None, c_void_p, POINTER(_ClientStats), c_size_t),
 })
 
 
 class _Side(Handle):
-    """The common part of a server and a client; `_names` maps operations to C functions."""
+    """The common part of a server and a client."""
+
+    def __init_subclass__(cls, side):
+        for name in (*_BOTH, "get_stats"):
+            setattr(cls, f"_{name}", getattr(_lib, f"shmipc_{side}_{name}"))
 
     def __init__(self, name, attributes):
         pointer = c_void_p()
@@ -83,9 +86,7 @@ class _Side(Handle):
         except OSError as e:
             raise error(-e.errno, name) from None
         self._own(pointer, self._destroy)
-        attr = _Attr()
-        self._get_attr(pointer, byref(attr), ctypes.sizeof(attr))
-        self.attr = as_dict(attr)  # the sizes in use
+        self.attr = counters(self._get_attr, pointer, _Attr)  # the sizes in use
 
     def flush(self):
         """Publishes the messages, and wakes sleepers. Call it before work other than poll and wait."""
@@ -105,9 +106,7 @@ class _Side(Handle):
 
     def stats(self):
         """Returns the counters as a dict."""
-        stats = self._Stats()
-        self._get_stats(self._open, byref(stats), ctypes.sizeof(stats))
-        return as_dict(stats)
+        return counters(self._get_stats, self._open, self._Stats)
 
 
 class Request:
@@ -124,15 +123,11 @@ class Request:
         _lib.shmipc_server_reply(self._server._open, self.client, self._id, data, len(data))
 
 
-class Server(_Side):
+class Server(_Side, side="server"):
     """The server of the region with that name. Sizes and access: max_clients, depth, req_size,
     resp_size, extra_size, mode, gid; see struct shmipc_attr."""
 
-    _begin, _destroy = _lib.shmipc_server_create, _lib.shmipc_server_destroy
-    _flush, _wait = _lib.shmipc_server_flush, _lib.shmipc_server_wait
-    _fd, _arm = _lib.shmipc_server_fd, _lib.shmipc_server_arm
-    _get_attr = _lib.shmipc_server_get_attr
-    _get_stats, _Stats = _lib.shmipc_server_get_stats, _ServerStats
+    _begin, _destroy, _Stats = _lib.shmipc_server_create, _lib.shmipc_server_destroy, _ServerStats
 
     def __init__(self, name, **attributes):
         super().__init__(name, attributes)
@@ -150,14 +145,10 @@ class Server(_Side):
         _lib.shmipc_server_unlink(self._open)
 
 
-class Client(_Side):
+class Client(_Side, side="client"):
     """A client of the server with this name. Sizes that are set must equal the server's."""
 
-    _begin, _destroy = _lib.shmipc_client_connect, _lib.shmipc_client_disconnect
-    _flush, _wait = _lib.shmipc_client_flush, _lib.shmipc_client_wait
-    _fd, _arm = _lib.shmipc_client_fd, _lib.shmipc_client_arm
-    _get_attr = _lib.shmipc_client_get_attr
-    _get_stats, _Stats = _lib.shmipc_client_get_stats, _ClientStats
+    _begin, _destroy, _Stats = _lib.shmipc_client_connect, _lib.shmipc_client_disconnect, _ClientStats
 
     def __init__(self, name, **attributes):
         super().__init__(name, attributes)
