@@ -3,6 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/compiler.h"
+#include "field.h"
 #include "text.h"
 #include "wire.h"
 
@@ -19,6 +21,16 @@ static bool is_whole(const struct wire_buf *b)
 	return b->ok && b->at == b->end;
 }
 
+static void put_number(struct wire_buf *b, const void *object, struct field f)
+{
+	wire_put(b, field_get(object, f), (int)f.size);
+}
+
+static void get_number(struct wire_buf *b, void *object, struct field f)
+{
+	field_set(object, f, wire_get(b, (int)f.size));
+}
+
 static unsigned flags_of(const struct traffic *t)
 {
 	return (t->bidirectional ? FLAG_BIDIRECTIONAL : 0u) | (t->check ? FLAG_CHECK : 0u) |
@@ -31,30 +43,8 @@ size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
 
 	wire_put(&b, t->type, 1);
 	wire_put(&b, flags_of(t), 1);
-	wire_put(&b, t->mtu, 1);
-	wire_put(&b, t->qp_timeout, 1);
-	wire_put(&b, t->retries, 1);
-	wire_put(&b, t->reads, 1);
-	wire_put(&b, t->sl, 1);
-	wire_put(&b, t->traffic_class, 1);
-	wire_put(&b, t->qps, 4);
-	wire_put(&b, t->depth, 4);
-	wire_put(&b, t->send_batch, 4);
-	wire_put(&b, t->recv_batch, 4);
-	wire_put(&b, t->rx_depth, 4);
-	wire_put(&b, t->buffers, 4);
-	wire_put(&b, t->regions, 4);
-	wire_put(&b, t->inline_max, 4);
-	wire_put(&b, t->burst, 4);
-	wire_put(&b, t->burst_pause_us, 4);
-	wire_put(&b, t->moderation, 4);
-	wire_put(&b, t->control, 1);
-	wire_put(&b, t->control_us, 4);
-	wire_put(&b, t->inject, 1);
-	wire_put(&b, t->inject_at, 8);
-	wire_put(&b, t->iterations, 8);
-	wire_put(&b, t->duration_ns, 8);
-	wire_put(&b, t->rate, 8);
+	for (int i = 0; i < TRAFFIC_NUMBERS; i++)
+		put_number(&b, t, traffic_numbers[i].field);
 	wire_put_bytes(&b, t->pattern_text, sizeof(t->pattern_text));
 	return length_of(&b, to);
 }
@@ -69,30 +59,8 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.check = flags & FLAG_CHECK;
 	t.sleeps = flags & FLAG_SLEEPS;
 	t.again = flags & FLAG_AGAIN;
-	t.mtu = (uint8_t)wire_get(b, 1);
-	t.qp_timeout = (uint8_t)wire_get(b, 1);
-	t.retries = (uint8_t)wire_get(b, 1);
-	t.reads = (uint8_t)wire_get(b, 1);
-	t.sl = (uint8_t)wire_get(b, 1);
-	t.traffic_class = (uint8_t)wire_get(b, 1);
-	t.qps = (uint32_t)wire_get(b, 4);
-	t.depth = (uint32_t)wire_get(b, 4);
-	t.send_batch = (uint32_t)wire_get(b, 4);
-	t.recv_batch = (uint32_t)wire_get(b, 4);
-	t.rx_depth = (uint32_t)wire_get(b, 4);
-	t.buffers = (uint32_t)wire_get(b, 4);
-	t.regions = (uint32_t)wire_get(b, 4);
-	t.inline_max = (uint32_t)wire_get(b, 4);
-	t.burst = (uint32_t)wire_get(b, 4);
-	t.burst_pause_us = (uint32_t)wire_get(b, 4);
-	t.moderation = (uint32_t)wire_get(b, 4);
-	t.control = (uint8_t)wire_get(b, 1);
-	t.control_us = (uint32_t)wire_get(b, 4);
-	t.inject = (uint8_t)wire_get(b, 1);
-	t.inject_at = wire_get(b, 8);
-	t.iterations = wire_get(b, 8);
-	t.duration_ns = wire_get(b, 8);
-	t.rate = wire_get(b, 8);
+	for (int i = 0; i < TRAFFIC_NUMBERS; i++)
+		get_number(b, &t, traffic_numbers[i].field);
 	wire_get_bytes(b, t.pattern_text, sizeof(t.pattern_text));
 	if (!is_whole(b) || flags > FLAGS)
 		return -EBADMSG;
@@ -104,25 +72,28 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	return err;
 }
 
+static const struct field qp_numbers[] = {
+#define QP(name) FIELD(struct mlx5dvl_qp_info, name)
+	QP(qpn),
+	QP(psn),
+	QP(qkey),
+	QP(lid),
+	QP(mtu),
+	QP(rd_atomic),
+};
+
 static void put_qp(struct wire_buf *b, const struct mlx5dvl_qp_info *qp)
 {
-	wire_put(b, qp->qpn, 4);
-	wire_put(b, qp->psn, 4);
-	wire_put(b, qp->qkey, 4);
-	wire_put(b, qp->lid, 2);
-	wire_put(b, qp->mtu, 1);
-	wire_put(b, qp->rd_atomic, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(qp_numbers); i++)
+		put_number(b, qp, qp_numbers[i]);
 	wire_put_bytes(b, qp->gid, sizeof(qp->gid));
 }
 
 static void get_qp(struct wire_buf *b, struct mlx5dvl_qp_info *qp)
 {
-	*qp = (struct mlx5dvl_qp_info){.qpn = (uint32_t)wire_get(b, 4)};
-	qp->psn = (uint32_t)wire_get(b, 4);
-	qp->qkey = (uint32_t)wire_get(b, 4);
-	qp->lid = (uint16_t)wire_get(b, 2);
-	qp->mtu = (uint8_t)wire_get(b, 1);
-	qp->rd_atomic = (uint8_t)wire_get(b, 1);
+	*qp = (struct mlx5dvl_qp_info){.qpn = 0};
+	for (size_t i = 0; i < ARRAY_SIZE(qp_numbers); i++)
+		get_number(b, qp, qp_numbers[i]);
 	wire_get_bytes(b, qp->gid, sizeof(qp->gid));
 }
 
@@ -157,17 +128,23 @@ int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p)
 	return 0;
 }
 
+static const struct field tally_numbers[] = {
+#define TALLY(name) FIELD(struct wire_tally, name)
+	TALLY(messages),
+	TALLY(bytes),
+	TALLY(elapsed_ns),
+	TALLY(mismatches),
+	TALLY(errors),
+	TALLY(first_error),
+	TALLY(qps),
+};
+
 size_t wire_put_tally(uint8_t *to, size_t size, const struct wire_tally *t)
 {
 	struct wire_buf b = {to, to + size, true};
 
-	wire_put(&b, t->messages, 8);
-	wire_put(&b, t->bytes, 8);
-	wire_put(&b, t->elapsed_ns, 8);
-	wire_put(&b, t->mismatches, 8);
-	wire_put(&b, t->errors, 8);
-	wire_put(&b, (uint32_t)t->first_error, 4);
-	wire_put(&b, t->qps, 4);
+	for (size_t i = 0; i < ARRAY_SIZE(tally_numbers); i++)
+		put_number(&b, t, tally_numbers[i]);
 	for (uint32_t i = 0; i < t->qps; i++)
 		wire_put(&b, t->posted[i], 8);
 	return length_of(&b, to);
@@ -175,13 +152,8 @@ size_t wire_put_tally(uint8_t *to, size_t size, const struct wire_tally *t)
 
 int wire_get_tally(struct wire_buf *b, uint32_t qps, struct wire_tally *t_p)
 {
-	t_p->messages = wire_get(b, 8);
-	t_p->bytes = wire_get(b, 8);
-	t_p->elapsed_ns = wire_get(b, 8);
-	t_p->mismatches = wire_get(b, 8);
-	t_p->errors = wire_get(b, 8);
-	t_p->first_error = (int32_t)(uint32_t)wire_get(b, 4);
-	t_p->qps = (uint32_t)wire_get(b, 4);
+	for (size_t i = 0; i < ARRAY_SIZE(tally_numbers); i++)
+		get_number(b, t_p, tally_numbers[i]);
 	if (!b->ok || t_p->qps != qps || qps > TRAFFIC_QPS_MAX)
 		return -EBADMSG;
 	for (uint32_t i = 0; i < qps; i++)

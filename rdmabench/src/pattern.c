@@ -3,24 +3,25 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "mlx5dvl.h"
+#include "text.h"
 
 static const struct {
 	const char *name;
-	uint8_t opcode;
+	uint8_t opcode, kind;
+	bool receives;
 } ops[] = {
-	{"w", MLX5DVL_WRITE},
-	{"wi", MLX5DVL_WRITE_IMM},
-	{"r", MLX5DVL_READ},
-	{"s", MLX5DVL_SEND},
-	{"si", MLX5DVL_SEND_IMM},
-	{"a", MLX5DVL_FETCH_ADD},
-	{"c", MLX5DVL_CMP_SWAP},
+	{"w", MLX5DVL_WRITE, PATTERN_WRITE, false},
+	{"wi", MLX5DVL_WRITE_IMM, PATTERN_WRITE, true},
+	{"r", MLX5DVL_READ, PATTERN_READ, false},
+	{"s", MLX5DVL_SEND, PATTERN_SEND, true},
+	{"si", MLX5DVL_SEND_IMM, PATTERN_SEND, true},
+	{"a", MLX5DVL_FETCH_ADD, PATTERN_ATOMIC, false},
+	{"c", MLX5DVL_CMP_SWAP, PATTERN_ATOMIC, false},
 };
 
 const char *pattern_op_name(uint8_t opcode)
@@ -32,18 +33,15 @@ const char *pattern_op_name(uint8_t opcode)
 	return "?";
 }
 
-static bool is_atomic(uint8_t opcode)
-{
-	return opcode == MLX5DVL_FETCH_ADD || opcode == MLX5DVL_CMP_SWAP;
-}
-
-static bool read_op(const char **at, uint8_t *opcode_p)
+static bool read_op(const char **at, struct pattern_request *r)
 {
 	size_t len = strcspn(*at, "_,");
 
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
 		if (strlen(ops[i].name) == len && !memcmp(ops[i].name, *at, len)) {
-			*opcode_p = ops[i].opcode;
+			*r = (struct pattern_request){.opcode = ops[i].opcode,
+				.kind = ops[i].kind,
+				.receives = ops[i].receives};
 			*at += len;
 			return true;
 		}
@@ -72,16 +70,15 @@ static bool read_request(const char **at, struct pattern_request *r)
 {
 	uint32_t n;
 
-	if (!read_op(at, &r->opcode) || !read_number(at, PATTERN_PLACES, &n))
+	if (!read_op(at, r) || !read_number(at, PATTERN_PLACES, &n))
 		return false;
 	r->n = (uint8_t)n;
-	r->total = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		if (!read_number(at, PATTERN_LENGTH_MAX, &r->len[i]))
 			return false;
 		r->total += r->len[i];
 	}
-	return !is_atomic(r->opcode) || (n == 1 && r->total == 8);
+	return r->kind != PATTERN_ATOMIC || (n == 1 && r->total == 8);
 }
 
 static uint32_t larger(uint32_t a, uint32_t b)
@@ -91,16 +88,11 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 static void summarise(struct pattern *p, const struct pattern_request *r)
 {
-	bool send = r->opcode == MLX5DVL_SEND || r->opcode == MLX5DVL_SEND_IMM;
-
 	p->largest = larger(p->largest, r->total);
-	if (send)
+	if (r->kind == PATTERN_SEND)
 		p->largest_send = larger(p->largest_send, r->total);
-	p->sends += send;
-	p->receives += send || r->opcode == MLX5DVL_WRITE_IMM;
-	p->atomics |= is_atomic(r->opcode);
-	p->reads |= r->opcode == MLX5DVL_READ;
-	p->writes |= r->opcode == MLX5DVL_WRITE || r->opcode == MLX5DVL_WRITE_IMM;
+	p->receives += r->receives;
+	p->kinds |= 1u << r->kind;
 }
 
 int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size)
@@ -110,13 +102,11 @@ int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size)
 
 	for (bool more = true; more; at++) {
 		if (p.n == PATTERN_REQUESTS || !read_request(&at, &p.request[p.n]) ||
-			(*at && *at != ',')) {
-			snprintf(why, size,
+			(*at && *at != ','))
+			return fail(why, size, -EINVAL,
 				"'%.40s' is no pattern: give up to %d requests like w_1_65536 or "
 				"s_2_4096_512, with commas between",
 				text, PATTERN_REQUESTS);
-			return -EINVAL;
-		}
 		summarise(&p, &p.request[p.n++]);
 		more = *at == ',';
 	}

@@ -20,8 +20,12 @@
 #define PATTERN_PLACES 4
 #define PATTERN_LENGTH_MAX (8u << 20)
 
+enum pattern_kind { PATTERN_WRITE, PATTERN_READ, PATTERN_SEND, PATTERN_ATOMIC };
+
 struct pattern_request {
 	uint8_t opcode; /* enum mlx5dvl_opcode */
+	uint8_t kind; /* enum pattern_kind */
+	bool receives; /* consumes a receive of the peer */
 	uint8_t n;
 	uint32_t len[PATTERN_PLACES];
 	uint32_t total;
@@ -32,9 +36,8 @@ struct pattern {
 	struct pattern_request request[PATTERN_REQUESTS];
 	uint32_t largest; /* total of a request */
 	uint32_t largest_send; /* 0: no SEND */
-	uint32_t sends; /* lengths of the requests */
 	uint32_t receives; /* number of requests that consume a receive of the peer */
-	bool atomics, reads, writes;
+	uint32_t kinds; /* 1 << enum pattern_kind, of all requests */
 };
 
 /* Returns 0, or -EINVAL with one line in @why: the mistake and the valid values. */

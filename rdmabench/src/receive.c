@@ -5,18 +5,12 @@
 #include "payload.h"
 #include "side.h"
 
-static bool takes_receive(const struct pattern_request *r)
-{
-	return r->opcode == MLX5DVL_SEND || r->opcode == MLX5DVL_SEND_IMM ||
-	       r->opcode == MLX5DVL_WRITE_IMM;
-}
-
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests)
 {
 	uint64_t n = requests / p->n * p->receives;
 
 	for (uint64_t i = 0; i < requests % p->n; i++)
-		n += takes_receive(&p->request[i]);
+		n += p->request[i].receives;
 	return n;
 }
 
@@ -26,7 +20,7 @@ static const struct pattern_request *request_of(const struct pattern *p, uint64_
 	uint64_t nth = n % p->receives;
 
 	for (const struct pattern_request *r = p->request;; r++) {
-		if (takes_receive(r) && !nth--)
+		if (r->receives && !nth--)
 			return r;
 	}
 }
@@ -119,7 +113,7 @@ static uint64_t verify_writes(const struct flow *f, uint64_t requests)
 		uint64_t slot = k % s->layout.slots;
 		const uint8_t *at = f->mem + s->layout.write_at + slot * s->layout.stride;
 
-		if ((r->opcode != MLX5DVL_WRITE && r->opcode != MLX5DVL_WRITE_IMM) || seen[slot])
+		if (r->kind != PATTERN_WRITE || seen[slot])
 			continue;
 		seen[slot] = true;
 		wrong += !payload_is(at, r->total, payload_seed(f->remote_qpn, PAYLOAD_WRITE, k));

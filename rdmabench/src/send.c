@@ -9,25 +9,20 @@
 
 #define PEAK_NS (10 * NSEC_PER_MSEC)
 
-static bool takes_receive(uint8_t opcode)
-{
-	return opcode == MLX5DVL_SEND || opcode == MLX5DVL_SEND_IMM || opcode == MLX5DVL_WRITE_IMM;
-}
-
 /* Generates the payload of request k if payloads are compared. */
 static void prepare(const struct flow *f, const struct pattern_request *r, uint64_t k,
 	uint8_t *local)
 {
 	uint32_t qpn = mlx5dvl_qp_qpn(f->qp), skip = 0;
 
-	if (r->opcode == MLX5DVL_SEND || r->opcode == MLX5DVL_SEND_IMM) {
+	if (r->kind == PATTERN_SEND) {
 		if (r->total >= PAYLOAD_NUMBER) {
 			memcpy(local, &f->numbered, PAYLOAD_NUMBER);
 			skip = PAYLOAD_NUMBER;
 		}
 		payload_fill(local + skip, r->total - skip,
 			payload_seed(qpn, PAYLOAD_SEND, f->numbered));
-	} else if (r->opcode == MLX5DVL_WRITE || r->opcode == MLX5DVL_WRITE_IMM) {
+	} else if (r->kind == PATTERN_WRITE) {
 		payload_fill(local, r->total, payload_seed(qpn, PAYLOAD_WRITE, k));
 	} else {
 		memset(local, 0, r->total);
@@ -116,7 +111,7 @@ static int post_request(struct flow *f, uint64_t k, bool last)
 	else
 		err = post_one_place(f, r, local, remote, flags);
 	if (!err)
-		f->numbered += takes_receive(r->opcode);
+		f->numbered += r->receives;
 	return err;
 }
 
@@ -246,18 +241,12 @@ static bool result_is_right(struct flow *f, const struct pattern_request *r, con
 {
 	uint64_t word;
 
-	switch (r->opcode) {
-	case MLX5DVL_READ:
+	if (r->kind == PATTERN_READ)
 		return payload_is(local, r->total, payload_seed(f->remote_qpn, PAYLOAD_READ, 0));
-	case MLX5DVL_FETCH_ADD:
-		memcpy(&word, local, sizeof(word));
-		return word == f->checked[0]++;
-	case MLX5DVL_CMP_SWAP:
-		memcpy(&word, local, sizeof(word));
-		return word == f->checked[1]++;
-	default:
+	if (r->kind != PATTERN_ATOMIC)
 		return true;
-	}
+	memcpy(&word, local, sizeof(word));
+	return word == f->checked[r->opcode == MLX5DVL_CMP_SWAP]++;
 }
 
 static void count_batch(struct flow *f, const struct batch *b)

@@ -51,8 +51,7 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 
 static int said(char *why, const char *what, int err)
 {
-	snprintf(why, WIRE_TEXT_MAX, "%s: %s", what, strerror(-err));
-	return err;
+	return fail(why, WIRE_TEXT_MAX, err, "%s: %s", what, strerror(-err));
 }
 
 static int open_device(struct side *s, const struct side_device *d, char *why)
@@ -260,9 +259,8 @@ static int check_datagrams(struct side *s, struct peer *p, char *why)
 	mlx5dvl_qp_get_info(p->flows[0].qp, &info, sizeof(info));
 	if (s->t.type != MLX5DVL_UD || s->t.pattern.largest_send <= 128u << info.mtu)
 		return 0;
-	snprintf(why, WIRE_TEXT_MAX, "a datagram has at most %u bytes here: give a smaller size",
-		128u << info.mtu);
-	return -EMSGSIZE;
+	return fail(why, WIRE_TEXT_MAX, -EMSGSIZE,
+		"a datagram has at most %u bytes here: give a smaller size", 128u << info.mtu);
 }
 
 int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX])

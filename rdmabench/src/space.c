@@ -7,40 +7,48 @@
 
 #include "base/compiler.h"
 #include "base/rand.h"
+#include "field.h"
 #include "mlx5dvl.h"
+#include "text.h"
 
 #define MUTATE_TRIES 1000
 
 static const char *const op_names[] = {"w", "s", "r"};
 static const char *const direction_names[] = {"none", "reverse", "loopback"};
 
-/* Values are consecutive from first, or, if doubled, powers of two from first. */
+/* Values are consecutive from first, or, with a shift, first << index * shift. */
 static const struct kind {
 	const char *name;
 	uint8_t n;
 	uint32_t first;
-	bool doubled;
+	uint8_t shift;
+	const char *const *words; /* by index; NULL: the values are numbers */
+	struct field field; /* in struct traffic; size 0: none has this value */
+	bool has_zero; /* 0 comes before first */
 } kinds[] = {
-	[DIM_PROCESSES] = {"process_num", 6, 1, false},
-	[DIM_QPS] = {"qp_num", 4, 1, false},
-	[DIM_MTU] = {"mtu", 3, 3, false},
-	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, false},
-	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 0, false},
-	[DIM_BURST] = {"burst", 5, 0, false},
-	[DIM_BUFFERS] = {"buf_num", 4, 1, false},
-	[DIM_REGIONS] = {"mr_num", 4, 1, false},
-	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, false},
-	[DIM_CONTROL] = {"control", CONTROL_KINDS, CONTROL_NONE, false},
-	[DIM_INJECT] = {"inject", INJECT_KINDS, INJECT_NONE, false},
-	[DIM_INJECT_AT] = {"inject_at", 4, 0, false},
-	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, true},
-	[DIM_SEND_BATCH] = {"send_batch", 7, 1, true},
-	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, true},
-	[DIM_RECV_BATCH] = {"recv_batch", 7, 1, true},
-	[DIM_OP] = {"op", ARRAY_SIZE(op_names), 0, false},
-	[DIM_SIZE] = {"size", 13, 32, true},
-	[DIM_PLACES] = {"places", PATTERN_PLACES, 1, false},
-	[DIM_DIRECTION] = {"direction", ARRAY_SIZE(direction_names), 0, false},
+#define AT(name) FIELD(struct traffic, name)
+	[DIM_PROCESSES] = {"process_num", 6, 1, 0, .words = NULL},
+	[DIM_QPS] = {"qp_num", 4, 1, 0, .field = AT(qps)},
+	[DIM_MTU] = {"mtu", 3, 1024, 1, .words = NULL},
+	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, 0, .words = traffic_type_names, .field = AT(type)},
+	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 0, 0, .field = AT(bidirectional)},
+	[DIM_BURST] = {"burst", 5, 1, 2, .field = AT(burst), .has_zero = true},
+	[DIM_BUFFERS] = {"buf_num", 4, 1, 0, .field = AT(buffers)},
+	[DIM_REGIONS] = {"mr_num", 4, 1, 0, .field = AT(regions)},
+	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, 0, .words = NULL},
+	[DIM_CONTROL] = {"control", CONTROL_KINDS, 0, 0, .words = control_names,
+		.field = AT(control)},
+	[DIM_INJECT] = {"inject", INJECT_KINDS, 0, 0, .words = inject_names, .field = AT(inject)},
+	[DIM_INJECT_AT] = {"inject_at", 4, 1, 4, .field = AT(inject_at)},
+	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, 1, .field = AT(depth)},
+	[DIM_SEND_BATCH] = {"send_batch", 7, 1, 1, .field = AT(send_batch)},
+	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, 1, .field = AT(rx_depth)},
+	[DIM_RECV_BATCH] = {"recv_batch", 7, 1, 1, .field = AT(recv_batch)},
+	[DIM_OP] = {"op", ARRAY_SIZE(op_names), 0, 0, .words = op_names},
+	[DIM_SIZE] = {"size", 13, 32, 1, .words = NULL},
+	[DIM_PLACES] = {"places", PATTERN_PLACES, 1, 0, .words = NULL},
+	[DIM_DIRECTION] = {"direction", ARRAY_SIZE(direction_names), 0, 0,
+		.words = direction_names},
 };
 
 unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request)
@@ -92,43 +100,21 @@ static uint32_t value_of(const struct point *p, unsigned dim)
 	const struct kind *k = &kinds[kind_of(dim)];
 	uint32_t at = p->at[dim];
 
-	if (kind_of(dim) == DIM_BURST)
-		return at ? 1u << 2 * (at - 1) : 0;
-	if (kind_of(dim) == DIM_INJECT_AT)
-		return 1u << 4 * at;
-	return k->doubled ? k->first << at : k->first + at;
+	if (k->has_zero && !at--)
+		return 0;
+	return k->shift ? k->first << k->shift * at : k->first + at;
 }
 
 void space_value(unsigned dim, unsigned at, char value[SPACE_NAME])
 {
+	const char *const *words = kinds[kind_of(dim)].words;
 	struct point p = {{0}};
-	const char *const *words = NULL;
 
 	p.at[dim] = (uint8_t)at;
-	switch (kind_of(dim)) {
-	case DIM_TYPE:
-		words = traffic_type_names;
-		break;
-	case DIM_OP:
-		words = op_names;
-		break;
-	case DIM_CONTROL:
-		words = control_names;
-		break;
-	case DIM_INJECT:
-		words = inject_names;
-		break;
-	case DIM_DIRECTION:
-		words = direction_names;
-		break;
-	default:
-		break;
-	}
 	if (words)
 		snprintf(value, SPACE_NAME, "%s", words[at]);
 	else
-		snprintf(value, SPACE_NAME, "%u",
-			kind_of(dim) == DIM_MTU ? 128u << value_of(&p, dim) : value_of(&p, dim));
+		snprintf(value, SPACE_NAME, "%u", value_of(&p, dim));
 }
 
 /* Joins words, like "none, reverse, loopback". */
@@ -171,11 +157,11 @@ int fixed_add(struct fixed *f, const char *text, char *why, size_t size)
 		if (find_value(f, dim, text + len + 1))
 			return 0;
 		list_values(dim, values, sizeof(values));
-		snprintf(why, size, "--fix: %s has no such value: give one of %s", name, values);
-		return -EINVAL;
+		return fail(why, size, -EINVAL, "--fix: %s has no such value: give one of %s", name,
+			values);
 	}
-	snprintf(why, size, "--fix %.40s: give a parameter and its value, as 0.qp_num=4", text);
-	return -EINVAL;
+	return fail(why, size, -EINVAL,
+		"--fix %.40s: give a parameter and its value, as 0.qp_num=4", text);
 }
 
 void fixed_apply(const struct fixed *f, struct point *p)
@@ -215,7 +201,7 @@ static void settle_request(struct point *p, unsigned traffic, unsigned request)
 	if (type != MLX5DVL_UD)
 		return;
 	*op = 1;
-	while (get(p, traffic, DIM_SIZE, request) > 128u << get(p, traffic, DIM_MTU, 0))
+	while (get(p, traffic, DIM_SIZE, request) > get(p, traffic, DIM_MTU, 0))
 		--*size;
 }
 
@@ -317,57 +303,50 @@ uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *
 	if (traffic && p->at[SPACE_DIRECTION] == DIRECTION_NONE)
 		return 0;
 	traffic_init(t_p);
-	t_p->type = (uint8_t)get(p, traffic, DIM_TYPE, 0);
-	t_p->mtu = (uint8_t)get(p, traffic, DIM_MTU, 0);
-	t_p->bidirectional = get(p, traffic, DIM_BIDIRECTIONAL, 0);
-	t_p->qps = get(p, traffic, DIM_QPS, 0);
-	t_p->buffers = get(p, traffic, DIM_BUFFERS, 0);
-	t_p->regions = get(p, traffic, DIM_REGIONS, 0);
-	t_p->depth = get(p, traffic, DIM_TX_DEPTH, 0);
-	t_p->send_batch = get(p, traffic, DIM_SEND_BATCH, 0);
-	t_p->rx_depth = get(p, traffic, DIM_RX_DEPTH, 0);
-	t_p->recv_batch = get(p, traffic, DIM_RECV_BATCH, 0);
-	t_p->burst = get(p, traffic, DIM_BURST, 0);
-	t_p->control = (uint8_t)get(p, traffic, DIM_CONTROL, 0);
-	t_p->inject = (uint8_t)get(p, traffic, DIM_INJECT, 0);
-	t_p->inject_at = get(p, traffic, DIM_INJECT_AT, 0);
+	for (enum dimension_kind kind = 0; kind < DIM_OP; kind++) {
+		if (kinds[kind].field.size)
+			field_set(t_p, kinds[kind].field, get(p, traffic, kind, 0));
+	}
+	t_p->mtu = (uint8_t)(__builtin_ctz(get(p, traffic, DIM_MTU, 0)) - 7); /* enum ibv_mtu */
 	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
 		n += put_request(p, traffic, r, text + n, PATTERN_TEXT_MAX - n);
 	return get(p, traffic, DIM_PROCESSES, 0);
 }
 
-static json_t *requests_json(const struct point *p, unsigned traffic)
+/* Adds the values of the dimensions from @dim to @last to an object, which is returned. */
+static json_t *add_values(json_t *o, const struct point *p, unsigned dim, unsigned last)
 {
-	json_t *list = json_array();
+	for (; dim <= last; dim++) {
+		const struct kind *k = &kinds[kind_of(dim)];
 
-	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
-		json_array_append_new(list,
-			json_pack("{s:s s:i s:i}", "op", op_names[get(p, traffic, DIM_OP, r)],
-				"size", (int)get(p, traffic, DIM_SIZE, r), "places",
-				(int)get(p, traffic, DIM_PLACES, r)));
-	return list;
+		json_object_set_new(o, k->name,
+			k->words ? json_string(k->words[p->at[dim]]) :
+				   json_integer(value_of(p, dim)));
+	}
+	return o;
 }
 
 static json_t *traffic_json(const struct point *p, unsigned traffic)
 {
-	bool both = get(p, traffic, DIM_BIDIRECTIONAL, 0);
+	const unsigned base = space_dim(traffic, DIM_PROCESSES, 0);
+	json_t *requests = json_array();
+	json_t *o = json_pack("{s:s s:s}", "workload_type",
+		get(p, traffic, DIM_BIDIRECTIONAL, 0) ? "bidirection" : "unidirection", "direction",
+		traffic ? direction_names[p->at[SPACE_DIRECTION]] : "forward");
 
-	return json_pack(
-		"{s:s s:s s:i s:i s:i s:s s:i s:i s:i s:s s:s s:i s:o s:{s:i s:i} s:{s:i s:i}}",
-		"workload_type", both ? "bidirection" : "unidirection", "direction",
-		traffic ? direction_names[p->at[SPACE_DIRECTION]] : "forward", "process_num",
-		(int)get(p, traffic, DIM_PROCESSES, 0), "qp_num", (int)get(p, traffic, DIM_QPS, 0),
-		"mtu", 128 << get(p, traffic, DIM_MTU, 0), "qp_type",
-		traffic_type_names[get(p, traffic, DIM_TYPE, 0)], "burst",
-		(int)get(p, traffic, DIM_BURST, 0), "buf_num", (int)get(p, traffic, DIM_BUFFERS, 0),
-		"mr_num", (int)get(p, traffic, DIM_REGIONS, 0), "control",
-		control_names[get(p, traffic, DIM_CONTROL, 0)], "inject",
-		inject_names[get(p, traffic, DIM_INJECT, 0)], "inject_at",
-		(int)get(p, traffic, DIM_INJECT_AT, 0), "requests", requests_json(p, traffic),
-		"server", "rx_depth", (int)get(p, traffic, DIM_RX_DEPTH, 0), "recv_batch",
-		(int)get(p, traffic, DIM_RECV_BATCH, 0), "client", "tx_depth",
-		(int)get(p, traffic, DIM_TX_DEPTH, 0), "send_batch",
-		(int)get(p, traffic, DIM_SEND_BATCH, 0));
+	add_values(o, p, base + DIM_PROCESSES, base + DIM_TYPE);
+	add_values(o, p, base + DIM_BURST, base + DIM_REGIONS);
+	add_values(o, p, base + DIM_CONTROL, base + DIM_INJECT_AT);
+	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
+		json_array_append_new(requests,
+			add_values(json_object(), p, space_dim(traffic, DIM_OP, r),
+				space_dim(traffic, DIM_PLACES, r)));
+	json_object_set_new(o, "requests", requests);
+	json_object_set_new(o, "server",
+		add_values(json_object(), p, base + DIM_RX_DEPTH, base + DIM_RECV_BATCH));
+	json_object_set_new(o, "client",
+		add_values(json_object(), p, base + DIM_TX_DEPTH, base + DIM_SEND_BATCH));
+	return o;
 }
 
 json_t *point_json(const struct point *p)
@@ -378,110 +357,4 @@ json_t *point_json(const struct point *p)
 	if (p->at[SPACE_DIRECTION] != DIRECTION_NONE)
 		json_array_append_new(list, traffic_json(p, 1));
 	return json_pack("{s:o}", "Traffics", list);
-}
-
-/* Finds the index whose value a number is. */
-static bool set(struct point *p, unsigned traffic, enum dimension_kind kind, unsigned request,
-	json_int_t value)
-{
-	unsigned dim = space_dim(traffic, kind, request);
-
-	for (unsigned i = 0; i < space_values(dim); i++) {
-		p->at[dim] = (uint8_t)i;
-		if (value_of(p, dim) == value)
-			return true;
-	}
-	return false;
-}
-
-static bool set_number(struct point *p, unsigned traffic, enum dimension_kind kind,
-	unsigned request, const json_t *o)
-{
-	const json_t *v = json_object_get(o, kinds[kind].name);
-
-	return json_is_integer(v) && set(p, traffic, kind, request, json_integer_value(v));
-}
-
-static bool set_word(struct point *p, unsigned traffic, enum dimension_kind kind, unsigned request,
-	const char *word, const char *const *words)
-{
-	for (unsigned i = 0; word && i < kinds[kind].n; i++) {
-		if (!strcmp(word, words[i])) {
-			p->at[space_dim(traffic, kind, request)] = (uint8_t)i;
-			return true;
-		}
-	}
-	return false;
-}
-
-static const char *word_in(const json_t *o, const char *key)
-{
-	return json_string_value(json_object_get(o, key));
-}
-
-static bool read_requests(const json_t *list, unsigned traffic, struct point *p)
-{
-	size_t i;
-	json_t *r;
-
-	if (!set(p, traffic, DIM_REQUESTS, 0, (json_int_t)json_array_size(list)))
-		return false;
-	json_array_foreach(list, i, r)
-	{
-		unsigned n = (unsigned)i;
-
-		if (!set_word(p, traffic, DIM_OP, n, word_in(r, "op"), op_names) ||
-			!set_number(p, traffic, DIM_SIZE, n, r) ||
-			!set_number(p, traffic, DIM_PLACES, n, r))
-			return false;
-	}
-	return true;
-}
-
-static bool read_traffic(const json_t *o, unsigned traffic, struct point *p)
-{
-	static const char *const workloads[] = {"unidirection", "bidirection"};
-	const json_t *client = json_object_get(o, "client"), *server = json_object_get(o, "server");
-	const json_t *mtu = json_object_get(o, "mtu");
-	json_int_t code = 0;
-
-	while (code < 6 && 128 << code != json_integer_value(mtu))
-		code++;
-	return set_word(p, traffic, DIM_BIDIRECTIONAL, 0, word_in(o, "workload_type"), workloads) &&
-	       set_word(p, traffic, DIM_TYPE, 0, word_in(o, "qp_type"), traffic_type_names) &&
-	       (!traffic || set_word(p, 1, DIM_DIRECTION, 0, word_in(o, "direction"),
-				    direction_names)) &&
-	       set_number(p, traffic, DIM_PROCESSES, 0, o) &&
-	       set_number(p, traffic, DIM_QPS, 0, o) && set(p, traffic, DIM_MTU, 0, code) &&
-	       set_number(p, traffic, DIM_BURST, 0, o) &&
-	       set_number(p, traffic, DIM_BUFFERS, 0, o) &&
-	       set_number(p, traffic, DIM_REGIONS, 0, o) &&
-	       set_word(p, traffic, DIM_CONTROL, 0, word_in(o, "control"), control_names) &&
-	       set_word(p, traffic, DIM_INJECT, 0, word_in(o, "inject"), inject_names) &&
-	       set_number(p, traffic, DIM_INJECT_AT, 0, o) &&
-	       set_number(p, traffic, DIM_TX_DEPTH, 0, client) &&
-	       set_number(p, traffic, DIM_SEND_BATCH, 0, client) &&
-	       set_number(p, traffic, DIM_RX_DEPTH, 0, server) &&
-	       set_number(p, traffic, DIM_RECV_BATCH, 0, server) &&
-	       read_requests(json_object_get(o, "requests"), traffic, p);
-}
-
-bool point_from_json(const json_t *o, struct point *p_p)
-{
-	const json_t *list = json_object_get(o, "Traffics");
-	struct point p = {{0}}, settled;
-	size_t n = json_array_size(list);
-
-	if (n < 1 || n > 2)
-		return false;
-	for (unsigned i = 0; i < n; i++) {
-		if (!read_traffic(json_array_get(list, i), i, &p))
-			return false;
-	}
-	settled = p;
-	point_settle(&settled);
-	if (!point_equal(&p, &settled) || (n == 2) != (p.at[SPACE_DIRECTION] != DIRECTION_NONE))
-		return false;
-	*p_p = p;
-	return true;
 }

@@ -105,7 +105,5 @@ uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *
 
 /* Returns {"Traffics": [...]}, the beginning of result files; see rdmabench(1). */
 json_t *point_json(const struct point *p);
-/* Reads a point. Returns false if the object is not a point. */
-bool point_from_json(const json_t *o, struct point *p_p);
 
 #endif

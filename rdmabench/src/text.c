@@ -2,6 +2,7 @@
 #include "text.h"
 
 #include <ctype.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,16 @@ int read_name(const struct arg *a, void *name_p)
 		return arg_bad(a, "1 to 63 letters, digits, '.', '_' and '-', no '.' first");
 	*(const char **)name_p = a->value;
 	return 0;
+}
+
+int fail(char *why, size_t size, int err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(why, size, format, args);
+	va_end(args);
+	return err;
 }
 
 json_t *text_json(const char *text)

@@ -13,6 +13,10 @@ bool name_is_safe(const char *name);
 /* Reads the value of an option as such a name, into a const char *. For rows of base/args.h. */
 int read_name(const struct arg *a, void *name_p);
 
+/* Writes a line, which says what is wrong and what is valid, to @why. Returns err. */
+int fail(char *why, size_t size, int err, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+
 /* Returns a new JSON string. Text that is not UTF-8 (file names, peers) is reduced to ASCII. */
 json_t *text_json(const char *text);
 

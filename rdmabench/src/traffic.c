@@ -8,6 +8,7 @@
 #include "base/compiler.h"
 #include "mlx5dvl.h"
 #include "payload.h"
+#include "text.h"
 
 #define BLOCKS_PER_REQUEST 4 /* the largest: 220 bytes inline */
 #define CQ_BLOCKS_MAX (1u << 22) /* entries of the largest send CQ */
@@ -41,64 +42,75 @@ void traffic_init(struct traffic *t)
 	};
 }
 
-static int out_of_range(const char *what, uint64_t max, char *why, size_t size)
+#define AT(name) FIELD(struct traffic, name)
+
+const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS] = {
+	{"the MTU", AT(mtu), 0, 5},
+	{"the timeout", AT(qp_timeout), 1, 31},
+	{"the number of retries", AT(retries), 0, 7},
+	{"the number of READs", AT(reads), 0, 16},
+	{"the service level", AT(sl), 0, 15},
+	{"the traffic class", AT(traffic_class), 0, 255},
+	{"the number of QPs", AT(qps), 1, TRAFFIC_QPS_MAX},
+	{"the depth", AT(depth), 1, TRAFFIC_DEPTH_MAX},
+	{"the send batch", AT(send_batch), 1, TRAFFIC_DEPTH_MAX},
+	{"the receive batch", AT(recv_batch), 1, TRAFFIC_DEPTH_MAX},
+	{"the receive depth", AT(rx_depth), 0, 32767},
+	{"the number of buffers", AT(buffers), 1, TRAFFIC_BUFFERS_MAX},
+	{"the number of memory regions", AT(regions), 1, TRAFFIC_QPS_MAX},
+	{"the inline limit", AT(inline_max), 0, MLX5DVL_INLINE_MAX},
+	{"the burst", AT(burst), 0, UINT32_MAX},
+	{"the pause", AT(burst_pause_us), 0, 1000000},
+	{"the moderation", AT(moderation), 1, TRAFFIC_DEPTH_MAX},
+	{"the kind of control", AT(control), 0, CONTROL_KINDS - 1},
+	{"the time between two controls", AT(control_us), 1, 1000000},
+	{"the kind of injection", AT(inject), 0, INJECT_KINDS - 1},
+	{"the number of the message", AT(inject_at), 1, 1ull << 40},
+	{"the number of iterations", AT(iterations), 0, 1ull << 40},
+	{"the duration", AT(duration_ns), 0, UINT64_MAX}, /* see check_ranges() */
+	{"the rate", AT(rate), 0, 1000000000},
+};
+
+static int check_range(const char *what, uint64_t value, uint64_t min, uint64_t max, char *why,
+	size_t size)
 {
-	snprintf(why, size, "%s is out of range: give 1 to %llu", what, (unsigned long long)max);
-	return -EINVAL;
+	if (value >= min && value <= max)
+		return 0;
+	return fail(why, size, -EINVAL, "%s is out of range: give 1 to %llu", what,
+		(unsigned long long)max);
 }
 
 static int check_ranges(const struct traffic *t, char *why, size_t size)
 {
-	const struct {
-		const char *what;
-		uint64_t value, min, max;
-	} ranges[] = {
-		{"the kind of QP", t->type + 1, 1, MLX5DVL_UD + 1},
-		{"the number of QPs", t->qps, 1, TRAFFIC_QPS_MAX},
-		{"the depth", t->depth, 1, TRAFFIC_DEPTH_MAX},
-		{"the send batch", t->send_batch, 1, t->depth},
-		{"the receive batch", t->recv_batch, 1, TRAFFIC_DEPTH_MAX},
-		{"the number of buffers", t->buffers, 1, TRAFFIC_BUFFERS_MAX},
-		{"the number of memory regions (at most one per QP)", t->regions, 1, t->qps},
-		{"the receive depth", t->rx_depth, 0, 32767},
-		{"the MTU", t->mtu, 0, 5},
-		{"the timeout", t->qp_timeout, 1, 31},
-		{"the number of retries", t->retries, 0, 7},
-		{"the number of READs", t->reads, 0, 16},
-		{"the service level", t->sl, 0, 15},
-		{"the inline limit", t->inline_max, 0, MLX5DVL_INLINE_MAX},
-		{"the number of iterations or the duration", t->iterations ? 1 : t->duration_ns, 1,
-			86400000000000ull},
-		{"the number of iterations", t->iterations, 0, 1ull << 40},
-		{"the rate", t->rate, 0, 1000000000},
-		{"the pause", t->burst_pause_us, 0, 1000000},
-		{"the moderation", t->moderation, 1, TRAFFIC_DEPTH_MAX},
-		{"the kind of control", t->control, 0, CONTROL_KINDS - 1},
-		{"the time between two controls", t->control_us, 1, 1000000},
-		{"the kind of injection", t->inject, 0, INJECT_KINDS - 1},
-		{"the number of the message", t->inject_at, 1, 1ull << 40},
-	};
+	int err = check_range("the kind of QP", t->type + 1, 1, MLX5DVL_UD + 1, why, size);
 
-	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
-		if (ranges[i].value < ranges[i].min || ranges[i].value > ranges[i].max)
-			return out_of_range(ranges[i].what, ranges[i].max, why, size);
+	for (size_t i = 0; i < TRAFFIC_NUMBERS && !err; i++) {
+		const struct traffic_number *n = &traffic_numbers[i];
+
+		err = check_range(n->what, field_get(t, n->field), n->min, n->max, why, size);
 	}
-	return 0;
+	if (!err)
+		err = check_range("the send batch", t->send_batch, 1, t->depth, why, size);
+	if (!err)
+		err = check_range("the number of memory regions (at most one per QP)", t->regions,
+			1, t->qps, why, size);
+	if (!err)
+		err = check_range("the number of iterations or the duration",
+			t->iterations ? 1 : t->duration_ns, 1, 86400000000000ull, why, size);
+	return err;
 }
 
 static int check_type(const struct traffic *t, char *why, size_t size)
 {
 	const struct pattern *p = &t->pattern;
 
-	if (t->type != MLX5DVL_RC && (p->reads || p->atomics)) {
-		snprintf(why, size, "%s has no READ and no atomics: give RC, or another pattern",
+	if (t->type != MLX5DVL_RC && p->kinds & (1u << PATTERN_READ | 1u << PATTERN_ATOMIC))
+		return fail(why, size, -EINVAL,
+			"%s has no READ and no atomics: give RC, or another pattern",
 			traffic_type_names[t->type]);
-		return -EINVAL;
-	}
-	if (t->type == MLX5DVL_UD && p->writes) {
-		snprintf(why, size, "UD has SEND only: give RC or UC, or a pattern of s and si");
-		return -EINVAL;
-	}
+	if (t->type == MLX5DVL_UD && p->kinds & 1u << PATTERN_WRITE)
+		return fail(why, size, -EINVAL,
+			"UD has SEND only: give RC or UC, or a pattern of s and si");
 	return 0;
 }
 
@@ -109,13 +121,11 @@ static int check_numbers(const struct traffic *t, char *why, size_t size)
 		const struct pattern_request *r = &t->pattern.request[i];
 
 		if (t->check && t->type != MLX5DVL_RC && r->opcode == MLX5DVL_SEND &&
-			r->total < PAYLOAD_NUMBER) {
-			snprintf(why, size,
+			r->total < PAYLOAD_NUMBER)
+			return fail(why, size, -EINVAL,
 				"%s loses messages, which --check sees by a number of 8 bytes: "
 				"give larger ones, or si",
 				traffic_type_names[t->type]);
-			return -EINVAL;
-		}
 	}
 	return 0;
 }
@@ -126,18 +136,13 @@ static int check_memory(const struct traffic *t, char *why, size_t size)
 
 	traffic_layout(t, &l);
 	if (l.size > TRAFFIC_MEMORY_MAX / t->qps ||
-		(uint64_t)traffic_rx_depth(t) * traffic_recv_size(t) > TRAFFIC_MEMORY_MAX) {
-		snprintf(why, size,
+		(uint64_t)traffic_rx_depth(t) * traffic_recv_size(t) > TRAFFIC_MEMORY_MAX)
+		return fail(why, size, -EINVAL,
 			"that is more than 2 GiB of memory: give fewer QPs, or a smaller depth or "
 			"size");
-		return -EINVAL;
-	}
-	if ((uint64_t)t->qps * traffic_sq_depth(t) > CQ_BLOCKS_MAX) {
-		snprintf(why, size,
-			"no completion queue is that deep: give fewer QPs or less "
-			"depth");
-		return -EINVAL;
-	}
+	if ((uint64_t)t->qps * traffic_sq_depth(t) > CQ_BLOCKS_MAX)
+		return fail(why, size, -EINVAL,
+			"no completion queue is that deep: give fewer QPs or less depth");
 	return 0;
 }
 
@@ -145,11 +150,9 @@ int traffic_check(struct traffic *t, char *why, size_t size)
 {
 	int err;
 
-	if (!memchr(t->pattern_text, 0, sizeof(t->pattern_text))) {
-		snprintf(why, size, "the pattern is too long: give up to %d letters",
+	if (!memchr(t->pattern_text, 0, sizeof(t->pattern_text)))
+		return fail(why, size, -EINVAL, "the pattern is too long: give up to %d letters",
 			PATTERN_TEXT_MAX - 1);
-		return -EINVAL;
-	}
 	err = pattern_parse(t->pattern_text, &t->pattern, why, size);
 	if (!err)
 		err = check_ranges(t, why, size);

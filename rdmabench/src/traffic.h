@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "field.h"
 #include "pattern.h"
 
 #define TRAFFIC_QPS_MAX 1024
@@ -76,6 +77,16 @@ struct traffic {
 	char pattern_text[PATTERN_TEXT_MAX];
 	struct pattern pattern; /* made from pattern_text by traffic_check() */
 };
+
+/* The numbers of a traffic except its type, in the order of HELLO. */
+struct traffic_number {
+	const char *what; /* for error texts */
+	struct field field;
+	uint64_t min, max;
+};
+
+#define TRAFFIC_NUMBERS 24
+extern const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS];
 
 /* Sets the default: 64 KiB WRITEs on one RC QP, for one second. */
 void traffic_init(struct traffic *t);

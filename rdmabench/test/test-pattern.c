@@ -20,10 +20,10 @@ static void patterns_are_understood(void)
 	CHECK(p.request[1].len[0] == 4096 && p.request[1].len[1] == 512);
 	CHECK(p.request[2].opcode == MLX5DVL_READ && p.request[2].total == 10);
 	CHECK(p.request[3].opcode == MLX5DVL_SEND_IMM);
-	CHECK(p.largest == 8388608 && p.largest_send == 8388608 && p.sends == 2 && p.receives == 2);
-	CHECK(p.reads && p.writes && !p.atomics);
+	CHECK(p.largest == 8388608 && p.largest_send == 8388608 && p.receives == 2);
+	CHECK_EQ(p.kinds, 1 << PATTERN_WRITE | 1 << PATTERN_READ | 1 << PATTERN_SEND);
 	CHECK_EQ(pattern_parse("a_1_8,c_1_8,wi_1_1", &p, why, sizeof(why)), 0);
-	CHECK(p.atomics && p.writes && !p.reads && p.sends == 0 && p.receives == 1);
+	CHECK(p.kinds == (1u << PATTERN_WRITE | 1u << PATTERN_ATOMIC) && p.receives == 1);
 	CHECK(p.request[0].opcode == MLX5DVL_FETCH_ADD && p.request[1].opcode == MLX5DVL_CMP_SWAP);
 	CHECK_EQ(p.largest_send, 0);
 	CHECK(!strcmp(pattern_op_name(MLX5DVL_WRITE_IMM), "wi"));

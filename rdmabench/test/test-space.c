@@ -25,8 +25,8 @@ static void every_point_can_run(void)
 	uint64_t rand = test_seed();
 
 	for (int i = 0; i < 20000; i++) {
-		struct point p, q, back;
-		json_t *o;
+		struct point p, q;
+		json_t *o, *other;
 		unsigned differ = 0;
 
 		point_random(&p, &rand);
@@ -42,9 +42,11 @@ static void every_point_can_run(void)
 			differ += p.at[dim] != q.at[dim];
 		}
 		CHECK(differ > 0);
-		o = point_json(&q);
-		CHECK(point_from_json(o, &back) && point_equal(&q, &back));
+		o = point_json(&p);
+		other = point_json(&q);
+		CHECK(!json_equal(o, other));
 		json_decref(o);
+		json_decref(other);
 	}
 }
 
@@ -203,32 +205,6 @@ static void the_space_is_as_described(void)
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }
 
-static void other_json_is_no_point(void)
-{
-	uint64_t rand = 7;
-	struct point p, back;
-	json_t *o, *t;
-
-	point_random(&p, &rand);
-	p.at[SPACE_DIRECTION] = DIRECTION_NONE;
-	point_settle(&p);
-	CHECK(!point_from_json(NULL, &back));
-	o = point_json(&p);
-	t = json_array_get(json_object_get(o, "Traffics"), 0);
-	CHECK(point_from_json(o, &back));
-	json_object_set_new(t, "qp_num", json_integer(5));
-	CHECK(!point_from_json(o, &back));
-	json_decref(o);
-	o = point_json(&p);
-	t = json_array_get(json_object_get(o, "Traffics"), 0);
-	json_object_set_new(t, "requests", json_array());
-	CHECK(!point_from_json(o, &back));
-	json_decref(o);
-	o = json_pack("{s:[]}", "Traffics");
-	CHECK(!point_from_json(o, &back));
-	json_decref(o);
-}
-
 /* Between 0.1 % and 1 % of all random points are anomalies. */
 static void landscapes_hide_their_anomaly(void)
 {
@@ -331,7 +307,6 @@ int main(int argc, char **argv)
 		TEST(what_cannot_be_fixed_is_said),
 		TEST(random_points_reach_everything),
 		TEST(the_space_is_as_described),
-		TEST(other_json_is_no_point),
 		TEST(landscapes_hide_their_anomaly),
 		TEST(the_corner_is_graded),
 		TEST(rules_are_as_documented),

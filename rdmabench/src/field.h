@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* Numbers in structs, for tables of fields. */
+#ifndef RDMABENCH_FIELD_H
+#define RDMABENCH_FIELD_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first bytes are the low ones");
+
+/* An unsigned number or a bool. */
+struct field {
+	size_t offset, size; /* bytes */
+};
+
+#define FIELD(type, name)                                                                          \
+	{                                                                                          \
+		offsetof(type, name), sizeof(((type *)NULL)->name)                                 \
+	}
+
+static inline uint64_t field_get(const void *object, struct field f)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, (const uint8_t *)object + f.offset, f.size);
+	return value;
+}
+
+static inline void field_set(void *object, struct field f, uint64_t value)
+{
+	memcpy((uint8_t *)object + f.offset, &value, f.size);
+}
+
+#endif
