@@ -14,7 +14,7 @@
 #include "gather.h"
 #include "remote.h"
 
-#define HOSTS_MAX 256
+#define HOSTS_MAX PROCESSES_MAX
 #define COMMAND_MAX 16384
 
 struct hosts {
@@ -129,35 +129,21 @@ static bool make_command(const struct options *o, char *command, size_t size)
 
 static void gather_hosts(struct gather *g, const struct options *o)
 {
-	struct remote *r = calloc(o->hosts.n, sizeof(*r));
-	char command[COMMAND_MAX];
+	static struct process p[PROCESSES_MAX];
+	char command[COMMAND_MAX], why[120];
 
-	if (!r || !make_command(o, command, sizeof(command))) {
-		gather_skip(g, "all hosts", r ? "the paths are too long" : "out of memory");
-		free(r);
+	if (!make_command(o, command, sizeof(command))) {
+		gather_skip(g, "all hosts", "the paths are too long");
 		return;
 	}
-	for (size_t i = 0; i < o->hosts.n; i++)
-		r[i].host = o->hosts.name[i];
-	remote_run(r, o->hosts.n, command, o->timeout_s);
+	remote_run(p, o->hosts.name, o->hosts.n, command, o->timeout_s);
 	for (size_t i = 0; i < o->hosts.n; i++) {
-		if (r[i].len && !(r[i].why[0] && o->attr.compat))
-			gather_add(g, r[i].host, r[i].out, r[i].len);
-		if (r[i].why[0] || !r[i].len)
-			gather_skip(g, r[i].host, r[i].why[0] ? r[i].why : "it has no files");
-		free(r[i].out);
-	}
-	free(r);
-}
-
-static void print_merged(const struct stats_merged *m, FILE *out)
-{
-	char text[64];
-
-	fprintf(out, "%s:  %" PRIu64 "\n", stats_names[STATS_SAMPLES], m->samples);
-	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
-		stats_real(m->v[k], text, sizeof(text));
-		fprintf(out, "%s:  %s\n", stats_names[k], m->has[k] ? text : "None");
+		remote_explain(&p[i], why, sizeof(why));
+		if (p[i].len && !(why[0] && o->attr.compat))
+			gather_add(g, o->hosts.name[i], p[i].out, p[i].len);
+		if (why[0] || !p[i].len)
+			gather_skip(g, o->hosts.name[i], why[0] ? why : "it has no files");
+		free(p[i].out);
 	}
 }
 
@@ -166,7 +152,7 @@ static void print_text(const struct gather *g, const struct options *o)
 	struct stats s;
 
 	if (o->attr.compat) {
-		print_merged(gather_merged(g), stdout);
+		stats_print_merged(gather_merged(g), stdout);
 		return;
 	}
 	stats_of_hist(gather_hist(g), &s);

@@ -44,6 +44,12 @@ static int say(struct engine *e, const char *who, int err)
 	return err;
 }
 
+/* Names the peer in the text of an error, unless the peer gave the reason. Returns err. */
+static int of_peer(struct engine *e, const struct peer *p, int err)
+{
+	return err && err != -ECONNREFUSED ? say(e, p->conn.peer, err) : err;
+}
+
 static struct peer *new_peer(struct engine *e, int fd, const char *address)
 {
 	struct peer *p = calloc(1, sizeof(*p));
@@ -66,7 +72,7 @@ static int send_side(struct engine *e, struct peer *p, enum wire_kind kind)
 
 	side_describe(&e->side, p, kind == WIRE_WELCOME ? e->run : "", &e->ours);
 	len = wire_put_side(e->body, sizeof(e->body), &e->ours);
-	return wire_send(&p->conn, kind, e->body, len, timeout_ns(e));
+	return of_peer(e, p, wire_send(&p->conn, kind, e->body, len, timeout_ns(e)));
 }
 
 /* Reads the other side's QPs and memory from WELCOME or JOIN, and connects our QPs to them. */
@@ -75,11 +81,9 @@ static int take_side(struct engine *e, struct peer *p, enum wire_kind kind)
 	struct wire_buf b;
 	int err = wire_expect(&p->conn, kind, timeout_ns(e), &b, e->why);
 
-	if (err == -ECONNREFUSED)
-		return err; /* the peer gave the reason */
 	if (!err)
 		err = wire_get_side(&b, e->side.t.qps, &p->remote);
-	return err ? say(e, p->conn.peer, err) : side_connect(p, e->why);
+	return err ? of_peer(e, p, err) : side_connect(p, e->why);
 }
 
 static int open_stats(struct engine *e)
@@ -187,26 +191,22 @@ static int run_and_report(struct engine *e, int err)
 static int greet(struct engine *e, struct peer *p)
 {
 	size_t len = wire_put_traffic(e->body, sizeof(e->body), &e->side.t);
-	int err = wire_send(&p->conn, WIRE_HELLO, e->body, len, timeout_ns(e));
+	int err = of_peer(e, p, wire_send(&p->conn, WIRE_HELLO, e->body, len, timeout_ns(e)));
 
 	if (!err)
 		err = take_side(e, p, WIRE_WELCOME);
-	else
-		say(e, p->conn.peer, err);
 	if (err)
 		return err;
 	snprintf(e->run, sizeof(e->run), "%s", p->remote.run);
 	count(e, &e->before); /* the server may send as soon as all have joined */
-	err = send_side(e, p, WIRE_JOIN);
-	return err ? say(e, p->conn.peer, err) : 0;
+	return send_side(e, p, WIRE_JOIN);
 }
 
 static int wait_for_go(struct engine *e, struct peer *p)
 {
 	struct wire_buf b;
-	int err = wire_expect(&p->conn, WIRE_GO, timeout_ns(e), &b, e->why);
 
-	return err && err != -ECONNREFUSED ? say(e, p->conn.peer, err) : err;
+	return of_peer(e, p, wire_expect(&p->conn, WIRE_GO, timeout_ns(e), &b, e->why));
 }
 
 static int set_up_client(struct engine *e, const char *host, uint32_t port)
@@ -419,17 +419,13 @@ static int start_clients(struct engine *e)
 	for (uint32_t i = 0; i < s->n_peers && !err; i++) {
 		s->peers[i]->conn.heard_ns = clock_ns();
 		err = send_side(e, s->peers[i], WIRE_WELCOME);
-		if (err)
-			say(e, s->peers[i]->conn.peer, err);
 	}
 	for (uint32_t i = 0; i < s->n_peers && !err; i++)
 		err = take_side(e, s->peers[i], WIRE_JOIN);
 	count(e, &e->before);
-	for (uint32_t i = 0; i < s->n_peers && !err; i++) {
-		err = wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, timeout_ns(e));
-		if (err)
-			say(e, s->peers[i]->conn.peer, err);
-	}
+	for (uint32_t i = 0; i < s->n_peers && !err; i++)
+		err = of_peer(e, s->peers[i],
+			wire_send(&s->peers[i]->conn, WIRE_GO, NULL, 0, timeout_ns(e)));
 	for (uint32_t i = 0; i < s->n_peers && err; i++)
 		wire_refuse(&s->peers[i]->conn, e->why, NSEC_PER_SEC);
 	return err;

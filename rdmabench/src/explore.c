@@ -60,6 +60,20 @@ static bool is_empty(const struct feature_set *f)
 	return true;
 }
 
+json_t *features_json(const struct feature_set *f)
+{
+	json_t *list = json_array();
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		char name[SPACE_NAME];
+
+		space_name(dim, name);
+		if (f->needed[dim])
+			json_array_append_new(list, json_string(name));
+	}
+	return list;
+}
+
 static bool is_known(const struct explorer *e, const struct point *p)
 {
 	for (uint32_t i = 0; i < e->r->n; i++) {

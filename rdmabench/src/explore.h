@@ -72,6 +72,9 @@ struct explore_result {
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p);
 
+/* Returns a new array of the names of the parameters that an anomaly needs. */
+json_t *features_json(const struct feature_set *f);
+
 /* Decides whether to go from energy `from` to `to` at a temperature; draws one random number. */
 bool anneal_accepts(double from, double to, double temperature, uint64_t *rand);
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,37 +22,26 @@
 
 /* One line: its writer and its figures. */
 struct line {
+	struct gather *g;
 	json_t *o;
 	const char *writer, *host; /* borrowed from o */
 	json_int_t window, written_ns;
-	bool cumulative;
+	int cumulative;
 };
 
 struct file {
+	struct gather *g;
 	dev_t device;
 	ino_t inode;
 };
 
-/* A hash table that maps keys to indices of an array; at most half of its slots are used. */
-struct index {
-	struct slot {
-		uint64_t hash;
-		size_t at; /* the place + 1; 0: the slot is free */
-	} * slots;
-	size_t size; /* a power of two, or 0 */
-};
-
 struct gather {
 	const struct gather_attr *attr;
-	struct line *lines;
-	size_t n_lines;
-	struct index line_index;
+	void *lines; /* trees of tsearch(3) */
+	void *files; /* files that were read, so that none counts twice */
 	struct stats_row *rows;
 	size_t n_rows;
-	struct file *files; /* files that were read, so that none counts twice */
-	size_t n_files;
-	struct index file_index;
-	uint64_t looks; /* comparisons in both tables */
+	uint64_t looks; /* comparisons in both trees */
 	json_t *sources, *skipped;
 	struct latrec_hist hist;
 	struct stats_merged merged;
@@ -69,19 +59,21 @@ struct gather *gather_create(const struct gather_attr *attr)
 	return g;
 }
 
+static void free_line(void *line)
+{
+	json_decref(((struct line *)line)->o);
+	free(line);
+}
+
 void gather_destroy(struct gather *g)
 {
 	if (!g)
 		return;
-	for (size_t i = 0; i < g->n_lines; i++)
-		json_decref(g->lines[i].o);
+	tdestroy(g->lines, free_line);
+	tdestroy(g->files, free);
 	json_decref(g->sources);
 	json_decref(g->skipped);
-	free(g->lines);
 	free(g->rows);
-	free(g->files);
-	free(g->line_index.slots);
-	free(g->file_index.slots);
 	free(g);
 }
 
@@ -93,68 +85,6 @@ void gather_skip(struct gather *g, const char *source, const char *why)
 	json_array_append_new(g->skipped, o);
 }
 
-static bool grow(void **array, size_t n, size_t size)
-{
-	void *larger = n & (n - 1) ? *array : realloc(*array, (n ? 2 * n : 1) * size);
-
-	if (!larger)
-		return false;
-	*array = larger;
-	return true;
-}
-
-/* ---- indexes ---- */
-
-typedef bool same_fn(const struct gather *g, size_t at, const void *key);
-
-static uint64_t hash_of(uint64_t hash, const void *bytes, size_t n)
-{
-	const uint8_t *b = bytes;
-
-	for (size_t i = 0; i < n; i++)
-		hash = (hash ^ b[i]) * 0x100000001b3ull;
-	return hash;
-}
-
-/* Returns the slot of an equal key, or a free one. */
-static struct slot *find(struct gather *g, const struct index *x, uint64_t hash, same_fn *same,
-	const void *key)
-{
-	size_t i = (hash ^ hash >> 32) & (x->size - 1);
-
-	for (;; i = (i + 1) & (x->size - 1)) {
-		struct slot *s = &x->slots[i];
-
-		g->looks++;
-		if (!s->at || (s->hash == hash && same(g, s->at - 1, key)))
-			return s;
-	}
-}
-
-static bool none_is_same(const struct gather *g, size_t at, const void *key)
-{
-	return false;
-}
-
-/* Makes room for one more entry. */
-static bool index_grow(struct gather *g, struct index *x, size_t n)
-{
-	struct index larger = {.size = x->size ? 2 * x->size : 64};
-
-	if (2 * (n + 1) <= x->size)
-		return true;
-	larger.slots = calloc(larger.size, sizeof(*larger.slots));
-	if (!larger.slots)
-		return false;
-	for (size_t i = 0; i < x->size; i++) {
-		if (x->slots[i].at)
-			*find(g, &larger, x->slots[i].hash, none_is_same, NULL) = x->slots[i];
-	}
-	free(x->slots);
-	*x = larger;
-	return true;
-}
-
 uint64_t gather_looks(const struct gather *g)
 {
 	return g->looks;
@@ -162,80 +92,67 @@ uint64_t gather_looks(const struct gather *g)
 
 /* ---- JSON lines ---- */
 
-static bool has_text(const json_t *o, const char *key, const char **text_p)
-{
-	*text_p = json_string_value(json_object_get(o, key));
-	return *text_p && strlen(*text_p) == json_string_length(json_object_get(o, key));
-}
-
-static bool has_number(const json_t *o, const char *key, json_int_t *n_p)
-{
-	const json_t *v = json_object_get(o, key);
-
-	*n_p = json_integer_value(v);
-	return json_is_integer(v) && *n_p >= 0;
-}
-
 /* Returns the reason why a line cannot be used, or NULL. */
 static const char *read_line(const struct gather_attr *a, json_t *o, struct line *l)
 {
 	json_int_t version, process;
-	const char *text, *run, *role;
+	const char *run, *role;
 
-	if (!has_number(o, "version", &version) || !has_text(o, "run", &run) ||
-		!has_text(o, "host", &l->host) || !has_text(o, "role", &role) ||
-		!has_number(o, "process", &process) || !has_number(o, "window", &l->window) ||
-		!has_number(o, "written_ns", &l->written_ns) ||
-		!json_is_boolean(json_object_get(o, "cumulative")))
+	if (json_unpack(o, "{s:I s:s s:s s:s s:I s:I s:I s:b}", "version", &version, "run", &run,
+		    "host", &l->host, "role", &role, "process", &process, "window", &l->window,
+		    "written_ns", &l->written_ns, "cumulative", &l->cumulative) ||
+		version < 0 || process < 0 || l->window < 0 || l->written_ns < 0)
 		return "it is no statistics file of rdmabench";
 	if (version != STATSFILE_VERSION)
 		return "it is of another version";
-	if (!has_text(o, "writer", &l->writer) || strlen(l->writer) != STATSFILE_WRITER)
+	if (json_unpack(o, "{s:s}", "writer", &l->writer) || strlen(l->writer) != STATSFILE_WRITER)
 		return "it does not say who wrote it";
 	if (a->run && strcmp(a->run, run))
 		return "it is of another run";
 	if (a->max_age_s && (int64_t)time(NULL) - l->written_ns / NS_PER_S > (int64_t)a->max_age_s)
 		return "it is too old";
-	if (!has_text(o, "histogram", &text))
+	if (!json_is_string(json_object_get(o, "histogram")))
 		return "it has no histogram: give --compat";
-	l->cumulative = json_is_true(json_object_get(o, "cumulative"));
 	l->o = o;
 	return NULL;
 }
 
-static bool same_line(const struct gather *g, size_t at, const void *key)
+/* Lines of one writer and window are the same, and all cumulative lines of one writer. */
+static int compare_lines(const void *line, const void *other)
 {
-	const struct line *a = &g->lines[at], *b = key;
+	const struct line *a = line, *b = other;
+	int by_writer = strcmp(a->writer, b->writer);
 
-	return !strcmp(a->writer, b->writer) && a->cumulative == b->cumulative &&
-	       (a->cumulative || a->window == b->window);
+	a->g->looks++;
+	if (by_writer || a->cumulative != b->cumulative)
+		return by_writer ? by_writer : a->cumulative - b->cumulative;
+	return a->cumulative ? 0 : (a->window > b->window) - (a->window < b->window);
 }
 
-static uint64_t line_hash(const struct line *l)
+/* Returns the place of an equal entry, or of a copy that was added, or NULL if out of memory. */
+static void *find_or_add(void **tree, const void *entry, size_t size, bool *added_p,
+	int (*compare)(const void *, const void *))
 {
-	json_int_t window = l->cumulative ? -1 : l->window;
+	void **place, *copy = malloc(size);
 
-	return hash_of(hash_of(0, l->writer, STATSFILE_WRITER), &window, sizeof(window));
+	if (!copy)
+		return NULL;
+	memcpy(copy, entry, size);
+	place = tsearch(copy, tree, compare);
+	*added_p = place && *place == copy;
+	if (!*added_p)
+		free(copy);
+	return place ? *place : NULL;
 }
 
 /* Adds a line. Lines of one writer count once; the latest cumulative line replaces earlier ones. */
 static bool keep_line(struct gather *g, const struct line *l)
 {
-	uint64_t hash = line_hash(l);
-	struct line *old;
-	struct slot *s;
+	bool added;
+	struct line *old = find_or_add(&g->lines, l, sizeof(*l), &added, compare_lines);
 
-	if (!index_grow(g, &g->line_index, g->n_lines))
-		return false;
-	s = find(g, &g->line_index, hash, same_line, l);
-	if (!s->at) {
-		if (!grow((void **)&g->lines, g->n_lines, sizeof(*g->lines)))
-			return false;
-		g->lines[g->n_lines++] = *l;
-		*s = (struct slot){hash, g->n_lines};
-		return true;
-	}
-	old = &g->lines[s->at - 1];
+	if (!old || added)
+		return old;
 	if (l->written_ns > old->written_ns) {
 		json_decref(old->o);
 		*old = *l;
@@ -248,16 +165,16 @@ static bool keep_line(struct gather *g, const struct line *l)
 static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 {
 	const json_t *v = json_object_get(l->o, "histogram");
+	const json_t *samples = json_object_get(l->o, "latency_samples");
 	FILE *in = fmemopen((void *)json_string_value(v), json_string_length(v), "r");
-	json_int_t samples;
 	int err;
 
 	if (!in)
 		return false;
 	err = latrec_hist_import(in, h_p);
 	fclose(in);
-	return !err && has_number(l->o, "latency_samples", &samples) &&
-	       (uint64_t)samples == h_p->count;
+	return !err && json_is_integer(samples) &&
+	       (uint64_t)json_integer_value(samples) == h_p->count;
 }
 
 /* Adds one line, without its end. */
@@ -266,7 +183,7 @@ static bool add_line(struct gather *g, const char *source, const char *text, siz
 	static struct latrec_hist hist;
 	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	const char *why = "it is torn, or no JSON";
-	struct line l;
+	struct line l = {.g = g};
 
 	if (o)
 		why = read_line(g->attr, o, &l);
@@ -301,23 +218,31 @@ static void add_lines(struct gather *g, const char *source, const char *text, si
 
 /* ---- text ---- */
 
-static void add_text(struct gather *g, const char *source, const char *text, size_t len)
+static const char *keep_row(struct gather *g, const char *text, size_t len)
 {
-	struct stats_row row;
+	struct stats_row row, *rows;
 	int err = stats_parse(text, len, &row);
 
-	if (err == -ENODATA) {
-		gather_skip(g, source, "it is empty");
-	} else if (err) {
-		gather_skip(g, source, "it is torn, or no statistics file");
-	} else if (!row.samples) {
-		gather_skip(g, source, "it has no samples");
-	} else if (!grow((void **)&g->rows, g->n_rows, sizeof(*g->rows))) {
-		gather_skip(g, source, "out of memory");
-	} else {
-		g->rows[g->n_rows++] = row;
+	if (err)
+		return err == -ENODATA ? "it is empty" : "it is torn, or no statistics file";
+	if (!row.samples)
+		return "it has no samples";
+	rows = reallocarray(g->rows, g->n_rows + 1, sizeof(*rows));
+	if (!rows)
+		return "out of memory";
+	g->rows = rows;
+	rows[g->n_rows++] = row;
+	return NULL;
+}
+
+static void add_text(struct gather *g, const char *source, const char *text, size_t len)
+{
+	const char *why = keep_row(g, text, len);
+
+	if (why)
+		gather_skip(g, source, why);
+	else
 		json_array_append_new(g->sources, text_json(source));
-	}
 }
 
 void gather_add(struct gather *g, const char *source, const char *text, size_t len)
@@ -332,69 +257,45 @@ void gather_add(struct gather *g, const char *source, const char *text, size_t l
 
 /* ---- files ---- */
 
-static bool same_file(const struct gather *g, size_t at, const void *key)
+static int compare_files(const void *file, const void *other)
 {
-	const struct file *a = &g->files[at], *b = key;
+	const struct file *a = file, *b = other;
 
-	return a->device == b->device && a->inode == b->inode;
+	a->g->looks++;
+	if (a->device != b->device)
+		return a->device < b->device ? -1 : 1;
+	return (a->inode > b->inode) - (a->inode < b->inode);
 }
 
 /* Returns true the first time that a file is seen. */
 static bool is_new(struct gather *g, const struct stat *st)
 {
-	const struct file f = {st->st_dev, st->st_ino};
-	uint64_t hash = hash_of(hash_of(0, &f.device, sizeof(f.device)), &f.inode, sizeof(f.inode));
-	struct slot *s;
+	const struct file f = {g, st->st_dev, st->st_ino};
+	bool added;
 
-	if (!index_grow(g, &g->file_index, g->n_files))
-		return false;
-	s = find(g, &g->file_index, hash, same_file, &f);
-	if (s->at || !grow((void **)&g->files, g->n_files, sizeof(*g->files)))
-		return false;
-	g->files[g->n_files++] = f;
-	*s = (struct slot){hash, g->n_files};
-	return true;
+	return find_or_add(&g->files, &f, sizeof(f), &added, compare_files) && added;
 }
 
-static ssize_t read_all(int fd, char *text, size_t size)
+/* Returns the reason why a file cannot be used, or NULL. */
+static const char *unusable(const struct gather_attr *a, const struct stat *st)
 {
-	size_t len = 0;
-
-	while (len < size) {
-		ssize_t n = read(fd, text + len, size - len);
-
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (!n)
-			break;
-		len += n > 0 ? (size_t)n : 0;
-	}
-	return (ssize_t)len;
+	if (!S_ISREG(st->st_mode) || st->st_size > FILE_MAX)
+		return "it is no file, or too large";
+	if (a->compat && a->max_age_s && time(NULL) - st->st_mtime > (time_t)a->max_age_s)
+		return "it is too old";
+	return NULL;
 }
 
-static void add_open_file(struct gather *g, const char *path, int fd, const struct stat *st)
+static void add_open_file(struct gather *g, const char *path, FILE *in, const struct stat *st)
 {
-	bool old = g->attr->compat && g->attr->max_age_s &&
-		   time(NULL) - st->st_mtime > (time_t)g->attr->max_age_s;
-	char *text;
-	ssize_t len;
+	const char *why = unusable(g->attr, st);
+	char *text = why ? NULL : malloc((size_t)st->st_size + 1);
+	size_t len = text ? fread(text, 1, (size_t)st->st_size, in) : 0;
 
-	if (!is_new(g, st))
-		return;
-	if (!S_ISREG(st->st_mode) || st->st_size > FILE_MAX) {
-		gather_skip(g, path, "it is no file, or too large");
-		return;
-	}
-	if (old) {
-		gather_skip(g, path, "it is too old");
-		return;
-	}
-	text = malloc((size_t)st->st_size + 1);
-	len = text ? read_all(fd, text, (size_t)st->st_size) : -ENOMEM;
-	if (len < 0)
-		gather_skip(g, path, strerror((int)-len));
+	if (why || !text || ferror(in))
+		gather_skip(g, path, why ? why : strerror(text ? errno : ENOMEM));
 	else
-		gather_add(g, path, text, (size_t)len);
+		gather_add(g, path, text, len);
 	free(text);
 }
 
@@ -434,15 +335,18 @@ static void add_dir(struct gather *g, const char *path, int depth)
 static void add_path(struct gather *g, const char *path, int depth)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	FILE *in = fd < 0 ? NULL : fdopen(fd, "r");
 	struct stat st;
 
-	if (fd < 0 || fstat(fd, &st))
+	if (!in || fstat(fd, &st))
 		gather_skip(g, path, strerror(errno));
 	else if (S_ISDIR(st.st_mode))
 		add_dir(g, path, depth);
-	else
-		add_open_file(g, path, fd, &st);
-	if (fd >= 0)
+	else if (is_new(g, &st))
+		add_open_file(g, path, in, &st);
+	if (in)
+		fclose(in);
+	else if (fd >= 0)
 		close(fd);
 }
 
@@ -453,16 +357,40 @@ void gather_path(struct gather *g, const char *path)
 
 /* ---- all ---- */
 
-bool gather_merge(struct gather *g)
+static void merge_line(const void *node, VISIT visit, void *gather)
 {
 	static struct latrec_hist one;
+	const struct line *l = *(const struct line *const *)node;
+	struct gather *g = gather;
 
-	stats_merge(g->rows, g->n_rows, &g->merged);
-	for (size_t i = 0; i < g->n_lines; i++) {
-		if (!hist_of(&g->lines[i], &one) || latrec_hist_merge(&g->hist, &one))
-			gather_skip(g, g->lines[i].host, "there are too many samples");
+	if (visit != postorder && visit != leaf) /* each node once */
+		return;
+	if (!hist_of(l, &one) || latrec_hist_merge(&g->hist, &one))
+		gather_skip(g, l->host, "there are too many samples");
+}
+
+/* Writes the figures of a histogram as those of merged files. */
+static void merged_of_hist(const struct latrec_hist *h, struct stats_merged *m_p)
+{
+	struct stats s;
+
+	stats_of_hist(h, &s);
+	m_p->samples = s.v[STATS_SAMPLES];
+	for (int k = STATS_SAMPLES; k < STATS_KEYS; k++) {
+		m_p->has[k] = m_p->samples > 0;
+		m_p->v[k] = (double)s.v[k];
 	}
-	return g->attr->compat ? g->merged.samples > 0 : g->hist.count > 0;
+}
+
+bool gather_merge(struct gather *g)
+{
+	if (g->attr->compat) {
+		stats_merge(g->rows, g->n_rows, &g->merged);
+	} else {
+		twalk_r(g->lines, merge_line, g);
+		merged_of_hist(&g->hist, &g->merged);
+	}
+	return g->merged.samples > 0;
 }
 
 const struct latrec_hist *gather_hist(const struct gather *g)

@@ -41,11 +41,11 @@ bool gather_merge(struct gather *g);
 
 /* Returns the merged histogram; only without attr.compat. */
 const struct latrec_hist *gather_hist(const struct gather *g);
-/* Returns the merged figures; only with attr.compat. */
+/* Returns the merged figures. */
 const struct stats_merged *gather_merged(const struct gather *g);
 
 /*
- * Number of comparisons made to find duplicates. Tests check that it stays proportional to the
+ * Number of comparisons made to find duplicates. Tests check that it grows as n log n with the
  * input.
  */
 uint64_t gather_looks(const struct gather *g);

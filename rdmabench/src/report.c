@@ -13,68 +13,79 @@ static double elapsed_s(const struct side *s)
 	return s->last_ns > s->start_ns ? (double)(s->last_ns - s->start_ns) / 1e9 : 0;
 }
 
+/* Returns n per second of the run. */
+static double per_s(const struct side *s, uint64_t n)
+{
+	return elapsed_s(s) > 0 ? (double)n / elapsed_s(s) : 0;
+}
+
 /* In a run that was shorter than an interval the peak is the average. */
 static double peak_bytes_per_s(const struct side *s)
 {
-	double average = elapsed_s(s) > 0 ? (double)s->bytes / elapsed_s(s) : 0;
+	double average = per_s(s, s->bytes);
 
 	return s->peak * 1e9 > average ? s->peak * 1e9 : average;
 }
 
-static void print_bandwidth(const struct engine_report *r, FILE *out)
+static uint64_t bytes_per_message(const struct side *s)
+{
+	return s->messages ? s->bytes / s->messages : 0;
+}
+
+static void print_bandwidth_head(const struct engine_report *r, const char *more, FILE *out)
+{
+	const char *unit = r->o->gbits ? "Gb/sec" : "MiB/sec";
+
+	fprintf(out, " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]%s\n",
+		unit, unit, more);
+}
+
+static void print_bandwidth(const struct engine_report *r, int rate_width, FILE *out)
 {
 	const struct side *s = r->s;
-	double unit = r->o->gbits ? 1e9 / 8 : MIB, seconds = elapsed_s(s);
-	const char *name = r->o->gbits ? "Gb/sec" : "MiB/sec";
+	double unit = r->o->gbits ? 1e9 / 8 : MIB;
 
-	fprintf(out, " #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]\n",
-		name, name);
-	fprintf(out, " %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %.6f\n",
-		s->messages ? s->bytes / s->messages : 0, s->messages, peak_bytes_per_s(s) / unit,
-		seconds > 0 ? (double)s->bytes / seconds / unit : 0,
-		seconds > 0 ? (double)s->messages / seconds / 1e6 : 0);
+	fprintf(out, " %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %-*.6f", bytes_per_message(s),
+		s->messages, peak_bytes_per_s(s) / unit, per_s(s, s->bytes) / unit, rate_width,
+		per_s(s, s->messages) / 1e6);
+}
+
+#define LATENCY_HEAD                                                                               \
+	"   t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   "        \
+	"99% percentile[usec]   99.9% percentile[usec]"
+#define LATENCIES 7
+
+static void print_latencies(const struct latrec_hist *h, const int widths[LATENCIES], FILE *out)
+{
+	const double ns[LATENCIES] = {(double)latrec_hist_min(h), (double)latrec_hist_max(h),
+		(double)latrec_hist_quantile(h, .5), latrec_hist_mean(h), latrec_hist_stddev(h),
+		(double)latrec_hist_quantile(h, .99), (double)latrec_hist_quantile(h, .999)};
+
+	for (int i = 0; i < LATENCIES; i++)
+		fprintf(out, " %-*.3f", widths[i], ns[i] / 1e3);
 }
 
 static void print_latency(const struct side *s, const struct latrec_hist *h, const char *what,
 	FILE *out)
 {
-	fprintf(out,
-		" #bytes #samples    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
-		"t_stdev[usec]   99%% percentile[usec]   99.9%% percentile[usec]\n");
-	fprintf(out,
-		" %-7" PRIu64 " %-10" PRIu64 " %-14.3f %-14.3f %-15.3f %-14.3f %-15.3f %-21.3f "
-		"%-19.3f  %s\n",
-		s->messages ? s->bytes / s->messages : 0, h->count,
-		(double)latrec_hist_min(h) / 1e3, (double)latrec_hist_max(h) / 1e3,
-		(double)latrec_hist_quantile(h, .5) / 1e3, latrec_hist_mean(h) / 1e3,
-		latrec_hist_stddev(h) / 1e3, (double)latrec_hist_quantile(h, .99) / 1e3,
-		(double)latrec_hist_quantile(h, .999) / 1e3, what);
+	static const int widths[LATENCIES] = {14, 14, 15, 14, 15, 21, 19};
+
+	fprintf(out, " #bytes #samples %s\n %-7" PRIu64 " %-10" PRIu64, LATENCY_HEAD,
+		bytes_per_message(s), h->count);
+	print_latencies(h, widths, out);
+	fprintf(out, "  %s\n", what);
 }
 
 /* Prints the row of one of many sizes, with the columns of both tables. */
 static void print_row(const struct engine_report *r, FILE *out)
 {
-	const struct side *s = r->s;
-	const struct latrec_hist *h = latrec_service(s->rec);
-	double unit = r->o->gbits ? 1e9 / 8 : MIB, seconds = elapsed_s(s);
-	const char *name = r->o->gbits ? "Gb/sec" : "MiB/sec";
+	static const int widths[LATENCIES] = {14, 12, 18, 14, 15, 23, 0};
 
 	if (!r->o->more)
-		fprintf(out,
-			" #bytes     #iterations    BW peak[%s]    BW average[%s]   MsgRate[Mpps]   "
-			"t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    "
-			"t_stdev[usec]   99%% percentile[usec]   99.9%% percentile[usec]\n",
-			name, name);
-	fprintf(out,
-		" %-10" PRIu64 " %-14" PRIu64 " %-18.2f %-19.2f %-15.6f %-14.3f %-12.3f %-18.3f "
-		"%-14.3f %-15.3f %-23.3f %.3f\n",
-		s->messages ? s->bytes / s->messages : 0, s->messages, peak_bytes_per_s(s) / unit,
-		seconds > 0 ? (double)s->bytes / seconds / unit : 0,
-		seconds > 0 ? (double)s->messages / seconds / 1e6 : 0,
-		(double)latrec_hist_min(h) / 1e3, (double)latrec_hist_max(h) / 1e3,
-		(double)latrec_hist_quantile(h, .5) / 1e3, latrec_hist_mean(h) / 1e3,
-		latrec_hist_stddev(h) / 1e3, (double)latrec_hist_quantile(h, .99) / 1e3,
-		(double)latrec_hist_quantile(h, .999) / 1e3);
+		print_bandwidth_head(r, LATENCY_HEAD, out);
+	print_bandwidth(r, 15, out);
+	print_latencies(latrec_service(r->s->rec), widths, out);
+	fputc('\n', out);
 	fflush(out);
 }
 
@@ -82,7 +93,9 @@ static void print_sent(const struct engine_report *r, FILE *out)
 {
 	const struct side *s = r->s;
 
-	print_bandwidth(r, out);
+	print_bandwidth_head(r, "", out);
+	print_bandwidth(r, 0, out);
+	fputc('\n', out);
 	print_latency(s, latrec_service(s->rec), "post to completion of a batch", out);
 	if (latrec_response(s->rec))
 		print_latency(s, latrec_response(s->rec), "due time to completion", out);
@@ -168,13 +181,10 @@ static json_t *traffic_json(const struct engine_report *r)
 
 static json_t *sent_json(const struct side *s)
 {
-	double seconds = elapsed_s(s);
-
 	return json_pack("{s:I s:I s:I s:f s:f s:f s:f}", "overdue_batches", (json_int_t)s->overdue,
 		"messages", (json_int_t)s->messages, "bytes", (json_int_t)s->bytes, "seconds",
-		seconds, "gbps", seconds > 0 ? (double)s->bytes * 8 / seconds / 1e9 : 0.,
-		"peak_gbps", peak_bytes_per_s(s) * 8 / 1e9, "messages_per_s",
-		seconds > 0 ? (double)s->messages / seconds : 0.);
+		elapsed_s(s), "gbps", per_s(s, s->bytes) * 8 / 1e9, "peak_gbps",
+		peak_bytes_per_s(s) * 8 / 1e9, "messages_per_s", per_s(s, s->messages));
 }
 
 static json_t *tally_json(const struct wire_tally *t)

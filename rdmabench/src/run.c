@@ -152,24 +152,17 @@ static void tend_peer(struct peer *p, bool done, uint64_t now_ns)
 /* Reads the asynchronous events of the device. */
 static void tend_device(struct side *s)
 {
-	switch (mlx5dvl_ctx_event(s->ctx)) {
-	case MLX5DVL_EVENT_NONE:
-		break;
-	case MLX5DVL_EVENT_PORT_DOWN:
-		side_event(s, "the port is down");
-		break;
-	case MLX5DVL_EVENT_PORT_UP:
-		side_event(s, "the port is up");
-		break;
-	case MLX5DVL_EVENT_FATAL:
-		side_event(s, "the device is lost");
-		for (uint32_t i = 0; i < s->n_peers; i++)
-			s->peers[i]->gone = true;
-		break;
-	default:
-		side_event(s, "an asynchronous event of the device");
-		break;
-	}
+	static const char *const texts[] = {[MLX5DVL_EVENT_PORT_DOWN] = "the port is down",
+		[MLX5DVL_EVENT_PORT_UP] = "the port is up",
+		[MLX5DVL_EVENT_FATAL] = "the device is lost",
+		[MLX5DVL_EVENT_OTHER] = "an asynchronous event of the device"};
+	enum mlx5dvl_event event = mlx5dvl_ctx_event(s->ctx);
+
+	if (event == MLX5DVL_EVENT_NONE)
+		return;
+	side_event(s, "%s", texts[event < MLX5DVL_EVENT_OTHER ? event : MLX5DVL_EVENT_OTHER]);
+	for (uint32_t i = 0; i < s->n_peers && event == MLX5DVL_EVENT_FATAL; i++)
+		s->peers[i]->gone = true;
 }
 
 /* Renews the bounds of the device's clock; reports a failure once. */

@@ -248,17 +248,8 @@ static const char *kind_name(enum anomaly kind)
 
 static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 {
-	json_t *features = json_array();
-
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		char name[SPACE_NAME];
-
-		space_name(dim, name);
-		if (f->needed[dim])
-			json_array_append_new(features, json_string(name));
-	}
 	return json_pack("{s:i s:s s:o s:o}", "try", (int)found_at - 1, "anomaly",
-		kind_name(f->kind), "features", features, "point", point_json(&f->point));
+		kind_name(f->kind), "features", features_json(f), "point", point_json(&f->point));
 }
 
 /* Suggests the option with which not every point would be an anomaly. */

@@ -12,9 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
+#include "text.h"
+
 #define JOURNAL "journal.jsonl"
 
-static const char *const parts[] = {"result", "reproduce", "target", "stats"};
+static const char *const dirs[] = {"result", "result/mfs_help", "reproduce", "reproduce/mfs_help",
+	"target", "stats"};
 
 struct searchlog {
 	char dir[PATH_MAX / 2];
@@ -25,9 +29,11 @@ struct searchlog {
 	uint32_t tries; /* measurements that were made or replayed */
 };
 
-static int in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
+/* Returns @path, in which a name of a search always fits. */
+static const char *in_dir(const struct searchlog *log, const char *name, char path[PATH_MAX])
 {
-	return snprintf(path, PATH_MAX, "%s/%s", log->dir, name) < PATH_MAX ? 0 : -ENAMETOOLONG;
+	snprintf(path, PATH_MAX, "%s/%.300s", log->dir, name);
+	return path;
 }
 
 /* ---- opening ---- */
@@ -53,42 +59,33 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 static int remove_part(const struct searchlog *log, const char *name)
 {
 	char path[PATH_MAX];
-	int err = in_dir(log, name, path);
 	struct stat st;
 
-	if (err || lstat(path, &st))
-		return err;
+	if (lstat(in_dir(log, name, path), &st))
+		return 0;
 	return nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS) ? -errno : 0;
 }
 
 /* Removes only the files that a search creates; all others stay. */
 static void remove_parts(const struct searchlog *log)
 {
-	char path[PATH_MAX];
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		remove_part(log, parts[i]);
-	if (!in_dir(log, JOURNAL, path))
-		unlink(path);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs); i++)
+		remove_part(log, dirs[i]);
+	remove_part(log, JOURNAL);
 }
 
-static int make_dir(const struct searchlog *log, const char *name)
+static int make_dir(const char *path)
 {
-	char path[PATH_MAX];
-	int err = in_dir(log, name, path);
-
-	return err || !mkdir(path, 0777) || errno == EEXIST ? err : -errno;
+	return mkdir(path, 0777) && errno != EEXIST ? -errno : 0;
 }
 
 static int make_dirs(const struct searchlog *log)
 {
-	static const char *const below[] = {"result/mfs_help", "reproduce/mfs_help"};
-	int err = mkdir(log->dir, 0777) && errno != EEXIST ? -errno : 0;
+	int err = make_dir(log->dir);
+	char path[PATH_MAX];
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !err; i++)
-		err = make_dir(log, parts[i]);
-	for (size_t i = 0; i < sizeof(below) / sizeof(below[0]) && !err; i++)
-		err = make_dir(log, below[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(dirs) && !err; i++)
+		err = make_dir(in_dir(log, dirs[i], path));
 	return err;
 }
 
@@ -119,22 +116,14 @@ static int next_line(FILE *journal, json_t **o_p)
 	return 0;
 }
 
-static int fail(char *why, size_t size, const char *dir, const char *text, int err)
-{
-	snprintf(why, size, "%.120s: %s", dir, text);
-	return err;
-}
-
 static int open_new(struct searchlog *log, json_t *header)
 {
 	char path[PATH_MAX];
 	int err = make_dirs(log);
 
-	if (!err)
-		err = in_dir(log, JOURNAL, path);
 	if (err)
 		return err;
-	log->journal = fopen(path, "w+xe");
+	log->journal = fopen(in_dir(log, JOURNAL, path), "w+xe");
 	err = log->journal ? append_json(log->journal, header) : -errno;
 	log->begin = err ? 0 : ftell(log->journal);
 	return err;
@@ -146,15 +135,16 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 	json_t *was;
 	bool same;
 
-	log->journal = in_dir(log, JOURNAL, path) ? NULL : fopen(path, "r+e");
+	log->journal = fopen(in_dir(log, JOURNAL, path), "r+e");
 	if (!log->journal)
-		return fail(why, size, log->dir, "there is no search to resume: give no --resume",
-			-ENOENT);
+		return fail(why, size, -ENOENT,
+			"%.120s: there is no search to resume: give no --resume", log->dir);
 	same = next_line(log->journal, &was) > 0 && json_equal(was, header);
 	json_decref(was);
 	if (!same)
-		return fail(why, size, log->dir,
-			"that search had other options: give the same, or another --log", -EINVAL);
+		return fail(why, size, -EINVAL,
+			"%.120s: that search had other options: give the same, or another --log",
+			log->dir);
 	log->begin = ftell(log->journal);
 	log->replaying = true;
 	return make_dirs(log);
@@ -175,22 +165,23 @@ static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *head
 	int err = lock_dir(log);
 
 	if (err)
-		return fail(why, size, log->dir,
-			"another search writes there: give another --log, or wait for its end",
-			err);
+		return fail(why, size, err,
+			"%.120s: another search writes there: give another --log, or wait for its "
+			"end",
+			log->dir);
 	if (mode == SEARCHLOG_RESUME)
 		return open_old(log, header, why, size);
-	if (mode == SEARCHLOG_FORCE && !in_dir(log, JOURNAL, path) && !access(path, F_OK))
+	if (mode == SEARCHLOG_FORCE && !access(in_dir(log, JOURNAL, path), F_OK))
 		remove_parts(log);
 	else if (!access(log->dir, F_OK) && !is_empty(log->dir))
-		return fail(why, size, log->dir,
-			"it is there already: give --resume, --force if it is an old search's, or "
-			"another --log",
-			-EEXIST);
+		return fail(why, size, -EEXIST,
+			"%.120s: it is there already: give --resume, --force if it is an old "
+			"search's, or another --log",
+			log->dir);
 	err = open_new(log, header);
 	if (!err)
 		err = lock_dir(log);
-	return err ? fail(why, size, log->dir, strerror(-err), err) : 0;
+	return err ? fail(why, size, err, "%.120s: %s", log->dir, strerror(-err)) : 0;
 }
 
 int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
@@ -200,11 +191,11 @@ int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 	int err;
 
 	if (!log)
-		return fail(why, size, dir, strerror(ENOMEM), -ENOMEM);
+		return fail(why, size, -ENOMEM, "%.120s: %s", dir, strerror(ENOMEM));
 	log->lock = -1;
 	if (snprintf(log->dir, sizeof(log->dir), "%s", dir) >= (int)sizeof(log->dir)) {
 		free(log);
-		return fail(why, size, dir, "give a shorter --log", -ENAMETOOLONG);
+		return fail(why, size, -ENAMETOOLONG, "%.120s: give a shorter --log", dir);
 	}
 	err = open_as(log, mode, header, why, size);
 	if (err) {
@@ -340,20 +331,6 @@ static void print_bone(const struct measure *m, const struct rules *rules, FILE 
 	fprintf(out, "anomaly:  %d\n\n", measure_judge(m, rules));
 }
 
-static void print_latency(const struct stats_merged *l, FILE *out)
-{
-	if (!l->samples)
-		return;
-	fprintf(out, "%s:  %llu\n", stats_names[STATS_SAMPLES], (unsigned long long)l->samples);
-	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
-		if (l->has[k])
-			print_real(stats_names[k], l->v[k], out);
-		else
-			fprintf(out, "%s:  None\n", stats_names[k]);
-	}
-	fputc('\n', out);
-}
-
 int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
 	FILE *out)
 {
@@ -364,7 +341,10 @@ int result_print(const struct point *p, const struct measure *m, const struct ru
 	fputs("\n\n", out);
 	print_counters(m, out);
 	print_bone(m, rules, out);
-	print_latency(&m->latency, out);
+	if (m->latency.samples) {
+		stats_print_merged(&m->latency, out);
+		fputc('\n', out);
+	}
 	return ferror(out) ? -EIO : 0;
 }
 
@@ -387,33 +367,32 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 }
 
 /* Opens "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is created. */
-static int file_of(const struct searchlog *log, const char *part, const struct explore_ask *ask,
-	const char *end, char path[PATH_MAX])
+static int open_part(const struct searchlog *log, const char *part, const struct explore_ask *ask,
+	const char *end, FILE **out_p)
 {
-	char name[200], dim[SPACE_NAME];
-	int err = 0;
+	char name[200], dim[SPACE_NAME], path[PATH_MAX];
 
 	if (ask->purpose == PURPOSE_TRY) {
 		snprintf(name, sizeof(name), "%s/%u%s", part, log->tries, end);
 	} else {
 		snprintf(name, sizeof(name), "%s/mfs_help/%u", part, ask->anomaly);
-		err = make_dir(log, name);
+		make_dir(in_dir(log, name, path));
 		space_name(ask->dim, dim);
 		snprintf(name, sizeof(name), "%s/mfs_help/%u/%s-%u%s", part, ask->anomaly, dim,
 			ask->point->at[ask->dim], end);
 	}
-	return err ? err : in_dir(log, name, path);
+	*out_p = fopen(in_dir(log, name, path), "we");
+	return *out_p ? 0 : -errno;
 }
 
 static int write_result(const struct searchlog *log, const struct explore_ask *ask,
 	const struct measure *m, const struct rules *rules)
 {
-	char path[PATH_MAX];
-	int err = file_of(log, "result", ask, "", path);
-	FILE *out = err ? NULL : fopen(path, "we");
+	FILE *out;
+	int err = open_part(log, "result", ask, "", &out);
 
-	if (!out)
-		return err ? err : -errno;
+	if (err)
+		return err;
 	err = result_print(ask->point, m, rules, out);
 	return fclose(out) ? -EIO : err;
 }
@@ -421,12 +400,11 @@ static int write_result(const struct searchlog *log, const struct explore_ask *a
 static int write_script(const struct searchlog *log, const struct explore_ask *ask,
 	const char *script)
 {
-	char path[PATH_MAX];
-	int err = file_of(log, "reproduce", ask, ".sh", path);
-	FILE *out = err ? NULL : fopen(path, "we");
+	FILE *out;
+	int err = open_part(log, "reproduce", ask, ".sh", &out);
 
-	if (!out)
-		return err ? err : -errno;
+	if (err)
+		return err;
 	fputs(script, out);
 	fchmod(fileno(out), 0755);
 	return fclose(out) ? -EIO : 0;
@@ -447,20 +425,6 @@ int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const 
 	return failed;
 }
 
-static json_t *features_json(const struct feature_set *f)
-{
-	json_t *list = json_array();
-
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		char name[SPACE_NAME];
-
-		space_name(dim, name);
-		if (f->needed[dim])
-			json_array_append_new(list, json_string(name));
-	}
-	return list;
-}
-
 int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
 	uint32_t found_at)
 {
@@ -470,9 +434,7 @@ int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct featu
 	int err;
 
 	snprintf(name, sizeof(name), "target/%u", anomaly);
-	err = in_dir(log, name, path);
-	if (!err && json_dump_file(o, path, JSON_COMPACT))
-		err = -EIO;
+	err = json_dump_file(o, in_dir(log, name, path), JSON_COMPACT) ? -EIO : 0;
 	json_decref(o);
 	return err;
 }

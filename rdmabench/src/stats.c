@@ -212,3 +212,14 @@ void stats_real(double x, char *text, size_t size)
 	else
 		snprintf(text, size, "%.*f", digits > exponent ? digits - exponent : 1, x);
 }
+
+void stats_print_merged(const struct stats_merged *m, FILE *out)
+{
+	char text[64];
+
+	fprintf(out, "%s:  %" PRIu64 "\n", stats_names[STATS_SAMPLES], m->samples);
+	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
+		stats_real(m->v[k], text, sizeof(text));
+		fprintf(out, "%s:  %s\n", stats_names[k], m->has[k] ? text : "None");
+	}
+}

@@ -81,6 +81,9 @@ struct stats_merged {
  */
 void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p);
 
+/* Writes a line per figure; absent ones are None. */
+void stats_print_merged(const struct stats_merged *m, FILE *out);
+
 /* Writes the shortest text that reads back as @x: 15642778.0, 142739395.66666666, 1e+16. */
 void stats_real(double x, char *text, size_t size);
 

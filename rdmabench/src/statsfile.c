@@ -18,10 +18,9 @@
 
 struct statsfile {
 	char path[PATH_MAX], json_path[PATH_MAX];
-	const char *run, *role, *clock;
+	struct statsfile_attr attr;
+	char host[64];
 	char writer[STATSFILE_WRITER + 1]; /* random, hexadecimal */
-	uint64_t window;
-	bool compat;
 	uint64_t samples[STATS_COMPAT_WINDOW];
 	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
@@ -35,19 +34,20 @@ static int stream_error(void)
 	return errno ? -errno : -EIO;
 }
 
-static int write_all(int fd, const char *text, size_t len)
+/* Writes a text and closes the file. Returns 0 or -errno. */
+static int write_and_close(int fd, const char *text, size_t len)
 {
-	while (len) {
+	int err = 0;
+
+	while (len && !err) {
 		ssize_t n = write(fd, text, len);
 
 		if (n < 0 && errno != EINTR)
-			return -errno;
-		if (n > 0) {
-			text += n;
-			len -= (size_t)n;
-		}
+			err = -errno;
+		text += n > 0 ? n : 0;
+		len -= n > 0 ? (size_t)n : 0;
 	}
-	return 0;
+	return close(fd) && !err ? -errno : err;
 }
 
 struct temporary {
@@ -87,9 +87,7 @@ static int replace(const char *path, const char *text, size_t len)
 
 	if (err)
 		return err;
-	err = write_all(t.fd, text, len);
-	if (close(t.fd) && !err)
-		err = -errno;
+	err = write_and_close(t.fd, text, len);
 	if (!err && rename(t.path, path))
 		err = -errno;
 	if (err)
@@ -100,17 +98,12 @@ static int replace(const char *path, const char *text, size_t len)
 /* Appends with one write(2), so that a killed process leaves whole lines. */
 static int append(const char *path, bool first, const char *text, size_t len)
 {
-	int fd, err;
+	int fd;
 
 	if (first)
 		return replace(path, text, len);
 	fd = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	err = write_all(fd, text, len);
-	if (close(fd) && !err)
-		err = -errno;
-	return err;
+	return fd < 0 ? -errno : write_and_close(fd, text, len);
 }
 
 static int write_text(const struct statsfile *f, const struct stats *s)
@@ -161,18 +154,16 @@ static int64_t wall_ns(void)
 
 static json_t *make_json(const struct statsfile *f, const struct stats *s)
 {
-	char host[64] = "unknown";
-	json_t *o;
+	json_t *o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:s s:I s:b s:b s:I}", "version",
+		STATSFILE_VERSION, "run", f->attr.run, "host", f->host, "process", (int)getpid(),
+		"writer", f->writer, "role", f->attr.role, "clock", f->attr.clock, "method",
+		method(f->attr.compat), "written_ns", (json_int_t)wall_ns(), "cumulative",
+		!f->attr.compat && !f->attr.window, "compat", f->attr.compat, "window",
+		(json_int_t)f->windows);
 
-	gethostname(host, sizeof(host) - 1);
-	o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:s s:I s:b s:b s:I}", "version",
-		STATSFILE_VERSION, "run", f->run, "host", host, "process", (int)getpid(), "writer",
-		f->writer, "role", f->role, "clock", f->clock, "method", method(f->compat),
-		"written_ns", (json_int_t)wall_ns(), "cumulative", !f->compat && !f->window,
-		"compat", f->compat, "window", (json_int_t)f->windows);
 	for (int k = 0; o && k < STATS_KEYS; k++)
 		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));
-	if (o && !f->compat)
+	if (o && !f->attr.compat)
 		json_object_set_new(o, "histogram", hist_json(&f->hist));
 	return o;
 }
@@ -186,7 +177,7 @@ static int write_json(const struct statsfile *f, const struct stats *s)
 
 	if (text) {
 		text[len] = '\n'; /* no terminating 0: the length is given */
-		err = append(f->json_path, !f->window || !f->windows, text, len + 1);
+		err = append(f->json_path, !f->attr.window || !f->windows, text, len + 1);
 	}
 	free(text);
 	json_decref(o);
@@ -211,7 +202,7 @@ static int write_hist(struct statsfile *f)
 	json_err = write_json(f, &s);
 	f->windows++;
 	f->written_count = f->hist.count;
-	if (f->window)
+	if (f->attr.window)
 		latrec_hist_clear(&f->hist);
 	return err ? err : json_err;
 }
@@ -221,12 +212,12 @@ static int make_dir(const char *path)
 	return mkdir(path, 0777) && errno != EEXIST ? -errno : 0;
 }
 
-static int set_paths(struct statsfile *f, const struct statsfile_attr *a)
+static int set_paths(struct statsfile *f)
 {
-	char host[64] = "unknown", base[PATH_MAX];
+	const struct statsfile_attr *a = &f->attr;
+	char base[PATH_MAX];
 	int n, err;
 
-	gethostname(host, sizeof(host) - 1);
 	if (a->path) {
 		n = snprintf(f->path, sizeof(f->path), "%s", a->path);
 	} else {
@@ -238,7 +229,7 @@ static int set_paths(struct statsfile *f, const struct statsfile_attr *a)
 			err = make_dir(base);
 		if (err)
 			return err;
-		n = snprintf(f->path, sizeof(f->path), "%s/%s-%d-%.8s-%s.txt", base, host,
+		n = snprintf(f->path, sizeof(f->path), "%s/%s-%d-%.8s-%s.txt", base, f->host,
 			(int)getpid(), f->writer, a->role);
 	}
 	if (n >= (int)sizeof(f->path) - 8)
@@ -269,14 +260,12 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 	f = calloc(1, sizeof(*f));
 	if (!f)
 		return -ENOMEM;
-	f->run = a->run;
-	f->role = a->role;
-	f->clock = a->clock;
-	f->window = a->window;
-	f->compat = a->compat;
+	f->attr = *a;
+	snprintf(f->host, sizeof(f->host), "unknown");
+	gethostname(f->host, sizeof(f->host) - 1);
 	err = name_writer(f);
 	if (!err)
-		err = set_paths(f, a);
+		err = set_paths(f);
 	if (!err)
 		err = try_path(f->path);
 	if (err) {
@@ -289,13 +278,13 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 
 int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns)
 {
-	if (f->compat) {
+	if (f->attr.compat) {
 		f->samples[f->n++] = latency_ns;
 		return f->n < STATS_COMPAT_WINDOW ? 0 : write_compat(f);
 	}
 	latrec_hist_record(&f->hist, latency_ns);
-	if (f->window)
-		return f->hist.count < f->window ? 0 : write_hist(f);
+	if (f->attr.window)
+		return f->hist.count < f->attr.window ? 0 : write_hist(f);
 	if (!f->written_ns)
 		f->written_ns = now_ns;
 	if (now_ns - f->written_ns < STATSFILE_INTERVAL_NS)
@@ -310,9 +299,10 @@ int statsfile_close(struct statsfile *f)
 
 	if (!f)
 		return 0;
-	if (f->compat && f->windows)
+	if (f->attr.compat && f->windows)
 		err = write_json(f, &f->last);
-	else if (!f->compat && f->hist.count && f->hist.count != (f->window ? 0 : f->written_count))
+	else if (!f->attr.compat && f->hist.count &&
+		 f->hist.count != (f->attr.window ? 0 : f->written_count))
 		err = write_hist(f);
 	free(f);
 	return err;

@@ -2,19 +2,14 @@
 #include "trial.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/child.h"
 #include "base/clock.h"
 #include "gather.h"
 #include "remote.h"
@@ -28,7 +23,7 @@
 /* A command line. */
 struct words {
 	char text[ARGS_MAX][ARG_SIZE];
-	char *argv[ARGS_MAX + 1];
+	const char *argv[ARGS_MAX + 1];
 	int n;
 };
 
@@ -124,113 +119,34 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	return true;
 }
 
-/* A running engine. */
+/* The direction of the traffic of a running engine, and its MTU. */
 struct engine_process {
-	pid_t pid;
-	int fd;
 	bool bidirectional;
 	bool sends, receives; /* traffic goes only in this direction at the measured device */
 	uint32_t mtu; /* bytes */
-	char out[OUTPUT_MAX];
-	size_t len;
 };
 
-/* Starts an engine in its own process group. The engine therefore needs an explicit request to end
- * with the search. */
-static int start(struct engine_process *e, struct words *w)
-{
-	pid_t search = getpid();
-	int out[2];
-
-	e->len = 0;
-	if (pipe2(out, O_CLOEXEC))
-		return -errno;
-	e->pid = fork();
-	if (!e->pid) {
-		setpgid(0, 0);
-		if (!child_ends_with(search) || dup2(out[1], 1) < 0)
-			_exit(126);
-		execv(w->argv[0], w->argv);
-		_exit(127);
-	}
-	close(out[1]);
-	e->fd = out[0];
-	if (e->pid > 0)
-		return 0;
-	close(out[0]);
-	return -errno;
-}
-
-static uint32_t start_all(struct engine_process *e, const struct trial_attr *a,
-	const struct point *p, const char *name)
+static uint32_t start_all(struct engine_process *e, struct process *processes,
+	const struct trial_attr *a, const struct point *p, const char *name)
 {
 	uint32_t n = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
+		enum direction direction = direction_of(p, i);
 		struct traffic t;
 		struct words w;
 
 		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
-			make_words(&w, a, &t, direction_of(p, i), name);
-			if (start(&e[n], &w))
-				return n;
-			e[n].bidirectional = t.bidirectional;
-			e[n].sends = !a->peer || direction_of(p, i) != DIRECTION_REVERSE;
-			e[n].receives = !a->peer || direction_of(p, i) == DIRECTION_REVERSE ||
-					direction_of(p, i) == DIRECTION_LOOPBACK;
-			e[n].mtu = 128u << t.mtu;
-			n++;
+			make_words(&w, a, &t, direction, name);
+			process_start(&processes[n], w.argv, false);
+			e[n++] = (struct engine_process){.bidirectional = t.bidirectional,
+				.sends = !a->peer || direction != DIRECTION_REVERSE,
+				.receives = !a->peer || direction == DIRECTION_REVERSE ||
+					    direction == DIRECTION_LOOPBACK,
+				.mtu = 128u << t.mtu};
 		}
 	}
 	return n;
-}
-
-static void read_some(struct engine_process *e)
-{
-	ssize_t n = read(e->fd, e->out + e->len, OUTPUT_MAX - e->len);
-
-	if (n > 0)
-		e->len += (size_t)n;
-	if (!n || e->len == OUTPUT_MAX) {
-		close(e->fd);
-		e->fd = -1;
-	}
-}
-
-/* Reads until all have closed their output, or the time is over. */
-static bool read_all(struct engine_process *e, uint32_t n, uint64_t deadline_ns)
-{
-	struct pollfd p[ENGINES_MAX];
-
-	for (;;) {
-		uint64_t now = clock_ns();
-		bool open = false;
-
-		for (uint32_t i = 0; i < n; i++) {
-			p[i] = (struct pollfd){.fd = e[i].fd, .events = POLLIN};
-			open = open || e[i].fd >= 0;
-		}
-		if (!open || now >= deadline_ns)
-			return !open;
-		if (poll(p, n, (int)((deadline_ns - now) / NSEC_PER_MSEC) + 1) <= 0)
-			continue;
-		for (uint32_t i = 0; i < n; i++) {
-			if (e[i].fd >= 0 && p[i].revents)
-				read_some(&e[i]);
-		}
-	}
-}
-
-static bool end(struct engine_process *e, bool in_time)
-{
-	int status = 0;
-
-	if (!in_time)
-		kill(-e->pid, SIGKILL);
-	if (e->fd >= 0)
-		close(e->fd);
-	waitpid(e->pid, &status, 0);
-	return in_time && !status;
 }
 
 static double number(const json_t *o, const char *key)
@@ -270,9 +186,9 @@ static void take_counters(struct measure *m, json_t *counters, double seconds)
 	m->counters = json_incref(counters);
 }
 
-static bool add_report(struct measure *m, const struct engine_process *e)
+static bool add_report(struct measure *m, const struct engine_process *e, const struct process *p)
 {
-	json_t *o = json_loadb(e->out, e->len, 0, NULL);
+	json_t *o = json_loadb(p->out, p->len, 0, NULL);
 	const json_t *sent = json_object_get(o, "sent");
 	const json_t *back =
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
@@ -295,23 +211,14 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 	struct gather_attr ga = {.compat = a->compat, .run = a->compat ? NULL : name};
 	struct gather *g = gather_create(&ga);
 	char path[PATH_MAX];
-	struct stats s;
 
 	if (!g)
 		return -ENOMEM;
 	snprintf(path, sizeof(path), "%s/%s", a->stats_dir, name);
 	if (!access(path, F_OK))
 		gather_path(g, path);
-	if (gather_merge(g) && a->compat) {
-		m->latency = *gather_merged(g);
-	} else if (!a->compat) {
-		stats_of_hist(gather_hist(g), &s);
-		m->latency.samples = s.v[STATS_SAMPLES];
-		for (int k = STATS_SAMPLES; k < STATS_KEYS; k++) {
-			m->latency.has[k] = s.v[STATS_SAMPLES] > 0;
-			m->latency.v[k] = (double)s.v[k];
-		}
-	}
+	gather_merge(g);
+	m->latency = *gather_merged(g);
 	gather_destroy(g);
 	return 0;
 }
@@ -319,22 +226,21 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
 	struct measure *m_p)
 {
-	struct engine_process *e = calloc(ENGINES_MAX, sizeof(*e));
 	uint64_t deadline = clock_ns() + (uint64_t)(a->seconds * 1e9) + GRACE_NS;
+	struct engine_process e[ENGINES_MAX];
+	struct process running[ENGINES_MAX];
 	struct measure m = {0};
-	bool in_time, good = true;
-	uint32_t n;
+	uint32_t n = start_all(e, running, a, p, name);
+	bool in_time = true, good = true;
 	int err;
 
-	if (!e)
-		return -ENOMEM;
-	n = start_all(e, a, p, name);
-	in_time = read_all(e, n, deadline);
+	process_wait(running, n, OUTPUT_MAX, deadline);
 	for (uint32_t i = 0; i < n; i++) {
-		good &= end(&e[i], in_time);
-		good &= add_report(&m, &e[i]);
+		in_time &= running[i].err != -ETIMEDOUT;
+		good &= process_is_good(&running[i]);
+		good &= add_report(&m, &e[i], &running[i]);
+		free(running[i].out);
 	}
-	free(e);
 	err = !in_time ? -ETIMEDOUT : !good || !n ? -EIO : add_latency(&m, a, name);
 	if (err) {
 		fprintf(stderr, "rdmabench search: %s: %s\n", name,

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs commands at the same time, and collects their outputs. */
+#ifndef RDMABENCH_PROCESS_H
+#define RDMABENCH_PROCESS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PROCESSES_MAX 256
+
+struct process {
+	int pid, fd; /* fd < 0: it has ended */
+	char *out; /* its standard output, len bytes; the caller frees it */
+	size_t len;
+	int err; /* why it was not started, or was killed: -errno; see process_wait() */
+	int status; /* as waitpid(2) returns it */
+};
+
+/*
+ * Starts a command in its own process group; argv[0] is searched in PATH. With @quiet its standard
+ * input and standard error are /dev/null. It gets SIGTERM when this thread ends.
+ */
+void process_start(struct process *p, const char *const *argv, bool quiet);
+
+/*
+ * Waits until all @n processes have ended. At the deadline the others are killed with their groups
+ * (-ETIMEDOUT), and so is a process that prints more than @max bytes (-EMSGSIZE).
+ */
+void process_wait(struct process *p, size_t n, size_t max, uint64_t deadline_ns);
+
+/* Returns true if the command was run and ended with status 0. */
+bool process_is_good(const struct process *p);
+
+#endif
