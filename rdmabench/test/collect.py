@@ -7,32 +7,24 @@
 import json
 import os
 import pathlib
-import random
-import subprocess
 import sys
-import tempfile
 import time
 
+from support import GOLDEN, KEYS, run, run_cases, seeded, text
+
 exe, figures = map(os.path.abspath, sys.argv[1:3])
-KEYS = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median", "p95", "p99", "max")]
-seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 32)))
-print(f"TEST_SEED={seed}")
-rand = random.Random(seed)
+rand = seeded()
 path_env = os.environ["PATH"]
 
 
 def collect(*args, status=0):
     """The JSON object, and standard error."""
-    r = subprocess.run([exe, "collect", "--json", "-", *map(str, args)], capture_output=True, text=True,
-                       timeout=100, env={**os.environ, "PATH": path_env})
-    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
+    r = run(exe, "collect", "--json", "-", *args, status=status, timeout=100, env={"PATH": path_env})
     return json.loads(r.stdout), r.stderr
 
 
-def write(directory, run, window, samples):
-    out = subprocess.run([figures, "file", *map(str, [directory, run, window, *samples])], check=True,
-                         capture_output=True, text=True).stdout
-    return pathlib.Path(out.strip()).with_suffix(".jsonl")
+def write(directory, run_name, window, samples):
+    return pathlib.Path(run(figures, "file", directory, run_name, window, *samples).stdout.strip()).with_suffix(".jsonl")
 
 
 def expected(samples):
@@ -78,7 +70,7 @@ def native(tmp):
     o, err = collect("--run", "r1", tmp / "s")
     assert figures_of(o) == expected(a + b + c) and str(other) in err and "another run" in err
     # As text, and as a distribution.
-    r = subprocess.run([exe, "collect", "--cdf", tmp / "cdf", files[1]], capture_output=True, text=True)
+    r = run(exe, "collect", "--cdf", tmp / "cdf", files[1])
     assert r.stdout == "".join(f"{k}: {v}\n" for k, v in expected(b).items()), r
     rows = [tuple(map(float, line.split())) for line in (tmp / "cdf").read_text().splitlines()[1:]]
     assert [v for v, _ in rows] == sorted(set(b)) and rows[-1][1] == 1, rows
@@ -140,24 +132,17 @@ def damaged(tmp):
     assert figures_of(o) == expected([1, 2, 3, 4]) and "torn" in err
 
 
-def text(values):
-    return "".join(f"{k}: {v}\n" for k, v in zip(KEYS, values))
-
-
 def compat(tmp):
-    rows = [[10, 15642778, 142000000, 142834680, 190000000, 190000000, 190000000],
-            [10, 16000000, 143000000, 142834681, 206864349, 206864349, 206864349],
-            [10, 17000000, 143218187, 142834681, 200000000, 200000000, 200000000]]
     d = tmp / "c"
     d.mkdir()
-    for i, row in enumerate(rows):
+    for i, row in enumerate(GOLDEN):
         (d / f"{i}.txt").write_text(text(row))
-    r = subprocess.run([exe, "collect", "--compat", d], capture_output=True, text=True, check=True)
+    r = run(exe, "collect", "--compat", d)
     assert r.stdout == ("latency_samples:  30\nlatency_min_ns:  15642778.0\n"
                         "latency_avg_ns:  142739395.66666666\nlatency_median_ns:  142834680.66666666\n"
                         "latency_p95_ns:  206864349.0\nlatency_p99_ns:  206864349.0\n"
                         "latency_max_ns:  206864349.0\n"), r.stdout
-    (d / "torn.txt").write_text(text(rows[0])[:50])
+    (d / "torn.txt").write_text(text(GOLDEN[0])[:50])
     (d / "empty.txt").write_text("")
     (d / "zero.txt").write_text(text([0] * 7))
     o, err = collect("--compat", d, d / "none", d / "0.txt", d)
@@ -235,16 +220,9 @@ def bad(_):
                  ["--run", "../x", "p"], ["--compat", "--run", "r", "p"], ["--compat", "--cdf", "f", "p"],
                  ["--compat", "--host", "h", "p", "q"], ["--no-local", "p"], ["--max-age", "x", "p"],
                  ["--frobnicate", "p"], ["--json", "", "p"], ["--cdf", "", "p"]):
-        r = subprocess.run([exe, "collect", *args], capture_output=True, text=True)
-        assert r.returncode == 2 and r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
-    assert "--max-age" in subprocess.run([exe, "collect", "--help"], capture_output=True, text=True).stdout
+        r = run(exe, "collect", *args, status=2)
+        assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
+    assert "--max-age" in run(exe, "collect", "--help").stdout
 
 
-for test in (native, damaged, compat, remote, bad):
-    if sys.argv[3:] and test.__name__ not in sys.argv[3:]:
-        continue
-    with tempfile.TemporaryDirectory() as tmp:
-        print(test.__name__)
-        test(pathlib.Path(tmp))
-        os.chdir("/")
-print("passed")
+run_cases((native, damaged, compat, remote, bad), sys.argv[3:])

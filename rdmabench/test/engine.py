@@ -18,6 +18,8 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
 import strangers as strangers_module  # noqa: E402
+import support  # noqa: E402
+from support import topology  # noqa: E402
 
 case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
@@ -29,16 +31,17 @@ def command(*args, hca=()):
     return [runner, *FABRIC, *hca, exe, "engine", *(a if isinstance(a, bytes) else str(a) for a in args)]
 
 
-def run(*args, status=0, hca=(), env=None):
-    r = subprocess.run(command(*args, hca=hca), capture_output=True, text=True, timeout=HANG, errors="replace",
-                       env={**os.environ, **(env or {})})
-    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
-    return r
+def start(*args, hca=(), **kw):
+    return subprocess.Popen(command(*args, hca=hca), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
 
 
-def report(*args, status=0, hca=(), env=None):
+def run(*args, hca=(), **kw):
+    return support.run(*command(*args, hca=hca), timeout=HANG, **kw)
+
+
+def report(*args, status=0, **kw):
     """Returns the JSON object, which must be all of standard output."""
-    out = run("--json", "-", *args, status=status, hca=hca, env=env).stdout
+    out = run("--json", "-", *args, status=status, **kw).stdout
     assert out.endswith("\n") and out.count("\n") == 1, out
     o = json.loads(out)
     assert o["command"] == "engine" and o["status"] == status, o
@@ -56,8 +59,7 @@ class Server:
 
     def __init__(self, *args, hca=()):
         self.port = free_port()
-        self.p = subprocess.Popen(command("-p", self.port, "--json", "-", *args, hca=hca),
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.p = start("-p", self.port, "--json", "-", *args, hca=hca)
         atexit.register(self.p.terminate)  # a failed test leaves nothing behind
         while "waiting" not in self.p.stderr.readline():
             assert self.p.poll() is None
@@ -101,10 +103,8 @@ def buffers():
 
 def roce():
     """Addressed by GID; a datagram is one packet of the port's MTU."""
-    with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 link=roce mtu=1024 netdev=lo\n")
-        f.flush()
-        hca = ["--topology", f.name]
+    with topology("name=mlx5_0 link=roce mtu=1024 netdev=lo\n") as devices:
+        hca = ["--topology", devices]
         for kind, size in (("RC", 3000), ("UC", 3000), ("UD", 1024)):
             report("--fork", "--check", "-n", 100, "-c", kind, "--op", "s", "-s", size, hca=hca)
         o = report("--fork", "-c", "UD", "--op", "s", "-s", 1025, status=1, hca=hca)
@@ -150,7 +150,7 @@ def open_loop():
 
 def hw_ts():
     """Completions are timed by the device's stamps; the error is stated, and a clock of another kind refused."""
-    with tempfile.TemporaryDirectory() as d, tempfile.NamedTemporaryFile("w") as f:
+    with tempfile.TemporaryDirectory() as d, topology("name=mlx5_0 latency_ns=3000000\n") as devices:
         o = report("--fork", "--hw-ts", "-b", "-n", 3000, "-s", 64, "--stats-dir", d, "--run", "r")
         assert o["clock"].startswith("completion time stamps of mlx5_0, at most "), o["clock"]
         assert f"accurate to {o['hw_ts']['error_ns']} ns" in o["clock"], o
@@ -161,9 +161,7 @@ def hw_ts():
         assert len(lines) == 2 and all("time stamps of mlx5_0" in x["clock"] for x in lines), lines
         assert "hw_ts" not in report("--fork", "-n", 10)
         # A message takes the link's latency at least; what comes after the stamp is not in it.
-        f.write("name=mlx5_0 latency_ns=3000000\n")
-        f.flush()
-        real = ["--topology", f.name, "--link", "real"]
+        real = ["--topology", devices, "--link", "real"]
         o = report("--fork", "--hw-ts", "-n", 20, "-s", 64, "-t", 1, hca=["--fabric", FABRIC[1] + "-real", *real])
         assert o["latency_ns"]["min"] >= 3000000 - o["hw_ts"]["error_ns"], o
     r = run("--fork", "--hw-ts", "--json", "-", status=1, hca=["--fabric", FABRIC[1] + "-virtual", "--link", "virtual"])
@@ -216,10 +214,8 @@ def moderation():
 
 def sleeps():
     """perftest's -e: completions wake both sides up."""
-    with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 latency_ns=2000000\n")
-        f.flush()
-        real = ["--topology", f.name, "--link", "real"]
+    with topology("name=mlx5_0 latency_ns=2000000\n") as devices:
+        real = ["--topology", devices, "--link", "real"]
         server = Server(hca=real)
         o = report("-e", "--check", "-n", 100, "--op", "s", "-s", 64, "-t", 1, "-p", server.port, "127.0.0.1", hca=real)
         assert o["traffic"]["cq_events"] and o["wakeups"] > 0 and o["sent"]["messages"] == 100, o
@@ -292,7 +288,7 @@ def stats():
         o = report("--fork", "-b", "-n", 100, "--stats-dir", tmp + "/s", "--run", "r1")
         assert o["run"] == "r1"
         files = sorted(p.name for p in pathlib.Path(tmp, "s", "r1").iterdir())
-        assert [f.rsplit("-", 1)[1] for f in sorted(files, key=lambda f: f.rsplit("-", 1)[1])] == [
+        assert sorted(f.rsplit("-", 1)[1] for f in files) == [
             "client.jsonl", "client.txt", "server.jsonl", "server.txt"], files
         for f in files:
             if f.endswith(".jsonl"):
@@ -302,8 +298,7 @@ def stats():
         path = pathlib.Path(tmp, "old")
         run("--fork", "-n", 100, "-l", 4, "--stats-file", path, "--compat")
         text = path.read_text().splitlines()
-        assert [line.split(":")[0] for line in text] == [
-            "latency_samples"] + [f"latency_{k}_ns" for k in "min avg median p95 p99 max".split()]
+        assert [line.split(":")[0] for line in text] == support.KEYS
         values = [int(line.split()[1]) for line in text]
         assert values[0] == 10 and values[1] <= values[3] <= values[4] == values[5] == values[6], text
         # Receives give no samples.
@@ -321,7 +316,7 @@ def incast():
     """Two clients at the same time; both use the server's name of the run."""
     server = Server("--hosts", "2", "--run", "many")
     args = ["-p", server.port, "-n", 200, "--check", "--op", "s", "-s", 500, "--json", "-", "127.0.0.1"]
-    clients = [subprocess.Popen(command(*args), stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    clients = [start(*args) for _ in range(2)]
     for c in clients:
         out, _ = c.communicate(timeout=HANG)
         assert c.returncode == 0 and json.loads(out)["run"] == "many", out
@@ -373,9 +368,8 @@ def machines():
     # Each machine has files of its own; all are collected from one of them, the one that is off is named.
     files = [sorted(p.name for p in pathlib.Path(tmp, h, "stats", "incast").iterdir()) for h in ("alpha", "beta", "gamma")]
     assert all(len(f) == 2 and f[0].startswith(h + "-") for f, h in zip(files, ("alpha", "beta", "gamma"))), files
-    r = subprocess.run([exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
-                        "stats"], capture_output=True, text=True, cwd=tmp + "/alpha", timeout=HANG,
-                       env={**os.environ, "PATH": f"{tmp}:{os.environ['PATH']}"})
+    r = support.run(exe, "collect", "--json", "-", "--run", "incast", "--host", "beta", "--host", "gamma", "--host", "delta",
+                    "stats", cwd=tmp + "/alpha", env={"PATH": f"{tmp}:{os.environ['PATH']}"})
     o = json.loads(r.stdout)
     assert o["latency_samples"] == sum(x["latency_ns"]["samples"] for x in reports) == 2000, (o, r.stderr)
     assert "delta" in r.stderr and len(o["skipped"]) == 1, r.stderr
@@ -385,12 +379,10 @@ def machines():
 def differ():
     """Clients of one server send the same."""
     server = Server("--hosts", "2")
-    first = subprocess.Popen(command("-p", server.port, "-n", 10, "127.0.0.1"),
-                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    second = command("-p", server.port, "-n", 11, "--json", "-", "127.0.0.1")
-    r = subprocess.run(second, capture_output=True, text=True, timeout=HANG)
+    first = start("-p", server.port, "-n", 10, "127.0.0.1")
+    r = run("-p", server.port, "-n", 11, "--json", "-", "127.0.0.1", status=1)
     _, err = first.communicate(timeout=HANG)
-    assert first.returncode == 1 and r.returncode == 1, (err, r)
+    assert first.returncode == 1, (err, r)
     assert "first client" in err + r.stdout, (err, r.stdout)
     server.end(1)
 
@@ -424,8 +416,7 @@ def silent():
     for kind in strangers_module.KINDS:
         server = Server("--hosts", 2, "--timeout", 3600)
         crowd = strangers_module.Strangers(kind, server.port, hello + bytes(1000))
-        clients = [subprocess.Popen(command("-p", server.port, "-n", 10, "--timeout", HANG // 2, "127.0.0.1"),
-                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+        clients = [start("-p", server.port, "-n", 10, "--timeout", HANG // 2, "127.0.0.1") for _ in range(2)]
         for c in clients:
             _, err = c.communicate(timeout=HANG)
             assert c.returncode == 0, (kind, err)
@@ -441,8 +432,7 @@ def nobody():
     assert "no such host" in report("no-such-host.invalid", status=1)["error"]
     assert "mlx5_9" in report("--fork", "-d", "mlx5_9", status=1)["error"]
     assert "port or GID" in report("--fork", "-x", "99", status=1)["error"]
-    r = subprocess.run([exe, "engine", "--fork", "--json", "-"], capture_output=True, text=True,
-                       timeout=HANG)
+    r = support.run(exe, "engine", "--fork", "--json", "-", status=None)
     if r.returncode:  # no device on this machine
         assert "softhca-run" in json.loads(r.stdout)["error"], r
 
@@ -455,9 +445,9 @@ def bad():
         lines = [line for line in r.stderr.splitlines() if not line.startswith("softhca-run")]
         assert len(lines) == 1 and "give" in lines[0] and not r.stdout, r
     for args in ([], ["frobnicate"], ["--help", "x"]):
-        r = subprocess.run([exe, *args], capture_output=True, text=True)
-        assert r.returncode == 2 and r.stderr.count("\n") == 1 and "give" in r.stderr, r
-    assert "engine" in subprocess.run([exe, "--help"], capture_output=True, text=True).stdout
+        r = support.run(exe, *args, status=2)
+        assert r.stderr.count("\n") == 1 and "give" in r.stderr, r
+    assert "engine" in support.run(exe, "--help").stdout
     assert "--request" in run("--help").stdout
     assert "cannot be written" in run("--fork", "-n", 1, "--json", "/dev/full", status=1).stderr
     with open("/dev/full", "w") as full:
@@ -512,9 +502,8 @@ def killed():
     """If a peer is killed, the other side names it and ends."""
     with tempfile.TemporaryDirectory() as tmp:
         server = Server("--timeout", 2)
-        client = subprocess.Popen(
-            command("-p", server.port, "-D", 100, "-s", 64, "--stats-file", tmp + "/s", "--compat", "127.0.0.1"),
-            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        client = start("-p", server.port, "-D", 100, "-s", 64, "--stats-file", tmp + "/s", "--compat", "127.0.0.1",
+                       start_new_session=True)
         while not os.path.exists(tmp + "/s"):  # traffic flows
             assert client.poll() is None, client.stderr.read()
         os.killpg(client.pid, signal.SIGKILL)
@@ -522,7 +511,7 @@ def killed():
         o, _ = server.end(1)
         assert o["peers"][0]["lost"] and "gone" in o["events"][0], o
     # With --fork the server ends with the client, for which it may still wait.
-    both = subprocess.Popen(command("--fork", "-D", 100), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    both = start("--fork", "-D", 100)
     client = engine_below(both.pid, both)
     server = engine_below(client, both)
     os.kill(client, signal.SIGKILL)
@@ -535,10 +524,8 @@ def killed():
 
 def larger():
     """Larger messages and larger batches take longer, on a link that has a rate: never less than the link needs."""
-    with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 link=ib rate_mbps=100\n")
-        f.flush()
-        hca = ["--topology", f.name, "--link", "real"]
+    with topology("name=mlx5_0 link=ib rate_mbps=100\n") as devices:
+        hca = ["--topology", devices, "--link", "real"]
         sizes, batches = (1024, 8192, 65536), (1, 16, 64)
 
         def shortest(size, batch):  # of as many as make about 2 MiB, as a busy machine prolongs some
@@ -553,10 +540,8 @@ def larger():
 
 def delayed():
     """A link with a latency of 50 us: no sample is shorter."""
-    with tempfile.NamedTemporaryFile("w") as f:
-        f.write("name=mlx5_0 link=ib latency_ns=50000\n")
-        f.flush()
-        o = report("--fork", "-n", 100, "-s", 64, "-t", 1, hca=["--topology", f.name, "--link", "real"])
+    with topology("name=mlx5_0 link=ib latency_ns=50000\n") as devices:
+        o = report("--fork", "-n", 100, "-s", 64, "-t", 1, hca=["--topology", devices, "--link", "real"])
         assert o["latency_ns"]["min"] >= 50000 and o["latency_ns"]["samples"] == 100, o
 
 

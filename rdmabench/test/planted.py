@@ -11,9 +11,10 @@ import concurrent.futures
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
+
+from support import run, topology
 
 exe, runner = map(os.path.abspath, sys.argv[1:3])
 HANG = 3600  # seconds
@@ -28,13 +29,10 @@ ONE = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none"]
 
 def search(tmp, method, seed, tries, *more, fixed=()):
     fabric = f"rdmabench-planted-{os.getpid()}-{method}-{seed}"
-    r = subprocess.run(
-        [runner, "--fabric", fabric, "--topology", f"{tmp}/topology", "--link", "real", exe, "search", "--json", "-",
-         "--log", f"{tmp}/{method}-{seed}", "--method", method, "--seed", str(seed), "--tries", str(tries), "-D", ".05",
-         *map(str, RULES), *more, *(f"--fix={f}" for f in (*ONE, *fixed))],
-        capture_output=True, text=True, timeout=HANG)
-    assert r.returncode == 0, (r.returncode, r.stdout, r.stderr)
-    return json.loads(r.stdout)
+    return json.loads(run(
+        runner, "--fabric", fabric, "--topology", devices, "--link", "real", exe, "search", "--json", "-",
+        "--log", f"{tmp}/{method}-{seed}", "--method", method, "--seed", seed, "--tries", tries, "-D", ".05",
+        *RULES, *more, *(f"--fix={f}" for f in (*ONE, *fixed)), timeout=HANG).stdout)
 
 
 def tries_of(tmp, method, seed):
@@ -63,8 +61,6 @@ def compares(tmp):
     return f"median tries: {median}"
 
 
-with tempfile.TemporaryDirectory() as tmp:
-    with open(f"{tmp}/topology", "w") as f:
-        f.write(TOPOLOGY)
+with tempfile.TemporaryDirectory() as tmp, topology(TOPOLOGY) as devices:
     print((compares if os.environ.get("SOAK") else climbs)(tmp))
 print("passed")

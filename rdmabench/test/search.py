@@ -14,7 +14,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
+
+import support
+from support import KEYS, run_cases
 
 exe = os.path.abspath(sys.argv[2])
 runner = os.path.abspath(sys.argv[3]) if sys.argv[1] == "engines" else None
@@ -22,14 +24,10 @@ wanted = sys.argv[4 if runner else 3:]
 prefix = [runner, "--fabric", f"rdmabench-search-{os.getpid()}"]
 SIX = [f"{d}_{k}" for k in ("vport_rdma_unicast_bytes", "vport_rdma_unicast_packets", "prio3_pause_duration")
        for d in ("tx", "rx")]
-LATENCY = ["latency_samples"] + [f"latency_{k}_ns" for k in ("min", "avg", "median", "p95", "p99", "max")]
 
 
-def run(*args, status=0, prefix=(), env=None):
-    r = subprocess.run([*prefix, exe, "search", *map(str, args)], capture_output=True, text=True, timeout=280,
-                       env={**os.environ, **(env or {})})
-    assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
-    return r
+def run(*args, prefix=(), **kw):
+    return support.run(*prefix, exe, "search", *args, **kw)
 
 
 def search(log, *args, **kw):
@@ -50,7 +48,7 @@ def read_result(path):
         parsed.append({line.split(":  ")[0]: line.split(":  ")[1] for line in lines})
     assert list(parsed[1]) == [*SIX, "source", "anomaly"], parsed[1]
     if len(parsed) > 2:
-        assert list(parsed[2]) == LATENCY, parsed[2]
+        assert list(parsed[2]) == KEYS, parsed[2]
     return json.loads(first), parsed
 
 
@@ -272,9 +270,9 @@ def dead(tmp):
     journal = [json.loads(x) for x in (log / "journal.jsonl").read_text().splitlines()[1:]]
     assert 2 <= len(journal) < 12 and not any(x["err"] for x in journal), journal
     os.replace(spare, own)
-    r = subprocess.run([*line, "--resume"], capture_output=True, text=True, env=env, timeout=100)
+    r = support.run(*line, "--resume", env=env)
     o = json.loads(r.stdout)
-    assert r.returncode == 0 and o["tries"] == 12 and o["failures"] == 0, r
+    assert o["tries"] == 12 and o["failures"] == 0, r
     assert not list((log / "stats").glob("probe"))
 
 
@@ -295,7 +293,7 @@ def engine(tmp):
         search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
     script = tmp / "new" / "reproduce" / "0.sh"
-    out = subprocess.run([*prefix, script], capture_output=True, text=True, timeout=200).stdout
+    out = support.run(*prefix, script, status=None).stdout
     point, _ = read_result(tmp / "new" / "result" / "0")
     assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
 
@@ -336,11 +334,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, directions, without_counters, interrupted, dead, hopeless]
-for test in engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run]:
-    if wanted and test.__name__ not in wanted:
-        continue
-    with tempfile.TemporaryDirectory() as tmp:
-        print(test.__name__)
-        test(pathlib.Path(tmp))
-        os.chdir("/")
-print("passed")
+run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run], wanted)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Port counters, read from a directory tree that is like the kernel's. */
+#include <errno.h>
 #include <sys/stat.h>
 
 #include "support/test.h"
@@ -7,20 +8,17 @@
 
 static char root[] = "/tmp/rdmabench-counters-XXXXXX";
 
-static void make_dir(const char *name)
-{
-	char path[400];
-
-	snprintf(path, sizeof(path), "%s/%s", root, name);
-	CHECK_EQ(mkdir(path, 0777), 0);
-}
-
+/* Also makes the directories above the file. */
 static void make_file(const char *name, const char *text)
 {
 	char path[400];
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/%s", root, name);
+	for (char *at = path + sizeof(root); (at = strchr(at, '/')); *at++ = '/') {
+		*at = 0;
+		CHECK(!mkdir(path, 0777) || errno == EEXIST);
+	}
 	f = fopen(path, "we");
 	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
 }
@@ -32,11 +30,6 @@ static void reads_both_directories(void)
 
 	counters_read(root, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 0);
-	make_dir("mlx5_0");
-	make_dir("mlx5_0/ports");
-	make_dir("mlx5_0/ports/1");
-	make_dir("mlx5_0/ports/1/counters");
-	make_dir("mlx5_0/ports/1/hw_counters");
 	make_file("mlx5_0/ports/1/counters/port_xmit_data", "18446744073709551615\n");
 	make_file("mlx5_0/ports/1/counters/N", "N/A (no PMA)\n");
 	make_file("mlx5_0/ports/1/counters/large", "18446744073709551616\n");
@@ -52,8 +45,6 @@ static void reads_both_directories(void)
 	CHECK(counters_get(&c, "out_of_sequence", &has) == 7 && has);
 	CHECK(counters_get(&c, "tail", &has) == 0 && !has);
 	/* An interface without statistics, and an interface that does not exist. */
-	make_dir("mlx5_0/ports/1/gid_attrs");
-	make_dir("mlx5_0/ports/1/gid_attrs/ndevs");
 	make_file("mlx5_0/ports/1/gid_attrs/ndevs/0", "lo\n");
 	counters_read(root, "mlx5_0", 1, &c);
 	CHECK_EQ(c.n, 2);

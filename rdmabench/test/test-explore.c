@@ -9,6 +9,8 @@
 #define SEEDS 30
 #define TRIES 4000
 
+static struct explore_result r;
+
 static int measure_model(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
 	return model_measure(arg, ask->point, m_p);
@@ -30,7 +32,6 @@ static int by_value(const void *a, const void *b)
 /* Returns the median of the tries until the first anomaly, over all seeds. */
 static int median_tries(enum model_kind kind, enum explore_method method)
 {
-	static struct explore_result r;
 	int tries[SEEDS];
 
 	for (int i = 0; i < SEEDS; i++) {
@@ -104,7 +105,6 @@ static int log_and_measure(void *arg, const struct explore_ask *ask, struct meas
 
 static uint64_t digest_of(enum explore_method method, uint64_t seed)
 {
-	static struct explore_result r;
 	struct explore_attr a = attr_of(method, seed);
 	struct log l = {.kind = MODEL_CORNER};
 
@@ -136,7 +136,6 @@ static bool is_feature(const struct feature_set *f, const struct point *p)
  * of QP. */
 static void features_are_what_matters(void)
 {
-	static struct explore_result r;
 	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 3);
 	enum model_kind kind = MODEL_CORNER;
 
@@ -175,8 +174,6 @@ static int many_qps_are_slow(void *arg, const struct explore_ask *ask, struct me
 /* A quarter of the space is the same anomaly, which is found once. */
 static void a_known_anomaly_is_not_tried_again(void)
 {
-	static struct explore_result r;
-
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
 		struct explore_attr a = attr_of((enum explore_method)method, 1);
 
@@ -202,8 +199,6 @@ static int count_and_be_slow(void *arg, const struct explore_ask *ask, struct me
 /* If every point breaks a rule, the search for features finds none and is made only once. */
 static void features_of_a_blunt_rule_are_looked_for_once(void)
 {
-	static struct explore_result r;
-
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
 		struct explore_attr a = attr_of((enum explore_method)method, 1);
 		uint32_t asked[2] = {0};
@@ -230,7 +225,6 @@ static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct me
 /* No method varies a fixed parameter, and it is no feature. */
 static void what_is_fixed_stays(void)
 {
-	static struct explore_result r;
 	char why[200];
 
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_ANNEAL; method++) {
@@ -257,7 +251,6 @@ static int count_values(void *arg, const struct explore_ask *ask, struct measure
 
 static void sample_covers_evenly(void)
 {
-	static struct explore_result r;
 	struct explore_attr a = attr_of(EXPLORE_SAMPLE, 1);
 	unsigned always[] = {space_dim(0, DIM_QPS, 0), space_dim(0, DIM_TX_DEPTH, 0),
 		space_dim(0, DIM_TYPE, 0), space_dim(1, DIM_DIRECTION, 0)};
@@ -273,7 +266,6 @@ static void sample_covers_evenly(void)
 /* A point that cannot be measured is not an anomaly, and does not stop the search. */
 static void failures_are_passed_over(void)
 {
-	static struct explore_result r;
 	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 1);
 	struct log l = {.kind = MODEL_CORNER, .failures = 3};
 
@@ -283,7 +275,6 @@ static void failures_are_passed_over(void)
 
 static void annealing_anneals(void)
 {
-	static struct explore_result r;
 	struct explore_attr a = attr_of(EXPLORE_ANNEAL, 1);
 	enum model_kind kind = MODEL_DECEPTIVE;
 

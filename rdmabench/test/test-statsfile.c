@@ -188,25 +188,18 @@ static void directory_has_a_file_per_process_and_role(void)
 
 static void bad_attributes_are_refused(void)
 {
-	struct statsfile_attr good = {.path = dir, .run = "r", .role = "client", .clock = ""}, a;
+	const struct statsfile_attr bad[] = {
+		{.path = dir, .dir = dir, .run = "r", .role = "client", .clock = ""},
+		{.run = "r", .role = "client", .clock = ""},
+		{.path = dir, .run = "../r", .role = "client", .clock = ""},
+		{.path = dir, .run = "r", .role = "", .clock = ""},
+		{.path = dir, .run = "r", .role = "c", .clock = "", .compat = true, .window = 5},
+	};
+	struct statsfile_attr a;
 	struct statsfile *f;
 
-	a = good;
-	a.dir = dir;
-	CHECK_EQ(statsfile_open(&a, &f), -EINVAL);
-	a = good;
-	a.path = NULL;
-	CHECK_EQ(statsfile_open(&a, &f), -EINVAL);
-	a = good;
-	a.run = "../r";
-	CHECK_EQ(statsfile_open(&a, &f), -EINVAL);
-	a = good;
-	a.role = "";
-	CHECK_EQ(statsfile_open(&a, &f), -EINVAL);
-	a = good;
-	a.compat = true;
-	a.window = 5;
-	CHECK_EQ(statsfile_open(&a, &f), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		CHECK_EQ(statsfile_open(&bad[i], &f), -EINVAL);
 	a = (struct statsfile_attr){.dir = "/nowhere/x", .run = "r", .role = "client", .clock = ""};
 	CHECK_EQ(statsfile_open(&a, &f), -ENOENT);
 }

@@ -172,6 +172,23 @@ static struct wire_buf body_of(uint8_t *bytes, size_t n)
 	return (struct wire_buf){bytes, bytes + n, true};
 }
 
+/* Writes a traffic as a message and reads it back. */
+static int send_traffic(const struct traffic *t, struct traffic *back_p)
+{
+	uint8_t bytes[1000];
+	struct wire_buf b = body_of(bytes, wire_put_traffic(bytes, sizeof(bytes), t));
+
+	return wire_get_traffic(&b, back_p, why);
+}
+
+static int send_side(const struct wire_side *s, uint32_t qps, struct wire_side *back_p)
+{
+	static uint8_t bytes[WIRE_BODY_MAX];
+	struct wire_buf b = body_of(bytes, wire_put_side(bytes, sizeof(bytes), s));
+
+	return wire_get_side(&b, qps, back_p);
+}
+
 /* Checks that too short and too long bodies are refused. @get reads a body of two QPs. */
 static void only_whole_bodies(uint8_t *bytes, size_t n, int (*get)(struct wire_buf *b))
 {
@@ -246,11 +263,8 @@ static void traffic_comes_back(void)
 	size_t n;
 
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
-	n = wire_put_traffic(bytes, sizeof(bytes), &t);
-	CHECK(n > 0);
-	b = body_of(bytes, n);
 	memset(&back, 0, sizeof(back));
-	CHECK_EQ(wire_get_traffic(&b, &back, why), 0);
+	CHECK_EQ(send_traffic(&t, &back), 0);
 	CHECK(!memcmp(&t.pattern, &back.pattern, sizeof(t.pattern)));
 	CHECK(back.type == t.type && back.bidirectional && !back.check && back.mtu == 3);
 	CHECK(back.qps == 7 && back.depth == 99 && back.send_batch == 9 && back.recv_batch == 5);
@@ -262,12 +276,11 @@ static void traffic_comes_back(void)
 	CHECK(back.retries == 3 && back.reads == 9 && back.sl == 11 && back.traffic_class == 0xa8);
 	CHECK(back.control == CONTROL_RKEY && back.control_us == 345);
 	CHECK(back.inject == INJECT_RNR && back.inject_at == t.inject_at);
-	only_whole_bodies(bytes, n, get_traffic);
-	t.depth = 0;
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
-	b = body_of(bytes, n);
-	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+	only_whole_bodies(bytes, n, get_traffic);
 	CHECK_EQ(wire_put_traffic(bytes, n - 1, &t), 0);
+	t.depth = 0;
+	CHECK_EQ(send_traffic(&t, &back), -EINVAL);
 	traffic_init(&t);
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
 	bytes[1] |= 0x10; /* a flag that this version does not have */
@@ -294,14 +307,11 @@ static void traffic_out_of_range_is_refused(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct traffic t, back;
-		uint8_t bytes[1000];
-		struct wire_buf b;
 
 		traffic_init(&t);
 		memset((uint8_t *)&t + cases[i].at, 0, cases[i].size);
 		*((uint8_t *)&t + cases[i].at) = cases[i].byte;
-		b = body_of(bytes, wire_put_traffic(bytes, sizeof(bytes), &t));
-		CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+		CHECK_EQ(send_traffic(&t, &back), -EINVAL);
 		CHECK(strstr(why, "give"));
 	}
 }
@@ -310,12 +320,9 @@ static void traffic_out_of_range_is_refused(void)
 static void a_pattern_stays_one_line(void)
 {
 	struct traffic t = unusual(), back;
-	uint8_t bytes[1000];
-	struct wire_buf b;
 
 	strcpy(t.pattern_text, "\033]0;owned\a\nall is well");
-	b = body_of(bytes, wire_put_traffic(bytes, sizeof(bytes), &t));
-	CHECK_EQ(wire_get_traffic(&b, &back, why), -EINVAL);
+	CHECK_EQ(send_traffic(&t, &back), -EINVAL);
 	CHECK(strstr(why, "?]0;owned??all"));
 }
 
@@ -333,26 +340,20 @@ static void sides_come_back(void)
 	s.qp[1] = (struct mlx5dvl_qp_info){.qpn = 5, .psn = 6, .lid = 7, .mtu = 3, .rd_atomic = 9};
 	s.qp[1].qkey = 11;
 	s.qp[1].gid[15] = 12;
-	n = wire_put_side(bytes, sizeof(bytes), &s);
-	b = body_of(bytes, n);
-	CHECK_EQ(wire_get_side(&b, 2, &back), 0);
+	CHECK_EQ(send_side(&s, 2, &back), 0);
 	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.rkey[0] == 0x1234 &&
 		back.rkey[1] == 0x5678);
 	CHECK(!memcmp(&back.qp[1], &s.qp[1], sizeof(s.qp[1])));
-	b = body_of(bytes, n);
-	CHECK_EQ(wire_get_side(&b, 1, &back), -EBADMSG);
+	CHECK_EQ(send_side(&s, 1, &back), -EBADMSG);
+	n = wire_put_side(bytes, sizeof(bytes), &s);
 	only_whole_bodies(bytes, n, get_side);
 	bytes[WIRE_RUN_MAX + 8] = 3; /* the right number; the field claims another one */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");
-	n = wire_put_side(bytes, sizeof(bytes), &s);
-	b = body_of(bytes, n);
-	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	CHECK_EQ(send_side(&s, 2, &back), -EBADMSG);
 	memset(s.run, 'a', sizeof(s.run));
-	n = wire_put_side(bytes, sizeof(bytes), &s);
-	b = body_of(bytes, n);
-	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
+	CHECK_EQ(send_side(&s, 2, &back), -EBADMSG);
 	s.qps = TRAFFIC_QPS_MAX;
 	CHECK(wire_put_side(bytes, WIRE_BODY_MAX, &s) > 0); /* the largest fits */
 }
