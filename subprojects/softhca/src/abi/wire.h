@@ -9,7 +9,8 @@
 #include <assert.h>
 #include <stdint.h>
 
-#define WQE_BLOCK 64
+#define WQE_BLOCK 64 /* a WQEBB, the unit of a send queue; called a block */
+
 #define WQE_UNIT 16 /* unit of `ds` */
 #define WQE_MAX_UNITS 63 /* six bits */
 #define WQE_INLINE 0x80000000u /* in an inline segment's length */
@@ -106,12 +107,12 @@ struct cqe64 {
 };
 
 #define CQE_SOLICITED 0x02
-/* Bits of flags_rqpn. RoCE has the kind of header in the place of the service level. */
+/* Bits of flags_rqpn. On RoCE the field of the service level holds the kind of header. */
 #define CQE_GRH (1u << 28)
 #define CQE_SL(sl) ((uint32_t)(sl) << 24)
 #define CQE_ROCE_IPV6 (CQE_SL(0x9) | CQE_GRH) /* bit 3: over UDP */
 #define CQE_ROCE_IPV4 (CQE_SL(0xa) | CQE_GRH)
-#define GRH_BYTES 40 /* of a datagram's receive, before the payload */
+#define GRH_BYTES 40 /* in a datagram's receive buffer, before the payload */
 
 enum cqe_opcode {
 	CQE_REQ = 0,

@@ -5,8 +5,8 @@
  * message changes the other end's id immediately; the receiver's thread posts the event when the
  * message has arrived (cm_tell()).
  *
- * The caller must hold the fabric's mutex. The functions return 0 or -errno; -EINVAL: the id is in
- * another state, or there is more private data than the message holds.
+ * The caller must hold the fabric's mutex. The functions return 0 or -errno; -EINVAL: the state of
+ * the id does not allow the operation, or there is more private data than the message holds.
  */
 #ifndef SOFTHCA_CM_CM_H
 #define SOFTHCA_CM_CM_H
@@ -36,12 +36,12 @@
 
 bool cm_is_ud(const struct cm_id *id);
 
-/* @place: the adapter that has @addr; NULL for the wildcard. -EADDRINUSE. */
+/* @place: the adapter that has @addr; NULL for the wildcard. Returns also -EADDRINUSE. */
 int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place);
 
 /*
- * Resolves @dst, which @place has; NULL: no adapter has @dst. An id that is not bound gets the
- * adapter and the address of the other end, as if the host connected to itself.
+ * Resolves @dst. @place: the adapter that has @dst; NULL: no adapter has it. An id that is not
+ * bound gets the adapter and the address of the other end, as if the host connected to itself.
  */
 int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place);
 int cm_resolve_route(struct cm_id *id);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of ids, their ports, and the events that they get. The caller of each function must
- * hold the fabric's mutex.
+ * The table of rdma_cm ids, their ports, and the events that they get. The caller of each function
+ * must hold the fabric's mutex.
  *
  * An event is a record in the FIFO of the id's event channel: an id, a type, and a status. The rest
  * of what a program learns is taken from the id when the program reads the event.
@@ -32,7 +32,7 @@ enum cm_event_type {
 struct cm_event {
 	uint64_t id; /* first, for fifo_drop() */
 	uint16_t type; /* enum cm_event_type */
-	uint16_t has_param; /* the event reports what `remote` of the id holds */
+	uint16_t has_param; /* the event reports the parameters in `remote` of the id */
 	int32_t status;
 };
 

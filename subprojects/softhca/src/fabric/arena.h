@@ -5,13 +5,13 @@
  * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
  * indexes and never pointers. One mutex guards everything in the arena, except for the counters
  * that are documented otherwise. A process may be killed, or stopped, at any instruction while it
- * holds the mutex (claim.h). Fields that have to change together are therefore changed through the
- * journal (hca/journal.h), and every object has the
- * slot of its owner, so that the objects of a dead process can be found.
+ * holds the mutex (claim.h). Therefore fields that have to change together are changed through the
+ * journal (hca/journal.h). Every object has the slot of its owner, so that the objects of a dead
+ * process can be found.
  *
- * Only processes of one uid write the arena (its directory has mode 0700). Values that
- * come from user memory, such as addresses and the counters in doorbell records, are
- * checked before they are used as an index.
+ * Only processes of one uid write the arena (its directory has mode 0700). Values that come from
+ * user memory, such as addresses and the counters in doorbell records, are checked before they are
+ * used as an index.
  */
 #ifndef SOFTHCA_FABRIC_ARENA_H
 #define SOFTHCA_FABRIC_ARENA_H
@@ -39,7 +39,7 @@
 #define MAX_QPS (1 << QP_INDEX_BITS)
 #define QPN_GEN_BITS (24 - QP_INDEX_BITS)
 #define FIRST_QP_INDEX 64 /* 0 and 1 are the management QPs of a real port */
-#define FIRST_MR_INDEX 16 /* key 0x100 is the provider's "no segment" */
+#define FIRST_MR_INDEX 16 /* the provider uses key 0x100 for "no segment" */
 
 #define ARENA_BLOCK 16384u /* unit of allocation; see reserve.h */
 #define ARENA_BLOCKS 8192u
@@ -53,7 +53,8 @@
 /* A lock that can be taken from an owner that is stopped; see claim.h. All zero: no owner. */
 struct claim {
 	uint64_t word;
-	struct iovec to[CLAIM_PIECES]; /* where its owner's system call writes in another process */
+	struct iovec to[CLAIM_PIECES]; /* the memory of another process to which its owner's
+					  system call writes */
 };
 
 /* The last observation of a claim's owner by a thread that waits for the claim. Zero: none. */
@@ -72,8 +73,8 @@ struct proc {
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
 	uint32_t pumping; /* chaos mode: its thread has been notified of pending work */
 	uint32_t has_thread; /* it has a thread that serves timers */
-	uint64_t
-		cm_due; /* when the next message to one of its ids arrives; 0: none is on its way */
+	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
+	uint64_t cm_due;
 	struct softhca_counters counters;
 };
 
@@ -93,7 +94,10 @@ struct ctx {
 	uint32_t rail;
 	uint32_t reserved;
 	uint64_t fifo; /* receives the async events */
-	/* Link model: until when the context serves messages that it sends; that it receives. */
+	/*
+	 * Link model: the times until which the context is busy with messages that it sends, and
+	 * with messages that it receives.
+	 */
 	uint64_t sends_until, receives_until;
 };
 
@@ -124,7 +128,7 @@ struct cq {
 	uint32_t log_size;
 	uint32_t cqe_size;
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
-	uint32_t consumer; /* last value seen in the doorbell record, widened */
+	uint32_t consumer; /* last value seen in the doorbell record, widened to 32 bits */
 	uint32_t overrun; /* fatal: no more CQEs are written */
 	uint32_t ignore_overrun; /* CQEs overwrite older ones; the consumer index is ignored */
 	uint32_t comp_en;
@@ -226,8 +230,8 @@ struct qp {
 	uint32_t rq_count; /* entries, 0 with an SRQ */
 	uint32_t rq_shift;
 	uint32_t rq_taken; /* entries taken since creation */
-	uint32_t sq_count; /* 64-byte blocks */
-	uint32_t sq_done; /* blocks executed; the low 16 bits are the WQE index */
+	uint32_t sq_count; /* blocks of 64 bytes (WQEBBs) */
+	uint32_t sq_done; /* blocks executed; the low 16 bits are the index of the next WQE */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t retries; /* transport retries of the WQE at sq_done */
 	uint32_t rnr_retries; /* RNR retries of the same WQE */
@@ -237,10 +241,10 @@ struct qp {
 	uint32_t recv_held; /* it has begun to receive a message that is not complete */
 	uint32_t recv_begun; /* chaos mode: 1 + index of the receive that such a message took */
 	uint32_t turn_of; /* sq_done + 1 of the WQE that has `turn` */
-	uint32_t held; /* sq_done + 1 of the WQE whose faults have been decided already */
-	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed already */
-	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured already */
-	uint32_t psns; /* that captured messages have taken since the QP left RESET */
+	uint32_t held; /* sq_done + 1 of the WQE to which the fault rules have been applied */
+	uint32_t placed; /* sq_done + 1 of the WQE whose payload has been placed */
+	uint32_t tapped; /* sq_done + 1 of the WQE whose request has been captured */
+	uint32_t psns; /* PSNs that captured messages have taken since the QP left RESET */
 	uint32_t answered; /* captured messages that its peer has executed */
 	/* Copies that run without the mutex; see xport/copy.h. */
 	struct claim copy; /* of the thread that copies */
@@ -251,7 +255,7 @@ struct qp {
 	uint32_t copy_peer; /* with copy_to: slot of the receiver */
 	uint64_t copy_ticket; /* number of its last copy, counted in the whole fabric */
 	uint64_t wait_until; /* CLOCK_MONOTONIC ns, 0: not waiting */
-	uint64_t turn; /* of the WQE at sq_done among those that wait; see timer.h */
+	uint64_t turn; /* number of the WQE at sq_done in the order of waiting; see timer.h */
 	uint64_t user_handle;
 	struct qp_attr attr;
 	/* Link model: completion times of the WQEs from sq_done to link_next. */
@@ -265,7 +269,7 @@ struct qp {
 	uint64_t piece_seed; /* determines the sizes and the order of the pieces */
 	uint32_t link_announced; /* producer index of the last doorbell, 16 bits */
 	uint32_t link_taken; /* the peer's service time of the WQE at sq_done has been added */
-	uint32_t link_batch; /* blocks that it announced */
+	uint32_t link_batch; /* blocks that this doorbell announced */
 	/* Strict mode: completions that the program may not have polled yet. */
 	uint32_t strict_first, strict_last;
 	uint32_t strict_met; /* the two ends of the connection have been compared */
@@ -350,16 +354,16 @@ enum fault_action {
 	FAULT_ERROR, /* error completion with the rule's syndrome */
 	FAULT_RNR, /* the message ends as if no receive were posted */
 	FAULT_NO_ANSWER, /* the message ends as if the peer did not answer */
-	FAULT_DELAY, /* executed delay_ns later, with later messages of the QP */
+	FAULT_DELAY, /* executed delay_ns later, and so are later messages of the QP */
 	FAULT_PARTIAL, /* the first bytes are placed, then an error completion */
 	FAULT_KILL, /* SIGKILL to the sender, after the first bytes are placed */
 	FAULT_KILL_PEER, /* SIGKILL to the receiver, before anything is placed */
-	FAULT_LINK_DOWN, /* the link of the sender's adapter */
+	FAULT_LINK_DOWN, /* the link of the sender's adapter goes down */
 	FAULT_LINK_UP,
 	FAULT_HOLD_RECEIVE, /* the first packet of a SEND has arrived, the others never do */
 	FAULT_DEVICE_FATAL, /* event of the sender's adapter; the message never ends */
 	FAULT_LATE, /* the WRITE arrives delay_ns later, whatever its sender does meanwhile */
-	FAULT_PACKET_LOST, /* of a packet to another host, as all rules from here on */
+	FAULT_PACKET_LOST, /* this rule and the next ones act on packets to other hosts */
 	FAULT_PACKET_TWICE,
 	FAULT_PACKET_LATE, /* sent after the next packet */
 };
@@ -376,7 +380,7 @@ struct fault_rule {
 	uint64_t count; /* matches that are affected; 0: all that follow */
 	uint32_t percent; /* share of these that is affected, at random */
 	uint32_t reserved;
-	uint64_t random; /* state of the generator; "seed" sets it */
+	uint64_t random; /* state of the generator; the key "seed" sets it */
 	uint64_t bytes; /* PARTIAL, KILL */
 	uint64_t delay_ns; /* DELAY, LATE */
 	uint64_t seen; /* matches */
@@ -393,12 +397,12 @@ struct port_counts {
 	uint64_t writes, reads, atomics; /* requests of peers that were executed */
 	uint64_t bad_pkeys; /* packets dropped because they are of another partition */
 	/*
-	 * Packets of other hosts that are dropped. Relaxed atomics: the receiver counts them
-	 * without the mutex.
+	 * All dropped packets of other hosts: malformed ones, those for no QP that is connected to
+	 * their sender, and bad_pkeys; and among them those with a wrong ICRC. Relaxed atomics: the
+	 * receiver counts them without the mutex.
 	 */
-	uint64_t
-		bad_packets; /* all: malformed, for no QP that is connected to their sender, bad_pkeys */
-	uint64_t bad_icrcs; /* of these: with a wrong ICRC */
+	uint64_t bad_packets;
+	uint64_t bad_icrcs;
 };
 
 #define CAPTURE_PATH 512
@@ -406,7 +410,7 @@ struct port_counts {
 /* A file with the packets that the messages would be on a network; see fabric/capture_file.h. */
 struct capture {
 	uint32_t on;
-	uint32_t owner; /* slot of the process that it ends with, or NO_SLOT: with the fabric */
+	uint32_t owner; /* slot of the process with which it ends; NO_SLOT: with the fabric */
 	uint32_t qpn; /* the only QP whose packets are written, on either side; 0: all */
 	int32_t error; /* -errno that ended the capture, or 0 */
 	int32_t failed_pid; /* with error: the process that got it */
@@ -420,7 +424,7 @@ struct capture {
 
 enum link_mode { LINK_OFF, LINK_REAL, LINK_VIRTUAL };
 
-/* Why a message needs more than plain execution. */
+/* Messages need more than plain execution for these reasons. */
 enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
@@ -444,8 +448,8 @@ struct arena {
 	uint64_t chaos_seed;
 	uint32_t chaos; /* not 0: chaos mode */
 	uint32_t link_mode; /* enum link_mode */
-	uint32_t attention; /* of enum attention; 0: messages are just executed */
-	uint32_t recoveries; /* times that work was continued for the owner of a claim */
+	uint32_t attention; /* set of enum attention; 0: messages are just executed */
+	uint32_t recoveries; /* how often another process continued the work of a claim's owner */
 	uint32_t replays; /* of these, with an active journal */
 	uint32_t takeovers; /* of these, for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */

@@ -24,10 +24,10 @@
  * claim is lost: the handler never returns into the interrupted code, but to the place where the
  * claim was taken.
  *
- * What of a system call? A thread that is stopped by a signal is in none. A debugger can also stop
- * a thread at the entry of a system call, which is then executed before the signal is delivered.
- * The kernel reads the list of pieces that process_vm_writev() writes to after that stop. So the
- * list is in the claim:
+ * What about system calls? A thread that is stopped by a signal is not in a system call. A debugger
+ * can also stop a thread at the entry of a system call, which is then executed before the signal is
+ * delivered. The kernel reads the list of pieces that process_vm_writev() writes to after that
+ * stop. So the list is in the claim:
  *	4. The waiter empties the list.
  *	5. The waiter waits until the owner is stopped or has received the signal. By then a system
  *	   call that a continued owner has begun with the full list is complete.
@@ -102,7 +102,7 @@ static inline uint64_t claim_word(uint32_t epoch)
 	return (uint64_t)epoch << CLAIM_OWNER_BITS | claim_self();
 }
 
-/* Jumps to the mark, with no claim. */
+/* Jumps to claim_held.mark. This thread has no claim then. */
 _Noreturn void claim_lost(void);
 
 /*
@@ -121,10 +121,10 @@ static inline bool claim_kept(void)
 }
 
 /*
- * Makes this thread the owner, with the next epoch, if the claim's word is @seen. Returns whether
- * it is. The thread writes its own record before the word, so the handler of the signal never
- * misses a claim. In between the handler does nothing; a claim that is lost in that time is noticed
- * here.
+ * Makes this thread the owner, with the next epoch, if the claim's word is @seen. Returns true if
+ * the thread is the owner then. The thread writes its own record before the word, so the handler of
+ * the signal never misses a claim. In between the handler does nothing; a claim that is lost in
+ * that time is noticed here.
  */
 static inline bool claim_replace(struct claim *c, uint64_t seen)
 {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The connection manager's part of the arena: the ids of all processes of the fabric. */
+/*
+ * The connection manager's part of the arena: the ids (rdma_cm ids) of all processes of the fabric.
+ */
 #ifndef SOFTHCA_FABRIC_CM_IDS_H
 #define SOFTHCA_FABRIC_CM_IDS_H
 
@@ -17,7 +19,7 @@ struct cm_addr {
 	uint16_t family; /* AF_INET, AF_INET6; 0: none */
 };
 
-/* Names an id, also after it is destroyed: its place may then have an id with another serial. */
+/* Names an id. After the id is destroyed, its entry may have an id with another serial. */
 struct cm_link {
 	uint32_t index;
 	uint32_t serial; /* 0: none */
@@ -36,7 +38,7 @@ enum cm_state {
 	CM_ESTABLISHED,
 	CM_DREQ_SENT,
 	CM_DREQ_RCVD,
-	CM_SIDR_SENT, /* datagrams: the request that asks for a QP number */
+	CM_SIDR_SENT, /* datagrams: the request for a QP number */
 	CM_SIDR_RCVD,
 	CM_SIDR_DONE,
 	CM_ENDED, /* rejected, or disconnected by both */
@@ -64,8 +66,8 @@ struct cm_param {
 /* A message of the other end that has not arrived yet. */
 struct cm_coming {
 	uint64_t due; /* CLOCK_MONOTONIC ns */
-	uint64_t
-		patience; /* likewise: it does not wait for the program any longer; 0: it has not come */
+	uint64_t patience; /* time until which it waits for the program (CM_PATIENCE_NS); 0: it
+			     has not come */
 	uint32_t sends, receives; /* producer indexes of the QP's CQs when it had come */
 	uint16_t type; /* these as in struct cm_event */
 	uint16_t has_param;
@@ -78,7 +80,7 @@ struct cm_id {
 	uint32_t serial; /* unique in the fabric */
 	uint32_t state; /* enum cm_state */
 	uint64_t fifo; /* of the event channel */
-	uint64_t uid; /* the program's name for it; 0: of a request that was not accepted yet */
+	uint64_t uid; /* the program's name for it; 0: a request that was not accepted yet */
 	uint32_t ps; /* port space */
 	uint32_t qp_type;
 	uint32_t rail; /* NO_INDEX: not bound to an adapter */
@@ -87,7 +89,7 @@ struct cm_id {
 	struct cm_addr src, dst;
 	uint32_t has_port; /* no other id may have its port */
 	uint32_t backlog; /* LISTEN: requests that may be unread */
-	uint32_t events; /* that the program has read for this id */
+	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;
 	struct cm_link listener; /* of a request */
 	uint32_t unread; /* a request that the program does not know yet */
@@ -97,7 +99,10 @@ struct cm_id {
 	uint32_t tos;
 	struct cm_param local; /* last sent */
 	struct cm_param remote; /* last received */
-	/* Events that its program is not told yet, in their order; the next one has number first. */
+	/*
+	 * Events that are not posted yet, in their order; the number of the next one is
+	 * first_coming.
+	 */
 	uint32_t first_coming, last_coming;
 	struct cm_coming coming[CM_COMING];
 };

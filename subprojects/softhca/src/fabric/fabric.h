@@ -81,7 +81,10 @@ extern const struct fabric_hooks fabric_hooks;
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 void fabric_unlock(void);
 
-/* The same for ordinary code: fabric_enter() blocks the signals, and restores them after -EIO. */
+/*
+ * As fabric_lock(), for code that has not blocked the signals: fabric_enter() blocks them, and
+ * restores them after -EIO.
+ */
 #define fabric_enter(saved)                                                                        \
 	(fabric_block(saved), _setjmp(claim_held.mark) ? fabric_lost_within(saved) : fabric_take())
 void fabric_leave(const sigset_t *saved);
@@ -103,7 +106,7 @@ bool fabric_alive(uint32_t slot);
 
 /*
  * Returns true if the memory of @slot's process may be accessed. As fabric_alive(), but seldom
- * makes a system call. If the process has died since the last one, the access returns -ESRCH.
+ * makes a system call. If the process has died since the last check, the access returns -ESRCH.
  */
 bool fabric_reachable(uint32_t slot);
 

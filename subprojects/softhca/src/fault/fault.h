@@ -38,7 +38,7 @@ int fault_parse(const char *text, const char *name, struct fault_rule rules[FAUL
 int fault_load_env(struct fault_rule rules[FAULT_RULES], char *err, size_t errlen);
 
 /*
- * The device of the first rule whose adapter does not exist, and which can never apply; NULL if
+ * The device of the first rule that can never apply because its adapter does not exist; NULL if
  * there is no such rule.
  */
 const char *fault_stray(const struct fault_rule rules[FAULT_RULES],

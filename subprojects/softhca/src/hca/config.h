@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum engine_mode {
-	ENGINE_TRAP, /* each doorbell store traps and is executed at once */
+	ENGINE_TRAP, /* each doorbell store traps and is executed immediately */
 	ENGINE_POLL, /* a thread polls the doorbell records */
 	ENGINE_STEP, /* the program calls softhca_step() */
 };
@@ -17,8 +17,8 @@ struct config {
 	enum engine_mode mode; /* SOFTHCA_MODE=trap|poll|step */
 	bool strict; /* SOFTHCA_STRICT=1 or abort */
 	bool strict_aborts; /* SOFTHCA_STRICT=abort: the first violation ends the process */
-	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is not noticed at once */
-	uint64_t memlock; /* SOFTHCA_MEMLOCK: bytes that may be registered; 0: as the kernel says */
+	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is noticed by time-outs only */
+	uint64_t memlock; /* SOFTHCA_MEMLOCK: bytes that may be registered; 0: the kernel's limit */
 	uint64_t patience_ns; /* SOFTHCA_PATIENCE: see fabric/claim.h */
 	bool blueflame; /* SOFTHCA_BF=1 */
 	bool legacy_uars; /* SOFTHCA_UAR=legacy: a fixed set of doorbell pages for each context */

@@ -2,9 +2,9 @@
 /*
  * Completion queues: room, writing, events. The caller must hold the fabric's mutex.
  *
- * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself when the
- * completion that it is about is there already): CQ_UNARMED -> CQ_ARMED_NEXT or
- * CQ_ARMED_SOLICITED -> CQ_UNARMED. An overrun queue stays overrun until it is destroyed.
+ * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself if the completion
+ * has been written already): CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An
+ * overrun queue stays overrun until it is destroyed.
  */
 #ifndef SOFTHCA_HCA_CQ_H
 #define SOFTHCA_HCA_CQ_H

@@ -28,7 +28,10 @@ bool fifo_unread(uint64_t id);
  */
 uint32_t fifo_drop(uint64_t id, uint64_t handle, uint32_t len);
 
-/* The same for the events of which @drop says so. It is asked once for each, in their order. */
+/*
+ * As fifo_drop(), for the events for which @drop returns true. @drop is called once for each event,
+ * in their order.
+ */
 uint32_t fifo_drop_if(uint64_t id, uint32_t len, bool (*drop)(const void *event, void *arg),
 	void *arg);
 
@@ -53,8 +56,8 @@ void async_cq(struct cq *cq, enum async_event type);
 void async_srq(struct srq *srq, enum async_event type);
 
 /*
- * An object is destroyed: removes its unread events. @sent: number of events that were
- * sent for it. Returns how many of them the program has read.
+ * Must be called when an object is destroyed: removes its unread events. @sent: number of events
+ * that were sent for it. Returns how many of them the program has read.
  */
 uint32_t async_withdraw(uint32_t ctx, uint64_t handle, uint32_t sent);
 

@@ -19,7 +19,7 @@ void owed_init(struct qp *qp);
 /* Before a step with owed_add() begins: makes sure that there is a place. */
 void owed_room(struct qp *qp, enum owed_side side);
 
-/* Adds to the journal's step: a completion. @end: of a send queue, the block after the WQE. */
+/* Adds a completion to the journal's step. @end: for a send queue, the block after the WQE. */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end);
 
 /* Returns true if the work queue has owed completions. */

@@ -14,8 +14,8 @@
 void port_set_link(uint32_t rail, bool up);
 
 /*
- * Returns true if the kernel takes an address with these fields: on RoCE, and where the port asks
- * for it, there must be a GRH, whose source is a GID of the port.
+ * Returns true if the kernel accepts an address vector with these fields. On RoCE, and if the port
+ * requires it (grh_required), there must be a GRH whose source is a GID of the port.
  */
 bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * RoCEv2 packets from the BTH on: headers as values and as bytes. No state, no memory, no clock.
+ * RoCEv2 packets from the BTH on: converts the headers between values and bytes. The functions keep
+ * no state.
  *
  *	BTH 12 | DETH 8 | RETH 16 or AtomicETH 28 | AETH 4 | AtomicAckETH 8 | ImmDt 4 | payload |
  *	zeros up to a multiple of 4 | ICRC 4

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The one thread of this process that waits for the timers of its QPs (hca/timer.h). It sleeps
- * until a timer is due (RNR, transport timeouts), or until another process wakes it because a QP
- * must be flushed that only this process can flush.
+ * until a timer is due (RNR, transport timeouts), or until another process wakes it, because only
+ * this process can flush a QP.
  */
 #ifndef SOFTHCA_SCHED_SCHED_H
 #define SOFTHCA_SCHED_SCHED_H

@@ -113,8 +113,8 @@ int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errl
 uint8_t softhca_rate_speed(uint64_t rate_mbps, uint32_t *gbps_p, const char **name_p);
 
 /*
- * The number of NUMA nodes: one more than the highest node of the rails. If this machine has all
- * nodes of the rails, also more than the highest node of the machine. At least 1.
+ * The number of NUMA nodes, at least 1: one more than the highest node of the rails. If this
+ * machine has all nodes of the rails, the number is also greater than the machine's highest node.
  */
 uint32_t softhca_topology_nodes(const struct softhca_topology *t);
 

@@ -10,7 +10,7 @@
 #include "trap/device.h"
 
 /*
- * Checks the doorbell @bytes (8 bytes) of @qp, whose doorbell record says @pi. Returns false if
+ * Checks the doorbell @bytes (8 bytes) of @qp, whose doorbell record contains @pi. Returns false if
  * nothing new is posted, the ring is overrun, or the bytes do not match a posted WQE.
  */
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes);

@@ -35,7 +35,7 @@ struct ucma_cmd {
 /* For the macro. The caller must hold the mutex, which is released if there is no such id. */
 int ucma_find(const struct ucma_cmd *c, uint32_t index, const sigset_t *saved, struct cm_id **id_p);
 
-/* Returns @r. */
+/* Releases the mutex, and returns @r. */
 int ucma_leave(const sigset_t *saved, int r);
 
 int ucma_create_id(struct ucma_cmd *c);

@@ -11,7 +11,7 @@
 
 /*
  * Watches the process of slot @slot; if it has ended already, destroys its objects now. NO_SLOT and
- * the own slot are ignored. On a kernel without pidfds (before 5.3) no process is watched.
+ * this process's slot are ignored. On a kernel without pidfds (before 5.3) no process is watched.
  */
 void watch(uint32_t slot);
 

@@ -30,7 +30,7 @@ struct cmd {
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
-/* The FIFO behind a completion channel's fd of this process, else 0. */
+/* The FIFO of this process's completion channel @fd, else 0. */
 uint64_t uverbs_channel_fifo(int fd);
 
 /* Registers @fd as a completion channel. Returns 0, or -EMFILE if @fd is too high. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The protocol of an RC QP whose peer is reached by packets: requester and responder as a state
- * machine without sockets, clocks and memory. wire_receive() passes packets in, the argument @now
- * passes the time (ns), and all effects go through struct wire_ops. Not locked: the caller must
- * serialise the calls.
+ * machine without sockets, clocks and access to memory. wire_receive() passes packets in, the
+ * argument @now passes the time (ns), and all effects go through struct wire_ops. Not locked: the
+ * caller must serialise the calls.
  *
  * Requester. Messages are numbered from 0. `una` is the oldest PSN that is not acknowledged, `next`
  * the next one to be sent, `top` the one after the highest that was ever sent; una <= next <= top.
@@ -45,11 +45,11 @@ enum wire_status {
 };
 
 struct wire_message {
-	struct message m; /* transport, mtu, dest_qpn and psn are filled by the machine */
+	struct message m; /* the state machine fills in transport, mtu, dest_qpn and psn */
 	bool fence; /* not sent before all earlier READs and atomics are answered */
 };
 
-/* The word at @at becomes @value. */
+/* A store: the word at @at becomes @value. */
 struct wire_store {
 	uint32_t *at;
 	uint32_t value;
@@ -89,8 +89,8 @@ struct wire_ops {
 	int (*gather)(void *arg, uint32_t n, uint32_t offset, void *out, uint32_t len);
 	int (*scatter)(void *arg, uint32_t n, uint32_t offset, const void *bytes, uint32_t len);
 	/*
-	 * Ends message @n, the oldest. After an error: nothing was stored, and no other message
-	 * ends.
+	 * Ends message @n, the oldest. If it returns an error, nothing was stored, and no other
+	 * message ends.
 	 */
 	int (*complete)(void *arg, uint32_t n, enum wire_status status, const struct wire_step *s);
 
@@ -150,7 +150,7 @@ struct wire_requester {
 };
 
 struct wire_replay {
-	uint32_t psn; /* 1 + PSN, 0: free */
+	uint32_t psn; /* 1 + PSN of the request; 0: free */
 	uint32_t reserved;
 	uint64_t original;
 };
@@ -158,11 +158,10 @@ struct wire_replay {
 struct wire_responder {
 	uint32_t expected; /* PSN */
 	uint32_t msn;
-	uint32_t
-		operation; /* 1 + of the message that is arriving: MSG_SEND or MSG_WRITE; 0: none */
+	uint32_t operation; /* 1 + kind of the arriving message, MSG_SEND or MSG_WRITE; 0: none */
 	uint32_t offset; /* bytes of that message that have arrived */
 	uint32_t nak_sent;
-	uint32_t ack_due; /* 1 + PSN, or 0 */
+	uint32_t ack_due; /* 1 + PSN to acknowledge, or 0 */
 	uint32_t refused;
 	uint32_t rkey, length; /* of the WRITE */
 	uint32_t atomics; /* executed; determines the next one's place in the ring */
@@ -197,7 +196,7 @@ uint64_t wire_deadline(const struct wire_qp *q);
 /* Continues waiting messages whose time has come, and repeats unanswered ones. */
 void wire_tick(struct wire_qp *q, const struct wire_ops *ops, void *arg, uint64_t now);
 
-/* Reports that sending took until @now: the timeout for the peer's answer begins here. */
+/* Reports that sending took until @now, so that the timeout for the peer's answer begins then. */
 void wire_sent(struct wire_qp *q, uint64_t now);
 
 /* The halves of wire_receive(). */

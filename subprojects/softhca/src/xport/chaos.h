@@ -35,7 +35,7 @@ int chaos_from_env(uint64_t *seed_p);
 /* Allows execution of the requests of a QP of this process. */
 void chaos_announce(struct qp *qp);
 
-/* Returns true if requests of the own QP are announced. */
+/* Returns true if requests of @qp, a QP of this process, are announced. */
 bool chaos_announced(const struct qp *qp);
 
 /*

@@ -10,7 +10,7 @@
 /* Advances the send queue after a WQE succeeded, with a completion if the WQE is signaled. */
 void complete_send(struct qp *qp, const struct wqe *w);
 
-/* The same, in one step with the stores @also (NULL: none). */
+/* As complete_send(), in one step with the stores @also (NULL: none). */
 void complete_send_with(struct qp *qp, const struct wqe *w, const struct wire_step *also);
 
 /*

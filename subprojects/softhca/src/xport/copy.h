@@ -34,7 +34,8 @@ struct copy {
 	const struct dma_seg *to, *from;
 	size_t nto, nfrom;
 	uint64_t length;
-	uint64_t aligned; /* address by which chaos mode cuts the payload */
+	uint64_t aligned; /* address in the destination, or 0; chaos mode cuts the payload at its
+			     aligned words */
 };
 
 /* Implements copy_whole() for long payloads: releases the mutex. */
@@ -59,9 +60,8 @@ static inline bool copy_holds(const struct qp *qp)
 }
 
 /*
- * Waits until no copy involves an own QP. The state of the QP must not let a new copy begin.
- * With @sending_only, waits only for a copy that it sends. Returns whether the QP still
- * exists.
+ * Waits until no copy involves @qp, a QP of this process in a state in which no copy begins. With
+ * @sending_only, waits only for a copy that the QP sends. Returns true if the QP still exists.
  */
 bool copy_wait(struct qp *qp, bool sending_only);
 

@@ -10,9 +10,8 @@
  *	requests outstanding	1 to 1024, a step for each doubling
  *	QPs with such requests	1 to 4, on the adapter
  *
- * Half of the share that the topology gives grows with the mean of the five; the other half is
- * added where all are in the upper three tenths of their steps. The caller must hold the fabric's
- * mutex.
+ * Half of the topology's share grows with the mean of the five. The other half is added if all five
+ * are in the upper three tenths of their steps. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_PAUSE_H
 #define SOFTHCA_XPORT_PAUSE_H

@@ -4,16 +4,16 @@
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD; every state -> RESET and -> ERR; SQE is not used
  *
- * qp_modify() makes the transitions that a program requests, qp_to_error() those that a
- * failure causes, qp_stop() the first half of those to RESET. No other function writes
- * `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
+ * qp_modify() makes the transitions that a program requests, qp_to_error() those that a failure
+ * causes, qp_stop() the first half of those to RESET. No other function writes `state`, except
+ * qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
- * Within ERR, `flushing` tells whether both queues have been flushed: it is set before the
- * state and cleared after the flush. The flush is put off while a copy involves the QP
- * (copy.h), or until its owner wakes up, and whoever takes over from a dead process
- * finishes it (qp_recover()).
+ * In ERR, `flushing` tells whether both queues have been flushed: it is set before the state and
+ * cleared after the flush. The flush is put off while a copy involves the QP (copy.h), or until its
+ * owner wakes up. If the process that flushes dies, the process that takes over finishes the flush
+ * (qp_recover()).
  *
- * Within RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
+ * In RTS a QP is idle, waits for a timer (`wait_until`), or copies (`copy_to`).
  */
 #ifndef SOFTHCA_XPORT_QP_H
 #define SOFTHCA_XPORT_QP_H
@@ -49,7 +49,8 @@ void qp_fail_remotely(struct qp *qp);
 
 /*
  * Ends the message that the QP is receiving, if any, because the rest of it does not come. The
- * receive of the SRQ that the QP holds is completed as flushed or, if not @completes, lost.
+ * receive of the SRQ that the QP holds is completed as flushed if @completes is true, else it is
+ * lost.
  */
 void qp_end_receive(struct qp *qp, bool completes);
 

@@ -16,8 +16,8 @@
 
 /*
  * Must be called when the QP has got the attributes of RTR: prepares it if its peer is reached by
- * packets. Returns 0, -ENOMEM or, with a line on standard error, the reason why that is impossible:
- * -EOPNOTSUPP, -EMSGSIZE (the path MTU), -ENETUNREACH and others.
+ * packets. Returns 0 or -ENOMEM. If the peer cannot be reached, prints the reason on standard error
+ * and returns -EOPNOTSUPP, -EMSGSIZE (the path MTU), -ENETUNREACH or others.
  */
 int wired_receive_from(struct qp *qp);
 
@@ -52,19 +52,22 @@ int wired_refuse_drain(const struct qp *qp);
 void wired_stop(struct qp *qp);
 
 /*
- * Handles a packet with a right ICRC that has come from f->src to f->dst: @p as decoded, and its
- * payload. If a QP is connected to the sender, executes the packet and returns the QP; else NULL.
- * The acknowledgement may wait for wired_acknowledge().
+ * Handles the packet @p, which was sent from f->src to f->dst and has a valid ICRC. If a QP is
+ * connected to the sender, executes the packet and returns the QP; else NULL. The acknowledgement
+ * may wait for wired_acknowledge().
  */
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
 
-/* Sends the acknowledgements that wait. Returns when the QP's timer is due; 0: never. */
+/*
+ * Sends the acknowledgements that wait. Returns the time at which the QP's timer is due; 0: never.
+ */
 uint64_t wired_acknowledge(struct qp *qp);
 
 /*
  * Serves the timers of all QPs on the wire that are due at @now. All packets that had come until
  * @now must have been passed to wired_packet(), so that a machine that is busy elsewhere does not
- * make a peer time out. Returns the time of the next call, if no packet comes before.
+ * make a peer time out. Returns the time at which it must be called again if no packet comes
+ * before.
  */
 uint64_t wired_tick(uint64_t now);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two halves of struct wire_ops over the queues of a QP. The caller must hold the fabric's
- * mutex.
+ * Implements the two halves of struct wire_ops with the queues of a QP. The caller must hold the
+ * fabric's mutex.
  */
 #ifndef SOFTHCA_XPORT_WIRED_OPS_H
 #define SOFTHCA_XPORT_WIRED_OPS_H
@@ -45,8 +45,8 @@ int wired_atomic(void *arg, const struct packet *p, uint64_t *original, const st
 void wired_refused(void *arg, enum aeth_syndrome nak);
 
 /*
- * Sends a packet of @qp to f->dst, with the QP's P_Key and the source port of this process, which
- * is written to @f.
+ * Sends a packet of @qp to f->dst, with the QP's P_Key and the source port of this process. Writes
+ * the source port to @f.
  */
 void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload);
 

@@ -14,8 +14,8 @@
 #include "fabric/arena.h"
 
 /*
- * Executes the WQEs that are posted according to the doorbell record of an own QP, unless
- * the QP waits for a timer. The mutex is released while a long payload is copied and while
+ * Executes the WQEs that are posted according to the doorbell record of @qp, a QP of this process,
+ * unless the QP waits for a timer. The mutex is released while a long payload is copied and while
  * waiting for such a copy, so any object may have changed when the function returns.
  */
 void xport_send(struct qp *qp);
