@@ -18,7 +18,7 @@
 static struct {
 	int fd;
 	int error;
-	uint64_t at; /* end of what is written to the file, which is not valid yet */
+	uint64_t at; /* end of the bytes in the file; those of this group are not valid yet */
 	uint64_t packets;
 	size_t used; /* of the buffer */
 	uint8_t buffer[BUFFER];

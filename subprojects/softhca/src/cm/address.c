@@ -124,8 +124,8 @@ bool cm_addr_same_ip(const struct cm_addr *a, const struct cm_addr *b)
 }
 
 /*
- * The index of the GID that stands for @addr of the host: the first of the same kind, else the
- * first.
+ * The index of the GID that stands for @addr of the host: the first GID of the same kind (IPv4 or
+ * IPv6), else the first GID.
  */
 static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr *addr)
 {

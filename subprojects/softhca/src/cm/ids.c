@@ -281,7 +281,8 @@ static bool is_polled(uint32_t cq_index, uint32_t producer)
 
 /*
  * A program that learns of the end of a connection drops the completions that it has not polled. On
- * a network there is time between the two, however busy the program's core is.
+ * a network the completions come some time before the event, however busy the program's core is. So
+ * the event waits until they are polled, but at most CM_PATIENCE_NS.
  */
 static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint64_t now)
 {

@@ -91,8 +91,8 @@ static void *ptr(uint64_t addr)
 }
 
 /*
- * The target list for a system call of this thread, copied into the thread's claim. If the thread
- * is stopped and loses the claim before the call begins, the list is emptied.
+ * Returns the target list for a system call of this thread, copied into the thread's claim. If the
+ * thread is stopped and loses the claim before the system call begins, the list is emptied.
  */
 static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 {
@@ -102,8 +102,8 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 		return remote;
 	memcpy(c->to, remote, n * sizeof(*remote));
 	/*
-	 * After the list is filled: if the claim was lost before, the list belonged to another
-	 * owner.
+	 * Checked after the list is filled: if the claim was lost before, the list belongs to
+	 * another owner.
 	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	if (!claim_kept())
@@ -214,8 +214,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
 }
 
 /*
- * The next piece of a walk over @segs: its part of the @len bytes from @offset on. Updates @offset
- * and @len to what remains after the piece. Returns false at the end.
+ * Gets the next piece of a walk over @segs: its part of the @len bytes from @offset on. Updates
+ * @offset and @len to what remains after the piece. Returns false at the end.
  */
 static bool next_part(const struct dma_seg **segs, size_t *n, uint64_t *offset, uint64_t *len,
 	struct dma_seg *part)

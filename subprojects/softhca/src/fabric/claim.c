@@ -60,8 +60,8 @@ static void divert(ucontext_t *uc)
 }
 
 /*
- * The signal may belong to a claim that was released since. Then the swap of another claim is
- * harmless.
+ * The signal may be about a claim that was released since. Swapping the word of another claim is
+ * harmless then.
  */
 bool claim_signal(const siginfo_t *si, ucontext_t *uc)
 {
@@ -180,7 +180,7 @@ static bool replace(struct claim *c, uint64_t word, enum claim_heir heir)
 		__ATOMIC_RELAXED);
 }
 
-/* Steps 1 to 5 of the description in claim.h. @before: the state in which the owner was found. */
+/* Executes steps 1 to 5 of claim.h. @before: the state in which the owner was found. */
 static bool fence(struct claim *c, uint64_t word, const struct look *before, enum claim_heir heir)
 {
 	uint32_t tid = claim_tid(word);

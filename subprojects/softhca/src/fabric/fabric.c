@@ -46,7 +46,7 @@ struct waiter {
 	uint64_t looked; /* when the holder was last checked */
 };
 
-/* Takes the mutex from a holder that has died or is stopped. Returns whether it did. */
+/* Takes the mutex from a holder that has died or is stopped. Returns true if it did. */
 static bool take_over(struct waiter *w)
 {
 	struct claim *c = &arena()->lock;
@@ -114,7 +114,9 @@ void fabric_unlock(void)
 		claim_lost();
 }
 
-/* The process that took over may have died before it made the QPs fail. */
+/*
+ * This process fails its QPs itself, too: the process that took over may have died before it did.
+ */
 __attribute__((cold)) int fabric_lost(void)
 {
 	char line[160];

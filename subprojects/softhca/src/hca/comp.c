@@ -60,7 +60,7 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	return !memcmp(&t, cqe, sizeof(t));
 }
 
-/* Adds the queue to the list of cq_flush_runs(). If the list is full, writes the run out. */
+/* Adds the queue to the list of cq_flush_runs(). If the list is full, writes the CQ's run out. */
 static void enlist(struct cq *cq)
 {
 	uint32_t *list = arena()->comp_queues;
@@ -97,7 +97,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	enlist(cq);
 }
 
-/* The title is written last: the reader looks at the mini-CQEs after it. */
+/* The title is written last, because the reader reads the mini-CQEs after the title. */
 void comp_flush(struct cq *cq)
 {
 	struct comp_run *run = run_of(cq);

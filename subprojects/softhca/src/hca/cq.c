@@ -48,7 +48,9 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 	counters_of(cq->obj.owner)->cqes++;
 }
 
-/* From the end of the list, so that it has no gap if this process is killed meanwhile. */
+/*
+ * Begins at the end of the list, so that the list has no gap if this process is killed meanwhile.
+ */
 void cq_flush_runs(void)
 {
 	uint32_t *list = arena()->comp_queues, n = 0;
@@ -67,7 +69,10 @@ static void fire(struct cq *cq)
 		cq->comp_events++;
 		fifo_post(cq->fifo, &cq->user_handle, sizeof(cq->user_handle));
 	}
-	/* Last: if this process dies before, the journal is replayed and sends the event. */
+	/*
+	 * The last step: if this process dies before it, the journal is replayed and sends the
+	 * event.
+	 */
 	atomic_signal_fence(memory_order_seq_cst);
 	cq->fired = 1 + cq->arm_sn;
 	cq->armed = CQ_UNARMED;
@@ -91,9 +96,9 @@ void cq_notify(struct cq *cq, const void *bytes)
 }
 
 /*
- * If there are completions between the consumer index in the arm word and the producer,
- * they were written before the program armed the queue. The event is then sent at once,
- * so that none is missed.
+ * If there are completions between the consumer index in the arm word and the producer, they were
+ * written before the program armed the queue. The event is then sent immediately, so that none is
+ * missed.
  */
 void cq_arm(struct cq *cq, uint32_t word)
 {

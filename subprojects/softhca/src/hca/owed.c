@@ -15,7 +15,7 @@ static struct owed_ring *ring_of(const struct qp *qp, enum owed_side side)
 	return &arena()->owed[qp_index(qp)][side];
 }
 
-/* Adds to the journal's step: the completion is written. */
+/* Adds the writing of the completion to the journal's step. */
 static void put(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end)
 {
 	uint32_t cq = side == OWED_SEND ? qp->send_cq : qp->recv_cq;

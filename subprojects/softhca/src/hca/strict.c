@@ -12,17 +12,17 @@
 
 #define PAGE 4096u
 
-/* Completions that a program may have polled before it tells the device so. */
+/* Completions that a program may have polled before it updates the consumer index. */
 #define POLLED_AHEAD 64
 
 /*
- * Drops the completions that the program has polled: their blocks may be reused. Programs post what
- * waits for room while they poll, and store the consumer index afterwards.
+ * Drops the completions that the program has polled: their blocks may be reused. While programs
+ * poll, they post requests that waited for room, and they store the consumer index afterwards.
  */
 static void reap_polled(struct qp *qp)
 {
 	struct cq *cq = cq_at(qp->send_cq);
-	uint32_t polled = cq->producer; /* at most, if the program does not say how many */
+	uint32_t polled = cq->producer; /* the most: the program does not report how many */
 
 	if (!cq->ignore_overrun) {
 		cq_read_consumer(cq);
@@ -39,8 +39,9 @@ static void reap_polled(struct qp *qp)
 }
 
 /*
- * Makes room in the full list: of two neighbours one is left, polled when the first was and with the
- * blocks of both. So a mistake may be missed, but none is reported that was not made.
+ * Makes room in the full list by joining neighbours. The joined entry counts as polled when the
+ * first one was, and has the blocks of both. So a mistake may be missed, but correct use is never
+ * reported.
  */
 static void join_neighbours(struct qp *qp)
 {
@@ -117,7 +118,7 @@ void strict_destroyed(const struct qp *qp)
 			qp->qpn, qp->rung & 0xffff, (pi - 1) & 0xffff);
 }
 
-/* The kernel's limit, which does not hold for processes that may lock memory. */
+/* Returns the kernel's limit, which does not apply to processes that may lock memory. */
 static uint64_t kernel_memlock(void)
 {
 	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -8,16 +8,16 @@
 #include "hca/objects.h"
 #include "sys/sys.h"
 
-/* The QPs, by index, with the smallest key on top; the mutex guards it. */
+/* A heap of QPs, by index, with the smallest key on top. The mutex guards it. */
 struct heap {
 	uint32_t n;
 	uint16_t qps[MAX_QPS];
 	uint64_t key[MAX_QPS]; /* by index of the QP */
-	uint16_t place[MAX_QPS]; /* likewise: 1 + place in qps, 0: not there */
+	uint16_t place[MAX_QPS]; /* by index of the QP: 1 + place in qps; 0: not there */
 };
 
-static struct heap set; /* key: when the timer runs out */
-static struct heap run_out; /* key: how long the message has waited */
+static struct heap set; /* key: the time at which the timer expires */
+static struct heap run_out; /* key: `turn` of the QP; the smallest has waited longest */
 
 static void put(struct heap *h, uint32_t place, uint32_t i)
 {
@@ -38,7 +38,7 @@ static void exchange(struct heap *h, uint32_t a, uint32_t b)
 	put(h, b, i);
 }
 
-/* The QP at @at moves to where its key belongs. */
+/* Moves the QP at @at to where its key belongs. */
 static void sift(struct heap *h, uint32_t at)
 {
 	uint32_t child;

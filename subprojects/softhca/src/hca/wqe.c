@@ -64,7 +64,7 @@ enum syndrome wqe_fetch(const struct qp *qp, uint32_t index, struct wqe *w)
 	return SYN_NONE;
 }
 
-/* The payload is in the entry; the next segment begins at a multiple of 16 bytes. */
+/* Adds payload that is in the entry. The next segment begins at a multiple of 16 bytes. */
 static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 {
 	struct dma_seg *s = &w->segs[w->nsegs++];

@@ -132,8 +132,8 @@ static void put_headers(const struct flow *f, uint8_t *head, size_t len)
 
 /*
  * The ICRC covers the identification, which a receiver does not know. The CRC is linear: let @diff
- * be the difference between the packet's CRC and the CRC for identification 0. Taken back over the
- * bytes after the identification, it is the identification itself, which has 16 bits.
+ * be the difference between the packet's CRC and the CRC for identification 0. crc_undo() of @diff
+ * over the bytes after the identification gives the identification itself, which has 16 bits.
  */
 static bool differs_by_identification(uint32_t diff, size_t behind)
 {

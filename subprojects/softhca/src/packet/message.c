@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-/* The packets of a message with payload: indexed by immediate, then by place. */
+/*
+ * The operations of the packets of a message with payload. last[] and only[] are indexed by
+ * has_imm.
+ */
 struct operations {
 	uint8_t first, middle, last[2], only[2];
 };

@@ -96,7 +96,7 @@ static void tell(nfds_t i, int error)
 		strerrordesc_np(error));
 }
 
-/* Opens the missing sockets. An address may appear later. Returns whether all are open. */
+/* Opens the missing sockets. An address may appear later. Returns true if all are open. */
 static bool open_sockets(void)
 {
 	bool all = true;
@@ -171,7 +171,10 @@ static uint64_t execute(nfds_t s, uint32_t n)
 	return next;
 }
 
-/* Receives one batch of socket @s. Returns whether there may be more. Lowers *next if necessary. */
+/*
+ * Receives one batch of socket @s. Returns true if there may be more packets. Lowers *next if
+ * necessary.
+ */
 static bool receive(nfds_t s, uint64_t *next)
 {
 	bool any = false;
@@ -216,7 +219,10 @@ static uint64_t tick(uint64_t now)
 	return next;
 }
 
-/* Takes the lock of the receiving process. @cmd: whether to wait for it. Returns 0 or -errno. */
+/*
+ * Takes the lock of the receiving process. @cmd: a command of fcntl(2), which waits for the lock or
+ * does not. Returns 0 or -errno.
+ */
 static int take_over(int cmd)
 {
 	int r = fabric_byte_lock(fabric_self.lock_fd, cmd, F_WRLCK, PUMP_BYTE, 1);
@@ -274,7 +280,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
+/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 int pump_start(void)
 {
 	pthread_attr_t attr;

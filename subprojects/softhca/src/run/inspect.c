@@ -37,7 +37,7 @@ static int find(const char *name, char path[PATH_MAX])
 	return -1;
 }
 
-/* Returns whether @fd is a script. If it is, sets @path to its interpreter. */
+/* Returns true if @fd is a script, and then sets @path to its interpreter. */
 static bool interpreter(int fd, char path[PATH_MAX])
 {
 	char line[LINE_MAX_READ + 1], *p;

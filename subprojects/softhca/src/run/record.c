@@ -63,7 +63,7 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	int r = 0;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	busy = arena()->capture.on; /* before a file is emptied */
 	fabric_leave(&saved);
 	if (busy)
@@ -79,7 +79,7 @@ static int start(struct recording *rec, const char *file, uint32_t qpn)
 	if (r)
 		return r;
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	r = capture_start(arena(), &c, fabric_self.slot, qpn);
 	fabric_leave(&saved);
 	return r;
@@ -116,7 +116,7 @@ static int copy_to(struct recording *rec, uint64_t end)
 
 static int run(struct recording *rec, int signals)
 {
-	/* A pipe whose reader has closed it shows an error. */
+	/* poll(2) reports an error for a pipe whose reader has closed it. */
 	struct pollfd p[2] = {{.fd = signals, .events = POLLIN}, {.fd = rec->out}};
 	struct capture c;
 	sigset_t saved;
@@ -126,7 +126,7 @@ static int run(struct recording *rec, int signals)
 	do {
 		ended = poll(p, 2, LOOK_MS) > 0;
 		if (fabric_enter(&saved))
-			_exit(1); /* it has said why; a lock of libc may be held */
+			_exit(1); /* the reason was printed; a lock of libc may be held */
 		fabric_reap();
 		last = alone();
 		if (ended || last)
@@ -145,7 +145,7 @@ static void finish(struct recording *rec)
 	sigset_t saved;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	capture_leave(fabric_self.slot);
 	c = arena()->capture;
 	fabric_leave(&saved);

@@ -202,7 +202,7 @@ static void print(FILE *out, void (*put)(FILE *f, const char *name), const char 
 		return;
 	}
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	fabric_reap();
 	put(f, name);
 	fabric_leave(&saved);

@@ -165,12 +165,12 @@ static void cmd_link(char **argv)
 	join();
 	i = find_adapter("link", argv[0]);
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	port_set_link(i, up);
 	fabric_leave(&saved);
 }
 
-/* Joins the words of the rule again. */
+/* Joins the arguments to the text of one rule. */
 static void cmd_fault_add(char **argv)
 {
 	char text[4 * FAULT_TEXT] = "", err[256];
@@ -195,7 +195,7 @@ static void cmd_fault_add(char **argv)
 		find_adapter("fault add: device", stray);
 	free(copy);
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	rc = fault_parse(text, "fault", fabric_self.arena->faults, err, sizeof(err));
 	fault_changed(fabric_self.arena);
 	fabric_leave(&saved);
@@ -209,7 +209,7 @@ static void cmd_fault_list(char **argv)
 	show_faults(stdout);
 }
 
-/* Removes rule @n, or all rules if @n is 0. Returns whether there was such a rule. */
+/* Removes rule @n, or all rules if @n is 0. Returns true if there was such a rule. */
 static bool clear_faults(unsigned long n)
 {
 	struct fault_rule *rules = fabric_self.arena->faults;
@@ -217,7 +217,7 @@ static bool clear_faults(unsigned long n)
 	bool found;
 
 	if (fabric_enter(&saved))
-		_exit(1); /* it has said why; a lock of libc may be held */
+		_exit(1); /* the reason was printed; a lock of libc may be held */
 	found = n && rules[n - 1].action;
 	if (n)
 		memset(&rules[n - 1], 0, sizeof(*rules));
@@ -339,7 +339,7 @@ int main(int argc, char **argv)
 		}
 	}
 	check_environment();
-	settings_forget(); /* it looks at fabrics with any settings */
+	settings_forget(); /* softhcactl inspects fabrics with any settings */
 	run(argc - optind, argv + optind);
 	finish_output();
 	if (fabric_self.arena)

@@ -64,7 +64,7 @@ EXPORT ssize_t write(int fd, const void *buf, size_t len)
 	return -1;
 }
 
-/* Called before the program closes @fd. The object behind it ends with its last duplicate. */
+/* Must be called before @fd is closed. The object of a descriptor ends with the last duplicate. */
 static void closing(int fd)
 {
 	struct fd_entry e;

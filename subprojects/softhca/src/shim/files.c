@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Interposes libc's functions that take a path. Calls about the emulated adapters are
- * answered here, all others are passed on. fopen(), opendir() and scandir() are interposed
- * too, because libc's internal calls cannot be.
+ * Interposes libc's functions that take a path. Calls for paths of the emulated adapters are
+ * answered here, all others are passed on. fopen(), opendir() and scandir() are interposed too,
+ * because libc's internal calls cannot be.
  */
 /* Otherwise the compiler would take the short names below for the 64-bit ones. */
 #undef _FILE_OFFSET_BITS
@@ -36,7 +36,7 @@ static mode_t open_mode(int flags, va_list ap)
 	return flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
 }
 
-/* Returns whether @path is an emulated device. *fd is then the result of open(). */
+/* Returns true if @path is an emulated device. *fd is then the result of open(). */
 static bool open_device(const char *path, int flags, int *fd)
 {
 	int n = path_device(path);
@@ -200,7 +200,7 @@ EXPORT int eaccess(const char *path, int mode)
 	return euidaccess(path, mode);
 }
 
-/* After it relative paths are within the fabric's tree. */
+/* If @path is in the fabric's tree, later relative paths are, too. */
 EXPORT int chdir(const char *path)
 {
 	char buf[PATH_MAX];

@@ -15,7 +15,7 @@
 #include "ucma/ucma.h"
 #include "uverbs/uverbs.h"
 
-/* No header declares these any more. @version: of struct stat; there is only one. */
+/* Headers no longer declare these. @version: of struct stat; there is only one. */
 int __xstat(int version, const char *path, struct stat *st);
 int __xstat64(int version, const char *path, struct stat64 *st);
 int __lxstat(int version, const char *path, struct stat *st);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In step mode the adapters work when a program yields: it yields because it waits. */
+/* In step mode the adapters work when a program yields, because a program that yields waits. */
 #include <sched.h>
 
 #include "shim/real.h"

@@ -61,7 +61,8 @@ void device_store(const struct device_store *st)
 	const uint32_t at = st->offset % UAR_BF_BUFFER;
 
 	/*
-	 * Again after a loss: the QPs have failed, and the requests of this doorbell are flushed.
+	 * If the mutex was lost, the loop takes it again. The QPs have failed then, and the
+	 * requests of this doorbell are flushed.
 	 */
 	while (fabric_lock())
 		;

@@ -69,7 +69,7 @@ int pages_add(uint64_t page, struct uctx *u, uint32_t uar)
 	return r;
 }
 
-/* @uar: UAR_NUMBERS means all pages. */
+/* Drops the page @uar of @u; UAR_NUMBERS: all its pages. */
 static void drop(const struct uctx *u, uint32_t uar)
 {
 	pthread_mutex_lock(&lock);

@@ -35,8 +35,8 @@ struct action {
 };
 
 /*
- * The current action is slots[seq % 2]. A writer fills the other slot and then increments
- * seq. A reader that finds seq changed reads again, so neither side waits for the other.
+ * The current action is slots[seq % 2]. A writer fills the other slot and then increments seq. A
+ * reader that finds seq changed reads again. So neither side waits for the other.
  */
 static struct chain {
 	_Atomic uint32_t seq;

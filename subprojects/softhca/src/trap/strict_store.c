@@ -19,7 +19,7 @@ static __thread struct {
 	uint32_t index;
 	uint32_t at; /* offset of the latest store in the buffer */
 	bool repeats; /* the latest store repeated the start of the copy */
-	bool out_of_turn; /* the last doorbell of the register was in the same half */
+	bool out_of_turn; /* the previous doorbell of the register was in the same half */
 } last_rung __attribute__((tls_model("initial-exec")));
 
 bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
@@ -64,7 +64,7 @@ static void note_start(const struct device_store *st)
 	last_rung.repeats = st->size > 8 && last_rung.at == 0 && last_rung.u == st->u &&
 			    last_rung.offset == st->offset && last_rung.qpn == qpn &&
 			    last_rung.index == index;
-	/* A doorbell that announces nothing is another mistake: see strict_doorbell(). */
+	/* strict_doorbell() reports a doorbell that announces nothing. */
 	last_rung.out_of_turn = *last == half && !last_rung.repeats && qp &&
 				!dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &pi) &&
 				(uint16_t)pi != (uint16_t)qp->rung;
@@ -97,7 +97,8 @@ static uint32_t uar_of(const struct device_store *st)
 bool strict_register(const struct qp *qp, const struct device_store *st)
 {
 	uint32_t uar = uar_of(st), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
-	bool any = qp->bfreg == BFREG_ANY || !config_get()->blueflame; /* then a page has one */
+	/* Without BlueFlame a page counts as one register. */
+	bool any = qp->bfreg == BFREG_ANY || !config_get()->blueflame;
 
 	if (uar == qp->uar && (any || reg == qp->bfreg))
 		return true;

@@ -113,7 +113,7 @@ int ucma_bind_ip(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, V6_LEN);
 }
 
-/* The length from the program must be that of its address's family. */
+/* Checks that the length that the program has passed is that of the address's family. */
 static int check_len(const void *sockaddr, uint16_t len)
 {
 	struct cm_addr addr;
@@ -133,7 +133,7 @@ int ucma_bind(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, req->addr_size);
 }
 
-/* Prints the reason, because the program only reports ADDR_ERROR, as for an unknown address. */
+/* Prints the reason, because the program gets only ADDR_ERROR, as for an unknown address. */
 static void say_unknown(const struct cm_addr *addr)
 {
 	bool v4 = addr->family == AF_INET;
@@ -148,7 +148,7 @@ static void say_unknown(const struct cm_addr *addr)
 	sys_write(2, line, (size_t)n);
 }
 
-/* @src: its length or family is 0 if there is none. */
+/* @src: if there is no source address, its length or family is 0. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
 {
@@ -366,7 +366,7 @@ int ucma_set_option(struct ucma_cmd *c)
 	return ucma_leave(&saved, r);
 }
 
-/* The command contains the descriptor of the event channel from which the id comes. */
+/* The command contains the descriptor of the event channel that the id leaves. */
 int ucma_migrate_id(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_migrate_id *req = c->in;

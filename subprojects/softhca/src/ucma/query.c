@@ -34,7 +34,7 @@ static void fill_route(const struct cm_id *id, struct rdma_ucm_query_route_resp 
 	resp->ibdev_index = id->rail;
 	if (cm_has_path(id)) {
 		cm_path_unpacked(id, &resp->ib_route[0]);
-		/* As in the kernel: a path of which only the ends are known does not count. */
+		/* As in the kernel, a path does not count while only its two ends are known. */
 		resp->num_paths = id->state == CM_ADDR_RESOLVED ? 0 : 1;
 	} else {
 		memcpy(resp->ib_route[0].sgid, cm_src_gid(id), 16);
@@ -185,8 +185,8 @@ static void put_ud(const struct cm_id *id, bool with_qp, struct rdma_ucm_ud_para
 }
 
 /*
- * Fills in the event for the program. A request is an event of the listening id, with an id of its
- * own.
+ * Fills in the event for the program. A request is an event of the listening id; the event contains
+ * the new id of the request.
  */
 static void fill_event(struct cm_id *id, const struct cm_event *e, struct rdma_ucm_event_resp *resp)
 {
@@ -208,7 +208,10 @@ static void fill_event(struct cm_id *id, const struct cm_event *e, struct rdma_u
 	resp->ece.attr_mod = id->remote.ece_options;
 }
 
-/* All readers of the FIFO hold the mutex, so a read after a found event does not block. */
+/*
+ * All readers of the FIFO hold the mutex, so a read does not block if this function has found an
+ * event.
+ */
 static bool is_event_there(int fd)
 {
 	int bytes = 0;
@@ -244,7 +247,7 @@ static int take(const struct ucma_cmd *c, struct rdma_ucm_event_resp *resp)
 	struct cm_event e;
 	struct cm_id *id;
 
-	/* close() enters the fabric after it has dropped the entry, and closes then. */
+	/* close() drops the entry before it takes the mutex and closes the channel. */
 	if (fds_get(c->fd).value != c->fifo)
 		return -EBADF;
 	do {

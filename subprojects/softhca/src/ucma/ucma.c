@@ -17,8 +17,8 @@
 #include "ucma/watch.h"
 
 /*
- * in: size of the ABI's structure; min_in: its least size (fields were added at the end of some);
- * min_out: size of the shortest answer.
+ * @in: size of the ABI's structure; @min_in: its least size (later ABIs added fields at the end of
+ * some structures); @min_out: size of the shortest answer.
  */
 static const struct command {
 	int (*run)(struct ucma_cmd *c);
@@ -93,7 +93,8 @@ int ucma_open(int flags)
 
 	if (r)
 		return r;
-	signals_install(); /* a program's wrong address is an error, not its end */
+	signals_install(); /* a wrong address is an error of the command and does not end the
+			      program */
 	if (fabric_enter(&saved))
 		return -EIO;
 	r = sched_start(); /* messages arrive through its thread */
@@ -111,7 +112,7 @@ void ucma_close(const struct fd_entry *e)
 {
 	sigset_t saved;
 
-	/* Again after a loss: steps that were done find no work. */
+	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
 	cm_close_channel(e->value);
@@ -130,7 +131,8 @@ static int run(struct ucma_cmd *c, uint64_t buf, size_t len)
 	union input in = {0};
 	int r;
 
-	if (len < sizeof(h) || !c->fifo) /* without one: of the process that has forked this one */
+	/* Without a FIFO the channel belongs to the parent of this process. */
+	if (len < sizeof(h) || !c->fifo)
 		return -EINVAL;
 	r = dma_read(fabric_self.slot, buf, &h, sizeof(h));
 	if (r)

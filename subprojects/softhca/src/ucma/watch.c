@@ -23,7 +23,7 @@ static void unwatch(struct watched *w)
 	w->used = false;
 }
 
-/* If the slot has a new owner, another pidfd watches it, and its process lives. */
+/* If the slot has a new owner, that process lives, and another pidfd watches it. */
 static void ended(uint64_t slot)
 {
 	sigset_t saved;
@@ -47,7 +47,7 @@ static void *wait_for_ends(void *arg)
 	return NULL;
 }
 
-/* The thread inherits the caller's signal mask, in which all asynchronous signals are blocked. */
+/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 static bool start(void)
 {
 	pthread_attr_t attr;
@@ -94,7 +94,8 @@ void watch(uint32_t slot)
 	w->life = peer.life;
 	w->used = w->fd >= 0;
 	/*
-	 * In this order: if the process still lives, the pid was its own when the pidfd was made.
+	 * Checked after the pidfd is made: if the process still lives, the pid was that of this
+	 * process when the pidfd was made.
 	 */
 	if (!fabric_alive(slot)) {
 		unwatch(w);

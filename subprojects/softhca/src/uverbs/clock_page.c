@@ -21,9 +21,9 @@ static uint64_t time_of_day(void)
 }
 
 /*
- * Time stamps are nanoseconds of 64 bits, so one page is right for 292 years and is written once.
- * `sign` is always even, so no reader finds a page that is being written. As with an adapter whose
- * clock is not adjusted, the page does not follow a later change of the time of day.
+ * Time stamps are nanoseconds of 64 bits, so the page is valid for 292 years and is written only
+ * once. `sign` is always even, because readers never meet a page that is being written. As with an
+ * adapter whose clock is not adjusted, the page does not follow a later change of the time of day.
  */
 int clock_page_write(int fd)
 {

@@ -103,7 +103,10 @@ int cmd_create_cq(struct cmd *c)
 	cq->user_handle = req.user_handle;
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();
-	/* The first arm word may be 0, so a record that was never armed gets another value. */
+	/*
+	 * A record that was never armed gets a value that is no arm word, because the first arm
+	 * word may be 0.
+	 */
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
@@ -131,7 +134,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
-	/* In one step: a process that is stopped here keeps the queue. */
+	/* In one step, so that the queue is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&cq->producer, cq->producer + 1);
 	journal_store64(&cq->buf, d->buf_addr);

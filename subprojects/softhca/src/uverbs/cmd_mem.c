@@ -94,7 +94,9 @@ int cmd_destroy_ah(struct cmd *c)
 	return 0;
 }
 
-/* The part of a range that has not been found among the mappings yet, and its protection. */
+/*
+ * The part of a range that was not found among the mappings yet, and the protection that it needs.
+ */
 struct range {
 	uint64_t at, end;
 	int prot;
@@ -199,7 +201,7 @@ int cmd_reg_mr(struct cmd *c)
 	return 0;
 }
 
-/* The new attributes of the region: those whose flags are set; the others are kept. */
+/* Gets the new attributes of the region: those whose flags are set change, the others stay. */
 static void rereg_target(const struct mr *mr, const struct ib_uverbs_rereg_mr *req,
 	struct ib_uverbs_reg_mr *to_p)
 {
@@ -239,7 +241,7 @@ int cmd_rereg_mr(struct cmd *c)
 		return r;
 	arena()->pds[mr->pd].obj.refs--;
 	pd->obj.refs++;
-	/* In one step: a process that is stopped here keeps the region. */
+	/* In one step, so that the region is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
 	journal_store(&mr->access, to.access_flags);

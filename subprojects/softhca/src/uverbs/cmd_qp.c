@@ -66,7 +66,10 @@ static int check_queues(const struct mlx5_ib_create_qp *d)
 	return 0;
 }
 
-/* The next usable register: the first two of the four on a page; number 0 has no BlueFlame. */
+/*
+ * The next usable register. Only the first two of the four on a page are usable. Register 0 has no
+ * BlueFlame.
+ */
 static uint32_t next_bfreg(struct uctx *u)
 {
 	uint32_t n = u->next_bfreg;

@@ -41,8 +41,8 @@ static int alloc_index(struct uctx *u)
 }
 
 /*
- * The provider maps the page. The page is found when a QP or CQ is created that has its doorbell
- * there.
+ * The provider maps the page. This library finds the mapping when a QP or CQ that has its doorbell
+ * there is created.
  */
 static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {

@@ -101,7 +101,7 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u;
 	sigset_t saved;
 
-	/* Again after a loss: steps that were done find no work. */
+	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
 	if (e->kind == FD_CHANNEL) {

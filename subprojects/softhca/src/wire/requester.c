@@ -105,9 +105,9 @@ static void progress(struct side *s, uint32_t una)
 }
 
 /*
- * Handles the acknowledgement of all packets before @psn. It does not acknowledge READs and
- * atomics, which are answered by their data: returns false if one of them is before @psn, whose
- * answer is lost then.
+ * Handles the acknowledgement of all packets before @psn. READs and atomics are not acknowledged
+ * but answered with data. If one of them is before @psn, its answer is lost, and the function
+ * returns false.
  */
 static bool acknowledged(struct side *s, uint32_t psn)
 {
@@ -137,7 +137,7 @@ static void go_back(struct side *s)
 	r->grown = 0;
 }
 
-/* An answer before the one that came is missing: sends again from its request on, once. */
+/* Handles a missing answer before the one that came: sends again, once, from its request on. */
 static void gap(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -223,7 +223,8 @@ static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m,
 	message_request(m, i, &p);
 	if (p.payload && s->ops->gather(s->arg, n, i * m->mtu, payload, p.payload)) {
 		if (n == r->done)
-			fail(s, WIRE_LOCAL_PROTECTION); /* otherwise when it is the oldest */
+			fail(s, WIRE_LOCAL_PROTECTION); /* a later message fails when it is the
+							   oldest */
 		return 0;
 	}
 	filled = (uint32_t)psn_distance(r->una, p.psn) + 1;
@@ -245,7 +246,7 @@ static bool send_next(struct side *s)
 		return false;
 	if (!flight(r, n)->count) {
 		end_finished(s, r->una);
-		return true; /* a NOP ends when all before it have ended */
+		return true; /* a NOP ends when all messages before it have ended */
 	}
 	if (answers_with_data(flight(r, n)) && reads_in_flight(r) >= s->q->attr.max_reads)
 		return false;

@@ -44,8 +44,8 @@ static void not_ready(struct asked *a)
 }
 
 /*
- * Refuses a request because an operation on this side's memory has returned @rc. A dead owner
- * causes no answer; a busy owner makes the peer try again.
+ * Refuses a request because an operation on this side's memory has returned @rc. If the owner is
+ * dead or busy, there is no answer, so the peer tries again.
  */
 static void refuse_for(struct asked *a, int rc)
 {
@@ -61,7 +61,7 @@ static void refuse_for(struct asked *a, int rc)
 		refuse(a, AETH_NAK_OPERATIONAL);
 }
 
-/* The state after this packet. @ends: the message is complete. */
+/* Returns the stores that make the state after this packet. @ends: the message is complete. */
 static struct wire_step step_past(struct asked *a, uint32_t psns, bool ends)
 {
 	struct wire_responder *r = &a->q->rs;
@@ -189,7 +189,7 @@ static void take_send(struct asked *a, const void *payload)
 		go_on(a, MSG_SEND);
 }
 
-/* The PSNs of a READ request. */
+/* The READ as a message, which determines its PSNs. */
 static struct message read_of(const struct asked *a)
 {
 	return (struct message){.kind = MSG_READ,
@@ -282,8 +282,8 @@ static void take_atomic(struct asked *a)
 }
 
 /*
- * Records that an ACK is due at the end of the batch. Only for SENDs and WRITEs: expected - 1 may
- * be of a READ or an atomic, which have answers of their own.
+ * Records that an ACK is due at the end of the batch. Must be called for SENDs and WRITEs only:
+ * expected - 1 may be the PSN of a READ or an atomic, which have answers of their own.
  */
 static void owe(struct wire_responder *r, uint32_t psn)
 {
@@ -292,8 +292,8 @@ static void owe(struct wire_responder *r, uint32_t psn)
 }
 
 /*
- * Answers a request that has been executed. A READ may be repeated in part; an atomic's answer is
- * kept.
+ * Answers a request that was executed before. A READ may be repeated in part. The answer of an
+ * atomic was kept.
  */
 static void repeated(struct asked *a)
 {

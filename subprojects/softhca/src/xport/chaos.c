@@ -14,15 +14,20 @@
 
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
-#define NEGLECT 16 /* one step in so many begins to neglect another QP */
-#define WAIT 8 /* one time in so many this goes on when nothing else is to be done, */
-#define TURNS 3u /* for so many turns at most; */
-#define SELDOM 128 /* then only one step in so many neglects another QP instead */
+/*
+ * One step in NEGLECT begins to neglect another QP. In one of WAIT cases it stays neglected even if
+ * no other QP has work, for TURNS turns at most. Then only one step in SELDOM begins to neglect
+ * another QP.
+ */
+#define NEGLECT 16
+#define WAIT 8
+#define TURNS 3u
+#define SELDOM 128
 
-/* Own QPs with announced requests. A bit may be set although there are none left. */
+/* QPs of this process with announced requests. A bit may be set although the QP has none left. */
 static uint64_t announced[MAX_QPS / 64];
 static uint32_t neglected = NO_INDEX; /* QP whose queues are not picked */
-static uint32_t patience; /* turns with nothing else to do that this lasts */
+static uint32_t patience; /* turns without other work for which that QP stays neglected */
 static uint64_t generator;
 static bool seeded;
 
@@ -81,7 +86,10 @@ void chaos_forget(void)
 	seeded = false;
 }
 
-/* Returns true if the own QP @i still has work of its bits. Clears the bits for which it has not. */
+/*
+ * Returns true if QP @i belongs to this process and has announced requests or owed completions.
+ * Clears its bits in the two bitmaps if it has none.
+ */
 static bool any_work(uint32_t i)
 {
 	struct qp *qp = &arena()->qps[i];
@@ -96,8 +104,8 @@ static bool any_work(uint32_t i)
 }
 
 /*
- * Counts the choices that QP @i offers. If there are more than *@skip, sets @c to that one; else
- * *@skip is lowered by their number.
+ * Counts the choices that QP @i offers. If there are more than *@skip, sets @c to choice number
+ * *@skip; else lowers *@skip by their number.
  */
 static uint32_t choices_of(uint32_t i, uint32_t *skip, struct choice *c)
 {
@@ -142,7 +150,7 @@ static struct choice any_but(uint32_t without)
 	return c;
 }
 
-/* Picks what to do, and now and then a QP with work that is neglected from now on. */
+/* Picks what to do. Now and then also picks a QP with work that is neglected from then on. */
 static struct choice pick(void)
 {
 	struct choice other;
@@ -156,9 +164,9 @@ static struct choice pick(void)
 }
 
 /*
- * Picks what to do next, if anything is pending. *@wait_p: only the neglected QP has work, and the turn
- * ends without it. The program goes on meanwhile, so that completions of other QPs which it causes
- * now come first.
+ * Picks what to do next, if anything is pending. Sets *@wait_p if only the neglected QP has work
+ * and the turn must end without it. Then the program goes on, and completions that it causes on
+ * other QPs come first.
  */
 static struct choice next(bool *wait_p)
 {

@@ -96,7 +96,7 @@ int copy_released(const struct copy *c, bool *fault_to)
 	return r;
 }
 
-/* A copy that nobody has the claim of is left by a process that died while it took it over. */
+/* A copy whose claim has no owner was left by a process that died while it took the copy over. */
 void copy_take_over(void)
 {
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {
@@ -146,7 +146,10 @@ bool copy_wait(struct qp *qp, bool sending_only)
 	return false;
 }
 
-/* Returns true if this process executes a copy, or (!@executing) is in one, that began before @until. */
+/*
+ * Returns true if this process executes a copy that began before @until or, without @executing,
+ * takes part in one.
+ */
 static bool any_before(uint64_t until, bool executing)
 {
 	for (uint32_t w = 0; w < MAX_QPS / 64; w++) {

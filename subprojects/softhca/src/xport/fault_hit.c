@@ -40,7 +40,7 @@ static bool matches(const struct fault_rule *r, const struct qp *qp, const struc
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
 
-/* Counts a match. Returns whether the rule applies to it. */
+/* Counts a match. Returns true if the rule applies to it. */
 static bool due(struct fault_rule *r)
 {
 	r->seen++;
@@ -117,7 +117,7 @@ static struct answer wait_until(struct qp *qp, uint64_t when)
 	return (struct answer){.verdict = V_LATER};
 }
 
-/* With a syndrome the sender gets an error completion immediately; without one it waits. */
+/* If the rule has a syndrome, the sender gets an error completion immediately, else it waits. */
 static struct answer send_late(const struct fault_rule *r, struct qp *qp, const struct wqe *w)
 {
 	uint64_t due = timer_now() + r->delay_ns;
@@ -129,7 +129,7 @@ static struct answer send_late(const struct fault_rule *r, struct qp *qp, const 
 	return wait_until(qp, due);
 }
 
-/* Returns whether the rule has decided the outcome of the message. */
+/* Returns true if the rule has decided the outcome of the message. */
 static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w, struct answer *a)
 {
 	enum syndrome s = r->syndrome;

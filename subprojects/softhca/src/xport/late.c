@@ -76,7 +76,8 @@ void late_keep(const struct qp *qp, const struct wqe *w, uint64_t due)
 }
 
 /*
- * Returns true if the sender still waits and will execute the message itself, so it arrives once.
+ * Returns true if the sender still waits and will execute the message itself, so that the message
+ * arrives once.
  */
 static bool sender_waits(const struct late *l)
 {

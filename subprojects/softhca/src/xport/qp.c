@@ -112,7 +112,7 @@ static bool mtu_fits(const struct qp *qp, uint32_t mtu)
 	return false;
 }
 
-/* The kernel refuses other addresses; strict mode also reports the mistake. */
+/* Returns true if the kernel accepts the path. Strict mode also reports the mistake. */
 static bool path_ok(const struct qp *qp, const struct ib_uverbs_qp_dest *d)
 {
 	if (port_takes_path(qp_rail(qp), d->is_global, d->sgid_index))
@@ -225,7 +225,7 @@ static int reset(struct qp *qp)
 	return 0;
 }
 
-/* The message that is being sent is finished first. */
+/* Moves the QP to SQD. The message that is being sent is finished first. */
 static int drain(struct qp *qp, bool notify)
 {
 	bool drained = qp->state == QPS_RTS;

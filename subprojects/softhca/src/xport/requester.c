@@ -182,7 +182,10 @@ static enum turn step(struct qp *qp)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
 		a = deliver(qp, &w);
-	/* A message to itself may have moved the QP to ERR. In SQD the message is finished. */
+	/*
+	 * A message from the QP to itself may have moved the QP to ERR. In SQD the message is
+	 * finished.
+	 */
 	if (qp->state != QPS_RTS && qp->state != QPS_SQD)
 		return T_END;
 	switch (a.verdict) {

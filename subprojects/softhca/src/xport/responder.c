@@ -158,9 +158,9 @@ static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma
 }
 
 /*
- * The receive is looked up again after the payload is placed, because that releases the mutex and,
- * in chaos mode, takes several calls. If the message cannot be completed then, a retry does not
- * place the payload again.
+ * The receive is looked up again after the payload is placed, because placing releases the mutex
+ * and, in chaos mode, takes several calls. If the message cannot be completed then, a retry does
+ * not place the payload again.
  */
 __attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, struct qp *qp,
 	struct wqe *w, const struct dma_seg *seg)

@@ -17,7 +17,7 @@
 #define MTU_BYTES(code) (128u << (code))
 #define NAK_NONE 0xff /* no packet of the responder */
 
-/* A message and its path, in the terms of packets. */
+/* A message and its path, with the fields of their packets. */
 struct view {
 	struct message m;
 	struct flow there, back;
@@ -279,7 +279,7 @@ __attribute__((cold)) static void answer(struct qp *qp, const struct wqe *w, con
 
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a)
 {
-	/* It is still the same attempt, or the QP may be another one by now. */
+	/* The attempt has not ended, or the QP may be another one by now. */
 	if (a->verdict == V_BUSY || a->verdict == V_LATER || a->verdict == V_STOPPED)
 		return;
 	if (qp->tapped == qp->sq_done + 1 && wanted(qp, w))

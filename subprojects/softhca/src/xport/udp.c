@@ -45,9 +45,10 @@ struct option {
 };
 
 /*
- * The fields that the ICRC covers must be those of the packet: with ..._PMTUDISC_PROBE the IPv4
- * identification is 0, and nothing is fragmented. The other fields are those that a capture shows,
- * and receivers learn those of the packet. rdma_rxe sends over IPv6 without UDP checksums.
+ * The sender computes the ICRC, so the options fix the header fields that it covers: with
+ * IP_PMTUDISC_PROBE the IPv4 identification is 0, and nothing is fragmented. The other fields are
+ * set as captures show them, and receivers get those of each packet. rdma_rxe sends over IPv6
+ * without UDP checksums, so packets without them are accepted.
  */
 static const struct option options4[] = {
 	{IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_PROBE},

@@ -10,7 +10,7 @@
 #include "xport/wired_ops.h"
 #include "xport/xport.h"
 
-#define FENCE 0x80 /* in fm_ce_se; the two bits below it are weaker kinds */
+#define FENCE 0x80 /* in fm_ce_se; the two bits below it are weaker fences */
 
 /* The block of the WQE of message @n. The WQEs before it must have been read. */
 static uint32_t block_of(const struct call *c, uint32_t n)
