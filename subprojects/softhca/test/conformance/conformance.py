@@ -15,6 +15,7 @@ nothing of the fabric is left. Ends with 77, a skip, where all that runs passes 
 tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
 """
 
+import contextlib
 import itertools
 import os
 import re
@@ -134,50 +135,45 @@ class Tool:
         self.out.close()
 
 
-def run_pair(runner, options, case, fabric):
-    deadline = time.monotonic() + GUARD_S
+@contextlib.contextmanager
+def tools(runner, options, fabric):
+    """Yields a function that starts a tool. All tools are stopped in the end, the last one first."""
+    with contextlib.ExitStack() as stack:
+        def start(args):
+            tool = Tool(runner, options, fabric, args)
+            stack.callback(tool.stop)
+            return tool
+        yield start
+
+
+def run_pair(start, case, deadline):
     port = free_port()
     args = case.command + ["-p", str(port)]
-    tools = [Tool(runner, options, fabric, args)]
-    try:
-        while not listening(port) and tools[0].process.poll() is None:
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.01)
-        tools.append(Tool(runner, options, fabric, args + ["127.0.0.1"]))
-        case.check(case, tools[1].finish(deadline), passive=False)
-        case.check(case, tools[0].finish(deadline), passive=True)
-    finally:
-        for tool in reversed(tools):
-            tool.stop()
+    server = start(args)
+    while not listening(port) and server.process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    case.check(case, start(args + ["127.0.0.1"]).finish(deadline), passive=False)
+    case.check(case, server.finish(deadline), passive=True)
 
 
-def run_connection(runner, options, case, fabric):
-    deadline = time.monotonic() + GUARD_S
-    tools = []
+def run_connection(start, case, deadline):
+    server, output = start(case.server), None
+    while output is None:
+        client = start(case.command)
+        try:
+            output = client.finish(deadline)
+        except Failure:
+            if case.BETWEEN.search(client.output()):
+                server.stop()
+                server = start(case.server)
+            elif not case.EARLY.search(client.output()) or server.process.poll():
+                raise
+    case.check(case, output, passive=False)
+    case.check(case, server.finish(deadline), passive=True)
 
-    def start(args):
-        tools.append(Tool(runner, options, fabric, args))
-        return tools[-1]
 
-    server = start(case.server)
-    try:
-        while True:
-            client = start(case.command)
-            try:
-                output = client.finish(deadline)
-                break
-            except Failure:
-                if case.BETWEEN.search(client.output()):
-                    server.stop()
-                    server = start(case.server)
-                elif not case.EARLY.search(client.output()) or server.process.poll():
-                    raise
-        case.check(case, output, passive=False)
-        case.check(case, server.finish(deadline), passive=True)
-    finally:
-        for tool in reversed(tools):
-            tool.stop()
+def run_alone(start, case, deadline):
+    case.check(case, start(case.command).finish(deadline), passive=False)
 
 
 def run_case(runner, options, case):
@@ -188,16 +184,9 @@ def run_case(runner, options, case):
             topology.write(case.topology)
             topology.flush()
             options = [*options, "--topology", topology.name]
-        if isinstance(case, Connection):
-            run_connection(runner, options, case, fabric)
-        elif case.command[0] not in ALONE:
-            run_pair(runner, options, case, fabric)
-        else:
-            tool = Tool(runner, options, fabric, case.command)
-            try:
-                case.check(case, tool.finish(time.monotonic() + GUARD_S), passive=False)
-            finally:
-                tool.stop()
+        run = run_connection if isinstance(case, Connection) else run_alone if case.command[0] in ALONE else run_pair
+        with tools(runner, options, fabric) as start:
+            run(start, case, time.monotonic() + GUARD_S)
     if os.path.exists(path):
         raise Failure(f"{path} is left")
 
@@ -252,21 +241,6 @@ def ucx_done(case, output, passive):
         raise Failure(f"no {iters} iterations in:\n{output}")
 
 
-def devinfo_done(case, output, passive):
-    wanted = ["hca_id:\tmlx5_0", "PORT_ACTIVE", "vendor_part_id:\t\t\t4123",
-              "atomic_cap:\t\t\tATOMIC_HCA", "GID[  0]:"]
-    wanted.append("link_layer:\t\tEthernet" if case.topology == ROCE else
-                  "link_layer:\t\tInfiniBand")
-    for text in wanted:
-        if text not in output:
-            raise Failure(f"no '{text}' in:\n{output}")
-
-
-def devices_done(case, output, passive):
-    if not re.search(r"^ +mlx5_0 +\t025f48fffe000000$", output, re.M):
-        raise Failure(f"no mlx5_0 in:\n{output}")
-
-
 def shows(*patterns):
     """A check: each pattern is found in the output."""
     def check(case, output, passive):
@@ -278,12 +252,12 @@ def shows(*patterns):
     return check
 
 
-def sides(server, client):
-    """A check: each side's output has its pattern."""
+def sides(pattern, client=None):
+    """A check: the output of both sides has the pattern, or the client's has its own."""
+    server_shows, client_shows = shows(pattern), shows(client or pattern)
+
     def check(case, output, passive):
-        pattern = server if passive else client
-        if not re.search(pattern, output, re.M):
-            raise Failure(f"no '{pattern}' in:\n{output}")
+        (server_shows if passive else client_shows)(case, output, passive)
     return check
 
 
@@ -292,9 +266,11 @@ QUICK, FULL, LONG = range(3)
 
 
 def devices():
-    yield QUICK, Case("ibv_devices", devices_done)
-    for topology in "", ROCE:
-        yield QUICK, Case("ibv_devinfo -v", devinfo_done, topology)
+    yield QUICK, Case("ibv_devices", shows(r"^ +mlx5_0 +\t025f48fffe000000$"))
+    for topology, link in ("", "InfiniBand"), (ROCE, "Ethernet"):
+        yield QUICK, Case("ibv_devinfo -v", shows("hca_id:\tmlx5_0", "PORT_ACTIVE", "vendor_part_id:\t\t\t4123",
+                                                  "atomic_cap:\t\t\tATOMIC_HCA", r"GID\[  0\]:",
+                                                  f"link_layer:\t\t{link}"), topology)
 
 
 def system():
@@ -334,56 +310,22 @@ def perftest(tool, level, *variants, topology=""):
         yield level, Case(f"{tool} -F {args}", perftest_done, topology)
 
 
-def latency(verb, sizes):
+def latency(verb, sizes, *more):
     tool = f"ib_{verb}_lat"
     yield from perftest(tool, QUICK, "-n 50 -s 2")
-    yield from perftest(tool, FULL, *(f"-n 50 -s {size}" for size in sizes))
+    yield from perftest(tool, FULL, *(f"-n 50 -s {size}" for size in sizes), *more)
     yield from perftest(tool, FULL, "-n 50 -s 64 -x 1", topology=ROCE)
     yield from perftest(tool, LONG, "-n 5 -a")
 
 
-def bandwidth(verb):
+def bandwidth(verb, *more, quick=()):
     tool = f"ib_{verb}_bw"
-    yield from perftest(tool, QUICK, "-n 100 -s 4096", "-n 100 -s 4096 -q 8 -b")
+    yield from perftest(tool, QUICK, "-n 100 -s 4096", "-n 100 -s 4096 -q 8 -b", *quick)
     yield from perftest(tool, FULL, *(f"-n 100 -s {size}" for size in (1, 64, 1000000)),
                         "-n 100 -s 4096 -q 4", "-n 100 -s 4096 -b", "-n 128 -s 64 -l 16",
-                        "-n 100 -s 64 -Q 1 -t 1")
+                        "-n 100 -s 64 -Q 1 -t 1", *more)
     yield from perftest(tool, FULL, "-n 100 -s 4096 -x 1", topology=ROCE)
     yield from perftest(tool, LONG, "-n 5 -a")
-
-
-def write_lat():
-    yield from latency("write", (220, 221, 4096, 65536))
-    yield from perftest("ib_write_lat", FULL, "-n 50 -s 64 -I 0", "-n 50 -s 512 -I 512",
-                        "-n 50 -s 64 -c UC")
-
-
-def write_bw():
-    yield from bandwidth("write")
-    yield from perftest("ib_write_bw", FULL, "-n 100 -s 4096 -c UC")
-
-
-def read_lat():
-    yield from latency("read", (4096, 65536))
-
-
-def read_bw():
-    yield from bandwidth("read")
-    yield from perftest("ib_read_bw", FULL, "-n 100 -s 4096 -o 1", "-n 100 -s 4096 -e")
-
-
-def send_lat():
-    yield from latency("send", (220, 4096, 65536))
-    yield from perftest("ib_send_lat", FULL, "-n 50 -s 64 -c UC", "-n 50 -s 1024 -c UD",
-                        "-n 50 -s 64 -I 0")
-
-
-def send_bw():
-    yield from bandwidth("send")
-    yield from perftest("ib_send_bw", QUICK, "-n 100 -s 2048 -b --use-srq -r 128",
-                        "-n 100 -s 2048 -e")
-    yield from perftest("ib_send_bw", FULL, "-n 100 -s 2048 -q 4 -r 64", "-n 100 -s 2048 -c UC",
-                        "-n 100 -s 1024 -c UD", "-n 100 -s 2048 --use-srq -r 128")
 
 
 def atomic():
@@ -413,14 +355,14 @@ def connections():
     """Programs of librdmacm; addresses are a loopback one and those of GIDs."""
     ping = sides(r"^server ping data: rdma-ping-9: ", r"^ping data: rdma-ping-9: ")
     yield QUICK, Connection("rping -s -v -C 10 -a 127.0.0.1", "rping -c -v -C 10 -a 127.0.0.1", ping)
-    yield QUICK, Connection("udaddy", "udaddy -s 127.0.0.1", sides(*["^return status 0$"] * 2))
-    yield FULL, Connection("ucmatose", "ucmatose -s 127.0.0.1", sides(*["^return status 0$"] * 2))
+    yield QUICK, Connection("udaddy", "udaddy -s 127.0.0.1", sides("^return status 0$"))
+    yield FULL, Connection("ucmatose", "ucmatose -s 127.0.0.1", sides("^return status 0$"))
     yield FULL, Connection("rping -s -v -C 10 -a 0.0.0.0", "rping -c -v -C 10 -a 10.95.1.1", ping,
                            ROCE + ROCE)
     yield FULL, Connection("rping -s -v -C 10 -a 10.95.1.1",
                            "rping -c -v -C 10 -a 10.95.1.1 -I 10.95.0.1", ping, ROCE + ROCE)
     yield FULL, Connection("udaddy -b 10.95.0.1", "udaddy -s 10.95.0.1",
-                           sides(*["^return status 0$"] * 2), ROCE)
+                           sides("^return status 0$"), ROCE)
     for level, tool, topology in (
             (QUICK, "ib_write_bw -n 100 -s 4096", ""), (QUICK, "ib_send_lat -n 50 -s 64", ""),
             (FULL, "ib_read_bw -n 100 -s 4096 -q 4", ROCE), (FULL, "ib_atomic_bw -n 100", ROCE),
@@ -436,12 +378,16 @@ GROUPS = {
     "srq_pingpong": lambda: pingpong("ibv_srq_pingpong", (1, 65536, 4096), ("-q 1", "-q 4 -r 16")),
     "ud_pingpong": lambda: pingpong("ibv_ud_pingpong", (1, 2048, 1024), ("-r 8",)),
     "uc_pingpong": lambda: pingpong("ibv_uc_pingpong", (1, 65536, 4096)),
-    "write_lat": write_lat,
-    "write_bw": write_bw,
-    "read_lat": read_lat,
-    "read_bw": read_bw,
-    "send_lat": send_lat,
-    "send_bw": send_bw,
+    "write_lat": lambda: latency("write", (220, 221, 4096, 65536), "-n 50 -s 64 -I 0", "-n 50 -s 512 -I 512",
+                                 "-n 50 -s 64 -c UC"),
+    "write_bw": lambda: bandwidth("write", "-n 100 -s 4096 -c UC"),
+    "read_lat": lambda: latency("read", (4096, 65536)),
+    "read_bw": lambda: bandwidth("read", "-n 100 -s 4096 -o 1", "-n 100 -s 4096 -e"),
+    "send_lat": lambda: latency("send", (220, 4096, 65536), "-n 50 -s 64 -c UC", "-n 50 -s 1024 -c UD",
+                                "-n 50 -s 64 -I 0"),
+    "send_bw": lambda: bandwidth("send", "-n 100 -s 2048 -q 4 -r 64", "-n 100 -s 2048 -c UC", "-n 100 -s 1024 -c UD",
+                                 "-n 100 -s 2048 --use-srq -r 128",
+                                 quick=("-n 100 -s 2048 -b --use-srq -r 128", "-n 100 -s 2048 -e")),
     "atomic": atomic,
     "ucx": ucx,
     "cm": connections,

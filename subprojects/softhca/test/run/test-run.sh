@@ -40,7 +40,7 @@ refused() {
 	pattern=$1
 	shift
 	status 2 "$run" "$@"
-	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "'$*' does not say one line: $(cat "$tmp/err")"
+	one_line "$*"
 	grep -q -e "$pattern" "$tmp/err" || fail "'$*' says: $(cat "$tmp/err")"
 }
 
@@ -52,6 +52,24 @@ until_true() {
 		[ $n -lt 600 ] || fail "never true: $*"
 		sleep 0.05
 	done
+}
+
+# released NAME: ends the program that waits for the end of its input, and its softhca-run with it.
+released() {
+	exec 9>&-
+	wait "$runner" || fail "$1 ends with $?"
+}
+
+# one_line NAME: standard error must have one line.
+one_line() {
+	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$1: not one line: $(cat "$tmp/err")"
+}
+
+# Finds the library, and a file that only it shows.
+find_library() {
+	status 0 "$run" printenv LD_PRELOAD
+	library=$(cat "$tmp/out")
+	port=/sys/class/infiniband/mlx5_0/ports/1/state
 }
 
 gone() {
@@ -92,7 +110,7 @@ exit_statuses() {
 full_device() {
 	for what in --help --version; do
 		status 1 sh -c '"$@" >/dev/full' - "$run" $what
-		[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$what does not say one line"
+		one_line "$what"
 		grep -q 'standard output: No space' "$tmp/err" || fail "$what does not say why"
 	done
 }
@@ -122,7 +140,7 @@ wrong_arguments() {
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
 	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # of the fabric, so it is seen when that is made
 	status 125 "$run" -n 7 --faults "$tmp/faults" true
-	grep -q 'device=mlx5_7: no such adapter; give' "$tmp/err" || fail "$(cat "$tmp/err")"
+	grep -q 'device=mlx5_7: no such adapter; name' "$tmp/err" || fail "$(cat "$tmp/err")"
 	status 0 "$run" -n 8 --faults "$tmp/faults" true
 	mkfifo "$tmp/fifo"
 	refused 'fifo: not a regular file; give a topology' -t "$tmp/fifo" true
@@ -158,9 +176,7 @@ wrong_arguments() {
 
 # The library without softhca-run is as strict: then there is no device.
 wrong_for_the_library() {
-	status 0 "$run" printenv LD_PRELOAD
-	library=$(cat "$tmp/out")
-	port=/sys/class/infiniband/mlx5_0/ports/1/state
+	find_library
 	status 0 env LD_PRELOAD="$library" cat "$port"
 	for wrong in SOFTHCA_MODE=fast SOFTHCA_BF=yes SOFTHCA_STRICT=2 SOFTHCA_FABRIC=a/b; do
 		status 1 env LD_PRELOAD="$library" "$wrong" cat "$port"
@@ -197,7 +213,7 @@ environment() {
 	has LD_PRELOAD 'libm.so.6:/.*/libsofthca.so.0'
 	status 0 "$run" "$run" env
 	has LD_PRELOAD '/[^:]*/libsofthca.so.0'
-	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "a softhca-run in a softhca-run repeats itself"
+	one_line "a softhca-run in a softhca-run"
 }
 
 # hwloc's own tool shows each adapter below its node.
@@ -233,8 +249,9 @@ program_killed() {
 	gone "$dir" || fail "$dir is left"
 }
 
-runner_killed() {
-	hold orphan
+# outlived HOLD-ARGUMENT...: softhca-run is killed; its program and the fabric end nevertheless.
+outlived() {
+	hold "$@"
 	kill -9 "$runner"
 	wait "$runner" 2>/dev/null
 	until_true ended "$program"
@@ -280,18 +297,13 @@ guardian_killed() {
 	done
 	[ -n "$guardian" ] || fail "no guardian"
 	kill -9 "$guardian"
-	exec 9>&-
-	wait "$runner" || fail "without a guardian it ends with $?"
+	released "without a guardian it"
 	gone "$dir" || fail "$dir is left"
 }
 
-# A program that ignores SIGTERM, when softhca-run has been killed.
-stubborn() {
-	hold stubborn env --ignore-signal=TERM
-	kill -9 "$runner"
-	wait "$runner" 2>/dev/null
-	until_true ended "$program"
-	until_true gone "$dir"
+runner_killed() {
+	outlived orphan
+	outlived stubborn env --ignore-signal=TERM # a program that ignores SIGTERM
 }
 
 two_at_once() {
@@ -322,7 +334,7 @@ joins() {
 kept_out() {
 	env "$1" "$run" true 2>"$tmp/err" 9>&-
 	[ $? = 2 ] || fail "$made: $1 is not refused"
-	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$made: $1: not one line: $(cat "$tmp/err")"
+	one_line "$made: $1"
 	grep -q -F -e "fabric: $1: a running program has made" "$tmp/err" ||
 		fail "$made: $1: says $(cat "$tmp/err")"
 	env "$1" LD_PRELOAD="$library" cat "$port" >"$tmp/out" 2>&1 &&
@@ -334,9 +346,7 @@ kept_out() {
 # The settings of the process that makes the fabric, one row each: VARIABLE, its value, another value, and a value that
 # means the same in other words.
 settings() {
-	status 0 "$run" printenv LD_PRELOAD
-	library=$(cat "$tmp/out")
-	port=/sys/class/infiniband/mlx5_0/ports/1/state
+	find_library
 	printf 'lid=77\n' >"$tmp/lid"
 	printf 'lid=77 # the same\n' >"$tmp/lid-too"
 	printf 'lid=78\n' >"$tmp/other-lid"
@@ -356,14 +366,12 @@ settings() {
 		joins UNUSED=
 		joins "$variable=$same"
 		kept_out "$variable=$other"
-		exec 9>&-
-		wait "$runner" || fail "$made: the maker ends with $?"
+		released "$made: the maker"
 		made=none
 		hold "none$n"
 		joins "$variable="
 		kept_out "$variable=$other"
-		exec 9>&-
-		wait "$runner" || fail "$made: the maker ends with $?"
+		released "$made: the maker"
 		gone "$dir" || fail "$made: $dir is left"
 	done <<-ROWS
 		SOFTHCA_RAILS 2 3 2
@@ -376,33 +384,30 @@ settings() {
 	ROWS
 	[ $n = 7 ] || fail "$n settings"
 	[ ! -e "$tmp/b.pcapng" ] || fail "a capture that was refused has made its file"
-		# A default is a value, too: another value is refused.
+	# A default is a value, too: another value is refused.
 	hold plain
 	made=plain
 	joins SOFTHCA_RAILS=1
 	joins SOFTHCA_LINK=off
 	kept_out SOFTHCA_RAILS=2
-	exec 9>&-
-	wait "$runner" || fail "plain ends with $?"
-		# Rules that were used up, and rules that were added later, do not change the setting.
+	released plain
+	# Rules that were used up, and rules that were added later, do not change the setting.
 	SOFTHCA_FAULTS=action=rnr hold ruled
 	made=ruled
 	"$ctl" fault clear >"$tmp/out" 2>&1 || fail "softhcactl: $(cat "$tmp/out")"
 	joins SOFTHCA_FAULTS=action=rnr
 	kept_out SOFTHCA_FAULTS=action=no_answer
-		# A program that only inspects a fabric may have any value.
+	# A program that only inspects a fabric may have any value.
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" list >"$tmp/out" 2>&1
 	grep -q "^$fabric: .* 1 adapters" "$tmp/out" || fail "list: $(cat "$tmp/out")"
 	SOFTHCA_FAULTS=action=no_answer SOFTHCA_RAILS=5 "$ctl" show >"$tmp/out" 2>&1 ||
 		fail "show: $(cat "$tmp/out")"
-	exec 9>&-
-	wait "$runner" || fail "ruled ends with $?"
+	released ruled
 }
 
 # LD_PRELOAD cannot hold each path that the library may have.
 odd_paths() {
-	status 0 "$run" printenv LD_PRELOAD
-	library=$(cat "$tmp/out")
+	find_library
 	for odd in 'a b' 'c:d' 'e
 f'; do
 		mkdir -p "$tmp/$odd/run"
@@ -413,14 +418,13 @@ f'; do
 		status 0 "$tmp/$odd/run/softhca-run" "$tmp/$odd/run/softhca-run" printenv LD_PRELOAD
 		[ "$(cat "$tmp/out")" = "$dir/libsofthca.so.0" ] || fail "$odd: $(cat "$tmp/out")"
 	done
-		# Two different libraries with one name in a fabric are refused.
+	# Two different libraries with one name in a fabric are refused.
 	hold odd
 	"$tmp/a b/run/softhca-run" true 2>"$tmp/err" 9>&- || fail "beside another: $(cat "$tmp/err")"
 	"$tmp/c:d/run/softhca-run" true 2>"$tmp/err" 9>&-
 	[ $? = 125 ] || fail "a second link is not refused"
 	grep -q 'c:d.*give --fabric another name' "$tmp/err" || fail "says: $(cat "$tmp/err")"
-	exec 9>&-
-	wait "$runner" || fail "odd ends with $?"
+	released odd
 }
 
 # The place of fabrics does not exist, or cannot be written: one line says so.
@@ -430,7 +434,7 @@ no_place() {
 		unshare -m sh -c "mount --make-rprivate / && $how && exec \"\$@\"" - "$run" true \
 			2>"$tmp/err"
 		[ $? = 125 ] || fail "$how: is not refused"
-		[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$how: not one line: $(cat "$tmp/err")"
+		one_line "$how"
 		grep -q '/dev/shm' "$tmp/err" || fail "$how: says $(cat "$tmp/err")"
 	done
 }
@@ -455,8 +459,7 @@ mutex_held() {
 	locking=$!
 	exec 8>"$tmp/locker.in"
 	read -r line <"$tmp/locker.out" || fail "the locker does not run"
-	exec 9>&-
-	wait "$runner" || fail "cat ends with $?"
+	released cat
 	[ -d "$dir" ] || fail "a fabric in use is gone"
 	exec 8>&-
 	wait "$locking" || fail "the locker ends with $?"
@@ -531,7 +534,7 @@ other_user() {
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
 	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
-	guardian_killed stubborn no_processes \
+	guardian_killed no_processes \
 	two_at_once settings odd_paths no_place capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t

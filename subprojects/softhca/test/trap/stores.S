@@ -23,12 +23,9 @@ store_page:
 	.globl	store_run
 	.type	store_run, @function
 store_run:
-	push	%rbx
-	push	%rbp
-	push	%r12
-	push	%r13
-	push	%r14
-	push	%r15
+	.irp	reg, rbx, rbp, r12, r13, r14, r15
+	push	%\reg
+	.endr
 	mov	%rsp, saved_rsp(%rip)
 	mov	%rdi, target(%rip)
 	lea	store_state(%rip), %rax
@@ -58,21 +55,11 @@ store_run:
 	je	4f
 	vzeroupper
 4:
-	mov	1 * 8(%rax), %rcx
-	mov	2 * 8(%rax), %rdx
-	mov	3 * 8(%rax), %rbx
-	mov	4 * 8(%rax), %rsp
-	mov	5 * 8(%rax), %rbp
-	mov	6 * 8(%rax), %rsi
-	mov	7 * 8(%rax), %rdi
-	mov	8 * 8(%rax), %r8
-	mov	9 * 8(%rax), %r9
-	mov	10 * 8(%rax), %r10
-	mov	11 * 8(%rax), %r11
-	mov	12 * 8(%rax), %r12
-	mov	13 * 8(%rax), %r13
-	mov	14 * 8(%rax), %r14
-	mov	15 * 8(%rax), %r15
+	.set	n, 1
+	.irp	reg, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14, r15
+	mov	n * 8(%rax), %\reg
+	.set	n, n + 1
+	.endr
 	mov	(%rax), %rax
 	jmp	*target(%rip)
 form_done:
@@ -81,12 +68,9 @@ form_done:
 	je	1f
 	vzeroupper
 1:
-	pop	%r15
-	pop	%r14
-	pop	%r13
-	pop	%r12
-	pop	%rbp
-	pop	%rbx
+	.irp	reg, r15, r14, r13, r12, rbp, rbx
+	pop	%\reg
+	.endr
 	ret
 	.size	store_run, . - store_run
 

@@ -61,7 +61,7 @@ def captured(path):
     """Returns the packets of a capture. Checks each ICRC, and that tshark reports no error."""
     with open(path, "rb") as f:
         packets = pcapng.read(f.read())
-    if shutil.which("tshark"):
+    if is_installed("tshark"):
         assert readers.tshark(path) == [(p.opcode, p.psn) for p in packets]
     return packets
 
@@ -88,7 +88,6 @@ def run_capture():
     with hosts.Network(RUN, ipv6=True) as (a, b):
         capture(a, b, "0", [socket.inet_aton(h.address) for h in (a, b)])
         capture(a, b, "1", [socket.inet_pton(socket.AF_INET6, h.ipv6[0][0]) for h in (a, b)])
-    return 0 if shutil.which("tshark") else hosts.SKIP
 
 
 def count(host, name):
@@ -247,6 +246,20 @@ def run_messages():
         fails(b, a, "no route to the peer from the adapter's address: Cannot assign requested address")
 
 
+missing = set()  # programs; without one of them the test counts as skipped
+
+
+def is_installed(program):
+    if not shutil.which(program):
+        missing.add(program)
+    return program not in missing
+
+
+def installed(text):
+    """Returns the commands, one a line, whose programs are installed."""
+    return [line.split() for line in text.splitlines() if line and is_installed(line.split()[0])]
+
+
 TOOLS = """
 ibv_rc_pingpong -g 0 -c -n 100
 ibv_rc_pingpong -g 0 -c -n 10 -s 100000 -m 4096
@@ -275,9 +288,7 @@ ibv_rc_pingpong -g 2 -c -n 50
 
 def run_ipv6():
     """A global and a link-local address; and an adapter with three GIDs, each of which is used."""
-    commands = [] if SHORT else [line.split() for line in IPV6_TOOLS.splitlines() if line]
-    used = {c[0] for c in commands} | (set() if SHORT else {"ucx_perftest"})
-    missing = sorted(c for c in used if not shutil.which(c))
+    commands = [] if SHORT else installed(IPV6_TOOLS)
     with hosts.Network(RUN, ipv6=True) as (a, b):
         for options in (["-g", "1"], ["-g", "2", "-m", "5"], ["-g", "0,3", "-q", "6", "-s"])[:OPTIONS]:
             for percent in (0, 10) if LONG else (10,):
@@ -286,23 +297,15 @@ def run_ipv6():
             for said in hosts.pair(a, b, DATAGRAM_PEER, gid, port=4444):
                 assert "all is right" in said, said
         for command in commands:
-            if command[0] not in missing:
-                hosts.pair(a, b, *command, port=18515)
-        if "ucx_perftest" not in missing and not SHORT:
+            hosts.pair(a, b, *command, port=18515)
+        if not SHORT:
             ucx(a, b, "rc_x,ud_x,self", "-t tag_bw -s 1000 -n 20", env={"UCX_IB_GID_INDEX": "1"})
-    print("not installed:", missing)
-    return hosts.SKIP if missing else 0
 
 
 def run_tools():
-    commands = [line.split() for line in TOOLS.splitlines() if line]
-    missing = sorted({c[0] for c in commands if not shutil.which(c[0])})
     with hosts.Network(RUN) as (a, b):
-        for command in commands:
-            if command[0] not in missing:
-                hosts.pair(a, b, *command, port=18515)
-    print("not installed:", missing)
-    return hosts.SKIP if missing else 0
+        for command in installed(TOOLS):
+            hosts.pair(a, b, *command, port=18515)
 
 
 UCX_RC_TIMERS = {"UCX_RC_TIMEOUT": "60ms"}  # for losses at the end of a message
@@ -310,6 +313,8 @@ UCX_UD_TIMERS = {"UCX_UD_TIMER_TICK": "2ms", "UCX_UD_TIMER_BACKOFF": "1.2"}
 
 
 def ucx(a, b, transports, options, percent=0, env={}):
+    if not is_installed("ucx_perftest"):
+        return
     env = {"UCX_NET_DEVICES": "mlx5_0:1", "UCX_IB_GID_INDEX": "0", "UCX_TLS": transports, **env}
     said = hosts.lossy_pair(a, b, "ucx_perftest", "-w", "5", *options.split(), port=13337,
                             percent=percent, env=env)
@@ -317,15 +322,12 @@ def ucx(a, b, transports, options, percent=0, env={}):
 
 
 def run_ucx():
-    if not shutil.which("ucx_perftest"):
-        return hosts.SKIP
     with hosts.Network(RUN) as (a, b):
         for transports, options in (("rc_x,ud_x,self", "-t tag_lat -s 8 -n 50"),
                                     ("rc_x,ud_x,self", "-t tag_bw -s 100000 -n 20"),
                                     ("rc_v,ud_v,self", "-t ucp_get -s 4096 -n 20"),
                                     ("ud_x,self", "-t tag_bw -s 512 -n 50")):
             ucx(a, b, transports, options)
-    return 0
 
 
 # With -u 0 the HCA repeats without limit: a slow machine does not end the test. This does not hold for the pingpongs: their
@@ -342,23 +344,19 @@ ib_atomic_lat -x 0 -u 0 -n {trips}
 
 def run_losses():
     """Each program must end, and must have counted each completion once."""
-    commands = LOSSY_TOOLS.format(bulk=300 if LONG else 60, trips=300 if LONG else 30)
-    commands = [line.split() for line in commands.splitlines() if line]
+    commands = installed(LOSSY_TOOLS.format(bulk=300 if LONG else 60, trips=300 if LONG else 30))
     n = "-n " + ("300" if LONG else "20")
-    missing = sorted({c for c in [*(c[0] for c in commands), "ucx_perftest"] if not shutil.which(c)})
     with hosts.Network(RUN) as (a, b):
         for percent, some in ((1, None if LONG else 2), (10, None)):
             for command in commands[:some]:
-                if command[0] not in missing:
-                    hosts.lossy_pair(a, b, *command, port=18515, percent=percent)
+                hosts.lossy_pair(a, b, *command, port=18515, percent=percent)
             for transports, options, timers in (
                     ("rc_x,ud_x,self", "-t tag_lat -s 8", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
                     ("rc_v,ud_v,self", "-t ucp_get -s 4096", {**UCX_RC_TIMERS, **UCX_UD_TIMERS}),
                     ("ud_x,self", "-t tag_bw -s 512", UCX_UD_TIMERS))[:some]:
-                if "ucx_perftest" not in missing:
-                    ucx(a, b, transports, f"{options} {n}", percent, timers)
-    print("not installed:", missing)
-    return hosts.SKIP if missing else 0
+                ucx(a, b, transports, f"{options} {n}", percent, timers)
 
 
-sys.exit(hosts.run(globals()["run_" + GROUP], LONG))
+status = hosts.run(globals()["run_" + GROUP], LONG)
+print("not installed:", sorted(missing))
+sys.exit(status or (hosts.SKIP if missing else 0))
