@@ -19,7 +19,8 @@
  *	tent_create(NULL, &why, &t);
  *	tent_register(t, mine, length, NULL, &why);
  *	tent_import(t, text, &why, &segment);
- *	struct tent_request r = {TENT_WRITE, mine, segment, remote_addr, length, .notify = 7};
+ *	struct tent_request r = {.op = TENT_WRITE, .local = mine, .segment = segment,
+ *		.remote = remote_addr, .len = length, .notify = 7};
  *	tent_submit(t, &r, 1, &batch);
  *	err = tent_wait(batch, -1);
  *	tent_batch_free(batch);
@@ -39,9 +40,10 @@
  * Errors: functions return 0 or -errno, and write output arguments on success only. struct
  * tent_why explains in one line an error in a configuration, a segment or a registration.
  *
- * Sizes: structs that later versions may extend are passed with their size. The caller passes the
- * size of its struct as @size, or in the field tent_attr.size; the functions read or write only the
- * fields that the caller and the library both know.
+ * Sizes: structs that later versions may extend are passed with their size, as @size or in the first
+ * field. The functions read or write only the fields that the caller and the library both know. For
+ * a caller of an older version, the fields that it does not have are 0. A caller of a newer version
+ * gets -E2BIG if a field that the library does not have is not 0.
  *
  * Exactly once: a request ends with status 0 only when all of its bytes are in place, and none of
  * its bytes is written after its end. The exception is a peer that cannot confirm that a rail is
@@ -205,6 +207,8 @@ enum tent_op {
 };
 
 struct tent_request {
+	size_t size; /* sizeof(struct tent_request), the same in all requests of a call. 0: the
+			struct ends with priority, the last field of the first version */
 	enum tent_op op;
 	void *local; /* within one registration */
 	struct tent_segment *segment;
@@ -248,9 +252,10 @@ struct tent_status {
  * Starts all of @n requests, 1 to 65,536, or on an error none. The caller must free the batch with
  * tent_batch_free(). Errors:
  *
- *	-EINVAL		an invalid operation, length or priority, a segment of another engine, or
- *			no request
- *	-E2BIG		more than max_tasks requests, submit several batches
+ *	-EINVAL		an invalid operation, length, priority or size, a segment of another engine,
+ *			or no request
+ *	-E2BIG		more than max_tasks requests, submit several batches; or a field of a later
+ *			version is not 0
  *	-EFAULT		memory that is not registered, here or at the peer
  *	-EAGAIN		too many requests have not ended, wait for some
  *	-ENETUNREACH	no rail has been up for rail_wait_ms
@@ -261,13 +266,13 @@ int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,
 	struct tent_batch **batch_p);
 
 /* Writes the status of request number @i, counted from 0. -ENOENT: there are at most @i. */
-int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p);
+int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p, size_t size);
 
 /*
  * Writes one status of the whole batch: TENT_PENDING until all requests have ended, then the worst
  * state of a request.
  */
-void tent_batch_status(struct tent_batch *b, struct tent_status *status_p);
+void tent_batch_status(struct tent_batch *b, struct tent_status *status_p, size_t size);
 
 /*
  * Waits until all requests have ended, at most @timeout_ms; -1: without a limit. Returns 0 if all

@@ -8,12 +8,30 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
+#include "base/sized.h"
 #include "engine.h"
 #include "plan.h"
 
 #define MAX_BATCH 65536
 
 /* ---- submit ---- */
+
+/*
+ * Reads request number @i of a caller that may be of another version of the library. 0; -E2BIG;
+ * -EINVAL: the size is not that of the first request, or breaks the alignment of the next one.
+ */
+static int take_request(const struct tent_request *requests, uint32_t i, struct tent_request *r)
+{
+	const size_t align = _Alignof(struct tent_request);
+	const size_t first = offsetof(struct tent_request, priority) + sizeof(r->priority);
+	size_t size = requests->size ? requests->size : align_up(first, align);
+	const void *from = (const char *)requests + i * size;
+
+	if (size % align || *(const size_t *)from != requests->size)
+		return -EINVAL;
+	return SIZED_ATTR(r, from, priority);
+}
 
 static int check_request(struct tent *t, const struct tent_request *r)
 {
@@ -113,8 +131,11 @@ static void unmake_tasks(struct tent *t, struct tent_batch *b, uint32_t n)
 static int fill_batch(struct tent *t, struct tent_batch *b, const struct tent_request *requests)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
-		int err = make_task(t, b, i, &requests[i]);
+		struct tent_request r;
+		int err = take_request(requests, i, &r);
 
+		if (!err)
+			err = make_task(t, b, i, &r);
 		if (err) {
 			unmake_tasks(t, b, i);
 			return err;
@@ -169,12 +190,15 @@ static struct tent_batch *new_batch(struct tent *t, uint32_t n)
 
 static int submit(struct tent *t, const struct tent_request *requests, struct tent_batch *b)
 {
+	struct tent_request r;
 	int err;
 
 	if (b->n > t->task_ids.capacity)
 		return -E2BIG;
 	for (uint32_t i = 0; i < b->n; i++) {
-		err = check_request(t, &requests[i]);
+		err = take_request(requests, i, &r);
+		if (!err)
+			err = check_request(t, &r);
 		if (err)
 			return err;
 	}
@@ -222,30 +246,20 @@ static struct tent_status status_of(const struct tent_batch *b, uint32_t i)
 	};
 }
 
-int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p)
-{
-	if (i >= b->n)
-		return -ENOENT;
-	pthread_mutex_lock(&b->t->lock);
-	loop_help(b->t);
-	*status_p = status_of(b, i);
-	pthread_mutex_unlock(&b->t->lock);
-	return 0;
-}
-
 /*
- * Combines the status of all requests: the sum of bytes and the first error, if possible not
- * -ECANCELED. The caller must check whether b->open is 0.
+ * Combines the status of all requests: the sum of bytes and, when all have ended, the first error,
+ * if possible not -ECANCELED.
  */
 static struct tent_status sum_of(const struct tent_batch *b)
 {
-	struct tent_status sum = {.state = TENT_COMPLETED};
+	struct tent_status sum = {.state = b->open ? TENT_PENDING : TENT_COMPLETED};
 
 	for (uint32_t i = 0; i < b->n; i++) {
 		struct tent_status s = status_of(b, i);
 
 		sum.bytes += s.bytes;
-		if (s.err && (!sum.err || (sum.err == -ECANCELED && s.err != -ECANCELED))) {
+		if (!b->open && s.err &&
+			(!sum.err || (sum.err == -ECANCELED && s.err != -ECANCELED))) {
 			sum.err = s.err;
 			sum.state = s.state;
 		}
@@ -253,16 +267,30 @@ static struct tent_status sum_of(const struct tent_batch *b)
 	return sum;
 }
 
-void tent_batch_status(struct tent_batch *b, struct tent_status *status_p)
+/* Writes the status of request number @i, or if that is the number of requests, of the batch. */
+static void write_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p,
+	size_t size)
 {
+	struct tent_status status;
+
 	pthread_mutex_lock(&b->t->lock);
 	loop_help(b->t);
-	*status_p = sum_of(b);
-	if (b->open) {
-		status_p->state = TENT_PENDING;
-		status_p->err = 0;
-	}
+	status = i < b->n ? status_of(b, i) : sum_of(b);
 	pthread_mutex_unlock(&b->t->lock);
+	sized_out(status_p, size, &status, sizeof(status));
+}
+
+int tent_task_status(struct tent_batch *b, uint32_t i, struct tent_status *status_p, size_t size)
+{
+	if (i >= b->n)
+		return -ENOENT;
+	write_status(b, i, status_p, size);
+	return 0;
+}
+
+void tent_batch_status(struct tent_batch *b, struct tent_status *status_p, size_t size)
+{
+	write_status(b, b->n, status_p, size);
 }
 
 int tent_wait(struct tent_batch *b, int timeout_ms)

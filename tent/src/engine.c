@@ -248,8 +248,7 @@ static int make_tasks(struct tent *t, const struct tent_attr *a)
 /* Copies the caller's attributes, which may be those of another version of the library. */
 static int take_attr(const struct tent_attr *from, struct tent_attr *a, struct tent_why *why)
 {
-	const size_t first = offsetof(struct tent_attr, rail_wait_ms) + sizeof(int);
-	int err = from ? sized_in(a, sizeof(*a), from, from->size ? from->size : first) : 0;
+	int err = SIZED_ATTR(a, from, rail_wait_ms);
 
 	return err ? why_say(why, err, "attributes: a field that this library lacks is not 0") :
 		     check_attr(a, why);

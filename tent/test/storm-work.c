@@ -277,7 +277,7 @@ static void hangs(const struct worker *k, struct tent_batch *b, const struct ten
 	for (uint32_t i = 0; i < n; i++) {
 		struct tent_status st;
 
-		CHECK_EQ(tent_task_status(b, i, &st), 0);
+		CHECK_EQ(tent_task_status(b, i, &st, sizeof(st)), 0);
 		fprintf(stderr, "engine %u: request %u of %u: notify %u, state %d, %llu of %llu\n",
 			k->e->id, i, n, requests[i].notify, st.state, (unsigned long long)st.bytes,
 			(unsigned long long)requests[i].len);
@@ -291,7 +291,7 @@ bool storm_ended(struct tent_batch *b)
 {
 	struct tent_status st;
 
-	tent_batch_status(b, &st);
+	tent_batch_status(b, &st, sizeof(st));
 	return st.state != TENT_PENDING;
 }
 
@@ -391,7 +391,7 @@ static void play_round(struct worker *k)
 	for (uint32_t i = 0; i < n; i++) {
 		struct tent_status st;
 
-		CHECK_EQ(tent_task_status(b, i, &st), 0);
+		CHECK_EQ(tent_task_status(b, i, &st, sizeof(st)), 0);
 		first = first ? first : st.err;
 		judge(k, &jobs[i], &requests[i], &st, cancel);
 	}

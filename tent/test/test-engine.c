@@ -59,12 +59,12 @@ static void a_batch_of_many(void)
 	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
 	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
-	tent_batch_status(b, &status);
+	tent_batch_status(b, &status, sizeof(status));
 	CHECK_EQ(status.state, TENT_COMPLETED);
 	CHECK_EQ(status.bytes, n * each);
-	CHECK_EQ(tent_task_status(b, n - 1, &status), 0);
+	CHECK_EQ(tent_task_status(b, n - 1, &status, sizeof(status)), 0);
 	CHECK_EQ(status.bytes, each);
-	CHECK_EQ(tent_task_status(b, n, &status), -ENOENT);
+	CHECK_EQ(tent_task_status(b, n, &status, sizeof(status)), -ENOENT);
 	CHECK_EQ(tent_batch_free(b), 0);
 	free(r);
 	duo_close(&d);
@@ -182,12 +182,12 @@ static void cancelled_requests_end(void)
 	tent_cancel(b);
 	err = tent_wait(b, -1);
 	for (uint32_t i = 0; i < N; i++) {
-		CHECK_EQ(tent_task_status(b, i, &status), 0);
+		CHECK_EQ(tent_task_status(b, i, &status, sizeof(status)), 0);
 		CHECK(status.state == TENT_COMPLETED || status.state == TENT_CANCELED);
 		CHECK_EQ(status.state == TENT_CANCELED, status.err == -ECANCELED);
 		bytes += status.bytes;
 	}
-	tent_batch_status(b, &status);
+	tent_batch_status(b, &status, sizeof(status));
 	CHECK_EQ(status.bytes, bytes);
 	CHECK_EQ(status.err, err);
 	/* Adapters that take no time may have been faster than the call. */
@@ -211,7 +211,7 @@ static void a_dead_peer_is_an_error(void)
 	err = tent_submit(d.t, &r, 1, &b);
 	if (!err) { /* the submit was before the engine detected the loss of the peer */
 		err = tent_wait(b, -1);
-		tent_batch_status(b, &status);
+		tent_batch_status(b, &status, sizeof(status));
 		CHECK_EQ(status.state, TENT_FAILED);
 		CHECK_EQ(tent_batch_free(b), 0);
 	}
@@ -484,8 +484,14 @@ static void structs_have_sizes(void)
 		struct tent_attr attr;
 		uint64_t more;
 	} later = {.attr = {.size = sizeof(later), .shm_rails = 1}, .more = 1};
+	struct {
+		struct tent_request r;
+		uint64_t more;
+	} requests[2] = {{.more = 1}, {.more = 1}};
 	struct tent_rail_stats st;
 	struct tent_remote remote;
+	struct tent_status status;
+	struct tent_batch *b;
 	struct tent *t;
 	struct duo d;
 
@@ -503,6 +509,30 @@ static void structs_have_sizes(void)
 	CHECK_EQ(remote.addr, (uintptr_t)d.theirs);
 	test_filled(&remote.len, sizeof(remote) - sizeof(remote.addr), 0x7f);
 	CHECK_EQ(tent_segment_remote(d.s, 1, &remote, sizeof(remote)), -ENOENT);
+	for (size_t i = 0; i < 2; i++) {
+		requests[i].r = duo_request(&d, TENT_WRITE, 100 * i, 50);
+		requests[i].r.size = sizeof(requests[i]);
+	}
+	memset(d.mine, 'r', d.len);
+	CHECK_EQ(tent_submit(d.t, &requests[0].r, 2, &b), -E2BIG);
+	requests[0].more = requests[1].more = 0;
+	requests[1].r.size = sizeof(requests[1].r);
+	CHECK_EQ(tent_submit(d.t, &requests[0].r, 2, &b), -EINVAL);
+	requests[1].r.size = sizeof(requests[1]);
+	CHECK_EQ(tent_submit(d.t, &requests[0].r, 2, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	test_filled(d.theirs + 100, 50, 'r');
+	memset(&status, 0x7f, sizeof(status));
+	CHECK_EQ(tent_task_status(b, 1, &status, offsetof(struct tent_status, bytes)), 0);
+	CHECK(status.state == TENT_COMPLETED && !status.err);
+	test_filled(&status.bytes, sizeof(status.bytes), 0x7f);
+	CHECK_EQ(tent_batch_free(b), 0);
+	requests[0].r.size = offsetof(struct tent_request, notify); /* older: it ends with len */
+	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), 0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(tent_batch_free(b), 0);
+	requests[0].r.size++; /* the next one would not be aligned */
+	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), -EINVAL);
 	duo_close(&d);
 }
 

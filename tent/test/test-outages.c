@@ -193,7 +193,7 @@ static void no_end_before_the_peer_has_closed(void)
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 	do {
-		tent_batch_status(b, &status);
+		tent_batch_status(b, &status, sizeof(status));
 		CHECK_EQ(status.state, TENT_PENDING);
 		sched_yield();
 	} while (late_ended() == before);
@@ -311,7 +311,7 @@ static void no_rail_is_left(void)
 	r = duo_request(&d, TENT_WRITE, 0, d.len);
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 	CHECK_EQ(tent_wait(b, -1), -ENETUNREACH);
-	tent_batch_status(b, &status);
+	tent_batch_status(b, &status, sizeof(status));
 	CHECK_EQ(status.state, TENT_FAILED);
 	CHECK_EQ(tent_batch_free(b), 0);
 	outage_ctl("fault clear");
