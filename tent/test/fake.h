@@ -33,6 +33,7 @@ struct fake_mark {
 
 struct fake {
 	struct sched *s;
+	struct sched_attr attr;
 	struct tent_config config;
 	struct sched_rail_attr rails[FAKE_RAILS];
 	uint8_t tiers[2 * FAKE_RAILS];
@@ -52,65 +53,55 @@ struct fake {
 	uint64_t wake; /* the result of the last sched_run() */
 };
 
+static struct fake f; /* of the case that runs */
+
 static int fake_op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 {
-	struct fake *f = arg;
-
-	CHECK(!f->closed[rail]);
-	if (f->post_error[rail])
-		return f->post_error[rail];
-	CHECK(f->n_posts < FAKE_POSTS);
-	f->posts[f->n_posts++] = (struct fake_post){*slice, rail, false};
+	CHECK(!f.closed[rail]);
+	if (f.post_error[rail])
+		return f.post_error[rail];
+	CHECK(f.n_posts < FAKE_POSTS);
+	f.posts[f.n_posts++] = (struct fake_post){*slice, rail, false};
 	return 0;
 }
 
 static void fake_op_fence(void *arg, uint32_t rail, uint32_t epoch)
 {
-	struct fake *f = arg;
-
-	CHECK(!f->closed[rail]);
-	f->fences[rail]++;
-	f->fence_epoch[rail] = epoch;
+	CHECK(!f.closed[rail]);
+	f.fences[rail]++;
+	f.fence_epoch[rail] = epoch;
 }
 
 static int fake_op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
-	struct fake *f = arg;
-
-	CHECK(f->closed[rail]);
-	f->probes[rail]++;
-	f->probe_epoch[rail] = epoch;
-	f->closed[rail] = f->open_error[rail] != 0;
-	return f->open_error[rail];
+	CHECK(f.closed[rail]);
+	f.probes[rail]++;
+	f.probe_epoch[rail] = epoch;
+	f.closed[rail] = f.open_error[rail] != 0;
+	return f.open_error[rail];
 }
 
 /* Closes a link, which ends the requests that are posted on it. */
 static void fake_op_close(void *arg, uint32_t rail)
 {
-	struct fake *f = arg;
-
-	CHECK(!f->closed[rail]);
-	f->closed[rail] = true;
-	for (uint32_t i = 0; i < f->n_posts; i++)
-		f->posts[i].ended |= f->posts[i].rail == rail;
+	CHECK(!f.closed[rail]);
+	f.closed[rail] = true;
+	for (uint32_t i = 0; i < f.n_posts; i++)
+		f.posts[i].ended |= f.posts[i].rail == rail;
 }
 
 static void fake_op_done(void *arg, uint64_t user, int status)
 {
-	struct fake *f = arg;
-
-	f->done++;
-	f->failed += status != 0;
-	f->last_status = status;
-	f->last_user = user;
+	f.done++;
+	f.failed += status != 0;
+	f.last_status = status;
+	f.last_user = user;
 }
 
 static void fake_op_marked(void *arg, uint64_t user, uint32_t position, int status)
 {
-	struct fake *f = arg;
-
-	CHECK(f->n_marks < FAKE_MARKS);
-	f->marks[f->n_marks++] = (struct fake_mark){user, position, status};
+	CHECK(f.n_marks < FAKE_MARKS);
+	f.marks[f.n_marks++] = (struct fake_mark){user, position, status};
 }
 
 static const struct rail_ops fake_ops = {
@@ -122,135 +113,153 @@ static const struct rail_ops fake_ops = {
 	.marked = fake_op_marked,
 };
 
-/* Two local and two remote rails; for location 1 it is the other way round. */
-static inline void fake_init(struct fake *f, enum tent_mode mode)
+/*
+ * Sets the attributes of a scheduler of this mode, which the caller may change before
+ * fake_create(). There are two local and two remote rails; for location 1 it is the other way round.
+ */
+static inline void fake_init(enum tent_mode mode)
 {
-	static const uint8_t tiers[2 * FAKE_RAILS] = {0, 0, 2, 2, 2, 2, 0, 0};
-
-	memset(f, 0, sizeof(*f));
-	config_init(&f->config);
-	f->config.mode = mode;
-	f->now = 1000000;
-	memcpy(f->tiers, tiers, sizeof(tiers));
+	sched_destroy(f.s);
+	f = (struct fake){.tiers = {0, 0, 2, 2, 2, 2, 0, 0}, .now = 1000000};
+	config_init(&f.config);
+	f.config.mode = mode;
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		f->rails[r] = (struct sched_rail_attr){.rate = RATE,
+		f.rails[r] = (struct sched_rail_attr){.rate = RATE,
 			.latency_ns = 5000,
 			.group = SCHED_NO_GROUP};
-}
-
-static inline struct sched_attr fake_attr(struct fake *f)
-{
-	return (struct sched_attr){
-		.config = &f->config,
-		.rails = f->rails,
+	f.attr = (struct sched_attr){
+		.config = &f.config,
+		.rails = f.rails,
 		.n_rails = FAKE_RAILS,
-		.tiers = f->tiers,
+		.tiers = f.tiers,
 		.n_locations = 2,
 		.seed = 1,
 		.ops = &fake_ops,
-		.arg = f,
 	};
 }
 
-static inline void fake_start(struct fake *f)
+static inline void fake_create(void)
 {
-	struct sched_attr attr = fake_attr(f);
-
-	CHECK_EQ(sched_create(&attr, &f->s), 0);
+	sched_destroy(f.s);
+	CHECK_EQ(sched_create(&f.attr, &f.s), 0);
 }
 
-static inline void fake_run(struct fake *f)
+static inline void fake_start(enum tent_mode mode)
 {
-	f->wake = sched_run(f->s, f->now);
+	fake_init(mode);
+	fake_create();
 }
 
-static inline int fake_submit_at(struct fake *f, uint64_t length, uint32_t location)
+/* Starts in mode number @i. False: there are no more modes. */
+static inline bool fake_each(size_t i)
+{
+	if (i == ARRAY_SIZE(modes))
+		return false;
+	fake_start(modes[i]);
+	return true;
+}
+
+static inline void fake_run(void)
+{
+	f.wake = sched_run(f.s, f.now);
+}
+
+static inline int fake_submit_at(uint64_t length, uint32_t location)
 {
 	struct sched_request req = {.length = length, .user = length, .write = true};
 	int err;
 
 	req.location = location;
-	err = sched_submit(f->s, f->now, &req);
-	fake_run(f);
+	err = sched_submit(f.s, f.now, &req);
+	fake_run();
 	return err;
 }
 
-static inline int fake_submit(struct fake *f, uint64_t length)
+static inline int fake_submit(uint64_t length)
 {
-	return fake_submit_at(f, length, 0);
+	return fake_submit_at(length, 0);
+}
+
+static inline int fake_complete(uint32_t post, int status)
+{
+	return sched_completed(f.s, f.now, f.posts[post].slice.token, status);
 }
 
 /* Advances the time, then ends a post. */
-static inline void fake_end(struct fake *f, uint32_t post, uint64_t after, int status)
+static inline void fake_end(uint32_t post, uint64_t after, int status)
 {
-	f->now += after;
-	f->posts[post].ended = true;
-	CHECK_EQ(sched_completed(f->s, f->now, f->posts[post].slice.token, status), 0);
-	fake_run(f);
+	f.now += after;
+	f.posts[post].ended = true;
+	CHECK_EQ(fake_complete(post, status), 0);
+	fake_run();
 }
 
 /* The oldest post of a rail that has not ended, or FAKE_POSTS. */
-static inline uint32_t fake_oldest(const struct fake *f, uint32_t rail)
+static inline uint32_t fake_oldest(uint32_t rail)
 {
-	for (uint32_t i = 0; i < f->n_posts; i++) {
-		if (f->posts[i].rail == rail && !f->posts[i].ended)
+	for (uint32_t i = 0; i < f.n_posts; i++) {
+		if (f.posts[i].rail == rail && !f.posts[i].ended)
 			return i;
 	}
 	return FAKE_POSTS;
 }
 
 /* Completes all posts and those that follow, one per rail in turn. */
-static inline void fake_drain(struct fake *f)
+static inline void fake_drain(void)
 {
 	for (bool some = true; some;) {
 		some = false;
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
-			uint32_t post = fake_oldest(f, r);
+			uint32_t post = fake_oldest(r);
 
 			if (post == FAKE_POSTS)
 				continue;
-			fake_end(f, post, SLICE_NS / FAKE_RAILS, 0);
+			fake_end(post, SLICE_NS / FAKE_RAILS, 0);
 			some = true;
 		}
 	}
 }
 
-static inline struct sched_rail_stats fake_rail(const struct fake *f, uint32_t rail)
+/* Completes all posts. Then so many requests have ended in all, @failed of them with an error. */
+static inline void fake_finish(uint32_t done, uint32_t failed)
+{
+	fake_drain();
+	CHECK_EQ(f.done, done);
+	CHECK_EQ(f.failed, failed);
+	CHECK(sched_idle(f.s));
+}
+
+static inline struct sched_rail_stats fake_rail(uint32_t rail)
 {
 	struct sched_rail_stats st;
 
-	sched_rail_stats(f->s, rail, &st);
+	sched_rail_stats(f.s, rail, &st);
 	return st;
 }
 
 /* Confirms the fence of a rail: its posts are gone. */
-static inline void fake_fenced(struct fake *f, uint32_t rail, uint64_t after)
+static inline void fake_fenced(uint32_t rail, uint64_t after)
 {
-	CHECK_EQ(fake_rail(f, rail).state, RAIL_FENCING);
-	f->now += after;
-	sched_fenced(f->s, f->now, rail, f->fence_epoch[rail], 0);
-	fake_run(f);
+	CHECK_EQ(fake_rail(rail).state, RAIL_FENCING);
+	f.now += after;
+	sched_fenced(f.s, f.now, rail, f.fence_epoch[rail], 0);
+	fake_run();
 }
 
 /* The peer has made its end. The probe ends with this status. */
-static inline void fake_probed(struct fake *f, uint32_t rail, int status)
+static inline void fake_probed(uint32_t rail, int status)
 {
-	sched_connected(f->s, f->now, rail, f->probe_epoch[rail], 0);
-	sched_probed(f->s, f->now, rail, f->probe_epoch[rail], status);
+	sched_connected(f.s, f.now, rail, f.probe_epoch[rail], 0);
+	sched_probed(f.s, f.now, rail, f.probe_epoch[rail], status);
 }
 
-static inline uint64_t fake_posted_on(const struct fake *f, uint32_t rail)
+static inline uint64_t fake_posted_on(uint32_t rail)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < f->n_posts; i++)
-		n += f->posts[i].rail == rail;
+	for (uint32_t i = 0; i < f.n_posts; i++)
+		n += f.posts[i].rail == rail;
 	return n;
-}
-
-static inline void fake_fini(struct fake *f)
-{
-	sched_destroy(f->s);
 }
 
 #endif

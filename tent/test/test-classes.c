@@ -2,39 +2,41 @@
 /* Priority classes: their shares of rails for which they compete. */
 #include "fake.h"
 
-static void start(struct fake *f, enum tent_mode mode, unsigned int priorities)
+static void start(enum tent_mode mode, unsigned int priorities)
 {
-	fake_init(f, mode);
-	f->config.priorities = priorities;
-	f->config.strict_numa = true; /* two rails */
-	f->rails[0].depth = f->rails[1].depth = 1;
-	fake_start(f);
+	fake_init(mode);
+	f.config.priorities = priorities;
+	f.config.strict_numa = true; /* two rails */
+	f.rails[0].depth = f.rails[1].depth = 1;
+	fake_create();
 }
 
-static void submit(struct fake *f, uint32_t priority, uint64_t length)
+/* Submits @n requests. */
+static void submit(uint32_t n, uint32_t priority, uint64_t length)
 {
 	const struct sched_request req = {.length = length,
 		.user = priority,
 		.priority = priority,
 		.write = true};
 
-	CHECK_EQ(sched_submit(f->s, f->now, &req), 0);
+	while (n--)
+		CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
 }
 
 /* Bytes of the posts from @from on, by class. */
-static void count(const struct fake *f, uint32_t from, uint64_t bytes[SCHED_PRIORITIES])
+static void count(uint32_t from, uint64_t bytes[SCHED_PRIORITIES])
 {
 	memset(bytes, 0, SCHED_PRIORITIES * sizeof(*bytes));
-	for (uint32_t i = from; i < f->n_posts; i++)
-		bytes[f->posts[i].slice.user] += f->posts[i].slice.length;
+	for (uint32_t i = from; i < f.n_posts; i++)
+		bytes[f.posts[i].slice.user] += f.posts[i].slice.length;
 }
 
-static void end_posts(struct fake *f, uint32_t n)
+static void end_posts(uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t rail = fake_oldest(f, 0) < fake_oldest(f, 1) ? 0 : 1;
+		uint32_t rail = fake_oldest(0) < fake_oldest(1) ? 0 : 1;
 
-		fake_end(f, fake_oldest(f, rail), SLICE_NS / 2, 0);
+		fake_end(fake_oldest(rail), SLICE_NS / 2, 0);
 	}
 }
 
@@ -43,23 +45,17 @@ static void shares_follow_weights(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
-		struct fake f;
 
-		start(&f, modes[i], 3);
-		for (uint32_t p = 3; p-- > 0;) {
-			for (int n = 0; n < 16; n++)
-				submit(&f, p, 31 * SLICE);
-		}
-		fake_run(&f);
-		end_posts(&f, 21 * 20);
-		count(&f, 0, bytes);
-		CHECK_EQ(f.failed, 0);
+		start(modes[i], 3);
+		for (uint32_t p = 3; p-- > 0;)
+			submit(16, p, 31 * SLICE);
+		fake_run();
+		end_posts(21 * 20);
+		count(0, bytes);
 		CHECK(bytes[0] / SLICE >= 16 * 20 - 8 && bytes[0] / SLICE <= 16 * 20 + 8);
 		CHECK(bytes[1] / SLICE >= 4 * 20 - 4 && bytes[1] / SLICE <= 4 * 20 + 4);
 		CHECK(bytes[2] / SLICE >= 20 - 2 && bytes[2] / SLICE <= 20 + 2);
-		fake_drain(&f);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(48, 0);
 	}
 }
 
@@ -68,18 +64,15 @@ static void nothing_is_kept_free(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
-		struct fake f;
 
-		start(&f, modes[i], 3);
-		submit(&f, 2, 31 * SLICE);
-		fake_run(&f);
-		end_posts(&f, 10);
-		CHECK(fake_oldest(&f, 0) != FAKE_POSTS && fake_oldest(&f, 1) != FAKE_POSTS);
-		count(&f, 0, bytes);
+		start(modes[i], 3);
+		submit(1, 2, 31 * SLICE);
+		fake_run();
+		end_posts(10);
+		CHECK(fake_oldest(0) != FAKE_POSTS && fake_oldest(1) != FAKE_POSTS);
+		count(0, bytes);
 		CHECK_EQ(bytes[2], 12 * SLICE);
-		fake_drain(&f);
-		CHECK(f.done == 1 && !f.failed && sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(1, 0);
 	}
 }
 
@@ -88,27 +81,22 @@ static void the_past_does_not_count(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
-		struct fake f;
 		uint32_t from;
 
-		start(&f, modes[i], 3);
-		for (int n = 0; n < 20; n++)
-			submit(&f, 0, 31 * SLICE);
-		fake_run(&f);
-		fake_drain(&f);
-		for (int n = 0; n < 20; n++)
-			submit(&f, 2, 31 * SLICE);
-		fake_run(&f);
-		end_posts(&f, 100);
+		start(modes[i], 3);
+		submit(20, 0, 31 * SLICE);
+		fake_run();
+		fake_drain();
+		submit(20, 2, 31 * SLICE);
+		fake_run();
+		end_posts(100);
 		from = f.n_posts;
-		submit(&f, 0, 14 * SLICE);
-		fake_run(&f);
-		end_posts(&f, 14);
-		count(&f, from, bytes);
+		submit(1, 0, 14 * SLICE);
+		fake_run();
+		end_posts(14);
+		count(from, bytes);
 		CHECK(bytes[0] >= 13 * SLICE); /* before all that waited */
-		fake_drain(&f);
-		CHECK(!f.failed && sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(41, 0);
 	}
 }
 
@@ -117,26 +105,22 @@ static void idleness_earns_nothing(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
-		struct fake f;
 		uint32_t from;
 
-		start(&f, modes[i], 3);
-		for (int n = 0; n < 20; n++)
-			submit(&f, 0, 31 * SLICE);
-		fake_run(&f);
-		fake_drain(&f);
+		start(modes[i], 3);
+		submit(20, 0, 31 * SLICE);
+		fake_run();
+		fake_drain();
 		from = f.n_posts;
 		for (int n = 0; n < 3; n++) {
-			submit(&f, 2, 31 * SLICE);
-			submit(&f, 0, 31 * SLICE);
+			submit(1, 2, 31 * SLICE);
+			submit(1, 0, 31 * SLICE);
 		}
-		fake_run(&f);
-		end_posts(&f, 50);
-		count(&f, from, bytes);
+		fake_run();
+		end_posts(50);
+		count(from, bytes);
 		CHECK(bytes[2] <= 6 * SLICE);
-		fake_drain(&f);
-		CHECK(!f.failed && sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(26, 0);
 	}
 }
 
@@ -144,32 +128,28 @@ static void idleness_earns_nothing(void)
 static void failures_keep_the_class(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		start(&f, modes[i], 2);
-		submit(&f, 1, 8 * SLICE);
-		submit(&f, 0, 8 * SLICE);
-		fake_run(&f);
+		start(modes[i], 2);
+		submit(1, 1, 8 * SLICE);
+		submit(1, 0, 8 * SLICE);
+		fake_run();
 		sched_rail_down(f.s, f.now, 0);
-		fake_run(&f);
-		fake_fenced(&f, 0, 20000);
-		fake_drain(&f);
-		CHECK(f.done == 2 && !f.failed && sched_idle(f.s));
+		fake_run();
+		fake_fenced(0, 20000);
+		fake_finish(2, 0);
 		for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
 			CHECK_EQ(f.s->classes[p].waiting, 0);
-		fake_fini(&f);
 	}
 }
 
 /* Ends the oldest post of all until the request of this user ends; how many it took. */
-static uint32_t until_done(struct fake *f, uint64_t user)
+static uint32_t until_done(uint64_t user)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; f->last_user != user; i++) {
-		if (f->posts[i].ended)
+	for (uint32_t i = 0; f.last_user != user; i++) {
+		if (f.posts[i].ended)
 			continue;
-		fake_end(f, i, SLICE_NS, 0);
+		fake_end(i, SLICE_NS, 0);
 		n++;
 	}
 	return n;
@@ -179,37 +159,32 @@ static uint32_t until_done(struct fake *f, uint64_t user)
 static void long_slices_leave_room(void)
 {
 	struct sched_request req = {.length = 400 * MIB, .user = 7, .priority = 1, .write = true};
-	struct fake f;
 
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.config.priorities = 2;
-	fake_start(&f);
+	fake_create();
 	CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
-	fake_run(&f);
+	fake_run();
 	for (int i = 0; i < 40; i++)
-		fake_end(&f, (uint32_t)i, 4 * SLICE_NS / 4, 0);
+		fake_end((uint32_t)i, 4 * SLICE_NS / 4, 0);
 	req = (struct sched_request){.length = SLICE, .user = 8, .priority = 1, .location = 1};
 	CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
-	CHECK(until_done(&f, 8) < 40);
+	CHECK(until_done(8) < 40);
 	req = (struct sched_request){.length = SLICE, .user = 9, .priority = 0};
 	CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
-	CHECK(until_done(&f, 9) < 40);
-	fake_fini(&f);
+	CHECK(until_done(9) < 40);
 }
 
 static void priorities_are_checked(void)
 {
 	struct sched_request req = {.length = 1, .priority = 1};
-	struct fake f;
 
-	start(&f, TENT_PULL, 1);
+	start(TENT_PULL, 1);
 	CHECK_EQ(sched_submit(f.s, f.now, &req), -EINVAL);
-	fake_fini(&f);
-	start(&f, TENT_PULL, 2);
+	start(TENT_PULL, 2);
 	CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
 	req.priority = 2;
 	CHECK_EQ(sched_submit(f.s, f.now, &req), -EINVAL);
-	fake_fini(&f);
 }
 
 int main(int argc, char **argv)

@@ -6,140 +6,119 @@
 
 static void one_outage_is_one_exclusion(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 16 * MIB), 0);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(16 * MIB), 0);
 	for (uint32_t p = 0; p < f.n_posts; p++) {
 		if (f.posts[p].rail == 0)
-			CHECK_EQ(sched_completed(f.s, f.now, f.posts[p].slice.token, -EIO), 0);
+			CHECK_EQ(fake_complete(p, -EIO), 0);
 	}
 	sched_rail_down(f.s, f.now, 0);
 	CHECK_EQ(f.fences[0], 1);
-	CHECK_EQ(fake_rail(&f, 0).exclusions, 1);
+	CHECK_EQ(fake_rail(0).exclusions, 1);
 	/* A probe that fails and a slice that fails half-open belong to it, too. */
-	fake_fenced(&f, 0, 0);
+	fake_fenced(0, 0);
 	f.now += 1000000;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.probes[0], 1);
-	fake_probed(&f, 0, -EIO);
+	fake_probed(0, -EIO);
 	f.now += 2000000;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.probes[0], 2);
-	fake_probed(&f, 0, 0);
-	fake_run(&f);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	fake_probed(0, 0);
+	fake_run();
+	CHECK_EQ(fake_rail(0).state, RAIL_HALF);
 	sched_rail_down(f.s, f.now, 0);
 	CHECK_EQ(f.fences[0], 2);
-	CHECK_EQ(fake_rail(&f, 0).exclusions, 1);
-	fake_fini(&f);
+	CHECK_EQ(fake_rail(0).exclusions, 1);
 }
 
 /* Excludes rail 0, and runs until its probe. Returns the number of posts then. */
-static void exclude(struct fake *f)
+static void exclude(void)
 {
-	sched_rail_down(f->s, f->now, 0);
-	fake_fenced(f, 0, 20000);
-	CHECK_EQ(fake_rail(f, 0).state, RAIL_DOWN);
-	CHECK_EQ(f->probes[0], 0);
+	sched_rail_down(f.s, f.now, 0);
+	fake_fenced(0, 20000);
+	CHECK_EQ(fake_rail(0).state, RAIL_DOWN);
+	CHECK_EQ(f.probes[0], 0);
 }
 
 static void a_rail_returns_by_one_slice(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		uint32_t first;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		exclude(&f);
+		exclude();
 		CHECK(f.wake <= f.now + 1000000);
 		f.now = f.wake;
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.probes[0], 1);
 		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of something else */
-		CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
-		fake_probed(&f, 0, 0);
-		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
-		CHECK_EQ(fake_posted_on(&f, 0), 1);
-		first = fake_oldest(&f, 0);
-		fake_end(&f, first, 8000, 0);
-		CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
-		CHECK(fake_posted_on(&f, 0) > 2);
-		fake_drain(&f);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
+		CHECK_EQ(fake_rail(0).state, RAIL_CONNECTING);
+		fake_probed(0, 0);
+		CHECK_EQ(fake_submit(64 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(0), 1);
+		first = fake_oldest(0);
+		fake_end(first, 8000, 0);
+		CHECK_EQ(fake_rail(0).state, RAIL_UP);
+		CHECK(fake_posted_on(0) > 2);
+		fake_finish(1, 0);
 	}
 }
 
 /* A slice that ends after a long stall does not count for the rate of the rail after its return. */
 static void an_outage_is_forgotten(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+	for (size_t i = 0; fake_each(i); i++) {
+		CHECK_EQ(fake_submit(32 * SLICE), 0);
 		sched_rail_down(f.s, f.now, 0);
-		fake_end(&f, fake_oldest(&f, 0), 1900000, 0); /* before the fence: it counts */
-		CHECK(fake_rail(&f, 0).rate < RATE / 5);
-		fake_fenced(&f, 0, 100);
-		CHECK(fake_rail(&f, 0).rate == RATE);
-		fake_fini(&f);
+		fake_end(fake_oldest(0), 1900000, 0); /* before the fence: it counts */
+		CHECK(fake_rail(0).rate < RATE / 5);
+		fake_fenced(0, 100);
+		CHECK(fake_rail(0).rate == RATE);
 	}
 }
 
 static void probes_back_off_and_time_out(void)
 {
-	struct fake f;
 	uint64_t last = 0, gap = 0;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	exclude(&f);
+	fake_start(TENT_PULL);
+	exclude();
 	for (uint32_t i = 1; i < 30; i++) {
 		uint64_t before = f.now;
 
 		while (f.probes[0] < i) {
 			CHECK(f.wake > f.now && f.wake != SCHED_NEVER);
 			f.now = f.wake;
-			fake_run(&f);
+			fake_run();
 		}
 		gap = f.now - before;
 		CHECK(gap + 3000000 >= last); /* without replies the intervals never shrink */
 		last = gap;
 	}
 	CHECK(gap >= 900000000 && gap < 1100000000);
-	fake_fini(&f);
 }
 
 static void a_port_that_comes_back_is_probed_at_once(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	exclude(&f);
+	fake_start(TENT_PULL);
+	exclude();
 	sched_rail_up(f.s, f.now, 0);
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.probes[0], 1);
 	/* The first probe may have been sent too early. */
 	sched_rail_up(f.s, f.now, 0);
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.probes[0], 2);
-	fake_probed(&f, 0, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
+	fake_probed(0, 0);
+	CHECK_EQ(fake_rail(0).state, RAIL_HALF);
 	/* It came back while it was being fenced. */
 	sched_rail_down(f.s, f.now, 0);
 	sched_rail_up(f.s, f.now, 0);
 	CHECK_EQ(f.probes[0], 2);
-	fake_fenced(&f, 0, 20000);
+	fake_fenced(0, 20000);
 	CHECK_EQ(f.probes[0], 3);
 	sched_rail_up(f.s, f.now, 99);
 	sched_rail_down(f.s, f.now, 99);
-	fake_fini(&f);
 }
 
 /*
@@ -148,43 +127,38 @@ static void a_port_that_comes_back_is_probed_at_once(void)
  */
 static void a_late_answer_opens_nothing(void)
 {
-	struct fake f;
 	uint32_t old;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	exclude(&f);
+	fake_start(TENT_PULL);
+	exclude();
 	sched_rail_up(f.s, f.now, 0);
-	fake_run(&f);
+	fake_run();
 	old = f.probe_epoch[0];
 	sched_connected(f.s, f.now, 0, old, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	CHECK_EQ(fake_rail(0).state, RAIL_PROBING);
 	sched_rail_up(f.s, f.now, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK_EQ(fake_rail(0).state, RAIL_DOWN);
 	CHECK(f.closed[0]);
 	sched_probed(f.s, f.now, 0, old, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_DOWN);
+	CHECK_EQ(fake_rail(0).state, RAIL_DOWN);
 	CHECK_EQ(sched_mark(f.s, f.now, 0, 1, 0), -ENOTCONN);
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.probes[0], 2);
 	sched_connected(f.s, f.now, 0, old, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_CONNECTING);
+	CHECK_EQ(fake_rail(0).state, RAIL_CONNECTING);
 	sched_connected(f.s, f.now, 0, f.probe_epoch[0], 0);
 	sched_probed(f.s, f.now, 0, old, 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_PROBING);
+	CHECK_EQ(fake_rail(0).state, RAIL_PROBING);
 	sched_probed(f.s, f.now, 0, f.probe_epoch[0], 0);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_HALF);
-	fake_fini(&f);
+	CHECK_EQ(fake_rail(0).state, RAIL_HALF);
 }
 
 /* Every report and reply in every state, in random order: a link exists in all states but DOWN. */
 static void links_are_opened_and_closed_in_turn(void)
 {
 	uint64_t seed = test_seed();
-	struct fake f;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
+	fake_start(TENT_PULL);
 	for (int i = 0; i < 20000; i++) {
 		uint32_t rail = (uint32_t)(test_rand(&seed) % FAKE_RAILS), late;
 		int status = test_rand(&seed) % 3 ? 0 : -EIO;
@@ -209,94 +183,79 @@ static void links_are_opened_and_closed_in_turn(void)
 			break;
 		default:
 			f.now += test_rand(&seed) % 3000000;
-			fake_run(&f);
+			fake_run();
 		}
 		for (uint32_t r = 0; r < FAKE_RAILS; r++)
 			CHECK_EQ(f.closed[r], sched_rail_state(f.s, r) == RAIL_DOWN);
 	}
-	fake_fini(&f);
 }
 
 /* Rails that begin closed are opened by the first run; the first probe needs no trial. */
 static void rails_may_begin_closed(void)
 {
-	struct sched_attr attr;
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	attr = fake_attr(&f);
-	attr.first_open_ns = 3000000000;
+	fake_init(TENT_PULL);
+	f.attr.first_open_ns = 3000000000;
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
 		f.closed[r] = true;
-	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	fake_create();
 	CHECK(!sched_rail_in_use(f.s, 0));
-	fake_run(&f);
+	fake_run();
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		CHECK_EQ(fake_rail(&f, r).state, RAIL_CONNECTING);
-	f.now += attr.first_open_ns - 1;
-	fake_run(&f);
+		CHECK_EQ(fake_rail(r).state, RAIL_CONNECTING);
+	f.now += f.attr.first_open_ns - 1;
+	fake_run();
 	for (uint32_t r = 0; r < 3; r++) {
-		fake_probed(&f, r, 0);
-		CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
+		fake_probed(r, 0);
+		CHECK_EQ(fake_rail(r).state, RAIL_UP);
 	}
 	f.now++;
-	fake_run(&f);
-	CHECK_EQ(fake_rail(&f, 3).state, RAIL_DOWN);
+	fake_run();
+	CHECK_EQ(fake_rail(3).state, RAIL_DOWN);
 	CHECK(f.wake <= f.now + 1000000); /* it is tried again */
-	CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
-	fake_drain(&f);
-	CHECK_EQ(f.failed, 0);
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(64 * SLICE), 0);
+	fake_finish(1, 0);
 }
 
 /* ---- marks ---- */
 
-static const struct fake_mark *last_mark(const struct fake *f)
+static const struct fake_mark *last_mark(void)
 {
-	CHECK(f->n_marks > 0);
-	return &f->marks[f->n_marks - 1];
+	CHECK(f.n_marks > 0);
+	return &f.marks[f.n_marks - 1];
 }
 
 /* The end of a mark is reported once. A mark counts as under way, but not as bytes. */
 static void a_mark_is_in_the_ledger(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
+	fake_start(TENT_PULL);
 	CHECK_EQ(sched_mark(f.s, f.now, 2, 77, 5), 0);
 	CHECK(!sched_idle(f.s));
-	CHECK_EQ(fake_rail(&f, 2).inflight, 0);
+	CHECK_EQ(fake_rail(2).inflight, 0);
 	CHECK(f.posts[0].slice.mark && f.posts[0].slice.user == 77);
 	CHECK_EQ(f.posts[0].slice.position, 5);
 	CHECK_EQ(f.posts[0].slice.length, 0);
 	f.posts[0].ended = true;
-	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
+	CHECK_EQ(fake_complete(0, 0), SCHED_MARK);
 	CHECK_EQ(f.n_marks, 1);
-	CHECK(last_mark(&f)->user == 77 && last_mark(&f)->position == 5 && !last_mark(&f)->status);
-	CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), -ESTALE);
+	CHECK(last_mark()->user == 77 && last_mark()->position == 5 && !last_mark()->status);
+	CHECK_EQ(fake_complete(0, 0), -ESTALE);
 	CHECK_EQ(f.n_marks, 1);
 	CHECK(sched_idle(f.s));
-	CHECK_EQ(fake_rail(&f, 2).slices, 0);
-	fake_fini(&f);
+	CHECK_EQ(fake_rail(2).slices, 0);
 }
 
 /* The end of each mark is reported once, when the rail has been fenced, and not before. */
 static void marks_of_a_failed_rail_come_back(void)
 {
 	for (int how = 0; how < 3; how++) {
-		struct fake f;
-
-		fake_init(&f, TENT_PULL);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
+		fake_start(TENT_PULL);
+		CHECK_EQ(fake_submit(8 * SLICE), 0);
 		for (uint32_t i = 0; i < 3; i++)
 			CHECK_EQ(sched_mark(f.s, f.now, 0, 9, i), 0);
 		if (how == 0)
 			sched_rail_down(f.s, f.now, 0);
 		else
-			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 2].slice.token,
-					 how == 1 ? -EIO : -ECANCELED),
+			CHECK_EQ(fake_complete(f.n_posts - 2, how == 1 ? -EIO : -ECANCELED),
 				SCHED_MARK);
 		CHECK_EQ(f.n_marks, 0);
 		CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 4), -ENOTCONN);
@@ -306,184 +265,149 @@ static void marks_of_a_failed_rail_come_back(void)
 			CHECK_EQ(f.marks[i].position, i);
 			CHECK_EQ(f.marks[i].status, how == 1 && i == 1 ? -EIO : -ENOTCONN);
 		}
-		fake_run(&f);
-		fake_drain(&f);
+		fake_run();
+		fake_drain();
 		CHECK_EQ(f.n_marks, 3);
 		CHECK(f.done == 1 && sched_idle(f.s));
-		fake_fini(&f);
 	}
 }
 
 /* The measurements of the rail do not change. */
 static void a_mark_is_no_sample(void)
 {
-	struct fake f;
 	double rate;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
-	fake_end(&f, fake_oldest(&f, 0), 100000, 0);
-	rate = fake_rail(&f, 0).rate;
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(32 * SLICE), 0);
+	fake_end(fake_oldest(0), 100000, 0);
+	rate = fake_rail(0).rate;
 	CHECK(rate < RATE);
 	CHECK_EQ(sched_mark(f.s, f.now, 0, 9, 0), 0);
 	f.posts[f.n_posts - 1].ended = true;
 	CHECK_EQ(sched_completed(f.s, f.now + 1000, f.posts[f.n_posts - 1].slice.token, 0),
 		SCHED_MARK);
-	CHECK(fake_rail(&f, 0).rate == rate);
+	CHECK(fake_rail(0).rate == rate);
 	f.now += 1000;
-	fake_drain(&f);
-	CHECK(sched_idle(f.s));
-	fake_fini(&f);
+	fake_finish(1, 0);
 }
 
 static void a_mark_that_is_silent_has_a_deadline(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
+	fake_start(TENT_PULL);
 	CHECK_EQ(sched_mark(f.s, f.now, 1, 3, 0), 0);
-	fake_run(&f);
+	fake_run();
 	CHECK(f.wake <= f.now + SCHED_STALL_MAX_NS);
 	f.now = f.wake;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.fences[1], 1);
-	fake_fenced(&f, 1, 20000);
+	fake_fenced(1, 20000);
 	CHECK_EQ(f.n_marks, 1);
-	CHECK_EQ(last_mark(&f)->status, -ETIMEDOUT);
+	CHECK_EQ(last_mark()->status, -ETIMEDOUT);
 	CHECK(sched_idle(f.s));
-	fake_fini(&f);
 }
 
 /* Missing memory ends its request; the rail carries the next ones. */
 static void a_slice_that_no_rail_can_carry(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+	for (size_t i = 0; fake_each(i); i++) {
+		CHECK_EQ(fake_submit(SLICE), 0);
 		CHECK_EQ(f.n_posts, 1);
 		f.posts[0].ended = true;
 		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), 0);
 		CHECK_EQ(sched_refused(f.s, f.now, f.posts[0].slice.token, -EFAULT), -ESTALE);
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 1);
 		CHECK_EQ(f.last_status, -EFAULT);
 		CHECK(sched_idle(f.s));
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
-			CHECK_EQ(fake_rail(&f, r).state, RAIL_UP);
-			CHECK_EQ(fake_rail(&f, r).exclusions, 0);
+			CHECK_EQ(fake_rail(r).state, RAIL_UP);
+			CHECK_EQ(fake_rail(r).exclusions, 0);
 		}
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 2);
+		CHECK_EQ(fake_submit(SLICE), 0);
+		fake_finish(2, 1);
 		CHECK_EQ(f.last_status, 0);
-		fake_fini(&f);
 	}
 }
 
 /* In HALF a rail carries one slice or mark, and is UP when that has arrived. */
 static void a_mark_on_trial(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		exclude(&f);
+	for (size_t i = 0; fake_each(i); i++) {
+		exclude();
 		f.now = f.wake;
-		fake_run(&f);
-		fake_probed(&f, 0, 0);
+		fake_run();
+		fake_probed(0, 0);
 		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), 0);
 		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 1), -EAGAIN);
-		CHECK_EQ(fake_submit(&f, 64 * SLICE), 0);
-		CHECK_EQ(fake_posted_on(&f, 0), 1);
+		CHECK_EQ(fake_submit(64 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(0), 1);
 		f.posts[0].ended = true;
-		CHECK_EQ(sched_completed(f.s, f.now, f.posts[0].slice.token, 0), SCHED_MARK);
-		CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
-		fake_run(&f);
-		CHECK(fake_posted_on(&f, 0) > 1);
-		fake_drain(&f);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
+		CHECK_EQ(fake_complete(0, 0), SCHED_MARK);
+		CHECK_EQ(fake_rail(0).state, RAIL_UP);
+		fake_run();
+		CHECK(fake_posted_on(0) > 1);
+		fake_finish(1, 0);
 	}
 }
 
 /* A post that fails fails the rail; a full queue does not; and the ledger has an end. */
 static void marks_that_cannot_be_posted(void)
 {
-	struct fake f;
 	uint32_t n = 0;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
+	fake_start(TENT_PULL);
 	f.post_error[0] = -EAGAIN;
 	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -EAGAIN);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_UP);
+	CHECK_EQ(fake_rail(0).state, RAIL_UP);
 	f.post_error[0] = -EIO;
 	CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), -ENOTCONN);
-	CHECK_EQ(fake_rail(&f, 0).state, RAIL_FENCING);
+	CHECK_EQ(fake_rail(0).state, RAIL_FENCING);
 	CHECK(sched_idle(f.s));
 	while (!sched_mark(f.s, f.now, 1, 3, n))
 		n++;
 	CHECK_EQ(n, 4096);
 	CHECK_EQ(f.n_marks, 0);
-	fake_fini(&f);
 }
 
 /* A flushed slice or mark does not count as failed, however often it is flushed. */
 static void flushed_slices_do_not_end_their_request(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 1), 0);
+	for (size_t i = 0; fake_each(i); i++) {
+		CHECK_EQ(fake_submit(1), 0);
 		for (int n = 0; n < 30; n++) {
 			uint32_t rail = f.posts[f.n_posts - 1].rail;
 
-			CHECK_EQ(sched_completed(f.s, f.now, f.posts[f.n_posts - 1].slice.token,
-					 -ECANCELED),
-				0);
-			fake_fenced(&f, rail, 1000);
+			CHECK_EQ(fake_complete(f.n_posts - 1, -ECANCELED), 0);
+			fake_fenced(rail, 1000);
 			sched_rail_up(f.s, f.now, rail);
-			fake_run(&f);
-			fake_probed(&f, rail, 0);
-			fake_run(&f);
+			fake_run();
+			fake_probed(rail, 0);
+			fake_run();
 		}
 		CHECK_EQ(f.done, 0);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 1);
-		CHECK_EQ(f.failed, 0);
-		fake_fini(&f);
+		fake_finish(1, 0);
 	}
 }
 
 /* The time from the last completion of rail 0 to its fence, at this rate. */
 static uint64_t stall_found_after(double rate, enum tent_mode mode)
 {
-	struct fake f;
 	uint64_t from, ns;
 
-	fake_init(&f, mode);
+	fake_init(mode);
 	f.config.strict_numa = true;
 	f.rails[0].rate = f.rails[1].rate = rate;
-	fake_start(&f);
+	fake_create();
 	sched_rail_down(f.s, f.now, 1);
-	CHECK_EQ(fake_submit(&f, 4 * MIB), 0);
-	fake_end(&f, 0, 5000 + (uint64_t)(SLICE / rate), 0);
+	CHECK_EQ(fake_submit(4 * MIB), 0);
+	fake_end(0, 5000 + (uint64_t)(SLICE / rate), 0);
 	from = f.now;
 	while (!f.fences[0]) {
 		CHECK(f.wake > f.now && f.wake < f.now + 60000000);
 		f.now = f.wake;
-		fake_run(&f);
+		fake_run();
 	}
 	ns = f.now - from;
-	fake_fini(&f);
 	return ns;
 }
 
@@ -499,50 +423,41 @@ static void silent_stalls_are_found_by_their_rate(void)
 
 static void a_slow_rail_is_not_a_dead_one(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.config.strict_numa = true;
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 64 * MIB), 0);
+	fake_create();
+	CHECK_EQ(fake_submit(64 * MIB), 0);
 	/* A twentieth of what was expected, all of a sudden. */
 	for (int i = 0; i < 40; i++) {
-		fake_end(&f, fake_oldest(&f, 0), 20 * 4 * SLICE_NS, 0);
-		fake_end(&f, fake_oldest(&f, 1), 0, 0);
+		fake_end(fake_oldest(0), 20 * 4 * SLICE_NS, 0);
+		fake_end(fake_oldest(1), 0, 0);
 	}
 	CHECK_EQ(f.fences[0] + f.fences[1], 0);
-	fake_fini(&f);
 }
 
 /* The time for which a rail may be silent can be set, also to for ever. */
 static void patience_can_be_set(void)
 {
-	struct sched_attr attr;
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	attr = fake_attr(&f);
-	attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
-	CHECK_EQ(sched_create(&attr, &f.s), -EINVAL);
-	attr.stall_min_ns = 30000000;
-	CHECK_EQ(sched_create(&attr, &f.s), 0);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	fake_init(TENT_PULL);
+	f.attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
+	CHECK_EQ(sched_create(&f.attr, &f.s), -EINVAL);
+	f.attr.stall_min_ns = 30000000;
+	fake_create();
+	CHECK_EQ(fake_submit(SLICE), 0);
 	f.now += 29000000;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	f.now += 1000001;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.fences[f.posts[0].rail], 1);
-	fake_fini(&f);
-	fake_init(&f, TENT_PULL);
-	attr.stall_min_ns = SCHED_NEVER;
-	CHECK_EQ(sched_create(&attr, &f.s), 0);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	fake_init(TENT_PULL);
+	f.attr.stall_min_ns = SCHED_NEVER;
+	fake_create();
+	CHECK_EQ(fake_submit(SLICE), 0);
 	f.now += 1ull << 60;
-	fake_run(&f);
+	fake_run();
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	CHECK_EQ(f.wake, SCHED_NEVER);
-	fake_fini(&f);
 }
 
 int main(int argc, char **argv)

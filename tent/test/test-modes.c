@@ -2,148 +2,119 @@
 /* The rails that slices are given to, in each of the modes. */
 #include "fake.h"
 
-static void check_rails(const struct fake *f, uint32_t from, const char *rails)
+static void check_rails(uint32_t from, const char *rails)
 {
 	for (uint32_t i = 0; rails[i]; i++) {
-		CHECK(from + i < f->n_posts);
-		CHECK_EQ(f->posts[from + i].rail, rails[i] - '0');
+		CHECK(from + i < f.n_posts);
+		CHECK_EQ(f.posts[from + i].rail, rails[i] - '0');
 	}
 }
 
 static void baseline_takes_turns_in_the_best_tier(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_BASELINE);
-	fake_start(&f);
+	fake_start(TENT_BASELINE);
 	for (int i = 0; i < 7; i++)
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
-	check_rails(&f, 0, "0101010");
-	CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
+		CHECK_EQ(fake_submit(SLICE), 0);
+	check_rails(0, "0101010");
+	CHECK_EQ(fake_submit(3 * SLICE), 0);
 	/* Posts go rail by rail. */
-	CHECK_EQ(fake_posted_on(&f, 0), 5);
-	CHECK_EQ(fake_posted_on(&f, 1), 5);
-	CHECK_EQ(fake_submit_at(&f, 2 * SLICE, 1), 0);
-	check_rails(&f, 10, "23");
-	fake_drain(&f);
-	CHECK(sched_idle(f.s));
-	CHECK_EQ(f.done, 9);
-	fake_fini(&f);
+	CHECK_EQ(fake_posted_on(0), 5);
+	CHECK_EQ(fake_posted_on(1), 5);
+	CHECK_EQ(fake_submit_at(2 * SLICE, 1), 0);
+	check_rails(10, "23");
+	fake_finish(9, 0);
 }
 
 static void baseline_goes_on_in_the_next_tier(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_BASELINE);
-	fake_start(&f);
+	fake_start(TENT_BASELINE);
 	sched_rail_down(f.s, f.now, 0);
-	CHECK_EQ(fake_submit(&f, 2 * SLICE), 0);
-	check_rails(&f, 0, "11");
+	CHECK_EQ(fake_submit(2 * SLICE), 0);
+	check_rails(0, "11");
 	sched_rail_down(f.s, f.now, 1);
-	CHECK_EQ(fake_submit(&f, 2 * SLICE), 0);
-	check_rails(&f, 2, "23");
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(2 * SLICE), 0);
+	check_rails(2, "23");
 }
 
 static void strict_numa_uses_no_other_tier(void)
 {
-
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
+		fake_init(modes[i]);
 		f.config.strict_numa = true;
 		f.config.numa_penalties[2] = 1;
-		fake_start(&f);
+		fake_create();
 		for (int n = 0; n < 30; n++)
-			CHECK_EQ(fake_submit(&f, 8 * MIB), 0);
-		fake_drain(&f);
-		CHECK_EQ(fake_posted_on(&f, 2) + fake_posted_on(&f, 3), 0);
+			CHECK_EQ(fake_submit(8 * MIB), 0);
+		fake_drain();
+		CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
 		sched_rail_down(f.s, f.now, 0);
 		sched_rail_down(f.s, f.now, 1);
-		CHECK_EQ(fake_submit(&f, SLICE), -ENETUNREACH);
-		CHECK_EQ(fake_submit_at(&f, SLICE, 1), 0);
-		fake_fini(&f);
+		CHECK_EQ(fake_submit(SLICE), -ENETUNREACH);
+		CHECK_EQ(fake_submit_at(SLICE, 1), 0);
 	}
 }
 
 static void smart_single_slices_go_to_the_best(void)
 {
-	struct fake f;
 	uint32_t n[FAKE_RAILS] = {0};
 
-	fake_init(&f, TENT_SMART);
-	fake_start(&f);
+	fake_start(TENT_SMART);
 	/* A remote rail costs ten times as much: the local ones take ten slices first. */
 	for (int i = 0; i < 18; i++)
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(fake_submit(SLICE), 0);
 	for (uint32_t i = 0; i < f.n_posts; i++)
 		n[f.posts[i].rail]++;
 	CHECK(n[0] == 9 && n[1] == 9 && n[2] == 0 && n[3] == 0);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
-	CHECK(fake_posted_on(&f, 2) + fake_posted_on(&f, 3) >= 1);
-	fake_fini(&f);
+		CHECK_EQ(fake_submit(SLICE), 0);
+	CHECK(fake_posted_on(2) + fake_posted_on(3) >= 1);
 }
 
 static void penalties_of_one_make_rails_equal(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_SMART);
+	fake_init(TENT_SMART);
 	f.config.numa_penalties[1] = f.config.numa_penalties[2] = 1;
-	fake_start(&f);
+	fake_create();
 	for (int i = 0; i < 40; i++)
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(fake_submit(SLICE), 0);
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		CHECK_EQ(fake_posted_on(&f, r), 10);
-	fake_fini(&f);
+		CHECK_EQ(fake_posted_on(r), 10);
 }
 
 static void equal_scores_are_shared(void)
 {
-	struct fake f;
 	uint64_t zero;
 
-	fake_init(&f, TENT_SMART);
-	fake_start(&f);
+	fake_start(TENT_SMART);
 	/* One at a time, so that both local rails are always as good. */
 	for (int i = 0; i < 90; i++) {
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(fake_submit(SLICE), 0);
 		/* As long as the link takes, so that what is measured is the same, too. */
-		fake_end(&f, f.n_posts - 1, 5000 + SLICE_NS, 0);
+		fake_end(f.n_posts - 1, 5000 + SLICE_NS, 0);
 	}
-	zero = fake_posted_on(&f, 0);
-	CHECK_EQ(zero + fake_posted_on(&f, 1), 90);
+	zero = fake_posted_on(0);
+	CHECK_EQ(zero + fake_posted_on(1), 90);
 	CHECK(zero > 20 && zero < 70);
-	fake_fini(&f);
 }
 
 static void smart_shares_after_bandwidth(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_SMART);
+	fake_init(TENT_SMART);
 	f.rails[1].rate = 2 * RATE;
 	f.config.strict_numa = true;
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+	fake_create();
+	CHECK_EQ(fake_submit(32 * SLICE), 0);
 	/* 32 over 1:2, rounded down, and the one that is left to the best. */
-	CHECK_EQ(fake_posted_on(&f, 0), 10);
-	CHECK_EQ(fake_posted_on(&f, 1), 22);
-	fake_fini(&f);
+	CHECK_EQ(fake_posted_on(0), 10);
+	CHECK_EQ(fake_posted_on(1), 22);
 }
 
 static void smart_allocates_at_once_from_half_the_cap(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_SMART);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 15 * SLICE), 0);
+	fake_start(TENT_SMART);
+	CHECK_EQ(fake_submit(15 * SLICE), 0);
 	CHECK_EQ(f.s->calls, 15);
-	CHECK_EQ(fake_submit(&f, 16 * SLICE), 0);
+	CHECK_EQ(fake_submit(16 * SLICE), 0);
 	CHECK_EQ(f.s->calls, 16);
 	/* Reads may have twice as many slices. */
 	struct sched_request read = {.length = 31 * SLICE};
@@ -153,81 +124,67 @@ static void smart_allocates_at_once_from_half_the_cap(void)
 	read.length = 32 * SLICE;
 	CHECK_EQ(sched_submit(f.s, f.now, &read), 0);
 	CHECK_EQ(f.s->calls, 16 + 32);
-	fake_fini(&f);
 }
 
 static void every_hundredth_call_is_a_probe(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_SMART);
-	fake_start(&f);
+	fake_start(TENT_SMART);
 	for (uint32_t call = 1; call <= 400; call++) {
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		CHECK_EQ(fake_submit(SLICE), 0);
 		if (call % 100 == 0)
 			CHECK_EQ(f.posts[f.n_posts - 1].rail, call / 100 - 1);
 		else
 			CHECK(f.posts[f.n_posts - 1].rail < 2);
-		fake_end(&f, f.n_posts - 1, 5000 + SLICE_NS, 0);
+		fake_end(f.n_posts - 1, 5000 + SLICE_NS, 0);
 	}
 	/* And of many slices at once: in turn over all rails. */
 	f.s->calls = 499;
 	f.n_posts = 0;
-	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+	CHECK_EQ(fake_submit(32 * SLICE), 0);
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		CHECK_EQ(fake_posted_on(&f, r), 8);
-	fake_fini(&f);
+		CHECK_EQ(fake_posted_on(r), 8);
 }
 
 static void pull_keeps_slices_until_a_window_has_room(void)
 {
-	struct fake f;
 	uint64_t posted = 0;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 64 * MIB), 0);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(64 * MIB), 0);
 	for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 		uint64_t window = (uint64_t)(2 * RATE * 5000) + 2 * 256 * KIB;
 
-		CHECK(fake_rail(&f, r).inflight <= window);
-		CHECK(fake_rail(&f, r).inflight + 256 * KIB > window);
-		posted += fake_rail(&f, r).inflight;
+		CHECK(fake_rail(r).inflight <= window);
+		CHECK(fake_rail(r).inflight + 256 * KIB > window);
+		posted += fake_rail(r).inflight;
 	}
 	CHECK(posted < 4 * MIB);
 	/* Each completion, when the link would have it, is followed by one post on its rail. */
 	for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 		uint32_t n = f.n_posts;
 
-		fake_end(&f, fake_oldest(&f, r), r ? 0 : 5000 + 4 * SLICE_NS, 0);
+		fake_end(fake_oldest(r), r ? 0 : 5000 + 4 * SLICE_NS, 0);
 		CHECK_EQ(f.n_posts, n + 1);
 		CHECK_EQ(f.posts[n].rail, r);
 	}
-	fake_drain(&f);
-	CHECK(sched_idle(f.s));
-	fake_fini(&f);
+	fake_finish(1, 0);
 }
 
 static void pull_leaves_the_tail_to_the_fast(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.rails[1].rate = RATE / 10;
 	f.config.strict_numa = true;
-	fake_start(&f);
+	fake_create();
 	/* The slow rail takes 26 us for a slice: as long as the fast one for ten of them. */
-	CHECK_EQ(fake_submit(&f, 9 * SLICE), 0);
-	CHECK_EQ(fake_posted_on(&f, 1), 0);
-	fake_drain(&f);
-	CHECK_EQ(fake_posted_on(&f, 1), 0);
-	fake_fini(&f);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 11 * SLICE), 0);
-	CHECK_EQ(fake_posted_on(&f, 1), 1);
-	fake_drain(&f);
-	CHECK_EQ(f.done, 2);
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(9 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(1), 0);
+	fake_drain();
+	CHECK_EQ(fake_posted_on(1), 0);
+	fake_create();
+	CHECK_EQ(fake_submit(11 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(1), 1);
+	fake_finish(2, 0);
 }
 
 /* Idle rails do not leave a slice to each other, whatever their rates and its length. */
@@ -237,148 +194,122 @@ static void pull_leaves_nothing_to_idle_rails(void)
 
 	for (int i = 0; i < 300; i++) {
 		uint64_t length = SLICE + test_rand(&seed) % (4 * SLICE);
-		struct fake f;
 
-		fake_init(&f, TENT_PULL);
+		fake_init(TENT_PULL);
 		memset(f.tiers, 0, sizeof(f.tiers));
 		for (uint32_t r = 0; r < FAKE_RAILS && i % 2; r++)
 			f.rails[r].rate = RATE * (1 + (double)(test_rand(&seed) % 64) / 8);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, length), 0);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 1);
-		fake_fini(&f);
+		fake_create();
+		CHECK_EQ(fake_submit(length), 0);
+		fake_finish(1, 0);
 	}
 }
 
 static void pull_looks_again_when_the_fast_prove_slow(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.rails[1].rate = RATE / 10;
 	f.config.strict_numa = true;
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 9 * SLICE), 0);
-	CHECK_EQ(fake_posted_on(&f, 1), 0);
+	fake_create();
+	CHECK_EQ(fake_submit(9 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(1), 0);
 	/* Nothing completes; long before the stall is declared the slow rail is asked. */
-	for (int i = 0; i < 100 && !fake_posted_on(&f, 1); i++) {
+	for (int i = 0; i < 100 && !fake_posted_on(1); i++) {
 		CHECK(f.wake > f.now && f.wake < f.now + 2000000);
 		f.now = f.wake;
-		fake_run(&f);
+		fake_run();
 	}
-	CHECK(fake_posted_on(&f, 1) >= 1);
+	CHECK(fake_posted_on(1) >= 1);
 	CHECK_EQ(f.fences[0], 0);
-	fake_fini(&f);
 }
 
 static void pull_tries_a_slow_rail_again(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.config.strict_numa = true;
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 8 * MIB), 0);
+	fake_create();
+	CHECK_EQ(fake_submit(8 * MIB), 0);
 	while (!f.done) { /* rail 1 takes ten times as long */
-		if (fake_oldest(&f, 1) < FAKE_POSTS)
-			fake_end(&f, fake_oldest(&f, 1), 0, 0);
-		for (int i = 0; i < 10 && fake_oldest(&f, 0) < FAKE_POSTS; i++)
-			fake_end(&f, fake_oldest(&f, 0), 4 * SLICE_NS, 0);
+		if (fake_oldest(1) < FAKE_POSTS)
+			fake_end(fake_oldest(1), 0, 0);
+		for (int i = 0; i < 10 && fake_oldest(0) < FAKE_POSTS; i++)
+			fake_end(fake_oldest(0), 4 * SLICE_NS, 0);
 	}
 	f.n_posts = 0;
-	CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
-	CHECK_EQ(fake_posted_on(&f, 1), 0);
-	fake_drain(&f);
+	CHECK_EQ(fake_submit(8 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(1), 0);
+	fake_drain();
 	f.now += 1000000000;
 	f.n_posts = 0;
-	CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
-	CHECK(fake_posted_on(&f, 1) > 0);
-	fake_drain(&f);
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(8 * SLICE), 0);
+	CHECK(fake_posted_on(1) > 0);
+	fake_drain();
 }
 
 static void pull_prefers_local_rails(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
+	fake_start(TENT_PULL);
 	for (int i = 0; i < 50; i++) {
-		CHECK_EQ(fake_submit(&f, 2 * SLICE), 0);
-		fake_drain(&f);
+		CHECK_EQ(fake_submit(2 * SLICE), 0);
+		fake_drain();
 	}
-	CHECK_EQ(fake_posted_on(&f, 2) + fake_posted_on(&f, 3), 0);
-	fake_fini(&f);
+	CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
 }
 
 static void pull_counts_with_shared_links(void)
 {
-	struct fake f;
-	struct sched_attr attr;
 	double link = 5;
-	uint64_t remote;
 
-	fake_init(&f, TENT_PULL);
+	fake_init(TENT_PULL);
 	f.rails[2].group = f.rails[3].group = 0;
-	attr = fake_attr(&f);
-	attr.n_groups = 1;
-	attr.group_rates = &link;
-	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	f.attr.n_groups = 1;
+	f.attr.group_rates = &link;
+	fake_create();
 	/* 20 slices on two rails of 25 take 31 us; one at 2.5 takes 32. */
-	CHECK_EQ(fake_submit(&f, 20 * SLICE), 0);
-	fake_drain(&f);
-	remote = fake_posted_on(&f, 2) + fake_posted_on(&f, 3);
-	CHECK_EQ(remote, 0);
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(20 * SLICE), 0);
+	fake_drain();
+	CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
 }
 
 static void pull_serves_short_requests_first(void)
 {
-	struct fake f;
 	uint32_t n;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 64 * MIB), 0);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(64 * MIB), 0);
+	CHECK_EQ(fake_submit(SLICE), 0);
 	n = f.n_posts;
-	fake_end(&f, fake_oldest(&f, 0), 16000, 0);
+	fake_end(fake_oldest(0), 16000, 0);
 	CHECK_EQ(f.posts[n].slice.user, SLICE);
 	/* But not for ever: what has waited long enough is due before those that come now. */
 	for (uint32_t i = 0; i < 40; i++)
-		fake_end(&f, fake_oldest(&f, i % 4), 250000, 0);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+		fake_end(fake_oldest(i % 4), 250000, 0);
+	CHECK_EQ(fake_submit(SLICE), 0);
 	for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 		n = f.n_posts;
-		fake_end(&f, fake_oldest(&f, r), 0, 0);
+		fake_end(fake_oldest(r), 0, 0);
 		for (; n < f.n_posts; n++)
 			CHECK_EQ(f.posts[n].slice.user, 64 * MIB);
 	}
-	fake_fini(&f);
 }
 
 /* A digest of all decisions of a run of random requests. */
 static uint64_t trace(enum tent_mode mode, uint64_t seed)
 {
-	struct fake f;
-	struct sched_attr attr;
 	uint64_t random = 5, digest = 0;
 
-	fake_init(&f, mode);
-	attr = fake_attr(&f);
-	attr.seed = seed;
-	CHECK_EQ(sched_create(&attr, &f.s), 0);
+	fake_init(mode);
+	f.attr.seed = seed;
+	fake_create();
 	for (int i = 0; i < 200; i++) {
-		CHECK_EQ(fake_submit_at(&f, 1 + test_rand(&random) % (MIB / 4), i % 2), 0);
+		CHECK_EQ(fake_submit_at(1 + test_rand(&random) % (MIB / 4), i % 2), 0);
 		if (i % 3 == 2)
-			fake_drain(&f);
+			fake_drain();
 	}
-	fake_drain(&f);
+	fake_drain();
 	for (uint32_t i = 0; i < f.n_posts; i++)
 		digest = digest * 31 + f.posts[i].rail + 7 * f.posts[i].slice.offset;
 	CHECK(sched_idle(f.s));
-	fake_fini(&f);
 	return digest;
 }
 

@@ -4,22 +4,19 @@
 
 #define WAIT_NS 1000000000ull
 
-static void start_patient(struct fake *f, enum tent_mode mode)
+static void start_patient(enum tent_mode mode)
 {
-	struct sched_attr attr;
-
-	fake_init(f, mode);
-	attr = fake_attr(f);
-	attr.no_rail_ns = WAIT_NS;
-	CHECK_EQ(sched_create(&attr, &f->s), 0);
+	fake_init(mode);
+	f.attr.no_rail_ns = WAIT_NS;
+	fake_create();
 }
 
-static uint32_t posted_again(const struct fake *f)
+static uint32_t posted_again(void)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < f->n_posts; i++)
-		n += f->posts[i].slice.again;
+	for (uint32_t i = 0; i < f.n_posts; i++)
+		n += f.posts[i].slice.again;
 	return n;
 }
 
@@ -29,75 +26,63 @@ static uint32_t posted_again(const struct fake *f)
  */
 static void an_answer_lies_between_and_no_timer(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		uint32_t posts;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 8 * SLICE), 0);
-		CHECK(fake_posted_on(&f, 0) > 0);
+		CHECK_EQ(fake_submit(8 * SLICE), 0);
+		CHECK(fake_posted_on(0) > 0);
 		posts = f.n_posts;
-		CHECK_EQ(sched_completed(f.s, f.now, f.posts[fake_oldest(&f, 0)].slice.token, -EIO),
-			0);
+		CHECK_EQ(fake_complete(fake_oldest(0), -EIO), 0);
 		CHECK_EQ(f.fences[0], 1); /* within the report */
-		fake_run(&f);
-		CHECK_EQ(posted_again(&f), 0);
+		fake_run();
+		CHECK_EQ(posted_again(), 0);
 		for (uint32_t p = 0; p < posts; p++)
 			f.posts[p].ended = true;
 		for (uint32_t p = 0; p < posts; p++) {
 			if (f.posts[p].rail != 0)
-				CHECK_EQ(sched_completed(f.s, f.now, f.posts[p].slice.token, 0), 0);
+				CHECK_EQ(fake_complete(p, 0), 0);
 		}
-		fake_run(&f);
+		fake_run();
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], 0);
-		fake_run(&f);
-		CHECK(posted_again(&f) > 0);
+		fake_run();
+		CHECK(posted_again() > 0);
 		CHECK_EQ(f.fences[0] + f.fences[1] + f.fences[2] + f.fences[3], 1);
 		CHECK_EQ(f.probes[0], 0);
-		fake_drain(&f);
-		CHECK(f.done == 1 && !f.failed && sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(1, 0);
 	}
 }
 
-static void all_rails_go(struct fake *f)
+static void all_rails_go(void)
 {
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		sched_rail_down(f->s, f->now, r);
-	fake_run(f);
+		sched_rail_down(f.s, f.now, r);
+	fake_run();
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		fake_fenced(f, r, 20000);
+		fake_fenced(r, 20000);
 }
 
-static void a_rail_comes_back(struct fake *f, uint32_t rail)
+static void a_rail_comes_back(uint32_t rail)
 {
-	sched_rail_up(f->s, f->now, rail);
-	fake_run(f);
-	fake_probed(f, rail, 0);
-	fake_run(f);
+	sched_rail_up(f.s, f.now, rail);
+	fake_run();
+	fake_probed(rail, 0);
+	fake_run();
 }
 
 /* Requests from before the outage and from the outage use the rail that comes back. */
 static void requests_wait_for_a_rail(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		start_patient(&f, modes[i]);
-		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
-		all_rails_go(&f);
-		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
-		CHECK_EQ(fake_submit_at(&f, 40 * SLICE, 1), 0);
+		start_patient(modes[i]);
+		CHECK_EQ(fake_submit(32 * SLICE), 0);
+		all_rails_go();
+		CHECK_EQ(fake_submit(3 * SLICE), 0);
+		CHECK_EQ(fake_submit_at(40 * SLICE, 1), 0);
 		f.now += WAIT_NS - 1000000;
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 0);
-		a_rail_comes_back(&f, 2);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 3);
-		CHECK_EQ(f.failed, 0);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
+		a_rail_comes_back(2);
+		fake_finish(3, 0);
 	}
 }
 
@@ -105,55 +90,49 @@ static void requests_wait_for_a_rail(void)
 static void requests_wait_so_long(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
 		uint64_t since;
 
-		start_patient(&f, modes[i]);
-		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
+		start_patient(modes[i]);
+		CHECK_EQ(fake_submit(32 * SLICE), 0);
 		since = f.now;
-		all_rails_go(&f);
+		all_rails_go();
 		f.now = since + WAIT_NS - 1;
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 0);
 		CHECK(f.wake <= since + WAIT_NS);
 		f.now = since + WAIT_NS;
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.failed, 1);
 		CHECK_EQ(f.last_status, -ENETUNREACH);
-		CHECK_EQ(fake_submit(&f, SLICE), -ENETUNREACH);
+		CHECK_EQ(fake_submit(SLICE), -ENETUNREACH);
 		CHECK_EQ(sched_check(f.s, f.now, 1), -ENETUNREACH);
-		a_rail_comes_back(&f, 0);
+		a_rail_comes_back(0);
 		CHECK_EQ(sched_check(f.s, f.now, 1), 0);
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
-		fake_drain(&f);
-		CHECK(f.done == 2 && f.failed == 1 && sched_idle(f.s));
+		CHECK_EQ(fake_submit(SLICE), 0);
+		fake_finish(2, 1);
 		sched_rail_down(f.s, f.now, 0); /* again: that is another time */
-		fake_fenced(&f, 0, 20000);
-		CHECK_EQ(fake_submit(&f, SLICE), 0);
+		fake_fenced(0, 20000);
+		CHECK_EQ(fake_submit(SLICE), 0);
 		CHECK_EQ(f.failed, 1);
-		fake_fini(&f);
 	}
 }
 
 static void waiting_ends_by_cancel_or_when_the_peer_is_gone(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		start_patient(&f, modes[i]);
-		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
-		CHECK_EQ(fake_submit_at(&f, 5 * SLICE, 1), 0);
-		all_rails_go(&f);
+		start_patient(modes[i]);
+		CHECK_EQ(fake_submit(32 * SLICE), 0);
+		CHECK_EQ(fake_submit_at(5 * SLICE, 1), 0);
+		all_rails_go();
 		sched_cancel(f.s, 32 * SLICE, -ECANCELED);
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 1);
 		CHECK_EQ(f.last_status, -ECANCELED);
 		sched_give_up(f.s);
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 2);
 		CHECK_EQ(f.last_status, -ENETUNREACH);
 		CHECK(sched_idle(f.s));
-		fake_fini(&f);
 	}
 }
 

@@ -24,13 +24,12 @@ void *__wrap_calloc(size_t n, size_t m)
 
 static void refuses_bad_attributes(void)
 {
-	struct fake f;
 	struct sched_attr good, a;
 	struct sched *s = NULL;
 	double link = -1;
 
-	fake_init(&f, TENT_PULL);
-	good = fake_attr(&f);
+	fake_init(TENT_PULL);
+	good = f.attr;
 #define REFUSED(change)                                                                            \
 	a = good;                                                                                  \
 	change;                                                                                    \
@@ -60,49 +59,45 @@ static void refuses_bad_requests(void)
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		const uint64_t cuts[] = {200, 100};
 		struct sched_request req = {.length = 300, .cuts = cuts, .n_cuts = 2};
-		struct sched_attr attr;
-		struct fake f;
 
-		fake_init(&f, modes[i]);
-		attr = fake_attr(&f);
-		attr.max_requests = 2;
-		attr.max_slices = 20;
-		CHECK_EQ(sched_create(&attr, &f.s), 0);
+		fake_init(modes[i]);
+		f.attr.max_requests = 2;
+		f.attr.max_slices = 20;
+		fake_create();
 		CHECK_EQ(sched_submit(f.s, f.now, &req), -EINVAL);
-		CHECK_EQ(fake_submit(&f, 0), -EINVAL);
-		CHECK_EQ(fake_submit(&f, UINT64_MAX), -EINVAL);
-		CHECK_EQ(fake_submit_at(&f, 1, 2), -EINVAL);
+		CHECK_EQ(fake_submit(0), -EINVAL);
+		CHECK_EQ(fake_submit(UINT64_MAX), -EINVAL);
+		CHECK_EQ(fake_submit_at(1, 2), -EINVAL);
 		if (modes[i] != TENT_PULL) {
-			CHECK_EQ(fake_submit(&f, 21 * SLICE), -EMSGSIZE);
-			CHECK_EQ(fake_submit(&f, 20 * SLICE), 0);
-			CHECK_EQ(fake_submit(&f, 1), -EAGAIN); /* no slice is left */
+			CHECK_EQ(fake_submit(21 * SLICE), -EMSGSIZE);
+			CHECK_EQ(fake_submit(20 * SLICE), 0);
+			CHECK_EQ(fake_submit(1), -EAGAIN); /* no slice is left */
 		} else {
-			CHECK_EQ(fake_submit(&f, 100 * SLICE), 0); /* cut when there is room */
-			CHECK_EQ(fake_submit(&f, 1), 0);
-			CHECK_EQ(fake_submit(&f, 1), -EAGAIN);
+			CHECK_EQ(fake_submit(100 * SLICE), 0); /* cut when there is room */
+			CHECK_EQ(fake_submit(1), 0);
+			CHECK_EQ(fake_submit(1), -EAGAIN);
 		}
-		fake_drain(&f);
+		fake_drain();
 		CHECK(sched_idle(f.s));
 		CHECK_EQ(f.failed, 0);
-		fake_fini(&f);
 	}
 }
 
 /* Checks the bytes that rails have been given and not ended: posted, and bound for later. */
-static void check_ledger(const struct fake *f)
+static void check_ledger(void)
 {
 	uint64_t posted[FAKE_RAILS] = {0};
 
 	for (uint32_t r = 0; r < FAKE_RAILS; r++) {
-		for (uint32_t i = f->s->bound[r].head; i != NO_SLICE; i = f->s->slices[i].next)
-			posted[r] += f->s->slices[i].length;
+		for (uint32_t i = f.s->bound[r].head; i != NO_SLICE; i = f.s->slices[i].next)
+			posted[r] += f.s->slices[i].length;
 	}
-	for (uint32_t i = 0; i < f->n_posts; i++) {
-		if (!f->posts[i].ended)
-			posted[f->posts[i].rail] += f->posts[i].slice.length;
+	for (uint32_t i = 0; i < f.n_posts; i++) {
+		if (!f.posts[i].ended)
+			posted[f.posts[i].rail] += f.posts[i].slice.length;
 	}
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
-		CHECK_EQ(fake_rail(f, r).inflight, posted[r]);
+		CHECK_EQ(fake_rail(r).inflight, posted[r]);
 }
 
 static void ledger_is_exact(void)
@@ -110,50 +105,43 @@ static void ledger_is_exact(void)
 	uint64_t seed = test_seed();
 
 	for (int round = 0; round < 150; round++) {
-		struct fake f;
-
-		fake_init(&f, modes[round % 3]);
-		fake_start(&f);
+		fake_init(modes[round % 3]);
+		fake_create();
 		for (int i = 0; i < 100; i++) {
 			uint32_t rail = (uint32_t)(test_rand(&seed) % FAKE_RAILS);
-			uint32_t post = fake_oldest(&f, rail);
+			uint32_t post = fake_oldest(rail);
 			uint64_t what = test_rand(&seed) % 16;
 
 			if (what < 4)
-				(void)fake_submit_at(&f, 1 + test_rand(&seed) % (4 * MIB),
-					what % 2);
+				(void)fake_submit_at(1 + test_rand(&seed) % (4 * MIB), what % 2);
 			else if (what < 14 && post < FAKE_POSTS)
-				fake_end(&f, post, test_rand(&seed) % 5000, 0);
+				fake_end(post, test_rand(&seed) % 5000, 0);
 			else if (what == 14 && post < FAKE_POSTS)
-				(void)sched_completed(f.s, f.now, f.posts[post].slice.token, -EIO);
-			else if (fake_rail(&f, rail).state == RAIL_FENCING)
-				fake_fenced(&f, rail, 20000);
-			if (fake_rail(&f, rail).state == RAIL_CONNECTING)
-				fake_probed(&f, rail, 0);
-			check_ledger(&f);
+				(void)fake_complete(post, -EIO);
+			else if (fake_rail(rail).state == RAIL_FENCING)
+				fake_fenced(rail, 20000);
+			if (fake_rail(rail).state == RAIL_CONNECTING)
+				fake_probed(rail, 0);
+			check_ledger();
 		}
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
-			if (fake_rail(&f, r).state == RAIL_FENCING)
-				fake_fenced(&f, r, 0);
+			if (fake_rail(r).state == RAIL_FENCING)
+				fake_fenced(r, 0);
 		}
-		fake_run(&f);
-		fake_drain(&f);
+		fake_run();
+		fake_drain();
 		CHECK(sched_idle(f.s)); /* asserts that the sum is 0 */
-		check_ledger(&f);
-		fake_fini(&f);
+		check_ledger();
 	}
 }
 
 static void every_byte_is_posted_once(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		uint64_t sum = 0, bytes = 33 * SLICE + 5;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, bytes), 0);
-		fake_drain(&f);
+		CHECK_EQ(fake_submit(bytes), 0);
+		fake_drain();
 		for (uint32_t p = 0; p < f.n_posts; p++) {
 			const struct sched_slice *a = &f.posts[p].slice;
 
@@ -168,260 +156,215 @@ static void every_byte_is_posted_once(void)
 		}
 		CHECK_EQ(sum, bytes);
 		CHECK_EQ(f.done, 1);
-		fake_fini(&f);
 	}
 }
 
 static void unknown_tokens_change_nothing(void)
 {
-	struct fake f;
 	struct sched_stats st;
 	uint64_t token;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(SLICE), 0);
 	token = f.posts[0].slice.token;
 	CHECK_EQ(sched_completed(f.s, f.now, token + 1, 0), -ESTALE);
 	CHECK_EQ(sched_completed(f.s, f.now, token + (1ull << 32), 0), -ESTALE);
 	CHECK_EQ(sched_completed(f.s, f.now, UINT64_MAX, -EIO), -ESTALE);
-	fake_end(&f, 0, 8000, 0);
+	fake_end(0, 8000, 0);
 	CHECK_EQ(sched_completed(f.s, f.now, token, 0), -ESTALE);
 	CHECK_EQ(f.done, 1);
 	sched_stats(f.s, &st);
 	CHECK_EQ(st.stale, 4);
 	CHECK(sched_idle(f.s));
-	fake_fini(&f);
 }
 
 static void bandwidth_is_bytes_over_busy_time(void)
 {
-	struct fake f;
-
-	fake_init(&f, TENT_SMART);
+	fake_init(TENT_SMART);
 	f.config.strict_numa = true;
 	f.config.numa_penalties[0] = 1;
-	fake_start(&f);
+	fake_create();
 	sched_rail_down(f.s, f.now, 1);
-	CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
-	CHECK_EQ(fake_posted_on(&f, 0), 32);
+	CHECK_EQ(fake_submit(32 * SLICE), 0);
+	CHECK_EQ(fake_posted_on(0), 32);
 	/* The first shows the latency; the others take what the link takes, however long
 	 * they have waited behind one another. */
 	for (uint32_t i = 0; i < 32; i++) {
-		fake_end(&f, i, i ? SLICE_NS : 5000 + SLICE_NS, 0);
-		CHECK(fabs(fake_rail(&f, 0).rate - RATE) < 0.01 * RATE);
+		fake_end(i, i ? SLICE_NS : 5000 + SLICE_NS, 0);
+		CHECK(fabs(fake_rail(0).rate - RATE) < 0.01 * RATE);
 	}
 	/* The weight of the old value is 0.01: half the speed shows after one slice. */
-	CHECK_EQ(fake_submit(&f, 2 * SLICE), 0);
-	fake_end(&f, 32, 5000 + SLICE_NS, 0);
-	fake_end(&f, 33, 2 * SLICE_NS, 0);
-	CHECK(fabs(fake_rail(&f, 0).rate - (.01 * RATE + .99 * RATE / 2)) < 0.01 * RATE);
-	fake_fini(&f);
+	CHECK_EQ(fake_submit(2 * SLICE), 0);
+	fake_end(32, 5000 + SLICE_NS, 0);
+	fake_end(33, 2 * SLICE_NS, 0);
+	CHECK(fabs(fake_rail(0).rate - (.01 * RATE + .99 * RATE / 2)) < 0.01 * RATE);
 }
 
 static void failures_teach_nothing(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		double before;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 32 * SLICE), 0);
-		before = fake_rail(&f, 0).rate;
+		CHECK_EQ(fake_submit(32 * SLICE), 0);
+		before = fake_rail(0).rate;
 		for (uint32_t p = 0; p < f.n_posts; p++) {
 			if (f.posts[p].rail == 0)
 				CHECK_EQ(sched_completed(f.s, f.now + 1, f.posts[p].slice.token,
 						 -EIO),
 					0);
 		}
-		CHECK(fake_rail(&f, 0).rate == before);
-		fake_fini(&f);
+		CHECK(fake_rail(0).rate == before);
 	}
 }
 
 static void nothing_is_sent_again_before_the_fence(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		struct sched_stats st;
 		uint32_t late, lost, n;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 16 * SLICE), 0);
-		late = fake_oldest(&f, 0);
+		CHECK_EQ(fake_submit(16 * SLICE), 0);
+		late = fake_oldest(0);
 		f.posts[late].ended = true;
-		lost = fake_oldest(&f, 0);
+		lost = fake_oldest(0);
 		f.posts[late].ended = false;
-		CHECK_EQ(sched_completed(f.s, f.now, f.posts[lost].slice.token, -EIO), 0);
+		CHECK_EQ(fake_complete(lost, -EIO), 0);
 		/* Reported: the fence is asked for in the same call, no timer between. */
 		CHECK_EQ(f.fences[0], 1);
 		n = f.n_posts;
-		fake_end(&f, late, 10, 0); /* arrived before the fence: it counts */
+		fake_end(late, 10, 0); /* arrived before the fence: it counts */
 		for (uint32_t p = n; p < f.n_posts; p++)
 			CHECK(f.posts[p].rail &&
 				f.posts[p].slice.offset != f.posts[lost].slice.offset);
 		sched_stats(f.s, &st);
 		CHECK_EQ(st.resent, 0);
 		n = f.n_posts;
-		fake_fenced(&f, 0, 20000);
+		fake_fenced(0, 20000);
 		sched_stats(f.s, &st);
 		CHECK(st.resent >= 1);
-		CHECK_EQ(sched_completed(f.s, f.now, f.posts[lost].slice.token, 0), -ESTALE);
+		CHECK_EQ(fake_complete(lost, 0), -ESTALE);
 		for (uint32_t r = 1; r < FAKE_RAILS; r++) { /* room in the windows */
-			if (fake_oldest(&f, r) < FAKE_POSTS)
-				fake_end(&f, fake_oldest(&f, r), 100, 0);
+			if (fake_oldest(r) < FAKE_POSTS)
+				fake_end(fake_oldest(r), 100, 0);
 		}
 		CHECK(f.n_posts > n);
 		for (uint32_t p = n; p < f.n_posts; p++)
 			CHECK(f.posts[p].rail != 0);
-		fake_drain(&f);
-		CHECK(f.done == 1 && !f.failed);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
+		fake_finish(1, 0);
 	}
 }
 
 static void no_rail_left_ends_with_an_error(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 64 * MIB), 0);
-		CHECK_EQ(fake_submit_at(&f, 64 * MIB, 1), 0);
+	for (size_t i = 0; fake_each(i); i++) {
+		CHECK_EQ(fake_submit(64 * MIB), 0);
+		CHECK_EQ(fake_submit_at(64 * MIB, 1), 0);
 		for (uint32_t r = 0; r < FAKE_RAILS; r++)
 			sched_rail_down(f.s, f.now, r);
-		fake_run(&f);
+		fake_run();
 		CHECK(f.done < 2); /* what is posted may still arrive */
 		for (uint32_t r = 0; r < FAKE_RAILS; r++)
-			fake_fenced(&f, r, 20000);
+			fake_fenced(r, 20000);
 		CHECK_EQ(f.done, 2);
 		CHECK_EQ(f.failed, 2);
 		CHECK_EQ(f.last_status, -ENETUNREACH);
 		CHECK(sched_idle(f.s));
-		CHECK_EQ(fake_submit(&f, 1), -ENETUNREACH);
-		fake_fini(&f);
+		CHECK_EQ(fake_submit(1), -ENETUNREACH);
 	}
 }
 
 static void a_fence_that_fails_ends_its_requests(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 4 * MIB), 0);
+	for (size_t i = 0; fake_each(i); i++) {
+		CHECK_EQ(fake_submit(4 * MIB), 0);
 		sched_rail_down(f.s, f.now, 0);
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0] + 1, 0); /* of another outage */
-		CHECK_EQ(fake_rail(&f, 0).state, RAIL_FENCING);
+		CHECK_EQ(fake_rail(0).state, RAIL_FENCING);
 		sched_fenced(f.s, f.now, 0, f.fence_epoch[0], -EHOSTDOWN);
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 0); /* other rails still have slices of it */
-		fake_drain(&f);
-		CHECK_EQ(f.failed, 1);
+		fake_finish(1, 1);
 		CHECK_EQ(f.last_status, -EHOSTDOWN);
-		CHECK(sched_idle(f.s));
-		fake_fini(&f);
 	}
 }
 
 /* A remote access error comes back from every rail, however often it is tried. */
 static void a_hopeless_slice_fails_its_request_alone(void)
 {
-	struct fake f;
 	uint32_t other, errors = 0;
 
-	fake_init(&f, TENT_PULL);
-	fake_start(&f);
-	CHECK_EQ(fake_submit(&f, 1000), 0);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(1000), 0);
 	for (int i = 0; i < 100 && !f.failed; i++) {
 		uint32_t rail = f.posts[f.n_posts - 1].rail;
 		uint64_t token = f.posts[f.n_posts - 1].slice.token;
 
 		if (!sched_completed(f.s, f.now, token, -EACCES))
 			errors++;
-		fake_fenced(&f, rail, 20000);
+		fake_fenced(rail, 20000);
 		for (uint32_t r = 0; r < FAKE_RAILS; r++) {
 			sched_rail_up(f.s, f.now, r);
-			fake_run(&f);
-			fake_probed(&f, r, 0);
+			fake_run();
+			fake_probed(r, 0);
 		}
-		fake_run(&f);
+		fake_run();
 	}
 	CHECK_EQ(f.last_status, -EACCES);
 	CHECK_EQ(errors, 8);
-	CHECK_EQ(fake_submit(&f, SLICE), 0);
+	CHECK_EQ(fake_submit(SLICE), 0);
 	other = f.n_posts - 1;
-	fake_end(&f, other, 8000, 0);
+	fake_end(other, 8000, 0);
 	CHECK_EQ(f.last_status, 0);
 	CHECK(sched_idle(f.s));
-	fake_fini(&f);
 }
 
 static void a_full_queue_is_asked_again(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
+		fake_init(modes[i]);
 		f.rails[0].depth = f.rails[1].depth = 2;
 		f.config.strict_numa = true;
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 16 * SLICE), 0);
-		CHECK_EQ(fake_posted_on(&f, 0), 2);
+		fake_create();
+		CHECK_EQ(fake_submit(16 * SLICE), 0);
+		CHECK_EQ(fake_posted_on(0), 2);
 		f.post_error[0] = -EAGAIN;
-		fake_end(&f, fake_oldest(&f, 0), 8000, 0);
-		CHECK_EQ(fake_posted_on(&f, 0), 2);
+		fake_end(fake_oldest(0), 8000, 0);
+		CHECK_EQ(fake_posted_on(0), 2);
 		f.post_error[0] = 0;
-		fake_run(&f);
-		CHECK_EQ(fake_posted_on(&f, 0), 2); /* not before its next completion */
-		fake_end(&f, fake_oldest(&f, 0), 3000, 0);
-		CHECK_EQ(fake_posted_on(&f, 0), 4);
-		fake_drain(&f);
-		CHECK(f.done == 1 && !f.failed && sched_idle(f.s));
-		fake_fini(&f);
+		fake_run();
+		CHECK_EQ(fake_posted_on(0), 2); /* not before its next completion */
+		fake_end(fake_oldest(0), 3000, 0);
+		CHECK_EQ(fake_posted_on(0), 4);
+		fake_finish(1, 0);
 	}
 }
 
 static void a_rail_that_refuses_posts_has_failed(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
-
-		fake_init(&f, modes[i]);
+		fake_init(modes[i]);
 		f.post_error[0] = -EIO;
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 16 * SLICE), 0);
+		fake_create();
+		CHECK_EQ(fake_submit(16 * SLICE), 0);
 		CHECK_EQ(f.fences[0], 1);
-		fake_drain(&f);
-		CHECK(f.done == 1 && !f.failed && sched_idle(f.s));
-		CHECK_EQ(fake_posted_on(&f, 0), 0);
-		fake_fini(&f);
+		fake_finish(1, 0);
+		CHECK_EQ(fake_posted_on(0), 0);
 	}
 }
 
 static void allocates_nothing_after_create(void)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
+	for (size_t i = 0; fake_each(i); i++) {
 		uint64_t before;
 
-		fake_init(&f, modes[i]);
-		fake_start(&f);
 		before = allocations;
 		CHECK(before > 0);
 		for (int n = 0; n < 20; n++)
-			CHECK_EQ(fake_submit_at(&f, 3 * MIB, n % 2), 0);
+			CHECK_EQ(fake_submit_at(3 * MIB, n % 2), 0);
 		sched_rail_down(f.s, f.now, 1);
-		fake_fenced(&f, 1, 20000);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 20);
+		fake_fenced(1, 20000);
+		fake_finish(20, 0);
 		CHECK_EQ(allocations, before);
-		fake_fini(&f);
 	}
 }
 
@@ -429,28 +372,23 @@ static void allocates_nothing_after_create(void)
 static void a_request_is_cancelled(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct fake f;
 		uint32_t posted;
 
-		fake_init(&f, modes[i]);
+		fake_init(modes[i]);
 		for (uint32_t r = 0; r < FAKE_RAILS; r++)
 			f.rails[r].depth = 1;
-		fake_start(&f);
-		CHECK_EQ(fake_submit(&f, 30 * SLICE), 0);
-		CHECK_EQ(fake_submit(&f, 3 * SLICE), 0);
+		fake_create();
+		CHECK_EQ(fake_submit(30 * SLICE), 0);
+		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		posted = f.n_posts;
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED);
 		sched_cancel(f.s, 12345, -ECANCELED); /* there is none */
 		CHECK_EQ(f.done, 0);
-		fake_drain(&f);
-		CHECK_EQ(f.done, 2);
-		CHECK_EQ(f.failed, 1);
+		fake_finish(2, 1);
 		CHECK(f.n_posts <= posted + 3);
-		CHECK(sched_idle(f.s));
 		sched_cancel(f.s, 30 * SLICE, -ECANCELED); /* it has ended */
-		fake_run(&f);
+		fake_run();
 		CHECK_EQ(f.done, 2);
-		fake_fini(&f);
 	}
 }
 
