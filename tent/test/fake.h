@@ -115,7 +115,8 @@ static const struct rail_ops fake_ops = {
 
 /*
  * Sets the attributes of a scheduler of this mode, which the caller may change before
- * fake_create(). There are two local and two remote rails; for location 1 it is the other way round.
+ * fake_create(). There are two local and two remote rails; for location 1 it is the other way
+ * round.
  */
 static inline void fake_init(enum tent_mode mode)
 {
@@ -162,6 +163,19 @@ static inline bool fake_each(size_t i)
 static inline void fake_run(void)
 {
 	f.wake = sched_run(f.s, f.now);
+}
+
+static inline void fake_later(uint64_t ns)
+{
+	f.now += ns;
+	fake_run();
+}
+
+/* Continues at the time that the last sched_run() returned. */
+static inline void fake_wake(void)
+{
+	f.now = f.wake;
+	fake_run();
 }
 
 static inline int fake_submit_at(uint64_t length, uint32_t location)

@@ -17,12 +17,10 @@ static void one_outage_is_one_exclusion(void)
 	CHECK_EQ(fake_rail(0).exclusions, 1);
 	/* A probe that fails and a slice that fails half-open belong to it, too. */
 	fake_fenced(0, 0);
-	f.now += 1000000;
-	fake_run();
+	fake_later(1000000);
 	CHECK_EQ(f.probes[0], 1);
 	fake_probed(0, -EIO);
-	f.now += 2000000;
-	fake_run();
+	fake_later(2000000);
 	CHECK_EQ(f.probes[0], 2);
 	fake_probed(0, 0);
 	fake_run();
@@ -32,7 +30,7 @@ static void one_outage_is_one_exclusion(void)
 	CHECK_EQ(fake_rail(0).exclusions, 1);
 }
 
-/* Excludes rail 0, and runs until its probe. Returns the number of posts then. */
+/* Excludes rail 0. Its link is closed, and no other has been opened. */
 static void exclude(void)
 {
 	sched_rail_down(f.s, f.now, 0);
@@ -48,8 +46,7 @@ static void a_rail_returns_by_one_slice(void)
 
 		exclude();
 		CHECK(f.wake <= f.now + 1000000);
-		f.now = f.wake;
-		fake_run();
+		fake_wake();
 		CHECK_EQ(f.probes[0], 1);
 		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of something else */
 		CHECK_EQ(fake_rail(0).state, RAIL_CONNECTING);
@@ -88,8 +85,7 @@ static void probes_back_off_and_time_out(void)
 
 		while (f.probes[0] < i) {
 			CHECK(f.wake > f.now && f.wake != SCHED_NEVER);
-			f.now = f.wake;
-			fake_run();
+			fake_wake();
 		}
 		gap = f.now - before;
 		CHECK(gap + 3000000 >= last); /* without replies the intervals never shrink */
@@ -182,8 +178,7 @@ static void links_are_opened_and_closed_in_turn(void)
 			sched_probed(f.s, f.now, rail, f.probe_epoch[rail] - late, status);
 			break;
 		default:
-			f.now += test_rand(&seed) % 3000000;
-			fake_run();
+			fake_later(test_rand(&seed) % 3000000);
 		}
 		for (uint32_t r = 0; r < FAKE_RAILS; r++)
 			CHECK_EQ(f.closed[r], sched_rail_state(f.s, r) == RAIL_DOWN);
@@ -202,8 +197,7 @@ static void rails_may_begin_closed(void)
 	fake_run();
 	for (uint32_t r = 0; r < FAKE_RAILS; r++)
 		CHECK_EQ(fake_rail(r).state, RAIL_CONNECTING);
-	f.now += f.attr.first_open_ns - 1;
-	fake_run();
+	fake_later(f.attr.first_open_ns - 1);
 	for (uint32_t r = 0; r < 3; r++) {
 		fake_probed(r, 0);
 		CHECK_EQ(fake_rail(r).state, RAIL_UP);
@@ -297,8 +291,7 @@ static void a_mark_that_is_silent_has_a_deadline(void)
 	CHECK_EQ(sched_mark(f.s, f.now, 1, 3, 0), 0);
 	fake_run();
 	CHECK(f.wake <= f.now + SCHED_STALL_MAX_NS);
-	f.now = f.wake;
-	fake_run();
+	fake_wake();
 	CHECK_EQ(f.fences[1], 1);
 	fake_fenced(1, 20000);
 	CHECK_EQ(f.n_marks, 1);
@@ -334,8 +327,7 @@ static void a_mark_on_trial(void)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		exclude();
-		f.now = f.wake;
-		fake_run();
+		fake_wake();
 		fake_probed(0, 0);
 		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 0), 0);
 		CHECK_EQ(sched_mark(f.s, f.now, 0, 3, 1), -EAGAIN);
@@ -404,8 +396,7 @@ static uint64_t stall_found_after(double rate, enum tent_mode mode)
 	from = f.now;
 	while (!f.fences[0]) {
 		CHECK(f.wake > f.now && f.wake < f.now + 60000000);
-		f.now = f.wake;
-		fake_run();
+		fake_wake();
 	}
 	ns = f.now - from;
 	return ns;
@@ -444,18 +435,15 @@ static void patience_can_be_set(void)
 	f.attr.stall_min_ns = 30000000;
 	fake_create();
 	CHECK_EQ(fake_submit(SLICE), 0);
-	f.now += 29000000;
-	fake_run();
+	fake_later(29000000);
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
-	f.now += 1000001;
-	fake_run();
+	fake_later(1000001);
 	CHECK_EQ(f.fences[f.posts[0].rail], 1);
 	fake_init(TENT_PULL);
 	f.attr.stall_min_ns = SCHED_NEVER;
 	fake_create();
 	CHECK_EQ(fake_submit(SLICE), 0);
-	f.now += 1ull << 60;
-	fake_run();
+	fake_later(1ull << 60);
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	CHECK_EQ(f.wake, SCHED_NEVER);
 }

@@ -78,8 +78,7 @@ static void requests_wait_for_a_rail(void)
 		all_rails_go();
 		CHECK_EQ(fake_submit(3 * SLICE), 0);
 		CHECK_EQ(fake_submit_at(40 * SLICE, 1), 0);
-		f.now += WAIT_NS - 1000000;
-		fake_run();
+		fake_later(WAIT_NS - 1000000);
 		CHECK_EQ(f.done, 0);
 		a_rail_comes_back(2);
 		fake_finish(3, 0);
