@@ -21,8 +21,6 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
-struct duo;
-
 struct duo_attr {
 	size_t len; /* of the memory of each side */
 	uint64_t parts; /* max_registration of both sides; 0: the default */
@@ -33,10 +31,11 @@ struct duo_attr {
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
-	uint16_t (*command)(struct tent *t, const struct duo *d, char command);
+	uint16_t (*command)(struct tent *t, char command);
 };
 
-struct duo {
+/* The two sides of the case that runs. */
+static struct {
 	struct tent *t;
 	struct tent_segment *s;
 	uint8_t *mine, *theirs;
@@ -44,7 +43,7 @@ struct duo {
 	char *text; /* the child's description */
 	pid_t child;
 	int fd;
-};
+} d;
 
 static inline uint32_t duo_shm_rails(void)
 {
@@ -98,7 +97,7 @@ static inline uint16_t duo_take_notice(struct tent *t)
  * The child's commands: 'n' takes a notice, 'e' checks that there is none, 'u' unregisters the
  * first buffer, 'x' ends.
  */
-static inline void duo_child(const struct duo *d, const struct duo_attr *a, int fd)
+static inline void duo_child(const struct duo_attr *a, int fd)
 {
 	struct tent *t = duo_create(a->target_config, a->parts, 0);
 	uint32_t n = a->buffers ? a->buffers : 1;
@@ -107,8 +106,8 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 	size_t len;
 
 	for (uint32_t i = 0; i < n; i++)
-		CHECK_EQ(tent_register(t, d->theirs + i * (d->len / n), d->len / n,
-				 a->target_location, NULL),
+		CHECK_EQ(tent_register(t, d.theirs + i * (d.len / n), d.len / n, a->target_location,
+				 NULL),
 			0);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
@@ -123,21 +122,21 @@ static inline void duo_child(const struct duo *d, const struct duo_attr *a, int 
 		else if (command == 'e')
 			CHECK_EQ(tent_notice(t, &value), -EAGAIN);
 		else if (command == 'u')
-			CHECK_EQ(tent_unregister(t, d->theirs), 0);
+			CHECK_EQ(tent_unregister(t, d.theirs), 0);
 		else if (command != 'x' && a->command)
-			value = a->command(t, d, command);
+			value = a->command(t, command);
 		duo_write(fd, &value, sizeof(value));
 	}
 	tent_destroy(t);
 	exit(0);
 }
 
-static inline uint16_t duo_ask(const struct duo *d, char command)
+static inline uint16_t duo_ask(char command)
 {
 	uint16_t value;
 
-	duo_write(d->fd, &command, 1);
-	duo_read(d->fd, &value, sizeof(value));
+	duo_write(d.fd, &command, 1);
+	duo_read(d.fd, &value, sizeof(value));
 	return value;
 }
 
@@ -149,61 +148,79 @@ static inline uint8_t *duo_map(size_t len)
 	return m;
 }
 
-static inline void duo_open(struct duo *d, const struct duo_attr *a)
+static inline void duo_import(const char *text)
 {
 	struct tent_why why = {""};
-	int fds[2], err;
-	size_t len;
+	int err = tent_import(d.t, text, &why, &d.s);
 
-	*d = (struct duo){.len = a->len, .mine = duo_map(a->len), .theirs = duo_map(a->len)};
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-	fflush(NULL);
-	d->child = fork();
-	CHECK(d->child >= 0);
-	if (!d->child) {
-		close(fds[0]);
-		duo_child(d, a, fds[1]);
-	}
-	close(fds[1]);
-	d->fd = fds[0];
-	duo_read(d->fd, &len, sizeof(len));
-	d->text = malloc(len);
-	CHECK(d->text);
-	duo_read(d->fd, d->text, len);
-	d->t = duo_create(a->config, a->parts, a->rail_wait_ms);
-	CHECK_EQ(tent_register(d->t, d->mine, d->len, NULL, NULL), 0);
-	if (a->no_import)
-		return;
-	err = tent_import(d->t, d->text, &why, &d->s);
 	if (err)
 		fprintf(stderr, "tent_import: %s\n", why.text);
 	CHECK_EQ(err, 0);
 }
 
-static inline void duo_close(struct duo *d)
+static inline void duo_open(const struct duo_attr *a)
 {
-	int status;
+	int fds[2];
+	size_t len;
 
-	CHECK_EQ(tent_release(d->s), 0);
-	if (d->child) {
-		duo_ask(d, 'x');
-		CHECK_EQ(waitpid(d->child, &status, 0), d->child);
-		CHECK_EQ(status, 0);
+	memset(&d, 0, sizeof(d));
+	d.len = a->len;
+	d.mine = duo_map(a->len);
+	d.theirs = duo_map(a->len);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	fflush(NULL);
+	d.child = fork();
+	CHECK(d.child >= 0);
+	if (!d.child) {
+		close(fds[0]);
+		duo_child(a, fds[1]);
 	}
-	tent_destroy(d->t);
-	close(d->fd);
-	free(d->text);
-	munmap(d->mine, d->len);
-	munmap(d->theirs, d->len);
+	close(fds[1]);
+	d.fd = fds[0];
+	duo_read(d.fd, &len, sizeof(len));
+	d.text = malloc(len);
+	CHECK(d.text);
+	duo_read(d.fd, d.text, len);
+	d.t = duo_create(a->config, a->parts, a->rail_wait_ms);
+	CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
+	if (!a->no_import)
+		duo_import(d.text);
 }
 
-static inline void duo_kill(struct duo *d)
+static inline void duo_close(void)
 {
 	int status;
 
-	CHECK_EQ(kill(d->child, SIGKILL), 0);
-	CHECK_EQ(waitpid(d->child, &status, 0), d->child);
-	d->child = 0;
+	CHECK_EQ(tent_release(d.s), 0);
+	if (d.child) {
+		duo_ask('x');
+		CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+		CHECK_EQ(status, 0);
+	}
+	tent_destroy(d.t);
+	close(d.fd);
+	free(d.text);
+	munmap(d.mine, d.len);
+	munmap(d.theirs, d.len);
+}
+
+static inline void duo_kill(void)
+{
+	int status;
+
+	CHECK_EQ(kill(d.child, SIGKILL), 0);
+	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+	d.child = 0;
+}
+
+/* Stops the child until it gets a SIGCONT. */
+static inline void duo_stop(void)
+{
+	int state;
+
+	CHECK_EQ(kill(d.child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
+	CHECK(WIFSTOPPED(state));
 }
 
 static inline void duo_random(uint64_t *seed, uint8_t *bytes, size_t n)
@@ -215,32 +232,69 @@ static inline void duo_random(uint64_t *seed, uint8_t *bytes, size_t n)
 	}
 }
 
-static inline struct tent_request duo_request(const struct duo *d, enum tent_op op, size_t at,
-	size_t len)
+static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t len)
 {
 	return (struct tent_request){
 		.op = op,
-		.local = d->mine + at,
-		.segment = d->s,
-		.remote = (uintptr_t)d->theirs + at,
+		.local = d.mine + at,
+		.segment = d.s,
+		.remote = (uintptr_t)d.theirs + at,
 		.len = len,
 	};
 }
 
-/* Submits one request and waits until it ends. Returns its status. */
-static inline int duo_move(struct duo *d, enum tent_op op, size_t at, size_t len, uint16_t notify)
+static inline struct tent_batch *duo_submit(const struct tent_request *r, uint32_t n)
 {
-	struct tent_request r = duo_request(d, op, at, len);
+	struct tent_batch *b;
+
+	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+	return b;
+}
+
+/* Submits one request. */
+static inline struct tent_batch *duo_start(enum tent_op op, size_t at, size_t len)
+{
+	const struct tent_request r = duo_request(op, at, len);
+
+	return duo_submit(&r, 1);
+}
+
+/* Waits until the batch has ended, and frees it. Returns its status. */
+static inline int duo_end(struct tent_batch *b)
+{
+	int err = tent_wait(b, -1);
+
+	CHECK_EQ(tent_batch_free(b), 0);
+	return err;
+}
+
+/* Submits one request and waits until it ends. Returns its status. */
+static inline int duo_move(enum tent_op op, size_t at, size_t len, uint16_t notify)
+{
+	struct tent_request r = duo_request(op, at, len);
 	struct tent_batch *b;
 	int err;
 
 	r.notify = notify;
-	err = tent_submit(d->t, &r, 1, &b);
-	if (err)
-		return err;
-	err = tent_wait(b, -1);
-	CHECK_EQ(tent_batch_free(b), 0);
-	return err;
+	err = tent_submit(d.t, &r, 1, &b);
+	return err ? err : duo_end(b);
+}
+
+/* Moves all bytes. They are in place on both sides then, and the peer gets the notice, if any. */
+static inline void duo_move_all(enum tent_op op, uint16_t notify)
+{
+	CHECK_EQ(duo_move(op, 0, d.len, notify), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	if (notify)
+		CHECK_EQ(duo_ask('n'), notify);
+}
+
+static inline struct tent_status duo_status(struct tent_batch *b)
+{
+	struct tent_status status;
+
+	tent_batch_status(b, &status, sizeof(status));
+	return status;
 }
 
 #endif

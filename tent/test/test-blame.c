@@ -9,7 +9,7 @@
 #define TRIES 50 /* most repetitions of a test that a stall may disturb */
 #define FOUND_NS NSEC_PER_SEC /* ten times the time limit of the messages of blame.h */
 
-static void open_mapped(struct duo *d, const char *map)
+static void open_mapped(const char *map)
 {
 	char near[700], far[300];
 	const char *dir = getenv("TENT_TESTS");
@@ -17,27 +17,27 @@ static void open_mapped(struct duo *d, const char *map)
 	snprintf(near, sizeof(near), "{\"topology\": \"%s/near.json\"%s%s%s}", dir,
 		map ? ", \"rail_map\": \"" : "", map ? map : "", map ? "\"" : "");
 	snprintf(far, sizeof(far), "{\"topology\": \"%s/far.json\"}", dir);
-	duo_open(d, &(struct duo_attr){.len = MIB,
-			    .config = near,
-			    .target_config = far,
-			    .rail_wait_ms = -1});
+	duo_open(&(struct duo_attr){.len = MIB,
+		.config = near,
+		.target_config = far,
+		.rail_wait_ms = -1});
 }
 
-static void open_far(struct duo *d)
+static void open_far(void)
 {
-	open_mapped(d, NULL);
-	CHECK(!strcmp(outage_rail(d, 0).remote, "mlx5_4"));
-	CHECK(!strcmp(outage_rail(d, 1).remote, "mlx5_5"));
-	CHECK_EQ(outage_rail(d, 0).fault, TENT_FAULT_NONE);
+	open_mapped(NULL);
+	CHECK(!strcmp(outage_rail(0).remote, "mlx5_4"));
+	CHECK(!strcmp(outage_rail(1).remote, "mlx5_5"));
+	CHECK_EQ(outage_rail(0).fault, TENT_FAULT_NONE);
 }
 
 /* Requests do not wait for a rail (rail_wait_ms): they fail while the other one is stalled. */
-static void move_in_the_end(struct duo *d)
+static void move_in_the_end(void)
 {
 	int err;
 
 	do
-		err = duo_move(d, TENT_WRITE, 0, d->len, 0);
+		err = duo_move(TENT_WRITE, 0, d.len, 0);
 	while (err == -ENETUNREACH);
 	CHECK_EQ(err, 0);
 }
@@ -46,41 +46,40 @@ static void move_in_the_end(struct duo *d)
  * The wait ends if the other rail, which is needed to find a cause, stalls, or if the messages
  * arrive too late: they count as lost, and if both do, the cause is unknown.
  */
-static enum tent_fault await_fault(struct duo *d)
+static enum tent_fault await_fault(void)
 {
 	uint64_t end;
 
-	while (outage_rail(d, 0).fault == TENT_FAULT_NONE)
-		duo_move(d, TENT_WRITE, 0, d->len, 0);
+	while (outage_rail(0).fault == TENT_FAULT_NONE)
+		duo_move(TENT_WRITE, 0, d.len, 0);
 	end = clock_ns() + FOUND_NS;
-	while (outage_rail(d, 0).fault == TENT_FAULT_UNKNOWN && !outage_rail(d, 1).exclusions &&
+	while (outage_rail(0).fault == TENT_FAULT_UNKNOWN && !outage_rail(1).exclusions &&
 		clock_ns() < end)
 		sched_yield();
-	return outage_rail(d, 0).fault;
+	return outage_rail(0).fault;
 }
 
 /* True: the result is valid, because neither the other rail nor both messages were too late. */
-static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(struct duo *d))
+static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(void))
 {
 	enum tent_fault found;
 	bool counts;
-	struct duo d;
 
-	open_far(&d);
+	open_far();
 	outage_ctl(what);
-	found = await_fault(&d);
-	counts = found != TENT_FAULT_UNKNOWN && !outage_rail(&d, 1).exclusions;
+	found = await_fault();
+	counts = found != TENT_FAULT_UNKNOWN && !outage_rail(1).exclusions;
 	if (counts) {
 		CHECK_EQ(found, fault);
-		CHECK_EQ(outage_rail(&d, 0).exclusions, 1);
+		CHECK_EQ(outage_rail(0).exclusions, 1);
 		if (then)
-			then(&d);
+			then();
 	}
-	move_in_the_end(&d);
+	move_in_the_end();
 	outage_ctl("fault clear");
 	outage_ctl("link mlx5_0 up");
 	outage_ctl("link mlx5_4 up");
-	duo_close(&d);
+	duo_close();
 	return counts;
 }
 
@@ -122,34 +121,32 @@ static void nobody_answers(void)
 static void a_shared_rail(void)
 {
 	char map[300];
-	struct duo d;
 	uint64_t end;
 
 	snprintf(map, sizeof(map), "%s/shared.map", getenv("TENT_TESTS"));
-	open_mapped(&d, map);
+	open_mapped(map);
 	outage_ctl("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error");
-	while (outage_rail(&d, 0).fault == TENT_FAULT_NONE)
-		move_in_the_end(&d);
+	while (outage_rail(0).fault == TENT_FAULT_NONE)
+		move_in_the_end();
 	end = clock_ns() + 300 * NSEC_PER_MSEC; /* more than it takes to find out */
 	while (clock_ns() < end)
-		CHECK_EQ(outage_rail(&d, 0).fault, TENT_FAULT_UNKNOWN);
+		CHECK_EQ(outage_rail(0).fault, TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close(&d);
+	duo_close();
 }
 
 /* True: the result is valid, because no rail stalled before the peer could refuse. */
 static bool is_refused_now(void)
 {
 	enum tent_fault found;
-	struct duo d;
 
-	open_far(&d);
+	open_far();
 	outage_ctl("fault add opcode=write count=0 action=error syndrome=remote_access");
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
-	found = outage_rail(&d, 0).fault;
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
+	found = outage_rail(0).fault;
 	CHECK(found == TENT_FAULT_REFUSED || found == TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close(&d);
+	duo_close();
 	return found == TENT_FAULT_REFUSED;
 }
 
@@ -164,29 +161,27 @@ static void refused(void)
 /* No rail is left that could clear an end: the cause stays unknown. */
 static void unknown(void)
 {
-	struct duo d;
-
-	open_far(&d);
+	open_far();
 	outage_ctl("fault add count=0 action=error");
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
-	CHECK_EQ(outage_rail(&d, 0).fault, TENT_FAULT_UNKNOWN);
-	CHECK_EQ(outage_rail(&d, 1).fault, TENT_FAULT_UNKNOWN);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -ENETUNREACH);
+	CHECK_EQ(outage_rail(0).fault, TENT_FAULT_UNKNOWN);
+	CHECK_EQ(outage_rail(1).fault, TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close(&d);
+	duo_close();
 }
 
-static void show(struct duo *d)
+static void show(void)
 {
 	char *text = NULL;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
-	CHECK_EQ(tent_stats_print(d->t, f), 0);
+	CHECK_EQ(tent_stats_print(d.t, f), 0);
 	CHECK(strstr(text, "peer's port"));
-	CHECK_EQ(tent_stats_json(d->t, f), 0);
+	CHECK_EQ(tent_stats_json(d.t, f), 0);
 	fclose(f);
 	CHECK(strstr(text, "\"fault\":\"peer's port\""));
-	CHECK(outage_rail(d, 1).exclusions || strstr(text, "\"fault\":\"none\""));
+	CHECK(outage_rail(1).exclusions || strstr(text, "\"fault\":\"none\""));
 	free(text);
 }
 

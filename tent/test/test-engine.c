@@ -10,36 +10,34 @@ static uint64_t seed;
 static void a_write_and_a_read(void)
 {
 	const size_t len = 8 * MIB, gap = 4096;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = len});
+	duo_open(&(struct duo_attr){.len = len});
 	duo_random(&seed, d.mine, len);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, gap, len - 2 * gap, 0), 0);
+	CHECK_EQ(duo_move(TENT_WRITE, gap, len - 2 * gap, 0), 0);
 	CHECK(!memcmp(d.mine + gap, d.theirs + gap, len - 2 * gap));
 	test_filled(d.theirs, gap, 0);
 	test_filled(d.theirs + len - gap, gap, 0);
 	duo_random(&seed, d.theirs, len);
-	CHECK_EQ(duo_move(&d, TENT_READ, 0, len, 0), 0);
+	CHECK_EQ(duo_move(TENT_READ, 0, len, 0), 0);
 	CHECK(!memcmp(d.mine, d.theirs, len));
-	duo_close(&d);
+	duo_close();
 }
 
 static void lengths_of_all_kinds(void)
 {
 	static const size_t lengths[] = {1, 63, 64, 65, 4096, 65535, 65536, 65537, 33 * 65536,
 		33 * 65536 + 1, 65536 + 16383, 65536 + 16384, 3 * 1024 * 1024 + 7};
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	duo_open(&(struct duo_attr){.len = 4 * MIB});
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		memset(d.theirs, 0, d.len);
 		duo_random(&seed, d.mine, d.len);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 100, lengths[i], 0), 0);
+		CHECK_EQ(duo_move(TENT_WRITE, 100, lengths[i], 0), 0);
 		CHECK(!memcmp(d.mine + 100, d.theirs + 100, lengths[i]));
 		CHECK_EQ(d.theirs[99], 0);
 		CHECK_EQ(d.theirs[100 + lengths[i]], 0);
 	}
-	duo_close(&d);
+	duo_close();
 }
 
 /* Many requests in a batch, more than the scheduler takes at a time. */
@@ -50,59 +48,48 @@ static void a_batch_of_many(void)
 	struct tent_request *r = calloc(n, sizeof(*r));
 	struct tent_status status;
 	struct tent_batch *b;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = n * each});
+	duo_open(&(struct duo_attr){.len = n * each});
 	duo_random(&seed, d.mine, d.len);
 	for (uint32_t i = 0; i < n; i++)
-		r[i] = duo_request(&d, TENT_WRITE, i * each, each);
-	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+		r[i] = duo_request(TENT_WRITE, i * each, each);
+	b = duo_submit(r, n);
 	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
-	tent_batch_status(b, &status, sizeof(status));
-	CHECK_EQ(status.state, TENT_COMPLETED);
-	CHECK_EQ(status.bytes, n * each);
+	CHECK_EQ(duo_status(b).state, TENT_COMPLETED);
+	CHECK_EQ(duo_status(b).bytes, n * each);
 	CHECK_EQ(tent_task_status(b, n - 1, &status, sizeof(status)), 0);
 	CHECK_EQ(status.bytes, each);
 	CHECK_EQ(tent_task_status(b, n, &status, sizeof(status)), -ENOENT);
 	CHECK_EQ(tent_batch_free(b), 0);
 	free(r);
-	duo_close(&d);
+	duo_close();
 }
 
 /* Memory in parts of different sizes on the two sides: no slice crosses one. */
 static void registrations_in_parts(void)
 {
-	struct tent_batch *b;
 	struct tent_request r[2];
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 3 * MIB, .parts = 100 * 1024, .buffers = 3});
+	duo_open(&(struct duo_attr){.len = 3 * MIB, .parts = 100 * 1024, .buffers = 3});
 	duo_random(&seed, d.mine, d.len);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB + 1, 0), -EFAULT); /* two registrations */
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 12345, MIB - 12345, 0), 0);
-	r[0] = duo_request(&d, TENT_WRITE, MIB, MIB);
-	r[1] = duo_request(&d, TENT_WRITE, 2 * MIB + 77, MIB - 77);
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), 0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB + 1, 0), -EFAULT); /* two registrations */
+	CHECK_EQ(duo_move(TENT_WRITE, 12345, MIB - 12345, 0), 0);
+	r[0] = duo_request(TENT_WRITE, MIB, MIB);
+	r[1] = duo_request(TENT_WRITE, 2 * MIB + 77, MIB - 77);
+	CHECK_EQ(duo_end(duo_submit(r, 2)), 0);
 	CHECK(!memcmp(d.mine + 12345, d.theirs + 12345, 2 * MIB - 12345));
 	CHECK(!memcmp(d.mine + 2 * MIB + 77, d.theirs + 2 * MIB + 77, MIB - 77));
-	duo_close(&d);
+	duo_close();
 }
 
 static void a_descriptor_tells_the_end(void)
 {
-	struct tent_request r;
-	struct tent_batch *b;
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = MIB});
-	r = duo_request(&d, TENT_WRITE, 0, MIB);
+	duo_open(&(struct duo_attr){.len = MIB});
 	for (int late = 0; late < 2; late++) {
+		struct tent_batch *b = duo_start(TENT_WRITE, 0, MIB);
 		struct pollfd p = {.events = POLLIN};
 
-		CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
 		if (late)
 			CHECK_EQ(tent_wait(b, -1), 0);
 		p.fd = tent_batch_fd(b);
@@ -112,57 +99,51 @@ static void a_descriptor_tells_the_end(void)
 		CHECK_EQ(tent_wait(b, 0), 0);
 		CHECK_EQ(tent_batch_free(b), 0);
 	}
-	duo_close(&d);
+	duo_close();
 }
 
 /* The child gets each value from 1 to n once, and no other. */
-static void take_all(const struct duo *d, uint16_t n)
+static void take_all(uint16_t n)
 {
 	bool seen[101] = {false};
 
 	for (uint16_t i = 0; i < n; i++) {
-		uint16_t value = duo_ask(d, 'n');
+		uint16_t value = duo_ask('n');
 
 		CHECK(value >= 1 && value <= n && !seen[value]);
 		seen[value] = true;
 	}
-	duo_ask(d, 'e');
+	duo_ask('e');
 }
 
 static void notices_come_after_the_bytes(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	duo_open(&(struct duo_attr){.len = 4 * MIB});
 	for (uint16_t i = 1; i <= 100; i++) {
 		duo_random(&seed, d.mine, d.len);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, i * 1000u, i * 20000u, i), 0);
-		CHECK_EQ(duo_ask(&d, 'n'), i);
+		CHECK_EQ(duo_move(TENT_WRITE, i * 1000u, i * 20000u, i), 0);
+		CHECK_EQ(duo_ask('n'), i);
 		CHECK(!memcmp(d.mine + i * 1000u, d.theirs + i * 1000u, i * 20000u));
 	}
 	for (uint16_t i = 1; i <= 100; i++)
-		CHECK_EQ(duo_move(&d, i % 2 ? TENT_WRITE : TENT_READ, i, i * 20000u, i), 0);
-	take_all(&d, 100);
-	duo_close(&d);
+		CHECK_EQ(duo_move(i % 2 ? TENT_WRITE : TENT_READ, i, i * 20000u, i), 0);
+	take_all(100);
+	duo_close();
 }
 
 /* More simultaneous requests with notices than there are slots. */
 static void many_notices_at_once(void)
 {
 	struct tent_request r[100];
-	struct tent_batch *b;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 100 * 4096});
+	duo_open(&(struct duo_attr){.len = 100 * 4096});
 	for (uint16_t i = 0; i < 100; i++) {
-		r[i] = duo_request(&d, TENT_WRITE, i * 4096u, 4096);
+		r[i] = duo_request(TENT_WRITE, i * 4096u, 4096);
 		r[i].notify = (uint16_t)(i + 1);
 	}
-	CHECK_EQ(tent_submit(d.t, r, 100, &b), 0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
-	take_all(&d, 100);
-	duo_close(&d);
+	CHECK_EQ(duo_end(duo_submit(r, 100)), 0);
+	take_all(100);
+	duo_close();
 }
 
 static void cancelled_requests_end(void)
@@ -172,13 +153,12 @@ static void cancelled_requests_end(void)
 	struct tent_status status;
 	struct tent_batch *b;
 	uint64_t bytes = 0;
-	struct duo d;
 	int err;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB});
+	duo_open(&(struct duo_attr){.len = MIB});
 	for (uint32_t i = 0; i < N; i++)
-		r[i] = duo_request(&d, TENT_WRITE, 0, MIB);
-	CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+		r[i] = duo_request(TENT_WRITE, 0, MIB);
+	b = duo_submit(r, N);
 	tent_cancel(b);
 	err = tent_wait(b, -1);
 	for (uint32_t i = 0; i < N; i++) {
@@ -187,48 +167,41 @@ static void cancelled_requests_end(void)
 		CHECK_EQ(status.state == TENT_CANCELED, status.err == -ECANCELED);
 		bytes += status.bytes;
 	}
-	tent_batch_status(b, &status, sizeof(status));
-	CHECK_EQ(status.bytes, bytes);
-	CHECK_EQ(status.err, err);
+	CHECK_EQ(duo_status(b).bytes, bytes);
+	CHECK_EQ(duo_status(b).err, err);
 	/* Adapters that take no time may have been faster than the call. */
 	CHECK(err == -ECANCELED || bytes == N * MIB);
 	CHECK_EQ(tent_batch_free(b), 0);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), 0);
-	duo_close(&d);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), 0);
+	duo_close();
 }
 
 static void a_dead_peer_is_an_error(void)
 {
-	struct tent_status status;
 	struct tent_request r;
 	struct tent_batch *b;
-	struct duo d;
 	int err;
 
-	duo_open(&d, &(struct duo_attr){.len = 16 * MIB});
-	duo_kill(&d);
-	r = duo_request(&d, TENT_WRITE, 0, d.len);
+	duo_open(&(struct duo_attr){.len = 16 * MIB});
+	duo_kill();
+	r = duo_request(TENT_WRITE, 0, d.len);
 	err = tent_submit(d.t, &r, 1, &b);
 	if (!err) { /* the submit was before the engine detected the loss of the peer */
 		err = tent_wait(b, -1);
-		tent_batch_status(b, &status, sizeof(status));
-		CHECK_EQ(status.state, TENT_FAILED);
+		CHECK_EQ(duo_status(b).state, TENT_FAILED);
 		CHECK_EQ(tent_batch_free(b), 0);
 	}
 	CHECK_EQ(err, -ECONNRESET);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -ECONNRESET);
-	duo_close(&d);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -ECONNRESET);
+	duo_close();
 }
 
 static void what_is_used_stays(void)
 {
-	struct tent_request r;
 	struct tent_batch *b;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 64 * MIB});
-	r = duo_request(&d, TENT_WRITE, 0, d.len);
-	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	duo_open(&(struct duo_attr){.len = 64 * MIB});
+	b = duo_start(TENT_WRITE, 0, d.len);
 	if (tent_batch_free(b) == -EBUSY) {
 		/* Objects in use cannot be destroyed, in any order. */
 		int u = tent_unregister(d.t, d.mine);
@@ -236,14 +209,13 @@ static void what_is_used_stays(void)
 		CHECK(u == 0 || u == -EBUSY);
 		if (!u)
 			CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
-		CHECK_EQ(tent_wait(b, -1), 0);
-		CHECK_EQ(tent_batch_free(b), 0);
+		CHECK_EQ(duo_end(b), 0);
 	}
 	CHECK_EQ(tent_unregister(d.t, d.mine + 1), -ENOENT);
 	CHECK_EQ(tent_unregister(d.t, d.mine), 0);
 	CHECK_EQ(tent_unregister(d.t, d.mine), -ENOENT);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 1, 0), -EFAULT);
-	duo_close(&d);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, 1, 0), -EFAULT);
+	duo_close();
 }
 
 /* More requests of each class than the scheduler takes at a time. */
@@ -252,68 +224,56 @@ static void all_classes_move(void)
 	const uint32_t n = 900, len = 1024;
 	struct tent_request *r = calloc(n, sizeof(*r));
 	struct tent_batch *b;
-	struct duo d;
+	int err;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB, .config = "{\"priorities\": 3}"});
+	duo_open(&(struct duo_attr){.len = MIB, .config = "{\"priorities\": 3}"});
 	duo_random(&seed, d.mine, d.len);
 	for (uint32_t i = 0; i < n; i++) {
-		r[i] = duo_request(&d, TENT_WRITE, (size_t)i * len, len);
+		r[i] = duo_request(TENT_WRITE, (size_t)i * len, len);
 		r[i].priority = (uint8_t)(i % 3);
 	}
-	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
+	CHECK_EQ(duo_end(duo_submit(r, n)), 0);
 	CHECK(!memcmp(d.mine, d.theirs, (size_t)n * len));
-	CHECK_EQ(tent_submit(d.t, r, n, &b), 0);
+	b = duo_submit(r, n);
 	tent_cancel(b);
-	CHECK(tent_wait(b, -1) == -ECANCELED || tent_wait(b, -1) == 0);
-	CHECK_EQ(tent_batch_free(b), 0);
+	err = duo_end(b);
+	CHECK(!err || err == -ECANCELED);
 	r[0].priority = 3;
 	CHECK_EQ(tent_submit(d.t, r, 1, &b), -EINVAL);
 	free(r);
-	duo_close(&d);
+	duo_close();
 }
 
 static void bad_requests_start_nothing(void)
 {
-	struct tent_request r[2], *many;
+	static const int errors[] = {-EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EFAULT, -EFAULT,
+		-EFAULT};
+	struct tent_request r[ARRAY_SIZE(errors)][2], *many;
 	struct tent_batch *b = NULL;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB});
+	duo_open(&(struct duo_attr){.len = MIB});
 	memset(d.mine, 1, d.len);
-	r[0] = duo_request(&d, TENT_WRITE, 0, 1000);
-	r[1] = r[0];
-	CHECK_EQ(tent_submit(d.t, r, 0, &b), -EINVAL);
-	r[1].len = 0;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
-	r[1].len = UINT64_MAX;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
-	r[1].len = MIB + 1;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
-	r[1] = r[0];
-	r[1].remote = (uintptr_t)d.theirs - 1;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
-	r[1] = r[0];
-	r[1].local = d.mine + MIB - 999;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
-	r[1] = r[0];
-	r[1].op = (enum tent_op)2;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
-	r[1] = r[0];
-	r[1].priority = 1; /* there is one class */
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
-	r[1] = r[0];
-	r[1].segment = NULL;
-	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		r[i][0] = r[i][1] = duo_request(TENT_WRITE, 0, 1000);
+	CHECK_EQ(tent_submit(d.t, r[0], 0, &b), -EINVAL);
+	r[0][1].len = 0;
+	r[1][1].len = UINT64_MAX;
+	r[2][1].op = (enum tent_op)2;
+	r[3][1].priority = 1; /* there is one class */
+	r[4][1].segment = NULL;
+	r[5][1].len = MIB + 1;
+	r[6][1].remote = (uintptr_t)d.theirs - 1;
+	r[7][1].local = d.mine + MIB - 999;
+	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
+		CHECK_EQ(tent_submit(d.t, r[i], 2, &b), errors[i]);
 	many = calloc(1025, sizeof(*many));
 	for (int i = 0; i < 1025; i++)
-		many[i] = r[0];
+		many[i] = r[0][0];
 	CHECK_EQ(tent_submit(d.t, many, 1025, &b), -E2BIG); /* waiting would not help */
 	free(many);
 	CHECK(!b);
 	test_filled(d.theirs, d.len, 0);
-	duo_close(&d);
+	duo_close();
 }
 
 /* A peer that is stopped takes no notice, so all but the first requests wait for it. */
@@ -322,26 +282,20 @@ static void too_many_requests_wait_for_some(void)
 	enum { MOST = 1024 };
 	struct tent_request *r = calloc(MOST, sizeof(*r));
 	struct tent_batch *b, *more;
-	struct duo d;
-	int state;
 
-	duo_open(&d, &(struct duo_attr){.len = 4096});
+	duo_open(&(struct duo_attr){.len = 4096});
 	for (int i = 0; i < MOST; i++) {
-		r[i] = duo_request(&d, TENT_WRITE, 0, 64);
+		r[i] = duo_request(TENT_WRITE, 0, 64);
 		r[i].notify = 1;
 	}
-	CHECK_EQ(kill(d.child, SIGSTOP), 0);
-	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
-	CHECK_EQ(tent_submit(d.t, r, MOST, &b), 0);
+	duo_stop();
+	b = duo_submit(r, MOST);
 	CHECK_EQ(tent_submit(d.t, r, MOST, &more), -EAGAIN);
 	CHECK_EQ(kill(d.child, SIGCONT), 0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
-	CHECK_EQ(tent_submit(d.t, r, MOST, &more), 0);
-	CHECK_EQ(tent_wait(more, -1), 0);
-	CHECK_EQ(tent_batch_free(more), 0);
+	CHECK_EQ(duo_end(b), 0);
+	CHECK_EQ(duo_end(duo_submit(r, MOST)), 0);
 	free(r);
-	duo_close(&d);
+	duo_close();
 }
 
 static void segments_belong_to_their_engine(void)
@@ -350,20 +304,19 @@ static void segments_belong_to_their_engine(void)
 	struct tent_batch *b = NULL;
 	struct tent_request r[2];
 	struct tent *other;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 4096});
+	duo_open(&(struct duo_attr){.len = 4096});
 	other = duo_create(NULL, 0,
 		0); /* behind the fork, which ThreadSanitizer wants without threads */
 	CHECK_EQ(tent_register(other, memory, 4096, NULL, NULL), 0);
-	r[0] = r[1] = duo_request(&d, TENT_WRITE, 0, 4096);
+	r[0] = r[1] = duo_request(TENT_WRITE, 0, 4096);
 	r[1].local = memory;
 	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EFAULT);
 	CHECK_EQ(tent_submit(other, &r[1], 1, &b), -EINVAL);
 	CHECK(!b);
 	tent_destroy(other);
 	munmap(memory, 4096);
-	duo_close(&d);
+	duo_close();
 }
 
 /* Modes that bind slices at submit have room for 4,096; mode pull takes any number. */
@@ -371,19 +324,17 @@ static void requests_of_many_parts(void)
 {
 	static const char *const configs[] = {"{\"scheduler\": \"smart\"}",
 		"{\"scheduler\": \"baseline\"}", "{\"scheduler\": \"pull\"}"};
-	struct duo d;
 
 	if (!duo_shm_rails())
 		return; /* so many regions of each adapter take long to register */
 	for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
-		duo_open(&d, &(struct duo_attr){.len = 4097 * 4096,
-				     .parts = 4096,
-				     .config = configs[i]});
+		duo_open(&(
+			struct duo_attr){.len = 4097 * 4096, .parts = 4096, .config = configs[i]});
 		duo_random(&seed, d.mine, d.len);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), i < 2 ? -EMSGSIZE : 0);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 4096 * 4096, 0), 0);
+		CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), i < 2 ? -EMSGSIZE : 0);
+		CHECK_EQ(duo_move(TENT_WRITE, 0, 4096 * 4096, 0), 0);
 		CHECK(!memcmp(d.mine, d.theirs, 4096 * 4096));
-		duo_close(&d);
+		duo_close();
 	}
 }
 
@@ -493,13 +444,12 @@ static void structs_have_sizes(void)
 	struct tent_status status;
 	struct tent_batch *b;
 	struct tent *t;
-	struct duo d;
 
 	refuses(&later.attr, -E2BIG, "a field");
 	later.more = 0;
 	CHECK_EQ(tent_create(&later.attr, NULL, &t), 0);
 	tent_destroy(t);
-	duo_open(&d, &(struct duo_attr){.len = 4096});
+	duo_open(&(struct duo_attr){.len = 4096});
 	memset(&st, 0x7f, sizeof(st));
 	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, offsetof(struct tent_rail_stats, bytes)), 0);
 	CHECK(st.name[0] && st.name[0] != 0x7f);
@@ -510,7 +460,7 @@ static void structs_have_sizes(void)
 	test_filled(&remote.len, sizeof(remote) - sizeof(remote.addr), 0x7f);
 	CHECK_EQ(tent_segment_remote(d.s, 1, &remote, sizeof(remote)), -ENOENT);
 	for (size_t i = 0; i < 2; i++) {
-		requests[i].r = duo_request(&d, TENT_WRITE, 100 * i, 50);
+		requests[i].r = duo_request(TENT_WRITE, 100 * i, 50);
 		requests[i].r.size = sizeof(requests[i]);
 	}
 	memset(d.mine, 'r', d.len);
@@ -519,7 +469,7 @@ static void structs_have_sizes(void)
 	requests[1].r.size = sizeof(requests[1].r);
 	CHECK_EQ(tent_submit(d.t, &requests[0].r, 2, &b), -EINVAL);
 	requests[1].r.size = sizeof(requests[1]);
-	CHECK_EQ(tent_submit(d.t, &requests[0].r, 2, &b), 0);
+	b = duo_submit(&requests[0].r, 2);
 	CHECK_EQ(tent_wait(b, -1), 0);
 	test_filled(d.theirs + 100, 50, 'r');
 	memset(&status, 0x7f, sizeof(status));
@@ -528,22 +478,20 @@ static void structs_have_sizes(void)
 	test_filled(&status.bytes, sizeof(status.bytes), 0x7f);
 	CHECK_EQ(tent_batch_free(b), 0);
 	requests[0].r.size = offsetof(struct tent_request, notify); /* older: it ends with len */
-	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), 0);
-	CHECK_EQ(tent_wait(b, -1), 0);
-	CHECK_EQ(tent_batch_free(b), 0);
+	b = duo_submit(&requests[0].r, 1);
+	CHECK_EQ(duo_end(b), 0);
 	requests[0].r.size++; /* the next one would not be aligned */
 	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), -EINVAL);
-	duo_close(&d);
+	duo_close();
 }
 
 static void a_segment_of_another_engine_is_refused(void)
 {
 	struct tent_segment *s = NULL;
 	struct tent_why why;
-	struct duo d;
 	char *port, *key;
 
-	duo_open(&d, &(struct duo_attr){.len = 4096, .no_import = true});
+	duo_open(&(struct duo_attr){.len = 4096, .no_import = true});
 	key = strstr(d.text, "\"key\":\"") + 7;
 	key[0] = key[0] == '0' ? '1' : '0';
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EACCES);
@@ -553,7 +501,7 @@ static void a_segment_of_another_engine_is_refused(void)
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -EPROTONOSUPPORT);
 	CHECK(strstr(why.text, "version 1"));
 	CHECK(!s);
-	duo_close(&d);
+	duo_close();
 }
 
 int main(int argc, char **argv)

@@ -75,7 +75,7 @@ static void end_big(void)
 	munmap(big.memory, BIG);
 }
 
-static uint16_t command(struct tent *t, const struct duo *d, char c)
+static uint16_t command(struct tent *t, char c)
 {
 	if (c == 'b')
 		begin_big(t);
@@ -85,37 +85,31 @@ static uint16_t command(struct tent *t, const struct duo *d, char c)
 }
 
 /* A rail reports an error: its slices are sent over the other rails immediately. */
-static void an_error_moves_slices(struct duo *d)
+static void an_error_moves_slices(void)
 {
 	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=error syndrome=remote_op");
-	memset(d->mine, 0x55, d->len);
-	CHECK_EQ(duo_move(d, TENT_WRITE, 0, d->len, 9), 0);
-	CHECK(!memcmp(d->mine, d->theirs, d->len));
-	CHECK_EQ(duo_ask(d, 'n'), 9);
-	CHECK_EQ(outage_rail(d, 1).exclusions, 1);
+	memset(d.mine, 0x55, d.len);
+	duo_move_all(TENT_WRITE, 9);
+	CHECK_EQ(outage_rail(1).exclusions, 1);
 	outage_ctl("fault clear");
 }
 
 static void a_peer_that_registers_answers(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .command = command});
-	duo_ask(&d, 'b');
-	an_error_moves_slices(&d);
-	duo_ask(&d, 'g');
-	duo_close(&d);
+	duo_open(&(struct duo_attr){.len = 8 * MIB, .command = command});
+	duo_ask('b');
+	an_error_moves_slices();
+	duo_ask('g');
+	duo_close();
 }
 
 static void who_registers_moves_on(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = 8 * MIB});
+	duo_open(&(struct duo_attr){.len = 8 * MIB});
 	begin_big(d.t);
-	an_error_moves_slices(&d);
+	an_error_moves_slices();
 	end_big();
-	duo_close(&d);
+	duo_close();
 }
 
 /* Memory that is being registered cannot be registered again, and cannot be used yet. */
@@ -124,14 +118,13 @@ static void what_is_being_registered(void)
 	struct tent_request r;
 	struct tent_batch *b;
 	struct tent_why why;
-	struct duo d;
 	char *text, place[40];
 
-	duo_open(&d, &(struct duo_attr){.len = MIB});
+	duo_open(&(struct duo_attr){.len = MIB});
 	begin_big(d.t);
 	CHECK_EQ(tent_register(d.t, big.memory + BIG - 1, 4096, NULL, &why), -EEXIST);
 	CHECK_EQ(tent_unregister(d.t, big.memory), -ENOENT);
-	r = duo_request(&d, TENT_WRITE, 0, 4096);
+	r = duo_request(TENT_WRITE, 0, 4096);
 	r.local = big.memory;
 	CHECK_EQ(tent_submit(d.t, &r, 1, &b), -EFAULT);
 	CHECK_EQ(tent_export(d.t, &text), 0);
@@ -141,7 +134,7 @@ static void what_is_being_registered(void)
 	CHECK(!strstr(text, place));
 	free(text);
 	end_big();
-	duo_close(&d);
+	duo_close();
 }
 
 int main(int argc, char **argv)

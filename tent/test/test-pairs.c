@@ -26,9 +26,9 @@ static const char *config_of(const char *key, const char *text)
 	return config;
 }
 
-static void check_pair(const struct duo *d, uint32_t i, const char *local, const char *remote)
+static void check_pair(uint32_t i, const char *local, const char *remote)
 {
-	const struct tent_rail_stats r = outage_rail(d, i);
+	const struct tent_rail_stats r = outage_rail(i);
 
 	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
 }
@@ -36,12 +36,11 @@ static void check_pair(const struct duo *d, uint32_t i, const char *local, const
 static void names_pair_within_a_subnet(void)
 {
 	static const char *const names[] = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB});
+	duo_open(&(struct duo_attr){.len = MIB});
 	for (uint32_t i = 0; i < 4; i++)
-		check_pair(&d, i, names[i], names[i]);
-	duo_close(&d);
+		check_pair(i, names[i], names[i]);
+	duo_close();
 }
 
 /* The near rails of the peer's memory carry its bytes, wherever the memory here is. */
@@ -51,33 +50,30 @@ static void memory_of_the_peer_has_its_rails(void)
 		.config = "{\"strict_numa\": true}",
 		.target_location = "cpu:1"};
 	struct tent_rail_stats r[4];
-	struct duo d;
 
-	duo_open(&d, &a);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
-	CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), 0);
+	duo_open(&a);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(duo_move(TENT_READ, 0, d.len, 0), 0);
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK_EQ(tent_rail_get_stats(d.s, i, &r[i], sizeof(r[i])), 0);
 	CHECK(!r[0].bytes && !r[1].bytes);
 	CHECK(r[2].bytes && r[3].bytes);
 	CHECK_EQ(r[2].bytes + r[3].bytes, 2 * d.len);
-	duo_close(&d);
+	duo_close();
 }
 
 static void a_map_pairs_as_it_says(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = MIB,
-			     .config = config_of("rail_map",
-				     "{\"pairs\": [{\"local\": \"mlx5_1\", \"remote\": \"mlx5_3\"},"
-				     "{\"local\": \"mlx5_0\", \"remote\": \"mlx5_0\"}]}")});
-	check_pair(&d, 0, "mlx5_1", "mlx5_3");
-	check_pair(&d, 1, "mlx5_0", "mlx5_0");
+	duo_open(&(struct duo_attr){.len = MIB,
+		.config = config_of("rail_map",
+			"{\"pairs\": [{\"local\": \"mlx5_1\", \"remote\": \"mlx5_3\"},"
+			"{\"local\": \"mlx5_0\", \"remote\": \"mlx5_0\"}]}")});
+	check_pair(0, "mlx5_1", "mlx5_3");
+	check_pair(1, "mlx5_0", "mlx5_0");
 	memset(d.mine, 7, d.len);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
 	test_filled(d.theirs, d.len, 7);
-	duo_close(&d);
+	duo_close();
 }
 
 /* The import fails with this error and these words, and then nothing is left of it. */
@@ -86,17 +82,16 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 	struct duo_attr attr = *a;
 	struct tent_segment *s = NULL;
 	struct tent_why why = {""};
-	struct duo d;
 
 	attr.len = MIB;
 	attr.no_import = true;
-	duo_open(&d, &attr);
+	duo_open(&attr);
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), err);
 	if (!strstr(why.text, words))
 		fprintf(stderr, "%s\n", why.text);
 	CHECK(strstr(why.text, words));
 	CHECK(!s);
-	duo_close(&d);
+	duo_close();
 }
 
 static void maps_that_cannot_be(void)
@@ -119,28 +114,19 @@ static void a_rail_without_partner(void)
 		-ENETUNREACH, "mlx5_0");
 }
 
-static void link_of(const char *device, const char *state)
-{
-	char command[200];
-
-	snprintf(command, sizeof(command), "%s link %s %s", getenv("SOFTHCACTL"), device, state);
-	CHECK_EQ(system(command), 0);
-}
-
 /* A pair that is connected but whose messages do not arrive. */
 static void a_pair_that_cannot_reach(void)
 {
 	struct tent_segment *s = NULL;
 	struct tent_why why;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB, .no_import = true});
-	link_of("mlx5_2", "down");
+	duo_open(&(struct duo_attr){.len = MIB, .no_import = true});
+	outage_ctl("link mlx5_2 down");
 	CHECK_EQ(tent_import(d.t, d.text, &why, &s), -ENETUNREACH);
 	CHECK(strstr(why.text, "mlx5_2 cannot reach"));
-	link_of("mlx5_2", "up");
-	CHECK_EQ(tent_import(d.t, d.text, &why, &d.s), 0);
-	duo_close(&d);
+	outage_ctl("link mlx5_2 up");
+	duo_import(d.text);
+	duo_close();
 }
 
 static void engine_refused(const char *config, int err, const char *words)
@@ -170,14 +156,13 @@ static void shared_memory_does_not_meet_adapters(void)
 	struct tent_segment *s = NULL;
 	struct tent_why why;
 	struct tent *shm;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = MIB});
+	duo_open(&(struct duo_attr){.len = MIB});
 	CHECK_EQ(tent_create(&(struct tent_attr){.shm_rails = 1}, &why, &shm), 0);
 	CHECK_EQ(tent_import(shm, d.text, &why, &s), -EREMOTE);
 	tent_destroy(shm);
 	CHECK_EQ(tent_create(&(struct tent_attr){.shm_rails = 33}, &why, &shm), -EINVAL);
-	duo_close(&d);
+	duo_close();
 }
 
 int main(int argc, char **argv)

@@ -4,11 +4,11 @@
 
 static const char seeds[] = "{\"min_bandwidth_gbps\": 0.1, \"default_bandwidth_gbps\": 0.4}";
 
-static uint64_t bytes_of(struct duo *d, const char *name)
+static uint64_t bytes_of(const char *name)
 {
 	struct tent_rail_stats r;
 
-	for (uint32_t i = 0; !tent_rail_get_stats(d->s, i, &r, sizeof(r)); i++) {
+	for (uint32_t i = 0; !tent_rail_get_stats(d.s, i, &r, sizeof(r)); i++) {
 		if (!strcmp(r.name, name))
 			return r.bytes;
 	}
@@ -20,42 +20,39 @@ static uint64_t bytes_of(struct duo *d, const char *name)
 static void bytes_follow_the_rates(void)
 {
 	double fast, slow, remote;
-	struct duo d;
 
-	duo_open(&d, &(struct duo_attr){.len = 4 * MIB, .config = seeds});
+	duo_open(&(struct duo_attr){.len = 4 * MIB, .config = seeds});
 	for (int i = 0; i < 6; i++)
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
-	fast = (double)bytes_of(&d, "mlx5_0");
-	slow = (double)bytes_of(&d, "mlx5_1");
-	remote = (double)bytes_of(&d, "mlx5_2");
+		CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	fast = (double)bytes_of("mlx5_0");
+	slow = (double)bytes_of("mlx5_1");
+	remote = (double)bytes_of("mlx5_2");
 	printf("bytes: %.0f %.0f %.0f, slow / fast %.2f\n", fast, slow, remote, slow / fast);
 	CHECK_EQ(fast + slow + remote, 6 * d.len);
 	CHECK(slow / fast > .35 && slow / fast < .65);
 	CHECK(remote / fast > .7 && remote / fast < 1.4);
-	duo_close(&d);
+	duo_close();
 }
 
-static void register_at(struct duo *d, const char *location)
+static void register_at(const char *location)
 {
-	CHECK_EQ(tent_unregister(d->t, d->mine), 0);
-	CHECK_EQ(tent_register(d->t, d->mine, d->len, location, NULL), 0);
+	CHECK_EQ(tent_unregister(d.t, d.mine), 0);
+	CHECK_EQ(tent_register(d.t, d.mine, d.len, location, NULL), 0);
 }
 
 /* hwloc knows that mlx5_2 is on node 1: memory of node 0 stays away from it if it must. */
 static void strict_numa_stays_on_its_node(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = MIB,
-			     .config = "{\"strict_numa\": true, \"min_bandwidth_gbps\": 0.1}"});
-	register_at(&d, "cpu:0");
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
-	CHECK_EQ(bytes_of(&d, "mlx5_2"), 0);
-	CHECK(bytes_of(&d, "mlx5_0") > 0);
-	register_at(&d, "cpu:1");
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
-	CHECK_EQ(bytes_of(&d, "mlx5_2"), d.len);
-	duo_close(&d);
+	duo_open(&(struct duo_attr){.len = MIB,
+		.config = "{\"strict_numa\": true, \"min_bandwidth_gbps\": 0.1}"});
+	register_at("cpu:0");
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(bytes_of("mlx5_2"), 0);
+	CHECK(bytes_of("mlx5_0") > 0);
+	register_at("cpu:1");
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(bytes_of("mlx5_2"), d.len);
+	duo_close();
 }
 
 /* Reported: 10 Gb/s. Within the range that is the seed, outside it the default is. */
@@ -74,13 +71,12 @@ static void seeds_are_the_links_rates(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct tent_rail_stats r;
-		struct duo d;
 
-		duo_open(&d, &(struct duo_attr){.len = 4096, .config = cases[i].config});
+		duo_open(&(struct duo_attr){.len = 4096, .config = cases[i].config});
 		CHECK_EQ(tent_rail_get_stats(d.s, 0, &r, sizeof(r)), 0);
 		CHECK_EQ(r.link_gbps, cases[i].gbps);
 		CHECK_EQ(tent_rail_get_stats(d.s, 3, &r, sizeof(r)), -ENOENT);
-		duo_close(&d);
+		duo_close();
 	}
 }
 

@@ -10,14 +10,14 @@
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
 
 static struct tent *t;
-static struct desc d;
+static struct desc desc;
 
 static struct ctl meet(void)
 {
 	struct tent_why why;
 	struct ctl c;
 
-	CHECK_EQ(ctl_connect(d.host, d.port, ANSWER_MS, &c, &why), 0);
+	CHECK_EQ(ctl_connect(desc.host, desc.port, ANSWER_MS, &c, &why), 0);
 	return c;
 }
 
@@ -25,7 +25,7 @@ static struct ctl_msg hello(uint32_t pairs)
 {
 	struct ctl_msg m = {.type = CTL_HELLO, .rail = pairs};
 
-	memcpy(m.bytes, d.key, sizeof(m.bytes));
+	memcpy(m.bytes, desc.key, sizeof(m.bytes));
 	return m;
 }
 
@@ -104,7 +104,7 @@ static void who_names_pairs_that_are_not(void)
 		is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_CONNECT, .pair = pairs[i]});
 		is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_FENCE, .pair = pairs[i]});
 	}
-	is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_CONNECT, .rail = d.n_rails});
+	is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_CONNECT, .rail = desc.n_rails});
 	is_sent_away(meet_well(1), (struct ctl_msg){.type = CTL_CONNECT, .rail = UINT32_MAX});
 }
 
@@ -152,7 +152,7 @@ static void who_says_nothing(void)
 
 	m.magic = CTL_MAGIC;
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
-		struct strangers s = strangers_come(kind, d.port, &m, sizeof(m));
+		struct strangers s = strangers_come(kind, desc.port, &m, sizeof(m));
 		struct ctl_msg fence = {.type = CTL_FENCE, .epoch = kind}, answer;
 		struct ctl c = meet_well(1);
 
@@ -182,10 +182,10 @@ int main(int argc, char **argv)
 
 	t = duo_create(NULL, 0, 0);
 	CHECK_EQ(tent_export(t, &text), 0);
-	CHECK_EQ(desc_read(text, &d, &why), 0);
+	CHECK_EQ(desc_read(text, &desc, &why), 0);
 	free(text);
 	failed = test_main(tests, ARRAY_SIZE(tests), argc, argv);
-	desc_fini(&d);
+	desc_fini(&desc);
 	tent_destroy(t);
 	return failed;
 }

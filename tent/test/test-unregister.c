@@ -134,55 +134,59 @@ static void *unregister_thread(void *arg)
 	return NULL;
 }
 
+static void begin_end(struct tent *t, uint8_t *memory, size_t len)
+{
+	end.t = t;
+	end.memory = memory;
+	end.len = len;
+	end.over = false;
+	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+}
+
+static int await_end(void)
+{
+	CHECK_EQ(pthread_join(end.thread, NULL), 0);
+	return end.err;
+}
+
 /*
  * 'r' registers again and writes a new description; 'b' starts a thread that unregisters; 'o'
  * returns whether the thread has finished; 'j' joins the thread.
  */
-static uint16_t command(struct tent *t, const struct duo *d, char c)
+static uint16_t command(struct tent *t, char c)
 {
 	char *text;
 
 	switch (c) {
 	case 'r':
-		CHECK_EQ(tent_register(t, d->theirs, d->len, NULL, NULL), 0);
+		CHECK_EQ(tent_register(t, d.theirs, d.len, NULL, NULL), 0);
 		CHECK_EQ(tent_export(t, &text), 0);
 		CHECK(strlen(text) < TEXT_MAX);
 		strcpy(newer, text);
 		free(text);
 		return 0;
 	case 'b':
-		end.t = t;
-		end.memory = d->theirs;
-		end.len = d->len;
-		end.over = false;
-		CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+		begin_end(t, d.theirs, d.len);
 		return 0;
 	case 'o':
 		return __atomic_load_n(&end.over, __ATOMIC_ACQUIRE);
 	default:
-		CHECK_EQ(pthread_join(end.thread, NULL), 0);
-		return (uint16_t)-end.err;
+		return (uint16_t)-await_end();
 	}
 }
 
-static void import(struct duo *d, const char *text)
+static void import(const char *text)
 {
-	struct tent_why why = {""};
-	int err;
-
-	CHECK_EQ(tent_release(d->s), 0);
-	err = tent_import(d->t, text, &why, &d->s);
-	if (err)
-		fprintf(stderr, "tent_import: %s\n", why.text);
-	CHECK_EQ(err, 0);
+	CHECK_EQ(tent_release(d.s), 0);
+	duo_import(text);
 }
 
 /* No rail has been excluded. */
-static void all_are_up(struct duo *d)
+static void all_are_up(void)
 {
 	struct tent_rail_stats r;
 
-	for (uint32_t i = 0; !tent_rail_get_stats(d->s, i, &r, sizeof(r)); i++) {
+	for (uint32_t i = 0; !tent_rail_get_stats(d.s, i, &r, sizeof(r)); i++) {
 		CHECK(r.up);
 		CHECK_EQ(r.exclusions, 0);
 	}
@@ -192,91 +196,80 @@ static void all_are_up(struct duo *d)
 
 static void a_peer_uses_it_no_more(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = MIB, .command = command});
+	duo_open(&(struct duo_attr){.len = MIB, .command = command});
 	memset(d.mine, 'A', d.len);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
 	test_filled(d.theirs, d.len, 'A');
-	duo_ask(&d, 'u');
+	duo_ask('u');
 	memset(d.theirs, 'P', d.len);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
-	CHECK_EQ(duo_move(&d, TENT_READ, 0, d.len, 0), -EFAULT);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -EFAULT);
+	CHECK_EQ(duo_move(TENT_READ, 0, d.len, 0), -EFAULT);
 	test_filled(d.theirs, d.len, 'P');
 	test_filled(d.mine, d.len, 'A');
-	all_are_up(&d);
+	all_are_up();
 	/* The same memory once more is another registration. */
-	duo_ask(&d, 'r');
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
-	import(&d, d.text);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), -EFAULT);
-	import(&d, newer);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, d.len, 0), 0);
-	duo_close(&d);
+	duo_ask('r');
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -EFAULT);
+	import(d.text);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -EFAULT);
+	import(newer);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	duo_close();
 }
 
 /* Imports a description that was made before the end of a registration. */
 static void an_old_description(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = 6 * MIB, .buffers = 6, .command = command});
+	duo_open(&(struct duo_attr){.len = 6 * MIB, .buffers = 6, .command = command});
 	memset(d.mine, 'A', d.len);
-	duo_ask(&d, 'u'); /* the first of six */
-	import(&d, d.text);
-	CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), -EFAULT);
+	duo_ask('u'); /* the first of six */
+	import(d.text);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), -EFAULT);
 	for (size_t i = 1; i < 6; i++)
-		CHECK_EQ(duo_move(&d, TENT_WRITE, i * MIB, MIB, 0), 0);
+		CHECK_EQ(duo_move(TENT_WRITE, i * MIB, MIB, 0), 0);
 	test_filled(d.theirs, MIB, 0);
 	test_filled(d.theirs + MIB, 5 * MIB, 'A');
-	all_are_up(&d);
-	duo_close(&d);
+	all_are_up();
+	duo_close();
 }
 
 /* tent_unregister() waits for a copy that has begun; after that the memory does not change. */
 static void a_copy_is_waited_for(void)
 {
-	struct tent_request r;
 	struct tent_batch *b;
-	struct duo d;
 	int err;
 
 	if (!duo_shm_rails())
 		return; /* nothing can be held */
-	duo_open(&d, &(struct duo_attr){.len = HELD, .command = command});
+	duo_open(&(struct duo_attr){.len = HELD, .command = command});
 	memset(d.mine, 'A', d.len);
 	gate_set(false);
-	r = duo_request(&d, TENT_WRITE, 0, HELD);
-	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	b = duo_start(TENT_WRITE, 0, HELD);
 	gate_await();
-	duo_ask(&d, 'b');
+	duo_ask('b');
 	for (int i = 0; i < 2000; i++)
-		CHECK_EQ(duo_ask(&d, 'o'), 0);
+		CHECK_EQ(duo_ask('o'), 0);
 	gate_set(true);
-	CHECK_EQ(duo_ask(&d, 'j'), 0);
-	err = tent_wait(b, -1);
+	CHECK_EQ(duo_ask('j'), 0);
+	err = duo_end(b);
 	CHECK(err == 0 || err == -EACCES);
-	CHECK_EQ(tent_batch_free(b), 0);
 	test_filled(d.theirs, d.len, 'P');
-	duo_close(&d);
+	duo_close();
 }
 
 /* The same with tent_destroy(): the request fails, and the child ends when the copy has ended. */
 static void an_engine_ends_after_copies(void)
 {
-	struct tent_request r;
 	struct tent_batch *b;
-	struct duo d;
 	int status;
 
 	if (!duo_shm_rails())
 		return;
-	duo_open(&d, &(struct duo_attr){.len = HELD});
+	duo_open(&(struct duo_attr){.len = HELD});
 	gate_set(false);
-	r = duo_request(&d, TENT_WRITE, 0, HELD);
-	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	b = duo_start(TENT_WRITE, 0, HELD);
 	gate_await();
-	duo_ask(&d, 'x');
+	duo_ask('x');
 	for (int i = 0; i < 100; i++) {
 		CHECK_EQ(waitpid(d.child, &status, WNOHANG), 0);
 		usleep(1000); /* for who does not wait */
@@ -285,22 +278,17 @@ static void an_engine_ends_after_copies(void)
 	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
 	CHECK_EQ(status, 0);
 	d.child = 0;
-	CHECK_EQ(tent_wait(b, -1), -ECONNRESET);
-	CHECK_EQ(tent_batch_free(b), 0);
-	duo_close(&d);
+	CHECK_EQ(duo_end(b), -ECONNRESET);
+	duo_close();
 }
 
-struct traffic {
-	struct duo *d;
-	bool stop; /* accessed by builtins: the test's store pairs with the thread's load */
-};
-
+/* @arg: whether to stop; accessed by builtins: the test's store pairs with the thread's load. */
 static void *traffic_thread(void *arg)
 {
-	struct traffic *f = arg;
+	const bool *stop = arg;
 
-	while (!__atomic_load_n(&f->stop, __ATOMIC_ACQUIRE)) {
-		int err = duo_move(f->d, TENT_WRITE, 0, f->d->len, 0);
+	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
+		int err = duo_move(TENT_WRITE, 0, d.len, 0);
 
 		CHECK(!err || err == -EACCES || err == -EFAULT);
 	}
@@ -309,47 +297,43 @@ static void *traffic_thread(void *arg)
 
 static void traffic_stops(void)
 {
-	struct duo d;
-
-	duo_open(&d, &(struct duo_attr){.len = 8 * MIB, .command = command});
+	duo_open(&(struct duo_attr){.len = 8 * MIB, .command = command});
 	duo_random(&seed, d.mine, d.len);
 	for (int i = 0; i < 20; i++) {
-		struct traffic f = {.d = &d};
 		pthread_t threads[2];
+		bool stop = false;
 
 		for (int k = 0; k < 2; k++)
-			CHECK_EQ(pthread_create(&threads[k], NULL, traffic_thread, &f), 0);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, 64, 0), 0);
-		duo_ask(&d, 'b');
-		CHECK_EQ(duo_ask(&d, 'j'), 0);
-		__atomic_store_n(&f.stop, true, __ATOMIC_RELEASE);
+			CHECK_EQ(pthread_create(&threads[k], NULL, traffic_thread, &stop), 0);
+		CHECK_EQ(duo_move(TENT_WRITE, 0, 64, 0), 0);
+		duo_ask('b');
+		CHECK_EQ(duo_ask('j'), 0);
+		__atomic_store_n(&stop, true, __ATOMIC_RELEASE);
 		for (int k = 0; k < 2; k++)
 			CHECK_EQ(pthread_join(threads[k], NULL), 0);
 		test_filled(d.theirs, d.len, 'P');
-		all_are_up(&d);
-		duo_ask(&d, 'r');
-		import(&d, newer);
+		all_are_up();
+		duo_ask('r');
+		import(newer);
 	}
-	duo_close(&d);
+	duo_close();
 }
 
 /* Registered memory that was unmapped: the request fails, and no rail is excluded. */
 static void memory_that_was_unmapped(void)
 {
-	struct duo d;
-
 	if (!duo_shm_rails())
 		return; /* adapters have pinned it */
-	duo_open(&d, &(struct duo_attr){.len = 4 * MIB});
+	duo_open(&(struct duo_attr){.len = 4 * MIB});
 	CHECK_EQ(munmap(d.mine + MIB, MIB), 0);
 	for (int i = 0; i < 100; i++) {
-		CHECK_EQ(duo_move(&d, TENT_WRITE, MIB, MIB, 0), -EFAULT);
-		CHECK_EQ(duo_move(&d, TENT_READ, 512 * KIB, MIB, 0), -EFAULT);
-		CHECK_EQ(duo_move(&d, TENT_WRITE, 0, MIB, 0), 0);
-		CHECK_EQ(duo_move(&d, TENT_READ, 2 * MIB, 2 * MIB, 0), 0);
+		CHECK_EQ(duo_move(TENT_WRITE, MIB, MIB, 0), -EFAULT);
+		CHECK_EQ(duo_move(TENT_READ, 512 * KIB, MIB, 0), -EFAULT);
+		CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), 0);
+		CHECK_EQ(duo_move(TENT_READ, 2 * MIB, 2 * MIB, 0), 0);
 	}
-	all_are_up(&d);
-	duo_close(&d);
+	all_are_up();
+	duo_close();
 }
 
 /* ---- peers that are not ours ---- */
@@ -413,17 +397,6 @@ static struct ctl guest(void)
 	return c;
 }
 
-static void begin_end(void)
-{
-	command(host, &(struct duo){.theirs = memory, .len = 4096}, 'b');
-}
-
-static int await_end(void)
-{
-	CHECK_EQ(pthread_join(end.thread, NULL), 0);
-	return end.err;
-}
-
 static void is_told(struct ctl *c, uint32_t id)
 {
 	struct ctl_msg m;
@@ -457,7 +430,7 @@ static void each_peer_confirms(void)
 	b = guest();
 	c = guest();
 	CHECK_EQ(asks(&a, id), 0xa);
-	begin_end();
+	begin_end(host, memory, 4096);
 	is_told(&a, id);
 	is_told(&b, id);
 	is_told(&c, id);
@@ -500,7 +473,7 @@ static void notices_do_not_hide_them(void)
 		if (n < 4096)
 			CHECK_EQ(ctl_await(&a, ANSWER_MS, &answer), 0);
 	}
-	begin_end();
+	begin_end(host, memory, 4096);
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0].id};
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	CHECK_EQ(await_end(), 0);
@@ -551,7 +524,7 @@ static void a_silent_peer(void)
 	a = guest();
 	begin = clock_ns();
 	__atomic_store_n(&jump.hurry, true, __ATOMIC_RELEASE);
-	begin_end();
+	begin_end(host, memory, 4096);
 	is_told(&a, desc.buffers[0].id);
 	CHECK_EQ(await_end(), shm ? -ETIMEDOUT : 0);
 	CHECK(clock_ns() - begin >= PEER_MS * NSEC_PER_MSEC);
@@ -575,7 +548,7 @@ static void who_is_sent_away_may_copy(void)
 	a = guest();
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
-	begin_end();
+	begin_end(host, memory, 4096);
 	for (int i = 0; i < 1000; i++) {
 		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
 		sched_yield();
