@@ -11,12 +11,9 @@
 #include <sys/epoll.h>
 #include <sys/uio.h>
 
-#include "ctl.h"
-#include "desc.h"
-#include "duo.h"
 #include "gate.h"
+#include "host.h"
 
-#define ANSWER_MS 20000
 #define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
 #define HELD 12345 /* a copy of this many bytes is held */
 #define TEXT_MAX 65536
@@ -134,10 +131,10 @@ static void *unregister_thread(void *arg)
 	return NULL;
 }
 
-static void begin_end(struct tent *t, uint8_t *memory, size_t len)
+static void begin_end(struct tent *t, uint8_t *bytes, size_t len)
 {
 	end.t = t;
-	end.memory = memory;
+	end.memory = bytes;
 	end.len = len;
 	end.over = false;
 	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
@@ -338,72 +335,9 @@ static void memory_that_was_unmapped(void)
 
 /* ---- peers that are not ours ---- */
 
-static struct tent *host;
-static struct desc desc;
-static uint8_t *memory;
-
-static void host_open(void)
-{
-	char *text;
-
-	host = duo_create(NULL, 0, 0);
-	memory = duo_map(4096);
-	CHECK_EQ(tent_register(host, memory, 4096, NULL, NULL), 0);
-	CHECK_EQ(tent_export(host, &text), 0);
-	CHECK_EQ(desc_read(text, &desc, NULL), 0);
-	free(text);
-}
-
-static void host_close(void)
-{
-	tent_destroy(host);
-	desc_fini(&desc);
-	munmap(memory, 4096);
-}
-
-static struct ctl_msg exchange(struct ctl *c, struct ctl_msg m)
-{
-	struct ctl_msg answer;
-
-	CHECK_EQ(ctl_send(c, &m), 0);
-	CHECK_EQ(ctl_await(c, ANSWER_MS, &answer), 0);
-	return answer;
-}
-
-static struct ctl call(void)
-{
-	struct ctl c;
-
-	CHECK_EQ(ctl_connect(desc.host, desc.port, ANSWER_MS, &c, NULL), 0);
-	return c;
-}
-
-/* The status of the WELCOME. */
-static int enter(struct ctl *c)
-{
-	struct ctl_msg m = {.type = CTL_HELLO, .rail = 1};
-
-	memcpy(m.bytes, desc.key, sizeof(m.bytes));
-	m = exchange(c, m);
-	CHECK_EQ(m.type, CTL_WELCOME);
-	return m.status;
-}
-
-static struct ctl guest(void)
-{
-	struct ctl c = call();
-
-	CHECK_EQ(enter(&c), 0);
-	return c;
-}
-
 static void is_told(struct ctl *c, uint32_t id)
 {
-	struct ctl_msg m;
-
-	CHECK_EQ(ctl_await(c, ANSWER_MS, &m), 0);
-	CHECK_EQ(m.type, CTL_UNREGISTER);
-	CHECK_EQ(m.rail, id);
+	CHECK_EQ(host_await(c, CTL_UNREGISTER).rail, id);
 }
 
 static uint32_t asks(struct ctl *c, uint32_t id)
@@ -412,9 +346,7 @@ static uint32_t asks(struct ctl *c, uint32_t id)
 	struct ctl_msg m = {.type = CTL_ASK};
 
 	memcpy(m.bytes, ids, sizeof(ids));
-	m = exchange(c, m);
-	CHECK_EQ(m.type, CTL_KNOWN);
-	return m.rail;
+	return host_exchange(c, m, CTL_KNOWN).rail;
 }
 
 /* tent_unregister() sends a message to each peer, and waits for the confirmation of each. */
@@ -426,11 +358,11 @@ static void each_peer_confirms(void)
 
 	host_open();
 	id = desc.buffers[0].id;
-	a = guest();
-	b = guest();
-	c = guest();
+	a = host_guest();
+	b = host_guest();
+	c = host_guest();
 	CHECK_EQ(asks(&a, id), 0xa);
-	begin_end(host, memory, 4096);
+	begin_end(host, memory, HOST_LEN);
 	is_told(&a, id);
 	is_told(&b, id);
 	is_told(&c, id);
@@ -454,14 +386,14 @@ static void each_peer_confirms(void)
 /* Confirmations are handled although the program takes no notices. */
 static void notices_do_not_hide_them(void)
 {
-	struct ctl_msg m = {.type = CTL_NOTICE}, answer;
+	struct ctl_msg m = {.type = CTL_NOTICE};
 	uint32_t n = 0;
 	struct ctl a;
 
 	if (!duo_shm_rails())
 		return; /* these go through the adapters */
 	host_open();
-	a = guest();
+	a = host_guest();
 	for (; n < 4096 + 100; n++) {
 		struct notice_mark mark = {.lap = n / NOTICE_SLOTS + 1,
 			.value = 1,
@@ -471,9 +403,9 @@ static void notices_do_not_hide_them(void)
 		ctl_put_mark(&m, &mark);
 		CHECK_EQ(ctl_send(&a, &m), 0);
 		if (n < 4096)
-			CHECK_EQ(ctl_await(&a, ANSWER_MS, &answer), 0);
+			host_await(&a, CTL_TAKEN);
 	}
-	begin_end(host, memory, 4096);
+	begin_end(host, memory, HOST_LEN);
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0].id};
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	CHECK_EQ(await_end(), 0);
@@ -491,17 +423,16 @@ static void *destroy_thread(void *arg)
 /* The engine disconnects the peer, and waits until the peer has closed its end. */
 static void destroy_waits_for_copies(void)
 {
-	struct ctl_msg m;
 	pthread_t thread;
 	struct ctl a;
 
 	if (!duo_shm_rails())
 		return; /* the queue pairs go */
 	host_open();
-	a = guest();
+	a = host_guest();
 	end.over = false;
 	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
-	CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
+	host_disconnects(&a);
 	for (int i = 0; i < 1000; i++) {
 		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
 		sched_yield();
@@ -509,7 +440,7 @@ static void destroy_waits_for_copies(void)
 	ctl_close(&a);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	desc_fini(&desc);
-	munmap(memory, 4096);
+	munmap(memory, HOST_LEN);
 }
 
 /* A silent peer is disconnected; an adapter refuses its later requests. */
@@ -517,19 +448,18 @@ static void a_silent_peer(void)
 {
 	bool shm = duo_shm_rails();
 	uint64_t begin;
-	struct ctl_msg m;
 	struct ctl a;
 
 	host_open();
-	a = guest();
+	a = host_guest();
 	begin = clock_ns();
 	__atomic_store_n(&jump.hurry, true, __ATOMIC_RELEASE);
-	begin_end(host, memory, 4096);
+	begin_end(host, memory, HOST_LEN);
 	is_told(&a, desc.buffers[0].id);
 	CHECK_EQ(await_end(), shm ? -ETIMEDOUT : 0);
 	CHECK(clock_ns() - begin >= PEER_MS * NSEC_PER_MSEC);
 	if (shm)
-		CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
+		host_disconnects(&a);
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
 	host_close(); /* which does not wait for it for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
@@ -545,10 +475,10 @@ static void who_is_sent_away_may_copy(void)
 	if (!duo_shm_rails())
 		return;
 	host_open();
-	a = guest();
+	a = host_guest();
 	CHECK_EQ(ctl_send(&a, &m), 0);
-	CHECK_EQ(ctl_await(&a, ANSWER_MS, &m), -ECONNRESET);
-	begin_end(host, memory, 4096);
+	host_disconnects(&a);
+	begin_end(host, memory, HOST_LEN);
 	for (int i = 0; i < 1000; i++) {
 		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
 		sched_yield();
@@ -571,15 +501,16 @@ static void importers_have_a_limit(void)
 	host_open();
 	CHECK_EQ(tent_export(host, &text), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
-		strangers[i] = call();
+		strangers[i] = host_call();
 	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
-		guests[i] = guest();
+		guests[i] = host_guest();
 	CHECK_EQ(tent_import(t, text, &why, &s), -EUSERS);
 	CHECK(strstr(why.text, "release one") && !strchr(why.text, '\n'));
 	ctl_close(&guests[7]);
 	do {
-		more = call();
-	} while (enter(&more) == EUSERS && (ctl_close(&more), true));
+		more = host_call();
+	} while (host_exchange(&more, host_hello(1), CTL_WELCOME).status == EUSERS &&
+		 (ctl_close(&more), true));
 	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
 		ctl_close(&guests[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
@@ -622,7 +553,7 @@ static void the_dead_free_their_places(void)
 	struct ctl a;
 
 	host_open();
-	a = guest();
+	a = host_guest();
 	CHECK_EQ(served(&p.fd), 1);
 	if (setsockopt(a.fd, IPPROTO_TCP, TCP_REPAIR, &(int){1}, sizeof(int))) {
 		CHECK_EQ(errno, EPERM); /* only root can show it */

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* An engine in the test's process, and control connections to it without an engine behind them. */
+#ifndef TENT_TEST_HOST_H
+#define TENT_TEST_HOST_H
+
+#include "ctl.h"
+#include "desc.h"
+#include "duo.h"
+
+#define ANSWER_MS 20000
+#define HOST_LEN 4096 /* bytes of the engine's memory */
+
+static struct tent *host;
+static struct desc desc; /* of the engine */
+static uint8_t *memory;
+
+static inline void host_open(void)
+{
+	char *text;
+
+	host = duo_create(NULL, 0, 0);
+	memory = duo_map(HOST_LEN);
+	CHECK_EQ(tent_register(host, memory, HOST_LEN, NULL, NULL), 0);
+	CHECK_EQ(tent_export(host, &text), 0);
+	CHECK_EQ(desc_read(text, &desc, NULL), 0);
+	free(text);
+}
+
+static inline void host_close(void)
+{
+	tent_destroy(host);
+	desc_fini(&desc);
+	munmap(memory, HOST_LEN);
+}
+
+static inline struct ctl host_call(void)
+{
+	struct ctl c;
+
+	CHECK_EQ(ctl_connect(desc.host, desc.port, ANSWER_MS, &c, NULL), 0);
+	return c;
+}
+
+/* The next message must be of this type. */
+static inline struct ctl_msg host_await(struct ctl *c, uint16_t type)
+{
+	struct ctl_msg answer;
+
+	CHECK_EQ(ctl_await(c, ANSWER_MS, &answer), 0);
+	CHECK_EQ(answer.type, type);
+	return answer;
+}
+
+/* Sends a message. The answer must be of this type. */
+static inline struct ctl_msg host_exchange(struct ctl *c, struct ctl_msg m, uint16_t type)
+{
+	CHECK_EQ(ctl_send(c, &m), 0);
+	return host_await(c, type);
+}
+
+/* The engine ends the connection without another message. */
+static inline void host_disconnects(struct ctl *c)
+{
+	struct ctl_msg answer;
+
+	CHECK_EQ(ctl_await(c, ANSWER_MS, &answer), -ECONNRESET);
+}
+
+static inline struct ctl_msg host_hello(uint32_t pairs)
+{
+	struct ctl_msg m = {.type = CTL_HELLO, .rail = pairs};
+
+	memcpy(m.bytes, desc.key, sizeof(m.bytes));
+	return m;
+}
+
+/* Connects and presents the key. */
+static inline struct ctl host_guest(void)
+{
+	struct ctl c = host_call();
+
+	CHECK_EQ(host_exchange(&c, host_hello(1), CTL_WELCOME).status, 0);
+	return c;
+}
+
+#endif
