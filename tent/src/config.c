@@ -21,12 +21,25 @@ static const char *const mode_names[] = {
 
 /* The configuration that is being read, and the buffer for an error message. */
 struct reader {
-	struct tent_config *c;
+	struct tent_config c;
 	bool smart, have_mode;
 	const char *prefix; /* of the keys, as the file has them */
 	char *why;
 	size_t size;
 };
+
+/* A key, and the field of struct reader that its value goes to. */
+struct key {
+	const char *name;
+	int (*read)(struct reader *r, const struct key *k, const json_t *v);
+	size_t offset;
+	double min, max; /* of a number */
+};
+
+static void *field(struct reader *r, const struct key *k)
+{
+	return (char *)r + k->offset;
+}
 
 static int bad(const struct reader *r, const char *key, const char *give)
 {
@@ -34,134 +47,106 @@ static int bad(const struct reader *r, const char *key, const char *give)
 	return -EINVAL;
 }
 
-static int bad_range(const struct reader *r, const char *key, double min, double max)
+static int bad_range(const struct reader *r, const char *key, const char *what, double min,
+	double max)
 {
 	char give[80];
 
-	snprintf(give, sizeof(give), "a number from %.10g to %.10g", min, max);
+	snprintf(give, sizeof(give), "%s from %.10g to %.10g", what, min, max);
 	return bad(r, key, give);
 }
 
-typedef int read_fn(struct reader *r, const char *key, const json_t *v);
-
-static int read_bool(const struct reader *r, const char *key, const json_t *v, bool *b_p)
+static int read_bool(struct reader *r, const struct key *k, const json_t *v)
 {
 	if (!json_is_boolean(v))
-		return bad(r, key, "true or false");
-	*b_p = json_is_true(v);
+		return bad(r, k->name, "true or false");
+	*(bool *)field(r, k) = json_is_true(v);
 	return 0;
 }
 
-static int read_smart(struct reader *r, const char *key, const json_t *v)
+static int read_mode(struct reader *r, const struct key *k, const json_t *v)
 {
-	return read_bool(r, key, v, &r->smart);
-}
-
-static int read_strict(struct reader *r, const char *key, const json_t *v)
-{
-	return read_bool(r, key, v, &r->c->strict_numa);
-}
-
-static int read_scheduler(struct reader *r, const char *key, const json_t *v)
-{
-	if (!json_is_string(v) || config_mode_parse(json_string_value(v), &r->c->mode))
-		return bad(r, key, MODES);
+	if (!json_is_string(v) || config_mode_parse(json_string_value(v), &r->c.mode))
+		return bad(r, k->name, MODES);
 	r->have_mode = true;
 	return 0;
 }
 
-static int read_file(struct reader *r, const char *key, const json_t *v, char **name_p)
+static int read_file(struct reader *r, const struct key *k, const json_t *v)
 {
+	char *name;
+
 	if (!json_is_string(v) || !json_string_length(v))
-		return bad(r, key, "the name of a file, a string that is not empty");
-	*name_p = strdup(json_string_value(v));
-	return *name_p ? 0 : -ENOMEM;
+		return bad(r, k->name, "the name of a file, a string that is not empty");
+	name = strdup(json_string_value(v));
+	*(char **)field(r, k) = name;
+	return name ? 0 : -ENOMEM;
 }
 
-static int read_rail_map(struct reader *r, const char *key, const json_t *v)
-{
-	return read_file(r, key, v, &r->c->rail_map);
-}
-
-static int read_topology(struct reader *r, const char *key, const json_t *v)
-{
-	return read_file(r, key, v, &r->c->topology);
-}
-
-static int read_priorities(struct reader *r, const char *key, const json_t *v)
+static int read_whole(struct reader *r, const struct key *k, const json_t *v)
 {
 	json_int_t n = json_integer_value(v);
 
-	if (!json_is_integer(v) || n < 1 || n > 3)
-		return bad(r, key, "a whole number from 1 to 3");
-	r->c->priorities = (unsigned int)n;
+	if (!json_is_integer(v) || n < k->min || n > k->max)
+		return bad_range(r, k->name, "a whole number", k->min, k->max);
+	*(unsigned int *)field(r, k) = (unsigned int)n;
+	return 0;
+}
+
+static int read_number(struct reader *r, const struct key *k, const json_t *v)
+{
+	double x = json_number_value(v);
+
+	if (!json_is_number(v) || !(x >= k->min && x <= k->max))
+		return bad_range(r, k->name, "a number", k->min, k->max);
+	*(double *)field(r, k) = x;
 	return 0;
 }
 
 /* The last penalty holds for all following tiers. */
-static int read_penalties(struct reader *r, const char *key, const json_t *v)
+static int read_penalties(struct reader *r, const struct key *k, const json_t *v)
 {
 	size_t n = json_array_size(v); /* 0 if it is no array */
-	double x = 0;
+	const char *give = "an array of 1 to 3 numbers from 0.001 to 1000000";
 
 	if (n < 1 || n > TENT_TIERS)
-		return bad(r, key, "an array of 1 to 3 numbers from 0.001 to 1000000");
+		return bad(r, k->name, give);
 	for (size_t i = 0; i < TENT_TIERS; i++) {
-		if (i < n) {
-			const json_t *e = json_array_get(v, i);
+		const json_t *e = json_array_get(v, i < n ? i : n - 1);
+		double x = json_number_value(e);
 
-			x = json_number_value(e);
-			if (!json_is_number(e) || !(x >= 0.001 && x <= 1e6))
-				return bad(r, key,
-					"an array of 1 to 3 numbers from 0.001 to 1000000");
-		}
-		r->c->numa_penalties[i] = x;
+		if (!json_is_number(e) || !(x >= k->min && x <= k->max))
+			return bad(r, k->name, give);
+		r->c.numa_penalties[i] = x;
 	}
 	return 0;
 }
 
-/* The keys that are a number in a range. */
-static const struct number {
-	const char *key;
-	size_t offset;
-	double min, max;
-} numbers[] = {
-#define NUMBER(key, min, max)                                                                      \
+#define KEY(key, function, ...)                                                                    \
 	{                                                                                          \
-#key, offsetof(struct tent_config, key), min, max                                  \
+		.name = #key, .read = function, .offset = offsetof(struct reader, c.key),          \
+		__VA_ARGS__                                                                        \
 	}
-	NUMBER(bandwidth_learning_rate, 0, 1),
-	NUMBER(ewma_min_bandwidth_multiplier, 1e-6, 1),
-	NUMBER(ewma_max_bandwidth_multiplier, 1, 1e6),
-	NUMBER(score_jitter_range, 0, 1),
-	NUMBER(score_epsilon, 1e-30, 1),
-	NUMBER(default_bandwidth_gbps, 0.001, 1e6),
-	NUMBER(min_bandwidth_gbps, 0.001, 1e6),
-	NUMBER(max_bandwidth_gbps, 0.001, 1e6),
+
+static const struct key keys[] = {
+	{.name = "enable_smart_scheduling",
+		.read = read_bool,
+		.offset = offsetof(struct reader, smart)},
+	KEY(numa_penalties, read_penalties, 0.001, 1e6),
+	{.name = "scheduler", .read = read_mode},
+	KEY(strict_numa, read_bool),
+	KEY(rail_map, read_file),
+	KEY(topology, read_file),
+	KEY(priorities, read_whole, 1, 3),
+	KEY(bandwidth_learning_rate, read_number, 0, 1),
+	KEY(ewma_min_bandwidth_multiplier, read_number, 1e-6, 1),
+	KEY(ewma_max_bandwidth_multiplier, read_number, 1, 1e6),
+	KEY(score_jitter_range, read_number, 0, 1),
+	KEY(score_epsilon, read_number, 1e-30, 1),
+	KEY(default_bandwidth_gbps, read_number, 0.001, 1e6),
+	KEY(min_bandwidth_gbps, read_number, 0.001, 1e6),
+	KEY(max_bandwidth_gbps, read_number, 0.001, 1e6),
 };
-
-static const struct other {
-	const char *key;
-	read_fn *read;
-} others[] = {
-	{"enable_smart_scheduling", read_smart},
-	{"numa_penalties", read_penalties},
-	{"scheduler", read_scheduler},
-	{"strict_numa", read_strict},
-	{"rail_map", read_rail_map},
-	{"topology", read_topology},
-	{"priorities", read_priorities},
-};
-
-static int read_number(struct reader *r, const struct number *n, const json_t *v)
-{
-	double x = json_number_value(v);
-
-	if (!json_is_number(v) || !(x >= n->min && x <= n->max))
-		return bad_range(r, n->key, n->min, n->max);
-	memcpy((char *)r->c + n->offset, &x, sizeof(x));
-	return 0;
-}
 
 static int unknown_key(const struct reader *r, const char *key)
 {
@@ -170,22 +155,16 @@ static int unknown_key(const struct reader *r, const char *key)
 
 	why_printable(key, name, sizeof(name));
 	at = (size_t)snprintf(r->why, r->size, "%s%s: no such key; give one of", r->prefix, name);
-	for (size_t i = 0; i < ARRAY_SIZE(others) + ARRAY_SIZE(numbers) && at < r->size; i++)
-		at += (size_t)snprintf(r->why + at, r->size - at, " %s",
-			i < ARRAY_SIZE(others) ? others[i].key :
-						 numbers[i - ARRAY_SIZE(others)].key);
+	for (size_t i = 0; i < ARRAY_SIZE(keys) && at < r->size; i++)
+		at += (size_t)snprintf(r->why + at, r->size - at, " %s", keys[i].name);
 	return -EINVAL;
 }
 
 static int read_key(struct reader *r, const char *key, const json_t *v)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
-		if (!strcmp(key, numbers[i].key))
-			return read_number(r, &numbers[i], v);
-	}
-	for (size_t i = 0; i < ARRAY_SIZE(others); i++) {
-		if (!strcmp(key, others[i].key))
-			return others[i].read(r, key, v);
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (!strcmp(key, keys[i].name))
+			return keys[i].read(r, &keys[i], v);
 	}
 	return unknown_key(r, key);
 }
@@ -193,13 +172,13 @@ static int read_key(struct reader *r, const char *key, const json_t *v)
 /* Checks values that must fit together, the defaults included. */
 static int check_together(const struct reader *r)
 {
-	const struct tent_config *c = r->c;
+	const struct tent_config *c = &r->c;
 
 	if (c->min_bandwidth_gbps > c->max_bandwidth_gbps)
-		return bad_range(r, "min_bandwidth_gbps", 0.001, c->max_bandwidth_gbps);
+		return bad_range(r, "min_bandwidth_gbps", "a number", 0.001, c->max_bandwidth_gbps);
 	if (c->default_bandwidth_gbps < c->min_bandwidth_gbps ||
 		c->default_bandwidth_gbps > c->max_bandwidth_gbps)
-		return bad_range(r, "default_bandwidth_gbps", c->min_bandwidth_gbps,
+		return bad_range(r, "default_bandwidth_gbps", "a number", c->min_bandwidth_gbps,
 			c->max_bandwidth_gbps);
 	return 0;
 }
@@ -218,7 +197,7 @@ static int read_object(struct reader *r, const json_t *object)
 			return err;
 	}
 	if (!r->have_mode)
-		r->c->mode = r->smart ? TENT_MODE_DEFAULT : TENT_BASELINE;
+		r->c.mode = r->smart ? TENT_MODE_DEFAULT : TENT_BASELINE;
 	return check_together(r);
 }
 
@@ -268,8 +247,7 @@ void config_init(struct tent_config *c)
 static int parse_root(const json_t *root, const json_error_t *e, struct tent_config *c_p, char *why,
 	size_t size)
 {
-	struct tent_config c;
-	struct reader r = {.c = &c, .smart = true, .prefix = "", .why = why, .size = size};
+	struct reader r = {.smart = true, .prefix = "", .why = why, .size = size};
 	int err;
 
 	if (!root) {
@@ -280,14 +258,13 @@ static int parse_root(const json_t *root, const json_error_t *e, struct tent_con
 			e->column, text);
 		return -EINVAL;
 	}
-	config_init(&c);
+	config_init(&r.c);
 	err = read_document(&r, root);
-	if (err) {
-		config_fini(&c);
-		return err;
-	}
-	*c_p = c;
-	return 0;
+	if (err)
+		config_fini(&r.c);
+	else
+		*c_p = r.c;
+	return err;
 }
 
 int config_parse(const char *text, size_t len, struct tent_config *c_p, char *why, size_t size)
