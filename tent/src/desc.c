@@ -16,24 +16,12 @@ static void to_hex(const uint8_t *bytes, size_t n, char *text)
 		sprintf(text + 2 * i, "%02x", bytes[i]);
 }
 
-static int nibble(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 static int from_hex(const char *text, uint8_t *bytes, size_t n)
 {
-	if (strlen(text) != 2 * n)
+	if (strlen(text) != 2 * n || strspn(text, "0123456789abcdef") != 2 * n)
 		return -EINVAL;
-	for (size_t i = 0; i < n; i++) {
-		int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
-
-		if (high < 0 || low < 0)
-			return -EINVAL;
-		bytes[i] = (uint8_t)(high << 4 | low);
-	}
+	for (size_t i = 0; i < n; i++)
+		sscanf(text + 2 * i, "%2hhx", &bytes[i]);
 	return 0;
 }
 
@@ -113,15 +101,18 @@ static int bad(const struct reader *r, const char *what)
 	return why_say(r->why, -EINVAL, "segment: %s is not valid", what);
 }
 
-static int read_number(const json_t *object, const char *key, uint64_t max, uint64_t *n_p)
+static int to_number(const json_t *v, uint64_t max, uint64_t *n_p)
 {
-	const json_t *v = json_object_get(object, key);
-
 	if (!json_is_integer(v) || json_integer_value(v) < 0 ||
 		(uint64_t)json_integer_value(v) > max)
 		return -EINVAL;
 	*n_p = (uint64_t)json_integer_value(v);
 	return 0;
+}
+
+static int read_number(const json_t *object, const char *key, uint64_t max, uint64_t *n_p)
+{
+	return to_number(json_object_get(object, key), max, n_p);
 }
 
 /* Reads a text that must be printable and not empty, and fit into @size with its final 0. */
@@ -211,12 +202,11 @@ static int read_keys(struct reader *r, const json_t *all, struct desc_buffer *b)
 		if (json_array_size(keys) != b->n_parts)
 			return bad(r, "keys of a buffer");
 		for (uint32_t p = 0; p < b->n_parts; p++) {
-			const json_t *v = json_array_get(keys, p);
+			uint64_t key;
 
-			if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-				json_integer_value(v) > UINT32_MAX)
+			if (to_number(json_array_get(keys, p), UINT32_MAX, &key))
 				return bad(r, "keys of a buffer");
-			b->keys[i * b->n_parts + p] = (uint32_t)json_integer_value(v);
+			b->keys[i * b->n_parts + p] = (uint32_t)key;
 		}
 	}
 	return 0;
@@ -227,12 +217,11 @@ static int read_tiers(struct reader *r, const json_t *tiers, struct desc_buffer 
 	if (json_array_size(tiers) != r->d->n_rails)
 		return bad(r, "tiers of a buffer");
 	for (uint32_t i = 0; i < r->d->n_rails; i++) {
-		const json_t *v = json_array_get(tiers, i);
+		uint64_t tier;
 
-		if (!json_is_integer(v) || json_integer_value(v) < 0 ||
-			json_integer_value(v) >= TENT_TIERS)
+		if (to_number(json_array_get(tiers, i), TENT_TIERS - 1, &tier))
 			return bad(r, "tiers of a buffer");
-		b->tiers[i] = (uint8_t)json_integer_value(v);
+		b->tiers[i] = (uint8_t)tier;
 	}
 	return 0;
 }
@@ -335,22 +324,18 @@ void desc_fini(struct desc *d)
 	d->n_buffers = 0;
 }
 
+/* Compares an address with the range of a buffer, for bsearch(3). */
+static int compare(const void *addr, const void *buffer)
+{
+	const struct desc_buffer *b = buffer;
+	uint64_t at = *(const uint64_t *)addr;
+
+	return at < b->addr ? -1 : at - b->addr >= b->len;
+}
+
 const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len)
 {
-	uint32_t low = 0, high = d->n_buffers;
+	const struct desc_buffer *b = bsearch(&addr, d->buffers, d->n_buffers, sizeof(*b), compare);
 
-	while (low < high) { /* finds the first buffer that begins after addr */
-		uint32_t mid = low + (high - low) / 2;
-
-		if (d->buffers[mid].addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	if (!low)
-		return NULL;
-	if (addr - d->buffers[low - 1].addr >= d->buffers[low - 1].len ||
-		len > d->buffers[low - 1].len - (addr - d->buffers[low - 1].addr))
-		return NULL;
-	return &d->buffers[low - 1];
+	return b && len <= b->len - (addr - b->addr) ? b : NULL;
 }

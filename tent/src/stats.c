@@ -78,7 +78,7 @@ int stats_write(struct tent *t, FILE *out, void (*put)(struct tent *t, FILE *f))
 	pthread_mutex_lock(&t->lock);
 	put(t, f);
 	pthread_mutex_unlock(&t->lock);
-	if (fclose(f)) {
+	if (fclose(f) || !len) {
 		free(text);
 		return -ENOMEM;
 	}
@@ -138,22 +138,20 @@ static json_t *segment_json(const struct tent_segment *s)
 		quantile_us(&s->resend_ns, 1), "rails", rails);
 }
 
-int tent_stats_json(struct tent *t, FILE *out)
+static void put_json(struct tent *t, FILE *out)
 {
 	json_t *segments = json_array(), *root;
-	int err;
 
-	pthread_mutex_lock(&t->lock);
 	for (const struct tent_segment *s = t->segments; s; s = s->next)
 		json_array_append_new(segments, segment_json(s));
-	pthread_mutex_unlock(&t->lock);
 	root = json_pack("{s:s, s:o}", "mode", config_mode_name(t->config.mode), "segments",
 		segments);
-	if (!root)
-		return -ENOMEM;
-	errno = 0;
-	err = json_dumpf(root, out, JSON_COMPACT) ? -EIO : 0;
+	if (!json_dumpf(root, out, JSON_COMPACT))
+		fputc('\n', out);
 	json_decref(root);
-	fputc('\n', out);
-	return err ? err : stream_error(out);
+}
+
+int tent_stats_json(struct tent *t, FILE *out)
+{
+	return stats_write(t, out, put_json);
 }

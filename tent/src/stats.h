@@ -8,7 +8,10 @@
 /* The caller must hold the engine's lock. */
 void stats_rail(const struct tent_segment *s, uint32_t pair, struct tent_rail_stats *stats_p);
 
-/* Calls @put with the lock held, and writes its output. 0, -ENOMEM, -errno of the stream. */
+/*
+ * Calls @put with the lock held, and writes its output. 0; -ENOMEM, also if there is no output;
+ * -errno of the stream.
+ */
 int stats_write(struct tent *t, FILE *out, void (*put)(struct tent *t, FILE *f));
 
 #endif

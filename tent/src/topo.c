@@ -15,69 +15,62 @@ void topo_init(struct topo *t)
 	*t = (struct topo){.n_locations = 1, .locations = {"*"}};
 }
 
-int topo_location(const struct topo *t, const char *name)
+static int find(const char (*names)[TENT_NAME_LEN], uint32_t n, const char *name)
 {
-	if (!name)
-		return 0;
-	for (uint32_t i = 0; i < t->n_locations; i++) {
-		if (!strcmp(name, t->locations[i]))
+	for (uint32_t i = 0; i < n; i++) {
+		if (!strcmp(name, names[i]))
 			return (int)i;
 	}
 	return -1;
+}
+
+int topo_location(const struct topo *t, const char *name)
+{
+	return name ? find(t->locations, t->n_locations, name) : 0;
 }
 
 int topo_rail(const struct topo *t, const char *name)
 {
-	for (uint32_t i = 0; i < t->n_rails; i++) {
-		if (!strcmp(name, t->rails[i]))
-			return (int)i;
-	}
-	return -1;
+	return find(t->rails, t->n_rails, name);
 }
 
-static int check_name(const char *name, struct tent_why *why)
+/* Appends a name. @first: the number of names that are not counted in the message of a limit. */
+static int add_name(char (*names)[TENT_NAME_LEN], uint32_t *n, uint32_t max, uint32_t first,
+	const char *what, const char *name, struct tent_why *why)
 {
 	size_t len = strlen(name), i = 0;
 
 	while (i < len && name[i] > ' ' && name[i] <= '~')
 		i++;
-	if (len && len < TENT_NAME_LEN && i == len)
-		return 0;
-	return why_say(why, -EINVAL,
-		"a name is not valid: give 1 to %d printable characters without spaces",
-		TENT_NAME_LEN - 1);
+	if (!len || len >= TENT_NAME_LEN || i < len)
+		return why_say(why, -EINVAL,
+			"a name is not valid: give 1 to %d printable characters without spaces",
+			TENT_NAME_LEN - 1);
+	if (find((const char(*)[TENT_NAME_LEN])names, *n, name) >= 0)
+		return why_say(why, -EINVAL, "%s %s stands twice: give it once", what, name);
+	if (*n == max)
+		return why_say(why, -EINVAL, "too many %ss: give up to %u", what, max - first);
+	strcpy(names[(*n)++], name);
+	return 0;
 }
 
 int topo_add_rail(struct topo *t, const char *name, struct tent_why *why)
 {
-	int err = check_name(name, why);
+	int err = add_name(t->rails, &t->n_rails, TENT_MAX_RAILS, 0, "rail", name, why);
 
-	if (err)
-		return err;
-	if (topo_rail(t, name) >= 0)
-		return why_say(why, -EINVAL, "rail %s stands twice: give it once", name);
-	if (t->n_rails == TENT_MAX_RAILS)
-		return why_say(why, -EINVAL, "too many rails: give up to %d", TENT_MAX_RAILS);
-	for (uint32_t l = 1; l < t->n_locations; l++)
-		t->tiers[l][t->n_rails] = TENT_TIERS - 1;
-	strcpy(t->rails[t->n_rails++], name);
-	return 0;
+	for (uint32_t l = 1; l < t->n_locations && !err; l++)
+		t->tiers[l][t->n_rails - 1] = TENT_TIERS - 1;
+	return err;
 }
 
 int topo_add_location(struct topo *t, const char *name, struct tent_why *why)
 {
-	int err = check_name(name, why);
+	int err = add_name(t->locations, &t->n_locations, TOPO_MAX_LOCATIONS, 1, "location", name,
+		why);
 
-	if (err)
-		return err;
-	if (topo_location(t, name) >= 0)
-		return why_say(why, -EINVAL, "location %s stands twice: give it once", name);
-	if (t->n_locations == TOPO_MAX_LOCATIONS)
-		return why_say(why, -EINVAL, "too many locations: give up to %d",
-			TOPO_MAX_LOCATIONS - 1);
-	memset(t->tiers[t->n_locations], TENT_TIERS - 1, sizeof(t->tiers[0]));
-	strcpy(t->locations[t->n_locations++], name);
-	return 0;
+	if (!err)
+		memset(t->tiers[t->n_locations - 1], TENT_TIERS - 1, sizeof(t->tiers[0]));
+	return err;
 }
 
 /* The place of the rail's device in the topology, or NULL. */
@@ -90,13 +83,6 @@ static hwloc_obj_t find_device(hwloc_topology_t hw, const char *name)
 			return hwloc_get_non_io_ancestor_obj(hw, obj);
 	}
 	return NULL;
-}
-
-static hwloc_obj_t package_of(hwloc_topology_t hw, hwloc_obj_t obj)
-{
-	while (obj && obj->type != HWLOC_OBJ_PACKAGE)
-		obj = obj->parent;
-	return obj;
 }
 
 /* hwloc's latencies between NUMA nodes, or NULL. */
@@ -137,21 +123,11 @@ static uint64_t nearest(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_
 	return least;
 }
 
-static hwloc_obj_t first_node(hwloc_topology_t hw, hwloc_const_nodeset_t set)
-{
-	hwloc_obj_t node = NULL;
-
-	while ((node = hwloc_get_next_obj_by_type(hw, HWLOC_OBJ_NUMANODE, node))) {
-		if (hwloc_bitmap_isset(set, node->os_index))
-			return node;
-	}
-	return NULL;
-}
-
 static uint8_t tier_of(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_obj_t device,
 	hwloc_obj_t node)
 {
-	hwloc_obj_t home = first_node(hw, device->nodeset);
+	unsigned first = (unsigned)hwloc_bitmap_first(device->nodeset);
+	hwloc_obj_t home = hwloc_get_numanode_obj_by_os_index(hw, first), package;
 	uint64_t least;
 
 	if (!home || hwloc_bitmap_isset(device->nodeset, node->os_index))
@@ -159,7 +135,10 @@ static uint8_t tier_of(hwloc_topology_t hw, struct hwloc_distances_s *d, hwloc_o
 	least = nearest(hw, d, home, device->nodeset);
 	if (least)
 		return distance(d, home, node) == least ? 1 : 2;
-	return package_of(hw, home) && package_of(hw, home) == package_of(hw, node) ? 1 : 2;
+	package = hwloc_get_ancestor_obj_by_type(hw, HWLOC_OBJ_PACKAGE, home);
+	if (package && package == hwloc_get_ancestor_obj_by_type(hw, HWLOC_OBJ_PACKAGE, node))
+		return 1;
+	return 2;
 }
 
 static int add_node(struct topo *t, hwloc_topology_t hw, struct hwloc_distances_s *d,

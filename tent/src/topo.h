@@ -48,11 +48,9 @@ int topo_add_location(struct topo *t, const char *name, struct tent_why *why);
 int topo_from_hwloc(struct topo *t, struct tent_why *why);
 
 /*
- * Reads rails, locations and tiers from JSON text. -EINVAL: an error in the text, see @why. *t_p is
- * written on success only.
+ * Reads rails, locations and tiers from a file. -EINVAL: an error in the text, see @why; or -errno
+ * of reading the file. *t_p is written on success only.
  */
-int topo_parse(const char *text, size_t len, struct topo *t_p, struct tent_why *why);
-/* The same from a file; also -errno of reading the file. */
 int topo_load(const char *path, struct topo *t_p, struct tent_why *why);
 
 /* The number of a location, 0 for NULL and "*"; -1: no location has this name. */

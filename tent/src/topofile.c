@@ -161,18 +161,6 @@ static int read_root(const json_t *root, struct topo *t_p, struct tent_why *why)
 	return err;
 }
 
-int topo_parse(const char *text, size_t len, struct topo *t_p, struct tent_why *why)
-{
-	json_error_t e;
-	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &e);
-	int err = root ? read_root(root, t_p, why) :
-			 why_say(why, -EINVAL, "topology: line %d, column %d: give a JSON object",
-				 e.line, e.column);
-
-	json_decref(root);
-	return err;
-}
-
 int topo_load(const char *path, struct topo *t_p, struct tent_why *why)
 {
 	json_error_t e;

@@ -4,6 +4,7 @@
  * messages.
  */
 #include <errno.h>
+#include <sys/mman.h>
 
 #include "support/test.h"
 #include "blame.h"
@@ -166,8 +167,13 @@ static void invalid_descriptions_are_refused(void)
 static int topology(const char *text, struct topo *t)
 {
 	struct tent_why why = {""};
-	int err = topo_parse(text, strlen(text), t, &why);
+	int fd = memfd_create("topology", 0), err;
+	char path[40];
 
+	CHECK_EQ(write(fd, text, strlen(text)), strlen(text));
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = topo_load(path, t, &why);
+	close(fd);
 	CHECK(!err || why.text[0]);
 	return err;
 }
