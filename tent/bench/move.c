@@ -13,6 +13,7 @@
 
 #include "base/tcp.h"
 #include "meet.h"
+#include "out.h"
 #include "row.h"
 #include "trace.h"
 
@@ -78,22 +79,26 @@ static int serve(const struct move_options *o, const char *text)
 	return err ? failed("server", err, NULL) : 0;
 }
 
-int move_server(const struct move_options *o)
+/* Makes an engine with memory that clients may use. Returns the exit status. */
+static int lend(const struct move_options *o, uint64_t len, struct tent **t_p, char **text_p)
 {
 	uint8_t *memory;
-	struct tent *t;
-	char *text;
-	int status = create(o, &t);
+	int status = create(o, t_p);
 
-	if (status)
-		return status;
-	status = register_memory(t, o->memory, &memory);
-	if (!status && tent_export(t, &text))
-		status = failed("memory", -ENOMEM, NULL);
-	else if (!status) {
+	if (!status)
+		status = register_memory(*t_p, len, &memory);
+	return !status && tent_export(*t_p, text_p) ? failed("memory", -ENOMEM, NULL) : status;
+}
+
+int move_server(const struct move_options *o)
+{
+	struct tent *t = NULL;
+	char *text = NULL;
+	int status = lend(o, o->memory, &t, &text);
+
+	if (!status)
 		status = serve(o, text);
-		free(text);
-	}
+	free(text);
 	tent_destroy(t);
 	return status;
 }
@@ -124,22 +129,15 @@ struct server {
 /* The child writes its engine's description, and ends when the parent closes its end. */
 static void child(const struct move_options *o, int fd)
 {
-	uint8_t *memory;
-	struct tent *t;
 	char *text, byte;
-	int status = create(o, &t);
-	FILE *out;
+	struct tent *t;
+	int status = lend(o, o->memory ? o->memory : memory_needed(o), &t, &text);
 
-	if (!status)
-		status = register_memory(t, o->memory ? o->memory : memory_needed(o), &memory);
-	if (status || tent_export(t, &text))
-		exit(status ? status : 1);
-	out = fdopen(dup(fd), "w");
-	if (!out || fprintf(out, "%s\n", text) < 0 || fclose(out))
-		exit(1);
+	if (!status && (dprintf(fd, "%s\n", text) < 0 || read(fd, &byte, 1) > 0))
+		status = 1;
+	if (status)
+		exit(status);
 	free(text);
-	if (read(fd, &byte, 1) > 0)
-		exit(1);
 	tent_destroy(t);
 	exit(0);
 }
@@ -215,14 +213,10 @@ static int show_row(const struct row *row, const struct move_options *o, FILE *j
 
 static int row_failed(const struct move_options *o, int err)
 {
-	uint64_t priority = 0;
-
-	for (uint32_t p = 0; p < o->priorities.n; p++)
-		priority = o->priorities.at[p] > priority ? o->priorities.at[p] : priority;
-	if (err != -EINVAL || !priority)
+	if (err != -EINVAL || !most(&o->priorities))
 		return failed("row", err, NULL);
 	fprintf(stderr, "tentbench: --priority: give a --config whose `priorities` is %u or more\n",
-		(unsigned int)priority + 1);
+		(unsigned int)most(&o->priorities) + 1);
 	return 2;
 }
 
@@ -247,73 +241,33 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	return err ? row_failed(o, err) : 0;
 }
 
-static FILE *open_output(const char *path)
-{
-	return strcmp(path, "-") ? fopen(path, "we") : stdout;
-}
-
-/* Called after the rows, also if they have failed. */
-static int end_prometheus(struct tent *t, const char *path, FILE *f, int status)
-{
-	int err = status ? 0 : tent_stats_prometheus(t, f);
-
-	if (f != stdout && fclose(f) && !err)
-		err = -errno;
-	return err ? failed(path, err, NULL) : status;
-}
-
+/* @out: json, prometheus and trace; these may be NULL. */
 static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
-	const struct row_memory *m, FILE *json)
-{
-	FILE *prometheus = NULL;
-	int status = 0;
-
-	/* Before the rows, because these may take hours. */
-	if (o->prometheus) {
-		prometheus = open_output(o->prometheus);
-		if (!prometheus)
-			return failed(o->prometheus, -errno, NULL);
-	}
-	for (uint32_t i = 0; i < o->sizes.n * o->batches.n && !status; i++)
-		status = one_row(t, s, o, m, i, json);
-	if (o->stats && json != stdout)
-		tent_stats_print(t, stdout);
-	return prometheus ? end_prometheus(t, o->prometheus, prometheus, status) : status;
-}
-
-static int traced_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
-	const struct row_memory *m, FILE *json)
+	const struct row_memory *m, FILE *const out[3])
 {
 	struct trace *trace = NULL;
-	int err = o->trace ? trace_start(s, o->trace, &trace) : 0, status;
+	int status = 0, err = out[2] ? trace_start(s, out[2], &trace) : 0;
 
 	if (err)
 		return failed(o->trace, err, NULL);
-	status = all_rows(t, s, o, m, json);
-	err = trace_stop(trace);
-	return err ? failed(o->trace, err, NULL) : status;
-}
-
-static int end_json(const struct move_options *o, FILE *json, int status)
-{
-	bool bad = ferror(json);
-	int err = fclose(json) ? errno : 0;
-
-	if (!bad && !err)
-		return status;
-	fprintf(stderr, "tentbench: %s: %s\n", o->json,
-		err ? strerror(err) : "not all could be written");
-	return 1;
+	for (uint32_t i = 0; i < o->sizes.n * o->batches.n && !status; i++)
+		status = one_row(t, s, o, m, i, out[0]);
+	trace_stop(trace);
+	if (o->stats && out[0] != stdout)
+		tent_stats_print(t, stdout);
+	if (out[1] && !status)
+		err = tent_stats_prometheus(t, out[1]);
+	return err ? failed(o->prometheus, err, NULL) : status;
 }
 
 static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
 {
+	const char *const names[] = {o->json, o->prometheus, o->trace};
 	uint64_t need = memory_needed(o);
 	struct tent_remote remote = {0};
-	struct row_memory m;
+	FILE *out[3] = {NULL};
 	uint8_t *memory;
-	FILE *json = NULL;
-	int status;
+	int status = 0;
 
 	if (tent_segment_remote(s, 0, &remote, sizeof(remote)) || remote.len < need) {
 		fprintf(stderr,
@@ -322,16 +276,17 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 			(unsigned long long)need);
 		return 2;
 	}
-	if (o->json)
-		json = open_output(o->json);
-	if (o->json && !json)
-		return failed(o->json, -errno, NULL);
-	status = register_memory(t, 2 * need, &memory);
-	if (status)
-		return status;
-	m = (struct row_memory){memory, memory + need, remote.addr};
-	status = traced_rows(t, s, o, &m, json);
-	return json && json != stdout ? end_json(o, json, status) : status;
+	/* Before the rows, because these may take hours. */
+	for (int i = 0; i < 3 && !status; i++)
+		status = out_open(names[i], &out[i]);
+	if (!status)
+		status = register_memory(t, 2 * need, &memory);
+	if (!status)
+		status = all_rows(t, s, o, &(struct row_memory){memory, memory + need, remote.addr},
+			out);
+	for (int i = 0; i < 3; i++)
+		status = out_close(names[i], out[i], status);
+	return status;
 }
 
 static int with_server(const struct move_options *o, const char *text)

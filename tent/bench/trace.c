@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -43,19 +42,14 @@ static void *look(void *arg)
 	return NULL;
 }
 
-static int trace_free(struct trace *t, int err)
+static void trace_free(struct trace *t)
 {
 	if (t->stop >= 0)
 		close(t->stop);
-	if (t->out == stdout)
-		err = fflush(t->out) && !err ? -errno : err;
-	else if (t->out)
-		err = fclose(t->out) && !err ? -errno : err;
 	free(t);
-	return err;
 }
 
-int trace_start(struct tent_segment *s, const char *path, struct trace **trace_p)
+int trace_start(struct tent_segment *s, FILE *out, struct trace **trace_p)
 {
 	struct trace *t = calloc(1, sizeof(*t));
 	int err;
@@ -63,29 +57,26 @@ int trace_start(struct tent_segment *s, const char *path, struct trace **trace_p
 	if (!t)
 		return -ENOMEM;
 	t->segment = s;
+	t->out = out;
 	t->from = clock_ns();
 	t->stop = eventfd(0, EFD_CLOEXEC);
-	if (t->stop < 0)
-		return trace_free(t, -errno);
-	t->out = strcmp(path, "-") ? fopen(path, "we") : stdout;
-	if (!t->out)
-		return trace_free(t, -errno);
 	fputs("time_us,rail,bytes,up,outages\n", t->out);
-	err = -pthread_create(&t->thread, NULL, look, t);
+	err = t->stop < 0 ? -errno : -pthread_create(&t->thread, NULL, look, t);
 	if (err)
-		return trace_free(t, err);
-	*trace_p = t;
-	return 0;
+		trace_free(t);
+	else
+		*trace_p = t;
+	return err;
 }
 
-int trace_stop(struct trace *t)
+void trace_stop(struct trace *t)
 {
 	const uint64_t one = 1;
 
 	if (!t)
-		return 0;
+		return;
 	if (write(t->stop, &one, sizeof(one)) < 0)
 		abort(); /* write() fails only on overflow */
 	pthread_join(t->thread, NULL);
-	return trace_free(t, ferror(t->out) ? -EIO : 0);
+	trace_free(t);
 }

@@ -8,8 +8,8 @@
 struct trace;
 
 /* 0 or -errno. The caller must call trace_stop() before it releases the segment. */
-int trace_start(struct tent_segment *s, const char *path, struct trace **trace_p);
-/* 0, or -errno of the file. NULL is allowed. */
-int trace_stop(struct trace *t);
+int trace_start(struct tent_segment *s, FILE *out, struct trace **trace_p);
+/* NULL is allowed. The caller checks the file for errors. */
+void trace_stop(struct trace *t);
 
 #endif

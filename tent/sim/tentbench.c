@@ -9,6 +9,7 @@
 #include "decide.h"
 #include "move.h"
 #include "options.h"
+#include "out.h"
 #include "summary.h"
 
 static const char usage[] = "Usage: tentbench COMMAND [OPTION]...\n"
@@ -102,45 +103,17 @@ static int run_all(const struct sim_options *o, struct tent_config *config, FILE
 	return status;
 }
 
-static int close_file(FILE *f, const char *name)
-{
-	bool bad = ferror(f);
-
-	bad |= f == stdout ? fflush(f) != 0 : fclose(f) != 0;
-	if (bad)
-		fprintf(stderr, "tentbench: %s: cannot be written\n", name);
-	return bad;
-}
-
-/* Opens @name for writing; "-" is standard output. *f_p is NULL if @name is. */
-static int open_file(const char *name, FILE **f_p)
-{
-	*f_p = NULL;
-	if (!name)
-		return 0;
-	*f_p = strcmp(name, "-") ? fopen(name, "we") : stdout;
-	if (*f_p)
-		return 0;
-	fprintf(stderr, "tentbench: %s: %s\n", name, strerror(errno));
-	return 1;
-}
-
 static int with_output(struct sim_options *o, struct tent_config *config)
 {
-	FILE *json, *trace;
-	int status = open_file(o->json, &json);
+	FILE *json;
+	int status = out_open(o->json, &json);
 
 	if (status)
 		return status;
-	status = open_file(o->trace, &trace);
-	o->assume.trace = trace;
+	status = out_open(o->trace, &o->assume.trace);
 	if (!status)
 		status = o->decisions ? run_decisions(o, config, json) : run_all(o, config, json);
-	if (trace)
-		status |= close_file(trace, o->trace);
-	if (json)
-		status |= close_file(json, o->json);
-	return status;
+	return out_close(o->json, json, out_close(o->trace, o->assume.trace, status));
 }
 
 static int with_config(struct sim_options *o)

@@ -66,7 +66,7 @@ with tempfile.TemporaryDirectory() as tmp:
     one_line(run(status=2))
     one_line(run("serve", status=2))
     one_line(run("sim", "--case", "nothing", status=2))
-    assert "cannot" in run("sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--json",
+    assert "No space left" in run("sim", *QUICK, "--case", "one-64k", "--mode", "pull", "--json",
                            "/dev/full", status=1).stderr
     assert "nowhere" in run("sim", "--json", "/nowhere/x", status=1).stderr
     one_line(run("sim", "--case", ",", status=2))
