@@ -11,19 +11,20 @@ struct load {
 	double local, remote;
 };
 
-static double rate_at(const struct bound_rail *r, double at)
+/* The number of steps at or before this time. */
+static uint32_t steps_by(const struct bound_rail *r, double at)
 {
 	uint32_t low = 0, high = r->n_steps;
 
-	while (high - low > 1) {
+	while (low < high) {
 		uint32_t mid = (low + high) / 2;
 
-		if (r->steps[mid].at <= at)
-			low = mid;
-		else
+		if (r->steps[mid].at > at)
 			high = mid;
+		else
+			low = mid + 1;
 	}
-	return r->steps[low].rate;
+	return low;
 }
 
 /* Adds the rates of a group, up to @most. Prefers local rails, to find the least remote traffic. */
@@ -44,7 +45,7 @@ static double rate_of_all(const struct bound *b, double at, double until, double
 	*remote_p = 0;
 	for (uint32_t i = 0; i < b->n_rails; i++) {
 		const struct bound_rail *r = &b->rails[i];
-		double rate = at <= until - r->latency ? rate_at(r, at) : 0;
+		double rate = at <= until - r->latency ? r->steps[steps_by(r, at) - 1].rate : 0;
 		struct load alone = {r->remote ? 0 : rate, r->remote ? rate : 0};
 
 		if (r->group == BOUND_NO_GROUP) {
@@ -66,20 +67,12 @@ static double next_change(const struct bound *b, double at, double until)
 
 	for (uint32_t i = 0; i < b->n_rails; i++) {
 		const struct bound_rail *r = &b->rails[i];
-		uint32_t low = 0, high = r->n_steps;
+		uint32_t n = steps_by(r, at);
 
 		if (until - r->latency > at)
 			next = fmin(next, until - r->latency);
-		while (low < high) {
-			uint32_t mid = (low + high) / 2;
-
-			if (r->steps[mid].at > at)
-				high = mid;
-			else
-				low = mid + 1;
-		}
-		if (low < r->n_steps)
-			next = fmin(next, r->steps[low].at);
+		if (n < r->n_steps)
+			next = fmin(next, r->steps[n].at);
 	}
 	return next;
 }

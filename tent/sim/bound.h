@@ -30,7 +30,7 @@ struct bound_rail {
 	double latency;
 	uint32_t group;
 	bool remote;
-	const struct bound_step *steps; /* ascending; the first one at 0 or before */
+	const struct bound_step *steps; /* ascending; the first one is at 0 or before */
 	uint32_t n_steps;
 };
 

@@ -10,7 +10,6 @@
 #define KIB 1024ull
 #define MIB (1024 * KIB)
 
-#define RATE 25.0 /* bytes per ns: 200 Gb/s */
 #define LATENCY 5000.0
 #define REMOTE_LATENCY 1000.0 /* additional latency of rails on the other node */
 
@@ -83,8 +82,10 @@ const struct sim_case *case_find(const char *name)
 
 static void add_step(struct scene *sc, uint32_t rail, double at, double rate)
 {
-	if (sc->n_steps[rail] < CASE_STEPS)
-		sc->steps[rail][sc->n_steps[rail]++] = (struct bound_step){at, rate};
+	uint32_t *n = &sc->bound.rails[rail].n_steps;
+
+	if (*n < CASE_STEPS)
+		sc->steps[rail][(*n)++] = (struct bound_step){at, rate};
 }
 
 static void add_change(struct scene *sc, const struct sim_case *c, double when)
@@ -94,10 +95,10 @@ static void add_change(struct scene *sc, const struct sim_case *c, double when)
 
 	for (uint32_t i = 1; i <= n; i++)
 		add_step(sc, v, when + FALL_AT + (i - 1) * RAMP_STEP_NS,
-			RATE * (1 - (1 - low) * i / n));
+			CASE_RATE * (1 - (1 - low) * i / n));
 	for (uint32_t i = 1; i <= n; i++)
 		add_step(sc, v, when + BACK_AT + (i - 1) * RAMP_STEP_NS,
-			RATE * (low + (1 - low) * i / n));
+			CASE_RATE * (low + (1 - low) * i / n));
 	sc->changes[0] = when + FALL_AT + (n - 1) * RAMP_STEP_NS;
 	sc->changes[1] = when + BACK_AT + (n - 1) * RAMP_STEP_NS;
 }
@@ -105,12 +106,12 @@ static void add_change(struct scene *sc, const struct sim_case *c, double when)
 /* Other traffic uses 0 to 80 % of each rail's link; the times of changes are exponential. */
 static void add_background(struct scene *sc, uint64_t *random)
 {
-	for (uint32_t r = 0; r < sc->n_rails; r++) {
+	for (uint32_t r = 0; r < sc->bound.n_rails; r++) {
 		double at = 0;
 
-		while (sc->n_steps[r] < CASE_STEPS) {
+		while (sc->bound.rails[r].n_steps < CASE_STEPS) {
 			at -= TRAFFIC_NS * log(1 - rand_unit(random));
-			add_step(sc, r, at, sc->line_rate[r] * (1 - .8 * rand_unit(random)));
+			add_step(sc, r, at, CASE_RATE * (1 - .8 * rand_unit(random)));
 		}
 	}
 }
@@ -127,23 +128,9 @@ static void add_outages(struct scene *sc, const struct sim_case *c, double when)
 		sc->outages[i].to = to;
 		add_step(sc, sc->victim, from, 0);
 		if (isfinite(to))
-			add_step(sc, sc->victim, to, sc->line_rate[sc->victim]);
+			add_step(sc, sc->victim, to, CASE_RATE);
 	}
 	sc->n_outages = n;
-}
-
-static void bound_of(struct scene *sc)
-{
-	sc->bound.n_rails = sc->n_rails;
-	sc->bound.group_rates[0] = CASE_LINK_RATE;
-	for (uint32_t r = 0; r < sc->n_rails; r++)
-		sc->bound.rails[r] = (struct bound_rail){
-			.latency = sc->latency[r],
-			.group = sc->remote[r] ? 0 : BOUND_NO_GROUP,
-			.remote = sc->remote[r],
-			.steps = sc->steps[r],
-			.n_steps = sc->n_steps[r],
-		};
 }
 
 void scene_init(struct scene *sc, const struct sim_case *c, const struct sim_assume *a,
@@ -152,20 +139,24 @@ void scene_init(struct scene *sc, const struct sim_case *c, const struct sim_ass
 	double when = 1e6 * rand_unit(random);
 
 	memset(sc, 0, sizeof(*sc));
-	sc->n_rails = c->local + c->remote;
+	sc->bound.n_rails = c->local + c->remote;
+	sc->bound.group_rates[0] = CASE_LINK_RATE;
 	sc->victim = (uint32_t)(rand_next(random) % (c->local ? c->local : c->remote));
-	for (uint32_t r = 0; r < sc->n_rails; r++) {
+	for (uint32_t r = 0; r < sc->bound.n_rails; r++) {
 		double truth = LATENCY * (.8 + .4 * rand_unit(random));
+		bool remote = r >= c->local;
 
-		sc->remote[r] = r >= c->local;
-		sc->latency[r] = truth + (sc->remote[r] ? REMOTE_LATENCY : 0);
+		sc->bound.rails[r] = (struct bound_rail){
+			.latency = truth + (remote ? REMOTE_LATENCY : 0),
+			.group = remote ? 0 : BOUND_NO_GROUP,
+			.remote = remote,
+			.steps = sc->steps[r],
+		};
 		sc->told_latency[r] = truth * a->told_latency;
-		sc->line_rate[r] = RATE;
-		sc->group[r] = sc->remote[r] ? 0 : NET_NO_GROUP;
 		add_step(sc, r, 0,
-			RATE * (sc->remote[r]          ? c->remote_rate :
-				       r == sc->victim ? c->slow :
-							 1));
+			CASE_RATE * (remote                 ? c->remote_rate :
+					    r == sc->victim ? c->slow :
+							      1));
 	}
 	if (c->change == CHANGE_BACKGROUND)
 		add_background(sc, random);
@@ -173,7 +164,6 @@ void scene_init(struct scene *sc, const struct sim_case *c, const struct sim_ass
 		add_change(sc, c, when);
 	if (c->fault != FAULT_NONE)
 		add_outages(sc, c, when);
-	bound_of(sc);
 }
 
 uint64_t case_length(const struct sim_case *c, uint64_t *random)

@@ -66,21 +66,19 @@ struct sim_assume {
 
 /* A case and all its random values. */
 struct scene {
-	uint32_t n_rails, victim;
-	double line_rate[NET_RAILS], latency[NET_RAILS], told_latency[NET_RAILS];
-	bool remote[NET_RAILS];
-	uint32_t group[NET_RAILS];
-	struct bound_step steps[NET_RAILS][CASE_STEPS];
-	uint32_t n_steps[NET_RAILS];
+	struct bound bound; /* has the rails */
+	uint32_t victim;
+	double told_latency[NET_RAILS];
+	struct bound_step steps[NET_RAILS][CASE_STEPS]; /* of the rails */
 	struct {
 		double from, to; /* INFINITY: for good */
 	} outages[CASE_OUTAGES];
 	uint32_t n_outages;
 	double changes[2]; /* the times at which a rail's rate has fallen and is back; 0: never */
-	struct bound bound; /* of the same rails */
 };
 
-#define CASE_LINK_RATE 60.0 /* bytes per ns of the link that the remote rails share */
+#define CASE_RATE 25.0 /* bytes per ns of a rail's link: 200 Gb/s */
+#define CASE_LINK_RATE 60.0 /* of the link that the remote rails share */
 
 void scene_init(struct scene *sc, const struct sim_case *c, const struct sim_assume *a,
 	uint64_t *random);

@@ -62,7 +62,7 @@ static int create(const struct tent_config *config, struct idle *d, struct sched
 	};
 
 	for (uint32_t r = 0; r < RAILS; r++)
-		rails[r] = (struct sched_rail_attr){.rate = 25,
+		rails[r] = (struct sched_rail_attr){.rate = CASE_RATE,
 			.latency_ns = 5000,
 			.group = r < 4 ? SCHED_NO_GROUP : 0};
 	return sched_create(&attr, s_p);

@@ -25,8 +25,7 @@ struct event {
 	double at;
 	enum event_kind kind;
 	uint32_t rail;
-	uint32_t number; /* an epoch, or the index of an outage */
-	double rate;
+	uint32_t number; /* an epoch, or the index of a step or an outage */
 };
 
 struct events {

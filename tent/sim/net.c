@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/rand.h"
+#include "bound.h"
 
 #define DONE 1e-3 /* bytes; a smaller rest is a rounding error */
 #define FLUSH_NS 1000.0 /* an error takes this long on a rail that fails fast */
@@ -86,7 +87,7 @@ static void share(struct net *n)
 		struct net_rail *r = &n->rails[i];
 
 		r->speed = sending(r) ? r->rate : 0;
-		if (r->group != NET_NO_GROUP && sending(r)) {
+		if (r->group != BOUND_NO_GROUP && sending(r)) {
 			r->speed = -1;
 			used[r->group] = true;
 		}

@@ -12,7 +12,6 @@
 
 #define NET_RAILS 16
 #define NET_GROUPS 4
-#define NET_NO_GROUP UINT32_MAX
 #define NET_QUEUE 4096 /* most slices of a rail, posted or on their way */
 
 enum net_fault {
@@ -38,7 +37,7 @@ struct net_rail {
 	double line_rate; /* for the cost per slice */
 	double latency, jitter; /* jitter: most random extra latencies per slice */
 	double cost_ns;
-	uint32_t group;
+	uint32_t group; /* or BOUND_NO_GROUP */
 	enum net_fault fault;
 	double speed; /* of the slice that is being sent */
 	struct net_item items[NET_QUEUE]; /* head to sent: sent, not ended; sent to tail: unsent */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "run.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct sim {
 	struct net net;
 	struct sched *sched;
 	struct run_result *r;
+	struct samples *slice_ns, *request_ns;
 	uint64_t random;
 	struct events events;
 	uint64_t to_submit, submitted, requests, open; /* bytes, and requests */
@@ -72,9 +74,10 @@ static uint64_t now_ns(const struct sim *m)
 	return (uint64_t)m->net.now;
 }
 
-static void event_add(struct sim *m, struct event e)
+/* Adds an event so many ns from now. */
+static void after(struct sim *m, double ns, enum event_kind kind, uint32_t rail, uint32_t number)
 {
-	if (!events_add(&m->events, e))
+	if (!events_add(&m->events, (struct event){m->net.now + ns, kind, rail, number}))
 		m->err = -ENOMEM;
 }
 
@@ -94,18 +97,15 @@ static int op_post(void *arg, uint32_t rail, const struct sched_slice *slice)
 
 static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 {
-	struct sim *m = arg;
-
-	event_add(m, (struct event){m->net.now + CONTROL_NS, EV_FENCED, rail, epoch, 0});
+	after(arg, CONTROL_NS, EV_FENCED, rail, epoch);
 }
 
 /* In the simulation the control message takes no time, only the probe after it does. */
 static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 {
 	struct sim *m = arg;
-	double at = m->net.now + 2 * m->scene.latency[rail];
 
-	event_add(m, (struct event){at, EV_PROBED, rail, epoch, 0});
+	after(m, 2 * m->scene.bound.rails[rail].latency, EV_PROBED, rail, epoch);
 	return 0;
 }
 
@@ -150,18 +150,19 @@ static void submit_urgent(struct sim *m)
 	uint32_t slot = (uint32_t)(m->urgent++ % REQUESTS);
 
 	submit_one(m, m->c->urgent, REQUESTS + slot, 0);
-	event_add(m, (struct event){m->net.now + URGENT_NS, EV_URGENT, 0, 0, 0});
+	after(m, URGENT_NS, EV_URGENT, 0, 0);
 }
 
 /* T* + (n - 1) s / sum c: the upper bound of earliest-finish placement with exact rates. */
 static double single_bound(const struct sim *m, uint64_t length, double best)
 {
-	uint64_t block = m->config.mode == TENT_PULL ? plan_pull_block(length, m->scene.n_rails) :
-						       plan_block(length, PLAN_WRITE_SLICES);
+	uint64_t block = m->config.mode == TENT_PULL ?
+				 plan_pull_block(length, m->scene.bound.n_rails) :
+				 plan_block(length, PLAN_WRITE_SLICES);
 	uint32_t n = 0;
 
-	for (uint32_t r = 0; r < m->scene.n_rails; r++)
-		n += m->scene.latency[r] < best;
+	for (uint32_t r = 0; r < m->scene.bound.n_rails; r++)
+		n += m->scene.bound.rails[r].latency < best;
 	return best + (double)(n - 1) * (double)block / bound_rate(&m->scene.bound, 0, best);
 }
 
@@ -183,7 +184,7 @@ static void op_done(void *arg, uint64_t user, int status)
 
 	m->open--;
 	m->r->failed += status != 0;
-	if (samples_add(&m->r->request_ns, took))
+	if (samples_add(m->request_ns, took))
 		m->err = -ENOMEM;
 	if (m->c->isolated || user >= REQUESTS)
 		judge_single(m, user, took);
@@ -192,7 +193,7 @@ static void op_done(void *arg, uint64_t user, int status)
 	if (!more(m) || m->err || user >= REQUESTS)
 		return;
 	if (m->c->isolated)
-		event_add(m, (struct event){m->net.now + GAP_NS, EV_SUBMIT, 0, 0, 0});
+		after(m, GAP_NS, EV_SUBMIT, 0, 0);
 	else
 		submit(m);
 }
@@ -211,9 +212,9 @@ static const struct rail_ops ops = {
 static void trace(struct sim *m)
 {
 	for (; m->a->trace && (double)m->traced * TRACE_NS <= m->net.now; m->traced++) {
-		for (uint32_t r = 0; r < m->scene.n_rails; r++)
+		for (uint32_t r = 0; r < m->scene.bound.n_rails; r++)
 			fprintf(m->a->trace, "%.0f,%s%u,%llu\n", (double)m->traced * TRACE_NS / 1e3,
-				m->scene.remote[r] ? "remote" : "local", r,
+				m->scene.bound.rails[r].remote ? "remote" : "local", r,
 				(unsigned long long)m->sent[r]);
 	}
 }
@@ -259,7 +260,7 @@ static void on_done(void *arg, uint32_t rail, const struct net_item *item, int s
 		count_duplicates(m, item);
 	else if (err)
 		m->r->late++;
-	if (!status && samples_add(&m->r->slice_ns, m->net.now - item->posted_at))
+	if (!status && samples_add(m->slice_ns, m->net.now - item->posted_at))
 		m->err = -ENOMEM;
 }
 
@@ -267,21 +268,18 @@ static void on_done(void *arg, uint32_t rail, const struct net_item *item, int s
 
 static void fault(struct sim *m, const struct event *e)
 {
-	bool port = m->c->fault == FAULT_PORT || m->c->fault == FAULT_FLAP;
-
 	m->outage_from = m->net.now;
 	m->lost = net_outstanding(&m->net, e->rail);
 	net_set_fault(&m->net, e->rail, m->c->fault == FAULT_FLUSH ? NET_FLUSH : NET_SILENT);
-	if (port)
-		event_add(m,
-			(struct event){m->net.now + PORT_EVENT_NS, EV_PORT_DOWN, e->rail, 0, 0});
+	if (m->c->fault == FAULT_PORT || m->c->fault == FAULT_FLAP)
+		after(m, PORT_EVENT_NS, EV_PORT_DOWN, e->rail, 0);
 }
 
 static void come_back(struct sim *m, const struct event *e)
 {
 	net_set_fault(&m->net, e->rail, NET_WELL);
 	if (m->c->fault == FAULT_FLAP)
-		event_add(m, (struct event){m->net.now + PORT_EVENT_NS, EV_PORT_UP, e->rail, 0, 0});
+		after(m, PORT_EVENT_NS, EV_PORT_UP, e->rail, 0);
 }
 
 /* The bound after a fault: the bytes that were on the rail can be sent from now on. */
@@ -315,7 +313,7 @@ static void handle(struct sim *m, const struct event *e)
 {
 	switch (e->kind) {
 	case EV_RATE:
-		net_set_rate(&m->net, e->rail, e->rate);
+		net_set_rate(&m->net, e->rail, m->scene.steps[e->rail][e->number].rate);
 		break;
 	case EV_FAULT:
 		fault(m, e);
@@ -351,52 +349,49 @@ static void plan_events(struct sim *m)
 {
 	const struct scene *sc = &m->scene;
 
-	for (uint32_t r = 0; r < sc->n_rails && !sc->n_outages; r++) {
-		for (uint32_t i = 1; i < sc->n_steps[r]; i++)
-			event_add(m, (struct event){sc->steps[r][i].at, EV_RATE, r, 0,
-					     sc->steps[r][i].rate});
+	for (uint32_t r = 0; r < sc->bound.n_rails && !sc->n_outages; r++) {
+		for (uint32_t i = 1; i < sc->bound.rails[r].n_steps; i++)
+			after(m, sc->steps[r][i].at, EV_RATE, r, i);
 	}
 	for (uint32_t i = 0; i < sc->n_outages; i++) {
-		event_add(m, (struct event){sc->outages[i].from, EV_FAULT, sc->victim, i, 0});
+		after(m, sc->outages[i].from, EV_FAULT, sc->victim, i);
 		if (isfinite(sc->outages[i].to))
-			event_add(m,
-				(struct event){sc->outages[i].to, EV_RETURN, sc->victim, i, 0});
+			after(m, sc->outages[i].to, EV_RETURN, sc->victim, i);
 	}
 }
 
 static void init_net(struct sim *m)
 {
-	const struct scene *sc = &m->scene;
+	const struct bound *b = &m->scene.bound;
 
-	m->net.n_rails = sc->n_rails;
+	m->net.n_rails = b->n_rails;
 	m->net.group_rates[0] = CASE_LINK_RATE;
 	m->net.sharing = m->a->sharing;
 	m->net.random = rand_next(&m->random);
 	m->net.on_sent = on_sent;
 	m->net.on_done = on_done;
 	m->net.arg = m;
-	for (uint32_t r = 0; r < sc->n_rails; r++) {
-		struct net_rail *rail = &m->net.rails[r];
-
-		rail->rate = sc->steps[r][0].rate;
-		rail->line_rate = sc->line_rate[r];
-		rail->latency = sc->latency[r];
-		rail->jitter = m->a->jitter;
-		rail->cost_ns = m->a->cost_ns;
-		rail->group = sc->group[r];
-	}
+	for (uint32_t r = 0; r < b->n_rails; r++)
+		m->net.rails[r] = (struct net_rail){
+			.rate = b->rails[r].steps[0].rate,
+			.line_rate = CASE_RATE,
+			.latency = b->rails[r].latency,
+			.jitter = m->a->jitter,
+			.cost_ns = m->a->cost_ns,
+			.group = b->rails[r].group,
+		};
 }
 
 static int init_sched(struct sim *m)
 {
-	const struct scene *sc = &m->scene;
+	const struct bound *b = &m->scene.bound;
 	struct sched_rail_attr rails[NET_RAILS];
 	uint8_t tiers[NET_RAILS];
 	double group_rate = m->a->told_links ? CASE_LINK_RATE : 0;
 	struct sched_attr attr = {
 		.config = &m->config,
 		.rails = rails,
-		.n_rails = sc->n_rails,
+		.n_rails = b->n_rails,
 		.tiers = tiers,
 		.n_locations = 1,
 		.group_rates = &group_rate,
@@ -406,13 +401,14 @@ static int init_sched(struct sim *m)
 		.arg = m,
 	};
 
-	for (uint32_t r = 0; r < sc->n_rails; r++) {
+	static_assert(SCHED_NO_GROUP == BOUND_NO_GROUP, "rails are in the same groups");
+	for (uint32_t r = 0; r < b->n_rails; r++) {
 		rails[r] = (struct sched_rail_attr){
-			.rate = sc->line_rate[r],
-			.latency_ns = (uint64_t)sc->told_latency[r],
-			.group = sc->group[r] == NET_NO_GROUP ? SCHED_NO_GROUP : sc->group[r],
+			.rate = CASE_RATE,
+			.latency_ns = (uint64_t)m->scene.told_latency[r],
+			.group = b->rails[r].group,
 		};
-		tiers[r] = sc->remote[r] ? 2 : 0;
+		tiers[r] = b->rails[r].remote ? 2 : 0;
 	}
 	return sched_create(&attr, &m->sched);
 }
@@ -463,7 +459,7 @@ static void judge(struct sim *m)
 	struct sched_stats stats;
 
 	sched_stats(m->sched, &stats);
-	for (uint32_t i = 0; i < m->scene.n_rails; i++) {
+	for (uint32_t i = 0; i < m->scene.bound.n_rails; i++) {
 		sched_rail_stats(m->sched, i, &rail);
 		m->r->exclusions += rail.exclusions;
 	}
@@ -522,7 +518,7 @@ static int run(struct sim *m)
 	for (uint32_t i = 0; i < m->c->outstanding && more(m); i++)
 		submit(m);
 	if (m->c->urgent)
-		event_add(m, (struct event){URGENT_NS, EV_URGENT, 0, 0, 0});
+		after(m, URGENT_NS, EV_URGENT, 0, 0);
 	m->wake = 0;
 	loop(m);
 	if (!m->err && !sched_idle(m->sched))
@@ -533,15 +529,16 @@ static int run(struct sim *m)
 }
 
 int run_case(const struct sim_case *c, const struct sim_assume *a, const struct tent_config *config,
-	uint64_t seed, struct run_result *r)
+	uint64_t seed, struct samples *slice_ns, struct samples *request_ns, struct run_result *r)
 {
-	struct samples slice_ns = r->slice_ns, request_ns = r->request_ns;
 	struct sim *m = calloc(1, sizeof(*m));
 	int err;
 
 	if (!m)
 		return -ENOMEM;
-	*r = (struct run_result){.slice_ns = slice_ns, .request_ns = request_ns};
+	*r = (struct run_result){0};
+	m->slice_ns = slice_ns;
+	m->request_ns = request_ns;
 	m->c = c;
 	m->a = a;
 	m->config = *config;

@@ -24,12 +24,14 @@ struct run_result {
 	uint64_t late; /* slices that arrived after they had been given to another rail */
 	uint64_t failed; /* requests that ended with an error */
 	uint64_t slices, exclusions;
-	struct samples slice_ns, request_ns;
 };
 
-/* 0, -ENOMEM, or -ETIME: the requests did not end. Appends to the samples that *r has already. */
+/*
+ * Appends the times of slices and requests to the samples. 0, -ENOMEM, or -ETIME: the requests did
+ * not end.
+ */
 int run_case(const struct sim_case *c, const struct sim_assume *a, const struct tent_config *config,
-	uint64_t seed, struct run_result *r);
+	uint64_t seed, struct samples *slice_ns, struct samples *request_ns, struct run_result *r);
 
 int samples_add(struct samples *s, double v);
 void samples_fini(struct samples *s);

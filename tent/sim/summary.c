@@ -71,17 +71,15 @@ static int compare(const void *a, const void *b)
 int summary_run(struct summary *s, const struct sim_case *c, const struct sim_assume *a,
 	const struct tent_config *config, uint64_t first_seed, uint32_t seeds)
 {
-	struct run_result r = {0};
+	struct run_result r;
 	int err = 0;
 
 	*s = (struct summary){.c = c, .mode = config->mode, .seeds = seeds};
 	for (uint32_t i = 0; i < seeds && !err; i++) {
-		err = run_case(c, a, config, first_seed + i, &r);
+		err = run_case(c, a, config, first_seed + i, &s->slice_ns, &s->request_ns, &r);
 		if (!err)
 			add(s, &r);
 	}
-	s->slice_ns = r.slice_ns;
-	s->request_ns = r.request_ns;
 	qsort(s->slice_ns.v, s->slice_ns.n, sizeof(double), compare);
 	qsort(s->request_ns.v, s->request_ns.n, sizeof(double), compare);
 	return err;

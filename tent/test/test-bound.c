@@ -236,7 +236,7 @@ static struct net *net_of(struct ends *e, uint32_t rails, double link)
 		n.rails[r] = (struct net_rail){.rate = 10,
 			.line_rate = 10,
 			.latency = 100,
-			.group = link > 0 ? 0 : NET_NO_GROUP};
+			.group = link > 0 ? 0 : BOUND_NO_GROUP};
 	return &n;
 }
 
