@@ -33,22 +33,23 @@ static int take_request(const struct tent_request *requests, uint32_t i, struct 
 	return SIZED_ATTR(r, from, priority);
 }
 
-static int check_request(struct tent *t, const struct tent_request *r)
+/* Checks the request of a task, and finds its memory. */
+static int find_memory(struct tent *t, struct task *k)
 {
+	const struct tent_request *r = &k->request;
 	const struct tent_segment *s = r->segment;
-	const struct desc_buffer *remote;
-	const struct buffer *b;
 
 	if (!s || s->t != t || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
 		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities)
 		return -EINVAL;
 	if (s->lost)
 		return s->lost;
-	b = buffer_find(t, (uintptr_t)r->local, r->len);
-	remote = desc_find(&s->desc, r->remote, r->len);
-	if (!b || !remote || lent_of(s, remote)->gone)
+	k->buffer = buffer_find(t, (uintptr_t)r->local, r->len);
+	k->remote = desc_find(&s->desc, r->remote, r->len);
+	if (!k->buffer || !k->remote || lent_of(s, k->remote)->gone)
 		return -EFAULT;
-	return sched_check(s->sched, clock_ns(), place_of(s, b, remote));
+	k->place = place_of(s, k->buffer, k->remote);
+	return sched_check(s->sched, clock_ns(), k->place);
 }
 
 /*
@@ -95,28 +96,21 @@ static int make_cuts(struct task *k)
 	return 0;
 }
 
-static int make_task(struct tent *t, struct tent_batch *b, uint32_t index,
-	const struct tent_request *r)
+/* There must be a free task. */
+static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
+	const struct tent_request *requests)
 {
-	uint32_t id = slab_get(&t->task_ids);
-	struct task *k = &t->tasks[id];
-	int err;
+	struct task k = {.batch = b, .index = i, .next = NO_TASK};
+	int err = take_request(requests, i, &k.request);
 
-	*k = (struct task){
-		.batch = b,
-		.index = index,
-		.request = *r,
-		.buffer = buffer_find(t, (uintptr_t)r->local, r->len),
-		.remote = desc_find(&r->segment->desc, r->remote, r->len),
-		.next = NO_TASK,
-	};
-	k->place = place_of(r->segment, k->buffer, k->remote);
-	err = make_cuts(k);
-	if (err) {
-		slab_put(&t->task_ids, id);
+	if (!err)
+		err = find_memory(t, &k);
+	if (!err)
+		err = make_cuts(&k);
+	if (err)
 		return err;
-	}
-	b->tasks[index] = id;
+	b->tasks[i] = slab_get(&t->task_ids);
+	t->tasks[b->tasks[i]] = k;
 	return 0;
 }
 
@@ -126,22 +120,6 @@ static void unmake_tasks(struct tent *t, struct tent_batch *b, uint32_t n)
 		free(t->tasks[b->tasks[i]].cuts);
 		slab_put(&t->task_ids, b->tasks[i]);
 	}
-}
-
-static int fill_batch(struct tent *t, struct tent_batch *b, const struct tent_request *requests)
-{
-	for (uint32_t i = 0; i < b->n; i++) {
-		struct tent_request r;
-		int err = take_request(requests, i, &r);
-
-		if (!err)
-			err = make_task(t, b, i, &r);
-		if (err) {
-			unmake_tasks(t, b, i);
-			return err;
-		}
-	}
-	return 0;
 }
 
 static void start_batch(struct tent *t, struct tent_batch *b)
@@ -190,24 +168,20 @@ static struct tent_batch *new_batch(struct tent *t, uint32_t n)
 
 static int submit(struct tent *t, const struct tent_request *requests, struct tent_batch *b)
 {
-	struct tent_request r;
-	int err;
-
 	if (b->n > t->task_ids.capacity)
 		return -E2BIG;
-	for (uint32_t i = 0; i < b->n; i++) {
-		err = take_request(requests, i, &r);
-		if (!err)
-			err = check_request(t, &r);
-		if (err)
-			return err;
-	}
 	if (b->n > t->task_ids.capacity - t->task_ids.used)
 		return -EAGAIN;
-	err = fill_batch(t, b, requests);
-	if (!err)
-		start_batch(t, b);
-	return err;
+	for (uint32_t i = 0; i < b->n; i++) {
+		int err = make_task(t, b, i, requests);
+
+		if (err) {
+			unmake_tasks(t, b, i);
+			return err;
+		}
+	}
+	start_batch(t, b);
+	return 0;
 }
 
 int tent_submit(struct tent *t, const struct tent_request *requests, uint32_t n,

@@ -88,8 +88,6 @@ static void try_end(struct tent_segment *s, uint32_t i, uint32_t local, uint32_t
 		.rail = remote,
 		.epoch = s->blame.epoch};
 
-	e->local = local;
-	e->remote = remote;
 	if (!peer_connect(s, local, &msg, &e->link))
 		e->message = MESSAGE_LOST; /* until it arrives */
 }

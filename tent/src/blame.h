@@ -32,7 +32,6 @@ enum blame_message {
 
 struct blame_end {
 	struct link *link; /* NULL: not tried */
-	uint32_t local, remote;
 	bool connected, answered;
 	enum blame_message message;
 };

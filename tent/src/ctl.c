@@ -16,7 +16,7 @@
 #define KEEP_ALIVES 3
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
-static_assert(sizeof(((struct ctl_msg *)0)->bytes) == NOTICE_LEN, "a message has room for a mark");
+static_assert(offsetof(struct ctl_msg, mark) == 32, "as on the wire");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why)
@@ -104,14 +104,4 @@ int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p)
 			return err;
 	}
 	return err;
-}
-
-void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark)
-{
-	memcpy(msg->bytes, mark, sizeof(msg->bytes));
-}
-
-void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p)
-{
-	memcpy(mark_p, msg->bytes, sizeof(*mark_p));
 }

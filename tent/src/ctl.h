@@ -50,8 +50,11 @@ struct ctl_msg {
 		struct link_end end; /* CONNECT, CONNECTED */
 		struct {
 			uint8_t zero[12];
-			/* HELLO's key, the mark of NOTICE and TAKEN, ASK's ids */
-			uint8_t bytes[16];
+			union {
+				uint8_t key[16]; /* HELLO */
+				struct notice_mark mark; /* NOTICE, TAKEN */
+				uint32_t ids[CTL_IDS]; /* ASK */
+			};
 		};
 	};
 };
@@ -82,8 +85,5 @@ int ctl_send(struct ctl *c, struct ctl_msg *msg);
 int ctl_receive(struct ctl *c, struct ctl_msg *msg_p);
 /* Waits for the next message. Errors as above, and -ETIMEDOUT. */
 int ctl_await(struct ctl *c, int timeout_ms, struct ctl_msg *msg_p);
-
-void ctl_put_mark(struct ctl_msg *msg, const struct notice_mark *mark);
-void ctl_get_mark(const struct ctl_msg *msg, struct notice_mark *mark_p);
 
 #endif

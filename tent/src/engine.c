@@ -18,24 +18,16 @@
 
 /* ---- progress ---- */
 
-static void port_changed(struct tent *t, uint64_t now, uint32_t rail, bool up)
-{
-	for (struct tent_segment *s = t->segments; s; s = s->next) {
-		for (uint32_t i = 0; i < s->n_pairs; i++) {
-			if (s->pairs[i].local == rail)
-				move_port(s, now, i, up, TENT_FAULT_OWN_PORT);
-		}
-	}
-	serve_port(t, rail, up);
-}
-
 static void port_events(struct tent *t, uint64_t now)
 {
 	bool up;
 
 	for (uint32_t r = 0; r < t->n_ports && t->transport->event; r++) {
-		if (t->transport->event(t->ports[r], &up))
-			port_changed(t, now, r, up);
+		if (!t->transport->event(t->ports[r], &up))
+			continue;
+		for (struct tent_segment *s = t->segments; s; s = s->next)
+			move_port(s, now, true, r, up);
+		serve_port(t, r, up);
 	}
 }
 

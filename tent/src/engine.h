@@ -167,6 +167,7 @@ struct tent_batch {
 
 /* A peer that uses our memory. */
 struct conn {
+	struct tent *t;
 	struct conn *next;
 	struct ctl ctl;
 	bool known; /* the peer has presented the key */
@@ -292,8 +293,8 @@ int move_create(struct tent_segment *s);
 bool move_progress(struct tent_segment *s, uint64_t now);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
-/* One of the pair's two ports has come up or gone down; @fault: which port, if it is down. */
-void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault);
+/* The port of a rail of this engine (@own) or of the peer has come up or gone down. */
+void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up);
 /* Handles a message of the peer. 0, or -EPROTO. */
 int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now);
 
@@ -306,10 +307,10 @@ void task_stop(struct tent *t, uint32_t id, int err);
 void tasks_refuse(struct tent_segment *s, const struct desc_buffer *remote);
 /* Gives waiting tasks to the scheduler. */
 void tasks_start(struct tent_segment *s, uint64_t now);
-/* The scheduler has ended the task. */
-void task_moved(struct tent_segment *s, uint32_t id, int status);
-/* A mark has ended; the arguments are those of rail_ops.marked. */
-void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status);
+/* The scheduler has ended the task @user of the segment @arg. For rail_ops.done. */
+void task_moved(void *arg, uint64_t user, int status);
+/* For rail_ops.marked. */
+void notice_marked(void *arg, uint64_t user, uint32_t position, int status);
 /* Writes the record of the mark with this @user and @position. */
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
 	struct notice_mark *mark_p);

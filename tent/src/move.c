@@ -131,23 +131,13 @@ static void op_close(void *arg, uint32_t rail)
 	peer_close(&p->link);
 }
 
-static void op_done(void *arg, uint64_t user, int status)
-{
-	task_moved(arg, (uint32_t)user, status);
-}
-
-static void op_marked(void *arg, uint64_t user, uint32_t position, int status)
-{
-	notice_marked(arg, user, position, status);
-}
-
 static const struct rail_ops ops = {
 	.post = op_post,
 	.fence = op_fence,
 	.open = op_open,
 	.close = op_close,
-	.done = op_done,
-	.marked = op_marked,
+	.done = task_moved,
+	.marked = notice_marked,
 };
 
 /* ---- completions of links ---- */
@@ -238,19 +228,17 @@ static void on_fenced(struct tent_segment *s, uint32_t pair, const struct ctl_ms
 		s->pairs[pair].answered = true;
 }
 
-static void on_taken(struct tent_segment *s, const struct ctl_msg *msg)
-{
-	struct notice_mark mark;
-
-	ctl_get_mark(msg, &mark);
-	notice_taken(s, &mark);
-}
-
-static void on_rail(struct tent_segment *s, uint32_t rail, bool up, uint64_t now)
+void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].remote == rail)
-			move_port(s, now, i, up, TENT_FAULT_PEER_PORT);
+		if ((own ? s->pairs[i].local : s->pairs[i].remote) != rail)
+			continue;
+		if (up) {
+			sched_rail_up(s->sched, now, i);
+		} else {
+			sched_rail_down(s->sched, now, i);
+			blame_known(s, i, own ? TENT_FAULT_OWN_PORT : TENT_FAULT_PEER_PORT);
+		}
 	}
 }
 
@@ -272,14 +260,14 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 			on_fenced(s, msg->pair, msg);
 		return 0;
 	case CTL_TAKEN:
-		on_taken(s, msg);
+		notice_taken(s, &msg->mark);
 		return 0;
 	case CTL_UNREGISTER:
 		lent_revoked(s, msg->rail);
 		return 0;
 	case CTL_RAIL_DOWN:
 	case CTL_RAIL_UP:
-		on_rail(s, msg->rail, msg->type == CTL_RAIL_UP, now);
+		move_port(s, now, false, msg->rail, msg->type == CTL_RAIL_UP);
 		return 0;
 	default:
 		return -EPROTO;
@@ -301,16 +289,6 @@ static bool read_messages(struct tent_segment *s, uint64_t now)
 	if (!s->lost && err != -EAGAIN)
 		s->lost = -ECONNRESET;
 	return some;
-}
-
-void move_port(struct tent_segment *s, uint64_t now, uint32_t pair, bool up, enum tent_fault fault)
-{
-	if (up) {
-		sched_rail_up(s->sched, now, pair);
-	} else {
-		sched_rail_down(s->sched, now, pair);
-		blame_known(s, pair, fault);
-	}
 }
 
 /* ---- fences ---- */

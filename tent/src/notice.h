@@ -25,14 +25,14 @@
 #define NOTICE_POSITIONS 32
 #define NOTICE_LEN 16
 
-/* Little-endian on the wire, as both processors that are supported are. */
+/* Little-endian on the wire, as both processors that are supported are. Aligned as in ctl_msg. */
 struct notice_mark {
 	uint64_t lap; /* number of the slot's use, from 1 */
 	uint16_t value;
 	uint8_t slot;
 	uint8_t position, positions;
 	uint8_t zero[3];
-};
+} __attribute__((packed, aligned(4)));
 
 static_assert(sizeof(struct notice_mark) == NOTICE_LEN, "as on the wire");
 

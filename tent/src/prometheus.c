@@ -63,7 +63,7 @@ static void put_pair(FILE *out, const char *name, const struct tent_segment *s, 
 	put_label(out, "remote", r->remote);
 }
 
-/* What put_pairs() calls for each pair of rails. */
+/* put_pairs() calls this function for each pair of rails. */
 typedef void put_fn(const struct tent_segment *s, uint32_t pair, const struct tent_rail_stats *r,
 	size_t arg, FILE *out);
 

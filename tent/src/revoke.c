@@ -14,7 +14,6 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine.h"
@@ -108,11 +107,9 @@ void revoke_left(struct tent *t, const struct conn *c)
 int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_KNOWN};
-	uint32_t ids[CTL_IDS];
 
-	memcpy(ids, msg->bytes, sizeof(ids));
 	for (uint32_t i = 0; i < CTL_IDS; i++) {
-		const struct buffer *b = buffer_of(t, ids[i]);
+		const struct buffer *b = buffer_of(t, msg->ids[i]);
 
 		if (b && b->state == BUFFER_READY)
 			reply.rail |= 1u << i;

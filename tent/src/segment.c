@@ -72,12 +72,10 @@ static const char *greeting_error(int err)
 static int ask_some(struct tent_segment *s, uint32_t first)
 {
 	struct ctl_msg msg = {.type = CTL_ASK};
-	uint32_t ids[CTL_IDS] = {0};
 	int err;
 
 	for (uint32_t i = 0; i < CTL_IDS && first + i < s->desc.n_buffers; i++)
-		ids[i] = s->desc.buffers[first + i].id;
-	memcpy(msg.bytes, ids, sizeof(ids));
+		msg.ids[i] = s->desc.buffers[first + i].id;
 	err = ctl_send(&s->ctl, &msg);
 	while (!err && !(err = ctl_await(&s->ctl, ANSWER_MS, &msg)) && msg.type != CTL_KNOWN) {
 		pthread_mutex_lock(&s->t->lock);
@@ -106,7 +104,7 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 
 	if (err)
 		return err;
-	memcpy(msg.bytes, s->desc.key, sizeof(msg.bytes));
+	memcpy(msg.key, s->desc.key, sizeof(msg.key));
 	err = ctl_send(&s->ctl, &msg);
 	if (!err)
 		err = ctl_await(&s->ctl, ANSWER_MS, &msg);

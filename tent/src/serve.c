@@ -61,33 +61,26 @@ static uint32_t notices_room(const struct tent *t)
 	return used < NOTICES ? NOTICES - used : 0;
 }
 
-struct counting {
-	struct tent *t;
-	struct conn *c;
-};
-
 static void count_mark(void *arg, const struct notice_mark *mark)
 {
-	struct counting *n = arg;
-	struct ctl_msg taken = {.type = CTL_TAKEN};
+	struct conn *c = arg;
+	struct ctl_msg taken = {.type = CTL_TAKEN, .mark = *mark};
 	const uint64_t one = 1;
 
-	if (!notice_count(&n->c->counter, mark))
+	if (!notice_count(&c->counter, mark))
 		return;
-	ctl_put_mark(&taken, mark);
-	n->t->notices[n->t->notice_tail++ % NOTICE_RING] = mark->value;
-	if (write(n->t->notice_fd, &one, sizeof(one)) < 0)
+	c->t->notices[c->t->notice_tail++ % NOTICE_RING] = mark->value;
+	if (write(c->t->notice_fd, &one, sizeof(one)) < 0)
 		abort(); /* a semaphore of at most NOTICE_RING */
-	ctl_send(&n->c->ctl, &taken);
+	ctl_send(&c->ctl, &taken);
 }
 
 /* Marks beyond @max stay in the queues, so that the peers wait. */
-static int poll_marks(struct tent *t, struct conn *c, uint32_t pair, uint32_t max)
+static int poll_marks(struct conn *c, uint32_t pair, uint32_t max)
 {
-	struct counting n = {t, c};
 	struct link *l = c->links[pair];
 
-	return l ? l->ops->poll_marks(l, (int)max, count_mark, &n) : 0;
+	return l ? l->ops->poll_marks(l, (int)max, count_mark, c) : 0;
 }
 
 /*
@@ -98,7 +91,7 @@ static int last_marks(struct tent *t, struct conn *c, uint32_t pair)
 {
 	int err = c->links[pair] ? c->links[pair]->ops->stop(c->links[pair]) : 0;
 
-	poll_marks(t, c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
+	poll_marks(c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
 	return err;
 }
 
@@ -130,7 +123,7 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	struct ctl_msg reply = {.type = CTL_WELCOME, .epoch = t->n_revoked};
 
-	if (memcmp(msg->bytes, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
+	if (memcmp(msg->key, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
 		reply.status = EACCES;
 	else if (t->importer_ids.used == MAX_IMPORTERS)
 		reply.status = EUSERS;
@@ -187,16 +180,6 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	return err;
 }
 
-static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)
-{
-	struct counting n = {t, c};
-	struct notice_mark mark;
-
-	ctl_get_mark(msg, &mark);
-	count_mark(&n, &mark);
-	return 0;
-}
-
 static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
 	if (c->cut)
@@ -212,8 +195,10 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
 	case CTL_NOTICE:
-		/* An error if links carry marks, where the queues limit their number. */
-		return t->transport->marks ? -EPROTO : on_notice(t, c, msg);
+		if (t->transport->marks)
+			return -EPROTO; /* the queues of links limit the number of marks */
+		count_mark(c, &msg->mark);
+		return 0;
 	case CTL_ASK:
 		return revoke_asked(t, c, msg);
 	case CTL_UNREGISTERED:
@@ -260,7 +245,7 @@ static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
 	if (!c->known || c->cut)
 		return now < c->until ? n : -ETIMEDOUT;
 	for (uint32_t i = 0; i < c->n_pairs; i++)
-		n += poll_marks(t, c, i, notices_room(t));
+		n += poll_marks(c, i, notices_room(t));
 	return n;
 }
 
@@ -292,6 +277,7 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 		ctl_close(ctl);
 		return;
 	}
+	c->t = t;
 	c->ctl = *ctl;
 	c->until = now + HELLO_NS;
 	c->next = t->conns;

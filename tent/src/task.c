@@ -173,8 +173,10 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	}
 }
 
-void task_moved(struct tent_segment *s, uint32_t id, int status)
+void task_moved(void *arg, uint64_t user, int status)
 {
+	struct tent_segment *s = arg;
+	uint32_t id = (uint32_t)user;
 	struct tent *t = s->t;
 	struct task *k = &t->tasks[id];
 
@@ -229,10 +231,8 @@ void notice_record(const struct tent_segment *s, uint64_t user, uint32_t positio
 static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
 	struct ctl_msg msg = {.type = CTL_NOTICE};
-	struct notice_mark mark;
 
-	notice_record(s, mark_user(s, slot), 0, &mark);
-	ctl_put_mark(&msg, &mark);
+	notice_record(s, mark_user(s, slot), 0, &msg.mark);
 	peer_send(s, &msg);
 	if (!s->lost)
 		end_in_slot(s, slot, 0);
@@ -327,8 +327,9 @@ static void mark_failed(struct tent_segment *s, uint8_t slot, uint32_t position,
 		end_in_slot(s, slot, s->lost ? s->lost : status);
 }
 
-void notice_marked(struct tent_segment *s, uint64_t user, uint32_t position, int status)
+void notice_marked(void *arg, uint64_t user, uint32_t position, int status)
 {
+	struct tent_segment *s = arg;
 	uint8_t slot = user % NOTICE_SLOTS;
 	struct task *k;
 

@@ -70,7 +70,7 @@ static inline struct ctl_msg host_hello(uint32_t pairs)
 {
 	struct ctl_msg m = {.type = CTL_HELLO, .rail = pairs};
 
-	memcpy(m.bytes, desc.key, sizeof(m.bytes));
+	memcpy(m.key, desc.key, sizeof(m.key));
 	return m;
 }
 

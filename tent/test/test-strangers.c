@@ -30,7 +30,7 @@ static void who_does_not_know_the_key(void)
 {
 	struct ctl_msg m = host_hello(1);
 
-	m.bytes[15] ^= 1;
+	m.key[15] ^= 1;
 	is_not_welcome(m);
 	is_not_welcome(host_hello(0));
 	is_not_welcome(host_hello(TENT_MAX_RAILS + 1));
@@ -86,7 +86,7 @@ static void marks_by_message(void)
 	uint16_t value = 0;
 	struct ctl c;
 
-	ctl_put_mark(&m, &mark);
+	m.mark = mark;
 	if (!duo_shm_rails()) {
 		is_sent_away(host_guest(), m);
 		CHECK_EQ(tent_notice(host, &value), -EAGAIN);
@@ -94,7 +94,7 @@ static void marks_by_message(void)
 	}
 	c = host_guest();
 	answer = host_exchange(&c, m, CTL_TAKEN);
-	CHECK(!memcmp(answer.bytes, &mark, sizeof(mark)));
+	CHECK(!memcmp(&answer.mark, &mark, sizeof(mark)));
 	CHECK_EQ(tent_notice(host, &value), 0);
 	CHECK_EQ(value, 5);
 	ctl_close(&c);

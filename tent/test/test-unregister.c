@@ -342,10 +342,8 @@ static void is_told(struct ctl *c, uint32_t id)
 
 static uint32_t asks(struct ctl *c, uint32_t id)
 {
-	uint32_t ids[CTL_IDS] = {id + 1, id, 0, id};
-	struct ctl_msg m = {.type = CTL_ASK};
+	struct ctl_msg m = {.type = CTL_ASK, .ids = {id + 1, id, 0, id}};
 
-	memcpy(m.bytes, ids, sizeof(ids));
 	return host_exchange(c, m, CTL_KNOWN).rail;
 }
 
@@ -395,12 +393,10 @@ static void notices_do_not_hide_them(void)
 	host_open();
 	a = host_guest();
 	for (; n < 4096 + 100; n++) {
-		struct notice_mark mark = {.lap = n / NOTICE_SLOTS + 1,
+		m.mark = (struct notice_mark){.lap = n / NOTICE_SLOTS + 1,
 			.value = 1,
 			.slot = n % NOTICE_SLOTS,
 			.positions = 1};
-
-		ctl_put_mark(&m, &mark);
 		CHECK_EQ(ctl_send(&a, &m), 0);
 		if (n < 4096)
 			host_await(&a, CTL_TAKEN);
