@@ -83,7 +83,7 @@ struct arg_row {
 	const char *def; /* default, read like a given value; NULL: the field stays 0 */
 	const char *unset; /* --help prints this text in place of a default */
 	uint64_t min, max; /* of whole numbers */
-	uint64_t multiple; /* the number is a multiple of it; 0: any number is taken */
+	uint64_t multiple; /* the number must be a multiple of this; 0: no such check */
 	double low, high; /* of real numbers, before the unit is applied */
 	double unit; /* real numbers are multiplied by it; 0: 1 */
 	const char *const *words; /* array that ends with NULL */
@@ -128,7 +128,7 @@ bool args_given(const struct args *args, const char *name);
 int args_fit(struct args *args);
 /* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
-/* Writes this text to why. Returns -EINVAL. */
+/* Formats the text into why. Returns -EINVAL. */
 int args_fail(const struct args *args, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 /*

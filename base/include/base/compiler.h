@@ -36,8 +36,10 @@ static inline void cpu_relax(void)
 #endif
 }
 
-/* Makes the compiler load memory again after this point instead of keeping values in registers,
- * which a function would have to save. */
+/*
+ * Makes the compiler load memory again after this point. Otherwise it keeps values in registers,
+ * which the function would have to save.
+ */
 ALWAYS_INLINE void forget_loads(void)
 {
 	__asm__ volatile("" ::: "memory");

@@ -18,9 +18,9 @@
  * the process ends in any way, but not when a thread ends. It works across pid namespaces and
  * does not depend on pids, which may be reused. There must be no other references to the
  * description:
- *	- A mapping holds one, so another description is used for the mapping.
- *	- A forked child inherits one, so the child closes it in a pthread_atfork() handler (and may
- *	  only shm_close() the region). A child made by a bare clone(2) is not handled.
+ *	- A mapping holds a reference, so another description is used for the mapping.
+ *	- A forked child inherits the descriptor, so the child closes it in a pthread_atfork()
+ *	  handler (and may only shm_close() the region). A child made by a bare clone(2) is not handled.
  *	- exec closes the descriptor (O_CLOEXEC).
  *
  * A process maps a region only once, even if several objects of its threads have it open. They

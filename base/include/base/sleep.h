@@ -34,7 +34,7 @@ static inline void sleep_fence(void)
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-/* Returns true if a sleeper sleeps on the word. Call sleep_fence() before. */
+/* Returns true if a sleeper sleeps on the word. The caller must call sleep_fence() before. */
 static inline bool sleep_is_asleep(const uint32_t *word)
 {
 	/* Relaxed: the fence before it pairs with the one in sleep_prepare_as(). */
@@ -48,7 +48,9 @@ static inline uint32_t sleep_take(uint32_t *word)
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
 }
 
-/* Wakes the sleeper and returns true, if there is one. Call sleep_fence() before. */
+/*
+ * Wakes the sleeper and returns true, if there is one. The caller must call sleep_fence() before.
+ */
 static inline bool sleep_wake(uint32_t *word)
 {
 	if (!sleep_is_asleep(word) || sleep_take(word) != SLEEP_ASLEEP)

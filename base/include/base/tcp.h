@@ -61,14 +61,13 @@ int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
 int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p);
 
 /*
- * Moves bytes until *done_p is len. Returns 0 then, -EAGAIN if the socket is not ready for the
- * rest,
- * -ECONNRESET if the peer has closed, or another -errno.
+ * Moves bytes until *done_p is len. Returns 0 then; -EAGAIN if the socket is not ready for the
+ * rest; -ECONNRESET if the peer has closed the connection; or another -errno.
  */
 int tcp_read(int fd, void *to, size_t len, size_t *done_p);
 int tcp_write(int fd, const void *from, size_t len, size_t *done_p);
 
-/* Move all bytes and wait for the socket. Return also -ETIMEDOUT. */
+/* Move all bytes, and wait while the socket is not ready. Return also -ETIMEDOUT. */
 int tcp_get(int fd, void *to, size_t len, uint64_t limit_ns);
 int tcp_put(int fd, const void *from, size_t len, uint64_t limit_ns);
 

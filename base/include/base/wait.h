@@ -44,7 +44,9 @@ static inline void wait_reset(struct wait *w)
 	w->empty = 0;
 }
 
-/* Call it after an empty poll. Returns true if the caller should sleep instead of polling. */
+/*
+ * Must be called after an empty poll. Returns true if the caller should sleep instead of polling.
+ */
 static inline bool wait_step(struct wait *w)
 {
 	if (likely(w->empty < WAIT_SPINS)) {

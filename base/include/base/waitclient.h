@@ -292,7 +292,7 @@ static int answer_wait(struct client *c, struct answer *a, uint64_t timeout_ns)
 	}
 }
 
-/* The only pending calls, if any, are those that timed out and were given up. */
+/* No other calls may be pending than those that timed out and were given up. */
 static int client_call_wait(struct client *c, const void *req, uint32_t len, struct answer *a,
 	uint64_t timeout_ns)
 {

@@ -13,8 +13,7 @@
  *				is more work, so that the server must not sleep
  *	server_owes(s)		true if a sleep must end by itself, after WAITER_SLICE_NS
  *	server_client(s, i)	returns the address of client i, or NULL if there is none (with
- *				acquire,
- *				so that the client's network namespace is visible)
+ *				acquire, so that the client's network namespace is visible)
  */
 #ifndef BASE_WAITSERVER_H
 #define BASE_WAITSERVER_H
@@ -40,7 +39,10 @@ static int server_wake(struct server *s, uint32_t client, uint32_t *word,
 
 /* ---- waiting ---- */
 
-/* 1: there are requests; 0: not yet, or the time has passed; -EINTR; or an error of the layer. */
+/*
+ * Returns 1 if there are requests; 0 if not yet, or if the time has passed; -EINTR; or an error of
+ * the layer.
+ */
 static int server_sleep(struct server *s, uint64_t ns)
 {
 	int n;
@@ -78,7 +80,7 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 	return n;
 }
 
-/* 1: there are requests; 0: the time has passed, or a signal came; -errno. */
+/* Returns 1 if there are requests, 0 if the time has passed or a signal came, or -errno. */
 static int server_wait(struct server *s, uint64_t timeout_ns)
 {
 	struct wait step = WAIT_INIT;

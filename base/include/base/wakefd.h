@@ -47,7 +47,7 @@ struct wakefd_addr {
 };
 
 struct wakefd {
-	int fd; /* for the user to poll; -1: closed, and so for the other descriptors */
+	int fd; /* for the user to poll; -1: closed, also for the other descriptors */
 	int queue; /* receives the wake-ups: a socket, or fd itself if that is an eventfd */
 	int timer;
 	int sender; /* the socket that wakes others */
@@ -83,9 +83,9 @@ void wakefd_prepare(struct wakefd *w, uint32_t *word);
 void wakefd_timer(struct wakefd *w, uint64_t ns);
 
 /*
- * Wakes the sleeper on the word, by futex or descriptor. Call sleep_fence() before. Returns 1 if
- * a sleeper was woken, 0 if there was none, or an error. After an error the sleeper still sleeps,
- * and another waker, or a later try, may wake it:
+ * Wakes the sleeper on the word, by futex or descriptor. The caller must call sleep_fence() before.
+ * Returns 1 if a sleeper was woken, 0 if there was none, or an error. After an error the sleeper
+ * still sleeps, and another waker, or a later try, may wake it:
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	no descriptor or no memory
  *	-ENETUNREACH	its socket is in another network namespace than this thread
  *	-EPERM, -EACCES, ...	the kernel does not let this process send to it (a sandbox)
@@ -98,8 +98,8 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
 }
 
 /*
- * Tests by a wake-up whether this process can wake the one with that address, asleep or not.
- * Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
+ * Tests whether this process can wake the process with that address, by sending it a wake-up,
+ * asleep or not. Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
