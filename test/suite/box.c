@@ -2,7 +2,7 @@
 /*
  * box [-n] PROGRAM ARGUMENT...: runs one test in namespaces of its own (mounts, network, System V
  * IPC) with an empty /dev/shm, so that tests of several builds run at once. The last line of
- * standard error says what CPU time the test and its children took. A test that leaves a file in
+ * standard error has the CPU time that the test and its children took. A test that leaves a file in
  * /dev/shm fails. -n runs the test without namespaces.
  *
  * scripts/test gives it to `meson test --wrapper`, with -n if `box true` fails here.

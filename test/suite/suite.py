@@ -103,13 +103,13 @@ def tests_of(build):
 
 @functools.cache
 def boxed(box):
-    """Returns true if box.c can give each test a machine of its own, which takes root."""
+    """Returns true if box.c can give each test namespaces of its own, for which it needs root."""
     return subprocess.run([box, "true"], capture_output=True).returncode == 0
 
 
 def streams_of(tests, box):
     """Returns lists of names that run at the same time, with the number of processes for each. Tests that meson would
-    run alone would disturb each other's ports and files, but not in a box: they are two lists of their own."""
+    run alone share ports and files. In boxes they do not disturb each other, so they form two more lists."""
     # More processes than cores, because many tests sleep.
     processes = os.cpu_count() + 1
     if not boxed(box):
@@ -174,7 +174,7 @@ def expected_skips():
 
 
 def print_outcome(rows):
-    """Returns whether each test passed, or was skipped as expected, and a line with their numbers."""
+    """Returns true if each test passed or was skipped as expected, and a line with the numbers of tests."""
     expected, good = expected_skips(), True
     counts = collections.Counter()
     for r in rows:
@@ -231,7 +231,7 @@ def divide(costs, parts):
 
 
 def share(builds, k, n):
-    """Returns the K-th of N parts, a dict of each build and the names of its tests."""
+    """Returns the K-th of N parts: a dict from each build to the names of its tests."""
     costs = {(b.name, t["name"]): t["timeout"] for b in builds for t in tests_of(b)}
     mine = collections.defaultdict(list)
     for build, name in divide(costs, n)[k - 1]:

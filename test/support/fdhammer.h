@@ -59,7 +59,9 @@ struct fdhammer_layer {
 	int (*server_arm)(void *s);
 };
 
-/* Defines the functions of the table that differ only in their types, for prefix_poll and so on. */
+/*
+ * Defines the functions of the table that only call the layer's functions that begin with @prefix.
+ */
 #define FDHAMMER_CLIENT(prefix)                                                                    \
 	static int hammer_poll(void *c, struct fdhammer_client *t)                                 \
 	{                                                                                          \
@@ -194,7 +196,7 @@ static inline int fdhammer_work(struct fdhammer *h, struct fdhammer_client *t)
 	return n + h->layer->poll(t->c, t);
 }
 
-/* Returns true if an arm returned that there is something to poll for. */
+/* Checks the result of an arm. Returns true if there is something to poll for. */
 static inline int fdhammer_busy(int armed)
 {
 	CHECK(armed >= 0);
@@ -300,7 +302,7 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(300); /* in case the tester dies */
+	alarm(300); /* ends it if the tester dies */
 	for (;;) {
 		uint32_t i = (uint32_t)(test_rand(&rand) % ARRAY_SIZE(h->pipe));
 

@@ -105,7 +105,8 @@ static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
 }
 
 /*
- * Connects with this expected access. If that succeeds, makes one call. Returns connect's result.
+ * Connects with these attributes. If that succeeds, makes one call. Returns the result of
+ * connecting.
  */
 static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 {

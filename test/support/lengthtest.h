@@ -24,7 +24,10 @@ static inline const unsigned char *lengthtest_message(unsigned char *buf, uint64
 	return buf;
 }
 
-/* Checks that message n is complete, and that no byte from after it has arrived. */
+/*
+ * Checks that message n is complete, and that no byte that follows it in the sender's buffer has
+ * arrived.
+ */
 static inline void lengthtest_check(const void *payload, uint32_t len, uint64_t n)
 {
 	CHECK_EQ(len, lengthtest_length(n));

@@ -12,7 +12,7 @@
 
 /*
  * Overwrites a few words in the first bytes of a file with random ones, again and again, and calls
- * look each time. Restores the words after each call.
+ * look() each time. Restores the words after each call.
  */
 static inline void looktest_forge(const char *file, size_t bytes, void (*look)(void))
 {
@@ -36,7 +36,10 @@ static inline void looktest_forge(const char *file, size_t bytes, void (*look)(v
 	close(fd);
 }
 
-/* Tests other files under the name of a region: look and remove return an error, and leave them. */
+/*
+ * Tests other files that have the name of a region: look() and remove_dead() must return an error
+ * and leave the file.
+ */
 static inline void looktest_foreign(const char *file, int (*look)(void), int (*remove_dead)(void))
 {
 	static const char text[] =

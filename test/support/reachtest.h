@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of clients that cannot wake a server which sleeps on its descriptor: connect or the call
- * returns an error, so that the client does not wait in vain. Only one file of a program may
- * include this header; its main() must end in reachtest_main(), and the program is linked with
- * -Wl,--wrap=sendto. Each case runs in one thread.
+ * Test cases for clients that cannot wake a server which sleeps on its descriptor: connecting or
+ * the call must return an error, so that the client does not wait in vain. Only one file of a
+ * program may include this header; its main() must end in reachtest_main(), and the program is
+ * linked with -Wl,--wrap=sendto. Each case runs in one thread.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -24,7 +24,7 @@
 /* Answers waiting requests with their payload. Returns how many. */
 static int serve(struct rpc_server *s);
 static void forge_netns(const char *name, int64_t by); /* adds @by to the server's namespace */
-static void forge_state(const char *name, uint32_t state); /* sets the server's word */
+static void forge_state(const char *name, uint32_t state); /* sets the server's sleep word */
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* timeout of a wait that should return immediately */
 
@@ -175,7 +175,7 @@ static void refusal_ends(void)
 	reachtest_end(s, c);
 }
 
-/* A full queue is no refusal; nor is a name that is missing in the client's own namespace. */
+/* A full queue is no refusal, and neither is a name that is missing in the client's namespace. */
 static void these_are_no_refusals(void)
 {
 	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
@@ -257,9 +257,9 @@ static void lack_of_descriptors_is_told(void)
 }
 
 /*
- * Another client takes the server's word, cannot wake it, puts the word back and leaves. A client
- * that saw the server awake meanwhile checks again while it waits, in each of three ways: wait, arm
- * and poll.
+ * Another client takes the server's sleep word, cannot wake the server, puts the word back and
+ * leaves. A client that saw the server awake meanwhile checks again while it waits, in each of
+ * three ways: wait, arm and poll.
  */
 static void failure_of_another_is_mended(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cases that delegrpc and shmipc share of servers and clients that sleep on descriptors: which
- * events make the descriptors readable, and which do not. A program includes the layer's test/rpc.h
- * and this header, defines map_region(), and has RPCFD_TESTS in its table.
+ * Test cases, shared by delegrpc and shmipc, for servers and clients that sleep on descriptors:
+ * which events make the descriptors readable, and which do not. A program includes the layer's
+ * test/rpc.h and this header, defines map_region(), and has RPCFD_TESTS in its table.
  */
 #ifndef SUPPORT_RPCFD_H
 #define SUPPORT_RPCFD_H
@@ -125,7 +125,7 @@ static void client_sleeps_after_many_polls(void)
 	}
 }
 
-/* Arming publishes collected messages and wakes the peer first. */
+/* Arming first publishes collected messages and wakes the peer. */
 static void arming_lets_the_others_go_on(void)
 {
 	SERVER *s = server_new(1);
@@ -223,7 +223,7 @@ static void killed_server_is_noticed(void)
 	close(up[1]);
 }
 
-/* The process has no free descriptor to wake with: it wakes no sleeper, and tries again later. */
+/* If a process has no free descriptor for waking, it wakes no sleeper, and tries again later. */
 static void wake_without_descriptors(void *arg)
 {
 	SERVER *s = server_new(1);
@@ -369,7 +369,10 @@ static void forged_address_does_no_harm(void)
 	shm_close(&m.region);
 }
 
-/* The next client in that place has another address, and is awake at first. */
+/*
+ * A client that gets the place of an earlier one in the region has another address, and is awake at
+ * first.
+ */
 static void places_are_reused(void)
 {
 	SERVER *s = server_new(1);

@@ -266,7 +266,7 @@ static inline void rpcstorm_seed(uint64_t seed)
 	rpcstorm_draw.quota = storm_draw(&rng, 200, 1000);
 	rpcstorm_draw.one_process = storm_one_in(&rng, 4);
 #ifdef __SANITIZE_THREAD__
-	rpcstorm_draw.one_process = true; /* it sees threads only */
+	rpcstorm_draw.one_process = true; /* the sanitizer sees the threads of one process only */
 #endif
 	rpcstorm_draw.kills_clients = !rpcstorm_draw.one_process && storm_one_in(&rng, 2);
 	rpcstorm_draw.kills_servers = storm_one_in(&rng, 2);

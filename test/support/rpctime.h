@@ -71,7 +71,7 @@ static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 	return ns;
 }
 
-/* The limits hold however often the client polls, and polled before. */
+/* The limits hold however often the client polls, before the server's death and after it. */
 static void death_is_seen_in_time(void)
 {
 	static const uint64_t apart[] = {50, 20 * NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,

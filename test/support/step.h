@@ -13,7 +13,7 @@
 
 #include "support/test.h"
 
-/* The victim must call it: lets its parent trace it, and stops. */
+/* Must be called by the victim: lets its parent trace it, and stops it. */
 static inline void step_trace_me(void)
 {
 	if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)

@@ -47,7 +47,10 @@ static inline bool storm_one_in(uint64_t *rng, uint32_t n)
 	return test_rand(rng) % n == 0;
 }
 
-/* Draws a number from 1 to @most; all powers of two are equally likely as its size. */
+/*
+ * Draws a number from 1 to @most. Draws its number of bits first, so that small numbers are as
+ * likely as large ones.
+ */
 static inline uint32_t storm_size(uint64_t *rng, uint32_t most)
 {
 	uint32_t bits = 32 - (uint32_t)__builtin_clz(most);

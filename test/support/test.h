@@ -114,7 +114,7 @@ static inline int test_main(const struct test *tests, size_t n, int argc, char *
 		run++;
 	}
 	if (!run) {
-		fprintf(stderr, "no test is called like that\n");
+		fprintf(stderr, "no test has a name that contains this text\n");
 		return 2;
 	}
 	printf("%zu passed, 0 failed\n", run);
