@@ -65,7 +65,7 @@ int softhca_counters_self(struct softhca_counters *out);
 struct softhca_fabric_info {
 	uint32_t processes; /* attached and alive */
 	uint32_t qps; /* existing QPs */
-	uint32_t recoveries; /* times that others went on for a dead or stopped process */
+	uint32_t recoveries; /* how often others continued the work of a dead or stopped process */
 	uint32_t replays; /* of these, in the middle of a step, which was then completed */
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
