@@ -50,56 +50,51 @@ typedef uint32_t __attribute__((may_alias)) mlx5dvl_half_;
 
 /* ---- device barriers, one function per use --------------------------------------- */
 
-/* Orders stores to queue entries before the doorbell record that announces them. */
-MLX5DVL_INLINE_ void mlx5dvl_entries_before_record_(void)
-{
+/*
+ * The instructions of the barriers: between stores to memory, around a doorbell (which is
+ * write-combining memory), and after loads from memory. On x86, stores to memory stay in order, and
+ * so do loads; a store does not pass an earlier load.
+ */
 #if defined(__x86_64__)
-	__asm__ volatile("" ::: "memory"); /* stores to memory stay in order */
+#define MLX5DVL_STORES_ ""
+#define MLX5DVL_DOORBELL_ "sfence"
+#define MLX5DVL_LOADS_ ""
 #elif defined(__aarch64__)
-	__asm__ volatile("dmb oshst" ::: "memory");
+#define MLX5DVL_STORES_ "dmb oshst"
+#define MLX5DVL_DOORBELL_ "dsb st"
+#define MLX5DVL_LOADS_ "dmb oshld"
 #else
 #error "no device barriers for this architecture"
 #endif
+
+/* Orders stores to queue entries before the doorbell record that announces them. */
+MLX5DVL_INLINE_ void mlx5dvl_entries_before_record_(void)
+{
+	__asm__ volatile(MLX5DVL_STORES_ ::: "memory");
 }
 
-/* Orders the doorbell record before the doorbell, which is write-combining memory. */
+/* Orders the doorbell record before the doorbell. */
 MLX5DVL_INLINE_ void mlx5dvl_record_before_doorbell_(void)
 {
-#if defined(__x86_64__)
-	__asm__ volatile("sfence" ::: "memory");
-#elif defined(__aarch64__)
-	__asm__ volatile("dsb st" ::: "memory");
-#endif
+	__asm__ volatile(MLX5DVL_DOORBELL_ ::: "memory");
 }
 
 /* Flushes the doorbell from the CPU's write-combining buffers, before the next doorbell. */
 MLX5DVL_INLINE_ void mlx5dvl_doorbell_flush_(void)
 {
-#if defined(__x86_64__)
-	__asm__ volatile("sfence" ::: "memory");
-#elif defined(__aarch64__)
-	__asm__ volatile("dsb st" ::: "memory");
-#endif
+	__asm__ volatile(MLX5DVL_DOORBELL_ ::: "memory");
 }
 
 /* Orders the load of a CQE's owner bit before loads of its other fields and of its data. */
 MLX5DVL_INLINE_ void mlx5dvl_owner_before_entry_(void)
 {
-#if defined(__x86_64__)
-	__asm__ volatile("" ::: "memory"); /* loads from memory stay in order */
-#elif defined(__aarch64__)
-	__asm__ volatile("dmb oshld" ::: "memory");
-#endif
+	__asm__ volatile(MLX5DVL_LOADS_ ::: "memory");
 }
 
 /* Orders all loads of CQEs before the doorbell record that lets the device reuse them. */
 MLX5DVL_INLINE_ void mlx5dvl_entries_before_release_(void)
 {
-#if defined(__x86_64__)
-	__asm__ volatile("" ::: "memory"); /* a store does not pass an earlier load */
-#elif defined(__aarch64__)
-	__asm__ volatile("dmb oshld" ::: "memory");
-#endif
+	__asm__ volatile(MLX5DVL_LOADS_ ::: "memory");
 }
 
 /* Stores 8 bytes to a doorbell register, in one store. */

@@ -47,63 +47,36 @@ void cq_init(struct mlx5dvl_cq *cq, void *buf, uint32_t depth, uint32_t size, ui
 		mlx5dvl_cqe_at_(cq, i)->op_own = CQE_INVALID << 4 | MLX5DVL_CQE_OWNER_;
 }
 
-static int syndrome_errno(uint8_t syndrome)
+/* The syndromes of error CQEs, and the errors that they are reported as. */
+static const struct syndrome {
+	int err;
+	const char *text;
+} syndromes[] = {
+	[0x01] = {-EMSGSIZE, "wrong length"},
+	[0x02] = {-EIO, "wrong request"},
+	[0x04] = {-EFAULT, "no access to local memory"},
+	[0x05] = {-ECANCELED, "flushed after another error"},
+	[0x06] = {-EIO, "memory window"},
+	[0x10] = {-EIO, "wrong response"},
+	[0x11] = {-EFAULT, "wrong access to local memory"},
+	[0x12] = {-EREMOTEIO, "the peer refused the request"},
+	[0x13] = {-EACCES, "no access to the peer's memory"},
+	[0x14] = {-EREMOTEIO, "the peer failed"},
+	[0x15] = {-ETIMEDOUT, "no answer"},
+	[0x16] = {-ENOBUFS, "the peer has no receive"},
+	[0x22] = {-EREMOTEIO, "the peer aborted"},
+};
+
+static struct syndrome syndrome_of(uint8_t syndrome)
 {
-	switch (syndrome) {
-	case 0x01: /* local length */
-		return -EMSGSIZE;
-	case 0x04: /* local protection */
-	case 0x11: /* local access */
-		return -EFAULT;
-	case 0x05: /* flushed */
-		return -ECANCELED;
-	case 0x12: /* remote invalid request */
-	case 0x14: /* remote operation */
-	case 0x22: /* remote aborted */
-		return -EREMOTEIO;
-	case 0x13: /* remote access */
-		return -EACCES;
-	case 0x15: /* transport retries exceeded */
-		return -ETIMEDOUT;
-	case 0x16: /* RNR retries exceeded */
-		return -ENOBUFS;
-	default: /* local QP operation, memory window, bad response, and unknown syndromes */
-		return -EIO;
-	}
+	if (syndrome < ARRAY_SIZE(syndromes) && syndromes[syndrome].text)
+		return syndromes[syndrome];
+	return (struct syndrome){-EIO, "unknown"};
 }
 
 const char *mlx5dvl_syndrome_text(uint8_t syndrome)
 {
-	switch (syndrome) {
-	case 0x01:
-		return "wrong length";
-	case 0x02:
-		return "wrong request";
-	case 0x04:
-		return "no access to local memory";
-	case 0x05:
-		return "flushed after another error";
-	case 0x06:
-		return "memory window";
-	case 0x10:
-		return "wrong response";
-	case 0x11:
-		return "wrong access to local memory";
-	case 0x12:
-		return "the peer refused the request";
-	case 0x13:
-		return "no access to the peer's memory";
-	case 0x14:
-		return "the peer failed";
-	case 0x15:
-		return "no answer";
-	case 0x16:
-		return "the peer has no receive";
-	case 0x22:
-		return "the peer aborted";
-	default:
-		return "unknown";
-	}
+	return syndrome_of(syndrome).text;
 }
 
 /* Reports an error CQE, which has the vendor syndrome and the syndrome before the QPN. */
@@ -113,7 +86,7 @@ static void report(struct mlx5dvl_cq *cq, struct mlx5dvl_cqe *cqe)
 	struct core *core = (struct core *)(void *)cq->table;
 	struct mlx5dvl_qp *qp = mlx5dvl_cqe_qp_(cq, cqe);
 	struct mlx5dvl_error error = {
-		.err = syndrome_errno(raw[55]),
+		.err = syndrome_of(raw[55]).err,
 		.syndrome = raw[55],
 		.vendor_syndrome = raw[54],
 		.is_recv = cqe->op_own >> 4 == CQE_RESPONDER_ERROR,

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/compiler.h"
 #include "base/sized.h"
 #include "device.h"
 
@@ -45,27 +46,17 @@ int mlx5dvl_devices(uint32_t max, char (*names_p)[MLX5DVL_NAME_LEN])
 	return n || !descriptors_are_short() ? n : -EMFILE;
 }
 
-/* Returns the rate of one lane in 0.1 Gb/s, for a speed bit of the IBTA specification. */
-static uint32_t lane_tenths(uint32_t speed)
+/* The rate of one lane in 0.1 Gb/s, and the number of lanes, by the bits of the IBTA specification
+ * for the speed and the width of a link. The widths are 1X, 4X, 8X, 12X and 2X. */
+static const uint16_t lane_tenths[] = {25, 50, 100, 100, 140, 250, 500, 1000, 2000};
+static const uint16_t lanes[] = {1, 4, 8, 12, 2};
+
+/* Returns the value of a bit, 0 for an unknown one. */
+static uint32_t of_bit(const uint16_t *values, size_t n, uint32_t bit)
 {
-	static const uint16_t tenths[] = {25, 50, 100, 100, 140, 250, 500, 1000, 2000};
-
-	for (size_t i = 0; i < sizeof(tenths) / sizeof(tenths[0]); i++) {
-		if (speed == 1u << i)
-			return tenths[i];
-	}
-	return 0;
-}
-
-/* Returns the number of lanes for a width bit of the IBTA specification: 1X, 4X, 8X, 12X, 2X. */
-static uint32_t lanes(uint8_t width)
-{
-	static const uint8_t n[] = {1, 4, 8, 12, 2};
-
-	for (size_t i = 0; i < sizeof(n); i++) {
-		if (width == 1u << i)
-			return n[i];
-	}
+	for (size_t i = 0; i < n; i++)
+		if (bit == 1u << i)
+			return values[i];
 	return 0;
 }
 
@@ -111,7 +102,8 @@ int mlx5dvl_ctx_get_port(struct mlx5dvl_ctx *ctx, struct mlx5dvl_port *port_p, s
 		return -EIO;
 	own = (struct mlx5dvl_port){
 		.max_mr_len = device.max_mr_size,
-		.mbps = 100 * lane_tenths(port.active_speed) * lanes(port.active_width),
+		.mbps = 100 * of_bit(lane_tenths, ARRAY_SIZE(lane_tenths), port.active_speed) *
+			of_bit(lanes, ARRAY_SIZE(lanes), port.active_width),
 		.lid = port.lid,
 		.ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET,
 		.active = port.state == IBV_PORT_ACTIVE,
