@@ -16,8 +16,7 @@
 #include <unistd.h>
 #include <valgrind/callgrind.h>
 
-#include "support/test.h"
-#include "copyrpc.h"
+#include "../test/pair.h"
 
 static uint32_t depth;
 static bool is_stopped;
@@ -108,20 +107,6 @@ static void leave_pending(uint32_t calls)
 	}
 }
 
-static struct copyrpc_ep *connect_pair(void)
-{
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
-	struct copyrpc_ep *ep[2];
-
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ep_create(ctx[i], NULL, &ep[i]), 0);
-		copyrpc_ep_info(ep[i], blob[i]);
-	}
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_connect(ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
-	return ep[0];
-}
-
 static void all_phases(uint32_t endpoints, uint32_t pending)
 {
 	phase("depth 32", 1, 32);
@@ -144,8 +129,12 @@ int main(int argc, char **argv)
 		CHECK_EQ(copyrpc_ctx_create(&attr, &ctx[i]), 0);
 	eps = calloc(attr.max_endpoints, sizeof(*eps));
 	CHECK(eps);
-	for (uint32_t n = 0; n < attr.max_endpoints; n++)
-		eps[n] = connect_pair();
+	for (uint32_t n = 0; n < attr.max_endpoints; n++) {
+		struct copyrpc_ep *ep[2];
+
+		join(ctx[0], ctx[1], ep);
+		eps[n] = ep[0];
+	}
 	clock_gettime(CLOCK_MONOTONIC, &stopped);
 	is_stopped = true;
 	if (argc == 6) {

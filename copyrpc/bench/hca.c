@@ -2,33 +2,30 @@
 /* copyrpc-bench: finds devices, and reads the counters of a software HCA. */
 #include <dlfcn.h>
 #include <errno.h>
-#include <infiniband/mlx5dv.h>
-#include <infiniband/verbs.h>
 
 #include "base/underhca.h"
 #include "bench.h"
+#include "mlx5dvl.h"
 #include "softhca.h"
+
+#define DEVICES_MAX 64
 
 /* True if the device exists, or, if @device is NULL, if there is any. Writes the names of all
  * devices. */
-static bool find(const char *device, char *names, size_t size)
+static bool find(const char *device, char *text, size_t size)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
+	char names[DEVICES_MAX][MLX5DVL_NAME_LEN];
+	int n = mlx5dvl_devices(DEVICES_MAX, names);
 	bool found = false;
-	size_t n = 0;
+	size_t at = 0;
 
-	names[0] = 0;
-	for (int i = 0; list && list[i]; i++) {
-		const char *name = ibv_get_device_name(list[i]);
-
-		if (!mlx5dv_is_supported(list[i]))
-			continue;
-		found |= !device || !strcmp(name, device);
-		if (n < size)
-			n += (size_t)snprintf(names + n, size - n, "%s%s", n ? ", " : "", name);
+	text[0] = 0;
+	for (int i = 0; i < n; i++) {
+		found |= !device || !strcmp(names[i], device);
+		if (at < size)
+			at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "",
+				names[i]);
 	}
-	if (list)
-		ibv_free_device_list(list);
 	return found;
 }
 

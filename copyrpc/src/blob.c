@@ -35,11 +35,11 @@ void blob_encode(const struct blob *b, void *bytes)
 	struct blob_bytes w = {
 		.version = htole16(BLOB_VERSION),
 		.len = htole16(sizeof(w)),
-		.qpn = htole32(b->qpn),
-		.psn = htole32(b->psn),
-		.lid = htole16(b->lid),
-		.mtu = b->mtu,
-		.rd_atomic = b->rd_atomic,
+		.qpn = htole32(b->qp.qpn),
+		.psn = htole32(b->qp.psn),
+		.lid = htole16(b->qp.lid),
+		.mtu = b->qp.mtu,
+		.rd_atomic = b->qp.rd_atomic,
 		.nested = b->nested,
 		.ring_addr = htole64(b->ring_addr),
 		.word_addr = htole64(b->word_addr),
@@ -50,7 +50,7 @@ void blob_encode(const struct blob *b, void *bytes)
 	};
 
 	memcpy(w.magic, magic, sizeof(magic));
-	memcpy(w.gid, b->gid, sizeof(w.gid));
+	memcpy(w.gid, b->qp.gid, sizeof(w.gid));
 	memcpy(bytes, &w, sizeof(w));
 }
 
@@ -70,11 +70,11 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		memcmp(w.zero2, zero, sizeof(w.zero2)))
 		return -EINVAL;
 	*b = (struct blob){
-		.qpn = le32toh(w.qpn),
-		.psn = le32toh(w.psn),
-		.lid = le16toh(w.lid),
-		.mtu = w.mtu,
-		.rd_atomic = w.rd_atomic,
+		.qp = {.qpn = le32toh(w.qpn),
+			.psn = le32toh(w.psn),
+			.lid = le16toh(w.lid),
+			.mtu = w.mtu,
+			.rd_atomic = w.rd_atomic},
 		.nested = w.nested,
 		.ring_addr = le64toh(w.ring_addr),
 		.word_addr = le64toh(w.word_addr),
@@ -83,6 +83,6 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		.ring_size = le32toh(w.ring_size),
 		.credit = le32toh(w.credit),
 	};
-	memcpy(b->gid, w.gid, sizeof(b->gid));
+	memcpy(b->qp.gid, w.gid, sizeof(b->qp.gid));
 	return 0;
 }

@@ -7,13 +7,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "mlx5dvl.h"
+
 #define BLOB_VERSION 2
 
 struct blob {
-	uint32_t qpn, psn;
-	uint16_t lid;
-	uint8_t mtu, rd_atomic;
-	uint8_t gid[16];
+	struct mlx5dvl_qp_info qp;
 	uint64_t ring_addr, word_addr;
 	uint32_t ring_rkey, word_rkey;
 	uint32_t ring_size, credit;

@@ -200,16 +200,7 @@ static uint32_t ring_size(const struct copyrpc_ep *ep)
 
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 {
-	struct mlx5dvl_qp_info qp;
-	struct blob b;
-
-	mlx5dvl_qp_get_info(ep->qp, &qp, sizeof(qp));
-	b = (struct blob){
-		.qpn = qp.qpn,
-		.psn = qp.psn,
-		.lid = qp.lid,
-		.mtu = qp.mtu,
-		.rd_atomic = qp.rd_atomic,
+	struct blob b = {
 		.ring_addr = (uintptr_t)ep->mr_recv.addr,
 		.word_addr = (uintptr_t)ep->mr_word.addr,
 		.ring_rkey = ep->mr_recv.rkey,
@@ -218,13 +209,13 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 		.nested = ep->ctx->attr.nested,
 		.credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
 	};
-	memcpy(b.gid, qp.gid, sizeof(b.gid));
+
+	mlx5dvl_qp_get_info(ep->qp, &b.qp, sizeof(b.qp));
 	blob_encode(&b, bytes);
 }
 
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 {
-	struct mlx5dvl_qp_info qp;
 	struct blob b;
 	int rc = blob_decode(&b, bytes, len);
 
@@ -237,15 +228,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	/* Rings of equal size start with equal credit, so the value must be our own. */
 	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
 		return -EINVAL;
-	qp = (struct mlx5dvl_qp_info){
-		.qpn = b.qpn,
-		.psn = b.psn,
-		.lid = b.lid,
-		.mtu = b.mtu,
-		.rd_atomic = b.rd_atomic,
-	};
-	memcpy(qp.gid, b.gid, sizeof(qp.gid));
-	rc = mlx5dvl_qp_connect(ep->qp, &qp, sizeof(qp));
+	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
 	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
@@ -254,7 +237,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b.ring_rkey);
 	ep->peer_word = b.word_addr;
 	ep->peer_word_rkey = b.word_rkey;
-	ep->peer = qp;
+	ep->peer = b.qp;
 	ep->ch.status = rc ? -EIO : 0;
 	return rc;
 }

@@ -10,7 +10,7 @@ int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_mr *mr_p)
 {
 	unsigned flags = MLX5DVL_LOCAL_WRITE;
-	struct mlx5dvl_mr *mr;
+	struct mlx5dvl_mr mr;
 	int rc;
 
 	if (access & ~(COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE))
@@ -19,24 +19,17 @@ int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 		flags |= MLX5DVL_REMOTE_READ;
 	if (access & COPYRPC_REMOTE_WRITE)
 		flags |= MLX5DVL_REMOTE_WRITE;
-	mr = malloc(sizeof(*mr));
-	if (!mr)
-		return -ENOMEM;
-	rc = mlx5dvl_mr_reg(ctx->dev, addr, len, flags, mr);
-	if (rc) {
-		free(mr);
-		return rc;
-	}
-	*mr_p = (struct copyrpc_mr){addr, len, mr->lkey, mr->rkey, mr};
-	return 0;
+	rc = mlx5dvl_mr_reg(ctx->dev, addr, len, flags, &mr);
+	if (!rc)
+		*mr_p = (struct copyrpc_mr){addr, len, mr.lkey, mr.rkey, mr.priv};
+	return rc;
 }
 
 void copyrpc_mr_dereg(struct copyrpc_mr *mr)
 {
-	if (!mr || !mr->handle)
+	if (!mr)
 		return;
-	mlx5dvl_mr_dereg(mr->handle);
-	free(mr->handle);
+	mlx5dvl_mr_dereg(&(struct mlx5dvl_mr){.priv = mr->handle});
 	*mr = (struct copyrpc_mr){0};
 }
 

@@ -3,62 +3,50 @@
 #ifndef COPYRPC_TEST_PAIR_H
 #define COPYRPC_TEST_PAIR_H
 
-#include <dlfcn.h>
 #include <errno.h>
 
 #include "support/test.h"
 #include "copyrpc.h"
-#include "softhca.h"
 
 struct pair {
 	struct copyrpc_ctx *ctx[2];
 	struct copyrpc_ep *ep[2];
 };
 
-static inline void pair_connect(struct pair *p)
+static inline void connect_eps(struct copyrpc_ep *const ep[2])
 {
 	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
 	for (int i = 0; i < 2; i++)
-		copyrpc_ep_info(p->ep[i], blob[i]);
+		copyrpc_ep_info(ep[i], blob[i]);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_connect(p->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+		CHECK_EQ(copyrpc_ep_connect(ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+}
+
+/* Creates an endpoint in each context and connects the two. */
+static inline void join(struct copyrpc_ctx *a, struct copyrpc_ctx *b, struct copyrpc_ep *ep[2])
+{
+	CHECK_EQ(copyrpc_ep_create(a, NULL, &ep[0]), 0);
+	CHECK_EQ(copyrpc_ep_create(b, NULL, &ep[1]), 0);
+	connect_eps(ep);
+}
+
+static inline void pair_connect(struct pair *p)
+{
+	connect_eps(p->ep);
 }
 
 static inline void pair_open(struct pair *p, const struct copyrpc_ctx_attr *attr)
 {
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ctx_create(attr, &p->ctx[i]), 0);
-		CHECK_EQ(copyrpc_ep_create(p->ctx[i], NULL, &p->ep[i]), 0);
-	}
-	pair_connect(p);
+	join(p->ctx[0], p->ctx[1], p->ep);
 }
 
 static inline void pair_close(struct pair *p)
 {
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(p->ctx[i]);
-}
-
-/* The HCA's counters for this process. */
-static inline struct softhca_counters hca_counters(void)
-{
-	int (*self)(struct softhca_counters *);
-	struct softhca_counters c;
-
-	*(void **)&self = dlsym(RTLD_DEFAULT, "softhca_counters_self");
-	CHECK(self);
-	CHECK_EQ(self(&c), 0);
-	return c;
-}
-
-static inline uint64_t hca_wqes(const struct softhca_counters *c)
-{
-	uint64_t n = 0;
-
-	for (int i = 0; i < SOFTHCA_OPCODES; i++)
-		n += c->wqes[i];
-	return n;
 }
 
 /* The number of responses and of failed calls, and the status of the last failed call. */

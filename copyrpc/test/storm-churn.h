@@ -8,10 +8,9 @@
 #ifndef COPYRPC_TEST_STORM_CHURN_H
 #define COPYRPC_TEST_STORM_CHURN_H
 
-#include <errno.h>
 #include <sched.h>
 
-#include "support/test.h"
+#include "../../mlx5dv-lite/test/hca.h"
 #include "device.h"
 
 enum { CHURN_PAIRS = 3, CHURN_DEPTH = 16, CHURN_SQ = 16 };
@@ -22,15 +21,11 @@ struct churn_pair {
 };
 
 struct churn {
-	struct mlx5dvl_ctx *ctx;
-	struct mlx5dvl_srq *srq;
-	struct mlx5dvl_cq *rcq, *scq;
-	struct mlx5dvl_mr mr;
+	struct hca h;
 	struct churn_pair pair[CHURN_PAIRS];
 	uint64_t seed;
 	uint32_t reads; /* events are read once per this many rounds; 0: never */
 	bool fatal; /* the device has failed */
-	uint8_t mem[64];
 };
 
 static inline uint64_t churn_stopped_clock(void)
@@ -44,21 +39,11 @@ static inline void churn_open(struct churn *c, uint64_t seed)
 
 	*c = (struct churn){.seed = seed};
 	c->reads = reads[test_rand(&c->seed) % ARRAY_SIZE(reads)];
-	CHECK_EQ(mlx5dvl_ctx_open(&(struct mlx5dvl_ctx_attr){0}, &c->ctx), 0);
+	/* The send CQ has room for all pairs, and for one that is destroyed and not freed yet. */
+	hca_open(&c->h, &(struct hca_attr){.srq_depth = CHURN_DEPTH,
+				.scq_depth = 2 * CHURN_SQ * (CHURN_PAIRS + 1)});
 	if (test_rand(&c->seed) % 2)
-		c->ctx->clock = churn_stopped_clock;
-	CHECK_EQ(mlx5dvl_srq_create(c->ctx, &(struct mlx5dvl_srq_attr){.depth = CHURN_DEPTH},
-			 &c->srq),
-		0);
-	CHECK_EQ(mlx5dvl_cq_create(c->ctx, &(struct mlx5dvl_cq_attr){.srq = c->srq}, &c->rcq), 0);
-	/* Room for all pairs, and for one that is destroyed and not freed yet. */
-	CHECK_EQ(mlx5dvl_cq_create(c->ctx,
-			 &(struct mlx5dvl_cq_attr){.depth = 2 * CHURN_SQ * (CHURN_PAIRS + 1)},
-			 &c->scq),
-		0);
-	CHECK_EQ(mlx5dvl_mr_reg(c->ctx, c->mem, sizeof(c->mem),
-			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &c->mr),
-		0);
+		c->h.ctx->clock = churn_stopped_clock;
 }
 
 /* Checks that messages of a pair arrive in order, each at most once. The immediate contains the
@@ -80,22 +65,23 @@ static inline void churn_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx
 
 static inline void churn_poll(struct churn *c)
 {
-	mlx5dvl_mono_poll(c->rcq, 64, churn_received, NULL);
-	mlx5dvl_srq_refill(c->srq);
-	mlx5dvl_send_poll(c->scq, 64, churn_sent, NULL);
+	c->h.nerrors = 0;
+	mlx5dvl_mono_poll(c->h.rcq, 64, churn_received, NULL);
+	mlx5dvl_srq_refill(c->h.srq);
+	mlx5dvl_send_poll(c->h.scq, 64, churn_sent, NULL);
 }
 
 static inline void churn_create(struct churn *c, struct churn_pair *p, int i)
 {
-	struct mlx5dvl_qp_attr attr = {.send_cq = c->scq,
-		.recv_cq = c->rcq,
+	struct mlx5dvl_qp_attr attr = {.send_cq = c->h.scq,
+		.recv_cq = c->h.rcq,
 		.sq_depth = CHURN_SQ,
 		.timeout = 10,
 		.user = p};
 	int rc;
 
 	/* -ENOSPC until destroyed QPs are freed, which must be soon. */
-	while ((rc = mlx5dvl_qp_create(c->ctx, &attr, &p->qp[i])) == -ENOSPC) {
+	while ((rc = mlx5dvl_qp_create(c->h.ctx, &attr, &p->qp[i])) == -ENOSPC) {
 		churn_poll(c);
 		sched_yield();
 	}
@@ -104,15 +90,10 @@ static inline void churn_create(struct churn *c, struct churn_pair *p, int i)
 
 static inline void churn_make(struct churn *c, struct churn_pair *p)
 {
-	struct mlx5dvl_qp_info info[2];
-
 	p->sent = p->received = 0;
-	for (int i = 0; i < 2; i++) {
-		churn_create(c, p, i);
-		mlx5dvl_qp_get_info(p->qp[i], &info[i], sizeof(info[i]));
-	}
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(mlx5dvl_qp_connect(p->qp[i], &info[!i], sizeof(info[!i])), 0);
+		churn_create(c, p, i);
+	hca_connect(p->qp[0], p->qp[1]);
 }
 
 static inline void churn_destroy(struct churn *c, struct churn_pair *p)
@@ -127,8 +108,8 @@ static inline void churn_destroy(struct churn *c, struct churn_pair *p)
 
 static inline void churn_send(struct churn *c, struct churn_pair *p, uint32_t n)
 {
-	while (n-- && !mlx5dvl_post_write_imm(p->qp[0], c->mem, c->mr.lkey, 8, (uintptr_t)c->mem,
-			      c->mr.rkey, p->sent, 0, 0))
+	while (n-- && !mlx5dvl_post_write_imm(p->qp[0], c->h.mem, c->h.mr.lkey, 8,
+			      (uintptr_t)c->h.mem, c->h.mr.rkey, p->sent, 0, 0))
 		p->sent++;
 	mlx5dvl_ring(p->qp[0]);
 }
@@ -146,7 +127,7 @@ static inline void churn_read_events(struct churn *c)
 {
 	enum mlx5dvl_event e;
 
-	while ((e = mlx5dvl_ctx_event(c->ctx)) != MLX5DVL_EVENT_NONE)
+	while ((e = mlx5dvl_ctx_event(c->h.ctx)) != MLX5DVL_EVENT_NONE)
 		c->fatal |= e == MLX5DVL_EVENT_FATAL;
 }
 
@@ -181,8 +162,8 @@ static inline void churn_check_receives(struct churn *c)
 		churn_send(c, p, CHURN_SQ / 4);
 		while (p->received < p->sent) {
 			CHECK_EQ(mlx5dvl_qp_status(p->qp[0]), 0);
-			mlx5dvl_mono_poll(c->rcq, 64, churn_received, NULL);
-			mlx5dvl_send_poll(c->scq, 64, churn_sent, NULL);
+			mlx5dvl_mono_poll(c->h.rcq, 64, churn_received, NULL);
+			mlx5dvl_send_poll(c->h.scq, 64, churn_sent, NULL);
 			sched_yield();
 		}
 	}
@@ -191,7 +172,7 @@ static inline void churn_check_receives(struct churn *c)
 
 static inline void churn_until_freed(struct churn *c)
 {
-	while (mlx5dvl_ctx_retired(c->ctx)) {
+	while (mlx5dvl_ctx_retired(c->h.ctx)) {
 		churn_poll(c);
 		sched_yield();
 	}
@@ -205,15 +186,11 @@ static inline void churn_close(struct churn *c, bool check)
 	if (check) {
 		churn_until_freed(c);
 		churn_poll(c);
-		mlx5dvl_srq_post_(c->srq);
+		mlx5dvl_srq_post_(c->h.srq);
 		churn_check_receives(c);
 		churn_until_freed(c);
 	}
-	mlx5dvl_cq_destroy(c->rcq);
-	mlx5dvl_cq_destroy(c->scq);
-	mlx5dvl_srq_destroy(c->srq);
-	mlx5dvl_mr_dereg(&c->mr);
-	mlx5dvl_ctx_close(c->ctx);
+	hca_close(&c->h);
 }
 
 #endif

@@ -4,6 +4,7 @@
  * takes the link down, its second attempt brings the link up again, and a raw READ makes the device
  * fail.
  */
+#include <dlfcn.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 

@@ -6,6 +6,7 @@
  */
 #include <endian.h>
 
+#include "../../mlx5dv-lite/test/hca.h"
 #include "internal.h"
 #include "pair.h"
 
@@ -68,46 +69,30 @@ static void fields(void)
 
 /* ---------------------------------------------- a peer that has only the blob */
 
+#define RING 4096u
+
 struct bare {
-	struct mlx5dvl_ctx *dev;
-	struct mlx5dvl_srq *srq;
-	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct hca h;
 	struct mlx5dvl_qp *qp;
-	struct mlx5dvl_mr mr;
-	uint8_t ring[4096];
-	uint64_t word, seen;
+	uint8_t *ring;
+	uint64_t *word, *seen; /* after the ring */
 	uint32_t arrived;
 };
 
 static void bare_open(struct bare *b)
 {
-	struct mlx5dvl_ctx_attr dev = {.error_arg = b};
-
 	memset(b, 0, sizeof(*b));
-	CHECK_EQ(mlx5dvl_ctx_open(&dev, &b->dev), 0);
-	CHECK_EQ(mlx5dvl_srq_create(b->dev, &(struct mlx5dvl_srq_attr){0}, &b->srq), 0);
-	CHECK_EQ(mlx5dvl_cq_create(b->dev, &(struct mlx5dvl_cq_attr){.srq = b->srq}, &b->recv_cq),
-		0);
-	CHECK_EQ(mlx5dvl_cq_create(b->dev, &(struct mlx5dvl_cq_attr){0}, &b->send_cq), 0);
-	CHECK_EQ(mlx5dvl_qp_create(b->dev,
-			 &(struct mlx5dvl_qp_attr){.send_cq = b->send_cq,
-				 .recv_cq = b->recv_cq,
-				 .user = b},
-			 &b->qp),
-		0);
-	CHECK_EQ(mlx5dvl_mr_reg(b->dev, b, sizeof(*b),
-			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ, &b->mr),
-		0);
+	hca_open(&b->h, &(struct hca_attr){0});
+	b->qp = hca_qp(&b->h, (struct mlx5dvl_qp_attr){.user = b});
+	b->ring = b->h.mem;
+	b->word = (uint64_t *)(void *)(b->ring + RING);
+	b->seen = b->word + 1;
 }
 
 static void bare_close(struct bare *b)
 {
 	mlx5dvl_qp_destroy(b->qp);
-	mlx5dvl_mr_dereg(&b->mr);
-	mlx5dvl_cq_destroy(b->send_cq);
-	mlx5dvl_cq_destroy(b->recv_cq);
-	mlx5dvl_srq_destroy(b->srq);
-	mlx5dvl_ctx_close(b->dev);
+	hca_close(&b->h);
 }
 
 /* Connects the queue pair according to the endpoint's blob. */
@@ -148,11 +133,11 @@ static void bare_blob(const struct bare *b, uint8_t *out)
 	out[23] = me.rd_atomic;
 	memcpy(out + 40, me.gid, 16);
 	put(out + 56, (uintptr_t)b->ring, 8);
-	put(out + 64, (uintptr_t)&b->word, 8);
-	put(out + 72, b->mr.rkey, 4);
-	put(out + 76, b->mr.rkey, 4);
-	put(out + 80, sizeof(b->ring), 4);
-	put(out + 84, sizeof(b->ring) / 4, 4);
+	put(out + 64, (uintptr_t)b->word, 8);
+	put(out + 72, b->h.mr.rkey, 4);
+	put(out + 76, b->h.mr.rkey, 4);
+	put(out + 80, RING, 4);
+	put(out + 84, RING / 4, 4);
 }
 
 static inline void on_arrival(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
@@ -203,15 +188,15 @@ static void a_peer_that_has_only_the_blob(void)
 	CHECK_EQ(copyrpc_req_allowance(req), 9);
 	CHECK_EQ(copyrpc_reply(req, "good day!", 9), 0);
 	CHECK_EQ(copyrpc_flush(ctx), 1);
-	CHECK_EQ(mlx5dvl_post_read(b.qp, &b.seen, b.mr.lkey, 8, field(64, 8),
+	CHECK_EQ(mlx5dvl_post_read(b.qp, b.seen, b.h.mr.lkey, 8, field(64, 8),
 			 (uint32_t)field(76, 4), MLX5DVL_SIGNALED, 0),
 		0);
 	mlx5dvl_ring(b.qp);
 	while (!sent)
-		mlx5dvl_send_poll(b.send_cq, 8, on_sent, &sent);
-	CHECK_EQ(le64toh(b.seen), 64); /* both blocks are consumed */
+		mlx5dvl_send_poll(b.h.scq, 8, on_sent, &sent);
+	CHECK_EQ(le64toh(*b.seen), 64); /* both blocks are consumed */
 	while (!b.arrived)
-		mlx5dvl_mono_poll(b.recv_cq, 8, on_arrival, &b);
+		mlx5dvl_mono_poll(b.h.rcq, 8, on_arrival, &b);
 	CHECK_EQ(b.arrived, 2);
 	CHECK(memcmp(b.ring + 32, "\x4d\0\0\x80\x09\0\0\0\x09\0\0\0good day!", 21) == 0);
 	copyrpc_ctx_destroy(ctx);

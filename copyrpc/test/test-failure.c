@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 
 #include "base/wait.h"
+#include "pair.h"
 #include "traffic.h"
 
 #define CALLS 100
@@ -49,19 +50,6 @@ static struct copyrpc_ctx *open_ctx(void)
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
 	return ctx;
-}
-
-/* Creates two connected endpoints, in one context or two. */
-static void join(struct copyrpc_ctx *a, struct copyrpc_ctx *b, struct copyrpc_ep *ep[2])
-{
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
-
-	CHECK_EQ(copyrpc_ep_create(a, NULL, &ep[0]), 0);
-	CHECK_EQ(copyrpc_ep_create(b, NULL, &ep[1]), 0);
-	copyrpc_ep_info(ep[0], blob[0]);
-	copyrpc_ep_info(ep[1], blob[1]);
-	CHECK_EQ(copyrpc_ep_connect(ep[0], blob[1], COPYRPC_INFO_SIZE), 0);
-	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
 }
 
 static void call_many(struct copyrpc_ep *ep, uint32_t from, uint32_t to)

@@ -5,18 +5,11 @@
  * afterwards.
  */
 #include <dlfcn.h>
-#include <errno.h>
 #include <sched.h>
 
-#include "support/test.h"
-#include "copyrpc.h"
+#include "pair.h"
 
 #define CALLS 2000
-
-struct side {
-	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep *ep;
-};
 
 struct calls {
 	uint32_t made, ok, failed;
@@ -40,39 +33,35 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	c->ok++;
 }
 
-static void connect_pair(struct side s[2])
+static void connect_pair(struct pair *p)
 {
 	const struct copyrpc_ep_attr attr = {.name = "the peer"};
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ep_create(s[i].ctx, &attr, &s[i].ep), 0);
-		copyrpc_ep_info(s[i].ep, blob[i]);
-	}
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_connect(s[i].ep, blob[!i], COPYRPC_INFO_SIZE), 0);
+		CHECK_EQ(copyrpc_ep_create(p->ctx[i], &attr, &p->ep[i]), 0);
+	pair_connect(p);
 }
 
 /* Makes and answers calls until all CALLS have ended. After the endpoint has failed, makes no more
  * calls and runs until those that were made have ended. */
-static void run(struct side s[2], struct calls *c)
+static void run(struct pair *p, struct calls *c)
 {
 	struct copyrpc_req *req;
 
 	while (c->ok + c->failed < c->made || (!c->failed && c->made < CALLS)) {
 		for (int i = 0; i < 8 && c->made < CALLS; i++) {
 			uint64_t token = c->made;
-			int rc = copyrpc_call(s[0].ep, &token, sizeof(token), 8, token);
+			int rc = copyrpc_call(p->ep[0], &token, sizeof(token), 8, token);
 
 			CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS || rc == c->status);
 			if (rc)
 				break;
 			c->made++;
 		}
-		if (!copyrpc_poll(s[0].ctx, on_response, c))
+		if (!copyrpc_poll(p->ctx[0], on_response, c))
 			sched_yield();
-		copyrpc_poll(s[1].ctx, on_response, c);
-		while (copyrpc_recv(s[1].ctx, &req))
+		copyrpc_poll(p->ctx[1], on_response, c);
+		while (copyrpc_recv(p->ctx[1], &req))
 			copyrpc_reply(req, copyrpc_req_data(req), 8);
 	}
 }
@@ -102,13 +91,13 @@ static void check_words(struct copyrpc_ep *ep, int status)
 	CHECK_EQ(copyrpc_ep_describe(ep, NULL, 0), len);
 }
 
-static void connect_anew(struct side s[2], struct calls *c)
+static void connect_anew(struct pair *p, struct calls *c)
 {
 	for (int i = 0; i < 2; i++) {
-		copyrpc_ep_destroy(s[i].ep);
-		copyrpc_poll(s[i].ctx, on_response, c);
+		copyrpc_ep_destroy(p->ep[i]);
+		copyrpc_poll(p->ctx[i], on_response, c);
 	}
-	connect_pair(s);
+	connect_pair(p);
 }
 
 static void ends_with(int status, const char *rule)
@@ -116,27 +105,26 @@ static void ends_with(int status, const char *rule)
 	struct calls first = {.status = status}, second = {0};
 	int (*add)(const char *), number;
 	long long (*remove)(int);
-	struct side s[2];
+	struct pair p;
 
 	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	*(void **)&remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
 	CHECK(add && remove);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ctx_create(NULL, &s[i].ctx), 0);
-	connect_pair(s);
+		CHECK_EQ(copyrpc_ctx_create(NULL, &p.ctx[i]), 0);
+	connect_pair(&p);
 	number = add(rule);
 	CHECK(number > 0);
-	run(s, &first);
+	run(&p, &first);
 	CHECK(remove(number) > 0);
 	CHECK_EQ(first.failed > 0, status != 0);
-	CHECK_EQ(copyrpc_ep_status(s[0].ep), status);
-	check_words(s[0].ep, status);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), status);
+	check_words(p.ep[0], status);
 	CHECK(!strstr(rule, "link_down") || add("action=link_up") > 0);
-	connect_anew(s, &first);
-	run(s, &second);
+	connect_anew(&p, &first);
+	run(&p, &second);
 	CHECK_EQ(second.ok, CALLS);
-	for (int i = 0; i < 2; i++)
-		copyrpc_ctx_destroy(s[i].ctx);
+	pair_close(&p);
 }
 
 static void refused(void)

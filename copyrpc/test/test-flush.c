@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Flushing: when messages leave, in how many work requests and in which order. */
+#include "counters.h"
 #include "pair.h"
 
 #define WRITE_IMM 0x09

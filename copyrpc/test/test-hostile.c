@@ -8,30 +8,19 @@
 #include <sched.h>
 #include <stdatomic.h>
 
-#include "support/test.h"
+#include "../../mlx5dv-lite/test/hca.h"
 #include "blob.h"
 #include "internal.h"
+#include "pair.h"
 
 #define RING 4096u
 
 /* The attacker: a bare queue pair, and memory to write from. */
 struct attacker {
-	struct mlx5dvl_ctx *dev;
-	struct mlx5dvl_srq *srq;
-	struct mlx5dvl_cq *recv_cq, *send_cq;
+	struct hca h;
 	struct mlx5dvl_qp *qp;
-	struct mlx5dvl_mr mr;
-	uint8_t buf[RING];
-	int error; /* error of the first request that failed */
+	uint8_t *buf; /* RING bytes */
 };
-
-static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error *error)
-{
-	struct attacker *a = arg;
-
-	if (!a->error)
-		a->error = error->err;
-}
 
 static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
@@ -39,27 +28,15 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 
 static void attacker_open(struct attacker *a)
 {
-	struct mlx5dvl_ctx_attr dev = {.on_error = on_error, .error_arg = a};
-
-	memset(a, 0, sizeof(*a));
-	CHECK_EQ(mlx5dvl_ctx_open(&dev, &a->dev), 0);
-	CHECK_EQ(mlx5dvl_srq_create(a->dev, &(struct mlx5dvl_srq_attr){0}, &a->srq), 0);
-	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){.srq = a->srq}, &a->recv_cq),
-		0);
-	CHECK_EQ(mlx5dvl_cq_create(a->dev, &(struct mlx5dvl_cq_attr){0}, &a->send_cq), 0);
-	CHECK_EQ(mlx5dvl_mr_reg(a->dev, a->buf, sizeof(a->buf),
-			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ, &a->mr),
-		0);
+	hca_open(&a->h, &(struct hca_attr){.mem = RING});
+	a->qp = NULL;
+	a->buf = a->h.mem;
 }
 
 static void attacker_close(struct attacker *a)
 {
 	mlx5dvl_qp_destroy(a->qp);
-	mlx5dvl_mr_dereg(&a->mr);
-	mlx5dvl_cq_destroy(a->send_cq);
-	mlx5dvl_cq_destroy(a->recv_cq);
-	mlx5dvl_srq_destroy(a->srq);
-	mlx5dvl_ctx_close(a->dev);
+	hca_close(&a->h);
 }
 
 /* Creates a victim endpoint, connected to a new queue pair of the attacker. */
@@ -67,35 +44,18 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 {
 	uint8_t bytes[COPYRPC_INFO_SIZE];
 	struct copyrpc_ep *ep;
-	struct mlx5dvl_qp_info qp;
 	struct blob b;
 
 	mlx5dvl_qp_destroy(a->qp);
-	a->qp = NULL;
-	a->error = 0;
-	CHECK_EQ(mlx5dvl_qp_create(a->dev,
-			 &(struct mlx5dvl_qp_attr){.send_cq = a->send_cq,
-				 .recv_cq = a->recv_cq,
-				 .user = a},
-			 &a->qp),
-		0);
+	a->h.nerrors = 0;
+	a->qp = hca_qp(&a->h, (struct mlx5dvl_qp_attr){.user = a});
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
 	copyrpc_ep_info(ep, bytes);
 	CHECK_EQ(blob_decode(&b, bytes, sizeof(bytes)), 0);
-	qp = (struct mlx5dvl_qp_info){
-		.qpn = b.qpn,
-		.psn = b.psn,
-		.lid = b.lid,
-		.mtu = b.mtu,
-		.rd_atomic = b.rd_atomic,
-	};
-	memcpy(qp.gid, b.gid, sizeof(b.gid));
-	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &qp, sizeof(qp)), 0);
-	mlx5dvl_qp_get_info(a->qp, &qp, sizeof(qp));
-	b.qpn = qp.qpn;
-	b.psn = qp.psn;
+	CHECK_EQ(mlx5dvl_qp_connect(a->qp, &b.qp, sizeof(b.qp)), 0);
+	mlx5dvl_qp_get_info(a->qp, &b.qp, sizeof(b.qp));
 	b.ring_addr = b.word_addr = (uintptr_t)a->buf;
-	b.ring_rkey = b.word_rkey = a->mr.rkey;
+	b.ring_rkey = b.word_rkey = a->h.mr.rkey;
 	blob_encode(&b, bytes);
 	CHECK_EQ(copyrpc_ep_connect(ep, bytes, sizeof(bytes)), 0);
 	return ep;
@@ -103,16 +63,16 @@ static struct copyrpc_ep *attack(struct attacker *a, struct copyrpc_ctx *ctx)
 
 static void write_to(struct attacker *a, uint32_t from, uint32_t len, uint64_t raddr, uint32_t rkey)
 {
-	mlx5dvl_post_write(a->qp, a->buf + from, a->mr.lkey, len, raddr, rkey, 0, 0);
+	mlx5dvl_post_write(a->qp, a->buf + from, a->h.mr.lkey, len, raddr, rkey, 0, 0);
 	mlx5dvl_ring(a->qp);
-	mlx5dvl_send_poll(a->send_cq, 64, on_sent, NULL);
+	mlx5dvl_send_poll(a->h.scq, 64, on_sent, NULL);
 }
 
 static void announce(struct attacker *a, uint32_t imm)
 {
 	mlx5dvl_post_write_imm(a->qp, NULL, 0, 0, 0, 0, imm, 0, 0);
 	mlx5dvl_ring(a->qp);
-	mlx5dvl_send_poll(a->send_cq, 64, on_sent, NULL);
+	mlx5dvl_send_poll(a->h.scq, 64, on_sent, NULL);
 }
 
 /* ------------------------------------------------------------ the neighbours */
@@ -139,16 +99,10 @@ struct neighbours {
 static void neighbours_open(struct neighbours *n)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = RING};
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
 	n->good = 0;
 	CHECK_EQ(copyrpc_ctx_create(&attr, &n->ctx), 0);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ep_create(n->ctx, NULL, &n->ep[i]), 0);
-		copyrpc_ep_info(n->ep[i], blob[i]);
-	}
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_connect(n->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+	join(n->ctx, n->ctx, n->ep);
 }
 
 /* Handles all messages and answers all requests. */
@@ -261,9 +215,9 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 
 	memset(s.a.buf, 0xee, 64);
 	write_to(&s.a, 0, 8, (uintptr_t)to[i].at, to[i].rkey);
-	while (!s.a.error)
-		mlx5dvl_send_poll(s.a.send_cq, 64, on_sent, NULL);
-	CHECK_EQ(s.a.error, -EACCES);
+	while (!s.a.h.nerrors)
+		mlx5dvl_send_poll(s.a.h.scq, 64, on_sent, NULL);
+	CHECK_EQ(s.a.h.errors[0].err, -EACCES);
 	CHECK(*(const uint8_t *)to[i].at != 0xee);
 }
 
@@ -285,7 +239,7 @@ static void lie(struct copyrpc_ep *ep, int i)
 	static const uint64_t lies[] = {7, 1 << 20, UINT64_MAX - 31};
 	int rc;
 
-	memset(s.a.buf, 0, sizeof(s.a.buf));
+	memset(s.a.buf, 0, RING);
 	while (!(rc = copyrpc_call(ep, s.a.buf, 400, 0, 1)))
 		;
 	CHECK_EQ(rc, -EAGAIN);
@@ -307,7 +261,7 @@ static void send_message(struct copyrpc_ep *ep, int i)
 {
 	/* The ring is zero, which looks like a batch without messages. */
 	if (i)
-		mlx5dvl_post_send(s.a.qp, s.a.buf, s.a.mr.lkey, 8 * (uint32_t)i, 0, 0);
+		mlx5dvl_post_send(s.a.qp, s.a.buf, s.a.h.mr.lkey, 8 * (uint32_t)i, 0, 0);
 	else
 		mlx5dvl_post_send_imm(s.a.qp, NULL, 0, 0, 1, 0, 0);
 	mlx5dvl_ring(s.a.qp);

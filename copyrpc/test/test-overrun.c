@@ -6,6 +6,7 @@
  */
 #include <sched.h>
 
+#include "counters.h"
 #include "pair.h"
 
 #define ENDPOINTS 1024

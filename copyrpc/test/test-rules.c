@@ -325,7 +325,7 @@ static void replies_are_held_to_the_limit(void)
 /* Each byte of the blob is checked, except those that may differ between endpoints. */
 static void blob_bytes(void)
 {
-	struct blob b = {.qpn = 0x123456, .ring_size = 4096, .nested = true}, out;
+	struct blob b = {.qp.qpn = 0x123456, .ring_size = 4096, .nested = true}, out;
 	uint8_t bytes[COPYRPC_INFO_SIZE];
 
 	blob_encode(&b, bytes);

@@ -15,9 +15,11 @@
  * runs COUNT schedules with consecutive seeds, each in its own process. If SEED is 0 or absent, the
  * first seed is TEST_SEED or a new one.
  */
+#include <dlfcn.h>
 #include <sys/wait.h>
 
 #include "base/child.h"
+#include "softhca.h"
 #include "storm-churn.h"
 #include "storm-node.h"
 
@@ -140,7 +142,7 @@ static void send_again(struct churn *churn, struct churn_pair *pair)
 static void fail_device(struct churn *churn)
 {
 	uint64_t seed = mix(storm->seed, 8), end = clock_ns() + GUARD_MS * NSEC_PER_MSEC;
-	struct pollfd p = {.fd = mlx5dvl_ctx_fd(churn->ctx), .events = POLLIN};
+	struct pollfd p = {.fd = mlx5dvl_ctx_fd(churn->h.ctx), .events = POLLIN};
 	struct churn_pair *pair = &churn->pair[0];
 
 	churn_read_events(churn);

@@ -17,26 +17,12 @@
 
 static struct node nodes[2];
 
-static void connect_nodes(struct node *a, struct node *b)
-{
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
-
-	for (int i = 0; i < a->eps; i++) {
-		copyrpc_ep_info(a->ep[i], blob[0]);
-		copyrpc_ep_info(b->ep[i], blob[1]);
-		CHECK_EQ(copyrpc_ep_connect(a->ep[i], blob[1], COPYRPC_INFO_SIZE), 0);
-		CHECK_EQ(copyrpc_ep_connect(b->ep[i], blob[0], COPYRPC_INFO_SIZE), 0);
-	}
-}
-
 static void run_seeded(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls,
 	uint64_t seed)
 {
 	for (int i = 0; i < 2; i++)
 		node_open(&nodes[i], attr, eps, max, calls, seed + (uint64_t)i);
-	connect_nodes(&nodes[0], &nodes[1]);
-	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
-		node_step(&nodes[test_rand(&seed) % 2]);
+	nodes_run(nodes, seed);
 }
 
 static void close_nodes(void)
@@ -119,14 +105,10 @@ static void few_pending_calls(void)
 static void within_one_context(void)
 {
 	struct node *n = &nodes[0];
-	uint8_t blob[2][COPYRPC_INFO_SIZE];
 
 	node_open(n, &(struct copyrpc_ctx_attr){.ring_size = 8192}, 2, 300, 5000 * TIMES / SCALE,
 		test_seed());
-	for (int i = 0; i < 2; i++)
-		copyrpc_ep_info(n->ep[i], blob[i]);
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_connect(n->ep[i], blob[!i], COPYRPC_INFO_SIZE), 0);
+	connect_eps(n->ep);
 	while (!node_done(n))
 		node_step(n);
 	node_report(n);

@@ -8,12 +8,10 @@
 #ifndef COPYRPC_TEST_TRAFFIC_H
 #define COPYRPC_TEST_TRAFFIC_H
 
-#include <errno.h>
 #include <sched.h>
 #include <sys/socket.h>
 
-#include "support/test.h"
-#include "copyrpc.h"
+#include "pair.h"
 
 #define NODE_EPS 16
 #define NODE_CALLS 262144
@@ -154,6 +152,15 @@ static inline bool node_done(const struct node *n)
 		if (n->got[i] < n->calls || n->served[i] < n->calls)
 			return false;
 	return true;
+}
+
+/* Connects the endpoints of two nodes to each other, and runs the nodes until both are done. */
+static inline void nodes_run(struct node nodes[2], uint64_t seed)
+{
+	for (int i = 0; i < nodes[0].eps; i++)
+		connect_eps((struct copyrpc_ep *[]){nodes[0].ep[i], nodes[1].ep[i]});
+	while (!node_done(&nodes[0]) || !node_done(&nodes[1]))
+		node_step(&nodes[test_rand(&seed) % 2]);
 }
 
 /* Checks that the context's counters agree with the test's operations. */
