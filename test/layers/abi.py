@@ -22,7 +22,7 @@ import sys
 import tempfile
 from xml.etree import ElementTree
 
-from layers import LAYERS, fail, includes
+from layers import LAYERS, fail, includes, run
 
 # The dump leaves out everything that depends on the machine, the compiler or the tree's path.
 ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-interfaces-only", "--no-corpus-path",
@@ -31,10 +31,6 @@ ABIDW = ["abidw", "--drop-private-types", "--drop-undefined-syms", "--exported-i
 
 SIZED = [re.compile(r"struct (\w+) \*\w+,\s*size_t size\b"),
          re.compile(r"struct (\w+) \{\s*(?:/\*.*?\*/\s*)?size_t size;", re.S)]
-
-
-def run(*cmd):
-    return subprocess.run([str(c) for c in cmd], check=True, capture_output=True, text=True).stdout
 
 
 class Library:

@@ -10,24 +10,15 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 
-from layers import HEADER_ONLY, LAYERS, PROGRAMS, fail
+from layers import HEADER_ONLY, LAYERS, PROGRAMS, fail, run
 
 args = [a for a in sys.argv[1:] if a != "--all"]
 source = pathlib.Path(args[0]).resolve()
 names = [n for n in args[1:] if n not in HEADER_ONLY]  # which have no target of their own
 everything = {**LAYERS, **PROGRAMS}
-
-
-def run(*cmd, env=None):
-    r = subprocess.run([str(c) for c in cmd], capture_output=True, text=True, env=env)
-    if r.returncode:
-        print(r.stdout + r.stderr)
-        raise SystemExit(f"failed: {' '.join(map(str, cmd))}")
-    return r.stdout
 
 
 def below(layer):

@@ -8,8 +8,9 @@ programs print. The patterns are few and rarely wrong; they do not find every su
 """
 import pathlib
 import re
-import subprocess
 import sys
+
+from layers import tracked
 
 PATTERNS = {  # of a whole sentence
     "a noun clause is no sentence": re.compile(
@@ -86,14 +87,8 @@ def findings(path, text):
                     break
 
 
-def files(source, under):
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "--", *under], cwd=source,
-                            capture_output=True, text=True, check=True).stdout.split()
-    return [source / f for f in sorted(listed) if pathlib.Path(f).suffix in KIND and (source / f).is_file()]
-
-
 def report(source, under=()):
-    for path in files(source, under):
+    for path in (p for p in tracked(source, *under) if p.suffix in KIND):
         for line, wrong, sentence in findings(path, path.read_text()):
             yield path.relative_to(source), line, wrong, sentence
 

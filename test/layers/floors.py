@@ -12,10 +12,9 @@ import ctypes
 import json
 import os
 import pathlib
-import subprocess
 import sys
 
-from layers import fail
+from layers import dependencies, fail, run
 
 # Directories of sources, lowest first: a file includes those of its own and of lower ones.
 FLOORS = {
@@ -66,8 +65,7 @@ def symbols(objs):
     """Returns the names that each file calls, and the file that defines each name."""
     calls, defines = {path: set() for path in objs}, {}
     source = {str(obj): path for path, obj in objs.items()}
-    listing = subprocess.run(["nm", "-A", *objs.values()], check=True, capture_output=True, text=True).stdout
-    for line in listing.splitlines():
+    for line in run("nm", "-A", *objs.values()).splitlines():
         obj, entry = line.split(":", 1)
         letter, name = entry.split()[-2:]
         if letter in CALLED:
@@ -109,15 +107,11 @@ def row_of(room, circle):
 
 def included(build, source):
     """Returns pairs of a source file and a file of this tree that it includes, directly or not."""
-    log = subprocess.run(["ninja", "-C", str(build), "-t", "deps"], check=True, capture_output=True, text=True).stdout
-    top, path, pairs = os.path.relpath(source, build), None, set()
-    for line in log.splitlines():
-        if not line.startswith(" "):
-            path = None
-        elif line.strip().startswith(top):
-            header = os.path.relpath(os.path.normpath(line.strip()), top)
-            path = path or header  # the first entry of an object is its source
-            pairs.add((path, header))
+    top, sources, pairs = os.path.relpath(source, build), {}, set()
+    for obj, file in dependencies(build):
+        if file.startswith(top):
+            header = os.path.relpath(os.path.normpath(file), top)
+            pairs.add((sources.setdefault(obj, header), header))  # the first entry of an object is its source
     return pairs
 
 

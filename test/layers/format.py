@@ -6,27 +6,20 @@ import shutil
 import subprocess
 import sys
 
+from layers import fail, tracked
+
 MAJOR = "14"
 
-source = pathlib.Path(sys.argv[1])
+source = pathlib.Path(sys.argv[1]).resolve()
 tool = shutil.which("clang-format-" + MAJOR) or shutil.which("clang-format")
 version = tool and subprocess.run([tool, "--version"], capture_output=True, text=True).stdout
 if not version or not re.search(rf"version {MAJOR}\.", version):
     print(f"needs clang-format {MAJOR}; found: {version or 'none'}")
     sys.exit(77)
 
-files = sorted(
-    str(path.relative_to(source))
-    for pattern in ("*.c", "*.h")
-    for path in source.rglob(pattern)
-    if not path.relative_to(source).parts[0].startswith(("build", "."))
-)
+files = tracked(source, "*.c", "*.h")
 assert len(files) > 100, f"only {len(files)} files found"
-done = subprocess.run(
-    [tool, "--dry-run", "--Werror", "--ferror-limit=1"] + files,
-    cwd=source, capture_output=True, text=True,
-)
+done = subprocess.run([tool, "--dry-run", "--Werror", "--ferror-limit=1", *files], capture_output=True, text=True)
 bad = sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", done.stderr, re.M)))
-for name in bad:
-    print(f"{name}: not as .clang-format says; run: clang-format -i {name}")
-sys.exit(1 if bad or done.returncode else 0)
+fail([f"{name}: not as .clang-format says; run: clang-format -i {name}" for name in bad] or
+     [done.stderr] * bool(done.returncode))

@@ -6,16 +6,11 @@ the program begins, and the code has stack protectors and checked calls.
 """
 import json
 import pathlib
-import subprocess
 import sys
 
-from layers import fail
+from layers import fail, run
 
 build = pathlib.Path(sys.argv[1])
-
-
-def run(*cmd):
-    return subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
 
 
 def is_elf(path):

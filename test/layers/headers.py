@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-from layers import HEADERS, LAYERS, fail, includes
+from layers import HEADERS, LAYERS, code, fail, includes
 
 source = pathlib.Path(sys.argv[1])
 TRACED = ["cellring", "delegrpc", "shmipc", "flux"]
@@ -36,9 +36,8 @@ def prefix(layer):
 
 def shared_names(layer, header):
     """The structs of a header that C++ cannot name without `struct`."""
-    texts = [f.read_text() for f in sorted((source / layer / "include").glob("*.h"))]
-    structs = sorted({name for text in texts
-                      for name in re.findall(r"\bstruct (\w+)", re.sub(r"/\*.*?\*/", "", text, flags=re.S))
+    structs = sorted({name for f in (source / layer / "include").glob("*.h")
+                      for name in re.findall(r"\bstruct (\w+)", code(f.read_text()))
                       if name.startswith(prefix(layer))})
     text = f"#include <{header}>\n" + "".join(f"{name} *pointer_to_{name};\n" for name in structs)
     cmd = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-fmax-errors=0"]

@@ -9,10 +9,9 @@ read after the preprocessor, so macros in front of a function do not matter.
 """
 import pathlib
 import re
-import subprocess
 import sys
 
-from layers import HEADERS, LAYERS, fail, includes
+from layers import HEADERS, LAYERS, exported, fail, includes, run
 
 MARKER = re.compile(r'# \d+ "([^"]*)"')
 # The name before the last parentheses, which may contain others: pointers to functions, attributes.
@@ -22,8 +21,7 @@ FUNCTION = re.compile(r"\b(\w+)\s*\((?:[^()]|\([^()]*\))*\)\s*$")
 def preprocessed(source, layer, header):
     """Yields (is the file a public header itself, line) of the preprocessed headers of this layer."""
     flags = [f"-I{source / path}" for path in includes(layer)]
-    text = subprocess.run(["gcc", "-E", "-std=c11", *flags, "-"], input=f"#include <{header}>\n",
-                          check=True, capture_output=True, text=True).stdout
+    text = run("gcc", "-E", "-std=c11", *flags, "-", input=f"#include <{header}>\n")
     file = None
     for line in text.splitlines():
         if marker := MARKER.match(line):
@@ -55,19 +53,12 @@ def functions(lines):
     return declared, defined
 
 
-def exported(library):
-    out = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True,
-                         capture_output=True, text=True).stdout
-    return {name for *_, kind, name in (line.split("@")[0].split() for line in out.splitlines())
-            if kind in "TW"}
-
-
 def check(source, build, layer):
     lines = [line for header in HEADERS[layer] for line in preprocessed(source, layer, header)]
     declared, inline = functions(text for _, text in lines)
     in_public, defined_there = functions(text for public, text in lines if public)
     public = in_public | defined_there
-    found = exported(build / layer / f"lib{layer}.so")
+    found = {n for n, kind in exported(build / layer / f"lib{layer}.so").items() if kind in "TW"}
     assert public and found, (layer, public, found)
     for names, what in (
         ((inline & public) - found, "is inline for C, and not exported for others: see src/ffi.c and the .sym"),

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""The table that the layer tests check: the includes, symbols and libraries of each layer."""
+"""The table that the layer tests check: the includes, symbols and libraries of each layer. Functions that
+several of the tests use."""
+import re
+import subprocess
 
 # layer: (prefix of its exported symbols, directories it may include from,
 #         libraries it may need besides libc, pkg-config names it requires)
@@ -63,6 +66,40 @@ def includes(layer):
     """The include directories that a user of a layer needs: its own, and those of layers below."""
     below = [n for n in sorted(LAYERS.get(layer, ("", set()))[1]) if n in HEADER_ONLY]
     return [n + "/include" for n in [layer] + below]
+
+
+def run(*command, **more):
+    """Returns what a command prints. It must succeed."""
+    r = subprocess.run([str(c) for c in command], capture_output=True, text=True, **more)
+    if r.returncode:
+        raise SystemExit(f"{r.stdout}{r.stderr}failed: {' '.join(map(str, command))}")
+    return r.stdout
+
+
+def tracked(source, *patterns):
+    """The files of the tree that git does not ignore, sorted."""
+    listed = run("git", "ls-files", "-co", "--exclude-standard", "--", *patterns, cwd=source).splitlines()
+    return [source / f for f in sorted(listed) if (source / f).is_file()]
+
+
+def dependencies(build):
+    """Yields each object file of ninja's dependency log with a file that it depends on, relative to the build."""
+    for line in run("ninja", "-C", build, "-t", "deps").splitlines():
+        if line.startswith(" "):
+            yield obj, line.strip()
+        else:
+            obj = line.split(":")[0]
+
+
+def exported(library):
+    """The symbols that a library exports, with the letter of nm."""
+    return {name: kind for *_, kind, name in
+            (line.split("@")[0].split() for line in run("nm", "-D", "--defined-only", library).splitlines())}
+
+
+def code(text):
+    """Source code without its comments, and with all of its lines."""
+    return re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: "\n" * m[0].count("\n"), text, flags=re.S)
 
 
 def fail(msgs):

@@ -7,24 +7,14 @@ No function that LAYER.h declares has it.
 """
 import pathlib
 import re
-import subprocess
 import sys
 
-from layers import fail
-
-COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.S)
+from layers import code, exported, fail
 
 
 def functions(path, layer):
     """The functions that a header declares or defines at its top level."""
-    text = COMMENT.sub("", path.read_text())
-    return set(re.findall(rf"^[A-Za-z][\w \t*]*?\b({layer}_\w+)\(", text, re.M))
-
-
-def exported(library):
-    out = subprocess.run(["nm", "-D", "--defined-only", str(library)], check=True,
-                         capture_output=True, text=True).stdout
-    return {line.split()[-1].split("@")[0] for line in out.splitlines()}
+    return set(re.findall(rf"^[A-Za-z][\w \t*]*?\b({layer}_\w+)\(", code(path.read_text()), re.M))
 
 
 source, errors = pathlib.Path(sys.argv[1]), []

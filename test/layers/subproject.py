@@ -5,20 +5,13 @@ and installs. The libraries have the kind that the project chooses, and only the
 installed."""
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 
+from layers import run
+
 source, here = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(__file__).parent
 names = sys.argv[2:]
-
-
-def run(cwd, *cmd):
-    r = subprocess.run([str(c) for c in cmd], cwd=cwd, capture_output=True, text=True)
-    if r.returncode:
-        print(r.stdout + r.stderr)
-        raise SystemExit(f"failed: {' '.join(map(str, cmd))}")
-    return r.stdout
 
 
 def outer_project(outer, layers):
@@ -44,23 +37,23 @@ def wrap_project(outer, layers):
 
 
 def setup(outer, layers, *options):
-    run(outer, "meson", "setup", "b", ".", "--force-fallback-for=" + ",".join(layers),
-        "-Dworkspace:layers=" + ",".join(layers), *options)
+    run("meson", "setup", "b", ".", "--force-fallback-for=" + ",".join(layers),
+        "-Dworkspace:layers=" + ",".join(layers), *options, cwd=outer)
 
 
 def build_and_test(outer, layers):
-    run(outer, "ninja", "-C", "b")
-    run(outer, "meson", "test", "-C", "b", *layers)
+    run("ninja", "-C", "b", cwd=outer)
+    run("meson", "test", "-C", "b", *layers, cwd=outer)
 
 
 def install(outer, to):
     """Returns the files that `meson install` puts below the prefix, without the directories of the host."""
-    run(outer, "meson", "install", "-C", "b", "--no-rebuild", "--destdir", outer / to)
+    run("meson", "install", "-C", "b", "--no-rebuild", "--destdir", outer / to, cwd=outer)
     return {p.name for p in (outer / to).rglob("*") if not p.is_dir()}
 
 
 def needed(program):
-    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", run(None, "readelf", "-d", program)))
+    return set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", program)))
 
 
 def same(what, found, wanted):
@@ -86,8 +79,8 @@ def take_one_shared(outer, layer):
     if f"lib{layer}.so.0" not in needed(outer / "b" / f"use-{layer}"):
         raise SystemExit(f"default_library=shared: use-{layer} does not need lib{layer}.so.0")
     same("an install that asks for nothing of ours holds", install(outer, "bare"), {f"use-{layer}"})
-    run(outer, "meson", "configure", "b", "-Dworkspace:install=enabled")
-    run(outer, "ninja", "-C", "b")
+    run("meson", "configure", "b", "-Dworkspace:install=enabled", cwd=outer)
+    run("ninja", "-C", "b", cwd=outer)
     got = install(outer, "full")
     for file in (f"lib{layer}.so.0", f"{layer}.h", f"{layer}.pc", f"{layer}.7"):
         if file not in got:
@@ -99,9 +92,9 @@ def take_one_shared(outer, layer):
 def take_by_wrap(outer, layers):
     """Builds and runs a user of the last layer. The first layer has already configured this tree."""
     wrap_project(outer, layers)
-    run(outer, "meson", "setup", "b", ".", "--wrap-mode=forcefallback", "-Ddefault_library=static")
-    run(outer, "ninja", "-C", "b", f"use-{layers[-1]}")
-    run(outer, "meson", "test", "-C", "b", "--no-rebuild", layers[-1])
+    run("meson", "setup", "b", ".", "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
+    run("ninja", "-C", "b", f"use-{layers[-1]}", cwd=outer)
+    run("meson", "test", "-C", "b", "--no-rebuild", layers[-1], cwd=outer)
 
 
 with tempfile.TemporaryDirectory() as tmp:

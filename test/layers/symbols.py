@@ -3,18 +3,13 @@
 each program needs the libraries that the table lists."""
 import pathlib
 import re
-import subprocess
 import sys
 
-from layers import LAYERS, LIBC, OPTIONAL, PROGRAMS, fail
-
-
-def run(*cmd):
-    return subprocess.run(cmd, check=True, capture_output=True, text=True).stdout
+from layers import LAYERS, LIBC, OPTIONAL, PROGRAMS, exported, fail, run
 
 
 def check_needed(file, needed, optional=frozenset()):
-    found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", str(file))))
+    found = set(re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", file)))
     if found - needed - LIBC - optional:
         errors.append(f"{file.name} needs {sorted(found - needed - LIBC - optional)}")
     if needed - found:
@@ -30,8 +25,7 @@ for layer in (name for name in sys.argv[2:] if name in LAYERS):
     prefix, _, needed = LAYERS[layer]
     lib = build / layer / f"lib{layer}.so"
     found = check_needed(lib, needed)
-    exported = [line.split()[-1] for line in run("nm", "-D", "--defined-only", str(lib)).splitlines()]
-    names = [s.split("@")[0] for s in exported]
+    names = exported(lib)
     if not names:
         errors.append(f"{lib.name} exports nothing")
     errors += [
@@ -39,7 +33,7 @@ for layer in (name for name in sys.argv[2:] if name in LAYERS):
         for s in names
         if not s.startswith(prefix) and not s.upper().startswith("LIB" + prefix.upper()[:-1])
     ]
-    undefined = run("nm", "-D", "-u", str(lib))
+    undefined = run("nm", "-D", "-u", lib)
     if layer != "mlx5dv-lite" and re.search(r"\b(ibv|mlx5dv)_\w+", undefined):
         errors.append(f"{lib.name} calls verbs: {re.findall(r'(?:ibv|mlx5dv)_[a-z_0-9]+', undefined)}")
     print(f"{lib.name}: {len(names)} symbols, needs {found}")

@@ -10,17 +10,15 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 
 import english
+from layers import fail, run, tracked
 
 WALKS = 4  # tables of docs/architecture.md with a column `step`
 README_LINES = 120  # at most
 source = pathlib.Path(sys.argv[1]).resolve()
-listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=source, capture_output=True,
-                        text=True, check=True).stdout.split()
-here = {f for f in listed if (source / f).exists()}
+here = {str(f.relative_to(source)) for f in tracked(source)}
 directories = {str(d) for f in here for d in pathlib.PurePath(f).parents}
 documents = sorted(source / f for f in here if f.endswith(".md") and f != "CHANGELOG.md")
 
@@ -79,11 +77,8 @@ def check_walk(rows):
 
 def built():
     """Returns the names of tests, benchmarks and targets."""
-    found = set()
-    for what in "--tests", "--benchmarks", "--targets":
-        out = subprocess.run(["meson", "introspect", what, sys.argv[2]], capture_output=True, text=True, check=True)
-        found |= {entry["name"] for entry in json.loads(out.stdout)}
-    return found
+    return {entry["name"] for what in ("--tests", "--benchmarks", "--targets")
+            for entry in json.loads(run("meson", "introspect", what, sys.argv[2]))}
 
 
 bad, words, names, links = [], glossary(), 0, 0
@@ -116,6 +111,7 @@ for document in documents:
     if document.parent != source and document.name == "README.md" and lines > README_LINES:
         bad.append(f"{document.relative_to(source)}: {lines} lines, more than {README_LINES}")
 bad += [f"{file}:{line}: {wrong}: {sentence}" for file, line, wrong, sentence in english.report(source)]
-print("\n".join(bad))
 print(f"{len(documents)} documents, {names} names of files, {links} links")
-sys.exit(bool(bad) or names < 50 or links < 50)
+if names < 50 or links < 50:
+    bad.append("there are too few names or links: the check saw nothing")
+fail(bad)
