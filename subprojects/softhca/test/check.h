@@ -3,8 +3,8 @@
 #define SOFTHCA_TEST_CHECK_H
 
 /*
- * A failed check prints its place and its condition, and ends the test with status 1. The functions below check
- * what they do, too.
+ * A failed check prints its place and its condition, and ends the test with status 1. The functions
+ * below also end the test if they fail.
  */
 
 #include <stdint.h>
@@ -83,7 +83,10 @@ static inline pid_t test_fork(void)
 	return pid;
 }
 
-/* Waits for the end of a child. Returns its exit status, or 128 plus the number of the signal that ended it. */
+/*
+ * Waits for the end of a child. Returns its exit status, or 128 plus the number of the signal that
+ * ended it.
+ */
 static inline int test_reap(pid_t pid)
 {
 	int status;

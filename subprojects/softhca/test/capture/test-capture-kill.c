@@ -54,7 +54,7 @@ static void victim(void)
 	_exit(1);
 }
 
-/* Kills a victim at its system call stop number @stop. Returns whether it had ended before. */
+/* Kills a victim at its system call stop number @stop. Returns true if it had ended before. */
 static bool run_victim(uint32_t stop)
 {
 	bool ended = false;
@@ -99,7 +99,7 @@ static uint64_t packets_in_file(uint64_t *size)
 	return packets;
 }
 
-/* Returns whether the victim's group is in the file. */
+/* Returns true if the victim's group is in the file. */
 static bool one(uint32_t stop, bool *ended)
 {
 	struct capture before = arena()->capture, after;

@@ -143,7 +143,9 @@ static void disconnect(bool server_asks, bool by_destruction)
 	none_left();
 }
 
-/* Both ends disconnect before they have read the event of the other one, and still read it first. */
+/*
+ * Both ends disconnect before they have read the event of the other one, and still read it first.
+ */
 static void disconnect_both(void)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
@@ -162,7 +164,7 @@ static void disconnect_both(void)
 
 static uint64_t sent; /* when the last message was sent */
 
-/* Makes an id that asks for a connection. */
+/* Makes an id that requests a connection. */
 static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
@@ -173,7 +175,7 @@ static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port
 	return id;
 }
 
-/* Returns the event, which takes the time of a message from @sent on. */
+/* Returns the event, which must arrive the time of a message after @sent. */
 static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t uid)
 {
 	struct rdma_ucm_event_resp e = raw_expect(fd, type, uid);
@@ -516,11 +518,11 @@ static void duplicates(void)
 /* The last step of a connection before one of its processes is killed. */
 enum { ASKED, READ_REQUEST, ACCEPTED, CONNECTED, DYING };
 
-/* For a child that is killed. */
+/* Set for a child that is killed: its last stage, and the server's port. */
 static int last_stage;
 static uint16_t server_port;
 
-/* Tells the parent that this process has come so far, and waits to be killed. */
+/* Reports to the parent that this process has reached its last stage, and waits to be killed. */
 static void await_death(int fd)
 {
 	test_put(fd, "x", 1);

@@ -90,7 +90,10 @@ static const struct lengths {
 	{RDMA_USER_CM_CMD_RESOLVE_ADDR, sizeof(struct rdma_ucm_resolve_addr), 0},
 };
 
-/* A command that is a byte too short is refused, and so is one with room for all but a byte of its answer. */
+/*
+ * A command that is a byte too short is refused, and so is one with room for all but a byte of its
+ * answer.
+ */
 static void short_ones(void)
 {
 	static const char zeros[1024];
@@ -148,7 +151,9 @@ static void ids(void)
 	close(other);
 }
 
-/* The answer cannot be written to its address. Then no id is left that the program does not know. */
+/*
+ * The answer cannot be written to its address. Then no id is left that the program does not know.
+ */
 static void addresses_of_answers(void)
 {
 	struct rdma_ucm_create_id create = {.response = (uintptr_t)wrong, .ps = RDMA_PS_TCP};
@@ -389,8 +394,8 @@ static void forged_events(void)
 
 /*
  * These replace libc's poll() and pause(), which the HCA calls to wait for an event. When @armed is
- * a channel, poll() does what another thread may do at this moment: it closes the channel, and opens
- * a readable file with the same number.
+ * a channel, poll() does what another thread may do at this moment: it closes the channel, and
+ * opens a readable file with the same number.
  */
 static int armed = -1, pauses;
 

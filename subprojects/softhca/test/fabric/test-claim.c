@@ -140,7 +140,7 @@ static int ended(pid_t pid)
 	return test_reap(pid);
 }
 
-/* Makes one check. Returns whether the mutex was taken, and releases it. */
+/* Makes one check. Returns true if the mutex was taken, and releases it. */
 static bool look(struct claim_watch *w)
 {
 	if (!claim_take_over(&arena()->lock, w, CLAIM_FOR_ME))

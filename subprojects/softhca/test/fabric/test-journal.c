@@ -29,8 +29,8 @@
 #define ORDER 37u /* entry number i of the list is ORDER * i modulo ENTRIES */
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex */
-#define STRIDE 17 /* of the instruction counts that one run tries; the start differs */
-#define SELDOM 3 /* stops, which leave the same state as kills, have so many times that stride */
+#define STRIDE 17 /* between the instruction counts of one run; the first count differs */
+#define SELDOM 3 /* times STRIDE: for stops, because they leave the same state as kills */
 
 struct queue {
 	struct cqe64 cqes[1 << LOG_SIZE];
@@ -149,7 +149,7 @@ static void victim(uint32_t n, enum part part)
 }
 
 /*
- * Leaves the victim stopped. Returns whether the part had ended before @instructions were executed.
+ * Leaves the victim stopped. Returns true if the part had ended before @instructions were executed.
  */
 static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t *pid_p)
 {
@@ -230,7 +230,7 @@ static void check_queue(struct queue *q, uint32_t before, bool done, uint32_t n)
 	q->dbrec[0] = htobe32((before + 1) & 0xffffff);
 }
 
-/* Returns whether the victim's step is complete, with or without recovery. */
+/* Returns true if the victim's step is complete, with or without recovery. */
 static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, bool *ended)
 {
 	const uint32_t before = queues[0].cq->producer, taken = srq->taken;

@@ -46,8 +46,8 @@ static inline void command_add_input(union command *c, uint16_t id, const void *
 }
 
 /*
- * Executes the command with a @number of IB_USER_VERBS_CMD_*. @driver: the driver's part of its input. A length of 0: without
- * that part. Returns 0 or -errno.
+ * Executes the command with a @number of IB_USER_VERBS_CMD_*. @driver: the driver's part of its
+ * input. A length of 0: without that part. Returns 0 or -errno.
  */
 static inline int command_write(struct ibv_context *ctx, uint64_t number, const void *in,
 	uint16_t in_len, const void *driver, uint16_t driver_len, void *out, uint16_t out_len)

@@ -64,7 +64,10 @@ void rig_open(struct rig *r, const struct rig_attr *attr);
 void rig_close(struct rig *r);
 struct rig_addr rig_addr(const struct rig *r);
 
-/* Timers of a QP. The value of a field that is 0: timeout 10 (4 ms), retry 3, rnr_retry 7, min_rnr_timer 1. */
+/*
+ * Timers of a QP. The value of a field that is 0: timeout 10 (4 ms), retry 3, rnr_retry 7,
+ * min_rnr_timer 1.
+ */
 struct rig_timers {
 	uint8_t timeout, retry, rnr_retry, min_rnr;
 };
@@ -76,8 +79,8 @@ void rig_open_pair(struct rig *a, const struct rig_attr *attr_a, struct rig *b,
 void rig_close_pair(struct rig *a, struct rig *b);
 
 /*
- * Exchanges addresses over a socket with another process, which calls it too, and connects to its QP. Returns when
- * both are connected. @mr: the region of the own address; NULL: the rig's.
+ * Exchanges addresses over a socket with another process, which calls it too, and connects to its
+ * QP. Returns when both are connected. @mr: the region whose address is sent; NULL: the rig's.
  */
 struct rig_addr rig_meet(struct rig *r, int fd, const struct ibv_mr *mr, struct rig_timers t);
 
@@ -92,7 +95,10 @@ enum ibv_qp_state rig_state(const struct rig *r);
 struct mlx5dv_qp rig_dv_qp(struct ibv_qp *qp);
 struct mlx5dv_cq rig_dv_cq(struct ibv_cq *cq);
 
-/* Returns a counter of the first port of adapter @rail. @name: its path in the port's directory of sysfs. */
+/*
+ * Returns a counter of the first port of adapter @rail. @name: its path in the port's directory of
+ * sysfs.
+ */
 uint64_t rig_counter(unsigned rail, const char *name);
 
 /* Posts a receive of @len bytes at @offset of the buffer. */
@@ -120,8 +126,8 @@ void rig_write(struct rig *from, const struct rig *to, uint32_t len);
 void rig_send(struct rig *r, uint32_t len);
 
 /*
- * Posts @n WRITEs of @len bytes in @places under one doorbell, and signals the last. Each place is at the start of
- * the buffer.
+ * Posts @n WRITEs of @len bytes in @places under one doorbell, and signals the last. Each place is
+ * at the start of the buffer.
  */
 void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places);
 

@@ -90,8 +90,8 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 }
 
 /*
- * Consumes up to @ci. The places of a run that were never written still hold what was
- * there two rounds ago, with the right owner bit: readers have to take it away.
+ * Consumes up to @ci. The places of a run that were never written still hold what was there two
+ * rounds ago, with the right owner bit, so readers must clear them.
  */
 static void take(const struct mlx5dv_cq *dv, uint32_t ci, uint32_t n)
 {

@@ -167,7 +167,7 @@ static void start_long(struct call *c, struct pair *p, struct gap *g, enum ibv_w
 	gap_reached();
 }
 
-/* Waits long enough for the thread to return if the copy did not keep it. */
+/* Waits so long that the thread would have returned if the copy did not hold it up. */
 static void still_waits(struct call *c, struct pair *other)
 {
 	for (uint32_t n = 0; n < 200; n++) {

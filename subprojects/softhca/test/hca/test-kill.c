@@ -179,7 +179,7 @@ static void on_sent(const struct ibv_wc *wc, struct tally *t)
 	CHECK_EQ(wc->wr_id, t->to_victim_done++);
 }
 
-/* One turn of the survivor's loop: answers both peers. Returns whether nothing arrived. */
+/* One turn of the survivor's loop: answers both peers. Returns true if nothing arrived. */
 static bool turn(struct tally *t, const struct rig_addr *steady_to,
 	const struct rig_addr *victim_to)
 {
@@ -247,7 +247,7 @@ static void one_kill(int fd, struct tally *t, const struct rig_addr *steady_to, 
 	while (!t->victim_failed || t->to_victim != t->to_victim_done)
 		turn(t, steady_to, &to);
 	test_get(fd, &c, 1); /* the process is reaped */
-	while (!turn(t, steady_to, NULL)) /* destroying the QP would eat its completions */
+	while (!turn(t, steady_to, NULL)) /* destroying the QP would remove its completions */
 		;
 	CHECK(!ibv_destroy_qp(victim_qp));
 }

@@ -76,7 +76,7 @@ static void with_service_in_virtual_time(void)
 	rig_close_pair(&a, &b);
 }
 
-static uint64_t stopped_ns; /* what the clock shows, to the HCA, too; 0: the time */
+static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {

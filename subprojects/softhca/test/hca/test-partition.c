@@ -69,7 +69,10 @@ static void reach(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b)
 	close_pair(NULL);
 }
 
-/* Nothing of a message of @packets packets arrives, and only RC is told of it, by its timers. */
+/*
+ * Checks that nothing of a message of @packets packets arrives. Only an RC sender notices that, by
+ * its timers.
+ */
 static void miss(enum ibv_qp_type type, uint16_t at_a, uint16_t at_b, enum ibv_wr_opcode op,
 	uint32_t len, uint32_t packets)
 {

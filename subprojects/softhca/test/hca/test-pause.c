@@ -55,7 +55,10 @@ static double expected(uint32_t n, uint32_t len, int places)
 {
 	double length = fmin(log2(len) - 5, 12) / 12, batch = fmin(floor(log2(n)), 6) / 6;
 
-	/* As the messages go, fewer are outstanding: taken as at the beginning. */
+	/*
+	 * While the messages are sent, fewer and fewer are outstanding. The share is that of the
+	 * beginning.
+	 */
 	return PAUSES / 200. * (length + (places - 1) / 3. + batch + floor(log2(n)) / 10) / 5;
 }
 

@@ -69,7 +69,7 @@ static void jump_out(int sig, siginfo_t *si, void *uc)
 }
 
 static volatile bool deeper = true; /* which the compiler does not know */
-static int *nowhere; /* a page that nobody may touch */
+static int *nowhere; /* a page without access */
 
 static uint64_t __attribute__((noinline)) recurse(uint64_t n)
 {
@@ -81,7 +81,7 @@ static uint64_t __attribute__((noinline)) recurse(uint64_t n)
 
 static void fault(void)
 {
-	__atomic_store_n(nowhere, 1, __ATOMIC_RELAXED); /* not to be left out */
+	__atomic_store_n(nowhere, 1, __ATOMIC_RELAXED); /* not optimised away */
 }
 
 /* The copy of the payload faults, so a signal arrives inside the doorbell's signal. */
@@ -204,7 +204,7 @@ static void blocked_from_the_start(void)
 {
 	sigset_t set;
 
-	/* Not by libc's function, which the library stands in front of. */
+	/* Not by libc's function, which the library interposes. */
 	sigemptyset(&set);
 	sigaddset(&set, SIGSEGV);
 	CHECK(!syscall(SYS_rt_sigprocmask, SIG_BLOCK, &set, NULL, 8));

@@ -104,7 +104,7 @@ struct worker {
 	bool stopped;
 };
 
-/* Stops it, or continues it. Returns whether it was stopped. */
+/* Stops it, or continues it. Returns true if it was stopped. */
 static bool turn(struct worker *w, struct shared *s)
 {
 	int status;

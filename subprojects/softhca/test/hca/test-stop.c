@@ -267,7 +267,7 @@ static void write_to(const struct process *p)
 
 /*
  * The process is stopped, perhaps with the mutex or in a copy. Goes on without it, and deregisters
- * the target memory of its message. Returns whether the process was taken over.
+ * the target memory of its message. Returns true if the process was taken over.
  */
 static bool go_on_without(const struct process *p)
 {
@@ -301,7 +301,7 @@ static void end(struct process *p, bool taken)
 	rig_close(&r);
 }
 
-/* Stops it after @instructions. Returns whether the message was completed before. */
+/* Stops it after @instructions. Returns true if the message was completed before. */
 static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
 {
 	struct process p = start(k);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A member that holds the fabric's mutex, as a member does that is stopped in a step. */
+/* A member that holds the fabric's mutex, like a member that is stopped in the middle of a step. */
 #include <stdio.h>
 #include <unistd.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * datagram-peer GID [HOST]: a server, or with HOST its client. The client sends datagrams of several lengths from its GID with
- * the index GID. The server checks the IP header in front of each, as the packet had it, and answers to where header
- * and completion say that it came from.
+ * datagram-peer GID [HOST]: a server, or with HOST its client. The client sends datagrams of
+ * several lengths from its GID with the index GID. The server checks the IP header before each
+ * payload, as the packet had it, and replies to the sender that the header and the completion name.
  */
 #include <arpa/inet.h>
 #include <infiniband/verbs.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: packets of a peer that writes what it likes, after the ICRC, which a hostile peer gets
- * right. The input is the kinds of the messages that are posted, then packets, each behind its
- * length. Memory is as large as it may be accessed, so that the sanitizer sees what is beyond it.
+ * libFuzzer: packets of a hostile peer, after the check of the ICRC, which such a peer computes
+ * correctly. The input has the kinds of the posted messages, then the packets, each after its
+ * length. Each buffer is as large as the peer may access, so that the sanitizer detects accesses
+ * beyond it.
  */
 #include <errno.h>
 #include <stdlib.h>

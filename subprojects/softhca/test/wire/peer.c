@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID[,GIDS]] [-f] [-s] [-e] [HOST]: a server,
- * or with HOST its client. Each side sends random messages of all kinds on each QP, which both compute from
- * the same numbers; every byte, every completion and the order of all is checked.
+ * peer [-q QPS] [-n MESSAGES] [-t TIMEOUT] [-m MTU] [-p PORT] [-g GID[,GIDS]] [-f] [-s] [-e]
+ * [HOST]: a server, or with HOST its client. Each side sends random messages of all kinds on each
+ * QP, which both compute from the same numbers; every byte, every completion and the order of all
+ * is checked.
  *
  * -t and -m are the codes of the attributes; timeout 0, the default, repeats every 10 ms for ever.
- * -g is the index of the own GID; with GIDS the QPs take so many in turn. -f: no request is fenced. -s: receives come from an SRQ. -e: sends for ever;
- * prints what ended it, which must be one error and then flushed requests.
+ * -g is the index of this side's GID; with GIDS the QPs use so many GIDs in turn. -f: no request is
+ * fenced. -s: receives come from an SRQ. -e: sends for ever; prints what ended it, which must be
+ * one error and then flushed requests.
  */
 #include <getopt.h>
 #include <infiniband/verbs.h>
@@ -24,7 +26,7 @@
 #define MESSAGES_MAX 400
 #define STRIDE 20480u
 #define WINDOW 16
-#define RECVS 8 /* few, so that some messages meet none */
+#define RECVS 8 /* few, so that some messages find none */
 #define PATTERN (STRIDE + 4096)
 #define RECV_ID (UINT64_C(1) << 32)
 
@@ -49,7 +51,7 @@ struct end {
 	struct address peer;
 	uint8_t *memory, *landing, *pattern, *source, *receives;
 	uint64_t *counters;
-	uint32_t posted, done; /* own messages */
+	uint32_t posted, done; /* messages of this side */
 	uint32_t expected; /* the peer's message that the next receive is for */
 	uint32_t fetched, swapped; /* atomics that have ended */
 	bool failed;
@@ -346,7 +348,10 @@ static void arrived(struct end *e, const struct ibv_wc *wc)
 	post_receive(owner, i);
 }
 
-/* Only of an endless run: the peer is gone. Everything that is posted ends with an error. */
+/*
+ * Called only in an endless run, when the peer is gone. Everything that is posted ends with an
+ * error.
+ */
 static void broken(struct end *e, const struct ibv_wc *wc)
 {
 	if (!opt.endless || (e->failed && wc->status != IBV_WC_WR_FLUSH_ERR)) {
@@ -428,7 +433,7 @@ static void check_landing(struct end *e)
 	}
 }
 
-/* A test that is ended because it takes too long says how far it has come. */
+/* A test that is ended because it takes too long prints its progress. */
 static void stop(int sig)
 {
 	for (uint32_t i = 0; i < opt.qps; i++)

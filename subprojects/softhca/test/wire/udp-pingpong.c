@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * udp-pingpong poll|sleep BYTES ROUNDS [HOST]: what a round trip of datagrams takes without any
- * HCA, in us. Without HOST it answers for ever.
+ * udp-pingpong poll|sleep BYTES ROUNDS [HOST]: prints the time of a round trip of datagrams without
+ * any HCA, in us. Without HOST it answers for ever.
  */
 #include <arpa/inet.h>
 #include <stdbool.h>
@@ -43,7 +43,7 @@ int main(int argc, char **argv)
 		CHECK(!bind(fd, (struct sockaddr *)&a, sizeof(a)));
 	for (int i = 0; argc == 4 || i <= rounds; i++) {
 		if (i == 1)
-			begun = now_us(); /* the first round finds the way */
+			begun = now_us(); /* the first round resolves the route */
 		if (argc > 4)
 			CHECK(sendto(fd, bytes, size, 0, (struct sockaddr *)&a, sizeof(a)) > 0);
 		while (recvfrom(fd, bytes, sizeof(bytes), flags, (struct sockaddr *)&a, &len) < 0)
