@@ -134,7 +134,10 @@ static void reject_request(struct cm_id *id, int rej, int sidr)
 	cm_tell(id, ud ? CM_EV_UNREACHABLE : CM_EV_REJECTED, ud ? sidr : rej, false);
 }
 
-/* Makes an id for a request to @listener. The event of the request tells the program its number. */
+/*
+ * Makes an id for a request to @listener. The event of the request contains the number of the new
+ * id.
+ */
 static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *listener)
 {
 	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);

@@ -56,7 +56,10 @@ struct fabric_peer fabric_peer(uint32_t slot)
 
 bool fabric_is_peer(const struct fabric_peer *peer)
 {
-	/* Relaxed: others raise it under the mutex, and an old value does no harm here. */
+	/*
+	 * Relaxed: other processes raise `life` under the mutex, and an old value does no harm
+	 * here.
+	 */
 	uint32_t life = __atomic_load_n(&arena()->procs[peer->slot].life, __ATOMIC_RELAXED);
 
 	return life == peer->life && fabric_reachable(peer->slot);

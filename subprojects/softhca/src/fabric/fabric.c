@@ -12,7 +12,10 @@
 #define LOCK_NAP_NS 50000
 #define LOOKS 8 /* checks of a holder within the time for which it may be stopped */
 
-/* Clears the pids of dead processes: they may be reused, and their memory must not be accessed. */
+/*
+ * Clears the pids of dead processes. A pid may be reused, and the memory of its new process must
+ * not be accessed.
+ */
 static void bury_dead(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {

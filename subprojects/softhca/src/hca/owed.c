@@ -48,7 +48,10 @@ void owed_room(struct qp *qp, enum owed_side side)
 		owed_release(qp, side);
 }
 
-/* The owner is woken first: if this process dies meanwhile, it finds what the journal adds. */
+/*
+ * Wakes the owner first, so that the owner finds the completion that the journal adds even if this
+ * process dies meanwhile.
+ */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end)
 {
 	uint32_t i = qp_index(qp);

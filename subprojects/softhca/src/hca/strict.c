@@ -22,7 +22,8 @@
 static void reap_polled(struct qp *qp)
 {
 	struct cq *cq = cq_at(qp->send_cq);
-	uint32_t polled = cq->producer; /* the most: the program does not report how many */
+	uint32_t polled = cq->producer; /* with ignore_overrun the program need not report what
+					   it polled */
 
 	if (!cq->ignore_overrun) {
 		cq_read_consumer(cq);

@@ -29,7 +29,7 @@ static bool own_directory(char dir[PATH_MAX])
 	return true;
 }
 
-/* <prefix>/SOFTHCA_BINDIR is where this program is: the library is in that prefix. */
+/* This program is in <prefix>/SOFTHCA_BINDIR, and the library is below the same prefix. */
 static bool find_installed(const char *dir, char path[ROOM])
 {
 	size_t n = strlen(dir), bin = strlen(SOFTHCA_BINDIR);

@@ -38,7 +38,7 @@ static const char usage[] =
 	"  show                      adapters, processes and QPs of a fabric\n"
 	"  link DEVICE up|down       plug or pull the cable of an adapter\n"
 	"  fault add KEY=VALUE...    a rule for messages to come; see softhca(7)\n"
-	"  fault list                the rules, with what they have seen and hit\n"
+	"  fault list                the rules, and how many messages they matched and hit\n"
 	"  fault clear [NUMBER]      remove a rule, or all\n"
 	"  capture [--qp N] FILE     write a pcapng file of what would be on the wire, until\n"
 	"                            interrupted, or the last program ends; -: standard output\n"

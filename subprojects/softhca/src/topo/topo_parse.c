@@ -176,7 +176,7 @@ static bool set_pkey(void *object, const char *v)
 	return true;
 }
 
-/* Parses one of two words. *is_on_p: whether it is @on. */
+/* Parses one of two words. Sets *is_on_p if the word is @on. */
 static bool set_word(const char *v, const char *off, const char *on, uint8_t *is_on_p)
 {
 	*is_on_p = !strcmp(v, on);

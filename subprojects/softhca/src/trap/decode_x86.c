@@ -18,7 +18,7 @@ enum { NP = 1 << 0, P66 = 1 << 1, PF3 = 1 << 2, PF2 = 1 << 3 };
 enum source {
 	GPR8, /* low byte of a general register, or AH..BH */
 	GPR, /* 2, 4 or 8 bytes by operand size */
-	GPR_SWAP, /* the same, bytes reversed (MOVBE) */
+	GPR_SWAP, /* as GPR, with the bytes reversed (MOVBE) */
 	IMM8,
 	IMM, /* 2 or 4 bytes, the latter sign-extended for 8 */
 	VEC_FULL, /* the whole vector */
@@ -152,7 +152,7 @@ static bool evex_opcode(struct insn *in)
 	in->vector = (uint8_t)(16 << length);
 	in->opcode = in->p[3];
 	in->p += 4;
-	/* Fixed bits; no second source; no mask, zeroing or broadcast. */
+	/* Checks the fixed bits, and that there is no second source, mask, zeroing or broadcast. */
 	return !(p0 & 8) && (p1 & 0x7c) == 0x7c && (p2 & 0x9f) == 0x08 && length < 3;
 }
 
@@ -231,7 +231,7 @@ static unsigned int imm_length(const struct insn *in)
 	return 0;
 }
 
-/* Decodes base and index of a SIB byte. *base_p: whether a base register is in the sum. */
+/* Decodes base and index of a SIB byte. Sets *base_p if a base register is in the sum. */
 static uint64_t decode_sib(struct insn *in, const ucontext_t *uc, bool *base_p)
 {
 	uint8_t sib = *in->p++;

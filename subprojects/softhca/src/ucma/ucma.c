@@ -93,8 +93,8 @@ int ucma_open(int flags)
 
 	if (r)
 		return r;
-	signals_install(); /* a wrong address is an error of the command and does not end the
-			      program */
+	/* With the handlers a wrong address is an error of the command and does not end the program. */
+	signals_install();
 	if (fabric_enter(&saved))
 		return -EIO;
 	r = sched_start(); /* messages arrive through its thread */

@@ -11,8 +11,8 @@
 #include "trap/pages.h"
 
 /*
- * Ids of doorbell pages. They differ from the offsets at which the device file maps, as a kernel's
- * do.
+ * Ids of doorbell pages. As in the kernel, they differ from the offsets of the pages in the device
+ * file.
  */
 #define PAGE_ID_FIRST 0x60u
 

@@ -124,7 +124,10 @@ void uverbs_forget(void)
 		uctxs[i].ino = 0;
 }
 
-/* Called before commands on objects with a doorbell: the program may have mapped new pages. */
+/*
+ * Called before commands on objects with a doorbell, because the program may have mapped new
+ * doorbell pages.
+ */
 static int find_doorbells(struct cmd *c)
 {
 	return trap_scan(c->u);

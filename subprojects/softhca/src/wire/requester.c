@@ -137,7 +137,10 @@ static void go_back(struct side *s)
 	r->grown = 0;
 }
 
-/* Handles a missing answer before the one that came: sends again, once, from its request on. */
+/*
+ * The answer before the one that came is missing: sends again, once, from the request of the
+ * missing answer on.
+ */
 static void gap(struct side *s)
 {
 	struct wire_requester *r = &s->q->rq;
@@ -222,9 +225,9 @@ static uint32_t send_packet(struct side *s, uint32_t n, const struct message *m,
 		return send_read(s, m, i);
 	message_request(m, i, &p);
 	if (p.payload && s->ops->gather(s->arg, n, i * m->mtu, payload, p.payload)) {
+		/* A later message fails when it is the oldest. */
 		if (n == r->done)
-			fail(s, WIRE_LOCAL_PROTECTION); /* a later message fails when it is the
-							   oldest */
+			fail(s, WIRE_LOCAL_PROTECTION);
 		return 0;
 	}
 	filled = (uint32_t)psn_distance(r->una, p.psn) + 1;

@@ -10,7 +10,7 @@ static struct port_counts *counts_of(const struct qp *qp)
 	return &arena()->rails[qp_rail(qp)].counts;
 }
 
-/* The QP that the message is for, or NULL. */
+/* The QP to which the message is sent, or NULL. */
 static const struct qp *peer_of(const struct qp *qp, const struct wqe *w)
 {
 	if (qp->type != QPT_UD)

@@ -53,8 +53,8 @@ static bool due(struct fault_rule *r)
 }
 
 /*
- * Places the first bytes of a WRITE or READ. Does nothing for other operations: half a SEND
- * would have to consume a receive, which could not be given back.
+ * Places the first bytes of a WRITE or READ. Does nothing for other operations: half of a SEND
+ * would have to consume a receive, and a receive cannot be posted again.
  */
 static struct answer place_part(struct qp *qp, const struct wqe *w, uint64_t bytes)
 {

@@ -300,7 +300,7 @@ void qp_end_receive(struct qp *qp, bool completes)
 /*
  * `flushing` is set first, so that a process that takes over from a dead one finishes the
  * transition. If a copy involves the QP, the end of the copy finishes the transition. The timer
- * covers the case that the copying process was killed and no other process has noticed.
+ * covers the case that the copying process was killed and no other process has noticed it.
  */
 void qp_to_error(struct qp *qp)
 {

@@ -208,7 +208,7 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 	return answer(V_DONE);
 }
 
-/* Fails the receive on both sides, and moves the receiver's QP to ERR. */
+/* Fails the message on both sides, and moves the receiver's QP to ERR. */
 static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum syndrome local,
 	enum syndrome remote)
 {

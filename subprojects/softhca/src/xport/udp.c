@@ -207,7 +207,7 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f)
 	if (fd >= 0)
 		r = (int)SYS(SYS_getsockname, fd, &a, &len);
 	if (r < 0) {
-		tell(rail, "a UDP socket for its address", r);
+		tell(rail, "no UDP socket for the adapter's address", r);
 		if (fd >= 0)
 			sys_close(fd);
 		return 0;
