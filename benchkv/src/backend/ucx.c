@@ -36,7 +36,6 @@ struct ucx_server {
 	struct daemon *daemon;
 	struct outgoing *free;
 	uint32_t served; /* in this poll */
-	struct ucx_server *next;
 };
 
 struct ucx_client {
@@ -49,13 +48,6 @@ struct ucx_client {
 	uint64_t calls; /* requests that UCX has taken, without the greetings */
 	bool greeting; /* replies are to greetings */
 	int error; /* -errno: an endpoint has failed */
-	struct ucx_client *next;
-};
-
-struct ucx_net {
-	ucp_context_h context;
-	struct ucx_server *servers;
-	struct ucx_client *clients;
 };
 
 static int to_errno(ucs_status_t status)
@@ -97,30 +89,25 @@ static void set_defaults(void)
 		setenv(defaults[i][0], defaults[i][1], 0);
 }
 
-/* Opens what the workers of a rank share. device is a name of ibv_get_device_list(). */
-static int open_net(const char *device, struct ucx_net **net_p)
+/* Opens the context of a rank's workers. */
+static int open_context(struct node *n)
 {
 	const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES |
 						   UCP_PARAM_FIELD_MT_WORKERS_SHARED,
 		.features = UCP_FEATURE_AM,
 		.mt_workers_shared = 1};
-	struct ucx_net *net = calloc(1, sizeof(*net));
+	ucp_context_h context;
 	char port[128];
 	int err;
 
-	if (!net)
-		return -ENOMEM;
 	/* Variables of the environment take precedence. */
 	set_defaults();
-	snprintf(port, sizeof(port), "%s:1", device);
+	snprintf(port, sizeof(port), "%s:1", n->device);
 	setenv("UCX_NET_DEVICES", port, 0);
-	err = to_errno(ucp_init(&params, NULL, &net->context));
-	if (err) {
-		free(net);
-		return err;
-	}
-	*net_p = net;
-	return 0;
+	err = to_errno(ucp_init(&params, NULL, &context));
+	if (!err)
+		n->net = context;
+	return err;
 }
 
 /* Has that function take messages with that id. */
@@ -137,61 +124,54 @@ static int set_handler(ucp_worker_h worker, unsigned id, ucp_am_recv_callback_t 
 	return to_errno(ucp_worker_set_am_recv_handler(worker, &param));
 }
 
-static int open_worker(const struct ucx_net *net, ucp_worker_h *worker_p)
+static int open_worker(const struct node *n, ucp_worker_h *worker_p)
 {
 	/* Made by the main thread, then used by another one. */
 	const ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
 		.thread_mode = UCS_THREAD_MODE_SERIALIZED};
 
-	return to_errno(ucp_worker_create(net->context, &params, worker_p));
+	return to_errno(ucp_worker_create(n->net, &params, worker_p));
 }
 
-static void close_servers(struct ucx_net *net)
+static void close_server(struct ucx_server *s)
 {
-	while (net->servers) {
-		struct ucx_server *s = net->servers;
+	if (!s)
+		return;
+	if (s->worker)
+		ucp_worker_destroy(s->worker);
+	while (s->free) {
+		struct outgoing *o = s->free;
 
-		net->servers = s->next;
-		if (s->worker)
-			ucp_worker_destroy(s->worker);
-		while (s->free) {
-			struct outgoing *o = s->free;
-
-			s->free = o->next;
-			free(o);
-		}
-		free(s);
+		s->free = o->next;
+		free(o);
 	}
+	free(s);
 }
 
-static void close_clients(struct ucx_net *net)
+static void close_client(struct ucx_client *u)
 {
-	while (net->clients) {
-		struct ucx_client *u = net->clients;
-
-		net->clients = u->next;
-		if (u->worker)
-			ucp_worker_destroy(u->worker);
-		free(u->sent);
-		free((void *)u->ep);
-		free(u);
-	}
+	if (!u)
+		return;
+	if (u->worker)
+		ucp_worker_destroy(u->worker);
+	free(u->sent);
+	free((void *)u->ep);
+	free(u);
 }
 
 /*
  * Closes all workers. UCX does not survive that while a connection is being made: then all is left
  * to the end of the process.
  */
-static void close_net(struct node *n, bool in_order)
+static void close_all(struct node *n, bool in_order)
 {
-	struct ucx_net *net = n->net;
-
-	if (!net || !in_order)
+	if (!n->net || !in_order)
 		return;
-	close_clients(net);
-	close_servers(net);
-	ucp_cleanup(net->context);
-	free(net);
+	for (uint32_t i = 0; i < n->o->clients; i++)
+		close_client(n->clients[i].way);
+	for (uint32_t i = 0; i < n->o->daemons; i++)
+		close_server(n->daemons[i].port);
+	ucp_cleanup(n->net);
 }
 
 /* ---- a daemon ---- */
@@ -200,6 +180,21 @@ static void free_outgoing(struct outgoing *o)
 {
 	o->next = o->server->free;
 	o->server->free = o;
+}
+
+/* Sends a message. If the result is a pointer, @data must stay until @sent is called with @arg. */
+static ucs_status_ptr_t send_message(ucp_ep_h ep, unsigned id, const void *data, size_t len,
+	uint32_t flags, ucp_send_nbx_callback_t sent, void *arg)
+{
+	const ucp_request_param_t param = {
+		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+				UCP_OP_ATTR_FIELD_FLAGS,
+		.cb.send = sent,
+		.user_data = arg,
+		.flags = UCP_AM_SEND_FLAG_EAGER | flags,
+	};
+
+	return ucp_am_send_nbx(ep, id, NULL, 0, data, len, &param);
 }
 
 static void on_reply_sent(void *request, ucs_status_t status, void *arg)
@@ -229,13 +224,6 @@ static struct outgoing *get_outgoing(struct ucx_server *s)
 static void reply(struct ucx_server *s, ucp_ep_h to, const struct kv_resp *resp)
 {
 	struct outgoing *o = get_outgoing(s);
-	const ucp_request_param_t param = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FIELD_FLAGS,
-		.cb.send = on_reply_sent,
-		.user_data = o,
-		.flags = UCP_AM_SEND_FLAG_EAGER,
-	};
 	ucs_status_ptr_t r;
 
 	if (!o) {
@@ -243,7 +231,7 @@ static void reply(struct ucx_server *s, ucp_ep_h to, const struct kv_resp *resp)
 		return;
 	}
 	o->resp = *resp;
-	r = ucp_am_send_nbx(to, REPLY, NULL, 0, &o->resp, sizeof(o->resp), &param);
+	r = send_message(to, REPLY, &o->resp, sizeof(o->resp), 0, on_reply_sent, o);
 	if (UCS_PTR_IS_PTR(r))
 		return; /* on_reply_sent() follows */
 	if (UCS_PTR_IS_ERR(r))
@@ -284,41 +272,17 @@ static ucs_status_t on_greeting(void *arg, const void *header, size_t header_len
 
 static int open_server(struct daemon *d)
 {
-	struct ucx_net *net = d->node->net;
 	struct ucx_server *s = calloc(1, sizeof(*s));
 	int err;
 
 	if (!s)
 		return -ENOMEM;
 	s->daemon = d;
-	s->next = net->servers;
-	net->servers = s;
 	d->port = s;
-	err = open_worker(net, &s->worker);
+	err = open_worker(d->node, &s->worker);
 	if (!err)
 		err = set_handler(s->worker, REQUEST, on_request, s);
 	return err ? err : set_handler(s->worker, GREETING, on_greeting, s);
-}
-
-/* *data_p is the caller's, to be freed. */
-static int address_of(const struct ucx_server *s, void **data_p, size_t *len_p)
-{
-	ucp_address_t *address;
-	size_t len;
-	int err = to_errno(ucp_worker_get_address(s->worker, &address, &len));
-	void *copy;
-
-	if (err)
-		return err;
-	copy = malloc(len);
-	if (copy)
-		memcpy(copy, address, len);
-	ucp_worker_release_address(s->worker, address);
-	if (!copy)
-		return -ENOMEM;
-	*data_p = copy;
-	*len_p = len;
-	return 0;
 }
 
 static uint32_t serve(struct daemon *d)
@@ -352,22 +316,19 @@ static ucs_status_t on_reply(void *arg, const void *header, size_t header_len, v
 static int open_client(struct client *c)
 {
 	const struct options *o = c->node->o;
-	struct ucx_net *net = c->node->net;
 	struct ucx_client *u = calloc(1, sizeof(*u));
 	int err;
 
 	if (!u)
 		return -ENOMEM;
 	u->client = c;
-	u->next = net->clients;
-	net->clients = u;
 	c->way = u;
 	u->mask = (uint32_t)pow2_ceil(o->queue_depth) - 1;
 	u->sent = calloc(u->mask + 1u, sizeof(*u->sent));
 	u->ep = calloc((size_t)c->node->ranks * o->daemons, sizeof(*u->ep));
 	if (!u->sent || !u->ep)
 		return -ENOMEM;
-	err = open_worker(net, &u->worker);
+	err = open_worker(c->node, &u->worker);
 	return err ? err : set_handler(u->worker, REPLY, on_reply, u);
 }
 
@@ -404,18 +365,11 @@ static void on_request_sent(void *request, ucs_status_t status, void *arg)
 
 static int send_request(struct ucx_client *u, ucp_ep_h ep, unsigned id, const struct kv_req *req)
 {
-	const ucp_request_param_t param = {
-		.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
-				UCP_OP_ATTR_FIELD_FLAGS,
-		.cb.send = on_request_sent,
-		.user_data = u,
-		.flags = UCP_AM_SEND_FLAG_EAGER | UCP_AM_SEND_FLAG_REPLY,
-	};
 	struct kv_req *sent = &u->sent[req->seq & u->mask];
 	ucs_status_ptr_t r;
 
 	*sent = *req;
-	r = ucp_am_send_nbx(ep, id, NULL, 0, sent, sizeof(*sent), &param);
+	r = send_message(ep, id, sent, sizeof(*sent), UCP_AM_SEND_FLAG_REPLY, on_request_sent, u);
 	if (UCS_PTR_IS_ERR(r))
 		return to_errno(UCS_PTR_STATUS(r));
 	u->pending++;
@@ -500,19 +454,19 @@ static void worker_key(char key[KEY_MAX], uint32_t daemon)
 
 static int tell_worker(struct node *n, uint32_t daemon)
 {
-	struct daemon *d = &n->daemons[daemon];
+	int err = open_server(&n->daemons[daemon]);
+	const struct ucx_server *s = n->daemons[daemon].port;
 	char key[KEY_MAX];
-	void *address;
+	ucp_address_t *address;
 	size_t len;
-	int err = open_server(d);
 
 	if (!err)
-		err = address_of(d->port, &address, &len);
+		err = to_errno(ucp_worker_get_address(s->worker, &address, &len));
 	if (err)
 		return err;
 	worker_key(key, daemon);
 	err = launch_put(n->launch, key, address, len);
-	free(address);
+	ucp_worker_release_address(s->worker, address);
 	return err;
 }
 
@@ -536,10 +490,8 @@ static int hear_worker(struct node *n, uint32_t rank, uint32_t daemon)
 
 static int connect_workers(struct node *n, char *why, int size)
 {
-	struct ucx_net *net = NULL;
-	int err = open_net(n->device, &net);
+	int err = open_context(n);
 
-	n->net = net;
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
 		err = tell_worker(n, i);
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)
@@ -598,7 +550,7 @@ const struct backend backend_ucx = {
 	.why_endpoints = "each client has one for each daemon of the other ranks",
 	.make_daemon = make_daemon,
 	.connect = connect_workers,
-	.free = close_net,
+	.free = close_all,
 	.greet = greet,
 	.call = call,
 	.poll = poll_worker,
