@@ -66,17 +66,17 @@ static void next_phase(struct adaptive *a)
 		a->e0 = (double)a->sum_empty / loops;
 		a->r0 = a->rtt_ema_us;
 		a->u = ADAPTIVE_PROBE;
-		a->why = ADAPTIVE_SECOND;
+		a->why = BECAUSE_PROBE_ON;
 	} else if (a->half == 1) {
 		a->b1 = (double)a->sum_cqes / loops;
 		a->e1 = (double)a->sum_empty / loops;
 		adaptive_identify(a);
 		a->u = lesser(a->u_before, a->u_max);
-		a->why = ADAPTIVE_IDENTIFIED;
+		a->why = BECAUSE_IDENTIFIED;
 	} else {
 		a->u_before = a->u;
 		a->u = 0;
-		a->why = ADAPTIVE_FIRST;
+		a->why = BECAUSE_PROBE_OFF;
 	}
 	a->half = (a->half + 1) % 3;
 	a->phase_loops = a->half == 2 ? ADAPTIVE_AGAIN : ADAPTIVE_WARMUP;
@@ -94,7 +94,7 @@ static void filter(struct adaptive *a, const struct adaptive_loop *seen)
 	a->rtt_ema_us = ewma(a->rtt_ema_us, a->rtt_us, ALPHA_RTT);
 }
 
-static void change(struct adaptive *a, uint32_t u, enum adaptive_why why)
+static void change(struct adaptive *a, uint32_t u, enum decision_reason why)
 {
 	a->u = u;
 	a->why = why;
@@ -115,20 +115,20 @@ static void decide(struct adaptive *a)
 		if (++a->low_count >= LOW_NEED) {
 			a->low_count = 0;
 			change(a, lesser(a->u + a->step_up, a->u_max),
-				rho < RHO_LOW ? ADAPTIVE_SHORT : ADAPTIVE_EMPTY);
+				rho < RHO_LOW ? BECAUSE_SHORT : BECAUSE_EMPTY);
 		}
 	} else if (rho > RHO_HIGH && a->e_ema < EMPTY_LOW) {
 		a->low_count = 0;
 		if (++a->high_count >= HIGH_NEED) {
 			a->high_count = 0;
-			change(a, a->u > a->step_down ? a->u - a->step_down : 0, ADAPTIVE_LONG);
+			change(a, a->u > a->step_down ? a->u - a->step_down : 0, BECAUSE_LONG);
 		}
 	} else {
 		a->low_count = 0;
 		a->high_count = 0;
 	}
 	if (a->b_ema < COLLAPSED_CQES && a->e_ema > COLLAPSED_EMPTY)
-		change(a, lesser(a->u + a->step_up * 2, a->u_max), ADAPTIVE_COLLAPSED);
+		change(a, lesser(a->u + a->step_up * 2, a->u_max), BECAUSE_COLLAPSED);
 }
 
 void adaptive_step(struct adaptive *a, const struct adaptive_loop *seen)

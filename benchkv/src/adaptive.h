@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "decision.h"
+
 #define ADAPTIVE_PROBE 8
 #define ADAPTIVE_WARMUP 4096 /* loops of each half */
 #define ADAPTIVE_AGAIN (1u << 20) /* loops between identifications */
@@ -25,18 +27,6 @@ struct adaptive_loop {
 	uint32_t cqes; /* completions (not messages) of this loop; 0: the loop was empty */
 	double loop_us;
 	double rtt_us; /* mean of the calls that ended in the loop; 0: none, use the last value */
-};
-
-/* Why u was set. */
-enum adaptive_why {
-	ADAPTIVE_LEFT, /* u was not changed */
-	ADAPTIVE_SHORT, /* loops are short */
-	ADAPTIVE_EMPTY, /* loops are empty */
-	ADAPTIVE_LONG, /* loops are long, and few are empty */
-	ADAPTIVE_COLLAPSED,
-	ADAPTIVE_FIRST, /* half of the identification begins */
-	ADAPTIVE_SECOND,
-	ADAPTIVE_IDENTIFIED,
 };
 
 struct adaptive {
@@ -53,7 +43,7 @@ struct adaptive {
 	uint64_t sum_cqes, sum_empty; /* of this half */
 	double b0, e0, r0, b1, e1; /* means of the halves; r0 in us */
 	double db_du, de_du; /* change of completions and of empty loops per additional poll */
-	enum adaptive_why why; /* of the last change of u; a reader may reset it before */
+	enum decision_reason why; /* of the last change of u; a reader may reset it before */
 };
 
 void adaptive_init(struct adaptive *a);

@@ -182,9 +182,9 @@ static inline void control_loop_end(struct control *c, const struct adaptive_loo
 {
 	uint32_t u = c->adaptive.u;
 
-	c->adaptive.why = ADAPTIVE_LEFT;
+	c->adaptive.why = BECAUSE_UNCHANGED;
 	adaptive_step(&c->adaptive, seen);
-	if (unlikely(c->log) && c->adaptive.why != ADAPTIVE_LEFT)
+	if (unlikely(c->log) && c->adaptive.why != BECAUSE_UNCHANGED)
 		note_budget(c, u);
 }
 

@@ -54,6 +54,7 @@ enum decision_reason {
 	BECAUSE_UNKNOWN,
 	BECAUSE_OLD,
 	BECAUSES,
+	BECAUSE_UNCHANGED = BECAUSES, /* nothing was decided */
 };
 
 struct decision {

@@ -75,7 +75,7 @@ static bool choose(struct little *l)
 	bool known = l->latency_ns[other] > 0;
 
 	l->trying = !was_trial && (!known || ++l->epochs >= LITTLE_AGAIN);
-	l->last.why = !l->trying ? LITTLE_LOWER : known ? LITTLE_OLD : LITTLE_UNKNOWN;
+	l->last.why = !l->trying ? BECAUSE_LOWER : known ? BECAUSE_OLD : BECAUSE_UNKNOWN;
 	if (!l->trying)
 		return l->latency_ns[true] < l->latency_ns[false];
 	l->epochs = 0;

@@ -37,6 +37,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "decision.h"
+
 #define LITTLE_EPOCH_NS 200000u /* shortest epoch */
 #define LITTLE_ENOUGH 64u /* fewest requests that end in an epoch */
 #define LITTLE_AGAIN 16u /* epochs until the setting that is not in use is tried */
@@ -59,18 +61,11 @@ struct little_peer {
 	uint64_t heard_ns;
 };
 
-/* The reason for the present setting of batching. */
-enum little_why {
-	LITTLE_LOWER, /* it has the lower latency */
-	LITTLE_UNKNOWN, /* its latency is not known yet */
-	LITTLE_OLD, /* its latency has not been measured for a long time */
-};
-
 /* An epoch that has ended. */
 struct little_epoch {
 	uint64_t ended, area, peers_ended, peers_area;
 	bool batching;
-	enum little_why why; /* the reason for the setting of the next epoch */
+	enum decision_reason why; /* the reason for the setting of the next epoch */
 };
 
 struct little {

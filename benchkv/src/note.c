@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "note.h"
 
+#include <string.h>
+
 #include "control.h"
 
 static enum decision_reason why_polled(const struct control *c, const struct control_polls *p)
@@ -15,17 +17,26 @@ static enum decision_reason why_polled(const struct control *c, const struct con
 	}
 }
 
+static void add(struct control *c, enum decision_what what, enum decision_reason why,
+	uint32_t decided, const double seen[DECISION_VALUES])
+{
+	struct decision x = {.what = what,
+		.reason = why,
+		.rank = DECISION_NO_RANK,
+		.decided = decided};
+
+	memcpy(x.seen, seen, sizeof(x.seen));
+	decisions_add(c->log, &x);
+}
+
 void note_polls(struct control *c, const struct control_polls *p)
 {
-	const struct decision x = {.what = DECISION_POLL,
-		.reason = why_polled(c, p),
-		.rank = DECISION_NO_RANK,
-		.decided = p->polls,
-		.seen = {p->polls, p->last, p->responses, p->cqes, c->adaptive.u}};
+	const double seen[DECISION_VALUES] = {p->polls, p->last, p->responses, p->cqes,
+		c->adaptive.u};
 
 	if (c->spec.kind == CONTROL_BUDGET || c->spec.kind == CONTROL_THRESHOLD ||
 		c->spec.kind == CONTROL_ADAPTIVE)
-		decisions_add(c->log, &x);
+		add(c, DECISION_POLL, why_polled(c, p), p->polls, seen);
 }
 
 void note_flush(struct control *c, const struct control_load *load, uint64_t age_ns,
@@ -44,63 +55,38 @@ void note_hold(struct control *c, uint32_t held, uint64_t age_ns, uint32_t outst
 	bool released)
 {
 	const struct hold *h = &c->hold;
-	const struct decision x = {.what = DECISION_HOLD,
-		.reason = !released               ? BECAUSE_MORE :
-			  held >= h->full         ? BECAUSE_RANKS :
-			  !outstanding            ? BECAUSE_LAST :
-			  (double)age_ns >= h->ns ? BECAUSE_TIME :
-						    BECAUSE_HEALTHY,
-		.rank = DECISION_NO_RANK,
-		.decided = released,
-		.seen = {held, (double)age_ns, outstanding, h->ns, h->adaptive && h->healthy}};
+	const double seen[DECISION_VALUES] = {held, (double)age_ns, outstanding, h->ns,
+		h->adaptive && h->healthy};
+	enum decision_reason why = !released               ? BECAUSE_MORE :
+				   held >= h->full         ? BECAUSE_RANKS :
+				   !outstanding            ? BECAUSE_LAST :
+				   (double)age_ns >= h->ns ? BECAUSE_TIME :
+							     BECAUSE_HEALTHY;
 
-	decisions_add(c->log, &x);
+	add(c, DECISION_HOLD, why, released, seen);
 }
 
 void note_budget(struct control *c, uint32_t u_before)
 {
-	static const enum decision_reason reasons[] = {
-		[ADAPTIVE_SHORT] = BECAUSE_SHORT,
-		[ADAPTIVE_EMPTY] = BECAUSE_EMPTY,
-		[ADAPTIVE_LONG] = BECAUSE_LONG,
-		[ADAPTIVE_COLLAPSED] = BECAUSE_COLLAPSED,
-		[ADAPTIVE_FIRST] = BECAUSE_PROBE_OFF,
-		[ADAPTIVE_SECOND] = BECAUSE_PROBE_ON,
-		[ADAPTIVE_IDENTIFIED] = BECAUSE_IDENTIFIED,
-	};
 	const struct adaptive *a = &c->adaptive;
-	bool loops = a->why < ADAPTIVE_FIRST;
-	const struct decision of_loops = {.what = DECISION_BUDGET,
-		.reason = reasons[a->why],
-		.rank = DECISION_NO_RANK,
-		.decided = a->u,
-		.seen = {a->b_ema, a->e_ema, a->loop_ema_us, a->rtt_ema_us, u_before, a->step_up,
-			a->u_max}};
-	const struct decision of_halves = {.what = DECISION_IDENTIFY,
-		.reason = reasons[a->why],
-		.rank = DECISION_NO_RANK,
-		.decided = a->u,
-		.seen = {a->b0, a->e0, a->r0, a->b1, a->e1, a->step_up, a->u_max}};
+	const double of_loops[DECISION_VALUES] = {a->b_ema, a->e_ema, a->loop_ema_us, a->rtt_ema_us,
+		u_before, a->step_up, a->u_max};
+	const double of_halves[DECISION_VALUES] = {a->b0, a->e0, a->r0, a->b1, a->e1, a->step_up,
+		a->u_max};
 
-	decisions_add(c->log, loops ? &of_loops : &of_halves);
+	if (a->why < BECAUSE_PROBE_OFF)
+		add(c, DECISION_BUDGET, a->why, a->u, of_loops);
+	else
+		add(c, DECISION_IDENTIFY, a->why, a->u, of_halves);
 }
 
 void note_batching(struct control *c)
 {
-	static const enum decision_reason reasons[] = {
-		[LITTLE_LOWER] = BECAUSE_LOWER,
-		[LITTLE_UNKNOWN] = BECAUSE_UNKNOWN,
-		[LITTLE_OLD] = BECAUSE_OLD,
-	};
 	const struct little *l = &c->little;
 	const struct little_epoch *e = &l->last;
-	const struct decision x = {.what = DECISION_BATCHING,
-		.reason = reasons[e->why],
-		.rank = DECISION_NO_RANK,
-		.decided = l->batching,
-		.seen = {(double)e->ended, (double)e->area, (double)e->peers_ended,
-			(double)e->peers_area, l->latency_ns[false], l->latency_ns[true],
-			e->batching}};
+	const double seen[DECISION_VALUES] = {(double)e->ended, (double)e->area,
+		(double)e->peers_ended, (double)e->peers_area, l->latency_ns[false],
+		l->latency_ns[true], e->batching};
 
-	decisions_add(c->log, &x);
+	add(c, DECISION_BATCHING, e->why, l->batching, seen);
 }
