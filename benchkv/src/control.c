@@ -21,6 +21,24 @@
 #define SPACING_NS 2000ull /* between WRITEs beyond the window */
 #define MAX_NUMBER 65536
 
+#define NUMBER(field) offsetof(struct control_spec, field)
+
+/* How each kind is written: a word, then its numbers after a colon, with commas between. */
+static const struct form {
+	const char *word;
+	uint32_t n_numbers;
+	size_t numbers[2]; /* where they are in struct control_spec */
+} forms[] = {
+	[CONTROL_AUTO] = {"auto", 2, {NUMBER(window), NUMBER(full)}},
+	[CONTROL_NONE] = {"none", 0, {0}},
+	[CONTROL_BUDGET] = {"budget", 1, {NUMBER(n)}},
+	[CONTROL_THRESHOLD] = {"threshold", 2, {NUMBER(threshold), NUMBER(n)}},
+	[CONTROL_ADAPTIVE] = {"adaptive-budget", 0, {0}},
+	[CONTROL_HOLD] = {"hold", 1, {NUMBER(hold_us)}},
+	[CONTROL_ADAPTIVE_HOLD] = {"adaptive-hold", 0, {0}},
+	[CONTROL_LITTLE] = {"little", 0, {0}},
+};
+
 /* Reads a number from 1 to MAX_NUMBER. Returns the character after it, or NULL. */
 static const char *parse_number(const char *s, uint32_t *n_p)
 {
@@ -36,49 +54,34 @@ static const char *parse_number(const char *s, uint32_t *n_p)
 	return end;
 }
 
-/* Reads two such numbers with a comma between. */
-static const char *parse_pair(const char *s, uint32_t *a_p, uint32_t *b_p)
+/* Reads the numbers of a form. True: the text ends after them. */
+static bool parse_numbers(const char *s, const struct form *f, struct control_spec *spec)
 {
-	s = parse_number(s, a_p);
-	return s && *s == ',' ? parse_number(s + 1, b_p) : NULL;
+	for (uint32_t i = 0; s && i < f->n_numbers; i++) {
+		uint32_t *number = (void *)((char *)spec + f->numbers[i]);
+
+		s = *s == (i ? ',' : ':') ? parse_number(s + 1, number) : NULL;
+	}
+	return s && !*s;
 }
 
 int control_parse(const char *text, struct control_spec *spec_p)
 {
-	struct control_spec spec = {.window = WINDOW, .full = FULL};
-	const char *s = NULL;
+	for (size_t i = 0; i < ARRAY_SIZE(forms); i++) {
+		struct control_spec spec = {.kind = (enum control_kind)i,
+			.window = WINDOW,
+			.full = FULL};
+		size_t len = strlen(forms[i].word);
 
-	if (!strcmp(text, "none")) {
-		spec.kind = CONTROL_NONE;
-		s = "";
-	} else if (!strncmp(text, "budget:", 7)) {
-		spec.kind = CONTROL_BUDGET;
-		s = parse_number(text + 7, &spec.n);
-	} else if (!strncmp(text, "threshold:", 10)) {
-		spec.kind = CONTROL_THRESHOLD;
-		s = parse_pair(text + 10, &spec.threshold, &spec.n);
-	} else if (!strcmp(text, "adaptive-budget")) {
-		spec.kind = CONTROL_ADAPTIVE;
-		s = "";
-	} else if (!strncmp(text, "hold:", 5)) {
-		spec.kind = CONTROL_HOLD;
-		s = parse_number(text + 5, &spec.hold_us);
-	} else if (!strcmp(text, "adaptive-hold")) {
-		spec.kind = CONTROL_ADAPTIVE_HOLD;
-		s = "";
-	} else if (!strcmp(text, "little")) {
-		spec.kind = CONTROL_LITTLE;
-		s = "";
-	} else if (!strcmp(text, "auto")) {
-		spec.derive = true;
-		s = "";
-	} else if (!strncmp(text, "auto:", 5)) {
-		s = parse_pair(text + 5, &spec.window, &spec.full);
+		if (strncmp(text, forms[i].word, len) != 0)
+			continue;
+		spec.derive = i == CONTROL_AUTO && !text[len];
+		if (spec.derive || parse_numbers(text + len, &forms[i], &spec)) {
+			*spec_p = spec;
+			return 0;
+		}
 	}
-	if (!s || *s)
-		return -EINVAL;
-	*spec_p = spec;
-	return 0;
+	return -EINVAL;
 }
 
 static uint32_t clamp(double x, double low, double high)
@@ -134,31 +137,14 @@ void control_share(struct control_spec *spec, double under_way)
 
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 {
-	switch (spec->kind) {
-	case CONTROL_NONE:
-		snprintf(name, CONTROL_NAME_MAX, "none");
-		break;
-	case CONTROL_BUDGET:
-		snprintf(name, CONTROL_NAME_MAX, "budget:%u", spec->n);
-		break;
-	case CONTROL_THRESHOLD:
-		snprintf(name, CONTROL_NAME_MAX, "threshold:%u,%u", spec->threshold, spec->n);
-		break;
-	case CONTROL_ADAPTIVE:
-		snprintf(name, CONTROL_NAME_MAX, "adaptive-budget");
-		break;
-	case CONTROL_HOLD:
-		snprintf(name, CONTROL_NAME_MAX, "hold:%u", spec->hold_us);
-		break;
-	case CONTROL_ADAPTIVE_HOLD:
-		snprintf(name, CONTROL_NAME_MAX, "adaptive-hold");
-		break;
-	case CONTROL_LITTLE:
-		snprintf(name, CONTROL_NAME_MAX, "little");
-		break;
-	case CONTROL_AUTO:
-		snprintf(name, CONTROL_NAME_MAX, "auto:%u,%u", spec->window, spec->full);
-		break;
+	const struct form *f = &forms[spec->kind];
+	int at = snprintf(name, CONTROL_NAME_MAX, "%s", f->word);
+
+	for (uint32_t i = 0; i < f->n_numbers; i++) {
+		const uint32_t *number = (const void *)((const char *)spec + f->numbers[i]);
+
+		at += snprintf(name + at, (size_t)(CONTROL_NAME_MAX - at), "%c%u", i ? ',' : ':',
+			*number);
 	}
 }
 
