@@ -10,24 +10,10 @@
 
 #define KEY_MADE "benchkv.made"
 
-/* Gets the operation counts of @rank's clients from the launcher, and stores them in n->made. */
-static int hear(struct node *n, uint32_t rank)
-{
-	size_t size = n->o->clients * sizeof(*n->made), len;
-	void *data;
-	int err = launch_get(n->launch, rank, KEY_MADE, n->o->timeout_ns, &data, &len);
-
-	if (err)
-		return err;
-	if (len == size)
-		memcpy(&n->made[(size_t)rank * n->o->clients], data, size);
-	free(data);
-	return len == size ? 0 : -EPROTO;
-}
-
 static int exchange(struct node *n, const struct history_made *own, char *why, int size)
 {
-	int err = launch_put(n->launch, KEY_MADE, own, n->o->clients * sizeof(*own));
+	size_t of_rank = n->o->clients * sizeof(*own);
+	int err = launch_put(n->launch, KEY_MADE, own, of_rank);
 
 	if (!err)
 		err = launch_meet(n->launch, n->o->timeout_ns, why, size);
@@ -36,7 +22,8 @@ static int exchange(struct node *n, const struct history_made *own, char *why, i
 	for (uint32_t i = 0; !err && i < n->ranks; i++) {
 		if (i == n->rank)
 			continue;
-		err = hear(n, i);
+		err = launch_get_struct(n->launch, i, KEY_MADE, n->o->timeout_ns,
+			&n->made[(size_t)i * n->o->clients], of_rank);
 		if (err)
 			snprintf(why, (size_t)size,
 				"rank %u did not publish its operation counts: %s", i,

@@ -23,7 +23,7 @@
 
 #define NUMBER(field) offsetof(struct control_spec, field)
 
-/* How each kind is written: a word, then its numbers after a colon, with commas between. */
+/* Each kind is written as a word, then its numbers after a colon, with commas between. */
 static const struct form {
 	const char *word;
 	uint32_t n_numbers;
@@ -89,10 +89,10 @@ static uint32_t clamp(double x, double low, double high)
 	return (uint32_t)(x < low ? low : x > high ? high : round(x));
 }
 
-void control_derive(struct control_spec *spec, double round_trip, double write, double message)
+void control_derive(struct control_spec *spec, const struct control_times *times)
 {
-	spec->window = clamp(1.15 * round_trip / write, 2, 12);
-	spec->full = clamp(write / message, 8, MAX_NUMBER);
+	spec->window = clamp(1.15 * times->round_trip_ns / times->write_ns, 2, 12);
+	spec->full = clamp(times->write_ns / times->message_ns, 8, MAX_NUMBER);
 }
 
 /* Adds the limit that control_share() has set, if any. */
@@ -109,8 +109,9 @@ static void explain_share(const struct control_spec *spec, uint32_t before, doub
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size)
 {
-	bool known = origin->write_ns > 0;
-	double window = known ? 1.15 * origin->round_trip_ns / origin->write_ns : WINDOW;
+	const struct control_times *t = &origin->times;
+	bool known = t->write_ns > 0;
+	double window = known ? 1.15 * t->round_trip_ns / t->write_ns : WINDOW;
 	char share[96];
 
 	explain_share(spec, clamp(window, 2, 12), origin->under_way, share, sizeof(share));
@@ -122,9 +123,8 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 		snprintf(text, size,
 			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12; B = %.0f ns / %.0f ns = "
 			"%.1f but at least 8; %s%s",
-			origin->round_trip_ns, origin->write_ns, window, origin->write_ns,
-			origin->message_ns, origin->write_ns / origin->message_ns, origin->source,
-			share);
+			t->round_trip_ns, t->write_ns, window, t->write_ns, t->message_ns,
+			t->write_ns / t->message_ns, origin->source, share);
 }
 
 void control_share(struct control_spec *spec, double under_way)

@@ -67,17 +67,24 @@ struct control_spec {
 
 /* 0, or -EINVAL: not one of the above. */
 int control_parse(const char *text, struct control_spec *spec_p);
+
+/* A machine's times. 0: not known. */
+struct control_times {
+	double round_trip_ns; /* of a single call, including both daemons' polls */
+	double write_ns; /* per WRITE of one message, in a sequence of WRITEs */
+	double message_ns; /* CPU time per message of a large batch, without a daemon's work */
+};
+
 /*
- * Derives K and B of auto from a machine's times: the round trip of a single call, the time of a
- * WRITE, and the CPU time of a message, all in the same unit. K = 1.15 * round_trip / write,
- * limited to 2 to 12; B = write / message, at least 8.
+ * Derives K and B of auto: K = 1.15 * round trip / write, limited to 2 to 12; B = write / message,
+ * at least 8.
  */
-void control_derive(struct control_spec *spec, double round_trip, double write, double message);
+void control_derive(struct control_spec *spec, const struct control_times *times);
 
 /* The figures from which K and B of auto were derived. */
 struct control_origin {
 	const char *source; /* in words */
-	double round_trip_ns, write_ns, message_ns; /* 0: nothing was known */
+	struct control_times times;
 	double under_way; /* most calls under way of a context, see control_share() */
 };
 

@@ -11,13 +11,8 @@
 
 void gate_init(struct gate *g)
 {
-	pthread_condattr_t attr;
-
 	pthread_mutex_init(&g->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&g->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&g->changed, NULL);
 }
 
 void gate_fini(struct gate *g)
@@ -48,11 +43,9 @@ int gate_wait(struct gate *g, uint32_t clients, gate_tick_fn *tick, void *arg)
 
 	pthread_mutex_lock(&g->lock);
 	while (g->arrived < clients && !err) {
-		uint64_t at = clock_ns() + LOOK_NS;
-		struct timespec look = {.tv_sec = (time_t)(at / NSEC_PER_SEC),
-			.tv_nsec = (long)(at % NSEC_PER_SEC)};
+		struct timespec look = clock_timespec(clock_ns() + LOOK_NS);
 
-		pthread_cond_timedwait(&g->changed, &g->lock, &look);
+		pthread_cond_clockwait(&g->changed, &g->lock, CLOCK_MONOTONIC, &look);
 		if (tick)
 			tick(arg);
 		err = g->error ? g->error : stop_requested() ? -EINTR : 0;

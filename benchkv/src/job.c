@@ -120,40 +120,40 @@ static int audit(struct job *j)
 
 /* ---- reporting ---- */
 
-/* Closes the files, at most once. Standard output stays open. */
-static int close_file(FILE **f)
+/* Closes a file, at most once. 0 or -errno. */
+static int close_file(struct job *j, enum file f)
 {
-	FILE *file = *f;
+	FILE *file = j->files[f];
 
-	*f = NULL;
-	return file && file != stdout ? fclose(file) : 0;
+	j->files[f] = NULL;
+	return file ? file_close(file) : 0;
 }
 
 static int print_report(struct job *j, const struct report *r)
 {
-	int table_err = 0, err = 0;
+	static int (*const reports[])(const struct report *r, FILE *out) = {
+		[FILE_JSON] = report_json,
+		[FILE_HGRM] = report_hgrm,
+	};
+	int table_err = 0;
 
-	if (j->json != stdout) {
+	if (j->files[FILE_JSON] != stdout) {
 		report_print(r, stdout);
 		table_err = fflush(stdout) ? -errno : 0;
 	}
-	if (j->json)
-		err = report_json(r, j->json);
-	if (close_file(&j->json) && !err)
-		err = -errno;
-	if (err)
-		return job_cannot_json(j, err);
-	if (j->hgrm)
-		err = report_hgrm(r, j->hgrm);
-	if (close_file(&j->hgrm) && !err)
-		err = -errno;
-	if (err)
-		return job_cannot_hgrm(j, err);
+	for (enum file f = 0; f < ARRAY_SIZE(reports); f++) {
+		int err = j->files[f] ? reports[f](r, j->files[f]) : 0;
+		int close_err = close_file(j, f);
+
+		err = err ? err : close_err;
+		if (err)
+			return job_cannot_file(j, f, 0, err);
+	}
 	return table_err ? job_cannot_write(j, "writing to", "standard output", table_err) : 0;
 }
 
 /* partial: why the job ended before its end, or NULL. 0, UNVERIFIED or -errno. */
-static int report(struct job *j, struct result *daemons, const char *partial)
+static int report(struct job *j, const char *partial)
 {
 	struct report r = {.node = &j->node,
 		.measured = j->measured.write_ns > 0 ? &j->measured : NULL,
@@ -170,7 +170,7 @@ static int report(struct job *j, struct result *daemons, const char *partial)
 	result_init(&r.total);
 	result_sequel_all(&r.total, j->runs, j->begun);
 	r.total.digest = j->runs[0].digest;
-	result_add(&r.total, daemons);
+	result_add(&r.total, &j->daemons);
 	if (!partial)
 		result_compare_views(&r.total);
 	err = print_report(j, &r);
@@ -191,24 +191,23 @@ static void write_control(const struct node *n, FILE *out)
 	control_explain(&n->control, &n->origin, why, sizeof(why));
 	fprintf(out,
 		",0,1,control,,round_trip_ns=%.17g write_ns=%.17g message_ns=%.17g,\"%s\",%s\n",
-		n->origin.round_trip_ns, n->origin.write_ns, n->origin.message_ns, name, why);
+		n->origin.times.round_trip_ns, n->origin.times.write_ns, n->origin.times.message_ns,
+		name, why);
 }
 
-static int write_csv(struct node *n, enum csv_file f, FILE *out)
+static void write_trace(const struct node *n, FILE *out)
 {
-	if (f == CSV_TRACE)
-		trace_write_names(out);
-	else
-		decisions_write_names(out);
-	if (f == CSV_DECISIONS)
-		write_control(n, out);
-	for (uint32_t i = 0; i < n->o->daemons; i++) {
-		if (f == CSV_TRACE)
-			trace_write(&n->daemons[i].trace, i, out);
-		else
-			decisions_write(&n->daemons[i].decisions, i, out);
-	}
-	return csv_close(out);
+	trace_write_names(out);
+	for (uint32_t i = 0; i < n->o->daemons; i++)
+		trace_write(&n->daemons[i].trace, i, out);
+}
+
+static void write_decisions(const struct node *n, FILE *out)
+{
+	decisions_write_names(out);
+	write_control(n, out);
+	for (uint32_t i = 0; i < n->o->daemons; i++)
+		decisions_write(&n->daemons[i].decisions, i, out);
 }
 
 /*
@@ -217,29 +216,29 @@ static int write_csv(struct node *n, enum csv_file f, FILE *out)
  */
 static int write_csvs(struct job *j)
 {
-	for (enum csv_file f = 0; f < CSV_FILES; f++) {
-		FILE *out = j->csv[f];
-
-		j->csv[f] = NULL;
-		if (out)
-			j->csv_err[f] = write_csv(&j->node, f, out);
-	}
+	if (j->files[FILE_TRACE])
+		write_trace(&j->node, j->files[FILE_TRACE]);
+	j->csv_err[FILE_TRACE] = close_file(j, FILE_TRACE);
+	if (j->files[FILE_DECISIONS])
+		write_decisions(&j->node, j->files[FILE_DECISIONS]);
+	j->csv_err[FILE_DECISIONS] = close_file(j, FILE_DECISIONS);
 	return launch_put(j->l, KEY_CSV, j->csv_err, sizeof(j->csv_err));
 }
 
 /* Called by rank 0 at the end. 0, or UNWRITTEN, and why names the rank of the file. */
 static int judge_csvs(struct job *j)
 {
-	int32_t err[CSV_FILES];
+	int32_t err[FILES];
 
 	memcpy(err, j->csv_err, sizeof(err));
 	for (uint32_t rank = 0; rank < j->node.ranks; rank++) {
-		if (rank && job_get_struct(j, rank, KEY_CSV, err, sizeof(err)))
+		if (rank &&
+			launch_get_struct(j->l, rank, KEY_CSV, j->o->timeout_ns, err, sizeof(err)))
 			err[0] = -EPROTO;
-		for (enum csv_file f = 0; f < CSV_FILES; f++) {
+		for (enum file f = 0; f < FILES; f++) {
 			if (!err[f])
 				continue;
-			job_cannot_csv(j, f, rank, err[f]);
+			job_cannot_file(j, f, rank, err[f]);
 			return UNWRITTEN;
 		}
 	}
@@ -249,27 +248,24 @@ static int judge_csvs(struct job *j)
 /* Rank 0 collects the results of all ranks and reports. 0, UNVERIFIED, UNWRITTEN or -errno. */
 static int conclude(struct job *j)
 {
-	bool csv = j->csv[CSV_TRACE] || j->csv[CSV_DECISIONS];
-	struct result daemons;
+	bool csv = j->files[FILE_TRACE] || j->files[FILE_DECISIONS];
 	int err = 0;
 
-	result_of_all(&j->node, j->runs, &daemons);
+	result_of_all(&j->node, j->runs, &j->daemons);
 	if (csv)
 		err = write_csvs(j);
 	if (!err && j->node.rank)
-		err = gather_tell(&j->node, j->runs, &daemons);
+		err = gather_tell(j, NULL);
 	if (!err)
 		err = job_fence(j);
 	if (err || j->node.rank)
 		return err;
-	err = gather_hear(&j->node, j->runs, j->ranks, &daemons);
+	err = gather_hear(j);
 	if (err) {
 		snprintf(j->why, sizeof(j->why), "a rank's results: %s", strerror(-err));
 		return err;
 	}
-	for (uint32_t i = 0; i < j->node.ranks; i++)
-		j->heard[i] = true;
-	err = report(j, &daemons, NULL);
+	err = report(j, NULL);
 	return err || !csv ? err : judge_csvs(j);
 }
 
@@ -291,25 +287,24 @@ static void explain_end(const struct job *j, char *text, size_t size)
 static void conclude_partial(struct job *j)
 {
 	char partial[WHY_MAX];
-	struct result daemons;
 	uint64_t ops = 0;
 
 	if (!j->begun)
 		return;
 	if (j->measured_runs < j->begun)
 		take_result(j);
-	result_of_all(&j->node, j->runs, &daemons);
+	result_of_all(&j->node, j->runs, &j->daemons);
 	if (j->node.rank) {
-		gather_send(j->lifeline, j->runs, j->begun, &daemons);
+		gather_tell(j, j->lifeline);
 		/* Rank 0 reports; the end of this rank may end it. */
 		lifeline_await(j->lifeline, REPORT_NS);
 		return;
 	}
-	gather_partial(&j->node, j->lifeline, j->runs, &j->begun, j->ranks, &daemons, j->heard);
+	gather_partial(j);
 	explain_end(j, partial, sizeof(partial));
 	for (uint32_t run = 0; run < j->begun; run++)
 		ops += j->runs[run].counts.ops;
-	if (ops && report(j, &daemons, partial) < 0)
+	if (ops && report(j, partial) < 0)
 		fprintf(stderr, "benchkv: %s\n", j->why);
 }
 
@@ -441,10 +436,8 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 		fprintf(stderr, "benchkv: not every operation was verified: %s\n", j.why);
 	if (err == UNWRITTEN)
 		fprintf(stderr, "benchkv: %s\n", j.why);
-	close_file(&j.json);
-	close_file(&j.hgrm);
-	for (enum csv_file f = 0; f < CSV_FILES; f++)
-		close_file(&j.csv[f]);
+	for (enum file f = 0; f < FILES; f++)
+		close_file(&j, f);
 	launch_watch(l, NULL, NULL);
 	lifeline_close(j.lifeline);
 	topo_close(j.node.topo);

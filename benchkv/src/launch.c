@@ -47,15 +47,11 @@ struct request {
 static struct request *request_new(void)
 {
 	struct request *r = calloc(1, sizeof(*r));
-	pthread_condattr_t attr;
 
 	if (!r)
 		return NULL;
 	pthread_mutex_init(&r->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&r->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	pthread_cond_init(&r->changed, NULL);
 	return r;
 }
 
@@ -108,12 +104,6 @@ static double seconds(uint64_t ns)
 	return (double)ns / (double)NSEC_PER_SEC;
 }
 
-static struct timespec timespec_of(uint64_t ns)
-{
-	return (struct timespec){.tv_sec = (time_t)(ns / NSEC_PER_SEC),
-		.tv_nsec = (long)(ns % NSEC_PER_SEC)};
-}
-
 /* Waits for the end; on any other end than 0 the request is no longer ours. */
 static int request_wait(const struct launch *l, struct request *r, uint64_t timeout_ns)
 {
@@ -124,9 +114,9 @@ static int request_wait(const struct launch *l, struct request *r, uint64_t time
 	pthread_mutex_lock(&r->lock);
 	while (!r->done && !err) {
 		struct timespec look =
-			timespec_of(now + LOOK_NS < deadline ? now + LOOK_NS : deadline);
+			clock_timespec(now + LOOK_NS < deadline ? now + LOOK_NS : deadline);
 
-		pthread_cond_timedwait(&r->changed, &r->lock, &look);
+		pthread_cond_clockwait(&r->changed, &r->lock, CLOCK_MONOTONIC, &look);
 		now = clock_ns();
 		if (r->done)
 			break;

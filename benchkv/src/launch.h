@@ -18,9 +18,12 @@
 #ifndef BENCHKV_LAUNCH_H
 #define BENCHKV_LAUNCH_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 struct launch;
 
@@ -59,6 +62,22 @@ int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 /* Gets the data that @rank has published. The caller must free *data_p. */
 int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
 	size_t *len_p);
+
+/* Copies data of a known size that @rank has published. -EPROTO: the data has another size. */
+static inline int launch_get_struct(struct launch *l, uint32_t rank, const char *key,
+	uint64_t timeout_ns, void *to, size_t size)
+{
+	void *data;
+	size_t len;
+	int err = launch_get(l, rank, key, timeout_ns, &data, &len);
+
+	if (err)
+		return err;
+	if (len == size)
+		memcpy(to, data, size);
+	free(data);
+	return len == size ? 0 : -EPROTO;
+}
 
 /*
  * Ends all processes of the job with this status, including those that have not reached the fence.

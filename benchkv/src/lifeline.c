@@ -489,17 +489,11 @@ int lifeline_open(struct launch *l, struct lifeline **line_p)
 
 void lifeline_connect(struct lifeline *line)
 {
-	size_t len = 0;
-	void *data;
-
 	if (!line || !launch_rank(line->l))
 		return;
-	if (!launch_get(line->l, 0, KEY_ADDRESS, NSEC_PER_SEC, &data, &len)) {
-		if (len == sizeof(line->address))
-			memcpy(&line->address, data, sizeof(line->address));
-		free(data);
-	}
-	if (line->address.magic != MAGIC || line->address.n > ADDRESSES)
+	if (launch_get_struct(line->l, 0, KEY_ADDRESS, NSEC_PER_SEC, &line->address,
+		    sizeof(line->address)) ||
+		line->address.magic != MAGIC || line->address.n > ADDRESSES)
 		line->address.n = 0;
 	for (uint32_t i = 0; i < line->address.n; i++)
 		line->address.host[i][sizeof(line->address.host[i]) - 1] = 0;

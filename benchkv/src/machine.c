@@ -168,17 +168,17 @@ void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p)
 {
 	const struct control_origin origin = {.source = "from the machine",
-		.round_trip_ns = machine_round_trip_ns(m),
-		.write_ns = fmax(m->send_ns, m->recv_ns),
-		.message_ns = (m->request_ns + m->incoming_ns + m->response_ns) / 2};
+		.times = {.round_trip_ns = machine_round_trip_ns(m),
+			.write_ns = fmax(m->send_ns, m->recv_ns),
+			.message_ns = (m->request_ns + m->incoming_ns + m->response_ns) / 2}};
 
 	*origin_p = (struct control_origin){
 		.source = "the defaults; WRITEs or messages take no time on the machine"};
-	if (!(origin.write_ns > 0 && origin.message_ns > 0))
+	if (!(origin.times.write_ns > 0 && origin.times.message_ns > 0))
 		return;
 	*origin_p = origin;
 	if (spec->kind == CONTROL_AUTO && spec->derive)
-		control_derive(spec, origin.round_trip_ns, origin.write_ns, origin.message_ns);
+		control_derive(spec, &origin.times);
 }
 
 struct machine_costs machine_costs(const struct machine *m)
@@ -195,14 +195,13 @@ struct machine_costs machine_costs(const struct machine *m)
 		.visible = (uint64_t)(m->reply_ns / 2)};
 }
 
-void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
-	double message_ns)
+void machine_from_measured(struct machine *m, const struct control_times *measured)
 {
 	double wire;
 
-	m->send_ns = m->recv_ns = write_ns;
-	m->request_ns = m->incoming_ns = m->response_ns = message_ns * 2 / 3;
-	wire = (round_trip_ns - cpu_ns(m)) / 2 - m->send_ns - m->recv_ns;
+	m->send_ns = m->recv_ns = measured->write_ns;
+	m->request_ns = m->incoming_ns = m->response_ns = measured->message_ns * 2 / 3;
+	wire = (measured->round_trip_ns - cpu_ns(m)) / 2 - m->send_ns - m->recv_ns;
 	m->wire_ns = wire > 0 ? wire : 0;
 }
 

@@ -12,6 +12,7 @@
 
 struct control_origin;
 struct control_spec;
+struct control_times;
 
 struct machine {
 	char name[64];
@@ -71,11 +72,9 @@ void machine_derive(const struct machine *m, struct control_spec *spec,
 	struct control_origin *origin_p);
 
 /*
- * Changes the machine to match measured values: round trip, time per WRITE, CPU time per message.
- * The rest of the round trip becomes wire_ns.
+ * Changes the machine to match measured values. The rest of the round trip becomes wire_ns.
  */
-void machine_from_measured(struct machine *m, double round_trip_ns, double write_ns,
-	double message_ns);
+void machine_from_measured(struct machine *m, const struct control_times *measured);
 
 /* Writes a file that machine_load() reads. 0 or -errno. */
 int machine_save(const struct machine *m, const char *file);

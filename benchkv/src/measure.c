@@ -133,11 +133,11 @@ static double time_calls(struct pair *p, uint64_t ns, uint32_t under_way, uint32
 	return least;
 }
 
-int measure(const char *device, uint64_t ns, struct measured *m_p, char *why, int size)
+int measure(const char *device, uint64_t ns, struct control_times *m_p, char *why, int size)
 {
 	struct pair p = {.error = 0};
 	int err = connect_pair(&p, device);
-	struct measured m;
+	struct control_times m;
 	double call_ns;
 
 	if (!err) {
@@ -177,7 +177,7 @@ int measure_command(const struct options *o, const char *device)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
 	char why[WHY_MAX] = "", name[CONTROL_NAME_MAX];
-	struct measured m;
+	struct control_times m;
 	struct machine machine;
 	int err;
 
@@ -190,9 +190,9 @@ int measure_command(const struct options *o, const char *device)
 		fprintf(stderr, "benchkv: %s\n", why);
 		return JOB_ERROR;
 	}
-	control_derive(&spec, m.round_trip_ns, m.write_ns, m.message_ns);
+	control_derive(&spec, &m);
 	control_name(&spec, name);
-	machine_from_measured(&machine, m.round_trip_ns, m.write_ns, m.message_ns);
+	machine_from_measured(&machine, &m);
 	printf("device %s: round trip %.0f ns, %.0f ns per WRITE, %.0f ns per message; control %s\n",
 		device, m.round_trip_ns, m.write_ns, m.message_ns, name);
 	err = o->machine ? machine_save(&machine, o->machine) : 0;

@@ -9,14 +9,10 @@
 
 #include <stdint.h>
 
-struct measured {
-	double round_trip_ns; /* of a single call, including both daemons' polls */
-	double write_ns; /* per WRITE of one message, in a sequence of WRITEs */
-	double message_ns; /* CPU time per message of a large batch, without a daemon's work */
-};
+struct control_times;
 
 /* Runs for about three times @ns. 0, or -errno with a message in @why. */
-int measure(const char *device, uint64_t ns, struct measured *m_p, char *why, int size);
+int measure(const char *device, uint64_t ns, struct control_times *m_p, char *why, int size);
 
 /* The command `measure`: prints, and writes a machine file for benchkv and benchkv-sim. */
 struct options;

@@ -34,11 +34,10 @@ struct hello {
 	uint64_t magic; /* the program, and its version */
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
-	uint64_t json_errno, hgrm_errno; /* 0: it can write the file, or need not */
-	uint64_t csv_errno[CSV_FILES];
+	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
 	uint64_t window, full; /* K and B of auto, by rank 0, */
 	uint64_t basis; /* and what they are derived from */
-	double round_trip_ns, write_ns, message_ns;
+	struct control_times times;
 	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
@@ -61,38 +60,12 @@ int job_fence(struct job *j)
 	return launch_meet(j->l, j->o->timeout_ns, j->why, sizeof(j->why));
 }
 
-int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size)
+int job_cannot_file(struct job *j, enum file f, uint32_t rank, int err)
 {
-	void *data;
-	size_t len;
-	int err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
+	char name[FILE_NAME_MAX];
 
-	if (err)
-		return err;
-	if (len == size)
-		memcpy(to, data, size);
-	free(data);
-	return len == size ? 0 : -EPROTO;
-}
-
-/* The options may differ from rank to rank in their files. */
-int job_cannot_json(struct job *j, int err)
-{
-	return job_cannot_write(j, "--json", j->o->json ? j->o->json : "of rank 0", err);
-}
-
-int job_cannot_hgrm(struct job *j, int err)
-{
-	return job_cannot_write(j, "--hgrm", j->o->hgrm ? j->o->hgrm : "of rank 0", err);
-}
-
-int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err)
-{
-	const char *file = csv_value(j->o, f);
-	char name[CSV_NAME_MAX];
-
-	csv_name(file ? file : "", rank, name);
-	return job_cannot_write(j, csv_option(f), name, err);
+	file_name(j->o, f, rank, name);
+	return job_cannot_write(j, file_kinds[f].option, name, err);
 }
 
 static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
@@ -102,14 +75,10 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 			rank);
 		return job_refuse(j, -EINVAL);
 	}
-	if (theirs->json_errno)
-		return job_refuse(j, job_cannot_json(j, -(int)theirs->json_errno));
-	if (theirs->hgrm_errno)
-		return job_refuse(j, job_cannot_hgrm(j, -(int)theirs->hgrm_errno));
-	for (enum csv_file f = 0; f < CSV_FILES; f++) {
-		if (theirs->csv_errno[f])
+	for (enum file f = 0; f < FILES; f++) {
+		if (theirs->file_errno[f])
 			return job_refuse(j,
-				job_cannot_csv(j, f, rank, -(int)theirs->csv_errno[f]));
+				job_cannot_file(j, f, rank, -(int)theirs->file_errno[f]));
 	}
 	j->sharers += theirs->cores == mine->cores;
 	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
@@ -119,7 +88,8 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 {
 	struct hello theirs;
-	int err = job_get_struct(j, rank, KEY_HELLO, &theirs, sizeof(theirs));
+	int err =
+		launch_get_struct(j->l, rank, KEY_HELLO, j->o->timeout_ns, &theirs, sizeof(theirs));
 
 	if (!err && theirs.magic != mine->magic)
 		err = -EPROTO;
@@ -133,9 +103,7 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 		j->node.control.full = (uint32_t)theirs.full;
 		j->node.origin = (struct control_origin){
 			.source = bases[theirs.basis < BASES ? theirs.basis : BY_DEFAULT],
-			.round_trip_ns = theirs.round_trip_ns,
-			.write_ns = theirs.write_ns,
-			.message_ns = theirs.message_ns,
+			.times = theirs.times,
 			.under_way = j->node.origin.under_way};
 	}
 	return judge(j, mine, &theirs, rank);
@@ -147,31 +115,14 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
  */
 static void open_files(struct job *j, struct hello *mine)
 {
-	if (j->o->json && !j->o->dry_run && !launch_rank(j->l)) {
-		j->json = strcmp(j->o->json, "-") ? fopen(j->o->json, "w") : stdout;
-		mine->json_errno = j->json ? 0 : (uint64_t)errno;
-	}
-	if (j->o->hgrm && !j->o->dry_run && !launch_rank(j->l)) {
-		j->hgrm = fopen(j->o->hgrm, "w");
-		mine->hgrm_errno = j->hgrm ? 0 : (uint64_t)errno;
-	}
-	for (enum csv_file f = 0; f < CSV_FILES; f++) {
-		const char *file = csv_value(j->o, f);
+	for (enum file f = 0; f < FILES; f++) {
+		bool writes =
+			file_kinds[f].of_each_rank ? launch_size(j->l) > 1 : !launch_rank(j->l);
 
-		if (file && !j->o->dry_run && launch_size(j->l) > 1)
-			mine->csv_errno[f] =
-				(uint64_t)-csv_open(file, launch_rank(j->l), &j->csv[f]);
+		if (writes && !j->o->dry_run)
+			mine->file_errno[f] =
+				(uint64_t)-file_open(j->o, f, launch_rank(j->l), &j->files[f]);
 	}
-}
-
-/* Sends the figures from which K and B are derived to the other ranks. */
-static void tell_origin(struct hello *mine, enum basis basis, double round_trip_ns, double write_ns,
-	double message_ns)
-{
-	mine->basis = basis;
-	mine->round_trip_ns = round_trip_ns;
-	mine->write_ns = write_ns;
-	mine->message_ns = message_ns;
 }
 
 static void derive_from_file(struct job *j, const struct machine *m, struct hello *mine)
@@ -179,18 +130,19 @@ static void derive_from_file(struct job *j, const struct machine *m, struct hell
 	struct control_origin from;
 
 	machine_derive(m, &j->node.control, &from);
-	tell_origin(mine, FROM_FILE, from.round_trip_ns, from.write_ns, from.message_ns);
+	mine->basis = FROM_FILE;
+	mine->times = from.times;
 }
 
 static int derive_from_device(struct job *j, struct hello *mine, const char *device)
 {
-	struct measured *m = &j->measured;
-	int err = measure(device, MEASURE_NS, m, j->why, sizeof(j->why));
+	int err = measure(device, MEASURE_NS, &j->measured, j->why, sizeof(j->why));
 
 	if (err)
 		return err;
-	control_derive(&j->node.control, m->round_trip_ns, m->write_ns, m->message_ns);
-	tell_origin(mine, MEASURED, m->round_trip_ns, m->write_ns, m->message_ns);
+	control_derive(&j->node.control, &j->measured);
+	mine->basis = MEASURED;
+	mine->times = j->measured;
 	return 0;
 }
 

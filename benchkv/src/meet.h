@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "csv.h"
+#include "files.h"
 #include "lifeline.h"
 #include "measure.h"
 #include "node.h"
@@ -27,18 +27,18 @@ struct job {
 	struct node node;
 	struct progress progress;
 	struct lifeline *lifeline; /* NULL: of a job of one rank */
-	struct measured measured; /* at rank 0, if auto was derived from it */
+	struct control_times measured; /* at rank 0, if auto was derived from it */
 	uint32_t index, sharers; /* of the ranks that share cores with this one: index and number */
 	uint32_t begun, measured_runs; /* number of runs that have begun; with results in `runs` */
 	uint64_t cpu_ns; /* clock_cpu_ns() when the last of them began */
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
+	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
 	bool *heard; /* rank 0 only: the ranks whose results have arrived */
 	struct result *ranks; /* rank 0 only: of all runs */
 	char (*hosts)[HOST_NAME_SIZE]; /* of all ranks */
 	time_t time; /* when the first run began */
-	FILE *json, *hgrm; /* rank 0 only */
-	FILE *csv[CSV_FILES]; /* NULL: not asked for */
-	int32_t csv_err[CSV_FILES]; /* result of writing each file: 0 or -errno */
+	FILE *files[FILES]; /* NULL: this rank does not write it */
+	int32_t csv_err[FILES]; /* of each rank's files: result of writing, 0 or -errno */
 	int status; /* exit status after an error */
 	char why[WHY_MAX];
 	bool said; /* why[] has been printed */
@@ -47,18 +47,13 @@ struct job {
 
 /* These functions write the error to j->why, and return err. */
 int job_cannot_write(struct job *j, const char *what, const char *file, int err);
-int job_cannot_json(struct job *j, int err);
-int job_cannot_hgrm(struct job *j, int err);
-int job_cannot_csv(struct job *j, enum csv_file f, uint32_t rank, int err);
+int job_cannot_file(struct job *j, enum file f, uint32_t rank, int err);
 
 /* Ends the job because of a bad command line, which every rank detects. Returns err. */
 int job_refuse(struct job *j, int err);
 
 /* Waits for all ranks. 0, or -errno with a message in j->why. */
 int job_fence(struct job *j);
-
-/* Reads the data of a known size that @rank has put under @key. 0 or -errno. */
-int job_get_struct(struct job *j, uint32_t rank, const char *key, void *to, size_t size);
 
 /* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */
 int job_meet(struct job *j, const char *device);

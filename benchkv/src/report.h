@@ -16,7 +16,7 @@
 struct report {
 	const struct node *node;
 	bool software_hca;
-	const struct measured *measured; /* the basis of K and B of auto; NULL: not measured */
+	const struct control_times *measured; /* the basis of K and B of auto; NULL: not measured */
 	time_t time; /* when the first run began */
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */

@@ -15,6 +15,8 @@ struct wires {
 	const struct wires_kind *kind;
 	uint32_t per_rank;
 	struct copyrpc_ep **ep; /* per_rank for each rank */
+	unsigned char *blobs; /* the addresses of a rank's endpoints */
+	size_t len; /* of these */
 };
 
 /* The key under which a rank tells another one how to reach it. */
@@ -40,33 +42,22 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 	return err;
 }
 
-static int make_endpoint(struct wires *w, uint32_t rank, uint32_t i, void *blob)
-{
-	struct copyrpc_ep **ep_p = &w->ep[(size_t)rank * w->per_rank + i];
-	int err = w->kind->make(w->n, rank, i, ep_p);
-
-	if (!err)
-		copyrpc_ep_info(*ep_p, blob);
-	return err;
-}
-
 /* Makes the endpoints for a rank, and tells it how to reach them. */
 static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 {
-	size_t len = (size_t)w->per_rank * COPYRPC_INFO_SIZE;
-	unsigned char *blobs = malloc(len);
+	struct copyrpc_ep **ep = &w->ep[(size_t)rank * w->per_rank];
 	char key[KEY_MAX];
-	int err = blobs ? 0 : -ENOMEM;
+	int err = 0;
 
-	for (uint32_t i = 0; !err && i < w->per_rank; i++)
-		err = make_endpoint(w, rank, i, blobs + (size_t)i * COPYRPC_INFO_SIZE);
-	if (err) {
-		free(blobs);
-		return why_failed(why, size, err, "no endpoint for rank %u", rank);
+	for (uint32_t i = 0; !err && i < w->per_rank; i++) {
+		err = w->kind->make(w->n, rank, i, &ep[i]);
+		if (!err)
+			copyrpc_ep_info(ep[i], w->blobs + (size_t)i * COPYRPC_INFO_SIZE);
 	}
+	if (err)
+		return why_failed(why, size, err, "no endpoint for rank %u", rank);
 	address_key(key, rank);
-	err = launch_put(w->n->launch, key, blobs, len);
-	free(blobs);
+	err = launch_put(w->n->launch, key, w->blobs, w->len);
 	return err ? why_failed(why, size, err, "no address can be told to rank %u", rank) : 0;
 }
 
@@ -74,23 +65,16 @@ static int connect_endpoints(struct wires *w, uint32_t rank, char *why, int size
 {
 	struct node *n = w->n;
 	char key[KEY_MAX];
-	unsigned char *blobs;
-	void *data;
-	size_t len;
 	int err;
 
 	address_key(key, n->rank);
-	err = launch_get(n->launch, rank, key, n->o->timeout_ns, &data, &len);
+	err = launch_get_struct(n->launch, rank, key, n->o->timeout_ns, w->blobs, w->len);
 	if (err)
 		return why_failed(why, size, err, "no address of rank %u", rank);
-	blobs = data;
-	if (len != (size_t)w->per_rank * COPYRPC_INFO_SIZE)
-		err = -EPROTO;
 	for (uint32_t i = 0; !err && i < w->per_rank; i++)
 		err = copyrpc_ep_connect(w->ep[(size_t)rank * w->per_rank + i],
-			blobs + (size_t)w->kind->counterpart(n, i) * COPYRPC_INFO_SIZE,
+			w->blobs + (size_t)w->kind->counterpart(n, i) * COPYRPC_INFO_SIZE,
 			COPYRPC_INFO_SIZE);
-	free(data);
 	return err ? why_failed(why, size, err, "no connection to rank %u", rank) : 0;
 }
 
@@ -115,13 +99,16 @@ static int connect_all(struct wires *w, char *why, int size)
 int wires_connect(struct node *n, const struct wires_kind *kind, uint32_t per_rank, char *why,
 	int size)
 {
-	struct wires w = {.n = n, .kind = kind, .per_rank = per_rank};
-	int err;
+	size_t len = (size_t)per_rank * COPYRPC_INFO_SIZE;
+	struct wires w = {.n = n,
+		.kind = kind,
+		.per_rank = per_rank,
+		.ep = calloc((size_t)n->ranks * per_rank, sizeof(struct copyrpc_ep *)),
+		.blobs = malloc(len),
+		.len = len};
+	int err = w.ep && w.blobs ? connect_all(&w, why, size) : -ENOMEM;
 
-	w.ep = calloc((size_t)n->ranks * per_rank, sizeof(struct copyrpc_ep *));
-	if (!w.ep)
-		return -ENOMEM;
-	err = connect_all(&w, why, size);
+	free(w.blobs);
 	free((void *)w.ep);
 	return err;
 }

@@ -51,13 +51,13 @@ static void derives_from_the_machine(void)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
 
-	control_derive(&spec, 4900, 570, 68);
+	control_derive(&spec, &(struct control_times){4900, 570, 68});
 	CHECK(spec.window == 10 && spec.full == 8);
-	control_derive(&spec, 8350, 1200, 67.5);
+	control_derive(&spec, &(struct control_times){8350, 1200, 67.5});
 	CHECK(spec.window == 8 && spec.full == 18);
-	control_derive(&spec, 1, 1000, 1000);
+	control_derive(&spec, &(struct control_times){1, 1000, 1000});
 	CHECK(spec.window == 2 && spec.full == 8);
-	control_derive(&spec, 1e9, 1000, 1e-9);
+	control_derive(&spec, &(struct control_times){1e9, 1000, 1e-9});
 	CHECK(spec.window == 12 && spec.full == 65536);
 	CHECK_EQ(control_parse("auto", &spec), 0);
 	CHECK(spec.derive);

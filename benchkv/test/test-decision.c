@@ -104,12 +104,12 @@ static void every_reason_has_words(void)
 static const char *explained(const char *control, double t, double s, double c, bool few)
 {
 	static char text[256];
-	const struct control_origin origin = {"measured by rank 0", t, s, c, few ? 9 : 46};
+	const struct control_origin origin = {"measured by rank 0", {t, s, c}, few ? 9 : 46};
 	struct control_spec spec;
 
 	CHECK_EQ(control_parse(control, &spec), 0);
 	if (t > 0 && spec.derive)
-		control_derive(&spec, t, s, c);
+		control_derive(&spec, &(struct control_times){t, s, c});
 	control_share(&spec, few ? 9 : 46);
 	control_explain(&spec, &origin, text, sizeof(text));
 	return text;

@@ -202,7 +202,7 @@ int __wrap_pthread_create(pthread_t *thread_p, const pthread_attr_t *attr, task_
 int __wrap_pthread_join(pthread_t thread, void **result_p);
 int __wrap_pthread_setname_np(pthread_t thread, const char *name);
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t id,
 	const struct timespec *until);
 
 int __wrap_pthread_create(pthread_t *thread_p, const pthread_attr_t *attr, task_fn *body, void *arg)
@@ -230,7 +230,7 @@ int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock)
 	return 0;
 }
 
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t id,
 	const struct timespec *until)
 {
 	return __wrap_pthread_cond_wait(cond, lock);

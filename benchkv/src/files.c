@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+#include "files.h"
+
+#include <errno.h>
+#include <string.h>
+
+const struct file_kind file_kinds[FILES] = {
+	[FILE_JSON] = {"--json", offsetof(struct options, json), false},
+	[FILE_HGRM] = {"--hgrm", offsetof(struct options, hgrm), false},
+	[FILE_TRACE] = {"--trace", offsetof(struct options, trace), true},
+	[FILE_DECISIONS] = {"--decisions", offsetof(struct options, decisions), true},
+};
+
+static const char *value_of(const struct options *o, enum file f)
+{
+	return *(const char *const *)(const void *)((const char *)o + file_kinds[f].value);
+}
+
+/* The options may differ from rank to rank in their files. */
+void file_name(const struct options *o, enum file f, uint32_t rank, char name[FILE_NAME_MAX])
+{
+	const char *file = value_of(o, f);
+
+	if (file_kinds[f].of_each_rank)
+		snprintf(name, FILE_NAME_MAX, "%.*s.%u", FILE_NAME_MAX - 12, file ? file : "",
+			rank);
+	else
+		snprintf(name, FILE_NAME_MAX, "%s", file ? file : "of rank 0");
+}
+
+int file_open(const struct options *o, enum file f, uint32_t rank, FILE **out_p)
+{
+	char name[FILE_NAME_MAX];
+
+	if (!value_of(o, f))
+		return 0;
+	file_name(o, f, rank, name);
+	*out_p = f == FILE_JSON && !strcmp(name, "-") ? stdout : fopen(name, "w");
+	return *out_p ? 0 : -errno;
+}
+
+int file_close(FILE *out)
+{
+	int err = ferror(out) ? (errno ? -errno : -EIO) : 0;
+
+	if (out != stdout && fclose(out) && !err)
+		err = -errno;
+	return err;
+}
