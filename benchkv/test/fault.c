@@ -32,14 +32,11 @@
 #define PERIOD 200
 #define MEMORY 65536 /* keys of which the older value is kept at first */
 
-typedef struct kv_resp serve_fn(struct store *s, const struct kv_req *req);
 typedef void answer_fn(void *giver, const struct asker *who, const struct kv_resp *resp);
 
-serve_fn __real_store_serve, __wrap_store_serve;
-void __real_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
-void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
-void *__real_client_main(void *arg);
-void *__wrap_client_main(void *arg);
+__typeof__(store_serve) __real_store_serve, __wrap_store_serve;
+__typeof__(daemon_answer) __real_daemon_answer, __wrap_daemon_answer;
+__typeof__(client_main) __real_client_main, __wrap_client_main;
 
 /* Is that one of the faults? */
 static bool faulty(const char *kind)

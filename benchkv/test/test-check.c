@@ -17,101 +17,100 @@ static const struct workload load = {.key_range = KEYS, .read_ratio = 0.5, .seed
 static const struct placement place = {.ranks = 2, .shards = 2};
 
 /* A client, and servers that answer it, each with its own store. */
-struct world {
+static struct world {
 	struct source source;
 	struct stream stream;
 	struct checker check;
 	struct store stores[2][2];
 	uint64_t next;
-};
+} w;
 
-static void world_init(struct world *w, bool preloaded)
+static const struct check_counts *const counts = &w.check.n;
+
+/* Begins with a client that has made no request. */
+static void begin(bool preloaded)
 {
-	const struct history_attr attr = {.source = &w->source,
+	const struct history_attr attr = {.source = &w.source,
 		.client = 1,
 		.writers = 4,
 		.preloaded = preloaded};
 
-	w->next = 0;
-	source_init(&w->source, &load);
-	stream_init(&w->stream, &w->source, &place, 1);
-	CHECK_EQ(check_init(&w->check, &attr, &w->stream, 0, DEPTH), 0);
-	for (uint32_t r = 0; r < 2; r++) {
-		for (uint32_t s = 0; s < 2; s++) {
-			CHECK_EQ(store_init(&w->stores[r][s], &place, r, s, 16), 0);
-			if (preloaded)
-				CHECK_EQ(store_preload(&w->stores[r][s], KEYS), 0);
-		}
+	check_fini(&w.check);
+	w.next = 0;
+	source_init(&w.source, &load);
+	stream_init(&w.stream, &w.source, &place, 1);
+	CHECK_EQ(check_init(&w.check, &attr, &w.stream, 0, DEPTH), 0);
+	for (uint32_t i = 0; i < 4; i++) {
+		struct store *store = &w.stores[i / 2][i % 2];
+
+		store_fini(store);
+		CHECK_EQ(store_init(store, &place, i / 2, i % 2, 16), 0);
+		CHECK_EQ(preloaded ? store_preload(store, KEYS) : 0, 0);
 	}
 }
 
-static void world_fini(struct world *w)
-{
-	for (uint32_t i = 0; i < 4; i++)
-		store_fini(&w->stores[i / 2][i % 2]);
-	check_fini(&w->check);
-}
-
-static struct kv_req open_next(struct world *w)
+static struct kv_req open_next(void)
 {
 	struct kv_req req;
 
-	check_open(&w->check, w->next, 1000, &req);
-	check_sent(&w->check, &req);
-	w->next++;
+	check_open(&w.check, w.next, 1000, &req);
+	check_sent(&w.check, &req);
+	w.next++;
 	return req;
 }
 
-static struct kv_resp serve(struct world *w, const struct kv_req *req)
+static struct kv_resp serve(const struct kv_req *req)
 {
-	return store_serve(&w->stores[req->rank][place_shard(&place, req->key)], req);
+	return store_serve(&w.stores[req->rank][place_shard(&place, req->key)], req);
 }
 
-static bool reply(struct world *w, uint32_t token, struct kv_resp resp)
+static bool reply(uint32_t token, struct kv_resp resp)
 {
 	uint64_t start;
-	bool closed = check_reply(&w->check, token, &resp, &start);
+	bool closed = check_reply(&w.check, token, &resp, &start);
 
 	CHECK(!closed || start == 1000);
 	return closed;
 }
 
-/* The next operation that is a put, or a get; those before it are done. */
-static struct kv_req open_type(struct world *w, enum kv_type type)
+/* The right reply to a request that is open. */
+static void answer(const struct kv_req *req)
 {
-	struct kv_req req = open_next(w);
+	CHECK(reply(req->seq, serve(req)));
+}
 
-	while (req.type != type) {
-		CHECK(reply(w, req.seq, serve(w, &req)));
-		req = open_next(w);
-	}
+/* The next operation that is a put, or a get; those before it are done. */
+static struct kv_req open_type(enum kv_type type)
+{
+	struct kv_req req = open_next();
+
+	for (; req.type != type; req = open_next())
+		answer(&req);
 	return req;
 }
 
 static void all_right(bool preloaded)
 {
-	struct world w;
 	struct kv_req req[DEPTH];
 	struct kv_resp resp[DEPTH];
 
-	world_init(&w, preloaded);
+	begin(preloaded);
 	for (uint32_t round = 0; round < 10000; round++) {
 		for (uint32_t i = 0; i < DEPTH; i++)
-			req[i] = open_next(&w);
+			req[i] = open_next();
 		CHECK_EQ(check_open_count(&w.check), DEPTH);
 		for (uint32_t i = 0; i < DEPTH; i++)
-			resp[i] = serve(&w, &req[i]);
+			resp[i] = serve(&req[i]);
 		for (uint32_t i = DEPTH; i-- > 0;) /* in another order */
-			CHECK(reply(&w, req[i].seq, resp[i]));
+			CHECK(reply(req[i].seq, resp[i]));
 	}
 	check_finish(&w.check, false);
-	CHECK_EQ(w.check.n.ops, 10000 * DEPTH);
-	CHECK_EQ(w.check.n.verified, 10000 * DEPTH);
-	CHECK_EQ(check_errors(&w.check.n), 0);
-	CHECK((w.check.n.not_found == 0) == preloaded);
-	CHECK(w.check.n.remote > 0 && w.check.n.remote < w.check.n.ops);
+	CHECK_EQ(counts->ops, 10000 * DEPTH);
+	CHECK_EQ(counts->verified, 10000 * DEPTH);
+	CHECK_EQ(check_errors(counts), 0);
+	CHECK((counts->not_found == 0) == preloaded);
+	CHECK(counts->remote > 0 && counts->remote < counts->ops);
 	CHECK_EQ(w.check.digest, source_digest(&w.source, 1, 10000 * DEPTH));
-	world_fini(&w);
 }
 
 static void right_when_preloaded(void)
@@ -127,117 +126,106 @@ static void right_when_empty(void)
 /* A run that is stopped loses nothing: what is open then is neither verified nor an error. */
 static void stopped_is_not_lost(void)
 {
-	struct world w;
 	struct kv_req a;
 
-	world_init(&w, true);
-	a = open_next(&w);
-	open_next(&w);
-	CHECK(reply(&w, a.seq, serve(&w, &a)));
+	begin(true);
+	a = open_next();
+	open_next();
+	answer(&a);
 	check_finish(&w.check, true);
-	CHECK_EQ(w.check.n.unfinished, 1);
-	CHECK_EQ(check_errors(&w.check.n), 0);
-	CHECK_EQ(w.check.n.verified + 1, w.check.n.ops);
+	CHECK_EQ(counts->unfinished, 1);
+	CHECK_EQ(check_errors(counts), 0);
+	CHECK_EQ(counts->verified + 1, counts->ops);
 	CHECK_EQ(check_open_count(&w.check), 0);
-	world_fini(&w);
 }
 
 static void sees_loss(void)
 {
-	struct world w;
 	struct kv_req a, b;
 
-	world_init(&w, true);
-	a = open_next(&w);
-	b = open_next(&w);
-	CHECK(reply(&w, a.seq, serve(&w, &a)));
+	begin(true);
+	a = open_next();
+	b = open_next();
+	answer(&a);
 	check_finish(&w.check, false);
-	CHECK_EQ(w.check.n.lost, 1);
-	CHECK_EQ(check_errors(&w.check.n), 1);
-	CHECK_EQ(w.check.n.verified + 1, w.check.n.ops);
+	CHECK_EQ(counts->lost, 1);
+	CHECK_EQ(check_errors(counts), 1);
+	CHECK_EQ(counts->verified + 1, counts->ops);
 	CHECK(w.check.digest != source_digest(&w.source, 1, 2));
-	CHECK(!reply(&w, b.seq, serve(&w, &b))); /* too late */
-	CHECK_EQ(w.check.n.duplicated, 1);
-	world_fini(&w);
+	CHECK(!reply(b.seq, serve(&b))); /* too late */
+	CHECK_EQ(counts->duplicated, 1);
 }
 
 static void sees_duplicates(void)
 {
-	struct world w;
 	struct kv_req a, b;
 
-	world_init(&w, true);
-	a = open_next(&w);
-	CHECK(reply(&w, a.seq, serve(&w, &a)));
-	CHECK(!reply(&w, a.seq, serve(&w, &a)));
-	CHECK_EQ(w.check.n.duplicated, 1);
-	b = open_next(&w); /* in the same slot: another name */
+	begin(true);
+	a = open_next();
+	answer(&a);
+	CHECK(!reply(a.seq, serve(&a)));
+	CHECK_EQ(counts->duplicated, 1);
+	b = open_next(); /* in the same slot: another name */
 	CHECK(a.seq != b.seq);
-	CHECK(!reply(&w, a.seq, serve(&w, &a)));
-	CHECK_EQ(w.check.n.duplicated, 2);
-	CHECK(reply(&w, b.seq, serve(&w, &b)));
-	CHECK_EQ(w.check.n.verified, 2);
-	CHECK(!reply(&w, UINT32_MAX, serve(&w, &b)));
-	CHECK_EQ(w.check.n.duplicated, 3);
-	world_fini(&w);
+	CHECK(!reply(a.seq, serve(&a)));
+	CHECK_EQ(counts->duplicated, 2);
+	answer(&b);
+	CHECK_EQ(counts->verified, 2);
+	CHECK(!reply(UINT32_MAX, serve(&b)));
+	CHECK_EQ(counts->duplicated, 3);
 }
 
 static void sees_misdelivery(void)
 {
-	struct world w;
 	struct kv_req a, b;
 	struct kv_resp of_a, of_b, other;
 
-	world_init(&w, true);
-	a = open_next(&w);
-	b = open_next(&w);
-	of_a = serve(&w, &a);
-	of_b = serve(&w, &b);
-	CHECK(reply(&w, a.seq, of_b)); /* swapped */
-	CHECK(reply(&w, b.seq, of_a));
-	CHECK_EQ(w.check.n.misdelivered, 2);
-	CHECK_EQ(w.check.n.verified, 0);
-	a = open_next(&w);
-	other = serve(&w, &a);
+	begin(true);
+	a = open_next();
+	b = open_next();
+	of_a = serve(&a);
+	of_b = serve(&b);
+	CHECK(reply(a.seq, of_b)); /* swapped */
+	CHECK(reply(b.seq, of_a));
+	CHECK_EQ(counts->misdelivered, 2);
+	CHECK_EQ(counts->verified, 0);
+	a = open_next();
+	other = serve(&a);
 	other.origin++; /* the same request name, of another client */
-	CHECK(reply(&w, a.seq, other));
-	CHECK_EQ(w.check.n.misdelivered, 3);
-	CHECK_EQ(check_errors(&w.check.n), 3);
-	world_fini(&w);
+	CHECK(reply(a.seq, other));
+	CHECK_EQ(counts->misdelivered, 3);
+	CHECK_EQ(check_errors(counts), 3);
 }
 
 static void sees_wrong_puts(void)
 {
-	struct world w;
 	struct kv_req put;
 	struct kv_resp resp;
 
-	world_init(&w, true);
-	put = open_type(&w, KV_PUT);
-	resp = serve(&w, &put);
+	begin(true);
+	put = open_type(KV_PUT);
+	resp = serve(&put);
 	resp.value ^= 1;
-	CHECK(reply(&w, put.seq, resp));
-	put = open_type(&w, KV_PUT);
-	resp = serve(&w, &put);
+	CHECK(reply(put.seq, resp));
+	put = open_type(KV_PUT);
+	resp = serve(&put);
 	resp.type = KV_GET_OK;
-	CHECK(reply(&w, put.seq, resp));
-	put = open_type(&w, KV_PUT);
-	resp = serve(&w, &put);
+	CHECK(reply(put.seq, resp));
+	put = open_type(KV_PUT);
+	resp = serve(&put);
 	resp.type = 0;
-	CHECK(reply(&w, put.seq, resp));
-	CHECK_EQ(w.check.n.wrong_value, 3);
-	CHECK_EQ(check_errors(&w.check.n), 3);
-	world_fini(&w);
+	CHECK(reply(put.seq, resp));
+	CHECK_EQ(counts->wrong_value, 3);
+	CHECK_EQ(check_errors(counts), 3);
 }
 
 /* The reply to the next get, and what it counts as. */
-static void get_with(struct world *w, enum kv_type type, uint64_t (*make)(uint64_t key),
-	const uint64_t *count)
+static void get_with(enum kv_type type, uint64_t (*make)(uint64_t key), const uint64_t *count)
 {
-	struct kv_req get = open_type(w, KV_GET);
+	struct kv_req get = open_type(KV_GET);
 	uint64_t before = *count;
 
-	CHECK(reply(w, get.seq, kv_reply(&get, type, make(get.key))));
+	CHECK(reply(get.seq, kv_reply(&get, type, make(get.key))));
 	CHECK_EQ(*count, before + 1);
 }
 
@@ -263,44 +251,36 @@ static uint64_t preloaded(uint64_t key)
 
 static void sees_wrong_gets(void)
 {
-	struct world w;
-	const struct check_counts *n = &w.check.n;
-
-	world_init(&w, true);
-	get_with(&w, KV_GET_OK, of_other_key, &n->invented);
-	get_with(&w, KV_GET_OK, preloaded, &n->verified);
-	get_with(&w, KV_NOT_FOUND, itself, &n->forgotten);
-	get_with(&w, KV_NOT_FOUND, another, &n->wrong_value);
-	get_with(&w, KV_PUT_OK, preloaded, &n->wrong_value);
-	CHECK_EQ(check_errors(n), 4);
-	world_fini(&w);
-	world_init(&w, false);
-	get_with(&w, KV_GET_OK, preloaded, &n->invented);
-	get_with(&w, KV_NOT_FOUND, itself, &n->not_found);
-	CHECK_EQ(check_errors(n), 1);
-	world_fini(&w);
+	begin(true);
+	get_with(KV_GET_OK, of_other_key, &counts->invented);
+	get_with(KV_GET_OK, preloaded, &counts->verified);
+	get_with(KV_NOT_FOUND, itself, &counts->forgotten);
+	get_with(KV_NOT_FOUND, another, &counts->wrong_value);
+	get_with(KV_PUT_OK, preloaded, &counts->wrong_value);
+	CHECK_EQ(check_errors(counts), 4);
+	begin(false);
+	get_with(KV_GET_OK, preloaded, &counts->invented);
+	get_with(KV_NOT_FOUND, itself, &counts->not_found);
+	CHECK_EQ(check_errors(counts), 1);
 }
 
 /* A store that acknowledges every put, and stores none. */
 static void sees_lost_puts(void)
 {
-	struct world w;
 	uint64_t puts = 0;
 
-	world_init(&w, true);
+	begin(true);
 	for (uint32_t i = 0; i < 30000; i++) {
-		struct kv_req req = open_next(&w);
+		struct kv_req req = open_next();
 
 		puts += req.type == KV_PUT;
-		CHECK(reply(&w, req.seq,
-			req.type == KV_PUT ? kv_reply(&req, KV_PUT_OK, req.value) :
-					     serve(&w, &req)));
+		CHECK(reply(req.seq,
+			req.type == KV_PUT ? kv_reply(&req, KV_PUT_OK, req.value) : serve(&req)));
 	}
 	/* With 4096 keys, most are put before they are read again. */
-	CHECK(w.check.n.forgotten > 5000);
-	CHECK_EQ(w.check.n.forgotten, check_errors(&w.check.n));
+	CHECK(counts->forgotten > 5000);
+	CHECK_EQ(counts->forgotten, check_errors(counts));
 	CHECK(puts > 10000);
-	world_fini(&w);
 }
 
 /* Two runs, then every key that was put is read; the store has lost one put. */
@@ -308,49 +288,47 @@ static void audits(void)
 {
 	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
 	uint32_t lost_key = UINT32_MAX;
-	struct world w;
 
-	world_init(&w, true);
+	begin(true);
 	for (uint32_t run = 0; run < 2; run++) {
 		check_restart(&w.check, run);
 		w.next = 0;
 		for (uint32_t i = 0; i < 1000; i++) {
-			struct kv_req req = open_next(&w);
+			struct kv_req req = open_next();
 			struct kv_resp resp = kv_reply(&req, KV_PUT_OK, req.value);
 
 			if (run == 1 && req.type == KV_PUT && i > 990)
 				lost_key = (uint32_t)req.key;
 			else
-				resp = serve(&w, &req);
-			CHECK(reply(&w, req.seq, resp));
+				resp = serve(&req);
+			CHECK(reply(req.seq, resp));
 		}
 		check_finish(&w.check, false);
-		CHECK_EQ(w.check.n.verified, 1000);
+		CHECK_EQ(counts->verified, 1000);
 		CHECK_EQ(w.check.digest, source_digest(&w.source, 1, 1000));
 	}
 	CHECK(lost_key != UINT32_MAX);
 	CHECK_EQ(check_audit(&w.check, 2, made), 0);
 	w.next = 0;
 	while (w.next < w.check.n_due) {
-		struct kv_req req = open_next(&w);
-		uint64_t wrong = w.check.n.stale;
+		struct kv_req req = open_next();
+		uint64_t wrong = counts->stale;
 
 		CHECK_EQ(req.type, KV_GET);
-		CHECK(reply(&w, req.seq, serve(&w, &req)));
+		answer(&req);
 		if (req.key == lost_key)
-			CHECK_EQ(w.check.n.stale, wrong + 1);
+			CHECK_EQ(counts->stale, wrong + 1);
 	}
 	check_finish(&w.check, false);
-	CHECK(w.check.n.ops == w.check.n_due && w.check.n_due > 400 && w.check.n_due < 500);
-	CHECK_EQ(w.check.n.verified + w.check.n.stale, w.check.n.ops);
-	world_fini(&w);
+	CHECK(counts->ops == w.check.n_due && w.check.n_due > 400 && w.check.n_due < 500);
+	CHECK_EQ(counts->verified + counts->stale, counts->ops);
 }
 
 /* The value of the n-th put of the key by client 3. */
-static uint64_t foreign(const struct world *w, uint64_t key, uint32_t n)
+static uint64_t foreign(uint64_t key, uint32_t n)
 {
 	for (uint64_t i = 0;; i++) {
-		struct op op = source_op(&w->source, 3, i);
+		struct op op = source_op(&w.source, 3, i);
 
 		if (op.key == key && op.put && !n--)
 			return kv_value(key, kv_name(3, i));
@@ -362,58 +340,53 @@ static void audit_knows_the_runs(void)
 {
 	const struct history_made made[4] = {[1] = {FAR, FAR, 0}, [3] = {FAR, FAR, 0}};
 	struct kv_req put, req;
-	struct world w;
 
-	world_init(&w, true);
-	put = open_type(&w, KV_PUT);
-	CHECK(reply(&w, put.seq, serve(&w, &put)));
+	begin(true);
+	put = open_type(KV_PUT);
+	answer(&put);
 	do {
-		req = open_type(&w, KV_GET);
-		CHECK(reply(&w, req.seq,
-			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 1)) :
-					     serve(&w, &req)));
+		req = open_type(KV_GET);
+		CHECK(reply(req.seq, req.key == put.key ?
+					     kv_reply(&req, KV_GET_OK, foreign(req.key, 1)) :
+					     serve(&req)));
 	} while (req.key != put.key);
-	CHECK_EQ(check_errors(&w.check.n), 0);
+	CHECK_EQ(check_errors(counts), 0);
 	CHECK_EQ(check_audit(&w.check, 1, made), 0);
 	for (w.next = 0; w.next < w.check.n_due;) {
-		req = open_next(&w);
-		CHECK(reply(&w, req.seq,
-			req.key == put.key ? kv_reply(&req, KV_GET_OK, foreign(&w, req.key, 0)) :
-					     serve(&w, &req)));
+		req = open_next();
+		CHECK(reply(req.seq, req.key == put.key ?
+					     kv_reply(&req, KV_GET_OK, foreign(req.key, 0)) :
+					     serve(&req)));
 	}
-	CHECK_EQ(w.check.n.stale, 1);
-	CHECK_EQ(check_errors(&w.check.n), 1);
-	world_fini(&w);
+	CHECK_EQ(counts->stale, 1);
+	CHECK_EQ(check_errors(counts), 1);
 }
 
 static void audit_counts_what_it_cannot_read(void)
 {
 	const struct history_made made[4] = {[1] = {.most = 100, .last = 100}};
-	struct world w;
 
-	world_init(&w, true);
+	begin(true);
 	for (uint32_t i = 0; i < 100; i++) {
-		struct kv_req req = open_next(&w);
+		struct kv_req req = open_next();
 
-		CHECK(reply(&w, req.seq, serve(&w, &req)));
+		answer(&req);
 	}
 	CHECK_EQ(check_audit(&w.check, 1, made), 0);
 	CHECK(w.check.n_due > 10);
 	w.next = 0;
-	open_next(&w);
+	open_next();
 	check_finish(&w.check, false);
-	CHECK_EQ(w.check.n.lost, w.check.n_due);
-	CHECK_EQ(w.check.n.ops, w.check.n_due);
-	world_fini(&w);
+	CHECK_EQ(counts->lost, w.check.n_due);
+	CHECK_EQ(counts->ops, w.check.n_due);
 }
 
 /* An operation that could not be sent is none: its value may not be found. */
 static void cancelled_puts_are_none(void)
 {
-	struct world w;
 	struct kv_req req = {.type = 0};
 
-	world_init(&w, true);
+	begin(true);
 	while (req.type != KV_PUT) {
 		check_open(&w.check, w.next, 1000, &req);
 		if (req.type == KV_PUT)
@@ -422,81 +395,74 @@ static void cancelled_puts_are_none(void)
 			check_sent(&w.check, &req);
 		w.next += req.type != KV_PUT;
 	}
-	CHECK_EQ(w.check.n.put_off, 1);
+	CHECK_EQ(counts->put_off, 1);
 	check_finish(&w.check, false);
 	CHECK_EQ(check_audit(&w.check, 1, (const struct history_made[4]){0}), 0);
 	CHECK_EQ(w.check.n_due, 0);
-	world_fini(&w);
 }
 
 /* ---- the audit of the next client's keys ---- */
 
 #define OPS 3000 /* of client 2, which is the next one, in each of two runs */
 
-/* The value that the audit reads: the store's, or a spoilt one for one key. */
-struct audit {
-	struct world w;
+/* The audit reads the store's values, and for one key a spoilt one. */
+static struct {
 	struct history_made made[4];
 	uint64_t at; /* the operation of client 2 that has put the key last */
 	uint32_t key;
-};
+} a;
 
 /* Client 2 has put what it has put, in both runs, and this client nothing. */
-static void audit_init(struct audit *a, bool preloaded, uint64_t doubtful)
+static void begin_audit(bool preloaded, uint64_t doubtful)
 {
-	struct world *w = &a->w;
-
-	memset(a->made, 0, sizeof(a->made));
-	a->made[2] = (struct history_made){OPS, OPS, doubtful};
-	a->made[3] = (struct history_made){FAR, FAR, 0};
-	world_init(w, preloaded);
+	memset(a.made, 0, sizeof(a.made));
+	a.made[2] = (struct history_made){OPS, OPS, doubtful};
+	a.made[3] = (struct history_made){FAR, FAR, 0};
+	begin(preloaded);
 	for (uint64_t i = 0; i < 2 * OPS; i++) {
-		struct op op = source_op(&w->source, 2, i % OPS);
+		struct op op = source_op(&w.source, 2, i % OPS);
 
 		op_place(&op, &place);
 		if (op.put)
-			store_put(&w->stores[op.rank][op.shard], op.key,
+			store_put(&w.stores[op.rank][op.shard], op.key,
 				kv_value(op.key, kv_name(2, kv_stamp(i / OPS, i % OPS))));
 	}
-	check_restart(&w->check, 1);
-	CHECK_EQ(check_audit(&w->check, 2, a->made), 0);
-	a->at = w->check.due[0];
-	a->key = source_op(&w->source, 2, a->at).key;
-	w->next = 0;
+	check_restart(&w.check, 1);
+	CHECK_EQ(check_audit(&w.check, 2, a.made), 0);
+	a.at = w.check.due[0];
+	a.key = source_op(&w.source, 2, a.at).key;
+	w.next = 0;
 }
 
-/* Reads all, and of the one key what is given; if that is 0, it finds nothing there. */
-static struct check_counts audit_all(struct audit *a, const uint64_t *value)
-{
-	struct world *w = &a->w;
-	struct check_counts n;
+#define AS_STORED UINT64_MAX
+#define NOTHING 0
 
-	while (w->next < w->check.n_due) {
-		struct kv_req req = open_next(w);
-		struct kv_resp resp = serve(w, &req);
+/* Reads all keys. What is read of the one key is given. */
+static void audit_all(uint64_t value)
+{
+	while (w.next < w.check.n_due) {
+		struct kv_req req = open_next();
+		struct kv_resp resp = serve(&req);
 
 		CHECK_EQ(resp.type, KV_GET_OK);
-		if (value && req.key == a->key)
-			resp = *value ? kv_reply(&req, KV_GET_OK, *value) :
-					kv_reply(&req, KV_NOT_FOUND, req.key);
-		CHECK(reply(w, req.seq, resp));
+		if (value != AS_STORED && req.key == a.key)
+			resp = value == NOTHING ? kv_reply(&req, KV_NOT_FOUND, req.key) :
+						  kv_reply(&req, KV_GET_OK, value);
+		CHECK(reply(req.seq, resp));
 	}
-	check_finish(&w->check, false);
-	n = w->check.n;
-	world_fini(w);
-	return n;
+	check_finish(&w.check, false);
 }
 
 /* An earlier put of the key by client 2, in that run; the key is changed to one that has two. */
-static uint64_t earlier(struct audit *a, uint32_t run)
+static uint64_t earlier(uint32_t run)
 {
-	for (uint32_t j = 0; j < a->w.check.n_next; j++) {
-		uint32_t key = source_op(&a->w.source, 2, a->w.check.due[j]).key;
+	for (uint32_t j = 0; j < w.check.n_next; j++) {
+		uint32_t key = source_op(&w.source, 2, w.check.due[j]).key;
 
-		for (uint64_t i = 0; i < a->w.check.due[j]; i++) {
-			struct op op = source_op(&a->w.source, 2, i);
+		for (uint64_t i = 0; i < w.check.due[j]; i++) {
+			struct op op = source_op(&w.source, 2, i);
 
-			a->key = key;
+			a.key = key;
 			if (op.key == key && op.put)
 				return kv_value(key, kv_name(2, kv_stamp(run, i)));
 		}
@@ -507,16 +473,14 @@ static uint64_t earlier(struct audit *a, uint32_t run)
 
 static void audit_reads_the_next(void)
 {
-	struct audit a;
-	struct check_counts n;
 	uint32_t keys;
 
-	audit_init(&a, true, 0);
-	CHECK_EQ(puts_count(&a.w.source, 2, 0, OPS, &keys), 0);
-	CHECK(a.w.check.next == 2 && a.w.check.n_due == keys && keys > OPS / 4);
-	n = audit_all(&a, NULL);
-	CHECK_EQ(n.verified, keys);
-	CHECK_EQ(check_errors(&n), 0);
+	begin_audit(true, 0);
+	CHECK_EQ(puts_count(&w.source, 2, 0, OPS, &keys), 0);
+	CHECK(w.check.next == 2 && w.check.n_due == keys && keys > OPS / 4);
+	audit_all(AS_STORED);
+	CHECK_EQ(counts->verified, keys);
+	CHECK_EQ(check_errors(counts), 0);
 }
 
 /*
@@ -525,27 +489,24 @@ static void audit_reads_the_next(void)
  */
 static void audit_sees_the_next(void)
 {
-	struct audit a;
-	uint64_t value;
-
-	audit_init(&a, true, 0);
-	value = kv_value(a.key, KV_PRELOADED);
-	CHECK_EQ(audit_all(&a, &value).forgotten, 1);
-	audit_init(&a, false, 0);
-	value = 0;
-	CHECK_EQ(audit_all(&a, &value).forgotten, 1);
-	audit_init(&a, true, 0);
-	value = earlier(&a, 1);
-	CHECK_EQ(audit_all(&a, &value).stale, 1);
-	audit_init(&a, true, 0);
-	value = kv_value(a.key, kv_name(2, kv_stamp(0, a.at)));
-	CHECK_EQ(audit_all(&a, &value).stale, 1);
-	audit_init(&a, true, 0);
-	value = foreign(&a.w, a.key, 0); /* in the first run */
-	CHECK_EQ(audit_all(&a, &value).stale, 1);
-	audit_init(&a, true, 0);
-	value = kv_value(a.key, kv_name(2, kv_stamp(1, OPS + 1)));
-	CHECK_EQ(audit_all(&a, &value).invented, 1);
+	begin_audit(true, 0);
+	audit_all(kv_value(a.key, KV_PRELOADED));
+	CHECK_EQ(counts->forgotten, 1);
+	begin_audit(false, 0);
+	audit_all(NOTHING);
+	CHECK_EQ(counts->forgotten, 1);
+	begin_audit(true, 0);
+	audit_all(earlier(1));
+	CHECK_EQ(counts->stale, 1);
+	begin_audit(true, 0);
+	audit_all(kv_value(a.key, kv_name(2, kv_stamp(0, a.at))));
+	CHECK_EQ(counts->stale, 1);
+	begin_audit(true, 0);
+	audit_all(foreign(a.key, 0)); /* in the first run */
+	CHECK_EQ(counts->stale, 1);
+	begin_audit(true, 0);
+	audit_all(kv_value(a.key, kv_name(2, kv_stamp(1, OPS + 1))));
+	CHECK_EQ(counts->invented, 1);
 }
 
 /*
@@ -553,22 +514,15 @@ static void audit_sees_the_next(void)
  */
 static void audit_knows_of_doubt(void)
 {
-	struct audit a;
-	struct check_counts n;
-	uint64_t value;
-
-	audit_init(&a, true, 1);
-	value = kv_value(a.key, KV_PRELOADED);
-	n = audit_all(&a, &value);
-	CHECK_EQ(check_errors(&n), 0);
-	audit_init(&a, false, 1);
-	value = 0;
-	n = audit_all(&a, &value);
-	CHECK_EQ(check_errors(&n), 0);
-	audit_init(&a, true, 1);
-	value = earlier(&a, 1);
-	n = audit_all(&a, &value);
-	CHECK_EQ(check_errors(&n), 0);
+	begin_audit(true, 1);
+	audit_all(kv_value(a.key, KV_PRELOADED));
+	CHECK_EQ(check_errors(counts), 0);
+	begin_audit(false, 1);
+	audit_all(NOTHING);
+	CHECK_EQ(check_errors(counts), 0);
+	begin_audit(true, 1);
+	audit_all(earlier(1));
+	CHECK_EQ(check_errors(counts), 0);
 }
 
 /*
@@ -580,26 +534,24 @@ static void doubts_what_failed(void)
 	for (int refused = 0; refused < 2; refused++) {
 		const struct history_made made[4] = {[1] = {FAR, FAR, 1}};
 		struct kv_req put, get;
-		struct world w;
 		uint64_t before;
 
-		world_init(&w, true);
-		put = open_type(&w, KV_PUT);
+		begin(true);
+		put = open_type(KV_PUT);
 		if (refused)
-			CHECK(reply(&w, put.seq, kv_reply(&put, KV_ERROR, ECONNRESET)));
+			CHECK(reply(put.seq, kv_reply(&put, KV_ERROR, ECONNRESET)));
 		check_finish(&w.check, false);
 		CHECK_EQ(w.check.doubtful, 1);
-		CHECK_EQ(w.check.n.lost + w.check.n.refused, 1);
-		before = check_errors(&w.check.n);
+		CHECK_EQ(counts->lost + counts->refused, 1);
+		before = check_errors(counts);
 		check_restart(&w.check, 1);
 		w.next = 0;
 		do {
-			get = open_type(&w, KV_GET);
-			CHECK(reply(&w, get.seq, serve(&w, &get)));
+			get = open_type(KV_GET);
+			answer(&get);
 		} while (get.key != put.key && w.next < 3 * KEYS);
-		CHECK_EQ(check_errors(&w.check.n) + before, 1);
+		CHECK_EQ(check_errors(counts) + before, 1);
 		CHECK_EQ(check_audit(&w.check, 2, made), 0);
-		world_fini(&w);
 	}
 }
 
@@ -692,7 +644,7 @@ static void puts_are_listed(void)
 	static const uint64_t ranges[] = {1, 3, KEYS, 1ull << 26, (1ull << 26) + 1, 1ull << 32};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++) {
-		const struct workload w = {.key_range = ranges[i],
+		const struct workload some = {.key_range = ranges[i],
 			.read_ratio = 0.5,
 			.zipf_theta = ranges[i] > KEYS ? 1.5 : 0, /* keys that come again */
 			.seed = 3};
@@ -700,7 +652,7 @@ static void puts_are_listed(void)
 		struct source src;
 		uint64_t *ops;
 
-		source_init(&src, &w);
+		source_init(&src, &some);
 		CHECK_EQ(puts_last(&src, 0, 100, 1500, &ops, &n), 0);
 		CHECK_EQ(puts_count(&src, 0, 100, 1500, &counted), 0);
 		for (uint64_t op = 1500; op-- > 100;) {
@@ -720,21 +672,19 @@ static void puts_are_listed(void)
 
 static void counts_refusals(void)
 {
-	struct world w;
 	struct kv_req req;
 
-	world_init(&w, true);
-	req = open_next(&w);
-	CHECK(reply(&w, req.seq, kv_reply(&req, KV_ERROR, ECONNRESET)));
-	CHECK_EQ(w.check.n.refused, 1);
+	begin(true);
+	req = open_next();
+	CHECK(reply(req.seq, kv_reply(&req, KV_ERROR, ECONNRESET)));
+	CHECK_EQ(counts->refused, 1);
 	CHECK_EQ(w.check.first_errno, ECONNRESET);
-	CHECK_EQ(w.check.n.verified, 0);
-	req = open_next(&w);
+	CHECK_EQ(counts->verified, 0);
+	req = open_next();
 	check_cancel(&w.check, &req);
-	CHECK_EQ(w.check.n.ops, 1);
-	CHECK_EQ(w.check.n.put_off, 1);
+	CHECK_EQ(counts->ops, 1);
+	CHECK_EQ(counts->put_off, 1);
 	CHECK_EQ(check_open_count(&w.check), 0);
-	world_fini(&w);
 }
 
 int main(int argc, char **argv)

@@ -22,14 +22,9 @@
 #define CLIENTS 1024 /* of a rank, at most */
 #define QUEUE_DEPTH 4096
 
-int __real_ways_send(struct client *c, const struct op *op, const struct kv_req *req);
-int __wrap_ways_send(struct client *c, const struct op *op, const struct kv_req *req);
-int __real_ways_take(struct client *c);
-int __wrap_ways_take(struct client *c);
-int __real_puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
-	uint64_t **ops_p, uint32_t *n_p);
-int __wrap_puts_last(const struct source *src, uint32_t client, uint64_t first, uint64_t end,
-	uint64_t **ops_p, uint32_t *n_p);
+__typeof__(ways_send) __real_ways_send, __wrap_ways_send;
+__typeof__(ways_take) __real_ways_take, __wrap_ways_take;
+__typeof__(puts_last) __real_puts_last, __wrap_puts_last;
 
 static bool faulty(const char *kind)
 {

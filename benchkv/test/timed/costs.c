@@ -67,14 +67,11 @@ void costs_stop_adapters(void)
 
 /* ---- clients ---- */
 
-int __wrap_sched_yield(void);
-int __wrap_nanosleep(const struct timespec *ns, struct timespec *left);
-int __wrap_delegrpc_client_wait(struct delegrpc_client *c, uint64_t timeout_ns);
-int __wrap_shmipc_client_wait(struct shmipc_client *c, uint64_t timeout_ns);
-const struct op *__real_check_open(struct checker *c, uint64_t i, uint64_t now_ns,
-	struct kv_req *req);
-const struct op *__wrap_check_open(struct checker *c, uint64_t i, uint64_t now_ns,
-	struct kv_req *req);
+__typeof__(sched_yield) __wrap_sched_yield;
+__typeof__(nanosleep) __wrap_nanosleep;
+__typeof__(delegrpc_client_wait) __wrap_delegrpc_client_wait;
+__typeof__(shmipc_client_wait) __wrap_shmipc_client_wait;
+__typeof__(check_open) __real_check_open, __wrap_check_open;
 
 /* Each client polls without a pause; what would be polls in vain are left out. */
 static bool client_rests(void)
@@ -119,8 +116,7 @@ const struct op *__wrap_check_open(struct checker *c, uint64_t i, uint64_t now_n
 
 /* ---- replies ---- */
 
-void __real_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
-void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struct kv_resp *resp);
+__typeof__(daemon_answer) __real_daemon_answer, __wrap_daemon_answer;
 
 static struct task *task_of(const struct daemon *d, uint32_t client)
 {
@@ -149,14 +145,10 @@ void __wrap_daemon_answer(struct daemon *d, const struct asker *who, const struc
 
 /* ---- a daemon's work ---- */
 
-struct kv_resp __real_store_serve(struct store *s, const struct kv_req *req);
-struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req);
-void __real_errand_arrived(struct daemon *d, uint32_t index);
-void __wrap_errand_arrived(struct daemon *d, uint32_t index);
-int __real_network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
-int __wrap_network_call(struct daemon *d, const struct kv_req *req, uint32_t token);
-void __real_network_observe(struct daemon *d);
-void __wrap_network_observe(struct daemon *d);
+__typeof__(store_serve) __real_store_serve, __wrap_store_serve;
+__typeof__(errand_arrived) __real_errand_arrived, __wrap_errand_arrived;
+__typeof__(network_call) __real_network_call, __wrap_network_call;
+__typeof__(network_observe) __real_network_observe, __wrap_network_observe;
 
 struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 {
@@ -195,19 +187,12 @@ void __wrap_network_observe(struct daemon *d)
 
 /* ---- the network ---- */
 
-int __real_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
-int __wrap_copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
-int __real_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
-int __wrap_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
-int __real_copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
-int __wrap_copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
-int __wrap_copyrpc_flush(struct copyrpc_ctx *ctx);
-int __real_copyrpc_call(struct copyrpc_ep *ep, const void *req, uint32_t len, uint32_t resp_max,
-	uint64_t token);
-int __wrap_copyrpc_call(struct copyrpc_ep *ep, const void *req, uint32_t len, uint32_t resp_max,
-	uint64_t token);
-int __real_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
-int __wrap_copyrpc_reply(struct copyrpc_req *req, const void *data, uint32_t len);
+__typeof__(copyrpc_ctx_create) __real_copyrpc_ctx_create, __wrap_copyrpc_ctx_create;
+__typeof__(copyrpc_poll_recv) __real_copyrpc_poll_recv, __wrap_copyrpc_poll_recv;
+__typeof__(copyrpc_flush_if) __real_copyrpc_flush_if, __wrap_copyrpc_flush_if;
+__typeof__(copyrpc_flush) __wrap_copyrpc_flush;
+__typeof__(copyrpc_call) __real_copyrpc_call, __wrap_copyrpc_call;
+__typeof__(copyrpc_reply) __real_copyrpc_reply, __wrap_copyrpc_reply;
 
 int __wrap_copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg)
 {

@@ -197,13 +197,11 @@ int clock_gettime(clockid_t id, struct timespec *ts)
 	return 0;
 }
 
-int __wrap_pthread_create(pthread_t *thread_p, const pthread_attr_t *attr, task_fn *body,
-	void *arg);
-int __wrap_pthread_join(pthread_t thread, void **result_p);
-int __wrap_pthread_setname_np(pthread_t thread, const char *name);
-int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock);
-int __wrap_pthread_cond_clockwait(pthread_cond_t *cond, pthread_mutex_t *lock, clockid_t id,
-	const struct timespec *until);
+__typeof__(pthread_create) __wrap_pthread_create;
+__typeof__(pthread_join) __wrap_pthread_join;
+__typeof__(pthread_setname_np) __wrap_pthread_setname_np;
+__typeof__(pthread_cond_wait) __wrap_pthread_cond_wait;
+__typeof__(pthread_cond_clockwait) __wrap_pthread_cond_clockwait;
 
 int __wrap_pthread_create(pthread_t *thread_p, const pthread_attr_t *attr, task_fn *body, void *arg)
 {
