@@ -5,6 +5,21 @@
 
 #include "options.h"
 
+/* A published row; 0 where nothing was published. */
+struct published {
+	uint32_t ranks, depth;
+	const char *control;
+	bool collapsed; /* the initial state of the simulated job */
+	double mops, outstanding, cqe_batch, loops_per_s;
+};
+
+#define PUBLISHED_BLOCKS 2
+extern const struct published_block {
+	const char *conditions;
+	const struct published *rows;
+	size_t n;
+} published_blocks[PUBLISHED_BLOCKS];
+
 /* Each runs what it prints. json is where objects go, or NULL. 0 or -errno. */
 int output_run(const struct sim_options *o, FILE *json);
 int output_table(const struct sim_options *o, FILE *json);

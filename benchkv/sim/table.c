@@ -10,20 +10,6 @@
 #define SEEDS 9 /* per cell; its median and range show whether it has two outcomes */
 #define RECOVERY_NS (20 * NSEC_PER_MSEC)
 
-/* A published row; 0 where nothing was published. */
-struct published {
-	uint32_t ranks, depth;
-	const char *control;
-	bool collapsed; /* the initial state of the simulated job */
-	double mops, outstanding, cqe_batch, loops_per_s;
-};
-
-struct block {
-	const char *conditions;
-	const struct published *rows;
-	size_t n;
-};
-
 static const struct published depth32[] = {
 	{2, 32, "none", false, 15.26, 0, 4.6, 0.86e6},
 	{8, 32, "none", true, 8.79, 1343, 0.97, 1.40e6},
@@ -50,7 +36,7 @@ static const struct published depth1[] = {
 	{32, 1, "adaptive-hold", false, 38.9, 0, 0, 0},
 };
 
-static const struct block blocks[] = {
+const struct published_block published_blocks[PUBLISHED_BLOCKS] = {
 	{"HDR100, Xeon Gold 6530; depth 32, 46 clients, 1 daemon, ring 4 MiB, 10 s, one run;\n"
 	 "flush apart from the poll, phases interleaved, no poll budget but where named",
 		depth32, ARRAY_SIZE(depth32)},
@@ -128,14 +114,16 @@ int output_table(const struct sim_options *o, FILE *json)
 
 	if (json != stdout)
 		print_machine(&o->config.machine);
-	for (size_t b = 0; !err && b < ARRAY_SIZE(blocks); b++) {
+	for (size_t b = 0; !err && b < PUBLISHED_BLOCKS; b++) {
+		const struct published_block *block = &published_blocks[b];
+
 		if (json != stdout)
 			printf("\n%s\n%4s %-13s %-4s %25s %5s %d %s %25s %25s %25s\n",
-				blocks[b].conditions, "NP", "control", "from",
+				block->conditions, "NP", "control", "from",
 				"M op/s: publ., sim., ratio", "of", SEEDS, "seeds", "outstanding",
 				"responses per loop", "M loops/s");
-		for (size_t i = 0; !err && i < blocks[b].n; i++)
-			err = table_row(o, &blocks[b].rows[i], json);
+		for (size_t i = 0; !err && i < block->n; i++)
+			err = table_row(o, &block->rows[i], json);
 	}
 	return err;
 }

@@ -9,14 +9,19 @@
 #include "support/test.h"
 #include "control.h"
 
-static struct control make(const char *text, uint32_t endpoints)
+/* The control of the case, and the positions of its endpoints. */
+static struct control c;
+static uint64_t posted[8], consumed[8];
+
+static void begin(const char *text, uint32_t endpoints)
 {
 	struct control_spec spec;
-	struct control c;
 
+	control_fini(&c);
+	memset(posted, 0, sizeof(posted));
+	memset(consumed, 0, sizeof(consumed));
 	CHECK_EQ(control_parse(text, &spec), 0);
 	CHECK_EQ(control_init(&c, &spec, endpoints), 0);
-	return c;
 }
 
 static void parses(void)
@@ -92,7 +97,7 @@ static void few_calls_narrow_the_window(void)
 }
 
 /* Polls of one loop when the i-th poll brings arrivals[i] responses. */
-static uint32_t polls(const struct control *c, const uint32_t *arrivals)
+static uint32_t polls(const uint32_t *arrivals)
 {
 	struct control_polls p = {.polls = 0};
 
@@ -101,7 +106,7 @@ static uint32_t polls(const struct control *c, const uint32_t *arrivals)
 		p.responses += p.last;
 		p.messages += 3 * p.last; /* each completion carries three messages */
 		p.cqes += p.last;
-	} while (control_poll_again(c, &p));
+	} while (control_poll_again(&c, &p));
 	return p.polls;
 }
 
@@ -110,42 +115,37 @@ static const uint32_t none[32] = {0}, at_once[32] = {4}, one_each[32] = {1, 1, 1
 
 static void budget_polls(void)
 {
-	struct control c = make("budget:4", 1), off = make("none", 1);
-
-	CHECK_EQ(polls(&c, none), 4);
-	CHECK_EQ(polls(&c, at_once), 1);
-	CHECK_EQ(polls(&c, one_each), 4);
-	CHECK_EQ(polls(&c, late), 3);
-	CHECK_EQ(polls(&off, none), 1);
-	CHECK_EQ(polls(&off, one_each), 1);
-	CHECK(!control_selects(&c) && !control_selects(&off) && !control_observes(&c));
-	control_fini(&c);
-	control_fini(&off);
+	begin("budget:4", 1);
+	CHECK_EQ(polls(none), 4);
+	CHECK_EQ(polls(at_once), 1);
+	CHECK_EQ(polls(one_each), 4);
+	CHECK_EQ(polls(late), 3);
+	CHECK(!control_selects(&c) && !control_observes(&c));
+	begin("none", 1);
+	CHECK_EQ(polls(none), 1);
+	CHECK_EQ(polls(one_each), 1);
+	CHECK(!control_selects(&c));
 }
 
 static void threshold_polls(void)
 {
-	struct control c = make("threshold:3,6", 1);
-
-	CHECK_EQ(polls(&c, none), 6);
-	CHECK_EQ(polls(&c, one_each), 6); /* four in all, but never three at once */
-	CHECK_EQ(polls(&c, at_once), 1);
-	CHECK_EQ(polls(&c, late), 3);
-	CHECK_EQ(polls(&c, growing), 3);
-	control_fini(&c);
+	begin("threshold:3,6", 1);
+	CHECK_EQ(polls(none), 6);
+	CHECK_EQ(polls(one_each), 6); /* four in all, but never three at once */
+	CHECK_EQ(polls(at_once), 1);
+	CHECK_EQ(polls(late), 3);
+	CHECK_EQ(polls(growing), 3);
 }
 
 static void adaptive_polls(void)
 {
-	struct control c = make("adaptive-budget", 1);
-
-	CHECK_EQ(polls(&c, none), 1);
+	begin("adaptive-budget", 1);
+	CHECK_EQ(polls(none), 1);
 	c.adaptive.u = 5;
-	CHECK_EQ(polls(&c, none), 6);
-	CHECK_EQ(polls(&c, one_each), 1);
-	CHECK_EQ(polls(&c, late), 3);
+	CHECK_EQ(polls(none), 6);
+	CHECK_EQ(polls(one_each), 1);
+	CHECK_EQ(polls(late), 3);
 	CHECK(control_observes(&c) && !control_selects(&c));
-	control_fini(&c);
 }
 
 static uint64_t from_array(void *arg, uint32_t ep)
@@ -164,27 +164,25 @@ static uint64_t clock_of_test(void *arg)
  * Selects among the given loads and posts a WRITE for each selected endpoint. A WRITE advances
  * `posted` by 64 bytes.
  */
-static size_t step(struct control *c, struct control_load *loads, size_t n, uint64_t *posted,
-	uint64_t *consumed)
+static size_t step(struct control_load *loads, size_t n)
 {
-	size_t go = control_select(c, loads, n, from_array, clock_of_test, consumed);
+	size_t go = control_select(&c, loads, n, from_array, clock_of_test, consumed);
 
 	for (size_t i = 0; i < go; i++) {
 		posted[loads[i].ep] += 64;
-		control_sent(c, &loads[i], posted[loads[i].ep]);
+		control_sent(&c, &loads[i], posted[loads[i].ep]);
 	}
 	return go;
 }
 
 static void auto_keeps_a_window(void)
 {
-	struct control c = make("auto:2,10", 4);
-	uint64_t posted[4] = {0}, consumed[4] = {0};
 	struct control_load a[] = {{0, 1, 0}, {1, 3, 0}, {2, 2, 0}};
 	struct control_load b[] = {{0, 2, 0}, {3, 2, 0}};
 
+	begin("auto:2,10", 4);
 	/* The window is two, so the two endpoints with the most calls are selected. */
-	CHECK_EQ(step(&c, a, 3, posted, consumed), 2);
+	CHECK_EQ(step(a, 3), 2);
 	CHECK_EQ(a[0].ep, 1);
 	CHECK_EQ(a[1].ep, 2);
 	CHECK_EQ(c.unconsumed, 2);
@@ -194,51 +192,46 @@ static void auto_keeps_a_window(void)
 	 * endpoint that has waited longer is selected.
 	 */
 	time_ns += 1000;
-	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
+	CHECK_EQ(step(b, 2), 0);
 	consumed[1] = 63;
-	CHECK_EQ(step(&c, b, 2, posted, consumed), 0);
+	CHECK_EQ(step(b, 2), 0);
 	consumed[1] = 64;
-	CHECK_EQ(step(&c, b, 2, posted, consumed), 1);
+	CHECK_EQ(step(b, 2), 1);
 	CHECK_EQ(b[0].ep, 0);
 	CHECK_EQ(c.unconsumed, 2);
 	/* The WRITEs of a failed endpoint no longer count against the window. */
 	control_failed(&c, 2);
 	CHECK_EQ(c.unconsumed, 1);
-	control_fini(&c);
 }
 
 static void auto_never_holds_replies(void)
 {
-	struct control c = make("auto:1,10", 4);
-	uint64_t posted[4] = {0}, consumed[4] = {0};
 	struct control_load full[] = {{0, 1, 0}};
 	struct control_load mix[] = {{1, 9, 0}, {2, 0, 1}, {3, 10, 0}, {0, 4, 2}};
 
-	CHECK_EQ(step(&c, full, 1, posted, consumed), 1);
-	CHECK_EQ(step(&c, mix, 4, posted, consumed), 3);
+	begin("auto:1,10", 4);
+	CHECK_EQ(step(full, 1), 1);
+	CHECK_EQ(step(mix, 4), 3);
 	CHECK_EQ(mix[3].ep, 1); /* the only one that waits */
 	CHECK_EQ(c.unconsumed, 3); /* replies alone do not count */
-	control_fini(&c);
 }
 
 /* However many WRITEs the `full` limit posts beyond the window, consumed WRITEs stop counting. */
 static void auto_survives_overflow(void)
 {
-	struct control c = make("auto:4,1", 2);
-	uint64_t posted[2] = {0}, consumed[2] = {0};
 	struct control_load one[] = {{0, 1, 0}};
 
+	begin("auto:4,1", 2);
 	for (uint32_t i = 0; i < 1000; i++)
-		CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+		CHECK_EQ(step(one, 1), 1);
 	c.spec.full = 100;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	CHECK_EQ(step(one, 1), 0);
 	consumed[0] = posted[0] - 64;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(step(one, 1), 1);
 	consumed[0] = posted[0];
 	c.spec.window = 1;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(step(one, 1), 1);
 	CHECK_EQ(c.unconsumed, 1);
-	control_fini(&c);
 }
 
 /*
@@ -247,11 +240,10 @@ static void auto_survives_overflow(void)
  */
 static uint32_t quiet_waits(const char *text, uint32_t calls)
 {
-	struct control c = make(text, 4);
-	uint64_t posted[4] = {0}, consumed[4] = {0};
 	uint32_t us = 0;
 	bool gone = false;
 
+	begin(text, 4);
 	while (!gone && us < 10000) {
 		struct control_load loads[] = {{1, calls, 0}, {2, calls, 0}, {3, calls, 0},
 			{0, 1, 0}};
@@ -259,12 +251,11 @@ static uint32_t quiet_waits(const char *text, uint32_t calls)
 
 		time_ns += 1000;
 		memcpy(consumed, posted, sizeof(consumed));
-		go = step(&c, loads, 4, posted, consumed);
+		go = step(loads, 4);
 		for (size_t i = 0; i < go; i++)
 			gone |= loads[i].ep == 0;
 		us += !gone;
 	}
-	control_fini(&c);
 	return us;
 }
 
@@ -289,11 +280,10 @@ static void auto_lets_nobody_wait_long(void)
 /* The figures of the trace are brought up to date even if no decision needs them. */
 static void auto_refreshes(void)
 {
-	struct control c = make("auto:12,12", 2);
-	uint64_t posted[2] = {0}, consumed[2] = {0};
 	struct control_load loads[] = {{0, 1, 0}, {1, 1, 0}};
 
-	CHECK_EQ(step(&c, loads, 2, posted, consumed), 2);
+	begin("auto:12,12", 2);
+	CHECK_EQ(step(loads, 2), 2);
 	CHECK_EQ(c.unconsumed, 2);
 	consumed[0] = 64;
 	control_refresh(&c, from_array, consumed);
@@ -301,16 +291,14 @@ static void auto_refreshes(void)
 	consumed[1] = 64;
 	control_refresh(&c, from_array, consumed);
 	CHECK_EQ(c.unconsumed, 0);
-	control_fini(&c);
 }
 
 /* No endpoint waits for ever: if the peers consume, all endpoints get their turn. */
 static void auto_starves_nobody(void)
 {
-	struct control c = make("auto:1,1000", 8);
-	uint64_t posted[8] = {0}, consumed[8] = {0};
 	uint32_t calls[8] = {0}, went[8] = {0};
 
+	begin("auto:1,1000", 8);
 	for (uint32_t i = 0; i < 4000; i++) {
 		struct control_load loads[8];
 		size_t go;
@@ -318,14 +306,13 @@ static void auto_starves_nobody(void)
 		for (uint32_t e = 0; e < 8; e++)
 			loads[e] = (struct control_load){e, ++calls[e], 0};
 		memcpy(consumed, posted, sizeof(consumed));
-		go = step(&c, loads, 8, posted, consumed);
+		go = step(loads, 8);
 		CHECK_EQ(go, 1);
 		calls[loads[0].ep] = 0;
 		went[loads[0].ep]++;
 	}
 	for (uint32_t e = 0; e < 8; e++)
 		CHECK_EQ(went[e], 500);
-	control_fini(&c);
 }
 
 /* ---- little ---- */
@@ -336,28 +323,35 @@ static void auto_starves_nobody(void)
  */
 static void little_switches_batching(void)
 {
-	struct control c = make("little", 4);
-	uint64_t posted[4] = {0}, consumed[4] = {0};
 	struct control_load one[] = {{0, 1, 0}};
 	struct control_load all[] = {{0, 8, 0}, {1, 9, 0}, {2, 1, 1}, {3, 1, 0}};
 
+	begin("little", 4);
 	CHECK(control_selects(&c) && control_counts(&c) && !control_observes(&c));
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
-	CHECK_EQ(step(&c, all, 4, posted, consumed), 4);
+	CHECK_EQ(step(one, 1), 1);
+	CHECK_EQ(step(all, 4), 4);
 	c.little.batching = true;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	CHECK_EQ(step(one, 1), 0);
 	CHECK_EQ(c.waits, 1);
-	CHECK_EQ(step(&c, all, 4, posted, consumed), 2);
+	CHECK_EQ(step(all, 4), 2);
 	CHECK(all[0].ep + all[1].ep == 3); /* 1 is full, 2 has a reply */
 	consumed[0] = posted[0] - 1;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 0);
+	CHECK_EQ(step(one, 1), 0);
 	consumed[0] = posted[0];
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(step(one, 1), 1);
 	control_failed(&c, 0);
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
+	CHECK_EQ(step(one, 1), 1);
 	c.little.batching = false;
-	CHECK_EQ(step(&c, one, 1, posted, consumed), 1);
-	control_fini(&c);
+	CHECK_EQ(step(one, 1), 1);
+}
+
+/* The control hears two reports of rank 1, each in two words. */
+static void hear_twice(void)
+{
+	for (int i = 0; i < 2; i++) {
+		control_heard(&c, 1, LITTLE_VALID | 3);
+		control_heard(&c, 1, LITTLE_VALID | LITTLE_AREA | 5);
+	}
 }
 
 /*
@@ -366,33 +360,27 @@ static void little_switches_batching(void)
  */
 static void only_little_has_a_word(void)
 {
-	struct control little = make("little", 2), off = make("auto", 2);
-
-	CHECK_EQ(control_word(&little, 1), LITTLE_VALID);
-	CHECK_EQ(control_word(&off, 1), 0);
-	for (int i = 0; i < 2; i++) {
-		control_heard(&little, 1, LITTLE_VALID | 3);
-		control_heard(&little, 1, LITTLE_VALID | LITTLE_AREA | 5);
-		control_heard(&off, 1, LITTLE_VALID | LITTLE_AREA | 5);
-	}
-	CHECK(little.little.peers[1].known && !little.little.peers[0].known);
-	CHECK(!off.little.peers);
-	little.endpoints = 1; /* the message names a rank that does not exist */
-	little.little.peers[1].known = false;
-	control_heard(&little, 1, LITTLE_VALID | 3);
-	control_heard(&little, 1, LITTLE_VALID | LITTLE_AREA | 5);
-	CHECK(!little.little.peers[1].known);
-	control_fini(&little);
-	control_fini(&off);
+	begin("auto", 2);
+	CHECK_EQ(control_word(&c, 1), 0);
+	hear_twice();
+	CHECK(!c.little.peers);
+	begin("little", 2);
+	CHECK_EQ(control_word(&c, 1), LITTLE_VALID);
+	hear_twice();
+	CHECK(c.little.peers[1].known && !c.little.peers[0].known);
+	c.endpoints = 1; /* the messages name a rank that does not exist */
+	c.little.peers[1].known = false;
+	hear_twice();
+	CHECK(!c.little.peers[1].known);
 }
 
 /* ---- held replies ---- */
 
 static void hold_releases_when_it_should(void)
 {
-	struct control c = make("hold:10", 4);
 	const struct hold *h = &c.hold;
 
+	begin("hold:10", 4);
 	CHECK(control_holds(&c));
 	CHECK(!hold_release(h, 3, 1000, 10999, 5));
 	CHECK(hold_release(h, 3, 1000, 11000, 5)); /* 10 us are over */
@@ -401,7 +389,6 @@ static void hold_releases_when_it_should(void)
 	hold_arrived(&c.hold, 9, 1000);
 	CHECK(!hold_release(h, 3, 1000, 1001, 5)); /* only adaptive-hold uses the arrivals */
 	CHECK_EQ(h->ns, 10000);
-	control_fini(&c);
 }
 
 /*
@@ -410,9 +397,9 @@ static void hold_releases_when_it_should(void)
  */
 static void adaptive_hold_follows_the_arrivals(void)
 {
-	struct control c = make("adaptive-hold", 8);
 	struct hold *h = &c.hold;
 
+	begin("adaptive-hold", 8);
 	hold_arrived(h, 1, 1000);
 	CHECK_EQ(h->ns, 0);
 	hold_arrived(h, 2, 2000); /* 2 in 1,000 ns */
@@ -431,7 +418,6 @@ static void adaptive_hold_follows_the_arrivals(void)
 	for (uint64_t t = 1; t < 200; t++)
 		hold_arrived(h, 1, t * 1000000000);
 	CHECK_EQ(h->ns, 100000);
-	control_fini(&c);
 }
 
 static void answered_calls_count_as_consumed(void)

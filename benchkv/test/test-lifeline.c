@@ -69,42 +69,35 @@ struct greeting {
 	uint32_t rank, reserved;
 };
 
-struct world {
-	struct launch launch;
-	struct lifeline *line;
-};
+static struct launch launch;
+static struct lifeline *line;
 
-static void world_init(struct world *w)
+static void begin(void)
 {
-	*w = (struct world){.line = NULL};
+	lifeline_close(line);
+	alarm(0); /* of stop_raise() */
 	/* Relaxed: no other thread. */
 	atomic_store_explicit(&stop_signal, 0, memory_order_relaxed);
-	CHECK_EQ(lifeline_open(&w->launch, &w->line), 0);
-	CHECK(w->line);
+	CHECK_EQ(lifeline_open(&launch, &line), 0);
+	CHECK(line);
 }
 
-static void world_fini(struct world *w)
-{
-	lifeline_close(w->line);
-	alarm(0); /* of stop_raise() */
-}
-
-static struct greeting greeting_of(const struct world *w, uint32_t rank)
+static struct greeting greeting_of(uint32_t rank)
 {
 	struct greeting g = {.rank = rank};
 
-	memcpy(&g.magic, w->launch.address, sizeof(g.magic));
-	memcpy(g.secret, w->launch.address + sizeof(g.magic), sizeof(g.secret));
+	memcpy(&g.magic, launch.address, sizeof(g.magic));
+	memcpy(g.secret, launch.address + sizeof(g.magic), sizeof(g.secret));
 	return g;
 }
 
-static int dial(const struct world *w)
+static int dial(void)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
 	uint32_t port;
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-	memcpy(&port, w->launch.address + 24, sizeof(port));
+	memcpy(&port, launch.address + 24, sizeof(port));
 	to.sin_port = htons((uint16_t)port);
 	CHECK(fd >= 0);
 	CHECK_EQ(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
@@ -112,13 +105,13 @@ static int dial(const struct world *w)
 }
 
 /* The reply of the other end: the kind of a message, or 0 if the connection is closed. */
-static uint32_t answer(struct world *w, int fd)
+static uint32_t answer(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	struct message msg;
 
 	for (int i = 0; i < GUARD_MS; i++) {
-		lifeline_look(w->line);
+		lifeline_look(line);
 		if (poll(&p, 1, 1) > 0)
 			return recv(fd, &msg, sizeof(msg), MSG_WAITALL) == sizeof(msg) ? msg.kind :
 											 0;
@@ -127,19 +120,19 @@ static uint32_t answer(struct world *w, int fd)
 	return 0;
 }
 
-static uint32_t greet(struct world *w, const struct greeting *g, int *fd_p)
+static uint32_t greet(const struct greeting *g, int *fd_p)
 {
-	*fd_p = dial(w);
+	*fd_p = dial();
 	CHECK_EQ(send(*fd_p, g, sizeof(*g), MSG_NOSIGNAL), (ssize_t)sizeof(*g));
-	return answer(w, *fd_p);
+	return answer(*fd_p);
 }
 
-static int join(struct world *w, uint32_t rank)
+static int join(uint32_t rank)
 {
-	struct greeting g = greeting_of(w, rank);
+	struct greeting g = greeting_of(rank);
 	int fd;
 
-	CHECK_EQ(greet(w, &g, &fd), WELCOME);
+	CHECK_EQ(greet(&g, &fd), WELCOME);
 	return fd;
 }
 
@@ -151,9 +144,9 @@ static void say(int fd, uint32_t kind, uint32_t arg, uint64_t len)
 }
 
 /* Until rank 0 has noticed something, or what it must not notice had time to come. */
-static bool noticed(struct world *w)
+static bool noticed(void)
 {
-	lifeline_wait(w->line, 50 * NSEC_PER_MSEC);
+	lifeline_wait(line, 50 * NSEC_PER_MSEC);
 	return stop_requested();
 }
 
@@ -161,18 +154,16 @@ static bool noticed(struct world *w)
 
 static void refuses(uint32_t rank, size_t spoilt)
 {
-	struct world w;
 	struct greeting g;
 	int fd;
 
-	world_init(&w);
-	g = greeting_of(&w, rank);
+	begin();
+	g = greeting_of(rank);
 	if (spoilt)
 		((uint8_t *)&g)[spoilt - 1] ^= 1;
-	CHECK_EQ(greet(&w, &g, &fd), 0);
-	CHECK(!stop_requested() && lifeline_lost(w.line) < 0);
+	CHECK_EQ(greet(&g, &fd), 0);
+	CHECK(!stop_requested() && lifeline_lost(line) < 0);
 	close(fd);
-	world_fini(&w);
 }
 
 static void greetings_are_checked(void)
@@ -187,35 +178,31 @@ static void greetings_are_checked(void)
 
 static void a_place_is_taken_once(void)
 {
-	struct world w;
 	struct greeting g;
 	int first, second;
 
-	world_init(&w);
-	first = join(&w, 2);
-	g = greeting_of(&w, 2);
-	CHECK_EQ(greet(&w, &g, &second), 0);
+	begin();
+	first = join(2);
+	g = greeting_of(2);
+	CHECK_EQ(greet(&g, &second), 0);
 	CHECK(!stop_requested());
 	close(first);
-	CHECK(noticed(&w));
-	CHECK_EQ(lifeline_lost(w.line), 2);
-	CHECK(!lifeline_told(w.line) && !stop_told());
+	CHECK(noticed());
+	CHECK_EQ(lifeline_lost(line), 2);
+	CHECK(!lifeline_told(line) && !stop_told());
 	close(second);
-	world_fini(&w);
 }
 
 static void who_leaves_is_not_lost(void)
 {
-	struct world w;
 	int fd;
 
-	world_init(&w);
-	fd = join(&w, 1);
+	begin();
+	fd = join(1);
 	say(fd, LEAVE, 0, 0);
 	close(fd);
-	CHECK(!noticed(&w));
-	CHECK_EQ(lifeline_lost(w.line), -1);
-	world_fini(&w);
+	CHECK(!noticed());
+	CHECK_EQ(lifeline_lost(line), -1);
 }
 
 static void a_rank_tells_to_stop(void)
@@ -225,18 +212,16 @@ static void a_rank_tells_to_stop(void)
 		int told;
 	} cases[] = {{SIGTERM, SIGTERM}, {STOP_FAILED, 0}, {UINT32_MAX, 0}, {0, 0}};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct world w;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		int fd;
 
-		world_init(&w);
-		fd = join(&w, 1);
+		begin();
+		fd = join(1);
 		say(fd, STOP, cases[i].arg, 0);
-		CHECK(noticed(&w));
+		CHECK(noticed());
 		CHECK_EQ(stop_told(), cases[i].told);
-		CHECK(lifeline_told(w.line) && lifeline_lost(w.line) < 0);
+		CHECK(lifeline_told(line) && lifeline_lost(line) < 0);
 		close(fd);
-		world_fini(&w);
 	}
 }
 
@@ -263,24 +248,22 @@ static void results_come_whole(void)
 {
 	static uint8_t data[3000];
 	struct heard h = {.n = 0};
-	struct world w;
 	int one, two;
 
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 7);
-	world_init(&w);
-	one = join(&w, 1);
-	two = join(&w, 3); /* says nothing, and delays nobody */
+	begin();
+	one = join(1);
+	two = join(3); /* says nothing, and delays nobody */
 	say(one, RESULT, 5, sizeof(data));
 	CHECK_EQ(send(one, data, sizeof(data), MSG_NOSIGNAL), (ssize_t)sizeof(data));
 	say(one, RESULT, LIFELINE_DAEMONS, 1);
 	CHECK_EQ(send(one, data, 1, MSG_NOSIGNAL), 1);
 	say(one, LEAVE, 0, 0);
-	lifeline_gather(w.line, 100 * NSEC_PER_MSEC, on_result, &h);
+	lifeline_gather(line, 100 * NSEC_PER_MSEC, on_result, &h);
 	CHECK(h.n == 2 && h.rank == 1 && h.run == LIFELINE_DAEMONS && h.len == 1);
 	close(one);
 	close(two);
-	world_fini(&w);
 }
 
 /* After an invalid message a rank is ignored, and the end of its connection is no death. */
@@ -289,21 +272,19 @@ static void nonsense_ends_a_connection(void)
 	static const struct message cases[] = {{.kind = 0}, {.kind = 5}, {.kind = RESULT},
 		{.kind = RESULT, .len = 9u << 20}, {.kind = RESULT, .len = UINT64_MAX}};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct heard h = {.n = 0};
-		struct world w;
 		char byte;
 		int fd;
 
-		world_init(&w);
-		fd = join(&w, 1);
+		begin();
+		fd = join(1);
 		say(fd, cases[i].kind, 0, cases[i].len);
-		lifeline_gather(w.line, GUARD_MS * NSEC_PER_MSEC, on_result, &h);
+		lifeline_gather(line, GUARD_MS * NSEC_PER_MSEC, on_result, &h);
 		CHECK_EQ(h.n, 0);
 		CHECK_EQ(recv(fd, &byte, 1, 0), 0);
-		CHECK(lifeline_lost(w.line) < 0);
+		CHECK(lifeline_lost(line) < 0);
 		close(fd);
-		world_fini(&w);
 	}
 }
 

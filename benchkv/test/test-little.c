@@ -3,43 +3,42 @@
 #include "support/test.h"
 #include "little.h"
 
-static struct little make(uint32_t peers)
-{
-	struct little l;
+static struct little l; /* that of the case */
 
+static void begin(uint32_t peers)
+{
+	little_fini(&l);
 	CHECK_EQ(little_init(&l, peers), 0);
 	little_count(&l, 1000, 0, 0);
-	return l;
 }
 
 /*
  * Loops of 1 us, each of which ends `per_loop` requests with `under_way` others left, until an
  * epoch ends; the latency is under_way / per_loop us. Returns their number.
  */
-static uint32_t epoch(struct little *l, uint32_t under_way, uint32_t per_loop)
+static uint32_t epoch(uint32_t under_way, uint32_t per_loop)
 {
-	double off = l->latency_ns[0], on = l->latency_ns[1];
+	double off = l.latency_ns[0], on = l.latency_ns[1];
 	uint32_t n = 0;
 
-	while (off == l->latency_ns[0] && on == l->latency_ns[1] && n < 100000) {
-		little_count(l, l->now_ns + 1000, under_way, per_loop);
+	while (off == l.latency_ns[0] && on == l.latency_ns[1] && n < 100000) {
+		little_count(&l, l.now_ns + 1000, under_way, per_loop);
 		n++;
 	}
 	return n;
 }
 
 /* Ends the requests that were under way at a switch. */
-static void settle(struct little *l)
+static void settle(void)
 {
-	if (l->settling)
-		little_count(l, l->now_ns + 1000, l->under_way, l->settling);
-	CHECK_EQ(l->settling, 0);
+	if (l.settling)
+		little_count(&l, l.now_ns + 1000, l.under_way, l.settling);
+	CHECK_EQ(l.settling, 0);
 }
 
 static void latency_is_the_integral_over_what_ended(void)
 {
-	struct little l = make(1);
-
+	begin(1);
 	little_count(&l, 1000, 6, 0);
 	CHECK_EQ(l.area, 0);
 	little_count(&l, 51000, 4, 2); /* 6 for 50 us */
@@ -51,28 +50,24 @@ static void latency_is_the_integral_over_what_ended(void)
 	little_count(&l, 201000, 0, 0);
 	CHECK(l.latency_ns[0] == 900000.0 / 64);
 	CHECK(l.latency_ns[1] == 0 && l.batching && l.trying);
-	little_fini(&l);
 }
 
 static void an_epoch_needs_requests(void)
 {
-	struct little l = make(1);
-
+	begin(1);
 	little_count(&l, 1000, 1, 0);
 	little_count(&l, 9000000, 1, 63);
 	CHECK(l.latency_ns[0] == 0 && !l.batching);
 	little_count(&l, 9000001, 1, 1);
 	CHECK(l.latency_ns[0] == 9000000.0 / 64 - 1000.0 / 64 + 1.0 / 64);
-	little_fini(&l);
 }
 
 /* Off, then on for a trial, then the better one; what the switch found under way is not counted. */
 static void tries_both_then_keeps_the_better_one(void)
 {
-	struct little l = make(1);
-
+	begin(1);
 	little_count(&l, 1000, 8, 0);
-	CHECK_EQ(epoch(&l, 8, 1), 200);
+	CHECK_EQ(epoch(8, 1), 200);
 	CHECK(l.latency_ns[0] == 8000);
 	CHECK(l.batching && l.trying && l.settling == 8);
 	for (int i = 0; i < 7; i++)
@@ -80,46 +75,43 @@ static void tries_both_then_keeps_the_better_one(void)
 	CHECK_EQ(l.settling, 1);
 	little_count(&l, l.now_ns + 1000000, 4, 5);
 	CHECK_EQ(l.settling, 0);
-	CHECK_EQ(epoch(&l, 4, 2), 200);
+	CHECK_EQ(epoch(4, 2), 200);
 	CHECK(l.latency_ns[1] == 2000 && l.batching && !l.trying && !l.settling);
 	/* The same setting goes on at once, with half of the weight for each new epoch. */
-	CHECK_EQ(epoch(&l, 12, 2), 200);
+	CHECK_EQ(epoch(12, 2), 200);
 	CHECK(l.latency_ns[1] == (2000 + (4 + 199 * 12) * 1000.0 / 400) / 2 && l.batching);
 	/* It becomes worse than the other one. */
-	CHECK_EQ(epoch(&l, 40, 2), 200);
+	CHECK_EQ(epoch(40, 2), 200);
 	CHECK(l.latency_ns[1] > 8000 && !l.batching && !l.trying);
-	little_fini(&l);
 }
 
 static void tries_the_other_one_again(void)
 {
-	struct little l = make(1);
 	uint32_t n = 0;
 
+	begin(1);
 	little_count(&l, 1000, 4, 0);
-	epoch(&l, 4, 1);
-	settle(&l);
-	epoch(&l, 8, 1);
-	settle(&l);
+	epoch(4, 1);
+	settle();
+	epoch(8, 1);
+	settle();
 	CHECK(!l.batching && !l.trying);
 	while (!l.trying) { /* each epoch a little slower, to be told from the one before */
 		CHECK(!l.batching && n < 100);
-		epoch(&l, 4 + ++n % 2, 1);
+		epoch(4 + ++n % 2, 1);
 	}
 	CHECK_EQ(n, 16);
 	CHECK(l.batching);
-	settle(&l);
-	epoch(&l, 9, 1);
+	settle();
+	epoch(9, 1);
 	CHECK(!l.batching && !l.trying);
-	little_fini(&l);
 }
 
 /* ---- exchange of counters ---- */
 
 static void tells_both_counters_of_one_moment(void)
 {
-	struct little l = make(2);
-
+	begin(2);
 	l.ended = 0x1c0000005;
 	l.area = 7ull << 42 | 0x123456789ull << 12 | 0xfff;
 	CHECK_EQ(little_word(&l, 1), 0x80000005);
@@ -129,72 +121,65 @@ static void tells_both_counters_of_one_moment(void)
 	CHECK_EQ(little_word(&l, 1), 0xc0000000 | (0x123456789ull & 0x3fffffff));
 	CHECK_EQ(little_word(&l, 1), 0x80000006);
 	CHECK_EQ(little_word(&l, 0), 0xc0000000);
-	little_fini(&l);
 }
 
-static void hear(struct little *l, uint32_t peer, uint32_t ended, uint32_t area)
+static void hear(uint32_t peer, uint32_t ended, uint32_t area)
 {
-	little_heard(l, peer, LITTLE_VALID | ended);
-	little_heard(l, peer, LITTLE_VALID | LITTLE_AREA | area);
+	little_heard(&l, peer, LITTLE_VALID | ended);
+	little_heard(&l, peer, LITTLE_VALID | LITTLE_AREA | area);
 }
 
 static void hears_differences(void)
 {
-	struct little l = make(2);
-
-	hear(&l, 0, 100, 50); /* the first report is what the next is compared with */
+	begin(2);
+	hear(0, 100, 50); /* the first report is what the next is compared with */
 	CHECK(l.peers_ended == 0 && l.peers_area == 0);
-	hear(&l, 0, 107, 80);
+	hear(0, 107, 80);
 	CHECK(l.peers_ended == 7 && l.peers_area == 30 << 12);
-	hear(&l, 1, 0x3fffffff, 0x3ffffffe); /* another rank, and the counters' end */
-	hear(&l, 1, 4, 8);
+	hear(1, 0x3fffffff, 0x3ffffffe); /* another rank, and the counters' end */
+	hear(1, 4, 8);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);
 	little_heard(&l, 0, 0); /* no word, and half a report */
 	little_heard(&l, 0, LITTLE_VALID | LITTLE_AREA | 500);
 	little_heard(&l, 0, LITTLE_VALID | 1000);
 	CHECK(l.peers_ended == 12 && l.peers_area == 40 << 12);
-	hear(&l, 0, 108, 82); /* a new first half takes the place of the old one */
+	hear(0, 108, 82); /* a new first half takes the place of the old one */
 	CHECK(l.peers_ended == 13 && l.peers_area == 42 << 12);
-	little_fini(&l);
 }
 
 /* The counter of the integral wraps once in this time, with 44,000 requests under way. */
 static void compares_no_old_reports(void)
 {
-	struct little l = make(1);
-
-	hear(&l, 0, 1, 1);
+	begin(1);
+	hear(0, 1, 1);
 	little_count(&l, 1000 + 99999999, 0, 0);
-	hear(&l, 0, 2, 2);
+	hear(0, 2, 2);
 	CHECK_EQ(l.peers_ended, 1);
 	little_count(&l, l.now_ns + 100000000, 0, 0);
-	hear(&l, 0, 9, 9);
+	hear(0, 9, 9);
 	CHECK_EQ(l.peers_ended, 1);
-	hear(&l, 0, 11, 9);
+	hear(0, 11, 9);
 	CHECK_EQ(l.peers_ended, 3);
-	little_fini(&l);
 }
 
 /* Own requests are faster with batching on, those of the peer slower: the sum decides. */
 static void both_ends_count(void)
 {
-	struct little l = make(1);
-
-	hear(&l, 0, 0, 0);
+	begin(1);
+	hear(0, 0, 0);
 	little_count(&l, 1000, 8, 0);
 	for (int i = 0; i < 199; i++)
 		little_count(&l, l.now_ns + 1000, 8, 1);
-	hear(&l, 0, 100, 1000);
+	hear(0, 100, 1000);
 	little_count(&l, l.now_ns + 1000, 8, 1);
 	CHECK(l.latency_ns[0] == (8.0 * 200000 + (1000 << 12)) / (200 + 100));
-	settle(&l);
+	settle();
 	for (int i = 0; i < 199; i++)
 		little_count(&l, l.now_ns + 1000, 6, 1);
-	hear(&l, 0, 200, 3000);
+	hear(0, 200, 3000);
 	little_count(&l, l.now_ns + 1000, 6, 1);
 	CHECK(l.latency_ns[1] == (8000 + 6.0 * 199000 + (2000 << 12)) / (200 + 100));
 	CHECK(!l.batching);
-	little_fini(&l);
 }
 
 int main(int argc, char **argv)

@@ -9,8 +9,12 @@
 
 #define MAX_ARGS 12
 
+/* What the last line said, or why it was refused. */
+static struct options o;
+static char why[400];
+
 /* Splits a line at blanks; "" stands for an empty argument. */
-static int parse(const char *line, struct options *o, char *why, size_t size)
+static int parse(const char *line)
 {
 	static char copy[400], *argv[MAX_ARGS + 2]; /* o->command refers to them */
 	char *save = NULL;
@@ -22,7 +26,8 @@ static int parse(const char *line, struct options *o, char *why, size_t size)
 	for (char *a = strtok_r(copy, " ", &save); a && argc <= MAX_ARGS;
 		a = strtok_r(NULL, " ", &save))
 		argv[argc++] = strcmp(a, "\"\"") ? a : (char *)"";
-	return options_parse(argc, argv, o, why, size);
+	why[0] = 0;
+	return options_parse(argc, argv, &o, why, sizeof(why));
 }
 
 static const char *const bad[] = {
@@ -98,12 +103,9 @@ static const char *const bad[] = {
 
 static void refuses_nonsense(void)
 {
-
+	o = (struct options){.daemons = 77};
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		struct options o = {.daemons = 77};
-		char why[400] = "";
-
-		CHECK_EQ(parse(bad[i], &o, why, sizeof(why)), -EINVAL);
+		CHECK_EQ(parse(bad[i]), -EINVAL);
 		CHECK(strstr(why, "give") || strstr(why, "--help"));
 		CHECK(!strchr(why, '\n') && !strstr(why, "'benchkv'"));
 		CHECK_EQ(o.daemons, 77);
@@ -113,23 +115,18 @@ static void refuses_nonsense(void)
 
 static void understands(void)
 {
-	struct options o;
-	char why[400] = "";
-
-	CHECK_EQ(parse("delegation", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("delegation"), 0);
 	CHECK(o.daemons == 1 && o.clients == 2 && o.queue_depth == 8 && o.runs == 1);
 	CHECK(o.duration_ns == 3000000000ull && !o.ops && o.preload && o.pin && !o.device);
 	CHECK(o.control.kind == CONTROL_AUTO && !o.ring_size && !o.json && !o.dry_run);
 	CHECK_EQ(parse("delegation --daemons 2 --clients 46 --queue-depth 32 --ops 0x100 "
-		       "--runs 3",
-			 &o, why, sizeof(why)),
+		       "--runs 3"),
 		0);
 	CHECK(!strcmp(o.command[1], "delegation") && !strcmp(o.command[2], "--daemons"));
 	CHECK(o.daemons == 2 && o.clients == 46 && o.queue_depth == 32 && o.runs == 3);
 	CHECK(o.ops == 256 && o.duration_ns == 0);
 	CHECK_EQ(parse("--distribution zipf:0.99 --device mlx5_3 --ring-size 8192 --json - "
-		       "--dry-run delegation",
-			 &o, why, sizeof(why)),
+		       "--dry-run delegation"),
 		0);
 	CHECK(!strcmp(o.command[1], "--distribution") && !strcmp(o.command[10], "delegation"));
 	CHECK(!strcmp(o.command[0], "benchkv") && !o.command[11]);
@@ -139,36 +136,35 @@ static void understands(void)
 
 static void backends_have_their_defaults(void)
 {
-	struct options o;
-	char why[400] = "";
-
-	CHECK_EQ(parse("--daemons 3", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("--daemons 3"), 0);
 	CHECK(o.backend == backend_find("delegation") && o.net_daemons == 1);
-	CHECK_EQ(parse("delegation --daemons 3 --net-daemons 3", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("delegation --daemons 3 --net-daemons 3"), 0);
 	CHECK_EQ(o.net_daemons, 3);
-	CHECK_EQ(parse("meta --daemons 3", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("meta --daemons 3"), 0);
 	CHECK(o.backend == backend_find("meta") && o.net_daemons == 3);
-	CHECK_EQ(parse("meta --daemons 3 --net-daemons 2", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("meta --daemons 3 --net-daemons 2"), 0);
 	CHECK_EQ(o.net_daemons, 2);
-	CHECK_EQ(parse("direct --daemons 3 --ring-size 8192", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("direct --daemons 3 --ring-size 8192"), 0);
 	CHECK(o.backend == backend_find("direct") && o.control.kind == CONTROL_NONE);
 }
 
 static void ring_holds_what_is_in_flight(void)
 {
-	struct options o;
-	char why[400] = "";
+	static const struct {
+		const char *line;
+		uint32_t size;
+	} cases[] = {
+		{"delegation --clients 1 --queue-depth 1", 4096},
+		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* x 8 x 64: 5.75 MiB */
+		{"delegation --clients 1024 --queue-depth 4096", 1u << 30},
+		{"delegation --ring-size 16384", 16384},
+		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* that of one client */
+	};
 
-	CHECK_EQ(parse("delegation --clients 1 --queue-depth 1", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 4096);
-	CHECK_EQ(parse("delegation --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 1u << 23); /* 46 * 256 * 8 * 64 = 5.75 MiB */
-	CHECK_EQ(parse("delegation --clients 1024 --queue-depth 4096", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 1u << 30);
-	CHECK_EQ(parse("delegation --ring-size 16384", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 16384);
-	CHECK_EQ(parse("direct --clients 46 --queue-depth 256", &o, why, sizeof(why)), 0);
-	CHECK_EQ(node_ring_size(&o), 1u << 17); /* 256 * 8 * 64: an endpoint is one client's */
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK_EQ(parse(cases[i].line), 0);
+		CHECK_EQ(node_ring_size(&o), cases[i].size);
+	}
 }
 
 static void naps_are_longer_in_a_crowd(void)
@@ -190,16 +186,14 @@ static void digest_tells_lines_apart(void)
 		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
 		"meta --daemons 2 --net-daemons 1"};
 	uint64_t digest[ARRAY_SIZE(lines)];
-	struct options o;
-	char why[400];
 
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
-		CHECK_EQ(parse(lines[i], &o, why, sizeof(why)), 0);
+		CHECK_EQ(parse(lines[i]), 0);
 		digest[i] = options_digest(&o);
 		for (size_t k = 0; k < i; k++)
 			CHECK(digest[i] != digest[k]);
 	}
-	CHECK_EQ(parse("delegation --json x --timeout 9", &o, why, sizeof(why)), 0);
+	CHECK_EQ(parse("delegation --json x --timeout 9"), 0);
 	CHECK(options_digest(&o) == digest[0]); /* not what the run is */
 }
 
