@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Cases about the loop of a daemon: its phases, its control, its sleep, its traces and what is measured."""
+import csv
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import subprocess
 
 import decisions
 import harness
-from harness import BENCHKV, GUARD, ORDERED, check, job, main, run, start, verified
+from harness import BENCHKV, GUARD, ORDERED, check, good, job, of_test, refused, run, taken, verified
 from plans import plan
 
 
@@ -24,18 +25,15 @@ def check_batches(j):
 
 
 def case_trace():
-    path = os.path.join(os.environ["TMPDIR"], "trace")
-    r = run(job(2, "--duration", 1, "--trace", path, "--json", "-"))
-    check_batches(verified(r, 2))
+    path = of_test("trace")
+    check_batches(good(2, "--duration", 1, "--trace", path))
     # Hardly a loop finds something, and where much is under way, most find much.
-    check_batches(verified(run(job(2, "--rate", 100, "--duration", 0.5, "--json", "-")), 2))
-    j = verified(run(job(2, "--queue-depth", 256, "--clients", 4, "--ops", 100000, "--json", "-")), 2)
+    check_batches(good(2, "--rate", 100, "--duration", 0.5))
+    j = good(2, "--queue-depth", 256, "--clients", 4, "--ops", 100000)
     check_batches(j)
     check(j["daemon"]["batch_loops"][3] + j["daemon"]["batch_loops"][4] > 0, j)
     for rank in 0, 1:
-        lines = open(f"{path}.{rank}").read().splitlines()
-        os.unlink(f"{path}.{rank}")
-        rows = [dict(zip(lines[0].split(","), l.split(","))) for l in lines[1:]]
+        rows = list(csv.DictReader(taken(f"{path}.{rank}")))
         check(all(x.pop("cqe_bucket") in ("0", "1", "2-10", "11-100", ">100") for x in rows), "buckets")
         rows = [{k: float(v) for k, v in x.items()} for x in rows]
         # A completion may bring credit only, or a wrap marker, and no message.
@@ -60,7 +58,7 @@ def case_trace():
 
 def case_order():
     """Each loop of a daemon does its work in the order of the phases; the trace shows names only."""
-    path = os.path.join(os.environ["TMPDIR"], "order")
+    path = of_test("order")
     for harness.backend, size, loops in (("delegation", [], {"ACDEFG"}),
                                          ("delegation", ["--daemons", 2], {"ABCDEFG", "AB"}),
                                          ("meta", ["--daemons", 2], {"ABCDEFG", "ABDE"}),
@@ -68,28 +66,25 @@ def case_order():
         argv = job(2, *size, "--ops", 20000, "--json", "-", prog=ORDERED)
         verified(run(argv, {"BENCHKV_ORDER": path}), 2)
         for rank in 0, 1:
-            lines = [l.split() for l in open(f"{path}.{rank}").read().splitlines()]
-            os.unlink(f"{path}.{rank}")
+            lines = [l.split() for l in taken(f"{path}.{rank}")]
             check({order for order, _ in lines} == loops, f"{argv}: {lines}")
             check(all(int(n) > 100 for _, n in lines), lines)
 
 
 def case_decisions():
     """The decisions of a control follow from its observations, and give a reason."""
-    path = os.path.join(os.environ["TMPDIR"], "decisions")
+    path = of_test("decisions")
     for control, *more in (["auto"], ["auto:1,3", "--clients", 4], ["little", "--clients", 4],
                            ["budget:4"], ["threshold:3,8"], ["adaptive-budget"], ["hold:20"],
                            ["adaptive-hold", "--net-daemons", 2], ["none"]):
         # A tenth of a second is some ten thousand loops.
-        r = run(job(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path,
-                    "--json", "-", *more))
-        j, reasons = verified(r, 3), set()
+        j, reasons = good(3, "--control", control, "--daemons", 2, "--duration", 0.1, "--decisions", path, *more), set()
         for rank in range(3):
             found, first, why = decisions.check_file(f"{path}.{rank}", 3)
             check(control != "little" or decisions.hears_peers(f"{path}.{rank}"), "peers unheard")
             os.unlink(f"{path}.{rank}")
             reasons |= why
-            check(found == j["control"], f"{found}: {r}")
+            check(found == j["control"], f"{found}: {j}")
             check(("measured by rank 0" in first["reason"]) == (control == "auto"), first)
         if control == "auto":
             window, full = map(int, found.partition(":")[2].split(","))
@@ -103,13 +98,12 @@ def case_decisions():
 
 def case_round_trip():
     """The round trip that the control is told of is that of this network: adapters 2 ms apart."""
-    topology, path = (os.path.join(os.environ["TMPDIR"], name) for name in ("topology", "decisions"))
+    topology, path = of_test("topology"), of_test("decisions")
     with open(topology, "w") as f:
         f.write("name=mlx5_0 link=ib numa=0 rate_mbps=10000 latency_ns=2000000\n")
     # Without puts there is no audit, which takes long over such adapters.
-    verified(run(job(2, "--control", "adaptive-budget", "--read-ratio", 1, "--duration", 1,
-                     "--decisions", path, "--json", "-"),
-                 {"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"}), 2)
+    good(2, "--control", "adaptive-budget", "--read-ratio", 1, "--duration", 1, "--decisions", path,
+         env={"SOFTHCA_TOPOLOGY": topology, "SOFTHCA_LINK": "real"})
     for rank in 0, 1:
         seen = [row["seen"]["rtt_us"] for row in decisions.read(f"{path}.{rank}")[2] if row["what"] == "budget"]
         # They are filtered, from 0 on; a daemon reads the clock once in a loop, which is long on a busy machine.
@@ -134,17 +128,13 @@ def full_csv(option, path, rank):
 
 def refused_csv(option, path, culprit):
     """Before the run: nobody waits for its end. Rank 0 says it, for all."""
-    r = run(job(2, "--duration", 86400, option, path))
-    lines = r.own_lines()
-    check(r.status == 2 and r.out == "", r)
-    check(len(lines) == 1 and f"{option} '{culprit}'" in lines[0] and "give" in lines[0], r)
+    refused(run(job(2, "--duration", 86400, option, path)), f"{option} '{culprit}'", "give")
 
 
 def case_measured():
     """Open loop, warm-up, spread, the kinds of latency, percentiles in a file."""
-    path = os.path.join(os.environ["TMPDIR"], "latency")
-    j = verified(run(job(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path, "--json",
-                         "-")), 2)
+    path = of_test("latency")
+    j = good(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path)
     check(len(j["runs"]) == 3 and all(r["ops"] + r["missed"] == 1000 for r in j["runs"]), j)
     parts = j["latencies_ns"]
     check(set(parts) == {"local_get", "local_put", "remote_get", "remote_put", "due"}, parts)
@@ -152,54 +142,51 @@ def case_measured():
     check(j["latency_ns"]["max"] == max(v["max"] for k, v in parts.items() if k != "due"), parts)
     rates, spread = sorted(r["ops_per_s"] for r in j["runs"]), j["ops_per_s_spread"]
     check([spread["min"], spread["median"], spread["max"]] == rates, j)
-    rows = [l.split() for l in open(path).read().splitlines() if re.match(r" *\d", l)]
-    os.unlink(path)
+    rows = [l.split() for l in taken(path) if re.match(r" *\d", l)]
     check(len(rows) > 10 and int(rows[-1][2]) == j["ops"], rows)
     check(abs(float(rows[-1][0]) - parts["due"]["max"] / 1e3) <= 0.01 * float(rows[-1][0]) + 0.01,
           f"{rows[-1]} {parts}")
-    r = run(job(2, "--duration", 0.2, "--warmup", 2, "--json", "-"))
-    j = verified(r, 2)
-    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, r)
+    j = good(2, "--duration", 0.2, "--warmup", 2)
+    check(set(j["phases_ns"]) == set(PHASES) and min(j["phases_ns"].values()) > 0, j)
     split = j["stages_ns"]
     check(split["total"] > 0 and split["network"] > split["daemon"] > 0, split)
     check(abs(split["daemon"] + split["network"] + split["shared_memory"] - split["total"]) < 1, split)
-    check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, r)
-    check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, r)
-    check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, r)
-    j = verified(run(job(2, "--rate", 1e12, "--duration", 0.2, "--json", "-")), 2)
+    check(j["excluded"] > j["ops"] / 2 and 0.2 <= j["duration_s"] < 2, j)
+    check(abs(j["ops_per_s"] * j["duration_s"] - j["ops"] + j["excluded"]) < 1, j)
+    check(sum(v["p50"] > 0 for v in j["latencies_ns"].values()) == 4, j)
+    j = good(2, "--rate", 1e12, "--duration", 0.2)
     check(j["missed"] > j["ops"], "a rate that nobody reaches")
-    r = run(job(0, "--hgrm", "/nonexistent/x", "--duration", 86400))
-    check(r.status == 2 and len(r.own_lines()) == 1 and "--hgrm '/nonexistent/x'" in r.err, r)
+    refused(run(job(0, "--hgrm", "/nonexistent/x", "--duration", 86400)), "--hgrm '/nonexistent/x'")
 
 
 def case_events():
     """Daemons that sleep on descriptors: no wake-up is lost, with one request at a time each loss
     would cost 100 ms; and an idle daemon looks rarely."""
-    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event", "--json", "-"]
+    one = ["--clients", 1, "--queue-depth", 1, "--ops", 5000, "--wait", "event"]
     shared = [] if harness.backend == "direct" else [(3, "--daemons", 2, "--net-daemons", 2)]
     for np, *args in (0,), (2,), (2, "--daemons", 3), *shared:
-        verified(run(job(np, *one, *args)), np)
+        good(np, *one, *args)
     if harness.backend == "delegation":
-        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event", "--json", "-"]
+        deep = ["--queue-depth", 64, "--clients", 3, "--ops", 100000, "--wait", "event"]
         for control in "auto:1,1000", "hold:50", "budget:8":
-            verified(run(job(2, *deep, "--control", control)), 2)
+            good(2, *deep, "--control", control)
     # An open loop: daemons sleep between the requests, each of which has to wake those on its way.
     few = ["--daemons", 2, "--clients", 1, "--queue-depth", 1, "--rate", 40, "--duration", 2]
-    j = verified(run(job(2, *few, "--wait", "event", "--json", "-")), 2)
+    j = good(2, *few, "--wait", "event")
     # Some 80 requests are due; on a machine with other work several of them come at once.
     check(j["daemon"]["sleeps"] > 20 and j["daemon"]["overslept"] == 0, j["daemon"])
     loops = {}
     for wait in "poll", "event":
-        j = verified(run(job(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2,
-                             "--json", "-")), 2)
+        j = good(2, "--rate", 20, "--duration", 2, "--wait", wait, "--daemons", 2)
         check(j["daemon"]["sleeps"] > 0, j)
         loops[wait] = j["daemon"]["loops"] - j["audit"]["keys"]
     check(loops["event"] < loops["poll"] / 2, loops)
 
 
 def case_machine():
-    """K and B of auto are derived from figures that a command measures into a file, which the simulator reads as well, or that are measured at the start. All ranks use what rank 0 says."""
-    path = os.path.join(os.environ["TMPDIR"], "machine")
+    """K and B of auto are derived from figures that a command measures into a file, which the simulator reads as
+    well, or that are measured at the start. All ranks use what rank 0 says."""
+    path = of_test("machine")
     r = run([BENCHKV, "measure", "--machine", path])
     # Nothing is measured that could not be kept.
     bad = run([BENCHKV, "measure", "--machine", "/nonexistent/x"])
@@ -216,7 +203,7 @@ def case_machine():
     check(r.status == 0, r)
     for np, more, measured in ((2, [], True), (2, ["--machine", path], False),
                                (2, ["--control", "auto:3,9"], False), (0, [], False)):
-        j = verified(run(job(np, "--ops", 2000, "--json", "-", *more)), np)
+        j = good(np, "--ops", 2000, *more)
         check(("measured" in j) == measured, j)
         window, full = map(int, j["control"].removeprefix("auto:").split(","))
         check(2 <= window <= 12 and full >= 8, j)
@@ -231,18 +218,17 @@ def case_machine():
     check(int(derived[1]) == min(window, 6), text)
     check(("machine file; K at most 6 for 16 calls under way (1.5 x their root but at least 5)\n" in text)
           == (window > 6), text)
-    slow = verified(run(job(2, "--ops", 2000, "--machine", path, "--json", "-")), 2)["control"]
+    slow = good(2, "--ops", 2000, "--machine", path)["control"]
     check(5 <= int(slow.removeprefix("auto:").split(",")[0]) <= 12, slow)
     os.unlink(path)
     for np in 0, 2:
-        r = run(job(np, "--machine", path, "--duration", 86400))
-        check(r.status == 2 and len(r.own_lines()) == 1 and path in r.err, r)
+        refused(run(job(np, "--machine", path, "--duration", 86400)), path)
 
 
 def case_stagger():
     """The first calls to each rank come later than those to the one before, and all end."""
     for harness.backend in "delegation", "meta":
-        j = verified(run(job(3, "--ops", 600, "--stagger", 50000, "--wait", "event", "--json", "-")), 3)
+        j = good(3, "--ops", 600, "--stagger", 50000, "--wait", "event")
         slowest = [r["latencies_ns"]["remote_get"]["max"] for r in j["ranks"]]
         # Calls wait in the daemon: one call in sixteen is sampled.
         check(j["stages_ns"]["daemon"] > 1e6, j["stages_ns"])

@@ -10,7 +10,7 @@ import time
 
 import harness
 import slurm as private_slurm
-from harness import (BENCHKV, GUARD, KILLED, MPIRUN, Skipped, UCX, check, finish, is_program, job,
+from harness import (BENCHKV, GUARD, KILLED, MPIRUN, Skipped, UCX, check, finish, good, is_program, job,
                      left_in_shm, nothing_left, processes_left, run, start, verified, wait_running)
 from procs import listening_ports, rank_of, threads
 
@@ -94,7 +94,7 @@ def interrupted_later():
 def next_start():
     """Removes a fabric that was left: mpirun kills all that is there a second after its SIGTERM, the software
     HCA's guardian, too."""
-    verified(run(job(2, "--ops", 100, "--json", "-")), 2)
+    good(2, "--ops", 100)
 
 
 def case_signals():
@@ -193,5 +193,5 @@ def case_slurm():
         for harness.backend in "delegation", "meta", "direct", *[u[0] for u in UCX]:
             killed_in_slurm(slurm)
         harness.backend = "delegation"
-        verified(run(job(2, "--ops", 10, "--json", "-")), 2)  # removes what Slurm's kill has left
+        good(2, "--ops", 10)  # removes what Slurm's kill has left
     nothing_left(lambda: processes_left(tmp))

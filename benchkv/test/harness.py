@@ -4,6 +4,7 @@
 The programs come from the command line of run.py; `backend` is what the next job runs, and a
 case may set it.
 """
+import contextlib
 import json
 import os
 import shutil
@@ -138,6 +139,42 @@ def verified(result, np):
     if "copyrpc" in j:
         check(j["copyrpc"]["calls"] == j["copyrpc"]["replies"] == remote, lines[0])
     return j
+
+
+def good(np, *args, env=None, **more):
+    """Runs a job, checks that it verifies all, and returns its object."""
+    return verified(run(job(np, *args, "--json", "-", **more), env), np)
+
+
+def refused(r, *words, status=2):
+    """Checks that the program said nothing but one line with these words. Returns the line."""
+    lines = r.own_lines()
+    check(r.status == status and r.out == "" and len(lines) == 1, r)
+    check(all(word in lines[0] for word in words), r)
+    return lines[0]
+
+
+def taken(path):
+    """Returns the lines of a file, and removes it."""
+    with open(path) as f:
+        lines = f.read().splitlines()
+    os.unlink(path)
+    return lines
+
+
+def of_test(name):
+    """The path of a file in the directory of this test."""
+    return os.path.join(os.environ["TMPDIR"], name)
+
+
+@contextlib.contextmanager
+def going(np, clients, *args):
+    """A job whose clients are all in a run. It is told to stop at the end. The processes of the ranks."""
+    argv = job(np, *args, "--clients", clients, "--duration", 86400)
+    proc = start(argv)
+    yield wait_running(proc, np, clients)
+    proc.send_signal(signal.SIGTERM)
+    finish(proc, argv)
 
 
 def unverified(r, kinds):

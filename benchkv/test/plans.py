@@ -2,10 +2,9 @@
 """Cases about --dry-run: the printed plan and its reasons."""
 import os
 import re
-import signal
 
 import harness
-from harness import MANY, MPIRUN, check, finish, job, run, start, wait_running
+from harness import MANY, MPIRUN, check, going, job, of_test, run
 from procs import resident
 
 # Two packages of four cores, and mlx5_0 at the second one.
@@ -61,7 +60,7 @@ def case_plan():
     check("units: there are 4 for 5 threads of each rank, ranks with these cores: 1;" in text, text)
     text = plan(0, "--pin", "no", env=env)[0]
     check(not units(text) and "units: --pin no\n" in text, text)
-    path = os.path.join(os.environ["TMPDIR"], "machine.xml")
+    path = of_test("machine.xml")
     with open(path, "w") as f:
         f.write(MACHINE)
     ranks = sorted(plan(2, "--clients", 2, env={"HWLOC_XMLFILE": path}))
@@ -103,12 +102,8 @@ def case_reasons():
     if MANY == 1000000:  # a sanitizer has memory of its own
         memory = float(re.search(r"memory ([\d.]+) MiB", alone).group(1))
         harness.backend = "delegation"
-        argv = job(0, "--key-range", 4000000, "--clients", 4, "--duration", 86400)
-        proc = start(argv)
-        pid, = wait_running(proc, 0, 4)
-        check(abs(resident(pid) / 2 ** 20 - memory) < 40, f"{resident(pid)} {alone}")
-        proc.send_signal(signal.SIGTERM)
-        finish(proc, argv)
+        with going(0, 4, "--key-range", 4000000) as (pid,):
+            check(abs(resident(pid) / 2 ** 20 - memory) < 40, f"{resident(pid)} {alone}")
 
 
 def case_owners():

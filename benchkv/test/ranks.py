@@ -5,8 +5,8 @@ import re
 import signal
 import time
 
-from harness import (BENCHKV, GUARD, KILLED, SOFTHCA_RUN, Failed, check, finish, job, left_in_shm,
-                     main, ranks_of, run, start, verified, wait_running)
+from harness import (BENCHKV, GUARD, KILLED, SOFTHCA_RUN, Failed, check, finish, going, good, job, left_in_shm,
+                     ranks_of, run, start, verified)
 from plans import plan
 from procs import asleep, clients_in_run, rank_of, resident, state, threads
 
@@ -34,7 +34,7 @@ def case_names():
             check(time.monotonic() < end and proc.poll() is None, "no rank stops")
             pids = ranks_of(proc.pid, KILLED)
         check(sum("benchkv" in f for f in left_in_shm()) == len(pids), left_in_shm())
-        verified(run(job(np, "--ops", 1000, "--json", "-")), np)
+        good(np, "--ops", 1000)
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
         verified(finish(proc, argv), np)
@@ -52,9 +52,8 @@ def case_ring():
         for text in plan(2, *args):
             size = int(re.search(r"ring size (\d+) bytes", text).group(1))
             check(size >= 4 * clients * depth * 64 and size & (size - 1) == 0, text)
-    r = run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000, "--json", "-"))
-    net = verified(r, 2)["copyrpc"]
-    check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, r)
+    net = good(2, "--clients", 46, "--queue-depth", 256, "--ops", 100000)["copyrpc"]
+    check(net["credit_stalls"] == 0 and net["ring_stalls"] == 0, net)
 
 
 def case_threads():
@@ -63,29 +62,23 @@ def case_threads():
     which a daemon would poll in vain."""
     of_tsan = b"__tsan_init" in open(BENCHKV, "rb").read()
     for np, of_others in (0, 0), (2, 2):
-        size = ["--daemons", 3, "--clients", 5]
-        check(all("  threads 9: main, 3 daemons, 5 clients\n" in r for r in plan(np, *size)), "plan")
-        argv = job(np, *size, "--duration", 86400)
-        proc = start(argv)
-        for pid in wait_running(proc, np, 5):
-            names = threads(pid)
-            for what, n in ("daemon", 3), ("client", 5):
-                check(sum(x.startswith(what) for x in names) == n, names)
-            check(len(names) == 9 + of_others + of_tsan, names)
-            mapped = open(f"/proc/{pid}/maps").read()
-            check("shmipc.benchkv" in mapped and ("delegrpc.benchkv" in mapped) == (np > 1), mapped)
-        proc.send_signal(signal.SIGTERM)
-        finish(proc, argv)
+        said = plan(np, "--daemons", 3, "--clients", 5)
+        check(all("  threads 9: main, 3 daemons, 5 clients\n" in r for r in said), "plan")
+        with going(np, 5, "--daemons", 3) as pids:
+            for pid in pids:
+                names = threads(pid)
+                for what, n in ("daemon", 3), ("client", 5):
+                    check(sum(x.startswith(what) for x in names) == n, names)
+                check(len(names) == 9 + of_others + of_tsan, names)
+                mapped = open(f"/proc/{pid}/maps").read()
+                check("shmipc.benchkv" in mapped and ("delegrpc.benchkv" in mapped) == (np > 1), mapped)
 
 
 def case_memory():
     """UCX's pools are for messages of this size: with its own sizes a worker takes 76 MiB."""
-    argv = job(2, "--daemons", 2, "--clients", 3, "--duration", 86400)
-    proc = start(argv)
-    for pid in wait_running(proc, 2, 3):
-        check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
-    proc.send_signal(signal.SIGTERM)
-    finish(proc, argv)
+    with going(2, 3, "--daemons", 2) as pids:
+        for pid in pids:
+            check(resident(pid) < 5 * 40 << 20, f"{resident(pid) >> 20} MiB")
 
 
 def case_barrier():

@@ -5,11 +5,9 @@ import os
 import re
 import signal
 import subprocess
-import time
 
 from harness import (BENCHKV, FAULTY, MPIRUN, SOFTHCA_RUN, Skipped, UCX, check, finish, job,
-                     nothing_left, run, start, wait_running)
-from deaths import killed
+                     nothing_left, of_test, refused, run, start, taken, wait_running)
 from procs import rank_of
 
 
@@ -20,10 +18,8 @@ def case_bad():
                  ["delegation", "--queue-depth", "0"], ["delegation", "--frobnicate"],
                  ["delegation", "--ring-size", "5000"], ["delegation", "--device", "nix"]):
         for head in [], MPIRUN + ["-np", "2"]:
-            r = run(head + [BENCHKV, *args])
-            lines = r.own_lines()
-            check(r.status == 2 and r.out == "", r)
-            check(len(lines) == 1 and re.search("give|--help", lines[0]), r)
+            line = refused(run(head + [BENCHKV, *args]))
+            check(re.search("give|--help", line), line)
     for np, status, *args in ((0, 2, "/nonexistent/x", "--duration", 86400),
                               (2, 2, "/nonexistent/x", "--duration", 86400),
                               (0, 1, "/dev/full", "--ops", 10)):
@@ -40,16 +36,14 @@ def case_bad():
         check(r.status == 0 and "--queue-depth N " in r.out and not r.err, r)
         check(("--control C " in r.out) == (args in ([], ["delegation"], ["meta"])), r)
         check(all(name in r.out for name in args), r)
-    r = run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
-                      "--clients", "3"])
-    lines = r.own_lines()
-    check(r.status == 2 and len(lines) == 1 and "rank 1 has other options" in lines[0], r)
+    refused(run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
+                          "--clients", "3"]), "rank 1 has other options")
 
 
 def case_closed():
     """Without a standard stream nothing is written to the wrong file, and what should be
     written and cannot be is an error."""
-    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    path = of_test("out.json")
     for np in 0, 2:
         for stream, status in ("<&-", 0), ("2>&-", 0), (">&-", 1), ("<&- >&- 2>&-", 1):
             shell = ["sh", "-c", f'exec "$0" "$@" {stream}', BENCHKV, "delegation", "--ops", "2000",
@@ -57,21 +51,17 @@ def case_closed():
             r = run((MPIRUN + ["-np", str(np)] if np else []) + shell)
             check(r.status == status and ("verified" in r.out) == (status == 0), r)
             check(status == 0 or "2>" in stream or "standard output" in r.err, r)
-            lines = open(path).read().splitlines()
+            lines = taken(path)
             check(len(lines) == 1 and json.loads(lines[0])["verified"] == 2000, lines)
-            os.unlink(path)
             for rank in range(np):
-                check(open(f"{path}.{rank}").readline().startswith("daemon,time_us,"), "the trace")
-                os.unlink(f"{path}.{rank}")
+                check(taken(f"{path}.{rank}")[0].startswith("daemon,time_us,"), "the trace")
 
 
 def case_absent():
     """A rank that never comes, and one that is another program and ends."""
-    argv = job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"]
-    r = run(argv)
+    r = run(job(1, "--timeout", 1) + [":", "-np", "1", "sleep", "60"])
     check(r.status == 1 and "rank 1 did not come within 1 s" in r.err, r)
-    argv = job(1, "--timeout", 1) + [":", "-np", "1", "true"]
-    r = run(argv)
+    r = run(job(1, "--timeout", 1) + [":", "-np", "1", "true"])
     check(r.status != 0, r)
 
 
@@ -124,10 +114,8 @@ def case_launcher():
     proc.kill()
     finish(proc, argv)
     nothing_left()
-    err = open(f"{tmp}/err").read()
-    check(err.count("benchkv: rank 0: the launcher has ended\n") == 1, err)
-    os.unlink(f"{tmp}/err")
+    err = taken(f"{tmp}/err")
+    check(err.count("benchkv: rank 0: the launcher has ended") == 1, err)
     for rank in 0, 1:
-        status = open(f"{tmp}/status.{rank}").read()
-        check(status == "129\n", f"rank {rank}: status {status}")
-        os.unlink(f"{tmp}/status.{rank}")
+        status = taken(f"{tmp}/status.{rank}")
+        check(status == ["129"], f"rank {rank}: status {status}")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Jobs that end well, of each size and backend: every operation is verified."""
 import calendar
+import csv
 import json
 import os
 import re
@@ -8,7 +9,7 @@ import resource
 import time
 
 import harness
-from harness import BENCHKV, FIFTH, MANY, NO_CONTROL, UCX, check, job, run, start, verified
+from harness import BENCHKV, FIFTH, MANY, NO_CONTROL, UCX, check, good, job, of_test, run, taken, verified
 
 
 def children_cpu_s():
@@ -19,7 +20,7 @@ def children_cpu_s():
 
 def case_alone():
     start_s, used_s = time.time(), children_cpu_s()
-    j = verified(run(job(0, "--daemons", 2, "--clients", 2, "--duration", 1, "--json", "-", default_keys=True)), 0)
+    j = good(0, "--daemons", 2, "--clients", 2, "--duration", 1, default_keys=True)
     used_s = children_cpu_s() - used_s
     # The rest is the start, the audit and the end.
     check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
@@ -31,19 +32,17 @@ def case_alone():
     check(run([BENCHKV, "--version"]).out == f"benchkv {j['version']}\n", j)
     r = run(job(0, "--duration", 0.2))
     check(r.status == 0 and "single rank" in r.err and "verified" in r.out, r)
-    path = os.path.join(os.environ["TMPDIR"], "out.json")
+    path = of_test("out.json")
     r = run(job(0, "--ops", 1000, "--json", path))
     check(r.status == 0 and "verified" in r.out, r)
-    j = json.load(open(path))
+    j = json.loads(taken(path)[0])
     check(j["verified"] == 1000 and j["requested"] == {"ops": 1000}, r)
-    os.unlink(path)
 
 
 def issue_command(np):
     """Default options but for the size. Three seconds with the default backend, one with others."""
     seconds = 3 if harness.backend == "delegation" else 1
-    args = ["--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", seconds, "--json", "-"]
-    j = verified(run(job(np, *args, default_keys=True)), np)
+    j = good(np, "--daemons", 2, "--clients", 2, "--queue-depth", 8, "--duration", seconds, default_keys=True)
     check(j["duration_s"] >= seconds, j)
     check(harness.backend == "ucx" or j["copyrpc"]["credit_stalls"] == 0, j)
 
@@ -61,7 +60,7 @@ def case_four():
 
 
 def case_sixteen():
-    verified(run(job(16, "--daemons", 2, "--key-range", 20000, "--ops", 20000, "--json", "-")), 16)
+    good(16, "--daemons", 2, "--key-range", 20000, "--ops", 20000)
 
 
 def case_digest():
@@ -69,12 +68,9 @@ def case_digest():
     seen = {}
     for np, ops in (0, 9000), (1, 9001), (2, 9000), (3, 5001):
         for more in [], ["--daemons", 2, "--queue-depth", 3, *NO_CONTROL]:
-            r = run(job(np, "--ops", ops, "--json", "-", *more))
-            j = verified(r, np)
-            check(j["ops"] == ops, r)
-            check(seen.setdefault((np, ops), j["digest"]) == j["digest"], r)
-    r = run(job(0, "--ops", 9000, "--seed", 2, "--json", "-"))
-    check(verified(r, 0)["digest"] != seen[0, 9000], r)
+            j = good(np, "--ops", ops, *more)
+            check(j["ops"] == ops and seen.setdefault((np, ops), j["digest"]) == j["digest"], j)
+    check(good(0, "--ops", 9000, "--seed", 2)["digest"] != seen[0, 9000], seen)
 
 
 def case_backends():
@@ -84,8 +80,7 @@ def case_backends():
                            ["meta"], ["meta", "--daemons", 4], ["direct", "--daemons", 2],
                            ["meta", "--daemons", 4, "--net-daemons", 2], *UCX):
         for np in 0, 3:
-            j = verified(run(job(np, "--ops", 9000, "--json", "-", *more)), np)
-            seen.add((np, j["digest"]))
+            seen.add((np, good(np, "--ops", 9000, *more)["digest"]))
     check(len(seen) == 2, seen)
 
 
@@ -97,23 +92,20 @@ def case_fifth():
     check("to the daemon of the endpoint.\n" in said and "--ring-size" in said, said)
     harness.backend = "owner"
     for size in [], ["--daemons", 2], ["--daemons", 3, "--net-daemons", 2]:
-        verified(run(job(2, *size, "--ops", 20000, "--json", "-", prog=FIFTH)), 2)
+        good(2, *size, "--ops", 20000, prog=FIFTH)
 
 
 def case_shared():
     """Daemons that share a rank's endpoints: each call is one of the owner's, no request overtakes
     another one, and tiny rings and full channels stop nobody."""
     for args in (["--daemons", 3, "--net-daemons", 2], ["--daemons", 4, "--net-daemons", 4]):
-        path = os.path.join(os.environ["TMPDIR"], "trace")
-        r = run(job(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range",
-                    300, "--ops", MANY // 20, "--trace", path, "--json", "-"))
-        j = verified(r, 3)
-        check(j["daemon"]["stalled"] > MANY / 2000, f"no backlog: {r}")
+        path = of_test("trace")
+        j = good(3, *args, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--key-range", 300,
+                 "--ops", MANY // 20, "--trace", path)
+        check(j["daemon"]["stalled"] > MANY / 2000, f"no backlog: {j}")
         for rank in range(3):
-            lines = open(f"{path}.{rank}").read().splitlines()
-            os.unlink(f"{path}.{rank}")
             owners = {str(peer % args[3]) for peer in range(3) if peer != rank}
-            found = {l.split(",")[0] for l in lines[1:]}
+            found = {l.split(",")[0] for l in taken(f"{path}.{rank}")[1:]}
             check(found == owners if harness.backend == "delegation" else owners <= found, found)
 
 
@@ -154,66 +146,57 @@ def j_preload(args):
 def case_paths():
     """Requests take the way that their key says, and every shard gets its share."""
     for np, daemons in (2, 4), (4, 2), (1, 3):
-        r = run(job(np, "--daemons", daemons, "--ops", 40000, "--json", "-"))
-        j = verified(r, np)
+        j = good(np, "--daemons", daemons, "--ops", 40000)
         d, n = j["daemon"], j["ops"] + j["audit"]["keys"]
-        check(d["local"] + d["remote"] == n, r)
-        near(d["remote"], n, 1 - 1 / np, r)
+        check(d["local"] + d["remote"] == n, j)
+        near(d["remote"], n, 1 - 1 / np, j)
         # Clients that have endpoints of their own know the daemon of a key.
         forwarded = harness.backend in ("delegation", "meta")
-        near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), r)
+        near(d["forwarded"], d["remote"], forwarded * (1 - 1 / daemons), j)
         # A daemon of meta has the request and not the endpoint, as often as it is not the owner.
-        near(d["relayed"], d["calls"], (harness.backend == "meta") * (1 - 1 / daemons), r)
+        near(d["relayed"], d["calls"], (harness.backend == "meta") * (1 - 1 / daemons), j)
         for rank in j["ranks"]:
             for served in rank["served"]:
-                near(served, n, 1 / np / daemons, r)
+                near(served, n, 1 / np / daemons, j)
 
 
-def near(count, n, p, r):
+def near(count, n, p, j):
     """n tosses with probability p, within six standard deviations; each key that was put is
     counted twice, as its put and in the audit, which at most doubles the variance."""
-    check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {r}")
+    check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {j}")
 
 
 def case_tiny():
     """Both sides always have more to send than the rings hold: nobody waits for ever, and no
     request overtakes an earlier one for the same key, of which there are few."""
-    r = run(job(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2,
-                "--key-range", 300, "--ops", MANY, "--json", "-"))
-    j = verified(r, 2)
-    check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {r}")
-    check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, r)
+    j = good(2, "--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2, "--key-range", 300,
+             "--ops", MANY)
+    check(j["ops"] == MANY and j["daemon"]["stalled"] > MANY / 100, f"no backlog: {j}")
+    check(j["copyrpc"]["ring_stalls"] + j["copyrpc"]["credit_stalls"] > MANY / 100, j)
 
 
 def case_held():
     """More requests for a worker than it has room for: they keep their order, too."""
-    path = os.path.join(os.environ["TMPDIR"], "trace")
-    verified(run(job(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300,
-                     "--ops", MANY // 2, "--trace", path, "--json", "-")), 2)
-    held = 0
-    for rank in 0, 1:
-        lines = open(f"{path}.{rank}").read().splitlines()
-        os.unlink(f"{path}.{rank}")
-        column = lines[0].split(",").index("held")
-        held = max(held, *(int(l.split(",")[column]) for l in lines[1:]))
-    check(held > 0, "no worker was short of room")
+    path = of_test("trace")
+    good(2, "--queue-depth", 2000, "--clients", 4, "--daemons", 2, "--key-range", 300, "--ops", MANY // 2,
+         "--trace", path)
+    rows = [row for rank in (0, 1) for row in csv.DictReader(taken(f"{path}.{rank}"))]
+    check(max(int(row["held"]) for row in rows) > 0, "no worker was short of room")
 
 
 def case_deep():
     """46 clients with 256 requests each; what the rings could not take at once is counted."""
-    j = verified(run(job(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4,
-                         "--timeout", 90, "--json", "-")), 2)
+    j = good(2, "--clients", 46, "--queue-depth", 256, "--ops", MANY // 4, "--timeout", 90)
     check(j["put_off"] == sum(row["put_off"] for row in j["ranks"]), j)
 
 
 def case_stream():
     """Operations do not repeat: nearly all puts have keys of their own if there are many keys. The
     more is put, the likelier one loss is found; a key range that is followed as a whole helps."""
-    j = verified(run(job(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY,
-                         "--json", "-")), 0)
+    j = good(0, "--key-range", 2**32 - 1, "--preload", "no", "--read-ratio", 0, "--ops", MANY)
     check(j["audit"]["put"] >= 0.999 * j["ops"], j["audit"])
     check(j["detection"]["one_lost_put"] > 0.99, j["detection"])
-    j = verified(run(job(0, "--key-range", 100, "--ops", 20000, "--json", "-")), 0)
+    j = good(0, "--key-range", 100, "--ops", 20000)
     check(j["audit"]["put"] == j["audit"]["compared"] == 200, j["audit"])
     one, many, more = (j["detection"][k] for k in ("one_lost_put", "one_in_10000", "one_in_1000"))
     check(0 < one < 0.6 and abs(many - (1 - (1 - one / 1e4) ** 10000)) < 1e-6 and more > 0.9, j)
