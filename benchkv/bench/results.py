@@ -38,32 +38,32 @@ RUNNER, BENCHKV = sys.argv[1:3]
 OUT = sys.argv[3] if len(sys.argv) > 3 else os.path.join(os.path.dirname(__file__), "../RESULTS.md")
 TEXT = """# Results
 
-Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores. The load average was {load} (before the
-first job, after the last one). The last job has {threads} threads; load beyond these came from other jobs, and causes the spread.
+Made by `ninja -C build benchkv-results` in {minutes:.0f} minutes, on the software HCA and {cpus} cores, with a load average of {load} (before
+and after; the last job has {threads} threads, and other jobs caused the spread).
 
-The figures compare paths of a request through the same software on the same cores. A backend is ahead here if it needs less CPU time
-and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, and each doorbell is a trap into the software HCA.
+The figures compare paths of a request through the same software on the same cores: a backend is ahead if it needs less CPU time
+and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, each a trap into the software HCA.
 The figures do **not** compare the backends on a network, where a WRITE takes a place in an adapter's queue instead of CPU time and ranks
-share no cores; for that see the [simulator's results](sim/RESULTS.md). In the column of one rank all backends with one daemon run the same
-code, so it shows how far equal things differ.
+share no cores; for that see the [simulator's results](sim/RESULTS.md). With one rank all backends with one daemon run the same
+code, so that column shows how far equal things differ.
 
 ## Operations per second
 
 Ratio to `delegation` in the same turn: median (least to largest) of {rounds} turns of {seconds} s, {clients} clients per rank, one daemon per
-rank unless the row says otherwise. The last row has the operations of `delegation`.
+rank unless the row says otherwise.
 
 {rates}
 ## Latency of gets from another rank
 
-{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles are turns of the scheduler. Quantiles of a turn divided by
-the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns. The last row has the median of `delegation`.
+{ranks} ranks, depth {depth}, {threads_of_it} threads on {cpus} cores, so the upper quantiles are turns of the scheduler. Quantiles divided by
+the median of `delegation` in the same turn: median (least to largest) of the {rounds} turns.
 
 {latencies}
 ## The published comparison
 
 Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}: median (least to largest) of {rounds} turns, {pair_threads} threads
-on {cpus} cores. One rank delegates nothing, so both run the same code. Between two ranks a request of `meta` takes three hops to the daemon
-with the endpoints, and one of `delegation` a single hop, which is the published reason for the gain.
+on {cpus} cores. One rank runs the same code in both. Between two ranks a request of `meta` takes three hops to the daemon
+with the endpoints, and one of `delegation` a single hop, the published reason for the gain.
 
 {pair}"""
 
@@ -114,7 +114,7 @@ def latencies(found):
     rows = [[v] + [spread([quantile(t, v, p) / quantile(t, "delegation", "p50") for t in found]) for p in PERCENTILES]
             for v in VARIANTS]
     own = statistics.median(quantile(t, "delegation", "p50") for t in found)
-    rows.append(["`delegation`, us", f"{own / 1e3:.1f}"] + [""] * (len(PERCENTILES) - 1))
+    rows.append(["`delegation`, median in us", f"{own / 1e3:.1f}"] + [""] * (len(PERCENTILES) - 1))
     return table([""] + list(PERCENTILES.values()), rows)
 
 

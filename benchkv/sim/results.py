@@ -205,29 +205,27 @@ uniform keys, seed 1 (other seeds differ by about 1 %). M/s are million operatio
 ## Every control, from the collapsed state
 
 Each job begins with 1 ms in which every message leaves in a WRITE of its own; 5 ms later 2 ms are measured. Fractions of the best of
-{fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in the rows, and `auto:K,B` with K of 3 to 12 and B of 9 or 12 (the
-row `which` names the best, of `auto` K and B only). `auto` derives K and B from the machine.
-{controls}
-Worst cell of `auto`: {worst}.
-{many}
+{fixed} fixed settings: `none`, `budget`, `threshold`, `hold` as in the rows, and `auto:K,B` with K of 3 to 12 and B of 9 or 12 (`which`
+names the best, of `auto` K and B only). `auto` derives K and B from the machine.
+{controls}{many}
 ## Equilibria
 
-Each cell from both initial states: all requests at once, and the millisecond of single messages. A cell has two equilibria if the
-throughputs differ by more than a fifth.
+Each cell from both initial states: all requests at once, and the millisecond of single messages. Two equilibria differ in
+throughput by more than a fifth.
 
 {equilibria}
 ## Against direct and UCX
 
 Depth 1. Direct and UCX are published figures (ConnectX-7). `auto` is simulated, from the collapsed state: ratio to the better of the
-two, and the upper bound of any control of delegation in this model. The bound is the least of CPU (135 ns for a remote operation, 115 for
+two, and the upper bound of any control of delegation in this model: the least of CPU (135 ns for a remote operation, 115 for
 a local one), WRITEs (all requests of a rank leave in one WRITE for each different rank among them) and the round trip of a lone call. The
-model is off by up to 1.2 where it can be compared, so a ratio below that says nothing.
+model is off by up to 1.2, so a ratio below that says nothing.
 
 {others}
 ## Disturbances
 
-Depth 32, one daemon; during a disturbance every message leaves in a WRITE of its own. First the longest one (of 40, 80, ... 640 us, from
-a good state) after which throughput is back at 0.8 within 3 ms; then the time in ms from the end of one of 1 ms to 0.9 (-: not in 4 ms).
+Depth 32, one daemon; during a disturbance every message leaves in a WRITE of its own. The longest one (of 40, 80, ... 640 us, from
+a good state) after which throughput is back at 0.8 within 3 ms; then the ms from the end of one of 1 ms to 0.9 (-: not in 4 ms).
 
 {recovery}
 ## Staggered first calls
@@ -276,8 +274,7 @@ def main():
         return
     text = TEXT.format(
         command="benchkv/sim/results.py build/benchkv/sim/benchkv-sim" + " --soak" * a.soak, fixed=len(FIXED),
-        controls=controls, worst=", ".join("%.2f with %d daemon%s" % (w, d, "s" * (d > 1)) for d, w in worst.items()),
-        many=many_ranks(jobs) if a.soak else "", equilibria=pairs, others=against_others(jobs, ranks, list(grid)),
+        controls=controls, many=many_ranks(jobs) if a.soak else "", equilibria=pairs, others=against_others(jobs, ranks, list(grid)),
         recovery=recovery(jobs, [n for n in ranks if n != 4], 32), stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]),
         courses=courses(jobs))
     pathlib.Path(a.out).write_text(text)

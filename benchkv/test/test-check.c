@@ -437,7 +437,7 @@ static void begin_audit(bool preloaded, uint64_t doubtful)
 #define AS_STORED UINT64_MAX
 #define NOTHING 0
 
-/* Reads all keys. What is read of the one key is given. */
+/* Reads all keys, and of the one key the given value. */
 static void audit_all(uint64_t value)
 {
 	while (w.next < w.check.n_due) {

@@ -9,7 +9,7 @@
 
 #define MAX_ARGS 12
 
-/* What the last line said, or why it was refused. */
+/* The options of the last line, or the reason for which it was refused. */
 static struct options o;
 static char why[400];
 
