@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Adapts delegrpc to the test cases that delegrpc and shmipc share. */
+/* delegrpc for the cases that it shares with shmipc. */
 #ifndef DELEGRPC_TEST_RPC_H
 #define DELEGRPC_TEST_RPC_H
 
 #include "delegrpc.h"
 
 #define RPC_LAYER delegrpc
-#include "support/rpcsolo.h"
+#define RPC_MAX_NAME DELEGRPC_MAX_NAME
+#include "support/rpclayer.h"
 
-static int receive(struct delegrpc_server *s, struct rpcsolo_req *r)
+static inline int rpc_recv(struct delegrpc_server *s, struct rpc_req *r)
 {
 	struct delegrpc_req q;
 
 	if (!delegrpc_server_recv(s, &q))
 		return 0;
-	CHECK_EQ(q.len, sizeof(r->value));
-	memcpy(&r->value, q.payload, sizeof(r->value));
-	r->client = q.client;
-	r->id = q.id;
-	delegrpc_server_advance_tail(s);
+	*r = (struct rpc_req){q.client, q.id, q.len, q.payload};
 	return 1;
 }
 
-static void answer(struct delegrpc_server *s, const struct rpcsolo_req *r)
+static inline void rpc_taken(struct delegrpc_server *s)
 {
-	CHECK_EQ(delegrpc_server_reply(s, (uint32_t)r->client, r->id, &r->value, sizeof(r->value)),
-		0);
+	delegrpc_server_advance_tail(s);
 }
 
 #endif

@@ -5,9 +5,7 @@
 
 #include "support/test.h"
 #include "raw.h"
-
-#define RPC_LAYER delegrpc
-#include "support/rpclayer.h"
+#include "rpc.h"
 
 static char name[64];
 

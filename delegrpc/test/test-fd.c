@@ -3,21 +3,9 @@
 #include <pthread.h>
 
 #include "rpc.h"
+#include "map.h"
 #include "support/rpcfd.h"
 #include "raw.h"
-
-static void map_region(struct rpcfd_map *m)
-{
-	struct delegrpc_header *h;
-	struct delegrpc_line *line;
-
-	CHECK_EQ(shm_attach("delegrpc", name, sizeof(*h), &m->region), 0);
-	h = m->region.addr;
-	line = (void *)((char *)(h + 1) + sizeof(struct delegrpc_control));
-	m->server_addr = (struct wakefd_addr *)&h->server_address;
-	m->client_state = &line->state;
-	m->client_addr = (struct wakefd_addr *)&line->address;
-}
 
 /* The server sleeps while a client has reserved slots. The client dies before it fills them. */
 static void server_looks_for_holes(void)

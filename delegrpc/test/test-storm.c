@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Storms over delegrpc. */
-#include "delegrpc.h"
-
-#define RPC_LAYER delegrpc
+#include "rpc.h"
 #include "support/rpcstorm.h"
 
 static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
@@ -17,27 +15,6 @@ static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 static int rpcstorm_server_poll(struct delegrpc_server *s, const uint64_t *skip)
 {
 	return delegrpc_server_poll(s);
-}
-
-static int rpcstorm_recv(struct delegrpc_server *s, struct rpcstorm_req *r)
-{
-	struct delegrpc_req q;
-
-	if (!delegrpc_server_recv(s, &q))
-		return 0;
-	*r = (struct rpcstorm_req){q.client, q.id, q.len, q.payload};
-	return 1;
-}
-
-static int rpcstorm_reply(struct delegrpc_server *s, uint64_t client, uint64_t id, const void *resp,
-	uint32_t len)
-{
-	return delegrpc_server_reply(s, (uint32_t)client, id, resp, len);
-}
-
-static void rpcstorm_taken(struct delegrpc_server *s)
-{
-	delegrpc_server_advance_tail(s);
 }
 
 static void *rpcstorm_server_extra(struct delegrpc_server *s, uint64_t client)

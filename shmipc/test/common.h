@@ -10,10 +10,7 @@
 #include <string.h>
 
 #include "support/test.h"
-#include "shmipc.h"
-
-#define RPC_LAYER shmipc
-#include "support/rpclayer.h"
+#include "rpc.h"
 
 struct msg {
 	uint64_t tag, copies[3]; /* all four are the same */

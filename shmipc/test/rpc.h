@@ -6,24 +6,23 @@
 #include "shmipc.h"
 
 #define RPC_LAYER shmipc
-#include "support/rpcsolo.h"
+#define RPC_MAX_NAME SHMIPC_MAX_NAME
+#include "support/rpclayer.h"
 
-static int receive(struct shmipc_server *s, struct rpcsolo_req *r)
+static inline int rpc_recv(struct shmipc_server *s, struct rpc_req *r)
 {
+	static _Thread_local uint64_t buf[1024];
 	struct shmipc_req q;
 
-	if (!shmipc_server_recv(s, &q, &r->value, sizeof(r->value)))
+	if (!shmipc_server_recv(s, &q, buf, sizeof(buf)))
 		return 0;
-	CHECK_EQ(q.len, sizeof(r->value));
-	r->client = q.client;
-	r->id = q.id;
+	*r = (struct rpc_req){q.client, q.id, q.len, buf};
 	return 1;
 }
 
-static void answer(struct shmipc_server *s, const struct rpcsolo_req *r)
+/* A received request has been copied. */
+static inline void rpc_taken(struct shmipc_server *s)
 {
-	CHECK_EQ(shmipc_server_reply(s, r->client, (uint32_t)r->id, &r->value, sizeof(r->value)),
-		0);
 }
 
 #endif

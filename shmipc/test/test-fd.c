@@ -4,20 +4,8 @@
 
 #include "layout.h"
 #include "rpc.h"
+#include "map.h"
 #include "support/rpcfd.h"
-
-static void map_region(struct rpcfd_map *m)
-{
-	struct shmipc_header *h;
-	struct shmipc_place *place;
-
-	CHECK_EQ(shm_attach(SHMIPC_PREFIX, name, sizeof(*h), &m->region), 0);
-	h = m->region.addr;
-	place = (struct shmipc_place *)(h + 1);
-	m->server_addr = &h->server_addr;
-	m->client_state = &place->client_state;
-	m->client_addr = &place->client_addr;
-}
 
 static void connect_and_die(void *arg)
 {

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Storms over shmipc. */
-#include "shmipc.h"
-
-#define RPC_LAYER shmipc
+#include "rpc.h"
 #include "support/rpcstorm.h"
 
 static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
@@ -17,27 +15,6 @@ static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 static int rpcstorm_server_poll(struct shmipc_server *s, const uint64_t *skip)
 {
 	return skip ? shmipc_server_poll_with_skip(s, skip) : shmipc_server_poll(s);
-}
-
-static int rpcstorm_recv(struct shmipc_server *s, struct rpcstorm_req *r)
-{
-	static _Thread_local unsigned char buf[8192];
-	struct shmipc_req q;
-
-	if (!shmipc_server_recv(s, &q, buf, sizeof(buf)))
-		return 0;
-	*r = (struct rpcstorm_req){q.client, q.id, q.len, buf};
-	return 1;
-}
-
-static int rpcstorm_reply(struct shmipc_server *s, uint64_t client, uint64_t id, const void *resp,
-	uint32_t len)
-{
-	return shmipc_server_reply(s, client, (uint32_t)id, resp, len);
-}
-
-static void rpcstorm_taken(struct shmipc_server *s)
-{
 }
 
 static void *rpcstorm_server_extra(struct shmipc_server *s, uint64_t client)

@@ -80,33 +80,6 @@ struct fdhammer_layer {
 		return prefix##_wait(c, NSEC_PER_SEC);                                             \
 	}
 
-/* Defines these functions for a layer with regions; P precedes _server_ and _client_. */
-#define FDHAMMER_REGION(P)                                                                         \
-	static void hammer_destroy(void *s)                                                        \
-	{                                                                                          \
-		P##_server_destroy(s);                                                             \
-	}                                                                                          \
-	static int hammer_call(void *c, uint64_t token)                                            \
-	{                                                                                          \
-		return P##_client_call(c, &token, sizeof(token), token);                           \
-	}                                                                                          \
-	static void *hammer_connect(const char *name, uint32_t index)                              \
-	{                                                                                          \
-		struct P##_client *c;                                                              \
-                                                                                                   \
-		CHECK_EQ(P##_client_connect(name, NULL, &c), 0);                                   \
-		return c;                                                                          \
-	}                                                                                          \
-	static void hammer_disconnect(void *c)                                                     \
-	{                                                                                          \
-		P##_client_disconnect(c);                                                          \
-	}                                                                                          \
-	static int hammer_server_arm(void *s)                                                      \
-	{                                                                                          \
-		return P##_server_arm(s);                                                          \
-	}                                                                                          \
-	FDHAMMER_CLIENT(P##_client)
-
 /* Defines the table of these functions and of those that the layer's test defines itself. */
 #define FDHAMMER_LAYER(THREADS_ONLY)                                                               \
 	static const struct fdhammer_layer layer = {                                               \

@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include "support/rpclayer.h"
+#include "support/rpcecho.h"
 #include "support/users.h"
 
 #define GROUPTEST_GID 54321u
@@ -23,9 +23,6 @@
 struct grouptest_attr {
 	uint32_t mode, gid, set;
 };
-
-/* A hook: waits at most a millisecond for requests, and answers each with its payload. */
-static void serve(struct rpc_server *s);
 
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
@@ -163,10 +160,16 @@ static inline void grouptest_as_root(void *arg)
 }
 
 /* Answers requests until the child has ended. */
+static inline void grouptest_turn(struct rpc_server *s)
+{
+	RPC(server_wait)(s, NSEC_PER_MSEC);
+	rpc_echo(s);
+}
+
 static inline void grouptest_serve_while(struct rpc_server *s, pid_t pid)
 {
 	while (!users_ended(pid))
-		serve(s);
+		grouptest_turn(s);
 }
 
 static void members_connect_and_others_do_not(void)

@@ -18,17 +18,32 @@
 #include "base/sleep.h"
 #include "support/fdtest.h"
 #include "support/nosend.h"
-#include "support/rpclayer.h"
-
-/* The hooks of the layer. */
-/* Answers waiting requests with their payload. Returns how many. */
-static int serve(struct rpc_server *s);
-static void forge_netns(const char *name, int64_t by); /* adds @by to the server's namespace */
-static void forge_state(const char *name, uint32_t state); /* sets the server's sleep word */
+#include "support/rpcecho.h"
+#include "support/rpcmap.h"
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* timeout of a wait that should return immediately */
 
 static char reachtest_name[64];
+
+/* Adds @by to the server's namespace. */
+static void forge_netns(int64_t by)
+{
+	struct rpc_map m;
+
+	map_region(reachtest_name, &m);
+	m.server_addr->netns += (uint64_t)by;
+	shm_close(&m.region);
+}
+
+/* Sets the server's sleep word. */
+static void forge_state(uint32_t state)
+{
+	struct rpc_map m;
+
+	map_region(reachtest_name, &m);
+	__atomic_store_n(m.server_state, state, __ATOMIC_SEQ_CST);
+	shm_close(&m.region);
+}
 
 /* Creates a server with room for eight clients. */
 static inline int reachtest_create(const char *name, struct rpc_server **s_p)
@@ -72,7 +87,7 @@ static inline void reachtest_begin(struct rpc_server **s_p, struct rpc_client **
 {
 	CHECK_EQ(reachtest_create(reachtest_name, s_p), 0);
 	CHECK_EQ(reachtest_connect(reachtest_name, c_p), 0);
-	serve(*s_p);
+	rpc_echo(*s_p);
 	CHECK(RPC(server_fd)(*s_p) >= 0);
 }
 
@@ -85,7 +100,7 @@ static inline void reachtest_end(struct rpc_server *s, struct rpc_client *c)
 static inline void reachtest_server_sleeps(struct rpc_server *s)
 {
 	while (RPC(server_arm)(s))
-		serve(s);
+		rpc_echo(s);
 	CHECK(!fdtest_readable(RPC(server_fd)(s)));
 }
 
@@ -113,14 +128,14 @@ static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 
 	CHECK_EQ(RPC(client_arm)(c), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	CHECK_EQ(serve(s), 2);
+	CHECK_EQ(rpc_echo(s), 2);
 	while (!(n = reachtest_poll(c)))
 		;
 	CHECK_EQ(n, 1);
 	reachtest_server_sleeps(s);
 	CHECK_EQ(reachtest_call(c, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	CHECK_EQ(serve(s), 1);
+	CHECK_EQ(rpc_echo(s), 1);
 	while (!(n = reachtest_poll(c)))
 		;
 	CHECK_EQ(n, 1);
@@ -142,7 +157,7 @@ static inline void reachtest_refused_by(int err)
 	/* Another client can still wake the server. */
 	CHECK_EQ(reachtest_call(other, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	CHECK_EQ(serve(s), 3);
+	CHECK_EQ(rpc_echo(s), 3);
 	while (!reachtest_poll(other))
 		;
 	while (!reachtest_poll(c))
@@ -225,11 +240,11 @@ static void other_namespace_is_told(void)
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	reachtest_server_sleeps(s);
-	forge_netns(reachtest_name, 1);
+	forge_netns(1);
 	nosend_errno = ECONNREFUSED;
 	reachtest_told(s, c, -ENETUNREACH);
 	nosend_errno = 0;
-	forge_netns(reachtest_name, -1);
+	forge_netns(-1);
 	reachtest_goes_on(s, c);
 	reachtest_end(s, c);
 }
@@ -271,16 +286,16 @@ static void failure_of_another_is_mended(void)
 		reachtest_begin(&s, &c);
 		CHECK(RPC(client_fd)(c) >= 0);
 		reachtest_server_sleeps(s);
-		forge_state(reachtest_name, SLEEP_RUNNING);
+		forge_state(SLEEP_RUNNING);
 		CHECK_EQ(reachtest_call(c, &word), 0);
-		forge_state(reachtest_name, SLEEP_ON_FD);
+		forge_state(SLEEP_ON_FD);
 		while (!fdtest_readable(RPC(server_fd)(s))) {
 			CHECK_EQ(way == 0 ? RPC(client_wait)(c, NSEC_PER_SEC / 4) : 0, 0);
 			if (way == 1 && !RPC(client_arm)(c))
 				fdtest_readable_within(RPC(client_fd)(c), -1);
 			CHECK_EQ(way ? reachtest_poll(c) : 0, 0);
 		}
-		CHECK_EQ(serve(s), 1);
+		CHECK_EQ(rpc_echo(s), 1);
 		reachtest_end(s, c);
 	}
 }

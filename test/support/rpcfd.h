@@ -13,19 +13,11 @@
 #include "base/shm.h"
 #include "base/wakefd.h"
 #include "support/fdtest.h"
+#include "support/rpcmap.h"
 #include "support/rpcsolo.h"
+#include "support/spawn.h"
 
 #define FOR_EVER (-1) /* timeout; the time limit of the test program ends a wait that hangs */
-
-/* A mapped region: the words and addresses of the server and of client 0. */
-struct rpcfd_map {
-	struct shm_region region;
-	uint32_t *client_state;
-	struct wakefd_addr *server_addr, *client_addr;
-};
-
-/* The layer's function that maps the region; shm_close() unmaps it. */
-static void map_region(struct rpcfd_map *m);
 
 /* Arms the server after clients have come or gone, which may have given it something to do. */
 static void settle(struct rpc_server *s)
@@ -185,32 +177,22 @@ static void server_that_goes_wakes_its_clients(void)
 	CHECK_EQ(RPC(client_arm)(c), 1);
 }
 
+static void serve_in_child(void)
+{
+	server_new(64);
+}
+
 /* The server is a process of its own, which is killed. */
 static void killed_server_is_noticed(void)
 {
-	struct rpc_client *c;
-	int up[2], n, polls = 0;
-	char ready;
-	pid_t pid;
+	pid_t pid = spawn(serve_in_child);
+	CLIENT *c = client_new();
+	int polls = 0, n;
 
-	CHECK_EQ(pipe(up), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		struct rpc_server *s;
-
-		CHECK_EQ(RPC(server_create)(name, NULL, &s), 0);
-		ready = write(up[1], "x", 1) == 1;
-		for (;;)
-			pause();
-	}
-	CHECK_EQ(read(up[0], &ready, 1), 1);
-	c = client_new();
 	CHECK(RPC(client_fd)(c) >= 0);
 	call(c, 1);
 	CHECK_EQ(RPC(client_arm)(c), 0);
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	kill_wait(pid);
 	while ((n = poll_client(c)) == 0) {
 		if (!RPC(client_arm)(c))
 			fdtest_readable_within(RPC(client_fd)(c), FOR_EVER);
@@ -218,9 +200,6 @@ static void killed_server_is_noticed(void)
 	}
 	CHECK_EQ(n, -EPIPE);
 	CHECK(polls <= 3); /* the polls are 0.1 s apart */
-	RPC(client_disconnect)(c);
-	close(up[0]);
-	close(up[1]);
 }
 
 /* If a process has no free descriptor for waking, it wakes no sleeper, and tries again later. */
@@ -318,9 +297,9 @@ static void other_namespaces_are_refused(void)
 	struct rpc_server *s = server_new(2);
 	struct rpc_client *c = client_new(), *late;
 	struct RPC(look_region) look;
-	struct rpcfd_map m;
+	struct rpc_map m;
 
-	map_region(&m);
+	map_region(name, &m);
 	CHECK(m.server_addr->netns);
 	CHECK_EQ(m.client_addr->netns, m.server_addr->netns);
 	/* A client of another namespace is connected when the server makes its descriptor. */
@@ -352,9 +331,9 @@ static void forged_address_does_no_harm(void)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
-	struct rpcfd_map m;
+	struct rpc_map m;
 
-	map_region(&m);
+	map_region(name, &m);
 	serve(s);
 	for (uint32_t i = 0; i < 10; i++) {
 		call(c, i);
@@ -377,10 +356,10 @@ static void places_are_reused(void)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
-	struct rpcfd_map m;
+	struct rpc_map m;
 	uint64_t address;
 
-	map_region(&m);
+	map_region(name, &m);
 	serve(s);
 	CHECK(RPC(client_fd)(c) >= 0);
 	address = m.client_addr->name;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of the layer under test, for cases that delegrpc and shmipc share. A program defines
- * RPC_LAYER, includes the layer's header, and then a header of cases: RPC(client_poll) is
- * delegrpc_client_poll() if RPC_LAYER is delegrpc.
+ * Names of the layer under test, for cases that delegrpc and shmipc share. The test/rpc.h of a
+ * layer includes the layer's header, defines RPC_LAYER and includes this one: RPC(client_poll) is
+ * delegrpc_client_poll() if RPC_LAYER is delegrpc. After that it defines two functions that each
+ * layer has in its own form: rpc_recv(s, &r) receives a request and returns 1, or returns 0;
+ * rpc_taken(s) lets the requests that were received be overwritten.
  */
 #ifndef SUPPORT_RPCLAYER_H
 #define SUPPORT_RPCLAYER_H
@@ -17,6 +19,13 @@
 #define rpc_attr RPC(attr)
 #define rpc_server_stats RPC(server_stats)
 #define rpc_look_client RPC(look_client)
+
+/* A request that was received. */
+struct rpc_req {
+	uint64_t client, id;
+	uint32_t len;
+	const void *payload; /* valid until the next rpc_recv() or rpc_taken() */
+};
 
 /* SERVER *s = ...; CLIENT *c = ...; ends both where their block ends. */
 static inline void rpc_server_end(struct rpc_server **s)

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A server and clients of delegrpc or shmipc in one thread, for cases that both layers share. The
- * test/rpc.h of a layer defines RPC_LAYER, includes the layer's header and this one, and defines
- * receive() and answer().
+ * A server and clients of delegrpc or shmipc in one thread, for cases that both layers share. A
+ * program includes the layer's test/rpc.h before.
  */
 #ifndef SUPPORT_RPCSOLO_H
 #define SUPPORT_RPCSOLO_H
@@ -18,11 +17,24 @@ struct rpcsolo_req {
 
 static char name[64]; /* of the region; set by main() */
 
-/*
- * Functions of the layer: receive a request (1, or 0 if there is none); answer it with its value.
- */
-static int receive(struct rpc_server *s, struct rpcsolo_req *r);
-static void answer(struct rpc_server *s, const struct rpcsolo_req *r);
+static int receive(struct rpc_server *s, struct rpcsolo_req *r)
+{
+	struct rpc_req q;
+
+	if (!rpc_recv(s, &q))
+		return 0;
+	CHECK_EQ(q.len, sizeof(r->value));
+	memcpy(&r->value, q.payload, sizeof(r->value));
+	r->client = q.client;
+	r->id = q.id;
+	rpc_taken(s);
+	return 1;
+}
+
+static void answer(struct rpc_server *s, const struct rpcsolo_req *r)
+{
+	CHECK_EQ(RPC(server_reply)(s, r->client, r->id, &r->value, sizeof(r->value)), 0);
+}
 
 static struct rpc_server *server_new(uint32_t clients)
 {

@@ -32,12 +32,6 @@ struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
 };
 
-struct rpcstorm_req {
-	uint64_t client, id;
-	uint32_t len;
-	const void *payload;
-};
-
 /* A region as seen from outside. */
 struct rpcstorm_look {
 	struct rpcstorm_shape shape;
@@ -80,10 +74,6 @@ static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
 static int rpcstorm_server_poll(struct rpc_server *s,
 	const uint64_t *skip); /* the layer may ignore skip */
-static int rpcstorm_recv(struct rpc_server *s, struct rpcstorm_req *r);
-static int rpcstorm_reply(struct rpc_server *s, uint64_t client, uint64_t id, const void *resp,
-	uint32_t len);
-static void rpcstorm_taken(struct rpc_server *s); /* lets received requests be overwritten */
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
 static void *rpcstorm_client_extra(struct rpc_client *c);
 static uint64_t rpcstorm_client_bad(struct rpc_client *c);

@@ -39,15 +39,15 @@ static inline void rpcstorm_answer(struct rpcstorm_server *v, uint32_t i)
 	v->held[i] = v->held[--v->n_held];
 	storm_fill(v->buf, len, h.number, 1);
 	if (storm_one_in(&v->rng, 64)) {
-		err = rpcstorm_reply(v->s, h.client, h.id, v->buf, most + 1);
+		err = RPC(server_reply)(v->s, h.client, h.id, v->buf, most + 1);
 		CHECK(err == -EMSGSIZE || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
 	if (extra) /* must be readable: the client wrote to it before its first call */
 		atomic_load_explicit(extra, memory_order_relaxed);
-	err = rpcstorm_reply(v->s, h.client, h.id, v->buf, len);
+	err = RPC(server_reply)(v->s, h.client, h.id, v->buf, len);
 	CHECK(err == 0 || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	if (storm_one_in(&v->rng, 16)) {
-		err = rpcstorm_reply(v->s, h.client, h.id, v->buf, len);
+		err = RPC(server_reply)(v->s, h.client, h.id, v->buf, len);
 		CHECK(err == -EINVAL || (err == -EPIPE && rpcstorm_has_gone(h.number)));
 	}
 }
@@ -66,7 +66,7 @@ static inline void rpcstorm_answer_nothing(struct rpcstorm_server *v)
 	for (uint32_t i = 0; i < v->n_held; i++)
 		if (v->held[i].client == client && v->held[i].id == id)
 			return;
-	err = rpcstorm_reply(v->s, client, id, v->buf, 0);
+	err = RPC(server_reply)(v->s, client, id, v->buf, 0);
 	CHECK(err == -EINVAL || err == -EPIPE);
 }
 
@@ -81,9 +81,9 @@ static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 {
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
 	uint32_t n = 0, most = storm_draw(&v->rng, 1, 64);
-	struct rpcstorm_req r;
+	struct rpc_req r;
 
-	for (; n < most && rpcstorm_recv(v->s, &r); n++) {
+	for (; n < most && rpc_recv(v->s, &r); n++) {
 		uint32_t life, call;
 		uint64_t number;
 
@@ -103,7 +103,7 @@ static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 			rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
 	}
 	if (!storm_one_in(&v->rng, 4))
-		rpcstorm_taken(v->s);
+		rpc_taken(v->s);
 	return n;
 }
 
@@ -120,7 +120,7 @@ static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 	int r;
 
 	rpcstorm_answer_all(v);
-	rpcstorm_taken(v->s);
+	rpc_taken(v->s);
 	if (storm_one_in(&v->rng, 2)) {
 		r = RPC(server_wait)(v->s, ns);
 		CHECK(r == 0 || r == 1);
@@ -148,7 +148,7 @@ static inline void rpcstorm_server_turn(struct rpcstorm_server *v)
 			RPC(server_flush)(v->s);
 		return;
 	}
-	rpcstorm_taken(v->s);
+	rpc_taken(v->s);
 	v->idle++;
 	if (storm_one_in(&v->rng, 16))
 		rpcstorm_answer_nothing(v);

@@ -13,28 +13,11 @@
 
 #include "support/fakeclock.h"
 #include "support/rpcsolo.h"
+#include "support/spawn.h"
 
-/* Starts a server in a process of its own. */
-static pid_t server_process(void)
+static void serve_in_child(void)
 {
-	int up[2];
-	char c;
-	pid_t pid;
-
-	CHECK_EQ(pipe(up), 0);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		server_new(4);
-		if (write(up[1], "x", 1) != 1)
-			_exit(1);
-		for (;;)
-			pause();
-	}
-	CHECK_EQ(read(up[0], &c, 1), 1);
-	close(up[0]);
-	close(up[1]);
-	return pid;
+	server_new(4);
 }
 
 /* Polls every @apart_ns until the client notices the server's death. Returns the time passed. */
@@ -55,7 +38,7 @@ static uint64_t death_seen_after(struct rpc_client *c, uint64_t apart_ns)
 /* Like death_seen_after(), for a client that polled every @before_ns before the server's death. */
 static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 {
-	pid_t pid = server_process();
+	pid_t pid = spawn(serve_in_child);
 	struct rpc_client *c = client_new();
 	uint64_t ns;
 
@@ -64,8 +47,7 @@ static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 		CHECK_EQ(poll_client(c), 0);
 		fake.ns += before_ns;
 	}
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	kill_wait(pid);
 	ns = death_seen_after(c, after_ns);
 	RPC(client_disconnect)(c);
 	return ns;
