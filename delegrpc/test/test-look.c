@@ -1,20 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a region from outside: slots in use, living clients, forged contents, removal. */
-#include "support/looktest.h"
 #include "solo.h"
+
+enum { LOOK_DEAD = DELEGRPC_LOOK_DEAD, LOOK_RUNNING = DELEGRPC_LOOK_RUNNING };
+#include "support/looktest.h"
 
 #define DEPTH 16
 #define RING 256
 
-static char file[128];
-
-static struct delegrpc_look_region look(void)
-{
-	struct delegrpc_look_region l;
-
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), 0);
-	return l;
-}
+static const struct delegrpc_attr look_attr = {.max_clients = 4, .resp_depth = DEPTH};
 
 static void slots_in_use_are_exact(void)
 {
@@ -96,37 +90,18 @@ static void headers_are_checked(void)
 			at == offsetof(struct delegrpc_header, server_alive))
 			continue;
 		++*word;
-		CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
+		CHECK_EQ(look_at(&l), -EPROTO);
 		--*word;
 	}
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), 0);
+	CHECK_EQ(look_at(&l), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
-}
-
-static void serve_for_ever(void)
-{
-	server_new(4, 0, DEPTH);
-}
-
-static void only_dead_servers_are_removed(void)
-{
-	pid_t pid = spawn(serve_for_ever);
-
-	CHECK_EQ(look().server, DELEGRPC_LOOK_RUNNING);
-	CHECK_EQ(delegrpc_remove_dead(name), -EADDRINUSE);
-	kill_wait(pid);
-	CHECK_EQ(look().server, DELEGRPC_LOOK_DEAD);
-	CHECK_EQ(delegrpc_remove_dead(name), 0);
-	CHECK(access(file, F_OK) != 0);
-	CHECK_EQ(delegrpc_remove_dead(name), -ENOENT);
-	CHECK_EQ(delegrpc_remove_dead("a/b"), -EINVAL);
+	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
 static void look_at_forged(void)
 {
 	struct delegrpc_look_region l = {.in_use = UINT32_MAX};
-	int err = delegrpc_look(name, &l, sizeof(l), NULL, NULL);
+	int err = look_at(&l);
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
@@ -145,33 +120,17 @@ static void forged_contents_do_no_harm(void)
 	struct delegrpc_look_region l;
 	struct raw raw;
 
-	looktest_forge(file, 256 + 4 * 128, look_at_forged);
+	looktest_forge(256 + 4 * 128, look_at_forged);
 	raw_open(name, &raw);
 	raw.control->tail = 1; /* greater than head */
 	CHECK_EQ(look().in_use, RING);
 	raw_close(&raw);
 	CHECK_EQ(truncate(file, 300), 0);
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
+	CHECK_EQ(look_at(&l), -EPROTO);
 	CHECK_EQ(truncate(file, 100), 0);
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), NULL, NULL), -EPROTO);
+	CHECK_EQ(look_at(&l), -EPROTO);
 	kill_wait(pid);
-	CHECK_EQ(delegrpc_remove_dead(name), 0);
-}
-
-static int look_err(void)
-{
-	return delegrpc_look(name, &(struct delegrpc_look_region){0},
-		sizeof(struct delegrpc_look_region), NULL, NULL);
-}
-
-static int remove_err(void)
-{
-	return delegrpc_remove_dead(name);
-}
-
-static void foreign_files_stay(void)
-{
-	looktest_foreign(file, look_err, remove_err);
+	CHECK_EQ(delegrpc_remove_dead(look_name), 0);
 }
 
 int main(int argc, char **argv)
@@ -185,7 +144,7 @@ int main(int argc, char **argv)
 		TEST(forged_contents_do_no_harm),
 	};
 
-	snprintf(name, sizeof(name), "look.%d", (int)getpid());
-	snprintf(file, sizeof(file), "/dev/shm/delegrpc.%s", name);
+	snprintf(name, sizeof(name), "test-look.%d", (int)getpid());
+	looktest_begin();
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -12,6 +12,8 @@
 
 #include "support/test.h"
 #include "raw.h"
+#include "rpc.h"
+#include "support/rpccases.h"
 
 #define VICTIMS 3
 #define DEPTH 16
@@ -340,49 +342,6 @@ static void hostile_with_manners(void)
 
 	CHECK(st.requests > 100);
 	CHECK(st.bad_requests > 100);
-}
-
-/* ---- fork ---- */
-
-/* A forked child that frees the client and the server that it inherits disturbs neither of them. */
-static void fork_disturbs_nothing(void)
-{
-	struct delegrpc_attr attr = {.max_clients = 1};
-	struct delegrpc_server *s;
-	struct caller a = {0};
-	struct delegrpc_client *c;
-	struct delegrpc_req r;
-	int status;
-	pid_t pid;
-
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	connect_caller(&a);
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		delegrpc_client_disconnect(a.c);
-		delegrpc_server_destroy(s);
-		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -EUSERS);
-		_exit(0);
-	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	while (!a.made)
-		CHECK_EQ(work(&a), 0);
-	CHECK_EQ(delegrpc_client_flush(a.c), 0);
-	while (delegrpc_server_poll(s) > 0)
-		while (delegrpc_server_recv(s, &r)) {
-			uint64_t word[2];
-
-			memcpy(word, r.payload, sizeof(word));
-			word[0] = ~word[0];
-			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, word, sizeof(word)), 0);
-		}
-	while (delegrpc_client_pending(a.c))
-		CHECK(delegrpc_client_poll(a.c, take, &a) >= 0);
-	CHECK_EQ(a.got, a.made);
-	delegrpc_client_disconnect(a.c);
-	delegrpc_server_destroy(s);
 }
 
 int main(int argc, char **argv)

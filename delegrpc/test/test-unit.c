@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* delegrpc in one thread: every function, every error, the layout, blocking, waiting. */
 #include "solo.h"
+#include "support/rpccases.h"
 
 static void attributes(void)
 {
@@ -14,19 +15,10 @@ static void attributes(void)
 	};
 	struct delegrpc_attr attr = {.max_clients = 3, .resp_depth = 33, .ring_depth = 65};
 	struct delegrpc_server *s = NULL;
-	char longest[194];
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(delegrpc_server_create(name, &bad[i], &s), -EINVAL);
-	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
-	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
-	memset(longest, 'a', sizeof(longest));
-	longest[193] = '\0';
-	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
 	CHECK(!s);
-	longest[192] = '\0';
-	CHECK_EQ(delegrpc_server_create(longest, &attr, &s), 0);
-	delegrpc_server_destroy(s);
 	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
 	delegrpc_server_get_attr(s, &attr, sizeof(attr));
 	CHECK_EQ(attr.max_clients, 3);
@@ -565,51 +557,6 @@ static void server_goes(void)
 	CHECK_EQ(delegrpc_client_pending(c), 7);
 	delegrpc_client_disconnect(c);
 	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
-}
-
-/* A name may have as many bytes as the header states. */
-static void names_are_checked(void)
-{
-	char longest[DELEGRPC_MAX_NAME + 2];
-	SERVER *s;
-	CLIENT *c;
-
-	memset(longest, 'n', sizeof(longest));
-	longest[DELEGRPC_MAX_NAME + 1] = '\0';
-	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), -EINVAL);
-	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), -EINVAL);
-	CHECK_EQ(delegrpc_server_create("", NULL, &s), -EINVAL);
-	CHECK_EQ(delegrpc_server_create("a/b", NULL, &s), -EINVAL);
-	longest[DELEGRPC_MAX_NAME] = '\0';
-	CHECK_EQ(delegrpc_server_create(longest, NULL, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(longest, NULL, &c), 0);
-}
-
-/* A program built with another version has shorter or longer structs. */
-static void sizes_of_other_versions(void)
-{
-	struct {
-		struct delegrpc_attr attr;
-		uint64_t later;
-	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
-	SERVER *s;
-	struct delegrpc_server_stats st;
-
-	CHECK_EQ(delegrpc_server_create(name, &longer.attr, &s), -E2BIG);
-	longer.later = 0;
-	CHECK_EQ(delegrpc_server_create(name, &longer.attr, &s), 0);
-	memset(&longer, 0xee, sizeof(longer));
-	delegrpc_server_get_attr(s, &longer.attr, sizeof(longer));
-	CHECK_EQ(longer.attr.size, sizeof(longer.attr));
-	CHECK_EQ(longer.later, 0xeeeeeeeeeeeeeeee);
-	memset(&longer, 0xee, sizeof(longer));
-	delegrpc_server_get_attr(s, &longer.attr, offsetof(struct delegrpc_attr, ring_depth));
-	CHECK_EQ(longer.attr.size, offsetof(struct delegrpc_attr, ring_depth));
-	CHECK_EQ(longer.attr.ring_depth, 0xeeeeeeee);
-	memset(&st, 0xee, sizeof(st));
-	delegrpc_server_get_stats(s, &st, sizeof(st) - 8);
-	CHECK_EQ(st.requests, 0);
-	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
 }
 
 int main(int argc, char **argv)

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "common.h"
+#include "support/rpccases.h"
 #include "layout.h"
 
 static uint64_t clients_of(const struct shmipc_server *s)
@@ -71,19 +72,10 @@ static void sizes_are_checked(void)
 		{.resp_size = SHMIPC_MAX_PAYLOAD + 1},
 	};
 	struct shmipc_server *s = NULL;
-	char longest[196];
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(shmipc_server_create(test_name("bad"), &bad[i], &s), -EINVAL);
-	CHECK_EQ(shmipc_server_create("a/b", NULL, &s), -EINVAL);
-	CHECK_EQ(shmipc_server_create("", NULL, &s), -EINVAL);
-	memset(longest, 'a', sizeof(longest));
-	longest[195] = '\0';
-	CHECK_EQ(shmipc_server_create(longest, &msg_attr, &s), -EINVAL);
 	CHECK(!s);
-	longest[194] = '\0';
-	CHECK_EQ(shmipc_server_create(longest, &msg_attr, &s), 0);
-	shmipc_server_destroy(s);
 	shmipc_server_destroy(NULL);
 	shmipc_client_disconnect(NULL);
 }
@@ -360,24 +352,6 @@ static void header_is_as_documented(void)
 	CHECK_EQ(memcmp(head + 32, &(uint64_t){(uint64_t)st.st_size}, 8), 0);
 	shmipc_server_destroy(s);
 	CHECK(stat(path, &st) != 0);
-}
-
-/* A name may have as many bytes as the header states. */
-static void names_are_checked(void)
-{
-	char longest[SHMIPC_MAX_NAME + 2];
-	SERVER *s;
-	CLIENT *c;
-
-	memset(longest, 'n', sizeof(longest));
-	longest[SHMIPC_MAX_NAME + 1] = '\0';
-	CHECK_EQ(shmipc_server_create(longest, NULL, &s), -EINVAL);
-	CHECK_EQ(shmipc_client_connect(longest, NULL, &c), -EINVAL);
-	CHECK_EQ(shmipc_server_create("", NULL, &s), -EINVAL);
-	CHECK_EQ(shmipc_server_create("a/b", NULL, &s), -EINVAL);
-	longest[SHMIPC_MAX_NAME] = '\0';
-	CHECK_EQ(shmipc_server_create(longest, NULL, &s), 0);
-	CHECK_EQ(shmipc_client_connect(longest, NULL, &c), 0);
 }
 
 int main(int argc, char **argv)

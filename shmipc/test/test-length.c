@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /* Each message arrives with its sender's length; hostile lengths are refused. */
-#include <pthread.h>
-
-#include "support/lengthtest.h"
 #include "common.h"
+#include "support/rpclength.h"
 
-#define SIZE LENGTHTEST_SIZE
-#define CALLS 2000
+static struct shmipc_attr length_attr(uint32_t size)
+{
+	return (struct shmipc_attr){.max_clients = 2,
+		.depth = DEPTH,
+		.req_size = size,
+		.resp_size = size};
+}
 
 static const struct shmipc_attr attr = {.max_clients = 2,
 	.depth = 32,
 	.req_size = SIZE,
 	.resp_size = SIZE};
 
-/* Receives all requests into a buffer of @room bytes, and answers them. */
-static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
+/* Receives into buffers long enough and too short. */
+static void answer_all(struct shmipc_server *s, uint64_t *n, uint64_t *seed)
 {
+	uint32_t room = test_rand(seed) % 2 ? SIZE : SIZE / 3;
 	unsigned char buf[SIZE];
 	struct shmipc_req r;
 
@@ -28,29 +32,6 @@ static void answer_all(struct shmipc_server *s, uint64_t *n, uint32_t room)
 					 lengthtest_length(*n + 1)),
 				0);
 		}
-}
-
-/* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
-static void lengths_travel(void)
-{
-	SERVER *s = test_serve("length", &attr);
-	CLIENT *c = test_join("length");
-	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
-	unsigned char buf[SIZE];
-
-	while (ended < CALLS) {
-		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % attr.depth);
-
-		for (uint32_t i = 0; i < n; i++, sent++)
-			CHECK_EQ(shmipc_client_call(c, lengthtest_message(buf, sent),
-					 lengthtest_length(sent), sent),
-				0);
-		shmipc_client_flush(c);
-		answer_all(s, &served, test_rand(&seed) % 2 ? SIZE : SIZE / 3);
-		while (shmipc_client_poll(c, lengthtest_answer, &ended) > 0)
-			;
-		CHECK_EQ(ended, sent);
-	}
 }
 
 /* A buffer whose size the compiler knows is longer than any request. */
@@ -69,47 +50,6 @@ static void longer_buffers_are_allowed(void)
 	CHECK_EQ(r.len, 12);
 	CHECK_EQ(memcmp(buf, "hello, world", 12), 0);
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
-}
-
-struct echo {
-	struct shmipc_server *s;
-	uint32_t len;
-};
-
-static void *echo_once(void *arg)
-{
-	unsigned char buf[SIZE];
-	struct echo *e = arg;
-	struct shmipc_req r;
-
-	CHECK(shmipc_server_wait(e->s, SHMIPC_FOREVER) > 0);
-	CHECK_EQ(shmipc_server_recv(e->s, &r, buf, sizeof(buf)), 1);
-	CHECK_EQ(shmipc_server_reply(e->s, r.client, r.id, buf, e->len), 0);
-	shmipc_server_flush(e->s);
-	return NULL;
-}
-
-static void blocking_call_says_how_long(void)
-{
-	struct echo e = {.s = test_serve("block", &attr)};
-	struct shmipc_client *c = test_join("block");
-	unsigned char q[SIZE], a[SIZE];
-	pthread_t t;
-
-	memset(q, 7, sizeof(q));
-	for (e.len = 0; e.len <= SIZE; e.len += 20) {
-		uint32_t len = 1, copied = e.len < 50 ? e.len : 50;
-
-		memset(a, LENGTHTEST_BEHIND, sizeof(a));
-		CHECK_EQ(pthread_create(&t, NULL, echo_once, &e), 0);
-		CHECK_EQ(shmipc_client_call_wait(c, q, SIZE, a, 50, SHMIPC_FOREVER, &len), 0);
-		CHECK_EQ(pthread_join(t, NULL), 0);
-		CHECK_EQ(len, e.len);
-		test_filled(a, copied, 7);
-		test_filled(a + copied, SIZE - copied, LENGTHTEST_BEHIND);
-	}
-	shmipc_client_disconnect(c);
-	shmipc_server_destroy(e.s);
 }
 
 static uint64_t bad_requests(const struct shmipc_server *s)

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Reading a region from outside: living clients, forged contents, removal. */
-#include "support/looktest.h"
 #include "base/sleep.h"
 #include "common.h"
 #include "layout.h"
 
-static char file[128];
+enum { LOOK_DEAD = SHMIPC_LOOK_DEAD, LOOK_RUNNING = SHMIPC_LOOK_RUNNING };
+#include "support/looktest.h"
 
-static struct shmipc_look_region look(void)
-{
-	struct shmipc_look_region l;
-
-	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), 0);
-	return l;
-}
+static const struct shmipc_attr look_attr = {.max_clients = 8,
+	.depth = 32,
+	.req_size = 32,
+	.resp_size = 32};
 
 static uint32_t seen_states[8];
 
@@ -53,7 +50,7 @@ static void clients_and_their_states(void)
 	place_of(s, 1)->client_state = SLEEP_ON_FD;
 	header_of(s)->active[0] |= 1 << 5; /* as a client leaves it that dies */
 	header_of(s)->server_state = SLEEP_ASLEEP;
-	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), note_state, &n), 0);
+	CHECK_EQ(shmipc_look(look_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
 	CHECK_EQ(l.dead_clients, 1);
@@ -82,45 +79,21 @@ static void headers_are_checked(void)
 		uint32_t kept = header[i];
 
 		header[i]++;
-		CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), -EPROTO);
+		CHECK_EQ(look_at(&l), -EPROTO);
 		header[i] = 0;
 		if (i != offsetof(struct shmipc_header, extra_size) / 4 && kept)
-			CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL),
-				-EPROTO);
+			CHECK_EQ(look_at(&l), -EPROTO);
 		header[i] = kept;
 	}
-	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), 0);
+	CHECK_EQ(look_at(&l), 0);
 	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
-	CHECK_EQ(shmipc_look(test_name("look"), &l, sizeof(l), NULL, NULL), -EPROTO);
-}
-
-static const char *child_name;
-
-static void serve_for_ever(void)
-{
-	struct shmipc_server *s;
-
-	CHECK_EQ(shmipc_server_create(child_name, &msg_attr, &s), 0);
-}
-
-static void only_dead_servers_are_removed(void)
-{
-	pid_t pid = spawn(serve_for_ever);
-
-	CHECK_EQ(look().server, SHMIPC_LOOK_RUNNING);
-	CHECK_EQ(shmipc_remove_dead(child_name), -EADDRINUSE);
-	kill_wait(pid);
-	CHECK_EQ(look().server, SHMIPC_LOOK_DEAD);
-	CHECK_EQ(shmipc_remove_dead(child_name), 0);
-	CHECK(access(file, F_OK) != 0);
-	CHECK_EQ(shmipc_remove_dead(child_name), -ENOENT);
-	CHECK_EQ(shmipc_remove_dead("a/b"), -EINVAL);
+	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
 static void look_at_forged(void)
 {
 	struct shmipc_look_region l = {.clients = UINT32_MAX};
-	int err = shmipc_look(child_name, &l, sizeof(l), NULL, NULL);
+	int err = look_at(&l);
 
 	if (err) {
 		CHECK_EQ(err, -EPROTO);
@@ -136,31 +109,14 @@ static void forged_contents_do_no_harm(void)
 	pid_t pid = spawn(serve_for_ever);
 	struct shmipc_look_region l;
 
-	looktest_forge(file, sizeof(struct shmipc_header) + sizeof(struct shmipc_place),
-		look_at_forged);
+	looktest_forge(sizeof(struct shmipc_header) + sizeof(struct shmipc_place), look_at_forged);
 	CHECK_EQ(look().attr.depth, msg_attr.depth);
 	CHECK_EQ(truncate(file, sizeof(struct shmipc_header)), 0);
-	CHECK_EQ(shmipc_look(child_name, &l, sizeof(l), NULL, NULL), -EPROTO);
+	CHECK_EQ(look_at(&l), -EPROTO);
 	CHECK_EQ(truncate(file, 100), 0);
-	CHECK_EQ(shmipc_look(child_name, &l, sizeof(l), NULL, NULL), -EPROTO);
+	CHECK_EQ(look_at(&l), -EPROTO);
 	kill_wait(pid);
-	CHECK_EQ(shmipc_remove_dead(child_name), 0);
-}
-
-static int look_err(void)
-{
-	return shmipc_look(child_name, &(struct shmipc_look_region){0},
-		sizeof(struct shmipc_look_region), NULL, NULL);
-}
-
-static int remove_err(void)
-{
-	return shmipc_remove_dead(child_name);
-}
-
-static void foreign_files_stay(void)
-{
-	looktest_foreign(file, look_err, remove_err);
+	CHECK_EQ(shmipc_remove_dead(look_name), 0);
 }
 
 int main(int argc, char **argv)
@@ -173,7 +129,6 @@ int main(int argc, char **argv)
 		TEST(forged_contents_do_no_harm),
 	};
 
-	child_name = test_name("look");
-	snprintf(file, sizeof(file), "/dev/shm/shmipc.%s", child_name);
+	looktest_begin();
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 
 #include "common.h"
+#include "support/rpccases.h"
 #include "layout.h"
 
 static pid_t fork_child(void)
@@ -20,15 +21,6 @@ static pid_t fork_child(void)
 	if (pid == 0)
 		alarm(120);
 	return pid;
-}
-
-static void ended_well(pid_t pid)
-{
-	int status;
-
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
 /* ---- files that are not complete regions ---- */
@@ -296,34 +288,6 @@ static void server_outlives_any_scribbling(void)
 		shmipc_client_disconnect(c[k]);
 }
 
-/* ---- fork ---- */
-
-/* A child that destroys its parent's objects gives back no place and no region of the parent. */
-static void children_keep_their_hands_off(void)
-{
-	const char *name = test_name("fork");
-	SERVER *s = NULL;
-	CLIENT *c = NULL;
-	uint8_t seen[1] = {0};
-	struct tally t = {.size = 1, .seen = seen};
-	pid_t pid;
-
-	CHECK_EQ(shmipc_server_create(name, &msg_attr, &s), 0);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
-	pid = fork_child();
-	if (pid == 0) {
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
-		_exit(0);
-	}
-	ended_well(pid);
-	CHECK_EQ(call_tag(c, 0), 0);
-	CHECK_EQ(serve_once(s), 1);
-	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 1);
-	shmipc_client_disconnect(c);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0); /* the name is still there */
-}
-
 int main(int argc, char **argv)
 {
 	static const struct test tests[] = {
@@ -331,7 +295,7 @@ int main(int argc, char **argv)
 		TEST(foreign_files_are_refused),
 		TEST(harm_stays_in_the_own_place),
 		TEST(server_outlives_any_scribbling),
-		TEST(children_keep_their_hands_off),
+		TEST(fork_disturbs_nothing),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "common.h"
+#include "support/rpccases.h"
 #include "layout.h"
 
 static void round_trip(void)
@@ -572,33 +573,6 @@ static void all_sizes(void)
 	for (size_t i = 0; i < ARRAY_SIZE(size); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(size); k++)
 			size_arrives(size[i], size[k]);
-}
-
-/* A program built with another version has shorter or longer structs. */
-static void sizes_of_other_versions(void)
-{
-	struct {
-		struct shmipc_attr attr;
-		uint64_t later;
-	} longer = {.attr = {.size = sizeof(longer)}, .later = 1};
-	SERVER *s;
-	struct shmipc_server_stats st;
-
-	CHECK_EQ(shmipc_server_create(test_name("unit"), &longer.attr, &s), -E2BIG);
-	longer.later = 0;
-	CHECK_EQ(shmipc_server_create(test_name("unit"), &longer.attr, &s), 0);
-	memset(&longer, 0xee, sizeof(longer));
-	shmipc_server_get_attr(s, &longer.attr, sizeof(longer));
-	CHECK_EQ(longer.attr.size, sizeof(longer.attr));
-	CHECK_EQ(longer.later, 0xeeeeeeeeeeeeeeee);
-	memset(&longer, 0xee, sizeof(longer));
-	shmipc_server_get_attr(s, &longer.attr, offsetof(struct shmipc_attr, depth));
-	CHECK_EQ(longer.attr.size, offsetof(struct shmipc_attr, depth));
-	CHECK_EQ(longer.attr.depth, 0xeeeeeeee);
-	memset(&st, 0xee, sizeof(st));
-	shmipc_server_get_stats(s, &st, sizeof(st) - 8);
-	CHECK_EQ(st.requests, 0);
-	CHECK_EQ(st.yields, 0xeeeeeeeeeeeeeeee);
 }
 
 int main(int argc, char **argv)

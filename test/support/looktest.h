@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* For tests of the functions that read a region from outside, without connecting. */
+/*
+ * Cases of delegrpc's and shmipc's functions that read a region from outside, without connecting. A
+ * program includes the layer's test/rpc.h before, defines look_attr, and its main() calls
+ * looktest_begin().
+ */
 #ifndef SUPPORT_LOOKTEST_H
 #define SUPPORT_LOOKTEST_H
 
@@ -7,14 +11,32 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "support/rpclayer.h"
 #include "support/spawn.h"
 #include "support/test.h"
 
+static const struct rpc_attr look_attr; /* of the servers */
+
+static char look_name[64], file[128]; /* of the region; set by looktest_begin() */
+
+static inline int look_at(struct RPC(look_region) * l)
+{
+	return RPC(look)(look_name, l, sizeof(*l), NULL, NULL);
+}
+
+static inline struct RPC(look_region) look(void)
+{
+	struct RPC(look_region) l;
+
+	CHECK_EQ(look_at(&l), 0);
+	return l;
+}
+
 /*
- * Overwrites a few words in the first bytes of a file with random ones, again and again, and calls
- * look() each time. Restores the words after each call.
+ * Overwrites a few words in the first bytes of the file with random ones, again and again. Calls
+ * check() each time, and then restores the words.
  */
-static inline void looktest_forge(const char *file, size_t bytes, void (*look)(void))
+static inline void looktest_forge(size_t bytes, void (*check)(void))
 {
 	uint64_t seed = test_seed(), kept[3], at[3], word;
 	int fd = open(file, O_RDWR | O_CLOEXEC);
@@ -29,42 +51,70 @@ static inline void looktest_forge(const char *file, size_t bytes, void (*look)(v
 			word = test_rand(&seed) >> test_rand(&seed) % 64;
 			CHECK_EQ(pwrite(fd, &word, 4, (off_t)at[i]), 4);
 		}
-		look();
+		check();
 		while (n--)
 			CHECK_EQ(pwrite(fd, &kept[n], 4, (off_t)at[n]), 4);
 	}
 	close(fd);
 }
 
-/*
- * Tests other files that have the name of a region: look() and remove_dead() must return an error
- * and leave the file.
- */
-static inline void looktest_foreign(const char *file, int (*look)(void), int (*remove_dead)(void))
+static inline void serve_for_ever(void)
+{
+	struct rpc_server *s;
+
+	CHECK_EQ(RPC(server_create)(look_name, &look_attr, &s), 0);
+}
+
+static inline void only_dead_servers_are_removed(void)
+{
+	pid_t pid = spawn(serve_for_ever);
+
+	CHECK_EQ(look().server, LOOK_RUNNING);
+	CHECK_EQ(RPC(remove_dead)(look_name), -EADDRINUSE);
+	kill_wait(pid);
+	CHECK_EQ(look().server, LOOK_DEAD);
+	CHECK_EQ(RPC(remove_dead)(look_name), 0);
+	CHECK(access(file, F_OK) != 0);
+	CHECK_EQ(RPC(remove_dead)(look_name), -ENOENT);
+	CHECK_EQ(RPC(remove_dead)("a/b"), -EINVAL);
+}
+
+/* Checks that both functions return the error. */
+static inline void looktest_refused(int err)
+{
+	struct RPC(look_region) l;
+
+	CHECK_EQ(look_at(&l), err);
+	CHECK_EQ(RPC(remove_dead)(look_name), err);
+}
+
+/* Other files have the name of a region: look and remove return an error, and leave them. */
+static inline void foreign_files_stay(void)
 {
 	static const char text[] =
 		"a file of somebody else's that is longer than any header of a region";
 	int fd = open(file, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 
 	CHECK(fd >= 0);
-	CHECK_EQ(look(), -EPROTO); /* empty */
-	CHECK_EQ(remove_dead(), -EPROTO);
+	looktest_refused(-EPROTO); /* empty */
 	for (int i = 0; i < 64; i++)
 		CHECK_EQ(write(fd, text, sizeof(text)), sizeof(text));
-	CHECK_EQ(look(), -EPROTO);
-	CHECK_EQ(remove_dead(), -EPROTO);
+	looktest_refused(-EPROTO);
 	close(fd);
 	CHECK_EQ(unlink(file), 0);
-	CHECK_EQ(look(), -ENOENT);
-	CHECK_EQ(remove_dead(), -ENOENT);
+	looktest_refused(-ENOENT);
 	CHECK_EQ(mkfifo(file, 0600), 0); /* it has no writer: an open for reading could block */
-	CHECK_EQ(look(), -EACCES);
-	CHECK_EQ(remove_dead(), -EACCES);
+	looktest_refused(-EACCES);
 	CHECK_EQ(unlink(file), 0);
 	CHECK_EQ(symlink("/dev/null", file), 0);
-	CHECK_EQ(look(), -ELOOP);
-	CHECK_EQ(remove_dead(), -ELOOP);
+	looktest_refused(-ELOOP);
 	CHECK_EQ(unlink(file), 0);
+}
+
+static inline void looktest_begin(void)
+{
+	snprintf(look_name, sizeof(look_name), "test-look.%d", (int)getpid());
+	snprintf(file, sizeof(file), "/dev/shm/" RPC_PREFIX ".%s", look_name);
 }
 
 #endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cases of delegrpc and shmipc: each response arrives with its sender's length, and so does each
+ * request. A program includes the layer's test/rpc.h before, and defines length_attr() and
+ * answer_all().
+ */
+#ifndef SUPPORT_RPCLENGTH_H
+#define SUPPORT_RPCLENGTH_H
+
+#include <pthread.h>
+
+#include "support/lengthtest.h"
+#include "support/rpclayer.h"
+
+#define SIZE LENGTHTEST_SIZE
+#define CALLS 2000
+#define DEPTH 32
+
+/* Returns the attributes of a region for DEPTH calls, with requests and responses of this size. */
+static struct rpc_attr length_attr(uint32_t size);
+/*
+ * Receives all requests, which are messages *n and so on, checks them and adds their number to *n.
+ * Answers message i with message i + 1.
+ */
+static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
+
+static inline const char *length_name(void)
+{
+	static char own[64];
+
+	snprintf(own, sizeof(own), "length.%d", (int)getpid());
+	return own;
+}
+
+static inline struct rpc_server *length_server(uint32_t size)
+{
+	struct rpc_attr attr = length_attr(size);
+	struct rpc_server *s;
+
+	CHECK_EQ(RPC(server_create)(length_name(), &attr, &s), 0);
+	return s;
+}
+
+static inline struct rpc_client *length_client(void)
+{
+	struct rpc_client *c;
+
+	CHECK_EQ(RPC(client_connect)(length_name(), NULL, &c), 0);
+	return c;
+}
+
+/* Messages alone and in bursts, in both directions. */
+static void lengths_travel(void)
+{
+	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
+	SERVER *s = length_server(SIZE);
+	CLIENT *c = length_client();
+	unsigned char buf[SIZE];
+
+	while (ended < CALLS) {
+		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % DEPTH);
+
+		for (uint32_t i = 0; i < n; i++, sent++)
+			CHECK_EQ(RPC(client_call)(c, lengthtest_message(buf, sent),
+					 lengthtest_length(sent), sent),
+				0);
+		RPC(client_flush)(c);
+		answer_all(s, &served, &seed);
+		while (RPC(client_poll)(c, lengthtest_answer, &ended) > 0)
+			;
+		CHECK_EQ(ended, sent);
+	}
+}
+
+struct echo {
+	struct rpc_server *s;
+	uint32_t len;
+};
+
+static void *echo_once(void *arg)
+{
+	struct echo *e = arg;
+	struct rpc_req r;
+
+	CHECK_EQ(RPC(server_wait)(e->s, UINT64_MAX), 1);
+	CHECK_EQ(rpc_recv(e->s, &r), 1);
+	CHECK_EQ(RPC(server_reply)(e->s, r.client, r.id, r.payload, e->len), 0);
+	rpc_taken(e->s);
+	RPC(server_flush)(e->s);
+	return NULL;
+}
+
+static void blocking_call_says_how_long(void)
+{
+	SERVER *s = length_server(SIZE);
+	CLIENT *c = length_client();
+	unsigned char q[SIZE], a[SIZE];
+	struct echo e = {.s = s};
+	pthread_t t;
+
+	memset(q, 7, sizeof(q));
+	for (e.len = 0; e.len <= SIZE; e.len += 20) {
+		uint32_t len = 1, copied = e.len < 50 ? e.len : 50;
+
+		memset(a, LENGTHTEST_BEHIND, sizeof(a));
+		CHECK_EQ(pthread_create(&t, NULL, echo_once, &e), 0);
+		CHECK_EQ(RPC(client_call_wait)(c, q, SIZE, a, 50, UINT64_MAX, &len), 0);
+		CHECK_EQ(pthread_join(t, NULL), 0);
+		CHECK_EQ(len, e.len);
+		test_filled(a, copied, 7);
+		test_filled(a + copied, SIZE - copied, LENGTHTEST_BEHIND);
+	}
+}
+
+#endif
