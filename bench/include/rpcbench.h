@@ -35,12 +35,8 @@
  *	static int x_poll(struct rpcbench_client *c)                    // returns how many ended
  *	{ return x_client_poll(c->handle, x_response, c); }
  *	...
- *	static void x_client(struct rpcbench_client *c)
- *	{
- *		static const struct rpcbench_client_ops ops = {x_call, x_poll, ...};
- *		rpcbench_client_run(c, &ops);
- *	}
- *	static void x_server(struct rpcbench_server *s) ...             // in the same way
+ *	RPCBENCH_CLIENT(x_client, x_call, x_poll, ...)
+ *	RPCBENCH_SERVER(x_server, ...)
  *
  *	int main(int argc, char **argv)
  *	{

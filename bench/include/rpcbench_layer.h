@@ -78,14 +78,7 @@ ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 	return RPC(client_wait)(c->handle, ns) != 0;
 }
 
-static void client(struct rpcbench_client *c)
-{
-	static const struct rpcbench_client_ops ops = {.call = call,
-		.poll = poll,
-		.wait = client_wait};
-
-	rpcbench_client_run(c, &ops);
-}
+RPCBENCH_CLIENT(client, .call = call, .poll = poll, .wait = client_wait)
 
 ALWAYS_INLINE void server_poll(struct rpcbench_server *s)
 {

@@ -266,4 +266,20 @@ ALWAYS_INLINE void rpcbench_server_run(struct rpcbench_server *s,
 		rpcbench_server_body(s, s->cfg->req_size, s->cfg->resp_size, ops);
 }
 
+/* Defines function fn of a client, or of a server, with these operations inlined. */
+#define RPCBENCH_CLIENT(fn, ...)                                                                   \
+	static void fn(struct rpcbench_client *c)                                                  \
+	{                                                                                          \
+		static const struct rpcbench_client_ops ops = {__VA_ARGS__};                       \
+                                                                                                   \
+		rpcbench_client_run(c, &ops);                                                      \
+	}
+#define RPCBENCH_SERVER(fn, ...)                                                                   \
+	static void fn(struct rpcbench_server *s)                                                  \
+	{                                                                                          \
+		static const struct rpcbench_server_ops ops = {__VA_ARGS__};                       \
+                                                                                                   \
+		rpcbench_server_run(s, &ops);                                                      \
+	}
+
 #endif

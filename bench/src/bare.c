@@ -213,13 +213,8 @@ ALWAYS_INLINE void rpcbench_bare_reply(struct rpcbench_server *s, const struct r
 	rpcbench_bare_put(&b->link[r->client].server, resp, len);
 }
 
-static void rpcbench_bare_server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {NULL, rpcbench_bare_recv,
-		rpcbench_bare_reply, NULL, NULL, NULL};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(rpcbench_bare_server, NULL, rpcbench_bare_recv, rpcbench_bare_reply, NULL, NULL,
+	NULL)
 
 const struct rpcbench_impl rpcbench_bare = {"bare", rpcbench_bare_setup, rpcbench_bare_teardown,
 	rpcbench_bare_client, rpcbench_bare_server, false};

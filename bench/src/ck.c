@@ -82,21 +82,9 @@ ALWAYS_INLINE void rpcbench_ck_reply(struct rpcbench_server *s, const struct rpc
 	rpcbench_peer_reply(s, r, resp, len, rpcbench_ck_enqueue);
 }
 
-static void rpcbench_ck_client(struct rpcbench_client *c)
-{
-	static const struct rpcbench_client_ops ops = {rpcbench_ck_call, rpcbench_ck_poll, NULL,
-		NULL};
+RPCBENCH_CLIENT(rpcbench_ck_client, rpcbench_ck_call, rpcbench_ck_poll, NULL, NULL)
 
-	rpcbench_client_run(c, &ops);
-}
-
-static void rpcbench_ck_server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {NULL, rpcbench_ck_recv, rpcbench_ck_reply,
-		NULL, NULL, NULL};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(rpcbench_ck_server, NULL, rpcbench_ck_recv, rpcbench_ck_reply, NULL, NULL, NULL)
 
 const struct rpcbench_impl rpcbench_ck = {"ck", rpcbench_ck_setup, rpcbench_peer_teardown,
 	rpcbench_ck_client, rpcbench_ck_server, false};

@@ -162,38 +162,17 @@ ALWAYS_INLINE void rpcbench_rte_reply_one(struct rpcbench_server *s, const struc
 	rpcbench_peer_reply(s, r, resp, len, rpcbench_rte_enqueue_answer);
 }
 
-static void rpcbench_rte_client(struct rpcbench_client *c)
-{
-	static const struct rpcbench_client_ops ops = {rpcbench_rte_call, rpcbench_rte_poll, NULL,
-		NULL};
-
-	rpcbench_client_run(c, &ops);
-}
+RPCBENCH_CLIENT(rpcbench_rte_client, rpcbench_rte_call, rpcbench_rte_poll, NULL, NULL)
 
 /* The function serve already does what the loop `many` does: it takes a burst, then answers it. */
-static void rpcbench_rte_server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {NULL, rpcbench_rte_recv,
-		rpcbench_rte_reply_one, NULL, NULL, rpcbench_rte_serve};
+RPCBENCH_SERVER(rpcbench_rte_server, NULL, rpcbench_rte_recv, rpcbench_rte_reply_one, NULL, NULL,
+	rpcbench_rte_serve)
 
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_CLIENT(rpcbench_rte_burst_client, rpcbench_rte_burst_call, rpcbench_rte_burst_poll,
+	rpcbench_rte_burst_flush, NULL)
 
-static void rpcbench_rte_burst_client(struct rpcbench_client *c)
-{
-	static const struct rpcbench_client_ops ops = {rpcbench_rte_burst_call,
-		rpcbench_rte_burst_poll, rpcbench_rte_burst_flush, NULL};
-
-	rpcbench_client_run(c, &ops);
-}
-
-static void rpcbench_rte_burst_server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {NULL, rpcbench_rte_recv,
-		rpcbench_rte_reply_one, NULL, NULL, rpcbench_rte_burst_serve};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(rpcbench_rte_burst_server, NULL, rpcbench_rte_recv, rpcbench_rte_reply_one, NULL,
+	NULL, rpcbench_rte_burst_serve)
 
 const struct rpcbench_impl rpcbench_dpdk = {"dpdk", rpcbench_rte_setup, rpcbench_peer_teardown,
 	rpcbench_rte_client, rpcbench_rte_server, false};

@@ -31,12 +31,6 @@ ALWAYS_INLINE void served(struct rpcbench_server *s)
 	delegrpc_server_advance_tail(s->handle);
 }
 
-static void server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, served,
-		server_wait, NULL};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(server, server_poll, recv, reply, served, server_wait, NULL)
 
 const struct rpcbench_impl delegrpc_rpcbench = {"delegrpc", setup, teardown, client, server, true};

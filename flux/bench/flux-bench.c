@@ -51,12 +51,7 @@ ALWAYS_INLINE bool client_wait(struct rpcbench_client *c, uint64_t ns)
 	return flux_wait(c->handle, ns);
 }
 
-static void client(struct rpcbench_client *c)
-{
-	static const struct rpcbench_client_ops ops = {call, poll, NULL, client_wait};
-
-	rpcbench_client_run(c, &ops);
-}
+RPCBENCH_CLIENT(client, call, poll, NULL, client_wait)
 
 /* This server makes no calls, but it polls like a server that does. */
 ALWAYS_INLINE void no_response(void *arg, uint64_t token, const void *payload, uint32_t len)
@@ -88,13 +83,7 @@ ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
 }
 
 /* The next poll, or a receive that finds nothing, publishes collected answers. */
-static void server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, NULL, server_wait,
-		NULL};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
 int main(int argc, char **argv)
 {

@@ -26,12 +26,6 @@ ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64
 }
 
 /* The next poll, or a receive that finds nothing, publishes collected replies. */
-static void server(struct rpcbench_server *s)
-{
-	static const struct rpcbench_server_ops ops = {server_poll, recv, reply, NULL, server_wait,
-		NULL};
-
-	rpcbench_server_run(s, &ops);
-}
+RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
 const struct rpcbench_impl shmipc_rpcbench = {"shmipc", setup, teardown, client, server, false};
