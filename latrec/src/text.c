@@ -20,6 +20,21 @@ static uint64_t hash_line(uint64_t hash, const char *line)
 	return hash;
 }
 
+/* The lines of the head, a name and a number each. */
+enum head {
+	HEAD_VERSION,
+	HEAD_BITS,
+	HEAD_COUNT,
+	HEAD_SUM,
+	HEAD_MIN,
+	HEAD_MAX,
+	HEAD_BUCKETS,
+	HEADS
+};
+
+static const char *const head_names[HEADS] = {"latrec-hist", "bits", "count", "sum", "min", "max",
+	"buckets"};
+
 /* ---- export ---- */
 
 struct writer {
@@ -63,17 +78,14 @@ static uint32_t used_buckets(const struct latrec_hist *h)
 
 int latrec_hist_export(const struct latrec_hist *h, FILE *out)
 {
+	const u128 head[HEADS] = {VERSION, LATREC_BITS, h->count, hist_sum(h), latrec_hist_min(h),
+		latrec_hist_max(h), used_buckets(h)};
 	struct writer w = {out, HASH_START};
-	char sum[DECIMAL];
+	char text[DECIMAL];
 
 	errno = 0;
-	emit(&w, "latrec-hist %d\n", VERSION);
-	emit(&w, "bits %d\n", LATREC_BITS);
-	emit(&w, "count %" PRIu64 "\n", h->count);
-	emit(&w, "sum %s\n", decimal(hist_sum(h), sum));
-	emit(&w, "min %" PRIu64 "\n", latrec_hist_min(h));
-	emit(&w, "max %" PRIu64 "\n", latrec_hist_max(h));
-	emit(&w, "buckets %" PRIu32 "\n", used_buckets(h));
+	for (int i = 0; i < HEADS; i++)
+		emit(&w, "%s %s\n", head_names[i], decimal(head[i], text));
 	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
 		if (h->bucket[i])
 			emit(&w, "%" PRIu64 " %" PRIu64 "\n", bucket_high(i), h->bucket[i]);
@@ -135,16 +147,6 @@ static int field(struct reader *r, const char *name, u128 limit, u128 *value_p)
 	return 0;
 }
 
-static int field64(struct reader *r, const char *name, uint64_t limit, uint64_t *value_p)
-{
-	u128 value;
-	int err = field(r, name, limit, &value);
-
-	if (!err)
-		*value_p = (uint64_t)value;
-	return err;
-}
-
 /* Reads one bucket, which must be above all earlier ones (*next_p - 1 is the last). */
 static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p)
 {
@@ -193,24 +195,18 @@ static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
 	       sum >= least && sum <= most;
 }
 
-static int read_head(struct reader *r, struct latrec_hist *h, u128 *sum_p, uint64_t *max_p,
-	uint64_t *buckets_p)
+static int read_head(struct reader *r, u128 head[HEADS])
 {
-	uint64_t version, bits;
-	int err = field64(r, "latrec-hist", UINT64_MAX, &version);
+	static const u128 limits[HEADS] = {UINT64_MAX, UINT64_MAX, LATREC_MAX_COUNT, ~(u128)0,
+		UINT64_MAX, UINT64_MAX, LATREC_BUCKETS};
+	int err = 0;
 
-	if (err)
-		return err;
-	if (version != VERSION)
-		return -EPROTONOSUPPORT;
-	if ((err = field64(r, "bits", UINT64_MAX, &bits)) ||
-		(err = field64(r, "count", LATREC_MAX_COUNT, &h->count)) ||
-		(err = field(r, "sum", ~(u128)0, sum_p)) ||
-		(err = field64(r, "min", UINT64_MAX, &h->min)) ||
-		(err = field64(r, "max", UINT64_MAX, max_p)) ||
-		(err = field64(r, "buckets", LATREC_BUCKETS, buckets_p)))
-		return err;
-	return bits == LATREC_BITS ? 0 : -EBADMSG;
+	for (int i = 0; i < HEADS && !err; i++) {
+		err = field(r, head_names[i], limits[i], &head[i]);
+		if (!err && i == HEAD_VERSION && head[i] != VERSION)
+			err = -EPROTONOSUPPORT;
+	}
+	return !err && head[HEAD_BITS] != LATREC_BITS ? -EBADMSG : err;
 }
 
 static int read_end(struct reader *r)
@@ -226,23 +222,22 @@ static int read_end(struct reader *r)
 
 static int read_hist(struct reader *r, struct latrec_hist *h)
 {
-	uint64_t max, buckets;
 	uint32_t next = 0;
-	u128 sum;
-	int err = read_head(r, h, &sum, &max, &buckets);
+	u128 head[HEADS];
+	int err = read_head(r, head);
 
-	while (!err && buckets--)
+	for (u128 i = 0; !err && i < head[HEAD_BUCKETS]; i++)
 		err = read_bucket(r, h, &next);
 	if (!err)
 		err = read_end(r);
 	if (err)
 		return err;
-	if (!consistent(h, sum, max))
-		return -EBADMSG;
-	h->span = max - h->min;
-	h->sum_low = (uint64_t)sum;
-	h->sum_high = (uint64_t)(sum >> 64);
-	return 0;
+	h->count = (uint64_t)head[HEAD_COUNT];
+	h->min = (uint64_t)head[HEAD_MIN];
+	h->span = (uint64_t)(head[HEAD_MAX] - head[HEAD_MIN]);
+	h->sum_low = (uint64_t)head[HEAD_SUM];
+	h->sum_high = (uint64_t)(head[HEAD_SUM] >> 64);
+	return consistent(h, head[HEAD_SUM], (uint64_t)head[HEAD_MAX]) ? 0 : -EBADMSG;
 }
 
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p)

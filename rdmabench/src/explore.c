@@ -53,11 +53,7 @@ static bool has_features(const struct feature_set *f, const struct point *p)
 /* A set without any feature fits every point, so it excludes none. */
 static bool is_empty(const struct feature_set *f)
 {
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		if (f->needed[dim])
-			return false;
-	}
-	return true;
+	return !memchr(f->needed, true, sizeof(f->needed));
 }
 
 json_t *features_json(const struct feature_set *f)

@@ -29,10 +29,6 @@ struct measure {
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
 
-/* Measures a point. Returns 0, or -errno if the point could not be measured, which is not an
- * anomaly. */
-typedef int measure_fn(void *arg, const struct point *p, struct measure *m_p);
-
 /* The limits. A measurement beyond one of them is an anomaly. */
 struct rules {
 	double tx_pause, rx_pause; /* us per second, at most */

@@ -49,10 +49,10 @@ static double badness(enum model_kind kind, const struct point *p, bool *anomaly
 	return kind == MODEL_INTERIOR ? 1 - 2 * mean : 1 - mean;
 }
 
-int model_measure(void *arg, const struct point *p, struct measure *m_p)
+int model_measure(enum model_kind kind, const struct point *p, struct measure *m_p)
 {
 	bool anomaly;
-	double bad = badness(*(const enum model_kind *)arg, p, &anomaly);
+	double bad = badness(kind, p, &anomaly);
 	double gbps = LINE_GBPS * (1 - .09 * bad) * (anomaly ? .3 : 1);
 
 	*m_p = (struct measure){0};

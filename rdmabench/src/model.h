@@ -18,8 +18,8 @@ enum model_kind { MODEL_CORNER, MODEL_INTERIOR, MODEL_DECEPTIVE };
 
 extern const char *const model_names[]; /* by kind, NULL at the end */
 
-/* A measure_fn; arg points to an enum model_kind. */
-int model_measure(void *arg, const struct point *p, struct measure *m_p);
+/* Measures a point. Returns 0. */
+int model_measure(enum model_kind kind, const struct point *p, struct measure *m_p);
 
 /* The parameters that matter. */
 #define MODEL_DIMS 6

@@ -134,7 +134,6 @@ struct search {
 	struct searchlog *log;
 	struct trial_attr trial;
 	char stats_dir[PATH_MAX], program[PATH_MAX];
-	enum model_kind model;
 	char script[TRIAL_SCRIPT];
 	int err; /* the error that ended the search */
 	bool works; /* at least one point was measured */
@@ -170,7 +169,7 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	if (s->err)
 		return -ECANCELED;
 	if (s->o->has_model)
-		err = model_measure(&s->model, ask->point, m_p);
+		err = model_measure(s->o->model, ask->point, m_p);
 	else
 		err = trial_run(&s->trial, ask->point, name, m_p);
 	if (err && s->works && is_dead(s)) {
@@ -345,7 +344,6 @@ static int prepare(struct search *s)
 	s->trial = s->o->trial;
 	s->trial.program = n > 0 ? s->program : "rdmabench";
 	s->trial.stats_dir = s->stats_dir;
-	s->model = (enum model_kind)s->o->model;
 	if (snprintf(s->stats_dir, sizeof(s->stats_dir), "%s/stats", s->o->log ? s->o->log : ".") >=
 		(int)sizeof(s->stats_dir))
 		return -ENAMETOOLONG;

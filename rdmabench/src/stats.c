@@ -65,87 +65,69 @@ int stats_print(const struct stats *s, FILE *out)
 	return 0;
 }
 
-static int key_of(const char *name, size_t len)
-{
-	for (int k = 0; k < STATS_KEYS; k++) {
-		if (strlen(stats_names[k]) == len && !memcmp(stats_names[k], name, len))
-			return k;
-	}
-	return -1;
-}
+#define BLANK " \t\n\v\f\r"
 
-static void trim(const char **from, const char **to)
+/* Removes white space at both ends. */
+static char *trim(char *text)
 {
-	while (*from < *to && isspace((unsigned char)**from))
-		++*from;
-	while (*from < *to && isspace((unsigned char)(*to)[-1]))
-		--*to;
+	size_t len;
+
+	text += strspn(text, BLANK);
+	for (len = strlen(text); len && strchr(BLANK, text[len - 1]); len--)
+		;
+	text[len] = 0;
+	return text;
 }
 
 /* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
-static int read_value(const char *from, const char *to, int key, struct stats_row *row)
+static int read_value(const char *value, int key, struct stats_row *row)
 {
-	char copy[64], *end;
-	size_t len = (size_t)(to - from);
+	char *end;
 
-	if (!len || len >= sizeof(copy) || !isdigit((unsigned char)*from) ||
-		strcspn(from, "xX") < len)
+	if (!isdigit((unsigned char)*value) || strpbrk(value, "xX"))
 		return -EBADMSG;
-	memcpy(copy, from, len);
-	copy[len] = 0;
 	errno = 0;
 	if (key == STATS_SAMPLES)
-		row->samples = strtoull(copy, &end, 10);
+		row->samples = strtoull(value, &end, 10);
 	else
-		row->v[key] = strtod(copy, &end);
+		row->v[key] = strtod(value, &end);
 	return *end || errno || !isfinite(row->v[key]) ? -EBADMSG : 0;
 }
 
-static int read_line(const char *line, const char *end, struct stats_row *row, unsigned *seen)
+/* Reads "key: value". Other lines are ignored. */
+static int read_line(char *line, struct stats_row *row, unsigned *seen)
 {
-	const char *colon = memchr(line, ':', (size_t)(end - line)), *name_end, *value;
-	int key;
+	char *value = strchr(line, ':');
+	int key = 0;
 
-	if (!colon)
+	if (!value)
 		return 0;
-	name_end = colon;
-	value = colon + 1;
-	trim(&line, &name_end);
-	trim(&value, &end);
-	key = key_of(line, (size_t)(name_end - line));
-	if (key < 0)
+	*value++ = 0;
+	line = trim(line);
+	while (key < STATS_KEYS && strcmp(line, stats_names[key]))
+		key++;
+	if (key == STATS_KEYS)
 		return 0;
 	*seen |= 1u << key;
-	return read_value(value, end, key, row);
+	return read_value(trim(value), key, row);
 }
 
 int stats_parse(const char *text, size_t len, struct stats_row *row_p)
 {
-	char copy[STATS_TEXT_MAX + 1];
+	char copy[STATS_TEXT_MAX + 1], *rest = copy, *line;
 	struct stats_row row = {0};
-	const char *line = copy, *end, *all;
 	unsigned seen = 0;
-	int err;
+	int err = 0;
 
-	if (len > STATS_TEXT_MAX)
+	if (len > STATS_TEXT_MAX || memchr(text, 0, len))
 		return -EBADMSG;
-	memcpy(copy, text, len); /* the terminating 0 for strcspn() */
+	memcpy(copy, text, len);
 	copy[len] = 0;
-	end = copy + len;
-	all = end;
-	trim(&line, &all);
-	if (line == all)
+	if (strspn(copy, BLANK) == len)
 		return -ENODATA;
-	for (line = copy; line < end; line++) {
-		const char *stop = memchr(line, '\n', (size_t)(end - line));
-
-		stop = stop ? stop : end;
-		err = read_line(line, stop, &row, &seen);
-		if (err)
-			return err;
-		line = stop;
-	}
-	if (seen != (1u << STATS_KEYS) - 1 || end[-1] != '\n')
+	while (!err && (line = strsep(&rest, "\n")))
+		err = read_line(line, &row, &seen);
+	if (err || seen != (1u << STATS_KEYS) - 1 || text[len - 1] != '\n')
 		return -EBADMSG;
 	*row_p = row;
 	return 0;

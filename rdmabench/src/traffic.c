@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "mlx5dvl.h"
 #include "payload.h"
@@ -21,55 +22,41 @@ const char *const traffic_type_names[] = {"RC", "UC", "UD", NULL};
 const char *const control_names[] = {"none", "mr", "qp", "modify", "rkey", "lkey", NULL};
 const char *const inject_names[] = {"none", "drop", "rnr", "delay", NULL};
 
-void traffic_init(struct traffic *t)
-{
-	*t = (struct traffic){
-		.qp_timeout = 14,
-		.retries = 7,
-		.qps = 1,
-		.depth = 128,
-		.send_batch = 1,
-		.recv_batch = 64,
-		.buffers = 1,
-		.regions = 1,
-		.inline_max = MLX5DVL_INLINE_MAX,
-		.burst_pause_us = 100,
-		.moderation = 1,
-		.control_us = 1000,
-		.inject_at = 1,
-		.duration_ns = 1000000000,
-		.pattern_text = "w_1_65536",
-	};
-}
-
 #define AT(name) FIELD(struct traffic, name)
 
 const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS] = {
-	{"the MTU", AT(mtu), 0, 5},
-	{"the timeout", AT(qp_timeout), 1, 31},
-	{"the number of retries", AT(retries), 0, 7},
-	{"the number of READs", AT(reads), 0, 16},
-	{"the service level", AT(sl), 0, 15},
-	{"the traffic class", AT(traffic_class), 0, 255},
-	{"the number of QPs", AT(qps), 1, TRAFFIC_QPS_MAX},
-	{"the depth", AT(depth), 1, TRAFFIC_DEPTH_MAX},
-	{"the send batch", AT(send_batch), 1, TRAFFIC_DEPTH_MAX},
-	{"the receive batch", AT(recv_batch), 1, TRAFFIC_DEPTH_MAX},
-	{"the receive depth", AT(rx_depth), 0, 32767},
-	{"the number of buffers", AT(buffers), 1, TRAFFIC_BUFFERS_MAX},
-	{"the number of memory regions", AT(regions), 1, TRAFFIC_QPS_MAX},
-	{"the inline limit", AT(inline_max), 0, MLX5DVL_INLINE_MAX},
-	{"the burst", AT(burst), 0, UINT32_MAX},
-	{"the pause", AT(burst_pause_us), 0, 1000000},
-	{"the moderation", AT(moderation), 1, TRAFFIC_DEPTH_MAX},
-	{"the kind of control", AT(control), 0, CONTROL_KINDS - 1},
-	{"the time between two controls", AT(control_us), 1, 1000000},
-	{"the kind of injection", AT(inject), 0, INJECT_KINDS - 1},
-	{"the number of the message", AT(inject_at), 1, 1ull << 40},
-	{"the number of iterations", AT(iterations), 0, 1ull << 40},
-	{"the duration", AT(duration_ns), 0, UINT64_MAX}, /* see check_ranges() */
-	{"the rate", AT(rate), 0, 1000000000},
+	{"the MTU", AT(mtu), 0, 5, 0},
+	{"the timeout", AT(qp_timeout), 1, 31, 14},
+	{"the number of retries", AT(retries), 0, 7, 7},
+	{"the number of READs", AT(reads), 0, 16, 0},
+	{"the service level", AT(sl), 0, 15, 0},
+	{"the traffic class", AT(traffic_class), 0, 255, 0},
+	{"the number of QPs", AT(qps), 1, TRAFFIC_QPS_MAX, 1},
+	{"the depth", AT(depth), 1, TRAFFIC_DEPTH_MAX, 128},
+	{"the send batch", AT(send_batch), 1, TRAFFIC_DEPTH_MAX, 1},
+	{"the receive batch", AT(recv_batch), 1, TRAFFIC_DEPTH_MAX, 64},
+	{"the receive depth", AT(rx_depth), 0, 32767, 0},
+	{"the number of buffers", AT(buffers), 1, TRAFFIC_BUFFERS_MAX, 1},
+	{"the number of memory regions", AT(regions), 1, TRAFFIC_QPS_MAX, 1},
+	{"the inline limit", AT(inline_max), 0, MLX5DVL_INLINE_MAX, MLX5DVL_INLINE_MAX},
+	{"the burst", AT(burst), 0, UINT32_MAX, 0},
+	{"the pause", AT(burst_pause_us), 0, 1000000, 100},
+	{"the moderation", AT(moderation), 1, TRAFFIC_DEPTH_MAX, 1},
+	{"the kind of control", AT(control), 0, CONTROL_KINDS - 1, 0},
+	{"the time between two controls", AT(control_us), 1, 1000000, 1000},
+	{"the kind of injection", AT(inject), 0, INJECT_KINDS - 1, 0},
+	{"the number of the message", AT(inject_at), 1, 1ull << 40, 1},
+	{"the number of iterations", AT(iterations), 0, 1ull << 40, 0},
+	{"the duration", AT(duration_ns), 0, UINT64_MAX, NSEC_PER_SEC}, /* see check_ranges() */
+	{"the rate", AT(rate), 0, 1000000000, 0},
 };
+
+void traffic_init(struct traffic *t)
+{
+	*t = (struct traffic){.pattern_text = "w_1_65536"};
+	for (int i = 0; i < TRAFFIC_NUMBERS; i++)
+		field_set(t, traffic_numbers[i].field, traffic_numbers[i].usual);
+}
 
 static int check_range(const char *what, uint64_t value, uint64_t min, uint64_t max, char *why,
 	size_t size)

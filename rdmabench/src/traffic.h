@@ -82,7 +82,7 @@ struct traffic {
 struct traffic_number {
 	const char *what; /* for error texts */
 	struct field field;
-	uint64_t min, max;
+	uint64_t min, max, usual; /* range and default */
 };
 
 #define TRAFFIC_NUMBERS 24

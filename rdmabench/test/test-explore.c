@@ -13,7 +13,7 @@ static struct explore_result r;
 
 static int measure_model(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	return model_measure(arg, ask->point, m_p);
+	return model_measure(*(const enum model_kind *)arg, ask->point, m_p);
 }
 
 static struct explore_attr attr_of(enum explore_method method, uint64_t seed)
@@ -100,7 +100,7 @@ static int log_and_measure(void *arg, const struct explore_ask *ask, struct meas
 	l->n++;
 	if (l->failures && l->n % l->failures == 0)
 		return -EIO;
-	return model_measure(&l->kind, ask->point, m_p);
+	return model_measure(l->kind, ask->point, m_p);
 }
 
 static uint64_t digest_of(enum explore_method method, uint64_t seed)
@@ -215,11 +215,9 @@ static void features_of_a_blunt_rule_are_looked_for_once(void)
 
 static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	enum model_kind kind = MODEL_CORNER;
-
 	CHECK_EQ(ask->point->at[space_dim(0, DIM_QPS, 0)], 3);
 	CHECK_EQ(ask->point->at[SPACE_DIRECTION], DIRECTION_NONE);
-	return model_measure(&kind, ask->point, m_p);
+	return model_measure(MODEL_CORNER, ask->point, m_p);
 }
 
 /* No method varies a fixed parameter, and it is no feature. */
