@@ -2,11 +2,10 @@
 /*
  * latrec: records latencies of operations that are posted to a queue and complete later.
  *
- * A recorder keeps histograms of two latencies, in nanoseconds: from the post to the completion
- * (service), and from the time at which the operation was due to its completion (response).
- * In a closed loop the two are the same. In an open loop operations are due at times that do not
- * depend on earlier operations. If an operation has to wait because an earlier one was slow, only
- * its response time contains the wait: a measurement from the post omits it.
+ * A recorder keeps histograms of two latencies in nanoseconds: the service time, from the post to
+ * the completion, and the response time, from the due time to the completion. In a closed loop the
+ * two are the same. In an open loop the due times do not depend on earlier operations: if an
+ * operation has to wait because an earlier one was slow, only its response time contains the wait.
  *
  *	struct latrec_clock clock;
  *	struct latrec *r;
@@ -21,23 +20,17 @@
  *
  *	latrec_print(r, latrec_clock_name(&clock), stdout);
  *
- * Stamps are nanoseconds below 2^63 of any clock: struct latrec_clock, the time stamps of a NIC's
- * completions, or a virtual time. The two stamps of one operation must be of the same clock.
+ * A stamp is a time in nanoseconds, below 2^63, of any clock: struct latrec_clock, the time stamps
+ * of a NIC's completions, or a virtual time. The stamps of one operation must be of the same clock.
  *
- * One stamp belongs to one completion. So in a queue where only the last request of a batch is
- * signaled, a sample is the latency of a batch, from its post to the completion of its last
- * request. The sample contains the caller's work between the stamp and the doorbell, the queue, the
- * network, the other side, and the time until the caller polls the completion.
+ * Each completion is one sample. If only the last request of a batch is signaled, the sample is the
+ * latency of the batch, from its post to the completion of its last request. The sample contains
+ * the caller's work between the stamp and the doorbell, the queue, the network, the other side, and
+ * the time until the caller polls the completion.
  *
- * Histograms: values below 256 are exact; each power of two above has 128 buckets of equal
- * width, and a bucket is reported by its largest value. A reported value is at most
- * 1/128 (0.79 %) above the sample and never below it, for all 64-bit values. Count,
- * mean, smallest and largest value are exact. A histogram always has 59,432 bytes;
- * a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
+ * latrec(7) describes the buckets of a histogram and their precision. A histogram always has 59,432
+ * bytes; a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
  * latrec_ep_create() allocate memory; latrec_hist_import() allocates some while it runs.
- *
- * Percentiles are nearest-rank: the value of rank ceil(q * count) of the sorted samples; nothing
- * is interpolated.
  *
  * Threads: a recorder, its endpoints, and a histogram must be used by one thread at a time. Give
  * each thread a recorder and merge the recorders at the end. A struct latrec_clock is constant
@@ -77,8 +70,9 @@ struct latrec_ep;
 /* ---- histograms ---- */
 
 /*
- * A histogram of 64-bit values. All zero is empty. The fields are public only so that a histogram
- * can be embedded in a struct. Read `count` if needed, and use the functions below for the rest.
+ * A histogram of 64-bit values. All zero is empty. Read only `count`, and use the functions below
+ * for the rest. Callers embed the struct, and inline functions use its fields, so its layout is
+ * part of the ABI. A change of the layout needs a new soname.
  */
 struct latrec_hist {
 	uint64_t count;
@@ -95,53 +89,53 @@ void latrec_hist_clear(struct latrec_hist *h);
 LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value);
 
 /*
- * Adds a value n times.
- * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values, so nothing was added.
+ * Adds a value @n times. Returns 0, or -EOVERFLOW if there would be more than LATREC_MAX_COUNT
+ * values; then nothing was added.
  */
 int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 
 /*
- * Adds all values of another histogram.
- * 0; -EOVERFLOW: there would be more than LATREC_MAX_COUNT values, so nothing was added.
+ * Adds all values of another histogram. Returns 0, or -EOVERFLOW if there would be more than
+ * LATREC_MAX_COUNT values; then nothing was added.
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
-/* Smallest value, largest value and mean; 0 if the histogram is empty. */
+/* Return the smallest value, the largest value and the mean, or 0 if the histogram is empty. */
 LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h);
 LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h);
 double latrec_hist_mean(const struct latrec_hist *h);
-/* Standard deviation of the population, computed from the middles of the buckets. */
+/* Returns the standard deviation of the population, computed from the middles of the buckets. */
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
  * Returns the value of rank ceil(q * count), or at most 1/128 more; for the first and the last rank
- * it is exact. q is taken as a decimal fraction: when q * count differs from an integer by rounding
- * only, that integer is the rank. A q below 0 or not a number is taken as 0, above 1 as 1. Returns
- * 0 if the histogram is empty.
+ * it is exact. If q * count differs from an integer only by rounding, that integer is the rank. A q
+ * that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the histogram
+ * is empty.
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
 /*
  * Writes the histogram as text, version 1, to a stream. The last line has a check sum (FNV-1a,
  * 64 bits) of all lines before it. A stream may hold several histograms, one after another. The
- * format is described in latrec(7).
- * 0; -errno of the stream (-ENOSPC, ...): discard the output.
+ * format is described in latrec(7). Returns 0, or -errno of the stream (-ENOSPC, ...): discard the
+ * output.
  */
 int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
  * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
- * the stream after the last line. *h_p is written on success only.
- * 0; -ENODATA: the stream was at its end; -EBADMSG: torn, changed, or not a histogram at all (the
- * position of the stream is then unspecified); -EPROTONOSUPPORT: of another version; -ENOMEM;
+ * the stream after the last line. *h_p is written on success only. Returns 0. -ENODATA: the stream
+ * was at its end. -EBADMSG: the text is torn, changed, or not a histogram at all; the position of
+ * the stream is then unspecified. -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or
  * -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 
 /*
  * Writes the percentile distribution as HdrHistogram does (.hgrm, five ticks per half distance),
- * for its plotting tools. Values are divided by unit_ns: 1000 for microseconds.
- * 0; -EINVAL: unit_ns is not greater than 0; -errno of the stream.
+ * for its plotting tools. Values are divided by @unit_ns: 1000 for microseconds. Returns 0, -EINVAL
+ * if @unit_ns is not greater than 0, or -errno of the stream.
  */
 int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *out);
 
@@ -153,11 +147,12 @@ struct latrec_attr {
 	 * A later version may add fields after them.
 	 */
 	size_t size;
-	/* Response times are recorded too: operations are due at times of their own (open loop). */
+	/* Records response times too: operations have due times of their own (open loop). */
 	bool intended;
 	/*
-	 * Length of the windows, of which the worst is reported. A sample belongs to the window of
-	 * its completion. 0: LATREC_WINDOW_NS. Each end of a window costs about ten microseconds.
+	 * Length of the windows, of which the worst is reported; 0: LATREC_WINDOW_NS. A sample
+	 * belongs to the window in which it completed. The end of each window takes about ten
+	 * microseconds.
 	 */
 	uint64_t window_ns;
 };
@@ -171,11 +166,12 @@ struct latrec_stats {
 };
 
 /*
- * A window: of the response times if the recorder has them, else of the service times. The worst
- * window is the one with the highest p99; of equal ones, the one with the higher mean.
+ * A window of the response times if the recorder has them, otherwise of the service times. The
+ * worst window is the one with the highest p99; of windows with the same p99, the one with the
+ * higher mean.
  */
 struct latrec_window {
-	uint64_t start_ns; /* by the caller's clock; the first begins with the first sample */
+	uint64_t start_ns; /* by the caller's clock; the first window begins at the first sample */
 	uint64_t length_ns;
 	uint64_t count;
 	double mean_ns;
@@ -184,27 +180,26 @@ struct latrec_window {
 };
 
 /*
- * Creates a recorder. attr may be NULL for the defaults. The caller owns *r_p and must destroy it
- * with latrec_destroy().
- * 0; -ENOMEM; -E2BIG: attr has fields that this version does not know, and they are not 0: use a
- * newer library, or leave them 0.
+ * Creates a recorder. @attr may be NULL for the defaults. The caller owns *r_p and must destroy it
+ * with latrec_destroy(). Returns 0 or -ENOMEM. -E2BIG: @attr has fields that this version does not
+ * know, and they are not 0: use a newer library, or leave them 0.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
 
-/* r may be NULL. Its endpoints must have been destroyed. */
+/* Destroys a recorder, whose endpoints must have been destroyed. @r may be NULL. */
 void latrec_destroy(struct latrec *r);
 
 /*
- * Records one operation whose stamps the caller kept. A due time after the post is taken as the
- * time of the post; without attr.intended the due time is ignored. 0; -ERANGE: done_ns is before
- * posted_ns: the operation was not recorded, but counted as backwards.
+ * Records one operation whose stamps the caller has kept. A due time after the post counts as the
+ * time of the post; without attr.intended the due time is ignored. Returns 0, or -ERANGE if
+ * @done_ns is before @posted_ns; such an operation is counted as backwards and not recorded.
  */
 LATREC_INLINE int latrec_record(struct latrec *r, uint64_t due_ns, uint64_t posted_ns,
 	uint64_t done_ns);
 
-/* The service times, valid until latrec_destroy(). */
+/* Returns the service times, valid until latrec_destroy(). */
 const struct latrec_hist *latrec_service(const struct latrec *r);
-/* The response times; NULL without attr.intended. */
+/* Returns the response times, or NULL without attr.intended. */
 const struct latrec_hist *latrec_response(const struct latrec *r);
 /*
  * Writes the counters to *stats_p, which has size bytes: sizeof(*stats_p). A counter that an older
@@ -214,8 +209,7 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
 
 /*
  * Writes the worst window to *window_p, which has size bytes: sizeof(*window_p). The current window
- * counts as well.
- * 0; -ENODATA: nothing has been recorded yet.
+ * counts as well. Returns 0, or -ENODATA if nothing has been recorded yet.
  */
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
@@ -224,15 +218,15 @@ void latrec_reset(struct latrec *r);
 
 /*
  * Adds the samples of another recorder, its counters, and its worst window if that is worse.
- * 0; -EINVAL: only one of the two has response times; -EOVERFLOW: see latrec_hist_merge(). After an
- * error nothing has changed.
+ * Returns 0, -EINVAL if only one of the two has response times, or -EOVERFLOW, see
+ * latrec_hist_merge(). After an error nothing has changed.
  */
 int latrec_merge(struct latrec *to, const struct latrec *from);
 
 /*
  * Writes a table for people: count, mean, percentiles and the largest value in microseconds, the
- * worst window, the operations that were not recorded, the method, and @clock, a name of the clock.
- * 0 or -errno of the stream.
+ * worst window, the operations that were not recorded, the method of the percentiles, and @clock,
+ * the name of the clock. Returns 0 or -errno of the stream.
  */
 int latrec_print(const struct latrec *r, const char *clock, FILE *out);
 
@@ -240,9 +234,9 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out);
 
 /*
  * Creates the FIFO of one queue whose completions come in the order of its posts, e.g. the send
- * side of a queue pair. depth: the number of completions that can be outstanding, at most
- * LATREC_MAX_DEPTH; it is rounded up to a power of two. r must live longer than the endpoint.
- * 0; -EINVAL: depth is 0 or too large; -ENOMEM.
+ * side of a queue pair. @depth is the number of completions that can be outstanding, at most
+ * LATREC_MAX_DEPTH; it is rounded up to a power of two. @r must live longer than the endpoint.
+ * Returns 0, -EINVAL if @depth is 0 or too large, or -ENOMEM.
  */
 int latrec_ep_create(struct latrec *r, uint32_t depth, struct latrec_ep **ep_p);
 
@@ -250,30 +244,31 @@ int latrec_ep_create(struct latrec *r, uint32_t depth, struct latrec_ep **ep_p);
 void latrec_ep_destroy(struct latrec_ep *ep);
 
 /*
- * Records a post. Must be called before the batch is posted, once for each completion that will
- * come. due_ns: when the operation should have begun; now_ns: now. In a closed loop pass now_ns
- * twice. A due time after now_ns is taken as now_ns. 0; -EAGAIN: depth posts are outstanding, and
- * nothing has changed. Then do not post a signaled batch before a completion has been taken, or
- * later completions will be matched with the wrong stamps.
+ * Records a post. The caller must call this before it posts the batch, once for each completion
+ * that will come. @now_ns is the present time; @due_ns is the time at which the operation should
+ * have begun. In a closed loop pass @now_ns twice. A due time after @now_ns counts as @now_ns.
+ * Returns 0, or -EAGAIN if depth posts are outstanding; nothing has changed then, and the caller
+ * must not post a signaled batch before it has taken a completion, because later completions would
+ * be matched with the wrong stamps.
  */
 LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t now_ns);
 
 /*
- * Takes back the last latrec_ep_post(), because posting failed.
- * 0; -ENOENT: nothing is outstanding.
+ * Takes back the last latrec_ep_post(), because posting failed. Returns 0, or -ENOENT if nothing is
+ * outstanding.
  */
 int latrec_ep_unpost(struct latrec_ep *ep);
 
 /*
- * Records the oldest outstanding post as completed at now_ns.
- * 0; -ENOENT: nothing is outstanding; -ERANGE: now_ns is before the post, which is no longer
- * outstanding, but has not been recorded. Both errors are counted.
+ * Records the oldest outstanding post as completed at @now_ns. Returns 0. -ENOENT: nothing is
+ * outstanding. -ERANGE: @now_ns is before the post; the post is no longer outstanding and was not
+ * recorded. Both errors are counted.
  */
 LATREC_INLINE int latrec_ep_complete(struct latrec_ep *ep, uint64_t now_ns);
 
 /*
  * Removes the oldest outstanding post without recording it, because it completed with an error.
- * 0; -ENOENT: nothing is outstanding.
+ * Returns 0, or -ENOENT if nothing is outstanding.
  */
 int latrec_ep_drop(struct latrec_ep *ep);
 
@@ -284,16 +279,19 @@ uint32_t latrec_ep_pending(const struct latrec_ep *ep);
 
 enum latrec_clock_source {
 	/*
-	 * The processor's counter if it can be trusted, else CLOCK_MONOTONIC_RAW. x86-64: the TSC
-	 * if it is invariant and the kernel offers it as a clock source (which the kernel stops
-	 * when the cores disagree). arm64: cntvct_el0.
+	 * The processor's counter if it can be trusted, otherwise CLOCK_MONOTONIC_RAW. x86-64: the
+	 * TSC if it is invariant and the kernel offers it as a clock source (the kernel withdraws a
+	 * TSC on which the cores disagree). arm64: cntvct_el0.
 	 */
 	LATREC_CLOCK_AUTO,
 	LATREC_CLOCK_COUNTER, /* the counter, even if it cannot be trusted */
 	LATREC_CLOCK_MONOTONIC_RAW,
 };
 
-/* Constant after latrec_clock_init(). */
+/*
+ * Constant after latrec_clock_init(). Its layout is part of the ABI, as that of struct latrec_hist,
+ * because callers embed it and latrec_clock_now() is inline.
+ */
 struct latrec_clock {
 	uint64_t mult; /* ns per tick * 2^32; 0: no counter */
 	uint64_t base_ticks;
@@ -305,17 +303,20 @@ struct latrec_clock {
 };
 
 /*
- * Prepares a clock. A counter is calibrated against CLOCK_MONOTONIC_RAW, which takes about 20 ms
- * (and sleeps meanwhile); its stamps continue those of CLOCK_MONOTONIC_RAW.
- * 0; -EINVAL: no such source; -ENOTSUP: LATREC_CLOCK_COUNTER, and the processor has no counter
- * that runs at a constant rate: use another source; -errno of clock_gettime(2).
+ * Prepares a clock. A counter is calibrated against CLOCK_MONOTONIC_RAW, and its stamps are times
+ * of that clock; the calibration sleeps for about 20 ms. Returns 0. -EINVAL: there is no such
+ * source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and the processor has no counter that runs at a
+ * constant rate: use another source. Otherwise -errno of clock_gettime(2).
  */
 int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source);
 
-/* Nanoseconds of CLOCK_MONOTONIC_RAW, within clock->error_ppm since latrec_clock_init(). */
+/*
+ * Returns the nanoseconds of CLOCK_MONOTONIC_RAW; the error is at most clock->error_ppm of the time
+ * since latrec_clock_init().
+ */
 LATREC_INLINE uint64_t latrec_clock_now(const struct latrec_clock *clock);
 
-/* Describes source, rate and largest error of the clock; valid as long as the clock. */
+/* Returns a text with source, rate and largest error of the clock; valid as long as the clock. */
 const char *latrec_clock_name(const struct latrec_clock *clock);
 
 #include "latrec_inline.h"

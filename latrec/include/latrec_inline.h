@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
- * describe are private to the library. The rare cases share one comparison, `value - min > span` in
- * unsigned arithmetic. It is true for a new smallest or largest value; for a negative latency,
- * which wraps to more than 2^63; and for a completion without a post, because a free place of a
- * FIFO has a stamp with which every latency is above 2^63.
+ * describe are private to the library, but the layouts of the structs are part of the ABI.
+ *
+ * The rare cases share one comparison, `value - min > span` in unsigned arithmetic. It is true for
+ * a new smallest or largest value; for a negative latency, which wraps to more than 2^63; and for a
+ * completion without a post, because a free place of a FIFO has a stamp with which every latency is
+ * above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H

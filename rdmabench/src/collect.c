@@ -53,13 +53,13 @@ static int read_host(const struct arg *a, void *hosts)
 
 static const struct arg_row rows[] = {
 	{"host", 0, "[USER@]HOST", ARG_CALL, AT(hosts), .read = read_host,
-		.help = "read the paths on this machine too, by ssh; may be repeated"},
+		.help = "read the paths on HOST too, by ssh; may be repeated"},
 	{"no-local", 0, NULL, ARG_FLAG, AT(no_local), .with = "host",
 		.help = "read the paths on the machines of --host only"},
 	{"timeout", 0, "S", ARG_WHOLE, AT(timeout_s), .min = 1, .max = 3600, .def = "10",
 		.help = "seconds for all machines together"},
 	{"run", 0, "NAME", ARG_CALL, AT(attr.run), .read = read_name,
-		.help = "only files of this run; files of --compat do not name one"},
+		.help = "only files of this run; files of --compat do not name their run"},
 	{"max-age", 0, "S", ARG_WHOLE, AT(attr.max_age_s), .min = 1, .max = 1u << 31,
 		.help = "only files that were written in the last S seconds"},
 	{"compat", 0, NULL, ARG_FLAG, AT(attr.compat), .not_with = "run cdf",
