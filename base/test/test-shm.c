@@ -21,7 +21,7 @@
 static char name[64];
 static char file[128];
 
-/* For a file longer than the process may make one, create returns an error, without a signal. */
+/* If the file would exceed RLIMIT_FSIZE, create returns an error, without a signal. */
 static void limit_of_file_sizes(void)
 {
 	struct rlimit old, limit;
@@ -129,7 +129,7 @@ static struct rlimit leave_descriptors(int n)
 	return was;
 }
 
-/* To make a region takes a second descriptor for a moment. Without it nothing is left behind. */
+/* Making a region briefly needs a second descriptor. If that fails, nothing is left behind. */
 static void too_few_descriptors(void)
 {
 	struct shm_region s, c;

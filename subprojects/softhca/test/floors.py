@@ -14,13 +14,13 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 
 def table(root):
-    """Each floor, lowest first, with the floors that the README says it uses."""
+    """Returns the directories (floors), lowest first, each with the floors that the README says it uses."""
     rows = ROW.findall((root / "README.md").read_text())
     return {name: set(re.findall(r"\w+", uses)) for name, uses in reversed(rows)}
 
 
 def check(root):
-    """The mistakes, a line each."""
+    """Returns the mistakes, one line each."""
     floors = table(root)
     order = list(floors)
     errors = []
@@ -58,9 +58,9 @@ def with_mistake(root, path, line):
         return check(copy)
 
 
-PLANTED = [  # file, line, what is to be said of it
+PLANTED = [  # file, added line, part of the expected error
     ("src/fabric/fabric.c", '#include "hca/cq.h"', "upwards"),
-    ("src/dma/dma.h", '#include "xport/xport.h"', "upwards"),  # a mutual pair
+    ("src/dma/dma.h", '#include "xport/xport.h"', "upwards"),  # the two would include each other
     ("src/hca/cq.c", '#include "attic/x.h"', "no such floor"),
     ("src/sysfs/sysfs.c", '#include "abi/wire.h"', "the README says"),
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""capture.py SOFTHCA-RUN SOFTHCACTL TRAFFIC: captures against what the HCA has recorded.
+"""capture.py SOFTHCA-RUN SOFTHCACTL TRAFFIC: compares captures with what the HCA has recorded.
 
 tshark and scapy read the files too: status 77 without them.
 """
@@ -27,7 +27,7 @@ SEND, WRITE, READ = (0x0A, 0x0B), (0x08, 0x09), 0x10
 
 
 def pattern(n):
-    """rig_fill(buf, n, 1)"""
+    """Returns the bytes of rig_fill(buf, n, 1)."""
     xs = ((2654435761 ^ i * 40503) & 0xFFFFFFFF for i in range(n))
     return bytes((x ^ x >> 13 ^ x >> 24) & 0xFF for x in xs)
 
@@ -42,7 +42,7 @@ def read(path):
 
 
 def expected_packets(records, rnr_naks):
-    """The packets of these messages; each attempt that met no receive had one."""
+    """Returns the number of packets of these messages. An attempt that finds no receive adds a request and a NAK."""
     n = 2 * rnr_naks
     for transport, opcode, length, _ in records:
         parts = max(1, -(-length // MTU)) if opcode <= READ else 1
@@ -61,7 +61,7 @@ def psns_follow(packets):
                 counts[qp] += 1
                 assert p.psn == (following[qp] - 1) & 0xFFFFFF
             else:
-                following[qp] = p.psn  # it is repeated, or the last
+                following[qp] = p.psn  # a NAK: the request is repeated, or was the last one
             assert p.aeth & 0xFFFFFF == counts[qp], (p, counts[qp])
         elif operation not in (13, 14, 15, 16):
             qp = key[1]
@@ -116,7 +116,7 @@ def check_kill(tmp, options):
     assert max(imms) <= len(got) + 1 + 10
 
 
-FAULTS = {  # of a WRITE of three packets: its end, and the operations on the wire
+FAULTS = {  # of a WRITE of three packets: its status, and the operations on the wire
     "action=error syndrome=remote_access": (10, [6, 7, 8, 17]),
     "action=partial bytes=1500 syndrome=remote_op": (11, [6, 7, 17]),
     "action=partial bytes=3000 syndrome=retry_exceeded": (12, [6, 7, 8]),
@@ -147,7 +147,7 @@ def free_port():
 
 
 def await_capture(fabric):
-    """Until softhcactl's capture has begun: its file is there."""
+    """Waits until softhcactl's capture has begun and its file exists."""
     while not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture"):
         pass
 
@@ -186,7 +186,7 @@ def check_ctl(tmp, env):
 
 
 def one_qp(tmp, env):
-    """Only the packets of one QP; here no QP has that number."""
+    """Captures only the packets of one QP. No QP has this number."""
     path = os.path.join(tmp, "qp.pcapng")
     ctl = start([CTL, "capture", "--qp", "0x123456", path], env=env)
     while not os.path.exists(path) or not os.path.getsize(path):

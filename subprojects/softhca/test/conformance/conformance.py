@@ -5,13 +5,12 @@
 usage: conformance.py SOFTHCA-RUN GROUP LEVEL [SOFTHCA-RUN'S OPTION...]
 
 LEVEL quick: one case of each kind; full: all but the sweeps over all sizes; long: these too.
-GROUP all: every group; doorbells: those
-that post work requests.
+GROUP all: every group; doorbells: the groups that post work requests.
 
 Each case of the group is a server and a client in processes of their own, each under
 a softhca-run of its own. A case passes when both end with 0 in time, when their
 output has the results that were asked for, when the HCA reports nothing, and when
-nothing of the fabric is left. Ends with 77, a skip, where all that runs passes but a
+nothing of the fabric is left. Ends with 77, a skip, if all cases that run pass but a
 tool is not installed. CONFORMANCE_PRELOAD goes into LD_PRELOAD of the tools.
 """
 
@@ -31,7 +30,7 @@ ROCE = "link=roce rate_mbps=100000\n"
 FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
 
 
-TOOLS = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"  # not all users have these
+TOOLS = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"  # not in the PATH of every user
 
 
 class Failure(Exception):
@@ -48,18 +47,18 @@ class Case:
         self.name = command + {ROCE: " (RoCE)", FOUR_RAILS: " (4 rails)"}.get(topology, "")
 
     def tool(self):
-        """The program, behind env and what env sets."""
+        """Returns the name of the tool, without env and the variables that env sets."""
         return next(w for w in self.command if w != "env" and "=" not in w)
 
 
 class Connection(Case):
-    """A pair that meets by the connection manager: server and client have arguments of their own."""
+    """A pair that connects by the connection manager: server and client have arguments of their own."""
 
     # No process listens yet: the client is started again.
     EARLY = re.compile("REJECTED, error:? 8|UNREACHABLE, error: 1|Unexpected CM event bl blka [78]$",
                        re.M)
-    # perftest's server has taken a first connection, and does not listen yet for that of the QP. It
-    # then waits for ever: both are started again.
+    # perftest's server has accepted the first connection, but does not listen yet for that of the QP.
+    # It then waits for ever, so both are started again.
     BETWEEN = re.compile("REJECTED; error: 8|UNREACHABLE; error: 1")
 
     def __init__(self, server, client, check, topology=""):
@@ -92,8 +91,8 @@ def free_port():
 class Tool:
     """A tool under softhca-run, with its output in a file."""
 
-    # rping before rdma-core 59: at the end its main thread closes the channel, and its other thread,
-    # if it has not come to wait for a next event yet, ends the process with -1 (mended upstream by
+    # rping before rdma-core 59: at the end its main thread closes the channel. If its other thread does
+    # not wait for the next event yet, that thread ends the process with -1 (mended upstream by
     # "rping: terminate CM event thread before exiting"). All pings are done by then.
     LATE = re.compile(r"DISCONNECT EVENT\.\.\.\n(?:.*\n)*rdma_get_cm_event: Bad file descriptor$",
                       re.M)
@@ -212,7 +211,7 @@ def pingpong_done(case, output, passive):
 
 
 def rows(output):
-    """(bytes, iterations) of each line of results."""
+    """Returns (bytes, iterations) of each line of results."""
     return [(int(m[1]), int(m[2]))
             for m in re.finditer(r"^ (\d+) +(\d+) +[\d.]+ +[\d.]+", output, re.M)]
 
@@ -305,7 +304,7 @@ def pingpong(tool, sizes, more=()):
 
 
 def perftest(tool, level, *variants, topology=""):
-    """-F: that the processor's frequency varies does not matter here."""
+    """-F: the tool accepts that the processor's frequency varies."""
     for args in variants:
         yield level, Case(f"{tool} -F {args}", perftest_done, topology)
 
@@ -352,7 +351,7 @@ def ucx():
 
 
 def connections():
-    """Programs of librdmacm; addresses are a loopback one and those of GIDs."""
+    """Programs of librdmacm; the addresses are a loopback address and those of GIDs."""
     ping = sides(r"^server ping data: rdma-ping-9: ", r"^ping data: rdma-ping-9: ")
     yield QUICK, Connection("rping -s -v -C 10 -a 127.0.0.1", "rping -c -v -C 10 -a 127.0.0.1", ping)
     yield QUICK, Connection("udaddy", "udaddy -s 127.0.0.1", sides("^return status 0$"))
@@ -394,7 +393,7 @@ GROUPS = {
 }
 
 
-NO_DOORBELLS = {"devices", "system"}  # groups that only look
+NO_DOORBELLS = {"devices", "system"}  # groups that ring no doorbells
 
 
 def every_group(without=frozenset()):

@@ -5,11 +5,10 @@ software HCA.
 
 usage: vendor.py SOFTHCA-RUN LIST ib|roce [SOFTHCA-RUN'S OPTION...]
 
-LIST says which tests are skipped, and why; see there. The run fails when a test fails
-that LIST does not have as failing, when a test is skipped that LIST does not have, when a
-test of LIST does not exist or ends otherwise than LIST says, when the HCA reports
-anything, or when files of the fabric are left. Ends with 77 where the tests are not
-installed (Debian's python3-pyverbs).
+LIST has the tests that do not pass, with how they end and the reason; see there. The run
+fails if a test ends in another way than LIST says (passes, if it is not in LIST), if a test
+of LIST does not exist, if the HCA reports anything, or if files of the fabric are left.
+Ends with 77 if the tests are not installed (Debian's python3-pyverbs).
 """
 
 import collections
@@ -61,7 +60,7 @@ class Recorder(unittest.TextTestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        # A test that a failed setUpClass stands for has an id of another form.
+        # A failed setUpClass is recorded with an id of another form; stopTestRun() writes it.
         outcome, reason = self.outcome.pop(test.id(), (FAILED, "ended without a result"))
         print(outcome, test.id(), reason, sep="\t", file=self.report, flush=True)
 
@@ -73,7 +72,7 @@ class Recorder(unittest.TextTestResult):
 
 def run_inside(where):
     """The part that runs on the HCA."""
-    sys.path[:0] = [where, f"{where}/tests"]  # both ways in which they import each other
+    sys.path[:0] = [where, f"{where}/tests"]  # the tests import each other in both ways
     sys.argv = ["vendor"]
     from args_parser import parser  # pylint: disable=import-error
     parser.parse_args()
@@ -93,7 +92,7 @@ def unpack(where):
 
 
 def read_list(path, link):
-    """Test -> how it has to end, on adapters of this link."""
+    """Returns how each test of the list must end, on adapters of this link."""
     expected, section = {}, None
     with open(path) as f:
         for number, line in enumerate(f, 1):
@@ -113,7 +112,7 @@ def read_list(path, link):
 
 
 def run_on_hca(runner, options, link):
-    """(outcomes, what the HCA and the tests said)."""
+    """Returns the outcomes, and the output of the HCA and the tests."""
     fabric = f"vendor-{os.getpid()}"
     with tempfile.TemporaryDirectory() as where, \
          tempfile.TemporaryFile("w+") as report, tempfile.TemporaryFile("w+") as said:

@@ -44,7 +44,7 @@ refused() {
 	grep -q -e "$pattern" "$tmp/err" || fail "'$*' says: $(cat "$tmp/err")"
 }
 
-# until_true COMMAND...: waits for success, with a limit that is only against hanging.
+# until_true COMMAND...: waits until the command succeeds. The limit only ends a test that hangs.
 until_true() {
 	n=0
 	while ! "$@"; do
@@ -65,7 +65,7 @@ one_line() {
 	[ "$(wc -l <"$tmp/err")" = 1 ] || fail "$1: not one line: $(cat "$tmp/err")"
 }
 
-# Finds the library, and a file that only it shows.
+# Sets $library to the library's path, and $port to a file that exists only for programs with the library.
 find_library() {
 	status 0 "$run" printenv LD_PRELOAD
 	library=$(cat "$tmp/out")
@@ -138,7 +138,7 @@ wrong_arguments() {
 	refused '--faults .*: no such file' --faults "$tmp/nothing" true
 	echo 'action=rnr bytes=3' >"$tmp/faults"
 	refused 'faults:1: bytes is for' --faults "$tmp/faults" true
-	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # of the fabric, so it is seen when that is made
+	echo 'action=rnr device=mlx5_7' >"$tmp/faults" # the fabric finds the mistake, when it is made
 	status 125 "$run" -n 7 --faults "$tmp/faults" true
 	grep -q 'device=mlx5_7: no such adapter; name' "$tmp/err" || fail "$(cat "$tmp/err")"
 	status 0 "$run" -n 8 --faults "$tmp/faults" true
@@ -174,7 +174,7 @@ wrong_arguments() {
 	SOFTHCA_MODE=fast status 0 "$run" --mode poll true
 }
 
-# The library without softhca-run is as strict: then there is no device.
+# Without softhca-run the library checks the variables itself. If one is wrong, there is no device.
 wrong_for_the_library() {
 	find_library
 	status 0 env LD_PRELOAD="$library" cat "$port"
@@ -270,7 +270,7 @@ group_killed() {
 	[ -d "$dir" ] || fail "the group has no fabric"
 	kill -9 "-$runner"
 	wait "$runner" 2>/dev/null
-	cat <&8 >"$tmp/rest" # until nobody has the descriptor any more
+	cat <&8 >"$tmp/rest" # until no process has the descriptor any more
 	until_true gone "$dir"
 	exec 8<&- 9>&-
 }
@@ -405,7 +405,7 @@ settings() {
 	released ruled
 }
 
-# LD_PRELOAD cannot hold each path that the library may have.
+# Paths of the library that LD_PRELOAD cannot contain.
 odd_paths() {
 	find_library
 	for odd in 'a b' 'c:d' 'e
@@ -427,7 +427,7 @@ f'; do
 	released odd
 }
 
-# The place of fabrics does not exist, or cannot be written: one line says so.
+# The directory of fabrics does not exist, or cannot be written: one line says so.
 no_place() {
 	[ "$me" = 0 ] || return 0
 	for how in 'mount -t tmpfs none /dev' 'mount -o bind,ro /dev/shm /dev/shm'; do

@@ -2,7 +2,7 @@
 """foreign.py PEER STRANGER TARGET [flood]: sends packets to TARGET that must not change anything, until it is killed.
 
 PEER and STRANGER are addresses of this host; PEER's QPs are connected to those of TARGET. flood: garbage
-of STRANGER only, as fast as the host can send it.
+from STRANGER only, as fast as the host can send it.
 """
 import os
 import random

@@ -130,7 +130,7 @@ def initramfs(tmp, package, peer, address, ipv6):
 
 class Guest:
     """
-    rxe's host. @prefix: of commands in the namespace that has the tap wire0. @gids: the indices of its IPv4 and
+    rxe's host. @prefix: makes a command run in the namespace that has the tap wire0. @gids: the indices of its IPv4 and
     its IPv6 address.
     """
 

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 GUARD_S = 100  # against hanging only
-LOOK_S = 4  # between checks whether a program hangs
+LOOK_S = 4  # between two checks of whether a program hangs
 SKIP = 77
 STOP_S = 20  # after which a program that should end counts as ignoring signals
 
@@ -29,7 +29,7 @@ def ip(*arguments, pid):
 
 
 def in_time():
-    """The guard of a program that may take GUARD_S."""
+    """Returns the guard of a program that may take GUARD_S."""
     due = time.monotonic() + GUARD_S
     return lambda: f"has not ended in {GUARD_S} s" if time.monotonic() > due else None
 
@@ -142,7 +142,7 @@ class Host:
 
 
 def connect(hosts, switch, mtu):
-    """A switch for each rail. @switch: the process that keeps the namespace of all switches."""
+    """Connects the hosts by a switch for each rail. @switch: the process that keeps the namespace of all switches."""
     for r in range(len(hosts[0].addresses)):
         ip("link", "add", f"rail{r}", "type", "bridge", pid=switch.pid)
         ip("link", "set", f"rail{r}", "mtu", str(mtu), "up", pid=switch.pid)
@@ -221,7 +221,7 @@ def possible():
 
 
 def run(test, long=False):
-    """The status of a test. All guards are wider for a long one."""
+    """Returns the status of a test. For a long one, the time limits are ten times as long."""
     global GUARD_S
     GUARD_S *= 10 if long else 1
 

@@ -168,7 +168,7 @@ class Patience:
 
 
 def retries_take(case):
-    """The silence, in s, in which a QP of the case uses up most of its 7 retries."""
+    """Returns how long, in s, a silence must be for a QP of the case to use up most of its 7 retries."""
     said = re.search(r" -[ut] (\d+)", case)
     return 6 * 4.096e-6 * 2 ** (int(said[1]) if said else 14)
 
@@ -231,7 +231,7 @@ class Matrix:
         assert "PEER" not in case or all("all is right" in s for s in said), said
 
     def keep(self, name):
-        """Keeps what is known of a pair that has failed, and ends what may still run in the guest."""
+        """Keeps the records of a pair that has failed, and ends its programs that still run in the guest."""
         os.makedirs(self.records, exist_ok=True)
         path = os.path.join(self.records, re.sub(r"\W+", "-", name))
         if os.path.exists(self.software.capture):
@@ -242,7 +242,7 @@ class Matrix:
 
 
 def all_pairs(software, guest, peer, records):
-    """Returns how much has failed."""
+    """Returns the number of failures."""
     matrix = Matrix(software, guest, peer, records)
     matrix.run("no faults", CASES)
     for name, software.rules, netem, shown_by, cases in FAULTS:

@@ -32,7 +32,7 @@ def payload_of(op):
 
 
 def one(kind, op, syndrome):
-    """A chain that ends with the operation, which comes twice, and an answer to it."""
+    """Returns packets: those that must precede the operation, the operation twice, and an answer to it."""
     before = BEFORE.get(op, [])
     chain = [packet(first, FIRST_PSN + i, MTU) for i, first in enumerate(before)]
     last = packet(op, FIRST_PSN + len(before), payload_of(op), syndrome)

@@ -96,7 +96,7 @@ def count(host, name):
 
 
 def foreign(a, b, gid, *addresses):
-    """Packets of other senders, broken packets, and packets without sense, from @addresses of @b, change nothing."""
+    """Packets of other senders, broken and meaningless packets, from @addresses of @b, change nothing."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "foreign.py")
     member = a.start("sleep", "1000", env=hosts.faults(10, 100))  # keeps the fabric, and its counters
     others = [hosts.Program([*b.prefix, sys.executable, script, *addresses, *flood], {}) for flood in ([], ["flood"])]
@@ -130,7 +130,7 @@ TIMEOUT = 16
 
 
 def started(a, b, *options, port):
-    """A server and a client that both run."""
+    """Starts a server and a client, and waits until both run."""
     server = a.start(PEER, "-p", str(port), *options)
     a.wait_for(port, server)
     client = b.start(PEER, "-p", str(port), *options, a.address)
