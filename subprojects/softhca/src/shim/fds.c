@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Interposes libc's functions that take a descriptor, and socket(). */
-/* Otherwise the compiler would take the short names below for the 64-bit ones. */
+/* Otherwise the headers would rename fcntl() and others below to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 
 #include <errno.h>

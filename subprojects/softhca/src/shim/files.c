@@ -4,7 +4,7 @@
  * answered here, all others are passed on. fopen(), opendir() and scandir() are interposed too,
  * because libc's internal calls cannot be.
  */
-/* Otherwise the compiler would take the short names below for the 64-bit ones. */
+/* Otherwise the headers would rename open() and others below to their 64-bit variants. */
 #undef _FILE_OFFSET_BITS
 /* The checked variants of the headers are inline functions with the names that are defined here. */
 #undef _FORTIFY_SOURCE
