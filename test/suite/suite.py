@@ -12,11 +12,13 @@ name and its time limit alone.
 """
 import collections
 import dataclasses
+import fnmatch
 import functools
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -44,11 +46,12 @@ class Build:
 
 
 RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
+CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("ccache") else []
 BUILDS = [
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA),
     # arm64 by cross compiler and qemu-user: everything that needs no device.
-    Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", "-Dlayers=latrec,delegrpc,shmipc,flux",
-                             "-Dpeers=disabled", "-Dc_args=-g1"]),
+    Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
+                             "-Dlayers=latrec,delegrpc,shmipc,flux"]),
     # Without the programs that the benches compare with, which are not run there and take long to compile.
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
           {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
@@ -96,9 +99,35 @@ def targets(build):
     return [] if build.name == "test" else ["meson-test-prereq"]
 
 
-def tests_of(build):
+def tests_of(build, soak):
     rows = json.loads((build.dir / "meson-info/intro-tests.json").read_text())
-    return [t for t in rows if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
+    rows = [t for t in rows if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
+    return rows if soak else without_left_out(build, rows)
+
+
+def without_left_out(build, rows):
+    """Returns the tests but those that left-out.txt leaves to the other builds. A pattern there that fits none is an error."""
+    out = {t["name"] for t in rows if build.name == "tsan" and has_one_thread(build, t)}
+    for line in (TOP / "test/suite/left-out.txt").read_text().splitlines():
+        builds, _, patterns = line.partition(":")
+        if line.startswith("#") or build.name not in builds.split():
+            continue
+        for pattern in patterns.split():
+            fits = {t["name"] for t in rows if fnmatch.fnmatchcase(t["name"], pattern.removeprefix("+"))}
+            if not fits:
+                sys.exit(f"test: left-out.txt: {build.name} has no test {pattern}")
+            out = out - fits if pattern.startswith("+") else out | fits
+    return [t for t in rows if t["name"] not in out]
+
+
+def has_one_thread(build, test):
+    """Returns true if a test is one program of C that starts no thread, itself or by a library of this build."""
+    program, *more = test["cmd"]
+    if str(build.dir) not in program or "LD_PRELOAD" in test["env"] or any("/" in text for text in more):
+        return False
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout.split()
+    files = [program] + [f for f in needed if str(build.dir) in f]
+    return b"pthread_create" not in subprocess.run(["nm", "-D", "-u", *files], capture_output=True, check=True).stdout
 
 
 @functools.cache
@@ -232,7 +261,7 @@ def divide(costs, parts):
 
 def share(builds, k, n):
     """Returns the K-th of N parts: a dict from each build to the names of its tests."""
-    costs = {(b.name, t["name"]): t["timeout"] for b in builds for t in tests_of(b)}
+    costs = {(b.name, t["name"]): t["timeout"] for b in builds for t in tests_of(b, True)}
     mine = collections.defaultdict(list)
     for build, name in divide(costs, n)[k - 1]:
         mine[build].append(name)
@@ -259,12 +288,12 @@ def run_all(box, part):
             compile_it(b, True)
         mine = share(BUILDS, *part)
         for b in BUILDS:
-            run_tests(b, box, [t for t in tests_of(b) if t["name"] in mine[b.name]])
+            run_tests(b, box, [t for t in tests_of(b, True) if t["name"] in mine[b.name]])
         good = mutants("%d/%d" % part)
     else:
         for b in BUILDS:
             compile_it(b, False)
-            threads.append(threading.Thread(target=run_tests, args=(b, box, tests_of(b))))
+            threads.append(threading.Thread(target=run_tests, args=(b, box, tests_of(b, False))))
             threads[-1].start()
             if not boxed(box):
                 threads[-1].join()
