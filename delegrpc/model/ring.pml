@@ -32,8 +32,10 @@
  */
 #define CLIENTS 2
 #define BATCH 2
-#ifndef FLUSHES
-#define FLUSHES 2 /* of each client; more than DEPTH positions in all */
+#ifdef FLUSHES /* of each client; more than DEPTH positions in all */
+#define FLUSHES_OF(client) FLUSHES
+#else
+#define FLUSHES_OF(client) (2 - client)
 #endif
 #define DEPTH 5 /* > CLIENTS * BATCH */
 
@@ -93,8 +95,8 @@ proctype client(byte me)
 #endif
 	{
 		do
-		:: k == FLUSHES -> break
-		:: k < FLUSHES ->
+		:: k == FLUSHES_OF(me) -> break
+		:: k < FLUSHES_OF(me) ->
 			/* has_room() */
 			do
 			:: t = tail; h = head;
@@ -127,7 +129,7 @@ proctype client(byte me)
 			:: i < BATCH ->
 #ifdef LATE_FILL
 				if
-				:: i == BATCH - 1 && k < FLUSHES - 1 -> late = pos + i; is_late = true
+				:: i == BATCH - 1 && k < FLUSHES_OF(me) - 1 -> late = pos + i; is_late = true
 				:: else -> fill(pos + i)
 				fi;
 #else
