@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Counts with callgrind the instructions per call and reply in libcopyrpc and libmlx5dv-lite.
 
-    cost.py [--check] SOFTHCA-RUN COST-PROGRAM
+    cost.py [--check] SOFTHCA-RUN COST-PROGRAM [ENDPOINTS]
 
 The HCA runs in step mode, because traps do not work under valgrind. --check fails if a round trip
-takes more instructions than LIMITS allows, or 5 % more with 1,023 idle endpoints or 1,023 other pending
-calls, or 25 % more when 1,024 endpoints are used in turn (each endpoint is then used too rarely for the
-shortest path). The program stops the clock, so that no action is due. The reads of the stopped clock,
+takes more instructions than LIMITS allows, or 5 % more with idle endpoints (ENDPOINTS, 1,024 if not given,
+but one) or 1,023 other pending calls, or 25 % more when all endpoints are used in turn (each endpoint is then
+used too rarely for the shortest path). The program stops the clock, so that no action is due. The reads of the stopped clock,
 whose number depends on the CPU's counter, are only printed.
 """
 import os
@@ -58,10 +58,11 @@ def total(cost):
 
 
 args = [a for a in sys.argv[1:] if a != "--check"]
-if len(args) != 2:
+if len(args) not in (2, 3):
     sys.exit(__doc__)
+args, endpoints = args[:2], int((args[2:] or [1024])[0])
 usual = count(*args, 1, 1 << 20, 1023)  # default rings
-one, many = (count(*args, n, 16384, 0) for n in (1, 1024))  # small rings, so that the memory suffices
+one, many = (count(*args, n, 16384, 0) for n in (1, endpoints))  # small rings, so that the memory suffices
 for phase, limit in LIMITS.items():
     for (library, function), n in sorted(usual[phase].items(), key=lambda i: -i[1]):
         if n >= 0.5:
@@ -69,9 +70,9 @@ for phase, limit in LIMITS.items():
     print(f"{phase}: {total(usual[phase]):.1f} instructions per round trip")
     if "--check" in sys.argv and not 0 < total(usual[phase]) <= limit:
         sys.exit(f"more than {limit}")
-for what, less, more, factor in (("depth 32, 1,023 idle endpoints", one["depth 32"], many["depth 32"], 1.05),
-                                 ("depth 1, 1,023 idle endpoints", one["depth 1"], many["depth 1"], 1.05),
-                                 ("depth 1, 1,024 endpoints in turn", one["in turn"], many["in turn"], 1.25),
+for what, less, more, factor in ((f"depth 32, {endpoints - 1:,} idle endpoints", one["depth 32"], many["depth 32"], 1.05),
+                                 (f"depth 1, {endpoints - 1:,} idle endpoints", one["depth 1"], many["depth 1"], 1.05),
+                                 (f"depth 1, {endpoints:,} endpoints in turn", one["in turn"], many["in turn"], 1.25),
                                  ("depth 1, 1,023 calls pending", usual["depth 1"], usual["pending"], 1.05)):
     print(f"{what}: {total(more):.1f} instructions per round trip, {total(less):.1f} without")
     if "--check" in sys.argv and total(more) > total(less) * factor:
