@@ -24,6 +24,7 @@ DELEGATED = ("delegation", "meta", "owner")  # daemons make the calls
 UCX = [["ucx"]] if "HAVE_UCX" in os.environ else []
 NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
+SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
 GUARD = 100  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
