@@ -165,8 +165,12 @@ int shm_locked(const struct shm_region *r, uint32_t byte)
 	return shm_file_locked(byte == SHM_SERVER && r->guard ? r->guard : r, byte);
 }
 
-int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid)
+int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t set)
 {
+	bool has_gid = set & SHM_SET_GID;
+
+	if (set & ~SHM_SET_GID)
+		return -EINVAL;
 	if (mode && mode != 0600 && mode != 0660)
 		return -EINVAL;
 	if (has_gid && mode != 0660)

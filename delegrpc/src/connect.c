@@ -12,42 +12,31 @@ static bool differs(uint32_t want, uint32_t have)
 }
 
 /*
- * Reads the header once, checks it, and leaves a copy in c->attr. Only server_alive and
- * server_state are read again later.
+ * Checks the header, and leaves its sizes in c->attr. Only server_alive and server_state are read
+ * again later.
  */
-static int check_header(struct client *c, const struct delegrpc_attr *want)
+static int check_header(struct client *c, const struct delegrpc_attr *want, struct layout *l)
 {
 	const struct delegrpc_header *h = c->w.region.addr;
-	struct delegrpc_attr wanted = *want, have;
-	struct layout l;
-	/* Pairs with the release store in delegrpc_server_create(). */
-	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
+	const struct delegrpc_attr *have = &c->attr;
+	struct delegrpc_attr wanted = *want;
+	int err;
 
-	if (!magic)
+	/* Pairs with the release store in delegrpc_server_create(). */
+	if (!__atomic_load_n(&h->magic, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	if (magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
-		return -EPROTO;
-	have = (struct delegrpc_attr){.max_clients = h->max_clients,
-		.ring_depth = h->ring_depth,
-		.resp_depth = h->resp_depth,
-		.req_size = h->req_size,
-		.resp_size = h->resp_size};
-	c->attr = have;
-	/* attr_complete() does not change attributes that are complete and in range. */
-	if (attr_complete(&c->attr) || memcmp(&c->attr, &have, sizeof(have)) != 0)
-		return -EPROTO;
-	layout_of(&have, &l);
-	if (l.size != c->w.region.size)
-		return -EPROTO;
+	err = header_check(h, c->w.region.size, &c->attr, l);
+	if (err)
+		return err;
 	if (wanted.resp_depth)
 		wanted.resp_depth = (uint32_t)pow2_ceil(wanted.resp_depth);
 	if (wanted.ring_depth)
 		wanted.ring_depth = (uint32_t)pow2_ceil(wanted.ring_depth);
-	if (differs(wanted.max_clients, have.max_clients) ||
-		differs(wanted.ring_depth, have.ring_depth) ||
-		differs(wanted.resp_depth, have.resp_depth) ||
-		differs(wanted.req_size, have.req_size) ||
-		differs(wanted.resp_size, have.resp_size))
+	if (differs(wanted.max_clients, have->max_clients) ||
+		differs(wanted.ring_depth, have->ring_depth) ||
+		differs(wanted.resp_depth, have->resp_depth) ||
+		differs(wanted.req_size, have->req_size) ||
+		differs(wanted.resp_size, have->resp_size))
 		return -EPROTO;
 	return delegrpc_priv_alive(h) ? 0 : -ECONNREFUSED;
 }
@@ -213,18 +202,17 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
 	c->w.wake = WAKEFD_NONE;
-	err = attr_in(&want, attr);
+	err = SIZED_ATTR(&want, attr, set);
 	if (!err)
-		err = access_of(&want, &access);
+		err = shm_access_init(&access, want.mode, want.gid, want.set);
 	if (!err)
 		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
 			&c->w.region);
 	if (err)
 		goto fail;
-	err = check_header(c, &want);
+	err = check_header(c, &want, &l);
 	if (err)
 		goto fail_close;
-	layout_of(&c->attr, &l);
 	err = alloc_tables(c, &l);
 	if (!err)
 		err = take_id(c, &l);

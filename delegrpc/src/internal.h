@@ -26,11 +26,7 @@ struct layout {
 /* Fills in defaults, rounds up. Returns -EINVAL if a value is out of range. */
 int attr_complete(struct delegrpc_attr *attr);
 
-/* Reads the access to a region from its attributes. -EINVAL if mode, gid or set is not valid. */
-int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p);
-
-/* Copies a caller's attributes, which may be NULL. Returns 0 or -E2BIG. */
-int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from);
+static_assert(DELEGRPC_SET_GID == SHM_SET_GID, "the same");
 
 /* Writes a region's attributes and access to a caller's struct, at most @size bytes. */
 void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
@@ -38,6 +34,13 @@ void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_a
 
 /* Computes the layout. The attributes must be complete: see attr_complete(). */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);
+
+/*
+ * Reads the header of a region of @size bytes once and checks it. Returns 0, or -EPROTO if it is
+ * not that of a complete region of this version.
+ */
+int header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_attr *attr_p,
+	struct layout *l);
 
 /* Returns true if all calls that can be in flight fit into the ring, so that it is never full. */
 static inline bool ring_holds_all(const struct delegrpc_attr *attr)

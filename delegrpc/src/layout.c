@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <string.h>
 
 #include "internal.h"
 
@@ -36,21 +37,6 @@ int attr_complete(struct delegrpc_attr *attr)
 	return 0;
 }
 
-int access_of(const struct delegrpc_attr *attr, struct shm_access *access_p)
-{
-	if (attr->set & ~DELEGRPC_SET_GID)
-		return -EINVAL;
-	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & DELEGRPC_SET_GID);
-}
-
-int attr_in(struct delegrpc_attr *to, const struct delegrpc_attr *from)
-{
-	int err = SIZED_ATTR(to, from, set);
-
-	to->size = 0;
-	return err;
-}
-
 void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
 	const struct shm_region *region)
 {
@@ -59,7 +45,7 @@ void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_a
 	a.size = size < sizeof(a) ? size : sizeof(a);
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* In the form that access_of() accepts: a region of one user has no group. */
+	/* In the form that shm_access_init() accepts: a region of one user has no group. */
 	a.set = a.mode == 0660 ? DELEGRPC_SET_GID : 0;
 	sized_out(attr_p, size, &a, sizeof(a));
 }
@@ -75,4 +61,24 @@ void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 	l->requests = l->lines + attr->max_clients * sizeof(struct delegrpc_line);
 	l->responses = align_up(l->requests + attr->ring_depth * (size_t)l->req_stride, CACHE_LINE);
 	l->size = l->responses + attr->max_clients * l->resp_pitch;
+}
+
+int header_check(const struct delegrpc_header *h, size_t size, struct delegrpc_attr *attr_p,
+	struct layout *l)
+{
+	struct delegrpc_attr complete;
+
+	if (h->magic != DELEGRPC_MAGIC || h->version != DELEGRPC_VERSION)
+		return -EPROTO;
+	*attr_p = (struct delegrpc_attr){.max_clients = h->max_clients,
+		.ring_depth = h->ring_depth,
+		.resp_depth = h->resp_depth,
+		.req_size = h->req_size,
+		.resp_size = h->resp_size};
+	complete = *attr_p;
+	/* attr_complete() does not change attributes that are complete and in range. */
+	if (attr_complete(&complete) || memcmp(&complete, attr_p, sizeof(complete)) != 0)
+		return -EPROTO;
+	layout_of(attr_p, l);
+	return l->size == size ? 0 : -EPROTO;
 }

@@ -4,33 +4,7 @@
  * client checks them, and the file is read with pread(2), so that shortening the file meanwhile
  * causes an error and no SIGBUS.
  */
-#include <errno.h>
-#include <string.h>
-
 #include "internal.h"
-
-/* Reads and checks the header. Returns -EPROTO if a client would refuse it. */
-static int look_at_header(const struct shm_region *r, struct delegrpc_header *h_p,
-	struct layout *l_p)
-{
-	struct delegrpc_attr have, complete;
-	int err = shm_read(r, 0, h_p, sizeof(*h_p));
-
-	if (err)
-		return err;
-	if (h_p->magic != DELEGRPC_MAGIC || h_p->version != DELEGRPC_VERSION)
-		return -EPROTO;
-	have = (struct delegrpc_attr){.max_clients = h_p->max_clients,
-		.ring_depth = h_p->ring_depth,
-		.resp_depth = h_p->resp_depth,
-		.req_size = h_p->req_size,
-		.resp_size = h_p->resp_size};
-	complete = have;
-	if (attr_complete(&complete) || memcmp(&complete, &have, sizeof(have)) != 0)
-		return -EPROTO;
-	layout_of(&have, l_p);
-	return l_p->size == r->size ? 0 : -EPROTO;
-}
 
 /* Counts slots that are reserved and not given back. Reads tail first: it never passes head. */
 static int look_at_ring(const struct shm_region *r, const struct layout *l, uint32_t ring_depth,
@@ -86,6 +60,7 @@ int delegrpc_look(const char *name, struct delegrpc_look_region *look_p, size_t 
 	delegrpc_look_fn *fn, void *arg)
 {
 	struct delegrpc_look_region look = {0};
+	struct delegrpc_attr attr;
 	struct delegrpc_header h;
 	struct shm_region r;
 	struct layout l;
@@ -93,16 +68,12 @@ int delegrpc_look(const char *name, struct delegrpc_look_region *look_p, size_t 
 
 	if (err)
 		return err;
-	err = look_at_header(&r, &h, &l);
+	err = shm_read(&r, 0, &h, sizeof(h));
+	if (!err)
+		err = header_check(&h, r.size, &attr, &l);
 	if (err)
 		goto close;
-	attr_out(&look.attr, sizeof(look.attr),
-		&(struct delegrpc_attr){.max_clients = h.max_clients,
-			.ring_depth = h.ring_depth,
-			.resp_depth = h.resp_depth,
-			.req_size = h.req_size,
-			.resp_size = h.resp_size},
-		&r);
+	attr_out(&look.attr, sizeof(look.attr), &attr, &r);
 	look.size = r.size;
 	look.connects = h.connects;
 	alive = shm_locked(&r, SHM_SERVER);

@@ -136,11 +136,11 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(s, 0, sizeof(*s));
 	s->w.wake = WAKEFD_NONE;
-	err = attr_in(&s->attr, attr);
+	err = SIZED_ATTR(&s->attr, attr, set);
 	if (!err)
 		err = attr_complete(&s->attr);
 	if (!err)
-		err = access_of(&s->attr, &access);
+		err = shm_access_init(&access, s->attr.mode, s->attr.gid, s->attr.set);
 	if (err)
 		goto fail;
 	err = -ENOMEM;

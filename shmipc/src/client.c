@@ -86,34 +86,25 @@ static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothi
 
 /* ---- connect ---- */
 
-/* Reads the header once, and checks it against the caller's sizes and the size of the file. */
+/* Checks the header, and the sizes in it against those that the caller wants. */
 static int header_check(const struct shm_region *region, const struct shmipc_attr *want,
 	struct shmipc_layout *l_p)
 {
 	const struct shmipc_header *h = region->addr;
-	/* Acquire: pairs with the release in server_publish(). */
-	uint64_t magic = __atomic_load_n(&h->magic, __ATOMIC_ACQUIRE);
-	struct shmipc_attr a;
+	const struct shmipc_attr *a = &l_p->attr;
+	int err;
 
-	if (!magic)
+	/* Acquire: pairs with the release in server_publish(). */
+	if (!__atomic_load_n(&h->magic, __ATOMIC_ACQUIRE))
 		return -EAGAIN;
-	if (magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
-		return -EPROTO;
-	a = (struct shmipc_attr){
-		.max_clients = __atomic_load_n(&h->max_clients, __ATOMIC_RELAXED),
-		.depth = __atomic_load_n(&h->depth, __ATOMIC_RELAXED),
-		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
-		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
-		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
-	};
-	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
-		shmipc_layout_plan(&a, l_p) || l_p->size != region->size)
-		return -EPROTO;
-	if ((want->max_clients && want->max_clients != a.max_clients) ||
-		(want->depth && want->depth != a.depth) ||
-		(want->req_size && want->req_size != a.req_size) ||
-		(want->resp_size && want->resp_size != a.resp_size) ||
-		(want->extra_size && want->extra_size != a.extra_size))
+	err = shmipc_header_check(h, region->size, l_p);
+	if (err)
+		return err;
+	if ((want->max_clients && want->max_clients != a->max_clients) ||
+		(want->depth && want->depth != a->depth) ||
+		(want->req_size && want->req_size != a->req_size) ||
+		(want->resp_size && want->resp_size != a->resp_size) ||
+		(want->extra_size && want->extra_size != a->extra_size))
 		return -EPROTO;
 	return 0;
 }
@@ -308,9 +299,9 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	if (!c)
 		return -ENOMEM;
 	c->w.wake = WAKEFD_NONE;
-	err = shmipc_attr_in(&want, attr);
+	err = SIZED_ATTR(&want, attr, set);
 	if (!err)
-		err = shmipc_access(&want, &access);
+		err = shm_access_init(&access, want.mode, want.gid, want.set);
 	if (!err)
 		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
 			&c->w.region);

@@ -54,11 +54,23 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	return 0;
 }
 
-int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p)
+int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shmipc_layout *l_p)
 {
-	if (attr->set & ~SHMIPC_SET_GID)
-		return -EINVAL;
-	return shm_access_init(access_p, attr->mode, attr->gid, attr->set & SHMIPC_SET_GID);
+	struct shmipc_attr a;
+
+	if (h->magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
+		return -EPROTO;
+	a = (struct shmipc_attr){
+		.max_clients = __atomic_load_n(&h->max_clients, __ATOMIC_RELAXED),
+		.depth = __atomic_load_n(&h->depth, __ATOMIC_RELAXED),
+		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
+		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
+		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
+	};
+	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
+		shmipc_layout_plan(&a, l_p) || l_p->size != size)
+		return -EPROTO;
+	return 0;
 }
 
 struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region)
@@ -67,17 +79,9 @@ struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct sh
 
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* In the form that shmipc_access() accepts: a region of one user has no group. */
+	/* In the form that shm_access_init() accepts: a region of one user has no group. */
 	a.set = a.mode == 0660 ? SHMIPC_SET_GID : 0;
 	return a;
-}
-
-int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from)
-{
-	int err = SIZED_ATTR(to, from, set);
-
-	to->size = 0;
-	return err;
 }
 
 void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,

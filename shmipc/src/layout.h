@@ -104,11 +104,13 @@ struct shmipc_layout {
 /* Uses the given sizes, and the default for each that is 0. -EINVAL if one is out of range. */
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p);
 
-/* Reads the access to a region from its attributes. -EINVAL if mode, gid or set is not valid. */
-int shmipc_access(const struct shmipc_attr *attr, struct shm_access *access_p);
+/*
+ * Reads the header of a region of @size bytes once and checks it. Returns 0, or -EPROTO if it is
+ * not that of a complete region of this version.
+ */
+int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shmipc_layout *l_p);
 
-/* Copies a caller's attributes, which may be NULL. Returns 0 or -E2BIG. */
-int shmipc_attr_in(struct shmipc_attr *to, const struct shmipc_attr *from);
+static_assert(SHMIPC_SET_GID == SHM_SET_GID, "the same");
 
 /* Writes shmipc_attr_of() to a caller's struct, at most @size bytes. */
 void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,

@@ -9,29 +9,6 @@
 #include "base/sleep.h"
 #include "layout.h"
 
-/* Reads and checks the header. Returns -EPROTO if a client would refuse it. */
-static int look_at_header(const struct shm_region *r, struct shmipc_header *h_p,
-	struct shmipc_layout *l_p)
-{
-	struct shmipc_attr a;
-	int err = shm_read(r, 0, h_p, sizeof(*h_p));
-
-	if (err)
-		return err;
-	if (h_p->magic != SHMIPC_MAGIC || h_p->version != SHMIPC_VERSION)
-		return -EPROTO;
-	a = (struct shmipc_attr){.max_clients = h_p->max_clients,
-		.depth = h_p->depth,
-		.req_size = h_p->req_size,
-		.resp_size = h_p->resp_size,
-		.extra_size = h_p->extra_size};
-	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size)
-		return -EPROTO;
-	if (shmipc_layout_plan(&a, l_p) || l_p->size != r->size)
-		return -EPROTO;
-	return 0;
-}
-
 static enum shmipc_look_state state_of(int alive, uint32_t state)
 {
 	if (!alive)
@@ -77,7 +54,9 @@ int shmipc_look(const char *name, struct shmipc_look_region *look_p, size_t size
 
 	if (err)
 		return err;
-	err = look_at_header(&r, &h, &l);
+	err = shm_read(&r, 0, &h, sizeof(h));
+	if (!err)
+		err = shmipc_header_check(&h, r.size, &l);
 	if (err)
 		goto close;
 	shmipc_attr_out(&look.attr, sizeof(look.attr), &l, &r);

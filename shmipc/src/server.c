@@ -436,11 +436,11 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	struct server *s;
 	int err;
 
-	err = shmipc_attr_in(&want, attr);
+	err = SIZED_ATTR(&want, attr, set);
 	if (!err)
 		err = shmipc_layout_plan(&want, &l);
 	if (!err)
-		err = shmipc_access(&want, &access);
+		err = shm_access_init(&access, want.mode, want.gid, want.set);
 	if (err)
 		return err;
 	s = server_alloc(&l);

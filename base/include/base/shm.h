@@ -137,11 +137,13 @@ void shm_unlock(const struct shm_region *r, uint32_t byte);
  */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
+#define SHM_SET_GID 1u /* bit of `set`: the gid is valid */
+
 /*
- * Fills *a in. Returns 0, or -EINVAL for a mode other than 0, 0600 and 0660, for has_gid without
- * mode 0660, and for mode 0660 with a gid other than 0 without has_gid.
+ * Fills *a in. Returns 0, or -EINVAL for a mode other than 0, 0600 and 0660, for SHM_SET_GID
+ * without mode 0660, for mode 0660 with a gid other than 0 without SHM_SET_GID, and for other bits.
  */
-int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, bool has_gid);
+int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t set);
 
 /*
  * The server removes the name. Mappings stay valid, no process can attach any more, and nothing
