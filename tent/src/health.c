@@ -107,6 +107,15 @@ void rail_begin(struct rail *r, bool closed)
 	r->fresh = closed;
 }
 
+/* The time to the next open doubles with each failure, up to a limit. */
+static void back_off(struct rail *r)
+{
+	if (!r->backoff)
+		r->backoff = BACKOFF_MIN_NS;
+	else if (r->backoff < BACKOFF_MAX_NS)
+		r->backoff *= 2;
+}
+
 static bool opening(const struct rail *r)
 {
 	return r->state == RAIL_CONNECTING || r->state == RAIL_PROBING;
@@ -121,10 +130,9 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 	if (r->state == RAIL_UP) {
 		PROBE(tent, rail_excluded, rail, r->inflight);
 		r->exclusions++;
-		r->backoff = BACKOFF_MIN_NS;
-	} else if (r->backoff < BACKOFF_MAX_NS) {
-		r->backoff *= 2;
+		r->backoff = 0;
 	}
+	back_off(r);
 	rail_step(r, EVENT_FAILED);
 	r->report_up = false;
 	r->epoch++;
@@ -151,13 +159,10 @@ static void close_rail(struct sched *s, uint32_t rail, enum rail_event event, ui
 	s->ops->close(s->arg, rail);
 }
 
-/* Schedules another open after one that has failed, with exponential backoff. */
+/* Schedules another open after one that has failed. */
 static void open_later(struct rail *r, uint64_t now)
 {
-	if (!r->backoff)
-		r->backoff = BACKOFF_MIN_NS;
-	else if (r->backoff < BACKOFF_MAX_NS)
-		r->backoff *= 2;
+	back_off(r);
 	r->open_at = now + r->backoff;
 }
 

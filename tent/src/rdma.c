@@ -207,46 +207,41 @@ static int rdma_connect(struct link *link, const struct link_end *peer)
 	return mlx5dvl_qp_connect(to_rdma(link)->qp, &info, sizeof(info));
 }
 
+/* Counts a post that has succeeded. Returns @err. */
+static int posted(struct rdma_link *l, int err)
+{
+	l->link.posted += !err;
+	return err;
+}
+
 static int rdma_post(struct link *link, const struct link_move *m)
 {
 	struct rdma_link *l = to_rdma(link);
 	const unsigned flags = MLX5DVL_SIGNALED | MLX5DVL_BY_REF;
-	int err;
 
 	if (l->link.posted >= LINK_DEPTH)
 		return -EAGAIN;
 	if (m->write)
-		err = mlx5dvl_post_write(l->qp, m->local, m->lkey, (uint32_t)m->len, m->remote,
-			m->rkey, flags, m->token);
-	else
-		err = mlx5dvl_post_read(l->qp, m->local, m->lkey, (uint32_t)m->len, m->remote,
-			m->rkey, flags, m->token);
-	if (!err)
-		l->link.posted++;
-	return err;
+		return posted(l, mlx5dvl_post_write(l->qp, m->local, m->lkey, (uint32_t)m->len,
+					 m->remote, m->rkey, flags, m->token));
+	return posted(l, mlx5dvl_post_read(l->qp, m->local, m->lkey, (uint32_t)m->len, m->remote,
+				 m->rkey, flags, m->token));
 }
 
 static int rdma_post_probe(struct link *link, uint64_t token)
 {
 	struct rdma_link *l = to_rdma(link);
-	int err = mlx5dvl_post_write(l->qp, NULL, 0, 0, 0, 0, MLX5DVL_SIGNALED, token);
 
-	if (!err)
-		l->link.posted++;
-	return err;
+	return posted(l, mlx5dvl_post_write(l->qp, NULL, 0, 0, 0, 0, MLX5DVL_SIGNALED, token));
 }
 
 static int rdma_post_mark(struct link *link, const struct notice_mark *mark, uint64_t token)
 {
 	struct rdma_link *l = to_rdma(link);
-	int err;
 
 	if (l->link.posted >= LINK_DEPTH + LINK_EXTRA - 1)
 		return -EAGAIN;
-	err = mlx5dvl_post_send(l->qp, mark, 0, sizeof(*mark), MLX5DVL_SIGNALED, token);
-	if (!err)
-		l->link.posted++;
-	return err;
+	return posted(l, mlx5dvl_post_send(l->qp, mark, 0, sizeof(*mark), MLX5DVL_SIGNALED, token));
 }
 
 static void rdma_flush(struct link *link)

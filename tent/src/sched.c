@@ -100,15 +100,16 @@ void sched_cancel(struct sched *s, uint64_t user, int status)
 	}
 }
 
+/* The slice or mark that is under way with this token. NULL: there is none, and it is counted. */
 static struct slice *slice_of(struct sched *s, uint64_t token)
 {
 	uint32_t id = (uint32_t)token;
-	struct slice *sl;
+	struct slice *sl = slab_in_use(&s->slice_ids, id) ? &s->slices[id] : NULL;
 
-	if (!slab_in_use(&s->slice_ids, id))
-		return NULL;
-	sl = &s->slices[id];
-	return sl->posted && sl->generation == token >> 32 ? sl : NULL;
+	if (sl && sl->posted && sl->generation == token >> 32)
+		return sl;
+	s->stats.stale++;
+	return NULL;
 }
 
 static void learn(struct sched *s, uint64_t now, const struct slice *sl)
@@ -174,10 +175,8 @@ int sched_completed(struct sched *s, uint64_t now, uint64_t token, int status)
 	const struct slice *sl = slice_of(s, token);
 	bool mark = sl && slice_is_mark(sl);
 
-	if (!sl) {
-		s->stats.stale++;
+	if (!sl)
 		return -ESTALE;
-	}
 	if (status)
 		slice_failed(s, now, (uint32_t)token, status);
 	else if (mark)
@@ -191,16 +190,12 @@ int sched_refused(struct sched *s, uint64_t now, uint64_t token, int status)
 {
 	const struct slice *sl = slice_of(s, token);
 	uint32_t id = (uint32_t)token;
-	struct rail *r;
 
-	if (!sl) {
-		s->stats.stale++;
+	if (!sl)
 		return -ESTALE;
-	}
 	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, status);
-	r = &s->rails[sl->rail];
-	r->progress_at = now;
-	r->full = false;
+	s->rails[sl->rail].progress_at = now;
+	s->rails[sl->rail].full = false;
 	slice_unpost(s, id);
 	request_fail(s, sl->request, status);
 	slice_end(s, id);
@@ -234,24 +229,17 @@ static int post_mark(struct sched *s, uint64_t now, uint32_t rail, uint32_t id)
 int sched_mark(struct sched *s, uint64_t now, uint32_t rail, uint64_t user, uint32_t position)
 {
 	struct rail *r = &s->rails[rail];
-	uint32_t id, generation;
+	uint32_t id;
 	int err;
 
 	if (!rail_in_use(r))
 		return -ENOTCONN;
 	if (r->state == RAIL_HALF && r->posted)
 		return -EAGAIN;
-	id = slab_get(&s->slice_ids);
-	if (id == SLAB_NONE)
+	id = slice_take(s,
+		&(struct slice){.user = user, .offset = position, .request = NO_REQUEST});
+	if (id == NO_SLICE)
 		return -EAGAIN;
-	generation = s->slices[id].generation;
-	s->slices[id] = (struct slice){
-		.user = user,
-		.offset = position,
-		.request = NO_REQUEST,
-		.generation = generation,
-		.rail = NO_RAIL,
-	};
 	err = post_mark(s, now, rail, id);
 	if (!err)
 		return 0;

@@ -159,6 +159,20 @@ static inline bool request_all_cut(const struct request *q)
 	return !plan_left(&q->plan);
 }
 
+/* Makes a slice or a mark with these values. It is in no list. NO_SLICE: there are too many. */
+static inline uint32_t slice_take(struct sched *s, const struct slice *values)
+{
+	uint32_t id = slab_get(&s->slice_ids), generation;
+
+	if (id == SLAB_NONE)
+		return NO_SLICE;
+	generation = s->slices[id].generation;
+	s->slices[id] = *values;
+	s->slices[id].generation = generation;
+	s->slices[id].rail = NO_RAIL;
+	return id;
+}
+
 /* ---- turns.c: classes ---- */
 
 /* class_grow(): @n more units wait. class_shrink(): @n fewer. class_serve(): @bytes are posted. */
@@ -182,7 +196,7 @@ void list_remove(struct sched *s, struct list *l, uint32_t id);
 void ledger_charge(struct sched *s, uint32_t id, uint32_t rail, uint64_t bytes);
 void ledger_release(struct sched *s, uint32_t id);
 
-/* Makes a slice of a request. It is in no list. NO_SLICE: there are too many slices. */
+/* Makes a slice of a request, see slice_take(). */
 uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length);
 /* Ends a slice that is in no list. The end of its last slice ends the request. */
 void slice_end(struct sched *s, uint32_t id);

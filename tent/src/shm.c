@@ -4,7 +4,7 @@
  * process_vm_readv(2) and process_vm_writev(2). These need the process id of the peer, and the
  * permission to ptrace(2) the peer. The target has no end of a link.
  *
- * The engine's thread and the copying thread share two rings under a mutex. The copying thread
+ * The engine's thread and the copying thread share a ring under a mutex. The copying thread
  * copies without holding the mutex.
  */
 #include <errno.h>
@@ -24,11 +24,6 @@
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 
-struct ended {
-	uint64_t token;
-	int status;
-};
-
 struct shm_link {
 	struct link link;
 	pid_t pid;
@@ -38,9 +33,12 @@ struct shm_link {
 
 	pthread_mutex_t mutex; /* protects the members that follow */
 	pthread_cond_t work;
-	struct link_move todo[RING];
-	struct ended ended[RING];
-	uint32_t todo_head, todo_tail, ended_head, ended_tail;
+	/* From reported to ended: moves that have ended; from there to tail: moves to perform. */
+	struct {
+		struct link_move move;
+		int status;
+	} ring[RING];
+	uint32_t reported, ended, tail; /* never reduced modulo RING */
 	bool stopped, ending;
 };
 
@@ -85,13 +83,13 @@ static int perform(const struct shm_link *l, const struct link_move *m)
 	return m->len ? copy(l->pid, m->write, m->local, m->remote, m->len) : ask(l);
 }
 
-/* Appends a move to the ring of ended moves. The first move in the ring wakes the engine. */
-static void report(struct shm_link *l, uint64_t token, int status)
+/* Ends the next move of the ring. The first one that is not reported yet wakes the engine. */
+static void end(struct shm_link *l, int status)
 {
 	const uint64_t one = 1;
 
-	l->ended[l->ended_tail++ % RING] = (struct ended){token, status};
-	if (l->ended_tail - l->ended_head == 1 && write(l->link.fds[0], &one, sizeof(one)) < 0)
+	l->ring[l->ended++ % RING].status = status;
+	if (l->ended - l->reported == 1 && write(l->link.fds[0], &one, sizeof(one)) < 0)
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
@@ -104,11 +102,11 @@ static void *copier(void *arg)
 		struct link_move m;
 		int status = -ECANCELED;
 
-		if (l->todo_head == l->todo_tail) {
+		if (l->ended == l->tail) {
 			pthread_cond_wait(&l->work, &l->mutex);
 			continue;
 		}
-		m = l->todo[l->todo_head++ % RING];
+		m = l->ring[l->ended % RING].move;
 		if (!l->stopped) {
 			pthread_mutex_unlock(&l->mutex);
 			status = perform(l, &m);
@@ -116,7 +114,7 @@ static void *copier(void *arg)
 		}
 		/* The link is not stopped by a move whose memory was not mapped. */
 		l->stopped |= status && status != -EFAULT;
-		report(l, m.token, status);
+		end(l, status);
 	}
 	pthread_mutex_unlock(&l->mutex);
 	return NULL;
@@ -132,7 +130,7 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 	if (l->stopped)
 		err = -ENOTCONN;
 	else
-		l->todo[l->todo_tail++ % RING] = *m;
+		l->ring[l->tail++ % RING].move = *m;
 	pthread_cond_signal(&l->work);
 	pthread_mutex_unlock(&l->mutex);
 	if (!err)
@@ -153,22 +151,23 @@ static int shm_post_probe(struct link *link, uint64_t token)
 static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 {
 	struct shm_link *l = to_shm(link);
-	struct ended ended[RING];
+	uint32_t from, to;
 	uint64_t count;
-	int n = 0;
 
 	if (!l->link.posted)
 		return 0;
 	pthread_mutex_lock(&l->mutex);
-	while (l->ended_head != l->ended_tail)
-		ended[n++] = l->ended[l->ended_head++ % RING];
-	if (n && read(l->link.fds[0], &count, sizeof(count)) < 0)
+	from = l->reported;
+	to = l->reported = l->ended;
+	if (from != to && read(l->link.fds[0], &count, sizeof(count)) < 0)
 		abort(); /* it was written under the same lock */
 	pthread_mutex_unlock(&l->mutex);
-	l->link.posted -= (uint32_t)n;
-	for (int i = 0; i < n; i++)
-		fn(arg, ended[i].token, ended[i].status);
-	return n;
+	for (uint32_t i = from; i != to; i++) {
+		/* put() reuses the place only when posted has been reduced. */
+		fn(arg, l->ring[i % RING].move.token, l->ring[i % RING].status);
+		l->link.posted--;
+	}
+	return (int)(to - from);
 }
 
 static int shm_stop(struct link *link)

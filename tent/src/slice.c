@@ -65,19 +65,11 @@ static void request_end(struct sched *s, uint32_t id)
 
 uint32_t slice_new(struct sched *s, uint32_t request, uint64_t offset, uint64_t length)
 {
-	uint32_t id = slab_get(&s->slice_ids), generation;
+	uint32_t id = slice_take(s,
+		&(struct slice){.request = request, .offset = offset, .length = length});
 
-	if (id == SLAB_NONE)
-		return NO_SLICE;
-	generation = s->slices[id].generation;
-	s->slices[id] = (struct slice){
-		.offset = offset,
-		.length = length,
-		.request = request,
-		.generation = generation,
-		.rail = NO_RAIL,
-	};
-	s->requests[request].open++;
+	if (id != NO_SLICE)
+		s->requests[request].open++;
 	return id;
 }
 
