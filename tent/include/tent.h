@@ -167,7 +167,7 @@ int tent_export(struct tent *t, char **text_p);
  *
  *	-EINVAL		not a description, or one that contradicts itself or the rail map
  *	-EPROTONOSUPPORT	a description of another version
- *	-ENETUNREACH	a rail has no partner, or does not reach its partner; @why names the rail
+ *	-ENETUNREACH	a rail has no partner, or does not reach its partner; @why names it
  *	-EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ...	the peer's address cannot be reached
  *	-EACCES		the peer did not export this description
  *	-EUSERS		256 peers, the most that an engine accepts, have imported the exporter's

@@ -61,7 +61,7 @@ static void agrees_with_the_closed_form(void)
 	}
 }
 
-/* The best way to split n units over three rails, of all ways. */
+/* Tries all ways to split n units over three rails. Returns the shortest time. */
 static double best_split(const double *rates, const double *latencies, int n)
 {
 	double best = INFINITY;
@@ -111,7 +111,7 @@ struct slotted {
 	int rate[RAILS][SLOTS], latency[RAILS], link;
 };
 
-/* The most that one slot can carry, and the least of it that is remote: of all ways. */
+/* Tries all ways to use a slot. Writes the most that it can carry, and the least remote part. */
 static void best_slot(const struct slotted *s, int slot, int until, int *most_p, int *remote_p)
 {
 	int top[RAILS], most = -1, remote = 0;

@@ -95,7 +95,7 @@ static void the_past_does_not_count(void)
 		fake_run();
 		end_posts(14);
 		count(from, bytes);
-		CHECK(bytes[0] >= 13 * SLICE); /* before all that waited */
+		CHECK(bytes[0] >= 13 * SLICE); /* before all requests that waited */
 		fake_finish(41, 0);
 	}
 }

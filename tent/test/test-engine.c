@@ -306,8 +306,8 @@ static void segments_belong_to_their_engine(void)
 	struct tent *other;
 
 	duo_open(&(struct duo_attr){.len = 4096});
-	other = duo_create(NULL, 0,
-		0); /* behind the fork, which ThreadSanitizer wants without threads */
+	/* After the fork: ThreadSanitizer allows no fork of a process with threads. */
+	other = duo_create(NULL, 0, 0);
 	CHECK_EQ(tent_register(other, memory, 4096, NULL, NULL), 0);
 	r[0] = r[1] = duo_request(TENT_WRITE, 0, 4096);
 	r[1].local = memory;

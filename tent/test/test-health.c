@@ -48,7 +48,7 @@ static void a_rail_returns_by_one_slice(void)
 		CHECK(f.wake <= f.now + 1000000);
 		fake_wake();
 		CHECK_EQ(f.probes[0], 1);
-		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of something else */
+		sched_probed(f.s, f.now, 0, f.probe_epoch[0] - 1, 0); /* of an earlier open */
 		CHECK_EQ(fake_rail(0).state, RAIL_CONNECTING);
 		fake_probed(0, 0);
 		CHECK_EQ(fake_submit(64 * SLICE), 0);

@@ -89,7 +89,7 @@ static void equal_scores_are_shared(void)
 	/* One at a time, so that both local rails are always as good. */
 	for (int i = 0; i < 90; i++) {
 		CHECK_EQ(fake_submit(SLICE), 0);
-		/* As long as the link takes, so that what is measured is the same, too. */
+		/* The slice takes as long as its link needs, so the measured rate does not change. */
 		fake_end(f.n_posts - 1, 5000 + SLICE_NS, 0);
 	}
 	zero = fake_posted_on(0);
@@ -137,7 +137,7 @@ static void every_hundredth_call_is_a_probe(void)
 			CHECK(f.posts[f.n_posts - 1].rail < 2);
 		fake_end(f.n_posts - 1, 5000 + SLICE_NS, 0);
 	}
-	/* And of many slices at once: in turn over all rails. */
+	/* The slices of a large request go to all rails in turn. */
 	f.s->calls = 499;
 	f.n_posts = 0;
 	CHECK_EQ(fake_submit(32 * SLICE), 0);
@@ -213,7 +213,7 @@ static void pull_looks_again_when_the_fast_prove_slow(void)
 	fake_create();
 	CHECK_EQ(fake_submit(9 * SLICE), 0);
 	CHECK_EQ(fake_posted_on(1), 0);
-	/* Nothing completes; long before the stall is declared the slow rail is asked. */
+	/* No slice completes. The slow rail gets one long before the stall is detected. */
 	for (int i = 0; i < 100 && !fake_posted_on(1); i++) {
 		CHECK(f.wake > f.now && f.wake < f.now + 2000000);
 		fake_wake();
@@ -280,7 +280,7 @@ static void pull_serves_short_requests_first(void)
 	n = f.n_posts;
 	fake_end(fake_oldest(0), 16000, 0);
 	CHECK_EQ(f.posts[n].slice.user, SLICE);
-	/* But not for ever: what has waited long enough is due before those that come now. */
+	/* A request that has waited long enough goes before short ones that come later. */
 	for (uint32_t i = 0; i < 40; i++)
 		fake_end(fake_oldest(i % 4), 250000, 0);
 	CHECK_EQ(fake_submit(SLICE), 0);

@@ -129,7 +129,7 @@ static void nothing_lands_later(const char *syndrome)
 		duo_move_all(TENT_WRITE, 5);
 	} while (hca().late_held == before);
 	memset(d.theirs, 0x5a, d.len);
-	/* One that the rail was not given up for ends as any other, and is not counted. */
+	/* A WRITE that did not exclude its rail ends as usual and is not counted, hence the limit. */
 	end = clock_ns() + 2000 * NSEC_PER_MSEC;
 	while (late_ended() == ended && clock_ns() < end)
 		sched_yield();

@@ -229,7 +229,7 @@ static void nothing_is_sent_again_before_the_fence(void)
 		lost = fake_oldest(0);
 		f.posts[late].ended = false;
 		CHECK_EQ(fake_complete(lost, -EIO), 0);
-		/* Reported: the fence is asked for in the same call, no timer between. */
+		/* The report of an error begins the fence in the same call, without a timer. */
 		CHECK_EQ(f.fences[0], 1);
 		n = f.n_posts;
 		fake_end(late, 10, 0); /* arrived before the fence: it counts */

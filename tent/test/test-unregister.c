@@ -269,7 +269,7 @@ static void an_engine_ends_after_copies(void)
 	duo_ask('x');
 	for (int i = 0; i < 100; i++) {
 		CHECK_EQ(waitpid(d.child, &status, WNOHANG), 0);
-		usleep(1000); /* for who does not wait */
+		usleep(1000); /* an engine that does not wait ends meanwhile */
 	}
 	gate_set(true);
 	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
