@@ -6,6 +6,8 @@
 
 #include "base/compiler.h"
 
+#define ALL_MODES (1u << TENT_BASELINE | 1u << TENT_SMART | 1u << TENT_PULL)
+
 static int add_case(void *options, const char *word)
 {
 	struct sim_options *o = options;
@@ -29,12 +31,13 @@ static int add_mode(void *options, const char *word)
 {
 	struct sim_options *o = options;
 	enum tent_mode mode;
-	bool all = !strcmp(word, "all");
 
-	if (!all && config_mode_parse(word, &mode))
+	if (!strcmp(word, "all"))
+		o->modes = ALL_MODES;
+	else if (config_mode_parse(word, &mode))
 		return -EINVAL;
-	for (int i = 0; i < 3; i++)
-		o->modes[i] |= all || (int)mode == i;
+	else
+		o->modes |= 1u << mode;
 	return 0;
 }
 
@@ -111,10 +114,9 @@ int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why,
 		return first ? first : 1;
 	if (!o.n_cases)
 		add_case(&o, "all");
-	if (!o.modes[0] && !o.modes[1] && !o.modes[2])
-		add_mode(&o, "all");
-	if (o.trace &&
-		(o.n_cases != 1 || o.modes[0] + o.modes[1] + o.modes[2] != 1 || o.seeds != 1))
+	if (!o.modes)
+		o.modes = ALL_MODES;
+	if (o.trace && (o.n_cases != 1 || !is_pow2(o.modes) || o.seeds != 1))
 		return args_fail(&args, "--trace: give one --case, one --mode and --seeds 1");
 	*o_p = o;
 	return 0;

@@ -15,7 +15,7 @@
 struct sim_options {
 	const struct sim_case *cases[OPTIONS_CASES];
 	uint32_t n_cases;
-	bool modes[3]; /* by enum tent_mode */
+	uint32_t modes; /* a bit per enum tent_mode */
 	uint32_t seeds;
 	uint64_t first_seed;
 	struct sim_assume assume;

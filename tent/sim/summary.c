@@ -127,53 +127,62 @@ bool summary_accepted(const struct summary *s)
 	       (s->c->fault == FAULT_NONE || s->recovery.n) && !s->late && !s->failed;
 }
 
-static void json_number(FILE *f, const char *key, double v)
-{
-	if (isfinite(v))
-		fprintf(f, ", \"%s\": %.6g", key, v);
-	else
-		fprintf(f, ", \"%s\": null", key);
-}
-
-static void json_quantiles(FILE *f, const char *what, const struct samples *s)
-{
-	static const struct {
-		const char *name;
-		double q;
-	} rows[] = {{"p50", .5}, {"p99", .99}, {"p999", .999}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-		char key[40];
-
-		snprintf(key, sizeof(key), "%s_%s_us", rows[i].name, what);
-		json_number(f, key, quantile_us(s, rows[i].q));
-	}
-}
-
 static double worst(const struct figure *f)
 {
 	return f->n ? f->worst : NAN;
 }
 
+/* The figures of a summary: keys of the JSON object, and columns of the table with a width. */
+static const struct {
+	const char *key;
+	int width, digits;
+} fields[] = {
+	{"makespan_ratio", 9, 3},
+	{"makespan_ratio_ci95", 6, 3},
+	{.key = "makespan_ratio_max"},
+	{.key = "accept_ratio_max"},
+	{.key = "accept_limit"},
+	{"single_ratio_max", 7, 3},
+	{.key = "makespan_ms"},
+	{"p50_slice_us", 6, 1},
+	{"p99_slice_us", 6, 1},
+	{"p999_slice_us", 7, 1},
+	{"p50_request_us", 8, 1},
+	{"p99_request_us", 8, 1},
+	{"p999_request_us", 9, 1},
+	{"adapt_ms", 7, 2},
+	{"remote_share_excess", 7, 3},
+	{"recovery_ms", 9, 3},
+	{"duplicate_bytes", 10, 0},
+};
+
+/* The value of field number @i; NAN: the case has no such value. */
+static double value_of(const struct summary *s, size_t i)
+{
+	const struct samples *slices = &s->slice_ns, *requests = &s->request_ns;
+	const double values[ARRAY_SIZE(fields)] = {figure_mean(&s->ratio), figure_ci95(&s->ratio),
+		s->ratio.worst, accept_ratio(s), accept_limit(s), worst(&s->single),
+		figure_mean(&s->makespan), quantile_us(slices, .5), quantile_us(slices, .99),
+		quantile_us(slices, .999), quantile_us(requests, .5), quantile_us(requests, .99),
+		quantile_us(requests, .999), worst(&s->adapt), figure_mean(&s->remote_excess),
+		worst(&s->recovery), s->duplicate.worst};
+
+	return values[i];
+}
+
 void summary_json(const struct summary *s, FILE *f)
 {
-	fprintf(f, "{\"case\": \"%s\", \"mode\": \"%s\", \"default\": %s, \"seeds\": %" PRIu32,
+	fprintf(f,
+		"{\"case\": \"%s\", \"mode\": \"%s\", \"default\": %s, \"seeds\": %" PRIu32
+		", \"accepted\": %s",
 		s->c->name, config_mode_name(s->mode),
-		s->mode == TENT_MODE_DEFAULT ? "true" : "false", s->seeds);
-	json_number(f, "makespan_ratio", figure_mean(&s->ratio));
-	json_number(f, "makespan_ratio_ci95", figure_ci95(&s->ratio));
-	json_number(f, "makespan_ratio_max", s->ratio.worst);
-	json_number(f, "accept_ratio_max", accept_ratio(s));
-	json_number(f, "accept_limit", accept_limit(s));
-	json_number(f, "single_ratio_max", worst(&s->single));
-	fprintf(f, ", \"accepted\": %s", summary_accepted(s) ? "true" : "false");
-	json_number(f, "makespan_ms", figure_mean(&s->makespan));
-	json_quantiles(f, "slice", &s->slice_ns);
-	json_quantiles(f, "request", &s->request_ns);
-	json_number(f, "adapt_ms", worst(&s->adapt));
-	json_number(f, "remote_share_excess", figure_mean(&s->remote_excess));
-	json_number(f, "recovery_ms", worst(&s->recovery));
-	json_number(f, "duplicate_bytes", s->duplicate.worst);
+		s->mode == TENT_MODE_DEFAULT ? "true" : "false", s->seeds,
+		summary_accepted(s) ? "true" : "false");
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		double v = value_of(s, i);
+
+		fprintf(f, isfinite(v) ? ", \"%s\": %.6g" : ", \"%s\": null", fields[i].key, v);
+	}
 	fprintf(f,
 		", \"late_slices\": %" PRIu64 ", \"failed_requests\": %" PRIu64
 		", \"exclusions\": %" PRIu64 "}\n",
@@ -189,31 +198,19 @@ void summary_header(FILE *f)
 		"ms", "excess", "ms", "bytes");
 }
 
-/* Prints a column; a dash if the case has no such value. */
-static void column(FILE *f, int width, int digits, double v)
-{
-	if (isfinite(v))
-		fprintf(f, " %*.*f", width, digits, v);
-	else
-		fprintf(f, " %*s", width, "-");
-}
-
+/* Prints a dash if the case has no such value. */
 void summary_line(const struct summary *s, FILE *f)
 {
 	fprintf(f, "%-15s %-8s", s->c->name, config_mode_name(s->mode));
-	column(f, 9, 3, figure_mean(&s->ratio));
-	column(f, 6, 3, figure_ci95(&s->ratio));
-	column(f, 7, 3, worst(&s->single));
-	column(f, 6, 1, quantile_us(&s->slice_ns, .5));
-	column(f, 6, 1, quantile_us(&s->slice_ns, .99));
-	column(f, 7, 1, quantile_us(&s->slice_ns, .999));
-	column(f, 8, 1, quantile_us(&s->request_ns, .5));
-	column(f, 8, 1, quantile_us(&s->request_ns, .99));
-	column(f, 9, 1, quantile_us(&s->request_ns, .999));
-	column(f, 7, 2, worst(&s->adapt));
-	column(f, 7, 3, figure_mean(&s->remote_excess));
-	column(f, 9, 3, worst(&s->recovery));
-	column(f, 10, 0, s->c->fault == FAULT_NONE ? NAN : s->duplicate.worst);
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		bool last = i == ARRAY_SIZE(fields) - 1;
+		double v = last && s->c->fault == FAULT_NONE ? NAN : value_of(s, i);
+
+		if (fields[i].width && isfinite(v))
+			fprintf(f, " %*.*f", fields[i].width, fields[i].digits, v);
+		else if (fields[i].width)
+			fprintf(f, " %*s", fields[i].width, "-");
+	}
 	fprintf(f, "%s\n",
 		s->mode == TENT_MODE_DEFAULT && !summary_accepted(s) ? "  over the limit" : "");
 }

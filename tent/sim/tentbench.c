@@ -25,9 +25,9 @@ static int list_cases(void)
 	return 0;
 }
 
-static int failed(const struct sim_case *c, enum tent_mode mode, int err)
+static int failed(const struct sim_case *c, enum tent_mode mode, const char *what)
 {
-	fprintf(stderr, "tentbench: %s, %s: %s\n", c->name, config_mode_name(mode), strerror(-err));
+	fprintf(stderr, "tentbench: %s, %s: %s\n", c->name, config_mode_name(mode), what);
 	return 1;
 }
 
@@ -46,19 +46,14 @@ static int run_one(const struct sim_options *o, const struct sim_case *c,
 
 	progress(c, config->mode);
 	err = summary_run(&s, c, &o->assume, config, o->first_seed, o->seeds);
-	if (err) {
-		summary_fini(&s);
-		return failed(c, config->mode, err);
-	}
-	if (json)
+	if (!err && json)
 		summary_json(&s, json);
-	if (json != stdout)
+	if (!err && json != stdout)
 		summary_line(&s, stdout);
-	if (o->check && config->mode == TENT_MODE_DEFAULT && !summary_accepted(&s)) {
-		fprintf(stderr, "tentbench: %s, %s: over the limit\n", c->name,
-			config_mode_name(config->mode));
-		status = 1;
-	}
+	if (err)
+		status = failed(c, config->mode, strerror(-err));
+	else if (o->check && config->mode == TENT_MODE_DEFAULT && !summary_accepted(&s))
+		status = failed(c, config->mode, "over the limit");
 	summary_fini(&s);
 	return status;
 }
@@ -69,7 +64,7 @@ static int run_decisions(const struct sim_options *o, struct tent_config *config
 	int err;
 
 	for (int m = 0; m < 3; m++) {
-		if (!o->modes[m])
+		if (!(o->modes >> m & 1))
 			continue;
 		config->mode = (enum tent_mode)m;
 		err = decide_measure(config, &ns);
@@ -94,7 +89,7 @@ static int run_all(const struct sim_options *o, struct tent_config *config, FILE
 		summary_header(stdout);
 	for (uint32_t i = 0; i < o->n_cases; i++) {
 		for (int m = 0; m < 3; m++) {
-			if (!o->modes[m])
+			if (!(o->modes >> m & 1))
 				continue;
 			config->mode = (enum tent_mode)m;
 			status |= run_one(o, o->cases[i], config, json);

@@ -68,7 +68,7 @@ static void understands(void)
 	char why[400];
 
 	CHECK_EQ(parse("", &o, why, sizeof(why)), 0);
-	CHECK(o.n_cases == n_sim_cases && o.modes[0] && o.modes[1] && o.modes[2]);
+	CHECK(o.n_cases == n_sim_cases && o.modes == 7);
 	CHECK(o.seeds == 30 && o.first_seed == 1 && o.assume.bytes == 4000000000ull);
 	CHECK(o.assume.sharing == NET_FAIR && o.assume.jitter == 0 && o.assume.cost_ns == 50);
 	CHECK(o.assume.told_latency == 1 && o.assume.told_links);
@@ -77,7 +77,7 @@ static void understands(void)
 			 why, sizeof(why)),
 		0);
 	CHECK(o.n_cases == 2 && o.cases[0] == case_find("one-1m"));
-	CHECK(!o.modes[TENT_BASELINE] && o.modes[TENT_SMART] && o.modes[TENT_PULL]);
+	CHECK_EQ(o.modes, 1u << TENT_SMART | 1u << TENT_PULL);
 	CHECK(o.seeds == 5 && o.first_seed == 9);
 	CHECK_EQ(
 		parse("--bytes 1048576 --sharing fifo --jitter .5 --told-latency 3 --told-links no",
