@@ -68,6 +68,33 @@ static inline struct tent *duo_create(const char *config, uint64_t parts, int ra
 	return t;
 }
 
+/* Checks that an engine with these attributes is refused, in one line with these words. */
+static inline void duo_refused(const struct tent_attr *attr, int err, const char *words)
+{
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+
+	CHECK_EQ(tent_create(attr, &why, &t), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "says: %s\n", why.text);
+	CHECK(strstr(why.text, words) && !strchr(why.text, '\n'));
+	CHECK_EQ(tent_create(attr, NULL, &t), err);
+	CHECK(!t);
+}
+
+/* Checks that the import fails, in one line with these words, and that nothing is left of it. */
+static inline void duo_not_imported(struct tent *t, const char *text, int err, const char *words)
+{
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+
+	CHECK_EQ(tent_import(t, text, &why, &s), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "says: %s\n", why.text);
+	CHECK(strstr(why.text, words) && !strchr(why.text, '\n'));
+	CHECK(!s);
+}
+
 static inline void duo_write(int fd, const void *bytes, size_t n)
 {
 	CHECK_EQ(write(fd, bytes, n), n);

@@ -267,6 +267,15 @@ static inline void fake_probed(uint32_t rail, int status)
 	sched_probed(f.s, f.now, rail, f.probe_epoch[rail], status);
 }
 
+/* The port of a rail is up again, and its probe arrives. */
+static inline void fake_return(uint32_t rail)
+{
+	sched_rail_up(f.s, f.now, rail);
+	fake_run();
+	fake_probed(rail, 0);
+	fake_run();
+}
+
 static inline uint64_t fake_posted_on(uint32_t rail)
 {
 	uint64_t n = 0;

@@ -83,38 +83,39 @@ static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(v
 	return counts;
 }
 
-static void is_found(const char *what, enum tent_fault fault)
+/* @then may be NULL. */
+static void is_found(const char *what, enum tent_fault fault, void (*then)(void))
 {
 	uint32_t tries = 0;
 
-	while (!is_found_now(what, fault, NULL))
+	while (!is_found_now(what, fault, then))
 		CHECK(++tries < TRIES);
 }
 
 static void own_port(void)
 {
-	is_found("fault add device=mlx5_0 count=0 action=error", TENT_FAULT_OWN_PORT);
-	is_found("link mlx5_0 down", TENT_FAULT_OWN_PORT);
+	is_found("fault add device=mlx5_0 count=0 action=error", TENT_FAULT_OWN_PORT, NULL);
+	is_found("link mlx5_0 down", TENT_FAULT_OWN_PORT, NULL);
 }
 
 static void path(void)
 {
-	is_found("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error", TENT_FAULT_PATH);
+	is_found("fault add device=mlx5_0 peer=mlx5_4 count=0 action=error", TENT_FAULT_PATH, NULL);
 }
 
 static void peer_port(void)
 {
-	is_found("fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT);
-	is_found("link mlx5_4 down", TENT_FAULT_PEER_PORT);
+	is_found("fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT, NULL);
+	is_found("link mlx5_4 down", TENT_FAULT_PEER_PORT, NULL);
 }
 
 /* The messages that test the ends get no reply before their time limit. */
 static void nobody_answers(void)
 {
 	is_found("fault add device=mlx5_0 count=0 action=delay delay_ns=600000000000",
-		TENT_FAULT_OWN_PORT);
+		TENT_FAULT_OWN_PORT, NULL);
 	is_found("fault add peer=mlx5_4 count=0 action=delay delay_ns=600000000000",
-		TENT_FAULT_PEER_PORT);
+		TENT_FAULT_PEER_PORT, NULL);
 }
 
 /* Both rails here are paired with one rail of the peer: no other rail can clear our own. */
@@ -187,11 +188,7 @@ static void show(void)
 
 static void is_shown(void)
 {
-	uint32_t tries = 0;
-
-	while (!is_found_now("fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT,
-		show))
-		CHECK(++tries < TRIES);
+	is_found("fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT, show);
 }
 
 int main(int argc, char **argv)

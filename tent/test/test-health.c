@@ -371,10 +371,7 @@ static void flushed_slices_do_not_end_their_request(void)
 
 			CHECK_EQ(fake_complete(f.n_posts - 1, -ECANCELED), 0);
 			fake_fenced(rail, 1000);
-			sched_rail_up(f.s, f.now, rail);
-			fake_run();
-			fake_probed(rail, 0);
-			fake_run();
+			fake_return(rail);
 		}
 		CHECK_EQ(f.done, 0);
 		fake_finish(1, 0);

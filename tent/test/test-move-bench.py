@@ -39,6 +39,19 @@ def free_port():
         return str(s.getsockname()[1])
 
 
+def from_server(*args):
+    """Runs a client of a server in another process, which ends when the client does."""
+    port = free_port()
+    with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
+        for _ in range(1000):
+            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, *args],
+                               capture_output=True, text=True)
+            if "refused" not in r.stderr:
+                break
+        assert s.wait(30) == 0
+    return r
+
+
 with tempfile.TemporaryDirectory() as tmp:
     for op in ["write", "read", "mixed"]:
         rows = [json.loads(line) for line in run(
@@ -126,24 +139,10 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "has 1048576 bytes, 2097152 are needed" in r.stderr and not r.stdout, r
 
     # A server in another process, found by its port.
-    port = free_port()
-    with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
-        for _ in range(1000):
-            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, "--size", "1M",
-                                "--count", "2", "--check"], capture_output=True, text=True)
-            if "refused" not in r.stderr:
-                break
-        assert r.returncode == 0, r.stderr
-        assert s.wait(30) == 0
-    port = free_port()
-    with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
-        for _ in range(1000):
-            r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, "--size", "2M"],
-                               capture_output=True, text=True)
-            if "refused" not in r.stderr:
-                break
-        assert r.returncode == 2 and "--memory 2097152" in r.stderr, r.stderr
-        assert s.wait(30) == 0
+    r = from_server("--size", "1M", "--count", "2", "--check")
+    assert r.returncode == 0, r.stderr
+    r = from_server("--size", "2M")
+    assert r.returncode == 2 and "--memory 2097152" in r.stderr, r.stderr
 
     pathlib.Path(tmp, "config").write_text('{"scheduler": "best"}')
     refused("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", words="scheduler")

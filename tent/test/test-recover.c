@@ -61,14 +61,6 @@ static void all_rails_go(void)
 		fake_fenced(r, 20000);
 }
 
-static void a_rail_comes_back(uint32_t rail)
-{
-	sched_rail_up(f.s, f.now, rail);
-	fake_run();
-	fake_probed(rail, 0);
-	fake_run();
-}
-
 /* Requests from before the outage and from the outage use the rail that comes back. */
 static void requests_wait_for_a_rail(void)
 {
@@ -80,7 +72,7 @@ static void requests_wait_for_a_rail(void)
 		CHECK_EQ(fake_submit_at(40 * SLICE, 1), 0);
 		fake_later(WAIT_NS - 1000000);
 		CHECK_EQ(f.done, 0);
-		a_rail_comes_back(2);
+		fake_return(2);
 		fake_finish(3, 0);
 	}
 }
@@ -105,7 +97,7 @@ static void requests_wait_so_long(void)
 		CHECK_EQ(f.last_status, -ENETUNREACH);
 		CHECK_EQ(fake_submit(SLICE), -ENETUNREACH);
 		CHECK_EQ(sched_check(f.s, f.now, 1), -ENETUNREACH);
-		a_rail_comes_back(0);
+		fake_return(0);
 		CHECK_EQ(sched_check(f.s, f.now, 1), 0);
 		CHECK_EQ(fake_submit(SLICE), 0);
 		fake_finish(2, 1);
