@@ -64,12 +64,14 @@ static void each_link(struct tent *t, void (*fn)(struct link *l))
 
 static void arm(struct link *l)
 {
-	l->ops->arm(l);
+	if (l->ops->arm)
+		l->ops->arm(l);
 }
 
 static void disarm(struct link *l)
 {
-	l->ops->disarm(l);
+	if (l->ops->disarm)
+		l->ops->disarm(l);
 }
 
 static uint64_t next_due(const struct tent *t, uint64_t now)

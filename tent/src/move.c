@@ -101,7 +101,8 @@ static void op_fence(void *arg, uint32_t rail, uint32_t epoch)
 		s->reported_at = p->failed_at;
 	blame_suspect(s, rail);
 	peer_send(s, &msg); /* first, because the slices wait for the reply */
-	p->link->ops->stop(p->link);
+	if (p->link->ops->stop)
+		p->link->ops->stop(p->link);
 }
 
 static int op_open(void *arg, uint32_t rail, uint32_t epoch)
@@ -371,7 +372,7 @@ static void flush(struct tent_segment *s)
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		struct link *l = s->pairs[i].link;
 
-		if (sched_rail_in_use(s->sched, i))
+		if (sched_rail_in_use(s->sched, i) && l->ops->flush)
 			l->ops->flush(l);
 	}
 }

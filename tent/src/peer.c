@@ -22,7 +22,8 @@ int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, str
 	if (err)
 		return err;
 	loop_watch_link(t, *l_p);
-	(*l_p)->ops->end(*l_p, &msg->end);
+	if ((*l_p)->ops->end)
+		(*l_p)->ops->end(*l_p, &msg->end);
 	peer_send(s, msg);
 	return 0;
 }
@@ -31,11 +32,11 @@ int peer_connected(struct link *l, const struct ctl_msg *msg, uint64_t token)
 {
 	int err = -(int)msg->status;
 
-	if (!err)
+	if (!err && l->ops->connect)
 		err = l->ops->connect(l, &msg->end);
 	if (!err)
 		err = l->ops->post_probe(l, token);
-	if (!err)
+	if (!err && l->ops->flush)
 		l->ops->flush(l);
 	return err;
 }

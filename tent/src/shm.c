@@ -196,16 +196,10 @@ static void shm_destroy(struct link *link)
 }
 
 static const struct link_ops shm_ops = {
-	.end = link_no_end,
-	.connect = link_no_connect,
 	.post = shm_post,
 	.post_probe = shm_post_probe,
-	.flush = link_nothing,
 	.poll = shm_poll,
-	.poll_marks = link_no_marks,
 	.stop = shm_stop,
-	.arm = link_nothing,
-	.disarm = link_nothing,
 	.destroy = shm_destroy,
 };
 

@@ -43,8 +43,9 @@ typedef void link_done_fn(void *arg, uint64_t token, int status);
 typedef void link_mark_fn(void *arg, const struct notice_mark *mark);
 
 struct link_ops {
-	/* Writes the data of this end that the peer needs to connect to it. */
+	/* Writes the data of this end that the peer needs to connect to it. NULL: none. */
 	void (*end)(const struct link *l, struct link_end *end_p);
+	/* NULL: the link needs no connection. */
 	int (*connect)(struct link *l, const struct link_end *peer);
 	/* 0; -EAGAIN: the link is full; another -errno: the link has failed. */
 	int (*post)(struct link *l, const struct link_move *move);
@@ -52,18 +53,21 @@ struct link_ops {
 	int (*post_probe)(struct link *l, uint64_t token);
 	/* Required if the transport has marks. */
 	int (*post_mark)(struct link *l, const struct notice_mark *mark, uint64_t token);
+	/* NULL: posts take effect at once. */
 	void (*flush)(struct link *l);
 	/* Reports the moves, probes and marks that have ended. Returns their number. */
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
+	/* Required if the transport has accept(). */
 	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
 	/*
 	 * After stop() the link starts nothing more and receives nothing from the peer; posted
-	 * moves end with an error. 0, or -errno: only destroy() has this effect.
+	 * moves end with an error. 0, or -errno: only destroy() has this effect. Required if the
+	 * transport has accept(). NULL: a link does neither after its last completion.
 	 */
 	int (*stop)(struct link *l);
-	/* The descriptors shall become readable at the next completion. */
+	/* The descriptors shall become readable at the next completion. NULL: they always do. */
 	void (*arm)(struct link *l);
-	/* Called when a descriptor may have become readable. */
+	/* Called when a descriptor may have become readable. Required with arm(). */
 	void (*disarm)(struct link *l);
 	/* After destroy() the link does not read or write memory. */
 	void (*destroy)(struct link *l);
@@ -129,12 +133,7 @@ struct transport {
 		struct link **l_p);
 };
 
-/* plain.c: default functions for the tables of simple transports. */
-void link_no_end(const struct link *l, struct link_end *end_p);
-int link_no_connect(struct link *l, const struct link_end *peer);
-int link_no_marks(struct link *l, int max, link_mark_fn *fn, void *arg);
-int link_no_stop(struct link *l);
-void link_nothing(struct link *l);
+/* plain.c: links and ports of simple transports. */
 void link_free(struct link *l);
 /* Makes a port without events and with registrations of any length. 0 or -ENOMEM. */
 int port_new(const char *kind, const char *name, struct port **p_p);

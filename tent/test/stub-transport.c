@@ -41,9 +41,10 @@ static int stub_poll(struct link *l, link_done_fn *fn, void *arg)
 
 static int stub_new(struct port *p, const struct desc *peer, struct link **l_p)
 {
-	static const struct link_ops ops = {link_no_end, link_no_connect, stub_post, stub_probe,
-		NULL, link_nothing, stub_poll, link_no_marks, link_no_stop, link_nothing,
-		link_nothing, link_free};
+	static const struct link_ops ops = {.post = stub_post,
+		.post_probe = stub_probe,
+		.poll = stub_poll,
+		.destroy = link_free};
 
 	*l_p = calloc(1, sizeof(struct stub_link));
 	**l_p = (struct link){.ops = &ops, .fds = {-1, -1}};
