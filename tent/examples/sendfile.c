@@ -28,14 +28,19 @@ static int die(const char *what, const struct tent_why *why)
 	return 1;
 }
 
-static struct tent *create(struct tent_why *why)
+/* Makes an engine with memory for a piece. */
+static struct tent *create(uint8_t **memory_p, struct tent_why *why)
 {
 	const char *shm = getenv("TENT_SHM");
 	const struct tent_attr attr = {.shm_rails = shm ? (uint32_t)atoi(shm) : 0};
 	struct tent *t = NULL;
 
+	*memory_p = aligned_alloc(4096, HEAD + ROOM);
 	why->text[0] = 0;
-	return tent_create(&attr, why, &t) ? NULL : t;
+	if (!*memory_p || tent_create(&attr, why, &t) ||
+		tent_register(t, *memory_p, HEAD + ROOM, NULL, why))
+		return NULL;
+	return t;
 }
 
 /* Writes the ticket to another file and renames it, so that no reader sees a part of it. */
@@ -86,16 +91,14 @@ static int take_pieces(struct tent *t, uint8_t *memory, FILE *out)
 static int receive(const char *path, const char *ticket)
 {
 	struct tent_why why;
-	struct tent *t = create(&why);
-	uint8_t *memory = aligned_alloc(4096, HEAD + ROOM);
+	uint8_t *memory;
+	struct tent *t = create(&memory, &why);
 	FILE *out = fopen(path, "w");
 	char *text;
 
-	if (!t || !memory || !out)
+	if (!t || !out || tent_export(t, &text))
 		return die(path, &why);
 	memset(memory, 0, HEAD);
-	if (tent_register(t, memory, HEAD + ROOM, NULL, &why) || tent_export(t, &text))
-		return die("memory", &why);
 	if (put_ticket(ticket, text))
 		return die(ticket, NULL);
 	if (take_pieces(t, memory, out) || fclose(out))
@@ -150,16 +153,16 @@ static int send_piece(struct tent *t, struct tent_segment *s, uint8_t *memory, u
 static int send_file(const char *path, const char *ticket)
 {
 	struct tent_why why;
-	struct tent *t = create(&why);
-	uint8_t *memory = aligned_alloc(4096, HEAD + ROOM);
+	uint8_t *memory;
+	struct tent *t = create(&memory, &why);
 	char *text = get_ticket(ticket);
 	FILE *in = fopen(path, "r");
 	struct tent_segment *s;
 	bool last;
 
-	if (!t || !memory || !text || !in)
+	if (!t || !text || !in)
 		return die(path, &why);
-	if (tent_register(t, memory, HEAD + ROOM, NULL, &why) || tent_import(t, text, &why, &s))
+	if (tent_import(t, text, &why, &s))
 		return die("receiver", &why);
 	do {
 		uint64_t len = fread(memory + HEAD, 1, ROOM, in);

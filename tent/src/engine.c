@@ -41,37 +41,27 @@ static bool progress(struct tent *t, uint64_t now)
 	return some;
 }
 
-/* Calls fn for each link. */
-static void each_link(struct tent *t, void (*fn)(struct link *l))
+/* Arms or disarms a link, which may be NULL. */
+static void arm(struct link *l, bool on)
+{
+	if (l && on && l->ops->arm)
+		l->ops->arm(l);
+	else if (l && !on && l->ops->disarm)
+		l->ops->disarm(l);
+}
+
+static void arm_all(struct tent *t, bool on)
 {
 	for (struct tent_segment *s = t->segments; s; s = s->next) {
-		for (uint32_t i = 0; i < s->n_pairs; i++) {
-			if (s->pairs[i].link)
-				fn(s->pairs[i].link);
-		}
-		for (uint32_t i = 0; i < BLAME_ENDS; i++) {
-			if (s->blame.ends[i].link)
-				fn(s->blame.ends[i].link);
-		}
+		for (uint32_t i = 0; i < s->n_pairs; i++)
+			arm(s->pairs[i].link, on);
+		for (uint32_t i = 0; i < BLAME_ENDS; i++)
+			arm(s->blame.ends[i].link, on);
 	}
 	for (struct conn *c = t->conns; c; c = c->next) {
-		for (uint32_t i = 0; i < CONN_LINKS; i++) {
-			if (c->links[i])
-				fn(c->links[i]);
-		}
+		for (uint32_t i = 0; i < CONN_LINKS; i++)
+			arm(c->links[i], on);
 	}
-}
-
-static void arm(struct link *l)
-{
-	if (l->ops->arm)
-		l->ops->arm(l);
-}
-
-static void disarm(struct link *l)
-{
-	if (l->ops->disarm)
-		l->ops->disarm(l);
 }
 
 static uint64_t next_due(const struct tent *t, uint64_t now)
@@ -104,12 +94,12 @@ static void *engine_thread(void *arg)
 			pthread_mutex_lock(&t->lock);
 			continue;
 		}
-		each_link(t, arm);
+		arm_all(t, true);
 		/* Completions that arrived before the links were armed cause no event. */
 		if (progress(t, clock_ns()))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));
-		each_link(t, disarm);
+		arm_all(t, false);
 		port_events(t, clock_ns());
 	}
 	pthread_mutex_unlock(&t->lock);

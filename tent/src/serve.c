@@ -31,15 +31,6 @@ void conn_free(struct tent *t, struct conn *c)
 	free(c);
 }
 
-static bool serving(const struct tent *t)
-{
-	const struct conn *c = t->conns;
-
-	while (c && !c->known)
-		c = c->next;
-	return c;
-}
-
 void serve_end(struct tent *t)
 {
 	t->ending = true;
@@ -48,7 +39,7 @@ void serve_end(struct tent *t)
 			revoke_cut(c);
 	}
 	loop_wake(t, 0);
-	while (!t->transport->bars && serving(t))
+	while (!t->transport->bars && t->importer_ids.used)
 		pthread_cond_wait(&t->ended, &t->lock);
 }
 

@@ -238,18 +238,6 @@ static void tell_by_message(struct tent_segment *s, uint8_t slot)
 		end_in_slot(s, slot, 0);
 }
 
-/* Chooses another pair for a mark whose pair is closed. False: no pair is in use. */
-static bool choose_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
-{
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (sched_rail_in_use(s->sched, i)) {
-			k->carrier[position] = (uint8_t)i;
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool fencing(const struct tent_segment *s)
 {
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
@@ -260,15 +248,23 @@ static bool fencing(const struct tent_segment *s)
 }
 
 /*
- * True: the mark has a pair. A pair that is being fenced keeps the mark: until the peer confirms
- * the fence, bytes of that pair may be missing, and a mark on another pair would arrive too early.
+ * Finds a pair for a mark whose pair is closed. False: no pair is in use. A pair that is being
+ * fenced keeps the mark: until the peer confirms the fence, bytes of that pair may be missing, and
+ * a mark on another pair would arrive too early.
  */
 static bool has_carrier(const struct tent_segment *s, struct task *k, uint32_t position)
 {
 	uint32_t pair = k->carrier[position];
 
-	return sched_rail_in_use(s->sched, pair) ||
-	       sched_rail_state(s->sched, pair) == RAIL_FENCING || choose_carrier(s, k, position);
+	if (sched_rail_in_use(s->sched, pair) || sched_rail_state(s->sched, pair) == RAIL_FENCING)
+		return true;
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (sched_rail_in_use(s->sched, i)) {
+			k->carrier[position] = (uint8_t)i;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* Posts marks that are not under way. 0, or -ENETUNREACH: there is no rail for a mark. */
