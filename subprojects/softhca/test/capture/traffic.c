@@ -145,12 +145,7 @@ static void send_numbers(int fd)
 	rig_open(&a, NULL);
 	peer = rig_meet(&a, fd, NULL, (struct rig_timers){0});
 	for (;; next++) {
-		rig_post(&a, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
-				     .flags = IBV_SEND_SIGNALED,
-				     .imm = htonl(next),
-				     .len = 5000,
-				     .raddr = peer.addr,
-				     .rkey = peer.rkey});
+		rig_write_imm(&a, htonl(next), 0, 5000, peer);
 		rig_wait_ok(a.scq);
 	}
 }

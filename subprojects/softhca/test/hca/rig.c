@@ -33,6 +33,13 @@ int rig_child(void (*fn)(void), const char *says)
 	return status;
 }
 
+bool rig_mode(const char *mode)
+{
+	const char *env = getenv("SOFTHCA_MODE");
+
+	return env && !strcmp(env, mode);
+}
+
 static struct ibv_cq *make_cq(struct rig *r, const struct rig_attr *a)
 {
 	struct ibv_cq_init_attr_ex ex = {
@@ -333,6 +340,18 @@ void rig_write(struct rig *from, const struct rig *to, uint32_t len)
 void rig_send(struct rig *r, uint32_t len)
 {
 	rig_request(r, IBV_WR_SEND, len, (struct rig_addr){0});
+}
+
+void rig_write_imm(struct rig *r, uint32_t n, uint32_t offset, uint32_t len, struct rig_addr to)
+{
+	rig_post(r, &(struct rig_wr){.id = n,
+			    .op = IBV_WR_RDMA_WRITE_WITH_IMM,
+			    .flags = IBV_SEND_SIGNALED,
+			    .imm = n,
+			    .offset = offset,
+			    .len = len,
+			    .raddr = to.addr,
+			    .rkey = to.rkey});
 }
 
 void rig_write_list(struct rig *from, const struct rig *to, uint32_t n, uint32_t len, int places)

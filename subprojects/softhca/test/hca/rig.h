@@ -59,6 +59,9 @@ struct rig_addr {
  */
 int rig_child(void (*fn)(void), const char *says);
 
+/* Returns true if SOFTHCA_MODE is @mode. */
+bool rig_mode(const char *mode);
+
 /* @attr: NULL for the defaults. */
 void rig_open(struct rig *r, const struct rig_attr *attr);
 void rig_close(struct rig *r);
@@ -124,6 +127,9 @@ void rig_post(struct rig *r, const struct rig_wr *w);
 void rig_request(struct rig *r, enum ibv_wr_opcode op, uint32_t len, struct rig_addr to);
 void rig_write(struct rig *from, const struct rig *to, uint32_t len);
 void rig_send(struct rig *r, uint32_t len);
+
+/* Posts a signaled WRITE of @len bytes at @offset of the buffer. Its id and its immediate data are @n. */
+void rig_write_imm(struct rig *r, uint32_t n, uint32_t offset, uint32_t len, struct rig_addr to);
 
 /*
  * Posts @n WRITEs of @len bytes in @places under one doorbell, and signals the last. Each place is

@@ -339,11 +339,10 @@ static uint64_t traffic(const char *seed)
 
 int main(void)
 {
-	const char *mode = getenv("SOFTHCA_MODE");
 	uint64_t first;
 
 	test_fabric("chaos");
-	stepping = mode && !strcmp(mode, "step");
+	stepping = rig_mode("step");
 	hash = test_map(4096, PROT_READ | PROT_WRITE, MAP_SHARED);
 	first_sent = hash + 1;
 	first_received = hash + 2;

@@ -289,13 +289,7 @@ static void placed_once(void)
 	rig_recv(&p.b, 1, 0, 0);
 	rig_fill(p.a.buf, LONG, 8);
 	for (uint32_t n = 0; n < 2; n++)
-		rig_post(&p.a, &(struct rig_wr){.id = n,
-				       .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-				       .flags = IBV_SEND_SIGNALED,
-				       .imm = n,
-				       .len = LONG,
-				       .raddr = (uintptr_t)p.b.buf,
-				       .rkey = p.b.mr->rkey});
+		rig_write_imm(&p.a, n, 0, LONG, rig_addr(&p.b));
 	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 0);
 	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 0);
 	rig_idle(p.a.scq);
@@ -449,14 +443,6 @@ static bool open_uffd(void)
 	return true;
 }
 
-/* True if one thread executes all messages of a process: it is then in the middle of the copy. */
-static bool polling(void)
-{
-	const char *mode = getenv("SOFTHCA_MODE");
-
-	return mode && !strcmp(mode, "poll");
-}
-
 static void within_a_process(void)
 {
 	others_go_on();
@@ -483,7 +469,8 @@ int main(void)
 			doom(&spare[i]);
 		return SKIPPED;
 	}
-	if (!polling())
+	if (!rig_mode(
+		    "poll")) /* there one thread executes all messages: it is in the middle of the copy */
 		within_a_process();
 	killed_dereg(&spare[0]);
 	killed_srq(&spare[1]);

@@ -31,19 +31,13 @@ static uint32_t length_of(uint32_t n)
 	return 4 + n * 29 % (SLOT - 4);
 }
 
-static void post(uint32_t n, const struct rig_addr *to, uint32_t area)
+static void post(uint32_t n, struct rig_addr to, uint32_t area)
 {
-	uint32_t len = length_of(n), at = OUT + n % SLOTS * SLOT;
+	uint32_t len = length_of(n), at = n % SLOTS * SLOT;
 
-	rig_fill(r.buf + at, len, n);
-	rig_post(&r, &(struct rig_wr){.id = n,
-			     .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED,
-			     .imm = n,
-			     .offset = at,
-			     .len = len,
-			     .raddr = to->addr + area + n % SLOTS * SLOT,
-			     .rkey = to->rkey});
+	rig_fill(r.buf + OUT + at, len, n);
+	to.addr += area + at;
+	rig_write_imm(&r, n, OUT + at, len, to);
 }
 
 static struct rig_addr open_peer(int fd)
@@ -63,7 +57,7 @@ static void victim(int fd)
 
 	for (;;) {
 		if (sent - done < 4)
-			post(sent++, &to, FROM_VICTIM);
+			post(sent++, to, FROM_VICTIM);
 		if (ibv_poll_cq(r.scq, 1, &wc) == 1) {
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 			done++;
@@ -100,7 +94,7 @@ static void steady(int fd)
 
 	alarm(600);
 	while (sent < STEADY_WINDOW)
-		post(sent++, &to, FROM_STEADY);
+		post(sent++, to, FROM_STEADY);
 	for (;;) {
 		if (ibv_poll_cq(r.scq, 1, &wc) == 1)
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
@@ -113,11 +107,11 @@ static void steady(int fd)
 			break;
 		CHECK_EQ(wc.imm_data, got++);
 		rig_recv(&r, wc.wr_id, 0, 0);
-		post(sent++, &to, FROM_STEADY);
+		post(sent++, to, FROM_STEADY);
 	}
 	test_get(fd, &extra, sizeof(extra));
 	for (uint32_t i = 0; i < extra; i++) {
-		post(sent++, &to, FROM_STEADY);
+		post(sent++, to, FROM_STEADY);
 		while (ibv_poll_cq(r.scq, 1, &wc) == 1)
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	}
@@ -193,14 +187,14 @@ static bool turn(struct tally *t, const struct rig_addr *steady_to,
 		post_receive(t, wc.wr_id);
 		r.qp = steady_qp;
 		if (wc.qp_num == steady_qp->qp_num)
-			post(t->to_steady++, steady_to, FROM_STEADY);
+			post(t->to_steady++, *steady_to, FROM_STEADY);
 	} else {
 		idle = true;
 		sched_yield();
 	}
 	if (victim_to && !t->victim_failed && t->to_victim - t->to_victim_done < 4) {
 		r.qp = victim_qp;
-		post(t->to_victim++, victim_to, FROM_VICTIM);
+		post(t->to_victim++, *victim_to, FROM_VICTIM);
 	}
 	return idle;
 }
@@ -259,11 +253,7 @@ static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 	struct ibv_wc wc;
 
 	r.qp = steady_qp;
-	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED,
-			     .imm = VICTIM_QUIET,
-			     .raddr = to->addr,
-			     .rkey = to->rkey});
+	rig_write_imm(&r, VICTIM_QUIET, 0, 0, *to);
 	while (t->from_steady < limit) {
 		wc = rig_wait_ok(r.rcq);
 		on_recv(&wc, t);

@@ -18,19 +18,13 @@ static uint32_t length_of(uint32_t n)
 	return 4 + n * 61 % (SLOT - 4);
 }
 
-static void send_message(const struct rig_addr *to, uint32_t n, uint32_t seed)
+static void send_message(struct rig_addr to, uint32_t n, uint32_t seed)
 {
-	uint32_t at = OUT + n % SLOTS * SLOT, len = length_of(n);
+	uint32_t at = n % SLOTS * SLOT, len = length_of(n);
 
-	rig_fill(r.buf + at, len, seed + n);
-	rig_post(&r, &(struct rig_wr){.id = n,
-			     .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			     .flags = IBV_SEND_SIGNALED,
-			     .imm = n,
-			     .offset = at,
-			     .len = len,
-			     .raddr = to->addr + IN + n % SLOTS * SLOT,
-			     .rkey = to->rkey});
+	rig_fill(r.buf + OUT + at, len, seed + n);
+	to.addr += IN + at;
+	rig_write_imm(&r, n, OUT + at, len, to);
 }
 
 static void check_message(const struct ibv_wc *wc, uint32_t n, uint32_t seed)
@@ -42,7 +36,7 @@ static void check_message(const struct ibv_wc *wc, uint32_t n, uint32_t seed)
 }
 
 /* Both ends do the same: at most SLOTS / 2 messages ahead of the other's. */
-static void exchange(const struct rig_addr *to, uint32_t count, uint32_t mine, uint32_t theirs)
+static void exchange(struct rig_addr to, uint32_t count, uint32_t mine, uint32_t theirs)
 {
 	uint32_t sent = 0, done = 0, got = 0;
 	struct ibv_wc wc;
@@ -72,7 +66,7 @@ static void run_end(int fd, uint32_t mine, uint32_t theirs)
 	for (uint64_t i = 0; i < SLOTS + 8; i++)
 		rig_recv(&r, i, 0, 0);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
-	exchange(&to, 5000, mine, theirs);
+	exchange(to, 5000, mine, theirs);
 	test_put(fd, "x", 1);
 	test_get(fd, &(char){0}, 1);
 	rig_close(&r);

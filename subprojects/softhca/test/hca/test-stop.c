@@ -59,13 +59,6 @@ static uint8_t *target;
 static const struct kind *kind; /* of the next victim */
 static struct ibv_mr *target_mr;
 
-static bool polling(void)
-{
-	const char *mode = getenv("SOFTHCA_MODE");
-
-	return mode && !strcmp(mode, "poll");
-}
-
 /* Relaxed: each word only shows that something has happened in the other process. */
 static uint32_t get_word(const uint32_t *p)
 {
@@ -126,7 +119,7 @@ static pid_t executing_thread(pid_t pid)
 	struct dirent *e;
 	DIR *d;
 
-	if (!polling())
+	if (!rig_mode("poll"))
 		return pid;
 	snprintf(path, sizeof(path), "/proc/%d/task", pid);
 	d = opendir(path);
@@ -191,7 +184,7 @@ static int wait_for_stop(const struct process *p)
 static int begin(const struct process *p)
 {
 	CHECK(!ptrace(PTRACE_SEIZE, p->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
-	if (!polling()) {
+	if (!rig_mode("poll")) {
 		test_put(p->fd, "g", 1);
 		CHECK_EQ(wait_for_stop(p), SIGSEGV);
 		return SIGSEGV;
@@ -369,7 +362,7 @@ static void at_entry(const struct kind *k, long nr, bool drop)
 
 int main(int argc, char **argv)
 {
-	uint32_t points = argc > 1 ? (uint32_t)atoi(argv[1]) : polling() ? 10 : 30;
+	uint32_t points = argc > 1 ? (uint32_t)atoi(argv[1]) : rig_mode("poll") ? 10 : 30;
 
 	test_fabric("stop");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));

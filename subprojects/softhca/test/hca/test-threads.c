@@ -50,19 +50,13 @@ static void connect_all(struct node *n, struct progress *p)
 	}
 }
 
-static void send_one(struct rig *r, const struct rig_addr *to, uint32_t n, uint32_t seed)
+static void send_one(struct rig *r, struct rig_addr to, uint32_t n, uint32_t seed)
 {
-	uint32_t at = RIG_BUF / 2 + n % SLOTS * SLOT;
+	uint32_t at = n % SLOTS * SLOT;
 
-	rig_fill(r->buf + at, SLOT, seed + n);
-	rig_post(r, &(struct rig_wr){.id = n,
-			    .op = IBV_WR_RDMA_WRITE_WITH_IMM,
-			    .flags = IBV_SEND_SIGNALED,
-			    .imm = n,
-			    .offset = at,
-			    .len = SLOT,
-			    .raddr = to->addr + n % SLOTS * SLOT,
-			    .rkey = to->rkey});
+	rig_fill(r->buf + RIG_BUF / 2 + at, SLOT, seed + n);
+	to.addr += at;
+	rig_write_imm(r, n, RIG_BUF / 2 + at, SLOT, to);
 }
 
 static bool move(struct node *n, int i, struct progress *p)
@@ -71,7 +65,7 @@ static bool move(struct node *n, int i, struct progress *p)
 	struct ibv_wc wc;
 
 	if (p->sent < MESSAGES && p->sent - p->done < 8 && p->sent < p->got + SLOTS / 2)
-		send_one(r, &p->to, p->sent++, (uint32_t)(n->id * THREADS + i));
+		send_one(r, p->to, p->sent++, (uint32_t)(n->id * THREADS + i));
 	if (ibv_poll_cq(r->scq, 1, &wc) == 1) {
 		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 		p->done++;
@@ -118,7 +112,7 @@ static void child(int fd)
 	rig_open(&r, NULL);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	for (uint32_t n = 0; n < SLOTS; n++) {
-		send_one(&r, &to, n, 77);
+		send_one(&r, to, n, 77);
 		rig_wait_ok(r.scq);
 	}
 	rig_close(&r);

@@ -4,18 +4,16 @@
  * several lengths from its GID with the index GID. The server checks the IP header before each
  * payload, as the packet had it, and replies to the sender that the header and the completion name.
  */
-#include <arpa/inet.h>
-#include <infiniband/verbs.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "grh.h"
 #include "meet.h"
 
 #define PORT "4444"
 #define QKEY 0x1234
-#define GRH 40
 #define LONGEST 1024
 #define OTHERS (12 + 8 + 4 + 8) /* BTH, DETH, ICRC, UDP header */
 
@@ -115,41 +113,22 @@ static struct ibv_wc receive(uint32_t len)
 	return wc;
 }
 
-static void check_ipv4(const uint8_t *ip, uint32_t udp_len)
-{
-	CHECK_EQ(ip[0], 0x45);
-	CHECK_EQ(ip[1], 0);
-	CHECK_EQ(ip[2] << 8 | ip[3], 20 + udp_len);
-	CHECK_EQ(ip[8], 64);
-	CHECK_EQ(ip[9], IPPROTO_UDP);
-	CHECK(!memcmp(ip + 12, theirs.gid.raw + 12, 4));
-	CHECK(!memcmp(ip + 16, own.gid.raw + 12, 4));
-}
-
-static void check_ipv6(const uint8_t *ip, uint32_t udp_len)
-{
-	const struct ibv_grh *g = (const struct ibv_grh *)ip;
-
-	CHECK_EQ(ntohl(g->version_tclass_flow), 6u << 28);
-	CHECK_EQ(ntohs(g->paylen), udp_len);
-	CHECK_EQ(g->next_hdr, IPPROTO_UDP);
-	CHECK_EQ(g->hop_limit, 64);
-	CHECK(!memcmp(&g->sgid, &theirs.gid, sizeof(g->sgid)));
-	CHECK(!memcmp(&g->dgid, &own.gid, sizeof(g->dgid)));
-}
-
 static void serve(uint32_t len)
 {
 	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
-	uint32_t udp_len = OTHERS + ((len + 3) & ~3u);
+	const struct grh_want want = {.hops = 64,
+		.next = IPPROTO_UDP,
+		.payload = OTHERS + ((len + 3) & ~3u),
+		.from = theirs.gid,
+		.to = own.gid};
 	struct ibv_wc wc;
 
 	post_receive();
 	wc = receive(len);
 	if (memcmp(own.gid.raw, ipv4, sizeof(ipv4)))
-		check_ipv6(memory[0], udp_len);
+		grh_is_ipv6(memory[0], &want);
 	else
-		check_ipv4(memory[0] + 20, udp_len);
+		grh_is_ipv4(memory[0], &want);
 	send_to(ibv_create_ah_from_wc(pd, &wc, (struct ibv_grh *)memory[0], 1), wc.src_qp, len);
 }
 
