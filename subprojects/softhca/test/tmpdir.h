@@ -2,7 +2,9 @@
 #ifndef SOFTHCA_TEST_TMPDIR_H
 #define SOFTHCA_TEST_TMPDIR_H
 
-/* A directory of the test's own, which is removed when the test ends, even after a failed check. */
+/*
+ * A directory of the test's own, which is removed when the process that made it ends, even after a failed check.
+ */
 
 #include <ftw.h>
 #include <stdarg.h>
@@ -13,6 +15,7 @@
 #include "check.h"
 
 static char tmpdir[64] = "/tmp/softhca-test-XXXXXX";
+static pid_t tmpdir_owner;
 
 static int tmpdir_remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -21,12 +24,14 @@ static int tmpdir_remove_entry(const char *path, const struct stat *st, int type
 
 static void tmpdir_remove(void)
 {
-	nftw(tmpdir, tmpdir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+	if (getpid() == tmpdir_owner)
+		nftw(tmpdir, tmpdir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 static inline void tmpdir_make(void)
 {
 	CHECK(mkdtemp(tmpdir));
+	tmpdir_owner = getpid();
 	atexit(tmpdir_remove);
 }
 
