@@ -4,7 +4,7 @@ only libc are built without any header of RDMA, PMIx, hwloc or JSON.
 
     alone.py [--all] SOURCE LAYER...
 
-Without --all, only the first of the layers that need no other layer is built alone.
+Without --all, only the last layer, and the last that needs no RDMA, are built alone.
 """
 import concurrent.futures
 import json
@@ -13,7 +13,7 @@ import pathlib
 import sys
 import tempfile
 
-from layers import HEADER_ONLY, LAYERS, PROGRAMS, fail, run
+from layers import HEADER_ONLY, LAYERS, PROGRAMS, QUICK, fail, run
 
 args = [a for a in sys.argv[1:] if a != "--all"]
 source = pathlib.Path(args[0]).resolve()
@@ -42,7 +42,7 @@ def without_packages(tmp, layers):
     """Builds without the packages: the search path of pkg-config is empty."""
     env = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/bin", "PKG_CONFIG_LIBDIR": tmp, "HOME": tmp}
     out = pathlib.Path(tmp) / "bare"
-    run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", env=env)
+    run("meson", "setup", out, source, "-Dlayers=" + ",".join(layers), "-Dtests=disabled", *QUICK, env=env)
     run("ninja", "-C", out, env=env)
     for layer in layers:
         if not (out / layer / f"lib{layer}.so").exists():
@@ -63,7 +63,8 @@ def alone(tmp, layer):
 
 errors = []
 with tempfile.TemporaryDirectory() as tmp, concurrent.futures.ThreadPoolExecutor(2) as pool:
-    asked = names if "--all" in sys.argv else names[:1] + [n for n in names[1:] if below(n) != {n}]
+    deepest = [[n for n in names if below(n) & {"mlx5dv-lite"} == rdma][-1:] for rdma in (set(), {"mlx5dv-lite"})]
+    asked = names if "--all" in sys.argv else sum(deepest, [])
     jobs = [pool.submit(alone, tmp, layer) for layer in asked]
     jobs.append(pool.submit(without_packages, tmp,
                             [n for n in names if n in LAYERS and not LAYERS[n][2]]))

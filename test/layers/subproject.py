@@ -8,7 +8,7 @@ import re
 import sys
 import tempfile
 
-from layers import run
+from layers import QUICK, run
 
 source, here = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(__file__).parent
 names = sys.argv[2:]
@@ -37,7 +37,7 @@ def wrap_project(outer, layers):
 
 
 def setup(outer, layers, *options):
-    run("meson", "setup", "b", ".", "--force-fallback-for=" + ",".join(layers),
+    run("meson", "setup", "b", ".", *QUICK, "--force-fallback-for=" + ",".join(layers),
         "-Dworkspace:layers=" + ",".join(layers), *options, cwd=outer)
 
 
@@ -92,7 +92,7 @@ def take_one_shared(outer, layer):
 def take_by_wrap(outer, layers):
     """Builds and runs a user of the last layer. The first layer has already configured this tree."""
     wrap_project(outer, layers)
-    run("meson", "setup", "b", ".", "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
+    run("meson", "setup", "b", ".", *QUICK, "--wrap-mode=forcefallback", "-Ddefault_library=static", cwd=outer)
     run("ninja", "-C", "b", f"use-{layers[-1]}", cwd=outer)
     run("meson", "test", "-C", "b", "--no-rebuild", layers[-1], cwd=outer)
 
