@@ -69,7 +69,7 @@ struct clock_pair {
 /* Sets the rate from two pairs, the later one last. 0, or -ERANGE: one of the two stood still. */
 int clock_fit(struct latrec_clock *c, const struct clock_pair *from, const struct clock_pair *to);
 
-/* Returns true if the clock is in the list of clock sources, as in sysfs. */
+/* Returns true if @sources, a list as in sysfs, contains the clock. */
 bool clock_listed(const char *sources, const char *name);
 
 #endif

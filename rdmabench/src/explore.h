@@ -15,7 +15,8 @@
  * After an anomaly is found, its minimal feature set is determined: the parameters that cannot
  * take other values without the anomaly disappearing. Points that have the features of a known
  * anomaly are not tried again. An anomaly without a feature shows that its rule does not
- * distinguish points, and its search takes longest: features of that kind are not searched again.
+ * distinguish points, and the search for its features takes longest. So no more features of that
+ * kind of anomaly are searched.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H

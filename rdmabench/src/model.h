@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Landscapes for tests of the search: models of an adapter whose throughput depends on six
- * parameters of the first traffic in a known way. Each has an anomaly (pauses) in about one of a
- * few hundred points.
+ * parameters of the first traffic in a known way. In each, one of a few hundred points has an
+ * anomaly (pauses).
  *
  *	corner		gets worse towards the largest values of all six, where the anomaly is
  *	interior	gets worse towards the middle of all six, where the anomaly is
  *	deceptive	gets worse towards the smallest values, where there is no anomaly;
- *			the anomaly is where all six are large, and other points do not show it
+ *			the anomaly is where all six are large, and no gradient leads to it
  */
 #ifndef RDMABENCH_MODEL_H
 #define RDMABENCH_MODEL_H

@@ -87,7 +87,7 @@ void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *r
 	struct side *s = f->peer->side;
 	uint32_t skip = s->t.type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0;
 	uint32_t len = recv->len < skip ? 0 : recv->len - skip;
-	const uint8_t *data = recv->buf; /* NULL where no receive has memory */
+	const uint8_t *data = recv->buf; /* NULL if receives have no memory */
 
 	f->received++;
 	f->received_bytes += len;

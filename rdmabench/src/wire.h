@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The small TCP connection over which a server and a client agree. Each message has a header
- * of 12 bytes (magic, version, kind, length of what follows), numbers are little-endian:
+ * The TCP connection over which a server and a client agree on the traffic. Each message has a
+ * header of 12 bytes (magic, version, kind, length of what follows). Numbers are little-endian:
  *
  *	client				server
  *	HELLO traffic
  *					WELCOME run, QPs, memory
  *	JOIN QPs, memory
  *					GO
- *	DONE what was sent		DONE		when a side has sent all
+ *	DONE what was sent		DONE		after a side has sent all
  *	RESULT what came		RESULT		after the other's DONE
  *
  * A busy side sends ALIVE every second. REFUSE, a line of text, may replace any other message.

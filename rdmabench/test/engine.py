@@ -95,14 +95,14 @@ def kinds():
 
 
 def buffers():
-    """Requests go round the buffers of a QP, whose other regions nobody may write to."""
+    """Requests use the buffers of a QP in turn; each QP may use one memory region only."""
     for kind, op in (("RC", "w"), ("RC", "r"), ("UC", "s")):
         o = report("--fork", "-c", kind, "--op", op, "-n", 500, "-s", 5000, "-q", 5, "--buf-num", 7, "--mr-num", 5)
         assert o["sent"]["messages"] == 2500 and o["traffic"]["buf_num"] == 7 and o["errors"] == 0, o
 
 
 def roce():
-    """Addressed by GID; a datagram is one packet of the port's MTU."""
+    """Ports are addressed by GID, and a datagram is one packet of the port's MTU."""
     with topology("name=mlx5_0 link=roce mtu=1024 netdev=lo\n") as devices:
         hca = ["--topology", devices]
         for kind, size in (("RC", 3000), ("UC", 3000), ("UD", 1024)):
@@ -114,7 +114,7 @@ def roce():
 
 
 def table():
-    """perftest's columns, units in them."""
+    """The table has perftest's columns, with their units."""
     out = run("--fork", "-n", 100, "-s", 4096).stdout
     assert "#bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]" in out, out
     for column in ("t_min[usec]", "t_max[usec]", "t_typical[usec]", "t_avg[usec]", "t_stdev[usec]",
@@ -127,7 +127,7 @@ def table():
 
 
 def overdue():
-    """Every batch that is due within the duration is posted or counted: at a rate above and at one below the possible."""
+    """Every batch that is due within the duration is posted or counted, at rates that are too high and at one that is not."""
     for rate, batch, qps in ((50_000_000, 1, 1), (40_000_000, 4, 3), (2000, 2, 2)):
         args = ["--op", "w", "-s", 8, "-D", ".2", "--rate", rate, "-l", batch, "-q", qps]
         o = report("--fork", *args)
@@ -149,7 +149,7 @@ def open_loop():
 
 
 def hw_ts():
-    """Completions are timed by the device's stamps; the error is stated, and a clock of another kind refused."""
+    """Completions are timed by the device's stamps with a stated error; a clock of another rate is refused."""
     with tempfile.TemporaryDirectory() as d, topology("name=mlx5_0 latency_ns=3000000\n") as devices:
         o = report("--fork", "--hw-ts", "-b", "-n", 3000, "-s", 64, "--stats-dir", d, "--run", "r")
         assert o["clock"].startswith("completion time stamps of mlx5_0, accurate to "), o["clock"]
@@ -171,7 +171,7 @@ def hw_ts():
 
 
 def all_sizes():
-    """perftest's -a: a row and a JSON line per size, against a server, too, which ends with the last."""
+    """perftest's -a prints a row and a JSON line per size; a server ends after the last size."""
     out = run("--fork", "-a", "-n", 10).stdout.splitlines()
     assert "#bytes" in out[1] and "BW average[MiB/sec]" in out[1] and "t_typical[usec]" in out[1], out
     rows = [line.split() for line in out[2:-1]]
@@ -193,7 +193,7 @@ def all_sizes():
 
 
 def moderation():
-    """perftest's -Q: a completion for many requests, and every request is done all the same."""
+    """perftest's -Q: one completion stands for many requests, and all requests are carried out."""
     timed = ["-D", ".1"]
     for args in (["-n", 1000], timed, ["-n", 1000, "-l", 8, "-q", 3], timed + ["-l", 8, "-b", "-q", 3],
                  timed + ["-t", 5, "-l", 2], timed + ["-c", "UD", "--op", "s"], timed + ["-t", 8, "--burst", 3]):
@@ -213,7 +213,7 @@ def moderation():
 
 
 def sleeps():
-    """perftest's -e: completions wake both sides up."""
+    """perftest's -e: both sides sleep, and completions wake them."""
     with topology("name=mlx5_0 latency_ns=2000000\n") as devices:
         real = ["--topology", devices, "--link", "real"]
         server = Server(hca=real)
@@ -377,7 +377,7 @@ def machines():
 
 
 def differ():
-    """Clients of one server send the same."""
+    """A server refuses a client whose traffic differs from the first client's."""
     server = Server("--hosts", "2")
     first = start("-p", server.port, "-n", 10, "127.0.0.1")
     r = run("-p", server.port, "-n", 11, "--json", "-", "127.0.0.1", status=1)
@@ -516,7 +516,7 @@ def killed():
     server = engine_below(client, both)
     os.kill(client, signal.SIGKILL)
     try:
-        both.communicate(timeout=HANG / 5)  # until nobody has its standard error
+        both.communicate(timeout=HANG / 5)  # until the server, which has the same standard error, has ended
     except subprocess.TimeoutExpired:
         os.kill(server, signal.SIGKILL)
         raise

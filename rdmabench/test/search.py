@@ -56,7 +56,7 @@ def same_tree(a, b):
     names = sorted(str(p.relative_to(a)) for p in a.rglob("*") if p.is_file())
     assert names == sorted(str(p.relative_to(b)) for p in b.rglob("*") if p.is_file())
     for name in names:
-        if not name.endswith(".sh"):  # which name their directory
+        if not name.endswith(".sh"):  # scripts contain the name of their directory
             assert (a / name).read_bytes() == (b / name).read_bytes(), name
 
 
@@ -136,7 +136,7 @@ def keep(tmp):
     args = ["--model", "corner", "--tries", 5]
     log = tmp / "log"
     log.mkdir()
-    search(log, *args)  # an empty one will do
+    search(log, *args)  # an empty directory is accepted
     (log / "mine").write_text("mine")
     before = (log / "journal.jsonl").read_text()
     r = run("--log", log, *args, status=2)
@@ -207,7 +207,7 @@ def dry_run(tmp):
 
 
 def without_counters(tmp):
-    """A port that does not have the six counters: the engines' own counts stand for them, and there are no pauses."""
+    """If a port does not have the six counters, the engines' own counts are used, and pauses are 0."""
     fabric = f"rdmabench-search-{os.getpid()}-none"
     member = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
                                "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
@@ -221,7 +221,7 @@ def without_counters(tmp):
     assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
     assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
     packet = float(six["tx_vport_rdma_unicast_bytes"]) * 1e9 / 8 / float(six["tx_vport_rdma_unicast_packets"])
-    assert abs(packet - 1024) < 1, six  # what fills its packets has no empty one behind
+    assert abs(packet - 1024) < 1, six  # a message that fills its packets is not followed by an empty one
     member.communicate(b"\n", timeout=100)
 
 
@@ -235,7 +235,7 @@ def interrupted(tmp):
         assert p.poll() is None, p.communicate()
         os.sched_yield()
     p.kill()
-    p.communicate(timeout=100)  # until nobody has its standard error
+    p.communicate(timeout=100)  # until its engines, which have the same standard error, have ended
     shutil.rmtree(log)
     search(log, *args[2:], "-D", ".1", prefix=prefix)
     journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
@@ -299,7 +299,7 @@ def engine(tmp):
 
 
 def inject(tmp):
-    """Events are tried if they are asked for."""
+    """With --inject events are tried."""
     o = search(tmp / "inject", "--tries", 1, "-D", ".05", "--gbps", 0, "--packets", 0, "--fix=0.inject=delay",
                "--fix=0.inject_at=16", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=mr", prefix=prefix)
     assert o["failures"] == 0, o

@@ -204,7 +204,7 @@ class Context(Handle):
         _lib.copyrpc_ctx_create(self._attr(_CtxAttr, attributes), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
-        self._arrived = arrived = []  # which the callback knows, without a circle through self
+        self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
             (number, status, None if status else string_at(data, length))))
 

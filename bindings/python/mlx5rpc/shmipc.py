@@ -154,7 +154,7 @@ class Client(_Side, side="client"):
         super().__init__(name, attributes)
         self._tokens, self._last = {}, 0
         self._buffer = ctypes.create_string_buffer(self.attr["resp_size"])
-        self._arrived = arrived = []  # which the callback knows, without a circle through self
+        self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, number, data, length: arrived.append(
             (number, string_at(data, length) if data else None)))
 
