@@ -136,12 +136,12 @@ static int report(struct engine *e)
 	struct engine_report r = {.o = e->o,
 		.s = &e->side,
 		.run = e->run,
+		.device = mlx5dvl_ctx_device(e->side.ctx),
 		.before = &e->before,
 		.after = &e->after};
 	int status = report_status(&e->side);
 	json_t *o;
 
-	snprintf(r.device, sizeof(r.device), "%s", mlx5dvl_ctx_device(e->side.ctx));
 	if (!e->o->json || strcmp(e->o->json, "-"))
 		report_table(&r, stdout);
 	if (!e->o->json)
@@ -236,12 +236,6 @@ static int set_up_client(struct engine *e, const char *host, uint32_t port)
 	if (!err)
 		err = open_stats(e);
 	return err ? err : wait_for_go(e, p);
-}
-
-static int client(struct engine *e, const char *host, uint32_t port)
-{
-	e->side.sends = true;
-	return run_and_report(e, set_up_client(e, host, port));
 }
 
 /* ---- server ---- */
@@ -505,10 +499,13 @@ static int with_server(const struct engine_options *o, int listener)
 static int one_client(const struct engine_options *o, const char *host, uint32_t port)
 {
 	struct engine *e = new_engine(o);
-	int status = e ? client(e, host, port) : 1;
+	int status;
 
-	if (e)
-		free_engine(e);
+	if (!e)
+		return 1;
+	e->side.sends = true;
+	status = run_and_report(e, set_up_client(e, host, port));
+	free_engine(e);
 	return status;
 }
 

@@ -46,8 +46,7 @@ int engine_main(int argc, char **argv);
 struct engine_report {
 	const struct engine_options *o;
 	const struct side *s;
-	const char *run;
-	char device[64];
+	const char *run, *device;
 	struct counters *before, *after;
 };
 

@@ -188,12 +188,6 @@ static uint64_t due_ns(const struct flow *f, uint64_t k)
 	return s->start_ns + (uint64_t)(batches * s->t.send_batch * 1e9 / (double)s->t.rate);
 }
 
-/* Returns the time at which the next batch is due; 0: immediately. */
-static uint64_t next_due(const struct flow *f)
-{
-	return f->peer->side->t.rate ? due_ns(f, f->head) : 0;
-}
-
 uint64_t flow_overdue(const struct flow *f)
 {
 	const struct side *s = f->peer->side;
@@ -224,7 +218,7 @@ static void after_batch(struct flow *f, uint64_t now_ns)
 bool flow_send(struct flow *f, uint64_t now_ns)
 {
 	const struct traffic *t = &f->peer->side->t;
-	uint64_t left = left_to_post(f, now_ns), due = next_due(f);
+	uint64_t left = left_to_post(f, now_ns), due = t->rate ? due_ns(f, f->head) : 0;
 	uint32_t n = left < t->send_batch ? (uint32_t)left : t->send_batch;
 
 	if (!n)
