@@ -46,10 +46,11 @@ struct machine_costs {
 };
 struct machine_costs machine_costs(const struct machine *m);
 
-/* One parameter: its name, where it is, and where its default comes from. */
+/* One parameter: its name, where it is, its default, and where that comes from. */
 struct machine_key {
 	const char *name;
 	size_t offset;
+	double built_in;
 	const char *source;
 };
 extern const struct machine_key machine_keys[];
