@@ -62,13 +62,6 @@ static double of_key(const struct odds *o, double share, bool is_followed)
 	return sum / MOMENTS;
 }
 
-static double uniform(const struct odds *o)
-{
-	double range = (double)o->load->key_range, share = (double)o->keys / range;
-
-	return share * of_key(o, 1 / range, true) + (1 - share) * of_key(o, 1 / range, false);
-}
-
 /*
  * The next group: one key, or those up to GROWTH times the first, but none that is followed with
  * one that is not.
@@ -82,7 +75,8 @@ static double group_end(const struct odds *o, double first)
 	return fmin(end, (double)o->load->key_range + 1);
 }
 
-static double zipf(const struct odds *o)
+/* The average over the keys. Uniform keys have theta 0. */
+static double of_keys(const struct odds *o)
 {
 	double sum = 0, weights = 0, end;
 
@@ -104,7 +98,7 @@ double odds_one(const struct odds *o)
 {
 	if (!o->ops || o->load->read_ratio >= 1)
 		return 0;
-	return o->load->zipf_theta > 0 ? zipf(o) : uniform(o);
+	return of_keys(o);
 }
 
 double odds_rate(const struct odds *o, double rate)
