@@ -46,6 +46,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 
 	*c = (struct client){.node = node,
 		.index = index,
+		.made = &node->made[id],
 		.remote = node->ranks > 1 ? o->backend : NULL,
 		.take = take_reply};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
@@ -237,10 +238,10 @@ static void run_once(struct client *c, uint32_t run)
 	check_finish(&c->check, c->error);
 	end = clock_ns();
 	c->elapsed_ns = end > c->measured_ns ? end - c->measured_ns : 0;
-	if (n > c->made.most)
-		c->made.most = n;
-	c->made.last = n;
-	c->made.doubtful = c->check.doubtful;
+	if (n > c->made->most)
+		c->made->most = n;
+	c->made->last = n;
+	c->made->doubtful = c->check.doubtful;
 }
 
 /* Reads the keys of the audit, and counts them with another algorithm. 0 or -errno. */

@@ -39,7 +39,7 @@ struct client {
 	uint64_t start_ns, measured_ns; /* when the run began, and when its measurement began */
 	uint64_t elapsed_ns; /* of the last run, without the warm-up, or of the audit */
 	_Atomic uint64_t done; /* verified in this run so far, for the progress line */
-	struct history_made made;
+	struct history_made *made; /* in the node's list */
 	uint32_t keys_put; /* number of keys of the next client that the audit must read */
 	int error; /* 0, or -errno: the client cannot continue */
 };

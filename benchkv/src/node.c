@@ -134,7 +134,8 @@ static int make_threads_state(struct node *n)
 
 	n->daemons = calloc(n->o->daemons, sizeof(*n->daemons));
 	n->clients = calloc(n->o->clients, sizeof(*n->clients));
-	if (!n->daemons || !n->clients)
+	n->made = calloc((size_t)n->ranks * n->o->clients, sizeof(*n->made));
+	if (!n->daemons || !n->clients || !n->made)
 		return -ENOMEM;
 	if (n->o->clients > 1)
 		err = board_init(&n->board, history_keys(n->o->load.key_range));
@@ -189,38 +190,31 @@ static int open_regions(struct node *n, char *why, int size)
 /* ---- threads ---- */
 
 /*
- * Sets the name that top(1) and others show; that of a client in a run has the run in it, see
- * show_run().
+ * Starts a thread, and sets the name that top(1) and others show; that of a client in a run has the
+ * run in it, see show_run().
  */
-static void name_thread(pthread_t thread, const char *what, uint32_t index)
+static int start_thread(pthread_t *thread_p, void *(*body)(void *), void *arg, const char *what,
+	uint32_t index)
 {
-	char name[16]; /* what the kernel keeps */
+	char name[20]; /* the kernel keeps 15 characters */
+	int err = pthread_create(thread_p, NULL, body, arg);
 
+	if (err)
+		return -err;
 	snprintf(name, sizeof(name), "%s%u", what, index);
-	pthread_setname_np(thread, name);
+	pthread_setname_np(*thread_p, name);
+	return 0;
 }
 
 static int start_threads(struct node *n)
 {
-	while (n->daemons_started < n->o->daemons) {
-		struct daemon *d = &n->daemons[n->daemons_started];
-		int err = pthread_create(&d->thread, NULL, daemon_main, d);
+	int err = 0;
 
-		if (err)
-			return -err;
-		name_thread(d->thread, "daemon", d->index);
-		n->daemons_started++;
-	}
-	while (n->clients_started < n->o->clients) {
-		struct client *c = &n->clients[n->clients_started];
-		int err = pthread_create(&c->thread, NULL, client_main, c);
-
-		if (err)
-			return -err;
-		name_thread(c->thread, "client", c->index);
-		n->clients_started++;
-	}
-	return 0;
+	for (uint32_t i = 0; !err && i < n->o->daemons; i++, n->daemons_started += !err)
+		err = start_thread(&n->daemons[i].thread, daemon_main, &n->daemons[i], "daemon", i);
+	for (uint32_t i = 0; !err && i < n->o->clients; i++, n->clients_started += !err)
+		err = start_thread(&n->clients[i].thread, client_main, &n->clients[i], "client", i);
+	return err;
 }
 
 int node_start(struct node *n, char *why, int size)
