@@ -24,15 +24,10 @@ static const struct backend backend_owner = {
 	.name = "owner",
 	.brief = "client, shmipc, daemon, copyrpc",
 	.about = "Clients give their requests for other ranks to the daemon of the endpoint.\n",
-	.owned = true,
-	.copyrpc = true,
-	.endpoints = owners_endpoints,
-	.why_endpoints = OWNERS_WHY,
 	.make = owners_make,
 	.make_daemon = make_daemon,
-	.connect = owners_connect,
 	.call = call,
-	.serve = owners_serve,
+	OWNERS_FIELDS,
 };
 
 extern const struct backend *const __wrap_backends[];

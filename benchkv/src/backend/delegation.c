@@ -113,19 +113,14 @@ const struct backend backend_delegation = {
 	.about =
 		"Clients write their requests for other ranks into a ring of shared memory (delegrpc),\n"
 		"from which a daemon takes them to the rank (copyrpc).\n",
-	.owned = true,
-	.copyrpc = true,
-	.endpoints = owners_endpoints,
-	.why_endpoints = OWNERS_WHY,
 	.make = owners_make,
 	.make_daemon = make_daemon,
 	.make_client = make_client,
-	.connect = owners_connect,
 	.open_daemon = open_daemon,
 	.free_client = free_client,
 	.call = call,
 	.poll = poll_rings,
 	.pending = pending,
 	.wait = wait_ring,
-	.serve = owners_serve,
+	OWNERS_FIELDS,
 };

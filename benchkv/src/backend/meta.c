@@ -36,14 +36,9 @@ const struct backend backend_meta = {
 		"Clients give their requests for other ranks to the daemon of the key's shard (shmipc),\n"
 		"this to the daemon that has the endpoint of the rank (flux), this to the rank "
 		"(copyrpc).\n",
-	.owned = true,
 	.all_own = true,
-	.copyrpc = true,
-	.endpoints = owners_endpoints,
-	.why_endpoints = OWNERS_WHY,
 	.make = make,
 	.make_daemon = make_daemon,
-	.connect = owners_connect,
 	.call = call,
-	.serve = owners_serve,
+	OWNERS_FIELDS,
 };

@@ -11,7 +11,11 @@
 
 #include "backend.h"
 
-#define OWNERS_WHY "one for each other rank, that for rank r at daemon r mod --net-daemons"
+/* The fields of struct backend that all these backends have in common. */
+#define OWNERS_FIELDS                                                                              \
+	.owned = true, .copyrpc = true, .endpoints = owners_endpoints,                             \
+	.why_endpoints = "one for each other rank, that for rank r at daemon r mod --net-daemons", \
+	.connect = owners_connect, .serve = owners_serve
 
 uint32_t owners_endpoints(const struct node *n);
 int owners_make(struct node *n, char *why, int size);
