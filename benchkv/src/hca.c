@@ -7,33 +7,24 @@
 #include <stdio.h>
 #include <string.h>
 
-static void list_names(struct ibv_device **devices, char *list, size_t size)
-{
-	size_t at = 0;
-
-	snprintf(list, size, "none");
-	for (int i = 0; devices && devices[i] && at < size; i++) {
-		if (mlx5dv_is_supported(devices[i]))
-			at += (size_t)snprintf(list + at, size - at, "%s%s", at ? ", " : "",
-				ibv_get_device_name(devices[i]));
-	}
-}
-
 int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size)
 {
 	struct ibv_device **devices = ibv_get_device_list(NULL);
-	char list[256];
+	char list[256] = "none";
+	size_t at = 0;
 	int err = -ENODEV;
 
-	for (int i = 0; err && devices && devices[i]; i++) {
+	for (int i = 0; err && devices && devices[i] && at < sizeof(list); i++) {
 		const char *n = ibv_get_device_name(devices[i]);
 
-		if (mlx5dv_is_supported(devices[i]) && (!want || !strcmp(n, want))) {
+		if (!mlx5dv_is_supported(devices[i]))
+			continue;
+		at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%s", at ? ", " : "", n);
+		if (!want || !strcmp(n, want)) {
 			snprintf(name, HCA_NAME_MAX, "%s", n);
 			err = 0;
 		}
 	}
-	list_names(devices, list, sizeof(list));
 	if (err)
 		snprintf(why, (size_t)size, "no mlx5 device '%s': give auto, or one of: %s",
 			want ? want : "auto", list);

@@ -79,6 +79,12 @@ static inline uint64_t mix64(uint64_t z)
 	return z ^ (z >> 31);
 }
 
+/* Adds a number to a hash of several numbers. */
+static inline uint64_t mix64_add(uint64_t sum, uint64_t x)
+{
+	return mix64(sum ^ x) + 0x9e3779b97f4a7c15ull;
+}
+
 /* Its inverse: the multipliers are the inverses modulo 2^64. */
 static inline uint64_t unmix64(uint64_t z)
 {

@@ -17,13 +17,10 @@ static enum decision_reason why_polled(const struct control *c, const struct con
 	}
 }
 
-static void add(struct control *c, enum decision_what what, enum decision_reason why,
+static void add(struct control *c, enum decision_what what, enum decision_reason why, uint32_t rank,
 	uint32_t decided, const double seen[DECISION_VALUES])
 {
-	struct decision x = {.what = what,
-		.reason = why,
-		.rank = DECISION_NO_RANK,
-		.decided = decided};
+	struct decision x = {.what = what, .reason = why, .rank = rank, .decided = decided};
 
 	memcpy(x.seen, seen, sizeof(x.seen));
 	decisions_add(c->log, &x);
@@ -36,19 +33,17 @@ void note_polls(struct control *c, const struct control_polls *p)
 
 	if (c->spec.kind == CONTROL_BUDGET || c->spec.kind == CONTROL_THRESHOLD ||
 		c->spec.kind == CONTROL_ADAPTIVE)
-		add(c, DECISION_POLL, why_polled(c, p), p->polls, seen);
+		add(c, DECISION_POLL, why_polled(c, p), DECISION_NO_RANK, p->polls, seen);
 }
 
 void note_flush(struct control *c, const struct control_load *load, uint64_t age_ns,
 	uint32_t unconsumed, enum decision_reason why)
 {
-	const struct decision x = {.what = DECISION_FLUSH,
-		.reason = why,
-		.rank = load->ep,
-		.decided = why != BECAUSE_WINDOW && why != BECAUSE_UNCONSUMED,
-		.seen = {load->calls, load->replies, (double)age_ns, unconsumed}};
+	const double seen[DECISION_VALUES] = {load->calls, load->replies, (double)age_ns,
+		unconsumed};
 
-	decisions_add(c->log, &x);
+	add(c, DECISION_FLUSH, why, load->ep, why != BECAUSE_WINDOW && why != BECAUSE_UNCONSUMED,
+		seen);
 }
 
 void note_hold(struct control *c, uint32_t held, uint64_t age_ns, uint32_t outstanding,
@@ -63,7 +58,7 @@ void note_hold(struct control *c, uint32_t held, uint64_t age_ns, uint32_t outst
 				   (double)age_ns >= h->ns ? BECAUSE_TIME :
 							     BECAUSE_HEALTHY;
 
-	add(c, DECISION_HOLD, why, released, seen);
+	add(c, DECISION_HOLD, why, DECISION_NO_RANK, released, seen);
 }
 
 void note_budget(struct control *c, uint32_t u_before)
@@ -75,9 +70,9 @@ void note_budget(struct control *c, uint32_t u_before)
 		a->u_max};
 
 	if (a->why < BECAUSE_PROBE_OFF)
-		add(c, DECISION_BUDGET, a->why, a->u, of_loops);
+		add(c, DECISION_BUDGET, a->why, DECISION_NO_RANK, a->u, of_loops);
 	else
-		add(c, DECISION_IDENTIFY, a->why, a->u, of_halves);
+		add(c, DECISION_IDENTIFY, a->why, DECISION_NO_RANK, a->u, of_halves);
 }
 
 void note_batching(struct control *c)
@@ -88,5 +83,5 @@ void note_batching(struct control *c)
 		(double)e->peers_ended, (double)e->peers_area, l->latency_ns[false],
 		l->latency_ns[true], e->batching};
 
-	add(c, DECISION_BATCHING, e->why, l->batching, seen);
+	add(c, DECISION_BATCHING, e->why, DECISION_NO_RANK, l->batching, seen);
 }

@@ -267,11 +267,6 @@ int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t 
 	return err;
 }
 
-static uint64_t digest_add(uint64_t sum, uint64_t x)
-{
-	return mix64(sum ^ x) + 0x9e3779b97f4a7c15ull;
-}
-
 static uint64_t real_bits(double x)
 {
 	uint64_t bits;
@@ -311,6 +306,6 @@ uint64_t options_digest(const struct options *o)
 	uint64_t sum = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		sum = digest_add(sum, fields[i]);
+		sum = mix64_add(sum, fields[i]);
 	return sum;
 }

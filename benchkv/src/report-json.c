@@ -16,6 +16,9 @@ static json_t *json_u64(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
+/* A counter of a struct, under its own name. */
+#define COUNT(of, field) #field, json_u64((of)->field)
+
 /* JSON is UTF-8; what is not is named so, for one such word may not cost the report. */
 static json_t *json_text(const char *text)
 {
@@ -153,30 +156,25 @@ static json_t *json_daemons(const struct daemon_stats *d)
 {
 	return json_pack(
 		"{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o, o, o, o, o]}",
-		"loops", json_u64(d->loops), "idle_loops", json_u64(d->idle_loops), "sleeps",
-		json_u64(d->sleeps), "overslept", json_u64(d->overslept), "local",
-		json_u64(d->local), "remote", json_u64(d->remote), "forwarded",
-		json_u64(d->forwarded), "relayed", json_u64(d->relayed), "calls",
-		json_u64(d->calls), "responses", json_u64(d->responses), "stalled",
-		json_u64(d->stalled), "polls", json_u64(d->polls), "batch_loops",
-		json_u64(d->batch[0]), json_u64(d->batch[1]), json_u64(d->batch[2]),
+		COUNT(d, loops), COUNT(d, idle_loops), COUNT(d, sleeps), COUNT(d, overslept),
+		COUNT(d, local), COUNT(d, remote), COUNT(d, forwarded), COUNT(d, relayed),
+		COUNT(d, calls), COUNT(d, responses), COUNT(d, stalled), COUNT(d, polls),
+		"batch_loops", json_u64(d->batch[0]), json_u64(d->batch[1]), json_u64(d->batch[2]),
 		json_u64(d->batch[3]), json_u64(d->batch[4]));
 }
 
 static json_t *json_ways(const struct result_ways *w)
 {
-	return json_pack("{s:o, s:o, s:o, s:o}", "ipc", json_u64(w->ipc), "ring", json_u64(w->ring),
-		"flux", json_u64(w->flux), "relay", json_u64(w->relay));
+	return json_pack("{s:o, s:o, s:o, s:o}", COUNT(w, ipc), COUNT(w, ring), COUNT(w, flux),
+		COUNT(w, relay));
 }
 
 static json_t *json_net(const struct copyrpc_stats *s)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "calls",
-		json_u64(s->calls), "replies", json_u64(s->replies), "batches",
-		json_u64(s->batches), "bytes", json_u64(s->bytes), "wqes", json_u64(s->wqes),
-		"doorbells", json_u64(s->doorbells), "credit_only", json_u64(s->credit_only),
-		"reads", json_u64(s->reads), "ring_stalls", json_u64(s->ring_stalls),
-		"credit_stalls", json_u64(s->credit_stalls), "sq_stalls", json_u64(s->sq_stalls));
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", COUNT(s, calls),
+		COUNT(s, replies), COUNT(s, batches), COUNT(s, bytes), COUNT(s, wqes),
+		COUNT(s, doorbells), COUNT(s, credit_only), COUNT(s, reads), COUNT(s, ring_stalls),
+		COUNT(s, credit_stalls), COUNT(s, sq_stalls));
 }
 
 static json_t *json_parameters(const struct report *r)

@@ -10,7 +10,7 @@
 
 atomic_int stop_signal;
 
-static void raise_flag(int sig)
+void stop_raise(int sig)
 {
 	int none = 0;
 
@@ -29,17 +29,12 @@ static void on_signal(int sig)
 	static atomic_ullong first_ns;
 	unsigned long long now = clock_ns(), first = 0;
 
-	raise_flag(sig);
+	stop_raise(sig);
 	/* Relaxed: only other runs of this handler write it. */
 	if (!atomic_compare_exchange_strong_explicit(&first_ns, &first, now, memory_order_relaxed,
 		    memory_order_relaxed) &&
 		now - first > ECHO_NS)
 		_exit(128 + sig);
-}
-
-void stop_raise(int sig)
-{
-	raise_flag(sig);
 }
 
 static int guard_status;

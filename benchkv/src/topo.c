@@ -87,7 +87,7 @@ void topo_close(struct topo *t)
 static uint64_t hash_text(uint64_t sum, const char *s)
 {
 	while (*s)
-		sum = mix64(sum ^ (uint8_t)*s++) + 0x9e3779b97f4a7c15ull;
+		sum = mix64_add(sum, (uint8_t)*s++);
 	return sum;
 }
 
@@ -144,8 +144,8 @@ static int core_unit(const struct topo *t, hwloc_obj_t core, uint32_t k)
 }
 
 /*
- * Appends to units the k-th hardware threads of all cores that are near, or of all
- * others; their new number.
+ * Appends to units the k-th hardware threads of all cores that are near, or of all others. Returns
+ * their new number. If units is NULL, only counts.
  */
 static uint32_t append_units(const struct topo *t, int *units, uint32_t n, uint32_t k,
 	hwloc_const_bitmap_t near, bool want_near)
@@ -156,8 +156,9 @@ static uint32_t append_units(const struct topo *t, int *units, uint32_t n, uint3
 		bool is_near = near && hwloc_bitmap_isincluded(core->cpuset, near);
 		int unit = is_near == want_near ? core_unit(t, core, k) : -1;
 
-		if (unit >= 0)
-			units[n++] = unit;
+		if (unit >= 0 && units)
+			units[n] = unit;
+		n += unit >= 0;
 	}
 	return n;
 }
@@ -174,18 +175,6 @@ static uint32_t order_units(const struct topo *t, const char *device, int *units
 		if (n == before)
 			break;
 	}
-	return n;
-}
-
-/* Cores next to the device with a unit for us. */
-static uint32_t count_near(const struct topo *t, const char *device)
-{
-	uint32_t all = topo_units(t), n = 0;
-	int *units = calloc(all ? all : 1, sizeof(*units));
-
-	if (units)
-		n = append_units(t, units, 0, 0, near_device(t, device), true);
-	free(units);
 	return n;
 }
 
@@ -225,7 +214,7 @@ bool topo_plan(struct topo *t, const char *device, uint32_t index, uint32_t shar
 	t->unit = NULL;
 	t->planned = 0;
 	snprintf(t->device, sizeof(t->device), "%s", device ? device : "");
-	t->near_cores = count_near(t, device);
+	t->near_cores = append_units(t, NULL, 0, 0, near_device(t, device), true);
 	t->index = index;
 	t->sharers = sharers;
 	t->threads = threads;
