@@ -194,15 +194,11 @@ static void sim_fini(struct sim *s)
 	free(s->ranks);
 }
 
+/* They are numbers of 64 bits only. */
 static void add_counts(struct counts *sum, const struct counts *c)
 {
-	sum->loops += c->loops;
-	sum->loop_ns += c->loop_ns;
-	sum->responses += c->responses;
-	sum->writes += c->writes;
-	sum->messages += c->messages;
-	for (int i = 0; i < BUCKETS; i++)
-		sum->bucket[i] += c->bucket[i];
+	for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
+		((uint64_t *)sum)[i] += ((const uint64_t *)c)[i];
 }
 
 static double ratio(double a, double b)
