@@ -10,32 +10,28 @@
 #include <pmix.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* BENCHKV_HOLD_FENCE=N: that rank stops itself instead of its N-th fence, until SIGCONT. */
-static void hold(void)
+/* True: this is call number `count` of the chosen rank, if the variable has this number. */
+static bool chosen(const char *variable, int count)
 {
-	static int fences;
-	const char *at = getenv("BENCHKV_HOLD_FENCE"), *victim = getenv("BENCHKV_KILL_RANK");
+	const char *at = getenv(variable), *victim = getenv("BENCHKV_KILL_RANK");
 	const char *rank = getenv("PMIX_RANK");
 
-	if (at && rank && victim && !strcmp(rank, victim) && ++fences == atoi(at))
-		raise(SIGSTOP);
+	return at && !strcmp(rank ? rank : "0", victim ? victim : "0") && count == atoi(at);
 }
 
 static void point(void)
 {
 	static atomic_int calls;
-	const char *at = getenv("BENCHKV_KILL_AT"), *victim = getenv("BENCHKV_KILL_RANK");
-	const char *rank = getenv("PMIX_RANK");
 
-	if (!at || strcmp(rank ? rank : "0", victim ? victim : "0"))
-		return;
 	/* Relaxed: only the number counts. */
-	if (atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1 == atoi(at))
+	if (chosen("BENCHKV_KILL_AT",
+		    atomic_fetch_add_explicit(&calls, 1, memory_order_relaxed) + 1))
 		kill(getpid(), SIGKILL);
 }
 
@@ -48,15 +44,14 @@ static void *next(const char *name)
 
 int shm_open(const char *name, int flags, mode_t mode)
 {
-	int (*real)(const char *, int, mode_t) =
-		(int (*)(const char *, int, mode_t))next("shm_open");
+	__typeof__(shm_open) *real = (__typeof__(real))next("shm_open");
 
 	return real(name, flags, mode);
 }
 
 int shm_unlink(const char *name)
 {
-	int (*real)(const char *) = (int (*)(const char *))next("shm_unlink");
+	__typeof__(shm_unlink) *real = (__typeof__(real))next("shm_unlink");
 	static atomic_flag stopped = ATOMIC_FLAG_INIT;
 
 	if (getenv("BENCHKV_STOP_NAMED") && !atomic_flag_test_and_set(&stopped))
@@ -66,14 +61,14 @@ int shm_unlink(const char *name)
 
 int posix_fallocate(int fd, off_t from, off_t len)
 {
-	int (*real)(int, off_t, off_t) = (int (*)(int, off_t, off_t))next("posix_fallocate");
+	__typeof__(posix_fallocate) *real = (__typeof__(real))next("posix_fallocate");
 
 	return real(fd, from, len);
 }
 
 pmix_status_t PMIx_Commit(void)
 {
-	pmix_status_t (*real)(void) = (pmix_status_t(*)(void))next("PMIx_Commit");
+	__typeof__(PMIx_Commit) *real = (__typeof__(real))next("PMIx_Commit");
 
 	return real();
 }
@@ -81,10 +76,11 @@ pmix_status_t PMIx_Commit(void)
 pmix_status_t PMIx_Fence_nb(const pmix_proc_t procs[], size_t n, const pmix_info_t info[],
 	size_t n_info, pmix_op_cbfunc_t fn, void *arg)
 {
-	pmix_status_t (*real)(const pmix_proc_t[], size_t, const pmix_info_t[], size_t,
-		pmix_op_cbfunc_t, void *) = (pmix_status_t(*)(const pmix_proc_t[], size_t,
-		const pmix_info_t[], size_t, pmix_op_cbfunc_t, void *))next("PMIx_Fence_nb");
+	__typeof__(PMIx_Fence_nb) *real = (__typeof__(real))next("PMIx_Fence_nb");
+	static int fences;
 
-	hold();
+	/* BENCHKV_HOLD_FENCE=N: that rank stops itself instead of its N-th fence, until SIGCONT. */
+	if (chosen("BENCHKV_HOLD_FENCE", ++fences))
+		raise(SIGSTOP);
 	return real(procs, n, info, n_info, fn, arg);
 }

@@ -105,33 +105,22 @@ with tempfile.TemporaryDirectory() as scratch:
 
 two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout for n in "23")
 assert two == three
-refuses("--threads", "--threads", "0")
-refuses("--threads", "--threads", "65")
-refuses("--np", "--np", "0")
-refuses("--np", "--np", "4097")
-refuses("--qd", "--qd", "x")
-refuses("--qd-before", "--qd-before", "0")
+for option, *values in (("--threads", "0", "65"), ("--np", "0", "4097"), ("--qd", "x"), ("--qd-before", "0"),
+                        ("--control", "auto:0,1"), ("--init", "middle"), ("--duration", "0", "-1"), ("--disturb", "-1"),
+                        ("--seed", "9223372036854775808")):  # the JSON object would have a negative one
+    for value in values:
+        refuses(option, option, value)
+for args in (("map", "--qd-before", "1", "--qd-step", "1"), ("table", "--hgrm", "x"), ("table", "--np", "4"),
+             ("map", "--qd", "4"), ("map", "--init", "low"), ("table", "--control", "none"), ("map", "--trace", "x")):
+    refuses(f"means nothing to {args[0]}", *args)
 refuses("--qd-step", "--qd-before", "1", "--qd-step", "0")
 refuses("give --qd-step", "--qd-before", "1")
 refuses("give --qd-before", "--qd-step", "1")
 refuses("at most --qd", "--qd", "2", "--qd-before", "3", "--qd-step", "1")
-refuses("means nothing to map", "map", "--qd-before", "1", "--qd-step", "1")
-refuses("--control", "--control", "auto:0,1")
-refuses("--init", "--init", "middle")
-refuses("--duration", "--duration", "0")
-refuses("--duration", "--duration", "-1")
 refuses("requests in flight", "--clients", "1024", "--qd", "4096")
 refuses("command", "walk")
-refuses("means nothing to table", "table", "--hgrm", "x")
-refuses("means nothing to table", "table", "--np", "4")
-refuses("means nothing to map", "map", "--qd", "4")
-refuses("means nothing to map", "map", "--init", "low")
-refuses("means nothing to table", "table", "--control", "none")
-refuses("means nothing to map", "map", "--trace", "x")
-refuses("--disturb", "--disturb", "-1")
 refuses("'more' is too much", "run", "more")
 refuses("No such file", "--trace", "/nonexistent/x")
-refuses("--seed", "--seed", "9223372036854775808")  # the JSON object would have a negative one
 for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standard output"), (["--help"], "standard output"),
                    (["--version"], "standard output"), ([*SHORT, "--hgrm", "/dev/full", "--json", "/dev/null"], "/dev/full"),
                    ([*SHORT, "--trace", "/dev/full", "--json", "/dev/null"], "/dev/full")):

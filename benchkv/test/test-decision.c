@@ -7,17 +7,26 @@
 #include "control.h"
 #include "decision.h"
 
-/* Returns the text of the log; the caller must free it. */
-static char *text_of(const struct decisions *d)
-{
-	char *text = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
+/* The log of the case, and its text. */
+static struct decisions d;
+static char *text;
 
+static void begin(uint64_t now_ns)
+{
+	decisions_fini(&d);
+	CHECK_EQ(decisions_init(&d, now_ns), 0);
+}
+
+static void write_text(void)
+{
+	size_t len = 0;
+	FILE *out;
+
+	free(text);
+	out = open_memstream(&text, &len);
 	CHECK(out);
-	decisions_write(d, 3, out);
+	decisions_write(&d, 3, out);
 	fclose(out);
-	return text;
 }
 
 static void counts_what_repeats(void)
@@ -26,10 +35,8 @@ static void counts_what_repeats(void)
 		.reason = BECAUSE_WINDOW,
 		.rank = 7,
 		.seen = {2, 0, 1500, 4}};
-	struct decisions d;
-	char *text;
 
-	CHECK_EQ(decisions_init(&d, 1000), 0);
+	begin(1000);
 	decisions_add(&d, &x);
 	d.now_ns = 2500;
 	decisions_add(&d, &x);
@@ -41,15 +48,13 @@ static void counts_what_repeats(void)
 	x.decided = 5;
 	x.reason = BECAUSE_POLLS;
 	decisions_add(&d, &x);
-	text = text_of(&d);
+	write_text();
 	CHECK(!strcmp(text, "3,0.000,2,flush,7,calls=2 replies=0 age_ns=1500 unconsumed=4,wait,"
 			    "the window is full\n"
 			    "3,1.500,1,flush,7,calls=2 replies=0 age_ns=1500 unconsumed=4,go,"
 			    "of those that wait it has the most calls and age\n"
 			    "3,1.500,1,poll,,polls=2 last=0 responses=1500 cqes=4 u=0,5,"
 			    "as many polls as the budget were made\n"));
-	free(text);
-	decisions_fini(&d);
 }
 
 /* 2^18 rows; further decisions are only counted, also those that equal the last one. */
@@ -58,10 +63,8 @@ static void has_a_bound(void)
 	struct decision x = {.what = DECISION_POLL,
 		.reason = BECAUSE_POLLS,
 		.rank = DECISION_NO_RANK};
-	struct decisions d;
-	char *text;
 
-	CHECK_EQ(decisions_init(&d, 0), 0);
+	begin(0);
 	for (uint32_t i = 0; i < (1u << 18) + 10; i++) {
 		x.decided = i;
 		decisions_add(&d, &x);
@@ -71,24 +74,19 @@ static void has_a_bound(void)
 	CHECK_EQ(d.n, 1u << 18);
 	CHECK_EQ(d.rows[d.n - 1].times, 1);
 	d.now_ns = 1000000;
-	text = text_of(&d);
+	write_text();
 	CHECK(strstr(text, "\n3,1000.000,11,left out,,,,there was no room for more\n"));
-	free(text);
-	decisions_fini(&d);
 }
 
 static void every_reason_has_words(void)
 {
-	struct decisions d;
-	char *text;
-
-	CHECK_EQ(decisions_init(&d, 0), 0);
+	begin(0);
 	for (uint32_t why = 0; why < BECAUSES; why++) {
 		const struct decision x = {.what = DECISION_POLL, .reason = why};
 
 		decisions_add(&d, &x);
 	}
-	text = text_of(&d);
+	write_text();
 	CHECK(!strstr(text, "(null)"));
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
 		uint32_t commas = 0;
@@ -97,13 +95,11 @@ static void every_reason_has_words(void)
 			commas += *s == ',';
 		CHECK_EQ(commas, 7);
 	}
-	free(text);
-	decisions_fini(&d);
 }
 
 static const char *explained(const char *control, double t, double s, double c, bool few)
 {
-	static char text[256];
+	static char why[256];
 	const struct control_origin origin = {"measured by rank 0", {t, s, c}, few ? 9 : 46};
 	struct control_spec spec;
 
@@ -111,8 +107,8 @@ static const char *explained(const char *control, double t, double s, double c, 
 	if (t > 0 && spec.derive)
 		control_derive(&spec, &(struct control_times){t, s, c});
 	control_share(&spec, few ? 9 : 46);
-	control_explain(&spec, &origin, text, sizeof(text));
-	return text;
+	control_explain(&spec, &origin, why, sizeof(why));
+	return why;
 }
 
 static void explains_the_control(void)

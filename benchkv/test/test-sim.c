@@ -46,6 +46,12 @@ static struct sim_result run(const struct sim_config *c)
 	return r;
 }
 
+static struct sim_result run_collapsed(struct sim_config *c)
+{
+	c->collapsed = true;
+	return run(c);
+}
+
 static bool near(double a, double b, double share)
 {
 	return fabs(a - b) <= share * fabs(b);
@@ -418,10 +424,8 @@ static void lone_request_takes_its_stations(void)
 static void collapse_is_bound_by_writes(void)
 {
 	struct sim_config c = job(8, 32, "none");
-	struct sim_result r;
+	struct sim_result r = run_collapsed(&c);
 
-	c.collapsed = true;
-	r = run(&c);
 	CHECK(r.messages_per_write < 1.2);
 	CHECK(near(r.writes_per_s, 1e9 / c.machine.send_ns, 0.03));
 }
@@ -429,10 +433,8 @@ static void collapse_is_bound_by_writes(void)
 static void two_equilibria_without_control(void)
 {
 	struct sim_config c = job(8, 32, "none");
-	struct sim_result high = run(&c), low;
+	struct sim_result high = run(&c), low = run_collapsed(&c);
 
-	c.collapsed = true;
-	low = run(&c);
 	CHECK(high.ops_per_s > 3 * low.ops_per_s);
 	c.warmup_ns = (getenv("SOAK") ? 10000 : 50) * NSEC_PER_MSEC; /* and they stay */
 	CHECK(near(run(&c).ops_per_s, low.ops_per_s, 0.1));
@@ -467,10 +469,8 @@ static void one_equilibrium_with_auto(void)
 	for (size_t n = 0; n < ARRAY_SIZE(ranks); n++) {
 		for (size_t q = 0; q < ARRAY_SIZE(depths); q++) {
 			struct sim_config c = job(ranks[n], depths[q], "auto");
-			struct sim_result high = run(&c), low;
+			struct sim_result high = run(&c), low = run_collapsed(&c);
 
-			c.collapsed = true;
-			low = run(&c);
 			CHECK(near(low.ops_per_s, high.ops_per_s, 0.05));
 		}
 	}
@@ -482,8 +482,7 @@ static void auto_does_not_stall(void)
 	struct sim_config c = job(16, 1, "auto:6,12");
 	struct sim_result high = run(&c);
 
-	c.collapsed = true;
-	CHECK(near(run(&c).ops_per_s, high.ops_per_s, 0.05));
+	CHECK(near(run_collapsed(&c).ops_per_s, high.ops_per_s, 0.05));
 }
 
 /* Compares a job with the published throughput. */

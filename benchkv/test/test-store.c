@@ -88,6 +88,15 @@ static uint64_t some_key(uint32_t rank, uint32_t shard)
 	return key;
 }
 
+static void replies(struct store *s, const struct kv_req *req, enum kv_type type, uint64_t value)
+{
+	struct kv_resp resp = store_serve(s, req);
+
+	CHECK_EQ(resp.type, type);
+	CHECK_EQ(resp.value, value);
+	CHECK(resp.origin == req->origin && resp.seq == req->seq);
+}
+
 static void serves_only_its_own(void)
 {
 	struct kv_req req = {.type = KV_GET,
@@ -95,33 +104,26 @@ static void serves_only_its_own(void)
 		.seq = 77,
 		.rank = 1,
 		.key = some_key(1, 2)};
-	struct kv_resp resp;
 	struct store s;
 
 	CHECK_EQ(store_init(&s, &place, 1, 2, 1), 0);
-	resp = store_serve(&s, &req);
-	CHECK(resp.type == KV_NOT_FOUND && resp.value == req.key);
-	CHECK(resp.origin == 9 && resp.seq == 77);
+	replies(&s, &req, KV_NOT_FOUND, req.key);
 	req.type = KV_PUT;
 	req.value = 42;
-	resp = store_serve(&s, &req);
-	CHECK(resp.type == KV_PUT_OK && resp.value == 42);
+	replies(&s, &req, KV_PUT_OK, 42);
 	req.type = KV_GET;
-	resp = store_serve(&s, &req);
-	CHECK(resp.type == KV_GET_OK && resp.value == 42);
+	replies(&s, &req, KV_GET_OK, 42);
 
 	req.type = KV_PUT_OK;
-	resp = store_serve(&s, &req);
-	CHECK(resp.type == KV_ERROR && resp.value == EBADMSG);
+	replies(&s, &req, KV_ERROR, EBADMSG);
 	req.type = KV_GET;
 	req.rank = 2;
-	resp = store_serve(&s, &req);
-	CHECK(resp.type == KV_ERROR && resp.value == EXDEV);
+	replies(&s, &req, KV_ERROR, EXDEV);
 	req.rank = 1;
 	req.key = some_key(1, 3);
-	CHECK_EQ(store_serve(&s, &req).type, KV_ERROR);
+	replies(&s, &req, KV_ERROR, EXDEV);
 	req.key = some_key(0, 2);
-	CHECK_EQ(store_serve(&s, &req).type, KV_ERROR);
+	replies(&s, &req, KV_ERROR, EXDEV);
 	store_fini(&s);
 }
 
