@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Builds the Debian packages in a clean chroot, which has nothing but their build dependencies,
-# and installs them in another one, which has nothing but what they depend on: lintian finds no
-# error, a user of each layer is built by pkg-config, and the programs run over the software HCA.
+# Builds the Debian packages in a clean chroot that has only their build dependencies. lintian must
+# find no error. Then installs the packages in another chroot that has only what they depend on,
+# builds a user of each layer by pkg-config, and runs the programs over the software HCA.
 #
 #	debian.sh SOURCE
 #
-# Needs root (chroot), a Debian mirror, and 4 GB of memory: the chroots are on a tmpfs, which ends
-# with this script, because dpkg waits for the disk after each file.
+# Needs root (chroot), a Debian mirror, and 4 GB of memory. The chroots are on a tmpfs, because dpkg
+# waits for the disk after each file; the tmpfs ends with this script.
 set -euo pipefail
 [ "${2:-}" = inside ] || exec unshare --mount "$0" "$1" inside
 source=$(realpath "$1")
