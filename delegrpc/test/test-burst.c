@@ -4,6 +4,7 @@
  * a process checks whether its peer sleeps, every size, and replies to a client that is replaced.
  */
 #include "solo.h"
+#include "support/rpcsizes.h"
 
 #define DEPTH 64
 #define TAKEN 25
@@ -419,76 +420,12 @@ static void replies_to_the_replaced_are_not_taken(void)
 	CHECK_EQ(st.bad_responses, 0);
 }
 
-/* ---- sizes ---- */
-
-struct sized {
-	uint32_t size, n;
-};
-
-static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
+static struct delegrpc_attr sizes_attr(uint32_t req, uint32_t resp)
 {
-	const unsigned char *byte = resp;
-	struct sized *t = arg;
-
-	t->n++;
-	CHECK_EQ((uintptr_t)resp % 8, 0);
-	for (uint32_t k = 0; k < t->size; k++)
-		CHECK_EQ(byte[k], (unsigned char)(100 + token + k));
-}
-
-static void pattern(unsigned char *bytes, uint32_t size, uint32_t first)
-{
-	for (uint32_t k = 0; k < size; k++)
-		bytes[k] = (unsigned char)(first + k);
-}
-
-/* Answers all requests that have arrived. Checks each byte, and the order. */
-static void serve_sized(struct delegrpc_server *s, uint32_t req, uint32_t resp, uint32_t *served)
-{
-	unsigned char out[512];
-	struct delegrpc_req r;
-
-	while (delegrpc_server_poll(s) > 0)
-		while (delegrpc_server_recv(s, &r)) {
-			const unsigned char *byte = r.payload;
-
-			CHECK_EQ(r.len, req);
-			CHECK_EQ((uintptr_t)r.payload % 16, 0);
-			for (uint32_t k = 0; k < req; k++)
-				CHECK_EQ(byte[k], (unsigned char)(*served + k));
-			pattern(out, resp, 100 + (*served)++);
-			CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, out, resp), 0);
-		}
-	delegrpc_server_advance_tail(s);
-}
-
-/* Checks that each byte of calls and answers of these sizes arrives. */
-static void size_arrives(uint32_t req, uint32_t resp)
-{
-	struct delegrpc_attr attr = {.max_clients = 1,
+	return (struct delegrpc_attr){.max_clients = 1,
 		.resp_depth = 32,
 		.req_size = req,
 		.resp_size = resp};
-	struct sized t = {resp, 0};
-	unsigned char out[512];
-	SERVER *s;
-	CLIENT *c;
-	uint32_t made = 0, served = 0;
-
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(name, &attr, &c), 0);
-	for (uint32_t round = 0; round < 12; round++) {
-		for (uint32_t i = 0; i < 27; i++) {
-			pattern(out, req, made);
-			CHECK_EQ(delegrpc_client_call(c, out, req, made++), 0);
-		}
-		CHECK_EQ(delegrpc_client_flush(c), 0);
-		serve_sized(s, req, resp, &served);
-		while (delegrpc_client_poll(c, on_sized, &t) > 0)
-			;
-		CHECK_EQ(served, made);
-		CHECK_EQ(t.n, made);
-	}
 }
 
 static void all_sizes(void)

@@ -11,7 +11,7 @@
 
 static inline int rpc_recv(struct shmipc_server *s, struct rpc_req *r)
 {
-	static _Thread_local uint64_t buf[1024];
+	static _Thread_local _Alignas(16) unsigned char buf[8192];
 	struct shmipc_req q;
 
 	if (!shmipc_server_recv(s, &q, buf, sizeof(buf)))

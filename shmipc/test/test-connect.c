@@ -17,6 +17,13 @@ static uint64_t clients_of(const struct shmipc_server *s)
 
 static void layout_has_one_writer_per_line(void)
 {
+	static const struct {
+		uint32_t resp_size, depth, stride, most, cell, cells;
+	} t[] = {
+		{17, 16, 32, 8, 256, 17}, /* rounded up, with its head, to a multiple of 8 */
+		{16, 8, 24, 8, 192, 9}, {16, 1, 24, 1, 64, 64},
+		{65000, 255, 65008, 1, 65024, 256}, /* rings of long messages have few cells */
+	};
 	struct shmipc_layout l;
 	struct shmipc_attr a = {.max_clients = 3, .depth = 300, .req_size = 57, .extra_size = 1};
 
@@ -33,34 +40,18 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(l.area % CACHE_LINE, 0);
 	CHECK_EQ(l.area, 128 + 301 * 8 * 72 + 2048 + 301 * 8 * 64 + 64);
 	CHECK_EQ(l.size, 704 + 3 * l.area);
-	a.resp_size = 17; /* rounded up, with its head, to a multiple of 8 */
-	a.depth = 16;
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp.stride, 32);
-	CHECK_EQ(l.resp.most, 8);
-	CHECK_EQ(l.resp.cell, 256);
-	CHECK_EQ(l.resp.cells, 17);
-	CHECK_EQ(l.area % CACHE_LINE, 0);
-	a.resp_size = 16;
-	a.depth = 8;
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp.stride, 24);
-	CHECK_EQ(l.resp.most, 8);
-	CHECK_EQ(l.resp.cell, 192);
-	CHECK_EQ(l.resp.cells, 9);
-	a.depth = 1;
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
-	CHECK_EQ(l.resp.most, 1);
-	CHECK_EQ(l.resp.cell, 64);
-	CHECK_EQ(l.resp.cells, 64);
-	a.resp_size = 65000; /* rings of long messages have few cells */
-	a.depth = 255;
-	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		a.resp_size = t[i].resp_size;
+		a.depth = t[i].depth;
+		CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
+		CHECK_EQ(l.resp.stride, t[i].stride);
+		CHECK_EQ(l.resp.most, t[i].most);
+		CHECK_EQ(l.resp.cell, t[i].cell);
+		CHECK_EQ(l.resp.cells, t[i].cells);
+		CHECK_EQ(l.extra % CACHE_LINE, 0);
+		CHECK_EQ(l.area % CACHE_LINE, 0);
+	}
 	CHECK_EQ(l.req.most, 8); /* does not depend on the responses */
-	CHECK_EQ(l.resp.most, 1);
-	CHECK_EQ(l.resp.cells, 256);
-	CHECK_EQ(l.extra % CACHE_LINE, 0);
-	CHECK_EQ(l.area % CACHE_LINE, 0);
 }
 
 static void sizes_are_checked(void)

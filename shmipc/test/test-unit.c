@@ -4,6 +4,7 @@
 
 #include "common.h"
 #include "support/rpccases.h"
+#include "support/rpcsizes.h"
 #include "layout.h"
 
 static void round_trip(void)
@@ -523,47 +524,12 @@ static void payload_is_no_head(void)
 	}
 }
 
-struct sized {
-	uint32_t size, n;
-};
-
-static void on_sized(void *arg, uint64_t token, const void *resp, uint32_t len)
+static struct shmipc_attr sizes_attr(uint32_t req, uint32_t resp)
 {
-	struct sized *t = arg;
-
-	t->n++;
-	test_filled(resp, t->size, 100 + token);
-}
-
-/* Checks that each byte of requests and responses of these sizes arrives. */
-static void size_arrives(uint32_t req, uint32_t resp)
-{
-	struct shmipc_attr a = {.max_clients = 1, .depth = 40, .req_size = req, .resp_size = resp};
-	SERVER *s = test_serve("size", &a);
-	CLIENT *c = test_join("size");
-	unsigned char *buf = malloc(req + resp);
-	struct sized t = {.size = resp};
-	struct shmipc_req r;
-
-	for (uint32_t round = 0; round < 3; round++) {
-		for (uint32_t i = 0; i < a.depth; i++) {
-			test_fill(buf, req, i);
-			CHECK_EQ(shmipc_client_call(c, buf, req, i), 0);
-		}
-		shmipc_client_flush(c);
-		for (uint32_t i = 0; i < a.depth;) {
-			CHECK_EQ(shmipc_server_poll(s), 1);
-			for (; shmipc_server_recv(s, &r, buf, req) > 0; i++) {
-				test_filled(buf, req, i);
-				test_fill(buf, resp, 100 + i);
-				CHECK_EQ(shmipc_server_reply(s, r.client, r.id, buf, resp), 0);
-			}
-		}
-		while (shmipc_client_poll(c, on_sized, &t))
-			;
-		CHECK_EQ(t.n, a.depth * (round + 1));
-	}
-	free(buf);
+	return (struct shmipc_attr){.max_clients = 1,
+		.depth = 40,
+		.req_size = req,
+		.resp_size = resp};
 }
 
 static void all_sizes(void)

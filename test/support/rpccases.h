@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: names, structs of other versions, fork. A program includes the
- * layer's test/rpc.h before, and has the cases in its table.
+ * Cases of delegrpc and shmipc: names, structs of other versions, fork, no room. A program includes
+ * the layer's test/rpc.h before, and has the cases in its table.
  */
 #ifndef SUPPORT_RPCCASES_H
 #define SUPPORT_RPCCASES_H
@@ -109,6 +109,28 @@ static inline void fork_disturbs_nothing(void)
 	c = NULL;
 	CHECK_EQ(RPC(server_poll)(s), 0);
 	CHECK_EQ(RPC(client_connect)(cases_name(), NULL, &c), 0); /* the name is still there */
+}
+
+/* Needs a /dev/shm with room for the region of one client, but not for that of many. */
+static inline void region_too_large(void)
+{
+	const struct rpc_attr small = {.max_clients = 1};
+	uint64_t answer;
+	SERVER *s;
+	CLIENT *c;
+
+	CHECK_EQ(RPC(server_create)("full", NULL, &s), -ENOSPC);
+	CHECK_EQ(RPC(client_connect)("full", NULL, &c), -ENOENT);
+	CHECK(access("/dev/shm/" RPC_PREFIX ".full", F_OK) != 0);
+	CHECK_EQ(RPC(server_create)("full", &small, &s), 0);
+	CHECK_EQ(RPC(client_connect)("full", NULL, &c), 0);
+	for (uint64_t i = 0; i < 1000; i++) { /* each page is touched */
+		CHECK_EQ(RPC(client_call)(c, &i, sizeof(i), i), 0);
+		CHECK_EQ(RPC(client_poll)(c, cases_answered, NULL), 0);
+		CHECK_EQ(rpc_echo(s), 1);
+		CHECK_EQ(RPC(client_poll)(c, cases_answered, NULL), 1);
+	}
+	CHECK_EQ(RPC(client_call_wait)(c, "", 1, &answer, sizeof(answer), 0, NULL), -ETIMEDOUT);
 }
 
 #endif
