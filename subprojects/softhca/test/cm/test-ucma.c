@@ -194,18 +194,17 @@ static void room_for_answers(void)
 
 static void socket_addresses(void)
 {
+	static const uint16_t sizes[] = {sizeof(struct sockaddr_in) - 1, 1, UINT16_MAX};
 	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_TCP)};
 	struct rdma_ucm_resolve_addr to = {.id = bind.id};
 	struct sockaddr_in sa = raw_addr(LOOP, 7000);
 
 	memcpy(&bind.addr, &sa, sizeof(sa));
 	memcpy(&to.dst_addr, &sa, sizeof(sa));
-	bind.addr_size = sizeof(sa) - 1;
-	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
-	bind.addr_size = 1;
-	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
-	bind.addr_size = UINT16_MAX;
-	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		bind.addr_size = sizes[i];
+		CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);
+	}
 	bind.addr_size = sizeof(sa);
 	bind.reserved = 1;
 	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_BIND, &bind, sizeof(bind), 0), -EINVAL);

@@ -19,6 +19,13 @@ target:
 store_page:
 	.zero	8192
 
+	/* Loads the first 16 vector registers from the state at RAX. */
+	.macro	LOAD insn, reg
+	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
+	\insn	VEC + \n * 64(%rax), %\reg\n
+	.endr
+	.endm
+
 	.text
 	.globl	store_run
 	.type	store_run, @function
@@ -32,19 +39,13 @@ store_run:
 	cmpq	$1, VEC_ISA(%rax)
 	je	1f
 	ja	2f
-	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-	movups	VEC + \n * 64(%rax), %xmm\n
-	.endr
+	LOAD	movups, xmm
 	jmp	4f
 1:
-	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-	vmovups	VEC + \n * 64(%rax), %ymm\n
-	.endr
+	LOAD	vmovups, ymm
 	jmp	3f
 2:
-	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15
-	vmovups	VEC + \n * 64(%rax), %zmm\n
-	.endr
+	LOAD	vmovups, zmm
 	.irp	n, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
 	vmovups	VEC + \n * 64(%rax), %zmm\n
 	.endr
