@@ -6,8 +6,10 @@
 #ifndef DIFF_H
 #define DIFF_H
 
-#include "vendor.h"
 #include <endian.h>
+
+#include "post.h"
+#include "vendor.h"
 
 enum {
 	OPS = 10000,
@@ -66,48 +68,31 @@ static inline struct op random_op(uint64_t token)
 static inline void post_ours(struct mlx5dvl_qp *qp, const struct op *op, uint8_t *local,
 	uint32_t lkey, uint8_t *remote, uint32_t rkey)
 {
-	uint64_t raddr = (uintptr_t)remote + op->remote_at;
-	uint8_t *p = local + op->at;
-	int err = -EINVAL;
+	const struct mlx5dvl_op_ o = {.opcode = op->opcode,
+		.imm = op->imm,
+		.len = op->len,
+		.laddr = local + op->at,
+		.lkey = lkey,
+		.raddr = (uintptr_t)remote + op->remote_at,
+		.rkey = rkey,
+		.operand = {op->a, op->b}};
 
-	if (op->opcode == MLX5DVL_WRITE)
-		err = mlx5dvl_post_write(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
-	else if (op->opcode == MLX5DVL_WRITE_IMM)
-		err = mlx5dvl_post_write_imm(qp, p, lkey, op->len, raddr, rkey, op->imm, op->flags,
-			op->token);
-	else if (op->opcode == MLX5DVL_READ)
-		err = mlx5dvl_post_read(qp, p, lkey, op->len, raddr, rkey, op->flags, op->token);
-	else if (op->opcode == MLX5DVL_SEND)
-		err = mlx5dvl_post_send(qp, p, lkey, op->len, op->flags, op->token);
-	else if (op->opcode == MLX5DVL_SEND_IMM)
-		err = mlx5dvl_post_send_imm(qp, p, lkey, op->len, op->imm, op->flags, op->token);
-	else if (op->opcode == MLX5DVL_FETCH_ADD)
-		err = mlx5dvl_post_fetch_add(qp, (uint64_t *)(void *)p, lkey, raddr, rkey, op->a,
-			op->flags, op->token);
-	else if (op->opcode == MLX5DVL_CMP_SWAP)
-		err = mlx5dvl_post_cmp_swap(qp, (uint64_t *)(void *)p, lkey, raddr, rkey, op->a,
-			op->b, op->flags, op->token);
-	CHECK_EQ(err, 0);
+	CHECK_EQ(post_op(qp, &o, op->flags, op->token), 0);
 }
 
 static inline enum ibv_wr_opcode vendor_opcode(uint8_t opcode)
 {
-	switch (opcode) {
-	case MLX5DVL_WRITE:
-		return IBV_WR_RDMA_WRITE;
-	case MLX5DVL_WRITE_IMM:
-		return IBV_WR_RDMA_WRITE_WITH_IMM;
-	case MLX5DVL_READ:
-		return IBV_WR_RDMA_READ;
-	case MLX5DVL_SEND:
-		return IBV_WR_SEND;
-	case MLX5DVL_SEND_IMM:
-		return IBV_WR_SEND_WITH_IMM;
-	case MLX5DVL_FETCH_ADD:
-		return IBV_WR_ATOMIC_FETCH_AND_ADD;
-	default:
-		return IBV_WR_ATOMIC_CMP_AND_SWP;
-	}
+	static const enum ibv_wr_opcode of[] = {
+		[MLX5DVL_WRITE] = IBV_WR_RDMA_WRITE,
+		[MLX5DVL_WRITE_IMM] = IBV_WR_RDMA_WRITE_WITH_IMM,
+		[MLX5DVL_READ] = IBV_WR_RDMA_READ,
+		[MLX5DVL_SEND] = IBV_WR_SEND,
+		[MLX5DVL_SEND_IMM] = IBV_WR_SEND_WITH_IMM,
+		[MLX5DVL_FETCH_ADD] = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		[MLX5DVL_CMP_SWAP] = IBV_WR_ATOMIC_CMP_AND_SWP,
+	};
+
+	return of[opcode];
 }
 
 static inline unsigned vendor_flags(const struct op *op)
@@ -165,11 +150,6 @@ struct side {
 	uint8_t *local, *remote; /* AREA bytes each */
 	uint32_t lkey, rkey;
 };
-
-static inline void ignore_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
-{
-	++*(uint64_t *)arg;
-}
 
 static inline void token_sum(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {

@@ -31,16 +31,8 @@ static inline void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 
 static inline void wait_recv(struct hca *h, struct got *g, uint32_t n)
 {
-	struct wait w = WAIT_INIT;
-
-	while (g->n < n) {
-		if (mlx5dvl_mono_poll(h->rcq, 64, on_recv, g))
-			wait_reset(&w);
-		else if (wait_step(&w))
-			sched_yield();
-		mlx5dvl_srq_refill(h->srq);
-	}
-	CHECK(g->n >= n);
+	hca_until(
+		(mlx5dvl_mono_poll(h->rcq, 64, on_recv, g), mlx5dvl_srq_refill(h->srq), g->n >= n));
 }
 
 struct duo {

@@ -125,6 +125,20 @@ static inline void hca_connect(struct mlx5dvl_qp *a, struct mlx5dvl_qp *b)
 	CHECK_EQ(mlx5dvl_qp_connect(b, &ia, sizeof(ia)), 0);
 }
 
+/* Creates two QPs and connects them to each other. */
+static inline void hca_pair(struct hca *h, struct mlx5dvl_qp_attr attr, struct mlx5dvl_qp *qp[2])
+{
+	for (int i = 0; i < 2; i++)
+		qp[i] = hca_qp(h, attr);
+	hca_connect(qp[0], qp[1]);
+}
+
+static inline void hca_unpair(struct mlx5dvl_qp *const qp[2])
+{
+	for (int i = 0; i < 2; i++)
+		mlx5dvl_qp_destroy(qp[i]);
+}
+
 /* Handler for completions that must not be reported. */
 static inline void hca_no_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *sent)
 {
@@ -139,32 +153,21 @@ static inline void hca_count_sent(void *arg, struct mlx5dvl_qp *qp, const struct
 /* Posts a signaled NOP and waits for it: then all earlier requests have been executed. */
 static inline void hca_fence(struct hca *h, struct mlx5dvl_qp *qp)
 {
-	struct wait w = WAIT_INIT;
 	uint64_t done = 0;
 
 	CHECK_EQ(mlx5dvl_post_nop(qp, MLX5DVL_SIGNALED | MLX5DVL_FENCE, ~0ull), 0);
 	mlx5dvl_ring(qp);
-	while (!done) {
-		if (mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &done))
-			wait_reset(&w);
-		else if (wait_step(&w))
-			sched_yield();
-		CHECK_EQ(mlx5dvl_qp_status(qp), 0);
-	}
+	hca_until((mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &done),
+		done || mlx5dvl_qp_status(qp)));
+	CHECK_EQ(mlx5dvl_qp_status(qp), 0);
 }
 
 /* Polls until @n errors have been reported. */
 static inline void hca_wait_errors(struct hca *h, uint32_t n)
 {
-	struct wait w = WAIT_INIT;
 	uint64_t sent = 0;
 
-	while (h->nerrors < n) {
-		if (mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &sent))
-			wait_reset(&w);
-		else if (wait_step(&w))
-			sched_yield();
-	}
+	hca_until((mlx5dvl_send_poll(h->scq, 64, hca_count_sent, &sent), h->nerrors >= n));
 }
 
 #endif

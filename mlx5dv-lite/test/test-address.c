@@ -2,64 +2,29 @@
 /* Addresses and attributes of QPs, as the device reports them. The software HCA has the adapters of
  * address.topology. */
 #include "device.h"
-#include "hca.h"
+#include "sender.h"
 
-struct side {
-	struct mlx5dvl_ctx *ctx;
-	struct mlx5dvl_cq *cq;
-	struct mlx5dvl_qp *qp;
-};
-
-static void open_side(struct side *s, const struct mlx5dvl_ctx_attr *ctx,
-	const struct mlx5dvl_qp_attr *qp)
-{
-	struct mlx5dvl_qp_attr attr = *qp;
-
-	CHECK_EQ(mlx5dvl_ctx_open(ctx, &s->ctx), 0);
-	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
-	attr.send_cq = s->cq;
-	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &attr, &s->qp), 0);
-}
-
-static void close_side(struct side *s)
-{
-	mlx5dvl_qp_destroy(s->qp);
-	CHECK_EQ(mlx5dvl_cq_destroy(s->cq), 0);
-	mlx5dvl_ctx_close(s->ctx);
-}
-
-static void open_pair(struct side s[2], const struct mlx5dvl_ctx_attr *ctx,
+static void open_pair(struct sender s[2], const struct mlx5dvl_ctx_attr *ctx,
 	const struct mlx5dvl_qp_attr *qp)
 {
 	for (int i = 0; i < 2; i++)
-		open_side(&s[i], ctx, qp);
+		sender_open(&s[i], ctx, qp);
 	hca_connect(s[0].qp, s[1].qp);
 }
 
-static struct ibv_qp_attr asked(const struct side *s)
+static void close_pair(struct sender s[2])
+{
+	for (int i = 0; i < 2; i++)
+		sender_close(&s[i]);
+}
+
+static struct ibv_qp_attr asked(const struct sender *s)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
 
 	CHECK_EQ(ibv_query_qp(qp_of(s->qp)->ibv, &a, IBV_QP_STATE, &init), 0);
 	return a;
-}
-
-static void write_word(struct side s[2])
-{
-	uint64_t word[2] = {4711, 0}, done = 0;
-	struct mlx5dvl_mr mr;
-
-	CHECK_EQ(mlx5dvl_mr_reg(s[1].ctx, word, sizeof(word),
-			 MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE, &mr),
-		0);
-	CHECK_EQ(mlx5dvl_post_write(s[0].qp, word, 0, 8, (uintptr_t)&word[1], mr.rkey,
-			 MLX5DVL_SIGNALED, 0),
-		0);
-	mlx5dvl_ring(s[0].qp);
-	hca_until((mlx5dvl_send_poll(s[0].cq, 8, hca_count_sent, &done), done));
-	CHECK_EQ(word[1], 4711);
-	mlx5dvl_mr_dereg(&mr);
 }
 
 static void the_first_active_port_is_taken(void)
@@ -78,7 +43,7 @@ static void the_first_active_port_is_taken(void)
 static void a_virtual_function(void)
 {
 	struct ibv_qp_attr a;
-	struct side s[2];
+	struct sender s[2];
 
 	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	a = asked(&s[0]);
@@ -88,16 +53,15 @@ static void a_virtual_function(void)
 	CHECK(a.ah_attr.dlid != 0);
 	CHECK_EQ(a.pkey_index, 1);
 	CHECK_EQ(a.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	write_word(s);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	write_word(&s[0], &s[1]);
+	close_pair(s);
 }
 
 static void an_ordinary_port(void)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_3"};
 	struct ibv_qp_attr a;
-	struct side s[2];
+	struct sender s[2];
 
 	open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
 	a = asked(&s[0]);
@@ -105,14 +69,12 @@ static void an_ordinary_port(void)
 	CHECK_EQ(a.pkey_index, 0);
 	CHECK_EQ(a.qp_access_flags,
 		IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	close_pair(s);
 	ctx.set = MLX5DVL_SET_GID_INDEX;
 	open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
 	CHECK_EQ(asked(&s[0]).ah_attr.is_global, 1);
-	write_word(s);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	write_word(&s[0], &s[1]);
+	close_pair(s);
 }
 
 /* The default GID is the port's best (here index 1 on RoCE); the attribute can select each other
@@ -121,7 +83,7 @@ static void every_gid_can_be_named(void)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_4"};
 	struct mlx5dvl_ctx *none;
-	struct side s[2];
+	struct sender s[2];
 
 	for (int i = -1; i < 2; i++) {
 		ctx.gid_index = i;
@@ -130,9 +92,8 @@ static void every_gid_can_be_named(void)
 		CHECK_EQ(asked(&s[0]).ah_attr.grh.sgid_index, i ? 1 : 0);
 		CHECK_EQ(asked(&s[0]).ah_attr.grh.dgid.raw[15], 7);
 		CHECK_EQ(asked(&s[0]).ah_attr.grh.dgid.raw[0], i ? 0 : 0xfe);
-		write_word(s);
-		close_side(&s[0]);
-		close_side(&s[1]);
+		write_word(&s[0], &s[1]);
+		close_pair(s);
 	}
 	ctx.set = MLX5DVL_SET_GID_INDEX;
 	ctx.gid_index = -1;
@@ -145,7 +106,7 @@ static void partitions(void)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_2"};
 	struct mlx5dvl_ctx *none;
-	struct side s[2];
+	struct sender s[2];
 
 	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -ENOKEY);
 	for (uint16_t i = 0; i < 2; i++) {
@@ -153,8 +114,7 @@ static void partitions(void)
 		ctx.set = i ? 0 : MLX5DVL_SET_PKEY_INDEX;
 		open_pair(s, &ctx, &(struct mlx5dvl_qp_attr){0});
 		CHECK_EQ(asked(&s[0]).pkey_index, i);
-		close_side(&s[0]);
-		close_side(&s[1]);
+		close_pair(s);
 	}
 	ctx.pkey_index = 2;
 	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
@@ -172,7 +132,7 @@ static void attributes_arrive(void)
 		.traffic_class = 104,
 		.flow_label = 0xfffff};
 	struct ibv_qp_attr a;
-	struct side s[2];
+	struct sender s[2];
 
 	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
 	a = asked(&s[0]);
@@ -188,15 +148,14 @@ static void attributes_arrive(void)
 	CHECK_EQ(a.ah_attr.sl, 15);
 	CHECK_EQ(a.ah_attr.grh.traffic_class, 104);
 	CHECK_EQ(a.ah_attr.grh.flow_label, 0xfffff);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	close_pair(s);
 }
 
 static void defaults_and_zeros(void)
 {
 	struct mlx5dvl_qp_attr attr = {0};
 	struct ibv_qp_attr a;
-	struct side s[2];
+	struct sender s[2];
 
 	open_pair(s, &(struct mlx5dvl_ctx_attr){0}, &attr);
 	a = asked(&s[0]);
@@ -207,8 +166,7 @@ static void defaults_and_zeros(void)
 	CHECK_EQ(a.min_rnr_timer, 12);
 	CHECK_EQ(a.max_rd_atomic, 4);
 	CHECK_EQ(a.max_dest_rd_atomic, 4);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	close_pair(s);
 
 	attr.set = MLX5DVL_SET_TIMEOUT | MLX5DVL_SET_RETRY_CNT | MLX5DVL_SET_RNR_RETRY |
 		   MLX5DVL_SET_MIN_RNR_TIMER;
@@ -221,8 +179,7 @@ static void defaults_and_zeros(void)
 	attr.flow_label = 1 << 20;
 	attr.send_cq = s[0].cq;
 	CHECK_EQ(mlx5dvl_qp_create(s[0].ctx, &attr, &(struct mlx5dvl_qp *){NULL}), -EINVAL);
-	close_side(&s[0]);
-	close_side(&s[1]);
+	close_pair(s);
 }
 
 int main(int argc, char **argv)

@@ -109,41 +109,28 @@ static uint8_t wc_recv_opcode(const struct ibv_wc *wc)
 	return wc->wc_flags & IBV_WC_WITH_IMM ? MLX5DVL_RECV_SEND_IMM : MLX5DVL_RECV_SEND;
 }
 
-/* Returns the vendor's status for each syndrome, or -1 if it has no particular status. */
-static int status_of(uint8_t syndrome)
+/* Returns the vendor's status for each syndrome. */
+static enum ibv_wc_status status_of(uint8_t syndrome)
 {
-	switch (syndrome) {
-	case 0:
+	static const enum ibv_wc_status of[] = {
+		[0x01] = IBV_WC_LOC_LEN_ERR,
+		[0x02] = IBV_WC_LOC_QP_OP_ERR,
+		[0x04] = IBV_WC_LOC_PROT_ERR,
+		[0x05] = IBV_WC_WR_FLUSH_ERR,
+		[0x06] = IBV_WC_MW_BIND_ERR,
+		[0x10] = IBV_WC_BAD_RESP_ERR,
+		[0x11] = IBV_WC_LOC_ACCESS_ERR,
+		[0x12] = IBV_WC_REM_INV_REQ_ERR,
+		[0x13] = IBV_WC_REM_ACCESS_ERR,
+		[0x14] = IBV_WC_REM_OP_ERR,
+		[0x15] = IBV_WC_RETRY_EXC_ERR,
+		[0x16] = IBV_WC_RNR_RETRY_EXC_ERR,
+		[0x22] = IBV_WC_REM_ABORT_ERR,
+	};
+
+	if (!syndrome)
 		return IBV_WC_SUCCESS;
-	case 0x01:
-		return IBV_WC_LOC_LEN_ERR;
-	case 0x02:
-		return IBV_WC_LOC_QP_OP_ERR;
-	case 0x04:
-		return IBV_WC_LOC_PROT_ERR;
-	case 0x05:
-		return IBV_WC_WR_FLUSH_ERR;
-	case 0x06:
-		return IBV_WC_MW_BIND_ERR;
-	case 0x10:
-		return IBV_WC_BAD_RESP_ERR;
-	case 0x11:
-		return IBV_WC_LOC_ACCESS_ERR;
-	case 0x12:
-		return IBV_WC_REM_INV_REQ_ERR;
-	case 0x13:
-		return IBV_WC_REM_ACCESS_ERR;
-	case 0x14:
-		return IBV_WC_REM_OP_ERR;
-	case 0x15:
-		return IBV_WC_RETRY_EXC_ERR;
-	case 0x16:
-		return IBV_WC_RNR_RETRY_EXC_ERR;
-	case 0x22:
-		return IBV_WC_REM_ABORT_ERR;
-	default:
-		return IBV_WC_GENERAL_ERR;
-	}
+	return syndrome < ARRAY_SIZE(of) && of[syndrome] ? of[syndrome] : IBV_WC_GENERAL_ERR;
 }
 
 static void same_recv(const struct event *e, const struct ibv_wc *wc)
@@ -156,20 +143,20 @@ static void same_recv(const struct event *e, const struct ibv_wc *wc)
 		CHECK_EQ(e->imm, be32toh(wc->imm_data));
 }
 
-static uint8_t wc_sent_opcode(const struct ibv_wc *wc, uint8_t ours)
+/* Returns the vendor's opcode of the completion of a request. */
+static enum ibv_wc_opcode wc_opcode(uint8_t opcode)
 {
-	switch (wc->opcode) {
-	case IBV_WC_RDMA_WRITE:
-		return ours == MLX5DVL_WRITE_IMM ? MLX5DVL_WRITE_IMM : MLX5DVL_WRITE;
-	case IBV_WC_SEND:
-		return ours == MLX5DVL_SEND_IMM ? MLX5DVL_SEND_IMM : MLX5DVL_SEND;
-	case IBV_WC_RDMA_READ:
-		return MLX5DVL_READ;
-	case IBV_WC_FETCH_ADD:
-		return MLX5DVL_FETCH_ADD;
-	default:
-		return MLX5DVL_CMP_SWAP;
-	}
+	static const enum ibv_wc_opcode of[] = {
+		[MLX5DVL_WRITE] = IBV_WC_RDMA_WRITE,
+		[MLX5DVL_WRITE_IMM] = IBV_WC_RDMA_WRITE,
+		[MLX5DVL_SEND] = IBV_WC_SEND,
+		[MLX5DVL_SEND_IMM] = IBV_WC_SEND,
+		[MLX5DVL_READ] = IBV_WC_RDMA_READ,
+		[MLX5DVL_FETCH_ADD] = IBV_WC_FETCH_ADD,
+		[MLX5DVL_CMP_SWAP] = IBV_WC_COMP_SWAP,
+	};
+
+	return of[opcode];
 }
 
 static void same_sent(const struct event *e, const struct ibv_wc *wc)
@@ -178,7 +165,7 @@ static void same_sent(const struct event *e, const struct ibv_wc *wc)
 	CHECK_EQ(e->token, wc->wr_id);
 	CHECK_EQ(status_of(e->syndrome), wc->status);
 	if (!e->syndrome)
-		CHECK_EQ(e->opcode, wc_sent_opcode(wc, e->opcode));
+		CHECK_EQ(wc_opcode(e->opcode), wc->opcode);
 }
 
 static void same_completions(struct copy *c, struct ibv_cq *cq,

@@ -8,8 +8,9 @@
  * this library fills the end), the QP number, unused bytes, and the signal bit of requests that
  * this library signals by itself.
  */
-#include "diff.h"
 #include <endian.h>
+
+#include "twins.h"
 
 /* Offsets of the fields of a request. */
 enum {
@@ -83,82 +84,20 @@ static void compare_requests(const struct op *op, struct vendor *v, const struct
 	}
 }
 
-/* The twins, and their peers, which both use this library. */
-struct twins {
-	struct hca h;
-	struct vendor v;
-	struct mlx5dvl_qp *ours, *our_peer, *vendor_peer;
-	struct side vs, os;
-};
-
-static struct twins twins;
-
-static void open_twins(void)
-{
-	struct twins *t = &twins;
-	struct mlx5dvl_qp_info vendor, peer;
-
-	hca_open(&t->h, &(struct hca_attr){.recv_size = MAX_LEN, .mem = 4 * AREA});
-	for (size_t i = 0; i < 2 * AREA; i++)
-		t->h.mem[i] = t->h.mem[2 * AREA + i] = (uint8_t)test_rand(&rand_state);
-	t->vs = (struct side){t->h.mem, t->h.mem + AREA, t->h.mr.lkey, t->h.mr.rkey};
-	t->os = t->vs;
-	t->os.local += 2 * AREA;
-	t->os.remote += 2 * AREA;
-	t->ours = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
-	t->our_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
-	t->vendor_peer = hca_qp(&t->h, (struct mlx5dvl_qp_attr){0});
-	hca_connect(t->ours, t->our_peer);
-	vendor_open(&t->v, t->h.ctx, 64);
-	vendor_info(&t->v, &vendor);
-	mlx5dvl_qp_get_info(t->vendor_peer, &peer, sizeof(peer));
-	CHECK_EQ(mlx5dvl_qp_connect(t->vendor_peer, &vendor, sizeof(vendor)), 0);
-	vendor_connect(&t->v, &peer);
-}
-
-static void close_twins(void)
-{
-	vendor_close(&twins.v);
-	mlx5dvl_qp_destroy(twins.ours);
-	mlx5dvl_qp_destroy(twins.our_peer);
-	mlx5dvl_qp_destroy(twins.vendor_peer);
-	hca_close(&twins.h);
-}
-
-/* The operations that both twins were given, and their results. */
-struct progress {
-	uint64_t tokens, our_tokens, vendor_tokens; /* sums, of signaled requests */
-	uint64_t to_receive, received;
-};
-
 static void one_operation(uint64_t i, bool last, struct progress *p)
 {
-	struct twins *t = &twins;
 	struct op op = random_op(i);
-	int32_t left = t->ours->left;
+	int32_t left = t.ours->left;
 
 	if (last)
 		op.flags |= MLX5DVL_SIGNALED; /* the vendor's library frees slots only at signaled
 						 requests */
-	post_vendor(&t->v, &op, t->vs.local, t->vs.lkey, t->vs.remote, t->vs.rkey);
-	post_ours(t->ours, &op, t->os.local, t->os.lkey, t->os.remote, t->os.rkey);
-	compare_requests(&op, &t->v, &t->vs, t->ours, &t->os, left);
-	mlx5dvl_ring(t->ours);
+	post_vendor(&t.v, &op, t.vs.local, t.vs.lkey, t.vs.remote, t.vs.rkey);
+	post_ours(t.ours, &op, t.os.local, t.os.lkey, t.os.remote, t.os.rkey);
+	compare_requests(&op, &t.v, &t.vs, t.ours, &t.os, left);
+	mlx5dvl_ring(t.ours);
 	p->tokens += op.flags & MLX5DVL_SIGNALED ? i : 0;
 	p->to_receive += 2 * consumes_receive(op.opcode);
-}
-
-static bool all_is_done(struct progress *p)
-{
-	struct twins *t = &twins;
-
-	mlx5dvl_send_poll(t->h.scq, 64, token_sum, &p->our_tokens);
-	p->vendor_tokens += vendor_poll(&t->v);
-	mlx5dvl_mono_poll(t->h.rcq, 1024, ignore_recv, &p->received);
-	mlx5dvl_srq_refill(t->h.srq);
-	CHECK_EQ(t->h.nerrors, 0);
-	return p->our_tokens == p->tokens && p->vendor_tokens == p->tokens &&
-	       p->received == p->to_receive;
 }
 
 static void requests_have_the_vendors_bytes(void)
@@ -173,7 +112,7 @@ static void requests_have_the_vendors_bytes(void)
 	struct progress p = {0};
 
 	rand_state = test_seed();
-	open_twins();
+	open_twins(MLX5DVL_RC, 0, MAX_LEN);
 	for (uint64_t i = 1; i <= ops; i++) { /* starts at 1, because a token 0 would not change the
 						 sums */
 		bool last = i % burst == 0 || i == ops;
@@ -182,10 +121,10 @@ static void requests_have_the_vendors_bytes(void)
 		if (!last)
 			continue;
 		hca_until(all_is_done(&p));
-		CHECK(!memcmp(twins.h.mem, twins.h.mem + 2 * AREA, 2 * AREA));
+		CHECK(!memcmp(t.h.mem, t.h.mem + 2 * AREA, 2 * AREA));
 	}
-	CHECK(p.received > ops / 2);
-	CHECK_EQ(mlx5dvl_qp_status(twins.ours), 0);
+	CHECK(p.arrived.n > ops / 2);
+	CHECK_EQ(mlx5dvl_qp_status(t.ours), 0);
 	close_twins();
 }
 

@@ -72,15 +72,7 @@ static void open_hca(uint32_t pairs)
 
 static void open_pair(struct mlx5dvl_qp *qp[2])
 {
-	for (int i = 0; i < 2; i++)
-		qp[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = SQ});
-	hca_connect(qp[0], qp[1]);
-}
-
-static void destroy_both(struct mlx5dvl_qp *qp[2])
-{
-	for (int i = 0; i < 2; i++)
-		mlx5dvl_qp_destroy(qp[i]);
+	hca_pair(&h, (struct mlx5dvl_qp_attr){.sq_depth = SQ}, qp);
 }
 
 static int readable(void)
@@ -106,7 +98,7 @@ static void whoever_ignores_events_loses_no_qp(void)
 		for (int k = 0; k < 2; k++)
 			CHECK_EQ(mlx5dvl_qp_to_error(qp[k]), 0);
 		will_tell(i % 2 ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR);
-		destroy_both(qp);
+		hca_unpair(qp);
 		told = scripted = 0;
 		mlx5dvl_mono_poll(h.rcq, 64, no_recv, NULL);
 		mlx5dvl_send_poll(h.scq, 64, hca_no_sent, NULL);
@@ -128,10 +120,10 @@ static void many_events_hide_none(void)
 		open_pair(qp[i]);
 		CHECK_EQ(mlx5dvl_qp_to_error(qp[i][0]), 0);
 	}
-	destroy_both(qp[0]);
+	hca_unpair(qp[0]);
 	hca_until(mlx5dvl_ctx_retired(h.ctx) == 0); /* this has read the events of the others */
 	will_tell(IBV_EVENT_DEVICE_FATAL);
-	destroy_both(qp[1]);
+	hca_unpair(qp[1]);
 	CHECK_EQ(told, 1);
 	CHECK_EQ(readable(), 1);
 	for (enum mlx5dvl_event e; (e = mlx5dvl_ctx_event_qp(h.ctx, &of)) != MLX5DVL_EVENT_NONE;) {
@@ -143,7 +135,7 @@ static void many_events_hide_none(void)
 	CHECK_EQ(drained, PAIRS - 2);
 	CHECK_EQ(readable(), 0);
 	for (int i = 2; i < PAIRS; i++)
-		destroy_both(qp[i]);
+		hca_unpair(qp[i]);
 	hca_close(&h);
 }
 
@@ -180,9 +172,9 @@ static void nothing_is_told_of_a_destroyed_qp(void)
 	open_pair(b);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(mlx5dvl_qp_to_error(a[i]), 0);
-	destroy_both(b);
+	hca_unpair(b);
 	CHECK_EQ(readable(), 1);
-	destroy_both(a);
+	hca_unpair(a);
 	CHECK_EQ(readable(), 0);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_NONE);
 	hca_close(&h);
@@ -201,7 +193,7 @@ static void the_newest_event_counts(void)
 		will_tell(IBV_EVENT_PORT_ACTIVE);
 	}
 	will_tell(IBV_EVENT_PORT_ERR);
-	destroy_both(qp);
+	hca_unpair(qp);
 	CHECK_EQ(told, 41);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_PORT_UP);
 	CHECK_EQ(mlx5dvl_ctx_event(h.ctx), MLX5DVL_EVENT_PORT_DOWN);
@@ -219,7 +211,7 @@ static void a_device_that_never_tells_is_not_waited_for(void)
 	never_drained = true;
 	for (int i = 0; i < 2; i++) {
 		open_pair(qp);
-		destroy_both(qp);
+		hca_unpair(qp);
 	}
 	attr.send_cq = h.scq;
 	attr.recv_cq = h.rcq;

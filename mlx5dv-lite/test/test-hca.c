@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library on a device, both ends in one process: every kind of request and of failure. */
 #include "duo.h"
+#include "post.h"
 
 static void fill(uint8_t *p, size_t len, uint64_t seed)
 {
@@ -13,21 +14,16 @@ static void fill(uint8_t *p, size_t len, uint64_t seed)
 static int post(uint8_t opcode, uint32_t len, uint32_t imm, unsigned flags)
 {
 	uint8_t *src = duo.h.mem + SRC, *dst = duo.h.mem + DST;
-	uint32_t lkey = duo.h.mr.lkey, rkey = duo.h.mr.rkey;
+	bool read = opcode == MLX5DVL_READ;
+	const struct mlx5dvl_op_ op = {.opcode = opcode,
+		.imm = imm,
+		.len = len,
+		.laddr = read ? dst : src,
+		.lkey = duo.h.mr.lkey,
+		.raddr = (uintptr_t)(read ? src : dst),
+		.rkey = duo.h.mr.rkey};
 
-	switch (opcode) {
-	case MLX5DVL_WRITE:
-		return mlx5dvl_post_write(duo.a, src, lkey, len, (uintptr_t)dst, rkey, flags, 0);
-	case MLX5DVL_WRITE_IMM:
-		return mlx5dvl_post_write_imm(duo.a, src, lkey, len, (uintptr_t)dst, rkey, imm,
-			flags, 0);
-	case MLX5DVL_READ:
-		return mlx5dvl_post_read(duo.a, dst, lkey, len, (uintptr_t)src, rkey, flags, 0);
-	case MLX5DVL_SEND:
-		return mlx5dvl_post_send(duo.a, src, lkey, len, flags, 0);
-	default:
-		return mlx5dvl_post_send_imm(duo.a, src, lkey, len, imm, flags, 0);
-	}
+	return post_op(duo.a, &op, flags, 0);
 }
 
 static void moves(uint8_t opcode, uint32_t len, unsigned flags, uint64_t seed)
@@ -122,14 +118,13 @@ static void errors_of_unsignaled_requests(void)
 {
 	for (int what = 0; what < 5; what++) {
 		open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
-		struct mlx5dvl_qp *c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
-		struct mlx5dvl_qp *d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
+		struct mlx5dvl_qp *more[2];
 		const struct mlx5dvl_mr *mr = &duo.h.mr;
 		uint64_t dst = (uintptr_t)duo.h.mem + DST;
 		uint64_t end = (uintptr_t)duo.h.mem + duo.h.mem_len;
 		int err = -EACCES;
 
-		hca_connect(c, d);
+		hca_pair(&duo.h, (struct mlx5dvl_qp_attr){0}, more);
 		if (what == 0)
 			mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, dst, mr->rkey + 1, 0, 50);
 		else if (what == 1)
@@ -147,9 +142,8 @@ static void errors_of_unsignaled_requests(void)
 		mlx5dvl_ring(duo.a);
 		one_error(50, err, duo.a);
 		CHECK_EQ(mlx5dvl_qp_status(duo.b), 0);
-		hca_fence(&duo.h, c);
-		mlx5dvl_qp_destroy(c);
-		mlx5dvl_qp_destroy(d);
+		hca_fence(&duo.h, more[0]);
+		hca_unpair(more);
 		close_duo();
 	}
 }
@@ -194,27 +188,24 @@ static void a_peer_without_receives(void)
  * that is exactly as deep as the four queues together. */
 static void full_queues_are_flushed_without_overrun(void)
 {
-	struct mlx5dvl_qp *qp[4], *peer[4];
+	struct mlx5dvl_qp *qp[4][2];
 	struct hca *h = &duo.h;
 	uint32_t each = 64;
 
 	hca_open(h, &(struct hca_attr){.scq_depth = 8 * each});
-	for (uint32_t i = 0; i < 4; i++) {
-		qp[i] = hca_qp(h, (struct mlx5dvl_qp_attr){.sq_depth = each});
-		peer[i] = hca_qp(h, (struct mlx5dvl_qp_attr){.sq_depth = each});
-		hca_connect(qp[i], peer[i]);
-	}
+	for (uint32_t i = 0; i < 4; i++)
+		hca_pair(h, (struct mlx5dvl_qp_attr){.sq_depth = each}, qp[i]);
 	CHECK_EQ(mlx5dvl_qp_create(h->ctx,
 			 &(struct mlx5dvl_qp_attr){.send_cq = h->scq, .sq_depth = 16}, &duo.a),
 		-ENOSPC);
 	for (uint32_t i = 0; i < 4; i++) {
-		CHECK_EQ(mlx5dvl_post_write(qp[i], h->mem, 0, 8, 0, h->mr.rkey, 0, i << 8), 0);
+		CHECK_EQ(mlx5dvl_post_write(qp[i][0], h->mem, 0, 8, 0, h->mr.rkey, 0, i << 8), 0);
 		for (uint32_t k = 1; k < each; k++)
-			CHECK_EQ(mlx5dvl_post_write(qp[i], h->mem, 0, 8, (uintptr_t)h->mem + DST,
+			CHECK_EQ(mlx5dvl_post_write(qp[i][0], h->mem, 0, 8, (uintptr_t)h->mem + DST,
 					 h->mr.rkey, 0, i << 8 | k),
 				0);
-		CHECK_EQ(mlx5dvl_post_nop(qp[i], 0, 0), -EAGAIN);
-		mlx5dvl_ring(qp[i]);
+		CHECK_EQ(mlx5dvl_post_nop(qp[i][0], 0, 0), -EAGAIN);
+		mlx5dvl_ring(qp[i][0]);
 	}
 	hca_wait_errors(h, 4 * each);
 	uint32_t next[4] = {0};
@@ -222,14 +213,13 @@ static void full_queues_are_flushed_without_overrun(void)
 	for (uint32_t i = 0; i < 4 * each; i++) {
 		uint32_t q = (uint32_t)h->errors[i].token >> 8;
 
-		CHECK(h->error_qp[i] == qp[q]);
+		CHECK(h->error_qp[i] == qp[q][0]);
 		CHECK_EQ(h->errors[i].token & 0xff, next[q]);
 		CHECK_EQ(h->errors[i].err, next[q]++ ? -ECANCELED : -EACCES);
 	}
 	for (uint32_t i = 0; i < 4; i++) {
 		CHECK_EQ(h->mem[DST + 8], 0);
-		mlx5dvl_qp_destroy(qp[i]);
-		mlx5dvl_qp_destroy(peer[i]);
+		hca_unpair(qp[i]);
 	}
 	hca_close(h);
 }

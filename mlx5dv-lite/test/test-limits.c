@@ -73,7 +73,7 @@ static void objects_in_use_stay(void)
 
 static void connect_checks_its_peer(void)
 {
-	struct mlx5dvl_qp_info good, bad;
+	struct mlx5dvl_qp_info good, bad[7];
 
 	hca_open(&duo.h, &(struct hca_attr){0});
 	duo.a = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){.user = &duo});
@@ -83,33 +83,18 @@ static void connect_checks_its_peer(void)
 	CHECK_EQ(mlx5dvl_post_nop(duo.a, 0, 0), -ENOTCONN);
 	mlx5dvl_qp_get_info(duo.b, &good, sizeof(good));
 	CHECK_EQ(good.qpn, mlx5dvl_qp_qpn(duo.b));
-	for (int i = 0; i < 7; i++) {
-		bad = good;
-		switch (i) {
-		case 0:
-			bad.qpn = 0;
-			break;
-		case 1:
-			bad.qpn |= 1 << 24;
-			break;
-		case 2:
-			bad.psn |= 1 << 24;
-			break;
-		case 3:
-			bad.mtu = 0;
-			break;
-		case 4:
-			bad.mtu = 6;
-			break;
-		case 5:
-			bad.rd_atomic = 129;
-			break;
-		default:
-			bad.lid = 0;
-			memset(bad.gid, 0, 16);
-		}
-		CHECK_EQ(mlx5dvl_qp_connect(duo.a, &bad, sizeof(bad)), -EINVAL);
-	}
+	for (int i = 0; i < 7; i++)
+		bad[i] = good;
+	bad[0].qpn = 0;
+	bad[1].qpn |= 1 << 24;
+	bad[2].psn |= 1 << 24;
+	bad[3].mtu = 0;
+	bad[4].mtu = 6;
+	bad[5].rd_atomic = 129;
+	bad[6].lid = 0;
+	memset(bad[6].gid, 0, 16);
+	for (int i = 0; i < 7; i++)
+		CHECK_EQ(mlx5dvl_qp_connect(duo.a, &bad[i], sizeof(bad[i])), -EINVAL);
 	hca_connect(duo.a, duo.b);
 	CHECK_EQ(mlx5dvl_qp_connect(duo.a, &good, sizeof(good)), -EISCONN);
 	hca_fence(&duo.h, duo.a);
@@ -222,17 +207,14 @@ static void a_tight_receive_cq_does_not_overrun(void)
 /* 17 QPs post in turns and in batches of random length; each sees its own messages. */
 static void many_qps_share_a_context(void)
 {
-	struct mlx5dvl_qp *a[17], *b[17];
+	struct mlx5dvl_qp *qp[17][2];
 	uint32_t per_qp[17] = {0};
 	uint64_t rand = test_seed(), sent = 0;
 	struct got g = {0};
 
 	hca_open(&duo.h, &(struct hca_attr){.scq_depth = 16384});
-	for (size_t i = 0; i < 17; i++) {
-		a[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
-		b[i] = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
-		hca_connect(a[i], b[i]);
-	}
+	for (size_t i = 0; i < 17; i++)
+		hca_pair(&duo.h, (struct mlx5dvl_qp_attr){0}, qp[i]);
 	for (uint32_t round = 0, n = 0; round < 3000; round++) {
 		size_t i = test_rand(&rand) % 17;
 		uint32_t batch = 1 + (uint32_t)(test_rand(&rand) % 4);
@@ -241,21 +223,19 @@ static void many_qps_share_a_context(void)
 			uint64_t slot = (uintptr_t)duo.h.mem + i * 64;
 
 			per_qp[i]++;
-			CHECK_EQ(mlx5dvl_post_write_imm(a[i], &per_qp[i], 0, 4, slot, duo.h.mr.rkey,
-					 (uint32_t)i, 0, 0),
+			CHECK_EQ(mlx5dvl_post_write_imm(qp[i][0], &per_qp[i], 0, 4, slot,
+					 duo.h.mr.rkey, (uint32_t)i, 0, 0),
 				0);
 		}
-		mlx5dvl_ring(a[i]);
+		mlx5dvl_ring(qp[i][0]);
 		wait_recv(&duo.h, &g, n += batch);
-		CHECK(g.qp == b[i] && g.imm == i);
+		CHECK(g.qp == qp[i][1] && g.imm == i);
 		CHECK(!memcmp(duo.h.mem + i * 64, &per_qp[i], 4));
 		mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent);
 	}
 	CHECK_EQ(duo.h.nerrors, 0);
-	for (size_t i = 0; i < 17; i++) {
-		mlx5dvl_qp_destroy(a[i]);
-		mlx5dvl_qp_destroy(b[i]);
-	}
+	for (size_t i = 0; i < 17; i++)
+		hca_unpair(qp[i]);
 	hca_close(&duo.h);
 }
 
@@ -273,26 +253,24 @@ static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
  * affected, and a QP that gets the same number receives nothing of them. */
 static void destroyed_with_completions_pending(void)
 {
-	struct mlx5dvl_qp *c, *d;
+	struct mlx5dvl_qp *more[2], *c;
 
 	open_duo(&(struct hca_attr){.srq_depth = 64}, &(struct mlx5dvl_qp_attr){0});
-	c = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
-	d = hca_qp(&duo.h, (struct mlx5dvl_qp_attr){0});
-	hca_connect(c, d);
+	hca_pair(&duo.h, (struct mlx5dvl_qp_attr){0}, more);
+	c = more[0];
 	for (uint32_t i = 0; i < 60; i++) {
 		struct mlx5dvl_qp *from = i % 2 ? duo.a : c;
 
 		CHECK_EQ(mlx5dvl_post_send_imm(from, NULL, 0, 0, i, MLX5DVL_SIGNALED, i), 0);
 		mlx5dvl_ring(from);
 	}
-	uint32_t c_qpn = mlx5dvl_qp_qpn(c), d_qpn = mlx5dvl_qp_qpn(d);
+	uint32_t c_qpn = mlx5dvl_qp_qpn(c), d_qpn = mlx5dvl_qp_qpn(more[1]);
 	uint64_t sent = 0;
 
 	hca_until(pending(duo.h.scq, c_qpn) == 30 && pending(duo.h.rcq, d_qpn) == 30);
 	hca_until(pending(duo.h.scq, duo.a->qpn) == 30 && pending(duo.h.rcq, duo.b->qpn) == 30);
 
-	mlx5dvl_qp_destroy(d);
-	mlx5dvl_qp_destroy(c);
+	hca_unpair(more);
 	CHECK_EQ(pending(duo.h.scq, c_qpn), 0);
 	CHECK_EQ(pending(duo.h.rcq, d_qpn), 0);
 	CHECK_EQ(mlx5dvl_send_poll(duo.h.scq, 64, hca_count_sent, &sent), 60);

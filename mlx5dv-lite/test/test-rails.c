@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE with an interface in another
  * network namespace (rails.topology). */
-#include "hca.h"
+#include "sender.h"
 
 static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
 {
@@ -16,27 +16,17 @@ static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
 	return ctx;
 }
 
-/* A QP that only sends needs no SRQ. */
-struct sender {
-	struct mlx5dvl_ctx *ctx;
-	struct mlx5dvl_cq *cq;
-	struct mlx5dvl_qp *qp;
+/* A sender with its own data for a peer. */
+struct rail {
+	struct sender s;
 	struct mlx5dvl_qp_info info;
 };
 
-static void sender_open(struct sender *s, const char *device, int gid_index)
+static void rail_open(struct rail *r, const char *device, int gid_index)
 {
-	s->ctx = open_one(device, gid_index);
-	CHECK_EQ(mlx5dvl_cq_create(s->ctx, &(struct mlx5dvl_cq_attr){0}, &s->cq), 0);
-	CHECK_EQ(mlx5dvl_qp_create(s->ctx, &(struct mlx5dvl_qp_attr){.send_cq = s->cq}, &s->qp), 0);
-	mlx5dvl_qp_get_info(s->qp, &s->info, sizeof(s->info));
-}
-
-static void sender_close(struct sender *s)
-{
-	mlx5dvl_qp_destroy(s->qp);
-	CHECK_EQ(mlx5dvl_cq_destroy(s->cq), 0);
-	mlx5dvl_ctx_close(s->ctx);
+	sender_open(&r->s, &(struct mlx5dvl_ctx_attr){.device = device, .gid_index = gid_index},
+		&(struct mlx5dvl_qp_attr){0});
+	mlx5dvl_qp_get_info(r->s.qp, &r->info, sizeof(r->info));
 }
 
 static const uint8_t no_gid[16];
@@ -44,54 +34,39 @@ static const uint8_t no_gid[16];
 static void addressing_follows_the_link(void)
 {
 	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
-	struct sender roce, ib, global;
+	struct rail roce, ib, global;
 
-	sender_open(&roce, "mlx5_0", 0);
-	sender_open(&ib, "mlx5_1", -1);
-	sender_open(&global, "mlx5_1", 1);
+	rail_open(&roce, "mlx5_0", 0);
+	rail_open(&ib, "mlx5_1", -1);
+	rail_open(&global, "mlx5_1", 1);
 	CHECK(!memcmp(roce.info.gid, ipv4, 12)); /* the RoCE v2 GID of IPv4, not the first one */
 	CHECK_EQ(roce.info.lid, 0);
 	CHECK_EQ(roce.info.mtu, 3);
 	CHECK(!memcmp(ib.info.gid, no_gid, 16));
 	CHECK_EQ(ib.info.lid, 7);
 	CHECK(memcmp(global.info.gid, no_gid, 16));
-	CHECK_EQ(mlx5dvl_qp_connect(roce.qp, &ib.info, sizeof(ib.info)), -EINVAL);
-	CHECK_EQ(mlx5dvl_qp_connect(ib.qp, &roce.info, sizeof(roce.info)), -EINVAL);
-	CHECK_EQ(mlx5dvl_qp_status(ib.qp), -ENOTCONN);
-	sender_close(&roce);
-	sender_close(&ib);
-	sender_close(&global);
+	CHECK_EQ(mlx5dvl_qp_connect(roce.s.qp, &ib.info, sizeof(ib.info)), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_connect(ib.s.qp, &roce.info, sizeof(roce.info)), -EINVAL);
+	CHECK_EQ(mlx5dvl_qp_status(ib.s.qp), -ENOTCONN);
+	sender_close(&roce.s);
+	sender_close(&ib.s);
+	sender_close(&global.s);
 }
 
 /* Without a name the first device is opened. Both ends use an MTU that is smaller than the
  * port's. */
 static void a_message_on_each(const char *device, int gid_index)
 {
-	struct sender a, b;
-	struct mlx5dvl_mr mr;
-	uint64_t word[2] = {4711, 0}, done = 0;
-	struct wait w = WAIT_INIT;
+	struct rail a, b;
 
-	sender_open(&a, device, gid_index);
-	sender_open(&b, device, gid_index);
+	rail_open(&a, device, gid_index);
+	rail_open(&b, device, gid_index);
 	a.info.mtu = b.info.mtu = 2;
-	CHECK_EQ(mlx5dvl_qp_connect(a.qp, &b.info, sizeof(b.info)), 0);
-	CHECK_EQ(mlx5dvl_qp_connect(b.qp, &a.info, sizeof(a.info)), 0);
-	CHECK_EQ(mlx5dvl_mr_reg(b.ctx, word, sizeof(word), ALL_ACCESS, &mr), 0);
-	CHECK_EQ(mlx5dvl_post_write(a.qp, word, 0, 8, (uintptr_t)&word[1], mr.rkey,
-			 MLX5DVL_SIGNALED, 0),
-		0);
-	mlx5dvl_ring(a.qp);
-	while (!done) {
-		mlx5dvl_send_poll(a.cq, 8, hca_count_sent, &done);
-		CHECK_EQ(mlx5dvl_qp_status(a.qp), 0);
-		if (wait_step(&w))
-			sched_yield();
-	}
-	CHECK_EQ(word[1], 4711);
-	mlx5dvl_mr_dereg(&mr);
-	sender_close(&a);
-	sender_close(&b);
+	CHECK_EQ(mlx5dvl_qp_connect(a.s.qp, &b.info, sizeof(b.info)), 0);
+	CHECK_EQ(mlx5dvl_qp_connect(b.s.qp, &a.info, sizeof(a.info)), 0);
+	write_word(&a.s, &b.s);
+	sender_close(&a.s);
+	sender_close(&b.s);
 }
 
 static void messages_on_all(void)

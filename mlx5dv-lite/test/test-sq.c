@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /* The send queue in plain memory: bytes of every request, ring, slots, signaling, doorbell. */
-#include "plain.h"
 #include <endian.h>
+
+#include "plain.h"
+#include "post.h"
 
 static struct core core;
 static struct mlx5dvl_bf no_bf;
 static uint8_t payload[4096], bf_memory[512];
 
-static void setup(void)
+static struct plain_qp q;
+
+static void init(void)
 {
 	core_init(&core, NULL, NULL);
 	no_bf = (struct mlx5dvl_bf){bf_memory, 0, 0};
@@ -16,6 +20,23 @@ static void setup(void)
 }
 
 enum { QPN = 0x123456, LKEY = 0x11223344, RKEY = 0x55667788, IMM = 0xcafe0123 };
+
+static void setup(uint32_t depth, bool blueflame)
+{
+	struct mlx5dvl_bf *bf = &no_bf;
+
+	init();
+	if (blueflame)
+		CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
+	plain_qp_init(&q, &core, depth, bf, QPN);
+}
+
+static void teardown(void)
+{
+	plain_qp_fini(&q, &core);
+	core_fini(&core);
+}
+
 #define RADDR 0x0123456789abcdefull
 
 /* Writes the bytes that a request must have according to the manual. Returns its length in 16-byte
@@ -61,27 +82,16 @@ static uint32_t expect(uint8_t *w, uint8_t opcode, uint32_t index, uint32_t len,
 
 static int post(struct mlx5dvl_qp *qp, uint8_t opcode, uint32_t len, unsigned flags, uint64_t token)
 {
-	switch (opcode) {
-	case MLX5DVL_WRITE:
-		return mlx5dvl_post_write(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
-	case MLX5DVL_WRITE_IMM:
-		return mlx5dvl_post_write_imm(qp, payload, LKEY, len, RADDR, RKEY, IMM, flags,
-			token);
-	case MLX5DVL_READ:
-		return mlx5dvl_post_read(qp, payload, LKEY, len, RADDR, RKEY, flags, token);
-	case MLX5DVL_SEND:
-		return mlx5dvl_post_send(qp, payload, LKEY, len, flags, token);
-	case MLX5DVL_SEND_IMM:
-		return mlx5dvl_post_send_imm(qp, payload, LKEY, len, IMM, flags, token);
-	case MLX5DVL_FETCH_ADD:
-		return mlx5dvl_post_fetch_add(qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY,
-			111, flags, token);
-	case MLX5DVL_CMP_SWAP:
-		return mlx5dvl_post_cmp_swap(qp, (uint64_t *)(void *)payload, LKEY, RADDR, RKEY,
-			111, 222, flags, token);
-	default:
-		return mlx5dvl_post_nop(qp, flags, token);
-	}
+	const struct mlx5dvl_op_ op = {.opcode = opcode,
+		.imm = IMM,
+		.len = len,
+		.laddr = payload,
+		.lkey = LKEY,
+		.raddr = RADDR,
+		.rkey = RKEY,
+		.operand = {111, 222}};
+
+	return post_op(qp, &op, flags, token);
 }
 
 static const uint8_t opcodes[] = {MLX5DVL_NOP, MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_SEND,
@@ -108,10 +118,9 @@ static void compare(const uint8_t *got, const uint8_t *want, uint32_t ds, uint32
 
 static void one(uint8_t opcode, uint32_t len, unsigned flags)
 {
-	struct plain_qp q;
 	uint8_t want[256];
 
-	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	setup(16, false);
 	/* Starts at each place in the ring, so that its rest has each length. */
 	for (uint32_t start = 0; start < 16; start++) {
 		memset(q.sq, 0xa5, 16 * 64);
@@ -129,7 +138,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 		CHECK_EQ(q.qp.slots[at].request.blocks, (ds + 3) / 4);
 		CHECK_EQ(q.qp.slots[at].request.opcode, opcode);
 	}
-	plain_qp_fini(&q, &core);
+	teardown();
 }
 
 static void bytes_of_every_request(void)
@@ -137,22 +146,18 @@ static void bytes_of_every_request(void)
 	static const uint32_t lens[] = {0, 1, 7, 8, 11, 12, 13, 27, 28, 29, 32, 64, 203, 204, 205,
 		219, 220, 221, 236, 237, 1024, 4096};
 
-	setup();
 	for (size_t o = 0; o < ARRAY_SIZE(opcodes); o++)
 		for (size_t l = 0; l < ARRAY_SIZE(lens); l++)
 			for (unsigned flags = 0; flags < 16; flags++)
 				one(opcodes[o], lens[l], flags);
-	core_fini(&core);
 }
 
 /* For a constant length the compiler lays out the request: the bytes must be the same. */
 static void constant_lengths(void)
 {
-	struct plain_qp q;
 	uint8_t want[256];
 
-	setup();
-	plain_qp_init(&q, &core, 64, &no_bf, QPN);
+	setup(64, false);
 	mlx5dvl_post_write_imm(&q.qp, payload, LKEY, 32, RADDR, RKEY, IMM, 0, 0);
 	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 0, 32, 0, false), 0);
 	mlx5dvl_post_write_imm(&q.qp, payload, LKEY, 220, RADDR, RKEY, IMM, 0, 0);
@@ -160,19 +165,16 @@ static void constant_lengths(void)
 	mlx5dvl_post_write(&q.qp, payload, LKEY, 221, RADDR, RKEY, 0, 0);
 	compare(q.sq + 384, want, expect(want, MLX5DVL_WRITE, 6, 221, 0, false), 6);
 	CHECK_EQ(q.qp.pi, 10);
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 /* The caller writes the payload: the bytes are the same for every length and place in the ring.
  * This is allowed only if no NOPs are necessary. */
 static void payload_written_in_place(void)
 {
-	struct plain_qp q;
 	uint8_t want[256];
 
-	setup();
-	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	setup(16, false);
 	for (uint32_t start = 0; start < 16; start++) {
 		for (uint32_t len = 1; len <= MLX5DVL_INLINE_MAX; len++) {
 			uint32_t blocks = (36 + len + 63) / 64, ds;
@@ -206,17 +208,14 @@ static void payload_written_in_place(void)
 	sq_stop(&q.qp, -EIO);
 	mlx5dvl_sq_update(&q.qp);
 	CHECK(!mlx5dvl_sq_fits(&q.qp, 1));
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 static void ring_end_is_filled_with_nops(void)
 {
-	struct plain_qp q;
 	uint8_t want[256];
 
-	setup();
-	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	setup(16, false);
 	for (int i = 0; i < 13; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	q.qp.ci = q.qp.rung = 13;
@@ -230,16 +229,12 @@ static void ring_end_is_filled_with_nops(void)
 	CHECK_EQ(q.qp.last, 16);
 	CHECK_EQ(mlx5dvl_sq_fillers(&q.qp), 3);
 	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 16, 220, 0, true), 0);
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 static void refuses_before_and_after_connection(void)
 {
-	struct plain_qp q;
-
-	setup();
-	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	setup(16, false);
 	q.qp.limit = q.qp.stop = 0;
 	q.qp.status = -ENOTCONN;
 	CHECK_EQ(mlx5dvl_sq_room(&q.qp), 0);
@@ -251,8 +246,7 @@ static void refuses_before_and_after_connection(void)
 	sq_stop(&q.qp, -ECANCELED);
 	CHECK_EQ(q.qp.status, -ETIMEDOUT);
 	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 /*
@@ -329,7 +323,7 @@ static void slots_are_accounted(void)
 {
 	uint64_t rand = test_seed();
 
-	setup();
+	init();
 	for (uint32_t depth = 16; depth <= 32768; depth *= 2) {
 		struct model m = {.depth = depth};
 
@@ -365,28 +359,20 @@ static void slots_are_accounted(void)
 
 static void one_completion_in_64_blocks(void)
 {
-	struct plain_qp q;
 	uint32_t signaled = 0;
 
-	setup();
-	plain_qp_init(&q, &core, 1024, &no_bf, QPN);
+	setup(1024, false);
 	for (uint32_t i = 0; i < 640; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), 0);
 	for (uint32_t i = 0; i < 640; i++)
 		signaled += !!(q.sq[i * 64 + 11] & 8);
 	CHECK_EQ(signaled, 10);
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 static void doorbell_of_a_batch(void)
 {
-	struct plain_qp q;
-	struct mlx5dvl_bf *bf;
-
-	setup();
-	CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
-	plain_qp_init(&q, &core, 64, bf, QPN);
+	setup(64, true);
 	memset(bf_memory, 0xee, sizeof(bf_memory));
 	mlx5dvl_ring(&q.qp);
 	CHECK_EQ(q.record, 0);
@@ -402,18 +388,12 @@ static void doorbell_of_a_batch(void)
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
 	mlx5dvl_ring(&q.qp);
 	CHECK(!memcmp(bf_memory + 256, q.sq + 3 * 64, 8)); /* the other buffer */
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 static void blueflame_of_a_single_request(void)
 {
-	struct plain_qp q;
-	struct mlx5dvl_bf *bf;
-
-	setup();
-	CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
-	plain_qp_init(&q, &core, 64, bf, QPN);
+	setup(64, true);
 	for (uint32_t i = 0; i < 8; i++) {
 		uint32_t len = i % 2 ? 220 : 8, blocks = i % 2 ? 4 : 1;
 
@@ -427,22 +407,21 @@ static void blueflame_of_a_single_request(void)
 		CHECK(blocks == 4 || half[blocks * 64] == 0xee);
 		CHECK_EQ(other[0], 0xee);
 	}
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 static void qps_share_the_turn_of_a_register(void)
 {
 	static uint8_t registers[4][512];
-	struct plain_qp q[17];
+	struct plain_qp qs[17];
 	uint32_t turns[4] = {0};
 
-	setup();
+	init();
 	for (uint32_t i = 0; i < 17; i++) {
 		struct mlx5dvl_bf *bf;
 
 		CHECK_EQ(core_get_bf(&core, registers[i % 4], 256, &bf), 0);
-		plain_qp_init(&q[i], &core, 16, bf, 100 + i);
+		plain_qp_init(&qs[i], &core, 16, bf, 100 + i);
 	}
 	CHECK_EQ(core.bf_count, 4);
 	for (uint32_t round = 0; round < 5; round++) {
@@ -450,24 +429,21 @@ static void qps_share_the_turn_of_a_register(void)
 			uint8_t *reg = registers[i % 4], *half = reg + (turns[i % 4]++ % 2) * 256;
 
 			memset(reg, 0xee, 512);
-			CHECK_EQ(mlx5dvl_post_nop(&q[i].qp, 0, 0), 0);
-			mlx5dvl_ring(&q[i].qp);
+			CHECK_EQ(mlx5dvl_post_nop(&qs[i].qp, 0, 0), 0);
+			mlx5dvl_ring(&qs[i].qp);
 			CHECK_EQ(get32(half + 4) >> 8, 100 + i);
 			CHECK_EQ(reg[(half - reg) ^ 256], 0xee);
-			q[i].qp.ci = q[i].qp.pi;
+			qs[i].qp.ci = qs[i].qp.pi;
 		}
 	}
 	for (uint32_t i = 0; i < 17; i++)
-		plain_qp_fini(&q[i], &core);
+		plain_qp_fini(&qs[i], &core);
 	core_fini(&core);
 }
 
 static void without_blueflame_every_doorbell_is_8_bytes(void)
 {
-	struct plain_qp q;
-
-	setup();
-	plain_qp_init(&q, &core, 16, &no_bf, QPN);
+	setup(16, false);
 	for (uint32_t i = 0; i < 3; i++) {
 		memset(bf_memory, 0xee, sizeof(bf_memory));
 		CHECK_EQ(post(&q.qp, MLX5DVL_WRITE_IMM, 8, 0, 0), 0);
@@ -476,8 +452,7 @@ static void without_blueflame_every_doorbell_is_8_bytes(void)
 		CHECK_EQ(bf_memory[8], 0xee);
 		CHECK_EQ(bf_memory[256], 0xee);
 	}
-	plain_qp_fini(&q, &core);
-	core_fini(&core);
+	teardown();
 }
 
 /* QP numbers from the whole range, as devices assign them: the table's memory for a QP is freed
@@ -488,17 +463,17 @@ static void tables_of_qps_that_are_gone(void)
 	struct mlx5dvl_qp qp[LIVE] = {0}, same;
 	uint64_t seed = test_seed();
 
-	setup();
+	init();
 	CHECK_EQ(core_leaves(&core), 0);
 	for (uint32_t i = 0; i < 4 * LEAVES; i++) {
-		struct mlx5dvl_qp *q = &qp[i % LIVE];
+		struct mlx5dvl_qp *one_of = &qp[i % LIVE];
 
 		if (i >= LIVE)
-			core_remove_qp(&core, q);
-		q->qpn = (i % LEAVES) * MLX5DVL_QPN_LEAF_ +
-			 (uint32_t)(test_rand(&seed) % MLX5DVL_QPN_LEAF_);
-		CHECK_EQ(core_add_qp(&core, q), 0);
-		same.qpn = q->qpn;
+			core_remove_qp(&core, one_of);
+		one_of->qpn = (i % LEAVES) * MLX5DVL_QPN_LEAF_ +
+			      (uint32_t)(test_rand(&seed) % MLX5DVL_QPN_LEAF_);
+		CHECK_EQ(core_add_qp(&core, one_of), 0);
+		same.qpn = one_of->qpn;
 		CHECK_EQ(core_add_qp(&core, &same), -EEXIST);
 		CHECK_EQ(core_leaves(&core), i < LIVE ? i + 1 : LIVE);
 	}

@@ -16,9 +16,7 @@ static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 
 static void open_pair(struct mlx5dvl_qp *qp[2])
 {
-	for (int i = 0; i < 2; i++)
-		qp[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 16});
-	hca_connect(qp[0], qp[1]);
+	hca_pair(&h, (struct mlx5dvl_qp_attr){.sq_depth = 16}, qp);
 }
 
 static void destroy_both(struct mlx5dvl_qp *qp[2], bool receiver_first)

@@ -20,23 +20,27 @@ static uint32_t below(uint32_t n)
 }
 
 /* The software HCA is preloaded, not linked. */
+static void *hca_function(const char *name)
+{
+	void *fn = dlsym(RTLD_DEFAULT, name);
+
+	CHECK(fn);
+	return fn;
+}
+
 static int trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n)
 {
-	static int (*fn)(uint32_t, uint64_t, struct softhca_wqe_record *, unsigned);
+	int (*fn)(uint32_t, uint64_t, struct softhca_wqe_record *, unsigned);
 
-	if (!fn)
-		*(void **)&fn = dlsym(RTLD_DEFAULT, "softhca_trace_wqes");
-	CHECK(fn);
+	*(void **)&fn = hca_function("softhca_trace_wqes");
 	return fn(qpn, from, out, n);
 }
 
 static int trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n)
 {
-	static int (*fn)(uint32_t, uint64_t, struct softhca_cqe_record *, unsigned);
+	int (*fn)(uint32_t, uint64_t, struct softhca_cqe_record *, unsigned);
 
-	if (!fn)
-		*(void **)&fn = dlsym(RTLD_DEFAULT, "softhca_trace_cqes");
-	CHECK(fn);
+	*(void **)&fn = hca_function("softhca_trace_cqes");
 	return fn(cqn, from, out, n);
 }
 
@@ -52,7 +56,7 @@ struct expected {
 };
 
 static struct hca h;
-static struct mlx5dvl_qp *a, *peer;
+static struct mlx5dvl_qp *a; /* the sender of a pair */
 
 static struct expected post_random(void)
 {
@@ -130,12 +134,12 @@ static void what_was_posted_is_what_was_executed(void)
 {
 	struct tally t = {0};
 	uint64_t sent = 0, received = 0, laps;
+	struct mlx5dvl_qp *qp[2];
 
 	rand_state = test_seed();
 	hca_open(&h, &(struct hca_attr){0});
-	a = hca_qp(&h, (struct mlx5dvl_qp_attr){0});
-	peer = hca_qp(&h, (struct mlx5dvl_qp_attr){0});
-	hca_connect(a, peer);
+	hca_pair(&h, (struct mlx5dvl_qp_attr){0}, qp);
+	a = qp[0];
 	for (uint32_t round = 0; round < 1000; round++) {
 		struct expected e[BATCH_MAX];
 		uint32_t n = 0, most = 1 + below(BATCH_MAX);
@@ -154,8 +158,7 @@ static void what_was_posted_is_what_was_executed(void)
 	CHECK(laps > 100);
 	CHECK(t.nops > laps / 2 && t.nops <= 3 * laps);
 	CHECK_EQ(h.nerrors, 0);
-	mlx5dvl_qp_destroy(a);
-	mlx5dvl_qp_destroy(peer);
+	hca_unpair(qp);
 	hca_close(&h);
 }
 
@@ -230,7 +233,7 @@ static void post_burst(struct mlx5dvl_qp *qp, uint32_t n)
 
 static void compressed_completions(uint32_t cqe_size)
 {
-	struct mlx5dvl_qp *x[2], *y[2];
+	struct mlx5dvl_qp *qp[2][2];
 	uint64_t runs = 0;
 
 	hca_open(&h, &(struct hca_attr){.compress = true,
@@ -239,17 +242,14 @@ static void compressed_completions(uint32_t cqe_size)
 			     .recv_size = 8});
 	struct reader recvs = {.cqn = cq_of(h.rcq)->cqn}, sends = {.cqn = cq_of(h.scq)->cqn};
 
-	for (int i = 0; i < 2; i++) {
-		x[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
-		y[i] = hca_qp(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024});
-		hca_connect(x[i], y[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		hca_pair(&h, (struct mlx5dvl_qp_attr){.sq_depth = 1024}, qp[i]);
 	for (uint32_t round = 0; round < 1000; round++) {
 		uint32_t n[2] = {below(80), below(80)};
 		int got[2] = {0, 0};
 
-		post_burst(x[0], n[0]);
-		post_burst(x[1], n[1]);
+		post_burst(qp[0][0], n[0]);
+		post_burst(qp[1][0], n[1]);
 		runs += compressed_runs(h.rcq, n[0] + n[1]) + compressed_runs(h.scq, n[0] + n[1]);
 		while (got[0] + got[1] < (int)(2 * (n[0] + n[1]))) {
 			got[0] += mlx5dvl_mono_poll(h.rcq, 1 + (int)below(100), same_recv, &recvs);
@@ -260,10 +260,8 @@ static void compressed_completions(uint32_t cqe_size)
 	}
 	CHECK(runs > 1000);
 	CHECK_EQ(h.nerrors, 0);
-	for (int i = 0; i < 2; i++) {
-		mlx5dvl_qp_destroy(x[i]);
-		mlx5dvl_qp_destroy(y[i]);
-	}
+	for (int i = 0; i < 2; i++)
+		hca_unpair(qp[i]);
 	hca_close(&h);
 }
 
