@@ -292,9 +292,15 @@ static void *hammer(void *arg)
 	return NULL;
 }
 
-static void run_hammer(uint32_t ring, bool by_clock)
+struct hammered {
+	uint32_t ring;
+	bool by_clock;
+};
+
+static void run_hammer(const void *arg)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = ring};
+	const struct hammered *how = arg;
+	struct copyrpc_ctx_attr attr = {.ring_size = how->ring};
 	uint64_t seed = test_seed();
 	struct side s[2] = {0};
 	struct pair p;
@@ -304,7 +310,7 @@ static void run_hammer(uint32_t ring, bool by_clock)
 		s[i] = (struct side){.ctx = p.ctx[i],
 			.ep = p.ep[i],
 			.seed = seed + (uint64_t)i,
-			.by_clock = by_clock};
+			.by_clock = how->by_clock};
 		CHECK_EQ(pthread_create(&s[i].thread, NULL, hammer, &s[i]), 0);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -312,26 +318,16 @@ static void run_hammer(uint32_t ring, bool by_clock)
 		CHECK(s[i].sleeps > 0);
 		/* Each message, and each completion of a signaled WRITE, causes at most one
 		 * wake-up. */
-		if (!by_clock)
+		if (!how->by_clock)
 			CHECK(s[i].sleeps <= 4 * ROUNDS);
 	}
 	printf("  %" PRIu64 " and %" PRIu64 " sleeps\n", s[0].sleeps, s[1].sleeps);
 	pair_close(&p);
 }
 
-static void no_wake_up_is_lost(void)
-{
-	run_hammer(1 << 16, false);
-}
-
-static void no_wake_up_is_lost_in_small_rings(void)
-{
-	run_hammer(COPYRPC_RING_MIN, true);
-}
-
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
+	const struct test tests[] = {
 		TEST(an_idle_context_sleeps),
 		TEST(a_batch_wakes),
 		TEST(work_is_not_slept_over),
@@ -339,8 +335,9 @@ int main(int argc, char **argv)
 		TEST(an_arm_outlasts_empty_polls),
 		TEST(what_is_held_is_no_work),
 		TEST(sleep_is_bounded_by_what_is_due),
-		TEST(no_wake_up_is_lost),
-		TEST(no_wake_up_is_lost_in_small_rings),
+		TEST_WITH(no_wake_up_is_lost, run_hammer, &(struct hammered){1 << 16, false}),
+		TEST_WITH(no_wake_up_is_lost_in_small_rings, run_hammer,
+			&(struct hammered){COPYRPC_RING_MIN, true}),
 	};
 
 	return test_main(tests, ARRAY_SIZE(tests), argc, argv);

@@ -398,11 +398,11 @@ static void eager_turn(int side)
 	copyrpc_flush(eager.p.ctx[side]);
 }
 
-static void callbacks_flush(int how)
+static void callbacks_flush(const void *how)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 
-	eager = (struct eager){.seed = test_seed(), .how = how};
+	eager = (struct eager){.seed = test_seed(), .how = *(const int *)how};
 	pair_open(&eager.p, &attr);
 	for (int i = 0; i < 6000; i++) {
 		eager_turn(i % 2);
@@ -412,21 +412,6 @@ static void callbacks_flush(int how)
 	for (int side = 0; side < 2; side++)
 		CHECK(eager.ended[side] > 1000);
 	pair_close(&eager.p);
-}
-
-static void callbacks_flush_their_endpoint(void)
-{
-	callbacks_flush(0);
-}
-
-static void callbacks_flush_all(void)
-{
-	callbacks_flush(1);
-}
-
-static void callbacks_flush_if(void)
-{
-	callbacks_flush(2);
 }
 
 /* A call from inside a callback is sent immediately. The space of the response is released by the
@@ -466,16 +451,16 @@ static void a_flush_inside_is_followed_by_one_outside(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
+	const struct test tests[] = {
 		TEST(thirty_two_calls_are_one_request_and_one_doorbell),
 		TEST(work_requests_of_all_kinds),
 		TEST(messages_wait_until_go),
 		TEST(credit_that_is_due_leaves),
 		TEST(credit_leaves_when_the_queue_was_full),
 		TEST(requests_come_out_in_order),
-		TEST(callbacks_flush_their_endpoint),
-		TEST(callbacks_flush_all),
-		TEST(callbacks_flush_if),
+		TEST_WITH(callbacks_flush_their_endpoint, callbacks_flush, &(int){0}),
+		TEST_WITH(callbacks_flush_all, callbacks_flush, &(int){1}),
+		TEST_WITH(callbacks_flush_if, callbacks_flush, &(int){2}),
 		TEST(a_flush_inside_is_followed_by_one_outside),
 	};
 

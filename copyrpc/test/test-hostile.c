@@ -157,17 +157,24 @@ static struct {
 	int failed; /* endpoints that failed with -EPROTO */
 } s;
 
+struct attacks {
+	int times;
+	void (*fn)(struct copyrpc_ep *ep, int i);
+};
+
 /* Makes each attack on a new endpoint. */
-static void attacks(int times, void (*fn)(struct copyrpc_ep *ep, int i))
+static void attacks(const void *arg)
 {
+	const struct attacks *a = arg;
+
 	s.seed = test_seed();
 	s.failed = 0;
 	attacker_open(&s.a);
 	neighbours_open(&s.n);
-	for (int i = 0; i < times; i++) {
+	for (int i = 0; i < a->times; i++) {
 		struct copyrpc_ep *ep = attack(&s.a, s.n.ctx);
 
-		fn(ep, i);
+		a->fn(ep, i);
 		s.failed += copyrpc_ep_status(ep) == -EPROTO;
 		check_neighbours(&s.n, &s.seed);
 		copyrpc_ep_destroy(ep);
@@ -198,7 +205,7 @@ static void send_random(struct copyrpc_ep *ep, int round)
 
 static void random_bytes_and_immediates(void)
 {
-	attacks(200, send_random);
+	attacks(&(struct attacks){200, send_random});
 	printf("  %d endpoints failed\n", s.failed);
 	CHECK(s.failed > 50);
 }
@@ -219,12 +226,6 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 		mlx5dvl_send_poll(s.a.h.scq, 64, on_sent, NULL);
 	CHECK_EQ(s.a.h.errors[0].err, -EACCES);
 	CHECK(*(const uint8_t *)to[i].at != 0xee);
-}
-
-/* The peer has no right to these accesses. */
-static void other_memory_is_out_of_reach(void)
-{
-	attacks(4, write_elsewhere);
 }
 
 static void until_it_fails(struct copyrpc_ep *ep)
@@ -251,12 +252,6 @@ static void lie(struct copyrpc_ep *ep, int i)
 	until_it_fails(ep);
 }
 
-/* A hostile peer can return any value to the READ of its position. */
-static void lies_about_the_position(void)
-{
-	attacks(3, lie);
-}
-
 static void send_message(struct copyrpc_ep *ep, int i)
 {
 	/* The ring is zero, which looks like a batch without messages. */
@@ -266,12 +261,6 @@ static void send_message(struct copyrpc_ep *ep, int i)
 		mlx5dvl_post_send_imm(s.a.qp, NULL, 0, 0, 1, 0, 0);
 	mlx5dvl_ring(s.a.qp);
 	until_it_fails(ep);
-}
-
-/* Batches are WRITEs; a SEND, with or without payload, breaks the protocol. */
-static void sends_are_refused(void)
-{
-	attacks(9, send_message);
 }
 
 static void respond_twice(struct copyrpc_ep *ep, int i)
@@ -293,12 +282,6 @@ static void respond_twice(struct copyrpc_ep *ep, int i)
 	}
 	CHECK_EQ(ep->ch.ncalls, 0);
 	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
-}
-
-/* The response to a call that has ended arrives again: only that endpoint fails. */
-static void a_stale_response(void)
-{
-	attacks(8, respond_twice);
 }
 
 /* ------------------------------------------------------- while it is being read */
@@ -376,12 +359,17 @@ static void writes_while_it_is_read(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
+	const struct test tests[] = {
 		TEST(random_bytes_and_immediates),
-		TEST(other_memory_is_out_of_reach),
-		TEST(lies_about_the_position),
-		TEST(sends_are_refused),
-		TEST(a_stale_response),
+		/* The peer has no right to these accesses. */
+		TEST_WITH(other_memory_is_out_of_reach, attacks,
+			&(struct attacks){4, write_elsewhere}),
+		/* A hostile peer can return any value to the READ of its position. */
+		TEST_WITH(lies_about_the_position, attacks, &(struct attacks){3, lie}),
+		/* Batches are WRITEs; a SEND, with or without payload, breaks the protocol. */
+		TEST_WITH(sends_are_refused, attacks, &(struct attacks){9, send_message}),
+		/* The response to a call that has ended arrives again: only that endpoint fails. */
+		TEST_WITH(a_stale_response, attacks, &(struct attacks){8, respond_twice}),
 		TEST(writes_while_it_is_read),
 	};
 

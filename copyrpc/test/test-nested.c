@@ -113,13 +113,13 @@ static void step(struct side *s)
 		take(s, req);
 }
 
-static void run(bool largest)
+static void run(const void *largest)
 {
 	static struct side side[2];
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 2; i++)
-		open_side(&side[i], true, seed + (uint64_t)i, largest);
+		open_side(&side[i], true, seed + (uint64_t)i, *(const bool *)largest);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(connect_side(&side[i], &side[!i]), 0);
 	while (side[0].ended < CALLS || side[1].ended < CALLS)
@@ -128,16 +128,6 @@ static void run(bool largest)
 		CHECK_EQ(side[i].nested, CALLS);
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(side[i].ctx);
-}
-
-static void both_sides_nest(void)
-{
-	run(false);
-}
-
-static void both_sides_nest_with_the_largest(void)
-{
-	run(true);
 }
 
 static void limits(void)
@@ -167,9 +157,9 @@ static void limits(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(both_sides_nest),
-		TEST(both_sides_nest_with_the_largest),
+	const struct test tests[] = {
+		TEST_WITH(both_sides_nest, run, &(bool){false}),
+		TEST_WITH(both_sides_nest_with_the_largest, run, &(bool){true}),
 		TEST(limits),
 	};
 

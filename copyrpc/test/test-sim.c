@@ -159,45 +159,26 @@ static const struct plan plans[] = {
 	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 
-static void schedules(uint32_t blocks, int n)
-{
-	uint64_t seed = test_seed();
-	uint32_t max = wire_payload(credit_message_max(blocks));
+struct schedule {
+	uint32_t blocks; /* of a ring */
+	int n;
+};
 
-	for (int i = 0; i < n * TIMES / SCALE; i++) {
+static void schedules(const void *arg)
+{
+	const struct schedule *s = arg;
+	uint64_t seed = test_seed();
+	uint32_t max = wire_payload(credit_message_max(s->blocks));
+
+	for (int i = 0; i < s->n * TIMES / SCALE; i++) {
 		struct plan p = plans[(size_t)i % ARRAY_SIZE(plans)];
 		uint64_t mine = seed + (uint64_t)i;
 
 		/* Small, mixed, largest. */
 		p.message_max = i % 3 == 0 && max > 40 ? 40 : max;
 		p.response_max = i % 2 == 0 && max > 40 ? 40 : max;
-		run(blocks, &p, mine);
+		run(s->blocks, &p, mine);
 	}
-}
-
-static void ring_of_8_blocks(void)
-{
-	schedules(8, 2000);
-}
-
-static void ring_of_16_blocks(void)
-{
-	schedules(16, 2000);
-}
-
-static void ring_of_64_blocks(void)
-{
-	schedules(64, 2000);
-}
-
-static void ring_of_4_kib(void)
-{
-	schedules(128, 2000);
-}
-
-static void ring_of_32_kib(void)
-{
-	schedules(1024, 300);
 }
 
 /* Only one side calls; the other sends only replies and flow control. */
@@ -295,12 +276,12 @@ static void greedy_peer_starves_nobody(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(ring_of_8_blocks),
-		TEST(ring_of_16_blocks),
-		TEST(ring_of_64_blocks),
-		TEST(ring_of_4_kib),
-		TEST(ring_of_32_kib),
+	const struct test tests[] = {
+		TEST_WITH(ring_of_8_blocks, schedules, &(struct schedule){8, 2000}),
+		TEST_WITH(ring_of_16_blocks, schedules, &(struct schedule){16, 2000}),
+		TEST_WITH(ring_of_64_blocks, schedules, &(struct schedule){64, 2000}),
+		TEST_WITH(ring_of_4_kib, schedules, &(struct schedule){128, 2000}),
+		TEST_WITH(ring_of_32_kib, schedules, &(struct schedule){1024, 300}),
 		TEST(one_direction),
 		TEST(a_held_request),
 		TEST(greedy_peer_starves_nobody),

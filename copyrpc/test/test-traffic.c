@@ -33,9 +33,17 @@ static void close_nodes(void)
 	}
 }
 
-static void run_pair(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max, uint32_t calls)
+struct traffic {
+	struct copyrpc_ctx_attr attr;
+	int eps;
+	uint32_t max, calls; /* as those of node_open() */
+};
+
+static void run_pair(const void *arg)
 {
-	run_seeded(attr, eps, max, calls * TIMES / SCALE, test_seed());
+	const struct traffic *t = arg;
+
+	run_seeded(&t->attr, t->eps, t->max, t->calls * TIMES / SCALE, test_seed());
 	for (int i = 0; i < 2; i++)
 		node_report(&nodes[i]);
 	close_nodes();
@@ -64,43 +72,6 @@ static void random_schedules(void)
 	}
 }
 
-static void smallest_ring(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 4096}, 1, 500, 5000);
-}
-
-static void largest_messages(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536}, 1, COPYRPC_PAYLOAD_MAX(65536),
-		3000);
-}
-
-static void default_ring(void)
-{
-	run_pair(NULL, 1, 200, 20000);
-}
-
-static void short_send_queue(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 4096, .sq_depth = 16}, 1, 300, 5000);
-}
-
-static void many_endpoints(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 8192}, NODE_EPS, 200, 1000);
-}
-
-/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
-static void nearly_no_receives(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60);
-}
-
-static void few_pending_calls(void)
-{
-	run_pair(&(struct copyrpc_ctx_attr){.ring_size = 65536, .max_pending = 3}, 1, 100, 3000);
-}
-
 /* One context, whose endpoints 0 and 1 are connected to each other. */
 static void within_one_context(void)
 {
@@ -118,9 +89,9 @@ static void within_one_context(void)
 /* -------------------------------------------------------------- two processes */
 
 /* Both ends are children: a process that has opened the HCA once should not fork. */
-static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t max,
-	uint32_t calls)
+static void run_processes(const void *arg)
 {
+	const struct traffic *t = arg;
 	uint64_t seed = test_seed();
 	pid_t child[2], pid;
 	int fd[2], status;
@@ -131,8 +102,8 @@ static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t
 		child[i] = fork();
 		CHECK(child[i] >= 0);
 		if (!child[i]) {
-			node_with_peer(&nodes[0], fd[i], attr, eps, max, calls * TIMES / SCALE,
-				seed + (uint64_t)i);
+			node_with_peer(&nodes[0], fd[i], &t->attr, t->eps, t->max,
+				t->calls * TIMES / SCALE, seed + (uint64_t)i);
 			exit(0);
 		}
 	}
@@ -147,30 +118,29 @@ static void run_processes(const struct copyrpc_ctx_attr *attr, int eps, uint32_t
 	}
 }
 
-static void two_processes(void)
-{
-	run_processes(NULL, 1, 200, 20000);
-}
-
-static void two_processes_small_rings(void)
-{
-	run_processes(&(struct copyrpc_ctx_attr){.ring_size = 4096}, 4, 500, 1000);
-}
-
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
+	const struct test tests[] = {
 		/* First, because they must fork before this process opens the HCA. */
-		TEST(two_processes),
-		TEST(two_processes_small_rings),
+		TEST_WITH(two_processes, run_processes, &(struct traffic){{0}, 1, 200, 20000}),
+		TEST_WITH(two_processes_small_rings, run_processes,
+			&(struct traffic){{.ring_size = 4096}, 4, 500, 1000}),
 		TEST(random_schedules),
-		TEST(smallest_ring),
-		TEST(largest_messages),
-		TEST(default_ring),
-		TEST(short_send_queue),
-		TEST(many_endpoints),
-		TEST(nearly_no_receives),
-		TEST(few_pending_calls),
+		TEST_WITH(smallest_ring, run_pair,
+			&(struct traffic){{.ring_size = 4096}, 1, 500, 5000}),
+		TEST_WITH(largest_messages, run_pair,
+			&(struct traffic){{.ring_size = 65536}, 1, COPYRPC_PAYLOAD_MAX(65536),
+				3000}),
+		TEST_WITH(default_ring, run_pair, &(struct traffic){{0}, 1, 200, 20000}),
+		TEST_WITH(short_send_queue, run_pair,
+			&(struct traffic){{.ring_size = 4096, .sq_depth = 16}, 1, 300, 5000}),
+		TEST_WITH(many_endpoints, run_pair,
+			&(struct traffic){{.ring_size = 8192}, NODE_EPS, 200, 1000}),
+		/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
+		TEST_WITH(nearly_no_receives, run_pair,
+			&(struct traffic){{.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60}),
+		TEST_WITH(few_pending_calls, run_pair,
+			&(struct traffic){{.ring_size = 65536, .max_pending = 3}, 1, 100, 3000}),
 		TEST(within_one_context),
 	};
 

@@ -152,13 +152,13 @@ static void open_lists(enum mlx5dvl_qp_type type)
 	open_twins(type, 256, MLX5DVL_GRH_BYTES + 4 * MAX_PLACE);
 }
 
-static void lists_have_the_vendors_bytes(enum mlx5dvl_qp_type type)
+static void lists_have_the_vendors_bytes(const void *type)
 {
 	uint64_t n = LISTS * (getenv("SOAK") ? 10 : 1);
 	struct progress p = {0};
 
 	rand_state = test_seed();
-	open_lists(type);
+	open_lists(*(const enum mlx5dvl_qp_type *)type);
 	for (uint64_t i = 1; i <= n; i++) {
 		struct request r = random_request(i);
 		int32_t left = t.ours->left;
@@ -178,21 +178,6 @@ static void lists_have_the_vendors_bytes(enum mlx5dvl_qp_type type)
 	}
 	CHECK(p.arrived.n > n / 2);
 	close_twins();
-}
-
-static void rc_lists(void)
-{
-	lists_have_the_vendors_bytes(MLX5DVL_RC);
-}
-
-static void uc_lists(void)
-{
-	lists_have_the_vendors_bytes(MLX5DVL_UC);
-}
-
-static void ud_lists(void)
-{
-	lists_have_the_vendors_bytes(MLX5DVL_UD);
 }
 
 static int post_one(struct mlx5dvl_list l)
@@ -259,10 +244,13 @@ static void full_queues_say_so(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(rc_lists),
-		TEST(uc_lists),
-		TEST(ud_lists),
+	const struct test tests[] = {
+		TEST_WITH(rc_lists, lists_have_the_vendors_bytes,
+			&(enum mlx5dvl_qp_type){MLX5DVL_RC}),
+		TEST_WITH(uc_lists, lists_have_the_vendors_bytes,
+			&(enum mlx5dvl_qp_type){MLX5DVL_UC}),
+		TEST_WITH(ud_lists, lists_have_the_vendors_bytes,
+			&(enum mlx5dvl_qp_type){MLX5DVL_UD}),
 		TEST(wrong_lists_are_refused),
 		TEST(full_queues_say_so),
 	};

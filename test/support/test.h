@@ -29,9 +29,15 @@
 struct test {
 	const char *name;
 	void (*fn)(void);
+	void (*with)(const void *arg); /* instead of fn */
+	const void *arg;
 };
 
-#define TEST(f) ((struct test){#f, f})
+#define TEST(f) ((struct test){.name = #f, .fn = f})
+
+/* A test that calls f(arg), for tests that differ only in numbers. If the argument points to a
+ * compound literal, the table must not be static. */
+#define TEST_WITH(n, f, ...) ((struct test){.name = #n, .with = f, .arg = __VA_ARGS__})
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
@@ -110,7 +116,10 @@ static inline int test_main(const struct test *tests, size_t n, int argc, char *
 			continue;
 		printf("%s\n", tests[i].name);
 		fflush(stdout);
-		tests[i].fn();
+		if (tests[i].with)
+			tests[i].with(tests[i].arg);
+		else
+			tests[i].fn();
 		run++;
 	}
 	if (!run) {
