@@ -67,48 +67,43 @@ static int open_device(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_ctx_attr *a
 	return err;
 }
 
-int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
+static int alloc_pd(struct mlx5dvl_ctx *ctx)
 {
-	struct mlx5dvl_ctx *ctx = calloc(1, sizeof(*ctx));
-	int err;
-
-	if (!ctx)
-		return -ENOMEM;
-	err = SIZED_ATTR(&ctx->attr, attr, error_arg);
-	if (err) {
-		free(ctx);
-		return err;
-	}
-	core_init(&ctx->core, ctx->attr.on_error, ctx->attr.error_arg);
-	ctx->clock = clock_ns;
-	err = open_device(ctx, &ctx->attr);
-	if (err)
-		goto free_ctx;
-	ctx->attr.device = NULL; /* the caller may free the string */
-	err = port_setup(ctx);
-	if (err)
-		goto close_device;
-	err = events_open(ctx);
-	if (err)
-		goto close_events;
 	errno = 0;
 	ctx->pd = ibv_alloc_pd(ctx->ibv);
-	if (!ctx->pd) {
-		err = verbs_errno();
-		goto close_events;
+	return ctx->pd ? 0 : verbs_errno();
+}
+
+int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
+{
+	struct mlx5dvl_ctx_attr a;
+	struct mlx5dvl_ctx *ctx;
+	int err = SIZED_ATTR(&a, attr, error_arg);
+
+	if (err)
+		return err;
+	ctx = calloc(1, sizeof(*ctx));
+	if (!ctx)
+		return -ENOMEM;
+	core_init(&ctx->core, a.on_error, a.error_arg);
+	ctx->clock = clock_ns;
+	ctx->fd = ctx->unread = -1;
+	ctx->attr = a;
+	ctx->attr.device = NULL; /* the caller may free the string */
+	err = open_device(ctx, &a);
+	if (!err)
+		err = port_setup(ctx);
+	if (!err)
+		err = events_open(ctx);
+	if (!err)
+		err = alloc_pd(ctx);
+	if (err) {
+		mlx5dvl_ctx_close(ctx);
+		/* Without a descriptor libibverbs finds no device, or no attribute of a port. */
+		return descriptors_are_short() ? -EMFILE : err;
 	}
 	*ctx_p = ctx;
 	return 0;
-
-close_events:
-	events_close(ctx);
-close_device:
-	ibv_close_device(ctx->ibv);
-free_ctx:
-	core_fini(&ctx->core);
-	free(ctx);
-	/* Without a descriptor libibverbs finds no device, or no attribute of a port. */
-	return descriptors_are_short() ? -EMFILE : err;
 }
 
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
@@ -116,9 +111,11 @@ void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx)
 	if (!ctx)
 		return;
 	ctx_reap(ctx, true, NULL);
-	ibv_dealloc_pd(ctx->pd);
+	if (ctx->pd)
+		ibv_dealloc_pd(ctx->pd);
 	events_close(ctx);
-	ibv_close_device(ctx->ibv);
+	if (ctx->ibv)
+		ibv_close_device(ctx->ibv);
 	core_fini(&ctx->core);
 	free(ctx);
 }

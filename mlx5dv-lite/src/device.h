@@ -105,8 +105,8 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 /* Queries the port and chooses its GID and P_Key. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int port_setup(struct mlx5dvl_ctx *ctx);
 
-/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; the caller must call
- * events_close() in both cases. */
+/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() closes what has been
+ * opened. */
 int events_open(struct mlx5dvl_ctx *ctx);
 void events_close(struct mlx5dvl_ctx *ctx);
 /* Reads the device's events, which report the drained QPs. */

@@ -188,7 +188,6 @@ int events_open(struct mlx5dvl_ctx *ctx)
 	int err = fd_unblock(ctx->ibv->async_fd);
 
 	ctx->pending.prev = ctx->pending.next = &ctx->pending;
-	ctx->fd = ctx->unread = -1;
 	if (err)
 		return err;
 	ctx->unread = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -42,6 +42,13 @@ static int take_over_srq(struct srq *srq, const struct mlx5dvl_srq_attr *attr)
 	return 0;
 }
 
+static void free_srq(struct srq *srq)
+{
+	if (srq->ibv)
+		ibv_destroy_srq(srq->ibv);
+	free(srq);
+}
+
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p)
 {
@@ -61,22 +68,14 @@ int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *a
 		return -ENOMEM;
 	errno = 0;
 	srq->ibv = ibv_create_srq(ctx->pd, &init);
-	if (!srq->ibv) {
-		err = verbs_errno();
-		goto free_srq;
+	err = srq->ibv ? take_over_srq(srq, &a) : verbs_errno();
+	if (err) {
+		free_srq(srq);
+		return err;
 	}
-	err = take_over_srq(srq, &a);
-	if (err)
-		goto destroy_srq;
 	mlx5dvl_srq_post_(&srq->queue);
 	*srq_p = &srq->queue;
 	return 0;
-
-destroy_srq:
-	ibv_destroy_srq(srq->ibv);
-free_srq:
-	free(srq);
-	return err;
 }
 
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
@@ -87,8 +86,7 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 		return 0;
 	if (srq->cqs)
 		return -EBUSY;
-	ibv_destroy_srq(srq->ibv);
-	free(srq);
+	free_srq(srq);
 	return 0;
 }
 
@@ -131,41 +129,27 @@ static int take_over_cq(struct cq *cq, struct mlx5dvl_srq *srq, uint32_t depth)
 /* The channel is non-blocking. */
 static int create_channel(struct cq *cq)
 {
-	int err;
-
 	errno = 0;
 	cq->channel = ibv_create_comp_channel(cq->ctx->ibv);
-	if (!cq->channel)
-		return verbs_errno();
-	err = fd_unblock(cq->channel->fd);
-	if (err)
-		ibv_destroy_comp_channel(cq->channel);
-	return err;
+	return cq->channel ? fd_unblock(cq->channel->fd) : verbs_errno();
 }
 
 static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
 {
-	int err;
+	int err = attr->events ? create_channel(cq) : 0;
 
-	if (attr->events) {
-		err = create_channel(cq);
-		if (err)
-			return err;
-	}
-	err = create_ibv_cq(cq, attr, depth);
-	if (err)
-		goto destroy_channel;
-	err = take_over_cq(cq, attr->srq, depth);
-	if (err)
-		goto destroy_cq;
-	return 0;
+	if (!err)
+		err = create_ibv_cq(cq, attr, depth);
+	return err ? err : take_over_cq(cq, attr->srq, depth);
+}
 
-destroy_cq:
-	ibv_destroy_cq(cq->ibv);
-destroy_channel:
+static void free_cq(struct cq *cq)
+{
+	if (cq->ibv)
+		ibv_destroy_cq(cq->ibv);
 	if (cq->channel)
 		ibv_destroy_comp_channel(cq->channel);
-	return err;
+	free(cq);
 }
 
 static uint32_t cq_depth(const struct mlx5dvl_cq_attr *attr)
@@ -200,7 +184,7 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 	cq->ctx = ctx;
 	err = fill_cq(cq, &a, (uint32_t)pow2_ceil(depth));
 	if (err) {
-		free(cq);
+		free_cq(cq);
 		return err;
 	}
 	if (a.srq)
@@ -220,10 +204,7 @@ int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 		return -EBUSY;
 	if (queue->srq)
 		srq_of(queue->srq)->cqs--;
-	ibv_destroy_cq(cq->ibv);
-	if (cq->channel)
-		ibv_destroy_comp_channel(cq->channel);
-	free(cq);
+	free_cq(cq);
 	return 0;
 }
 
