@@ -66,4 +66,15 @@ static inline void hear(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	h->failed += !!status;
 }
 
+/* Answers all requests with their own bytes. Returns their number. */
+static inline int echo_all(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_req *req;
+	int n = 0;
+
+	for (; copyrpc_recv(ctx, &req); n++)
+		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
+	return n;
+}
+
 #endif

@@ -8,16 +8,9 @@
 #include <infiniband/verbs.h>
 #include <poll.h>
 
-#include "internal.h"
-#include "pair.h"
+#include "timed.h"
 
-static uint64_t now = 1000 * NSEC_PER_SEC;
 static uint64_t word[2] = {4711};
-
-static uint64_t stopped_clock(void)
-{
-	return now;
-}
 
 /*
  * A layer between libibverbs and the libraries under test: it returns, once, an event that the
@@ -95,9 +88,7 @@ static struct copyrpc_stats stats(struct copyrpc_ctx *ctx)
 static void settle(struct pair *p, struct heard *h)
 {
 	for (int i = 0; i < 2; i++) {
-		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_always = true;
-		p->ctx[i]->probed = now;
+		stop_clock(p->ctx[i]);
 		copyrpc_poll(p->ctx[i], hear, h);
 	}
 }
@@ -193,19 +184,16 @@ static void after_event(int type, int status)
 static void a_sleeper_hears_what_a_destruction_has_read(void)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
+	struct copyrpc_ep *more[2];
 	struct heard h = {0};
-	struct pair p, q;
+	struct pair p;
 
 	pair_open(&p, &attr);
-	for (int i = 0; i < 2; i++) {
-		q.ctx[i] = p.ctx[i];
-		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &q.ep[i]), 0);
-	}
-	pair_connect(&q);
+	join(p.ctx[0], p.ctx[1], more);
 	settle(&p, &h);
 	CHECK_EQ(readable(p.ctx[0]), 0);
 	made_up = IBV_EVENT_DEVICE_FATAL;
-	copyrpc_ep_destroy(q.ep[0]);
+	copyrpc_ep_destroy(more[0]);
 	CHECK_EQ(made_up, -1);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);

@@ -3,8 +3,7 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include "internal.h"
-#include "pair.h"
+#include "timed.h"
 
 #ifndef SCALE /* sanitizers are slow */
 #define SCALE 1
@@ -171,13 +170,6 @@ static void what_is_held_is_no_work(void)
 
 /* ------------------------------------------------------------------- timeout */
 
-static uint64_t now = 1000 * NSEC_PER_SEC;
-
-static uint64_t stopped_clock(void)
-{
-	return now;
-}
-
 static void sleep_is_bounded_by_what_is_due(void)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
@@ -186,9 +178,7 @@ static void sleep_is_bounded_by_what_is_due(void)
 	struct pair p;
 
 	open_used(&p, &attr, &h);
-	p.ctx[0]->clock = stopped_clock;
-	p.ctx[0]->look_always = true;
-	p.ctx[0]->probed = now;
+	stop_clock(p.ctx[0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), -1);
 	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), 0);

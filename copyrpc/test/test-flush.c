@@ -279,17 +279,12 @@ static void requests_come_out_in_order(void)
 	struct copyrpc_ep *ep[2], *more[2];
 	struct heard h = {0};
 	struct copyrpc_req *req;
-	struct pair p, second;
+	struct pair p;
 
 	pair_open(&p, NULL);
-	second = p;
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &more[i]), 0);
-	second.ep[0] = more[0];
-	second.ep[1] = more[1];
-	pair_connect(&second);
+	join(p.ctx[0], p.ctx[1], more);
 	ep[0] = p.ep[0];
-	ep[1] = second.ep[0];
+	ep[1] = more[0];
 	for (uint32_t batch = 0; batch < 6; batch++) {
 		for (uint32_t i = 0; i < 10; i++) {
 			uint32_t n = batch * 10 + i;

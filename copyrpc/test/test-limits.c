@@ -51,16 +51,6 @@ static void too_few_descriptors(void)
 	CHECK_EQ(next_descriptor(), before);
 }
 
-static int answer_all(struct copyrpc_ctx *ctx)
-{
-	struct copyrpc_req *req;
-	int n = 0;
-
-	for (; copyrpc_recv(ctx, &req); n++)
-		CHECK_EQ(copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req)), 0);
-	return n;
-}
-
 /* A destroyed endpoint counts until the next poll; its held requests stay readable and do not
  * count. */
 static void held_requests_take_no_place(void)
@@ -117,7 +107,7 @@ static void a_peer_that_connects_late(void)
 	while (!h.ok) {
 		copyrpc_poll(p.ctx[0], hear, &h);
 		copyrpc_poll(p.ctx[1], hear, &h);
-		answer_all(p.ctx[1]);
+		echo_all(p.ctx[1]);
 	}
 	CHECK_EQ(h.failed, 0);
 	pair_close(&p);
@@ -238,25 +228,21 @@ static void raw_ends_of_an_endpoint_that_is_gone(void)
 	static uint64_t mem[2];
 	struct heard h = {0};
 	struct copyrpc_mr mr;
-	struct pair p, q;
+	struct pair p;
 
 	pair_open(&p, NULL);
-	q = p;
-	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ep_create(p.ctx[i], NULL, &more[i]), 0);
-	memcpy(q.ep, more, sizeof(more));
-	pair_connect(&q);
+	join(p.ctx[0], p.ctx[1], more);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), COPYRPC_REMOTE_READ, &mr), 0);
 	for (uint32_t i = 0; i < 6; i++) {
-		struct copyrpc_ep *ep = i % 2 ? p.ep[0] : q.ep[0];
+		struct copyrpc_ep *ep = i % 2 ? p.ep[0] : more[0];
 
 		/* The other end has its own PD, so this operation ends with an error. */
 		CHECK_EQ(copyrpc_read(ep, &mem[0], mr.lkey, (uintptr_t)&mem[1], mr.rkey, 8, i), 0);
 	}
-	while (!copyrpc_ep_status(p.ep[0]) || !copyrpc_ep_status(q.ep[0]))
+	while (!copyrpc_ep_status(p.ep[0]) || !copyrpc_ep_status(more[0]))
 		copyrpc_poll(p.ctx[0], hear, &h);
 	copyrpc_poll(p.ctx[0], hear, &h);
-	copyrpc_ep_destroy(q.ep[0]);
+	copyrpc_ep_destroy(more[0]);
 	for (uint32_t i = 1; i < 6; i += 2) {
 		CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 1);
 		CHECK(done.ep == p.ep[0] && done.token == i && done.status);

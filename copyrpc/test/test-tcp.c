@@ -113,9 +113,7 @@ static void both_sides_are_ready(void)
 
 	rig_open(&r, NULL);
 	r.c.attr.name = "the server";
-	start(&r.c);
-	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
-	CHECK_EQ(finish(&r.c), 0);
+	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
 	echo(r.c.ctx, r.ctx, ep);
 	copyrpc_ep_describe(r.c.ep, line, sizeof(line));
@@ -175,9 +173,7 @@ static void nobody_is_waited_for_too_long(void)
 	/* No endpoint is left, because the only place is free again after a poll. (The last
 	 * endpoint was connected already.) */
 	copyrpc_poll(r.ctx, NULL, NULL);
-	start(&r.c);
-	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
-	CHECK_EQ(finish(&r.c), 0);
+	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
 	rig_close(&r);
 }

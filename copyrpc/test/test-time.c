@@ -23,6 +23,22 @@ static struct copyrpc_req *leave_unanswered(struct pair *p, struct heard *h)
 	return req;
 }
 
+static void answer(struct pair *p, struct copyrpc_req *req, struct heard *h)
+{
+	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
+	copyrpc_poll(p->ctx[1], hear, h);
+	copyrpc_poll(p->ctx[0], hear, h);
+}
+
+/* Polls the caller @times times, each time after @ns nanoseconds. */
+static void let_pass(struct pair *p, struct heard *h, int times, uint64_t ns)
+{
+	while (times--) {
+		now += ns;
+		copyrpc_poll(p->ctx[0], hear, h);
+	}
+}
+
 /* A program that polls often probes within 0.2 s, a program that polls rarely probes in its second
  * poll. */
 static void silent_peers_are_probed(void)
@@ -59,21 +75,13 @@ static void a_later_call_is_watched_too(void)
 
 	open_timed(&p, NULL);
 	for (int k = 0; k < 2; k++) {
-		CHECK_EQ(copyrpc_reply(leave_unanswered(&p, &h), NULL, 0), 0);
-		copyrpc_poll(p.ctx[1], hear, &h);
-		copyrpc_poll(p.ctx[0], hear, &h);
+		answer(&p, leave_unanswered(&p, &h), &h);
 	}
 	CHECK_EQ(h.ok, 2);
-	for (int k = 0; k < 3; k++) {
-		now += 110 * NSEC_PER_MSEC;
-		copyrpc_poll(p.ctx[0], hear, &h);
-	}
+	let_pass(&p, &h, 3, 110 * NSEC_PER_MSEC);
 	CHECK_EQ(reads(&p), 0);
 	leave_unanswered(&p, &h);
-	for (int k = 0; k < 3; k++) {
-		now += 110 * NSEC_PER_MSEC;
-		copyrpc_poll(p.ctx[0], hear, &h);
-	}
+	let_pass(&p, &h, 3, 110 * NSEC_PER_MSEC);
 	CHECK(reads(&p) > 0);
 	pair_close(&p);
 }
@@ -143,14 +151,6 @@ static void an_endless_wait_ends(void)
 	}
 }
 
-static void answer(struct pair *p, struct copyrpc_req *req, struct heard *h)
-{
-	CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
-	copyrpc_poll(p->ctx[1], hear, h);
-	copyrpc_poll(p->ctx[0], hear, h);
-	CHECK_EQ(h->ok, 1);
-}
-
 /* A call to a slow server does not fail as long as the probes are answered. */
 static void a_slow_server_is_waited_for(void)
 {
@@ -161,11 +161,9 @@ static void a_slow_server_is_waited_for(void)
 
 	open_timed(&p, &attr);
 	req = leave_unanswered(&p, &h);
-	for (int k = 0; k < 100; k++) {
-		copyrpc_poll(p.ctx[0], hear, &h);
-		now += 100 * NSEC_PER_MSEC;
-	}
+	let_pass(&p, &h, 100, 100 * NSEC_PER_MSEC);
 	answer(&p, req, &h);
+	CHECK_EQ(h.ok, 1);
 	pair_close(&p);
 }
 
@@ -187,6 +185,7 @@ static void time_before_a_flush_is_no_silence(void)
 	CHECK_EQ(reads(&p), 0);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
 	answer(&p, req, &h);
+	CHECK_EQ(h.ok, 1);
 	pair_close(&p);
 }
 
@@ -206,14 +205,9 @@ static void no_probe_without_need(void)
 		now += 50 * NSEC_PER_MSEC;
 		copyrpc_poll(p.ctx[0], hear, &h);
 	}
-	CHECK_EQ(copyrpc_reply(old, NULL, 0), 0);
-	copyrpc_poll(p.ctx[1], hear, &h);
-	copyrpc_poll(p.ctx[0], hear, &h);
+	answer(&p, old, &h);
 	CHECK_EQ(h.ok, 101);
-	for (int k = 0; k < 100; k++) {
-		now += NSEC_PER_SEC;
-		copyrpc_poll(p.ctx[0], hear, &h);
-	}
+	let_pass(&p, &h, 100, NSEC_PER_SEC);
 	CHECK_EQ(reads(&p), 0);
 	pair_close(&p);
 }

@@ -157,19 +157,25 @@ static void an_end_is_the_end(void)
 	pair_close(&p);
 }
 
+/* Creates a context with an endpoint that is connected over the socket. */
+static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
+{
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_ctx_create(NULL, ctx_p), 0);
+	CHECK_EQ(copyrpc_ep_create(*ctx_p, NULL, &ep), 0);
+	CHECK_EQ(copyrpc_ep_meet(ep, fd, GUARD_MS), 0);
+	return ep;
+}
+
 static void serve_for_ever(int fd)
 {
 	struct copyrpc_ctx *ctx;
-	struct copyrpc_req *req;
-	struct copyrpc_ep *ep;
 
-	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
-	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
-	CHECK_EQ(copyrpc_ep_meet(ep, fd, GUARD_MS), 0);
+	meet(fd, &ctx);
 	for (;;) {
 		copyrpc_poll(ctx, NULL, NULL);
-		while (copyrpc_recv(ctx, &req))
-			copyrpc_reply(req, copyrpc_req_data(req), copyrpc_req_len(req));
+		echo_all(ctx);
 		sched_yield();
 	}
 }
@@ -200,9 +206,7 @@ static void a_stopped_peer_is_noticed(void)
 		close(fd[0]);
 		serve_for_ever(fd[1]);
 	}
-	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
-	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
-	CHECK_EQ(copyrpc_ep_meet(ep, fd[0], GUARD_MS), 0);
+	ep = meet(fd[0], &ctx);
 	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
 	until(ctx, &l, &l.ok, 1);
 	CHECK_EQ(kill(child, SIGSTOP), 0);

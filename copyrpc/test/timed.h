@@ -13,14 +13,19 @@ static uint64_t stopped_clock(void)
 	return now;
 }
 
-static void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
+/* Every poll then reads the clock. */
+static void stop_clock(struct copyrpc_ctx *ctx)
+{
+	ctx->clock = stopped_clock;
+	ctx->look_always = true;
+	ctx->probed = now;
+}
+
+static inline void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
 {
 	pair_open(p, attr);
-	for (int i = 0; i < 2; i++) {
-		p->ctx[i]->clock = stopped_clock;
-		p->ctx[i]->look_always = true; /* every poll reads the clock */
-		p->ctx[i]->probed = now;
-	}
+	for (int i = 0; i < 2; i++)
+		stop_clock(p->ctx[i]);
 }
 
 #endif
