@@ -295,7 +295,8 @@ static void other_access_is_refused(void)
 		grouptest_create_is_refused(modes[i], 0, 0, -EINVAL);
 	grouptest_create_is_refused(0, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
 	grouptest_create_is_refused(0600, RPC_SET_GID, GROUPTEST_GID, -EINVAL);
-	grouptest_create_is_refused(0660, 2, GROUPTEST_GID, -EINVAL);
+	grouptest_create_is_refused(0660, 2 | RPC_SET_GID, GROUPTEST_GID,
+		-EINVAL); /* no such bit */
 	grouptest_create_is_refused(0660, 0, GROUPTEST_GID,
 		-EINVAL); /* a gid without its bit is refused, not ignored */
 	users_act(&grouptest_stranger);
