@@ -289,13 +289,7 @@ int delegrpc_client_arm(struct delegrpc_client *client)
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
-	struct answer a = {.resp = resp, .capacity = capacity};
-	int err;
-
 	if (client->pending)
 		return -EBUSY;
-	err = client_call_wait(client_of(client), req, len, &a, timeout_ns);
-	if (!err && len_p)
-		*len_p = a.len;
-	return err;
+	return client_call_wait(client_of(client), req, len, resp, capacity, timeout_ns, len_p);
 }

@@ -36,6 +36,9 @@ static void create_checks_attr(void)
 
 static void defaults(void)
 {
+	static const struct {
+		uint32_t max_inflight, capacity;
+	} t[] = {{17, 68}, {1, 64}, {FLUX_MAX_CAPACITY - 1, FLUX_MAX_CAPACITY}};
 	struct flux_attr attr = {.nodes = 2};
 	unsigned char payload[57] = {0};
 	struct flux_node *a;
@@ -57,18 +60,12 @@ static void defaults(void)
 	CHECK_EQ(attr.reply_size, 56);
 	flux_destroy(f);
 
-	attr = (struct flux_attr){.nodes = 2, .max_inflight = 17};
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_get_node(f, 1)->capacity, 68);
-	flux_destroy(f);
-	attr = (struct flux_attr){.nodes = 2, .max_inflight = 1};
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_get_node(f, 1)->capacity, 64);
-	flux_destroy(f);
-	attr = (struct flux_attr){.nodes = 1, .max_inflight = FLUX_MAX_CAPACITY - 1};
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	CHECK_EQ(flux_get_node(f, 0)->capacity, FLUX_MAX_CAPACITY);
-	flux_destroy(f);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		attr = (struct flux_attr){.nodes = 2, .max_inflight = t[i].max_inflight};
+		CHECK_EQ(flux_create(&attr, &f), 0);
+		CHECK_EQ(flux_get_node(f, 1)->capacity, t[i].capacity);
+		flux_destroy(f);
+	}
 
 	attr = (struct flux_attr){.nodes = 2, .capacity = 4};
 	CHECK_EQ(flux_create(&attr, &f), 0);

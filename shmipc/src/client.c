@@ -454,15 +454,10 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
 	struct client *c = client_of(hot);
-	struct answer a = {.resp = resp, .capacity = capacity};
-	int err;
 
 	if (shmipc_client_pending(hot) != c->w.given_up)
 		return -EBUSY;
-	err = client_call_wait(c, req, len, &a, timeout_ns);
-	if (!err && len_p)
-		*len_p = a.len;
-	return err;
+	return client_call_wait(c, req, len, resp, capacity, timeout_ns, len_p);
 }
 
 int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)

@@ -293,23 +293,26 @@ static int answer_wait(struct client *c, struct answer *a, uint64_t timeout_ns)
 }
 
 /* No other calls may be pending than those that timed out and were given up. */
-static int client_call_wait(struct client *c, const void *req, uint32_t len, struct answer *a,
-	uint64_t timeout_ns)
+static int client_call_wait(struct client *c, const void *req, uint32_t len, void *resp,
+	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
+	struct answer a = {.resp = resp, .capacity = capacity};
 	int id, err;
 
 	if (c->w.given_up) { /* frees the ids of late responses */
-		err = client_poll(c, answer_take, a);
+		err = client_poll(c, answer_take, &a);
 		if (err < 0)
 			return err;
 	}
 	id = client_call(c, req, len);
 	if (id < 0)
 		return id;
-	err = answer_wait(c, a, timeout_ns);
+	err = answer_wait(c, &a, timeout_ns);
 	if (err) {
 		client_give_up(c, (uint32_t)id);
 		c->w.given_up++;
+	} else if (len_p) {
+		*len_p = a.len;
 	}
 	return err;
 }
