@@ -51,10 +51,10 @@ def without_packages(tmp, layers):
 
 
 def alone(tmp, layer):
-    """Builds with tests and benches, which may need more than the layer itself."""
+    """Configures with tests and benches, which may need more than the layer itself, in their long form."""
     out = pathlib.Path(os.path.realpath(tmp)) / layer
     run("meson", "setup", out, source, f"-Dlayers={layer}", "-Drdma=enabled", "-Dpmix=enabled",
-        "-Dpeers=disabled", "-Ducx=disabled")
+        "-Dsoak=true", "-Dpeers=disabled", "-Ducx=disabled")
     got = built(out)
     if below(layer) - got:
         errors.append(f"-Dlayers={layer} lacks {sorted(below(layer) - got)}")
