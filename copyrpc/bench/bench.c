@@ -40,8 +40,8 @@ static const char usage[] =
 	"       copyrpc-bench [OPTION]... HOST    client\n"
 	"       copyrpc-bench --fork [OPTION]...  both on this machine\n"
 	"\n"
-	"Makes calls in a closed loop and prints how many end per second, how long one takes,\n"
-	"and how many work requests and doorbells, of both sides together, a call costs.\n";
+	"Makes calls in a closed loop. Prints calls per second, the time that a call takes,\n"
+	"and the work requests and doorbells of both sides per call.\n";
 
 #ifdef HAVE_UCX
 static const char *const peers[] = {"ucx", NULL};
@@ -55,7 +55,7 @@ static const struct arg_row rows[] = {
 	{"allowance", 'a', "BYTES", ARG_WHOLE, AT(allowance), .max = PAYLOAD_MAX, .def = "16",
 		.help = "bytes of a response"},
 	{"queue-depth", 'q', "N,...", ARG_LIST, AT(depths), .min = 1, .max = 65536, .def = "1,32",
-		.help = "calls under way per endpoint"},
+		.help = "calls pending per endpoint"},
 	{"endpoints", 'e', "N", ARG_WHOLE, AT(endpoints), .min = 1, .max = ENDPOINTS_MAX,
 		.def = "1", .help = "connections"},
 	{"duration", 'D', "S", ARG_REAL, AT(duration), .low = .001, .high = 86400, .def = "1",
@@ -63,21 +63,22 @@ static const struct arg_row rows[] = {
 	{"events", 0, NULL, ARG_FLAG, AT(events),
 		.help = "sleep instead of polling, on both sides (copyrpc only)"},
 	{"rate", 0, "N", ARG_WHOLE, AT(rate), .min = 1, .max = NSEC_PER_SEC,
-		.unset = "as many as there can be", .help = "calls per second"},
+		.unset = "as many as possible", .help = "calls per second"},
 	{"ib-dev", 'd', "NAME", ARG_TEXT, AT(device),
-		.unset = "the first mlx5 one, else a software HCA", .help = "device"},
+		.unset = "the first mlx5 device, else a software HCA", .help = "device"},
 	{"port", 'p', "PORT", ARG_WHOLE, AT(port), .min = 1, .max = 65535, .def = "18515",
-		.help = "TCP port, to introduce the endpoints"},
+		.help = "TCP port over which the endpoints are connected"},
 	{"ring-size", 'r', "BYTES", ARG_POWER, AT(ring_size), .min = COPYRPC_RING_MIN,
 		.max = COPYRPC_RING_MAX, .def = "1048576",
 		.help = "bytes of a ring, a power of two"},
 #ifdef HAVE_UCX
 	{"peer", 0, NULL, ARG_WORD, AT(ucx), .words = peers, .min = 1,
-		.help = "UCX active messages, too, on the same device"},
+		.help = "measure UCX active messages, too, on the same device"},
 #endif
-	{"fork", 0, NULL, ARG_FLAG, AT(both), .help = "server and client in two processes here"},
+	{"fork", 0, NULL, ARG_FLAG, AT(both),
+		.help = "run server and client in two processes on this host"},
 	{"json", 0, "FILE", ARG_CALL, AT(json), .read = arg_open,
-		.help = "one JSON object per line, too; - is standard output"},
+		.help = "write each line as a JSON object, too; - is standard output"},
 	{"help", 'h', .kind = ARG_HELP},
 };
 
@@ -93,8 +94,8 @@ static int check(const struct args *args, struct options *o)
 			"--size and --allowance: give at most %u with this ring size", most);
 	if (!rings_fit(o->endpoints, o->ring_size, 1 + o->both))
 		return args_fail(args,
-			"--endpoints and --ring-size: give less, two rings each are more than the "
-			"memory here");
+			"--endpoints and --ring-size: give less: two rings per endpoint need more "
+			"memory than there is");
 	if (o->host && o->both)
 		return args_fail(args, "a host and --fork exclude each other: give one");
 	return 0;
@@ -106,7 +107,7 @@ void options_parse(struct options *o, int argc, char **argv)
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = usage,
-		.tail = "The client's sizes, endpoints and rings hold for both sides.\n",
+		.tail = "The client sets the sizes, endpoints and rings for both sides.\n",
 		.operand = "host",
 		.why = why,
 		.size = sizeof(why)};

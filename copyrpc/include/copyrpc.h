@@ -190,10 +190,10 @@ struct copyrpc_ctx_attr {
  * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
  * no partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of the
- * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth under
- * 16, a ring size that is not a power of two or is out of range, or a depth beyond the device's
- * limits. -EMFILE: too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of
- * locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
+ * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth
+ * under 16, a ring size that is not a power of two or is out of range, or a depth beyond the
+ * device's limits. -EMFILE: too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the
+ * limit of locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 
@@ -248,14 +248,14 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  * not let them leave the job. Each entry below starts with the offset and the length in bytes; all
  * numbers are little-endian:
  *
- *	 0  8  "CPRPCINF"               40 16  GID; all zero: addressed by LID
- *	 8  2  version: 2               56  8  address of the receive ring
- *	10  2  length: 96               64  8  address of the consumer word
- *	12  4  QP number                72  4  key to write the ring
- *	16  4  first PSN                76  4  key to read the word
- *	20  2  LID; 0 on RoCE           80  4  bytes of the ring
- *	22 1 MTU: 1 (256) to 5 (4096) 84 4 initial credit, bytes: a quarter of the ring
- *	23 1 READs served in parallel 88 8 zero
+ *	 0  8  "CPRPCINF"                 40 16  GID; all zero: addressed by LID
+ *	 8  2  version: 2                 56  8  address of the receive ring
+ *	10  2  length: 96                 64  8  address of the consumer word
+ *	12  4  QP number                  72  4  key to write the ring
+ *	16  4  first PSN                  76  4  key to read the word
+ *	20  2  LID; 0 on RoCE             80  4  bytes of the ring
+ *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the ring
+ *	23  1  READs served in parallel   88  8  zero
  *	24  1  1: `nested`, else 0
  *	25 15  zero
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connection blob, decoded according to copyrpc.h without the library: a queue pair that has
- * only the blob writes a request into the ring. Also the default attributes and the objects of a
- * context.
+ * only the blob writes a request into the ring. Other tests check the default attributes
+ * and the objects of a context.
  */
 #include <endian.h>
 

@@ -2,13 +2,13 @@
 /*
  * Many faults at the same time. A seed determines a schedule: two or three nodes, each a thread
  * with a context, and sometimes another node in a process that is killed. Each pair of nodes has
- * some connections. The nodes call, reply at once, later, inside of callbacks or after a call of
- * their own, detach, use raw READ and WRITE, poll or sleep, flush in all ways, and destroy
- * endpoints and connect anew. Meanwhile the HCA makes errors and delays, the link goes down, QPs of
- * mlx5dv-lite come and go beside it, and at the end the device may fail. Each node checks what
- * copyrpc.h promises: every byte, the order of requests, that each call and each raw operation ends
- * exactly once, that no event comes after the end of an endpoint, and that no wake-up is lost. In
- * the end no object may be left.
+ * some connections. The nodes make calls. They reply at once, later, inside a callback, or after a
+ * call of their own. They detach requests, use raw READ and WRITE, poll or sleep, flush in all
+ * ways, and destroy endpoints and connect new ones. Meanwhile the HCA makes errors and delays, the
+ * link goes down, other QPs of mlx5dv-lite are created and destroyed, and at the end the device may
+ * fail. Each node checks what copyrpc.h promises: every byte, the order of requests, that each call
+ * and each raw operation ends exactly once, that no event comes after the end of an endpoint, and
+ * that no wake-up is lost. In the end no object may be left.
  *
  *	test-storm [SEED [COUNT]]
  *

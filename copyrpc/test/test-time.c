@@ -245,8 +245,8 @@ static void reads_back_off(void)
 	pair_close(&p);
 }
 
-/* Calls `n` times; the peer takes each request out of the ring, and replies at once or at the end. A
- * caller without room polls while time passes. Returns the READs that this took. */
+/* Makes n calls. The peer takes each request out of the ring, and replies at once or at the end. A
+ * caller without room polls while time passes. Returns the number of READs. */
 static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 65536};

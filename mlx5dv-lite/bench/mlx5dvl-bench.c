@@ -439,8 +439,9 @@ int main(int argc, char **argv)
 	char why[200];
 	struct args args = {.rows = options,
 		.n_rows = ARRAY_SIZE(options),
-		.usage = "Usage: mlx5dvl-bench [--json FILE]\n"
-			 "Cost of the host's code per request and completion, beside libibverbs.\n",
+		.usage =
+			"Usage: mlx5dvl-bench [--json FILE]\n"
+			"Measures the cost of the host's code per request and completion, compared with libibverbs.\n",
 		.why = why,
 		.size = sizeof(why)};
 	FILE *json = NULL;

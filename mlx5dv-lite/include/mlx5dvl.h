@@ -43,8 +43,8 @@
  * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
  * default. If a program sets a field that an older library does not know, the function returns
  * -E2BIG. The same holds for struct mlx5dvl_qp_info, whose size is an argument. The library writes
- * at most as many bytes as the size that is passed with struct mlx5dvl_port or mlx5dvl_qp_info. So a
- * program that was compiled for an older version gets and passes the fields that it knows.
+ * at most as many bytes as the size that is passed with struct mlx5dvl_port or mlx5dvl_qp_info. So
+ * a program that was compiled for an older version gets and passes the fields that it knows.
  *
  * Errors: functions return 0 or a count, or -errno. They write output arguments only on success.
  * The functions marked "hot" are inline, in mlx5dvl_inline.h.
@@ -489,12 +489,13 @@ struct mlx5dvl_qp_info {
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p, size_t size);
 
 /*
- * Connects to the peer (INIT -> RTR -> RTS). @size must be sizeof(*peer). A UD QP has no peer: @peer
- * must be NULL. Sending is allowed after both sides have connected. Returns 0. -E2BIG: see Sizes.
- * -EINVAL: a field of @peer is out of range, @peer has no LID on InfiniBand or no GID on RoCE, or
- * @peer is NULL for an RC or UC QP. -EISCONN: the QP is already connected. Otherwise an error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE
- * cannot resolve the GID). After an error, the QP is unchanged if mlx5dvl_qp_status() still returns
- * -ENOTCONN; otherwise it can only be destroyed.
+ * Connects to the peer (INIT -> RTR -> RTS). @size must be sizeof(*peer). A UD QP has no peer:
+ * @peer must be NULL. Sending is allowed after both sides have connected. Returns 0. -E2BIG: see
+ * Sizes. -EINVAL: a field of @peer is out of range, @peer has no LID on InfiniBand or no GID on
+ * RoCE, or @peer is NULL for an RC or UC QP. -EISCONN: the QP is already connected. Otherwise an
+ * error of the driver (-ETIMEDOUT, -EHOSTUNREACH: RoCE cannot resolve the GID). After an error, the
+ * QP is unchanged if mlx5dvl_qp_status() still returns -ENOTCONN; otherwise it can only be
+ * destroyed.
  */
 int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size);
 

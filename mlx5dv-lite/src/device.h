@@ -105,7 +105,7 @@ void qp_address(const struct qp *qp, const struct mlx5dvl_qp_info *peer, struct 
 /* Queries the port and chooses its GID and P_Key. Returns 0, or an error of mlx5dvl_ctx_open(). */
 int port_setup(struct mlx5dvl_ctx *ctx);
 
-/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() closes what has been
+/* Makes the descriptor of mlx5dvl_ctx_fd(). Returns 0 or -errno; events_close() closes what was
  * opened. */
 int events_open(struct mlx5dvl_ctx *ctx);
 void events_close(struct mlx5dvl_ctx *ctx);

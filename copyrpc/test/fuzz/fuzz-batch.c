@@ -4,12 +4,12 @@
  * replies. The input is a list of steps:
  *
  *	0 offset16 len8 bytes...    write into the receive ring
- *	1 imm8 a batch of imm8 blocks arrives
+ *	1 imm8                      a batch of imm8 blocks arrives
  *	2 len8 resp8                call
  *	3, 4                        answer the oldest request, perhaps detach it before
  *	5                           flush
- *	6 value64 a READ returns this position
- *	7 kind8 len8 at8 xor8 a batch arrives that is valid except for one byte
+ *	6 value64                   a READ returns this position
+ *	7 kind8 len8 at8 xor8       a batch arrives that is valid except for one byte
  *
  * The test checks that the parser reads only the input, and that an endpoint that has not failed is
  * in a valid state.
