@@ -234,9 +234,10 @@ int main(int argc, char **argv)
 	char why[200];
 	struct args args = {.rows = options,
 		.n_rows = ARRAY_SIZE(options),
-		.usage = "Usage: latrec-bench [--rounds N]\n"
-			 "Nanoseconds per recorded sample, and the ratio to a record path that is\n"
-			 "built like HdrHistogram's.\n",
+		.usage =
+			"Usage: latrec-bench [--rounds N]\n"
+			"Prints the nanoseconds per recorded sample, and the ratio to a record path\n"
+			"that is built like HdrHistogram's.\n",
 		.why = why,
 		.size = sizeof(why)};
 	uint32_t rounds;

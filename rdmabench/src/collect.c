@@ -75,7 +75,7 @@ static const struct arg_row rows[] = {
 static const char usage[] =
 	"Usage: rdmabench collect [OPTION]... PATH...\n"
 	"Merges the statistics files of many processes and machines. A PATH is a file, or a\n"
-	"directory, below which all files are taken that end in .jsonl (--compat: in .txt).\n"
+	"directory, in which all files that end in .jsonl (with --compat in .txt) are taken.\n"
 	"Files that cannot be used are named on standard error and skipped.\n";
 
 /* Returns 0, 1 after --help, or -EINVAL. */

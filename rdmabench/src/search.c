@@ -72,7 +72,7 @@ static const struct arg_row rows[] = {
 	{"rx-pause", 0, "US", ARG_REAL, AT(x.rules.rx_pause), .high = 1e6, .def = "0",
 		.help = "the same for pauses received"},
 	{"gbps", 0, "X", ARG_REAL, AT(x.rules.gbps), .high = 1e6, .def = "90",
-		.help = "throughput; less in both directions, with fewer packets than --packets, is an "
+		.help = "Gb/s; less throughput in both directions, with fewer packets than --packets, is an "
 			"anomaly"},
 	{"packets", 0, "X", ARG_REAL, AT(x.rules.packets), .high = 1e12, .def = "4000000",
 		.help = "packets per second in both directions; see --gbps"},
@@ -88,8 +88,8 @@ static const struct arg_row rows[] = {
 
 static const char usage[] =
 	"Usage: rdmabench search --log DIR [OPTION]...\n"
-	"Looks for traffic that a device handles badly: runs engines on this machine, point after\n"
-	"point, and writes the result of each below DIR.\n";
+	"Looks for traffic that a device handles badly: runs engines on this machine for one point\n"
+	"(a set of traffic parameters) after another, and writes each result below DIR.\n";
 
 /* Injects nothing, except where --fix asks for it. */
 static void leave_out_injection(struct fixed *f)

@@ -94,6 +94,15 @@ static void traffic_is_checked(void)
 	CHECK_EQ(WITH(rate, UINT64_MAX), -EINVAL);
 	CHECK_EQ(WITH(burst_pause_us, 2000000), -EINVAL);
 	CHECK_EQ(WITH(type, 3), -EINVAL);
+	CHECK_EQ(WITH(control, CONTROL_KINDS), -EINVAL);
+	CHECK_EQ(WITH(inject, INJECT_KINDS), -EINVAL);
+	CHECK_EQ(WITH(retries, 8), -EINVAL);
+	CHECK_EQ(WITH(reads, 17), -EINVAL);
+	CHECK_EQ(WITH(sl, 16), -EINVAL);
+	CHECK_EQ(WITH(moderation, 0), -EINVAL);
+	CHECK_EQ(WITH(control_us, 0), -EINVAL);
+	CHECK_EQ(WITH(inject_at, 0), -EINVAL);
+	CHECK(strstr(why, "give"));
 	memset(t.pattern_text, '0', sizeof(t.pattern_text)); /* the text has no terminating 0 */
 	memcpy(t.pattern_text, "w_1_", 4);
 	t.pattern_text[sizeof(t.pattern_text) - 1] = '1';

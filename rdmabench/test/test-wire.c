@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The TCP connection: bodies are read back unchanged, and hostile peers do no harm. */
 #include <errno.h>
-#include <stddef.h>
 #include <sys/socket.h>
 
 #include "support/test.h"
@@ -288,34 +287,6 @@ static void traffic_comes_back(void)
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
 
-/* Flags of another version are refused. */
-static void traffic_out_of_range_is_refused(void)
-{
-	static const struct {
-		size_t at, size; /* length of the field */
-		uint8_t byte;
-	} cases[] = {
-		{offsetof(struct traffic, control), 1, CONTROL_KINDS},
-		{offsetof(struct traffic, inject), 1, INJECT_KINDS},
-		{offsetof(struct traffic, retries), 1, 8},
-		{offsetof(struct traffic, reads), 1, 17},
-		{offsetof(struct traffic, sl), 1, 16},
-		{offsetof(struct traffic, moderation), 4, 0},
-		{offsetof(struct traffic, control_us), 4, 0},
-		{offsetof(struct traffic, inject_at), 8, 0},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct traffic t, back;
-
-		traffic_init(&t);
-		memset((uint8_t *)&t + cases[i].at, 0, cases[i].size);
-		*((uint8_t *)&t + cases[i].at) = cases[i].byte;
-		CHECK_EQ(send_traffic(&t, &back), -EINVAL);
-		CHECK(strstr(why, "give"));
-	}
-}
-
 /* The reason is printed to a terminal, so it has no control characters. */
 static void a_pattern_stays_one_line(void)
 {
@@ -393,7 +364,6 @@ int main(int argc, char **argv)
 		TEST(deaf_peers_are_given_up),
 		TEST(alive_comes_once_a_second),
 		TEST(traffic_comes_back),
-		TEST(traffic_out_of_range_is_refused),
 		TEST(a_pattern_stays_one_line),
 		TEST(sides_come_back),
 		TEST(tallies_come_back),

@@ -132,13 +132,19 @@ class Calls(unittest.TestCase):
                 use()
 
 
+def pair(context, **attributes):
+    """Returns two endpoints of a context, connected to each other."""
+    a, b = context.endpoint(**attributes), context.endpoint()
+    a.join(b.info())
+    b.join(a.info())
+    return a, b
+
+
 class Alone(unittest.TestCase):
     def test_two_endpoints_of_a_context(self):
         path = copyrpc.Path(sl=3, retry_cnt=0)
         with copyrpc.Context(max_endpoints=2, path=copyrpc.Path(timeout=0)) as context:
-            a, b = context.endpoint(path=path, name="b"), context.endpoint()
-            a.join(b.info())
-            b.join(a.info())
+            a, b = pair(context, path=path, name="b")
             a.call(b"ask", 8, "first")
             context.flush()
             while not (requests := list(context.requests())):
@@ -153,9 +159,7 @@ class Alone(unittest.TestCase):
 
     def test_forked_child(self):
         with copyrpc.Context() as context:
-            a, b = context.endpoint(), context.endpoint()
-            a.join(b.info())
-            b.join(a.info())
+            a, _ = pair(context)
             child = os.fork()
             if child == 0:
                 context.close()
