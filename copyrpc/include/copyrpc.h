@@ -435,6 +435,10 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
  * ended): poll, then arm again. Messages that @go of copyrpc_flush_if() has held back do not count
  * as work: the caller knows when to flush them. The context stays armed until a poll reads its
  * event; polls without an event do not disarm it.
+ *
+ * A loop that polls a bounded number of times must call this function before it sleeps. A context
+ * whose last call has ended, and whose peers send nothing, has no next event: a loop that ends after
+ * the last response must check that before it arms.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 

@@ -319,6 +319,9 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and checks once
  * more for requests. Returns 0 if the caller may sleep, 1 if it must poll again instead, or -EBADF
  * if there is no descriptor to wait for.
+ *
+ * A loop that polls a bounded number of times must call this function before it sleeps, because
+ * clients wake only an armed server.
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
@@ -432,6 +435,9 @@ int delegrpc_client_fd(struct delegrpc_client *client);
  * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. If
  * the server could not be woken, returns an error of delegrpc_client_poll(), and the client is not
  * armed.
+ *
+ * A client without pending calls is not woken by responses: a loop that ends after the last
+ * response must check that before it arms.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
 

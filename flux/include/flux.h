@@ -48,8 +48,6 @@
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
- * Descriptors: a thread that waits for other things as well sleeps in poll(2) or epoll(7):
- *
  *	struct pollfd p[] = { { flux_fd(b), POLLIN }, { pipe, POLLIN } };
  *	int busy;
  *
@@ -236,6 +234,10 @@ int flux_fd(struct flux_node *node);
  * Arms the descriptor: publishes, wakes peers, empties the descriptor, and checks once more.
  * Returns 0 if the caller may sleep, 1 if it must not, because flux_poll() or flux_try_recv_raw()
  * has something to do, or -EBADF if there is no descriptor to wait for.
+ *
+ * A loop that polls a bounded number of times must call this function before it sleeps, because
+ * peers wake only an armed node. A node without calls in flight is not woken by responses: a loop
+ * that ends after the last response must check that before it arms.
  */
 int flux_arm(struct flux_node *node);
 

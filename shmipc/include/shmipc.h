@@ -264,6 +264,9 @@ int shmipc_server_fd(struct shmipc_server *server);
  * Arms the descriptor: publishes replies, wakes clients, empties the descriptor, and polls once
  * more. Returns 0 if the caller may sleep, 1 if it must poll again instead, or -EBADF if there is
  * no descriptor to wait for.
+ *
+ * A loop that polls a bounded number of times must call this function before it sleeps, because
+ * clients wake only an armed server.
  */
 int shmipc_server_arm(struct shmipc_server *server);
 
@@ -380,6 +383,9 @@ int shmipc_client_fd(struct shmipc_client *client);
  * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. If
  * the server could not be woken, returns an error of shmipc_client_poll(), and the client is not
  * armed.
+ *
+ * A client without pending calls is not woken by responses: a loop that ends after the last
+ * response must check that before it arms.
  */
 int shmipc_client_arm(struct shmipc_client *client);
 

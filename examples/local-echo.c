@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* local-echo NAME: a shmipc server that answers each request with its own bytes until SIGTERM. */
+#include <errno.h>
+#include <shmipc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LONGEST 256
+#define SLEEP_NS 100000000 /* SIGTERM is noticed at the latest then */
+
+static volatile sig_atomic_t ended;
+
+static void end(int signal)
+{
+	ended = 1;
+}
+
+int main(int argc, char **argv)
+{
+	struct shmipc_attr attr = {.req_size = LONGEST, .resp_size = LONGEST};
+	struct shmipc_server *s;
+	struct shmipc_req r;
+	char data[LONGEST];
+	int rc;
+
+	if (argc != 2)
+		return fprintf(stderr, "usage: %s NAME\n", argv[0]), 2;
+	signal(SIGTERM, end);
+	if ((rc = shmipc_server_create(argv[1], &attr, &s)))
+		return fprintf(stderr, "%s: %s\n", argv[1], strerror(-rc)), 1;
+	puts("ready");
+	fflush(stdout);
+	while (!ended) {
+		while (shmipc_server_recv(s, &r, data, sizeof(data)) > 0)
+			shmipc_server_reply(s, r.client, r.id, data, r.len);
+		shmipc_server_wait(s, SLEEP_NS);
+	}
+	shmipc_server_destroy(s);
+	return 0;
+}
