@@ -72,7 +72,6 @@ static inline uint64_t token_probe(uint32_t high)
  * has its state, see sched.h.
  */
 struct pair {
-	struct tent_segment *segment;
 	uint32_t local, remote; /* rails */
 	struct link *link; /* NULL: the rail is down */
 	struct link

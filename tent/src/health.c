@@ -35,7 +35,6 @@ static void slice_again(struct sched *s, uint32_t id)
 	sl->posted = false;
 	sl->again = true;
 	s->stats.resent++;
-	s->stats.resent_bytes += sl->length;
 	if (s->requests[sl->request].status)
 		slice_end(s, id);
 	else if (s->config.mode == TENT_PULL)

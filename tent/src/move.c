@@ -295,10 +295,9 @@ static bool read_messages(struct tent_segment *s, uint64_t now)
 /* ---- fences ---- */
 
 /* True: nothing is under way on our end any more, or the time for draining is over. */
-static bool drained(const struct pair *p, uint64_t now)
+static bool drained(const struct tent *t, const struct pair *p, uint64_t now)
 {
-	return !p->link->posted || p->segment->t->ports[p->local]->dead ||
-	       now >= p->failed_at + DRAIN_NS;
+	return !p->link->posted || t->ports[p->local]->dead || now >= p->failed_at + DRAIN_NS;
 }
 
 static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
@@ -312,7 +311,7 @@ static bool end_fence(struct tent_segment *s, uint32_t pair, uint64_t now)
 	} else if (!p->answered && now < p->deadline) {
 		return false;
 	}
-	if (!drained(p, now))
+	if (!drained(s->t, p, now))
 		return false;
 	sched_stats(s->sched, &before);
 	sched_fenced(s->sched, now, pair, sched_rail_epoch(s->sched, pair), status);

@@ -171,7 +171,7 @@ struct sched_rail_stats {
 struct sched_stats {
 	uint64_t requests, failed_requests;
 	uint64_t slices; /* posted, resent ones included */
-	uint64_t resent, resent_bytes;
+	uint64_t resent;
 	uint64_t stale; /* completions of slices and marks whose rail had changed meanwhile */
 	uint64_t remote_bytes; /* completed on rails that are not in the request's best tier */
 };

@@ -49,7 +49,6 @@ static int pair(struct tent_segment *s, struct tent_why *why)
 		return n;
 	s->n_pairs = (uint32_t)n;
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		s->pairs[i].segment = s;
 		s->pairs[i].local = pairs[i].local;
 		s->pairs[i].remote = pairs[i].remote;
 	}
