@@ -241,31 +241,33 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	return err ? row_failed(o, err) : 0;
 }
 
-/* @out: json, prometheus and trace; these may be NULL. */
+/* The files that a client writes; NULL: not asked for. */
+enum output { JSON, PROMETHEUS, TRACE, OUTPUTS };
+
 static int all_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
-	const struct row_memory *m, FILE *const out[3])
+	const struct row_memory *m, FILE *const out[OUTPUTS])
 {
 	struct trace *trace = NULL;
-	int status = 0, err = out[2] ? trace_start(s, out[2], &trace) : 0;
+	int status = 0, err = out[TRACE] ? trace_start(s, out[TRACE], &trace) : 0;
 
 	if (err)
 		return failed(o->trace, err, NULL);
 	for (uint32_t i = 0; i < o->sizes.n * o->batches.n && !status; i++)
-		status = one_row(t, s, o, m, i, out[0]);
+		status = one_row(t, s, o, m, i, out[JSON]);
 	trace_stop(trace);
-	if (o->stats && out[0] != stdout)
+	if (o->stats && out[JSON] != stdout)
 		tent_stats_print(t, stdout);
-	if (out[1] && !status)
-		err = tent_stats_prometheus(t, out[1]);
+	if (out[PROMETHEUS] && !status)
+		err = tent_stats_prometheus(t, out[PROMETHEUS]);
 	return err ? failed(o->prometheus, err, NULL) : status;
 }
 
 static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
 {
-	const char *const names[] = {o->json, o->prometheus, o->trace};
+	const char *const names[OUTPUTS] = {o->json, o->prometheus, o->trace};
 	uint64_t need = memory_needed(o);
 	struct tent_remote remote = {0};
-	FILE *out[3] = {NULL};
+	FILE *out[OUTPUTS] = {NULL};
 	uint8_t *memory;
 	int status = 0;
 
@@ -277,14 +279,14 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 		return 2;
 	}
 	/* Before the rows, because these may take hours. */
-	for (int i = 0; i < 3 && !status; i++)
+	for (int i = 0; i < OUTPUTS && !status; i++)
 		status = out_open(names[i], &out[i]);
 	if (!status)
 		status = register_memory(t, 2 * need, &memory);
 	if (!status)
 		status = all_rows(t, s, o, &(struct row_memory){memory, memory + need, remote.addr},
 			out);
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < OUTPUTS; i++)
 		status = out_close(names[i], out[i], status);
 	return status;
 }
