@@ -41,19 +41,23 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* Counts the running timers of this process. */
+/* Counts the timers of this process that run, or have expired and were not set again since. */
 static inline int fdtest_timers(void)
 {
 	char path[64], line[256];
 	int n = 0;
 
 	for (int fd = 0; fd < 256; fd++) {
+		bool set = false;
 		FILE *f;
 
 		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 		f = fopen(path, "r");
-		while (f && fgets(line, sizeof(line), f))
-			n += !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+		while (f && fgets(line, sizeof(line), f)) {
+			set |= !strncmp(line, "ticks:", 6) && strcmp(line, "ticks: 0\n");
+			set |= !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+		}
+		n += set;
 		if (f)
 			fclose(f);
 	}
