@@ -9,7 +9,7 @@
 #include "job.h"
 #include "machine.h"
 
-#define HELLO_MAGIC 0x62656e63686b7607ull
+#define HELLO_MAGIC 0x62656e63686b7608ull
 #define KEY_HELLO "benchkv.hello"
 #define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
 
@@ -35,6 +35,7 @@ struct hello {
 	uint64_t options; /* options_digest() */
 	uint64_t cores; /* topo_cores_id() */
 	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
+	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
 	uint64_t window, full; /* K and B of auto, by rank 0, */
 	uint64_t basis; /* and what they are derived from */
 	struct control_times times;
@@ -79,6 +80,12 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 		if (theirs->file_errno[f])
 			return job_refuse(j,
 				job_cannot_file(j, f, rank, -(int)theirs->file_errno[f]));
+	}
+	if (theirs->machine_errno) {
+		if (rank != launch_rank(j->l)) /* rank 0 has a more exact sentence already */
+			snprintf(j->why, sizeof(j->why), "rank %u cannot use the machine file",
+				rank);
+		return job_refuse(j, -(int)theirs->machine_errno);
 	}
 	j->sharers += theirs->cores == mine->cores;
 	j->index += theirs->cores == mine->cores && rank < launch_rank(j->l);
@@ -165,10 +172,12 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 	/* A file that cannot be read is an error even if nothing follows from it. */
 	if (j->o->machine && !launch_rank(j->l))
 		err = machine_load(j->o->machine, &m, j->why, sizeof(j->why));
-	if (err)
-		return job_refuse(j, err);
 	*spec = j->o->control;
 	mine->basis = BY_DEFAULT;
+	if (err) {
+		mine->machine_errno = (uint64_t)-err; /* judge() refuses it in all ranks */
+		return 0;
+	}
 	if (launch_rank(j->l) || launch_alone(j->l) || launch_size(j->l) == 1 || !spec->derive ||
 		!device) {
 		/* The control is that of the options, or rank 0's. */
