@@ -5,6 +5,7 @@
 
 #include <dirent.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
