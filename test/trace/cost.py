@@ -17,7 +17,8 @@ import tempfile
 
 MOST = 3
 ROUNDS = 400
-BY_CLOCK = ("ctx_look", "clock_ns", "poll_rest", "copyrpc_poll_recv.cold")  # under valgrind, which is slow
+# Functions that do more when time has passed, which it does under valgrind.
+BY_CLOCK = ("ctx_look", "clock_ns", "poll_rest", "copyrpc_poll_recv.cold", "delegrpc_priv_server_busy")
 hca, rounds, copyrpc = sys.argv[1], sys.argv[2:4], sys.argv[4:6]
 
 # Trace points that a round passes: layer, depth, how many. The short form has the cases that pass most.
