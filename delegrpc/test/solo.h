@@ -88,7 +88,10 @@ static inline uint32_t serve(struct delegrpc_server *s)
 	return n;
 }
 
-/* Polls often enough for a server that is stuck to search for holes. */
+/*
+ * Polls so often that a server whose next slot is not filled searches for holes. Returns the first
+ * result that is not 0, or 0.
+ */
 static inline int poll_stuck(struct delegrpc_server *s)
 {
 	int n = 0;

@@ -62,7 +62,7 @@ static void clients_and_their_states(void)
 	delegrpc_client_disconnect(c);
 	raw.lines[1].state = DELEGRPC_WAITING;
 	raw.lines[2].state = DELEGRPC_ON_FD;
-	raw.lines[3].taken = 1; /* as a client leaves it that dies */
+	raw.lines[3].taken = 1; /* as a client that dies leaves it */
 	raw.header->server_state = DELEGRPC_ASLEEP;
 	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
@@ -113,7 +113,10 @@ static void look_at_forged(void)
 	CHECK(l.server <= DELEGRPC_LOOK_ASLEEP);
 }
 
-/* The server is another process, which does not touch the file when it is shortened. */
+/*
+ * The server is another process, which does not access the region: after this test has shortened
+ * the file, an access would raise SIGBUS.
+ */
 static void forged_contents_do_no_harm(void)
 {
 	pid_t pid = spawn(serve_for_ever);

@@ -87,8 +87,9 @@ static void nameless_holes_are_skipped(void)
 }
 
 /*
- * A client died and left holes. Its successor can make calls although the server's user gives slots
- * back only after it has received something, and it has received nothing.
+ * A client died and left holes. Its successor can make calls, although the program that uses the
+ * server calls delegrpc_server_advance_tail() only after it has received a request, and no request
+ * has come.
  */
 static void skipped_places_are_given_back(void)
 {
@@ -114,7 +115,7 @@ static void skipped_places_are_given_back(void)
 	raw_close(&raw);
 	c = client_new();
 	call(c, 101);
-	/* A held request is not given back with the holes after it. */
+	/* Holes after a held request are given back only together with that request. */
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, 7);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -123,7 +124,10 @@ static void skipped_places_are_given_back(void)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 }
 
-/* The same holds if all requests found are dropped. */
+/*
+ * The slots of dropped requests, too, are given back without delegrpc_server_advance_tail(), if all
+ * slots before them have been given back.
+ */
 static void dropped_places_are_given_back(void)
 {
 	SERVER *s = server_new(4, 0, 16);
@@ -158,8 +162,9 @@ static uint64_t looks_of(const struct delegrpc_server *s)
 }
 
 /*
- * The whole ring is reserved although no client did it, and every line claims that its client may
- * have done it. One poll does a limited part of the search; the whole search tests each lock once.
+ * All slots of the ring are reserved, but not by a client. The claim of every id except 0 says that
+ * the client with this id may fill some of them. One poll does a limited part of the search for
+ * such clients that live; the whole search tests the lock of each such id once.
  */
 static void search_is_bounded(void)
 {
@@ -205,7 +210,7 @@ static void search_of_a_wait_ends(void)
 	CHECK_EQ(looks_of(s), 256);
 }
 
-/* Claims of a living client count: holes before them are skipped, slots in them are not. */
+/* Slots that a living client has claimed are waited for; holes before and after are skipped. */
 static void claims_of_the_living_count(void)
 {
 	struct delegrpc_server *s = server_new(8, 0, 16);
@@ -233,7 +238,10 @@ static void claims_of_the_living_count(void)
 	delegrpc_server_destroy(s);
 }
 
-/* The next client with the id gets no responses of its predecessor, and gets no slot too early. */
+/*
+ * A client takes over an id. It reserves slots only after the requests of its predecessor have been
+ * given back, and does not take the responses to them for its own.
+ */
 static void id_is_reused(void)
 {
 	SERVER *s = server_new(1, 0, 4);
@@ -267,9 +275,11 @@ static void id_is_reused(void)
 }
 
 /*
- * The server holds a request of a client that has left. Then @more clients with the same id come
- * and leave, and the server receives nothing of them. A late answer is refused, and the present
- * client gets its own answer.
+ * The server holds a request of a client that has left, whose generation was @generation. @more
+ * generations later another client with the same id connects, and gets generation @next. The server
+ * has received no request of the clients in between. A reply to the held request is not read if it
+ * is made before the server receives a request of the present client, and refused with -EPIPE if it
+ * is made after that. The present client gets the response to its own request.
  */
 static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t next)
 {
@@ -312,7 +322,7 @@ static void held_request_of_a_predecessor(void)
 {
 	held_while_others_come(1, 1, 2);
 	held_while_others_come(1, 65535, 65536);
-	held_while_others_come(1, 65536, 65538); /* generations with the same lower 16 bits */
+	held_while_others_come(1, 65536, 65538); /* not 65537: its lower 16 bits are those of 1 */
 	held_while_others_come(65535, 65536, 131072);
 	held_while_others_come(7, 1ull << 32, (1ull << 32) + 8);
 	held_while_others_come(7, 5ull << 40, (5ull << 40) + 8);
@@ -320,7 +330,10 @@ static void held_request_of_a_predecessor(void)
 	held_while_others_come(DELEGRPC_GENERATION_MAX, 1, 1);
 }
 
-/* Several successors have made calls. The last one's generation has the first one's lower bits. */
+/*
+ * The server holds requests of several clients that had the same id. The generation of the third
+ * client has the lower 16 bits of the first client's, and that of the fourth those of the second.
+ */
 static void held_while_others_call(void)
 {
 	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
@@ -351,8 +364,9 @@ static void held_while_others_call(void)
 }
 
 /*
- * A client has published a request and left. The server receives it only after many successors. The
- * last successor has another stamp, so that it does not take the answer to that request.
+ * A client has published a request and left. The server receives the request only after many
+ * successors. The stamp of a response contains the lower 16 bits of the client's generation. Those
+ * of the last successor differ, so it does not take the response to that request for its own.
  */
 static void unreceived_request_of_a_predecessor(void)
 {
@@ -412,7 +426,10 @@ static void counters_wrap(void)
 	}
 	CHECK_EQ(raw.lines[0].generation, 65542);
 	CHECK_EQ(s->cursor, at + 1200);
-	/* The laps of response positions pass 16 bits in the same way. */
+	/*
+	 * A stamp has 16 bits for the lap of the response's position. These bits wrap, too; the
+	 * positions are set to shortly before that.
+	 */
 	c = client_new();
 	call(c, 1);
 	delegrpc_client_flush(c);
