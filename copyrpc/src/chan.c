@@ -95,7 +95,10 @@ void chan_new_batch(struct chan *ch, uint32_t wrap)
 	chan_advance(ch);
 }
 
-/* Checks in the order in which the manual lists the errors. An error changes nothing. */
+/*
+ * Checks in the order in which the manual lists the errors. An error changes no message, only the
+ * statistics and `stalled`.
+ */
 COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested)
 {

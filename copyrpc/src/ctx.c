@@ -5,7 +5,7 @@
 #include "base/sized.h"
 #include "internal.h"
 
-/* The file name of the counter of messages that found no receive. */
+/* Name of the file of the device's counter of messages for which no receive was posted. */
 #define NO_RECEIVE "out_of_buffer"
 
 /* Smallest and largest default depth of the receive queue; devices allow 32,767 receives. */
@@ -13,7 +13,8 @@
 #define SRQ_MOST 32767
 
 /* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no
- * memory, so a receive fails only if the peer has sent data to it. */
+ * buffers, because messages come as WRITE with immediate. So a receive fails only if the peer has
+ * broken the protocol by a SEND with data. */
 static int status_of(const struct mlx5dvl_error *error)
 {
 	if (error->is_recv && error->err != -ECANCELED)
@@ -174,7 +175,7 @@ int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p)
 	return rc;
 }
 
-/* Callbacks may add endpoints to the list again, including the current one. */
+/* Callbacks may add endpoints to ctx->ended again, including the current one. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep;

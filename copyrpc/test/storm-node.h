@@ -182,8 +182,8 @@ static void end_raws(struct node *n)
 		n->raws--;
 		if (done.status)
 			CHECK_EQ(done.status, copyrpc_ep_status(done.ep));
-		else if (r->is_read) /* the memory of all nodes has the same contents at the
-					start */
+		else if (r->is_read) /* all nodes' memory is the same initially, and
+					remote writes leave this half alone */
 			CHECK(!memcmp(n->local + r->at, n->memory + r->at, r->len));
 	}
 }
@@ -419,8 +419,8 @@ static uint32_t failed_conns(const struct node *n)
 	return failed;
 }
 
-/* Checks, after a sleep that ended by the guard, that there was no work: else a wake-up was
- * lost. */
+/* Must be called after a sleep that timed out after GUARD_MS. Checks that there is no work: if
+ * there is any, a wake-up was lost. */
 static void check_idle(struct node *n)
 {
 	struct pollfd p = {.fd = copyrpc_ctx_fd(n->ctx), .events = POLLIN};
@@ -443,7 +443,8 @@ static void report(struct node *n)
 		ring(NODES);
 }
 
-/* Sleeps. A node that still has calls to make sleeps only for a short time. */
+/* Sleeps for GUARD_MS at most. A node that has steps left sleeps for 2 ms at most if it has no
+ * pending call or holds a request. */
 static void sleep_now(struct node *n)
 {
 	struct pollfd p[2] = {{.events = POLLIN}, {.events = POLLIN}};
@@ -483,7 +484,7 @@ static void open_node(struct node *n)
 	CHECK_EQ(copyrpc_mr_reg(n->ctx, n->local, MEMORY, 0, &n->local_mr), 0);
 }
 
-/* Destroys the node's objects in a random order. */
+/* Destroys a random part of the endpoints first, and the others with the context. */
 static void close_node(struct node *n)
 {
 	struct copyrpc_stats s;
@@ -529,8 +530,8 @@ static uint32_t alive_conns(const struct node *n)
 	return alive;
 }
 
-/* Waits until the device fails, asleep or polling; endpoints may be destroyed meanwhile. A sleeper
- * must wake up. */
+/* Waits until the failure of the device has failed all endpoints, and destroys some of them
+ * meanwhile. The failure must wake a node that sleeps. */
 static void wait_for_the_end(struct node *n)
 {
 	struct copyrpc_ep *ep;
