@@ -10,11 +10,11 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
-#define LOOKS 8 /* checks of a holder within the time for which it may be stopped */
+#define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
 
 /*
- * Clears the pids of dead processes. A pid may be reused, and the memory of its new process must
- * not be accessed.
+ * Clears the pids of dead processes. The kernel may give such a pid to a new process, whose memory
+ * must not be accessed.
  */
 static void bury_dead(void)
 {
@@ -27,8 +27,8 @@ static void bury_dead(void)
 }
 
 /*
- * Repairs the arena after the former holder of the mutex, with the word @former, has died or lost
- * it.
+ * Repairs the arena after the former holder of the mutex has died or lost the mutex. @former: the
+ * value of the claim's word at that time.
  */
 __attribute__((cold)) static void recover(uint64_t former)
 {
@@ -118,14 +118,15 @@ void fabric_unlock(void)
 }
 
 /*
- * This process fails its QPs itself, too: the process that took over may have died before it did.
+ * Called after this thread was stopped and another thread has taken over its claim. Fails the QPs
+ * of this process here, too: the process that took the claim over may have died before it did that.
  */
 __attribute__((cold)) int fabric_lost(void)
 {
 	char line[160];
 	int n = snprintf(line, sizeof(line),
-		"softhca: process %d was stopped in the adapter, and others could not wait: its QPs "
-		"have failed\n",
+		"softhca: process %d was stopped (SIGSTOP, debugger) while others waited for it: "
+		"its QPs have failed\n",
 		fabric_self.pid);
 
 	sys_write(2, line, (size_t)n);
@@ -142,7 +143,9 @@ void fabric_block(sigset_t *saved)
 
 	sigfillset(&all);
 	/*
-	 * Accesses to bad user addresses raise SIGSEGV and SIGBUS, so these must stay deliverable.
+	 * The kernel ends a thread's process if the thread raises one of these signals while it is
+	 * blocked. Accesses to bad user addresses raise SIGSEGV and SIGBUS; breakpoints and single
+	 * steps raise SIGTRAP.
 	 */
 	sigdelset(&all, SIGSEGV);
 	sigdelset(&all, SIGBUS);

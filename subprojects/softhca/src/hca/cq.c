@@ -27,8 +27,7 @@ bool cq_room(struct cq *cq, uint32_t n)
 	if (cq->producer - cq->consumer + n <= size)
 		return true;
 	if (config_get()->strict)
-		strict_violation("CQ %u is overrun: %u completions and no place", cq_index(cq),
-			size);
+		strict_violation("CQ %u is overrun: all %u places are in use", cq_index(cq), size);
 	cq->overrun = 1;
 	async_cq(cq, EV_CQ_ERR);
 	return false;

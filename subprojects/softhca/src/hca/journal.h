@@ -9,8 +9,10 @@
  * Values are absolute, and a completion is always written to the same place with the same
  * bytes, so applying a step twice changes nothing.
  *
- * States of the journal: described (active is 0; the next journal_begin() discards it),
- * active (journal_commit() has begun) and applied (active is 0 again).
+ * States of the journal:
+ * - described: active is 0. If the holder dies now, the next journal_begin() discards the step;
+ * - active: journal_commit() has begun;
+ * - applied: active is 0 again.
  */
 #ifndef SOFTHCA_HCA_JOURNAL_H
 #define SOFTHCA_HCA_JOURNAL_H

@@ -2,8 +2,8 @@
 /*
  * Completions on their way to the program. Without chaos mode each is written in the step that
  * causes it. In chaos mode it waits in the arena, behind the earlier ones of the same work queue,
- * until owed_release() writes it; the owner of the QP is responsible for that, because it lives
- * as long as the queue does. The caller must hold the fabric's mutex.
+ * until owed_release() writes it. The process that owns the QP is responsible for this call,
+ * because this process exists as long as the QP. The caller must hold the fabric's mutex.
  */
 #ifndef SOFTHCA_HCA_OWED_H
 #define SOFTHCA_HCA_OWED_H
@@ -16,16 +16,25 @@
 /* A new QP has no owed completions. */
 void owed_init(struct qp *qp);
 
-/* Before a step with owed_add() begins: makes sure that there is a place. */
+/*
+ * Must be called before the journal_begin() of a step with owed_add(): releases the oldest
+ * completion if there is no room for another one.
+ */
 void owed_room(struct qp *qp, enum owed_side side);
 
-/* Adds a completion to the journal's step. @end: for a send queue, the block after the WQE. */
+/*
+ * Adds a completion to the step that the journal describes. @end: for a send queue, the index of
+ * the block (WQEBB) after the WQE.
+ */
 void owed_add(struct qp *qp, enum owed_side side, const struct cqe64 *cqe, uint32_t end);
 
 /* Returns true if the work queue has owed completions. */
 bool owed_any(const struct qp *qp, enum owed_side side);
 
-/* Writes the oldest owed completion of the work queue, which has one, in a step of its own. */
+/*
+ * Writes the oldest owed completion of the work queue, in a step of its own. There must be one: see
+ * owed_any().
+ */
 void owed_release(struct qp *qp, enum owed_side side);
 
 /* Writes all owed completions of the QP. */

@@ -16,8 +16,9 @@
 #define POLLED_AHEAD 64
 
 /*
- * Drops the completions that the program has polled: their blocks may be reused. While programs
- * poll, they post requests that waited for room, and they store the consumer index afterwards.
+ * Drops the completions that the program has polled: the program may reuse their blocks (WQEBBs). A
+ * program may post requests that waited for room while it still polls, and store the consumer index
+ * afterwards. So POLLED_AHEAD completions after the stored index count as polled.
  */
 static void reap_polled(struct qp *qp)
 {
@@ -40,9 +41,9 @@ static void reap_polled(struct qp *qp)
 }
 
 /*
- * Makes room in the full list by joining neighbours. The joined entry counts as polled when the
- * first one was, and has the blocks of both. So a mistake may be missed, but correct use is never
- * reported.
+ * Makes room in the full list by joining each two neighbours. When the completion of the first one
+ * has been polled, the blocks of both may be reused. So a mistake may be missed, but correct use is
+ * never reported.
  */
 static void join_neighbours(struct qp *qp)
 {
@@ -74,7 +75,7 @@ bool strict_ring(struct qp *qp, uint32_t pi)
 	uint32_t posted = (uint16_t)(pi - qp->sq_done), used;
 
 	if ((uint16_t)pi == (uint16_t)qp->rung) {
-		strict_violation("QP 0x%06x: doorbell, but its record (%u) posts nothing new",
+		strict_violation("QP 0x%06x: a doorbell rang, but its record (%u) has not advanced",
 			qp->qpn, pi & 0xffff);
 		return false;
 	}
@@ -85,8 +86,8 @@ bool strict_ring(struct qp *qp, uint32_t pi)
 	}
 	if (used <= qp->sq_count)
 		return true;
-	strict_violation("QP 0x%06x: WQE %u: %u blocks in use of %u: a slot is reused before its "
-			 "completion was polled",
+	strict_violation("QP 0x%06x: producer index %u puts %u WQEBBs in use, of %u: a slot is "
+			 "reused before its completion was polled",
 		qp->qpn, pi & 0xffff, used, qp->sq_count);
 	return false;
 }
@@ -99,8 +100,8 @@ bool strict_wqe(const struct qp *qp, const struct wqe *w, uint32_t at)
 		return false;
 	}
 	if (w->qpn != qp->qpn || !w->units) {
-		strict_violation("QP 0x%06x: WQE %u says QP 0x%06x, %u units", qp->qpn, w->index,
-			w->qpn, w->units);
+		strict_violation("QP 0x%06x: WQE %u has QP number 0x%06x and DS %u", qp->qpn,
+			w->index, w->qpn, w->units);
 		return false;
 	}
 	return true;
@@ -151,7 +152,7 @@ bool strict_memlock(uint64_t start, uint64_t length)
 	}
 	if (sum <= limit)
 		return true;
-	strict_violation("%llu KiB of locked memory with this region of %llu bytes; the limit "
+	strict_violation("%llu KiB would be locked with this region of %llu bytes; the limit "
 			 "(ulimit -l) is %llu KiB",
 		(unsigned long long)sum >> 10, (unsigned long long)length,
 		(unsigned long long)limit >> 10);
@@ -161,8 +162,8 @@ bool strict_memlock(uint64_t start, uint64_t length)
 void strict_unmapped(const struct qp *qp)
 {
 	if (config_get()->strict)
-		strict_violation("QP 0x%06x: memory was unmapped while registered: an adapter goes "
-				 "on with the old pages",
+		strict_violation("QP 0x%06x: memory was unmapped while registered: a real adapter "
+				 "would still access the old pages",
 			qp->qpn);
 }
 
@@ -173,7 +174,7 @@ void strict_srq(struct srq *srq, uint32_t posted)
 	if (!config_get()->strict || n <= srq->max_wr || srq->strict_told)
 		return;
 	srq->strict_told = 1;
-	strict_violation("SRQ %u: %u receives are posted, of %u that it has",
+	strict_violation("SRQ %u: %u receives are posted, but its max_wr is %u",
 		(uint32_t)(srq - arena()->srqs), n, srq->max_wr);
 }
 
@@ -188,6 +189,6 @@ void strict_arm(const struct cq *cq, uint32_t word)
 	/* An event that waits to be read wakes the program, however often it arms meanwhile. */
 	if (cq->fired == 1 + sn && !fifo_unread(cq->fifo))
 		strict_violation("CQ %u: armed with sequence number %u, whose event has been read: "
-				 "an adapter makes no second one",
+				 "a real adapter makes no second event",
 			cq_index(cq), sn);
 }

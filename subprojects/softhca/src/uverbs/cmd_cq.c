@@ -104,8 +104,9 @@ int cmd_create_cq(struct cmd *c)
 	cq->fifo = req.comp_channel >= 0 ? uverbs_channel_fifo(req.comp_channel) : 0;
 	cq->trace = trace_alloc();
 	/*
-	 * A record that was never armed gets a value that is no arm word, because the first arm
-	 * word may be 0.
+	 * The arm word in the doorbell record gets a value that no arm request has. A zeroed record
+	 * would look like a request, because the first arm word may be 0. In trap mode the arm word
+	 * in the record is not polled.
 	 */
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
@@ -120,8 +121,8 @@ int cmd_create_cq(struct cmd *c)
 }
 
 /*
- * The adapter ends the old buffer with a CQE of type RESIZE. The provider copies the CQEs
- * before it that were not polled to the new buffer, shifted by one place.
+ * The adapter ends the old buffer with a CQE of type RESIZE. The provider copies the earlier CQEs
+ * that the program has not polled into the new buffer, each one place further.
  */
 static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	const struct mlx5_ib_resize_cq *d)
@@ -134,7 +135,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
-	/* In one step, so that the queue is intact if the process is stopped here. */
+	/* In one step, so that the queue is intact if the process is killed here. */
 	journal_begin();
 	journal_store(&cq->producer, cq->producer + 1);
 	journal_store64(&cq->buf, d->buf_addr);

@@ -9,9 +9,11 @@
  * - a QP that moves to ERR is flushed only when the copy has ended;
  * - resetting or destroying one of the QPs, deregistering memory and closing the device
  *   wait for the end of the copy.
- * If the copying process is killed, the copy ends when its QPs are reaped, which clears the marks.
- * Every thread that waits for a copy reaps dead processes from time to time. It also takes over the
- * copies of threads that are stopped (fabric/claim.h): the thread that copies has the claim `copy`.
+ * If the copying process is killed, the copy ends when the QPs of this process are reaped:
+ * `copy_to` and `copy_from` are cleared. Every thread that waits for a copy reaps dead processes
+ * from time to time. It also ends the copies of threads that are stopped (by SIGSTOP or a
+ * debugger). To allow this, a thread that copies holds the claim `copy` of the sending QP
+ * (fabric/claim.h).
  *
  * The caller must hold the fabric's mutex.
  */
@@ -60,12 +62,13 @@ static inline bool copy_holds(const struct qp *qp)
 }
 
 /*
- * Waits until no copy involves @qp, a QP of this process in a state in which no copy begins. With
- * @sending_only, waits only for a copy that the QP sends. Returns true if the QP still exists.
+ * Waits until no copy involves @qp, which must belong to this process and be in a state in which no
+ * copy begins. With @sending_only, waits only for a copy that the QP sends. Returns true if the QP
+ * still exists.
  */
 bool copy_wait(struct qp *qp, bool sending_only);
 
-/* Waits for the end of all copies that involve this process and have begun before. */
+/* Waits for the end of all copies that involve this process and began before the call. */
 void copy_drain(void);
 
 /* Returns true if a thread of this process is executing a copy. */
@@ -74,13 +77,13 @@ bool copy_executing(void);
 /* Releases the mutex for a moment. @n: number of earlier calls in the same wait. */
 void copy_pause(uint32_t n);
 
-/* Stops the QPs of a context that is closed, and waits for the end of all copies. */
+/* Stops the QPs of context @ctx, which is being closed, and then calls copy_drain(). */
 void copy_stop(uint32_t ctx);
 
 /* Ends the copies of threads that have been stopped for long enough; their QPs fail. */
 void copy_take_over(void);
 
-/* Ends the copy, if any, that the QP's owner will not finish. */
+/* Ends the copy that @qp is sending, if there is one: the QP's owner will not finish the copy. */
 void copy_abandon(struct qp *qp);
 
 #endif

@@ -8,7 +8,7 @@
 /* Counts an executed message at the port that sent it and at the port that received it. */
 void counts_message(const struct qp *qp, const struct wqe *w);
 
-/* Counts an attempt to deliver a message that found no receive of @dest. */
+/* Counts a failed attempt to deliver a message: no receive was posted for @dest. */
 void counts_no_receive(const struct qp *dest);
 
 /* Counts @packets for @dest that were dropped because their P_Key is not of its partition. */
@@ -17,11 +17,13 @@ void counts_bad_pkeys(const struct qp *dest, uint64_t packets);
 /* Returns the number of packets of the request @w. */
 uint64_t counts_request_packets(const struct qp *qp, const struct wqe *w);
 
-/* Count that @qp will repeat its last request: after an RNR NAK, or because no answer has come. */
+/* Counts that @qp will repeat its last request after an RNR NAK. */
 void counts_rnr_retry(const struct qp *qp);
+
+/* Counts that @qp will repeat its last request because no ACK, NAK or response has come in time. */
 void counts_timeout_retry(const struct qp *qp);
 
-/* Counts that the link of @qp was paused for @ns, by the port that receives @w. */
+/* Counts a pause of @ns of the link of @qp, which the port that receives @w has imposed. */
 void counts_pause(const struct qp *qp, const struct wqe *w, uint64_t ns);
 
 #endif

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Unreliable datagrams: each has its own path. A datagram is dropped silently for every
- * error except those of the sender.
+ * Unreliable datagrams: each work request has its own address vector (AV).
+ *
+ * An error of the sender ends the work request with an error. If the next receive of the
+ * destination is not valid or is too short, the receive completes with an error, and the QP of the
+ * destination moves to ERR. In all other cases a datagram that cannot be delivered is dropped
+ * silently.
  */
 #include <endian.h>
 #include <errno.h>
@@ -33,7 +37,7 @@ struct grh {
 _Static_assert(sizeof(struct grh) == GRH_BYTES, "GRH");
 
 /*
- * On Ethernet every packet has a GRH: the bit for it is reserved there, and the field of the
+ * On RoCE every address is global: the AV's bit for a GRH is reserved, and the AV's field for the
  * LID holds the UDP source port.
  */
 struct qp_attr datagram_path(const struct qp *qp, const struct wqe_av *av)
@@ -108,7 +112,10 @@ static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struc
 	return dest->attr.qkey == (qkey & 0x80000000u ? qp->attr.qkey : qkey);
 }
 
-/* Returns false if the receives are busy and the caller has to wait. */
+/*
+ * Returns true if the datagram was delivered or dropped; false if a copy fills the next receive:
+ * the caller must try again later.
+ */
 static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
 {
 	uint8_t grh[GRH_BYTES];

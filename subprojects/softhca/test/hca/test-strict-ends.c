@@ -206,7 +206,7 @@ static void locked_memory(void)
 	open_pair();
 	CHECK(!ibv_reg_mr(a.pd, p, 1 << 20, IBV_ACCESS_LOCAL_WRITE));
 	CHECK_EQ(errno, ENOMEM);
-	verdict("1152 KiB of locked memory with this region of 1048576 bytes; the limit (ulimit -l) "
+	verdict("1152 KiB would be locked with this region of 1048576 bytes; the limit (ulimit -l) "
 		"is 1024 KiB");
 	free(p);
 }
@@ -244,7 +244,7 @@ static void too_many_receives(void)
 	__atomic_store_n((uint32_t *)dv.dbrec, htobe32(20000), __ATOMIC_RELEASE);
 	rig_send(&a, 8);
 	rig_wait_ok(a.scq);
-	verdict(": 20000 receives are posted, of ");
+	verdict(": 20000 receives are posted, but its max_wr is ");
 }
 
 static void open_events(void)

@@ -19,7 +19,7 @@ static void open_pair_attr(const struct rig_attr *attr)
 
 static void open_pair(void)
 {
-	open_pair_attr(&(struct rig_attr){.cqe = 2047}); /* flushes find room */
+	open_pair_attr(&(struct rig_attr){.cqe = 2047}); /* room for the flushed completions */
 }
 
 /* Ends the case: see said_verdict(). */
@@ -60,7 +60,7 @@ static void ring(const uint8_t *wqe)
 	__atomic_store_n((uint64_t *)dv.bf.reg, v, __ATOMIC_RELEASE);
 }
 
-/* A 64-byte copy whose byte @wrong differs, none if it is 64. */
+/* Copies the WQE into the BlueFlame buffer, with byte @wrong changed. 64: no byte is changed. */
 static void blueflame(const uint8_t *wqe, unsigned wrong)
 {
 	for (unsigned i = 0; i < 64; i += 8) {
@@ -113,7 +113,10 @@ static void wrong_entry(unsigned n, uint32_t word, const char *what)
 	verdict(what);
 }
 
-/* One posted entry, or none, and a doorbell of 8 bytes that begin with @first and @second. */
+/*
+ * Writes one entry, posts it if @posted, and rings a doorbell whose two words are @first and the
+ * second word of an entry of this QP, or @second if it names another QP.
+ */
 static void wrong_doorbell(bool posted, uint32_t first, uint32_t second, const char *what)
 {
 	uint32_t words[2] = {htobe32(first), htobe32(second)};
@@ -139,7 +142,7 @@ static void rung_twice(void)
 	ring(w);
 	ring(w);
 	rig_wait_ok(a.scq);
-	verdict("its record (1) posts nothing new");
+	verdict("its record (1) has not advanced");
 }
 
 static void no_doorbell(void)
@@ -152,7 +155,8 @@ static void no_doorbell(void)
 
 /*
  * @polled_first: the program polls the completion of the first entry, whose slot it may then reuse
- * even before it stores the consumer index. Otherwise the entry has no completion yet.
+ * even before it stores the consumer index. Otherwise the first entry is unsignaled, and no
+ * completion has freed its slot.
  */
 static void full_ring(bool polled_first)
 {
@@ -189,8 +193,9 @@ static void each_rung(uint32_t n)
 }
 
 /*
- * The full CQ has more completions than strict mode records one by one. A quarter of them is
- * polled.
+ * All slots of the send queue have completed: more completions than strict mode records one by one
+ * (STRICT_COMPLETIONS). A quarter of them is polled. The program then reuses a quarter of the
+ * slots; with @reuse_more, three quarters.
  */
 static void many_completions(bool reuse_more)
 {
@@ -223,12 +228,12 @@ static void completion_queue(void)
 		w = nop((uint16_t)i, true);
 	record(post);
 	ring(w);
-	verdict("is overrun: 4 completions and no place");
+	verdict("is overrun: all 4 places are in use");
 
 	w = open_posted();
 	ring(w);
 	__atomic_store_n(&dv_cq.dbrec[0], htobe32(100), __ATOMIC_RELEASE);
-	CHECK(!ibv_resize_cq(a.scq, 15)); /* looks how far the program is */
+	CHECK(!ibv_resize_cq(a.scq, 15)); /* reads the consumer index */
 	rig_wait_ok(a.scq);
 	verdict("consumer index 0x64 is not between 0x0 and 0x1");
 }
@@ -242,7 +247,10 @@ static void store_16(const uint8_t *wqe, unsigned at)
 			 : "xmm0", "memory");
 }
 
-/* A copy by vectors of 16 bytes that writes its start twice. @apart: the second time at its end. */
+/*
+ * Copies a WQE by stores of 16 bytes, and stores the first 16 bytes twice: immediately, or, with
+ * @apart, again after the last store.
+ */
 static void overlapping_copy(bool apart)
 {
 	uint8_t *w;
@@ -256,7 +264,7 @@ static void overlapping_copy(bool apart)
 	if (apart)
 		store_16(w, 0);
 	rig_wait_ok(a.scq);
-	verdict(apart ? "posts nothing new" : NULL);
+	verdict(apart ? "has not advanced" : NULL);
 }
 
 static void blueflame_cases(void)
@@ -311,15 +319,15 @@ int main(void)
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	CHECK(!setenv("SOFTHCA_BF", "1", 1));
 	CHECK(!unsetenv("SOFTHCA_MODE"));
-	/* The context that the counters need. */
+	/* softhca_counters_self() fails until the process has opened a context. */
 	open_pair();
 	rig_close_pair(&a, &b);
 	said_listen();
 	right();
 	wrong_entry(0, 7 << 8, "WQE 0 says that it is WQE 7");
-	wrong_entry(1, 0x654321u << 8 | 1, "WQE 0 says QP 0x654321, 1 units");
-	wrong_entry(1, 0, "0 units");
-	wrong_doorbell(false, 0, 0, "posts nothing new");
+	wrong_entry(1, 0x654321u << 8 | 1, "WQE 0 has QP number 0x654321 and DS 1");
+	wrong_entry(1, 0, " and DS 0");
+	wrong_doorbell(false, 0, 0, "has not advanced");
 	wrong_doorbell(true, 5 << 8, 0, "names WQE 5, which is not among the posted 0..0");
 	wrong_doorbell(true, 1, 0, "WQE 0: the doorbell's bytes differ from the queue's");
 	wrong_doorbell(false, 0, 0x654321u << 8, "doorbell of QP 0x654321, which this context");
