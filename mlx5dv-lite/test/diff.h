@@ -13,7 +13,7 @@
 
 enum {
 	OPS = 10000,
-	AREA = 8192, /* bytes of memory of each twin */
+	AREA = 8192, /* bytes of the local and of the remote memory of each side */
 	MAX_LEN = 2000,
 };
 
