@@ -18,7 +18,7 @@ def instructions(nodes, count):
 
 
 def per_call(nodes):
-    """Leaves out the cost of create and of the first lap of the rings."""
+    """Returns the instructions per call, without those of flux_create() and of the rings' first lap."""
     return (instructions(nodes, 12800) - instructions(nodes, 6400)) / 6400
 
 
@@ -35,7 +35,7 @@ for function, where in [("send", program), ("answer", program), ("flux_priv_call
                         ("flux_priv_reply_begin", library), ("flux_priv_burst_publish", library)]:
     lines = code(function, where)
     bad = [line for line in lines if LOCKED.search(line)]
-    print(f"{function}: {len(lines)} instructions of code, locked or fences: {bad}")
+    print(f"{function}: {len(lines)} instructions; locked ones and fences among them: {bad}")
     failed |= bool(bad) or len(lines) < 10
 few, many = per_call(2), per_call(256)
 print(f"instructions per call and response: {few:.1f} with 2 nodes, {many:.1f} with 256")
