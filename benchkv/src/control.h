@@ -1,34 +1,40 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Control of batching: how long a daemon gathers messages before it goes on, and which endpoints
- * it flushes. The control gets observations and returns decisions. It uses no clock, no network
- * and no thread, so that a simulator can run the same code.
+ * Control of batching. A daemon runs a loop: it polls for messages, processes them, and flushes its
+ * endpoints, one for each rank, that is, posts the messages gathered there in WRITEs. The control
+ * decides how long the daemon gathers messages before it goes on, and which endpoints it flushes.
+ * The control gets observations and returns decisions. It uses no clock, no network and no thread,
+ * so that a simulator can run the same code.
  *
  *	none		one poll per loop, every endpoint is flushed in every loop
  *	budget:N	up to N polls in a row, until N responses have come
  *	threshold:T,N	up to N polls in a row, until one brings T messages or more
  *	adaptive-budget	up to u + 1 polls in a row, until one brings a message; u follows
  *			the load, see adaptive.h
- *	hold:US		replies to local clients wait for each other, at most US microseconds, see
- *			hold.h
+ *	hold:US		replies to local clients are held back, at most US microseconds, and
+ *			sent together, see hold.h
  *	adaptive-hold	the same; the time is computed from the arrivals
- *	auto[:K,B]	at most K WRITEs with calls in them that the peers have not consumed
- *			yet, over all endpoints: when the NIC is behind, calls are kept and
- *			leave together. The waiting endpoint with the largest sum
- *			of calls and age in units of 20 us is flushed first. An endpoint with
- *			replies is flushed immediately, together with its calls. An endpoint with
- *			B or more calls, or one that has waited for B units and 2 us for each
- *			endpoint, is flushed in any case. So at most one WRITE every 2 us exceeds
- *			the window, which is less than a NIC can send.
- *	little		batching is switched on and off by the average latency, see little.h. While
- *			it is on, calls to a rank wait until the earlier calls to it are
- *			consumed. B or more calls are sent in any case, and calls together with
- *			replies are sent immediately
+ *	auto[:K,B]	a window limits the WRITEs that contain calls and that the peers have not
+ *			consumed yet to K, summed over all endpoints. While the window is full,
+ *			as when the NIC is slow, calls are gathered, and are sent together later.
+ *			The waiting endpoint with the highest score is flushed first: its number
+ *			of calls + its time of waiting / 20 us. An endpoint is flushed even if
+ *			the window is full
+ *			- immediately, with its calls, if it has replies;
+ *			- if it has B or more calls;
+ *			- if it has waited for B * 20 us + 2 us * number of endpoints. This time
+ *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
+ *			  send.
+ *	little		batching is switched on and off according to the average latency, see
+ *			little.h. While it is on, calls to a rank wait until the earlier calls to
+ *			it are consumed. B or more calls are sent in any case, and calls together
+ *			with replies are sent immediately
  *
  * `auto` and `little` use the peer's consumer position as the acknowledgement of calls. Every batch
- * of copyrpc carries that position. It shows that the peer's daemon has processed the calls, so it
- * covers all queues on the path. A dead-lock is impossible: replies never wait, each WRITE with
- * calls causes replies, and an endpoint without calls under way counts as fully consumed.
+ * of copyrpc carries that position. It shows that the peer's daemon has processed the calls, so the
+ * delay of an acknowledgement includes all queues on the path. `auto` and `little` cannot
+ * dead-lock: replies to other ranks never wait, each WRITE with calls causes replies, and an
+ * endpoint without calls under way counts as fully consumed.
  */
 #ifndef BENCHKV_CONTROL_H
 #define BENCHKV_CONTROL_H
@@ -65,7 +71,7 @@ struct control_spec {
 	bool derive; /* auto without numbers: derive them from the machine's times, if known */
 };
 
-/* 0, or -EINVAL: not one of the above. */
+/* Returns 0, or -EINVAL: @text is none of the controls at the top of this file. */
 int control_parse(const char *text, struct control_spec *spec_p);
 
 /* A machine's times. 0: not known. */
@@ -85,7 +91,7 @@ void control_derive(struct control_spec *spec, const struct control_times *times
 struct control_origin {
 	const char *source; /* in words */
 	struct control_times times;
-	double under_way; /* most calls under way of a context, see control_share() */
+	double under_way; /* @under_way of control_share() */
 };
 
 /* Explains the values of K and B in a line without commas. */
@@ -93,8 +99,9 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 	char *text, size_t size);
 
 /*
- * auto without numbers: a context that can have few calls under way fills fewer WRITEs. Limits K to
- * 1.5 times the square root of @under_way, or to 5 if that is more.
+ * If the control is auto without numbers, limits K to 1.5 times the square root of @under_way, but
+ * not to less than 5. @under_way: the most calls that a copyrpc context can have under way. If they
+ * are few, a larger window would divide them among too many WRITEs.
  */
 void control_share(struct control_spec *spec, double under_way);
 
@@ -103,15 +110,15 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 
 #define CONTROL_POSTED 64
 
-/* Positions after the WRITEs of an endpoint that have calls in them, a ring. */
+/* A ring: the end positions of an endpoint's unconsumed WRITEs that contain calls. */
 struct control_ends {
 	uint64_t end[CONTROL_POSTED];
 };
 
-/* The state of each endpoint that every selection reads, in one place. */
+/* The part of an endpoint's state that every selection reads, in an array without the rings. */
 struct control_posted {
 	uint16_t head, count; /* of its ends */
-	bool open; /* in the list of endpoints with ends, until the list is updated */
+	bool open; /* in control.open; control_refresh() removes it if it has no ends */
 	uint64_t oldest; /* the first of the endpoint's ends */
 	uint64_t since_ns; /* since when calls wait at this endpoint; 0: none waits */
 };
@@ -137,9 +144,10 @@ struct control_load {
 };
 
 /*
- * The position up to which the peer counts as having consumed WRITEs. Without a call under way the
- * peer has consumed all calls, even if no acknowledgement has come: a batch of replies after them
- * is acknowledged only when the peer has a message to send.
+ * The position up to which the peer counts as having consumed WRITEs. If no call is under way, the
+ * peer has consumed all calls, and the position is the end of all WRITEs, @posted. The acknowledged
+ * position, @consumed, may be lower then: the peer acknowledges a batch of replies after the calls
+ * only when it has a message to send.
  */
 static inline uint64_t control_consumed(uint32_t under_way, uint64_t posted, uint64_t consumed)
 {
@@ -242,7 +250,7 @@ static inline void control_heard(struct control *c, uint32_t ep, uint32_t word)
 		little_heard(&c->little, ep, word);
 }
 
-/* Sorts the endpoints to flush now to the front of the n loads, and returns their number. */
+/* Moves the endpoints that must be flushed now to the front of @loads. Returns their number. */
 size_t control_select(struct control *c, struct control_load *loads, size_t n,
 	control_consumed_fn *consumed, control_now_fn *now, void *arg);
 

@@ -12,7 +12,7 @@
 #include "client.h"
 
 #define RESULT_MAGIC 0x62656e63686b7639ull
-#define DIGEST_OPS 65536 /* of each client, where a run has no number of operations */
+#define DIGEST_OPS 65536 /* operations of each client in the digest of a run without --ops */
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -61,7 +61,7 @@ void result_of_clients(const struct node *n, struct result *r)
 		add_client(r, &n->clients[i]);
 }
 
-/* Clients never had to be audited if the job failed before that. */
+/* Clients without an audit, because the job failed before it, are left out. */
 static void add_audit(struct result *r, const struct client *c)
 {
 	uint64_t read = c->check.n_next;
@@ -80,7 +80,7 @@ static void add_audit(struct result *r, const struct client *c)
 		r->first_errno = (uint64_t)c->check.first_errno;
 }
 
-/* A client's own endpoints, or a daemon's. */
+/* Adds the statistics of the endpoints that a client has itself (@c), or a daemon (@ctx). */
 static void add_net(struct result *r, const struct client *c, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_stats s = {.calls = 0};
@@ -117,8 +117,8 @@ static void add_ways(struct result_ways *w, const struct daemon *d)
 }
 
 /*
- * Requests for other ranks that were answered and are right; those with an error may not have
- * been sent.
+ * The least number of requests for other ranks that have a correct reply: all errors are assumed
+ * to be of such requests. A request with an error may not have been sent.
  */
 static uint64_t answered(const struct check_counts *n)
 {
@@ -129,7 +129,7 @@ static uint64_t answered(const struct check_counts *n)
 
 static void compare_calls(const struct node *n, const struct result *runs, struct result *r)
 {
-	/* The calls that left this rank, as the library counts them that carries them. */
+	/* The calls that left this rank, as counted by the library that carries them. */
 	uint64_t calls = r->net.calls, want = answered(&r->audit);
 
 	for (uint32_t run = 0; run < n->o->runs; run++)
@@ -137,7 +137,10 @@ static void compare_calls(const struct node *n, const struct result *runs, struc
 	r->unsent = want > calls ? want - calls : 0;
 }
 
-/* After an error, as a put whose fate is unknown, clients may read different values. */
+/*
+ * After an error clients may read different values (for example of a put that may have been done or
+ * not), so they are compared only if there is no other error.
+ */
 void result_compare_views(struct result *r)
 {
 	r->unequal =
@@ -271,7 +274,7 @@ void result_explain(const struct result *r, char *text, size_t size)
 	if (list_kinds(out, kinds, false) && audit)
 		fputs("; ", out);
 	if (audit) {
-		fprintf(out, "of %" PRIu64 " keys read at the end ", r->audit.ops);
+		fprintf(out, "audit of %" PRIu64 " keys: ", r->audit.ops);
 		list_kinds(out, kinds, true);
 	}
 	fclose(out);

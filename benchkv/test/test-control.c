@@ -188,8 +188,8 @@ static void auto_keeps_a_window(void)
 	CHECK_EQ(c.unconsumed, 2);
 	CHECK_EQ(c.waits, 1);
 	/*
-	 * None is selected while no WRITE is consumed, then one. If two have equal load, the
-	 * endpoint that has waited longer is selected.
+	 * No endpoint is selected until a WRITE is consumed, then one is. If two have equal load,
+	 * the endpoint that has waited longer is selected.
 	 */
 	time_ns += 1000;
 	CHECK_EQ(step(b, 2), 0);
@@ -269,15 +269,15 @@ static void auto_lets_nobody_wait_long(void)
 	CHECK_EQ(quiet_waits("auto:2,10", 5), 81);
 	CHECK_EQ(quiet_waits("auto:2,10", 2), 21);
 	/*
-	 * Endpoints with `full` calls go without a place in the window, but they occupy it. So
-	 * endpoint 0 waits for its own time limit of B units of 20 us and 2 us for each of the 4
-	 * endpoints.
+	 * An endpoint with B calls is flushed even if the window is full, and its WRITE occupies a
+	 * place in the window. So endpoint 0 waits for its own time limit, which is B * 20 us +
+	 * 2 us * 4 endpoints.
 	 */
 	CHECK_EQ(quiet_waits("auto:2,10", 10), 208);
 	CHECK_EQ(quiet_waits("auto:3,5", 7), 108);
 }
 
-/* The figures of the trace are brought up to date even if no decision needs them. */
+/* control_refresh() updates c.unconsumed for the daemon's trace, even if no decision needs it. */
 static void auto_refreshes(void)
 {
 	struct control_load loads[] = {{0, 1, 0}, {1, 1, 0}};

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Jobs of benchkv in virtual time: a run for each control, each from the state "low". */
+/*
+ * Runs jobs of benchkv in virtual time (tasks.h). A job has one run for each of its controls of
+ * batching (control.h). Every run begins in the simulator's initial state "low", in which a WRITE
+ * carries one message.
+ */
 #ifndef BENCHKV_TIMED_JOBS_H
 #define BENCHKV_TIMED_JOBS_H
 
@@ -11,8 +15,8 @@
 #include "sim.h"
 
 #define JOBS_CLIENTS 46 /* of a rank */
-#define JOBS_LOW_NS (500 * NSEC_PER_USEC) /* a WRITE carries one message, when a run begins */
-#define JOBS_WARMUP_NS NSEC_PER_MSEC /* that time included */
+#define JOBS_LOW_NS (500 * NSEC_PER_USEC) /* length of the state "low" */
+#define JOBS_WARMUP_NS NSEC_PER_MSEC /* from the start of the run; includes JOBS_LOW_NS */
 #define JOBS_DURATION_NS NSEC_PER_MSEC
 #define JOBS_RUNS 8
 
@@ -26,19 +30,22 @@ struct job {
 
 struct run {
 	double messages_per_write, ops_per_s;
-	struct sim_result sim; /* of the simulator, if it ran the same */
+	struct sim_result sim; /* of the same job and control, if the simulator ran them */
 };
 
-/* The simulator's machine, which the adapters follow. */
+/* The machine that is simulated. The adapters of the software HCA have the same times. */
 extern struct machine machine;
 
-/* Once, before the first job. */
+/* Must be called once, before the first job. */
 void jobs_init(void);
 
 /* Runs a job: runs[i] is that of its i-th control. */
 void jobs_run(const struct job *j, struct run *runs);
 
-/* A control with the K and B of auto that the ranks of a job have with a machine file. */
+/*
+ * Parses the name of a control. For `auto` without numbers, K and B are those that the ranks of @j
+ * derive from a machine file.
+ */
 struct control_spec jobs_control(const struct job *j, const char *name);
 
 #endif

@@ -15,13 +15,13 @@
 
 #define STACK_SIZE (256u << 10)
 #define START_NS NSEC_PER_SEC
-#define LOOK_NS 5000 /* between two looks at what is waited for: conditions, ends of tasks */
+#define LOOK_NS 5000 /* interval at which a task polls a condition, or the end of a task */
 #define MOST 1024
 
 struct task {
 	uint64_t at; /* its time, or when it will run again */
-	uint64_t turn; /* of two with the same time the one that came first runs first */
-	uint64_t wake; /* somebody wakes it then; UINT64_MAX: nobody */
+	uint64_t turn; /* order of insertion; at the same time the lowest runs first */
+	uint64_t wake; /* earliest time of a task_wake() since its last rest; UINT64_MAX: none */
 	uint32_t place; /* in the heap */
 	bool resting, done;
 	task_fn *body;
@@ -31,7 +31,7 @@ struct task {
 
 static struct task first = {.at = START_NS, .wake = UINT64_MAX};
 static struct task *running = &first;
-static struct task *heap[MOST]; /* all but the running one: the least time is at 0 */
+static struct task *heap[MOST]; /* all tasks but the running one; the earliest is at 0 */
 static uint32_t n_heap;
 static uint64_t turns;
 
@@ -87,7 +87,7 @@ static void switch_to(struct task *next)
 	CHECK(!swapcontext(&self->context, &next->context));
 }
 
-/* Lets all run whose time is less. */
+/* Runs the other tasks until none has an earlier time than this one. */
 static void give_way(void)
 {
 	struct task *next = n_heap ? heap[0] : NULL, *self = running;
@@ -105,7 +105,7 @@ static void run_body(void)
 
 	self->body(self->arg);
 	self->done = true;
-	next = heap[0]; /* there is one: whoever joins this one */
+	next = heap[0]; /* not NULL: the task that joins this one waits there */
 	n_heap--;
 	if (n_heap)
 		sift_down(heap[n_heap], 0);
@@ -185,7 +185,7 @@ void task_wake(struct task *t, uint64_t at_ns)
 	}
 }
 
-/* ---- what is called instead ---- */
+/* ---- functions that replace those of libc ---- */
 
 int clock_gettime(clockid_t id, struct timespec *ts)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Virtual time: what would be threads are tasks of one thread, each with a stack and a time of its
- * own. The one whose time is the least runs, until it has a time that is not the least any more.
- * So everything happens in the order of virtual time, and the same way in each run.
+ * Virtual time. The threads of the program under test are tasks of one thread, each with its own
+ * stack and its own time. The task with the earliest time runs, until another task has an earlier
+ * one. So everything happens in the order of virtual time, and the same way in each run.
  *
- * clock_gettime() of the whole program, libraries included, is the running task's time. The
- * functions with which the program under test makes threads and waits are replaced at link time
- * (tasks.c): pthread_create() makes a task, pthread_join() waits for its end, waiting for a
- * condition wakes up for no reason every few microseconds, as it may.
+ * In the whole program, libraries included, clock_gettime() of CLOCK_MONOTONIC returns the running
+ * task's time. The functions with which the program creates threads and waits are replaced at link
+ * time (tasks.c): pthread_create() makes a task, pthread_join() waits for its end, and a wait for a
+ * condition has a spurious wake-up every few microseconds.
  */
 #ifndef BENCHKV_TIMED_TASKS_H
 #define BENCHKV_TIMED_TASKS_H
