@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Numbers in structs, for tables of fields. */
+/* Reads and writes members of structs by offset and size, so that tables can describe them. */
 #ifndef RDMABENCH_FIELD_H
 #define RDMABENCH_FIELD_H
 
@@ -10,7 +10,7 @@
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the first bytes are the low ones");
 
-/* An unsigned number or a bool. */
+/* The place of a member that is an unsigned integer or a bool. */
 struct field {
 	size_t offset, size; /* bytes */
 };

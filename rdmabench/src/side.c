@@ -33,7 +33,11 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 	struct flow *f = mlx5dvl_qp_user(qp);
 	struct side *s = arg;
 
-	if (!f) { /* not of the traffic: the clock's probe sees it in the status of its QP */
+	if (!f) {
+		/*
+		 * The QP is not of the traffic. It belongs to --control, or to the probes of the
+		 * device's clock, which read the status of their QP (hwclock.c).
+		 */
 		control_on_error(&s->control, error);
 		return;
 	}
@@ -123,7 +127,7 @@ static int open_control(struct side *s, char *why)
 	return err ? said(why, "--control cannot be prepared", err) : 0;
 }
 
-/* Plants the event on the first QP of each peer that this side sends to. */
+/* If this side sends, plants the event of --inject on its first QP to the peer. */
 static int plant_injection(struct peer *p, char *why)
 {
 	const struct side *s = p->side;
@@ -157,7 +161,7 @@ static int open_hwclock(struct side *s, char *why)
 
 	if (err == -EOPNOTSUPP || err == -ENOTSUP)
 		snprintf(why, WIRE_TEXT_MAX, "--hw-ts: the device %s: leave it out",
-			s->hw.probes ? "stamps completions by a clock that does not run as ours" :
+			s->hw.probes ? "stamps completions by a clock not in step with the host's" :
 				       "does not offer its clock");
 	else if (err)
 		said(why, "--hw-ts: the device's clock cannot be read", err);
@@ -175,7 +179,7 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	if (!err)
 		err = latrec_create(&rec, &s->rec);
 	if (err)
-		return said(why, "no clock or no memory for latencies", err);
+		return said(why, "latencies cannot be measured", err);
 	err = open_device(s, d, why);
 	if (err)
 		return err;
@@ -251,7 +255,7 @@ static int add_memory(struct side *s, struct peer *p)
 	return add_regions(s, p);
 }
 
-/* A datagram is one packet. */
+/* Fails if a UD message does not fit in one packet. */
 static int check_datagrams(struct side *s, struct peer *p, char *why)
 {
 	struct mlx5dvl_qp_info info;

@@ -238,7 +238,7 @@ void point_random(struct point *p, uint64_t *rand)
 	point_settle(p);
 }
 
-/* Returns another value: a neighbour, or any. */
+/* Changes the value of a dimension: to a neighbour, or to any other value, equally often. */
 static void change(struct point *p, unsigned dim, uint64_t *rand)
 {
 	unsigned n = space_values(dim), at = p->at[dim];
@@ -250,7 +250,7 @@ static void change(struct point *p, unsigned dim, uint64_t *rand)
 	p->at[dim] = (uint8_t)at;
 }
 
-/* Draws the dimensions that have an effect only now. */
+/* Draws values for the dimensions that have an effect in @p, but had none in @was. */
 static void draw_new(struct point *p, const struct point *was, uint64_t *rand)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
@@ -280,7 +280,7 @@ bool point_equal(const struct point *a, const struct point *b)
 	return !memcmp(a->at, b->at, sizeof(a->at));
 }
 
-/* Writes a request like "s_2_512_512": the size in equal places, and the rest in the last one. */
+/* Writes a request like "s_2_512_513": equal places, and the last one has the remainder, too. */
 static size_t put_request(const struct point *p, unsigned traffic, unsigned request, char *text,
 	size_t size)
 {
