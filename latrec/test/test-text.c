@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Histograms as text: written and read again, torn, changed and forged; and as HdrHistogram. */
+/*
+ * Histograms as text: written and read again, torn, changed and forged. And the output in
+ * HdrHistogram's format.
+ */
 #include <errno.h>
 #include <math.h>
 
@@ -229,7 +232,7 @@ static void forged_files_are_refused(void)
 		/* A text of another shape. */
 		{"latrec-hist 1\nbits 7\ncount 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
 		{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 7425\n", -EBADMSG},
-		/* Texts that are no numbers, and numbers that are too large. */
+		/* Numbers that are too large or malformed, and the largest count (valid). */
 		{HEAD "count 9223372036854775808\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
 		      "0 9223372036854775808\n",
 			-EBADMSG},
@@ -245,7 +248,7 @@ static void forged_files_are_refused(void)
 		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n"
 		      "18446744073709551626 1\n", /* 2^64 + 10 */
 			-EBADMSG},
-		/* Buckets: out of order, twice, empty, not the largest value of one. */
+		/* Buckets out of order, repeated, empty, or not named by their largest value. */
 		{HEAD "count 2\nsum 15\nmin 5\nmax 10\nbuckets 2\n10 1\n5 1\n", -EBADMSG},
 		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n10 1\n", -EBADMSG},
 		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n11 0\n", -EBADMSG},
@@ -253,7 +256,7 @@ static void forged_files_are_refused(void)
 		/* More or fewer than announced. */
 		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 0\n10 1\n", -EBADMSG},
 		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n", -EBADMSG},
-		/* First lines that do not agree with the buckets. */
+		/* A count, sum, minimum or maximum that does not agree with the buckets. */
 		{HEAD "count 2\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
 		{HEAD "count 2\nsum 20\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
 		{HEAD "count 1\nsum 9\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
