@@ -157,7 +157,7 @@ class Alone(unittest.TestCase):
         for wrong in ("", "a/b", "a\0b"):
             with self.assertRaises((OSError, ValueError)):
                 shmipc.Server(wrong)
-        self.assertEqual(shmipc._Attr(gid=0).set, 1)  # a group, unlike no gid at all
+        self.assertEqual(shmipc._Attr(gid=0).set, 1)  # 0 is a group; without gid the bit is not set
         with shmipc.Server(self.name, depth=9, req_size=100, gid=os.getgid(), mode=0o660) as server:
             self.assertEqual(server.attr["depth"], 9)
             self.assertEqual(server.attr["req_size"], 100)
