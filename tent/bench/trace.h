@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A thread that writes the bytes of each rail over time, as CSV. */
+/* A thread that regularly writes the byte count, state and outages of each rail, as CSV. */
 #ifndef TENTBENCH_TRACE_H
 #define TENTBENCH_TRACE_H
 

@@ -83,7 +83,7 @@ static int perform(const struct shm_link *l, const struct link_move *m)
 	return m->len ? copy(l->pid, m->write, m->local, m->remote, m->len) : ask(l);
 }
 
-/* Ends the next move of the ring. The first one that is not reported yet wakes the engine. */
+/* Ends the next move of the ring. Wakes the engine if no earlier move waits to be reported. */
 static void end(struct shm_link *l, int status)
 {
 	const uint64_t one = 1;
@@ -240,7 +240,7 @@ static int shm_reach(const struct desc *peer, struct tent_why *why)
 	boot_id(boot);
 	return strcmp(boot, peer->boot) ?
 		       why_say(why, -EREMOTE,
-			       "segment: shared-memory rails reach this host only, and it is of another") :
+			       "segment: of another host, which shared-memory rails do not reach") :
 		       0;
 }
 
@@ -265,8 +265,8 @@ static int touch(uint64_t addr, uint64_t len)
 }
 
 /*
- * @line: of /proc/self/maps. Returns the end of its mapping if that contains @at and is readable
- * and writable, else @at.
+ * @line: a line of /proc/self/maps. If the mapping that it describes contains @at and is readable
+ * and writable, returns the end of the mapping, else @at.
  */
 static uint64_t mapped_to(const char *line, uint64_t at)
 {
@@ -280,8 +280,9 @@ static uint64_t mapped_to(const char *line, uint64_t at)
 }
 
 /*
- * Returns the errors that an adapter returns when it pins the memory: a part is not mapped, or not
- * writable. Accesses the first and the last page only.
+ * Returns -EFAULT, as an adapter does when it pins the memory, if a part is not mapped, readable
+ * and writable. Another -errno: the memory could not be checked. Reads /proc/self/maps, and of the
+ * memory the first and the last byte only.
  */
 static int shm_check(uint64_t addr, uint64_t len)
 {
@@ -320,8 +321,8 @@ static int shm_open(const char *name, bool named, struct port **p_p, struct tent
 {
 	if (named)
 		return why_say(why, -EINVAL,
-			"configuration: a topology names adapters: leave it out with shared-memory "
-			"rails");
+			"configuration: a topology file describes adapters, so leave it out with "
+			"shared-memory rails");
 	return port_new("shm", name, p_p);
 }
 

@@ -60,12 +60,13 @@ struct link_ops {
 	/* Required if the transport has accept(). */
 	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
 	/*
-	 * After stop() the link starts nothing more and receives nothing from the peer; posted
-	 * moves end with an error. 0, or -errno: only destroy() has this effect. Required if the
-	 * transport has accept(). NULL: a link does neither after its last completion.
+	 * After stop() the link starts no more moves and receives nothing from the peer. Posted
+	 * moves end with an error. Returns 0, or -errno: the link was not stopped, and only
+	 * destroy() stops it. Required if the transport has accept(). NULL: after its last
+	 * completion a link starts and receives nothing even without stop().
 	 */
 	int (*stop)(struct link *l);
-	/* The descriptors shall become readable at the next completion. NULL: they always do. */
+	/* Makes @fds become readable at the next completion. NULL: they do without arm(). */
 	void (*arm)(struct link *l);
 	/* Called when a descriptor may have become readable. Required with arm(). */
 	void (*disarm)(struct link *l);
@@ -95,11 +96,15 @@ struct region {
 
 struct transport {
 	const char *rails; /* in messages: "adapters" */
-	const char *const *kinds; /* names of its rails' kinds in descriptions, up to NULL */
+	const char *const *kinds; /* kinds of its rails as named in descriptions; ends with NULL */
 	bool regions; /* ports register memory, and descriptions contain the keys */
 	bool marks; /* links carry marks; else one control message reports the end of a request */
-	bool bars; /* ending a region or a link ends the peer's accesses; else the peer confirms */
-	bool blames; /* messages over other rails can locate the cause of an outage */
+	/*
+	 * remove() and destroy() end the peer's accesses. Otherwise the peer must confirm that it
+	 * accesses the memory no more.
+	 */
+	bool bars;
+	bool blames; /* probes over other rails can tell which port, or the path, has failed */
 	bool spares; /* a link goes on after -EFAULT, and only the request fails */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
@@ -112,8 +117,8 @@ struct transport {
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 		struct tent_why *why);
 	/*
-	 * @named: a topology file names the rail. -ENETDOWN: its port is not active; all other
-	 * errors, and this one if @named, write @why.
+	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its port is not active.
+	 * Every error writes @why, except -ENETDOWN if not @named.
 	 */
 	int (*open)(const char *name, bool named, struct port **p_p, struct tent_why *why);
 	void (*close)(struct port *p);

@@ -3,6 +3,10 @@
  * Tests with many simultaneous faults ("storms"). This is the memory that the processes of a storm
  * share: the schedule that was drawn, and the progress of the processes. The root process maps the
  * memory before it forks the others, so the addresses are the same in all.
+ *
+ * An engine has worker threads, which submit batches all the time, a taker, which takes notices,
+ * and a visitor. The visitor often imports a peer's segment, writes to the peer and releases the
+ * segment, and registers and unregisters memory.
  */
 #ifndef TENT_TEST_STORM_H
 #define TENT_TEST_STORM_H
@@ -53,7 +57,8 @@ struct plan {
 	uint64_t parts;
 	const char *mode; /* of the configuration */
 	uint32_t imports; /* a bit per engine */
-	uint8_t *visits; /* memory of the visitors: of each engine here, then of this one there */
+	/* Destinations of the visitors of all engines, then sources of this visitor for all. */
+	uint8_t *visits;
 	uint8_t *remote, *local, *briefs[BRIEFS];
 	atomic_bool gone[BRIEFS]; /* unregistered */
 	char text[TEXT];
@@ -65,7 +70,8 @@ struct world {
 	uint64_t area; /* bytes of memory of one thread for one peer, on either side */
 	uint32_t n_processes, n_engines;
 	bool hca;
-	atomic_uint news; /* +1 at each change of the next atomic members, or a process's end */
+	/* +1 when exported, imported, finished or over changes, and when a process ends */
+	atomic_uint news;
 	uint32_t cancels, notifies; /* percent of batches, of requests */
 	atomic_uint exported, imported; /* processes */
 	atomic_uint finished; /* a bit per process */
@@ -96,7 +102,10 @@ static inline uint64_t storm_sum(const uint8_t *bytes, size_t n)
 	return h;
 }
 
-/* The memory that one thread of initiator @from uses for target @to: at the target and at @from. */
+/*
+ * The memory that one thread of initiator @from uses for target @to. storm_remote(): at the target.
+ * storm_local(): at the initiator.
+ */
 static inline uint8_t *storm_remote(const struct world *w, uint32_t from, uint32_t thread,
 	uint32_t to)
 {
@@ -146,8 +155,8 @@ struct engine {
 	struct tent *t;
 	struct tent_segment *segments[ENGINES];
 	atomic_uint values[ENGINES]; /* number of notice values in use, per peer */
-	atomic_uint freed; /* batches; grows when one of the engine's tasks may be free */
-	int ending; /* an eventfd: its threads end */
+	atomic_uint freed; /* batches; workers wait for a free task until it grows */
+	int ending; /* an eventfd: readable when the taker and visitor must end */
 	pthread_t taker, visitor;
 	struct worker {
 		struct engine *e;
