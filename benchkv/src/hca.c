@@ -26,7 +26,7 @@ int hca_find(const char *want, char name[HCA_NAME_MAX], char *why, int size)
 		}
 	}
 	if (err)
-		snprintf(why, (size_t)size, "no mlx5 device '%s': the host has %s (auto: first)",
+		snprintf(why, (size_t)size, "no mlx5 device '%s': give auto, or one of: %s",
 			want ? want : "auto", list);
 	if (devices)
 		ibv_free_device_list(devices);
