@@ -3,17 +3,20 @@
 #include <errno.h>
 #include <shmipc.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #define LONGEST 256
 #define SLEEP_NS 100000000 /* SIGTERM is noticed at the latest then */
 
-static volatile sig_atomic_t ended;
+/* The handler's store pairs with the load in main(), which no data follows: relaxed. */
+static atomic_bool ended;
 
 static void end(int signal)
 {
-	ended = 1;
+	atomic_store_explicit(&ended, true, memory_order_relaxed);
 }
 
 int main(int argc, char **argv)
@@ -31,7 +34,7 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "%s: %s\n", argv[1], strerror(-rc)), 1;
 	puts("ready");
 	fflush(stdout);
-	while (!ended) {
+	while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
 		while (shmipc_server_recv(s, &r, data, sizeof(data)) > 0)
 			shmipc_server_reply(s, r.client, r.id, data, r.len);
 		shmipc_server_wait(s, SLEEP_NS);

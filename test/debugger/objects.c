@@ -122,8 +122,6 @@ int main(int argc, char **argv)
 {
 	static char memory[1 << 20];
 	const char *name = argv[1];
-	struct delegrpc_server *volatile local_server; /* volatile: in memory while main() waits */
-	struct delegrpc_client *volatile local_client;
 	struct delegrpc_server *ds;
 	struct delegrpc_client *dc;
 	struct flux *f;
@@ -132,8 +130,6 @@ int main(int argc, char **argv)
 	CHECK(argc == 2);
 	open_copyrpc();
 	open_delegrpc(name, &ds, &dc);
-	local_server = ds;
-	local_client = dc;
 	open_shmipc(name);
 	f = open_flux();
 	open_tent(memory, sizeof(memory));
@@ -146,7 +142,7 @@ int main(int argc, char **argv)
 	flux_destroy(f);
 	shmipc_client_disconnect(sc);
 	shmipc_server_destroy(ss);
-	delegrpc_client_disconnect(local_client);
-	delegrpc_server_destroy(local_server);
+	delegrpc_client_disconnect(dc);
+	delegrpc_server_destroy(ds);
 	return 0;
 }
