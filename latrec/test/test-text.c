@@ -221,67 +221,67 @@ static void foreign_files_are_refused(void)
 #define HEAD "latrec-hist 1\nbits 8\n"
 
 /* The texts get the right check sum, so only the content can be wrong. */
+static const struct {
+	const char *text;
+	int err;
+} forged[] = {
+	{HEAD "count 3\nsum 1020\nmin 10\nmax 505\nbuckets 2\n10 1\n505 2\n", 0},
+	{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", 0},
+	/* A text of another shape. */
+	{"latrec-hist 1\nbits 7\ncount 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
+	{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 7425\n", -EBADMSG},
+	/* Numbers that are too large or malformed, and the largest count (valid). */
+	{HEAD "count 9223372036854775808\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
+	      "0 9223372036854775808\n",
+		-EBADMSG},
+	{HEAD "count 9223372036854775807\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
+	      "0 9223372036854775807\n",
+		0},
+	{HEAD "count 1\nsum 340282366920938463463374607431768211456\n"
+	      "min 0\nmax 0\nbuckets 1\n0 1\n",
+		-EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n010 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 01\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n"
+	      "18446744073709551626 1\n", /* 2^64 + 10 */
+		-EBADMSG},
+	/* Buckets out of order, repeated, empty, or not named by their largest value. */
+	{HEAD "count 2\nsum 15\nmin 5\nmax 10\nbuckets 2\n10 1\n5 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n11 0\n", -EBADMSG},
+	{HEAD "count 1\nsum 504\nmin 504\nmax 504\nbuckets 1\n504 1\n", -EBADMSG},
+	/* More or fewer than announced. */
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 0\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n", -EBADMSG},
+	/* A count, sum, minimum or maximum that does not agree with the buckets. */
+	{HEAD "count 2\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 2\nsum 20\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 9\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 11\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 9\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 1\nsum 10\nmin 10\nmax 11\nbuckets 1\n10 1\n", -EBADMSG},
+	{HEAD "count 2\nsum 1010\nmin 505\nmax 504\nbuckets 1\n505 2\n", -EBADMSG},
+	{HEAD "count 0\nsum 1\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
+	{HEAD "count 0\nsum 0\nmin 1\nmax 0\nbuckets 0\n", -EBADMSG},
+	{HEAD "count 0\nsum 0\nmin 0\nmax 1\nbuckets 0\n", -EBADMSG},
+	/* Sums of buckets that would wrap at 64 bits. */
+	{HEAD "count 2\nsum 0\nmin 0\nmax 2\nbuckets 3\n0 9223372036854775807\n"
+	      "1 9223372036854775807\n2 4\n",
+		-EBADMSG},
+};
+
 static void forged_files_are_refused(void)
 {
-	static const struct {
-		const char *text;
-		int err;
-	} cases[] = {
-		{HEAD "count 3\nsum 1020\nmin 10\nmax 505\nbuckets 2\n10 1\n505 2\n", 0},
-		{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", 0},
-		/* A text of another shape. */
-		{"latrec-hist 1\nbits 7\ncount 0\nsum 0\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
-		{HEAD "count 0\nsum 0\nmin 0\nmax 0\nbuckets 7425\n", -EBADMSG},
-		/* Numbers that are too large or malformed, and the largest count (valid). */
-		{HEAD "count 9223372036854775808\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
-		      "0 9223372036854775808\n",
-			-EBADMSG},
-		{HEAD "count 9223372036854775807\nsum 0\nmin 0\nmax 0\nbuckets 1\n"
-		      "0 9223372036854775807\n",
-			0},
-		{HEAD "count 1\nsum 340282366920938463463374607431768211456\n"
-		      "min 0\nmax 0\nbuckets 1\n0 1\n",
-			-EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n010 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 01\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 1\n"
-		      "18446744073709551626 1\n", /* 2^64 + 10 */
-			-EBADMSG},
-		/* Buckets out of order, repeated, empty, or not named by their largest value. */
-		{HEAD "count 2\nsum 15\nmin 5\nmax 10\nbuckets 2\n10 1\n5 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n11 0\n", -EBADMSG},
-		{HEAD "count 1\nsum 504\nmin 504\nmax 504\nbuckets 1\n504 1\n", -EBADMSG},
-		/* More or fewer than announced. */
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 0\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 10\nbuckets 2\n10 1\n", -EBADMSG},
-		/* A count, sum, minimum or maximum that does not agree with the buckets. */
-		{HEAD "count 2\nsum 10\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 2\nsum 20\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 9\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 11\nmin 10\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 9\nmax 10\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 1\nsum 10\nmin 10\nmax 11\nbuckets 1\n10 1\n", -EBADMSG},
-		{HEAD "count 2\nsum 1010\nmin 505\nmax 504\nbuckets 1\n505 2\n", -EBADMSG},
-		{HEAD "count 0\nsum 1\nmin 0\nmax 0\nbuckets 0\n", -EBADMSG},
-		{HEAD "count 0\nsum 0\nmin 1\nmax 0\nbuckets 0\n", -EBADMSG},
-		{HEAD "count 0\nsum 0\nmin 0\nmax 1\nbuckets 0\n", -EBADMSG},
-		/* Sums of buckets that would wrap at 64 bits. */
-		{HEAD "count 2\nsum 0\nmin 0\nmax 2\nbuckets 3\n0 9223372036854775807\n"
-		      "1 9223372036854775807\n2 4\n",
-			-EBADMSG},
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(forged); i++) {
 		uint64_t hash = 0xcbf29ce484222325ull;
 		char text[TEXT];
 		int n;
 
-		for (const char *c = cases[i].text; *c; c++)
+		for (const char *c = forged[i].text; *c; c++)
 			hash = (hash ^ (unsigned char)*c) * 0x100000001b3ull;
-		n = snprintf(text, sizeof(text), "%send %016" PRIx64 "\n", cases[i].text, hash);
-		CHECK_EQ(refused(text, (size_t)n), cases[i].err);
+		n = snprintf(text, sizeof(text), "%send %016" PRIx64 "\n", forged[i].text, hash);
+		CHECK_EQ(refused(text, (size_t)n), forged[i].err);
 	}
 }
 
