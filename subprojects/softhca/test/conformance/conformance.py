@@ -123,6 +123,13 @@ class Tool:
             raise Failure(f"the HCA reports on {shlex.join(self.args)}:\n" + "\n".join(said))
         return self.output()
 
+    def ends_within(self, seconds):
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def stop(self):
         if self.process.poll() is None:
             self.process.terminate()
@@ -149,8 +156,9 @@ def run_pair(start, case, deadline):
     port = free_port()
     args = case.command + ["-p", str(port)]
     server = start(args)
-    while not listening(port) and server.process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
+    # No event tells that another program listens, so this looks again and again until it ends.
+    while not listening(port) and time.monotonic() < deadline and not server.ends_within(.01):
+        pass
     case.check(case, start(args + ["127.0.0.1"]).finish(deadline), passive=False)
     case.check(case, server.finish(deadline), passive=True)
 
