@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -80,6 +81,8 @@ static inline pid_t test_fork(void)
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
+	if (!pid) /* a child that is stopped, too, does not outlive a test that is killed */
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	return pid;
 }
 

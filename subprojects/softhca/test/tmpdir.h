@@ -3,7 +3,8 @@
 #define SOFTHCA_TEST_TMPDIR_H
 
 /*
- * A directory of the test's own, which is removed when the process that made it ends, even after a failed check.
+ * A directory of the test's own, which is removed when the process that made it ends, even after a
+ * failed check.
  */
 
 #include <ftw.h>

@@ -27,6 +27,12 @@
 #define CQ_ARM_SN(word) ((word) >> 28 & 3) /* raised by the program with each event it reads */
 #define CQ_NEVER_ARMED 0xffffffffu /* not a valid arm word: the command field is 0 or 1 */
 
+#define UAR_PAGE 4096u /* a doorbell page; the next ones are offsets in it */
+#define UAR_CQ_DOORBELL 0x20u
+#define UAR_BF_FIRST 0x800u
+#define UAR_BF_BUFFER 0x100u /* half of a register */
+#define UAR_BF_REGISTER 0x200u
+
 enum wqe_opcode {
 	OP_NOP = 0x00,
 	OP_SEND_INVAL = 0x01,

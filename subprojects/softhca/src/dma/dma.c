@@ -12,30 +12,57 @@
 
 /*
  * Accesses to user memory of this process. They are in assembly for two reasons. Each access
- * can fault at one known instruction only, so the handler knows where to continue. And no
+ * can fault at known instructions only, so the handler knows where to continue. And no
  * sanitizer instruments them: a device's DMA is not a race of the program's threads.
+ *
+ * softhca_copy() copies from the first byte to the last one. Up to COPY_SHORT bytes it uses plain
+ * stores, because a string instruction takes as long to begin as they take to end.
  *
  * Each entry of softhca_fixups is a pair {instruction that may fault, continuation}.
  */
-size_t softhca_copy(void *dst, const void *src, size_t len);
+#define FIXUPS 8
+#define COPY_SHORT "256"
+
+int softhca_copy(void *dst, const void *src, size_t len);
 int softhca_load32(const void *src, uint32_t *value);
 int softhca_store32(void *dst, uint32_t value);
-int softhca_store8(void *dst, uint8_t value);
-extern const uint64_t softhca_fixups[8];
+int softhca_store64(void *dst, uint64_t value);
+extern const uint64_t softhca_fixups[FIXUPS][2];
 
 __asm__(".text\n"
 	".hidden softhca_copy\n"
 	".type softhca_copy,@function\n"
 	"softhca_copy:\n"
 	"	mov %rdx, %rcx\n"
-	"1:	rep movsb\n"
-	"2:	mov %rcx, %rax\n" /* bytes not copied: 0 unless it faulted */
+	"	cmp $" COPY_SHORT ", %rdx\n"
+	"	ja 15f\n"
+	"	sub $16, %rcx\n"
+	"	jb 13f\n"
+	"1:	movups (%rsi), %xmm0\n"
+	"2:	movups %xmm0, (%rdi)\n"
+	"	add $16, %rsi\n"
+	"	add $16, %rdi\n"
+	"	sub $16, %rcx\n"
+	"	jae 1b\n"
+	"13:	add $16, %rcx\n"
+	"	cmp $8, %rcx\n"
+	"	jb 14f\n"
+	"3:	mov (%rsi), %rax\n"
+	"4:	mov %rax, (%rdi)\n"
+	"	add $8, %rsi\n"
+	"	add $8, %rdi\n"
+	"	sub $8, %rcx\n"
+	"14:	test %rcx, %rcx\n"
+	"	jz 16f\n"
+	"15:\n"
+	"5:	rep movsb\n"
+	"16:	xor %eax, %eax\n"
 	"	ret\n"
 	".size softhca_copy, .-softhca_copy\n"
 	".hidden softhca_load32\n"
 	".type softhca_load32,@function\n"
 	"softhca_load32:\n"
-	"3:	mov (%rdi), %ecx\n"
+	"6:	mov (%rdi), %ecx\n"
 	"	mov %ecx, (%rsi)\n"
 	"	xor %eax, %eax\n"
 	"	ret\n"
@@ -43,28 +70,32 @@ __asm__(".text\n"
 	".hidden softhca_store32\n"
 	".type softhca_store32,@function\n"
 	"softhca_store32:\n"
-	"4:	mov %esi, (%rdi)\n"
+	"7:	mov %esi, (%rdi)\n"
 	"	xor %eax, %eax\n"
 	"	ret\n"
 	".size softhca_store32, .-softhca_store32\n"
-	".hidden softhca_store8\n"
-	".type softhca_store8,@function\n"
-	"softhca_store8:\n"
-	"5:	mov %sil, (%rdi)\n"
+	".hidden softhca_store64\n"
+	".type softhca_store64,@function\n"
+	"softhca_store64:\n"
+	"8:	mov %rsi, (%rdi)\n"
 	"	xor %eax, %eax\n"
 	"	ret\n"
-	"6:	mov $1, %eax\n"
+	"9:	mov $1, %eax\n"
 	"	ret\n"
-	".size softhca_store8, .-softhca_store8\n"
+	".size softhca_store64, .-softhca_store64\n"
 	".section .data.rel.ro.softhca_fixups,\"aw\"\n"
 	".balign 8\n"
 	".hidden softhca_fixups\n"
 	".type softhca_fixups,@object\n"
 	"softhca_fixups:\n"
-	"	.quad 1b, 2b\n"
-	"	.quad 3b, 6b\n"
-	"	.quad 4b, 6b\n"
-	"	.quad 5b, 6b\n"
+	"	.quad 1b, 9b\n"
+	"	.quad 2b, 9b\n"
+	"	.quad 3b, 9b\n"
+	"	.quad 4b, 9b\n"
+	"	.quad 5b, 9b\n"
+	"	.quad 6b, 9b\n"
+	"	.quad 7b, 9b\n"
+	"	.quad 8b, 9b\n"
 	".size softhca_fixups, .-softhca_fixups\n"
 	".previous\n");
 
@@ -75,11 +106,11 @@ bool dma_fixup(ucontext_t *uc, uint64_t fault_addr)
 {
 	uint64_t pc = (uint64_t)uc->uc_mcontext.gregs[REG_RIP];
 
-	for (size_t i = 0; i < 8; i += 2) {
-		if (pc != softhca_fixups[i])
+	for (size_t i = 0; i < FIXUPS; i++) {
+		if (pc != softhca_fixups[i][0])
 			continue;
 		last_fault = fault_addr;
-		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)softhca_fixups[i + 1];
+		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)softhca_fixups[i][1];
 		return true;
 	}
 	return false;
@@ -167,10 +198,8 @@ int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at,
 	int r;
 
 	if (slot == fabric_self.slot) {
-		if (softhca_load32(ptr(addr), v))
-			return -EFAULT;
-		*value = be32toh(v[0]);
-		return len && softhca_copy(buf, ptr(at), len) ? -EFAULT : 0;
+		r = dma_read_be32(slot, addr, value);
+		return r ? r : dma_read(slot, at, buf, len);
 	}
 	do
 		r = vm_transfer(false, pid_of(slot), local, 2, remote, 3, sizeof(v) + len);
@@ -182,7 +211,14 @@ int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at,
 
 int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
 {
-	return dma_read_counted(slot, addr, value, addr, NULL, 0);
+	uint32_t v;
+
+	if (slot != fabric_self.slot)
+		return dma_read_counted(slot, addr, value, addr, NULL, 0);
+	if (softhca_load32(ptr(addr), &v))
+		return -EFAULT;
+	*value = be32toh(v);
+	return 0;
 }
 
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value)
@@ -199,13 +235,14 @@ int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes)
 	const uint8_t *b = bytes;
 	struct iovec local[2] = {{(void *)b, 63}, {(void *)(b + 63), 1}};
 	struct iovec remote[2] = {{ptr(addr), 63}, {ptr(addr + 63), 1}};
+	uint64_t last;
 
 	if (slot != fabric_self.slot)
 		return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
-	/* x86 keeps stores in order, string stores before later stores. */
-	if (softhca_copy(ptr(addr), b, 63) || softhca_store8(ptr(addr + 63), b[63]))
-		return -EFAULT;
-	return 0;
+	/* x86 keeps stores in order. */
+	memcpy(&last, b + 56, sizeof(last));
+	return softhca_copy(ptr(addr), b, 56) || softhca_store64(ptr(addr + 56), last) ? -EFAULT :
+											 0;
 }
 
 static uint64_t min64(uint64_t a, uint64_t b)
@@ -293,6 +330,9 @@ int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t n
 {
 	uint64_t d_off = 0, s_off = 0;
 
+	if (ndst == 1 && nsrc == 1)
+		return copy_piece(peer, dst->slot, dst->addr, src->slot, src->addr,
+			min64(dst->len, src->len), fault_dst);
 	while (ndst && nsrc) {
 		uint64_t n = min64(dst->len - d_off, src->len - s_off);
 		int r = copy_piece(peer, dst->slot, dst->addr + d_off, src->slot, src->addr + s_off,

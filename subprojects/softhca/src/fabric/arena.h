@@ -3,11 +3,11 @@
  * The shared arena: all state of the emulated adapters of one fabric.
  *
  * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
- * indexes and never pointers. One mutex guards everything in the arena, except for the counters
- * that are documented otherwise. A process may be killed, or stopped, at any instruction while it
- * holds the mutex (claim.h). Therefore fields that have to change together are changed through the
- * journal (hca/journal.h). Every object has the slot of its owner, so that the objects of a dead
- * process can be found.
+ * indexes and never pointers. The fabric's mutex guards everything in the arena, except for what is
+ * documented otherwise; fabric.h describes it and its lanes. A process may be killed, or stopped,
+ * at any instruction while it holds a lane or the mutex (claim.h). Therefore fields that have to
+ * change together are changed through the journal (hca/journal.h). Every object has the slot of its
+ * owner, so that the objects of a dead process can be found.
  *
  * Only processes of one uid write the arena (its directory has mode 0700). Values that come from
  * user memory, such as addresses and the counters in doorbell records, are checked before they are
@@ -25,14 +25,14 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 12
+#define ARENA_VERSION 14
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
 #define MAX_AHS 16384
-#define MAX_MRS 65536
+#define MAX_MRS 131072
 #define MAX_CQS 16384
 #define MAX_SRQS 4096
 #define QP_INDEX_BITS 14
@@ -75,6 +75,8 @@ struct proc {
 	uint32_t has_thread; /* it has a thread that serves timers */
 	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
 	uint64_t cm_due;
+	uint64_t cq_due; /* the earliest event_due of its CQs, or an earlier time; 0: none */
+	uint64_t locked; /* bytes in the pages of its memory regions */
 	struct softhca_counters counters;
 };
 
@@ -88,11 +90,14 @@ struct obj {
 
 enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KINDS };
 
+/* Words of `taken`: the entries of all kinds, in this order. */
+#define TAKEN_WORDS ((MAX_CTXS + MAX_PDS + MAX_AHS + MAX_MRS + MAX_CQS + MAX_SRQS + MAX_QPS) / 64)
+
 /* One open of a device. */
 struct ctx {
 	struct obj obj;
 	uint32_t rail;
-	uint32_t reserved;
+	uint32_t lane; /* index of its lane; see fabric.h */
 	uint64_t fifo; /* receives the async events */
 	/*
 	 * Link model: the times until which the context is busy with messages that it sends, and
@@ -137,6 +142,13 @@ struct cq {
 	uint32_t fired; /* 1 + sequence number of the last arm that caused an event, or 0 */
 	uint32_t arm_word; /* polling mode: last arm word seen in the doorbell record */
 	uint32_t solicited; /* value of producer after the last solicited or error CQE */
+	uint32_t arm_ci; /* consumer index of the latest arm */
+	/*
+	 * Moderation: an event waits for this number of CQEs since the arm, or for this time, in us.
+	 * Either is 0: events do not wait.
+	 */
+	uint32_t event_count, event_period;
+	uint64_t event_due; /* CLOCK_MONOTONIC ns at which an event that waits is sent; 0: none */
 	uint64_t fifo; /* completion channel, 0 without one */
 	uint64_t user_handle; /* reported in its events */
 	uint32_t comp_events; /* written to the channel since creation */
@@ -327,8 +339,17 @@ struct journal {
 	struct journal_cqe cqes[JOURNAL_CQES];
 };
 
-#define COMP_MAX 64
 #define COMP_QUEUES 16
+
+/* A lane protects the messages of some contexts: a claim, and the step that its owner has begun. */
+struct lane {
+	struct claim claim;
+	uint64_t lost; /* word of an owner that was taken over and whose work is not repaired yet */
+	struct journal journal;
+	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
+} __attribute__((aligned(64)));
+
+#define COMP_MAX 64
 
 /* Completions that are being collected for a compressed CQE. */
 struct comp_run {
@@ -405,6 +426,12 @@ struct port_counts {
 	uint64_t bad_icrcs;
 };
 
+/* The counts of one context; see tally.h. */
+struct tally {
+	struct softhca_counters process;
+	struct port_counts port;
+} __attribute__((aligned(64)));
+
 #define CAPTURE_PATH 512
 
 /* A file with the packets that the messages would be on a network; see fabric/capture_file.h. */
@@ -438,7 +465,7 @@ struct arena {
 	uint64_t magic; /* written last */
 	uint32_t version;
 	uint32_t size;
-	struct claim lock __attribute__((aligned(64))); /* the mutex */
+	struct lane whole; /* its claim is the mutex */
 	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
 	uint64_t next_fifo;
@@ -453,6 +480,12 @@ struct arena {
 	uint32_t replays; /* of these, with an active journal */
 	uint32_t takeovers; /* of these, for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
+	/*
+	 * Bitmap of used entries, and of the words of this bitmap that are full. Both may lack
+	 * bits, because a process may be killed before it sets them, but have none too many.
+	 */
+	uint64_t taken[TAKEN_WORDS];
+	uint64_t taken_full[(TAKEN_WORDS + 63) / 64];
 	struct softhca_topology topo;
 	struct rail_state rails[SOFTHCA_RAILS_MAX];
 	struct fault_rule faults[FAULT_RULES];
@@ -460,14 +493,14 @@ struct arena {
 	/* Settings with which the fabric was made. Rules and capture may have changed since. */
 	struct fault_rule made_faults[FAULT_RULES];
 	char made_capture[CAPTURE_PATH]; /* "": none */
-	struct journal journal __attribute__((aligned(64)));
-	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 	uint64_t next_copy;
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
 	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs with `wired` */
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
+	struct lane lanes[MAX_CTXS];
+	struct tally tallies[MAX_CTXS];
 	struct pd pds[MAX_PDS];
 	struct ah ahs[MAX_AHS];
 	struct srq srqs[MAX_SRQS];

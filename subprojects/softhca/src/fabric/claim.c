@@ -169,7 +169,7 @@ static void notify(uint64_t word, const struct look *l)
 	SYS(SYS_rt_tgsigqueueinfo, l->process, claim_tid(word), SIGSEGV, &si);
 }
 
-static bool replace(struct claim *c, uint64_t word, enum claim_heir heir)
+bool claim_pass(struct claim *c, uint64_t word, enum claim_heir heir)
 {
 	uint64_t next = (word & ~CLAIM_OWNER_MASK) + CLAIM_EPOCH;
 
@@ -189,7 +189,7 @@ static bool fence(struct claim *c, uint64_t word, const struct look *before, enu
 	notify(word, before);
 	if (!look_at(tid, &l) || !is_stopped(&l) || l.switches != before->switches || !l.pending)
 		return false;
-	if (!replace(c, word, heir))
+	if (!claim_pass(c, word, heir))
 		return false;
 	for (uint32_t i = 0; i < CLAIM_PIECES; i++)
 		__atomic_store_n(&c->to[i].iov_len, 0, __ATOMIC_RELAXED);
@@ -214,7 +214,7 @@ uint64_t claim_take_over(struct claim *c, struct claim_watch *w, enum claim_heir
 	if (!(word & CLAIM_OWNER_MASK) || !look_at_owner(word, &l))
 		return 0;
 	if (is_over(&l))
-		return replace(c, word, heir) ? word : 0;
+		return claim_pass(c, word, heir) ? word : 0;
 	if (!is_stopped(&l) || l.deaf) {
 		w->word = 0;
 		return 0;

@@ -134,9 +134,12 @@ static inline bool claim_replace(struct claim *c, uint64_t seen)
 	atomic_signal_fence(memory_order_seq_cst);
 	claim_held.claim = c;
 	claim_held.word = claim_word((uint32_t)(seen >> CLAIM_OWNER_BITS) + 1);
-	/* Pairs with the release in claim_drop(), and with the other swaps. */
+	/*
+	 * Pairs with the release in claim_drop(), and with the other swaps. In the order of all
+	 * such operations, because lane and mutex are taken before the other one is read.
+	 */
 	done = __atomic_compare_exchange_n(&c->word, &seen, claim_held.word, false,
-		__ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+		__ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 	if (!done)
 		claim_held.claim = NULL;
 	atomic_signal_fence(memory_order_seq_cst);
@@ -191,6 +194,11 @@ bool claim_signal(const siginfo_t *si, ucontext_t *uc);
 
 /* The next owner of a claim that is taken over. */
 enum claim_heir { CLAIM_FOR_ME, CLAIM_FOR_NOBODY };
+
+/*
+ * Takes the claim of an owner that is dead or fenced, if its word is @word. Returns true if it did.
+ */
+bool claim_pass(struct claim *c, uint64_t word, enum claim_heir heir);
 
 /*
  * Checks whether the owner in the claim's word is stopped. If it has been stopped for long enough,

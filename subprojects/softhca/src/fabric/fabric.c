@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "fabric/fabric.h"
 
+#include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -10,7 +12,10 @@
 #define LOCK_SPINS 50
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
+#define LANE_WAITS (LOCK_YIELDS + 100)
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
+
+static_assert(!offsetof(struct lane, claim), "fabric_lane() finds the lane by its claim");
 
 /*
  * Clears the pids of dead processes. The kernel may give such a pid to a new process, whose memory
@@ -26,9 +31,18 @@ static void bury_dead(void)
 	}
 }
 
+/* Fails the QPs of the process that has lost a claim with the word @former, if it lives. */
+static void fail_former(uint64_t former)
+{
+	if (claim_slot(former) == NO_SLOT || !fabric_alive(claim_slot(former)))
+		return;
+	arena()->takeovers++;
+	fabric_hooks.fail(claim_slot(former), former);
+}
+
 /*
- * Repairs the arena after the former holder of the mutex has died or lost the mutex. @former: the
- * value of the claim's word at that time.
+ * Repairs the arena after holders of the mutex or of lanes have died or lost them. The words of
+ * their claims at that time are @former, of the mutex, or 0, and `lost` of the lanes.
  */
 __attribute__((cold)) static void recover(uint64_t former)
 {
@@ -36,67 +50,116 @@ __attribute__((cold)) static void recover(uint64_t former)
 	bury_dead();
 	fabric_hooks.replay();
 	fabric_hooks.recover();
-	if (claim_slot(former) != NO_SLOT && fabric_alive(claim_slot(former))) {
-		arena()->takeovers++;
-		fabric_hooks.fail(claim_slot(former), former);
+	if (former)
+		fail_former(former);
+	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++) {
+		struct lane *l = &arena()->lanes[i];
+
+		if (l->lost)
+			fail_former(l->lost);
+		l->lost = 0;
 	}
 	fabric_reap();
 }
 
-/* A thread that waits for the mutex. */
+/* A thread that waits for the mutex or a lane. */
 struct waiter {
 	struct claim_watch watch;
 	uint64_t looked; /* when the holder was last checked */
 };
 
-/* Takes the mutex from a holder that has died or is stopped. Returns true if it did. */
-static bool take_over(struct waiter *w)
+/* Takes the claim from a holder that has died or is stopped. Returns the word before, or 0. */
+static uint64_t take_over(struct claim *c, struct waiter *w, enum claim_heir heir)
 {
-	struct claim *c = &arena()->lock;
 	uint64_t word = __atomic_load_n(&c->word, __ATOMIC_RELAXED), now;
 	uint32_t slot = claim_slot(word);
 	struct timespec ts;
 
 	if (!(word & CLAIM_OWNER_MASK))
-		return false;
-	if (slot != NO_SLOT && !fabric_alive(slot)) {
-		if (!claim_replace(c, word))
-			return false;
-	} else {
-		clock_gettime(CLOCK_MONOTONIC, &ts);
-		now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-		if (now - w->looked < fabric_self.patience_ns / LOOKS)
-			return false;
-		w->looked = now;
-		word = claim_take_over(c, &w->watch, CLAIM_FOR_ME);
-		if (!word)
-			return false;
-	}
-	recover(word);
-	return true;
+		return 0;
+	if (slot != NO_SLOT && !fabric_alive(slot))
+		return claim_pass(c, word, heir) ? word : 0;
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	if (now - w->looked < fabric_self.patience_ns / LOOKS)
+		return 0;
+	w->looked = now;
+	return claim_take_over(c, &w->watch, heir);
 }
 
 /*
- * The mutex is held for microseconds, unless its holder is stopped. A waiter sleeps for short times
+ * A claim is held for microseconds, unless its holder is stopped. A waiter sleeps for short times
  * instead of waiting for a wake-up: a wake-up could be lost when the holder is killed, and would
- * never come from a holder that is stopped.
+ * never come from a holder that is stopped. @n: number of earlier calls in the same wait. Returns
+ * true after a sleep.
  */
-static inline int take(uint32_t yields)
+static inline bool rest(uint32_t n, uint32_t yields)
 {
 	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
-	struct waiter w = {0};
 
-	for (uint32_t n = 0; !claim_try(&arena()->lock); n++) {
-		if (n < LOCK_SPINS) {
-			__builtin_ia32_pause();
-		} else if (n < yields) {
-			SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
-		} else {
-			nanosleep(&nap, NULL);
-			if (take_over(&w))
-				break;
+	if (n < LOCK_SPINS) {
+		__builtin_ia32_pause();
+		return false;
+	}
+	if (n < yields) {
+		SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
+		return false;
+	}
+	nanosleep(&nap, NULL);
+	return true;
+}
+
+/* Returns true if the claim has an owner. Pairs with the swap in claim_replace(). */
+static inline bool is_owned(const struct claim *c)
+{
+	return __atomic_load_n(&c->word, __ATOMIC_SEQ_CST) & CLAIM_OWNER_MASK;
+}
+
+/* Waits until the lane has no owner. Returns true if an owner has left work to repair. */
+__attribute__((cold, noinline)) static bool wait_for_lane(struct lane *l, uint32_t yields)
+{
+	struct waiter w = {0};
+	uint64_t word;
+
+	for (uint32_t n = 0; is_owned(&l->claim); n++) {
+		word = rest(n, yields) ? take_over(&l->claim, &w, CLAIM_FOR_NOBODY) : 0;
+		if (word) {
+			l->lost = word;
+			return true;
 		}
 	}
+	return false;
+}
+
+/*
+ * Waits until no lane has an owner. No lane gets one while this thread holds the mutex. Returns
+ * true if an owner has left work to repair. If this thread does not repair it, because it is killed
+ * or stopped, the next one does: it takes the mutex from a dead or stopped holder.
+ */
+static inline bool close_lanes(uint32_t yields)
+{
+	struct lane *l = arena()->lanes, *end = l + arena()->high[OBJ_CTX];
+	bool broken = false;
+
+	for (; l < end; l++) {
+		if (is_owned(&l->claim))
+			broken |= wait_for_lane(l, yields);
+		claim_acquired(&l->claim);
+	}
+	return broken;
+}
+
+static inline int take(uint32_t yields)
+{
+	struct waiter w = {0};
+	uint64_t former = 0;
+
+	assert(!claim_held.claim);
+	for (uint32_t n = 0; !former && !claim_try(&arena()->whole.claim); n++)
+		if (rest(n, yields))
+			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
+	if (close_lanes(yields) || former)
+		recover(former);
 	return 0;
 }
 
@@ -110,11 +173,74 @@ int fabric_take_by_naps(void)
 	return take(LOCK_SPINS + 1);
 }
 
+static inline void drop(struct claim *c)
+{
+	if (!claim_drop(c))
+		claim_lost();
+}
+
+/*
+ * Takes the lane whose index is at @lane. Returns false if another thread has it, or if this thread
+ * must take the mutex.
+ */
+__attribute__((always_inline)) static inline bool try_lane(const uint32_t *lane)
+{
+	const struct claim *whole = &arena()->whole.claim;
+	/* Relaxed: it is read again with the lane. */
+	uint32_t i = __atomic_load_n(lane, __ATOMIC_RELAXED);
+	struct claim *c = &arena()->lanes[i].claim;
+
+	if (!claim_try(c))
+		return false;
+	/* If the mutex has no owner now, nobody changes the other two until the lane is released. */
+	if (!is_owned(whole) && *lane == i && !arena()->attention) {
+		claim_acquired(whole);
+		return true;
+	}
+	drop(c);
+	return false;
+}
+
+/*
+ * If the lane is not free for long, its holder may be dead or stopped: this thread takes the mutex,
+ * and finds out.
+ */
+__attribute__((cold, noinline)) static int wait_for_turn(const uint32_t *lane)
+{
+	uint32_t n = 0;
+
+	while (n < LANE_WAITS && !arena()->attention) {
+		do
+			rest(n++, LOCK_YIELDS);
+		while (n < LANE_WAITS && is_owned(&arena()->whole.claim));
+		if (try_lane(lane))
+			return 0;
+	}
+	return fabric_take();
+}
+
+int fabric_take_lane(uint32_t ctx)
+{
+	const uint32_t *lane;
+
+	assert(!claim_held.claim);
+	if (!fabric_self.lanes || ctx >= arena()->high[OBJ_CTX])
+		return fabric_take();
+	lane = &arena()->ctxs[ctx].lane;
+	return try_lane(lane) ? 0 : wait_for_turn(lane);
+}
+
 void fabric_unlock(void)
 {
-	fabric_hooks.release();
-	if (!claim_drop(&arena()->lock))
-		claim_lost();
+	if (fabric_lane()->comp_queues[0])
+		fabric_hooks.flush(fabric_lane()->comp_queues);
+	drop(claim_held.claim);
+}
+
+void fabric_widen(void)
+{
+	fabric_unlock();
+	fabric_take();
 }
 
 /*
@@ -171,6 +297,7 @@ void fabric_reap(void)
 {
 	struct arena *a = arena();
 
+	assert(fabric_whole());
 	bury_dead();
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		if (!a->procs[slot].used || a->procs[slot].pid)

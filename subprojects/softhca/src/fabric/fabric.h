@@ -21,9 +21,32 @@
 #include "fabric/arena.h"
 #include "fabric/claim.h"
 
+/*
+ * The arena is protected by a mutex and by lanes.
+ *
+ * The holder of the mutex (arena()->whole) may access everything. A message in the common case
+ * touches the objects of two contexts, the requester's and the responder's, and is executed by the
+ * holder of their lane instead. Each context has a lane; contexts that exchange messages share one
+ * (lanes_join()). The holder of a lane may change the QPs, CQs and SRQs of the contexts of the lane
+ * as far as it posts completions and takes receives, and may read everything else: keys, tables,
+ * states. It may neither wait nor release the lane for a while, set a timer, or change a state. If
+ * it has to, it exchanges the lane for the mutex first (fabric_widen()).
+ *
+ * The mutex excludes all lanes: its holder waits until no lane has an owner, and a thread that
+ * has taken a lane releases it if the mutex has an owner. So whoever destroys an object, changes a
+ * key or a state, or recovers from a death finds no thread that executes a message, except for
+ * copies that run without the mutex (xport/copy.h).
+ *
+ * A thread holds the mutex or one lane, never both: there is no order of locks. A lane whose owner
+ * is dead or stopped is taken from it by the holder of the mutex.
+ *
+ * Chaos mode, the link model, fault rules, captures and strict mode use the mutex only.
+ */
+
 struct fabric_self {
 	struct arena *arena; /* NULL: not attached */
 	uint32_t slot;
+	bool lanes; /* this process may execute messages with a lane */
 	uint64_t patience_ns; /* how long a process may be stopped while others wait for it */
 	int lock_fd;
 	int32_t pid;
@@ -46,17 +69,17 @@ bool fabric_name_ok(const char *name);
 /*
  * Callbacks into the higher directories. This directory calls them when the mutex changes hands, so
  * it does not depend on those directories. Defined once, in member/hooks.c. The mutex is held in
- * each callback.
+ * each callback, in flush() perhaps only the lane.
  */
 struct fabric_hooks {
-	void (*replay)(void); /* applies the step that a dead holder had begun */
+	void (*replay)(void); /* applies the steps that dead holders had begun */
 	void (*recover)(void); /* after replay(): continues operations of several steps */
 	/*
 	 * A thread of the process of @slot has lost a claim, whose word was @lost: fails its QPs.
 	 */
 	void (*fail)(uint32_t slot, uint64_t lost);
 	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
-	void (*release)(void); /* before the mutex is released */
+	void (*flush)(uint32_t *list); /* writes out the compressed completions of a lane */
 };
 
 extern const struct fabric_hooks fabric_hooks;
@@ -79,7 +102,30 @@ extern const struct fabric_hooks fabric_hooks;
  * wake-ups. Each sleep is long enough for the scheduler to run another thread.
  */
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
+
+/*
+ * As fabric_lock(), but takes only the lane of context @ctx if that is enough, which the caller
+ * finds out by fabric_whole(). @ctx may be any number.
+ */
+#define fabric_lock_lane(ctx) (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_lane(ctx))
+
+/* Releases the mutex or the lane. */
 void fabric_unlock(void);
+
+/* The lane that this thread holds, or arena()->whole. */
+static inline struct lane *fabric_lane(void)
+{
+	return (struct lane *)claim_held.claim;
+}
+
+/* Returns true if this thread, which holds the mutex or a lane, holds the mutex. */
+static inline bool fabric_whole(void)
+{
+	return fabric_lane() == &arena()->whole;
+}
+
+/* Exchanges the lane of this thread for the mutex. Any object may change in between. */
+void fabric_widen(void);
 
 /*
  * As fabric_lock(), for code that has not blocked the signals: fabric_enter() blocks them, and
@@ -97,6 +143,7 @@ int fabric_take(void);
 
 /* For the macros. */
 int fabric_take_by_naps(void);
+int fabric_take_lane(uint32_t ctx);
 void fabric_block(sigset_t *saved);
 int fabric_lost(void);
 int fabric_lost_within(const sigset_t *saved);

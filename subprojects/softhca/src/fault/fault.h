@@ -22,7 +22,7 @@
 
 #include "fabric/arena.h"
 
-#define FAULT_TEXT 288 /* room for a rule's text */
+#define FAULT_TEXT 320 /* room for a rule's text, 306 characters at most */
 
 /*
  * Adds the rules of text (lines, or parts of a line between ';') to the free entries of

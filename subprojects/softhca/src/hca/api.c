@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 
+#include "fabric/tally.h"
 #include "hca/objects.h"
 #include "softhca.h"
 
@@ -14,7 +15,7 @@ API int softhca_counters_self(struct softhca_counters *out)
 		return -ENODEV;
 	if (fabric_enter(&saved))
 		return -EIO;
-	*out = *counters_of(fabric_self.slot);
+	tally_process(fabric_self.slot, out);
 	fabric_leave(&saved);
 	return 0;
 }

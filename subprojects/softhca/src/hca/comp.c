@@ -60,10 +60,10 @@ static bool fits(const struct cqe64 *title, uint32_t n, const struct cqe64 *cqe)
 	return !memcmp(&t, cqe, sizeof(t));
 }
 
-/* Adds the queue to the list of cq_flush_runs(). If the list is full, writes the CQ's run out. */
+/* Adds the queue to the lane's list of runs. If the list is full, writes the CQ's run out. */
 static void enlist(struct cq *cq)
 {
-	uint32_t *list = arena()->comp_queues;
+	uint32_t *list = fabric_lane()->comp_queues;
 
 	for (uint32_t i = 0; i < COMP_QUEUES; i++) {
 		if (list[i] == cq_index(cq))

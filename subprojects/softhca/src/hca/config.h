@@ -9,7 +9,7 @@
 
 enum engine_mode {
 	ENGINE_TRAP, /* each doorbell store traps and is executed immediately */
-	ENGINE_POLL, /* a thread polls the doorbell records */
+	ENGINE_POLL, /* a thread polls the doorbell pages */
 	ENGINE_STEP, /* the program calls softhca_step() */
 };
 

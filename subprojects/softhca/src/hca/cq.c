@@ -5,12 +5,14 @@
 #include <string.h>
 
 #include "abi/wire.h"
+#include "fabric/tally.h"
 #include "hca/comp.h"
 #include "hca/config.h"
 #include "hca/cqe.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "hca/strict.h"
+#include "hca/timer.h"
 #include "hca/trace.h"
 
 #define ARM_SOLICITED (1u << 24)
@@ -44,15 +46,15 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 		cq_store(cq, index, cqe);
 	cq->producer = index + 1;
 	trace_cqe(cq, index, &cqe);
-	counters_of(cq->obj.owner)->cqes++;
+	tally_of(&cq->obj)->process.cqes++;
 }
 
 /*
  * Begins at the end of the list, so that the list has no gap if this process is killed meanwhile.
  */
-void cq_flush_runs(void)
+void cq_flush_runs(uint32_t *list)
 {
-	uint32_t *list = arena()->comp_queues, n = 0;
+	uint32_t n = 0;
 
 	while (n < COMP_QUEUES && list[n])
 		n++;
@@ -73,8 +75,56 @@ static void fire(struct cq *cq)
 	 * event.
 	 */
 	atomic_signal_fence(memory_order_seq_cst);
+	cq->event_due = 0;
 	cq->fired = 1 + cq->arm_sn;
 	cq->armed = CQ_UNARMED;
+}
+
+/*
+ * Sends the event, or lets it wait for more completions. The bell is rung even if the thread will
+ * wake up earlier: another process may have died before it rang the bell.
+ */
+static void report(struct cq *cq)
+{
+	uint64_t *first = &arena()->procs[cq->obj.owner].cq_due, seen, due;
+	uint32_t n = (cq->producer - cq->arm_ci) & CQ_CI_MASK;
+
+	if (!cq->event_period || n >= cq->event_count) {
+		fire(cq);
+		return;
+	}
+	if (cq->event_due)
+		return;
+	due = timer_now() + cq->event_period * 1000ull;
+	/* Relaxed: holders of several lanes do this, and whoever reads the result has the mutex. */
+	seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+	while ((!seen || due < seen) && !__atomic_compare_exchange_n(first, &seen, due, true,
+						__ATOMIC_RELAXED, __ATOMIC_RELAXED))
+		;
+	timer_ring(cq->obj.owner);
+	/* The last step: the journal is replayed if this process dies before it. */
+	atomic_signal_fence(memory_order_seq_cst);
+	cq->event_due = due;
+}
+
+uint64_t cq_serve(uint64_t now)
+{
+	uint64_t *first = &arena()->procs[fabric_self.slot].cq_due, next = 0;
+
+	if (!*first || now < *first)
+		return *first;
+	for (uint32_t i = 1; i < arena()->high[OBJ_CQ]; i++) {
+		struct cq *cq = cq_at(i);
+
+		if (!cq->obj.used || cq->obj.owner != fabric_self.slot || !cq->event_due)
+			continue;
+		if (cq->event_due <= now)
+			fire(cq);
+		else if (!next || cq->event_due < next)
+			next = cq->event_due;
+	}
+	*first = next;
+	return next;
 }
 
 static bool is_solicited(const struct cqe64 *cqe)
@@ -90,13 +140,14 @@ void cq_notify(struct cq *cq, const void *bytes)
 
 	if (solicited)
 		cq->solicited = cq->producer;
-	if (cq->armed == CQ_ARMED_NEXT || (cq->armed == CQ_ARMED_SOLICITED && solicited))
-		fire(cq);
+	if (cq->armed == CQ_ARMED_NEXT ||
+		(cq->armed == CQ_ARMED_SOLICITED && (solicited || cq->event_due)))
+		report(cq);
 }
 
 /*
  * If there are completions between the consumer index in the arm word and the producer, they were
- * written before the program armed the queue. The event is then sent immediately, so that none is
+ * written before the program armed the queue. They count as if they came now, so that no event is
  * missed.
  */
 void cq_arm(struct cq *cq, uint32_t word)
@@ -107,9 +158,10 @@ void cq_arm(struct cq *cq, uint32_t word)
 	if (config_get()->strict && config_get()->mode == ENGINE_TRAP)
 		strict_arm(cq, word);
 	cq->arm_sn = CQ_ARM_SN(word);
+	cq->arm_ci = word & CQ_CI_MASK;
 	cq->armed = word & ARM_SOLICITED ? CQ_ARMED_SOLICITED : CQ_ARMED_NEXT;
 	if (!behind)
-		return;
-	if (cq->armed == CQ_ARMED_NEXT || since_solicited < behind)
-		fire(cq);
+		cq->event_due = 0;
+	else if (cq->armed == CQ_ARMED_NEXT || since_solicited < behind)
+		report(cq);
 }

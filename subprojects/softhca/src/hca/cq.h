@@ -23,11 +23,17 @@ bool cq_room(struct cq *cq, uint32_t n);
 /* Writes one completion at producer index @index and advances the producer. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
-/* Writes out all runs of compressed completions. Called before the mutex is released. */
-void cq_flush_runs(void);
+/* Writes out the runs of compressed completions of a lane, and empties its @list of them. */
+void cq_flush_runs(uint32_t *list);
 
-/* After a completion is written: sends the event if the queue is armed for it. */
+/*
+ * After a completion is written: sends the event if the queue is armed for it. With moderation the
+ * event waits.
+ */
 void cq_notify(struct cq *cq, const void *bytes);
+
+/* Sends the events of this process's queues that are due. Returns the time of the next, or 0. */
+uint64_t cq_serve(uint64_t now);
 
 /* Arms the queue: @word is the first word of a store to its doorbell register. */
 void cq_arm(struct cq *cq, uint32_t word);

@@ -9,7 +9,7 @@
 
 void journal_begin(void)
 {
-	struct journal *j = &arena()->journal;
+	struct journal *j = &fabric_lane()->journal;
 
 	j->nstores = 0;
 	j->ncqes = 0;
@@ -17,7 +17,7 @@ void journal_begin(void)
 
 void journal_store(uint32_t *field, uint32_t value)
 {
-	struct journal *j = &arena()->journal;
+	struct journal *j = &fabric_lane()->journal;
 
 	j->stores[j->nstores].offset = (uint32_t)((char *)field - (char *)arena());
 	j->stores[j->nstores].value = value;
@@ -35,7 +35,7 @@ void journal_store64(uint64_t *field, uint64_t value)
 
 void journal_cqe(uint32_t cq, const void *bytes)
 {
-	struct journal *j = &arena()->journal;
+	struct journal *j = &fabric_lane()->journal;
 	struct journal_cqe *e = &j->cqes[j->ncqes];
 
 	e->cq = cq;
@@ -60,11 +60,11 @@ static void apply(const struct journal *j)
 
 /*
  * Compiler fences are enough: all stores that a killed holder executed are visible, in
- * program order, when the next holder gets the mutex.
+ * program order, when the next holder gets the mutex or the lane.
  */
 void journal_commit(void)
 {
-	struct journal *j = &arena()->journal;
+	struct journal *j = &fabric_lane()->journal;
 
 	atomic_signal_fence(memory_order_seq_cst);
 	j->active = 1;
@@ -74,10 +74,8 @@ void journal_commit(void)
 	j->active = 0;
 }
 
-void journal_replay(void)
+void journal_replay(struct journal *j)
 {
-	struct journal *j = &arena()->journal;
-
 	if (!j->active)
 		return;
 	arena()->replays++;

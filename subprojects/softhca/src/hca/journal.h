@@ -2,9 +2,9 @@
 /*
  * Steps that SIGKILL cannot split.
  *
- * The holder of the fabric's mutex may be killed between any two instructions. Each step
- * that must be atomic (a receive is taken, its completion is written and the send queue
- * advances) is first described in the arena's journal, then marked active, then applied.
+ * The holder of a lane, or of the fabric's mutex, may be killed between any two instructions.
+ * Each step that must be atomic (a receive is taken, its completion is written and the send
+ * queue advances) is first described in the lane's journal, then marked active, then applied.
  * When a holder has died, the next holder of the mutex applies an active journal again.
  * Values are absolute, and a completion is always written to the same place with the same
  * bytes, so applying a step twice changes nothing.
@@ -19,7 +19,9 @@
 
 #include <stdint.h>
 
-/* Begins the description of a step. The mutex must be held for the whole step. */
+#include "fabric/arena.h"
+
+/* Begins the description of a step. The caller must hold its lane for the whole step. */
 void journal_begin(void);
 
 /* Adds a store to the step: the 32-bit word @field of the arena becomes @value. */
@@ -34,7 +36,7 @@ void journal_cqe(uint32_t cq, const void *bytes);
 /* Marks the step active and applies it. */
 void journal_commit(void);
 
-/* Applies the active step of a dead holder, if there is one. */
-void journal_replay(void);
+/* Applies the active step of a dead holder, if there is one. The caller must hold the mutex. */
+void journal_replay(struct journal *j);
 
 #endif

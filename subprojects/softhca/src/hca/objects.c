@@ -1,20 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/objects.h"
 
+#include <assert.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fabric/reserve.h"
 
+/* The first word of each kind in `taken`. */
+enum {
+	WORD_CTX = 0,
+	WORD_PD = WORD_CTX + MAX_CTXS / 64,
+	WORD_AH = WORD_PD + MAX_PDS / 64,
+	WORD_MR = WORD_AH + MAX_AHS / 64,
+	WORD_CQ = WORD_MR + MAX_MRS / 64,
+	WORD_SRQ = WORD_CQ + MAX_CQS / 64,
+	WORD_QP = WORD_SRQ + MAX_SRQS / 64,
+};
+
+#define TABLE(field, object, first, max, word)                                                     \
+	{                                                                                          \
+		offsetof(struct arena, field), sizeof(struct object), first, max, word             \
+	}
+
 const struct obj_table obj_tables[OBJ_KINDS] = {
-	[OBJ_CTX] = {offsetof(struct arena, ctxs), sizeof(struct ctx), 0, MAX_CTXS},
-	[OBJ_PD] = {offsetof(struct arena, pds), sizeof(struct pd), 1, MAX_PDS},
-	[OBJ_AH] = {offsetof(struct arena, ahs), sizeof(struct ah), 1, MAX_AHS},
-	[OBJ_MR] = {offsetof(struct arena, mrs), sizeof(struct mr), FIRST_MR_INDEX, MAX_MRS},
-	[OBJ_CQ] = {offsetof(struct arena, cqs), sizeof(struct cq), 1, MAX_CQS},
-	[OBJ_SRQ] = {offsetof(struct arena, srqs), sizeof(struct srq), 1, MAX_SRQS},
-	[OBJ_QP] = {offsetof(struct arena, qps), sizeof(struct qp), FIRST_QP_INDEX, MAX_QPS},
+	[OBJ_CTX] = TABLE(ctxs, ctx, 0, MAX_CTXS, WORD_CTX),
+	[OBJ_PD] = TABLE(pds, pd, 1, MAX_PDS, WORD_PD),
+	[OBJ_AH] = TABLE(ahs, ah, 1, MAX_AHS, WORD_AH),
+	[OBJ_MR] = TABLE(mrs, mr, FIRST_MR_INDEX, MAX_MRS, WORD_MR),
+	[OBJ_CQ] = TABLE(cqs, cq, 1, MAX_CQS, WORD_CQ),
+	[OBJ_SRQ] = TABLE(srqs, srq, 1, MAX_SRQS, WORD_SRQ),
+	[OBJ_QP] = TABLE(qps, qp, FIRST_QP_INDEX, MAX_QPS, WORD_QP),
 };
 
 /* Allocates memory for a new entry of its table, and for its entries in tables beside it. */
@@ -23,6 +41,10 @@ static int reserve_entry(enum obj_kind kind, uint32_t i)
 	struct arena *a = arena();
 	int r = reserve(obj_at(kind, i), obj_tables[kind].stride);
 
+	if (!r && kind == OBJ_CTX)
+		r = reserve(&a->lanes[i], sizeof(a->lanes[i]));
+	if (!r && kind == OBJ_CTX)
+		r = reserve(&a->tallies[i], sizeof(a->tallies[i]));
 	if (!r && kind == OBJ_QP)
 		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
 	if (!r && kind == OBJ_QP && a->chaos)
@@ -34,31 +56,89 @@ static int reserve_entry(enum obj_kind kind, uint32_t i)
 	return r;
 }
 
-uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
+static void set_bit(uint64_t *map, uint32_t i)
+{
+	map[i / 64] |= 1ull << (i % 64);
+}
+
+static void clear_bit(uint64_t *map, uint32_t i)
+{
+	map[i / 64] &= ~(1ull << (i % 64));
+}
+
+static void take(const struct obj_table *t, uint32_t index)
+{
+	uint32_t word = t->word + index / 64;
+
+	set_bit(arena()->taken + t->word, index);
+	if (!~arena()->taken[word])
+		set_bit(arena()->taken_full, word);
+}
+
+/* The first word from @word on that is not full; more than @end if there is none before it. */
+static uint32_t with_room(uint32_t word, uint32_t end)
+{
+	while (word < end) {
+		uint64_t rest = ~arena()->taken_full[word / 64] >> (word % 64);
+
+		if (rest)
+			return word + (uint32_t)__builtin_ctzll(rest);
+		word = (word / 64 + 1) * 64;
+	}
+	return end;
+}
+
+static uint32_t find_free(enum obj_kind kind)
 {
 	const struct obj_table *t = &obj_tables[kind];
-	uint32_t *high = &arena()->high[kind];
+	uint32_t end = t->word + t->max / 64;
 
-	for (uint32_t i = t->first; i < t->max; i++) {
-		struct obj *o = obj_at(kind, i);
+	for (uint32_t w = t->word; (w = with_room(w, end)) < end; w++) {
+		for (uint64_t bits = ~arena()->taken[w]; bits; bits &= bits - 1) {
+			uint32_t i = (w - t->word) * 64 + (uint32_t)__builtin_ctzll(bits);
 
-		if (i < *high && o->used)
-			continue;
-		if (i >= *high && reserve_entry(kind, i))
-			return NO_INDEX;
-		memset(o, 0, t->stride);
-		o->owner = fabric_self.slot;
-		o->ctx = ctx;
-		if (i >= *high)
-			*high = i + 1;
-		return i;
+			if (i >= t->first && (i >= arena()->high[kind] || !obj_at(kind, i)->used))
+				return i;
+			take(t, i);
+		}
 	}
 	return NO_INDEX;
 }
 
+uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx)
+{
+	uint32_t i = find_free(kind);
+	uint32_t *high = &arena()->high[kind];
+	struct obj *o;
+
+	if (i == NO_INDEX || (i >= *high && reserve_entry(kind, i)))
+		return NO_INDEX;
+	o = obj_at(kind, i);
+	memset(o, 0, obj_tables[kind].stride);
+	o->owner = fabric_self.slot;
+	o->ctx = ctx;
+	if (i >= *high)
+		*high = i + 1;
+	return i;
+}
+
+/* The bits are set last and cleared first, so they have none too many. */
 void obj_publish(enum obj_kind kind, uint32_t index)
 {
 	obj_at(kind, index)->used = 1;
+	atomic_signal_fence(memory_order_seq_cst);
+	take(&obj_tables[kind], index);
+}
+
+void obj_retract(enum obj_kind kind, uint32_t index)
+{
+	const struct obj_table *t = &obj_tables[kind];
+
+	clear_bit(arena()->taken_full, t->word + index / 64);
+	atomic_signal_fence(memory_order_seq_cst);
+	clear_bit(arena()->taken + t->word, index);
+	atomic_signal_fence(memory_order_seq_cst);
+	obj_at(kind, index)->used = 0;
 }
 
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
@@ -71,8 +151,34 @@ void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
 	return o->used && o->owner == fabric_self.slot && o->ctx == ctx ? o : NULL;
 }
 
+/* Relaxed: see fabric_take_lane(). */
+static void set_lane(uint32_t ctx, uint32_t lane)
+{
+	__atomic_store_n(&ctx_at(ctx)->lane, lane, __ATOMIC_RELAXED);
+}
+
+void lanes_join(uint32_t ctx, uint32_t other)
+{
+	uint32_t from = ctx_at(other)->lane, to = ctx_at(ctx)->lane;
+
+	assert(fabric_whole());
+	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
+		if (ctx_at(i)->lane == from)
+			set_lane(i, to);
+}
+
+void lanes_part(uint32_t ctx)
+{
+	uint32_t lane = ctx_at(ctx)->lane;
+
+	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
+		if (ctx_at(i)->lane == lane)
+			set_lane(i, i);
+}
+
 static void clear_refs(uint32_t slot)
 {
+	arena()->procs[slot].locked = 0;
 	for (int kind = 0; kind < OBJ_KINDS; kind++) {
 		for (uint32_t i = obj_tables[kind].first; i < arena()->high[kind]; i++) {
 			struct obj *o = obj_at(kind, i);
@@ -87,13 +193,15 @@ static void count_refs(const struct obj *o, enum obj_kind kind)
 {
 	struct arena *a = arena();
 	const struct qp *qp = (const struct qp *)o;
+	const struct mr *mr = (const struct mr *)o;
 
 	switch (kind) {
 	case OBJ_AH:
 		a->pds[((const struct ah *)o)->pd].obj.refs++;
 		break;
 	case OBJ_MR:
-		a->pds[((const struct mr *)o)->pd].obj.refs++;
+		a->pds[mr->pd].obj.refs++;
+		a->procs[o->owner].locked += mr_locks(mr->start, mr->length);
 		break;
 	case OBJ_SRQ:
 		a->pds[((const struct srq *)o)->pd].obj.refs++;
@@ -121,26 +229,4 @@ void objects_recount(uint32_t slot)
 				count_refs(o, kind);
 		}
 	}
-}
-
-struct qp *qp_by_number(uint32_t qpn)
-{
-	uint32_t i = qpn & (MAX_QPS - 1);
-	struct qp *qp;
-
-	if (i < FIRST_QP_INDEX || i >= arena()->high[OBJ_QP])
-		return NULL;
-	qp = &arena()->qps[i];
-	return qp->obj.used && qp->qpn == qpn ? qp : NULL;
-}
-
-struct mr *mr_by_key(uint32_t key)
-{
-	uint32_t i = key >> 8;
-	struct mr *mr;
-
-	if (i < FIRST_MR_INDEX || i >= arena()->high[OBJ_MR])
-		return NULL;
-	mr = &arena()->mrs[i];
-	return mr->obj.used && mr->key == key ? mr : NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The object tables of the arena. The caller of each function must hold the fabric's mutex.
+ * The object tables of the arena. The caller of each function must hold the fabric's mutex, or for
+ * reading a lane.
  *
  * A handle that a program sees is the object's index. A QP number is made of generation
  * and index, a memory key of index and generation, so that a stale number does not name
@@ -20,6 +21,7 @@ struct obj_table {
 	size_t stride;
 	uint32_t first;
 	uint32_t max;
+	uint32_t word; /* of arena()->taken: its first */
 };
 
 extern const struct obj_table obj_tables[OBJ_KINDS];
@@ -38,14 +40,44 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
 
+/* Makes the entry free. obj_free() ends what depends on it first. */
+void obj_retract(enum obj_kind kind, uint32_t index);
+
 /* The entry @index if it belongs to context @ctx of this process, else NULL. */
 void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx);
 
 /* The live QP with this number, else NULL. */
-struct qp *qp_by_number(uint32_t qpn);
+static inline struct qp *qp_by_number(uint32_t qpn)
+{
+	uint32_t i = qpn & (MAX_QPS - 1);
+	struct qp *qp;
+
+	if (i < FIRST_QP_INDEX || i >= arena()->high[OBJ_QP])
+		return NULL;
+	qp = &arena()->qps[i];
+	return qp->obj.used && qp->qpn == qpn ? qp : NULL;
+}
 
 /* The live memory region with this key, else NULL. */
-struct mr *mr_by_key(uint32_t key);
+static inline struct mr *mr_by_key(uint32_t key)
+{
+	uint32_t i = key >> 8;
+	struct mr *mr;
+
+	if (i < FIRST_MR_INDEX || i >= arena()->high[OBJ_MR])
+		return NULL;
+	mr = &arena()->mrs[i];
+	return mr->obj.used && mr->key == key ? mr : NULL;
+}
+
+/*
+ * Gives both contexts, and all that share a lane with one of them, the same lane. The caller must
+ * hold the mutex.
+ */
+void lanes_join(uint32_t ctx, uint32_t other);
+
+/* Gives each context that shares the lane of @ctx a lane of its own. The same holds. */
+void lanes_part(uint32_t ctx);
 
 /* Recomputes the reference counts of all objects of the process of @slot. */
 void objects_recount(uint32_t slot);
@@ -81,9 +113,24 @@ static inline uint16_t qp_pkey(const struct qp *qp)
 	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];
 }
 
+/* The bytes in the pages of a memory region, which an adapter locks. */
+static inline uint64_t mr_locks(uint64_t start, uint64_t length)
+{
+	return ((start & 4095) + length + 4095) & ~4095ull;
+}
+
 static inline struct softhca_counters *counters_of(uint32_t slot)
 {
 	return &arena()->procs[slot].counters;
+}
+
+/*
+ * Adds to a counter of this process to which several threads add, each with a lane of its own or
+ * without one. Relaxed: the counters are independent.
+ */
+static inline void counter_add(uint64_t *counter, uint64_t n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
 }
 
 #endif

@@ -10,8 +10,6 @@
 #include "hca/objects.h"
 #include "sys/sys.h"
 
-#define PAGE 4096u
-
 /* Completions that a program may have polled before it updates the consumer index. */
 #define POLLED_AHEAD 64
 
@@ -133,23 +131,13 @@ static uint64_t kernel_memlock(void)
 	return getrlimit(RLIMIT_MEMLOCK, &limit) ? UINT64_MAX : limit.rlim_cur;
 }
 
-static uint64_t pages(uint64_t start, uint64_t length)
-{
-	return (((start & (PAGE - 1)) + length + PAGE - 1) & ~(uint64_t)(PAGE - 1));
-}
-
 bool strict_memlock(uint64_t start, uint64_t length)
 {
-	uint64_t limit = config_get()->memlock, sum = pages(start, length);
+	uint64_t limit = config_get()->memlock;
+	uint64_t sum = arena()->procs[fabric_self.slot].locked + mr_locks(start, length);
 
 	if (!limit)
 		limit = kernel_memlock();
-	for (uint32_t i = FIRST_MR_INDEX; i < arena()->high[OBJ_MR]; i++) {
-		const struct mr *mr = &arena()->mrs[i];
-
-		if (mr->obj.used && mr->obj.owner == fabric_self.slot)
-			sum += pages(mr->start, mr->length);
-	}
 	if (sum <= limit)
 		return true;
 	strict_violation("%llu KiB would be locked with this region of %llu bytes; the limit "

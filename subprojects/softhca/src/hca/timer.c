@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/timer.h"
 
+#include <assert.h>
 #include <linux/futex.h>
 #include <stdbool.h>
 #include <time.h>
@@ -98,6 +99,7 @@ void timer_wait(struct qp *qp, uint64_t when)
 {
 	uint32_t i = qp_index(qp);
 
+	assert(fabric_whole());
 	qp->wait_until = when;
 	take_turn(qp);
 	heap_remove(&run_out, i);

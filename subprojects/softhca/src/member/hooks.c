@@ -9,6 +9,19 @@
 #include "xport/qp.h"
 #include "xport/wired.h"
 
+static void replay_lane(struct lane *l)
+{
+	journal_replay(&l->journal);
+	cq_flush_runs(l->comp_queues);
+}
+
+static void replay(void)
+{
+	replay_lane(&arena()->whole);
+	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
+		replay_lane(&arena()->lanes[i]);
+}
+
 static void recover(void)
 {
 	cm_recover();
@@ -31,9 +44,9 @@ static void reap(uint32_t slot)
 }
 
 const struct fabric_hooks fabric_hooks = {
-	.replay = journal_replay,
+	.replay = replay,
 	.recover = recover,
 	.fail = fail,
 	.reap = reap,
-	.release = cq_flush_runs,
+	.flush = cq_flush_runs,
 };

@@ -266,6 +266,7 @@ static int enter(const char *dir, int fd, struct arena *a)
 	fabric_self.pid = getpid();
 	fabric_self.slot = NO_SLOT;
 	fabric_self.patience_ns = config_get()->patience_ns;
+	fabric_self.lanes = !config_get()->strict && !a->chaos && !a->link_mode;
 	strcpy(fabric_self.dir, dir);
 	fabric_self.arena = a;
 	signals_install(); /* before the mutex is taken; see fabric/claim.h */

@@ -4,7 +4,6 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +16,7 @@
 #include "packet/frame.h"
 #include "packet/packet.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 #include "xport/udp.h"
 #include "xport/wired.h"
 
@@ -280,23 +280,17 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 int pump_start(void)
 {
-	pthread_attr_t attr;
-	pthread_t t;
 	int r;
 
 	if (running)
 		return 0;
 	if (!take_over(F_OFD_SETLK))
 		open_sockets();
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, work, NULL);
-	pthread_attr_destroy(&attr);
+	r = thread_start(work, NULL);
 	running = !r;
-	return -r;
+	return r;
 }
 
 void pump_forget(void)

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fabric/fabric.h"
+#include "fabric/tally.h"
 #include "fault/fault.h"
 
 /* The objects of one process. */
@@ -100,21 +100,22 @@ static void command_of(int32_t pid, char comm[32])
 static void put_process(FILE *f, uint32_t slot)
 {
 	const struct proc *p = &arena()->procs[slot];
-	const struct softhca_counters *c = &p->counters;
 	struct census n = census_of(slot);
 	uint64_t wqes = 0, bytes = 0;
+	struct softhca_counters c;
 	char comm[32];
 
+	tally_process(slot, &c);
 	for (size_t i = 0; i < SOFTHCA_OPCODES; i++) {
-		wqes += c->wqes[i];
-		bytes += c->bytes[i];
+		wqes += c.wqes[i];
+		bytes += c.bytes[i];
 	}
 	command_of(p->pid, comm);
 	fprintf(f,
 		"%-7d %-15s %3u %3u %3u %5u %4u %4u %5u %10" PRIu64 " %10" PRIu64 " %14" PRIu64
 		" %6" PRIu64 "\n",
-		p->pid, comm, n.ctxs, n.pds, n.ahs, n.mrs, n.cqs, n.srqs, n.qps, c->doorbells, wqes,
-		bytes, c->errors);
+		p->pid, comm, n.ctxs, n.pds, n.ahs, n.mrs, n.cqs, n.srqs, n.qps, c.doorbells, wqes,
+		bytes, c.errors);
 }
 
 static void put_processes(FILE *f)

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "sched/engine.h"
 
+#include <endian.h>
 #include <stdbool.h>
 
 #include "abi/wire.h"
 #include "dma/dma.h"
-#include "fabric/fabric.h"
+#include "fabric/tally.h"
+#include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
 #include "xport/chaos.h"
@@ -13,12 +15,35 @@
 #include "xport/wired.h"
 #include "xport/xport.h"
 
+#define PAGES 1024u /* of pages beyond this number, queues are found by their turn only */
+#define SEND_REGISTERS 4u /* the two halves of the two usable registers of a page */
+
+/*
+ * The indexes that QPs of this process have had, and MAX_QPS + those of its CQs. They stay, because
+ * the next object often has the same index. Threads that hold the mutex add them at the end; reads
+ * need no mutex.
+ */
+static uint16_t queues[MAX_QPS + MAX_CQS];
+static bool listed[MAX_QPS + MAX_CQS];
+static uint32_t nqueues, queue_turn;
+
+_Static_assert(MAX_QPS + MAX_CQS <= UINT16_MAX + 1, "16 bits are enough");
+
+/* A doorbell page, and the values of its registers when they were read last. */
+static struct page {
+	const uint8_t *at;
+	uint64_t sends[SEND_REGISTERS];
+	uint64_t arm;
+} pages[PAGES];
+
+static uint32_t npages, page_rung, page_turn;
+
 static bool is_mine(const struct obj *o)
 {
 	return __atomic_load_n(&o->used, __ATOMIC_RELAXED) && o->owner == fabric_self.slot;
 }
 
-/* A hint, without the mutex; serve_qp() checks again. */
+/* A hint, without the mutex; engine_serve_qp() checks again. */
 static bool has_posted(const struct qp *qp)
 {
 	uint32_t pi;
@@ -43,15 +68,16 @@ static bool has_armed(const struct cq *cq, uint32_t *word)
 	       *word != __atomic_load_n(&cq->arm_word, __ATOMIC_RELAXED);
 }
 
-static uint32_t serve_qp(struct qp *qp)
+/* Not inlined, and with a name of its own, so that its instructions can be counted. */
+__attribute__((noinline)) static uint32_t engine_serve_qp(struct qp *qp)
 {
-	uint32_t before;
+	uint32_t ctx = __atomic_load_n(&qp->obj.ctx, __ATOMIC_RELAXED), before;
 
-	if (fabric_lock())
+	if (fabric_lock_lane(ctx))
 		return 1;
 	before = qp->sq_done;
-	if (has_posted(qp)) {
-		counters_of(fabric_self.slot)->doorbells++;
+	if (qp->obj.ctx == ctx && has_posted(qp)) {
+		tally_of(&qp->obj)->process.doorbells++;
 		xport_send(qp);
 	}
 	before = qp->sq_done - before;
@@ -59,14 +85,15 @@ static uint32_t serve_qp(struct qp *qp)
 	return before != 0;
 }
 
-static uint32_t serve_cq(struct cq *cq)
+/* As engine_serve_qp(). */
+__attribute__((noinline)) static uint32_t engine_serve_cq(struct cq *cq)
 {
-	uint32_t word;
+	uint32_t ctx = __atomic_load_n(&cq->obj.ctx, __ATOMIC_RELAXED), word;
 
-	if (fabric_lock())
+	if (fabric_lock_lane(ctx))
 		return 1;
-	if (has_armed(cq, &word)) {
-		counters_of(fabric_self.slot)->arms++;
+	if (cq->obj.ctx == ctx && has_armed(cq, &word)) {
+		tally_of(&cq->obj)->process.arms++;
 		__atomic_store_n(&cq->arm_word, word, __ATOMIC_RELAXED);
 		cq_arm(cq, word);
 	}
@@ -74,16 +101,127 @@ static uint32_t serve_cq(struct cq *cq)
 	return 1;
 }
 
-uint32_t engine_pass(void)
+static uint32_t count(void)
 {
-	struct arena *a = arena();
-	uint32_t n = 0, word;
+	/* Pairs with the release in add(). */
+	return __atomic_load_n(&nqueues, __ATOMIC_ACQUIRE);
+}
 
-	for (uint32_t i = FIRST_QP_INDEX; i < a->high[OBJ_QP]; i++)
-		if (has_posted(&a->qps[i]))
-			n += serve_qp(&a->qps[i]);
-	for (uint32_t i = 1; i < a->high[OBJ_CQ]; i++)
-		if (has_armed(&a->cqs[i], &word))
-			n += serve_cq(&a->cqs[i]);
+static void add(uint32_t queue)
+{
+	if (listed[queue])
+		return;
+	listed[queue] = true;
+	queues[nqueues] = (uint16_t)queue;
+	/* Pairs with the acquire in count(): the entry is complete. */
+	__atomic_store_n(&nqueues, nqueues + 1, __ATOMIC_RELEASE);
+}
+
+static void watch_page(const uint8_t *at)
+{
+	for (uint32_t i = 0; i < npages; i++)
+		if (pages[i].at == at)
+			return;
+	if (npages == PAGES)
+		return;
+	pages[npages].at = at;
+	/* Pairs with the acquire in engine_pass(): the entry is complete. */
+	__atomic_store_n(&npages, npages + 1, __ATOMIC_RELEASE);
+}
+
+void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page)
+{
+	if (config_get()->mode == ENGINE_TRAP)
+		return;
+	add(kind == OBJ_QP ? index : MAX_QPS + index);
+	if (page)
+		watch_page(page);
+}
+
+static uint32_t check_queue(uint32_t queue)
+{
+	uint32_t word;
+
+	if (queue < MAX_QPS)
+		return has_posted(&arena()->qps[queue]) ? engine_serve_qp(&arena()->qps[queue]) : 0;
+	queue -= MAX_QPS;
+	return has_armed(cq_at(queue), &word) ? engine_serve_cq(cq_at(queue)) : 0;
+}
+
+/* Reads a register. Returns true if it has changed, with the low half of the value in *word. */
+static inline bool has_rung(const uint8_t *reg, uint64_t *last, uint32_t *word)
+{
+	/* Acquire: the doorbell record, which is read next, was stored before the register. */
+	uint64_t v = __atomic_load_n((const uint64_t *)reg, __ATOMIC_ACQUIRE);
+
+	if (v == *last)
+		return false;
+	*last = v;
+	*word = (uint32_t)be64toh(v);
+	return true;
+}
+
+/* Serves the queues that the page's registers name. Returns true if a register has changed. */
+static inline bool check_page(struct page *p, uint32_t *n)
+{
+	bool rung = false;
+	uint32_t word, arm;
+	struct qp *qp;
+
+	for (uint32_t i = 0; i < SEND_REGISTERS; i++) {
+		if (!has_rung(p->at + UAR_BF_FIRST + i * UAR_BF_BUFFER, &p->sends[i], &word))
+			continue;
+		rung = true;
+		qp = qp_by_number(word >> 8);
+		if (qp && has_posted(qp))
+			*n += engine_serve_qp(qp);
+	}
+	if (has_rung(p->at + UAR_CQ_DOORBELL, &p->arm, &word)) {
+		rung = true;
+		if (word < MAX_CQS && has_armed(cq_at(word), &arm))
+			*n += engine_serve_cq(cq_at(word));
+	}
+	return rung;
+}
+
+static uint32_t next(uint32_t *turn, uint32_t of)
+{
+	*turn = *turn + 1 < of ? *turn + 1 : 0;
+	return *turn;
+}
+
+/* Not inlined, and with a name of its own, so that its instructions can be counted. */
+__attribute__((noinline)) uint32_t engine_pass(void)
+{
+	/* Pairs with the release in watch_page(). */
+	uint32_t n = 0, of = __atomic_load_n(&npages, __ATOMIC_ACQUIRE);
+
+	if (of) {
+		check_page(&pages[page_rung], &n);
+		if (check_page(&pages[next(&page_turn, of)], &n))
+			page_rung = page_turn;
+	}
+	of = count();
+	return of ? n + check_queue(queues[next(&queue_turn, of)]) : n;
+}
+
+uint32_t engine_sweep(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < count(); i++)
+		n += check_queue(queues[i]);
 	return n;
+}
+
+uint32_t engine_round(void)
+{
+	return count();
+}
+
+void engine_forget(void)
+{
+	while (nqueues)
+		listed[queues[--nqueues]] = false;
+	npages = page_rung = page_turn = 0;
 }

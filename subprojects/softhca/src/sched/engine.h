@@ -1,14 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Polling and step modes: doorbells are not trapped. New work is found by reading the
- * doorbell records of this process's queues.
+ * Polling and step modes: doorbells are not trapped. A pass of the polling thread costs the same
+ * however many queues the process has. It reads the doorbell registers, which name the queue that
+ * was rung last, of two pages: the one that was rung last, and another one in turn. Two queues may
+ * ring the same register between two passes, so a pass also reads the doorbell record of one queue
+ * in turn. Step mode reads all doorbell records.
  */
 #ifndef SOFTHCA_SCHED_ENGINE_H
 #define SOFTHCA_SCHED_ENGINE_H
 
 #include <stdint.h>
 
-/* Checks all queues once and serves those with new work. Returns their number. */
+#include "fabric/arena.h"
+
+/*
+ * Adds a QP or CQ of this process, and the page with its doorbell: NULL in step mode. The caller
+ * must hold the mutex. In trap mode it does nothing.
+ */
+void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page);
+
+/* Makes one pass and serves what was rung. Returns the number of queues that had work. */
 uint32_t engine_pass(void);
+
+/* Checks all queues once and serves those with new work. Returns their number. */
+uint32_t engine_sweep(void);
+
+/* The number of passes after which each queue has been checked. */
+uint32_t engine_round(void);
+
+/* In a forked child, which has no queues. */
+void engine_forget(void);
 
 #endif

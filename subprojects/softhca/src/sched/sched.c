@@ -2,7 +2,6 @@
 #include "sched/sched.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <sys/prctl.h>
@@ -11,10 +10,12 @@
 #include "cm/ids.h"
 #include "fabric/fabric.h"
 #include "hca/config.h"
+#include "hca/cq.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
 #include "sched/engine.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 #include "xport/chaos.h"
 #include "xport/late.h"
 #include "xport/qp.h"
@@ -44,6 +45,7 @@ static uint64_t serve_all(void)
 	while ((qp = timer_take(now)))
 		xport_send(qp);
 	next = sooner(timer_next(), late_serve(now));
+	next = sooner(next, cq_serve(now));
 	return sooner(next, cm_serve(now));
 }
 
@@ -106,7 +108,7 @@ static void relax(uint32_t idle)
 
 	if (idle < 64)
 		__builtin_ia32_pause();
-	else if (idle < 4096)
+	else if (idle < 4096 || idle < engine_round())
 		SYS(SYS_sched_yield);
 	else
 		nanosleep(&nap, NULL);
@@ -143,22 +145,16 @@ static void *helper(void *arg)
 	return NULL;
 }
 
-/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 int sched_start(void)
 {
-	pthread_attr_t attr;
-	pthread_t t;
 	int r;
 
 	if (running || config_get()->mode == ENGINE_STEP)
 		return 0;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, config_get()->mode == ENGINE_POLL ? poller : helper, NULL);
-	pthread_attr_destroy(&attr);
+	r = thread_start(config_get()->mode == ENGINE_POLL ? poller : helper, NULL);
 	running = !r;
 	arena()->procs[fabric_self.slot].has_thread = running;
-	return -r;
+	return r;
 }
 
 void sched_forget(void)
@@ -167,4 +163,5 @@ void sched_forget(void)
 	chaos_forget();
 	late_forget();
 	timer_forget();
+	engine_forget();
 }

@@ -17,7 +17,7 @@ static uint32_t chaos_turn(void)
 {
 	uint32_t n;
 
-	engine_pass();
+	engine_sweep();
 	if (fabric_lock())
 		return 1;
 	n = chaos_pump(chaos_some(CHAOS_TURN));
@@ -43,7 +43,7 @@ __attribute__((visibility("default"))) int softhca_step(void)
 	if (arena()->chaos)
 		total = chaos_turn();
 	else
-		while ((n = engine_pass()))
+		while ((n = engine_sweep()))
 			total += n;
 	pthread_sigmask(SIG_SETMASK, &saved, NULL);
 	return (int)total;

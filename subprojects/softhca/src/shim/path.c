@@ -9,7 +9,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#include "fabric/fabric.h"
+#include "fabric/tally.h"
 #include "member/member.h"
 #include "sysfs/sysfs.h"
 
@@ -33,9 +33,8 @@ static bool attached(void)
  * A program that opens a file of counters must read the present values. The mutex keeps other
  * processes from writing the same file.
  */
-static void renew_counters(uint32_t rail)
+static void write_counters(uint32_t rail, const struct port_counts *c)
 {
-	const struct port_counts *c = &arena()->rails[rail].counts;
 	const uint64_t values[SOFTHCA_PORT_COUNTERS] = {
 		[SOFTHCA_TX_BYTES] = c->tx_bytes,
 		[SOFTHCA_RX_BYTES] = c->rx_bytes,
@@ -58,6 +57,14 @@ static void renew_counters(uint32_t rail)
 	snprintf(port, sizeof(port), "%s" SYS_PREFIX "/%s/ports/1", fabric_self.dir,
 		arena()->topo.rails[rail].name);
 	softhca_sysfs_count(port, values);
+}
+
+static void renew_counters(uint32_t rail)
+{
+	struct port_counts c;
+
+	tally_port(rail, &c);
+	write_counters(rail, &c);
 }
 
 static void renew_under_mutex(uint32_t rail)

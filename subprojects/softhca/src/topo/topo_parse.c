@@ -45,7 +45,9 @@ static bool set_pci(void *object, const char *v)
 	unsigned int dom, bus, dev, fn;
 	int end = 0;
 
-	if (sscanf(v, "%4x:%2x:%2x.%1x%n", &dom, &bus, &dev, &fn, &end) != 4 || v[end] ||
+	/* sscanf() would take signs, 0x and blanks. */
+	if (v[strspn(v, "0123456789abcdefABCDEF:.")] ||
+		sscanf(v, "%4x:%2x:%2x.%1x%n", &dom, &bus, &dev, &fn, &end) != 4 || v[end] ||
 		dev > 31 || fn > 7)
 		return false;
 	r->pci.domain = (uint16_t)dom;

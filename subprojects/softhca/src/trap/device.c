@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "trap/device.h"
 
-#include "abi/wire.h"
 #include "dma/dma.h"
 #include "hca/config.h"
 #include "hca/cq.h"
@@ -15,7 +14,7 @@ static void store_cq(const struct device_store *st)
 {
 	struct cq *cq = obj_of_ctx(OBJ_CQ, be32_at(st->bytes + 4) & 0xffffff, st->u->ctx);
 
-	counters_of(fabric_self.slot)->arms++;
+	counter_add(&counters_of(fabric_self.slot)->arms, 1);
 	if (cq && (!config_get()->strict || strict_arm_page(cq, st)))
 		cq_arm(cq, be32_at(st->bytes));
 }
@@ -39,9 +38,9 @@ static void store_sq(const struct device_store *st)
 	struct qp *qp = qp_by_number(be32_at(bytes + 4) >> 8);
 	bool right;
 
-	counters_of(fabric_self.slot)->doorbells++;
+	counter_add(&counters_of(fabric_self.slot)->doorbells, 1);
 	if (st->size > 8)
-		counters_of(fabric_self.slot)->bf_copies++;
+		counter_add(&counters_of(fabric_self.slot)->bf_copies, 1);
 	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != st->u->ctx) {
 		if (config_get()->strict)
 			strict_violation("doorbell of QP 0x%06x, which this context does not have",
@@ -61,19 +60,19 @@ void device_store(const struct device_store *st)
 	const uint32_t at = st->offset % UAR_BF_BUFFER;
 
 	/*
-	 * If the mutex was lost, the loop takes it again. The QPs have failed then, and the
+	 * If the lane was lost, the loop takes it again. The QPs have failed then, and the
 	 * requests of this doorbell are flushed.
 	 */
-	while (fabric_lock())
+	while (fabric_lock_lane(st->u->ctx))
 		;
-	counters_of(fabric_self.slot)->traps++;
+	counter_add(&counters_of(fabric_self.slot)->traps, 1);
 	/* Before the execution, which may change the program's memory. */
 	if (config_get()->strict && st->offset >= UAR_BF_FIRST && at % 8 == 0)
 		strict_blueflame(st);
 	if (st->offset >= UAR_BF_FIRST && at == 0 && st->size >= 8)
 		store_sq(st);
 	else if (st->offset >= UAR_BF_FIRST && at == 8)
-		counters_of(fabric_self.slot)->bf_copies++;
+		counter_add(&counters_of(fabric_self.slot)->bf_copies, 1);
 	else if (st->offset == UAR_CQ_DOORBELL && st->size >= 8)
 		store_cq(st);
 	fabric_unlock();

@@ -7,12 +7,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "abi/wire.h"
 #include "trap/uctx.h"
-
-#define UAR_CQ_DOORBELL 0x20u
-#define UAR_BF_FIRST 0x800u
-#define UAR_BF_BUFFER 0x100u /* half of a register */
-#define UAR_BF_REGISTER 0x200u
 
 /* Reads a big-endian word of a store. */
 static inline uint32_t be32_at(const uint8_t *bytes)

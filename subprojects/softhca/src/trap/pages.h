@@ -5,9 +5,8 @@
 
 #include <stdint.h>
 
+#include "abi/wire.h"
 #include "trap/uctx.h"
-
-#define UAR_PAGE 4096u
 
 /* Numbers of doorbell pages in the device file: a kind in bits 8 to 11, and an index below it. */
 #define UAR_NUMBER(kind, index) ((kind) << 8 | (index))

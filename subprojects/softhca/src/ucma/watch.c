@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "ucma/watch.h"
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <sys/epoll.h>
 
 #include "fabric/fabric.h"
 #include "sys/sys.h"
+#include "sys/thread.h"
 
 /* Guarded by the fabric's mutex. */
 static struct watched {
@@ -47,23 +47,14 @@ static void *wait_for_ends(void *arg)
 	return NULL;
 }
 
-/* The caller must have blocked all asynchronous signals: the thread inherits its signal mask. */
 static bool start(void)
 {
-	pthread_attr_t attr;
-	pthread_t t;
-	int r;
-
 	if (epoll >= 0)
 		return true;
 	epoll = (int)SYS(SYS_epoll_create1, EPOLL_CLOEXEC);
 	if (epoll < 0)
 		return false;
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	r = pthread_create(&t, &attr, wait_for_ends, (void *)(intptr_t)epoll);
-	pthread_attr_destroy(&attr);
-	if (!r)
+	if (!thread_start(wait_for_ends, (void *)(intptr_t)epoll))
 		return true;
 	sys_close(epoll);
 	epoll = -1;

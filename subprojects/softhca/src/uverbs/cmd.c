@@ -19,6 +19,14 @@ void cmd_put(struct span to, const void *from, size_t len)
 	memset((char *)to.p + n, 0, to.len - n);
 }
 
+struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len)
+{
+	for (unsigned i = 0; i < h->num_attrs; i++)
+		if (h->attrs[i].attr_id == id)
+			return h->attrs[i].len == len ? &h->attrs[i] : NULL;
+	return NULL;
+}
+
 uint64_t uverbs_channel_fifo(int fd)
 {
 	struct fd_entry e = fds_get(fd);

@@ -7,11 +7,13 @@
 #include <stdint.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #include "hca/objects.h"
 #include "uverbs/uverbs.h"
 
 #define COMP_VECTORS 4 /* completion vectors of a context */
+#define MODERATION_PERIOD_MAX 4095u /* us: 12 bits in the adapter */
 #define LEGACY_DYNAMIC_BFREGS 32u /* registers for the thread domains of a legacy context */
 
 struct span {
@@ -30,6 +32,9 @@ struct cmd {
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
+/* The attribute @id of a command if it has @len bytes, else NULL. */
+struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len);
+
 /* The FIFO of this process's completion channel @fd, else 0. */
 uint64_t uverbs_channel_fifo(int fd);
 
@@ -47,9 +52,11 @@ int cmd_reg_mr(struct cmd *c);
 int check_reg_mr(struct cmd *c); /* must be called before cmd_reg_mr(), without the mutex */
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
+int cmd_reg_dmabuf_mr(struct ib_uverbs_ioctl_hdr *h); /* a method of its own, without the mutex */
 int cmd_create_comp_channel(struct cmd *c);
 int cmd_create_cq(struct cmd *c);
 int cmd_resize_cq(struct cmd *c);
+int cmd_modify_cq(struct cmd *c);
 int cmd_destroy_cq(struct cmd *c);
 int cmd_create_srq(struct cmd *c);
 int cmd_modify_srq(struct cmd *c);

@@ -11,6 +11,7 @@
 #include "hca/event.h"
 #include "hca/journal.h"
 #include "hca/trace.h"
+#include "sched/engine.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
 #include "uverbs/cmd.h"
@@ -18,6 +19,7 @@
 #include "xport/free.h"
 
 #define CQE_MAX ((1u << 22) - 1)
+#define CQ_MODERATE 1u /* attribute of MODIFY_CQ, in no header of the kernel */
 
 int cmd_create_comp_channel(struct cmd *c)
 {
@@ -112,6 +114,8 @@ int cmd_create_cq(struct cmd *c)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
 	obj_publish(OBJ_CQ, i);
+	if (cq->fifo)
+		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar));
 	resp.base.cq_handle = i;
 	resp.base.cqe = req.cqe;
 	drv.cqn = i;
@@ -164,6 +168,24 @@ int cmd_resize_cq(struct cmd *c)
 		return r;
 	resp.cqe = req.cqe;
 	cmd_put(c->out, &resp, sizeof(resp));
+	return 0;
+}
+
+int cmd_modify_cq(struct cmd *c)
+{
+	struct ib_uverbs_ex_modify_cq req;
+	struct cq *cq;
+
+	cmd_get(c->in, &req, sizeof(req));
+	if (!req.attr_mask || req.reserved)
+		return -EINVAL;
+	if (req.attr_mask != CQ_MODERATE)
+		return -EOPNOTSUPP;
+	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
+	if (!cq || req.attr.cq_period > MODERATION_PERIOD_MAX)
+		return -EINVAL;
+	cq->event_count = req.attr.cq_count;
+	cq->event_period = req.attr.cq_period;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/event.h"
 #include "hca/port.h"
@@ -30,6 +31,7 @@ static int make_context(struct cmd *c, int *async_fd)
 	x = ctx_at(i);
 	x->obj.ctx = i; /* the context itself is freed with its objects */
 	x->rail = c->u->rail;
+	x->lane = i;
 	*async_fd = fifo_create(&x->fifo);
 	if (*async_fd < 0)
 		return *async_fd;
@@ -125,6 +127,8 @@ int cmd_query_device(struct cmd *c)
 		.response_length = sizeof(resp),
 		.timestamp_mask = UINT64_MAX, /* of completions: nanoseconds */
 		.hca_core_clock = 1000000,
+		.cq_moderation_caps = {.max_cq_moderation_count = UINT16_MAX,
+			.max_cq_moderation_period = MODERATION_PERIOD_MAX},
 	};
 	struct mlx5_ib_query_device_resp drv = {
 		.response_length = sizeof(drv),
@@ -150,7 +154,6 @@ int cmd_query_device(struct cmd *c)
 int cmd_query_port(struct cmd *c)
 {
 	const struct softhca_rail *rail = &arena()->topo.rails[c->u->rail];
-	uint64_t bad_pkeys = arena()->rails[c->u->rail].counts.bad_pkeys;
 	bool up = !arena()->rails[c->u->rail].link_down;
 	bool roce = rail->link == SOFTHCA_LINK_ROCE;
 	struct ib_uverbs_query_port req;
@@ -159,7 +162,6 @@ int cmd_query_port(struct cmd *c)
 		.max_msg_sz = MAX_MSG,
 		.gid_tbl_len = rail->ngids,
 		.pkey_tbl_len = (uint16_t)rail->npkeys,
-		.bad_pkey_cntr = bad_pkeys < UINT16_MAX ? (uint32_t)bad_pkeys : UINT16_MAX,
 		.flags = rail->grh_required ? IB_UVERBS_QPF_GRH_REQUIRED : 0,
 		.lid = rail->lid,
 		.sm_lid = roce ? 0 : 1,
@@ -174,10 +176,14 @@ int cmd_query_port(struct cmd *c)
 		.phys_state = up ? 5 : 3,
 		.link_layer = roce ? 2 : 1,
 	};
+	struct port_counts counts;
 
 	cmd_get(c->in, &req, sizeof(req));
 	if (req.port_num != 1)
 		return -EINVAL;
+	tally_port(c->u->rail, &counts);
+	resp.bad_pkey_cntr =
+		counts.bad_pkeys < UINT16_MAX ? (uint32_t)counts.bad_pkeys : UINT16_MAX;
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }

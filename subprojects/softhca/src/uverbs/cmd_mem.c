@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /* Protection domains, address handles, memory regions. */
 #include <errno.h>
+#include <linux/magic.h>
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/vfs.h>
 
 #include "hca/config.h"
 #include "hca/journal.h"
 #include "hca/port.h"
 #include "hca/strict.h"
 #include "sys/maps.h"
+#include "sys/sys.h"
 #include "uverbs/cmd.h"
 #include "xport/copy.h"
 #include "xport/free.h"
@@ -195,6 +199,7 @@ int cmd_reg_mr(struct cmd *c)
 	mr->length = req.length;
 	mr->hca_va = req.hca_va;
 	pd->obj.refs++;
+	arena()->procs[fabric_self.slot].locked += mr_locks(req.start, req.length);
 	obj_publish(OBJ_MR, i);
 	resp = (struct ib_uverbs_reg_mr_resp){.mr_handle = i, .lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));
@@ -222,6 +227,7 @@ int cmd_rereg_mr(struct cmd *c)
 	struct ib_uverbs_rereg_mr_resp resp;
 	struct ib_uverbs_rereg_mr req;
 	struct ib_uverbs_reg_mr to;
+	uint64_t *locked = &arena()->procs[fabric_self.slot].locked;
 	struct pd *pd;
 	struct mr *mr;
 	int r;
@@ -241,6 +247,7 @@ int cmd_rereg_mr(struct cmd *c)
 		return r;
 	arena()->pds[mr->pd].obj.refs--;
 	pd->obj.refs++;
+	*locked += mr_locks(to.start, to.length) - mr_locks(mr->start, mr->length);
 	/* In one step, so that the region is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
@@ -268,4 +275,32 @@ int cmd_dereg_mr(struct cmd *c)
 	obj_free(OBJ_MR, req.mr_handle);
 	copy_drain(); /* no copy uses the region any more */
 	return 0;
+}
+
+/*
+ * Returns the error that the kernel has for a descriptor that is no dma-buf. For a dma-buf it is the
+ * error of a kernel without on-demand paging.
+ */
+int cmd_reg_dmabuf_mr(struct ib_uverbs_ioctl_hdr *h)
+{
+	const uint32_t known = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
+			       IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |
+			       IB_UVERBS_ACCESS_RELAXED_ORDERING;
+	struct ib_uverbs_attr *offset = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8);
+	struct ib_uverbs_attr *length = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8);
+	struct ib_uverbs_attr *iova = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8);
+	struct ib_uverbs_attr *fd = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_FD, 4);
+	struct ib_uverbs_attr *access = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, 4);
+	struct statfs fs;
+	int r;
+
+	if (!offset || !length || !iova || !fd || !access || (access->data & ~(uint64_t)known) ||
+		((offset->data ^ iova->data) & (PAGE - 1)))
+		return -EINVAL;
+	r = check_access((uint32_t)access->data);
+	if (!r && offset->data + length->data < offset->data)
+		r = -EINVAL;
+	if (!r)
+		r = (int)SYS(SYS_fstatfs, (uint32_t)fd->data, &fs);
+	return r ? r : fs.f_type == DMA_BUF_MAGIC ? -EOPNOTSUPP : -EINVAL;
 }

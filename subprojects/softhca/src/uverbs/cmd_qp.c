@@ -8,8 +8,9 @@
 #include "hca/event.h"
 #include "hca/owed.h"
 #include "hca/strict.h"
-#include "pump/pump.h"
 #include "hca/trace.h"
+#include "pump/pump.h"
+#include "sched/engine.h"
 #include "trap/pages.h"
 #include "uverbs/cmd.h"
 #include "uverbs/uar.h"
@@ -186,6 +187,7 @@ int cmd_create_qp(struct cmd *c)
 	qp->trace = trace_alloc();
 	owed_init(qp);
 	obj_publish(OBJ_QP, i);
+	engine_watch(OBJ_QP, i, uar_page(c->u, qp->uar));
 	resp.base.qp_handle = i;
 	resp.base.qpn = qp->qpn;
 	resp.base.max_send_wr = req.max_send_wr;

@@ -9,20 +9,13 @@
 #include "hca/objects.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
+#include "uverbs/cmd.h"
 
 /*
  * Ids of doorbell pages. As in the kernel, they differ from the offsets of the pages in the device
  * file.
  */
 #define PAGE_ID_FIRST 0x60u
-
-static struct ib_uverbs_attr *attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len)
-{
-	for (unsigned i = 0; i < h->num_attrs; i++)
-		if (h->attrs[i].attr_id == id)
-			return h->attrs[i].len == len ? &h->attrs[i] : NULL;
-	return NULL;
-}
 
 static bool is_allocated(const struct uctx *u, uint64_t i)
 {
@@ -46,11 +39,11 @@ static int alloc_index(struct uctx *u)
  */
 static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
-	struct ib_uverbs_attr *handle = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0);
-	struct ib_uverbs_attr *type = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 8);
-	struct ib_uverbs_attr *offset = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8);
-	struct ib_uverbs_attr *length = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4);
-	struct ib_uverbs_attr *page_id = attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4);
+	struct ib_uverbs_attr *handle = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_HANDLE, 0);
+	struct ib_uverbs_attr *type = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_TYPE, 8);
+	struct ib_uverbs_attr *offset = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_OFFSET, 8);
+	struct ib_uverbs_attr *length = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_MMAP_LENGTH, 4);
+	struct ib_uverbs_attr *page_id = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_ALLOC_PAGE_ID, 4);
 	int i;
 
 	if (!handle || !type || !offset || !length || !page_id)
@@ -70,7 +63,7 @@ static int uar_alloc(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 
 static int uar_destroy(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
 {
-	struct ib_uverbs_attr *handle = attr(h, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, 0);
+	struct ib_uverbs_attr *handle = cmd_attr(h, MLX5_IB_ATTR_UAR_OBJ_DESTROY_HANDLE, 0);
 
 	if (!handle)
 		return -EINVAL;

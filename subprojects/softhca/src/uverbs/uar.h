@@ -7,8 +7,10 @@
 #define SOFTHCA_UVERBS_UAR_H
 
 #include <rdma/rdma_user_ioctl_cmds.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "abi/wire.h"
 #include "trap/uctx.h"
 
 /* Executes a method of MLX5_IB_OBJECT_UAR. Returns 0 or -errno. */
@@ -19,5 +21,11 @@ int uar_ioctl(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
  * such page. The caller must hold the mutex.
  */
 int uar_of_page_id(const struct uctx *u, uint32_t page_id);
+
+/* The page with number @uar in the mapping of this library; NULL without one. */
+static inline const uint8_t *uar_page(const struct uctx *u, uint32_t uar)
+{
+	return u->pages ? u->pages + uar * UAR_PAGE : NULL;
+}
 
 #endif

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "hca/config.h"
 #include "hca/event.h"
 #include "member/member.h"
 #include "sys/fds.h"
@@ -43,6 +44,21 @@ static int find_free_uctx(void)
 	return -EMFILE;
 }
 
+/* The program may unmap its pages at any time, so the polling thread reads a mapping of its own. */
+static int map_pages(struct uctx *u, int fd)
+{
+	void *p;
+
+	if (config_get()->mode != ENGINE_POLL)
+		return 0;
+	p = mmap((void *)(uintptr_t)u->pages, UAR_SPAN, PROT_READ,
+		MAP_SHARED | (u->pages ? MAP_FIXED : 0), fd, 0);
+	if (p == MAP_FAILED)
+		return -errno;
+	u->pages = p;
+	return 0;
+}
+
 static int init_uctx(int i, int fd, uint32_t rail)
 {
 	struct uctx *u = &uctxs[i];
@@ -53,6 +69,8 @@ static int init_uctx(int i, int fd, uint32_t rail)
 		r = sys_fstat(fd, &st);
 	if (!r)
 		r = clock_page_write(fd);
+	if (!r)
+		r = map_pages(u, fd);
 	if (r)
 		return r;
 	u->rail = rail;
@@ -151,6 +169,7 @@ static const struct command {
 	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, NULL},
 	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, find_doorbells},
 	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, NULL},
+	[IB_USER_VERBS_EX_CMD_MODIFY_CQ] = {cmd_modify_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, find_doorbells},
 	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, NULL},
@@ -240,6 +259,8 @@ int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg)
 		return -EINVAL;
 	if (h->object_id == UVERBS_OBJECT_DEVICE && h->method_id == UVERBS_METHOD_INVOKE_WRITE)
 		return invoke_write(u, h);
+	if (h->object_id == UVERBS_OBJECT_MR && h->method_id == UVERBS_METHOD_REG_DMABUF_MR)
+		return cmd_reg_dmabuf_mr(h);
 	if (h->object_id == MLX5_IB_OBJECT_UAR)
 		return uar_ioctl(u, h);
 	return -EPROTONOSUPPORT;

@@ -3,10 +3,10 @@
  * The command channel: takes the place of the kernel's ib_uverbs behind
  * /dev/infiniband/uverbsN.
  *
- * The provider library sends commands by ioctl. Two kinds of the newer interface's methods are
- * supported: INVOKE_WRITE, and those of doorbell pages (uar.h). All others are refused with
- * EPROTONOSUPPORT. The library then falls back, method by method, to the older commands, which
- * INVOKE_WRITE carries.
+ * The provider library sends commands by ioctl. Three kinds of the newer interface's
+ * methods are supported: INVOKE_WRITE, those of doorbell pages (uar.h), and that of dma-bufs. All
+ * others are refused with EPROTONOSUPPORT. The library then falls back, method by method, to the
+ * older commands, which INVOKE_WRITE carries.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H

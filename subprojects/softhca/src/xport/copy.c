@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/copy.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -33,6 +34,7 @@ static uint64_t begin(const struct copy *c)
 	struct qp *qp = c->qp;
 	uint32_t self = 1 + qp_index(qp);
 
+	assert(fabric_whole());
 	qp->copy_ticket = arena()->next_copy++;
 	qp->copy.word = claim_word((uint32_t)qp->copy_ticket);
 	qp->copy_peer = c->dest->obj.owner;
@@ -76,9 +78,12 @@ int copy_released(const struct copy *c, bool *fault_to)
 {
 	struct fabric_peer peer = fabric_peer(c->dest->obj.owner);
 	uint32_t qpn = c->dest->qpn;
-	uint64_t ticket = begin(c);
+	uint64_t ticket;
 	int r;
 
+	if (!fabric_whole())
+		return -EBUSY;
+	ticket = begin(c);
 	fabric_unlock();
 	claim_enter(&c->qp->copy, claim_word((uint32_t)ticket));
 	r = dma_copy(&peer, c->to, c->nto, c->from, c->nfrom, fault_to);

@@ -40,7 +40,10 @@ struct copy {
 			     aligned words */
 };
 
-/* Implements copy_whole() for long payloads: releases the mutex. */
+/*
+ * Implements copy_whole() for long payloads: releases the mutex. Returns -EBUSY if the caller has
+ * only a lane.
+ */
 int copy_released(const struct copy *c, bool *fault_to) __attribute__((cold));
 
 /*

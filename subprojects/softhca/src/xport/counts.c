@@ -3,11 +3,12 @@
 
 #include <endian.h>
 
+#include "fabric/tally.h"
 #include "hca/objects.h"
 
 static struct port_counts *counts_of(const struct qp *qp)
 {
-	return &arena()->rails[qp_rail(qp)].counts;
+	return &tally_of(&qp->obj)->port;
 }
 
 /* The QP to which the message is sent, or NULL. */
@@ -20,9 +21,9 @@ static const struct qp *peer_of(const struct qp *qp, const struct wqe *w)
 
 static uint64_t packets_of(const struct qp *qp, uint64_t bytes)
 {
-	uint32_t mtu = qp->attr.path_mtu ? 128u << qp->attr.path_mtu : 4096;
+	uint32_t log = qp->attr.path_mtu ? 7u + qp->attr.path_mtu : 12; /* 4096 bytes */
 
-	return bytes ? (bytes + mtu - 1) / mtu : 1;
+	return bytes ? ((bytes - 1) >> log) + 1 : 1;
 }
 
 static void count_request(struct port_counts *c, uint8_t opcode)
@@ -37,22 +38,23 @@ static void count_request(struct port_counts *c, uint8_t opcode)
 
 void counts_message(const struct qp *qp, const struct wqe *w)
 {
-	const struct qp *peer = peer_of(qp, w), *from = qp, *to = peer;
+	const struct qp *peer = peer_of(qp, w);
+	struct port_counts *from = counts_of(qp), *to = peer ? counts_of(peer) : NULL;
 	uint64_t packets = packets_of(qp, w->length);
 
-	if (peer)
-		count_request(counts_of(peer), w->opcode);
+	if (to)
+		count_request(to, w->opcode);
 	if (w->opcode == OP_READ) {
-		from = peer;
-		to = qp;
+		to = from;
+		from = peer ? counts_of(peer) : NULL;
 	}
 	if (from) {
-		counts_of(from)->tx_bytes += w->length;
-		counts_of(from)->tx_packets += packets;
+		from->tx_bytes += w->length;
+		from->tx_packets += packets;
 	}
 	if (to) {
-		counts_of(to)->rx_bytes += w->length;
-		counts_of(to)->rx_packets += packets;
+		to->rx_bytes += w->length;
+		to->rx_packets += packets;
 	}
 }
 

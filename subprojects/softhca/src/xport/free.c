@@ -1,17 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/free.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 #include "hca/event.h"
+#include "hca/journal.h"
 #include "hca/trace.h"
 #include "xport/copy.h"
 #include "xport/wired.h"
+
+/* Moves counts in steps of the journal, so that each stays as it is if this process is killed. */
+static void move(void *to, void *from, size_t bytes)
+{
+	uint64_t *sum = (uint64_t *)to, *part = (uint64_t *)from;
+
+	for (size_t i = 0; i < bytes / sizeof(*part); i++) {
+		if (!part[i])
+			continue;
+		journal_begin();
+		journal_store64(&sum[i], sum[i] + part[i]);
+		journal_store64(&part[i], 0);
+		journal_commit();
+	}
+}
+
+static void free_ctx(uint32_t index)
+{
+	struct arena *a = arena();
+	struct ctx *c = &a->ctxs[index];
+	struct tally *t = &a->tallies[index];
+
+	move(&a->procs[c->obj.owner].counters, &t->process, sizeof(t->process));
+	move(&a->rails[c->rail].counts, &t->port, sizeof(t->port));
+	fifo_remove(c->fifo);
+	lanes_part(index);
+}
 
 void obj_free(enum obj_kind kind, uint32_t index)
 {
 	struct arena *a = arena();
 
+	assert(fabric_whole());
 	if (kind == OBJ_QP) {
 		copy_abandon(&a->qps[index]);
 		wired_stop(&a->qps[index]);
@@ -20,11 +50,15 @@ void obj_free(enum obj_kind kind, uint32_t index)
 	}
 	if (kind == OBJ_CQ)
 		trace_free(a->cqs[index].trace);
-	if (kind == OBJ_MR)
+	if (kind == OBJ_MR) {
+		const struct mr *mr = &a->mrs[index];
+
 		a->mr_gen[index]++;
+		a->procs[mr->obj.owner].locked -= mr_locks(mr->start, mr->length);
+	}
 	if (kind == OBJ_CTX)
-		fifo_remove(a->ctxs[index].fifo);
-	obj_at(kind, index)->used = 0;
+		free_ctx(index);
+	obj_retract(kind, index);
 }
 
 /* @field: offset of the member of struct obj to compare. QPs first, because they use the others. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/qp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
@@ -304,6 +305,7 @@ void qp_end_receive(struct qp *qp, bool completes)
  */
 void qp_to_error(struct qp *qp)
 {
+	assert(fabric_whole());
 	qp->flushing = 1;
 	atomic_signal_fence(memory_order_seq_cst);
 	qp->state = QPS_ERR;

@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "fabric/tally.h"
 #include "hca/event.h"
 #include "hca/journal.h"
 #include "hca/strict.h"
@@ -155,7 +156,7 @@ void recv_taken(struct qp *qp)
 	struct srq *srq;
 	uint32_t posted;
 
-	counters_of(qp->obj.owner)->recvs++;
+	tally_of(&qp->obj)->process.recvs++;
 	if (qp->srq == NO_INDEX)
 		return;
 	srq = srq_of(qp);

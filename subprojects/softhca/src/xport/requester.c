@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/xport.h"
 
-#include "fabric/fabric.h"
+#include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/objects.h"
 #include "hca/strict.h"
@@ -111,7 +111,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 
 static void succeed(struct qp *qp, const struct wqe *w)
 {
-	struct softhca_counters *c = counters_of(qp->obj.owner);
+	struct softhca_counters *c = &tally_of(&qp->obj)->process;
 
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
@@ -119,7 +119,8 @@ static void succeed(struct qp *qp, const struct wqe *w)
 	if (w->opcode != OP_NOP)
 		counts_message(qp, w);
 	trace_wqe(qp, w, SYN_NONE);
-	link_done(qp);
+	if (arena()->link_mode)
+		link_done(qp);
 	complete_send(qp, w);
 }
 
@@ -159,6 +160,7 @@ enum turn {
 	T_NEXT, /* continue with the next WQE */
 	T_END, /* nothing more now */
 	T_WAIT, /* wait for the end of another copy, then retry */
+	T_WHOLE, /* take the mutex instead of the lane, then retry */
 };
 
 /* Executes the WQE at sq_done. */
@@ -169,7 +171,7 @@ static enum turn step(struct qp *qp)
 	struct wqe w;
 	uint64_t due;
 
-	due = link_due(qp);
+	due = arena()->link_mode ? link_due(qp) : 0;
 	if (due) {
 		timer_wait(qp, due);
 		return T_END;
@@ -182,6 +184,8 @@ static enum turn step(struct qp *qp)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
 		a = deliver(qp, &w);
+	if (a.verdict != V_DONE && !fabric_whole())
+		return T_WHOLE;
 	/*
 	 * A message from the QP to itself may have moved the QP to ERR. In SQD the message is
 	 * finished.
@@ -212,6 +216,7 @@ static enum turn step(struct qp *qp)
 		qp->held = qp->sq_done + 1;
 		return T_WAIT;
 	case V_STOPPED:
+	case V_WHOLE:
 		return T_END;
 	case V_LATER:
 		if (qp->piece_of == qp->sq_done + 1)
@@ -237,11 +242,11 @@ __attribute__((cold)) static void flush_later_posted(struct qp *qp)
 		xport_flush(qp);
 }
 
-static inline enum turn send_posted(struct qp *qp)
+/* For QPs whose messages the holder of a lane cannot execute. T_NEXT: execute them now. */
+__attribute__((noinline)) static enum turn send_unusual(struct qp *qp)
 {
-	enum turn t;
-	uint32_t pi;
-
+	if (!fabric_whole())
+		return T_WHOLE;
 	if (qp->state == QPS_ERR) {
 		flush_later_posted(qp);
 		return T_END;
@@ -252,7 +257,20 @@ static inline enum turn send_posted(struct qp *qp)
 	}
 	if (qp->copy_to)
 		return T_WAIT; /* another thread executes it */
-	if (qp->state != QPS_RTS || !qp->sq_count || !xport_producer(qp, &pi))
+	return qp->state == QPS_RTS ? T_NEXT : T_END;
+}
+
+__attribute__((always_inline)) static inline enum turn send_posted(struct qp *qp)
+{
+	enum turn t;
+	uint32_t pi;
+
+	if (qp->state != QPS_RTS || qp->wired || qp->copy_to || qp->type == QPT_UD) {
+		t = send_unusual(qp);
+		if (t != T_NEXT)
+			return t;
+	}
+	if (!qp->sq_count || !xport_producer(qp, &pi))
 		return T_END;
 	if (arena()->link_mode)
 		link_schedule(qp, pi);
@@ -275,11 +293,27 @@ __attribute__((cold)) static void send_after_copies(struct qp *qp)
 	while (qp->obj.used && qp->qpn == qpn && send_posted(qp) == T_WAIT);
 }
 
+/* Any object may have changed when the mutex is taken instead of the lane. */
+__attribute__((cold)) static enum turn send_with_mutex(struct qp *qp)
+{
+	uint32_t qpn = qp->qpn;
+
+	fabric_widen();
+	return qp->obj.used && qp->qpn == qpn ? send_posted(qp) : T_END;
+}
+
 void xport_send(struct qp *qp)
 {
-	if (arena()->chaos && qp->state != QPS_ERR && !qp->wired)
+	enum turn t;
+
+	if (arena()->chaos && qp->state != QPS_ERR && !qp->wired) {
 		chaos_announce(qp);
-	else if (send_posted(qp) == T_WAIT)
+		return;
+	}
+	t = send_posted(qp);
+	if (t == T_WHOLE)
+		t = send_with_mutex(qp);
+	if (t == T_WAIT)
 		send_after_copies(qp);
 }
 

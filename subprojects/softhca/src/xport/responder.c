@@ -65,6 +65,8 @@ bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w)
 {
 	if (packet_pkeys_match(qp_pkey(qp), qp_pkey(dest)))
 		return true;
+	if (!fabric_whole())
+		return false; /* counted when the message is executed with the mutex */
 	counts_bad_pkeys(dest, counts_request_packets(qp, w));
 	if (config_get()->strict)
 		report_partition(qp, dest);
@@ -74,6 +76,8 @@ bool in_partition(struct qp *qp, const struct qp *dest, const struct wqe *w)
 /* A refused request also moves the responder's QP to ERR and sends its owner an event. */
 static struct answer nak(struct qp *dest, enum syndrome s)
 {
+	if (!fabric_whole())
+		return answer(V_WHOLE);
 	if (dest->type == QPT_RC) {
 		async_qp(dest, s == SYN_REMOTE_ACCESS ? EV_QP_ACCESS_ERR : EV_QP_REQ_ERR);
 		qp_to_error(dest);
@@ -95,6 +99,8 @@ __attribute__((cold)) static struct answer forbidden(struct qp *dest)
 __attribute__((cold)) static struct answer copy_failed(int r, bool at_responder, struct qp *dest,
 	const struct qp *qp)
 {
+	if (!fabric_whole())
+		return answer(V_WHOLE);
 	if (r == -EINPROGRESS)
 		return answer(V_LATER);
 	if (r == -ECANCELED)
@@ -131,6 +137,8 @@ static bool remote_range(const struct qp *dest, const struct wqe *w, uint32_t ac
 /* The answer after recv_peek() has returned the error @r. */
 __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const struct qp *qp)
 {
+	if (!fabric_whole())
+		return answer(V_WHOLE);
 	if (r == -EAGAIN) {
 		counts_no_receive(dest);
 		return (struct answer){.verdict = V_RNR, .rnr_timer = dest->attr.min_rnr_timer};
@@ -212,6 +220,8 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 static struct answer recv_failed(struct qp *dest, const struct recv *rx, enum syndrome local,
 	enum syndrome remote)
 {
+	if (!fabric_whole())
+		return answer(V_WHOLE);
 	complete_recv_error(dest, rx, local);
 	qp_to_error(dest);
 	return refuse(remote);
@@ -287,6 +297,8 @@ static struct answer respond_atomic(struct qp *dest, struct qp *qp, struct wqe *
 	bool at_dest;
 	int r;
 
+	if (!fabric_whole())
+		return answer(V_WHOLE);
 	if (!dest->attr.max_dest_rd_atomic || (w->raddr & 7))
 		return nak(dest, SYN_REMOTE_INVAL_REQ);
 	if (!remote_range(dest, w, IB_UVERBS_ACCESS_REMOTE_ATOMIC, sizeof(old), &seg))
@@ -347,12 +359,26 @@ __attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest,
 	return true;
 }
 
+/* Gives both QPs the same lane. Returns false if this thread holds the lane of one of them. */
+__attribute__((cold)) static bool join(const struct qp *qp, const struct qp *dest)
+{
+	if (!fabric_whole())
+		return false;
+	lanes_join(qp->obj.ctx, dest->obj.ctx);
+	return true;
+}
+
 struct answer respond(struct qp *qp, struct wqe *w)
 {
+	const struct ctx *ctx = ctx_at(qp->obj.ctx);
 	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
 	enum syndrome s;
 
-	if (!dest || dest->type != qp->type || !path_leads_to(&qp->attr, qp_rail(qp), dest))
+	if (!dest || dest->type != qp->type)
+		return answer(V_NO_ANSWER);
+	if (ctx->lane != ctx_at(dest->obj.ctx)->lane && !join(qp, dest))
+		return answer(V_WHOLE);
+	if (!path_leads_to(&qp->attr, ctx->rail, dest))
 		return answer(V_NO_ANSWER);
 	if (!fabric_reachable(dest->obj.owner))
 		return answer(V_DEAD);

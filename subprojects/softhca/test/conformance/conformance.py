@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 60  # against hanging only
+GUARD_S = 100  # against hanging only
 ROCE = "link=roce rate_mbps=100000\n"
 FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
 

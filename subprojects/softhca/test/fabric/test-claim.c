@@ -10,7 +10,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -108,14 +107,13 @@ static pid_t child(void (*fn)(void), bool with_mutex)
 	memset(shared, 0, sizeof(*shared));
 	pid = test_fork();
 	if (!pid) {
-		/* It may spin with all signals blocked. */
-		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 		member_forget();
 		CHECK(!member_attach());
 		if (with_mutex && fabric_enter(&saved))
 			_exit(LOST);
 		if (with_mutex)
-			arena()->lock.to[0].iov_len = arena()->lock.to[1].iov_len = 64;
+			arena()->whole.claim.to[0].iov_len = arena()->whole.claim.to[1].iov_len =
+				64;
 		fn();
 		fabric_leave(&saved);
 		_exit(KEPT);
@@ -143,9 +141,9 @@ static int ended(pid_t pid)
 /* Makes one check. Returns true if the mutex was taken, and releases it. */
 static bool look(struct claim_watch *w)
 {
-	if (!claim_take_over(&arena()->lock, w, CLAIM_FOR_ME))
+	if (!claim_take_over(&arena()->whole.claim, w, CLAIM_FOR_ME))
 		return false;
-	CHECK(claim_drop(&arena()->lock));
+	CHECK(claim_drop(&arena()->whole.claim));
 	return true;
 }
 
@@ -197,8 +195,8 @@ static void who_is_stopped(void)
 	stop(pid);
 	CHECK(!look(&w));
 	CHECK(look(&w));
-	CHECK_EQ(arena()->lock.to[0].iov_len, 0);
-	CHECK_EQ(arena()->lock.to[1].iov_len, 0);
+	CHECK_EQ(arena()->whole.claim.to[0].iov_len, 0);
+	CHECK_EQ(arena()->whole.claim.to[1].iov_len, 0);
 	rounds = shared->rounds;
 	CHECK_EQ(ended(pid), LOST);
 	CHECK_EQ(shared->rounds, rounds); /* no instruction of it was executed any more */
@@ -247,15 +245,15 @@ static void send_signal(pid_t pid)
 static void owner_is_first(void)
 {
 	pid_t pid = child(spin, true);
-	uint64_t word = arena()->lock.word;
+	uint64_t word = arena()->whole.claim.word;
 
 	send_signal(pid);
-	while (__atomic_load_n(&arena()->lock.word, __ATOMIC_RELAXED) == word)
+	while (__atomic_load_n(&arena()->whole.claim.word, __ATOMIC_RELAXED) == word)
 		sched_yield();
-	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH);
-	CHECK(!claim_replace(&arena()->lock, word));
+	CHECK_EQ(arena()->whole.claim.word, word + CLAIM_EPOCH);
+	CHECK(!claim_replace(&arena()->whole.claim, word));
 	CHECK_EQ(ended(pid), KEPT);
-	CHECK_EQ(arena()->lock.word, word + CLAIM_EPOCH - (uint32_t)word);
+	CHECK_EQ(arena()->whole.claim.word, word + CLAIM_EPOCH - (uint32_t)word);
 }
 
 /*
@@ -264,16 +262,16 @@ static void owner_is_first(void)
  */
 static void signal_is_late(void)
 {
-	uint64_t word = arena()->lock.word;
+	uint64_t word = arena()->whole.claim.word;
 	sigset_t saved;
 
 	send_signal(getpid());
-	CHECK_EQ(arena()->lock.word, word);
+	CHECK_EQ(arena()->whole.claim.word, word);
 	CHECK(!fabric_enter(&saved));
 	send_signal(getpid());
-	CHECK_EQ(arena()->lock.word >> CLAIM_OWNER_BITS, (word >> CLAIM_OWNER_BITS) + 2);
+	CHECK_EQ(arena()->whole.claim.word >> CLAIM_OWNER_BITS, (word >> CLAIM_OWNER_BITS) + 2);
 	fabric_leave(&saved);
-	CHECK_EQ(arena()->lock.word & CLAIM_OWNER_MASK, 0);
+	CHECK_EQ(arena()->whole.claim.word & CLAIM_OWNER_MASK, 0);
 }
 
 int main(void)

@@ -3,8 +3,9 @@
  * A process is killed, or stopped, after each number of instructions of a step: it reads the next
  * receive of a survivor's SRQ, makes two completions for the survivor's queues, and takes the
  * receive. Then the survivor must find all effects of the step or none, and the event for which it
- * has armed. Each receive of the SRQ is taken once, in the order of the list. A process that was
- * stopped must not change anything when it continues.
+ * has armed. Each receive of the SRQ is taken once, in the order of the list. Every second victim
+ * holds a lane instead of the mutex. A process that was stopped must not change anything when it
+ * continues.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -28,7 +29,7 @@
 #define ENTRIES 64u /* of the SRQ */
 #define ORDER 37u /* entry number i of the list is ORDER * i modulo ENTRIES */
 #define POSTED 48u /* entries that are posted and not taken */
-#define LOST 3 /* exit status of a victim that has lost the mutex */
+#define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
 #define STRIDE 17 /* between the instruction counts of one run; the first count differs */
 #define SELDOM 3 /* times STRIDE: for stops, because they leave the same state as kills */
 
@@ -93,6 +94,7 @@ static void make_objects(void)
 	uint64_t fifo;
 
 	fabric_enter(&saved);
+	obj_publish(OBJ_CTX, obj_alloc(OBJ_CTX, NO_INDEX));
 	channel = fifo_create(&fifo);
 	CHECK(channel >= 0);
 	CHECK(!fcntl(channel, F_SETFL, O_NONBLOCK));
@@ -129,8 +131,14 @@ static void victim(uint32_t n, enum part part)
 
 	member_forget();
 	CHECK(!member_attach());
-	if (fabric_enter(&saved))
+	if (n % 2) {
+		fabric_block(&saved);
+		if (fabric_lock_lane(0))
+			_exit(LOST);
+	} else if (fabric_enter(&saved)) {
 		_exit(LOST);
+	}
+	CHECK_EQ(fabric_whole(), !(n % 2));
 	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
 	stop_if(part == LOOK);
 	CHECK(!recv_peek(qp, &rx));
@@ -143,7 +151,7 @@ static void victim(uint32_t n, enum part part)
 	journal_commit();
 	stop_if(part == COMMIT);
 	stop_if(part == FLUSH);
-	cq_flush_runs();
+	cq_flush_runs(fabric_lane()->comp_queues);
 	raise(SIGSTOP);
 	_exit(1);
 }
@@ -171,19 +179,20 @@ static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t 
 	return ended;
 }
 
-/* Continues the victim, which must find at once that it has lost the mutex. */
+/* Continues the victim, which must find at once that it has lost the mutex or the lane. */
 static void continue_victim(pid_t pid)
 {
 	struct queue before[2] = {queues[0], queues[1]};
 	uint32_t producers[2] = {queues[0].cq->producer, queues[1].cq->producer};
-	struct journal journal = arena()->journal;
+	struct journal whole = arena()->whole.journal, lane = arena()->lanes[0].journal;
 	uint32_t taken = srq->taken, head = srq->head;
 
 	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
 	CHECK(!kill(pid, SIGCONT)); /* it may be about to stop itself */
 	CHECK_EQ(test_reap(pid), LOST);
 	CHECK(!memcmp(before, queues, sizeof(before)));
-	CHECK(!memcmp(&journal, &arena()->journal, sizeof(journal)));
+	CHECK(!memcmp(&whole, &arena()->whole.journal, sizeof(whole)));
+	CHECK(!memcmp(&lane, &arena()->lanes[0].journal, sizeof(lane)));
 	CHECK_EQ(queues[0].cq->producer, producers[0]);
 	CHECK_EQ(queues[1].cq->producer, producers[1]);
 	CHECK_EQ(srq->taken, taken);
@@ -248,7 +257,7 @@ static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, b
 	done = queues[0].cq->producer != before;
 	CHECK_EQ(srq->taken, taken + done);
 	CHECK_EQ(srq->head, entry(srq->taken));
-	CHECK(!arena()->journal.active);
+	CHECK(!arena()->whole.journal.active && !arena()->lanes[0].journal.active);
 	take_receives();
 	fabric_leave(&saved);
 	check_queue(&queues[0], before, done, n);

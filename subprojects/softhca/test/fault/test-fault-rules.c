@@ -104,6 +104,11 @@ static void written_back(void)
 		"action=kill device=abcdefghijklmno peer=abcdefghijklmno qpn=0xffffff pid=2147483647 opcode=write "
 		"opcode=write_imm opcode=send opcode=send_imm opcode=read opcode=cmp_swap "
 		"opcode=fetch_add nth=1844674407370955161 count=1 percent=99 bytes=3",
+		"action=partial device=abcdefghijklmno peer=abcdefghijklmno qpn=0xffffff "
+		"pid=2147483647 opcode=send opcode=send_imm opcode=write opcode=write_imm "
+		"opcode=read opcode=cmp_swap opcode=fetch_add nth=18446744073709551615 "
+		"count=18446744073709551615 percent=99 syndrome=local_protection "
+		"bytes=18446744073709551615",
 		"action=error nth=1 count=1 syndrome=local_qp_op",
 		"action=delay nth=2 count=0 delay_ns=1000",
 		"action=late peer=abcdefghijklmno nth=1 count=1 delay_ns=7 syndrome=remote_op",
@@ -123,7 +128,7 @@ static void written_back(void)
 		CHECK_EQ(parse(text), 0);
 		CHECK(!memcmp(&first, &rules[0], sizeof(first)));
 	}
-	CHECK_STR(text, texts[7]);
+	CHECK_STR(text, texts[ARRAY_SIZE(texts) - 1]);
 }
 
 static void environment(void)

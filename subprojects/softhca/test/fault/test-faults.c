@@ -5,7 +5,7 @@
  */
 #include <errno.h>
 #include <limits.h>
-#include <sched.h>
+#include <poll.h>
 #include <signal.h>
 
 #include "../hca/rig.h"
@@ -126,7 +126,7 @@ static struct softhca_counters await_late(void)
 	struct softhca_counters c;
 
 	do {
-		sched_yield();
+		poll(NULL, 0, 1);
 		CHECK(!softhca_counters_self(&c));
 	} while (!c.late_placed && !c.late_lost);
 	return c;
@@ -273,11 +273,11 @@ static const struct fault_case {
 	{"no-answer", "action=no_answer count=0", no_answer_for_ever, 0},
 	{"delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0},
 	{"partial", "action=partial bytes=100", partial_write, 0},
-	{"late", "peer=mlx5_0 action=late delay_ns=20000000 syndrome=retry_exceeded", late_write,
+	{"late", "peer=mlx5_0 action=late delay_ns=1000000000 syndrome=retry_exceeded", late_write,
 		0},
-	{"late-fenced", "action=late delay_ns=20000000 syndrome=retry_exceeded",
+	{"late-fenced", "action=late delay_ns=1000000000 syndrome=retry_exceeded",
 		late_write_after_fence, 0},
-	{"late-given-up", "action=late delay_ns=20000000", late_write_given_up, 0},
+	{"late-given-up", "action=late delay_ns=1000000000", late_write_given_up, 0},
 	{"late-waited-for", "action=late delay_ns=2000000", late_write_waited_for, 0},
 	{"not-meant",
 		"device=mlx5_9 action=error; peer=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"

@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "command.h"
 #include "rig.h"
 
 static struct rig a, b;
@@ -263,15 +264,70 @@ static void import(void)
 	rig_close(&a);
 }
 
-/* Not emulated either. */
+/* The limits of moderation. test-events has its effect. */
 static void moderate(void)
 {
-	struct ibv_modify_cq_attr attr = {.attr_mask = IBV_CQ_ATTR_MODERATE,
-		.moderate = {.cq_count = 8, .cq_period = 16}};
+	static const struct {
+		struct ib_uverbs_ex_modify_cq req;
+		int error;
+	} cases[] = {
+		{{.attr_mask = 1, .attr = {8, 16}}, 0},
+		{{.attr_mask = 1, .attr = {UINT16_MAX, 4095}}, 0},
+		{{.attr_mask = 1, .attr = {8, 4096}}, -EINVAL},
+		{{.attr_mask = 1, .cq_handle = 999}, -EINVAL},
+		{{.attr_mask = 1, .reserved = 1}, -EINVAL},
+		{{.attr_mask = 0}, -EINVAL},
+		{{.attr_mask = 2}, -EOPNOTSUPP},
+		{{.attr_mask = 3}, -EOPNOTSUPP},
+	};
+	const uint64_t number = IB_USER_VERBS_EX_CMD_MODIFY_CQ | IB_USER_VERBS_CMD_FLAG_EXTENDED;
+	struct ibv_device_attr_ex device;
 
 	rig_open(&a, NULL);
-	CHECK_EQ(ibv_modify_cq(a.scq, &attr), EOPNOTSUPP);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct ib_uverbs_ex_modify_cq req = cases[i].req;
+
+		req.cq_handle += a.scq->handle;
+		CHECK_EQ(command_write(a.ctx, number, &req, sizeof(req), NULL, 0, NULL, 0),
+			cases[i].error);
+	}
+	CHECK(!ibv_query_device_ex(a.ctx, NULL, &device));
+	CHECK_EQ(device.cq_mod_caps.max_cq_count, UINT16_MAX);
+	CHECK_EQ(device.cq_mod_caps.max_cq_period, 4095);
 	rig_close(&a);
+}
+
+/* A descriptor that is no dma-buf, after all that the kernel checks first. */
+static void dmabuf(void)
+{
+	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+			IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
+	const int closed = 9999, file = open("/dev/null", O_RDWR | O_CLOEXEC);
+	const struct {
+		uint64_t offset, length, iova;
+		int fd, access, error;
+	} cases[] = {
+		{0, 4096, 0, file, all, EINVAL},
+		{0, 4096, 0, closed, all, EBADF},
+		{0, 4096, 0, -1, 0, EBADF},
+		{64, 4096, 8192 + 64, closed, 0, EBADF},
+		{64, 4096, 8192, closed, 0, EINVAL},
+		{4096, UINT64_MAX - 4095, 0, closed, 0, EINVAL},
+		{0, 4096, 0, closed, IBV_ACCESS_REMOTE_WRITE, EINVAL},
+		{0, 4096, 0, closed, IBV_ACCESS_ON_DEMAND, EINVAL},
+	};
+	union command c = {0};
+
+	rig_open(&a, NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		CHECK(!ibv_reg_dmabuf_mr(a.pd, cases[i].offset, cases[i].length, cases[i].iova,
+			cases[i].fd, cases[i].access));
+		CHECK_EQ(errno, cases[i].error);
+	}
+	CHECK_EQ(command_execute(&c, a.ctx, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR),
+		-EINVAL);
+	rig_close(&a);
+	CHECK(!close(file));
 }
 
 /* dup2() onto the device closes it. */
@@ -328,6 +384,7 @@ int main(void)
 	duplicates();
 	import();
 	moderate();
+	dmabuf();
 	replaced();
 	duplicate_channel();
 	return 0;

@@ -8,13 +8,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -307,7 +307,6 @@ static void doomed(int fd)
 	struct rig_addr to;
 	struct rig r;
 
-	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	test_get(fd, &op, sizeof(op));
 	rig_open(&r, NULL);
 	rig_fill(r.buf, LONG, 9);
@@ -322,7 +321,7 @@ struct doomed {
 };
 
 /* Started before this process has threads and a device. */
-static struct doomed spare[4];
+static struct doomed spare[6];
 
 static void make_doomed(void)
 {
@@ -420,6 +419,37 @@ static void killed_flush(struct doomed *d, bool kill_it)
 }
 
 /*
+ * Another process gets the place of the dead sender in the fabric. Its QP works when this process
+ * waits for the copy of the dead one.
+ */
+static void killed_place(struct doomed *d, struct doomed *next)
+{
+	const enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE;
+	struct pollfd has_joined = {.fd = next->fd, .events = POLLIN};
+	struct rig r, s;
+	struct gap g, h;
+
+	under_way(d, &r, &g, op, false);
+	doom(d);
+	test_put(next->fd, &op, sizeof(op));
+	CHECK_EQ(poll(&has_joined, 1, -1), 1); /* it sends its address after it has joined */
+	CHECK(!ibv_dereg_mr(g.mr));
+	g.mr = NULL;
+	rig_open(&s, NULL);
+	gap_open(&h, s.pd);
+	rig_meet(&s, next->fd, h.mr, (struct rig_timers){0});
+	gap_reached();
+	gap_fill(&h);
+	while (!rig_same(h.p, LONG, 9))
+		sched_yield();
+	doom(next);
+	gap_close(&h);
+	gap_close(&g);
+	rig_close(&s);
+	rig_close(&r);
+}
+
+/*
  * A time limit. SIGALRM is blocked in a thread that executes a doorbell, so alarm() is not enough.
  */
 static void guard(void)
@@ -476,5 +506,6 @@ int main(void)
 	killed_srq(&spare[1]);
 	killed_flush(&spare[2], true);
 	killed_flush(&spare[3], false);
+	killed_place(&spare[4], &spare[5]);
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 static struct rig a, b;
 
@@ -190,6 +191,18 @@ static void nothing_is_left(void)
 	CHECK(stat("/sys/class/infiniband/mlx5_0/ports/1/.counter", &st) != 0);
 }
 
+/* A process keeps the counts of the contexts that it has closed. */
+static void contexts_are_closed(void)
+{
+	struct softhca_counters before, after;
+
+	CHECK(!softhca_counters_self(&before));
+	CHECK(before.cqes);
+	rig_close_pair(&a, &b);
+	CHECK(!softhca_counters_self(&after));
+	CHECK_EQ(after.cqes, before.cqes);
+}
+
 int main(void)
 {
 	test_fabric("counts");
@@ -204,6 +217,6 @@ int main(void)
 	dropped_datagram();
 	no_answer();
 	nothing_is_left();
-	rig_close_pair(&a, &b);
+	contexts_are_closed();
 	return 0;
 }

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Events: completion channels (next, solicited, already there), woken from another
- * thread and another process; the SRQ's limit; errors of QPs; none left at destroy.
+ * thread and another process, moderated; the SRQ's limit; errors of QPs; none left at destroy.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 #define ROUNDS 300 /* of messages between two processes */
 
@@ -18,7 +22,7 @@ static bool readable(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	/* A polling adapter notices an arm only after a moment. */
-	int r = poll(&p, 1, getenv("SOFTHCA_MODE") ? 200 : 0);
+	int r = poll(&p, 1, rig_mode("poll") ? 200 : 0);
 
 	CHECK(r >= 0);
 	return r;
@@ -201,14 +205,147 @@ static void cq_overrun_ignored(void)
 	rig_close_pair(&a, &b);
 }
 
+static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	if (!stopped_ns)
+		return (int)syscall(SYS_clock_gettime, id, ts);
+	*ts = (struct timespec){(time_t)(stopped_ns / 1000000000u),
+		(long)(stopped_ns % 1000000000u)};
+	return 0;
+}
+
+static void moderate(struct ibv_cq *cq, uint16_t count, uint16_t us)
+{
+	struct ibv_modify_cq_attr attr = {IBV_CQ_ATTR_MODERATE, {count, us}};
+
+	CHECK(!ibv_modify_cq(cq, &attr));
+}
+
+static void poll_all(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+
+	while (ibv_poll_cq(cq, 1, &wc) > 0)
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+}
+
+/* A step of a case of moderated(). */
+static void act(char what)
+{
+	switch (what) {
+	case 'a': /* arm for the next completion */
+	case 's': /* arm for the next solicited one */
+		CHECK(!ibv_req_notify_cq(b.rcq, what == 's'));
+		break;
+	case 'm': /* a message */
+	case 'M': /* a solicited one */
+		rig_recv(&b, 0, 0, 64);
+		rig_post(&a,
+			&(struct rig_wr){.op = IBV_WR_SEND,
+				.flags = IBV_SEND_SIGNALED | (what == 'M' ? IBV_SEND_SOLICITED : 0),
+				.len = 8});
+		break;
+	case 't': /* time: 1 ns less than 100 us */
+		stopped_ns += 99999;
+		break;
+	case 'i': /* 1 ns */
+		stopped_ns++;
+		break;
+	case 'p':
+		poll_all(b.rcq);
+		break;
+	case 'E': /* one event */
+		CHECK(readable(b.channel->fd));
+		take_event(&b, b.rcq);
+		/* fall through */
+	default: /* none */
+		CHECK(!readable(b.channel->fd));
+	}
+	CHECK(softhca_step() >= 0);
+	poll_all(a.scq);
+}
+
+/* Two queues of a process, the later one first. */
+static void two_queues(void)
+{
+	moderate(b.rcq, 9, 200);
+	moderate(a.scq, 9, 100);
+	act('a');
+	CHECK(!ibv_req_notify_cq(a.scq, 0));
+	act('m');
+	stopped_ns += 100000;
+	act('-');
+	CHECK(readable(a.channel->fd));
+	take_event(&a, a.scq);
+	stopped_ns += 100000;
+	softhca_step();
+	act('E');
+}
+
+static void moderated(void)
+{
+	static const struct {
+		uint16_t count, us;
+		const char *acts;
+	} cases[] = {
+		{3, 100, "amm-mE"}, /* the number */
+		{3, 100, "amtm-iE"}, /* the time, from the first */
+		{3, 100, "aM-tiE"},
+		{3, 100, "mma-mE"}, /* completions before the arm count */
+		{3, 100, "mmmaE"},
+		{3, 100, "ma-tiE"},
+		{3, 100, "sM-tiE"},
+		{3, 100, "smmm-ti-ME"}, /* the first must be solicited */
+		{3, 100, "sMm-mE"},
+		{3, 100, "MmmsE"},
+		{3, 100, "mmms-ti-"},
+		{3, 100, "ampa-ti-m-tiE"}, /* nothing is left to report */
+		{0, 100, "amE"},
+		{3, 0, "amE"},
+		{1, 100, "amE"},
+	};
+
+	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
+	stopped_ns = 1000000000u;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		rig_open_pair(&a, &(struct rig_attr){.events = true}, &b,
+			&(struct rig_attr){.events = true});
+		moderate(b.rcq, cases[i].count, cases[i].us);
+		for (const char *c = cases[i].acts; *c; c++)
+			act(*c);
+		rig_close_pair(&a, &b);
+	}
+	rig_open_pair(&a, &(struct rig_attr){.events = true}, &b,
+		&(struct rig_attr){.events = true});
+	two_queues();
+	rig_close_pair(&a, &b);
+	exit(0);
+}
+
+/* The adapter's own thread sends an event whose time has come. */
+static void moderated_by_thread(void)
+{
+	open_pair(false);
+	moderate(b.rcq, 9, 1000);
+	CHECK(!ibv_req_notify_cq(b.rcq, 0));
+	send_from_a(0);
+	take_event(&b, b.rcq);
+	rig_wait_ok(b.rcq);
+	rig_close_pair(&a, &b);
+}
+
 int main(void)
 {
 	test_fabric("events");
+	CHECK_EQ(rig_child(moderated, NULL), 0); /* has a mode of its own, so it comes first */
 	between_processes();
 	next_and_solicited();
 	srq_limit();
 	qp_errors();
 	cq_overrun();
 	cq_overrun_ignored();
+	moderated_by_thread();
 	return 0;
 }

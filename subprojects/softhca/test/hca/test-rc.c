@@ -393,10 +393,31 @@ static void records(void)
 	rig_close_pair(&a, &b);
 }
 
+/* Exactly the bytes of a message are stored, whatever its length and place; a receive may be longer. */
+static void lengths(void)
+{
+	static const uint8_t untouched[64];
+
+	open_pair(NULL);
+	rig_fill(a.buf, 512, 3);
+	for (uint32_t len = 1; len < 300; len += len < 40 ? 1 : 7) {
+		memset(b.buf + DST, 0, 512);
+		rig_recv(&b, 1, DST + len % 8, 400);
+		rig_send(&a, len);
+		rig_wait_ok(a.scq);
+		CHECK_EQ(rig_wait_ok(b.rcq).byte_len, len);
+		CHECK(!memcmp(b.buf + DST, untouched, len % 8));
+		CHECK(!memcmp(b.buf + DST + len % 8, a.buf, len));
+		CHECK(!memcmp(b.buf + DST + len % 8 + len, untouched, sizeof(untouched)));
+	}
+	rig_close_pair(&a, &b);
+}
+
 int main(void)
 {
 	test_fabric("rc");
 	records();
+	lengths();
 	writes_and_reads();
 	immediates(false, 0);
 	immediates(true, 0);

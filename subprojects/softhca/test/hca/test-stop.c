@@ -13,7 +13,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -90,10 +89,12 @@ static void victim(int fd)
 	struct rig v;
 	char go;
 
-	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	rig_open(&v, NULL);
 	rig_fill(v.buf, k->len, 1);
 	to = rig_meet(&v, fd, NULL, (struct rig_timers){0});
+	rig_request(&v, IBV_WR_RDMA_WRITE, 0, to); /* now both ends share a lane */
+	rig_wait_ok(v.scq);
+	test_put(fd, "r", 1);
 	test_get(fd, &go, 1);
 	post_message(&v, k, &to);
 	__atomic_store_n(&shared->posted, 1, __ATOMIC_RELAXED);
@@ -152,6 +153,7 @@ static unsigned recoveries(void)
 static struct process start(const struct kind *k)
 {
 	struct process p;
+	char ready;
 
 	memset(shared, 0, sizeof(*shared));
 	kind = k;
@@ -162,6 +164,7 @@ static struct process start(const struct kind *k)
 	CHECK(target_mr);
 	post_receive();
 	p.at = rig_meet(&r, p.fd, target_mr, (struct rig_timers){.timeout = 1, .retry = 1});
+	test_get(p.fd, &ready, 1);
 	before = recoveries();
 	p.tid = executing_thread(p.pid);
 	return p;

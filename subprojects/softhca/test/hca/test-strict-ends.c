@@ -198,9 +198,12 @@ static void halves(uint32_t half, const char *what)
 	verdict(what);
 }
 
+#define MOST (800u << 10) /* bytes that may be locked beside the buffers of the ends */
+
 static void locked_memory(void)
 {
 	uint8_t *p = aligned_alloc(4096, 1 << 20);
+	struct ibv_mr *mr;
 
 	CHECK(p);
 	open_pair();
@@ -208,6 +211,18 @@ static void locked_memory(void)
 	CHECK_EQ(errno, ENOMEM);
 	verdict("1152 KiB would be locked with this region of 1048576 bytes; the limit (ulimit -l) "
 		"is 1024 KiB");
+
+	open_pair(); /* a smaller region, and one that is gone, leave room */
+	mr = ibv_reg_mr(a.pd, p, MOST, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, a.pd, p, 1, 0));
+	for (int i = 0; i < 2; i++) {
+		struct ibv_mr *other = ibv_reg_mr(a.pd, p, MOST, IBV_ACCESS_LOCAL_WRITE);
+
+		CHECK(other && !ibv_dereg_mr(other));
+	}
+	CHECK(!ibv_dereg_mr(mr));
+	verdict(NULL);
 	free(p);
 }
 

@@ -110,6 +110,8 @@ static const struct {
 	{"pci=0000:17:20.0", "a PCI address"},
 	{"pci=0000:17:00.8", "a PCI address"},
 	{"pci=0000:17:00.0x", "a PCI address"},
+	{"pci=-1:17:00.0", "a PCI address"},
+	{"pci=0x12:17:00.0", "a PCI address"},
 	{"name=a\nname=b pci=0000:11:00.0", "F:2: pci is that of rail 0"},
 	{"pci=0000:1c:00.0\nlink=ib", "F:2: pci is that of rail 0"},
 	{"numa=64", "0 to 63"},

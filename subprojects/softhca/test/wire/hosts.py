@@ -65,11 +65,13 @@ class Program:
         raise AssertionError(f"no child of softhca-run is {self.name}: {children}: {said}")
 
     def await_line(self, text):
-        """Reads until a line has @text."""
-        said = [""]
-        while text not in said[-1]:
-            said.append(self.process.stdout.readline())
-            assert said[-1], f"{self.process.args} has not said: {text}, but {''.join(said)}"
+        """Reads until a line has @text, and nothing after it: end() does not see what a stream has read ahead."""
+        said, line = b"", b""
+        while text.encode() not in line or not line.endswith(b"\n"):
+            byte = os.read(self.process.stdout.fileno(), 1)
+            said += byte
+            line = byte if line.endswith(b"\n") else line + byte
+            assert byte, f"{self.process.args} has not said: {text}, but {said.decode()}"
 
     def stop(self):
         """Ends the program, even if it ignores signals. Returns its output."""
@@ -123,8 +125,7 @@ class Host:
                 gids = "".join(f"gid={a} " for a in [address, *(self.ipv6[r] if ipv6 else ())])
                 f.write(f"name=mlx5_{r} link=roce netdev=wire{r} {gids}udp=on {topology}\n")
         self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
-        subprocess.run([*self.prefix, "sh", "-c", f"echo {self.name} >/proc/sys/kernel/hostname"],
-                       check=True)
+        subprocess.run([*self.prefix, "hostname", self.name], check=True)
         self.fabric = f"hosts-{number}-{os.getpid()}"
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 

@@ -45,7 +45,7 @@ static struct flow receive(int fd, const uint8_t *gid)
 		.msg_control = control,
 		.msg_controllen = sizeof(control)};
 
-	CHECK_EQ(poll(&p, 1, 10000), 1);
+	CHECK_EQ(poll(&p, 1, 60000), 1);
 	CHECK_EQ(recvmsg(fd, &h, 0), 1);
 	CHECK(!(h.msg_flags & MSG_CTRUNC));
 	return udp_flow(&h, gid);

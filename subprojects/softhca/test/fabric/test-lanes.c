@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A lane excludes others as it should. One process takes the mutex again and again, and joins and
+ * parts the lanes of two contexts. Two others take the lane of one context each. A process
+ * that is alone, with the mutex or with the lane of both, changes two words, one after the other.
+ *
+ * Then a process is interrupted after each instruction until it has the lane. Meanwhile the mutex
+ * is taken, or the context gets another lane.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "hca/objects.h"
+#include "member/member.h"
+
+#define CHANGES 2000u /* by each process that takes lanes */
+#define PAUSES 40 /* between the two words */
+#define CONTEXTS 2
+#define STEPS 250u /* more instructions than a free lane takes */
+
+static volatile struct shared {
+	uint32_t a, b;
+	uint32_t changes[CONTEXTS + 1]; /* by each process */
+	const struct lane *held; /* by the process that is interrupted */
+} * shared;
+
+static void pauses(void)
+{
+	for (int i = 0; i < PAUSES; i++)
+		__builtin_ia32_pause();
+}
+
+static void change(uint32_t self)
+{
+	uint32_t n = shared->a;
+
+	CHECK_EQ(shared->b, n);
+	shared->a = n + 1;
+	pauses();
+	CHECK_EQ(shared->b, n);
+	shared->b = n + 1;
+	shared->changes[self]++;
+}
+
+static void with_mutex(uint32_t self)
+{
+	sigset_t saved;
+
+	while (shared->changes[0] < CHANGES || shared->changes[1] < CHANGES) {
+		CHECK(!fabric_enter(&saved));
+		CHECK(fabric_whole());
+		change(self);
+		if (shared->changes[self] % 2)
+			lanes_part(0);
+		else
+			lanes_join(shared->a % 2, 1 - shared->a % 2);
+		fabric_leave(&saved);
+		pauses();
+	}
+}
+
+static void with_lane(uint32_t ctx)
+{
+	sigset_t saved;
+
+	while (shared->changes[ctx] < CHANGES) {
+		fabric_block(&saved);
+		CHECK(!fabric_lock_lane(ctx));
+		if (fabric_whole() || ctx_at(0)->lane == ctx_at(1)->lane)
+			change(ctx);
+		fabric_leave(&saved);
+	}
+}
+
+static void make_contexts(void)
+{
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	for (uint32_t i = 0; i < CONTEXTS; i++) {
+		CHECK_EQ(obj_alloc(OBJ_CTX, i), i);
+		ctx_at(i)->lane = i;
+		obj_publish(OBJ_CTX, i);
+	}
+	fabric_leave(&saved);
+}
+
+static void part(void)
+{
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	lanes_part(0);
+	fabric_leave(&saved);
+}
+
+static pid_t start(void (*fn)(uint32_t), uint32_t self)
+{
+	pid_t pid = test_fork();
+
+	if (pid)
+		return pid;
+	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	member_forget();
+	CHECK(!member_attach());
+	fn(self);
+	member_detach();
+	_exit(0);
+}
+
+/* Takes the lane of context @ctx again and again. It stops itself before and after. */
+static void take_lane(uint32_t ctx)
+{
+	sigset_t saved;
+
+	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
+	for (;;) {
+		fabric_block(&saved);
+		raise(SIGSTOP);
+		CHECK(!fabric_lock_lane(ctx));
+		shared->held = fabric_lane();
+		raise(SIGSTOP);
+		shared->held = NULL;
+		fabric_leave(&saved);
+	}
+}
+
+/* Continues the process, by one instruction or until it stops itself. */
+static void go(pid_t pid, enum __ptrace_request how)
+{
+	int status;
+
+	CHECK(!ptrace(how, pid, NULL, NULL));
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFSTOPPED(status));
+	CHECK(how == PTRACE_SINGLESTEP || WSTOPSIG(status) == SIGSTOP);
+}
+
+/* Interrupts the process after @steps instructions. Returns false if it had the lane by then. */
+static bool interrupt(pid_t pid, uint32_t steps, bool mutex)
+{
+	sigset_t saved;
+
+	for (uint32_t i = 0; i < steps; i++)
+		go(pid, PTRACE_SINGLESTEP);
+	if (arena()->lanes[0].claim.word & CLAIM_OWNER_MASK)
+		return false;
+	CHECK(!fabric_enter(&saved));
+	for (uint32_t i = 0; mutex && i < STEPS; i++)
+		go(pid, PTRACE_SINGLESTEP);
+	CHECK(!shared->held);
+	if (!mutex)
+		lanes_join(1, 0);
+	fabric_leave(&saved);
+	return true;
+}
+
+static void interrupt_everywhere(bool mutex)
+{
+	pid_t pid = start(take_lane, 0);
+	bool early = true;
+	uint32_t n = 0;
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	for (; early; n++) {
+		early = interrupt(pid, n, mutex);
+		go(pid, PTRACE_CONT);
+		CHECK(shared->held == &arena()->lanes[ctx_at(0)->lane]);
+		go(pid, PTRACE_CONT);
+		part();
+	}
+	fprintf(stderr, "%u instructions before the lane is taken\n", n);
+	CHECK(n > 10 && n < STEPS);
+	CHECK(!kill(pid, SIGKILL));
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+}
+
+int main(void)
+{
+	pid_t pids[CONTEXTS + 1];
+	uint32_t changes = 0;
+
+	test_fabric("lanes");
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	CHECK(!member_attach());
+	make_contexts();
+	for (uint32_t i = 0; i < CONTEXTS; i++)
+		pids[i] = start(with_lane, i);
+	pids[CONTEXTS] = start(with_mutex, CONTEXTS);
+	for (uint32_t i = 0; i <= CONTEXTS; i++) {
+		CHECK_EQ(test_reap(pids[i]), 0);
+		changes += shared->changes[i];
+		fprintf(stderr, "%u: %u changes\n", i, shared->changes[i]);
+	}
+	CHECK_EQ(shared->a, changes);
+	CHECK_EQ(shared->b, changes);
+	part();
+	interrupt_everywhere(true);
+	interrupt_everywhere(false);
+	member_detach();
+	return 0;
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* A new object takes the lowest free entry of its table, even if a process was killed half-way. */
+#include "check.h"
+#include "hca/objects.h"
+#include "member/member.h"
+
+#define SOME 130u /* more than two words of the bitmap */
+
+static uint32_t add(enum obj_kind kind)
+{
+	uint32_t i = obj_alloc(kind, 0);
+
+	if (i != NO_INDEX)
+		obj_publish(kind, i);
+	return i;
+}
+
+/* The lowest free entry is taken, from the first of its kind on. */
+static void lowest(void)
+{
+	for (uint32_t i = 0; i < SOME; i++)
+		CHECK_EQ(add(OBJ_MR), FIRST_MR_INDEX + i);
+	CHECK_EQ(add(OBJ_QP), FIRST_QP_INDEX);
+	obj_retract(OBJ_MR, FIRST_MR_INDEX + 100);
+	obj_retract(OBJ_MR, FIRST_MR_INDEX + 20);
+	CHECK_EQ(add(OBJ_MR), FIRST_MR_INDEX + 20);
+	CHECK_EQ(add(OBJ_MR), FIRST_MR_INDEX + 100);
+	CHECK_EQ(add(OBJ_MR), FIRST_MR_INDEX + SOME);
+}
+
+/* A table can be filled and emptied any number of times. */
+static void all(void)
+{
+	for (int round = 0; round < 3; round++) {
+		for (uint32_t i = 1; i < MAX_PDS; i++)
+			CHECK_EQ(add(OBJ_PD), i);
+		CHECK_EQ(add(OBJ_PD), NO_INDEX);
+		for (uint32_t i = 1; i < MAX_PDS; i++)
+			obj_retract(OBJ_PD, i);
+	}
+}
+
+/* The bits of an entry are missing if a process was killed before it set them. */
+static void missing_bits(void)
+{
+	struct arena *a = arena();
+
+	for (uint32_t i = 1; i < SOME; i++)
+		CHECK_EQ(add(OBJ_AH), i);
+	a->taken[obj_tables[OBJ_AH].word] = 0;
+	a->taken[obj_tables[OBJ_AH].word + 1] = 0;
+	memset(a->taken_full, 0, sizeof(a->taken_full));
+	CHECK_EQ(add(OBJ_AH), SOME);
+	CHECK_EQ(add(OBJ_AH), SOME + 1);
+}
+
+int main(void)
+{
+	sigset_t saved;
+
+	test_fabric("objects");
+	CHECK(!member_attach());
+	CHECK(!fabric_enter(&saved));
+	lowest();
+	all();
+	missing_bits();
+	for (int kind = 0; kind < OBJ_KINDS; kind++)
+		for (uint32_t i = obj_tables[kind].first; i < arena()->high[kind]; i++)
+			obj_retract(kind, i);
+	fabric_leave(&saved);
+	member_detach();
+	return 0;
+}

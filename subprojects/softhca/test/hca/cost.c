@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages of 64 bytes between two QPs of one process, one after the other, for cost.py.
+ *
+ *	cost pass     WRITEs, and WRITEs again beside IDLE queues of each kind
+ *	cost count    messages of each kind and registrations; callgrind counts each phase
+ *	cost time     prints the ns of a trap without an adapter, and those of a WRITE
+ *	cost many N   prints the ns of each of the first and of the last tenth of N registrations
+ */
+#include <signal.h>
+#include <ucontext.h>
+
+#include "rig.h"
+
+#define COUNT 256u
+#define IDLE 200u
+#define REGIONS 64u
+#define REGIONS_BETWEEN 1024u
+#define ROUNDS 9
+#define TRAPS 20000u
+#define LENGTH 64u
+#define STORE_BYTES 3 /* length of the instruction in trap() */
+
+static struct rig a, b;
+static struct ibv_mr *mrs[2 * REGIONS + REGIONS_BETWEEN];
+static uint32_t registered;
+
+/* Each phase is a function that callgrind knows by name: cost.py dumps the counts after it. */
+#define PHASE __attribute__((noinline))
+
+PHASE void phase_write(uint32_t n);
+PHASE void phase_write_imm(uint32_t n);
+PHASE void phase_send(uint32_t n);
+PHASE void phase_register(uint32_t n);
+
+void phase_write(uint32_t n)
+{
+	while (n--) {
+		rig_write(&a, &b, LENGTH);
+		rig_wait_ok(a.scq);
+	}
+}
+
+void phase_write_imm(uint32_t n)
+{
+	while (n--) {
+		rig_recv(&b, n, 0, LENGTH);
+		rig_write_imm(&a, n, 0, LENGTH, rig_addr(&b));
+		rig_wait_ok(a.scq);
+		CHECK_EQ(rig_wait_ok(b.rcq).imm_data, n);
+	}
+}
+
+void phase_send(uint32_t n)
+{
+	while (n--) {
+		rig_recv(&b, n, 0, LENGTH);
+		rig_send(&a, LENGTH);
+		rig_wait_ok(a.scq);
+		CHECK_EQ(rig_wait_ok(b.rcq).byte_len, LENGTH);
+	}
+}
+
+void phase_register(uint32_t n)
+{
+	while (n--) {
+		mrs[registered] = ibv_reg_mr(a.pd, a.buf, LENGTH, IBV_ACCESS_LOCAL_WRITE);
+		CHECK(mrs[registered++]);
+	}
+}
+
+static void pass(void)
+{
+	struct ibv_cq *idle_cqs[IDLE];
+	struct ibv_qp *idle_qps[IDLE];
+
+	phase_write(COUNT);
+	for (uint32_t i = 0; i < IDLE; i++) {
+		idle_qps[i] = rig_qp(&a);
+		idle_cqs[i] = ibv_create_cq(a.ctx, 1, NULL, a.channel, 0);
+		CHECK(idle_cqs[i] && !ibv_req_notify_cq(idle_cqs[i], 0));
+	}
+	phase_write(COUNT);
+	for (uint32_t i = 0; i < IDLE; i++)
+		CHECK(!ibv_destroy_qp(idle_qps[i]) && !ibv_destroy_cq(idle_cqs[i]));
+}
+
+static void count(void)
+{
+	phase_write(COUNT);
+	phase_write_imm(COUNT);
+	phase_send(COUNT);
+	phase_register(REGIONS);
+	phase_register(REGIONS_BETWEEN);
+	phase_register(REGIONS);
+	while (registered)
+		CHECK(!ibv_dereg_mr(mrs[--registered]));
+}
+
+static void skip_store(int sig, siginfo_t *si, void *context)
+{
+	ucontext_t *uc = context;
+
+	uc->uc_mcontext.gregs[REG_RIP] += STORE_BYTES;
+}
+
+/* A store to a page that cannot be written, the signal, and the return behind the store. */
+static void trap(void *page)
+{
+	__asm__ volatile("movq %%rcx, (%%rax)" ::"a"(page), "c"(1ull) : "memory");
+}
+
+static double ns_per_trap(void)
+{
+	struct sigaction sa = {.sa_sigaction = skip_store, .sa_flags = SA_SIGINFO | SA_NODEFER},
+			 old;
+	void *page = test_map(4096, PROT_READ, MAP_PRIVATE);
+	uint64_t start;
+
+	CHECK(!sigaction(SIGSEGV, &sa, &old));
+	start = test_now_ns();
+	for (uint32_t i = 0; i < TRAPS; i++)
+		trap(page);
+	start = test_now_ns() - start;
+	CHECK(!sigaction(SIGSEGV, &old, NULL));
+	CHECK(!munmap(page, 4096));
+	return (double)start / TRAPS;
+}
+
+static double ns_per_write(void)
+{
+	uint64_t start = test_now_ns();
+
+	phase_write(TRAPS);
+	return (double)(test_now_ns() - start) / TRAPS;
+}
+
+static int compare(const void *x, const void *y)
+{
+	double d = *(const double *)x - *(const double *)y;
+
+	return (d > 0) - (d < 0);
+}
+
+static double register_for(uint32_t n)
+{
+	uint64_t start = test_now_ns();
+
+	while (n--)
+		CHECK(ibv_reg_mr(a.pd, a.buf, LENGTH, IBV_ACCESS_LOCAL_WRITE));
+	return (double)(test_now_ns() - start);
+}
+
+static void register_many(uint32_t n)
+{
+	double first, last;
+
+	first = register_for(n / 10) / (n / 10);
+	register_for(n - 2 * (n / 10));
+	last = register_for(n / 10) / (n / 10);
+	printf("%.0f %.0f\n", first, last);
+	exit(0); /* the HCA frees the regions */
+}
+
+int main(int argc, char **argv)
+{
+	bool times = argc > 1 && !strcmp(argv[1], "time");
+	bool passes = argc > 1 && !strcmp(argv[1], "pass");
+	double trap_ns[ROUNDS], write_ns[ROUNDS];
+
+	test_fabric("cost");
+	if (times) { /* before the adapter handles the signal */
+		for (int i = 0; i < ROUNDS; i++)
+			trap_ns[i] = ns_per_trap();
+	}
+	rig_open_pair(&a, &(struct rig_attr){.events = passes}, &b, NULL);
+	if (argc > 2)
+		register_many((uint32_t)atoi(argv[2]));
+	if (times) {
+		for (int i = 0; i < ROUNDS; i++)
+			write_ns[i] = ns_per_write();
+		qsort(trap_ns, ROUNDS, sizeof(trap_ns[0]), compare);
+		qsort(write_ns, ROUNDS, sizeof(write_ns[0]), compare);
+		printf("%.0f %.0f\n", trap_ns[ROUNDS / 2], write_ns[ROUNDS / 2]);
+	} else if (passes) {
+		pass();
+	} else {
+		count();
+	}
+	rig_close_pair(&a, &b);
+	return 0;
+}

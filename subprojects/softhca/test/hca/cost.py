@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""Counts with callgrind the instructions per message in the adapter.
+
+    cost.py [--check] COST-PROGRAM LIBSOFTHCA
+
+A message moves 64 bytes between two QPs of one process. In poll mode it is what the polling thread does for a QP
+that has been rung (engine_serve_qp()). In step mode it is all that a call of softhca_step() does: the timers, the pass
+that finds the QP, and a pass that finds nothing. --check fails if a message takes more than its limit. Without it
+the times of a trap (store, signal, return) and of a WRITE in trap mode are printed, too, and those of registrations.
+
+A whole pass of the polling thread, without what it does for a queue that was rung, must cost the same beside idle queues.
+
+A registration is cmd_reg_mr(), which must cost the same after many others.
+"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+COUNT, REGIONS = 256, 64  # messages of each kind, and regions of a phase, in the program
+MANY = 100_000
+SAME = 1.3
+KINDS = ["WRITE", "WRITE_IMM, receive and both CQEs", "SEND, receive and both CQEs"]
+LIMITS = {("poll", "engine_serve_qp"): [1800, 2450, 2560], ("step", "softhca_step"): [3000, 3650, 3760]}
+
+
+def run(command, mode, library):
+    env = dict(os.environ, SOFTHCA_MODE=mode, SOFTHCA_STRICT="0", LD_PRELOAD=library)
+    r = subprocess.run(command, env=env, capture_output=True, text=True)
+    if r.returncode:
+        sys.exit(f"{' '.join(command)}: status {r.returncode}\n{r.stdout}{r.stderr}")
+    return r.stdout
+
+
+def totals(mode, function):
+    """Instructions in the function and in registrations, by phase of the program."""
+    with tempfile.TemporaryDirectory() as tmp:
+        out = pathlib.Path(tmp) / "out"
+        run(["valgrind", "--tool=callgrind", f"--toggle-collect={function}", "--toggle-collect=cmd_reg_mr",
+             "--dump-after=phase_*", f"--callgrind-out-file={out}", args[0], "count"], mode, args[1])
+        dumps = [out.with_suffix(f".{i + 1}").read_text() for i in range(len(KINDS) + 3)]
+        return [int(re.search(r"^totals: (\d+)", text, re.M)[1]) for text in dumps]
+
+
+def passes():
+    """Instructions of a pass of the polling thread, by phase of the program."""
+    with tempfile.TemporaryDirectory() as tmp:
+        out = pathlib.Path(tmp) / "out"
+        run(["valgrind", "--tool=callgrind", "--dump-after=phase_*", "--compress-strings=no", "--compress-pos=no",
+             f"--callgrind-out-file={out}", args[0], "pass"], "poll", args[1])
+        for text in [out.with_suffix(f".{i + 1}").read_text() for i in range(2)]:
+            calls = re.findall(r"^cfn=engine_(\w+)\ncalls=(\d+) .*\n\S+ (\d+)$", text, re.M)
+            cost = sum(int(n) if f == "pass" else -int(n) for f, _, n in calls)
+            yield cost / sum(int(n) for f, n, _ in calls if f == "pass")
+
+
+args = [a for a in sys.argv[1:] if a != "--check"]
+check = len(args) < len(sys.argv) - 1
+failed = False
+for (mode, function), limits in LIMITS.items():
+    *messages, first, _, last = totals(mode, function)
+    for kind, total, limit in zip(KINDS, messages, limits):
+        print(f"{mode}: {kind}: {total / COUNT:.0f} instructions, at most {limit}")
+        failed |= not 300 < total / COUNT <= limit
+    print(f"{mode}: registrations: {first / REGIONS:.0f} instructions, after many others {last / REGIONS:.0f}")
+    failed |= not 100 < first / REGIONS or last > first * SAME
+alone, crowded = passes()
+print(f"poll: a pass: {alone:.0f} instructions, beside idle queues {crowded:.0f}")
+failed |= not 20 < crowded <= alone * SAME
+if check:
+    sys.exit(failed)
+trap, write = map(float, run([args[0], "time"], "trap", args[1]).split())
+print(f"a trap {trap:.0f} ns, a WRITE in trap mode {write:.0f} ns: {write / trap:.2f}")
+first, last = map(float, run([args[0], "many", str(MANY)], "trap", args[1]).split())
+print(f"{MANY} registrations: the first ones {first:.0f} ns, the last ones {last:.0f} ns: {last / first:.2f}")
+sys.exit(failed or last > first * SAME)
