@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""SENDs between two RC QPs, with python3-pyverbs and the fixture of softhca.py."""
+import pyverbs.enums as e
+import pytest
+from pyverbs.addr import AHAttr, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR
+from pyverbs.pd import PD
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.wr import SGE, RecvWR, SendWR
+
+BYTES = 64
+
+
+class End:
+    """A QP on an adapter, with the memory for one message."""
+
+    def __init__(self, device):
+        self.context = Context(name=device)
+        self.pd = PD(self.context)
+        self.mr = MR(self.pd, BYTES, e.IBV_ACCESS_LOCAL_WRITE)
+        self.cq = CQ(self.context, 4)
+        self.qp = QP(self.pd, QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.cq, rcq=self.cq, cap=QPCap(1, 1, 1, 1)))
+
+    def connect(self, peer):
+        port = peer.context.query_port(1)
+        path = AHAttr(dlid=port.lid, port_num=1)
+        if port.link_layer == e.IBV_LINK_LAYER_ETHERNET:
+            path = AHAttr(port_num=1, is_global=1, gr=GlobalRoute(dgid=peer.context.query_gid(1, 0), sgid_index=0))
+        attr = QPAttr(port_num=1, path_mtu=e.IBV_MTU_1024)
+        attr.dest_qp_num, attr.ah_attr = peer.qp.qp_num, path
+        attr.timeout, attr.retry_cnt, attr.min_rnr_timer = 14, 7, 12
+        self.qp.to_rts(attr)
+
+    def sge(self):
+        return [SGE(self.mr.buf, BYTES, self.mr.lkey)]
+
+    def completion(self):
+        n, completions = 0, []
+        while not n:
+            n, completions = self.cq.poll()
+        return completions[0].status
+
+
+def exchange(devices):
+    """Sends a message from the first adapter to the last one. Returns the sender's status and the bytes that arrived."""
+    a, b = End(devices[0]), End(devices[-1])
+    a.connect(b)
+    b.connect(a)
+    a.mr.write("x" * BYTES, BYTES)
+    b.qp.post_recv(RecvWR(num_sge=1, sg=b.sge()))
+    a.qp.post_send(SendWR(opcode=e.IBV_WR_SEND, num_sge=1, sg=a.sge()))
+    return a.completion(), b.mr.read(BYTES, 0)
+
+
+def test_one_adapter(hca):
+    assert exchange(hca.devices) == (e.IBV_WC_SUCCESS, b"x" * BYTES)
+
+
+@pytest.mark.hca("--rails", "2", "--strict")
+def test_two_adapters(hca):
+    assert hca.devices == ["mlx5_0", "mlx5_1"]
+    assert exchange(hca.devices) == (e.IBV_WC_SUCCESS, b"x" * BYTES)
+
+
+@pytest.mark.hca(topology="link=roce\nlink=roce\n")
+def test_roce(hca):
+    assert exchange(hca.devices) == (e.IBV_WC_SUCCESS, b"x" * BYTES)
+
+
+@pytest.mark.hca(faults="opcode=send nth=1 action=error syndrome=retry_exceeded")
+def test_error(hca):
+    assert exchange(hca.devices) == (e.IBV_WC_RETRY_EXC_ERR, bytes(BYTES))
