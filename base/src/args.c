@@ -622,6 +622,13 @@ int args_read(struct args *args, int argc, char **argv, void *options)
 	return err ? err : optind;
 }
 
+int args_status(const char *program, const char *why, int err)
+{
+	if (err < 0)
+		fprintf(stderr, "%s: %s\n", program, why);
+	return err < 0 ? 2 : 0;
+}
+
 int args_word(const struct args *args, const char *value, const char *const *words,
 	unsigned *index_p)
 {

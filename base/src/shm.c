@@ -11,9 +11,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SHM_TRIES 1000 /* lost races with other creators before -EADDRINUSE */
+/* Lost races with other creators, before -EADDRINUSE: yields, and then sleeps of a millisecond. */
+#define SHM_YIELDS 1000
+#define SHM_NAPS 1000
 
 /*
  * The open regions of one library (or program) in this process, for the fork handler and to
@@ -163,6 +166,18 @@ static int shm_file_locked(const struct shm_region *r, uint32_t byte)
 int shm_locked(const struct shm_region *r, uint32_t byte)
 {
 	return shm_file_locked(byte == SHM_SERVER && r->guard ? r->guard : r, byte);
+}
+
+bool shm_holds(const struct shm_region *r, int fd, uint32_t byte)
+{
+	struct flock fl = shm_flock(F_WRLCK, byte);
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 || st.st_dev != r->dev || st.st_ino != r->ino)
+		return false;
+	/* Somebody has locked it, and that does not keep this description from locking it. */
+	return shm_file_locked(r, byte) > 0 && fcntl(fd, F_OFD_GETLK, &fl) == 0 &&
+	       fl.l_type == F_UNLCK;
 }
 
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t set)
@@ -478,12 +493,16 @@ static int shm_create_file(struct shm_region *r)
 /* Makes the file and locks its server byte. */
 static int shm_become_server(struct shm_region *r)
 {
-	int err = -EAGAIN;
+	const struct timespec nap = {.tv_nsec = 1000000};
+	int err = shm_create_file(r);
 
-	for (int i = 0; err == -EAGAIN && i < SHM_TRIES; i++) {
-		err = shm_create_file(r);
-		if (err == -EAGAIN)
+	/* A process that holds the naming byte may have to wait for a core. */
+	for (int i = 0; err == -EAGAIN && i < SHM_YIELDS + SHM_NAPS; i++) {
+		if (i < SHM_YIELDS)
 			sched_yield();
+		else
+			nanosleep(&nap, NULL);
+		err = shm_create_file(r);
 	}
 	r->named = !err;
 	return err == -EAGAIN ? -EADDRINUSE : err;
@@ -629,6 +648,29 @@ int shm_remove_name(struct shm_region *r)
 	r->named = false;
 	/* Only after the region's name: without a guard, the region's own locks would count. */
 	return r->guard ? shm_remove_name(r->guard) : 0;
+}
+
+void shm_move(struct shm_region *to, struct shm_region *from)
+{
+	struct shm_region **p = &shm_regions.first;
+
+	pthread_mutex_lock(&shm_regions.lock);
+	while (*p && *p != from)
+		p = &(*p)->next;
+	*to = *from;
+	if (*p)
+		*p = to;
+	*from = (struct shm_region){.fd = -1};
+	pthread_mutex_unlock(&shm_regions.lock);
+}
+
+void shm_release(struct shm_region *r)
+{
+	pthread_mutex_lock(&shm_regions.lock);
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+	pthread_mutex_unlock(&shm_regions.lock);
 }
 
 void shm_close(struct shm_region *r)

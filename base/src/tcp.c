@@ -15,7 +15,6 @@
 #include "base/clock.h"
 
 #define BACKLOG 4096 /* the kernel uses its own limit if that is less */
-#define AGAIN_MS 20 /* pause after a refused connection, and while no descriptor is free */
 
 uint64_t tcp_limit(int timeout_ms)
 {
@@ -66,7 +65,7 @@ static uint64_t at_most(uint64_t limit, uint64_t other)
 /* Sleeps for a short time, at most until the limit. */
 static void rest(uint64_t limit)
 {
-	poll(NULL, 0, tcp_left_ms(at_most(limit, tcp_limit(AGAIN_MS))));
+	poll(NULL, 0, tcp_left_ms(at_most(limit, tcp_limit(TCP_AGAIN_MS))));
 }
 
 /* ---- listening ---- */
@@ -177,16 +176,27 @@ static void set_no_delay(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-static bool is_short(int err)
+void tcp_keep_alive(int fd)
+{
+	const int on = 1, interval_s = 5, most = 3;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval_s, sizeof(interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
+}
+
+bool tcp_is_short(int err)
 {
 	return err == -EMFILE || err == -ENFILE || err == -ENOBUFS || err == -ENOMEM;
 }
 
 int tcp_take(int listener, int *fd_p)
 {
-	int fd, err;
+	int fd;
 
-	/* The caller's listener may be a blocking one. */
+	/* The caller's listener may be a blocking one, and accept4() reports a shortage of descriptors
+	 * even if no connection waits. */
 	if (tcp_wait(listener, POLLIN, 0) == -ETIMEDOUT)
 		return -EAGAIN;
 	fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -203,9 +213,7 @@ int tcp_take(int listener, int *fd_p)
 		return -errno;
 	default:
 		/* Network errors belong to a connection that has gone. */
-		err = is_short(-errno) ? -errno : -EAGAIN;
-		/* accept4() reports a shortage even if no connection waits. */
-		return tcp_wait(listener, POLLIN, 0) ? -EAGAIN : err;
+		return tcp_is_short(-errno) ? -errno : -EAGAIN;
 	}
 }
 
@@ -216,34 +224,59 @@ int tcp_accept(int listener, uint64_t limit_ns, int *fd_p)
 
 		if (!err)
 			err = tcp_take(listener, fd_p);
-		if (is_short(err) && tcp_left_ms(limit_ns))
+		if (tcp_is_short(err) && tcp_left_ms(limit_ns))
 			rest(limit_ns);
 		else if (err != -EAGAIN)
 			return err;
 	}
 }
 
-static int connect_at(const struct addrinfo *a, uint64_t limit, int *fd_p)
+struct addrinfo *tcp_resolve(const char *host, uint16_t port)
 {
-	socklen_t len = sizeof(int);
-	int fd, failed = 0, err = new_socket(a, &fd);
+	return resolve(host, port, 0);
+}
+
+int tcp_connect_begin(const struct addrinfo *a, int *fd_p)
+{
+	int fd, err = new_socket(a, &fd);
 
 	if (err)
 		return err;
-	if (connect(fd, a->ai_addr, a->ai_addrlen)) {
-		err = errno == EINPROGRESS || errno == EINTR ? tcp_wait(fd, POLLOUT, limit) :
-							       -errno;
-		if (!err && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len))
-			failed = errno;
-		err = err ? err : -failed;
-	}
-	if (err) {
+	if (connect(fd, a->ai_addr, a->ai_addrlen) && errno != EINPROGRESS && errno != EINTR) {
+		err = -errno;
 		close(fd);
 		return err;
 	}
-	set_no_delay(fd);
 	*fd_p = fd;
 	return 0;
+}
+
+int tcp_connect_end(int fd)
+{
+	socklen_t len = sizeof(int);
+	int failed = 0;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &len))
+		return -errno;
+	if (!failed)
+		set_no_delay(fd);
+	return -failed;
+}
+
+static int connect_at(const struct addrinfo *a, uint64_t limit, int *fd_p)
+{
+	int fd, err = tcp_connect_begin(a, &fd);
+
+	if (err)
+		return err;
+	err = tcp_wait(fd, POLLOUT, limit);
+	if (!err)
+		err = tcp_connect_end(fd);
+	if (err)
+		close(fd);
+	else
+		*fd_p = fd;
+	return err;
 }
 
 static uint64_t count_of(const struct addrinfo *list)
@@ -251,24 +284,26 @@ static uint64_t count_of(const struct addrinfo *list)
 	return list ? 1 + count_of(list->ai_next) : 0;
 }
 
-/* Tries the addresses in order. Each gets an equal part of the time that is left. */
+uint64_t tcp_connect_limit(const struct addrinfo *a, uint64_t now_ns, uint64_t limit_ns)
+{
+	if (limit_ns == TCP_FOREVER || now_ns >= limit_ns)
+		return limit_ns;
+	return now_ns + (limit_ns - now_ns) / count_of(a);
+}
+
+/* Tries the addresses in order. */
 static int connect_any(const struct addrinfo *list, uint64_t limit, int *fd_p)
 {
 	int err = -EADDRNOTAVAIL;
 
-	for (const struct addrinfo *a = list; a && err; a = a->ai_next) {
-		uint64_t now = clock_ns(), part = limit;
-
-		if (limit != TCP_FOREVER && now < limit)
-			part = now + (limit - now) / count_of(a);
-		err = connect_at(a, part, fd_p);
-	}
+	for (const struct addrinfo *a = list; a && err; a = a->ai_next)
+		err = connect_at(a, tcp_connect_limit(a, clock_ns(), limit), fd_p);
 	return err;
 }
 
 int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p)
 {
-	struct addrinfo *list = resolve(host, port, 0);
+	struct addrinfo *list = tcp_resolve(host, port);
 	int err = connect_any(list, limit_ns, fd_p);
 
 	while (patient && err == -ECONNREFUSED && tcp_left_ms(limit_ns)) {
@@ -367,7 +402,9 @@ static void send_away(struct tcp_crowd *c, struct tcp_guest **link)
 	struct tcp_guest *g = leave(c, link);
 
 	close(g->fd);
-	c->close(c->arg, g);
+	if (c->close)
+		c->close(c->arg, g);
+	free(g);
 }
 
 static void enter(struct tcp_crowd *c, struct tcp_guest *g, int fd, uint64_t now)
@@ -379,7 +416,6 @@ static void enter(struct tcp_crowd *c, struct tcp_guest *g, int fd, uint64_t now
 	g->fd = fd;
 	g->events = POLLIN;
 	g->since_ns = now;
-	g->next = NULL;
 	*link = g;
 	c->n++;
 }
@@ -391,7 +427,7 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 
 	if (err)
 		return err;
-	g = c->open(c->arg);
+	g = calloc(1, c->size);
 	if (!g) {
 		close(fd);
 		return -ENOMEM;
@@ -411,13 +447,13 @@ static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t 
 		taken += !err;
 		if (c->n > c->most)
 			send_away(c, &c->guests);
-		if (is_short(err) && c->guests && !taken) {
+		if (tcp_is_short(err) && c->guests && !taken) {
 			send_away(c, &c->guests);
 			err = 0;
 		}
 	}
-	c->starved = is_short(err) && !taken;
-	return is_short(err) || err == -EAGAIN ? 0 : err;
+	c->starved = tcp_is_short(err) && !taken;
+	return tcp_is_short(err) || err == -EAGAIN ? 0 : err;
 }
 
 static bool too_old(const struct tcp_crowd *c, const struct tcp_guest *g, uint64_t now)
@@ -454,7 +490,7 @@ int tcp_crowd_next(struct tcp_crowd *c, int listener, uint32_t take, uint64_t no
 int tcp_crowd_wait(const struct tcp_crowd *c, int listener, uint64_t now_ns, uint64_t limit_ns)
 {
 	struct pollfd *fds = calloc(c->n + 1, sizeof(*fds));
-	uint64_t until = c->starved ? now_ns + AGAIN_MS * NSEC_PER_MSEC : limit_ns;
+	uint64_t until = c->starved ? now_ns + TCP_AGAIN_MS * NSEC_PER_MSEC : limit_ns;
 	nfds_t n = 1;
 	int err;
 

@@ -37,15 +37,22 @@ static void close_fd(int *fd)
 	*fd = -1;
 }
 
-static void close_all(struct wakefd *w)
+/* Closes the descriptors of a sleeper. */
+static void close_waiting(struct wakefd *w)
 {
 	if (w->queue != w->fd)
 		close_fd(&w->queue);
 	w->queue = -1;
 	close_fd(&w->fd);
 	close_fd(&w->timer);
-	close_fd(&w->sender);
 	w->timed = false;
+}
+
+static void close_all(struct wakefd *w)
+{
+	close_waiting(w);
+	close_fd(&w->sender);
+	close_fd(&w->door);
 }
 
 static void fork_prepare(void)
@@ -121,8 +128,11 @@ static socklen_t sockaddr_of(uint64_t name, struct sockaddr_un *sa_p)
 				   (unsigned long long)name));
 }
 
-/* Lets only datagrams that begin with the cookie be queued; shorter ones are dropped. */
-static int filter_attach(int sock, uint64_t cookie)
+/*
+ * Lets only datagrams that begin with the cookie be queued, cut off after @len bytes; shorter ones
+ * than the cookie are dropped.
+ */
+static int filter_attach(int sock, uint64_t cookie, uint32_t len)
 {
 	uint32_t half[2];
 	struct sock_filter code[] = {
@@ -130,7 +140,7 @@ static int filter_attach(int sock, uint64_t cookie)
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 3),
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 4),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, sizeof(cookie)),
+		BPF_STMT(BPF_RET | BPF_K, len),
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	const struct sock_fprog program = {ARRAY_SIZE(code), code};
@@ -144,19 +154,35 @@ static int filter_attach(int sock, uint64_t cookie)
 }
 
 /* Attaches the filter before it binds: once the socket has a name any process can write to it. */
-static int open_queue(struct wakefd *w, uint64_t name, uint64_t cookie)
+static int open_queue(int *sock_p, const uint64_t secret[2], uint32_t most)
 {
 	struct sockaddr_un sa;
-	socklen_t len = sockaddr_of(name, &sa);
+	socklen_t len = sockaddr_of(secret[0], &sa);
 	int err;
 
-	w->queue = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (w->queue < 0)
+	*sock_p = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*sock_p < 0)
 		return -errno;
-	err = filter_attach(w->queue, cookie);
+	err = filter_attach(*sock_p, secret[1], most);
 	if (err)
 		return err;
-	return bind(w->queue, (struct sockaddr *)&sa, len) ? -errno : 0;
+	return bind(*sock_p, (struct sockaddr *)&sa, len) ? -errno : 0;
+}
+
+/* Draws a name and a cookie. */
+static int draw_secret(uint64_t secret[2])
+{
+	if (getrandom(secret, 2 * sizeof(*secret), 0) != 2 * sizeof(*secret))
+		return -errno;
+	secret[0] |= 1; /* 0 means no socket */
+	return 0;
+}
+
+static void publish_secret(struct wakefd_addr *addr, const uint64_t secret[2])
+{
+	/* Relaxed: published by the sleep word; pair with the loads in wakefd_try(). */
+	__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
+	__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
 }
 
 static int watch(int set, int fd)
@@ -166,9 +192,9 @@ static int watch(int set, int fd)
 	return epoll_ctl(set, EPOLL_CTL_ADD, fd, &ev) ? -errno : 0;
 }
 
-static int open_timed(struct wakefd *w, uint64_t name, uint64_t cookie)
+static int open_timed(struct wakefd *w, const uint64_t secret[2])
 {
-	int err = open_queue(w, name, cookie);
+	int err = open_queue(&w->queue, secret, sizeof(*secret));
 
 	if (err)
 		return err;
@@ -182,23 +208,23 @@ static int open_timed(struct wakefd *w, uint64_t name, uint64_t cookie)
 	return err ? err : watch(w->fd, w->timer);
 }
 
+void wakefd_publish(const struct wakefd *w, struct wakefd_addr *addr)
+{
+	publish_secret(addr, w->secret);
+}
+
 int wakefd_open(struct wakefd *w, struct wakefd_addr *addr)
 {
-	uint64_t secret[2];
-	int err;
+	int err = draw_secret(w->secret);
 
-	if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
-		return -errno;
-	secret[0] |= 1; /* 0 means no socket */
+	if (err)
+		return err;
 	opened_begin(w);
-	err = open_timed(w, secret[0], secret[1]);
-	if (err) {
-		close_all(w);
-	} else {
-		/* Relaxed: published by the sleep word; pair with the loads in wake_by_fd(). */
-		__atomic_store_n(&addr->cookie, secret[1], __ATOMIC_RELAXED);
-		__atomic_store_n(&addr->name, secret[0], __ATOMIC_RELAXED);
-	}
+	err = open_timed(w, w->secret);
+	if (err)
+		close_waiting(w);
+	else
+		wakefd_publish(w, addr);
 	opened_end();
 	return err;
 }
@@ -327,4 +353,124 @@ bool wakefd_post_cold(const struct wakefd *w, uint32_t *word)
 	default:
 		return false;
 	}
+}
+
+/* ---- introductions ---- */
+
+struct intro_bytes {
+	uint64_t cookie;
+	uint32_t index, zero;
+};
+
+int wakefd_door(struct wakefd *w, struct wakefd_addr *addr)
+{
+	const int on = 1;
+	uint64_t secret[2];
+	int err = draw_secret(secret);
+
+	if (err)
+		return err;
+	opened_begin(w);
+	err = open_queue(&w->door, secret, sizeof(struct intro_bytes));
+	if (!err && setsockopt(w->door, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0)
+		err = -errno;
+	if (err)
+		close_fd(&w->door);
+	else
+		publish_secret(addr, secret);
+	opened_end();
+	return err;
+}
+
+int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd)
+{
+	const struct intro_bytes bytes = {
+		.cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED),
+		.index = index,
+	};
+	_Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(fd))] = {0};
+	struct iovec iov = {(void *)&bytes, sizeof(bytes)};
+	struct sockaddr_un sa;
+	struct msghdr m = {.msg_name = &sa,
+		.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control)};
+	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+	/* An own socket: its buffer holds no earlier datagrams, and nobody needs to close it. */
+	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
+
+	if (sock < 0)
+		return -errno;
+	m.msg_namelen = sockaddr_of(__atomic_load_n(&addr->name, __ATOMIC_RELAXED), &sa);
+	*c = (struct cmsghdr){CMSG_LEN(sizeof(fd)), SOL_SOCKET, SCM_RIGHTS};
+	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
+	if (sendmsg(sock, &m, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		err = -errno;
+	close(sock);
+	return err;
+}
+
+/* Keeps the first descriptor of a message, and closes the others. */
+static void keep_first(const struct cmsghdr *c, int *fd_p)
+{
+	size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+	int fd;
+
+	for (size_t i = 0; i < n; i++) {
+		memcpy(&fd, CMSG_DATA(c) + i * sizeof(fd), sizeof(fd));
+		if (*fd_p < 0)
+			*fd_p = fd;
+		else
+			close(fd);
+	}
+}
+
+/* Returns 1, 0 if the datagram was no introduction, or -EAGAIN if there is none. */
+static int receive_intro(int door, struct wakefd_intro *in)
+{
+	_Alignas(struct cmsghdr) char
+		control[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+	struct intro_bytes bytes;
+	struct iovec iov = {&bytes, sizeof(bytes)};
+	struct msghdr m = {.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = control,
+		.msg_controllen = sizeof(control)};
+	struct ucred who = {.uid = (uid_t)-1, .gid = (gid_t)-1};
+	ssize_t n = recvmsg(door, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+
+	*in = (struct wakefd_intro){.fd = -1};
+	if (n < 0)
+		return -EAGAIN;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c)) {
+		if (c->cmsg_level != SOL_SOCKET)
+			continue;
+		if (c->cmsg_type == SCM_RIGHTS)
+			keep_first(c, &in->fd);
+		else if (c->cmsg_type == SCM_CREDENTIALS)
+			memcpy(&who, CMSG_DATA(c), sizeof(who));
+	}
+	in->index = bytes.index;
+	in->pid = (uint32_t)who.pid;
+	in->uid = who.uid;
+	in->gid = who.gid;
+	return n == sizeof(bytes) && in->fd >= 0;
+}
+
+void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg)
+{
+	struct wakefd_intro in;
+	int r;
+
+	opened_begin(w);
+	for (int i = 0; i < WAKEFD_MEET_MAX; i++) {
+		r = receive_intro(w->door, &in);
+		if (r < 0)
+			break;
+		if (r)
+			fn(arg, &in);
+		close_fd(&in.fd);
+	}
+	opened_end();
 }

@@ -114,7 +114,7 @@ static void begin(void)
 		.size = sizeof(why)};
 }
 
-static void options_have_defaults(void)
+TEST(options_have_defaults)
 {
 	struct options o;
 
@@ -126,7 +126,7 @@ static void options_have_defaults(void)
 	CHECK(!o.ring && !o.device && !o.n32 && !args_given(&args, "number"));
 }
 
-static void values_are_read(void)
+TEST(values_are_read)
 {
 	struct options o;
 
@@ -214,7 +214,7 @@ static const char *const bad_lines[][2] = {
 	{"--three", "--three means nothing alone: give --text or --device with it"},
 };
 
-static void bad_lines_are_refused(void)
+TEST(bad_lines_are_refused)
 {
 	struct options o;
 
@@ -228,7 +228,7 @@ static void bad_lines_are_refused(void)
 	CHECK_EQ(read_line("--three|--device|x", &o), 4);
 }
 
-static void operands_are_counted(void)
+TEST(operands_are_counted)
 {
 	struct options o;
 
@@ -244,7 +244,7 @@ static void operands_are_counted(void)
 	CHECK(!o.flag);
 }
 
-static void commands_have_their_options(void)
+TEST(commands_have_their_options)
 {
 	static const char *const words[] = {"run", "map", NULL};
 	struct options o;
@@ -267,7 +267,7 @@ static void commands_have_their_options(void)
 	CHECK(i == 1 && !strcmp(why, "HOST 'm' is not valid: give run or map"));
 }
 
-static void reasons_are_one_short_line(void)
+TEST(reasons_are_one_short_line)
 {
 	struct arg a = {.name = "--opt", .value = "a\n\033b", .why = why, .size = sizeof(why)};
 	char longest[301];
@@ -287,7 +287,7 @@ static void reasons_are_one_short_line(void)
 	CHECK(!strcmp(why, "give 7?"));
 }
 
-static void files_are_opened(void)
+TEST(files_are_opened)
 {
 	struct arg a = {.name = "--opt", .value = "-", .why = why, .size = sizeof(why)};
 	FILE *f = NULL;
@@ -305,7 +305,7 @@ static int count_word(void *arg, const char *word)
 	return strcmp(word, "bad") && *word ? (int)(++*n * 0) : -1;
 }
 
-static void lists_of_words_are_split(void)
+TEST(lists_of_words_are_split)
 {
 	static const char *const bad[] = {"", "a,", ",a", "a,bad,c"};
 	struct arg a = {.name = "--opt", .value = "a,b,c", .why = why, .size = sizeof(why)};
@@ -320,7 +320,7 @@ static void lists_of_words_are_split(void)
 	}
 }
 
-static void help_is_made_of_the_rows(void)
+TEST(help_is_made_of_the_rows)
 {
 	static const char *const lines[] = {"Usage: program\n\nNumbers\n",
 		"  -n, --number N       some number (5 to 12; 6); also --num\n",
@@ -350,21 +350,4 @@ static void help_is_made_of_the_rows(void)
 		CHECK(strstr(text, lines[i]));
 	CHECK_EQ(read_line("--help|--bad", &o), 0);
 	CHECK_EQ(read_line("-V", &o), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(options_have_defaults),
-		TEST(values_are_read),
-		TEST(bad_lines_are_refused),
-		TEST(operands_are_counted),
-		TEST(commands_have_their_options),
-		TEST(reasons_are_one_short_line),
-		TEST(files_are_opened),
-		TEST(lists_of_words_are_split),
-		TEST(help_is_made_of_the_rows),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -2,12 +2,13 @@
 #include <pthread.h>
 #include <sched.h>
 
+#include "base/members.h"
 #include "base/sized.h"
 #include "base/slab.h"
 #include "support/test.h"
 #include "base/wait.h"
 
-static void pow2_and_align(void)
+TEST(pow2_and_align)
 {
 	CHECK_EQ(pow2_ceil(0), 1);
 	CHECK_EQ(pow2_ceil(1), 1);
@@ -28,7 +29,7 @@ static NOINLINE bool in_use(const struct slab *s, uint32_t id)
 	return slab_in_use(s, id);
 }
 
-static void slab_gives_each_id_once(void)
+TEST(slab_gives_each_id_once)
 {
 	static const uint32_t impossible[] = {8, 9, 1u << 31, SLAB_BUSY, SLAB_NONE};
 	struct slab s;
@@ -62,7 +63,7 @@ static uint32_t steps_to_sleep(struct wait *w)
 	return steps;
 }
 
-static void wait_spins_then_yields_then_sleeps(void)
+TEST(wait_spins_then_yields_then_sleeps)
 {
 	struct wait w = WAIT_INIT;
 	uint64_t start = clock_ns();
@@ -90,7 +91,7 @@ static void *never_waits(void *arg)
 /*
  * Each yield costs a time slice, so the wait asks to sleep before it has made WAIT_YIELDS yields.
  */
-static void wait_beside_one_that_never_waits(void)
+TEST(wait_beside_one_that_never_waits)
 {
 	bool stop = false;
 	struct wait w;
@@ -128,7 +129,7 @@ struct newer {
 	uint32_t a, b, c, d;
 };
 
-static void attributes_of_other_versions(void)
+TEST(attributes_of_other_versions)
 {
 	struct newer n = {.size = sizeof(n), .a = 1, .b = 2};
 	struct attr own = {.size = 16, .a = 1, .b = 2}, got;
@@ -149,7 +150,7 @@ static void attributes_of_other_versions(void)
 	CHECK_EQ(sized_in(&got, sizeof(got), &n, n.size), -E2BIG);
 }
 
-static void results_of_other_versions(void)
+TEST(results_of_other_versions)
 {
 	const struct attr own = {.size = 5, .a = 1, .b = 2};
 	struct newer n;
@@ -165,16 +166,36 @@ static void results_of_other_versions(void)
 	CHECK_EQ(o.a, 1);
 }
 
-int main(int argc, char **argv)
+/* The ids of a client are kept until they are told, and not for the next client. */
+TEST(members)
 {
-	static const struct test tests[] = {
-		TEST(pow2_and_align),
-		TEST(slab_gives_each_id_once),
-		TEST(attributes_of_other_versions),
-		TEST(results_of_other_versions),
-		TEST(wait_spins_then_yields_then_sleeps),
-		TEST(wait_beside_one_that_never_waits),
-	};
+	struct members m = {.n = 0};
+	struct member_event e;
 
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	members_came(&m, 0); /* the server takes no events */
+	CHECK(!members_take(&m, &e) && !members_kept(&m, 0));
+	CHECK(members_init(&m, 2));
+	for (uint32_t round = 0; round < 5; round++) {
+		members_know(&m, 1, round, 6, 7);
+		members_came(&m, 1);
+		if (round % 2)
+			members_ended(&m, 1, MEMBER_DIED);
+		CHECK(members_take(&m, &e));
+		CHECK(e.kind == MEMBER_CAME && e.index == 1 && e.pid == round && e.uid == 6);
+		members_know(&m, 1, 99, 99, 99);
+		if (round % 2 == 0)
+			members_ended(&m, 1, MEMBER_LEFT);
+		members_came(&m, 0);
+		CHECK(members_kept(&m, 1));
+		CHECK(members_take(&m, &e));
+		CHECK(e.kind == (round % 2 ? MEMBER_DIED : MEMBER_LEFT) && e.pid == round);
+		CHECK(!members_kept(&m, 1));
+		CHECK(members_take(&m, &e) && e.index == 0 && e.pid == 0 && e.uid == UINT32_MAX);
+		members_ended(&m, 0, MEMBER_LEFT);
+		CHECK(members_take(&m, &e) && e.kind == MEMBER_LEFT);
+		CHECK(!members_take(&m, &e) && !m.here);
+		members_know(&m, 1, 5, 5, 5);
+		members_forget(&m, 1);
+	}
+	members_free(&m);
 }

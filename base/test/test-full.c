@@ -10,7 +10,7 @@
 
 #define ROOM ((size_t)64 * 1024)
 
-static void region_too_large(void)
+TEST(region_too_large)
 {
 	struct shm_region a, b;
 
@@ -28,8 +28,7 @@ static void region_too_large(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(region_too_large)};
 	int skip = smallshm_mount(ROOM);
 
-	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return skip ? skip : test_main(argc, argv);
 }

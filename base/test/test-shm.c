@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/locklooks.h"
@@ -18,11 +19,8 @@
 #define PREFIX "base-test"
 #define SIZE 8192
 
-static char name[64];
-static char file[128];
-
 /* If the file would exceed RLIMIT_FSIZE, create returns an error, without a signal. */
-static void limit_of_file_sizes(void)
+TEST(limit_of_file_sizes)
 {
 	struct rlimit old, limit;
 	struct shm_region s;
@@ -31,35 +29,35 @@ static void limit_of_file_sizes(void)
 	limit = old;
 	limit.rlim_cur = SIZE - 1;
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EFBIG);
-	CHECK(access(file, F_OK) != 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), -EFBIG);
+	CHECK(access(test_file(PREFIX), F_OK) != 0);
 	limit.rlim_cur = SIZE;
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
 	shm_close(&s);
 }
 
 static void check_gone(void)
 {
-	CHECK(access(file, F_OK) != 0);
+	CHECK(access(test_file(PREFIX), F_OK) != 0);
 }
 
-static void create_attach_close(void)
+TEST(create_attach_close)
 {
 	struct shm_region s, c;
 	struct stat st;
 
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -ENOENT);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
-	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), -ENOENT);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	CHECK_EQ(stat(test_file(PREFIX), &st), 0);
 	CHECK_EQ(st.st_mode & 0777, 0600);
 	CHECK_EQ(st.st_size, SIZE);
 	CHECK(st.st_blocks * 512 >= SIZE);
 	for (int i = 0; i < SIZE; i++)
 		CHECK_EQ(((char *)s.addr)[i], 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE + 1, &c), -EAGAIN);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE + 1, &c), -EAGAIN);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 	CHECK_EQ(c.size, SIZE);
 	((char *)s.addr)[SIZE - 1] = 42;
 	CHECK_EQ(((char *)c.addr)[SIZE - 1], 42);
@@ -72,21 +70,21 @@ static void create_attach_close(void)
 }
 
 /* All regions of this process share one mapping, which is removed with the last of them. */
-static void one_mapping(void)
+TEST(one_mapping)
 {
 	struct shm_region s, a, b;
 	unsigned char core;
 	void *addr;
 
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &b), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &a), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &b), 0);
 	CHECK(a.addr == s.addr && b.addr == s.addr);
 	addr = s.addr;
 	shm_close(&s);
 	shm_close(&a);
 	((char *)b.addr)[0] = 1;
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	CHECK(s.addr != b.addr);
 	CHECK_EQ(((char *)s.addr)[0], 0);
 	shm_close(&s);
@@ -96,7 +94,7 @@ static void one_mapping(void)
 	CHECK(mincore(addr, 1, &core) != 0 && errno == ENOMEM);
 }
 
-static void bad_names(void)
+TEST(bad_names)
 {
 	struct shm_region r;
 	char longest[SHM_NAME_MAX + 1];
@@ -107,7 +105,7 @@ static void bad_names(void)
 	CHECK_EQ(shm_create(PREFIX, NULL, SIZE, &r), -EINVAL);
 	CHECK_EQ(shm_create(PREFIX, "a/b", SIZE, &r), -EINVAL);
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), -EINVAL);
-	CHECK_EQ(shm_create(PREFIX, name, 0, &r), -EINVAL);
+	CHECK_EQ(shm_create(PREFIX, test_name, 0, &r), -EINVAL);
 	CHECK_EQ(shm_attach(PREFIX, "../x", SIZE, &r), -EINVAL);
 	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix, dot, rest: the limit */
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
@@ -130,21 +128,21 @@ static struct rlimit leave_descriptors(int n)
 }
 
 /* Making a region briefly needs a second descriptor. If that fails, nothing is left behind. */
-static void too_few_descriptors(void)
+TEST(too_few_descriptors)
 {
 	struct shm_region s, c;
 	struct rlimit was;
 
 	for (int n = 0; n < 2; n++) {
 		was = leave_descriptors(n);
-		CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EMFILE);
+		CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), -EMFILE);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 		check_gone();
 	}
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	for (int n = 0; n < 2; n++) {
 		was = leave_descriptors(n);
-		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -EMFILE);
+		CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), -EMFILE);
 		CHECK_EQ(setrlimit(RLIMIT_NOFILE, &was), 0);
 	}
 	was = leave_descriptors(0); /* removing the name needs no descriptor */
@@ -153,13 +151,13 @@ static void too_few_descriptors(void)
 	check_gone();
 }
 
-static void bytes_exclude(void)
+TEST(bytes_exclude)
 {
 	struct shm_region s, a, b;
 
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &b), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &a), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &b), 0);
 	CHECK_EQ(shm_locked(&a, SHM_SERVER), 1);
 	CHECK_EQ(shm_lock(&a, SHM_SERVER), -EAGAIN);
 	CHECK_EQ(shm_lock(&a, 1), 0);
@@ -175,7 +173,7 @@ static void bytes_exclude(void)
 	CHECK_EQ(shm_locked(&s, 1), 0);
 	shm_close(&s);
 	CHECK_EQ(shm_locked(&b, SHM_SERVER), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &a), -ENOENT);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &a), -ENOENT);
 	shm_close(&b);
 	check_gone();
 }
@@ -184,26 +182,26 @@ static struct shm_region child_region;
 
 static void child_serves(void)
 {
-	if (shm_create(PREFIX, name, SIZE, &child_region) != 0)
+	if (shm_create(PREFIX, test_name, SIZE, &child_region) != 0)
 		_exit(4);
 	((char *)child_region.addr)[0] = 1;
 }
 
-static void stale_is_replaced(void)
+TEST(stale_is_replaced)
 {
 	struct shm_region s, old, c;
 	pid_t pid = spawn(child_serves);
 
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), -EADDRINUSE);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &old), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), -EADDRINUSE);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &old), 0);
 	CHECK_EQ(shm_locked(&old, SHM_SERVER), 1);
 	kill_wait(pid);
 	CHECK_EQ(shm_locked(&old, SHM_SERVER), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), -ECONNREFUSED);
-	CHECK_EQ(shm_create(PREFIX, name, 2 * SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), -ECONNREFUSED);
+	CHECK_EQ(shm_create(PREFIX, test_name, 2 * SIZE, &s), 0);
 	CHECK_EQ(((char *)s.addr)[0], 0);
 	CHECK_EQ(shm_locked(&old, SHM_SERVER), 0);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 	CHECK_EQ(c.size, 2 * SIZE);
 	shm_close(&c);
 	shm_close(&old);
@@ -212,58 +210,58 @@ static void stale_is_replaced(void)
 }
 
 /* A server died before it set the size of the file. */
-static void empty_remains_are_replaced(void)
+TEST(empty_remains_are_replaced)
 {
 	struct shm_region s;
-	int fd = open(file, O_CREAT | O_EXCL | O_RDWR, 0600);
+	int fd = open(test_file(PREFIX), O_CREAT | O_EXCL | O_RDWR, 0600);
 
 	CHECK(fd >= 0);
 	close(fd);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &s), -ECONNREFUSED);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &s), -ECONNREFUSED);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	shm_close(&s);
 	check_gone();
 }
 
 /* If a file was removed by hand, its name may belong to another server when it is closed. */
-static void name_of_another_is_left(void)
+TEST(name_of_another_is_left)
 {
 	struct shm_region old, s, c;
 
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &old), 0);
-	CHECK_EQ(unlink(file), 0);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &old), 0);
+	CHECK_EQ(unlink(test_file(PREFIX)), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	shm_close(&old);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 	shm_close(&c);
 	shm_close(&s);
 	check_gone();
 }
 
-static void link_is_not_followed(void)
+TEST(link_is_not_followed)
 {
 	struct shm_region r;
 	char target[160];
 
-	snprintf(target, sizeof(target), "%s.target", file);
-	CHECK_EQ(symlink(target, file), 0);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &r), -ELOOP);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &r), -ELOOP);
+	snprintf(target, sizeof(target), "%s.target", test_file(PREFIX));
+	CHECK_EQ(symlink(target, test_file(PREFIX)), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &r), -ELOOP);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &r), -ELOOP);
 	CHECK(access(target, F_OK) != 0);
-	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(unlink(test_file(PREFIX)), 0);
 }
 
-static void readable_by_others_is_refused(void)
+TEST(readable_by_others_is_refused)
 {
 	struct shm_region r;
-	int fd = open(file, O_CREAT | O_EXCL | O_RDWR, 0600);
+	int fd = open(test_file(PREFIX), O_CREAT | O_EXCL | O_RDWR, 0600);
 
 	CHECK(fd >= 0);
 	CHECK_EQ(fchmod(fd, 0644), 0);
 	close(fd);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &r), -EACCES);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &r), -EACCES);
-	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &r), -EACCES);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &r), -EACCES);
+	CHECK_EQ(unlink(test_file(PREFIX)), 0);
 }
 
 static int hold[2];
@@ -289,7 +287,7 @@ static void server_forks(void)
 		_exit(6);
 }
 
-static void forked_child_holds_nothing(void)
+TEST(forked_child_holds_nothing)
 {
 	struct shm_region c;
 	pid_t pid;
@@ -297,12 +295,12 @@ static void forked_child_holds_nothing(void)
 	CHECK_EQ(pipe(hold), 0);
 	pid = spawn(server_forks);
 	close(hold[0]);
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 	CHECK_EQ(shm_locked(&c, SHM_SERVER), 1);
 	kill_wait(pid);
 	CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
 	shm_close(&c);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &c), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &c), 0);
 	shm_close(&c);
 	check_gone();
 	close(hold[1]);
@@ -312,7 +310,7 @@ static void forked_child_holds_nothing(void)
  * Eight processes compete for the same stale name. Exactly one gets it, and keeps it when others
  * arrive late.
  */
-static void one_creator_wins(void)
+TEST(one_creator_wins)
 {
 	for (int round = 0; round < 20; round++) {
 		int go[2], out[2], won = 0;
@@ -330,7 +328,7 @@ static void one_creator_wins(void)
 				close(go[1]);
 				if (read(go[0], &r, 1) != 0)
 					_exit(1);
-				r = shm_create(PREFIX, name, SIZE, &child_region) == 0;
+				r = shm_create(PREFIX, test_name, SIZE, &child_region) == 0;
 				if (write(out[1], &r, 1) != 1)
 					_exit(1);
 				for (;;)
@@ -344,7 +342,7 @@ static void one_creator_wins(void)
 			won += r;
 		}
 		CHECK_EQ(won, 1);
-		CHECK_EQ(shm_attach(PREFIX, name, SIZE, &c), 0);
+		CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 		for (int i = 0; i < 8; i++)
 			kill_wait(pid[i]);
 		CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
@@ -352,7 +350,7 @@ static void one_creator_wins(void)
 		close(out[0]);
 		close(out[1]);
 	}
-	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(unlink(test_file(PREFIX)), 0);
 }
 
 #define MAGIC 0x1122334455667788ull
@@ -363,45 +361,70 @@ static void child_serves_magic(void)
 	*(uint64_t *)child_region.addr = MAGIC;
 }
 
-static void remains_are_removed(void)
+TEST(remains_are_removed)
 {
 	struct shm_region r;
 	pid_t pid = spawn(child_serves_magic);
 	uint64_t word = 0;
 
-	CHECK_EQ(shm_look(PREFIX, name, &r), 0);
+	CHECK_EQ(shm_look(PREFIX, test_name, &r), 0);
 	CHECK_EQ(r.size, SIZE);
 	CHECK_EQ(r.access.mode, 0600);
 	CHECK_EQ(shm_locked(&r, SHM_SERVER), 1);
 	CHECK_EQ(shm_read(&r, 0, &word, sizeof(word)), 0);
 	CHECK_EQ(word, MAGIC);
 	CHECK_EQ(shm_read(&r, SIZE - 4, &word, sizeof(word)), -EPROTO);
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -EADDRINUSE);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -EADDRINUSE);
 	kill_wait(pid);
 	CHECK_EQ(shm_locked(&r, SHM_SERVER), 0);
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC + 1), -EPROTO);
-	CHECK_EQ(access(file, F_OK), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC + 1), -EPROTO);
+	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
 	CHECK_EQ(shm_lock(&r, SHM_NAMING), -EBADF); /* it is open for reading only */
 	shm_close(&r);
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), 0);
 	check_gone();
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -ENOENT);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -ENOENT);
 }
 
-/* If a server is becoming the file's server, or has just made the file, the file stays. */
-static void remains_of_a_name_in_use_stay(void)
+/* If a server is becoming the file's server, or has just made the test_file(PREFIX), the file stays. */
+TEST(remains_of_a_name_in_use_stay)
 {
 	struct shm_region r;
 
 	kill_wait(spawn(child_serves_magic));
-	CHECK_EQ(shm_look(PREFIX, name, &r), 0);
+	CHECK_EQ(shm_look(PREFIX, test_name, &r), 0);
 	close(r.fd);
-	r.fd = open(file, O_RDWR | O_CLOEXEC);
+	r.fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);
 	CHECK_EQ(shm_lock(&r, SHM_NAMING), 0);
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), -EAGAIN);
-	CHECK_EQ(access(file, F_OK), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -EAGAIN);
+	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
 	shm_close(&r);
-	CHECK_EQ(shm_remove_remains(PREFIX, name, MAGIC), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), 0);
+}
+
+static struct shm_region naming; /* whose naming byte is locked until shm_create() sleeps */
+
+int nanosleep(const struct timespec *ns, struct timespec *left)
+{
+	(void)ns;
+	(void)left;
+	shm_close(&naming);
+	return 0;
+}
+
+/* Another process removes the remains, and has no core for as long as this one yields. */
+TEST(creator_waits_for_the_name)
+{
+	struct shm_region s;
+
+	kill_wait(spawn(child_serves_magic));
+	CHECK_EQ(shm_look(PREFIX, test_name, &naming), 0);
+	close(naming.fd);
+	naming.fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);
+	CHECK_EQ(shm_lock(&naming, SHM_NAMING), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	shm_close(&s);
+	check_gone();
 }
 
 static struct shm_region replaced, replacing;
@@ -410,18 +433,18 @@ static struct shm_region replaced, replacing;
 static void replace_server(void)
 {
 	shm_close(&replaced);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replacing), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &replacing), 0);
 }
 
 /*
  * Between the open and the test of the lock the file is removed, and another server gets its name.
  */
-static void removing_spares_a_server_that_replaces_another(void)
+TEST(removing_spares_a_server_that_replaces_another)
 {
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &replaced), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &replaced), 0);
 	before_lock_test = replace_server;
-	CHECK_EQ(shm_remove_remains(PREFIX, name, 0), -EAGAIN);
-	CHECK_EQ(access(file, F_OK), 0);
+	CHECK_EQ(shm_remove_remains(PREFIX, test_name, 0), -EAGAIN);
+	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
 	shm_close(&replacing);
 	check_gone();
 }
@@ -429,12 +452,12 @@ static void removing_spares_a_server_that_replaces_another(void)
 static void *remove_thread(void *arg)
 {
 	while (!__atomic_load_n((bool *)arg, __ATOMIC_ACQUIRE))
-		shm_remove_remains(PREFIX, name, 0);
+		shm_remove_remains(PREFIX, test_name, 0);
 	return NULL;
 }
 
 /* A server that starts keeps its name while another process removes the files of dead servers. */
-static void removing_spares_servers_that_start(void)
+TEST(removing_spares_servers_that_start)
 {
 	bool end = false;
 	pthread_t thread;
@@ -444,39 +467,12 @@ static void removing_spares_servers_that_start(void)
 		struct shm_region s;
 		struct stat named, mine;
 
-		CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
-		CHECK_EQ(stat(file, &named), 0);
+		CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+		CHECK_EQ(stat(test_file(PREFIX), &named), 0);
 		CHECK_EQ(fstat(s.fd, &mine), 0);
 		CHECK_EQ(named.st_ino, mine.st_ino);
 		shm_close(&s);
 	}
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(create_attach_close),
-		TEST(one_mapping),
-		TEST(bad_names),
-		TEST(limit_of_file_sizes),
-		TEST(too_few_descriptors),
-		TEST(bytes_exclude),
-		TEST(stale_is_replaced),
-		TEST(empty_remains_are_replaced),
-		TEST(name_of_another_is_left),
-		TEST(link_is_not_followed),
-		TEST(readable_by_others_is_refused),
-		TEST(forked_child_holds_nothing),
-		TEST(one_creator_wins),
-		TEST(remains_are_removed),
-		TEST(remains_of_a_name_in_use_stay),
-		TEST(removing_spares_a_server_that_replaces_another),
-		TEST(removing_spares_servers_that_start),
-	};
-
-	snprintf(name, sizeof(name), "%d", (int)getpid());
-	snprintf(file, sizeof(file), "/dev/shm/%s.%s", PREFIX, name);
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

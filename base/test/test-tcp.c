@@ -42,7 +42,7 @@ static int taken(void)
 	return fd;
 }
 
-static void limits(void)
+TEST(limits)
 {
 	CHECK_EQ(tcp_limit(-1), TCP_FOREVER);
 	CHECK_EQ(tcp_left_ms(TCP_FOREVER), -1);
@@ -52,7 +52,7 @@ static void limits(void)
 }
 
 /* Listens at addresses of both families. Also tests the name of the peer. */
-static void addresses(void)
+TEST(addresses)
 {
 	static const struct {
 		const char *listen, *connect, *name;
@@ -83,7 +83,7 @@ static void addresses(void)
 	CHECK_EQ(strncmp(name, "127.0.0.1:", 10), 0); /* unchanged */
 }
 
-static void what_cannot_be(void)
+TEST(what_cannot_be)
 {
 	int fd;
 
@@ -115,7 +115,7 @@ static void *dial_patiently(void *arg)
 	return NULL;
 }
 
-static void a_server_may_come_later(void)
+TEST(a_server_may_come_later)
 {
 	pthread_t thread;
 	int fd;
@@ -144,7 +144,7 @@ static void *drain(void *arg)
 }
 
 /* More bytes than a socket buffer holds; then limits in both directions; then a closed peer. */
-static void bytes(void)
+TEST(bytes)
 {
 	static char big[1 << 22];
 	size_t done = 0;
@@ -182,7 +182,7 @@ static void on_signal(int number)
 {
 }
 
-static void signals(void)
+TEST(signals)
 {
 	struct sigaction act = {.sa_handler = on_signal};
 	const struct itimerspec often = {{0, 2000000}, {0, 2000000}};
@@ -210,17 +210,6 @@ struct guest {
 	size_t have;
 };
 
-static int guests; /* the number of open guests */
-
-static struct tcp_guest *guest_open(void *arg)
-{
-	struct guest *g = calloc(1, sizeof(*g));
-
-	CHECK(g);
-	guests++;
-	return &g->g;
-}
-
 static int guest_step(void *arg, struct tcp_guest *tcp)
 {
 	struct guest *g = container_of(tcp, struct guest, g);
@@ -231,18 +220,18 @@ static int guest_step(void *arg, struct tcp_guest *tcp)
 	return err;
 }
 
-static void guest_close(void *arg, struct tcp_guest *tcp)
+static uint32_t guests_of(const struct tcp_crowd *c)
 {
-	guests--;
-	free(container_of(tcp, struct guest, g));
+	uint32_t n = 0;
+
+	for (const struct tcp_guest *g = c->guests; g; g = g->next)
+		n++;
+	return n;
 }
 
 static struct tcp_crowd crowd_of(uint32_t most)
 {
-	return (struct tcp_crowd){.open = guest_open,
-		.step = guest_step,
-		.close = guest_close,
-		.most = most};
+	return (struct tcp_crowd){.size = sizeof(struct guest), .step = guest_step, .most = most};
 }
 
 /* Returns the next guest with a complete message; counts those whose message is wrong. */
@@ -255,7 +244,7 @@ static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
 
 		if (!err) {
 			fd = g->fd;
-			guest_close(NULL, g);
+			free(g);
 			return fd;
 		}
 		CHECK(err == -EAGAIN || err == -EPROTO);
@@ -267,7 +256,7 @@ static int next(struct tcp_crowd *c, struct strangers *s, int *wrong_p)
 }
 
 /* There is no time limit: if a stranger delayed the honest peer, the test would not end. */
-static void strangers(void)
+TEST(strangers)
 {
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
 		struct tcp_crowd c = crowd_of(64);
@@ -284,13 +273,13 @@ static void strangers(void)
 		for (int i = 0; i < 3; i++)
 			close(next(&c, &s, &wrong));
 		CHECK_EQ(wrong, kind == STRANGER_GARBAGE);
-		CHECK_EQ(c.n, guests);
+		CHECK_EQ(c.n, guests_of(&c));
 		if (kind == STRANGER_MANY)
 			CHECK(c.n > 60 && c.n <= 64);
 		else
 			CHECK_EQ(c.n, kind != STRANGER_GARBAGE);
 		tcp_crowd_fini(&c);
-		CHECK_EQ(guests, 0);
+		CHECK_EQ(guests_of(&c), 0);
 		strangers_leave(&s);
 		for (int i = 0; i < 3; i++)
 			close(honest[i]);
@@ -299,7 +288,7 @@ static void strangers(void)
 }
 
 /* The test advances the clock: a guest that is too old is closed, a younger one stays. */
-static void patience(void)
+TEST(patience)
 {
 	struct tcp_crowd c = crowd_of(4);
 	struct tcp_guest *g;
@@ -330,7 +319,7 @@ static void patience(void)
 }
 
 /* Without free descriptors strangers are closed; without strangers the crowd continues later. */
-static void few_descriptors(void)
+TEST(few_descriptors)
 {
 	struct tcp_crowd c = crowd_of(64);
 	struct rlimit all, few;
@@ -383,21 +372,4 @@ static void few_descriptors(void)
 	close(honest);
 	strangers_leave(&s);
 	close(listener);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(limits),
-		TEST(addresses),
-		TEST(what_cannot_be),
-		TEST(a_server_may_come_later),
-		TEST(bytes),
-		TEST(signals),
-		TEST(strangers),
-		TEST(patience),
-		TEST(few_descriptors),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -12,22 +12,20 @@
 #define SIZE 8192
 
 static const struct users_who owner = {54001, 0}, stranger = {54003, 0};
-static char name[64], file[128];
-
 static void attach_and_create_fail(void *arg)
 {
 	struct shm_region r;
 
 	(void)arg;
-	CHECK_EQ(shm_attach(PREFIX, name, SIZE, &r), -EACCES);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &r), -EACCES);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &r), -EACCES);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &r), -EACCES);
 }
 
 static void open_fails(void *arg)
 {
 	attach_and_create_fail(arg);
-	CHECK(open(file, O_RDONLY) < 0 && errno == EACCES);
-	CHECK(unlink(file) != 0);
+	CHECK(open(test_file(PREFIX), O_RDONLY) < 0 && errno == EACCES);
+	CHECK(unlink(test_file(PREFIX)) != 0);
 }
 
 static void run_as(const struct users_who *who, void (*f)(void *arg))
@@ -40,22 +38,22 @@ static void run_as(const struct users_who *who, void (*f)(void *arg))
 	CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-/* Root may open every file, so only the check of the owner refuses the region. */
-static void region_of_another_user(void)
+/* Root may open every test_file(PREFIX), so only the check of the owner refuses the region. */
+TEST(region_of_another_user)
 {
 	struct shm_region s;
 
 	users_act(&owner);
-	CHECK_EQ(shm_create(PREFIX, name, SIZE, &s), 0);
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	run_as(&stranger, open_fails);
 	run_as(&users_root, attach_and_create_fail);
 	shm_close(&s);
-	CHECK(access(file, F_OK) != 0);
+	CHECK(access(test_file(PREFIX), F_OK) != 0);
 	users_act(&users_root);
 }
 
 /* Another user has the name. The file's mode allows all users, or none, to open it. */
-static void name_taken_by_another_user(void)
+TEST(name_taken_by_another_user)
 {
 	static const mode_t modes[] = {0600, 0660, 0666};
 
@@ -63,26 +61,20 @@ static void name_taken_by_another_user(void)
 		int fd;
 
 		users_act(&stranger);
-		fd = open(file, O_CREAT | O_EXCL | O_RDWR, 0600);
+		fd = open(test_file(PREFIX), O_CREAT | O_EXCL | O_RDWR, 0600);
 		CHECK(fd >= 0);
 		CHECK_EQ(fchmod(fd, modes[i]), 0);
 		close(fd);
 		users_act(&users_root);
 		run_as(&users_root, attach_and_create_fail);
 		run_as(&owner, attach_and_create_fail);
-		CHECK_EQ(unlink(file), 0);
+		CHECK_EQ(unlink(test_file(PREFIX)), 0);
 	}
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(region_of_another_user),
-		TEST(name_taken_by_another_user),
-	};
 	int skip = users_begin(argv);
 
-	snprintf(name, sizeof(name), "%d", (int)getpid());
-	snprintf(file, sizeof(file), "/dev/shm/%s.%s", PREFIX, name);
-	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return skip ? skip : test_main(argc, argv);
 }

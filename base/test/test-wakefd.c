@@ -9,6 +9,7 @@
 #include <sys/un.h>
 
 #include "support/fdtest.h"
+#include "support/intro.h"
 #include "base/wakefd.h"
 
 #define FOR_EVER (-1) /* the time limit of the test program ends a wait that hangs */
@@ -32,7 +33,7 @@ static int wake(struct wakefd *waker, struct sleeper *s)
 	return wakefd_wake(waker, &s->word, &s->addr);
 }
 
-static void one_sleep_is_one_wakeup(void)
+TEST(one_sleep_is_one_wakeup)
 {
 	struct wakefd waker = WAKEFD_NONE;
 	struct sleeper s;
@@ -59,7 +60,7 @@ static void one_sleep_is_one_wakeup(void)
 	wakefd_close(&s.w);
 }
 
-static void thread_is_woken_by_its_eventfd(void)
+TEST(thread_is_woken_by_its_eventfd)
 {
 	struct wakefd w = WAKEFD_NONE;
 	uint32_t word = SLEEP_RUNNING;
@@ -79,7 +80,7 @@ static void thread_is_woken_by_its_eventfd(void)
 }
 
 /* A late wake-up of an earlier sleep, and one for this sleep. */
-static void several_wakeups_are_taken_together(void)
+TEST(several_wakeups_are_taken_together)
 {
 	struct wakefd waker = WAKEFD_NONE;
 	struct sleeper s;
@@ -104,7 +105,7 @@ static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
 			   (size_t)sprintf(sa->sun_path + 1, "wakefd.%016" PRIx64, s->addr.name));
 }
 
-static void strangers_neither_wake_nor_fill_the_queue(void)
+TEST(strangers_neither_wake_nor_fill_the_queue)
 {
 	struct wakefd waker = WAKEFD_NONE;
 	struct sockaddr_un sa;
@@ -135,7 +136,7 @@ static void strangers_neither_wake_nor_fill_the_queue(void)
 }
 
 /* A process that maps the region may fill the queue; each sleep still ends. */
-static void full_queue_is_readable(void)
+TEST(full_queue_is_readable)
 {
 	struct wakefd waker = WAKEFD_NONE;
 	struct sockaddr_un sa;
@@ -162,7 +163,7 @@ static void full_queue_is_readable(void)
 }
 
 /* Datagrams that are not read take space in the send buffer of the waker, which is small here. */
-static void many_sleepers_take_nothing_and_all_are_woken(void)
+TEST(many_sleepers_take_nothing_and_all_are_woken)
 {
 	enum { N = 100 };
 	static struct sleeper s[N];
@@ -183,7 +184,7 @@ static void many_sleepers_take_nothing_and_all_are_woken(void)
 }
 
 /* The sleeper has gone, or a peer has written a wrong address. */
-static void nobody_is_woken_by_a_wrong_address(void)
+TEST(nobody_is_woken_by_a_wrong_address)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};
 	struct wakefd waker = WAKEFD_NONE;
@@ -220,7 +221,7 @@ static void wake_without_descriptors(void *arg)
 	CHECK(fdtest_readable(s->w.fd));
 }
 
-static void waker_without_descriptors_tries_again(void)
+TEST(waker_without_descriptors_tries_again)
 {
 	struct sleeper s;
 
@@ -255,10 +256,7 @@ static void wake_after_a_journey(void *arg)
 	CHECK_EQ(there.word, SLEEP_ON_FD);
 }
 
-static void waker_comes_home(void)
-{
-	fdtest_in_child(wake_after_a_journey, NULL);
-}
+TEST_WITH(waker_comes_home, fdtest_in_child, wake_after_a_journey, NULL);
 
 static void open_without_descriptors(void *arg)
 {
@@ -280,12 +278,9 @@ static void open_without_descriptors(void *arg)
 	CHECK_EQ(fdtest_open(), before);
 }
 
-static void open_fails_and_leaves_nothing(void)
-{
-	fdtest_in_child(open_without_descriptors, NULL);
-}
+TEST_WITH(open_fails_and_leaves_nothing, fdtest_in_child, open_without_descriptors, NULL);
 
-static void timer_makes_it_readable(void)
+TEST(timer_makes_it_readable)
 {
 	struct sleeper s;
 
@@ -305,7 +300,7 @@ static void timer_makes_it_readable(void)
 	wakefd_close(&s.w);
 }
 
-static void all_is_closed_by_exec(void)
+TEST(all_is_closed_by_exec)
 {
 	struct wakefd event = WAKEFD_NONE;
 	struct wakefd waker = WAKEFD_NONE;
@@ -355,7 +350,7 @@ static pid_t child_that_waits(int *end_p)
 /*
  * A copy in the child would keep a closed descriptor that was readable in the epoll set for ever.
  */
-static void forked_child_keeps_nothing_open(void)
+TEST(forked_child_keeps_nothing_open)
 {
 	int set = epoll_create1(EPOLL_CLOEXEC), end, status;
 	struct epoll_event ev = {.events = EPOLLIN};
@@ -384,7 +379,7 @@ static void forked_child_keeps_nothing_open(void)
 	close(set);
 }
 
-static void nothing_is_left_open(void)
+TEST(nothing_is_left_open)
 {
 	int before = fdtest_open();
 
@@ -401,7 +396,7 @@ static void nothing_is_left_open(void)
 	CHECK_EQ(fdtest_open(), before);
 }
 
-static void namespaces_are_told_apart(void)
+TEST(namespaces_are_told_apart)
 {
 	CHECK(wakefd_netns());
 	CHECK(wakefd_reaches(wakefd_netns(), wakefd_netns()));
@@ -409,25 +404,49 @@ static void namespaces_are_told_apart(void)
 	CHECK(!wakefd_reaches(0, 0)); /* both are unknown */
 }
 
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(one_sleep_is_one_wakeup),
-		TEST(thread_is_woken_by_its_eventfd),
-		TEST(several_wakeups_are_taken_together),
-		TEST(strangers_neither_wake_nor_fill_the_queue),
-		TEST(full_queue_is_readable),
-		TEST(many_sleepers_take_nothing_and_all_are_woken),
-		TEST(nobody_is_woken_by_a_wrong_address),
-		TEST(waker_without_descriptors_tries_again),
-		TEST(waker_comes_home),
-		TEST(open_fails_and_leaves_nothing),
-		TEST(timer_makes_it_readable),
-		TEST(all_is_closed_by_exec),
-		TEST(forked_child_keeps_nothing_open),
-		TEST(nothing_is_left_open),
-		TEST(namespaces_are_told_apart),
-	};
+static uint32_t met; /* introductions */
 
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+static void meet(void *arg, const struct wakefd_intro *in)
+{
+	CHECK_EQ(in->index, *(uint32_t *)arg);
+	CHECK_EQ(in->pid, getpid());
+	CHECK_EQ(in->uid, getuid());
+	CHECK_EQ(in->gid, getgid());
+	CHECK(fcntl(in->fd, F_GETFD) & FD_CLOEXEC);
+	met++;
+}
+
+TEST(introductions_are_checked)
+{
+	static const struct {
+		size_t len;
+		int fds;
+		uint32_t met;
+	} t[] = {{16, 1, 1}, {12, 1, 0}, {8, 1, 0}, {16, 0, 0}, {16, 2, 1}, {16, INTRO_MANY, 1}};
+	struct wakefd w = WAKEFD_NONE;
+	struct wakefd_addr door = {0};
+	uint32_t index = 7;
+	int open;
+
+	CHECK_EQ(wakefd_door(&w, &door), 0);
+	open = fdtest_open();
+	CHECK_EQ(wakefd_introduce(&door, index, STDERR_FILENO), 0);
+	wakefd_meet(&w, meet, &index);
+	CHECK_EQ(met, 1);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		met = 0;
+		intro_send(&door, index, STDERR_FILENO, t[i].fds, t[i].len, 0);
+		wakefd_meet(&w, meet, &index);
+		CHECK_EQ(met, t[i].met);
+		CHECK_EQ(fdtest_open(), open);
+	}
+	met = 0;
+	while (wakefd_introduce(&door, index, STDERR_FILENO) == 0)
+		index = 7; /* until the queue is full */
+	wakefd_meet(&w, meet, &index);
+	CHECK(met > 0);
+	CHECK_EQ(wakefd_introduce(&door, index, STDERR_FILENO), 0);
+	wakefd_close(&w);
+	CHECK(wakefd_introduce(&door, index, STDERR_FILENO) < 0);
+	CHECK_EQ(fdtest_open(), open - 1);
 }

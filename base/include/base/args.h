@@ -126,6 +126,11 @@ bool args_given(const struct args *args, const char *name);
  * this function itself if args.set was not 0 when args_read() began.
  */
 int args_fit(struct args *args);
+/*
+ * Ends a program that args_read() has not let begin: prints why, unless err is not negative.
+ * Returns the exit status.
+ */
+int args_status(const char *program, const char *why, int err);
 /* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
 /* Formats the text into why. Returns -EINVAL. */

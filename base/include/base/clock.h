@@ -11,12 +11,17 @@
 #define NSEC_PER_USEC 1000ull
 
 /* CLOCK_MONOTONIC; takes about 30 ns (vDSO). */
-static inline uint64_t clock_ns(void)
+static inline uint64_t clock_of(clockid_t id)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(id, &ts);
 	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+}
+
+static inline uint64_t clock_ns(void)
+{
+	return clock_of(CLOCK_MONOTONIC);
 }
 
 /* Converts a time or a duration in nanoseconds to the C library's type. */
@@ -28,10 +33,7 @@ static inline struct timespec clock_timespec(uint64_t ns)
 /* The CPU time that all threads of the process have used, in user space and in the kernel. */
 static inline uint64_t clock_cpu_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
+	return clock_of(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 #endif

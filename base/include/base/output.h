@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a program that prints: buffered output may still fail to be written. */
+/* The files that a program writes. Buffered output may fail only when it is written at the end. */
 #ifndef BASE_OUTPUT_H
 #define BASE_OUTPUT_H
 
@@ -7,6 +7,14 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+
+/* Prints why a file cannot be written (@err: errno, or 0). Returns 1, the exit status. */
+static inline int output_failed(const char *program, const char *name, int err)
+{
+	fprintf(stderr, "%s: %s: %s\n", program, name,
+		err ? strerror(err) : "not all could be written");
+	return 1;
+}
 
 /*
  * Returns the exit status of the program: `status` if it is not 0; otherwise 1, with a line on
@@ -19,9 +27,42 @@ static inline int output_end(const char *program, int status)
 
 	if (status || (!bad && !err))
 		return status;
-	fprintf(stderr, "%s: standard output: %s\n", program,
-		err ? strerror(err) : "not all could be written");
-	return 1;
+	return output_failed(program, "standard output", err);
+}
+
+/* Opens the file with this mode of fopen(); - is standard output. *f_p is NULL if @name is. Returns
+ * the exit status. */
+static inline int output_open(const char *program, const char *name, const char *mode, FILE **f_p)
+{
+	*f_p = !name ? NULL : strcmp(name, "-") ? fopen(name, mode) : stdout;
+	return *f_p || !name ? 0 : output_failed(program, name, errno);
+}
+
+/* Closes the file, which may be NULL; output_end() reports errors of standard output. Returns
+ * @status, or 1 if not all could be written. */
+static inline int output_close(const char *program, const char *name, FILE *f, int status)
+{
+	bool bad;
+	int err;
+
+	if (!f || f == stdout)
+		return status;
+	bad = ferror(f);
+	err = fclose(f) ? errno : 0;
+	return bad || err ? output_failed(program, name, err) : status;
+}
+
+/* Checks, before long work, that the file of an option can be written; it stays as it is. */
+static inline bool output_try(const char *program, const char *option, const char *name)
+{
+	FILE *f = strcmp(name, "-") ? fopen(name, "ae") : stdout;
+
+	if (!f)
+		fprintf(stderr, "%s: %s '%s': %s: give a file that can be written\n", program,
+			option, name, strerror(errno));
+	else if (f != stdout)
+		fclose(f);
+	return f;
 }
 
 #endif

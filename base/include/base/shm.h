@@ -137,6 +137,12 @@ void shm_unlock(const struct shm_region *r, uint32_t byte);
  */
 int shm_locked(const struct shm_region *r, uint32_t byte);
 
+/*
+ * Returns true if this descriptor, of another process, refers to the open file description that
+ * has locked the byte.
+ */
+bool shm_holds(const struct shm_region *r, int fd, uint32_t byte);
+
 #define SHM_SET_GID 1u /* bit of `set`: the gid is valid */
 
 /*
@@ -171,6 +177,12 @@ int shm_look(const char *prefix, const char *name, struct shm_region *r);
 
 /* Reads len bytes of the file. Returns 0, -EPROTO if the file ends before, or -errno. */
 int shm_read(const struct shm_region *r, uint64_t offset, void *buf, size_t len);
+
+/* Moves an open region to memory that holds none. */
+void shm_move(struct shm_region *to, struct shm_region *from);
+
+/* Drops all locks. The mapping stays until shm_close(). */
+void shm_release(struct shm_region *r);
 
 /* Unmaps the region, drops all locks, and removes the name if this process has made it. */
 void shm_close(struct shm_region *r);

@@ -23,6 +23,7 @@
 
 #define TCP_FOREVER UINT64_MAX
 #define TCP_NAME_MAX 64
+#define TCP_AGAIN_MS 20 /* pause after a refused connection, and while no descriptor is free */
 
 /* Returns the time in timeout_ms milliseconds, or TCP_FOREVER if timeout_ms is negative. */
 uint64_t tcp_limit(int timeout_ms);
@@ -49,8 +50,12 @@ int tcp_wait(int fd, short events, uint64_t limit_ns);
  * connection is still in the listener's queue, and the listener stays readable.
  */
 int tcp_take(int listener, int *fd_p);
+/* True if tcp_take() found a connection, but no descriptor or memory for it. */
+bool tcp_is_short(int err);
 /* Waits for a connection, even while no descriptor is free. Returns 0 or -ETIMEDOUT. */
 int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
+/* The kernel detects within 20 s of silence that the host of the peer has failed. */
+void tcp_keep_alive(int fd);
 
 /*
  * Connects to the first address of the host that answers; each address gets a part of the time. If
@@ -59,6 +64,18 @@ int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
  * -EHOSTUNREACH, ... The search for the host's name has time limits of its own.
  */
 int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p);
+
+/*
+ * The parts of tcp_connect(), for callers that do not wait. tcp_resolve() returns the addresses of
+ * the host, or NULL; the caller frees them with freeaddrinfo(). When the socket of
+ * tcp_connect_begin() is writable, tcp_connect_end() returns the result. tcp_connect_limit()
+ * returns the end of the part of the time that belongs to the first address of the list.
+ */
+struct addrinfo;
+struct addrinfo *tcp_resolve(const char *host, uint16_t port);
+int tcp_connect_begin(const struct addrinfo *a, int *fd_p);
+int tcp_connect_end(int fd);
+uint64_t tcp_connect_limit(const struct addrinfo *a, uint64_t now_ns, uint64_t limit_ns);
 
 /*
  * Moves bytes until *done_p is len. Returns 0 then; -EAGAIN if the socket is not ready for the
@@ -82,13 +99,12 @@ struct tcp_guest {
 };
 
 struct tcp_crowd {
-	/* Allocates a guest; the crowd fills in the fields of this struct. NULL: no memory. */
-	struct tcp_guest *(*open)(void *arg);
+	size_t size; /* of a guest: a struct that begins with struct tcp_guest, zero at first */
 	/*
 	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
 	 */
 	int (*step)(void *arg, struct tcp_guest *g);
-	/* Frees the guest, whose descriptor has been closed. */
+	/* NULL, or releases what the guest owns. Its descriptor has been closed; the crowd frees it. */
 	void (*close)(void *arg, struct tcp_guest *g);
 	void *arg;
 	uint32_t most; /* guests at a time; if there is one more, the oldest is closed */
@@ -101,8 +117,8 @@ struct tcp_crowd {
 
 /*
  * Accepts up to `take` connections (at most `most`), and calls step() for each guest. Returns
- *	0		the messages of *guest_p are complete; it has left the crowd, and its fd
- *			belongs to the caller
+ *	0		the messages of *guest_p are complete; it has left the crowd, and the
+ *			caller closes its fd and frees it
  *	-EAGAIN		no guest is complete
  *	other errors	of a guest, which has been closed, or of the listener
  * If there are more than `most` guests, or no descriptor is free, the oldest guest is closed. That,

@@ -15,12 +15,14 @@
  *				most TELL) and unfenced (not 0: a wake test is due)
  *	CLIENT_ALIVE_NS		time between two checks that the server is alive
  *	client_ready(c)		true if a response has arrived
- *	client_pending(c)	true if there are calls without a response
+ *	client_room(c)		true if the client waits for room, and the server has consumed posts
+ *	client_pending(c)	true if there is something to wait for
  *	client_publish(c)	publishes calls; returns true if some are left because the ring is
  *				full
  *	client_closed(c)	called when the connection ends
  *	client_call(c, ...)	makes a call and returns its id, or -errno
  *	client_poll(c, ...)	polls
+ *	client_is_open(c, id)	true if the response to this call has not come
  *	client_give_up(c, id)	makes client_poll() drop and count the response to this call
  *	server_ended(c)		true if the server has written that it ended (with acquire, so that
  *				its last responses are visible)
@@ -141,10 +143,10 @@ static void client_resume(struct client *c)
 
 /* ---- waiting ---- */
 
-/* Returns 1 if a response has arrived, 0 if not yet, or -errno if none will arrive. */
+/* Returns 1 if a response or room has arrived, 0 if not yet, or -errno if none will arrive. */
 static int client_look(struct client *c, bool slept)
 {
-	if (client_ready(c))
+	if (client_ready(c) || client_room(c))
 		return 1;
 	if (slept)
 		c->hot.idle_left = 1;
@@ -175,6 +177,7 @@ static int client_wait_long(struct client *c, struct wait *step, uint64_t timeou
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);
 	uint64_t left = timeout_ns;
+	bool interrupted;
 	int r;
 
 	do {
@@ -182,13 +185,17 @@ static int client_wait_long(struct client *c, struct wait *step, uint64_t timeou
 			left = ROOM_NS;
 		if (unlikely(c->hot.unfenced))
 			client_wake(c);
-		r = wait_step(step) ? client_sleep(c, left) : 0;
-		if (r == -EINTR) /* return to the caller, which handles the signal */
-			return client_look(c, false);
-		if (!r)
+		r = 0;
+		if (wait_step(step)) {
+			live_wait(c->w.live, d.start);
+			r = client_sleep(c, left);
+		}
+		interrupted = r == -EINTR; /* return to the caller, which handles the signal */
+		if (!r || interrupted)
 			r = client_look(c, false);
 		left = waiter_left(&d);
-	} while (!r && left);
+	} while (!r && left && !interrupted);
+	live_wake(c->w.live);
 	return r;
 }
 
@@ -259,15 +266,20 @@ static int client_arm(struct client *c)
 /* ---- the blocking call ---- */
 
 struct answer {
+	struct client *c;
 	void *resp;
-	uint32_t capacity, len;
-	bool done;
+	uint32_t id, capacity, len;
+	bool done; /* also before the call is made */
 };
 
 static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	struct answer *a = arg;
 
+	if (a->done || client_is_open(a->c, a->id)) {
+		a->c->w.other(a->c->w.other_arg, token, resp, len);
+		return;
+	}
 	cellring_copy(a->resp, resp, len < a->capacity ? len : a->capacity);
 	a->len = len;
 	a->done = true;
@@ -292,11 +304,10 @@ static int answer_wait(struct client *c, struct answer *a, uint64_t timeout_ns)
 	}
 }
 
-/* No other calls may be pending than those that timed out and were given up. */
 static int client_call_wait(struct client *c, const void *req, uint32_t len, void *resp,
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
-	struct answer a = {.resp = resp, .capacity = capacity};
+	struct answer a = {.c = c, .resp = resp, .capacity = capacity, .done = true};
 	int id, err;
 
 	if (c->w.given_up) { /* frees the ids of late responses */
@@ -307,9 +318,11 @@ static int client_call_wait(struct client *c, const void *req, uint32_t len, voi
 	id = client_call(c, req, len);
 	if (id < 0)
 		return id;
+	a.id = (uint32_t)id;
+	a.done = false;
 	err = answer_wait(c, &a, timeout_ns);
 	if (err) {
-		client_give_up(c, (uint32_t)id);
+		client_give_up(c, a.id);
 		c->w.given_up++;
 	} else if (len_p) {
 		*len_p = a.len;

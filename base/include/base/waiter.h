@@ -9,6 +9,7 @@
 #include <errno.h>
 
 #include "base/clock.h"
+#include "base/live.h"
 #include "base/shm.h"
 #include "base/sleep.h"
 #include "base/wait.h"
@@ -20,6 +21,7 @@
 struct waiter {
 	struct shm_region region;
 	struct wakefd wake;
+	struct live_record *live;
 	/* In the region: this side's sleep word, and the address of its descriptor. */
 	uint32_t *word;
 	struct wakefd_addr *addr;
@@ -30,12 +32,25 @@ struct waiter {
 	uint32_t *server_word;
 	struct wakefd_addr *server_addr;
 	int err; /* why the connection is over, or 0 */
+	bool left; /* the place in that region has been given back */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
+	/* Gets the responses to other calls that come during a blocking call; NULL: none may be open. */
+	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
+	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
 	uint64_t tried_ns; /* time of the last check for a server that sleeps on a descriptor */
 	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
+
+/* For base/live.h: the words of the sleep word's values, and the fields of both sides. */
+#define WAITER_STATES "running waiting asleep armed"
+#define WAITER_FIELDS(type, waiter)                                                                \
+	{"state", .size = 4, .form = LIVE_WORD, LIVE_VIA(type, waiter.word)},                      \
+		{"sleeps", LIVE_AT(type, waiter.sleeps)},                                          \
+	{                                                                                          \
+		"wakes", LIVE_AT(type, waiter.wakes)                                               \
+	}
 
 struct waiter_deadline {
 	uint64_t start, timeout;
@@ -85,6 +100,79 @@ static inline int waiter_check_reach(struct waiter *w)
 		return -ENETUNREACH;
 	woken = wakefd_try(&w->wake, w->server_addr);
 	return woken < 0 ? woken : 0;
+}
+
+/*
+ * Returns true if a client whose connect has failed with err should try again: the server may come
+ * back, or a place may become free, before the deadline. Sleeps before it returns that; *nap_p is
+ * 0 at first.
+ */
+static inline bool waiter_again(int err, const struct waiter_deadline *d, uint64_t *nap_p)
+{
+	const uint64_t longest = 16 * NSEC_PER_MSEC;
+	uint64_t left = waiter_left(d);
+	struct timespec nap;
+
+	if (!left || (err != -ENOENT && err != -ECONNREFUSED && err != -EAGAIN && err != -EUSERS))
+		return false;
+	*nap_p = !*nap_p ? NSEC_PER_MSEC / 2 : *nap_p < longest ? 2 * *nap_p : longest;
+	nap = (struct timespec){.tv_nsec = (long)(left < *nap_p ? left : *nap_p)};
+	nanosleep(&nap, NULL);
+	return true;
+}
+
+/*
+ * A client takes over the region of another one that has just connected, and keeps its descriptor.
+ * The other one must not be used any more.
+ */
+static inline void waiter_adopt(struct waiter *w, struct waiter *fresh)
+{
+	wakefd_close(&fresh->wake);
+	shm_close(&w->region);
+	shm_move(&w->region, &fresh->region);
+	w->word = fresh->word;
+	w->addr = fresh->addr;
+	w->server_word = fresh->server_word;
+	w->server_addr = fresh->server_addr;
+	w->err = w->wake_err = 0;
+	w->left = false;
+	w->given_up = 0;
+	w->looked_ns = fresh->looked_ns;
+	if (w->wake.fd >= 0)
+		wakefd_publish(&w->wake, w->addr);
+}
+
+/* Returns 0 if a client with a descriptor can be woken through the address of @fresh. */
+static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *fresh)
+{
+	if (w->wake.fd < 0 ||
+		wakefd_reaches(wakefd_netns(),
+			__atomic_load_n(&fresh->server_addr->netns, __ATOMIC_RELAXED)))
+		return 0;
+	return -ENETUNREACH;
+}
+
+#define INTRODUCE_TRIES 200 /* with a full queue, of a millisecond each */
+
+/*
+ * A client that has locked its byte must call it before the server can see that it has come. If the
+ * server takes events (addr->name is not 0), it learns from the kernel which process this is; the
+ * region's descriptor, which holds the lock, proves the index. notify(arg) makes a server whose
+ * queue is full take introductions. Without success the server does not know this process.
+ */
+static inline void waiter_introduce(const struct waiter *w, const struct wakefd_addr *addr,
+	uint32_t index, void (*notify)(void *arg), void *arg)
+{
+	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
+
+	if (!__atomic_load_n(&addr->name, __ATOMIC_RELAXED))
+		return;
+	for (int i = 0; i < INTRODUCE_TRIES; i++) {
+		if (wakefd_introduce(addr, index, w->region.fd) != -EAGAIN)
+			return;
+		notify(arg);
+		nanosleep(&nap, NULL);
+	}
 }
 
 #endif

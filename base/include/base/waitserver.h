@@ -5,9 +5,11 @@
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
- *	struct server		with a struct waiter w, and hot, which has the field max_clients
+ *	struct server		with a struct waiter w, a struct members members, and hot, which has
+ *				the field max_clients
  *	CLIENT_BYTE(i)		byte of the file that client i locks
- *	server_poll(s)		returns the number of requests that have arrived, or -errno
+ *	server_poll(s)		returns the number of requests that have arrived, or 1 for an event,
+ *				or -errno
  *	server_flush(s)		publishes replies and wakes clients
  *	server_rest(s)		called before the poll that precedes a sleep; returns true if there
  *				is more work, so that the server must not sleep
@@ -18,6 +20,7 @@
 #ifndef BASE_WAITSERVER_H
 #define BASE_WAITSERVER_H
 
+#include "base/members.h"
 #include "base/probe.h"
 #include "base/waiter.h"
 
@@ -67,16 +70,21 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);
 	uint64_t left = timeout_ns;
+	bool interrupted;
 	int n;
 
 	do {
-		n = wait_step(step) ? server_sleep(s, left) : 0;
-		if (n == -EINTR) /* return to the caller, which handles the signal */
-			return server_poll(s);
-		if (!n)
+		n = 0;
+		if (wait_step(step)) {
+			live_wait(s->w.live, d.start);
+			n = server_sleep(s, left);
+		}
+		interrupted = n == -EINTR; /* return to the caller, which handles the signal */
+		if (!n || interrupted)
 			n = server_poll(s);
 		left = waiter_left(&d);
-	} while (!n && left);
+	} while (!n && left && !interrupted);
+	live_wake(s->w.live);
 	return n;
 }
 

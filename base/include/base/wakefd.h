@@ -39,6 +39,9 @@
 
 #include "base/sleep.h"
 
+/* More than a queue holds: net.unix.max_dgram_qlen is 10, or 512 where systemd has set it. */
+#define WAKEFD_MEET_MAX 1024
+
 /* The address of a sleeper, in shared memory. */
 struct wakefd_addr {
 	uint64_t name; /* of its socket; 0: no socket */
@@ -51,12 +54,14 @@ struct wakefd {
 	int queue; /* receives the wake-ups: a socket, or fd itself if that is an eventfd */
 	int timer;
 	int sender; /* the socket that wakes others */
+	uint64_t secret[2]; /* name and cookie of the sleeper's socket */
+	int door; /* receives the introductions of peers; see wakefd_door() */
 	bool timed; /* the timer has been set */
 	bool listed;
 	struct wakefd *next; /* in the list of open objects */
 };
 
-#define WAKEFD_NONE ((struct wakefd){.fd = -1, .queue = -1, .timer = -1, .sender = -1})
+#define WAKEFD_NONE ((struct wakefd){.fd = -1, .queue = -1, .timer = -1, .sender = -1, .door = -1})
 
 /* Returns the network namespace of the calling thread, or 0 if /proc cannot be read. */
 uint64_t wakefd_netns(void);
@@ -69,6 +74,9 @@ static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
 
 /* Opens w->fd, which includes a timer, and writes its address to *addr. Returns 0 or -errno. */
 int wakefd_open(struct wakefd *w, struct wakefd_addr *addr);
+
+/* Writes the address of an open w->fd to *addr, for other wakers than before. */
+void wakefd_publish(const struct wakefd *w, struct wakefd_addr *addr);
 
 /* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
 int wakefd_open_event(struct wakefd *w);
@@ -102,6 +110,35 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
  * asleep or not. Returns 1 if it can, 0 if there is no such process, or an error of wakefd_wake().
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
+
+/* ---- introductions: what the kernel says of a peer ---- */
+
+/* The sender of an introduction, by the kernel's word, in the receiver's namespaces. */
+struct wakefd_intro {
+	uint32_t index; /* what the sender says that it is */
+	uint32_t pid, uid, gid; /* pid 0: outside of the receiver's pid namespace */
+	int fd; /* a descriptor that the sender has, open until the receiver's function returns */
+};
+
+typedef void wakefd_intro_fn(void *arg, const struct wakefd_intro *intro);
+
+/*
+ * Opens a socket for introductions, and writes its address to *addr. As for wake-ups, the kernel
+ * drops datagrams without the cookie. Returns 0 or -errno.
+ */
+int wakefd_door(struct wakefd *w, struct wakefd_addr *addr);
+
+/*
+ * Sends an introduction, with a descriptor. Returns 0, -EAGAIN if the receiver's queue is full, or
+ * another error, after which the receiver will not know this process.
+ */
+int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
+
+/*
+ * Passes the introductions that have come to fn, at most WAKEFD_MEET_MAX. No child is forked
+ * meanwhile, which would inherit the senders' descriptors.
+ */
+void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 
 /* Like wakefd_wake() for a sleeper that is a thread of this process, whose wakefd is w. */
 bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);

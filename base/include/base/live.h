@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A table of the objects of a process, which another process reads with process_vm_readv(2): see
+ * `shmls --live`. The objects keep their counters where they are. A record names an object and a
+ * type, and the type describes which bytes of the object are numbers, so a number costs nothing
+ * until it is read.
+ *
+ *	static const struct live_type type = {LIVE_MAGIC, "shmipc", "client",
+ *		.field = {{"calls", LIVE_AT(struct client, called)}}};
+ *
+ *	c->live = live_add(&type, c, "job7");
+ *	live_wait(c->live, since);	before the thread sleeps
+ *	live_wake(c->live);		at the end of the wait
+ *	live_remove(c->live);		before the object is freed
+ *
+ * An ELF note, which is mapped with the code, tells where the table is. So there is nothing that
+ * could fail: no descriptor, no file, no allocation. The table ends with exec() and dlclose(). A
+ * forked child has copies of the records, which name its parent's pid; readers ignore these.
+ *
+ * src/live.c is compiled into each library, so each of them has its own table.
+ */
+#ifndef BASE_LIVE_H
+#define BASE_LIVE_H
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LIVE_MAGIC 0x4556494c50523558ull /* "X5RPLIVE" */
+#define LIVE_VERSION 1u
+#define LIVE_RECORDS 1024u /* objects beyond that are only counted */
+#define LIVE_FIELDS 20 /* of a type */
+#define LIVE_NAME 64
+#define LIVE_NOTE "mlx5rpc" /* name of the ELF note; src/live.c has it in assembler as well */
+#define LIVE_NOTE_TYPE 1u
+
+enum live_form {
+	LIVE_NUMBER,
+	LIVE_SIGNED,
+	LIVE_HEX,
+	LIVE_WORD, /* an index in the type's words */
+};
+
+/*
+ * The value is the integer of @size bytes at offset @at, with @op '+' or '-' combined with the one
+ * at offset @other. With @via the offsets are in the memory that the pointer at offset via - 1
+ * points to; with @count it is an array, and the value is the sum over its elements, which are
+ * @stride bytes apart; their number is the uint32_t at offset count - 1 of the object.
+ */
+struct live_field {
+	char name[13]; /* "": no field; ends the list */
+	uint8_t size; /* 1, 2, 4 or 8 */
+	uint8_t form; /* enum live_form */
+	char op;
+	uint32_t at, other, via, count, stride;
+};
+
+#define LIVE_AT(type, field) .size = sizeof(((type *)NULL)->field), .at = offsetof(type, field)
+#define LIVE_LESS(type, field) .op = '-', .other = offsetof(type, field)
+#define LIVE_PLUS(type, field) .op = '+', .other = offsetof(type, field)
+#define LIVE_VIA(type, pointer) .via = 1 + offsetof(type, pointer)
+#define LIVE_SUM(type, pointer, number, element)                                                   \
+	LIVE_VIA(type, pointer), .count = 1 + offsetof(type, number), .stride = sizeof(element)
+
+struct live_type {
+	uint64_t magic;
+	char layer[12], kind[12];
+	char words[64]; /* of LIVE_WORD, blanks between */
+	struct live_field field[LIVE_FIELDS];
+};
+
+/* The low two bits of a record's sequence number. Each change of state increments the number. */
+enum live_state {
+	LIVE_FREE,
+	LIVE_BUSY, /* is being written */
+	LIVE_USED,
+};
+
+struct live_record {
+	uint32_t seq;
+	uint32_t pid; /* of the process that made it */
+	const struct live_type *type;
+	const void *object;
+	uint64_t since; /* CLOCK_MONOTONIC: when the wait began */
+	uint32_t tid; /* of the thread that waits; 0: none does */
+	uint32_t unused;
+	char name[LIVE_NAME];
+};
+
+struct live_page {
+	uint64_t magic; /* 0: nothing was ever added */
+	uint32_t version, n_records, record_size, type_size;
+	uint64_t missed; /* objects for which there was no record */
+	struct live_record record[LIVE_RECORDS];
+};
+
+static_assert(offsetof(struct live_page, record) == 32, "layout");
+static_assert(sizeof(struct live_record) == 40 + LIVE_NAME, "layout");
+static_assert(sizeof(struct live_type) == 96 + LIVE_FIELDS * 36, "layout");
+
+/* Any thread may call these functions, for an object one at a time. live_add() never fails. */
+struct live_record *live_add(const struct live_type *type, const void *object, const char *name);
+void live_rename(struct live_record *r, const char *name);
+void live_remove(struct live_record *r); /* NULL: no effect */
+/* Makes one system call per wait, before the first sleep. */
+void live_wait(struct live_record *r, uint64_t since);
+
+/* Relaxed: pairs with nothing but the reads of another process, which tolerate any order. */
+static inline void live_wake(struct live_record *r)
+{
+	__atomic_store_n(&r->tid, 0, __ATOMIC_RELAXED);
+}
+
+#endif

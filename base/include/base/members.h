@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The events of a server: which clients came, left or died, and which the server has yet to take.
+ * A client has at most two events that are not taken, so the memory is limited. The layer must not
+ * let another client have the index before the end of the former one is taken.
+ */
+#ifndef BASE_MEMBERS_H
+#define BASE_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/waiter.h"
+
+#define MEMBER_BYTE(index) (1u + (index)) /* the byte of the region's file that a client locks */
+
+/* The layers' events begin with the same fields, and their kinds have the same values. */
+enum member_kind { MEMBER_CAME, MEMBER_LEFT, MEMBER_DIED };
+
+struct member_event {
+	uint32_t kind, index;
+	uint32_t pid, uid, gid;
+};
+
+struct member {
+	uint32_t pid, uid, gid; /* 0, UINT32_MAX and UINT32_MAX: not known */
+	bool here; /* has come, and its end has not been taken */
+	bool untold; /* that it came has not been taken */
+	bool ended; /* its end is known, and has not been taken */
+	uint8_t end; /* MEMBER_LEFT or MEMBER_DIED */
+};
+
+struct members {
+	struct member *of; /* by index; NULL: the server takes no events */
+	uint32_t *queue; /* the indices with events, from `first` on, circular */
+	uint32_t n, first, count;
+	uint32_t here; /* the number of members that are here */
+};
+
+/* Forgets a client that ended before the server noticed that it came. */
+static inline void members_forget(struct members *m, uint32_t index)
+{
+	if (m->of)
+		m->of[index] = (struct member){.uid = UINT32_MAX, .gid = UINT32_MAX};
+}
+
+/* Returns false if there is no memory. */
+static inline bool members_init(struct members *m, uint32_t n)
+{
+	m->of = (struct member *)calloc(n, sizeof(*m->of));
+	m->queue = (uint32_t *)calloc(n, sizeof(*m->queue));
+	m->n = n;
+	if (!m->of || !m->queue)
+		return false;
+	for (uint32_t i = 0; i < n; i++)
+		members_forget(m, i);
+	return true;
+}
+
+static inline void members_free(struct members *m)
+{
+	free(m->of);
+	free(m->queue);
+}
+
+static inline void members_queue(struct members *m, uint32_t index)
+{
+	m->queue[(m->first + m->count++) % m->n] = index;
+}
+
+/* A client has come. Its last end must have been taken. */
+static inline void members_came(struct members *m, uint32_t index)
+{
+	if (!m->of)
+		return;
+	m->of[index].here = m->of[index].untold = true;
+	m->here++;
+	members_queue(m, index);
+}
+
+/* A client that is here has ended. */
+static inline void members_ended(struct members *m, uint32_t index, enum member_kind end)
+{
+	if (!m->of)
+		return;
+	m->of[index].ended = true;
+	m->of[index].end = (uint8_t)end;
+	if (!m->of[index].untold)
+		members_queue(m, index);
+}
+
+/* Returns true if the index must not be used: the end of its client has not been taken. */
+static inline bool members_kept(const struct members *m, uint32_t index)
+{
+	return m->of && m->of[index].ended;
+}
+
+/* Keeps the ids of the process that has this index, if they have not been told yet. */
+static inline void members_know(struct members *m, uint32_t index, uint32_t pid, uint32_t uid,
+	uint32_t gid)
+{
+	struct member *of = &m->of[index];
+
+	if (of->here && !of->untold)
+		return;
+	of->pid = pid;
+	of->uid = uid;
+	of->gid = gid;
+}
+
+/* Takes the next event. Returns false if there is none. After an end the index may be used. */
+static inline bool members_take(struct members *m, struct member_event *event_p)
+{
+	uint32_t index;
+	struct member *of;
+
+	if (!m->count)
+		return false;
+	index = m->queue[m->first];
+	of = &m->of[index];
+	*event_p = (struct member_event){of->untold ? MEMBER_CAME : of->end, index, of->pid,
+		of->uid, of->gid};
+	if (!of->untold) {
+		members_forget(m, index);
+		m->here--;
+	}
+	of->untold = false;
+	if (of->ended) /* comes next */
+		return true;
+	m->first = (m->first + 1) % m->n;
+	m->count--;
+	return true;
+}
+
+struct members_at_door {
+	struct members *m;
+	const struct shm_region *region;
+};
+
+static inline void members_meet_one(void *arg, const struct wakefd_intro *in)
+{
+	const struct members_at_door *d = (const struct members_at_door *)arg;
+
+	if (in->index < d->m->n && shm_holds(d->region, in->fd, MEMBER_BYTE(in->index)))
+		members_know(d->m, in->index, in->pid, in->uid, in->gid);
+}
+
+/*
+ * Must be called before the server tests the locks of clients, because an introduction that waits
+ * holds the lock of its client, and when clients find the socket's queue full.
+ */
+static inline void members_meet(struct members *m, struct waiter *w)
+{
+	struct members_at_door d = {m, &w->region};
+
+	if (m->of)
+		wakefd_meet(&w->wake, members_meet_one, &d);
+}
+
+/*
+ * A client has come, and the server has read what it wrote after it had introduced itself. So its
+ * introduction is in the socket, if it is not one of those that were taken before.
+ */
+static inline void members_admit(struct members *m, struct waiter *w, uint32_t index)
+{
+	members_meet(m, w);
+	members_came(m, index);
+}
+
+#endif

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* Sorted samples. */
+#ifndef BASE_ORDER_H
+#define BASE_ORDER_H
+
+#include <stdlib.h>
+
+static inline int order_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static inline void order_sort(double *v, size_t n)
+{
+	qsort(v, n, sizeof(*v), order_compare);
+}
+
+/* Sorts the samples, of which there is at least one. */
+static inline double order_median(double *v, size_t n)
+{
+	order_sort(v, n);
+	return (v[(n - 1) / 2] + v[n / 2]) / 2;
+}
+
+#endif
