@@ -17,10 +17,10 @@
 #include "base/clock.h"
 
 static struct {
-	uint64_t ns; /* the present time */
+	uint64_t ns; /* the present time, a second at first */
 	uint64_t step_ns; /* added at each reading */
 	uint64_t looks, yields; /* readings of the clock, calls of sched_yield() */
-} fake;
+} fake = {.ns = NSEC_PER_SEC};
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *ts);
 int __wrap_sched_yield(void);

@@ -39,7 +39,6 @@ struct fdhammer_client {
 };
 
 struct fdhammer_layer {
-	int threads_only; /* clients cannot be processes */
 	/*
 	 * Creates the server, with this name if it needs one. *fd_p: the descriptor it sleeps on.
 	 */
@@ -81,9 +80,8 @@ struct fdhammer_layer {
 	}
 
 /* Defines the table of these functions and of those that the layer's test defines itself. */
-#define FDHAMMER_LAYER(THREADS_ONLY)                                                               \
+#define FDHAMMER_LAYER                                                                             \
 	static const struct fdhammer_layer layer = {                                               \
-		.threads_only = (THREADS_ONLY),                                                    \
 		.create = hammer_create,                                                           \
 		.destroy = hammer_destroy,                                                         \
 		.call = hammer_call,                                                               \
@@ -100,7 +98,6 @@ struct fdhammer_layer {
 /* One run. Each client that is a process has a copy of it. */
 struct fdhammer {
 	const struct fdhammer_layer *layer;
-	char name[64];
 	uint32_t calls; /* of each client */
 	int pipe[FDHAMMER_CLIENTS + 1][2]; /* the last one is the server's */
 };
@@ -217,7 +214,7 @@ static inline int fdhammer_set(int fd, int pipe)
 static inline void fdhammer_client(struct fdhammer *h, uint32_t index)
 {
 	const struct fdhammer_layer *l = h->layer;
-	struct fdhammer_client t = {.c = l->connect(h->name, index),
+	struct fdhammer_client t = {.c = l->connect(test_name, index),
 		.index = index,
 		.rand = index + 1};
 	int set = -1;
@@ -331,7 +328,7 @@ static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 	struct fdhammer h = fdhammer_args;
 	pid_t ticker;
 	int fd;
-	void *s = h.layer->create(h.name, &fd);
+	void *s = h.layer->create(test_name, &fd);
 
 	CHECK(fd >= 0);
 	for (size_t i = 0; i < ARRAY_SIZE(h.pipe); i++)
@@ -347,27 +344,21 @@ static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 	h.layer->destroy(s);
 }
 
-static void threads(void)
-{
-	fdhammer(fdhammer_threads);
-}
+TEST_WITH(threads, fdhammer, fdhammer_threads);
 
-static void processes(void)
-{
-	fdhammer(fdhammer_processes);
-}
+#ifndef FDHAMMER_THREADS_ONLY
+TEST_WITH(processes, fdhammer, fdhammer_processes);
+#endif
 
 /* The first argument is the number of calls that each client makes in each run. */
 static inline int fdhammer_main(const struct fdhammer_layer *layer, int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(threads), TEST(processes)};
 	struct fdhammer *h = &fdhammer_args;
 
 	h->layer = layer;
-	snprintf(h->name, sizeof(h->name), "hammer.%d", (int)getpid());
 	if (argc > 1)
 		h->calls = (uint32_t)atoi(argv[1]);
-	return test_main(tests, layer->threads_only ? 1 : 2, 1, argv);
+	return test_main(1, argv);
 }
 
 #endif

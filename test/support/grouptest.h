@@ -3,12 +3,13 @@
  * Test cases for layers whose shared-memory regions have a mode and a group: which users may
  * connect to a region for one user, and to a region for a group. The guard of a group's region is
  * its second file (base/shm.h); it shows to processes of the same user whether the server lives.
- * Only one file of a program may include this header; its main() must end in grouptest_main().
+ * Only one file of a program may include this header, which has its main().
  */
 #ifndef SUPPORT_GROUPTEST_H
 #define SUPPORT_GROUPTEST_H
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -27,7 +28,7 @@ struct grouptest_attr {
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
 			      grouptest_stranger = {54003, 0};
-static char grouptest_name[64], grouptest_path[128], grouptest_guard[128];
+static char grouptest_path[128], grouptest_guard[128];
 
 static inline struct rpc_attr grouptest_of(const struct grouptest_attr *a)
 {
@@ -43,14 +44,14 @@ static inline int grouptest_create(const struct grouptest_attr *a, struct rpc_se
 {
 	struct rpc_attr attr = grouptest_of(a);
 
-	return RPC(server_create)(grouptest_name, &attr, s_p);
+	return RPC(server_create)(test_name, &attr, s_p);
 }
 
 static inline int grouptest_connect(const struct grouptest_attr *a, struct rpc_client **c_p)
 {
 	struct rpc_attr attr = grouptest_of(a);
 
-	return RPC(client_connect)(grouptest_name, &attr, c_p);
+	return RPC(client_connect)(test_name, &attr, c_p);
 }
 
 static inline struct grouptest_attr grouptest_server_attr(struct rpc_server *s)
@@ -141,8 +142,8 @@ static inline void grouptest_as_member(void *arg)
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0600, 0, 0), -EACCES);
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID + 1), -EACCES);
-	CHECK_EQ(RPC(client_connect)(grouptest_name, NULL, &c), -EACCES);
-	CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), -EACCES);
+	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 }
 
 static inline void grouptest_as_stranger(void *arg)
@@ -172,7 +173,7 @@ static inline void grouptest_serve_while(struct rpc_server *s, pid_t pid)
 		grouptest_turn(s);
 }
 
-static void members_connect_and_others_do_not(void)
+TEST(members_connect_and_others_do_not)
 {
 	struct rpc_server *s = grouptest_serve(0660, 1);
 	struct stat st;
@@ -185,6 +186,49 @@ static void members_connect_and_others_do_not(void)
 	grouptest_serve_while(s, users_spawn(&grouptest_member, grouptest_as_member, NULL));
 	grouptest_serve_while(s, users_spawn(&grouptest_stranger, grouptest_as_stranger, NULL));
 	grouptest_serve_while(s, users_spawn(&users_root, grouptest_as_root, NULL));
+	RPC(server_destroy)(s);
+	users_act(&users_root);
+}
+
+static inline void grouptest_come(void *arg)
+{
+	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
+	struct rpc_client *c = NULL;
+
+	CHECK_EQ(grouptest_connect(&attr, &c), 0);
+	CHECK(grouptest_call(c, 7) == 7); /* so the server has seen it before it leaves */
+	RPC(client_disconnect)(c);
+}
+
+/* The events of a client have the ids of its process, not those of the server or of the region. */
+TEST(events_name_the_user)
+{
+	static const struct users_who *const who[] = {&grouptest_member, &grouptest_owner};
+	struct grouptest_attr access = grouptest_attr_of(0660, 1, GROUPTEST_GID);
+	struct rpc_attr attr = grouptest_of(&access);
+	struct rpc_server *s = NULL;
+	struct RPC(event) e;
+
+	attr.size = sizeof(attr);
+	attr.events = 1;
+	users_act(&grouptest_owner);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
+	for (size_t i = 0; i < 2 * ARRAY_SIZE(who); i++) {
+		static pid_t pid;
+
+		if (i % 2 == 0)
+			pid = users_spawn(who[i / 2], grouptest_come, NULL);
+		do
+			rpc_echo(s);
+		while (!RPC(server_event)(s, &e, sizeof(e)));
+		CHECK_EQ(e.kind, i % 2);
+		CHECK_EQ(e.pid, pid);
+		CHECK_EQ(e.uid, who[i / 2]->uid);
+		CHECK_EQ(e.gid, who[i / 2]->uid);
+		if (i % 2)
+			while (!users_ended(pid))
+				sched_yield();
+	}
 	RPC(server_destroy)(s);
 	users_act(&users_root);
 }
@@ -208,7 +252,7 @@ static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_s
 }
 
 /* Without a gid the region has the server's own group. Without a mode it is for its user alone. */
-static void defaults(void)
+TEST(defaults)
 {
 	for (int i = 0; i < 2; i++) {
 		mode_t mask = umask(i ? 077 : 0);
@@ -235,12 +279,12 @@ static inline void grouptest_as_stranger_to_owner(void *arg)
 	struct rpc_server *s = NULL;
 
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
-	CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
+	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 	CHECK(open(grouptest_path, O_RDONLY) < 0 && errno == EACCES);
 	CHECK(unlink(grouptest_path) != 0);
 }
 
-static void other_users_cannot_connect(void)
+TEST(other_users_cannot_connect)
 {
 	struct rpc_server *s = grouptest_serve(0, 0);
 	struct stat st;
@@ -254,7 +298,7 @@ static void other_users_cannot_connect(void)
 }
 
 /* Another user has already made a file with this name. It is refused, whatever its mode. */
-static void names_taken_by_others_are_refused(void)
+TEST(names_taken_by_others_are_refused)
 {
 	static const mode_t modes[] = {0600, 0660, 0666};
 
@@ -269,7 +313,7 @@ static void names_taken_by_others_are_refused(void)
 		CHECK_EQ(ftruncate(fd, 1 << 20), 0);
 		close(fd);
 		users_act(&users_root);
-		CHECK_EQ(RPC(server_create)(grouptest_name, NULL, &s), -EACCES);
+		CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 		CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
 		CHECK_EQ(unlink(grouptest_path), 0);
 	}
@@ -287,7 +331,7 @@ static inline void grouptest_create_is_refused(uint32_t mode, uint32_t set, uint
 		CHECK_EQ(grouptest_connect(&attr, &c), err);
 }
 
-static void other_access_is_refused(void)
+TEST(other_access_is_refused)
 {
 	static const uint32_t modes[] = {1, 0400, 0606, 0620, 0640, 0644, 0661, 0666, 0700, 02660};
 
@@ -305,7 +349,7 @@ static void other_access_is_refused(void)
 }
 
 /* The next server of the same user replaces the files that a dead one left for a group. */
-static void remains_are_replaced(void)
+TEST(remains_are_replaced)
 {
 	struct rpc_server *s;
 	int fd;
@@ -414,7 +458,7 @@ static inline void grouptest_nothing_left(void)
 }
 
 /* The next server of the same user still starts, for a group or for its user alone. */
-static void member_does_not_keep_servers_out(void)
+TEST(member_does_not_keep_servers_out)
 {
 	for (int i = 0; i < 2; i++) {
 		struct grouptest_child member;
@@ -433,12 +477,12 @@ static void member_does_not_keep_servers_out(void)
 }
 
 /* A member does not keep others from removing the files of a dead server. */
-static void member_does_not_keep_remains(void)
+TEST(member_does_not_keep_remains)
 {
 	struct grouptest_child member;
 
 	grouptest_hold_dead(&member);
-	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
+	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	grouptest_nothing_left();
 	grouptest_kill(&member);
 }
@@ -447,7 +491,7 @@ static void member_does_not_keep_remains(void)
  * If the guard's contents identify another region, because a new server has made the guard, the old
  * region counts as dead.
  */
-static void guard_is_of_one_region(void)
+TEST(guard_is_of_one_region)
 {
 	static const uint64_t other[2] = {1, 1};
 	struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
@@ -464,15 +508,15 @@ static void guard_is_of_one_region(void)
 		CHECK_EQ(grouptest_try(0, 0, 0), -ECONNREFUSED);
 	}
 	/* The guard is locked as by a living server, so remove_dead() leaves the files alone. */
-	CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
+	CHECK_EQ(RPC(remove_dead)(test_name), -EADDRINUSE);
 	close(fd);
-	CHECK_EQ(RPC(remove_dead)(grouptest_name), 0);
+	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	grouptest_nothing_left();
 	grouptest_kill(&member);
 }
 
 /* A living server of either kind keeps the name. */
-static void servers_of_both_kinds_exclude(void)
+TEST(servers_of_both_kinds_exclude)
 {
 	for (int i = 0; i < 2; i++) {
 		struct rpc_server *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
@@ -485,14 +529,14 @@ static void servers_of_both_kinds_exclude(void)
 			CHECK_EQ(access(grouptest_path, F_OK), 0);
 			CHECK_EQ(access(grouptest_guard, F_OK), i ? 0 : -1);
 		}
-		CHECK_EQ(RPC(remove_dead)(grouptest_name), -EADDRINUSE);
+		CHECK_EQ(RPC(remove_dead)(test_name), -EADDRINUSE);
 		RPC(server_destroy)(s);
 		grouptest_nothing_left();
 	}
 }
 
 /* Another user has the name of the guard: then no region for a group can be created. */
-static void guard_taken_by_others(void)
+TEST(guard_taken_by_others)
 {
 	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
 	struct rpc_server *s = NULL;
@@ -524,30 +568,14 @@ static void guard_taken_by_others(void)
 	CHECK_EQ(unlink(grouptest_guard), 0);
 }
 
-/* The cases have no prefix, because their names are printed. */
-static inline int grouptest_main(int argc, char **argv)
+int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(members_connect_and_others_do_not),
-		TEST(defaults),
-		TEST(other_users_cannot_connect),
-		TEST(names_taken_by_others_are_refused),
-		TEST(other_access_is_refused),
-		TEST(remains_are_replaced),
-		TEST(member_does_not_keep_servers_out),
-		TEST(member_does_not_keep_remains),
-		TEST(guard_is_of_one_region),
-		TEST(servers_of_both_kinds_exclude),
-		TEST(guard_taken_by_others),
-	};
 	int skip = users_begin(argv);
 
-	snprintf(grouptest_name, sizeof(grouptest_name), "group.%d", (int)getpid());
-	snprintf(grouptest_path, sizeof(grouptest_path), "/dev/shm/" RPC_PREFIX ".%s",
-		grouptest_name);
+	snprintf(grouptest_path, sizeof(grouptest_path), "/dev/shm/" RPC_PREFIX ".%s", test_name);
 	snprintf(grouptest_guard, sizeof(grouptest_guard), "/dev/shm/" RPC_PREFIX "-guard.%s",
-		grouptest_name);
-	return skip ? skip : test_main(tests, ARRAY_SIZE(tests), argc, argv);
+		test_name);
+	return skip ? skip : test_main(argc, argv);
 }
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc's and shmipc's functions that read a region from outside, without connecting. A
- * program includes the layer's test/rpc.h before, defines look_attr, and its main() calls
- * looktest_begin().
+ * program includes the layer's test/rpc.h before, and defines look_attr.
  */
 #ifndef SUPPORT_LOOKTEST_H
 #define SUPPORT_LOOKTEST_H
@@ -17,11 +16,9 @@
 
 static const struct rpc_attr look_attr; /* of the servers */
 
-static char look_name[64], file[128]; /* of the region; set by looktest_begin() */
-
 static inline int look_at(struct RPC(look_region) * l)
 {
-	return RPC(look)(look_name, l, sizeof(*l), NULL, NULL);
+	return RPC(look)(test_name, l, sizeof(*l), NULL, NULL);
 }
 
 static inline struct RPC(look_region) look(void)
@@ -39,7 +36,7 @@ static inline struct RPC(look_region) look(void)
 static inline void looktest_forge(size_t bytes, void (*check)(void))
 {
 	uint64_t seed = test_seed(), kept[3], at[3], word;
-	int fd = open(file, O_RDWR | O_CLOEXEC);
+	int fd = open(test_file(RPC_PREFIX), O_RDWR | O_CLOEXEC);
 
 	CHECK(fd >= 0);
 	for (int round = 0; round < 20000; round++) {
@@ -62,20 +59,20 @@ static inline void serve_for_ever(void)
 {
 	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(look_name, &look_attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &look_attr, &s), 0);
 }
 
-static inline void only_dead_servers_are_removed(void)
+TEST(only_dead_servers_are_removed)
 {
 	pid_t pid = spawn(serve_for_ever);
 
 	CHECK_EQ(look().server, LOOK_RUNNING);
-	CHECK_EQ(RPC(remove_dead)(look_name), -EADDRINUSE);
+	CHECK_EQ(RPC(remove_dead)(test_name), -EADDRINUSE);
 	kill_wait(pid);
 	CHECK_EQ(look().server, LOOK_DEAD);
-	CHECK_EQ(RPC(remove_dead)(look_name), 0);
-	CHECK(access(file, F_OK) != 0);
-	CHECK_EQ(RPC(remove_dead)(look_name), -ENOENT);
+	CHECK_EQ(RPC(remove_dead)(test_name), 0);
+	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);
+	CHECK_EQ(RPC(remove_dead)(test_name), -ENOENT);
 	CHECK_EQ(RPC(remove_dead)("a/b"), -EINVAL);
 }
 
@@ -85,15 +82,15 @@ static inline void looktest_refused(int err)
 	struct RPC(look_region) l;
 
 	CHECK_EQ(look_at(&l), err);
-	CHECK_EQ(RPC(remove_dead)(look_name), err);
+	CHECK_EQ(RPC(remove_dead)(test_name), err);
 }
 
 /* Other files have the name of a region: look and remove return an error, and leave them. */
-static inline void foreign_files_stay(void)
+TEST(foreign_files_stay)
 {
 	static const char text[] =
 		"a file of somebody else's that is longer than any header of a region";
-	int fd = open(file, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+	int fd = open(test_file(RPC_PREFIX), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
 
 	CHECK(fd >= 0);
 	looktest_refused(-EPROTO); /* empty */
@@ -101,20 +98,15 @@ static inline void foreign_files_stay(void)
 		CHECK_EQ(write(fd, text, sizeof(text)), sizeof(text));
 	looktest_refused(-EPROTO);
 	close(fd);
-	CHECK_EQ(unlink(file), 0);
+	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
 	looktest_refused(-ENOENT);
-	CHECK_EQ(mkfifo(file, 0600), 0); /* it has no writer: an open for reading could block */
+	CHECK_EQ(mkfifo(test_file(RPC_PREFIX), 0600),
+		0); /* it has no writer: an open for reading could block */
 	looktest_refused(-EACCES);
-	CHECK_EQ(unlink(file), 0);
-	CHECK_EQ(symlink("/dev/null", file), 0);
+	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
+	CHECK_EQ(symlink("/dev/null", test_file(RPC_PREFIX)), 0);
 	looktest_refused(-ELOOP);
-	CHECK_EQ(unlink(file), 0);
-}
-
-static inline void looktest_begin(void)
-{
-	snprintf(look_name, sizeof(look_name), "test-look.%d", (int)getpid());
-	snprintf(file, sizeof(file), "/dev/shm/" RPC_PREFIX ".%s", look_name);
+	CHECK_EQ(unlink(test_file(RPC_PREFIX)), 0);
 }
 
 #endif

@@ -2,8 +2,8 @@
 /*
  * Test cases for clients that cannot wake a server which sleeps on its descriptor: connecting or
  * the call must return an error, so that the client does not wait in vain. Only one file of a
- * program may include this header; its main() must end in reachtest_main(), and the program is
- * linked with -Wl,--wrap=sendto. Each case runs in one thread.
+ * program may include this header, and the program is linked with -Wl,--wrap=sendto. Each case runs
+ * in one thread.
  */
 #ifndef SUPPORT_REACHTEST_H
 #define SUPPORT_REACHTEST_H
@@ -23,14 +23,12 @@
 
 #define REACHTEST_NS (20 * NSEC_PER_MSEC) /* timeout of a wait that should return immediately */
 
-static char reachtest_name[64];
-
 /* Adds @by to the server's namespace. */
 static void forge_netns(int64_t by)
 {
 	struct rpc_map m;
 
-	map_region(reachtest_name, &m);
+	map_region(test_name, &m);
 	m.server_addr->netns += (uint64_t)by;
 	shm_close(&m.region);
 }
@@ -40,7 +38,7 @@ static void forge_state(uint32_t state)
 {
 	struct rpc_map m;
 
-	map_region(reachtest_name, &m);
+	map_region(test_name, &m);
 	__atomic_store_n(m.server_state, state, __ATOMIC_SEQ_CST);
 	shm_close(&m.region);
 }
@@ -85,8 +83,8 @@ static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word
 /* Starts a server, and a client that connects before the server has a descriptor. */
 static inline void reachtest_begin(struct rpc_server **s_p, struct rpc_client **c_p)
 {
-	CHECK_EQ(reachtest_create(reachtest_name, s_p), 0);
-	CHECK_EQ(reachtest_connect(reachtest_name, c_p), 0);
+	CHECK_EQ(reachtest_create(test_name, s_p), 0);
+	CHECK_EQ(reachtest_connect(test_name, c_p), 0);
 	rpc_echo(*s_p);
 	CHECK(RPC(server_fd)(*s_p) >= 0);
 }
@@ -149,7 +147,7 @@ static inline void reachtest_refused_by(int err)
 
 	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
-	CHECK_EQ(reachtest_connect(reachtest_name, &other), 0);
+	CHECK_EQ(reachtest_connect(test_name, &other), 0);
 	reachtest_server_sleeps(s);
 	nosend_errno = err;
 	reachtest_told(s, c, -err);
@@ -166,7 +164,7 @@ static inline void reachtest_refused_by(int err)
 	reachtest_end(s, c);
 }
 
-static void refusal_is_told(void)
+TEST(refusal_is_told)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS, ENOMEM, EAFNOSUPPORT};
 
@@ -175,7 +173,7 @@ static void refusal_is_told(void)
 }
 
 /* The client continues once it may send again. */
-static void refusal_ends(void)
+TEST(refusal_ends)
 {
 	struct rpc_server *s;
 	struct rpc_client *c;
@@ -191,7 +189,7 @@ static void refusal_ends(void)
 }
 
 /* A full queue is no refusal, and neither is a name that is missing in the client's namespace. */
-static void these_are_no_refusals(void)
+TEST(these_are_no_refusals)
 {
 	static const int errors[] = {EAGAIN, ECONNREFUSED, ECONNRESET, EPIPE, EPROTOTYPE};
 	uint64_t word = 5, answer;
@@ -210,7 +208,7 @@ static void these_are_no_refusals(void)
 }
 
 /* A client that could not wake the server is refused, and leaves no descriptor. */
-static void connect_is_refused(void)
+TEST(connect_is_refused)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS};
 	struct rpc_client *c, *other;
@@ -221,18 +219,18 @@ static void connect_is_refused(void)
 	open = fdtest_open();
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		nosend_errno = errors[i];
-		CHECK_EQ(reachtest_connect(reachtest_name, &other), -errors[i]);
+		CHECK_EQ(reachtest_connect(test_name, &other), -errors[i]);
 		nosend_errno = 0;
 		CHECK_EQ(fdtest_open(), open);
 	}
-	CHECK_EQ(reachtest_connect(reachtest_name, &other), 0);
+	CHECK_EQ(reachtest_connect(test_name, &other), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 	RPC(client_disconnect)(other);
 	reachtest_end(s, c);
 }
 
 /* In another namespace no socket has the name. */
-static void other_namespace_is_told(void)
+TEST(other_namespace_is_told)
 {
 	struct rpc_server *s;
 	struct rpc_client *c;
@@ -266,17 +264,14 @@ static inline void reachtest_without_descriptors(void *arg)
 	reachtest_end(s, c);
 }
 
-static void lack_of_descriptors_is_told(void)
-{
-	fdtest_in_child(reachtest_without_descriptors, NULL);
-}
+TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descriptors, NULL);
 
 /*
  * Another client takes the server's sleep word, cannot wake the server, puts the word back and
  * leaves. A client that saw the server awake meanwhile checks again while it waits, in each of
  * three ways: wait, arm and poll.
  */
-static void failure_of_another_is_mended(void)
+TEST(failure_of_another_is_mended)
 {
 	for (int way = 0; way < 3; way++) {
 		uint64_t word = 7;
@@ -333,7 +328,7 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 	struct rpc_client *c, *late;
 	char go;
 
-	CHECK_EQ(reachtest_connect(reachtest_name, &c), 0);
+	CHECK_EQ(reachtest_connect(test_name, &c), 0);
 	CHECK_EQ(write(box->up, "x", 1), 1);
 	CHECK_EQ(read(box->down, &go, 1), 1);
 	if (!box->enter()) {
@@ -342,7 +337,7 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 		_exit(0);
 	}
 	CHECK_EQ(reachtest_call_wait(c, &word, &answer, REACHTEST_NS), box->err);
-	CHECK_EQ(reachtest_connect(reachtest_name, &late), box->err);
+	CHECK_EQ(reachtest_connect(test_name, &late), box->err);
 	_exit(0);
 }
 
@@ -353,7 +348,7 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	pid_t pid;
 	SERVER *s;
 
-	CHECK_EQ(reachtest_create(reachtest_name, &s), 0);
+	CHECK_EQ(reachtest_create(test_name, &s), 0);
 	CHECK_EQ(pipe(up), 0);
 	CHECK_EQ(pipe(down), 0);
 	box->up = up[1];
@@ -374,7 +369,7 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	close(down[1]);
 }
 
-static void sandboxes(void)
+TEST(sandboxes)
 {
 	static struct reachtest_sandbox boxes[] = {
 		{.name = "another network namespace",
@@ -385,24 +380,6 @@ static void sandboxes(void)
 
 	for (size_t i = 0; i < ARRAY_SIZE(boxes); i++)
 		reachtest_box(&boxes[i]);
-}
-
-/* The cases have no prefix, because their names are printed. */
-static inline int reachtest_main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(refusal_is_told),
-		TEST(refusal_ends),
-		TEST(these_are_no_refusals),
-		TEST(connect_is_refused),
-		TEST(other_namespace_is_told),
-		TEST(lack_of_descriptors_is_told),
-		TEST(failure_of_another_is_mended),
-		TEST(sandboxes),
-	};
-
-	snprintf(reachtest_name, sizeof(reachtest_name), "reach.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
 
 #endif

@@ -2,7 +2,7 @@
 /*
  * Test cases, shared by delegrpc and shmipc, for servers and clients that sleep on descriptors:
  * which events make the descriptors readable, and which do not. A program includes the layer's
- * test/rpc.h and this header, defines map_region(), and has RPCFD_TESTS in its table.
+ * test/rpc.h and this header, and defines map_region().
  */
 #ifndef SUPPORT_RPCFD_H
 #define SUPPORT_RPCFD_H
@@ -40,7 +40,7 @@ static void client_sleeps(struct rpc_client *c)
 }
 
 /* One client connects before the descriptor is made, and one after that. */
-static void server_is_woken_by_calls(void)
+TEST(server_is_woken_by_calls)
 {
 	SERVER *s = server_new(2);
 	struct rpc_client *c[2] = {client_new()};
@@ -69,7 +69,7 @@ static void server_is_woken_by_calls(void)
 }
 
 /* Each side may have a descriptor or none. */
-static void client_is_woken_by_replies(void)
+TEST(client_is_woken_by_replies)
 {
 	SERVER *s = server_new(2);
 	CLIENT *c = client_new(), *other = client_new();
@@ -99,7 +99,7 @@ static void client_is_woken_by_replies(void)
 /*
  * After many empty polls a client has announced that it yields. It must still announce its sleep.
  */
-static void client_sleeps_after_many_polls(void)
+TEST(client_sleeps_after_many_polls)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
@@ -118,7 +118,7 @@ static void client_sleeps_after_many_polls(void)
 }
 
 /* Arming first publishes collected messages and wakes the peer. */
-static void arming_lets_the_others_go_on(void)
+TEST(arming_lets_the_others_go_on)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
@@ -143,7 +143,7 @@ static void arming_lets_the_others_go_on(void)
 }
 
 /* No timer runs if neither side waits for anything. */
-static void idle_ones_have_no_timer(void)
+TEST(idle_ones_have_no_timer)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
@@ -162,7 +162,7 @@ static void idle_ones_have_no_timer(void)
 	CHECK_EQ(fdtest_timers(), 0);
 }
 
-static void server_that_goes_wakes_its_clients(void)
+TEST(server_that_goes_wakes_its_clients)
 {
 	struct rpc_server *s = server_new(1);
 	CLIENT *c = client_new();
@@ -183,7 +183,7 @@ static void serve_in_child(void)
 }
 
 /* The server is a process of its own, which is killed. */
-static void killed_server_is_noticed(void)
+TEST(killed_server_is_noticed)
 {
 	pid_t pid = spawn(serve_in_child);
 	CLIENT *c = client_new();
@@ -232,10 +232,7 @@ static void wake_without_descriptors(void *arg)
 	CHECK(fdtest_readable(RPC(client_fd)(c)));
 }
 
-static void waker_without_descriptors_tries_again(void)
-{
-	fdtest_in_child(wake_without_descriptors, NULL);
-}
+TEST_WITH(waker_without_descriptors_tries_again, fdtest_in_child, wake_without_descriptors, NULL);
 
 static void fail_to_make_one(void *arg)
 {
@@ -252,10 +249,7 @@ static void fail_to_make_one(void *arg)
 	CHECK(RPC(server_fd)(s) >= 0 && RPC(client_fd)(c) >= 0);
 }
 
-static void no_descriptor_is_left_for_it(void)
-{
-	fdtest_in_child(fail_to_make_one, NULL);
-}
+TEST_WITH(no_descriptor_is_left_for_it, fdtest_in_child, fail_to_make_one, NULL);
 
 struct both {
 	struct rpc_server *s;
@@ -274,7 +268,7 @@ static void use_in_child(void *arg)
 	RPC(server_destroy)(b->s);
 }
 
-static void child_has_no_descriptors(void)
+TEST(child_has_no_descriptors)
 {
 	struct both b = {server_new(1), client_new()};
 
@@ -292,14 +286,14 @@ static void child_has_no_descriptors(void)
 }
 
 /* The namespaces are forged in the region; test-wakefd.c uses real ones. */
-static void other_namespaces_are_refused(void)
+TEST(other_namespaces_are_refused)
 {
 	struct rpc_server *s = server_new(2);
 	struct rpc_client *c = client_new(), *late;
 	struct RPC(look_region) look;
 	struct rpc_map m;
 
-	map_region(name, &m);
+	map_region(test_name, &m);
 	CHECK(m.server_addr->netns);
 	CHECK_EQ(m.client_addr->netns, m.server_addr->netns);
 	/* A client of another namespace is connected when the server makes its descriptor. */
@@ -313,11 +307,11 @@ static void other_namespaces_are_refused(void)
 	/* The server is in another namespace when a client connects, or makes its descriptor. */
 	m.server_addr->netns++;
 	serve(s);
-	CHECK_EQ(RPC(client_connect)(name, NULL, &late), -ENETUNREACH);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &late), -ENETUNREACH);
 	CHECK_EQ(RPC(client_fd)(c), -ENETUNREACH);
 	m.server_addr->netns--;
 	serve(s);
-	CHECK_EQ(RPC(look)(name, &look, sizeof(look), NULL, NULL), 0);
+	CHECK_EQ(RPC(look)(test_name, &look, sizeof(look), NULL, NULL), 0);
 	CHECK_EQ(look.clients, 1); /* the refused client has left */
 	CHECK_EQ(look.dead_clients, 0);
 	CHECK(RPC(client_fd)(c) >= 0);
@@ -327,13 +321,13 @@ static void other_namespaces_are_refused(void)
 }
 
 /* A client forges its state and its address: asleep, at an address that it has invented. */
-static void forged_address_does_no_harm(void)
+TEST(forged_address_does_no_harm)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
 	struct rpc_map m;
 
-	map_region(name, &m);
+	map_region(test_name, &m);
 	serve(s);
 	for (uint32_t i = 0; i < 10; i++) {
 		call(c, i);
@@ -352,14 +346,14 @@ static void forged_address_does_no_harm(void)
  * A client that gets the place of an earlier one in the region has another address, and is awake at
  * first.
  */
-static void places_are_reused(void)
+TEST(places_are_reused)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
 	struct rpc_map m;
 	uint64_t address;
 
-	map_region(name, &m);
+	map_region(test_name, &m);
 	serve(s);
 	CHECK(RPC(client_fd)(c) >= 0);
 	address = m.client_addr->name;
@@ -381,7 +375,7 @@ static void places_are_reused(void)
 	shm_close(&m.region);
 }
 
-static void nothing_is_left_open(void)
+TEST(nothing_is_left_open)
 {
 	SERVER *s = server_new(1);
 	struct rpc_client *c;
@@ -404,14 +398,5 @@ static void nothing_is_left_open(void)
 	}
 	CHECK_EQ(fdtest_open(), before + 1); /* the socket with which the server wakes clients */
 }
-
-#define RPCFD_TESTS                                                                                \
-	TEST(server_is_woken_by_calls), TEST(client_is_woken_by_replies),                          \
-		TEST(client_sleeps_after_many_polls), TEST(arming_lets_the_others_go_on),          \
-		TEST(idle_ones_have_no_timer), TEST(server_that_goes_wakes_its_clients),           \
-		TEST(killed_server_is_noticed), TEST(waker_without_descriptors_tries_again),       \
-		TEST(no_descriptor_is_left_for_it), TEST(child_has_no_descriptors),                \
-		TEST(other_namespaces_are_refused), TEST(forged_address_does_no_harm),             \
-		TEST(places_are_reused), TEST(nothing_is_left_open)
 
 #endif

@@ -67,6 +67,6 @@ static int hammer_server_arm(void *s)
 #define HAMMER_CLIENT(prefix) FDHAMMER_CLIENT(prefix)
 HAMMER_CLIENT(RPC(client))
 
-FDHAMMER_LAYER(0);
+FDHAMMER_LAYER;
 
 #endif

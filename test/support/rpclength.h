@@ -24,20 +24,12 @@ static struct rpc_attr length_attr(uint32_t size);
  */
 static void answer_all(struct rpc_server *s, uint64_t *n, uint64_t *seed);
 
-static inline const char *length_name(void)
-{
-	static char own[64];
-
-	snprintf(own, sizeof(own), "length.%d", (int)getpid());
-	return own;
-}
-
 static inline struct rpc_server *length_server(uint32_t size)
 {
 	struct rpc_attr attr = length_attr(size);
 	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(length_name(), &attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	return s;
 }
 
@@ -45,12 +37,12 @@ static inline struct rpc_client *length_client(void)
 {
 	struct rpc_client *c;
 
-	CHECK_EQ(RPC(client_connect)(length_name(), NULL, &c), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
 	return c;
 }
 
 /* Messages alone and in bursts, in both directions. */
-static void lengths_travel(void)
+TEST(lengths_travel)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	SERVER *s = length_server(SIZE);
@@ -90,7 +82,7 @@ static void *echo_once(void *arg)
 	return NULL;
 }
 
-static void blocking_call_says_how_long(void)
+TEST(blocking_call_says_how_long)
 {
 	SERVER *s = length_server(SIZE);
 	CLIENT *c = length_client();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Counts the tests of locks when many clients of delegrpc or shmipc connect. A program includes the
- * layer's test/rpc.h before, and its main() calls looks_begin().
+ * Counts the tests of locks when many clients of delegrpc or shmipc connect.
+ * A program includes the layer's test/rpc.h before.
  */
 #ifndef SUPPORT_RPCLOOKS_H
 #define SUPPORT_RPCLOOKS_H
@@ -15,22 +15,13 @@
 
 #define CLIENTS 1000
 
-static char looks_name[64]; /* set by looks_begin() */
 static struct rpc_client *clients[CLIENTS];
-
-static void looks_begin(void)
-{
-	const struct rlimit limit = {2 * CLIENTS, 2 * CLIENTS};
-
-	setrlimit(RLIMIT_NOFILE, &limit);
-	snprintf(looks_name, sizeof(looks_name), "looks.%d", (int)getpid());
-}
 
 static uint64_t looks_of_connect(uint32_t i)
 {
 	uint64_t looks = lock_looks;
 
-	CHECK_EQ(RPC(client_connect)(looks_name, NULL, &clients[i]), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &clients[i]), 0);
 	return lock_looks - looks;
 }
 
@@ -40,14 +31,16 @@ static uint64_t looks_of_connect(uint32_t i)
  */
 static struct rpc_server *looks_server(const struct rpc_attr *attr, uint64_t most)
 {
+	const struct rlimit limit = {2 * CLIENTS, 2 * CLIENTS};
 	struct rpc_server *s;
 	struct rpc_client *c;
 
-	CHECK_EQ(RPC(server_create)(looks_name, attr, &s), 0);
+	setrlimit(RLIMIT_NOFILE, &limit);
+	CHECK_EQ(RPC(server_create)(test_name, attr, &s), 0);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		CHECK(looks_of_connect(i) <= 2);
 	lock_looks = 0;
-	CHECK_EQ(RPC(client_connect)(looks_name, NULL, &c), -EUSERS);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), -EUSERS);
 	CHECK(lock_looks <= most);
 	return s;
 }

@@ -9,7 +9,7 @@
 struct rpc_map {
 	struct shm_region region;
 	uint32_t *server_state, *client_state;
-	struct wakefd_addr *server_addr, *client_addr;
+	struct wakefd_addr *server_addr, *client_addr, *door;
 };
 
 /* Maps the region of a living server. The test/map.h of a layer defines it. */

@@ -61,14 +61,12 @@ static void size_arrives(uint32_t req, uint32_t resp)
 {
 	struct sizes z = {.req = req, .resp = resp, .buf = malloc(req + resp)};
 	struct rpc_attr attr = sizes_attr(req, resp);
-	char own[64];
 	SERVER *s;
 	CLIENT *c;
 
 	CHECK(z.buf);
-	snprintf(own, sizeof(own), "sizes.%d", (int)getpid());
-	CHECK_EQ(RPC(server_create)(own, &attr, &s), 0);
-	CHECK_EQ(RPC(client_connect)(own, &attr, &c), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, &attr, &c), 0);
 	for (uint32_t round = 0; round < SIZES_ROUNDS; round++) {
 		for (uint32_t i = 0; i < SIZES_CALLS; i++, z.made++) {
 			pattern(z.buf, req, z.made);

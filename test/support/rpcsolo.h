@@ -15,8 +15,6 @@ struct rpcsolo_req {
 	uint64_t client, id, value;
 };
 
-static char name[64]; /* of the region; set by main() */
-
 static int receive(struct rpc_server *s, struct rpcsolo_req *r)
 {
 	struct rpc_req q;
@@ -41,7 +39,7 @@ static struct rpc_server *server_new(uint32_t clients)
 	struct rpc_attr attr = {.max_clients = clients};
 	struct rpc_server *s;
 
-	CHECK_EQ(RPC(server_create)(name, &attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	return s;
 }
 
@@ -49,7 +47,7 @@ static struct rpc_client *client_new(void)
 {
 	struct rpc_client *c;
 
-	CHECK_EQ(RPC(client_connect)(name, NULL, &c), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
 	return c;
 }
 

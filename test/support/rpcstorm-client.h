@@ -13,6 +13,7 @@ struct rpcstorm_client {
 	uint32_t start; /* number of its process */
 	uint32_t life, made, open, most, resp, req;
 	uint64_t left; /* calls that it has yet to make */
+	uint32_t pushed; /* pushes that it has taken */
 	bool chains, aborting, sleeps, over;
 	uint8_t state[RPCSTORM_CALLS];
 	unsigned char *buf;
@@ -53,6 +54,47 @@ static inline int rpcstorm_call_one(struct rpcstorm_client *t)
 	return err;
 }
 
+/* A post is numbered like a call, and ends when it is made. */
+static inline int rpcstorm_post_one(struct rpcstorm_client *t)
+{
+	uint64_t number = rpcstorm_number(t->life, t->made);
+	uint32_t len = rpcstorm_request(t, number);
+	int err = RPC(client_post)(t->c, t->buf, len);
+
+	CHECK(err == 0 || err == -EAGAIN || err == -EPIPE);
+	if (!err) {
+		t->state[t->made++] = RPCSTORM_ENDED;
+		__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
+	}
+	if (err == -EAGAIN && t->sleeps && !t->open && storm_one_in(&t->rng, 2)) {
+		err = RPC(client_wait)(t->c, UINT64_MAX);
+		CHECK(err >= 0 || err == -EPIPE || err == -EPERM || err == -ENOBUFS);
+		t->over |= err == -EPIPE;
+	}
+	return err;
+}
+
+#ifdef RPC_PUSHES
+/* Pushes have the numbers 0, 1 and so on of the connection. */
+static inline void rpcstorm_on_push(void *arg, const void *msg, uint32_t len)
+{
+	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;
+	uint64_t number = rpcstorm_number(t->life, t->pushed++);
+
+	CHECK_EQ(len, storm_length(number, 2, 0, t->resp));
+	storm_check(msg, len, number, 2);
+}
+
+static inline void rpcstorm_take_pushes(struct rpcstorm_client *t)
+{
+	RPC(client_pushes)(t->c, rpcstorm_on_push, t);
+}
+#else
+static inline void rpcstorm_take_pushes(struct rpcstorm_client *t)
+{
+}
+#endif
+
 static inline void rpcstorm_response(void *arg, uint64_t number, const void *resp, uint32_t len)
 {
 	struct rpcstorm_client *t = (struct rpcstorm_client *)arg;
@@ -86,12 +128,12 @@ static inline int rpcstorm_result(struct rpcstorm_client *t, int r)
 
 static inline int rpcstorm_client_poll(struct rpcstorm_client *t)
 {
-	uint32_t open = t->open, made = t->made;
+	uint32_t open = t->open, made = t->made, pushed = t->pushed;
 	int r = rpcstorm_result(t, RPC(client_poll)(t->c, rpcstorm_response, t));
 
 	CHECK(r <= RPCSTORM_POLL_MAX);
 	if (r >= 0) /* calls that were open or made meanwhile, minus those that are open now */
-		CHECK_EQ(open + t->made - made - t->open, (uint32_t)r);
+		CHECK_EQ(open + t->made - made - t->open + t->pushed - pushed, (uint32_t)r);
 	return r;
 }
 
@@ -115,7 +157,7 @@ static inline void rpcstorm_client_nap(struct rpcstorm_client *t)
 }
 
 /* Makes one blocking call. If it times out, its answer may come late and is dropped. */
-static inline void rpcstorm_blocking(struct rpcstorm_client *t)
+static inline void rpcstorm_blocking(struct rpcstorm_client *t, bool for_ever)
 {
 	static const uint64_t times[] = {0, 1000, 100000, UINT64_MAX, UINT64_MAX};
 	uint64_t number = rpcstorm_number(t->life, t->made);
@@ -125,7 +167,7 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 	want = storm_length(number, 1, 0, t->resp);
 	capacity = storm_one_in(&t->rng, 2) ? t->resp : storm_draw(&t->rng, 0, t->resp);
 	err = RPC(client_call_wait)(t->c, t->buf, len, t->buf, capacity,
-		times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
+		for_ever ? UINT64_MAX : times[storm_draw(&t->rng, 0, ARRAY_SIZE(times) - 1)], &got);
 	if (err == -EAGAIN) { /* calls that were given up have all ids */
 		rpcstorm_client_poll(t);
 		return;
@@ -140,6 +182,18 @@ static inline void rpcstorm_blocking(struct rpcstorm_client *t)
 	__atomic_fetch_add(&rpcstorm_draw.sh->ended, 1, __ATOMIC_RELAXED);
 }
 
+/* Makes a blocking call beside others, whose responses come to rpcstorm_response() meanwhile. */
+static inline void rpcstorm_beside(struct rpcstorm_client *t)
+{
+	bool chains = t->chains;
+
+	t->chains = false; /* a call would use the buffer of the response */
+	RPC(client_others)(t->c, rpcstorm_response, t);
+	rpcstorm_blocking(t, true);
+	RPC(client_others)(t->c, NULL, NULL);
+	t->chains = chains;
+}
+
 static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burst)
 {
 	if (rpcstorm_draw.refuses && storm_one_in(&t->rng, 16))
@@ -147,10 +201,14 @@ static inline void rpcstorm_client_turn(struct rpcstorm_client *t, uint32_t burs
 			__ATOMIC_RELAXED);
 	else if (storm_one_in(&t->rng, 8))
 		__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
-	switch (storm_draw(&t->rng, 0, 4)) {
+	switch (storm_draw(&t->rng, 0, 5)) {
+	case 5:
+		if (t->made < t->most && !rpcstorm_draw.refuses && t->sleeps)
+			rpcstorm_beside(t);
+		break;
 	case 0:
 		for (uint32_t i = 0; i < burst && t->made < t->most; i++)
-			if (rpcstorm_call_one(t))
+			if (storm_one_in(&t->rng, 3) ? rpcstorm_post_one(t) : rpcstorm_call_one(t))
 				break;
 		break;
 	case 1:
@@ -183,14 +241,12 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	CHECK_EQ(RPC(client_wait)(t->c, 0) > 0, 0);
 	t->aborting = true;
 	open = (int)t->open;
-	r = rpcstorm_abort(t->c, rpcstorm_response, t);
+	r = RPC(client_abort)(t->c, rpcstorm_response, t);
 	t->aborting = false;
-	if (r == -ENOTSUP)
-		return;
 	CHECK_EQ(r, open);
 	CHECK_EQ(t->open, 0);
 	CHECK_EQ(RPC(client_pending)(t->c), 0);
-	CHECK_EQ(rpcstorm_abort(t->c, rpcstorm_response, t), 0);
+	CHECK_EQ(RPC(client_abort)(t->c, rpcstorm_response, t), 0);
 }
 
 /* A forked child may disconnect its copy of the client. */
@@ -223,7 +279,7 @@ static inline void rpcstorm_live(struct rpcstorm_client *t)
 		rpcstorm_fork(t);
 	while (!t->over && (t->made < stay || (!early && t->open))) {
 		if (blocks)
-			rpcstorm_blocking(t);
+			rpcstorm_blocking(t, false);
 		else
 			rpcstorm_client_turn(t, burst);
 	}
@@ -246,8 +302,10 @@ static inline void *rpcstorm_client_main(void *arg)
 	struct rpc_attr attr;
 
 	while (t->left) {
-		int err = rpcstorm_connect(rpcstorm_draw.gives_shape ? &rpcstorm_draw.given : &any,
-			&t->c);
+		int err = t->c ? 0 :
+				 rpcstorm_connect(rpcstorm_draw.gives_shape ? &rpcstorm_draw.given :
+									      &any,
+					 &t->c);
 
 		if (err) {
 			CHECK(err == -ENOENT || err == -ECONNREFUSED || err == -EAGAIN ||
@@ -267,14 +325,19 @@ static inline void *rpcstorm_client_main(void *arg)
 		t->most = storm_size(&t->rng, RPCSTORM_CALLS);
 		if (t->most > t->left)
 			t->most = (uint32_t)t->left;
-		t->made = t->open = 0;
+		t->made = t->open = t->pushed = 0;
+		rpcstorm_take_pushes(t);
 		t->over = false;
 		memset(t->state, 0, sizeof(t->state));
 		rpcstorm_live(t);
 		t->left -= t->made ? t->made : 1;
 		/* Release: pairs with the load in rpcstorm_has_gone(). */
 		__atomic_store_n(&sh->gone[t->life], 1, __ATOMIC_RELEASE);
+		if (t->left && t->over && storm_one_in(&t->rng, 2) && !t->open &&
+			!RPC(client_reconnect)(t->c, 3000000))
+			continue;
 		RPC(client_disconnect)(t->c);
+		t->c = NULL;
 	}
 	free(t->buf);
 	return NULL;
@@ -301,7 +364,7 @@ static inline void rpcstorm_group(uint64_t seed, uint32_t start, uint32_t thread
 	if (rpcstorm_draw.one_process)
 		return;
 	CHECK_EQ(fdtest_open(), before);
-	CHECK_EQ(storm_mappings(rpcstorm_draw.file), 0);
+	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
 }
 
 #endif

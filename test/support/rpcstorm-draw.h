@@ -30,6 +30,8 @@
 /* The sizes of a region, from which the layer makes its attributes; 0: the default. */
 struct rpcstorm_shape {
 	uint32_t clients, depth, ring, req, resp, extra;
+	uint32_t events; /* the server takes them */
+	uint32_t pushes; /* per client, not consumed */
 };
 
 /* A region as seen from outside. */
@@ -47,14 +49,13 @@ struct rpcstorm_shared {
 	uint32_t dying[RPCSTORM_STARTS]; /* set before a process is killed */
 	uint16_t start_of[RPCSTORM_LIVES]; /* the process of a connection */
 	uint8_t gone[RPCSTORM_LIVES]; /* set before the connection ends */
-	uint8_t received[RPCSTORM_LIVES][RPCSTORM_CALLS]; /* how often the server has received it */
+	uint16_t next[RPCSTORM_LIVES]; /* the call that that may come next */
 };
 
 /* The random choices made from the seed. */
 static struct {
 	struct rpcstorm_shared *sh;
 	struct rpcstorm_shape shape;
-	char name[64], file[128];
 	uint64_t quota; /* calls of a thread */
 	struct rpcstorm_shape given; /* attributes passed to create; 0: the default */
 	bool one_process, kills_clients, kills_servers, stops_servers;
@@ -77,9 +78,6 @@ static int rpcstorm_server_poll(struct rpc_server *s,
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);
 static void *rpcstorm_client_extra(struct rpc_client *c);
 static uint64_t rpcstorm_client_bad(struct rpc_client *c);
-/* Returns -ENOTSUP if the layer does not report aborted calls. */
-static int rpcstorm_abort(struct rpc_client *c, RPC(response_fn) * fn, void *arg);
-
 static inline void rpcstorm_seen(void *arg, const struct rpc_look_client *client)
 {
 	++*(uint32_t *)arg;
@@ -89,14 +87,14 @@ static inline int rpcstorm_create(const struct rpcstorm_shape *shape, struct rpc
 {
 	struct rpc_attr attr = rpcstorm_attr(shape);
 
-	return RPC(server_create)(rpcstorm_draw.name, &attr, s_p);
+	return RPC(server_create)(test_name, &attr, s_p);
 }
 
 static inline int rpcstorm_connect(const struct rpcstorm_shape *shape, struct rpc_client **c_p)
 {
 	struct rpc_attr attr = rpcstorm_attr(shape);
 
-	return RPC(client_connect)(rpcstorm_draw.name, &attr, c_p);
+	return RPC(client_connect)(test_name, &attr, c_p);
 }
 
 #endif

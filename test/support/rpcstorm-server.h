@@ -16,6 +16,9 @@ struct rpcstorm_server {
 	uint64_t rng;
 	uint32_t hold, n_held, idle;
 	struct rpcstorm_held held[RPCSTORM_HELD];
+	bool here[RPCSTORM_SKIP_WORDS * 64]; /* clients that have come, by index */
+	/* The connection that pushes go to, and the number of the next push, by index. */
+	uint32_t life[RPCSTORM_SKIP_WORDS * 64], pushed[RPCSTORM_SKIP_WORDS * 64];
 	unsigned char *buf;
 };
 
@@ -76,32 +79,76 @@ static inline void rpcstorm_answer_all(struct rpcstorm_server *v)
 		rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
 }
 
+#ifdef RPC_PUSHES
+/* Sometimes pushes to the client whose request has just been received. */
+static inline void rpcstorm_push(struct rpcstorm_server *v, uint32_t index, uint32_t life)
+{
+	int err = 0;
+
+	if (v->life[index] != life + 1) {
+		v->life[index] = life + 1;
+		v->pushed[index] = 0;
+	}
+	while (!err && storm_one_in(&v->rng, 3)) {
+		uint64_t number = rpcstorm_number(life, v->pushed[index]);
+		uint32_t len = storm_length(number, 2, 0, rpcstorm_draw.shape.resp);
+
+		storm_fill(v->buf, len, number, 2);
+		err = RPC(server_push)(v->s, index, v->buf, len);
+		CHECK_EQ(err, !rpcstorm_draw.given.pushes ? -EINVAL : err ? -EAGAIN : 0);
+		v->pushed[index] += !err;
+	}
+}
+#else
+static inline void rpcstorm_push(struct rpcstorm_server *v, uint32_t index, uint32_t life)
+{
+}
+#endif
+
+static inline void rpcstorm_got(struct rpcstorm_server *v, uint64_t client, uint64_t id,
+	uint32_t len, const void *payload)
+{
+	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
+	uint32_t life, call;
+	uint64_t number;
+
+	if (rpcstorm_draw.given.events) /* SHMIPC_CLIENT_INDEX(), or the index itself */
+		CHECK(v->here[client & 0xfff]);
+	CHECK(len >= RPCSTORM_LEAST);
+	memcpy(&number, payload, sizeof(number));
+	life = (uint32_t)(number >> 32);
+	call = (uint32_t)number;
+	CHECK(life < __atomic_load_n(&sh->lives, __ATOMIC_ACQUIRE));
+	CHECK(call < RPCSTORM_CALLS);
+	CHECK_EQ(len, storm_length(number, 0, RPCSTORM_LEAST, rpcstorm_draw.shape.req));
+	storm_check((const unsigned char *)payload + 8, len - 8, number, 0);
+	CHECK(call >= sh->next[life]); /* once, and in order */
+	sh->next[life] = (uint16_t)(call + 1);
+	rpcstorm_push(v, (uint32_t)client & 0xfff, life);
+	if (id == RPC_POST) {
+		CHECK(RPC(server_reply)(v->s, client, id, payload, 0) == -EINVAL);
+		return;
+	}
+	if (v->n_held == RPCSTORM_HELD)
+		rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
+	v->held[v->n_held++] = (struct rpcstorm_held){client, id, number};
+	while (v->n_held > v->hold)
+		rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
+}
+
+static inline void rpcstorm_served(void *arg, const struct RPC(req) * req, const void *payload)
+{
+	rpcstorm_got((struct rpcstorm_server *)arg, req->client, req->id, req->len, payload);
+}
+
 /* Receives waiting requests. Returns how many. */
 static inline uint32_t rpcstorm_take(struct rpcstorm_server *v)
 {
-	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
 	uint32_t n = 0, most = storm_draw(&v->rng, 1, 64);
 	struct rpc_req r;
 
-	for (; n < most && rpc_recv(v->s, &r); n++) {
-		uint32_t life, call;
-		uint64_t number;
-
-		CHECK(r.len >= RPCSTORM_LEAST);
-		memcpy(&number, r.payload, sizeof(number));
-		life = (uint32_t)(number >> 32);
-		call = (uint32_t)number;
-		CHECK(life < __atomic_load_n(&sh->lives, __ATOMIC_ACQUIRE));
-		CHECK(call < RPCSTORM_CALLS);
-		CHECK_EQ(r.len, storm_length(number, 0, RPCSTORM_LEAST, rpcstorm_draw.shape.req));
-		storm_check((const unsigned char *)r.payload + 8, r.len - 8, number, 0);
-		CHECK_EQ(sh->received[life][call]++, 0);
-		if (v->n_held == RPCSTORM_HELD)
-			rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
-		v->held[v->n_held++] = (struct rpcstorm_held){r.client, r.id, number};
-		while (v->n_held > v->hold)
-			rpcstorm_answer(v, storm_draw(&v->rng, 0, v->n_held - 1));
-	}
+	for (; n < most && rpc_recv(v->s, &r); n++)
+		rpcstorm_got(v, r.client, r.id, r.len, r.payload);
 	if (!storm_one_in(&v->rng, 4))
 		rpc_taken(v->s);
 	return n;
@@ -133,15 +180,39 @@ static inline void rpcstorm_server_nap(struct rpcstorm_server *v)
 	CHECK(poll(&p, 1, r ? 0 : timeless ? -1 : (int)(ns >> 20)) >= 0);
 }
 
+/* Takes the events. Each client comes once and ends once. */
+static inline void rpcstorm_events(struct rpcstorm_server *v)
+{
+	struct RPC(event) e;
+
+	while (RPC(server_event)(v->s, &e, sizeof(e)) > 0) {
+		CHECK(e.index < rpcstorm_draw.shape.clients);
+		CHECK_EQ(v->here[e.index], e.kind != RPC_EVENT(CAME));
+		CHECK(e.kind != RPC_EVENT(DIED) || rpcstorm_draw.kills_clients);
+		CHECK(e.pid ? e.uid == getuid() && e.gid == getgid() : e.uid == UINT32_MAX);
+		if (rpcstorm_draw.one_process)
+			CHECK_EQ(e.pid, getpid());
+		v->here[e.index] = e.kind == RPC_EVENT(CAME);
+	}
+}
+
 static inline void rpcstorm_server_turn(struct rpcstorm_server *v)
 {
 	uint64_t skip[RPCSTORM_SKIP_WORDS];
 	int n;
 
+	if (storm_one_in(&v->rng, 4)) {
+		if (rpcstorm_draw.given.events)
+			rpcstorm_events(v);
+		CHECK(RPC(server_serve)(v->s, rpcstorm_served, v, storm_draw(&v->rng, 1, 64)) >= 0);
+		return;
+	}
 	for (uint32_t i = 0; i < RPCSTORM_SKIP_WORDS; i++)
 		skip[i] = test_rand(&v->rng);
 	n = rpcstorm_server_poll(v->s, storm_one_in(&v->rng, 4) ? skip : NULL);
 	CHECK(n >= 0);
+	if (rpcstorm_draw.given.events)
+		rpcstorm_events(v);
 	if (rpcstorm_take(v)) {
 		v->idle = 0;
 		if (storm_one_in(&v->rng, 8))
@@ -182,11 +253,11 @@ static inline void rpcstorm_serve(uint64_t seed)
 		CHECK_EQ(RPC(server_unlink)(v.s), 0);
 	RPC(server_destroy)(v.s);
 	free(v.buf);
-	CHECK(access(rpcstorm_draw.file, F_OK) != 0);
+	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);
 	if (rpcstorm_draw.one_process)
 		return;
 	CHECK_EQ(fdtest_open(), before);
-	CHECK_EQ(storm_mappings(rpcstorm_draw.file), 0);
+	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
 }
 
 #endif

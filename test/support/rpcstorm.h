@@ -93,7 +93,7 @@ static inline void rpcstorm_look(bool lives)
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
 	struct rpcstorm_look look = {.clients = 0};
 	uint32_t seen = 0;
-	int err = rpcstorm_look_at(rpcstorm_draw.name, &look, &seen);
+	int err = rpcstorm_look_at(test_name, &look, &seen);
 
 	CHECK(err == 0 || err == -ENOENT || err == -EPROTO);
 	if (!err) {
@@ -107,7 +107,7 @@ static inline void rpcstorm_look(bool lives)
 	}
 	if (!lives)
 		return;
-	err = RPC(remove_dead)(rpcstorm_draw.name);
+	err = RPC(remove_dead)(test_name);
 	CHECK(err == -EADDRINUSE || err == -ENOENT || err == -EPROTO || err == -EAGAIN);
 }
 
@@ -132,7 +132,7 @@ static inline void rpcstorm_bad_shapes(uint64_t *rng)
 		bad.resp = rpcstorm_beyond.resp;
 		break;
 	default:
-		CHECK_EQ(RPC(server_create)(rpcstorm_draw.name, &unknown, &s), -EINVAL);
+		CHECK_EQ(RPC(server_create)(test_name, &unknown, &s), -EINVAL);
 		return;
 	}
 	CHECK_EQ(rpcstorm_create(&bad, &s), -EINVAL);
@@ -189,8 +189,8 @@ static inline void rpcstorm_processes(uint64_t *rng)
 		rpcstorm_end(server, true);
 		rpcstorm_look(false);
 		/* The server may not have completed its region. */
-		if (RPC(remove_dead)(rpcstorm_draw.name) == -EPROTO)
-			unlink(rpcstorm_draw.file);
+		if (RPC(remove_dead)(test_name) == -EPROTO)
+			unlink(test_file(RPC_PREFIX));
 	} else {
 		__atomic_store_n(&sh->stop, 1, __ATOMIC_RELEASE);
 		rpcstorm_end(server, false);
@@ -232,6 +232,8 @@ static inline void rpcstorm_draw_shape(uint64_t *rng)
 	shape->req = RPCSTORM_LEAST + storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);
 	shape->resp = storm_size(rng, storm_one_in(rng, 6) ? 5000 : 200);
 	shape->extra = storm_one_in(rng, 2) ? storm_size(rng, 300) : 0;
+	shape->events = storm_one_in(rng, 2);
+	shape->pushes = storm_one_in(rng, 2) ? storm_size(rng, 40) : 0;
 	rpcstorm_draw.given = *shape;
 	if (storm_one_in(rng, 4)) {
 		rpcstorm_draw.given.clients = rpcstorm_draw.given.ring = 0;
@@ -259,9 +261,6 @@ static inline void rpcstorm_seed(uint64_t seed)
 	rpcstorm_draw.sh = (struct rpcstorm_shared *)mmap(NULL, sizeof(*rpcstorm_draw.sh),
 		PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(rpcstorm_draw.sh != MAP_FAILED);
-	snprintf(rpcstorm_draw.name, sizeof(rpcstorm_draw.name), "storm.%d", (int)getpid());
-	snprintf(rpcstorm_draw.file, sizeof(rpcstorm_draw.file), "/dev/shm/" RPC_PREFIX ".%s",
-		rpcstorm_draw.name);
 	rpcstorm_draw_shape(&rng);
 	rpcstorm_draw.quota = storm_draw(&rng, 200, 1000);
 	rpcstorm_draw.one_process = storm_one_in(&rng, 4);
@@ -278,9 +277,9 @@ static inline void rpcstorm_seed(uint64_t seed)
 		rpcstorm_threads(&rng);
 	else
 		rpcstorm_processes(&rng);
-	CHECK(access(rpcstorm_draw.file, F_OK) != 0);
+	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);
 	CHECK_EQ(fdtest_open(), open);
-	CHECK_EQ(storm_mappings(rpcstorm_draw.file), 0);
+	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
 	printf("0x%" PRIx64 ": %" PRIu64 " calls of %" PRIu32 " clients, %" PRIu32 " servers\n",
 		seed, rpcstorm_draw.sh->ended, rpcstorm_draw.sh->lives, rpcstorm_draw.sh->up);
 }

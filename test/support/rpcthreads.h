@@ -31,7 +31,6 @@ static struct rpc_attr threads_attr(const struct shape *sh);
 /* Checks the server's counters after @served calls. */
 static void check_stats(struct rpc_server *s, const struct shape *sh, uint64_t served);
 
-static char threads_name[64]; /* set by threads_begin() */
 static uint64_t threads_seed;
 
 struct client_thread {
@@ -70,7 +69,7 @@ static void connect_client(struct client_thread *t)
 	int err;
 
 	/* Every place is taken at the moment, or not clean yet. */
-	while ((err = RPC(client_connect)(threads_name, NULL, &t->c)) != 0) {
+	while ((err = RPC(client_connect)(test_name, NULL, &t->c)) != 0) {
 		CHECK(err == -EUSERS || err == -EAGAIN);
 		sched_yield();
 	}
@@ -168,7 +167,7 @@ static void run(const struct shape *sh)
 	struct client_thread t[8] = {0};
 	SERVER *s;
 
-	CHECK_EQ(RPC(server_create)(threads_name, &attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	for (uint32_t i = 0; i < sh->clients; i++) {
 		t[i].shape = sh;
 		t[i].index = i;
@@ -198,14 +197,14 @@ static int client_waits(void *client)
 }
 
 /* The caller handles the signal and waits again. */
-static void signal_ends_a_wait(void)
+TEST(signal_ends_a_wait)
 {
 	uint64_t word = 1;
 	SERVER *s;
 	CLIENT *c;
 
-	CHECK_EQ(RPC(server_create)(threads_name, NULL, &s), 0);
-	CHECK_EQ(RPC(client_connect)(threads_name, NULL, &c), 0);
+	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
 	CHECK_EQ(interrupt_wait(server_waits, s), 0);
 	CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
 	CHECK_EQ(interrupt_wait(client_waits, c), 0);
@@ -214,7 +213,6 @@ static void signal_ends_a_wait(void)
 static void threads_begin(void)
 {
 	threads_seed = test_seed();
-	snprintf(threads_name, sizeof(threads_name), "threads.%d", (int)getpid());
 }
 
 #endif

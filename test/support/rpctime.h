@@ -2,7 +2,7 @@
 /*
  * Tests the times that the manuals of delegrpc and shmipc promise, with a clock that only the test
  * advances. A program defines DEATH_NS, the time after which a client that polls often notices that
- * its server was killed, and has RPCTIME_TESTS in its table.
+ * its server was killed.
  */
 #ifndef SUPPORT_RPCTIME_H
 #define SUPPORT_RPCTIME_H
@@ -54,7 +54,7 @@ static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 }
 
 /* The limits hold however often the client polls, before the server's death and after it. */
-static void death_is_seen_in_time(void)
+TEST(death_is_seen_in_time)
 {
 	static const uint64_t apart[] = {50, 20 * NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
 		50 * NSEC_PER_MSEC};
@@ -68,7 +68,7 @@ static void death_is_seen_in_time(void)
 }
 
 /* The limits also hold if the server dies right after a response. */
-static void death_behind_a_response_is_seen_in_time(void)
+TEST(death_behind_a_response_is_seen_in_time)
 {
 	struct rpc_server *s = server_new(4);
 	CLIENT *c = client_new();
@@ -85,7 +85,7 @@ static void death_behind_a_response_is_seen_in_time(void)
 }
 
 /* A loop of empty polls reads the clock at each sixteenth poll. */
-static void hot_polls_look_seldom_at_the_clock(void)
+TEST(hot_polls_look_seldom_at_the_clock)
 {
 	SERVER *s = server_new(4);
 	CLIENT *c = client_new();
@@ -111,9 +111,5 @@ static void hot_polls_look_seldom_at_the_clock(void)
 		CHECK_EQ(fake.looks, looks);
 	}
 }
-
-#define RPCTIME_TESTS                                                                              \
-	TEST(death_is_seen_in_time), TEST(death_behind_a_response_is_seen_in_time),                \
-		TEST(hot_polls_look_seldom_at_the_clock)
 
 #endif

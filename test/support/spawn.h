@@ -4,6 +4,7 @@
 #define SUPPORT_SPAWN_H
 
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ static inline pid_t spawn(void (*fn)(void))
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid) {
+		CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0); /* as the parent can fail */
 		fn();
 		if (write(p[1], "x", 1) != 1)
 			_exit(3);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A test program is a table of named functions. A failed CHECK prints the place and the values,
- * and ends the program with status 1.
+ * A test program is a file of cases. A failed CHECK prints the place and the values, and ends the
+ * program with status 1.
  *
- *	static void adds(void) { CHECK_EQ(1 + 1, 2); }
- *	int main(int argc, char **argv)
+ *	TEST(adds)
  *	{
- *		static const struct test tests[] = { TEST(adds) };
- *		return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+ *		CHECK_EQ(1 + 1, 2);
  *	}
  *
- * With an argument, only tests whose names contain it are run.
+ * The cases of the program run in the order of the file, those of the headers that it includes at
+ * their place. With arguments, only cases whose names contain one of them are run. A program that
+ * has to prepare something has a main() of its own, which calls test_main().
  */
 #ifndef SUPPORT_TEST_H
 #define SUPPORT_TEST_H
@@ -29,15 +29,36 @@
 struct test {
 	const char *name;
 	void (*fn)(void);
-	void (*with)(const void *arg); /* instead of fn */
-	const void *arg;
+	int place; /* in the translation unit */
+	struct test *next;
 };
 
-#define TEST(f) ((struct test){.name = #f, .fn = f})
+/* A name that no other process uses. A forked child has its parent's. */
+extern char test_name[64];
 
-/* A test that calls f(arg), for tests that differ only in numbers. If the argument points to a
- * compound literal, the table must not be static. */
-#define TEST_WITH(n, f, ...) ((struct test){.name = #n, .with = f, .arg = __VA_ARGS__})
+/* Returns the path of the shared memory with this prefix and that name. */
+const char *test_file(const char *prefix);
+
+void test_add(struct test *t);
+int test_main(int argc, char **argv);
+
+/* Defines a case. */
+#define TEST(f)                                                                                    \
+	static void f(void);                                                                       \
+	static struct test test_of_##f = {.name = #f, .fn = f, .place = __COUNTER__};              \
+	static __attribute__((constructor)) void test_add_##f(void)                                \
+	{                                                                                          \
+		test_add(&test_of_##f);                                                            \
+	}                                                                                          \
+	static void f(void)
+
+/* A case that calls f with these arguments. A semicolon follows it. */
+#define TEST_WITH(n, f, ...)                                                                       \
+	TEST(n)                                                                                    \
+	{                                                                                          \
+		f(__VA_ARGS__);                                                                    \
+	}                                                                                          \
+	struct test
 
 #define CHECK(cond)                                                                                \
 	do {                                                                                       \
@@ -104,30 +125,6 @@ static inline int test_blocked(pid_t tid)
 		state = 0;
 	fclose(f);
 	return state == 'S';
-}
-
-static inline int test_main(const struct test *tests, size_t n, int argc, char **argv)
-{
-	size_t run = 0;
-
-	alarm(300); /* guard against hanging */
-	for (size_t i = 0; i < n; i++) {
-		if (argc > 1 && !strstr(tests[i].name, argv[1]))
-			continue;
-		printf("%s\n", tests[i].name);
-		fflush(stdout);
-		if (tests[i].with)
-			tests[i].with(tests[i].arg);
-		else
-			tests[i].fn();
-		run++;
-	}
-	if (!run) {
-		fprintf(stderr, "no test has a name that contains this text\n");
-		return 2;
-	}
-	printf("%zu passed, 0 failed\n", run);
-	return 0;
 }
 
 #endif

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: MIT
+"""TCP ports for servers of a test."""
+import socket
+
+held = []
+
+
+def free_port():
+    """Returns a port at which nobody listens. It stays bound, so that no other socket, nor the near end of a connection,
+    gets it by chance. A server's socket with SO_REUSEADDR can be bound to it nevertheless."""
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    s.bind(("127.0.0.1", 0))
+    held.append(s)
+    return s.getsockname()[1]

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Cases of delegrpc and shmipc: what a server is told of its clients. A program includes the
+ * layer's test/rpc.h and test/map.h before, and is linked with -Wl,--wrap=sendmsg,--wrap=recvmsg. RPC_EVENT(CAME) is
+ * the layer's constant.
+ */
+#ifndef SUPPORT_RPCEVENTS_H
+#define SUPPORT_RPCEVENTS_H
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/prctl.h>
+
+#include "support/fdtest.h"
+#include "support/intro.h"
+#include "support/rpcecho.h"
+#include "support/rpcmap.h"
+
+#define rpc_event RPC(event)
+#define EVENTS_NONE UINT32_MAX /* instead of a kind */
+
+static inline struct rpc_server *events_server(uint32_t clients)
+{
+	const struct rpc_attr attr = {.size = sizeof(attr), .max_clients = clients, .events = 1};
+	struct rpc_server *s;
+
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
+	return s;
+}
+
+static inline struct rpc_client *events_client(void)
+{
+	struct rpc_client *c;
+
+	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
+	return c;
+}
+
+/* Polls and takes an event; its kind is EVENTS_NONE if there is none. */
+static inline struct rpc_event events_take(struct rpc_server *s)
+{
+	struct rpc_event e = {.kind = EVENTS_NONE};
+
+	CHECK(RPC(server_poll)(s) >= 0);
+	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), e.kind != EVENTS_NONE);
+	return e;
+}
+
+/* Takes the next event, which must be this one, of process pid. */
+static inline void events_next(struct rpc_server *s, uint32_t kind, uint32_t index, pid_t pid)
+{
+	struct rpc_event e;
+
+	do
+		e = events_take(s);
+	while (e.kind == EVENTS_NONE);
+	CHECK_EQ(e.kind, kind);
+	CHECK_EQ(e.index, index);
+	CHECK_EQ(e.pid, pid);
+	CHECK_EQ(e.uid, pid ? getuid() : UINT32_MAX);
+	CHECK_EQ(e.gid, pid ? getgid() : UINT32_MAX);
+}
+
+TEST(events_need_the_attribute)
+{
+	SERVER *s = NULL;
+	struct rpc_event e;
+
+	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), 0);
+	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), -EINVAL);
+}
+
+/* A client that came, its request and its end are told in this order, with its process. */
+TEST(events_come_in_order)
+{
+	uint64_t word = 5;
+	SERVER *s = events_server(2);
+	struct rpc_event shorter = {.pid = 77};
+	struct rpc_client *c;
+	struct rpc_req r;
+
+	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	for (int i = 0; i < 3; i++) {
+		c = events_client();
+		CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
+		RPC(client_flush)(c);
+		CHECK(RPC(server_poll)(s) > 0);
+		if (i < 2)
+			events_next(s, RPC_EVENT(CAME), 0, getpid());
+		else /* as a program of an older version */
+			CHECK_EQ(RPC(server_event)(s, &shorter, offsetof(struct rpc_event, pid)),
+				1);
+		CHECK_EQ(shorter.pid, 77);
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+		CHECK_EQ(rpc_recv(s, &r), 1);
+		rpc_taken(s);
+		if (i)
+			CHECK_EQ(RPC(server_reply)(s, r.client, r.id, &word, sizeof(word)), 0);
+		RPC(client_disconnect)(c);
+		events_next(s, RPC_EVENT(LEFT), 0, getpid());
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	}
+}
+
+static inline void events_answer(void *arg, const struct RPC(req) * req, const void *payload)
+{
+	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
+}
+
+/* Serve passes no request of a client before its events, however late these are taken. */
+TEST(events_come_before_what_is_served)
+{
+	SERVER *s = events_server(2);
+	struct rpc_client *c;
+	uint64_t word = 5;
+	struct rpc_event e;
+
+	for (int i = 0; i < 3; i++) {
+		c = events_client();
+		CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
+		RPC(client_flush)(c);
+		for (int k = 0; k < 3; k++)
+			CHECK_EQ(RPC(server_serve)(s, events_answer, s, 9), 0);
+		CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
+		CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), 1);
+		CHECK_EQ(e.kind, RPC_EVENT(CAME));
+		CHECK_EQ(RPC(server_serve)(s, events_answer, s, 9), 1);
+		RPC(client_disconnect)(c);
+		events_next(s, RPC_EVENT(LEFT), 0, getpid());
+		CHECK_EQ(RPC(server_serve)(s, events_answer, s, 9), 0);
+	}
+}
+
+/* An index is used again when the end of its client has been taken, and not before. */
+TEST(events_keep_the_index)
+{
+	SERVER *s = events_server(1);
+	struct rpc_client *c = events_client(), *late = NULL;
+	struct rpc_event e;
+
+	CHECK_EQ(RPC(client_index)(c), 0);
+	CHECK(RPC(server_poll)(s) >= 0);
+	RPC(client_disconnect)(c);
+	CHECK(RPC(server_poll)(s) >= 0);
+	CHECK(RPC(client_connect)(test_name, NULL, &late) < 0);
+	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), 1);
+	CHECK_EQ(e.kind, RPC_EVENT(CAME));
+	CHECK(RPC(server_poll)(s) >= 0);
+	CHECK(RPC(client_connect)(test_name, NULL, &late) < 0);
+	events_next(s, RPC_EVENT(LEFT), 0, getpid());
+	c = events_client();
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	RPC(client_disconnect)(c);
+}
+
+/* Connects, makes @calls calls, and sleeps until it is killed. */
+static inline pid_t events_victim(int calls)
+{
+	uint64_t word = 5;
+	int ready[2], status;
+	struct rpc_client *c;
+	pid_t pid;
+	char byte;
+
+	CHECK_EQ(pipe(ready), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG,
+			SIGKILL); /* it would keep the output of a failed test open */
+		c = events_client();
+		for (int i = 0; i < calls; i++)
+			CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
+		RPC(client_flush)(c);
+		CHECK_EQ(write(ready[1], "", 1), 1);
+		for (;;)
+			pause();
+	}
+	CHECK_EQ(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	close(ready[1]);
+	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
+	return pid;
+}
+
+static inline void events_kill(pid_t pid)
+{
+	int status;
+
+	kill(pid, SIGKILL);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+}
+
+TEST(events_tell_deaths)
+{
+	SERVER *s = events_server(2);
+	CLIENT *c = events_client();
+	struct rpc_event e;
+	pid_t pid;
+
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	for (int i = 0; i < 3; i++) {
+		pid = events_victim(i);
+		if (i < 2) { /* otherwise it is dead before the server notices that it came */
+			events_next(s, RPC_EVENT(CAME), 1, pid);
+			CHECK_EQ(rpc_echo(s), i);
+		}
+		events_kill(pid);
+		if (i == 2)
+			events_next(s, RPC_EVENT(CAME), 1, pid);
+		do {
+			rpc_echo(s);
+			e = events_take(s);
+		} while (e.kind == EVENTS_NONE);
+		CHECK_EQ(e.kind, RPC_EVENT(DIED));
+		CHECK_EQ(e.index, 1);
+		CHECK_EQ(e.pid, pid);
+	}
+}
+
+/* A server that sleeps is woken when clients come, leave and die. */
+TEST(events_end_sleeps)
+{
+	SERVER *s = events_server(2);
+	struct rpc_client *c;
+	int fd = RPC(server_fd)(s);
+	pid_t pid;
+
+	CHECK(fd >= 0);
+	CHECK_EQ(RPC(server_arm)(s), 0);
+	CHECK(!fdtest_readable(fd));
+	c = events_client();
+	CHECK(fdtest_readable(fd));
+	CHECK_EQ(RPC(server_arm)(s), 1); /* as long as the event is not taken */
+	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	CHECK_EQ(RPC(server_arm)(s), 0);
+	RPC(client_disconnect)(c);
+	CHECK(fdtest_readable(fd));
+	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
+	events_next(s, RPC_EVENT(LEFT), 0, getpid());
+	pid = events_victim(0);
+	events_next(s, RPC_EVENT(CAME), 0, pid);
+	events_kill(pid);
+	while (!RPC(server_arm)(s))
+		CHECK(fdtest_readable_within(fd, 20000)); /* nobody wakes the server */
+	events_next(s, RPC_EVENT(DIED), 0, pid);
+	pid = events_victim(0);
+	events_next(s, RPC_EVENT(CAME), 0, pid);
+	events_kill(pid);
+	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
+	events_next(s, RPC_EVENT(DIED), 0, pid);
+}
+
+/* More clients come than introductions fit into the socket's queue. */
+TEST(events_of_many)
+{
+	enum { MANY = 40 };
+	SERVER *s = events_server(MANY);
+	bool seen[MANY] = {false};
+	struct rpc_client *c[MANY];
+	int status, n = 0, go[2];
+	char byte;
+	pid_t pid;
+
+	CHECK_EQ(pipe(go), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		for (int i = 0; i < MANY; i++)
+			c[i] = events_client();
+		CHECK_EQ(read(go[0], &byte, 1), 1);
+		for (int i = 0; i < MANY; i++)
+			RPC(client_disconnect)(c[i]);
+		_exit(0);
+	}
+	while (n < 2 * MANY) {
+		struct rpc_event e = events_take(s);
+
+		if (e.kind == EVENTS_NONE)
+			continue;
+		CHECK_EQ(e.pid, pid);
+		CHECK_EQ(e.kind, seen[e.index] ? RPC_EVENT(LEFT) : RPC_EVENT(CAME));
+		seen[e.index] = true;
+		if (++n == MANY)
+			CHECK_EQ(write(go[1], "", 1), 1);
+	}
+	close(go[0]);
+	close(go[1]);
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK_EQ(status, 0);
+}
+
+/* ---- hostile introductions ---- */
+
+/*
+ * A client is not believed what it says of itself: it is known only if it holds the lock of its
+ * index. No lie leaves a descriptor open, and none keeps the honest client from being known.
+ */
+TEST(events_believe_no_client)
+{
+	SERVER *s = events_server(3);
+	CLIENT *own = events_client();
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), open_before;
+	const uint32_t beyond = 1u << 28; /* its memory would be beyond any heap */
+	struct rpc_client *c;
+	struct rpc_map m;
+	uint64_t cookie;
+	pid_t pid;
+
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	map_region(test_name, &m);
+	CHECK_EQ(shm_lock(&m.region, 1 + beyond), 0);
+	open_before = fdtest_open();
+	cookie = m.door->cookie;
+	for (int round = 0; round < 2; round++) {
+		m.door->cookie =
+			round ? cookie : cookie ^ 1; /* a client that is not heard, or is */
+		pid = events_victim(0);
+		m.door->cookie = cookie;
+		intro_send(m.door, 1, m.region.fd, 1, 16, 0); /* it does not hold the lock */
+		intro_send(m.door, 1, null, 1, 16, 0); /* another file */
+		intro_send(m.door, 1, null, 0, 16, 0); /* no descriptor */
+		intro_send(m.door, 1, m.region.fd, INTRO_MANY, 16, 0); /* too many */
+		intro_send(m.door, 3, m.region.fd, 1, 16, 0); /* no such index */
+		intro_send(m.door, beyond, m.region.fd, 1, 16, 0); /* though it has that lock */
+		intro_send(m.door, 1, m.region.fd, 1, 12, 0); /* short */
+		intro_send(m.door, 1, m.region.fd, 1, 16, 1); /* wrong cookie */
+		events_next(s, RPC_EVENT(CAME), 1, round ? pid : 0);
+		events_kill(pid);
+		events_next(s, RPC_EVENT(DIED), 1, round ? pid : 0);
+		CHECK_EQ(fdtest_open(), open_before);
+	}
+	/* The holder of a lock is known, whatever others say later. */
+	c = events_client();
+	intro_send(m.door, RPC(client_index)(c), m.region.fd, 1, 16, 0);
+	events_next(s, RPC_EVENT(CAME), 1, getpid());
+	RPC(client_disconnect)(c);
+	events_next(s, RPC_EVENT(LEFT), 1, getpid());
+	shm_close(&m.region);
+	close(null);
+}
+
+/* A claim to an index that nobody has is not kept for the next client in it. */
+TEST(events_believe_no_early_claim)
+{
+	SERVER *s = events_server(2);
+	struct rpc_client *first = events_client(), *c[2];
+	uint64_t cookie;
+	struct rpc_map m;
+
+	map_region(test_name, &m);
+	cookie = m.door->cookie;
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	RPC(client_disconnect)(first);
+	intro_send(m.door, 1, m.region.fd, 1, 16, 0);
+	events_next(s, RPC_EVENT(LEFT), 0, getpid()); /* takes the introduction as well */
+	m.door->cookie ^= 1; /* the next clients are not heard */
+	for (uint32_t i = 0; i < 2; i++) {
+		c[i] = events_client();
+		events_next(s, RPC_EVENT(CAME), i, 0);
+	}
+	m.door->cookie = cookie;
+	for (uint32_t i = 0; i < 2; i++)
+		RPC(client_disconnect)(c[i]);
+	shm_close(&m.region);
+}
+
+static bool events_fatal; /* this process is killed when it has sent a message */
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags);
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	ssize_t n = __real_sendmsg(fd, m, flags);
+
+	if (events_fatal)
+		kill(getpid(), SIGKILL);
+	return n;
+}
+
+/* Begins to connect in a child, which dies in it or stays until it is killed. */
+static inline pid_t events_comer(bool dies)
+{
+	const struct rpc_attr patient = {.size = sizeof(patient), .connect_ms = 60000};
+	struct rpc_client *c;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	events_fatal = dies;
+	CHECK_EQ(RPC(client_connect)(test_name, &patient, &c), 0);
+	for (;;)
+		pause();
+}
+
+/* A client that dies as soon as it has introduced itself is not mistaken for the next one. */
+TEST(events_forget_who_died_early)
+{
+	SERVER *s = events_server(1);
+	struct rpc_map m;
+	pid_t pid;
+
+	map_region(test_name, &m);
+	CHECK_EQ(waitpid(events_comer(true), NULL, 0) > 0, 1);
+	CHECK_EQ(shm_locked(&m.region, 1), 1); /* by the introduction, until it is received */
+	while (shm_locked(&m.region, 1))
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	m.door->cookie ^= 1; /* the next client is not heard */
+	pid = events_comer(false);
+	events_next(s, RPC_EVENT(CAME), 0, 0);
+	events_kill(pid);
+	events_next(s, RPC_EVENT(DIED), 0, 0);
+	shm_close(&m.region);
+}
+
+static struct rpc_client **events_comes; /* connects when the server has found no introduction */
+
+ssize_t __real_recvmsg(int fd, struct msghdr *m, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags);
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *m, int flags)
+{
+	ssize_t n = __real_recvmsg(fd, m, flags);
+	struct rpc_client **comes = events_comes;
+
+	if (n < 0 && comes) {
+		events_comes = NULL;
+		*comes = events_client();
+		errno = EAGAIN;
+	}
+	return n;
+}
+
+/* A client that comes after the server has taken introductions, and is seen at once, is known. */
+TEST(events_know_who_comes_meanwhile)
+{
+	SERVER *s = events_server(2);
+	struct rpc_client *first = events_client();
+	CLIENT *c = NULL;
+	uint32_t n = 0;
+	struct rpc_event e;
+
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	RPC(client_disconnect)(first);
+	events_comes = &c;
+	while (n < 2) {
+		CHECK(RPC(server_poll)(s) >= 0);
+		while (RPC(server_event)(s, &e, sizeof(e)) > 0) {
+			CHECK_EQ(e.pid, getpid());
+			n++;
+		}
+	}
+}
+
+/* A client that has died is told once, though others come before the event is taken. */
+TEST(events_of_the_dead_once)
+{
+	SERVER *s = events_server(2);
+	pid_t pid = events_victim(0);
+
+	events_next(s, RPC_EVENT(CAME), 0, pid);
+	events_kill(pid);
+	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1); /* now the server knows */
+	{
+		CLIENT *c = events_client();
+
+		CHECK_EQ(RPC(client_index)(c), 1);
+		CHECK(RPC(server_poll)(s) >= 0);
+		events_next(s, RPC_EVENT(DIED), 0, pid);
+		events_next(s, RPC_EVENT(CAME), 1, getpid());
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	}
+}
+
+/* A forked child of the server receives no introductions, and keeps no client's lock. */
+static inline void events_in_child(void *arg)
+{
+	RPC(server_destroy)((struct rpc_server *)arg);
+}
+
+TEST(events_after_fork)
+{
+	SERVER *s = events_server(1);
+	CLIENT *c = events_client();
+
+	fdtest_in_child(events_in_child, s);
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+}
+
+#endif
