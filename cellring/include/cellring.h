@@ -77,11 +77,9 @@ extern "C++" { /* sdt.h has templates, and the layers' headers include this one 
 #endif
 #define CELLRING_PROBE2(layer, name, a, b) DTRACE_PROBE2(layer, name, a, b)
 #define CELLRING_PROBE3(layer, name, a, b, c) DTRACE_PROBE3(layer, name, a, b, c)
-#define CELLRING_PROBE4(layer, name, a, b, c, d) DTRACE_PROBE4(layer, name, a, b, c, d)
 #else
 #define CELLRING_PROBE2(layer, name, a, b) ((void)0)
 #define CELLRING_PROBE3(layer, name, a, b, c) ((void)0)
-#define CELLRING_PROBE4(layer, name, a, b, c, d) ((void)0)
 #endif
 
 #ifdef __cplusplus

@@ -64,7 +64,7 @@ static bool look(const struct cellring_plan *plan)
 	return words[0] != 0;
 }
 
-static void each_instruction(void)
+TEST(each_instruction)
 {
 	struct cellring_plan plan = cellring_plan_for(WORDS * sizeof(uint64_t), 32, 0);
 	bool head = false;
@@ -89,11 +89,4 @@ static void each_instruction(void)
 	CHECK(steps > MESSAGES * WORDS / 2);
 	step_kill(pid);
 	CHECK_EQ(munmap(ring, cellring_bytes(&plan)), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(each_instruction)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -159,28 +159,6 @@ static void run(uint32_t in_flight)
 	free(rings);
 }
 
-static void one_in_flight(void)
-{
-	run(1);
-}
-
-static void a_few_in_flight(void)
-{
-	run(9);
-}
-
-static void many_in_flight(void)
-{
-	run(64);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(one_in_flight),
-		TEST(a_few_in_flight),
-		TEST(many_in_flight),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
-}
+TEST_WITH(one_in_flight, run, 1);
+TEST_WITH(a_few_in_flight, run, 9);
+TEST_WITH(many_in_flight, run, 64);

@@ -67,7 +67,7 @@ static void expect(uint32_t id, uint32_t payload)
 
 /* ---- plans ---- */
 
-static void limits(void)
+TEST(limits)
 {
 	static const struct {
 		uint32_t in_flight, limit;
@@ -78,7 +78,7 @@ static void limits(void)
 }
 
 /* Calls made in succession are published together, except with few in flight. */
-static void call_limits(void)
+TEST(call_limits)
 {
 	static const struct {
 		uint32_t in_flight, in_a_row, limit;
@@ -88,7 +88,7 @@ static void call_limits(void)
 		CHECK_EQ(cellring_call_limit(t[i].in_flight, t[i].in_a_row), t[i].limit);
 }
 
-static void plans_have_room(void)
+TEST(plans_have_room)
 {
 	uint64_t seed = test_seed();
 
@@ -114,7 +114,7 @@ static void plans_have_room(void)
 
 /* ---- messages ---- */
 
-static void head_has_its_fields(void)
+TEST(head_has_its_fields)
 {
 	uint64_t head = CELLRING_HEAD(0x5a5, 7, 5) | CELLRING_MESSAGE(0xfedcba, 0x123456);
 
@@ -127,7 +127,7 @@ static void head_has_its_fields(void)
 }
 
 /* Checks a ring byte by byte. */
-static void layout_is_as_documented(void)
+TEST(layout_is_as_documented)
 {
 	static const unsigned char second[] = {2, 0, 0, 0, 0, 8, 0, 0, 'b'};
 	static const unsigned char first[] = {1, 0, 0, 0x22, 1, 0x10, 0, 0, 'a', 'x'};
@@ -189,7 +189,7 @@ static void traffic(uint64_t *seed)
 	rig_check();
 }
 
-static void everything_comes_once_and_in_order(void)
+TEST(everything_comes_once_and_in_order)
 {
 	uint64_t seed = test_seed();
 
@@ -198,7 +198,7 @@ static void everything_comes_once_and_in_order(void)
 }
 
 /* The last lap is followed by 1, because a new ring has 0. */
-static void lap_wraps(void)
+TEST(lap_wraps)
 {
 	rig_init(8, 3, 0);
 	rig.out.lap = rig.in.lap = CELLRING_LAP_LAST;
@@ -217,7 +217,7 @@ static void lap_wraps(void)
 }
 
 /* An open burst is stale when its ring has begun another lap, because its head has the old lap. */
-static void burst_grows_stale(void)
+TEST(burst_grows_stale)
 {
 	uint32_t n = 0;
 
@@ -260,7 +260,7 @@ static void second_page(int sig)
 }
 
 /* A burst begins in the last line of a page. The second page is written before that line. */
-static void first_line_is_stored_last(void)
+TEST(first_line_is_stored_last)
 {
 	struct sigaction old, now = {.sa_handler = second_page};
 	struct cellring_plan plan = cellring_plan_for(32, 16, 0);
@@ -285,7 +285,7 @@ static void first_line_is_stored_last(void)
 
 /* ---- a hostile producer ---- */
 
-static void impossible_counts_are_refused(void)
+TEST(impossible_counts_are_refused)
 {
 	rig_init(24, 16, 0);
 	CHECK_EQ(rig.plan.most, 8);
@@ -302,7 +302,7 @@ static void impossible_counts_are_refused(void)
 }
 
 /* The consumer stays within the ring, whatever bytes are written into it at any time. */
-static void any_bytes_keep_the_cursor_inside(void)
+TEST(any_bytes_keep_the_cursor_inside)
 {
 	uint64_t seed = test_seed();
 
@@ -329,23 +329,4 @@ static void any_bytes_keep_the_cursor_inside(void)
 			rig_check();
 		}
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(limits),
-		TEST(call_limits),
-		TEST(plans_have_room),
-		TEST(head_has_its_fields),
-		TEST(layout_is_as_documented),
-		TEST(everything_comes_once_and_in_order),
-		TEST(lap_wraps),
-		TEST(burst_grows_stale),
-		TEST(first_line_is_stored_last),
-		TEST(impossible_counts_are_refused),
-		TEST(any_bytes_keep_the_cursor_inside),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

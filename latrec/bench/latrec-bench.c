@@ -12,6 +12,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/order.h"
 #include "latrec.h"
 
 #define LATENCIES 4096
@@ -161,19 +162,6 @@ static const struct {
 
 /* ---- report ---- */
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, uint32_t n)
-{
-	qsort(v, n, sizeof(*v), compare);
-	return v[n / 2];
-}
-
 static void measure(uint32_t rounds)
 {
 	static double ns[WORKS][MAX_ROUNDS], ratio[WORKS][MAX_ROUNDS];
@@ -190,8 +178,8 @@ static void measure(uint32_t rounds)
 	}
 	printf("%-26s %10s %8s\n", "", "ns/sample", "ratio");
 	for (size_t w = 0; w < WORKS; w++)
-		printf("%-26s %10.2f %8.2f\n", works[w].name, median(ns[w], rounds),
-			median(ratio[w], rounds));
+		printf("%-26s %10.2f %8.2f\n", works[w].name, order_median(ns[w], rounds),
+			order_median(ratio[w], rounds));
 }
 
 static int setup(void)
@@ -243,10 +231,8 @@ int main(int argc, char **argv)
 	uint32_t rounds;
 	int first = args_read(&args, argc, argv, &rounds);
 
-	if (first < 0)
-		fprintf(stderr, "latrec-bench: %s\n", why);
 	if (first <= 0)
-		return first ? 2 : 0;
+		return args_status("latrec-bench", why, first);
 	if (setup())
 		return 1;
 	printf("clock: %s\n", latrec_clock_name(&tsc));

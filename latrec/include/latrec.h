@@ -115,6 +115,22 @@ double latrec_hist_stddev(const struct latrec_hist *h);
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
+/* Values that a histogram counts together. */
+struct latrec_range {
+	uint64_t low, high; /* the smallest and the largest of these values */
+	uint64_t count; /* how many were recorded */
+};
+
+/*
+ * Iterates over the buckets that have values, in ascending order:
+ *
+ *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range));)
+ *
+ * @at is 0, or the return value of the last call. Writes *range_p, and returns a number for the
+ * next call. Returns 0 if there is no further bucket; *range_p is then unchanged.
+ */
+uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p);
+
 /*
  * Writes the histogram as text, version 1, to a stream. The last line has a check sum (FNV-1a,
  * 64 bits) of all lines before it. A stream may hold several histograms, one after another. The

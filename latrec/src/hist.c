@@ -66,6 +66,16 @@ int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from)
 	return 0;
 }
 
+uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p)
+{
+	while (at < LATREC_BUCKETS && !h->bucket[at])
+		at++;
+	if (at >= LATREC_BUCKETS)
+		return 0;
+	*range_p = (struct latrec_range){bucket_low(at), bucket_high(at), h->bucket[at]};
+	return at + 1;
+}
+
 double latrec_hist_mean(const struct latrec_hist *h)
 {
 	return h->count ? (double)hist_sum(h) / (double)h->count : 0;

@@ -172,6 +172,16 @@ static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p
 	return 0;
 }
 
+static uint64_t smaller(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
 /* Returns true if the figures of the first lines agree with the buckets. */
 static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
 {
@@ -184,8 +194,8 @@ static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
 		first = i < first ? i : first;
 		last = i;
 		count += h->bucket[i];
-		least += (u128)h->bucket[i] * bucket_low(i);
-		most += (u128)h->bucket[i] * bucket_high(i);
+		least += (u128)h->bucket[i] * larger(bucket_low(i), h->min);
+		most += (u128)h->bucket[i] * smaller(bucket_high(i), max);
 	}
 	if (count != h->count)
 		return false;
@@ -263,14 +273,18 @@ int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
 
 #define TICKS_PER_HALF 5
 
-/* Returns the next level: five steps halve the distance to 100 %. */
+/*
+ * Returns the next level: five steps halve the distance to 100 %. Returns 100 if a double has no
+ * value in between.
+ */
 static double next_level(double level)
 {
-	double ticks = 2 * TICKS_PER_HALF;
+	double ticks = 2 * TICKS_PER_HALF, next;
 
 	for (double left = 100 / (100 - level); left >= 2; left /= 2)
 		ticks *= 2;
-	return level + 100 / ticks;
+	next = level + 100 / ticks;
+	return next > level ? next : 100;
 }
 
 static void print_levels(const struct latrec_hist *h, double unit_ns, FILE *out)
@@ -284,7 +298,7 @@ static void print_levels(const struct latrec_hist *h, double unit_ns, FILE *out)
 		seen += h->bucket[i];
 		if (!h->bucket[i])
 			continue;
-		while (100 * (double)seen / (double)h->count >= level) {
+		while (level < 100 && 100 * (double)seen / (double)h->count >= level) {
 			fprintf(out, "%12.3f %2.12f %10" PRIu64 " %14.2f\n", value, level / 100,
 				seen, 1 / (1 - level / 100));
 			level = next_level(level);

@@ -5,7 +5,7 @@
 #include "support/test.h"
 #include "internal.h"
 
-static void the_rate_is_that_of_two_readings(void)
+TEST(the_rate_is_that_of_two_readings)
 {
 	/* 2.5 GHz for 20 ms; each reading took 100 ticks. */
 	const struct clock_pair from = {.ticks = 1000, .width = 100, .ns = 5000};
@@ -22,7 +22,7 @@ static void the_rate_is_that_of_two_readings(void)
 	CHECK_EQ(c.error_ppm, 3); /* 101 ticks of 50 million, rounded up */
 }
 
-static void slow_counters_and_long_times_fit(void)
+TEST(slow_counters_and_long_times_fit)
 {
 	/* 25 MHz, as on many arm64 machines: 40 ns per tick. */
 	const struct clock_pair from = {.ticks = 0, .width = 2, .ns = 0};
@@ -35,7 +35,7 @@ static void slow_counters_and_long_times_fit(void)
 	CHECK(latrec_ticks_ns(UINT64_MAX / 40, c.mult) == UINT64_MAX / 40 * 40);
 }
 
-static void useless_readings_are_refused(void)
+TEST(useless_readings_are_refused)
 {
 	const struct clock_pair from = {.ticks = 1000, .width = 10, .ns = 1000};
 	const struct clock_pair bad[] = {
@@ -52,7 +52,7 @@ static void useless_readings_are_refused(void)
 		CHECK_EQ(clock_fit(&c, &from, &bad[i]), -ERANGE);
 }
 
-static void sources_are_whole_words(void)
+TEST(sources_are_whole_words)
 {
 	CHECK(clock_listed("tsc hpet acpi_pm \n", "tsc"));
 	CHECK(clock_listed("kvm-clock tsc\n", "tsc"));
@@ -77,7 +77,7 @@ static void agrees_with_the_raw_clock(const struct latrec_clock *c)
 	}
 }
 
-static void every_source_agrees_with_the_raw_clock(void)
+TEST(every_source_agrees_with_the_raw_clock)
 {
 	struct latrec_clock c;
 
@@ -97,7 +97,7 @@ static void every_source_agrees_with_the_raw_clock(void)
 	CHECK_EQ(latrec_clock_init(&c, (enum latrec_clock_source)3), -EINVAL);
 }
 
-static void stamps_of_one_thread_never_go_back(void)
+TEST(stamps_of_one_thread_never_go_back)
 {
 	struct latrec_clock c;
 	uint64_t last = 0;
@@ -109,18 +109,4 @@ static void stamps_of_one_thread_never_go_back(void)
 		CHECK(now >= last);
 		last = now;
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_rate_is_that_of_two_readings),
-		TEST(slow_counters_and_long_times_fit),
-		TEST(useless_readings_are_refused),
-		TEST(sources_are_whole_words),
-		TEST(every_source_agrees_with_the_raw_clock),
-		TEST(stamps_of_one_thread_never_go_back),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

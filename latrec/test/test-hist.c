@@ -11,7 +11,7 @@
 static const double quantiles[] = {0, .0001, .001, .01, .07, .1, .25, .5, .75, .9, .95, .99, .999,
 	.9999, 1};
 
-static void buckets_cover_all_values(void)
+TEST(buckets_cover_all_values)
 {
 	uint64_t rng = test_seed();
 
@@ -105,7 +105,7 @@ static uint64_t shaped(int shape, uint64_t i, uint64_t *rng)
 	}
 }
 
-static void quantiles_are_those_of_sorted_samples(void)
+TEST(quantiles_are_those_of_sorted_samples)
 {
 	static const uint64_t sizes[] = {1, 2, 3, 10, 15, 20, 99, 100, 101, SAMPLES};
 	uint64_t rng = test_seed(), v[SAMPLES];
@@ -119,7 +119,7 @@ static void quantiles_are_those_of_sorted_samples(void)
 	}
 }
 
-static void ranks_are_nearest(void)
+TEST(ranks_are_nearest)
 {
 	CHECK_EQ(hist_rank(.5, 1), 1);
 	CHECK_EQ(hist_rank(.5, 10), 5);
@@ -139,7 +139,36 @@ static void ranks_are_nearest(void)
 	CHECK_EQ(hist_rank(.99999999999999999, LATREC_MAX_COUNT), LATREC_MAX_COUNT);
 }
 
-static void an_empty_histogram_is_all_zero(void)
+/* The ranges ascend, contain their values, and have all samples. */
+TEST(ranges_have_all_values)
+{
+	static struct latrec_hist h;
+	struct latrec_range range = {.count = 77};
+	uint64_t values[] = {0, 255, 256, 257, 1000, 1000, UINT64_MAX}, rng = test_seed();
+	uint64_t total = 0, last = 0;
+	uint32_t at = 0, seen = 0;
+
+	CHECK_EQ(latrec_hist_next(&h, 0, &range), 0);
+	CHECK_EQ(range.count, 77);
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+		latrec_hist_record(&h, values[i]);
+	for (; (at = latrec_hist_next(&h, at, &range)); total += range.count) {
+		CHECK(!total || range.low > last);
+		CHECK(range.low <= values[total] && values[total] <= range.high);
+		last = range.high;
+		seen++;
+	}
+	CHECK(total == ARRAY_SIZE(values) && seen == 5 && last == UINT64_MAX);
+	CHECK_EQ(latrec_hist_next(&h, LATREC_BUCKETS, &range), 0);
+	CHECK_EQ(latrec_hist_next(&h, UINT32_MAX, &range), 0);
+	for (int i = 0; i < 1000; i++)
+		latrec_hist_record(&h, test_rand(&rng) >> (i % 64));
+	for (total = at = 0; (at = latrec_hist_next(&h, at, &range));)
+		total += range.count;
+	CHECK_EQ(total, h.count);
+}
+
+TEST(an_empty_histogram_is_all_zero)
 {
 	static struct latrec_hist h;
 
@@ -160,7 +189,7 @@ static void an_empty_histogram_is_all_zero(void)
 }
 
 /* The merged histogram equals the whole one in every field. */
-static void merging_is_addition(void)
+TEST(merging_is_addition)
 {
 	static struct latrec_hist whole, part[4], merged;
 	uint64_t rng = test_seed();
@@ -178,7 +207,7 @@ static void merging_is_addition(void)
 	CHECK(!memcmp(&merged, &whole, sizeof(whole)));
 }
 
-static void recording_n_times_is_recording_n_times(void)
+TEST(recording_n_times_is_recording_n_times)
 {
 	static struct latrec_hist one, many;
 
@@ -192,7 +221,7 @@ static void recording_n_times_is_recording_n_times(void)
 	CHECK(!memcmp(&one, &many, sizeof(one)));
 }
 
-static void too_many_values_are_refused(void)
+TEST(too_many_values_are_refused)
 {
 	static struct latrec_hist h, before;
 
@@ -210,7 +239,7 @@ static void too_many_values_are_refused(void)
 	CHECK_EQ(latrec_hist_quantile(&h, .5), bucket_high(latrec_bucket(500)));
 }
 
-static void the_sum_has_128_bits(void)
+TEST(the_sum_has_128_bits)
 {
 	static struct latrec_hist h;
 
@@ -220,7 +249,7 @@ static void the_sum_has_128_bits(void)
 	CHECK(latrec_hist_mean(&h) == (double)UINT64_MAX);
 }
 
-static void the_deviation_is_the_populations(void)
+TEST(the_deviation_is_the_populations)
 {
 	static struct latrec_hist h;
 
@@ -231,21 +260,4 @@ static void the_deviation_is_the_populations(void)
 	latrec_hist_clear(&h);
 	latrec_hist_record_n(&h, 200, 5);
 	CHECK(latrec_hist_stddev(&h) == 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(buckets_cover_all_values),
-		TEST(quantiles_are_those_of_sorted_samples),
-		TEST(ranks_are_nearest),
-		TEST(an_empty_histogram_is_all_zero),
-		TEST(merging_is_addition),
-		TEST(recording_n_times_is_recording_n_times),
-		TEST(too_many_values_are_refused),
-		TEST(the_sum_has_128_bits),
-		TEST(the_deviation_is_the_populations),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

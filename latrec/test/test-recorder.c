@@ -32,7 +32,7 @@ static struct latrec_stats stats(const struct latrec *r)
 	return s;
 }
 
-static void depths_are_checked(void)
+TEST(depths_are_checked)
 {
 	struct latrec *r = recorder(false, 0);
 	struct latrec_ep *ep = NULL;
@@ -46,7 +46,7 @@ static void depths_are_checked(void)
 }
 
 /* A program that was built with another version has shorter or longer structs. */
-static void sizes_of_other_versions(void)
+TEST(sizes_of_other_versions)
 {
 	struct {
 		struct latrec_attr attr;
@@ -78,7 +78,7 @@ static void sizes_of_other_versions(void)
 }
 
 /* Each completion gets the stamp of its own post, through many laps of a small ring. */
-static void stamps_come_back_in_order(void)
+TEST(stamps_come_back_in_order)
 {
 	struct latrec *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 8);
@@ -104,7 +104,7 @@ static void stamps_come_back_in_order(void)
 	latrec_destroy(r);
 }
 
-static void latencies_are_done_minus_posted(void)
+TEST(latencies_are_done_minus_posted)
 {
 	struct latrec *r = recorder(false, 0);
 	struct latrec_ep *a = endpoint(r, 4), *b = endpoint(r, 4);
@@ -126,7 +126,7 @@ static void latencies_are_done_minus_posted(void)
 }
 
 /* A depth that is no power of two is rounded up; a full FIFO refuses and loses nothing. */
-static void a_full_fifo_refuses(void)
+TEST(a_full_fifo_refuses)
 {
 	struct latrec *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 3);
@@ -147,7 +147,7 @@ static void a_full_fifo_refuses(void)
 	latrec_destroy(r);
 }
 
-static void a_completion_of_nothing_is_counted(void)
+TEST(a_completion_of_nothing_is_counted)
 {
 	struct latrec *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
@@ -166,7 +166,7 @@ static void a_completion_of_nothing_is_counted(void)
 	latrec_destroy(r);
 }
 
-static void posts_can_be_taken_back_or_dropped(void)
+TEST(posts_can_be_taken_back_or_dropped)
 {
 	struct latrec *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
@@ -190,7 +190,7 @@ static void posts_can_be_taken_back_or_dropped(void)
 }
 
 /* A clock that steps backwards or forwards never causes a negative or wrapped latency. */
-static void a_stepped_clock_gives_no_sample(void)
+TEST(a_stepped_clock_gives_no_sample)
 {
 	struct latrec *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 8);
@@ -217,7 +217,7 @@ static void a_stepped_clock_gives_no_sample(void)
  * every 20 us. Requests that were due meanwhile could be posted only afterwards, so the service
  * times show one slow request in ten thousand, the response times four in five.
  */
-static void omitted_waits_are_in_the_response(void)
+TEST(omitted_waits_are_in_the_response)
 {
 	struct latrec *r = recorder(true, 0);
 	uint64_t done = 0;
@@ -239,7 +239,7 @@ static void omitted_waits_are_in_the_response(void)
 }
 
 /* A due time after the post counts as the time of the post. */
-static void nothing_begins_after_its_post(void)
+TEST(nothing_begins_after_its_post)
 {
 	struct latrec *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
@@ -270,7 +270,7 @@ static void burst(struct latrec *r, uint64_t ms, uint64_t n, uint64_t ns)
 		CHECK_EQ(latrec_record(r, ms * MS + i - ns, ms * MS + i - ns, ms * MS + i), 0);
 }
 
-static void the_worst_window_is_found(void)
+TEST(the_worst_window_is_found)
 {
 	struct latrec *r = recorder(false, 10 * MS);
 	struct latrec_window w;
@@ -296,7 +296,7 @@ static void the_worst_window_is_found(void)
 	latrec_destroy(r);
 }
 
-static void of_equal_windows_the_mean_decides(void)
+TEST(of_equal_windows_the_mean_decides)
 {
 	struct latrec *r = recorder(true, 10 * MS);
 
@@ -311,7 +311,7 @@ static void of_equal_windows_the_mean_decides(void)
 	latrec_destroy(r);
 }
 
-static void reset_forgets_all_but_what_is_in_flight(void)
+TEST(reset_forgets_all_but_what_is_in_flight)
 {
 	struct latrec *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 4);
@@ -331,7 +331,7 @@ static void reset_forgets_all_but_what_is_in_flight(void)
 	latrec_destroy(r);
 }
 
-static void recorders_merge(void)
+TEST(recorders_merge)
 {
 	struct latrec *a = recorder(true, 10 * MS), *b = recorder(true, 10 * MS);
 	struct latrec *closed = recorder(false, 10 * MS);
@@ -361,7 +361,7 @@ static void recorders_merge(void)
 	latrec_destroy(closed);
 }
 
-static void a_merge_that_overflows_changes_nothing(void)
+TEST(a_merge_that_overflows_changes_nothing)
 {
 	struct latrec *a = recorder(false, 10 * MS), *b = recorder(false, 10 * MS);
 
@@ -379,7 +379,7 @@ static void a_merge_that_overflows_changes_nothing(void)
 
 /* ---- the table ---- */
 
-static void the_table_says_all(void)
+TEST(the_table_says_all)
 {
 	struct latrec *r = recorder(true, 0);
 	char *text = NULL;
@@ -407,7 +407,7 @@ static void the_table_says_all(void)
 	latrec_destroy(r);
 }
 
-static void a_full_disk_is_reported(void)
+TEST(a_full_disk_is_reported)
 {
 	struct latrec *r = recorder(false, 0);
 	FILE *out = fopen("/dev/full", "we");
@@ -416,29 +416,4 @@ static void a_full_disk_is_reported(void)
 	CHECK_EQ(latrec_print(r, "none", out), -ENOSPC);
 	fclose(out);
 	latrec_destroy(r);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(depths_are_checked),
-		TEST(sizes_of_other_versions),
-		TEST(stamps_come_back_in_order),
-		TEST(latencies_are_done_minus_posted),
-		TEST(a_full_fifo_refuses),
-		TEST(a_completion_of_nothing_is_counted),
-		TEST(posts_can_be_taken_back_or_dropped),
-		TEST(a_stepped_clock_gives_no_sample),
-		TEST(omitted_waits_are_in_the_response),
-		TEST(nothing_begins_after_its_post),
-		TEST(the_worst_window_is_found),
-		TEST(of_equal_windows_the_mean_decides),
-		TEST(reset_forgets_all_but_what_is_in_flight),
-		TEST(recorders_merge),
-		TEST(a_merge_that_overflows_changes_nothing),
-		TEST(the_table_says_all),
-		TEST(a_full_disk_is_reported),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libFuzzer: a histogram's text from another process. The check sum of an input that ends with a
+ * line "end" is replaced by the right one, which the fuzzer would not find. A text that is accepted
+ * is the one that the export writes, and each function computes with its histogram.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "latrec.h"
+
+#define TEXT_MAX 4096
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool so)
+{
+	if (!so)
+		abort();
+}
+
+/* Writes the input with the right check sum. Returns its length. */
+static size_t signed_text(const uint8_t *data, size_t size, char text[TEXT_MAX + 32])
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	memcpy(text, data, size);
+	if (size < 4 || memcmp(data + size - 4, "end\n", 4))
+		return size;
+	for (size_t i = 0; i < size - 4; i++)
+		hash = (hash ^ data[i]) * 0x100000001b3ull;
+	return size - 4 + (size_t)sprintf(text + size - 4, "end %016" PRIx64 "\n", hash);
+}
+
+static void export_returns(const struct latrec_hist *h, const char *text, size_t size)
+{
+	char again[2 * TEXT_MAX];
+	FILE *out = fmemopen(again, sizeof(again), "w");
+	size_t len;
+
+	must(out && !latrec_hist_export(h, out));
+	len = (size_t)ftell(out);
+	must(len <= size && !memcmp(again, text, len));
+	fclose(out);
+}
+
+static void figures_are_in_range(const struct latrec_hist *h)
+{
+	uint64_t min = latrec_hist_min(h), max = latrec_hist_max(h), last = min;
+	double mean = latrec_hist_mean(h);
+
+	for (int i = 0; i <= 20; i++) {
+		uint64_t q = latrec_hist_quantile(h, i / 20.0);
+
+		must(q >= last && q <= max);
+		last = q;
+	}
+	/* The mean is rounded several times. */
+	must(mean >= (double)min * (1 - 1e-12) && mean <= (double)max * (1 + 1e-12));
+	must(latrec_hist_stddev(h) >= 0);
+}
+
+static void merges_twice(const struct latrec_hist *h)
+{
+	static struct latrec_hist sum;
+
+	sum = *h;
+	must(!latrec_hist_merge(&sum, h) == (h->count <= LATREC_MAX_COUNT / 2));
+	must(latrec_hist_min(&sum) == latrec_hist_min(h));
+	must(latrec_hist_max(&sum) == latrec_hist_max(h));
+}
+
+static void prints(const struct latrec_hist *h)
+{
+	static FILE *out;
+
+	if (!out)
+		out = fopen("/dev/null", "we");
+	must(out && !latrec_hist_print_hgrm(h, 1000, out));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static struct latrec_hist h;
+	char text[TEXT_MAX + 32];
+	FILE *in;
+
+	if (size > TEXT_MAX)
+		return 0;
+	size = signed_text(data, size, text);
+	in = fmemopen(text, size, "r");
+	if (!latrec_hist_import(in, &h)) {
+		export_returns(&h, text, size);
+		figures_are_in_range(&h);
+		merges_twice(&h);
+		prints(&h);
+	}
+	fclose(in);
+	return 0;
+}
