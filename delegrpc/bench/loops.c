@@ -31,6 +31,23 @@ ALWAYS_INLINE void served(struct rpcbench_server *s)
 	delegrpc_server_advance_tail(s->handle);
 }
 
+static uint64_t bursts(void *state)
+{
+	struct delegrpc_server_stats replies;
+	struct delegrpc_client_stats calls;
+	struct sides *sides = state;
+	uint64_t sum;
+
+	delegrpc_server_get_stats(sides->server, &replies, sizeof(replies));
+	sum = replies.bursts;
+	for (uint32_t i = 0; i < sides->n; i++) {
+		delegrpc_client_get_stats(sides->clients[i], &calls, sizeof(calls));
+		sum += calls.flushes;
+	}
+	return sum;
+}
+
 RPCBENCH_SERVER(server, server_poll, recv, reply, served, server_wait, NULL)
 
-const struct rpcbench_impl delegrpc_rpcbench = {"delegrpc", setup, teardown, client, server, true};
+const struct rpcbench_impl delegrpc_rpcbench = {"delegrpc", setup, teardown, client, server,
+	.shared_ring = true, .bursts = bursts};

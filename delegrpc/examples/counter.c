@@ -67,30 +67,37 @@ static bool client_failed(void)
 	return waitpid(-1, &status, WNOHANG) > 0 && status;
 }
 
+struct counter {
+	struct delegrpc_server *server;
+	uint64_t sum, n;
+	uint32_t connected; /* bit i: client i has made a call */
+};
+
+static void add(void *arg, const struct delegrpc_req *req, const void *payload)
+{
+	struct counter *k = arg;
+	uint64_t by;
+
+	memcpy(&by, payload, sizeof(by));
+	k->sum += by;
+	k->n++;
+	k->connected |= 1u << req->client;
+	delegrpc_server_reply(k->server, req->client, req->id, &k->sum, sizeof(k->sum));
+}
+
 /* Serves until all expected additions have come, or a client has failed. Returns the sum. */
 static uint64_t serve(struct delegrpc_server *s, uint64_t expected)
 {
-	struct delegrpc_req r;
-	uint64_t sum = 0, n = 0, add;
-	uint32_t connected = 0;
+	struct counter k = {.server = s};
 
-	while (n < expected) {
-		if (delegrpc_server_poll(s) == 0 && delegrpc_server_wait(s, 100000000) == 0 &&
-			client_failed())
+	while (k.n < expected) {
+		if (delegrpc_server_serve(s, add, &k, 256) == 0 &&
+			delegrpc_server_wait(s, 100000000) == 0 && client_failed())
 			break;
-		while (delegrpc_server_recv(s, &r)) {
-			memcpy(&add, r.payload, sizeof(add));
-			sum += add;
-			n++;
-			connected |= 1u << r.client;
-			delegrpc_server_reply(s, r.client, r.id, &sum, sizeof(sum));
-		}
-		delegrpc_server_advance_tail(s);
-		if (connected == (1u << CLIENTS) - 1)
+		if (k.connected == (1u << CLIENTS) - 1)
 			delegrpc_server_unlink(s); /* so that nothing can be left behind */
 	}
-	delegrpc_server_flush(s);
-	return sum;
+	return k.sum;
 }
 
 static uint64_t number(const char *arg)

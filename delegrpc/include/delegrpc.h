@@ -31,9 +31,17 @@
  *		;
  *	delegrpc_client_disconnect(c);
  *
+ * Posts: delegrpc_client_post() sends a message that has no response and no token. Calls and posts
+ * of one client are received in the order in which they were made. A post is in flight until the
+ * server has given its slot back (delegrpc_server_advance_tail()), and counts against resp_depth as
+ * a call does. A post whose client dies is received if it was published. If the server dies, the
+ * posts whose slots it has given back have been received. It may have received some more, at most
+ * those since its last delegrpc_server_advance_tail(). The rest is lost. delegrpc_client_posts()
+ * says how many posts are not known to have been received.
+ *
  * Visibility: calls are staged in private memory and published eight at a time, with one
  * atomic addition. A call is visible to the server at the latest at the client's next poll, flush
- * or wait. If a client has eight or more calls in flight, replies to it are collected (a quarter
+ * or wait; so is a post. If a client has eight or more calls in flight, replies to it are collected (a quarter
  * of the number in flight, at most eight) and published together. The server publishes collected
  * replies at the latest in the first of these:
  *	- a reply to another client
@@ -46,7 +54,7 @@
  * Waking: a process does not check at each publication whether its peer sleeps. It checks later,
  * with one memory barrier for all publications since the last check: in flush, in a poll or a wait
  * that finds nothing, and otherwise after 16 publications (a client) or 16 polls (a server). After
- * a call or a reply, a thread must call flush before it does other work.
+ * a call, a post or a reply, a thread must call flush before it does other work.
  *
  * Threads: at most one thread at a time may use a server object or a client object; different
  * objects are independent. A process may hold any number of objects, the server
@@ -68,6 +76,9 @@
  * may open the region can:
  *	- spoil, forge or delay the calls of others
  *	- keep all others from connecting, by taking all ids or their locks
+ *	- with events: act for a client that has come, also after its death; keep the server from
+ *	  learning who comes, by filling its socket or writing another address; and receive there
+ *	  the descriptors of the region's file that clients send
  *	- truncate the file, which kills every process that accesses it, the server included, by
  *	  SIGBUS
  * With mode 0600 these are processes of the same user, which could also send a signal. With mode
@@ -140,6 +151,7 @@ extern "C" {
 
 #define DELEGRPC_FOREVER UINT64_MAX /* as a timeout */
 #define DELEGRPC_SET_GID 1u /* bit of attr.set: gid is valid; needed because gid 0 is a group */
+#define DELEGRPC_POST UINT64_MAX /* as the id of a request: it is a post, which has no reply */
 #define DELEGRPC_MAX_NAME 192
 #define DELEGRPC_MAX_CLIENTS 4096
 #define DELEGRPC_MAX_RING_DEPTH (1u << 24)
@@ -167,7 +179,7 @@ struct delegrpc_attr {
 	 * checked for room.
 	 */
 	uint32_t ring_depth;
-	uint32_t resp_depth; /* calls in flight per client, rounded up, too; 64 */
+	uint32_t resp_depth; /* calls and posts in flight per client, rounded up, too; 64 */
 	uint32_t req_size; /* largest request payload in bytes; 48 */
 	uint32_t resp_size; /* largest response payload in bytes; 56 */
 	/*
@@ -180,6 +192,13 @@ struct delegrpc_attr {
 	uint32_t mode;
 	uint32_t gid; /* with mode 0660, where a gid other than 0 needs its bit in `set` */
 	uint32_t set; /* DELEGRPC_SET_*; DELEGRPC_SET_GID only with mode 0660 */
+	/*
+	 * Connect only: for so many milliseconds, connect tries again after -ENOENT, -ECONNREFUSED,
+	 * -EAGAIN and -EUSERS.
+	 */
+	uint32_t connect_ms;
+	/* Create only: not 0 if the server takes events (delegrpc_server_event()). */
+	uint32_t events;
 };
 
 struct delegrpc_server;
@@ -191,7 +210,10 @@ struct delegrpc_client;
 struct delegrpc_req {
 	uint32_t client; /* index of the client, less than max_clients; for the reply */
 	uint32_t len; /* bytes of the payload, at most req_size */
-	/* Opaque; unique among the requests of all clients that use this index in succession. */
+	/*
+	 * Opaque; unique among the requests of all clients that use this index in succession; or
+	 * DELEGRPC_POST.
+	 */
 	uint64_t id;
 	/*
 	 * In the ring, 16-byte aligned; valid until the next delegrpc_server_recv(), or until
@@ -201,16 +223,38 @@ struct delegrpc_req {
 	const void *payload;
 };
 
+enum delegrpc_event_kind {
+	DELEGRPC_EVENT_CAME, /* a client has connected */
+	DELEGRPC_EVENT_LEFT, /* it has disconnected */
+	DELEGRPC_EVENT_DIED, /* it has ended without that */
+};
+
+/*
+ * Something has happened to a client. The kernel says which process it is, and which ids that
+ * process had when it connected. The ids are not known (pid 0, uid and gid UINT32_MAX) if the
+ * client could not send to the server's socket: from another network namespace, from a sandbox
+ * without abstract sockets, or because the server took no introductions for .2 s. A process in
+ * another pid namespace may have pid 0. The ids are those of the process that has the index.
+ * Another process that has mapped the region can write requests under this index (see Trust).
+ */
+struct delegrpc_event {
+	uint32_t kind; /* enum delegrpc_event_kind */
+	uint32_t index; /* the client's index, as in its requests */
+	uint32_t pid, uid, gid;
+};
+
 struct delegrpc_server_stats {
-	uint64_t requests; /* handed out by recv */
+	uint64_t requests; /* calls handed out by recv */
 	uint64_t replies; /* written, or collected to be */
 	uint64_t stale_replies; /* not written: the client had gone (-EPIPE, or dropped) */
 	uint64_t bad_requests; /* dropped: impossible client, id or length */
 	uint64_t holes; /* slots that a dead client had reserved, skipped */
 	uint64_t looks; /* checks of clients' locks, in search of such slots */
+	uint64_t bursts; /* publications of replies; replies / bursts is the size of a burst */
 	uint64_t sleeps; /* times that this server slept or was armed */
 	uint64_t wakes; /* sleeping clients woken */
 	uint64_t yields; /* times that a busy server yielded to clients on its core */
+	uint64_t posts; /* handed out by recv */
 };
 
 /*
@@ -271,8 +315,9 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
  * Gives the slots of all requests handed out back to the clients. Call it after each batch, before
  * the next wait. If the ring is smaller than the number of calls that can be in flight, clients get
  * -EAGAIN until then. A client that has taken a free id always gets -EAGAIN until the requests of
- * its predecessor are given back. The function need not be called if nothing was handed out: slots
- * that were skipped, or whose request was dropped, are given back without it.
+ * its predecessor are given back, and a post is in flight until then. The function need not be
+ * called if nothing was handed out: slots that were skipped, or whose request was dropped, are given
+ * back without it.
  */
 DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
@@ -281,8 +326,8 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
  * len is 0), and passes len on to the client. See Visibility and Waking for when the client
  * receives the response. If len is a compile-time constant, the copy is inlined. Returns 0, or,
  * with nothing sent,
- *	-EINVAL		this request is not open (never received, or replied to already): a
- *			bug of the caller
+ *	-EINVAL		this request is not open (never received, replied to already, or a
+ *			post): a bug of the caller
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
  *	-EPIPE		the client of this request has gone, and a later client uses its index: drop
  *			the request
@@ -293,14 +338,37 @@ DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32
 	uint64_t id, const void *resp, uint32_t len);
 
 /*
+ * Handles a request. payload is req->payload, here valid until the request is replied to or the
+ * function returns. A server that does not trust its clients must copy it before it checks it. The
+ * function answers with delegrpc_server_reply(), or keeps *req and answers later. It may reply to
+ * any request, but not poll, receive, serve, wait or destroy. It must not answer a post.
+ */
+typedef void delegrpc_serve_fn(void *arg, const struct delegrpc_req *req, const void *payload);
+
+/*
+ * Polls, passes at most max of the requests that have arrived to fn(arg, ...), gives their slots
+ * back, publishes the replies and wakes their clients. Returns the number of requests, or an error
+ * of delegrpc_server_poll(). Passes none while an event has not been taken
+ * (delegrpc_server_event()), so that a program that takes the events before each call learns in
+ * time that a client came. A server that has nothing else to do:
+ *
+ *	while ((n = delegrpc_server_serve(s, fn, arg, 256)) >= 0)
+ *		if (!n)
+ *			delegrpc_server_wait(s, DELEGRPC_FOREVER);
+ */
+DELEGRPC_INLINE int delegrpc_server_serve(struct delegrpc_server *server, delegrpc_serve_fn *fn,
+	void *arg, uint32_t max);
+
+/*
  * Publishes all replies, and wakes the sleeping clients that got a reply since the last such check.
  * A server must call it before it does other work after a reply.
  */
 DELEGRPC_INLINE void delegrpc_server_flush(struct delegrpc_server *server);
 
 /*
- * Waits for a request. Returns 1 if there is one, 0 if timeout_ns nanoseconds have passed or a
- * signal interrupted the sleep, or -EPROTO like delegrpc_server_poll().
+ * Waits for a request or, if the server takes events, an event. Returns 1 if there is one, 0 if
+ * timeout_ns nanoseconds have passed or a signal interrupted the sleep, or -EPROTO like
+ * delegrpc_server_poll().
  */
 int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns);
 
@@ -325,6 +393,20 @@ int delegrpc_server_fd(struct delegrpc_server *server);
  */
 int delegrpc_server_arm(struct delegrpc_server *server);
 
+/*
+ * Takes the next event (attr.events): each client that came, and that left or died. Writes at most
+ * size bytes to *event_p. No other client gets the index before the end of its last client has been
+ * taken, so a server can keep something for each client and free it then. Call it after each poll
+ * and wait, before delegrpc_server_recv(), until it returns 0: then that a client came is taken
+ * before its first request is received, and its end after the last one. This function also looks
+ * for clients that have died; it finds them usually within a second. Memory for two events per
+ * index is reserved; a server that takes none gets no more clients than it has indices. Returns 1,
+ * 0 if there is none, or
+ *	-EINVAL		attr.events was 0: a bug of the caller
+ */
+int delegrpc_server_event(struct delegrpc_server *server, struct delegrpc_event *event_p,
+	size_t size);
+
 /* Copies at most size bytes of the counters to *stats_p; size is sizeof(*stats_p). */
 void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p, size_t size);
@@ -333,7 +415,8 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 
 /*
  * Handles the response to the call with that token. resp points at the len bytes that the server
- * sent, in shared memory, aligned to 8 and valid until the function returns.
+ * sent, in shared memory, aligned to 8 and valid until the function returns. resp is NULL if
+ * delegrpc_client_abort() hands the token back.
  */
 typedef void delegrpc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
@@ -342,10 +425,11 @@ struct delegrpc_client_stats {
 	uint64_t responses; /* delivered */
 	uint64_t late_responses; /* of blocking calls that had timed out, dropped */
 	uint64_t bad_responses; /* dropped: no such call, or impossible length */
-	uint64_t flushes; /* publications; calls / flushes is the batch size */
+	uint64_t flushes; /* publications; (calls + posts) / flushes is the batch size */
 	uint64_t full; /* publications put off because the ring had no room */
 	uint64_t sleeps; /* times that this client slept or was armed */
 	uint64_t wakes; /* times that it woke the sleeping server */
+	uint64_t posts; /* accepted */
 };
 
 /*
@@ -356,7 +440,8 @@ struct delegrpc_client_stats {
  *	-ECONNREFUSED	the server is dead: try again later
  *	-EAGAIN		the server is just starting: try again immediately
  *	-EPROTO		not a region of this library, another version, or another attribute
- *	-EUSERS		max_clients are connected: try again later
+ *	-EUSERS		max_clients are connected, or the server has not taken the ends of some:
+ *			try again later
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its
  *			socket
@@ -380,7 +465,8 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client);
  * Stages a request of len bytes (copied; req may be NULL when len is 0). The token comes back with
  * the response. If len is a compile-time constant, the copy is inlined. A response function may
  * itself call delegrpc_client_call(). Returns 0, or
- *	-EAGAIN		resp_depth calls are in flight, or the ring is full: poll and retry
+ *	-EAGAIN		resp_depth calls and posts are in flight, or the ring is full: poll, or
+ *			wait, and retry
  *	-EMSGSIZE	len exceeds req_size
  *	-EPIPE		the server has gone: disconnect
  */
@@ -388,7 +474,26 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	uint32_t len, uint64_t token);
 
 /*
- * Publishes the staged calls, and wakes the server if it sleeps. Returns 0, or
+ * Stages a message that has no response (see Posts). Otherwise like delegrpc_client_call(), with
+ * the same errors; a response function may call it, too. After -EAGAIN, delegrpc_client_wait() and
+ * delegrpc_client_arm() also wait for room.
+ */
+int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
+
+/*
+ * Returns the number of accepted posts that the server is not known to have received. If it is not
+ * 0, delegrpc_client_wait() and delegrpc_client_arm() also wait until the server has received more,
+ * as long as no further call or post is accepted. To wait for all:
+ *
+ *	while (delegrpc_client_posts(c) && delegrpc_client_wait(c, DELEGRPC_FOREVER) >= 0)
+ *		delegrpc_client_poll(c, done, NULL);
+ *
+ * After -EPIPE, until a reconnect, the number tells how many may be lost.
+ */
+uint32_t delegrpc_client_posts(struct delegrpc_client *client);
+
+/*
+ * Publishes the staged calls and posts, and wakes the server if it sleeps. Returns 0, or
  *	-EAGAIN		the ring is full: poll and retry (poll also tries to publish the calls)
  *	-EPIPE		the server has gone: disconnect
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the calls are published, but the server sleeps and
@@ -417,9 +522,11 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
- * Publishes, wakes the server unless a response is there, and waits for a response. Returns 1 if
- * there is one to poll, 0 if timeout_ns nanoseconds have passed, nothing is pending, or a signal
- * interrupted the sleep, or an error of delegrpc_client_poll(), without waiting.
+ * Publishes, wakes the server unless a response is there, and waits for a response. If posts are in
+ * flight, and the last call or post was refused with -EAGAIN or delegrpc_client_posts() was called
+ * after it, waits for room as well. Returns 1 if there is a response to poll or room, 0 if
+ * timeout_ns nanoseconds have passed, nothing is pending, or a signal interrupted the sleep, or an
+ * error of delegrpc_client_poll(), without waiting.
  */
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
@@ -436,26 +543,54 @@ int delegrpc_client_fd(struct delegrpc_client *client);
  * the server could not be woken, returns an error of delegrpc_client_poll(), and the client is not
  * armed.
  *
- * A client without pending calls is not woken by responses: a loop that ends after the last
- * response must check that before it arms.
+ * A client without pending calls, and that does not wait for room (delegrpc_client_wait()), is not
+ * woken: a loop that ends after the last response must check that before it arms.
  */
 int delegrpc_client_arm(struct delegrpc_client *client);
+
+/*
+ * Sets the function that gets the responses to other calls that come while
+ * delegrpc_client_call_wait() waits. NULL: no other calls may be pending then. It may do what a
+ * response function of delegrpc_client_poll() may.
+ */
+void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
 /*
  * Makes a call and waits for its response. Copies at most capacity bytes of it to resp, and writes
  * the number of bytes that the server sent, which may be larger, to *len_p (len_p may be NULL).
  * Signals do not end the wait. Returns 0, or
- *	-EBUSY		other calls are pending: this function could not deliver their responses
+ *	-EBUSY		other calls are pending: delegrpc_client_others(), or poll until there are none
  *	-ETIMEDOUT	no response within timeout_ns; the call may have been carried out, or may
  *			yet be, and a late response is dropped
- *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or the
- *			ring is full: poll and retry
+ *	-EAGAIN		as many calls as resp_depth timed out and are still unanswered, or are
+ *			posts in flight, or the ring is full: poll, or wait, and retry
  *	-EMSGSIZE, -EPIPE	as for delegrpc_client_call()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of delegrpc_client_poll(), without
  *			waiting; what -ETIMEDOUT says of the call and its response holds here, too
  */
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
+
+/*
+ * After -EPIPE of a poll or wait: ends every pending call by fn(arg, token, NULL, 0) and returns
+ * their number. It is not known whether the server has carried these calls out. Returns -EBUSY, and
+ * does nothing, if the connection still works. Posts are not among them: see
+ * delegrpc_client_posts().
+ */
+int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
+
+/*
+ * After delegrpc_client_abort(): connects to the next server of the same name, which must have the
+ * same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay; the
+ * other counters begin at 0, and the index is another. Tries for timeout_ns nanoseconds; a server
+ * that has died takes a while to come back. Returns 0, or an error of delegrpc_client_connect(),
+ * after which the function may be called again, or
+ *	-EBUSY		the connection works, or calls are pending: poll, and abort them
+ *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
+ *			namespace
+ *	-EBADF		in a forked child
+ */
+int delegrpc_client_reconnect(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /* Like delegrpc_server_get_stats(). */
 void delegrpc_client_get_stats(const struct delegrpc_client *client,

@@ -4,7 +4,7 @@
  * delegrpc.h does not describe are private to the library. The slow paths are the library's
  * functions delegrpc_priv_*.
  *
- * The region, layout version 6, all fields little-endian:
+ * The region, layout version 8, all fields little-endian:
  *
  *	   0	struct delegrpc_header		128 B
  *	 128	struct delegrpc_control		128 B
@@ -20,7 +20,7 @@
  * only when it has found nothing for long. The word with the lap also has the request's client, 12
  * bits, how many of the client's answers should be published together, less one, 3 bits, and the
  * length of the payload in bytes, 17 bits. The next word is the request's id: the generation of its
- * client, 48 bits, and an index, 16 bits.
+ * client, 48 bits, and an index, 16 bits. A post has the index DELEGRPC_POST_INDEX.
  *
  * A client's response position q lies in its slot q & (resp_depth - 1), and is filled
  * when the slot's stamp is {lap q / resp_depth + 1, generation}, the lower 16 bits of each. The
@@ -45,7 +45,7 @@
 #include <cellring.h>
 
 #define DELEGRPC_MAGIC 0x444C475250435631ull /* "DLGRPCV1" as a number */
-#define DELEGRPC_VERSION 6u
+#define DELEGRPC_VERSION 8u
 
 #define DELEGRPC_REQ_HEADER 16 /* lap 32 bits, client 12, burst 3, len 17; id 64 bits */
 #define DELEGRPC_REQ_CLIENT_SHIFT 32
@@ -53,6 +53,7 @@
 #define DELEGRPC_REQ_LEN_SHIFT 47
 #define DELEGRPC_RESP_HEADER 8 /* stamp 4 B, index 15 bits, len 17 bits */
 #define DELEGRPC_RESP_ID_BITS 15
+#define DELEGRPC_POST_INDEX 0xffffu /* instead of an index, in a request's id */
 #define DELEGRPC_ID_SHIFT 16 /* of the generation, in a request's id */
 #define DELEGRPC_GENERATION_MAX ((1ull << (64 - DELEGRPC_ID_SHIFT)) - 1)
 
@@ -74,6 +75,7 @@ DELEGRPC_ASSERT(DELEGRPC_BATCH == 1 << 3); /* and 3 bits for the size of a burst
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (64 - DELEGRPC_REQ_LEN_SHIFT));
 DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= 1 << DELEGRPC_RESP_ID_BITS);
 DELEGRPC_ASSERT(DELEGRPC_MAX_PAYLOAD < 1 << (32 - DELEGRPC_RESP_ID_BITS));
+DELEGRPC_ASSERT(DELEGRPC_MAX_RESP_DEPTH <= DELEGRPC_POST_INDEX);
 
 /*
  * After a publication, a fence and a check whether the peer sleeps are due. A fence right after the
@@ -98,6 +100,7 @@ struct delegrpc_address {
  *	server_alive		by the server at its end, and by a client that has found the server
  *				dead, to tell the other clients
  *	server_state		by the server when it goes to sleep, by clients when they wake it
+ *	changes			with events, by clients that connect or disconnect
  *	server_address		name and cookie, by the server when it makes a descriptor
  */
 struct delegrpc_header {
@@ -114,9 +117,10 @@ struct delegrpc_header {
 	uint64_t region_size;
 	uint8_t pad1[16];
 	uint32_t server_state; /* enum delegrpc_state; a futex */
-	uint8_t pad2[4];
+	uint32_t changes; /* counts connects and disconnects, if the server takes events */
 	struct delegrpc_address server_address;
-	uint8_t pad3[32];
+	struct delegrpc_address door; /* for introductions; name 0: the server takes no events */
+	uint8_t pad2[8];
 };
 
 DELEGRPC_AT(delegrpc_header, magic, 0);
@@ -130,7 +134,9 @@ DELEGRPC_AT(delegrpc_header, req_size, 32);
 DELEGRPC_AT(delegrpc_header, resp_size, 36);
 DELEGRPC_AT(delegrpc_header, region_size, 40);
 DELEGRPC_AT(delegrpc_header, server_state, 64);
+DELEGRPC_AT(delegrpc_header, changes, 68);
 DELEGRPC_AT(delegrpc_header, server_address, 72);
+DELEGRPC_AT(delegrpc_header, door, 96);
 DELEGRPC_ASSERT(sizeof(struct delegrpc_header) == 128);
 
 struct delegrpc_control {
@@ -156,13 +162,23 @@ enum delegrpc_state {
 #define DELEGRPC_CLAIM_INTENT 1ull /* reserving: any position from now on */
 #define DELEGRPC_CLAIM_AT(pos, n) ((uint64_t)(pos) << 8 | (uint64_t)(n) << 2 | 2) /* these n */
 
+#define DELEGRPC_TAKEN 1u
+#define DELEGRPC_LEFT 2u
+#define DELEGRPC_COMING 3u
+
 /* One per client id. The client writes the first cache line. Both processes write the second one:
  * state and address are the client's, and the server resets the state; `served` is the server's. */
 struct delegrpc_line {
 	uint64_t claim;
 	uint64_t generation; /* 1 or more; of the present or last holder of the id */
 	uint64_t published; /* generation of the last holder that has published a request */
-	uint32_t taken; /* hint: a client has the id, or died with it; its lock decides */
+	/*
+	 * DELEGRPC_TAKEN: a client has the id, or died with it. Without events this is a hint, and
+	 * the id's lock decides. With events a client writes DELEGRPC_COMING before it introduces
+	 * itself, and DELEGRPC_LEFT when it leaves. The server writes 0 when it has taken the
+	 * client's end, or finds dead who was coming: only then may another have the id.
+	 */
+	uint32_t taken;
 	uint8_t pad0[36];
 	uint32_t state; /* enum delegrpc_state; a futex */
 	uint8_t pad1[4];
@@ -187,9 +203,18 @@ DELEGRPC_ASSERT(sizeof(struct delegrpc_line) == 128);
 #define DELEGRPC_ID_LATE (UINT32_MAX - 2) /* a blocking call that timed out */
 #define DELEGRPC_IDLE_POLLS 16 /* empty polls in succession until the slow path */
 
+/*
+ * A post has no id in the ring. But it keeps one from calls until the server has given its slot
+ * back, so that calls and posts in flight are at most resp_depth.
+ */
 struct delegrpc_call {
-	uint64_t token;
-	uint32_t next; /* the next free id if this one is free; else DELEGRPC_ID_BUSY or _LATE */
+	uint64_t
+		token; /* of a post: its place in the stage, or its position once it is published */
+	/*
+	 * The next free id if this one is free, the next post's id if this is a post's, else
+	 * DELEGRPC_ID_BUSY or _LATE.
+	 */
+	uint32_t next;
 };
 
 struct delegrpc_client {
@@ -200,7 +225,9 @@ struct delegrpc_client {
 	uint64_t done; /* responses whose function has returned; the position to read next */
 	uint64_t sent; /* calls published */
 	uint32_t free_id; /* top of the stack of free ids */
-	uint32_t staged;
+	uint32_t staged; /* calls and posts */
+	uint32_t staged_posts;
+	uint32_t posts; /* that have an id */
 	uint32_t pending;
 	int32_t idle_left; /* empty polls until the slow path */
 	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
@@ -212,6 +239,7 @@ struct delegrpc_client {
 };
 
 int delegrpc_priv_publish(struct delegrpc_client *client);
+int delegrpc_priv_make_room(struct delegrpc_client *client);
 int delegrpc_priv_client_wake_test(struct delegrpc_client *client);
 int delegrpc_priv_client_idle(struct delegrpc_client *client);
 void delegrpc_priv_client_resume(struct delegrpc_client *client);
@@ -237,28 +265,41 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client)
 	return err ? err : woken;
 }
 
-DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
-	uint32_t len, uint64_t token)
+/* Returns 0 if a call or a post of len bytes can be staged and has an id, or the function's errno. */
+static inline int delegrpc_priv_admit(struct delegrpc_client *client, uint32_t len)
 {
-	uint32_t id = client->free_id;
-	uint64_t *rec;
-
 	if (DELEGRPC_UNLIKELY(len > client->req_size))
 		return -EMSGSIZE;
 	if (DELEGRPC_UNLIKELY(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
-	if (DELEGRPC_UNLIKELY(id == DELEGRPC_ID_NONE))
-		return -EAGAIN;
-	if (DELEGRPC_UNLIKELY(client->staged == DELEGRPC_BATCH)) {
-		int err = delegrpc_priv_publish(client);
+	if (DELEGRPC_UNLIKELY(
+		    client->free_id == DELEGRPC_ID_NONE || client->staged == DELEGRPC_BATCH))
+		return delegrpc_priv_make_room(client);
+	return 0;
+}
 
-		if (err)
-			return err;
-	}
-	rec = (uint64_t *)(void *)(client->stage + client->staged * (size_t)client->req_stride);
+/* Writes a record to the stage. */
+static inline void delegrpc_priv_stage(struct delegrpc_client *client, const void *req,
+	uint32_t len, uint32_t index)
+{
+	uint64_t *rec =
+		(uint64_t *)(void *)(client->stage + client->staged * (size_t)client->req_stride);
+
 	rec[0] = (uint64_t)len << DELEGRPC_REQ_LEN_SHIFT;
-	rec[1] = client->generation << DELEGRPC_ID_SHIFT | id;
+	rec[1] = client->generation << DELEGRPC_ID_SHIFT | index;
 	cellring_copy(rec + 2, req, len);
+}
+
+DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
+	uint32_t len, uint64_t token)
+{
+	int err = delegrpc_priv_admit(client, len);
+	uint32_t id;
+
+	if (DELEGRPC_UNLIKELY(err))
+		return err;
+	id = client->free_id;
+	delegrpc_priv_stage(client, req, len, id);
 	client->free_id = client->calls[id].next;
 	client->calls[id].next = DELEGRPC_ID_BUSY;
 	client->calls[id].token = token;
@@ -346,7 +387,9 @@ struct delegrpc_peer {
 	uint64_t next; /* response position to write */
 	uint64_t generation;
 	uint32_t burst; /* replies to publish together, 1 .. DELEGRPC_BATCH */
-	uint32_t unfenced; /* got a reply since its sleep word was last read */
+	/* In unfenced_peers: got a reply, or made room for, since its sleep word was last read. */
+	uint32_t unfenced;
+	uint64_t posted; /* the position after its last post */
 };
 
 /*
@@ -374,12 +417,14 @@ struct delegrpc_server {
 	uint64_t cursor; /* position to hand out next */
 	uint64_t found; /* positions less than this are filled */
 	uint64_t tail; /* copy of control->tail */
-	uint64_t received, replied, bad;
+	uint64_t received, replied, bad; /* received: calls */
+	uint64_t posts;
 	uint32_t n_unfenced_peers;
-	uint32_t unfenced; /* polls since the first of them got a reply */
+	uint32_t unfenced; /* polls since the first of them got there */
 	uint32_t empty; /* empty polls */
 	uint32_t busy; /* polls that find something, until the clock is read next */
 	int broken; /* 0 or -EPROTO */
+	uint32_t tells; /* not 0: the server takes events */
 	uint32_t max_clients;
 	uint32_t ring_depth, ring_shift, req_size, req_stride;
 	uint32_t resp_depth, resp_shift, resp_size, resp_stride;
@@ -393,6 +438,8 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server);
 void delegrpc_priv_server_busy(struct delegrpc_server *server);
 void delegrpc_priv_new_peer(struct delegrpc_server *server, uint32_t client, uint64_t generation);
 void delegrpc_priv_drop(struct delegrpc_server *server);
+bool delegrpc_priv_untold(struct delegrpc_server *server);
+bool delegrpc_priv_take_post(struct delegrpc_server *server, uint32_t client, uint32_t index);
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64_t id,
 	uint32_t len);
 
@@ -457,6 +504,17 @@ DELEGRPC_INLINE int delegrpc_server_poll(struct delegrpc_server *server)
 	return (int)(server->found - server->cursor);
 }
 
+/* The next wake test looks whether this client sleeps. */
+static inline void delegrpc_priv_owe(struct delegrpc_server *server, uint32_t client)
+{
+	struct delegrpc_peer *peer = &server->peers[client];
+
+	if (!peer->unfenced) {
+		peer->unfenced = 1;
+		server->unfenced_peers[server->n_unfenced_peers++] = client;
+	}
+}
+
 DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct delegrpc_req *req_p)
 {
 	while (server->cursor != server->found) {
@@ -472,21 +530,28 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server, struct 
 		generation = id >> DELEGRPC_ID_SHIFT;
 		index = (uint16_t)id;
 		if (DELEGRPC_UNLIKELY(client >= server->max_clients || !generation ||
-				      index >= server->resp_depth || len > server->req_size)) {
+				      len > server->req_size)) {
 			delegrpc_priv_drop(server);
 			continue;
 		}
 		if (DELEGRPC_UNLIKELY(server->peers[client].generation != generation))
 			delegrpc_priv_new_peer(server, client, generation);
-		index += client * server->resp_depth;
-		if (DELEGRPC_UNLIKELY(server->open[index])) {
+		server->peers[client].burst =
+			((uint32_t)(head >> DELEGRPC_REQ_BURST_SHIFT) & 7) + 1;
+		if (DELEGRPC_LIKELY(index < server->resp_depth)) {
+			index += client * server->resp_depth;
+			if (DELEGRPC_UNLIKELY(server->open[index])) {
+				delegrpc_priv_drop(server);
+				continue;
+			}
+			server->open[index] = 1;
+			server->received++;
+		} else if (delegrpc_priv_take_post(server, client, index)) {
+			id = DELEGRPC_POST;
+		} else {
 			delegrpc_priv_drop(server);
 			continue;
 		}
-		server->peers[client].burst =
-			((uint32_t)(head >> DELEGRPC_REQ_BURST_SHIFT) & 7) + 1;
-		server->open[index] = 1;
-		server->received++;
 		req_p->client = client;
 		req_p->id = id;
 		req_p->len = len;
@@ -502,20 +567,15 @@ DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server
 	if (server->tail == server->cursor)
 		return;
 	server->tail = server->cursor;
-	/* The slots have been read. Pairs with the acquire load in the client's has_room(). */
+	/* The slots have been read. Pairs with the acquire loads in has_room() and oldest_is_consumed(). */
 	__atomic_store_n(&server->control->tail, server->tail, __ATOMIC_RELEASE);
 }
 
 static inline void delegrpc_priv_replied(struct delegrpc_server *server, uint32_t client,
 	uint32_t n)
 {
-	struct delegrpc_peer *peer = &server->peers[client];
-
-	peer->next += n;
-	if (!peer->unfenced) {
-		peer->unfenced = 1;
-		server->unfenced_peers[server->n_unfenced_peers++] = client;
-	}
+	server->peers[client].next += n;
+	delegrpc_priv_owe(server, client);
 }
 
 static inline unsigned char *delegrpc_priv_reply_slot(const struct delegrpc_server *server,
@@ -590,6 +650,27 @@ DELEGRPC_INLINE int delegrpc_server_reply(struct delegrpc_server *server, uint32
 	else
 		delegrpc_priv_put(server, client, index, resp, len);
 	return 0;
+}
+
+DELEGRPC_INLINE int delegrpc_server_serve(struct delegrpc_server *server, delegrpc_serve_fn *fn,
+	void *arg, uint32_t max)
+{
+	int found = delegrpc_server_poll(server);
+	struct delegrpc_req req;
+	uint32_t n = 0;
+
+	if (found < 0)
+		return found;
+	if (server->tells && delegrpc_priv_untold(server))
+		return 0;
+	while (n < max && delegrpc_server_recv(server, &req)) {
+		n++;
+		fn(arg, &req, req.payload);
+	}
+	delegrpc_server_advance_tail(server);
+	if (n)
+		delegrpc_server_flush(server);
+	return (int)n;
 }
 
 #pragma GCC visibility pop

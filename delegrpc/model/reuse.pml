@@ -8,13 +8,23 @@
  * has taken; one client may be killed between any two steps, and has a successor. The server's
  * user gives slots back only after it has received something, and otherwise waits.
  *
+ * Each message is a call or, from client 0, a post. A post is in flight until the client has read a tail that is
+ * behind its position.
+ *
  * The model shows: a slot is never reserved again before the server has taken its request, and
  * every successor begins.
  *
  * Wrong variants, which must fail:
  *	NO_WAIT		the successor does not wait
  *	SKIP_KEEPS_TAIL	skipped positions are given back by the user only
+ *	POSTS_ARE_FREE	a post does not count as in flight
+ *	POST_ENDS_EARLY	a post ends when the tail is its position
  */
+#ifdef POST_ENDS_EARLY
+#define ENDS 0
+#else
+#define ENDS 1
+#endif
 #define CLIENTS 2
 #define EACH 2 /* calls in flight: resp_depth */
 #define DEPTH 4 /* CLIENTS * EACH */
@@ -24,6 +34,7 @@
 
 byte head, tail, cursor;
 bool filled[DEPTH]; /* by slot */
+bool is_post[DEPTH];
 byte asker[DEPTH]; /* the client of the request: life * CLIENTS + id */
 byte answers[CLIENTS]; /* to the present client of each id, not yet read */
 byte life[CLIENTS];
@@ -32,6 +43,7 @@ bool dying[CLIENTS], ended[CLIENTS];
 proctype client(byte me)
 {
 	byte calls, inflight, pos, start;
+	byte posts, post[EACH]; /* its posts in flight, by age: the positions after them */
 
 	{
 		start = head;
@@ -43,13 +55,27 @@ proctype client(byte me)
 			atomic {
 				pos = head; head++;
 				asker[pos % DEPTH] = life[me] * CLIENTS + me;
-				inflight++; calls++
+				inflight++; calls++;
+				if
+				:: is_post[pos % DEPTH] = false
+				:: me == 0 -> is_post[pos % DEPTH] = true;
+#ifdef POSTS_ARE_FREE
+					inflight--
+#else
+					post[posts] = pos + ENDS; posts++
+#endif
+				fi
 			};
 			atomic {
 				assert(pos < cursor + DEPTH); /* the slot's last request has been taken */
 				filled[pos % DEPTH] = true; pos = 0
 			}
 		:: answers[me] > 0 -> atomic { answers[me]--; inflight-- }
+		:: posts && tail >= post[0] -> /* posts_take_back() */
+			atomic {
+				post[0] = post[1]; post[1] = 0;
+				posts--; inflight--
+			}
 		:: calls == CALLS && inflight == 0 -> break
 		od;
 		ended[me] = true
@@ -85,17 +111,17 @@ proctype server()
 		atomic {
 			/* The request is answered immediately, unless its client has died. */
 			if
-			:: PRESENT -> answers[ASKER % CLIENTS]++
+			:: PRESENT && !is_post[cursor % DEPTH] -> answers[ASKER % CLIENTS]++
 			:: else
 			fi;
-			FILLED = false; ASKER = 0; cursor++; received = true
+			FILLED = false; ASKER = 0; is_post[cursor % DEPTH] = false; cursor++; received = true
 		}
 	:: cursor < head && !FILLED && !PRESENT -> /* a hole */
 		atomic {
 #ifndef SKIP_KEEPS_TAIL
 			gives = tail == cursor;
 #endif
-			ASKER = 0; cursor++;
+			ASKER = 0; is_post[cursor % DEPTH] = false; cursor++;
 			tail = (gives -> cursor : tail);
 			gives = false
 		}

@@ -26,7 +26,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 {
 	const struct client *c = container_of(client, struct client, hot);
 	const struct delegrpc_client_stats stats = {
-		.calls = client->sent + client->staged,
+		.calls = client->sent + client->staged - client->staged_posts,
 		.responses = client->done - c->late - c->bad,
 		.late_responses = c->late,
 		.bad_responses = c->bad,
@@ -34,6 +34,7 @@ void delegrpc_client_get_stats(const struct delegrpc_client *client,
 		.full = c->full,
 		.sleeps = c->w.sleeps,
 		.wakes = c->w.wakes,
+		.posts = c->posted + client->staged_posts,
 	};
 
 	sized_out(stats_p, size, &stats, sizeof(stats));
@@ -142,13 +143,13 @@ static void fill_batch(struct client *c, uint64_t pos, uint32_t n)
 int delegrpc_priv_publish(struct delegrpc_client *client)
 {
 	struct client *c = client_of(client);
-	uint32_t n = client->staged;
+	uint32_t n = client->staged, calls = n - client->staged_posts;
 	uint64_t pos;
 
 	if (unlikely(!delegrpc_priv_alive(client->header)))
 		return -EPIPE;
 	/* This happens in a response function: the slot of its response is still in use. */
-	if (unlikely(client->sent + n - client->done > client->resp_depth))
+	if (unlikely(client->sent + calls - client->done > client->resp_depth))
 		return -EAGAIN;
 	if (unlikely(c->watch) && !has_room(c)) {
 		c->full++;
@@ -162,14 +163,16 @@ int delegrpc_priv_publish(struct delegrpc_client *client)
 	/*
 	 * Release: if skip_holes() sees the reservation, it sees the intent.
 	 * Acquire: the server has read the former contents of the slots. Clients with earlier
-	 * reservations know that from responses (delegrpc_client_poll()) or from tail, and their
-	 * additions to head pass it on.
+	 * reservations know that from responses (delegrpc_client_poll()) or from tail
+	 * (has_room(), oldest_is_consumed()), and their additions to head pass it on.
 	 */
 	pos = __atomic_fetch_add(&c->control->head, n, __ATOMIC_ACQ_REL);
 	__atomic_store_n(&client->line->claim, DELEGRPC_CLAIM_AT(pos, n), __ATOMIC_RELEASE);
 	fill_batch(c, pos, n);
 	c->last = pos + n;
-	client->sent += n;
+	client->sent += calls;
+	if (client->staged_posts)
+		posts_sent(c, pos);
 	PROBE(delegrpc, client_publish, client, client->staged);
 	client->staged = 0;
 	c->flushes++;
@@ -194,6 +197,51 @@ void delegrpc_priv_client_odd(struct delegrpc_client *client, uint32_t id)
 	c->w.given_up--;
 }
 
+/* ---- posts ---- */
+
+static void take_back(struct client *c)
+{
+	if (c->hot.posts && posts_take_back(c) && c->hot.idle)
+		delegrpc_priv_client_resume(&c->hot);
+}
+
+/* Must be called if there is no free id, or the stage is full. Returns 0 or a call's errno. */
+COLD int delegrpc_priv_make_room(struct delegrpc_client *client)
+{
+	struct client *c = client_of(client);
+	int err = 0;
+
+	if (client->free_id == DELEGRPC_ID_NONE)
+		take_back(c);
+	if (client->free_id == DELEGRPC_ID_NONE)
+		err = -EAGAIN;
+	else if (client->staged == DELEGRPC_BATCH)
+		err = delegrpc_priv_publish(client);
+	if (err)
+		posts_ask(c);
+	return err;
+}
+
+int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len)
+{
+	int err = delegrpc_priv_admit(client, len);
+
+	if (err)
+		return err;
+	delegrpc_priv_stage(client, req, len, DELEGRPC_POST_INDEX);
+	posts_add(client_of(client));
+	if (++client->staged == DELEGRPC_BATCH)
+		delegrpc_priv_publish(client);
+	return 0;
+}
+
+uint32_t delegrpc_client_posts(struct delegrpc_client *client)
+{
+	take_back(client_of(client));
+	posts_ask(client_of(client));
+	return client->posts;
+}
+
 /* ---- waiting ---- */
 
 static bool client_ready(const struct client *c)
@@ -204,9 +252,14 @@ static bool client_ready(const struct client *c)
 	       delegrpc_priv_stamp(client->done, client->resp_shift, client->generation);
 }
 
+static bool client_room(struct client *c)
+{
+	return !c->w.err && posts_room(c);
+}
+
 static bool client_pending(const struct client *c)
 {
-	return c->hot.pending;
+	return c->hot.pending || posts_asked(c);
 }
 
 static bool client_publish(struct client *c)
@@ -216,15 +269,22 @@ static bool client_publish(struct client *c)
 
 static int client_call(struct client *c, const void *req, uint32_t len)
 {
+	int err = delegrpc_priv_admit(&c->hot, len);
 	uint32_t id = c->hot.free_id;
-	int err = delegrpc_client_call(&c->hot, req, len, 0);
 
+	if (!err)
+		err = delegrpc_client_call(&c->hot, req, len, 0);
 	return err ? err : (int)id;
 }
 
 static int client_poll(struct client *c, delegrpc_response_fn *fn, void *arg)
 {
 	return delegrpc_client_poll(&c->hot, fn, arg);
+}
+
+static bool client_is_open(const struct client *c, uint32_t id)
+{
+	return c->hot.calls[id].next == DELEGRPC_ID_BUSY;
 }
 
 static void client_give_up(struct client *c, uint32_t id)
@@ -286,10 +346,38 @@ int delegrpc_client_arm(struct delegrpc_client *client)
 	return client_arm(client_of(client));
 }
 
+void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
+{
+	client_of(client)->w.other = fn;
+	client_of(client)->w.other_arg = arg;
+}
+
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p)
 {
-	if (client->pending)
+	if (!client_of(client)->w.other && client->pending)
 		return -EBUSY;
 	return client_call_wait(client_of(client), req, len, resp, capacity, timeout_ns, len_p);
+}
+
+int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
+{
+	struct client *c = client_of(client);
+	int n = 0;
+
+	if (!c->w.err)
+		return -EBUSY;
+	client->staged = client->staged_posts; /* no call is staged any more */
+	for (uint32_t id = 0; id < client->resp_depth; id++) {
+		struct delegrpc_call *call = &client->calls[id];
+
+		if (!client_is_open(c, id))
+			continue;
+		call->next = DELEGRPC_ID_NONE; /* it is not in the list: there are no more calls */
+		client->pending--;
+		n++;
+		fn(arg, call->token, NULL, 0);
+	}
+	c->w.given_up = 0;
+	return n;
 }

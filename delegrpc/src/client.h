@@ -14,17 +14,42 @@ struct client {
 	uint32_t ring_shift;
 	uint32_t id;
 	bool watch; /* the ring can be full, or our predecessor's requests may be in it */
+	bool watched; /* the server takes events */
 	bool admitted; /* our predecessor's requests have been given back */
 	uint64_t start; /* value of head when we connected */
 	uint64_t limit; /* a batch may be reserved if at most so many positions are in use */
 	uint64_t tail; /* last value read from the region */
 	uint64_t last; /* the position after our last reservation */
 	uint64_t late, bad, flushes, full;
+	/* See post.c. */
+	uint64_t posted; /* posts published */
+	uint64_t asked_at; /* value of accepted_of() when it asked for room */
+	bool asked; /* unless a call or a post has been accepted since */
+	uint32_t first_post, last_post; /* ids of the oldest and newest one, if there are any */
+	uint32_t unsent_post; /* id of the first one that is staged, if there are any */
 };
 
 static inline struct client *client_of(struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot);
 }
+
+/* The client stages a post, which takes an id. */
+void posts_add(struct client *c);
+
+/* Frees the ids of the posts that have been consumed. Returns true if there were any. */
+bool posts_take_back(struct client *c);
+
+/* The client waits for room from now on, if there are posts that make it. */
+void posts_ask(struct client *c);
+
+/* The staged posts have been published in a batch that begins at this position. */
+void posts_sent(struct client *c, uint64_t pos);
+
+/* Returns true if the client waits for room: its last call or post was refused for lack of it. */
+bool posts_asked(const struct client *c);
+
+/* Returns true if the client waits for room and there is some; it waits no more then. */
+bool posts_room(struct client *c);
 
 #endif

@@ -6,6 +6,18 @@
 
 #include "client.h"
 
+static const struct live_type live_client = {LIVE_MAGIC, PREFIX, "client", WAITER_STATES,
+	.field = {
+		{"in-flight", LIVE_AT(struct client, hot.pending)},
+		{"depth", LIVE_AT(struct client, hot.resp_depth)},
+		{"staged", LIVE_AT(struct client, hot.staged)},
+		{"sent", LIVE_AT(struct client, hot.sent)},
+		{"responses", LIVE_AT(struct client, hot.done)},
+		{"posts", LIVE_AT(struct client, hot.posts)},
+		WAITER_FIELDS(struct client, w),
+		{"error", LIVE_AT(struct client, w.err), .form = LIVE_SIGNED},
+	}};
+
 static bool differs(uint32_t want, uint32_t have)
 {
 	return want && want != have;
@@ -42,9 +54,19 @@ static int check_header(struct client *c, const struct delegrpc_attr *want, stru
 }
 
 /*
+ * Must be called if the server takes events, with the lock held. Returns false if the id has been
+ * used since the server freed it. Acquire: pairs with free_id().
+ */
+static bool id_is_free(const struct delegrpc_line *line)
+{
+	return !__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE);
+}
+
+/*
  * A client owns an id by its lock byte, so a dead client's id is free immediately, whatever the
  * client was doing. Tries all ids, or only those that are not marked as taken, because a test of a
- * lock takes time for each connected client.
+ * lock takes time for each connected client. If the server takes events, it clears the mark, and an
+ * id with a mark is not free.
  */
 static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool all)
 {
@@ -57,10 +79,26 @@ static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool 
 		err = shm_lock(&c->w.region, CLIENT_BYTE(i));
 		if (err == -EAGAIN)
 			continue;
+		if (!err && c->watched && !id_is_free(&lines[i])) {
+			shm_unlock(&c->w.region, CLIENT_BYTE(i));
+			continue;
+		}
 		c->id = i;
 		return err;
 	}
 	return -EUSERS;
+}
+
+/* Makes a server that takes events look at the marks. */
+static void tell_server(void *arg)
+{
+	struct client *c = arg;
+
+	if (!c->watched)
+		return;
+	/* Release: pairs with the acquire in guests_look(). */
+	__atomic_fetch_add(&c->hot.header->changes, 1, __ATOMIC_RELEASE);
+	delegrpc_priv_client_wake_test(&c->hot);
 }
 
 static int take_id(struct client *c, const struct layout *l)
@@ -68,7 +106,11 @@ static int take_id(struct client *c, const struct layout *l)
 	const void *lines = (char *)c->w.region.addr + l->lines;
 	int err = take_id_of(c, lines, false);
 
-	return err == -EUSERS ? take_id_of(c, lines, true) : err;
+	if (err == -EUSERS)
+		err = take_id_of(c, lines, true);
+	if (err == -EUSERS) /* perhaps the server has not noticed that clients have ended */
+		tell_server(c);
+	return err;
 }
 
 static int alloc_tables(struct client *c, const struct layout *l)
@@ -138,7 +180,7 @@ static void take_over(struct client *c)
 	/* Relaxed: published by the store to taken; pairs with the load in all_reach(). */
 	__atomic_store_n(&line->address.netns, wakefd_netns(), __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in all_reach(), which then sees our namespace. */
-	__atomic_store_n(&line->taken, 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&line->taken, DELEGRPC_TAKEN, __ATOMIC_RELEASE);
 	__atomic_store_n(&line->state, DELEGRPC_RUNNING, __ATOMIC_RELAXED);
 	/* Release: pairs with claimed_from(), as in delegrpc_priv_publish(). */
 	__atomic_store_n(&line->claim, DELEGRPC_CLAIM_NONE, __ATOMIC_RELEASE);
@@ -148,18 +190,28 @@ static void take_over(struct client *c)
 	__atomic_fetch_add(&hot->header->connects, 1, __ATOMIC_RELAXED);
 }
 
+/*
+ * If the server takes events, tells it which process has the id. If this client dies from now on,
+ * nobody else gets the id before the server has forgotten it.
+ */
+static void introduce(struct client *c)
+{
+	if (!c->watched)
+		return;
+	/* Release: pairs with the acquire in taken_of(). */
+	__atomic_store_n(&c->hot.line->taken, DELEGRPC_COMING, __ATOMIC_RELEASE);
+	waiter_introduce(&c->w, address_of(&c->hot.header->door), c->id, tell_server, c);
+}
+
 static void init_client(struct client *c, const struct layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
 	unsigned char *base = c->w.region.addr;
 
-	hot->header = c->w.region.addr;
 	hot->line = (struct delegrpc_line *)(void *)(base + l->lines) + c->id;
 	hot->responses = base + l->responses + c->id * l->resp_pitch;
 	c->w.word = &hot->line->state;
 	c->w.addr = address_of(&hot->line->address);
-	c->w.server_word = &hot->header->server_state;
-	c->w.server_addr = address_of(&hot->header->server_address);
 	hot->idle_left = DELEGRPC_IDLE_POLLS;
 	hot->req_size = c->attr.req_size;
 	hot->req_stride = l->req_stride;
@@ -179,20 +231,22 @@ static void init_client(struct client *c, const struct layout *l)
 static void give_id_back(struct client *c)
 {
 	/* Release: pairs with the acquire load in take_over(): we read no response any more. */
-	__atomic_store_n(&c->hot.line->taken, 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
+	if (!c->watched)
+		return;
+	shm_release(&c->w.region); /* an introduction that waits keeps the lock */
+	tell_server(c);
 }
 
-static void free_client(struct client *c)
+static void client_free(struct client *c)
 {
 	free(c->hot.stage);
 	free(c->hot.calls);
 	free(c);
 }
 
-int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
-	struct delegrpc_client **client_p)
+static int connect_once(const char *name, const struct delegrpc_attr *want, struct client **c_p)
 {
-	struct delegrpc_attr want;
 	struct shm_access access;
 	struct layout l;
 	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
@@ -202,48 +256,96 @@ int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 		return -ENOMEM;
 	memset(c, 0, sizeof(*c));
 	c->w.wake = WAKEFD_NONE;
-	err = SIZED_ATTR(&want, attr, set);
-	if (!err)
-		err = shm_access_init(&access, want.mode, want.gid, want.set);
+	err = shm_access_init(&access, want->mode, want->gid, want->set);
 	if (!err)
 		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
 			&c->w.region);
 	if (err)
 		goto fail;
-	err = check_header(c, &want, &l);
+	err = check_header(c, want, &l);
 	if (err)
 		goto fail_close;
+	c->hot.header = c->w.region.addr;
+	c->w.server_word = &c->hot.header->server_state;
+	c->w.server_addr = address_of(&c->hot.header->server_address);
+	c->watched = c->hot.header->door.name != 0;
 	err = alloc_tables(c, &l);
 	if (!err)
 		err = take_id(c, &l);
 	if (err)
 		goto fail_close;
 	init_client(c, &l);
+	introduce(c);
 	take_over(c);
+	tell_server(c);
 	sleep_fence(); /* see waiter_check_reach() */
 	err = waiter_check_reach(&c->w);
 	if (err)
 		goto fail_taken;
-	*client_p = &c->hot;
+	*c_p = c;
 	return 0;
 fail_taken:
 	give_id_back(c);
-	wakefd_close(&c->w.wake);
 fail_close:
+	wakefd_close(&c->w.wake);
 	shm_close(&c->w.region);
 fail:
-	free_client(c);
+	client_free(c);
 	return err;
+}
+
+/* Does nothing in a forked child, whose parent keeps the id, or if it is given back already. */
+static void client_leave(struct client *c)
+{
+	if (c->w.region.fd < 0)
+		return;
+	give_id_back(c);
+	shm_release(&c->w.region);
+	c->w.left = true;
+}
+
+static struct delegrpc_attr client_sizes(const struct client *c)
+{
+	struct delegrpc_attr want;
+
+	delegrpc_client_get_attr(&c->hot, &want, sizeof(want));
+	return want;
+}
+
+static void client_replace(struct client *c, const struct client *fresh)
+{
+	free(c->hot.stage);
+	free(c->hot.calls);
+	c->hot = fresh->hot;
+	c->control = fresh->control;
+	c->requests = fresh->requests;
+	c->id = fresh->id;
+	c->watch = fresh->watch;
+	c->watched = fresh->watched;
+	c->admitted = fresh->admitted;
+	c->start = fresh->start;
+	c->tail = fresh->tail;
+	c->last = fresh->last;
+	c->late = c->bad = c->flushes = c->full = c->posted = 0;
+	c->asked = false;
+}
+
+#define WAITER_ATTR delegrpc_attr
+#include "base/waitconnect.h"
+
+int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
+	struct delegrpc_client **client_p)
+{
+	return client_connect(name, attr, client_p);
+}
+
+int delegrpc_client_reconnect(struct delegrpc_client *client, uint64_t timeout_ns)
+{
+	return client_reconnect(client_of(client), delegrpc_client_pending(client), timeout_ns);
 }
 
 void delegrpc_client_disconnect(struct delegrpc_client *client)
 {
-	if (!client)
-		return;
-	if (client_of(client)->w.region.fd >=
-		0) /* in a forked child it is -1, and the parent keeps the id */
-		give_id_back(client_of(client));
-	wakefd_close(&client_of(client)->w.wake);
-	shm_close(&client_of(client)->w.region);
-	free_client(client_of(client));
+	if (client)
+		client_disconnect(client_of(client));
 }

@@ -99,6 +99,7 @@ int skip_holes(struct server *s)
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))
 		return 0;
 	if (hot->cursor >= s->void_end) {
+		members_meet(&s->members, &s->w); /* introductions hold locks */
 		if (!s->sweep.begun)
 			s->sweep = (struct sweep){.limit = head, .begun = true};
 		if (!sweep_clients(s))

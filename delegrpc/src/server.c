@@ -11,11 +11,30 @@
 #define MAX_BUSY (1u << 16) /* polls between two readings of the clock */
 #define STAGED 256 /* largest response slot that is collected: a larger one is not copied twice */
 
+static const struct live_type live_server = {LIVE_MAGIC, PREFIX, "server", WAITER_STATES,
+	.field = {
+		{"unanswered", LIVE_AT(struct server, hot.received),
+			LIVE_LESS(struct server, hot.replied)},
+		{"slots-in-use", LIVE_VIA(struct server, hot.control),
+			LIVE_AT(struct delegrpc_control, head),
+			LIVE_LESS(struct delegrpc_control, tail)},
+		{"slots", LIVE_AT(struct server, hot.ring_depth)},
+		{"requests", LIVE_AT(struct server, hot.received)},
+		{"replies", LIVE_AT(struct server, hot.replied)},
+		{"posts", LIVE_AT(struct server, hot.posts)},
+		{"bad", LIVE_AT(struct server, hot.bad)},
+		{"holes", LIVE_AT(struct server, holes)},
+		WAITER_FIELDS(struct server, w),
+		{"error", LIVE_AT(struct server, hot.broken), .form = LIVE_SIGNED},
+	}};
+
 /* ---- waiting ---- */
 
 static int server_poll(struct server *s)
 {
-	return delegrpc_server_poll(&s->hot);
+	int n = delegrpc_server_poll(&s->hot);
+
+	return n ? n : guests_look(s, true);
 }
 
 static void server_flush(struct server *s)
@@ -32,21 +51,23 @@ static bool server_rest(struct server *s)
 
 /*
  * True if a position is reserved and not filled, because its client may die without a wake-up; or
- * if a client could not be woken for lack of a descriptor.
+ * if a client could not be woken for lack of a descriptor; or if the server is to be told when a
+ * client dies, which wakes nobody.
  */
 static bool server_owes(const struct server *s)
 {
 	/* Relaxed: a client that reserves after the earlier fence wakes us, or dies before that. */
 	return __atomic_load_n(&s->hot.control->head, __ATOMIC_RELAXED) != s->hot.cursor ||
-	       s->hot.n_unfenced_peers;
+	       s->hot.n_unfenced_peers || s->members.here;
 }
 
 static const struct wakefd_addr *server_client(const struct server *s, uint32_t id)
 {
 	struct delegrpc_line *line = &s->lines[id];
-
 	/* Acquire: pairs with the release in take_over(); the namespace is visible then. */
-	return __atomic_load_n(&line->taken, __ATOMIC_ACQUIRE) ? address_of(&line->address) : NULL;
+	uint32_t taken = __atomic_load_n(&line->taken, __ATOMIC_ACQUIRE);
+
+	return taken && taken != DELEGRPC_COMING ? address_of(&line->address) : NULL;
 }
 
 #define WAITER_LAYER delegrpc
@@ -121,6 +142,8 @@ static void free_server(struct server *s)
 	free(s->hot.open);
 	free(s->hot.unfenced_peers);
 	free(s->hot.stage);
+	free(s->guests.of);
+	members_free(&s->members);
 	free(s);
 }
 
@@ -151,6 +174,8 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	s->hot.stage = calloc(DELEGRPC_BATCH, STAGED);
 	if (!s->hot.peers || !s->hot.unfenced_peers || !s->hot.open || !s->hot.stage)
 		goto fail;
+	if (s->attr.events && guests_init(s))
+		goto fail;
 	layout_of(&s->attr, &l);
 	err = shm_create_for(PREFIX, name, l.size, &access, &s->w.region);
 	if (err)
@@ -161,10 +186,17 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 	s->lines = (void *)((unsigned char *)s->w.region.addr + l.lines);
 	init_region(s, &l);
 	init_hot(s, &l);
+	if (s->attr.events)
+		err = wakefd_door(&s->w.wake, address_of(&s->header->door));
+	if (err)
+		goto fail_close;
 	/* The region is complete. Pairs with the acquire load in check_header(). */
 	__atomic_store_n(&s->header->magic, DELEGRPC_MAGIC, __ATOMIC_RELEASE);
+	s->w.live = live_add(&live_server, s, name);
 	*server_p = &s->hot;
 	return 0;
+fail_close:
+	shm_close(&s->w.region);
 fail:
 	free_server(s);
 	return err;
@@ -219,6 +251,7 @@ void delegrpc_server_destroy(struct delegrpc_server *server)
 	s = server_of(server);
 	if (s->w.region.fd >= 0) /* in a forked child it is -1, and the parent continues to serve */
 		announce_end(s);
+	live_remove(s->w.live);
 	wakefd_close(&s->w.wake);
 	shm_close(&s->w.region);
 	free_server(s);
@@ -236,6 +269,8 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 	struct delegrpc_server_stats *stats_p, size_t size)
 {
 	const struct server *s = container_of(server, struct server, hot);
+	const struct delegrpc_burst *burst = &server->burst;
+	uint32_t held = burst->client == DELEGRPC_ID_NONE ? 0 : burst->limit - burst->room;
 	const struct delegrpc_server_stats stats = {
 		.requests = server->received,
 		.replies = server->replied,
@@ -243,9 +278,12 @@ void delegrpc_server_get_stats(const struct delegrpc_server *server,
 		.bad_requests = server->bad,
 		.holes = s->holes,
 		.looks = s->looks,
+		/* A reply that belongs to no burst was published alone. */
+		.bursts = s->bursts + server->replied - s->collected - held,
 		.sleeps = s->w.sleeps,
 		.wakes = s->w.wakes,
 		.yields = s->yields,
+		.posts = server->posts,
 	};
 
 	sized_out(stats_p, size, &stats, sizeof(stats));
@@ -285,6 +323,8 @@ void delegrpc_priv_publish_replies(struct delegrpc_server *server)
 	n = burst->limit - burst->room;
 	PROBE(delegrpc, server_publish, server, burst->client, n);
 	delegrpc_priv_replied(server, burst->client, n);
+	container_of(server, struct server, hot)->bursts++;
+	container_of(server, struct server, hot)->collected += n;
 	burst->client = DELEGRPC_ID_NONE;
 }
 
@@ -330,6 +370,17 @@ void delegrpc_priv_drop(struct delegrpc_server *server)
 		delegrpc_server_advance_tail(server);
 }
 
+/* Receives a post. Returns false if the index is that of no post. */
+bool delegrpc_priv_take_post(struct delegrpc_server *server, uint32_t client, uint32_t index)
+{
+	if (index != DELEGRPC_POST_INDEX)
+		return false;
+	server->peers[client].posted = server->cursor;
+	server->posts++;
+	delegrpc_priv_owe(server, client);
+	return true;
+}
+
 /* Returns the errno for a reply that was not written. */
 int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64_t id, uint32_t len)
 {
@@ -347,15 +398,14 @@ int delegrpc_priv_refuse(struct delegrpc_server *server, uint32_t client, uint64
 
 COLD static void wake_sleeping(struct server *s, uint32_t client)
 {
-	int woken = wake_client(s, client);
-
-	if (woken < 0) { /* try again next time */
-		s->hot.peers[client].unfenced = 1;
-		s->hot.unfenced_peers[s->hot.n_unfenced_peers++] = client;
-	}
+	if (wake_client(s, client) < 0) /* try again next time */
+		delegrpc_priv_owe(&s->hot, client);
 }
 
-/* One fence serves all replies since the last one. Pairs with sleep_prepare_as(). */
+/*
+ * One fence serves all replies since the last one, and the tail. Pairs with sleep_prepare_as(). A
+ * client whose posts have been received, but not been given back, is looked at again after that.
+ */
 void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 {
 	struct server *s = server_of(server);
@@ -370,6 +420,8 @@ void delegrpc_priv_server_wake_test(struct delegrpc_server *server)
 		server->peers[client].unfenced = 0;
 		if (unlikely(sleep_is_asleep(&s->lines[client].state)))
 			wake_sleeping(s, client);
+		if (unlikely((int64_t)(server->peers[client].posted - server->tail) > 0))
+			delegrpc_priv_owe(server, client);
 	}
 }
 

@@ -3,13 +3,26 @@
 #ifndef DELEGRPC_SERVER_H
 #define DELEGRPC_SERVER_H
 
+#include "base/members.h"
 #include "internal.h"
+
+static_assert(CLIENT_BYTE(7) == MEMBER_BYTE(7), "the same");
 
 /* The search for holes; see holes.c. */
 struct sweep {
 	uint64_t limit; /* the clients checked so far, if alive, fill no position less than this */
 	uint32_t next; /* client to check next */
 	bool begun;
+};
+
+/* The search for clients that came or ended; see guests.c. */
+struct guests {
+	struct guest *of; /* by index, if the server takes events */
+	uint32_t seen; /* last value read from changes */
+	uint32_t leaving; /* clients that have ended, and whose requests are not all received */
+	uint32_t calls; /* since the last reading of the clock */
+	uint32_t next; /* client whose lock is tested next */
+	uint64_t tested_ns; /* time of the last tests of locks */
 };
 
 struct server {
@@ -24,6 +37,9 @@ struct server {
 	uint32_t busy_polls; /* value that hot.busy starts from */
 	uint64_t looked_ns, yielded_ns;
 	uint64_t stale, holes, looks, yields;
+	uint64_t bursts, collected; /* published bursts of collected replies; their replies */
+	struct members members;
+	struct guests guests;
 };
 
 static inline struct server *server_of(struct delegrpc_server *server)
@@ -37,5 +53,15 @@ static inline struct server *server_of(struct delegrpc_server *server)
  * which all later polls return.
  */
 int skip_holes(struct server *s);
+
+/* Allocates what a server that takes events needs. Returns 0 or -ENOMEM. */
+int guests_init(struct server *s);
+
+/*
+ * Looks for clients that came or ended. With @sleeps it also looks for dead ones if it has not done
+ * so for some time; otherwise it reads the clock only now and then. Returns true if there are
+ * events.
+ */
+bool guests_look(struct server *s, bool sleeps);
 
 #endif

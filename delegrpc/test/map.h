@@ -16,6 +16,7 @@ static void map_region(const char *name, struct rpc_map *m)
 	line = (void *)((char *)(h + 1) + sizeof(struct delegrpc_control));
 	m->server_state = &h->server_state;
 	m->server_addr = (struct wakefd_addr *)&h->server_address;
+	m->door = (struct wakefd_addr *)&h->door;
 	m->client_state = &line->state;
 	m->client_addr = (struct wakefd_addr *)&line->address;
 }

@@ -48,7 +48,6 @@ int main(int argc, char **argv)
 
 	CHECK_EQ(argc, 3);
 	empty = !strcmp(argv[1], "empty");
-	snprintf(name, sizeof(name), "scale.%d", (int)getpid());
 	s = server_new(4, 0, (uint32_t)strtoul(argv[2], NULL, 10));
 	c = client_new();
 	round_trips(s, c);

@@ -7,8 +7,6 @@
 #include "raw.h"
 #include "rpc.h"
 
-static char name[64];
-
 /* The responses that the response function has received. */
 struct seen {
 	uint32_t n;
@@ -32,7 +30,7 @@ static inline struct delegrpc_server *server_new(uint32_t clients, uint32_t ring
 		.resp_depth = resp};
 	struct delegrpc_server *s;
 
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	return s;
 }
 
@@ -40,7 +38,7 @@ static inline struct delegrpc_client *client_new(void)
 {
 	struct delegrpc_client *c;
 
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
 	return c;
 }
 

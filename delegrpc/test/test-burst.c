@@ -72,7 +72,7 @@ static void calls_published_by(const char *how)
 	CHECK_EQ(delegrpc_server_poll(s), n);
 }
 
-static void every_call_is_published(void)
+TEST(every_call_is_published)
 {
 	calls_published_by("poll");
 	calls_published_by("wait");
@@ -91,7 +91,7 @@ static void server_woken_by(const char *how)
 	struct seen seen = {0};
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.header->server_state = DELEGRPC_ASLEEP;
 	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
 		call(c, i);
@@ -125,7 +125,7 @@ static void server_woken_by(const char *how)
 	}
 }
 
-static void server_is_woken(void)
+TEST(server_is_woken)
 {
 	server_woken_by("poll");
 	server_woken_by("wait");
@@ -188,7 +188,7 @@ static void replies_published_by(const char *how)
 	}
 }
 
-static void every_reply_is_published(void)
+TEST(every_reply_is_published)
 {
 	replies_published_by("second poll");
 	replies_published_by("poll in vain");
@@ -228,7 +228,7 @@ static uint32_t replies_until_seen(uint32_t n)
 	return replies;
 }
 
-static void a_quarter_travels_together(void)
+TEST(a_quarter_travels_together)
 {
 	CHECK_EQ(replies_until_seen(1), 1);
 	CHECK_EQ(replies_until_seen(7), 1);
@@ -238,13 +238,13 @@ static void a_quarter_travels_together(void)
 }
 
 /* A request's burst field plus one is the number of replies published together. */
-static void burst_is_as_the_client_says(void)
+TEST(burst_is_as_the_client_says)
 {
 	static const uint32_t says[] = {0, 1, 3, 6, 7}, gets[] = {1, 2, 4, 7, 8};
 	SERVER *s = server_new(2, 0, DEPTH);
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	CHECK_EQ(shm_lock(&raw.region, 1), 0);
 	for (uint32_t i = 0; i < ARRAY_SIZE(says); i++) {
 		uint32_t generation = i + 1, n = 0;
@@ -267,7 +267,7 @@ static void burst_is_as_the_client_says(void)
 }
 
 /* No burst crosses the end of the ring; every reply of many rounds arrives. */
-static void bursts_end_with_the_ring(void)
+TEST(bursts_end_with_the_ring)
 {
 	SERVER *s = server_new(1, 0, DEPTH);
 	CLIENT *c = client_new();
@@ -299,7 +299,7 @@ static void client_woken_by(const char *how)
 	struct delegrpc_req r[TAKEN], rest;
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.lines[0].state = DELEGRPC_ASLEEP;
 	take_many(s, c, r);
 	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
@@ -329,7 +329,7 @@ static void client_woken_by(const char *how)
 	CHECK_EQ(server_wakes(s), 1);
 }
 
-static void client_is_woken(void)
+TEST(client_is_woken)
 {
 	client_woken_by("flush");
 	client_woken_by("poll that finds something");
@@ -349,7 +349,7 @@ static bool ring_has(const struct raw *raw, uint32_t generation)
 }
 
 /* Replies collected for the predecessor are dropped when the successor's call is received. */
-static void replies_to_the_replaced_are_dropped(void)
+TEST(replies_to_the_replaced_are_dropped)
 {
 	SERVER *s = server_new(1, 0, DEPTH);
 	CLIENT *c = client_new();
@@ -358,7 +358,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	struct seen seen = {0};
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	take_many(s, c, old);
 	while (delegrpc_server_recv(s, &r))
 		;
@@ -382,6 +382,7 @@ static void replies_to_the_replaced_are_dropped(void)
 	CHECK_EQ(ring_has(&raw, 1), false);
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.replies, 1);
+	CHECK_EQ(st.bursts, 1); /* the dropped replies were in none */
 	CHECK_EQ(st.stale_replies, 3);
 }
 
@@ -389,7 +390,7 @@ static void replies_to_the_replaced_are_dropped(void)
  * If the replies are published before the server knows of the successor, they have the
  * predecessor's stamp, and no client takes them.
  */
-static void replies_to_the_replaced_are_not_taken(void)
+TEST(replies_to_the_replaced_are_not_taken)
 {
 	SERVER *s = server_new(1, 0, DEPTH);
 	CLIENT *c = client_new();
@@ -398,7 +399,7 @@ static void replies_to_the_replaced_are_not_taken(void)
 	struct delegrpc_req old[TAKEN], r;
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	take_many(s, c, old);
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i], i);
@@ -428,7 +429,7 @@ static struct delegrpc_attr sizes_attr(uint32_t req, uint32_t resp)
 		.resp_size = resp};
 }
 
-static void all_sizes(void)
+TEST(all_sizes)
 {
 	for (uint32_t n = 1; n <= 200; n++) {
 		size_arrives(n, 1 + (n * 73 + 28) % 200);
@@ -463,14 +464,14 @@ static void copy_out(void *arg, uint64_t token, const void *resp, uint32_t len)
 	memcpy(arg, resp, 200);
 }
 
-static void constant_sizes(void)
+TEST(constant_sizes)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .req_size = 200, .resp_size = 200};
 	SERVER *s;
 	CLIENT *c;
 
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(name, &attr, &c), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c), 0);
 	CONSTANT_SIZE(s, c, 1);
 	CONSTANT_SIZE(s, c, 7);
 	CONSTANT_SIZE(s, c, 8);
@@ -481,24 +482,4 @@ static void constant_sizes(void)
 	CONSTANT_SIZE(s, c, 64);
 	CONSTANT_SIZE(s, c, 65);
 	CONSTANT_SIZE(s, c, 200);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_call_is_published),
-		TEST(server_is_woken),
-		TEST(every_reply_is_published),
-		TEST(a_quarter_travels_together),
-		TEST(burst_is_as_the_client_says),
-		TEST(bursts_end_with_the_ring),
-		TEST(client_is_woken),
-		TEST(replies_to_the_replaced_are_dropped),
-		TEST(replies_to_the_replaced_are_not_taken),
-		TEST(all_sizes),
-		TEST(constant_sizes),
-	};
-
-	snprintf(name, sizeof(name), "burst.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

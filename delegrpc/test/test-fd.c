@@ -8,7 +8,7 @@
 #include "raw.h"
 
 /* The server sleeps while a client has reserved slots. The client dies before it fills them. */
-static void server_looks_for_holes(void)
+TEST(server_looks_for_holes)
 {
 	SERVER *s = server_new(2);
 	CLIENT *c = client_new();
@@ -16,7 +16,7 @@ static void server_looks_for_holes(void)
 	struct raw raw;
 
 	CHECK(delegrpc_server_fd(s) >= 0);
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw_reserve(&raw, 1, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 1);
@@ -36,14 +36,14 @@ static void server_looks_for_holes(void)
 }
 
 /* The ring is full, and the client gets no wake-up when there is room again. */
-static void client_that_waits_for_room_tries_again(void)
+TEST(client_that_waits_for_room_tries_again)
 {
 	struct delegrpc_attr attr = {.max_clients = 1, .ring_depth = 16, .resp_depth = 64};
 	SERVER *s;
 	CLIENT *c;
 	uint64_t made = 0;
 
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	c = client_new();
 	CHECK(delegrpc_client_fd(c) >= 0);
 	while (!delegrpc_client_call(c, &made, sizeof(made), made))
@@ -68,7 +68,7 @@ static void *come_and_go(void *arg)
 }
 
 /* A client that is connecting must not be taken for a client of another network namespace. */
-static void connecting_clients_are_no_obstacle(void)
+TEST(connecting_clients_are_no_obstacle)
 {
 	for (int i = 0; i < 200; i++) {
 		SERVER *s = server_new(2);
@@ -83,12 +83,12 @@ static void connecting_clients_are_no_obstacle(void)
 }
 
 /* Only living clients count. */
-static void dead_client_elsewhere_is_no_obstacle(void)
+TEST(dead_client_elsewhere_is_no_obstacle)
 {
 	SERVER *s = server_new(2);
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.lines[1].taken = 1;
 	raw.lines[1].address.netns = 1;
 	CHECK(delegrpc_server_fd(s) >= 0);
@@ -113,22 +113,4 @@ static void flush_without_descriptors(void *arg)
 	CHECK(fdtest_readable(delegrpc_server_fd(s)));
 }
 
-static void flush_tells_of_lack_of_descriptors(void)
-{
-	fdtest_in_child(flush_without_descriptors, NULL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		RPCFD_TESTS,
-		TEST(flush_tells_of_lack_of_descriptors),
-		TEST(server_looks_for_holes),
-		TEST(client_that_waits_for_room_tries_again),
-		TEST(dead_client_elsewhere_is_no_obstacle),
-		TEST(connecting_clients_are_no_obstacle),
-	};
-
-	snprintf(name, sizeof(name), "fd.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
-}
+TEST_WITH(flush_tells_of_lack_of_descriptors, fdtest_in_child, flush_without_descriptors, NULL);

@@ -6,7 +6,7 @@
  *	test-delegrpc-kill [KILLS]	default 1000; a fifth of them of servers
  *
  * A killed client: what it had filled is served, once and in order. A second client, which is
- * always busy, loses nothing. The id and every slot in the ring become free again, even if the
+ * always busy, loses nothing. Every fourth message of both is a post. The id and every slot in the ring become free again, even if the
  * server only waits. A killed server: its client gets only correct responses, and then -EPIPE; the
  * next server replaces the region.
  */
@@ -18,7 +18,6 @@
 
 #define VICTIM_ID 1
 
-static char name[64];
 static uint64_t rng;
 static uint32_t kills = 1000;
 static uint64_t patience; /* timeout of a victim that waits: stepping takes long enough to sleep */
@@ -54,13 +53,29 @@ static uint64_t request_word(uint32_t who, uint32_t seq)
 	return (uint64_t)who << 32 | seq;
 }
 
+/* Returns true if the message with this number is a post. */
+static bool is_post(uint32_t seq)
+{
+	return seq % 4 == 1;
+}
+
+/* Makes a call or a post with the client's next number. Returns true if it was accepted. */
+static bool make(struct delegrpc_client *c, uint32_t who, uint32_t seq)
+{
+	uint64_t word = request_word(who, seq);
+
+	return (is_post(seq) ? delegrpc_client_post(c, &word, sizeof(word)) :
+			       delegrpc_client_call(c, &word, sizeof(word), seq)) == 0;
+}
+
 /* ---- the surviving client, and the server, in the tester ---- */
 
 static struct delegrpc_server *server;
 static struct delegrpc_client *survivor;
+static bool takes_events, came[2]; /* came: and has not ended */
 static uint32_t life; /* number of the victim; 0 for the survivor */
 static uint32_t victim_seq; /* number of the victim's requests served so far */
-static uint32_t made, got; /* calls and responses of the survivor */
+static uint32_t made, got; /* messages of the survivor; posts, and calls with a response */
 
 static void survivor_response(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
@@ -70,17 +85,26 @@ static void survivor_response(void *arg, uint64_t token, const void *resp, uint3
 	CHECK(word == ~request_word(0, (uint32_t)token));
 	CHECK_EQ(token, got); /* replies come in order here, so this also checks exactly once */
 	got++;
+	got += is_post(got);
 }
 
 static void survivor_works(void)
 {
-	for (uint32_t n = pick(6); n; n--) {
-		uint64_t word = request_word(0, made);
-
-		if (delegrpc_client_call(survivor, &word, sizeof(word), made) == 0)
-			made++;
-	}
+	for (uint32_t n = pick(6); n; n--)
+		made += make(survivor, 0, made);
 	CHECK(delegrpc_client_poll(survivor, survivor_response, NULL) >= 0);
+}
+
+/* Takes the events, if the server takes any: each client comes once and ends once. */
+static void take_events(void)
+{
+	struct delegrpc_event e;
+
+	while (delegrpc_server_event(server, &e, sizeof(e)) > 0) {
+		CHECK_EQ(came[e.index], e.kind != DELEGRPC_EVENT_CAME);
+		came[e.index] = e.kind == DELEGRPC_EVENT_CAME;
+		CHECK(!e.pid || e.uid == getuid());
+	}
 }
 
 static void serve(void)
@@ -88,17 +112,20 @@ static void serve(void)
 	struct delegrpc_req r;
 
 	CHECK(delegrpc_server_poll(server) >= 0);
+	take_events();
 	while (delegrpc_server_recv(server, &r)) {
 		uint64_t word;
 		int err;
 
 		CHECK_EQ(r.len, sizeof(word));
 		memcpy(&word, r.payload, sizeof(word));
+		CHECK(came[r.client] || !takes_events);
 		if (r.client == VICTIM_ID) /* in order, each once, none missing */
 			CHECK(word == request_word(life, victim_seq++));
+		CHECK_EQ(r.id == DELEGRPC_POST, is_post((uint32_t)word));
 		word = ~word;
 		err = delegrpc_server_reply(server, r.client, r.id, &word, sizeof(word));
-		CHECK_EQ(err, 0);
+		CHECK_EQ(err, r.id == DELEGRPC_POST ? -EINVAL : 0);
 	}
 	delegrpc_server_advance_tail(server);
 }
@@ -127,10 +154,7 @@ static struct {
 
 static void victim_call(void)
 {
-	uint64_t word = request_word(life, victim.made);
-
-	if (delegrpc_client_call(victim.c, &word, sizeof(word), victim.made) == 0)
-		victim.made++;
+	victim.made += make(victim.c, life, victim.made);
 }
 
 static void victim_response(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -140,13 +164,14 @@ static void victim_response(void *arg, uint64_t token, const void *resp, uint32_
 	memcpy(&word, resp, sizeof(word));
 	if (word != ~request_word(life, (uint32_t)token) || token != victim.got++)
 		_exit(91);
+	victim.got += is_post(victim.got);
 	if (arg)
 		victim_call();
 }
 
 static void c_connect(void)
 {
-	if (delegrpc_client_connect(name, NULL, &victim.c) ||
+	if (delegrpc_client_connect(test_name, NULL, &victim.c) ||
 		delegrpc_client_index(victim.c) != VICTIM_ID)
 		_exit(92);
 }
@@ -197,18 +222,25 @@ static void recover(struct raw *raw)
 	for (uint32_t i = 0; i < 100 * DELEGRPC_STUCK_POLLS; i++) {
 		serve();
 		CHECK(delegrpc_client_poll(survivor, survivor_response, NULL) >= 0);
-		if (got == made && server->cursor == raw->control->head)
+		if (got >= made && server->cursor == raw->control->head)
 			break;
 	}
-	CHECK_EQ(got, made);
+	CHECK(got == made || (got == made + 1 && is_post(made))); /* its next one may be a post */
 	CHECK_EQ(delegrpc_client_pending(survivor), 0);
+	CHECK_EQ(delegrpc_client_posts(survivor), 0);
 	CHECK(raw->control->tail == raw->control->head);
+	while (takes_events && raw->lines[VICTIM_ID].taken)
+		serve(); /* the end is taken, and the introduction */
 	CHECK_EQ(shm_locked(&raw->region, 1 + VICTIM_ID), 0);
 }
 
 static void kill_clients(uint32_t ring_depth, uint32_t n)
 {
-	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .ring_depth = ring_depth};
+	struct delegrpc_attr attr = {.size = sizeof(attr),
+		.max_clients = 2,
+		.resp_depth = 32,
+		.ring_depth = ring_depth,
+		.events = ring_depth != 0};
 	struct step_plan plan = {client_pieces, ARRAY_SIZE(client_pieces), between_client_pieces,
 		meanwhile_client};
 	uint32_t length[ARRAY_SIZE(client_pieces)] = {0};
@@ -216,9 +248,11 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 	struct raw raw;
 
 	made = got = life = 0;
-	CHECK_EQ(delegrpc_server_create(name, &attr, &server), 0);
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
-	raw_open(name, &raw);
+	takes_events = attr.events;
+	memset(came, 0, sizeof(came));
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &server), 0);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
+	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t piece = pick_piece(ARRAY_SIZE(client_pieces), C_WAIT);
 		uint32_t limit = pick_limit(length[piece], piece == C_WAIT);
@@ -240,15 +274,8 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 	delegrpc_server_destroy(server);
 }
 
-static void clients_in_an_ample_ring(void)
-{
-	kill_clients(0, kills * 2 / 5);
-}
-
-static void clients_in_a_tight_ring(void)
-{
-	kill_clients(32, kills * 2 / 5);
-}
+TEST_WITH(clients_in_an_ample_ring, kill_clients, 0, kills * 2 / 5);
+TEST_WITH(clients_in_a_tight_ring, kill_clients, 32, kills * 2 / 5);
 
 /* ---- a server that only waits, and clients that replace each other ---- */
 
@@ -266,7 +293,7 @@ static void wait_for_ever(void)
 	struct delegrpc_req r;
 
 	alarm(300);
-	if (delegrpc_server_create(name, &attr, &server))
+	if (delegrpc_server_create(test_name, &attr, &server))
 		_exit(96);
 	for (;;) {
 		uint32_t n = 0;
@@ -285,7 +312,7 @@ static void wait_for_ever(void)
 
 static void replaced_connect(void)
 {
-	if (delegrpc_client_connect(name, NULL, &victim.c))
+	if (delegrpc_client_connect(test_name, NULL, &victim.c))
 		_exit(98);
 }
 
@@ -300,7 +327,7 @@ static void nothing_between(uint32_t piece)
 static step_piece_fn *const replaced_pieces[] = {replaced_connect, c_batch};
 
 /* A successor is served, at whatever instruction its predecessor died. */
-static void clients_of_a_waiting_server(void)
+TEST(clients_of_a_waiting_server)
 {
 	struct step_plan plan = {replaced_pieces, ARRAY_SIZE(replaced_pieces), nothing_between,
 		nothing};
@@ -322,7 +349,7 @@ static void clients_of_a_waiting_server(void)
 		uint64_t word = i, answer = 0;
 
 		length = steps > length ? steps : length;
-		CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
 		/* The timeout is much longer than a sleep of the server. */
 		CHECK_EQ(delegrpc_client_call_wait(c, &word, 8, &answer, 8, 60 * NSEC_PER_SEC,
 				 NULL),
@@ -347,7 +374,7 @@ static void s_create(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32};
 
-	if (delegrpc_server_create(name, &attr, &server))
+	if (delegrpc_server_create(test_name, &attr, &server))
 		_exit(94);
 }
 
@@ -373,7 +400,7 @@ static void s_reply(void)
 		memcpy(&word, held[nheld].payload, sizeof(word));
 		word = ~word;
 		if (delegrpc_server_reply(server, held[nheld].client, held[nheld].id, &word,
-			    sizeof(word)))
+			    sizeof(word)) != (is_post((uint32_t)~word) ? -EINVAL : 0))
 			_exit(95);
 	}
 	nheld = 0;
@@ -406,19 +433,15 @@ static void orphan_response(void *arg, uint64_t token, const void *resp, uint32_
 
 static void orphan_calls(uint32_t n)
 {
-	for (; n; n--) {
-		uint64_t word = request_word(0, made);
-
-		if (delegrpc_client_call(survivor, &word, sizeof(word), made) == 0)
-			made++;
-	}
+	for (; n; n--)
+		made += make(survivor, 0, made);
 	CHECK(delegrpc_client_poll(survivor, orphan_response, NULL) >= 0);
 }
 
 static void between_server_pieces(uint32_t piece)
 {
 	if (piece == 1)
-		CHECK_EQ(delegrpc_client_connect(name, NULL, &survivor), 0);
+		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
 	/* Held requests keep their slots only as long as no others arrive. */
 	if (piece == 1 || piece == 2 || piece == 4)
 		orphan_calls(1 + pick(30)); /* enough for replies in bursts */
@@ -434,6 +457,7 @@ static void meanwhile_server(void)
 static void hear_of_death(void)
 {
 	uint64_t start = clock_ns();
+	bool open;
 	int n;
 
 	do {
@@ -444,11 +468,11 @@ static void hear_of_death(void)
 	CHECK_EQ(n, -EPIPE);
 	printf("  -EPIPE %u ms after the kill\n", (unsigned)((clock_ns() - start) / NSEC_PER_MSEC));
 	CHECK_EQ(delegrpc_client_call(survivor, &start, sizeof(start), 0), -EPIPE);
-	CHECK_EQ(delegrpc_client_wait(survivor, UINT64_MAX),
-		delegrpc_client_pending(survivor) ? -EPIPE : 0);
+	open = delegrpc_client_posts(survivor) || delegrpc_client_pending(survivor);
+	CHECK_EQ(delegrpc_client_wait(survivor, UINT64_MAX), open ? -EPIPE : 0);
 }
 
-static void servers(void)
+TEST(servers)
 {
 	struct step_plan plan = {server_pieces, ARRAY_SIZE(server_pieces), between_server_pieces,
 		meanwhile_server};
@@ -469,23 +493,17 @@ static void servers(void)
 		if (survivor && i % (n / 4 + 1) == 1)
 			hear_of_death();
 		delegrpc_client_disconnect(survivor);
-		CHECK(delegrpc_client_connect(name, NULL, &c) == -ECONNREFUSED || piece == 0 ||
+		CHECK(delegrpc_client_connect(test_name, NULL, &c) == -ECONNREFUSED || piece == 0 ||
 			piece == ARRAY_SIZE(server_pieces) - 1);
 	}
 	s_create(); /* replaces the region of the last server */
 	s_destroy();
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), -ENOENT);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -ENOENT);
 	printf("  %u kills of servers\n", n);
 }
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(clients_in_an_ample_ring),
-		TEST(clients_in_a_tight_ring),
-		TEST(clients_of_a_waiting_server),
-		TEST(servers),
-	};
 	cpu_set_t here;
 
 	if (argc > 1)
@@ -496,6 +514,5 @@ int main(int argc, char **argv)
 	CPU_ZERO(&here);
 	CPU_SET((unsigned)sched_getcpu(), &here);
 	sched_setaffinity(0, sizeof(here), &here);
-	snprintf(name, sizeof(name), "kill.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), 1, argv);
+	return test_main(1, argv);
 }

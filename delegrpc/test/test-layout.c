@@ -3,7 +3,7 @@
 #include "support/test.h"
 #include "internal.h"
 
-static void largest_default_ring(void)
+TEST(largest_default_ring)
 {
 	struct delegrpc_attr most = {.max_clients = 4096, .resp_depth = 1 << 15};
 	struct delegrpc_attr fits = {.max_clients = 512, .resp_depth = 1 << 15};
@@ -20,11 +20,4 @@ static void largest_default_ring(void)
 	layout_of(&most, &l);
 	CHECK(l.responses > (1ull << 24) * DELEGRPC_MAX_PAYLOAD);
 	CHECK(l.size - l.responses > (1ull << 27) * DELEGRPC_MAX_PAYLOAD);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(largest_default_ring)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

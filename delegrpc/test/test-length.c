@@ -34,7 +34,7 @@ static void keep_length(void *arg, uint64_t token, const void *resp, uint32_t le
 }
 
 /* The longest messages, and the highest id. */
-static void longest(void)
+TEST(longest)
 {
 	struct delegrpc_attr attr = {.max_clients = 1,
 		.resp_depth = DELEGRPC_MAX_RESP_DEPTH,
@@ -62,7 +62,7 @@ static void longest(void)
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	c = client_new();
 	for (uint32_t i = 0; i < DELEGRPC_MAX_RESP_DEPTH; i++)
 		CHECK_EQ(delegrpc_client_call(c, buf, 1, i), 0);
@@ -78,16 +78,4 @@ static void longest(void)
 	}
 	CHECK_EQ(delegrpc_client_pending(c), 0);
 	free(buf);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(lengths_travel),
-		TEST(longest),
-		TEST(blocking_call_says_how_long),
-	};
-
-	snprintf(name, sizeof(name), "length.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

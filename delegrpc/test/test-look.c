@@ -10,7 +10,7 @@ enum { LOOK_DEAD = DELEGRPC_LOOK_DEAD, LOOK_RUNNING = DELEGRPC_LOOK_RUNNING };
 
 static const struct delegrpc_attr look_attr = {.max_clients = 4, .resp_depth = DEPTH};
 
-static void slots_in_use_are_exact(void)
+TEST(slots_in_use_are_exact)
 {
 	SERVER *s = server_new(4, 0, DEPTH);
 	CLIENT *c = client_new();
@@ -36,7 +36,7 @@ static void slots_in_use_are_exact(void)
 	CHECK_EQ(look().attr.resp_size, 56);
 	CHECK_EQ(look().attr.mode, 0600);
 	CHECK_EQ(look().connects, 1);
-	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(stat(test_file(RPC_PREFIX), &st), 0);
 	CHECK_EQ(look().size, (uint64_t)st.st_size);
 }
 
@@ -49,7 +49,7 @@ static void note_state(void *arg, const struct delegrpc_look_client *c)
 	++*(uint32_t *)arg;
 }
 
-static void clients_and_their_states(void)
+TEST(clients_and_their_states)
 {
 	SERVER *s = server_new(4, 0, DEPTH);
 	struct delegrpc_client *c = client_new();
@@ -58,13 +58,13 @@ static void clients_and_their_states(void)
 	RAW raw;
 	uint32_t n = 0;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	delegrpc_client_disconnect(c);
 	raw.lines[1].state = DELEGRPC_WAITING;
 	raw.lines[2].state = DELEGRPC_ON_FD;
 	raw.lines[3].taken = 1; /* as a client that dies leaves it */
 	raw.header->server_state = DELEGRPC_ASLEEP;
-	CHECK_EQ(delegrpc_look(name, &l, sizeof(l), note_state, &n), 0);
+	CHECK_EQ(delegrpc_look(test_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
 	CHECK_EQ(l.dead_clients, 1);
@@ -76,13 +76,13 @@ static void clients_and_their_states(void)
 }
 
 /* A header with one wrong field is refused. */
-static void headers_are_checked(void)
+TEST(headers_are_checked)
 {
 	SERVER *s = server_new(4, 0, DEPTH);
 	struct delegrpc_look_region l;
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (size_t at = 0; at < 40; at += 4) {
 		uint32_t *word = (uint32_t *)(void *)raw.header + at / 4;
 
@@ -94,7 +94,7 @@ static void headers_are_checked(void)
 		--*word;
 	}
 	CHECK_EQ(look_at(&l), 0);
-	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), (off_t)l.size + 64), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
@@ -115,39 +115,23 @@ static void look_at_forged(void)
 
 /*
  * The server is another process, which does not access the region: after this test has shortened
- * the file, an access would raise SIGBUS.
+ * the test_file(RPC_PREFIX), an access would raise SIGBUS.
  */
-static void forged_contents_do_no_harm(void)
+TEST(forged_contents_do_no_harm)
 {
 	pid_t pid = spawn(serve_for_ever);
 	struct delegrpc_look_region l;
 	struct raw raw;
 
 	looktest_forge(256 + 4 * 128, look_at_forged);
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.control->tail = 1; /* greater than head */
 	CHECK_EQ(look().in_use, RING);
 	raw_close(&raw);
-	CHECK_EQ(truncate(file, 300), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), 300), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
-	CHECK_EQ(truncate(file, 100), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), 100), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
 	kill_wait(pid);
-	CHECK_EQ(delegrpc_remove_dead(look_name), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(slots_in_use_are_exact),
-		TEST(clients_and_their_states),
-		TEST(headers_are_checked),
-		TEST(only_dead_servers_are_removed),
-		TEST(foreign_files_stay),
-		TEST(forged_contents_do_no_harm),
-	};
-
-	snprintf(name, sizeof(name), "test-look.%d", (int)getpid());
-	looktest_begin();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	CHECK_EQ(delegrpc_remove_dead(test_name), 0);
 }

@@ -4,7 +4,7 @@
 #include "raw.h"
 #include "support/rpclooks.h"
 
-static void connect_looks(void)
+TEST(connect_looks)
 {
 	struct delegrpc_attr attr = {.max_clients = CLIENTS, .resp_depth = 1, .req_size = 8};
 	/* If all ids are taken, the lock of each is tested at most twice. */
@@ -16,25 +16,17 @@ static void connect_looks(void)
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	delegrpc_client_disconnect(clients[CLIENTS - 1]);
-	raw_open(looks_name, &raw);
+	raw_open(test_name, &raw);
 	raw.lines[CLIENTS - 1].taken = 1;
 	looks_of_connect(CLIENTS - 1);
 	/* The mark in a line is only a hint: no client gets the id of a living one. */
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw.lines[i].taken = 0;
-	CHECK_EQ(delegrpc_client_connect(looks_name, NULL, &c), -EUSERS);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EUSERS);
 	delegrpc_client_disconnect(clients[7]);
 	for (uint32_t i = 0; i < CLIENTS; i++)
 		raw.lines[i].taken = i * 3;
 	looks_of_connect(7);
 	CHECK_EQ(delegrpc_client_index(clients[7]), 7);
 	looks_end();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(connect_looks)};
-
-	looks_begin();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

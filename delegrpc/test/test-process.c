@@ -13,12 +13,10 @@
 #include "support/test.h"
 #include "raw.h"
 #include "rpc.h"
-#include "support/rpccases.h"
 
 #define VICTIMS 3
 #define DEPTH 16
 
-static char name[64];
 static uint64_t rng;
 static uint32_t kills = 200;
 
@@ -62,7 +60,7 @@ static void serve_for_ever(void)
 	struct delegrpc_server *s;
 	struct delegrpc_req r;
 
-	if (delegrpc_server_create(name, &attr, &s))
+	if (delegrpc_server_create(test_name, &attr, &s))
 		_exit(81);
 	for (;;) {
 		if (delegrpc_server_wait(s, NSEC_PER_SEC) < 0)
@@ -130,7 +128,7 @@ static void connect_caller(struct caller *a)
 
 	memset(a, 0, sizeof(*a));
 	do
-		err = delegrpc_client_connect(name, NULL, &a->c);
+		err = delegrpc_client_connect(test_name, NULL, &a->c);
 	while (err == -ENOENT || err == -EAGAIN || err == -ECONNREFUSED);
 	CHECK_EQ(err, 0);
 }
@@ -148,7 +146,7 @@ static void call_for_ever(void)
 	}
 }
 
-static void clients_are_killed(void)
+TEST(clients_are_killed)
 {
 	pid_t server = spawn(serve_for_ever), victim[VICTIMS];
 	struct caller survivor;
@@ -175,7 +173,7 @@ static void clients_are_killed(void)
 	reap_killed(server);
 }
 
-static void servers_are_killed(void)
+TEST(servers_are_killed)
 {
 	struct caller a;
 
@@ -217,7 +215,7 @@ static void scribble_everywhere(void)
 	struct raw raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	shm_lock(&raw.region, 2);
 	scribble(raw.region.addr, 0, raw.region.size / 8);
 }
@@ -228,7 +226,7 @@ static void scribble_behind_the_indices(void)
 	struct raw raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	shm_lock(&raw.region, 2);
 	scribble(raw.region.addr, 32, raw.region.size / 8 - 32);
 }
@@ -239,7 +237,7 @@ static void forge(void)
 	struct raw raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (uint64_t pos, n;;) {
 		if (__atomic_load_n(&raw.control->head, __ATOMIC_RELAXED) -
 				__atomic_load_n(&raw.control->tail, __ATOMIC_ACQUIRE) >
@@ -281,19 +279,24 @@ static bool refused_some(const struct delegrpc_server *s)
  */
 static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t rounds)
 {
-	struct delegrpc_attr attr = {.max_clients = 4, .resp_depth = 8, .ring_depth = 64};
+	struct delegrpc_attr attr = {.size = sizeof(attr),
+		.max_clients = 4,
+		.resp_depth = 8,
+		.ring_depth = 64,
+		.events = 1};
 	struct delegrpc_server_stats st;
 	struct delegrpc_server *s;
 	struct delegrpc_client *c;
 	uint32_t responses = 0, broken = 0;
 	pid_t pid[2];
 
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
 	pid[0] = spawn(hostile);
 	pid[1] = hostile == forge ? 0 : spawn(hostile); /* forge() locks the bytes of two clients */
 	for (uint32_t i = 0; i < rounds || (hostile == forge && !refused_some(s)); i++) {
 		struct delegrpc_req r;
+		struct delegrpc_event e;
 		char copy[DELEGRPC_MAX_PAYLOAD];
 
 		delegrpc_client_call(c, &i, sizeof(i), i);
@@ -303,6 +306,8 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 		broken += delegrpc_server_poll(s) < 0;
 		if (hostile == forge)
 			CHECK_EQ(broken, 0);
+		while (delegrpc_server_event(s, &e, sizeof(e)) > 0)
+			CHECK(e.index < 4);
 		while (delegrpc_server_recv(s, &r)) {
 			CHECK(r.client < 4 && r.len <= 48);
 			memcpy(copy, r.payload, r.len);
@@ -319,24 +324,24 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);
 	/* The damage ends with the region. */
-	CHECK_EQ(delegrpc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	delegrpc_server_destroy(s);
 	return st;
 }
 
-static void hostile_everywhere(void)
+TEST(hostile_everywhere)
 {
 	for (int i = 0; i < 20; i++) /* each round soon breaks the ring */
 		endure(scribble_everywhere, 500);
 }
 
-static void hostile_behind_the_indices(void)
+TEST(hostile_behind_the_indices)
 {
 	for (int i = 0; i < 20; i++)
 		endure(scribble_behind_the_indices, 500);
 }
 
-static void hostile_with_manners(void)
+TEST(hostile_with_manners)
 {
 	struct delegrpc_server_stats st = endure(forge, 20000);
 
@@ -346,24 +351,15 @@ static void hostile_with_manners(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(clients_are_killed),
-		TEST(servers_are_killed),
-		TEST(hostile_everywhere),
-		TEST(hostile_behind_the_indices),
-		TEST(hostile_with_manners),
-		TEST(fork_disturbs_nothing),
-	};
 	struct shm_region left;
 
 	if (argc > 1)
 		kills = (uint32_t)strtoul(argv[1], NULL, 10);
 	CHECK(kills >= 20);
 	rng = test_seed();
-	snprintf(name, sizeof(name), "process.%d", (int)getpid());
-	argc = test_main(tests, ARRAY_SIZE(tests), argc > 2 ? 2 : 1, argv + (argc > 2));
+	argc = test_main(argc > 2 ? 2 : 1, argv + (argc > 2));
 	/* Replaces the region that the last killed server left, so that it is removed. */
-	if (shm_create("delegrpc", name, 1, &left) == 0)
+	if (shm_create("delegrpc", test_name, 1, &left) == 0)
 		shm_close(&left);
 	return argc;
 }

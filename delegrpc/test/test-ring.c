@@ -6,7 +6,7 @@
 #include "solo.h"
 
 /* A reserved slot that is not filled holds back the requests after it, until it is skipped. */
-static void hole_is_waited_for(void)
+TEST(hole_is_waited_for)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
@@ -14,7 +14,7 @@ static void hole_is_waited_for(void)
 	uint64_t pos;
 	uint32_t v = 0;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	pos = raw_reserve(&raw, 2, 2);
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
@@ -31,7 +31,7 @@ static void hole_is_waited_for(void)
 }
 
 /* A dead client has filled one of its two slots. This slot is served, the other is skipped. */
-static void hole_of_the_dead_is_skipped(void)
+TEST(hole_of_the_dead_is_skipped)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
@@ -40,7 +40,7 @@ static void hole_of_the_dead_is_skipped(void)
 	uint64_t pos;
 
 	for (uint32_t lap = 0; lap < 3 * 256 / 4; lap++) {
-		raw_open(name, &raw);
+		raw_open(test_name, &raw);
 		pos = raw_reserve(&raw, 2, 2);
 		raw_fill(&raw, pos + lap % 2, 2, RAW_ID(lap + 1, 0), 7);
 		call(c, 100);
@@ -67,13 +67,13 @@ static void hole_of_the_dead_is_skipped(void)
 /*
  * One client died before it stored a position in its claim, another one before it stored any claim.
  */
-static void nameless_holes_are_skipped(void)
+TEST(nameless_holes_are_skipped)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
 	struct raw raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw_reserve(&raw, 2, 3);
 	raw.lines[2].claim = DELEGRPC_CLAIM_INTENT;
 	__atomic_fetch_add(&raw.control->head, 5, __ATOMIC_ACQ_REL);
@@ -91,14 +91,14 @@ static void nameless_holes_are_skipped(void)
  * server calls delegrpc_server_advance_tail() only after it has received a request, and no request
  * has come.
  */
-static void skipped_places_are_given_back(void)
+TEST(skipped_places_are_given_back)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c;
 	struct delegrpc_req held;
 	struct raw raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw_reserve(&raw, 0, 3);
 	raw_close(&raw); /* the client dies */
 	c = client_new();
@@ -110,7 +110,7 @@ static void skipped_places_are_given_back(void)
 	CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), 1);
 	held = take(s, 100);
 	delegrpc_client_disconnect(c);
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw_reserve(&raw, 0, 3);
 	raw_close(&raw);
 	c = client_new();
@@ -128,7 +128,7 @@ static void skipped_places_are_given_back(void)
  * The slots of dropped requests, too, are given back without delegrpc_server_advance_tail(), if all
  * slots before them have been given back.
  */
-static void dropped_places_are_given_back(void)
+TEST(dropped_places_are_given_back)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c;
@@ -136,7 +136,7 @@ static void dropped_places_are_given_back(void)
 	struct raw raw;
 	uint64_t pos;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	pos = raw_reserve(&raw, 0, 3);
 	raw_fill(&raw, pos, 9, RAW_ID(1, 0), 7);
 	raw_fill(&raw, pos + 1, 0, RAW_ID(1, 0), 7);
@@ -166,7 +166,7 @@ static uint64_t looks_of(const struct delegrpc_server *s)
  * the client with this id may fill some of them. One poll does a limited part of the search for
  * such clients that live; the whole search tests the lock of each such id once.
  */
-static void search_is_bounded(void)
+TEST(search_is_bounded)
 {
 	SERVER *s = server_new(1024, 0, 64);
 	struct delegrpc_server_stats st;
@@ -175,7 +175,7 @@ static void search_is_bounded(void)
 	uint64_t looks = 0, cursor = 0;
 	uint32_t polls = 0;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (uint32_t i = 1; i < 1024; i++)
 		raw.lines[i].claim = i % 2 ? DELEGRPC_CLAIM_INTENT : DELEGRPC_CLAIM_AT(i, 63);
 	__atomic_fetch_add(&raw.control->head, 1024 * 64, __ATOMIC_ACQ_REL);
@@ -196,12 +196,12 @@ static void search_is_bounded(void)
 }
 
 /* The search also ends if it is done in a wait. */
-static void search_of_a_wait_ends(void)
+TEST(search_of_a_wait_ends)
 {
 	SERVER *s = server_new(256, 0, 64);
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < 256; i++)
 		raw.lines[i].claim = DELEGRPC_CLAIM_INTENT;
 	__atomic_fetch_add(&raw.control->head, 256 * 64, __ATOMIC_ACQ_REL);
@@ -211,14 +211,14 @@ static void search_of_a_wait_ends(void)
 }
 
 /* Slots that a living client has claimed are waited for; holes before and after are skipped. */
-static void claims_of_the_living_count(void)
+TEST(claims_of_the_living_count)
 {
 	struct delegrpc_server *s = server_new(8, 0, 16);
 	struct raw dead, alive;
 	uint64_t pos;
 
-	raw_open(name, &dead);
-	raw_open(name, &alive);
+	raw_open(test_name, &dead);
+	raw_open(test_name, &alive);
 	raw_reserve(&dead, 1, 3);
 	pos = raw_reserve(&alive, 2, 2);
 	raw_reserve(&dead, 1, 3);
@@ -242,7 +242,7 @@ static void claims_of_the_living_count(void)
  * A client takes over an id. It reserves slots only after the requests of its predecessor have been
  * given back, and does not take the responses to them for its own.
  */
-static void id_is_reused(void)
+TEST(id_is_reused)
 {
 	SERVER *s = server_new(1, 0, 4);
 	CLIENT *c = client_new();
@@ -289,7 +289,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	struct seen seen = {0};
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.lines[0].generation = generation - 1;
 	c = client_new();
 	call(c, 1);
@@ -318,7 +318,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	CHECK_EQ(seen.value[0], 1005);
 }
 
-static void held_request_of_a_predecessor(void)
+TEST(held_request_of_a_predecessor)
 {
 	held_while_others_come(1, 1, 2);
 	held_while_others_come(1, 65535, 65536);
@@ -334,14 +334,14 @@ static void held_request_of_a_predecessor(void)
  * The server holds requests of several clients that had the same id. The generation of the third
  * client has the lower 16 bits of the first client's, and that of the fourth those of the second.
  */
-static void held_while_others_call(void)
+TEST(held_while_others_call)
 {
 	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
 	SERVER *s = server_new(1, 256, 4);
 	struct delegrpc_req held[ARRAY_SIZE(is)];
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < ARRAY_SIZE(is); i++) {
 		CLIENT *c;
 		struct seen seen = {0};
@@ -368,7 +368,7 @@ static void held_while_others_call(void)
  * successors. The stamp of a response contains the lower 16 bits of the client's generation. Those
  * of the last successor differ, so it does not take the response to that request for its own.
  */
-static void unreceived_request_of_a_predecessor(void)
+TEST(unreceived_request_of_a_predecessor)
 {
 	SERVER *s = server_new(1, 256, 4);
 	CLIENT *c = client_new();
@@ -376,7 +376,7 @@ static void unreceived_request_of_a_predecessor(void)
 	struct seen seen = {0};
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	call(c, 1);
 	delegrpc_client_flush(c);
 	delegrpc_client_disconnect(c);
@@ -399,14 +399,14 @@ static void unreceived_request_of_a_predecessor(void)
 }
 
 /* Laps and generations at the end of their range. */
-static void counters_wrap(void)
+TEST(counters_wrap)
 {
 	SERVER *s = server_new(1, 256, 4);
 	CLIENT *c;
 	RAW raw;
 	uint64_t at = ((1ull << 32) - 3) * 256 + 128;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	raw.control->head = at;
 	raw.control->tail = at;
 	s->cursor = s->found = s->tail = at;
@@ -453,7 +453,7 @@ static void counters_wrap(void)
 }
 
 /* Requests that no correct client makes are dropped, and the next one is served. */
-static void bad_requests(void)
+TEST(bad_requests)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
@@ -462,7 +462,7 @@ static void bad_requests(void)
 	RAW raw;
 	uint64_t pos;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	pos = raw_reserve(&raw, 1, 7);
 	raw_fill(&raw, pos, 4, RAW_ID(1, 0), 1); /* wrong client */
 	raw_fill(&raw, pos + 1, UINT32_MAX, RAW_ID(1, 0), 1);
@@ -485,7 +485,7 @@ static void bad_requests(void)
 }
 
 /* If the indices have values that correct clients cannot cause, all processes get an error. */
-static void broken_indices(void)
+TEST(broken_indices)
 {
 	static const uint64_t by[] = {257, 1ull << 40, UINT64_MAX};
 
@@ -495,7 +495,7 @@ static void broken_indices(void)
 		struct seen seen = {0};
 		RAW raw;
 
-		raw_open(name, &raw);
+		raw_open(test_name, &raw);
 		raw.control->head += by[i];
 		CHECK_EQ(poll_stuck(s), -EPROTO);
 		CHECK_EQ(delegrpc_server_poll(s), -EPROTO);
@@ -504,28 +504,4 @@ static void broken_indices(void)
 			;
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), -EPIPE);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(hole_is_waited_for),
-		TEST(hole_of_the_dead_is_skipped),
-		TEST(nameless_holes_are_skipped),
-		TEST(skipped_places_are_given_back),
-		TEST(dropped_places_are_given_back),
-		TEST(search_is_bounded),
-		TEST(search_of_a_wait_ends),
-		TEST(claims_of_the_living_count),
-		TEST(id_is_reused),
-		TEST(held_request_of_a_predecessor),
-		TEST(held_while_others_call),
-		TEST(unreceived_request_of_a_predecessor),
-		TEST(counters_wrap),
-		TEST(bad_requests),
-		TEST(broken_indices),
-	};
-
-	snprintf(name, sizeof(name), "ring.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -5,7 +5,9 @@
 
 static struct delegrpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 {
-	return (struct delegrpc_attr){.max_clients = shape->clients,
+	return (struct delegrpc_attr){.size = sizeof(struct delegrpc_attr),
+		.events = shape->events,
+		.max_clients = shape->clients,
 		.ring_depth = shape->ring,
 		.resp_depth = shape->depth,
 		.req_size = shape->req,
@@ -33,11 +35,6 @@ static uint64_t rpcstorm_client_bad(struct delegrpc_client *c)
 
 	delegrpc_client_get_stats(c, &st, sizeof(st));
 	return st.bad_responses;
-}
-
-static int rpcstorm_abort(struct delegrpc_client *c, delegrpc_response_fn *fn, void *arg)
-{
-	return -ENOTSUP;
 }
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)

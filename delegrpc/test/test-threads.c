@@ -29,28 +29,17 @@ static void check_stats(struct delegrpc_server *s, const struct shape *sh, uint6
 	CHECK_EQ(st.holes, 0);
 }
 
-static void ample_ring(void)
-{
-	run(&(struct shape){4, 4, 0, 32, 20000 * times, 1, false});
-}
+TEST_WITH(ample_ring, run, &(struct shape){4, 4, 0, 32, 20000 * times, 1, false});
+TEST_WITH(tight_ring, run, &(struct shape){3, 3, 32, 32, 20000 * times, 1, false});
+TEST_WITH(one_call_in_flight, run, &(struct shape){2, 2, 0, 1, 5000 * times, 1, false});
 
-static void tight_ring(void)
-{
-	run(&(struct shape){3, 3, 32, 32, 20000 * times, 1, false});
-}
-
-static void one_call_in_flight(void)
-{
-	run(&(struct shape){2, 2, 0, 1, 5000 * times, 1, false});
-}
-
-static void clients_come_and_go(void)
+TEST(clients_come_and_go)
 {
 	run(&(struct shape){4, 4, 0, 8, 100, 60 * times, false});
 	run(&(struct shape){3, 3, 32, 16, 100, 60 * times, false});
 }
 
-static void sleeping(void)
+TEST(sleeping)
 {
 	run(&(struct shape){4, 4, 0, 4, 3000 * times, 2, true});
 	run(&(struct shape){3, 3, 32, 32, 6000 * times, 2, true});
@@ -58,18 +47,9 @@ static void sleeping(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(ample_ring),
-		TEST(tight_ring),
-		TEST(one_call_in_flight),
-		TEST(clients_come_and_go),
-		TEST(sleeping),
-		TEST(signal_ends_a_wait),
-	};
-
 	if (argc > 1)
 		times = (uint32_t)strtoul(argv[1], NULL, 10);
 	CHECK(times > 0);
 	threads_begin();
-	return test_main(tests, ARRAY_SIZE(tests), 1, argv);
+	return test_main(1, argv);
 }

@@ -10,7 +10,7 @@
  * A server that always finds work yields its core every 150 us if a client waits, and reads the
  * clock at intervals.
  */
-static void busy_server_yields(void)
+TEST(busy_server_yields)
 {
 	SERVER *s = server_new(4);
 	CLIENT *c = client_new();
@@ -18,7 +18,7 @@ static void busy_server_yields(void)
 	uint64_t yields, looks, ns;
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	for (uint32_t waits = 0; waits < 2; waits++) {
 		yields = fake.yields;
 		looks = fake.looks;
@@ -39,13 +39,4 @@ static void busy_server_yields(void)
 	}
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	CHECK_EQ(st.yields, yields);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {RPCTIME_TESTS, TEST(busy_server_yields)};
-
-	fake.ns = NSEC_PER_SEC;
-	snprintf(name, sizeof(name), "time.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -10,7 +10,7 @@ static void forge_region(struct delegrpc_attr a, size_t more, struct shm_region 
 	struct delegrpc_header *h;
 
 	size = (size + 63) / 64 * 64 + a.max_clients * ((a.resp_depth * resp + 63) / 64 * 64);
-	CHECK_EQ(shm_create("delegrpc", name, size + more, region), 0);
+	CHECK_EQ(shm_create("delegrpc", test_name, size + more, region), 0);
 	h = region->addr;
 	*h = (struct delegrpc_header){.version = DELEGRPC_VERSION,
 		.max_clients = a.max_clients,
@@ -31,36 +31,38 @@ static int connect_forged(struct delegrpc_attr a, size_t more)
 	int err;
 
 	forge_region(a, more, &region);
-	err = delegrpc_client_connect(name, NULL, &c);
+	err = delegrpc_client_connect(test_name, NULL, &c);
 	if (!err)
 		delegrpc_client_disconnect(c);
-	CHECK_EQ(delegrpc_look(name, &look, sizeof(look), NULL, NULL), err); /* checks the same */
+	CHECK_EQ(delegrpc_look(test_name, &look, sizeof(look), NULL, NULL),
+		err); /* checks the same */
 	shm_close(&region);
 	return err;
 }
 
 /* The file is as long as the attributes require, but no server has such attributes. */
-static void forged_regions_are_refused(void)
+TEST(forged_regions_are_refused)
 {
 	static const struct delegrpc_attr bad[] = {
-		{0, 0, 256, 16, 48, 56, 0, 0, 0}, /* max_clients */
-		{0, 2, 0, 16, 48, 56, 0, 0, 0}, /* ring_depth */
-		{0, 2, 257, 16, 48, 56, 0, 0, 0},
-		{0, 2, 8, 16, 48, 56, 0, 0, 0},
-		{0, 2, 256, 0, 48, 56, 0, 0, 0}, /* resp_depth */
-		{0, 2, 256, 15, 48, 56, 0, 0, 0},
-		{0, 2, 256, 16, 0, 56, 0, 0, 0},
-		{0, 2, 256, 16, 48, 0, 0, 0, 0},
-		{0, DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1, 0, 0, 0},
-		{0, 1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1, 0, 0, 0},
-		{0, 1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1, 0, 0, 0},
-		{0, 1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1, 0, 0, 0},
+		{0, 0, 256, 16, 48, 56, 0, 0, 0, 0, 0}, /* max_clients */
+		{0, 2, 0, 16, 48, 56, 0, 0, 0, 0, 0}, /* ring_depth */
+		{0, 2, 257, 16, 48, 56, 0, 0, 0, 0, 0},
+		{0, 2, 8, 16, 48, 56, 0, 0, 0, 0, 0},
+		{0, 2, 256, 0, 48, 56, 0, 0, 0, 0, 0}, /* resp_depth */
+		{0, 2, 256, 15, 48, 56, 0, 0, 0, 0, 0},
+		{0, 2, 256, 16, 0, 56, 0, 0, 0, 0, 0},
+		{0, 2, 256, 16, 48, 0, 0, 0, 0, 0, 0},
+		{0, DELEGRPC_MAX_CLIENTS + 1, 65536, 1, 1, 1, 0, 0, 0, 0, 0},
+		{0, 1, 16, 2 * DELEGRPC_MAX_RESP_DEPTH, 1, 1, 0, 0, 0, 0, 0},
+		{0, 1, 16, 1, DELEGRPC_MAX_PAYLOAD + 1, 1, 0, 0, 0, 0, 0},
+		{0, 1, 16, 1, 1, DELEGRPC_MAX_PAYLOAD + 1, 0, 0, 0, 0, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		CHECK_EQ(connect_forged(bad[i], 0), -EPROTO);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0}, 0), 0);
-	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0}, 64),
+	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0, 0, 0}, 0),
+		0);
+	CHECK_EQ(connect_forged((struct delegrpc_attr){0, 2, 256, 16, 48, 56, 0, 0, 0, 0, 0}, 64),
 		-EPROTO);
 }
 
@@ -83,7 +85,7 @@ static void note_longest(void *arg, uint64_t token, const void *resp, uint32_t l
  * Responses with the id of no call, or of a call that has its response, or with a length that
  * exceeds resp_size, are counted and dropped.
  */
-static void forged_responses_are_dropped(void)
+TEST(forged_responses_are_dropped)
 {
 	SERVER *s = server_new(1, 0, 16);
 	CLIENT *c = client_new();
@@ -92,7 +94,7 @@ static void forged_responses_are_dropped(void)
 	uint32_t ids = 0, v = 9;
 	RAW raw;
 
-	raw_open(name, &raw);
+	raw_open(test_name, &raw);
 	call(c, 7);
 	forge_response(&raw, 0, 16, 4);
 	forge_response(&raw, 1, (1u << 15) - 1, 4);
@@ -119,15 +121,4 @@ static void forged_responses_are_dropped(void)
 		ids |= 1u << (id & 0xffff);
 	}
 	CHECK_EQ(ids, 0xffff);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(forged_regions_are_refused),
-		TEST(forged_responses_are_dropped),
-	};
-
-	snprintf(name, sizeof(name), "trust.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

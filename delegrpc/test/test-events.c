@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* The events of a server of delegrpc. */
+#include "rpc.h"
+#include "map.h"
+#include "raw.h"
+#include "support/rpcevents.h"
+
+/* The requests of a client that has ended are served; after them its end is told. */
+TEST(end_is_told_after_the_last_request)
+{
+	SERVER *s = events_server(2);
+	struct delegrpc_client *c = events_client();
+	struct delegrpc_req r;
+
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK_EQ(delegrpc_client_call(c, &i, sizeof(i), i), 0);
+	delegrpc_client_disconnect(c); /* these calls have not been published */
+	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());
+	events_next(s, DELEGRPC_EVENT_LEFT, 0, getpid());
+	c = events_client();
+	for (uint64_t i = 0; i < 3; i++)
+		CHECK_EQ(delegrpc_client_call(c, &i, sizeof(i), i), 0);
+	delegrpc_client_flush(c);
+	delegrpc_client_disconnect(c);
+	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+		CHECK_EQ(delegrpc_server_recv(s, &r), 1);
+		CHECK_EQ(r.client, 0);
+	}
+	delegrpc_server_advance_tail(s);
+	events_next(s, DELEGRPC_EVENT_LEFT, 0, getpid());
+}
+
+/* A mark that another process has written does not end a client. */
+TEST(living_clients_have_not_left)
+{
+	SERVER *s = events_server(1);
+	CLIENT *c = events_client();
+	RAW raw;
+
+	raw_open(test_name, &raw);
+	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());
+	raw.lines[0].taken = DELEGRPC_LEFT;
+	raw.header->changes++;
+	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	raw.lines[0].taken = 0;
+	raw.header->changes++;
+	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+	raw.lines[0].taken = DELEGRPC_TAKEN;
+}
+
+/* A client that is coming has not come. Its id is free again if it dies, and not before. */
+TEST(coming_clients_have_not_come)
+{
+	SERVER *s = events_server(2);
+	struct rpc_map coming;
+	RAW raw;
+
+	raw_open(test_name, &raw);
+	map_region(test_name, &coming);
+	CHECK_EQ(shm_lock(&coming.region, 2), 0);
+	raw.lines[1].taken = DELEGRPC_COMING;
+	CHECK(delegrpc_server_fd(s) >= 0); /* it has not told its namespace yet */
+	for (int i = 0; i < 2; i++) {
+		raw.header->changes++;
+		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
+		CHECK_EQ(raw.lines[1].taken, i ? 0 : DELEGRPC_COMING);
+		shm_unlock(&coming.region, 2);
+	}
+	shm_close(&coming.region);
+}
+
+/* A client that died before the server took its introduction leaves a hole, which is skipped. */
+TEST(introductions_keep_no_holes)
+{
+	SERVER *s = events_server(2);
+	struct rpc_map dead;
+	RAW raw;
+
+	raw_open(test_name, &raw);
+	map_region(test_name, &dead);
+	CHECK_EQ(shm_lock(&dead.region, 2), 0);
+	intro_send(dead.door, 1, dead.region.fd, 1, 16, 0);
+	raw.lines[1].claim = DELEGRPC_CLAIM_INTENT;
+	raw.control->head++;
+	shm_close(&dead.region);
+	for (int i = 0; i < 100 * DELEGRPC_STUCK_POLLS && raw.control->tail != 1; i++)
+		CHECK_EQ(delegrpc_server_poll(s), 0);
+	CHECK_EQ(raw.control->tail, 1);
+}
