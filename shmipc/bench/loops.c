@@ -25,7 +25,29 @@ ALWAYS_INLINE int recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64
 	return 1;
 }
 
+/* Adds the bursts that have been written into a ring since the last count, less than 2047 rounds. */
+static void count(struct sides *sides, const struct cellring_cursor *c, uint64_t *seen)
+{
+	uint64_t cells = (uint64_t)(c->end - c->begin) / c->cell;
+	uint64_t now = (c->lap - 1) * cells + (uint64_t)(c->slot - c->begin) / c->cell;
+
+	sides->bursts += now - *seen + (now < *seen ? CELLRING_LAP_LAST * cells : 0);
+	*seen = now;
+}
+
+static uint64_t bursts(void *state)
+{
+	struct sides *sides = state;
+
+	for (uint32_t i = 0; i < sides->n; i++) {
+		count(sides, &sides->clients[i]->req, &sides->seen[i][0]);
+		count(sides, &sides->server->peers[i].resp, &sides->seen[i][1]);
+	}
+	return sides->bursts;
+}
+
 /* The next poll, or a receive that finds nothing, publishes collected replies. */
 RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
-const struct rpcbench_impl shmipc_rpcbench = {"shmipc", setup, teardown, client, server, false};
+const struct rpcbench_impl shmipc_rpcbench = {"shmipc", setup, teardown, client, server,
+	.bursts = bursts};

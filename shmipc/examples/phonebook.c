@@ -37,42 +37,45 @@ static const struct shmipc_attr attr = {
 	.resp_size = sizeof(struct answer),
 };
 
+struct book {
+	struct shmipc_server *server;
+	int failed;
+	uint64_t number[SLOTS];
+};
+
 /* Clients are not trusted: names beyond the book are never found. */
-static struct answer answer(uint64_t *book, const struct question *q)
+static void look_up(void *arg, const struct shmipc_req *req, const void *payload)
 {
+	const struct question *q = payload;
+	struct book *b = arg;
 	struct answer a = {.name = q->name};
 
-	if (q->name >= SLOTS)
-		return a;
-	if (q->enter)
-		book[q->name] = q->number;
-	a.found = book[q->name] != 0;
-	a.number = book[q->name];
-	return a;
+	if (q->name < SLOTS) {
+		if (q->enter)
+			b->number[q->name] = q->number;
+		a.found = b->number[q->name] != 0;
+		a.number = b->number[q->name];
+	}
+	/* -EPIPE is no failure: the client has gone and needs no answer. */
+	b->failed |= shmipc_server_reply(b->server, req->client, req->id, &a, sizeof(a)) == -EINVAL;
 }
 
 /* Serves until the last of the clients has left, or one has ended badly. */
 static int serve(struct shmipc_server *s)
 {
-	static uint64_t book[SLOTS];
+	static struct book book;
 	struct shmipc_server_stats st;
-	struct shmipc_req r;
-	struct question q;
 	int status;
 
+	book.server = s;
 	do {
-		while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
-			struct answer a = answer(book, &q);
-
-			/* -EPIPE is no failure: the client has gone and needs no answer. */
-			if (shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)) == -EINVAL)
-				return 1;
-		}
+		while (shmipc_server_serve(s, look_up, &book, 256))
+			;
 		shmipc_server_wait(s, 10000000); /* then checks which clients are still connected */
 		shmipc_server_get_stats(s, &st, sizeof(st));
 		if (st.connects == CLIENTS)
 			shmipc_server_unlink(s); /* so that nothing can be left behind */
-		if (waitpid(-1, &status, WNOHANG) > 0 && status)
+		if (book.failed || (waitpid(-1, &status, WNOHANG) > 0 && status))
 			return 1;
 	} while (st.connects < CLIENTS || st.clients);
 	printf("%llu questions answered\n", (unsigned long long)st.replies);

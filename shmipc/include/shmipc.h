@@ -35,9 +35,16 @@
  * longer than 100 ms, with or without a wake-up.
  *
  * Exactly once: a call ends in one callback, unless the server dies or closes. In that case poll
- * returns -EPIPE, and shmipc_client_abort() hands the open tokens back. A client that waits, or
+ * returns -EPIPE, shmipc_client_abort() hands the open tokens back, and shmipc_client_reconnect()
+ * waits for the next server. A client that waits, or
  * that polls at least twenty times a second, gets -EPIPE within a second. A client that polls at
  * regular intervals, but less often, gets it at its first or second poll.
+ *
+ * One-way messages: a client posts, the server pushes (attr.pushes). Neither has an answer, and both
+ * keep their order with the calls, or replies, of that client. The reader counts what it has
+ * consumed, and the writer looks at the count when it has no room left. A message is consumed when
+ * shmipc_server_recv() has copied it, or the client's function for it has returned. If a process
+ * dies or disconnects, messages that the other side has not consumed are lost.
  *
  * Descriptors: a thread that also waits for other events sleeps in poll(2) or epoll(7):
  *
@@ -72,6 +79,9 @@
  *	- overwrite its contents (requests, responses and extra buffers of every client)
  *	- keep the server busy with forged connects
  *	- keep all others from connecting, by taking all places or their locks
+ *	- with events: act for a client that has come, also after its death; keep the server from
+ *	  learning who comes, by filling its socket or writing another address; and receive there
+ *	  the descriptors of the region's file that clients send
  *	- shorten the file, which ends all users of the region, the server included, by SIGBUS
  * With mode 0600 these are processes of the same user, which could also send a signal. With mode
  * 0660 they are all members of the group: name only a group whose members may stop the server. A
@@ -81,6 +91,26 @@
  * until the next server starts. Nothing in the region makes the server access memory outside of
  * the region or wait for a client, because the server reads and writes the rings through cursors in
  * private memory.
+ *
+ * Loans: with attr.loans, messages of about 1 KiB and more need not be copied. Each client has a
+ * pool of `loans` chunks in the region. The client writes a request into a chunk and commits it, the
+ * server reads it there and may write its response into the same chunk, the client reads that there:
+ *
+ *	shmipc_client_loan(c, &q);		while (shmipc_server_take(s, &r, &q) > 0) {
+ *	fill(q);					shmipc_server_loan(s, r.client, r.id, &a);
+ *	shmipc_client_commit(c, q, len, token);		fill_answer(a, q, r.len);
+ *							shmipc_server_commit(s, r.client, r.id, len);
+ *						}
+ *
+ * A call with a loan is in all else a call like others, and may be made beside others. The chunk
+ * belongs to the client until shmipc_client_commit(), then to the server until it answers, then to
+ * the client until the response function returns or, if it calls shmipc_client_hold(), until
+ * shmipc_client_release(). A process that does not own it must not read or write it; nothing
+ * enforces that. A hostile process can change the bytes while they are read, so copy what you check before
+ * you check it. Chunk and length are checked, and read once, by the library. If the client dies or
+ * disconnects, no other client gets its place, and so its chunks, before the server has answered
+ * each of its requests in loans (-EPIPE) or, with attr.events, has taken its end. If the server dies,
+ * shmipc_client_abort() gives the committed chunks back.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -102,8 +132,11 @@ struct shmipc_client;
 #define SHMIPC_MAX_CLIENTS 4095u
 #define SHMIPC_MAX_DEPTH (1u << 16)
 #define SHMIPC_MAX_PAYLOAD (1u << 20)
+#define SHMIPC_MAX_LOANS 4096u
+#define SHMIPC_MAX_LOAN (1u << 24)
 #define SHMIPC_FOREVER UINT64_MAX
-#define SHMIPC_POLL_MAX 8 /* responses that one client poll hands over */
+#define SHMIPC_POLL_MAX 8 /* responses and pushes that one client poll hands over */
+#define SHMIPC_POST UINT32_MAX /* the id of a request that is a post, and must not be answered */
 
 /*
  * Linkage of the functions that are compiled into their callers. Only src/ffi.c of the library
@@ -124,7 +157,7 @@ struct shmipc_attr {
 	 */
 	size_t size;
 	uint32_t max_clients; /* [64] at most SHMIPC_MAX_CLIENTS */
-	uint32_t depth; /* [64] calls in flight per client, at most SHMIPC_MAX_DEPTH */
+	uint32_t depth; /* [64] calls and posts in flight per client, at most SHMIPC_MAX_DEPTH */
 	uint32_t req_size; /* [56] bytes of a request, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t resp_size; /* [56] bytes of a response, at most SHMIPC_MAX_PAYLOAD */
 	uint32_t extra_size; /* [0] bytes of the buffer that a client shares with the server */
@@ -138,13 +171,52 @@ struct shmipc_attr {
 	uint32_t mode;
 	uint32_t gid; /* with mode 0660, where a gid other than 0 needs its bit in `set` */
 	uint32_t set; /* SHMIPC_SET_*; SHMIPC_SET_GID only with mode 0660 */
+	/*
+	 * Connect only: for so many milliseconds, connect tries again after -ENOENT, -ECONNREFUSED,
+	 * -EAGAIN and -EUSERS.
+	 */
+	uint32_t connect_ms;
+	/* Create only: not 0 if the server takes events (shmipc_server_event()). */
+	uint32_t events;
+	/*
+	 * [0] pushes per client that are not consumed, at most SHMIPC_MAX_DEPTH. Each takes the
+	 * memory of a burst of responses.
+	 */
+	uint32_t pushes;
+	/*
+	 * Loans (see there). All three are 0, or `loans` and at least one of the sizes are not.
+	 * Each client takes loans * (loan_req_size + loan_resp_size) bytes of the region.
+	 */
+	uint32_t loans; /* [0] of each client, at most SHMIPC_MAX_LOANS */
+	uint32_t loan_req_size; /* [0] bytes of a request in a loan, at most SHMIPC_MAX_LOAN */
+	uint32_t loan_resp_size; /* [0] bytes of a response in a loan, at most SHMIPC_MAX_LOAN */
 };
 
 /* A request that the server has taken out of its ring. */
 struct shmipc_req {
 	uint64_t client; /* handle of the connection; no other connection to this server has it */
-	uint32_t id; /* chosen by the client; opaque; pass it to shmipc_server_reply() */
-	uint32_t len; /* bytes that the client sent, at most req_size */
+	uint32_t id; /* opaque; pass it to shmipc_server_reply(), unless it is SHMIPC_POST */
+	uint32_t len; /* bytes that the client sent, at most req_size; in a loan, loan_req_size */
+};
+
+enum shmipc_event_kind {
+	SHMIPC_EVENT_CAME, /* a client has connected */
+	SHMIPC_EVENT_LEFT, /* it has disconnected */
+	SHMIPC_EVENT_DIED, /* it has ended without that */
+};
+
+/*
+ * Something has happened to a client. The kernel says which process it is, and which ids that
+ * process had when it connected. The ids are not known (pid 0, uid and gid UINT32_MAX) if the
+ * client could not send to the server's socket: from another network namespace, from a sandbox
+ * without abstract sockets, or because the server took no introductions for .2 s. A process in
+ * another pid namespace may have pid 0. The ids are those of the process that has the place.
+ * Another process that has mapped the region can write requests there (see Trust).
+ */
+struct shmipc_event {
+	uint32_t kind; /* enum shmipc_event_kind */
+	uint32_t index; /* the client's place: SHMIPC_CLIENT_INDEX() of its requests */
+	uint32_t pid, uid, gid;
 };
 
 struct shmipc_server_stats {
@@ -156,11 +228,14 @@ struct shmipc_server_stats {
 	uint64_t reclaimed; /* clients that died without disconnecting */
 	uint64_t sleeps, wakes; /* times that the server slept or was armed; clients woken */
 	uint64_t yields; /* times that it yielded its core while busy */
+	uint64_t posts, pushes; /* posts received, which are no requests here, and pushes sent */
+	uint64_t refused_pushes; /* not sent for lack of room (-EAGAIN) */
 };
 
 struct shmipc_client_stats {
 	uint64_t calls, responses; /* calls made, and calls ended in any way, since connect */
 	uint64_t sleeps, wakes; /* times that the client slept or was armed; wakes of the server */
+	uint64_t posts, pushes; /* posts made and pushes consumed, since connect */
 };
 
 /* ---- server ---- */
@@ -197,7 +272,8 @@ void shmipc_server_destroy(struct shmipc_server *server);
 /*
  * Reads the ring of every connected client, starting with another client each time, and returns how
  * many of them have requests. shmipc_server_recv() then hands these requests out, at most 8 of each
- * client until the next poll. Never fails and never blocks. Publishes replies (see Visibility), and
+ * client. While some of them are left, further polls read no other rings, and return how many
+ * clients have some left. Never fails and never blocks. Publishes replies (see Visibility), and
  * notices new, leaving and dead clients. While a client waits and has yielded its core, the server
  * yields about every 150 us, so that clients on the server's core can run. A loop whose poll finds
  * nothing should pause once per turn, or call shmipc_server_wait().
@@ -205,9 +281,10 @@ void shmipc_server_destroy(struct shmipc_server *server);
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
- * Like shmipc_server_poll(), but skips each client i whose bit, i % 64 of skip[i / 64], is set.
- * skip has max_clients bits, belongs to the caller and is used during the call only. The requests
- * of a skipped client stay in its ring, which is backpressure for that client alone.
+ * Like shmipc_server_poll(), but always reads the rings, and skips each client i whose bit,
+ * i % 64 of skip[i / 64], is set. skip has max_clients bits, belongs to the caller and is used
+ * during the call only. The requests of a skipped client stay in its ring, which is backpressure
+ * for that client alone.
  */
 SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
@@ -223,18 +300,79 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	void *buf, uint32_t capacity);
 
 /*
+ * Like shmipc_server_recv(), but writes the address of the payload to *payload_p: a request in a
+ * loan stays in place until it is answered, and is aligned to 64. Any other is copied to memory of
+ * the server, aligned to 16, which the next take, serve or destroy changes.
+ */
+SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc_req *req_p,
+	const void **payload_p);
+
+/*
  * Answers the request (client, id) of shmipc_server_recv(), now or at any later time, in
  * any order; each request exactly once. Copies len bytes of resp (which may be NULL when len is
  * 0), and passes len on to the client. If len is a compile-time constant, the copy is inlined.
  * Returns 0, or, with nothing sent,
  *	-EPIPE		that client has gone, even if another client has its place now: drop the
- *			request
+ *			request. This is the end of a loan, too
  *	-EMSGSIZE	len exceeds resp_size: send a shorter response
- *	-EINVAL		no such request is unanswered (never received, or replied to already): a
- *			bug of the caller
+ *	-EINVAL		no such request is unanswered (never received, or replied to already, or
+ *			a post): a bug of the caller
  */
 SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t client, uint32_t id,
 	const void *resp, uint32_t len);
+
+/*
+ * Writes the address for the response to the request (client, id), which is in a loan and not
+ * answered, to *loan_p: loan_resp_size bytes, aligned to 64, with undefined contents. They belong to
+ * the caller until it answers by shmipc_server_commit() or shmipc_server_reply(). Returns 0, or
+ *	-EPIPE		that client has gone
+ *	-EINVAL		no such request is unanswered, or it is not in a loan: use
+ *			shmipc_server_reply()
+ */
+int shmipc_server_loan(struct shmipc_server *server, uint64_t client, uint32_t id, void **loan_p);
+
+/*
+ * Like shmipc_server_reply(), but sends the first len bytes of the memory of shmipc_server_loan().
+ * Returns 0, or
+ *	-EPIPE, -EINVAL	as above; after -EPIPE the loan has ended
+ *	-EMSGSIZE	len exceeds loan_resp_size
+ */
+int shmipc_server_commit(struct shmipc_server *server, uint64_t client, uint32_t id, uint32_t len);
+
+/*
+ * Handles a request. payload points at req->len bytes, as in shmipc_server_take(); a copy is valid
+ * until the function returns. The function answers with shmipc_server_reply(), or keeps *req and
+ * answers later; a post (req->id is SHMIPC_POST) gets no answer. It may reply to any request and
+ * push, but not poll, receive, serve, wait or destroy.
+ */
+typedef void shmipc_serve_fn(void *arg, const struct shmipc_req *req, const void *payload);
+
+/*
+ * Polls, passes at most max of the requests that have arrived to fn(arg, ...), publishes the
+ * replies and wakes their clients. Returns the number of requests. Passes none while an event has
+ * not been taken (shmipc_server_event()), so that a program that takes the events before each call
+ * learns in time that a client came. A server that has nothing else to do:
+ *
+ *	for (;;)
+ *		if (!shmipc_server_serve(s, fn, arg, 256))
+ *			shmipc_server_wait(s, SHMIPC_FOREVER);
+ */
+SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve_fn *fn, void *arg,
+	uint32_t max);
+
+/*
+ * Sends len bytes of msg (NULL if len is 0) to the client at that place, which keeps no call open
+ * for it: SHMIPC_CLIENT_INDEX() of a request's client, event.index, shmipc_client_index(). A push is
+ * published as a reply to that client is. Another client may have taken the place of the one that
+ * the server means; a server that takes events learns of it before. Returns 0, or, with nothing sent,
+ *	-EAGAIN		the client has not consumed attr.pushes pushes: drop this one, or try again
+ *			after a later poll. No other client is held up, and no function waits for
+ *			this room
+ *	-EPIPE		no client has this place
+ *	-EMSGSIZE	len exceeds resp_size
+ *	-EINVAL		there is no such place, or attr.pushes is 0: a bug of the caller
+ */
+int shmipc_server_push(struct shmipc_server *server, uint32_t index, const void *msg, uint32_t len);
 
 /*
  * Publishes the replies, and wakes those of their clients that sleep. A server must call it before
@@ -244,8 +382,8 @@ SHMIPC_INLINE void shmipc_server_flush(struct shmipc_server *server);
 
 /*
  * Polls until a request is there or timeout_ns nanoseconds have passed: spins for about 1 us,
- * yields for about 100 us, then sleeps. Returns 1 if shmipc_server_recv() will return a request, 0
- * if the time has passed or a signal interrupted the sleep.
+ * yields for about 100 us, then sleeps. Returns 1 if shmipc_server_recv() will return a request or
+ * shmipc_server_event() an event, 0 if the time has passed or a signal interrupted the sleep.
  */
 int shmipc_server_wait(struct shmipc_server *server, uint64_t timeout_ns);
 
@@ -271,6 +409,19 @@ int shmipc_server_fd(struct shmipc_server *server);
 int shmipc_server_arm(struct shmipc_server *server);
 
 /*
+ * Takes the next event (attr.events): each client that came, and that left or died, unless it ended
+ * before a poll noticed it. Writes at most size bytes to *event_p. No other client gets the place
+ * before the end of its last client has been taken, so a server can keep something for each client
+ * and free it then. Call it after each poll and wait, before shmipc_server_recv(), until it returns
+ * 0: then that a client came is taken before its first request is received, and its end after the
+ * last one. The server notices deaths while it polls, waits or is armed, usually within a second.
+ * Memory for two events per place is reserved; a server that takes none gets no more clients than
+ * it has places. Returns 1, 0 if there is none, or
+ *	-EINVAL		attr.events was 0: a bug of the caller
+ */
+int shmipc_server_event(struct shmipc_server *server, struct shmipc_event *event_p, size_t size);
+
+/*
  * Returns the extra buffer shared with that client: extra_size bytes, aligned to 64, with undefined
  * contents at connect. The messages order the accesses: bytes that the client wrote before a call
  * are visible when the request is received. Returns NULL if the client has gone or the size is 0.
@@ -293,8 +444,10 @@ void shmipc_server_get_stats(const struct shmipc_server *server,
 
 /*
  * Handles the response to the call with that token. resp points at the len bytes that the server
- * sent, in shared memory, aligned to 8 and valid until the function returns. Copy them before you
- * check them. The function may call shmipc_client_call(), but not poll, wait, abort or disconnect.
+ * sent, in shared memory, aligned to 8 and valid until the function returns (see
+ * shmipc_client_hold()). If the call was made with a loan, the server may answer in the loan or not.
+ * Copy them before you check them. The function may call and post, but not poll, wait, abort or
+ * disconnect.
  * resp is NULL if shmipc_client_abort() hands the token back.
  */
 typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
@@ -321,19 +474,85 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
 int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 	struct shmipc_client **client_p);
 
-/* Gives the place back. Pending calls get no callback. NULL is allowed. */
+/*
+ * Gives the place back. Pending calls get no callback, and posts that the server has not consumed
+ * are lost. NULL is allowed.
+ */
 void shmipc_client_disconnect(struct shmipc_client *client);
 
 /*
  * Sends len bytes of req (copied; req may be NULL when len is 0), at most req_size. The server
  * learns len. The token comes back with the response. If len is a compile-time constant, the copy
  * is inlined. Returns 0, or, with nothing sent,
- *	-EAGAIN		depth calls are in flight: poll, then retry
+ *	-EAGAIN		depth calls and posts are in flight: poll, then retry
  *	-EPIPE		a poll or wait has found that the server is gone: disconnect
+ *	-EPROTO		the count of consumed posts is impossible; or a poll has returned it
  *	-EMSGSIZE	len exceeds req_size
  */
 SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
 	uint64_t token);
+
+/*
+ * Sends len bytes of req like a call, but there will be no response. A post is in flight, and counts
+ * as a call does (see depth and Visibility), until this client knows that the server has consumed
+ * it. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After -EAGAIN with posts in
+ * flight, shmipc_client_wait() also returns 1, and an armed descriptor is readable, when the server
+ * has consumed some.
+ */
+int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
+
+/*
+ * Returns the number of posts that the server is not known to have consumed. If there are any, it
+ * can be waited for as after -EAGAIN of a post:
+ *
+ *	while (shmipc_client_posts(c) && shmipc_client_wait(c, SHMIPC_FOREVER) >= 0)
+ *		shmipc_client_poll(c, on_response, arg);
+ *
+ * After the end of a server, and until reconnect, it tells how many posts may be lost. The server
+ * publishes its count after each burst, so it may have consumed the first seven of them.
+ */
+uint32_t shmipc_client_posts(struct shmipc_client *client);
+
+/* Handles a push. msg points at its len bytes like resp of shmipc_response_fn, with the same limits. */
+typedef void shmipc_push_fn(void *arg, const void *msg, uint32_t len);
+
+/*
+ * Sets the function that shmipc_client_poll() passes pushes to, for this connection and those of
+ * later reconnects. The client then waits for them, too, also without a call pending. With NULL,
+ * which is the default, they are consumed and dropped.
+ */
+void shmipc_client_pushes(struct shmipc_client *client, shmipc_push_fn *fn, void *arg);
+
+/*
+ * Takes a chunk of the pool and writes the address for a request to *loan_p: loan_req_size bytes,
+ * aligned to 64, with undefined contents. Sends nothing. Returns 0, or
+ *	-EAGAIN		no chunk is free: poll, or release one, then retry
+ *	-EINVAL		attr.loans is 0
+ */
+int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
+
+/*
+ * Like shmipc_client_call(), with the first len bytes of the memory of shmipc_client_loan() as
+ * request. Returns 0, or, with nothing sent, so that the loan stays with the caller,
+ *	-EAGAIN, -EPIPE	as for shmipc_client_call()
+ *	-EMSGSIZE	len exceeds loan_req_size
+ *	-EINVAL		the caller has no loan at this address: a bug
+ */
+int shmipc_client_commit(struct shmipc_client *client, void *loan, uint32_t len, uint64_t token);
+
+/*
+ * Called by a response function with its resp: if the response is in a loan, it stays valid after
+ * the function returns, until shmipc_client_release() or disconnect. Returns 0, or
+ *	-EINVAL		the response is not in a loan, or is held already: copy it
+ */
+int shmipc_client_hold(struct shmipc_client *client, const void *resp);
+
+/*
+ * Gives a chunk back: that of a loan that has not been committed, or of a response that was held.
+ * Returns 0, or
+ *	-EINVAL		the caller has no chunk at this address: a bug
+ */
+int shmipc_client_release(struct shmipc_client *client, const void *loan);
 
 /*
  * Publishes the calls, and wakes the server if it sleeps and calls were made since the last flush.
@@ -345,8 +564,8 @@ SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 /*
  * Passes responses, each to fn(arg, ...), in the order in which the server replied. There are
  * at most SHMIPC_POLL_MAX per poll, so that client and server work at the same time. If a response
- * leads to another call, make that call in fn. Returns the number of responses, or 0 if there is
- * none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait(). An error
+ * leads to another call, make that call in fn. Returns the number of responses and pushes, or 0 if
+ * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait(). An error
  * is returned only when no response is left:
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds something that no server writes: abort or disconnect
@@ -365,9 +584,9 @@ SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
 
 /*
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
- * yields for about 100 us, then sleeps. Returns 1 if poll will find a response, 0 if the time has
- * passed, nothing is pending, or a signal interrupted the sleep, or an error of
- * shmipc_client_poll(), without waiting.
+ * yields for about 100 us, then sleeps. Returns 1 if poll will find a response or push (or, see
+ * shmipc_client_post(), if there may be room for one), 0 if the time has passed, nothing is pending,
+ * or a signal interrupted the sleep, or an error of shmipc_client_poll(), without waiting.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
@@ -384,10 +603,17 @@ int shmipc_client_fd(struct shmipc_client *client);
  * the server could not be woken, returns an error of shmipc_client_poll(), and the client is not
  * armed.
  *
- * A client without pending calls is not woken by responses: a loop that ends after the last
- * response must check that before it arms.
+ * A client without pending calls is not woken by responses, but by pushes if it takes them: a loop
+ * that ends after the last response must check that before it arms.
  */
 int shmipc_client_arm(struct shmipc_client *client);
+
+/*
+ * Sets the function that gets the responses to other calls that come while
+ * shmipc_client_call_wait() waits. NULL: no other calls may be pending then. It may do what a
+ * response function of shmipc_client_poll() may.
+ */
+void shmipc_client_others(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
 /*
  * Makes a call and waits for its response. Copies at most capacity bytes of it to resp, and writes
@@ -395,7 +621,7 @@ int shmipc_client_arm(struct shmipc_client *client);
  * Signals do not end the wait. Returns 0, or
  *	-ETIMEDOUT	no response in time. It is dropped when it comes; until then the call
  *			counts as one of the depth calls
- *	-EBUSY		other calls are pending: poll until there are none
+ *	-EBUSY		other calls are pending: shmipc_client_others(), or poll until there are none
  *	-EAGAIN, -EPIPE, -EMSGSIZE, -EPROTO	as for shmipc_client_call() and shmipc_client_poll()
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the errors of shmipc_client_poll(), without waiting;
  *			what -ETIMEDOUT says of the call and its response holds here, too
@@ -404,10 +630,26 @@ int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint3
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * After -EPIPE or -EPROTO: ends every pending call by fn(arg, token, NULL, 0) and returns their
- * number. Returns -EBUSY, and does nothing, if the connection still works.
+ * After -EPIPE or -EPROTO of a poll or wait: ends every pending call by fn(arg, token, NULL, 0) and
+ * returns their number. It is not known whether the server has carried these calls out. Returns
+ * -EBUSY, and does nothing, if the connection still works. shmipc_client_posts() counts the posts
+ * that may be lost.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
+
+/*
+ * After shmipc_client_abort(): connects to the next server of the same name, which must have the
+ * same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay; calls,
+ * responses, posts and pushes are counted from 0, and the place and the extra buffer are others. Tries for
+ * timeout_ns nanoseconds; a server that has died takes a while to come back. Returns 0, or an error
+ * of shmipc_client_connect(), after which the function may be called again, or
+ *	-EBUSY		the connection works, or calls are pending: poll, and abort them. Or the
+ *			caller has loans: release them
+ *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
+ *			namespace
+ *	-EBADF		in a forked child
+ */
+int shmipc_client_reconnect(struct shmipc_client *client, uint64_t timeout_ns);
 
 /* Like shmipc_server_extra(); valid until disconnect. */
 void *shmipc_client_extra(struct shmipc_client *client);

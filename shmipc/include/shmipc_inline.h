@@ -6,7 +6,9 @@
  * The rings are those of cellring.h, which explains why a reader never sees a wrong message. Its
  * condition on space holds here: at most depth calls are in flight, a ring has more cells than
  * that, and a response that has arrived proves that its request, and the responses depth calls
- * before it, have been read. A head is untrusted, because another process writes it:
+ * before it, have been read. A post counts as such a call until the server's count proves that it
+ * has been read. The response ring has a cell more for each push whose reading the client's count
+ * has not proved. A head is untrusted, because another process writes it:
  * cellring_arrive() checks its count, and the code that takes the message checks its id and its
  * length.
  *
@@ -32,12 +34,21 @@ enum shmipc_call_state {
 	SHMIPC_CALL_FREE,
 	SHMIPC_CALL_BUSY,
 	SHMIPC_CALL_GIVEN_UP, /* in flight, but its response is to be dropped */
+	SHMIPC_CALL_LOANED, /* in flight, with a loan */
 };
+
+#define SHMIPC_OPEN_LOANED 2 /* of shmipc_peer.open: the request is in a loan */
 
 struct shmipc_call {
 	uint64_t token;
 	uint32_t state;
 	uint32_t free; /* an entry of the queue of free ids; it does not belong to this call */
+};
+
+enum shmipc_asked { /* whether a wait ends when there is room for calls and posts */
+	SHMIPC_ASKED_NOT,
+	SHMIPC_ASKED, /* it ends when the server has consumed posts */
+	SHMIPC_ASKED_ROOM, /* there is room */
 };
 
 /*
@@ -50,7 +61,7 @@ struct shmipc_client {
 	struct shmipc_call *calls; /* by id; a power of two of them */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* calls in flight: depth, or 0 when the connection is over */
+	uint32_t open_max; /* calls in flight: depth without posts_open, or 0 when it is all over */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
@@ -63,7 +74,15 @@ struct shmipc_client {
 	uint32_t vain; /* polls that found nothing since the last burst */
 	int32_t idle_left; /* empty polls until the slow path */
 	uint32_t idle; /* slow paths of this wait, counted until the client writes WAITING */
+	struct shmipc_client_loans *loans; /* NULL: the region has none */
 	struct cellring_burst burst;
+	struct shmipc_place *place; /* in the region */
+	uint64_t posts, pushes; /* posts made, and pushes taken, since connect */
+	uint32_t posts_open; /* posts that are not known to be consumed */
+	uint32_t asked; /* enum shmipc_asked */
+	uint32_t push_max; /* pushes that the region has room for */
+	shmipc_push_fn *push;
+	void *push_arg;
 };
 
 struct shmipc_peer { /* a client, as the server sees it */
@@ -74,7 +93,10 @@ struct shmipc_peer { /* a client, as the server sees it */
 	uint32_t together; /* answers per burst that the client's last burst requests, unchecked */
 	uint32_t index;
 	uint32_t unfenced; /* not 0: this peer is in the list unfenced_peers */
+	uint32_t posts; /* consumed since it came; a private copy */
 	uint64_t epoch; /* private copy of server_epoch */
+	struct shmipc_place *place; /* in the region */
+	uint32_t pushes, pushes_seen; /* sent since it came; last count of consumed ones */
 };
 
 struct shmipc_visit {
@@ -96,9 +118,14 @@ struct shmipc_server {
 	uint32_t start; /* index in active of the client that was visited first */
 	int32_t budget; /* polls and requests until the clock is read next */
 	uint32_t max_clients, depth, req_size, resp_size;
+	uint32_t tells; /* not 0: the server takes events */
 	struct shmipc_peer *burst_peer; /* the client that the burst goes to */
 	unsigned char *polled; /* burst.next at the last poll that left replies in it */
 	struct cellring_burst burst;
+	unsigned char *copy; /* of the request that is being served */
+	uint64_t posts, pushes, refused_pushes; /* since create */
+	uint32_t push_max; /* pushes that are not consumed, per client */
+	struct shmipc_server_loans *loans; /* NULL: the region has none */
 };
 
 /* The slow paths of the functions below. */
@@ -118,13 +145,21 @@ void shmipc_priv_server_part(struct shmipc_server *server);
 void shmipc_priv_client_end_burst(struct shmipc_client *client);
 void shmipc_priv_server_end_burst(struct shmipc_server *server);
 int shmipc_priv_client_spoilt(struct shmipc_client *client);
-int shmipc_priv_client_stray(struct shmipc_client *client);
+int shmipc_priv_client_stray(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 int shmipc_priv_client_idle(struct shmipc_client *client);
 void shmipc_priv_client_resume(struct shmipc_client *client);
 uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer);
 void shmipc_priv_server_rescan(struct shmipc_server *server);
+/* Returns not 0 if an event has not been taken. */
+int shmipc_priv_server_untold(struct shmipc_server *server);
 void shmipc_priv_server_rest(struct shmipc_server *server);
-void shmipc_priv_server_drop(struct shmipc_server *server);
+/* Returns 1 if a message that is no call is a post; 0: it is dropped. */
+int shmipc_priv_server_is_post(struct shmipc_server *server, uint64_t head);
+/* Counts a post, after it has been copied. */
+void shmipc_priv_server_consumed(struct shmipc_server *server);
+int shmipc_priv_server_loaned(struct shmipc_server *server, const unsigned char *slot,
+	struct shmipc_req *req_p, void *buf, uint32_t capacity, const void **in_place_p);
+int shmipc_priv_server_gone(struct shmipc_server *server, uint64_t client, uint32_t id);
 
 static inline void shmipc_priv_client_published(struct shmipc_client *client)
 {
@@ -136,6 +171,20 @@ static inline void shmipc_priv_client_publish(struct shmipc_client *client)
 {
 	if (client->burst.next != client->burst.stage)
 		shmipc_priv_client_part(client);
+}
+
+/* Sends the message of a call that was made with so many others open. */
+CELLRING_INLINE void shmipc_priv_client_put(struct shmipc_client *client, uint32_t open,
+	uint32_t id, const void *req, uint32_t len)
+{
+	if (client->burst.to || (open >= client->alone && shmipc_priv_client_begin(client))) {
+		if (cellring_burst_add(&client->burst, id, req, len))
+			shmipc_priv_client_full(client);
+	} else {
+		CELLRING_PROBE2(shmipc, client_publish, client, 1);
+		cellring_put(&client->req, id, req, len);
+		shmipc_priv_client_published(client);
+	}
 }
 
 SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *req, uint32_t len,
@@ -152,14 +201,7 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 	client->called = n + 1;
 	client->calls[id].state = SHMIPC_CALL_BUSY;
 	client->calls[id].token = token;
-	if (client->burst.to || (open >= client->alone && shmipc_priv_client_begin(client))) {
-		if (cellring_burst_add(&client->burst, id, req, len))
-			shmipc_priv_client_full(client);
-	} else {
-		CELLRING_PROBE2(shmipc, client_publish, client, 1);
-		cellring_put(&client->req, id, req, len);
-		shmipc_priv_client_published(client);
-	}
+	shmipc_priv_client_put(client, open, id, req, len);
 	return 0;
 }
 
@@ -224,8 +266,8 @@ static inline int shmipc_priv_client_look(struct shmipc_client *client)
 }
 
 /*
- * Takes at most @max of the responses that have arrived. Stops at one that is too long or that
- * belongs to no open call. Returns how many it has taken.
+ * Takes at most @max of the responses that have arrived. Stops at one that is too long, that
+ * belongs to no open call, or to one with a loan. Returns how many it has taken.
  */
 static inline int shmipc_priv_client_take(struct shmipc_client *client, shmipc_response_fn *fn,
 	void *arg, int max)
@@ -274,9 +316,10 @@ SHMIPC_INLINE int shmipc_client_poll(struct shmipc_client *client, shmipc_respon
 		n += shmipc_priv_client_take(client, fn, arg, SHMIPC_POLL_MAX - n);
 		if (__builtin_expect(n < SHMIPC_POLL_MAX && client->resp.slot != client->resp.ready,
 			    0)) {
-			r = shmipc_priv_client_stray(client);
-			if (r)
+			r = shmipc_priv_client_stray(client, fn, arg);
+			if (r < 0)
 				return n ? n : r;
+			n += r;
 		}
 	} while (n < SHMIPC_POLL_MAX);
 	if (client->burst.to && client->alone &&
@@ -333,46 +376,6 @@ static inline void shmipc_priv_server_polled(struct shmipc_server *server, uint3
 		shmipc_priv_server_wake_test(server);
 }
 
-SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
-{
-	uint32_t n = 0, i, at;
-
-	/* Acquire: pairs with the release in server_notify(), after a client took its place. */
-	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
-		shmipc_priv_server_rescan(server);
-	if (__builtin_expect(--server->budget <= 0, 0))
-		shmipc_priv_server_rest(server);
-	at = ++server->start < server->n_active ? server->start : (server->start = 0);
-	for (i = 0; i < server->n_active; i++) {
-		struct shmipc_peer *peer = server->active[at];
-
-		at = at + 1 < server->n_active ? at + 1 : 0;
-		if (skip && skip[peer->index / 64] >> peer->index % 64 & 1)
-			continue;
-		if (!cellring_ready(&peer->req))
-			continue;
-		server->visits[n].peer = peer;
-		server->visits[n].left = SHMIPC_VISIT_MAX;
-		/* The burst is read when the client has its turn, so that the first reply need
-		 * not wait for the last request. */
-		server->visits[n++].until = peer->req.slot;
-	}
-	if (!n && server->n_active)
-		cellring_await(&server->active[server->start]->req);
-	server->visit = 0;
-	server->n_visits = n;
-	if (!n || server->polled == server->burst.next)
-		shmipc_priv_server_publish(server);
-	server->polled = server->burst.next;
-	shmipc_priv_server_polled(server, n);
-	return (int)n;
-}
-
-SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
-{
-	return shmipc_server_poll_with_skip(server, NULL);
-}
-
 /* Returns the number of requests in the next burst of this client; 0 if it has not arrived. */
 static inline uint32_t shmipc_priv_server_look(struct shmipc_server *server,
 	struct shmipc_peer *peer)
@@ -394,7 +397,8 @@ static inline uint32_t shmipc_priv_server_look(struct shmipc_server *server,
 }
 
 /* Sets how far this visit may read. One burst may be read in two visits. */
-static inline int shmipc_priv_server_visit(struct shmipc_server *server, struct shmipc_visit *visit)
+CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
+	struct shmipc_visit *visit)
 {
 	struct cellring_cursor *at = &visit->peer->req;
 	uint32_t n;
@@ -414,20 +418,94 @@ static inline int shmipc_priv_server_visit(struct shmipc_server *server, struct 
 	return 1;
 }
 
-SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
-	void *buf, uint32_t capacity)
+/*
+ * Returns the visit whose client has the next request, or NULL if no client that the last poll found
+ * has one. As a function of its own it would take a tenth of the instructions of a round trip.
+ */
+CELLRING_INLINE struct shmipc_visit *shmipc_priv_server_left(struct shmipc_server *server)
 {
 	while (server->visit < server->n_visits) {
 		struct shmipc_visit *visit = &server->visits[server->visit];
+
+		if (visit->peer->req.slot != visit->until ||
+			shmipc_priv_server_visit(server, visit))
+			return visit;
+		server->visit++;
+	}
+	return NULL;
+}
+
+/* Finds the clients that have requests. Returns how many. */
+static inline uint32_t shmipc_priv_server_find(struct shmipc_server *server, const uint64_t *skip)
+{
+	uint32_t n = 0, at;
+
+	at = ++server->start < server->n_active ? server->start : (server->start = 0);
+	for (uint32_t i = 0; i < server->n_active; i++) {
+		struct shmipc_peer *peer = server->active[at];
+
+		at = at + 1 < server->n_active ? at + 1 : 0;
+		if (skip && skip[peer->index / 64] >> peer->index % 64 & 1)
+			continue;
+		if (!cellring_ready(&peer->req))
+			continue;
+		server->visits[n].peer = peer;
+		server->visits[n].left = SHMIPC_VISIT_MAX;
+		/* The burst is read when the client has its turn, so that the first reply need
+		 * not wait for the last request. */
+		server->visits[n++].until = peer->req.slot;
+	}
+	if (!n && server->n_active)
+		cellring_await(&server->active[server->start]->req);
+	server->visit = 0;
+	server->n_visits = n;
+	return n;
+}
+
+SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip)
+{
+	uint32_t n;
+
+	/* Acquire: pairs with the release in server_notify(), after a client took its place. */
+	if (__builtin_expect(__atomic_load_n(server->changes, __ATOMIC_ACQUIRE) != server->seen, 0))
+		shmipc_priv_server_rescan(server);
+	if (__builtin_expect(--server->budget <= 0, 0))
+		shmipc_priv_server_rest(server);
+	/*
+	 * If another client were read first, the replies to this one would be published one by one,
+	 * and each poll would look at all rings.
+	 */
+	if (!skip && shmipc_priv_server_left(server))
+		n = server->n_visits - server->visit;
+	else
+		n = shmipc_priv_server_find(server, skip);
+	if (!n || server->polled == server->burst.next)
+		shmipc_priv_server_publish(server);
+	server->polled = server->burst.next;
+	shmipc_priv_server_polled(server, n);
+	return (int)n;
+}
+
+SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server)
+{
+	return shmipc_server_poll_with_skip(server, NULL);
+}
+
+/*
+ * Takes the next request, and copies it to buf. If in_place_p is not NULL, it does not copy a request
+ * in a loan, and writes the address of the payload to *in_place_p.
+ */
+CELLRING_INLINE int shmipc_priv_server_next(struct shmipc_server *server, struct shmipc_req *req_p,
+	void *buf, uint32_t capacity, const void **in_place_p)
+{
+	struct shmipc_visit *visit;
+
+	while ((visit = shmipc_priv_server_left(server))) {
 		struct shmipc_peer *peer = visit->peer;
 		unsigned char *slot = peer->req.slot;
 		uint32_t id, len;
 		uint64_t head;
 
-		if (slot == visit->until && !shmipc_priv_server_visit(server, visit)) {
-			server->visit++;
-			continue;
-		}
 		head = cellring_head(slot); /* read once, then checked */
 		id = CELLRING_ID(head);
 		len = CELLRING_LENGTH(head);
@@ -438,8 +516,19 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		}
 		if (__builtin_expect(id >= server->depth || len > server->req_size, 0) ||
 			__builtin_expect(peer->open[id], 0)) {
-			shmipc_priv_server_drop(server);
-			continue;
+			if (shmipc_priv_server_loaned(server, slot, req_p, buf, capacity,
+				    in_place_p))
+				return 1;
+			if (!shmipc_priv_server_is_post(server, head))
+				continue;
+			req_p->client = peer->handle;
+			req_p->id = SHMIPC_POST;
+			req_p->len = len;
+			cellring_take(buf, cellring_payload(slot), len, capacity, server->req_size);
+			if (in_place_p)
+				*in_place_p = buf;
+			shmipc_priv_server_consumed(server);
+			return 1;
 		}
 		peer->open[id] = 1;
 		server->requests++;
@@ -447,10 +536,39 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 		req_p->id = id;
 		req_p->len = len;
 		cellring_take(buf, cellring_payload(slot), len, capacity, server->req_size);
+		if (in_place_p)
+			*in_place_p = buf;
 		return 1;
 	}
 	shmipc_priv_server_publish(server);
 	return 0;
+}
+
+SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc_req *req_p,
+	void *buf, uint32_t capacity)
+{
+	return shmipc_priv_server_next(server, req_p, buf, capacity, NULL);
+}
+
+SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc_req *req_p,
+	const void **payload_p)
+{
+	return shmipc_priv_server_next(server, req_p, server->copy, server->req_size, payload_p);
+}
+
+/* Sends a message to a client: a reply, or a push. */
+CELLRING_INLINE void shmipc_priv_server_put(struct shmipc_server *server, struct shmipc_peer *peer,
+	uint32_t id, const void *resp, uint32_t len)
+{
+	if (server->burst.to == &peer->resp || ((server->burst.to || peer->together > 1) &&
+						       shmipc_priv_server_begin(server, peer))) {
+		if (cellring_burst_add(&server->burst, id, resp, len))
+			shmipc_priv_server_full(server);
+	} else {
+		CELLRING_PROBE3(shmipc, server_publish, server, peer->index, 1);
+		cellring_put(&peer->resp, id, resp, len);
+		shmipc_priv_server_published(server, peer);
+	}
 }
 
 SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t client, uint32_t id,
@@ -463,23 +581,34 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t cli
 		return -EINVAL;
 	peer = &server->peers[index];
 	if (__builtin_expect(peer->handle != client, 0))
-		return -EPIPE;
+		return shmipc_priv_server_gone(server, client, id);
 	if (__builtin_expect(id >= server->depth || !peer->open[id], 0))
 		return -EINVAL;
 	if (__builtin_expect(len > server->resp_size, 0))
 		return -EMSGSIZE;
 	peer->open[id] = 0;
 	server->replies++;
-	if (server->burst.to == &peer->resp || ((server->burst.to || peer->together > 1) &&
-						       shmipc_priv_server_begin(server, peer))) {
-		if (cellring_burst_add(&server->burst, id, resp, len))
-			shmipc_priv_server_full(server);
-	} else {
-		CELLRING_PROBE3(shmipc, server_publish, server, peer->index, 1);
-		cellring_put(&peer->resp, id, resp, len);
-		shmipc_priv_server_published(server, peer);
-	}
+	shmipc_priv_server_put(server, peer, id, resp, len);
 	return 0;
+}
+
+SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve_fn *fn, void *arg,
+	uint32_t max)
+{
+	const void *payload;
+	struct shmipc_req req;
+	uint32_t n = 0;
+
+	shmipc_server_poll(server);
+	if (server->tells && shmipc_priv_server_untold(server))
+		return 0;
+	while (n < max && shmipc_server_take(server, &req, &payload)) {
+		n++;
+		fn(arg, &req, payload);
+	}
+	if (n)
+		shmipc_server_flush(server);
+	return (int)n;
 }
 
 #endif

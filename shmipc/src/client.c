@@ -2,10 +2,12 @@
 /* The client: connection, waiting, and the end of the server. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/probe.h"
 #include "base/waiter.h"
-#include "layout.h"
+#include "loan.h"
+#include "post.h"
 
 #define CONNECT_NS NSEC_PER_SEC /* the longest wait for a clean place */
 #define ASK_NS (20 * NSEC_PER_MSEC) /* between two requests to the server for a clean place */
@@ -25,6 +27,17 @@ static struct client *client_of(struct shmipc_client *hot)
 	return container_of(hot, struct client, hot);
 }
 
+static const struct live_type live_client = {LIVE_MAGIC, SHMIPC_PREFIX, "client", WAITER_STATES,
+	.field = {
+		{"in-flight", LIVE_AT(struct client, hot.called),
+			LIVE_LESS(struct client, hot.answered)},
+		{"depth", LIVE_AT(struct client, hot.depth)},
+		{"calls", LIVE_AT(struct client, hot.called)},
+		{"responses", LIVE_AT(struct client, hot.answered)},
+		WAITER_FIELDS(struct client, w),
+		{"error", LIVE_AT(struct client, w.err), .form = LIVE_SIGNED},
+	}};
+
 /* ---- waiting ---- */
 
 static bool client_ready(const struct client *c)
@@ -32,9 +45,16 @@ static bool client_ready(const struct client *c)
 	return cellring_ready(&c->hot.resp);
 }
 
+static bool client_room(const struct client *c)
+{
+	if (c->w.err)
+		return false;
+	return c->hot.asked == SHMIPC_ASKED_ROOM || (c->hot.asked && posts_news(&c->hot));
+}
+
 static bool client_pending(const struct client *c)
 {
-	return shmipc_client_pending(&c->hot);
+	return shmipc_client_pending(&c->hot) || c->hot.asked || c->hot.push;
 }
 
 /* Always publishes all calls: the ring has room for depth calls. */
@@ -57,9 +77,18 @@ static int client_call(struct client *c, const void *req, uint32_t len)
 	return err ? err : (int)c->hot.calls[(c->hot.called - 1) & c->hot.calls_mask].free;
 }
 
+/* The poll of a blocking call, which waits for its response only. */
 static int client_poll(struct client *c, shmipc_response_fn *fn, void *arg)
 {
-	return shmipc_client_poll(&c->hot, fn, arg);
+	int n = shmipc_client_poll(&c->hot, fn, arg);
+
+	c->hot.asked = SHMIPC_ASKED_NOT;
+	return n;
+}
+
+static bool client_is_open(const struct client *c, uint32_t id)
+{
+	return c->hot.calls[id].state == SHMIPC_CALL_BUSY;
 }
 
 static void client_give_up(struct client *c, uint32_t id)
@@ -104,7 +133,11 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 		(want->depth && want->depth != a->depth) ||
 		(want->req_size && want->req_size != a->req_size) ||
 		(want->resp_size && want->resp_size != a->resp_size) ||
-		(want->extra_size && want->extra_size != a->extra_size))
+		(want->extra_size && want->extra_size != a->extra_size) ||
+		(want->pushes && want->pushes != a->pushes) ||
+		(want->loans && want->loans != a->loans) ||
+		(want->loan_req_size && want->loan_req_size != a->loan_req_size) ||
+		(want->loan_resp_size && want->loan_resp_size != a->loan_resp_size))
 		return -EPROTO;
 	return 0;
 }
@@ -135,7 +168,15 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
-/* Takes a place that is clean and whose lock this client holds. */
+static void place_notify(void *arg)
+{
+	server_notify(arg);
+}
+
+/*
+ * Takes a place that is clean and whose lock this client holds. If this client dies from now on,
+ * nobody else gets the place before the server has cleaned it.
+ */
 static void place_take(struct client *c, uint32_t index)
 {
 	struct shmipc_place *place = shmipc_place(&c->layout, c->header, index);
@@ -150,8 +191,14 @@ static void place_take(struct client *c, uint32_t index)
 	__atomic_store_n(&place->client_addr.netns, wakefd_netns(), __ATOMIC_RELAXED);
 	/* Relaxed: published by the bit; pairs with the load in peer_admit(). */
 	__atomic_store_n(&place->client_epoch, epoch, __ATOMIC_RELAXED);
+}
+
+/* Lets the server see that this client has come. */
+static void place_enter(struct client *c)
+{
 	/* Release: pairs with the acquire in place_has_bit(). */
-	__atomic_fetch_or(&c->header->active[index / 64], 1ull << index % 64, __ATOMIC_RELEASE);
+	__atomic_fetch_or(&c->header->active[c->index / 64], 1ull << c->index % 64,
+		__ATOMIC_RELEASE);
 	server_notify(c);
 }
 
@@ -161,6 +208,16 @@ static void place_leave(struct client *c)
 	__atomic_fetch_and(&c->header->active[c->index / 64], ~(1ull << c->index % 64),
 		__ATOMIC_RELEASE);
 	server_notify(c);
+}
+
+/* Does nothing in a forked child, whose parent keeps the place, or if it is given back already. */
+static void client_leave(struct client *c)
+{
+	if (c->w.region.fd < 0)
+		return;
+	place_leave(c);
+	shm_release(&c->w.region);
+	c->w.left = true;
 }
 
 /*
@@ -197,6 +254,8 @@ static int place_find(struct client *c, bool *raced_p)
 			continue;
 		if (place_is_clean(c, i)) {
 			place_take(c, i);
+			waiter_introduce(&c->w, &c->header->door, i, place_notify, c);
+			place_enter(c);
 			return 0;
 		}
 		shm_unlock(&c->w.region, CLIENT_BYTE(i));
@@ -269,9 +328,12 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	hot->req_size = c->layout.attr.req_size;
 	hot->alone = CELLRING_FEW - 1;
 	hot->resp_size = c->layout.attr.resp_size;
+	hot->push_max = c->layout.attr.pushes;
 	hot->idle_left = SHMIPC_IDLE_POLLS;
 	hot->server_state = &c->header->server_state;
 	err = calls_init(hot);
+	if (!err)
+		err = loans_client_init(&c->layout, &hot->loans);
 	if (err)
 		return err;
 	err = place_wait(c);
@@ -284,70 +346,135 @@ static int client_init(struct client *c, const struct shmipc_attr *attr)
 	}
 	hot->req = shmipc_req_start(&c->layout, c->place);
 	hot->resp = shmipc_resp_start(&c->layout, c->place);
+	hot->place = c->place;
 	cellring_burst_close(&hot->burst);
+	if (hot->loans)
+		hot->loans->place = c->place;
 	return 0;
 }
 
-int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
-	struct shmipc_client **client_p)
+static void client_free(struct client *c)
+{
+	free(c->hot.calls);
+	loans_client_free(c->hot.loans);
+	free(c);
+}
+
+static int connect_once(const char *name, const struct shmipc_attr *want, struct client **c_p)
 {
 	struct client *c = shmipc_alloc(1, sizeof(*c));
 	struct shm_access access;
-	struct shmipc_attr want;
 	int err;
 
 	if (!c)
 		return -ENOMEM;
 	c->w.wake = WAKEFD_NONE;
-	err = SIZED_ATTR(&want, attr, set);
-	if (!err)
-		err = shm_access_init(&access, want.mode, want.gid, want.set);
+	err = shm_access_init(&access, want->mode, want->gid, want->set);
 	if (!err)
 		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
 			&c->w.region);
 	if (err)
 		goto free_client;
-	err = client_init(c, &want);
+	err = client_init(c, want);
 	if (err)
 		goto close_region;
-	*client_p = &c->hot;
+	*c_p = c;
 	return 0;
 
 close_region:
 	wakefd_close(&c->w.wake);
 	shm_close(&c->w.region);
 free_client:
-	free(c->hot.calls);
-	free(c);
+	client_free(c);
 	return err;
+}
+
+static struct shmipc_attr client_sizes(const struct client *c)
+{
+	return shmipc_attr_of(&c->layout, &c->w.region);
+}
+
+static void client_replace(struct client *c, const struct client *fresh)
+{
+	shmipc_push_fn *push = c->hot.push;
+	void *push_arg = c->hot.push_arg;
+
+	free(c->hot.calls);
+	loans_client_free(c->hot.loans);
+	c->hot = fresh->hot;
+	c->hot.push = push;
+	c->hot.push_arg = push_arg;
+	cellring_burst_close(&c->hot.burst); /* it points into the other client */
+	c->header = fresh->header;
+	c->place = fresh->place;
+	c->index = fresh->index;
+}
+
+#define WAITER_ATTR shmipc_attr
+#include "base/waitconnect.h"
+
+int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
+	struct shmipc_client **client_p)
+{
+	return client_connect(name, attr, client_p);
+}
+
+int shmipc_client_reconnect(struct shmipc_client *hot, uint64_t timeout_ns)
+{
+	bool busy = shmipc_client_pending(hot) || (hot->loans && hot->loans->out);
+
+	return client_reconnect(client_of(hot), busy, timeout_ns);
 }
 
 void shmipc_client_disconnect(struct shmipc_client *hot)
 {
-	struct client *c;
-
-	if (!hot)
-		return;
-	c = client_of(hot);
-	if (c->w.region.fd >= 0) /* in a forked child the parent keeps the place */
-		place_leave(c);
-	wakefd_close(&c->w.wake);
-	shm_close(&c->w.region);
-	free(hot->calls);
-	free(c);
+	if (hot)
+		client_disconnect(client_of(hot));
 }
 
 /* ---- slow paths of call, poll and flush ---- */
 
-/* Must be called if depth calls are in flight, or the connection is over. */
+/* Gives the room of consumed posts back. Returns why the connection is over, or 0. */
+static int look_at_posts(struct client *c)
+{
+	if (c->w.err)
+		return c->w.err;
+	return posts_look(&c->hot) ? client_end(c, -EPROTO) : 0;
+}
+
+/*
+ * Must be called if depth calls and posts are in flight as far as is known, or the connection is
+ * over. If it finds room, it asks the caller to try again, which keeps the hot path short.
+ */
 COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 {
-	int err = client_of(hot)->w.err;
+	int err = look_at_posts(client_of(hot));
 
 	if (err)
 		return err;
+	hot->asked = shmipc_client_pending(hot) < hot->open_max ? SHMIPC_ASKED_ROOM :
+		     hot->posts_open                            ? SHMIPC_ASKED :
+								  SHMIPC_ASKED_NOT;
 	shmipc_priv_client_publish(hot); /* the caller waits for answers before its next call */
 	return -EAGAIN;
+}
+
+int shmipc_client_commit(struct shmipc_client *hot, void *loan, uint32_t len, uint64_t token)
+{
+	uint32_t open = shmipc_client_pending(hot), id;
+	struct loan_message m = {.len = len};
+	int err = loans_client_find(hot, loan, len, &m.chunk);
+
+	if (err)
+		return err;
+	if (open >= hot->open_max)
+		return shmipc_priv_client_refused(hot);
+	id = hot->calls[hot->called++ & hot->calls_mask].free;
+	hot->calls[id].state = SHMIPC_CALL_LOANED;
+	hot->calls[id].token = token;
+	loans_client_sent(hot, id, m.chunk);
+	shmipc_priv_client_put(hot, open, id | LOAN_BIT, &m, sizeof(m));
+	return 0;
 }
 
 COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
@@ -355,12 +482,20 @@ COLD int shmipc_priv_client_spoilt(struct shmipc_client *hot)
 	return client_end(client_of(hot), -EPROTO);
 }
 
-/* Consumes a response to a call that was given up and returns 0. -EPROTO: it answers no call. */
-COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
+/*
+ * Passes a response to a call with a loan, or a push, on and returns 1, or consumes a response to a
+ * call that was given up and returns 0. -EPROTO: it answers no call.
+ */
+COLD int shmipc_priv_client_stray(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
 {
-	uint32_t id = CELLRING_ID(cellring_head(hot->resp.slot));
+	uint64_t head = cellring_head(hot->resp.slot);
+	uint32_t id = CELLRING_ID(head);
 	struct client *c = client_of(hot);
 
+	if (id == SHMIPC_ONE_WAY)
+		return push_take(hot, head) < 0 ? client_end(c, -EPROTO) : 1;
+	if (hot->loans && loans_client_take(hot, head, fn, arg))
+		return 1;
 	/* Poll read an id of no open call. If the id is open now, the server has overwritten it. */
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_GIVEN_UP)
 		return client_end(c, -EPROTO);
@@ -373,7 +508,12 @@ COLD int shmipc_priv_client_stray(struct shmipc_client *hot)
 
 /* ---- bursts ---- */
 
-/* Returns the desired size of a burst with this many calls in flight. */
+static uint32_t in_flight(const struct shmipc_client *hot)
+{
+	return shmipc_client_pending(hot) + hot->posts_open;
+}
+
+/* Returns the desired size of a burst with this many calls and posts in flight. */
 static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 {
 	uint32_t limit =
@@ -384,14 +524,13 @@ static uint32_t burst_wish(const struct shmipc_client *hot, uint32_t open)
 
 int shmipc_priv_client_begin(struct shmipc_client *hot)
 {
-	return cellring_burst_open(&hot->burst, &hot->req,
-		burst_wish(hot, shmipc_client_pending(hot)));
+	return cellring_burst_open(&hot->burst, &hot->req, burst_wish(hot, in_flight(hot)));
 }
 
 void shmipc_priv_client_full(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
-	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot) + 1);
+	uint32_t limit = burst_wish(hot, in_flight(hot) + 1);
 
 	cellring_burst_write_full(b);
 	PROBE(shmipc, client_publish, hot, b->limit);
@@ -403,7 +542,7 @@ void shmipc_priv_client_full(struct shmipc_client *hot)
 void shmipc_priv_client_part(struct shmipc_client *hot)
 {
 	struct cellring_burst *b = &hot->burst;
-	uint32_t limit = burst_wish(hot, shmipc_client_pending(hot));
+	uint32_t limit = burst_wish(hot, in_flight(hot));
 
 	PROBE(shmipc, client_publish, hot, (uint32_t)(b->next - b->stage) / b->stride);
 	cellring_burst_write_part(b);
@@ -435,9 +574,19 @@ void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 	client_wake(client_of(hot));
 }
 
+/* Waiting for room ends when the caller is told that there is something. */
+static int client_told(struct client *c, int r)
+{
+	if (r != 1 || !c->hot.asked)
+		return r;
+	c->hot.asked = SHMIPC_ASKED_NOT;
+	look_at_posts(c);
+	return r;
+}
+
 int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 {
-	return client_wait(client_of(hot), timeout_ns);
+	return client_told(client_of(hot), client_wait(client_of(hot), timeout_ns));
 }
 
 int shmipc_client_fd(struct shmipc_client *hot)
@@ -447,7 +596,13 @@ int shmipc_client_fd(struct shmipc_client *hot)
 
 int shmipc_client_arm(struct shmipc_client *hot)
 {
-	return client_arm(client_of(hot));
+	return client_told(client_of(hot), client_arm(client_of(hot)));
+}
+
+void shmipc_client_others(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
+{
+	client_of(hot)->w.other = fn;
+	client_of(hot)->w.other_arg = arg;
 }
 
 int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,
@@ -455,9 +610,23 @@ int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t
 {
 	struct client *c = client_of(hot);
 
-	if (shmipc_client_pending(hot) != c->w.given_up)
+	if (!c->w.other && shmipc_client_pending(hot) != c->w.given_up)
 		return -EBUSY;
+	look_at_posts(c);
+	hot->asked = SHMIPC_ASKED_NOT;
 	return client_call_wait(c, req, len, resp, capacity, timeout_ns, len_p);
+}
+
+uint32_t shmipc_client_posts(struct shmipc_client *hot)
+{
+	struct client *c = client_of(hot);
+
+	if (posts_look(hot) && !c->w.err)
+		client_end(c, -EPROTO);
+	if (c->w.err)
+		client_closed(c);
+	hot->asked = hot->posts_open ? SHMIPC_ASKED : SHMIPC_ASKED_NOT;
+	return hot->posts_open;
 }
 
 int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
@@ -469,10 +638,12 @@ int shmipc_client_abort(struct shmipc_client *hot, shmipc_response_fn *fn, void 
 		return -EBUSY;
 	for (uint32_t id = 0; id < hot->depth; id++) {
 		struct shmipc_call *call = &hot->calls[id];
-		bool wanted = call->state == SHMIPC_CALL_BUSY;
+		bool wanted = call->state != SHMIPC_CALL_GIVEN_UP;
 
 		if (call->state == SHMIPC_CALL_FREE)
 			continue;
+		if (call->state == SHMIPC_CALL_LOANED)
+			loans_client_end(hot, id);
 		call->state = SHMIPC_CALL_FREE; /* its id is not queued: there are no more calls */
 		hot->answered++;
 		if (wanted) {
@@ -512,6 +683,8 @@ void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_clie
 	const struct client *c = container_of(hot, const struct client, hot);
 	const struct shmipc_client_stats stats = {.calls = hot->called,
 		.responses = hot->answered,
+		.posts = hot->posts,
+		.pushes = hot->pushes,
 		.sleeps = c->w.sleeps,
 		.wakes = c->w.wakes};
 

@@ -16,14 +16,16 @@ static uint32_t or_default(uint32_t value, uint32_t def)
  * There are more cells than depth, because a response counts as read before its callback has run.
  * If messages are published in bursts, there is room for four times as many, so that a burst does
  * not wait for the ones before it. An even longer ring would not stay in the first-level cache.
+ * Pushes are bounded on their own, and each may take a cell.
  */
-static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload)
+static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload, uint32_t pushes)
 {
 	struct cellring_plan p = cellring_plan_for(payload, depth,
 		4 * depth > SHMIPC_LEAST ? 4 * depth : SHMIPC_LEAST);
 
 	if (p.stride > CELLRING_STAGED) /* long messages are published one by one */
 		p.cells = depth + 1;
+	p.cells += pushes;
 	return p;
 }
 
@@ -36,19 +38,35 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	l.attr.req_size = or_default(attr->req_size, 56);
 	l.attr.resp_size = or_default(attr->resp_size, 56);
 	l.attr.extra_size = attr->extra_size;
+	l.attr.events = attr->events;
+	l.attr.pushes = attr->pushes;
+	l.attr.loans = attr->loans;
+	l.attr.loan_req_size = attr->loan_req_size;
+	l.attr.loan_resp_size = attr->loan_resp_size;
 	if (l.attr.max_clients > SHMIPC_MAX_CLIENTS || l.attr.depth > SHMIPC_MAX_DEPTH ||
-		l.attr.req_size > SHMIPC_MAX_PAYLOAD || l.attr.resp_size > SHMIPC_MAX_PAYLOAD)
+		l.attr.req_size > SHMIPC_MAX_PAYLOAD || l.attr.resp_size > SHMIPC_MAX_PAYLOAD ||
+		l.attr.pushes > SHMIPC_MAX_DEPTH)
 		return -EINVAL;
-	l.req = ring_plan(l.attr.depth, l.attr.req_size);
-	l.resp = ring_plan(l.attr.depth, l.attr.resp_size);
+	if (l.attr.loans > SHMIPC_MAX_LOANS || l.attr.loan_req_size > SHMIPC_MAX_LOAN ||
+		l.attr.loan_resp_size > SHMIPC_MAX_LOAN ||
+		!l.attr.loans != !(l.attr.loan_req_size | l.attr.loan_resp_size))
+		return -EINVAL;
+	l.req = ring_plan(l.attr.depth, l.attr.req_size, 0);
+	l.resp = ring_plan(l.attr.depth, l.attr.resp_size, l.attr.pushes);
 	/*
 	 * Half a page is added, because a process writes one ring and reads the other at about the
 	 * same index, and a load waits for an earlier store whose low 12 address bits are equal.
 	 */
 	l.resp_ring = sizeof(struct shmipc_place) + cellring_bytes(&l.req) + 2048;
 	l.extra = l.resp_ring + cellring_bytes(&l.resp);
-	l.area = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
-	/* At most 2^12 areas of 2 * 2^18 cells of little more than 2^20 bytes: no overflow. */
+	l.pool = align_up(l.extra + l.attr.extra_size, CACHE_LINE);
+	l.loan_resp = align_up(l.attr.loan_req_size, CACHE_LINE);
+	l.chunk = l.loan_resp + align_up(l.attr.loan_resp_size, CACHE_LINE);
+	l.area = l.pool + l.attr.loans * l.chunk;
+	/*
+	 * At most 2^12 areas of 3 * 2^18 cells of little more than 2^20 bytes, and of 2^12 chunks
+	 * of 2^25 bytes: no overflow.
+	 */
 	l.size = sizeof(struct shmipc_header) + l.attr.max_clients * l.area;
 	*l_p = l;
 	return 0;
@@ -66,6 +84,10 @@ int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shm
 		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
 		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
 		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
+		.pushes = __atomic_load_n(&h->pushes, __ATOMIC_RELAXED),
+		.loans = __atomic_load_n(&h->loans, __ATOMIC_RELAXED),
+		.loan_req_size = __atomic_load_n(&h->loan_req_size, __ATOMIC_RELAXED),
+		.loan_resp_size = __atomic_load_n(&h->loan_resp_size, __ATOMIC_RELAXED),
 	};
 	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
 		shmipc_layout_plan(&a, l_p) || l_p->size != size)

@@ -2,7 +2,7 @@
 /*
  * The layout of a region: the header, then one area per client:
  *
- *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer
+ *	client's line | server's line | request ring | 2 KiB | response ring | extra buffer | loans
  *
  * Each cache line has one writer, except the line and the bitmap that clients write when
  * they connect and disconnect.
@@ -26,7 +26,8 @@
 #define SHMIPC_PREFIX "shmipc" /* of the file's name */
 static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 7u
+#define SHMIPC_VERSION 9u
+#define SHMIPC_ONE_WAY CELLRING_ID_MASK /* the id of posts and pushes */
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* a ring has room for at least so many messages in full bursts */
 #define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
@@ -37,6 +38,8 @@ struct shmipc_header {
 	uint32_t version;
 	uint32_t max_clients, depth, req_size, resp_size, extra_size;
 	uint64_t size;
+	uint32_t pushes;
+	uint32_t loans, loan_req_size, loan_resp_size;
 
 	/*
 	 * Written by the server. A client that wakes it clears the state, a word of base/sleep.h.
@@ -44,6 +47,7 @@ struct shmipc_header {
 	CACHE_ALIGNED uint32_t server_state;
 	uint32_t closed;
 	struct wakefd_addr server_addr;
+	struct wakefd_addr door; /* for introductions; name 0: the server takes no events */
 
 	/* Written by clients that connect or disconnect. */
 	CACHE_ALIGNED uint32_t changes; /* counts connects and disconnects */
@@ -59,16 +63,20 @@ static_assert(offsetof(struct shmipc_header, req_size) == 20, "layout");
 static_assert(offsetof(struct shmipc_header, resp_size) == 24, "layout");
 static_assert(offsetof(struct shmipc_header, extra_size) == 28, "layout");
 static_assert(offsetof(struct shmipc_header, size) == 32, "layout");
+static_assert(offsetof(struct shmipc_header, pushes) == 40, "layout");
+static_assert(offsetof(struct shmipc_header, loans) == 44, "layout");
+static_assert(offsetof(struct shmipc_header, loan_resp_size) == 52, "layout");
 static_assert(offsetof(struct shmipc_header, server_state) == 64, "layout");
 static_assert(offsetof(struct shmipc_header, closed) == 68, "layout");
 static_assert(offsetof(struct shmipc_header, server_addr) == 72, "layout");
+static_assert(offsetof(struct shmipc_header, door) == 96, "layout");
 static_assert(offsetof(struct shmipc_header, changes) == 128, "layout");
 static_assert(offsetof(struct shmipc_header, reclaim) == 132, "layout");
 static_assert(offsetof(struct shmipc_header, active) == 192, "layout");
 static_assert(sizeof(struct shmipc_header) == 704, "layout");
 static_assert(sizeof(struct wakefd_addr) == 24, "name, cookie and netns, 8 bytes each");
 static_assert(SHMIPC_WORDS * 64 > SHMIPC_MAX_CLIENTS, "layout");
-static_assert(SHMIPC_MAX_DEPTH <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(SHMIPC_MAX_DEPTH <= SHMIPC_ONE_WAY, "an id is a message's");
 static_assert(SHMIPC_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /*
@@ -81,22 +89,29 @@ struct shmipc_place {
 	CACHE_ALIGNED uint64_t client_epoch;
 	uint32_t client_state;
 	struct wakefd_addr client_addr;
+	uint32_t pushes; /* consumed by the client, modulo 2^32 */
 
 	/* Written by the server. */
 	CACHE_ALIGNED uint64_t server_epoch;
+	uint32_t posts; /* consumed by the server, modulo 2^32 */
 };
 
 static_assert(offsetof(struct shmipc_place, client_epoch) == 0, "layout");
 static_assert(offsetof(struct shmipc_place, client_state) == 8, "layout");
 static_assert(offsetof(struct shmipc_place, client_addr) == 16, "layout");
+static_assert(offsetof(struct shmipc_place, pushes) == 40, "layout");
 static_assert(offsetof(struct shmipc_place, server_epoch) == 64, "layout");
+static_assert(offsetof(struct shmipc_place, posts) == 72, "layout");
 static_assert(sizeof(struct shmipc_place) == 128, "layout");
 static_assert(CELLRING_ABI == 3, "the rings' layout belongs to the version of the region");
 
 struct shmipc_layout {
 	struct shmipc_attr attr;
 	struct cellring_plan req, resp;
-	uint64_t resp_ring, extra; /* offsets in a client's area; the request ring is at 128 */
+	uint64_t resp_ring, extra,
+		pool; /* offsets in a client's area; the request ring is at 128 */
+	uint64_t loan_resp; /* offset in a chunk of the pool */
+	uint64_t chunk; /* bytes of a chunk */
 	uint64_t area; /* bytes of an area */
 	uint64_t size; /* of the region */
 };
@@ -129,6 +144,13 @@ static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, v
 static inline void *shmipc_place_extra(const struct shmipc_layout *l, struct shmipc_place *place)
 {
 	return l->attr.extra_size ? (char *)place + l->extra : NULL;
+}
+
+/* Returns a chunk of a client's pool. */
+static inline unsigned char *shmipc_place_chunk(const struct shmipc_layout *l,
+	struct shmipc_place *place, uint32_t chunk)
+{
+	return (unsigned char *)place + l->pool + chunk * l->chunk;
 }
 
 /*

@@ -5,9 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/members.h"
 #include "base/probe.h"
 #include "base/waiter.h"
-#include "layout.h"
+#include "loan.h"
+
+static_assert(CLIENT_BYTE(7) == MEMBER_BYTE(7), "the same");
 
 #define NOBODY UINT64_MAX /* no handle is equal to it: its index would be SHMIPC_MAX_CLIENTS */
 #define BUDGET 2048 /* requests and polls between two readings of the clock */
@@ -25,6 +28,7 @@ struct server {
 	uint32_t probe; /* index of the client that was checked last */
 	bool reclaim; /* a client has requested a check of all */
 	bool peers_wait; /* a client waits and has yielded its core */
+	struct members members;
 	struct shmipc_server_stats stats; /* except those that the hot path counts */
 };
 
@@ -33,9 +37,27 @@ static struct server *server_of(struct shmipc_server *hot)
 	return container_of(hot, struct server, hot);
 }
 
+static const struct live_type live_server = {LIVE_MAGIC, SHMIPC_PREFIX, "server", WAITER_STATES,
+	.field = {
+		{"clients", LIVE_AT(struct server, hot.n_active)},
+		{"most", LIVE_AT(struct server, hot.max_clients)},
+		{"unanswered", LIVE_AT(struct server, hot.requests),
+			LIVE_LESS(struct server, hot.replies)},
+		{"requests", LIVE_AT(struct server, hot.requests)},
+		{"replies", LIVE_AT(struct server, hot.replies)},
+		{"bad", LIVE_AT(struct server, stats.bad_requests)},
+		WAITER_FIELDS(struct server, w),
+	}};
+
 static bool is_connected(const struct shmipc_peer *peer)
 {
 	return peer->handle != NOBODY;
+}
+
+/* The epoch has 52 bits: a place that is taken every 10 us needs 1400 years to wrap it. */
+static uint64_t peer_handle(const struct shmipc_peer *peer)
+{
+	return peer->index | peer->epoch << 12;
 }
 
 static void peer_rewind(struct server *s, struct shmipc_peer *peer)
@@ -45,12 +67,14 @@ static void peer_rewind(struct server *s, struct shmipc_peer *peer)
 	peer->req = shmipc_req_start(&s->layout, place);
 	peer->resp = shmipc_resp_start(&s->layout, place);
 	peer->state = &place->client_state;
+	peer->place = place;
 	peer->handle = NOBODY;
 	peer->together = 1;
+	peer->posts = peer->pushes = peer->pushes_seen = 0;
 	memset(peer->open, 0, s->hot.depth);
 }
 
-/* Acquire: pairs with the releases in place_take() and shmipc_client_disconnect(). */
+/* Acquire: pairs with the releases in place_enter() and shmipc_client_disconnect(). */
 static bool place_has_bit(const struct server *s, uint32_t index)
 {
 	return __atomic_load_n(&s->header->active[index / 64], __ATOMIC_ACQUIRE) >> index % 64 & 1;
@@ -69,18 +93,48 @@ static void place_clean(struct server *s, uint32_t index)
 	struct shmipc_peer *peer = &s->hot.peers[index];
 	struct shmipc_place *place = shmipc_place(&s->layout, s->header, index);
 
-	assert(s->hot.burst.to != &peer->resp); /* callers must close the burst first */
-	if (is_connected(peer) && place_has_bit(s, index))
-		s->stats.reclaimed++;
-	else if (is_connected(peer))
-		s->stats.departures++;
-	peer_rewind(s, peer);
 	ring_clean(peer->req);
 	ring_clean(peer->resp);
+	/* Both relaxed: published by the release of server_epoch. */
+	__atomic_store_n(&place->posts, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&place->pushes, 0, __ATOMIC_RELAXED);
 	/* Relaxed: published by the next store; pairs with the load in place_is_clean(). */
 	__atomic_fetch_and(&s->header->active[index / 64], ~(1ull << index % 64), __ATOMIC_RELAXED);
 	/* Release: pairs with the acquire in place_is_clean(): the rings are zero then. */
 	__atomic_store_n(&place->server_epoch, ++peer->epoch, __ATOMIC_RELEASE);
+}
+
+/*
+ * Returns true if no client may have the place yet: the end of its last client has not been taken,
+ * or the server may still read a request in a loan of that client.
+ */
+static bool place_kept(const struct server *s, uint32_t index)
+{
+	return members_kept(&s->members, index) || loans_server_keep(&s->hot, index);
+}
+
+/*
+ * Ends the connection of a place. If the server takes events, the place is cleaned when the end
+ * has been taken.
+ */
+static void place_end(struct server *s, uint32_t index)
+{
+	struct shmipc_peer *peer = &s->hot.peers[index];
+	bool died = place_has_bit(s, index), came = is_connected(peer);
+
+	assert(s->hot.burst.to != &peer->resp); /* callers must close the burst first */
+	if (s->hot.loans)
+		loans_server_end(&s->hot, peer);
+	peer_rewind(s, peer);
+	if (came) {
+		s->stats.reclaimed += died;
+		s->stats.departures += !died;
+		members_ended(&s->members, index, died ? MEMBER_DIED : MEMBER_LEFT);
+	} else {
+		members_forget(&s->members, index);
+	}
+	if (!place_kept(s, index))
+		place_clean(s, index);
 }
 
 /* Admits the client that set the bit of a place. It holds the lock, unless it is hostile. */
@@ -92,15 +146,16 @@ static void peer_admit(struct server *s, uint32_t index)
 	/* Relaxed: ordered by the bit, which was set after it. */
 	if (__atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) != peer->epoch)
 		return;
-	/* The epoch has 52 bits: a place that is taken every 10 us needs 1400 years to wrap it. */
-	peer->handle = index | peer->epoch << 12;
+	peer->handle = peer_handle(peer);
 	s->stats.connects++;
+	members_admit(&s->members, &s->w, index);
 }
 
 static void active_rebuild(struct server *s)
 {
 	struct shmipc_server *hot = &s->hot;
 
+	hot->visit = hot->n_visits = 0; /* a client that was found may have gone */
 	hot->n_active = 0;
 	for (uint32_t i = 0; i < hot->max_clients; i++)
 		if (is_connected(&hot->peers[i]))
@@ -117,13 +172,14 @@ COLD void shmipc_priv_server_rescan(struct shmipc_server *hot)
 	shmipc_priv_server_end_burst(hot); /* so that its replies cannot reach the next client */
 	/* Acquire: pairs with the release in server_notify(). */
 	hot->seen = __atomic_load_n(&h->changes, __ATOMIC_ACQUIRE);
+	members_meet(&s->members, &s->w);
 	for (uint32_t i = 0; i < hot->max_clients; i++) {
 		bool bit = place_has_bit(s, i);
 
-		if (bit && !is_connected(&hot->peers[i]))
+		if (bit && !is_connected(&hot->peers[i]) && !place_kept(s, i))
 			peer_admit(s, i);
 		else if (!bit && is_connected(&hot->peers[i]))
-			place_clean(s, i);
+			place_end(s, i);
 	}
 	active_rebuild(s);
 	/* Relaxed: only a hint; pairs with the store in place_wait(). */
@@ -144,11 +200,11 @@ static bool place_reclaim(struct server *s, uint32_t index)
 	 */
 	bool taken = __atomic_load_n(&place->client_epoch, __ATOMIC_RELAXED) == peer->epoch;
 
-	if (!taken && !is_connected(peer))
+	if ((!taken && !is_connected(peer)) || place_kept(s, index))
 		return false;
 	if (shm_locked(&s->w.region, CLIENT_BYTE(index)) != 0)
 		return false;
-	place_clean(s, index);
+	place_end(s, index);
 	return true;
 }
 
@@ -156,6 +212,7 @@ static void reclaim_all(struct server *s)
 {
 	bool changed = false;
 
+	members_meet(&s->members, &s->w);
 	/* Relaxed: pairs with the store in place_wait(), which that function repeats. */
 	__atomic_store_n(&s->header->reclaim, 0, __ATOMIC_RELAXED);
 	for (uint32_t i = 0; i < s->hot.max_clients; i++)
@@ -186,6 +243,7 @@ COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 	} else if (now - s->probed >= PROBE_NS) {
 		s->probed = now;
 		s->probe = s->probe + 1 < hot->max_clients ? s->probe + 1 : 0;
+		members_meet(&s->members, &s->w);
 		if (place_reclaim(s, s->probe))
 			active_rebuild(s);
 	}
@@ -195,7 +253,9 @@ COLD void shmipc_priv_server_rest(struct shmipc_server *hot)
 
 static int server_poll(struct server *s)
 {
-	return shmipc_server_poll(&s->hot);
+	int n = shmipc_server_poll(&s->hot);
+
+	return n ? n : s->members.count != 0;
 }
 
 static void server_flush(struct server *s)
@@ -207,13 +267,17 @@ static void server_flush(struct server *s)
 static bool server_rest(struct server *s)
 {
 	s->hot.budget = 0;
+	s->reclaim |= s->members.here != 0; /* while the server sleeps there are few polls */
 	return false;
 }
 
-/* True if some clients could not be woken for lack of a descriptor. */
+/*
+ * True if some clients could not be woken for lack of a descriptor, or if the server is to be told
+ * when a client dies, which wakes nobody.
+ */
 static bool server_owes(const struct server *s)
 {
-	return s->hot.n_unfenced_peers;
+	return s->hot.n_unfenced_peers || s->members.here;
 }
 
 static const struct wakefd_addr *server_client(const struct server *s, uint32_t index)
@@ -288,10 +352,57 @@ COLD uint32_t shmipc_priv_server_forged(struct shmipc_peer *peer)
 	return cellring_arrive(&peer->req, CELLRING_HEAD(0, 1, 1));
 }
 
-/* Counts a request with an impossible id or length, which is dropped without a reply. */
-COLD void shmipc_priv_server_drop(struct shmipc_server *hot)
+/* A request with an impossible id or length is counted, and dropped without a reply. */
+int shmipc_priv_server_is_post(struct shmipc_server *hot, uint64_t head)
 {
+	if (CELLRING_ID(head) == SHMIPC_ONE_WAY && CELLRING_LENGTH(head) <= hot->req_size)
+		return 1;
 	server_of(hot)->stats.bad_requests++;
+	return 0;
+}
+
+/* Takes a request in a loan, and returns 1; 0: it is something else. */
+COLD int shmipc_priv_server_loaned(struct shmipc_server *hot, const unsigned char *slot,
+	struct shmipc_req *req_p, void *buf, uint32_t capacity, const void **in_place_p)
+{
+	struct shmipc_peer *peer = hot->visits[hot->visit].peer;
+	const void *payload;
+
+	if (!hot->loans || !loans_server_take(hot, peer, slot, req_p, &payload))
+		return 0;
+	if (in_place_p)
+		*in_place_p = payload;
+	else
+		cellring_copy(buf, payload, req_p->len < capacity ? req_p->len : capacity);
+	return 1;
+}
+
+/* Must be called for an answer to a client that does not have its place any more. */
+COLD int shmipc_priv_server_gone(struct shmipc_server *hot, uint64_t client, uint32_t id)
+{
+	struct shmipc_peer *peer = &hot->peers[SHMIPC_CLIENT_INDEX(client)];
+
+	if (!is_connected(peer) && client == peer_handle(peer) && id < hot->depth)
+		loans_server_drop(hot, peer->index, id);
+	return -EPIPE;
+}
+
+int shmipc_server_commit(struct shmipc_server *hot, uint64_t client, uint32_t id, uint32_t len)
+{
+	struct loan_message m = {.len = len};
+	struct shmipc_peer *peer;
+	int err = loans_server_find(hot, client, id, &peer);
+
+	if (err == -EPIPE)
+		return shmipc_priv_server_gone(hot, client, id);
+	if (err)
+		return err;
+	if (len > hot->loans->layout.attr.loan_resp_size)
+		return -EMSGSIZE;
+	peer->open[id] = 0;
+	hot->replies++;
+	shmipc_priv_server_put(hot, peer, id | LOAN_BIT, &m, sizeof(m));
+	return 0;
 }
 
 int shmipc_priv_server_begin(struct shmipc_server *hot, struct shmipc_peer *peer)
@@ -332,6 +443,28 @@ void shmipc_priv_server_end_burst(struct shmipc_server *hot)
 
 /* ---- the rest of the interface ---- */
 
+int shmipc_priv_server_untold(struct shmipc_server *hot)
+{
+	return server_of(hot)->members.count != 0;
+}
+
+int shmipc_server_event(struct shmipc_server *hot, struct shmipc_event *event_p, size_t size)
+{
+	struct server *s = server_of(hot);
+	struct member_event event;
+
+	if (!s->members.of)
+		return -EINVAL;
+	if (!members_take(&s->members, &event))
+		return 0;
+	if (event.kind != MEMBER_CAME) {
+		loans_server_forget(hot, event.index);
+		place_clean(s, event.index);
+	}
+	sized_out(event_p, size, &event, sizeof(event));
+	return 1;
+}
+
 void *shmipc_server_extra(struct shmipc_server *hot, uint64_t client)
 {
 	struct server *s = server_of(hot);
@@ -358,6 +491,9 @@ void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_serv
 
 	stats.requests = hot->requests;
 	stats.replies = hot->replies;
+	stats.posts = hot->posts;
+	stats.pushes = hot->pushes;
+	stats.refused_pushes = hot->refused_pushes;
 	stats.sleeps = s->w.sleeps;
 	stats.wakes = s->w.wakes;
 	sized_out(stats_p, size, &stats, sizeof(stats));
@@ -369,7 +505,10 @@ static void server_free(struct server *s)
 	free(s->hot.active);
 	free(s->hot.visits);
 	free(s->hot.unfenced_peers);
+	free(s->hot.copy);
+	loans_server_free(s->hot.loans);
 	free(s->open);
+	members_free(&s->members);
 	free(s);
 }
 
@@ -387,14 +526,18 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.depth = l->attr.depth;
 	s->hot.req_size = l->attr.req_size;
 	s->hot.resp_size = l->attr.resp_size;
+	s->hot.tells = l->attr.events;
+	s->hot.push_max = l->attr.pushes;
 	cellring_burst_close(&s->hot.burst);
 	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
 	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
 	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
 	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
+	s->hot.copy = shmipc_alloc(1, l->attr.req_size);
 	s->open = calloc(n, l->attr.depth);
 	if (!s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unfenced_peers ||
-		!s->open) {
+		!s->open || !s->hot.copy || loans_server_init(&s->layout, &s->hot.loans) ||
+		(l->attr.events && !members_init(&s->members, l->attr.max_clients))) {
 		server_free(s);
 		return NULL;
 	}
@@ -414,6 +557,10 @@ static void server_publish(struct server *s)
 	h->resp_size = a->resp_size;
 	h->extra_size = a->extra_size;
 	h->size = s->layout.size;
+	h->pushes = a->pushes;
+	h->loans = a->loans;
+	h->loan_req_size = a->loan_req_size;
+	h->loan_resp_size = a->loan_resp_size;
 	h->server_addr.netns = wakefd_netns();
 	for (uint32_t i = 0; i < a->max_clients; i++) {
 		s->hot.peers[i].index = i;
@@ -452,9 +599,19 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 		return err;
 	}
 	s->header = s->w.region.addr;
+	if (s->hot.loans)
+		s->hot.loans->header = s->header;
 	s->w.word = &s->header->server_state;
 	s->w.addr = &s->header->server_addr;
+	if (l.attr.events)
+		err = wakefd_door(&s->w.wake, &s->header->door);
+	if (err) {
+		shm_close(&s->w.region);
+		server_free(s);
+		return err;
+	}
 	server_publish(s);
+	s->w.live = live_add(&live_server, s, name);
 	*server_p = &s->hot;
 	return 0;
 }
@@ -479,6 +636,7 @@ void shmipc_server_destroy(struct shmipc_server *hot)
 		for (uint32_t i = 0; i < hot->n_active; i++)
 			peer_wake(s, hot->active[i]);
 	}
+	live_remove(s->w.live);
 	wakefd_close(&s->w.wake);
 	shm_close(&s->w.region);
 	server_free(s);

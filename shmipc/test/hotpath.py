@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The functions call, recv and reply contain no fence and no locked operation, and neither do the functions
-that they call. The exceptions are the functions that report why a call is refused and what is wrong with a request,
-and memcpy(), which is for long messages. The wake tests contain the fence, so they show that a fence would
+that they call. The exceptions are the functions that report why a call is refused, that take a request that is
+no call, and memcpy(), which is for long messages. The wake tests contain the fence, so they show that a fence would
 be found. recv and a client's poll have no wide load of two fields of which one may just have been stored
 alone.
 
@@ -27,7 +27,7 @@ for name in "shmipc_priv_client_wake_test", "shmipc_priv_server_wake_test":
 bursts = {f"shmipc_priv_{side}_{what}" for side in ("client", "server") for what in ("begin", "full", "part", "end_burst")}
 for name in {"hot_call", "hot_recv", "hot_reply"} | bursts:
     body = bodies[name]
-    called = set(relocation.findall(body)) - {"shmipc_priv_client_refused", "shmipc_priv_server_forged", "shmipc_priv_server_drop", "memcpy"} - bursts
+    called = set(relocation.findall(body)) - {"shmipc_priv_client_refused", "shmipc_priv_server_forged", "shmipc_priv_server_is_post", "shmipc_priv_server_consumed", "shmipc_priv_server_loaned", "shmipc_priv_server_gone", "memcpy"} - bursts
     count = len(re.findall(r"^ +[0-9a-f]+:\t", body, re.M))
     print(f"{name}: {count} instructions")
     if fence.search(body):

@@ -16,6 +16,7 @@ static void map_region(const char *name, struct rpc_map *m)
 	place = (struct shmipc_place *)(h + 1);
 	m->server_state = &h->server_state;
 	m->server_addr = &h->server_addr;
+	m->door = &h->door;
 	m->client_state = &place->client_state;
 	m->client_addr = &place->client_addr;
 }

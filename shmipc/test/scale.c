@@ -45,8 +45,8 @@ int main(int argc, char **argv)
 	attr.max_clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 0;
 	if (argc > 2)
 		attr.req_size = attr.resp_size = (uint32_t)strtoul(argv[2], NULL, 0);
-	CHECK_EQ(shmipc_server_create(test_name("scale"), &attr, &s), 0);
-	CHECK_EQ(shmipc_client_connect(test_name("scale"), &attr, &c), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
 	shmipc_server_poll(s);
 	measure(s, c, 1, &right);
 	measure(s, c, 8, &right);

@@ -15,10 +15,10 @@ static uint32_t polls_until_fence(struct shmipc_client *c)
 }
 
 /* The numbers that the manual states. */
-static void documented_numbers(void)
+TEST(documented_numbers)
 {
-	SERVER *s = test_serve("numbers", &msg_attr);
-	CLIENT *c = test_join("numbers");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	uint32_t n = 0, got = 0, most = 0;
 	struct shmipc_req r;
 	struct msg m;
@@ -56,10 +56,10 @@ static void documented_numbers(void)
 	CHECK(most == 62 || most == 63);
 }
 
-static void blocking_call_gives_up_and_recovers(void)
+TEST(blocking_call_gives_up_and_recovers)
 {
-	SERVER *s = test_serve("block", &msg_attr);
-	CLIENT *c = test_join("block");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct msg q = msg_of(5), a;
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 8, .size = 1, .seen = seen};
@@ -82,10 +82,10 @@ static void blocking_call_gives_up_and_recovers(void)
 }
 
 /* The ids of calls that timed out become free again without a poll by the caller. */
-static void blocking_calls_alone_recover(void)
+TEST(blocking_calls_alone_recover)
 {
-	SERVER *s = test_serve("alone", &msg_attr);
-	CLIENT *c = test_join("alone");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct msg q = msg_of(5), a;
 
 	for (uint32_t round = 0; round < 3; round++) {
@@ -99,15 +99,4 @@ static void blocking_calls_alone_recover(void)
 	}
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -ETIMEDOUT);
 	CHECK_EQ(shmipc_client_pending(c), 1);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(documented_numbers),
-		TEST(blocking_call_gives_up_and_recovers),
-		TEST(blocking_calls_alone_recover),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

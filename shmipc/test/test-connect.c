@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 
 #include "common.h"
-#include "support/rpccases.h"
 #include "layout.h"
 
 static uint64_t clients_of(const struct shmipc_server *s)
@@ -15,7 +14,7 @@ static uint64_t clients_of(const struct shmipc_server *s)
 	return st.clients;
 }
 
-static void layout_has_one_writer_per_line(void)
+TEST(layout_has_one_writer_per_line)
 {
 	static const struct {
 		uint32_t resp_size, depth, stride, most, cell, cells;
@@ -54,7 +53,7 @@ static void layout_has_one_writer_per_line(void)
 	CHECK_EQ(l.req.most, 8); /* does not depend on the responses */
 }
 
-static void sizes_are_checked(void)
+TEST(sizes_are_checked)
 {
 	static const struct shmipc_attr bad[] = {
 		{.max_clients = SHMIPC_MAX_CLIENTS + 1},
@@ -65,16 +64,16 @@ static void sizes_are_checked(void)
 	struct shmipc_server *s = NULL;
 
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-		CHECK_EQ(shmipc_server_create(test_name("bad"), &bad[i], &s), -EINVAL);
+		CHECK_EQ(shmipc_server_create(test_name, &bad[i], &s), -EINVAL);
 	CHECK(!s);
 	shmipc_server_destroy(NULL);
 	shmipc_client_disconnect(NULL);
 }
 
-static void defaults_and_both_views_of_the_sizes(void)
+TEST(defaults_and_both_views_of_the_sizes)
 {
-	SERVER *s = test_serve("attr", NULL);
-	CLIENT *c = test_join("attr");
+	SERVER *s = test_serve(NULL);
+	CLIENT *c = test_join();
 	struct shmipc_attr a, b;
 
 	shmipc_server_get_attr(s, &a, sizeof(a));
@@ -88,35 +87,35 @@ static void defaults_and_both_views_of_the_sizes(void)
 	CHECK(!shmipc_client_extra(c));
 }
 
-static void connect_says_why_not(void)
+TEST(connect_says_why_not)
 {
 	struct shmipc_attr want = msg_attr;
 	struct shmipc_client *c = NULL;
 	struct shmipc_server *s, *other = NULL;
 
-	CHECK_EQ(shmipc_client_connect(test_name("why"), NULL, &c), -ENOENT);
-	s = test_serve("why", &msg_attr);
-	CHECK_EQ(shmipc_server_create(test_name("why"), NULL, &other), -EADDRINUSE);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -ENOENT);
+	s = test_serve(&msg_attr);
+	CHECK_EQ(shmipc_server_create(test_name, NULL, &other), -EADDRINUSE);
 	for (int i = 0; i < 5; i++) {
 		want = msg_attr;
 		(&want.max_clients)[i]++;
-		CHECK_EQ(shmipc_client_connect(test_name("why"), &want, &c), -EPROTO);
+		CHECK_EQ(shmipc_client_connect(test_name, &want, &c), -EPROTO);
 	}
-	CHECK_EQ(shmipc_client_connect(test_name("why"), &msg_attr, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, &msg_attr, &c), 0);
 	shmipc_client_disconnect(c);
 	c = NULL;
 	CHECK_EQ(shmipc_server_unlink(s), 0);
 	CHECK_EQ(shmipc_server_unlink(s), 0);
-	CHECK_EQ(shmipc_client_connect(test_name("why"), NULL, &c), -ENOENT);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -ENOENT);
 	shmipc_server_destroy(s);
 	CHECK(!c && !other);
 }
 
 /* A bit in the bitmap alone does not admit a client: it must have taken the place. */
-static void bits_admit_nobody(void)
+TEST(bits_admit_nobody)
 {
-	SERVER *s = test_serve("bits", &msg_attr);
-	CLIENT *c = test_join("bits");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
 	struct shmipc_server_stats st;
@@ -130,22 +129,22 @@ static void bits_admit_nobody(void)
 }
 
 /* A closed region is refused, also if it has a clean place. */
-static void closed_region_is_refused(void)
+TEST(closed_region_is_refused)
 {
-	struct shmipc_server *s = test_serve("closed", &msg_attr);
-	struct shmipc_client *c = test_join("closed"), *late;
+	struct shmipc_server *s = test_serve(&msg_attr);
+	struct shmipc_client *c = test_join(), *late;
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
 
 	h->closed = 1;
-	CHECK_EQ(shmipc_client_connect(test_name("closed"), NULL, &late), -ECONNREFUSED);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &late), -ECONNREFUSED);
 	h->closed = 0;
 	shmipc_client_disconnect(c);
 	shmipc_server_destroy(s);
 }
 
 /* Messages of the first client in a place do not reach the second one. */
-static void places_are_reused_clean(void)
+TEST(places_are_reused_clean)
 {
 	struct shmipc_attr one = msg_attr;
 	SERVER *s;
@@ -155,14 +154,14 @@ static void places_are_reused_clean(void)
 	uint64_t last = UINT64_MAX;
 
 	one.max_clients = 1;
-	s = test_serve("reuse", &one);
+	s = test_serve(&one);
 	for (uint64_t life = 0; life < 50; life++) {
 		uint8_t seen[1] = {0};
 		struct tally t = {.first = life, .size = 1, .seen = seen};
 
 		shmipc_server_poll(s); /* cleans the place */
 		CHECK_EQ(clients_of(s), 0);
-		c = test_join("reuse");
+		c = test_join();
 		CHECK_EQ(shmipc_client_index(c), 0);
 		CHECK_EQ(call_tag(c, life), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
@@ -198,15 +197,15 @@ static void place_ages(struct shmipc_server *s, uint64_t clients)
 }
 
 /* The answer to a client that has left reaches no successor, however many there have been. */
-static void late_answer_reaches_no_successor(void)
+TEST(late_answer_reaches_no_successor)
 {
 	static const uint64_t clients[] = {0, (1u << 20) - 1, (1ull << 32) - 1, (1ull << 40) - 1};
 	struct shmipc_attr one = msg_attr;
 
 	one.max_clients = 1;
 	for (size_t i = 0; i < ARRAY_SIZE(clients); i++) {
-		SERVER *s = test_serve("ages", &one);
-		CLIENT *c = test_join("ages");
+		SERVER *s = test_serve(&one);
+		CLIENT *c = test_join();
 		struct shmipc_req held, r;
 		struct msg m = msg_of(0);
 		uint8_t seen[1] = {0};
@@ -218,7 +217,7 @@ static void late_answer_reaches_no_successor(void)
 		shmipc_client_disconnect(c);
 		shmipc_server_poll(s);
 		place_ages(s, clients[i]);
-		c = test_join("ages");
+		c = test_join();
 		CHECK_EQ(call_tag(c, 7), 0);
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
@@ -231,22 +230,22 @@ static void late_answer_reaches_no_successor(void)
 	}
 }
 
-static void every_place_can_be_taken(void)
+TEST(every_place_can_be_taken)
 {
-	SERVER *s = test_serve("places", &msg_attr);
+	SERVER *s = test_serve(&msg_attr);
 	struct shmipc_client *c[8], *more = NULL;
 
 	for (uint32_t i = 0; i < 8; i++) {
-		c[i] = test_join("places");
+		c[i] = test_join();
 		CHECK_EQ(shmipc_client_index(c[i]), i);
 	}
-	CHECK_EQ(shmipc_client_connect(test_name("places"), NULL, &more), -EUSERS);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &more), -EUSERS);
 	shmipc_server_poll(s);
 	CHECK_EQ(clients_of(s), 8);
 	shmipc_client_disconnect(c[3]);
 	shmipc_server_poll(s);
 	CHECK_EQ(clients_of(s), 7);
-	c[3] = test_join("places");
+	c[3] = test_join();
 	CHECK_EQ(shmipc_client_index(c[3]), 3);
 	for (uint32_t i = 0; i < 8; i++)
 		shmipc_client_disconnect(c[i]);
@@ -254,7 +253,7 @@ static void every_place_can_be_taken(void)
 	CHECK_EQ(clients_of(s), 0);
 }
 
-static void extra_buffers_are_shared_and_apart(void)
+TEST(extra_buffers_are_shared_and_apart)
 {
 	struct shmipc_attr attr = msg_attr;
 	SERVER *s;
@@ -263,9 +262,9 @@ static void extra_buffers_are_shared_and_apart(void)
 	struct msg m;
 
 	attr.extra_size = 5000;
-	s = test_serve("extra", &attr);
+	s = test_serve(&attr);
 	for (int i = 0; i < 2; i++) {
-		c[i] = test_join("extra");
+		c[i] = test_join();
 		CHECK_EQ((uintptr_t)shmipc_client_extra(c[i]) % 64, 0);
 		memset(shmipc_client_extra(c[i]), 'a' + i, attr.extra_size);
 		CHECK_EQ(call_tag(c[i], (uint64_t)i), 0);
@@ -281,12 +280,12 @@ static void extra_buffers_are_shared_and_apart(void)
 		shmipc_client_disconnect(c[i]);
 }
 
-static void closed_server_ends_every_call_once(void)
+TEST(closed_server_ends_every_call_once)
 {
 	static uint8_t seen[32];
 	struct tally t = {.size = 32, .seen = seen};
-	struct shmipc_server *s = test_serve("close", &msg_attr);
-	struct shmipc_client *c = test_join("close");
+	struct shmipc_server *s = test_serve(&msg_attr);
+	struct shmipc_client *c = test_join();
 	struct msg q = msg_of(1), a;
 	int n;
 
@@ -313,20 +312,20 @@ static void closed_server_ends_every_call_once(void)
 	CHECK_EQ(shmipc_client_call_wait(c, &q, sizeof(q), &a, sizeof(a), 0, NULL), -EPIPE);
 	shmipc_client_disconnect(c);
 	c = NULL;
-	CHECK_EQ(shmipc_client_connect(test_name("close"), NULL, &c), -ENOENT);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -ENOENT);
 	CHECK(!c);
 }
 
-static void header_is_as_documented(void)
+TEST(header_is_as_documented)
 {
 	static const uint8_t magic[8] = {'S', 'H', 'M', 'I', 'P', 'C', '0', '1'};
-	struct shmipc_server *s = test_serve("bytes", &msg_attr);
+	struct shmipc_server *s = test_serve(&msg_attr);
 	struct stat st;
-	uint8_t head[40];
+	uint8_t head[56];
 	char path[96];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name("bytes"));
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
 	CHECK_EQ(stat(path, &st), 0);
 	CHECK_EQ(st.st_mode & 07777, 0600);
 	f = fopen(path, "rb");
@@ -334,34 +333,15 @@ static void header_is_as_documented(void)
 	CHECK_EQ(fread(head, 1, sizeof(head), f), sizeof(head));
 	fclose(f);
 	CHECK_EQ(memcmp(head, magic, 8), 0);
-	CHECK_EQ(head[8], 7); /* version */
+	CHECK_EQ(head[8], 9); /* version */
 	CHECK_EQ(head[12], 8); /* max_clients */
 	CHECK_EQ(head[16], 32); /* depth */
 	CHECK_EQ(head[20], 32); /* req_size */
 	CHECK_EQ(head[24], 32); /* resp_size */
 	CHECK_EQ(head[28], 0); /* extra_size */
 	CHECK_EQ(memcmp(head + 32, &(uint64_t){(uint64_t)st.st_size}, 8), 0);
+	CHECK_EQ(head[40], 0); /* pushes */
+	CHECK_EQ(memcmp(head + 44, (uint32_t[3]){0}, 12), 0); /* loans and their sizes */
 	shmipc_server_destroy(s);
 	CHECK(stat(path, &st) != 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(layout_has_one_writer_per_line),
-		TEST(sizes_are_checked),
-		TEST(names_are_checked),
-		TEST(defaults_and_both_views_of_the_sizes),
-		TEST(connect_says_why_not),
-		TEST(bits_admit_nobody),
-		TEST(closed_region_is_refused),
-		TEST(places_are_reused_clean),
-		TEST(late_answer_reaches_no_successor),
-		TEST(every_place_can_be_taken),
-		TEST(extra_buffers_are_shared_and_apart),
-		TEST(closed_server_ends_every_call_once),
-		TEST(header_is_as_documented),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -34,27 +34,19 @@ static void *connect_thread(void *arg)
 }
 
 /* A dead client has the only place. A client that needs it wakes the server. */
-static void sleeping_server_cleans_places(void)
+TEST(sleeping_server_cleans_places)
 {
 	SERVER *s = server_new(1);
 	pthread_t thread;
 
 	CHECK(shmipc_server_fd(s) >= 0);
-	fdtest_in_child(connect_and_die, (void *)name);
+	fdtest_in_child(connect_and_die, (void *)test_name);
 	while (serve(s) || shmipc_server_arm(s))
 		;
-	CHECK_EQ(pthread_create(&thread, NULL, connect_thread, (void *)name), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, connect_thread, (void *)test_name), 0);
 	while (!serve(s))
 		if (!shmipc_server_arm(s))
 			fdtest_readable_within(shmipc_server_fd(s), FOR_EVER);
 	shmipc_server_flush(s);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {RPCFD_TESTS, TEST(sleeping_server_cleans_places)};
-
-	snprintf(name, sizeof(name), "fd.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

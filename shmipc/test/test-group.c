@@ -4,8 +4,3 @@
 
 #define RPC_SET_GID SHMIPC_SET_GID
 #include "support/grouptest.h"
-
-int main(int argc, char **argv)
-{
-	return grouptest_main(argc, argv);
-}

@@ -21,7 +21,6 @@
 #define HELD 8
 
 static struct shmipc_attr attr;
-static char name[64];
 static uint64_t seed;
 
 /* Shared by the processes of this test. */
@@ -60,7 +59,7 @@ static void witness_main(void)
 	uint64_t token = 0;
 	int n;
 
-	CHECK_EQ(shmipc_client_connect(name, &attr, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
 	while (!atomic_load_explicit(&shared->stop, memory_order_relaxed) ||
 		shmipc_client_pending(c)) {
 		while (shmipc_client_pending(c) < WITNESS_FLIGHT &&
@@ -87,26 +86,55 @@ struct holder {
 	struct shmipc_req req[HELD];
 	uint64_t tag[HELD];
 	uint32_t n;
+	uint64_t events[3]; /* by kind */
+	bool here[64];
 };
 
 static void hold_reply(struct shmipc_server *s, struct holder *h, uint32_t i)
 {
 	struct msg a = msg_of(msg_answer(h->tag[i]));
-	int err = shmipc_server_reply(s, h->req[i].client, h->req[i].id, &a, sizeof(a));
+	const struct shmipc_req *r = &h->req[i];
+	void *loan;
+	int err = shmipc_server_loan(s, r->client, r->id, &loan);
 
+	if (!err) {
+		memcpy(loan, &a, sizeof(a));
+		err = shmipc_server_commit(s, r->client, r->id, sizeof(a));
+	} else {
+		err = shmipc_server_reply(s, r->client, r->id, &a, sizeof(a));
+	}
 	CHECK(err == 0 || err == -EPIPE); /* the client may have died meanwhile */
 	h->req[i] = h->req[--h->n];
 	h->tag[i] = h->tag[h->n];
 }
 
+/* Each client comes once and ends once. */
+static void hold_events(struct shmipc_server *s, struct holder *h)
+{
+	struct shmipc_event e;
+
+	while (shmipc_server_event(s, &e, sizeof(e)) > 0) {
+		CHECK_EQ(h->here[e.index], e.kind != SHMIPC_EVENT_CAME);
+		h->here[e.index] = e.kind == SHMIPC_EVENT_CAME;
+		CHECK(!e.pid || e.uid == getuid());
+		h->events[e.kind]++;
+	}
+}
+
 static void hold_turn(struct shmipc_server *s, struct holder *h)
 {
-	struct msg q;
+	const void *q;
 
 	shmipc_server_poll(s);
-	while (h->n < HELD && shmipc_server_recv(s, &h->req[h->n], &q, sizeof(q)) > 0) {
-		msg_check(&q);
-		h->tag[h->n++] = q.tag;
+	hold_events(s, h);
+	while (h->n < HELD && shmipc_server_take(s, &h->req[h->n], &q) > 0) {
+		uint32_t index = SHMIPC_CLIENT_INDEX(h->req[h->n].client);
+		int err = shmipc_server_push(s, index, q, sizeof(struct msg));
+
+		msg_check(q);
+		CHECK(err == 0 || err == -EAGAIN);
+		if (h->req[h->n].id != SHMIPC_POST)
+			h->tag[h->n++] = ((const struct msg *)q)->tag;
 	}
 	while (h->n && (h->n == HELD || test_rand(&seed) % 4))
 		hold_reply(s, h, (uint32_t)(test_rand(&seed) % h->n));
@@ -149,7 +177,29 @@ static uint32_t victim_calls(uint64_t tag)
 	return (tag >> 8) % 3 ? 3 : VICTIM_FLIGHT;
 }
 
-/* Connects, makes calls and disconnects. Traced from before connect, or from after it, or never. */
+static int post_tag(struct shmipc_client *c, uint64_t tag)
+{
+	struct msg m = msg_of(tag);
+
+	return shmipc_client_post(c, &m, sizeof(m));
+}
+
+/* Makes a call, with a loan if the tag is odd. */
+static void victim_call(struct shmipc_client *c, uint64_t tag)
+{
+	struct msg m = msg_of(tag);
+	void *loan;
+
+	if (tag % 2 == 0) {
+		CHECK_EQ(shmipc_client_call(c, &m, sizeof(m), tag), 0);
+		return;
+	}
+	CHECK_EQ(shmipc_client_loan(c, &loan), 0);
+	memcpy(loan, &m, sizeof(m));
+	CHECK_EQ(shmipc_client_commit(c, loan, sizeof(m), tag), 0);
+}
+
+/* Connects, posts, makes calls and disconnects. Traced from before connect, or from after it, or never. */
 static void victim_main(int trace, uint64_t tag)
 {
 	struct shmipc_client *c = NULL;
@@ -158,20 +208,22 @@ static void victim_main(int trace, uint64_t tag)
 	if (trace == 1)
 		step_trace_me();
 	do
-		err = shmipc_client_connect(name, &attr, &c);
+		err = shmipc_client_connect(test_name, &attr, &c);
 	while (err == -EAGAIN || err == -EUSERS);
 	CHECK_EQ(err, 0);
 	if (trace == 2)
 		step_trace_me();
 	for (int round = 0; round < (trace ? 3 : 1000000); round++) {
+		CHECK_EQ(post_tag(c, tag), 0);
 		for (uint64_t i = 0; i < victim_calls(tag); i++)
-			CHECK_EQ(call_tag(c, tag + i), 0);
+			victim_call(c, tag + i);
 		while (shmipc_client_pending(c)) {
 			n = shmipc_client_poll(c, tag_check, NULL);
 			CHECK(n >= 0);
 			if (!n && !trace)
 				CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
 		}
+		CHECK_EQ(shmipc_client_posts(c), 0); /* it was consumed before the calls */
 	}
 	shmipc_client_disconnect(c);
 	_exit(0);
@@ -215,7 +267,7 @@ static void take_all_places(void)
 	struct shmipc_client *c[16];
 
 	for (uint32_t i = 1; i < attr.max_clients; i++)
-		CHECK_EQ(shmipc_client_connect(name, &attr, &c[i]), 0);
+		CHECK_EQ(shmipc_client_connect(test_name, &attr, &c[i]), 0);
 	for (uint32_t i = 1; i < attr.max_clients; i++)
 		shmipc_client_disconnect(c[i]);
 }
@@ -225,7 +277,7 @@ static void take_all_places(void)
  * The server must serve meanwhile, because a victim that died in connect may have left a place that
  * is not clean yet.
  */
-static void places_are_back(struct shmipc_server *s)
+static void places_are_back(struct shmipc_server *s, struct holder *h)
 {
 	struct shmipc_server_stats st;
 	int status;
@@ -234,8 +286,13 @@ static void places_are_back(struct shmipc_server *s)
 	do {
 		shmipc_server_wait(s, NSEC_PER_MSEC);
 		serve_once(s);
+		hold_events(s, h);
 		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.clients > 1);
+	hold_events(s, h);
+	CHECK_EQ(h->events[SHMIPC_EVENT_CAME], st.connects);
+	CHECK_EQ(h->events[SHMIPC_EVENT_LEFT], st.departures);
+	CHECK_EQ(h->events[SHMIPC_EVENT_DIED], st.reclaimed);
 	CHECK_EQ(st.connects, 1 + st.departures + st.reclaimed);
 	printf("%llu connected, %llu left, %llu reclaimed\n", (unsigned long long)st.connects,
 		(unsigned long long)st.departures, (unsigned long long)st.reclaimed);
@@ -248,6 +305,7 @@ static void places_are_back(struct shmipc_server *s)
 	while (waitpid(pid, &status, WNOHANG) == 0) {
 		shmipc_server_wait(s, NSEC_PER_MSEC);
 		serve_once(s);
+		hold_events(s, h);
 	}
 	CHECK_EQ(status, 0);
 }
@@ -260,12 +318,13 @@ static void clients_die(uint32_t kills)
 	pid_t witness;
 	int status;
 
-	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	witness = fork_child();
 	if (witness == 0)
 		witness_main();
 	while (!shmipc_server_poll(s))
 		sched_yield();
+	hold_events(s, &h);
 	for (uint32_t i = 0; i < kills; i++) {
 		before = atomic_load_explicit(&shared->served, memory_order_relaxed);
 		if (i % 10)
@@ -278,7 +337,7 @@ static void clients_die(uint32_t kills)
 	}
 	while (h.n)
 		hold_reply(s, &h, 0);
-	places_are_back(s);
+	places_are_back(s, &h);
 	atomic_store_explicit(&shared->stop, 1, memory_order_relaxed);
 	while (waitpid(witness, &status, WNOHANG) == 0)
 		serve_once(s);
@@ -295,7 +354,7 @@ static void server_main(bool trace)
 	struct shmipc_server *s = NULL;
 	struct holder h = {.n = 0};
 
-	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	raise(SIGSTOP); /* while the client connects */
 	if (trace)
 		CHECK_EQ(ptrace(PTRACE_TRACEME, 0, NULL, NULL), 0);
@@ -316,14 +375,14 @@ static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
 		server_main(trace);
 	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
 	CHECK(WIFSTOPPED(status)); /* created: it has replaced the region of the last server */
-	CHECK_EQ(shmipc_client_connect(name, &attr, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
 	kill(pid, SIGCONT);
 	*pid_p = pid;
 	return c;
 }
 
 struct books {
-	uint64_t sent, answered, ended;
+	uint64_t sent, answered, ended, posted;
 	uint8_t open[4096];
 };
 
@@ -347,8 +406,12 @@ static void client_turn(struct shmipc_client *c, struct books *b, uint32_t fligh
 
 	while (b->sent < sizeof(b->open) && shmipc_client_pending(c) < flight) {
 		b->open[b->sent] = 1;
-		CHECK_EQ(call_tag(c, b->sent), 0);
+		victim_call(c, b->sent);
 		b->sent++;
+	}
+	if (shmipc_client_posts(c) < 8) {
+		CHECK_EQ(post_tag(c, b->posted), 0);
+		b->posted++;
 	}
 	n = shmipc_client_poll(c, books_take, b);
 	CHECK(n >= 0);
@@ -358,16 +421,20 @@ static void client_turn(struct shmipc_client *c, struct books *b, uint32_t fligh
 static void server_is_gone(struct shmipc_client *c, struct books *b)
 {
 	uint32_t pending;
+	void *loan;
 	int n;
 
 	while ((n = shmipc_client_poll(c, books_take, b)) >= 0)
 		if (!n)
 			shmipc_client_wait(c, NSEC_PER_MSEC);
 	CHECK_EQ(n, -EPIPE);
+	CHECK(shmipc_client_posts(c) <= (b->posted < 8 ? b->posted : 8));
 	pending = shmipc_client_pending(c);
 	CHECK_EQ(shmipc_client_abort(c, books_take, b), pending);
 	CHECK_EQ(b->ended, pending);
 	CHECK_EQ(b->answered + b->ended, b->sent);
+	for (uint32_t i = 0; i < attr.loans; i++) /* every chunk has come back */
+		CHECK_EQ(shmipc_client_loan(c, &loan), 0);
 	shmipc_client_disconnect(c);
 }
 
@@ -405,7 +472,7 @@ static void servers_die(uint32_t kills)
 	for (uint32_t i = 0; i < kills; i++)
 		server_dies(i % 10 != 0);
 	/* Replaces the region that the last server left, so that it is removed. */
-	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	shmipc_server_destroy(s);
 	printf("%u server deaths\n", kills);
 }
@@ -418,7 +485,11 @@ int main(int argc, char **argv)
 	alarm(850);
 	seed = test_seed();
 	attr = msg_attr;
-	snprintf(name, sizeof(name), "%s", test_name("kill"));
+	attr.size = sizeof(attr);
+	attr.events = 1;
+	attr.pushes = 4;
+	attr.loans = VICTIM_FLIGHT;
+	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	CHECK(shared != MAP_FAILED);

@@ -35,10 +35,10 @@ static struct shmipc_place *place_of(struct shmipc_server *s, uint32_t index)
 	return shmipc_place(&l, header_of(s), index);
 }
 
-static void clients_and_their_states(void)
+TEST(clients_and_their_states)
 {
-	SERVER *s = test_serve("look", &msg_attr);
-	CLIENT *c = test_join("look"), *d = test_join("look");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join(), *d = test_join();
 	struct shmipc_look_region l;
 	struct stat st;
 	uint32_t n = 0;
@@ -50,7 +50,7 @@ static void clients_and_their_states(void)
 	place_of(s, 1)->client_state = SLEEP_ON_FD;
 	header_of(s)->active[0] |= 1 << 5; /* as a client leaves it that dies */
 	header_of(s)->server_state = SLEEP_ASLEEP;
-	CHECK_EQ(shmipc_look(look_name, &l, sizeof(l), note_state, &n), 0);
+	CHECK_EQ(shmipc_look(test_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
 	CHECK_EQ(l.dead_clients, 1);
@@ -63,15 +63,15 @@ static void clients_and_their_states(void)
 	CHECK_EQ(l.attr.depth, msg_attr.depth);
 	CHECK_EQ(l.attr.req_size, msg_attr.req_size);
 	CHECK_EQ(l.attr.mode, 0600);
-	CHECK_EQ(stat(file, &st), 0);
+	CHECK_EQ(stat(test_file(RPC_PREFIX), &st), 0);
 	CHECK_EQ(l.size, (uint64_t)st.st_size);
 }
 
 /* A header with one wrong field is refused; so is one with a size of 0. */
-static void headers_are_checked(void)
+TEST(headers_are_checked)
 {
 	static const struct shmipc_attr defaults;
-	SERVER *s = test_serve("look", &defaults);
+	SERVER *s = test_serve(&defaults);
 	uint32_t *header = (uint32_t *)header_of(s);
 	struct shmipc_look_region l;
 
@@ -86,7 +86,7 @@ static void headers_are_checked(void)
 		header[i] = kept;
 	}
 	CHECK_EQ(look_at(&l), 0);
-	CHECK_EQ(truncate(file, (off_t)l.size + 64), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), (off_t)l.size + 64), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
@@ -104,31 +104,17 @@ static void look_at_forged(void)
 	CHECK(l.server <= SHMIPC_LOOK_ASLEEP);
 }
 
-static void forged_contents_do_no_harm(void)
+TEST(forged_contents_do_no_harm)
 {
 	pid_t pid = spawn(serve_for_ever);
 	struct shmipc_look_region l;
 
 	looktest_forge(sizeof(struct shmipc_header) + sizeof(struct shmipc_place), look_at_forged);
 	CHECK_EQ(look().attr.depth, msg_attr.depth);
-	CHECK_EQ(truncate(file, sizeof(struct shmipc_header)), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), sizeof(struct shmipc_header)), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
-	CHECK_EQ(truncate(file, 100), 0);
+	CHECK_EQ(truncate(test_file(RPC_PREFIX), 100), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
 	kill_wait(pid);
-	CHECK_EQ(shmipc_remove_dead(look_name), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(clients_and_their_states),
-		TEST(headers_are_checked),
-		TEST(only_dead_servers_are_removed),
-		TEST(foreign_files_stay),
-		TEST(forged_contents_do_no_harm),
-	};
-
-	looktest_begin();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	CHECK_EQ(shmipc_remove_dead(test_name), 0);
 }

@@ -3,7 +3,7 @@
 #include "rpc.h"
 #include "support/rpclooks.h"
 
-static void connect_looks(void)
+TEST(connect_looks)
 {
 	struct shmipc_attr attr = {.max_clients = CLIENTS,
 		.depth = 1,
@@ -20,12 +20,4 @@ static void connect_looks(void)
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK(looks_of_connect(CLIENTS - 1) <= 2);
 	looks_end();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(connect_looks)};
-
-	looks_begin();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -3,8 +3,3 @@
 #include "rpc.h"
 #include "map.h"
 #include "support/reachtest.h"
-
-int main(int argc, char **argv)
-{
-	return reachtest_main(argc, argv);
-}

@@ -5,7 +5,10 @@
 
 static struct shmipc_attr rpcstorm_attr(const struct rpcstorm_shape *shape)
 {
-	return (struct shmipc_attr){.max_clients = shape->clients,
+	return (struct shmipc_attr){.size = sizeof(struct shmipc_attr),
+		.events = shape->events,
+		.pushes = shape->pushes,
+		.max_clients = shape->clients,
 		.depth = shape->depth,
 		.req_size = shape->req,
 		.resp_size = shape->resp,
@@ -30,11 +33,6 @@ static void *rpcstorm_client_extra(struct shmipc_client *c)
 static uint64_t rpcstorm_client_bad(struct shmipc_client *c)
 {
 	return 0; /* poll would have returned -EPROTO */
-}
-
-static int rpcstorm_abort(struct shmipc_client *c, shmipc_response_fn *fn, void *arg)
-{
-	return shmipc_client_abort(c, fn, arg);
 }
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)

@@ -34,20 +34,9 @@ static void check_stats(struct shmipc_server *s, const struct shape *sh, uint64_
 	CHECK_EQ(st.clients, 0);
 }
 
-static void four_clients_that_poll(void)
-{
-	run(&(struct shape){4, 8, 0, 32, 40000 / SCALE, 1, false});
-}
-
-static void four_clients_that_wait(void)
-{
-	run(&(struct shape){4, 8, 0, 3, 20000 / SCALE, 1, true});
-}
-
-static void more_clients_than_places(void)
-{
-	run(&(struct shape){6, 2, 0, 7, 50, 200 / SCALE, true});
-}
+TEST_WITH(four_clients_that_poll, run, &(struct shape){4, 8, 0, 32, 40000 / SCALE, 1, false});
+TEST_WITH(four_clients_that_wait, run, &(struct shape){4, 8, 0, 3, 20000 / SCALE, 1, true});
+TEST_WITH(more_clients_than_places, run, &(struct shape){6, 2, 0, 7, 50, 200 / SCALE, true});
 
 /* ---- sleep and wake ---- */
 
@@ -86,7 +75,7 @@ static void *nap_client(void *arg)
 }
 
 /* At each message the receiver is asleep and is woken. */
-static void every_sleeper_is_woken(void)
+TEST(every_sleeper_is_woken)
 {
 	struct shmipc_client_stats ct;
 	struct shmipc_server_stats st;
@@ -96,8 +85,8 @@ static void every_sleeper_is_woken(void)
 	pthread_t thread;
 
 	CHECK_EQ(shmipc_layout_plan(&msg_attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(test_name("nap"), &msg_attr, &s), 0);
-	nap.c = test_join("nap");
+	CHECK_EQ(shmipc_server_create(test_name, &msg_attr, &s), 0);
+	nap.c = test_join();
 	nap.server_state = (uint32_t *)nap.c->server_state;
 	shmipc_server_poll(s);
 	nap.client_state = (uint32_t *)s->peers[0].state;
@@ -146,14 +135,14 @@ static void *close_client(void *arg)
 	return NULL;
 }
 
-static void close_wakes_sleepers(void)
+TEST(close_wakes_sleepers)
 {
 	struct shmipc_server *s = NULL;
 	struct nap nap = {.server = gettid()};
 	pthread_t thread;
 
-	CHECK_EQ(shmipc_server_create(test_name("gone"), &msg_attr, &s), 0);
-	nap.c = test_join("gone");
+	CHECK_EQ(shmipc_server_create(test_name, &msg_attr, &s), 0);
+	nap.c = test_join();
 	shmipc_server_poll(s);
 	nap.client_state = (uint32_t *)s->peers[0].state;
 	CHECK_EQ(pthread_create(&thread, NULL, close_client, &nap), 0);
@@ -165,15 +154,6 @@ static void close_wakes_sleepers(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(four_clients_that_poll),
-		TEST(four_clients_that_wait),
-		TEST(more_clients_than_places),
-		TEST(every_sleeper_is_woken),
-		TEST(close_wakes_sleepers),
-		TEST(signal_ends_a_wait),
-	};
-
 	threads_begin();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return test_main(argc, argv);
 }

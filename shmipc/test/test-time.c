@@ -9,7 +9,7 @@
  * A server that always finds work yields its core about every 150 us while a client waits; it
  * reads the clock at each 2048 requests and polls.
  */
-static void busy_server_yields(void)
+TEST(busy_server_yields)
 {
 	SERVER *s = server_new(8);
 	CLIENT *c = client_new();
@@ -35,7 +35,7 @@ static void busy_server_yields(void)
 }
 
 /* If the server does not clean a place that a client left, connect waits for one second. */
-static void connect_waits_a_second(void)
+TEST(connect_waits_a_second)
 {
 	SERVER *s = server_new(1);
 	CLIENT *c = client_new();
@@ -43,19 +43,9 @@ static void connect_waits_a_second(void)
 
 	shmipc_client_disconnect(c);
 	fake.step_ns = 5 * NSEC_PER_MSEC;
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EAGAIN);
 	fake.step_ns = 0;
 	CHECK(fake.ns - start >= NSEC_PER_SEC && fake.ns - start < NSEC_PER_SEC * 11 / 10);
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {RPCTIME_TESTS, TEST(busy_server_yields),
-		TEST(connect_waits_a_second)};
-
-	fake.ns = NSEC_PER_SEC;
-	snprintf(name, sizeof(name), "time.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 }

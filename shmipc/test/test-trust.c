@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 
 #include "common.h"
-#include "support/rpccases.h"
 #include "layout.h"
 
 static pid_t fork_child(void)
@@ -25,18 +24,17 @@ static pid_t fork_child(void)
 
 /* ---- files that are not complete regions ---- */
 
-static void links_are_refused(void)
+TEST(links_are_refused)
 {
 	struct shmipc_server *s = NULL;
 	struct shmipc_client *c = NULL;
-	const char *name = test_name("link");
 	char path[96], target[96];
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
-	snprintf(target, sizeof(target), "/dev/shm/shmipc.%s.target", name);
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
+	snprintf(target, sizeof(target), "/dev/shm/shmipc.%s.target", test_name);
 	CHECK_EQ(symlink(target, path), 0);
-	CHECK(shmipc_server_create(name, NULL, &s) < 0);
-	CHECK(shmipc_client_connect(name, NULL, &c) < 0);
+	CHECK(shmipc_server_create(test_name, NULL, &s) < 0);
+	CHECK(shmipc_client_connect(test_name, NULL, &c) < 0);
 	CHECK(access(target, F_OK) != 0);
 	CHECK_EQ(unlink(path), 0);
 	CHECK(!s && !c);
@@ -53,7 +51,7 @@ static void write_file(const char *path, const void *data, size_t len, off_t siz
 	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &fl), 0); /* a server lives; leaks until exit */
 }
 
-static void foreign_files_are_refused(void)
+TEST(foreign_files_are_refused)
 {
 	struct shmipc_header good = {.magic = SHMIPC_MAGIC,
 		.version = SHMIPC_VERSION,
@@ -65,10 +63,9 @@ static void foreign_files_are_refused(void)
 	struct shmipc_layout l, zero;
 	struct shmipc_client *c = NULL;
 	struct shmipc_header bad[7];
-	const char *name = test_name("file");
 	char path[96];
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
 	CHECK_EQ(shmipc_layout_plan(&a, &l), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
 		bad[i] = good;
@@ -81,7 +78,7 @@ static void foreign_files_are_refused(void)
 	bad[6].extra_size = UINT32_MAX;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		write_file(path, &bad[i], sizeof(bad[i]), (off_t)l.size);
-		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
 	for (size_t i = 0; i < 4; i++) { /* files as long as with the default */
@@ -93,23 +90,23 @@ static void foreign_files_are_refused(void)
 			.resp_size = bad[0].resp_size};
 		CHECK_EQ(shmipc_layout_plan(&a, &zero), 0);
 		write_file(path, &bad[0], sizeof(bad[0]), (off_t)zero.size);
-		CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 		CHECK_EQ(unlink(path), 0);
 	}
 	bad[0] = good;
 	bad[0].closed = 1;
 	write_file(path, &bad[0], sizeof(bad[0]), (off_t)l.size);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -ECONNREFUSED);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -ECONNREFUSED);
 	CHECK_EQ(unlink(path), 0);
 	write_file(path, &good, sizeof(good), (off_t)l.size - 64);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EPROTO);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);
 	CHECK_EQ(unlink(path), 0);
 	write_file(path, &good, 8, 100); /* the file is shorter than a header */
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
 	good.magic = 0; /* the server has not completed it */
 	write_file(path, &good, sizeof(good), (off_t)l.size);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), -EAGAIN);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EAGAIN);
 	CHECK_EQ(unlink(path), 0);
 	CHECK(!c);
 }
@@ -128,7 +125,7 @@ static void scribble(const char *name, const struct range *ranges, size_t n, uin
 	char *map;
 	int fd;
 
-	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", name);
+	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
 	fd = open(path, O_RDWR);
 	CHECK(fd >= 0 && fstat(fd, &st) == 0);
 	map = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -153,7 +150,7 @@ static void good_client(const char *name, uint32_t calls)
 	struct tally t = {.size = calls, .seen = calloc(calls, 1)};
 	uint32_t sent = 0;
 
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 0);
 	while (t.n < calls) {
 		while (sent < calls && shmipc_client_pending(c) < 8) {
@@ -173,13 +170,18 @@ static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
 {
 	uint64_t n = 0;
 	struct shmipc_req r;
+	struct shmipc_event e;
 	struct msg q, a;
 
 	shmipc_server_poll(s);
+	while (shmipc_server_event(s, &e, sizeof(e)) > 0)
+		CHECK(e.index < msg_attr.max_clients);
 	while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
 		n += SHMIPC_CLIENT_INDEX(r.client) == index;
 		a = msg_of(msg_answer(q.tag));
-		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)), 0);
+		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)),
+			r.id == SHMIPC_POST ? -EINVAL : 0);
+		shmipc_server_push(s, SHMIPC_CLIENT_INDEX(r.client), &a, sizeof(a));
 		if (shmipc_server_extra(s, r.client))
 			memset(shmipc_server_extra(s, r.client), 1, 64);
 	}
@@ -190,10 +192,9 @@ static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
  * A hostile client writes only to its own place, and to the words that every client may write,
  * except other clients' bits. The other clients are not disturbed.
  */
-static void harm_stays_in_the_own_place(void)
+TEST(harm_stays_in_the_own_place)
 {
 	struct shmipc_attr attr = msg_attr;
-	const char *name = test_name("own");
 	SERVER *s = NULL;
 	CLIENT *c = NULL;
 	struct shmipc_layout l;
@@ -205,14 +206,17 @@ static void harm_stays_in_the_own_place(void)
 	int status;
 
 	attr.extra_size = 4096;
+	attr.size = sizeof(attr);
+	attr.events = 1;
+	attr.pushes = 5;
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	good = fork_child();
 	if (good == 0)
-		good_client(name, 10000);
+		good_client(test_name, 10000);
 	while (!shmipc_server_poll(s)) /* the correct client is connected, in place 0 */
 		sched_yield();
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 1);
 	do { /* a place whose epoch is overwritten too early is never served */
 		serve_anything(s, 1);
@@ -225,7 +229,7 @@ static void harm_stays_in_the_own_place(void)
 		offsetof(struct shmipc_header, server_state) + 4};
 	bad = fork_child();
 	if (bad == 0)
-		scribble(name, r, ARRAY_SIZE(r), 1);
+		scribble(test_name, r, ARRAY_SIZE(r), 1);
 	while (waitpid(good, &status, WNOHANG) == 0)
 		forged += serve_anything(s, 1);
 	while (!forged) /* until the server has seen requests of the hostile client */
@@ -243,10 +247,9 @@ static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
  * A hostile client overwrites everything: the server does not die or hang, and still ends in order.
  * Its reports about other clients may be wrong.
  */
-static void server_outlives_any_scribbling(void)
+TEST(server_outlives_any_scribbling)
 {
 	struct shmipc_attr attr = msg_attr;
-	const char *name = test_name("all");
 	SERVER *s = NULL;
 	struct shmipc_client *c[4] = {NULL};
 	struct shmipc_layout l;
@@ -256,15 +259,18 @@ static void server_outlives_any_scribbling(void)
 	int status;
 
 	attr.extra_size = 100;
+	attr.size = sizeof(attr);
+	attr.events = 1;
+	attr.pushes = 5;
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
-	CHECK_EQ(shmipc_server_create(name, &attr, &s), 0);
+	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(shmipc_client_connect(name, NULL, &c[i]), 0);
+		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c[i]), 0);
 	r[0] = (struct range){0, l.size};
 	r[1] = (struct range){0, sizeof(struct shmipc_header)};
 	bad = fork_child();
 	if (bad == 0)
-		scribble(name, r, ARRAY_SIZE(r), seed);
+		scribble(test_name, r, ARRAY_SIZE(r), seed);
 	for (int i = 0; i < 5000; i++) {
 		struct msg m = msg_of((uint64_t)i);
 
@@ -273,9 +279,11 @@ static void server_outlives_any_scribbling(void)
 			CHECK(shmipc_server_wait(s, NSEC_PER_USEC) >= 0);
 		/* Clients may fail, but must not crash. */
 		for (int k = 0; k < 4; k++) {
-			if (!c[k] && shmipc_client_connect(name, NULL, &c[k]) != 0)
+			if (!c[k] && shmipc_client_connect(test_name, NULL, &c[k]) != 0)
 				continue;
 			shmipc_client_call(c[k], &m, sizeof(m), 0);
+			shmipc_client_post(c[k], &m, sizeof(m));
+			CHECK(shmipc_client_posts(c[k]) <= attr.depth);
 			if (shmipc_client_poll(c[k], ignore, NULL) < 0) {
 				shmipc_client_disconnect(c[k]);
 				c[k] = NULL;
@@ -286,17 +294,4 @@ static void server_outlives_any_scribbling(void)
 	CHECK_EQ(waitpid(bad, &status, 0), bad);
 	for (int k = 0; k < 4; k++)
 		shmipc_client_disconnect(c[k]);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(links_are_refused),
-		TEST(foreign_files_are_refused),
-		TEST(harm_stays_in_the_own_place),
-		TEST(server_outlives_any_scribbling),
-		TEST(fork_disturbs_nothing),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

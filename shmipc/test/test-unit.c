@@ -7,12 +7,12 @@
 #include "support/rpcsizes.h"
 #include "layout.h"
 
-static void round_trip(void)
+TEST(round_trip)
 {
 	uint8_t seen[1] = {0};
 	struct tally t = {.first = 7, .size = 1, .seen = seen};
-	SERVER *s = test_serve("trip", &msg_attr);
-	CLIENT *c = test_join("trip");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 
 	CHECK_EQ(shmipc_server_poll(s), 0);
 	CHECK_EQ(shmipc_client_poll(c, tally_take, &t), 0);
@@ -25,12 +25,12 @@ static void round_trip(void)
 	CHECK_EQ(shmipc_client_pending(c), 0);
 }
 
-static void depth_bounds_what_is_in_flight(void)
+TEST(depth_bounds_what_is_in_flight)
 {
 	static uint8_t seen[64];
 	struct tally t = {.size = 64, .seen = seen};
-	SERVER *s = test_serve("depth", &msg_attr);
-	CLIENT *c = test_join("depth");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	int n = 0;
 
 	for (uint32_t i = 0; i < msg_attr.depth; i++)
@@ -62,10 +62,10 @@ static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len
 	a->sum++;
 }
 
-static void callback_may_call_at_full_depth(void)
+TEST(callback_may_call_at_full_depth)
 {
-	SERVER *s = test_serve("again", &msg_attr);
-	struct again a = {.c = test_join("again")};
+	SERVER *s = test_serve(&msg_attr);
+	struct again a = {.c = test_join()};
 
 	while (a.next < msg_attr.depth)
 		CHECK_EQ(call_tag(a.c, a.next++), 0);
@@ -78,13 +78,13 @@ static void callback_may_call_at_full_depth(void)
 	shmipc_client_disconnect(a.c);
 }
 
-static void replies_in_any_order(void)
+TEST(replies_in_any_order)
 {
 	static uint8_t seen[2000];
 	struct tally t = {.size = ARRAY_SIZE(seen), .seen = seen};
 	struct shmipc_req held[32];
-	SERVER *s = test_serve("order", &msg_attr);
-	CLIENT *c = test_join("order");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	uint64_t seed = test_seed(), tags[32], next = 0;
 	uint32_t n = 0;
 
@@ -111,10 +111,10 @@ static void replies_in_any_order(void)
 	CHECK_EQ(shmipc_client_pending(c), 0);
 }
 
-static void wrong_replies_are_refused(void)
+TEST(wrong_replies_are_refused)
 {
-	SERVER *s = test_serve("wrong", &msg_attr);
-	struct shmipc_client *c = test_join("wrong");
+	SERVER *s = test_serve(&msg_attr);
+	struct shmipc_client *c = test_join();
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	char big[sizeof(struct msg) + 1] = {0};
@@ -144,16 +144,16 @@ static void wrong_replies_are_refused(void)
 	CHECK_EQ(st.clients, 0);
 }
 
-static void visits_are_capped_and_rotate(void)
+TEST(visits_are_capped_and_rotate)
 {
-	SERVER *s = test_serve("fair", &msg_attr);
+	SERVER *s = test_serve(&msg_attr);
 	struct shmipc_client *c[3];
 	struct shmipc_req r;
 	struct msg m;
 	uint32_t first[3] = {0};
 
 	for (int i = 0; i < 3; i++)
-		c[i] = test_join("fair");
+		c[i] = test_join();
 	for (uint64_t tag = 0; tag < 20; tag++)
 		CHECK_EQ(call_tag(c[0], tag), 0);
 	CHECK_EQ(call_tag(c[1], 100), 0);
@@ -194,7 +194,45 @@ static void visits_are_capped_and_rotate(void)
 	}
 }
 
-static void skipped_clients_keep_their_requests(void)
+/*
+ * If a server polls before each receive, the requests of a client still come in succession. Then a
+ * poll with a mask reads the rings again, and a client that leaves takes its requests with it.
+ */
+TEST(polls_continue_with_what_is_left)
+{
+	SERVER *s = test_serve(&msg_attr);
+	struct shmipc_client *c[3];
+	uint64_t all = ~0ull, client = 0;
+	struct shmipc_req r;
+	struct msg m;
+
+	for (int i = 0; i < 3; i++) {
+		c[i] = test_join();
+		for (uint64_t tag = 0; tag < 10; tag++)
+			CHECK_EQ(call_tag(c[i], tag), 0);
+		shmipc_client_flush(c[i]);
+	}
+	for (int i = 0; i < 3 * SHMIPC_VISIT_MAX; i++) {
+		CHECK_EQ(shmipc_server_poll(s), 3 - i / SHMIPC_VISIT_MAX);
+		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		CHECK((r.client == client) == (i % SHMIPC_VISIT_MAX != 0));
+		client = r.client;
+	}
+	CHECK_EQ(shmipc_server_poll(s), 3);
+	CHECK_EQ(shmipc_server_poll_with_skip(s, &all), 0);
+	CHECK_EQ(shmipc_server_poll(s), 3);
+	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+	shmipc_client_disconnect(c[SHMIPC_CLIENT_INDEX(r.client)]);
+	c[SHMIPC_CLIENT_INDEX(r.client)] = NULL;
+	CHECK_EQ(shmipc_server_poll(s), 2);
+	client = r.client;
+	while (shmipc_server_recv(s, &r, &m, sizeof(m)) > 0)
+		CHECK(r.client != client);
+	for (int i = 0; i < 3; i++)
+		shmipc_client_disconnect(c[i]);
+}
+
+TEST(skipped_clients_keep_their_requests)
 {
 	struct shmipc_attr many = msg_attr;
 	SERVER *s;
@@ -204,9 +242,9 @@ static void skipped_clients_keep_their_requests(void)
 	struct msg m;
 
 	many.max_clients = 70;
-	s = test_serve("skip", &many);
+	s = test_serve(&many);
 	for (int i = 0; i < 70; i++) {
-		c[i] = test_join("skip");
+		c[i] = test_join();
 		CHECK_EQ(call_tag(c[i], (uint64_t)i), 0);
 	}
 	CHECK_EQ(shmipc_server_poll_with_skip(s, skip), 68);
@@ -224,10 +262,10 @@ static void skipped_clients_keep_their_requests(void)
 }
 
 /* Both rings cross the wrap of the lap, because laps are compared for equality only. */
-static void laps_may_wrap(void)
+TEST(laps_may_wrap)
 {
-	SERVER *s = test_serve("laps", &msg_attr);
-	struct again a = {.c = test_join("laps")};
+	SERVER *s = test_serve(&msg_attr);
+	struct again a = {.c = test_join()};
 
 	shmipc_server_poll(s);
 	a.c->req.lap = s->peers[0].req.lap = CELLRING_LAP_LAST - 1;
@@ -242,10 +280,10 @@ static void laps_may_wrap(void)
 	shmipc_client_disconnect(a.c);
 }
 
-static void waits_end_at_once_or_in_time(void)
+TEST(waits_end_at_once_or_in_time)
 {
-	SERVER *s = test_serve("wait", &msg_attr);
-	CLIENT *c = test_join("wait");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct shmipc_server_stats st;
 	struct shmipc_client_stats ct;
 
@@ -266,15 +304,15 @@ static void waits_end_at_once_or_in_time(void)
 	CHECK_EQ(shmipc_client_wait(c, SHMIPC_FOREVER), 1);
 }
 
-static void forged_responses_end_the_connection(void)
+TEST(forged_responses_end_the_connection)
 {
 	static const uint32_t ids[] = {0, 1, 31, 32, 4095, CELLRING_ID_MASK};
 	uint8_t seen[2] = {0};
 	struct tally t = {.size = 2, .seen = seen};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
-		SERVER *s = test_serve("forge", &msg_attr);
-		CLIENT *c = test_join("forge");
+		SERVER *s = test_serve(&msg_attr);
+		CLIENT *c = test_join();
 		struct cellring_message *slot = (struct cellring_message *)c->resp.slot;
 
 		/* None of these ids is in flight. */
@@ -287,10 +325,10 @@ static void forged_responses_end_the_connection(void)
 }
 
 /* A client writes more requests than it may. The server takes one of each id. */
-static void flood_is_bounded_by_depth(void)
+TEST(flood_is_bounded_by_depth)
 {
-	SERVER *s = test_serve("flood", &msg_attr);
-	CLIENT *c = test_join("flood");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
 	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
@@ -327,10 +365,10 @@ static void look_in_vain(struct shmipc_client *c, uint32_t looks)
 }
 
 /* Wake tests, each with a fence, are made when nothing comes, and periodically otherwise. */
-static void when_sleepers_are_looked_for(void)
+TEST(when_sleepers_are_looked_for)
 {
-	SERVER *s = test_serve("look", &msg_attr);
-	CLIENT *c = test_join("look");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	uint32_t most = 0, got = 0;
 
 	CHECK_EQ(call_tag(c, 0), 0);
@@ -418,20 +456,20 @@ static void forged_burst(struct shmipc_server *s, struct shmipc_client *c, uint3
 }
 
 /* The number of replies per burst in a request is not trusted. */
-static void hostile_bursts_are_bounded(void)
+TEST(hostile_bursts_are_bounded)
 {
-	SERVER *s = test_serve("burst", &msg_attr);
-	CLIENT *c = test_join("burst");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 
 	for (uint32_t i = 0; i < 16 * 256; i++)
 		forged_burst(s, c, i % 16, i / 16 % 16);
 }
 
 /* A client uses an id for a second call while it is in use. The second call is dropped. */
-static void an_id_in_use_is_refused(void)
+TEST(an_id_in_use_is_refused)
 {
-	SERVER *s = test_serve("deep", &msg_attr);
-	CLIENT *c = test_join("deep");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	struct msg m = msg_of(1);
@@ -451,11 +489,11 @@ static void an_id_in_use_is_refused(void)
 }
 
 /* A server writes a burst with an impossible count: the connection ends, and nothing is read. */
-static void hostile_counts_end_the_connection(void)
+TEST(hostile_counts_end_the_connection)
 {
 	for (uint32_t count = 0; count < 16; count++) {
-		SERVER *s = test_serve("counts", &msg_attr);
-		CLIENT *c = test_join("counts");
+		SERVER *s = test_serve(&msg_attr);
+		CLIENT *c = test_join();
 		struct cellring_message *slot;
 		uint32_t got = 0;
 		int r = count == 0 || count > CELLRING_BURST ? -EPROTO : 1;
@@ -489,10 +527,10 @@ static void take_in_order(void *arg, uint64_t token, const void *resp, uint32_t 
 }
 
 /* Bursts of all lengths, with payload that looks like heads. The reader takes none for a head. */
-static void payload_is_no_head(void)
+TEST(payload_is_no_head)
 {
-	SERVER *s = test_serve("forged", &msg_attr);
-	CLIENT *c = test_join("forged");
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join();
 	uint64_t words[WORDS], seed = test_seed();
 	uint32_t sent = 0, taken = 0;
 	struct shmipc_req r;
@@ -532,37 +570,11 @@ static struct shmipc_attr sizes_attr(uint32_t req, uint32_t resp)
 		.resp_size = resp};
 }
 
-static void all_sizes(void)
+TEST(all_sizes)
 {
 	static const uint32_t size[] = {1, 7, 8, 16, 24, 56, 57, 120, 121, 4097};
 
 	for (size_t i = 0; i < ARRAY_SIZE(size); i++)
 		for (size_t k = 0; k < ARRAY_SIZE(size); k++)
 			size_arrives(size[i], size[k]);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(sizes_of_other_versions),
-		TEST(round_trip),
-		TEST(depth_bounds_what_is_in_flight),
-		TEST(callback_may_call_at_full_depth),
-		TEST(replies_in_any_order),
-		TEST(wrong_replies_are_refused),
-		TEST(visits_are_capped_and_rotate),
-		TEST(skipped_clients_keep_their_requests),
-		TEST(laps_may_wrap),
-		TEST(waits_end_at_once_or_in_time),
-		TEST(forged_responses_end_the_connection),
-		TEST(flood_is_bounded_by_depth),
-		TEST(when_sleepers_are_looked_for),
-		TEST(hostile_bursts_are_bounded),
-		TEST(an_id_in_use_is_refused),
-		TEST(hostile_counts_end_the_connection),
-		TEST(payload_is_no_head),
-		TEST(all_sizes),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Compares calls with loans to calls that copy, and both to the cost of producing the bytes alone: a
+ * memcpy() into the same memory, by one thread. A producer makes each payload by a memcpy() from
+ * memory of its own, into a buffer that it then passes to the call, or into the loan. Windows of all
+ * three take turns.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/args.h"
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "shmipc.h"
+
+#define WINDOW_NS (10 * NSEC_PER_MSEC)
+#define ROUNDS_MAX 1000
+
+/* Those that make calls have a region each: with rings for long messages, and for short ones. */
+enum mode { ALONE, COPYING, LOANS, MODES };
+
+struct options {
+	struct arg_list sizes;
+	uint32_t depth;
+	double seconds;
+	bool read;
+};
+
+struct bench {
+	struct options opt;
+	cpu_set_t cpus;
+	struct shmipc_server *server[MODES];
+	struct shmipc_client *client[MODES];
+	uint32_t size;
+	bool response; /* the response is the long message, not the request */
+	unsigned char *source, *buf, *answer; /* source: of the bytes; others: to be copied */
+	void *alone[256]; /* loans that the producer alone fills */
+	_Atomic enum mode mode;
+	uint64_t calls, responses;
+	_Atomic uint64_t sum; /* of the words of a payload */
+	_Atomic bool stop;
+};
+
+/* Makes a payload. The token is in its first and last bytes. */
+static void produce(const struct bench *b, void *at, uint64_t token)
+{
+	memcpy(at, b->source, b->size);
+	memcpy(at, &token, sizeof(token));
+	memcpy((char *)at + b->size - sizeof(token), &token, sizeof(token));
+}
+
+/* Checks a payload, and returns its token. With --read it looks at all bytes. */
+static uint64_t consume(struct bench *b, const void *at, uint32_t len)
+{
+	const uint64_t *word = at;
+	uint64_t token = word[0], last = word[len / sizeof(*word) - 1], sum = 0;
+
+	if (b->opt.read)
+		for (uint32_t i = 0; i < len / sizeof(*word); i++)
+			sum += word[i];
+	/* Relaxed: no load pairs with it. The store keeps the compiler from leaving out the reads. */
+	atomic_store_explicit(&b->sum, sum, memory_order_relaxed);
+	if (token != last) {
+		fprintf(stderr, "shmipc-loan-bench: a payload is wrong\n");
+		exit(1);
+	}
+	return token;
+}
+
+/* ---- server ---- */
+
+static void serve(void *arg, const struct shmipc_req *req, const void *payload)
+{
+	struct bench *b = arg;
+	struct shmipc_server *s = b->server[b->mode];
+	uint64_t token = consume(b, payload, req->len);
+	void *at = b->answer;
+
+	if (!b->response) {
+		shmipc_server_reply(s, req->client, req->id, &token, sizeof(token));
+	} else if (b->mode == LOANS) {
+		shmipc_server_loan(s, req->client, req->id, &at);
+		produce(b, at, token);
+		shmipc_server_commit(s, req->client, req->id, b->size);
+	} else {
+		produce(b, at, token);
+		shmipc_server_reply(s, req->client, req->id, at, b->size);
+	}
+}
+
+static void *server_thread(void *arg)
+{
+	struct bench *b = arg;
+
+	while (!b->stop) {
+		enum mode mode = b->mode; /* once: the client may change it meanwhile */
+
+		if (mode != ALONE && !shmipc_server_serve(b->server[mode], serve, b, 256))
+			cpu_relax();
+	}
+	return NULL;
+}
+
+/* ---- client ---- */
+
+static void on_response(void *arg, uint64_t token, const void *resp, uint32_t len)
+{
+	struct bench *b = arg;
+
+	if (len != (b->response ? b->size : sizeof(token)) || consume(b, resp, len) != token) {
+		fprintf(stderr, "shmipc-loan-bench: a response is wrong\n");
+		exit(1);
+	}
+	b->responses++;
+}
+
+/* Makes one call. Returns false if it must poll first. */
+static bool call(struct bench *b)
+{
+	struct shmipc_client *c = b->client[b->mode];
+	uint64_t token = b->calls + 1;
+	uint32_t len = b->response ? sizeof(token) : b->size;
+	void *at = b->buf;
+
+	if (shmipc_client_pending(c) == b->opt.depth)
+		return false;
+	if (b->mode == LOANS)
+		shmipc_client_loan(c, &at);
+	if (b->response)
+		memcpy(at, &token, sizeof(token));
+	else
+		produce(b, at, token);
+	b->calls = token;
+	return !(b->mode == LOANS ? shmipc_client_commit(c, at, len, token) :
+				    shmipc_client_call(c, at, len, token));
+}
+
+/* Produces into loans that are not sent. */
+static uint64_t window_alone(struct bench *b)
+{
+	uint64_t begin = clock_ns(), n = 0, now = begin;
+
+	for (uint32_t i = 0; i < b->opt.depth; i++)
+		shmipc_client_loan(b->client[LOANS], &b->alone[i]);
+	for (; now - begin < WINDOW_NS; now = clock_ns())
+		for (uint32_t i = 0; i < b->opt.depth; i++)
+			produce(b, b->alone[i], n++);
+	for (uint32_t i = b->opt.depth; i > 0; i--)
+		shmipc_client_release(b->client[LOANS], b->alone[i - 1]);
+	return (now - begin) * 1000 / n;
+}
+
+/* Returns the time per call in ps. */
+static uint64_t window(struct bench *b, enum mode mode)
+{
+	uint64_t begin = clock_ns(), now = begin, first = b->responses;
+	struct shmipc_client *c = b->client[mode];
+	int n;
+
+	b->mode = mode;
+	if (mode == ALONE)
+		return window_alone(b);
+	while ((now = clock_ns()) - begin < WINDOW_NS || shmipc_client_pending(c)) {
+		while (now - begin < WINDOW_NS && call(b))
+			;
+		n = shmipc_client_poll(c, on_response, b);
+		if (n < 0) {
+			fprintf(stderr, "shmipc-loan-bench: %s\n", strerror(-n));
+			exit(1);
+		}
+	}
+	return (now - begin) * 1000 / (b->responses - first);
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *at, uint32_t n)
+{
+	qsort(at, n, sizeof(*at), compare);
+	return at[n / 2];
+}
+
+static void measure(struct bench *b)
+{
+	static double ns[MODES][ROUNDS_MAX], to_copying[ROUNDS_MAX], to_alone[ROUNDS_MAX];
+	uint32_t rounds = (uint32_t)(b->opt.seconds * NSEC_PER_SEC / (MODES * WINDOW_NS));
+
+	rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
+	for (int i = 0; i < MODES; i++)
+		window(b, (enum mode)i);
+	for (uint32_t r = 0; r < rounds; r++) {
+		for (int i = 0; i < MODES; i++)
+			ns[i][r] = (double)window(b, (enum mode)i) / 1000;
+		to_copying[r] = ns[LOANS][r] / ns[COPYING][r];
+		to_alone[r] = ns[LOANS][r] / ns[ALONE][r];
+	}
+	printf("%8u  %-8s  %8.0f  %8.0f  %8.0f  %10.2f  %8.2f\n", b->size,
+		b->response ? "response" : "request", median(ns[ALONE], rounds),
+		median(ns[COPYING], rounds), median(ns[LOANS], rounds), median(to_copying, rounds),
+		median(to_alone, rounds));
+	fflush(stdout);
+}
+
+/* Gives the thread a core of its own if there are two. */
+static void pin(const cpu_set_t *all, pthread_t thread, int nth)
+{
+	cpu_set_t one;
+
+	if (CPU_COUNT(all) < 2)
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, all) || nth--)
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		pthread_setaffinity_np(thread, sizeof(one), &one);
+	}
+}
+
+static int connect_pair(struct bench *b, enum mode mode)
+{
+	struct shmipc_attr attr = {.size = sizeof(attr), .max_clients = 1, .depth = b->opt.depth};
+	char name[64];
+	int err;
+
+	if (mode == LOANS) {
+		attr.loans = b->opt.depth;
+		attr.loan_req_size = attr.loan_resp_size = b->size;
+	} else {
+		attr.req_size = attr.resp_size = b->size;
+	}
+	snprintf(name, sizeof(name), "loan-bench.%d.%d", (int)getpid(), (int)mode);
+	err = shmipc_server_create(name, &attr, &b->server[mode]);
+	return err ? err : shmipc_client_connect(name, &attr, &b->client[mode]);
+}
+
+static int bench_size(struct bench *b, uint32_t size)
+{
+	pthread_t thread;
+	int err;
+
+	b->size = size;
+	b->source = calloc(3, size);
+	if (!b->source)
+		return -ENOMEM;
+	b->buf = b->source + size;
+	b->answer = b->buf + size;
+	err = connect_pair(b, COPYING);
+	if (!err)
+		err = connect_pair(b, LOANS);
+	if (!err)
+		err = -pthread_create(&thread, NULL, server_thread, b);
+	if (err)
+		return err;
+	pin(&b->cpus, thread, 1);
+	for (int response = 0; response < 2; response++) {
+		b->response = response;
+		measure(b);
+	}
+	b->stop = true;
+	pthread_join(thread, NULL);
+	b->stop = false;
+	for (int mode = COPYING; mode < MODES; mode++) {
+		shmipc_client_disconnect(b->client[mode]);
+		shmipc_server_destroy(b->server[mode]);
+	}
+	free(b->source);
+	return 0;
+}
+
+#define AT(field) ARG_AT(struct options, field)
+
+static const struct arg_row rows[] = {
+	{"size", 0, "B,...", ARG_SIZES, AT(sizes), .min = 16, .max = SHMIPC_MAX_PAYLOAD,
+		.multiple = 8, .def = "1K,4K,16K,64K", .help = "bytes in the long message"},
+	{"queue-depth", 0, "N", ARG_WHOLE, AT(depth), .min = 1, .max = 256, .def = "8",
+		.help = "calls in flight"},
+	{"read", .kind = ARG_FLAG, .field = AT(read),
+		.help = "the receiver reads all bytes, not only the first and last ones"},
+	{"seconds", 0, "S", ARG_REAL, AT(seconds), .low = .001, .high = 3600, .def = "1",
+		.help = "time of the measurement for each line"},
+	{"help", .kind = ARG_HELP},
+};
+
+int main(int argc, char **argv)
+{
+	struct bench b = {.calls = 0};
+	char why[200];
+	struct args args = {.rows = rows,
+		.n_rows = ARRAY_SIZE(rows),
+		.usage = "Usage: shmipc-loan-bench [OPTION]...\n"
+			 "Calls with one long message: with loans, and with copies.\n",
+		.tail = "Columns: ns per payload of the producer alone, of calls that copy, of calls "
+			"with loans,\nand ratios of the last to the others, medians over rounds.\n",
+		.why = why,
+		.size = sizeof(why)};
+	int first = args_read(&args, argc, argv, &b.opt), err = 0;
+
+	if (first < 0)
+		fprintf(stderr, "shmipc-loan-bench: %s\n", why);
+	if (first <= 0)
+		return first < 0 ? 2 : 0;
+	sched_getaffinity(0, sizeof(b.cpus), &b.cpus);
+	pin(&b.cpus, pthread_self(), 0);
+	printf("%8s  %-8s  %8s  %8s  %8s  %10s  %8s\n", "bytes", "of the", "alone", "copying",
+		"loans", "to copying", "to alone");
+	for (uint32_t i = 0; i < b.opt.sizes.n && !err; i++)
+		err = bench_size(&b, (uint32_t)b.opt.sizes.at[i]);
+	if (err)
+		fprintf(stderr, "shmipc-loan-bench: %s\n", strerror(-err));
+	return err ? 1 : 0;
+}

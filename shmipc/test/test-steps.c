@@ -1,0 +1,3 @@
+/* SPDX-License-Identifier: MIT */
+#include "rpc.h"
+#include "support/rpcsteps.h"
