@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares flux with other rings: node 0 serves, every other node is a client. */
+/* Compares flux with other rings. Without --mesh node 0 serves, and every other node is a client. */
 #include "flux.h"
 
 #include "rpcbench.h"
+
+extern const struct rpcbench_impl flux_mesh;
+uint64_t flux_bench_bursts(void *state);
 
 static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)
@@ -87,7 +90,8 @@ RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
 int main(int argc, char **argv)
 {
-	static const struct rpcbench_impl flux = {"flux", setup, teardown, client, server, false};
+	static const struct rpcbench_impl flux = {"flux", setup, teardown, client, server,
+		.mesh = &flux_mesh, .bursts = flux_bench_bursts};
 
 	return rpcbench_main(&flux, NULL, argc, argv);
 }

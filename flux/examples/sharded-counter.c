@@ -43,17 +43,14 @@ static void on_response(void *arg, uint64_t token, const void *payload, uint32_t
 	w->acknowledged++;
 }
 
-/* Counts the words for which other threads call this one. */
-static void serve(struct worker *w)
+/* Counts a word for which another thread calls this one. */
+static void count(void *arg, const struct flux_req *req, const void *payload)
 {
-	struct count c;
-	uint64_t call;
-	uint32_t from;
+	const struct count *c = payload;
+	struct worker *w = arg;
 
-	while (flux_try_recv_raw(w->node, &from, &call, &c, sizeof(c), NULL) == 1) {
-		w->total[c.name] += c.by;
-		flux_reply(w->node, call, &c, sizeof(c));
-	}
+	w->total[c->name] += c->by;
+	flux_reply(w->node, req->token, c, sizeof(*c));
 }
 
 /* Calls the owner to count the next word. Returns not 0 if the call must be retried later. */
@@ -75,7 +72,7 @@ static void *work(void *arg)
 	while (__atomic_load_n(&finished, __ATOMIC_ACQUIRE) < w->threads) {
 		while (w->sent < w->words && !count_next(w))
 			;
-		serve(w);
+		flux_serve(w->node, count, w, 256);
 		if (!flux_poll(w->node, on_response, w))
 			flux_wait(w->node, 1000000);
 		if (!done && w->acknowledged == w->words) {

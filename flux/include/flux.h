@@ -30,16 +30,20 @@
  * receiver learns its length. If the length and the capacity are compile-time constants, the copy
  * is inlined.
  *
- * Visibility: if a node has fewer than eight calls in flight to a peer now, and had fewer at its
- * last flux_poll() that came after a call, each call and each answer to it is published
- * immediately. Otherwise up to eight calls to a peer, or answers to it, are published together. The
- * node publishes them at the latest in the first of these:
- *	- a call or an answer to another node, or a call that is refused with -EAGAIN
- *	- a flux_wait() or flux_flush()
- *	- a flux_try_recv_raw() that returns 0 or turns to the next peer
- *	- for calls: a flux_poll(), at its start or before it returns
- *	- for answers: a flux_poll() that finds no call to answer, or a second flux_poll() with no
- *	  answer since the first
+ * Visibility: a node may collect up to eight calls to a peer, or answers to it, and publish them
+ * together. It collects for each peer apart. It publishes all that it has collected at the latest
+ * in the first of these:
+ *	- a flux_wait(), flux_arm(), flux_flush() or flux_leave(), or a call that is refused with
+ *	  -EAGAIN
+ *	- a flux_try_recv_raw() that returns 0; one that turns to the next peer publishes the answers
+ *	  to the peer before
+ *	- a flux_poll(), at its start or before it returns; but if the node has more calls to answer
+ *	  of the peer whose turn it is, the answers to that peer stay until the next flux_poll() with
+ *	  no answer since
+ *	- the 512th call or answer, to any nodes, after a message was collected
+ * Nothing is collected for a peer to which fewer than eight calls are in flight now, and were at
+ * the node's last flux_poll() that came after a call, unless the node made at least sixteen calls,
+ * four of them to this peer, between two polls.
  *
  * A node wakes peers that sleep in flux_wait() in its own flux_flush(), in a flux_wait() before it
  * yields or returns 0, after eight polls and receives that found nothing, and otherwise after
@@ -134,6 +138,7 @@ struct flux_stats {
 	uint64_t wakes; /* sleeping peers woken */
 	uint64_t sleeps; /* times that this node slept in the kernel, or was armed */
 	uint64_t yields; /* times that this node yielded its core to a waiting peer while busy */
+	uint64_t bursts; /* published; the calls and replies divided by it are messages per burst */
 };
 
 /*
@@ -176,8 +181,8 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	uint64_t token);
 
 /*
- * Publishes (see Visibility), then handles up to eight responses: the peers that owe responses
- * take turns, and the responses of one peer are handled oldest first. Ends all calls to a peer that
+ * Publishes (see Visibility), then handles up to eight responses of each peer that owes some, those
+ * of one peer oldest first. Ends all calls to a peer that
  * has left. Returns how many calls have ended, or 0 if none has. Polling costs time for each peer
  * that owes a response, not for each node. If a response leads to another call, make that call in
  * the response function: otherwise the peer and this node work alternately and not at the same
@@ -195,6 +200,30 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
  */
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
 	void *payload, uint32_t capacity, uint32_t *len_p);
+
+struct flux_req {
+	uint64_t token; /* for flux_reply() */
+	uint32_t from; /* the caller's index */
+	uint32_t len; /* bytes of the call */
+};
+
+/*
+ * Handles a call. payload points at the req->len bytes that were sent, inside the ring, aligned to
+ * 8, valid until the call is answered or the function returns. The function answers with
+ * flux_reply(), or keeps *req and answers later. It may also call flux_call(), but must not poll,
+ * receive, serve, wait or leave.
+ */
+typedef void flux_serve_fn(void *arg, const struct flux_req *req, const void *payload);
+
+/*
+ * Passes at most max of the calls that have arrived to fn(arg, ...), publishes the answers and
+ * wakes their callers. Returns the number of calls. A node that also makes calls:
+ *
+ *	for (;;)
+ *		if (!flux_serve(node, fn, arg, 256) && !flux_poll(node, on_response, arg))
+ *			flux_wait(node, FLUX_FOREVER);
+ */
+FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg, uint32_t max);
 
 /*
  * Answers a call, in any order and at any time. The ring always has room. Copies len bytes.
@@ -217,10 +246,10 @@ FLUX_INLINE uint32_t flux_pending(const struct flux_node *node);
 FLUX_INLINE void flux_flush(struct flux_node *node);
 
 /*
- * Waits until flux_poll() or flux_try_recv_raw() has something to do, at most timeout_ns
- * nanoseconds (FLUX_FOREVER: no limit). Spins for about a microsecond, yields the core for about
- * a hundred microseconds, then sleeps. Returns 1 if there is something to do, 0 if the time has
- * passed or a signal interrupted the sleep. With timeout_ns 0 it only checks.
+ * Waits until flux_poll(), flux_try_recv_raw() or flux_left() has something to do, at most
+ * timeout_ns nanoseconds (FLUX_FOREVER: no limit). Spins for about a microsecond, yields the core
+ * for about a hundred microseconds, then sleeps. Returns 1 if there is something to do, 0 if the
+ * time has passed or a signal interrupted the sleep. With timeout_ns 0 it only checks.
  */
 int flux_wait(struct flux_node *node, uint64_t timeout_ns);
 
@@ -256,6 +285,15 @@ int flux_arm(struct flux_node *node);
  * ever.
  */
 void flux_leave(struct flux_node *node);
+
+/*
+ * Returns 1 and the index of another node that has left, once for each, or 0 if there is none now.
+ * A node is returned when nothing will come from it any more: its calls have been received, and the
+ * calls to it have ended. So a thread can free what it keeps for the node. From the first call of
+ * this function on, flux_wait() and flux_arm() also return 1 as long as such a node has not been
+ * returned.
+ */
+int flux_left(struct flux_node *node, uint32_t *peer_p);
 
 /* Copies at most size bytes of the node's counters to *stats_p. */
 void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p, size_t size);

@@ -13,6 +13,12 @@
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
  * published together, up to eight, because none of them is answered before the last one is made.
+ *
+ * A node collects for each peer apart, so the peers may take turns. flux_priv_publish() publishes
+ * all that is collected: flux.h says when. In addition it is called after FLUX_GATHER events; an
+ * event is a burst that is opened or becomes full, or a message that is published alone. A burst
+ * has at most eight messages, so at most 8 * FLUX_GATHER messages belong to these events, and at
+ * most 7 * FLUX_OPEN are in bursts that have stayed open.
  */
 #ifndef FLUX_INLINE_H
 #define FLUX_INLINE_H
@@ -25,10 +31,12 @@
 
 #include <cellring.h>
 
-#define FLUX_POLL_MAX 8 /* responses per poll */
+#define FLUX_POLL_MAX 8 /* responses of one peer per poll */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
 #define FLUX_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
 #define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
+#define FLUX_OPEN 32 /* bursts that a node has open at the same time */
+#define FLUX_GATHER 32 /* all are published after this many have been opened or have become full */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -67,12 +75,14 @@ struct flux_out {
 	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
 	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
+	struct flux_burst *burst; /* the open burst of calls, or NULL */
 	const struct flux_shared *peer; /* of the peer; of this node itself once it has left */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
 struct flux_in {
 	struct flux_cursor req, resp;
+	struct flux_burst *burst; /* the open burst of answers, or NULL */
 	uint8_t *held; /* [id]: received and not answered yet */
 	const struct flux_shared *peer;
 	uint32_t from;
@@ -80,23 +90,22 @@ struct flux_in {
 };
 
 /*
- * The messages that a node collects and publishes together, all to one ring.
+ * The messages that a node collects for one ring and publishes together.
  *
- *	closed		call_to and reply_to are FLUX_NOBODY, ring.to is NULL
- *	calls		call_to is the peer; collects calls
- *	answers		reply_to is the peer; collects answers
+ *	closed		ring.to is NULL
+ *	calls		call_to is the peer, whose flux_out.burst points here; collects calls
+ *	answers		reply_to is the peer, whose flux_in.burst points here; collects answers
  *
  * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its
- * messages and closes it. It stays open for the same ring until another ring is needed, or few
- * calls are in flight. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave it
- * open. If the size of a burst, or the lap of the ring, has changed, they open it again. They close
- * it if the peer has left or messages are to be published one by one.
+ * messages and closes it. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave
+ * it open. If the size of a burst, or the lap of the ring, has changed, they open it again. They
+ * close it if the peer has left or messages are to be published one by one.
  */
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
 	uint64_t reply_to; /* the peer whose answers are collected, or FLUX_NOBODY */
-	const struct flux_shared *peer;
 	unsigned char *polled; /* ring.next at the last poll that left answers in it */
+	uint32_t at; /* index in flux_node.open */
 	struct cellring_burst ring;
 };
 
@@ -113,8 +122,10 @@ struct flux_node {
 	FLUX_LINE struct flux_in *rx; /* the peer whose turn it is */
 	struct flux_out *polled; /* the one that the last poll visited last, or NULL */
 	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
-	uint32_t unfenced; /* bursts, and polls after them, since the last flush */
+	uint32_t looks; /* polls and receives that found something, since the last flush */
 	uint32_t vain; /* polls that found nothing since the last burst */
+	uint64_t bursts; /* published */
+	uint64_t fenced; /* value of bursts at the last flush */
 	FLUX_LINE struct flux_shared *self;
 	struct flux *flux;
 	uint8_t *ended; /* [id]: scratch memory of flux_priv_out_abort() */
@@ -123,7 +134,12 @@ struct flux_node {
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* not 0: a peer was found yielding since this node last yielded */
 	uint32_t yield_looks;
-	FLUX_LINE struct flux_burst burst;
+	uint32_t gathered; /* events since everything collected was published; see FLUX_GATHER */
+	uint32_t n_open;
+	uint32_t
+		in_a_row; /* calls to all peers between two polls, the last time that there were any */
+	uint32_t left_seen; /* nodes that had left when the senders were looked through for them */
+	struct flux_burst *open[FLUX_OPEN]; /* the open bursts, then the closed ones */
 };
 
 /* The parts that are not inline. */
@@ -131,11 +147,13 @@ struct flux_node {
  * Prepare flux_call() and flux_reply(). Return 1 if the message is to be published alone, 0 if it
  * belongs to the burst, or -errno.
  */
-int flux_priv_call_begin(struct flux_node *node, uint32_t to);
-int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id);
-void flux_priv_burst_publish(struct flux_node *node); /* publishes a full burst */
-void flux_priv_burst_flush(struct flux_node *node); /* publishes a burst that is not full */
-void flux_priv_burst_end(struct flux_node *node); /* publishes the open burst, and closes it */
+int flux_priv_call_begin(struct flux_node *node, struct flux_out *o);
+int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in);
+/* Publish a burst that is full, and one that is not. */
+void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b);
+void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b);
+void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b);
+void flux_priv_out_few(struct flux_node *node, struct flux_out *o);
 int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg);
 struct flux_in *flux_priv_in_next(struct flux_node *node);
@@ -164,7 +182,7 @@ FLUX_PRIV_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t p
 /* Counts a burst that was published after the last flush. */
 FLUX_PRIV_INLINE void flux_priv_published(struct flux_node *node)
 {
-	node->unfenced++;
+	node->bursts++;
 	node->vain = 0;
 }
 
@@ -179,17 +197,31 @@ FLUX_PRIV_INLINE void flux_priv_put(struct flux_node *node, struct flux_cursor *
 }
 
 /* Adds a message to the burst, and publishes the burst when it is full. */
-FLUX_PRIV_INLINE void flux_priv_burst_add(struct flux_node *node, uint32_t id, const void *payload,
-	uint32_t len)
+FLUX_PRIV_INLINE void flux_priv_burst_add(struct flux_node *node, struct flux_burst *b, uint32_t id,
+	const void *payload, uint32_t len)
 {
-	if (cellring_burst_add(&node->burst.ring, id, payload, len))
-		flux_priv_burst_publish(node);
+	if (cellring_burst_add(&b->ring, id, payload, len))
+		flux_priv_burst_publish(node, b);
+}
+
+/*
+ * Publishes everything that has been collected, but for the burst @stays. When a burst is closed,
+ * the last open one takes its place, so the last one is published first.
+ */
+FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct flux_burst *stays)
+{
+	for (uint32_t i = node->n_open; i-- > 0;) {
+		struct flux_burst *b = node->open[i];
+
+		if (b->ring.next != b->ring.stage && b != stays)
+			flux_priv_burst_flush(node, b);
+	}
+	node->gathered = 0;
 }
 
 FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
 {
-	if (node->burst.ring.next != node->burst.ring.stage)
-		flux_priv_burst_flush(node);
+	flux_priv_publish_but(node, NULL);
 }
 
 /*
@@ -199,9 +231,11 @@ FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
  */
 FLUX_PRIV_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
-	if (!node->unfenced)
+	uint64_t unfenced = node->bursts - node->fenced;
+
+	if (!unfenced)
 		return;
-	if (found ? ++node->unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
+	if (found ? ++node->looks + unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
 		flux_priv_flush_published(node);
 }
 
@@ -225,20 +259,20 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 
 	if (FLUX_UNLIKELY(len > node->payload_size))
 		return -EMSGSIZE;
-	if (to != node->burst.call_to || FLUX_UNLIKELY(flux_priv_out_full(&node->out[to]))) {
-		alone = flux_priv_call_begin(node, to);
+	if (FLUX_UNLIKELY(to >= node->nodes))
+		return -EINVAL;
+	o = &node->out[to];
+	if (!o->burst || FLUX_UNLIKELY(flux_priv_out_full(o))) {
+		alone = flux_priv_call_begin(node, o);
 		if (alone < 0)
 			return alone;
 	}
-	o = &node->out[to];
 	id = o->ids[o->ids_head++ & o->ids_mask];
 	o->tokens[id] = token;
-	if (alone) {
-		CELLRING_PROBE4(flux, publish, node->index, to, FLUX_NOBODY, 1);
+	if (alone)
 		flux_priv_put(node, &o->req, to, id, payload, len);
-	} else {
-		flux_priv_burst_add(node, id, payload, len);
-	}
+	else
+		flux_priv_burst_add(node, o->burst, id, payload, len);
 	return 0;
 }
 
@@ -299,14 +333,17 @@ FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
  * Between two polls there may be fewer, or none if a loop polls until it gets nothing and then
  * makes its calls. Also records how many of the new calls were made in succession, not by fn.
  */
-FLUX_PRIV_INLINE void flux_priv_out_window(struct flux_out *o)
+FLUX_PRIV_INLINE uint32_t flux_priv_out_window(struct flux_node *node, struct flux_out *o)
 {
 	if (o->ids_head == o->polled_head)
-		return;
+		return 0;
 	o->polled_head = o->ids_head;
 	o->in_a_row = o->ids_head - o->returned_head;
 	o->returned_head = o->ids_head;
 	o->window = flux_priv_inflight(o);
+	if (o->burst && o->window < CELLRING_FEW)
+		flux_priv_out_few(node, o);
+	return o->in_a_row;
 }
 
 /* Handles at most max responses of one peer, and ends all its calls if it has left. */
@@ -330,74 +367,77 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	struct flux_out *last = node->polled, *prev = last, *o;
+	uint32_t in_a_row = 0;
 	int n = 0;
 
 	do {
 		o = prev->next;
 		if (flux_priv_inflight(o)) {
-			flux_priv_out_window(o);
-			n += flux_priv_out_poll(node, o, fn, arg, FLUX_POLL_MAX - n);
+			in_a_row += flux_priv_out_window(node, o);
+			n += flux_priv_out_poll(node, o, fn, arg, FLUX_POLL_MAX);
 			prev = o;
 		} else {
-			if (node->burst.ring.to == &o->req.at)
-				flux_priv_burst_end(node);
+			if (o->burst)
+				flux_priv_burst_end(node, o->burst);
 			prev->next = o->next;
 			o->next = NULL;
 			prev = o == prev ? NULL : prev;
 		}
-	} while (o != last && n < FLUX_POLL_MAX);
+	} while (o != last);
 	node->polled = prev;
+	if (in_a_row)
+		node->in_a_row = in_a_row;
 	return n;
 }
 
 /*
- * Returns true if a poll may leave the answers of the open burst unpublished. It may if the node
- * has answered since the last poll and has more calls to answer, so that the next answers can join
- * the burst. Otherwise they are published, because a node that polls again without answering may be
- * waiting for something else.
+ * Returns the burst of answers that a poll may leave unpublished, or NULL: the answers to the peer
+ * whose turn it is, if the node has answered since the last poll and has more calls of this peer to
+ * answer, so that the next answers can join the burst. Otherwise they are published, because a node
+ * that polls again without answering may be waiting for something else.
  */
-FLUX_PRIV_INLINE int flux_priv_answers_on(struct flux_node *node)
+FLUX_PRIV_INLINE struct flux_burst *flux_priv_answers_on(struct flux_node *node)
 {
 	const struct cellring_cursor *at = &node->rx->req.at;
-	struct flux_burst *b = &node->burst;
+	struct flux_burst *b = node->rx->burst;
 
-	if (b->reply_to == FLUX_NOBODY || b->polled == b->ring.next || !cellring_ready(at))
-		return 0;
+	if (!b || b->ring.next == b->ring.stage)
+		return NULL;
+	if (b->polled == b->ring.next || !cellring_ready(at))
+		return NULL;
 	b->polled = b->ring.next;
-	return 1;
+	return b;
 }
 
 /*
  * Publishes the calls that the response function has made. They do not count as calls in
- * succession, because responses come between them. If the function has called several peers, this
- * is recorded for the last of them only: the bursts to the others have ended already, whatever
- * their size.
+ * succession, because responses come between them.
  */
 FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 {
-	uint64_t to = node->burst.call_to;
+	for (uint32_t i = node->n_open; i-- > 0;) {
+		struct flux_burst *b = node->open[i];
+		uint64_t to = b->call_to;
 
-	if (to != FLUX_NOBODY)
-		node->out[to].returned_head = node->out[to].ids_head;
-	flux_priv_publish(node);
+		if (to != FLUX_NOBODY)
+			node->out[to].returned_head = node->out[to].ids_head;
+		if (b->ring.next != b->ring.stage)
+			flux_priv_burst_flush(node, b);
+	}
+	node->gathered = 0;
 }
 
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
-	int n = 0, busy = flux_priv_answers_on(node);
-	uint64_t to;
+	struct flux_burst *stays = flux_priv_answers_on(node);
+	int n = 0;
 
-	if (!busy)
-		flux_priv_publish(node);
+	flux_priv_publish_but(node, stays);
 	if (node->polled)
 		n = flux_priv_poll_circle(node, fn, arg);
-	to = node->burst.call_to;
-	if (to != FLUX_NOBODY && node->out[to].window < CELLRING_FEW &&
-		flux_priv_inflight(&node->out[to]) < CELLRING_FEW)
-		flux_priv_burst_end(node);
 	if (n) /* fn may have made calls or replies */
 		flux_priv_poll_returns(node);
-	flux_priv_looked(node, n + busy);
+	flux_priv_looked(node, n || stays);
 	return n;
 }
 
@@ -437,23 +477,21 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 
 	if (FLUX_UNLIKELY(len > node->reply_size))
 		return -EMSGSIZE;
-	if (FLUX_UNLIKELY(id >= node->max_inflight))
+	if (FLUX_UNLIKELY(id >= node->max_inflight || from >= node->nodes))
 		return -EINVAL;
-	if (from != node->burst.reply_to) {
-		alone = flux_priv_reply_begin(node, from, id);
-		if (alone < 0)
-			return alone;
-	}
 	in = &node->in[from];
 	if (FLUX_UNLIKELY(!in->held[id]))
 		return -EINVAL;
 	in->held[id] = 0;
-	if (alone) {
-		CELLRING_PROBE4(flux, publish, node->index, FLUX_NOBODY, from, 1);
-		flux_priv_put(node, &in->resp, from, id, payload, len);
-	} else {
-		flux_priv_burst_add(node, id, payload, len);
+	if (!in->burst) {
+		alone = flux_priv_reply_begin(node, in);
+		if (alone < 0)
+			return alone;
 	}
+	if (alone)
+		flux_priv_put(node, &in->resp, from, id, payload, len);
+	else
+		flux_priv_burst_add(node, in->burst, id, payload, len);
 	return 0;
 }
 
@@ -473,8 +511,38 @@ FLUX_INLINE uint32_t flux_pending(const struct flux_node *node)
 FLUX_INLINE void flux_flush(struct flux_node *node)
 {
 	flux_priv_publish(node);
-	if (node->unfenced)
+	if (node->bursts != node->fenced)
 		flux_priv_flush_published(node);
+}
+
+FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg, uint32_t max)
+{
+	uint32_t n = 0;
+
+	for (; n < max; n++) {
+		struct flux_in *in = node->rx;
+		const unsigned char *slot;
+		struct flux_req req;
+		uint64_t head;
+
+		if (in->req.at.slot == in->req.at.ready) {
+			in = flux_priv_in_next(node);
+			if (!in)
+				break;
+		}
+		/* The caller does not write this slot again before it has got the answer. */
+		slot = in->req.at.slot;
+		head = cellring_head(slot);
+		req.from = in->from;
+		req.len = CELLRING_LENGTH(head);
+		req.token = (uint64_t)in->from << 32 | CELLRING_ID(head);
+		in->held[CELLRING_ID(head)] = 1;
+		cellring_next(&in->req.at);
+		fn(arg, &req, cellring_payload(slot));
+	}
+	if (n)
+		flux_flush(node);
+	return (int)n;
 }
 
 #endif

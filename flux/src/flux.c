@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The network: memory, and the slow paths of flux_inline.h. */
-#pragma GCC visibility push(default)
-#include "flux.h"
-#pragma GCC visibility pop
+/* The slow paths of flux_inline.h, waiting and leaving. */
+#include "network.h"
 
-#include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -16,214 +11,13 @@
 #include "base/sized.h"
 #include "base/sleep.h"
 #include "base/wait.h"
-#include "base/wakefd.h"
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
+/* Calls made in succession, to one peer and to all, that are collected though few are in flight. */
+#define GATHERED 4u
+#define GATHERED_ALL 16u
 #define YIELD_LOOK 8 /* flushes per reading of the clock */
-
-#define PAGE 4096u
-#define INFLIGHT 256u
-/* Slots per call in flight, and the minimum. More slots do not fit into the first-level cache. */
-#define TIMES 4u
-#define LEAST 64u
-#define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
-
-static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
-static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
-
-/* One mapping holds this struct, a block of pages per node, and the rings. */
-struct flux {
-	struct flux_attr attr;
-	size_t bytes;
-	struct flux_node *node[FLUX_MAX_NODES];
-	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
-	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
-};
-
-/* The offsets of all parts of the mapping. The data of a node has pages of its own. */
-struct layout {
-	/* Offsets in a node's block; struct flux_shared is at 0. */
-	size_t node, out, in, tokens, ids, ended, held;
-	size_t block; /* bytes */
-	size_t blocks, rings; /* offsets in the mapping */
-	struct cellring_plan req, resp;
-	size_t pitch; /* bytes from one ring to the next */
-	size_t bytes;
-};
-
-static void burst_close(struct flux_burst *b)
-{
-	cellring_burst_close(&b->ring);
-	b->call_to = b->reply_to = FLUX_NOBODY;
-}
-
-static int attr_resolve(struct flux_attr *a)
-{
-	if (a->reserved)
-		return -E2BIG;
-	if (!a->max_inflight)
-		a->max_inflight =
-			a->capacity && a->capacity <= INFLIGHT ? a->capacity - 1 : INFLIGHT;
-	if (!a->capacity && a->max_inflight <= FLUX_MAX_CAPACITY / TIMES)
-		a->capacity = a->max_inflight * TIMES > LEAST ? a->max_inflight * TIMES : LEAST;
-	if (!a->capacity)
-		a->capacity = FLUX_MAX_CAPACITY;
-	if (!a->payload_size)
-		a->payload_size = PAYLOAD;
-	if (!a->reply_size)
-		a->reply_size = a->payload_size;
-	if (!a->nodes || a->nodes > FLUX_MAX_NODES || a->capacity > FLUX_MAX_CAPACITY ||
-		!a->max_inflight || a->max_inflight >= a->capacity ||
-		a->payload_size > FLUX_MAX_PAYLOAD || a->reply_size > FLUX_MAX_PAYLOAD)
-		return -EINVAL;
-	return 0;
-}
-
-static int layout_plan(const struct flux_attr *a, struct layout *l)
-{
-	size_t ids = (size_t)a->nodes * a->max_inflight, rings;
-	size_t longest;
-
-	l->node = align_up(sizeof(struct flux_shared), 2 * CACHE_LINE);
-	l->out = l->node + align_up(sizeof(struct flux_node), 2 * CACHE_LINE);
-	l->in = l->out + a->nodes * sizeof(struct flux_out);
-	l->tokens = l->in + a->nodes * sizeof(struct flux_in);
-	l->ids = l->tokens + ids * sizeof(uint64_t);
-	l->ended = l->ids + a->nodes * pow2_ceil(a->max_inflight) * sizeof(uint32_t);
-	l->held = l->ended + a->max_inflight;
-	l->block = align_up(l->held + ids, PAGE);
-	l->blocks = align_up(sizeof(struct flux), PAGE);
-	l->rings = l->blocks + a->nodes * l->block;
-	l->req = cellring_plan_for(a->payload_size, a->max_inflight, a->capacity);
-	l->resp = cellring_plan_for(a->reply_size, a->max_inflight, a->capacity);
-	longest = cellring_bytes(&l->req) > cellring_bytes(&l->resp) ? cellring_bytes(&l->req) :
-								       cellring_bytes(&l->resp);
-	/*
-	 * Half a page and a cache line are added, because the slots that a node writes and reads
-	 * at the same time would otherwise have the same low address bits, and a load waits for
-	 * an earlier store whose low 12 address bits are the same.
-	 */
-	l->pitch = align_up(longest, PAGE) + PAGE / 2 + CACHE_LINE;
-	if (__builtin_mul_overflow((size_t)2 * a->nodes * a->nodes, l->pitch, &rings) ||
-		__builtin_add_overflow(l->rings, rings, &l->bytes))
-		return -ENOMEM;
-	return 0;
-}
-
-/* A cursor of the ring for requests (which = 0) or responses (1) of one node's calls to another. */
-static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
-	uint32_t from, uint32_t to, uint32_t which)
-{
-	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
-	struct flux_cursor c = {.count = 0};
-
-	cellring_cursor_init(&c.at, map + l->rings + ring * l->pitch, which ? &l->resp : &l->req);
-	return c;
-}
-
-static void pair_init(char *map, const struct layout *l, const struct flux_attr *a,
-	struct flux_node *node, uint32_t p)
-{
-	char *block = (char *)node->self;
-	const struct flux_shared *peer = (struct flux_shared *)(map + l->blocks + p * l->block);
-	size_t ids = (size_t)p * a->max_inflight;
-
-	node->out[p] = (struct flux_out){
-		.req = cursor_at(map, l, a, node->index, p, 0),
-		.resp = cursor_at(map, l, a, node->index, p, 1),
-		.tokens = (uint64_t *)(block + l->tokens) + ids,
-		.ids = (uint32_t *)(block + l->ids) + p * pow2_ceil(a->max_inflight),
-		.ids_mask = (uint32_t)pow2_ceil(a->max_inflight) - 1,
-		.peer = peer,
-	};
-	node->in[p] = (struct flux_in){
-		.req = cursor_at(map, l, a, p, node->index, 0),
-		.resp = cursor_at(map, l, a, p, node->index, 1),
-		.held = (uint8_t *)(block + l->held) + ids,
-		.peer = peer,
-		.from = p,
-	};
-}
-
-static void node_init(struct flux *f, const struct layout *l, uint32_t i)
-{
-	char *map = (char *)f, *block = map + l->blocks + i * l->block;
-	struct flux_node *node = (struct flux_node *)(block + l->node);
-	const struct flux_attr *a = &f->attr;
-
-	*node = (struct flux_node){
-		.out = (struct flux_out *)(block + l->out),
-		.in = (struct flux_in *)(block + l->in),
-		.capacity = a->capacity,
-		.nodes = a->nodes,
-		.payload_size = a->payload_size,
-		.reply_size = a->reply_size,
-		.max_inflight = a->max_inflight,
-		.index = i,
-		.words = (a->nodes + 63) / 64,
-		.rx = (struct flux_in *)(block + l->in),
-		.ended = (uint8_t *)(block + l->ended),
-		.self = (struct flux_shared *)block,
-		.flux = f,
-	};
-	burst_close(&node->burst);
-	for (uint32_t p = 0; p < a->nodes; p++)
-		pair_init(map, l, a, node, p);
-	f->node[i] = node;
-	f->wake[i] = WAKEFD_NONE;
-	f->shared[i] = node->self;
-}
-
-int flux_create(const struct flux_attr *attr, struct flux **f_p)
-{
-	struct flux_attr a;
-	struct layout l;
-	struct flux *f;
-	int r;
-
-	r = SIZED_ATTR(&a, attr, reserved);
-	if (!r)
-		r = attr_resolve(&a);
-	if (r < 0)
-		return r;
-	r = layout_plan(&a, &l);
-	if (r < 0)
-		return r;
-	/* A slot of zeros has never been written. A page is allocated when it is first touched. */
-	f = mmap(NULL, l.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		-1, 0);
-	if (f == MAP_FAILED)
-		return -ENOMEM;
-	f->attr = a;
-	f->bytes = l.bytes;
-	for (uint32_t i = 0; i < a.nodes; i++)
-		node_init(f, &l, i);
-	*f_p = f;
-	return 0;
-}
-
-void flux_get_attr(const struct flux *f, struct flux_attr *attr_p, size_t size)
-{
-	struct flux_attr a = f->attr;
-
-	a.size = size < sizeof(a) ? size : sizeof(a);
-	sized_out(attr_p, size, &a, sizeof(a));
-}
-
-void flux_destroy(struct flux *f)
-{
-	if (!f)
-		return;
-	for (uint32_t i = 0; i < f->attr.nodes; i++)
-		wakefd_close(&f->wake[i]);
-	munmap(f, f->bytes);
-}
-
-struct flux_node *flux_get_node(struct flux *f, uint32_t index)
-{
-	return index < f->attr.nodes ? f->node[index] : NULL;
-}
 
 /*
  * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
@@ -268,21 +62,173 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 /* ---- bursts ---- */
 
 /* Returns the desired size of a burst of calls that includes the next call. */
-static uint32_t out_wish(const struct flux_out *o)
+static uint32_t out_wish(const struct flux_node *node, const struct flux_out *o)
 {
-	uint32_t now = flux_priv_inflight(o) + 1;
+	uint32_t now = flux_priv_inflight(o) + 1, limit;
 
-	return cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
+	limit = cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
+	if (limit > 1 || o->in_a_row < GATHERED || node->in_a_row < GATHERED_ALL)
+		return limit;
+	return o->in_a_row < CELLRING_BURST ? o->in_a_row : CELLRING_BURST;
 }
 
-int flux_priv_call_begin(struct flux_node *node, uint32_t to)
+/* Returns the number of messages that are not published yet. Only assertions call it. */
+static __attribute__((unused)) uint32_t collected(const struct flux_node *node)
 {
-	struct flux_out *o;
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < FLUX_OPEN; i++) {
+		const struct cellring_burst *b = &node->open[i]->ring;
+
+		assert(i < node->n_open ? b->to != NULL : !b->to);
+		sum += cellring_burst_held(b);
+	}
+	return sum;
+}
+
+/* Publishes everything if it has not been for long. */
+static void gathered(struct flux_node *node)
+{
+	if (unlikely(++node->gathered >= FLUX_GATHER))
+		flux_priv_publish(node);
+	assert(node->gathered < FLUX_GATHER);
+}
+
+/* Returns the pointer to this burst in the struct of its peer. */
+static struct flux_burst **burst_owner(struct flux_node *node, const struct flux_burst *b)
+{
+	/* An open burst is either for calls or for answers. */
+	assert((b->call_to == FLUX_NOBODY) != (b->reply_to == FLUX_NOBODY));
+	return b->call_to == FLUX_NOBODY ? &node->in[b->reply_to].burst :
+					   &node->out[b->call_to].burst;
+}
+
+static bool burst_peer_left(const struct flux_node *node, const struct flux_burst *b)
+{
+	return has_left(b->call_to == FLUX_NOBODY ? node->in[b->reply_to].peer :
+						    node->out[b->call_to].peer);
+}
+
+/* Returns the desired size of an open burst. */
+static uint32_t burst_wish(const struct flux_node *node, const struct flux_burst *b)
+{
+	return b->call_to == FLUX_NOBODY ? node->in[b->reply_to].together :
+					   out_wish(node, &node->out[b->call_to]);
+}
+
+/* Counts the messages of a burst that is about to be published. */
+ALWAYS_INLINE void burst_count(struct flux_node *node, const struct flux_burst *b, uint32_t count)
+{
+	PROBE(flux, publish, node->index, b->call_to, b->reply_to, count);
+	container_of(b->ring.to, struct flux_cursor, at)->count += count;
+	flux_priv_published(node);
+}
+
+/* Closes a burst, which must be empty. The last open one takes its place. */
+static void burst_close(struct flux_node *node, struct flux_burst *b)
+{
+	struct flux_burst *last = node->open[--node->n_open];
+
+	assert(b->ring.next == b->ring.stage && node->open[b->at] == b);
+	*burst_owner(node, b) = NULL;
+	cellring_burst_close(&b->ring);
+	node->open[node->n_open] = b;
+	node->open[b->at] = last;
+	last->at = b->at;
+}
+
+/* Opens a burst again if its size or the lap of the ring has changed, or closes it. */
+static void burst_renew(struct flux_node *node, struct flux_burst *b)
+{
+	if (unlikely(burst_peer_left(node, b)) ||
+		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node, b)))
+		burst_close(node, b);
+}
+
+/*
+ * Returns true if an open burst still has the right size and lap, and its peer has not left. The
+ * size of a burst of answers changes in in_arrived() only. The greatest size is right as long as
+ * the bursts become full.
+ */
+ALWAYS_INLINE bool burst_is_right(const struct flux_node *node, const struct flux_burst *b,
+	bool full)
+{
+	const struct flux_out *o;
+	uint32_t wish, most = b->ring.to->most;
+
+	if (unlikely(cellring_burst_stale(&b->ring)))
+		return false;
+	if (b->call_to == FLUX_NOBODY)
+		return !has_left(node->in[b->reply_to].peer);
+	o = &node->out[b->call_to];
+	if (full && b->ring.limit == CELLRING_BURST)
+		return !has_left(o->peer);
+	wish = out_wish(node, o);
+	return !has_left(o->peer) && (wish < most ? wish : most) == b->ring.limit;
+}
+
+static void burst_write(struct flux_node *node, struct flux_burst *b)
+{
+	burst_count(node, b, cellring_burst_held(&b->ring));
+	cellring_burst_write_part(&b->ring);
+}
+
+void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b)
+{
+	burst_count(node, b, b->ring.limit);
+	cellring_burst_write_full(&b->ring);
+	if (unlikely(!burst_is_right(node, b, true)))
+		burst_renew(node, b);
+	gathered(node); /* a full burst */
+}
+
+void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b)
+{
+	burst_write(node, b);
+	if (!burst_is_right(node, b, false))
+		burst_renew(node, b);
+}
+
+void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b)
+{
+	if (b->ring.next != b->ring.stage)
+		burst_write(node, b);
+	burst_close(node, b);
+}
+
+static void bursts_end(struct flux_node *node)
+{
+	while (node->n_open)
+		flux_priv_burst_end(node, node->open[node->n_open - 1]);
+}
+
+/* Closes the burst of calls to a peer if the next one is to be published immediately. */
+void flux_priv_out_few(struct flux_node *node, struct flux_out *o)
+{
+	if (out_wish(node, o) <= 1)
+		flux_priv_burst_end(node, o->burst);
+}
+
+/* Takes a burst that is closed. If all are open, it closes all of them. */
+static struct flux_burst *burst_take(struct flux_node *node)
+{
+	struct flux_burst *b;
+
+	if (unlikely(node->n_open == FLUX_OPEN))
+		bursts_end(node);
+	b = node->open[node->n_open];
+	b->at = node->n_open++;
+	b->call_to = b->reply_to = FLUX_NOBODY;
+	b->polled = NULL;
+	return b;
+}
+
+int flux_priv_call_begin(struct flux_node *node, struct flux_out *o)
+{
+	struct flux_burst *b;
+	uint32_t limit;
 	int r;
 
-	if (unlikely(to >= node->nodes))
-		return -EINVAL;
-	o = &node->out[to];
 	if (unlikely(has_left(o->peer)))
 		return -EPIPE;
 	if (unlikely(flux_priv_out_full(o))) {
@@ -290,104 +236,39 @@ int flux_priv_call_begin(struct flux_node *node, uint32_t to)
 		if (r < 0)
 			return r;
 	}
-	if (node->burst.ring.to)
-		flux_priv_burst_end(node);
+	gathered(node); /* a call */
 	if (unlikely(!o->next))
 		out_link(node, o);
-	if (!cellring_burst_open(&node->burst.ring, &o->req.at, out_wish(o)))
+	limit = out_wish(node, o);
+	if (limit <= 1 || o->req.at.most <= 1) {
+		PROBE(flux, publish, node->index, (uint64_t)(o - node->out), FLUX_NOBODY, 1);
 		return 1;
-	flux_priv_mark_unfenced(node, to);
-	node->burst.call_to = to;
-	node->burst.peer = o->peer;
-	return 0;
-}
-
-int flux_priv_reply_begin(struct flux_node *node, uint32_t from, uint32_t id)
-{
-	struct flux_in *in;
-
-	if (unlikely(from >= node->nodes || !node->in[from].held[id]))
-		return -EINVAL;
-	in = &node->in[from];
-	if (unlikely(has_left(in->peer))) {
-		in->held[id] = 0;
-		return -EPIPE;
 	}
-	if (node->burst.ring.to)
-		flux_priv_burst_end(node);
-	if (!cellring_burst_open(&node->burst.ring, &in->resp.at, in->together))
-		return 1;
-	flux_priv_mark_unfenced(node, from);
-	node->burst.reply_to = from;
-	node->burst.peer = in->peer;
+	b = burst_take(node);
+	b->call_to = (uint64_t)(o - node->out);
+	flux_priv_mark_unfenced(node, (uint32_t)b->call_to);
+	o->burst = b;
+	cellring_burst_open(&b->ring, &o->req.at, limit);
 	return 0;
 }
 
-/* Counts the messages of a burst that is about to be published. */
-ALWAYS_INLINE void burst_count(struct flux_node *node, uint32_t count)
+int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in)
 {
-	PROBE(flux, publish, node->index, node->burst.call_to, node->burst.reply_to, count);
-	container_of(node->burst.ring.to, struct flux_cursor, at)->count += count;
-	flux_priv_published(node);
-}
+	struct flux_burst *b;
 
-/* Returns the desired size of the open burst. */
-static uint32_t burst_wish(const struct flux_node *node)
-{
-	const struct flux_burst *b = &node->burst;
-
-	return b->call_to == FLUX_NOBODY ? node->in[b->reply_to].together :
-					   out_wish(&node->out[b->call_to]);
-}
-
-/* Returns true if the open burst still has the right size and lap, and its peer has not left. */
-static bool burst_is_right(const struct flux_node *node)
-{
-	const struct flux_burst *b = &node->burst;
-	uint32_t wish, most = b->ring.to->most;
-
-	if (unlikely(cellring_burst_stale(&b->ring) || has_left(b->peer)))
-		return false;
-	if (b->call_to == FLUX_NOBODY)
-		return true;
-	wish = burst_wish(node);
-	return (wish < most ? wish : most) == b->ring.limit;
-}
-
-/* Opens the next burst to the same ring, or closes it. */
-static void burst_renew(struct flux_node *node)
-{
-	struct flux_burst *b = &node->burst;
-
-	/* The burst is open, either for calls or for answers. */
-	assert(b->ring.to && (b->call_to == FLUX_NOBODY) != (b->reply_to == FLUX_NOBODY));
-	if (unlikely(has_left(b->peer)) ||
-		!cellring_burst_open(&b->ring, b->ring.to, burst_wish(node)))
-		burst_close(b);
-}
-
-void flux_priv_burst_publish(struct flux_node *node)
-{
-	burst_count(node, node->burst.ring.limit);
-	cellring_burst_write_full(&node->burst.ring);
-	if (unlikely(!burst_is_right(node)))
-		burst_renew(node);
-}
-
-void flux_priv_burst_flush(struct flux_node *node)
-{
-	struct cellring_burst *b = &node->burst.ring;
-
-	burst_count(node, cellring_burst_held(b));
-	cellring_burst_write_part(b);
-	if (!burst_is_right(node))
-		burst_renew(node);
-}
-
-void flux_priv_burst_end(struct flux_node *node)
-{
-	flux_priv_publish(node);
-	burst_close(&node->burst);
+	if (unlikely(has_left(in->peer)))
+		return -EPIPE;
+	gathered(node); /* an answer */
+	if (in->together <= 1 || in->resp.at.most <= 1) {
+		PROBE(flux, publish, node->index, FLUX_NOBODY, in->from, 1);
+		return 1;
+	}
+	b = burst_take(node);
+	b->reply_to = in->from;
+	flux_priv_mark_unfenced(node, in->from);
+	in->burst = b;
+	cellring_burst_open(&b->ring, &in->resp.at, in->together);
+	return 0;
 }
 
 /* Ends every call in flight to this peer: the peer, or this node, has left. Returns how many. */
@@ -397,8 +278,8 @@ COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_re
 	uint32_t max = o->ids_max;
 	int n = 0;
 
-	if (node->burst.ring.to == &o->req.at)
-		flux_priv_burst_end(node);
+	if (o->burst)
+		flux_priv_burst_end(node, o->burst);
 	if (!flux_priv_inflight(o))
 		return 0;
 	memset(node->ended, 0, max);
@@ -435,40 +316,56 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
 }
 
-/* Removes a peer that has left from the senders, once its ring is empty. */
-static void senders_drop(struct flux_node *node, const struct flux_in *in)
+/*
+ * Removes the peers that have left from the senders, once their rings are empty. Must be called if
+ * more nodes have left than when it was called last.
+ */
+COLD static void senders_drop(struct flux_node *node, uint32_t left)
 {
-	/* Pairs with the release in flux_leave(): all its calls are visible now. */
-	if (likely(!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE)))
-		return;
-	if (!cellring_ready(&in->req.at))
-		/* Pairs with out_open() of other peers, whose bits must stay. */
-		__atomic_fetch_and(&node->self->senders[in->from / 64], ~(1ull << (in->from % 64)),
-			__ATOMIC_RELAXED);
-}
-
-/* Returns the next peer after rx, in circular order, that has a call for this node, or NULL. */
-static struct flux_in *in_search(struct flux_node *node)
-{
-	uint32_t start = node->rx->from + 1, i = start;
 	uint64_t bits[FLUX_WORDS];
-	struct flux_in *in;
 
 	senders_load(node, bits);
-	for (;;) {
-		i = bits_next(bits, node->words, i);
-		if (i == NO_BIT) {
-			i = bits_next(bits, node->words, 0);
-			if (i == NO_BIT)
-				return NULL;
+	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++) {
+		const struct flux_in *in = &node->in[i];
+
+		/* Pairs with the release in flux_leave(): all its calls are visible now. */
+		if (!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE))
+			continue;
+		if (cellring_ready(&in->req.at)) {
+			left = node->left_seen; /* it is looked at again after its last call */
+			continue;
 		}
-		in = &node->in[i];
-		if (cellring_ready(&in->req.at))
-			return in;
-		senders_drop(node, in);
-		bits[i / 64] &= ~(1ull << (i % 64));
-		i++;
+		/* Pairs with out_open() of other peers, whose bits must stay. */
+		__atomic_fetch_and(&node->self->senders[i / 64], ~(1ull << (i % 64)),
+			__ATOMIC_RELAXED);
 	}
+	node->left_seen = left;
+}
+
+/*
+ * Returns the next peer after rx, in circular order, that has a call for this node, or NULL. All
+ * calls that have arrived have been taken.
+ */
+static struct flux_in *in_search(struct flux_node *node)
+{
+	uint32_t start = node->rx->from + 1 < node->nodes ? node->rx->from + 1 : 0, w = start / 64;
+	uint64_t after = ~0ull << (start % 64), mask = after;
+
+	/* The word of rx comes twice: the nodes after it first, and the others last. */
+	for (uint32_t k = 0; k <= node->words; k++) {
+		/* Pairs with out_open() and with senders_drop(). */
+		uint64_t word = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED) & mask;
+
+		for (; word; word &= word - 1) {
+			struct flux_in *in = &node->in[w * 64 + (uint32_t)__builtin_ctzll(word)];
+
+			if (cellring_look(&in->req.at))
+				return in;
+		}
+		w = w + 1 < node->words ? w + 1 : 0;
+		mask = k + 1 == node->words ? ~after : ~0ull;
+	}
+	return NULL;
 }
 
 /* Accepts a burst of calls. Its answers are collected into bursts of the same size. */
@@ -480,8 +377,22 @@ static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head
 	if (likely(in->together == together))
 		return;
 	in->together = together;
-	if (node->burst.reply_to == in->from)
-		flux_priv_burst_end(node);
+	if (in->burst)
+		flux_priv_burst_end(node, in->burst);
+}
+
+/* No call has arrived. */
+static struct flux_in *in_none(struct flux_node *node)
+{
+	/* Pairs with the add in flux_leave(). */
+	uint32_t left = __atomic_load_n(&node->flux->departures, __ATOMIC_ACQUIRE);
+
+	flux_priv_publish(node); /* nothing was found */
+	flux_priv_looked(node, 0);
+	if (unlikely(left != node->left_seen))
+		senders_drop(node, left);
+	cellring_await(&node->rx->req.at);
+	return NULL;
 }
 
 struct flux_in *flux_priv_in_next(struct flux_node *node)
@@ -490,13 +401,12 @@ struct flux_in *flux_priv_in_next(struct flux_node *node)
 	uint64_t head = cellring_look(&in->req.at);
 
 	if (!head || CELLRING_COUNT(head) > node->rx_budget) {
-		flux_priv_publish(node);
+		if (in->burst && in->burst->ring.next != in->burst->ring.stage)
+			flux_priv_burst_flush(node, in->burst);
 		in = in_search(node);
-		flux_priv_looked(node, in != NULL);
-		if (!in) {
-			cellring_await(&node->rx->req.at);
-			return NULL;
-		}
+		if (!in)
+			return in_none(node);
+		flux_priv_looked(node, 1);
 		node->rx = in;
 		node->rx_budget = FLUX_TURN;
 		head = cellring_look(&in->req.at);
@@ -556,11 +466,12 @@ void flux_priv_flush_published(struct flux_node *node)
 		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
 	}
 	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
-	/* The open burst will be published later. One of the two fields is FLUX_NOBODY. */
-	if (node->burst.ring.to)
+	/* The open bursts will be published later. One of the two fields is FLUX_NOBODY. */
+	for (uint32_t i = 0; i < node->n_open; i++)
 		flux_priv_mark_unfenced(node,
-			(uint32_t)(node->burst.call_to & node->burst.reply_to));
-	node->unfenced = 0;
+			(uint32_t)(node->open[i]->call_to & node->open[i]->reply_to));
+	node->fenced = node->bursts;
+	node->looks = 0;
 	node->flushes++;
 	if (node->hungry)
 		yield_if_due(node);
@@ -596,9 +507,20 @@ static bool requests_ready(const struct flux_node *node)
 	return false;
 }
 
+/* Returns how many other nodes have left that flux_left() has not returned. */
+static uint32_t untold(const struct flux_node *node)
+{
+	const struct flux *f = node->flux;
+
+	/* Acquire: pairs with the addition in flux_leave(), after the mark. */
+	return __atomic_load_n(&f->departures, __ATOMIC_ACQUIRE) - node->self->left -
+	       f->told[node->index].n;
+}
+
 static bool node_ready(const struct flux_node *node)
 {
-	return responses_ready(node) || requests_ready(node);
+	return responses_ready(node) || requests_ready(node) ||
+	       (node->flux->told[node->index].asks && untold(node));
 }
 
 static void state_set(struct flux_node *node, uint32_t state)
@@ -613,6 +535,7 @@ static bool wait_sleep(struct flux_node *node, uint64_t timeout_ns)
 	int r;
 
 	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
+	assert(!collected(node));
 	sleep_prepare(&node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
@@ -635,10 +558,13 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 	/* Shows busy peers, which may be on the same core, that this node waits. */
 	state_set(node, SLEEP_WAITING);
 	while (!(r = node_ready(node)) && spent < timeout_ns && go_on) {
-		if (wait_step(w))
+		if (wait_step(w)) {
+			live_wait(node->flux->live[node->index], start);
 			go_on = wait_sleep(node, timeout_ns - spent);
+		}
 		spent = clock_ns() - start;
 	}
+	live_wake(node->flux->live[node->index]);
 	state_set(node, SLEEP_RUNNING);
 	node->yielded_ns = start + spent;
 	return r;
@@ -683,6 +609,7 @@ int flux_arm(struct flux_node *node)
 	if (wake->fd < 0)
 		return -EBADF;
 	flux_flush(node);
+	assert(!collected(node));
 	/* Pairs with sleep_fence() in flux_priv_flush_published() and flux_leave(). */
 	wakefd_prepare(wake, &node->self->state);
 	if (node_ready(node)) {
@@ -698,10 +625,12 @@ void flux_leave(struct flux_node *node)
 {
 	if (node->self->left)
 		return;
-	flux_priv_burst_end(node);
+	bursts_end(node);
 	flux_flush(node);
 	/* Pairs with the loads of left in flux_priv_out_poll(), senders_drop() and node_ready(). */
 	__atomic_store_n(&node->self->left, 1, __ATOMIC_RELEASE);
+	/* Release: pairs with the loads in untold() and in_none(). */
+	__atomic_fetch_add(&node->flux->departures, 1, __ATOMIC_RELEASE);
 	/*
 	 * Pairs with sleep_prepare_as(): a peer that waits for an answer sees `left` or is woken.
 	 */
@@ -714,12 +643,35 @@ void flux_leave(struct flux_node *node)
 	}
 }
 
-/* Returns the number of messages written into a ring, with those of the open burst. */
-static uint64_t sent_count(const struct flux_node *node, const struct flux_cursor *c)
+/* Returns true if nothing will come any more from a node that has left. */
+static bool is_silent(const struct flux_node *node, uint32_t peer)
 {
-	const struct cellring_burst *b = &node->burst.ring;
+	/* Acquire: pairs with the release in flux_leave(): all its calls are visible now. */
+	return __atomic_load_n(&node->flux->shared[peer]->left, __ATOMIC_ACQUIRE) &&
+	       !flux_priv_inflight(&node->out[peer]) && !cellring_ready(&node->in[peer].req.at);
+}
 
-	return c->count + (b->to == &c->at ? cellring_burst_held(b) : 0);
+int flux_left(struct flux_node *node, uint32_t *peer_p)
+{
+	struct told *told = &node->flux->told[node->index];
+
+	told->asks = true;
+	for (uint32_t p = 0; untold(node) && p < node->nodes; p++) {
+		if (p == node->index || told->nodes[p / 64] >> p % 64 & 1 || !is_silent(node, p))
+			continue;
+		flux_priv_out_abort(node, &node->out[p], NULL, NULL); /* closes an open burst */
+		told->nodes[p / 64] |= 1ull << p % 64;
+		told->n++;
+		*peer_p = p;
+		return 1;
+	}
+	return 0;
+}
+
+/* Returns the number of messages written into a ring, with those of its open burst. */
+static uint64_t sent_count(const struct flux_cursor *c, const struct flux_burst *b)
+{
+	return c->count + (b ? cellring_burst_held(&b->ring) : 0);
 }
 
 /* Returns the number of messages that the reader of a ring has taken. */
@@ -736,13 +688,14 @@ void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_
 		.wakes = node->wakes,
 		.sleeps = node->sleeps,
 		.yields = node->yields,
+		.bursts = node->bursts,
 	};
 
 	for (uint32_t p = 0; p < node->nodes; p++) {
-		s.calls += sent_count(node, &node->out[p].req);
+		s.calls += sent_count(&node->out[p].req, node->out[p].burst);
 		s.responses += taken_count(&node->out[p].resp);
 		s.requests += taken_count(&node->in[p].req);
-		s.replies += sent_count(node, &node->in[p].resp);
+		s.replies += sent_count(&node->in[p].resp, node->in[p].burst);
 	}
 	sized_out(stats_p, size, &s, sizeof(s));
 }

@@ -3,6 +3,9 @@
 #ifndef FLUX_TEST_COMMON_H
 #define FLUX_TEST_COMMON_H
 
+#include <stdbool.h>
+
+#include "base/sleep.h"
 #include "support/test.h"
 #include "flux.h"
 
@@ -77,6 +80,11 @@ static inline void poll_all(struct flux_node *n, struct seen *s)
 {
 	while (flux_poll(n, on_response, s))
 		;
+}
+
+static inline bool asleep(const struct flux_node *n)
+{
+	return __atomic_load_n(&n->self->state, __ATOMIC_RELAXED) == SLEEP_ASLEEP;
 }
 
 #endif

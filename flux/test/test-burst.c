@@ -23,7 +23,7 @@ static void look_in_vain(struct flux_node *n, uint32_t looks)
 }
 
 /* A node checks for sleeping peers when nothing comes, and periodically while messages come. */
-static void when_sleepers_are_looked_for(void)
+TEST(when_sleepers_are_looked_for)
 {
 	FLUX *f = make(3, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -74,9 +74,14 @@ static void when_sleepers_are_looked_for(void)
 	CHECK_EQ(flushes(a), before + 1);
 }
 
+/* Returns the number of messages that the node has collected. */
 static uint32_t held(const struct flux_node *n)
 {
-	return cellring_burst_held(&n->burst.ring);
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < n->n_open; i++)
+		sum += cellring_burst_held(&n->open[i]->ring);
+	return sum;
 }
 
 /*
@@ -91,7 +96,7 @@ static void burst_is_published(const char *how)
 	uint64_t value;
 	uint32_t n = 0, from;
 
-	while (held(a) < 3 || held(a) + 1 != a->burst.ring.limit)
+	while (held(a) < 3 || held(a) + 1 != a->out[1].burst->ring.limit)
 		CHECK_EQ(call(a, 1, n++, 0), 0);
 	CHECK(serve(b) < n);
 	if (!strcmp(how, "poll"))
@@ -102,8 +107,6 @@ static void burst_is_published(const char *how)
 		flux_flush(a);
 	else if (!strcmp(how, "receive"))
 		CHECK_EQ(recv_one(a, &from, &value, &value), 0);
-	else if (!strcmp(how, "another"))
-		CHECK_EQ(call(a, 2, 0, 0), 0);
 	else if (!strcmp(how, "leave"))
 		flux_leave(a);
 	else
@@ -115,13 +118,12 @@ static void burst_is_published(const char *how)
 	CHECK_EQ(stats.requests, n);
 }
 
-static void every_burst_is_published(void)
+TEST(every_burst_is_published)
 {
 	burst_is_published("poll");
 	burst_is_published("wait");
 	burst_is_published("flush");
 	burst_is_published("receive");
-	burst_is_published("another");
 	burst_is_published("leave");
 	burst_is_published("refusal");
 }
@@ -130,7 +132,7 @@ static void every_burst_is_published(void)
  * Calls are collected if the node had many in flight at its last poll that came after a call, even
  * if it has none in flight now. After a poll with few in flight they are not.
  */
-static void calls_in_flight_are_remembered(void)
+TEST(calls_in_flight_are_remembered)
 {
 	FLUX *f = make(2, 64, 31);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -181,7 +183,7 @@ static void call_again(void *arg, uint64_t token, const void *payload, uint32_t 
  * Calls that are made in succession are published in bursts of eight, and so are the answers. Calls
  * that the response function makes are published in bursts of a quarter of the calls in flight.
  */
-static void calls_in_a_row_go_together(void)
+TEST(calls_in_a_row_go_together)
 {
 	FLUX *f = make(2, 0, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -203,12 +205,48 @@ static void calls_in_a_row_go_together(void)
 		CHECK_EQ(flux_poll(a, call_again, a), 8);
 		CHECK_EQ(serve(b), 8);
 	}
-	CHECK_EQ(a->burst.ring.limit, 4);
+	CHECK_EQ(a->out[1].burst->ring.limit, 4);
 	CHECK_EQ(b->in[0].together, 4);
 }
 
+/* After a poll with few calls in flight the next call is published immediately. */
+TEST(few_calls_close_an_empty_burst)
+{
+	FLUX *f = make(2, 0, 16);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
+	uint64_t token, value;
+	struct seen s = {0};
+	uint32_t from;
+
+	for (uint32_t i = 0; i < 16; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		if (i % 8 == 7) /* sixteen in a row would be remembered */
+			CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	}
+	for (uint32_t turn = 0; turn < 4; turn++) {
+		CHECK_EQ(serve(b), turn ? 8 : 16);
+		CHECK_EQ(flux_poll(a, call_again, a), 8);
+	}
+	for (uint32_t i = 0; i < 7; i++) {
+		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+		CHECK_EQ(flux_reply(b, token, &value, 8), 0);
+	}
+	flux_flush(b);
+	poll_all(a, &s);
+	CHECK_EQ(flux_pending(a), 1);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	flux_flush(a); /* the next burst has four */
+	for (uint32_t i = 1; i <= 4; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		CHECK_EQ(held(a), i % 4);
+	}
+	CHECK_EQ(flux_poll(a, on_response, &s), 0); /* six are in flight */
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	CHECK_EQ(held(a), 0);
+}
+
 /* If a node answers one call, then polls, its answer waits for the next ones to join the burst. */
-static void answers_wait_for_the_next(void)
+TEST(answers_wait_for_the_next)
 {
 	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -237,6 +275,201 @@ static void answers_wait_for_the_next(void)
 	}
 	CHECK_EQ(flux_poll(b, on_response, &s), 0); /* nothing more to answer */
 	CHECK_EQ(held(b), 0);
+}
+
+/* Makes @n calls to the peer, then takes its responses. From then on its calls are collected. */
+static void warm_up(struct flux *f, struct flux_node *a, uint32_t peer, uint32_t n)
+{
+	static struct seen s;
+
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(call(a, peer, i, i), 0);
+	flux_poll(a, on_response, &s);
+	serve(flux_get_node(f, peer));
+	s.n = 0;
+	poll_all(a, &s);
+}
+
+/* A call or an answer to another node publishes nothing. A poll publishes everything. */
+TEST(peers_are_collected_apart)
+{
+	FLUX *f = make(4, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0);
+	uint64_t token[3][4], got, value;
+	struct seen s = {0};
+	uint32_t from;
+
+	for (uint32_t p = 1; p < 4; p++)
+		warm_up(f, a, p, 32);
+	for (uint32_t i = 0; i < 7; i++)
+		for (uint32_t p = 1; p < 4; p++)
+			CHECK_EQ(call(a, p, i, i), 0);
+	CHECK_EQ(held(a), 21);
+	for (uint32_t p = 1; p < 4; p++)
+		CHECK_EQ(serve(flux_get_node(f, p)), 0);
+	CHECK_EQ(call(a, 2, 7, 7), 0); /* full: the others stay */
+	CHECK_EQ(held(a), 14);
+	CHECK_EQ(serve(flux_get_node(f, 2)), 8);
+	CHECK_EQ(flux_poll(a, on_response, &s), 8);
+	CHECK_EQ(held(a), 0);
+	CHECK_EQ(serve(flux_get_node(f, 1)) + serve(flux_get_node(f, 3)), 14);
+	poll_all(a, &s);
+	/* Answers: the node takes four calls of each, then answers the callers in turn. */
+	for (uint32_t p = 1; p < 4; p++)
+		warm_up(f, flux_get_node(f, p), 0, 32);
+	for (uint32_t p = 1; p < 4; p++) {
+		for (uint32_t i = 0; i < 4; i++)
+			CHECK_EQ(call(flux_get_node(f, p), 0, i, i), 0);
+		flux_flush(flux_get_node(f, p));
+	}
+	for (uint32_t i = 0; i < 12; i++) {
+		CHECK_EQ(recv_one(a, &from, &got, &value), 1);
+		token[from - 1][i % 4] = got;
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t p = 1; p < 4; p++)
+			CHECK_EQ(flux_reply(a, token[p - 1][i], &value, 8), 0);
+	CHECK_EQ(held(a), 12);
+	CHECK_EQ(flux_poll(a, on_response, &s), 0);
+	CHECK_EQ(held(a), 0);
+	for (uint32_t p = 1; p < 4; p++)
+		CHECK_EQ(flux_poll(flux_get_node(f, p), on_response, &s), 4);
+}
+
+/* The answers to a peer are published when the turn of the next one begins, and no others. */
+TEST(answers_go_when_the_turn_ends)
+{
+	FLUX *f = make(3, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0);
+	uint64_t token, value;
+	struct seen s = {0};
+	uint32_t first, from;
+
+	for (uint32_t p = 1; p < 3; p++)
+		warm_up(f, flux_get_node(f, p), 0, 32);
+	for (uint32_t p = 1; p < 3; p++) {
+		CHECK_EQ(call(flux_get_node(f, p), 0, 1, 1), 0);
+		flux_flush(flux_get_node(f, p));
+	}
+	CHECK_EQ(recv_one(a, &first, &token, &value), 1);
+	CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+	CHECK_EQ(held(a), 1);
+	CHECK_EQ(flux_poll(flux_get_node(f, first), on_response, &s), 0);
+	CHECK_EQ(recv_one(a, &from, &token, &value), 1);
+	CHECK(from != first);
+	CHECK_EQ(held(a), 0);
+	CHECK_EQ(flux_poll(flux_get_node(f, first), on_response, &s), 1);
+}
+
+/* A node may have 32 bursts open; with more peers it publishes the others. */
+TEST(more_peers_than_bursts)
+{
+	FLUX *f = make(FLUX_MAX_NODES, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0);
+	uint32_t most = 0;
+
+	for (uint32_t p = 1; p < FLUX_MAX_NODES; p++)
+		warm_up(f, a, p, 32);
+	for (uint32_t i = 0; i < 20; i++)
+		for (uint32_t p = 1; p < FLUX_MAX_NODES; p++) {
+			CHECK_EQ(call(a, p, i, i), 0);
+			CHECK(a->n_open <= 32);
+			most = a->n_open > most ? a->n_open : most;
+		}
+	CHECK_EQ(most, 32);
+	flux_flush(a);
+	for (uint32_t p = 1; p < FLUX_MAX_NODES; p++)
+		CHECK_EQ(serve(flux_get_node(f, p)), 20);
+	for (struct seen s = {0}; flux_pending(a); s.n = 0)
+		CHECK(flux_poll(a, on_response, &s) <= 8 * (int)FLUX_MAX_NODES);
+}
+
+/*
+ * A collected call is published by the 512th call or answer after it, whichever peers these are for
+ * and however they are published.
+ */
+TEST(collected_calls_are_published_in_time)
+{
+	for (uint32_t others = 1; others <= 40; others++) {
+		FLUX *f = make(43, 1024, 512);
+		struct flux_node *a = flux_get_node(f, 0);
+		uint32_t n = 0;
+
+		for (uint32_t p = 1; p <= others + 1; p++)
+			warm_up(f, a, p, p % 3 ? 32 : 4); /* some are published alone */
+		CHECK_EQ(call(a, 1, 0, 0), 0);
+		while (!serve(flux_get_node(f, 1))) {
+			CHECK(n <= 512);
+			CHECK_EQ(call(a, 2 + n % others, 0, 0), 0);
+			n++;
+		}
+	}
+}
+
+/*
+ * Everything is published by the 32nd event: a full burst, or a call or an answer that is published
+ * alone. The first event is the call that is collected.
+ */
+TEST(events_are_counted)
+{
+	FLUX *f = make(9, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
+			 *c = flux_get_node(f, 3);
+	uint64_t token, value;
+	struct seen s = {0};
+	uint32_t n = 0, from;
+
+	warm_up(f, a, 1, 32);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	for (; !serve(b); n++) /* few calls are in flight to each of the others */
+		CHECK_EQ(call(a, 2 + n % 7, 0, 0), 0);
+	CHECK_EQ(n, 31);
+	flux_flush(a);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	for (n = 0; !serve(b); n++) { /* and so are the answers to node 3 */
+		CHECK_EQ(call(c, 0, 0, 0), 0);
+		CHECK_EQ(recv_one(a, &from, &token, &value), 1);
+		CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+		CHECK_EQ(flux_poll(c, on_response, &s), 1);
+	}
+	CHECK_EQ(n, 32); /* the burst of the first call was open */
+}
+
+/*
+ * If few calls are in flight to a peer, they go together if there were at least sixteen in a row to
+ * all peers, and four to this one.
+ */
+static void few_calls(uint32_t peers, uint32_t all, uint32_t size)
+{
+	FLUX *f = make(6, 0, 16);
+	struct flux_node *a = flux_get_node(f, 0);
+	struct seen s = {0};
+
+	for (uint32_t round = 0; round < 3; round++) {
+		uint32_t served = 0, most = 0;
+
+		for (uint32_t i = 0; i < all; i++) {
+			CHECK_EQ(call(a, 1 + i % peers, i, i), 0);
+			most = held(a) > most ? held(a) : most;
+		}
+		CHECK_EQ(most, round ? size : 0);
+		flux_poll(a, on_response, &s);
+		for (uint32_t p = 1; p <= peers; p++)
+			served += serve(flux_get_node(f, p));
+		CHECK_EQ(served, all);
+		poll_all(a, &s);
+		CHECK_EQ(s.n, all);
+		s.n = 0;
+	}
+}
+
+TEST(few_calls_go_together_between_peers)
+{
+	few_calls(4, 16, 4 * 3);
+	few_calls(3, 18, 3 * 5);
+	few_calls(3, 15, 0);
+	few_calls(5, 16, 3);
+	few_calls(1, 7, 0);
 }
 
 struct sized {
@@ -290,7 +523,7 @@ static void size_arrives(uint32_t req, uint32_t resp)
 	free(in);
 }
 
-static void all_sizes(void)
+TEST(all_sizes)
 {
 	static const uint32_t size[] = {1, 7, 8, 12, 16, 32, 40, 56, 57, 120, 121, 200, 4097};
 
@@ -324,7 +557,7 @@ static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t l
 }
 
 /* Bursts begin where payload of others was one lap ago. The reader takes no payload for a head. */
-static void payload_is_no_head(void)
+TEST(payload_is_no_head)
 {
 	struct flux_attr attr = {.nodes = 2,
 		.capacity = 64,
@@ -362,19 +595,4 @@ static void payload_is_no_head(void)
 			;
 		CHECK_EQ(g.taken, sent);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(when_sleepers_are_looked_for),
-		TEST(every_burst_is_published),
-		TEST(calls_in_flight_are_remembered),
-		TEST(calls_in_a_row_go_together),
-		TEST(answers_wait_for_the_next),
-		TEST(all_sizes),
-		TEST(payload_is_no_head),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -12,7 +12,7 @@ static void sleeps(struct flux_node *n)
 	CHECK(!fdtest_readable(flux_fd(n)));
 }
 
-static void node_is_woken_by_calls_and_responses(void)
+TEST(node_is_woken_by_calls_and_responses)
 {
 	FLUX *f = make(3, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
@@ -46,7 +46,7 @@ static void node_is_woken_by_calls_and_responses(void)
 }
 
 /* Arming publishes collected messages: calls and answers. */
-static void arming_lets_the_others_go_on(void)
+TEST(arming_lets_the_others_go_on)
 {
 	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -66,7 +66,7 @@ static void arming_lets_the_others_go_on(void)
 	CHECK(fdtest_readable(flux_fd(a)));
 }
 
-static void peer_that_leaves_wakes(void)
+TEST(peer_that_leaves_wakes)
 {
 	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -83,8 +83,29 @@ static void peer_that_leaves_wakes(void)
 	sleeps(a);
 }
 
+/* A node without calls is woken as well, if it asks who has left. */
+TEST(peer_that_leaves_wakes_who_asks)
+{
+	FLUX *f = make(3, 64, 16);
+	struct flux_node *a = flux_get_node(f, 0);
+	uint32_t left;
+
+	CHECK(flux_fd(a) >= 0);
+	sleeps(a);
+	flux_leave(flux_get_node(f, 2));
+	CHECK_EQ(flux_arm(a), 0); /* it has not asked */
+	CHECK_EQ(flux_left(a, &left), 1);
+	sleeps(a);
+	flux_leave(flux_get_node(f, 1));
+	CHECK(fdtest_readable(flux_fd(a)));
+	CHECK_EQ(flux_arm(a), 1);
+	CHECK_EQ(flux_left(a, &left), 1);
+	CHECK_EQ(left, 1);
+	sleeps(a);
+}
+
 /* One node sleeps in poll(2), its peer in flux_wait(). */
-static void wait_works_beside_it(void)
+TEST(wait_works_beside_it)
 {
 	FLUX *f = make(2, 64, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
@@ -113,10 +134,7 @@ static void fail_to_make_one(void *arg)
 	CHECK(flux_fd(flux_get_node(f, 0)) >= 0);
 }
 
-static void no_descriptor_is_left_for_it(void)
-{
-	fdtest_in_child(fail_to_make_one, NULL);
-}
+TEST_WITH(no_descriptor_is_left_for_it, fdtest_in_child, fail_to_make_one, NULL);
 
 static void use_in_child(void *arg)
 {
@@ -124,7 +142,7 @@ static void use_in_child(void *arg)
 	flux_destroy(arg);
 }
 
-static void child_has_no_descriptors(void)
+TEST(child_has_no_descriptors)
 {
 	FLUX *f = make(2, 64, 16);
 
@@ -136,7 +154,7 @@ static void child_has_no_descriptors(void)
 	CHECK(fdtest_readable(flux_fd(flux_get_node(f, 0))));
 }
 
-static void nothing_is_left_open(void)
+TEST(nothing_is_left_open)
 {
 	int before = fdtest_open();
 
@@ -151,19 +169,4 @@ static void nothing_is_left_open(void)
 		CHECK(fdtest_readable(flux_fd(a)));
 	}
 	CHECK_EQ(fdtest_open(), before);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(node_is_woken_by_calls_and_responses),
-		TEST(arming_lets_the_others_go_on),
-		TEST(peer_that_leaves_wakes),
-		TEST(wait_works_beside_it),
-		TEST(no_descriptor_is_left_for_it),
-		TEST(child_has_no_descriptors),
-		TEST(nothing_is_left_open),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -4,6 +4,7 @@
  *
  *	test-flux-hammer [CALLS]	calls of each caller
  */
+#define FDHAMMER_THREADS_ONLY /* a network is in one process */
 #include "support/fdhammer.h"
 #include "flux.h"
 
@@ -66,7 +67,7 @@ static int hammer_server_arm(void *s)
 	return flux_arm(s);
 }
 
-FDHAMMER_LAYER(1);
+FDHAMMER_LAYER;
 
 int main(int argc, char **argv)
 {

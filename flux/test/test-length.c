@@ -38,7 +38,7 @@ static void answer_all(struct flux_node *b, uint64_t *n, uint32_t room)
 }
 
 /* Messages alone and in bursts, in both directions, into buffers long enough and too short. */
-static void lengths_travel(void)
+TEST(lengths_travel)
 {
 	uint64_t seed = test_seed(), sent = 0, served = 0, ended = 0;
 	FLUX *f = network(SIZE, SIZE);
@@ -61,7 +61,7 @@ static void lengths_travel(void)
 }
 
 /* A buffer whose size the compiler knows is longer than any call. */
-static void longer_buffers_are_allowed(void)
+TEST(longer_buffers_are_allowed)
 {
 	FLUX *f = network(12, 12);
 	unsigned char buf[64];
@@ -77,7 +77,7 @@ static void longer_buffers_are_allowed(void)
 }
 
 /* The longest messages, whose length needs 17 bits. */
-static void longest(void)
+TEST(longest)
 {
 	FLUX *f = network(FLUX_MAX_PAYLOAD, FLUX_MAX_PAYLOAD);
 	unsigned char *buf = malloc(FLUX_MAX_PAYLOAD);
@@ -93,15 +93,4 @@ static void longest(void)
 	CHECK_EQ(len, FLUX_MAX_PAYLOAD);
 	test_filled(buf, FLUX_MAX_PAYLOAD, 3);
 	free(buf);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(lengths_travel),
-		TEST(longer_buffers_are_allowed),
-		TEST(longest),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -11,7 +11,8 @@
 #include "support/storm.h"
 #include "flux.h"
 
-#define NODES 6
+#define NODES 16
+#define FEW_NODES 6 /* of most networks */
 #define CALLS 2000 /* maximum per node */
 #define HELD 64
 
@@ -33,10 +34,12 @@ struct node {
 	uint64_t rng;
 	/* Drawn from the seed. */
 	uint32_t quota, burst, hold;
-	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts;
+	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts, asks;
+	bool takes_turns; /* calls the others in turn, not at random */
+	uint32_t favourite; /* half of its other calls go there, if there is such a node */
 	/* Counted. */
-	uint32_t made, ended, aborted, received, answered, n_held;
-	bool left;
+	uint32_t tried, made, ended, aborted, received, answered, n_held;
+	bool left, told[NODES]; /* told: flux_left() has returned that node */
 	struct request held[HELD];
 	uint8_t state[CALLS];
 	uint8_t callee[CALLS];
@@ -63,11 +66,22 @@ static bool has_left(const struct storm *s, uint32_t node)
 	return __atomic_load_n(&s->leaving[node], __ATOMIC_ACQUIRE);
 }
 
+static uint32_t callee(struct node *n)
+{
+	uint32_t nodes = n->storm->attr.nodes;
+
+	if (n->takes_turns)
+		return (n->index + n->tried++) % nodes;
+	if (n->favourite < nodes && storm_one_in(&n->rng, 2))
+		return n->favourite;
+	return storm_draw(&n->rng, 0, nodes - 1);
+}
+
 /* Returns what flux_call() does. */
 static int call(struct node *n)
 {
 	struct storm *s = n->storm;
-	uint32_t to = storm_draw(&n->rng, 0, s->attr.nodes - 1), id = n->made, len;
+	uint32_t to = callee(n), id = n->made, len;
 	uint64_t number = number_of(n->index, id);
 	int err;
 
@@ -84,7 +98,7 @@ static int call(struct node *n)
 	if (err == -EPIPE)
 		CHECK(n->left || has_left(s, to));
 	else
-		CHECK(!err || err == -EAGAIN);
+		CHECK((!err && !n->told[to]) || err == -EAGAIN);
 	if (!err)
 		n->made++;
 	else
@@ -100,6 +114,7 @@ static void on_response(void *arg, uint64_t number, const void *payload, uint32_
 
 	CHECK_EQ(number >> 32, n->index);
 	CHECK(id < n->made && n->state[id] == OPEN);
+	CHECK(!n->told[n->callee[id]]);
 	n->state[id] = ENDED;
 	n->ended++;
 	if (payload) {
@@ -120,7 +135,7 @@ static void poll_responses(struct node *n)
 
 	CHECK(r >= 0);
 	if (n->aborted == aborted) /* the calls to a peer that has left end together */
-		CHECK(r <= 8);
+		CHECK(r <= 8 * (int)n->storm->attr.nodes);
 	CHECK_EQ((uint32_t)r, n->ended - ended);
 	CHECK_EQ(flux_pending(n->flux), n->made - n->ended);
 }
@@ -182,6 +197,7 @@ static bool receive(struct node *n)
 	caller = (uint32_t)(r.number >> 32);
 	id = (uint32_t)r.number;
 	CHECK_EQ(caller, r.from);
+	CHECK(!n->told[caller]);
 	CHECK(caller < s->attr.nodes && id < CALLS);
 	CHECK_EQ(len, storm_length(r.number, 0, 8, s->attr.payload_size));
 	storm_check(n->buf + 8, len - 8, r.number, 0);
@@ -232,9 +248,20 @@ static void leave(struct node *n)
 		flux_leave(n->flux);
 }
 
+/* Takes the nodes that have left: each once. Nothing comes from them any more. */
+static void take_left(struct node *n)
+{
+	uint32_t left;
+
+	while (flux_left(n->flux, &left)) {
+		CHECK(left != n->index && !n->told[left] && has_left(n->storm, left));
+		n->told[left] = true;
+	}
+}
+
 static void turn(struct node *n)
 {
-	switch (storm_draw(&n->rng, 0, 6)) {
+	switch (storm_draw(&n->rng, 0, 7)) {
 	case 0:
 		for (uint32_t i = 0; i < n->burst && n->made < n->quota; i++)
 			if (call(n))
@@ -262,6 +289,10 @@ static void turn(struct node *n)
 			sched_yield();
 		else
 			nap(n);
+		break;
+	case 6:
+		if (n->asks)
+			take_left(n);
 		break;
 	default:
 		poll_responses(n);
@@ -305,6 +336,9 @@ static void node_draw(struct storm *s, uint32_t i, uint64_t *rng)
 	n->never_sleeps = storm_one_in(rng, 4);
 	n->leaves_early = storm_one_in(rng, 4);
 	n->leaves_debts = storm_one_in(rng, 2);
+	n->asks = storm_one_in(rng, 2);
+	n->takes_turns = storm_one_in(rng, 2);
+	n->favourite = storm_draw(rng, 0, NODES - 1);
 }
 
 static void check_stats(const struct node *n)
@@ -381,7 +415,9 @@ static void network(uint64_t rng)
 	int open = fdtest_open();
 
 	memset(&s, 0, sizeof(s));
-	s.attr = (struct flux_attr){.nodes = storm_draw(&rng, 1, NODES)};
+	s.attr = (struct flux_attr){.nodes = storm_draw(&rng, 1, FEW_NODES)};
+	if (storm_one_in(&rng, 4))
+		s.attr.nodes = storm_draw(&rng, 2, NODES);
 	if (storm_one_in(&rng, 2))
 		s.attr.max_inflight = storm_size(&rng, 300);
 	if (storm_one_in(&rng, 2))

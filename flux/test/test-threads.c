@@ -224,7 +224,7 @@ static const struct flux_attr small = {.nodes = NODES,
 	.capacity = INFLIGHT + 1,
 	.payload_size = sizeof(struct message)};
 
-static void each_to_each(void)
+TEST(each_to_each)
 {
 	static struct worker w[NODES];
 	struct flux_stats sum = {0}, s;
@@ -247,7 +247,7 @@ static void each_to_each(void)
 	flux_destroy(f);
 }
 
-static void nodes_leave_in_traffic(void)
+TEST(nodes_leave_in_traffic)
 {
 	static struct worker w[NODES];
 	uint64_t rounds = calls_per_node / 40, seed = test_seed(), aborted = 0, ok = 0;
@@ -272,13 +272,8 @@ static void nodes_leave_in_traffic(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(each_to_each),
-		TEST(nodes_leave_in_traffic),
-	};
-
 	if (argc > 1)
 		calls_per_node = 1000 * strtoull(argv[1], NULL, 10);
 	CHECK(calls_per_node > 0);
-	return test_main(tests, ARRAY_SIZE(tests), 1, argv);
+	return test_main(1, argv);
 }

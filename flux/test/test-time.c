@@ -17,7 +17,7 @@ static void burst(struct flux *f)
  * A node that is always busy yields its core every 200 us if a peer that it called waits. If no
  * peer waits, it does not yield.
  */
-static void busy_node_yields(void)
+TEST(busy_node_yields)
 {
 	FLUX *f = make(2, 0, 0);
 	uint64_t ns = 4 * NSEC_PER_MSEC;
@@ -38,7 +38,7 @@ static void busy_node_yields(void)
 }
 
 /* A wait ends at the first reading of the clock at which the timeout has passed. */
-static void wait_lasts_its_timeout(void)
+TEST(wait_lasts_its_timeout)
 {
 	FLUX *f = make(2, 0, 0);
 	uint64_t start = fake.ns, timeout = 5 * NSEC_PER_MSEC;
@@ -47,12 +47,4 @@ static void wait_lasts_its_timeout(void)
 	CHECK_EQ(flux_wait(flux_get_node(f, 0), timeout), 0);
 	CHECK(fake.ns - start >= timeout && fake.ns - start <= timeout + 3 * fake.step_ns);
 	fake.step_ns = 0;
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(busy_node_yields), TEST(wait_lasts_its_timeout)};
-
-	fake.ns = NSEC_PER_SEC;
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* Describes a node for other processes, see base/live.h. */
+#ifndef FLUX_LIVE_H
+#define FLUX_LIVE_H
+
+#include "base/live.h"
+
+/* The messages of all peers' rings: calls and replies that are published, and those that arrived. */
+#define LIVE_RINGS(array, element, ring)                                                           \
+	LIVE_AT(struct element, ring.count),                                                       \
+		LIVE_SUM(struct flux_node, array, nodes, struct element)
+
+static const struct live_type live_node = {LIVE_MAGIC, "flux", "node",
+	"running waiting asleep armed",
+	.field = {
+		{"nodes", LIVE_AT(struct flux_node, nodes)},
+		{"calls", LIVE_RINGS(out, flux_out, req)},
+		{"responses", LIVE_RINGS(out, flux_out, resp)},
+		{"requests", LIVE_RINGS(in, flux_in, req)},
+		{"replies", LIVE_RINGS(in, flux_in, resp)},
+		{"aborted", LIVE_AT(struct flux_node, aborted)},
+		{"state", .form = LIVE_WORD, LIVE_VIA(struct flux_node, self),
+			LIVE_AT(struct flux_shared, state)},
+		{"sleeps", LIVE_AT(struct flux_node, sleeps)},
+		{"wakes", LIVE_AT(struct flux_node, wakes)},
+	}};
+
+#endif

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* A network as its own source files see it. */
+#ifndef FLUX_NETWORK_H
+#define FLUX_NETWORK_H
+
+#pragma GCC visibility push(default)
+#include "flux.h"
+#pragma GCC visibility pop
+
+#include <stdbool.h>
+
+#include "base/live.h"
+#include "base/wakefd.h"
+
+/* The nodes that have left and that a node has been told of. Private to the node's thread. */
+struct told {
+	bool asks; /* it has called flux_left() */
+	uint32_t n;
+	uint64_t nodes[FLUX_WORDS]; /* bitmap */
+};
+
+/* One mapping holds this struct, a block of pages per node, and the rings. */
+struct flux {
+	struct flux_attr attr;
+	size_t bytes;
+	struct flux_node *node[FLUX_MAX_NODES];
+	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
+	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
+	struct told told[FLUX_MAX_NODES]; /* of the nodes */
+	uint32_t departures; /* nodes that have left */
+	struct live_record *live[FLUX_MAX_NODES]; /* of the nodes */
+};
+
+#endif

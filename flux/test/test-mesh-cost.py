@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""Meshes that one thread steps, so that the counts are the same in each run: messages in a published burst,
+and instructions for a call and its response, with those of the bench's own turn.
+
+	test-mesh-cost.py FLUX-BENCH
+"""
+import json
+import re
+import subprocess
+import sys
+
+# Nodes, calls in flight of each, pattern; at least this many messages per burst, at most this many instructions.
+CELLS = [
+    (4, 1, "turn", 1, 1300),
+    (8, 8, "turn", 1, 760),
+    (8, 64, "turn", 4, 400),
+    (8, 64, "random", 2.5, 500),
+    (16, 64, "servers:2", 5, 360),
+]
+
+
+def measure(nodes, depth, pattern):
+    """Returns messages per burst, and instructions per call in the stepped windows."""
+    done = subprocess.run(
+        ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=rpcbench_step",
+         sys.argv[1], "--mesh", str(nodes), "--queue-depth", str(depth), "--mesh-pattern", pattern, "--step", "1500",
+         "--seconds", ".001", "--peer", "none", "--json", "-"],
+        capture_output=True, text=True, check=True)
+    row = json.loads(done.stdout)
+    return row["per_burst"], int(re.search(r"Collected : (\d+)", done.stderr).group(1)) / row["rpcs"]
+
+
+failed = False
+for nodes, depth, pattern, least, most in CELLS:
+    per_burst, each = measure(nodes, depth, pattern)
+    print(f"{nodes} nodes, depth {depth}, {pattern}: {per_burst:.2f} messages per burst (at least {least}), "
+          f"{each:.0f} instructions per call (at most {most})")
+    failed |= per_burst < least or each > most
+sys.exit(failed)
