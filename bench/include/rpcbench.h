@@ -26,6 +26,13 @@
  * per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead, and
  * their loop blocking is the same as callback.
  *
+ * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop and
+ * its minimum.
+ *
+ * With --step one thread steps all sides: each client, or node, runs one turn, then the server runs
+ * turns until it finds nothing. So the counts are the same in each run. A blocking wait is called
+ * with a time of 0.
+ *
  * A layer defines how a call, a poll and so on are made; its functions are inlined here:
  *
  *	static int x_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
@@ -41,7 +48,7 @@
  *	int main(int argc, char **argv)
  *	{
  *		static const struct rpcbench_impl x = { "x", x_setup, x_teardown,
- *			x_client, x_server, false };
+ *			x_client, x_server };
  *		return rpcbench_main(&x, NULL, argc, argv);
  *	}
  *
@@ -77,6 +84,15 @@
 #define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
 #define RPCBENCH_SPINS 64 /* empty polls before a wait */
 
+/* The order in which a node of a mesh calls the others. */
+enum rpcbench_pattern {
+	RPCBENCH_PATTERN_TURN, /* each other node in turn */
+	RPCBENCH_PATTERN_RANDOM,
+	RPCBENCH_PATTERN_HOT, /* half of the calls go to a few nodes */
+	RPCBENCH_PATTERN_SERVERS, /* a few nodes only serve, and the others call them in turn */
+	RPCBENCH_PATTERNS,
+};
+
 struct rpcbench_config {
 	uint32_t clients;
 	uint32_t queue_depth;
@@ -84,11 +100,14 @@ struct rpcbench_config {
 	uint32_t resp_size;
 	bool shared_ring; /* the peers use one request ring for all clients */
 	uint32_t peer_slots; /* least slots of the peers' rings; 0: the number best for them */
+	enum rpcbench_pattern pattern; /* of a mesh */
+	uint32_t pattern_nodes; /* number of hot nodes, or of servers */
 };
 
 /* The purpose of a window. */
 enum rpcbench_kind {
 	RPCBENCH_LOAD, /* closed loop until the deadline */
+	RPCBENCH_STEP, /* one turn; one thread steps all sides */
 	RPCBENCH_WAKE, /* one call after each gap: measures the cost of waking up */
 	RPCBENCH_REST, /* no calls: measures the cost of a server that waits */
 	RPCBENCH_HOLD, /* one call, answered at the end: measures the cost of a client that waits */
@@ -112,6 +131,9 @@ struct rpcbench_client {
 	const struct rpcbench_config *cfg;
 	struct rpcbench_run *run;
 	uint32_t index;
+	uint32_t
+		to; /* the node of a mesh that the next call is for, or that the last one was for */
+	uint64_t rng;
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
 	uint64_t wrong;
@@ -138,6 +160,14 @@ struct rpcbench_impl {
 	void (*client)(struct rpcbench_client *c);
 	void (*server)(struct rpcbench_server *s);
 	bool shared_ring; /* for a layer: all clients send into one ring */
+	const struct rpcbench_impl *mesh; /* the same as a mesh, or NULL */
+	/*
+	 * Only for a mesh, whose nodes are clients: runs a turn of a node (see rpcbench_mesh.h),
+	 * and returns how many messages came.
+	 */
+	int (*turn)(struct rpcbench_client *c, bool calls);
+	/* Returns the number of bursts that all sides have published. NULL: it is not known. */
+	uint64_t (*bursts)(void *state);
 };
 
 /* A request that a server has taken. */
@@ -182,6 +212,7 @@ struct rpcbench_run {
 	uint32_t active; /* clients in this window */
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
+	bool last_calls; /* in a RPCBENCH_STEP window: no further calls are made */
 	struct latrec_hist wake; /* their latencies, ns */
 	CACHE_ALIGNED uint32_t ready; /* threads that are ready to start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have no call in flight any more */
@@ -237,5 +268,6 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 	char **argv);
 
 #include "rpcbench_loops.h"
+#include "rpcbench_mesh.h"
 
 #endif

@@ -16,6 +16,8 @@ extern const struct rpcbench_impl delegrpc_rpcbench, shmipc_rpcbench;
 struct sides {
 	struct rpc_server *server;
 	struct rpc_client *clients[RPCBENCH_CLIENTS];
+	uint32_t n;
+	uint64_t bursts, seen[RPCBENCH_CLIENTS][2]; /* for the bursts() of shmipc */
 };
 
 static struct rpc_attr attr_of(const struct rpcbench_config *cfg);
@@ -43,6 +45,7 @@ static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *serv
 	snprintf(name, sizeof(name), "bench.%d", (int)getpid());
 	err = RPC(server_create)(name, &attr, &sides->server);
 	server->handle = sides->server;
+	sides->n = cfg->clients;
 	for (uint32_t i = 0; !err && i < cfg->clients; i++) {
 		err = RPC(client_connect)(name, &attr, &sides->clients[i]);
 		clients[i].handle = sides->clients[i];

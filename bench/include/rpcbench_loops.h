@@ -135,10 +135,25 @@ ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
 		ops->wait(c, NSEC_PER_SEC);
 }
 
+ALWAYS_INLINE void rpcbench_client_step(struct rpcbench_client *c, uint32_t size,
+	const struct rpcbench_client_ops *ops)
+{
+	const struct rpcbench_run *run = c->run;
+
+	c->again = run->last_calls || run->loop == RPCBENCH_LOOP_REFILL ? 0 : size;
+	rpcbench_fill(c, run->last_calls ? 0 : c->cfg->queue_depth, size, ops);
+	if (!rpcbench_turn(c, run->loop, ops) && run->loop == RPCBENCH_LOOP_BLOCKING && ops->wait)
+		ops->wait(c, 0);
+}
+
 /* The body of a client's window. Each caller passes constant functions, so they are inlined. */
 ALWAYS_INLINE void rpcbench_client_body(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
+	if (c->run->kind == RPCBENCH_STEP) {
+		rpcbench_client_step(c, size, ops);
+		return;
+	}
 	if (c->run->kind == RPCBENCH_WAKE)
 		rpcbench_wake(c, size, ops);
 	else if (c->run->kind == RPCBENCH_HOLD)
@@ -242,12 +257,31 @@ ALWAYS_INLINE void rpcbench_server_loop(struct rpcbench_server *s, enum rpcbench
 			sched_yield();
 }
 
+/* Runs turns until one finds nothing. */
+ALWAYS_INLINE void rpcbench_server_step(struct rpcbench_server *s, uint32_t req_size,
+	uint32_t resp_size, const struct rpcbench_server_ops *ops)
+{
+	bool waits = s->run->loop == RPCBENCH_LOOP_BLOCKING && ops->wait;
+	int n;
+
+	do {
+		if (waits) {
+			ops->wait(s, 0);
+			n = rpcbench_serve(s, req_size, resp_size, ops, INT_MAX);
+		} else {
+			n = rpcbench_serve_turn(s, s->run->loop, req_size, resp_size, ops);
+		}
+	} while (n);
+}
+
 ALWAYS_INLINE void rpcbench_server_body(struct rpcbench_server *s, uint32_t req_size,
 	uint32_t resp_size, const struct rpcbench_server_ops *ops)
 {
 	if (s->run->kind == RPCBENCH_HOLD)
 		rpcbench_sleep(s->run);
-	if (s->run->loop == RPCBENCH_LOOP_SINGLE)
+	if (s->run->kind == RPCBENCH_STEP)
+		rpcbench_server_step(s, req_size, resp_size, ops);
+	else if (s->run->loop == RPCBENCH_LOOP_SINGLE)
 		rpcbench_server_loop(s, RPCBENCH_LOOP_SINGLE, req_size, resp_size, ops);
 	else if (s->run->loop == RPCBENCH_LOOP_MANY)
 		rpcbench_server_loop(s, RPCBENCH_LOOP_MANY, req_size, resp_size, ops);

@@ -216,5 +216,130 @@ ALWAYS_INLINE void rpcbench_bare_reply(struct rpcbench_server *s, const struct r
 RPCBENCH_SERVER(rpcbench_bare_server, NULL, rpcbench_bare_recv, rpcbench_bare_reply, NULL, NULL,
 	NULL)
 
+/* ---- a mesh: a link for each ordered pair of nodes, and the tokens of its calls ---- */
+
+struct rpcbench_bare_pair {
+	struct rpcbench_bare_link link;
+	uint64_t *tokens; /* queue of the calls in flight: [call % queue depth] */
+	uint64_t called, answered;
+};
+
+struct rpcbench_bare_mesh {
+	uint32_t nodes;
+	struct rpcbench_bare_pair pair[]; /* [caller][callee] */
+};
+
+static void rpcbench_bare_mesh_teardown(void *state)
+{
+	struct rpcbench_bare_mesh *m = (struct rpcbench_bare_mesh *)state;
+
+	for (uint32_t i = 0; i < m->nodes * m->nodes; i++) {
+		free(m->pair[i].link.req);
+		free(m->pair[i].link.resp);
+		free(m->pair[i].tokens);
+	}
+	free(m);
+}
+
+static int rpcbench_bare_mesh_setup(const struct rpcbench_config *cfg,
+	struct rpcbench_server *server, struct rpcbench_client *clients, void **state_p)
+{
+	uint32_t n = cfg->clients;
+	struct rpcbench_bare_mesh *m;
+	size_t bytes = align_up(sizeof(*m) + n * n * sizeof(m->pair[0]), CACHE_LINE);
+
+	m = (struct rpcbench_bare_mesh *)aligned_alloc(CACHE_LINE, bytes);
+	if (!m)
+		return -ENOMEM;
+	memset(m, 0, bytes);
+	m->nodes = n;
+	for (uint32_t i = 0; i < n * n; i++) {
+		struct rpcbench_bare_pair *p = &m->pair[i];
+
+		p->tokens = (uint64_t *)calloc(cfg->queue_depth, sizeof(*p->tokens));
+		if (!p->tokens || rpcbench_bare_link_init(&p->link, cfg)) {
+			rpcbench_bare_mesh_teardown(m);
+			return -ENOMEM;
+		}
+		p->link.client.limit = p->link.server.limit = CELLRING_BURST;
+		clients[i % n].handle = m;
+	}
+	*state_p = m;
+	return 0;
+}
+
+ALWAYS_INLINE struct rpcbench_bare_pair *rpcbench_bare_pair_of(const struct rpcbench_client *c,
+	uint32_t caller, uint32_t callee)
+{
+	struct rpcbench_bare_mesh *m = (struct rpcbench_bare_mesh *)c->handle;
+
+	return &m->pair[caller * m->nodes + callee];
+}
+
+ALWAYS_INLINE int rpcbench_bare_mesh_call(struct rpcbench_client *c, uint64_t token,
+	const void *req, uint32_t len)
+{
+	struct rpcbench_bare_pair *p = rpcbench_bare_pair_of(c, c->index, c->to);
+
+	p->tokens[p->called++ % c->cfg->queue_depth] = token;
+	rpcbench_bare_put(&p->link.client, req, len);
+	return 0;
+}
+
+/* Answers the burst that has arrived, and those that have arrived behind it. */
+ALWAYS_INLINE uint32_t rpcbench_bare_answer_one(struct rpcbench_bare_end *e)
+{
+	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], head;
+	uint32_t n = 0;
+
+	while (rpcbench_bare_look(e, &head)) {
+		memcpy(req, cellring_payload(e->in.slot), RPCBENCH_REQ);
+		cellring_next(&e->in);
+		rpcbench_answer(req, RPCBENCH_REQ, resp, RPCBENCH_RESP);
+		rpcbench_bare_put(e, resp, RPCBENCH_RESP);
+		n++;
+	}
+	rpcbench_bare_publish(e);
+	return n;
+}
+
+ALWAYS_INLINE int rpcbench_bare_mesh_serve(struct rpcbench_client *c, uint32_t most)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t from = 0; from < c->run->active && sum < most; from++)
+		if (from != c->index)
+			sum += rpcbench_bare_answer_one(
+				&rpcbench_bare_pair_of(c, from, c->index)->link.server);
+	return (int)sum;
+}
+
+ALWAYS_INLINE int rpcbench_bare_mesh_poll(struct rpcbench_client *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t to = 0; to < c->run->active; to++) {
+		struct rpcbench_bare_pair *p = rpcbench_bare_pair_of(c, c->index, to);
+		struct rpcbench_bare_end *e = &p->link.client;
+		uint64_t head;
+
+		rpcbench_bare_publish(e);
+		while (p->answered != p->called && rpcbench_bare_look(e, &head)) {
+			uint64_t token = p->tokens[p->answered++ % c->cfg->queue_depth];
+
+			rpcbench_response(c, token, cellring_payload(e->in.slot), RPCBENCH_RESP);
+			cellring_next(&e->in);
+			n++;
+		}
+	}
+	return (int)n;
+}
+
+RPCBENCH_MESH(rpcbench_bare_mesh_turn, rpcbench_bare_mesh_call, rpcbench_bare_mesh_serve,
+	rpcbench_bare_mesh_poll)
+
+static const struct rpcbench_impl rpcbench_bare_mesh_impl = {"bare", rpcbench_bare_mesh_setup,
+	rpcbench_bare_mesh_teardown, .turn = rpcbench_bare_mesh_turn};
+
 const struct rpcbench_impl rpcbench_bare = {"bare", rpcbench_bare_setup, rpcbench_bare_teardown,
-	rpcbench_bare_client, rpcbench_bare_server, false};
+	rpcbench_bare_client, rpcbench_bare_server, .mesh = &rpcbench_bare_mesh_impl};

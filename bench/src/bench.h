@@ -11,7 +11,10 @@
 #define RPCBENCH_IMPLS 6 /* two layers, four peers */
 
 struct rpcbench_options {
-	struct arg_list clients, depths;
+	struct arg_list clients, depths, mesh;
+	enum rpcbench_pattern pattern;
+	uint32_t pattern_nodes;
+	uint64_t step; /* calls of a window in which one thread steps all sides; 0: threads */
 	enum rpcbench_loop loop[RPCBENCH_LOOPS];
 	uint32_t loops;
 	uint32_t peers; /* bit i: rpcbench_peers[i] */
@@ -60,6 +63,7 @@ struct rpcbench_cell {
 	enum rpcbench_loop loop;
 	uint32_t clients;
 	uint64_t rpcs; /* verified calls, including those that ended after their window */
+	uint64_t bursts; /* published for them, if the implementation counts bursts */
 	double least_rate; /* of the slowest client, calls per ns over all windows */
 	double ns[RPCBENCH_ROUNDS]; /* per call, all clients together */
 	bool disturbed[RPCBENCH_ROUNDS];
@@ -80,17 +84,22 @@ struct rpcbench_result {
 };
 
 extern const char *const rpcbench_loop_names[RPCBENCH_LOOPS + 1]; /* ends with NULL */
+extern const char *const rpcbench_pattern_names[RPCBENCH_PATTERNS];
 
 /* The peers that are built in; the array ends with NULL. */
 extern const struct rpcbench_impl *const rpcbench_peers[];
 
 /* Prints what is wrong and a valid alternative, and ends the program with status 2. */
 void rpcbench_die(const char *what, const char *hint) __attribute__((noreturn));
-void rpcbench_finish_output(void);
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv);
 
 /* Returns quantiles of v, which it sorts. */
 struct rpcbench_spread rpcbench_spread(double *v, uint32_t n);
+/* Runs the window of a node. */
+void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_client *c);
+/* Runs a window with at least this many calls in the calling thread, which steps all sides. */
+void rpcbench_step(struct rpcbench_side *side, struct rpcbench_run *run, uint64_t calls);
+
 void rpcbench_print_head(FILE *json);
 void rpcbench_print(const struct rpcbench_result *r, FILE *json);
 void rpcbench_print_wake(const char *layer, const struct latrec_hist *h, double server_cpu,

@@ -87,4 +87,4 @@ RPCBENCH_CLIENT(rpcbench_ck_client, rpcbench_ck_call, rpcbench_ck_poll, NULL, NU
 RPCBENCH_SERVER(rpcbench_ck_server, NULL, rpcbench_ck_recv, rpcbench_ck_reply, NULL, NULL, NULL)
 
 const struct rpcbench_impl rpcbench_ck = {"ck", rpcbench_ck_setup, rpcbench_peer_teardown,
-	rpcbench_ck_client, rpcbench_ck_server, false};
+	rpcbench_ck_client, rpcbench_ck_server, .shared_ring = false};

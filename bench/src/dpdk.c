@@ -174,8 +174,114 @@ RPCBENCH_CLIENT(rpcbench_rte_burst_client, rpcbench_rte_burst_call, rpcbench_rte
 RPCBENCH_SERVER(rpcbench_rte_burst_server, NULL, rpcbench_rte_recv, rpcbench_rte_reply_one, NULL,
 	NULL, rpcbench_rte_burst_serve)
 
+/* ---- a mesh: two rings for each ordered pair of nodes ---- */
+
+struct rpcbench_rte_mesh {
+	struct rte_ring *req[RPCBENCH_CLIENTS][RPCBENCH_CLIENTS]; /* [caller][callee] */
+	struct rte_ring *resp[RPCBENCH_CLIENTS][RPCBENCH_CLIENTS];
+};
+
+static void rpcbench_rte_mesh_teardown(void *state)
+{
+	struct rpcbench_rte_mesh *m = (struct rpcbench_rte_mesh *)state;
+
+	for (uint32_t i = 0; i < RPCBENCH_CLIENTS; i++)
+		for (uint32_t k = 0; k < RPCBENCH_CLIENTS; k++) {
+			free(m->req[i][k]);
+			free(m->resp[i][k]);
+		}
+	free(m);
+}
+
+static int rpcbench_rte_mesh_setup(const struct rpcbench_config *cfg,
+	struct rpcbench_server *server, struct rpcbench_client *clients, void **state_p)
+{
+	uint32_t n = cfg->clients, slots = rpcbench_peer_slots(cfg, 1);
+	struct rpcbench_rte_mesh *m = (struct rpcbench_rte_mesh *)calloc(1, sizeof(*m));
+
+	if (!m)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n * n; i++) {
+		struct rte_ring **req = &m->req[i / n][i % n], **resp = &m->resp[i / n][i % n];
+
+		*req = (struct rte_ring *)rpcbench_rte_ring_new(slots,
+			sizeof(struct rpcbench_peer_req), false);
+		*resp = (struct rte_ring *)rpcbench_rte_ring_new(slots,
+			sizeof(struct rpcbench_peer_resp), false);
+		if (!*req || !*resp) {
+			rpcbench_rte_mesh_teardown(m);
+			return -ENOMEM;
+		}
+		clients[i % n].handle = m;
+	}
+	*state_p = m;
+	return 0;
+}
+
+ALWAYS_INLINE int rpcbench_rte_mesh_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
+{
+	struct rpcbench_rte_mesh *m = (struct rpcbench_rte_mesh *)c->handle;
+	struct rpcbench_peer_req q;
+
+	rpcbench_peer_fill(c, &q, token, req, len);
+	return rte_ring_sp_enqueue_elem(m->req[c->index][c->to], &q, sizeof(q));
+}
+
+ALWAYS_INLINE uint32_t rpcbench_rte_mesh_serve_one(struct rpcbench_client *c, uint32_t from)
+{
+	struct rpcbench_rte_mesh *m = (struct rpcbench_rte_mesh *)c->handle;
+	struct rpcbench_peer_req q[RPCBENCH_PEER_DRAIN];
+	struct rpcbench_peer_resp a;
+	uint32_t n = rte_ring_sc_dequeue_burst_elem(m->req[from][c->index], q, sizeof(q[0]),
+		RPCBENCH_PEER_DRAIN, NULL);
+
+	for (uint32_t i = 0; i < n; i++) {
+		rpcbench_peer_answer(&q[i], &a, RPCBENCH_REQ, RPCBENCH_RESP);
+		while (rte_ring_sp_enqueue_elem(m->resp[from][c->index], &a, sizeof(a)))
+			cpu_relax();
+	}
+	return n;
+}
+
+ALWAYS_INLINE int rpcbench_rte_mesh_serve(struct rpcbench_client *c, uint32_t most)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t from = 0; from < c->run->active && sum < most; from++)
+		if (from != c->index)
+			sum += rpcbench_rte_mesh_serve_one(c, from);
+	return (int)sum;
+}
+
+ALWAYS_INLINE int rpcbench_rte_mesh_poll(struct rpcbench_client *c)
+{
+	struct rpcbench_rte_mesh *m = (struct rpcbench_rte_mesh *)c->handle;
+	struct rpcbench_peer_resp a[RPCBENCH_PEER_DRAIN];
+	uint32_t sum = 0, n;
+
+	for (uint32_t to = 0; to < c->run->active; to++) {
+		if (to == c->index)
+			continue;
+		n = rte_ring_sc_dequeue_burst_elem(m->resp[c->index][to], a, sizeof(a[0]),
+			RPCBENCH_PEER_DRAIN, NULL);
+		for (uint32_t i = 0; i < n; i++)
+			rpcbench_response(c, a[i].tag >> RPCBENCH_CLIENT_BITS, a[i].word,
+				RPCBENCH_RESP);
+		sum += n;
+	}
+	return (int)sum;
+}
+
+RPCBENCH_MESH(rpcbench_rte_mesh_turn, rpcbench_rte_mesh_call, rpcbench_rte_mesh_serve,
+	rpcbench_rte_mesh_poll)
+
+static const struct rpcbench_impl rpcbench_dpdk_mesh = {"dpdk", rpcbench_rte_mesh_setup,
+	rpcbench_rte_mesh_teardown, .turn = rpcbench_rte_mesh_turn};
+
 const struct rpcbench_impl rpcbench_dpdk = {"dpdk", rpcbench_rte_setup, rpcbench_peer_teardown,
-	rpcbench_rte_client, rpcbench_rte_server, false};
+	rpcbench_rte_client, rpcbench_rte_server, .mesh = &rpcbench_dpdk_mesh};
 
 const struct rpcbench_impl rpcbench_dpdk_burst = {"dpdk-burst", rpcbench_rte_setup,
-	rpcbench_peer_teardown, rpcbench_rte_burst_client, rpcbench_rte_burst_server, false};
+	rpcbench_peer_teardown, rpcbench_rte_burst_client, rpcbench_rte_burst_server,
+	.shared_ring = false};

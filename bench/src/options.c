@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/output.h"
 #include "bench.h"
 #include "peer.h"
 
@@ -13,12 +14,6 @@ void rpcbench_die(const char *what, const char *hint)
 {
 	fprintf(stderr, "%s: %s; %s\n", program_invocation_short_name, what, hint);
 	exit(2);
-}
-
-void rpcbench_finish_output(void)
-{
-	if (fflush(stdout) || ferror(stdout))
-		rpcbench_die("cannot write to standard output", "give one that can be written");
 }
 
 const struct rpcbench_impl *const rpcbench_peers[] = {
@@ -70,11 +65,44 @@ static int read_peers(const struct arg *a, void *options)
 		add_peer, options);
 }
 
+const char *const rpcbench_pattern_names[RPCBENCH_PATTERNS] = {"turn", "random", "hot", "servers"};
+
+static int read_pattern(const struct arg *a, void *options)
+{
+	struct rpcbench_options *o = options;
+
+	for (uint32_t i = 0; i < RPCBENCH_PATTERNS; i++) {
+		const char *name = rpcbench_pattern_names[i], *rest = a->value + strlen(name);
+		unsigned long nodes = 0;
+		char *end = "";
+
+		if (strncmp(a->value, name, strlen(name)) != 0)
+			continue;
+		if (i >= RPCBENCH_PATTERN_HOT && rest[0] == ':' && rest[1] >= '1' && rest[1] <= '9')
+			nodes = strtoul(rest + 1, &end, 10);
+		if (i >= RPCBENCH_PATTERN_HOT ? !nodes || *end || nodes >= RPCBENCH_CLIENTS : *rest)
+			continue;
+		o->pattern = (enum rpcbench_pattern)i;
+		o->pattern_nodes = (uint32_t)nodes;
+		return 0;
+	}
+	return arg_bad(a, "turn, random, hot:K or servers:K with K from 1 to 63");
+}
+
 #define AT(field) ARG_AT(struct rpcbench_options, field)
 
 static const struct arg_row rows[] = {
 	{"clients", 0, "N,...", ARG_LIST, AT(clients), .min = 1, .max = RPCBENCH_CLIENTS,
 		.def = "1", .help = "numbers of client threads"},
+	{"mesh", 0, "N,...", ARG_LIST, AT(mesh), .min = 2, .max = RPCBENCH_CLIENTS,
+		.not_with = "clients loop wake req-size resp-size",
+		.help = "no server: N threads call each other and serve; for flux, dpdk and bare"},
+	{"mesh-pattern", 0, "NAME", ARG_CALL, .read = read_pattern, .def = "turn", .with = "mesh",
+		.help = "each node calls the others in turn; random; hot:K, half of the calls go to "
+			"K nodes; servers:K, K nodes only serve"},
+	{"step", 0, "CALLS", ARG_WHOLE, AT(step), .min = 1, .max = 1u << 30, .not_with = "wake",
+		.unset = "a thread for each side",
+		.help = "one thread steps all sides in turn, this many calls per window"},
 	{"queue-depth", 0, "N,...", ARG_LIST, AT(depths), .min = 1, .max = 256, .def = "1,8,32",
 		.help = "calls that each client keeps in flight"},
 	{"loop", 0, "NAME", ARG_CALL, .read = read_loop, .def = "callback",
@@ -109,10 +137,25 @@ static const char tail[] =
 	"  ratio       time per call of the layer divided by that of this line\n"
 	"  best        time per call divided by that of the fastest loop of the run\n"
 	"  scale       calls per second divided by those with the first number of clients\n"
+	"  per burst   messages in a published burst, where they are counted\n"
 	"  least krps  thousand calls per second of the slowest client\n"
 	"  line ns     round trip of two cache lines between the cores\n"
 	"  windows     measured / left out because no response came for 100 us\n"
 	"ratio, best and scale are medians over rounds, in which all lines take turns.\n";
+
+/* Makes the implementation under test a mesh. */
+static int choose_mesh(struct rpcbench_bench *b, const struct args *args)
+{
+	if (!b->impl[0]->mesh)
+		return args_fail(args, "--mesh: %s has one server; use flux-bench",
+			b->impl[0]->name);
+	b->impl[0] = b->impl[0]->mesh;
+	b->opt.clients = b->opt.mesh;
+	for (uint32_t i = 0; i < b->opt.mesh.n; i++)
+		if (b->opt.mesh.at[i] <= b->opt.pattern_nodes)
+			return args_fail(args, "--mesh-pattern: give fewer nodes than --mesh");
+	return 1;
+}
 
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
@@ -131,20 +174,21 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 		b->impl[0]->name);
 	b->opt = (struct rpcbench_options){.loops = 0};
 	first = args_read(&args, argc, argv, &b->opt);
-	if (!first) {
-		rpcbench_finish_output();
-		exit(0);
-	}
+	if (first > 0 && b->opt.mesh.n)
+		first = choose_mesh(b, &args);
 	b->impls = b->layers;
-	for (uint32_t i = 0; rpcbench_peers[i]; i++)
-		if (b->opt.peers & 1u << i)
-			b->impl[b->impls++] = rpcbench_peers[i];
+	for (uint32_t i = 0; rpcbench_peers[i]; i++) {
+		const struct rpcbench_impl *peer = rpcbench_peers[i];
+
+		peer = b->opt.mesh.n ? peer->mesh : peer;
+		if (b->opt.peers & 1u << i && peer)
+			b->impl[b->impls++] = peer;
+	}
 	if (first > 0 && b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
 		first = args_fail(&args,
 			"the peers carry requests of 40 and responses of 24 bytes at most: give "
 			"smaller sizes or --peer none");
-	if (first < 0) {
-		fprintf(stderr, "%s: %s\n", program_invocation_short_name, why);
-		exit(2);
-	}
+	if (first <= 0)
+		exit(output_end(program_invocation_short_name,
+			args_status(program_invocation_short_name, why, first)));
 }

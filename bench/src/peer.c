@@ -15,15 +15,21 @@ void rpcbench_peer_teardown(void *state)
 	free(p);
 }
 
+uint32_t rpcbench_peer_slots(const struct rpcbench_config *cfg, uint32_t clients)
+{
+	/* There is room for all calls, so an enqueue never fails for long. */
+	uint32_t calls = clients * cfg->queue_depth;
+	uint32_t least = cfg->peer_slots ? calls + 1 : RPCBENCH_PEER_TIMES * calls;
+	uint32_t want = cfg->peer_slots ? cfg->peer_slots : RPCBENCH_PEER_SLOTS;
+
+	return (uint32_t)pow2_ceil(least > want ? least : want);
+}
+
 int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
 {
-	/* There is room for all calls, so an enqueue never fails for long. */
-	uint32_t calls = cfg->clients * cfg->queue_depth;
-	uint32_t least = cfg->peer_slots ? calls + 1 : RPCBENCH_PEER_TIMES * calls;
-	uint32_t want = cfg->peer_slots ? cfg->peer_slots : RPCBENCH_PEER_SLOTS;
-	uint32_t slots = (uint32_t)pow2_ceil(least > want ? least : want);
+	uint32_t slots = rpcbench_peer_slots(cfg, cfg->clients);
 	struct rpcbench_peer *p =
 		(struct rpcbench_peer *)aligned_alloc(CACHE_LINE, align_up(sizeof(*p), CACHE_LINE));
 

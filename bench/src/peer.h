@@ -58,6 +58,9 @@ struct rpcbench_peer {
 
 extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
+/* Returns the slots of a ring for the calls of this many clients. */
+uint32_t rpcbench_peer_slots(const struct rpcbench_config *cfg, uint32_t clients);
+
 /* setup() and teardown() of a peer call these functions for everything but the rings. */
 int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints the report: medians and paired ratios of the windows, as a table and as JSON. */
+#include "base/order.h"
 #include "bench.h"
 
 /* A line of the table. */
@@ -9,18 +10,11 @@ struct rpcbench_row {
 	double best, scale;
 };
 
-static int rpcbench_compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct rpcbench_spread rpcbench_spread(double *v, uint32_t n)
 {
 	if (!n)
 		return (struct rpcbench_spread){0, 0, 0};
-	qsort(v, n, sizeof(*v), rpcbench_compare);
+	order_sort(v, n);
 	return (struct rpcbench_spread){v[n / 10], v[n / 2], v[n - 1 - n / 10]};
 }
 
@@ -64,6 +58,19 @@ static struct rpcbench_cell *rpcbench_cell_at(const struct rpcbench_result *r, u
 	return &r->cells[(count * r->loops + loop) * r->impls + impl];
 }
 
+/* Returns the name of the loop, or of the mesh's pattern. */
+static const char *rpcbench_shape(const struct rpcbench_result *r, const struct rpcbench_cell *c)
+{
+	return c->impl->turn ? rpcbench_pattern_names[r->cfg->pattern] :
+			       rpcbench_loop_names[c->loop];
+}
+
+/* Returns the number of messages, calls and responses, in a burst, or 0 if it is not known. */
+static double rpcbench_per_burst(const struct rpcbench_cell *c)
+{
+	return c->bursts ? 2 * (double)c->rpcs / (double)c->bursts : 0;
+}
+
 /* Returns an implementation's fastest loop with that number of clients. */
 static const struct rpcbench_cell *rpcbench_fastest(const struct rpcbench_result *r, uint32_t count,
 	uint32_t impl)
@@ -85,12 +92,13 @@ static void rpcbench_row(const struct rpcbench_result *r, const struct rpcbench_
 {
 	const struct rpcbench_cell *c = row->cell;
 
-	printf("%-10s %-8s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %6.2f %10.1f "
+	printf("%-10s %-8s %7u %5u %9.1f %9.1f %9.1f %8.3f %7.3f %6.3f-%.3f %6.2f %6.2f %9.2f %10.1f "
 	       "%7.1f %5u/%u\n",
-		c->impl->name, rpcbench_loop_names[c->loop], c->clients, r->cfg->queue_depth,
+		c->impl->name, rpcbench_shape(r, c), c->clients, r->cfg->queue_depth,
 		row->ns.median, row->ns.p10, row->ns.p90, rpcbench_mrps(row->ns.median),
 		row->ratio.median, row->ratio.p10, row->ratio.p90, row->best, row->scale,
-		c->least_rate * 1e6, r->line_rtt_ns, c->clean, r->rounds - c->clean);
+		rpcbench_per_burst(c), c->least_rate * 1e6, r->line_rtt_ns, c->clean,
+		r->rounds - c->clean);
 }
 
 static void rpcbench_json(const struct rpcbench_result *r, const struct rpcbench_row *row,
@@ -102,21 +110,23 @@ static void rpcbench_json(const struct rpcbench_result *r, const struct rpcbench
 		"{\"layer\":\"%s\",\"impl\":\"%s\",\"loop\":\"%s\",\"clients\":%u,"
 		"\"queue_depth\":%u,\"req_size\":%u,\"resp_size\":%u,\"ns_per_rpc\":%.2f,"
 		"\"ns_p10\":%.2f,\"ns_p90\":%.2f,\"mrps\":%.4f,\"ratio\":%.4f,\"ratio_p10\":%.4f,"
-		"\"ratio_p90\":%.4f,\"best\":%.4f,\"scale\":%.4f,\"least_client_krps\":%.2f,"
+		"\"ratio_p90\":%.4f,\"best\":%.4f,\"scale\":%.4f,\"per_burst\":%.3f,\"least_client_krps\":%.2f,"
 		"\"line_rtt_ns\":%.1f,\"windows\":%u,\"disturbed\":%u,\"rpcs\":%llu}\n",
-		r->cells->impl->name, c->impl->name, rpcbench_loop_names[c->loop], c->clients,
+		r->cells->impl->name, c->impl->name, rpcbench_shape(r, c), c->clients,
 		r->cfg->queue_depth, r->cfg->req_size, r->cfg->resp_size, row->ns.median,
 		row->ns.p10, row->ns.p90, rpcbench_mrps(row->ns.median), row->ratio.median,
-		row->ratio.p10, row->ratio.p90, row->best, row->scale, c->least_rate * 1e6,
-		r->line_rtt_ns, c->clean, r->rounds - c->clean, (unsigned long long)c->rpcs);
+		row->ratio.p10, row->ratio.p90, row->best, row->scale, rpcbench_per_burst(c),
+		c->least_rate * 1e6, r->line_rtt_ns, c->clean, r->rounds - c->clean,
+		(unsigned long long)c->rpcs);
 }
 
 void rpcbench_print_head(FILE *json)
 {
 	if (json != stdout)
-		printf("%-10s %-8s %7s %5s %9s %9s %9s %8s %7s %12s %6s %6s %10s %7s %7s\n", "impl",
-			"loop", "clients", "depth", "ns/rpc", "p10", "p90", "Mrps", "ratio",
-			"p10-p90", "best", "scale", "least krps", "line ns", "windows");
+		printf("%-10s %-8s %7s %5s %9s %9s %9s %8s %7s %12s %6s %6s %9s %10s %7s %7s\n",
+			"impl", "loop", "clients", "depth", "ns/rpc", "p10", "p90", "Mrps", "ratio",
+			"p10-p90", "best", "scale", "per burst", "least krps", "line ns",
+			"windows");
 }
 
 static void rpcbench_print_cell(const struct rpcbench_result *r, uint32_t count, uint32_t loop,

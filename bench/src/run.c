@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Threads, windows and rounds. */
+#include "base/output.h"
 #include "bench.h"
 
 #define RPCBENCH_WINDOW_NS (2 * NSEC_PER_MSEC)
@@ -47,25 +48,17 @@ static void rpcbench_probe(struct rpcbench_bench *b, bool server)
 		b->probe_ns = (double)best / RPCBENCH_PROBE_BATCH;
 }
 
-static uint64_t rpcbench_cpu_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
-	return (uint64_t)ts.tv_sec * NSEC_PER_SEC + (uint64_t)ts.tv_nsec;
-}
-
 static void rpcbench_window_server(struct rpcbench_bench *b)
 {
 	struct rpcbench_side *side = &b->side[b->current];
-	uint64_t cpu = rpcbench_cpu_ns();
+	uint64_t cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
 
 	rpcbench_rendezvous(&b->run);
 	if (b->run.kind == RPCBENCH_PROBE)
 		rpcbench_probe(b, true);
-	else
+	else if (side->impl->server)
 		side->impl->server(&side->server);
-	b->server_cpu_ns = rpcbench_cpu_ns() - cpu;
+	b->server_cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
 }
 
 static void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
@@ -75,14 +68,16 @@ static void rpcbench_window_client(struct rpcbench_bench *b, uint32_t i)
 
 	if (i >= b->run.active)
 		return;
-	cpu = rpcbench_cpu_ns();
+	cpu = clock_of(CLOCK_THREAD_CPUTIME_ID);
 	rpcbench_rendezvous(&b->run);
 	if (b->run.kind == RPCBENCH_PROBE)
 		rpcbench_probe(b, false);
+	else if (side->impl->turn)
+		rpcbench_mesh_window(side->impl, &side->client[i]);
 	else
 		side->impl->client(&side->client[i]);
 	if (i == 0)
-		b->client_cpu_ns = rpcbench_cpu_ns() - cpu;
+		b->client_cpu_ns = clock_of(CLOCK_THREAD_CPUTIME_ID) - cpu;
 }
 
 static void *rpcbench_thread_main(void *arg)
@@ -113,6 +108,11 @@ static void rpcbench_window(struct rpcbench_bench *b, enum rpcbench_kind kind, u
 	b->run.ping = 0;
 	b->run.pong = 0;
 	b->current = side;
+	if (b->opt.step) {
+		b->run.kind = RPCBENCH_STEP;
+		rpcbench_step(&b->side[side], &b->run, b->opt.step);
+		return;
+	}
 	pthread_barrier_wait(&b->begin);
 	if (kind != RPCBENCH_QUIT)
 		pthread_barrier_wait(&b->end);
@@ -165,6 +165,8 @@ static void rpcbench_side_setup(struct rpcbench_bench *b, uint32_t i)
 
 	*side = (struct rpcbench_side){.impl = b->impl[i]};
 	for (uint32_t k = 0; k < b->cfg.clients; k++) {
+		side->client[k].to = k;
+		side->client[k].rng = k;
 		side->client[k].cfg = &b->cfg;
 		side->client[k].run = &b->run;
 		side->client[k].index = k;
@@ -212,12 +214,15 @@ static bool rpcbench_disturbed(const struct rpcbench_side *side, uint32_t client
 static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *cell, uint32_t side,
 	uint32_t round, double *rate_sum)
 {
-	bool shared = cell->clients + 1 > b->cpus;
-	struct rpcbench_client *client = b->side[side].client;
+	bool shared = cell->clients + !b->opt.mesh.n > b->cpus;
+	struct rpcbench_side *s = &b->side[side];
+	struct rpcbench_client *client = s->client;
 	double rate = 0;
 
 	for (uint32_t k = 0; k < cell->clients; k++)
 		cell->rpcs -= client[k].done;
+	if (s->impl->bursts)
+		cell->bursts -= s->impl->bursts(s->state);
 	b->run.loop = cell->loop;
 	rpcbench_window(b, RPCBENCH_LOAD, side, cell->clients,
 		shared ? RPCBENCH_WINDOW_SHARED_NS : RPCBENCH_WINDOW_NS);
@@ -229,7 +234,9 @@ static void rpcbench_cell_run(struct rpcbench_bench *b, struct rpcbench_cell *ce
 		rate += r;
 		cell->rpcs += c->done;
 	}
-	cell->disturbed[round] = !shared && rpcbench_disturbed(&b->side[side], cell->clients);
+	if (s->impl->bursts)
+		cell->bursts += s->impl->bursts(s->state);
+	cell->disturbed[round] = !shared && rpcbench_disturbed(s, cell->clients);
 	cell->clean += !cell->disturbed[round];
 	cell->ns[round] = 1 / rate;
 }
@@ -256,7 +263,7 @@ static void rpcbench_rounds(struct rpcbench_bench *b, struct rpcbench_result *r)
 
 	memset(rate, 0, sizeof(rate));
 	while (rpcbench_goes_on(r, n, clock_ns() - start, ns) && n < RPCBENCH_ROUNDS) {
-		if (b->cpus > 1)
+		if (b->cpus > 1 && !b->opt.step)
 			rpcbench_window(b, RPCBENCH_PROBE, 0, 1, 0);
 		probe[n] = b->probe_ns;
 		for (uint32_t i = 0; i < cells; i++)
@@ -307,12 +314,14 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 	}
 	for (uint32_t i = 0; i < b->impls; i++)
 		rpcbench_side_setup(b, i);
-	rpcbench_threads_start(b);
+	if (!b->opt.step)
+		rpcbench_threads_start(b);
 	rpcbench_rounds(b, &r);
 	rpcbench_print(&r, b->opt.json);
 	if (last && b->opt.wakes)
 		rpcbench_sleepers(b);
-	rpcbench_threads_stop(b);
+	if (!b->opt.step)
+		rpcbench_threads_stop(b);
 	for (uint32_t i = 0; i < b->impls; i++) {
 		rpcbench_side_verify(&b->side[i], b->cfg.clients);
 		b->side[i].impl->teardown(b->side[i].state);
@@ -330,6 +339,8 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 	b.layers = other ? 2 : 1;
 	rpcbench_options(&b, argc, argv);
 	b.cfg = (struct rpcbench_config){.req_size = b.opt.req_size,
+		.pattern = b.opt.pattern,
+		.pattern_nodes = b.opt.pattern_nodes,
 		.resp_size = b.opt.resp_size,
 		.shared_ring = layer->shared_ring,
 		.peer_slots = b.opt.peer_slots};
@@ -340,8 +351,6 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 	rpcbench_print_head(b.opt.json);
 	for (uint32_t i = 0; i < b.opt.depths.n; i++)
 		rpcbench_depth(&b, (uint32_t)b.opt.depths.at[i], i + 1 == b.opt.depths.n);
-	if (b.opt.json && (fflush(b.opt.json) || ferror(b.opt.json)))
-		rpcbench_die("cannot write the file of --json", "give a path that can be written");
-	rpcbench_finish_output();
-	return 0;
+	return output_end(program_invocation_short_name,
+		output_close(program_invocation_short_name, "--json", b.opt.json, 0));
 }

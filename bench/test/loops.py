@@ -43,6 +43,17 @@ def check_all(clients, depths, *args):
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 
+# Fifteen clients and their server in one thread, so that the counts are the same in each run: messages per burst.
+LEAST = {
+    "shmipc": {8: dict(callback=2.1, refill=6.4, single=2.2, many=2.1, blocking=2.1), 32: dict.fromkeys(LOOPS, 7)},
+    "flux": {8: dict(callback=2.5, refill=6.7, single=1.9, many=2.6, blocking=2.5), 32: dict.fromkeys(LOOPS, 7)},
+    "delegrpc": {8: dict.fromkeys(LOOPS, 3.1), 32: dict(callback=7, refill=4.9, single=7, many=7.9, blocking=7)},
+}
+for row in rows("--loop", "all", "--queue-depth", "8,32", "--clients", "15", "--step", "2000"):
+    assert row["rpcs"] >= 2000, row
+    if row["impl"] in LEAST:
+        assert row["per_burst"] >= LEAST[row["impl"]][row["queue_depth"]][row["loop"]], row
+
 # Each loop alone, with sizes that are not the default, so that copies are not inlined.
 for loop in LOOPS:
     for sizes in (("16", "16"), ("40", "24")):
@@ -56,4 +67,7 @@ for bad in (["--loop", "loop"], ["--loop", ""], ["--loop", "singleton"], ["--loo
     assert done.returncode == 2, (bad, done.returncode)
     assert done.stdout == "" and done.stderr.count("\n") == 1, (bad, done.stdout, done.stderr)
 assert "callback" in run("--loop", "loop").stderr
+if not bench.endswith("flux-bench"):
+    done = run("--mesh", "4")
+    assert done.returncode == 2 and "flux-bench" in done.stderr, done
 print(f"{bench}: {len(LOOPS)} loops of {sorted(impls)}")

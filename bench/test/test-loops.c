@@ -82,7 +82,7 @@ static int turn(enum rpcbench_loop loop)
 	return rpcbench_serve_turn(&s, loop, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
 }
 
-static void servers(void)
+TEST(servers)
 {
 	begin(3);
 	CHECK_EQ(turn(RPCBENCH_LOOP_CALLBACK), 3);
@@ -101,7 +101,7 @@ static void servers(void)
 }
 
 /* A side that finds nothing pauses 63 times and then waits; the blocking loop waits immediately. */
-static void servers_wait(void)
+TEST(servers_wait)
 {
 	struct rpcbench_server s = {.run = &run};
 
@@ -111,6 +111,21 @@ static void servers_wait(void)
 	CHECK_EQ(waits, 1);
 	begin(2);
 	rpcbench_server_loop(&s, RPCBENCH_LOOP_BLOCKING, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
+	CHECK(!strcmp(asked, "wtataw"));
+}
+
+/* A step runs turns until one finds nothing; the blocking loop waits in each. */
+TEST(server_steps)
+{
+	struct rpcbench_server s = {.run = &run};
+
+	begin(2);
+	run.loop = RPCBENCH_LOOP_SINGLE;
+	rpcbench_server_step(&s, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
+	CHECK(!strcmp(asked, "ptaptap"));
+	begin(2);
+	run.loop = RPCBENCH_LOOP_BLOCKING;
+	rpcbench_server_step(&s, RPCBENCH_REQ, RPCBENCH_RESP, &server_ops);
 	CHECK(!strcmp(asked, "wtataw"));
 }
 
@@ -156,7 +171,7 @@ static bool client_wait(struct rpcbench_client *c, uint64_t ns)
 	return true;
 }
 
-static void clients(void)
+TEST(clients)
 {
 	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
 		client_wait};
@@ -176,13 +191,23 @@ static void clients(void)
 	CHECK_EQ(c.wrong, 0);
 }
 
-int main(int argc, char **argv)
+/* A step makes the missing calls and runs a turn; with the last calls in flight it makes none. */
+TEST(client_steps)
 {
-	static const struct test tests[] = {
-		TEST(servers),
-		TEST(servers_wait),
-		TEST(clients),
-	};
+	static const struct rpcbench_client_ops ops = {client_call, client_poll, client_flush,
+		client_wait};
+	struct rpcbench_config cfg = {.queue_depth = 3};
+	struct rpcbench_client c = {.run = &run, .cfg = &cfg};
 
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	begin(0);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	CHECK(!strcmp(asked, "cccfprcrc"));
+	run.last_calls = true;
+	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	CHECK(!strcmp(asked, "cccfprcrcprr"));
+	run.loop = RPCBENCH_LOOP_BLOCKING;
+	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
+	CHECK(!strcmp(asked, "cccfprcrcprrprpw"));
+	CHECK_EQ(c.wrong, 0);
 }

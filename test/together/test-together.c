@@ -16,7 +16,6 @@
 #define SOURCES 4
 #define FOR_EVER (-1) /* the time limit of the test ends it */
 
-static char name[64];
 static struct flux *net;
 static int pipes[2];
 
@@ -145,7 +144,7 @@ static void *delegrpc_caller(void *arg)
 	uint64_t resp;
 	uint32_t len;
 
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(delegrpc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
 				 UINT64_MAX, &len),
@@ -162,7 +161,7 @@ static void *shmipc_caller(void *arg)
 	uint64_t resp;
 	uint32_t len;
 
-	CHECK_EQ(shmipc_client_connect(name, NULL, &c), 0);
+	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	for (uint64_t i = 0; i < CALLS; i++) {
 		CHECK_EQ(shmipc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
 				 SHMIPC_FOREVER, &len),
@@ -197,7 +196,7 @@ static void *pipe_caller(void *arg)
 	return NULL;
 }
 
-static void one_thread_sleeps_on_all(void)
+TEST(one_thread_sleeps_on_all)
 {
 	static void *(*const callers[])(
 		void *) = {delegrpc_caller, shmipc_caller, flux_caller, pipe_caller};
@@ -206,8 +205,8 @@ static void one_thread_sleeps_on_all(void)
 	pthread_t thread[SOURCES], daemon;
 
 	CHECK_EQ(pipe(pipes), 0);
-	CHECK_EQ(delegrpc_server_create(name, NULL, &t.d), 0);
-	CHECK_EQ(shmipc_server_create(name, NULL, &t.s), 0);
+	CHECK_EQ(delegrpc_server_create(test_name, NULL, &t.d), 0);
+	CHECK_EQ(shmipc_server_create(test_name, NULL, &t.s), 0);
 	CHECK_EQ(flux_create(&attr, &net), 0);
 	t.f = flux_get_node(net, 0);
 	CHECK_EQ(pthread_create(&daemon, NULL, daemon_main, &t), 0);
@@ -229,8 +228,5 @@ static void one_thread_sleeps_on_all(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(one_thread_sleeps_on_all)};
-
-	snprintf(name, sizeof(name), "together.%d", (int)getpid());
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return test_main(argc, argv);
 }

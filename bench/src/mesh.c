@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Windows of a mesh with a thread for each node, and windows in which one thread steps all sides. */
+#include "bench.h"
+
+#define EMPTY_SWEEPS 1000000u /* after this many turns of all sides a response is lost */
+
+/* Runs turns until the deadline and one response have come. */
+static void mesh_load(const struct rpcbench_impl *impl, struct rpcbench_client *c)
+{
+	uint64_t start = clock_ns(), now = start, deadline = start + c->run->window_ns;
+	uint64_t before = c->done, seen = before, moved = start, stall = 0;
+	bool calls = rpcbench_mesh_calls(c);
+	uint32_t empty = 0;
+
+	for (uint32_t i = 1; now < deadline || (calls && c->done == before); i++) {
+		if (impl->turn(c, calls))
+			empty = 0;
+		else if (++empty < RPCBENCH_SPINS)
+			cpu_relax();
+		else
+			sched_yield();
+		if (i % RPCBENCH_LOOK)
+			continue;
+		now = clock_ns();
+		stall = calls && now - moved > stall ? now - moved : stall;
+		moved = c->done == seen ? moved : now;
+		seen = c->done;
+	}
+	c->window_done = c->done - before;
+	c->window_ns = now - start;
+	c->stall_ns = stall;
+}
+
+void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_client *c)
+{
+	uint64_t last;
+
+	mesh_load(impl, c);
+	for (last = clock_ns(); rpcbench_inflight(c); sched_yield()) {
+		if (impl->turn(c, false))
+			last = clock_ns();
+		else if (clock_ns() - last > RPCBENCH_LOST_NS)
+			rpcbench_lost(c);
+	}
+	/* Pairs with rpcbench_finished(): the nodes serve until all have drained. */
+	__atomic_fetch_add(&c->run->finished, 1, __ATOMIC_ACQ_REL);
+	for (; rpcbench_finished(c->run) < c->run->active; sched_yield())
+		impl->turn(c, false);
+}
+
+/* Runs a turn of each side. Returns how many responses came. */
+static uint64_t sweep(struct rpcbench_side *side, uint32_t n, bool calls)
+{
+	const struct rpcbench_impl *impl = side->impl;
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct rpcbench_client *c = &side->client[i];
+
+		sum -= c->done;
+		if (impl->turn)
+			impl->turn(c, calls && rpcbench_mesh_calls(c));
+		else
+			impl->client(c);
+		sum += c->done;
+	}
+	if (impl->server)
+		impl->server(&side->server);
+	return sum;
+}
+
+void rpcbench_step(struct rpcbench_side *side, struct rpcbench_run *run, uint64_t calls)
+{
+	uint64_t start = clock_ns(), sum = 0;
+	struct rpcbench_client *c = side->client;
+	uint32_t n = run->active, empty = 0;
+
+	run->last_calls = false;
+	for (uint32_t i = 0; i < n; i++)
+		c[i].window_done = c[i].done;
+	while (sum < calls)
+		sum += sweep(side, n, true);
+	for (uint32_t i = 0; i < n; i++) {
+		c[i].window_done = c[i].done - c[i].window_done;
+		c[i].window_ns = clock_ns() - start;
+	}
+	run->last_calls = true;
+	for (uint32_t i = 0; i < n; i++)
+		while (rpcbench_inflight(&c[i])) {
+			empty = sweep(side, n, false) ? 0 : empty + 1;
+			if (empty == EMPTY_SWEEPS)
+				rpcbench_lost(&c[i]);
+		}
+}
