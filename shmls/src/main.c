@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: MIT */
-/* shmls: lists the regions of delegrpc and shmipc, and removes those of dead servers. */
+/*
+ * shmls: lists the regions of delegrpc and shmipc, removes those of dead servers, and shows the
+ * objects of running processes.
+ */
+#include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/args.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/output.h"
+#include "livetext.h"
 #include "print.h"
 #include "region.h"
 
 static const char usage[] =
 	"Usage: shmls [OPTION]... [REGION]...\n"
-	"Lists the regions of delegrpc and shmipc in /dev/shm, or these: delegrpc.NAME, shmipc.NAME.\n";
+	"       shmls --live [OPTION]... [PID]...\n"
+	"Lists the regions of delegrpc and shmipc in /dev/shm, or these: delegrpc.NAME, shmipc.NAME.\n"
+	"With --live: the objects of all layers in running processes, and what their threads wait for.\n";
 
 static const char columns[] = "Columns:\n"
 			      "  server   dead, running, waiting (polls), asleep\n"
@@ -23,7 +33,8 @@ static const char columns[] = "Columns:\n"
 			      "  slots    of delegrpc's request ring: in use / all\n";
 
 struct options {
-	bool clients, json, remove;
+	bool clients, json, remove, live;
+	double watch; /* s */
 };
 
 #define AT(field) ARG_AT(struct options, field)
@@ -32,18 +43,22 @@ static const struct arg_row rows[] = {
 	{"clients", 'c', NULL, ARG_FLAG, AT(clients), .help = "list the clients of each region"},
 	{"json", 'j', NULL, ARG_FLAG, AT(json),
 		.help = "print one JSON object per line, with the clients"},
+	{"live", 'l', NULL, ARG_FLAG, AT(live), .not_with = "clients remove",
+		.help = "show the objects of all processes that may be read, or of these"},
+	{"watch", 'w', "SECONDS", ARG_REAL, AT(watch), .low = .01, .high = 86400,
+		.not_with = "remove", .help = "print again after each interval, until interrupted"},
 	{"remove", 'r', NULL, ARG_FLAG, AT(remove), .not_with = "json clients",
 		.help = "remove the listed regions of this user whose server is dead"},
 	{"help", 'h', .kind = ARG_HELP},
 	{"version", 'V', .kind = ARG_VERSION},
 };
 
-static int complain(const char *what, int err)
+static int complain(const char *what, const char *why)
 {
 	fputs("shmls: ", stderr);
 	for (; *what; what++)
 		fputc(*what >= ' ' && *what <= '~' ? *what : '?', stderr);
-	fprintf(stderr, ": %s\n", region_why(err));
+	fprintf(stderr, ": %s\n", why);
 	return 1;
 }
 
@@ -56,11 +71,11 @@ static int read_regions(char **files, int n_files, struct region **regions_p, si
 	if (!n_files) {
 		n = regions_read(regions_p);
 		*n_p = n > 0 ? (size_t)n : 0;
-		return n < 0 ? complain("/dev/shm", n) : 0;
+		return n < 0 ? complain("/dev/shm", region_why(n)) : 0;
 	}
 	*regions_p = r = (struct region *)calloc((size_t)n_files, sizeof(*r));
 	if (!r)
-		return complain("no memory", -ENOMEM);
+		return complain("no memory", strerror(ENOMEM));
 	for (int i = 0; i < n_files; i++) {
 		int err = region_read(files[i], &r[*n_p]);
 
@@ -69,7 +84,7 @@ static int read_regions(char **files, int n_files, struct region **regions_p, si
 			free((char *)r[*n_p].name);
 		}
 		if (err)
-			status = complain(files[i], err);
+			status = complain(files[i], region_why(err));
 		else
 			++*n_p;
 	}
@@ -96,7 +111,69 @@ static int remove_region(const struct region *r, bool named)
 	return 1;
 }
 
-static int run(const struct options *o, char **files, int n_files)
+/* ---- running processes ---- */
+
+static const char *live_why(int err)
+{
+	switch (err) {
+	case -EINVAL:
+		return "give the number of a process";
+	case -ESRCH:
+		return "no such process";
+	case -EPERM:
+		return "may not be read: be its user, and root where kernel.yama.ptrace_scope is not 0";
+	case -E2BIG:
+		return "its tables are forged";
+	default:
+		return strerror(-err);
+	}
+}
+
+/* Returns the exit status. A process that the user did not name is left out if it cannot be read. */
+static int show_process(const struct options *o, const char *pid, bool named)
+{
+	uint64_t n = strtoull(pid, NULL, 10);
+	struct live_process p = {0};
+	int err = -EINVAL;
+
+	if (n <= INT32_MAX && strspn(pid, "0123456789") == strlen(pid) && *pid)
+		err = live_read((pid_t)n, &p);
+	if (!err && p.n_objects && o->json)
+		err = live_print_json(&p);
+	else if (!err && (p.n_objects || named) && !o->json)
+		live_print(&p);
+	live_free(&p);
+	return named && err ? complain(pid, live_why(err)) : 0;
+}
+
+static int is_process(const struct dirent *e)
+{
+	return isdigit((unsigned char)e->d_name[0]);
+}
+
+static int show_processes(const struct options *o, char **pids, int n_pids)
+{
+	struct dirent **entry;
+	int status = 0, n;
+
+	for (int i = 0; i < n_pids; i++)
+		status |= show_process(o, pids[i], true);
+	if (n_pids)
+		return status;
+	n = scandir("/proc", &entry, is_process, versionsort);
+	if (n < 0)
+		return complain("/proc", strerror(errno));
+	for (int i = 0; i < n; i++) {
+		show_process(o, entry[i]->d_name, false);
+		free(entry[i]);
+	}
+	free(entry);
+	return 0;
+}
+
+/* ---- regions ---- */
+
+static int show_regions(const struct options *o, char **files, int n_files)
 {
 	struct region *regions = NULL;
 	size_t n = 0;
@@ -106,10 +183,22 @@ static int run(const struct options *o, char **files, int n_files)
 		for (size_t i = 0; i < n; i++)
 			status |= remove_region(&regions[i], n_files > 0);
 	else if (o->json)
-		status |= print_json(regions, n) ? complain("no memory", -ENOMEM) : 0;
+		status |= print_json(regions, n) ? complain("no memory", strerror(ENOMEM)) : 0;
 	else if (n || !n_files)
 		print_table(regions, n, o->clients);
 	regions_free(regions, n);
+	return status;
+}
+
+/* Prints once, or in intervals until standard output cannot be written. */
+static int run(const struct options *o, char **operands, int n)
+{
+	const struct timespec pause = clock_timespec((uint64_t)(o->watch * 1e9));
+	int status;
+
+	do
+		status = o->live ? show_processes(o, operands, n) : show_regions(o, operands, n);
+	while (o->watch > 0 && !fflush(stdout) && !nanosleep(&pause, NULL));
 	return status;
 }
 
@@ -127,10 +216,8 @@ static int shmls(int argc, char **argv)
 		.size = sizeof(why)};
 	int first = args_read(&args, argc, argv, &o);
 
-	if (first < 0)
-		fprintf(stderr, "shmls: %s\n", why);
 	if (first <= 0)
-		return first ? 2 : 0;
+		return args_status("shmls", why, first);
 	return run(&o, argv + first, argc - first);
 }
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads the objects of a running process, which base/live.h describes. Everything that is read may
+ * be forged: it is copied, checked and then used. Texts are printable when they are here.
+ */
+#ifndef SHMLS_LIVE_H
+#define SHMLS_LIVE_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/live.h"
+
+struct live_value {
+	char name[13], word[16]; /* "": the value is none of the words */
+	bool known; /* the memory could be read */
+	enum live_form form;
+	uint64_t value; /* LIVE_SIGNED: sign-extended */
+};
+
+struct live_object {
+	char layer[12], kind[12], name[LIVE_NAME];
+	uint64_t address;
+	uint32_t tid; /* the thread that waits, in the innermost pid namespace; 0: none does */
+	uint64_t since; /* CLOCK_MONOTONIC, ns */
+	uint32_t n_values;
+	struct live_value value[LIVE_FIELDS];
+};
+
+struct live_thread {
+	uint32_t tid, own_tid; /* in this pid namespace, and in the innermost one */
+	char name[16], state; /* as in /proc/PID/task/TID/status */
+};
+
+struct live_process {
+	pid_t pid;
+	struct live_thread main; /* the process itself */
+	struct live_object *object;
+	size_t n_objects;
+	struct live_thread *thread;
+	size_t n_threads;
+	uint64_t missed; /* objects without a record */
+	uint32_t n_reads; /* of its memory */
+};
+
+/*
+ * Returns 0, also if the process has no objects; -ESRCH: there is no such process; -EPERM: it may
+ * not be read; -E2BIG: its tables name more than all objects have, so they are forged; -ENOMEM.
+ * The caller must call live_free() in each case.
+ */
+int live_read(pid_t pid, struct live_process *p);
+void live_free(struct live_process *p);
+
+#endif
