@@ -14,6 +14,7 @@
 #include <valgrind/callgrind.h>
 
 #include "base/args.h"
+#include "base/order.h"
 #include "base/underhca.h"
 
 #include "vendor.h"
@@ -355,19 +356,6 @@ static const struct row {
 
 /* ---- running ---- */
 
-static int compare(const void *x, const void *y)
-{
-	double a = *(const double *)x, c = *(const double *)y;
-
-	return (a > c) - (a < c);
-}
-
-static double median(double *v, int n)
-{
-	qsort(v, (size_t)n, sizeof(*v), compare);
-	return v[n / 2];
-}
-
 static void print_json(FILE *f, const struct row *r, double ours, double vendor)
 {
 	fprintf(f,
@@ -388,7 +376,7 @@ static void measure(FILE *json)
 			ours[k] = (double)r->ours(r->arg) / r->per_call;
 			vendor[k] = (double)r->vendor(r->arg) / r->per_call;
 		}
-		double o = median(ours, MEDIAN_OF), v = median(vendor, MEDIAN_OF);
+		double o = order_median(ours, MEDIAN_OF), v = order_median(vendor, MEDIAN_OF);
 
 		printf("%-40s %10.1f %10.1f %7.2f\n", r->name, o, v, o / v);
 		if (json)
@@ -447,10 +435,8 @@ int main(int argc, char **argv)
 	FILE *json = NULL;
 	int first = args_read(&args, argc, argv, &json);
 
-	if (first < 0)
-		fprintf(stderr, "mlx5dvl-bench: %s\n", why);
 	if (first <= 0)
-		return first ? 2 : 0;
+		return args_status("mlx5dvl-bench", why, first);
 	find_device(argv);
 	setup();
 	if (RUNNING_ON_VALGRIND)

@@ -157,6 +157,7 @@ static void find_device(char **argv)
 	fprintf(stderr, "pingpong: no mlx5 device: running under the software HCA (softhca-run)\n");
 	setenv("PINGPONG_UNDER_SOFTHCA", "1", 1);
 	execlp("softhca-run", "softhca-run", argv[0], (char *)NULL);
+	perror("softhca-run");
 }
 
 int main(int argc, char **argv)

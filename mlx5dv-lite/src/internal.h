@@ -8,10 +8,10 @@
  * A request is a run of 16-byte segments, in blocks of 64 bytes: control {opcode and index, QPN and
  * length, signal/solicited/fence bits, immediate}, then a remote address for WRITE and READ (and
  * operands for atomics), then an inline segment {0x80000000 | length, bytes} or a pointer {length,
- * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline and take 1, 2, 3 and 4 blocks;
- * a longer one has 204 bytes inline and a pointer to the rest. A pointer of length 0 is
- * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with NOPs
- * of one block, so a request is contiguous, and BlueFlame can copy it directly.
+ * lkey, address}. Payloads up to 28, 92, 156 and 220 bytes are inline and take 1, 2, 3 and 4
+ * blocks; a longer one has 204 bytes inline and a pointer to the rest. A pointer of length 0 is
+ * never written. libmlx5 lets a request wrap around the ring's end. Here the end is filled with
+ * NOPs of one block, so a request is contiguous, and BlueFlame can copy it directly.
  *
  * Slots are counted in blocks. A request is signaled if the caller asks for it, or if
  * SQ_SIGNAL_INTERVAL blocks (half of a small queue) were posted without a signaled request. Its
@@ -32,9 +32,9 @@
  * run is expanded in place. (This is the layout of a CQ that libmlx5 creates; the layout with seven
  * mini-CQEs per CQE is for DEVX only.)
  *
- * The SRQ is a linked list that the device follows. A consumed receive is appended at its tail, in any
- * order. Receives without memory ({0, lkey 0x100}) are written once, so a refill only updates the
- * counter.
+ * The SRQ is a linked list that the device follows. A consumed receive is appended at its tail, in
+ * any order. Receives without memory ({0, lkey 0x100}) are written once, so a refill only updates
+ * the counter.
  */
 #ifndef MLX5DVL_INTERNAL_H
 #define MLX5DVL_INTERNAL_H

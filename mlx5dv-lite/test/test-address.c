@@ -27,7 +27,7 @@ static struct ibv_qp_attr asked(const struct sender *s)
 	return a;
 }
 
-static void the_first_active_port_is_taken(void)
+TEST(the_first_active_port_is_taken)
 {
 	struct mlx5dvl_ctx *ctx;
 
@@ -40,7 +40,7 @@ static void the_first_active_port_is_taken(void)
 }
 
 /* A port that requires a global route header, on a device without atomics. */
-static void a_virtual_function(void)
+TEST(a_virtual_function)
 {
 	struct ibv_qp_attr a;
 	struct sender s[2];
@@ -57,7 +57,7 @@ static void a_virtual_function(void)
 	close_pair(s);
 }
 
-static void an_ordinary_port(void)
+TEST(an_ordinary_port)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_3"};
 	struct ibv_qp_attr a;
@@ -79,7 +79,7 @@ static void an_ordinary_port(void)
 
 /* The default GID is the port's best (here index 1 on RoCE); the attribute can select each other
  * GID. */
-static void every_gid_can_be_named(void)
+TEST(every_gid_can_be_named)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_4"};
 	struct mlx5dvl_ctx *none;
@@ -102,7 +102,7 @@ static void every_gid_can_be_named(void)
 	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
 }
 
-static void partitions(void)
+TEST(partitions)
 {
 	struct mlx5dvl_ctx_attr ctx = {.device = "mlx5_2"};
 	struct mlx5dvl_ctx *none;
@@ -120,7 +120,7 @@ static void partitions(void)
 	CHECK_EQ(mlx5dvl_ctx_open(&ctx, &none), -EINVAL);
 }
 
-static void attributes_arrive(void)
+TEST(attributes_arrive)
 {
 	struct mlx5dvl_qp_attr attr = {.mtu = 2,
 		.timeout = 31,
@@ -151,7 +151,7 @@ static void attributes_arrive(void)
 	close_pair(s);
 }
 
-static void defaults_and_zeros(void)
+TEST(defaults_and_zeros)
 {
 	struct mlx5dvl_qp_attr attr = {0};
 	struct ibv_qp_attr a;
@@ -180,19 +180,4 @@ static void defaults_and_zeros(void)
 	attr.send_cq = s[0].cq;
 	CHECK_EQ(mlx5dvl_qp_create(s[0].ctx, &attr, &(struct mlx5dvl_qp *){NULL}), -EINVAL);
 	close_pair(s);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_first_active_port_is_taken),
-		TEST(a_virtual_function),
-		TEST(an_ordinary_port),
-		TEST(every_gid_can_be_named),
-		TEST(partitions),
-		TEST(attributes_arrive),
-		TEST(defaults_and_zeros),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -35,7 +35,7 @@ static uint64_t stamp_of_next(uint64_t *posted_p)
 }
 
 /* The software HCA's clock is CLOCK_MONOTONIC, so that the stamp can be compared. */
-static void stamps_are_between_post_and_poll(void)
+TEST(stamps_are_between_post_and_poll)
 {
 	uint64_t before = 0;
 
@@ -51,7 +51,7 @@ static void stamps_are_between_post_and_poll(void)
 }
 
 /* The relation is the same as in the vendor's library. */
-static void the_clock_is_the_vendors(void)
+TEST(the_clock_is_the_vendors)
 {
 	struct mlx5dv_clock_info info;
 	struct mlx5dvl_clock clock;
@@ -68,7 +68,7 @@ static void the_clock_is_the_vendors(void)
 }
 
 /* A clock of 41 bits, as on cards: the stamps wrap, and the fraction matters. */
-static void stamps_wrap(void)
+TEST(stamps_wrap)
 {
 	const struct mlx5dvl_clock clock = {.ns = 1000000,
 		.stamp = (1ull << 41) - 100,
@@ -80,15 +80,4 @@ static void stamps_wrap(void)
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, clock.stamp), 1000000 + 2);
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, 100), 1000000 + 2 + 200 * 64);
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, clock.stamp - 10), 1000000 - 10 * 64 + 2);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(stamps_are_between_post_and_poll),
-		TEST(the_clock_is_the_vendors),
-		TEST(stamps_wrap),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -87,7 +87,7 @@ static void recv_cqe(uint32_t imm)
 }
 
 /* Tries every fill level, from positions where the counter overflows. */
-static void owner_bit_wraps(void)
+TEST(owner_bit_wraps)
 {
 	static const uint32_t starts[] = {0, 1, DEPTH, DEPTH + 5, (1u << 24) - 100, 0u - 100};
 
@@ -117,7 +117,7 @@ static void owner_bit_wraps(void)
 	}
 }
 
-static void poll_stops_at_max(void)
+TEST(poll_stops_at_max)
 {
 	setup(true, 64, 0);
 	for (uint32_t i = 0; i < 10; i++)
@@ -131,7 +131,7 @@ static void poll_stops_at_max(void)
 	teardown();
 }
 
-static void fields_arrive(void)
+TEST(fields_arrive)
 {
 	static uint8_t buf[(DEPTH + 1) * 16];
 
@@ -156,7 +156,7 @@ static void fields_arrive(void)
 	teardown();
 }
 
-static void error_of_an_unsignaled_request(void)
+TEST(error_of_an_unsignaled_request)
 {
 	static const struct {
 		uint8_t syndrome;
@@ -195,7 +195,7 @@ static void error_of_an_unsignaled_request(void)
 }
 
 /* A request fails, and all later requests are flushed: each token is reported once, in order. */
-static void flush_reports_every_request(void)
+TEST(flush_reports_every_request)
 {
 	setup(false, 64, 0);
 	for (uint32_t i = 0; i < 20; i++)
@@ -219,7 +219,7 @@ static void flush_reports_every_request(void)
 	teardown();
 }
 
-static void error_of_a_receive(void)
+TEST(error_of_a_receive)
 {
 	setup(true, 64, 0);
 	plain_cqe(&cq,
@@ -236,7 +236,7 @@ static void error_of_a_receive(void)
 	teardown();
 }
 
-static void nobody_to_tell(void)
+TEST(nobody_to_tell)
 {
 	setup(false, 64, 0);
 	core.on_error = NULL;
@@ -303,7 +303,7 @@ static void on_recv_len(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_re
 	l->len[l->n++] = recv->len;
 }
 
-static void compressed_receives(void)
+TEST(compressed_receives)
 {
 	uint64_t rand = test_seed();
 	uint32_t lens[DEPTH];
@@ -343,7 +343,7 @@ static void compressed_receives(void)
 	}
 }
 
-static void compressed_sends(void)
+TEST(compressed_sends)
 {
 	uint64_t rand = test_seed();
 	uint16_t counters[DEPTH];
@@ -379,7 +379,7 @@ static void compressed_sends(void)
 
 /* ---- QPs that go away ---- */
 
-static void completions_of_a_dead_qp_are_dropped(void)
+TEST(completions_of_a_dead_qp_are_dropped)
 {
 	struct plain_qp other, again;
 	uint32_t lens[3] = {1, 2, 3};
@@ -418,7 +418,7 @@ static void end_qp(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_recv *r
 	core_remove_qp(&core, q);
 }
 
-static void a_handler_may_end_its_qp(void)
+TEST(a_handler_may_end_its_qp)
 {
 	uint32_t calls = 0;
 
@@ -429,23 +429,4 @@ static void a_handler_may_end_its_qp(void)
 	CHECK_EQ(calls, 1);
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 5);
 	teardown();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(owner_bit_wraps),
-		TEST(poll_stops_at_max),
-		TEST(fields_arrive),
-		TEST(error_of_an_unsignaled_request),
-		TEST(flush_reports_every_request),
-		TEST(error_of_a_receive),
-		TEST(nobody_to_tell),
-		TEST(compressed_receives),
-		TEST(compressed_sends),
-		TEST(completions_of_a_dead_qp_are_dropped),
-		TEST(a_handler_may_end_its_qp),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -308,7 +308,7 @@ static void failing_traffic(struct pair *p)
 	CHECK_EQ(p->sends.seen.n, 80);
 }
 
-static void completions_read_as_the_vendor_reads_them(void)
+TEST(completions_read_as_the_vendor_reads_them)
 {
 	struct mlx5dvl_ctx *ctx;
 	static struct pair pair;
@@ -325,11 +325,4 @@ static void completions_read_as_the_vendor_reads_them(void)
 		pair_close(&pair);
 	}
 	mlx5dvl_ctx_close(ctx);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(completions_read_as_the_vendor_reads_them)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

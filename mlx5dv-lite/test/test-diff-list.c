@@ -152,13 +152,13 @@ static void open_lists(enum mlx5dvl_qp_type type)
 	open_twins(type, 256, MLX5DVL_GRH_BYTES + 4 * MAX_PLACE);
 }
 
-static void lists_have_the_vendors_bytes(const void *type)
+static void lists_have_the_vendors_bytes(enum mlx5dvl_qp_type type)
 {
 	uint64_t n = LISTS * (getenv("SOAK") ? 10 : 1);
 	struct progress p = {0};
 
 	rand_state = test_seed();
-	open_lists(*(const enum mlx5dvl_qp_type *)type);
+	open_lists(type);
 	for (uint64_t i = 1; i <= n; i++) {
 		struct request r = random_request(i);
 		int32_t left = t.ours->left;
@@ -180,12 +180,16 @@ static void lists_have_the_vendors_bytes(const void *type)
 	close_twins();
 }
 
+TEST_WITH(rc_lists, lists_have_the_vendors_bytes, MLX5DVL_RC);
+TEST_WITH(uc_lists, lists_have_the_vendors_bytes, MLX5DVL_UC);
+TEST_WITH(ud_lists, lists_have_the_vendors_bytes, MLX5DVL_UD);
+
 static int post_one(struct mlx5dvl_list l)
 {
 	return mlx5dvl_post_list(t.ours, &l);
 }
 
-static void wrong_lists_are_refused(void)
+TEST(wrong_lists_are_refused)
 {
 	struct mlx5dvl_sge sge[MLX5DVL_LIST_MAX + 1] = {0};
 	struct mlx5dvl_qp_info info;
@@ -226,7 +230,7 @@ static void wrong_lists_are_refused(void)
 	close_twins();
 }
 
-static void full_queues_say_so(void)
+TEST(full_queues_say_so)
 {
 	struct mlx5dvl_list l = {.opcode = MLX5DVL_WRITE};
 	uint32_t posted = 0;
@@ -240,20 +244,4 @@ static void full_queues_say_so(void)
 	CHECK_EQ(posted, t.ours->depth);
 	CHECK_EQ(mlx5dvl_post_list(t.ours, &l), -EAGAIN);
 	close_twins();
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST_WITH(rc_lists, lists_have_the_vendors_bytes,
-			&(enum mlx5dvl_qp_type){MLX5DVL_RC}),
-		TEST_WITH(uc_lists, lists_have_the_vendors_bytes,
-			&(enum mlx5dvl_qp_type){MLX5DVL_UC}),
-		TEST_WITH(ud_lists, lists_have_the_vendors_bytes,
-			&(enum mlx5dvl_qp_type){MLX5DVL_UD}),
-		TEST(wrong_lists_are_refused),
-		TEST(full_queues_say_so),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

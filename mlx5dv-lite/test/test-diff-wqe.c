@@ -100,7 +100,7 @@ static void one_operation(uint64_t i, bool last, struct progress *p)
 	p->to_receive += 2 * consumes_receive(op.opcode);
 }
 
-static void requests_have_the_vendors_bytes(void)
+TEST(requests_have_the_vendors_bytes)
 {
 	uint64_t ops = OPS * (getenv("SOAK") ? 10 : 1);
 	const char *mode = getenv("SOFTHCA_MODE");
@@ -126,11 +126,4 @@ static void requests_have_the_vendors_bytes(void)
 	CHECK(p.arrived.n > ops / 2);
 	CHECK_EQ(mlx5dvl_qp_status(t.ours), 0);
 	close_twins();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(requests_have_the_vendors_bytes)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -88,7 +88,7 @@ static void no_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 }
 
 /* The QPs fail before they are destroyed, so that each causes an event that is not read. */
-static void whoever_ignores_events_loses_no_qp(void)
+TEST(whoever_ignores_events_loses_no_qp)
 {
 	struct mlx5dvl_qp *qp[2];
 
@@ -108,7 +108,7 @@ static void whoever_ignores_events_loses_no_qp(void)
 }
 
 /* Many QPs that exist fail, and the device fails after their events. */
-static void many_events_hide_none(void)
+TEST(many_events_hide_none)
 {
 	enum { PAIRS = 40 };
 	struct mlx5dvl_qp *qp[PAIRS][2], *of;
@@ -140,7 +140,7 @@ static void many_events_hide_none(void)
 }
 
 /* A program that sleeps on the descriptor is woken by an event that a destruction has read. */
-static void the_descriptor_knows_what_was_read(void)
+TEST(the_descriptor_knows_what_was_read)
 {
 	struct mlx5dvl_qp *qp[2], *of;
 
@@ -163,7 +163,7 @@ static void the_descriptor_knows_what_was_read(void)
 }
 
 /* The events of a destroyed QP are dropped, and the descriptor is not readable any more. */
-static void nothing_is_told_of_a_destroyed_qp(void)
+TEST(nothing_is_told_of_a_destroyed_qp)
 {
 	struct mlx5dvl_qp *a[2], *b[2];
 
@@ -182,7 +182,7 @@ static void nothing_is_told_of_a_destroyed_qp(void)
 
 /* Only one event of each kind is kept if the events are not consumed; the last event shows the
  * present state. */
-static void the_newest_event_counts(void)
+TEST(the_newest_event_counts)
 {
 	struct mlx5dvl_qp *qp[2];
 
@@ -202,7 +202,7 @@ static void the_newest_event_counts(void)
 }
 
 /* The room in the send CQ is free again after a second, and not before. */
-static void a_device_that_never_tells_is_not_waited_for(void)
+TEST(a_device_that_never_tells_is_not_waited_for)
 {
 	struct mlx5dvl_qp *qp[2], *other;
 	struct mlx5dvl_qp_attr attr = {.sq_depth = SQ};
@@ -224,18 +224,4 @@ static void a_device_that_never_tells_is_not_waited_for(void)
 	CHECK_EQ(mlx5dvl_ctx_retired(h.ctx), 0);
 	mlx5dvl_qp_destroy(other);
 	hca_close(&h);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(whoever_ignores_events_loses_no_qp),
-		TEST(many_events_hide_none),
-		TEST(the_descriptor_knows_what_was_read),
-		TEST(nothing_is_told_of_a_destroyed_qp),
-		TEST(the_newest_event_counts),
-		TEST(a_device_that_never_tells_is_not_waited_for),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -52,7 +52,7 @@ static void moves(uint8_t opcode, uint32_t len, unsigned flags, uint64_t seed)
 	CHECK(!send || !memcmp(g->buf, src, len));
 }
 
-static void every_request_moves_its_payload(void)
+TEST(every_request_moves_its_payload)
 {
 	static const uint8_t opcodes[] = {MLX5DVL_WRITE, MLX5DVL_WRITE_IMM, MLX5DVL_READ,
 		MLX5DVL_SEND, MLX5DVL_SEND_IMM};
@@ -73,7 +73,7 @@ static void every_request_moves_its_payload(void)
 	}
 }
 
-static void atomics_return_the_old_value(void)
+TEST(atomics_return_the_old_value)
 {
 	uint64_t *result, *word, seed = test_seed();
 
@@ -114,7 +114,7 @@ static void one_error(uint64_t token, int err, struct mlx5dvl_qp *qp)
 
 /* The requests are unsignaled, so that only their errors are reported; a second pair keeps
  * working. */
-static void errors_of_unsignaled_requests(void)
+TEST(errors_of_unsignaled_requests)
 {
 	for (int what = 0; what < 5; what++) {
 		open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
@@ -148,7 +148,7 @@ static void errors_of_unsignaled_requests(void)
 	}
 }
 
-static void a_peer_without_rights(void)
+TEST(a_peer_without_rights)
 {
 	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){.no_remote = true});
 	mlx5dvl_post_write(duo.a, duo.h.mem, 0, 8, (uintptr_t)duo.h.mem + DST, duo.h.mr.rkey, 0, 7);
@@ -159,7 +159,7 @@ static void a_peer_without_rights(void)
 	close_duo();
 }
 
-static void a_peer_that_is_gone(void)
+TEST(a_peer_that_is_gone)
 {
 	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){.timeout = 8, .retry_cnt = 1});
 	mlx5dvl_qp_destroy(duo.b);
@@ -172,7 +172,7 @@ static void a_peer_that_is_gone(void)
 	close_duo();
 }
 
-static void a_peer_without_receives(void)
+TEST(a_peer_without_receives)
 {
 	open_duo(&(struct hca_attr){.srq_depth = 3},
 		&(struct mlx5dvl_qp_attr){.rnr_retry = 1, .min_rnr_timer = 1});
@@ -186,7 +186,7 @@ static void a_peer_without_receives(void)
 
 /* A request fails, and the rest of four queues is full: every request has its completion, in a CQ
  * that is exactly as deep as the four queues together. */
-static void full_queues_are_flushed_without_overrun(void)
+TEST(full_queues_are_flushed_without_overrun)
 {
 	struct mlx5dvl_qp *qp[4][2];
 	struct hca *h = &duo.h;
@@ -225,7 +225,7 @@ static void full_queues_are_flushed_without_overrun(void)
 }
 
 /* The values are those that the driver shows; an invalid name is refused. */
-static void counters_of_the_port(void)
+TEST(counters_of_the_port)
 {
 	static const char *const wrong[] = {"", "../state", "counters/port_rcv_packets", ".",
 		"port_rcv_packets/../../../node_guid"};
@@ -246,7 +246,7 @@ static void counters_of_the_port(void)
 	close_duo();
 }
 
-static void to_error_flushes(void)
+TEST(to_error_flushes)
 {
 	open_duo(&(struct hca_attr){.srq_depth = 2}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 0; i < 5; i++) /* the third and later ones wait for receives */
@@ -267,21 +267,4 @@ static void to_error_flushes(void)
 		CHECK_EQ(duo.h.errors[i].err, -ECANCELED);
 	}
 	close_duo();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_request_moves_its_payload),
-		TEST(atomics_return_the_old_value),
-		TEST(errors_of_unsignaled_requests),
-		TEST(a_peer_without_rights),
-		TEST(a_peer_that_is_gone),
-		TEST(a_peer_without_receives),
-		TEST(full_queues_are_flushed_without_overrun),
-		TEST(counters_of_the_port),
-		TEST(to_error_flushes),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -7,7 +7,7 @@
 #include "device.h"
 #include "duo.h"
 
-static void wrong_attributes(void)
+TEST(wrong_attributes)
 {
 	struct mlx5dvl_ctx *ctx;
 	struct mlx5dvl_cq *cq, *small;
@@ -58,7 +58,7 @@ static void wrong_attributes(void)
 	hca_close(&duo.h);
 }
 
-static void objects_in_use_stay(void)
+TEST(objects_in_use_stay)
 {
 	open_duo(&(struct hca_attr){0}, &(struct mlx5dvl_qp_attr){0});
 	CHECK_EQ(mlx5dvl_srq_destroy(duo.h.srq), -EBUSY);
@@ -71,7 +71,7 @@ static void objects_in_use_stay(void)
 	mlx5dvl_ctx_close(NULL);
 }
 
-static void connect_checks_its_peer(void)
+TEST(connect_checks_its_peer)
 {
 	struct mlx5dvl_qp_info good, bad[7];
 
@@ -102,7 +102,7 @@ static void connect_checks_its_peer(void)
 }
 
 /* Sizes that are not set have the defaults of the manual. */
-static void sizes_have_defaults(void)
+TEST(sizes_have_defaults)
 {
 	struct mlx5dvl_cq *send, *recv, *least;
 	struct mlx5dvl_ctx *ctx;
@@ -133,7 +133,7 @@ static void sizes_have_defaults(void)
 
 /* The attributes of a program that was compiled for a later version: they have one more field,
  * which is set. */
-static void programs_of_a_later_version(void)
+TEST(programs_of_a_later_version)
 {
 	struct {
 		struct mlx5dvl_ctx_attr attr;
@@ -176,7 +176,7 @@ static void programs_of_a_later_version(void)
 }
 
 /* The receive CQ has exactly one CQE per receive. */
-static void a_tight_receive_cq_does_not_overrun(void)
+TEST(a_tight_receive_cq_does_not_overrun)
 {
 	uint32_t n = 0, goal = getenv("SOFTHCA_CHAOS") ? 20000 : getenv("SOAK") ? 1000000 : 200000;
 	uint64_t sum = 0, sent = 0;
@@ -205,7 +205,7 @@ static void a_tight_receive_cq_does_not_overrun(void)
 }
 
 /* 17 QPs post in turns and in batches of random length; each sees its own messages. */
-static void many_qps_share_a_context(void)
+TEST(many_qps_share_a_context)
 {
 	struct mlx5dvl_qp *qp[17][2];
 	uint32_t per_qp[17] = {0};
@@ -251,7 +251,7 @@ static uint32_t pending(const struct mlx5dvl_cq *cq, uint32_t qpn)
 
 /* A QP is destroyed while completions are pending: its receives are not lost, other QPs are not
  * affected, and a QP that gets the same number receives nothing of them. */
-static void destroyed_with_completions_pending(void)
+TEST(destroyed_with_completions_pending)
 {
 	struct mlx5dvl_qp *more[2], *c;
 
@@ -326,7 +326,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static void two_threads_two_contexts(void)
+TEST(two_threads_two_contexts)
 {
 	static struct worker w[2];
 
@@ -353,7 +353,7 @@ static bool readable(struct mlx5dvl_cq *cq, int timeout_ms)
 	return poll(&p, 1, timeout_ms) == 1;
 }
 
-static void an_armed_cq_tells_once(void)
+TEST(an_armed_cq_tells_once)
 {
 	open_duo(&(struct hca_attr){.events = true}, &(struct mlx5dvl_qp_attr){0});
 	for (uint32_t i = 1; i <= 10; i++) {
@@ -371,22 +371,4 @@ static void an_armed_cq_tells_once(void)
 		wait_recv(&duo.h, &duo.got, 3 * i);
 	}
 	close_duo();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(wrong_attributes),
-		TEST(objects_in_use_stay),
-		TEST(connect_checks_its_peer),
-		TEST(sizes_have_defaults),
-		TEST(programs_of_a_later_version),
-		TEST(a_tight_receive_cq_does_not_overrun),
-		TEST(many_qps_share_a_context),
-		TEST(destroyed_with_completions_pending),
-		TEST(two_threads_two_contexts),
-		TEST(an_armed_cq_tells_once),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -6,7 +6,7 @@
 #include "support/test.h"
 #include "mlx5dvl.h"
 
-static void a_device_that_is_not_there(void)
+TEST(a_device_that_is_not_there)
 {
 	struct mlx5dvl_ctx *ctx = NULL;
 
@@ -14,11 +14,4 @@ static void a_device_that_is_not_there(void)
 		-ENODEV);
 	CHECK(!ctx);
 	mlx5dvl_ctx_close(ctx);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(a_device_that_is_not_there)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -153,7 +153,7 @@ static void peer_dies(struct end *e, pid_t child)
 	CHECK_EQ(mlx5dvl_qp_status(e->qp), -ETIMEDOUT);
 }
 
-static void a_stream_each_way_until_a_death(void)
+TEST(a_stream_each_way_until_a_death)
 {
 	uint32_t goal = getenv("SOAK") ? 300000 : 20000;
 	uint64_t seed = test_seed();
@@ -179,11 +179,4 @@ static void a_stream_each_way_until_a_death(void)
 	peer_dies(&end, child);
 	finish(&end);
 	printf("%u messages each way\n", goal);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(a_stream_each_way_until_a_death)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

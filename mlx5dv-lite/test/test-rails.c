@@ -31,7 +31,7 @@ static void rail_open(struct rail *r, const char *device, int gid_index)
 
 static const uint8_t no_gid[16];
 
-static void addressing_follows_the_link(void)
+TEST(addressing_follows_the_link)
 {
 	static const uint8_t ipv4[12] = {[10] = 0xff, [11] = 0xff};
 	struct rail roce, ib, global;
@@ -69,7 +69,7 @@ static void a_message_on_each(const char *device, int gid_index)
 	sender_close(&b.s);
 }
 
-static void messages_on_all(void)
+TEST(messages_on_all)
 {
 	a_message_on_each(NULL, 0);
 	a_message_on_each("mlx5_0", 1);
@@ -78,7 +78,7 @@ static void messages_on_all(void)
 	a_message_on_each("mlx5_2", 0);
 }
 
-static void devices_are_listed(void)
+TEST(devices_are_listed)
 {
 	char names[3][MLX5DVL_NAME_LEN];
 
@@ -87,7 +87,7 @@ static void devices_are_listed(void)
 	CHECK(!strcmp(names[0], "mlx5_0") && !strcmp(names[2], "mlx5_2"));
 }
 
-static void a_port_tells_its_link(void)
+TEST(a_port_tells_its_link)
 {
 	struct mlx5dvl_ctx *roce = open_one("mlx5_0", 0), *ib = open_one("mlx5_1", 0);
 	struct mlx5dvl_port port;
@@ -124,7 +124,7 @@ static void link_of(const char *device, const char *state)
 	CHECK_EQ(system(command), 0);
 }
 
-static void a_cable_is_pulled(void)
+TEST(a_cable_is_pulled)
 {
 	struct mlx5dvl_ctx *ctx = open_one("mlx5_1", 0), *other = open_one("mlx5_0", 0);
 	struct mlx5dvl_port port;
@@ -140,17 +140,4 @@ static void a_cable_is_pulled(void)
 	CHECK_EQ(mlx5dvl_ctx_event(other), MLX5DVL_EVENT_NONE);
 	mlx5dvl_ctx_close(ctx);
 	mlx5dvl_ctx_close(other);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(addressing_follows_the_link),
-		TEST(messages_on_all),
-		TEST(devices_are_listed),
-		TEST(a_port_tells_its_link),
-		TEST(a_cable_is_pulled),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -141,7 +141,7 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 	teardown();
 }
 
-static void bytes_of_every_request(void)
+TEST(bytes_of_every_request)
 {
 	static const uint32_t lens[] = {0, 1, 7, 8, 11, 12, 13, 27, 28, 29, 32, 64, 203, 204, 205,
 		219, 220, 221, 236, 237, 1024, 4096};
@@ -153,7 +153,7 @@ static void bytes_of_every_request(void)
 }
 
 /* For a constant length the compiler lays out the request: the bytes must be the same. */
-static void constant_lengths(void)
+TEST(constant_lengths)
 {
 	uint8_t want[256];
 
@@ -170,7 +170,7 @@ static void constant_lengths(void)
 
 /* The caller writes the payload: the bytes are the same for every length and place in the ring.
  * This is allowed only if no NOPs are necessary. */
-static void payload_written_in_place(void)
+TEST(payload_written_in_place)
 {
 	uint8_t want[256];
 
@@ -211,7 +211,7 @@ static void payload_written_in_place(void)
 	teardown();
 }
 
-static void ring_end_is_filled_with_nops(void)
+TEST(ring_end_is_filled_with_nops)
 {
 	uint8_t want[256];
 
@@ -232,7 +232,7 @@ static void ring_end_is_filled_with_nops(void)
 	teardown();
 }
 
-static void refuses_before_and_after_connection(void)
+TEST(refuses_before_and_after_connection)
 {
 	setup(16, false);
 	q.qp.limit = q.qp.stop = 0;
@@ -319,7 +319,7 @@ static void post_random(struct model *m, uint64_t *rand)
 	CHECK(mlx5dvl_sq_room(&m->q.qp) > 0);
 }
 
-static void slots_are_accounted(void)
+TEST(slots_are_accounted)
 {
 	uint64_t rand = test_seed();
 
@@ -357,7 +357,7 @@ static void slots_are_accounted(void)
 	core_fini(&core);
 }
 
-static void one_completion_in_64_blocks(void)
+TEST(one_completion_in_64_blocks)
 {
 	uint32_t signaled = 0;
 
@@ -370,7 +370,7 @@ static void one_completion_in_64_blocks(void)
 	teardown();
 }
 
-static void doorbell_of_a_batch(void)
+TEST(doorbell_of_a_batch)
 {
 	setup(64, true);
 	memset(bf_memory, 0xee, sizeof(bf_memory));
@@ -391,7 +391,7 @@ static void doorbell_of_a_batch(void)
 	teardown();
 }
 
-static void blueflame_of_a_single_request(void)
+TEST(blueflame_of_a_single_request)
 {
 	setup(64, true);
 	for (uint32_t i = 0; i < 8; i++) {
@@ -410,7 +410,7 @@ static void blueflame_of_a_single_request(void)
 	teardown();
 }
 
-static void qps_share_the_turn_of_a_register(void)
+TEST(qps_share_the_turn_of_a_register)
 {
 	static uint8_t registers[4][512];
 	struct plain_qp qs[17];
@@ -441,7 +441,7 @@ static void qps_share_the_turn_of_a_register(void)
 	core_fini(&core);
 }
 
-static void without_blueflame_every_doorbell_is_8_bytes(void)
+TEST(without_blueflame_every_doorbell_is_8_bytes)
 {
 	setup(16, false);
 	for (uint32_t i = 0; i < 3; i++) {
@@ -457,7 +457,7 @@ static void without_blueflame_every_doorbell_is_8_bytes(void)
 
 /* QP numbers from the whole range, as devices assign them: the table's memory for a QP is freed
  * with the QP. */
-static void tables_of_qps_that_are_gone(void)
+TEST(tables_of_qps_that_are_gone)
 {
 	enum { LIVE = 3, LEAVES = (1 << 24) / MLX5DVL_QPN_LEAF_ };
 	struct mlx5dvl_qp qp[LIVE] = {0}, same;
@@ -486,24 +486,4 @@ static void tables_of_qps_that_are_gone(void)
 	core_remove_qp(&core, &same);
 	CHECK_EQ(core_leaves(&core), 0);
 	core_fini(&core);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_of_every_request),
-		TEST(constant_lengths),
-		TEST(payload_written_in_place),
-		TEST(ring_end_is_filled_with_nops),
-		TEST(refuses_before_and_after_connection),
-		TEST(slots_are_accounted),
-		TEST(one_completion_in_64_blocks),
-		TEST(doorbell_of_a_batch),
-		TEST(blueflame_of_a_single_request),
-		TEST(qps_share_the_turn_of_a_register),
-		TEST(without_blueflame_every_doorbell_is_8_bytes),
-		TEST(tables_of_qps_that_are_gone),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -5,7 +5,7 @@
 
 enum { DEPTH = 61, QPN = 77 };
 
-static void receives_are_written_once(void)
+TEST(receives_are_written_once)
 {
 	const struct mlx5dvl_srq_attr none = {.depth = DEPTH};
 	uint8_t *wqes = plain_alloc((DEPTH + 1) * 32), buf[64];
@@ -97,7 +97,7 @@ static void list_is_whole(struct device *d)
 	}
 }
 
-static void list_survives_refills_out_of_order(void)
+TEST(list_survives_refills_out_of_order)
 {
 	const struct mlx5dvl_srq_attr attr = {.depth = DEPTH};
 	bool emulated = getenv("MESON_EXE_WRAPPER"); /* an instruction-set emulator is slow */
@@ -141,7 +141,7 @@ static void list_survives_refills_out_of_order(void)
 	free(d.wqes);
 }
 
-static void table_finds_what_was_added(void)
+TEST(table_finds_what_was_added)
 {
 	static const uint32_t qpns[] = {1, 0xfff, 0x1000, 0x1001, 0x7ff000, 0xffffff};
 	struct mlx5dvl_qp qp[ARRAY_SIZE(qpns)], twin;
@@ -164,7 +164,7 @@ static void table_finds_what_was_added(void)
 	core_fini(&core);
 }
 
-static void registers_are_known_by_address(void)
+TEST(registers_are_known_by_address)
 {
 	static uint8_t reg[BF_REGISTERS + 1];
 	struct mlx5dvl_bf *a, *b;
@@ -180,16 +180,4 @@ static void registers_are_known_by_address(void)
 	}
 	CHECK_EQ(core_get_bf(&core, reg + BF_REGISTERS, 256, &b), -ENOMEM);
 	core_fini(&core);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(receives_are_written_once),
-		TEST(list_survives_refills_out_of_order),
-		TEST(table_finds_what_was_added),
-		TEST(registers_are_known_by_address),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

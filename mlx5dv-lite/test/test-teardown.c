@@ -57,7 +57,7 @@ static void churn(int times)
 	}
 }
 
-static void the_srq_keeps_its_depth(void)
+TEST(the_srq_keeps_its_depth)
 {
 	hca_open(&h, &(struct hca_attr){.srq_depth = DEPTH, .recv_size = SIZE});
 	expect_depth();
@@ -68,7 +68,7 @@ static void the_srq_keeps_its_depth(void)
 }
 
 /* Events that the library has read early are reported later, except those of destroyed QPs. */
-static void other_events_are_kept(void)
+TEST(other_events_are_kept)
 {
 	struct mlx5dvl_qp *qp[2], *other[2], *of;
 
@@ -89,7 +89,7 @@ static void other_events_are_kept(void)
 }
 
 /* A program that never reads events can also destroy and close everything. */
-static void closing_waits_for_nobody(void)
+TEST(closing_waits_for_nobody)
 {
 	struct mlx5dvl_qp *qp[2];
 
@@ -98,15 +98,4 @@ static void closing_waits_for_nobody(void)
 	CHECK_EQ(mlx5dvl_cq_destroy(h.rcq), -EBUSY);
 	destroy_both(qp, false);
 	hca_close(&h);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(the_srq_keeps_its_depth),
-		TEST(other_events_are_kept),
-		TEST(closing_waits_for_nobody),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -130,7 +130,7 @@ static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv 
 	++*(uint64_t *)arg;
 }
 
-static void what_was_posted_is_what_was_executed(void)
+TEST(what_was_posted_is_what_was_executed)
 {
 	struct tally t = {0};
 	uint64_t sent = 0, received = 0, laps;
@@ -265,19 +265,9 @@ static void compressed_completions(uint32_t cqe_size)
 	hca_close(&h);
 }
 
-static void compressed_completions_are_those_recorded(void)
+TEST(compressed_completions_are_those_recorded)
 {
 	rand_state = test_seed();
 	compressed_completions(64);
 	compressed_completions(128);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(what_was_posted_is_what_was_executed),
-		TEST(compressed_completions_are_those_recorded),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
