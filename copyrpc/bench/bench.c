@@ -6,15 +6,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
-
-/* Flushes the output, which may still fail. */
-static void finish_output(void)
-{
-	if (!fflush(stdout) && !ferror(stdout))
-		return;
-	fputs("copyrpc-bench: standard output: give one that can be written\n", stderr);
-	exit(1);
-}
+#include "base/output.h"
 
 _Noreturn void refuse(const char *format, ...)
 {
@@ -115,13 +107,11 @@ void options_parse(struct options *o, int argc, char **argv)
 
 	*o = (struct options){.host = NULL};
 	first = args_read(&args, argc, argv, o);
-	if (!first) {
-		finish_output();
-		exit(0);
-	}
 	o->host = first > 0 && first < argc ? argv[first] : NULL;
-	if (first < 0 || check(&args, o))
-		refuse("%s", why);
+	if (first > 0 && check(&args, o))
+		first = -EINVAL;
+	if (first <= 0)
+		exit(output_end("copyrpc-bench", args_status("copyrpc-bench", why, first)));
 }
 
 /* -------------------------------------------------------------------- results */
@@ -170,15 +160,8 @@ void report(const struct options *o, const struct result *r)
 
 void report_end(const struct options *o)
 {
-	bool failed = false;
+	int status = output_close("copyrpc-bench", "--json", o->json, 0);
 
-	if (o->json && o->json != stdout) {
-		failed |= ferror(o->json) != 0;
-		failed |= fclose(o->json) != 0;
-	}
-	if (failed) {
-		fputs("copyrpc-bench: --json: give a file that can be written\n", stderr);
+	if (output_end("copyrpc-bench", status))
 		exit(1);
-	}
-	finish_output();
 }

@@ -59,13 +59,6 @@ struct guest {
 	size_t got;
 };
 
-static struct tcp_guest *guest_open(void *arg)
-{
-	struct guest *g = calloc(1, sizeof(*g));
-
-	return g ? &g->tcp : NULL;
-}
-
 static int guest_step(void *arg, struct tcp_guest *tcp)
 {
 	struct guest *g = container_of(tcp, struct guest, tcp);
@@ -81,18 +74,10 @@ static int guest_step(void *arg, struct tcp_guest *tcp)
 	return -EPROTONOSUPPORT;
 }
 
-static void guest_close(void *arg, struct tcp_guest *tcp)
-{
-	free(container_of(tcp, struct guest, tcp));
-}
-
 /* Waits for the first client. Other connections neither delay it nor end the program. */
 static int accept_client(int listener)
 {
-	struct tcp_crowd crowd = {.open = guest_open,
-		.step = guest_step,
-		.close = guest_close,
-		.most = GUESTS};
+	struct tcp_crowd crowd = {.size = sizeof(struct guest), .step = guest_step, .most = GUESTS};
 	struct tcp_guest *g;
 	int fd, err;
 
@@ -106,7 +91,7 @@ static int accept_client(int listener)
 			fail("listen", err);
 	}
 	fd = g->fd;
-	guest_close(NULL, g);
+	free(g);
 	tcp_crowd_fini(&crowd);
 	return fd;
 }
@@ -140,14 +125,6 @@ static _Noreturn void client_left(const struct options *o)
 	fail("the client left before the end, see what it says", ECONNRESET);
 }
 
-static uint64_t cpu_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-	return (uint64_t)t.tv_sec * NSEC_PER_SEC + (uint64_t)t.tv_nsec;
-}
-
 /* 's' on the control line asks for the counts, 'n' for the next implementation. */
 static void serve_one(const struct options *o, const struct impl *impl, const struct plan *p,
 	int fd)
@@ -174,7 +151,7 @@ static void serve_one(const struct options *o, const struct impl *impl, const st
 			client_left(o);
 		if (c == 's') {
 			counts = impl->counts(self);
-			counts.cpu_ns = cpu_ns();
+			counts.cpu_ns = clock_cpu_ns();
 			counts.wakes = wakes;
 			put(fd, &counts, sizeof(counts));
 			c = 0;

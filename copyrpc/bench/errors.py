@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "test/support"))
 import strangers  # noqa: E402
+from ports import free_port  # noqa: E402
 
 GUARD = 60  # seconds until a program counts as hung
 
@@ -30,12 +31,6 @@ def fails(want, pattern, *args, head=(), out=subprocess.DEVNULL):
     argv = [*head, bench, *args]
     r = subprocess.run(argv, stdout=out, stderr=subprocess.PIPE, text=True, timeout=GUARD)
     judge(argv, r.returncode, r.stderr, want, pattern)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("localhost", 0))
-        return s.getsockname()[1]
 
 
 def connect(port, server):
@@ -110,8 +105,8 @@ if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infi
     if [r.split()[4] for r in rows] != ["1", "2", "4"]:
         sys.exit(f"not a line for each queue depth: {rows}")
 with open("/dev/full", "w") as full:
-    fails(1, "standard output: give", "--help", out=full)
-    fails(1, "standard output: give", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
+    fails(1, "standard output: No space", "--help", out=full)
+    fails(1, "standard output: No space", "--fork", "-D", "0.01", "-q", "1", head=hca, out=full)
 server_says("client left", lambda s: s.sendall(hello()))
 for options in {"allowance": 1 << 31}, {"endpoints": 1 << 31}, {"endpoints": 16384, "ring_size": 1 << 30}:
     server_says("the client's options", lambda s: s.sendall(plan(**options)))

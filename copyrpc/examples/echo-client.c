@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * echo-client PORT [ADDRESS]: makes 10,000 calls of different lengths, up to 64 at a time, and
+ * copyrpc-echo-client PORT [ADDRESS]: makes 10,000 calls of different lengths, up to 64 at a time, and
  * checks that each response equals its request.
  */
 #include <sched.h>
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 	struct copyrpc_ep *ep;
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: echo-client PORT [ADDRESS]\n");
+		fprintf(stderr, "usage: copyrpc-echo-client PORT [ADDRESS]\n");
 		return 2;
 	}
 	ctx = open_device(argv);

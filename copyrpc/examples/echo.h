@@ -29,6 +29,7 @@ static inline struct copyrpc_ctx *open_device(char **argv)
 		setenv("ECHO_UNDER_SOFTHCA", "1", 1);
 		execlp("softhca-run", "softhca-run", argv[0], argv[1], argv[1] ? argv[2] : NULL,
 			(char *)NULL);
+		perror("softhca-run");
 	}
 	check(rc, "context");
 	return ctx;

@@ -36,7 +36,8 @@
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only functions that
- * create, connect, destroy, register or deregister make system calls. copyrpc_req_detach(), and the
+ * create, connect, destroy, register or deregister make system calls, and polls while connections
+ * over TCP are made or expected (copyrpc_tcp.h): a few each millisecond. copyrpc_req_detach(), and the
  * first raw operation of an endpoint, allocate memory. Polls read the clock through the vDSO, at
  * intervals from ten microseconds to some milliseconds.
  *
@@ -410,7 +411,8 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
 /*
  * A context has a descriptor that becomes readable when there is something to poll for, so that a
  * program can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up:
- * empty copyrpc_recv() and copyrpc_raw_recv(), arm, and sleep only if that returned 0.
+ * empty copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h), arm, and
+ * sleep only if that returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -437,8 +439,8 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
  * event; polls without an event do not disarm it.
  *
  * A loop that polls a bounded number of times must call this function before it sleeps. A context
- * whose last call has ended, and whose peers send nothing, has no next event: a loop that ends after
- * the last response must check that before it arms.
+ * whose last call has ended, and whose peers send nothing, has no next event: a loop that ends
+ * after the last response must check that before it arms.
  */
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 

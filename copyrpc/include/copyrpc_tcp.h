@@ -5,37 +5,50 @@
  * Programs that have another channel (PMIx, MPI, a file) use copyrpc_ep_info() and
  * copyrpc_ep_connect() instead.
  *
- *	copyrpc_tcp_listen(NULL, 4711, &listener);                       // server
- *	copyrpc_accept(ctx, NULL, listener, 5000, &ep);
+ * A program that has other work connects inside copyrpc_poll():
+ *
+ *	copyrpc_tcp_listen(NULL, 4711, &listener);
+ *	copyrpc_listen(ctx, NULL, listener, 0);                          // others may connect
+ *	copyrpc_dial(ctx, NULL, "server", 4711, 5000, 7);                // token 7
+ *	for (;;) {
+ *		copyrpc_poll(ctx, on_response, NULL);
+ *		while (copyrpc_event_recv(ctx, &event, sizeof(event)))
+ *			handle(&event);                                  // UP: event.ep is ready
+ *		...                                                      // copyrpc_recv(), sleep
+ *	}
+ *
+ * A program that has nothing else to do waits:
+ *
+ *	copyrpc_accept(ctx, NULL, listener, 5000, &ep);                  // server
  *
  *	copyrpc_connect(ctx, NULL, "server", 4711, 5000, &ep);           // client
  *	...                                                              // copyrpc_ep_status() != 0:
  *	copyrpc_reconnect(ep, "server", 4711, 5000, &ep);
  *
- * Time limits are in milliseconds and hold for the whole function; -1: none. The resolution of a
- * host's name is not limited. These functions wait in poll(2) and do not poll the context, so its
- * other endpoints make no progress meanwhile: call copyrpc_accept() when poll(2) reports that the
- * listener is readable, and again after -EAGAIN.
+ * Time limits are in milliseconds and hold for the whole function or dial; -1: none. The resolution
+ * of a host's name is not limited; an address in numbers needs none. The functions that wait do not
+ * poll the endpoints of the context, which make no progress meanwhile; but its other listeners and
+ * dials do.
  *
- * The other side is not trusted. Its messages are checked, an endpoint is created for it only after
- * a valid greeting, and it cannot make a function wait longer than the limit. copyrpc_accept()
- * serves all connections in parallel. A silent or slow connection takes a descriptor (at most 64
- * per listener; then the oldest one is closed). It delays the next connection by at most 0.1 s, and
- * messages of other endpoints by at most 0.5 s. But every host that reaches the port can connect,
- * and the blobs are not encrypted: use these functions only where the hosts of a job trust each
- * other.
+ * The other side is not trusted. Its messages are checked, and an endpoint is created for it only
+ * after a valid greeting; before that it costs a descriptor and less than 4 KiB. All connections
+ * are served in parallel. A poll handles a few events of connections, creates at most two endpoints
+ * for them, and never waits; creating and connecting an endpoint takes some commands of the device.
+ * But every host that reaches the port can connect, and the blobs are not encrypted: use these
+ * functions only where the hosts of a job trust each other.
  *
  * Both sides send the same two messages: a greeting with the addresses and keys of the ring, and,
- * when the endpoint is connected, the result. Each entry below starts with the offset and the
- * length in bytes; all numbers are little-endian:
+ * when the endpoint is connected, the result. A side that accepts and refuses sends a greeting
+ * whose blob is zero, and then the result. Each entry below starts with the offset and the length
+ * in bytes; all numbers are little-endian:
  *
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
- *	 8  2  version: 1                        8  4  0, or the errno that ended the attempt
+ *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
- *	12  4  zero
+ *	12  4  1: `single`, else 0
  *	16  8  number of the endpoint's owner, the same after a reconnect
  *	24 96  the blob of copyrpc_ep_info()
- *	120 8  zero
+ *	120 8  random number of the context, not 0
  *
  * After the result, the program that has opened the connection may use it.
  */
@@ -60,6 +73,96 @@ int copyrpc_tcp_listen(const char *host, uint16_t port, int *fd_p);
 /* Returns the port of a socket, or -errno. */
 int copyrpc_tcp_port(int fd);
 
+/* ------------------------------------------------------------------ inside poll */
+
+/* All zero is the default. */
+struct copyrpc_listen_attr {
+	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields as far as patience_ms,
+			included */
+	const struct copyrpc_ep_attr *ep; /* of the endpoints; may be NULL; copied */
+	uint32_t max_guests; /* connections in progress; if there is one more, the oldest is closed;
+				0: 64 */
+	uint32_t patience_ms; /* a connection that takes longer is closed; 0: 5000 */
+};
+
+/*
+ * Lets others connect through a listening socket, until copyrpc_unlisten() or the end of the
+ * context: polls take the connections and create and connect an endpoint for each, and
+ * copyrpc_event_recv() returns COPYRPC_UP with @token. The socket still belongs to the caller, who
+ * must call copyrpc_unlisten() before closing it.
+ *
+ * -EBUSY: the context listens there already, or copyrpc_accept() was called for it. -E2BIG: as
+ * copyrpc_ctx_create(). -EPERM, -EBADF: not a socket. -EMFILE: no free descriptor; a context with
+ * listeners or dials takes one more. -ENOMEM.
+ */
+int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
+	uint64_t token);
+
+/* Ends that, and closes the connections in progress. Endpoints that are up stay. -ENOENT: the
+ * context does not listen there. */
+int copyrpc_unlisten(struct copyrpc_ctx *ctx, int listener);
+
+/* All zero is the default. */
+struct copyrpc_dial_attr {
+	size_t size; /* of this struct; 0: the fields as far as single, included */
+	const struct copyrpc_ep_attr *ep; /* of the endpoint; may be NULL; copied */
+	bool single; /* at most one connection of this kind with the same context */
+};
+
+/*
+ * Connects an endpoint to a side that listens. Only the resolution of the name happens in this
+ * function; the rest happens in polls. The dial ends with exactly one event with @token: COPYRPC_UP
+ * with the endpoint, or COPYRPC_GONE. Until the time is over it is tried again when no process
+ * listens yet, when the other side has closed the connection without an answer or has no room for
+ * another endpoint, and when this side has no room.
+ *
+ * If two contexts dial each other with `single`, one connection results, even if they do so at the
+ * same time. The context with the larger number decides: it keeps the connection whose greeting it
+ * has received first, and refuses the other one as long as the first is not failed or destroyed. A
+ * dial that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection
+ * that was kept, whose own event came before. The refusing side probes the kept connection: if the
+ * caller has destroyed its end, the next attempt succeeds. While both connections are made, an
+ * endpoint more is needed on both sides: max_endpoints should have room for some more than there
+ * are peers.
+ *
+ * -EADDRNOTAVAIL: no such host. -E2BIG, -EMFILE, -ENOMEM: as copyrpc_listen().
+ */
+int copyrpc_dial(struct copyrpc_ctx *ctx, const struct copyrpc_dial_attr *attr, const char *host,
+	uint16_t port, int timeout_ms, uint64_t token);
+
+/* Ends the dials with that token that are in progress, with -ECANCELED. Returns their number, or an
+ * error of copyrpc_listen(). */
+int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token);
+
+enum copyrpc_event_kind {
+	COPYRPC_UP = 1, /* both sides may make calls */
+	COPYRPC_DOWN, /* an endpoint that was UP has failed; status as copyrpc_ep_status(): destroy
+			 it */
+	COPYRPC_GONE, /* a dial has ended without an endpoint */
+};
+
+struct copyrpc_event {
+	int kind;
+	int status; /* 0 or -errno */
+	struct copyrpc_ep *ep; /* NULL if GONE */
+	uint64_t token; /* of copyrpc_listen() or copyrpc_dial() */
+};
+
+/*
+ * Takes the oldest event. Returns 1 with *event_p, or 0 if there is none. @size must be
+ * sizeof(*event_p). Polls add events, so empty this, as copyrpc_recv(), before a sleep. A request
+ * of an endpoint may arrive shortly before its UP. An endpoint that the program destroys has no
+ * further events. Endpoints of other functions have none.
+ *
+ * The status of GONE: -ECANCELED. -ETIMEDOUT: the time is over. -ECONNREFUSED: no process listened
+ * until then, or the other side refused. -EPROTO: the other side is not copyrpc. -EPROTONOSUPPORT:
+ * it has another version. -ECONNRESET: it has closed the connection, or has no room. -EHOSTUNREACH,
+ * -ENETUNREACH: no route. Otherwise an error of copyrpc_ep_create() or copyrpc_ep_connect().
+ */
+int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
+
+/* ------------------------------------------------------------------ waiting */
+
 /*
  * Accepts an endpoint: takes the next TCP connection, creates an endpoint as copyrpc_ep_create()
  * does, connects it, and closes the TCP connection. After the return both sides may make calls. An
@@ -70,13 +173,14 @@ int copyrpc_tcp_port(int fd);
  * -EAGAIN: a connection has not sent its greeting and result within half a second, and other
  * endpoints of the context need a poll (a message, a completion, a time limit): poll, and call
  * again soon, because the connection is kept. If the function returns -ETIMEDOUT, it closes the
- * connections that are not complete; otherwise it keeps them for the next copyrpc_accept() with
- * this listener.
+ * connections that are not complete; otherwise it keeps them. Polls complete them, and the next
+ * copyrpc_accept() with this listener returns them. A connection that is kept does not make the
+ * listener readable, so a program that waits for several things uses copyrpc_listen() instead.
  *
- * -ETIMEDOUT: no connection was completed in time. -ECONNRESET: the connection was closed, for
- * example because the other side could not create its endpoint. -EPROTO: the other side did not
- * send a greeting of copyrpc. -EPROTONOSUPPORT: it has another version. -ECONNREFUSED: the other
- * side could not connect its endpoint. Otherwise an error of copyrpc_ep_create() or
+ * -EBUSY: copyrpc_listen() has that listener. -ETIMEDOUT: no connection was completed in time.
+ * -ECONNRESET: the connection was closed. -EPROTO: the other side did not send a greeting of
+ * copyrpc. -EPROTONOSUPPORT: it has another version. -ECONNREFUSED: the other side could not
+ * connect its endpoint. Otherwise an error of copyrpc_listen(), copyrpc_ep_create() or
  * copyrpc_ep_connect(). After each error the listener can be used again, and no endpoint remains
  * (an endpoint that was connected already counts in max_endpoints until the next poll).
  */
@@ -84,12 +188,8 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	int timeout_ms, struct copyrpc_ep **ep_p);
 
 /*
- * Connects an endpoint to a side that accepts. A refused connection is tried again until the time
- * is over, because the server may not have started yet.
- *
- * -EADDRNOTAVAIL: no such host. -ECONNREFUSED: no process listened there until the time was over,
- * or the other side refused (its copyrpc_accept() returns the reason). -EHOSTUNREACH, -ENETUNREACH:
- * no route. Otherwise as copyrpc_accept().
+ * copyrpc_dial(), and waits for its end. Returns 0, an error of copyrpc_dial(), or the status of
+ * COPYRPC_GONE.
  */
 int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, struct copyrpc_ep **ep_p);

@@ -12,6 +12,16 @@
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
+static const struct live_type live_ctx = {LIVE_MAGIC, "copyrpc", "context", "no yes",
+	.field = {
+		{"endpoints", LIVE_AT(struct copyrpc_ctx, n_eps)},
+		{"most", LIVE_AT(struct copyrpc_ctx, attr.max_endpoints)},
+		{"armed", LIVE_AT(struct copyrpc_ctx, armed), .form = LIVE_HEX},
+		{"broken", LIVE_AT(struct copyrpc_ctx, broken), .form = LIVE_WORD},
+		{"refills", LIVE_AT(struct copyrpc_ctx, refills)},
+		{"port-downs", LIVE_AT(struct copyrpc_ctx, port_downs)},
+	}};
+
 /* The status of an endpoint after an error, as copyrpc_ep_status() returns it. Receives have no
  * buffers, because messages come as WRITE with immediate. So a receive fails only if the peer has
  * broken the protocol by a SEND with data. */
@@ -115,6 +125,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->ended.tail_p = &ctx->ended.head;
 	ctx->watched.tail_p = &ctx->watched.head;
 	ctx->raw_tail_p = &ctx->raw_head;
+	ctx->news.tail_p = &ctx->news.head;
 	ctx->clock = clock_ns;
 	ctx->fd = -1;
 	ctx->deadline = NEVER;
@@ -141,6 +152,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	rc = create_queues(ctx);
 	if (rc)
 		goto fail;
+	ctx->live = live_add(&live_ctx, ctx, mlx5dvl_ctx_device(ctx->dev));
 	*ctx_p = ctx;
 	return 0;
 fail:
@@ -152,7 +164,9 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 {
 	if (!ctx)
 		return;
-	ctx_close_lobbies(ctx);
+	live_remove(ctx->live);
+	if (ctx->side)
+		ctx->side->close(ctx);
 	while (ctx->eps) {
 		copyrpc_ep_destroy(ctx->eps);
 		ep_free(ctx->eps);

@@ -12,6 +12,34 @@
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
+static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
+	.field = {
+		{"qpn", LIVE_AT(struct copyrpc_ep, qpn), .form = LIVE_HEX},
+		{"peer-qpn", LIVE_AT(struct copyrpc_ep, peer.qpn), .form = LIVE_HEX},
+		{"status", LIVE_AT(struct copyrpc_ep, ch.status), .form = LIVE_SIGNED},
+		{"in-flight", LIVE_AT(struct copyrpc_ep, ch.ncalls)},
+		{"most", LIVE_AT(struct copyrpc_ep, ch.max_calls)},
+		{"unanswered", LIVE_AT(struct copyrpc_ep, ch.stats.requests),
+			LIVE_LESS(struct copyrpc_ep, ch.stats.replies)},
+		{"unsent", LIVE_AT(struct copyrpc_ep, ch.cr.p),
+			LIVE_LESS(struct copyrpc_ep, ch.sent)},
+		{"ring-used", LIVE_AT(struct copyrpc_ep, ch.cr.p),
+			LIVE_LESS(struct copyrpc_ep, ch.cr.rc)},
+		{"ring", LIVE_AT(struct copyrpc_ep, ch.cr.c)},
+		{"credit-used", LIVE_AT(struct copyrpc_ep, ch.cr.spent)},
+		{"credit", LIVE_AT(struct copyrpc_ep, ch.cr.rmax)},
+		{"sq-used", LIVE_VIA(struct copyrpc_ep, qp), LIVE_AT(struct mlx5dvl_qp, pi),
+			LIVE_LESS(struct mlx5dvl_qp, ci)},
+		{"responses", LIVE_AT(struct copyrpc_ep, ch.stats.responses)},
+		{"failed", LIVE_AT(struct copyrpc_ep, ch.stats.failed_calls)},
+		{"requests", LIVE_AT(struct copyrpc_ep, ch.stats.requests)},
+		{"batches", LIVE_AT(struct copyrpc_ep, ch.stats.batches),
+			LIVE_PLUS(struct copyrpc_ep, ch.usual)},
+		{"ring-stalls", LIVE_AT(struct copyrpc_ep, ch.stats.ring_stalls)},
+		{"cred-stalls", LIVE_AT(struct copyrpc_ep, ch.stats.credit_stalls)},
+		{"sq-stalls", LIVE_AT(struct copyrpc_ep, ch.stats.sq_stalls)},
+	}};
+
 /* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
  * page, and caches few translations. */
 static void *map_aligned(size_t len)
@@ -184,6 +212,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 		snprintf(ep->name, sizeof(ep->name), "%s", a.name);
 		ep->named = true;
 	}
+	ep->live = live_add(&live_ep, ep, ep->name);
 	*ep_p = ep;
 	return 0;
 fail:
@@ -278,6 +307,10 @@ void ep_fail(struct copyrpc_ep *ep, int status)
 		return;
 	PROBE(copyrpc, endpoint_failed, ep->qpn, status, ep->error.syndrome, ep->peer.qpn);
 	chan_stop(&ep->ch, status);
+	if (ep->down.kind) {
+		ep->down.status = status;
+		news_add(ep->ctx, &ep->down);
+	}
 	if (!mlx5dvl_qp_status(ep->qp))
 		mlx5dvl_qp_to_error(ep->qp);
 	ep_end(ep);
@@ -292,6 +325,10 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep->ch.stats.wqes += mlx5dvl_sq_fillers(ep->qp);
 	mlx5dvl_qp_destroy(ep->qp);
 	ep->qp = NULL;
+	if (ep->held)
+		*ep->held = NULL;
+	news_remove(ep->ctx, &ep->up);
+	news_remove(ep->ctx, &ep->down);
 	chan_drop_queued(&ep->ch);
 	raw_drop(ep);
 	ep_end(ep);
@@ -316,6 +353,7 @@ void ep_free(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
+	live_remove(ep->live);
 	add_ep_stats(&ctx->gone, ep);
 	mlx5dvl_qp_destroy(ep->qp);
 	list_remove(&ctx->dirty, ep, offsetof(struct copyrpc_ep, dirty_next));

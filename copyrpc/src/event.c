@@ -5,10 +5,10 @@
 
 #include "internal.h"
 
-/* `cq` is NULL for the device's own events. */
-static int watch(int epoll, int fd, struct mlx5dvl_cq *cq)
+/* `what` is a CQ, the context's side, or NULL for the device's own events. */
+static int watch(int epoll, int fd, void *what)
 {
-	struct epoll_event event = {.events = EPOLLIN, .data.ptr = cq};
+	struct epoll_event event = {.events = EPOLLIN, .data.ptr = what};
 
 	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
@@ -24,6 +24,15 @@ int ctx_open_events(struct copyrpc_ctx *ctx)
 	if (!rc)
 		rc = watch(ctx->fd, mlx5dvl_cq_fd(ctx->send_cq), ctx->send_cq);
 	return rc ? rc : watch(ctx->fd, mlx5dvl_ctx_fd(ctx->dev), NULL);
+}
+
+int ctx_add_side(struct copyrpc_ctx *ctx, struct ctx_side *side, int fd)
+{
+	int rc = watch(ctx->fd, fd, side);
+
+	if (!rc)
+		ctx->side = side;
+	return rc;
 }
 
 void ctx_close_events(struct copyrpc_ctx *ctx)
@@ -91,13 +100,17 @@ COLD void ctx_device_events(struct copyrpc_ctx *ctx)
 
 COLD void ctx_drain(struct copyrpc_ctx *ctx)
 {
-	struct epoll_event ready[3];
+	struct epoll_event ready[4];
 	int n = epoll_wait(ctx->fd, ready, ARRAY_SIZE(ready), 0);
 
 	ctx->armed &= ~(unsigned)ARMED_NOW;
 	for (int i = 0; i < n; i++) {
 		struct mlx5dvl_cq *cq = ready[i].data.ptr;
 
+		if (ready[i].data.ptr == ctx->side && ctx->side) {
+			ctx->side->step(ctx);
+			continue;
+		}
 		if (!cq)
 			ctx_device_events(ctx);
 		while (cq && mlx5dvl_cq_event(cq))
@@ -134,6 +147,8 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 		at = ctx->probed + PROBE_NS;
 	if (ctx->deadline < at)
 		at = ctx->deadline;
+	if (ctx->side && ctx->side->due < at)
+		at = ctx->side->due;
 	if (at == NEVER)
 		return -1;
 	now = ctx->clock();

@@ -4,6 +4,7 @@
 #define COPYRPC_INTERNAL_H
 
 #include "base/clock.h"
+#include "base/live.h"
 #include "base/slab.h"
 #include "chan.h"
 #include "mlx5dvl.h"
@@ -49,6 +50,30 @@ enum {
 	ARMED_NOW = 4, /* copyrpc_ctx_arm() was called after events were last read */
 };
 
+/* An event that copyrpc_event_recv() has not returned yet. */
+struct news {
+	struct news *next;
+	bool queued;
+	int kind, status;
+	uint64_t token;
+	struct copyrpc_ep *ep; /* NULL: the end of a dial */
+};
+
+struct news_queue {
+	struct news *head, **tail_p;
+};
+
+/*
+ * Work that polls do beside that of the endpoints: connections over TCP. The context's descriptor
+ * is also readable when step() has something to do. It is called at least once a millisecond, too.
+ */
+struct ctx_side {
+	uint64_t due; /* time of the next step() if nothing happens before; NEVER */
+	uint64_t stepped; /* time of the last one */
+	void (*step)(struct copyrpc_ctx *ctx);
+	void (*close)(struct copyrpc_ctx *ctx);
+};
+
 /* State of an endpoint in the list of the next flush. */
 enum ep_dirty {
 	FLUSHED, /* not on the list */
@@ -87,6 +112,10 @@ struct copyrpc_ep {
 	char name[EP_NAME_MAX]; /* of the peer, for messages */
 	bool named; /* the name comes from the attributes */
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
+	uint64_t single; /* number of the peer's context, if it is the single connection with it */
+	struct copyrpc_ep **held; /* the pointer of the meeting in progress; NULL: none */
+	bool is_up; /* a meeting has connected both sides */
+	struct news up, down; /* kind 0: the endpoint has no events */
 	uint32_t qpn;
 	struct mlx5dvl_qp_info peer;
 	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
@@ -94,6 +123,7 @@ struct copyrpc_ep {
 	size_t memory_len;
 	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
 	struct mlx5dvl_mr mr_recv, mr_word;
+	struct live_record *live;
 };
 
 struct ep_list {
@@ -129,8 +159,11 @@ struct copyrpc_ctx {
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
 	uint64_t no_receive; /* out_of_buffer when the context was created */
-	struct lobby *lobbies; /* connections that are being accepted, one lobby per listener */
+	struct ctx_side *side; /* NULL: none */
+	struct news_queue news;
+	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
 	bool broken; /* the device or a queue of the context has failed */
+	struct live_record *live;
 };
 
 static inline struct copyrpc_ep *ep_of(const struct chan *ch)
@@ -239,8 +272,13 @@ void ctx_device_events(struct copyrpc_ctx *ctx);
 /* Reads the events of the armed CQs and of the device. */
 void ctx_drain(struct copyrpc_ctx *ctx);
 
-/* Closes the connections that are being accepted. */
-void ctx_close_lobbies(struct copyrpc_ctx *ctx);
+/* Adds the work of @side, whose descriptor @fd is readable when step() has something to do. Returns
+ * 0 or -errno. */
+int ctx_add_side(struct copyrpc_ctx *ctx, struct ctx_side *side, int fd);
+
+void news_add(struct copyrpc_ctx *ctx, struct news *n);
+/* Removes an event that may be queued. */
+void news_remove(struct copyrpc_ctx *ctx, struct news *n);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);

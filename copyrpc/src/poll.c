@@ -177,6 +177,8 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 	ctx->looked = ticks_era() - ctx->look_always;
 	if (now >= ctx->deadline)
 		expire(ctx, now);
+	if (ctx->side && now - ctx->side->stepped >= NSEC_PER_MSEC)
+		ctx->side->step(ctx);
 	if (now - ctx->probed < PROBE_NS)
 		return;
 	ctx->probed = now;

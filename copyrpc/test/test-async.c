@@ -136,7 +136,7 @@ static void everything_ends_with_the_device(struct pair *p, uint32_t lkey, uint3
 	CHECK_EQ(h->status, -EIO);
 }
 
-static void device_events(void)
+TEST(device_events)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_mr ours, theirs;
@@ -181,7 +181,7 @@ static void after_event(int type, int status)
 
 /* A sleeping server must wake up, although the destruction of an endpoint has already read the
  * event. */
-static void a_sleeper_hears_what_a_destruction_has_read(void)
+TEST(a_sleeper_hears_what_a_destruction_has_read)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep *more[2];
@@ -206,14 +206,14 @@ static void a_sleeper_hears_what_a_destruction_has_read(void)
 	pair_close(&p);
 }
 
-static void failed_queues(void)
+TEST(failed_queues)
 {
 	after_event(IBV_EVENT_CQ_ERR, -EIO);
 	after_event(IBV_EVENT_SRQ_ERR, -EIO);
 }
 
 /* Existing endpoints keep working, and new ones can be created. */
-static void changed_addresses(void)
+TEST(changed_addresses)
 {
 	after_event(IBV_EVENT_LID_CHANGE, 0);
 	after_event(IBV_EVENT_GID_CHANGE, 0);
@@ -229,7 +229,7 @@ static uint16_t lid_of(const struct copyrpc_ep *ep)
 }
 
 /* The subnet manager assigns another LID to the port: endpoints created afterwards use it. */
-static void a_new_lid(void)
+TEST(a_new_lid)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep *before, *after;
@@ -256,17 +256,4 @@ static void a_new_lid(void)
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
 	moved_to = 0;
 	pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_sleeper_hears_what_a_destruction_has_read),
-		TEST(failed_queues),
-		TEST(changed_addresses),
-		TEST(a_new_lid),
-		TEST(device_events),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

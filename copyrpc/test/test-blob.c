@@ -35,7 +35,7 @@ static bool on_roce(void)
 	return getenv("SOFTHCA_TOPOLOGY") != NULL;
 }
 
-static void fields(void)
+TEST(fields)
 {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
@@ -154,7 +154,7 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 
 /* Writes a request into the ring that the blob describes. Afterwards the consumer word has
  * advanced, and the reply is in the own ring. */
-static void a_peer_that_has_only_the_blob(void)
+TEST(a_peer_that_has_only_the_blob)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096};
 	uint8_t mine[COPYRPC_INFO_SIZE], batch[64] = {0};
@@ -205,7 +205,7 @@ static void a_peer_that_has_only_the_blob(void)
 
 /* --------------------------------------------------------------------- objects */
 
-static void defaults(void)
+TEST(defaults)
 {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
@@ -254,7 +254,7 @@ static void count_objects(int n[7])
 
 /* There are receives for all batches that the peers can have in flight, within the device's
  * limit. */
-static void receives_follow_the_endpoints(void)
+TEST(receives_follow_the_endpoints)
 {
 	static const struct {
 		uint32_t endpoints, sq, srq, cq;
@@ -274,7 +274,7 @@ static void receives_follow_the_endpoints(void)
 }
 
 /* For any number of endpoints there are one PD, two CQs, one SRQ, and a QP per endpoint. */
-static void objects(void)
+TEST(objects)
 {
 	struct copyrpc_ep *ep[5];
 	struct copyrpc_ctx *ctx;
@@ -299,17 +299,4 @@ static void objects(void)
 	CHECK_EQ(n[3], 0);
 	CHECK_EQ(n[6], 0);
 	copyrpc_ctx_destroy(ctx);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(fields),
-		TEST(a_peer_that_has_only_the_blob),
-		TEST(defaults),
-		TEST(receives_follow_the_endpoints),
-		TEST(objects),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

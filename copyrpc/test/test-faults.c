@@ -100,15 +100,10 @@ static void connect_anew(struct pair *p, struct calls *c)
 	connect_pair(p);
 }
 
-struct fault {
-	int status; /* of the calls that fail; 0: none fails */
-	const char *rule;
-};
-
-static void ends_with(const void *arg)
+/* @status: of the calls that fail; 0: none fails. */
+static void ends_with(int status, const char *rule)
 {
-	const struct fault *f = arg;
-	struct calls first = {.status = f->status}, second = {0};
+	struct calls first = {.status = status}, second = {0};
 	int (*add)(const char *), number;
 	long long (*remove)(int);
 	struct pair p;
@@ -119,43 +114,28 @@ static void ends_with(const void *arg)
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ctx_create(NULL, &p.ctx[i]), 0);
 	connect_pair(&p);
-	number = add(f->rule);
+	number = add(rule);
 	CHECK(number > 0);
 	run(&p, &first);
 	CHECK(remove(number) > 0);
-	CHECK_EQ(first.failed > 0, f->status != 0);
-	CHECK_EQ(copyrpc_ep_status(p.ep[0]), f->status);
-	check_words(p.ep[0], f->status);
-	CHECK(!strstr(f->rule, "link_down") || add("action=link_up") > 0);
+	CHECK_EQ(first.failed > 0, status != 0);
+	CHECK_EQ(copyrpc_ep_status(p.ep[0]), status);
+	check_words(p.ep[0], status);
+	CHECK(!strstr(rule, "link_down") || add("action=link_up") > 0);
 	connect_anew(&p, &first);
 	run(&p, &second);
 	CHECK_EQ(second.ok, CALLS);
 	pair_close(&p);
 }
 
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST_WITH(refused, ends_with,
-			&(struct fault){-EACCES,
-				"opcode=write_imm nth=50 action=error syndrome=remote_access"}),
-		TEST_WITH(no_answer, ends_with,
-			&(struct fault){-ECONNRESET,
-				"opcode=write_imm nth=50 action=error syndrome=retry_exceeded"}),
-		TEST_WITH(no_receive, ends_with,
-			&(struct fault){-ECONNRESET,
-				"opcode=write_imm nth=50 action=error syndrome=rnr_exceeded"}),
-		TEST_WITH(part_of_a_message, ends_with,
-			&(struct fault){-ECONNRESET,
-				"opcode=write_imm nth=50 bytes=40 action=partial syndrome=remote_op"}),
-		TEST_WITH(slow_receiver, ends_with,
-			&(struct fault){0, "opcode=write_imm nth=50 count=3 action=rnr"}),
-		TEST_WITH(delay, ends_with,
-			&(struct fault){0,
-				"opcode=write_imm nth=50 count=3 action=delay delay_ns=2000000"}),
-		TEST_WITH(link_down, ends_with,
-			&(struct fault){-ECONNRESET, "opcode=write_imm nth=50 action=link_down"}),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
-}
+TEST_WITH(refused, ends_with, -EACCES,
+	"opcode=write_imm nth=50 action=error syndrome=remote_access");
+TEST_WITH(no_answer, ends_with, -ECONNRESET,
+	"opcode=write_imm nth=50 action=error syndrome=retry_exceeded");
+TEST_WITH(no_receive, ends_with, -ECONNRESET,
+	"opcode=write_imm nth=50 action=error syndrome=rnr_exceeded");
+TEST_WITH(part_of_a_message, ends_with, -ECONNRESET,
+	"opcode=write_imm nth=50 bytes=40 action=partial syndrome=remote_op");
+TEST_WITH(slow_receiver, ends_with, 0, "opcode=write_imm nth=50 count=3 action=rnr");
+TEST_WITH(delay, ends_with, 0, "opcode=write_imm nth=50 count=3 action=delay delay_ns=2000000");
+TEST_WITH(link_down, ends_with, -ECONNRESET, "opcode=write_imm nth=50 action=link_down");

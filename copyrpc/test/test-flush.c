@@ -35,7 +35,7 @@ static void check_one_batch(struct copyrpc_ctx *ctx)
 	CHECK_EQ(after.recvs - before.recvs, 1);
 }
 
-static void thirty_two_calls_are_one_request_and_one_doorbell(void)
+TEST(thirty_two_calls_are_one_request_and_one_doorbell)
 {
 	char data[32] = "request";
 	struct heard h = {0};
@@ -57,7 +57,7 @@ static void thirty_two_calls_are_one_request_and_one_doorbell(void)
 
 /* Work requests of all kinds, as the HCA counts them: batches, markers, READs, raw ones, and
  * the NOPs at the end of a short send queue. */
-static void work_requests_of_all_kinds(void)
+TEST(work_requests_of_all_kinds)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
 	struct softhca_counters before, after;
@@ -125,7 +125,7 @@ static bool always(void *arg, struct copyrpc_ep *ep)
 	return true;
 }
 
-static void messages_wait_until_go(void)
+TEST(messages_wait_until_go)
 {
 	struct heard h = {0};
 	struct pair p;
@@ -147,7 +147,7 @@ static void messages_wait_until_go(void)
 
 /* Held replies also hold credit, without which the peer can make no more calls. When a sixteenth of
  * the ring is owed, the replies are sent nevertheless. */
-static void credit_that_is_due_leaves(void)
+TEST(credit_that_is_due_leaves)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char reply[500];
@@ -244,7 +244,7 @@ static void fill_send_queue(struct full *f)
 	CHECK(filled > 0);
 }
 
-static void credit_leaves_when_the_queue_was_full(void)
+TEST(credit_leaves_when_the_queue_was_full)
 {
 	static const char request[4];
 	struct copyrpc_raw_done done;
@@ -274,7 +274,7 @@ static void credit_leaves_when_the_queue_was_full(void)
 
 /* copyrpc_recv() returns requests of two endpoints; those of each endpoint are in the order of its
  * calls. */
-static void requests_come_out_in_order(void)
+TEST(requests_come_out_in_order)
 {
 	struct copyrpc_ep *ep[2], *more[2];
 	struct heard h = {0};
@@ -393,11 +393,11 @@ static void eager_turn(int side)
 	copyrpc_flush(eager.p.ctx[side]);
 }
 
-static void callbacks_flush(const void *how)
+static void callbacks_flush(int how)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 
-	eager = (struct eager){.seed = test_seed(), .how = *(const int *)how};
+	eager = (struct eager){.seed = test_seed(), .how = how};
 	pair_open(&eager.p, &attr);
 	for (int i = 0; i < 6000; i++) {
 		eager_turn(i % 2);
@@ -409,6 +409,10 @@ static void callbacks_flush(const void *how)
 	pair_close(&eager.p);
 }
 
+TEST_WITH(callbacks_flush_their_endpoint, callbacks_flush, 0);
+TEST_WITH(callbacks_flush_all, callbacks_flush, 1);
+TEST_WITH(callbacks_flush_if, callbacks_flush, 2);
+
 /* A call from inside a callback is sent immediately. The space of the response is released by the
  * next flush outside a callback. */
 static void on_one(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
@@ -418,7 +422,7 @@ static void on_one(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	CHECK_EQ(copyrpc_flush(copyrpc_ep_ctx(ep)), 1);
 }
 
-static void a_flush_inside_is_followed_by_one_outside(void)
+TEST(a_flush_inside_is_followed_by_one_outside)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep_load load[2];
@@ -442,22 +446,4 @@ static void a_flush_inside_is_followed_by_one_outside(void)
 	copyrpc_ep_get_load(p.ep[1], &load[1], sizeof(load[1]));
 	CHECK_EQ(load[1].posted, load[1].consumed);
 	pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST(thirty_two_calls_are_one_request_and_one_doorbell),
-		TEST(work_requests_of_all_kinds),
-		TEST(messages_wait_until_go),
-		TEST(credit_that_is_due_leaves),
-		TEST(credit_leaves_when_the_queue_was_full),
-		TEST(requests_come_out_in_order),
-		TEST_WITH(callbacks_flush_their_endpoint, callbacks_flush, &(int){0}),
-		TEST_WITH(callbacks_flush_all, callbacks_flush, &(int){1}),
-		TEST_WITH(callbacks_flush_if, callbacks_flush, &(int){2}),
-		TEST(a_flush_inside_is_followed_by_one_outside),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

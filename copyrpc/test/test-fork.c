@@ -47,7 +47,7 @@ static void answer_all(struct pair *p)
 	copyrpc_poll(p->ctx[1], NULL, NULL);
 }
 
-static void children_do_no_harm(void)
+TEST(children_do_no_harm)
 {
 	uint32_t ended = 0;
 	struct pair p;
@@ -67,11 +67,4 @@ static void children_do_no_harm(void)
 		}
 	}
 	pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(children_do_no_harm)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

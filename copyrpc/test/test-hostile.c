@@ -157,24 +157,17 @@ static struct {
 	int failed; /* endpoints that failed with -EPROTO */
 } s;
 
-struct attacks {
-	int times;
-	void (*fn)(struct copyrpc_ep *ep, int i);
-};
-
 /* Makes each attack on a new endpoint. */
-static void attacks(const void *arg)
+static void attacks(int times, void (*fn)(struct copyrpc_ep *ep, int i))
 {
-	const struct attacks *a = arg;
-
 	s.seed = test_seed();
 	s.failed = 0;
 	attacker_open(&s.a);
 	neighbours_open(&s.n);
-	for (int i = 0; i < a->times; i++) {
+	for (int i = 0; i < times; i++) {
 		struct copyrpc_ep *ep = attack(&s.a, s.n.ctx);
 
-		a->fn(ep, i);
+		fn(ep, i);
 		s.failed += copyrpc_ep_status(ep) == -EPROTO;
 		check_neighbours(&s.n, &s.seed);
 		copyrpc_ep_destroy(ep);
@@ -203,9 +196,9 @@ static void send_random(struct copyrpc_ep *ep, int round)
 	}
 }
 
-static void random_bytes_and_immediates(void)
+TEST(random_bytes_and_immediates)
 {
-	attacks(&(struct attacks){200, send_random});
+	attacks(200, send_random);
 	printf("  %d endpoints failed\n", s.failed);
 	CHECK(s.failed > 50);
 }
@@ -235,6 +228,9 @@ static void until_it_fails(struct copyrpc_ep *ep)
 	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
 }
 
+/* The peer has no right to these accesses. */
+TEST_WITH(other_memory_is_out_of_reach, attacks, 4, write_elsewhere);
+
 static void lie(struct copyrpc_ep *ep, int i)
 {
 	static const uint64_t lies[] = {7, 1 << 20, UINT64_MAX - 31};
@@ -252,6 +248,9 @@ static void lie(struct copyrpc_ep *ep, int i)
 	until_it_fails(ep);
 }
 
+/* A hostile peer can return any value to the READ of its position. */
+TEST_WITH(lies_about_the_position, attacks, 3, lie);
+
 static void send_message(struct copyrpc_ep *ep, int i)
 {
 	/* The ring is zero, which looks like a batch without messages. */
@@ -262,6 +261,9 @@ static void send_message(struct copyrpc_ep *ep, int i)
 	mlx5dvl_ring(s.a.qp);
 	until_it_fails(ep);
 }
+
+/* Batches are WRITEs; a SEND, with or without payload, breaks the protocol. */
+TEST_WITH(sends_are_refused, attacks, 9, send_message);
 
 static void respond_twice(struct copyrpc_ep *ep, int i)
 {
@@ -283,6 +285,9 @@ static void respond_twice(struct copyrpc_ep *ep, int i)
 	CHECK_EQ(ep->ch.ncalls, 0);
 	CHECK_EQ(copyrpc_ep_status(ep), -EPROTO);
 }
+
+/* The response to a call that has ended arrives again: only that endpoint fails. */
+TEST_WITH(a_stale_response, attacks, 8, respond_twice);
 
 /* ------------------------------------------------------- while it is being read */
 
@@ -311,7 +316,7 @@ static void *scribble(void *arg)
 	return NULL;
 }
 
-static void writes_while_it_is_read(void)
+TEST(writes_while_it_is_read)
 {
 	uint64_t seed = test_seed();
 	static struct race r;
@@ -355,23 +360,4 @@ static void writes_while_it_is_read(void)
 	printf("  %d endpoints failed\n", failed);
 	copyrpc_ctx_destroy(n.ctx);
 	attacker_close(&b);
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST(random_bytes_and_immediates),
-		/* The peer has no right to these accesses. */
-		TEST_WITH(other_memory_is_out_of_reach, attacks,
-			&(struct attacks){4, write_elsewhere}),
-		/* A hostile peer can return any value to the READ of its position. */
-		TEST_WITH(lies_about_the_position, attacks, &(struct attacks){3, lie}),
-		/* Batches are WRITEs; a SEND, with or without payload, breaks the protocol. */
-		TEST_WITH(sends_are_refused, attacks, &(struct attacks){9, send_message}),
-		/* The response to a call that has ended arrives again: only that endpoint fails. */
-		TEST_WITH(a_stale_response, attacks, &(struct attacks){8, respond_twice}),
-		TEST(writes_while_it_is_read),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

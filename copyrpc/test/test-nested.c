@@ -113,13 +113,13 @@ static void step(struct side *s)
 		take(s, req);
 }
 
-static void run(const void *largest)
+static void run(bool largest)
 {
 	static struct side side[2];
 	uint64_t seed = test_seed();
 
 	for (int i = 0; i < 2; i++)
-		open_side(&side[i], true, seed + (uint64_t)i, *(const bool *)largest);
+		open_side(&side[i], true, seed + (uint64_t)i, largest);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(connect_side(&side[i], &side[!i]), 0);
 	while (side[0].ended < CALLS || side[1].ended < CALLS)
@@ -130,7 +130,10 @@ static void run(const void *largest)
 		copyrpc_ctx_destroy(side[i].ctx);
 }
 
-static void limits(void)
+TEST_WITH(both_sides_nest, run, false);
+TEST_WITH(both_sides_nest_with_the_largest, run, true);
+
+TEST(limits)
 {
 	static struct side with[2], without;
 	static char buf[RING];
@@ -153,15 +156,4 @@ static void limits(void)
 	copyrpc_ctx_destroy(with[0].ctx);
 	copyrpc_ctx_destroy(with[1].ctx);
 	copyrpc_ctx_destroy(without.ctx);
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST_WITH(both_sides_nest, run, &(bool){false}),
-		TEST_WITH(both_sides_nest_with_the_largest, run, &(bool){true}),
-		TEST(limits),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -45,7 +45,7 @@ static uint64_t open_all(struct copyrpc_ctx *ctx, const void *blob, struct copyr
 	return total;
 }
 
-static void all_endpoints_fail_at_once(void)
+TEST(all_endpoints_fail_at_once)
 {
 	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = ENDPOINTS};
 	struct softhca_counters before, now;
@@ -58,6 +58,7 @@ static void all_endpoints_fail_at_once(void)
 	static uint64_t word;
 	uint64_t total;
 
+	CHECK(getenv("SOFTHCA_STRICT")); /* otherwise an overrun would not be detected */
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
 	CHECK_EQ(copyrpc_ctx_create(&attr, &other), 0);
 	CHECK_EQ(copyrpc_ep_create(other, NULL, &peer), 0);
@@ -89,12 +90,4 @@ static void all_endpoints_fail_at_once(void)
 	copyrpc_mr_dereg(&mr);
 	copyrpc_ctx_destroy(ctx);
 	copyrpc_ctx_destroy(other);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(all_endpoints_fail_at_once)};
-
-	CHECK(getenv("SOFTHCA_STRICT")); /* otherwise an overrun would not be detected */
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -53,7 +53,7 @@ static void check_default(const struct copyrpc_ep *ep)
 }
 
 /* An endpoint's own path takes precedence over the context's. GID 0 can be set explicitly. */
-static void a_path_is_taken_over(void)
+TEST(a_path_is_taken_over)
 {
 	static const struct copyrpc_path none;
 	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX, .path = &all_set};
@@ -74,7 +74,7 @@ static void a_path_is_taken_over(void)
 	pair_close(&p);
 }
 
-static void the_default(void)
+TEST(the_default)
 {
 	struct pair p;
 
@@ -91,7 +91,7 @@ static void the_default(void)
 	pair_close(&p);
 }
 
-static void zeros_that_are_set(void)
+TEST(zeros_that_are_set)
 {
 	const struct copyrpc_path zeros = {.set = COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT |
 						  COPYRPC_SET_RNR_RETRY |
@@ -108,7 +108,7 @@ static void zeros_that_are_set(void)
 	pair_close(&p);
 }
 
-static void out_of_range(void)
+TEST(out_of_range)
 {
 	static const struct copyrpc_path wrong[] = {{.sl = 16}, {.flow_label = 1 << 20}, {.mtu = 6},
 		{.timeout = 32}, {.retry_cnt = 8}, {.rnr_retry = 8}, {.min_rnr_timer = 32}};
@@ -126,7 +126,7 @@ static void out_of_range(void)
 
 /* The path of a program that was compiled for a later version, or for an earlier one, which had no
  * `set`. */
-static void programs_of_other_versions(void)
+TEST(programs_of_other_versions)
 {
 	struct {
 		struct copyrpc_path path;
@@ -146,17 +146,4 @@ static void programs_of_other_versions(void)
 	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), 0);
 	CHECK(ep->path.timeout == 17 && ep->path.size == sizeof(ep->path));
 	copyrpc_ctx_destroy(ctx);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_path_is_taken_over),
-		TEST(the_default),
-		TEST(zeros_that_are_set),
-		TEST(out_of_range),
-		TEST(programs_of_other_versions),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -39,7 +39,7 @@ static void finish(struct rig *r, uint64_t token)
 	CHECK_EQ(done.token, token);
 }
 
-static void every_length(void)
+TEST(every_length)
 {
 	static const uint32_t lengths[] = {1, 7, 64, 220, 221, 4096, 65537, LONGEST};
 	struct rig r;
@@ -70,7 +70,7 @@ static void every_length(void)
  * Up to 220 bytes are inlined in the WQE. A longer payload has a data segment, and its WQE takes
  * one block (WQEBB).
  */
-static void blocks_of_the_send_queue(void)
+TEST(blocks_of_the_send_queue)
 {
 	static const struct {
 		uint32_t len, blocks;
@@ -88,14 +88,4 @@ static void blocks_of_the_send_queue(void)
 		finish(&r, i);
 	}
 	rig_close(&r);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(every_length),
-		TEST(blocks_of_the_send_queue),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -161,7 +161,7 @@ static int timed_end(struct rig *r, uint64_t now)
 
 /* A response to a call with a time limit arrives in time, late, twice late, or with another length
  * limit. */
-static void calls_with_a_time_limit(void)
+TEST(calls_with_a_time_limit)
 {
 	const struct input right = {"", 1, 0, 0, 3, 1, {{1 | WIRE_RESPONSE, RESP_MAX, RESP_MAX}}};
 	const struct input wrong = {"", 0, 0, 0, 2, 1, {{1 | WIRE_RESPONSE, RESP_MAX - 1, 20}}};
@@ -186,7 +186,7 @@ static void calls_with_a_time_limit(void)
 	}
 }
 
-static void one_rule_at_a_time(void)
+TEST(one_rule_at_a_time)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(inputs); i++) {
 		int rc, messages;
@@ -206,7 +206,7 @@ static void one_rule_at_a_time(void)
 static const struct input nothing = {"nothing", ALL, 0, 0, 1, 0, {{0}}};
 
 /* The message would end beyond the ring. */
-static void no_batch_crosses_the_end(void)
+TEST(no_batch_crosses_the_end)
 {
 	const struct input two = {"", 0, 0, 0, 2, 1, {ASKS}};
 
@@ -220,7 +220,7 @@ static void no_batch_crosses_the_end(void)
 
 /* Positions in a peer's batches must never decrease; an older position is ignored if a READ has
  * returned a later one. */
-static void positions_grow(void)
+TEST(positions_grow)
 {
 	struct input in = nothing;
 
@@ -245,7 +245,7 @@ static void positions_grow(void)
 }
 
 /* A response arrives a second time, in another batch. */
-static void a_late_duplicate(void)
+TEST(a_late_duplicate)
 {
 	static const struct input answer = {"", ALL, 0, 0, 3, 1, {ANSWERS}};
 
@@ -259,7 +259,7 @@ static void a_late_duplicate(void)
 }
 
 /* A batch that would overwrite a held request is refused. */
-static void what_is_held_is_not_overwritten(void)
+TEST(what_is_held_is_not_overwritten)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
 	struct input in = nothing;
@@ -283,7 +283,7 @@ static void what_is_held_is_not_overwritten(void)
 }
 
 /* The parser does not take bytes after the ring's end for the next batch. */
-static void nothing_is_expected_after_the_end(void)
+TEST(nothing_is_expected_after_the_end)
 {
 	static const struct input request = {"", ALL, 0, 0, 2, 1, {ASKS}};
 
@@ -298,7 +298,7 @@ static void nothing_is_expected_after_the_end(void)
 
 /* A reply may have as many bytes as the caller allows, and no more: for a request in place, a
  * detached request, and without an open batch. */
-static void replies_are_held_to_the_limit(void)
+TEST(replies_are_held_to_the_limit)
 {
 	static const struct input requests = {"", ALL, 0, 0, 3, 2, {{1, 65, 20}, {2, 65, 20}}};
 	static const uint8_t reply[66];
@@ -323,7 +323,7 @@ static void replies_are_held_to_the_limit(void)
 }
 
 /* Each byte of the blob is checked, except those that may differ between endpoints. */
-static void blob_bytes(void)
+TEST(blob_bytes)
 {
 	struct blob b = {.qp.qpn = 0x123456, .ring_size = 4096, .nested = true}, out;
 	uint8_t bytes[COPYRPC_INFO_SIZE];
@@ -342,21 +342,4 @@ static void blob_bytes(void)
 		CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes)), want);
 		bytes[i] ^= 0x42;
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(one_rule_at_a_time),
-		TEST(calls_with_a_time_limit),
-		TEST(no_batch_crosses_the_end),
-		TEST(positions_grow),
-		TEST(a_late_duplicate),
-		TEST(what_is_held_is_not_overwritten),
-		TEST(nothing_is_expected_after_the_end),
-		TEST(replies_are_held_to_the_limit),
-		TEST(blob_bytes),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -159,30 +159,31 @@ static const struct plan plans[] = {
 	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 
-struct schedule {
-	uint32_t blocks; /* of a ring */
-	int n;
-};
-
-static void schedules(const void *arg)
+static void schedules(uint32_t blocks, int n)
 {
-	const struct schedule *s = arg;
 	uint64_t seed = test_seed();
-	uint32_t max = wire_payload(credit_message_max(s->blocks));
+	uint32_t max = wire_payload(credit_message_max(blocks));
 
-	for (int i = 0; i < s->n * TIMES / SCALE; i++) {
+	for (int i = 0; i < n * TIMES / SCALE; i++) {
 		struct plan p = plans[(size_t)i % ARRAY_SIZE(plans)];
 		uint64_t mine = seed + (uint64_t)i;
 
 		/* Small, mixed, largest. */
 		p.message_max = i % 3 == 0 && max > 40 ? 40 : max;
 		p.response_max = i % 2 == 0 && max > 40 ? 40 : max;
-		run(s->blocks, &p, mine);
+		run(blocks, &p, mine);
 	}
 }
 
+/* The blocks of a ring, and how many schedules. */
+TEST_WITH(ring_of_8_blocks, schedules, 8, 2000);
+TEST_WITH(ring_of_16_blocks, schedules, 16, 2000);
+TEST_WITH(ring_of_64_blocks, schedules, 64, 2000);
+TEST_WITH(ring_of_4_kib, schedules, 128, 2000);
+TEST_WITH(ring_of_32_kib, schedules, 1024, 300);
+
 /* Only one side calls; the other sends only replies and flow control. */
-static void one_direction(void)
+TEST(one_direction)
 {
 	uint64_t seed = test_seed();
 	uint32_t max = wire_payload(credit_message_max(128));
@@ -201,7 +202,7 @@ static void one_direction(void)
 
 /* While one side holds the oldest request, its peer's calls finally return -ENOBUFS or -EAGAIN;
  * after the release they succeed again. */
-static void a_held_request(void)
+TEST(a_held_request)
 {
 	uint64_t seed = test_seed();
 	int rc = 0;
@@ -238,7 +239,7 @@ static void a_held_request(void)
 
 /* The right side calls whenever it can, between each reply and the flush that would return credit;
  * the left side must be able to call nevertheless. */
-static void greedy_peer_starves_nobody(void)
+TEST(greedy_peer_starves_nobody)
 {
 	uint64_t seed = test_seed(), last = 0;
 
@@ -272,20 +273,4 @@ static void greedy_peer_starves_nobody(void)
 	}
 	drain(&left, &right, &seed);
 	sim_close(&left, &right);
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		TEST_WITH(ring_of_8_blocks, schedules, &(struct schedule){8, 2000}),
-		TEST_WITH(ring_of_16_blocks, schedules, &(struct schedule){16, 2000}),
-		TEST_WITH(ring_of_64_blocks, schedules, &(struct schedule){64, 2000}),
-		TEST_WITH(ring_of_4_kib, schedules, &(struct schedule){128, 2000}),
-		TEST_WITH(ring_of_32_kib, schedules, &(struct schedule){1024, 300}),
-		TEST(one_direction),
-		TEST(a_held_request),
-		TEST(greedy_peer_starves_nobody),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -54,7 +54,7 @@ static void turn(struct side *s)
 	}
 }
 
-static void a_million_calls(void)
+TEST(a_million_calls)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
 	uint64_t seed = test_seed(), last = 0;
@@ -79,11 +79,4 @@ static void a_million_calls(void)
 		CHECK_EQ(s[i].served, CALLS);
 	}
 	pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {TEST(a_million_calls)};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -41,7 +41,7 @@ static void let_pass(struct pair *p, struct heard *h, int times, uint64_t ns)
 
 /* A program that polls often probes within 0.2 s, a program that polls rarely probes in its second
  * poll. */
-static void silent_peers_are_probed(void)
+TEST(silent_peers_are_probed)
 {
 	static const uint64_t between[] = {NSEC_PER_USEC, NSEC_PER_MSEC, 20 * NSEC_PER_MSEC,
 		90 * NSEC_PER_MSEC, 150 * NSEC_PER_MSEC};
@@ -68,7 +68,7 @@ static void silent_peers_are_probed(void)
 
 /* A call is also watched if the endpoint had no pending calls before and had left the list of
  * watched endpoints. */
-static void a_later_call_is_watched_too(void)
+TEST(a_later_call_is_watched_too)
 {
 	struct heard h = {0};
 	struct pair p;
@@ -87,7 +87,7 @@ static void a_later_call_is_watched_too(void)
 }
 
 /* The peer's endpoint was destroyed; the probe detects this by an error of the HCA. */
-static void a_dead_peer_is_noticed(void)
+TEST(a_dead_peer_is_noticed)
 {
 	struct heard h = {0};
 	struct pair p;
@@ -123,7 +123,7 @@ static void check_counted(const struct copyrpc_ctx *ctx)
  * The peer is stopped and its receives are used up: its HCA delays all messages for ever, including
  * the probe. The calls end after probe_ms, 5 s by default.
  */
-static void an_endless_wait_ends(void)
+TEST(an_endless_wait_ends)
 {
 	static const uint32_t ms[] = {0, 300};
 
@@ -152,7 +152,7 @@ static void an_endless_wait_ends(void)
 }
 
 /* A call to a slow server does not fail as long as the probes are answered. */
-static void a_slow_server_is_waited_for(void)
+TEST(a_slow_server_is_waited_for)
 {
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
 	struct heard h = {0};
@@ -169,7 +169,7 @@ static void a_slow_server_is_waited_for(void)
 
 /* A program that could not flush after a poll has sent no probe, and must not treat the peer as
  * dead. */
-static void time_before_a_flush_is_no_silence(void)
+TEST(time_before_a_flush_is_no_silence)
 {
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
 	struct heard h = {0};
@@ -190,7 +190,7 @@ static void time_before_a_flush_is_no_silence(void)
 }
 
 /* No probe is sent while responses arrive, or if there are no pending calls. */
-static void no_probe_without_need(void)
+TEST(no_probe_without_need)
 {
 	struct heard h = {0};
 	struct copyrpc_req *req, *old;
@@ -217,7 +217,7 @@ static void no_probe_without_need(void)
  * millisecond, as long as the position is unchanged. The delays depend on time, not on the number
  * of polls.
  */
-static void reads_back_off(void)
+TEST(reads_back_off)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char payload[400];
@@ -281,7 +281,7 @@ static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
 
 /* Replies contain the position, so no READ is needed. If nothing flows back, there is one READ per
  * half of the ring, which has room for seven or eight calls of 126 blocks. */
-static void reads_are_rare(void)
+TEST(reads_are_rare)
 {
 	uint64_t n;
 
@@ -298,7 +298,7 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 }
 
 /* A READ is posted even while messages are held. */
-static void reads_while_messages_are_held(void)
+TEST(reads_while_messages_are_held)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char payload[400];
@@ -319,7 +319,7 @@ static void reads_while_messages_are_held(void)
 
 /* Ten milliseconds are enough for the CPU's counter to reach the next era. The test repeats this
  * many times, because other processes may lengthen some of the intervals. */
-static void ticks_follow_the_clock(void)
+TEST(ticks_follow_the_clock)
 {
 	for (int i = 0; i < 20; i++) {
 		uint64_t start = clock_ns();
@@ -332,7 +332,7 @@ static void ticks_follow_the_clock(void)
 }
 
 /* By default, the first poll after such a pause reads the clock. */
-static void a_poll_after_a_pause_looks(void)
+TEST(a_poll_after_a_pause_looks)
 {
 	struct heard h = {0};
 	struct pair p;
@@ -350,24 +350,4 @@ static void a_poll_after_a_pause_looks(void)
 	}
 	CHECK(reads(&p) >= 1);
 	pair_close(&p);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(silent_peers_are_probed),
-		TEST(a_later_call_is_watched_too),
-		TEST(a_dead_peer_is_noticed),
-		TEST(an_endless_wait_ends),
-		TEST(a_slow_server_is_waited_for),
-		TEST(time_before_a_flush_is_no_silence),
-		TEST(no_probe_without_need),
-		TEST(reads_back_off),
-		TEST(reads_are_rare),
-		TEST(reads_while_messages_are_held),
-		TEST(ticks_follow_the_clock),
-		TEST(a_poll_after_a_pause_looks),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -49,7 +49,75 @@ static int call(struct pair *p, uint64_t token, uint32_t ms)
 	return copyrpc_call_timed(p->ep[0], &token, sizeof(token), sizeof(token), token, ms);
 }
 
-static void a_call_ends_in_time(void)
+/* Creates a context with an endpoint that is connected over the socket. */
+static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
+{
+	struct copyrpc_ep *ep;
+
+	CHECK_EQ(copyrpc_ctx_create(NULL, ctx_p), 0);
+	CHECK_EQ(copyrpc_ep_create(*ctx_p, NULL, &ep), 0);
+	CHECK_EQ(copyrpc_ep_meet(ep, fd, GUARD_MS), 0);
+	return ep;
+}
+
+static void serve_for_ever(int fd)
+{
+	struct copyrpc_ctx *ctx;
+
+	meet(fd, &ctx);
+	for (;;) {
+		copyrpc_poll(ctx, NULL, NULL);
+		echo_all(ctx);
+		sched_yield();
+	}
+}
+
+static void until(struct copyrpc_ctx *ctx, struct log *l, const uint32_t *count, uint32_t n)
+{
+	while (*count < n) {
+		copyrpc_poll(ctx, on_end, l);
+		sched_yield();
+	}
+}
+
+/* This case is the first, because it must fork before this process opens the HCA. The HCA
+ * of the stopped peer answers, because it has receives left. When the peer continues, calls work
+ * again. */
+TEST(a_stopped_peer_is_noticed)
+{
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	struct log l = {0};
+	uint64_t x = 7;
+	int fd[2], status;
+	pid_t child;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		close(fd[0]);
+		serve_for_ever(fd[1]);
+	}
+	ep = meet(fd[0], &ctx);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
+	until(ctx, &l, &l.ok, 1);
+	CHECK_EQ(kill(child, SIGSTOP), 0);
+	CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, LIMIT_MS), 0);
+	until(ctx, &l, &l.late, 1);
+	CHECK_EQ(kill(child, SIGCONT), 0);
+	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
+	until(ctx, &l, &l.ok, 2);
+	CHECK_EQ(l.late, 1);
+	CHECK_EQ(kill(child, SIGKILL), 0);
+	CHECK_EQ(waitpid(child, &status, 0), child);
+	copyrpc_ctx_destroy(ctx);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+TEST(a_call_ends_in_time)
 {
 	struct copyrpc_stats s;
 	struct log l = {0};
@@ -76,7 +144,7 @@ static void a_call_ends_in_time(void)
 	pair_close(&p);
 }
 
-static void an_answer_in_time_is_delivered(void)
+TEST(an_answer_in_time_is_delivered)
 {
 	struct log l = {0};
 	struct pair p;
@@ -100,7 +168,7 @@ static void an_answer_in_time_is_delivered(void)
 
 /* Other calls are made between the end of a call and its late response. No call gets the response
  * of another one, and neither ids nor credit are lost. */
-static void late_answers_are_dropped(void)
+TEST(late_answers_are_dropped)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_pending = 3};
 	struct copyrpc_ep_load load;
@@ -138,7 +206,7 @@ static void late_answers_are_dropped(void)
 }
 
 /* A call that has ended does not end again when its endpoint ends. */
-static void an_end_is_the_end(void)
+TEST(an_end_is_the_end)
 {
 	struct log l = {0};
 	struct heard h = {0};
@@ -155,85 +223,4 @@ static void an_end_is_the_end(void)
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK(h.failed == 1 && h.status == -ECANCELED);
 	pair_close(&p);
-}
-
-/* Creates a context with an endpoint that is connected over the socket. */
-static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
-{
-	struct copyrpc_ep *ep;
-
-	CHECK_EQ(copyrpc_ctx_create(NULL, ctx_p), 0);
-	CHECK_EQ(copyrpc_ep_create(*ctx_p, NULL, &ep), 0);
-	CHECK_EQ(copyrpc_ep_meet(ep, fd, GUARD_MS), 0);
-	return ep;
-}
-
-static void serve_for_ever(int fd)
-{
-	struct copyrpc_ctx *ctx;
-
-	meet(fd, &ctx);
-	for (;;) {
-		copyrpc_poll(ctx, NULL, NULL);
-		echo_all(ctx);
-		sched_yield();
-	}
-}
-
-static void until(struct copyrpc_ctx *ctx, struct log *l, const uint32_t *count, uint32_t n)
-{
-	while (*count < n) {
-		copyrpc_poll(ctx, on_end, l);
-		sched_yield();
-	}
-}
-
-/* The HCA of the stopped peer answers, because it has receives left. When the peer continues, calls
- * work again. */
-static void a_stopped_peer_is_noticed(void)
-{
-	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep *ep;
-	struct log l = {0};
-	uint64_t x = 7;
-	int fd[2], status;
-	pid_t child;
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	child = fork();
-	CHECK(child >= 0);
-	if (!child) {
-		close(fd[0]);
-		serve_for_ever(fd[1]);
-	}
-	ep = meet(fd[0], &ctx);
-	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
-	until(ctx, &l, &l.ok, 1);
-	CHECK_EQ(kill(child, SIGSTOP), 0);
-	CHECK_EQ(waitpid(child, &status, WUNTRACED), child);
-	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, LIMIT_MS), 0);
-	until(ctx, &l, &l.late, 1);
-	CHECK_EQ(kill(child, SIGCONT), 0);
-	CHECK_EQ(copyrpc_call_timed(ep, &x, sizeof(x), sizeof(x), x, GUARD_MS), 0);
-	until(ctx, &l, &l.ok, 2);
-	CHECK_EQ(l.late, 1);
-	CHECK_EQ(kill(child, SIGKILL), 0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	copyrpc_ctx_destroy(ctx);
-	close(fd[0]);
-	close(fd[1]);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		/* First, because it must fork before this process opens the HCA. */
-		TEST(a_stopped_peer_is_noticed),
-		TEST(a_call_ends_in_time),
-		TEST(an_answer_in_time_is_delivered),
-		TEST(late_answers_are_dropped),
-		TEST(an_end_is_the_end),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

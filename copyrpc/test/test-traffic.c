@@ -33,24 +33,55 @@ static void close_nodes(void)
 	}
 }
 
-struct traffic {
-	struct copyrpc_ctx_attr attr;
-	int eps;
-	uint32_t max, calls; /* as those of node_open() */
-};
+/* -------------------------------------------------------------- two processes */
 
-static void run_pair(const void *arg)
+/* Both ends are children: a process that has opened the HCA once should not fork. */
+static void run_processes(uint32_t ring, int eps, uint32_t max, uint32_t calls)
 {
-	const struct traffic *t = arg;
+	const struct copyrpc_ctx_attr attr = {.ring_size = ring};
+	uint64_t seed = test_seed();
+	pid_t child[2], pid;
+	int fd[2], status;
 
-	run_seeded(&t->attr, t->eps, t->max, t->calls * TIMES / SCALE, test_seed());
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	fflush(NULL);
+	for (int i = 0; i < 2; i++) {
+		child[i] = fork();
+		CHECK(child[i] >= 0);
+		if (!child[i]) {
+			node_with_peer(&nodes[0], fd[i], &attr, eps, max, calls * TIMES / SCALE,
+				seed + (uint64_t)i);
+			exit(0);
+		}
+	}
+	close(fd[0]);
+	close(fd[1]);
+	for (int i = 0; i < 2; i++) {
+		pid = wait(&status);
+		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
+			kill(child[child[0] == pid], SIGKILL);
+			CHECK(!"a process failed");
+		}
+	}
+}
+
+/* These are the first, because they must fork before this process opens the HCA. */
+TEST_WITH(two_processes, run_processes, 0, 1, 200, 20000);
+TEST_WITH(two_processes_small_rings, run_processes, 4096, 4, 500, 1000);
+
+/* --------------------------------------------------------------- one process */
+
+/* The numbers are as those of node_open(). */
+static void run_pair(struct copyrpc_ctx_attr attr, int eps, uint32_t max, uint32_t calls)
+{
+	run_seeded(&attr, eps, max, calls * TIMES / SCALE, test_seed());
 	for (int i = 0; i < 2; i++)
 		node_report(&nodes[i]);
 	close_nodes();
 }
 
 /* Random sizes and depths from the whole allowed range, from the first call on. */
-static void random_schedules(void)
+TEST(random_schedules)
 {
 	static const uint32_t receives[] = {4, 8, 32, 1024};
 	uint64_t seed = test_seed();
@@ -72,8 +103,22 @@ static void random_schedules(void)
 	}
 }
 
+TEST_WITH(smallest_ring, run_pair, (struct copyrpc_ctx_attr){.ring_size = 4096}, 1, 500, 5000);
+TEST_WITH(largest_messages, run_pair, (struct copyrpc_ctx_attr){.ring_size = 65536}, 1,
+	COPYRPC_PAYLOAD_MAX(65536), 3000);
+TEST_WITH(default_ring, run_pair, (struct copyrpc_ctx_attr){0}, 1, 200, 20000);
+TEST_WITH(short_send_queue, run_pair, (struct copyrpc_ctx_attr){.ring_size = 4096, .sq_depth = 16},
+	1, 300, 5000);
+TEST_WITH(many_endpoints, run_pair, (struct copyrpc_ctx_attr){.ring_size = 8192}, NODE_EPS, 200,
+	1000);
+/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
+TEST_WITH(nearly_no_receives, run_pair,
+	(struct copyrpc_ctx_attr){.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60);
+TEST_WITH(few_pending_calls, run_pair,
+	(struct copyrpc_ctx_attr){.ring_size = 65536, .max_pending = 3}, 1, 100, 3000);
+
 /* One context, whose endpoints 0 and 1 are connected to each other. */
-static void within_one_context(void)
+TEST(within_one_context)
 {
 	struct node *n = &nodes[0];
 
@@ -84,65 +129,4 @@ static void within_one_context(void)
 		node_step(n);
 	node_report(n);
 	copyrpc_ctx_destroy(n->ctx);
-}
-
-/* -------------------------------------------------------------- two processes */
-
-/* Both ends are children: a process that has opened the HCA once should not fork. */
-static void run_processes(const void *arg)
-{
-	const struct traffic *t = arg;
-	uint64_t seed = test_seed();
-	pid_t child[2], pid;
-	int fd[2], status;
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	fflush(NULL);
-	for (int i = 0; i < 2; i++) {
-		child[i] = fork();
-		CHECK(child[i] >= 0);
-		if (!child[i]) {
-			node_with_peer(&nodes[0], fd[i], &t->attr, t->eps, t->max,
-				t->calls * TIMES / SCALE, seed + (uint64_t)i);
-			exit(0);
-		}
-	}
-	close(fd[0]);
-	close(fd[1]);
-	for (int i = 0; i < 2; i++) {
-		pid = wait(&status);
-		if (!WIFEXITED(status) || WEXITSTATUS(status)) {
-			kill(child[child[0] == pid], SIGKILL);
-			CHECK(!"a process failed");
-		}
-	}
-}
-
-int main(int argc, char **argv)
-{
-	const struct test tests[] = {
-		/* First, because they must fork before this process opens the HCA. */
-		TEST_WITH(two_processes, run_processes, &(struct traffic){{0}, 1, 200, 20000}),
-		TEST_WITH(two_processes_small_rings, run_processes,
-			&(struct traffic){{.ring_size = 4096}, 4, 500, 1000}),
-		TEST(random_schedules),
-		TEST_WITH(smallest_ring, run_pair,
-			&(struct traffic){{.ring_size = 4096}, 1, 500, 5000}),
-		TEST_WITH(largest_messages, run_pair,
-			&(struct traffic){{.ring_size = 65536}, 1, COPYRPC_PAYLOAD_MAX(65536),
-				3000}),
-		TEST_WITH(default_ring, run_pair, &(struct traffic){{0}, 1, 200, 20000}),
-		TEST_WITH(short_send_queue, run_pair,
-			&(struct traffic){{.ring_size = 4096, .sq_depth = 16}, 1, 300, 5000}),
-		TEST_WITH(many_endpoints, run_pair,
-			&(struct traffic){{.ring_size = 8192}, NODE_EPS, 200, 1000}),
-		/* Three receives for sixteen endpoints: the HCA has to wait, and repeats. */
-		TEST_WITH(nearly_no_receives, run_pair,
-			&(struct traffic){{.ring_size = 8192, .srq_depth = 4}, NODE_EPS, 100, 60}),
-		TEST_WITH(few_pending_calls, run_pair,
-			&(struct traffic){{.ring_size = 65536, .max_pending = 3}, 1, 100, 3000}),
-		TEST(within_one_context),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

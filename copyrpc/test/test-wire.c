@@ -3,7 +3,7 @@
 #include "support/test.h"
 #include "receive-batch.h"
 
-static void padding(void)
+TEST(padding)
 {
 	static const struct {
 		uint32_t len, bytes;
@@ -17,7 +17,7 @@ static void padding(void)
 	}
 }
 
-static void documented_limits(void)
+TEST(documented_limits)
 {
 	CHECK_EQ(wire_payload(credit_message_max(COPYRPC_RING_MIN / WIRE_BLOCK)), 500);
 	CHECK_EQ(COPYRPC_PAYLOAD_MAX(COPYRPC_RING_MIN), 500);
@@ -32,7 +32,7 @@ static void documented_limits(void)
 }
 
 /* A batch of one call and one reply, byte by byte. */
-static void bytes_of_a_batch(void)
+TEST(bytes_of_a_batch)
 {
 	static const uint8_t want[] = {
 		0x60, 0, 0, 0, 0, 0, 0, 0, /* consumer position: the request took blocks 0 to 2 */
@@ -68,7 +68,7 @@ static void bytes_of_a_batch(void)
 
 /* If a message does not fit before the ring's end, a marker of 32 bytes skips the rest and has
  * position and credit. A message that fits exactly needs no marker. */
-static void wrap_and_exact_fit(void)
+TEST(wrap_and_exact_fit)
 {
 	static uint8_t in[512], out[512]; /* 16 blocks */
 	struct req_queue queue = {NULL, &queue.head};
@@ -114,7 +114,7 @@ static void wrap_and_exact_fit(void)
 }
 
 /* Compares the grant with its definition, in random states that satisfy the invariant. */
-static void grant_formula(void)
+TEST(grant_formula)
 {
 	uint64_t seed = test_seed();
 
@@ -137,7 +137,7 @@ static void grant_formula(void)
 }
 
 /* A reply fits in every state: the test places one at every distance from the ring's end. */
-static void reply_always_fits(void)
+TEST(reply_always_fits)
 {
 	uint64_t seed = test_seed();
 
@@ -165,18 +165,4 @@ static void reply_always_fits(void)
 		credit_replied(&cr, a);
 		CHECK(credit_holds(&cr));
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(padding),
-		TEST(documented_limits),
-		TEST(bytes_of_a_batch),
-		TEST(wrap_and_exact_fit),
-		TEST(grant_formula),
-		TEST(reply_always_fits),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -10,7 +10,7 @@
 #include "copyrpc_tcp.h"
 #include "traffic.h"
 
-#define CONNECT_MS 20000
+#define CONNECT_MS 60000
 
 static int meet(const char *host, uint16_t port)
 {

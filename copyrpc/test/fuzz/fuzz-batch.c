@@ -14,26 +14,12 @@
  * The test checks that the parser reads only the input, and that an endpoint that has not failed is
  * in a valid state.
  */
-#include <stdlib.h>
+#include <string.h>
 
+#include "support/fuzz.h"
 #include "receive-batch.h"
 
 #define RING 4096u
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-struct input {
-	const uint8_t *at, *end;
-};
-
-static uint64_t take(struct input *in, int bytes)
-{
-	uint64_t v = 0;
-
-	for (int i = 0; i < bytes && in->at < in->end; i++)
-		v |= (uint64_t)*in->at++ << (8 * i);
-	return v;
-}
 
 /* Reads each byte of the response, so that the sanitizer checks them. */
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,

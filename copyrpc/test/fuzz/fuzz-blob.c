@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* libFuzzer: if bytes can be decoded, encoding the result returns the same bytes. */
-#include <stdlib.h>
 #include <string.h>
 
+#include "support/fuzz.h"
 #include "blob.h"
 #include "copyrpc.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -15,10 +13,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (blob_decode(&b, data, size))
 		return 0;
-	if (size != sizeof(again))
-		abort();
+	must(size == sizeof(again));
 	blob_encode(&b, again);
-	if (memcmp(again, data, size))
-		abort();
+	must(!memcmp(again, data, size));
 	return 0;
 }

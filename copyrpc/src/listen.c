@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: MIT */
+/* Listeners: connections that others have opened, until their endpoints are connected. */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/sized.h"
+#include "copyrpc_tcp.h"
+#include "lobby.h"
+#include "meet.h"
+
+#define GUESTS 64 /* default of max_guests */
+#define PATIENCE_MS 5000 /* default of patience_ms */
+#define TAKE 4 /* connections that a step takes from a listener at most */
+/* copyrpc_accept(): the longest times that a connection in progress delays the next one, and the
+ * context's traffic. */
+#define YOUNG_NS (100 * NSEC_PER_MSEC)
+#define GRACE_NS (500 * NSEC_PER_MSEC)
+#define LOOK_NS (10 * NSEC_PER_MSEC) /* interval between two checks for traffic */
+
+/* A connection that was accepted and whose endpoint does not belong to the user yet. */
+struct guest {
+	struct watch w;
+	struct meeting m;
+	struct listening *at;
+	uint64_t since_ns;
+	int err; /* of one that has ended */
+	struct guest *next;
+};
+
+struct listening {
+	struct watch w; /* its socket belongs to the user */
+	struct copyrpc_ctx *ctx;
+	struct plan plan;
+	bool called; /* used by copyrpc_accept(), which takes the connections itself */
+	uint32_t most, n;
+	uint64_t patience_ns; /* a guest older than this is closed; NEVER: no limit */
+	uint64_t token;
+	uint64_t again_at; /* no descriptor was free: nothing is taken before; 0: not so */
+	struct guest *guests; /* the oldest first */
+	struct guest *ended; /* of `called`: those that copyrpc_accept() has to return */
+};
+
+/* ------------------------------------------------------------------ guests */
+
+static void append(struct guest **list, struct guest *g)
+{
+	while (*list)
+		list = &(*list)->next;
+	g->next = NULL;
+	*list = g;
+}
+
+/* Closes the connection of a guest, which then belongs to no list. */
+static void guest_leave(struct lobby *y, struct guest *g)
+{
+	struct guest **link = &g->at->guests;
+
+	while (*link != g)
+		link = &(*link)->next;
+	*link = g->next;
+	g->at->n--;
+	lobby_leave(y, &g->w);
+	close(g->w.fd);
+}
+
+static void guest_free(struct guest *g)
+{
+	if (g->m.ep)
+		meet_discard(g->m.ep);
+	free(g);
+}
+
+static void guest_close(struct lobby *y, struct watch *w)
+{
+	struct guest *g = container_of(w, struct guest, w);
+
+	guest_leave(y, g);
+	guest_free(g);
+}
+
+/* The meeting has ended. */
+static void guest_end(struct lobby *y, struct guest *g, int err)
+{
+	guest_leave(y, g);
+	if (err && g->m.ep) {
+		meet_discard(g->m.ep);
+		g->m.ep = NULL;
+	}
+	g->err = err;
+	if (g->at->called) {
+		append(&g->at->ended, g);
+		return;
+	}
+	if (!err)
+		lobby_up(g->m.ep, g->at->token);
+	free(g);
+}
+
+static void guest_ready(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct guest *g = container_of(w, struct guest, w);
+	int err = meet_step(&g->m, y->ctx, &g->at->plan.attr);
+
+	if (err == -EAGAIN)
+		err = lobby_watch(y, w, g->m.events) ? -ENOMEM : -EAGAIN;
+	if (err != -EAGAIN)
+		guest_end(y, g, err);
+}
+
+static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
+{
+	const struct guest *g = container_of(w, struct guest, w);
+	uint64_t patience = g->at->patience_ns;
+
+	if (patience == NEVER)
+		return NEVER;
+	if (now - g->since_ns < patience)
+		return g->since_ns + patience;
+	guest_close(y, w);
+	return NEVER;
+}
+
+static const struct watch_ops guest_ops = {guest_ready, guest_tick, guest_close};
+
+/* ------------------------------------------------------------------ listeners */
+
+static int take_fd(struct lobby *y, struct listening *l, uint64_t now, int *fd_p)
+{
+	int err = tcp_take(l->w.fd, fd_p);
+
+	if (tcp_is_short(err) && l->guests) {
+		guest_close(y, &l->guests->w);
+		err = tcp_take(l->w.fd, fd_p);
+	}
+	if (!tcp_is_short(err))
+		return err;
+	l->again_at = now + TCP_AGAIN_MS * NSEC_PER_MSEC;
+	lobby_watch(y, &l->w, 0);
+	return -EAGAIN;
+}
+
+/* Accepts a connection; if there is one too many, the oldest is closed. Returns 0, -EAGAIN if there
+ * is none, or an error of the socket. */
+static int take(struct lobby *y, struct listening *l, uint64_t now)
+{
+	struct guest *g;
+	int fd, err = take_fd(y, l, now, &fd);
+
+	if (err)
+		return err;
+	g = calloc(1, sizeof(*g));
+	if (!g) {
+		close(fd);
+		return -EAGAIN;
+	}
+	g->w = (struct watch){.ops = &guest_ops, .fd = fd};
+	g->m = (struct meeting){.fd = fd, .events = POLLIN};
+	g->at = l;
+	g->since_ns = now;
+	lobby_enter(y, &g->w);
+	append(&l->guests, g);
+	if (++l->n > l->most)
+		guest_close(y, &l->guests->w);
+	guest_ready(y, &g->w, now);
+	return 0;
+}
+
+static void listening_ready(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct listening *l = container_of(w, struct listening, w);
+	int err = 0;
+
+	for (int i = 0; i < TAKE && !err; i++)
+		err = take(y, l, now);
+	if (err && err != -EAGAIN)
+		lobby_watch(y, w, 0); /* not a listening socket any more */
+}
+
+static uint64_t listening_tick(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct listening *l = container_of(w, struct listening, w);
+
+	if (!l->again_at)
+		return NEVER;
+	if (now < l->again_at)
+		return l->again_at;
+	l->again_at = 0;
+	if (!l->called)
+		lobby_watch(y, w, POLLIN);
+	return NEVER;
+}
+
+static void close_guests(struct lobby *y, struct listening *l)
+{
+	while (l->guests)
+		guest_close(y, &l->guests->w);
+}
+
+static void listening_close(struct lobby *y, struct watch *w)
+{
+	struct listening *l = container_of(w, struct listening, w);
+	struct guest *g;
+
+	close_guests(y, l);
+	while ((g = l->ended)) {
+		l->ended = g->next;
+		guest_free(g);
+	}
+	lobby_leave(y, w);
+	free(l);
+}
+
+static const struct watch_ops listening_ops = {listening_ready, listening_tick, listening_close};
+
+static struct listening *listening_of(const struct lobby *y, int fd)
+{
+	struct watch *w = y->watches;
+
+	while (w && (w->ops != &listening_ops || w->fd != fd))
+		w = w->next;
+	return w ? container_of(w, struct listening, w) : NULL;
+}
+
+static struct listening *listening_new(struct lobby *y, int fd)
+{
+	struct listening *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return NULL;
+	l->w = (struct watch){.ops = &listening_ops, .fd = fd};
+	l->ctx = y->ctx;
+	l->most = GUESTS;
+	l->patience_ns = NEVER;
+	lobby_enter(y, &l->w);
+	return l;
+}
+
+int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
+	uint64_t token)
+{
+	struct copyrpc_listen_attr a;
+	struct listening *l;
+	struct lobby *y;
+	int err = SIZED_ATTR(&a, attr, patience_ms);
+
+	if (!err)
+		err = lobby_open(ctx, &y);
+	if (err)
+		return err;
+	if (listening_of(y, listener))
+		return -EBUSY;
+	l = listening_new(y, listener);
+	if (!l)
+		return -ENOMEM;
+	l->token = token;
+	l->most = a.max_guests ? a.max_guests : GUESTS;
+	l->patience_ns = (a.patience_ms ? a.patience_ms : PATIENCE_MS) * NSEC_PER_MSEC;
+	err = plan_copy(&l->plan, a.ep);
+	if (!err)
+		err = lobby_watch(y, &l->w, POLLIN);
+	if (err)
+		listening_close(y, &l->w);
+	return err;
+}
+
+int copyrpc_unlisten(struct copyrpc_ctx *ctx, int listener)
+{
+	struct listening *l;
+	struct lobby *y;
+	int err = lobby_open(ctx, &y);
+
+	if (err)
+		return err;
+	l = listening_of(y, listener);
+	if (!l)
+		return -ENOENT;
+	listening_close(y, &l->w);
+	return 0;
+}
+
+/* ------------------------------------------------------------------ waiting for one */
+
+/*
+ * True if other endpoints need a poll: messages to handle or to send, a completion, or an action
+ * that is due. A delayed READ (in `dirty`) also counts: a peer without credit sends nothing and
+ * waits for the credit that this READ lets us grant.
+ */
+static bool has_traffic(const struct copyrpc_ctx *ctx)
+{
+	return ctx->queue.head || ctx->ended.head || ctx->dirty || mlx5dvl_cq_ready(ctx->recv_cq) ||
+	       mlx5dvl_cq_ready(ctx->send_cq) || !copyrpc_ctx_timeout(ctx);
+}
+
+/*
+ * True if another connection may be taken from the listener: if no earlier connection is expected
+ * to be ready soon. A connection that is not taken keeps the listener readable, so that a program
+ * which waits for the listener calls copyrpc_accept() again. Connections that have sent a greeting
+ * get more time. When an earlier connection's time is over, the next ones are taken immediately.
+ */
+static bool may_take(const struct listening *l, uint64_t now)
+{
+	bool overdue = l->guests && now - l->guests->since_ns >= YOUNG_NS;
+
+	if (l->again_at)
+		return false;
+	for (const struct guest *g = l->guests; g; g = g->next)
+		if (g->m.greeted ? now - g->since_ns < GRACE_NS : !overdue)
+			return false;
+	return true;
+}
+
+/* Waits for an event; if there are guests, at most until the next check for traffic. */
+static int wait_for(const struct lobby *y, const struct listening *l, uint64_t limit)
+{
+	int listener = may_take(l, l->ctx->clock()) ? l->w.fd : -1, err;
+	uint64_t look = clock_ns() + LOOK_NS;
+	uint64_t until = l->guests && look < limit ? look : limit;
+
+	err = lobby_wait(y, listener, until);
+	return err == -ETIMEDOUT && until < limit ? 0 : err;
+}
+
+/* Waits until a meeting has ended. */
+static int next_ended(struct lobby *y, struct listening *l, uint64_t limit)
+{
+	struct copyrpc_ctx *ctx = l->ctx;
+
+	for (;;) {
+		uint64_t now = ctx->clock();
+		int err = may_take(l, now) ? take(y, l, now) : 0;
+
+		if (err && err != -EAGAIN)
+			return err;
+		lobby_step(ctx);
+		if (l->ended)
+			return 0;
+		if (l->guests && now - l->guests->since_ns >= GRACE_NS && has_traffic(ctx))
+			return -EAGAIN;
+		err = wait_for(y, l, limit);
+		if (err == -ETIMEDOUT)
+			close_guests(y, l);
+		if (err)
+			return err;
+	}
+}
+
+int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, int listener,
+	int timeout_ms, struct copyrpc_ep **ep_p)
+{
+	uint64_t limit = tcp_limit(timeout_ms);
+	struct listening *l;
+	struct lobby *y;
+	struct guest *g;
+	int err = lobby_open(ctx, &y);
+
+	if (err)
+		return err;
+	l = listening_of(y, listener);
+	if (l && !l->called)
+		return -EBUSY;
+	if (!l)
+		l = listening_new(y, listener);
+	if (!l)
+		return -ENOMEM;
+	l->called = true;
+	err = plan_copy(&l->plan, attr);
+	if (!err)
+		err = next_ended(y, l, limit);
+	if (err)
+		return err;
+	g = l->ended;
+	l->ended = g->next;
+	err = g->err;
+	if (!err)
+		*ep_p = g->m.ep;
+	free(g);
+	return err;
+}

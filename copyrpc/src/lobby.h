@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The connections of a context that are being made: listeners, what they have accepted, and dials.
+ * Each is a watch: a socket that an epoll descriptor reports, and a time. lobby_step() handles a
+ * bounded number of events and never waits; copyrpc_poll() calls it, and the blocking functions
+ * call it in a loop.
+ */
+#ifndef COPYRPC_LOBBY_H
+#define COPYRPC_LOBBY_H
+
+#include "base/tcp.h"
+#include "internal.h"
+
+struct lobby;
+struct watch;
+
+struct watch_ops {
+	/* The socket has an event. May free any watch. */
+	void (*ready)(struct lobby *y, struct watch *w, uint64_t now);
+	/* tick() and close() may free this watch, but no other one. */
+	uint64_t (*tick)(struct lobby *y, struct watch *w, uint64_t now); /* returns when it is due
+									     again */
+	void (*close)(struct lobby *y, struct watch *w);
+};
+
+struct watch {
+	const struct watch_ops *ops;
+	int fd;
+	short events; /* of poll(2), for which the epoll descriptor waits; 0: not added to it */
+	struct watch *next, **link_p;
+};
+
+struct lobby {
+	struct ctx_side side;
+	struct copyrpc_ctx *ctx;
+	int epoll;
+	struct watch *watches;
+};
+
+/* Attributes of the endpoints that will be created, with what they point to. */
+struct plan {
+	struct copyrpc_ep_attr attr;
+	struct copyrpc_path path;
+	char name[EP_NAME_MAX];
+};
+
+/* Returns 0 or -E2BIG. */
+int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr);
+
+/* Returns the context's lobby, which is created if there is none. */
+int lobby_open(struct copyrpc_ctx *ctx, struct lobby **y_p);
+void lobby_enter(struct lobby *y, struct watch *w);
+void lobby_leave(struct lobby *y, struct watch *w);
+/* Waits for other events; 0: for none. Returns 0 or -errno. */
+int lobby_watch(struct lobby *y, struct watch *w, short events);
+void lobby_step(struct copyrpc_ctx *ctx);
+/* Waits until there is something to step, or @fd (if not negative) is readable. Returns 0 or
+ * -ETIMEDOUT. */
+int lobby_wait(const struct lobby *y, int fd, uint64_t limit_ns);
+
+/* Queues the event UP of an endpoint; its failure will be an event, too. */
+void lobby_up(struct copyrpc_ep *ep, uint64_t token);
+
+#endif

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A meeting: the exchange of greetings and results over a stream socket, by which an endpoint is
+ * connected. copyrpc_tcp.h describes the messages. A meeting never waits; what it belongs to (a
+ * listener, a dial, a blocking call) waits for its events and steps it again.
+ */
+#ifndef COPYRPC_MEET_H
+#define COPYRPC_MEET_H
+
+#include <assert.h>
+#include <poll.h>
+
+#include "copyrpc.h"
+#include "internal.h"
+
+struct greeting {
+	char magic[8];
+	uint16_t version, len;
+	uint32_t flags;
+	uint64_t owner;
+	uint8_t blob[COPYRPC_INFO_SIZE];
+	uint64_t node;
+};
+static_assert(sizeof(struct greeting) == 128 && offsetof(struct greeting, blob) == 24, "no holes");
+
+struct result {
+	char magic[8];
+	uint32_t error;
+	uint8_t zero[4];
+};
+static_assert(sizeof(struct result) == 16, "no holes");
+
+struct meeting {
+	int fd;
+	short events; /* of poll(2), for which the meeting waits */
+	struct copyrpc_ep *ep; /* NULL: not yet created; a valid greeting is required first */
+	struct greeting greeting;
+	struct result result;
+	size_t greeting_got, result_got;
+	uint8_t out[sizeof(struct greeting) + sizeof(struct result)];
+	size_t out_len, sent;
+	bool greeted; /* the peer's greeting is valid */
+	bool single; /* the caller wants one connection between the two contexts */
+	int err; /* own error; the meeting ends when it was sent to the peer */
+};
+
+/* Starts the meeting of an endpoint over the socket m->fd. Returns 0 or an error of getrandom(). A
+ * side that accepts needs no start: it only sets m->fd and m->events. */
+int meet_begin(struct meeting *m, struct copyrpc_ep *ep);
+
+/*
+ * Proceeds as far as possible. Returns 0 if both ends are connected and have exchanged their
+ * results, -EAGAIN if the socket is not ready, or another error. @ctx and @attr are for the
+ * endpoint of a side that accepts.
+ */
+int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
+
+/* The number of the context of the peer; 0: not known yet. */
+uint64_t meet_node(const struct meeting *m);
+
+/* Destroys the endpoint of a meeting that has failed. If it was never connected, its memory is
+ * freed immediately, because no message can arrive. */
+void meet_discard(struct copyrpc_ep *ep);
+
+/* Sets the number of the context. Returns 0 or -errno. */
+int ctx_set_node(struct copyrpc_ctx *ctx);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * test-copyrpc-mesh: processes of one thread all dial each other at the same time, while strangers
+ * hold sockets. Each makes a call to each other one. Prints how long the mesh took.
+ */
+#include <poll.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "support/stranger.h"
+#include "copyrpc_tcp.h"
+
+#ifndef NODES
+#define NODES 64
+#endif
+#define SILENT 100
+#define HOUR_MS 3600000
+#define LISTENER_TOKEN NODES
+
+static struct shared {
+	uint16_t port[NODES];
+	atomic_uint up, done;
+	_Atomic uint64_t last_up_ns;
+} * shared;
+
+struct node {
+	struct copyrpc_ctx *ctx;
+	uint32_t rank, dials, peers, answers;
+	bool served[NODES];
+	struct copyrpc_ep *ep[NODES]; /* by token of the own dial */
+};
+
+struct hello {
+	uint32_t from, to;
+};
+
+static void on_answer(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	const struct hello *h = data;
+	struct node *n = arg;
+
+	CHECK_EQ(status, 0);
+	CHECK_EQ(len, sizeof(*h));
+	CHECK_EQ(h->from, token);
+	CHECK_EQ(h->to, n->rank);
+	n->answers++;
+}
+
+/* Answers each peer's only request. */
+static void serve(struct node *n)
+{
+	struct copyrpc_req *req;
+
+	while (copyrpc_recv(n->ctx, &req)) {
+		const struct hello *h = copyrpc_req_data(req);
+		struct hello back = {n->rank, h->from};
+
+		CHECK_EQ(copyrpc_req_len(req), sizeof(*h));
+		CHECK(h->from < NODES && h->to == n->rank && !n->served[h->from]);
+		n->served[h->from] = true;
+		CHECK_EQ(copyrpc_reply(req, &back, sizeof(back)), 0);
+	}
+}
+
+/* A dial has ended with an endpoint, its own or the one that the peer has made. */
+static void handle(struct node *n, const struct copyrpc_event *e)
+{
+	struct hello h = {n->rank, (uint32_t)e->token};
+
+	CHECK_EQ(e->kind, COPYRPC_UP);
+	n->peers += !e->status;
+	if (e->token == LISTENER_TOKEN)
+		return;
+	CHECK(!n->ep[e->token]);
+	n->ep[e->token] = e->ep;
+	n->dials++;
+	CHECK_EQ(copyrpc_call(e->ep, &h, sizeof(h), sizeof(h), e->token), 0);
+	if (n->dials < NODES - 1)
+		return;
+	/* Pairs with the loads of full_mesh() after the processes have ended. */
+	atomic_store_explicit(&shared->last_up_ns, clock_ns(), memory_order_relaxed);
+	atomic_fetch_add_explicit(&shared->up, 1, memory_order_relaxed);
+}
+
+static void turn(struct node *n)
+{
+	struct copyrpc_event e;
+
+	copyrpc_poll(n->ctx, on_answer, n);
+	while (copyrpc_event_recv(n->ctx, &e, sizeof(e)))
+		handle(n, &e);
+	serve(n);
+	if (!copyrpc_ctx_arm(n->ctx)) {
+		struct pollfd p = {.fd = copyrpc_ctx_fd(n->ctx), .events = POLLIN};
+		int ms = copyrpc_ctx_timeout(n->ctx);
+
+		poll(&p, 1, ms >= 0 && ms < 50 ? ms : 50); /* others end without an event */
+	}
+}
+
+static void run_node(uint32_t rank, int listener)
+{
+	const struct copyrpc_ctx_attr attr = {.max_endpoints = 4 * NODES,
+		.ring_size = 4096,
+		.sq_depth = 16,
+		.srq_depth = 1024};
+	const struct copyrpc_listen_attr la = {.max_guests = 2 * NODES, .patience_ms = HOUR_MS};
+	const struct copyrpc_dial_attr da = {.single = true};
+	struct node n = {.rank = rank};
+	bool done = false;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &n.ctx), 0);
+	CHECK_EQ(copyrpc_listen(n.ctx, &la, listener, LISTENER_TOKEN), 0);
+	for (uint32_t i = 1; i < NODES; i++) {
+		uint32_t to = (rank + i) % NODES;
+
+		CHECK_EQ(copyrpc_dial(n.ctx, &da, "127.0.0.1", shared->port[to], HOUR_MS, to), 0);
+	}
+	/* Pairs with the additions of the other processes below. */
+	while (atomic_load_explicit(&shared->done, memory_order_acquire) < NODES) {
+		turn(&n);
+		if (!done && n.answers == NODES - 1) {
+			done = true;
+			/* Pairs with the load above. */
+			atomic_fetch_add_explicit(&shared->done, 1, memory_order_release);
+		}
+	}
+	CHECK_EQ(n.peers, NODES - 1);
+	copyrpc_ctx_destroy(n.ctx);
+}
+
+TEST(full_mesh)
+{
+	int listener[NODES], fd[SILENT], status;
+	pid_t child[NODES];
+	uint64_t start;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(shared != MAP_FAILED);
+	for (int i = 0; i < NODES; i++) {
+		CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener[i]), 0);
+		shared->port[i] = (uint16_t)copyrpc_tcp_port(listener[i]);
+	}
+	for (int i = 0; i < SILENT; i++)
+		fd[i] = stranger_connect(shared->port[i % NODES]);
+	start = clock_ns();
+	for (uint32_t i = 0; i < NODES; i++) {
+		fflush(stdout);
+		child[i] = fork();
+		CHECK(child[i] >= 0);
+		if (!child[i]) {
+			CHECK(nice(10) != -1); /* spares the tests that run beside this one */
+			run_node(i, listener[i]);
+			_exit(0);
+		}
+	}
+	for (int i = 0; i < NODES; i++) {
+		CHECK_EQ(waitpid(child[i], &status, 0), child[i]);
+		CHECK_EQ(status, 0);
+	}
+	for (int i = 0; i < SILENT; i++)
+		close(fd[i]);
+	CHECK_EQ(shared->up, NODES);
+	printf("  %d processes: all connected after %.2f s\n", NODES,
+		(double)(shared->last_up_ns - start) / NSEC_PER_SEC);
+}
