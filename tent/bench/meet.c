@@ -24,18 +24,6 @@ struct client {
 	size_t len_sent, text_sent;
 };
 
-static struct tcp_guest *client_open(void *arg)
-{
-	struct client *c = calloc(1, sizeof(*c));
-
-	return c ? &c->guest : NULL;
-}
-
-static void client_close(void *arg, struct tcp_guest *g)
-{
-	free(container_of(g, struct client, guest));
-}
-
 /* 0: the client has read the text, and has disconnected or sent a byte, which it must not. */
 static int client_step(void *arg, struct tcp_guest *g)
 {
@@ -57,9 +45,8 @@ static int client_step(void *arg, struct tcp_guest *g)
 int meet_serve(int listener, const char *text, bool once)
 {
 	struct meeting m = {text, (uint32_t)strlen(text)};
-	struct tcp_crowd crowd = {.open = client_open,
+	struct tcp_crowd crowd = {.size = sizeof(struct client),
 		.step = client_step,
-		.close = client_close,
 		.arg = &m,
 		.most = CLIENTS};
 	bool served = false;
@@ -73,7 +60,7 @@ int meet_serve(int listener, const char *text, bool once)
 		served = !err;
 		if (served) {
 			close(g->fd);
-			client_close(&m, g);
+			free(g);
 		} else if (err == -EAGAIN) {
 			err = tcp_crowd_wait(&crowd, listener, now, TCP_FOREVER);
 		}

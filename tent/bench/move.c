@@ -11,9 +11,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/output.h"
 #include "base/tcp.h"
 #include "meet.h"
-#include "out.h"
 #include "row.h"
 #include "trace.h"
 
@@ -27,9 +27,11 @@ static int failed(const char *what, int err, const struct tent_why *why)
 /* Creates the engine. Returns the exit status: an error in the configuration is a usage error. */
 static int create(const struct move_options *o, struct tent **t_p)
 {
-	const struct tent_attr attr = {.config_file = o->config,
+	const struct tent_attr attr = {.size = sizeof(attr),
+		.config_file = o->config,
 		.address = o->address,
-		.shm_rails = o->shm};
+		.shm_rails = o->shm,
+		.tcp_rails = o->tcp};
 	struct tent_why why = {""};
 	int err = tent_create(&attr, &why, t_p);
 
@@ -49,12 +51,17 @@ static uint8_t *map(uint64_t len)
 
 /* ---- server ---- */
 
-static int register_memory(struct tent *t, uint64_t len, uint8_t **memory_p)
+static int register_memory(struct tent *t, uint64_t len, bool alloc, uint8_t **memory_p)
 {
 	struct tent_why why = {""};
-	uint8_t *m = map(len);
+	uint8_t *m;
 	int err;
 
+	if (alloc) {
+		err = tent_alloc(t, len, NULL, &why, (void **)memory_p);
+		return err ? failed("memory", err, &why) : 0;
+	}
+	m = map(len);
 	if (!m)
 		return failed("memory", -ENOMEM, NULL);
 	err = tent_register(t, m, len, NULL, &why);
@@ -86,7 +93,7 @@ static int lend(const struct move_options *o, uint64_t len, struct tent **t_p, c
 	int status = create(o, t_p);
 
 	if (!status)
-		status = register_memory(*t_p, len, &memory);
+		status = register_memory(*t_p, len, o->alloc, &memory);
 	return !status && tent_export(*t_p, text_p) ? failed("memory", -ENOMEM, NULL) : status;
 }
 
@@ -280,14 +287,14 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	}
 	/* Before the rows, because these may take hours. */
 	for (int i = 0; i < OUTPUTS && !status; i++)
-		status = out_open(names[i], &out[i]);
+		status = output_open("tentbench", names[i], "we", &out[i]);
 	if (!status)
-		status = register_memory(t, 2 * need, &memory);
+		status = register_memory(t, 2 * need, false, &memory);
 	if (!status)
 		status = all_rows(t, s, o, &(struct row_memory){memory, memory + need, remote.addr},
 			out);
 	for (int i = 0; i < OUTPUTS; i++)
-		status = out_close(names[i], out[i], status);
+		status = output_close("tentbench", names[i], out[i], status);
 	return status;
 }
 

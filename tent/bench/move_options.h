@@ -24,6 +24,8 @@ struct move_options {
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* at which the client reads the server's description */
 	uint32_t shm; /* number of copying threads; 0: adapters */
+	bool alloc; /* the server's memory is from tent_alloc() */
+	uint32_t tcp; /* number of rails over TCP; 0: adapters */
 	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;
 	uint32_t threads;

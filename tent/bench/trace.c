@@ -71,11 +71,9 @@ int trace_start(struct tent_segment *s, FILE *out, struct trace **trace_p)
 
 void trace_stop(struct trace *t)
 {
-	const uint64_t one = 1;
-
 	if (!t)
 		return;
-	if (write(t->stop, &one, sizeof(one)) < 0)
+	if (eventfd_write(t->stop, 1))
 		abort(); /* write() fails only on overflow */
 	pthread_join(t->thread, NULL);
 	trace_free(t);

@@ -2,10 +2,11 @@
 /*
  * tent: moves large amounts of memory between processes over several rails in parallel.
  *
- * A rail is an adapter port (RDMA), or a thread that copies between two processes of one
- * host. A request, a read or a write between memory of this process and of a peer, is cut
- * into slices. A scheduler measures the rates of the rails and chooses a rail for each slice. It
- * moves the slices of a failed rail to other rails, and uses the rail again when it works again.
+ * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, or a
+ * group of TCP connections. A request, a read or a write between memory of this process and of a
+ * peer, is cut into slices. A scheduler measures the rates of the rails and chooses a rail for each
+ * slice. It moves the slices of a failed rail to other rails, and uses the rail again when it works
+ * again.
  *
  * The side whose memory is used registers the memory, exports a description of it, and must bring
  * that text to the other side by its own means:
@@ -40,10 +41,10 @@
  * Errors: functions return 0 or -errno, and write output arguments on success only. struct
  * tent_why explains in one line an error in a configuration, a segment or a registration.
  *
- * Sizes: structs that later versions may extend are passed with their size, as @size or in the first
- * field. The functions read or write only the fields that the caller and the library both know. For
- * a caller of an older version, the fields that it does not have are 0. A caller of a newer version
- * gets -E2BIG if a field that the library does not have is not 0.
+ * Sizes: structs that later versions may extend are passed with their size, as @size or in the
+ * first field. The functions read or write only the fields that the caller and the library both
+ * know. For a caller of an older version, the fields that it does not have are 0. A caller of a
+ * newer version gets -E2BIG if a field that the library does not have is not 0.
  *
  * Exactly once: a request ends with status 0 only when all of its bytes are in place, and none of
  * its bytes is written after its end. The exception is a peer that cannot confirm that a rail is
@@ -52,8 +53,9 @@
  * Slices that failed are written again, with the same bytes.
  *
  * Trust: the holder of an exported description may read and write the memory that it describes. The
- * library checks all data from peers and files. An engine belongs to the process that created it: a
- * child of fork() must not use the engine.
+ * library checks all data from peers and files. Rails over TCP are not encrypted: who can read or
+ * change the packets between the hosts can read and change the memory. An engine belongs to the
+ * process that created it: a child of fork() must not use the engine.
  */
 #ifndef TENT_H
 #define TENT_H
@@ -98,6 +100,8 @@ struct tent_attr {
 	uint32_t max_tasks; /* most requests that have not ended, 1 to 65,536; 0: 1024 */
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
+	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
+			       free ports of the address. The adapters are no rails then */
 };
 
 /*
@@ -135,6 +139,16 @@ void tent_destroy(struct tent *t);
  */
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
+
+/*
+ * Allocates @len bytes, which are 0, and registers them like tent_register(). Peers with copying
+ * threads map them and copy without the kernel, which takes less time. tent_unregister() and
+ * tent_destroy() free the memory. Errors as above, and
+ *
+ *	-EMFILE, -ENFILE	no descriptor is left
+ */
+int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why *why,
+	void **addr_p);
 
 /*
  * Ends the registration that begins at @addr. When the function returns 0, no peer reads or writes
@@ -244,7 +258,7 @@ struct tent_status {
  *	-EACCES		the peer's memory is not registered any more
  *	-EMSGSIZE	modes smart and baseline: more than 4,096 slices, because the registrations
  *			have many parts; raise max_registration
- *	-EFAULT		copying threads only: memory of this side or the peer's was unmapped
+ *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped
  *	another		the last error of a rail
  */
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/order.h"
 
 #define NS_PER_MS 1e6
 #define NS_PER_US 1e3
@@ -61,13 +62,6 @@ static void add(struct summary *s, const struct run_result *r)
 	s->slices += r->slices;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 int summary_run(struct summary *s, const struct sim_case *c, const struct sim_assume *a,
 	const struct tent_config *config, uint64_t first_seed, uint32_t seeds)
 {
@@ -80,8 +74,8 @@ int summary_run(struct summary *s, const struct sim_case *c, const struct sim_as
 		if (!err)
 			add(s, &r);
 	}
-	qsort(s->slice_ns.v, s->slice_ns.n, sizeof(double), compare);
-	qsort(s->request_ns.v, s->request_ns.n, sizeof(double), compare);
+	order_sort(s->slice_ns.v, s->slice_ns.n);
+	order_sort(s->request_ns.v, s->request_ns.n);
 	return err;
 }
 

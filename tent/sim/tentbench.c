@@ -5,12 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/args.h"
 #include "base/output.h"
 #include "decide.h"
 #include "move.h"
 #include "options.h"
-#include "out.h"
 #include "summary.h"
+#include "tent.h"
 
 static const char usage[] = "Usage: tentbench COMMAND [OPTION]...\n"
 			    "  server     memory for clients; tentbench server --help\n"
@@ -101,25 +102,26 @@ static int run_all(const struct sim_options *o, struct tent_config *config, FILE
 static int with_output(struct sim_options *o, struct tent_config *config)
 {
 	FILE *json;
-	int status = out_open(o->json, &json);
+	int status = output_open("tentbench", o->json, "we", &json);
 
 	if (status)
 		return status;
-	status = out_open(o->trace, &o->assume.trace);
+	status = output_open("tentbench", o->trace, "we", &o->assume.trace);
 	if (!status)
 		status = o->decisions ? run_decisions(o, config, json) : run_all(o, config, json);
-	return out_close(o->json, json, out_close(o->trace, o->assume.trace, status));
+	status = output_close("tentbench", o->trace, o->assume.trace, status);
+	return output_close("tentbench", o->json, json, status);
 }
 
 static int with_config(struct sim_options *o)
 {
 	struct tent_config config;
-	char why[600];
+	struct tent_why why;
 	int status;
 
 	config_init(&config);
-	if (o->config && config_load(o->config, &config, why, sizeof(why))) {
-		fprintf(stderr, "tentbench: %s\n", why);
+	if (o->config && config_load(o->config, &config, &why)) {
+		fprintf(stderr, "tentbench: %s\n", why.text);
 		return 2;
 	}
 	status = with_output(o, &config);
@@ -133,10 +135,8 @@ static int sim(int argc, char **argv)
 	char why[400];
 	int err = sim_options_parse(argc, argv, &o, why, sizeof(why));
 
-	if (err < 0)
-		fprintf(stderr, "tentbench sim: %s\n", why);
 	if (err)
-		return err < 0 ? 2 : 0;
+		return args_status("tentbench sim", why, err);
 	return o.list ? list_cases() : with_config(&o);
 }
 
@@ -146,10 +146,8 @@ static int move(int argc, char **argv, bool server)
 	char why[400];
 	int err = move_options_parse(argc, argv, server, &o, why, sizeof(why));
 
-	if (err < 0)
-		fprintf(stderr, "tentbench %s: %s\n", argv[0], why);
 	if (err)
-		return err < 0 ? 2 : 0;
+		return args_status(server ? "tentbench server" : "tentbench client", why, err);
 	return server ? move_server(&o) : move_client(&o);
 }
 

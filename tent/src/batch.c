@@ -267,21 +267,33 @@ void tent_batch_status(struct tent_batch *b, struct tent_status *status_p, size_
 	write_status(b, b->n, status_p, size);
 }
 
+static const struct live_type live_batch = {LIVE_MAGIC, "tent", "batch",
+	.field = {
+		{"requests", LIVE_AT(struct tent_batch, n)},
+		{"open", LIVE_AT(struct tent_batch, open)},
+	}};
+
 int tent_wait(struct tent_batch *b, int timeout_ms)
 {
-	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC;
-	struct timespec until = clock_timespec(clock_ns() + ns);
+	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC, start = clock_ns();
+	struct timespec until = clock_timespec(start + ns);
+	struct live_record *live = NULL; /* a batch has one while a thread sleeps */
 	struct tent *t = b->t;
 	int err = 0;
 
 	pthread_mutex_lock(&t->lock);
 	loop_help(t);
 	while (b->open && !err) {
+		if (!live) {
+			live = live_add(&live_batch, b, t->host);
+			live_wait(live, start);
+		}
 		if (timeout_ms < 0)
 			pthread_cond_wait(&t->ended, &t->lock);
 		else
 			err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
 	}
+	live_remove(live);
 	if (!b->open)
 		err = sum_of(b).err;
 	pthread_mutex_unlock(&t->lock);

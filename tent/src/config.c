@@ -23,9 +23,8 @@ static const char *const mode_names[] = {
 struct reader {
 	struct tent_config c;
 	bool smart, have_mode;
-	const char *prefix; /* of the keys, as the file has them */
-	char *why;
-	size_t size;
+	char head[300]; /* before each key in messages: the file, and the keys that enclose it */
+	struct tent_why *why;
 };
 
 /* A key, and the field of struct reader that its value goes to. */
@@ -43,8 +42,7 @@ static void *field(struct reader *r, const struct key *k)
 
 static int bad(const struct reader *r, const char *key, const char *give)
 {
-	snprintf(r->why, r->size, "%s%s: give %s", r->prefix, key, give);
-	return -EINVAL;
+	return why_say(r->why, -EINVAL, "%s%s: give %s", r->head, key, give);
 }
 
 static int bad_range(const struct reader *r, const char *key, const char *what, double min,
@@ -106,10 +104,10 @@ static int read_number(struct reader *r, const struct key *k, const json_t *v)
 /* The last penalty holds for all following tiers. */
 static int read_penalties(struct reader *r, const struct key *k, const json_t *v)
 {
-	size_t n = json_array_size(v); /* 0 if it is no array */
+	size_t n = json_array_size(v); /* 0 if it is no array; then there is no element */
 	const char *give = "an array of 1 to 3 numbers from 0.001 to 1000000";
 
-	if (n < 1 || n > TENT_TIERS)
+	if (n > TENT_TIERS)
 		return bad(r, k->name, give);
 	for (size_t i = 0; i < TENT_TIERS; i++) {
 		const json_t *e = json_array_get(v, i < n ? i : n - 1);
@@ -150,14 +148,13 @@ static const struct key keys[] = {
 
 static int unknown_key(const struct reader *r, const char *key)
 {
-	size_t at;
-	char name[48];
+	char name[48], names[500] = "";
+	size_t at = 0;
 
 	why_printable(key, name, sizeof(name));
-	at = (size_t)snprintf(r->why, r->size, "%s%s: no such key; give one of", r->prefix, name);
-	for (size_t i = 0; i < ARRAY_SIZE(keys) && at < r->size; i++)
-		at += (size_t)snprintf(r->why + at, r->size - at, " %s", keys[i].name);
-	return -EINVAL;
+	for (size_t i = 0; i < ARRAY_SIZE(keys) && at < sizeof(names); i++)
+		at += (size_t)snprintf(names + at, sizeof(names) - at, " %s", keys[i].name);
+	return why_say(r->why, -EINVAL, "%s%s: no such key; give one of%s", r->head, name, names);
 }
 
 static int read_key(struct reader *r, const char *key, const json_t *v)
@@ -222,7 +219,7 @@ static int read_document(struct reader *r, const json_t *root)
 		v = only_member(v, "rdma");
 		if (!v)
 			return bad(r, "transports", "an object with the one key rdma, an object");
-		r->prefix = "transports.rdma.";
+		strcat(r->head, "transports.rdma.");
 	}
 	return read_object(r, v);
 }
@@ -244,63 +241,51 @@ void config_init(struct tent_config *c)
 	};
 }
 
-static int parse_root(const json_t *root, const json_error_t *e, struct tent_config *c_p, char *why,
-	size_t size)
+static int parse_root(struct reader *r, const json_t *root, const json_error_t *e,
+	struct tent_config *c_p)
 {
-	struct reader r = {.smart = true, .prefix = "", .why = why, .size = size};
+	char text[JSON_ERROR_TEXT_LENGTH];
 	int err;
 
 	if (!root) {
-		char text[JSON_ERROR_TEXT_LENGTH];
-
 		why_printable(e->text, text, sizeof(text));
-		snprintf(why, size, "line %d, column %d: %s; give a JSON object", e->line,
-			e->column, text);
-		return -EINVAL;
+		return why_say(r->why, -EINVAL, "%sline %d, column %d: %s; give a JSON object",
+			r->head, e->line, e->column, text);
 	}
-	config_init(&r.c);
-	err = read_document(&r, root);
+	r->smart = true;
+	config_init(&r->c);
+	err = read_document(r, root);
 	if (err)
-		config_fini(&r.c);
+		config_fini(&r->c);
 	else
-		*c_p = r.c;
+		*c_p = r->c;
 	return err;
 }
 
-int config_parse(const char *text, size_t len, struct tent_config *c_p, char *why, size_t size)
+int config_parse(const char *text, size_t len, struct tent_config *c_p, struct tent_why *why)
 {
+	struct reader r = {.why = why};
 	json_error_t e;
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
-	int err = parse_root(root, &e, c_p, why, size);
+	int err = parse_root(&r, root, &e, c_p);
 
 	json_decref(root);
 	return err;
 }
 
-static void name_file(const char *path, char *why, size_t size)
+int config_load(const char *path, struct tent_config *c_p, struct tent_why *why)
 {
-	char said[400];
-
-	snprintf(said, sizeof(said), "%s", why);
-	snprintf(why, size, "%s: %s", path, said);
-}
-
-int config_load(const char *path, struct tent_config *c_p, char *why, size_t size)
-{
+	struct reader r = {.why = why};
 	json_error_t e;
 	FILE *f = fopen(path, "re");
 	json_t *root;
 	int err;
 
-	if (!f) {
-		err = -errno;
-		snprintf(why, size, "%s: %s", path, strerror(-err));
-		return err;
-	}
+	if (!f)
+		return why_say(why, -errno, "%s: %s", path, strerror(errno));
+	snprintf(r.head, sizeof(r.head) - 32, "%s: ", path);
 	root = json_loadf(f, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
-	err = parse_root(root, &e, c_p, why, size);
-	if (err)
-		name_file(path, why, size);
+	err = parse_root(&r, root, &e, c_p);
 	json_decref(root);
 	fclose(f);
 	return err;

@@ -14,6 +14,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct tent_why;
+
 #define TENT_TIERS 3
 
 /* The ways to give slices to rails. */
@@ -46,10 +48,10 @@ void config_init(struct tent_config *c);
  * Reads a configuration. 0; -EINVAL: one line in @why names the wrong key and the values that are
  * accepted; -ENOMEM. *c_p is written on success only; the caller must free it with config_fini().
  */
-int config_parse(const char *text, size_t len, struct tent_config *c_p, char *why, size_t size);
+int config_parse(const char *text, size_t len, struct tent_config *c_p, struct tent_why *why);
 
 /* The same from a file; also -errno of open and read. */
-int config_load(const char *path, struct tent_config *c_p, char *why, size_t size);
+int config_load(const char *path, struct tent_config *c_p, struct tent_why *why);
 
 void config_fini(struct tent_config *c);
 

@@ -3,17 +3,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/tcp.h"
 #include "why.h"
-
-#define KEEP_ALIVE_S 5
-#define KEEP_ALIVES 3
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
 static_assert(offsetof(struct ctl_msg, mark) == 32, "as on the wire");
@@ -32,10 +27,7 @@ int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, str
 static void prepare(struct ctl *c, int fd)
 {
 	/* So the kernel detects the failure of a peer's host, and the peer's place becomes free. */
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int){1}, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){KEEP_ALIVE_S}, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int){KEEP_ALIVE_S}, sizeof(int));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int){KEEP_ALIVES}, sizeof(int));
+	tcp_keep_alive(fd);
 	*c = (struct ctl){.fd = fd};
 }
 

@@ -60,10 +60,12 @@ static json_t *write_tiers(const struct desc_buffer *b, uint32_t n_rails)
 
 static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "id", (json_int_t)b->id, "addr",
-		(json_int_t)b->addr, "length", (json_int_t)b->len, "part", (json_int_t)b->part_len,
-		"location", b->location, "tiers", write_tiers(b, n_rails), "keys",
-		write_keys(b, n_rails));
+	json_t *fd = b->fd < 0 ? NULL : json_integer(b->fd);
+
+	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*}", "id", (json_int_t)b->id,
+		"addr", (json_int_t)b->addr, "length", (json_int_t)b->len, "part",
+		(json_int_t)b->part_len, "location", b->location, "tiers", write_tiers(b, n_rails),
+		"keys", write_keys(b, n_rails), "fd", fd);
 }
 
 int desc_write(const struct desc *d, char **text_p)
@@ -226,6 +228,20 @@ static int read_tiers(struct reader *r, const json_t *tiers, struct desc_buffer 
 	return 0;
 }
 
+/* Memory that the program has allocated by itself has no descriptor. */
+static int read_fd(struct reader *r, const json_t *fd, struct desc_buffer *b)
+{
+	uint64_t n;
+
+	b->fd = -1;
+	if (!fd)
+		return 0;
+	if (to_number(fd, INT32_MAX, &n))
+		return bad(r, "the descriptor of a buffer");
+	b->fd = (int32_t)n;
+	return 0;
+}
+
 static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 {
 	uint64_t parts, id;
@@ -241,7 +257,8 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 		return bad(r, "a buffer");
 	b->n_parts = (uint32_t)parts;
 	b->id = (uint32_t)id;
-	if (read_tiers(r, json_object_get(v, "tiers"), b))
+	if (read_tiers(r, json_object_get(v, "tiers"), b) ||
+		read_fd(r, json_object_get(v, "fd"), b))
 		return -EINVAL;
 	return read_keys(r, json_object_get(v, "keys"), b);
 }

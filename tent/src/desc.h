@@ -6,7 +6,9 @@
 #ifndef TENT_DESC_H
 #define TENT_DESC_H
 
-#include "boot.h"
+#include <sys/socket.h>
+
+#include "base/boot.h"
 #include "config.h"
 #include "pairing.h"
 
@@ -21,6 +23,7 @@ struct desc_buffer {
 	uint64_t addr, len, part_len;
 	uint32_t n_parts;
 	uint32_t id; /* of the registration */
+	int32_t fd; /* of the memory, in process pid; -1: the memory has no descriptor */
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL: the transport has no regions */
@@ -29,11 +32,12 @@ struct desc_buffer {
 struct transport;
 
 struct desc {
+	struct sockaddr_storage at; /* where the peer was reached; not part of the text */
 	const struct transport *transport; /* of its rails */
 	char host[DESC_HOST_LEN];
 	uint16_t port;
 	uint8_t key[DESC_KEY_LEN]; /* holders of the key may connect */
-	char boot[BOOT_LEN]; /* of the host's kernel, see boot.h */
+	char boot[BOOT_LEN]; /* of the host's kernel, see base/boot.h */
 	int32_t pid;
 	uint32_t epoch; /* the number of registrations that had ended when it was made */
 	uint64_t proof; /* the address of the key in the memory of process pid */

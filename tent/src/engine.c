@@ -16,6 +16,18 @@
 #define RAIL_WAIT_MS 5000
 #define FULL_NS (1 * NSEC_PER_MSEC) /* interval of polls while the ring of notices is full */
 
+static const struct live_type live_engine = {LIVE_MAGIC, "tent", "engine",
+	.field = {
+		{"port", LIVE_AT(struct tent, port)},
+		{"rails", LIVE_AT(struct tent, n_ports)},
+		{"buffers", LIVE_AT(struct tent, n_buffers)},
+		{"ending", LIVE_AT(struct tent, n_going)},
+		{"imports", LIVE_AT(struct tent, n_imports)},
+		{"peers", LIVE_AT(struct tent, n_conns)},
+		{"requests", LIVE_AT(struct tent, task_ids.used)},
+		{"most", LIVE_AT(struct tent, task_ids.capacity)},
+	}};
+
 /* ---- progress ---- */
 
 static void port_events(struct tent *t, uint64_t now)
@@ -109,11 +121,12 @@ static void *engine_thread(void *arg)
 /* ---- rails ---- */
 
 /* @named: the topology file names the rail, so an inactive port is an error. */
-static int open_rail(struct tent *t, const char *name, bool named, struct tent_why *why)
+static int open_rail(struct tent *t, const struct tent_attr *a, const char *name, bool named,
+	struct tent_why *why)
 {
 	uint32_t i = t->n_ports;
 	struct port *p;
-	int err = t->transport->open(name, named, &p, why);
+	int err = t->transport->open(a, name, named, &p, why);
 
 	if (err)
 		return err == -ENETDOWN && !named ? 0 : err;
@@ -127,12 +140,12 @@ static int open_rail(struct tent *t, const char *name, bool named, struct tent_w
 	return named ? 0 : topo_add_rail(&t->topo, name, why);
 }
 
-static int open_named(struct tent *t, struct tent_why *why)
+static int open_named(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
 	int err = topo_load(t->config.topology, &t->topo, why);
 
 	for (uint32_t i = 0; i < t->topo.n_rails && !err; i++)
-		err = open_rail(t, t->topo.rails[i], true, why);
+		err = open_rail(t, a, t->topo.rails[i], true, why);
 	return err;
 }
 
@@ -142,7 +155,7 @@ static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why
 	int n = t->transport->find(a, names, why), err = n < 0 ? n : 0;
 
 	for (int i = 0; i < n && !err; i++)
-		err = open_rail(t, names[i], false, why);
+		err = open_rail(t, a, names[i], false, why);
 	if (!err && !t->n_ports)
 		return why_say(why, -ENETDOWN, "none of the %s has an active port",
 			t->transport->rails);
@@ -157,7 +170,7 @@ static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why
 		transport++;
 	t->transport = *transport;
 	topo_init(&t->topo);
-	return t->config.topology ? open_named(t, why) : open_found(t, a, why);
+	return t->config.topology ? open_named(t, a, why) : open_found(t, a, why);
 }
 
 /* ---- create and destroy ---- */
@@ -180,16 +193,13 @@ static int check_attr(const struct tent_attr *a, struct tent_why *why)
 
 static int read_config(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
-	struct tent_why dummy;
-	struct tent_why *w = why ? why : &dummy;
 	int err = 0;
 
 	config_init(&t->config);
 	if (a->config)
-		err = config_parse(a->config, strlen(a->config), &t->config, w->text,
-			sizeof(w->text));
+		err = config_parse(a->config, strlen(a->config), &t->config, why);
 	else if (a->config_file)
-		err = config_load(a->config_file, &t->config, w->text, sizeof(w->text));
+		err = config_load(a->config_file, &t->config, why);
 	if (err || !t->config.rail_map)
 		return err;
 	t->map = calloc(1, sizeof(*t->map));
@@ -212,7 +222,7 @@ static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why 
 {
 	int err;
 
-	strcpy(t->host, a->address ? a->address : "127.0.0.1");
+	strcpy(t->host, a->address);
 	err = ctl_listen(t->host, a->port, &t->listener, &t->port, why);
 	if (!err)
 		loop_watch(t, t->listener);
@@ -244,6 +254,8 @@ static int init(struct tent *t, const struct tent_attr *from, struct tent_why *w
 	const struct tent_attr *a = &attr;
 	int err = take_attr(from, &attr, why);
 
+	if (!a->address)
+		attr.address = "127.0.0.1";
 	t->part_len = a->max_registration ? a->max_registration : INT64_MAX;
 	if (a->rail_wait_ms >= 0)
 		t->no_rail_ns = (a->rail_wait_ms ? (uint64_t)a->rail_wait_ms : RAIL_WAIT_MS) *
@@ -269,6 +281,7 @@ static void close_fd(int fd)
 
 static void fini(struct tent *t)
 {
+	live_remove(t->live);
 	while (t->segments) {
 		struct tent_segment *s = t->segments;
 
@@ -328,6 +341,7 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 	t->epoll = t->kick = t->listener = t->notice_fd = -1;
 	init_cond(t);
 	err = init(t, attr, why);
+	t->live = live_add(&live_engine, t, t->host);
 	if (!err)
 		err = -pthread_create(&t->thread, NULL, engine_thread, t);
 	if (err) {

@@ -12,13 +12,14 @@
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
  *	peer.c		messages and links to a peer
  *	loop.c		the descriptors that the thread sleeps on
- *	rdma.c, shm.c	transports	sched.h		the scheduler
+ *	rdma.c, shm.c, tcp.c	transports	sched.h	the scheduler
  */
 #ifndef TENT_ENGINE_H
 #define TENT_ENGINE_H
 
 #include <pthread.h>
 
+#include "base/live.h"
 #include "base/slab.h"
 #include "blame.h"
 #include "config.h"
@@ -55,6 +56,7 @@ struct buffer {
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
 	uint32_t id; /* of the registration; never used again */
+	int fd; /* of the memory, which tent_alloc() has mapped; -1: the program's own memory */
 	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
 	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };
@@ -82,6 +84,7 @@ struct pair {
 	uint64_t failed_at; /* time of the first report of the outage */
 	enum tent_fault fault; /* of the last outage */
 	struct latrec_hist slice_ns; /* from post to completion */
+	struct live_record *live; /* of the scheduler's rail */
 };
 
 struct notice_slot {
@@ -95,6 +98,7 @@ struct lent {
 	uint32_t moving; /* tasks that have not moved all of their bytes */
 	bool gone; /* the peer has unregistered the buffer */
 	bool owed; /* the peer waits for our confirmation */
+	uint8_t *at; /* where this process sees the buffer; NULL: it does not */
 };
 
 struct tent_segment {
@@ -126,6 +130,7 @@ struct tent_segment {
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
 	uint32_t open; /* number of tasks that have not ended */
+	struct live_record *live;
 };
 
 enum task_state {
@@ -222,6 +227,7 @@ struct tent {
 	uint16_t notices[NOTICE_RING];
 	uint32_t notice_head, notice_tail;
 	int notice_fd;
+	struct live_record *live;
 };
 
 /* loop.c */
@@ -266,6 +272,7 @@ int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
 
 /* lent.c: the initiator's side of revoke.c. lent_init(): 0 or -ENOMEM. */
 int lent_init(struct tent_segment *s);
+void lent_fini(struct tent_segment *s);
 static inline struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote)
 {
 	return &s->lent[remote - s->desc.buffers];

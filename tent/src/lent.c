@@ -2,13 +2,36 @@
 /* The initiator's side of revoke.c: memory of a peer, until the peer ends its registration. */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "engine.h"
 
 int lent_init(struct tent_segment *s)
 {
+	const struct transport *tr = s->t->transport;
+
 	s->lent = calloc(s->desc.n_buffers + 1, sizeof(*s->lent));
-	return s->lent ? 0 : -ENOMEM;
+	if (!s->lent)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < s->desc.n_buffers && tr->map; i++) {
+		if (s->desc.buffers[i].fd >= 0)
+			s->lent[i].at = tr->map(&s->desc, &s->desc.buffers[i]);
+	}
+	return 0;
+}
+
+static void unmap(struct tent_segment *s, uint32_t i)
+{
+	if (s->lent[i].at)
+		munmap(s->lent[i].at, s->desc.buffers[i].len);
+	s->lent[i].at = NULL;
+}
+
+void lent_fini(struct tent_segment *s)
+{
+	for (uint32_t i = 0; i < s->desc.n_buffers && s->lent; i++)
+		unmap(s, i);
+	free(s->lent);
 }
 
 /* If the description does not contain the memory, this side does not use it: confirms at once. */
@@ -36,6 +59,7 @@ void lent_answer(struct tent_segment *s)
 			continue;
 		s->lent[i].owed = false;
 		s->owed--;
+		unmap(s, i);
 		peer_send(s, &msg);
 	}
 }

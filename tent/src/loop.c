@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -10,9 +11,7 @@
 
 void loop_wake(struct tent *t, uint64_t until)
 {
-	const uint64_t one = 1;
-
-	if (t->sleeps_until > until && write(t->kick, &one, sizeof(one)) < 0)
+	if (t->sleeps_until > until && eventfd_write(t->kick, 1))
 		abort(); /* write() fails only on overflow */
 }
 
@@ -50,10 +49,12 @@ void loop_sleep(struct tent *t, uint64_t until)
 		timeout = &ts;
 	}
 	t->sleeps_until = until;
+	live_wait(t->live, now);
 	pthread_mutex_unlock(&t->lock);
 	n = epoll_pwait2(t->epoll, events, 16, timeout, NULL);
 	pthread_mutex_lock(&t->lock);
 	t->sleeps_until = 0;
-	if (n > 0 && read(t->kick, &count, sizeof(count)) < 0 && errno != EAGAIN)
+	live_wake(t->live);
+	if (n > 0 && eventfd_read(t->kick, &count) && errno != EAGAIN)
 		abort(); /* the descriptor is our own, so read() cannot fail */
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Registered memory of this engine. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -63,6 +65,10 @@ static void buffer_free(struct tent *t, struct buffer *b)
 			t->transport->remove(&b->regions[i]);
 	}
 	free(b->regions);
+	if (b->fd >= 0) {
+		munmap((void *)(uintptr_t)b->addr, b->len);
+		close(b->fd);
+	}
 	free(b);
 }
 
@@ -133,6 +139,7 @@ static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint3
 	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
 	b->location = location;
 	b->id = ++t->n_registered;
+	b->fd = -1;
 	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->buffers[at] = b;
 	t->n_buffers++;
@@ -189,6 +196,48 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	return err;
 }
 
+/* Maps memory whose size cannot change, so that peers can map it as well. 0 or -errno. */
+static int map(size_t len, int *fd_p, void **addr_p)
+{
+	int fd = memfd_create("tent", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *addr = MAP_FAILED;
+	int err;
+
+	if (fd >= 0 && !ftruncate(fd, (off_t)len) &&
+		!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
+		addr = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (addr != MAP_FAILED) {
+		*fd_p = fd;
+		*addr_p = addr;
+		return 0;
+	}
+	err = -errno;
+	if (fd >= 0)
+		close(fd);
+	return err;
+}
+
+int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why *why,
+	void **addr_p)
+{
+	void *addr = NULL;
+	int fd = -1, err = len && len <= INT64_MAX ? map(len, &fd, &addr) : -EINVAL;
+
+	if (err)
+		return why_say(why, err, "allocation of %zu bytes: %s", len, strerror(-err));
+	err = tent_register(t, addr, len, location, why);
+	if (err) {
+		munmap(addr, len);
+		close(fd);
+		return err;
+	}
+	pthread_mutex_lock(&t->lock);
+	buffer_find(t, (uintptr_t)addr, len)->fd = fd;
+	pthread_mutex_unlock(&t->lock);
+	*addr_p = addr;
+	return 0;
+}
+
 int tent_unregister(struct tent *t, void *addr)
 {
 	struct buffer *b;
@@ -218,6 +267,7 @@ int tent_unregister(struct tent *t, void *addr)
 static void describe_buffer(const struct tent *t, const struct buffer *b, struct desc_buffer *d)
 {
 	*d = (struct desc_buffer){.id = b->id,
+		.fd = b->fd,
 		.addr = b->addr,
 		.len = b->len,
 		.part_len = b->part_len,

@@ -25,7 +25,7 @@
 #define DRAIN_NS (10 * NSEC_PER_MSEC) /* after that a queue pair is destroyed without a flush */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define FIRST_OPEN_NS                                                                              \
-	(3000 * NSEC_PER_MSEC) /* longer than the transport retries of a queue pair last */
+	(10000 * NSEC_PER_MSEC) /* longer than the transport retries of a queue pair last */
 
 /* ---- the scheduler's callbacks ---- */
 
@@ -35,13 +35,16 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	uint64_t local = (uintptr_t)k->request.local + slice->offset;
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
+	uint8_t *at = lent_of(s, r)->at;
 
 	*m = (struct link_move){
 		.write = k->request.op == TENT_WRITE,
 		.local = (void *)(uintptr_t)local,
 		.remote = k->request.remote + slice->offset,
+		.mapped = at ? at + (k->request.remote + slice->offset - r->addr) : NULL,
 		.len = slice->length,
 		.token = slice->token,
+		.whole = slice->length == k->request.len,
 	};
 	if (b->regions)
 		m->lkey = b->regions[p->local * b->n_parts + (local - b->addr) / b->part_len].lkey;
@@ -376,6 +379,32 @@ static void flush(struct tent_segment *s)
 	}
 }
 
+static bool poll_ready(struct tent_segment *s)
+{
+	bool some = false;
+
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (s->pairs[i].link && s->pairs[i].link->ready)
+			some |= poll_pair(s, i, clock_ns()) > 0;
+	}
+	return some;
+}
+
+/* Moves that have ended when they are posted make room for others. */
+static void start(struct tent_segment *s, uint64_t now)
+{
+	do {
+		s->again = false;
+		tasks_notify(s); /* before tasks_start(), whose slices could fill the ledger */
+		tasks_start(s, now);
+		s->wake = sched_run(s->sched, now);
+		if (poll_ready(s)) {
+			now = clock_ns();
+			s->again = true;
+		}
+	} while (s->again);
+}
+
 bool move_progress(struct tent_segment *s, uint64_t now)
 {
 	bool some = read_messages(s, now);
@@ -387,12 +416,7 @@ bool move_progress(struct tent_segment *s, uint64_t now)
 	if (s->lost)
 		fail_lost(s, now);
 	some |= end_fences(s, now);
-	do {
-		s->again = false;
-		tasks_notify(s); /* before tasks_start(), whose slices could fill the ledger */
-		tasks_start(s, now);
-		s->wake = sched_run(s->sched, now);
-	} while (s->again);
+	start(s, now);
 	some |= blame_progress(s, now);
 	lent_answer(s);
 	if (s->lost)

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Links and ports of simple transports: see transport.h. */
+/* Links, ports and memory of simple transports: see transport.h. */
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include "transport.h"
 
@@ -26,4 +30,54 @@ int port_new(const char *kind, const char *name, struct port **p_p)
 void port_free(struct port *p)
 {
 	free(p);
+}
+
+/*
+ * Checks that the first and the last byte are mapped and readable: the kernel copies them to this
+ * process's stack.
+ */
+static int touch(uint64_t addr, uint64_t len)
+{
+	const uint64_t ends[] = {addr, addr + len - 1};
+	char byte;
+
+	for (int i = 0; i < 2; i++) {
+		struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ends[i], 1};
+
+		if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
+			return errno == EFAULT ? -EFAULT : -errno;
+	}
+	return 0;
+}
+
+/*
+ * @line: a line of /proc/self/maps. If the mapping that it describes contains @at and is readable
+ * and writable, returns the end of the mapping, else @at.
+ */
+static uint64_t mapped_to(const char *line, uint64_t at)
+{
+	uint64_t low, high;
+	char r, w;
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %c%c", &low, &high, &r, &w) != 4 || at < low ||
+		at >= high)
+		return at;
+	return r == 'r' && w == 'w' ? high : at;
+}
+
+/* Reads /proc/self/maps, and of the memory the first and the last byte only. */
+int memory_check(uint64_t addr, uint64_t len)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	uint64_t at = addr;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!maps)
+		return -errno;
+	while (at < addr + len && getline(&line, &size, maps) > 0)
+		at = mapped_to(line, at);
+	free(line);
+	fclose(maps);
+	return at < addr + len ? -EFAULT : touch(addr, len);
 }

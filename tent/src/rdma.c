@@ -113,7 +113,8 @@ static int open_device(const char *name, struct rdma_port *r)
 	return 0;
 }
 
-static int rdma_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
+static int rdma_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
+	struct tent_why *why)
 {
 	struct rdma_port *r = calloc(1, sizeof(*r));
 	int err = r ? open_device(name, r) : -ENOMEM;

@@ -338,6 +338,11 @@ bool sched_idle(const struct sched *s)
 	return true;
 }
 
+const struct rail *sched_rail(const struct sched *s, uint32_t rail)
+{
+	return &s->rails[rail];
+}
+
 void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_stats *stats_p)
 {
 	const struct rail *r = &s->rails[rail];

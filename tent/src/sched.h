@@ -68,6 +68,7 @@
 #define SCHED_MARK 1
 #define SCHED_STALL_MAX_NS 45000000ull /* a stalled rail is detected within this time */
 
+struct rail;
 struct sched;
 
 struct sched_slice {
@@ -248,6 +249,8 @@ uint64_t sched_run(struct sched *s, uint64_t now);
 /* True: no request is open, no mark under way. Asserts that then no rail is charged with bytes. */
 bool sched_idle(const struct sched *s);
 
+/* The rail itself, for records of base/live.h. */
+const struct rail *sched_rail(const struct sched *s, uint32_t rail);
 void sched_rail_stats(const struct sched *s, uint32_t rail, struct sched_rail_stats *stats_p);
 void sched_stats(const struct sched *s, struct sched_stats *stats_p);
 

@@ -2,25 +2,63 @@
 /* Import: reads a description, connects to the peer, and opens the pairs of rails. */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/sized.h"
 #include "engine.h"
+#include "rail.h"
 #include "why.h"
 
-#define ANSWER_MS 3000 /* most time for a reply; longer than the retries of a queue pair */
+#define ANSWER_MS 10000 /* most time for a reply; longer than the retries of a queue pair */
+
+static const struct live_type live_segment = {LIVE_MAGIC, "tent", "segment",
+	.field = {
+		{"number", LIVE_AT(struct tent_segment, number)},
+		{"port", LIVE_AT(struct tent_segment, desc.port)},
+		{"requests", LIVE_AT(struct tent_segment, open)},
+		{"rails", LIVE_AT(struct tent_segment, n_pairs)},
+		{"lost", LIVE_AT(struct tent_segment, lost), .form = LIVE_SIGNED},
+	}};
+
+static const struct live_type live_rail = {LIVE_MAGIC, "tent", "rail",
+	"none up fencing down connecting probing half",
+	.field = {
+		{"state", LIVE_AT(struct rail, state), .form = LIVE_WORD},
+		{"posted", LIVE_AT(struct rail, posted)},
+		{"in-flight", LIVE_AT(struct rail, inflight)},
+		{"bytes", LIVE_AT(struct rail, bytes)},
+		{"slices", LIVE_AT(struct rail, slices)},
+		{"outages", LIVE_AT(struct rail, exclusions)},
+	}};
+
+static void live_segment_add(struct tent_segment *s)
+{
+	char name[LIVE_NAME];
+
+	s->live = live_add(&live_segment, s, s->desc.host);
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		struct pair *p = &s->pairs[i];
+
+		snprintf(name, sizeof(name), "%u: %s to %s", s->number, s->t->rails[p->local].name,
+			s->desc.rails[p->remote].name);
+		p->live = live_add(&live_rail, sched_rail(s->sched, i), name);
+	}
+}
 
 void segment_free(struct tent_segment *s)
 {
+	live_remove(s->live);
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		live_remove(s->pairs[i].live);
 		peer_close(&s->pairs[i].link);
 		peer_close(&s->pairs[i].closed);
 	}
 	blame_fini(s);
 	free(s->tier_sets);
-	free(s->lent);
+	lent_fini(s);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
@@ -100,9 +138,11 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 {
 	struct ctl_msg msg = {.type = CTL_HELLO, .rail = s->n_pairs};
 	int err = ctl_connect(s->desc.host, s->desc.port, ANSWER_MS, &s->ctl, why);
+	socklen_t len = sizeof(s->desc.at);
 
 	if (err)
 		return err;
+	getpeername(s->ctl.fd, (struct sockaddr *)&s->desc.at, &len);
 	memcpy(msg.key, s->desc.key, sizeof(msg.key));
 	err = ctl_send(&s->ctl, &msg);
 	if (!err)
@@ -205,6 +245,7 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 		s->number = t->n_imports++;
 		s->next = t->segments;
 		t->segments = s;
+		live_segment_add(s);
 		loop_watch(t, s->ctl.fd);
 		loop_wake(t, 0);
 		*segment_p = s;

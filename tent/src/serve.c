@@ -56,12 +56,11 @@ static void count_mark(void *arg, const struct notice_mark *mark)
 {
 	struct conn *c = arg;
 	struct ctl_msg taken = {.type = CTL_TAKEN, .mark = *mark};
-	const uint64_t one = 1;
 
 	if (!notice_count(&c->counter, mark))
 		return;
 	c->t->notices[c->t->notice_tail++ % NOTICE_RING] = mark->value;
-	if (write(c->t->notice_fd, &one, sizeof(one)) < 0)
+	if (eventfd_write(c->t->notice_fd, 1))
 		abort(); /* a semaphore of at most NOTICE_RING */
 	ctl_send(&c->ctl, &taken);
 }
@@ -94,7 +93,7 @@ int tent_notice(struct tent *t, uint16_t *notify_p)
 	pthread_mutex_lock(&t->lock);
 	loop_help(t);
 	if (t->notice_head != t->notice_tail) {
-		if (read(t->notice_fd, &count, sizeof(count)) < 0)
+		if (eventfd_read(t->notice_fd, &count))
 			abort(); /* its counter is the number of notices */
 		*notify_p = t->notices[t->notice_head++ % NOTICE_RING];
 		err = 0;

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport between two processes of one host. A link is a thread that copies with
- * process_vm_readv(2) and process_vm_writev(2). These need the process id of the peer, and the
- * permission to ptrace(2) the peer. The target has no end of a link.
+ * The transport between two processes of one host. A link is a thread that copies: memory that the
+ * peer has from tent_alloc() is mapped here, other memory is accessed with process_vm_readv(2) and
+ * process_vm_writev(2). Both need the process id of the peer, and the permission to ptrace(2) the
+ * peer. The target has no end of a link.
  *
  * The engine's thread and the copying thread share a ring under a mutex. The copying thread
- * copies without holding the mutex.
+ * copies without holding the mutex. The thread that posts a small request copies it.
  */
 #include <errno.h>
-#include <inttypes.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -23,6 +27,7 @@
 #include "why.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
+#define SMALL (64u << 10) /* bytes that are copied in less time than a thread needs to wake up */
 
 struct shm_link {
 	struct link link;
@@ -80,16 +85,26 @@ static int ask(const struct shm_link *l)
 /* Moves a slice, or if its length is 0, probes the peer. */
 static int perform(const struct shm_link *l, const struct link_move *m)
 {
-	return m->len ? copy(l->pid, m->write, m->local, m->remote, m->len) : ask(l);
+	if (!m->len)
+		return ask(l);
+	if (!m->mapped)
+		return copy(l->pid, m->write, m->local, m->remote, m->len);
+	memcpy(m->write ? m->mapped : m->local, m->write ? m->local : m->mapped, m->len);
+	return 0;
 }
 
-/* Ends the next move of the ring. Wakes the engine if no earlier move waits to be reported. */
+/* Ends the next move of the ring. */
 static void end(struct shm_link *l, int status)
 {
-	const uint64_t one = 1;
-
 	l->ring[l->ended++ % RING].status = status;
-	if (l->ended - l->reported == 1 && write(l->link.fds[0], &one, sizeof(one)) < 0)
+	/* The link is not stopped by a move whose memory was not mapped. */
+	l->stopped |= status && status != -EFAULT;
+}
+
+/* Wakes the engine if no earlier move waits to be reported. */
+static void tell(struct shm_link *l)
+{
+	if (l->ended - l->reported == 1 && eventfd_write(l->link.fds[0], 1))
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
@@ -112,9 +127,8 @@ static void *copier(void *arg)
 			status = perform(l, &m);
 			pthread_mutex_lock(&l->mutex);
 		}
-		/* The link is not stopped by a move whose memory was not mapped. */
-		l->stopped |= status && status != -EFAULT;
 		end(l, status);
+		tell(l);
 	}
 	pthread_mutex_unlock(&l->mutex);
 	return NULL;
@@ -131,7 +145,13 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 		err = -ENOTCONN;
 	else
 		l->ring[l->tail++ % RING].move = *m;
-	pthread_cond_signal(&l->work);
+	if (!err && m->whole && m->len <= SMALL && !l->link.posted) {
+		/* The thread has nothing to do, so nobody waits for the mutex. */
+		end(l, perform(l, m));
+		l->link.ready = true;
+	} else {
+		pthread_cond_signal(&l->work);
+	}
 	pthread_mutex_unlock(&l->mutex);
 	if (!err)
 		l->link.posted++;
@@ -159,8 +179,9 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	pthread_mutex_lock(&l->mutex);
 	from = l->reported;
 	to = l->reported = l->ended;
-	if (from != to && read(l->link.fds[0], &count, sizeof(count)) < 0)
+	if (from != to && eventfd_read(l->link.fds[0], &count) && !l->link.ready)
 		abort(); /* it was written under the same lock */
+	l->link.ready = false;
 	pthread_mutex_unlock(&l->mutex);
 	for (uint32_t i = from; i != to; i++) {
 		/* put() reuses the place only when posted has been reduced. */
@@ -233,6 +254,33 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 	return 0;
 }
 
+/* True: the file has these bytes, and cannot lose them: an access does not raise SIGBUS. */
+static bool is_lasting(int fd, uint64_t len)
+{
+	int seals = fcntl(fd, F_GET_SEALS); /* fails if it is no memfd */
+	struct stat st;
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) &&
+	       (uint64_t)st.st_size >= len;
+}
+
+/* The probes of the links, which follow, check that the process is the exporter. */
+static void *shm_map(const struct desc *peer, const struct desc_buffer *b)
+{
+	int process = pidfd_open(peer->pid, 0), fd = -1;
+	void *at = MAP_FAILED;
+
+	if (process >= 0)
+		fd = pidfd_getfd(process, b->fd, 0);
+	if (fd >= 0 && is_lasting(fd, b->len))
+		at = mmap(NULL, b->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (process >= 0)
+		close(process);
+	return at == MAP_FAILED ? NULL : at;
+}
+
 static int shm_reach(const struct desc *peer, struct tent_why *why)
 {
 	char boot[sizeof(peer->boot)];
@@ -242,62 +290,6 @@ static int shm_reach(const struct desc *peer, struct tent_why *why)
 		       why_say(why, -EREMOTE,
 			       "segment: of another host, which shared-memory rails do not reach") :
 		       0;
-}
-
-/* ---- memory ---- */
-
-/*
- * Checks that the first and the last byte are mapped and readable: the kernel copies them to this
- * process's stack.
- */
-static int touch(uint64_t addr, uint64_t len)
-{
-	const uint64_t ends[] = {addr, addr + len - 1};
-	char byte;
-
-	for (int i = 0; i < 2; i++) {
-		struct iovec here = {&byte, 1}, there = {(void *)(uintptr_t)ends[i], 1};
-
-		if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != 1)
-			return errno == EFAULT ? -EFAULT : -errno;
-	}
-	return 0;
-}
-
-/*
- * @line: a line of /proc/self/maps. If the mapping that it describes contains @at and is readable
- * and writable, returns the end of the mapping, else @at.
- */
-static uint64_t mapped_to(const char *line, uint64_t at)
-{
-	uint64_t low, high;
-	char r, w;
-
-	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %c%c", &low, &high, &r, &w) != 4 || at < low ||
-		at >= high)
-		return at;
-	return r == 'r' && w == 'w' ? high : at;
-}
-
-/*
- * Returns -EFAULT, as an adapter does when it pins the memory, if a part is not mapped, readable
- * and writable. Another -errno: the memory could not be checked. Reads /proc/self/maps, and of the
- * memory the first and the last byte only.
- */
-static int shm_check(uint64_t addr, uint64_t len)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	uint64_t at = addr;
-	char *line = NULL;
-	size_t size = 0;
-
-	if (!maps)
-		return -errno;
-	while (at < addr + len && getline(&line, &size, maps) > 0)
-		at = mapped_to(line, at);
-	free(line);
-	fclose(maps);
-	return at < addr + len ? -EFAULT : touch(addr, len);
 }
 
 /* ---- ports ---- */
@@ -317,7 +309,8 @@ static int shm_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TEN
 	return (int)attr->shm_rails;
 }
 
-static int shm_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
+static int open_copier(const struct tent_attr *attr, const char *name, bool named,
+	struct port **p_p, struct tent_why *why)
 {
 	if (named)
 		return why_say(why, -EINVAL,
@@ -336,9 +329,10 @@ const struct transport shm_transport = {
 	.stall_ns = SCHED_NEVER, /* a copy always ends, but on a busy host it may take long */
 	.wanted = shm_wanted,
 	.find = shm_find,
-	.open = shm_open,
+	.open = open_copier,
 	.close = port_free,
-	.check = shm_check,
+	.check = memory_check,
+	.map = shm_map,
 	.reach = shm_reach,
 	.link = shm_new,
 };

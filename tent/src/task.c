@@ -34,9 +34,7 @@ static uint32_t list_take(struct tent *t, uint32_t *head)
 
 static void batch_ended(struct tent_batch *b)
 {
-	const uint64_t one = 1;
-
-	if (b->fd >= 0 && write(b->fd, &one, sizeof(one)) < 0)
+	if (b->fd >= 0 && eventfd_write(b->fd, 1))
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 	pthread_cond_broadcast(&b->t->ended);
 }

@@ -6,6 +6,7 @@
  *
  *	rdma.c	its rails are adapter ports, its links are queue pairs
  *	shm.c	its links are threads that copy between processes of one host
+ *	tcp.c	its links are connections
  *
  * A port is a rail of this engine. A link connects a port with a rail of a peer: the initiator's
  * end moves data, the target's end receives marks (see notice.h).
@@ -32,9 +33,11 @@ struct link_move {
 	bool write;
 	void *local;
 	uint64_t remote;
+	void *mapped; /* where this process sees the remote memory; NULL: it does not */
 	uint64_t len;
 	uint32_t lkey, rkey;
 	uint64_t token;
+	bool whole; /* all bytes of a request: somebody may wait for just this move */
 };
 
 struct link;
@@ -55,9 +58,15 @@ struct link_ops {
 	int (*post_mark)(struct link *l, const struct notice_mark *mark, uint64_t token);
 	/* NULL: posts take effect at once. */
 	void (*flush)(struct link *l);
-	/* Reports the moves, probes and marks that have ended. Returns their number. */
+	/*
+	 * Reports the moves, probes and marks that have ended. Returns their number, or 1 if there
+	 * are none but bytes have been moved.
+	 */
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
-	/* Required if the transport has accept(). */
+	/*
+	 * Takes up to @max marks. Required if the transport has accept(). Returns 0 if there was no
+	 * work.
+	 */
 	int (*poll_marks)(struct link *l, int max, link_mark_fn *fn, void *arg);
 	/*
 	 * After stop() the link starts no more moves and receives nothing from the peer. Posted
@@ -68,7 +77,7 @@ struct link_ops {
 	int (*stop)(struct link *l);
 	/* Makes @fds become readable at the next completion. NULL: they do without arm(). */
 	void (*arm)(struct link *l);
-	/* Called when a descriptor may have become readable. Required with arm(). */
+	/* Called when a descriptor may have become readable. Required with arm(). NULL: no need. */
 	void (*disarm)(struct link *l);
 	/* After destroy() the link does not read or write memory. */
 	void (*destroy)(struct link *l);
@@ -77,6 +86,7 @@ struct link_ops {
 struct link {
 	const struct link_ops *ops;
 	uint32_t posted; /* moves, probes and marks that poll() has not reported yet */
+	bool ready; /* post() has ended a move: poll() is due, and no descriptor tells that */
 	int fds[2]; /* -1: none */
 };
 
@@ -120,7 +130,8 @@ struct transport {
 	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its port is not active.
 	 * Every error writes @why, except -ENETDOWN if not @named.
 	 */
-	int (*open)(const char *name, bool named, struct port **p_p, struct tent_why *why);
+	int (*open)(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
+		struct tent_why *why);
 	void (*close)(struct port *p);
 	/* Takes the events of a port. True: *up_p is the new state. NULL: ports have no events. */
 	bool (*event)(struct port *p, bool *up_p);
@@ -130,6 +141,11 @@ struct transport {
 	int (*add)(struct port *p, uint64_t addr, uint64_t len, struct region *r_p);
 	void (*remove)(struct region *r);
 
+	/*
+	 * Maps memory of a peer that has a descriptor. The caller must unmap it with munmap(2). NULL:
+	 * it cannot be mapped. A member that is NULL: the transport has no use for that.
+	 */
+	void *(*map)(const struct desc *peer, const struct desc_buffer *b);
 	/* Checks that this host can reach the peer. 0 or -EREMOTE. NULL: it always can. */
 	int (*reach)(const struct desc *peer, struct tent_why *why);
 	int (*link)(struct port *p, const struct desc *peer, struct link **l_p);
@@ -138,11 +154,16 @@ struct transport {
 		struct link **l_p);
 };
 
-/* plain.c: links and ports of simple transports. */
+/* plain.c: for simple transports. */
 void link_free(struct link *l);
 /* Makes a port without events and with registrations of any length. 0 or -ENOMEM. */
 int port_new(const char *kind, const char *name, struct port **p_p);
 void port_free(struct port *p);
+/*
+ * For transport.check. Returns -EFAULT, as an adapter does when it pins the memory, if a part is
+ * not mapped, readable and writable. Another -errno: the memory could not be checked.
+ */
+int memory_check(uint64_t addr, uint64_t len);
 
 /* All transports, terminated by NULL. */
 extern const struct transport *const transports[];

@@ -4,6 +4,7 @@
 
 #define TRANSPORTS                                                                                 \
 	X(shm)                                                                                     \
+	X(tcp)                                                                                     \
 	X(rdma)
 
 #define X(name) extern const struct transport name##_transport;

@@ -3,7 +3,8 @@
  * Two processes: a child that registers memory, and the test, which reads and writes it. The
  * child's memory is a shared mapping, so the test can compare it without a request.
  *
- * With TENT_RAILS=shm:N the rails are N copying threads, otherwise adapters.
+ * With TENT_RAILS=shm:N the rails are N copying threads, with tcp:N they go over TCP; otherwise they
+ * are adapters. With TENT_ALLOC the child's memory, if it is one buffer, is from tent_alloc().
  */
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H
@@ -12,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -39,23 +41,31 @@ static struct {
 	struct tent *t;
 	struct tent_segment *s;
 	uint8_t *mine, *theirs;
+	uint64_t at; /* the address of the child's memory in the child */
 	size_t len;
 	char *text; /* the child's description */
 	pid_t child;
 	int fd;
 } d;
 
-static inline uint32_t duo_shm_rails(void)
+static inline uint32_t duo_rails(const char *kind)
 {
 	const char *rails = getenv("TENT_RAILS");
 
-	return rails && !strncmp(rails, "shm:", 4) ? (uint32_t)atoi(rails + 4) : 0;
+	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
+}
+
+static inline uint32_t duo_shm_rails(void)
+{
+	return duo_rails("shm:");
 }
 
 static inline struct tent *duo_create(const char *config, uint64_t parts, int rail_wait_ms)
 {
-	const struct tent_attr attr = {.config = config,
+	const struct tent_attr attr = {.size = sizeof(attr),
+		.config = config,
 		.shm_rails = duo_shm_rails(),
+		.tcp_rails = duo_rails("tcp:"),
 		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};
 	struct tent_why why = {""};
@@ -116,8 +126,42 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	uint16_t value = 0;
 
 	while (tent_notice(t, &value) == -EAGAIN)
-		CHECK(poll(&p, 1, 20000) == 1);
+		CHECK(poll(&p, 1, 60000) == 1);
 	return value;
+}
+
+static inline bool duo_allocs(const struct duo_attr *a)
+{
+	return getenv("TENT_ALLOC") && a->buffers <= 1;
+}
+
+/* Registers the child's memory. */
+static inline void duo_lend(const struct duo_attr *a, struct tent *t)
+{
+	uint32_t n = a->buffers ? a->buffers : 1;
+
+	for (uint32_t i = 0; i < n && !duo_allocs(a); i++)
+		CHECK_EQ(tent_register(t, d.theirs + i * (d.len / n), d.len / n, a->target_location,
+				 NULL),
+			0);
+	if (duo_allocs(a))
+		CHECK_EQ(tent_alloc(t, d.len, a->target_location, NULL, (void **)&d.theirs), 0);
+}
+
+/* Maps memory that the child has from tent_alloc(), as its description says. */
+static inline void duo_find(void)
+{
+	const char *fd = strstr(d.text, "\"fd\":"), *at = strstr(d.text, "\"addr\":");
+	int process = pidfd_open(d.child, 0), copy;
+
+	CHECK(fd && at && process >= 0);
+	d.at = strtoull(at + 7, NULL, 10);
+	copy = pidfd_getfd(process, atoi(fd + 5), 0);
+	CHECK(copy >= 0);
+	CHECK(mmap(d.theirs, d.len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, copy, 0) ==
+		d.theirs);
+	close(copy);
+	close(process);
 }
 
 /*
@@ -127,15 +171,11 @@ static inline uint16_t duo_take_notice(struct tent *t)
 static inline void duo_child(const struct duo_attr *a, int fd)
 {
 	struct tent *t = duo_create(a->target_config, a->parts, 0);
-	uint32_t n = a->buffers ? a->buffers : 1;
 	uint16_t value;
 	char *text, command = 0;
 	size_t len;
 
-	for (uint32_t i = 0; i < n; i++)
-		CHECK_EQ(tent_register(t, d.theirs + i * (d.len / n), d.len / n, a->target_location,
-				 NULL),
-			0);
+	duo_lend(a, t);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
 	duo_write(fd, &len, sizeof(len));
@@ -208,6 +248,9 @@ static inline void duo_open(const struct duo_attr *a)
 	d.text = malloc(len);
 	CHECK(d.text);
 	duo_read(d.fd, d.text, len);
+	d.at = (uintptr_t)d.theirs;
+	if (duo_allocs(a))
+		duo_find();
 	d.t = duo_create(a->config, a->parts, a->rail_wait_ms);
 	CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
 	if (!a->no_import)
@@ -265,7 +308,7 @@ static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t
 		.op = op,
 		.local = d.mine + at,
 		.segment = d.s,
-		.remote = (uintptr_t)d.theirs + at,
+		.remote = d.at + at,
 		.len = len,
 	};
 }

@@ -7,7 +7,7 @@
 #include "desc.h"
 #include "duo.h"
 
-#define ANSWER_MS 20000
+#define ANSWER_MS 60000
 #define HOST_LEN 4096 /* bytes of the engine's memory */
 
 static struct tent *host;

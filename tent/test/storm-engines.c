@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A process of a storm. Each engine has workers (storm-work.c), a thread that takes notices, and
- * a thread that registers, unregisters, imports and releases.
+ * a thread that registers, unregisters, imports and releases, and cuts connections of TCP rails.
  *
  * The checks: a notice comes after its bytes, and once; no peer changes memory after
  * tent_unregister(); and at the end no descriptor, thread, mapping or object of an adapter is left.
  */
 #include <dirent.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -129,6 +130,40 @@ static void check_kept(const struct engine *e, uint32_t v, const uint8_t *kept)
 	exit(1);
 }
 
+static bool is_control(const struct world *w, const struct sockaddr_in *a)
+{
+	for (uint32_t i = 0; i < w->n_engines; i++) {
+		const char *port = strstr(w->plans[i].text, "\"port\":");
+
+		if (port && atoi(port + 7) == ntohs(a->sin_port))
+			return true;
+	}
+	return false;
+}
+
+/* Disconnects a connection of this process that carries data, if it finds one. */
+static void cut(struct engine *e, uint64_t *seed)
+{
+	int first = (int)storm_below(seed, 256);
+
+	for (int i = 0; i < 256; i++) {
+		int fd = dup((first + i) % 256); /* which nobody else closes */
+		struct sockaddr_in own = {0}, peer = {0};
+		socklen_t a = sizeof(own), b = sizeof(peer);
+		bool data = fd >= 0 && !getsockname(fd, (struct sockaddr *)&own, &a) &&
+			    !getpeername(fd, (struct sockaddr *)&peer, &b) &&
+			    own.sin_family == AF_INET && !is_control(e->w, &own) &&
+			    !is_control(e->w, &peer);
+
+		if (data)
+			shutdown(fd, SHUT_RDWR);
+		if (fd >= 0)
+			close(fd);
+		if (data)
+			return;
+	}
+}
+
 static void print_somewhere(struct engine *e)
 {
 	FILE *f = fopen("/dev/null", "w");
@@ -162,6 +197,10 @@ static void *come_and_go(void *arg)
 			break;
 		case 2:
 			print_somewhere(e);
+			break;
+		case 3:
+			if (!atomic_load(&e->w->calm))
+				cut(e, &seed);
 			break;
 		default:
 			register_for_a_while(e, &seed);
@@ -202,11 +241,13 @@ static int write_topology(const struct plan *p, uint64_t *seed)
 static void create(struct engine *e)
 {
 	uint64_t seed = e->w->seed * 41 + e->id;
-	int fd = e->p->shm ? -1 : write_topology(e->p, &seed);
+	int fd = e->p->kind == ADAPTERS ? write_topology(e->p, &seed) : -1;
 	char config[300], topology[100] = "";
 	const struct tent_attr attr = {
+		.size = sizeof(attr),
 		.config = config,
-		.shm_rails = e->p->shm ? e->p->rails : 0,
+		.shm_rails = e->p->kind == SHM ? e->p->rails : 0,
+		.tcp_rails = e->p->kind == TCP ? e->p->rails : 0,
 		.max_registration = e->p->parts,
 		.max_tasks = e->p->max_tasks,
 		.rail_wait_ms = e->p->rail_wait_ms,
@@ -322,10 +363,10 @@ static uint32_t count_threads(void)
 /* Creates the engines once: the adapters' libraries keep some objects, which are not counted. */
 static void warm_up(struct engine *engines, uint32_t n)
 {
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n; i++)
 		create(&engines[i]);
+	for (uint32_t i = 0; i < n; i++)
 		tent_destroy(engines[i].t);
-	}
 }
 
 /* A barrier of all processes. */
@@ -368,7 +409,7 @@ int storm_process(struct world *w, int process)
 		if (w->plans[i].process != process)
 			continue;
 		engines[n++] = (struct engine){.w = w, .p = &w->plans[i], .id = i};
-		adapters |= !w->plans[i].shm;
+		adapters |= w->plans[i].kind == ADAPTERS;
 	}
 	warm_up(engines, n);
 	fds = fdtest_open();

@@ -29,7 +29,13 @@
 #define BRIEF_LEN (8 * KIB) /* bytes of each for one thread of an initiator */
 #define VISIT_LEN (4 * KIB)
 #define TEXT (256 * KIB)
-#define GUARD_MS 30000 /* against hanging */
+#define GUARD_MS 60000 /* against hanging */
+
+enum storm_rails {
+	ADAPTERS,
+	SHM,
+	TCP,
+};
 
 enum notice_state {
 	NOTICE_NONE,
@@ -49,8 +55,8 @@ struct notice {
 struct plan {
 	atomic_uint news; /* +1 at each notice that the engine takes, and when it may die */
 	int process;
-	bool shm;
-	uint32_t rails; /* a bit per adapter; shm: the number of rails */
+	enum storm_rails kind;
+	uint32_t rails; /* a bit per adapter; of other kinds: the number of rails */
 	uint32_t threads, priorities, max_tasks;
 	uint32_t rounds; /* minimum */
 	int rail_wait_ms;

@@ -59,7 +59,8 @@ static int stub_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TE
 	return 2;
 }
 
-static int stub_open(const char *name, bool named, struct port **p_p, struct tent_why *why)
+static int stub_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
+	struct tent_why *why)
 {
 	return port_new("stub", name, p_p);
 }

@@ -42,7 +42,7 @@ static double closed_form(uint32_t n, const double *rates, const double *latenci
 	return best;
 }
 
-static void agrees_with_the_closed_form(void)
+TEST(agrees_with_the_closed_form)
 {
 	uint64_t seed = test_seed();
 
@@ -81,7 +81,7 @@ static double best_split(const double *rates, const double *latencies, int n)
 	return best;
 }
 
-static void no_split_is_better(void)
+TEST(no_split_is_better)
 {
 	uint64_t seed = test_seed();
 
@@ -153,7 +153,7 @@ static void bound_of(const struct slotted *s, struct bound *b,
 	}
 }
 
-static void no_schedule_carries_more(void)
+TEST(no_schedule_carries_more)
 {
 	uint64_t seed = test_seed();
 
@@ -186,7 +186,7 @@ static void no_schedule_carries_more(void)
 	}
 }
 
-static void a_rail_that_dies_carries_no_more(void)
+TEST(a_rail_that_dies_carries_no_more)
 {
 	const struct bound_step steps[] = {{0, 10}, {5, 0}};
 	struct bound b = {
@@ -248,7 +248,7 @@ static void run_net(struct net *n)
 		net_advance(n, at);
 }
 
-static void rails_serve_in_order(void)
+TEST(rails_serve_in_order)
 {
 	struct ends e;
 	struct net *n = net_of(&e, 1, 0);
@@ -263,7 +263,7 @@ static void rails_serve_in_order(void)
 	CHECK(e.token[1] == 8 && near(e.at[1], 5 + 100 + 5 + 50 + 100));
 }
 
-static void shared_links_are_shared(void)
+TEST(shared_links_are_shared)
 {
 	struct ends e;
 	struct net *n = net_of(&e, 2, 12);
@@ -283,7 +283,7 @@ static void shared_links_are_shared(void)
 	CHECK(near(e.at[1], 100 + (1000 - 200) / 10. + 100));
 }
 
-static void faults_are_seen(void)
+TEST(faults_are_seen)
 {
 	struct ends e;
 	struct net *n = net_of(&e, 1, 0);
@@ -302,19 +302,4 @@ static void faults_are_seen(void)
 	run_net(n);
 	CHECK(e.n == 2 && e.token[0] == 3 && e.token[1] == 4);
 	CHECK(e.status[0] == -EIO && e.status[1] == -EIO);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(agrees_with_the_closed_form),
-		TEST(no_split_is_better),
-		TEST(no_schedule_carries_more),
-		TEST(a_rail_that_dies_carries_no_more),
-		TEST(rails_serve_in_order),
-		TEST(shared_links_are_shared),
-		TEST(faults_are_seen),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -41,7 +41,7 @@ static void end_posts(uint32_t n)
 }
 
 /* All classes compete: their shares are 16 to 4 to 1. */
-static void shares_follow_weights(void)
+TEST(shares_follow_weights)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
@@ -60,7 +60,7 @@ static void shares_follow_weights(void)
 }
 
 /* The lowest class uses the rails that no other class uses, so no rail is idle. */
-static void nothing_is_kept_free(void)
+TEST(nothing_is_kept_free)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
@@ -77,7 +77,7 @@ static void nothing_is_kept_free(void)
 }
 
 /* The bytes that a class got while no other class waited do not change its later share. */
-static void the_past_does_not_count(void)
+TEST(the_past_does_not_count)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
@@ -101,7 +101,7 @@ static void the_past_does_not_count(void)
 }
 
 /* A class does not get back the share that it left to others while it was idle. */
-static void idleness_earns_nothing(void)
+TEST(idleness_earns_nothing)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t bytes[SCHED_PRIORITIES];
@@ -125,7 +125,7 @@ static void idleness_earns_nothing(void)
 }
 
 /* Slices of a rail that fails keep their class. */
-static void failures_keep_the_class(void)
+TEST(failures_keep_the_class)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		start(modes[i], 2);
@@ -156,7 +156,7 @@ static uint32_t until_done(uint64_t user)
 }
 
 /* Short slices get room in windows that longer slices fill again and again. */
-static void long_slices_leave_room(void)
+TEST(long_slices_leave_room)
 {
 	struct sched_request req = {.length = 400 * MIB, .user = 7, .priority = 1, .write = true};
 
@@ -175,7 +175,7 @@ static void long_slices_leave_room(void)
 	CHECK(until_done(9) < 40);
 }
 
-static void priorities_are_checked(void)
+TEST(priorities_are_checked)
 {
 	struct sched_request req = {.length = 1, .priority = 1};
 
@@ -185,19 +185,4 @@ static void priorities_are_checked(void)
 	CHECK_EQ(sched_submit(f.s, f.now, &req), 0);
 	req.priority = 2;
 	CHECK_EQ(sched_submit(f.s, f.now, &req), -EINVAL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(shares_follow_weights),
-		TEST(nothing_is_kept_free),
-		TEST(the_past_does_not_count),
-		TEST(idleness_earns_nothing),
-		TEST(failures_keep_the_class),
-		TEST(long_slices_leave_room),
-		TEST(priorities_are_checked),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

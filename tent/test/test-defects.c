@@ -31,38 +31,26 @@ static double ratio(const char *name)
 }
 
 /* Because of empty slices and charges that are not released, one rail after the other is unused. */
-static void ledger_drift(void)
+TEST(ledger_drift)
 {
 	CHECK(ratio("healthy-33x64k") > 4);
 	CHECK(ratio("dies-33x64k") > 4);
 }
 
 /* With slices of equal size this defect has no effect. */
-static void healthy_large_requests(void)
+TEST(healthy_large_requests)
 {
 	CHECK(ratio("healthy-8m") < 1.05);
 }
 
 /* Bandwidth that includes the own queue is at its floor for every rail, fast or slow. */
-static void slow_rail(void)
+TEST(slow_rail)
 {
 	CHECK(ratio("slow-rail-8m") > 1.5);
 }
 
-static void singles(void)
+TEST(singles)
 {
 	CHECK(ratio("one-8m") > 1.5);
 	CHECK(ratio("one-33x64k") > 1.5);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(ledger_drift),
-		TEST(healthy_large_requests),
-		TEST(slow_rail),
-		TEST(singles),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -7,7 +7,7 @@
 static uint64_t seed;
 
 /* Bytes move exactly where they should, and nowhere else. */
-static void a_write_and_a_read(void)
+TEST(a_write_and_a_read)
 {
 	const size_t len = 8 * MIB, gap = 4096;
 
@@ -23,7 +23,7 @@ static void a_write_and_a_read(void)
 	duo_close();
 }
 
-static void lengths_of_all_kinds(void)
+TEST(lengths_of_all_kinds)
 {
 	static const size_t lengths[] = {1, 63, 64, 65, 4096, 65535, 65536, 65537, 33 * 65536,
 		33 * 65536 + 1, 65536 + 16383, 65536 + 16384, 3 * 1024 * 1024 + 7};
@@ -41,7 +41,7 @@ static void lengths_of_all_kinds(void)
 }
 
 /* Many requests in a batch, more than the scheduler takes at a time. */
-static void a_batch_of_many(void)
+TEST(a_batch_of_many)
 {
 	const uint32_t n = 1000;
 	const size_t each = 5000;
@@ -67,7 +67,7 @@ static void a_batch_of_many(void)
 }
 
 /* Memory in parts of different sizes on the two sides: no slice crosses one. */
-static void registrations_in_parts(void)
+TEST(registrations_in_parts)
 {
 	struct tent_request r[2];
 
@@ -83,7 +83,7 @@ static void registrations_in_parts(void)
 	duo_close();
 }
 
-static void a_descriptor_tells_the_end(void)
+TEST(a_descriptor_tells_the_end)
 {
 	duo_open(&(struct duo_attr){.len = MIB});
 	for (int late = 0; late < 2; late++) {
@@ -95,7 +95,7 @@ static void a_descriptor_tells_the_end(void)
 		p.fd = tent_batch_fd(b);
 		CHECK(p.fd >= 0);
 		CHECK_EQ(tent_batch_fd(b), p.fd);
-		CHECK_EQ(poll(&p, 1, 20000), 1);
+		CHECK_EQ(poll(&p, 1, 60000), 1);
 		CHECK_EQ(tent_wait(b, 0), 0);
 		CHECK_EQ(tent_batch_free(b), 0);
 	}
@@ -116,7 +116,7 @@ static void take_all(uint16_t n)
 	duo_ask('e');
 }
 
-static void notices_come_after_the_bytes(void)
+TEST(notices_come_after_the_bytes)
 {
 	duo_open(&(struct duo_attr){.len = 4 * MIB});
 	for (uint16_t i = 1; i <= 100; i++) {
@@ -132,7 +132,7 @@ static void notices_come_after_the_bytes(void)
 }
 
 /* More simultaneous requests with notices than there are slots. */
-static void many_notices_at_once(void)
+TEST(many_notices_at_once)
 {
 	struct tent_request r[100];
 
@@ -146,7 +146,7 @@ static void many_notices_at_once(void)
 	duo_close();
 }
 
-static void cancelled_requests_end(void)
+TEST(cancelled_requests_end)
 {
 	enum { N = 300 };
 	struct tent_request r[N];
@@ -176,7 +176,7 @@ static void cancelled_requests_end(void)
 	duo_close();
 }
 
-static void a_dead_peer_is_an_error(void)
+TEST(a_dead_peer_is_an_error)
 {
 	struct tent_request r;
 	struct tent_batch *b;
@@ -196,7 +196,7 @@ static void a_dead_peer_is_an_error(void)
 	duo_close();
 }
 
-static void what_is_used_stays(void)
+TEST(what_is_used_stays)
 {
 	struct tent_batch *b;
 
@@ -219,7 +219,7 @@ static void what_is_used_stays(void)
 }
 
 /* More requests of each class than the scheduler takes at a time. */
-static void all_classes_move(void)
+TEST(all_classes_move)
 {
 	const uint32_t n = 900, len = 1024;
 	struct tent_request *r = calloc(n, sizeof(*r));
@@ -244,7 +244,7 @@ static void all_classes_move(void)
 	duo_close();
 }
 
-static void bad_requests_start_nothing(void)
+TEST(bad_requests_start_nothing)
 {
 	static const int errors[] = {-EINVAL, -EINVAL, -EINVAL, -EINVAL, -EINVAL, -EFAULT, -EFAULT,
 		-EFAULT};
@@ -262,7 +262,7 @@ static void bad_requests_start_nothing(void)
 	r[3][1].priority = 1; /* there is one class */
 	r[4][1].segment = NULL;
 	r[5][1].len = MIB + 1;
-	r[6][1].remote = (uintptr_t)d.theirs - 1;
+	r[6][1].remote = d.at - 1;
 	r[7][1].local = d.mine + MIB - 999;
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++)
 		CHECK_EQ(tent_submit(d.t, r[i], 2, &b), errors[i]);
@@ -277,7 +277,7 @@ static void bad_requests_start_nothing(void)
 }
 
 /* A peer that is stopped takes no notice, so all but the first requests wait for it. */
-static void too_many_requests_wait_for_some(void)
+TEST(too_many_requests_wait_for_some)
 {
 	enum { MOST = 1024 };
 	struct tent_request *r = calloc(MOST, sizeof(*r));
@@ -298,7 +298,7 @@ static void too_many_requests_wait_for_some(void)
 	duo_close();
 }
 
-static void segments_belong_to_their_engine(void)
+TEST(segments_belong_to_their_engine)
 {
 	uint8_t *memory = duo_map(4096);
 	struct tent_batch *b = NULL;
@@ -320,12 +320,12 @@ static void segments_belong_to_their_engine(void)
 }
 
 /* Modes that bind slices at submit have room for 4,096; mode pull takes any number. */
-static void requests_of_many_parts(void)
+TEST(requests_of_many_parts)
 {
 	static const char *const configs[] = {"{\"scheduler\": \"smart\"}",
 		"{\"scheduler\": \"baseline\"}", "{\"scheduler\": \"pull\"}"};
 
-	if (!duo_shm_rails())
+	if (!duo_shm_rails() && !duo_rails("tcp:"))
 		return; /* so many regions of each adapter take long to register */
 	for (size_t i = 0; i < ARRAY_SIZE(configs); i++) {
 		duo_open(&(
@@ -339,7 +339,7 @@ static void requests_of_many_parts(void)
 }
 
 /* Both kinds of rails refuse what an adapter could not write; three pages, one of them odd. */
-static void memory_that_cannot_be_registered(void)
+TEST(memory_that_cannot_be_registered)
 {
 	static const struct {
 		int page, prot; /* -1: a hole */
@@ -361,7 +361,7 @@ static void memory_that_cannot_be_registered(void)
 	tent_destroy(t);
 }
 
-static void registrations_are_checked(void)
+TEST(registrations_are_checked)
 {
 	struct tent_why why;
 	struct tent *t = duo_create(NULL, 0, 0);
@@ -386,7 +386,7 @@ static void registrations_are_checked(void)
 	munmap(m, 7 * 4096);
 }
 
-static void attributes_are_checked(void)
+TEST(attributes_are_checked)
 {
 	char address[300];
 	struct tent *t;
@@ -397,6 +397,8 @@ static void attributes_are_checked(void)
 	duo_refused(&(struct tent_attr){.shm_rails = 1, .config = "{}", .config_file = "x"},
 		-EINVAL, "not both");
 	duo_refused(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "shm_rails: give up to 32");
+	duo_refused(&(struct tent_attr){.size = sizeof(struct tent_attr), .tcp_rails = 33}, -EINVAL,
+		"tcp_rails: give up to 32");
 	duo_refused(&(struct tent_attr){.shm_rails = 1, .max_tasks = 65537}, -EINVAL,
 		"up to 65536");
 	duo_refused(&(struct tent_attr){.shm_rails = 1, .max_registration = 4095}, -EINVAL, "4096");
@@ -417,7 +419,7 @@ static void attributes_are_checked(void)
 }
 
 /* Callers that were built with structs of another version, with fewer or more fields. */
-static void structs_have_sizes(void)
+TEST(structs_have_sizes)
 {
 	struct {
 		struct tent_attr attr;
@@ -444,7 +446,7 @@ static void structs_have_sizes(void)
 	test_filled(&st.bytes, sizeof(st) - offsetof(struct tent_rail_stats, bytes), 0x7f);
 	memset(&remote, 0x7f, sizeof(remote));
 	CHECK_EQ(tent_segment_remote(d.s, 0, &remote, sizeof(remote.addr)), 0);
-	CHECK_EQ(remote.addr, (uintptr_t)d.theirs);
+	CHECK_EQ(remote.addr, d.at);
 	test_filled(&remote.len, sizeof(remote) - sizeof(remote.addr), 0x7f);
 	CHECK_EQ(tent_segment_remote(d.s, 1, &remote, sizeof(remote)), -ENOENT);
 	for (size_t i = 0; i < 2; i++) {
@@ -473,7 +475,7 @@ static void structs_have_sizes(void)
 	duo_close();
 }
 
-static void a_segment_of_another_engine_is_refused(void)
+TEST(a_segment_of_another_engine_is_refused)
 {
 	char *key;
 
@@ -488,29 +490,6 @@ static void a_segment_of_another_engine_is_refused(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(a_write_and_a_read),
-		TEST(lengths_of_all_kinds),
-		TEST(a_batch_of_many),
-		TEST(registrations_in_parts),
-		TEST(a_descriptor_tells_the_end),
-		TEST(notices_come_after_the_bytes),
-		TEST(many_notices_at_once),
-		TEST(cancelled_requests_end),
-		TEST(a_dead_peer_is_an_error),
-		TEST(what_is_used_stays),
-		TEST(all_classes_move),
-		TEST(bad_requests_start_nothing),
-		TEST(too_many_requests_wait_for_some),
-		TEST(segments_belong_to_their_engine),
-		TEST(requests_of_many_parts),
-		TEST(memory_that_cannot_be_registered),
-		TEST(registrations_are_checked),
-		TEST(attributes_are_checked),
-		TEST(structs_have_sizes),
-		TEST(a_segment_of_another_engine_is_refused),
-	};
-
 	seed = test_seed();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return test_main(argc, argv);
 }

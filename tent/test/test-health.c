@@ -4,7 +4,7 @@
 
 #include "fake.h"
 
-static void one_outage_is_one_exclusion(void)
+TEST(one_outage_is_one_exclusion)
 {
 	fake_start(TENT_PULL);
 	CHECK_EQ(fake_submit(16 * MIB), 0);
@@ -39,7 +39,7 @@ static void exclude(void)
 	CHECK_EQ(f.probes[0], 0);
 }
 
-static void a_rail_returns_by_one_slice(void)
+TEST(a_rail_returns_by_one_slice)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		uint32_t first;
@@ -62,7 +62,7 @@ static void a_rail_returns_by_one_slice(void)
 }
 
 /* A slice that ends after a long stall does not count for the rate of the rail after its return. */
-static void an_outage_is_forgotten(void)
+TEST(an_outage_is_forgotten)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		CHECK_EQ(fake_submit(32 * SLICE), 0);
@@ -74,7 +74,7 @@ static void an_outage_is_forgotten(void)
 	}
 }
 
-static void probes_back_off_and_time_out(void)
+TEST(probes_back_off_and_time_out)
 {
 	uint64_t last = 0, gap = 0;
 
@@ -94,7 +94,7 @@ static void probes_back_off_and_time_out(void)
 	CHECK(gap >= 900000000 && gap < 1100000000);
 }
 
-static void a_port_that_comes_back_is_probed_at_once(void)
+TEST(a_port_that_comes_back_is_probed_at_once)
 {
 	fake_start(TENT_PULL);
 	exclude();
@@ -121,7 +121,7 @@ static void a_port_that_comes_back_is_probed_at_once(void)
  * The reply to an open from before the port came back is late. By then the rail has another link,
  * which has not been probed.
  */
-static void a_late_answer_opens_nothing(void)
+TEST(a_late_answer_opens_nothing)
 {
 	uint32_t old;
 
@@ -150,7 +150,7 @@ static void a_late_answer_opens_nothing(void)
 }
 
 /* Every report and reply in every state, in random order: a link exists in all states but DOWN. */
-static void links_are_opened_and_closed_in_turn(void)
+TEST(links_are_opened_and_closed_in_turn)
 {
 	uint64_t seed = test_seed();
 
@@ -186,7 +186,7 @@ static void links_are_opened_and_closed_in_turn(void)
 }
 
 /* Rails that begin closed are opened by the first run; the first probe needs no trial. */
-static void rails_may_begin_closed(void)
+TEST(rails_may_begin_closed)
 {
 	fake_init(TENT_PULL);
 	f.attr.first_open_ns = 3000000000;
@@ -219,7 +219,7 @@ static const struct fake_mark *last_mark(void)
 }
 
 /* The end of a mark is reported once. A mark counts as under way, but not as bytes. */
-static void a_mark_is_in_the_ledger(void)
+TEST(a_mark_is_in_the_ledger)
 {
 	fake_start(TENT_PULL);
 	CHECK_EQ(sched_mark(f.s, f.now, 2, 77, 5), 0);
@@ -239,7 +239,7 @@ static void a_mark_is_in_the_ledger(void)
 }
 
 /* The end of each mark is reported once, when the rail has been fenced, and not before. */
-static void marks_of_a_failed_rail_come_back(void)
+TEST(marks_of_a_failed_rail_come_back)
 {
 	for (int how = 0; how < 3; how++) {
 		fake_start(TENT_PULL);
@@ -267,7 +267,7 @@ static void marks_of_a_failed_rail_come_back(void)
 }
 
 /* The measurements of the rail do not change. */
-static void a_mark_is_no_sample(void)
+TEST(a_mark_is_no_sample)
 {
 	double rate;
 
@@ -285,7 +285,7 @@ static void a_mark_is_no_sample(void)
 	fake_finish(1, 0);
 }
 
-static void a_mark_that_is_silent_has_a_deadline(void)
+TEST(a_mark_that_is_silent_has_a_deadline)
 {
 	fake_start(TENT_PULL);
 	CHECK_EQ(sched_mark(f.s, f.now, 1, 3, 0), 0);
@@ -300,7 +300,7 @@ static void a_mark_that_is_silent_has_a_deadline(void)
 }
 
 /* Missing memory ends its request; the rail carries the next ones. */
-static void a_slice_that_no_rail_can_carry(void)
+TEST(a_slice_that_no_rail_can_carry)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		CHECK_EQ(fake_submit(SLICE), 0);
@@ -323,7 +323,7 @@ static void a_slice_that_no_rail_can_carry(void)
 }
 
 /* In HALF a rail carries one slice or mark, and is UP when that has arrived. */
-static void a_mark_on_trial(void)
+TEST(a_mark_on_trial)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		exclude();
@@ -343,7 +343,7 @@ static void a_mark_on_trial(void)
 }
 
 /* A post that fails fails the rail; a full queue does not; and the ledger has an end. */
-static void marks_that_cannot_be_posted(void)
+TEST(marks_that_cannot_be_posted)
 {
 	uint32_t n = 0;
 
@@ -362,7 +362,7 @@ static void marks_that_cannot_be_posted(void)
 }
 
 /* A flushed slice or mark does not count as failed, however often it is flushed. */
-static void flushed_slices_do_not_end_their_request(void)
+TEST(flushed_slices_do_not_end_their_request)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		CHECK_EQ(fake_submit(1), 0);
@@ -399,7 +399,7 @@ static uint64_t stall_found_after(double rate, enum tent_mode mode)
 	return ns;
 }
 
-static void silent_stalls_are_found_by_their_rate(void)
+TEST(silent_stalls_are_found_by_their_rate)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		CHECK(stall_found_after(RATE, modes[i]) <= 3000000);
@@ -409,7 +409,7 @@ static void silent_stalls_are_found_by_their_rate(void)
 	}
 }
 
-static void a_slow_rail_is_not_a_dead_one(void)
+TEST(a_slow_rail_is_not_a_dead_one)
 {
 	fake_init(TENT_PULL);
 	f.config.strict_numa = true;
@@ -424,7 +424,7 @@ static void a_slow_rail_is_not_a_dead_one(void)
 }
 
 /* The time for which a rail may be silent can be set, also to for ever. */
-static void patience_can_be_set(void)
+TEST(patience_can_be_set)
 {
 	fake_init(TENT_PULL);
 	f.attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
@@ -443,31 +443,4 @@ static void patience_can_be_set(void)
 	fake_later(1ull << 60);
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	CHECK_EQ(f.wake, SCHED_NEVER);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(one_outage_is_one_exclusion),
-		TEST(a_rail_returns_by_one_slice),
-		TEST(an_outage_is_forgotten),
-		TEST(probes_back_off_and_time_out),
-		TEST(a_port_that_comes_back_is_probed_at_once),
-		TEST(a_late_answer_opens_nothing),
-		TEST(links_are_opened_and_closed_in_turn),
-		TEST(rails_may_begin_closed),
-		TEST(a_mark_is_in_the_ledger),
-		TEST(marks_of_a_failed_rail_come_back),
-		TEST(a_mark_is_no_sample),
-		TEST(a_mark_that_is_silent_has_a_deadline),
-		TEST(a_mark_on_trial),
-		TEST(a_slice_that_no_rail_can_carry),
-		TEST(marks_that_cannot_be_posted),
-		TEST(flushed_slices_do_not_end_their_request),
-		TEST(silent_stalls_are_found_by_their_rate),
-		TEST(a_slow_rail_is_not_a_dead_one),
-		TEST(patience_can_be_set),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

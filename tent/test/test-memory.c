@@ -94,7 +94,7 @@ static void an_error_moves_slices(void)
 	outage_ctl("fault clear");
 }
 
-static void a_peer_that_registers_answers(void)
+TEST(a_peer_that_registers_answers)
 {
 	duo_open(&(struct duo_attr){.len = 8 * MIB, .command = command});
 	duo_ask('b');
@@ -103,7 +103,7 @@ static void a_peer_that_registers_answers(void)
 	duo_close();
 }
 
-static void who_registers_moves_on(void)
+TEST(who_registers_moves_on)
 {
 	duo_open(&(struct duo_attr){.len = 8 * MIB});
 	begin_big(d.t);
@@ -113,7 +113,7 @@ static void who_registers_moves_on(void)
 }
 
 /* Memory that is being registered cannot be registered again, and cannot be used yet. */
-static void what_is_being_registered(void)
+TEST(what_is_being_registered)
 {
 	struct tent_request r;
 	struct tent_batch *b;
@@ -135,15 +135,4 @@ static void what_is_being_registered(void)
 	free(text);
 	end_big();
 	duo_close();
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(a_peer_that_registers_answers),
-		TEST(who_registers_moves_on),
-		TEST(what_is_being_registered),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

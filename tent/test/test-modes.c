@@ -10,7 +10,7 @@ static void check_rails(uint32_t from, const char *rails)
 	}
 }
 
-static void baseline_takes_turns_in_the_best_tier(void)
+TEST(baseline_takes_turns_in_the_best_tier)
 {
 	fake_start(TENT_BASELINE);
 	for (int i = 0; i < 7; i++)
@@ -25,7 +25,7 @@ static void baseline_takes_turns_in_the_best_tier(void)
 	fake_finish(9, 0);
 }
 
-static void baseline_goes_on_in_the_next_tier(void)
+TEST(baseline_goes_on_in_the_next_tier)
 {
 	fake_start(TENT_BASELINE);
 	sched_rail_down(f.s, f.now, 0);
@@ -36,7 +36,7 @@ static void baseline_goes_on_in_the_next_tier(void)
 	check_rails(2, "23");
 }
 
-static void strict_numa_uses_no_other_tier(void)
+TEST(strict_numa_uses_no_other_tier)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		fake_init(modes[i]);
@@ -54,7 +54,7 @@ static void strict_numa_uses_no_other_tier(void)
 	}
 }
 
-static void smart_single_slices_go_to_the_best(void)
+TEST(smart_single_slices_go_to_the_best)
 {
 	uint32_t n[FAKE_RAILS] = {0};
 
@@ -70,7 +70,7 @@ static void smart_single_slices_go_to_the_best(void)
 	CHECK(fake_posted_on(2) + fake_posted_on(3) >= 1);
 }
 
-static void penalties_of_one_make_rails_equal(void)
+TEST(penalties_of_one_make_rails_equal)
 {
 	fake_init(TENT_SMART);
 	f.config.numa_penalties[1] = f.config.numa_penalties[2] = 1;
@@ -81,7 +81,7 @@ static void penalties_of_one_make_rails_equal(void)
 		CHECK_EQ(fake_posted_on(r), 10);
 }
 
-static void equal_scores_are_shared(void)
+TEST(equal_scores_are_shared)
 {
 	uint64_t zero;
 
@@ -97,7 +97,7 @@ static void equal_scores_are_shared(void)
 	CHECK(zero > 20 && zero < 70);
 }
 
-static void smart_shares_after_bandwidth(void)
+TEST(smart_shares_after_bandwidth)
 {
 	fake_init(TENT_SMART);
 	f.rails[1].rate = 2 * RATE;
@@ -109,7 +109,7 @@ static void smart_shares_after_bandwidth(void)
 	CHECK_EQ(fake_posted_on(1), 22);
 }
 
-static void smart_allocates_at_once_from_half_the_cap(void)
+TEST(smart_allocates_at_once_from_half_the_cap)
 {
 	fake_start(TENT_SMART);
 	CHECK_EQ(fake_submit(15 * SLICE), 0);
@@ -126,7 +126,7 @@ static void smart_allocates_at_once_from_half_the_cap(void)
 	CHECK_EQ(f.s->calls, 16 + 32);
 }
 
-static void every_hundredth_call_is_a_probe(void)
+TEST(every_hundredth_call_is_a_probe)
 {
 	fake_start(TENT_SMART);
 	for (uint32_t call = 1; call <= 400; call++) {
@@ -145,7 +145,7 @@ static void every_hundredth_call_is_a_probe(void)
 		CHECK_EQ(fake_posted_on(r), 8);
 }
 
-static void pull_keeps_slices_until_a_window_has_room(void)
+TEST(pull_keeps_slices_until_a_window_has_room)
 {
 	uint64_t posted = 0;
 
@@ -170,7 +170,7 @@ static void pull_keeps_slices_until_a_window_has_room(void)
 	fake_finish(1, 0);
 }
 
-static void pull_leaves_the_tail_to_the_fast(void)
+TEST(pull_leaves_the_tail_to_the_fast)
 {
 	fake_init(TENT_PULL);
 	f.rails[1].rate = RATE / 10;
@@ -188,7 +188,7 @@ static void pull_leaves_the_tail_to_the_fast(void)
 }
 
 /* Idle rails do not leave a slice to each other, whatever their rates and its length. */
-static void pull_leaves_nothing_to_idle_rails(void)
+TEST(pull_leaves_nothing_to_idle_rails)
 {
 	uint64_t seed = test_seed();
 
@@ -205,7 +205,7 @@ static void pull_leaves_nothing_to_idle_rails(void)
 	}
 }
 
-static void pull_looks_again_when_the_fast_prove_slow(void)
+TEST(pull_looks_again_when_the_fast_prove_slow)
 {
 	fake_init(TENT_PULL);
 	f.rails[1].rate = RATE / 10;
@@ -222,7 +222,7 @@ static void pull_looks_again_when_the_fast_prove_slow(void)
 	CHECK_EQ(f.fences[0], 0);
 }
 
-static void pull_tries_a_slow_rail_again(void)
+TEST(pull_tries_a_slow_rail_again)
 {
 	fake_init(TENT_PULL);
 	f.config.strict_numa = true;
@@ -245,7 +245,7 @@ static void pull_tries_a_slow_rail_again(void)
 	fake_drain();
 }
 
-static void pull_prefers_local_rails(void)
+TEST(pull_prefers_local_rails)
 {
 	fake_start(TENT_PULL);
 	for (int i = 0; i < 50; i++) {
@@ -255,7 +255,7 @@ static void pull_prefers_local_rails(void)
 	CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
 }
 
-static void pull_counts_with_shared_links(void)
+TEST(pull_counts_with_shared_links)
 {
 	double link = 5;
 
@@ -270,7 +270,7 @@ static void pull_counts_with_shared_links(void)
 	CHECK_EQ(fake_posted_on(2) + fake_posted_on(3), 0);
 }
 
-static void pull_serves_short_requests_first(void)
+TEST(pull_serves_short_requests_first)
 {
 	uint32_t n;
 
@@ -312,36 +312,10 @@ static uint64_t trace(enum tent_mode mode, uint64_t seed)
 	return digest;
 }
 
-static void the_same_seed_decides_the_same(void)
+TEST(the_same_seed_decides_the_same)
 {
 	CHECK(trace(TENT_SMART, 1) == trace(TENT_SMART, 1));
 	CHECK(trace(TENT_SMART, 1) != trace(TENT_SMART, 2));
 	CHECK(trace(TENT_PULL, 1) == trace(TENT_PULL, 1));
 	CHECK(trace(TENT_BASELINE, 1) == trace(TENT_BASELINE, 1));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(baseline_takes_turns_in_the_best_tier),
-		TEST(baseline_goes_on_in_the_next_tier),
-		TEST(strict_numa_uses_no_other_tier),
-		TEST(smart_single_slices_go_to_the_best),
-		TEST(penalties_of_one_make_rails_equal),
-		TEST(equal_scores_are_shared),
-		TEST(smart_shares_after_bandwidth),
-		TEST(smart_allocates_at_once_from_half_the_cap),
-		TEST(every_hundredth_call_is_a_probe),
-		TEST(pull_keeps_slices_until_a_window_has_room),
-		TEST(pull_leaves_the_tail_to_the_fast),
-		TEST(pull_leaves_nothing_to_idle_rails),
-		TEST(pull_looks_again_when_the_fast_prove_slow),
-		TEST(pull_tries_a_slow_rail_again),
-		TEST(pull_prefers_local_rails),
-		TEST(pull_counts_with_shared_links),
-		TEST(pull_serves_short_requests_first),
-		TEST(the_same_seed_decides_the_same),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -13,9 +13,10 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
 import strangers  # noqa: E402
+from ports import free_port  # noqa: E402
 
 exe = sys.argv[1]
-rails = ["--shm", "2"] if sys.argv[2:] == ["shm"] else []
+rails = [f"--{sys.argv[2]}", "2"] if sys.argv[2:] else []
 KEYS = ["op", "priority", "size_bytes", "batch", "threads", "requests", "bytes", "seconds", "gb_per_s",
         "batch_mean_us", "batch_p50_us", "batch_p99_us", "checked", "failed", "wrong"]
 
@@ -33,22 +34,16 @@ def refused(*args, words="give"):
     assert words in r.stderr, r.stderr
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return str(s.getsockname()[1])
-
-
 def from_server(*args):
     """Runs a client of a server in another process, which ends when the client does."""
-    port = free_port()
+    port = str(free_port())
     with subprocess.Popen([exe, "server", *rails, "--once", "--memory", "1M", "--port", port]) as s:
         for _ in range(1000):
             r = subprocess.run([exe, "client", "127.0.0.1", *rails, "--port", port, *args],
                                capture_output=True, text=True)
             if "refused" not in r.stderr:
                 break
-        assert s.wait(30) == 0
+        assert s.wait(60) == 0
     return r
 
 
@@ -114,7 +109,7 @@ with tempfile.TemporaryDirectory() as tmp:
 
     # Strangers delay no client, and a silent server does not hold one.
     for kind in strangers.KINDS:
-        port = free_port()
+        port = str(free_port())
         server = subprocess.Popen([exe, "server", *rails, "--memory", "1M", "--port", port])
         while True:
             try:
@@ -133,7 +128,7 @@ with tempfile.TemporaryDirectory() as tmp:
     refused("client", "--fork", "--timeout", "0")
 
     # The memory of the server that a client runs.
-    r = run("client", "--fork", *rails, "--memory", "1M", "--size", "1M", "--count", "1", "--check")
+    r = run("client", "--fork", *rails, "--alloc", "--memory", "1M", "--size", "1M", "--count", "1", "--check")
     assert "\n" in r.stdout, r
     r = run("client", "--fork", *rails, "--memory", "1M", "--size", "2M", "--count", "1", status=2)
     assert "has 1048576 bytes, 2097152 are needed" in r.stderr and not r.stdout, r
@@ -151,12 +146,13 @@ with tempfile.TemporaryDirectory() as tmp:
     run("client", "--fork", *rails, "--config", f"{tmp}/config", "--count", "1", "--check")
     assert "nowhere" in run("client", "--fork", *rails, "--count", "1", "--json", "/nowhere/x",
                             status=1).stderr
-    assert "refused" in run("client", "127.0.0.1", *rails, "--port", free_port(), status=1).stderr
+    assert "refused" in run("client", "127.0.0.1", *rails, "--port", str(free_port()), status=1).stderr
 
 assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
 refused("client")
 refused("client", "host", "--fork")
 refused("client", "host", "--memory", "1M", words="--memory: give it to the server")
+refused("client", "host", "--alloc", words="--alloc: give it to the server")
 refused("client", "--fork", "--memory", "1")
 refused("client", "--fork", "--size", "0")
 refused("client", "--fork", "--size", "64k")

@@ -20,7 +20,7 @@ static int parse(const char *line, struct sim_options *o, char *why, size_t size
 	return sim_options_parse(argc, argv, o, why, size);
 }
 
-static void refuses_nonsense(void)
+TEST(refuses_nonsense)
 {
 	static const char *const bad[] = {
 		"extra",
@@ -62,7 +62,7 @@ static void refuses_nonsense(void)
 	}
 }
 
-static void understands(void)
+TEST(understands)
 {
 	struct sim_options o;
 	char why[400];
@@ -91,14 +91,4 @@ static void understands(void)
 	CHECK(o.assume.cost_ns == 0 && !strcmp(o.json, "-") && !strcmp(o.config, "c"));
 	CHECK(o.check && o.list && o.decisions);
 	CHECK_EQ(parse("--help", &o, why, sizeof(why)), 1);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(refuses_nonsense),
-		TEST(understands),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

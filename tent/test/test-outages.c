@@ -51,14 +51,14 @@ static void an_error_completion(enum tent_op op, const char *opcode)
 	ends_well(1);
 }
 
-static void errors_move_slices(void)
+TEST(errors_move_slices)
 {
 	an_error_completion(TENT_WRITE, "write");
 	an_error_completion(TENT_READ, "read");
 }
 
 /* Part of a slice is placed before it fails. */
-static void a_slice_that_was_placed_in_part(void)
+TEST(a_slice_that_was_placed_in_part)
 {
 	open_well();
 	outage_ctl("fault add device=mlx5_0 opcode=write nth=2 bytes=1000 action=partial "
@@ -67,7 +67,7 @@ static void a_slice_that_was_placed_in_part(void)
 	ends_well(0);
 }
 
-static void a_port_goes_down(void)
+TEST(a_port_goes_down)
 {
 	open_well();
 	outage_ctl("link mlx5_2 down");
@@ -80,7 +80,7 @@ static void a_port_goes_down(void)
 }
 
 /* Neither data nor an error comes: the engine's own limit ends the wait, before the adapter's. */
-static void a_silent_rail(void)
+TEST(a_silent_rail)
 {
 	open_well();
 	outage_ctl("fault add device=mlx5_3 opcode=write nth=2 action=delay delay_ns=60000000000");
@@ -137,14 +137,14 @@ static void nothing_lands_later(const char *syndrome)
 	ends_well(1);
 }
 
-static void a_write_that_comes_late(void)
+TEST(a_write_that_comes_late)
 {
 	nothing_lands_later(" syndrome=retry_exceeded");
 	nothing_lands_later(""); /* the failure is not reported */
 }
 
 /* The peer, which is stopped, has not closed its end: the WRITE may still land. */
-static void no_end_before_the_peer_has_closed(void)
+TEST(no_end_before_the_peer_has_closed)
 {
 	struct tent_batch *b;
 	uint64_t before;
@@ -167,7 +167,7 @@ static void no_end_before_the_peer_has_closed(void)
 }
 
 /* The device is lost for good, for both sides: the others carry everything from then on. */
-static void a_device_that_dies(void)
+TEST(a_device_that_dies)
 {
 	open_well();
 	outage_ctl("fault add device=mlx5_1 opcode=write nth=2 action=device_fatal");
@@ -183,7 +183,7 @@ static void a_device_that_dies(void)
 }
 
 /* A mark fails, not a slice: the mark is sent over another rail, and is counted once. */
-static void a_notice_that_fails(void)
+TEST(a_notice_that_fails)
 {
 	open_well();
 	outage_ctl("fault add opcode=send nth=1 action=error syndrome=remote_op");
@@ -195,7 +195,7 @@ static void a_notice_that_fails(void)
 }
 
 /* A rail carries slices but loses a mark: the silence is detected; another rail gets the mark. */
-static void a_silent_mark(void)
+TEST(a_silent_mark)
 {
 	open_well();
 	outage_ctl("fault add device=mlx5_2 opcode=send nth=1 action=delay delay_ns=60000000000");
@@ -207,7 +207,7 @@ static void a_silent_mark(void)
  * Marks that no rail carries end their requests with an error. Later requests in the same slots
  * notify the peer as usual, however many have failed before.
  */
-static void notices_after_some_that_failed(void)
+TEST(notices_after_some_that_failed)
 {
 	uint16_t value = 1;
 
@@ -229,7 +229,7 @@ static void notices_after_some_that_failed(void)
 }
 
 /* Each rail has an outage at the same time: the request waits for one of them. */
-static void all_rails_fail_and_come_back(void)
+TEST(all_rails_fail_and_come_back)
 {
 	open_well();
 	outage_ctl("fault add opcode=write count=4 action=error syndrome=remote_op");
@@ -238,7 +238,7 @@ static void all_rails_fail_and_come_back(void)
 	duo_close();
 }
 
-static void no_rail_is_left(void)
+TEST(no_rail_is_left)
 {
 	struct tent_batch *b;
 	int err;
@@ -262,21 +262,6 @@ static void no_rail_is_left(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(errors_move_slices),
-		TEST(a_slice_that_was_placed_in_part),
-		TEST(a_port_goes_down),
-		TEST(a_silent_rail),
-		TEST(a_write_that_comes_late),
-		TEST(no_end_before_the_peer_has_closed),
-		TEST(a_device_that_dies),
-		TEST(a_notice_that_fails),
-		TEST(a_silent_mark),
-		TEST(notices_after_some_that_failed),
-		TEST(all_rails_fail_and_come_back),
-		TEST(no_rail_is_left),
-	};
-
 	seed = test_seed();
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return test_main(argc, argv);
 }

@@ -33,7 +33,7 @@ static void check_pair(uint32_t i, const char *local, const char *remote)
 	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
 }
 
-static void names_pair_within_a_subnet(void)
+TEST(names_pair_within_a_subnet)
 {
 	static const char *const names[] = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
 
@@ -44,7 +44,7 @@ static void names_pair_within_a_subnet(void)
 }
 
 /* The near rails of the peer's memory carry its bytes, wherever the memory here is. */
-static void memory_of_the_peer_has_its_rails(void)
+TEST(memory_of_the_peer_has_its_rails)
 {
 	const struct duo_attr a = {.len = 4 * MIB,
 		.config = "{\"strict_numa\": true}",
@@ -62,7 +62,7 @@ static void memory_of_the_peer_has_its_rails(void)
 	duo_close();
 }
 
-static void a_map_pairs_as_it_says(void)
+TEST(a_map_pairs_as_it_says)
 {
 	duo_open(&(struct duo_attr){.len = MIB,
 		.config = config_of("rail_map",
@@ -88,7 +88,7 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 	duo_close();
 }
 
-static void maps_that_cannot_be(void)
+TEST(maps_that_cannot_be)
 {
 	refused(&(struct duo_attr){.config = config_of("rail_map",
 					   "{\"pairs\": [{\"local\": \"mlx5_0\", \"remote\": "
@@ -101,7 +101,7 @@ static void maps_that_cannot_be(void)
 }
 
 /* The peer has left out the only partner that mlx5_0 has. */
-static void a_rail_without_partner(void)
+TEST(a_rail_without_partner)
 {
 	refused(&(struct duo_attr){.target_config = config_of("topology",
 					   "{\"cpu:0\": [[\"mlx5_1\", \"mlx5_2\", \"mlx5_3\"]]}")},
@@ -109,7 +109,7 @@ static void a_rail_without_partner(void)
 }
 
 /* A pair that is connected but whose messages do not arrive. */
-static void a_pair_that_cannot_reach(void)
+TEST(a_pair_that_cannot_reach)
 {
 	duo_open(&(struct duo_attr){.len = MIB, .no_import = true});
 	outage_ctl("link mlx5_2 down");
@@ -124,7 +124,7 @@ static void engine_refused(const char *config, int err, const char *words)
 	duo_refused(&(struct tent_attr){.config = config}, err, words);
 }
 
-static void configurations_that_leave_no_rail(void)
+TEST(configurations_that_leave_no_rail)
 {
 	engine_refused(config_of("topology", "{}"), -EINVAL, "at least one rail");
 	engine_refused(config_of("topology", "{\"cpu:0\": [[\"mlx5_7\"]]}"), -ENODEV, "mlx5_7");
@@ -134,7 +134,7 @@ static void configurations_that_leave_no_rail(void)
 	engine_refused("{\"no_such_key\": 1}", -EINVAL, "no_such_key");
 }
 
-static void shared_memory_does_not_meet_adapters(void)
+TEST(shared_memory_does_not_meet_adapters)
 {
 	struct tent *shm;
 
@@ -148,20 +148,10 @@ static void shared_memory_does_not_meet_adapters(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(names_pair_within_a_subnet),
-		TEST(memory_of_the_peer_has_its_rails),
-		TEST(a_map_pairs_as_it_says),
-		TEST(maps_that_cannot_be),
-		TEST(a_rail_without_partner),
-		TEST(a_pair_that_cannot_reach),
-		TEST(configurations_that_leave_no_rail),
-		TEST(shared_memory_does_not_meet_adapters),
-	};
 	int status;
 
 	CHECK(mkdtemp(dir));
-	status = test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	status = test_main(argc, argv);
 	unlink(file_of(""));
 	rmdir(dir);
 	return status;

@@ -34,7 +34,7 @@ static uint64_t cut_all(uint64_t length, uint64_t block, const uint64_t *cuts, u
 	return n;
 }
 
-static void blocks_of_the_early_modes(void)
+TEST(blocks_of_the_early_modes)
 {
 	static const struct {
 		uint64_t length;
@@ -63,7 +63,7 @@ static void blocks_of_the_early_modes(void)
 	}
 }
 
-static void blocks_of_pull(void)
+TEST(blocks_of_pull)
 {
 	CHECK_EQ(plan_pull_block(1, 8), 64 * KIB);
 	CHECK_EQ(plan_pull_block(MIB, 8), 64 * KIB);
@@ -73,7 +73,7 @@ static void blocks_of_pull(void)
 	CHECK_EQ(plan_pull_block(MIB, 1), 256 * KIB);
 }
 
-static void never_across_a_registration(void)
+TEST(never_across_a_registration)
 {
 	const uint64_t cuts[] = {1, 100 * KIB, 100 * KIB + 1, 512 * KIB};
 
@@ -81,7 +81,7 @@ static void never_across_a_registration(void)
 	CHECK_EQ(cut_all(MIB, 64 * KIB, cuts, 4), 1 + 2 + 1 + 7 + 8);
 }
 
-static void no_slice_is_too_long_for_a_message(void)
+TEST(no_slice_is_too_long_for_a_message)
 {
 	CHECK(PLAN_READ_SLICES == 64 && PLAN_WRITE_SLICES == 32);
 	CHECK_EQ(plan_block(1ull << 40, 32), PLAN_BLOCK_MAX);
@@ -89,7 +89,7 @@ static void no_slice_is_too_long_for_a_message(void)
 	CHECK(PLAN_BLOCK_MAX + PLAN_TAIL < 1u << 31);
 }
 
-static void refuses(void)
+TEST(refuses)
 {
 	const uint64_t zero[] = {0}, end[] = {100}, down[] = {50, 40}, twice[] = {50, 50};
 	struct plan p;
@@ -104,7 +104,7 @@ static void refuses(void)
 	CHECK_EQ(plan_init(&p, 100, twice, 2), -EINVAL);
 }
 
-static void any_request_is_cut_whole(void)
+TEST(any_request_is_cut_whole)
 {
 	uint64_t seed = test_seed();
 
@@ -124,18 +124,4 @@ static void any_request_is_cut_whole(void)
 		cut_all(length, plan_block(length, most), cuts, n_cuts);
 		cut_all(length, plan_pull_block(length, 1 + test_rand(&seed) % 8), cuts, n_cuts);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(blocks_of_the_early_modes),
-		TEST(blocks_of_pull),
-		TEST(never_across_a_registration),
-		TEST(no_slice_is_too_long_for_a_message),
-		TEST(refuses),
-		TEST(any_request_is_cut_whole),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

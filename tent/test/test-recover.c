@@ -24,7 +24,7 @@ static uint32_t posted_again(void)
  * The report fences the rail at the peer, and the peer's reply posts the slices on other rails. No
  * timer of the scheduler is needed in between.
  */
-static void an_answer_lies_between_and_no_timer(void)
+TEST(an_answer_lies_between_and_no_timer)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		uint32_t posts;
@@ -62,7 +62,7 @@ static void all_rails_go(void)
 }
 
 /* Requests from before the outage and from the outage use the rail that comes back. */
-static void requests_wait_for_a_rail(void)
+TEST(requests_wait_for_a_rail)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		start_patient(modes[i]);
@@ -78,7 +78,7 @@ static void requests_wait_for_a_rail(void)
 }
 
 /* Requests do not wait for ever. After that new ones are refused until a rail is back. */
-static void requests_wait_so_long(void)
+TEST(requests_wait_so_long)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint64_t since;
@@ -108,7 +108,7 @@ static void requests_wait_so_long(void)
 	}
 }
 
-static void waiting_ends_by_cancel_or_when_the_peer_is_gone(void)
+TEST(waiting_ends_by_cancel_or_when_the_peer_is_gone)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		start_patient(modes[i]);
@@ -125,16 +125,4 @@ static void waiting_ends_by_cancel_or_when_the_peer_is_gone(void)
 		CHECK_EQ(f.last_status, -ENETUNREACH);
 		CHECK(sched_idle(f.s));
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(an_answer_lies_between_and_no_timer),
-		TEST(requests_wait_for_a_rail),
-		TEST(requests_wait_so_long),
-		TEST(waiting_ends_by_cancel_or_when_the_peer_is_gone),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

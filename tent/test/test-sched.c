@@ -22,7 +22,7 @@ void *__wrap_calloc(size_t n, size_t m)
 	return __real_calloc(n, m);
 }
 
-static void refuses_bad_attributes(void)
+TEST(refuses_bad_attributes)
 {
 	struct sched_attr good, a;
 	struct sched *s = NULL;
@@ -54,7 +54,7 @@ static void refuses_bad_attributes(void)
 	sched_destroy(NULL);
 }
 
-static void refuses_bad_requests(void)
+TEST(refuses_bad_requests)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		const uint64_t cuts[] = {200, 100};
@@ -100,7 +100,7 @@ static void check_ledger(void)
 		CHECK_EQ(fake_rail(r).inflight, posted[r]);
 }
 
-static void ledger_is_exact(void)
+TEST(ledger_is_exact)
 {
 	uint64_t seed = test_seed();
 
@@ -135,7 +135,7 @@ static void ledger_is_exact(void)
 	}
 }
 
-static void every_byte_is_posted_once(void)
+TEST(every_byte_is_posted_once)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		uint64_t sum = 0, bytes = 33 * SLICE + 5;
@@ -159,7 +159,7 @@ static void every_byte_is_posted_once(void)
 	}
 }
 
-static void unknown_tokens_change_nothing(void)
+TEST(unknown_tokens_change_nothing)
 {
 	struct sched_stats st;
 	uint64_t token;
@@ -178,7 +178,7 @@ static void unknown_tokens_change_nothing(void)
 	CHECK(sched_idle(f.s));
 }
 
-static void bandwidth_is_bytes_over_busy_time(void)
+TEST(bandwidth_is_bytes_over_busy_time)
 {
 	fake_init(TENT_SMART);
 	f.config.strict_numa = true;
@@ -200,7 +200,7 @@ static void bandwidth_is_bytes_over_busy_time(void)
 	CHECK(fabs(fake_rail(0).rate - (.01 * RATE + .99 * RATE / 2)) < 0.01 * RATE);
 }
 
-static void failures_teach_nothing(void)
+TEST(failures_teach_nothing)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		double before;
@@ -217,7 +217,7 @@ static void failures_teach_nothing(void)
 	}
 }
 
-static void nothing_is_sent_again_before_the_fence(void)
+TEST(nothing_is_sent_again_before_the_fence)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		struct sched_stats st;
@@ -254,7 +254,7 @@ static void nothing_is_sent_again_before_the_fence(void)
 	}
 }
 
-static void no_rail_left_ends_with_an_error(void)
+TEST(no_rail_left_ends_with_an_error)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		CHECK_EQ(fake_submit(64 * MIB), 0);
@@ -273,7 +273,7 @@ static void no_rail_left_ends_with_an_error(void)
 	}
 }
 
-static void a_fence_that_fails_ends_its_requests(void)
+TEST(a_fence_that_fails_ends_its_requests)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		CHECK_EQ(fake_submit(4 * MIB), 0);
@@ -289,7 +289,7 @@ static void a_fence_that_fails_ends_its_requests(void)
 }
 
 /* A remote access error comes back from every rail, however often it is tried. */
-static void a_hopeless_slice_fails_its_request_alone(void)
+TEST(a_hopeless_slice_fails_its_request_alone)
 {
 	uint32_t other, errors = 0;
 
@@ -318,7 +318,7 @@ static void a_hopeless_slice_fails_its_request_alone(void)
 	CHECK(sched_idle(f.s));
 }
 
-static void a_full_queue_is_asked_again(void)
+TEST(a_full_queue_is_asked_again)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		fake_init(modes[i]);
@@ -339,7 +339,7 @@ static void a_full_queue_is_asked_again(void)
 	}
 }
 
-static void a_rail_that_refuses_posts_has_failed(void)
+TEST(a_rail_that_refuses_posts_has_failed)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		fake_init(modes[i]);
@@ -352,7 +352,7 @@ static void a_rail_that_refuses_posts_has_failed(void)
 	}
 }
 
-static void allocates_nothing_after_create(void)
+TEST(allocates_nothing_after_create)
 {
 	for (size_t i = 0; fake_each(i); i++) {
 		uint64_t before;
@@ -369,7 +369,7 @@ static void allocates_nothing_after_create(void)
 }
 
 /* Posted slices end, no others are posted, and the other request goes on. */
-static void a_request_is_cancelled(void)
+TEST(a_request_is_cancelled)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		uint32_t posted;
@@ -390,27 +390,4 @@ static void a_request_is_cancelled(void)
 		fake_run();
 		CHECK_EQ(f.done, 2);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(refuses_bad_attributes),
-		TEST(refuses_bad_requests),
-		TEST(ledger_is_exact),
-		TEST(every_byte_is_posted_once),
-		TEST(unknown_tokens_change_nothing),
-		TEST(bandwidth_is_bytes_over_busy_time),
-		TEST(failures_teach_nothing),
-		TEST(nothing_is_sent_again_before_the_fence),
-		TEST(no_rail_left_ends_with_an_error),
-		TEST(a_fence_that_fails_ends_its_requests),
-		TEST(a_hopeless_slice_fails_its_request_alone),
-		TEST(a_full_queue_is_asked_again),
-		TEST(a_rail_that_refuses_posts_has_failed),
-		TEST(allocates_nothing_after_create),
-		TEST(a_request_is_cancelled),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -10,7 +10,7 @@ static bool near(double a, double b)
 	return fabs(a - b) <= 1e-12 * fabs(b);
 }
 
-static void score_is_predicted_time_by_penalty(void)
+TEST(score_is_predicted_time_by_penalty)
 {
 	/* (inflight + slice) / bandwidth, in whatever unit of bandwidth */
 	CHECK(near(score_value(0, 65536, 25e9, 1), 65536 / 25e9));
@@ -19,7 +19,7 @@ static void score_is_predicted_time_by_penalty(void)
 	CHECK(near(score_value(1000000, 0, 1e9, 10), 10e-3));
 }
 
-static void average_keeps_alpha_of_the_old(void)
+TEST(average_keeps_alpha_of_the_old)
 {
 	CHECK(near(score_ewma(100, 40, 0.01, 100, .1, 10), 0.01 * 100 + 0.99 * 40));
 	CHECK(near(score_ewma(100, 40, 0.9, 100, .1, 10), 94));
@@ -27,14 +27,14 @@ static void average_keeps_alpha_of_the_old(void)
 	CHECK(score_ewma(100, 40, 1, 100, .1, 10) == 100); /* learns nothing */
 }
 
-static void average_stays_in_its_range(void)
+TEST(average_stays_in_its_range)
 {
 	CHECK(near(score_ewma(100, 1, 0.01, 100, .1, 10), 10));
 	CHECK(near(score_ewma(100, 1e6, 0.01, 100, .1, 10), 1000));
 	CHECK(near(score_ewma(20, 50, 0, 100, .6, 2), 60));
 }
 
-static void shares_are_rounded_down(void)
+TEST(shares_are_rounded_down)
 {
 	CHECK_EQ(score_share(1, 3, 7), 2);
 	CHECK_EQ(score_share(2, 3, 7), 4);
@@ -57,7 +57,7 @@ static bool same(const struct score *a, const struct score *b)
 	return !score_before(a, b) && !score_before(b, a);
 }
 
-static void order_is_strict_and_weak(void)
+TEST(order_is_strict_and_weak)
 {
 	uint64_t seed = test_seed();
 
@@ -73,17 +73,4 @@ static void order_is_strict_and_weak(void)
 		if (a.rail != b.rail)
 			CHECK(!same(&a, &b)); /* no two rails are ever tied */
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(score_is_predicted_time_by_penalty),
-		TEST(average_keeps_alpha_of_the_old),
-		TEST(average_stays_in_its_range),
-		TEST(shares_are_rounded_down),
-		TEST(order_is_strict_and_weak),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -33,7 +33,7 @@ static struct rail_id ib(const char *name, uint8_t prefix)
 	return r;
 }
 
-static void rails_are_paired_within_a_subnet(void)
+TEST(rails_are_paired_within_a_subnet)
 {
 	const struct rail_id here[] = {roce("a", 1), ib("b", 1), roce("c", 2)};
 	const struct rail_id there[] = {ib("x", 1), roce("a", 2), roce("c", 1), ib("y", 2)};
@@ -49,7 +49,7 @@ static void rails_are_paired_within_a_subnet(void)
 	CHECK(strstr(why.text, "rail a"));
 }
 
-static void same_name_wins_over_fewest_partners(void)
+TEST(same_name_wins_over_fewest_partners)
 {
 	const struct rail_id here[] = {ib("a", 1), ib("b", 1), ib("c", 1), ib("d", 1)};
 	const struct rail_id there[] = {ib("c", 1), ib("x", 1)};
@@ -67,8 +67,8 @@ static void same_name_wins_over_fewest_partners(void)
 static char *description(void)
 {
 	uint32_t keys[] = {1, 2, 3, 4};
-	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, 11, "*", {0, 0}, keys},
-		{0x3000, 8, 4096, 1, 12, "cpu:0", {1, 2}, keys}};
+	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, 11, 77, "*", {0, 0}, keys},
+		{0x3000, 8, 4096, 1, 12, -1, "cpu:0", {1, 2}, keys}};
 	struct desc d = {.host = "h",
 		.port = 7,
 		.boot = "b",
@@ -85,7 +85,7 @@ static char *description(void)
 	return text;
 }
 
-static void a_description_comes_back(void)
+TEST(a_description_comes_back)
 {
 	char *text = description();
 	struct desc d;
@@ -94,6 +94,8 @@ static void a_description_comes_back(void)
 	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5 && d.epoch == 9);
 	CHECK_EQ(d.buffers[0].id, 11);
 	CHECK_EQ(d.buffers[1].id, 12);
+	CHECK_EQ(d.buffers[0].fd, 77);
+	CHECK_EQ(d.buffers[1].fd, -1);
 	CHECK_EQ(d.n_rails, 2);
 	CHECK_EQ(d.rails[1].gid[7], 3);
 	CHECK_EQ(d.buffers[0].keys[3], 4);
@@ -127,7 +129,7 @@ static void refuse(const char *from, const char *to, int err)
 	free(text);
 }
 
-static void invalid_descriptions_are_refused(void)
+TEST(invalid_descriptions_are_refused)
 {
 	refuse("\"tent\":4", "\"tent\":5", -EPROTONOSUPPORT);
 	refuse("\"tent\":4", "\"tent\":3", -EPROTONOSUPPORT);
@@ -136,6 +138,9 @@ static void invalid_descriptions_are_refused(void)
 	refuse("\"epoch\":9", "\"epoch\":4294967296", -EINVAL);
 	refuse("\"id\":11", "\"id\":0", -EINVAL);
 	refuse("\"id\":11", "\"id\":4294967296", -EINVAL);
+	refuse("\"fd\":77", "\"fd\":-1", -EINVAL);
+	refuse("\"fd\":77", "\"fd\":2147483648", -EINVAL);
+	refuse("\"fd\":77", "\"fd\":null", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);
@@ -178,7 +183,7 @@ static int topology(const char *text, struct topo *t)
 	return err;
 }
 
-static void both_forms_of_topologies(void)
+TEST(both_forms_of_topologies)
 {
 	struct topo t;
 
@@ -208,7 +213,7 @@ static void both_forms_of_topologies(void)
 	CHECK_EQ(t.tiers[2][topo_rail(&t, "b")], 0);
 }
 
-static void invalid_topologies_are_refused(void)
+TEST(invalid_topologies_are_refused)
 {
 	static const char *const texts[] = {"", "[]", "{}", "{\"nics\": []}",
 		"{\"nics\": [{\"name\": 1}]}", "{\"nics\": [{\"name\": \"a\"}, {\"name\": \"a\"}]}",
@@ -225,7 +230,7 @@ static void invalid_topologies_are_refused(void)
 	CHECK_EQ(t.n_rails, 0);
 }
 
-static void topologies_have_limits(void)
+TEST(topologies_have_limits)
 {
 	char name[TENT_NAME_LEN + 1], text[2 * TENT_NAME_LEN];
 	struct topo t;
@@ -263,7 +268,7 @@ static bool count(struct notice_counter *c, uint8_t slot, uint64_t lap, uint8_t 
 	return notice_count(c, &m);
 }
 
-static void a_notice_is_counted_once(void)
+TEST(a_notice_is_counted_once)
 {
 	struct notice_counter c = {0};
 
@@ -281,7 +286,7 @@ static void a_notice_is_counted_once(void)
 }
 
 /* The requests of the skipped laps have failed, and none of their marks have arrived. */
-static void laps_may_be_missing(void)
+TEST(laps_may_be_missing)
 {
 	struct notice_counter c = {0};
 	uint64_t lap = 1;
@@ -301,7 +306,7 @@ static void laps_may_be_missing(void)
  * A mark that is delayed until later marks of its slot have arrived is ignored, however many laps
  * later they are.
  */
-static void a_late_mark_counts_for_nothing(void)
+TEST(a_late_mark_counts_for_nothing)
 {
 	struct notice_counter c = {0};
 
@@ -318,7 +323,7 @@ static void a_late_mark_counts_for_nothing(void)
 	}
 }
 
-static void invalid_marks_are_ignored(void)
+TEST(invalid_marks_are_ignored)
 {
 	struct notice_counter c = {0}, none = {0};
 
@@ -333,7 +338,7 @@ static void invalid_marks_are_ignored(void)
 
 /* ---- places ---- */
 
-static void sets_of_tiers_have_a_limit(void)
+TEST(sets_of_tiers_have_a_limit)
 {
 	static uint8_t tiers[SCHED_MAX_LOCATIONS + 9][TENT_MAX_RAILS];
 	static struct place_sets sets;
@@ -358,7 +363,7 @@ static void sets_of_tiers_have_a_limit(void)
  * Each of two messages tests one port. A port is blamed only if its message was lost and the other
  * message arrived.
  */
-static void two_messages_have_a_verdict(void)
+TEST(two_messages_have_a_verdict)
 {
 	static const enum tent_fault verdicts[3][3] = {
 		[MESSAGE_NONE] = {TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN, TENT_FAULT_UNKNOWN},
@@ -376,7 +381,7 @@ static void two_messages_have_a_verdict(void)
 	CHECK(!strcmp(tent_fault_name((enum tent_fault)99), "?"));
 }
 
-static void a_failed_registration_names_its_limit(void)
+TEST(a_failed_registration_names_its_limit)
 {
 	const struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY}, some = {65536, 65536};
 	struct tent_why why;
@@ -387,26 +392,4 @@ static void a_failed_registration_names_its_limit(void)
 	CHECK(strstr(why.text, "max_map_count") && !strstr(why.text, "ulimit"));
 	CHECK_EQ(memory_why(-EFAULT, &some, 1 << 20, &why), -EFAULT);
 	CHECK(strstr(why.text, "not mapped"));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(rails_are_paired_within_a_subnet),
-		TEST(same_name_wins_over_fewest_partners),
-		TEST(a_description_comes_back),
-		TEST(invalid_descriptions_are_refused),
-		TEST(both_forms_of_topologies),
-		TEST(invalid_topologies_are_refused),
-		TEST(topologies_have_limits),
-		TEST(a_notice_is_counted_once),
-		TEST(laps_may_be_missing),
-		TEST(a_late_mark_counts_for_nothing),
-		TEST(invalid_marks_are_ignored),
-		TEST(sets_of_tiers_have_a_limit),
-		TEST(two_messages_have_a_verdict),
-		TEST(a_failed_registration_names_its_limit),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -17,7 +17,7 @@ static uint64_t bytes_of(const char *name)
 }
 
 /* A stream of requests; the slow rail carries what it can in the time of the others. */
-static void bytes_follow_the_rates(void)
+TEST(bytes_follow_the_rates)
 {
 	double fast, slow, remote;
 
@@ -41,7 +41,7 @@ static void register_at(const char *location)
 }
 
 /* hwloc knows that mlx5_2 is on node 1: memory of node 0 stays away from it if it must. */
-static void strict_numa_stays_on_its_node(void)
+TEST(strict_numa_stays_on_its_node)
 {
 	duo_open(&(struct duo_attr){.len = MIB,
 		.config = "{\"strict_numa\": true, \"min_bandwidth_gbps\": 0.1}"});
@@ -56,7 +56,7 @@ static void strict_numa_stays_on_its_node(void)
 }
 
 /* Reported: 10 Gb/s. Within the range that is the seed, outside it the default is. */
-static void seeds_are_the_links_rates(void)
+TEST(seeds_are_the_links_rates)
 {
 	static const struct {
 		const char *config;
@@ -78,15 +78,4 @@ static void seeds_are_the_links_rates(void)
 		CHECK_EQ(tent_rail_get_stats(d.s, 3, &r, sizeof(r)), -ENOENT);
 		duo_close();
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_follow_the_rates),
-		TEST(strict_numa_stays_on_its_node),
-		TEST(seeds_are_the_links_rates),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -69,22 +69,11 @@ static void accept_all(enum kind kind, const struct sim_assume *a, uint32_t n_se
 	CHECK(n >= 4);
 }
 
-static void streams(void)
-{
-	accept_all(STREAMS, &usual, seeds(5));
-}
+TEST_WITH(streams, accept_all, STREAMS, &usual, seeds(5));
+TEST_WITH(singles, accept_all, SINGLES, &usual, seeds(5));
+TEST_WITH(faults, accept_all, FAULTS, &usual, seeds(5));
 
-static void singles(void)
-{
-	accept_all(SINGLES, &usual, seeds(5));
-}
-
-static void faults(void)
-{
-	accept_all(FAULTS, &usual, seeds(5));
-}
-
-static void shared_links_in_order(void)
+TEST(shared_links_in_order)
 {
 	struct sim_assume a = usual;
 
@@ -94,7 +83,7 @@ static void shared_links_in_order(void)
 	accept_all(FAULTS, &a, seeds(2));
 }
 
-static void latencies_vary(void)
+TEST(latencies_vary)
 {
 	struct sim_assume a = usual;
 
@@ -103,7 +92,7 @@ static void latencies_vary(void)
 	accept_all(FAULTS, &a, seeds(2));
 }
 
-static void latencies_are_not_as_told(void)
+TEST(latencies_are_not_as_told)
 {
 	struct sim_assume a = usual;
 
@@ -114,7 +103,7 @@ static void latencies_are_not_as_told(void)
 	accept_all(FAULTS, &a, 1);
 }
 
-static void untold_links(void)
+TEST(untold_links)
 {
 	struct sim_assume a = usual;
 
@@ -123,7 +112,7 @@ static void untold_links(void)
 	accept_all(FAULTS, &a, seeds(2));
 }
 
-static void default_is_nowhere_behind(void)
+TEST(default_is_nowhere_behind)
 {
 	for (size_t i = 0; i < n_sim_cases; i++) {
 		struct summary ours = run(&sim_cases[i], TENT_MODE_DEFAULT, &usual, seeds(2));
@@ -137,7 +126,7 @@ static void default_is_nowhere_behind(void)
 	}
 }
 
-static void same_seed_runs_the_same(void)
+TEST(same_seed_runs_the_same)
 {
 	const struct sim_case *c = case_find("mixed");
 	struct sim_assume a = usual;
@@ -155,7 +144,7 @@ static void same_seed_runs_the_same(void)
 	summary_fini(&again);
 }
 
-static void intervals(void)
+TEST(intervals)
 {
 	struct figure f = {0};
 
@@ -168,22 +157,4 @@ static void intervals(void)
 	CHECK(figure_mean(&f) == 2 && f.worst == 3);
 	/* t(2) = 4.303, standard deviation 1 */
 	CHECK(fabs(figure_ci95(&f) - 4.303 / sqrt(3)) < 1e-9);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(streams),
-		TEST(singles),
-		TEST(faults),
-		TEST(shared_links_in_order),
-		TEST(latencies_vary),
-		TEST(latencies_are_not_as_told),
-		TEST(untold_links),
-		TEST(default_is_nowhere_behind),
-		TEST(same_seed_runs_the_same),
-		TEST(intervals),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many simultaneous faults. From a seed the test draws processes with engines of both transports,
+ * Many simultaneous faults. From a seed the test draws processes with engines of all transports,
  * their requests, and the faults (the "weather"): ports that flap, adapters that fail, messages
  * that fail, arrive late or in part, are held or not acknowledged, processes that are stopped or
  * killed.
@@ -9,7 +9,7 @@
  *	test-storm [SEED [COUNT]]
  *
  * Without SEED, or with 0, the seed is TEST_SEED from the environment, or a random one.
- * Without SOFTHCACTL in the environment the test uses copying threads only.
+ * Without SOFTHCACTL in the environment the test uses copying threads and TCP only.
  */
 #include <signal.h>
 #include <spawn.h>
@@ -70,10 +70,11 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 	struct plan *p = &w->plans[i];
 
 	p->process = (int)(i < w->n_processes ? i : storm_below(seed, w->n_processes));
-	p->shm = !w->hca || storm_chance(seed, 30);
+	p->kind = w->hca && storm_chance(seed, 60) ? ADAPTERS : storm_chance(seed, 50) ? SHM : TCP;
 	if (i == 1) /* so that at least two engines have the same transport */
-		p->shm = w->plans[0].shm;
-	p->rails = p->shm ? 1 + (uint32_t)storm_below(seed, 4) : draw_rails(seed, kinds);
+		p->kind = w->plans[0].kind;
+	p->rails =
+		p->kind == ADAPTERS ? draw_rails(seed, kinds) : 1 + (uint32_t)storm_below(seed, 4);
 	p->threads = 1 + (uint32_t)storm_below(seed, THREADS);
 	p->rounds = 4 + (uint32_t)storm_below(seed, 22);
 	p->priorities = 1 + (uint32_t)storm_below(seed, 3);
@@ -102,7 +103,8 @@ static void draw_world(struct world *w, uint64_t seed)
 		for (uint32_t to = 0; to < w->n_engines; to++) {
 			const struct plan *a = &w->plans[i], *b = &w->plans[to];
 
-			if (i != to && a->shm == b->shm && (i + to == 1 || storm_chance(&seed, 80)))
+			if (i != to && a->kind == b->kind &&
+				(i + to == 1 || storm_chance(&seed, 80)))
 				w->plans[i].imports |= 1u << to;
 		}
 	}

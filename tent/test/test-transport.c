@@ -46,7 +46,7 @@ static void move(struct tent *t, struct tent_segment *s, enum tent_op op, uint16
 	CHECK(!memcmp(here, there, LEN));
 }
 
-static void bytes_move_over_it(void)
+TEST(bytes_move_over_it)
 {
 	struct tent *target = engine(NULL, there), *t = engine(NULL, here);
 	struct tent_segment *s;
@@ -73,13 +73,4 @@ static void bytes_move_over_it(void)
 	free(text);
 	tent_destroy(t);
 	tent_destroy(target);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(bytes_move_over_it),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

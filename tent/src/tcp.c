@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The transport over TCP: ports, registrations, and the target's end of links. tcplink.h describes
+ * the protocol.
+ *
+ * Each registration has a random key. The target looks the key up again whenever it moves bytes, so
+ * that nothing accesses a registration that has ended. The holder of the description is trusted
+ * with the memory. Keys, tokens and data are not encrypted: who can read or change the packets
+ * between the hosts can read and change the memory.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/compiler.h"
+#include "base/tcp.h"
+#include "sched.h"
+#include "tcplink.h"
+#include "why.h"
+
+#define MARKS 128 /* that have arrived, and that the engine has not taken; a power of two */
+#define GUESTS 256 /* connections without a token */
+#define GUEST_NS (5000 * NSEC_PER_MSEC) /* the time that they have to send it */
+#define BUCKETS 1024 /* of the table of registrations */
+#define GBPS 20 /* a guess, until the scheduler has measured the rate */
+
+struct tcp_region {
+	struct tcp_rail *port;
+	struct tcp_region *next; /* in the bucket */
+	uint32_t key;
+	uint64_t addr, len;
+};
+
+struct tcp_rail {
+	struct port port;
+	int listener;
+	uint16_t number; /* of the listener */
+	struct tcp_crowd crowd; /* connections without a token */
+	struct target *targets;
+	pthread_mutex_t mutex; /* protects the table */
+	struct tcp_region *regions[BUCKETS];
+};
+
+/* ---- regions ---- */
+
+static struct tcp_rail *to_rail(struct port *p)
+{
+	return container_of(p, struct tcp_rail, port);
+}
+
+static struct tcp_region *with_key(struct tcp_rail *p, uint32_t key)
+{
+	struct tcp_region *r = p->regions[key % BUCKETS];
+
+	while (r && r->key != key)
+		r = r->next;
+	return r;
+}
+
+/* The memory of a frame; NULL: its key is not that of a registration with all of the bytes. */
+static void *memory_of(struct tcp_rail *p, const struct frame *f)
+{
+	const struct tcp_region *r = with_key(p, f->key);
+	uint64_t at = r ? f->addr - r->addr : 0; /* wraps if the address is too low */
+
+	if (!r || at > r->len || f->len > r->len - at)
+		return NULL;
+	return (void *)(uintptr_t)f->addr;
+}
+
+static int tcp_add(struct port *port, uint64_t addr, uint64_t len, struct region *r_p)
+{
+	struct tcp_rail *p = to_rail(port);
+	struct tcp_region *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	*r = (struct tcp_region){.port = p, .addr = addr, .len = len};
+	pthread_mutex_lock(&p->mutex);
+	do {
+		if (getrandom(&r->key, sizeof(r->key), 0) != sizeof(r->key))
+			abort(); /* so few bytes are always available */
+	} while (with_key(p, r->key));
+	r->next = p->regions[r->key % BUCKETS];
+	p->regions[r->key % BUCKETS] = r;
+	pthread_mutex_unlock(&p->mutex);
+	*r_p = (struct region){.rkey = r->key, .own = r};
+	return 0;
+}
+
+/* Waits for the bytes that are being moved: move_memory() holds the mutex. */
+static void tcp_remove(struct region *region)
+{
+	struct tcp_region *r = region->own, **link = &r->port->regions[r->key % BUCKETS];
+
+	pthread_mutex_lock(&r->port->mutex);
+	while (*link != r)
+		link = &(*link)->next;
+	*link = r->next;
+	pthread_mutex_unlock(&r->port->mutex);
+	free(r);
+}
+
+/* ---- the target's end ---- */
+
+enum serving {
+	SERVING_HEAD, /* the frame is being received */
+	SERVING_BYTES, /* of a write */
+	SERVING_REPLY,
+};
+
+struct served {
+	struct wire wire;
+	enum serving serving;
+	uint64_t done; /* bytes of what is being moved */
+	struct frame frame;
+	struct reply reply;
+};
+
+struct target {
+	struct link link;
+	struct tcp_rail *port;
+	struct target *next;
+	uint8_t token[TOKEN_LEN];
+	bool stopped;
+	int n; /* connections */
+	struct served served[STREAMS];
+	struct notice_mark marks[MARKS];
+	uint32_t head, tail; /* never reduced modulo MARKS */
+};
+
+static struct target *to_target(struct link *l)
+{
+	return container_of(l, struct target, link);
+}
+
+/*
+ * Moves an item whose bytes are the memory of the frame. As wire_move(), and -EACCES: the frame has no
+ * memory.
+ */
+static int move_memory(struct target *l, struct served *c, bool out, struct item *i)
+{
+	int err = -EACCES;
+
+	pthread_mutex_lock(&l->port->mutex);
+	i->bytes = memory_of(l->port, &c->frame);
+	if (i->bytes)
+		err = wire_move(&c->wire, out, i, &c->done);
+	pthread_mutex_unlock(&l->port->mutex);
+	return err;
+}
+
+static bool has_memory(struct target *l, const struct frame *f)
+{
+	bool has;
+
+	pthread_mutex_lock(&l->port->mutex);
+	has = memory_of(l->port, f) != NULL;
+	pthread_mutex_unlock(&l->port->mutex);
+	return has;
+}
+
+static void serve_next(struct served *c, enum serving next)
+{
+	c->serving = next;
+	c->done = 0;
+}
+
+/* The functions of a state return 0 when the next state has begun, -EAGAIN, or another -errno. */
+
+static int serve_head(struct target *l, struct served *c)
+{
+	const struct item i = {&c->frame, sizeof(c->frame), NULL, 0};
+	int err = wire_move(&c->wire, false, &i, &c->done);
+
+	if (err)
+		return err;
+	c->reply = (struct reply){.magic = TCP_MAGIC, .token = c->frame.token};
+	switch (c->frame.type) {
+	case FRAME_WRITE:
+		serve_next(c, SERVING_BYTES);
+		return 0;
+	case FRAME_READ:
+		c->reply.status = has_memory(l, &c->frame) ? 0 : EACCES;
+		break;
+	case FRAME_MARK:
+		if (l->tail - l->head == MARKS)
+			return -EAGAIN; /* the connection waits until the engine has taken some */
+		l->marks[l->tail++ % MARKS] = c->frame.mark;
+		break;
+	case FRAME_PROBE:
+		break;
+	default:
+		return -EPROTO;
+	}
+	serve_next(c, SERVING_REPLY);
+	return 0;
+}
+
+/* The bytes of a write that is refused are received, so that the next frame is found. */
+static int serve_bytes(struct target *l, struct served *c)
+{
+	struct item i = {NULL, 0, NULL, c->frame.len};
+	int err = c->reply.status ? wire_discard(&c->wire, i.len, &c->done) :
+				    move_memory(l, c, false, &i);
+
+	if (!c->reply.status && (err == -EACCES || err == -EFAULT)) {
+		c->reply.status = (uint32_t)-err;
+		return 0;
+	}
+	if (!err)
+		serve_next(c, SERVING_REPLY);
+	return err;
+}
+
+static int serve_reply(struct target *l, struct served *c)
+{
+	struct item i = {&c->reply, sizeof(c->reply), NULL, c->frame.len};
+	int err;
+
+	if (c->frame.type == FRAME_READ && !c->reply.status) {
+		err = move_memory(l, c, true, &i);
+	} else {
+		i.len = 0;
+		err = wire_move(&c->wire, true, &i, &c->done);
+	}
+	if (!err)
+		serve_next(c, SERVING_HEAD);
+	return err;
+}
+
+static int serve(struct target *l, struct served *c)
+{
+	static int (*const states[])(struct target * l, struct served * c) = {
+		[SERVING_HEAD] = serve_head,
+		[SERVING_BYTES] = serve_bytes,
+		[SERVING_REPLY] = serve_reply,
+	};
+	int err = 0;
+
+	c->wire.moved = 0;
+	while (!err)
+		err = states[c->serving](l, c);
+	return err == -EAGAIN ? 0 : err;
+}
+
+static int target_stop(struct link *link)
+{
+	struct target *l = to_target(link);
+
+	l->stopped = true;
+	for (int i = 0; i < l->n; i++)
+		wire_close(&l->served[i].wire);
+	return 0;
+}
+
+static void take_guests(struct tcp_rail *p);
+
+/* Serves the initiator, and takes up to @max marks. Returns not 0 if there was work. */
+static int target_poll(struct link *link, int max, link_mark_fn *fn, void *arg)
+{
+	struct target *l = to_target(link);
+	int n = 0;
+
+	if (!l->stopped && l->n < STREAMS)
+		take_guests(l->port);
+	for (int i = 0; i < l->n && !l->stopped; i++) {
+		if (serve(l, &l->served[i]))
+			target_stop(link);
+		n |= l->served[i].wire.moved != 0;
+	}
+	for (int taken = 0; taken < max && l->head != l->tail; taken++) {
+		fn(arg, &l->marks[l->head++ % MARKS]);
+		n++;
+	}
+	return n;
+}
+
+static void target_destroy(struct link *link)
+{
+	struct target *l = to_target(link), **at = &l->port->targets;
+
+	while (*at && *at != l)
+		at = &(*at)->next;
+	if (*at)
+		*at = l->next;
+	target_stop(link);
+	close(link->fds[0]);
+	free(l);
+}
+
+static const struct link_ops target_ops = {
+	.poll_marks = target_poll,
+	.stop = target_stop,
+	.disarm = tcp_link_disarm,
+	.destroy = target_destroy,
+};
+
+static int target_accept(struct port *port, const struct link_end *theirs, struct link_end *mine_p,
+	struct link **l_p)
+{
+	struct tcp_rail *p = to_rail(port);
+	struct target *l = calloc(1, sizeof(*l));
+	struct tcp_end end = {.port = p->number};
+	int err = l ? tcp_link_init(&l->link, &target_ops) : -ENOMEM;
+
+	if (err) {
+		free(l);
+		return err;
+	}
+	if (getrandom(l->token, sizeof(l->token), 0) != sizeof(l->token))
+		abort(); /* so few bytes are always available */
+	l->port = p;
+	l->next = p->targets;
+	p->targets = l;
+	memcpy(end.token, l->token, sizeof(end.token));
+	*mine_p = (struct link_end){0};
+	memcpy(mine_p->bytes, &end, sizeof(end));
+	*l_p = &l->link;
+	return 0;
+}
+
+/* ---- ports ---- */
+
+struct guest {
+	struct tcp_guest guest;
+	bool watched;
+	struct greeting greeting;
+	size_t got;
+};
+
+static int read_greeting(void *arg, struct tcp_guest *guest)
+{
+	struct guest *g = (struct guest *)guest;
+	struct epoll_event e = {.events = EPOLLIN};
+	struct tcp_rail *p = arg;
+	int err;
+
+	if (!g->watched && epoll_ctl(p->port.fd, EPOLL_CTL_ADD, guest->fd, &e))
+		return -errno;
+	g->watched = true;
+	err = tcp_read(guest->fd, &g->greeting, sizeof(g->greeting), &g->got);
+	return !err && g->greeting.magic != TCP_MAGIC ? -EPROTO : err;
+}
+
+/* The link with the guest's token. NULL: there is none, or it has all of its connections. */
+static struct target *link_of(struct tcp_rail *p, const struct guest *g)
+{
+	struct target *l = p->targets;
+
+	while (l && memcmp(l->token, g->greeting.token, TOKEN_LEN))
+		l = l->next;
+	return l && l->n < STREAMS && !l->stopped ? l : NULL;
+}
+
+static void adopt(struct tcp_rail *p, struct guest *g)
+{
+	struct target *l = link_of(p, g);
+	struct wire w = {.fd = g->guest.fd};
+
+	epoll_ctl(p->port.fd, EPOLL_CTL_DEL, w.fd, NULL);
+	if (l && !wire_watch(&w, &l->link))
+		l->served[l->n++] = (struct served){.wire = w};
+	else
+		wire_close(&w);
+	free(g);
+}
+
+static void take_guests(struct tcp_rail *p)
+{
+	struct tcp_guest *g;
+	int err = 0;
+
+	for (int i = 0; i < GUESTS && err != -EAGAIN; i++) {
+		err = tcp_crowd_next(&p->crowd, p->listener, STREAMS, clock_ns(), &g);
+		if (!err)
+			adopt(p, (struct guest *)g);
+	}
+}
+
+static bool tcp_event(struct port *p, bool *up_p)
+{
+	take_guests(to_rail(p));
+	return false;
+}
+
+static bool tcp_wanted(const struct tent_attr *attr)
+{
+	return attr->tcp_rails;
+}
+
+static int tcp_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
+	struct tent_why *why)
+{
+	if (attr->tcp_rails > TENT_MAX_RAILS)
+		return why_say(why, -EINVAL, "tcp_rails: give up to %d", TENT_MAX_RAILS);
+	for (uint32_t i = 0; i < attr->tcp_rails; i++)
+		snprintf(names[i], TENT_NAME_LEN, "tcp%u", i);
+	return (int)attr->tcp_rails;
+}
+
+static void tcp_close(struct port *port)
+{
+	struct tcp_rail *p = to_rail(port);
+
+	tcp_crowd_fini(&p->crowd);
+	if (p->listener >= 0)
+		close(p->listener);
+	if (port->fd >= 0)
+		close(port->fd);
+	pthread_mutex_destroy(&p->mutex);
+	free(p);
+}
+
+static int listen_at(struct tcp_rail *p, const char *address)
+{
+	struct epoll_event e = {.events = EPOLLIN};
+	int err = tcp_listen(address, 0, &p->listener);
+
+	if (err)
+		return err;
+	p->number = (uint16_t)tcp_port(p->listener);
+	p->port.fd = epoll_create1(EPOLL_CLOEXEC);
+	if (p->port.fd < 0 || epoll_ctl(p->port.fd, EPOLL_CTL_ADD, p->listener, &e))
+		return -errno;
+	return 0;
+}
+
+static int tcp_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
+	struct tent_why *why)
+{
+	struct tcp_rail *p = calloc(1, sizeof(*p));
+	int err;
+
+	if (!p)
+		return -ENOMEM;
+	p->port = (struct port){.id.kind = "tcp", .gbps = GBPS, .max_region = UINT64_MAX, .fd = -1};
+	strcpy(p->port.id.name, name);
+	p->listener = -1;
+	p->crowd = (struct tcp_crowd){.size = sizeof(struct guest),
+		.step = read_greeting,
+		.arg = p,
+		.most = GUESTS,
+		.patience_ns = GUEST_NS};
+	pthread_mutex_init(&p->mutex, NULL);
+	err = listen_at(p, attr->address);
+	if (err) {
+		tcp_close(&p->port);
+		return why_say(why, err, "rail %s at %s: %s", name, attr->address, strerror(-err));
+	}
+	*p_p = &p->port;
+	return 0;
+}
+
+static const char *const kinds[] = {"tcp", NULL};
+
+extern const struct transport tcp_transport;
+const struct transport tcp_transport = {
+	.rails = "TCP",
+	.kinds = kinds,
+	.regions = true,
+	.marks = true,
+	.bars = true,
+	.spares = true,
+	.stall_ns = SCHED_NEVER, /* TCP has its own time limits */
+	.wanted = tcp_wanted,
+	.find = tcp_find,
+	.open = tcp_open,
+	.close = tcp_close,
+	.event = tcp_event,
+	.check = memory_check,
+	.add = tcp_add,
+	.remove = tcp_remove,
+	.link = tcp_link_new,
+	.accept = target_accept,
+};

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections of links over TCP, and the initiator's end. */
+#include "tcplink.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/compiler.h"
+
+#define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
+#define TURN (1u << 20) /* about the most bytes of a connection that are moved at a time */
+#define SILENCE_MS 3000 /* after which TCP reports that the peer does not acknowledge */
+
+/* ---- bytes ---- */
+
+/* Writes the parts of the item that follow its first @done bytes. Returns their number. */
+static size_t parts(const struct item *i, uint64_t done, struct iovec iov[2])
+{
+	uint64_t at = done > i->head_len ? done - i->head_len : 0;
+	size_t n = 0;
+
+	if (done < i->head_len)
+		iov[n++] = (struct iovec){(char *)i->head + done, i->head_len - done};
+	if (at < i->len)
+		iov[n++] = (struct iovec){(char *)i->bytes + at, i->len - at};
+	return n;
+}
+
+/* Sends or receives once. Returns the number of bytes, 0 if a signal came first, or -errno. */
+static ssize_t move_once(int fd, bool out, struct msghdr *m)
+{
+	ssize_t n =
+		out ? sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) : recvmsg(fd, m, MSG_DONTWAIT);
+
+	if (n > 0)
+		return n;
+	if (!n || errno == EPIPE)
+		return -ECONNRESET;
+	return errno == EINTR ? 0 : -errno;
+}
+
+int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done)
+{
+	while (*done < i->head_len + i->len) {
+		struct iovec iov[2];
+		struct msghdr m = {.msg_iov = iov, .msg_iovlen = parts(i, *done, iov)};
+		ssize_t n = w->moved < TURN ? move_once(w->fd, out, &m) : -EAGAIN;
+
+		if (n < 0)
+			return (int)n;
+		*done += (uint64_t)n;
+		w->moved += (uint64_t)n;
+	}
+	return 0;
+}
+
+int wire_discard(struct wire *w, uint64_t len, uint64_t *done)
+{
+	while (*done < len) {
+		uint64_t most = len - *done < TURN ? len - *done : TURN;
+		ssize_t n = w->moved < TURN ? recv(w->fd, NULL, most, MSG_DONTWAIT | MSG_TRUNC) :
+					      (errno = EAGAIN, -1);
+
+		if (!n)
+			return -ECONNRESET;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		*done += n > 0 ? (uint64_t)n : 0;
+		w->moved += n > 0 ? (uint64_t)n : 0;
+	}
+	return 0;
+}
+
+void wire_close(struct wire *w)
+{
+	if (w->fd >= 0)
+		close(w->fd);
+	w->fd = -1;
+}
+
+int wire_watch(const struct wire *w, const struct link *l)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
+	const unsigned silence = SILENCE_MS;
+
+	setsockopt(w->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof(silence));
+	return epoll_ctl(l->fds[0], EPOLL_CTL_ADD, w->fd, &e) ? -errno : 0;
+}
+
+void tcp_link_disarm(struct link *l)
+{
+	struct epoll_event events[STREAMS];
+
+	epoll_wait(l->fds[0], events, STREAMS, 0);
+}
+
+int tcp_link_init(struct link *l, const struct link_ops *ops)
+{
+	*l = (struct link){.ops = ops, .fds = {epoll_create1(EPOLL_CLOEXEC), -1}};
+	return l->fds[0] < 0 ? -errno : 0;
+}
+
+/* ---- the initiator's end ---- */
+
+struct call {
+	struct frame frame;
+	void *local;
+	uint64_t len; /* bytes to move; 0: a probe or a mark */
+	int status; /* if the link fails before the reply */
+};
+
+struct stream {
+	struct wire wire;
+	/* From first to sent: frames that were sent; from there to last: frames to send. */
+	struct call ring[RING];
+	uint32_t first, sent, last; /* never reduced modulo RING */
+	uint64_t queued; /* bytes from first to last */
+	uint64_t greeted, put, got; /* bytes of the greeting, of a frame, of a reply */
+	struct reply reply;
+};
+
+struct initiator {
+	struct link link;
+	struct sockaddr_storage to;
+	struct greeting greeting;
+	bool stopped;
+	uint32_t probing; /* replies that a probe waits for */
+	struct stream streams[STREAMS];
+};
+
+static struct initiator *to_initiator(struct link *l)
+{
+	return container_of(l, struct initiator, link);
+}
+
+static int dial(struct initiator *l, struct wire *w)
+{
+	bool four = l->to.ss_family == AF_INET;
+	socklen_t len = four ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+	const int on = 1;
+
+	w->fd = socket(l->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (w->fd < 0)
+		return -errno;
+	setsockopt(w->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	if (connect(w->fd, (struct sockaddr *)&l->to, len) && errno != EINPROGRESS)
+		return -errno;
+	return wire_watch(w, &l->link);
+}
+
+/* Does not wait for the connections: the first bytes are sent when there is one. */
+static int initiator_connect(struct link *link, const struct link_end *peer)
+{
+	struct initiator *l = to_initiator(link);
+	struct tcp_end end;
+	int err = 0;
+
+	memcpy(&end, peer->bytes, sizeof(end));
+	if (l->to.ss_family == AF_INET)
+		((struct sockaddr_in *)&l->to)->sin_port = htons(end.port);
+	else
+		((struct sockaddr_in6 *)&l->to)->sin6_port = htons(end.port);
+	l->greeting = (struct greeting){.magic = TCP_MAGIC};
+	memcpy(l->greeting.token, end.token, sizeof(end.token));
+	for (int i = 0; i < STREAMS && !err; i++)
+		err = dial(l, &l->streams[i].wire);
+	return err;
+}
+
+static void append(struct stream *c, const struct call *k)
+{
+	c->ring[c->last++ % RING] = *k;
+	c->queued += k->len;
+}
+
+/* The stream with the fewest bytes to move. */
+static struct stream *shortest(struct initiator *l)
+{
+	struct stream *best = &l->streams[0];
+
+	for (int i = 1; i < STREAMS; i++) {
+		if (l->streams[i].queued < best->queued)
+			best = &l->streams[i];
+	}
+	return best;
+}
+
+static int put(struct link *link, const struct call *k, uint32_t depth)
+{
+	struct initiator *l = to_initiator(link);
+
+	if (link->posted >= depth)
+		return -EAGAIN;
+	if (l->stopped)
+		return -ENOTCONN;
+	append(shortest(l), k);
+	link->posted++;
+	return 0;
+}
+
+static int initiator_post(struct link *link, const struct link_move *m)
+{
+	const struct call k = {
+		.frame = {.type = m->write ? FRAME_WRITE : FRAME_READ,
+			.key = m->rkey,
+			.token = m->token,
+			.addr = m->remote,
+			.len = m->len},
+		.local = m->local,
+		.len = m->len,
+		.status = -ECANCELED,
+	};
+
+	return put(link, &k, LINK_DEPTH);
+}
+
+static int initiator_post_mark(struct link *link, const struct notice_mark *mark, uint64_t token)
+{
+	const struct call k = {.frame = {.type = FRAME_MARK, .token = token, .mark = *mark},
+		.status = -ECANCELED};
+
+	return put(link, &k, LINK_DEPTH + LINK_EXTRA - 1);
+}
+
+/* A probe ends when it has reached the peer on all connections. */
+static int initiator_post_probe(struct link *link, uint64_t token)
+{
+	struct initiator *l = to_initiator(link);
+	const struct call k = {.frame = {.type = FRAME_PROBE, .token = token},
+		.status = -EREMOTEIO};
+
+	if (l->stopped || l->probing)
+		return -ENOTCONN;
+	for (int i = 0; i < STREAMS; i++)
+		append(&l->streams[i], &k);
+	l->probing = STREAMS;
+	link->posted++;
+	return 0;
+}
+
+struct reporting {
+	link_done_fn *fn;
+	void *arg;
+};
+
+/* Reports the end of the first call of a stream. */
+static void report(struct initiator *l, struct stream *c, int status, const struct reporting *r)
+{
+	const struct call *k = &c->ring[c->first++ % RING];
+
+	c->queued -= k->len;
+	if (k->frame.type == FRAME_PROBE && --l->probing)
+		return;
+	l->link.posted--;
+	r->fn(r->arg, k->frame.token, status);
+}
+
+static int send_frames(struct initiator *l, struct stream *c)
+{
+	const struct item greeting = {&l->greeting, sizeof(l->greeting), NULL, 0};
+	int err = wire_move(&c->wire, true, &greeting, &c->greeted);
+
+	while (!err && c->sent != c->last) {
+		struct call *k = &c->ring[c->sent % RING];
+		const struct item frame = {&k->frame, sizeof(k->frame), k->local,
+			k->frame.type == FRAME_WRITE ? k->len : 0};
+
+		err = wire_move(&c->wire, true, &frame, &c->put);
+		if (err == -EFAULT)
+			k->status = err;
+		if (err)
+			break;
+		c->put = 0;
+		c->sent++;
+	}
+	return err == -EAGAIN ? 0 : err;
+}
+
+/* Receives the reply to a call, and the bytes of a read. As wire_move(). */
+static int receive_reply(struct stream *c, struct call *k)
+{
+	struct item i = {&c->reply, sizeof(c->reply), k->local, 0};
+	int err = c->got < sizeof(c->reply) ? wire_move(&c->wire, false, &i, &c->got) : 0;
+
+	if (err)
+		return err;
+	if (c->reply.magic != TCP_MAGIC || c->reply.token != k->frame.token)
+		return -EPROTO;
+	if (k->frame.type == FRAME_READ && !c->reply.status)
+		i.len = k->len;
+	err = wire_move(&c->wire, false, &i, &c->got);
+	if (err == -EFAULT)
+		k->status = err;
+	return err;
+}
+
+static int receive_replies(struct initiator *l, struct stream *c, const struct reporting *r)
+{
+	int err = 0;
+
+	while (c->first != c->sent) {
+		err = receive_reply(c, &c->ring[c->first % RING]);
+		if (err)
+			break;
+		c->got = 0;
+		if (!c->reply.status)
+			report(l, c, 0, r);
+		else
+			report(l, c, c->reply.status == EFAULT ? -EFAULT : -EACCES, r);
+	}
+	return err == -EAGAIN ? 0 : err;
+}
+
+static int initiator_stop(struct link *link)
+{
+	struct initiator *l = to_initiator(link);
+
+	l->stopped = true;
+	for (int i = 0; i < STREAMS; i++)
+		wire_close(&l->streams[i].wire);
+	return 0;
+}
+
+/* One connection has failed. Its first call counts as the cause, unless another one is. */
+static void fail(struct initiator *l, struct stream *c)
+{
+	if (c->first != c->last && c->ring[c->first % RING].status == -ECANCELED)
+		c->ring[c->first % RING].status = -EREMOTEIO;
+	initiator_stop(&l->link);
+}
+
+/* Ends the calls of a stream that is closed. */
+static void flush_calls(struct initiator *l, struct stream *c, const struct reporting *r)
+{
+	while (c->first != c->last)
+		report(l, c, c->ring[c->first % RING].status, r);
+	c->sent = c->last;
+}
+
+/* Returns the number of ended calls, or 1 if there were none but bytes have been moved. */
+static int initiator_poll(struct link *link, link_done_fn *fn, void *arg)
+{
+	const struct reporting r = {fn, arg};
+	struct initiator *l = to_initiator(link);
+	uint32_t before = link->posted;
+	bool moved = false;
+
+	if (!before)
+		return 0;
+	for (int i = 0; i < STREAMS && !l->stopped; i++) {
+		struct stream *c = &l->streams[i];
+
+		c->wire.moved = 0;
+		if (send_frames(l, c) || receive_replies(l, c, &r))
+			fail(l, c);
+		moved |= c->wire.moved != 0;
+	}
+	for (int i = 0; i < STREAMS && l->stopped; i++)
+		flush_calls(l, &l->streams[i], &r);
+	return before != link->posted ? (int)(before - link->posted) : moved;
+}
+
+static void initiator_destroy(struct link *link)
+{
+	struct initiator *l = to_initiator(link);
+
+	initiator_stop(link);
+	close(link->fds[0]);
+	free(l);
+}
+
+static const struct link_ops initiator_ops = {
+	.connect = initiator_connect,
+	.post = initiator_post,
+	.post_probe = initiator_post_probe,
+	.post_mark = initiator_post_mark,
+	.poll = initiator_poll,
+	.stop = initiator_stop,
+	.disarm = tcp_link_disarm,
+	.destroy = initiator_destroy,
+};
+
+int tcp_link_new(struct port *p, const struct desc *peer, struct link **l_p)
+{
+	struct initiator *l = calloc(1, sizeof(*l));
+	int err = l ? tcp_link_init(&l->link, &initiator_ops) : -ENOMEM;
+
+	if (err) {
+		free(l);
+		return err;
+	}
+	l->to = peer->at;
+	for (int i = 0; i < STREAMS; i++)
+		l->streams[i].wire.fd = -1;
+	*l_p = &l->link;
+	return 0;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The protocol of the transport over TCP, and the connections of its links. A link is STREAMS
+ * connections from the initiator to the target. The initiator sends frames, and the target's engine
+ * copies between the connections and its memory. It replies to the frames of a connection in their
+ * order, when the bytes of the frame are in place:
+ *
+ *	PROBE					-> reply
+ *	WRITE key, addr, len; then len bytes	-> reply
+ *	READ key, addr, len			-> reply; then len bytes if its status is 0
+ *	MARK mark				-> reply
+ *
+ * A connection begins with the token of its link, which the target has drawn and has sent over the
+ * control connection.
+ */
+#ifndef TENT_TCPLINK_H
+#define TENT_TCPLINK_H
+
+#include <assert.h>
+#include <sys/types.h>
+
+#include "transport.h"
+
+#define STREAMS 4 /* connections of a link */
+#define TCP_MAGIC 0x31706374u /* "tcp1"; the 1 is the version of the protocol */
+#define TOKEN_LEN 16
+
+enum frame_type {
+	FRAME_PROBE = 1,
+	FRAME_WRITE,
+	FRAME_READ,
+	FRAME_MARK,
+};
+
+/* Little-endian on the wire, as both processors that are supported are. */
+struct frame {
+	uint32_t type, key;
+	uint64_t token; /* of the move, probe or mark; repeated in the reply */
+	union {
+		struct {
+			uint64_t addr, len;
+		};
+		struct notice_mark mark;
+	};
+};
+
+struct reply {
+	uint32_t magic;
+	uint32_t status; /* 0, EACCES or EFAULT */
+	uint64_t token;
+};
+
+struct greeting {
+	uint32_t magic, zero;
+	uint8_t token[TOKEN_LEN];
+};
+
+/* The target's end of a link in control messages. */
+struct tcp_end {
+	uint16_t port;
+	uint8_t token[TOKEN_LEN];
+};
+
+static_assert(sizeof(struct frame) == 32 && sizeof(struct reply) == 16, "as on the wire");
+static_assert(sizeof(struct greeting) == 24, "as on the wire");
+static_assert(sizeof(struct tcp_end) <= LINK_END_LEN, "a message has room for it");
+
+/* A connection. */
+struct wire {
+	int fd; /* -1: closed */
+	uint64_t moved; /* bytes in this turn */
+};
+
+/* A head, and the bytes that follow it. */
+struct item {
+	void *head;
+	size_t head_len;
+	void *bytes;
+	uint64_t len;
+};
+
+/*
+ * Sends (@out) or receives more of an item, of which *done bytes are done. 0: all of it is done;
+ * -EAGAIN: the socket is not ready, or the turn is over; -EFAULT: memory is not mapped; or another
+ * -errno: the connection has failed.
+ */
+int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done);
+/* Receives up to @len bytes that nobody needs. Errors as above. */
+int wire_discard(struct wire *w, uint64_t len, uint64_t *done);
+/*
+ * Lets the link's descriptor become readable at an event of the connection, once: a link moves
+ * bytes until its sockets are not ready, or has more to do. 0 or -errno.
+ */
+int wire_watch(const struct wire *w, const struct link *l);
+void wire_close(struct wire *w);
+
+/* Makes the descriptor of a link. 0 or -errno. */
+int tcp_link_init(struct link *l, const struct link_ops *ops);
+/* For link_ops.disarm. */
+void tcp_link_disarm(struct link *l);
+
+/* For transport.link: makes the initiator's end. */
+int tcp_link_new(struct port *p, const struct desc *peer, struct link **l_p);
+
+#endif

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libFuzzer: the messages of control connections, and the marks and ends of links that come with
+ * them. Bit 0 of the first byte decides whether the engine is the target of two peers or has
+ * imported the segment of one, bit 1 the transport (with marks and ends of links, or without), bit
+ * 2 whether the ring of notices is nearly full. The steps that follow are those of do_step().
+ *
+ * The engine has no thread and no adapter; its links complete what is posted as the peer's end
+ * says.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "support/fuzzpeer.h"
+#include "engine.h"
+
+#define PEERS 2
+#define ADDR 0x10000u /* of the peer's memory */
+#define LEN 6144u
+
+int fuzz_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until);
+int __wrap_tcp_take(int listener, int *fd_p);
+int __wrap_tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p);
+
+static struct {
+	struct tent *t;
+	bool target;
+	struct tent_segment *s; /* the peer's segment, if the engine has imported it */
+	struct tent_batch *batch;
+	int fds[PEERS]; /* the peers' ends of connections; -1: closed */
+	int coming[PEERS]; /* our ends that were not accepted yet; -1: none */
+	bool welcome[PEERS]; /* the engine has let this peer in */
+} it;
+
+static uint8_t memory[LEN];
+
+/* ---- a transport ---- */
+
+/* The first byte of a peer's end of a link. */
+enum { END_GOOD, END_NONE, END_FAILS, END_SILENT, END_REFUSES, ENDS };
+
+struct stub {
+	struct link link;
+	uint8_t end;
+	struct notice_mark marks[2];
+	int n_marks;
+	uint64_t tokens[LINK_DEPTH + LINK_EXTRA];
+};
+
+static int put(struct link *l, uint64_t token, uint32_t depth)
+{
+	if (l->posted >= depth)
+		return -EAGAIN;
+	((struct stub *)l)->tokens[l->posted++] = token;
+	return 0;
+}
+
+static int stub_post(struct link *l, const struct link_move *m)
+{
+	must(m->len && m->remote >= ADDR && m->remote + m->len <= ADDR + 2 * LEN);
+	must((uint8_t *)m->local >= memory && (uint8_t *)m->local + m->len <= memory + LEN);
+	return put(l, m->token, LINK_DEPTH);
+}
+
+static int stub_probe(struct link *l, uint64_t token)
+{
+	return put(l, token, LINK_DEPTH + LINK_EXTRA);
+}
+
+static int stub_mark(struct link *l, const struct notice_mark *mark, uint64_t token)
+{
+	must(notice_valid(mark));
+	return put(l, token, LINK_DEPTH + LINK_EXTRA);
+}
+
+static int stub_poll(struct link *l, link_done_fn *fn, void *arg)
+{
+	static const int status[ENDS] = {[END_FAILS] = -EIO, [END_REFUSES] = -EACCES};
+	struct stub *s = (struct stub *)l;
+	uint32_t n = s->end == END_SILENT ? 0 : l->posted;
+	uint64_t done[LINK_DEPTH + LINK_EXTRA];
+
+	memcpy(done, s->tokens, sizeof(done));
+	l->posted -= n;
+	for (uint32_t i = 0; i < n; i++)
+		fn(arg, done[i], status[s->end]);
+	return (int)n;
+}
+
+static int stub_poll_marks(struct link *l, int max, link_mark_fn *fn, void *arg)
+{
+	struct stub *s = (struct stub *)l;
+	int n = 0;
+
+	while (s->n_marks && n < max) {
+		fn(arg, &s->marks[--s->n_marks]);
+		n++;
+	}
+	return n;
+}
+
+static int stub_stop(struct link *l)
+{
+	return ((struct stub *)l)->end == END_FAILS ? -EIO : 0;
+}
+
+static void stub_end(const struct link *l, struct link_end *end_p)
+{
+	memset(end_p, 0, sizeof(*end_p));
+}
+
+static int stub_connect(struct link *l, const struct link_end *peer)
+{
+	((struct stub *)l)->end = peer->bytes[0] % ENDS;
+	return peer->bytes[0] % ENDS == END_NONE ? -EINVAL : 0;
+}
+
+#define COMMON .poll = stub_poll, .post = stub_post, .post_probe = stub_probe, .destroy = link_free
+
+static const struct link_ops plain_ops = {COMMON};
+static const struct link_ops full_ops = {COMMON, .end = stub_end, .connect = stub_connect,
+	.post_mark = stub_mark, .poll_marks = stub_poll_marks, .stop = stub_stop};
+
+static int stub_new(const struct link_ops *ops, struct link **l_p)
+{
+	struct stub *s = calloc(1, sizeof(*s));
+
+	must(s);
+	s->link = (struct link){.ops = ops, .fds = {-1, -1}};
+	*l_p = &s->link;
+	return 0;
+}
+
+static int plain_new(struct port *p, const struct desc *d, struct link **l_p)
+{
+	return stub_new(&plain_ops, l_p);
+}
+
+static int full_new(struct port *p, const struct desc *d, struct link **l_p)
+{
+	return stub_new(&full_ops, l_p);
+}
+
+/* The target's end, with marks that have arrived. */
+static int full_accept(struct port *p, const struct link_end *theirs, struct link_end *mine_p,
+	struct link **l_p)
+{
+	struct stub *s;
+
+	if (theirs->bytes[0] % ENDS == END_NONE)
+		return -ECONNREFUSED;
+	stub_new(&full_ops, l_p);
+	s = (struct stub *)*l_p;
+	s->end = theirs->bytes[0] % ENDS;
+	s->n_marks = theirs->bytes[1] % 3;
+	memcpy(s->marks, theirs->bytes + 2, sizeof(s->marks));
+	stub_end(*l_p, mine_p);
+	return 0;
+}
+
+static const char *const plain_kinds[] = {"plain", NULL}, *const full_kinds[] = {"full", NULL};
+static const struct transport plain = {.rails = "plain",
+	.kinds = plain_kinds,
+	.spares = true,
+	.stall_ns = SCHED_NEVER,
+	.close = port_free,
+	.link = plain_new};
+static const struct transport full = {.rails = "full",
+	.kinds = full_kinds,
+	.marks = true,
+	.bars = true,
+	.blames = true,
+	.close = port_free,
+	.link = full_new,
+	.accept = full_accept};
+const struct transport *const transports[] = {&plain, &full, NULL};
+
+/* ---- the peers ---- */
+
+static int new_pair(int i)
+{
+	int pair[2];
+
+	must(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
+	it.fds[i] = pair[1];
+	return pair[0];
+}
+
+int __wrap_tcp_take(int listener, int *fd_p)
+{
+	for (int i = 0; i < PEERS; i++) {
+		if (it.coming[i] < 0)
+			continue;
+		*fd_p = it.coming[i];
+		it.coming[i] = -1;
+		return 0;
+	}
+	return -EAGAIN;
+}
+
+int __wrap_tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p)
+{
+	*fd_p = new_pair(0);
+	return 0;
+}
+
+/* A message of few bytes of the input, whose other bytes are 0, as is the engine's key. */
+static void send_message(struct input *in, int fd)
+{
+	struct ctl_msg m = {.magic = CTL_MAGIC,
+		.type = (uint16_t)take(in, 1),
+		.status = (uint16_t)take(in, 1),
+		.pair = (uint32_t)(int8_t)take(in, 1),
+		.rail = (uint32_t)(int8_t)take(in, 1),
+		.epoch = (uint32_t)(int8_t)take(in, 1)};
+	size_t n = take(in, 1) % (LINK_END_LEN + 1);
+
+	n = n < input_left(in) ? n : input_left(in);
+	memcpy(m.end.bytes, in->at, n);
+	in->at += n;
+	if (fd >= 0)
+		send(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Strangers are told nothing but that they are refused. */
+static void hear(int i)
+{
+	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_ASK | 1u << CTL_CONNECT |
+				   1u << CTL_FENCE | 1u << CTL_NOTICE | 1u << CTL_UNREGISTERED;
+	const uint32_t any = (1u << (CTL_UNREGISTERED + 1)) - 2;
+	struct ctl_msg m;
+
+	while (it.fds[i] >= 0 && recv(it.fds[i], &m, sizeof(m), MSG_DONTWAIT) == sizeof(m)) {
+		must(m.magic == CTL_MAGIC && m.type <= CTL_UNREGISTERED);
+		must((it.target ? any & ~initiator : initiator) >> m.type & 1);
+		it.welcome[i] |= m.type == CTL_WELCOME && !m.status;
+		must(!it.target || it.welcome[i] || m.type == CTL_WELCOME);
+	}
+}
+
+static void part(int i)
+{
+	if (it.fds[i] >= 0)
+		close(it.fds[i]);
+	it.fds[i] = -1;
+}
+
+/* ---- the engine's program ---- */
+
+static void submit(struct input *in)
+{
+	uint8_t what = (uint8_t)take(in, 1);
+	uint64_t from = take(in, 2) % LEN, len = take(in, 2) % (LEN + 1);
+	const struct tent_request r = {.op = what & 1 ? TENT_READ : TENT_WRITE,
+		.local = memory + from,
+		.segment = it.s,
+		.remote = ADDR + (what & 2 ? LEN : 0) + from,
+		.len = len,
+		.notify = what & 4 ? 7 : 0};
+
+	if (it.batch && tent_batch_free(it.batch)) {
+		tent_cancel(it.batch);
+		return;
+	}
+	it.batch = NULL;
+	if (it.s)
+		tent_submit(it.t, &r, 1, &it.batch);
+}
+
+static void take_notices(void)
+{
+	uint16_t value;
+
+	while (!tent_notice(it.t, &value))
+		;
+}
+
+static void program(struct input *in)
+{
+	struct tent *t = it.t;
+	uint8_t what = (uint8_t)take(in, 1);
+
+	switch (what % 4) {
+	case 0:
+		tent_register(t, memory, LEN, NULL, NULL);
+		break;
+	case 1:
+		tent_unregister(t, memory);
+		break;
+	case 2:
+		for (struct tent_segment *s = t->segments; s; s = s->next)
+			move_port(s, fuzz_peer.ns, true, what >> 3 & 1, what & 4);
+		serve_port(t, what >> 3 & 1, what & 4);
+		break;
+	default:
+		take_notices();
+		submit(in);
+	}
+}
+
+static bool progress(struct tent *t, uint64_t now)
+{
+	bool some = serve_progress(t, now);
+
+	for (struct tent_segment *s = t->segments; s; s = s->next)
+		some |= move_progress(s, now);
+	must(t->notice_tail - t->notice_head <= NOTICE_RING);
+	return some;
+}
+
+/* A step is a byte, kind | 4 * peer | 8 to close the peer's socket at the end | 16 * time, and what
+ * follows: bytes, a message, or what the engine's program does. */
+static void do_step(struct input *in)
+{
+	uint8_t what = (uint8_t)take(in, 1);
+	int i = what >> 2 & 1;
+
+	fuzz_peer.ns += (what >> 4) * 10ull * NSEC_PER_MSEC;
+	if (what % 4 == 0)
+		fuzz_send(it.fds[i], take(in, 1) % 65);
+	else if (what % 4 < 3)
+		send_message(in, it.fds[i]);
+	else
+		program(in);
+	if (what & 8)
+		part(i);
+}
+
+static void run(void)
+{
+	pthread_mutex_lock(&it.t->lock);
+	progress(it.t, fuzz_peer.ns);
+	pthread_mutex_unlock(&it.t->lock);
+	for (int i = 0; i < PEERS; i++)
+		hear(i);
+}
+
+/* The engine's thread and the peers, while the program waits. */
+int fuzz_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
+{
+	if (!input_left(&fuzz_peer.in))
+		return ETIMEDOUT;
+	pthread_mutex_unlock(mutex);
+	do_step(&fuzz_peer.in);
+	run();
+	pthread_mutex_lock(mutex);
+	return 0;
+}
+
+/* ---- one input ---- */
+
+static struct tent *engine(const struct transport *tr)
+{
+	struct tent *t = calloc(1, sizeof(*t));
+
+	must(t && !slab_init(&t->importer_ids, MAX_IMPORTERS) && !slab_init(&t->task_ids, 16));
+	t->tasks = calloc(16, sizeof(*t->tasks));
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_cond_init(&t->ended, NULL);
+	t->progress = progress;
+	t->epoll = t->kick = t->listener = -1;
+	config_init(&t->config);
+	topo_init(&t->topo);
+	t->transport = tr;
+	t->part_len = 4096;
+	t->no_rail_ns = NSEC_PER_SEC;
+	for (uint32_t i = 0; i < 2; i++) {
+		char name[] = {'r', (char)('0' + i), 0};
+
+		must(!topo_add_rail(&t->topo, name, NULL) &&
+			!port_new(*tr->kinds, name, &t->ports[i]));
+		t->rails[i] = t->ports[i]->id;
+		t->gbps[i] = 100;
+		t->n_ports++;
+	}
+	return t;
+}
+
+static void engine_end(struct tent *t)
+{
+	if (it.batch)
+		must(!tent_batch_free(it.batch));
+	if (it.s)
+		must(!tent_release(it.s));
+	must(!t->batches && !t->task_ids.used && !t->n_conns && !t->importer_ids.used);
+	buffers_free(t);
+	for (uint32_t i = 0; i < t->n_ports; i++)
+		port_free(t->ports[i]);
+	close(t->notice_fd);
+	slab_fini(&t->importer_ids);
+	slab_fini(&t->task_ids);
+	free(t->tasks);
+	pthread_cond_destroy(&t->ended);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+/* The description of a segment with two buffers. */
+static char *description(struct tent *t)
+{
+	struct desc_buffer b[] = {{.addr = ADDR,
+					  .len = LEN,
+					  .part_len = 4096,
+					  .n_parts = 2,
+					  .id = 1,
+					  .location = "*"},
+		{.addr = ADDR + LEN,
+			.len = LEN,
+			.part_len = LEN,
+			.n_parts = 1,
+			.id = 2,
+			.location = "*"}};
+	struct desc d = {.host = "h",
+		.port = 1,
+		.boot = "b",
+		.pid = 1,
+		.n_rails = 2,
+		.n_buffers = 2,
+		.buffers = b};
+	char *text;
+
+	memcpy(d.rails, t->rails, sizeof(d.rails));
+	must(!desc_write(&d, &text));
+	return text;
+}
+
+static void import(struct tent *t)
+{
+	struct tent_why why = {""};
+	char *text = description(t);
+
+	if (tent_import(t, text, &why, &it.s)) {
+		must(why.text[0]);
+		it.s = NULL;
+	}
+	free(text);
+}
+
+static void start(const uint8_t *data, size_t size, uint8_t what)
+{
+	uint32_t notices = what & 4 ? NOTICES - 2 : 0;
+
+	fuzz_peer.in = (struct input){data, data + size};
+	fuzz_peer.ns = NSEC_PER_SEC;
+	fuzz_peer.step = do_step;
+	memset(&it, 0, sizeof(it));
+	for (int i = 0; i < PEERS; i++)
+		it.fds[i] = it.coming[i] = -1;
+	it.target = !(what & 1);
+	it.t = engine(what & 2 ? &full : &plain);
+	it.t->notice_fd = eventfd(notices, EFD_NONBLOCK | EFD_SEMAPHORE);
+	it.t->notice_tail = notices;
+	must(!tent_register(it.t, memory, LEN, NULL, NULL));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	uint8_t what = size ? data[0] : 0;
+
+	start(data + !!size, size - !!size, what);
+	if (!it.target)
+		import(it.t);
+	for (int i = 0; i < PEERS && it.target; i++)
+		it.coming[i] = new_pair(i);
+	while (input_left(&fuzz_peer.in)) {
+		run();
+		do_step(&fuzz_peer.in);
+	}
+	run();
+	for (int i = 0; i < PEERS; i++)
+		part(i);
+	/* With room for notices, all ends within the limits of time. */
+	for (int i = 0; i < 8; i++) {
+		fuzz_peer.ns += 5 * NSEC_PER_SEC;
+		take_notices();
+		run();
+	}
+	must(!it.s || (it.s->lost && !it.s->open));
+	engine_end(it.t);
+	return 0;
+}

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory from tent_alloc() between two engines with copying threads: the importer maps it, unless
+ * its descriptor is another one than the description says. The program's own process_vm_writev() counts the copies of
+ * the kernel.
+ */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+
+#include "duo.h"
+
+#define LEN (256 * KIB)
+
+static unsigned by_kernel; /* accessed by builtins: the copying threads add */
+
+typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags);
+
+writev_fn process_vm_writev;
+
+ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+	writev_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
+	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read when the copy has ended */
+	return next(pid, here, n_here, there, n_there, flags);
+}
+
+/* Writes all bytes, and reads them back. Returns whether the kernel has copied. */
+static bool copies(uint8_t byte)
+{
+	unsigned before = __atomic_load_n(&by_kernel, __ATOMIC_RELAXED);
+
+	memset(d.mine, byte, d.len);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	test_filled(d.theirs, d.len, byte);
+	memset(d.mine, 0, d.len);
+	CHECK_EQ(duo_move(TENT_READ, 0, d.len, 0), 0);
+	test_filled(d.mine, d.len, byte);
+	return __atomic_load_n(&by_kernel, __ATOMIC_RELAXED) != before;
+}
+
+/* The number of mappings of memory from tent_alloc() in this process, beside the test's own. */
+static int mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	char line[512];
+	int n = -1;
+
+	CHECK(maps);
+	while (fgets(line, sizeof(line), maps))
+		n += strstr(line, "/memfd:tent ") != NULL;
+	fclose(maps);
+	return n;
+}
+
+TEST(it_is_mapped_and_unmapped)
+{
+	duo_open(&(struct duo_attr){.len = LEN});
+	CHECK_EQ(mappings(), 1);
+	CHECK(!copies('a'));
+	CHECK_EQ(duo_move(TENT_WRITE, 3, 5, 0), 0);
+	CHECK_EQ(tent_release(d.s), 0);
+	CHECK_EQ(mappings(), 0);
+	duo_import(d.text);
+	CHECK(!copies('b'));
+	duo_ask('u');
+	CHECK_EQ(mappings(), 0); /* the confirmation came after that */
+	CHECK(duo_move(TENT_WRITE, 0, 1, 0));
+	test_filled(d.theirs, LEN, 'b');
+	duo_close();
+}
+
+static int file(size_t len, unsigned seals)
+{
+	int fd = memfd_create("other", MFD_ALLOW_SEALING);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(ftruncate(fd, (off_t)len), 0);
+	CHECK_EQ(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+/* A descriptor that does not have the memory for ever is not used; the bytes arrive all the same. */
+TEST(descriptors_that_cannot_be_used)
+{
+	int fds[2], other[] = {file(LEN, 0), file(LEN - 1, F_SEAL_SHRINK), file(0, F_SEAL_SHRINK),
+			    file(LEN, F_SEAL_SHRINK | F_SEAL_WRITE), fileno(tmpfile()), 0, 999999};
+
+	CHECK_EQ(ftruncate(other[4], LEN), 0);
+	CHECK_EQ(pipe(fds), 0);
+	other[5] = fds[0];
+	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});
+	for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
+		const char *fd = strstr(d.text, "\"fd\":");
+		char *text;
+
+		CHECK(asprintf(&text, "%.*s\"fd\":%d%s", (int)(fd - d.text), d.text, other[i],
+			      fd + strcspn(fd, ",}")) > 0);
+		duo_import(text);
+		CHECK_EQ(mappings(), 0);
+		CHECK(copies((uint8_t)(i + 1)));
+		CHECK_EQ(tent_release(d.s), 0);
+		free(text);
+	}
+	duo_import(d.text);
+	CHECK(!copies('z'));
+	duo_close();
+}
+
+TEST(allocations_are_checked)
+{
+	struct tent *t = duo_create(NULL, 0, 0);
+	struct tent_why why = {""};
+	void *m = NULL;
+
+	CHECK_EQ(tent_alloc(t, 0, NULL, &why, &m), -EINVAL);
+	CHECK(why.text[0]);
+	why.text[0] = 0;
+	CHECK(tent_alloc(t, SIZE_MAX, NULL, &why, &m) < 0);
+	CHECK(tent_alloc(t, INT64_MAX, NULL, &why, &m) < 0);
+	CHECK_EQ(tent_alloc(t, 1, "gpu:0", &why, &m), -EINVAL);
+	CHECK(strstr(why.text, "location") && !m);
+	CHECK_EQ(tent_alloc(t, 5000, NULL, NULL, &m), 0);
+	test_filled(m, 5000, 0);
+	CHECK_EQ(mappings(), 0);
+	CHECK_EQ(tent_register(t, m, 1, NULL, NULL), -EEXIST);
+	CHECK_EQ(tent_unregister(t, m), 0);
+	CHECK_EQ(mappings(), -1);
+	CHECK_EQ(tent_alloc(t, 1, NULL, NULL, &m), 0);
+	tent_destroy(t);
+	CHECK_EQ(mappings(), -1);
+}
