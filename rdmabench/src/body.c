@@ -8,7 +8,14 @@
 #include "text.h"
 #include "wire.h"
 
-enum { FLAG_BIDIRECTIONAL = 1, FLAG_CHECK = 2, FLAG_SLEEPS = 4, FLAG_AGAIN = 8, FLAGS = 15 };
+enum {
+	FLAG_BIDIRECTIONAL = 1,
+	FLAG_CHECK = 2,
+	FLAG_SLEEPS = 4,
+	FLAG_AGAIN = 8,
+	FLAG_PINGPONG = 16,
+	FLAGS = 31
+};
 
 static size_t length_of(const struct wire_buf *b, const uint8_t *from)
 {
@@ -34,7 +41,8 @@ static void get_number(struct wire_buf *b, void *object, struct field f)
 static unsigned flags_of(const struct traffic *t)
 {
 	return (t->bidirectional ? FLAG_BIDIRECTIONAL : 0u) | (t->check ? FLAG_CHECK : 0u) |
-	       (t->sleeps ? FLAG_SLEEPS : 0u) | (t->again ? FLAG_AGAIN : 0u);
+	       (t->sleeps ? FLAG_SLEEPS : 0u) | (t->again ? FLAG_AGAIN : 0u) |
+	       (t->pingpong ? FLAG_PINGPONG : 0u);
 }
 
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
@@ -59,6 +67,7 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.check = flags & FLAG_CHECK;
 	t.sleeps = flags & FLAG_SLEEPS;
 	t.again = flags & FLAG_AGAIN;
+	t.pingpong = flags & FLAG_PINGPONG;
 	for (int i = 0; i < TRAFFIC_NUMBERS; i++)
 		get_number(b, &t, traffic_numbers[i].field);
 	wire_get_bytes(b, t.pattern_text, sizeof(t.pattern_text));

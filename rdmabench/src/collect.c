@@ -9,6 +9,7 @@
 
 #include "base/args.h"
 #include "base/compiler.h"
+#include "base/output.h"
 #include "text.h"
 #include "engine.h"
 #include "gather.h"
@@ -186,14 +187,11 @@ static json_t *result_json(const struct gather *g, const struct options *o, bool
 /* Prints for each used bucket its largest value and the fraction of samples up to it. */
 static int write_cdf(const struct latrec_hist *h, const char *path)
 {
-	FILE *out = fopen(path, "we");
+	FILE *out;
 	uint64_t upto = 0;
-	bool bad;
 
-	if (!out) {
-		fprintf(stderr, "rdmabench collect: %s: %s\n", path, strerror(errno));
+	if (output_open("rdmabench collect", path, "we", &out))
 		return 1;
-	}
 	fprintf(out, "# latency_ns fraction\n");
 	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
 		double fraction;
@@ -204,11 +202,7 @@ static int write_cdf(const struct latrec_hist *h, const char *path)
 		fraction = (double)upto / (double)h->count;
 		fprintf(out, "%" PRIu64 " %.9f\n", latrec_hist_quantile(h, fraction), fraction);
 	}
-	bad = ferror(out);
-	bad |= fclose(out) != 0;
-	if (bad)
-		fprintf(stderr, "rdmabench collect: %s: cannot be written\n", path);
-	return bad;
+	return output_close("rdmabench collect", path, out, 0);
 }
 
 static int show(struct gather *g, const struct options *o)
@@ -238,10 +232,8 @@ int collect_main(int argc, char **argv)
 	char why[300];
 	int status = parse(argc, argv, &o, why, sizeof(why));
 
-	if (status < 0)
-		fprintf(stderr, "rdmabench collect: %s\n", why);
 	if (status)
-		return status < 0 ? 2 : 0;
+		return args_status("rdmabench collect", why, status);
 	g = gather_create(&o.attr);
 	if (!g) {
 		fprintf(stderr, "rdmabench collect: %s\n", strerror(ENOMEM));

@@ -15,6 +15,7 @@
 #include "base/child.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/output.h"
 #include "base/tcp.h"
 
 #define SYSFS "/sys/class/infiniband"
@@ -155,11 +156,12 @@ static int report(struct engine *e)
 /* Reports a run that ended before there was any result. */
 static int report_failure(const struct engine *e)
 {
-	fprintf(stderr, "rdmabench engine: %s\n", e->why);
+	fprintf(stderr, "%s: %s\n", e->o->program, e->why);
 	if (e->o->json) {
-		json_t *o = json_pack("{s:s s:s s:s s:o s:i}", "command", "engine", "version",
-			RDMABENCH_VERSION, "role", e->side.is_server ? "server" : "client", "error",
-			text_json(e->why), "status", 1);
+		json_t *o = json_pack("{s:s s:s s:s s:o s:i}", "command",
+			e->o->program + strlen("rdmabench "), "version", RDMABENCH_VERSION, "role",
+			e->side.is_server ? "server" : "client", "error", text_json(e->why),
+			"status", 1);
 
 		if (o)
 			report_write(o, e->o->json, e->o->more);
@@ -247,19 +249,9 @@ struct caller {
 	struct traffic t;
 };
 
-static struct tcp_guest *caller_open(void *arg)
-{
-	struct caller *c = calloc(1, sizeof(*c));
-
-	return c ? &c->guest : NULL;
-}
-
 static void caller_close(void *arg, struct tcp_guest *g)
 {
-	struct caller *c = container_of(g, struct caller, guest);
-
-	free(c->peer);
-	free(c);
+	free(container_of(g, struct caller, guest)->peer);
 }
 
 /*
@@ -272,7 +264,7 @@ static void refuse(struct engine *e, struct peer *p, int err)
 	if (err == -EPROTONOSUPPORT)
 		snprintf(e->why, sizeof(e->why), "this server speaks version %d of the protocol",
 			WIRE_VERSION);
-	fprintf(stderr, "rdmabench engine: refused %s: %s\n", p->conn.peer, e->why);
+	fprintf(stderr, "%s: refused %s: %s\n", e->o->program, p->conn.peer, e->why);
 	wire_refuse(&p->conn, e->why, 0);
 }
 
@@ -325,7 +317,7 @@ static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bo
 
 	if (first) {
 		s->t = *t;
-		s->sends = t->bidirectional;
+		s->sends = t->bidirectional || t->pingpong;
 		err = side_open(s, &e->o->device, e->o->hosts, e->why);
 		if (!err)
 			err = open_stats(e);
@@ -386,7 +378,7 @@ static int next_client(struct engine *e, struct tcp_crowd *crowd, int listener)
 
 static int accept_clients(struct engine *e, int listener)
 {
-	struct tcp_crowd crowd = {.open = caller_open,
+	struct tcp_crowd crowd = {.size = sizeof(struct caller),
 		.step = caller_step,
 		.close = caller_close,
 		.arg = e,
@@ -460,6 +452,7 @@ static struct engine *new_engine(const struct engine_options *o)
 		return NULL;
 	e->o = o;
 	e->side.t = o->t;
+	e->side.program = o->program;
 	e->side.hw_ts = o->hw_ts;
 	e->side.timeout_ns = timeout_ns(e);
 	e->side.events = json_array();
@@ -531,7 +524,7 @@ static int both(const struct engine_options *o)
 	pid_t parent = getpid(), child;
 
 	if (err) {
-		fprintf(stderr, "rdmabench engine: %s\n", strerror(-err));
+		fprintf(stderr, "%s: %s\n", o->program, strerror(-err));
 		return 1;
 	}
 	quiet.json = NULL;
@@ -547,7 +540,7 @@ static int both(const struct engine_options *o)
 	port = tcp_port(listener);
 	close(listener);
 	if (child < 0) {
-		fprintf(stderr, "rdmabench engine: %s\n", strerror(errno));
+		fprintf(stderr, "%s: %s\n", o->program, strerror(errno));
 		return 1;
 	}
 	status = with_client(o, "127.0.0.1", (uint32_t)port);
@@ -562,10 +555,10 @@ static int serve(const struct engine_options *o)
 	int listener, err = tcp_listen(NULL, (uint16_t)o->port, &listener);
 
 	if (err) {
-		fprintf(stderr, "rdmabench engine: port %u: %s\n", o->port, strerror(-err));
+		fprintf(stderr, "%s: port %u: %s\n", o->program, o->port, strerror(-err));
 		return 1;
 	}
-	fprintf(stderr, "rdmabench engine: waiting for %u client%s on port %d\n", o->hosts,
+	fprintf(stderr, "%s: waiting for %u client%s on port %d\n", o->program, o->hosts,
 		o->hosts > 1 ? "s" : "", tcp_port(listener));
 	return with_server(o, listener);
 }
@@ -573,14 +566,13 @@ static int serve(const struct engine_options *o)
 int engine_main(int argc, char **argv)
 {
 	struct engine_options o;
-	char why[300];
+	char why[300], program[32];
 	int err = engine_options_parse(argc, argv, &o, why, sizeof(why));
 
-	if (err < 0)
-		fprintf(stderr, "rdmabench engine: %s\n", why);
+	snprintf(program, sizeof(program), "rdmabench %s", argv[0]);
 	if (err)
-		return err < 0 ? 2 : 0;
-	if (o.json && report_try(o.json))
+		return args_status(program, why, err);
+	if (o.json && !output_try(program, "--json", o.json))
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	if (o.fork)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* rdmabench engine: its command line, both its roles, and its report. */
+/* rdmabench engine, lat and bw: their command line, both its roles, and its report. */
 #ifndef RDMABENCH_ENGINE_H
 #define RDMABENCH_ENGINE_H
 
@@ -9,7 +9,15 @@
 #include "side.h"
 #include "traffic.h"
 
+enum engine_command {
+	ENGINE_TRAFFIC, /* engine */
+	ENGINE_LAT,
+	ENGINE_BW,
+};
+
 struct engine_options {
+	enum engine_command command;
+	const char *program; /* its name for messages */
 	const char *host; /* NULL: server */
 	uint32_t port; /* TCP port */
 	uint32_t hosts; /* clients that the server waits for */
@@ -25,13 +33,14 @@ struct engine_options {
 	uint64_t stats_window;
 	bool compat;
 	bool gbits;
+	bool histogram;
 	bool hw_ts; /* completions are timed by the device's stamps */
 	uint32_t timeout_s; /* time limit of the TCP connection */
 };
 
 /*
- * Returns 0; 1 after --help, whose text is on standard output; -EINVAL with one line in why: the
- * mistake and the valid values.
+ * argv[0] is the name of the command. Returns 0; 1 after --help, whose text is on standard output;
+ * -EINVAL with one line in why: the mistake and the valid values.
  */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
@@ -57,8 +66,6 @@ struct engine_report {
 void report_table(const struct engine_report *r, FILE *out);
 /* Returns a new object. */
 json_t *report_json(const struct engine_report *r);
-/* Checks before the run that the file can be opened. 0, or -1 after an error message. */
-int report_try(const char *path);
 /*
  * Writes one line to a file, which is truncated unless append is set, or to standard output for
  * "-". 0, or 1 after an error message.

@@ -12,6 +12,9 @@
 
 #define FIRST_SIZE 2 /* first size of --all */
 
+/* The commands that take an option, for arg_row.sets. */
+enum { ENGINE = 1 << ENGINE_TRAFFIC, LAT = 1 << ENGINE_LAT, BW = 1 << ENGINE_BW };
+
 /* Options whose meaning depends on others. */
 struct partial {
 	struct engine_options o;
@@ -50,49 +53,56 @@ static const struct arg_row rows[] = {
 	{"connection", 'c', NULL, ARG_WORD, AT(o.t.type), .words = traffic_type_names, .def = "RC",
 		.also = "qp-type", .help = "kind of queue pairs"},
 	{"request", 0, "PATTERN", ARG_TEXT, AT(request), .give = "a pattern like w_1_65536",
-		.unset = "w_1_65536", .not_with = "op size",
+		.unset = "w_1_65536", .not_with = "op size", .sets = ENGINE | BW,
 		.help = "requests that a QP sends, over and over: OP_N_LENGTH[_LENGTH...],... with "
 			"OP w, wi, r, s, si, a or c, in N places"},
 	{"op", 0, "OP", ARG_TEXT, AT(op), .give = "w, wi, r, s, si, a or c",
 		.help = "one request of that kind, of --size bytes"},
 	{"size", 's', "BYTES", ARG_WHOLE, AT(size), .min = 1, .max = PATTERN_LENGTH_MAX,
-		.def = "65536", .also = "msg-size", .help = "bytes of the request of --op"},
+		.unset = "65536; lat: 2; an atomic: 8", .also = "msg-size",
+		.help = "bytes of the request of --op"},
 	{"all", 'a', NULL, ARG_FLAG, AT(o.all), .not_with = "size request stats-dir stats-file",
 		.help = "one size after another, 2 bytes to 8 MiB; UD: to --mtu"},
 	{"qp", 'q', "N", ARG_WHOLE, AT(o.t.qps), .min = 1, .max = TRAFFIC_QPS_MAX, .def = "1",
-		.also = "qp-num", .help = "queue pairs"},
+		.also = "qp-num", .sets = ENGINE | BW, .help = "queue pairs"},
 	{"tx-depth", 't', "N", ARG_WHOLE, AT(o.t.depth), .min = 1, .max = TRAFFIC_DEPTH_MAX,
-		.def = "128", .help = "requests outstanding per QP"},
+		.def = "128", .sets = ENGINE | BW, .help = "requests outstanding per QP"},
 	{"rx-depth", 'r', "N", ARG_WHOLE, AT(o.t.rx_depth), .min = 1, .max = 32767,
 		.unset = "as many as fit into 64 MiB, at most 1024",
 		.help = "receives that are posted"},
 	{"send-batch", 'l', "N", ARG_WHOLE, AT(o.t.send_batch), .min = 1, .max = TRAFFIC_DEPTH_MAX,
-		.def = "1", .help = "requests per doorbell; the last is signaled, and timed"},
+		.def = "1", .sets = ENGINE | BW,
+		.help = "requests per doorbell; the last is signaled, and timed"},
 	{"cq-mod", 'Q', "N", ARG_WHOLE, AT(o.t.moderation), .min = 1, .max = TRAFFIC_DEPTH_MAX,
-		.def = "1",
+		.unset = "1; bw: 100", .sets = ENGINE | BW,
 		.help = "a completion for every N requests, at least one per --tx-depth; 1: one per batch"},
 	{"events", 'e', NULL, ARG_FLAG, AT(o.t.sleeps),
 		.help = "both sides sleep until a completion event, instead of polling"},
 	{"recv-batch", 0, "N", ARG_WHOLE, AT(o.t.recv_batch), .min = 1, .max = TRAFFIC_DEPTH_MAX,
-		.def = "64", .help = "receives taken per poll"},
-	{"bidirectional", 'b', NULL, ARG_FLAG, AT(o.t.bidirectional),
+		.def = "64", .sets = ENGINE | BW, .help = "receives taken per poll"},
+	{"bidirectional", 'b', NULL, ARG_FLAG, AT(o.t.bidirectional), .sets = ENGINE | BW,
 		.help = "the server sends the same to the client"},
 	{"iters", 'n', "N", ARG_WHOLE, AT(o.t.iterations), .min = 1, .max = 1ull << 40,
-		.not_with = "duration", .help = "requests per QP, instead of a duration"},
+		.unset = "bw: 5000; lat: 1000", .not_with = "duration",
+		.help = "requests per QP, instead of a duration"},
+	{"warm-up", 0, "N", ARG_WHOLE, AT(o.t.warm_up), .max = 1u << 30, .def = "0",
+		.help = "requests per QP before the --iters, without a latency"},
 	{"duration", 'D', "S", ARG_TIME, AT(o.t.duration_ns), .low = .001, .high = 86400,
-		.unit = NSEC_PER_SEC, .def = "1", .help = "seconds of traffic"},
+		.unit = NSEC_PER_SEC, .unset = "engine: 1", .help = "seconds of traffic"},
 	{"rate", 0, "N", ARG_WHOLE, AT(o.t.rate), .min = 1, .max = 1000000000, .unset = "no limit",
-		.help = "requests per second and side, due at fixed times"},
+		.sets = ENGINE | BW, .help = "requests per second and side, due at fixed times"},
 	{"burst", 0, "N", ARG_WHOLE, AT(o.t.burst), .min = 1, .max = 1u << 30, .unset = "never",
-		.help = "a QP pauses after N batches"},
+		.sets = ENGINE | BW, .help = "a QP pauses after N batches"},
 	{"burst-pause", 0, "US", ARG_WHOLE, AT(o.t.burst_pause_us), .min = 1, .max = 1000000,
-		.def = "100", .help = "microseconds of a pause"},
+		.def = "100", .sets = ENGINE | BW, .help = "microseconds of a pause"},
 	{"buf-num", 0, "N", ARG_WHOLE, AT(o.t.buffers), .min = 1, .max = TRAFFIC_BUFFERS_MAX,
-		.unset = "1; --check: the depth", .help = "buffers of a QP, used in turn"},
+		.unset = "1; --check: the depth", .sets = ENGINE | BW,
+		.help = "buffers of a QP, used in turn"},
 	{"mr-num", 0, "N", ARG_WHOLE, AT(o.t.regions), .min = 1, .max = TRAFFIC_QPS_MAX, .def = "1",
-		.help = "memory regions, at most one per QP"},
+		.sets = ENGINE | BW, .help = "memory regions, at most one per QP"},
 	{"inline-size", 'I', "N", ARG_WHOLE, AT(o.t.inline_max), .max = MLX5DVL_INLINE_MAX,
-		.def = "220", .help = "payloads of up to N bytes are copied into the work request"},
+		.unset = "220; bw: 0",
+		.help = "payloads of up to N bytes are copied into the work request"},
 	{"mtu", 'm', "BYTES", ARG_WORD, AT(o.t.mtu), .words = mtus, .min = 1,
 		.unset = "that of the port", .help = "path MTU"},
 	{"qp-timeout", 'u', "N", ARG_WHOLE, AT(o.t.qp_timeout), .min = 1, .max = 31, .def = "14",
@@ -100,7 +110,7 @@ static const struct arg_row rows[] = {
 	{"retry-count", 0, "N", ARG_WHOLE, AT(o.t.retries), .max = 7, .def = "7",
 		.also = "retry_count", .help = "repetitions after which a QP fails"},
 	{"outs", 'o', "N", ARG_WHOLE, AT(o.t.reads), .min = 1, .max = 16, .def = "4",
-		.help = "READs and atomics outstanding"},
+		.sets = ENGINE | BW, .help = "READs and atomics outstanding"},
 	{"sl", 'S', "N", ARG_WHOLE, AT(o.t.sl), .max = 15, .def = "0", .help = "service level"},
 	{"tclass", 0, "N", ARG_WHOLE, AT(o.t.traffic_class), .max = 255, .def = "0",
 		.help = "traffic class; on RoCE v2 DSCP * 4"},
@@ -130,7 +140,7 @@ static const struct arg_row rows[] = {
 	{"timeout", 0, "S", ARG_WHOLE, AT(o.timeout_s), .min = 1, .max = 3600, .def = "10",
 		.help = "seconds until a silent peer is given up"},
 	{.help = "Output"},
-	{"hw-ts", 0, NULL, ARG_FLAG, AT(o.hw_ts), .also = "hw_ts",
+	{"hw-ts", 0, NULL, ARG_FLAG, AT(o.hw_ts), .also = "hw_ts", .sets = ENGINE | BW,
 		.help = "completions are timed by the device's own time stamps"},
 	{"report-gbits", 0, NULL, ARG_FLAG, AT(o.gbits), .also = "report_gbits",
 		.help = "Gb/sec instead of MiB/sec"},
@@ -147,14 +157,27 @@ static const struct arg_row rows[] = {
 		.help = "windows of ten samples, with the arithmetic of older tools"},
 	{"run", 0, "NAME", ARG_CALL, AT(o.run), .read = read_name, .unset = "the server's choice",
 		.help = "name of this run"},
+	{"report-histogram", 'H', NULL, ARG_FLAG, AT(o.histogram),
+		.help = "also the histogram: us, us, samples between them"},
 	{"help", .kind = ARG_HELP},
 };
 
-static const char usage[] =
+static const char *const programs[] = {"rdmabench engine", "rdmabench lat", "rdmabench bw"};
+static const char *const usages[] = {
 	"Usage: rdmabench engine [OPTION]...            server: waits for clients\n"
 	"       rdmabench engine [OPTION]... HOST       client of that server\n"
 	"       rdmabench engine --fork [OPTION]...     both, on this machine\n"
-	"Sends RDMA traffic and records latencies. The client chooses the traffic.\n";
+	"Sends RDMA traffic and records latencies. The client chooses the traffic.\n",
+	"Usage: rdmabench lat [OPTION]...            server: waits for clients\n"
+	"       rdmabench lat [OPTION]... HOST       client of that server\n"
+	"       rdmabench lat --fork [OPTION]...     both, on this machine\n"
+	"Measures half the round trip of a WRITE or SEND that the server answers by the same, or the\n"
+	"latency of a READ or an atomic, one at a time.\n",
+	"Usage: rdmabench bw [OPTION]...            server: waits for clients\n"
+	"       rdmabench bw [OPTION]... HOST       client of that server\n"
+	"       rdmabench bw --fork [OPTION]...     both, on this machine\n"
+	"Measures throughput. The client chooses the traffic.\n",
+};
 
 /* Sets the first and the last size of --all. */
 static int find_sizes(const struct args *args, struct partial *p)
@@ -200,6 +223,27 @@ static int make_pattern(const struct args *args, struct partial *p)
 	return traffic_check(&p->o.t, args->why, args->size);
 }
 
+/* Sets the defaults that depend on the command. */
+static void set_defaults(const struct args *args, struct partial *p)
+{
+	struct traffic *t = &p->o.t;
+	enum engine_command c = p->o.command;
+
+	if (!args_given(args, "size"))
+		p->size = c == ENGINE_LAT ? 2 : 65536;
+	if (!t->iterations && !args_given(args, "duration"))
+		t->iterations = c == ENGINE_LAT ? 1000 : c == ENGINE_BW ? 5000 : 0;
+	if (t->iterations)
+		t->iterations += t->warm_up;
+	if (c == ENGINE_BW && !args_given(args, "cq-mod"))
+		t->moderation = 100;
+	if (c == ENGINE_BW && !args_given(args, "inline-size"))
+		t->inline_max = 0;
+	if (c == ENGINE_LAT)
+		t->depth = 1;
+	t->pingpong = c == ENGINE_LAT && !(p->op && strchr("rac", *p->op));
+}
+
 static int check_host(const struct args *args, const struct engine_options *o)
 {
 	if (o->fork && (o->host || o->hosts != 1))
@@ -209,16 +253,24 @@ static int check_host(const struct args *args, const struct engine_options *o)
 	return 0;
 }
 
+static enum engine_command command_of(const char *name)
+{
+	return !strcmp(name, "lat") ? ENGINE_LAT : !strcmp(name, "bw") ? ENGINE_BW : ENGINE_TRAFFIC;
+}
+
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size)
 {
+	enum engine_command command = command_of(argv[0]);
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
+		.set = 1u << command,
+		.command = programs[command],
+		.usage = usages[command],
 		.tail = "Status: 0, 1 errors, wrong payloads or a lost peer, 2 a bad command line.\n",
 		.operand = "host",
 		.why = why,
 		.size = size};
-	struct partial p = {0};
+	struct partial p = {.o = {.command = command, .program = programs[command]}};
 	int first, err;
 
 	traffic_init(&p.o.t);
@@ -226,6 +278,7 @@ int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char
 	if (first <= 0)
 		return first ? first : 1;
 	p.o.host = argc > first ? argv[first] : NULL;
+	set_defaults(&args, &p);
 	err = check_host(&args, &p.o);
 	if (!err)
 		err = make_pattern(&args, &p);

@@ -1,36 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-#include "explore.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/rand.h"
+#include "explorer.h"
 
 #define WARM_UP 8 /* random points before each descent of the temperature */
 #define T_START .05 /* temperatures as a share of the energies' spread in the warm-up */
 #define T_FACTOR .99 /* per try */
 #define CHANGES_MAX 24 /* parameters changed at once at a high temperature */
 #define STALE_MAX 60 /* tries without a better point until the descent begins again */
-#define REDRAW_MAX 1000 /* draws for a point without the features of a known anomaly */
+#define SHARE .2 /* tries of the walk for each random one */
 
-const char *const explore_methods[] = {"random", "sample", "anneal", NULL};
-
-struct explorer {
-	const struct explore_attr *attr;
-	explore_fn *fn;
-	void *arg;
-	struct explore_result *r;
-	uint64_t rand;
-	bool over;
-	uint8_t *sample; /* tries x SPACE_DIMS, for EXPLORE_SAMPLE */
-	/* State of annealing. */
-	struct point current;
-	double energy, t_start, temperature;
-	double best, low; /* the best energy of this descent; the lowest energy of the warm-up */
-	uint32_t warm, stale;
-};
+const char *const explore_methods[] = {"random", "sample", "anneal", "mixed", NULL};
 
 bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 {
@@ -39,93 +23,43 @@ bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 	return to >= from || (temperature > 0 && chance < exp((to - from) / temperature));
 }
 
-/* ---- feature sets ---- */
-
-static bool has_features(const struct feature_set *f, const struct point *p)
-{
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		if (f->needed[dim] && f->point.at[dim] != p->at[dim])
-			return false;
-	}
-	return true;
-}
-
-/* A set without any feature fits every point, so it excludes none. */
-static bool is_empty(const struct feature_set *f)
-{
-	return !memchr(f->needed, true, sizeof(f->needed));
-}
-
-json_t *features_json(const struct feature_set *f)
-{
-	json_t *list = json_array();
-
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		char name[SPACE_NAME];
-
-		space_name(dim, name);
-		if (f->needed[dim])
-			json_array_append_new(list, json_string(name));
-	}
-	return list;
-}
+/* ---- anomalies ---- */
 
 static bool is_known(const struct explorer *e, const struct point *p)
 {
 	for (uint32_t i = 0; i < e->r->n; i++) {
-		if (!is_empty(&e->r->found[i]) && has_features(&e->r->found[i], p))
+		if (feature_fits(&e->r->found[i], p))
 			return true;
 	}
 	return false;
 }
 
-/* Returns true if the same anomaly is there, and also if the point cannot be measured. */
-static bool still_there(struct explorer *e, uint32_t anomaly, unsigned dim, const struct point *p)
+/*
+ * Measures a point with an anomaly again, which is chosen because of that anomaly. The probabilities
+ * of a false anomaly of all candidates add up to the error.
+ */
+static bool is_certain(struct explorer *e, const struct point *p, enum anomaly kind)
 {
-	struct explore_ask ask = {PURPOSE_FEATURE, anomaly, dim, p};
-	struct measure m;
-	int err = e->fn(e->arg, &ask, &m);
-	bool there;
+	double i = ++e->candidates;
 
-	e->over = e->over || err == -ECANCELED;
-	if (err)
-		return true;
-	there = measure_judge(&m, &e->attr->rules) == e->r->found[anomaly].kind;
-	json_decref(m.counters);
-	return there;
-}
-
-/* Changes each parameter to its first and to its last value. */
-static void find_features(struct explorer *e, uint32_t anomaly)
-{
-	struct feature_set *f = &e->r->found[anomaly];
-
-	for (unsigned dim = 0; dim < SPACE_DIMS && !e->over; dim++) {
-		const unsigned ends[] = {0, space_values(dim) - 1};
-
-		if (!point_uses(&f->point, dim) || e->attr->fixed.on[dim])
-			continue;
-		for (int i = 0; i < 2 && !f->needed[dim]; i++) {
-			struct point p = f->point;
-
-			p.at[dim] = (uint8_t)ends[i];
-			point_settle(&p);
-			if (!point_equal(&p, &f->point))
-				f->needed[dim] = !still_there(e, anomaly, dim, &p);
-		}
-	}
+	e->part = 0;
+	decide_healthy(e);
+	return decide(e, p, kind, "again", e->attr->error / (i * (i + 1)), e->attr->error) ==
+	       ANSWER_YES;
 }
 
 static void note_anomaly(struct explorer *e, const struct point *p, enum anomaly kind)
 {
 	struct explore_result *r = e->r;
+	struct feature_set *f = &r->found[r->n];
 
-	r->found[r->n] = (struct feature_set){.point = *p, .kind = kind};
-	r->found_at[r->n++] = r->tries;
-	if (e->attr->features && !r->blunt[-kind]) {
-		find_features(e, r->n - 1);
-		r->blunt[-kind] = !e->over && is_empty(&r->found[r->n - 1]);
-	}
+	*f = (struct feature_set){.point = *p, .kind = kind};
+	r->found_at[r->n] = r->tries;
+	if (e->attr->features && !e->has_healthy)
+		r->blunt[-kind] = true;
+	else if (e->attr->features)
+		find_features(e, f);
+	r->n++;
 	if (r->n == EXPLORE_ANOMALIES || r->n == e->attr->anomalies)
 		e->over = true;
 }
@@ -160,6 +94,7 @@ static int make_sample(struct explorer *e)
 static void begin_again(struct explorer *e)
 {
 	e->warm = e->stale = 0;
+	e->credit = 0;
 	e->best = e->energy = -1;
 	e->low = INFINITY;
 }
@@ -167,12 +102,12 @@ static void begin_again(struct explorer *e)
 static void changed_point(struct explorer *e, struct point *p)
 {
 	double heat = e->t_start > 0 ? e->temperature / e->t_start : 0;
-	unsigned changes = 1 + (unsigned)(rand_unit(&e->rand) * CHANGES_MAX * heat);
+	unsigned changes = 1 + (unsigned)(rand_unit(&e->walk) * CHANGES_MAX * heat);
 
 	*p = e->current;
 	for (int i = 0; i < REDRAW_MAX && point_equal(p, &e->current); i++) {
 		for (unsigned k = 0; k < changes; k++)
-			point_mutate(p, &e->rand);
+			point_mutate(p, &e->walk);
 		fixed_apply(&e->attr->fixed, p);
 	}
 }
@@ -190,13 +125,10 @@ static void warm_up(struct explorer *e, const struct point *p, double energy)
 	e->t_start = e->temperature = T_START * (e->energy - e->low);
 }
 
-static void anneal(struct explorer *e, const struct point *p, double energy)
+/* A step of the walk. */
+static void step(struct explorer *e, const struct point *p, double energy)
 {
-	if (e->warm < WARM_UP) {
-		warm_up(e, p, energy);
-		return;
-	}
-	if (anneal_accepts(e->energy, energy, e->temperature, &e->rand)) {
+	if (anneal_accepts(e->energy, energy, e->temperature, &e->walk)) {
 		e->r->accepted_worse += energy < e->energy;
 		e->energy = energy;
 		e->current = *p;
@@ -204,17 +136,37 @@ static void anneal(struct explorer *e, const struct point *p, double energy)
 		e->r->rejected++;
 	}
 	e->temperature *= T_FACTOR;
+	e->credit--;
 	e->stale = energy > e->best ? 0 : e->stale + 1;
 	e->best = energy > e->best ? energy : e->best;
 	if (e->stale == STALE_MAX)
 		begin_again(e);
 }
 
+/* Learns from a point without an anomaly. */
+static void anneal(struct explorer *e, const struct point *p, double energy)
+{
+	if (!e->walking)
+		e->credit += SHARE;
+	if (e->warm < WARM_UP) {
+		warm_up(e, p, energy);
+	} else if (e->walking) {
+		step(e, p, energy);
+	} else if (energy > e->best) {
+		e->best = e->energy = energy;
+		e->current = *p;
+	}
+}
+
 /* ---- the search ---- */
 
 static void draw(struct explorer *e, struct point *p)
 {
-	if (e->attr->method == EXPLORE_ANNEAL && e->warm == WARM_UP)
+	enum explore_method method = e->attr->method;
+
+	e->walking = e->warm == WARM_UP &&
+		     (method == EXPLORE_ANNEAL || (method == EXPLORE_MIXED && e->credit >= 1));
+	if (e->walking)
 		changed_point(e, p);
 	else
 		point_random(p, &e->rand);
@@ -233,40 +185,55 @@ static void next_point(struct explorer *e, struct point *p)
 		draw(e, p);
 }
 
+/* Measures a point for the first time. Returns false if it cannot be measured. */
+static bool measure_try(struct explorer *e, const struct point *p, struct measure *m)
+{
+	const struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = p};
+	int err = explorer_measure(e, &ask, m);
+
+	e->r->tries += err != -ECANCELED;
+	e->r->failures += err && err != -ECANCELED;
+	return !err;
+}
+
 static void try_point(struct explorer *e)
 {
-	struct explore_ask ask = {.purpose = PURPOSE_TRY};
 	enum anomaly kind;
 	struct measure m;
 	struct point p;
-	int err;
+	double energy;
 
 	next_point(e, &p);
-	ask.point = &p;
-	err = e->fn(e->arg, &ask, &m);
-	if (err == -ECANCELED) {
-		e->over = true;
+	if (!measure_try(e, &p, &m))
 		return;
-	}
-	e->r->tries++;
-	if (err) {
-		e->r->failures++;
-		return;
-	}
 	kind = measure_judge(&m, &e->attr->rules);
-	if (kind != ANOMALY_NONE && !is_known(e, &p)) {
-		note_anomaly(e, &p, kind);
-		begin_again(e);
-	} else if (e->attr->method == EXPLORE_ANNEAL) {
-		anneal(e, &p, measure_energy(&m, &e->attr->rules));
-	}
+	energy = measure_energy(&m, &e->attr->rules);
 	json_decref(m.counters);
+	if (kind == ANOMALY_NONE) {
+		if (!e->has_healthy) {
+			e->healthy = p;
+			e->maybe_healthy = true;
+		}
+		anneal(e, &p, energy);
+	} else if (!is_known(e, &p)) {
+		if (is_certain(e, &p, kind)) {
+			note_anomaly(e, &p, kind);
+			begin_again(e);
+		} else {
+			e->r->refuted++;
+		}
+	}
 }
 
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p)
 {
-	struct explorer e = {.attr = attr, .fn = fn, .arg = arg, .r = result_p, .rand = attr->seed};
+	struct explorer e = {.attr = attr,
+		.r = result_p,
+		.rand = attr->seed,
+		.walk = ~attr->seed,
+		.fn = fn,
+		.arg = arg};
 
 	*result_p = (struct explore_result){0};
 	begin_again(&e);

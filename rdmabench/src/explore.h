@@ -11,12 +11,16 @@
  *		otherwise the search stays where it was. It begins at the best of a few random
  *		points, and begins again after an anomaly, or after many tries without a better
  *		point
+ *	mixed	the points of random, and between them those of annealing: one for five random
+ *		ones
  *
- * After an anomaly is found, its minimal feature set is determined: the parameters that cannot
- * take other values without the anomaly disappearing. Points that have the features of a known
- * anomaly are not tried again. An anomaly without a feature shows that its rule does not
- * distinguish points, and the search for its features takes longest. So no more features of that
- * kind of anomaly are searched.
+ * A point with an anomaly is measured again until the anomaly is certain: with measurements of which
+ * at most 10 % are wrong, a search reports a false anomaly with at most the given probability. Then
+ * its conditions are found (features.c): for some parameters the values that they must have. The
+ * anomaly goes when a parameter leaves its values, and stays when all others are drawn at random.
+ * Points that fit the conditions of a known anomaly are not tried again. If no point without an
+ * anomaly is found, the rule does not distinguish points, and no conditions of that kind of anomaly
+ * are looked for.
  */
 #ifndef RDMABENCH_EXPLORE_H
 #define RDMABENCH_EXPLORE_H
@@ -25,34 +29,39 @@
 
 #define EXPLORE_ANOMALIES 64
 
-enum explore_method { EXPLORE_RANDOM, EXPLORE_SAMPLE, EXPLORE_ANNEAL };
+enum explore_method { EXPLORE_RANDOM, EXPLORE_SAMPLE, EXPLORE_ANNEAL, EXPLORE_MIXED };
 
 extern const char *const explore_methods[]; /* by method, NULL at the end */
 
-/* An anomaly with the parameters that it needs: a parameter with a feature keeps its value. */
+/* An anomaly and its conditions. */
 struct feature_set {
 	struct point point;
 	enum anomaly kind;
-	bool needed[SPACE_DIMS];
+	uint16_t values[SPACE_DIMS]; /* bit i: may have value i; 0: the parameter does not matter */
+	bool whole; /* the conditions are shown to be enough */
 };
 
 struct explore_attr {
 	enum explore_method method;
 	uint64_t seed;
-	uint32_t tries; /* points to be measured, without those for feature sets */
+	uint32_t tries; /* points to be chosen, without those that certainty and conditions need */
+	uint32_t measurements; /* of all kinds; 0: no limit */
 	uint32_t anomalies; /* stops after this many; 0: only after tries */
-	bool features; /* look for minimal feature sets */
+	double error; /* probability of a false anomaly, and of a wrong decision about conditions */
+	bool features; /* look for conditions */
 	struct rules rules;
 	struct fixed fixed; /* parameters that are not varied */
 };
 
-/* Why a point is measured. */
+/* Why a point is measured. PURPOSE_FEATURE: for certainty about a point, or for conditions. */
 enum explore_purpose { PURPOSE_TRY, PURPOSE_FEATURE };
 
 struct explore_ask {
 	enum explore_purpose purpose;
-	uint32_t anomaly; /* PURPOSE_FEATURE: number of the anomaly, from 0 */
-	unsigned dim; /* PURPOSE_FEATURE: the parameter that was changed */
+	uint32_t anomaly, part; /* PURPOSE_FEATURE: numbers of the anomaly and, within it, of the
+				   measurement, from 0 */
+	const char
+		*what; /* PURPOSE_FEATURE: "again", "healthy", "exchange", "drawn" or a parameter */
 	const struct point *point;
 };
 
@@ -62,8 +71,10 @@ typedef int explore_fn(void *arg, const struct explore_ask *ask, struct measure 
 struct explore_result {
 	uint32_t tries; /* points that were measured */
 	uint32_t failures; /* points that could not be measured */
+	uint32_t measurements; /* of all kinds */
+	uint32_t refuted; /* points whose anomaly was not there again */
 	uint32_t accepted_worse, rejected; /* steps to worse points; steps that were not taken */
-	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: an anomaly of that kind has no feature */
+	bool blunt[1 - ANOMALY_LATENCY]; /* by -kind: no point without an anomaly was found */
 	uint32_t n; /* entries of found */
 	uint32_t found_at[EXPLORE_ANOMALIES]; /* the number of the try, from 1 */
 	struct feature_set found[EXPLORE_ANOMALIES];
@@ -73,7 +84,10 @@ struct explore_result {
 int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 	struct explore_result *result_p);
 
-/* Returns a new array of the names of the parameters that an anomaly needs. */
+/* Does the point fit the conditions? A set without any fits none. */
+bool feature_fits(const struct feature_set *f, const struct point *p);
+
+/* Returns a new object: the values that each parameter of the conditions may have. */
 json_t *features_json(const struct feature_set *f);
 
 /* Decides whether to go from energy `from` to `to` at a temperature; draws one random number. */

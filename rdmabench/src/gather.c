@@ -199,11 +199,12 @@ static bool add_line(struct gather *g, const char *source, const char *text, siz
 static void add_lines(struct gather *g, const char *source, const char *text, size_t len)
 {
 	const char *end = text + len;
-	bool any = false;
+	bool any = false, empty = true;
 
 	while (text < end) {
 		const char *stop = memchr(text, '\n', (size_t)(end - text));
 
+		empty = empty && stop == text;
 		if (!stop) {
 			gather_skip(g, source, "its last line is torn");
 			break;
@@ -212,6 +213,8 @@ static void add_lines(struct gather *g, const char *source, const char *text, si
 			any |= add_line(g, source, text, (size_t)(stop - text));
 		text = stop + 1;
 	}
+	if (empty)
+		gather_skip(g, source, "it is empty");
 	if (any)
 		json_array_append_new(g->sources, text_json(source));
 }
@@ -249,8 +252,6 @@ void gather_add(struct gather *g, const char *source, const char *text, size_t l
 {
 	if (g->attr->compat)
 		add_text(g, source, text, len);
-	else if (!len)
-		gather_skip(g, source, "it is empty");
 	else
 		add_lines(g, source, text, len);
 }

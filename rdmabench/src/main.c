@@ -9,6 +9,8 @@
 #include "search.h"
 
 static const char usage[] = "Usage: rdmabench COMMAND [OPTION]...\n"
+			    "  lat        measure half round trips, as perftest's ib_write_lat\n"
+			    "  bw         measure throughput, as perftest's ib_write_bw\n"
 			    "  engine     send RDMA traffic and record latencies\n"
 			    "  collect    merge the statistics of many files and machines\n"
 			    "  search     look for traffic that a device handles badly\n"
@@ -19,6 +21,8 @@ static const struct {
 	const char *name;
 	int (*main)(int argc, char **argv);
 } commands[] = {
+	{"lat", engine_main},
+	{"bw", engine_main},
 	{"engine", engine_main},
 	{"collect", collect_main},
 	{"search", search_main},
@@ -36,7 +40,8 @@ static int run(int argc, char **argv)
 		puts("rdmabench " RDMABENCH_VERSION);
 		return 0;
 	}
-	fprintf(stderr, "rdmabench: %s%.60s%s: give engine, collect, search, --help or --version\n",
+	fprintf(stderr,
+		"rdmabench: %s%.60s%s: give lat, bw, engine, collect, search, --help or --version\n",
 		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
 		argc > 1 ? "'" : "");
 	return 2;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "measure.h"
 
-#define LINK_GBPS 128.
 #define US_PER_S 1e6
 
 const char *const measure_names[MEASURE_KEYS] = {
@@ -40,9 +39,10 @@ static double part(double x)
 double measure_energy(const struct measure *m, const struct rules *r)
 {
 	const double *v = m->v;
-	double carried = (v[MEASURE_TX_GBPS] + v[MEASURE_RX_GBPS]) / (2 * LINK_GBPS);
+	double limit = 2 * (r->gbps > 0 ? r->gbps : 1);
+	double carried = (v[MEASURE_TX_GBPS] + v[MEASURE_RX_GBPS]) / limit;
 	double paused = (v[MEASURE_TX_PAUSE] + v[MEASURE_RX_PAUSE]) / (2 * US_PER_S);
 	double late = r->p99_ns > 0 ? m->latency.v[STATS_P99] / r->p99_ns : 0;
 
-	return part(1 - carried) + part(paused) + part(late);
+	return 1 / (1 + carried) + part(paused) + part(late);
 }

@@ -51,8 +51,8 @@ enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 
 /*
  * The energy of a measurement, which the search maximises. It is the sum of these parts, each from
- * 0 to 1: the share of throughput below 128 Gb/s per direction, the share of pauses and, if there
- * is a limit of the latency, the p99 divided by this limit.
+ * 0 to 1: 1 / (1 + throughput / limit), the share of pauses and, if there is a limit of the latency,
+ * the p99 divided by this limit.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

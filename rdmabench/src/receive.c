@@ -81,6 +81,28 @@ static void check_receive(struct flow *f, const struct mlx5dvl_recv *r, const ui
 	f->next_number = number + 1;
 }
 
+/* Compares a WRITE. In a ping-pong it ends with its mark. */
+static bool write_is_right(const struct flow *f, const uint8_t *at, uint32_t len, uint64_t number)
+{
+	bool marked = f->peer->side->t.pingpong;
+
+	return payload_is(at, len - marked, payload_seed(f->remote_qpn, PAYLOAD_WRITE, number)) &&
+	       (!marked || at[len - 1] == flow_mark(number));
+}
+
+bool flow_has_write(const struct flow *f, uint64_t number)
+{
+	const struct side *s = f->peer->side;
+	uint32_t len = s->t.pattern.largest;
+	const uint8_t *at =
+		f->mem + s->layout.write_at + number % s->layout.slots * s->layout.stride;
+
+	/* Pairs with the device's write of the payload, which ends with this byte. */
+	if (__atomic_load_n(&at[len - 1], __ATOMIC_ACQUIRE) != flow_mark(number))
+		return false;
+	return !s->t.check || write_is_right(f, at, len, number);
+}
+
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
 	struct flow *f = mlx5dvl_qp_user(qp);
@@ -116,7 +138,7 @@ static uint64_t verify_writes(const struct flow *f, uint64_t requests)
 		if (r->kind != PATTERN_WRITE || seen[slot])
 			continue;
 		seen[slot] = true;
-		wrong += !payload_is(at, r->total, payload_seed(f->remote_qpn, PAYLOAD_WRITE, k));
+		wrong += !write_is_right(f, at, r->total, k);
 	}
 	return wrong;
 }

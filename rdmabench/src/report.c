@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/output.h"
 #include "engine.h"
 #include "stats.h"
 
@@ -30,6 +31,14 @@ static double peak_bytes_per_s(const struct side *s)
 static uint64_t bytes_per_message(const struct side *s)
 {
 	return s->messages ? s->bytes / s->messages : 0;
+}
+
+/* Returns the number of requests that belong to the warm-up. */
+static uint64_t warmed_up(const struct side *s)
+{
+	uint64_t most = (uint64_t)s->t.warm_up * s->t.qps * s->n_peers;
+
+	return most < s->messages ? most : s->messages;
 }
 
 static void print_bandwidth_head(const struct engine_report *r, const char *more, FILE *out)
@@ -65,15 +74,19 @@ static void print_latencies(const struct latrec_hist *h, const int widths[LATENC
 		fprintf(out, " %-*.3f", widths[i], ns[i] / 1e3);
 }
 
-static void print_latency(const struct side *s, const struct latrec_hist *h, const char *what,
-	FILE *out)
+static void print_latency_head(const char *samples, FILE *out)
+{
+	fprintf(out, " #bytes %s %s\n", samples, LATENCY_HEAD);
+}
+
+static void print_latency(const struct side *s, const struct latrec_hist *h, uint64_t samples,
+	const char *what, FILE *out)
 {
 	static const int widths[LATENCIES] = {14, 14, 15, 14, 15, 21, 19};
 
-	fprintf(out, " #bytes #samples %s\n %-7" PRIu64 " %-10" PRIu64, LATENCY_HEAD,
-		bytes_per_message(s), h->count);
+	fprintf(out, " %-7" PRIu64 " %-10" PRIu64, bytes_per_message(s), samples);
 	print_latencies(h, widths, out);
-	fprintf(out, "  %s\n", what);
+	fprintf(out, "%s\n", what);
 }
 
 /* Prints the row of one of many sizes, with the columns of both tables. */
@@ -89,22 +102,72 @@ static void print_row(const struct engine_report *r, FILE *out)
 	fflush(out);
 }
 
-static void print_sent(const struct engine_report *r, FILE *out)
+static void print_both(const struct engine_report *r, FILE *out)
 {
 	const struct side *s = r->s;
+	const struct latrec_hist *service = latrec_service(s->rec);
+	const struct latrec_hist *response = latrec_response(s->rec);
 
 	print_bandwidth_head(r, "", out);
 	print_bandwidth(r, 0, out);
 	fputc('\n', out);
-	print_latency(s, latrec_service(s->rec), "post to completion of a batch", out);
-	if (latrec_response(s->rec))
-		print_latency(s, latrec_response(s->rec), "due time to completion", out);
+	print_latency_head("#samples", out);
+	print_latency(s, service, service->count, "  post to completion of a batch", out);
+	if (response)
+		print_latency(s, response, response->count, "  due time to completion", out);
+}
+
+/* Prints the row of one size, under one head, as perftest does. */
+static void print_perftest(const struct engine_report *r, FILE *out)
+{
+	const struct side *s = r->s;
+	bool lat = r->o->command == ENGINE_LAT;
+
+	if (!r->o->more && lat)
+		print_latency_head("#iterations", out);
+	else if (!r->o->more)
+		print_bandwidth_head(r, "", out);
+	if (lat) {
+		print_latency(s, latrec_service(s->rec), s->messages - warmed_up(s), "", out);
+	} else {
+		print_bandwidth(r, 0, out);
+		fputc('\n', out);
+	}
+	fflush(out);
+}
+
+static void print_histogram(const struct side *s, FILE *out)
+{
+	struct latrec_range range;
+
+	for (uint32_t at = 0; (at = latrec_hist_next(latrec_service(s->rec), at, &range));)
+		fprintf(out, "%.3f %.3f %" PRIu64 "\n", (double)range.low / 1e3,
+			(double)range.high / 1e3, range.count);
+}
+
+static void print_sent(const struct engine_report *r, FILE *out)
+{
+	if (r->o->command != ENGINE_TRAFFIC)
+		print_perftest(r, out);
+	else if (r->o->all)
+		print_row(r, out);
+	else
+		print_both(r, out);
+	if (r->o->histogram)
+		print_histogram(r->s, out);
+}
+
+static const char *sample_name(const struct engine_report *r)
+{
+	if (r->s->t.pingpong)
+		return "half of the time between two posts; ";
+	return r->o->command == ENGINE_LAT ? "post to completion; " : "";
 }
 
 /* Prints the lines that are present only if there is something to report. */
 static void print_rest(const struct side *s, FILE *out)
 {
-	if (s->recv_messages)
+	if (s->recv_messages && !s->t.pingpong)
 		fprintf(out, "received %" PRIu64 " messages, %" PRIu64 " bytes\n", s->recv_messages,
 			s->recv_bytes);
 	if (s->t.control)
@@ -136,14 +199,12 @@ void report_table(const struct engine_report *r, FILE *out)
 		fprintf(out, "%s %s, %u QP%s, depth %u, batches of %u: %s\n", r->device,
 			traffic_type_names[s->t.type], s->t.qps, s->t.qps > 1 ? "s" : "",
 			s->t.depth, s->t.send_batch, r->o->all ? "all sizes" : s->t.pattern_text);
-	if (s->sends && r->o->all)
-		print_row(r, out);
-	else if (s->sends)
+	if (s->sends)
 		print_sent(r, out);
-	if (s->sends && (last || !r->o->all))
+	if (s->sends && r->o->command != ENGINE_BW && (last || !r->o->all))
 		fprintf(out,
-			"percentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
-			side_clock_name(s));
+			"%spercentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
+			sample_name(r), side_clock_name(s));
 	print_rest(s, out);
 }
 
@@ -165,18 +226,18 @@ static json_t *traffic_json(const struct engine_report *r)
 	const struct traffic *t = &r->s->t;
 
 	return json_pack(
-		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
+		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:b s:i s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
 		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
 		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
 		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
 		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
-		"check", t->check, "iterations", (json_int_t)t->iterations, "duration_s",
-		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
-		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events",
-		t->sleeps, "control", control_names[t->control], "control_us", (int)t->control_us,
-		"inject", inject_names[t->inject], "inject_at", (json_int_t)t->inject_at,
-		"retry_count", t->retries, "outs", t->reads, "sl", t->sl, "tclass",
-		t->traffic_class);
+		"check", t->check, "ping_pong", t->pingpong, "warm_up", (int)t->warm_up,
+		"iterations", (json_int_t)t->iterations, "duration_s", (double)t->duration_ns / 1e9,
+		"rate", (json_int_t)t->rate, "burst", (int)t->burst, "burst_pause_us",
+		(int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events", t->sleeps,
+		"control", control_names[t->control], "control_us", (int)t->control_us, "inject",
+		inject_names[t->inject], "inject_at", (json_int_t)t->inject_at, "retry_count",
+		t->retries, "outs", t->reads, "sl", t->sl, "tclass", t->traffic_class);
 }
 
 static json_t *sent_json(const struct side *s)
@@ -249,9 +310,10 @@ static json_t *counters_json(const struct engine_report *r)
 json_t *report_json(const struct engine_report *r)
 {
 	const struct side *s = r->s;
-	json_t *o = json_pack("{s:s s:s s:s s:s s:s s:o s:s}", "command", "engine", "version",
-		RDMABENCH_VERSION, "role", s->is_server ? "server" : "client", "run", r->run,
-		"device", r->device, "traffic", traffic_json(r), "clock", side_clock_name(s));
+	json_t *o = json_pack("{s:s s:s s:s s:s s:s s:o s:s}", "command",
+		r->o->program + strlen("rdmabench "), "version", RDMABENCH_VERSION, "role",
+		s->is_server ? "server" : "client", "run", r->run, "device", r->device, "traffic",
+		traffic_json(r), "clock", side_clock_name(s));
 
 	if (s->sends) {
 		json_object_set_new(o, "sent", sent_json(s));
@@ -279,35 +341,17 @@ json_t *report_json(const struct engine_report *r)
 	return o;
 }
 
-int report_try(const char *path)
-{
-	FILE *out = strcmp(path, "-") ? fopen(path, "ae") : stdout;
-
-	if (!out) {
-		fprintf(stderr,
-			"rdmabench engine: --json '%s': %s: give a file that can be written\n",
-			path, strerror(errno));
-		return -1;
-	}
-	if (out != stdout)
-		fclose(out);
-	return 0;
-}
-
 int report_write(json_t *o, const char *path, bool append)
 {
-	FILE *out = strcmp(path, "-") ? fopen(path, append ? "ae" : "we") : stdout;
-	bool bad;
+	FILE *out;
+	int status = output_open("rdmabench", path, append ? "ae" : "we", &out);
 
-	if (!out) {
-		fprintf(stderr, "rdmabench: %s: %s\n", path, strerror(errno));
-		return 1;
-	}
-	bad = json_dumpf(o, out, JSON_COMPACT) || putc('\n', out) == EOF;
-	bad |= out == stdout ? fflush(out) != 0 : fclose(out) != 0;
-	if (bad)
-		fprintf(stderr, "rdmabench: %s: cannot be written\n", path);
-	return bad;
+	if (status)
+		return status;
+	if (json_dumpf(o, out, JSON_COMPACT) && !ferror(out))
+		status = output_failed("rdmabench", path, ENOMEM);
+	putc('\n', out);
+	return output_close("rdmabench", path, out, status);
 }
 
 int report_status(const struct side *s)

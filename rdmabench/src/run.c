@@ -10,7 +10,9 @@
 #include "base/wait.h"
 #include "side.h"
 
-#define LOOK_ROUNDS 64 /* rounds of a busy loop between two checks of the connections */
+/* Rounds of a busy loop between two checks of the connections, which are system calls. */
+#define LOOK_ROUNDS 64
+#define LOOK_ROUNDS_PINGPONG 4096 /* more than a round trip takes */
 #define SILENCE_NS (200 * NSEC_PER_MSEC) /* without arrivals: missing requests are lost */
 #define SLEEP_MS 1
 
@@ -270,7 +272,7 @@ void side_run(struct side *s)
 {
 	struct wait w = WAIT_INIT;
 	bool done = false, over = false;
-	uint32_t round = 0;
+	uint32_t round = 0, look = s->t.pingpong ? LOOK_ROUNDS_PINGPONG : LOOK_ROUNDS;
 
 	s->start_ns = s->interval_ns = s->last_ns = latrec_clock_now(&s->clock);
 	while (!over) {
@@ -284,7 +286,7 @@ void side_run(struct side *s)
 		mlx5dvl_srq_refill(s->srq);
 		if (progress)
 			wait_reset(&w);
-		if (++round % LOOK_ROUNDS && (progress || (!done && !s->t.sleeps)))
+		if (++round % look && (progress || (!done && !s->t.sleeps)))
 			continue;
 		over = tend_peers(s, done);
 		if (!progress && (s->t.sleeps || wait_step(&w))) {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/args.h"
+#include "base/clock.h"
 #include "base/compiler.h"
 #include "engine.h"
 #include "explore.h"
@@ -24,6 +25,7 @@ struct options {
 	struct explore_attr x;
 	struct trial_attr trial;
 	const char *log, *json;
+	uint64_t budget_ns; /* 0: no limit */
 	unsigned model; /* index into model_names */
 	bool has_model, inject, resume, force, dry_run, no_features;
 };
@@ -42,12 +44,19 @@ static const struct arg_row rows[] = {
 		.help = "go on with the search in DIR, which had the same options"},
 	{"force", 0, NULL, ARG_FLAG, AT(force),
 		.help = "remove an earlier search from DIR first, and nothing else"},
-	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "anneal",
+	{"method", 0, "NAME", ARG_WORD, AT(x.method), .words = explore_methods, .def = "mixed",
 		.help = "method that chooses points"},
 	{"seed", 0, "N", ARG_WHOLE, AT(x.seed), .max = INT64_MAX, .def = "1",
 		.help = "seed of the points: with the same measurements it gives the same points"},
 	{"tries", 0, "N", ARG_WHOLE, AT(x.tries), .min = 1, .max = 1000000, .def = "100",
-		.help = "points that are measured"},
+		.help = "points that are chosen; certainty and conditions need more measurements"},
+	{"measurements", 0, "N", ARG_WHOLE, AT(x.measurements), .min = 1, .max = 100000000,
+		.unset = "no limit", .help = "stop after N measurements of all kinds"},
+	{"seconds", 0, "S", ARG_TIME, AT(budget_ns), .low = .01, .high = 1e7, .unit = NSEC_PER_SEC,
+		.unset = "no limit", .help = "stop after this time"},
+	{"error", 0, "P", ARG_REAL, AT(x.error), .low = 1e-9, .high = .25, .def = "0.01",
+		.help = "probability of a false anomaly in the search, and of a wrong decision about "
+			"its conditions, if at most 10 % of measurements are wrong"},
 	{"anomalies", 0, "N", ARG_WHOLE, AT(x.anomalies), .min = 1, .max = EXPLORE_ANOMALIES,
 		.unset = "when all tries are made", .help = "stop after N anomalies"},
 	{"fix", 0, "NAME=VALUE", ARG_CALL, AT(x.fixed), .read = read_fixed,
@@ -55,7 +64,7 @@ static const struct arg_row rows[] = {
 	{"inject", 0, NULL, ARG_FLAG, AT(inject),
 		.help = "also try drop, rnr and delay of a message: software HCA only"},
 	{"no-features", 0, NULL, ARG_FLAG, AT(no_features),
-		.help = "do not look for minimal feature sets"},
+		.help = "do not look for the conditions of anomalies"},
 	{"duration", 'D', "S", ARG_REAL, AT(trial.seconds), .low = .01, .high = 3600, .def = "1",
 		.help = "seconds of traffic per point"},
 	{"ib-dev", 'd', "NAME", ARG_TEXT, AT(trial.device), .give = "a device like mlx5_0",
@@ -139,6 +148,7 @@ struct search {
 	bool works; /* at least one point was measured */
 	struct point good; /* the last such point */
 	unsigned failures; /* failures before the first such point */
+	uint64_t end_ns; /* 0: no limit */
 };
 
 /*
@@ -198,7 +208,7 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	struct search *s = arg;
 	int err;
 
-	if (s->failures == HOPELESS)
+	if (s->failures == HOPELESS || (s->end_ns && clock_ns() >= s->end_ns))
 		return -ECANCELED;
 	err = measure_or_replay(s, ask, m_p);
 	if (!err) {
@@ -228,10 +238,10 @@ static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 3, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
-		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "features",
-		o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
+	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
+		"version", 4, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
+		"features", o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
 		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
 		o->trial.peer ? o->trial.peer : "", "rules", r->tx_pause, r->rx_pause, r->gbps,
@@ -247,8 +257,9 @@ static const char *kind_name(enum anomaly kind)
 
 static json_t *found_json(const struct feature_set *f, uint32_t found_at)
 {
-	return json_pack("{s:i s:s s:o s:o}", "try", (int)found_at - 1, "anomaly",
-		kind_name(f->kind), "features", features_json(f), "point", point_json(&f->point));
+	return json_pack("{s:i s:s s:o s:b s:o}", "try", (int)found_at - 1, "anomaly",
+		kind_name(f->kind), "features", features_json(f), "whole", f->whole, "point",
+		point_json(&f->point));
 }
 
 /* Suggests the option with which not every point would be an anomaly. */
@@ -261,8 +272,8 @@ static void say_blunt(const struct explore_result *r)
 	for (int kind = ANOMALY_PAUSE; kind >= ANOMALY_LATENCY; kind--)
 		if (r->blunt[-kind])
 			fprintf(stderr,
-				"rdmabench search: %s: an anomaly stayed with each parameter "
-				"changed, so features were not looked for again; give another %s\n",
+				"rdmabench search: %s: no point without an anomaly was found, so "
+				"conditions were not looked for; give another %s\n",
 				kind_name((enum anomaly)kind), options[-kind]);
 }
 
@@ -277,10 +288,12 @@ static int report(const struct options *o, const struct explore_result *r)
 		printf("anomaly %u (%s) at try %u: see %s/target/%u\n", i,
 			kind_name(r->found[i].kind), r->found_at[i] - 1, o->log, i);
 	if (!o->json || strcmp(o->json, "-"))
-		printf("%u points, %u could not be measured, %u anomalies\n", r->tries, r->failures,
-			r->n);
-	j = json_pack("{s:s s:s s:i s:i s:o}", "command", "search", "version", RDMABENCH_VERSION,
-		"tries", (int)r->tries, "failures", (int)r->failures, "anomalies", found);
+		printf("%u points, %u measurements, %u could not be measured, %u anomalies, %u not "
+		       "confirmed\n",
+			r->tries, r->measurements, r->failures, r->n, r->refuted);
+	j = json_pack("{s:s s:s s:i s:i s:i s:i s:o}", "command", "search", "version",
+		RDMABENCH_VERSION, "tries", (int)r->tries, "measurements", (int)r->measurements,
+		"failures", (int)r->failures, "refuted", (int)r->refuted, "anomalies", found);
 	status = o->json ? report_write(j, o->json, false) : 0;
 	json_decref(j);
 	return status;
@@ -341,6 +354,7 @@ static int prepare(struct search *s)
 {
 	ssize_t n = readlink("/proc/self/exe", s->program, sizeof(s->program) - 1);
 
+	s->end_ns = s->o->budget_ns ? clock_ns() + s->o->budget_ns : 0;
 	s->trial = s->o->trial;
 	s->trial.program = n > 0 ? s->program : "rdmabench";
 	s->trial.stats_dir = s->stats_dir;
@@ -376,10 +390,8 @@ int search_main(int argc, char **argv)
 	char why[300];
 	int err = parse(argc, argv, &o, why, sizeof(why));
 
-	if (err < 0)
-		fprintf(stderr, "rdmabench search: %s\n", why);
 	if (err)
-		return err < 0 ? 2 : 0;
+		return args_status("rdmabench search", why, err);
 	signal(SIGPIPE, SIG_IGN);
 	s.o = &o;
 	if (prepare(&s)) {

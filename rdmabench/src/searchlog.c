@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "journal.h"
 #include "text.h"
 
 #define JOURNAL "journal.jsonl"
@@ -89,33 +90,6 @@ static int make_dirs(const struct searchlog *log)
 	return err;
 }
 
-static int append_json(FILE *journal, json_t *o)
-{
-	if (json_dumpf(o, journal, JSON_COMPACT) || putc('\n', journal) == EOF || fflush(journal))
-		return -EIO;
-	return 0;
-}
-
-/*
- * Reads the next line as JSON. Returns 1; 0 if there is no whole line (the file position is then at
- * its beginning); -EBADMSG if the line is whole but not JSON.
- */
-static int next_line(FILE *journal, json_t **o_p)
-{
-	long start = ftell(journal);
-	char *line = NULL;
-	size_t size = 0;
-	ssize_t len = getline(&line, &size, journal);
-	bool whole = len > 0 && line[len - 1] == '\n';
-
-	*o_p = whole ? json_loadb(line, (size_t)len, 0, NULL) : NULL;
-	free(line);
-	if (whole)
-		return *o_p ? 1 : -EBADMSG;
-	fseek(journal, start, SEEK_SET);
-	return 0;
-}
-
 static int open_new(struct searchlog *log, json_t *header)
 {
 	char path[PATH_MAX];
@@ -124,7 +98,7 @@ static int open_new(struct searchlog *log, json_t *header)
 	if (err)
 		return err;
 	log->journal = fopen(in_dir(log, JOURNAL, path), "w+xe");
-	err = log->journal ? append_json(log->journal, header) : -errno;
+	err = log->journal ? journal_append(log->journal, header) : -errno;
 	log->begin = err ? 0 : ftell(log->journal);
 	return err;
 }
@@ -139,7 +113,7 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 	if (!log->journal)
 		return fail(why, size, -ENOENT,
 			"%.120s: there is no search to resume: give no --resume", log->dir);
-	same = next_line(log->journal, &was) > 0 && json_equal(was, header);
+	same = journal_next(log->journal, &was) > 0 && json_equal(was, header);
 	json_decref(was);
 	if (!same)
 		return fail(why, size, -EINVAL,
@@ -227,67 +201,11 @@ int searchlog_forget(struct searchlog *log)
 
 /* ---- the journal ---- */
 
-static json_t *at_json(const struct point *p)
-{
-	json_t *list = json_array();
-
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		json_array_append_new(list, json_integer(p->at[dim]));
-	return list;
-}
-
-static json_t *line_json(const struct explore_ask *ask, const struct measure *m, int err)
-{
-	json_t *v = json_array(), *latency = json_array();
-
-	for (int k = 0; k < MEASURE_KEYS && !err; k++)
-		json_array_append_new(v, json_real(m->v[k]));
-	for (int k = STATS_MIN; k < STATS_KEYS && !err; k++)
-		json_array_append_new(latency,
-			m->latency.has[k] ? json_real(m->latency.v[k]) : json_null());
-	return json_pack("{s:i s:o s:i s:o s:o s:I s:b}", "purpose", (int)ask->purpose, "at",
-		at_json(ask->point), "err", err, "v", v, "latency", latency, "samples",
-		(json_int_t)(err ? 0 : m->latency.samples), "from_port", !err && m->from_port);
-}
-
-static bool read_measure(const json_t *o, struct measure *m)
-{
-	const json_t *v = json_object_get(o, "v"), *latency = json_object_get(o, "latency");
-
-	if (json_array_size(v) != MEASURE_KEYS || json_array_size(latency) != STATS_KEYS - 1)
-		return false;
-	*m = (struct measure){.from_port = json_is_true(json_object_get(o, "from_port"))};
-	for (int k = 0; k < MEASURE_KEYS; k++)
-		m->v[k] = json_real_value(json_array_get(v, (size_t)k));
-	m->latency.samples = (uint64_t)json_integer_value(json_object_get(o, "samples"));
-	for (int k = STATS_MIN; k < STATS_KEYS; k++) {
-		const json_t *x = json_array_get(latency, (size_t)k - 1);
-
-		m->latency.has[k] = json_is_real(x);
-		m->latency.v[k] = json_real_value(x);
-	}
-	return true;
-}
-
-static int read_replayed(const json_t *o, const struct explore_ask *ask, struct measure *m_p,
-	int *err_p)
-{
-	json_t *at = at_json(ask->point);
-	bool same = json_equal(at, json_object_get(o, "at"));
-	int err = (int)json_integer_value(json_object_get(o, "err"));
-
-	json_decref(at);
-	if (!same || err > 0 || (!err && !read_measure(o, m_p)))
-		return -EBADMSG;
-	*err_p = err;
-	return 1;
-}
-
 int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struct measure *m_p,
 	int *err_p)
 {
 	json_t *o = NULL;
-	int got = log->replaying ? next_line(log->journal, &o) : 0;
+	int got = log->replaying ? journal_next(log->journal, &o) : 0;
 
 	if (got < 0)
 		return got;
@@ -297,7 +215,7 @@ int searchlog_replay(struct searchlog *log, const struct explore_ask *ask, struc
 		log->replaying = false;
 		return 0;
 	}
-	got = read_replayed(o, ask, m_p, err_p);
+	got = journal_read(o, ask, m_p, err_p);
 	json_decref(o);
 	log->tries += ask->purpose == PURPOSE_TRY;
 	return got;
@@ -362,24 +280,22 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 	if (ask->purpose == PURPOSE_TRY)
 		snprintf(name, size, "%u", log->tries);
 	else
-		snprintf(name, size, "mfs-%u-%u-%u", ask->anomaly, ask->dim,
-			ask->point->at[ask->dim]);
+		snprintf(name, size, "mfs-%u-%u", ask->anomaly, ask->part);
 }
 
 /* Opens "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is created. */
 static int open_part(const struct searchlog *log, const char *part, const struct explore_ask *ask,
 	const char *end, FILE **out_p)
 {
-	char name[200], dim[SPACE_NAME], path[PATH_MAX];
+	char name[200], path[PATH_MAX];
 
 	if (ask->purpose == PURPOSE_TRY) {
 		snprintf(name, sizeof(name), "%s/%u%s", part, log->tries, end);
 	} else {
 		snprintf(name, sizeof(name), "%s/mfs_help/%u", part, ask->anomaly);
 		make_dir(in_dir(log, name, path));
-		space_name(ask->dim, dim);
-		snprintf(name, sizeof(name), "%s/mfs_help/%u/%s-%u%s", part, ask->anomaly, dim,
-			ask->point->at[ask->dim], end);
+		snprintf(name, sizeof(name), "%s/mfs_help/%u/%u-%s%s", part, ask->anomaly,
+			ask->part, ask->what, end);
 	}
 	*out_p = fopen(in_dir(log, name, path), "we");
 	return *out_p ? 0 : -errno;
@@ -413,13 +329,13 @@ static int write_script(const struct searchlog *log, const struct explore_ask *a
 int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const struct measure *m,
 	int err, const struct rules *rules, const char *script)
 {
-	json_t *line = line_json(ask, m, err);
+	json_t *line = journal_line(ask, m, err);
 	int failed = write_script(log, ask, script);
 
 	if (!failed && !err)
 		failed = write_result(log, ask, m, rules);
 	if (!failed)
-		failed = append_json(log->journal, line);
+		failed = journal_append(log->journal, line);
 	json_decref(line);
 	log->tries += ask->purpose == PURPOSE_TRY;
 	return failed;

@@ -106,6 +106,8 @@ static int post_request(struct flow *f, uint64_t k, bool last)
 
 	if (s->t.check)
 		prepare(f, r, k, local);
+	if (s->t.pingpong && r->kind == PATTERN_WRITE)
+		local[r->total - 1] = flow_mark(k);
 	if (f->ah || r->n > 1)
 		err = post_places(f, r, local, remote, flags);
 	else
@@ -115,20 +117,42 @@ static int post_request(struct flow *f, uint64_t k, bool last)
 	return err;
 }
 
+/* True on the side of a ping-pong that does not begin. */
+static bool answers(const struct side *s)
+{
+	return s->t.pingpong && s->is_server;
+}
+
+/* True if all messages of the peer that precede our next one have arrived. */
+static bool is_our_turn(const struct flow *f)
+{
+	const struct side *s = f->peer->side;
+	uint64_t theirs = f->posted + answers(s);
+
+	if (!s->t.pingpong || !theirs)
+		return true;
+	return s->t.pattern.receives ? f->received >= theirs : flow_has_write(f, theirs - 1);
+}
+
 static uint64_t left_to_post(const struct flow *f, uint64_t now_ns)
 {
 	const struct side *s = f->peer->side;
 
 	if (f->failed || f->peer->gone || !s->sends)
 		return 0;
+	if (answers(s) && f->peer->got_done)
+		return 0; /* the client ends, maybe before its last request */
 	if (s->t.iterations)
 		return s->t.iterations - f->posted;
+	if (answers(s))
+		return UINT64_MAX;
 	return now_ns - s->start_ns < s->t.duration_ns ? UINT64_MAX : 0;
 }
 
 bool flow_is_done(const struct flow *f, uint64_t now_ns)
 {
-	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns));
+	return f->failed || (f->posted == f->completed && !left_to_post(f, now_ns) &&
+				    (answers(f->peer->side) || is_our_turn(f)));
 }
 
 /*
@@ -143,14 +167,39 @@ static bool is_signaled(const struct flow *f, uint32_t n, uint64_t left)
 	       f->posted - f->completed + n + t->send_batch > t->depth;
 }
 
+/* Records a latency, unless the request belongs to the warm-up. @now_ns: when it is recorded. */
+static void record(struct flow *f, const struct batch *b, uint64_t done_ns, uint64_t now_ns)
+{
+	struct side *s = f->peer->side;
+	int err;
+
+	if (b->first < s->t.warm_up || latrec_record(s->rec, b->due_ns, b->posted_ns, done_ns) ||
+		!s->stats)
+		return;
+	err = statsfile_add(s->stats, done_ns - b->posted_ns, now_ns);
+	if (err && !s->stats_error) {
+		s->stats_error = err;
+		side_event(s, "%s: %s", statsfile_path(s->stats), strerror(-err));
+	}
+}
+
+/* Records half of the time from the last post, whose place the next one takes, until now. */
+static void record_half(struct flow *f, const struct batch *last, uint64_t now_ns)
+{
+	record(f, last, last->posted_ns + (now_ns - last->posted_ns) / 2, now_ns);
+}
+
 static void post_batch(struct flow *f, uint32_t n, uint64_t left, uint64_t due)
 {
 	struct side *s = f->peer->side;
 	struct batch *b = &f->batches[f->head % s->t.depth];
+	uint64_t now = latrec_clock_now(&s->clock);
 	int err = 0;
 
+	if (s->t.pingpong && f->posted)
+		record_half(f, b, now);
 	*b = (struct batch){.first = f->posted, .count = n, .signaled = is_signaled(f, n, left)};
-	b->posted_ns = latrec_clock_now(&s->clock);
+	b->posted_ns = now;
 	b->due_ns = due ? due : b->posted_ns;
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = post_request(f, b->first + i, b->signaled && i + 1 == n);
@@ -215,12 +264,32 @@ static void after_batch(struct flow *f, uint64_t now_ns)
 	}
 }
 
+/*
+ * Gives up a flow of the client whose message, or its answer, is lost. The server waits for DONE.
+ */
+static void look_for_answer(struct flow *f, uint64_t now_ns)
+{
+	struct side *s = f->peer->side;
+
+	if (answers(s) || now_ns - f->batches[0].posted_ns < s->timeout_ns)
+		return;
+	f->failed = true;
+	s->errors++;
+	s->first_error = s->first_error ? s->first_error : -ETIMEDOUT;
+	side_event(s, "QP %#x: no answer to message %llu", mlx5dvl_qp_qpn(f->qp),
+		(unsigned long long)f->posted);
+}
+
 bool flow_send(struct flow *f, uint64_t now_ns)
 {
 	const struct traffic *t = &f->peer->side->t;
 	uint64_t left = left_to_post(f, now_ns), due = t->rate ? due_ns(f, f->head) : 0;
 	uint32_t n = left < t->send_batch ? (uint32_t)left : t->send_batch;
 
+	if (!is_our_turn(f)) {
+		look_for_answer(f, now_ns);
+		return false;
+	}
 	if (!n)
 		return flush_quiet(f);
 	if (f->posted - f->completed + n > t->depth || now_ns < f->resume_ns || now_ns < due)
@@ -290,18 +359,11 @@ void flow_on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_sent *s
 	struct side *s = f->peer->side;
 	uint64_t now = latrec_clock_now(&s->clock), done;
 	const struct batch *b = take_batches(f);
-	int err;
 
 	s->last_ns = now;
 	note_peak(s, now);
-	if (!b->signaled)
+	if (!b->signaled || s->t.pingpong)
 		return; /* the request of flush_quiet() has no time of completion */
 	done = s->hw_ts ? hwclock_time(&s->hw, b->posted_ns, sent->stamp, now) : now;
-	if (latrec_record(s->rec, b->due_ns, b->posted_ns, done) || !s->stats)
-		return;
-	err = statsfile_add(s->stats, done - b->posted_ns, now);
-	if (err && !s->stats_error) {
-		s->stats_error = err;
-		side_event(s, "%s: %s", statsfile_path(s->stats), strerror(-err));
-	}
+	record(f, b, done, now);
 }

@@ -24,7 +24,7 @@ void side_event(struct side *s, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	fprintf(stderr, "rdmabench engine: %s\n", text);
+	fprintf(stderr, "%s: %s\n", s->program, text);
 	json_array_append_new(s->events, text_json(text));
 }
 

@@ -73,9 +73,10 @@ struct peer {
 };
 
 struct side {
+	const char *program; /* for messages */
 	struct traffic t;
 	struct layout layout;
-	bool sends; /* set for the client; with t.bidirectional for both sides */
+	bool sends; /* set for the client; with t.bidirectional or t.pingpong for both sides */
 	bool is_server;
 	uint64_t timeout_ns; /* time limit of the TCP connection */
 
@@ -147,7 +148,7 @@ void side_event(struct side *s, const char *format, ...) __attribute__((format(p
 /* Posts a batch if the traffic allows one now. @now_ns is a time of side.clock. Returns true if a
  * batch was posted. */
 bool flow_send(struct flow *f, uint64_t now_ns);
-/* True if nothing is outstanding and nothing more will be posted. */
+/* True if nothing is outstanding and nothing more will be posted, nor answered. */
 bool flow_is_done(const struct flow *f, uint64_t now_ns);
 /*
  * Returns the number of batches that were due by the rate within the duration and were not posted.
@@ -158,6 +159,14 @@ void side_on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_error 
 
 /* ---- receiving (receive.c) ---- */
 
+/* Returns the last byte of a WRITE of a ping-pong, by which the peer sees that it has arrived. */
+static inline uint8_t flow_mark(uint64_t number)
+{
+	return (uint8_t)(number + 1);
+}
+
+/* True if this WRITE of the peer has arrived. */
+bool flow_has_write(const struct flow *f, uint64_t number);
 void flow_on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv);
 /* Returns how many of the first @requests requests consume a receive. */
 uint64_t pattern_receives(const struct pattern *p, uint64_t requests);

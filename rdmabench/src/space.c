@@ -226,6 +226,47 @@ void point_settle(struct point *p)
 	}
 }
 
+bool space_is_ordered(unsigned dim)
+{
+	return !kinds[kind_of(dim)].words;
+}
+
+/* By kind: the kinds that decide which values are valid; 0 (DIM_PROCESSES decides nothing): none. */
+static const uint8_t parents[DIM_KINDS][2] = {
+	[DIM_REGIONS] = {DIM_QPS},
+	[DIM_INJECT_AT] = {DIM_INJECT},
+	[DIM_SEND_BATCH] = {DIM_TX_DEPTH},
+	[DIM_OP] = {DIM_TYPE},
+	[DIM_SIZE] = {DIM_TYPE, DIM_MTU},
+};
+
+static bool take(bool *taken)
+{
+	bool was = *taken;
+
+	*taken = true;
+	return !was;
+}
+
+bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS])
+{
+	unsigned traffic = dim / SPACE_PER_TRAFFIC;
+	enum dimension_kind kind = kind_of(dim);
+	bool more = false;
+
+	if (dim == SPACE_DIRECTION)
+		return false;
+	for (int i = 0; i < 2; i++) {
+		if (parents[kind][i])
+			more |= take(&taken[space_dim(traffic, parents[kind][i], 0)]);
+	}
+	if (kind >= DIM_OP)
+		more |= take(&taken[space_dim(traffic, DIM_REQUESTS, 0)]);
+	if (traffic)
+		more |= take(&taken[SPACE_DIRECTION]);
+	return more;
+}
+
 static unsigned below(uint64_t *rand, unsigned n)
 {
 	return (unsigned)(rand_unit(rand) * n);

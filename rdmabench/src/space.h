@@ -88,6 +88,13 @@ void fixed_apply(const struct fixed *f, struct point *p);
  * has only SENDs of one packet.
  */
 void point_settle(struct point *p);
+/*
+ * Marks in @taken the parameters that decide whether the value of this one is valid. Returns true if
+ * one of them was not marked yet.
+ */
+bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
+/* Returns true if the values are numbers. */
+bool space_is_ordered(unsigned dim);
 /* Returns true if the dimension has an effect. */
 bool point_uses(const struct point *p, unsigned dim);
 /* Draws every dimension independently. */

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "text.h"
 #include "stats.h"
 
@@ -144,22 +144,14 @@ static const char *method(bool compat)
 			"nearest rank of a histogram, at most 0.79 % above the sample";
 }
 
-static int64_t wall_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_REALTIME, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static json_t *make_json(const struct statsfile *f, const struct stats *s)
 {
 	json_t *o = json_pack("{s:i s:s s:s s:i s:s s:s s:s s:s s:I s:b s:b s:I}", "version",
 		STATSFILE_VERSION, "run", f->attr.run, "host", f->host, "process", (int)getpid(),
 		"writer", f->writer, "role", f->attr.role, "clock", f->attr.clock, "method",
-		method(f->attr.compat), "written_ns", (json_int_t)wall_ns(), "cumulative",
-		!f->attr.compat && !f->attr.window, "compat", f->attr.compat, "window",
-		(json_int_t)f->windows);
+		method(f->attr.compat), "written_ns", (json_int_t)clock_of(CLOCK_REALTIME),
+		"cumulative", !f->attr.compat && !f->attr.window, "compat", f->attr.compat,
+		"window", (json_int_t)f->windows);
 
 	for (int k = 0; o && k < STATS_KEYS; k++)
 		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));

@@ -47,6 +47,7 @@ const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS] = {
 	{"the kind of injection", AT(inject), 0, INJECT_KINDS - 1, 0},
 	{"the number of the message", AT(inject_at), 1, 1ull << 40, 1},
 	{"the number of iterations", AT(iterations), 0, 1ull << 40, 0},
+	{"the warm-up", AT(warm_up), 0, 1u << 30, 0},
 	{"the duration", AT(duration_ns), 0, UINT64_MAX, NSEC_PER_SEC}, /* see check_ranges() */
 	{"the rate", AT(rate), 0, 1000000000, 0},
 };
@@ -101,6 +102,30 @@ static int check_type(const struct traffic *t, char *why, size_t size)
 	return 0;
 }
 
+/*
+ * A side recognises its turn by the only request that is under way. Only completions wake a side
+ * that sleeps.
+ */
+static int check_pingpong(const struct traffic *t, char *why, size_t size)
+{
+	const unsigned answered = 1u << PATTERN_WRITE | 1u << PATTERN_SEND;
+	const struct pattern *p = &t->pattern;
+
+	if (t->iterations && t->warm_up >= t->iterations)
+		return fail(why, size, -EINVAL,
+			"nothing is left after the warm-up: give more iterations");
+	if (!t->pingpong)
+		return 0;
+	if (p->n != 1 || p->kinds & ~answered || t->depth != 1 || t->bidirectional)
+		return fail(why, size, -EINVAL,
+			"round trips are of one request: give a depth of 1, one direction, and one "
+			"WRITE or SEND");
+	if (t->sleeps && !p->receives)
+		return fail(why, size, -EINVAL,
+			"no event tells of a WRITE: give wi, s or si, or no --events");
+	return 0;
+}
+
 /* A lost message shows in the numbers of messages, or in their immediates. */
 static int check_numbers(const struct traffic *t, char *why, size_t size)
 {
@@ -147,6 +172,8 @@ int traffic_check(struct traffic *t, char *why, size_t size)
 		err = check_type(t, why, size);
 	if (!err)
 		err = check_numbers(t, why, size);
+	if (!err)
+		err = check_pingpong(t, why, size);
 	return err ? err : check_memory(t, why, size);
 }
 

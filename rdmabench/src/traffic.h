@@ -47,6 +47,7 @@ struct traffic {
 	uint8_t type; /* enum mlx5dvl_qp_type */
 	bool bidirectional; /* the server sends the same to the client */
 	bool check; /* every payload is generated and compared */
+	bool pingpong; /* the server answers each WRITE or SEND by the same */
 	uint8_t mtu; /* 1 to 5; 0: that of the port */
 	uint8_t qp_timeout; /* 4.096 us * 2^n */
 	uint8_t retries; /* repetitions after which a QP fails */
@@ -71,7 +72,8 @@ struct traffic {
 	uint32_t control_us; /* time between two of them */
 	uint8_t inject; /* enum inject_kind */
 	uint64_t inject_at; /* the number of the message, from 1 */
-	uint64_t iterations; /* per QP; 0: by duration */
+	uint64_t iterations; /* per QP, with those of the warm-up; 0: by duration */
+	uint32_t warm_up; /* requests of each QP that have no latency, the first ones */
 	uint64_t duration_ns;
 	uint64_t rate; /* messages per second of a side; 0: as fast as possible */
 	char pattern_text[PATTERN_TEXT_MAX];
@@ -85,7 +87,7 @@ struct traffic_number {
 	uint64_t min, max, usual; /* range and default */
 };
 
-#define TRAFFIC_NUMBERS 24
+#define TRAFFIC_NUMBERS 25
 extern const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS];
 
 /* Sets the default: 64 KiB WRITEs on one RC QP, for one second. */

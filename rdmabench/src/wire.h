@@ -27,7 +27,7 @@
 #include "traffic.h"
 
 #define WIRE_MAGIC 0x424d4452u /* "RDMB" */
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 #define WIRE_HEADER 12
 #define WIRE_BODY_MAX 65536
 #define WIRE_TEXT_MAX 200

@@ -90,6 +90,7 @@ def damaged(tmp):
 
     cases = {
         "empty": ("", "empty"),
+        "blank": ("\n\n", "empty"),
         "torn": (text[:-20], "torn"),
         "no-end": (text[:-1], "torn"),
         "text": ("latency_samples: 5\n", "no JSON"),

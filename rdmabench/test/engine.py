@@ -19,47 +19,42 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
 import strangers as strangers_module  # noqa: E402
 import support  # noqa: E402
+from ports import free_port  # noqa: E402
 from support import topology  # noqa: E402
 
 case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
-VERSION = 2  # of the protocol
+VERSION = 3  # of the protocol
 HANG = 100  # seconds, after which a run counts as hanging
 
 
-def command(*args, hca=()):
-    return [runner, *FABRIC, *hca, exe, "engine", *(a if isinstance(a, bytes) else str(a) for a in args)]
+def command(*args, hca=(), what="engine"):
+    return [runner, *FABRIC, *hca, exe, what, *(a if isinstance(a, bytes) else str(a) for a in args)]
 
 
-def start(*args, hca=(), **kw):
-    return subprocess.Popen(command(*args, hca=hca), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
+def start(*args, hca=(), what="engine", **kw):
+    return subprocess.Popen(command(*args, hca=hca, what=what), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kw)
 
 
-def run(*args, hca=(), **kw):
-    return support.run(*command(*args, hca=hca), timeout=HANG, **kw)
+def run(*args, hca=(), what="engine", **kw):
+    return support.run(*command(*args, hca=hca, what=what), timeout=HANG, **kw)
 
 
-def report(*args, status=0, **kw):
+def report(*args, status=0, what="engine", **kw):
     """Returns the JSON object, which must be all of standard output."""
-    out = run("--json", "-", *args, status=status, **kw).stdout
+    out = run("--json", "-", *args, status=status, what=what, **kw).stdout
     assert out.endswith("\n") and out.count("\n") == 1, out
     o = json.loads(out)
-    assert o["command"] == "engine" and o["status"] == status, o
+    assert o["command"] == what and o["status"] == status, o
     return o
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Server:
     """Starts a server in the background and waits until it reports that it is waiting."""
 
-    def __init__(self, *args, hca=()):
+    def __init__(self, *args, hca=(), what="engine"):
         self.port = free_port()
-        self.p = start("-p", self.port, "--json", "-", *args, hca=hca)
+        self.p = start("-p", self.port, "--json", "-", *args, hca=hca, what=what)
         atexit.register(self.p.terminate)  # a failed test leaves nothing behind
         while "waiting" not in self.p.stderr.readline():
             assert self.p.poll() is None
@@ -126,6 +121,62 @@ def table():
     assert "clock: " in out and "nearest rank" in out
 
 
+LATENCIES = "t_min[usec] t_max[usec] t_typical[usec] t_avg[usec] t_stdev[usec] 99% percentile[usec] 99.9% percentile[usec]"
+
+
+def ping_pong():
+    """Round trips: the server answers each message by the same; both sides have its latency, without the warm-up."""
+    for args in (["--op", "w"], ["--op", "w", "-s", 1], ["--op", "wi", "-s", 5000], ["--op", "s", "-e"], ["--op", "si", "-I", 0],
+                 ["-c", "UC", "--op", "w", "-s", 3000], ["-c", "UC", "--op", "s", "-s", 8], ["-c", "UD", "--op", "si", "-e"]):
+        for check in ([], ["--check"]):
+            server = Server(what="lat")
+            o = report("-p", server.port, "-n", 8, "--warm-up", 3, *check, *args, "127.0.0.1", what="lat")
+            theirs, _ = server.end()
+            assert o["traffic"]["ping_pong"] and o["sent"]["messages"] == theirs["sent"]["messages"] == 11, o
+            assert o["latency_ns"]["samples"] == theirs["latency_ns"]["samples"] == 7, o  # between two posts each
+            assert o["mismatches"] == theirs["mismatches"] == o["errors"] == 0 and not o["events"], o
+            received = 11 if "w" not in args else 0  # a WRITE needs no receive
+            assert o["received"]["messages"] == theirs["received"]["messages"] == received, o
+    for op, size in (("r", 300), ("a", 8), ("c", 8)):
+        o = report("--fork", "--check", "--op", op, "-s", size, "-n", 30, "--warm-up", 4, what="lat")
+        assert not o["traffic"]["ping_pong"] and o["traffic"]["depth"] == 1 and o["sent"]["messages"] == 34, o
+        assert o["latency_ns"]["samples"] == 30 and o["sent"]["bytes"] == 34 * size, o
+    o = report("--fork", "--op", "s", "-D", ".05", "-e", what="lat")
+    assert o["sent"]["messages"] == o["received"]["messages"] and o["latency_ns"]["samples"] == max(o["sent"]["messages"], 1) - 1, o
+    # Many clients at once, each with round trips of its own.
+    server = Server("--hosts", 3, what="lat")
+    clients = [start("-p", server.port, "-n", 40, "--op", "s", "-e", "127.0.0.1", what="lat") for _ in range(3)]
+    assert [c.communicate(timeout=HANG) and c.returncode for c in clients] == [0, 0, 0]
+    assert server.end()[0]["sent"]["messages"] == 120
+
+
+def unanswered():
+    """A message that is lost ends the round trips, at both ends, and the report says which message it was."""
+    server = Server("--timeout", 60, what="lat")
+    o = report("-p", server.port, "-c", "UC", "--op", "s", "-e", "-n", 50, "--inject", "drop@7", "--timeout", 8, "127.0.0.1",
+               what="lat", status=1)
+    assert o["errors"] == 1 and "no answer to message 7" in o["events"][0] and o["latency_ns"]["samples"] == 6, o
+    theirs, _ = server.end(1)
+    assert theirs["sent"]["messages"] == 6 and not theirs["peers"][0]["lost"], theirs
+
+
+def columns():
+    """The tables of lat and bw are perftest's, one row per size, and a histogram has all samples."""
+    head = ["#bytes", "#iterations", *LATENCIES.split()]
+    rows = [r.split() for r in run("--fork", "-n", 30, "--op", "s", "-s", 64, "-H", what="lat").stdout.splitlines()]
+    assert rows[1] == head and rows[2][:2] == ["64", "30"] and len(rows[2]) == 9, rows
+    buckets = [(float(a), float(b), int(n)) for a, b, n in (r for r in rows[3:] if len(r) == 3)]
+    assert sum(n for *_, n in buckets) == 29 and buckets == sorted(buckets), rows
+    assert buckets[0][0] <= float(rows[2][2]) <= buckets[0][1] and buckets[-1][0] <= float(rows[2][3]) <= buckets[-1][1], rows
+    rows = [r.split() for r in run("--fork", "-a", "-n", 9, "-c", "UD", "--op", "s", "-m", 512, "-e", what="lat").stdout.splitlines()]
+    assert rows[1] == head and [r[:2] for r in rows[2:11]] == [[str(2 << i), "9"] for i in range(9)], rows
+    rows = [r.split() for r in run("--fork", "-n", 300, "-s", 4096, what="bw").stdout.splitlines()]
+    assert rows[1] == "#bytes #iterations BW peak[MiB/sec] BW average[MiB/sec] MsgRate[Mpps]".split(), rows
+    assert rows[2][:2] == ["4096", "300"] and len(rows) == 3 and len(rows[2]) == 5, rows
+    o = report("--fork", "-n", 300, "--check", what="bw")
+    assert o["traffic"]["cq_mod"] == 100 and o["traffic"]["depth"] == 128 and o["sent"]["messages"] == 300, o
+
+
 def overdue():
     """Every batch that is due within the duration is posted or counted, at rates that are too high and at one that is not."""
     for rate, batch, qps in ((50_000_000, 1, 1), (40_000_000, 4, 3), (2000, 2, 2)):
@@ -187,7 +238,7 @@ def all_sizes():
         assert server.p.returncode == 0
         # The server waits for a client that does not come back as long as for a silent one.
         server = Server("--timeout", 1)
-        assert "cannot be written" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
+        assert "/dev/full: No space" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
         _, err = server.p.communicate(timeout=HANG)
         assert server.p.returncode == 1 and "the next run" in err, err
 
@@ -449,7 +500,7 @@ def bad():
         assert r.stderr.count("\n") == 1 and "give" in r.stderr, r
     assert "engine" in support.run(exe, "--help").stdout
     assert "--request" in run("--help").stdout
-    assert "cannot be written" in run("--fork", "-n", 1, "--json", "/dev/full", status=1).stderr
+    assert "/dev/full: No space" in run("--fork", "-n", 1, "--json", "/dev/full", status=1).stderr
     with open("/dev/full", "w") as full:
         for line in (["--help"], ["--version"], ["engine", "--help"], ["collect", "--help"], ["search", "--help"],
                      ["search", "--dry-run"], command("--fork", "-n", 1), command("--fork", "-n", 1, "--json", "-")):
@@ -516,7 +567,7 @@ def killed():
     server = engine_below(client, both)
     os.kill(client, signal.SIGKILL)
     try:
-        both.communicate(timeout=HANG / 5)  # until the server, which has the same standard error, has ended
+        both.communicate(timeout=HANG)  # until the server, which has the same standard error, has ended
     except subprocess.TimeoutExpired:
         os.kill(server, signal.SIGKILL)
         raise
@@ -539,10 +590,16 @@ def larger():
 
 
 def delayed():
-    """A link with a latency of 50 us: no sample is shorter."""
-    with topology("name=mlx5_0 link=ib latency_ns=50000\n") as devices:
-        o = report("--fork", "-n", 100, "-s", 64, "-t", 1, hca=["--topology", devices, "--link", "real"])
-        assert o["latency_ns"]["min"] >= 50000 and o["latency_ns"]["samples"] == 100, o
+    """A link with a latency of 50 us, on a clock that shows the time of the link only. A result travels back."""
+    preload = f'LD_PRELOAD="$LD_PRELOAD:{os.path.abspath(sys.argv[4])}" exec "$@"'
+    with topology("name=mlx5_0 link=ib rate_mbps=1000000 latency_ns=50000\n") as devices:
+        for what, op, ways in (("engine", "w", 1), ("engine", "s", 1), ("lat", "w", 1), ("lat", "s", 1), ("lat", "a", 2)):
+            line = command("--fork", "-n", 100, "--op", op, "-s", 8, *(["-t", 1] if what == "engine" else []), "--json", "-",
+                           hca=["--topology", devices, "--link", "virtual", "sh", "-c", preload, "sh"], what=what)
+            o = json.loads(support.run(*line, timeout=HANG).stdout)
+            latency = o["latency_ns"]
+            assert o["clock"] == "virtual time" and latency["samples"] >= 99, o
+            assert all(50000 * ways <= latency[k] <= 52500 * ways for k in ("min", "p50", "max")), (what, op, o)
 
 
 globals()[case]()

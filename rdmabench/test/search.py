@@ -63,7 +63,7 @@ def same_tree(a, b):
 def layout(tmp):
     log = tmp / "log"
     o = search(log, "--model", "corner", "--anomalies", 2, "--tries", 2000)
-    assert len(o["anomalies"]) == 2 and o["failures"] == 0, o
+    assert len(o["anomalies"]) == 1 and o["failures"] == 0 and o["tries"] == 2000, o
     tries = sorted(int(p.name) for p in (log / "result").iterdir() if p.is_file())
     assert tries == list(range(o["tries"])), tries
     for i, found in enumerate(o["anomalies"]):
@@ -73,9 +73,11 @@ def layout(tmp):
         target = json.loads((log / "target" / str(i)).read_text())
         assert target["features"] == found["features"] and target["point"] == point
         wanted = {"0.qp_num", "0.tx_depth", "0.send_batch", "0.recv_batch", "0.request0.size", "0.request0.places"}
-        assert wanted <= set(found["features"]) <= wanted | {"0.qp_type", "0.mtu"}, found
+        assert set(found["features"]) == wanted and found["whole"] is True, found
+        assert found["features"]["0.qp_num"] == ["3", "4"] and found["features"]["0.send_batch"] == ["16", "32", "64"], found
         helps = list((log / "result" / "mfs_help" / str(i)).iterdir())
-        assert any(p.name.startswith("0.qp_num-") for p in helps), helps
+        assert {"again", "healthy", "exchange", "drawn", "0.qp_num"} <= {p.name.split("-")[1] for p in helps}, helps
+        assert len(helps) == o["measurements"] - o["tries"], o
         for p in helps:
             read_result(p)
             assert (log / "reproduce" / "mfs_help" / str(i) / (p.name + ".sh")).exists()
@@ -89,17 +91,17 @@ def layout(tmp):
     other = tmp / "other"
     search(other, "--model", "corner", "--anomalies", 2, "--tries", 2000, "--seed", 2)
     assert (other / "journal.jsonl").read_text() != (log / "journal.jsonl").read_text()
-    for method in ("random", "sample", "anneal"):
+    for method in ("random", "sample", "anneal", "mixed"):
         search(tmp / method, "--method", method, "--model", "interior", "--tries", 20)
         read_result(tmp / method / "result" / "19")
 
 
 def blunt(tmp):
-    """A rule that every point breaks is reported once with the option to give; features are looked for once."""
+    """A rule that every point breaks is reported once with the option to give; no conditions are looked for."""
     log = tmp / "log"
     r = run("--log", log, "--model", "corner", "--tries", 3, "--gbps", 1000, "--packets", 1e9)
     assert r.stderr.count("\n") == 1 and "throughput" in r.stderr and "give another --gbps or --packets" in r.stderr, r.stderr
-    assert [p.name for p in (log / "result" / "mfs_help").iterdir()] == ["0"] and r.stdout.count("anomaly ") == 3, r.stdout
+    assert r.stdout.count("anomaly ") == 3, r.stdout
     assert not run("--log", tmp / "sharp", "--model", "corner", "--tries", 3).stderr
 
 
@@ -245,7 +247,8 @@ def interrupted(tmp):
     search(log, *args[2:], "-D", ".1", "--resume", prefix=prefix)
     _, blocks = read_result(log / "result" / "1")
     samples = [json.loads(f.read_text().splitlines()[-1])["latency_samples"] for f in (log / "stats" / "1").glob("*.jsonl")]
-    assert int(blocks[2]["latency_samples"]) == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
+    counted = int(blocks[2]["latency_samples"]) if len(blocks) > 2 else 0
+    assert counted == sum(samples) and not (log / "stats" / "1" / "old-client.jsonl").exists(), samples
 
 
 def dead(tmp):
@@ -279,22 +282,25 @@ def dead(tmp):
 def engine(tmp):
     """Engines, their statistics files, the result: for both kinds of statistics."""
     for compat in ([], ["--compat"]):
-        log = tmp / ("old" if compat else "new")
-        o = search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, prefix=prefix)
-        assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
-        for i in range(2):
-            _, blocks = read_result(log / "result" / str(i))
+        # On a machine with other work a tenth of a second may be too short for ten latencies.
+        for seconds in ".1", "1", "10":
+            log, args = tmp / (seconds + "".join(compat)), ["--tries", 2, "-D", seconds, "--gbps", 0, "--packets", 0, *compat]
+            o = search(log, *args, prefix=prefix)
+            assert o["tries"] == 2 and o["failures"] == 0 and not o["anomalies"], o
+            results = [read_result(log / "result" / str(i))[1] for i in range(2)]
+            if all(len(blocks) > 2 for blocks in results):
+                break
+        for i, blocks in enumerate(results):
             assert float(blocks[1]["tx_vport_rdma_unicast_bytes"]) > 0 and blocks[1]["source"] == "port"
             assert int(blocks[0]["port_xmit_packets"]) > 0, blocks[0]
             samples = int(blocks[2]["latency_samples"])
             assert samples > 0 and (not compat or samples % 10 == 0), blocks
             assert list((log / "stats" / str(i)).glob("*-client.jsonl"))
         done = (log / "journal.jsonl").read_text()
-        search(log, "--tries", 2, "-D", ".1", "--gbps", 0, "--packets", 0, *compat, "--resume", prefix=prefix)
+        search(log, *args, "--resume", prefix=prefix)
         assert (log / "journal.jsonl").read_text() == done  # nothing was measured again
-    script = tmp / "new" / "reproduce" / "0.sh"
-    out = support.run(*prefix, script, status=None).stdout
-    point, _ = read_result(tmp / "new" / "result" / "0")
+    out = support.run(*prefix, log / "reproduce" / "0.sh", status=None).stdout
+    point, _ = read_result(log / "result" / "0")
     assert len([json.loads(line) for line in out.splitlines()]) == sum(t["process_num"] for t in point["Traffics"])
 
 

@@ -23,7 +23,7 @@ static void make_file(const char *name, const char *text)
 	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
-static void reads_both_directories(void)
+TEST(reads_both_directories)
 {
 	static struct counters c;
 	int has;
@@ -55,12 +55,11 @@ static void reads_both_directories(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {TEST(reads_both_directories)};
 	char *rm[] = {(char *)"rm", (char *)"-rf", root, NULL};
 	int status;
 
 	CHECK(mkdtemp(root));
-	status = test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	status = test_main(argc, argv);
 	execvp(rm[0], rm);
 	return status;
 }

@@ -19,6 +19,8 @@ static int parse(const char *line, struct engine_options *o)
 	for (char *a = strtok_r(copy, " ", &save); a && argc <= MAX_ARGS;
 		a = strtok_r(NULL, " ", &save))
 		argv[argc++] = strcmp(a, "\"\"") ? a : (char *)"";
+	if (argc > 1 && (!strcmp(argv[1], "lat") || !strcmp(argv[1], "bw")))
+		return engine_options_parse(argc - 1, argv + 1, o, why, sizeof(why));
 	return engine_options_parse(argc, argv, o, why, sizeof(why));
 }
 
@@ -118,9 +120,20 @@ static const char *const bad[] = {
 	"--check=yes",
 	"-q 1024 -t 4096",
 	"--check -t 4096 -s 8388608",
+	"-n 5 --warm-up 1073741825",
+	"lat -t 2",
+	"lat -q 2",
+	"lat -b",
+	"lat --rate 5",
+	"lat --hw-ts",
+	"lat --request w_1_8",
+	"lat --op w -e",
+	"lat -c UC --op r",
+	"lat --op a -s 4",
+	"bw -l 200",
 };
 
-static void refuses_nonsense(void)
+TEST(refuses_nonsense)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		struct engine_options o = {.port = 77};
@@ -135,7 +148,7 @@ static void refuses_nonsense(void)
 	}
 }
 
-static void understands(void)
+TEST(understands)
 {
 	struct engine_options o;
 
@@ -187,15 +200,17 @@ static void understands(void)
 	CHECK(!strcmp(o.t.pattern_text, "r_1_8388608") && !o.t.again && o.more);
 	CHECK_EQ(parse("-a -c UD --op s -m 2048 --check", &o), 0);
 	CHECK(o.first_size == 8 && o.last_size == 2048);
+	CHECK_EQ(parse("lat", &o), 0);
+	CHECK(o.t.pingpong && o.t.depth == 1 && o.t.iterations == 1000 && o.t.inline_max == 220);
+	CHECK(!strcmp(o.t.pattern_text, "w_1_2") && o.t.moderation == 1);
+	CHECK_EQ(parse("lat --op si -e -D 2 --warm-up 3 -H", &o), 0);
+	CHECK(o.t.pingpong && o.t.sleeps && !o.t.iterations && o.t.warm_up == 3 && o.histogram);
+	CHECK_EQ(parse("lat --op c -n 7 --warm-up 5", &o), 0);
+	CHECK(!o.t.pingpong && o.t.iterations == 12 && !strcmp(o.t.pattern_text, "c_1_8"));
+	CHECK_EQ(parse("bw -Q 7 -I 9", &o), 0);
+	CHECK(!o.t.pingpong && o.t.depth == 128 && o.t.moderation == 7 && o.t.inline_max == 9);
+	CHECK_EQ(parse("bw", &o), 0);
+	CHECK(o.t.iterations == 5000 && o.t.moderation == 100 && !o.t.inline_max);
+	CHECK(!strcmp(o.t.pattern_text, "w_1_65536"));
 	CHECK_EQ(parse("--help --compat", &o), 1);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(refuses_nonsense),
-		TEST(understands),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

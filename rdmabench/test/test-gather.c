@@ -40,7 +40,7 @@ static char *make_windows(uint64_t n, size_t *len_p)
 }
 
 /* Each line is added twice, and counts once. */
-static void looks_are_few(void)
+TEST(looks_are_few)
 {
 	static const struct gather_attr attr;
 
@@ -59,13 +59,4 @@ static void looks_are_few(void)
 		gather_destroy(g);
 		free(text);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(looks_are_few),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

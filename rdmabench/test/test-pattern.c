@@ -8,7 +8,7 @@
 
 static char why[200];
 
-static void patterns_are_understood(void)
+TEST(patterns_are_understood)
 {
 	struct pattern p;
 
@@ -29,7 +29,7 @@ static void patterns_are_understood(void)
 	CHECK(!strcmp(pattern_op_name(MLX5DVL_WRITE_IMM), "wi"));
 }
 
-static void other_patterns_are_refused(void)
+TEST(other_patterns_are_refused)
 {
 	static const char *const bad[] = {"", "w", "w_", "w_1", "w_1_", "w_0", "w_1_0",
 		"w_5_1_1_1_1_1", "w_2_1", "w_1_1_1", "w_1_8388609", "w_1_99999999999999999999",
@@ -68,7 +68,7 @@ static struct traffic usual(void)
 		check(t_, "w_1_64");                                                               \
 	})
 
-static void traffic_is_checked(void)
+TEST(traffic_is_checked)
 {
 	struct traffic t = usual();
 
@@ -109,7 +109,7 @@ static void traffic_is_checked(void)
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), -EINVAL);
 }
 
-static void transports_have_their_operations(void)
+TEST(transports_have_their_operations)
 {
 	struct traffic t = usual();
 
@@ -139,7 +139,7 @@ static uint32_t receives(const char *pattern)
 }
 
 /* The default is as many receives as fit into 64 MiB, at least 16 and at most 1,024. */
-static void receives_have_a_default(void)
+TEST(receives_have_a_default)
 {
 	CHECK_EQ(receives("s_1_1"), 1024);
 	CHECK_EQ(receives("s_1_65534"), 1024);
@@ -148,7 +148,7 @@ static void receives_have_a_default(void)
 	CHECK_EQ(receives("s_1_8388608"), 16);
 }
 
-static void memory_is_bounded(void)
+TEST(memory_is_bounded)
 {
 	struct traffic t = usual();
 	struct layout l;
@@ -178,18 +178,4 @@ static void memory_is_bounded(void)
 	CHECK_EQ(traffic_sq_depth(&t), 1024);
 	t.type = MLX5DVL_UD;
 	CHECK_EQ(traffic_recv_size(&t), 169);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(patterns_are_understood),
-		TEST(other_patterns_are_refused),
-		TEST(traffic_is_checked),
-		TEST(transports_have_their_operations),
-		TEST(memory_is_bounded),
-		TEST(receives_have_a_default),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -13,7 +13,7 @@ static const char good[] = "latency_samples: 15\n"
 			   "latency_p99_ns: 3987654\n"
 			   "latency_max_ns: 4123456\n";
 
-static void prints_seven_keys_in_order(void)
+TEST(prints_seven_keys_in_order)
 {
 	struct stats s = {{15, 1234567, 2345678, 2341234, 3123456, 3987654, 4123456}};
 	char text[STATS_TEXT_MAX] = "";
@@ -25,7 +25,7 @@ static void prints_seven_keys_in_order(void)
 	CHECK(!strcmp(text, good));
 }
 
-static void reads_what_is_written(void)
+TEST(reads_what_is_written)
 {
 	struct stats_row r;
 
@@ -51,7 +51,7 @@ static int parse_with(int key, const char *line, struct stats_row *r)
 	return stats_parse(text, at, r);
 }
 
-static void values_are_numbers(void)
+TEST(values_are_numbers)
 {
 	static const struct {
 		int key;
@@ -62,6 +62,8 @@ static void values_are_numbers(void)
 		{STATS_AVG, "latency_avg_ns: 142739395.66666666", 0, 142739395.66666666},
 		{STATS_AVG, "  latency_avg_ns :\t15642778.0  ", 0, 15642778},
 		{STATS_AVG, "latency_avg_ns: 1e9", 0, 1e9},
+		{STATS_AVG, "latency_avg_ns: 1.8e19", 0, 1.8e19},
+		{STATS_AVG, "latency_avg_ns: 1.9e19", -EBADMSG, 0},
 		{STATS_AVG, "latency_avg_ns: 1\nlatency_colour: blue\nno colon", 0, 1},
 		{STATS_AVG, "latency_avg_ns:", -EBADMSG, 0},
 		{STATS_AVG, "latency_avg_ns: 1:2", -EBADMSG, 0},
@@ -88,7 +90,7 @@ static void values_are_numbers(void)
 }
 
 /* A file that is cut at any place is refused. */
-static void torn_files_are_refused(void)
+TEST(torn_files_are_refused)
 {
 	struct stats_row r;
 
@@ -99,7 +101,7 @@ static void torn_files_are_refused(void)
 	CHECK_EQ(stats_parse("\0\0\0", 3, &r), -EBADMSG);
 }
 
-static void long_files_are_refused(void)
+TEST(long_files_are_refused)
 {
 	char text[2 * STATS_TEXT_MAX];
 	struct stats_row r;
@@ -111,7 +113,7 @@ static void long_files_are_refused(void)
 }
 
 /* Random bytes are refused, or parsed as numbers that can be merged. */
-static void noise_does_no_harm(void)
+TEST(noise_does_no_harm)
 {
 	uint64_t seed = test_seed();
 	char text[sizeof(good)];
@@ -135,7 +137,7 @@ static void noise_does_no_harm(void)
 }
 
 /* A histogram's figures are nearest rank; the compatible figures have a rank that is one higher. */
-static void histogram_is_nearest_rank(void)
+TEST(histogram_is_nearest_rank)
 {
 	static struct latrec_hist h;
 	uint64_t samples[100];
@@ -152,19 +154,4 @@ static void histogram_is_nearest_rank(void)
 	CHECK(s.v[STATS_MEDIAN] == 50 && c.v[STATS_MEDIAN] == 51);
 	CHECK(s.v[STATS_P95] == 95 && c.v[STATS_P95] == 96);
 	CHECK(s.v[STATS_P99] == 99 && c.v[STATS_P99] == 100);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(prints_seven_keys_in_order),
-		TEST(reads_what_is_written),
-		TEST(values_are_numbers),
-		TEST(torn_files_are_refused),
-		TEST(long_files_are_refused),
-		TEST(noise_does_no_harm),
-		TEST(histogram_is_nearest_rank),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -77,7 +77,7 @@ static const char *string(const json_t *o, const char *key)
 }
 
 /* 25 samples are two windows; the last five samples are not written. */
-static void compatible_windows_are_of_ten(void)
+TEST(compatible_windows_are_of_ten)
 {
 	struct statsfile *f = open_file("ten.txt", 0, true);
 	struct stats_row r;
@@ -100,7 +100,7 @@ static void compatible_windows_are_of_ten(void)
 	json_decref(o);
 }
 
-static void windows_have_a_line_each(void)
+TEST(windows_have_a_line_each)
 {
 	struct statsfile *f = open_file("windows", 4, false);
 	struct stats_row r;
@@ -118,7 +118,7 @@ static void windows_have_a_line_each(void)
 	json_decref(o);
 }
 
-static void cumulative_has_all_and_names_its_source(void)
+TEST(cumulative_has_all_and_names_its_source)
 {
 	struct statsfile *f = open_file("all.txt", 0, false);
 	static struct latrec_hist h;
@@ -160,7 +160,7 @@ static int entries(const char *path)
 	return n;
 }
 
-static void directory_has_a_file_per_process_and_role(void)
+TEST(directory_has_a_file_per_process_and_role)
 {
 	char host[64] = "", want[400];
 	struct statsfile_attr a = {.dir = in_dir("runs"),
@@ -186,7 +186,7 @@ static void directory_has_a_file_per_process_and_role(void)
 	CHECK_EQ(access(want, R_OK), 0);
 }
 
-static void bad_attributes_are_refused(void)
+TEST(bad_attributes_are_refused)
 {
 	const struct statsfile_attr bad[] = {
 		{.path = dir, .dir = dir, .run = "r", .role = "client", .clock = ""},
@@ -204,7 +204,7 @@ static void bad_attributes_are_refused(void)
 	CHECK_EQ(statsfile_open(&a, &f), -ENOENT);
 }
 
-static void what_cannot_be_written_is_refused_before_the_run(void)
+TEST(what_cannot_be_written_is_refused_before_the_run)
 {
 	struct statsfile_attr a = {.path = in_dir("none/x"),
 		.run = "r",
@@ -220,7 +220,7 @@ static void what_cannot_be_written_is_refused_before_the_run(void)
 	CHECK_EQ(rmdir(in_dir("folder")), 0);
 }
 
-static void failures_are_told(void)
+TEST(failures_are_told)
 {
 	struct statsfile *f;
 
@@ -260,7 +260,7 @@ static void *read_on(void *arg)
 	return NULL;
 }
 
-static void readers_never_see_torn_files(void)
+TEST(readers_never_see_torn_files)
 {
 	uint64_t writes = getenv("SOAK") ? 100000 : 1000;
 	struct statsfile *f = open_file("torn", 0, true);
@@ -279,29 +279,13 @@ static void readers_never_see_torn_files(void)
 	CHECK_EQ(statsfile_close(f), 0);
 }
 
-static int run_all(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(compatible_windows_are_of_ten),
-		TEST(windows_have_a_line_each),
-		TEST(cumulative_has_all_and_names_its_source),
-		TEST(directory_has_a_file_per_process_and_role),
-		TEST(bad_attributes_are_refused),
-		TEST(what_cannot_be_written_is_refused_before_the_run),
-		TEST(failures_are_told),
-		TEST(readers_never_see_torn_files),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
-}
-
 int main(int argc, char **argv)
 {
 	char *rm[] = {(char *)"rm", (char *)"-rf", dir, NULL};
 	int status;
 
 	CHECK(mkdtemp(dir));
-	status = run_all(argc, argv);
+	status = test_main(argc, argv);
 	execvp(rm[0], rm);
 	return status;
 }

@@ -7,7 +7,7 @@
 #include "wire.h"
 
 #define SHORT_NS (20 * NSEC_PER_MSEC)
-#define LONG_NS (30 * NSEC_PER_SEC)
+#define LONG_NS (60 * NSEC_PER_SEC)
 
 static struct wire_conn us;
 static int them;
@@ -54,7 +54,7 @@ static int expect(enum wire_kind kind, struct wire_buf *b)
 	return wire_expect(&us, kind, LONG_NS, b, why);
 }
 
-static void messages_keep_their_bounds(void)
+TEST(messages_keep_their_bounds)
 {
 	struct wire_conn peer;
 	struct wire_buf b;
@@ -75,7 +75,7 @@ static void messages_keep_their_bounds(void)
 	close_pair();
 }
 
-static void strangers_are_refused(void)
+TEST(strangers_are_refused)
 {
 	static const struct {
 		uint32_t magic;
@@ -108,7 +108,7 @@ static void strangers_are_refused(void)
 }
 
 /* A peer that sends a byte now and then times out like a peer that sends nothing. */
-static void slow_peers_are_given_up(void)
+TEST(slow_peers_are_given_up)
 {
 	struct wire_buf b;
 	int got;
@@ -132,7 +132,7 @@ static void slow_peers_are_given_up(void)
 }
 
 /* A peer that does not read times out as well. */
-static void deaf_peers_are_given_up(void)
+TEST(deaf_peers_are_given_up)
 {
 	static uint8_t body[WIRE_BODY_MAX];
 	int err = 0;
@@ -144,7 +144,7 @@ static void deaf_peers_are_given_up(void)
 	close_pair();
 }
 
-static void alive_comes_once_a_second(void)
+TEST(alive_comes_once_a_second)
 {
 	struct wire_conn peer;
 	struct wire_buf b;
@@ -254,7 +254,7 @@ static struct traffic unusual(void)
 	return t;
 }
 
-static void traffic_comes_back(void)
+TEST(traffic_comes_back)
 {
 	struct traffic t = unusual(), back;
 	uint8_t bytes[1000];
@@ -282,13 +282,50 @@ static void traffic_comes_back(void)
 	CHECK_EQ(send_traffic(&t, &back), -EINVAL);
 	traffic_init(&t);
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
-	bytes[1] |= 0x10; /* a flag that this version does not have */
+	bytes[1] |= 0x20; /* a flag that this version does not have */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
 
+/* Only what both sides can follow is a ping-pong. */
+TEST(pingpongs_are_checked)
+{
+	static const struct {
+		const char *pattern;
+		uint32_t depth, warm_up;
+		bool both, sleeps;
+		int err;
+	} cases[] = {
+		{"w_1_5", 1, 7, .err = 0},
+		{"s_2_5_6", 1, 0, .sleeps = true, .err = 0},
+		{"wi_1_5", 1, 0, .sleeps = true, .err = 0},
+		{"w_1_5", 1, 0, .sleeps = true, .err = -EINVAL},
+		{"w_1_5", 1, 8, .err = -EINVAL},
+		{"w_1_5", 2, 0, .err = -EINVAL},
+		{"w_1_5", 1, 0, .both = true, .err = -EINVAL},
+		{"s_1_5,s_1_5", 1, 0, .err = -EINVAL},
+		{"r_1_5", 1, 0, .err = -EINVAL},
+		{"a_1_8", 1, 0, .err = -EINVAL},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct traffic t, back = {.qps = 77};
+
+		traffic_init(&t);
+		t.pingpong = true;
+		t.iterations = 8;
+		t.depth = cases[i].depth;
+		t.warm_up = cases[i].warm_up;
+		t.bidirectional = cases[i].both;
+		t.sleeps = cases[i].sleeps;
+		strcpy(t.pattern_text, cases[i].pattern);
+		CHECK_EQ(send_traffic(&t, &back), cases[i].err);
+		CHECK(cases[i].err ? back.qps == 77 : back.pingpong && back.warm_up == t.warm_up);
+	}
+}
+
 /* The reason is printed to a terminal, so it has no control characters. */
-static void a_pattern_stays_one_line(void)
+TEST(a_pattern_stays_one_line)
 {
 	struct traffic t = unusual(), back;
 
@@ -297,7 +334,7 @@ static void a_pattern_stays_one_line(void)
 	CHECK(strstr(why, "?]0;owned??all"));
 }
 
-static void sides_come_back(void)
+TEST(sides_come_back)
 {
 	static struct wire_side s, back;
 	static uint8_t bytes[WIRE_BODY_MAX + 1];
@@ -329,7 +366,7 @@ static void sides_come_back(void)
 	CHECK(wire_put_side(bytes, WIRE_BODY_MAX, &s) > 0); /* the largest fits */
 }
 
-static void tallies_come_back(void)
+TEST(tallies_come_back)
 {
 	static struct wire_tally t, back;
 	static uint8_t bytes[WIRE_BODY_MAX + 1];
@@ -353,21 +390,4 @@ static void tallies_come_back(void)
 	only_whole_bodies(bytes, n, get_tally);
 	t.qps = TRAFFIC_QPS_MAX;
 	CHECK(wire_put_tally(bytes, WIRE_BODY_MAX, &t) > 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(messages_keep_their_bounds),
-		TEST(strangers_are_refused),
-		TEST(slow_peers_are_given_up),
-		TEST(deaf_peers_are_given_up),
-		TEST(alive_comes_once_a_second),
-		TEST(traffic_comes_back),
-		TEST(a_pattern_stays_one_line),
-		TEST(sides_come_back),
-		TEST(tallies_come_back),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }
