@@ -2,14 +2,15 @@
 /*
  * Two clients and a store in one thread, for counting what their checks cost:
  *
- *	cost OPS [ZIPF]
+ *	cost OPS [ZIPF [INTERVAL]]
  *
- * The same program is linked with the checks of values taken out (unchecked.c).
+ * With INTERVAL, a number of replies, the clients count latencies for each. The same program is linked with the checks of values taken out (unchecked.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "check.h"
+#include "series.h"
 #include "store.h"
 
 #define DEPTH 8
@@ -21,6 +22,7 @@ static const struct placement place = {.ranks = 1, .shards = 1};
 struct side {
 	struct stream stream;
 	struct checker check;
+	struct series_recorder series;
 	uint64_t next;
 };
 
@@ -38,8 +40,11 @@ static void burst(struct side *s, struct store *store)
 	}
 	for (uint32_t i = 0; i < DEPTH; i++)
 		resp[i] = store_serve(store, &req[i]);
-	for (uint32_t i = 0; i < DEPTH; i++)
+	for (uint32_t i = 0; i < DEPTH; i++) {
 		check_reply(&s->check, req[i].seq, &resp[i], &start);
+		if (s->series.all)
+			series_record(&s->series, s->next, resp[i].value & 0xfffff);
+	}
 }
 
 static int side_init(struct side *s, const struct source *source, struct board *board,
@@ -58,6 +63,7 @@ static int side_init(struct side *s, const struct source *source, struct board *
 int main(int argc, char **argv)
 {
 	uint64_t ops = argc > 1 ? strtoull(argv[1], NULL, 0) : 0, wrong = 0;
+	uint64_t interval = argc > 3 ? strtoull(argv[3], NULL, 0) : 0;
 	const struct workload load = {.key_range = KEYS,
 		.read_ratio = 0.5,
 		.zipf_theta = argc > 2 ? strtod(argv[2], NULL) : 0,
@@ -72,8 +78,10 @@ int main(int argc, char **argv)
 		board_init(&board, history_keys(KEYS)))
 		return 1;
 	for (uint32_t i = 0; i < CLIENTS; i++) {
-		if (side_init(&sides[i], &source, &board, i))
+		if (side_init(&sides[i], &source, &board, i) ||
+			(interval && series_recorder_init(&sides[i].series, interval, SERIES_MAX)))
 			return 1;
+		series_restart(&sides[i].series, 0);
 	}
 	for (uint64_t n = 0; n < ops; n += CLIENTS * DEPTH) {
 		for (uint32_t i = 0; i < CLIENTS; i++)
@@ -82,6 +90,7 @@ int main(int argc, char **argv)
 	for (uint32_t i = 0; i < CLIENTS; i++) {
 		wrong += check_errors(&sides[i].check.n);
 		check_fini(&sides[i].check);
+		series_recorder_fini(&sides[i].series);
 	}
 	board_fini(&board);
 	store_fini(&store);

@@ -52,6 +52,8 @@ for name, zipf, _ in LOADS:
     with_, without = instructions(COST, zipf), instructions(COST_UNCHECKED, zipf)
     print(f"{name:10} {with_ - without:6.1f} instructions per operation "
           f"({with_:.1f} with request, store and reply, {without:.1f} unchecked)", flush=True)
+over_time = instructions(COST, ["0", "1000"]) - instructions(COST, ["0"])
+print(f"--interval {over_time:6.1f} instructions per operation", flush=True)
 for np in sys.argv[6:] or ["0", "2"]:
     for name, _, args in LOADS:
         pairs = [(throughput(BENCHKV, np, args), throughput(UNCHECKED, np, args))

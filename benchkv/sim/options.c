@@ -130,8 +130,6 @@ void sim_options(int argc, char **argv, struct sim_options *o_p)
 
 	*o_p = (struct sim_options){.command = SIM_RUN};
 	err = parse(argc, argv, o_p, why, sizeof(why));
-	if (err < 0)
-		fprintf(stderr, "benchkv-sim: %s\n", why);
 	if (err)
-		exit(err < 0 ? 2 : output_end("benchkv-sim", 0));
+		exit(output_end("benchkv-sim", args_status("benchkv-sim", why, err)));
 }

@@ -17,7 +17,9 @@
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
 
-static void take_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
+/* @over_time is a constant, so that a job without --interval does nothing more. */
+static inline __attribute__((always_inline)) void take(struct client *c, uint64_t token,
+	const struct kv_resp *resp, bool over_time)
 {
 	const struct mark *m = &c->marks[token & c->check.slot_mask];
 	uint64_t start_ns;
@@ -31,6 +33,19 @@ static void take_reply(struct client *c, uint64_t token, const struct kv_resp *r
 	latrec_hist_record(&c->latency[m->kind], c->now_ns - start_ns);
 	if (c->node->o->rate > 0)
 		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
+	if (over_time)
+		series_record(&c->series, c->now_ns,
+			c->now_ns - (c->node->o->rate > 0 ? m->due_ns : start_ns));
+}
+
+static void take_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
+{
+	take(c, token, resp, false);
+}
+
+static void take_reply_over_time(struct client *c, uint64_t token, const struct kv_resp *resp)
+{
+	take(c, token, resp, true);
 }
 
 int client_init(struct client *c, struct node *node, uint32_t index)
@@ -48,10 +63,12 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 		.index = index,
 		.made = &node->made[id],
 		.remote = node->ranks > 1 ? o->backend : NULL,
-		.take = take_reply};
+		.take = o->interval_ns ? take_reply_over_time : take_reply};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
 	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
-	if (!c->ipc || !c->marks)
+	if (!c->ipc || !c->marks ||
+		(o->interval_ns && series_recorder_init(&c->series, o->interval_ns,
+					   series_most(o->duration_ns, o->interval_ns))))
 		return -ENOMEM;
 	stream_init(&c->stream, &node->source, &node->place, id);
 	return check_init(&c->check, &attr, &c->stream, node->rank, o->queue_depth);
@@ -69,6 +86,7 @@ void client_fini(struct client *c)
 {
 	disconnect_all(c);
 	check_fini(&c->check);
+	series_recorder_fini(&c->series);
 	free(c->marks);
 	free((void *)c->ipc);
 }
@@ -233,6 +251,7 @@ static void run_once(struct client *c, uint32_t run)
 	check_restart(&c->check, run);
 	c->now_ns = c->start_ns = clock_ns();
 	c->measured_ns = c->start_ns + o->warmup_ns;
+	series_restart(&c->series, c->measured_ns);
 	c->error = work(c, o->ops ? client_ops(c) : UINT64_MAX,
 		o->ops ? UINT64_MAX : c->measured_ns + o->duration_ns, &n);
 	check_finish(&c->check, c->error);

@@ -14,6 +14,7 @@
 #include "latrec.h"
 #include "node.h"
 #include "result.h"
+#include "series.h"
 
 /* Data of a request in flight, in addition to struct check_slot. */
 struct mark {
@@ -34,6 +35,7 @@ struct client {
 	struct checker check;
 	struct mark *marks; /* of the requests in flight, by slot of `check` */
 	struct latrec_hist latency[RESULT_LATENCIES]; /* of one run */
+	struct series_recorder series; /* of one run, with --interval */
 	uint64_t excluded, missed; /* operations, see result.h */
 	uint64_t now_ns; /* when the current replies were taken */
 	uint64_t start_ns, measured_ns; /* when the run began, and when its measurement began */

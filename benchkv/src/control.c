@@ -19,7 +19,6 @@
 #define FULL 9
 #define AGE_UNIT_NS 20000ull /* this time of waiting has the weight of one call */
 #define SPACING_NS 2000ull /* between WRITEs beyond the window */
-#define MAX_NUMBER 65536
 
 #define NUMBER(field) offsetof(struct control_spec, field)
 
@@ -39,7 +38,7 @@ static const struct form {
 	[CONTROL_LITTLE] = {"little", 0, {0}},
 };
 
-/* Reads a number from 1 to MAX_NUMBER. Returns the character after it, or NULL. */
+/* Reads a number from 1 to CONTROL_NUMBER_MAX. Returns the character after it, or NULL. */
 static const char *parse_number(const char *s, uint32_t *n_p)
 {
 	char *end;
@@ -48,7 +47,7 @@ static const char *parse_number(const char *s, uint32_t *n_p)
 	if (*s < '0' || *s > '9')
 		return NULL;
 	n = strtoul(s, &end, 10);
-	if (n < 1 || n > MAX_NUMBER)
+	if (n < 1 || n > CONTROL_NUMBER_MAX)
 		return NULL;
 	*n_p = (uint32_t)n;
 	return end;
@@ -92,7 +91,7 @@ static uint32_t clamp(double x, double low, double high)
 void control_derive(struct control_spec *spec, const struct control_times *times)
 {
 	spec->window = clamp(1.15 * times->round_trip_ns / times->write_ns, 2, 12);
-	spec->full = clamp(times->write_ns / times->message_ns, 8, MAX_NUMBER);
+	spec->full = clamp(times->write_ns / times->message_ns, 8, CONTROL_NUMBER_MAX);
 }
 
 /* Adds the limit that control_share() has set, if any. */
@@ -129,7 +128,7 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 
 void control_share(struct control_spec *spec, double under_way)
 {
-	uint32_t most = clamp(1.5 * sqrt(under_way), 5, MAX_NUMBER);
+	uint32_t most = clamp(1.5 * sqrt(under_way), 5, CONTROL_NUMBER_MAX);
 
 	if (spec->kind == CONTROL_AUTO && spec->derive && spec->window > most)
 		spec->window = most;

@@ -49,6 +49,7 @@
 #include "little.h"
 #include "note.h"
 
+#define CONTROL_NUMBER_MAX 65536 /* of the numbers of a control, which are 1 or more */
 #define CONTROL_NAME_MAX 40
 
 enum control_kind {

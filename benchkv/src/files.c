@@ -7,6 +7,7 @@
 const struct file_kind file_kinds[FILES] = {
 	[FILE_JSON] = {"--json", offsetof(struct options, json), false},
 	[FILE_HGRM] = {"--hgrm", offsetof(struct options, hgrm), false},
+	[FILE_SERIES] = {"--series", offsetof(struct options, series), false},
 	[FILE_TRACE] = {"--trace", offsetof(struct options, trace), true},
 	[FILE_DECISIONS] = {"--decisions", offsetof(struct options, decisions), true},
 };

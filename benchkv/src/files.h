@@ -12,6 +12,7 @@
 enum file {
 	FILE_JSON, /* report.h; standard output with - */
 	FILE_HGRM, /* report.h */
+	FILE_SERIES, /* report.h */
 	FILE_TRACE, /* trace.h */
 	FILE_DECISIONS, /* decision.h */
 	FILES,

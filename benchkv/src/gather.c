@@ -8,46 +8,66 @@
 
 #include "base/clock.h"
 
-#define KEY_MAX 48
+#define KEY_RESULT "result" /* with the number of a run, or LIFELINE_DAEMONS */
 #define PARTIAL_NS (700 * NSEC_PER_MSEC) /* less than a second, after which mpirun kills the job */
 
-/* The key of a run, or of LIFELINE_DAEMONS. */
-static void result_key(char key[KEY_MAX], uint32_t run)
+/* A result in transit follows its series. */
+static int pack(const struct series *s, const struct result *r, char **data_p, size_t *len_p)
 {
-	snprintf(key, KEY_MAX, "benchkv.result.%u", run);
-}
-
-/* Sends a result over the lifeline, or without one puts it for rank 0. */
-static int pass_on(struct job *j, struct lifeline *line, uint32_t run, const struct result *r)
-{
-	char key[KEY_MAX];
-	void *data;
-	size_t len;
-	int err = result_encode(r, &data, &len);
+	size_t words = series_bytes(s), len;
+	char *data;
+	void *fixed;
+	int err = result_encode(r, &fixed, &len);
 
 	if (err)
 		return err;
-	result_key(key, run);
-	err = line ? lifeline_send(line, run, data, len) : launch_put(j->l, key, data, len);
+	data = malloc(words + len);
+	if (data) {
+		series_pack(s, data);
+		memcpy(data + words, fixed, len);
+	}
+	free(fixed);
+	*data_p = data;
+	*len_p = words + len;
+	return data ? 0 : -ENOMEM;
+}
+
+/* Sends a result over the lifeline, or without one puts it for rank 0. */
+static int pass_on(struct job *j, struct lifeline *line, uint32_t run, const struct series *s,
+	const struct result *r)
+{
+	char *data;
+	size_t len;
+	int err = pack(s, r, &data, &len);
+
+	if (err)
+		return err;
+	err = line ? lifeline_send(line, run, data, len) :
+		     launch_put(j->l, KEY_RESULT, run, data, len);
 	free(data);
 	return err;
 }
 
 int gather_tell(struct job *j, struct lifeline *line)
 {
+	const struct series none = {.n = 0};
 	int err = 0;
 
 	for (uint32_t run = 0; !err && run < j->begun; run++)
-		err = pass_on(j, line, run, &j->runs[run]);
-	return err ? err : pass_on(j, line, LIFELINE_DAEMONS, &j->daemons);
+		err = pass_on(j, line, run, &j->series[run], &j->runs[run]);
+	return err ? err : pass_on(j, line, LIFELINE_DAEMONS, &none, &j->daemons);
 }
 
 /* Adds a result of a rank, a lifeline_result_fn. */
 static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data, size_t len)
 {
 	struct job *j = arg;
+	uint32_t intervals = series_most(j->o->duration_ns, j->o->interval_ns);
+	struct series s;
 	struct result r;
-	int err = result_decode(data, len, &r);
+	int64_t skip = series_unpack(data, len, intervals, &s);
+	int err = skip < 0 ? (int)skip :
+			     result_decode((const char *)data + skip, len - (size_t)skip, &r);
 
 	if (err)
 		return err;
@@ -63,7 +83,7 @@ static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data,
 		j->begun = run + 1;
 	result_add(&j->runs[run], &r);
 	result_sequel(&j->ranks[rank], &r);
-	return 0;
+	return series_add(&j->series[run], &s);
 }
 
 /* Adds the results of rank 0 itself. */
@@ -76,13 +96,10 @@ static void begin(struct job *j)
 
 static int hear_result(struct job *j, uint32_t rank, uint32_t run)
 {
-	char key[KEY_MAX];
 	void *data;
 	size_t len;
-	int err;
+	int err = launch_get(j->l, rank, KEY_RESULT, run, j->o->timeout_ns, &data, &len);
 
-	result_key(key, run);
-	err = launch_get(j->l, rank, key, j->o->timeout_ns, &data, &len);
 	if (err)
 		return err;
 	err = take_result(j, rank, run, data, len);

@@ -19,12 +19,12 @@
 #include "result.h"
 #include "stop.h"
 
-#define KEY_CSV "benchkv.csv"
+#define KEY_CSV "csv"
 /* Limits the wait for the message that a rank has died, which can come after its consequences. */
-#define NEWS_NS (500 * NSEC_PER_MSEC)
+#define NEWS_NS (2 * NSEC_PER_SEC)
 #define REPORT_NS (1500 * NSEC_PER_MSEC) /* for rank 0 to report what was measured */
 #define SLOWEST 4
-#define PATIENCE_NS (2 * NSEC_PER_SEC) /* how long other ranks let rank 0 print the error */
+#define PATIENCE_NS (NEWS_NS + 2 * NSEC_PER_SEC) /* other ranks let rank 0 print the error */
 
 /* Results of a rank besides 0 and -errno; with these its figures are complete. */
 enum {
@@ -67,13 +67,14 @@ static int run_clients(struct job *j, uint32_t run)
 }
 
 /* The result of the run that began last; its clients wait for the next one, or have ended. */
-static void take_result(struct job *j)
+static int take_result(struct job *j)
 {
-	struct result *r = &j->runs[j->measured_runs++];
+	uint32_t run = j->measured_runs++;
 	uint64_t cpu_ns = clock_cpu_ns() - j->cpu_ns;
 
-	result_of_clients(&j->node, r);
-	r->cpu_ns = cpu_ns;
+	result_of_clients(&j->node, &j->runs[run]);
+	j->runs[run].cpu_ns = cpu_ns;
+	return series_of_clients(&j->node, &j->series[run]);
 }
 
 static int measure_run(struct job *j, uint32_t run)
@@ -83,9 +84,7 @@ static int measure_run(struct job *j, uint32_t run)
 	j->begun = run + 1;
 	j->cpu_ns = clock_cpu_ns();
 	err = run_clients(j, run);
-	if (!err)
-		take_result(j);
-	return err;
+	return err ? err : take_result(j);
 }
 
 static int run_all(struct job *j)
@@ -134,6 +133,7 @@ static int print_report(struct job *j, const struct report *r)
 	static int (*const reports[])(const struct report *r, FILE *out) = {
 		[FILE_JSON] = report_json,
 		[FILE_HGRM] = report_hgrm,
+		[FILE_SERIES] = report_series,
 	};
 	int table_err = 0;
 
@@ -162,6 +162,7 @@ static int report(struct job *j, const char *partial)
 		.hosts = (const char(*)[HOST_NAME_SIZE])j->hosts,
 		.n_runs = j->begun,
 		.runs = j->runs,
+		.series = j->series,
 		.ranks = j->ranks,
 		.partial = partial,
 		.heard = j->heard};
@@ -222,7 +223,7 @@ static int write_csvs(struct job *j)
 	if (j->files[FILE_DECISIONS])
 		write_decisions(&j->node, j->files[FILE_DECISIONS]);
 	j->csv_err[FILE_DECISIONS] = close_file(j, FILE_DECISIONS);
-	return launch_put(j->l, KEY_CSV, j->csv_err, sizeof(j->csv_err));
+	return launch_put(j->l, KEY_CSV, 0, j->csv_err, sizeof(j->csv_err));
 }
 
 /* Called by rank 0 at the end. 0, or UNWRITTEN, and why names the rank of the file. */
@@ -232,8 +233,8 @@ static int judge_csvs(struct job *j)
 
 	memcpy(err, j->csv_err, sizeof(err));
 	for (uint32_t rank = 0; rank < j->node.ranks; rank++) {
-		if (rank &&
-			launch_get_struct(j->l, rank, KEY_CSV, j->o->timeout_ns, err, sizeof(err)))
+		if (rank && launch_get_struct(j->l, rank, KEY_CSV, 0, j->o->timeout_ns, err,
+				    sizeof(err)))
 			err[0] = -EPROTO;
 		for (enum file f = 0; f < FILES; f++) {
 			if (!err[f])
@@ -292,7 +293,7 @@ static void conclude_partial(struct job *j)
 	if (!j->begun)
 		return;
 	if (j->measured_runs < j->begun)
-		take_result(j);
+		(void)take_result(j); /* without memory there is no series */
 	result_of_all(&j->node, j->runs, &j->daemons);
 	if (j->node.rank) {
 		gather_tell(j, j->lifeline);
@@ -414,9 +415,10 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 			       0;
 	}
 	j->runs = calloc(j->o->runs, sizeof(*j->runs));
+	j->series = calloc(j->o->runs, sizeof(*j->series));
 	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
 	j->heard = calloc(j->node.ranks, sizeof(*j->heard));
-	if (!j->runs || !j->ranks || !j->heard)
+	if (!j->runs || !j->series || !j->ranks || !j->heard)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < j->node.ranks; i++)
 		result_init(&j->ranks[i]);
@@ -443,6 +445,9 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	topo_close(j.node.topo);
 	free(j.heard);
 	free(j.ranks);
+	for (uint32_t i = 0; j.series && i < o->runs; i++)
+		series_fini(&j.series[i]);
+	free(j.series);
 	free(j.runs);
 	free((void *)j.hosts);
 	if (!err)

@@ -259,30 +259,22 @@ const char *launch_host(const struct launch *l)
 	return l->host;
 }
 
-int launch_put(struct launch *l, const char *key, const void *data, size_t len)
+static void name_key(char text[KEY_MAX], const char *key, uint32_t number)
+{
+	snprintf(text, KEY_MAX, "benchkv.%s.%u", key, number);
+}
+
+int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len)
 {
 	pmix_value_t value = {.type = PMIX_BYTE_OBJECT};
+	char text[KEY_MAX];
 
 	if (l->alone)
 		return 0;
 	value.data.bo.bytes = (char *)(uintptr_t)data; /* PMIx_Put() copies it */
 	value.data.bo.size = len;
-	return PMIx_Put(PMIX_GLOBAL, key, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
-}
-
-/* A rank puts this key before it waits in a fence, so that others can tell who is missing. */
-static void arrival_key(const struct launch *l, char key[KEY_MAX])
-{
-	snprintf(key, KEY_MAX, "benchkv.fence.%u", l->fences);
-}
-
-static int tell_arrival(struct launch *l)
-{
-	char key[KEY_MAX];
-
-	l->fences++;
-	arrival_key(l, key);
-	return launch_put(l, key, "", 1);
+	name_key(text, key, number);
+	return PMIx_Put(PMIX_GLOBAL, text, &value) == PMIX_SUCCESS ? 0 : -EPROTO;
 }
 
 int launch_fence(struct launch *l, uint64_t timeout_ns)
@@ -294,7 +286,8 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 
 	if (l->alone)
 		return stop_requested() ? -EINTR : 0;
-	if (tell_arrival(l) || PMIx_Commit() != PMIX_SUCCESS)
+	/* Before a rank waits it puts this key, so that others can tell who is missing. */
+	if (launch_put(l, "fence", ++l->fences, "", 1) || PMIx_Commit() != PMIX_SUCCESS)
 		return -EPROTO;
 	r = request_new();
 	if (!r)
@@ -317,13 +310,12 @@ int launch_fence(struct launch *l, uint64_t timeout_ns)
 static void list_absent(struct launch *l, char *list, size_t size)
 {
 	uint32_t absent[ABSENT_NAMED], n = 0;
-	char key[KEY_MAX];
 	size_t at = 0, len;
 	void *data;
 
-	arrival_key(l, key);
 	for (uint32_t rank = 0; rank < l->size && n < ABSENT_NAMED && !stop_requested(); rank++) {
-		if (rank != l->rank && launch_get(l, rank, key, ABSENT_NS, &data, &len))
+		if (rank != l->rank &&
+			launch_get(l, rank, "fence", l->fences, ABSENT_NS, &data, &len))
 			absent[n++] = rank;
 		else if (rank != l->rank)
 			free(data);
@@ -374,8 +366,8 @@ int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
 	return err;
 }
 
-int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
-	size_t *len_p)
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number,
+	uint64_t timeout_ns, void **data_p, size_t *len_p)
 {
 	struct request *r = request_new();
 	pmix_proc_t who;
@@ -384,7 +376,7 @@ int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeou
 	if (!r)
 		return -ENOMEM;
 	PMIX_PROC_LOAD(&who, l->me.nspace, rank);
-	snprintf(r->key, sizeof(r->key), "%s", key);
+	name_key(r->key, key, number);
 	if (l->alone || PMIx_Get_nb(&who, r->key, NULL, 0, on_value, r) != PMIX_SUCCESS) {
 		request_free(r);
 		return -EPROTO;

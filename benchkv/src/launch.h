@@ -5,9 +5,9 @@
  * job is only this process.
  *
  *	launch_init(&l);
- *	launch_put(l, "address", mine, len);
+ *	launch_put(l, "address", 0, mine, len);
  *	launch_fence(l, timeout_ns);			now every rank has published its data
- *	launch_get(l, 3, "address", timeout_ns, &theirs, &len);
+ *	launch_get(l, 3, "address", 0, timeout_ns, &theirs, &len);
  *	launch_fini(l);
  *
  * Only one thread may use it. Functions return 0 or -errno: -ETIMEDOUT: a rank has not arrived in
@@ -43,8 +43,11 @@ const char *launch_job(const struct launch *l);
 /* The launcher's name of this node, which may differ from the node's own host name. */
 const char *launch_host(const struct launch *l);
 
-/* Publishes data under a key, at most once per key. Other ranks can get it after the next fence. */
-int launch_put(struct launch *l, const char *key, const void *data, size_t len);
+/*
+ * Publishes data under a key, which is a name with a number, at most once per key. Other ranks can
+ * get it after the next fence.
+ */
+int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len);
 
 /*
  * Waits for all ranks. After it every rank can get the data that was put before. The fence always
@@ -60,16 +63,16 @@ void launch_watch(struct launch *l, launch_watch_fn *fn, void *arg);
 int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size);
 
 /* Gets the data that @rank has published. The caller must free *data_p. */
-int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
-	size_t *len_p);
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number,
+	uint64_t timeout_ns, void **data_p, size_t *len_p);
 
 /* Copies data of a known size that @rank has published. -EPROTO: the data has another size. */
 static inline int launch_get_struct(struct launch *l, uint32_t rank, const char *key,
-	uint64_t timeout_ns, void *to, size_t size)
+	uint32_t number, uint64_t timeout_ns, void *to, size_t size)
 {
 	void *data;
 	size_t len;
-	int err = launch_get(l, rank, key, timeout_ns, &data, &len);
+	int err = launch_get(l, rank, key, number, timeout_ns, &data, &len);
 
 	if (err)
 		return err;

@@ -7,7 +7,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +18,14 @@
 #include "base/tcp.h"
 #include "stop.h"
 
-#define KEY_ADDRESS "benchkv.lifeline"
+#define KEY_ADDRESS "lifeline"
 #define MAGIC 0x62656e63686c6c31ull
 #define ADDRESSES 8
 #define CONNECT_NS (300 * NSEC_PER_MSEC) /* for each address */
 #define GREETING_NS (10 * NSEC_PER_SEC) /* time limit for a connection to send the secret */
 #define SEND_NS (500 * NSEC_PER_MSEC) /* for a message, to a peer that may hang */
 #define TAKE 64 /* most connections that are accepted at a time */
-#define RESULT_MAX (8u << 20) /* bytes */
-#define KEEP_IDLE_S 5
-#define KEEP_COUNT 3
+#define RESULT_MAX (64u << 20) /* bytes */
 
 /* Where rank 0 listens; text, as for getaddrinfo(3). */
 struct address {
@@ -87,13 +84,6 @@ struct visitor {
 	size_t done;
 };
 
-static struct tcp_guest *open_visitor(void *arg)
-{
-	struct visitor *v = calloc(1, sizeof(*v));
-
-	return v ? &v->guest : NULL;
-}
-
 static bool greets(const struct lifeline *line, const struct greeting *g)
 {
 	return g->magic == MAGIC && !memcmp(g->secret, line->address.secret, sizeof(g->secret)) &&
@@ -107,11 +97,6 @@ static int step_visitor(void *arg, struct tcp_guest *g)
 
 	g->events = POLLIN;
 	return err ? err : greets(arg, &v->said) ? 0 : -EBADMSG;
-}
-
-static void close_visitor(void *arg, struct tcp_guest *g)
-{
-	free(g);
 }
 
 /* ---- messages ---- */
@@ -139,23 +124,13 @@ static void hang_up(struct peer *p)
 	p->result = NULL;
 }
 
-static void keep_alive(int fd)
-{
-	const int on = 1, idle = KEEP_IDLE_S, count = KEEP_COUNT;
-
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof(idle));
-	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof(count));
-}
-
 static void welcome(struct lifeline *line, struct tcp_guest *g)
 {
 	struct visitor *v = (struct visitor *)g;
 	struct peer *p = &line->peers[v->said.rank];
 
 	*p = (struct peer){.fd = g->fd, .up = true};
-	keep_alive(p->fd);
+	tcp_keep_alive(p->fd);
 	if (say(p, WELCOME, 0, NULL, 0))
 		hang_up(p);
 	free(v);
@@ -188,7 +163,7 @@ static int greet(struct lifeline *line, const char *host)
 		p->fd = -1;
 		return err;
 	}
-	keep_alive(p->fd);
+	tcp_keep_alive(p->fd);
 	p->done = 0;
 	memcpy(hello.secret, line->address.secret, sizeof(hello.secret));
 	err = tcp_put(p->fd, &hello, sizeof(hello), at_once());
@@ -451,13 +426,12 @@ static int begin_to_listen(struct lifeline *line)
 			"benchkv: no TCP port (%s): that a rank has died is noticed after --timeout only\n",
 			strerror(-err));
 	}
-	line->crowd = (struct tcp_crowd){.open = open_visitor,
+	line->crowd = (struct tcp_crowd){.size = sizeof(struct visitor),
 		.step = step_visitor,
-		.close = close_visitor,
 		.arg = line,
 		.most = line->n_peers + TAKE,
 		.patience_ns = GREETING_NS};
-	return launch_put(line->l, KEY_ADDRESS, &line->address, sizeof(line->address));
+	return launch_put(line->l, KEY_ADDRESS, 0, &line->address, sizeof(line->address));
 }
 
 int lifeline_open(struct launch *l, struct lifeline **line_p)
@@ -491,7 +465,7 @@ void lifeline_connect(struct lifeline *line)
 {
 	if (!line || !launch_rank(line->l))
 		return;
-	if (launch_get_struct(line->l, 0, KEY_ADDRESS, NSEC_PER_SEC, &line->address,
+	if (launch_get_struct(line->l, 0, KEY_ADDRESS, 0, NSEC_PER_SEC, &line->address,
 		    sizeof(line->address)) ||
 		line->address.magic != MAGIC || line->address.n > ADDRESSES)
 		line->address.n = 0;
@@ -518,7 +492,7 @@ void lifeline_close(struct lifeline *line)
 		return;
 	for (uint32_t i = 0; line->peers && i < line->n_peers; i++)
 		hang_up(&line->peers[i]);
-	if (line->crowd.open)
+	if (line->crowd.step)
 		tcp_crowd_fini(&line->crowd);
 	if (line->listener >= 0)
 		close(line->listener);

@@ -5,6 +5,7 @@
 
 #include "base/output.h"
 #include "base/underhca.h"
+#include "compare.h"
 #include "hca.h"
 #include "measure.h"
 #include "job.h"
@@ -13,7 +14,7 @@
 #include "stop.h"
 
 #define WHY_MAX 400
-#define PATIENCE_S 2 /* of ranks that leave a complaint to rank 0 */
+#define PATIENCE_S 10 /* of ranks that leave a complaint to rank 0 */
 
 /*
  * A standard stream that is closed would be the first file that is opened. It gets a
@@ -52,7 +53,7 @@ static int find_device(const struct options *o, char **argv, char name[HCA_NAME_
 {
 	int err = hca_find(o->device, name, why, size);
 
-	if (!err || o->device || (!o->measure && launch_environment_rank() < 0))
+	if (!err || o->device || (o->does == COMMAND_RUN && launch_environment_rank() < 0))
 		return err;
 	if (launch_environment_rank() <= 0)
 		fprintf(stderr, "benchkv: no mlx5 device: running under the software HCA\n");
@@ -73,10 +74,14 @@ int main(int argc, char **argv)
 		return complain(why);
 	if (err)
 		return output_end("benchkv", JOB_OK);
+	if (o.does == COMMAND_COMPARE)
+		return compare_command(&o);
+	if (o.does == COMMAND_PAIR)
+		return pair_command(&o);
 	err = find_device(&o, argv, device, why, sizeof(why));
 	if (err && o.device)
 		return complain(why);
-	if (o.measure)
+	if (o.does == COMMAND_MEASURE)
 		return err ? complain(why) : measure_command(&o, device);
 	stop_catch_signals();
 	if (launch_init(&l)) {

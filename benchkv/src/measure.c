@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/output.h"
 #include "copyrpc.h"
 #include "job.h"
 #include "machine.h"
@@ -159,20 +160,6 @@ int measure(const char *device, uint64_t ns, struct control_times *m_p, char *wh
 	return err;
 }
 
-/* Checks that the file can be written; a file that exists is left as it is. */
-static bool can_write(const char *file)
-{
-	FILE *f = fopen(file, "ae");
-
-	if (!f) {
-		fprintf(stderr, "benchkv: --machine %s: %s: give a file that can be written\n",
-			file, strerror(errno));
-		return false;
-	}
-	fclose(f);
-	return true;
-}
-
 int measure_command(const struct options *o, const char *device)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
@@ -181,7 +168,7 @@ int measure_command(const struct options *o, const char *device)
 	struct machine machine;
 	int err;
 
-	if (o->machine && !can_write(o->machine))
+	if (o->machine && !output_try("benchkv", "--machine", o->machine))
 		return JOB_USAGE;
 	err = measure(device, COMMAND_NS, &m, why, sizeof(why));
 	if (!err)

@@ -6,40 +6,18 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "hello.h"
 #include "job.h"
 #include "machine.h"
 
-#define HELLO_MAGIC 0x62656e63686b7608ull
-#define KEY_HELLO "benchkv.hello"
+#define KEY_HELLO "hello"
 #define MEASURE_NS (15 * NSEC_PER_MSEC) /* for each of three figures, at the start */
-
-/* The figures from which K and B of auto are derived. */
-enum basis {
-	BY_DEFAULT,
-	NOT_MEASURED,
-	FROM_FILE,
-	MEASURED,
-	BASES,
-};
 
 static const char *const bases[BASES] = {
 	[BY_DEFAULT] = "the defaults; one rank sends nothing",
 	[NOT_MEASURED] = "the defaults; a dry run does not measure as a run does",
 	[FROM_FILE] = "from the machine file",
 	[MEASURED] = "measured by rank 0",
-};
-
-/* The first message of each rank to the others. */
-struct hello {
-	uint64_t magic; /* the program, and its version */
-	uint64_t options; /* options_digest() */
-	uint64_t cores; /* topo_cores_id() */
-	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
-	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
-	uint64_t window, full; /* K and B of auto, by rank 0, */
-	uint64_t basis; /* and what they are derived from */
-	struct control_times times;
-	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
 int job_cannot_write(struct job *j, const char *what, const char *file, int err)
@@ -95,21 +73,20 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 {
 	struct hello theirs;
-	int err =
-		launch_get_struct(j->l, rank, KEY_HELLO, j->o->timeout_ns, &theirs, sizeof(theirs));
+	int err = launch_get_struct(j->l, rank, KEY_HELLO, 0, j->o->timeout_ns, &theirs,
+		sizeof(theirs));
 
-	if (!err && theirs.magic != mine->magic)
+	if (!err && !hello_valid(&theirs))
 		err = -EPROTO;
 	if (err) {
 		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
 		return err;
 	}
-	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE - 1);
-	if (!rank) {
+	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE);
+	if (!rank && j->node.control.derive) {
 		j->node.control.window = (uint32_t)theirs.window;
 		j->node.control.full = (uint32_t)theirs.full;
-		j->node.origin = (struct control_origin){
-			.source = bases[theirs.basis < BASES ? theirs.basis : BY_DEFAULT],
+		j->node.origin = (struct control_origin){.source = bases[theirs.basis],
 			.times = theirs.times,
 			.under_way = j->node.origin.under_way};
 	}
@@ -189,8 +166,10 @@ static int derive_control(struct job *j, const char *device, struct hello *mine)
 		err = derive_from_device(j, mine, device);
 	}
 	control_share(spec, calls_under_way(j->o));
-	mine->window = spec->window;
-	mine->full = spec->full;
+	if (spec->window && spec->full) {
+		mine->window = spec->window;
+		mine->full = spec->full;
+	}
 	return err;
 }
 
@@ -205,6 +184,8 @@ int job_meet(struct job *j, const char *device)
 {
 	struct hello mine = {.magic = HELLO_MAGIC,
 		.options = options_digest(j->o),
+		.window = 1, /* so of a control that has no K and B */
+		.full = 1,
 		.cores = topo_cores_id(j->node.topo)};
 	int err;
 
@@ -222,7 +203,7 @@ int job_meet(struct job *j, const char *device)
 		j->node.origin.source = bases[BY_DEFAULT];
 		return judge(j, &mine, &mine, 0);
 	}
-	err = launch_put(j->l, KEY_HELLO, &mine, sizeof(mine));
+	err = launch_put(j->l, KEY_HELLO, 0, &mine, sizeof(mine));
 	if (!err)
 		err = lifeline_open(j->l, &j->lifeline);
 	if (!err)

@@ -32,6 +32,7 @@ struct job {
 	uint32_t begun, measured_runs; /* number of runs that have begun; with results in `runs` */
 	uint64_t cpu_ns; /* clock_cpu_ns() when the last of them began */
 	struct result *runs; /* of this rank; later, at rank 0, of all ranks */
+	struct series *series; /* with --interval, as `runs` */
 	struct result daemons; /* of this rank; later, at rank 0, of all ranks */
 	bool *heard; /* rank 0 only: the ranks whose results have arrived */
 	struct result *ranks; /* rank 0 only: of all runs */

@@ -69,29 +69,48 @@ static double of_key(const struct odds *o, double share, bool is_followed)
 static double group_end(const struct odds *o, double first)
 {
 	double end = first < SINGLE ? first + 1 : ceil(first * GROWTH);
+	double hot = (double)workload_hot(o->load);
 
 	if (first <= (double)o->keys && end > (double)o->keys + 1)
 		end = (double)o->keys + 1;
+	if (o->load->keys == KEYS_HOTSPOT && first <= hot && end > hot + 1)
+		end = hot + 1;
 	return fmin(end, (double)o->load->key_range + 1);
 }
 
-/* The average over the keys. Uniform keys have theta 0. */
+/* The weight of a key in a group: uniform keys have theta 0. */
+static double weight(const struct odds *o, double first, double end)
+{
+	const struct workload *w = o->load;
+	double hot = (double)workload_hot(w), cold = (double)w->key_range - hot;
+
+	if (w->keys != KEYS_HOTSPOT)
+		return pow((first + end - 1) / 2, -w->zipf_theta);
+	return first <= hot ? (cold > 0 ? w->hot_ops : 1) / hot : (1 - w->hot_ops) / cold;
+}
+
+/* The average over the keys. */
 static double of_keys(const struct odds *o)
 {
 	double sum = 0, weights = 0, end;
 
 	for (double first = 1; first <= (double)o->load->key_range; first = end) {
 		end = group_end(o, first);
-		weights += (end - first) * pow((first + end - 1) / 2, -o->load->zipf_theta);
+		weights += (end - first) * weight(o, first, end);
 	}
 	for (double first = 1; first <= (double)o->load->key_range; first = end) {
 		double share;
 
 		end = group_end(o, first);
-		share = pow((first + end - 1) / 2, -o->load->zipf_theta) / weights;
+		share = weight(o, first, end) / weights;
 		sum += (end - first) * share * of_key(o, share, first <= (double)o->keys);
 	}
 	return sum;
+}
+
+bool odds_known(const struct workload *load)
+{
+	return load->keys == KEYS_DRAWN || load->keys == KEYS_HOTSPOT;
 }
 
 double odds_one(const struct odds *o)

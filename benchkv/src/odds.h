@@ -36,6 +36,7 @@
 #ifndef BENCHKV_ODDS_H
 #define BENCHKV_ODDS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "workload.h"
@@ -48,6 +49,9 @@ struct odds {
 	uint64_t keys; /* that are followed, by number */
 	uint64_t window; /* operations of each client that the audit covers */
 };
+
+/* True: the operations on a key of this workload are independent. */
+bool odds_known(const struct workload *load);
 
 /* The probability that one lost put is found; 0 if there are no puts. */
 double odds_one(const struct odds *o);

@@ -2,6 +2,7 @@
 #include "options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,32 +11,101 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "backend.h"
+#include "series.h"
 
 /* The commands that take an option. */
 #define RUN 1u /* any backend */
 #define COPYRPC 2u /* one with endpoints of copyrpc */
 #define DAEMONS 4u /* one whose daemons own the endpoints */
-#define MEASURE 8u /* the command */
+#define MEASURE 8u
+#define COMPARE 16u
+#define PAIR 32u
 
 #define USAGE_MAX 1500
+#define SIDES 2 /* operands of compare and run-pair */
+#define STATUS_OF_COMPARISON                                                                         \
+	"Status: 0 B is not worse by more than the tolerance, or there are too few pairs; 3 it is\n" \
+	"worse; 1 an error; 2 a bad command line or file.\n"
 
 #define CONTROLS                                                                                            \
 	"none, budget:N, threshold:T,N, adaptive-budget, hold:US, adaptive-hold, little, auto or auto:K,B " \
 	"(numbers 1 to 65536)"
 
-static int read_distribution(const struct arg *a, void *theta_p)
+#define YCSB_THETA 0.99 /* the exponent of YCSB's zipfian and latest */
+
+/* Reads the numbers behind "name:", with a comma between. Returns true if there are just so many. */
+static bool read_numbers(const struct arg *a, const char *name, double low, double high, double *x,
+	int n)
 {
+	size_t len = strlen(name);
+	char copy[64], *save = NULL;
 	struct arg number = *a;
 
-	number.value += 5;
+	if (strncmp(a->value, name, len) != 0 || a->value[len] != ':' ||
+		strlen(a->value) >= sizeof(copy))
+		return false;
+	strcpy(copy, a->value + len + 1);
 	number.size = 0;
-	if (!strncmp(a->value, "zipf:", 5) && !arg_real(&number, 1e-6, 10, theta_p))
-		return 0;
-	if (strcmp(a->value, "uniform") != 0)
-		return arg_bad(a,
-			"uniform, or zipf: and a number above 0, at most 10, as zipf:0.99");
-	*(double *)theta_p = 0;
+	number.value = strtok_r(copy, ",", &save);
+	for (int i = 0; i < n; i++, number.value = strtok_r(NULL, ",", &save)) {
+		if (!number.value || arg_real(&number, low, high, &x[i]))
+			return false;
+	}
+	return !number.value;
+}
+
+static int read_distribution(const struct arg *a, void *load_p)
+{
+	struct workload *w = load_p;
+	double x[2] = {0};
+	enum keys keys = KEYS_DRAWN;
+
+	if (read_numbers(a, "hotspot", 0, 1, x, 2)) {
+		w->hot_keys = x[0];
+		w->hot_ops = x[1];
+		x[0] = 0;
+		keys = KEYS_HOTSPOT;
+	} else if (!strcmp(a->value, "latest")) {
+		x[0] = YCSB_THETA;
+		keys = KEYS_LATEST;
+	} else if (read_numbers(a, "latest", 1e-6, 10, x, 1)) {
+		keys = KEYS_LATEST;
+	} else if (!strcmp(a->value, "sequential")) {
+		keys = KEYS_SEQUENTIAL;
+	} else if (strcmp(a->value, "uniform") != 0 && !read_numbers(a, "zipf", 1e-6, 10, x, 1)) {
+		return arg_bad(a, "uniform, zipf:THETA, hotspot:KEYS,OPS (two shares), latest or "
+				  "latest:THETA, or sequential (THETA above 0, at most 10)");
+	}
+	w->zipf_theta = x[0];
+	w->keys = keys;
 	return 0;
+}
+
+/* The workloads of YCSB. */
+static int read_workload(const struct arg *a, void *load_p)
+{
+	static const struct {
+		const char *name;
+		double read_ratio;
+		enum keys keys;
+	} ycsb[] = {{"ycsb-a", 0.5, KEYS_DRAWN}, {"ycsb-b", 0.95, KEYS_DRAWN},
+		{"ycsb-c", 1, KEYS_DRAWN}, {"ycsb-d", 0.95, KEYS_LATEST}};
+	struct workload *w = load_p;
+
+	for (size_t i = 0; i < ARRAY_SIZE(ycsb); i++) {
+		if (strcmp(a->value, ycsb[i].name) != 0)
+			continue;
+		w->read_ratio = ycsb[i].read_ratio;
+		w->keys = ycsb[i].keys;
+		w->zipf_theta = YCSB_THETA;
+		return 0;
+	}
+	return arg_bad(a,
+		!strcmp(a->value, "ycsb-e") ?
+			"ycsb-a, -b, -c or -d: e scans, which a hash store cannot" :
+		!strcmp(a->value, "ycsb-f") ?
+			"ycsb-a, -b, -c or -d: f modifies what it reads, which no request does" :
+			"ycsb-a, ycsb-b, ycsb-c or ycsb-d");
 }
 
 static int read_control(const struct arg *a, void *control_p)
@@ -74,14 +144,18 @@ static const struct arg_row rows[] = {
 		.def = "1048576", .sets = RUN, .help = "keys 0 to N-1"},
 	{"read-ratio", 0, "R", ARG_REAL, AT(load.read_ratio), .high = 1, .def = "0.5", .sets = RUN,
 		.help = "share of gets"},
-	{"distribution", 0, "D", ARG_CALL, AT(load.zipf_theta), .read = read_distribution,
-		.def = "uniform", .sets = RUN,
-		.help = "uniform, or zipf:THETA with THETA above 0, at most 10"},
+	{"distribution", 0, "D", ARG_CALL, AT(load), .read = read_distribution, .def = "uniform",
+		.sets = RUN,
+		.help = "uniform, zipf:THETA, hotspot:KEYS,OPS (a share of the keys gets a share of the "
+			"operations), latest[:THETA] (zipf of the last puts), sequential"},
+	{"workload", 0, "W", ARG_CALL, AT(load), .read = read_workload, .sets = RUN,
+		.not_with = "distribution read-ratio",
+		.help = "instead of these two: ycsb-a, ycsb-b, ycsb-c or ycsb-d"},
 	{"preload", 0, NULL, ARG_WORD, AT(preload), .words = no_yes, .def = "yes", .sets = RUN,
 		.help = "store every key before the first run"},
 	{"seed", 0, "N", ARG_WHOLE, AT(load.seed), .max = INT64_MAX, .def = "1", .sets = RUN,
 		.help = "seed of the operation streams"},
-	{.help = "Network"},
+	{.help = "Network", .sets = RUN | MEASURE},
 	{"device", 0, "NAME", ARG_TEXT, AT(device), .none = "auto",
 		.give = "auto or the name of a device", .sets = RUN | MEASURE,
 		.help = "mlx5 device; auto: the first one, else a software HCA"},
@@ -112,6 +186,15 @@ static const struct arg_row rows[] = {
 		.help = "writes every millisecond what the daemons with endpoints do, to FILE.RANK"},
 	{"decisions", 0, "FILE", ARG_TEXT, AT(decisions), RANK_FILE, .sets = DAEMONS,
 		.help = "writes what the control decided, and why, as CSV to FILE.RANK"},
+	{.help = "Comparison", .sets = COMPARE | PAIR},
+	{"tolerance", 0, "R", ARG_REAL, AT(tolerance), .high = 1, .def = "0.05",
+		.sets = COMPARE | PAIR,
+		.help = "difference that is accepted, as a share; status 3 if B is worse by more"},
+	{"pairs", 0, "N", ARG_WHOLE, AT(pairs), .min = 1, .max = 10000, .def = "10", .sets = PAIR,
+		.help = "times that each command is run"},
+	{"save", 0, "PREFIX", ARG_TEXT, AT(save), .give = "the beginning of two names of files",
+		.sets = PAIR,
+		.help = "writes the reports to the new files PREFIX.A.json and PREFIX.B.json"},
 	{.help = "Other", .sets = RUN},
 	{"pin", 0, NULL, ARG_WORD, AT(pin), .words = no_yes, .def = "yes", .sets = RUN,
 		.help = "a core per thread, when there are enough"},
@@ -122,19 +205,44 @@ static const struct arg_row rows[] = {
 	{"hgrm", 0, "FILE", ARG_TEXT, AT(hgrm), .sets = RUN,
 		.help = "rank 0 writes percentiles of the latency in microseconds, as HdrHistogram "
 			"does"},
-	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = RUN,
-		.help = "rank 0 writes one JSON object; - is standard output"},
+	{"interval", 0, "S", ARG_TIME, AT(interval_ns), .low = .001, .high = 86400,
+		.unit = NSEC_PER_SEC, .sets = RUN,
+		.help = "throughput and latency for every S seconds of a run, in the report"},
+	{"series", 0, "FILE", ARG_TEXT, AT(series), .with = "interval", .sets = RUN,
+		.help = "rank 0 writes them, as CSV if the name ends with .csv, else a JSON object "
+			"a line"},
+	{"json", 0, "FILE", ARG_TEXT, AT(json), .sets = RUN | COMPARE | PAIR,
+		.help = "one JSON object of the job, by rank 0, or of the comparison; - is "
+			"standard output"},
 	{"dry-run", 0, NULL, ARG_FLAG, AT(dry_run), .sets = RUN,
 		.help = "print what would run where, and stop"},
 	{"help", .kind = ARG_HELP},
 	{"version", .kind = ARG_VERSION},
 };
 
-static const char usage_measure[] =
-	"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
-	"Measures, in half a second, what the device and this machine need: the round trip of a lone\n"
-	"call, the time per WRITE, and the CPU time per message, and which K and B the control auto\n"
-	"derives from them.\n";
+static const struct command_line {
+	const char *name;
+	enum command does;
+	unsigned set;
+	int sides;
+	const char *brief, *usage;
+} commands[] = {
+	{"measure", COMMAND_MEASURE, MEASURE, 0, "what the machine needs",
+		"Usage: benchkv measure [--device NAME] [--machine FILE]\n"
+		"Measures, in half a second, what the device and this machine need: the round trip of a "
+		"lone\n"
+		"call, the time per WRITE, and the CPU time per message, and which K and B the control "
+		"auto\n"
+		"derives from them.\n"},
+	{"compare", COMMAND_COMPARE, COMPARE, SIDES, "two settings by their reports",
+		"Usage: benchkv compare [--tolerance R] A.json B.json\n"
+		"Compares the jobs of two files that --json or run-pair has written.\n"},
+	{"run-pair", COMMAND_PAIR, PAIR, SIDES, "runs two settings in turn and compares them",
+		"Usage: benchkv run-pair [OPTION]... 'COMMAND A' 'COMMAND B'\n"
+		"Runs two command lines of benchkv in turn, with --json - added to each, and compares "
+		"them:\n"
+		"  benchkv run-pair 'mpirun -np 2 benchkv direct' 'mpirun -np 2 benchkv meta'\n"},
+};
 
 static const char usage_all[] =
 	"Usage: benchkv [BACKEND] [OPTION]...\n"
@@ -145,9 +253,6 @@ static const char usage_all[] =
 	"\n"
 	"Backends: the way of a request to another rank (benchkv BACKEND --help: its options)\n";
 
-static const char usage_commands[] =
-	"or a command: measure  what the machine needs (benchkv measure --help)\n";
-
 static void describe_all(char *text, size_t size)
 {
 	size_t n = (size_t)snprintf(text, size, "%s", usage_all);
@@ -155,29 +260,60 @@ static void describe_all(char *text, size_t size)
 	for (const struct backend *const *b = backends; *b && n < size; b++)
 		n += (size_t)snprintf(text + n, size - n, "  %-20s %s\n", (*b)->name, (*b)->brief);
 	if (n < size)
-		snprintf(text + n, size - n, "%s", usage_commands);
+		n += (size_t)snprintf(text + n, size - n,
+			"or a command (benchkv COMMAND --help: its options)\n");
+	for (size_t i = 0; i < ARRAY_SIZE(commands) && n < size; i++)
+		n += (size_t)snprintf(text + n, size - n, "  %-20s %s\n", commands[i].name,
+			commands[i].brief);
+}
+
+static const struct command_line *find_command(const char *word)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (!strcmp(word, commands[i].name))
+			return &commands[i];
+	}
+	return NULL;
 }
 
 /* The command line is for this word, a backend or a command. usage[] gets its description. */
 static bool set_command(struct args *args, const char *word, struct options *o,
 	char usage[USAGE_MAX])
 {
+	const struct command_line *c = find_command(word);
 	const struct backend *b = backend_find(word);
 
-	o->measure = !strcmp(word, "measure");
-	if (!o->measure && !b)
+	if (!c && !b)
 		return false;
 	args->command = word;
 	args->usage = usage;
-	if (o->measure) {
-		args->set = MEASURE;
-		snprintf(usage, USAGE_MAX, "%s", usage_measure);
+	if (c) {
+		o->does = c->does;
+		args->set = c->set;
+		args->operands = c->sides;
+		if (c->sides)
+			args->tail = STATUS_OF_COMPARISON;
+		snprintf(usage, USAGE_MAX, "%s", c->usage);
 		return true;
 	}
 	o->backend = b;
 	args->set = RUN | (b->copyrpc ? COPYRPC : 0) | (b->owned ? DAEMONS : 0);
 	snprintf(usage, USAGE_MAX, "Usage: benchkv %s [OPTION]...\n%s", b->name, b->about);
 	return true;
+}
+
+/* Takes the operands behind the command. */
+static int take_sides(const struct args *args, int n, char **operands, struct options *o)
+{
+	const struct command_line *c = find_command(args->command);
+
+	if (!c || n == c->sides) {
+		for (int i = 0; c && i < n; i++)
+			o->sides[i] = operands[i];
+		return 0;
+	}
+	return args_fail(args, "%s needs %d operands, not %d: see benchkv %s --help", c->name,
+		c->sides, n, c->name);
 }
 
 static int refuse_backend(const struct args *args, const char *word)
@@ -188,7 +324,9 @@ static int refuse_backend(const struct args *args, const char *word)
 		strncat(names, names[0] ? ", " : "", sizeof(names) - strlen(names) - 1);
 		strncat(names, (*b)->name, sizeof(names) - strlen(names) - 1);
 	}
-	return args_fail(args, "unknown backend '%.60s': give one of: %s%s, or the command measure",
+	return args_fail(args,
+		"unknown backend '%.60s': give one of: %s%s, or a command: "
+		"measure, compare, run-pair",
 		word, names, backends_lacking);
 }
 
@@ -198,8 +336,11 @@ static int check_together(const struct args *args, struct options *o)
 		return args_fail(args, "--ops and --warmup exclude each other: give one");
 	if (o->ops)
 		o->duration_ns = 0;
-	if (o->measure)
+	if (!o->backend)
 		return 0;
+	if (o->interval_ns && o->duration_ns / SERIES_MAX > o->interval_ns)
+		return args_fail(args, "--interval makes more than %u intervals: give %g or more",
+			SERIES_MAX, ceil((double)o->duration_ns / SERIES_MAX / 1e6) / 1e3);
 	if (!o->backend->owned) {
 		o->net_daemons = o->daemons;
 		return control_parse("none", &o->control);
@@ -247,6 +388,8 @@ static int parse_line(int argc, char **argv, struct options *o, char *why, size_
 	if (!set_command(&args, first < argc ? argv[first] : backends[0]->name, o, usage))
 		return refuse_backend(&args, argv[first]);
 	err = args_fit(&args);
+	if (!err)
+		err = take_sides(&args, argc - first - 1, argv + first + 1, o);
 	return err ? err : check_together(&args, o);
 }
 
@@ -287,11 +430,15 @@ uint64_t options_digest(const struct options *o)
 		o->ops,
 		o->runs,
 		o->warmup_ns,
+		o->interval_ns,
 		real_bits(o->rate),
 		o->stagger_ns,
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
+		o->load.keys,
 		real_bits(o->load.zipf_theta),
+		real_bits(o->load.hot_keys),
+		real_bits(o->load.hot_ops),
 		o->load.seed,
 		o->preload,
 		o->ring_size,

@@ -15,9 +15,20 @@
 
 struct backend;
 
+enum command {
+	COMMAND_RUN, /* a job with a backend */
+	COMMAND_MEASURE,
+	COMMAND_COMPARE,
+	COMMAND_PAIR,
+};
+
 struct options {
-	bool measure; /* the command `measure`, and no backend */
-	const struct backend *backend;
+	enum command does;
+	const char *sides[2]; /* compare: files; run-pair: commands */
+	double tolerance; /* of compare and run-pair */
+	uint32_t pairs;
+	const char *save; /* prefix of the files in which run-pair leaves its reports; NULL: none */
+	const struct backend *backend; /* NULL: the command has none */
 	uint32_t daemons, clients, queue_depth;
 	uint32_t net_daemons; /* number that own endpoints; r mod net_daemons does for rank r */
 	uint64_t duration_ns; /* of a run; 0: by ops */
@@ -35,6 +46,8 @@ struct options {
 	const char *trace, *decisions; /* files; NULL: none */
 	const char *json; /* NULL: none; "-": standard output */
 	const char *hgrm; /* NULL: none */
+	uint64_t interval_ns; /* of throughput and latency over time; 0: not wanted */
+	const char *series; /* file for them; NULL: none */
 	uint64_t timeout_ns;
 	bool pin;
 	bool wait_event; /* idle daemons sleep on descriptors */

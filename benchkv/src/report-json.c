@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "backend.h"
+#include "odds.h"
 #include "report.h"
 
 static json_t *json_u64(uint64_t n)
@@ -169,22 +170,76 @@ static json_t *json_ways(const struct result_ways *w)
 		COUNT(w, relay));
 }
 
-static json_t *json_net(const struct copyrpc_stats *s)
+/* @ops: of all runs and the audit, like the counters. */
+static json_t *json_net(const struct copyrpc_stats *s, uint64_t ops)
 {
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", COUNT(s, calls),
-		COUNT(s, replies), COUNT(s, batches), COUNT(s, bytes), COUNT(s, wqes),
-		COUNT(s, doorbells), COUNT(s, credit_only), COUNT(s, reads), COUNT(s, ring_stalls),
-		COUNT(s, credit_stalls), COUNT(s, sq_stalls));
+	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"doorbells_per_op", report_ratio(s->doorbells, ops), "bytes_per_op",
+		report_ratio(s->bytes, ops), COUNT(s, calls), COUNT(s, replies), COUNT(s, batches),
+		COUNT(s, bytes), COUNT(s, wqes), COUNT(s, doorbells), COUNT(s, credit_only),
+		COUNT(s, reads), COUNT(s, ring_stalls), COUNT(s, credit_stalls),
+		COUNT(s, sq_stalls));
+}
+
+static json_t *json_interval(const struct interval *i)
+{
+	return json_pack("{s:i, s:f, s:f, s:o, s:f, s:{s:o, s:o, s:o, s:o}}", "run", (int)i->run,
+		"start_s", i->start_s, "duration_s", i->seconds, "ops", json_u64(i->row.ops),
+		"ops_per_s", i->ops_per_s, "latency_ns", "p50", json_u64(i->row.p50), "p99",
+		json_u64(i->row.p99), "p999", json_u64(i->row.p999), "max", json_u64(i->row.max));
+}
+
+static void append_interval(const struct interval *i, void *list)
+{
+	json_array_append_new(list, json_interval(i));
+}
+
+static json_t *json_intervals(const struct report *r)
+{
+	json_t *list = json_array();
+
+	report_intervals(r, append_interval, list);
+	return list;
+}
+
+static void write_json_interval(const struct interval *i, void *out)
+{
+	json_t *object = json_interval(i);
+
+	json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(12));
+	fputc('\n', out);
+	json_decref(object);
+}
+
+static void write_csv_interval(const struct interval *i, void *out)
+{
+	fprintf(out,
+		"%u,%.9g,%.9g,%" PRIu64 ",%.9g,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n",
+		i->run, i->start_s, i->seconds, i->row.ops, i->ops_per_s, i->row.p50, i->row.p99,
+		i->row.p999, i->row.max);
+}
+
+int report_series(const struct report *r, FILE *out)
+{
+	const char *suffix = strrchr(r->node->o->series, '.');
+	bool csv = suffix && !strcmp(suffix, ".csv");
+
+	errno = 0;
+	if (csv)
+		fputs("run,start_s,duration_s,ops,ops_per_s,p50_ns,p99_ns,p999_ns,max_ns\n", out);
+	report_intervals(r, csv ? write_csv_interval : write_json_interval, out);
+	if (fflush(out) || ferror(out))
+		return errno ? -errno : -EIO;
+	return 0;
 }
 
 static json_t *json_parameters(const struct report *r)
 {
 	const struct options *o = r->node->o;
-	char control[CONTROL_NAME_MAX], distribution[40] = "uniform";
+	char control[CONTROL_NAME_MAX], distribution[WORKLOAD_NAME_MAX];
 
 	control_name(&r->node->control, control);
-	if (o->load.zipf_theta > 0)
-		snprintf(distribution, sizeof(distribution), "zipf:%g", o->load.zipf_theta);
+	workload_name(&o->load, distribution);
 	return json_pack(
 		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
 		"backend", o->backend->name, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
@@ -263,17 +318,20 @@ static json_t *json_report(const struct report *r)
 	json_object_set_new(root, "digest", json_string(digest));
 	json_object_set_new(root, "error_kinds", json_error_kinds(t));
 	json_object_set_new(root, "audit", json_audit(t));
-	if (!r->partial)
+	if (!r->partial && odds_known(&r->node->o->load))
 		json_object_set_new(root, "detection", json_detection(r));
 	json_object_set_new(root, "runs", json_rows(r->runs, r->n_runs));
 	json_object_set_new(root, "ranks", json_ranks(r));
+	if (r->node->o->interval_ns)
+		json_object_set_new(root, "intervals", json_intervals(r));
 	json_object_set_new(root, "daemon", json_daemons(&t->daemons));
 	json_object_set_new(root, "ways", json_ways(&t->ways));
 	json_object_set_new(root, "phases_ns", json_phases(&t->daemons));
 	if (t->daemons.stage_calls)
 		json_object_set_new(root, "stages_ns", json_stages(t));
 	if (r->node->o->backend->copyrpc)
-		json_object_set_new(root, "copyrpc", json_net(&t->net));
+		json_object_set_new(root, "copyrpc",
+			json_net(&t->net, t->counts.ops + t->audit.ops));
 	return root;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/order.h"
 #include "backend.h"
 #include "odds.h"
 
@@ -69,13 +70,6 @@ static void print_latencies(const struct report *r, FILE *out)
 			r->total.missed);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 struct spread report_spread(const struct report *r)
 {
 	uint32_t n = r->n_runs;
@@ -90,7 +84,7 @@ struct spread report_spread(const struct report *r)
 	}
 	for (uint32_t i = 0; i < n; i++)
 		squares += (rates[i] - sum / n) * (rates[i] - sum / n);
-	qsort(rates, n, sizeof(*rates), compare);
+	order_sort(rates, n);
 	s = (struct spread){.min = rates[0],
 		.median = (rates[(n - 1) / 2] + rates[n / 2]) / 2,
 		.max = rates[n - 1],
@@ -184,7 +178,7 @@ static void print_detection(const struct report *r, FILE *out)
 {
 	struct detection d = report_detection(r);
 
-	if (!r->partial)
+	if (!r->partial && odds_known(&r->node->o->load))
 		fprintf(out,
 			"would find    one lost put: %.1f %%; one in 10,000: %.1f %%; one in 1,000: %.1f %%\n",
 			100 * d.one, 100 * d.in_10000, 100 * d.in_1000);
@@ -199,6 +193,49 @@ static void print_audit(const struct report *r, FILE *out)
 	else
 		fprintf(out, "audit         %" PRIu64 " of %" PRIu64 " keys verified in %.3f s\n",
 			t->audit.verified, t->audit.ops, report_seconds(t->audit_ns));
+}
+
+void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
+	void *arg)
+{
+	const struct options *o = r->node->o;
+
+	for (uint32_t run = 0; o->interval_ns && run < r->n_runs; run++) {
+		uint64_t elapsed_ns = r->runs[run].elapsed_ns;
+		uint32_t n = series_count(&r->series[run], elapsed_ns, o->interval_ns,
+			series_most(o->duration_ns, o->interval_ns));
+		size_t at = 0;
+
+		for (uint32_t k = 0; k < n; k++) {
+			uint64_t start_ns = k * o->interval_ns;
+			uint64_t ns = k + 1 < n ? o->interval_ns : elapsed_ns - start_ns;
+			struct interval i = {.run = run,
+				.start_s = report_seconds(start_ns),
+				.seconds = report_seconds(ns)};
+
+			series_row(&r->series[run], k, &at, &i.row);
+			i.ops_per_s = ns ? (double)i.row.ops / i.seconds : 0;
+			fn(&i, arg);
+		}
+	}
+}
+
+static void print_interval(const struct interval *i, void *arg)
+{
+	FILE *out = arg;
+
+	fprintf(out, "%-5u %10.3f %10.3f %14" PRIu64 " %14.0f %10.1f %10.1f %10.1f %10.1f\n",
+		i->run, i->start_s, i->seconds, i->row.ops, i->ops_per_s, (double)i->row.p50 / 1e3,
+		(double)i->row.p99 / 1e3, (double)i->row.p999 / 1e3, (double)i->row.max / 1e3);
+}
+
+static void print_intervals(const struct report *r, FILE *out)
+{
+	if (!r->node->o->interval_ns)
+		return;
+	fprintf(out, "\n%-5s %10s %10s %14s %14s %10s %10s %10s %10s\n", "run", "from s",
+		"length s", "ops", "ops/s", "p50 us", "p99 us", "p99.9 us", "max us");
+	report_intervals(r, print_interval, out);
 }
 
 void report_print(const struct report *r, FILE *out)
@@ -238,4 +275,5 @@ void report_print(const struct report *r, FILE *out)
 		print_rows("rank", r->ranks, r->node->ranks, out);
 	if (r->n_runs > 1)
 		print_rows("run", r->runs, r->n_runs, out);
+	print_intervals(r, out);
 }

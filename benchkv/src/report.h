@@ -21,6 +21,7 @@ struct report {
 	const char (*hosts)[HOST_NAME_SIZE]; /* of each rank */
 	uint32_t n_runs; /* runs that have begun; in a partial report the last one is incomplete */
 	const struct result *runs; /* of all ranks together, one per run */
+	const struct series *series; /* with --interval, as `runs` */
 	const struct result *ranks; /* of all runs together, one per rank */
 	struct result total;
 	const char *partial; /* why the report is partial; NULL: it is complete */
@@ -59,6 +60,21 @@ struct detection report_detection(const struct report *r);
 
 /* The table. */
 void report_print(const struct report *r, FILE *out);
+
+/* An interval of a run with its figures. */
+struct interval {
+	uint32_t run;
+	double start_s, seconds; /* of the run's measured part; length */
+	double ops_per_s;
+	struct series_row row;
+};
+
+/* Calls @fn for each interval in order. */
+void report_intervals(const struct report *r, void (*fn)(const struct interval *i, void *arg),
+	void *arg);
+
+/* The intervals as CSV, or a JSON object a line. 0 or -errno. */
+int report_series(const struct report *r, FILE *out);
 
 /* One JSON object on a line of its own. 0 or -errno. */
 int report_json(const struct report *r, FILE *out);

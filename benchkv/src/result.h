@@ -11,6 +11,7 @@
 #include "daemon.h"
 #include "latrec.h"
 #include "node.h"
+#include "series.h"
 
 /* Latencies have separate histograms. The index is RESULT_DUE, or a sum of the first two flags. */
 enum {
@@ -52,9 +53,13 @@ struct result {
 
 /*
  * Writes the results of this rank's clients in the last run, which must have ended. The digest is
- * that of the run's operations (with --ops), else of the first 65,536 of each stream.
+ * that of the operations that the run has made (with --ops), else of the first 65,536 of each
+ * stream.
  */
 void result_of_clients(const struct node *n, struct result *r);
+
+/* The same of their series, with --interval. 0 or -ENOMEM. */
+int series_of_clients(const struct node *n, struct series *s);
 
 /*
  * Writes the results of this rank's daemons since the start, and of its clients in the audit. Their
@@ -70,6 +75,9 @@ void result_of_all(const struct node *n, const struct result *runs, struct resul
 void result_compare_views(struct result *r);
 
 void result_init(struct result *r);
+
+/* Adds 64-bit counters to others. */
+void result_add_words(void *to, const void *from, size_t bytes);
 
 /* Adds results of the same time: all values are summed, except that the longest time counts. */
 void result_add(struct result *to, const struct result *from);

@@ -27,8 +27,8 @@ int sleeper_init(struct sleeper *s, struct daemon *d);
 void sleeper_sleep(struct sleeper *s, struct daemon *d);
 
 /*
- * After the loop that followed a sleep which ended by itself, and that handled n messages: should one of
- * them have ended the sleep? Then no descriptor tells of it, even now.
+ * After the loop that followed a sleep which ended by itself, and that handled n messages: should
+ * one of them have ended the sleep? Then no descriptor tells of it, even now.
  */
 bool sleeper_overslept(struct sleeper *s, uint32_t n);
 

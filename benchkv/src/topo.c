@@ -2,11 +2,12 @@
 #include "topo.h"
 
 #include <errno.h>
-#include <hwloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/boot.h"
+#include "base/hwtopo.h"
 #include "msg.h"
 
 struct topo {
@@ -19,23 +20,6 @@ struct topo {
 	uint32_t near_cores; /* next to the device, that we may use; 0: hwloc does not know it */
 	uint32_t index, sharers, threads;
 };
-
-/*
- * Plugins that would open graphics drivers, or read the names of all PCI devices. Where
- * the NIC is comes from sysfs without them.
- */
-static const char *const unwanted[] = {"pci", "opencl", "cuda", "nvml", "rsmi", "levelzero", "gl"};
-
-static int load(struct topo *t)
-{
-	if (hwloc_topology_init(&t->hw))
-		return -ENOMEM;
-	for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
-		hwloc_topology_set_components(t->hw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
-			unwanted[i]);
-	hwloc_topology_set_io_types_filter(t->hw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-	return hwloc_topology_load(t->hw) ? -ENOSYS : 0;
-}
 
 /* The units that the system lets us use and the launcher has bound us to. */
 static int find_allowed(struct topo *t)
@@ -62,7 +46,7 @@ int topo_open(struct topo **t_p)
 
 	if (!t)
 		return -ENOMEM;
-	err = load(t);
+	err = hwtopo_load(&t->hw);
 	if (!err)
 		err = find_allowed(t);
 	if (err) {
@@ -93,16 +77,11 @@ static uint64_t hash_text(uint64_t sum, const char *s)
 
 uint64_t topo_cores_id(const struct topo *t)
 {
-	char boot[64] = "", *cores = NULL;
-	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "r");
+	char boot[BOOT_LEN], *cores = NULL;
 	uint64_t id = 0;
 
 	/* Not the host name: containers and simulated nodes have several per machine. */
-	if (f) {
-		if (!fgets(boot, sizeof(boot), f))
-			boot[0] = 0;
-		fclose(f);
-	}
+	boot_id(boot);
 	id = hash_text(id, boot);
 	if (hwloc_bitmap_asprintf(&cores, t->allowed) >= 0)
 		id = hash_text(id, cores);
@@ -113,13 +92,9 @@ uint64_t topo_cores_id(const struct topo *t)
 /* The cores next to the device; NULL when hwloc does not know it. */
 static hwloc_const_bitmap_t near_device(const struct topo *t, const char *device)
 {
-	hwloc_obj_t obj = NULL;
+	hwloc_obj_t obj = device ? hwtopo_device(t->hw, device) : NULL;
 
-	while (device && (obj = hwloc_get_next_osdev(t->hw, obj))) {
-		if (obj->name && !strcmp(obj->name, device))
-			return hwloc_get_non_io_ancestor_obj(t->hw, obj)->cpuset;
-	}
-	return NULL;
+	return obj ? obj->cpuset : NULL;
 }
 
 uint32_t topo_units(const struct topo *t)

@@ -8,7 +8,8 @@
 
 #include "why.h"
 
-#define KEY_MAX 48
+/* With the number of the rank that reads how to reach the endpoints. */
+#define KEY_ENDPOINTS "endpoint"
 
 struct wires {
 	struct node *n;
@@ -18,12 +19,6 @@ struct wires {
 	unsigned char *blobs; /* the addresses of a rank's endpoints */
 	size_t len; /* of these */
 };
-
-/* The key under which a rank tells another one how to reach it. */
-static void address_key(char key[KEY_MAX], uint32_t to)
-{
-	snprintf(key, KEY_MAX, "benchkv.endpoint.%u", to);
-}
 
 int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pending,
 	struct copyrpc_ctx **ctx_p, char *why, int size)
@@ -46,7 +41,6 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 {
 	struct copyrpc_ep **ep = &w->ep[(size_t)rank * w->per_rank];
-	char key[KEY_MAX];
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < w->per_rank; i++) {
@@ -56,19 +50,16 @@ static int make_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 	}
 	if (err)
 		return why_failed(why, size, err, "no endpoint for rank %u", rank);
-	address_key(key, rank);
-	err = launch_put(w->n->launch, key, w->blobs, w->len);
+	err = launch_put(w->n->launch, KEY_ENDPOINTS, rank, w->blobs, w->len);
 	return err ? why_failed(why, size, err, "no address can be told to rank %u", rank) : 0;
 }
 
 static int connect_endpoints(struct wires *w, uint32_t rank, char *why, int size)
 {
 	struct node *n = w->n;
-	char key[KEY_MAX];
-	int err;
+	int err = launch_get_struct(n->launch, rank, KEY_ENDPOINTS, n->rank, n->o->timeout_ns,
+		w->blobs, w->len);
 
-	address_key(key, n->rank);
-	err = launch_get_struct(n->launch, rank, key, n->o->timeout_ns, w->blobs, w->len);
 	if (err)
 		return why_failed(why, size, err, "no address of rank %u", rank);
 	for (uint32_t i = 0; !err && i < w->per_rank; i++)

@@ -2,6 +2,7 @@
 #include "workload.h"
 
 #include <math.h>
+#include <stdio.h>
 
 static uint64_t rng_next(uint64_t *state)
 {
@@ -86,12 +87,42 @@ static uint64_t scatter_factor(uint64_t n)
 	return f;
 }
 
+uint64_t workload_hot(const struct workload *w)
+{
+	double n = ceil(w->hot_keys * (double)w->key_range);
+
+	return n < 1 ? 1 : n < (double)w->key_range ? (uint64_t)n : w->key_range;
+}
+
+void workload_name(const struct workload *w, char name[WORKLOAD_NAME_MAX])
+{
+	switch (w->keys) {
+	case KEYS_DRAWN:
+		if (w->zipf_theta > 0)
+			snprintf(name, WORKLOAD_NAME_MAX, "zipf:%g", w->zipf_theta);
+		else
+			snprintf(name, WORKLOAD_NAME_MAX, "uniform");
+		break;
+	case KEYS_HOTSPOT:
+		snprintf(name, WORKLOAD_NAME_MAX, "hotspot:%g,%g", w->hot_keys, w->hot_ops);
+		break;
+	case KEYS_LATEST:
+		snprintf(name, WORKLOAD_NAME_MAX, "latest:%g", w->zipf_theta);
+		break;
+	case KEYS_SEQUENTIAL:
+		snprintf(name, WORKLOAD_NAME_MAX, "sequential");
+		break;
+	}
+}
+
 void source_init(struct source *src, const struct workload *w)
 {
 	*src = (struct source){.load = *w,
 		.seed = mix64(w->seed),
 		.gets = (uint64_t)(w->read_ratio * 0x1p63),
-		.factor = scatter_factor(w->key_range)};
+		.factor = scatter_factor(w->key_range),
+		.hot = workload_hot(w),
+		.hot_ops = (uint64_t)(w->hot_ops * 0x1p63)};
 	if (w->zipf_theta > 0)
 		zipf_init(&src->zipf, w->key_range, w->zipf_theta);
 }
@@ -102,13 +133,54 @@ static bool is_put(const struct source *src, uint64_t random)
 }
 
 /* Number and factor are below 2^32. */
+static struct op scattered(const struct source *src, uint64_t number, bool put)
+{
+	return (struct op){.number = (uint32_t)number,
+		.key = (uint32_t)(number * src->factor % src->load.key_range),
+		.put = put};
+}
+
 static struct op draw_zipf(const struct source *src, uint64_t rng)
 {
 	uint64_t number = zipf_next(&src->zipf, &rng) - 1;
 
-	return (struct op){.number = (uint32_t)number,
-		.key = (uint32_t)(number * src->factor % src->load.key_range),
-		.put = is_put(src, rng_next(&rng))};
+	return scattered(src, number, is_put(src, rng_next(&rng)));
+}
+
+static struct op draw_hotspot(const struct source *src, uint64_t rng)
+{
+	uint64_t keys = src->load.key_range, first = 0, n = src->hot;
+	unsigned __int128 product;
+
+	if (rng_next(&rng) >> 1 >= src->hot_ops && n < keys) {
+		first = n;
+		n = keys - n;
+	}
+	product = (unsigned __int128)rng_next(&rng) * n;
+	return scattered(src, first + (uint64_t)(product >> 64), is_put(src, rng_next(&rng)));
+}
+
+/* The number of puts among the first i operations. */
+static uint64_t puts_before(const struct source *src, uint64_t i)
+{
+	return (uint64_t)((unsigned __int128)i * ((1ull << 63) - src->gets) >> 63);
+}
+
+static struct op draw_latest(const struct source *src, uint64_t i, uint64_t rng)
+{
+	uint64_t n = src->load.key_range, puts = puts_before(src, i);
+
+	if (puts_before(src, i + 1) > puts)
+		return scattered(src, puts % n, true);
+	/* The zipf number is 1 to n. */
+	return scattered(src, (puts % n + n - zipf_next(&src->zipf, &rng)) % n, false);
+}
+
+static struct op draw_next(const struct source *src, uint64_t of_client, uint64_t i, uint64_t rng)
+{
+	uint32_t key = (uint32_t)((of_client % src->load.key_range + i) % src->load.key_range);
+
+	return (struct op){.number = key, .key = key, .put = is_put(src, rng_next(&rng))};
 }
 
 /*
@@ -133,6 +205,16 @@ static struct op draw(const struct source *src, uint64_t of_client, uint64_t i)
 {
 	uint64_t rng = of_client + i * 0xd1342543de82ef95ull;
 
+	switch (src->load.keys) {
+	case KEYS_HOTSPOT:
+		return draw_hotspot(src, rng);
+	case KEYS_LATEST:
+		return draw_latest(src, i, rng);
+	case KEYS_SEQUENTIAL:
+		return draw_next(src, of_client, i, rng);
+	case KEYS_DRAWN:
+		break;
+	}
 	return src->load.zipf_theta > 0 ? draw_zipf(src, rng) : draw_uniform(src, rng);
 }
 

@@ -5,10 +5,18 @@
  * repeat, and each client can compute any single operation of any other client. With that a client
  * checks the values that another client wrote.
  *
- * Keys are uniform, or Zipf: the probability of the k-th most popular of n keys is proportional to
- * k^-theta. Popular keys are scattered over the key range (and by the placement over ranks and
- * shards). Each key has a number, 0 to n - 1, in the order of popularity; a uniform key is its own
- * number.
+ * Each key has a number, 0 to n - 1. An operation draws a number:
+ *
+ *	uniform		each with the same probability
+ *	zipf		the k-th with a probability proportional to k^-theta
+ *	hotspot		the first ones, the hot set, together with the given probability
+ *	latest		the k-th put of each client takes number k, and a get takes the number that was
+ *			put z puts before, z being zipf. Puts are as far apart as their share says
+ *	sequential	one after the other, from a start of the client's own
+ *
+ * With latest and sequential the first number follows the last one. Numbers are scattered over the key range (and
+ * by the placement over ranks and shards), except for uniform and sequential, where key and number
+ * are the same.
  */
 #ifndef BENCHKV_WORKLOAD_H
 #define BENCHKV_WORKLOAD_H
@@ -23,12 +31,29 @@
 #define STREAM_BLOCK 64u /* operations that are made together */
 #define WORKLOAD_MAX_KEYS (1ull << 32)
 
+enum keys {
+	KEYS_DRAWN, /* uniform or zipf */
+	KEYS_HOTSPOT,
+	KEYS_LATEST,
+	KEYS_SEQUENTIAL,
+};
+
 struct workload {
 	uint64_t key_range; /* 1 .. WORKLOAD_MAX_KEYS */
 	double read_ratio; /* 0 .. 1 */
-	double zipf_theta; /* 0: uniform */
+	enum keys keys;
+	double zipf_theta; /* of KEYS_DRAWN, 0: uniform; of KEYS_LATEST */
+	double hot_keys, hot_ops; /* of KEYS_HOTSPOT: the shares of the hot set, 0 .. 1 */
 	uint64_t seed;
 };
+
+/* The number of hot keys, at least 1. */
+uint64_t workload_hot(const struct workload *w);
+
+#define WORKLOAD_NAME_MAX 64
+
+/* The name of the distribution, as --distribution has it. */
+void workload_name(const struct workload *w, char name[WORKLOAD_NAME_MAX]);
 
 /* Zipf over 1 .. n by rejection-inversion; constant time for every n and theta > 0. */
 struct zipf {
@@ -46,6 +71,7 @@ struct source {
 	uint64_t seed; /* of all clients, mixed */
 	uint64_t gets; /* number of gets in 2^63 operations */
 	uint64_t factor; /* scatters popularity over the key range */
+	uint64_t hot, hot_ops; /* number of hot keys; of their operations in 2^63 */
 	struct zipf zipf;
 };
 

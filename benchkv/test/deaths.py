@@ -14,6 +14,10 @@ from harness import (BENCHKV, GUARD, KILLED, MPIRUN, Skipped, UCX, check, finish
                      left_in_shm, nothing_left, processes_left, run, start, verified, wait_running)
 from procs import listening_ports, rank_of, threads
 
+# So long after its SIGTERM mpirun kills the ranks. A second, its default, can be too short for the report of a rank
+# on a busy machine.
+PATIENT = {f"{launcher}_MCA_odls_base_sigkill_timeout": "4" for launcher in ("OMPI", "PRTE")}
+
 
 def killed_start(argv, rank, at, env=None, fabric=False):
     """A job whose rank is killed at that point of its start. False: it has no such point.
@@ -66,8 +70,8 @@ def partial(r, reason, runs=1):
 
 def interrupted(np, sig):
     """Ctrl-C, of the launcher if there is one."""
-    argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 60, "--runs", 2, "--json", "-")
-    proc = start(argv)
+    argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 600, "--runs", 2, "--interval", 1, "--json", "-")
+    proc = start(argv, PATIENT)
     wait_running(proc, np, 3)
     os.kill(proc.pid, sig)
     r = finish(proc, argv)
@@ -76,6 +80,7 @@ def interrupted(np, sig):
     j = partial(r, f"told to stop by {name}")
     check(r.status == 128 + sig if not np else r.status != 0, r)
     check(j["errors"] == 0 and not r.own_lines(), r)
+    check(sum(row["ops"] for row in j["intervals"]) == j["verified"], r)
 
 
 def interrupted_later():
@@ -87,13 +92,13 @@ def interrupted_later():
         check(time.monotonic() < end and proc.poll() is None, "no second run")
     os.kill(proc.pid, signal.SIGINT)
     r = finish(proc, argv)
-    check(r.status == 130 and re.search(r"\nPARTIAL +told to stop by SIGINT; run [2-9] of 1000; \d+ op", r.out), r)
+    check(r.status == 130 and re.search(r"\nPARTIAL +told to stop by SIGINT; run (?!1 )\d+ of 1000; \d+ op", r.out), r)
     check("\naudit         not made\n" in r.out and re.search(r"\nrun .*\n0 +\d+", r.out), r)
 
 
 def next_start():
-    """Removes a fabric that was left: mpirun kills all that is there a second after its SIGTERM, the software
-    HCA's guardian, too."""
+    """Removes a fabric that was left: mpirun kills all that is there some time after its SIGTERM, the
+    software HCA's guardian, too."""
     good(2, "--ops", 100)
 
 
@@ -118,10 +123,10 @@ def killed(np, launcher, victim, env=None, find=None, before=None):
 
 
 def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner=None):
-    """The launcher lets the others go on: they end, say who has died, and what they measured. sooner: the
-    launcher's words if it was quicker and has killed rank 0, too."""
+    """The launcher lets the others go on: they end, say who has died, and what they measured. sooner: patterns
+    of the launcher's words if it was quicker and has killed rank 0, too."""
     r = killed(np, launcher, victim, env, find, before)
-    if sooner and not r.out and all(words in r.err for words in sooner):
+    if sooner and not r.out and all(re.search(words, r.err) for words in sooner):
         return
     said = [l for l in r.own_lines() if "has died" in l]
     check(len(said) == 1 and re.fullmatch(rf"benchkv: rank {int(not victim)}: rank {victim} \(.+\) has died",
@@ -155,7 +160,7 @@ def case_killed():
         check(r.status == -signal.SIGKILL and r.out == "", r)
         dead_is_named([*MPIRUN, "--enable-recovery", "-np", "3"], 3, 0)
     dead_is_named([*MPIRUN, "--enable-recovery", "-np", "3"], 3, 2)
-    r = killed(2, [*MPIRUN, "-np", "2"], 1)
+    r = killed(2, [*MPIRUN, "-np", "2"], 1, PATIENT)
     check(r.status != 0, r)
     # By the launcher's signal, or because the rank has died, whichever comes first.
     check(partial(r, r"told to stop by SIGTERM|rank 1 \(.+\) has died")["missing_ranks"] == [1], r)
@@ -166,7 +171,7 @@ def killed_in_slurm(slurm):
     """One of the ranks is killed in the middle of a run: the others notice, unless Slurm's PMIx is quicker."""
     dead_is_named(slurm.srun(2, 2), 2, 1, slurm.env(),
                   lambda: [p for p in processes_left() if is_program(p, BENCHKV)],
-                  sooner=["task 1: Exited with exit code 137", "task 0: Killed"])
+                  sooner=["task 1: (Exited with exit code 137|Killed)", "task 0: Killed"])
     nothing_left(processes_left)
     check(all(f.startswith("softhca-") for f in left_in_shm()), left_in_shm())
 

@@ -2,8 +2,8 @@
 /*
  * benchkv that notes the order in which its daemons really do their work: these functions stand
  * before those that the phases of the loop are made of (ld --wrap), and each writes its letter. At
- * the end the file $BENCHKV_ORDER.RANK has a line for each order of a loop that was
- * seen, and how often. The look into the delegation ring, of phase B, is inline and leaves no letter.
+ * the end the file $BENCHKV_ORDER.RANK has a line for each order of a loop that was seen, and how
+ * often. The look into the delegation ring, of phase B, is inline and leaves no letter.
  */
 #include <pthread.h>
 #include <stdio.h>

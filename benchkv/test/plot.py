@@ -32,7 +32,18 @@ def row(backend, np, software=False):
 
 
 def cell(control, np, qd, init, mops):
-    return json.dumps({"control": control, "np": np, "qd": qd, "init": init, "mops": mops}) + "\n"
+    return json.dumps({"control": control, "np": np, "qd": qd, "init": init, "mops": mops, "machine": "hdr100"}) + "\n"
+
+
+def over_time(software=False):
+    rows = [{"run": run, "start_s": s / 4, "duration_s": .25, "ops": 5, "ops_per_s": 20. + s,
+             "latency_ns": {"p50": 1000 + s, "p99": 2000, "p999": 9000, "max": 9999}} for run in (0, 1) for s in range(4)]
+    return json.dumps({"intervals": rows, "software_hca": software}) + "\n"
+
+
+def comparison(software=False):
+    figures = [{"figure": "ops_per_s", "ratio": 1.2, "interval": [1.1, 1.4]}, {"figure": "latency_ns.p50", "ratio": .9}]
+    return json.dumps({"figures": figures, "tolerance": .05, "software_hca": software}) + "\n"
 
 
 def drawn(kind, args, titles):
@@ -50,7 +61,7 @@ if not shutil.which("gnuplot"):
     sys.exit(77)
 with tempfile.TemporaryDirectory() as tmp:
     files = {"a.json": row("meta", 2) + row("meta", 1), "b.json": row("direct", 2), "c.hgrm": HGRM,
-             "trace.0": TRACE, "sim.csv": SIMULATED, "soft.json": row("direct", 2, True)}
+             "trace.0": TRACE, "sim.csv": SIMULATED}
     files["map.json"] = "".join(cell(c, n, q, i, n * (1 + (i == "high"))) for c in ("none", "auto:10,9")
                                 for n in (2, 4) for q in (1, 32) for i in ("low", "high"))
     for name, text in files.items():
@@ -60,16 +71,22 @@ with tempfile.TemporaryDirectory() as tmp:
     drawn("outstanding", [f"{tmp}/trace.0"], ["daemon 0: outstanding", "daemon 2: waiting"])
     drawn("outstanding", [f"{tmp}/sim.csv"], ["simulated: outstanding", "simulated: gathered"])
     # Figures of software say so, others do not.
-    for name, software in ("b.json", False), ("soft.json", True):
-        drawn("throughput", [f"{tmp}/{name}"], ["direct"])
-        if ("software HCA" in pathlib.Path(tmp, "throughput.svg").read_text()) != software:
-            sys.exit(f"{name}: the title")
+    for kind, object_of, shown in (("throughput", lambda software: row("direct", 2, software), ["direct", "benchkv: throughput"]),
+                                   ("series", over_time, ["one, p50", "one, p99.9", "time in the run, s", "latency, us"]),
+                                   ("compare", comparison, ["one", "ops_per_s", "latency p50", "B/A"])):
+        for software in False, True:
+            pathlib.Path(tmp, "one.json").write_text(object_of(software))
+            drawn(kind, [f"{tmp}/one.json" if kind == "throughput" else f"one={tmp}/one.json"], shown)
+            if ("software HCA" in pathlib.Path(tmp, f"{kind}.svg").read_text()) != software:
+                sys.exit(f"{kind}: the title")
+    pathlib.Path(tmp, "two.json").write_text(2 * over_time())
+    drawn("series", [f"{tmp}/two.json"], ["two.json 1", "two.json 2, p99"])
     odd = 'a"b`touch x`\'c'  # is a title, and no command
     drawn("latency", [f"{odd}={tmp}/c.hgrm"], ["touch x"])
     # A file that is no result is named in one line, and leaves no picture.
     pathlib.Path(tmp, "text").write_text("no result\n")
     pathlib.Path(tmp, "empty").write_text("")
-    for kind in "throughput latency outstanding map cdf rails makespan".split():
+    for kind in "throughput latency outstanding map cdf rails makespan series compare".split():
         for name in "text", "empty", "absent":
             r = subprocess.run([PLOT, kind, f"{tmp}/bad", f"{tmp}/{name}"], capture_output=True, text=True)
             if r.returncode != 1 or r.stderr.count("\n") != 1 or f"{tmp}/{name}" not in r.stderr:
@@ -79,7 +96,7 @@ with tempfile.TemporaryDirectory() as tmp:
     r = subprocess.run([PLOT, "latency", f"{tmp}/nowhere/x", f"{tmp}/c.hgrm"], capture_output=True, text=True)
     if r.returncode != 1 or r.stderr.count("\n") != 1 or "nowhere" not in r.stderr:
         sys.exit(f"no directory: {r}")
-    drawn("map", [f"{tmp}/map.json"], ["none, from low", "none, from high", "auto:10,9, from low", "depth 1", "depth 32"])
+    drawn("map", [f"{tmp}/map.json"], ["none, from low", "none, from high", "auto:10,9, from low", "depth 1", "depth 32", "Simulated", "hdr100"])
 for bad in [], ["throughput"], ["pie", "x", "y"]:
     if not subprocess.run([PLOT, *bad], capture_output=True).returncode:
         sys.exit(f"accepted: {bad}")

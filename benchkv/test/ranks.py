@@ -5,22 +5,36 @@ import re
 import signal
 import time
 
-from harness import (BENCHKV, GUARD, KILLED, SOFTHCA_RUN, Failed, check, finish, going, good, job, left_in_shm,
+from harness import (BENCHKV, GUARD, KILLED, SOFTHCA_RUN, check, finish, going, good, job, left_in_shm,
                      ranks_of, run, start, verified)
 from plans import plan
 from procs import asleep, clients_in_run, rank_of, resident, state, threads
 
 
+def all_named(proc, np):
+    """The ranks of a job, once each has stopped itself where its first region is about to lose its name."""
+    pids, end = [], time.monotonic() + GUARD
+    while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
+        check(time.monotonic() < end and proc.poll() is None, "no rank stops")
+        pids = ranks_of(proc.pid, KILLED)
+    return pids
+
+
+def go_on(pids):
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+
+
 def case_jobs():
     """Two jobs, and two programs without a launcher, do not see each other. Each job has a
     fabric of the software HCA, and takes it down."""
-    argvs = [job(n, "--daemons", 2, "--duration", 4, "--json", "-") for n in (2, 2, 0, 0)]
-    procs = [start(a) for a in argvs]
-    while fabrics() != 2:
-        for p, a in zip(procs, argvs):
-            if p.poll() is not None:
-                raise Failed(f"ended before the others had begun: {finish(p, a)}")
-    for p, a, n in zip(procs, argvs, (2, 2, 0, 0)):
+    sizes = 2, 2, 0, 0
+    argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-", prog=KILLED) for n in sizes]
+    procs = [start(a, {"BENCHKV_STOP_NAMED": "1"}) for a in argvs]
+    pids = [pid for p, n in zip(procs, sizes) for pid in all_named(p, n)]
+    check(fabrics() == 2, f"{fabrics()} fabrics")
+    go_on(pids)
+    for p, a, n in zip(procs, argvs, sizes):
         verified(finish(p, a), n)
     check(fabrics() == 0, "a fabric is left")
 
@@ -29,14 +43,11 @@ def case_names():
     """Regions have names for a moment only. Two jobs that have one at the same time do not meet."""
     for np in 0, 2:
         argv = job(np, "--ops", 1000, "--json", "-", prog=KILLED)
-        proc, end, pids = start(argv, {"BENCHKV_STOP_NAMED": "1"}), time.monotonic() + GUARD, []
-        while len(pids) < max(np, 1) or any(state(p) != "T" for p in pids):
-            check(time.monotonic() < end and proc.poll() is None, "no rank stops")
-            pids = ranks_of(proc.pid, KILLED)
+        proc = start(argv, {"BENCHKV_STOP_NAMED": "1"})
+        pids = all_named(proc, np)
         check(sum("benchkv" in f for f in left_in_shm()) == len(pids), left_in_shm())
         good(np, "--ops", 1000)
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        go_on(pids)
         verified(finish(proc, argv), np)
 
 

@@ -25,7 +25,7 @@ static void steps(struct adaptive *a, const struct adaptive_loop *seen, uint32_t
 		adaptive_step(a, seen);
 }
 
-static void filters_bit_for_bit(void)
+TEST(filters_bit_for_bit)
 {
 	static const uint32_t cqes[] = {3, 0, 0, 17, 1, 0, 5};
 	struct adaptive a = identified(1, 8);
@@ -45,7 +45,7 @@ static void filters_bit_for_bit(void)
 	}
 }
 
-static void identifies(void)
+TEST(identifies)
 {
 	static const struct {
 		double b0, b1, r0;
@@ -73,7 +73,7 @@ static void identifies(void)
 	}
 }
 
-static void warms_up(void)
+TEST(warms_up)
 {
 	const struct adaptive_loop two = {2, 1.0, 6.0};
 	struct adaptive a;
@@ -103,7 +103,7 @@ static void warms_up(void)
 	CHECK(a.half == 0 && a.u == 0);
 }
 
-static void identifies_again(void)
+TEST(identifies_again)
 {
 	const struct adaptive_loop fine = {2, 6.0, 6.0};
 	struct adaptive a = identified(2, 40);
@@ -148,7 +148,7 @@ static uint32_t until_change(struct adaptive *a, double b, double e, double loop
 	return n;
 }
 
-static void rises_and_falls(void)
+TEST(rises_and_falls)
 {
 	struct adaptive a = identified(3, 10);
 
@@ -167,7 +167,7 @@ static void rises_and_falls(void)
 	CHECK_EQ(a.u, 0);
 }
 
-static void many_empty_loops_count_as_low(void)
+TEST(many_empty_loops_count_as_low)
 {
 	struct adaptive a = identified(1, 10);
 
@@ -196,7 +196,7 @@ static int decision(double b, double e, double loop, double rtt)
 	return change < -1 ? -1 : change > 2 ? 2 : change;
 }
 
-static void thresholds(void)
+TEST(thresholds)
 {
 	/* rho below .8 is low, above 1.2 high. */
 	CHECK_EQ(decision(4, 0.3, 7.99, 10), 1);
@@ -219,7 +219,7 @@ static void thresholds(void)
 	CHECK_EQ(decision(1.01, 0.901, 10, 10), 1);
 }
 
-static void counts_in_a_row_only(void)
+TEST(counts_in_a_row_only)
 {
 	struct adaptive a = identified(1, 10);
 	struct adaptive_loop seen = {4, 3, 6}, well = {4, 6, 6};
@@ -236,7 +236,7 @@ static void counts_in_a_row_only(void)
 	CHECK_EQ(until_change(&a, 4, 0.5, 3, 6), 64);
 }
 
-static void recovers_from_collapse(void)
+TEST(recovers_from_collapse)
 {
 	struct adaptive a = identified(3, 20);
 
@@ -252,21 +252,4 @@ static void recovers_from_collapse(void)
 	a = identified(3, 20);
 	CHECK_EQ(until_change(&a, 1, 0.97, 0.7, 6), 64); /* b is not below 1: no collapse */
 	CHECK_EQ(a.u, 3);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(filters_bit_for_bit),
-		TEST(identifies),
-		TEST(warms_up),
-		TEST(identifies_again),
-		TEST(rises_and_falls),
-		TEST(many_empty_loops_count_as_low),
-		TEST(thresholds),
-		TEST(counts_in_a_row_only),
-		TEST(recovers_from_collapse),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

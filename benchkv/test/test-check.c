@@ -113,18 +113,11 @@ static void all_right(bool preloaded)
 	CHECK_EQ(w.check.digest, source_digest(&w.source, 1, 10000 * DEPTH));
 }
 
-static void right_when_preloaded(void)
-{
-	all_right(true);
-}
-
-static void right_when_empty(void)
-{
-	all_right(false);
-}
+TEST_WITH(right_when_preloaded, all_right, true);
+TEST_WITH(right_when_empty, all_right, false);
 
 /* A run that is stopped loses nothing: what is open then is neither verified nor an error. */
-static void stopped_is_not_lost(void)
+TEST(stopped_is_not_lost)
 {
 	struct kv_req a;
 
@@ -139,7 +132,7 @@ static void stopped_is_not_lost(void)
 	CHECK_EQ(check_open_count(&w.check), 0);
 }
 
-static void sees_loss(void)
+TEST(sees_loss)
 {
 	struct kv_req a, b;
 
@@ -156,7 +149,7 @@ static void sees_loss(void)
 	CHECK_EQ(counts->duplicated, 1);
 }
 
-static void sees_duplicates(void)
+TEST(sees_duplicates)
 {
 	struct kv_req a, b;
 
@@ -175,7 +168,7 @@ static void sees_duplicates(void)
 	CHECK_EQ(counts->duplicated, 3);
 }
 
-static void sees_misdelivery(void)
+TEST(sees_misdelivery)
 {
 	struct kv_req a, b;
 	struct kv_resp of_a, of_b, other;
@@ -197,7 +190,7 @@ static void sees_misdelivery(void)
 	CHECK_EQ(check_errors(counts), 3);
 }
 
-static void sees_wrong_puts(void)
+TEST(sees_wrong_puts)
 {
 	struct kv_req put;
 	struct kv_resp resp;
@@ -249,7 +242,7 @@ static uint64_t preloaded(uint64_t key)
 	return kv_value(key, KV_PRELOADED);
 }
 
-static void sees_wrong_gets(void)
+TEST(sees_wrong_gets)
 {
 	begin(true);
 	get_with(KV_GET_OK, of_other_key, &counts->invented);
@@ -265,7 +258,7 @@ static void sees_wrong_gets(void)
 }
 
 /* A store that acknowledges every put, and stores none. */
-static void sees_lost_puts(void)
+TEST(sees_lost_puts)
 {
 	uint64_t puts = 0;
 
@@ -284,7 +277,7 @@ static void sees_lost_puts(void)
 }
 
 /* Two runs, then every key that was put is read; the store has lost one put. */
-static void audits(void)
+TEST(audits)
 {
 	const struct history_made made[4] = {[1] = {.most = 1000, .last = 1000}};
 	uint32_t lost_key = UINT32_MAX;
@@ -336,7 +329,7 @@ static uint64_t foreign(uint64_t key, uint32_t n)
 }
 
 /* Values read in the runs count, because the audit comes after them. */
-static void audit_knows_the_runs(void)
+TEST(audit_knows_the_runs)
 {
 	const struct history_made made[4] = {[1] = {FAR, FAR, 0}, [3] = {FAR, FAR, 0}};
 	struct kv_req put, req;
@@ -362,7 +355,7 @@ static void audit_knows_the_runs(void)
 	CHECK_EQ(check_errors(counts), 1);
 }
 
-static void audit_counts_what_it_cannot_read(void)
+TEST(audit_counts_what_it_cannot_read)
 {
 	const struct history_made made[4] = {[1] = {.most = 100, .last = 100}};
 
@@ -382,7 +375,7 @@ static void audit_counts_what_it_cannot_read(void)
 }
 
 /* An operation that could not be sent is none: its value may not be found. */
-static void cancelled_puts_are_none(void)
+TEST(cancelled_puts_are_none)
 {
 	struct kv_req req = {.type = 0};
 
@@ -471,7 +464,7 @@ static uint64_t earlier(uint32_t run)
 	return 0;
 }
 
-static void audit_reads_the_next(void)
+TEST(audit_reads_the_next)
 {
 	uint32_t keys;
 
@@ -487,7 +480,7 @@ static void audit_reads_the_next(void)
  * A key that the next client has put holds neither the preloaded value, nor an older put, nor one
  * of an earlier run.
  */
-static void audit_sees_the_next(void)
+TEST(audit_sees_the_next)
 {
 	begin_audit(true, 0);
 	audit_all(kv_value(a.key, KV_PRELOADED));
@@ -512,7 +505,7 @@ static void audit_sees_the_next(void)
 /*
  * A put that was not acknowledged may have been the last one: nothing follows from what is there.
  */
-static void audit_knows_of_doubt(void)
+TEST(audit_knows_of_doubt)
 {
 	begin_audit(true, 1);
 	audit_all(kv_value(a.key, KV_PRELOADED));
@@ -529,7 +522,7 @@ static void audit_knows_of_doubt(void)
  * A put that is refused, or has no answer, is in doubt: what is read of its key later is no error
  * more.
  */
-static void doubts_what_failed(void)
+TEST(doubts_what_failed)
 {
 	for (int refused = 0; refused < 2; refused++) {
 		const struct history_made made[4] = {[1] = {FAR, FAR, 1}};
@@ -559,7 +552,7 @@ static void doubts_what_failed(void)
  * Two clients that read each other's keys agree, unless one of them reads something else, or
  * less.
  */
-static void views_agree(void)
+TEST(views_agree)
 {
 	const struct history_made made[2] = {{500, 500, 0}, {500, 500, 0}};
 	const struct placement one = {.ranks = 1, .shards = 1};
@@ -616,7 +609,7 @@ static void views_agree(void)
 	}
 }
 
-static void audit_window(void)
+TEST(audit_window)
 {
 	CHECK_EQ(check_window(0), 0);
 	CHECK_EQ(check_window(CHECK_WINDOW), 0);
@@ -639,7 +632,7 @@ static bool is_last(const struct source *src, uint64_t op, uint64_t end)
 }
 
 /* The list and the count of a client's puts are compared with a third way. */
-static void puts_are_listed(void)
+TEST(puts_are_listed)
 {
 	static const uint64_t ranges[] = {1, 3, KEYS, 1ull << 26, (1ull << 26) + 1, 1ull << 32};
 
@@ -670,7 +663,7 @@ static void puts_are_listed(void)
 	}
 }
 
-static void counts_refusals(void)
+TEST(counts_refusals)
 {
 	struct kv_req req;
 
@@ -685,33 +678,4 @@ static void counts_refusals(void)
 	CHECK_EQ(counts->ops, 1);
 	CHECK_EQ(counts->put_off, 1);
 	CHECK_EQ(check_open_count(&w.check), 0);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(right_when_preloaded),
-		TEST(right_when_empty),
-		TEST(stopped_is_not_lost),
-		TEST(sees_loss),
-		TEST(sees_duplicates),
-		TEST(sees_misdelivery),
-		TEST(sees_wrong_puts),
-		TEST(sees_wrong_gets),
-		TEST(sees_lost_puts),
-		TEST(audits),
-		TEST(audit_knows_the_runs),
-		TEST(audit_counts_what_it_cannot_read),
-		TEST(cancelled_puts_are_none),
-		TEST(counts_refusals),
-		TEST(audit_reads_the_next),
-		TEST(audit_sees_the_next),
-		TEST(audit_knows_of_doubt),
-		TEST(doubts_what_failed),
-		TEST(views_agree),
-		TEST(audit_window),
-		TEST(puts_are_listed),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -24,7 +24,7 @@ static void begin(const char *text, uint32_t endpoints)
 	CHECK_EQ(control_init(&c, &spec, endpoints), 0);
 }
 
-static void parses(void)
+TEST(parses)
 {
 	static const char *const bad[] = {"", "non", "none:1", "budget", "budget:", "budget:0",
 		"budget:16x", "budget:-1", "budget:65537", "budget: 3", "auto:", "auto:1",
@@ -52,7 +52,7 @@ static void parses(void)
  * Tests the bounds of control_derive(), and the two machines for which simulations found the best
  * window (K) and `full` (B).
  */
-static void derives_from_the_machine(void)
+TEST(derives_from_the_machine)
 {
 	struct control_spec spec = {.kind = CONTROL_AUTO};
 
@@ -74,7 +74,7 @@ static void derives_from_the_machine(void)
  * With few calls in flight K is 1.5 times the square root of their number, at least 5. A K that the
  * user has set, or that is smaller already, is kept.
  */
-static void few_calls_narrow_the_window(void)
+TEST(few_calls_narrow_the_window)
 {
 	static const struct {
 		double under_way;
@@ -113,7 +113,7 @@ static uint32_t polls(const uint32_t *arrivals)
 static const uint32_t none[32] = {0}, at_once[32] = {4}, one_each[32] = {1, 1, 1, 1},
 		      late[32] = {0, 0, 5}, growing[32] = {1, 2, 3, 4, 5};
 
-static void budget_polls(void)
+TEST(budget_polls)
 {
 	begin("budget:4", 1);
 	CHECK_EQ(polls(none), 4);
@@ -127,7 +127,7 @@ static void budget_polls(void)
 	CHECK(!control_selects(&c));
 }
 
-static void threshold_polls(void)
+TEST(threshold_polls)
 {
 	begin("threshold:3,6", 1);
 	CHECK_EQ(polls(none), 6);
@@ -137,7 +137,7 @@ static void threshold_polls(void)
 	CHECK_EQ(polls(growing), 3);
 }
 
-static void adaptive_polls(void)
+TEST(adaptive_polls)
 {
 	begin("adaptive-budget", 1);
 	CHECK_EQ(polls(none), 1);
@@ -175,7 +175,7 @@ static size_t step(struct control_load *loads, size_t n)
 	return go;
 }
 
-static void auto_keeps_a_window(void)
+TEST(auto_keeps_a_window)
 {
 	struct control_load a[] = {{0, 1, 0}, {1, 3, 0}, {2, 2, 0}};
 	struct control_load b[] = {{0, 2, 0}, {3, 2, 0}};
@@ -204,7 +204,7 @@ static void auto_keeps_a_window(void)
 	CHECK_EQ(c.unconsumed, 1);
 }
 
-static void auto_never_holds_replies(void)
+TEST(auto_never_holds_replies)
 {
 	struct control_load full[] = {{0, 1, 0}};
 	struct control_load mix[] = {{1, 9, 0}, {2, 0, 1}, {3, 10, 0}, {0, 4, 2}};
@@ -217,7 +217,7 @@ static void auto_never_holds_replies(void)
 }
 
 /* However many WRITEs the `full` limit posts beyond the window, consumed WRITEs stop counting. */
-static void auto_survives_overflow(void)
+TEST(auto_survives_overflow)
 {
 	struct control_load one[] = {{0, 1, 0}};
 
@@ -259,7 +259,7 @@ static uint32_t quiet_waits(const char *text, uint32_t calls)
 	return us;
 }
 
-static void auto_lets_nobody_wait_long(void)
+TEST(auto_lets_nobody_wait_long)
 {
 	time_ns = 5000;
 	/*
@@ -278,7 +278,7 @@ static void auto_lets_nobody_wait_long(void)
 }
 
 /* control_refresh() updates c.unconsumed for the daemon's trace, even if no decision needs it. */
-static void auto_refreshes(void)
+TEST(auto_refreshes)
 {
 	struct control_load loads[] = {{0, 1, 0}, {1, 1, 0}};
 
@@ -294,7 +294,7 @@ static void auto_refreshes(void)
 }
 
 /* No endpoint waits for ever: if the peers consume, all endpoints get their turn. */
-static void auto_starves_nobody(void)
+TEST(auto_starves_nobody)
 {
 	uint32_t calls[8] = {0}, went[8] = {0};
 
@@ -321,7 +321,7 @@ static void auto_starves_nobody(void)
  * While batching is off, all endpoints are selected. While it is on, an endpoint is selected if it
  * has no calls in flight, at least `full` calls, or a reply.
  */
-static void little_switches_batching(void)
+TEST(little_switches_batching)
 {
 	struct control_load one[] = {{0, 1, 0}};
 	struct control_load all[] = {{0, 8, 0}, {1, 9, 0}, {2, 1, 1}, {3, 1, 0}};
@@ -358,7 +358,7 @@ static void hear_twice(void)
  * Only a control that counts (little) sends counters in the reserved word of requests, and reads
  * them.
  */
-static void only_little_has_a_word(void)
+TEST(only_little_has_a_word)
 {
 	begin("auto", 2);
 	CHECK_EQ(control_word(&c, 1), 0);
@@ -376,7 +376,7 @@ static void only_little_has_a_word(void)
 
 /* ---- held replies ---- */
 
-static void hold_releases_when_it_should(void)
+TEST(hold_releases_when_it_should)
 {
 	const struct hold *h = &c.hold;
 
@@ -395,7 +395,7 @@ static void hold_releases_when_it_should(void)
  * The hold time is the time in which as many replies as ranks arrive, limited to 0.5 to 100 us. The
  * arrival rate is a moving average; a new sample has the weight 1/8.
  */
-static void adaptive_hold_follows_the_arrivals(void)
+TEST(adaptive_hold_follows_the_arrivals)
 {
 	struct hold *h = &c.hold;
 
@@ -420,33 +420,8 @@ static void adaptive_hold_follows_the_arrivals(void)
 	CHECK_EQ(h->ns, 100000);
 }
 
-static void answered_calls_count_as_consumed(void)
+TEST(answered_calls_count_as_consumed)
 {
 	CHECK_EQ(control_consumed(0, 70, 30), 70);
 	CHECK_EQ(control_consumed(1, 70, 30), 30);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(hold_releases_when_it_should),
-		TEST(adaptive_hold_follows_the_arrivals),
-		TEST(answered_calls_count_as_consumed),
-		TEST(parses),
-		TEST(derives_from_the_machine),
-		TEST(few_calls_narrow_the_window),
-		TEST(budget_polls),
-		TEST(threshold_polls),
-		TEST(adaptive_polls),
-		TEST(auto_keeps_a_window),
-		TEST(auto_never_holds_replies),
-		TEST(auto_survives_overflow),
-		TEST(auto_lets_nobody_wait_long),
-		TEST(auto_refreshes),
-		TEST(auto_starves_nobody),
-		TEST(little_switches_batching),
-		TEST(only_little_has_a_word),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -29,7 +29,7 @@ static void write_text(void)
 	fclose(out);
 }
 
-static void counts_what_repeats(void)
+TEST(counts_what_repeats)
 {
 	struct decision x = {.what = DECISION_FLUSH,
 		.reason = BECAUSE_WINDOW,
@@ -58,7 +58,7 @@ static void counts_what_repeats(void)
 }
 
 /* 2^18 rows; further decisions are only counted, also those that equal the last one. */
-static void has_a_bound(void)
+TEST(has_a_bound)
 {
 	struct decision x = {.what = DECISION_POLL,
 		.reason = BECAUSE_POLLS,
@@ -78,7 +78,7 @@ static void has_a_bound(void)
 	CHECK(strstr(text, "\n3,1000.000,11,left out,,,,there was no room for more\n"));
 }
 
-static void every_reason_has_words(void)
+TEST(every_reason_has_words)
 {
 	begin(0);
 	for (uint32_t why = 0; why < BECAUSES; why++) {
@@ -111,7 +111,7 @@ static const char *explained(const char *control, double t, double s, double c, 
 	return why;
 }
 
-static void explains_the_control(void)
+TEST(explains_the_control)
 {
 	CHECK(!strcmp(explained("auto:3,4", 0, 0, 0, true), "as given"));
 	CHECK(!strcmp(explained("hold:3", 4900, 570, 68, true), "as given"));
@@ -125,16 +125,4 @@ static void explains_the_control(void)
 		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
 		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0; "
 		"K at most 5 for 9 calls under way (1.5 x their root but at least 5)"));
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(counts_what_repeats),
-		TEST(has_a_bound),
-		TEST(every_reason_has_words),
-		TEST(explains_the_control),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -109,7 +109,7 @@ static enum verdict read_at(uint64_t i, uint64_t value)
 	return history_found(&h, &v, value);
 }
 
-static void preloaded_until_put(void)
+TEST(preloaded_until_put)
 {
 	begin(true);
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_RIGHT);
@@ -127,7 +127,7 @@ static void preloaded_until_put(void)
 	CHECK_EQ(read_at(s.get, kv_value(s.key, KV_PRELOADED)), READ_INVENTED);
 }
 
-static void absent_until_put(void)
+TEST(absent_until_put)
 {
 	struct history_view before, after;
 
@@ -142,7 +142,7 @@ static void absent_until_put(void)
 	CHECK_EQ(history_absent(&h, &before), READ_FORGOTTEN);
 }
 
-static void own_puts(void)
+TEST(own_puts)
 {
 	struct history_view early;
 
@@ -165,7 +165,7 @@ static void own_puts(void)
 	CHECK_EQ(read_at(s.get4, value_of(SELF, 0, s.put2)), READ_STALE);
 }
 
-static void foreign_puts(void)
+TEST(foreign_puts)
 {
 	begin(true);
 	CHECK_EQ(read_at(s.get, value_of(WRITERS, 0, find_op(WRITERS, s.key, true, 0))),
@@ -186,7 +186,7 @@ static void foreign_puts(void)
 	CHECK_EQ(read_at(s.get3, value_of(3, 0, s.b)), READ_RIGHT);
 }
 
-static void own_put_replaces(void)
+TEST(own_put_replaces)
 {
 	struct history_view early;
 
@@ -200,7 +200,7 @@ static void own_put_replaces(void)
 }
 
 /* The answer to the later get comes first. */
-static void answers_in_any_order(void)
+TEST(answers_in_any_order)
 {
 	for (int writers = 1; writers <= 2; writers++) {
 		struct history_view first, second;
@@ -217,7 +217,7 @@ static void answers_in_any_order(void)
 	}
 }
 
-static void runs_are_told_apart(void)
+TEST(runs_are_told_apart)
 {
 	begin(true);
 	put_at(s.put);
@@ -233,7 +233,7 @@ static void runs_are_told_apart(void)
 	CHECK_EQ(read_at(s.get2, value_of(2, 1, s.a)), READ_RIGHT);
 }
 
-static void knows_what_was_made(void)
+TEST(knows_what_was_made)
 {
 	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {0}, {OPS, OPS, 0}};
 	uint64_t far;
@@ -253,7 +253,7 @@ static void knows_what_was_made(void)
 }
 
 /* A key that is not followed: only what cannot be a put of it is wrong. */
-static void other_keys(void)
+TEST(other_keys)
 {
 	struct history_made made[WRITERS] = {{OPS, OPS, 0}, {OPS, OPS, 0}, {OPS, OPS, 0}};
 
@@ -302,7 +302,7 @@ static void put_of(struct history *client, uint64_t i)
 }
 
 /* A put that was acknowledged to another client is in the store before the get is made. */
-static void board_of_others(void)
+TEST(board_of_others)
 {
 	struct history_view early;
 	uint64_t a3;
@@ -329,7 +329,7 @@ static void board_of_others(void)
 	CHECK_EQ(read_at(s.get3, value_of(3, 0, s.b)), READ_RIGHT);
 }
 
-static void board_of_absent(void)
+TEST(board_of_absent)
 {
 	struct history_view v;
 
@@ -343,7 +343,7 @@ static void board_of_absent(void)
 }
 
 /* An own put that others have replaced, with one put or with several. */
-static void board_of_own(void)
+TEST(board_of_own)
 {
 	begin_rank();
 	put_of(&h, s.put);
@@ -355,7 +355,7 @@ static void board_of_own(void)
 }
 
 /* Values that others have read count as well. */
-static void board_of_reads(void)
+TEST(board_of_reads)
 {
 	struct history_view v;
 	uint64_t of_three;
@@ -369,7 +369,7 @@ static void board_of_reads(void)
 }
 
 /* If two puts were under way together, either may be the newer one. */
-static void board_of_concurrent(void)
+TEST(board_of_concurrent)
 {
 	for (int mine_first = 0; mine_first < 2; mine_first++) {
 		struct history_view mine, theirs;
@@ -390,7 +390,7 @@ static void board_of_concurrent(void)
 }
 
 /* A put of this run replaces all of the run before. */
-static void board_of_runs(void)
+TEST(board_of_runs)
 {
 	begin_rank();
 	h.run = two.run = 1;
@@ -400,7 +400,7 @@ static void board_of_runs(void)
 }
 
 /* A put that failed says nothing about what is there. */
-static void doubt_forgets(void)
+TEST(doubt_forgets)
 {
 	struct history_view failed, later;
 
@@ -419,7 +419,7 @@ static void doubt_forgets(void)
 	CHECK_EQ(read_at(s.get2, value_of(SELF, 0, s.put)), READ_STALE);
 }
 
-static void lists_what_was_put(void)
+TEST(lists_what_was_put)
 {
 	bool put[KEYS] = {false}, listed[KEYS] = {false};
 	uint64_t written[KEYS];
@@ -481,19 +481,31 @@ static const struct workload loads[] = {
 	{.key_range = 50, .read_ratio = 0.5, .seed = 3},
 	{.key_range = 200, .read_ratio = 0.9, .seed = 4},
 	{.key_range = 100000, .read_ratio = 0.5, .zipf_theta = 0.99, .seed = 5},
+	{.key_range = 300,
+		.read_ratio = 0.5,
+		.keys = KEYS_HOTSPOT,
+		.hot_keys = 0.1,
+		.hot_ops = 0.9,
+		.seed = 6},
+	{.key_range = 200, .read_ratio = 0.7, .keys = KEYS_LATEST, .zipf_theta = 0.99, .seed = 7},
+	{.key_range = 100, .read_ratio = 0.5, .keys = KEYS_SEQUENTIAL, .seed = 8},
 };
 
-static void no_false_alarm(void)
+TEST(no_false_alarm)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(loads); i++)
 		CHECK_EQ(errors_found(CROWD_RIGHT, &loads[i], 5000), 0);
 }
 
-static void every_fault_is_seen(void)
+TEST(every_fault_is_seen)
 {
 	for (int fault = CROWD_RIGHT + 1; fault < CROWD_FAULTS; fault++) {
-		for (size_t i = 0; i < ARRAY_SIZE(loads); i++)
+		for (size_t i = 0; i < ARRAY_SIZE(loads); i++) {
+			/* Neighbours have different keys, so no order of theirs is wrong. */
+			if (fault == CROWD_REORDER && loads[i].keys == KEYS_SEQUENTIAL)
+				continue;
 			CHECK(errors_found((enum crowd_fault)fault, &loads[i], 20000) > 0);
+		}
 	}
 }
 
@@ -542,7 +554,7 @@ static void *shared_run(void *arg)
 }
 
 /* Clients that look and post at the same time see nothing wrong in a store that is right. */
-static void board_of_threads(void)
+TEST(board_of_threads)
 {
 	const struct workload load = {.key_range = SHARED_KEYS, .read_ratio = 0.5, .seed = 11};
 	struct shared shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -576,32 +588,4 @@ static void board_of_threads(void)
 	CHECK(turns / 2 > SHARED_OPS / 10); /* they have posted */
 	store_fini(&shared.store);
 	board_fini(&shared.board);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(preloaded_until_put),
-		TEST(absent_until_put),
-		TEST(own_puts),
-		TEST(foreign_puts),
-		TEST(own_put_replaces),
-		TEST(answers_in_any_order),
-		TEST(runs_are_told_apart),
-		TEST(knows_what_was_made),
-		TEST(other_keys),
-		TEST(board_of_others),
-		TEST(board_of_absent),
-		TEST(board_of_own),
-		TEST(board_of_reads),
-		TEST(board_of_concurrent),
-		TEST(board_of_runs),
-		TEST(board_of_threads),
-		TEST(doubt_forgets),
-		TEST(lists_what_was_put),
-		TEST(no_false_alarm),
-		TEST(every_fault_is_seen),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

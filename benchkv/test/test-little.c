@@ -36,7 +36,7 @@ static void settle(void)
 	CHECK_EQ(l.settling, 0);
 }
 
-static void latency_is_the_integral_over_what_ended(void)
+TEST(latency_is_the_integral_over_what_ended)
 {
 	begin(1);
 	little_count(&l, 1000, 6, 0);
@@ -52,7 +52,7 @@ static void latency_is_the_integral_over_what_ended(void)
 	CHECK(l.latency_ns[1] == 0 && l.batching && l.trying);
 }
 
-static void an_epoch_needs_requests(void)
+TEST(an_epoch_needs_requests)
 {
 	begin(1);
 	little_count(&l, 1000, 1, 0);
@@ -63,7 +63,7 @@ static void an_epoch_needs_requests(void)
 }
 
 /* Off, then on for a trial, then the better one; what the switch found under way is not counted. */
-static void tries_both_then_keeps_the_better_one(void)
+TEST(tries_both_then_keeps_the_better_one)
 {
 	begin(1);
 	little_count(&l, 1000, 8, 0);
@@ -85,7 +85,7 @@ static void tries_both_then_keeps_the_better_one(void)
 	CHECK(l.latency_ns[1] > 8000 && !l.batching && !l.trying);
 }
 
-static void tries_the_other_one_again(void)
+TEST(tries_the_other_one_again)
 {
 	uint32_t n = 0;
 
@@ -109,7 +109,7 @@ static void tries_the_other_one_again(void)
 
 /* ---- exchange of counters ---- */
 
-static void tells_both_counters_of_one_moment(void)
+TEST(tells_both_counters_of_one_moment)
 {
 	begin(2);
 	l.ended = 0x1c0000005;
@@ -129,7 +129,7 @@ static void hear(uint32_t peer, uint32_t ended, uint32_t area)
 	little_heard(&l, peer, LITTLE_VALID | LITTLE_AREA | area);
 }
 
-static void hears_differences(void)
+TEST(hears_differences)
 {
 	begin(2);
 	hear(0, 100, 50); /* the first report is what the next is compared with */
@@ -148,7 +148,7 @@ static void hears_differences(void)
 }
 
 /* The counter of the integral wraps once in this time, with 44,000 requests under way. */
-static void compares_no_old_reports(void)
+TEST(compares_no_old_reports)
 {
 	begin(1);
 	hear(0, 1, 1);
@@ -163,7 +163,7 @@ static void compares_no_old_reports(void)
 }
 
 /* Own requests are faster with batching on, those of the peer slower: the sum decides. */
-static void both_ends_count(void)
+TEST(both_ends_count)
 {
 	begin(1);
 	hear(0, 0, 0);
@@ -180,20 +180,4 @@ static void both_ends_count(void)
 	little_count(&l, l.now_ns + 1000, 6, 1);
 	CHECK(l.latency_ns[1] == (8000 + 6.0 * 199000 + (2000 << 12)) / (200 + 100));
 	CHECK(!l.batching);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(latency_is_the_integral_over_what_ended),
-		TEST(an_epoch_needs_requests),
-		TEST(tries_both_then_keeps_the_better_one),
-		TEST(tries_the_other_one_again),
-		TEST(tells_both_counters_of_one_moment),
-		TEST(hears_differences),
-		TEST(compares_no_old_reports),
-		TEST(both_ends_count),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The likelihood that a lost put is found, as odds.h says it, is compared with the share of jobs that
- * find one: a store with many clients loses puts, in schedules that a seed draws.
+ * The likelihood that a lost put is found, as odds.h says it, is compared with the share of jobs
+ * that find one: a store with many clients loses puts, in schedules that a seed draws.
  */
 #include "odds.h"
 
@@ -99,15 +99,22 @@ static const struct crowd_shape shapes[] = {
 	{LOAD(2000, 0.5, 0), 1, 2, 4, 2, 1000, 0},
 	{LOAD(100, 0.5, 0), 1, 2, 32, 1, 1500, 0},
 	{LOAD(3, 0.5, 0), 1, 2, 8, 1, 1000, 0},
+	{{.key_range = 2000,
+		 .read_ratio = 0.5,
+		 .keys = KEYS_HOTSPOT,
+		 .hot_keys = 0.1,
+		 .hot_ops = 0.8,
+		 .seed = 1},
+		2, 2, 4, 1, 1500, 500},
 };
 
-static void one_lost_put(void)
+TEST(one_lost_put)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
 		compare(&shapes[i], 0);
 }
 
-static void a_rate_of_lost_puts(void)
+TEST(a_rate_of_lost_puts)
 {
 	static const size_t some[] = {0, 8};
 
@@ -118,7 +125,7 @@ static void a_rate_of_lost_puts(void)
 }
 
 /* The same jobs, with a store that loses nothing. */
-static void nothing_lost(void)
+TEST(nothing_lost)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++) {
 		for (uint64_t seed = 1; seed <= TRIALS / 20; seed++)
@@ -139,7 +146,7 @@ static struct odds odds_of(const struct workload *load, uint32_t clients, uint32
 		.window = 3000};
 }
 
-static void no_puts(void)
+TEST(no_puts)
 {
 	const struct workload load = LOAD(1000, 1, 0);
 	const struct odds odds = odds_of(&load, 2, 1000);
@@ -149,7 +156,7 @@ static void no_puts(void)
 }
 
 /* Cases that can be solved: the average over t of what is left of exp(). */
-static void closed_forms(void)
+TEST(closed_forms)
 {
 	const struct workload puts = LOAD(1000, 0, 0), half = LOAD(1000, 0.5, 0);
 	struct odds o = odds_of(&puts, 1, 1000);
@@ -179,16 +186,8 @@ static void closed_forms(void)
 
 int main(int argc, char **argv)
 {
-	static const struct test tests[] = {
-		TEST(one_lost_put),
-		TEST(a_rate_of_lost_puts),
-		TEST(nothing_lost),
-		TEST(closed_forms),
-		TEST(no_puts),
-	};
-
 	/* Thousands of jobs: what one has freed is the next one's, without a fault for each page. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	return test_main(argc, argv);
 }

@@ -63,6 +63,9 @@ static const char *const bad[] = {
 	"delegation --runs 0",
 	"delegation --warmup -1",
 	"delegation --warmup 1 --ops 10",
+	"delegation --interval 0",
+	"delegation --interval .001 --duration 3.7",
+	"delegation --series x",
 	"delegation --rate 0",
 	"delegation --rate fast",
 	"delegation --hgrm \"\"",
@@ -74,6 +77,18 @@ static const char *const bad[] = {
 	"delegation --distribution zipf:0",
 	"delegation --distribution zipf:x",
 	"delegation --distribution pareto",
+	"delegation --distribution zipf:1,2",
+	"delegation --distribution hotspot:0.2",
+	"delegation --distribution hotspot:0.2,1.1",
+	"delegation --distribution hotspot:-0.1,1",
+	"delegation --distribution hotspot:0.2,0.8,1",
+	"delegation --distribution latest:0",
+	"delegation --distribution latest:11",
+	"delegation --distribution sequential:1",
+	"delegation --workload ycsb-e",
+	"delegation --workload ycsb",
+	"delegation --workload ycsb-a --read-ratio 0.5",
+	"delegation --workload ycsb-a --distribution uniform",
 	"delegation --preload maybe",
 	"delegation --seed x",
 	"delegation --seed 9223372036854775808",
@@ -101,7 +116,7 @@ static const char *const bad[] = {
 	"delegation --dry-run=yes",
 };
 
-static void refuses_nonsense(void)
+TEST(refuses_nonsense)
 {
 	o = (struct options){.daemons = 77};
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
@@ -113,7 +128,7 @@ static void refuses_nonsense(void)
 	}
 }
 
-static void understands(void)
+TEST(understands)
 {
 	CHECK_EQ(parse("delegation"), 0);
 	CHECK(o.daemons == 1 && o.clients == 2 && o.queue_depth == 8 && o.runs == 1);
@@ -134,7 +149,7 @@ static void understands(void)
 	CHECK(!strcmp(o.json, "-") && o.dry_run);
 }
 
-static void backends_have_their_defaults(void)
+TEST(backends_have_their_defaults)
 {
 	CHECK_EQ(parse("--daemons 3"), 0);
 	CHECK(o.backend == backend_find("delegation") && o.net_daemons == 1);
@@ -148,7 +163,43 @@ static void backends_have_their_defaults(void)
 	CHECK(o.backend == backend_find("direct") && o.control.kind == CONTROL_NONE);
 }
 
-static void ring_holds_what_is_in_flight(void)
+/* --distribution and --workload, and the name that the report has. */
+TEST(workloads_by_name)
+{
+	static const struct {
+		const char *line, *name;
+		enum keys keys;
+		double read_ratio, theta;
+	} cases[] = {
+		{"delegation", "uniform", KEYS_DRAWN, 0.5, 0},
+		{"delegation --distribution zipf:0.5", "zipf:0.5", KEYS_DRAWN, 0.5, 0.5},
+		{"delegation --distribution hotspot:0.25,0.75", "hotspot:0.25,0.75", KEYS_HOTSPOT,
+			0.5, 0},
+		{"delegation --distribution latest", "latest:0.99", KEYS_LATEST, 0.5, 0.99},
+		{"delegation --distribution latest:2", "latest:2", KEYS_LATEST, 0.5, 2},
+		{"delegation --distribution sequential", "sequential", KEYS_SEQUENTIAL, 0.5, 0},
+		{"delegation --distribution zipf:2 --distribution uniform", "uniform", KEYS_DRAWN,
+			0.5, 0},
+		{"delegation --workload ycsb-a", "zipf:0.99", KEYS_DRAWN, 0.5, 0.99},
+		{"delegation --workload ycsb-b", "zipf:0.99", KEYS_DRAWN, 0.95, 0.99},
+		{"delegation --workload ycsb-c", "zipf:0.99", KEYS_DRAWN, 1, 0.99},
+		{"delegation --workload ycsb-d", "latest:0.99", KEYS_LATEST, 0.95, 0.99},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		char name[WORKLOAD_NAME_MAX];
+
+		CHECK_EQ(parse(cases[i].line), 0);
+		workload_name(&o.load, name);
+		CHECK(!strcmp(name, cases[i].name) && o.load.keys == cases[i].keys);
+		CHECK(o.load.read_ratio == cases[i].read_ratio &&
+			o.load.zipf_theta == cases[i].theta);
+	}
+	CHECK_EQ(parse("delegation --distribution hotspot:0.25,0.75"), 0);
+	CHECK(o.load.hot_keys == 0.25 && o.load.hot_ops == 0.75);
+}
+
+TEST(ring_holds_what_is_in_flight)
 {
 	static const struct {
 		const char *line;
@@ -167,7 +218,7 @@ static void ring_holds_what_is_in_flight(void)
 	}
 }
 
-static void naps_are_longer_in_a_crowd(void)
+TEST(naps_are_longer_in_a_crowd)
 {
 	CHECK_EQ(node_nap_ns(3, 16), 50000);
 	CHECK_EQ(node_nap_ns(12, 2), 50000);
@@ -177,12 +228,16 @@ static void naps_are_longer_in_a_crowd(void)
 	CHECK_EQ(node_nap_ns(7, 0), 56000);
 }
 
-static void digest_tells_lines_apart(void)
+TEST(digest_tells_lines_apart)
 {
 	static const char *const lines[] = {"delegation", "delegation --daemons 2",
 		"delegation --clients 3", "delegation --rate 10", "delegation --warmup 1",
-		"delegation --seed 2", "delegation --ops 7", "delegation --control none",
-		"delegation --distribution zipf:1", "delegation --preload no",
+		"delegation --interval 1", "delegation --seed 2", "delegation --ops 7",
+		"delegation --control none", "delegation --distribution zipf:1",
+		"delegation --distribution latest:1", "delegation --distribution sequential",
+		"delegation --distribution hotspot:0.1,0.5",
+		"delegation --distribution hotspot:0.1,0.6",
+		"delegation --distribution hotspot:0.2,0.5", "delegation --preload no",
 		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
 		"meta --daemons 2 --net-daemons 1"};
 	uint64_t digest[ARRAY_SIZE(lines)];
@@ -197,11 +252,12 @@ static void digest_tells_lines_apart(void)
 	CHECK(options_digest(&o) == digest[0]); /* not what the run is */
 }
 
-static void results_travel(void)
+TEST(results_travel)
 {
 	static struct result a, b;
 	uint64_t rng = test_seed();
 	unsigned char *data;
+	char text[80];
 	size_t len;
 
 	result_init(&a);
@@ -231,19 +287,9 @@ static void results_travel(void)
 	CHECK(b.counts.ops == 10 && b.elapsed_ns == 17 && b.latency[1].count == 400);
 	result_sequel(&b, &a);
 	CHECK(b.counts.ops == 15 && b.elapsed_ns == 34 && result_errors(&b) == 3);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(refuses_nonsense),
-		TEST(understands),
-		TEST(backends_have_their_defaults),
-		TEST(ring_holds_what_is_in_flight),
-		TEST(naps_are_longer_in_a_crowd),
-		TEST(digest_tells_lines_apart),
-		TEST(results_travel),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
+	result_explain(&b, text, sizeof(text));
+	CHECK(!strcmp(text, "3 lost"));
+	result_init(&b);
+	result_explain(&b, text, sizeof(text));
+	CHECK(!*text);
 }

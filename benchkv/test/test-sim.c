@@ -73,10 +73,10 @@ static uint32_t take_bucket(struct calendar *c, uint64_t now, uint32_t slots[SLO
 }
 
 /*
- * Slots come out once each, not before their time, in the order of their buckets, and in a bucket in
- * that of their insertion. At times they are due so late that the ring has to grow.
+ * Slots come out once each, not before their time, in the order of their buckets, and in a bucket
+ * in that of their insertion. At times they are due so late that the ring has to grow.
  */
-static void calendar_keeps_order(void)
+TEST(calendar_keeps_order)
 {
 	uint64_t seed = test_seed(), due[SLOTS], put[SLOTS], now = 0, puts = 0, b = 0;
 	struct request slots[SLOTS];
@@ -113,7 +113,7 @@ static void calendar_keeps_order(void)
 }
 
 /* A request put for a time that has been taken already is visible next. */
-static void calendar_takes_the_past_next(void)
+TEST(calendar_takes_the_past_next)
 {
 	struct request slots[2];
 	uint32_t out[SLOTS];
@@ -132,7 +132,7 @@ static void calendar_takes_the_past_next(void)
 }
 
 /* The ring is as long as the time that it has to span, and no longer. */
-static void calendar_follows_its_load(void)
+TEST(calendar_follows_its_load)
 {
 	struct request slots[2];
 	uint32_t out[SLOTS];
@@ -151,7 +151,7 @@ static void calendar_follows_its_load(void)
 }
 
 /* Events come out in the order of their times, also those that are far ahead of the first. */
-static void timeline_keeps_order(void)
+TEST(timeline_keeps_order)
 {
 	uint64_t seed = test_seed(), now = 0, times[SLOTS];
 	struct timeline t;
@@ -178,7 +178,7 @@ static void timeline_keeps_order(void)
 }
 
 /* Those of the same time come out in the order of their senders, in whatever order they were put. */
-static void timeline_orders_the_same_time_by_sender(void)
+TEST(timeline_orders_the_same_time_by_sender)
 {
 	struct timeline t;
 
@@ -238,7 +238,7 @@ static void gather(struct line *l, struct endpoint *e, uint32_t n)
 }
 
 /* Both servers take their time for each WRITE. */
-static void servers_are_serial(void)
+TEST(servers_are_serial)
 {
 	struct endpoint e = {0};
 	struct line l;
@@ -299,14 +299,14 @@ static void messages_arrive(bool words)
 	line_fini(&l);
 }
 
-static void messages_arrive_whole(void)
+TEST(messages_arrive_whole)
 {
 	messages_arrive(false);
 	messages_arrive(true);
 }
 
 /* Batches are used again; of those that nobody needs, some are kept. */
-static void pool_keeps_some(void)
+TEST(pool_keeps_some)
 {
 	struct endpoint e[POOL_SPARE + 10] = {0};
 	struct pool p = {.words = false};
@@ -327,7 +327,7 @@ static void pool_keeps_some(void)
 }
 
 /* Arrivals of many senders are received in the order of their times. */
-static void arrivals_are_sorted(void)
+TEST(arrivals_are_sorted)
 {
 	uint64_t seed = test_seed(), last = 0;
 	struct nic from[40] = {0};
@@ -354,7 +354,7 @@ static void arrivals_are_sorted(void)
 
 /* ---- jobs ---- */
 
-static void same_seed_same_job(void)
+TEST(same_seed_same_job)
 {
 	struct sim_config c = job(4, 4, "auto");
 	struct sim_result a = run(&c), b = run(&c);
@@ -374,7 +374,7 @@ static bool same_job(struct sim_config *c, const struct sim_result *r)
 }
 
 /* Threads share the work, and nothing else comes of it. */
-static void threads_do_not_matter(void)
+TEST(threads_do_not_matter)
 {
 	static const char *const controls[] = {"none", "auto", "little", "adaptive-hold"};
 
@@ -391,7 +391,7 @@ static void threads_do_not_matter(void)
 }
 
 /* One rank has no network: its daemon is busy with local requests and its own loop. */
-static void one_rank_is_bound_by_its_daemon(void)
+TEST(one_rank_is_bound_by_its_daemon)
 {
 	struct sim_config c = job(1, 32, "none");
 	struct sim_result r = run(&c);
@@ -402,7 +402,7 @@ static void one_rank_is_bound_by_its_daemon(void)
 }
 
 /* With one request in flight the latency is what its stations take. */
-static void lone_request_takes_its_stations(void)
+TEST(lone_request_takes_its_stations)
 {
 	struct sim_config c = job(2, 1, "none");
 	const struct machine *m = &c.machine;
@@ -421,7 +421,7 @@ static void lone_request_takes_its_stations(void)
 }
 
 /* Collapsed: each operation takes two WRITEs of the daemon's context, which is busy with them. */
-static void collapse_is_bound_by_writes(void)
+TEST(collapse_is_bound_by_writes)
 {
 	struct sim_config c = job(8, 32, "none");
 	struct sim_result r = run_collapsed(&c);
@@ -430,7 +430,7 @@ static void collapse_is_bound_by_writes(void)
 	CHECK(near(r.writes_per_s, 1e9 / c.machine.send_ns, 0.03));
 }
 
-static void two_equilibria_without_control(void)
+TEST(two_equilibria_without_control)
 {
 	struct sim_config c = job(8, 32, "none");
 	struct sim_result high = run(&c), low = run_collapsed(&c);
@@ -446,7 +446,7 @@ static void two_equilibria_without_control(void)
  * Requests that join those in flight do so at once. Many of them bring a collapsed job to the good
  * state, as the first requests of a job do, and few leave it where it is.
  */
-static void depth_steps(void)
+TEST(depth_steps)
 {
 	struct sim_config c = job(8, 32, "none"), shallow = job(8, 4, "none");
 
@@ -462,7 +462,7 @@ static void depth_steps(void)
 	CHECK(run(&c).outstanding > 31 * 40);
 }
 
-static void one_equilibrium_with_auto(void)
+TEST(one_equilibrium_with_auto)
 {
 	static const uint32_t ranks[] = {2, 4, 8, 16, 32}, depths[] = {1, 4, 32};
 
@@ -477,7 +477,7 @@ static void one_equilibrium_with_auto(void)
 }
 
 /* A narrow window from the collapsed state: peers that owe nothing acknowledge nothing. */
-static void auto_does_not_stall(void)
+TEST(auto_does_not_stall)
 {
 	struct sim_config c = job(16, 1, "auto:6,12");
 	struct sim_result high = run(&c);
@@ -498,7 +498,7 @@ static void as_published(const struct published *p)
 }
 
 /* The job that the next test is about has two outcomes. */
-static void published_throughput(void)
+TEST(published_throughput)
 {
 	for (size_t b = 0; b < PUBLISHED_BLOCKS; b++) {
 		const struct published_block *block = &published_blocks[b];
@@ -515,7 +515,7 @@ static void published_throughput(void)
  * From the collapsed state some of the seeds get out of it, as the published job (58.4), and some
  * do not, as the published one of 16 ranks.
  */
-static void budget_at_eight_ranks_has_two_outcomes(void)
+TEST(budget_at_eight_ranks_has_two_outcomes)
 {
 	struct sim_config c = job(8, 32, "budget:16");
 	uint32_t recovered = 0, stayed = 0;
@@ -534,7 +534,7 @@ static void budget_at_eight_ranks_has_two_outcomes(void)
 }
 
 /* A closed loop: requests in flight = rate x time from one reply to the next. */
-static void obeys_little(void)
+TEST(obeys_little)
 {
 	static const char *const controls[] = {"none", "budget:4", "threshold:8,4", "auto"};
 
@@ -549,7 +549,7 @@ static void obeys_little(void)
 	}
 }
 
-static void several_daemons_share_the_endpoints(void)
+TEST(several_daemons_share_the_endpoints)
 {
 	struct sim_config one = job(16, 1, "none"), two = one;
 
@@ -558,7 +558,7 @@ static void several_daemons_share_the_endpoints(void)
 	CHECK(near(run(&two).ops_per_s, 2 * run(&one).ops_per_s, 0.1));
 }
 
-static void stagger_delays_the_first_requests(void)
+TEST(stagger_delays_the_first_requests)
 {
 	struct sim_config c = job(4, 1, "none");
 	struct sim_result r;
@@ -571,7 +571,7 @@ static void stagger_delays_the_first_requests(void)
 	CHECK(r.ops_per_s < run(&c).ops_per_s / 2);
 }
 
-static void bad_sizes_are_refused(void)
+TEST(bad_sizes_are_refused)
 {
 	struct sim_config c = job(4, 1, "none");
 	struct sim_result r;
@@ -585,36 +585,4 @@ static void bad_sizes_are_refused(void)
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
 	c = job(4, SIM_MAX_SLOTS / 46 + 1, "none");
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(calendar_keeps_order),
-		TEST(calendar_takes_the_past_next),
-		TEST(calendar_follows_its_load),
-		TEST(timeline_keeps_order),
-		TEST(timeline_orders_the_same_time_by_sender),
-		TEST(servers_are_serial),
-		TEST(messages_arrive_whole),
-		TEST(pool_keeps_some),
-		TEST(arrivals_are_sorted),
-		TEST(same_seed_same_job),
-		TEST(threads_do_not_matter),
-		TEST(one_rank_is_bound_by_its_daemon),
-		TEST(lone_request_takes_its_stations),
-		TEST(collapse_is_bound_by_writes),
-		TEST(two_equilibria_without_control),
-		TEST(depth_steps),
-		TEST(one_equilibrium_with_auto),
-		TEST(auto_does_not_stall),
-		TEST(published_throughput),
-		TEST(budget_at_eight_ranks_has_two_outcomes),
-		TEST(obeys_little),
-		TEST(several_daemons_share_the_endpoints),
-		TEST(stagger_delays_the_first_requests),
-		TEST(bad_sizes_are_refused),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

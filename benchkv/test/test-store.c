@@ -9,7 +9,7 @@
 
 static const struct placement place = {.ranks = 3, .shards = 4};
 
-static void holds_what_was_put(void)
+TEST(holds_what_was_put)
 {
 	static uint64_t model[KEYS];
 	static bool there[KEYS];
@@ -43,7 +43,7 @@ static void holds_what_was_put(void)
 }
 
 /* Every key has one shard; shards get equal shares within five standard deviations. */
-static void places_evenly(void)
+TEST(places_evenly)
 {
 	uint64_t n[3][4] = {{0}};
 
@@ -57,7 +57,7 @@ static void places_evenly(void)
 		CHECK(n[i / 4][i % 4] > 9520 && n[i / 4][i % 4] < 10480);
 }
 
-static void preloads_its_own(void)
+TEST(preloads_its_own)
 {
 	uint64_t sum = 0, value;
 
@@ -97,7 +97,7 @@ static void replies(struct store *s, const struct kv_req *req, enum kv_type type
 	CHECK(resp.origin == req->origin && resp.seq == req->seq);
 }
 
-static void serves_only_its_own(void)
+TEST(serves_only_its_own)
 {
 	struct kv_req req = {.type = KV_GET,
 		.origin = 9,
@@ -127,7 +127,7 @@ static void serves_only_its_own(void)
 	store_fini(&s);
 }
 
-static void values_name_a_put(void)
+TEST(values_name_a_put)
 {
 	uint64_t rng = test_seed();
 
@@ -147,17 +147,4 @@ static void values_name_a_put(void)
 		CHECK(__builtin_popcountll(kv_value_name(key + 1, value) ^ name) > 4);
 		CHECK(__builtin_popcountll(kv_value_name(key, value ^ 1ull << i % 64) ^ name) > 4);
 	}
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(holds_what_was_put),
-		TEST(places_evenly),
-		TEST(preloads_its_own),
-		TEST(serves_only_its_own),
-		TEST(values_name_a_put),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

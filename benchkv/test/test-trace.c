@@ -7,7 +7,7 @@
 #include "bucket.h"
 #include "trace.h"
 
-static void buckets_have_their_borders(void)
+TEST(buckets_have_their_borders)
 {
 	static const struct {
 		uint32_t n, bucket;
@@ -21,7 +21,7 @@ static void buckets_have_their_borders(void)
 	}
 }
 
-static void writes_a_line_per_sample(void)
+TEST(writes_a_line_per_sample)
 {
 	struct trace_sample s = {.loop_ns = 2500,
 		.outstanding = 3,
@@ -58,7 +58,7 @@ static void writes_a_line_per_sample(void)
 }
 
 /* One a millisecond, 2^20 of them. */
-static void is_due_and_has_a_bound(void)
+TEST(is_due_and_has_a_bound)
 {
 	const struct trace_sample s = {.time_ns = 5000};
 	struct trace t;
@@ -73,15 +73,4 @@ static void is_due_and_has_a_bound(void)
 	t.n++;
 	CHECK(!trace_due(&t, 5000 + 1000000));
 	trace_fini(&t);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(buckets_have_their_borders),
-		TEST(writes_a_line_per_sample),
-		TEST(is_due_and_has_a_bound),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -9,6 +9,37 @@
 static const struct placement place = {.ranks = 4, .shards = 2};
 
 #define SOME 65536u /* operations */
+#define KEYS 200
+
+/* Each way to draw keys. */
+static const struct workload kinds[] = {
+	{.key_range = KEYS, .read_ratio = 0.3, .seed = 9},
+	{.key_range = KEYS, .read_ratio = 0.5, .zipf_theta = 0.99, .seed = 9},
+	{.key_range = KEYS,
+		.read_ratio = 0.5,
+		.keys = KEYS_HOTSPOT,
+		.hot_keys = 0.1,
+		.hot_ops = 0.8,
+		.seed = 9},
+	{.key_range = KEYS,
+		.read_ratio = 0.5,
+		.keys = KEYS_HOTSPOT,
+		.hot_keys = 0,
+		.hot_ops = 0.3,
+		.seed = 9},
+	{.key_range = KEYS,
+		.read_ratio = 0.5,
+		.keys = KEYS_HOTSPOT,
+		.hot_keys = 1,
+		.hot_ops = 0.3,
+		.seed = 9},
+	{.key_range = KEYS,
+		.read_ratio = 0.875,
+		.keys = KEYS_LATEST,
+		.zipf_theta = 0.99,
+		.seed = 9},
+	{.key_range = KEYS, .read_ratio = 0.5, .keys = KEYS_SEQUENTIAL, .seed = 9},
+};
 
 static void make(struct stream *s, struct source *src, const struct workload *w,
 	const struct placement *p, uint32_t client)
@@ -25,7 +56,7 @@ static uint64_t digest_of(const struct workload *w, uint32_t client)
 	return source_digest(&src, client, SOME);
 }
 
-static void same_seed_same_stream(void)
+TEST(same_seed_same_stream)
 {
 	struct workload a = {.key_range = 1000, .read_ratio = 0.5, .seed = 1}, b = a, c = a;
 
@@ -39,7 +70,7 @@ static void same_seed_same_stream(void)
 }
 
 /* Where the store is does not change what is asked. */
-static void placement_changes_no_key(void)
+TEST(placement_changes_no_key)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
 	struct placement other = {.ranks = 1, .shards = 1};
@@ -58,15 +89,12 @@ static void placement_changes_no_key(void)
 }
 
 /* Others regenerate the same operations that the client makes, however far, and in any order. */
-static void operations_by_themselves(void)
+TEST(operations_by_themselves)
 {
 	static const uint64_t starts[] = {0, 1ull << 16, (1ull << 32) - 100, (1ull << 38) - 300};
 
-	for (int zipf = 0; zipf < 2; zipf++) {
-		struct workload w = {.key_range = 1000,
-			.read_ratio = 0.3,
-			.zipf_theta = zipf,
-			.seed = 9};
+	for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+		struct workload w = kinds[kind];
 		struct source src;
 		struct stream s;
 
@@ -85,7 +113,7 @@ static void operations_by_themselves(void)
 }
 
 /* With 2^32 keys nearly every put has a key of its own: by chance .9998 of 1.5 million do. */
-static void does_not_repeat(void)
+TEST(does_not_repeat)
 {
 	enum { OPS = 3000000 };
 	const struct workload w = {.key_range = 1ull << 32, .read_ratio = 0.5, .seed = 1};
@@ -100,7 +128,7 @@ static void does_not_repeat(void)
 	CHECK(distinct >= 0.999 * n);
 }
 
-static void digest_tells_sets_apart(void)
+TEST(digest_tells_sets_apart)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};
 	uint64_t forth = 0, back = 0, term[100];
@@ -121,7 +149,7 @@ static void digest_tells_sets_apart(void)
 	CHECK(forth - term[3] + term[4] != forth); /* one twice, one never */
 }
 
-static void shares_add_up(void)
+TEST(shares_add_up)
 {
 	for (uint64_t total = 0; total < 50; total++) {
 		for (uint32_t n = 1; n < 9; n++) {
@@ -134,15 +162,17 @@ static void shares_add_up(void)
 	}
 }
 
-static void reads_as_often_as_told(void)
+TEST(reads_as_often_as_told)
 {
 	for (int tenth = 0; tenth <= 10; tenth++) {
-		struct workload w = {.key_range = 1000, .read_ratio = tenth / 10.0, .seed = 3};
+		struct workload w;
 		uint64_t puts = 0, keys = 0;
 		struct source src;
 
-		for (int zipf = 0; zipf < 2; zipf++) {
-			w.zipf_theta = zipf;
+		for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+			w = kinds[kind];
+			w.key_range = 1000;
+			w.read_ratio = tenth / 10.0;
 			source_init(&src, &w);
 			puts = keys = 0;
 			for (uint32_t i = 0; i < SOME; i++) {
@@ -157,7 +187,7 @@ static void reads_as_often_as_told(void)
 			CHECK(puts > 0 || tenth == 10);
 			CHECK(puts < SOME || tenth == 0);
 			/* And of 65,536 keys, if they are uniform: 370,000. */
-			CHECK(zipf || fabs((double)keys - SOME * 499.5) <= 370000);
+			CHECK(kind || fabs((double)keys - SOME * 499.5) <= 370000);
 		}
 	}
 }
@@ -186,7 +216,7 @@ static void zipf_is_zipf(double theta)
 	}
 }
 
-static void zipf_frequencies(void)
+TEST(zipf_frequencies)
 {
 	zipf_is_zipf(0.5);
 	zipf_is_zipf(0.99);
@@ -195,7 +225,99 @@ static void zipf_frequencies(void)
 	zipf_is_zipf(2.5);
 }
 
-static void zipf_extremes(void)
+/* The probability of a number; with latest that of z = number puts before. */
+static double probability(const struct workload *w, uint32_t number)
+{
+	double hot = fmax(1, w->hot_keys * KEYS), norm = 0;
+
+	if (w->keys == KEYS_HOTSPOT && hot < KEYS)
+		return number < hot ? w->hot_ops / hot : (1 - w->hot_ops) / (KEYS - hot);
+	for (uint32_t k = 1; k <= KEYS; k++)
+		norm += pow(k, -w->zipf_theta);
+	return pow(number + 1, -w->zipf_theta) / norm;
+}
+
+/*
+ * Chi-square over all numbers. With 200 keys there are 199 degrees of freedom, so the sum is between
+ * 120 and 310 in all but one stream in 10^5.
+ */
+static void check_frequencies(const struct workload *w, uint32_t client)
+{
+	uint64_t count[KEYS] = {0}, n = 0, puts = 0;
+	double chi = 0;
+	struct source src;
+
+	source_init(&src, w);
+	for (uint32_t i = 0; i < 4 * SOME; i++) {
+		struct op op = source_op(&src, client, i);
+
+		CHECK(op.number < KEYS && op.key < KEYS);
+		if (w->keys == KEYS_LATEST && op.put) {
+			CHECK_EQ(op.number, puts++ % KEYS);
+			continue;
+		}
+		n++;
+		count[w->keys == KEYS_LATEST ? (puts + KEYS - 1 - op.number) % KEYS : op.number]++;
+	}
+	for (uint32_t k = 0; k < KEYS; k++) {
+		double want = (double)n * probability(w, k);
+
+		CHECK(want >= 5);
+		chi += ((double)count[k] - want) * ((double)count[k] - want) / want;
+	}
+	printf("  client %u, distribution %d: chi-square %.1f\n", client, (int)w->keys, chi);
+	CHECK(chi > 120 && chi < 310);
+}
+
+TEST(frequencies_are_the_stated_ones)
+{
+	for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+		for (uint32_t client = 0; client < 3 && kinds[kind].keys != KEYS_SEQUENTIAL;
+			client++)
+			check_frequencies(&kinds[kind], client);
+	}
+}
+
+/* Each key in turn, from a start of the client's own; with latest a put every eighth operation. */
+TEST(order_is_the_stated_one)
+{
+	const struct workload *latest = &kinds[5], *next = &kinds[6];
+	uint32_t starts[3];
+	struct source src;
+
+	source_init(&src, next);
+	for (uint32_t client = 0; client < 3; client++) {
+		starts[client] = source_op(&src, client, 0).key;
+		for (uint32_t i = 0; i < 1000; i++)
+			CHECK_EQ(source_op(&src, client, i).key, (starts[client] + i) % KEYS);
+	}
+	CHECK(starts[0] != starts[1] && starts[1] != starts[2]);
+	source_init(&src, latest);
+	for (uint64_t i = 0; i < 5000; i++)
+		CHECK_EQ(source_op(&src, 0, i).put, i % 8 == 7);
+}
+
+/* Each number has a key of its own, and each key has a number. */
+TEST(numbers_are_keys)
+{
+	for (size_t kind = 0; kind < ARRAY_SIZE(kinds); kind++) {
+		uint32_t key_of[KEYS], seen[KEYS] = {0};
+		struct source src;
+
+		source_init(&src, &kinds[kind]);
+		for (uint32_t i = 0; i < 4 * SOME; i++) {
+			struct op op = source_op(&src, 1, i);
+
+			CHECK(!seen[op.key] || seen[op.key] == op.number + 1);
+			seen[op.key] = op.number + 1;
+			key_of[op.number] = op.key;
+		}
+		for (uint32_t k = 0; k < KEYS; k++)
+			CHECK(seen[key_of[k]] == k + 1);
+	}
+}
+
+TEST(zipf_extremes)
 {
 	uint64_t rng = 1;
 	struct zipf z;
@@ -211,7 +333,7 @@ static void zipf_extremes(void)
 }
 
 /* The hot keys are neighbours neither in the key range nor on one rank. */
-static void hot_keys_are_scattered(void)
+TEST(hot_keys_are_scattered)
 {
 	struct workload w = {.key_range = 100000, .read_ratio = 1, .zipf_theta = 0.99, .seed = 1};
 	uint64_t rank[4] = {0}, low = 0;
@@ -226,22 +348,4 @@ static void hot_keys_are_scattered(void)
 	for (uint32_t r = 0; r < 4; r++)
 		CHECK(rank[r] > SOME / 10);
 	CHECK(low > SOME / 4 && low < SOME / 4 * 3);
-}
-
-int main(int argc, char **argv)
-{
-	static const struct test tests[] = {
-		TEST(same_seed_same_stream),
-		TEST(placement_changes_no_key),
-		TEST(operations_by_themselves),
-		TEST(does_not_repeat),
-		TEST(digest_tells_sets_apart),
-		TEST(shares_add_up),
-		TEST(reads_as_often_as_told),
-		TEST(zipf_frequencies),
-		TEST(zipf_extremes),
-		TEST(hot_keys_are_scattered),
-	};
-
-	return test_main(tests, ARRAY_SIZE(tests), argc, argv);
 }

@@ -20,10 +20,11 @@ def children_cpu_s():
 
 def case_alone():
     start_s, used_s = time.time(), children_cpu_s()
-    j = good(0, "--daemons", 2, "--clients", 2, "--duration", 1, default_keys=True)
+    j = good(0, "--daemons", 2, "--clients", 2, "--ops", 400000, default_keys=True)
     used_s = children_cpu_s() - used_s
     # The rest is the start, the audit and the end.
     check(used_s / 4 < j["cpu_s"] <= used_s, f"{used_s} s: {j}")
+    j = good(0, "--daemons", 2, "--clients", 2, "--duration", 1)
     check(0.9 < j["duration_s"] and j["requested"] == {"duration_s": 1}, j)
     check(j["host"] == j["ranks"][0]["host"] == os.uname().nodename, j)
     check(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", j["time"]), j)
@@ -113,16 +114,16 @@ def case_variants():
     """Every control, distribution and size at least once, backlogs included."""
     base = ["--json", "-", "--ops", 6000]
     for args in (
-        ["--control", "none"],
-        ["--control", "budget:8"],
+        ["--control", "none", "--distribution", "sequential"],
+        ["--control", "budget:8", "--distribution", "hotspot:0.01,0.9"],
         ["--control", "threshold:4,8"],
         ["--control", "adaptive-budget", "--queue-depth", 32],
         ["--control", "hold:20", "--queue-depth", 1],
         ["--control", "adaptive-hold", "--daemons", 2],
         ["--control", "little", "--queue-depth", 32, "--clients", 4, "--daemons", 2, "--net-daemons", 2],
         ["--control", "auto:1,1000", "--queue-depth", 32],
-        ["--distribution", "zipf:0.99", "--read-ratio", 0.95],
-        ["--preload", "no", "--key-range", 1000, "--daemons", 3],
+        ["--workload", "ycsb-b"],
+        ["--preload", "no", "--key-range", 1000, "--daemons", 3, "--workload", "ycsb-d"],
         ["--key-range", 1, "--daemons", 4],
         ["--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2],
         ["--queue-depth", 1, "--clients", 1, "--pin", "no"],
@@ -164,6 +165,39 @@ def near(count, n, p, j):
     """n tosses with probability p, within six standard deviations; each key that was put is
     counted twice, as its put and in the audit, which at most doubles the variance."""
     check(abs(count - n * p) <= 6 * (2 * n * p * (1 - p)) ** 0.5, f"{count} of {n}, not {p}: {j}")
+
+
+def case_intervals():
+    """Throughput and latency over time, of each run: every measured operation is in one interval."""
+    names = [of_test("a.csv"), of_test("a.json")]
+    for args in (["--duration", 0.5, "--interval", 0.1, "--warmup", 0.2, "--runs", 2],
+                 ["--ops", 6000, "--interval", 0.05, "--rate", 20000]):
+        for np, path in (0, names[0]), (2, names[1]):
+            j = good(np, *args, "--series", path)
+            rows, lines = j["intervals"], taken(path)
+            check(sum(r["ops"] for r in rows) == j["ops"] - j["excluded"], j)
+            for k, run_row in enumerate(j["runs"]):
+                of_run = [r for r in rows if r["run"] == k]
+                end = 0
+                for r in of_run:
+                    check(abs(r["start_s"] - end) < 1e-9 and (r["duration_s"] == args[3] or r is of_run[-1]), j)
+                    check(abs(r["ops_per_s"] * r["duration_s"] - r["ops"]) <= 1e-6 * r["ops"], j)
+                    end = r["start_s"] + r["duration_s"]
+                check(abs(end - run_row["duration_s"]) < 1e-9 and of_run[-1]["start_s"] < end, j)
+                check(args[0] == "--ops" or len(of_run) == 5, j)
+                high = max(r["latency_ns"]["max"] for r in of_run)
+                whole = run_row["latencies_ns"].get("due", run_row["latency_ns"])["max"]
+                check(whole <= high <= whole * 33 / 32, j)
+            if path == names[1]:
+                check([json.loads(line) for line in lines] == rows, lines)
+            else:
+                fields = [[float(x) for x in line.split(",")] for line in lines[1:]]
+                check(lines[0] == "run,start_s,duration_s,ops,ops_per_s,p50_ns,p99_ns,p999_ns,max_ns", lines)
+                check(len(fields) == len(rows) and all(
+                    f[0] == r["run"] and f[3] == r["ops"] and f[5:] == list(r["latency_ns"].values())
+                    for f, r in zip(fields, rows)), lines)
+    r = run(job(0, "--duration", 0.2, "--interval", 0.1))
+    check(len(re.findall(r"^0 +0\.[01]00 +0\.", r.out, re.M)) == 2, r)
 
 
 def case_tiny():

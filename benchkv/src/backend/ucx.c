@@ -20,7 +20,7 @@
 #include "stop.h"
 #include "why.h"
 
-#define KEY_MAX 48
+#define KEY_WORKER "worker" /* with the number of a daemon */
 
 enum { REQUEST, REPLY, GREETING };
 
@@ -447,16 +447,10 @@ static int greet(struct client *c)
 
 /* ---- connections ---- */
 
-static void worker_key(char key[KEY_MAX], uint32_t daemon)
-{
-	snprintf(key, KEY_MAX, "benchkv.worker.%u", daemon);
-}
-
 static int tell_worker(struct node *n, uint32_t daemon)
 {
 	int err = open_server(&n->daemons[daemon]);
 	const struct ucx_server *s = n->daemons[daemon].port;
-	char key[KEY_MAX];
 	ucp_address_t *address;
 	size_t len;
 
@@ -464,8 +458,7 @@ static int tell_worker(struct node *n, uint32_t daemon)
 		err = to_errno(ucp_worker_get_address(s->worker, &address, &len));
 	if (err)
 		return err;
-	worker_key(key, daemon);
-	err = launch_put(n->launch, key, address, len);
+	err = launch_put(n->launch, KEY_WORKER, daemon, address, len);
 	ucp_worker_release_address(s->worker, address);
 	return err;
 }
@@ -473,13 +466,10 @@ static int tell_worker(struct node *n, uint32_t daemon)
 /* The clients' endpoints for that daemon of that rank. */
 static int hear_worker(struct node *n, uint32_t rank, uint32_t daemon)
 {
-	char key[KEY_MAX];
 	void *address;
 	size_t len;
-	int err;
+	int err = launch_get(n->launch, rank, KEY_WORKER, daemon, n->o->timeout_ns, &address, &len);
 
-	worker_key(key, daemon);
-	err = launch_get(n->launch, rank, key, n->o->timeout_ns, &address, &len);
 	if (err)
 		return err;
 	for (uint32_t i = 0; !err && i < n->o->clients; i++)

@@ -17,6 +17,7 @@ struct said {
 	uint32_t rank;
 	size_t len;
 	char key[64];
+	uint32_t number;
 	unsigned char data[];
 };
 
@@ -50,12 +51,12 @@ const char *launch_job(const struct launch *l)
 	return job;
 }
 
-int launch_put(struct launch *l, const char *key, const void *data, size_t len)
+int launch_put(struct launch *l, const char *key, uint32_t number, const void *data, size_t len)
 {
 	struct said *s = malloc(sizeof(*s) + len);
 
 	CHECK(s);
-	*s = (struct said){.next = meeting.said, .rank = l->rank, .len = len};
+	*s = (struct said){.next = meeting.said, .number = number, .rank = l->rank, .len = len};
 	snprintf(s->key, sizeof(s->key), "%s", key);
 	memcpy(s->data, data, len);
 	meeting.said = s;
@@ -80,11 +81,11 @@ int launch_meet(struct launch *l, uint64_t timeout_ns, char *why, int size)
 	return launch_fence(l, timeout_ns);
 }
 
-int launch_get(struct launch *l, uint32_t rank, const char *key, uint64_t timeout_ns, void **data_p,
-	size_t *len_p)
+int launch_get(struct launch *l, uint32_t rank, const char *key, uint32_t number,
+	uint64_t timeout_ns, void **data_p, size_t *len_p)
 {
 	for (struct said *s = meeting.said; s; s = s->next) {
-		if (s->rank != rank || strcmp(s->key, key) != 0)
+		if (s->rank != rank || s->number != number || strcmp(s->key, key) != 0)
 			continue;
 		*data_p = malloc(s->len);
 		CHECK(*data_p);

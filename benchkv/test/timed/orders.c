@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The loop of a daemon takes its phases from here (ld --wrap), in any order. An order is written with the
- * letters of phases.h: ABCDEFG is the one that ships.
+ * The loop of a daemon takes its phases from here (ld --wrap), in any order. An order is written
+ * with the letters of phases.h: ABCDEFG is the one that ships.
  */
 #include "orders.h"
 
@@ -40,7 +40,7 @@ static struct run run_with(const char *order, const struct job *j)
 	return run;
 }
 
-void orders_calls_before_their_flush(void)
+TEST(orders_calls_before_their_flush)
 {
 	static const struct job job = {2, 1, 0, false, 1, {"auto"}};
 	double shipped = run_with(SHIPPED, &job).messages_per_write;

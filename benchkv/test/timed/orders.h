@@ -4,7 +4,6 @@
 #define BENCHKV_TIMED_ORDERS_H
 
 /* A test: calls leave in the loop that took them only if they are gathered before the flush. */
-void orders_calls_before_their_flush(void);
 
 /* Prints the throughput of each order in each job. Exit status. */
 int orders_print(void);

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Compares planted reports; the expected figures are computed here.
+
+    compare.py BENCHKV
+"""
+import json
+import math
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+
+BENCHKV = sys.argv[1]
+
+
+def check(cond, what):
+    if not cond:
+        sys.exit(f"compare: {what}")
+
+
+def report(i, rate, second=0, **other):
+    at = 2 * i + second
+    return {"time": f"2026-01-01T{at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}Z", "ops_per_s": rate, "errors": 0,
+            "backend": "meta", "latency_ns": {"p50": 1e9 / rate}, **other}
+
+
+def write(name, reports):
+    with open(name, "w") as f:
+        for r in reports:
+            f.write(r if isinstance(r, str) else json.dumps(r) + "\n")
+    return name
+
+
+def run(*args):
+    r = subprocess.run([BENCHKV, *map(str, args)], capture_output=True, text=True, timeout=60)
+    check(not r.stderr or r.stderr.startswith("benchkv: ") and r.stderr.count("\n") == 1, r)
+    return r
+
+
+def compare(a, b, *args):
+    return run("compare", write("a.json", a), write("b.json", b), *args)
+
+
+def rows(r):
+    """The table: name, then ratio, interval and verdict."""
+    found = re.findall(r"^([a-z_.0-9]+) +\S+ +\S+ +(\S+)  (?:(\S+) to (\S+))? +(\S.*)$", r.stdout, re.M)
+    return {name: (float(ratio), low and float(low), high and float(high), words) for name, ratio, low, high, words in found}
+
+
+def rank(n):
+    """The largest k with which the interval [k-th, n + 1 - k-th] contains the median with 95 %."""
+    return max(k for k in range(1, n // 2 + 1) if sum(math.comb(n, i) for i in range(k)) / 2**n <= .025)
+
+
+def sides(n, factor, noise, seed):
+    draw = random.Random(seed)
+    weather = [1000 * math.exp(draw.gauss(0, .5)) for _ in range(n)]  # of the machine: the same for both of a pair
+    return ([report(i, w * math.exp(draw.gauss(0, noise))) for i, w in enumerate(weather)],
+            [report(i, w * factor * math.exp(draw.gauss(0, noise)), 1) for i, w in enumerate(weather)])
+
+
+def case_intervals():
+    for n in *range(10, 40), 100, 1000:
+        a, b = sides(n, 1, .1, n)
+        of_pairs = sorted(y["ops_per_s"] / x["ops_per_s"] for x, y in zip(a, b))
+        k = rank(n)
+        ratio, low, high, _ = rows(compare(a, b))["ops_per_s"]
+        median = (of_pairs[(n - 1) // 2] + of_pairs[n // 2]) / 2
+        for seen, wanted in (ratio, median), (low, of_pairs[k - 1]), (high, of_pairs[n - k]):
+            check(abs(seen - wanted) <= .0005001, f"{n} pairs: {seen}, not {wanted}")
+
+
+def case_verdicts():
+    for factor, tolerance, words, status in (
+            (.8, .05, "worse by more than 5 %", 3), (1.25, .05, "better by more than 5 %", 0),
+            (.8, .5, "the same within 50 %", 0), (1, .05, "the same within 5 %", 0),
+            (.9525, .05, "worse", 0), (1.0525, .05, "better", 0), (.93, .06, "worse by more than 6 %", 3)):
+        a, b = sides(40, factor, .005, 1)
+        r = compare(a, b, "--tolerance", tolerance)
+        check(r.returncode == status, r)
+        for name in "ops_per_s", "latency_ns.p50":  # of the latencies less is better
+            check(rows(r)[name][3] == words, f"{factor} {tolerance} {name}: {r.stdout}")
+        again = compare(a, b, "--tolerance", tolerance, "--json", "-")
+        j = json.loads(again.stdout)
+        check(again.returncode == status and j["pairs"] == 40 and j["sides"] == ["a.json", "b.json"], again)
+        check({f["figure"]: (f["ratio"], *f["interval"], f["verdict"]) for f in j["figures"]}.keys() == rows(r).keys(), again)
+        for f in j["figures"]:
+            seen = [f"{x:.3f}" for x in (f["ratio"], *f["interval"])]
+            check(seen == [f"{x:.3f}" for x in rows(r)[f["figure"]][:3]] and f["verdict"] == rows(r)[f["figure"]][3], again)
+    a, b = sides(10, .99, .2, 1)
+    check(rows(compare(a, b))["ops_per_s"][3] == "not decided", "wide")
+
+
+def case_no_difference():
+    """A hundred comparisons of equal settings: few have an interval without 1 (2 % are expected)."""
+    seen = [rows(compare(*sides(10, 1, .05, seed)))["ops_per_s"] for seed in range(100)]
+    check(sum(not low <= 1 <= high for _, low, high, _ in seen) <= 6, seen)
+    check(not any("more than" in words for *_, words in seen), seen)
+
+
+def case_too_few():
+    a, b = sides(10, .5, .01, 1)
+    for what, x, y in (("nine", a[:9], b), ("one after the other", a, [report(i + 100, 1, 1) for i in range(10)]),
+                       ("without times", a, [{**r, "time": 5} for r in b])):
+        r = compare(x, y)
+        check(r.returncode == 0 and rows(r)["ops_per_s"][1:] == ("", "", "too few pairs"), f"{what}: {r}")
+    r = compare(a[:1], b[:1])
+    check("pairs of jobs that took turns: 1 " in r.stdout, r)
+    turned = [{**x, "time": y["time"]} for x, y in zip(a, b)], [{**y, "time": x["time"]} for x, y in zip(a, b)]
+    check(rows(compare(*turned))["ops_per_s"][3] == "worse by more than 5 %", "B may be the first of a pair")
+
+
+def case_settings():
+    a, b = sides(10, 1, .01, 1)
+    r = compare([{**x, "queue_depth": 8, "software_hca": True} for x in a], [{**x, "backend": "direct"} for x in b])
+    check('backend: "meta", "direct"\n' in r.stdout and "queue_depth: 8, none\n" in r.stdout, r)
+    check("software HCA" in r.stdout and "host:" not in r.stdout, r)
+    rung = [[{**x, "copyrpc": {"doorbells_per_op": 1}} for x in side] for side in (a, b)]
+    check("copyrpc.doorbells_per_op" in rows(compare(*rung)), "a figure of backends with copyrpc")
+    del rung[1][3]["copyrpc"]
+    check(rows(compare(*rung)).keys() == {"ops_per_s", "latency_ns.p50"}, "a figure that one report lacks")
+
+
+def case_bad():
+    good = report(0, 5)
+    for what, text in (("early", {**good, "partial": True}), ("errors", {**good, "errors": 1}), ("not a report", {}),
+                       ("not a report", "[1]"), ("not a report", '{"ops_per_s": 1'), ("not a report", "x"),
+                       ("not a report", {**good, "ops_per_s": "5"}), ("not a report", {**good, "ops_per_s": -1}),
+                       ("not a report", {**good, "errors": "0"}), ("empty", " \n")):
+        for pair in ([good], [good, text]), ([text], [good]):
+            if what == "empty" and pair[0] == [good]:
+                continue
+            r = compare(*pair)
+            check(r.returncode == 2 and what in r.stderr and "benchkv: " in r.stderr, f"{text}: {r}")
+            check("b.json" in r.stderr if pair[0] == [good] else "a.json" in r.stderr, r)
+    for args in ["compare"], ["compare", "a.json"], ["compare", *"abc"], ["run-pair", "x"], ["compare", "/nonexistent", "a"], \
+            ["compare", "--pairs", 3, "a", "b"], ["run-pair", "--save", "/nonexistent/x", "true", "true"], \
+            ["compare", "--tolerance", 2, "a", "b"], ["direct", "a.json"], \
+            ["run-pair", "--json", "/nonexistent/x", "true", "true"]:
+        r = run(*args)
+        check(r.returncode == 2 and r.stderr and not r.stdout, f"{args}: {r}")
+    write("a.json", [good])
+    r = subprocess.run(f"{BENCHKV} compare a.json a.json >/dev/full", shell=True, capture_output=True, text=True)
+    check(r.returncode == 1 and "standard output" in r.stderr, r)
+
+
+def case_run_pair():
+    """The commands append to a log, and print a report: of 100 operations per second, or of 50."""
+    def command(letter, rate):
+        return f"echo {letter} >>log; cat {write(letter, [report(0, rate)])}; true"
+    a, b = command("A", 100), command("B", 50)
+    r = run("run-pair", "--save", "saved", a, b)
+    check(r.returncode == 3 and rows(r)["ops_per_s"] == (.5, .5, .5, "worse by more than 5 %"), r)
+    check(open("log").read().split() == list("ABBA" * 5), open("log").read())
+    again = run("compare", "saved.A.json", "saved.B.json")
+    check(rows(again) == rows(r) and again.returncode == 3, again)
+    check(len(open("saved.A.json").readlines()) == 10, "a line for each report")
+    r = run("run-pair", "--save", "saved", a, b)
+    check(r.returncode == 2 and "saved.A.json: File exists" in r.stderr, r)
+    r = run("run-pair", "--pairs", 3, "--json", "cmp.json", a, b)
+    check(r.returncode == 0 and rows(r)["ops_per_s"][3] == "too few pairs", r)
+    figure = json.load(open("cmp.json"))["figures"][0]
+    check(figure["verdict"] == "too few pairs" and "interval" not in figure, figure)
+    for bad, said in (("exit 7; true", "status 7"), ("kill -9 $$; true", "signal 9"), ("echo nothing; true", "not a report")):
+        r = run("run-pair", a, bad)
+        check(r.returncode == 1 and said in r.stderr, r)
+    real = f"{BENCHKV} --ops 1000 --key-range 1000 2>/dev/null"
+    r = run("run-pair", "--pairs", 2, real, real)
+    check(r.returncode == 0 and rows(r)["latency_ns.p999"][3] == "too few pairs", r)
+
+
+with tempfile.TemporaryDirectory() as directory:
+    BENCHKV = os.path.abspath(BENCHKV)
+    os.chdir(directory)
+    for name, case in list(globals().items()):
+        if name.startswith("case_"):
+            case()

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * libFuzzer: a machine file (the first byte is even), or the result of another rank (odd). A result
+ * is that of an empty run, whose fixed part is changed by `n8 at16 bytes...`; then come its
+ * histograms, whose check sums the fuzzer adds. An accepted result comes back if it is written
+ * again, and an accepted machine is in range and can be simulated.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "control.h"
+#include "machine.h"
+#include "result.h"
+
+#define TEXT_MAX 8192
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool so)
+{
+	if (!so)
+		abort();
+}
+
+/* ---- machine files ---- */
+
+static void use_machine(const struct machine *m)
+{
+	struct control_spec spec = {.kind = CONTROL_AUTO, .derive = true};
+	struct machine_costs costs = machine_costs(m);
+	struct control_origin origin;
+
+	for (size_t i = 0; i < machine_nkeys; i++) {
+		double x = machine_get(m, &machine_keys[i]);
+
+		must(x >= 0 && x <= 1e9);
+	}
+	must(costs.poll >= 1 && costs.repoll >= 1 && isfinite(machine_round_trip_ns(m)));
+	machine_derive(m, &spec, &origin);
+	must(origin.times.write_ns >= 0 && origin.times.message_ns >= 0);
+	must(!spec.full || (spec.window >= 2 && spec.window <= 12 && spec.full >= 8));
+}
+
+/* A machine is saved with nine digits, so one limit that excludes its value may be reached. */
+static void save_machine(const struct machine *m, const char *path)
+{
+	struct machine again;
+	char why[160];
+
+	must(!machine_save(m, path));
+	if (machine_load(path, &again, why, sizeof(why))) {
+		must(m->loop_jitter > .999999);
+		return;
+	}
+	for (size_t i = 0; i < machine_nkeys; i++) {
+		double x = machine_get(m, &machine_keys[i]);
+
+		must(fabs(machine_get(&again, &machine_keys[i]) - x) <= 1e-8 * x);
+	}
+}
+
+static void read_machine(const uint8_t *data, size_t size)
+{
+	static int fd;
+	struct machine m;
+	char path[40], why[160] = "";
+	int err;
+
+	if (!fd)
+		fd = memfd_create("machine", MFD_CLOEXEC);
+	must(fd > 0 && !ftruncate(fd, 0) && pwrite(fd, data, size, 0) == (ssize_t)size);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	err = machine_load(path, &m, why, sizeof(why));
+	must(!err || (err == -EINVAL && *why));
+	if (!err) {
+		use_machine(&m);
+		save_machine(&m, path);
+	}
+}
+
+/* ---- results ---- */
+
+/* Copies the text and adds the check sum to each line "end". Returns its length. */
+static size_t sign(const uint8_t *text, size_t size, char *to)
+{
+	uint64_t hash = 0xcbf29ce484222325ull;
+	const uint8_t *end = text + size;
+	char *at = to;
+
+	while (text < end) {
+		const uint8_t *stop = memchr(text, '\n', (size_t)(end - text));
+		size_t len = stop ? (size_t)(stop + 1 - text) : (size_t)(end - text);
+
+		if (len == 4 && !memcmp(text, "end\n", 4)) {
+			at += sprintf(at, "end %016" PRIx64 "\n", hash);
+			hash = 0xcbf29ce484222325ull;
+		} else {
+			for (size_t i = 0; i < len; i++)
+				hash = (hash ^ text[i]) * 0x100000001b3ull;
+			memcpy(at, text, len);
+			at += len;
+		}
+		text += len;
+	}
+	return (size_t)(at - to);
+}
+
+/* Returns the length of what precedes the histograms, changed by the input. */
+static size_t put_fixed(uint8_t *to, const uint8_t **data, size_t *size)
+{
+	static struct result empty;
+	size_t fixed = 8 + offsetof(struct result, latency), len, at, n;
+	void *bytes;
+
+	must(!result_encode(&empty, &bytes, &len) && len > fixed);
+	memcpy(to, bytes, fixed);
+	free(bytes);
+	n = (*data)[0] < *size - 3 ? (*data)[0] : *size - 3;
+	at = ((*data)[1] | (size_t)(*data)[2] << 8) % fixed;
+	for (size_t i = 0; i < n && at + i < fixed; i++)
+		to[at + i] ^= (*data)[3 + i];
+	*data += 3 + n;
+	*size -= 3 + n;
+	return fixed;
+}
+
+static void use_result(const struct result *r)
+{
+	static struct result sum;
+	struct result_kind kinds[RESULT_KINDS];
+	struct latrec_hist all;
+	char text[400];
+
+	result_init(&sum);
+	result_add(&sum, r);
+	must(!memcmp(&sum, r, sizeof(sum)));
+	result_sequel(&sum, r);
+	result_compare_views(&sum);
+	result_latency(&sum, &all);
+	result_kinds(&sum, kinds);
+	result_explain(&sum, text, sizeof(text));
+	must(strnlen(text, sizeof(text)) < sizeof(text));
+	must(result_rate(&sum) >= 0 && result_cpu_per_op(&sum) >= 0);
+	must(!result_verified(&sum) || !result_errors(&sum));
+}
+
+static void read_result(const uint8_t *data, size_t size)
+{
+	static struct result r;
+	uint8_t *bytes = malloc(8 + sizeof(r) + 8 * TEXT_MAX), *exact;
+	void *again = NULL;
+	size_t len, n;
+
+	must(bytes);
+	len = put_fixed(bytes, &data, &size);
+	len += sign(data, size, (char *)bytes + len);
+	exact = malloc(len); /* so that the sanitizer detects overruns */
+	must(exact);
+	memcpy(exact, bytes, len);
+	if (!result_decode(exact, len, &r)) {
+		must(!result_encode(&r, &again, &n) && n == len && !memcmp(again, exact, n));
+		use_result(&r);
+	}
+	free(again);
+	free(exact);
+	free(bytes);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (size < 4 || size > TEXT_MAX)
+		return 0;
+	if (data[0] % 2)
+		read_result(data + 1, size - 1);
+	else
+		read_machine(data + 1, size - 1);
+	return 0;
+}
