@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Common parts of shmipc and copyrpc: loading a library, errors, attributes, ownership of C objects."""
+"""Common parts of shmipc, copyrpc and tent: loading a library, errors, attributes, ownership of C objects."""
 import ctypes
 import errno
 import os

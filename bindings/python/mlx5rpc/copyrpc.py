@@ -111,7 +111,7 @@ class Request:
 
     def __init__(self, context, pointer):
         self._pointer = pointer
-        self.endpoint = context._endpoints[_lib.copyrpc_req_ep(pointer)]
+        self.endpoint = context._endpoint(_lib.copyrpc_req_ep(pointer))
         self.data = string_at(_lib.copyrpc_req_data(pointer), _lib.copyrpc_req_len(pointer))
         self.allowance = _lib.copyrpc_req_allowance(pointer)  # bytes that the caller takes
 
@@ -217,7 +217,11 @@ class Context(Handle):
     def _new(self, create, attributes, *arguments):
         pointer = c_void_p()
         create(self._open, self._attr(_EpAttr, attributes), *arguments, byref(pointer))
-        return Endpoint(self, pointer.value)
+        return self._endpoint(pointer.value)
+
+    def _endpoint(self, pointer):
+        """Returns the object; a request may arrive before accept() returns its endpoint."""
+        return self._endpoints.get(pointer) or Endpoint(self, pointer)
 
     def connect(self, host, port, timeout=5, **attributes):
         """Returns an endpoint that is connected to a side that accepts; tries again until the time is over."""

@@ -11,35 +11,49 @@
 shmipc.h is the manual; names and errors are the same. Times are in seconds, None means for ever. The
 errno determines the type of an exception: FileNotFoundError and ConnectionRefusedError from Client() while
 there is no server, BlockingIOError from call() if `depth` calls are in flight, BrokenPipeError if the
-server has ended, TimeoutError from request(). Only one thread at a time may use a server or client.
+server has ended (then abort() and reconnect()), TimeoutError from request(). Only one thread at a time may use a server or client.
 If a signal handler raises an exception while poll() runs, a response can be lost.
 """
+import collections
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_size_t, c_uint32, c_uint64, c_void_p, string_at
 
 from ._clib import STATUS, Attributes, Handle, counters, error, library, name_of, nanoseconds, payload
 
+CAME, LEFT, DIED = range(3)  # the kinds of events
+
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_void_p, c_uint32)
+_PUSH = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint32)
+_POST = 2 ** 32 - 1
 
 
 class _Attr(Attributes):
     _fields_ = [("size", c_size_t)] + [(name, c_uint32) for name in (
-        "max_clients", "depth", "req_size", "resp_size", "extra_size", "mode", "gid", "set")]
+        "max_clients", "depth", "req_size", "resp_size", "extra_size", "mode", "gid", "set", "connect_ms", "events",
+        "pushes", "loans", "loan_req_size", "loan_resp_size")]
     _bits_ = {"gid": 1}
+
+
+class Event(ctypes.Structure):
+    """The client with this index came, left or died (kind: CAME, LEFT, DIED), by the kernel's word. If it is not known
+    which process the client is, pid is 0, and uid and gid are 2**32 - 1."""
+    _fields_ = [(name, c_uint32) for name in ("kind", "index", "pid", "uid", "gid")]
 
 
 class _Req(ctypes.Structure):
     _fields_ = [("client", c_uint64), ("id", c_uint32), ("len", c_uint32)]
 
 
+_SERVE = ctypes.CFUNCTYPE(None, c_void_p, POINTER(_Req), c_void_p)
+
 class _ServerStats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in (
         "requests", "replies", "bad_requests", "clients", "connects", "departures", "reclaimed",
-        "sleeps", "wakes", "yields")]
+        "sleeps", "wakes", "yields", "posts", "pushes", "refused_pushes")]
 
 
 class _ClientStats(ctypes.Structure):
-    _fields_ = [(name, c_uint64) for name in ("calls", "responses", "sleeps", "wakes")]
+    _fields_ = [(name, c_uint64) for name in ("calls", "responses", "sleeps", "wakes", "posts", "pushes")]
 
 
 _BOTH = {  # functions of servers and of clients
@@ -57,16 +71,24 @@ _lib = library("libshmipc.so.0", {
     "shmipc_server_destroy": (None, c_void_p),
     "shmipc_server_poll": (STATUS, c_void_p),
     "shmipc_server_recv": (STATUS, c_void_p, POINTER(_Req), c_void_p, c_uint32),
+    "shmipc_server_serve": (STATUS, c_void_p, _SERVE, c_void_p, c_uint32),
+    "shmipc_server_event": (STATUS, c_void_p, POINTER(Event), c_size_t),
     "shmipc_server_reply": (STATUS, c_void_p, c_uint64, c_uint32, c_char_p, c_uint32),
+    "shmipc_server_push": (STATUS, c_void_p, c_uint32, c_char_p, c_uint32),
     "shmipc_server_get_stats": (None, c_void_p, POINTER(_ServerStats), c_size_t),
     "shmipc_client_connect": (STATUS, c_char_p, POINTER(_Attr), POINTER(c_void_p)),
     "shmipc_client_disconnect": (None, c_void_p),
     "shmipc_client_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint64),
+    "shmipc_client_post": (STATUS, c_void_p, c_char_p, c_uint32),
+    "shmipc_client_posts": (c_uint32, c_void_p),
+    "shmipc_client_pushes": (None, c_void_p, _PUSH, c_void_p),
     "shmipc_client_poll": (STATUS, c_void_p, _RESPONSE, c_void_p),
     "shmipc_client_pending": (c_uint32, c_void_p),
     "shmipc_client_call_wait": (STATUS, c_void_p, c_char_p, c_uint32, c_void_p, c_uint32, c_uint64,
                                 POINTER(c_uint32)),
     "shmipc_client_abort": (STATUS, c_void_p, _RESPONSE, c_void_p),
+    "shmipc_client_reconnect": (STATUS, c_void_p, c_uint64),
+    "shmipc_client_others": (None, c_void_p, _RESPONSE, c_void_p),
     "shmipc_client_index": (c_uint32, c_void_p),
     "shmipc_client_get_stats": (None, c_void_p, POINTER(_ClientStats), c_size_t),
 })
@@ -110,12 +132,23 @@ class _Side(Handle):
 
 
 class Request:
-    """A request that a server has received. The program must answer it with reply(), once, at any later time."""
+    """A request that a server has received. The program must answer it with reply(), once, at any later time,
+    unless is_post is True: nobody waits for an answer then."""
 
     __slots__ = ("data", "client", "_server", "_id")
 
-    def __init__(self, server, req, data):
-        self._server, self.client, self._id, self.data = server, req.client, req.id, data
+    def __init__(self, server, client, number, data):
+        self._server, self.client, self._id, self.data = server, client, number, data
+
+    @property
+    def index(self):
+        """The place of the client, as in its events."""
+        return self.client & 4095
+
+    @property
+    def is_post(self):
+        """True if the client has posted it."""
+        return self._id == _POST
 
     def reply(self, data=b""):
         """Answers. BrokenPipeError: the client has ended."""
@@ -125,20 +158,51 @@ class Request:
 
 class Server(_Side, side="server"):
     """The server of the region with that name. Sizes and access: max_clients, depth, req_size,
-    resp_size, extra_size, mode, gid; see struct shmipc_attr."""
+    resp_size, extra_size, mode, gid; see struct shmipc_attr. events=1: the server takes events()."""
 
     _begin, _destroy, _Stats = _lib.shmipc_server_create, _lib.shmipc_server_destroy, _ServerStats
 
     def __init__(self, name, **attributes):
         super().__init__(name, attributes)
         self._buffer = ctypes.create_string_buffer(self.attr["req_size"])
+        self._served = served = collections.deque()  # the callback does not refer to self: that would be a cycle
+        self._on_request = _SERVE(lambda _arg, req, data: served.append(
+            (req[0].client, req[0].id, string_at(data, req[0].len))))
+
+    def serve(self, function, most=256):
+        """Polls, passes at most `most` of the requests that have arrived to function(request), which may reply now or
+        later, and publishes the replies. Returns how many. While an event has not been taken it passes none: take the
+        events() before each call. If the function raises an exception, the next call continues with the next request."""
+        if not self._served:
+            _lib.shmipc_server_serve(self._open, self._on_request, None, most)
+        n = 0
+        try:
+            while self._served and n < most:
+                n += 1
+                function(Request(self, *self._served.popleft()))
+        finally:
+            self.flush()
+        return n
 
     def requests(self):
         """Polls, and yields the requests that have arrived, at most eight of each client."""
         req = _Req()
         _lib.shmipc_server_poll(self._open)
         while _lib.shmipc_server_recv(self._open, byref(req), self._buffer, len(self._buffer)):
-            yield Request(self, req, string_at(self._buffer, req.len))
+            yield Request(self, req.client, req.id, string_at(self._buffer, req.len))
+
+    def push(self, index, data=b""):
+        """Sends to the client with this index. BlockingIOError: it has not taken `pushes` of them."""
+        data = payload(data)
+        _lib.shmipc_server_push(self._open, index, data, len(data))
+
+    def events(self):
+        """Takes the events of clients, if the server was made with events=1, and returns them as a list; see
+        shmipc_server_event(). OSError (EINVAL): it was not."""
+        taken = [Event()]
+        while _lib.shmipc_server_event(self._open, byref(taken[-1]), ctypes.sizeof(Event)):
+            taken.append(Event())
+        return taken[:-1]
 
     def unlink(self):
         """Removes the name: no client can connect any more, and no file is left if all processes are killed."""
@@ -146,7 +210,8 @@ class Server(_Side, side="server"):
 
 
 class Client(_Side, side="client"):
-    """A client of the server with this name. Sizes that are set must equal the server's."""
+    """A client of the server with this name. Sizes that are set must equal the server's. connect_ms: for so many
+    milliseconds the client waits for a server and a place."""
 
     _begin, _destroy, _Stats = _lib.shmipc_client_connect, _lib.shmipc_client_disconnect, _ClientStats
 
@@ -154,9 +219,11 @@ class Client(_Side, side="client"):
         super().__init__(name, attributes)
         self._tokens, self._last = {}, 0
         self._buffer = ctypes.create_string_buffer(self.attr["resp_size"])
+        self._pushed, self._on_push = [], None
         self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, number, data, length: arrived.append(
             (number, string_at(data, length) if data else None)))
+        _lib.shmipc_client_others(self._open, self._on_response, None)
 
     def call(self, data=b"", token=None):
         """Sends a request; poll() returns the token, which may be any object, with the response."""
@@ -165,32 +232,66 @@ class Client(_Side, side="client"):
         self._last += 1
         self._tokens[self._last] = token
 
-    def _taken(self):
+    def post(self, data=b""):
+        """Sends a request that gets no response. BlockingIOError: wait() until there is room."""
+        data = payload(data)
+        _lib.shmipc_client_post(self._open, data, len(data))
+
+    @property
+    def posts(self):
+        """The number of posts that the server is not known to have taken; wait() then waits for that."""
+        return _lib.shmipc_client_posts(self._open)
+
+    def pushes(self):
+        """Returns the pushes that poll() has taken. After the first use, wait() waits for pushes, too."""
+        if not self._on_push:
+            pushed = self._pushed
+            self._on_push = _PUSH(lambda _arg, data, length: pushed.append(string_at(data, length)))
+            _lib.shmipc_client_pushes(self._open, self._on_push, None)
+        taken = self._pushed[:]
+        self._pushed.clear()
+        return taken
+
+    def poll(self):
+        """Returns the responses that have arrived, those during a request() or else at most eight, as a list of
+        (token, bytes)."""
+        if not self._arrived:
+            _lib.shmipc_client_poll(self._open, self._on_response, None)
         taken = [(self._tokens.pop(number), data) for number, data in self._arrived]
         self._arrived.clear()
         return taken
 
-    def poll(self):
-        """Returns the responses that have arrived, at most eight, as a list of (token, bytes)."""
-        _lib.shmipc_client_poll(self._open, self._on_response, None)
-        return self._taken()
+    def wait(self, timeout=None):
+        return bool(self._arrived) or super().wait(timeout)
+
+    def arm(self):
+        return not self._arrived and super().arm()
 
     def request(self, data=b"", timeout=None):
-        """Makes a call and waits for its response. No other call may be pending."""
+        """Makes a call and waits for its response. Responses to other calls that come meanwhile are returned by the next
+        poll()."""
         data, length = payload(data), c_uint32()
         _lib.shmipc_client_call_wait(self._open, data, len(data), self._buffer, len(self._buffer),
                                      nanoseconds(timeout), byref(length))
         return string_at(self._buffer, length.value)
 
     def abort(self):
-        """After BrokenPipeError: ends the pending calls, and returns their tokens."""
+        """After BrokenPipeError: ends the pending calls, and returns their tokens. It is not known whether the server has
+        carried these calls out."""
         _lib.shmipc_client_abort(self._open, self._on_response, None)
-        return [token for token, _ in self._taken()]
+        ended = [number for number, data in self._arrived if data is None]
+        self._arrived[:] = [answer for answer in self._arrived if answer[1] is not None]
+        return [self._tokens.pop(number) for number in ended]
+
+    def reconnect(self, timeout=None):
+        """After abort(): connects to the next server of the same name, sizes and access. The object and its descriptor
+        stay. FileNotFoundError, ConnectionRefusedError, ...: there was none in time; reconnect() may be called again."""
+        _lib.shmipc_client_reconnect(self._open, nanoseconds(timeout))
 
     @property
     def pending(self):
-        """The number of calls without a response."""
-        return _lib.shmipc_client_pending(self._open)
+        """The number of calls whose response poll() has not returned."""
+        return _lib.shmipc_client_pending(self._open) + len(self._arrived)
 
     @property
     def index(self):

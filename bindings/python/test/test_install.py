@@ -13,7 +13,7 @@ build, *modules = sys.argv[1:]
 with tempfile.TemporaryDirectory() as root:
     subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--quiet", "--destdir", root], check=True,
                    stdout=subprocess.DEVNULL)
-    package = next(pathlib.Path(root).rglob("mlx5rpc"))
+    package = next(pathlib.Path(root).rglob("mlx5rpc/__init__.py")).parent
     env = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     text = f"from mlx5rpc import {', '.join(modules)}\n" \
         "print(*{line.split()[-1] for line in open('/proc/self/maps') if 'lib' in line}, sep='\\n')"

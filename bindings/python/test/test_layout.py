@@ -7,10 +7,11 @@ import ctypes
 import subprocess
 import sys
 
-from mlx5rpc import copyrpc, shmipc
+from mlx5rpc import copyrpc, shmipc, tent
 
 STRUCTS = {
     "shmipc_attr": shmipc._Attr,
+    "shmipc_event": shmipc.Event,
     "shmipc_req": shmipc._Req,
     "shmipc_server_stats": shmipc._ServerStats,
     "shmipc_client_stats": shmipc._ClientStats,
@@ -18,15 +19,24 @@ STRUCTS = {
     "copyrpc_ep_attr": copyrpc._EpAttr,
     "copyrpc_path": copyrpc.Path,
     "copyrpc_stats": copyrpc._Stats,
+    "tent_attr": tent._Attr,
+    "tent_why": tent._Why,
+    "tent_remote": tent._Remote,
+    "tent_request": tent._Request,
+    "tent_status": tent._Status,
+    "tent_rail_stats": tent._RailStats,
 }
 CONSTANTS = {
     "COPYRPC_INFO_SIZE": copyrpc.INFO_SIZE,
     "SHMIPC_SET_GID": shmipc._Attr._bits_["gid"],
+    "TENT_NAME_LEN": tent._NAME_LEN,
+    **{f"TENT_{value.name}": value for kind in (tent.Op, tent.State) for value in kind},
+    **{f"SHMIPC_EVENT_{name}": getattr(shmipc, name) for name in ("CAME", "LEFT", "DIED")},
     **{f"COPYRPC_SET_{name.upper()}": bit
        for bits in (copyrpc._CtxAttr._bits_, copyrpc.Path._bits_) for name, bit in bits.items()},
 }
 
-text = "#include <copyrpc.h>\n#include <shmipc.h>\n"
+text = "#include <copyrpc.h>\n#include <shmipc.h>\n#include <tent.h>\n"
 for name, struct in STRUCTS.items():
     text += f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "size of {name}");\n'
     for field, kind in struct._fields_:

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import unittest
 
 from mlx5rpc import shmipc
@@ -103,6 +104,22 @@ class Calls(Served):
             done = self.client.poll()
         self.assertEqual(done, [(7, b"yx")])
 
+    def test_request_beside_calls(self):
+        for token in "ab":
+            self.client.call(token.encode() + b"1", token)
+        self.assertEqual(self.client.request(b"xyz", LIMIT), b"zyx")  # answers come in order here
+        self.assertEqual(self.client.pending, 2)
+        self.client.fileno()
+        self.assertFalse(self.client.arm())
+        self.assertTrue(self.client.wait())
+        self.assertEqual(self.client.poll(), [("a", b"1a"), ("b", b"1b")])
+        self.assertEqual(self.client.pending, 0)
+        self.client.call(b"one", 1)
+        with self.assertRaises(BrokenPipeError):
+            self.client.request(b"die", LIMIT)
+        self.assertEqual(self.client.abort(), [])
+        self.assertEqual(self.client.poll(), [(1, b"eno")])
+
     def test_errors(self):
         with self.assertRaises(OSError) as caught:
             self.client.call(bytes(301))
@@ -146,6 +163,72 @@ class Killed(Served):
 
 class Alone(unittest.TestCase):
     name = f"python-alone-{os.getpid()}"
+
+    def test_serve(self):
+        with shmipc.Server(self.name) as server, shmipc.Client(self.name) as client:
+            kept = []
+            for i in range(5):
+                client.call(b"%d" % i, i)
+            client.flush()
+            self.assertEqual(server.serve(kept.append, 2), 2)
+            with self.assertRaises(ZeroDivisionError):
+                server.serve(lambda request: (request.reply(request.data + b"."), 1 / 0), 3)
+            self.assertEqual(client.poll(), [(2, b"2.")])
+            while len(kept) < 4:
+                self.assertEqual(server.serve(kept.append, 1), 1)
+            for request in kept:
+                request.reply(request.data)
+            self.assertEqual(server.serve(kept.append), 0)
+            self.assertEqual(client.poll(), [(i, b"%d" % i) for i in (0, 1, 3, 4)])
+            with self.assertRaises(OSError) as caught:
+                server.events()
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+
+    def test_events(self):
+        with shmipc.Server(self.name, events=1) as server:
+            client, seen = shmipc.Client(self.name), []
+            client.call(b"x")
+            client.flush()
+            self.assertEqual(server.serve(seen.append), 0)
+            came, = server.events()
+            self.assertEqual([came.kind, came.index], [shmipc.CAME, client.index])
+            self.assertEqual([came.pid, came.uid, came.gid], [os.getpid(), os.getuid(), os.getgid()])
+            self.assertEqual(server.serve(seen.append), 1)
+            self.assertEqual(seen[0].index, came.index)
+            client.close()
+            self.assertTrue(server.wait(LIMIT))
+            self.assertEqual([(e.kind, e.index) for e in server.events()], [(shmipc.LEFT, came.index)])
+            with self.assertRaises(BrokenPipeError):
+                seen[0].reply()
+
+    def test_reconnect(self):
+        with self.assertRaises(FileNotFoundError):
+            shmipc.Client(self.name, connect_ms=3)
+        made = []
+        thread = threading.Thread(target=lambda: made.append(shmipc.Client(self.name, connect_ms=1000 * LIMIT)))
+        thread.start()
+        server = shmipc.Server(self.name)
+        thread.join(LIMIT)
+        client, = made
+        descriptor = client.fileno()
+        with self.assertRaises(OSError) as caught:
+            client.reconnect(0)
+        self.assertEqual(caught.exception.errno, errno.EBUSY)
+        client.call(b"lost", 1)
+        server.close()
+        with self.assertRaises(BrokenPipeError):
+            while not client.poll():
+                client.wait(LIMIT)
+        self.assertEqual(client.abort(), [1])
+        with self.assertRaises(FileNotFoundError):
+            client.reconnect(0.01)
+        with client, shmipc.Server(self.name) as server:
+            client.reconnect(LIMIT)
+            self.assertEqual(client.fileno(), descriptor)
+            client.call(b"x", 2)
+            client.flush()
+            self.assertEqual(server.serve(lambda request: request.reply(b"y")), 1)
+            self.assertEqual(client.poll(), [(2, b"y")])
 
     def test_attributes(self):
         for wrong in ({"deep": 3}, {"set": 1}):

@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: MIT
+"""Large amounts of memory moved between two processes over several rails: libtent.
+
+    lender                                      mover
+    with Engine(address="10.0.0.1") as engine:  with Engine() as engine:
+        engine.register(array)                      engine.register(mine)
+        send(engine.export())                       segment = engine.connect(receive())
+        engine.wait_notice()                        there = segment.remotes()[0]
+        use(array)                                  engine.write(mine, segment, there.addr, notify=1).wait()
+
+tent.h is the manual; names and errors are the same. Memory is any object with contiguous writable memory of the CPU and
+the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch). The engine
+moves the bytes in place; register the object first. A part of it, such as a slice of an array, may be used in requests.
+Times are in seconds, None means for ever. Other threads run while a function waits, a signal handler runs within a tenth of
+a second. All functions may be called from any thread, but not while or after another one closes the object. In a program
+with asyncio `await` the batch, and `await engine.next_notice()`.
+"""
+import asyncio
+import ctypes
+import enum
+import errno
+import itertools
+import json
+import os
+import select
+import time
+from ctypes import POINTER, byref, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint8, c_uint16, c_uint32, \
+    c_uint64, c_void_p
+from typing import Any, Iterable, NamedTuple
+
+from ._clib import STATUS, Attributes, Handle, error, fits, library, milliseconds, name_of
+
+_NAME_LEN = 64
+_SIGNALS_MS = 100  # a wait in C lets Python handle signals so often
+
+
+class _Attr(Attributes):
+    _fields_ = [("size", c_size_t), ("config", c_char_p), ("config_file", c_char_p), ("address", c_char_p),
+                ("port", c_uint16), ("shm_rails", c_uint32), ("max_registration", c_uint64), ("max_tasks", c_uint32),
+                ("rail_wait_ms", c_int), ("tcp_rails", c_uint32)]
+
+
+class _Why(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char * 400)]
+
+
+class _Remote(ctypes.Structure):
+    _fields_ = [("addr", c_uint64), ("len", c_uint64), ("location", ctypes.c_char * _NAME_LEN)]
+
+
+class _Request(ctypes.Structure):
+    _fields_ = [("size", c_size_t), ("op", c_int), ("local", c_void_p), ("segment", c_void_p), ("remote", c_uint64),
+                ("len", c_uint64), ("notify", c_uint16), ("priority", c_uint8)]
+
+
+class _Status(ctypes.Structure):
+    _fields_ = [("state", c_int), ("err", c_int), ("bytes", c_uint64)]
+
+
+class _RailStats(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char * _NAME_LEN), ("remote", ctypes.c_char * _NAME_LEN), ("up", c_bool),
+                ("bytes", c_uint64), ("slices", c_uint64), ("inflight", c_uint64), ("exclusions", c_uint64),
+                ("fault", c_int), ("link_gbps", c_double), ("rate_gbps", c_double)]
+
+
+_lib = library("libtent.so.0", {
+    "tent_create": (STATUS, POINTER(_Attr), POINTER(_Why), POINTER(c_void_p)),
+    "tent_destroy": (None, c_void_p),
+    "tent_register": (STATUS, c_void_p, c_void_p, c_size_t, c_char_p, POINTER(_Why)),
+    "tent_unregister": (STATUS, c_void_p, c_void_p),
+    "tent_export": (STATUS, c_void_p, POINTER(c_void_p)),
+    "tent_import": (STATUS, c_void_p, c_char_p, POINTER(_Why), POINTER(c_void_p)),
+    "tent_release": (STATUS, c_void_p),
+    "tent_segment_remote": (c_int, c_void_p, c_uint32, POINTER(_Remote), c_size_t),
+    "tent_submit": (STATUS, c_void_p, POINTER(_Request), c_uint32, POINTER(c_void_p)),
+    "tent_task_status": (c_int, c_void_p, c_uint32, POINTER(_Status), c_size_t),
+    "tent_batch_status": (None, c_void_p, POINTER(_Status), c_size_t),
+    "tent_wait": (c_int, c_void_p, c_int),
+    "tent_batch_fd": (STATUS, c_void_p),
+    "tent_cancel": (None, c_void_p),
+    "tent_batch_free": (STATUS, c_void_p),
+    "tent_notice": (c_int, c_void_p, POINTER(c_uint16)),
+    "tent_notice_fd": (STATUS, c_void_p),
+    "tent_fault_name": (c_char_p, c_int),
+    "tent_rail_get_stats": (c_int, c_void_p, c_uint32, POINTER(_RailStats), c_size_t),
+    "tent_stats_prometheus": (STATUS, c_void_p, c_void_p),
+    "tent_stats_json": (STATUS, c_void_p, c_void_p),
+}, needs=["libmlx5dv-lite.so.0", "liblatrec.so.0"])
+_libc = ctypes.CDLL(None)
+_libc.open_memstream.restype = c_void_p
+_libc.fclose.argtypes = _libc.free.argtypes = [c_void_p]
+
+
+# ---- the memory of Python's objects ----
+
+
+class _Tensor(ctypes.Structure):
+    """struct DLTensor of DLPack."""
+
+    _fields_ = [("data", c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16),
+                ("shape", POINTER(ctypes.c_int64)), ("strides", POINTER(ctypes.c_int64)), ("byte_offset", c_uint64)]
+
+
+_ON_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
+
+
+class _Span(NamedTuple):
+    addr: int
+    nbytes: int
+    owner: Any  # keeps the memory in place
+
+
+def _of_dlpack(obj):
+    if obj.__dlpack_device__()[0] not in _ON_CPU:
+        raise BufferError("the memory is not the CPU's")
+    capsule = obj.__dlpack__()  # nobody consumes it, so its destructor releases the memory
+    t = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    n = 1
+    for i in reversed(range(t.ndim)):
+        if t.strides and t.shape[i] != 1 and t.strides[i] != n:
+            raise BufferError("the memory is not contiguous")
+        n *= t.shape[i]
+    return _Span((t.data or 0) + t.byte_offset, (n * t.bits * t.lanes + 7) // 8, capsule)
+
+
+def _of_pointer(obj):
+    if obj.device.type != "cpu":
+        raise BufferError("the memory is not the CPU's")
+    if not obj.is_contiguous():
+        raise BufferError("the memory is not contiguous")
+    return _Span(obj.data_ptr(), obj.numel() * obj.element_size(), obj)
+
+
+def _span(obj):
+    """Returns where the bytes of an object are. BufferError, TypeError: it has none that tent can use."""
+    if isinstance(obj, Memory):
+        return obj._span()
+    try:
+        view = memoryview(obj)
+    except TypeError:
+        for attribute, function in (("__dlpack__", _of_dlpack), ("data_ptr", _of_pointer)):
+            if hasattr(obj, attribute):
+                return function(obj)
+        raise
+    if view.readonly or not view.c_contiguous:
+        raise BufferError("the memory is read-only, or not contiguous")
+    exported = (ctypes.c_char * view.nbytes).from_buffer(view)
+    return _Span(ctypes.addressof(exported), view.nbytes, exported)
+
+
+def _explained(function, *arguments):
+    """Calls a function that explains its errors; the explanation becomes the exception's text."""
+    why = _Why()
+    try:
+        function(*(byref(why) if a is _Why else a for a in arguments))
+    except OSError as e:
+        text = why.text.decode(errors="replace")
+        raise type(e)(e.errno, text or e.strerror) from None
+
+
+# ---- requests ----
+
+
+class State(enum.IntEnum):
+    """The state of a request or batch."""
+
+    WAITING, PENDING, COMPLETED, CANCELED, FAILED = range(5)
+
+
+class Status(NamedTuple):
+    """The status of a request, or of a whole batch."""
+
+    state: State
+    err: int  # 0 or -errno, why it has failed
+    bytes: int  # in place
+
+
+class Op(enum.IntEnum):
+    """The direction of a request."""
+
+    READ, WRITE = range(2)  # remote to local; local to remote
+
+
+class Request(NamedTuple):
+    """Moves all bytes of `local`, registered memory or a part of it, from or to the peer's address `remote`."""
+
+    op: Op
+    local: Any
+    segment: "Segment"
+    remote: int
+    notify: int = 0  # not 0: the peer gets it as a notice
+    priority: int = 0
+
+
+class _Child(Handle):
+    """An object that ends with its engine at the latest."""
+
+    def _own(self, engine, pointer, destroy):
+        self._engine = engine
+        of_engine = engine._end  # not the engine itself: that would keep it
+        super()._own(pointer, lambda p: of_engine.alive and destroy(p))
+
+    @property
+    def _open(self):
+        return self._engine._open and super()._open
+
+
+def _end_batch(pointer):
+    _lib.tent_cancel(pointer)
+    _lib.tent_wait(pointer, -1)
+    _lib.tent_batch_free(pointer)
+
+
+class Batch(_Child):
+    """Requests that were submitted together. A batch that is closed, or not used any more, before it has ended is canceled,
+    and close() then waits for the slices under way. `await batch` waits in asyncio, and raises as wait() does."""
+
+    def __init__(self, engine, pointer, used):
+        self._own(engine, pointer, _end_batch)
+        self._used = used  # local memory and segments
+
+    def status(self, i: int | None = None) -> Status:
+        """Returns the status of request number i, or of the whole batch."""
+        status = _Status()
+        if i is None:
+            _lib.tent_batch_status(self._open, byref(status), ctypes.sizeof(status))
+        elif _lib.tent_task_status(self._open, fits(c_uint32, i), byref(status), ctypes.sizeof(status)):
+            raise IndexError(f"the batch has no request {i}")
+        return Status(State(status.state), status.err, status.bytes)
+
+    @property
+    def done(self) -> bool:
+        """True if all requests have ended."""
+        return self.status().state != State.PENDING
+
+    def result(self) -> int:
+        """Returns the number of bytes that were moved, or raises the first error of a request. BlockingIOError: some
+        have not ended."""
+        status = self.status()
+        if status.state == State.PENDING:
+            raise BlockingIOError("the batch has not ended")
+        if status.err:
+            raise error(status.err)
+        return status.bytes
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits until all requests have ended, then as result(). TimeoutError: they have not, and go on."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _SIGNALS_MS if until is None else min(milliseconds(until - time.monotonic()), _SIGNALS_MS)
+            if _lib.tent_wait(self._open, left) != -errno.ETIMEDOUT or self.done:  # a request may end with it as well
+                return self.result()
+            if not left:
+                raise TimeoutError("the batch has not ended")
+
+    def __await__(self):
+        if not self.done:
+            yield from _readable(self.fileno()).__await__()
+        return self.result()
+
+    def fileno(self) -> int:
+        """The descriptor that becomes readable when all requests have ended."""
+        return _lib.tent_batch_fd(self._open)
+
+    def close(self) -> None:
+        super().close()
+        self._used = None
+
+    def cancel(self) -> None:
+        """Cancels the requests that have not ended; see tent_cancel()."""
+        _lib.tent_cancel(self._open)
+
+
+async def _readable(fd):
+    """Waits in asyncio until a descriptor, which several tasks may wait for, is readable."""
+    copy = os.dup(fd)
+    loop = asyncio.get_running_loop()
+    future = loop.create_future()
+    loop.add_reader(copy, lambda: future.done() or future.set_result(None))
+    try:
+        await future
+    finally:
+        loop.remove_reader(copy)
+        os.close(copy)
+
+
+# ---- segments ----
+
+
+class Remote(NamedTuple):
+    """Memory of a peer."""
+
+    addr: int
+    len: int
+    location: str
+
+
+class RailStats(NamedTuple):
+    """Statistics of a pair of rails; see struct tent_rail_stats."""
+
+    name: str
+    remote: str
+    up: bool
+    bytes: int
+    slices: int
+    inflight: int
+    exclusions: int
+    fault: str
+    link_gbps: float
+    rate_gbps: float
+
+
+class Segment(_Child):
+    """The memory of a peer that has exported it."""
+
+    def __init__(self, engine, pointer):
+        self._own(engine, pointer, _lib.tent_release)
+
+    def _rows(self, function, kind):
+        row = kind()
+        for i in itertools.count():
+            if function(self._open, i, byref(row), ctypes.sizeof(row)):
+                return
+            yield row
+
+    def remotes(self) -> list[Remote]:
+        """Returns the peer's registrations in the order of their addresses."""
+        return [Remote(r.addr, r.len, r.location.decode()) for r in self._rows(_lib.tent_segment_remote, _Remote)]
+
+    def stats(self) -> list[RailStats]:
+        """Returns the statistics of each pair of rails."""
+        return [RailStats(r.name.decode(), r.remote.decode(), r.up, r.bytes, r.slices, r.inflight, r.exclusions,
+                          _lib.tent_fault_name(r.fault).decode(), r.link_gbps, r.rate_gbps)
+                for r in self._rows(_lib.tent_rail_get_stats, _RailStats)]
+
+    def close(self) -> None:
+        """Disconnects from the peer. OSError with EBUSY: a request that has not ended uses the segment."""
+        if not self.closed and not self._engine.closed:
+            _lib.tent_release(self._open)
+        self._end.detach()
+
+
+# ---- engines ----
+
+
+class Memory:
+    """Registered memory. It stays registered, and the object in use, until unregister() or the end of the engine."""
+
+    def __init__(self, engine, span):
+        self._engine, self.addr, self.nbytes = engine, span.addr, span.nbytes
+        engine._memory[span.addr] = span
+
+    def _span(self):
+        if not (span := self._engine._memory.get(self.addr)):
+            raise ValueError("the memory is not registered any more")
+        return span
+
+    def unregister(self) -> None:
+        """Ends the registration: no peer uses the memory any more. See tent_unregister()."""
+        _lib.tent_unregister(self._engine._open, self._span().addr)
+        del self._engine._memory[self.addr]
+
+
+class Engine(Handle):
+    """Rails, and the peers that they lead to. Attributes: config (JSON text, or a dict), config_file, address, port,
+    shm_rails, tcp_rails, max_tasks and so on; see struct tent_attr. Without shm_rails and tcp_rails the rails are the
+    adapters of the host. Its end unregisters all memory, and ends all segments and batches."""
+
+    def __init__(self, **attributes):
+        if isinstance(attributes.get("config"), dict):
+            attributes["config"] = json.dumps(attributes["config"])
+        pointer = c_void_p()
+        _explained(_lib.tent_create, byref(_Attr(**attributes)), _Why, byref(pointer))
+        self._memory = {}  # what is registered stays in place
+        self._own(pointer, _lib.tent_destroy)
+
+    def close(self) -> None:
+        """Destroys the engine and all that it has; see tent_destroy()."""
+        super().close()
+        self._memory.clear()
+
+    def register(self, obj: Any, location: str | None = None) -> Memory:
+        """Registers the memory of an object, for requests and, after the next export(), for peers. location: its NUMA
+        node as "cpu:N". BufferError: it is read-only, not contiguous, or not the CPU's."""
+        span = _span(obj)
+        _explained(_lib.tent_register, self._open, span.addr, span.nbytes, location and name_of(location), _Why)
+        return Memory(self, span)
+
+    def export(self) -> str:
+        """Returns the description of this engine and of its memory. Its holder can read and write the memory."""
+        text = c_void_p()
+        _lib.tent_export(self._open, byref(text))
+        try:
+            return ctypes.string_at(text.value).decode()
+        finally:
+            _libc.free(text)
+
+    def connect(self, text: str) -> Segment:
+        """Imports the description that a peer has exported, and connects to it."""
+        pointer = c_void_p()
+        _explained(_lib.tent_import, self._open, name_of(text), _Why, byref(pointer))
+        return Segment(self, pointer)
+
+    def submit(self, requests: Iterable[Request]) -> Batch:
+        """Starts all requests, or on an error none. BlockingIOError: too many have not ended, wait for some."""
+        requests = list(requests)
+        array, used = (_Request * len(requests))(), []
+        for r, c in zip(requests, array):
+            span = _span(r.local)
+            if r.segment._engine is not self:
+                raise ValueError("the segment is another engine's")
+            used.append((span.owner, r.segment))
+            c.size, c.op, c.local, c.segment = ctypes.sizeof(c), Op(r.op), span.addr, r.segment._open
+            c.remote, c.len = fits(c_uint64, r.remote), span.nbytes
+            c.notify, c.priority = fits(c_uint16, r.notify), fits(c_uint8, r.priority)
+        pointer = c_void_p()
+        _lib.tent_submit(self._open, array, len(requests), byref(pointer))
+        return Batch(self, pointer, used)
+
+    def write(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
+        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority."""
+        return self.submit([Request(Op.WRITE, local, segment, remote, **more)])
+
+    def read(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
+        """Submits one request that fills `local` from the peer's address. More: notify, priority."""
+        return self.submit([Request(Op.READ, local, segment, remote, **more)])
+
+    def notice(self) -> int | None:
+        """Takes the `notify` of a peer's request that has ended; None: there is none."""
+        value = c_uint16()
+        return None if _lib.tent_notice(self._open, byref(value)) else value.value
+
+    def notice_fileno(self) -> int:
+        """The descriptor that is readable while there is a notice."""
+        return _lib.tent_notice_fd(self._open)
+
+    def wait_notice(self, timeout: float | None = None) -> int:
+        """Waits for a notice and takes it. TimeoutError: there was none."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while (value := self.notice()) is None:
+            left = None if until is None else max(until - time.monotonic(), 0)
+            if not select.select([self.notice_fileno()], [], [], left)[0]:
+                raise TimeoutError("there is no notice")
+        return value
+
+    async def next_notice(self) -> int:
+        """As wait_notice(), in asyncio."""
+        while (value := self.notice()) is None:
+            await _readable(self.notice_fileno())
+        return value
+
+    def _text(self, function):
+        text, size = c_char_p(), c_size_t()
+        stream = _libc.open_memstream(byref(text), byref(size))
+        if not stream:
+            raise MemoryError
+        try:
+            function(self._open, stream)
+        finally:
+            _libc.fclose(stream)
+            written = ctypes.string_at(text, size.value)
+            _libc.free(text)
+        return written.decode()
+
+    def stats(self) -> dict[str, Any]:
+        """Returns the statistics of all segments; see tent_stats_json()."""
+        return json.loads(self._text(_lib.tent_stats_json))
+
+    def prometheus(self) -> str:
+        """Returns the statistics in Prometheus' text format."""
+        return self._text(_lib.tent_stats_prometheus)

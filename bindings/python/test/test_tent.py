@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""tent from Python, between two processes.
+
+    test_tent.py shm|tcp|adapters      the kind of the rails
+"""
+import array
+import asyncio
+import ctypes
+import errno
+import gc
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import threading
+import types
+import unittest
+
+from mlx5rpc import tent
+
+LIMIT = 60  # seconds: against hanging
+KIND = os.environ.setdefault("TENT_RAILS", *sys.argv[1:])  # a child has no arguments
+RAILS = {} if KIND == "adapters" else {f"{KIND}_rails": 2}
+SIZE = 1 << 20
+spawn = multiprocessing.get_context("spawn")
+
+
+def lend(pipe):
+    """Lends SIZE bytes. Answers: "bytes" with the bytes, "notice" with the next notice;
+    "unregister" ends the registration."""
+    memory = bytearray(SIZE)
+    with tent.Engine(**RAILS) as engine:
+        registered = engine.register(memory)
+        pipe.send(engine.export())
+        while what := pipe.recv():
+            if what == "unregister":
+                registered.unregister()
+            pipe.send(engine.wait_notice(LIMIT) if what == "notice" else bytes(memory))
+
+
+class FromDlpack:
+    """Has its memory by DLPack only."""
+
+    exported = []  # objects whose capsules exist
+    release = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: FromDlpack.exported.pop())
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+    def __init__(self, nbytes, device=1, strides=None, offset=0):
+        self.memory = (ctypes.c_char * (nbytes + offset))()
+        self.device = device
+        shape = (ctypes.c_int64 * 2)(nbytes // 16, 8)
+        self.kept = shape, strides and (ctypes.c_int64 * 2)(*strides)
+        self.tensor = tent._Tensor(ctypes.addressof(self.memory), device, 0, 2, 0, 16, 1, shape, self.kept[1], offset)
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self):
+        self.exported.append(self)
+        return self.new(ctypes.addressof(self.tensor), b"dltensor", self.release)
+
+
+class FromPointer:
+    """Has its memory by data_ptr only, as a tensor that has no __dlpack__."""
+
+    def __init__(self, nbytes, device="cpu", contiguous=True):
+        self.memory = (ctypes.c_char * nbytes)()
+        self.device = types.SimpleNamespace(type=device)
+        self.contiguous = contiguous
+
+    def data_ptr(self):
+        return ctypes.addressof(self.memory)
+
+    def numel(self):
+        return len(self.memory) // 4
+
+    def element_size(self):
+        return 4
+
+    def is_contiguous(self):
+        return self.contiguous
+
+
+class Lender:
+    """Another process that runs lend()."""
+
+    def __init__(self):
+        self.pipe, theirs = spawn.Pipe()
+        self.process = spawn.Process(target=lend, args=(theirs,), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.text = self.answer()
+
+    def answer(self):
+        assert self.pipe.poll(LIMIT)
+        return self.pipe.recv()
+
+    def ask(self, what):
+        self.pipe.send(what)
+        return self.answer()
+
+    def stop(self):
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def go_on(self, *_):
+        os.kill(self.process.pid, signal.SIGCONT)
+
+    def end(self):
+        self.process.kill()
+        self.process.join(LIMIT)
+
+
+class Test(unittest.TestCase):
+    """With an engine that has imported the memory of self.lender."""
+
+    def setUp(self):
+        self.memory = bytearray(SIZE)
+        self.engine = tent.Engine(**RAILS)
+        self.addCleanup(self.engine.close)
+        self.registered = self.engine.register(self.memory)
+        self.segment = self.engine.connect(self.lender.text)
+        [self.there] = self.segment.remotes()
+
+    def part(self, at, n):
+        return memoryview(self.memory)[at:at + n]
+
+
+class Moves(Test):
+    @classmethod
+    def setUpClass(cls):
+        cls.lender = Lender()
+        cls.addClassCleanup(cls.lender.end)
+
+    def test_bytes_arrive(self):
+        """Requests of any length and place, whose bytes a model predicts."""
+        rand = random.Random(1)
+        model = bytearray(self.lender.ask("bytes"))
+        self.assertEqual(self.there.len, SIZE)
+        for _ in range(20):
+            self.memory[:] = rand.randbytes(SIZE)
+            here, requests = bytearray(self.memory), []
+            cuts = sorted(rand.sample(range(SIZE + 1), 9))
+            for at, end in zip(cuts, cuts[1:]):
+                op = rand.choice(list(tent.Op))
+                requests.append(tent.Request(op, self.part(at, end - at), self.segment, self.there.addr + at))
+                if op == tent.Op.WRITE:
+                    model[at:end] = here[at:end]
+                else:
+                    here[at:end] = model[at:end]
+            batch = self.engine.submit(requests)
+            self.assertEqual(batch.wait(LIMIT), cuts[-1] - cuts[0])
+            self.assertEqual(batch.status(7), (tent.State.COMPLETED, 0, cuts[-1] - cuts[-2]))
+            with self.assertRaises(IndexError):
+                batch.status(8)
+            batch.close()
+            self.assertEqual(self.memory, here)
+        self.assertEqual(self.lender.ask("bytes"), model)
+
+    def test_memory_of_all_kinds(self):
+        kinds = [array.array("d", bytes(4096)), memoryview(bytearray(4096)).cast("B", (64, 64)), FromDlpack(4096),
+                 FromDlpack(4096, strides=(8, 1), offset=64), FromPointer(4096), (ctypes.c_int * 1024)()]
+        for obj in kinds:
+            data = os.urandom(4096)
+            registered = self.engine.register(obj)
+            self.assertEqual(registered.nbytes, 4096)
+            ctypes.memmove(registered.addr, data, 4096)
+            self.engine.write(obj, self.segment, self.there.addr).wait(LIMIT)
+            ctypes.memset(registered.addr, 0, 4096)
+            self.engine.read(registered, self.segment, self.there.addr).wait(LIMIT)
+            self.assertEqual(ctypes.string_at(registered.addr, 4096), data)
+            registered.unregister()
+        late = FromDlpack(4096, offset=64)
+        self.assertEqual(self.engine.register(late).addr, ctypes.addressof(late.memory) + 64)
+
+    def test_memory_that_is_refused(self):
+        bad = [bytes(64), memoryview(bytearray(64))[::2], FromDlpack(64, device=2), FromDlpack(64, strides=(16, 1)),
+               FromPointer(64, device="cuda"), FromPointer(64, contiguous=False), memoryview(bytearray(64)).toreadonly()]
+        for obj in bad:
+            with self.assertRaises(BufferError):
+                self.engine.register(obj)
+        for obj in 64, "text", None:
+            with self.assertRaises(TypeError):
+                self.engine.register(obj)
+        with self.assertRaises(OSError) as caught:
+            self.engine.write(bytearray(64), self.segment, self.there.addr)  # not registered
+        self.assertEqual(caught.exception.errno, errno.EFAULT)
+        for more in {"notify": 1 << 16}, {"priority": 256}:
+            with self.assertRaises(OverflowError):
+                self.engine.write(self.memory, self.segment, self.there.addr, **more)
+        with self.assertRaises(OverflowError):
+            self.engine.write(self.memory, self.segment, -1)
+
+    def test_registered_memory_stays(self):
+        buffer = bytearray(4096)
+        registered, other = self.engine.register(buffer), self.engine.register(FromDlpack(4096))
+        gc.collect()
+        self.assertEqual(len(FromDlpack.exported), 1)
+        with self.assertRaises(BufferError):
+            buffer.extend(b"1")  # would move the memory
+        with self.assertRaises(OSError) as caught:
+            self.engine.register(buffer)
+        self.assertEqual(caught.exception.errno, errno.EEXIST)
+        self.assertIn("registered", str(caught.exception))
+        for memory in registered, other:
+            memory.unregister()
+            with self.assertRaises(ValueError):
+                memory.unregister()
+            with self.assertRaises(ValueError):
+                self.engine.write(memory, self.segment, self.there.addr)
+        self.assertEqual(FromDlpack.exported, [])
+        buffer.extend(b"1")
+
+    def test_asyncio(self):
+        async def move(i, n=SIZE // 64):
+            part = self.part(i * n, n)
+            part[:] = bytes([i]) * n
+            self.assertEqual(await self.engine.write(part, self.segment, self.there.addr + i * n), n)
+            batch = self.engine.read(part, self.segment, self.there.addr + i * n)
+            self.assertEqual(await asyncio.gather(wait(batch), wait(batch)), [n, n])
+            self.assertEqual(part, bytes([i]) * n)
+
+        async def wait(batch):
+            return await batch
+
+        async def move_all():
+            async with asyncio.timeout(LIMIT):
+                await asyncio.gather(*(move(i) for i in range(64)))
+
+        asyncio.run(move_all())
+        self.assertEqual(self.lender.ask("bytes"), b"".join(bytes([i]) * (SIZE // 64) for i in range(64)))
+
+    def test_notices(self):
+        for value in 7, 65535:
+            self.engine.write(self.part(0, 64), self.segment, self.there.addr, notify=value).wait(LIMIT)
+            self.assertEqual(self.lender.ask("notice"), value)
+        self.assertIsNone(self.engine.notice())
+        with self.assertRaises(TimeoutError):
+            self.engine.wait_notice(0)
+
+    def test_a_notice_in_asyncio(self):
+        own = self.engine.connect(self.engine.export())
+        there = next(r for r in own.remotes() if r.addr == self.registered.addr).addr
+
+        async def move():
+            async with asyncio.timeout(LIMIT):
+                notice = asyncio.create_task(self.engine.next_notice())
+                await asyncio.sleep(0)
+                await self.engine.write(self.part(0, 64), own, there + 64, notify=5)
+                return await notice
+
+        self.memory[:64] = os.urandom(64)
+        self.assertEqual(asyncio.run(move()), 5)
+        self.assertEqual(self.part(64, 64), self.part(0, 64))
+
+    def test_statistics(self):
+        self.engine.write(self.memory, self.segment, self.there.addr).wait(LIMIT)
+        rails = self.segment.stats()
+        self.assertEqual(sum(r.bytes for r in rails), SIZE)
+        self.assertTrue(all(r.up and r.fault == "none" for r in rails), rails)
+        [segment] = self.engine.stats()["segments"]
+        self.assertEqual([r["rail"] for r in segment["rails"]], [r.name for r in rails])
+        self.assertIn("tent_rail_bytes_total{", self.engine.prometheus())
+
+    def test_who_ends_what(self):
+        batch = self.engine.write(self.memory, self.segment, self.there.addr)
+        batch.wait(LIMIT)
+        with self.assertRaises(ValueError):
+            tent.Engine(**RAILS).submit([tent.Request(tent.Op.READ, self.memory, self.segment, self.there.addr)])
+        self.segment.close()
+        self.segment.close()
+        with self.assertRaises(ValueError):
+            self.engine.write(self.memory, self.segment, self.there.addr)
+        self.engine.close()
+        for use in self.segment.remotes, batch.status, batch.cancel, self.engine.export, self.registered.unregister:
+            with self.assertRaises(ValueError):
+                use()
+        batch.close()
+        self.memory.extend(b"1")  # nobody uses it
+
+
+class LateEnds(Test):
+    """Each with a lender of its own."""
+
+    def setUp(self):
+        self.lender = Lender()
+        self.addCleanup(self.lender.end)
+        super().setUp()
+
+    def test_the_memory_is_gone(self):
+        self.lender.ask("unregister")
+        with self.assertRaises(OSError) as caught:
+            self.engine.write(self.memory, self.segment, self.there.addr).wait(LIMIT)
+        self.assertIn(caught.exception.errno, (errno.EFAULT, errno.EACCES))
+
+    def test_the_peer_is_gone(self):
+        self.lender.end()
+        with self.assertRaises(OSError):
+            while True:
+                self.engine.write(self.memory, self.segment, self.there.addr).wait(LIMIT)
+
+    @unittest.skipUnless(KIND == "tcp", "a stopped peer delays the bytes only of TCP")
+    def test_others_run_during_a_wait(self):
+        self.lender.stop()
+        batch = self.engine.write(self.memory, self.segment, self.there.addr)
+        with self.assertRaises(TimeoutError):
+            batch.wait(0)
+        self.assertFalse(batch.done)
+        with self.assertRaises(BlockingIOError):
+            batch.result()
+        with self.assertRaises(OSError) as caught:
+            self.segment.close()
+        self.assertEqual(caught.exception.errno, errno.EBUSY)
+        signal.signal(signal.SIGALRM, self.lender.go_on)
+        threading.Thread(target=signal.raise_signal, args=(signal.SIGALRM,)).start()
+        self.assertEqual(batch.wait(), SIZE)
+        self.lender.stop()
+        canceled = self.engine.write(self.memory, self.segment, self.there.addr)
+        canceled.cancel()
+        self.lender.go_on()
+        with self.assertRaises(OSError) as caught:
+            canceled.wait(LIMIT)
+        self.assertEqual(caught.exception.errno, errno.ECANCELED)
+
+
+class Attributes(unittest.TestCase):
+    def test_errors_have_a_reason(self):
+        with self.assertRaises(OSError) as caught:
+            tent.Engine(**RAILS, config={"scheduler": "best"})
+        self.assertEqual(caught.exception.errno, errno.EINVAL)
+        self.assertIn("scheduler", str(caught.exception))
+        with self.assertRaises(TypeError):
+            tent.Engine(rails=3)
+        with tent.Engine(**RAILS, config={"scheduler": "smart"}) as engine:
+            with self.assertRaises(OSError) as caught:
+                engine.connect("{}")
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
