@@ -147,7 +147,7 @@ class Copy:
         return red
 
     def verdict(self, m):
-        """Returns `killed`, or the reason why the mutant is not."""
+        """Returns `killed`, `killed by the time limit`, or the reason why the mutant is not."""
         names = m["test"].split()
         path = self.tree / m["file"]
         whole = path.read_text()
@@ -159,7 +159,8 @@ class Copy:
             word = next((w for w in words if w != "OK"), "OK")
         finally:
             path.write_text(whole)
-        return {"OK": "survived", "SKIP": "its tests did not run"}.get(word, "killed")
+        words = {"OK": "survived", "SKIP": "its tests did not run", "TIMEOUT": "killed by the time limit"}
+        return words.get(word, "killed")
 
 
 def hunt(source, mutants):
@@ -184,7 +185,7 @@ def hunt(source, mutants):
             at = time.monotonic()
             unfit = misfit(copy.tree, m) or ("its tests fail without it" if set(m["test"].split()) & set(red) else None)
             word = unfit or copy.verdict(m)
-            bad += word != "killed"
+            bad += not word.startswith("killed")
             print(f"{m['mutant']}: {word}, {time.monotonic() - at:.1f} s", flush=True)
         mean = (time.monotonic() - first) / len(mutants)
         print(f"{len(mutants) - bad} killed, {bad} not; {mean:.1f} s for each")
