@@ -16,11 +16,6 @@ static void on_handle(evutil_socket_t fd, short what, void *arg)
 {
 }
 
-static void on_listener(evutil_socket_t fd, short what, void *arg)
-{
-	gateway_accept(arg);
-}
-
 static void on_second(evutil_socket_t fd, short what, void *arg)
 {
 	gateway_print(arg);
@@ -54,7 +49,7 @@ int main(int argc, char **argv)
 {
 	struct event_base *base = event_base_new();
 	const struct timeval second = {1, 0};
-	struct event *events[LOCALS + 6], *limit;
+	struct event *events[LOCALS + 5], *limit;
 	struct gateway g;
 	int n = 0;
 
@@ -64,7 +59,6 @@ int main(int argc, char **argv)
 	events[n++] = watch(base, -1, 0, on_second, &g, &second);
 	events[n++] = watch(base, SIGINT, EV_SIGNAL, on_signal, &g, NULL);
 	events[n++] = watch(base, SIGTERM, EV_SIGNAL, on_signal, &g, NULL);
-	events[n++] = watch(base, g.listener, EV_READ, on_listener, &g, NULL);
 	events[n++] = watch(base, copyrpc_ctx_fd(g.ctx), EV_READ, on_handle, &g, NULL);
 	for (uint32_t i = 0; i < g.n_locals; i++)
 		events[n++] =

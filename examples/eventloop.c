@@ -13,7 +13,7 @@
 
 #include "gateway.h"
 
-enum source { HANDLE, LISTENER, TIMER, SIGNAL };
+enum source { HANDLE, TIMER, SIGNAL };
 
 static void watch(int set, int fd, enum source source)
 {
@@ -28,9 +28,7 @@ static void handle(struct gateway *g, enum source source, int timer, int signals
 	struct signalfd_siginfo info;
 	uint64_t ticks;
 
-	if (source == LISTENER)
-		gateway_accept(g);
-	else if (source == TIMER && read(timer, &ticks, sizeof(ticks)) > 0)
+	if (source == TIMER && read(timer, &ticks, sizeof(ticks)) > 0)
 		gateway_print(g);
 	else if (source == SIGNAL && read(signals, &info, sizeof(info)) > 0)
 		g->stopping = true;
@@ -40,7 +38,7 @@ int main(int argc, char **argv)
 {
 	struct itimerspec second = {{1, 0}, {1, 0}};
 	int set = epoll_create1(EPOLL_CLOEXEC), timer, signals, n;
-	struct epoll_event ev[LOCALS + 4];
+	struct epoll_event ev[LOCALS + 3];
 	struct gateway g;
 	sigset_t ends;
 
@@ -55,7 +53,6 @@ int main(int argc, char **argv)
 	gateway_open(&g, argc, argv);
 	watch(set, timer, TIMER);
 	watch(set, signals, SIGNAL);
-	watch(set, g.listener, LISTENER);
 	watch(set, copyrpc_ctx_fd(g.ctx), HANDLE);
 	for (uint32_t i = 0; i < g.n_locals; i++)
 		watch(set, shmipc_client_fd(g.local[i]), HANDLE);
@@ -65,7 +62,7 @@ int main(int argc, char **argv)
 
 		if (gateway_is_done(&g))
 			break;
-		n = epoll_wait(set, ev, LOCALS + 4,
+		n = epoll_wait(set, ev, LOCALS + 3,
 			more || gateway_arm(&g) ? 0 : gateway_timeout(&g));
 		for (int i = 0; i < n; i++)
 			handle(&g, ev[i].data.u32, timer, signals);

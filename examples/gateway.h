@@ -71,7 +71,7 @@ static inline void on_local(void *arg, uint64_t token, const void *data, uint32_
 	gateway_reply(arg, (struct copyrpc_req *)(uintptr_t)token, data, len);
 }
 
-/* The end of the call that watches a peer, see gateway_accept(): the peer has gone. */
+/* The end of the call that watches a peer, see greet_peers(): the peer has gone. */
 static inline void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
@@ -127,6 +127,17 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 	return n != 0;
 }
 
+/* Takes the peers that have connected. An endpoint without calls of its own does not detect that its
+ * peer has gone, so it makes a call that the peer never answers. */
+static inline void greet_peers(struct gateway *g)
+{
+	struct copyrpc_event ev;
+
+	while (copyrpc_event_recv(g->ctx, &ev, sizeof(ev)))
+		if (ev.kind == COPYRPC_UP)
+			copyrpc_call(ev.ep, NULL, 0, 0, 0);
+}
+
 /* Handles what has arrived. Returns true if more may be there. */
 static inline bool gateway_serve(struct gateway *g)
 {
@@ -134,6 +145,7 @@ static inline bool gateway_serve(struct gateway *g)
 
 	for (int round = 0; some && round < ROUNDS; round++) {
 		some = copyrpc_poll(g->ctx, on_end, NULL) > 0;
+		greet_peers(g);
 		some |= pass_requests(g);
 		for (uint32_t i = 0; i < g->n_locals; i++)
 			some |= poll_local(g, i);
@@ -166,22 +178,6 @@ static inline int gateway_timeout(const struct gateway *g)
 	return copyrpc_ctx_timeout(g->ctx);
 }
 
-/*
- * Must be called when the listener is readable. An endpoint without calls of its own does not
- * detect that its peer has gone, so it makes a call that the peer never answers.
- */
-static inline void gateway_accept(struct gateway *g)
-{
-	struct copyrpc_ep *ep;
-	int rc = copyrpc_accept(g->ctx, NULL, g->listener, 1000, &ep);
-
-	if (!rc)
-		rc = copyrpc_call(ep, NULL, 0, 0, 0);
-	if (rc &&
-		rc != -EAGAIN) /* -EAGAIN: the loop calls again, because the listener stays readable */
-		fprintf(stderr, "accept: %s\n", strerror(-rc));
-}
-
 /* Opens the gateway on a free port of this host, prints the port. */
 static inline void gateway_open(struct gateway *g, int argc, char **argv)
 {
@@ -195,6 +191,7 @@ static inline void gateway_open(struct gateway *g, int argc, char **argv)
 	for (uint32_t i = 0; i < g->n_locals; i++)
 		check(shmipc_client_connect(argv[1 + i], NULL, &g->local[i]), argv[1 + i]);
 	check(copyrpc_tcp_listen("127.0.0.1", 0, &g->listener), "listen");
+	check(copyrpc_listen(g->ctx, NULL, g->listener, 0), "listen");
 	printf("%d\n", copyrpc_tcp_port(g->listener));
 	fflush(stdout);
 }

@@ -27,8 +27,11 @@ def client(port):
 
 
 def succeeds(child):
-    output, _ = child.communicate(timeout=60)
-    return child.returncode == 0 and output == f"{CALLS} echoes\n"
+    output, errors = child.communicate(timeout=60)
+    if child.returncode or output != f"{CALLS} echoes\n":
+        print(f"client: status {child.returncode}: {output}{errors}")
+        return False
+    return True
 
 
 def end(gateway):
@@ -56,7 +59,7 @@ try:
     assert succeeds(client(port))
     sleeps(gateway.pid)
     both = client(port), client(port)
-    assert all([succeeds(child) for child in both])
+    assert all([succeeds(c) for c in both])
     assert end(gateway) == 3 * CALLS
 
     # The calls that a dead server has taken end with an empty reply, which a client reports. The others go on.

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LONGEST 256
+#define LOT 256 /* requests between two checks of the signal */
 #define SLEEP_NS 100000000 /* SIGTERM is noticed at the latest then */
 
 /* The handler's store pairs with the load in main(), which no data follows: relaxed. */
@@ -19,12 +20,15 @@ static void end(int signal)
 	atomic_store_explicit(&ended, true, memory_order_relaxed);
 }
 
+static void echo(void *arg, const struct shmipc_req *req, const void *payload)
+{
+	shmipc_server_reply(arg, req->client, req->id, payload, req->len);
+}
+
 int main(int argc, char **argv)
 {
 	struct shmipc_attr attr = {.req_size = LONGEST, .resp_size = LONGEST};
 	struct shmipc_server *s;
-	struct shmipc_req r;
-	char data[LONGEST];
 	int rc;
 
 	if (argc != 2)
@@ -34,11 +38,9 @@ int main(int argc, char **argv)
 		return fprintf(stderr, "%s: %s\n", argv[1], strerror(-rc)), 1;
 	puts("ready");
 	fflush(stdout);
-	while (!atomic_load_explicit(&ended, memory_order_relaxed)) {
-		while (shmipc_server_recv(s, &r, data, sizeof(data)) > 0)
-			shmipc_server_reply(s, r.client, r.id, data, r.len);
-		shmipc_server_wait(s, SLEEP_NS);
-	}
+	while (!atomic_load_explicit(&ended, memory_order_relaxed))
+		if (!shmipc_server_serve(s, echo, s, LOT))
+			shmipc_server_wait(s, SLEEP_NS);
 	shmipc_server_destroy(s);
 	return 0;
 }
