@@ -12,8 +12,8 @@ _workspace_options() {
 # Prints the commands, or backends, in a help text of program $2: words in front of the options, each with an explanation,
 # and those of the usage.
 _workspace_commands() {
-	sed -E '/^ +-/,$d' <<<"$1" | grep -oE '^  [a-z]+( [^ ]+)*  ' | grep -oE '^  [a-z]+'
-	grep -oE "^(Usage:|      )? +$2 \[?[a-z]+\]?( |$)|or a command: [a-z]+" <<<"$1" | grep -oE '[a-z]+\]? ?$' | tr -d ']'
+	sed -E '/^ +-/,$d' <<<"$1" | grep -oE '^  [a-z][a-z-]*( [^ ]+)*  ' | grep -oE '^  [a-z-]+'
+	grep -oE "^(Usage:|      )? +$2 \[?[a-z]+\]?( |$)" <<<"$1" | grep -oE '[a-z]+\]? ?$' | tr -d ']'
 }
 
 # Prints the values of option $2 in a help text: --option one|other, or the words between parentheses in front of the

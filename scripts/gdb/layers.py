@@ -205,14 +205,14 @@ class Delegrpc(Layer):
 
     def client(self, c):
         print(f"delegrpc client {hex(int(c.address))}: {int(c['pending'])} of {int(c['resp_depth'])} calls in flight, "
-              f"{int(c['staged'])} staged; {int(c['sent'])} sent, {int(c['done'])} done; idle rounds of this wait {int(c['idle'])}")
+              f"{int(c['staged'])} staged; {int(c['sent'])} sent, {int(c['done'])} done; {int(c['posts'])} posts in flight; idle rounds of this wait {int(c['idle'])}")
 
     def server(self, s):
         control = s["control"]
         print(f"delegrpc server {hex(int(s.address))}: ring of {int(s['ring_depth'])}: "
               f"reserved to {int(control['head'])}, found to {int(s['found'])}, received to {int(s['cursor'])}, "
               f"given back to {int(s['tail'])}; replied {int(s['replied'])} of {int(s['received'])}; "
-              f"status {int(s['broken'])}")
+              f"{int(s['posts'])} posts; status {int(s['broken'])}")
         rows = []
         for i in range(int(s["max_clients"])):
             unanswered = sum(int(s["open"][i * int(s["resp_depth"]) + j]) for j in range(int(s["resp_depth"])))
@@ -234,9 +234,15 @@ class Shmipc(Layer):
     name = "shmipc"
 
     def client(self, c):
-        state = "over" if not int(c["open_max"]) else f"{int(c['called'] - c['answered'])} of {int(c['depth'])} calls in flight"
+        posts = f" and {int(c['posts_open'])} posts" if int(c["posts_open"]) else ""
+        state = "over" if not int(c["open_max"] + c["posts_open"]) else (
+            f"{int(c['called'] - c['answered'])} of {int(c['depth'])} calls{posts} in flight")
         print(f"shmipc client {hex(int(c.address))}: {state}; requests at {ring(c['req'])}, responses at {ring(c['resp'])}; "
               f"{collected(c['burst'])} in the burst")
+        if int(c["loans"]):
+            loans = c["loans"].dereference()
+            print(f"  loans: {int(loans['n_free'])} of {int(loans['layout']['attr']['loans'])} chunks free, "
+                  f"{int(loans['out'])} with the user")
 
     def server(self, s):
         print(f"shmipc server {hex(int(s.address))}: {int(s['n_active'])} of {int(s['max_clients'])} clients, "
@@ -244,7 +250,7 @@ class Shmipc(Layer):
         rows = []
         for i in range(int(s["n_active"])):
             peer = s["active"][i].dereference()
-            unanswered = sum(int(peer["open"][j]) for j in range(int(s["depth"])))
+            unanswered = sum(int(peer["open"][j]) != 0 for j in range(int(s["depth"])))
             rows.append((int(peer["index"]), unanswered, ring(peer["req"]), ring(peer["resp"])))
         if rows:
             table("client unanswered requests(bytes) responses(bytes)", rows)
@@ -262,7 +268,8 @@ class Flux(Layer):
 
     def node(self, n):
         print(f"flux node {int(n['index'])} of {int(n['nodes'])} at {hex(int(n.address))}: "
-              f"{int(n['sleeps'])} sleeps, {int(n['wakes'])} wakes, {int(n['aborted'])} calls aborted")
+              f"{int(n['sleeps'])} sleeps, {int(n['wakes'])} wakes, {int(n['aborted'])} calls aborted; "
+              f"{sum(collected(n['open'][i]['ring']) for i in range(int(n['n_open'])))} messages in {int(n['n_open'])} open bursts")
         rows = []
         for i in range(int(n["nodes"])):
             out, caller = n["out"][i], n["in"][i]
@@ -323,8 +330,10 @@ class Softhca(Layer):
 
     def fabric(self, a):
         own = gdb.lookup_global_symbol("fabric_self").value()
-        owner = int(a["lock"]["word"]) if "word" in a["lock"].type.keys() else 0
-        print(f"software HCA {own['dir'].string()}: this process has slot {int(own['slot'])}; lock word {hex(owner)}")
+        held = ", ".join(f"lane {i}" for i in range(int(a["high"][gdb.parse_and_eval("OBJ_CTX")]))
+                         if int(a["lanes"][i]["claim"]["word"]) & 0xffffffff)
+        print(f"software HCA {own['dir'].string()}: this process has slot {int(own['slot'])}; "
+              f"mutex's word {hex(int(a['whole']['claim']['word']))}; held: {held or 'no lane'}")
         rows = []
         for i in range(int(a["high"][gdb.parse_and_eval("OBJ_QP")])):
             qp = a["qps"][i]

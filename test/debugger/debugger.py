@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""debugger.py GDB LAYERS.py SOFTHCA-RUN OBJECTS: runs OBJECTS, and looks with the commands of LAYERS.py at the stopped
-process, then at a core of it. objects.c has the states that are expected here."""
+"""debugger.py GDB BUILD SOFTHCA-RUN OBJECTS: installs the commands for gdb, runs OBJECTS, and looks with the commands at
+the stopped process, then at a core of it. objects.c has the states that are expected here."""
 import os
 import pathlib
 import re
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-GDB, LAYERS, RUN, OBJECTS = sys.argv[1:]
+GDB, BUILD, RUN, OBJECTS = sys.argv[1:]
 NAMES = ("copyrpc", "delegrpc", "shmipc", "flux", "tent", "softhca")
 
 # Per command and object: patterns that the output must contain, in this order.
@@ -16,25 +16,34 @@ EXPECTED = {
     "copyrpc": [[r"copyrpc context 0x\w+: 1 endpoints, 0 requests wait", r"endpoint +QPN +peer +status +calls",
                  r" 0 +5/\d+ +1 +2/3 +7/\d+ "],
                 [r"copyrpc context 0x\w+: 1 endpoints, 2 requests wait", r" 0 +0/\d+ +0 +- +0/\d+ "]],
-    "delegrpc": [[r"delegrpc client 0x\w+: 3 of \d+ calls in flight, 0 staged; 3 sent, 0 done"],
+    "delegrpc": [[r"delegrpc client 0x\w+: 3 of \d+ calls in flight, 0 staged; 3 sent, 0 done; 0 posts in flight"],
                  [r"delegrpc server 0x\w+: ring of \d+: reserved to 3, found to 3, received to 1, given back to 0; "
-                  r"replied 0 of 1; status 0", r"\n +0 +1 +0 +1 +1"]],
+                  r"replied 0 of 1; 0 posts; status 0", r"\n +0 +1 +0 +1 +1"]],
     "shmipc": [[r"shmipc client 0x\w+: 2 of \d+ calls in flight; requests at [1-9]\d*/\d+ lap 1, responses at 0/"],
                [r"shmipc server 0x\w+: 1 of \d+ clients, 1 requests, 0 replies", r"\n +0 +1 +\d+/\d+ lap 1"]],
-    "flux": [[r"flux node 1 of 3", r"\n +2 +2/\d+ +0 +[1-9]\d*/"]],
+    "flux": [[r"flux node 1 of 3 .*; 1 messages in 1 open bursts", r"\n +2 +10/\d+ +0 +[1-9]\d*/"]],
     "tent": [[r"tent engine 0x\w+ \(\S+ port \d+\): 2 rails \(shared memory\), 1 buffers, 0 connections of peers, 0 requests",
               r"segment 0 of \S+ pid \d+: 0 tasks", r"\n +0 +\S+ +\S+ +up +0 +0 ", r"\n +1 +\S+ +\S+ +up +0 +0 "],
              [r"2 rails \(shared memory\), 1 buffers, 1 connections of peers"]],
-    "softhca": [[r"software HCA /dev/shm/\S+: this process has slot \d+", r"QPN +pid +type +state",
+    "softhca": [[r"software HCA /dev/shm/\S+: this process has slot \d+; mutex's word 0x\w+; held: no lane", r"QPN +pid +type +state",
                  r" RC +RTS +0x\w+ +0 ", r" RC +RTS +0x\w+ +0 "]],
 }
+
+
+def install(root):
+    """Installs layers.py alone. Returns its path."""
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--tags", "gdb", "--destdir", root], check=True,
+                   capture_output=True)
+    (found,) = pathlib.Path(root).rglob("*.py")
+    assert str(found).endswith("/share/mlx5rpc/gdb/layers.py"), found
+    return found
 
 
 def gdb(target, *commands):
     """The output of each of the commands."""
     mark = "-- next command --"
     arguments = [x for command in commands for x in ("-ex", command, "-ex", f"echo \\n{mark}\\n")]
-    done = subprocess.run([GDB, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-x", LAYERS, *target,
+    done = subprocess.run([GDB, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-x", layers, *target,
                            "-ex", f"echo \\n{mark}\\n", *arguments], capture_output=True, text=True, timeout=100)
     outputs = done.stdout.split(mark)
     assert len(outputs) == len(commands) + 2, done.stdout + done.stderr
@@ -70,6 +79,7 @@ def look_at_one(target):
 
 
 with tempfile.TemporaryDirectory() as work:
+    layers = install(f"{work}/installed")
     process = subprocess.Popen([RUN, "--fabric", "debugger", OBJECTS, f"debugger.{os.getpid()}"], stdin=subprocess.PIPE,
                                stdout=subprocess.PIPE, text=True)
     try:

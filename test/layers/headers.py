@@ -34,23 +34,22 @@ def prefix(layer):
     return LAYERS[layer][0].rstrip("_") if layer in LAYERS else layer
 
 
-def shared_names(layer, header):
-    """The structs of a header that C++ cannot name without `struct`."""
+def shared_names(layer):
+    """The structs of a layer's headers that C++ cannot name without `struct`."""
     structs = sorted({name for f in (source / layer / "include").glob("*.h")
                       for name in re.findall(r"\bstruct (\w+)", code(f.read_text()))
                       if name.startswith(prefix(layer))})
-    text = f"#include <{header}>\n" + "".join(f"{name} *pointer_to_{name};\n" for name in structs)
+    text = "".join(f"#include <{header}>\n" for header in HEADERS[layer]) + "".join(f"{name} *pointer_to_{name};\n" for name in structs)
     cmd = ["g++", "-x", "c++", "-std=c++17", "-fsyntax-only", "-fmax-errors=0"]
     r = subprocess.run(cmd + [f"-I{source / path}" for path in includes(layer)] + ["-"], input=text,
                        capture_output=True, text=True)
     lines = {int(n) for n in re.findall(r"^<stdin>:(\d+):\d+: error:", r.stderr, re.M)}
-    return {structs[n - 2] for n in lines}
+    return {structs[n - 1 - len(HEADERS[layer])] for n in lines}
 
 
 def check_names(layer):
     """No struct has the name of a function."""
-    found = set().union(*(shared_names(layer, header) for header in HEADERS[layer]))
-    for name in sorted(found):
+    for name in sorted(shared_names(layer)):
         errors.append(f"{layer}: struct {name} has the name of a function, so that C++ needs `struct`: rename one")
 
 

@@ -16,15 +16,15 @@ STUB_LINES = 60  # of code, at most
 # The list of the kinds, a row of it, the pattern of a kind's file, the least numbers of kinds and of other files, the
 # patterns of a question which kind it is, with the names of the kinds at %s, and lines that must be found.
 CHECKS = {
-    "transports": ("tent/src/transports.c", r"^\s*X\((\w+)\)", "tent/src/%s.c", (2, 50), r"""
+    "transports": ("tent/src/transports.c", r"^\s*X\((\w+)\)", "tent/src/%s.c", (3, 50), r"""
         \b(?:%s)_transport\b                    # a transport by its name
-        | \bmlx5dvl | \bibv_ | \bprocess_vm_    # calls that only one transport makes
-        | \bshm_rails\b                         # the attribute that selects one transport
+        | \bmlx5dvl | \bibv_ | \bprocess_vm_\w+\((?!getpid)  # calls that only one transport makes
+        | \b(?:shm|tcp)_rails\b                 # the attributes that select one transport
         | transport \s* (?:==|!=) | \btransports\[\d  # a comparison of transports
-        | "(?:shm|ib|roce)"                     # kinds of rails
+        | "(?:shm|tcp|ib|roce)"                 # kinds of rails
         | [>.]kind \s* (?:==|!=) | strn?cmp \( [^;]* (?:kind\s*,\s*" | ->rails\s*, )
     """, ["if (t->transport == &shm_transport)", "bool rdma = transports[1] == t->transport;",
-          'if (!strcmp(s->desc.rails[0].kind, "shm"))', "return a->shm_rails ? 0 : -EINVAL;",
+          'if (!strcmp(s->desc.rails[0].kind, "shm"))', "return a->tcp_rails ? 0 : -EINVAL;",
           "mlx5dvl_mr_dereg(&b->mrs[i]);", 'strcmp(t->transport->rails, "adapters")']),
     "backends": ("benchkv/src/backend/list.c", r"^\t&backend_(\w+),", "benchkv/src/backend/%s.c", (4, 80), r"""
         \bbackend_(?:%s)\b                      # a backend by its name

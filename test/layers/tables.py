@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A test in C is a table of cases, each of which can be run alone (test/support): main() of test-*.c calls
-test_main(). tables.txt lists the files that do not do so yet, or that take a seed or a count instead. An entry whose file
-does not exist, or has a table, is an error, so the list only gets shorter.
+"""A test in C consists of cases, each of which can be run alone (test/support): test-*.c has TEST() cases and no main(), or
+one that calls test_main(). tables.txt lists the files that do not do so yet, or that take a seed or a count instead. An
+entry whose file does not exist, or has cases, is an error, so the list only gets shorter.
 
     tables.py SOURCE
 """
@@ -18,14 +18,13 @@ tests, bare = 0, set()
 for path in tracked(source, "*/test-*.c"):
     name = str(path.relative_to(source))
     text = path.read_text()
-    if not re.search(r"^(int )?main\(", text, re.M):
-        continue
-    tests += 1
-    if not re.search(r"\btest_main\(", text):
+    cases, main = re.search(r"^TEST(_WITH)?\(", text, re.M), re.search(r"^(int )?main\(", text, re.M)
+    tests += bool(cases or main)
+    if main and not re.search(r"\btest_main\(", text):
         bare.add(name)
-errors = [f"{name}: main() is not that of a table of TEST() cases (CONTRIBUTING.md)" for name in sorted(bare - exceptions)]
-errors += [f"tables.txt: {name} has a table, or is gone" for name in sorted(exceptions - bare)]
+errors = [f"{name}: its own main() does not run TEST() cases (CONTRIBUTING.md)" for name in sorted(bare - exceptions)]
+errors += [f"tables.txt: {name} has cases, or is gone" for name in sorted(exceptions - bare)]
 if not tests:
     errors.append("no test was found")
-print(f"{tests} test programs, {len(bare)} without a table")
+print(f"{tests} test programs, {len(bare)} without cases")
 fail(errors)

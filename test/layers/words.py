@@ -24,7 +24,7 @@ documents = sorted(source / f for f in here if f.endswith(".md") and f != "CHANG
 
 # Capitals that are no terms of the field, or whose meaning every reader knows.
 PLAIN = set("""AMD API ASCII ASan CC CHANGELOG CI CONNECT CONTRIBUTING CPU CRC CSV DMA DPDK EPYC ELF FENCE FIFO GB GCC GHz
-HELLO HTTP IP IPv4 JSON KB KV MB MPI NIC NP NULL OS PC PCI PCIe PID QD RAM README REGION RESULTS RPC SIGINT SIGKILL SIGSEGV
+HELLO HTTP IP IPv4 JSON KB KV MB MPI NIC NP NULL OS OSS PC PCI PCIe PID QD RAM README REGION RESULTS RPC SIGINT SIGKILL SIGSEGV
 SIGTERM SQL SVG TCP TSan TLS UBSan UDP UID USB XML YAML""".split())
 # Names that look like files, but are made by a program or belong to another project.
 MADE = re.compile(r"^(build|/|~|\$|OUT|FILE|NAME|TRACE|app\.c|picture|hw-check-|RESULTS|infiniband/|linux/|sys/|\.\.\.)|LAYER|[*<>{}]|\.(so|pc|sym)(\.|$)")

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Builds the Debian packages in a clean chroot that has only their build dependencies. lintian must
 # find no error. Then installs the packages in another chroot that has only what they depend on,
-# builds a user of each layer by pkg-config, and runs the programs over the software HCA.
+# builds a user of each layer by pkg-config, and runs the programs over the software HCA. In a third one softhca is the only
+# package that is installed.
 #
 #	debian.sh SOURCE
 #
@@ -75,11 +76,21 @@ with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
 		request.reply(request.data)
 	server.flush()
 	assert client.poll() == [(\"token\", b\"payload\")]"
-		softhca-run python3 -c "from mlx5rpc import copyrpc; copyrpc.Context().close()"
+		softhca-run python3 -c "from mlx5rpc import copyrpc, tent; copyrpc.Context().close(); tent.Engine().close()"
 		benchkv delegation --ops 1000
 		benchkv-sim --np 2 --qd 1 --clients 1 --control none --machine cx7
 		tentbench sim --case step-1m --seeds 1
 		rdmabench engine --help >/dev/null'
+}
+
+# The package softhca and what it depends on, for a user without privileges.
+alone() {
+	local root=$work/alone
+	mkdir -p "$root/debs"
+	cp "$work"/build/tree/softhca_*.deb "$root/debs"
+	in_chroot "$root" sh -c 'apt-get install -y -qq --no-install-recommends /debs/*.deb' >>"$work/log" 2>&1
+	in_chroot "$root" setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs \
+		softhca-run ibv_devinfo | grep PORT_ACTIVE
 }
 
 debootstrap --variant=minbase "$suite" "$work/build" >"$work/log" 2>&1 || {
@@ -88,7 +99,8 @@ debootstrap --variant=minbase "$suite" "$work/build" >"$work/log" 2>&1 || {
 }
 cp /etc/resolv.conf "$work/build/etc/"
 cp -a "$work/build" "$work/use"
-{ build && use; } || {
+cp -a "$work/build" "$work/alone"
+{ build && use && alone; } || {
 	echo "debian: the end of its log:"
 	tail -40 "$work/log"
 	exit 1

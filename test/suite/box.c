@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 5000 // a file may outlive its last program for a moment
+#define PATIENCE_MS 60000 // guard: a process that outlives the test may keep a file
 
 // Loopback, and one more interface: Slurm and PRRTE take a host with loopback alone for one without a network.
 static int network_up(void)
@@ -68,12 +68,20 @@ static int left_behind(bool print)
 	return n;
 }
 
+// A child that has ended must not stay as a zombie: programs would take it for alive.
+static void reap(void)
+{
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
 // The fabric of a killed program is removed by the next search for fabrics, by $BOX_CLEANER.
 static bool shm_is_clean(void)
 {
 	const char *cleaner = getenv("BOX_CLEANER");
 
 	for (int ms = 0; ms < PATIENCE_MS && left_behind(false); ms += 50) {
+		reap();
 		if (cleaner && system(cleaner))
 			break;
 		nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
@@ -95,16 +103,13 @@ static int run(char **argv)
 	// A time limit signals the whole process group: the test ends, and is waited for.
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
-	// A child that has ended must not stay as a zombie: programs would take it for alive.
-	int status = 0, any;
+	int status = 0;
 	pid_t pid;
 
-	while ((pid = waitpid(-1, &any, 0)) != child)
+	while ((pid = waitpid(-1, &status, 0)) != child)
 		if (pid < 0 && errno != EINTR)
 			break;
-	status = any;
-	while (waitpid(-1, &any, WNOHANG) > 0)
-		;
+	reap();
 	return status;
 }
 
