@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cases.h"
+
+static struct test *tests; /* in the order of their places */
+
+void test_add(struct test *t)
+{
+	struct test **at = &tests;
+
+	while (*at && (*at)->place < t->place)
+		at = &(*at)->next;
+	t->next = *at;
+	*at = t;
+}
+
+uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
+{
+	uint64_t n;
+
+	if (*argc < 2 || !isdigit(argv[1][0]))
+		return otherwise;
+	n = strtoull(argv[1], NULL, 0);
+	for (int i = 1; i < *argc; i++)
+		argv[i] = argv[i + 1];
+	--*argc;
+	return n;
+}
+
+static bool wanted(const struct test *t, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (strstr(t->name, argv[i]))
+			return true;
+	return argc < 2;
+}
+
+int test_main(int argc, char **argv)
+{
+	size_t run = 0;
+
+	for (const struct test *t = tests; t; t = t->next) {
+		if (!wanted(t, argc, argv))
+			continue;
+		printf("%s\n", t->name);
+		fflush(stdout);
+		alarm(300); /* guard against hanging */
+		t->fn();
+		run++;
+	}
+	if (!run) {
+		fprintf(stderr, "no test has a name that contains one of these texts\n");
+		return 2;
+	}
+	printf("%zu passed, 0 failed\n", run);
+	return 0;
+}
+
+/* A program with a main() of its own has that one. */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+	return test_main(argc, argv);
+}
