@@ -140,7 +140,7 @@ static void is_frame(const struct flow *f, const struct packet *p, const char *p
 	is_checked(f, frame, n);
 }
 
-static void frames(void)
+TEST(frames)
 {
 	struct flow f = ipv4_flow(10, 0, 0, 1, 2);
 
@@ -188,7 +188,7 @@ static void frames(void)
 }
 
 /* An IPv4 address is not possible in an IPv6 header. */
-static void mixed_families(void)
+TEST(mixed_families)
 {
 	struct flow v4 = ipv4_flow(10, 0, 0, 1, 2), f = ipv6_flow();
 	uint8_t frame[FRAME_HEAD_MAX + 16 + ICRC_BYTES] = {0};
@@ -206,7 +206,7 @@ static void mixed_families(void)
 /*
  * The published check value, at each alignment of the eight bytes that are processed in one step.
  */
-static void crc(void)
+TEST(crc)
 {
 	static const char digits[] = "123456789";
 
@@ -258,7 +258,7 @@ static void fill(struct packet *p, uint8_t opcode, uint32_t payload)
  * Each opcode decodes to what was encoded; each truncation and each wrong byte of the BTH is
  * refused.
  */
-static void there_and_back(void)
+TEST(there_and_back)
 {
 	uint8_t bytes[PACKET_HEADERS_MAX + 8] = {0};
 	struct packet p, q;
@@ -324,7 +324,7 @@ static void covers(enum message_kind kind, uint32_t length, uint32_t mtu)
 	CHECK_EQ(at, length);
 }
 
-static void messages(void)
+TEST(messages)
 {
 	static const uint32_t lengths[] = {0, 1, 255, 256, 257, 512, 1000, 65536, 65537};
 	struct message m = {.kind = MSG_FETCH_ADD, .length = 8, .mtu = 256, .swap_add = 3};
@@ -353,21 +353,10 @@ static void messages(void)
 	CHECK(!p.ack_requested);
 }
 
-static void distances(void)
+TEST(distances)
 {
 	CHECK_EQ(psn_distance(0xfffffe, 3), 5);
 	CHECK_EQ(psn_distance(3, 0xfffffe), -5);
 	CHECK_EQ(psn_distance(0, 0x7fffff), 0x7fffff);
 	CHECK_EQ(psn_distance(0, 0x800000), -0x800000);
-}
-
-int main(void)
-{
-	crc();
-	frames();
-	mixed_families();
-	there_and_back();
-	messages();
-	distances();
-	return 0;
 }
