@@ -29,8 +29,11 @@ static void tmpdir_remove(void)
 		nftw(tmpdir, tmpdir_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
+/* Does nothing if there is one. */
 static inline void tmpdir_make(void)
 {
+	if (tmpdir_owner)
+		return;
 	CHECK(mkdtemp(tmpdir));
 	tmpdir_owner = getpid();
 	atexit(tmpdir_remove);

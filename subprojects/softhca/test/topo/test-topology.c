@@ -17,7 +17,7 @@ static int parse(const char *text)
 	return softhca_topology_parse(text, "F", &t, err, sizeof(err));
 }
 
-static void default_rails(void)
+TEST(default_rails)
 {
 	CHECK_EQ(softhca_topology_default(&t, 0), -EINVAL);
 	CHECK_EQ(softhca_topology_default(&t, SOFTHCA_RAILS_MAX + 1), -EINVAL);
@@ -39,7 +39,7 @@ static void default_rails(void)
 	}
 }
 
-static void every_key(void)
+TEST(every_key)
 {
 	const struct softhca_rail *r = t.rails;
 	static const uint8_t v4[16] = {[10] = 0xff, 0xff, 10, 1, 2, 3};
@@ -85,7 +85,7 @@ static void every_key(void)
 	CHECK(!memcmp(r[1].gids[0], v4, 16));
 }
 
-static void roce_defaults(void)
+TEST(roce_defaults)
 {
 	CHECK_EQ(parse("link=roce"), 0);
 	CHECK_EQ(t.rails[0].ngids, 2);
@@ -143,7 +143,7 @@ static const struct {
 	{"numa=0 numa=1", "numa is given twice"},
 };
 
-static void wrong_texts(void)
+TEST(wrong_texts)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		int rc = parse(wrong[i].text);
@@ -159,7 +159,7 @@ static void wrong_texts(void)
 	}
 }
 
-static void too_many(void)
+TEST(too_many)
 {
 	char text[SOFTHCA_RAILS_MAX * 8 + 16] = "";
 
@@ -175,7 +175,7 @@ static void too_many(void)
 		-EINVAL);
 }
 
-static void environment(void)
+TEST(environment)
 {
 	unsetenv("SOFTHCA_TOPOLOGY");
 	unsetenv("SOFTHCA_RAILS");
@@ -206,11 +206,12 @@ static void refuses(const char *path)
 }
 
 /* Files that are not regular are refused without waiting. The second FIFO has a writer. */
-static void no_regular_file(void)
+TEST(no_regular_file)
 {
 	char fifo[80];
 	int writer;
 
+	tmpdir_make();
 	refuses(tmpdir);
 	snprintf(fifo, sizeof(fifo), "%s/fifo", tmpdir);
 	CHECK(!mkfifo(fifo, 0600));
@@ -223,7 +224,7 @@ static void no_regular_file(void)
 	close(writer);
 }
 
-static void rates(void)
+TEST(rates)
 {
 	const char *name;
 	uint32_t gbps;
@@ -235,17 +236,4 @@ static void rates(void)
 	CHECK_EQ(softhca_rate_speed(100001, &gbps, &name), 64);
 	CHECK_EQ(softhca_rate_speed(10000000, &gbps, &name), 128);
 	CHECK_EQ(gbps, 400);
-}
-
-int main(void)
-{
-	default_rails();
-	every_key();
-	roce_defaults();
-	wrong_texts();
-	too_many();
-	environment();
-	no_regular_file();
-	rates();
-	return 0;
 }
