@@ -92,6 +92,7 @@ static void check_topology(const char *text, const char *name)
 	char err[160], path[128];
 	hwloc_topology_t h;
 
+	tmpdir_make();
 	CHECK_EQ(softhca_topology_parse(text, name, &t, err, sizeof(err)), 0);
 	snprintf(path, sizeof(path), "%s/%s.xml", tmpdir, name);
 	CHECK_EQ(softhca_hwloc_write(path, &t), 0);
@@ -102,12 +103,8 @@ static void check_topology(const char *text, const char *name)
 	hwloc_topology_destroy(h);
 }
 
-int main(void)
-{
-	tmpdir_make();
-	check_topology("numa=0\nnuma=0 link=roce\n", "one-node");
-	check_topology("numa=0\nnuma=0\nnuma=1 pci=0001:b1:1f.7\nnuma=1 link=roce\n", "two-nodes");
-	check_topology("numa=0\nnuma=-1\n", "unknown-node");
-	check_topology("numa=63\nnuma=0\n", "more-nodes-than-cpus");
-	return 0;
-}
+TEST_WITH(one_node, check_topology, "numa=0\nnuma=0 link=roce\n", "one-node");
+TEST_WITH(two_nodes, check_topology, "numa=0\nnuma=0\nnuma=1 pci=0001:b1:1f.7\nnuma=1 link=roce\n",
+	"two-nodes");
+TEST_WITH(unknown_node, check_topology, "numa=0\nnuma=-1\n", "unknown-node");
+TEST_WITH(more_nodes_than_cpus, check_topology, "numa=63\nnuma=0\n", "more-nodes-than-cpus");

@@ -10,6 +10,7 @@
 #include "topo/topo.h"
 
 static char root[128];
+static struct softhca_topology t;
 
 static const char topology[] =
 	"name=mlx5_0 pci=0001:b1:00.1 numa=0 link=ib rate_mbps=100000 lid=33\n"
@@ -50,7 +51,25 @@ static void resolves_to(const char *path, const char *want)
 	CHECK_STR(real + strlen(real_root) + 1, want);
 }
 
-static void shape(void)
+static int entries(void)
+{
+	DIR *d = opendir(tmpdir);
+	int n = 0;
+
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+TEST(built_once)
+{
+	CHECK_EQ(softhca_sysfs_build("/nonexistent/sysfs", &t), -ENOENT);
+	CHECK_EQ(softhca_sysfs_build(root, &t), -EEXIST);
+	CHECK_EQ(entries(), 1);
+}
+
+TEST(shape)
 {
 	resolves_to("class/infiniband/mlx5_0", "devices/pci0001:b1/0001:b1:00.1/infiniband/mlx5_0");
 	resolves_to("class/infiniband/mlx5_0/device", "devices/pci0001:b1/0001:b1:00.1");
@@ -65,7 +84,7 @@ static void shape(void)
 	attribute_is("class/infiniband_verbs/uverbs10/abi_version", "1");
 }
 
-static void pci_device(void)
+TEST(pci_device)
 {
 	attribute_is("class/infiniband/mlx5_0/device/vendor", "0x15b3");
 	attribute_is("class/infiniband/mlx5_0/device/device", "0x101b");
@@ -76,7 +95,7 @@ static void pci_device(void)
 	attribute_is("class/infiniband/rdma1/device/class", "0x020000");
 }
 
-static void ports(void)
+TEST(ports)
 {
 	attribute_is("class/infiniband/mlx5_0/node_type", "1: CA");
 	attribute_is("class/infiniband/mlx5_0/node_guid", "025f:48ff:fe00:0000");
@@ -97,13 +116,13 @@ static void ports(void)
 }
 
 /* local_cpus and local_cpulist name the same CPUs, those of the rail's node. */
-static void local_cpus(const struct softhca_topology *t)
+TEST(local_cpus)
 {
 	cpu_set_t want, got;
 	char path[256], mask[512];
 	FILE *f;
 
-	softhca_numa_cpus(t, -1, &want);
+	softhca_numa_cpus(&t, -1, &want);
 	CHECK(CPU_COUNT(&want) > 0);
 	snprintf(path, sizeof(path), "%s/class/infiniband/rdma1/device/local_cpulist", root);
 	CHECK(softhca_read_cpulist(path, &got));
@@ -124,24 +143,13 @@ static void local_cpus(const struct softhca_topology *t)
 	CHECK(CPU_EQUAL(&want, &got));
 }
 
-static int entries(void)
+static void *builder(void *unused)
 {
-	DIR *d = opendir(tmpdir);
-	int n = 0;
-
-	for (struct dirent *e; (e = readdir(d));)
-		n += e->d_name[0] != '.';
-	closedir(d);
-	return n;
-}
-
-static void *builder(void *t)
-{
-	return (void *)(intptr_t)softhca_sysfs_build(root, t);
+	return (void *)(intptr_t)softhca_sysfs_build(root, &t);
 }
 
 /* If several processes build the tree, one wins, and no files of the others are left. */
-static void race(const struct softhca_topology *t)
+TEST(race)
 {
 	pthread_t threads[4];
 	int won = 0;
@@ -149,7 +157,7 @@ static void race(const struct softhca_topology *t)
 
 	snprintf(root, sizeof(root), "%s/raced", tmpdir);
 	for (int i = 0; i < 4; i++)
-		CHECK(!pthread_create(&threads[i], NULL, builder, (void *)t));
+		CHECK(!pthread_create(&threads[i], NULL, builder, NULL));
 	for (int i = 0; i < 4; i++) {
 		CHECK(!pthread_join(threads[i], &rc));
 		won += !rc;
@@ -159,23 +167,14 @@ static void race(const struct softhca_topology *t)
 	CHECK_EQ(entries(), 2);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	struct softhca_topology t;
 	char err[160];
 
 	tmpdir_make();
 	snprintf(root, sizeof(root), "%s/sysfs", tmpdir);
 	CHECK_EQ(softhca_topology_parse(topology, "T", &t, err, sizeof(err)), 0);
 	CHECK_EQ(t.nrails, 11);
-	CHECK_EQ(softhca_sysfs_build("/nonexistent/sysfs", &t), -ENOENT);
 	CHECK_EQ(softhca_sysfs_build(root, &t), 0);
-	CHECK_EQ(softhca_sysfs_build(root, &t), -EEXIST);
-	CHECK_EQ(entries(), 1);
-	shape();
-	pci_device();
-	ports();
-	local_cpus(&t);
-	race(&t);
-	return 0;
+	return test_main(argc, argv);
 }
