@@ -74,7 +74,12 @@ static void by_path(const char *path, bool device, mode_t type, mode_t link_type
 	CHECK(!eaccess(path, R_OK));
 }
 
-static void by_descriptor(void)
+TEST_WITH(by_path_of_device, by_path, DEVICE, true, S_IFCHR, S_IFCHR);
+TEST_WITH(by_path_of_file, by_path, GUID, false, S_IFREG, S_IFREG);
+TEST_WITH(by_path_of_link, by_path, LINK, false, S_IFDIR, S_IFLNK);
+TEST_WITH(by_path_of_directory, by_path, CLASS, false, S_IFDIR, S_IFDIR);
+
+TEST(by_descriptor)
 {
 	int fd = open(DEVICE, O_RDWR | O_CLOEXEC);
 	struct stat64 st64;
@@ -93,7 +98,7 @@ static void by_descriptor(void)
 }
 
 /* A device that does not exist, and files that do not belong to the adapters. */
-static void others(void)
+TEST(others)
 {
 	struct statx stx;
 	struct stat st;
@@ -118,7 +123,7 @@ static int adapters64(const struct dirent64 *e)
 	return !strncmp(e->d_name, "mlx5_", 5);
 }
 
-static void directories(void)
+TEST(directories)
 {
 	struct dirent64 **list64;
 	struct dirent **list;
@@ -145,7 +150,7 @@ static void read_guid(int fd)
 	CHECK(!close(fd));
 }
 
-static void links_and_contents(void)
+TEST(links_and_contents)
 {
 	char direct[PATH_MAX] = "", at[PATH_MAX] = "";
 	int dir;
@@ -170,17 +175,9 @@ static void links_and_contents(void)
 	CHECK(!chdir("/"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("files");
 	CHECK(!setenv("SOFTHCA_RAILS", "2", 1));
-	by_path(DEVICE, true, S_IFCHR, S_IFCHR);
-	by_path(GUID, false, S_IFREG, S_IFREG);
-	by_path(LINK, false, S_IFDIR, S_IFLNK);
-	by_path(CLASS, false, S_IFDIR, S_IFDIR);
-	by_descriptor();
-	others();
-	directories();
-	links_and_contents();
-	return 0;
+	return test_main(argc, argv);
 }
