@@ -123,20 +123,6 @@ static void run(const struct store_form *f, bool clear)
 	CHECK(!memcmp(low_before, low_page, PAGE));
 }
 
-/* A store that begins before the page does not store to the address of the fault. */
-static void run_across(const struct store_form *f)
-{
-	set_state(false);
-	CHECK(!mprotect(store_page, 2 * PAGE, PROT_READ | PROT_WRITE));
-	CHECK(!mprotect(store_page + PAGE, PAGE, PROT_NONE));
-	store_state.gpr[7] = (uintptr_t)store_page + PAGE - 2;
-	faults = 0;
-	store_run(f->start);
-	CHECK_EQ(faults, 1);
-	CHECK(fault_addr == store_page + PAGE);
-	CHECK_EQ(decode_rc, -ENOTSUP);
-}
-
 static void on_fault_across(int sig, siginfo_t *si, void *context)
 {
 	on_fault(sig, si, context);
@@ -159,18 +145,11 @@ static void signal_stack(void)
 	CHECK(!sigaltstack(&ss, NULL)); /* some forms use RSP as an address */
 }
 
-int main(void)
+TEST(each_form)
 {
-	const char *env = getenv("TEST_SEED");
 	const struct store_form *f;
 	int known = 0, unknown = 0, skipped = 0;
 
-	seed = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
-	printf("TEST_SEED=%llu\n", (unsigned long long)seed);
-	alarm(60);
-	CHECK(mmap(low_page, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-		      0) == low_page);
-	signal_stack();
 	handle(on_fault);
 	for (f = __start_store_forms; f < __stop_store_forms; f++) {
 		if (!have(f->isa)) {
@@ -183,9 +162,33 @@ int main(void)
 			run(f, round & 1);
 		*(f->known ? &known : &unknown) += 1;
 	}
-	handle(on_fault_across);
-	run_across(__start_store_forms); /* the first is movl %eax, (%rdi) */
 	printf("%d forms decoded, %d left to the processor, %d not on this processor\n", known,
 		unknown, skipped);
-	return 0;
+}
+
+/* A store that begins before the page does not store to the address of the fault. */
+TEST(across)
+{
+	handle(on_fault_across);
+	set_state(false);
+	CHECK(!mprotect(store_page, 2 * PAGE, PROT_READ | PROT_WRITE));
+	CHECK(!mprotect(store_page + PAGE, PAGE, PROT_NONE));
+	store_state.gpr[7] = (uintptr_t)store_page + PAGE - 2;
+	faults = 0;
+	store_run(__start_store_forms->start); /* movl %eax, (%rdi) */
+	CHECK_EQ(faults, 1);
+	CHECK(fault_addr == store_page + PAGE);
+	CHECK_EQ(decode_rc, -ENOTSUP);
+}
+
+int main(int argc, char **argv)
+{
+	const char *env = getenv("TEST_SEED");
+
+	seed = env ? strtoull(env, NULL, 0) : (uint64_t)time(NULL) << 20 ^ (uint64_t)getpid();
+	printf("TEST_SEED=%llu\n", (unsigned long long)seed);
+	CHECK(mmap(low_page, PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
+		      0) == low_page);
+	signal_stack();
+	return test_main(argc, argv);
 }
