@@ -75,7 +75,7 @@ static void between_adapters(int to, const union udp_address *a, socklen_t len, 
 	close(from);
 }
 
-static void over_ipv4(void)
+TEST(over_ipv4)
 {
 	int to = udp_socket(0, ipv4, 0), from = socket(AF_INET, SOCK_DGRAM, 0);
 	union udp_address a = {.v4 = {.sin_family = AF_INET}};
@@ -95,13 +95,30 @@ static void over_ipv4(void)
 	close(to);
 }
 
-/* The sender leaves out the UDP checksum, as rdma_rxe does. */
-static void over_ipv6(void)
+static bool ipv6_exists(void)
 {
-	int to = udp_socket(0, ipv6, 0), from = socket(AF_INET6, SOCK_DGRAM, 0);
+	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+	bool so = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a));
+
+	if (fd >= 0)
+		close(fd);
+	return so;
+}
+
+/* The sender leaves out the UDP checksum, as rdma_rxe does. */
+TEST(over_ipv6)
+{
 	union udp_address a = {.v6 = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT}};
 	struct flow f;
+	int to, from;
 
+	if (!ipv6_exists()) {
+		printf("no IPv6 here\n");
+		exit(SKIP);
+	}
+	to = udp_socket(0, ipv6, 0);
+	from = socket(AF_INET6, SOCK_DGRAM, 0);
 	CHECK(to >= 0 && from >= 0);
 	CHECK(!bind(from, &a.any, sizeof(a.v6)));
 	a.v6.sin6_port = htobe16(port_of(to));
@@ -117,26 +134,4 @@ static void over_ipv6(void)
 	between_adapters(to, &a, sizeof(a.v6), ipv6);
 	close(from);
 	close(to);
-}
-
-static bool ipv6_exists(void)
-{
-	struct sockaddr_in6 a = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
-	int fd = socket(AF_INET6, SOCK_DGRAM, 0);
-	bool so = fd >= 0 && !bind(fd, (struct sockaddr *)&a, sizeof(a));
-
-	if (fd >= 0)
-		close(fd);
-	return so;
-}
-
-int main(void)
-{
-	over_ipv4();
-	if (!ipv6_exists()) {
-		printf("no IPv6 here\n");
-		return SKIP;
-	}
-	over_ipv6();
-	return 0;
 }

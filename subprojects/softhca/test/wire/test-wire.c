@@ -53,6 +53,7 @@ static struct node nodes[2];
 static struct wire_frame frames[IN_FLIGHT];
 static uint32_t nframes;
 static uint64_t now, seed;
+static uint32_t rounds; /* of random traffic */
 static struct {
 	uint32_t lose, twice, late; /* percent */
 	uint32_t kill; /* in 10,000 operations */
@@ -472,7 +473,7 @@ static void run_one(const struct wire_attr *attr, struct plan p, uint32_t receiv
 	settle();
 }
 
-static void failures(void)
+TEST(failures)
 {
 	struct wire_attr attr = attributes(1024);
 	struct plan send = {.kind = MSG_SEND, .length = 3000};
@@ -509,7 +510,7 @@ static uint32_t sent_at_once(const struct wire_attr *attr)
 }
 
 /* READs in flight, and a fence behind one. */
-static void limits(void)
+TEST(limits)
 {
 	struct wire_attr attr = attributes(1024);
 
@@ -527,7 +528,7 @@ static void limits(void)
 }
 
 /* A process was killed after it had sent, and before it had set the timer. */
-static void no_timer(void)
+TEST(no_timer)
 {
 	struct wire_attr attr = attributes(1024);
 
@@ -542,7 +543,7 @@ static void no_timer(void)
 }
 
 /* A peer that does not answer. */
-static void silence(void)
+TEST(silence)
 {
 	struct wire_attr attr = attributes(1024);
 
@@ -556,7 +557,7 @@ static void silence(void)
 }
 
 /* Sending again takes longer than the timeout for the peer's answer. */
-static void slow_sender(void)
+TEST(slow_sender)
 {
 	struct wire_attr attr = attributes(1024);
 
@@ -596,7 +597,7 @@ static struct packet read_of(uint32_t psn, uint32_t rkey, uint64_t raddr, uint32
 }
 
 /* Packets that this requester never sends. */
-static void hostile(void)
+TEST(hostile)
 {
 	struct wire_attr attr = attributes(1024);
 	const struct packet *a;
@@ -630,7 +631,7 @@ static void hostile(void)
  * A repeated WRITE is acknowledged, but the READ after it is not: it has an answer of its own, and
  * rxe takes an ACK with a READ's PSN as the READ's end, without data.
  */
-static void repeated_write(void)
+TEST(repeated_write)
 {
 	struct wire_attr attr = attributes(1024);
 	struct packet write = {.opcode = PO_WRITE_ONLY, .psn = 0xffffe0, .ack_requested = true};
@@ -653,7 +654,7 @@ static void repeated_write(void)
 }
 
 /* A dead process does not answer, and nothing fails; the next attempt may meet another process. */
-static void dead_owner(void)
+TEST(dead_owner)
 {
 	struct wire_attr attr = attributes(1024);
 	struct packet read = read_of(0xffffe0, RKEY, 0, 8), write = read;
@@ -699,8 +700,11 @@ static void dead_requester(enum message_kind second)
 	CHECK_EQ(nodes[0].packets, packets);
 }
 
+TEST_WITH(dead_writer, dead_requester, MSG_WRITE);
+TEST_WITH(dead_writer_of_nop, dead_requester, MSG_NOP);
+
 /* The payloads of a WRITE that are more, or less, than it has announced. */
-static void hostile_lengths(void)
+TEST(hostile_lengths)
 {
 	static const struct {
 		uint32_t length;
@@ -736,7 +740,7 @@ static void hostile_lengths(void)
 }
 
 /* Answers that this responder never sends change nothing, or fail the QP. */
-static void hostile_answers(void)
+TEST(hostile_answers)
 {
 	struct wire_attr attr = attributes(1024);
 	static const uint8_t zeros[1024];
@@ -757,25 +761,10 @@ static void hostile_answers(void)
 	CHECK_EQ(nodes[0].status, WIRE_BAD_RESPONSE);
 }
 
-int main(int argc, char **argv)
+TEST(random_traffic)
 {
 	static const uint32_t mtus[] = {256, 1024, 4096};
-	uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
 
-	alarm(300);
-	seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
-	failures();
-	limits();
-	no_timer();
-	silence();
-	slow_sender();
-	hostile();
-	repeated_write();
-	dead_owner();
-	dead_requester(MSG_WRITE);
-	dead_requester(MSG_NOP);
-	hostile_lengths();
-	hostile_answers();
 	for (uint32_t i = 0; i < rounds; i++)
 		for (size_t k = 0; k < 3; k++) {
 			traffic(mtus[k], 0, 0, 0, 0);
@@ -784,5 +773,12 @@ int main(int argc, char **argv)
 			traffic(mtus[k], 1, 1, 1, 20);
 			traffic(mtus[k], 0, 10, 10, 300);
 		}
-	return 0;
+}
+
+/* Arguments: rounds of random traffic, seed. */
+int main(int argc, char **argv)
+{
+	rounds = (uint32_t)test_number(&argc, argv, 1);
+	seed = test_number(&argc, argv, 1);
+	return test_main(argc, argv);
 }
