@@ -119,7 +119,7 @@ static bool one(uint32_t stop, bool *ended)
 	return after.messages != before.messages;
 }
 
-static void refused(void)
+TEST(refused)
 {
 	const struct softhca_topology *t = &arena()->topo;
 	struct capture c;
@@ -129,8 +129,19 @@ static void refused(void)
 	CHECK_EQ(capture_start(arena(), &arena()->capture, NO_SLOT, 0), -EBUSY);
 }
 
+TEST(killed_at_each_call)
+{
+	uint32_t kills = 0, whole = 0;
+	bool ended = false;
+
+	for (; !ended; kills++)
+		whole += one(kills, &ended);
+	fprintf(stderr, "%u kills, %u after the group was written\n", kills, whole);
+	CHECK(kills > 10 && whole && whole < kills);
+}
+
 /* A file that has been replaced is not written to, and the capture ends. */
-static void replaced(void)
+TEST(replaced)
 {
 	FILE *old = fopen(path, "re"), *f; /* keeps the number of its inode from being reused */
 	struct stat st;
@@ -152,10 +163,8 @@ static void replaced(void)
 	fclose(old);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-	uint32_t kills = 0, whole = 0;
-	bool ended = false;
 	struct capture c;
 
 	test_fabric("capture");
@@ -165,11 +174,5 @@ int main(void)
 	atexit(member_detach);
 	CHECK(!capture_create(path, &arena()->topo, &c));
 	CHECK(!capture_start(arena(), &c, NO_SLOT, 0));
-	refused();
-	for (; !ended; kills++)
-		whole += one(kills, &ended);
-	fprintf(stderr, "%u kills, %u after the group was written\n", kills, whole);
-	CHECK(kills > 10 && whole && whole < kills);
-	replaced();
-	return 0;
+	return test_main(argc, argv);
 }
