@@ -16,7 +16,7 @@ static int parse(const char *text)
 	return fault_parse(text, "F", rules, err, sizeof(err));
 }
 
-static void every_key(void)
+TEST(every_key)
 {
 	CHECK_EQ(parse("action=partial device=mlx5_3 qpn=0x41 pid=77 opcode=write opcode=read "
 		       "nth=3 count=0 percent=10 seed=5 syndrome=remote_op bytes=12"),
@@ -35,7 +35,7 @@ static void every_key(void)
 	CHECK_EQ(rules[1].action, FAULT_NONE);
 }
 
-static void defaults(void)
+TEST(defaults)
 {
 	CHECK_EQ(parse("# nothing; here\n action=error ; action=delay delay_ns=9\n;\n"), 0);
 	CHECK_EQ(rules[0].syndrome, SYN_RETRY_EXC);
@@ -49,7 +49,7 @@ static void defaults(void)
 	CHECK_EQ(rules[0].action, FAULT_NONE);
 }
 
-static void wrong_texts(void)
+TEST(wrong_texts)
 {
 	static const struct {
 		const char *text, *says;
@@ -85,7 +85,7 @@ static void wrong_texts(void)
 }
 
 /* Rules are added to free entries; one too many changes nothing. */
-static void full(void)
+TEST(full)
 {
 	CHECK_EQ(parse(""), 0);
 	for (int i = 0; i < FAULT_RULES - 1; i++)
@@ -98,7 +98,7 @@ static void full(void)
 	CHECK_EQ(rules[FAULT_RULES - 1].action, FAULT_RNR);
 }
 
-static void written_back(void)
+TEST(written_back)
 {
 	static const char *const texts[] = {
 		"action=kill device=abcdefghijklmno peer=abcdefghijklmno qpn=0xffffff pid=2147483647 opcode=write "
@@ -131,7 +131,7 @@ static void written_back(void)
 	CHECK_STR(text, texts[ARRAY_SIZE(texts) - 1]);
 }
 
-static void environment(void)
+TEST(environment)
 {
 	memset(rules, 0, sizeof(rules));
 	setenv("SOFTHCA_FAULTS", "action=rnr; action=no_answer", 1);
@@ -140,15 +140,4 @@ static void environment(void)
 	setenv("SOFTHCA_FAULT_FILE", "/nonexistent", 1);
 	CHECK_EQ(fault_load_env(rules, err, sizeof(err)), -ENOENT);
 	CHECK(strstr(err, "/nonexistent"));
-}
-
-int main(void)
-{
-	every_key();
-	defaults();
-	wrong_texts();
-	full();
-	written_back();
-	environment();
-	return 0;
 }

@@ -262,62 +262,51 @@ static void by_program(void)
 	CHECK_EQ(softhca_fault_add("action=rnr pid=1"), -ENOSPC);
 }
 
-static const struct fault_case {
-	const char *name, *rules;
-	void (*run)(void);
-	int signal; /* that ends it */
-} cases[] = {
-	{"error", "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome, 0},
-	{"rnr", "opcode=send action=rnr count=2", rnr_twice, 0},
-	{"rnr-exceeded", "action=rnr count=0", rnr_for_ever, 0},
-	{"no-answer", "action=no_answer count=0", no_answer_for_ever, 0},
-	{"delay", "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0},
-	{"partial", "action=partial bytes=100", partial_write, 0},
-	{"late", "peer=mlx5_0 action=late delay_ns=1000000000 syndrome=retry_exceeded", late_write,
-		0},
-	{"late-fenced", "action=late delay_ns=1000000000 syndrome=retry_exceeded",
-		late_write_after_fence, 0},
-	{"late-given-up", "action=late delay_ns=1000000000", late_write_given_up, 0},
-	{"late-waited-for", "action=late delay_ns=2000000", late_write_waited_for, 0},
-	{"not-meant",
-		"device=mlx5_9 action=error; peer=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
-		"opcode=read action=error; nth=11 action=error",
-		not_meant, 0},
-	{"random", "percent=50 count=0 seed=3 action=rnr", at_random, 0},
-	{"link", "nth=2 action=link_down device=mlx5_0", link_goes_down, 0},
-	{"by-program", "", by_program, 0},
-	{"kill", "nth=4 action=kill bytes=32", not_meant, SIGKILL},
-};
-
-static void run(const struct fault_case *c)
+/* Runs @fn with these rules in a process and a fabric of its own. @signal: that ends it, or 0. */
+static void run(const char *rules, void (*fn)(void), int signal)
 {
 	pid_t pid = test_fork();
-	int status;
 
 	if (!pid) {
-		test_fabric(c->name);
-		setenv("SOFTHCA_FAULTS", c->rules, 1);
-		if (c->signal) {
+		test_fabric("faults");
+		setenv("SOFTHCA_FAULTS", rules, 1);
+		if (signal) {
 			/* The fabric of a killed process stays until another member leaves. */
-			CHECK_EQ(rig_child(c->run, NULL), 128 + c->signal);
+			CHECK_EQ(rig_child(fn, NULL), 128 + signal);
 			rig_open_pair(&a, NULL, &b, NULL);
 		} else {
-			c->run();
+			fn();
 		}
 		rig_close_pair(&a, &b);
 		exit(0);
 	}
-	status = test_reap(pid);
-	printf("%s: %d\n", c->name, status);
-	fflush(stdout);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
-int main(void)
+TEST_WITH(error, run, "opcode=write nth=3 action=error syndrome=remote_access", error_with_syndrome,
+	0);
+TEST_WITH(rnr, run, "opcode=send action=rnr count=2", rnr_twice, 0);
+TEST_WITH(rnr_exceeded, run, "action=rnr count=0", rnr_for_ever, 0);
+TEST_WITH(no_answer, run, "action=no_answer count=0", no_answer_for_ever, 0);
+TEST_WITH(delay, run, "nth=1 action=delay delay_ns=2000000" /* DELAY_NS */, delayed, 0);
+TEST_WITH(partial, run, "action=partial bytes=100", partial_write, 0);
+TEST_WITH(late, run, "peer=mlx5_0 action=late delay_ns=1000000000 syndrome=retry_exceeded",
+	late_write, 0);
+TEST_WITH(late_fenced, run, "action=late delay_ns=1000000000 syndrome=retry_exceeded",
+	late_write_after_fence, 0);
+TEST_WITH(late_given_up, run, "action=late delay_ns=1000000000", late_write_given_up, 0);
+TEST_WITH(late_waited_for, run, "action=late delay_ns=2000000", late_write_waited_for, 0);
+TEST_WITH(others, run,
+	"device=mlx5_9 action=error; peer=mlx5_9 action=error; pid=1 action=error; qpn=0xffffff action=error;"
+	"opcode=read action=error; nth=11 action=error",
+	not_meant, 0);
+TEST_WITH(random_rnr, run, "percent=50 count=0 seed=3 action=rnr", at_random, 0);
+TEST_WITH(link_down, run, "nth=2 action=link_down device=mlx5_0", link_goes_down, 0);
+TEST_WITH(programs_own, run, "", by_program, 0);
+TEST_WITH(killed, run, "nth=4 action=kill bytes=32", not_meant, SIGKILL);
+
+int main(int argc, char **argv)
 {
-	alarm(100);
 	CHECK(!setenv("SOFTHCA_RAILS", "10", 1)); /* a rule's adapter must exist */
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-		run(&cases[i]);
-	return 0;
+	return test_main(argc, argv);
 }
