@@ -156,18 +156,18 @@ static void never(pid_t pid, int status)
 	CHECK_EQ(ended(pid), status);
 }
 
-static void not_who_runs(void)
+TEST(not_who_runs)
 {
 	never(child(spin, true), KEPT);
 }
 
-static void not_who_sleeps(void)
+TEST(not_who_sleeps)
 {
 	never(child(sleep_long, true), KEPT);
 }
 
 /* No takeover from an owner that would not handle the signal. */
-static void not_who_is_deaf(void)
+TEST(not_who_is_deaf)
 {
 	pid_t pid = child(spin_deaf, true);
 
@@ -175,7 +175,7 @@ static void not_who_is_deaf(void)
 	never(pid, KEPT);
 }
 
-static void not_before_the_time(void)
+TEST(not_before_the_time)
 {
 	pid_t pid = child(spin, true);
 	uint64_t patience = fabric_self.patience_ns;
@@ -186,7 +186,7 @@ static void not_before_the_time(void)
 	fabric_self.patience_ns = patience;
 }
 
-static void who_is_stopped(void)
+TEST(who_is_stopped)
 {
 	pid_t pid = child(spin, true);
 	struct claim_watch w = {0};
@@ -203,7 +203,7 @@ static void who_is_stopped(void)
 }
 
 /* No takeover from an owner that was stopped at both checks, but ran in between. */
-static void not_who_ran_in_between(void)
+TEST(not_who_ran_in_between)
 {
 	pid_t pid = child(spin, true);
 	struct claim_watch w = {0};
@@ -223,7 +223,7 @@ static void not_who_ran_in_between(void)
 	CHECK_EQ(ended(pid), LOST);
 }
 
-static void who_has_ended(void)
+TEST(who_has_ended)
 {
 	pid_t pid = child(lose_thread, false);
 	struct claim_watch w = {0};
@@ -242,7 +242,7 @@ static void send_signal(pid_t pid)
 }
 
 /* The owner is continued before the word is replaced: it goes on, and the waiter's swap fails. */
-static void owner_is_first(void)
+TEST(owner_is_first)
 {
 	pid_t pid = child(spin, true);
 	uint64_t word = arena()->whole.claim.word;
@@ -260,7 +260,7 @@ static void owner_is_first(void)
  * A signal that comes after the mutex was released, or that belongs to an earlier claim, does no
  * harm.
  */
-static void signal_is_late(void)
+TEST(signal_is_late)
 {
 	uint64_t word = arena()->whole.claim.word;
 	sigset_t saved;
@@ -274,21 +274,12 @@ static void signal_is_late(void)
 	CHECK_EQ(arena()->whole.claim.word & CLAIM_OWNER_MASK, 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("claim");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	CHECK(!member_attach());
 	atexit(member_detach);
-	not_who_runs();
-	not_who_sleeps();
-	not_who_is_deaf();
-	not_before_the_time();
-	who_is_stopped();
-	not_who_ran_in_between();
-	who_has_ended();
-	owner_is_first();
-	signal_is_late();
-	return 0;
+	return test_main(argc, argv);
 }

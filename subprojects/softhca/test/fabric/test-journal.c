@@ -272,9 +272,11 @@ static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, b
 
 static const char *const names[] = {"look", "commit", "flush"};
 
-/* Returns the number of victims. */
-static uint32_t sweep(uint32_t first, enum part part, bool kills, bool compressed)
+/* The mutex, or the lane, is taken over from each victim that is stopped, and from no other. */
+static void sweep(enum part part, bool kills, bool compressed)
 {
+	static uint32_t victims = 1;
+	uint32_t first = victims, takeovers = arena()->takeovers;
 	uint32_t stride = kills ? STRIDE : SELDOM * STRIDE, i = (uint32_t)getpid() % stride;
 	uint32_t n = first, done = 0, replays = arena()->replays;
 	bool ended = false;
@@ -283,40 +285,36 @@ static uint32_t sweep(uint32_t first, enum part part, bool kills, bool compresse
 	for (; !ended; i += stride, n++)
 		done += one(n, part, i, kills, &ended);
 	replays = arena()->replays - replays;
+	victims = n;
 	n -= first;
+	takeovers = arena()->takeovers - takeovers;
+	CHECK_EQ(takeovers, kills ? 0 : n);
 	fprintf(stderr, "%s%s: %u %s, %u after the step was described, %u replays\n", names[part],
 		compressed ? ", compressed" : "", n, kills ? "killed" : "stopped", done, replays);
 	if (part == COMMIT)
 		CHECK(replays > 0 && (!kills || done < n));
 	else
 		CHECK_EQ(done, part == FLUSH ? n : 0);
-	return n;
 }
 
-static uint32_t sweeps(uint32_t first, bool kills)
-{
-	uint32_t n = first;
+TEST_WITH(killed_in_look, sweep, LOOK, true, false);
+TEST_WITH(killed_in_commit, sweep, COMMIT, true, false);
+TEST_WITH(killed_in_compressed_commit, sweep, COMMIT, true, true);
+TEST_WITH(killed_in_flush, sweep, FLUSH, true, true);
+TEST_WITH(stopped_in_look, sweep, LOOK, false, false);
+TEST_WITH(stopped_in_commit, sweep, COMMIT, false, false);
+TEST_WITH(stopped_in_compressed_commit, sweep, COMMIT, false, true);
+TEST_WITH(stopped_in_flush, sweep, FLUSH, false, true);
 
-	n += sweep(n, LOOK, kills, false);
-	n += sweep(n, COMMIT, kills, false);
-	n += sweep(n, COMMIT, kills, true);
-	n += sweep(n, FLUSH, kills, true);
-	return n - first;
-}
-
-int main(void)
+int main(int argc, char **argv)
 {
-	uint32_t n;
+	int r;
 
 	test_fabric("journal");
-	alarm(300);
 	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	CHECK(!member_attach());
 	make_objects();
-	n = sweeps(1, true);
-	CHECK_EQ(arena()->takeovers, 0);
-	n = sweeps(1 + n, false);
-	CHECK_EQ(arena()->takeovers, n);
+	r = test_main(argc, argv);
 	member_detach(); /* not after a failed check, when the mutex may be held */
-	return 0;
+	return r;
 }
