@@ -50,7 +50,13 @@ static void stamps_become_time_of_day(void)
 	CHECK(ns > now - 600 * SECOND);
 }
 
-static void the_page_is_good_for_long(void)
+TEST(stamps)
+{
+	stamps_are_of_the_completion();
+	stamps_become_time_of_day();
+}
+
+TEST(the_page_is_good_for_long)
 {
 	struct mlx5dv_context dv = {.comp_mask = MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE};
 
@@ -60,7 +66,7 @@ static void the_page_is_good_for_long(void)
 }
 
 /* Each context has a page of its own. */
-static void contexts_agree(void)
+TEST(contexts_agree)
 {
 	struct mlx5dv_clock_info one, two;
 	uint64_t first, second;
@@ -72,14 +78,11 @@ static void contexts_agree(void)
 	CHECK(first < second + SECOND && second < first + SECOND);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("clock");
 	rig_open_pair(&a, NULL, &b, NULL);
-	stamps_are_of_the_completion();
-	stamps_become_time_of_day();
-	the_page_is_good_for_long();
-	contexts_agree();
+	CHECK(!test_main(argc, argv));
 	rig_close_pair(&a, &b);
 	return 0;
 }

@@ -100,20 +100,19 @@ static void take(const struct mlx5dv_cq *dv, uint32_t ci, uint32_t n)
 	__atomic_store_n(&dv->dbrec[0], htobe32(ci & 0xffffff), __ATOMIC_RELEASE);
 }
 
-int main(void)
+/* Runs of every length, around the end of the queue several times. */
+TEST(runs)
 {
 	struct mlx5dv_cq dv;
 	struct ibv_cq *cq;
 	uint32_t ci = 0;
 
-	test_fabric("comp");
 	rig_open(&a, NULL);
 	rig_open(&b, &(struct rig_attr){.srq = true});
 	cq = compressed_cq(b.ctx);
 	dv = rig_dv_cq(cq);
 	make_receiver(cq);
 	rig_connect_pair(&a, &b);
-	/* Runs of every length, around the end of the queue several times. */
 	for (uint32_t round = 0; round < 60; round++) {
 		uint32_t n = 1 + round % RUN;
 
@@ -126,5 +125,10 @@ int main(void)
 	CHECK(!ibv_destroy_cq(cq));
 	b.qp = NULL;
 	rig_close_pair(&a, &b);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("comp");
+	return test_main(argc, argv);
 }

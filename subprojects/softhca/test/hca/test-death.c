@@ -37,11 +37,19 @@ static void write_to_the_dead(void)
 	exit(0);
 }
 
-int main(void)
+TEST(noticed_immediately)
 {
-	test_fabric("death");
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
+}
+
+TEST(noticed_by_timers)
+{
 	CHECK(!setenv("SOFTHCA_DEATH", "timers", 1));
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("death");
+	return test_main(argc, argv);
 }

@@ -26,7 +26,7 @@ static void accepted(void *p, size_t len, int access)
 }
 
 /* Four pages: read and write, read, none, nothing. */
-static void protections(void)
+TEST(protections)
 {
 	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 
@@ -48,7 +48,7 @@ static void protections(void)
 }
 
 /* Mappings that touch each other are one range. */
-static void pieces(void)
+TEST(pieces)
 {
 	uint8_t *p = test_map(64 * PAGE, PROT_READ, MAP_PRIVATE);
 
@@ -61,7 +61,7 @@ static void pieces(void)
 }
 
 /* As the manual says: the pages are not pinned. */
-static void unmapped_later(void)
+TEST(unmapped_later)
 {
 	uint8_t *p = test_map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, PAGE, WRITES);
@@ -73,13 +73,11 @@ static void unmapped_later(void)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("mr");
 	rig_open_pair(&a, NULL, &b, NULL);
-	protections();
-	pieces();
-	unmapped_later();
+	CHECK(!test_main(argc, argv));
 	rig_close_pair(&a, &b);
 	return 0;
 }

@@ -82,14 +82,18 @@ static void second(int fd)
 	run_end(fd, 1000, 0);
 }
 
-int main(void)
+TEST(two_processes)
 {
 	pid_t pid;
 	int fd;
 
-	test_fabric("peers");
 	pid = test_peer(second, &fd);
 	first(fd);
 	CHECK_EQ(test_reap(pid), 0);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("peers");
+	return test_main(argc, argv);
 }

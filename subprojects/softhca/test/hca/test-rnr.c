@@ -42,7 +42,7 @@ static void all_run_out(void)
  * is the first to expire. It would get every receive if receives went to the first timer that
  * expires.
  */
-static void in_turn(void)
+TEST(in_turn)
 {
 	open_all();
 	for (uint32_t round = 0; round < ROUNDS; round++)
@@ -63,10 +63,9 @@ static void in_turn(void)
 	close_all();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("rnr");
 	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
-	in_turn();
-	return 0;
+	return test_main(argc, argv);
 }

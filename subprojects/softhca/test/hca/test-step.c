@@ -8,10 +8,8 @@
 
 static struct rig a, b;
 
-int main(void)
+TEST(in_steps)
 {
-	test_fabric("step");
-	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
 	CHECK_EQ(softhca_step(), -ENODEV);
 	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.events = true});
 	CHECK_EQ(softhca_step(), 0);
@@ -42,5 +40,11 @@ int main(void)
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 2);
 	rig_close_pair(&a, &b);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("step");
+	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
+	return test_main(argc, argv);
 }
