@@ -155,26 +155,34 @@ static void context_is_serial(bool sends)
 	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
+static void sender_is_serial(void)
 {
-	test_fabric("link");
-	CHECK_EQ(argc, 2);
-	if (!strcmp(argv[1], "virtual")) {
-		topology("virtual", 0);
-		in_virtual_time();
-	} else if (!strcmp(argv[1], "real")) {
-		topology("real", 0);
-		in_real_time();
-	} else if (!strcmp(argv[1], "behind")) {
-		topology("real", 0);
-		CHECK(!setenv("SOFTHCA_MODE", "step", 1));
-		behind_another();
-	} else if (!strcmp(argv[1], "served")) {
-		topology("virtual", SERVICE);
-		with_service_in_virtual_time();
-	} else {
-		topology("real", LONG_SERVICE);
-		context_is_serial(!strcmp(argv[1], "sender"));
-	}
-	return 0;
+	context_is_serial(true);
 }
+
+static void receiver_is_serial(void)
+{
+	context_is_serial(false);
+}
+
+/* Runs @fn in a process and a fabric of its own. @mode: of the adapters; NULL: the default. */
+static void in_time(const char *link, uint32_t service, const char *mode, void (*fn)(void))
+{
+	pid_t pid = test_fork();
+
+	if (!pid) {
+		test_fabric("link");
+		topology(link, service);
+		CHECK(!mode || !setenv("SOFTHCA_MODE", mode, 1));
+		fn();
+		exit(0);
+	}
+	CHECK_EQ(test_reap(pid), 0);
+}
+
+TEST_WITH(virtual, in_time, "virtual", 0, NULL, in_virtual_time);
+TEST_WITH(served, in_time, "virtual", SERVICE, NULL, with_service_in_virtual_time);
+TEST_WITH(behind, in_time, "real", 0, "step", behind_another);
+TEST_WITH(real, in_time, "real", 0, NULL, in_real_time);
+TEST_WITH(sender, in_time, "real", LONG_SERVICE, NULL, sender_is_serial);
+TEST_WITH(receiver, in_time, "real", LONG_SERVICE, NULL, receiver_is_serial);

@@ -68,8 +68,11 @@ static void not_polled(bool sends)
 	close_both();
 }
 
+TEST_WITH(not_polled_receive, not_polled, false);
+TEST_WITH(not_polled_send, not_polled, true);
+
 /* If it polls in time, it gets the completion first. */
-static void polled(void)
+static void poll_in_time(void)
 {
 	struct ibv_wc wc;
 	uint64_t asked;
@@ -87,14 +90,16 @@ static void polled(void)
 	close_both();
 }
 
-int main(void)
+TEST(polled)
+{
+	for (int i = 0; i < 10; i++)
+		poll_in_time();
+}
+
+int main(int argc, char **argv)
 {
 	test_fabric("parting");
 	sch = raw_open(0);
 	cch = raw_open(0);
-	not_polled(false);
-	not_polled(true);
-	for (int i = 0; i < 10; i++)
-		polled();
-	return 0;
+	return test_main(argc, argv);
 }

@@ -134,17 +134,21 @@ static void idle_time_counts(void)
 	close_pairs(1);
 }
 
-int main(int argc, char **argv)
+/* Runs @fn in a process and a fabric of its own. */
+static void in_time(const char *link, void (*fn)(void))
 {
-	test_fabric("pause");
-	CHECK_EQ(argc, 2);
-	topology(argv[1]);
-	if (!strcmp(argv[1], "virtual")) {
-		shares_are_as_documented();
-		shares_grow_step_by_step();
-	} else {
-		the_corner_is_worst();
-		idle_time_counts();
+	pid_t pid = test_fork();
+
+	if (!pid) {
+		test_fabric("pause");
+		topology(link);
+		fn();
+		exit(0);
 	}
-	return 0;
+	CHECK_EQ(test_reap(pid), 0);
 }
+
+TEST_WITH(virtual_shares, in_time, "virtual", shares_are_as_documented);
+TEST_WITH(virtual_steps, in_time, "virtual", shares_grow_step_by_step);
+TEST_WITH(real_corner, in_time, "real", the_corner_is_worst);
+TEST_WITH(real_idle_time, in_time, "real", idle_time_counts);
