@@ -40,6 +40,12 @@ static inline uint64_t said_violations(void)
 	return c.violations;
 }
 
+static inline void said_forget(void)
+{
+	CHECK(!ftruncate(said, 0));
+	CHECK_EQ(lseek(said, 0, SEEK_SET), 0);
+}
+
 /* Checks that the HCA has printed exactly one line, with @what in it; NULL: no line. */
 static inline void said_verdict(const char *what)
 {
@@ -55,8 +61,7 @@ static inline void said_verdict(const char *what)
 		CHECK(strstr(text, what));
 	}
 	before = said_violations();
-	CHECK(!ftruncate(said, 0));
-	CHECK_EQ(lseek(said, 0, SEEK_SET), 0);
+	said_forget();
 }
 
 #endif

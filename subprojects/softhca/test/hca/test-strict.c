@@ -84,7 +84,7 @@ static uint8_t *open_posted(void)
 	return w;
 }
 
-static void right(void)
+TEST(right)
 {
 	uint8_t *w;
 
@@ -113,6 +113,11 @@ static void wrong_entry(unsigned n, uint32_t word, const char *what)
 	verdict(what);
 }
 
+TEST_WITH(wrong_index, wrong_entry, 0, 7 << 8, "WQE 0 says that it is WQE 7");
+TEST_WITH(wrong_qp_number, wrong_entry, 1, 0x654321u << 8 | 1,
+	"WQE 0 has QP number 0x654321 and DS 1");
+TEST_WITH(no_units, wrong_entry, 1, 0, " and DS 0");
+
 /*
  * Writes one entry, posts it if @posted, and rings a doorbell whose two words are @first and the
  * second word of an entry of this QP, or @second if it names another QP.
@@ -134,7 +139,15 @@ static void wrong_doorbell(bool posted, uint32_t first, uint32_t second, const c
 	verdict(what);
 }
 
-static void rung_twice(void)
+TEST_WITH(rung_before_posted, wrong_doorbell, false, 0, 0, "has not advanced");
+TEST_WITH(rung_for_other_entry, wrong_doorbell, true, 5 << 8, 0,
+	"names WQE 5, which is not among the posted 0..0");
+TEST_WITH(rung_with_other_bytes, wrong_doorbell, true, 1, 0,
+	"WQE 0: the doorbell's bytes differ from the queue's");
+TEST_WITH(rung_for_other_qp, wrong_doorbell, false, 0, 0x654321u << 8,
+	"doorbell of QP 0x654321, which this context");
+
+TEST(rung_twice)
 {
 	uint8_t *w;
 
@@ -145,7 +158,7 @@ static void rung_twice(void)
 	verdict("its record (1) has not advanced");
 }
 
-static void no_doorbell(void)
+TEST(no_doorbell)
 {
 	open_pair();
 	nop(0, true);
@@ -181,6 +194,9 @@ static void full_ring(bool polled_first)
 	verdict(polled_first ? NULL : "a slot is reused before its completion was polled");
 }
 
+TEST_WITH(full_ring_not_polled, full_ring, false);
+TEST_WITH(full_ring_polled, full_ring, true);
+
 /* Signaled entries, each with its doorbell. */
 static void each_rung(uint32_t n)
 {
@@ -210,8 +226,11 @@ static void many_completions(bool reuse_more)
 	verdict(reuse_more ? "a slot is reused before its completion was polled" : NULL);
 }
 
+TEST_WITH(many_completions_reused, many_completions, false);
+TEST_WITH(many_completions_reused_early, many_completions, true);
+
 /* With ignore_overrun the consumer index is not used. */
-static void overrun_ignored(void)
+TEST(overrun_ignored)
 {
 	open_pair_attr(&(struct rig_attr){.cqe = 7, .ignore_overrun = true});
 	each_rung(4u * dv.sq.wqe_cnt);
@@ -219,7 +238,7 @@ static void overrun_ignored(void)
 	verdict(NULL);
 }
 
-static void completion_queue(void)
+TEST(completion_queue)
 {
 	uint8_t *w;
 
@@ -267,7 +286,7 @@ static void overlapping_copy(bool apart)
 	verdict(apart ? "has not advanced" : NULL);
 }
 
-static void blueflame_cases(void)
+TEST(blueflame_cases)
 {
 	uint8_t *w;
 
@@ -298,7 +317,7 @@ static void blueflame_cases(void)
 }
 
 /* A string instruction is not decoded but executed, one step at a time. */
-static void string_store(void)
+TEST(string_store)
 {
 	struct softhca_counters c;
 	uint8_t *w, *to;
@@ -313,33 +332,12 @@ static void string_store(void)
 	verdict(NULL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("strict");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	CHECK(!setenv("SOFTHCA_BF", "1", 1));
 	CHECK(!unsetenv("SOFTHCA_MODE"));
-	/* softhca_counters_self() fails until the process has opened a context. */
-	open_pair();
-	rig_close_pair(&a, &b);
 	said_listen();
-	right();
-	wrong_entry(0, 7 << 8, "WQE 0 says that it is WQE 7");
-	wrong_entry(1, 0x654321u << 8 | 1, "WQE 0 has QP number 0x654321 and DS 1");
-	wrong_entry(1, 0, " and DS 0");
-	wrong_doorbell(false, 0, 0, "has not advanced");
-	wrong_doorbell(true, 5 << 8, 0, "names WQE 5, which is not among the posted 0..0");
-	wrong_doorbell(true, 1, 0, "WQE 0: the doorbell's bytes differ from the queue's");
-	wrong_doorbell(false, 0, 0x654321u << 8, "doorbell of QP 0x654321, which this context");
-	rung_twice();
-	no_doorbell();
-	full_ring(false);
-	full_ring(true);
-	many_completions(false);
-	many_completions(true);
-	overrun_ignored();
-	completion_queue();
-	blueflame_cases();
-	string_store();
-	return 0;
+	return test_main(argc, argv);
 }

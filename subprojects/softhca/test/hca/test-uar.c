@@ -354,21 +354,24 @@ static void one_process(void)
 	exit(0);
 }
 
-int main(void)
+/* MLX5_SHUT_UP_BF: the provider rings at pages that are not write-combining. */
+static void with(const char *uar, const char *shut_up_bf)
 {
-	/* MLX5_SHUT_UP_BF: the provider rings at pages that are not write-combining. */
-	static const struct {
-		const char *uar, *shut_up_bf;
-	} cases[] = {{"dynamic", "0"}, {"legacy", "0"}, {"", "0"}, {"dynamic", "1"},
-		{"legacy", "1"}};
+	legacy = !strcmp(uar, "legacy");
+	CHECK(!setenv("SOFTHCA_UAR", uar, 1));
+	CHECK(!setenv("MLX5_SHUT_UP_BF", shut_up_bf, 1));
+	CHECK_EQ(rig_child(one_process, NULL), 0);
+}
 
+TEST_WITH(dynamic_pages, with, "dynamic", "0");
+TEST_WITH(legacy_pages, with, "legacy", "0");
+TEST_WITH(default_pages, with, "", "0");
+TEST_WITH(dynamic_without_bf, with, "dynamic", "1");
+TEST_WITH(legacy_without_bf, with, "legacy", "1");
+
+int main(int argc, char **argv)
+{
 	test_fabric("uar");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		legacy = !strcmp(cases[i].uar, "legacy");
-		CHECK(!setenv("SOFTHCA_UAR", cases[i].uar, 1));
-		CHECK(!setenv("MLX5_SHUT_UP_BF", cases[i].shut_up_bf, 1));
-		CHECK_EQ(rig_child(one_process, NULL), 0);
-	}
-	return 0;
+	return test_main(argc, argv);
 }
