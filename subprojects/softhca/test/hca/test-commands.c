@@ -17,7 +17,7 @@ static void open_pair(void)
 	rig_open_pair(&a, &(struct rig_attr){.cqe = 3}, &b, NULL);
 }
 
-static void comp_vectors(void)
+TEST(comp_vectors)
 {
 	struct ibv_cq *cq;
 
@@ -34,7 +34,7 @@ static void comp_vectors(void)
 }
 
 /* A shared receive queue without room for receives is valid. */
-static void empty_srq(void)
+TEST(empty_srq)
 {
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = 0, .max_sge = 1}};
 	struct ibv_srq_attr attr;
@@ -74,7 +74,7 @@ static struct ibv_qp_cap caps(struct ibv_qp *qp)
 }
 
 /* Exactly as many receives can be posted as the query returns. */
-static void real_depth(void)
+TEST(real_depth)
 {
 	struct ibv_recv_wr wr = {0}, *bad;
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
@@ -127,7 +127,7 @@ static void write_and_wait(uint64_t id)
 }
 
 /* Completions that wait when a queue is resized are polled from the new buffer, in order. */
-static void resize(void)
+TEST(resize)
 {
 	uint64_t id = 0;
 
@@ -147,7 +147,7 @@ static void resize(void)
 }
 
 /* A queue cannot become smaller than the number of its waiting completions. */
-static void resize_refused(void)
+TEST(resize_refused)
 {
 	open_pair();
 	CHECK(!ibv_resize_cq(a.scq, 15));
@@ -166,7 +166,7 @@ static enum ibv_wc_status remote_write(void)
 }
 
 /* Memory that is re-registered without remote write access cannot be written by peers. */
-static void rereg_access(void)
+TEST(rereg_access)
 {
 	open_pair();
 	CHECK_EQ(remote_write(), IBV_WC_SUCCESS);
@@ -179,7 +179,7 @@ static void rereg_access(void)
 }
 
 /* A domain with a region cannot be freed, and only QPs of the domain reach the region. */
-static void rereg_pd(void)
+TEST(rereg_pd)
 {
 	struct ibv_pd *pd;
 
@@ -195,7 +195,7 @@ static void rereg_pd(void)
 }
 
 /* The region moves to its second page: the first is out of bounds. */
-static void rereg_address(void)
+TEST(rereg_address)
 {
 	struct rig_addr to;
 
@@ -230,7 +230,7 @@ static int duplicate(int fd, int way)
 }
 
 /* The device is open until the last of its descriptors is closed. */
-static void duplicates(void)
+TEST(duplicates)
 {
 	struct stat was, is;
 	struct ibv_pd *pd;
@@ -252,7 +252,7 @@ static void duplicates(void)
 }
 
 /* Not emulated: the command is refused, and the library closes its descriptor. */
-static void import(void)
+TEST(import)
 {
 	int fd;
 
@@ -265,7 +265,7 @@ static void import(void)
 }
 
 /* The limits of moderation. test-events has its effect. */
-static void moderate(void)
+TEST(moderate)
 {
 	static const struct {
 		struct ib_uverbs_ex_modify_cq req;
@@ -298,7 +298,7 @@ static void moderate(void)
 }
 
 /* A descriptor that is no dma-buf, after all that the kernel checks first. */
-static void dmabuf(void)
+TEST(dmabuf)
 {
 	const int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
 			IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_RELAXED_ORDERING;
@@ -331,7 +331,7 @@ static void dmabuf(void)
 }
 
 /* dup2() onto the device closes it. */
-static void replaced(void)
+TEST(replaced)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	struct ibv_context *ctx;
@@ -350,7 +350,7 @@ static void replaced(void)
 }
 
 /* A duplicated completion channel still delivers events. */
-static void duplicate_channel(void)
+TEST(duplicate_channel)
 {
 	struct ibv_cq *cq;
 	void *context;
@@ -370,22 +370,8 @@ static void duplicate_channel(void)
 	rig_close_pair(&a, &b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("commands");
-	comp_vectors();
-	empty_srq();
-	real_depth();
-	resize();
-	resize_refused();
-	rereg_access();
-	rereg_pd();
-	rereg_address();
-	duplicates();
-	import();
-	moderate();
-	dmabuf();
-	replaced();
-	duplicate_channel();
-	return 0;
+	return test_main(argc, argv);
 }

@@ -144,8 +144,12 @@ static void with_grh(unsigned rail, int gid_index, bool roce)
 	rig_close_pair(&from, &to);
 }
 
+TEST_WITH(roce_over_ipv6, with_grh, 0, 0, true);
+TEST_WITH(roce_over_ipv4, with_grh, 0, 1, true);
+TEST_WITH(infiniband_with_grh, with_grh, 2, 0, false);
+
 /* InfiniBand inside one subnet: no GRH, and the answer goes by LID. */
-static void without_grh(void)
+TEST(without_grh)
 {
 	struct rig from, to;
 	struct ibv_ah *ah;
@@ -166,13 +170,9 @@ static void without_grh(void)
 }
 
 /* Two adapters of each kind: a datagram goes from the even one to the odd one. */
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("datagram");
 	tmpdir_topology("link=roce\nlink=roce\nlink=ib\nlink=ib\n");
-	with_grh(0, 0, true);
-	with_grh(0, 1, true);
-	with_grh(2, 0, false);
-	without_grh();
-	return 0;
+	return test_main(argc, argv);
 }

@@ -51,7 +51,15 @@ static void open_pair(bool srq)
 	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.events = true, .srq = srq});
 }
 
-static void next_and_solicited(void)
+static void moderated(void);
+
+/* It comes first: a process reads its mode once, and its children inherit the mode. */
+TEST(moderated_in_steps)
+{
+	CHECK_EQ(rig_child(moderated, NULL), 0);
+}
+
+TEST(next_and_solicited)
 {
 	open_pair(false);
 	CHECK(!ibv_req_notify_cq(b.rcq, 0));
@@ -102,7 +110,7 @@ static void echo(int fd)
 	rig_close(&r);
 }
 
-static void between_processes(void)
+TEST(between_processes)
 {
 	int fd;
 	pid_t pid = test_peer(echo, &fd);
@@ -133,7 +141,7 @@ static struct ibv_async_event take_async(struct rig *r)
 	return e;
 }
 
-static void srq_limit(void)
+TEST(srq_limit)
 {
 	struct ibv_srq_attr limit = {.srq_limit = 2};
 	struct ibv_async_event e;
@@ -154,7 +162,7 @@ static void srq_limit(void)
 	rig_close_pair(&a, &b);
 }
 
-static void qp_errors(void)
+TEST(qp_errors)
 {
 	struct ibv_async_event e;
 
@@ -173,7 +181,7 @@ static void qp_errors(void)
 }
 
 /* More completions than places: the owner gets an event, and the queue stays overrun. */
-static void cq_overrun(void)
+TEST(cq_overrun)
 {
 	struct ibv_async_event e;
 
@@ -189,7 +197,7 @@ static void cq_overrun(void)
 }
 
 /* With ignore_overrun the ninth completion overwrites the first. */
-static void cq_overrun_ignored(void)
+TEST(cq_overrun_ignored)
 {
 	const struct mlx5_cqe64 *first;
 
@@ -325,7 +333,7 @@ static void moderated(void)
 }
 
 /* The adapter's own thread sends an event whose time has come. */
-static void moderated_by_thread(void)
+TEST(moderated_by_thread)
 {
 	open_pair(false);
 	moderate(b.rcq, 9, 1000);
@@ -336,16 +344,8 @@ static void moderated_by_thread(void)
 	rig_close_pair(&a, &b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("events");
-	CHECK_EQ(rig_child(moderated, NULL), 0); /* has a mode of its own, so it comes first */
-	between_processes();
-	next_and_solicited();
-	srq_limit();
-	qp_errors();
-	cq_overrun();
-	cq_overrun_ignored();
-	moderated_by_thread();
-	return 0;
+	return test_main(argc, argv);
 }

@@ -38,7 +38,7 @@ static void post_write(uint32_t len, unsigned flags)
 	rig_post(&a, &w);
 }
 
-static void writes_and_reads(void)
+TEST(writes_and_reads)
 {
 	static const uint32_t sizes[] = {1, 16, 64, 100, 4096, 5000, 32768};
 
@@ -115,6 +115,10 @@ static void immediates(bool srq, uint32_t cqe_size)
 	rig_close_pair(&a, &b);
 }
 
+TEST_WITH(immediates_to_queue, immediates, false, 0);
+TEST_WITH(immediates_to_srq, immediates, true, 0);
+TEST_WITH(immediates_in_large_cqes, immediates, true, 128);
+
 static void sends(bool srq)
 {
 	open_pair(&(struct rig_attr){.srq = srq});
@@ -143,7 +147,10 @@ static void sends(bool srq)
 	rig_close_pair(&a, &b);
 }
 
-static void atomics(void)
+TEST_WITH(sends_to_queue, sends, false);
+TEST_WITH(sends_to_srq, sends, true);
+
+TEST(atomics)
 {
 	uint64_t old, word = 100;
 	struct rig_wr w;
@@ -191,7 +198,7 @@ static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool resp
 	rig_close_pair(&a, &b);
 }
 
-static void refusals(void)
+TEST(refusals)
 {
 	static const struct {
 		uint32_t rkey, lkey; /* bits that are wrong */
@@ -245,8 +252,11 @@ static void other_domain(bool local)
 	rig_close_pair(&a, &b);
 }
 
+TEST_WITH(other_domain_of_sender, other_domain, true);
+TEST_WITH(other_domain_of_receiver, other_domain, false);
+
 /* A QP may forbid an access that the region permits. */
-static void forbidden_by_qp(void)
+TEST(forbidden_by_qp)
 {
 	struct ibv_qp_attr none = {.qp_access_flags = IBV_ACCESS_REMOTE_READ};
 	struct rig_wr w;
@@ -258,7 +268,7 @@ static void forbidden_by_qp(void)
 }
 
 /* A QP drops messages of a QP to which it is not connected. */
-static void stranger(void)
+TEST(stranger)
 {
 	struct rig c;
 
@@ -272,7 +282,7 @@ static void stranger(void)
 	rig_close_pair(&a, &b);
 }
 
-static void short_receive(void)
+TEST(short_receive)
 {
 	struct ibv_wc wc;
 
@@ -291,7 +301,7 @@ static void short_receive(void)
 }
 
 /* A message without a receive waits for one, and later messages stay in order after it. */
-static void receiver_not_ready(void)
+TEST(receiver_not_ready)
 {
 	struct softhca_counters before, after;
 	uint32_t i;
@@ -328,7 +338,7 @@ static void open_impatient(bool to_a)
 		rig_connect(&b, rig_addr(&a), (struct rig_timers){0});
 }
 
-static void gives_up(void)
+TEST(gives_up)
 {
 	open_impatient(false);
 	post_write(4, 0);
@@ -341,7 +351,7 @@ static void gives_up(void)
 	rig_close_pair(&a, &b);
 }
 
-static void counts(void)
+TEST(counts)
 {
 	struct softhca_counters before, after;
 
@@ -361,7 +371,7 @@ static void counts(void)
 	rig_close_pair(&a, &b);
 }
 
-static void records(void)
+TEST(records)
 {
 	struct softhca_wqe_record w[8];
 	struct softhca_cqe_record c[8];
@@ -394,7 +404,7 @@ static void records(void)
 }
 
 /* Exactly the bytes of a message are stored, whatever its length and place; a receive may be longer. */
-static void lengths(void)
+TEST(lengths)
 {
 	static const uint8_t untouched[64];
 
@@ -413,26 +423,8 @@ static void lengths(void)
 	rig_close_pair(&a, &b);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("rc");
-	records();
-	lengths();
-	writes_and_reads();
-	immediates(false, 0);
-	immediates(true, 0);
-	immediates(true, 128);
-	sends(false);
-	sends(true);
-	atomics();
-	refusals();
-	other_domain(true);
-	other_domain(false);
-	forbidden_by_qp();
-	stranger();
-	short_receive();
-	receiver_not_ready();
-	gives_up();
-	counts();
-	return 0;
+	return test_main(argc, argv);
 }

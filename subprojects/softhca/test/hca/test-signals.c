@@ -240,17 +240,36 @@ static void inherited(void)
 	exit(OK);
 }
 
-int main(void)
+static void join_and_leave(void)
+{
+	open_pair();
+	rig_close_pair(&a, &b);
+	exit(OK);
+}
+
+/* The fabric of a killed process stays until another member leaves. */
+static void ends(void (*fn)(void), int status)
+{
+	CHECK_EQ(rig_child(fn, NULL), status);
+	CHECK_EQ(rig_child(join_and_leave, NULL), OK);
+}
+
+TEST_WITH(handler_before, ends, overflow_before, OK);
+TEST_WITH(handler_after, ends, overflow_after, OK);
+TEST_WITH(one_shot, ends, reset_hand, 128 + SIGSEGV);
+TEST_WITH(masks_in_handler, ends, masks, OK);
+TEST_WITH(blocked_in_thread, ends, blocked_thread, OK);
+TEST_WITH(blocked_at_start, ends, blocked_from_the_start, OK);
+TEST_WITH(ignored_signal, ends, ignored, 128 + SIGSEGV);
+
+TEST(inherited_device)
+{
+	CHECK_EQ(rig_child(inherited, "opened by its parent"), OK);
+}
+
+int main(int argc, char **argv)
 {
 	test_fabric("signals");
 	nowhere = test_map(PAGE, PROT_NONE, MAP_PRIVATE);
-	CHECK_EQ(rig_child(overflow_before, NULL), OK);
-	CHECK_EQ(rig_child(overflow_after, NULL), OK);
-	CHECK_EQ(rig_child(reset_hand, NULL), 128 + SIGSEGV);
-	CHECK_EQ(rig_child(masks, NULL), OK);
-	CHECK_EQ(rig_child(blocked_thread, NULL), OK);
-	CHECK_EQ(rig_child(blocked_from_the_start, NULL), OK);
-	CHECK_EQ(rig_child(ignored, NULL), 128 + SIGSEGV);
-	CHECK_EQ(rig_child(inherited, "opened by its parent"), OK);
-	return 0;
+	return test_main(argc, argv);
 }

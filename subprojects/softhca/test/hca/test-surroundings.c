@@ -167,7 +167,7 @@ static void receiver(int fd)
 }
 
 /* The fabric has the next version number. */
-static void other_version(void)
+TEST(other_version)
 {
 	char path[256];
 	uint32_t word;
@@ -190,7 +190,7 @@ static void other_version(void)
 }
 
 /* Both ends fail; neither waits for ever. */
-static void seccomp(void)
+TEST(seccomp)
 {
 	pid_t pid = test_peer(receiver, &link_fd);
 
@@ -198,23 +198,40 @@ static void seccomp(void)
 	CHECK_EQ(test_reap(pid), OK);
 }
 
-int main(void)
+static void root_only(void)
 {
-	test_fabric("surroundings");
-	other_version();
-	seccomp();
 	if (geteuid()) {
 		fprintf(stderr, "skipped: namespaces and mounts: not root\n");
-		return SKIPPED;
+		exit(SKIPPED);
 	}
-	CHECK_EQ(rig_child(no_room, "No space left"), OK);
-	CHECK_EQ(rig_child(no_shm, "/dev/shm: No such file or directory"), OK);
-	CHECK_EQ(rig_child(read_only, "/dev/shm: Read-only file system"), OK);
-	CHECK_EQ(rig_child(no_proc, "/proc"), OK);
-	CHECK_EQ(rig_child(little_room, NULL), OK);
-	rig_open(&r, NULL); /* makes the fabric */
-	CHECK_EQ(rig_child(other_pids, "pid namespace"), OK);
-	CHECK_EQ(rig_child(other_users, "user namespace"), OK);
+}
+
+static void in_child(void (*fn)(void), const char *says)
+{
+	root_only();
+	CHECK_EQ(rig_child(fn, says), OK);
+}
+
+TEST_WITH(without_room, in_child, no_room, "No space left");
+TEST_WITH(without_shm, in_child, no_shm, "/dev/shm: No such file or directory");
+TEST_WITH(without_writing, in_child, read_only, "/dev/shm: Read-only file system");
+TEST_WITH(without_proc, in_child, no_proc, "/proc");
+TEST_WITH(with_little_room, in_child, little_room, NULL);
+
+/* The fabric is of this process. */
+static void in_fabric(void (*fn)(void), const char *says)
+{
+	root_only();
+	rig_open(&r, NULL);
+	CHECK_EQ(rig_child(fn, says), OK);
 	rig_close(&r);
-	return 0;
+}
+
+TEST_WITH(other_pid_namespace, in_fabric, other_pids, "pid namespace");
+TEST_WITH(other_user_namespace, in_fabric, other_users, "user namespace");
+
+int main(int argc, char **argv)
+{
+	test_fabric("surroundings");
+	return test_main(argc, argv);
 }

@@ -138,9 +138,8 @@ static void forks(void)
 	rig_close(&r);
 }
 
-int main(void)
+TEST(each_to_each_and_a_child)
 {
-	test_fabric("threads");
 	pthread_barrier_init(&barrier, NULL, THREADS);
 	for (int i = 0; i < THREADS; i++) {
 		nodes[i].id = i;
@@ -153,5 +152,10 @@ int main(void)
 		for (int k = 0; k < THREADS; k++)
 			if (k != i)
 				rig_close(&nodes[i].in[k]);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("threads");
+	return test_main(argc, argv);
 }
