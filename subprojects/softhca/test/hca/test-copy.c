@@ -177,12 +177,14 @@ static void still_waits(struct call *c, struct pair *other)
 	CHECK(!atomic_load(&c->done));
 }
 
-static void others_go_on(void)
+TEST(others_go_on)
 {
 	struct pair p, other;
 	struct call c;
 	struct gap g;
 
+	if (rig_mode("poll"))
+		return; /* one thread executes all messages: it is in the middle of the copy */
 	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
@@ -207,6 +209,8 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	struct call c, w;
 	struct gap g;
 
+	if (rig_mode("poll"))
+		return;
 	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_open_pair(&other.a, NULL, &other.b, NULL);
 	start_long(&c, &p, &g, IBV_WR_RDMA_WRITE);
@@ -231,8 +235,17 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 	rig_close_pair(&p.a, &p.b);
 }
 
+TEST_WITH(dereg_waits, waits, do_dereg, true);
+/* Not of the sender: libmlx5 frees what the post still uses. */
+TEST_WITH(destroy_waits, waits, do_destroy, true);
+TEST_WITH(reset_of_receiver_waits, waits, do_reset, true);
+TEST_WITH(reset_of_sender_waits, waits, do_reset, false);
+TEST_WITH(error_of_receiver_waits, waits, do_error, true);
+TEST_WITH(error_of_sender_waits, waits, do_error, false);
+TEST_WITH(drain_waits, waits, do_drain, false);
+
 /* No other message takes a receive that is being filled, and the messages keep their receives. */
-static void one_srq(void)
+TEST(one_srq)
 {
 	struct pair p;
 	struct rig third, fourth;
@@ -241,6 +254,8 @@ static void one_srq(void)
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
 	struct gap g;
 
+	if (rig_mode("poll"))
+		return;
 	rig_open_pair(&p.a, NULL, &p.b, &(struct rig_attr){.srq = true});
 	rig_open(&third, NULL);
 	fourth = rig_with(&p.b, rig_qp(&p.b));
@@ -281,10 +296,12 @@ static void one_srq(void)
 }
 
 /* A long WRITE that finds no receive afterwards is placed once, however often it is repeated. */
-static void placed_once(void)
+TEST(placed_once)
 {
 	struct pair p;
 
+	if (rig_mode("poll"))
+		return;
 	rig_open_pair(&p.a, NULL, &p.b, NULL);
 	rig_recv(&p.b, 1, 0, 0);
 	rig_fill(p.a.buf, LONG, 8);
@@ -322,6 +339,7 @@ struct doomed {
 
 /* Started before this process has threads and a device. */
 static struct doomed spare[6];
+static size_t nspare = ARRAY_SIZE(spare);
 
 static void make_doomed(void)
 {
@@ -329,10 +347,19 @@ static void make_doomed(void)
 		spare[i].pid = test_peer(doomed, &spare[i].fd);
 }
 
-/* Makes an end on an SRQ to which a doomed process is in the middle of sending a long message. */
-static void under_way(struct doomed *d, struct rig *r, struct gap *g, enum ibv_wr_opcode op,
-	bool srq)
+static struct doomed *next_doomed(void)
 {
+	CHECK(nspare);
+	return &spare[--nspare];
+}
+
+/*
+ * Makes an end to which a doomed process is in the middle of sending a long message. Returns the
+ * process.
+ */
+static struct doomed *under_way(struct rig *r, struct gap *g, enum ibv_wr_opcode op, bool srq)
+{
+	struct doomed *d = next_doomed();
 	struct ibv_recv_wr wr = {.wr_id = 1, .num_sge = 1}, *bad;
 	struct ibv_sge sge;
 
@@ -344,6 +371,7 @@ static void under_way(struct doomed *d, struct rig *r, struct gap *g, enum ibv_w
 	CHECK(!(srq ? ibv_post_srq_recv(r->srq, &wr, &bad) : ibv_post_recv(r->qp, &wr, &bad)));
 	rig_meet(r, d->fd, g->mr, (struct rig_timers){0});
 	gap_reached();
+	return d;
 }
 
 static void doom(const struct doomed *d)
@@ -354,13 +382,12 @@ static void doom(const struct doomed *d)
 }
 
 /* Memory can be deregistered when no process copies into it any more. */
-static void killed_dereg(struct doomed *d)
+TEST(killed_dereg)
 {
 	struct gap g;
 	struct rig r;
 
-	under_way(d, &r, &g, IBV_WR_RDMA_WRITE, false);
-	doom(d);
+	doom(under_way(&r, &g, IBV_WR_RDMA_WRITE, false));
 	CHECK(!ibv_dereg_mr(g.mr));
 	g.mr = NULL;
 	gap_close(&g);
@@ -368,13 +395,12 @@ static void killed_dereg(struct doomed *d)
 }
 
 /* The next message gets the receive that was being filled. */
-static void killed_srq(struct doomed *d)
+TEST(killed_srq)
 {
 	struct rig r, from;
 	struct gap g;
 
-	under_way(d, &r, &g, IBV_WR_SEND, true);
-	doom(d);
+	doom(under_way(&r, &g, IBV_WR_SEND, true));
 	rig_idle(r.rcq);
 	gap_fill(&g);
 	rig_open(&from, NULL);
@@ -398,12 +424,12 @@ static void killed_srq(struct doomed *d)
  * The receiver's QP fails in the middle of the copy: its receives are flushed when no process
  * writes to them any more, which is so once the sender is dead.
  */
-static void killed_flush(struct doomed *d, bool kill_it)
+static void killed_flush(bool kill_it)
 {
 	struct gap g;
 	struct rig r;
+	struct doomed *d = under_way(&r, &g, IBV_WR_SEND, false);
 
-	under_way(d, &r, &g, IBV_WR_SEND, false);
 	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_READ, .len = 64, .lkey = 0x100});
 	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_LOC_PROT_ERR);
 	rig_idle(r.rcq);
@@ -418,19 +444,22 @@ static void killed_flush(struct doomed *d, bool kill_it)
 	rig_close(&r);
 }
 
+TEST_WITH(killed_before_flush, killed_flush, true);
+TEST_WITH(killed_after_flush, killed_flush, false);
+
 /*
  * Another process gets the place of the dead sender in the fabric. Its QP works when this process
  * waits for the copy of the dead one.
  */
-static void killed_place(struct doomed *d, struct doomed *next)
+TEST(killed_place)
 {
 	const enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE;
+	struct doomed *next = next_doomed();
 	struct pollfd has_joined = {.fd = next->fd, .events = POLLIN};
 	struct rig r, s;
 	struct gap g, h;
 
-	under_way(d, &r, &g, op, false);
-	doom(d);
+	doom(under_way(&r, &g, op, false));
 	test_put(next->fd, &op, sizeof(op));
 	CHECK_EQ(poll(&has_joined, 1, -1), 1); /* it sends its address after it has joined */
 	CHECK(!ibv_dereg_mr(g.mr));
@@ -473,39 +502,19 @@ static bool open_uffd(void)
 	return true;
 }
 
-static void within_a_process(void)
+int main(int argc, char **argv)
 {
-	others_go_on();
-	waits(do_dereg, true);
-	waits(do_destroy, true); /* not the sender: libmlx5 frees what the post still uses */
-	waits(do_reset, true);
-	waits(do_reset, false);
-	waits(do_error, true);
-	waits(do_error, false);
-	waits(do_drain, false);
-	one_srq();
-	placed_once();
-}
+	int r = SKIPPED;
 
-int main(void)
-{
 	test_fabric("copy");
 	make_doomed();
 	guard();
-	if (!open_uffd()) {
+	if (open_uffd())
+		r = test_main(argc, argv);
+	else
 		fprintf(stderr, "skipped: userfaultfd: %s (vm.unprivileged_userfaultfd is 0?)\n",
 			strerror(errno));
-		for (size_t i = 0; i < ARRAY_SIZE(spare); i++)
-			doom(&spare[i]);
-		return SKIPPED;
-	}
-	if (!rig_mode(
-		    "poll")) /* there one thread executes all messages: it is in the middle of the copy */
-		within_a_process();
-	killed_dereg(&spare[0]);
-	killed_srq(&spare[1]);
-	killed_flush(&spare[2], true);
-	killed_flush(&spare[3], false);
-	killed_place(&spare[4], &spare[5]);
-	return 0;
+	while (nspare)
+		doom(next_doomed());
+	return r;
 }

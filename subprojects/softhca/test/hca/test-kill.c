@@ -25,6 +25,7 @@
 
 static struct rig r;
 static struct ibv_qp *steady_qp, *victim_qp;
+static unsigned kills;
 
 static uint32_t length_of(uint32_t n)
 {
@@ -269,9 +270,8 @@ static void count_receives(int fd, struct tally *t, const struct rig_addr *to)
 	test_put(fd, "x", 1);
 }
 
-int main(int argc, char **argv)
+TEST(killed_at_random)
 {
-	int kills = argc > 1 ? atoi(argv[1]) : 100;
 	struct tally t = {0};
 	struct rig_addr steady_to;
 	int steady_fd, nursery_fd;
@@ -279,8 +279,7 @@ int main(int argc, char **argv)
 	struct softhca_fabric_info info;
 	pid_t pid[2];
 
-	test_fabric("kill");
-	alarm(110 + (unsigned)kills / 4);
+	alarm(110 + kills / 4);
 	fprintf(stderr, "seed %u\n", seed);
 	pid[0] = test_peer(steady, &steady_fd);
 	pid[1] = test_peer(nursery, &nursery_fd);
@@ -289,7 +288,7 @@ int main(int argc, char **argv)
 		post_receive(&t, i);
 	CHECK(!ibv_destroy_qp(r.qp));
 	steady_qp = connect_peer(steady_fd, &steady_to);
-	for (int i = 0; i < kills; i++)
+	for (unsigned i = 0; i < kills; i++)
 		one_kill(nursery_fd, &t, &steady_to, &seed);
 	count_receives(steady_fd, &t, &steady_to);
 	CHECK(!softhca_fabric_info(&info));
@@ -300,5 +299,11 @@ int main(int argc, char **argv)
 		CHECK_EQ(test_reap(pid[i]), 0);
 	r.qp = steady_qp;
 	rig_close(&r);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("kill");
+	kills = (unsigned)test_number(&argc, argv, 100);
+	return test_main(argc, argv);
 }

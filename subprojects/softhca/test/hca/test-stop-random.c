@@ -27,6 +27,8 @@ static struct shared {
 	uint32_t messages, failures;
 } * shared; /* of each worker */
 static uint32_t *end;
+static unsigned seed; /* of each process, its own */
+static uint32_t stops;
 
 /* Acquire and release: a process that reads a word sees the other process's earlier stores. */
 static uint32_t get(const uint32_t *p)
@@ -43,9 +45,9 @@ struct pair {
 	struct rig from, to;
 };
 
-static enum ibv_wc_status message(struct pair *p, uint32_t n, unsigned *seed)
+static enum ibv_wc_status message(struct pair *p, uint32_t n)
 {
-	uint32_t len = 1 + (uint32_t)rand_r(seed) % (n % 16 ? 64 : LONGEST);
+	uint32_t len = 1 + (uint32_t)rand_r(&seed) % (n % 16 ? 64 : LONGEST);
 	enum ibv_wc_status status;
 
 	rig_fill(p->from.buf, len, n);
@@ -70,7 +72,7 @@ static void asked(struct shared *s)
 	put(&s->asks, 0);
 }
 
-static void work(struct shared *s, unsigned seed)
+static void work(struct shared *s)
 {
 	struct pair p;
 
@@ -78,7 +80,7 @@ static void work(struct shared *s, unsigned seed)
 	while (!get(end)) {
 		rig_open_pair(&p.from, NULL, &p.to, NULL);
 		asked(s);
-		while (!get(end) && message(&p, s->messages, &seed) == IBV_WC_SUCCESS)
+		while (!get(end) && message(&p, s->messages) == IBV_WC_SUCCESS)
 			s->messages++;
 		s->failures += !get(end);
 		ask(s);
@@ -87,12 +89,14 @@ static void work(struct shared *s, unsigned seed)
 	exit(0);
 }
 
-static pid_t start(uint32_t i, unsigned seed)
+static pid_t start(uint32_t i)
 {
 	pid_t pid = test_fork();
 
-	if (!pid)
-		work(&shared[i], seed + i);
+	if (!pid) {
+		seed += i;
+		work(&shared[i]);
+	}
 	return pid;
 }
 
@@ -141,21 +145,18 @@ static void finish(struct worker *workers)
 	}
 }
 
-int main(int argc, char **argv)
+TEST(stopped_at_random)
 {
-	unsigned seed = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : (unsigned)getpid();
-	uint32_t stops = argc > 2 ? (uint32_t)atoi(argv[2]) : 300, failures = 0, messages = 0;
+	uint32_t failures = 0, messages = 0;
 	struct worker workers[WORKERS] = {0};
 	struct softhca_fabric_info info;
 	struct pair p;
 
-	test_fabric("stop-random");
 	fprintf(stderr, "seed 0x%x\n", seed);
-	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
 	shared = test_map((WORKERS + 1) * sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	end = &shared[WORKERS].asks;
 	for (uint32_t i = 0; i < WORKERS; i++)
-		workers[i].pid = start(i, seed);
+		workers[i].pid = start(i);
 	rig_open_pair(&p.from, NULL, &p.to, NULL);
 	for (uint32_t n = 0, done = 0; done < stops; n++) {
 		uint32_t i = (uint32_t)rand_r(&seed) % WORKERS;
@@ -164,10 +165,10 @@ int main(int argc, char **argv)
 			1000); /* the workers are at different places then */
 		done += turn(&workers[i], &shared[i]);
 		for (int k = rand_r(&seed) % 8; k; k--)
-			CHECK_EQ(message(&p, n, &seed), IBV_WC_SUCCESS);
+			CHECK_EQ(message(&p, n), IBV_WC_SUCCESS);
 	}
 	finish(workers);
-	CHECK_EQ(message(&p, 0, &seed), IBV_WC_SUCCESS);
+	CHECK_EQ(message(&p, 0), IBV_WC_SUCCESS);
 	CHECK(!softhca_fabric_info(&info));
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		failures += shared[i].failures;
@@ -177,5 +178,13 @@ int main(int argc, char **argv)
 		info.recoveries, messages, failures);
 	CHECK(messages > 0);
 	rig_close_pair(&p.from, &p.to);
-	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("stop-random");
+	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
+	seed = (unsigned)test_number(&argc, argv, (uint64_t)getpid());
+	stops = (uint32_t)test_number(&argc, argv, 300);
+	return test_main(argc, argv);
 }

@@ -34,11 +34,14 @@ struct kind {
 	uint32_t len;
 };
 
+enum { WRITE, SEND, LONG_WRITE };
+
 static const struct kind kinds[] = {
-	{"write", IBV_WR_RDMA_WRITE, SHORT},
-	{"send", IBV_WR_SEND, SHORT},
-	{"long write", IBV_WR_RDMA_WRITE, LONG},
+	[WRITE] = {"write", IBV_WR_RDMA_WRITE, SHORT},
+	[SEND] = {"send", IBV_WR_SEND, SHORT},
+	[LONG_WRITE] = {"long write", IBV_WR_RDMA_WRITE, LONG},
 };
+static uint32_t points; /* of each kind */
 
 /* Shared by tester and victim. */
 static struct shared {
@@ -328,7 +331,7 @@ static uint32_t length_of(const struct kind *k)
 	return n;
 }
 
-static void at_instructions(const struct kind *k, uint32_t points)
+static void at_instructions(const struct kind *k)
 {
 	uint32_t n = length_of(k), taken = 0;
 	unsigned seed = (unsigned)getpid();
@@ -363,18 +366,20 @@ static void at_entry(const struct kind *k, long nr, bool drop)
 	end(&p, true);
 }
 
+TEST_WITH(write_at_instructions, at_instructions, &kinds[WRITE]);
+TEST_WITH(write_in_writev, at_entry, &kinds[WRITE], SYS_process_vm_writev, false);
+TEST_WITH(send_at_instructions, at_instructions, &kinds[SEND]);
+TEST_WITH(send_in_writev, at_entry, &kinds[SEND], SYS_process_vm_writev, false);
+TEST_WITH(long_write_at_instructions, at_instructions, &kinds[LONG_WRITE]);
+TEST_WITH(long_write_in_writev, at_entry, &kinds[LONG_WRITE], SYS_process_vm_writev, false);
+TEST_WITH(send_in_readv_untold, at_entry, &kinds[SEND], SYS_process_vm_readv, true);
+
 int main(int argc, char **argv)
 {
-	uint32_t points = argc > 1 ? (uint32_t)atoi(argv[1]) : rig_mode("poll") ? 10 : 30;
-
+	points = (uint32_t)test_number(&argc, argv, rig_mode("poll") ? 10 : 30);
 	test_fabric("stop");
 	CHECK(!setenv("SOFTHCA_PATIENCE", "1", 1));
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	target = test_map(TARGET, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
-		at_instructions(&kinds[i], points);
-		at_entry(&kinds[i], SYS_process_vm_writev, false);
-	}
-	at_entry(&kinds[1], SYS_process_vm_readv, true);
-	return 0;
+	return test_main(argc, argv);
 }
