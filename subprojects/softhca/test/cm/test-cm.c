@@ -20,12 +20,69 @@
 #define GUARD_MS 60000
 #define MESSAGE_NS 100000u /* at least, from one end to the other */
 
-static int sch, cch; /* channels of the two ends */
+static int sch, cch; /* channels of the two ends; 0: not open */
+
+static void open_channels(void)
+{
+	if (!sch)
+		sch = raw_open(0);
+	if (!cch)
+		cch = raw_open(0);
+}
+
+/* Makes the server's id that listens. Returns its port. */
+static uint16_t serve(uint32_t *listener)
+{
+	open_channels();
+	return raw_listener(sch, SERVER, LOOP, listener);
+}
+
+static uint64_t sent; /* when the last message was sent */
+
+/* Makes an id that requests a connection. */
+static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
+{
+	struct rdma_ucm_conn_param p = raw_param(1, NULL);
+	uint32_t id = raw_ready(cch, uid, ps, LOOP, port);
+
+	sent = test_now_ns();
+	CHECK_EQ(raw_connect(cch, id, &p), 0);
+	return id;
+}
+
+#define LATENCY_NS 20000000u /* of adapters in the real link model */
+
+/*
+ * Messages arrive immediately in step mode and in virtual time. In the real link model they also
+ * take the latency.
+ */
+static void in_model(const char *variable, const char *value, bool at_once)
+{
+	uint32_t listener;
+	pid_t pid = test_fork();
+
+	if (pid) {
+		CHECK_EQ(test_reap(pid), 0);
+		return;
+	}
+	CHECK(!setenv(variable, value, 1));
+	test_fabric(value);
+	request(RDMA_PS_TCP, CLIENT, serve(&listener));
+	CHECK(!at_once || raw_readable(sch, 0));
+	raw_expect(sch, CONNECT_REQUEST, SERVER);
+	CHECK(at_once || test_now_ns() - sent >= MESSAGE_NS + LATENCY_NS);
+	exit(0); /* the fabric is removed */
+}
+
+/* They come first: a process reads its model once, and its children inherit the model. */
+TEST_WITH(step_mode, in_model, "SOFTHCA_MODE", "step", true);
+TEST_WITH(virtual_time, in_model, "SOFTHCA_LINK", "virtual", true);
+TEST_WITH(real_links, in_model, "SOFTHCA_LINK", "real", false);
 
 /* Makes a client that has sent a request. Returns the server's id for the request. */
 static uint32_t ask(uint32_t *client, uint32_t *listener)
 {
-	uint16_t port = raw_listener(sch, SERVER, LOOP, listener);
+	uint16_t port = serve(listener);
 	struct rdma_ucm_conn_param p = raw_param(0x123, "hello");
 	struct rdma_ucm_event_resp e;
 
@@ -79,7 +136,7 @@ static void none_left(void)
 }
 
 /* Each end's attributes have the other one's QP number and PSN. */
-static void attributes(void)
+TEST(attributes)
 {
 	struct ib_uverbs_qp_attr c, s;
 	uint32_t client, listener, child = ask(&client, &listener);
@@ -143,10 +200,15 @@ static void disconnect(bool server_asks, bool by_destruction)
 	none_left();
 }
 
+TEST_WITH(client_disconnects, disconnect, false, false);
+TEST_WITH(server_disconnects, disconnect, true, false);
+TEST_WITH(client_disconnects_server_destroys, disconnect, false, true);
+TEST_WITH(server_disconnects_client_destroys, disconnect, true, true);
+
 /*
  * Both ends disconnect before they have read the event of the other one, and still read it first.
  */
-static void disconnect_both(void)
+static void disconnect_once(void)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
 
@@ -162,17 +224,10 @@ static void disconnect_both(void)
 	none_left();
 }
 
-static uint64_t sent; /* when the last message was sent */
-
-/* Makes an id that requests a connection. */
-static uint32_t request(enum rdma_ucm_port_space ps, uint64_t uid, uint16_t port)
+TEST(both_disconnect)
 {
-	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint32_t id = raw_ready(cch, uid, ps, LOOP, port);
-
-	sent = test_now_ns();
-	CHECK_EQ(raw_connect(cch, id, &p), 0);
-	return id;
+	for (int i = 0; i < 10; i++)
+		disconnect_once();
 }
 
 /* Returns the event, which must arrive the time of a message after @sent. */
@@ -187,11 +242,11 @@ static struct rdma_ucm_event_resp expect_later(int fd, uint32_t type, uint64_t u
 /*
  * Messages take time, as over a network, so that what was sent before over the QPs is seen before.
  */
-static void messages_take_time(void)
+TEST(messages_take_time)
 {
 	uint32_t client, listener, child;
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+	uint16_t port = serve(&listener);
 
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	child = expect_later(sch, CONNECT_REQUEST, SERVER).id;
@@ -226,34 +281,8 @@ static void messages_take_time(void)
 	none_left();
 }
 
-#define LATENCY_NS 20000000u /* of adapters in the real link model */
-
-/*
- * Messages arrive immediately in step mode and in virtual time. In the real link model they also
- * take the latency.
- */
-static void in_model(const char *variable, const char *value, bool at_once)
-{
-	uint32_t listener;
-	pid_t pid = test_fork();
-
-	if (pid) {
-		CHECK_EQ(test_reap(pid), 0);
-		return;
-	}
-	CHECK(!setenv(variable, value, 1));
-	test_fabric(value);
-	sch = raw_open(0);
-	cch = raw_open(0);
-	request(RDMA_PS_TCP, CLIENT, raw_listener(sch, SERVER, LOOP, &listener));
-	CHECK(!at_once || raw_readable(sch, 0));
-	raw_expect(sch, CONNECT_REQUEST, SERVER);
-	CHECK(at_once || test_now_ns() - sent >= MESSAGE_NS + LATENCY_NS);
-	exit(0); /* the fabric is removed */
-}
-
 /* Destroying a connected id, or closing its channel, ends the connection. */
-static void destroy_connected(void)
+TEST(destroy_connected)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
 
@@ -290,12 +319,15 @@ static void rejected_with(uint8_t reason, uint32_t status)
 	none_left();
 }
 
+TEST_WITH(rejected, rejected_with, 0, CONSUMER);
+TEST_WITH(rejected_with_reason, rejected_with, VENDOR_OPTION, VENDOR_OPTION);
+
 /* Requests without an answer: no id listens, the backlog is full, or the id is destroyed. */
-static void not_answered(void)
+TEST(not_answered)
 {
 	uint32_t client, second, listener, child;
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
-	uint16_t port = raw_listener(sch, SERVER, LOOP, &listener);
+	uint16_t port = serve(&listener);
 
 	client = request(RDMA_PS_TCP, CLIENT, (uint16_t)(port ^ 1));
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
@@ -315,7 +347,7 @@ static void not_answered(void)
 	CHECK_EQ(raw_destroy(cch, client), 3);
 	CHECK_EQ(raw_destroy(sch, listener), 1);
 	/* A client that is destroyed before its request is read withdraws the request. */
-	port = raw_listener(sch, SERVER, LOOP, &listener);
+	port = serve(&listener);
 	client = request(RDMA_PS_TCP, CLIENT, port);
 	CHECK_EQ(raw_destroy(cch, client), 2);
 	none_left();
@@ -366,10 +398,12 @@ static void reuse(uint32_t id)
 	CHECK_EQ(raw_command(sch, RDMA_USER_CM_CMD_SET_OPTION, &in, sizeof(in), 0), 0);
 }
 
-static void ports(void)
+TEST(ports)
 {
-	uint32_t a, b, udp = raw_id(sch, SERVER, RDMA_PS_UDP);
+	uint32_t a, b, udp;
 
+	open_channels();
+	udp = raw_id(sch, SERVER, RDMA_PS_UDP);
 	CHECK_EQ(bind_new(LOOP, 7000, &a), 0);
 	CHECK_EQ(bind_and_forget(LOOP, 7000), -EADDRINUSE);
 	CHECK_EQ(bind_and_forget("0.0.0.0", 7000), -EADDRINUSE);
@@ -392,16 +426,19 @@ static void ports(void)
 	CHECK_EQ(raw_listen(sch, b, 0), -EADDRINUSE);
 	CHECK_EQ(raw_destroy(sch, a), 0);
 	CHECK_EQ(raw_destroy(sch, b), 0);
+	none_left();
 }
 
 /* Datagrams: the reply has the QP number and the key, and there is no third message. */
-static void datagrams(void)
+TEST(datagrams)
 {
 	struct rdma_ucm_conn_param p = raw_param(0x77, "who");
-	uint32_t listener = raw_id(sch, SERVER, RDMA_PS_UDP), client;
+	uint32_t listener, client;
 	struct rdma_ucm_event_resp e;
 	struct ib_uverbs_qp_attr a;
 
+	open_channels();
+	listener = raw_id(sch, SERVER, RDMA_PS_UDP);
 	CHECK_EQ(raw_bind(sch, listener, "0.0.0.0", 7000), 0);
 	CHECK_EQ(raw_listen(sch, listener, 0), 0);
 	client = raw_ready(cch, CLIENT, RDMA_PS_UDP, LOOP, 7000);
@@ -458,15 +495,18 @@ static void resolve_unknown(uint32_t client, const char *ip)
 	CHECK_EQ(close(standard_error), 0);
 }
 
-static void unknown_address(void)
+TEST(unknown_address)
 {
-	uint32_t client = raw_id(cch, CLIENT, RDMA_PS_TCP);
+	uint32_t client;
 
+	open_channels();
+	client = raw_id(cch, CLIENT, RDMA_PS_TCP);
 	resolve_unknown(client, "192.0.2.77");
 	resolve_unknown(client, "2001:db8::77");
 	CHECK_EQ(raw_resolve(cch, client, LOOP, 1), 0);
 	raw_expect(cch, ADDR_RESOLVED, CLIENT);
 	CHECK_EQ(raw_destroy(cch, client), 3);
+	none_left();
 }
 
 /* Threads that wait for events are cancelled by programs, and woken by events. */
@@ -478,7 +518,7 @@ static void *wait_for_event(void *arg)
 	return (void *)(intptr_t)(r ? r : (int)e.event);
 }
 
-static void waiting(void)
+TEST(waiting)
 {
 	uint32_t client, listener, child = connect_both(&client, &listener);
 	struct rdma_ucm_event_resp e;
@@ -499,10 +539,11 @@ static void waiting(void)
 	CHECK_EQ(raw_event(cch, &e), -EAGAIN);
 	CHECK(!fcntl(cch, F_SETFL, 0));
 	sch = raw_open(0);
+	none_left();
 }
 
 /* A duplicate keeps the channel; a closed descriptor is no channel. */
-static void duplicates(void)
+TEST(duplicates)
 {
 	int fd = raw_open(0), other = dup(fd);
 	uint32_t id = raw_id(fd, 1, RDMA_PS_TCP);
@@ -565,8 +606,10 @@ static pid_t start(void (*fn)(int fd), int stage, int *fd_p)
 
 static pid_t start_server(int stage, int *fd_p)
 {
-	pid_t pid = start(die_as_server, stage, fd_p);
+	pid_t pid;
 
+	open_channels();
+	pid = start(die_as_server, stage, fd_p);
 	test_get(*fd_p, &server_port, sizeof(server_port));
 	return pid;
 }
@@ -586,7 +629,7 @@ static void client_dies(int stage)
 	pid_t pid;
 	int fd;
 
-	server_port = raw_listener(sch, SERVER, LOOP, &listener);
+	server_port = serve(&listener);
 	pid = start(die_as_client, stage, &fd);
 	if (stage >= READ_REQUEST) {
 		CHECK(raw_readable(sch, 60000));
@@ -610,7 +653,14 @@ static void client_dies(int stage)
 	if (child)
 		CHECK(raw_destroy(sch, child) >= 0);
 	CHECK(raw_destroy(sch, listener) >= 0);
+	none_left();
 }
+
+TEST_WITH(client_dies_asked, client_dies, ASKED);
+TEST_WITH(client_dies_after_request, client_dies, READ_REQUEST);
+TEST_WITH(client_dies_accepted, client_dies, ACCEPTED);
+TEST_WITH(client_dies_connected, client_dies, CONNECTED);
+TEST_WITH(client_dies_dying, client_dies, DYING);
 
 /* No id listens at the port. */
 static void refused(void)
@@ -619,6 +669,7 @@ static void refused(void)
 
 	CHECK_EQ(raw_expect(cch, REJECTED, CLIENT).status, NO_SERVICE);
 	CHECK_EQ(raw_destroy(cch, client), 3);
+	none_left();
 }
 
 /* The server is killed before it has read the request, or before it has accepted it. */
@@ -635,8 +686,11 @@ static void server_dies(int stage)
 	refused();
 }
 
+TEST_WITH(server_dies_asked, server_dies, ASKED);
+TEST_WITH(server_dies_after_request, server_dies, READ_REQUEST);
+
 /* A client without a connection to a dead listener does not wait for the listener either. */
-static void dead_listener(void)
+TEST(dead_listener)
 {
 	int fd;
 	pid_t pid = start_server(ASKED, &fd);
@@ -645,35 +699,9 @@ static void dead_listener(void)
 	refused();
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	tmpdir_topology("latency_ns=20000000\n");
-	in_model("SOFTHCA_MODE", "step", true);
-	in_model("SOFTHCA_LINK", "virtual", true);
-	in_model("SOFTHCA_LINK", "real", false);
 	test_fabric("cm");
-	sch = raw_open(0);
-	cch = raw_open(0);
-	attributes();
-	for (int i = 0; i < 4; i++)
-		disconnect(i & 1, i & 2);
-	for (int i = 0; i < 10; i++)
-		disconnect_both();
-	messages_take_time();
-	destroy_connected();
-	rejected_with(0, CONSUMER);
-	rejected_with(VENDOR_OPTION, VENDOR_OPTION);
-	not_answered();
-	ports();
-	datagrams();
-	unknown_address();
-	waiting();
-	duplicates();
-	for (int stage = ASKED; stage <= DYING; stage++)
-		client_dies(stage);
-	server_dies(ASKED);
-	server_dies(READ_REQUEST);
-	dead_listener();
-	none_left();
-	return 0;
+	return test_main(argc, argv);
 }

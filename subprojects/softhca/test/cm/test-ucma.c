@@ -17,7 +17,7 @@
 static int ch;
 static void *wrong; /* an address that cannot be accessed */
 
-static void device(void)
+TEST(device)
 {
 	char text[8] = "";
 	struct stat st;
@@ -33,7 +33,7 @@ static void device(void)
 	close(fd);
 }
 
-static void headers(void)
+TEST(headers)
 {
 	struct rdma_ucm_cmd_hdr h = {.cmd = RDMA_USER_CM_CMD_LISTEN,
 		.in = sizeof(struct rdma_ucm_listen)};
@@ -94,7 +94,7 @@ static const struct lengths {
  * A command that is a byte too short is refused, and so is one with room for all but a byte of its
  * answer.
  */
-static void short_ones(void)
+TEST(short_ones)
 {
 	static const char zeros[1024];
 
@@ -108,7 +108,7 @@ static void short_ones(void)
 }
 
 /* Bytes after the structure of this ABI, which a newer ABI may have, are ignored. */
-static void long_one(void)
+TEST(long_one)
 {
 	struct {
 		struct rdma_ucm_listen in;
@@ -121,7 +121,7 @@ static void long_one(void)
 }
 
 /* Ids that do not exist, were destroyed, or belong to another channel or process. */
-static void ids(void)
+TEST(ids)
 {
 	static const uint32_t none[] = {0, 100, 8191, 8192, 65536, UINT32_MAX};
 	struct rdma_ucm_create_id_resp resp;
@@ -154,7 +154,7 @@ static void ids(void)
 /*
  * The answer cannot be written to its address. Then no id is left that the program does not know.
  */
-static void addresses_of_answers(void)
+TEST(addresses_of_answers)
 {
 	struct rdma_ucm_create_id create = {.response = (uintptr_t)wrong, .ps = RDMA_PS_TCP};
 	struct rdma_ucm_query query = {.response = (uintptr_t)wrong};
@@ -174,7 +174,7 @@ static void addresses_of_answers(void)
 }
 
 /* An answer is never longer than the program's buffer. */
-static void room_for_answers(void)
+TEST(room_for_answers)
 {
 	struct rdma_ucm_query_addr_resp resp;
 	struct rdma_ucm_query in = {.response = (uintptr_t)&resp,
@@ -192,7 +192,7 @@ static void room_for_answers(void)
 	CHECK_EQ(raw_destroy(ch, in.id), 0);
 }
 
-static void socket_addresses(void)
+TEST(socket_addresses)
 {
 	static const uint16_t sizes[] = {sizeof(struct sockaddr_in) - 1, 1, UINT16_MAX};
 	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_TCP)};
@@ -236,7 +236,7 @@ static int set_option(uint32_t id, uint32_t level, uint32_t name, uint32_t len)
 	return raw_command(ch, RDMA_USER_CM_CMD_SET_OPTION, &in, sizeof(in), 0);
 }
 
-static void options(void)
+TEST(options)
 {
 	uint32_t id = raw_id(ch, 1, RDMA_PS_TCP);
 
@@ -273,7 +273,7 @@ static void migrate_asked(void)
 	close(to);
 }
 
-static void migrate(void)
+TEST(migrate)
 {
 	struct rdma_ucm_migrate_resp resp;
 	struct rdma_ucm_migrate_id in = {.response = (uintptr_t)&resp,
@@ -317,7 +317,7 @@ static void migrate(void)
 }
 
 /* Commands in a state of the id in which they are not permitted. */
-static void states(void)
+TEST(states)
 {
 	struct rdma_ucm_conn_param p = raw_param(1, NULL);
 	struct ib_uverbs_qp_attr a;
@@ -353,7 +353,7 @@ static void states(void)
  * AF_IB addresses are refused but for the wildcard, by which librdmacm tests whether the kernel
  * knows the family.
  */
-static void af_ib(void)
+TEST(af_ib)
 {
 	struct rdma_ucm_bind bind = {.id = raw_id(ch, 1, RDMA_PS_IB), .addr_size = 48};
 	char gid[16] = {1};
@@ -367,7 +367,7 @@ static void af_ib(void)
 }
 
 /* Bytes that a program writes into the FIFO by a system call of its own are not events. */
-static void forged_events(void)
+TEST(forged_events)
 {
 	static const uint64_t forged[] = {0, 8191, 8192, UINT32_MAX, UINT64_MAX};
 	uint64_t record[2] = {0, 4}; /* a request */
@@ -426,7 +426,7 @@ int pause(void)
  * The channel of a waiting thread is closed. As in the kernel, the thread continues to wait until a
  * signal arrives, and reads nothing from the file that now has the channel's number.
  */
-static void closed_in_wait(void)
+TEST(closed_in_wait)
 {
 	struct rdma_ucm_event_resp e;
 	char text[64] = "";
@@ -441,7 +441,7 @@ static void closed_in_wait(void)
 	close(fd);
 }
 
-static void port_spaces(void)
+TEST(port_spaces)
 {
 	struct rdma_ucm_create_id_resp resp;
 	struct rdma_ucm_create_id in = {.response = (uintptr_t)&resp, .ps = 0x0107};
@@ -449,26 +449,12 @@ static void port_spaces(void)
 	CHECK_EQ(raw_command(ch, RDMA_USER_CM_CMD_CREATE_ID, &in, sizeof(in), 4), -EINVAL);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	test_fabric("ucma");
 	wrong = test_map(4096, PROT_NONE, MAP_PRIVATE);
 	ch = raw_open(0);
-	device();
-	headers();
-	short_ones();
-	long_one();
-	ids();
-	addresses_of_answers();
-	room_for_answers();
-	socket_addresses();
-	options();
-	migrate();
-	states();
-	af_ib();
-	port_spaces();
-	forged_events();
-	closed_in_wait();
+	CHECK(!test_main(argc, argv));
 	CHECK(!raw_readable(ch, 0));
 	close(ch);
 	return 0;
