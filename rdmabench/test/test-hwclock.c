@@ -8,7 +8,7 @@
 #define SAMPLES 100000
 
 /* The device's clock is ahead and fast, and every completion bounds it. */
-static void the_error_is_true(void)
+TEST(the_error_is_true)
 {
 	const double rate = 1 + 150e-6;
 	const int64_t ahead = 1700000000000000000;
@@ -32,7 +32,7 @@ static void the_error_is_true(void)
 	CHECK(b.worst_ns < 20000 && b.worst_ns >= b.sum_ns / b.converted);
 }
 
-static void bounds_are_cut(void)
+TEST(bounds_are_cut)
 {
 	struct hwclock_bounds b = {0};
 
@@ -50,7 +50,7 @@ static void bounds_are_cut(void)
 }
 
 /* After two seconds without a completion the bounds are wider by 200 ppm. */
-static void the_error_grows(void)
+TEST(the_error_grows)
 {
 	struct hwclock_bounds b = {.drift_ppm = 200};
 
@@ -58,7 +58,7 @@ static void the_error_grows(void)
 	CHECK_EQ(hwclock_error(&b, 1400 + 2 * NSEC_PER_SEC), 200 + 400000);
 }
 
-static void a_jump_is_seen(void)
+TEST(a_jump_is_seen)
 {
 	struct hwclock_bounds b = {0};
 
@@ -70,13 +70,4 @@ static void a_jump_is_seen(void)
 	CHECK(b.low == 901 && b.high == 1401);
 	hwclock_bound(&b, 4000, 3500, 4400); /* up to 900 */
 	CHECK_EQ(b.jumps, 2);
-}
-
-int main(void)
-{
-	the_error_is_true();
-	bounds_are_cut();
-	the_error_grows();
-	a_jump_is_seen();
-	return 0;
 }
