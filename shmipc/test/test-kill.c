@@ -22,6 +22,7 @@
 
 static struct shmipc_attr attr;
 static uint64_t seed;
+static uint32_t client_kills, server_kills; /* 0: the case does nothing */
 
 /* Shared by the processes of this test. */
 static struct shared {
@@ -310,7 +311,7 @@ static void places_are_back(struct shmipc_server *s, struct holder *h)
 	CHECK_EQ(status, 0);
 }
 
-static void clients_die(uint32_t kills)
+TEST(clients_die)
 {
 	struct shmipc_server *s = NULL;
 	struct holder h = {.n = 0};
@@ -318,6 +319,9 @@ static void clients_die(uint32_t kills)
 	pid_t witness;
 	int status;
 
+	if (!client_kills)
+		return;
+	alarm(850);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	witness = fork_child();
 	if (witness == 0)
@@ -325,7 +329,7 @@ static void clients_die(uint32_t kills)
 	while (!shmipc_server_poll(s))
 		sched_yield();
 	hold_events(s, &h);
-	for (uint32_t i = 0; i < kills; i++) {
+	for (uint32_t i = 0; i < client_kills; i++) {
 		before = atomic_load_explicit(&shared->served, memory_order_relaxed);
 		if (i % 10)
 			client_dies_traced(s, &h, (uint64_t)i << 8);
@@ -342,7 +346,7 @@ static void clients_die(uint32_t kills)
 	while (waitpid(witness, &status, WNOHANG) == 0)
 		serve_once(s);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	printf("%u client deaths, the witness made %llu calls\n", kills,
+	printf("%u client deaths, the witness made %llu calls\n", client_kills,
 		(unsigned long long)atomic_load_explicit(&shared->served, memory_order_relaxed));
 	shmipc_server_destroy(s);
 }
@@ -465,24 +469,23 @@ static void server_dies(bool trace)
 	server_is_gone(c, &b);
 }
 
-static void servers_die(uint32_t kills)
+TEST(servers_die)
 {
 	struct shmipc_server *s = NULL;
 
-	for (uint32_t i = 0; i < kills; i++)
+	alarm(850);
+	for (uint32_t i = 0; i < server_kills; i++)
 		server_dies(i % 10 != 0);
 	/* Replaces the region that the last server left, so that it is removed. */
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	shmipc_server_destroy(s);
-	printf("%u server deaths\n", kills);
+	printf("%u server deaths\n", server_kills);
 }
 
 int main(int argc, char **argv)
 {
-	uint32_t clients = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 0) : 800;
-	uint32_t servers = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : 200;
-
-	alarm(850);
+	client_kills = (uint32_t)test_number(&argc, argv, 800);
+	server_kills = (uint32_t)test_number(&argc, argv, 200);
 	seed = test_seed();
 	attr = msg_attr;
 	attr.size = sizeof(attr);
@@ -493,9 +496,5 @@ int main(int argc, char **argv)
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	CHECK(shared != MAP_FAILED);
-	if (clients)
-		clients_die(clients);
-	if (servers)
-		servers_die(servers);
-	return 0;
+	return test_main(argc, argv);
 }
