@@ -8,8 +8,3 @@
 #include "support/rpchammer.h"
 
 static const struct delegrpc_attr hammer_attr = {.max_clients = FDHAMMER_CLIENTS, .resp_depth = 8};
-
-int main(int argc, char **argv)
-{
-	return fdhammer_main(&layer, argc, argv);
-}

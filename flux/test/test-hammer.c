@@ -68,8 +68,3 @@ static int hammer_server_arm(void *s)
 }
 
 FDHAMMER_LAYER;
-
-int main(int argc, char **argv)
-{
-	return fdhammer_main(&layer, argc, argv);
-}

@@ -11,8 +11,3 @@ static const struct shmipc_attr hammer_attr = {.max_clients = FDHAMMER_CLIENTS,
 	.depth = 8,
 	.req_size = 8,
 	.resp_size = 8};
-
-int main(int argc, char **argv)
-{
-	return fdhammer_main(&layer, argc, argv);
-}

@@ -6,8 +6,8 @@
  * test program ends.
  *
  * Link the static library with --wrap of timerfd_settime, sendto and eventfd_write: timers never
- * expire, and wake-ups come late. Only one file of a program may include this header; its main()
- * must end in fdhammer_main().
+ * expire, and wake-ups come late. Only one file of a program may include this header, which has
+ * its main(). The first argument is the number of calls that each client makes in each run.
  */
 #ifndef SUPPORT_FDHAMMER_H
 #define SUPPORT_FDHAMMER_H
@@ -321,11 +321,12 @@ static inline void fdhammer_processes(struct fdhammer *h, void *s, int fd)
 	}
 }
 
-static struct fdhammer fdhammer_args = {.calls = 10000}; /* each run begins with a copy */
+static const struct fdhammer_layer layer;
+static uint32_t fdhammer_calls; /* of each client, in each run */
 
 static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 {
-	struct fdhammer h = fdhammer_args;
+	struct fdhammer h = {.layer = &layer, .calls = fdhammer_calls};
 	pid_t ticker;
 	int fd;
 	void *s = h.layer->create(test_name, &fd);
@@ -350,15 +351,10 @@ TEST_WITH(threads, fdhammer, fdhammer_threads);
 TEST_WITH(processes, fdhammer, fdhammer_processes);
 #endif
 
-/* The first argument is the number of calls that each client makes in each run. */
-static inline int fdhammer_main(const struct fdhammer_layer *layer, int argc, char **argv)
+int main(int argc, char **argv)
 {
-	struct fdhammer *h = &fdhammer_args;
-
-	h->layer = layer;
-	if (argc > 1)
-		h->calls = (uint32_t)atoi(argv[1]);
-	return test_main(1, argv);
+	fdhammer_calls = (uint32_t)test_number(&argc, argv, 10000);
+	return test_main(argc, argv);
 }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hammer (fdhammer.h) of delegrpc and shmipc. A program includes the layer's test/rpc.h,
- * defines hammer_attr, and its main() ends in fdhammer_main(&layer, argc, argv).
+ * and defines hammer_attr.
  */
 #ifndef SUPPORT_RPCHAMMER_H
 #define SUPPORT_RPCHAMMER_H
