@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""A test in C consists of cases, each of which can be run alone (test/support): test-*.c has TEST() cases and no main(), or
-one that calls test_main(). tables.txt lists the files that do not do so yet, or that take a seed or a count instead. An
-entry whose file does not exist, or has cases, is an error, so the list only gets shorter.
+"""A test in C consists of cases, each of which can be run alone (subprojects/softhca/test/cases.h): test-*.c has TEST()
+cases and no main(), or one that calls test_main(). tables.txt lists the programs without cases. An entry whose file does
+not exist, or has cases, is an error, so the list only gets shorter.
 
     tables.py SOURCE
 """
