@@ -154,7 +154,7 @@ void tcp_peer(int fd, char *name, size_t size)
 {
 	static const char mapped[] = "::ffff:"; /* prefix of an IPv4 address in an IPv6 address */
 	char host[48], port[8];
-	struct sockaddr_storage addr;
+	struct sockaddr_storage addr = {0}; /* the kernel writes no path for a peer that has none */
 	socklen_t len = sizeof(addr);
 
 	if (getpeername(fd, (struct sockaddr *)&addr, &len) ||
