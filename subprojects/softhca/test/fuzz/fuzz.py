@@ -32,7 +32,9 @@ import tempfile
 import zipfile
 
 KEYS = ["fuzzer", "file", "with", "covers", "corpus", "longest"]
-SANITIZED = ["-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+SANITIZED = ["-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
+# A few seconds of fuzzing are over before an optimiser pays: it takes four times as long to compile.
+SHORT_S, SHORT, LONG = 10, ["-g1", "-O0"], ["-g", "-O1"]
 MEASURED = ["-DNDEBUG", "-fprofile-instr-generate", "-fcoverage-mapping"]
 WIDTH = 118  # of a line of hexadecimal digits
 
@@ -139,17 +141,17 @@ def fuzz(f, program, corpus, seconds, work):
     return log.read_text(errors="replace").splitlines()[-1]
 
 
-def prepare(f, work):
+def prepare(f, seconds, work):
     """Builds the program and writes the kept inputs. Returns both paths."""
     ccache = [shutil.which("ccache")] if shutil.which("ccache") else []
-    flags = SANITIZED + MEASURED
+    flags = SANITIZED + MEASURED + (SHORT if seconds < SHORT_S else LONG)
     f.compile([*ccache, "clang"], flags, ["clang", *flags], work / "fuzz", work)
     f.write_corpus(work / "corpus")
     return work / "fuzz", work / "corpus"
 
 
 def run(f, seconds, work):
-    program, corpus = prepare(f, work)
+    program, corpus = prepare(f, seconds, work)
     percent, missed = measure(f, program, corpus, work)
     print(f"{percent:.1f} % of lines covered by {len(os.listdir(corpus))} kept inputs")
     if percent < f.percent:
@@ -158,7 +160,7 @@ def run(f, seconds, work):
 
 
 def renew(f, seconds, work):
-    program, corpus = prepare(f, work)
+    program, corpus = prepare(f, seconds, work)
     before, _ = measure(f, program, corpus, work)
     print(fuzz(f, program, corpus, seconds, work))
     more = work / "more"
