@@ -29,7 +29,7 @@ def case_jobs():
     """Two jobs, and two programs without a launcher, do not see each other. Each job has a
     fabric of the software HCA, and takes it down."""
     sizes = 2, 2, 0, 0
-    argvs = [job(n, "--daemons", 2, "--duration", 2, "--json", "-", prog=KILLED) for n in sizes]
+    argvs = [job(n, "--daemons", 2, "--duration", 0.5, "--json", "-", prog=KILLED) for n in sizes]
     procs = [start(a, {"BENCHKV_STOP_NAMED": "1"}) for a in argvs]
     pids = [pid for p, n in zip(procs, sizes) for pid in all_named(p, n)]
     check(fabrics() == 2, f"{fabrics()} fabrics")
