@@ -40,6 +40,8 @@ class Build:
     name: str
     suites: list
     options: list
+    short: list = dataclasses.field(default_factory=list)  # more options of the default form,
+    long: list = dataclasses.field(default_factory=list)  # and of the long form
     env: dict = dataclasses.field(default_factory=dict)
     steps: dict = dataclasses.field(default_factory=dict)  # name of a step: (CPU seconds, wall seconds)
     status: bool = False  # whether a test failed
@@ -53,15 +55,16 @@ RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
 CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("ccache") else []
 BUILDS = [
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA),
-    # arm64 by cross compiler and qemu-user: everything that needs no device.
+    # arm64 by cross compiler and qemu-user: everything that needs no device. Optimising takes most of the time.
     Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
-                             "-Dlayers=latrec,delegrpc,shmipc,flux"]),
+                             "-Dlayers=latrec,delegrpc,shmipc,flux"],
+          ["-Doptimization=0"], ["-Doptimization=2"]),
     # Without the programs that the benches compare with, which are not run there and take long to compile.
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
-          {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
-           "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
+          env={"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
+               "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"}),
     Build("tsan", ["unit", "integration"], ["-Db_sanitize=thread"] + SANITIZED + RDMA,
-          {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
+          env={"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"}),
 ]
 
 
@@ -83,7 +86,7 @@ def step(build, name, command, log):
 
 def compile_it(build, soak):
     log = TOP / f"build-{build.name}.log"
-    options = [f"-Dsoak={str(soak).lower()}"] + build.options
+    options = [f"-Dsoak={str(soak).lower()}"] + build.options + (build.long if soak else build.short)
     if (build.dir / "build.ninja").exists():
         setup = ["meson", "configure", str(build.dir)] + [o for o in options if o.startswith("-D")]
     else:
