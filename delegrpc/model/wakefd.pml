@@ -24,7 +24,9 @@
  */
 #define PUBLISHERS 2
 #define MESSAGES 1 /* of each publisher */
+#ifndef OTHERS
 #define OTHERS 1 /* times that something else wakes the sleeper */
+#endif
 #define FAILURES 1 /* times that sending fails */
 
 #define RUNNING 0
