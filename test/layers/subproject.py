@@ -2,7 +2,12 @@
 """Another meson project takes this tree as a subproject, gets each layer through
 dependency(..., fallback: ...) or by the [provide] of a wrap, builds and runs a user of each,
 and installs. The libraries have the kind that the project chooses, and only the layers that it uses are
-installed."""
+installed.
+
+    subproject.py [--all] SOURCE LAYER...
+
+Without --all, the wrap provides the layers in one order only.
+"""
 import pathlib
 import re
 import sys
@@ -10,8 +15,9 @@ import tempfile
 
 from layers import QUICK, run
 
-source, here = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(__file__).parent
-names = sys.argv[2:]
+args = [a for a in sys.argv[1:] if a != "--all"]
+source, here = pathlib.Path(args[0]).resolve(), pathlib.Path(__file__).parent
+names = args[1:]
 
 
 def outer_project(outer, layers):
@@ -100,6 +106,7 @@ def take_by_wrap(outer, layers):
 with tempfile.TemporaryDirectory() as tmp:
     take_all_static(pathlib.Path(tmp) / "static")
     take_one_shared(pathlib.Path(tmp) / "shared", names[-1])
-    take_by_wrap(pathlib.Path(tmp) / "wrap", names)
+    if "--all" in sys.argv:
+        take_by_wrap(pathlib.Path(tmp) / "wrap", names)
     take_by_wrap(pathlib.Path(tmp) / "wrap-reversed", names[::-1])
     print(f"{len(names)} layers taken as a subproject")
