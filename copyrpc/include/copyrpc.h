@@ -42,14 +42,15 @@
  * intervals from ten microseconds to some milliseconds.
  *
  * The death of a peer is detected only while something is pending. The HCA gets no acknowledgement
- * for messages to the dead peer, and fails them after COPYRPC_ANSWER_NS. If calls stay unanswered
- * and nothing else arrives, the library probes the peer: a READ of the peer's memory within 0.2 s
- * (or in the second poll after 0.1 s, if polls are rarer) fails in the same way. All pending calls
- * then end with -ECONNRESET. This takes less than a second after the death if the HCA keeps to the
- * configured timeout and the caller polls often. If the HCA retransmits for ever (the peer is
- * stopped and has no receive left) or completes nothing any more, the calls end with -ETIMEDOUT
- * after probe_ms. A peer that is stopped while it has receives left is not detected, because its
- * HCA answers: use a time limit for calls (copyrpc_call_timed()).
+ * for messages to the dead peer, and fails them after COPYRPC_ANSWER_NS. If calls stay unanswered,
+ * or the peer has not consumed all messages (replies, for example), and nothing else arrives, the
+ * library probes the peer: a READ of the peer's memory within 0.2 s (or in the second poll after
+ * 0.1 s, if polls are rarer) fails in the same way. All pending calls then end with -ECONNRESET.
+ * This takes less than a second after the death if the HCA keeps to the configured timeout and the
+ * caller polls often. If the HCA retransmits for ever (the peer is stopped and has no receive left)
+ * or completes nothing any more, the calls end with -ETIMEDOUT after probe_ms, and those of the
+ * other side with -ECONNRESET. A peer that is stopped while it has receives left is not detected,
+ * because its HCA answers: use a time limit for calls (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -446,8 +447,8 @@ int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
  * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
- * time, without an event: a probe of the peers of unanswered calls, every 100 ms while there are
- * such calls; the end of calls with a time limit; and a READ of the peer's consumer position, which
+ * time, without an event: a probe of the peers of unanswered calls and of peers that have not
+ * consumed all messages, every 100 ms while there are any; the end of calls with a time limit; and a READ of the peer's consumer position, which
  * a caller without room, or a server that owes credit, repeats every millisecond. A longer sleep
  * only delays these actions.
  */

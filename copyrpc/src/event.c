@@ -129,12 +129,12 @@ static uint64_t next_read(const struct copyrpc_ctx *ctx)
 	return at;
 }
 
-/* Endpoints without pending calls leave the list at the next check. */
-static bool has_unanswered(const struct copyrpc_ctx *ctx)
+/* Endpoints that await nothing leave the list at the next check. */
+static bool has_awaiting(const struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ep *ep = ctx->watched.head;
 
-	while (ep && !ep->ch.ncalls)
+	while (ep && !ep_awaits(ep))
 		ep = ep->watched_next;
 	return ep;
 }
@@ -143,7 +143,7 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = next_read(ctx), now;
 
-	if (ctx->probed + PROBE_NS < at && has_unanswered(ctx))
+	if (ctx->probed + PROBE_NS < at && has_awaiting(ctx))
 		at = ctx->probed + PROBE_NS;
 	if (ctx->deadline < at)
 		at = ctx->deadline;

@@ -18,7 +18,7 @@
 /* The token of such a READ; the token of a raw operation is the index of its entry. */
 #define TOKEN_WORD UINT64_MAX
 
-/* The time between two probes of a peer that has not answered calls. */
+/* The time between two probes of a peer that has not answered calls or not consumed batches. */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
 #define NOT_SEEN UINT64_MAX
 #define NEVER UINT64_MAX
@@ -95,7 +95,7 @@ struct copyrpc_ep {
 					  before */
 	uint8_t dirty; /* enum ep_dirty */
 	struct copyrpc_ep *ended_next; /* in the list of endpoints whose calls must be ended */
-	struct copyrpc_ep *watched_next; /* in the list of endpoints with unanswered calls */
+	struct copyrpc_ep *watched_next; /* in the list of endpoints whose peers are watched */
 	bool ended;
 	bool counted; /* included in n_eps of the context */
 	uint64_t read_at, backoff; /* time of the next READ, 0: not set; current delay between
@@ -211,7 +211,13 @@ static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
 	return ep;
 }
 
-/* Adds the endpoint to the list of those whose calls are watched, after messages were sent. */
+/* True if the peer owes something: responses, or the consumption of batches. */
+static inline bool ep_awaits(const struct copyrpc_ep *ep)
+{
+	return !ep->ch.status && (ep->ch.ncalls || ep->ch.sent != ep->ch.cr.rc);
+}
+
+/* Adds the endpoint to the list of those whose peers are watched, after messages were sent. */
 static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
@@ -262,7 +268,7 @@ int path_read(struct copyrpc_path *path, const struct copyrpc_path *given);
 void ep_uncount(struct copyrpc_ep *ep);
 /* Ends the calls of the endpoints on that list; called by a poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does the actions that are due at a time, for example probes of the peers of unanswered calls. */
+/* Does the actions that are due at a time, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);

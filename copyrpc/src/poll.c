@@ -151,7 +151,7 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 	uint64_t received = ep->ch.stats.batches_received;
 
 	ep->ch.unwatched = true;
-	if (ep->ch.status || !ep->ch.ncalls)
+	if (!ep_awaits(ep))
 		return;
 	if (ep->seen == received)
 		ask(ep, now);

@@ -190,6 +190,7 @@ static void plan(uint64_t seed)
 	a->max_pending = test_rand(&seed) % 2 ? 0 : 1 + (uint32_t)(test_rand(&seed) % 16);
 	a->nested = test_rand(&seed) % 3 == 0;
 	a->path = &storm->path;
+	a->probe_ms = 300; /* of the messages that the HCA holds for ever */
 	storm->path.timeout = 10 + (uint8_t)(test_rand(&seed) % 4);
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);

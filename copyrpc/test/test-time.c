@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Times that the manual promises, with a clock that stands still until the test moves it. */
+#include <dlfcn.h>
+
 #include "timed.h"
 
 static uint64_t reads(const struct pair *p)
@@ -149,6 +151,46 @@ TEST(an_endless_wait_ends)
 		check_counted(p.ctx[1]);
 		pair_close(&p);
 	}
+}
+
+static void add_fault(const char *rule)
+{
+	int (*add)(const char *);
+
+	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	CHECK(add && add(rule) > 0);
+}
+
+/*
+ * The HCA of the server delays a reply for ever, and executes the caller's probes. The server makes
+ * no calls, but it probes its peer, too, because the reply is not consumed. So its endpoint fails
+ * after probe_ms, which ends the call.
+ */
+TEST(a_reply_that_never_arrives_ends_the_call)
+{
+	static const struct copyrpc_path path = {.timeout = 8};
+	static const struct copyrpc_ctx_attr attr = {.probe_ms = 300, .path = &path};
+	struct heard h = {0};
+	struct copyrpc_req *req;
+	struct pair p;
+	uint64_t start;
+
+	open_timed(&p, &attr);
+	req = leave_unanswered(&p, &h);
+	add_fault("action=hold_receive opcode=write_imm");
+	answer(&p, req, &h);
+	for (start = now; !copyrpc_ep_status(p.ep[1]); now += 20 * NSEC_PER_MSEC) {
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		CHECK(now - start <= 700 * NSEC_PER_MSEC);
+	}
+	CHECK_EQ(copyrpc_ep_status(p.ep[1]), -ETIMEDOUT);
+	CHECK_EQ(h.failed, 0);
+	now += 110 * NSEC_PER_MSEC;
+	while (!h.failed) /* the HCA repeats the probe according to its own clock */
+		copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.status, -ECONNRESET);
+	pair_close(&p);
 }
 
 /* A call to a slow server does not fail as long as the probes are answered. */

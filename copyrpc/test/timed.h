@@ -18,6 +18,7 @@ static void stop_clock(struct copyrpc_ctx *ctx)
 {
 	ctx->clock = stopped_clock;
 	ctx->look_always = true;
+	ctx->looked = ctx->calm = NOT_CALM;
 	ctx->probed = now;
 }
 
