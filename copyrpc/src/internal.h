@@ -113,7 +113,8 @@ struct copyrpc_ep {
 	bool named; /* the name comes from the attributes */
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
 	uint64_t single; /* number of the peer's context, if it is the single connection with it */
-	struct copyrpc_ep **held; /* the pointer of the meeting in progress; NULL: none */
+	struct copyrpc_ep **held; /* the pointer of the connection that is made, until the program
+				     has the endpoint; NULL: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down; /* kind 0: the endpoint has no events */
 	uint32_t qpn;

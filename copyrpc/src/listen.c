@@ -88,6 +88,8 @@ static void guest_end(struct lobby *y, struct guest *g, int err)
 	}
 	g->err = err;
 	if (g->at->called) {
+		if (!err)
+			g->m.ep->held = &g->m.ep; /* the program may destroy it before it has it */
 		append(&g->at->ended, g);
 		return;
 	}
@@ -320,6 +322,18 @@ static int wait_for(const struct lobby *y, const struct listening *l, uint64_t l
 	return err == -ETIMEDOUT && until < limit ? 0 : err;
 }
 
+/* True if copyrpc_accept() has a guest to return. Frees those whose endpoint was destroyed. */
+static bool has_ended(struct listening *l)
+{
+	struct guest *g;
+
+	while ((g = l->ended) && !g->err && !g->m.ep) {
+		l->ended = g->next;
+		free(g);
+	}
+	return g;
+}
+
 /* Waits until a meeting has ended. */
 static int next_ended(struct lobby *y, struct listening *l, uint64_t limit)
 {
@@ -332,7 +346,7 @@ static int next_ended(struct lobby *y, struct listening *l, uint64_t limit)
 		if (err && err != -EAGAIN)
 			return err;
 		lobby_step(ctx);
-		if (l->ended)
+		if (has_ended(l))
 			return 0;
 		if (l->guests && now - l->guests->since_ns >= GRACE_NS && has_traffic(ctx))
 			return -EAGAIN;
@@ -371,8 +385,10 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	g = l->ended;
 	l->ended = g->next;
 	err = g->err;
-	if (!err)
+	if (!err) {
+		g->m.ep->held = NULL;
 		*ep_p = g->m.ep;
+	}
 	free(g);
 	return err;
 }

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/* Clients that greet a listener over sockets of the test, which decides when each message is sent:
+ * the greetings and results can wait in the listener's backlog. */
+#ifndef COPYRPC_TEST_PUPPET_H
+#define COPYRPC_TEST_PUPPET_H
+
+#include <endian.h>
+#include <unistd.h>
+
+#include "support/stranger.h"
+#include "meet.h"
+#include "pair.h"
+
+struct puppet {
+	int fd;
+	struct copyrpc_ep *ep;
+};
+
+static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port)
+{
+	struct greeting g = {.magic = "CPRPCTC", .version = htole16(2), .len = htole16(sizeof(g))};
+
+	g.magic[7] = 'P';
+	g.node = htole64(1);
+	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &p->ep), 0);
+	copyrpc_ep_info(p->ep, g.blob);
+	p->fd = stranger_connect(port);
+	stranger_say(p->fd, &g, sizeof(g));
+}
+
+static inline void puppet_result(const struct puppet *p)
+{
+	struct result r = {.magic = "CPRPCRE"};
+
+	r.magic[7] = 'S';
+	stranger_say(p->fd, &r, sizeof(r));
+}
+
+/* The server has sent its greeting and result. */
+static inline void puppet_connect(struct puppet *p)
+{
+	struct greeting g;
+	struct result r;
+
+	CHECK_EQ(recv(p->fd, &g, sizeof(g), MSG_DONTWAIT), sizeof(g));
+	CHECK_EQ(recv(p->fd, &r, sizeof(r), MSG_DONTWAIT), sizeof(r));
+	CHECK_EQ(r.error, 0);
+	CHECK_EQ(copyrpc_ep_connect(p->ep, g.blob, sizeof(g.blob)), 0);
+}
+
+static inline void puppet_close(struct puppet *p)
+{
+	close(p->fd);
+	copyrpc_ep_destroy(p->ep);
+}
+
+#endif

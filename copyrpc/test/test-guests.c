@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* Connections that a listener has taken: their endpoints before the program has them. */
+#include "puppet.h"
+#include "copyrpc_tcp.h"
+
+#define GUARD_MS 60000
+
+/* The time between two readings: the accepting side soon waits no longer for a connection. */
+static uint64_t hurried_clock(void)
+{
+	static uint64_t now = 1000 * NSEC_PER_SEC;
+
+	return now += 200 * NSEC_PER_MSEC;
+}
+
+struct server {
+	struct copyrpc_ctx *ctx, *clients;
+	int listener;
+	uint16_t port;
+};
+
+static void open_server(struct server *s, uint64_t (*clock)(void))
+{
+	const struct copyrpc_ctx_attr attr = {.max_endpoints = 32, .ring_size = 4096};
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &s->ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(&attr, &s->clients), 0);
+	s->ctx->clock = clock;
+	s->ctx->look_always = true;
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s->listener), 0);
+	s->port = (uint16_t)copyrpc_tcp_port(s->listener);
+}
+
+static void close_server(struct server *s)
+{
+	copyrpc_ctx_destroy(s->clients);
+	copyrpc_ctx_destroy(s->ctx);
+	close(s->listener);
+}
+
+/* ------------------------------------------------------------------ destroyed before the return */
+
+/* Two clients; one is slow. The other one's endpoint is returned. Then the slow one completes
+ * inside a poll. */
+static void accept_one_of_two(struct server *s, struct puppet p[2])
+{
+	struct copyrpc_ep *ep;
+
+	for (int i = 0; i < 2; i++)
+		puppet_greet(&p[i], s->clients, s->port);
+	puppet_result(&p[1]);
+	CHECK_EQ(copyrpc_accept(s->ctx, NULL, s->listener, GUARD_MS, &ep), 0);
+	puppet_connect(&p[1]);
+	puppet_result(&p[0]);
+	copyrpc_poll(s->ctx, NULL, NULL);
+	puppet_connect(&p[0]);
+}
+
+/* The program destroys the endpoint with its first request, before it has got it. */
+static void destroy_with_request(struct server *s, const struct puppet *p)
+{
+	struct copyrpc_req *req;
+
+	CHECK_EQ(copyrpc_call(p->ep, "x", 1, 1, 0), 0);
+	copyrpc_flush(s->clients);
+	copyrpc_poll(s->ctx, NULL, NULL);
+	CHECK_EQ(copyrpc_recv(s->ctx, &req), 1);
+	copyrpc_ep_destroy(copyrpc_req_ep(req));
+	copyrpc_reply(req, NULL, 0);
+	copyrpc_poll(s->ctx, NULL, NULL); /* frees the endpoint */
+}
+
+TEST(destroyed_before_accept)
+{
+	struct copyrpc_ep *ep = NULL;
+	struct server s;
+	struct puppet p[2];
+
+	open_server(&s, hurried_clock);
+	accept_one_of_two(&s, p);
+	destroy_with_request(&s, &p[0]);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
+	CHECK(!ep);
+	for (int i = 0; i < 2; i++)
+		puppet_close(&p[i]);
+	close_server(&s);
+}
+
+TEST(destroyed_before_unlisten)
+{
+	struct server s;
+	struct puppet p[2];
+
+	open_server(&s, hurried_clock);
+	accept_one_of_two(&s, p);
+	destroy_with_request(&s, &p[0]);
+	CHECK_EQ(copyrpc_unlisten(s.ctx, s.listener), 0);
+	for (int i = 0; i < 2; i++)
+		puppet_close(&p[i]);
+	close_server(&s);
+}
+
+/* What is not destroyed is returned, and is then an endpoint as any other. */
+TEST(kept_until_accept)
+{
+	struct copyrpc_ep *ep;
+	struct server s;
+	struct puppet p[2];
+
+	open_server(&s, hurried_clock);
+	accept_one_of_two(&s, p);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), 0);
+	destroy_with_request(&s, &p[0]);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
+	for (int i = 0; i < 2; i++)
+		puppet_close(&p[i]);
+	close_server(&s);
+}
