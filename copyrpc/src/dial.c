@@ -188,23 +188,44 @@ static void dial_ready(struct lobby *y, struct watch *w, uint64_t now)
 		failed(y, d, err, now);
 }
 
-static uint64_t dial_tick(struct lobby *y, struct watch *w, uint64_t now)
+/* True if another connection with the peer was made. */
+static bool is_met(const struct lobby *y, const struct dial *d)
 {
-	struct dial *d = container_of(w, struct dial, w);
-	bool paused = d->state == PAUSED;
+	return d->state == PAUSED && d->peer && single_up(y->ctx, d->peer);
+}
+
+/* The time at which the dial has to do something. */
+static uint64_t dial_due(const struct lobby *y, const struct dial *d)
+{
+	uint64_t due = d->state == PAUSED     ? d->again_at :
+		       d->state == CONNECTING ? d->part :
+						d->limit;
 
 	if (d->state == ENDED)
 		return NEVER;
-	if (paused && d->peer && single_up(y->ctx, d->peer))
+	if (is_met(y, d))
+		return 0;
+	return due < d->limit ? due : d->limit;
+}
+
+static uint64_t dial_tick(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct dial *d = container_of(w, struct dial, w);
+	uint64_t due = dial_due(y, d);
+	bool paused = d->state == PAUSED;
+
+	if (now < due)
+		return due;
+	if (!lobby_may_act(y, w))
+		return now;
+	if (is_met(y, d))
 		dial_end(y, d, -EISCONN);
 	else if (now >= d->limit)
 		dial_end(y, d, paused ? d->err : -ETIMEDOUT);
-	else if (paused && now >= d->again_at)
+	else if (paused)
 		attempt(y, d, d->err, now);
-	else if (d->state == CONNECTING && now >= d->part)
-		next_address(y, d, -ETIMEDOUT, now);
 	else
-		return paused ? d->again_at : d->state == CONNECTING ? d->part : d->limit;
+		next_address(y, d, -ETIMEDOUT, now);
 	return now;
 }
 

@@ -166,6 +166,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 		ep->next->link_p = &ep->next;
 	ctx->eps = ep;
 	ctx->n_eps++;
+	ctx->made++;
 	return ep;
 }
 

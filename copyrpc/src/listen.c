@@ -118,6 +118,8 @@ static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 		return NEVER;
 	if (now - g->since_ns < patience)
 		return g->since_ns + patience;
+	if (!lobby_may_act(y, w))
+		return now;
 	guest_close(y, w);
 	return NEVER;
 }
@@ -172,8 +174,10 @@ static void listening_ready(struct lobby *y, struct watch *w, uint64_t now)
 	struct listening *l = container_of(w, struct listening, w);
 	int err = 0;
 
-	for (int i = 0; i < TAKE && !err; i++)
+	for (int i = 0; i < TAKE && !err && lobby_may_take(y); i++) {
+		y->left--;
 		err = take(y, l, now);
+	}
 	if (err && err != -EAGAIN)
 		lobby_watch(y, w, 0); /* not a listening socket any more */
 }

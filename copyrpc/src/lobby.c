@@ -10,7 +10,9 @@
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
 
-#define EVENTS 8 /* that a step handles at most */
+/* The work of a step: events and connections that it takes; actions that are due. */
+#define EVENTS 16
+#define ACTIONS 8
 
 static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "one set of bits");
 
@@ -63,23 +65,56 @@ int lobby_watch(struct lobby *y, struct watch *w, short events)
 	return 0;
 }
 
-/* Handles one event at a time, because handling one may free the watch of another. Creating an
- * endpoint takes long, so a step ends after one. */
+bool lobby_may_act(struct lobby *y, struct watch *w)
+{
+	if (y->left) {
+		y->left--;
+		return true;
+	}
+	if (!y->postponed)
+		y->postponed = w;
+	return false;
+}
+
+/* Makes a watch the first one; those before it become the last ones. */
+static void put_first(struct lobby *y, struct watch *w)
+{
+	struct watch **end_p = &w->next;
+
+	while (*end_p)
+		end_p = &(*end_p)->next;
+	*w->link_p = NULL;
+	*end_p = y->watches;
+	if (*end_p)
+		(*end_p)->link_p = end_p;
+	y->watches = w;
+	w->link_p = &y->watches;
+}
+
+/* Handles one event at a time, because handling one may free the watch of another. */
+static void handle_events(struct lobby *y, uint64_t now)
+{
+	struct epoll_event e;
+
+	y->made = y->ctx->made;
+	y->left = EVENTS;
+	while (lobby_may_take(y) && epoll_wait(y->epoll, &e, 1, 0) == 1) {
+		struct watch *w = e.data.ptr;
+
+		y->left--;
+		w->ops->ready(y, w, now);
+	}
+}
+
+/* The work of a step is bounded, because the context's calls wait meanwhile. */
 void lobby_step(struct copyrpc_ctx *ctx)
 {
 	struct lobby *y = container_of(ctx->side, struct lobby, side);
 	uint64_t now = ctx->clock(), due = NEVER;
-	uint32_t n_eps = ctx->n_eps;
-	struct epoll_event e;
 
-	for (int i = 0; i < EVENTS && ctx->n_eps <= n_eps; i++) {
-		struct watch *w;
-
-		if (epoll_wait(y->epoll, &e, 1, 0) != 1)
-			break;
-		w = e.data.ptr;
-		w->ops->ready(y, w, now);
-	}
+	handle_events(y, now);
+	y->left = ACTIONS;
+	y->postponed = NULL;
 	for (struct watch *w = y->watches, *next; w; w = next) {
 		uint64_t at;
 
@@ -87,6 +122,8 @@ void lobby_step(struct copyrpc_ctx *ctx)
 		at = w->ops->tick(y, w, now);
 		due = at < due ? at : due;
 	}
+	if (y->postponed)
+		put_first(y, y->postponed);
 	y->side.due = due;
 	y->side.stepped = now;
 }

@@ -35,6 +35,9 @@ struct lobby {
 	struct copyrpc_ctx *ctx;
 	int epoll;
 	struct watch *watches;
+	uint32_t made; /* endpoints that the context had made when the step began */
+	uint32_t left; /* work that the running step may still do */
+	struct watch *postponed; /* the first watch for which no work was left */
 };
 
 /* Attributes of the endpoints that will be created, with what they point to. */
@@ -54,6 +57,15 @@ void lobby_leave(struct lobby *y, struct watch *w);
 /* Waits for other events; 0: for none. Returns 0 or -errno. */
 int lobby_watch(struct lobby *y, struct watch *w, short events);
 void lobby_step(struct copyrpc_ctx *ctx);
+/* True if this step may take another connection, or handle another event. Creating an endpoint takes
+ * long, so a step ends after one. */
+static inline bool lobby_may_take(const struct lobby *y)
+{
+	return y->left && y->ctx->made == y->made;
+}
+/* Must precede each action of a tick(). If it returns false the action is postponed: tick() returns
+ * @now. */
+bool lobby_may_act(struct lobby *y, struct watch *w);
 /* Waits until there is something to step, or @fd (if not negative) is readable. Returns 0 or
  * -ETIMEDOUT. */
 int lobby_wait(const struct lobby *y, int fd, uint64_t limit_ns);

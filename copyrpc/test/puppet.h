@@ -16,16 +16,23 @@ struct puppet {
 	struct copyrpc_ep *ep;
 };
 
-static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port)
+static inline void puppet_greet_as(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port,
+	uint32_t ring_size)
 {
+	const struct copyrpc_ep_attr attr = {.ring_size = ring_size};
 	struct greeting g = {.magic = "CPRPCTC", .version = htole16(2), .len = htole16(sizeof(g))};
 
 	g.magic[7] = 'P';
 	g.node = htole64(1);
-	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &p->ep), 0);
+	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &p->ep), 0);
 	copyrpc_ep_info(p->ep, g.blob);
 	p->fd = stranger_connect(port);
 	stranger_say(p->fd, &g, sizeof(g));
+}
+
+static inline void puppet_greet(struct puppet *p, struct copyrpc_ctx *ctx, uint16_t port)
+{
+	puppet_greet_as(p, ctx, port, 0);
 }
 
 static inline void puppet_result(const struct puppet *p)

@@ -116,3 +116,49 @@ TEST(kept_until_accept)
 		puppet_close(&p[i]);
 	close_server(&s);
 }
+
+/* ------------------------------------------------------------------ work of a poll */
+
+/* Greetings and results that wait in the backlog. A poll creates two endpoints at most, one if the
+ * context was not armed, whether or not they can be connected. */
+static void fill_backlog(bool armed, uint32_t ring_size)
+{
+	struct copyrpc_event e;
+	struct server s;
+	struct puppet p[12];
+	uint32_t first, ups = 0;
+
+	open_server(&s, hurried_clock);
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
+		puppet_greet_as(&p[i], s.clients, s.port, ring_size);
+		puppet_result(&p[i]);
+	}
+	first = s.ctx->made;
+	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), 0);
+	while (s.ctx->made - first < ARRAY_SIZE(p)) {
+		uint32_t made = s.ctx->made;
+
+		if (armed)
+			copyrpc_ctx_arm(s.ctx);
+		copyrpc_poll(s.ctx, NULL, NULL);
+		CHECK(s.ctx->made - made <= (armed ? 2 : 1));
+		for (; copyrpc_event_recv(s.ctx, &e, sizeof(e)); ups++)
+			CHECK_EQ(e.kind, COPYRPC_UP);
+	}
+	CHECK_EQ(ups, ring_size ? 0 : ARRAY_SIZE(p));
+	for (size_t i = 0; i < ARRAY_SIZE(p); i++)
+		puppet_close(&p[i]);
+	close_server(&s);
+}
+
+TEST(a_full_backlog)
+{
+	fill_backlog(false, 0);
+	fill_backlog(true, 0);
+}
+
+TEST(a_backlog_that_fails)
+{
+	fill_backlog(false, 8192);
+	fill_backlog(true, 8192);
+}
