@@ -352,10 +352,12 @@ static int connect_as(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	if (err)
 		return err;
 	y = container_of(ctx->side, struct lobby, side);
-	while (d->state != ENDED) {
-		lobby_wait(y, -1, TCP_FOREVER);
+	while (d->state != ENDED && !err) {
+		err = lobby_wait(y, -1, TCP_FOREVER);
 		lobby_step(ctx);
 	}
+	if (d->state != ENDED)
+		dial_end(y, d, err);
 	err = d->err;
 	if (!err)
 		*ep_p = d->m.ep;
