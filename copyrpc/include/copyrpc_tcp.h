@@ -177,6 +177,9 @@ int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, s
  * connections that are not complete; otherwise it keeps them. Polls complete them, and the next
  * copyrpc_accept() with this listener returns them. A connection that is kept does not make the
  * listener readable, so a program that waits for several things uses copyrpc_listen() instead.
+ * copyrpc_unlisten() closes the connections that are kept. A program need not call it before it
+ * closes the listener; then they last until the number of the socket is used again for a listener,
+ * or the context ends.
  *
  * -EBUSY: copyrpc_listen() has that listener. -ETIMEDOUT: no connection was completed in time.
  * -ECONNRESET: the connection was closed. -EPROTO: the other side did not send a greeting of

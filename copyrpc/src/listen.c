@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Listeners: connections that others have opened, until their endpoints are connected. */
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sized.h"
@@ -30,6 +31,7 @@ struct guest {
 struct listening {
 	struct watch w; /* its socket belongs to the user */
 	struct copyrpc_ctx *ctx;
+	struct stat socket; /* its identity; another socket may get its number */
 	struct plan plan;
 	bool called; /* used by copyrpc_accept(), which takes the connections itself */
 	uint32_t most, n;
@@ -218,13 +220,28 @@ static void listening_close(struct lobby *y, struct watch *w)
 
 static const struct watch_ops listening_ops = {listening_ready, listening_tick, listening_close};
 
-static struct listening *listening_of(const struct lobby *y, int fd)
+/* True if the program has closed the socket of copyrpc_accept(), and its number belongs to another
+ * file. */
+static bool is_stale(const struct listening *l)
+{
+	struct stat now;
+
+	return l->called && !fstat(l->w.fd, &now) &&
+	       (now.st_ino != l->socket.st_ino || now.st_dev != l->socket.st_dev);
+}
+
+static struct listening *listening_of(struct lobby *y, int fd)
 {
 	struct watch *w = y->watches;
+	struct listening *l;
 
 	while (w && (w->ops != &listening_ops || w->fd != fd))
 		w = w->next;
-	return w ? container_of(w, struct listening, w) : NULL;
+	l = w ? container_of(w, struct listening, w) : NULL;
+	if (!l || !is_stale(l))
+		return l;
+	listening_close(y, w);
+	return NULL;
 }
 
 static struct listening *listening_new(struct lobby *y, int fd)
@@ -237,6 +254,7 @@ static struct listening *listening_new(struct lobby *y, int fd)
 	l->ctx = y->ctx;
 	l->most = GUESTS;
 	l->patience_ns = NEVER;
+	fstat(fd, &l->socket);
 	lobby_enter(y, &l->w);
 	return l;
 }

@@ -162,3 +162,31 @@ TEST(a_backlog_that_fails)
 	fill_backlog(false, 8192);
 	fill_backlog(true, 8192);
 }
+
+/* ------------------------------------------------------------------ numbers of sockets */
+
+/* A program closes its listener, and another socket gets the number: nothing of copyrpc_accept() is
+ * left, neither connections in progress nor the number. */
+TEST(a_number_is_used_again)
+{
+	struct copyrpc_ep *ep;
+	struct server s;
+	struct puppet p[2];
+
+	open_server(&s, hurried_clock);
+	accept_one_of_two(&s, p);
+	close(s.listener);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0); /* the smallest free number */
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
+	close(s.listener);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
+	CHECK_EQ(copyrpc_unlisten(s.ctx, s.listener), -ENOENT);
+	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
+	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), -EBUSY); /* the same socket */
+	close(s.listener);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
+	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), 0);
+	for (int i = 0; i < 2; i++)
+		puppet_close(&p[i]);
+	close_server(&s);
+}
