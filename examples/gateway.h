@@ -71,7 +71,8 @@ static inline void on_local(void *arg, uint64_t token, const void *data, uint32_
 	gateway_reply(arg, (struct copyrpc_req *)(uintptr_t)token, data, len);
 }
 
-/* The end of the call that watches a peer, see greet_peers(): the peer has gone. */
+/* The end of the call that watches a peer, see greet_peers(). Its endpoint has failed, or a peer has
+ * answered that should not. */
 static inline void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
@@ -127,15 +128,16 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 	return n != 0;
 }
 
-/* Takes the peers that have connected. An endpoint without calls of its own does not detect that its
- * peer has gone, so it makes a call that the peer never answers. */
+/* Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
+ * endpoint without calls of its own does not detect that its peer has gone, so it makes a call that
+ * the peer never answers. The call fails if the peer has gone before its event was taken. */
 static inline void greet_peers(struct gateway *g)
 {
 	struct copyrpc_event ev;
 
 	while (copyrpc_event_recv(g->ctx, &ev, sizeof(ev)))
-		if (ev.kind == COPYRPC_UP)
-			copyrpc_call(ev.ep, NULL, 0, 0, 0);
+		if (ev.kind != COPYRPC_UP || copyrpc_call(ev.ep, NULL, 0, 0, 0) < 0)
+			copyrpc_ep_destroy(ev.ep);
 }
 
 /* Handles what has arrived. Returns true if more may be there. */
