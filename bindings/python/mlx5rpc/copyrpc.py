@@ -15,6 +15,14 @@ poll(), which also sends the messages collected since the last poll(), in one WR
 in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
 if there is no room or credit (poll, then call again), ConnectionResetError from result() if the peer has
 ended, TimeoutError. Only one thread at a time may use a context and its objects.
+accept() and connect() wait. A program that has other work connects inside poll():
+
+    ctx.listen(s, token="a client")             ctx.dial("server", 4711, token="the server")
+    while True:                                 while True:
+        use(ctx.poll(), ctx.requests())             use(ctx.poll(), ctx.requests())
+        for event in ctx.events():                  for event in ctx.events():
+            handle(event.kind, event.endpoint)          handle(event.kind, event.endpoint)
+
 If a signal handler raises an exception while poll() runs, a response can be lost.
 """
 import ctypes
@@ -26,6 +34,7 @@ from ._clib import STATUS, Attributes, Handle, counters, error, fits, library, m
     name_of, payload
 
 INFO_SIZE = 96  # bytes of Endpoint.info()
+UP, DOWN, GONE = 1, 2, 3  # kinds of Event
 
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint32)
 
@@ -52,6 +61,18 @@ class _EpAttr(Attributes):
                 ("path", POINTER(Path)), ("name", c_char_p)]
 
 
+class _ListenAttr(Attributes):
+    _fields_ = [("size", c_size_t), ("ep", POINTER(_EpAttr)), ("max_guests", c_uint32), ("patience_ms", c_uint32)]
+
+
+class _DialAttr(Attributes):
+    _fields_ = [("size", c_size_t), ("ep", POINTER(_EpAttr)), ("single", ctypes.c_bool)]
+
+
+class _Event(ctypes.Structure):
+    _fields_ = [("kind", c_int), ("status", c_int), ("ep", c_void_p), ("token", c_uint64)]
+
+
 class _Stats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in (
         "calls", "replies", "requests", "responses", "failed_calls", "timeouts", "batches", "bytes", "wqes",
@@ -71,6 +92,11 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_recv": (STATUS, c_void_p, POINTER(c_void_p)),
     "copyrpc_accept": (STATUS, c_void_p, POINTER(_EpAttr), c_int, c_int, POINTER(c_void_p)),
     "copyrpc_connect": (STATUS, c_void_p, POINTER(_EpAttr), c_char_p, c_uint16, c_int, POINTER(c_void_p)),
+    "copyrpc_listen": (STATUS, c_void_p, POINTER(_ListenAttr), c_int, c_uint64),
+    "copyrpc_unlisten": (STATUS, c_void_p, c_int),
+    "copyrpc_dial": (STATUS, c_void_p, POINTER(_DialAttr), c_char_p, c_uint16, c_int, c_uint64),
+    "copyrpc_dial_cancel": (STATUS, c_void_p, c_uint64),
+    "copyrpc_event_recv": (STATUS, c_void_p, POINTER(_Event), c_size_t),
     "copyrpc_ep_create": (STATUS, c_void_p, POINTER(_EpAttr), POINTER(c_void_p)),
     "copyrpc_ep_destroy": (None, c_void_p),
     "copyrpc_ep_info": (None, c_void_p, c_void_p),
@@ -103,6 +129,23 @@ class Response(NamedTuple):
         return self.data
 
 
+class Event(NamedTuple):
+    """An endpoint that listen() or dial() has connected is UP, or has failed (DOWN: close() it), or a dial has
+    ended without one (GONE). A dial with `single` that was refused for another connection with the same peer
+    ends with UP, the status -EISCONN, and the endpoint of that connection, whose own event came before."""
+
+    kind: int
+    endpoint: "Endpoint | None"  # None if GONE
+    token: Any
+    status: int  # 0 or -errno
+
+    def result(self):
+        """Returns the endpoint, or raises the exception."""
+        if self.status and self.kind != UP:
+            raise error(self.status)
+        return self.endpoint
+
+
 class Request:
     """A request that has arrived. The program must answer it with reply(), once, at any later time, also after
     an error: until then the request uses its peer's credit, and room in the ring."""
@@ -133,7 +176,7 @@ class Endpoint:
     """One side of a connection to one peer; connect(), accept() and endpoint() of a context create it."""
 
     def __init__(self, context, pointer):
-        self.context, self._pointer = context, pointer
+        self.context, self._pointer, self._token = context, pointer, None
         context._endpoints[pointer] = self
 
     @property
@@ -201,9 +244,10 @@ class Context(Handle):
 
     def __init__(self, **attributes):
         pointer = c_void_p()
-        _lib.copyrpc_ctx_create(self._attr(_CtxAttr, attributes), byref(pointer))
+        _lib.copyrpc_ctx_create(byref(self._attr(_CtxAttr, attributes)), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
+        self._listeners, self._dials, self._tokens = {}, {}, {}  # by descriptor; by number; by number of listen()
         self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
             (number, status, None if status else string_at(data, length))))
@@ -212,11 +256,11 @@ class Context(Handle):
     def _attr(struct, attributes):
         if (path := attributes.get("path")) is not None:
             attributes["path"] = ctypes.pointer(path)
-        return byref(struct(**attributes))
+        return struct(**attributes)
 
     def _new(self, create, attributes, *arguments):
         pointer = c_void_p()
-        create(self._open, self._attr(_EpAttr, attributes), *arguments, byref(pointer))
+        create(self._open, byref(self._attr(_EpAttr, attributes)), *arguments, byref(pointer))
         return self._endpoint(pointer.value)
 
     def _endpoint(self, pointer):
@@ -230,6 +274,44 @@ class Context(Handle):
     def accept(self, listener, timeout=None, **attributes):
         """Returns an endpoint that is connected to the next client; listener is a listening socket."""
         return self._new(_lib.copyrpc_accept, attributes, listener.fileno(), milliseconds(timeout))
+
+    def listen(self, listener, token=None, max_guests=0, patience=0, **attributes):
+        """Lets others connect inside poll(), until unlisten(); listener is a listening socket. events() then yields
+        UP with the token. `max_guests` and `patience` (seconds) limit the connections in progress, 0: the default."""
+        attr = _ListenAttr(ep=ctypes.pointer(self._attr(_EpAttr, attributes)), max_guests=max_guests, patience_ms=milliseconds(patience))
+        self._last += 1
+        _lib.copyrpc_listen(self._open, byref(attr), listener.fileno(), self._last)
+        self._listeners[listener.fileno()] = listener  # it must stay open
+        self._tokens[self._last] = token
+
+    def unlisten(self, listener):
+        """Ends that. Endpoints that are up stay."""
+        _lib.copyrpc_unlisten(self._open, listener.fileno())
+        self._listeners.pop(listener.fileno(), None)
+
+    def dial(self, host, port, token=None, timeout=5, single=False, **attributes):
+        """Connects inside poll() to a side that listens or accepts. events() then yields UP or GONE with the token,
+        once. If two contexts dial each other with `single`, one connection results."""
+        attr = _DialAttr(ep=ctypes.pointer(self._attr(_EpAttr, attributes)), single=single)
+        self._last += 1
+        _lib.copyrpc_dial(self._open, byref(attr), name_of(host), fits(c_uint16, port), milliseconds(timeout), self._last)
+        self._dials[self._last] = token
+
+    def cancel(self, token):
+        """Ends the dials with this token that are in progress: GONE with ECANCELED. Returns their number."""
+        return sum(_lib.copyrpc_dial_cancel(self._open, number)
+                   for number, given in self._dials.items() if given == token)
+
+    def events(self):
+        """Yields the events of connections that the last polls have added."""
+        event = _Event()
+        while _lib.copyrpc_event_recv(self._open, byref(event), ctypes.sizeof(event)):
+            endpoint = self._endpoint(event.ep) if event.ep else None
+            token = endpoint._token if event.kind == DOWN else \
+                self._tokens[event.token] if event.token in self._tokens else self._dials.pop(event.token)
+            if event.kind == UP and not event.status:
+                endpoint._token = token
+            yield Event(event.kind, endpoint, token, event.status)
 
     def endpoint(self, **attributes):
         """Returns an endpoint that is not connected yet: see info() and join()."""

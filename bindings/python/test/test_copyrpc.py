@@ -188,5 +188,89 @@ class Alone(unittest.TestCase):
                 context.accept(listener, 0.05)
 
 
+class Dials(unittest.TestCase):
+    """Two contexts of this process connect inside their polls."""
+
+    def setUp(self):
+        self.contexts = [copyrpc.Context(max_endpoints=8, ring_size=4096) for _ in range(2)]
+        self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
+        self.ports = [listener.getsockname()[1] for listener in self.listeners]
+
+    def tearDown(self):
+        for context in self.contexts:
+            context.close()
+        for listener in self.listeners:
+            listener.close()
+
+    def until(self, *wanted):
+        """Polls until each context has had as many events as wanted; returns them."""
+        found = [[] for _ in wanted]
+        while any(len(f) < w for f, w in zip(found, wanted)):
+            for events, context in zip(found, self.contexts):
+                context.poll()
+                events += context.events()
+                for request in context.requests():
+                    request.reply(request.data)
+        self.assertEqual([len(f) for f in found], list(wanted))
+        return found
+
+    def test_up_and_down(self):
+        client, server = self.contexts
+        server.listen(self.listeners[1], "door", max_guests=4, patience=60)
+        client.dial("127.0.0.1", self.ports[1], ("dial", 1), name="the server")
+        (here,), (there,) = self.until(1, 1)
+        self.assertEqual((here.kind, here.token, here.status), (copyrpc.UP, ("dial", 1), 0))
+        self.assertEqual((there.kind, there.token, there.status), (copyrpc.UP, "door", 0))
+        self.assertIn("the server", here.endpoint.describe())
+        there.result().call(b"ask", 8, "first")
+        while not (responses := server.poll()):
+            client.poll()
+            for request in client.requests():
+                self.assertIs(request.endpoint, here.endpoint)
+                request.reply(b"answer")
+        self.assertEqual(responses[0].result(), b"answer")
+        here.endpoint.close()
+        there.endpoint.call(b"ask", 8)
+        _, (down,) = self.until(0, 1)
+        self.assertEqual((down.kind, down.token), (copyrpc.DOWN, "door"))
+        self.assertIs(down.endpoint, there.endpoint)
+        with self.assertRaises(ConnectionResetError):
+            down.result()
+        down.endpoint.close()
+
+    def test_gone(self):
+        client, server = self.contexts
+        client.dial("127.0.0.1", self.ports[1], "nobody accepts", timeout=0.05)
+        client.dial("127.0.0.1", self.ports[1], "cancelled", timeout=None)
+        self.assertEqual(client.cancel("cancelled"), 1)
+        self.assertEqual(client.cancel("cancelled"), 0)
+        statuses = {e.token: (e.kind, e.status, e.endpoint) for e in self.until(2)[0]}
+        self.assertEqual(statuses, {"nobody accepts": (copyrpc.GONE, -errno.ETIMEDOUT, None),
+                                    "cancelled": (copyrpc.GONE, -errno.ECANCELED, None)})
+        with self.assertRaises(OSError):
+            client.dial("no host.invalid", 1)
+
+    def test_one_connection(self):
+        for context, listener, port in zip(self.contexts, self.listeners, reversed(self.ports)):
+            context.listen(listener, "listen")
+            context.dial("127.0.0.1", port, "dial", timeout=LIMIT, single=True)
+            with self.assertRaises(OSError):
+                context.listen(listener)
+        found = [[], []]
+        while any("dial" not in [e.token for e in events] for events in found):
+            for events, context in zip(found, self.contexts):
+                context.poll()
+                events += context.events()
+        for events, context, listener in zip(found, self.contexts, self.listeners):
+            (up,) = (e for e in events if not e.status)
+            for event in events:
+                self.assertEqual(event.kind, copyrpc.UP)
+                self.assertIs(event.result(), up.endpoint)
+                self.assertIn(event.status, (0, -errno.EISCONN))
+            context.unlisten(listener)
+            with self.assertRaises(FileNotFoundError):
+                context.unlisten(listener)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -18,6 +18,9 @@ STRUCTS = {
     "copyrpc_ctx_attr": copyrpc._CtxAttr,
     "copyrpc_ep_attr": copyrpc._EpAttr,
     "copyrpc_path": copyrpc.Path,
+    "copyrpc_listen_attr": copyrpc._ListenAttr,
+    "copyrpc_dial_attr": copyrpc._DialAttr,
+    "copyrpc_event": copyrpc._Event,
     "copyrpc_stats": copyrpc._Stats,
     "tent_attr": tent._Attr,
     "tent_why": tent._Why,
@@ -28,6 +31,7 @@ STRUCTS = {
 }
 CONSTANTS = {
     "COPYRPC_INFO_SIZE": copyrpc.INFO_SIZE,
+    **{f"COPYRPC_{name}": getattr(copyrpc, name) for name in ("UP", "DOWN", "GONE")},
     "SHMIPC_SET_GID": shmipc._Attr._bits_["gid"],
     "TENT_NAME_LEN": tent._NAME_LEN,
     **{f"TENT_{value.name}": value for kind in (tent.Op, tent.State) for value in kind},
@@ -36,7 +40,7 @@ CONSTANTS = {
        for bits in (copyrpc._CtxAttr._bits_, copyrpc.Path._bits_) for name, bit in bits.items()},
 }
 
-text = "#include <copyrpc.h>\n#include <shmipc.h>\n#include <tent.h>\n"
+text = "#include <copyrpc_tcp.h>\n#include <shmipc.h>\n#include <tent.h>\n"
 for name, struct in STRUCTS.items():
     text += f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "size of {name}");\n'
     for field, kind in struct._fields_:
