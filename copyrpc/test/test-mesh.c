@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * test-copyrpc-mesh: processes of one thread all dial each other at the same time, while strangers
- * hold sockets. Each makes a call to each other one. Prints how long the mesh took.
+ * hold sockets. Each makes a call to each other one. Prints how long the mesh took. scripts/hw-check
+ * sets MESH_DEVICE, and MESH_NODES to the number of processes.
  */
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
@@ -12,11 +14,13 @@
 #include "copyrpc_tcp.h"
 
 #ifndef NODES
-#define NODES 64
+#define NODES 64 /* at most */
 #endif
 #define SILENT 100
 #define HOUR_MS 3600000
 #define LISTENER_TOKEN NODES
+
+static uint32_t nodes = NODES;
 
 static struct shared {
 	uint16_t port[NODES];
@@ -58,7 +62,7 @@ static void serve(struct node *n)
 		struct hello back = {n->rank, h->from};
 
 		CHECK_EQ(copyrpc_req_len(req), sizeof(*h));
-		CHECK(h->from < NODES && h->to == n->rank && !n->served[h->from]);
+		CHECK(h->from < nodes && h->to == n->rank && !n->served[h->from]);
 		n->served[h->from] = true;
 		CHECK_EQ(copyrpc_reply(req, &back, sizeof(back)), 0);
 	}
@@ -77,7 +81,7 @@ static void handle(struct node *n, const struct copyrpc_event *e)
 	n->ep[e->token] = e->ep;
 	n->dials++;
 	CHECK_EQ(copyrpc_call(e->ep, &h, sizeof(h), sizeof(h), e->token), 0);
-	if (n->dials < NODES - 1)
+	if (n->dials < nodes - 1)
 		return;
 	/* Pairs with the loads of full_mesh() after the processes have ended. */
 	atomic_store_explicit(&shared->last_up_ns, clock_ns(), memory_order_relaxed);
@@ -102,32 +106,33 @@ static void turn(struct node *n)
 
 static void run_node(uint32_t rank, int listener)
 {
-	const struct copyrpc_ctx_attr attr = {.max_endpoints = 4 * NODES,
+	const struct copyrpc_ctx_attr attr = {.device = getenv("MESH_DEVICE"),
+		.max_endpoints = 4 * nodes,
 		.ring_size = 4096,
 		.sq_depth = 16,
 		.srq_depth = 1024};
-	const struct copyrpc_listen_attr la = {.max_guests = 2 * NODES, .patience_ms = HOUR_MS};
+	const struct copyrpc_listen_attr la = {.max_guests = 2 * nodes, .patience_ms = HOUR_MS};
 	const struct copyrpc_dial_attr da = {.single = true};
 	struct node n = {.rank = rank};
 	bool done = false;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &n.ctx), 0);
 	CHECK_EQ(copyrpc_listen(n.ctx, &la, listener, LISTENER_TOKEN), 0);
-	for (uint32_t i = 1; i < NODES; i++) {
-		uint32_t to = (rank + i) % NODES;
+	for (uint32_t i = 1; i < nodes; i++) {
+		uint32_t to = (rank + i) % nodes;
 
 		CHECK_EQ(copyrpc_dial(n.ctx, &da, "127.0.0.1", shared->port[to], HOUR_MS, to), 0);
 	}
 	/* Pairs with the additions of the other processes below. */
-	while (atomic_load_explicit(&shared->done, memory_order_acquire) < NODES) {
+	while (atomic_load_explicit(&shared->done, memory_order_acquire) < nodes) {
 		turn(&n);
-		if (!done && n.answers == NODES - 1) {
+		if (!done && n.answers == nodes - 1) {
 			done = true;
 			/* Pairs with the load above. */
 			atomic_fetch_add_explicit(&shared->done, 1, memory_order_release);
 		}
 	}
-	CHECK_EQ(n.peers, NODES - 1);
+	CHECK_EQ(n.peers, nodes - 1);
 	copyrpc_ctx_destroy(n.ctx);
 }
 
@@ -137,17 +142,20 @@ TEST(full_mesh)
 	pid_t child[NODES];
 	uint64_t start;
 
+	if (getenv("MESH_NODES"))
+		nodes = (uint32_t)atoi(getenv("MESH_NODES"));
+	CHECK(nodes > 1 && nodes <= NODES);
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		0);
 	CHECK(shared != MAP_FAILED);
-	for (int i = 0; i < NODES; i++) {
+	for (uint32_t i = 0; i < nodes; i++) {
 		CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener[i]), 0);
 		shared->port[i] = (uint16_t)copyrpc_tcp_port(listener[i]);
 	}
 	for (int i = 0; i < SILENT; i++)
-		fd[i] = stranger_connect(shared->port[i % NODES]);
+		fd[i] = stranger_connect(shared->port[(uint32_t)i % nodes]);
 	start = clock_ns();
-	for (uint32_t i = 0; i < NODES; i++) {
+	for (uint32_t i = 0; i < nodes; i++) {
 		fflush(stdout);
 		child[i] = fork();
 		CHECK(child[i] >= 0);
@@ -157,13 +165,13 @@ TEST(full_mesh)
 			_exit(0);
 		}
 	}
-	for (int i = 0; i < NODES; i++) {
+	for (uint32_t i = 0; i < nodes; i++) {
 		CHECK_EQ(waitpid(child[i], &status, 0), child[i]);
 		CHECK_EQ(status, 0);
 	}
 	for (int i = 0; i < SILENT; i++)
 		close(fd[i]);
-	CHECK_EQ(shared->up, NODES);
-	printf("  %d processes: all connected after %.2f s\n", NODES,
+	CHECK_EQ(shared->up, nodes);
+	printf("  %u processes: all connected after %.2f s\n", nodes,
 		(double)(shared->last_up_ns - start) / NSEC_PER_SEC);
 }
