@@ -100,7 +100,7 @@ TEST(destroyed_before_unlisten)
 	close_server(&s);
 }
 
-/* What is not destroyed is returned, and is then an endpoint as any other. */
+/* An endpoint that was not destroyed is returned, and is then one as any other. */
 TEST(kept_until_accept)
 {
 	struct copyrpc_ep *ep;
