@@ -178,6 +178,7 @@ TEST(sleep_is_bounded_by_what_is_due)
 	struct pair p;
 
 	open_used(&p, &attr, &h);
+	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1); /* its call was answered, all was consumed */
 	stop_clock(p.ctx[0]);
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 100); /* the peer may not have consumed the reply */
