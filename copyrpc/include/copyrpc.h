@@ -41,16 +41,16 @@
  * first raw operation of an endpoint, allocate memory. Polls read the clock through the vDSO, at
  * intervals from ten microseconds to some milliseconds.
  *
- * The death of a peer is detected only while something is pending. The HCA gets no acknowledgement
- * for messages to the dead peer, and fails them after COPYRPC_ANSWER_NS. If calls stay unanswered,
- * or the peer has not consumed all messages (replies, for example), and nothing else arrives, the
- * library probes the peer: a READ of the peer's memory within 0.2 s (or in the second poll after
- * 0.1 s, if polls are rarer) fails in the same way. All pending calls then end with -ECONNRESET.
- * This takes less than a second after the death if the HCA keeps to the configured timeout and the
- * caller polls often. If the HCA retransmits for ever (the peer is stopped and has no receive left)
- * or completes nothing any more, the calls end with -ETIMEDOUT after probe_ms, and those of the
- * other side with -ECONNRESET. A peer that is stopped while it has receives left is not detected,
- * because its HCA answers: use a time limit for calls (copyrpc_call_timed()).
+ * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
+ * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
+ * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
+ * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending calls
+ * with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time delays
+ * the calls, and no more. If the HCA gives up earlier (after COPYRPC_ANSWER_NS by default, which is
+ * later; struct copyrpc_path), the calls end with -ECONNRESET. If only one of two HCAs completes
+ * nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped while it has
+ * receives left is not detected, because its HCA answers: use a time limit for calls
+ * (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
@@ -119,10 +119,10 @@ struct copyrpc_req;
 /*
  * Defaults for retransmission: the time that the HCA waits for an acknowledgement before it repeats
  * a message (as an exponent), and the number of repetitions. Together they give COPYRPC_ANSWER_NS,
- * 0.47 s: if a message is not acknowledged for that long, its endpoint may fail. An HCA may wait up
- * to four times longer.
+ * 7.5 s: if a message is not acknowledged for that long, its endpoint may fail. An HCA may wait up
+ * to four times longer. Where a message is pending, the probes end the endpoint before.
  */
-#define COPYRPC_TIMEOUT 14 /* 4.096 us * 2^14 = 67 ms */
+#define COPYRPC_TIMEOUT 18 /* 4.096 us * 2^18 = 1.07 s */
 #define COPYRPC_RETRIES 7
 #define COPYRPC_ANSWER_NS ((4096ull << COPYRPC_TIMEOUT) * COPYRPC_RETRIES)
 
@@ -269,8 +269,8 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * Connects to the endpoint that wrote the blob, which may be in the same process. Both sides may
  * make calls after both have connected. The first call needs no handshake if the peer connects
  * soon: the HCA repeats messages that arrive before that. If the peer connects later than
- * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET). If this can happen,
- * let the peer report that it has connected.
+ * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET), or, while calls are
+ * pending, after probe_ms (-ETIMEDOUT). If this can happen, let the peer report that it has connected.
  *
  * -EINVAL: not a blob, or a wrong @len, or one side is addressed by GID and the other is not (if
  * one port requires a global route header, set gid_index on the other side too). -EPROTONOSUPPORT:

@@ -122,9 +122,9 @@ struct copyrpc_dial_attr {
  * has received first, and refuses the other one as long as the first is not failed or destroyed. A
  * dial that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection
  * that was kept, whose own event came before. The refusing side probes the kept connection: if the
- * caller has destroyed its end, the next attempt succeeds. While both connections are made, an
- * endpoint more is needed on both sides: max_endpoints should have room for some more than there
- * are peers.
+ * caller has destroyed its end, a later attempt succeeds, after the time that copyrpc.h states for
+ * the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
+ * on both sides: max_endpoints should have room for some more than there are peers.
  *
  * -EADDRNOTAVAIL: no such host. -E2BIG, -EMFILE, -ENOMEM: as copyrpc_listen().
  */

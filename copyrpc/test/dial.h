@@ -25,7 +25,9 @@ struct node {
 static inline void open_node(struct node *n, uint32_t endpoints,
 	const struct copyrpc_listen_attr *attr)
 {
-	const struct copyrpc_ctx_attr a = {.max_endpoints = endpoints, .ring_size = 4096};
+	const struct copyrpc_ctx_attr a = {.max_endpoints = endpoints,
+		.ring_size = 4096,
+		.path = &impatient};
 
 	memset(n, 0, sizeof(*n));
 	CHECK_EQ(copyrpc_ctx_create(&a, &n->ctx), 0);

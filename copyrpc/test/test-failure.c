@@ -45,7 +45,7 @@ static void no_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 
 static struct copyrpc_ctx *open_ctx(void)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = 16384, .max_endpoints = 4};
+	struct copyrpc_ctx_attr attr = {.ring_size = 16384, .max_endpoints = 4, .path = &impatient};
 	struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);

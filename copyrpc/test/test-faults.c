@@ -103,6 +103,7 @@ static void connect_anew(struct pair *p, struct calls *c)
 /* @status: of the calls that fail; 0: none fails. */
 static void ends_with(int status, const char *rule)
 {
+	const struct copyrpc_ctx_attr attr = {.path = &impatient};
 	struct calls first = {.status = status}, second = {0};
 	int (*add)(const char *), number;
 	long long (*remove)(int);
@@ -112,7 +113,7 @@ static void ends_with(int status, const char *rule)
 	*(void **)&remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
 	CHECK(add && remove);
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ctx_create(NULL, &p.ctx[i]), 0);
+		CHECK_EQ(copyrpc_ctx_create(&attr, &p.ctx[i]), 0);
 	connect_pair(&p);
 	number = add(rule);
 	CHECK(number > 0);

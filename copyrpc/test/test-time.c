@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Times that the manual promises, with a clock that stands still until the test moves it. */
-#include <dlfcn.h>
+#include <poll.h>
 
+#include "counters.h"
 #include "timed.h"
 
 static uint64_t reads(const struct pair *p)
@@ -91,10 +92,11 @@ TEST(a_later_call_is_watched_too)
 /* The peer's endpoint was destroyed; the probe detects this by an error of the HCA. */
 TEST(a_dead_peer_is_noticed)
 {
+	const struct copyrpc_ctx_attr attr = {.path = &impatient};
 	struct heard h = {0};
 	struct pair p;
 
-	open_timed(&p, NULL);
+	open_timed(&p, &attr);
 	leave_unanswered(&p, &h);
 	copyrpc_ep_destroy(p.ep[1]);
 	for (int k = 0; k < 11; k++) {
@@ -190,6 +192,33 @@ TEST(a_reply_that_never_arrives_ends_the_call)
 	while (!h.failed) /* the HCA repeats the probe according to its own clock */
 		copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.status, -ECONNRESET);
+	pair_close(&p);
+}
+
+/* The link is down while the HCA repeats a request three times, with its default time of 1.07 s. No
+ * caller sees that. */
+TEST(a_link_that_is_down_for_three_seconds)
+{
+	uint64_t before = hca_counters().retries, repeated = 0;
+	struct heard h = {0};
+	struct pair p;
+
+	open_timed(&p, NULL);
+	add_fault("action=link_down opcode=write_imm");
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	while (!h.ok) {
+		copyrpc_poll(p.ctx[0], hear, &h);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		echo_all(p.ctx[1]);
+		CHECK_EQ(h.failed, 0);
+		if (hca_counters().retries - before == repeated || ++repeated > 3)
+			poll(NULL, 0, 1); /* the HCA repeats it according to its own clock */
+		else if (repeated == 3)
+			add_fault("action=link_up");
+		now = 1000 * NSEC_PER_SEC + repeated * (4096ull << COPYRPC_TIMEOUT);
+	}
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_ep_status(p.ep[i]), 0);
 	pair_close(&p);
 }
 

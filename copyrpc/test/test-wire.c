@@ -28,7 +28,7 @@ TEST(documented_limits)
 	CHECK_EQ(credit_threshold(COPYRPC_RING_MIN / WIRE_BLOCK), 8);
 	CHECK_EQ(wire_payload(credit_nested_message_max((1 << 20) / WIRE_BLOCK)), 65524);
 	CHECK(COPYRPC_RING_MIN == 4096 && COPYRPC_RING_MAX == 1 << 30);
-	CHECK(COPYRPC_TIMEOUT == 14 && COPYRPC_RETRIES == 7); /* the defaults of mlx5dv-lite */
+	CHECK(COPYRPC_TIMEOUT == 18 && COPYRPC_RETRIES == 7); /* 1.07 s, seven times */
 }
 
 /* A batch of one call and one reply, byte by byte. */

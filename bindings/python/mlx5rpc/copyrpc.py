@@ -13,8 +13,8 @@
 copyrpc.h and copyrpc_tcp.h are the manual; names and errors are the same. Progress is made only inside
 poll(), which also sends the messages collected since the last poll(), in one WRITE to each peer. Times are
 in seconds, None means for ever. The errno determines the type of an exception: BlockingIOError from call()
-if there is no room or credit (poll, then call again), ConnectionResetError from result() if the peer has
-ended, TimeoutError. Only one thread at a time may use a context and its objects.
+if there is no room or credit (poll, then call again), TimeoutError or ConnectionResetError from result() if
+the peer has ended. Only one thread at a time may use a context and its objects.
 accept() and connect() wait. A program that has other work connects inside poll():
 
     ctx.listen(s, token="a client")             ctx.dial("server", 4711, token="the server")

@@ -46,7 +46,7 @@ class Calls(unittest.TestCase):
         port = spawn.Queue()
         self.server = spawn.Process(target=serve, args=(port,), daemon=True)
         self.server.start()
-        self.context = copyrpc.Context(ring_size=65536)
+        self.context = copyrpc.Context(ring_size=65536, path=copyrpc.Path(timeout=14))
         self.endpoint = self.context.connect("127.0.0.1", port.get(timeout=LIMIT), LIMIT, name="server")
 
     def tearDown(self):
@@ -192,7 +192,7 @@ class Dials(unittest.TestCase):
     """Two contexts of this process connect inside their polls."""
 
     def setUp(self):
-        self.contexts = [copyrpc.Context(max_endpoints=8, ring_size=4096) for _ in range(2)]
+        self.contexts = [copyrpc.Context(max_endpoints=8, ring_size=4096, path=copyrpc.Path(timeout=14)) for _ in range(2)]
         self.listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
         self.ports = [listener.getsockname()[1] for listener in self.listeners]
 
