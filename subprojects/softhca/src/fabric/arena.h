@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 14
+#define ARENA_VERSION 15
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -345,6 +345,9 @@ struct journal {
 struct lane {
 	struct claim claim;
 	uint64_t lost; /* word of an owner that was taken over and whose work is not repaired yet */
+	uint32_t open; /* its owner may execute messages; see fabric.h */
+	uint32_t idle; /* how often the mutex was taken since the epoch of the claim changed */
+	uint32_t epoch; /* of the claim when the mutex was last taken */
 	struct journal journal;
 	uint32_t comp_queues[COMP_QUEUES]; /* CQs with a run; 0 ends the list */
 } __attribute__((aligned(64)));
@@ -468,6 +471,12 @@ struct arena {
 	struct lane whole; /* its claim is the mutex */
 	uint64_t pid_ns, user_ns; /* namespaces of all members: inodes of /proc/self/ns/ */
 	uint64_t blocks[ARENA_BLOCKS / 64]; /* bitmap of the allocated blocks */
+	/*
+	 * Bitmap of the open lanes, and of its words that are not 0. Both may have bits too many,
+	 * because a process may be killed before it clears them, but lack none.
+	 */
+	uint64_t open_lanes[MAX_CTXS / 64];
+	uint64_t open_words;
 	uint64_t next_fifo;
 	uint32_t next_cm_serial;
 	uint32_t cm_high; /* ids from this index on have never been used */

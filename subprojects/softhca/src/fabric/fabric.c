@@ -13,6 +13,7 @@
 #define LOCK_YIELDS 500
 #define LOCK_NAP_NS 50000
 #define LANE_WAITS (LOCK_YIELDS + 100)
+#define LANE_IDLE 64 /* a lane that was not taken while the mutex was taken so often is shut */
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
 
 static_assert(!offsetof(struct lane, claim), "fabric_lane() finds the lane by its claim");
@@ -131,25 +132,76 @@ __attribute__((cold, noinline)) static bool wait_for_lane(struct lane *l, uint32
 	return false;
 }
 
-/*
- * Waits until no lane has an owner. No lane gets one while this thread holds the mutex. Returns
- * true if an owner has left work to repair. If this thread does not repair it, because it is killed
- * or stopped, the next one does: it takes the mutex from a dead or stopped holder.
- */
-static inline bool close_lanes(uint32_t yields)
+/* The map has the lane before the lane is open, and until it is shut. */
+static void open_lane(uint32_t i)
 {
-	struct lane *l = arena()->lanes, *end = l + arena()->high[OBJ_CTX];
-	bool broken = false;
+	struct lane *l = &arena()->lanes[i];
 
-	for (; l < end; l++) {
-		if (is_owned(&l->claim))
-			broken |= wait_for_lane(l, yields);
-		claim_acquired(&l->claim);
+	arena()->open_words |= 1ull << (i / 64);
+	atomic_signal_fence(memory_order_seq_cst);
+	arena()->open_lanes[i / 64] |= 1ull << (i % 64);
+	l->idle = 0;
+	/* Release: pairs with the acquire in is_open(). */
+	__atomic_store_n(&l->open, 1, __ATOMIC_RELEASE);
+}
+
+static void shut_lane(uint32_t i)
+{
+	/* Relaxed: whoever takes the lane later finds the mutex taken, or sees this with it. */
+	__atomic_store_n(&arena()->lanes[i].open, 0, __ATOMIC_RELAXED);
+	atomic_signal_fence(memory_order_seq_cst);
+	arena()->open_lanes[i / 64] &= ~(1ull << (i % 64));
+}
+
+/* Pairs with the release in open_lane(). */
+static inline bool is_open(const struct lane *l)
+{
+	return __atomic_load_n(&l->open, __ATOMIC_ACQUIRE);
+}
+
+/* Waits until lane @i has no owner. Shuts it if it is not in use. */
+static inline bool close_lane(uint32_t i, uint32_t yields)
+{
+	struct lane *l = &arena()->lanes[i];
+	bool broken = is_owned(&l->claim) && wait_for_lane(l, yields);
+	/* Relaxed: a thread that finds the mutex taken may change it. */
+	uint64_t word = __atomic_load_n(&l->claim.word, __ATOMIC_RELAXED);
+	uint32_t epoch = (uint32_t)(word >> CLAIM_OWNER_BITS);
+
+	claim_acquired(&l->claim);
+	if (l->epoch != epoch) {
+		l->epoch = epoch;
+		l->idle = 0;
+	} else if (++l->idle >= LANE_IDLE) {
+		shut_lane(i);
 	}
 	return broken;
 }
 
-static inline int take(uint32_t yields)
+/*
+ * Waits until no open lane has an owner. No lane gets one that executes messages while this thread
+ * holds the mutex. Returns true if an owner has left work to repair. If this thread does not repair
+ * it, because it is killed or stopped, the next one does: it takes the mutex from a dead or stopped
+ * holder.
+ */
+static inline bool close_lanes(uint32_t yields)
+{
+	struct arena *a = arena();
+	bool broken = false;
+
+	for (uint64_t words = a->open_words; words; words &= words - 1) {
+		uint32_t w = (uint32_t)__builtin_ctzll(words);
+
+		for (uint64_t bits = a->open_lanes[w]; bits; bits &= bits - 1)
+			broken |= close_lane(w * 64 + (uint32_t)__builtin_ctzll(bits), yields);
+		if (!a->open_lanes[w])
+			a->open_words &= ~(1ull << w);
+	}
+	return broken;
+}
+
+/* Takes the mutex, and opens the lane whose index is at @lane, if any. */
+static inline int take(uint32_t yields, const uint32_t *lane)
 {
 	struct waiter w = {0};
 	uint64_t former = 0;
@@ -158,6 +210,9 @@ static inline int take(uint32_t yields)
 	for (uint32_t n = 0; !former && !claim_try(&arena()->whole.claim); n++)
 		if (rest(n, yields))
 			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
+	/* Before the lanes are closed: a thread may have taken this one, and looked at the mutex. */
+	if (lane)
+		open_lane(*lane);
 	if (close_lanes(yields) || former)
 		recover(former);
 	return 0;
@@ -165,12 +220,12 @@ static inline int take(uint32_t yields)
 
 int fabric_take(void)
 {
-	return take(LOCK_YIELDS);
+	return take(LOCK_YIELDS, NULL);
 }
 
 int fabric_take_by_naps(void)
 {
-	return take(LOCK_SPINS + 1);
+	return take(LOCK_SPINS + 1, NULL);
 }
 
 static inline void drop(struct claim *c)
@@ -180,8 +235,8 @@ static inline void drop(struct claim *c)
 }
 
 /*
- * Takes the lane whose index is at @lane. Returns false if another thread has it, or if this thread
- * must take the mutex.
+ * Takes the lane whose index is at @lane. Returns false if another thread has it, if it is shut, or
+ * if this thread must take the mutex.
  */
 __attribute__((always_inline)) static inline bool try_lane(const uint32_t *lane)
 {
@@ -192,8 +247,12 @@ __attribute__((always_inline)) static inline bool try_lane(const uint32_t *lane)
 
 	if (!claim_try(c))
 		return false;
-	/* If the mutex has no owner now, nobody changes the other two until the lane is released. */
-	if (!is_owned(whole) && *lane == i && !arena()->attention) {
+	/*
+	 * A thread that takes the mutex after it was free here, and opens the lane or finds it open,
+	 * waits for this thread. So nobody changes the last two until the lane is released, but only
+	 * if they are read after the other two.
+	 */
+	if (!is_owned(whole) && is_open(&arena()->lanes[i]) && *lane == i && !arena()->attention) {
 		claim_acquired(whole);
 		return true;
 	}
@@ -201,22 +260,30 @@ __attribute__((always_inline)) static inline bool try_lane(const uint32_t *lane)
 	return false;
 }
 
+static inline bool may_take_lane(const uint32_t *lane)
+{
+	/* Relaxed: try_lane() reads it again. */
+	uint32_t i = __atomic_load_n(lane, __ATOMIC_RELAXED);
+
+	return is_open(&arena()->lanes[i]) && !arena()->attention;
+}
+
 /*
- * If the lane is not free for long, its holder may be dead or stopped: this thread takes the mutex,
- * and finds out.
+ * Takes the mutex, and opens the lane, if it is shut. If the lane is not free for long, its holder
+ * may be dead or stopped: this thread takes the mutex, and finds out.
  */
 __attribute__((cold, noinline)) static int wait_for_turn(const uint32_t *lane)
 {
 	uint32_t n = 0;
 
-	while (n < LANE_WAITS && !arena()->attention) {
+	while (n < LANE_WAITS && may_take_lane(lane)) {
 		do
 			rest(n++, LOCK_YIELDS);
 		while (n < LANE_WAITS && is_owned(&arena()->whole.claim));
 		if (try_lane(lane))
 			return 0;
 	}
-	return fabric_take();
+	return take(LOCK_YIELDS, arena()->attention ? NULL : lane);
 }
 
 int fabric_take_lane(uint32_t ctx)

@@ -32,10 +32,13 @@
  * states. It may neither wait nor release the lane for a while, set a timer, or change a state. If
  * it has to, it exchanges the lane for the mutex first (fabric_widen()).
  *
- * The mutex excludes all lanes: its holder waits until no lane has an owner, and a thread that
- * has taken a lane releases it if the mutex has an owner. So whoever destroys an object, changes a
- * key or a state, or recovers from a death finds no thread that executes a message, except for
- * copies that run without the mutex (xport/copy.h).
+ * The mutex excludes all lanes: its holder waits until no open lane has an owner, and a thread that
+ * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that needs
+ * a lane that is shut takes the mutex and opens the lane, before it waits for the lanes. A lane that
+ * was not taken for a while is shut by the holder of the mutex. So the mutex costs as many looks as
+ * lanes are in use, however many contexts there are. A thread that destroys an object, changes a key
+ * or a state, or recovers from a death finds no thread that executes a message, except for copies
+ * that run without the mutex (xport/copy.h).
  *
  * A thread holds the mutex or one lane, never both: there is no order of locks. A lane whose owner
  * is dead or stopped is taken from it by the holder of the mutex.

@@ -135,6 +135,11 @@ static void victim(uint32_t n, enum part part)
 		fabric_block(&saved);
 		if (fabric_lock_lane(0))
 			_exit(LOST);
+		if (fabric_whole()) { /* the lane was shut, and is open now */
+			fabric_unlock();
+			if (fabric_lock_lane(0))
+				_exit(LOST);
+		}
 	} else if (fabric_enter(&saved)) {
 		_exit(LOST);
 	}

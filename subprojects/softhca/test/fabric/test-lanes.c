@@ -4,6 +4,8 @@
  * parts the lanes of two contexts. Two others take the lane of one context each. A process
  * that is alone, with the mutex or with the lane of both, changes two words, one after the other.
  *
+ * A lane is shut when it is idle, and opened by whoever takes it.
+ *
  * Then a process is interrupted after each instruction until it has the lane. Meanwhile the mutex
  * is taken, or the context gets another lane.
  */
@@ -90,6 +92,20 @@ static void make_contexts(void)
 	fabric_leave(&saved);
 }
 
+/* Takes the lane of @ctx, which opens it. Returns true if it was open. */
+static bool open_lane_of(uint32_t ctx)
+{
+	sigset_t saved;
+	bool open;
+
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane(ctx));
+	open = !fabric_whole();
+	fabric_leave(&saved);
+	return open;
+}
+
+/* Gives each context a lane of its own, which is open. */
 static void part(void)
 {
 	sigset_t saved;
@@ -97,6 +113,8 @@ static void part(void)
 	CHECK(!fabric_enter(&saved));
 	lanes_part(0);
 	fabric_leave(&saved);
+	for (uint32_t i = 0; i < CONTEXTS; i++)
+		open_lane_of(i);
 }
 
 static pid_t start(void (*fn)(uint32_t), uint32_t self)
@@ -181,6 +199,27 @@ static void interrupt_everywhere(bool mutex)
 	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
 }
 
+/* A lane is shut after the mutex was taken for a while and the lane was not. */
+static void shut_when_idle(void)
+{
+	sigset_t saved;
+	int n = 0;
+
+	part();
+	CHECK(open_lane_of(0));
+	CHECK(arena()->open_lanes[0] == 3 && arena()->open_words == 1);
+	for (; arena()->open_words; n++) {
+		CHECK(n < 1000);
+		CHECK(!fabric_enter(&saved));
+		fabric_leave(&saved);
+		CHECK(n > 8 || open_lane_of(0));
+	}
+	CHECK(n > 10);
+	CHECK(!arena()->lanes[0].open && !arena()->open_lanes[0]);
+	CHECK(!open_lane_of(0));
+	CHECK(open_lane_of(0));
+}
+
 int main(void)
 {
 	pid_t pids[CONTEXTS + 1];
@@ -200,6 +239,7 @@ int main(void)
 	}
 	CHECK_EQ(shared->a, changes);
 	CHECK_EQ(shared->b, changes);
+	shut_when_idle();
 	part();
 	interrupt_everywhere(true);
 	interrupt_everywhere(false);

@@ -4,6 +4,7 @@
  *
  *	cost pass     WRITEs, and WRITEs again beside IDLE queues of each kind
  *	cost count    messages of each kind and registrations; callgrind counts each phase
+ *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
  *	cost time     prints the ns of a trap without an adapter, and those of a WRITE
  *	cost many N   prints the ns of each of the first and of the last tenth of N registrations
  */
@@ -16,9 +17,11 @@
 #define IDLE 200u
 #define REGIONS 64u
 #define REGIONS_BETWEEN 1024u
+#define OTHERS 58u
 #define ROUNDS 9
 #define TRAPS 20000u
 #define LENGTH 64u
+#define LONG 9000u /* copied without a lock */
 #define STORE_BYTES 3 /* length of the instruction in trap() */
 
 static struct rig a, b;
@@ -32,6 +35,8 @@ PHASE void phase_write(uint32_t n);
 PHASE void phase_write_imm(uint32_t n);
 PHASE void phase_send(uint32_t n);
 PHASE void phase_register(uint32_t n);
+PHASE void phase_atomic(uint32_t n);
+PHASE void phase_long(uint32_t n);
 
 void phase_write(uint32_t n)
 {
@@ -67,6 +72,42 @@ void phase_register(uint32_t n)
 		mrs[registered] = ibv_reg_mr(a.pd, a.buf, LENGTH, IBV_ACCESS_LOCAL_WRITE);
 		CHECK(mrs[registered++]);
 	}
+}
+
+void phase_atomic(uint32_t n)
+{
+	while (n--) {
+		rig_request(&a, IBV_WR_ATOMIC_FETCH_AND_ADD, 8, rig_addr(&b));
+		rig_wait_ok(a.scq);
+	}
+}
+
+void phase_long(uint32_t n)
+{
+	while (n--) {
+		rig_write(&a, &b, LONG);
+		rig_wait_ok(a.scq);
+	}
+}
+
+/* Each other context has a message of its own lane, and stays open. */
+static void crowd(void)
+{
+	struct rig others[OTHERS];
+
+	phase_atomic(COUNT);
+	phase_long(COUNT);
+	for (uint32_t i = 0; i < OTHERS; i++) {
+		rig_open(&others[i], NULL);
+		rig_connect(&others[i], rig_addr(&others[i]), (struct rig_timers){0});
+		rig_write(&others[i], &others[i], LENGTH);
+		rig_wait_ok(others[i].scq);
+	}
+	phase_atomic(COUNT);
+	phase_atomic(COUNT);
+	phase_long(COUNT);
+	for (uint32_t i = 0; i < OTHERS; i++)
+		rig_close(&others[i]);
 }
 
 static void pass(void)
@@ -166,6 +207,7 @@ int main(int argc, char **argv)
 {
 	bool times = argc > 1 && !strcmp(argv[1], "time");
 	bool passes = argc > 1 && !strcmp(argv[1], "pass");
+	bool crowds = argc > 1 && !strcmp(argv[1], "crowd");
 	double trap_ns[ROUNDS], write_ns[ROUNDS];
 
 	test_fabric("cost");
@@ -184,6 +226,8 @@ int main(int argc, char **argv)
 		printf("%.0f %.0f\n", trap_ns[ROUNDS / 2], write_ns[ROUNDS / 2]);
 	} else if (passes) {
 		pass();
+	} else if (crowds) {
+		crowd();
 	} else {
 		count();
 	}

@@ -4,7 +4,8 @@
  * 0 and 1 to one responder of context 0: the payload is stored into registered memory, then two
  * words of the responder change in one step of the journal. An owner takes the mutex, deregisters
  * the memory, and later takes the mutex again. Each process can be killed at any step. A process
- * that is stopped until its claim is taken from it is the same, because it does not go on.
+ * that is stopped until its claim is taken from it is the same, because it does not go on. The holder
+ * of the mutex may shut any lane, because the model does not count how long it was idle.
  *
  * Every order of two accesses that matters is one of locked operations on a machine that does not
  * reorder stores, so there are no store buffers here.
@@ -23,6 +24,12 @@
  *	OLD_LANE	the context's lane is not read again when it is taken
  *	KEEPS_LANE	a thread waits for the mutex without releasing its lane
  *	NO_DEATH	the holder of the mutex waits for the lanes of dead holders
+ *	USES_SHUT	a thread does not look whether its lane is open
+ *	OPEN_FIRST	it looks at that before it looks at the mutex
+ *	OPEN_LAST	it looks at that after it has read the context's lane again
+ *	OPENS_LATE	a lane is opened after the lanes are closed
+ *	SHUTS_OWNED	a lane is shut before the holder of the mutex waits for it
+ *	MAP_LATE	a lane is open before the map has it
  */
 #ifndef DEATHS
 #define DEATHS 2
@@ -30,9 +37,11 @@
 #define MESSAGES 2 /* of worker 0; worker 1 has one */
 #define MUTEX 2
 #define FREE 9
+#define NONE 9
 
 byte claim[3] = FREE; /* of the two lanes and of the mutex: the process that has it */
 byte lane_of[2]; /* each context's */
+bool usable[2], mapped[2]; /* the open lanes, as the lanes have it and as the map has it */
 bool open[3];
 byte value[3]; /* the journals: the new value of both words */
 byte a, b, begun;
@@ -80,23 +89,54 @@ inline message(j)
 	apply(j)
 }
 
-/* Waits until lane @i has no owner. */
+inline open_lane(i)
+{
+#ifdef MAP_LATE
+	usable[i] = true;
+	STEP;
+	mapped[i] = true;
+#else
+	mapped[i] = true;
+	STEP;
+	usable[i] = true;
+#endif
+	STEP
+}
+
+inline shut_lane(i)
+{
+	if
+	:: usable[i] = false; STEP; mapped[i] = false
+	:: true
+	fi
+}
+
+/* Waits until lane @i has no owner, if it is open. */
 inline close(i)
 {
+#ifdef SHUTS_OWNED
+	shut_lane(i);
+#endif
 #ifdef NO_CLOSE
 	skip
 #else
 	if
-	:: claim[i] == FREE
+	:: !mapped[i]
+	:: mapped[i] ->
+		if
+		:: claim[i] == FREE
 #ifndef NO_DEATH
-	:: atomic { HELD_BY_DEAD(i) -> claim[i] = FREE; lost = true }
+		:: atomic { HELD_BY_DEAD(i) -> claim[i] = FREE; lost = true }
 #endif
-	fi;
-	STEP
+		fi;
+		STEP;
+		shut_lane(i)
+	fi
 #endif
 }
 
-inline take_mutex()
+/* @o: the lane that is opened, or NONE. */
+inline take_mutex(o)
 {
 	if
 	:: atomic { claim[MUTEX] == FREE -> claim[MUTEX] = me; former = false; lost = false }
@@ -109,8 +149,20 @@ inline take_mutex()
 	:: else
 	fi;
 #endif
+#ifndef OPENS_LATE
+	if
+	:: o != NONE -> open_lane(o)
+	:: else
+	fi;
+#endif
 	close(0);
 	close(1);
+#ifdef OPENS_LATE
+	if
+	:: o != NONE -> open_lane(o)
+	:: else
+	fi;
+#endif
 	if
 	:: former -> replay(MUTEX)
 	:: else
@@ -124,6 +176,14 @@ inline take_mutex()
 	:: else
 	fi
 #endif
+}
+
+inline look_whether_open()
+{
+	if
+	:: !usable[i] -> claim[i] = FREE; goto whole
+	:: else
+	fi
 }
 
 proctype worker(byte me, n)
@@ -142,8 +202,12 @@ again:
 		:: HELD_BY_DEAD(i) -> goto whole
 		:: HELD_BY_DEAD(MUTEX) -> goto whole
 		:: claim[i] != FREE && lane_of[me] != i -> goto again
+		:: claim[i] != FREE && !usable[i] -> goto whole
 		fi;
 		STEP;
+#ifdef OPEN_FIRST
+		look_whether_open();
+#endif
 #ifndef NO_SECOND_LOOK
 		if
 		:: claim[MUTEX] != FREE ->
@@ -155,12 +219,17 @@ again:
 		:: else
 		fi;
 #endif
-		STEP;
+#if !defined(USES_SHUT) && !defined(OPEN_FIRST) && !defined(OPEN_LAST)
+		look_whether_open();
+#endif
 #ifndef OLD_LANE
 		if
 		:: lane_of[me] != i -> claim[i] = FREE; goto again
 		:: else
 		fi;
+#endif
+#ifdef OPEN_LAST
+		look_whether_open();
 #endif
 #ifndef NO_SHARE_CHECK
 		if
@@ -180,7 +249,7 @@ again:
 	od;
 	goto killed;
 whole:
-	take_mutex();
+	take_mutex(lane_of[me]);
 	lane_of[1] = lane_of[0];
 	STEP;
 	message(MUTEX);
@@ -190,12 +259,12 @@ whole:
 killed:	skip
 }
 
-/* Others' messages with the mutex may join the lanes as well. */
+/* Others' messages with the mutex may open and join the lanes as well. */
 proctype owner(byte me)
 {
 	bool former, lost;
 
-	take_mutex();
+	take_mutex(NONE);
 	if
 	:: lane_of[1] = lane_of[0]
 	:: lane_of[1] = 1
@@ -206,7 +275,10 @@ proctype owner(byte me)
 	claim[MUTEX] = FREE;
 	returned = true;
 	STEP;
-	take_mutex();
+	if
+	:: take_mutex(NONE)
+	:: take_mutex(1)
+	fi;
 	assert(a == b && a == begun);
 	claim[MUTEX] = FREE;
 killed:	skip
@@ -215,6 +287,12 @@ killed:	skip
 init {
 	atomic {
 		lane_of[1] = 1;
+		usable[0] = true;
+		mapped[0] = true;
+		if
+		:: usable[1] = true; mapped[1] = true
+		:: true
+		fi;
 		run worker(0, MESSAGES);
 		run worker(1, 1);
 		run owner(2)
