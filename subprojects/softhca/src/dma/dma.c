@@ -302,7 +302,7 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
 	return len ? -EMSGSIZE : 0;
 }
 
-/* Copies one piece. @peer may be NULL while the mutex is held: the slot keeps its owner. */
+/* Copies one piece. @peer may be NULL under the mutex or a lane: the slot keeps its owner. */
 static int copy_piece(const struct fabric_peer *peer, uint32_t dst_slot, uint64_t d,
 	uint32_t src_slot, uint64_t s, uint64_t n, bool *fault_dst)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues: room, writing, events. The caller must hold the fabric's mutex.
+ * Completion queues: room, writing, events. The caller must hold the fabric's mutex or the lane of
+ * the CQ's context.
  *
  * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself if the completion
  * has been written already): CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Payloads of long messages are copied without the fabric's mutex, so that they delay only
+ * Payloads of long messages are copied without a lock, so that they delay only
  * the operations that depend on them.
  *
  * While a copy runs, `copy_to` of the sending QP and `copy_from` of the receiving one (and
@@ -15,7 +15,7 @@
  * debugger). To allow this, a thread that copies holds the claim `copy` of the sending QP
  * (fabric/claim.h).
  *
- * The caller must hold the fabric's mutex.
+ * The caller must hold the fabric's mutex. In copy_whole() the QPs' lane is enough.
  */
 #ifndef SOFTHCA_XPORT_COPY_H
 #define SOFTHCA_XPORT_COPY_H
@@ -26,7 +26,7 @@
 #include "dma/dma.h"
 #include "fabric/arena.h"
 
-#define COPY_HELD_MAX 8192u /* bytes that are copied with the mutex held: this is fast */
+#define COPY_HELD_MAX 8192u /* bytes that are copied under the mutex or a lane: this is fast */
 
 /* A copy: the payload and the QPs. */
 struct copy {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport: executes send queues. The caller must hold the fabric's mutex.
+ * The transport: executes send queues. The caller must hold the fabric's mutex. In
+ * xport_send() and xport_producer() the QP's lane is enough.
  *
  * The process that owns a QP executes its work requests, both the requester's and the responder's
  * half. When xport_send() returns, each message is complete, including payload and
@@ -15,8 +16,9 @@
 
 /*
  * Executes the WQEs that are posted according to the doorbell record of @qp, a QP of this process,
- * unless the QP waits for a timer. The mutex is released while a long payload is copied and while
- * waiting for such a copy, so any object may have changed when the function returns.
+ * unless the QP waits for a timer. A lane may be exchanged for the mutex, and the mutex is released
+ * while a long payload is copied and while waiting for such a copy, so any object may have changed
+ * when the function returns.
  */
 void xport_send(struct qp *qp);
 

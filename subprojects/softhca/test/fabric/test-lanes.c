@@ -11,7 +11,6 @@
  */
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -123,7 +122,6 @@ static pid_t start(void (*fn)(uint32_t), uint32_t self)
 
 	if (pid)
 		return pid;
-	CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 	member_forget();
 	CHECK(!member_attach());
 	fn(self);

@@ -6,7 +6,6 @@
  */
 #include <sched.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 
 #include "rig.h"
@@ -44,7 +43,6 @@ static pid_t start(int n, bool one_fabric, int *fd_p)
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
 	pid = test_fork();
 	if (!pid) {
-		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
 		snprintf(fabric, sizeof(fabric), "bench-lanes-%d", one_fabric ? 0 : n);
 		CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
 		writer(ends[1]);
