@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""completion.py COMPLETION.bash PROGRAM...: completes lines as bash does, and compares with what is expected here. Each
-program must offer its option --help, and only options that its help names."""
+"""completion.py BUILD COMPLETION.bash PROGRAM...: completes lines as bash does, and compares with what is expected here. Each
+program must offer its option --help, and only options that its help names. The completion is installed for each of them."""
 import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
-SCRIPT, *PATHS = sys.argv[1:]
+BUILD, SCRIPT, *PATHS = sys.argv[1:]
 PROGRAMS = {pathlib.Path(path).name: path for path in PATHS}
 
 # The line, whose last word is being completed, and the words that are offered. "..": these and others.
@@ -50,6 +51,11 @@ for name, path in PROGRAMS.items():
     assert "--help" in offered, (name, offered)
     for option in offered:
         assert re.search(rf"{option}\b", text), (name, option)
+with tempfile.TemporaryDirectory() as root:
+    subprocess.run(["meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--tags", "completion", "--destdir", root],
+                   check=True, stdout=subprocess.DEVNULL)
+    installed = {path.name for path in pathlib.Path(root).rglob("bash-completion/completions/*")}
+    assert installed == set(PROGRAMS), (installed, set(PROGRAMS))
 # A program that is not there, or knows no --help, offers nothing.
 PROGRAMS["none"], PROGRAMS["silent"] = "/nonexistent/none", "/bin/sh"
 assert complete(("none", "")) == complete(("silent", "--")) == []
