@@ -68,6 +68,8 @@ def outcome(item):
         item.obj(**{name: value for name, value in item.funcargs.items() if name in wanted})
     except (pytest.skip.Exception, unittest.SkipTest) as skipped:
         return "skipped", str(skipped)
+    except pytest.xfail.Exception as failed:
+        return "xfailed", str(failed)
     except BaseException:
         return "failed", str(item.repr_failure(pytest.ExceptionInfo.from_current()))
     return "passed", ""
@@ -95,4 +97,6 @@ def pytest_pyfunc_call(pyfuncitem):
         pytest.fail(text, pytrace=False)
     if what == "skipped":
         pytest.skip(text)
+    if what == "xfailed":
+        pytest.xfail(text)
     return True

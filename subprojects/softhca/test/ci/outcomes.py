@@ -32,6 +32,15 @@ def test_skipped(hca):
     pytest.skip("a reason")
 
 
+def test_xfail_call(hca):
+    pytest.xfail("a defect")
+
+
+@pytest.mark.xfail(reason="a mark")
+def test_xfail_mark(hca):
+    assert hca.devices == ["another"]
+
+
 def test_failed_assertion(hca):
     assert hca.devices == ["another"]
 

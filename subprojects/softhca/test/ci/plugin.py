@@ -17,7 +17,7 @@ env = {**os.environ, "PATH": f"{runner.parent}:{os.environ['PATH']}", "PYTHONPAT
 
 def run(file, *prefix):
     """Returns the outcomes by test, and the output."""
-    done = subprocess.run([*prefix, sys.executable, "-m", "pytest", "-vrs", "-p", "softhca", "-p", "no:cacheprovider", file],
+    done = subprocess.run([*prefix, sys.executable, "-m", "pytest", "-vrsx", "-p", "softhca", "-p", "no:cacheprovider", file],
                           env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     return dict(re.findall(r"::(test_\w+) ([A-Z]+)", done.stdout)), done.stdout
 
@@ -32,7 +32,7 @@ def check(file, wanted, *prefix, says=()):
 
 check(example, lambda test: "PASSED", runner)
 check(here / "outcomes.py", lambda test: test.split("_")[1].upper(), runner,
-      says=["assert ['mlx5_0'] == ['another']", "ended with status -9", "ended with status 0", "a reason",
+      says=["assert ['mlx5_0'] == ['another']", "ended with status -9", "ended with status 0", "a reason", "a defect", "a mark",
             "softhca-run --rails 99: no adapters"])
 check(example, lambda test: "ERROR", says=["start pytest under softhca-run"])
 left = [name for name in os.listdir("/dev/shm") if name.startswith(f"softhca-{os.getuid()}-p")]
