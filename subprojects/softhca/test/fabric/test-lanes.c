@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lane excludes others as it should. One process takes the mutex again and again, and joins and
- * parts the lanes of two contexts. Two others take the lane of one context each. A process
- * that is alone, with the mutex or with the lane of both, changes two words, one after the other.
+ * A lane excludes others as it should. In one_at_a_time, one process takes the mutex again and
+ * again, and joins and parts the lanes of two contexts. Two others take the lane of one context
+ * each. A process that is alone, with the mutex or with the lane of both, changes two words, one
+ * after the other.
  *
- * A lane is shut when it is idle, and opened by whoever takes it.
- *
- * Then a process is interrupted after each instruction until it has the lane. Meanwhile the mutex
- * is taken, or the context gets another lane.
+ * In other cases a process is interrupted after each instruction until it has the lane. Meanwhile
+ * the mutex is taken, or the context gets another lane.
  */
+#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
@@ -22,12 +22,14 @@
 #define CHANGES 2000u /* by each process that takes lanes */
 #define PAUSES 40 /* between the two words */
 #define CONTEXTS 2
+#define LOOKS 2000 /* at a process that must wait */
 #define STEPS 250u /* more instructions than a free lane takes */
 
 static volatile struct shared {
 	uint32_t a, b;
 	uint32_t changes[CONTEXTS + 1]; /* by each process */
 	const struct lane *held; /* by the process that is interrupted */
+	bool has_mutex; /* the process that waits for the owner of a lane */
 } * shared;
 
 static void pauses(void)
@@ -178,11 +180,13 @@ static bool interrupt(pid_t pid, uint32_t steps, bool mutex)
 
 static void interrupt_everywhere(bool mutex)
 {
-	pid_t pid = start(take_lane, 0);
 	bool early = true;
 	uint32_t n = 0;
 	int status;
+	pid_t pid;
 
+	part();
+	pid = start(take_lane, 0);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	for (; early; n++) {
 		early = interrupt(pid, n, mutex);
@@ -197,36 +201,11 @@ static void interrupt_everywhere(bool mutex)
 	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
 }
 
-/* A lane is shut after the mutex was taken for a while and the lane was not. */
-static void shut_when_idle(void)
-{
-	sigset_t saved;
-	int n = 0;
-
-	part();
-	CHECK(open_lane_of(0));
-	CHECK(arena()->open_lanes[0] == 3 && arena()->open_words == 1);
-	for (; arena()->open_words; n++) {
-		CHECK(n < 1000);
-		CHECK(!fabric_enter(&saved));
-		fabric_leave(&saved);
-		CHECK(n > 8 || open_lane_of(0));
-	}
-	CHECK(n > 10);
-	CHECK(!arena()->lanes[0].open && !arena()->open_lanes[0]);
-	CHECK(!open_lane_of(0));
-	CHECK(open_lane_of(0));
-}
-
-int main(void)
+TEST(one_at_a_time)
 {
 	pid_t pids[CONTEXTS + 1];
 	uint32_t changes = 0;
 
-	test_fabric("lanes");
-	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
-	CHECK(!member_attach());
-	make_contexts();
 	for (uint32_t i = 0; i < CONTEXTS; i++)
 		pids[i] = start(with_lane, i);
 	pids[CONTEXTS] = start(with_mutex, CONTEXTS);
@@ -237,10 +216,77 @@ int main(void)
 	}
 	CHECK_EQ(shared->a, changes);
 	CHECK_EQ(shared->b, changes);
-	shut_when_idle();
+}
+
+/* A lane is shut after the mutex was taken for a while and the lane was not. */
+TEST(shut_when_idle)
+{
+	sigset_t saved;
+	int n = 0;
+
 	part();
+	CHECK(open_lane_of(0));
+	CHECK(arena()->open_lanes[0] == 3 && arena()->open_words == 1);
+	for (; arena()->open_words; n++) {
+		CHECK(n < 2000);
+		CHECK(!fabric_enter(&saved));
+		fabric_leave(&saved);
+		CHECK(n >= 1000 || open_lane_of(0));
+		CHECK(n != 999 || arena()->open_lanes[0] == 1);
+	}
+	CHECK(n > 1010);
+	CHECK(!arena()->lanes[0].open && !arena()->open_lanes[0]);
+	CHECK(!open_lane_of(0));
+	CHECK(open_lane_of(0));
+}
+
+static void take_mutex(uint32_t self)
+{
+	sigset_t saved;
+
+	CHECK(!fabric_enter(&saved));
+	shared->has_mutex = true;
+	fabric_leave(&saved);
+}
+
+/* A process that takes the mutex waits for the owner of a lane. */
+TEST(mutex_waits)
+{
+	sigset_t saved;
+	pid_t pid;
+
+	part();
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane(0) && !fabric_whole());
+	pid = start(take_mutex, 0);
+	while (!(arena()->whole.claim.word & CLAIM_OWNER_MASK))
+		sched_yield();
+	for (int i = 0; i < LOOKS; i++, sched_yield())
+		CHECK(!shared->has_mutex);
+	fabric_leave(&saved);
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK(shared->has_mutex);
+}
+
+TEST(interrupted_by_mutex)
+{
 	interrupt_everywhere(true);
+}
+
+TEST(interrupted_by_join)
+{
 	interrupt_everywhere(false);
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	test_fabric("lanes");
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	CHECK(!member_attach());
+	make_contexts();
+	status = test_main(argc, argv);
 	member_detach();
-	return 0;
+	return status;
 }

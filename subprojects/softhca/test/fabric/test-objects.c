@@ -16,7 +16,7 @@ static uint32_t add(enum obj_kind kind)
 }
 
 /* The lowest free entry is taken, from the first of its kind on. */
-static void lowest(void)
+TEST(lowest)
 {
 	for (uint32_t i = 0; i < SOME; i++)
 		CHECK_EQ(add(OBJ_MR), FIRST_MR_INDEX + i);
@@ -29,7 +29,7 @@ static void lowest(void)
 }
 
 /* A table can be filled and emptied any number of times. */
-static void all(void)
+TEST(all)
 {
 	for (int round = 0; round < 3; round++) {
 		for (uint32_t i = 1; i < MAX_PDS; i++)
@@ -41,7 +41,7 @@ static void all(void)
 }
 
 /* The bits of an entry are missing if a process was killed before it set them. */
-static void missing_bits(void)
+TEST(missing_bits)
 {
 	struct arena *a = arena();
 
@@ -54,20 +54,19 @@ static void missing_bits(void)
 	CHECK_EQ(add(OBJ_AH), SOME + 1);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	sigset_t saved;
+	int status;
 
 	test_fabric("objects");
 	CHECK(!member_attach());
 	CHECK(!fabric_enter(&saved));
-	lowest();
-	all();
-	missing_bits();
+	status = test_main(argc, argv);
 	for (int kind = 0; kind < OBJ_KINDS; kind++)
 		for (uint32_t i = obj_tables[kind].first; i < arena()->high[kind]; i++)
 			obj_retract(kind, i);
 	fabric_leave(&saved);
 	member_detach();
-	return 0;
+	return status;
 }
