@@ -1,76 +1,131 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures whether processes in one fabric delay each other. As many processes as there are cores,
- * at least 4, each write 64 B, 16 times per doorbell, from one of their contexts to another, all
- * in one fabric or each in its own. The runs of both kinds alternate, and medians are compared.
+ * Measures whether pairs of processes in one fabric delay each other.
+ *
+ *	bench-lanes [--pairs K]
+ *
+ * The two processes of a pair answer each other with lists of 1 or 32 messages of 64 B, in trap mode
+ * and in poll mode. K pairs are in one fabric, or each in its own. Runs of both kinds alternate, and
+ * medians are compared. Without --pairs, there are as many pairs as half the cores, at least 4.
  */
 #include <sched.h>
-#include <signal.h>
-#include <sys/socket.h>
 
 #include "rig.h"
 
-#define RUNS 9
-#define DOORBELLS 4000u
-#define LIST 16u /* messages of a doorbell */
-#define PROCESSES_MAX 64
+#define RUNS 7
+#define RUN_NS 200000000u
+#define DEPTH_MAX 32u
+#define LENGTH 64u
+#define PAIRS_MAX 64
+#define STOP UINT32_MAX /* immediate data of the last list */
 
-static void writer(int fd)
+static const char *const modes[] = {"trap", "poll"};
+static const uint32_t depths[] = {1, DEPTH_MAX};
+static uint32_t depth;
+
+/* Sends a list of WRITEs, the last of them with immediate data, under one doorbell. */
+static void send_list(const struct rig *r, const struct rig_addr *to, uint32_t imm)
 {
-	struct rig from, to;
-	uint64_t start;
-	char go;
+	struct ibv_sge sge = {(uintptr_t)r->buf, LENGTH, r->mr->lkey};
+	struct ibv_send_wr wr[DEPTH_MAX], *bad;
 
-	rig_open_pair(&from, NULL, &to, NULL);
-	test_put(fd, "x", 1);
-	test_get(fd, &go, 1);
-	start = test_now_ns();
-	for (uint32_t n = 0; n < DOORBELLS; n++) {
-		rig_write_list(&from, &to, LIST, 64, 1);
-		rig_wait_ok(from.scq);
-	}
-	start = test_now_ns() - start;
-	test_put(fd, &start, sizeof(start));
-	rig_close_pair(&from, &to);
+	for (uint32_t i = 0; i < depth; i++)
+		wr[i] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.next = &wr[i + 1],
+			.wr.rdma = {to->addr + i * LENGTH, to->rkey}};
+	wr[depth - 1].opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	wr[depth - 1].send_flags = IBV_SEND_SIGNALED;
+	wr[depth - 1].imm_data = imm;
+	wr[depth - 1].next = NULL;
+	CHECK(!ibv_post_send(r->qp, wr, &bad));
+	rig_wait_ok(r->scq);
 }
 
-static pid_t start(int n, bool one_fabric, int *fd_p)
+static uint32_t receive_list(struct rig *r)
 {
-	char fabric[32];
-	int ends[2];
+	uint32_t imm = rig_wait_ok(r->rcq).imm_data;
+
+	rig_recv(r, 0, 0, LENGTH);
+	return imm;
+}
+
+static struct rig_addr meet(struct rig *r, int fd)
+{
+	rig_open(r, NULL);
+	rig_recv(r, 0, 0, LENGTH);
+	return rig_meet(r, fd, NULL, (struct rig_timers){0});
+}
+
+static void server(int fd)
+{
+	struct rig r;
+	struct rig_addr to = meet(&r, fd);
+	uint32_t imm;
+
+	do {
+		imm = receive_list(&r);
+		send_list(&r, &to, imm);
+	} while (imm != STOP);
+	test_get(fd, &(char){0}, 1);
+	rig_close(&r);
+}
+
+/* Reports the messages of both processes per second. */
+static void client(int parent)
+{
+	uint64_t start, n = 0;
+	struct rig_addr to;
+	struct rig r;
+	double rate;
 	pid_t pid;
+	int fd;
 
-	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, ends));
-	pid = test_fork();
-	if (!pid) {
-		snprintf(fabric, sizeof(fabric), "bench-lanes-%d", one_fabric ? 0 : n);
-		CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-		writer(ends[1]);
-		_exit(0);
-	}
-	close(ends[1]);
-	*fd_p = ends[0];
-	return pid;
+	pid = test_peer(server, &fd);
+	to = meet(&r, fd);
+	test_put(parent, "x", 1);
+	test_get(parent, &(char){0}, 1);
+	start = test_now_ns();
+	do {
+		send_list(&r, &to, 0);
+		receive_list(&r);
+		n++;
+	} while (test_now_ns() - start < RUN_NS);
+	rate = (double)(n * 2 * depth) * 1e9 / (double)(test_now_ns() - start);
+	send_list(&r, &to, STOP);
+	receive_list(&r);
+	test_put(fd, "x", 1);
+	rig_close(&r);
+	CHECK_EQ(test_reap(pid), 0);
+	test_put(parent, &rate, sizeof(rate));
 }
 
-/* Returns the messages per second of @n processes together. */
-static double run(int n, bool one_fabric)
+static pid_t start(const char *mode, int fabric, int *fd_p)
 {
-	int fd[PROCESSES_MAX];
-	pid_t pid[PROCESSES_MAX];
-	double sum = 0;
-	uint64_t ns;
-	char c;
+	char name[32];
 
-	for (int i = 0; i < n; i++) {
-		pid[i] = start(i, one_fabric, &fd[i]);
-		test_get(fd[i], &c, 1);
+	snprintf(name, sizeof(name), "bench-lanes-%d", fabric);
+	CHECK(!setenv("SOFTHCA_FABRIC", name, 1) && !setenv("SOFTHCA_MODE", mode, 1));
+	return test_peer(client, fd_p);
+}
+
+/* Returns the messages per second of @pairs together. */
+static double run(const char *mode, int pairs, bool one_fabric)
+{
+	int fd[PAIRS_MAX];
+	pid_t pid[PAIRS_MAX];
+	double sum = 0, rate;
+
+	for (int i = 0; i < pairs; i++) {
+		pid[i] = start(mode, one_fabric ? 0 : i, &fd[i]);
+		test_get(fd[i], &(char){0}, 1);
 	}
-	for (int i = 0; i < n; i++)
+	for (int i = 0; i < pairs; i++)
 		test_put(fd[i], "x", 1);
-	for (int i = 0; i < n; i++) {
-		test_get(fd[i], &ns, sizeof(ns));
-		sum += DOORBELLS * LIST * 1e9 / (double)ns;
+	for (int i = 0; i < pairs; i++) {
+		test_get(fd[i], &rate, sizeof(rate));
+		sum += rate;
 		CHECK_EQ(test_reap(pid[i]), 0);
 		close(fd[i]);
 	}
@@ -84,23 +139,43 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-int main(void)
+static void measure(const char *mode, int pairs)
 {
-	double rate[2][RUNS];
+	double rate[2][RUNS], one, own;
+
+	for (int i = 0; i < RUNS; i++)
+		for (int k = 0; k < 2; k++)
+			rate[k][i] = run(mode, pairs, k);
+	for (int k = 0; k < 2; k++)
+		qsort(rate[k], RUNS, sizeof(rate[k][0]), compare);
+	own = rate[0][RUNS / 2];
+	one = rate[1][RUNS / 2];
+	printf("%s, depth %u, %d pairs, median of %d: %.0f thousand messages/s in one fabric, "
+	       "%.0f in fabrics of their own: %.2f; a round trip %.1f us\n",
+		mode, depth, pairs, RUNS, one / 1e3, own / 1e3, one / own,
+		2e6 * depth * pairs / one);
+	fflush(stdout);
+}
+
+int main(int argc, char **argv)
+{
+	int pairs;
 	cpu_set_t cores;
-	int n;
 
 	CHECK(!sched_getaffinity(0, sizeof(cores), &cores));
-	n = CPU_COUNT(&cores);
-	n = n < 4 ? 4 : n > PROCESSES_MAX ? PROCESSES_MAX : n;
-	for (int i = 0; i < RUNS; i++)
-		for (int one = 0; one < 2; one++)
-			rate[one][i] = run(n, one);
-	for (int one = 0; one < 2; one++)
-		qsort(rate[one], RUNS, sizeof(rate[one][0]), compare);
-	printf("64 B by %d processes, median of %d: %.0f thousand/s in one fabric, %.0f in %d: "
-	       "%.2f\n",
-		n, RUNS, rate[1][RUNS / 2] / 1e3, rate[0][RUNS / 2] / 1e3, n,
-		rate[1][RUNS / 2] / rate[0][RUNS / 2]);
+	pairs = CPU_COUNT(&cores) / 2;
+	pairs = pairs < 4 ? 4 : pairs > PAIRS_MAX ? PAIRS_MAX : pairs;
+	if (argc == 3 && !strcmp(argv[1], "--pairs"))
+		pairs = atoi(argv[2]);
+	if (argc == 2 || pairs < 1 || pairs > PAIRS_MAX) {
+		fprintf(stderr, "give --pairs and a number of pairs, 1 to %d\n", PAIRS_MAX);
+		return 2;
+	}
+	for (size_t m = 0; m < ARRAY_SIZE(modes); m++) {
+		for (size_t d = 0; d < ARRAY_SIZE(depths); d++) {
+			depth = depths[d];
+			measure(modes[m], pairs);
+		}
+	}
 	return 0;
 }

@@ -5,7 +5,7 @@
  *	cost pass     WRITEs, and WRITEs again beside IDLE queues of each kind
  *	cost count    messages of each kind and registrations; callgrind counts each phase
  *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
- *	cost time     prints the ns of a trap without an adapter, and those of a WRITE
+ *	cost time     prints the ns of a trap without an adapter, of a WRITE and of a WRITE_IMM
  *	cost many N   prints the ns of each of the first and of the last tenth of N registrations
  */
 #include <signal.h>
@@ -20,6 +20,7 @@
 #define OTHERS 58u
 #define ROUNDS 9
 #define TRAPS 20000u
+#define MESSAGES 5000u
 #define LENGTH 64u
 #define LONG 9000u /* copied without a lock */
 #define STORE_BYTES 3 /* length of the instruction in trap() */
@@ -168,12 +169,12 @@ static double ns_per_trap(void)
 	return (double)start / TRAPS;
 }
 
-static double ns_per_write(void)
+static double ns_per_message(void (*phase)(uint32_t n))
 {
 	uint64_t start = test_now_ns();
 
-	phase_write(TRAPS);
-	return (double)(test_now_ns() - start) / TRAPS;
+	phase(MESSAGES);
+	return (double)(test_now_ns() - start) / MESSAGES;
 }
 
 static int compare(const void *x, const void *y)
@@ -181,6 +182,12 @@ static int compare(const void *x, const void *y)
 	double d = *(const double *)x - *(const double *)y;
 
 	return (d > 0) - (d < 0);
+}
+
+static double median(double *ns)
+{
+	qsort(ns, ROUNDS, sizeof(*ns), compare);
+	return ns[ROUNDS / 2];
 }
 
 static double register_for(uint32_t n)
@@ -208,7 +215,7 @@ int main(int argc, char **argv)
 	bool times = argc > 1 && !strcmp(argv[1], "time");
 	bool passes = argc > 1 && !strcmp(argv[1], "pass");
 	bool crowds = argc > 1 && !strcmp(argv[1], "crowd");
-	double trap_ns[ROUNDS], write_ns[ROUNDS];
+	double trap_ns[ROUNDS], write_ns[ROUNDS], imm_ns[ROUNDS];
 
 	test_fabric("cost");
 	if (times) { /* before the adapter handles the signal */
@@ -219,11 +226,11 @@ int main(int argc, char **argv)
 	if (argc > 2)
 		register_many((uint32_t)atoi(argv[2]));
 	if (times) {
-		for (int i = 0; i < ROUNDS; i++)
-			write_ns[i] = ns_per_write();
-		qsort(trap_ns, ROUNDS, sizeof(trap_ns[0]), compare);
-		qsort(write_ns, ROUNDS, sizeof(write_ns[0]), compare);
-		printf("%.0f %.0f\n", trap_ns[ROUNDS / 2], write_ns[ROUNDS / 2]);
+		for (int i = 0; i < ROUNDS; i++) {
+			write_ns[i] = ns_per_message(phase_write);
+			imm_ns[i] = ns_per_message(phase_write_imm);
+		}
+		printf("%.0f %.0f %.0f\n", median(trap_ns), median(write_ns), median(imm_ns));
 	} else if (passes) {
 		pass();
 	} else if (crowds) {

@@ -6,7 +6,7 @@
 A message moves 64 bytes between two QPs of one process. In poll mode it is what the polling thread does for a QP
 that has been rung (engine_serve_qp()). In step mode it is all that a call of softhca_step() does: the timers, the pass
 that finds the QP, and a pass that finds nothing. --check fails if a message takes more than its limit. Without it
-the times of a trap (store, signal, return) and of a WRITE in trap mode are printed, too, and those of registrations.
+the times of a trap (store, signal, return) and of messages in trap and poll mode are printed, too, and those of registrations.
 
 A whole pass of the polling thread, without what it does for a queue that was rung, must cost the same beside idle queues.
 
@@ -78,8 +78,10 @@ print(f"poll: a pass: {alone:.0f} instructions, beside idle queues {crowded:.0f}
 failed |= not 20 < crowded <= alone * SAME
 if check:
     sys.exit(failed)
-trap, write = map(float, run([args[0], "time"], "trap", args[1]).split())
-print(f"a trap {trap:.0f} ns, a WRITE in trap mode {write:.0f} ns: {write / trap:.2f}")
+for mode in "trap", "poll":
+    trap, write, imm = map(float, run([args[0], "time"], mode, args[1]).split())
+    print(f"{mode}: a trap alone {trap:.0f} ns; a WRITE {write:.0f} ns, {write / trap:.2f} traps; "
+          f"a WRITE_IMM, its receive and both CQEs {imm:.0f} ns, {imm / trap:.2f} traps")
 first, last = map(float, run([args[0], "many", str(MANY)], "trap", args[1]).split())
 print(f"{MANY} registrations: the first ones {first:.0f} ns, the last ones {last:.0f} ns: {last / first:.2f}")
 sys.exit(failed or last > first * SAME)
