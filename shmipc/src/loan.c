@@ -301,16 +301,15 @@ void loans_server_end(struct shmipc_server *hot, const struct shmipc_peer *peer)
 	}
 }
 
-void loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id)
+bool loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id)
 {
 	struct shmipc_server_loans *loans = hot->loans;
-	uint8_t *keep;
+	uint8_t *keep = loans ? &loans->keep[(size_t)index * hot->depth + id] : NULL;
 
-	if (!loans)
-		return;
-	keep = &loans->keep[(size_t)index * hot->depth + id];
-	loans->kept[index] -= *keep;
+	if (!keep || !*keep)
+		return false;
 	*keep = 0;
+	return !--loans->kept[index];
 }
 
 void loans_server_forget(struct shmipc_server *hot, uint32_t index)

@@ -79,8 +79,8 @@ int loans_server_find(struct shmipc_server *hot, uint64_t client, uint32_t id,
 	struct shmipc_peer **peer_p);
 /* A client has gone: keeps the requests in loans that are not answered. */
 void loans_server_end(struct shmipc_server *hot, const struct shmipc_peer *peer);
-/* A request of a client that has gone is answered. */
-void loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id);
+/* A request of a client that has gone is answered. Returns true if it was the last that was kept. */
+bool loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id);
 /* All requests of a client that has gone are answered. */
 void loans_server_forget(struct shmipc_server *hot, uint32_t index);
 

@@ -114,8 +114,8 @@ static bool place_kept(const struct server *s, uint32_t index)
 }
 
 /*
- * Ends the connection of a place. If the server takes events, the place is cleaned when the end
- * has been taken.
+ * Ends the connection of a place. A place that is kept is cleaned by what ends that: the event that
+ * the server takes, or its answer to the last request.
  */
 static void place_end(struct server *s, uint32_t index)
 {
@@ -377,13 +377,18 @@ COLD int shmipc_priv_server_loaned(struct shmipc_server *hot, const unsigned cha
 	return 1;
 }
 
-/* Must be called for an answer to a client that does not have its place any more. */
+/*
+ * Must be called for an answer to a client that does not have its place any more. The last answer
+ * cleans the place: a dead client has left its bit set, which must not admit it again.
+ */
 COLD int shmipc_priv_server_gone(struct shmipc_server *hot, uint64_t client, uint32_t id)
 {
 	struct shmipc_peer *peer = &hot->peers[SHMIPC_CLIENT_INDEX(client)];
 
-	if (!is_connected(peer) && client == peer_handle(peer) && id < hot->depth)
-		loans_server_drop(hot, peer->index, id);
+	if (is_connected(peer) || client != peer_handle(peer) || id >= hot->depth)
+		return -EPIPE;
+	if (loans_server_drop(hot, peer->index, id) && !place_kept(server_of(hot), peer->index))
+		place_clean(server_of(hot), peer->index);
 	return -EPIPE;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Loans: requests and responses that stay in place. */
+#include "support/spawn.h"
 #include "loans.h"
 
 /* The response that the response function got; hold: it is to hold it. */
@@ -453,7 +454,7 @@ static void gone_client(bool events, bool by_commit)
 		s->budget = 0;
 		shmipc_server_wait(s, 0);
 		check(q[1], REQ, 2);
-		if (!i)
+		if (!i || events) /* the place stays until the end has been taken, too */
 			CHECK_EQ(place->server_epoch, epoch);
 	}
 	while (events && e.kind == SHMIPC_EVENT_CAME)
@@ -483,6 +484,49 @@ TEST(gone_client_with_events)
 {
 	gone_client(true, true);
 }
+
+static void send_two(void)
+{
+	struct shmipc_client *c = test_join();
+
+	commit(c, REQ, 1);
+	commit(c, REQ, 2);
+}
+
+/* The requests of a dead client are received once, although its bit is set until they are answered. */
+static void dead_client(bool by_commit)
+{
+	SERVER *s = test_serve(&loan_attr);
+	CLIENT *other = NULL;
+	struct shmipc_server_stats st;
+	struct shmipc_req r[2];
+	const void *q[2];
+	pid_t pid = spawn(send_two);
+
+	r[0] = take(s, &q[0]);
+	CHECK_EQ(shmipc_server_take(s, &r[1], &q[1]), 1);
+	kill_wait(pid);
+	do {
+		shmipc_server_wait(s, NSEC_PER_MSEC);
+		shmipc_server_get_stats(s, &st, sizeof(st));
+	} while (st.clients);
+	CHECK_EQ(st.reclaimed, 1);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(by_commit ? shmipc_server_commit(s, r[i].client, r[i].id, 8) :
+				     shmipc_server_reply(s, r[i].client, r[i].id, NULL, 0),
+			-EPIPE);
+	other = test_join();
+	CHECK_EQ(shmipc_server_poll(s), 0);
+	shmipc_server_get_stats(s, &st, sizeof(st));
+	CHECK_EQ(st.connects, 2);
+	CHECK_EQ(st.clients, 1);
+	CHECK_EQ(shmipc_client_index(other), 0); /* the place is free at once */
+	commit(other, REQ, 3);
+	check(take(s, &q[0]).len ? q[0] : NULL, REQ, 3);
+}
+
+TEST_WITH(dead_client_replied, dead_client, false);
+TEST_WITH(dead_client_committed, dead_client, true);
 
 /* The server takes the event and does not answer. */
 TEST(event_ends_the_loans)
