@@ -89,24 +89,34 @@ static void opened_begin(struct wakefd *w)
 	opened.first = w;
 }
 
-static void opened_end(void)
+/* Without a descriptor the object is not listed, so that its memory may be freed. */
+static void opened_end(struct wakefd *w)
 {
+	struct wakefd **p = &opened.first;
+
+	if (w->fd < 0 && w->sender < 0 && w->door < 0) {
+		while (*p != w)
+			p = &(*p)->next;
+		*p = w->next;
+		w->listed = false;
+	}
 	pthread_mutex_unlock(&opened.lock);
 }
 
 void wakefd_close(struct wakefd *w)
 {
-	struct wakefd **p = &opened.first;
-
-	if (!w->listed) /* it has never been open */
+	if (!w->listed)
 		return;
-	pthread_mutex_lock(&opened.lock);
-	while (*p != w)
-		p = &(*p)->next;
-	*p = w->next;
-	w->listed = false;
+	opened_begin(w);
 	close_all(w);
-	pthread_mutex_unlock(&opened.lock);
+	opened_end(w);
+}
+
+void wakefd_close_waiting(struct wakefd *w)
+{
+	opened_begin(w);
+	close_waiting(w);
+	opened_end(w);
 }
 
 /* ---- the sleeper ---- */
@@ -225,7 +235,7 @@ int wakefd_open(struct wakefd *w, struct wakefd_addr *addr)
 		close_waiting(w);
 	else
 		wakefd_publish(w, addr);
-	opened_end();
+	opened_end(w);
 	return err;
 }
 
@@ -237,7 +247,7 @@ int wakefd_open_event(struct wakefd *w)
 	w->fd = w->queue = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (w->fd < 0)
 		err = -errno;
-	opened_end();
+	opened_end(w);
 	return err;
 }
 
@@ -273,7 +283,7 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 	if (w->sender < 0) {
 		opened_begin(w);
 		w->sender = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-		opened_end();
+		opened_end(w);
 	}
 	if (w->sender < 0)
 		return -errno;
@@ -378,7 +388,7 @@ int wakefd_door(struct wakefd *w, struct wakefd_addr *addr)
 		close_fd(&w->door);
 	else
 		publish_secret(addr, secret);
-	opened_end();
+	opened_end(w);
 	return err;
 }
 
@@ -472,5 +482,5 @@ void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg)
 			fn(arg, &in);
 		close_fd(&in.fd);
 	}
-	opened_end();
+	opened_end(w);
 }

@@ -273,6 +273,7 @@ static void open_without_descriptors(void *arg)
 		CHECK_EQ(err, more < 3 ? -EMFILE : 0);
 		CHECK_EQ(s.addr.name != 0, more == 3);
 		CHECK_EQ(fdtest_open(), before + (more < 3 ? 0 : 3));
+		CHECK_EQ(s.w.listed, more == 3); /* otherwise its memory may be freed */
 		wakefd_close(&s.w);
 	}
 	CHECK_EQ(fdtest_open(), before);
@@ -406,6 +407,26 @@ TEST(namespaces_are_told_apart)
 
 static uint32_t met; /* introductions */
 
+static void door_without_descriptors(void *arg)
+{
+	struct wakefd w = WAKEFD_NONE;
+	struct wakefd_addr door = {0};
+	struct rlimit old;
+
+	fdtest_fill_gaps();
+	old = fdtest_limit(0);
+	CHECK_EQ(wakefd_door(&w, &door), -EMFILE);
+	CHECK_EQ(wakefd_open_event(&w), -EMFILE);
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
+	CHECK(!w.listed && !door.name);
+	CHECK_EQ(wakefd_door(&w, &door), 0);
+	CHECK(w.listed);
+	wakefd_close(&w);
+	CHECK(!w.listed);
+}
+
+TEST_WITH(door_fails_and_leaves_nothing, fdtest_in_child, door_without_descriptors, NULL);
+
 static void meet(void *arg, const struct wakefd_intro *in)
 {
 	CHECK_EQ(in->index, *(uint32_t *)arg);
@@ -449,4 +470,32 @@ TEST(introductions_are_checked)
 	wakefd_close(&w);
 	CHECK(wakefd_introduce(&door, index, STDERR_FILENO) < 0);
 	CHECK_EQ(fdtest_open(), open - 1);
+}
+
+/* After the end of its waiting an object still wakes others, and receives introductions. */
+TEST(only_the_waiting_ends)
+{
+	struct sleeper s, other;
+	struct wakefd_addr door = {0};
+	uint32_t index = 3;
+	int open = fdtest_open();
+
+	sleeper_open(&s);
+	sleeper_open(&other);
+	CHECK_EQ(wakefd_door(&s.w, &door), 0);
+	for (int i = 0; i < 2; i++) {
+		wakefd_prepare(&other.w, &other.word);
+		CHECK_EQ(wake(&s.w, &other), 1);
+		CHECK(fdtest_readable(other.w.fd));
+		met = 0;
+		CHECK_EQ(wakefd_introduce(&door, index, STDERR_FILENO), 0);
+		wakefd_meet(&s.w, meet, &index);
+		CHECK_EQ(met, 1);
+		wakefd_close_waiting(&s.w);
+		CHECK(s.w.fd == -1 && s.w.queue == -1 && s.w.timer == -1);
+	}
+	CHECK_EQ(wakefd_open(&s.w, &s.addr), 0);
+	wakefd_close(&s.w);
+	wakefd_close(&other.w);
+	CHECK_EQ(fdtest_open(), open);
 }

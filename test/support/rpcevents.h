@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Cases of delegrpc and shmipc: what a server is told of its clients. A program includes the
- * layer's test/rpc.h and test/map.h before, and is linked with -Wl,--wrap=sendmsg,--wrap=recvmsg. RPC_EVENT(CAME) is
- * the layer's constant.
+ * layer's test/rpc.h and test/map.h before, and is linked with
+ * -Wl,--wrap=sendmsg,--wrap=recvmsg,--wrap=socket. RPC_EVENT(CAME) is the layer's constant.
  */
 #ifndef SUPPORT_RPCEVENTS_H
 #define SUPPORT_RPCEVENTS_H
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -479,12 +480,64 @@ TEST(events_of_the_dead_once)
 	}
 }
 
-/* A forked child of the server receives no introductions, and keeps no client's lock. */
 static inline void events_in_child(void *arg)
 {
 	RPC(server_destroy)((struct rpc_server *)arg);
 }
 
+/* A server that cannot have a descriptor for now still learns which processes its clients are. */
+TEST(events_without_a_descriptor)
+{
+	SERVER *s = events_server(2);
+	CLIENT *far = events_client(), *c = NULL;
+	struct rpc_map m;
+
+	events_next(s, RPC_EVENT(CAME), 0, getpid());
+	map_region(test_name, &m);
+	m.client_addr->netns++;
+	CHECK_EQ(RPC(server_fd)(s), -ENETUNREACH);
+	m.client_addr->netns--;
+	c = events_client();
+	events_next(s, RPC_EVENT(CAME), 1, getpid());
+	CHECK(RPC(server_fd)(s) >= 0);
+	shm_close(&m.region);
+}
+
+static bool events_no_socket; /* this process can make no socket */
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+
+int __wrap_socket(int domain, int type, int protocol)
+{
+	if (!events_no_socket)
+		return __real_socket(domain, type, protocol);
+	errno = EMFILE;
+	return -1;
+}
+
+static inline void events_nothing(void *arg)
+{
+}
+
+/* A server that cannot be created for lack of a socket leaves nothing behind that a fork looks at. */
+static inline void events_no_door(void *arg)
+{
+	const struct rpc_attr attr = {.size = sizeof(attr), .max_clients = 1, .events = 1};
+	struct rpc_server *s = NULL;
+	int open = fdtest_open();
+
+	mallopt(M_PERTURB, 0x55); /* overwrites what is freed; a sanitizer notices its use anyway */
+	events_no_socket = true;
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), -EMFILE);
+	events_no_socket = false;
+	fdtest_in_child(events_nothing, NULL);
+	CHECK_EQ(fdtest_open(), open);
+}
+
+TEST_WITH(events_without_a_door, fdtest_in_child, events_no_door, NULL);
+
+/* A forked child of the server receives no introductions, and keeps no client's lock. */
 TEST(events_after_fork)
 {
 	SERVER *s = events_server(1);

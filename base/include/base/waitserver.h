@@ -140,7 +140,7 @@ static int server_fd(struct server *s)
 	if (all_reach(s))
 		return s->w.wake.fd;
 	__atomic_store_n(&s->w.addr->name, 0, __ATOMIC_RELAXED);
-	wakefd_close(&s->w.wake);
+	wakefd_close_waiting(&s->w.wake); /* introductions still come */
 	return -ENETUNREACH;
 }
 

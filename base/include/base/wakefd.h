@@ -84,6 +84,9 @@ int wakefd_open_event(struct wakefd *w);
 /* Closes all descriptors. The address in shared memory may stay. */
 void wakefd_close(struct wakefd *w);
 
+/* Closes what wakefd_open() has opened. The object still wakes others and receives introductions. */
+void wakefd_close_waiting(struct wakefd *w);
+
 /* Empties w->fd, sets the word and fences. The caller must then check a second time. */
 void wakefd_prepare(struct wakefd *w, uint32_t *word);
 
