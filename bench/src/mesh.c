@@ -69,26 +69,39 @@ static uint64_t sweep(struct rpcbench_side *side, uint32_t n, bool calls)
 	return sum;
 }
 
+/* Returns the first client that waits for responses, or the first one of all. */
+static struct rpcbench_client *waiting_one(struct rpcbench_client *c, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (rpcbench_inflight(&c[i]))
+			return &c[i];
+	return c;
+}
+
 void rpcbench_step(struct rpcbench_side *side, struct rpcbench_run *run, uint64_t calls)
 {
-	uint64_t start = clock_ns(), sum = 0;
+	uint64_t start = clock_ns(), sum = 0, came;
 	struct rpcbench_client *c = side->client;
 	uint32_t n = run->active, empty = 0;
 
 	run->last_calls = false;
 	for (uint32_t i = 0; i < n; i++)
 		c[i].window_done = c[i].done;
-	while (sum < calls)
-		sum += sweep(side, n, true);
+	while (sum < calls) {
+		came = sweep(side, n, true);
+		sum += came;
+		empty = came ? 0 : empty + 1;
+		if (empty == EMPTY_SWEEPS)
+			rpcbench_lost(waiting_one(c, n));
+	}
 	for (uint32_t i = 0; i < n; i++) {
 		c[i].window_done = c[i].done - c[i].window_done;
 		c[i].window_ns = clock_ns() - start;
 	}
 	run->last_calls = true;
-	for (uint32_t i = 0; i < n; i++)
-		while (rpcbench_inflight(&c[i])) {
-			empty = sweep(side, n, false) ? 0 : empty + 1;
-			if (empty == EMPTY_SWEEPS)
-				rpcbench_lost(&c[i]);
-		}
+	while (rpcbench_inflight(waiting_one(c, n))) {
+		empty = sweep(side, n, false) ? 0 : empty + 1;
+		if (empty == EMPTY_SWEEPS)
+			rpcbench_lost(waiting_one(c, n));
+	}
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests that each loop makes its calls in the order that its name promises, with fake functions. */
-#include "rpcbench.h"
+#include <sys/wait.h>
 
+#include "../src/bench.h"
 #include "support/test.h"
 
 #define DEPTH 40
@@ -210,4 +211,50 @@ TEST(client_steps)
 	rpcbench_client_step(&c, RPCBENCH_REQ, &ops);
 	CHECK(!strcmp(asked, "cccfprcrcprrprpw"));
 	CHECK_EQ(c.wrong, 0);
+}
+
+/* ---- steps of all sides ---- */
+
+static uint64_t answers; /* that a client gets */
+
+/* Keeps two calls in flight up to the last calls. */
+static void answering(struct rpcbench_client *c)
+{
+	if (!c->run->last_calls && rpcbench_inflight(c) < 2)
+		c->sent++;
+	else
+		c->done += c->done < answers && rpcbench_inflight(c);
+}
+
+static int step_in_child(void)
+{
+	static const struct rpcbench_impl impl = {.name = "fake", .client = answering};
+	static struct rpcbench_side side = {.impl = &impl};
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		alarm(20); /* ends a step that waits for ever */
+		CHECK(freopen("/dev/null", "w", stderr));
+		begin(0);
+		run.active = 2;
+		side.client[0].run = side.client[1].run = &run;
+		rpcbench_step(&side, &run, 10);
+		CHECK_EQ(side.client[0].done + side.client[1].done,
+			run.active * side.client[0].sent);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+/* A response that does not come ends the program, among the calls and after the last one. */
+TEST(lost_responses)
+{
+	answers = UINT64_MAX;
+	CHECK_EQ(step_in_child(), 0);
+	for (answers = 0; answers < 6;
+		answers++) /* the last calls are in flight when both have 5 */
+		CHECK_EQ(step_in_child(), 1 << 8);
 }
