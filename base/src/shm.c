@@ -176,8 +176,10 @@ bool shm_holds(const struct shm_region *r, int fd, uint32_t byte)
 	if (fstat(fd, &st) != 0 || st.st_dev != r->dev || st.st_ino != r->ino)
 		return false;
 	/* Somebody has locked it, and that does not keep this description from locking it. */
-	return shm_file_locked(r, byte) > 0 && fcntl(fd, F_OFD_GETLK, &fl) == 0 &&
-	       fl.l_type == F_UNLCK;
+	if (shm_file_locked(r, byte) <= 0 || fcntl(fd, F_OFD_GETLK, &fl) != 0)
+		return false;
+	/* Again: another one may have dropped its lock before the second test. */
+	return fl.l_type == F_UNLCK && shm_file_locked(r, byte) > 0;
 }
 
 int shm_access_init(struct shm_access *a, uint32_t mode, uint32_t gid, uint32_t set)

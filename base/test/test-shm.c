@@ -386,7 +386,7 @@ TEST(remains_are_removed)
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -ENOENT);
 }
 
-/* If a server is becoming the file's server, or has just made the test_file(PREFIX), the file stays. */
+/* A file stays if a server is just becoming its server, or has just made it. */
 TEST(remains_of_a_name_in_use_stay)
 {
 	struct shm_region r;
@@ -447,6 +447,55 @@ TEST(removing_spares_a_server_that_replaces_another)
 	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
 	shm_close(&replacing);
 	check_gone();
+}
+
+#define BYTE 7
+
+static struct shm_region holder;
+
+static void release_byte(void)
+{
+	shm_unlock(&holder, BYTE);
+}
+
+static void release_later(void)
+{
+	before_lock_test = release_byte;
+}
+
+static void lock_byte(void)
+{
+	CHECK_EQ(shm_lock(&holder, BYTE), 0);
+}
+
+static void lock_later(void)
+{
+	before_lock_test = lock_byte;
+}
+
+/* Only the description that has locked a byte holds it, also if the lock changes between two tests. */
+TEST(only_the_holder_holds)
+{
+	struct shm_region s, stranger;
+
+	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &holder), 0);
+	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &stranger), 0);
+	for (int i = 0; i < 2; i++) { /* before the first test, and before the second */
+		CHECK(!shm_holds(&s, holder.fd, BYTE));
+		CHECK_EQ(shm_lock(&holder, BYTE), 0);
+		CHECK(shm_holds(&s, holder.fd, BYTE));
+		CHECK(!shm_holds(&s, stranger.fd, BYTE));
+		before_lock_test = i ? release_later : release_byte;
+		CHECK(!shm_holds(&s, stranger.fd, BYTE));
+		CHECK(!before_lock_test);
+	}
+	before_lock_test = lock_later;
+	CHECK(!shm_holds(&s, stranger.fd, BYTE));
+	before_lock_test = NULL;
+	shm_close(&stranger);
+	shm_close(&holder);
+	shm_close(&s);
 }
 
 static void *remove_thread(void *arg)
