@@ -17,6 +17,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/output.h"
 #include "shmipc.h"
 
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
@@ -307,10 +308,9 @@ int main(int argc, char **argv)
 		.size = sizeof(why)};
 	int first = args_read(&args, argc, argv, &b.opt), err = 0;
 
-	if (first < 0)
-		fprintf(stderr, "shmipc-loan-bench: %s\n", why);
 	if (first <= 0)
-		return first < 0 ? 2 : 0;
+		return output_end("shmipc-loan-bench",
+			args_status("shmipc-loan-bench", why, first));
 	sched_getaffinity(0, sizeof(b.cpus), &b.cpus);
 	pin(&b.cpus, pthread_self(), 0);
 	printf("%8s  %-8s  %8s  %8s  %8s  %10s  %8s\n", "bytes", "of the", "alone", "copying",
@@ -319,5 +319,5 @@ int main(int argc, char **argv)
 		err = bench_size(&b, (uint32_t)b.opt.sizes.at[i]);
 	if (err)
 		fprintf(stderr, "shmipc-loan-bench: %s\n", strerror(-err));
-	return err ? 1 : 0;
+	return output_end("shmipc-loan-bench", err ? 1 : 0);
 }
