@@ -38,7 +38,7 @@ static void run_as(const struct users_who *who, void (*f)(void *arg))
 	CHECK_EQ(WEXITSTATUS(status), 0);
 }
 
-/* Root may open every test_file(PREFIX), so only the check of the owner refuses the region. */
+/* Root may open every file, so only the check of the owner refuses the region. */
 TEST(region_of_another_user)
 {
 	struct shm_region s;

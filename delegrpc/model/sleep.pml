@@ -68,10 +68,10 @@ proctype publisher(byte me)
 #ifndef NO_PUBLISHER_FENCE
 		empty(message_buffer[me]); /* sleep_fence() */
 #endif
-		seen = word; /* sleep_wake() */
+		seen = word; /* sleep_is_asleep() */
 		if
 		:: seen == ASLEEP ->
-			atomic { empty(message_buffer[me]) -> seen = word; word = RUNNING };
+			atomic { empty(message_buffer[me]) -> seen = word; word = RUNNING }; /* sleep_take() */
 			if
 			:: seen == ASLEEP -> in_kernel = false /* futex_wake() */
 			:: else

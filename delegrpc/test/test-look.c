@@ -115,7 +115,7 @@ static void look_at_forged(void)
 
 /*
  * The server is another process, which does not access the region: after this test has shortened
- * the test_file(RPC_PREFIX), an access would raise SIGBUS.
+ * the file, an access would raise SIGBUS.
  */
 TEST(forged_contents_do_no_harm)
 {

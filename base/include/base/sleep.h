@@ -5,8 +5,8 @@
  *	sleeper				publisher
  *	sleep_prepare(word)		store what the sleeper waits for
  *	check again; if there:		sleep_fence(), once for a burst
- *		sleep_cancel(word)	sleep_wake(word)
- *	else sleep_enter(word, ns)
+ *		sleep_cancel(word)	if sleep_is_asleep(word) and sleep_take(word) is ASLEEP:
+ *	else sleep_enter(word, ns)		futex_wake(word, 1)
  *
  * Each side stores, fences, and then loads what the other side stores, so at least one of them
  * sees the other's store. Without the fences both loads could be executed before the stores, and
@@ -28,7 +28,7 @@
 #define SLEEP_ASLEEP 2u
 #define SLEEP_ON_FD 3u /* asleep in poll(2); see base/wakefd.h */
 
-/* Orders all earlier stores before the load in sleep_wake(); see the top of this file. */
+/* Orders all earlier stores before the load in sleep_is_asleep(); see the top of this file. */
 static inline void sleep_fence(void)
 {
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -46,17 +46,6 @@ static inline uint32_t sleep_take(uint32_t *word)
 {
 	/* Acquire: pairs with the release in sleep_prepare_as(), for the address. */
 	return __atomic_exchange_n(word, SLEEP_RUNNING, __ATOMIC_ACQUIRE);
-}
-
-/*
- * Wakes the sleeper and returns true, if there is one. The caller must call sleep_fence() before.
- */
-static inline bool sleep_wake(uint32_t *word)
-{
-	if (!sleep_is_asleep(word) || sleep_take(word) != SLEEP_ASLEEP)
-		return false;
-	futex_wake(word, 1);
-	return true;
 }
 
 static inline void sleep_prepare_as(uint32_t *word, uint32_t how)
