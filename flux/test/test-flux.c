@@ -481,13 +481,15 @@ TEST(serve_answers_now_or_later)
 		flux_flush(a);
 		k.served = 0;
 		while (k.served < 50) {
-			uint32_t before = k.served;
+			uint32_t before = k.served, kept = k.n;
 
 			n = flux_serve(b, serve_or_keep, &k, 7);
 			CHECK(n > 0 && n <= 7);
 			CHECK_EQ(k.served - before, n);
+			CHECK_EQ(b->bursts,
+				b->fenced); /* it has looked whether the caller sleeps */
+			CHECK_EQ(flux_poll(a, on_response, &s), n - (int)(k.n - kept));
 		}
-		poll_all(a, &s);
 		CHECK_EQ(s.n, 25);
 		while (k.n) {
 			k.n--;

@@ -201,6 +201,70 @@ class Alone(unittest.TestCase):
             with self.assertRaises(BrokenPipeError):
                 seen[0].reply()
 
+    def test_posts(self):
+        with shmipc.Server(self.name, depth=4, req_size=8) as server, shmipc.Client(self.name) as client:
+            for i in range(3):
+                client.post(b"%d" % i)
+            client.call(b"call", 7)
+            self.assertEqual(client.posts, 3)
+            self.assertEqual(client.pending, 1)
+            with self.assertRaises(BlockingIOError):
+                client.post(b"fifth")  # a post counts as a call does
+            with self.assertRaises(OSError) as caught:
+                client.post(bytes(9))
+            self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
+            with self.assertRaises(TypeError):
+                client.post(8)
+            client.flush()
+            seen = []
+            self.assertEqual(server.serve(seen.append), 4)
+            self.assertEqual([(r.data, r.is_post) for r in seen],
+                             [(b"0", True), (b"1", True), (b"2", True), (b"call", False)])
+            self.assertEqual([r.index for r in seen], [client.index] * 4)
+            with self.assertRaises(OSError) as caught:
+                seen[0].reply(b"nobody waits")
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+            seen[3].reply(b"done")
+            server.flush()
+            self.assertEqual(client.poll(), [(7, b"done")])
+            while client.posts:  # the server has taken them
+                self.assertTrue(client.wait(LIMIT))
+            client.post()
+            client.flush()
+            self.assertEqual([r.data for r in server.requests()], [b""])
+            self.assertEqual(client.stats()["posts"], 4)
+            self.assertEqual(server.stats()["posts"], 4)
+
+    def test_pushes(self):
+        with shmipc.Server(self.name, pushes=2, resp_size=8) as server, shmipc.Client(self.name) as client:
+            self.assertEqual(client.pushes(), [])  # from now on the client waits for them
+            with self.assertRaises(BrokenPipeError):
+                server.push(client.index, b"early")  # the server has not seen the client
+            server.serve(print)
+            for data in (b"1", b""):
+                server.push(client.index, data)
+            with self.assertRaises(BlockingIOError):
+                server.push(client.index, b"3")
+            with self.assertRaises(OSError) as caught:
+                server.push(client.index, bytes(9))
+            self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
+            with self.assertRaises(TypeError):
+                server.push(client.index, 5)
+            server.flush()
+            self.assertTrue(client.wait(LIMIT))
+            self.assertEqual(client.poll(), [])  # there are no responses
+            self.assertEqual(client.pushes(), [b"1", b""])
+            self.assertEqual(client.pushes(), [])
+            server.push(client.index, b"3")
+            server.flush()
+            client.call(b"x", 1)
+            client.flush()
+            server.serve(lambda request: request.reply(b"y"))
+            self.assertEqual(client.poll(), [(1, b"y")])
+            self.assertEqual(client.pushes(), [b"3"])
+            self.assertEqual(client.stats()["pushes"], 3)
+            self.assertEqual([server.stats()[name] for name in ("pushes", "refused_pushes")], [3, 1])
+
     def test_reconnect(self):
         with self.assertRaises(FileNotFoundError):
             shmipc.Client(self.name, connect_ms=3)
