@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 
 #include "common.h"
-#include "layout.h"
+#include "loan.h"
 
 static pid_t fork_child(void)
 {
@@ -117,6 +117,36 @@ struct range {
 	size_t from, to; /* bytes of the region */
 };
 
+#define LOANS 8
+
+/* What the hostile tests use: loans, pushes and events. */
+static struct shmipc_attr hostile_attr(uint32_t extra_size)
+{
+	struct shmipc_attr a = msg_attr;
+
+	a.size = sizeof(a);
+	a.extra_size = extra_size;
+	a.events = 1;
+	a.pushes = 5;
+	a.loans = LOANS;
+	a.loan_req_size = 200;
+	a.loan_resp_size = 4096;
+	return a;
+}
+
+/* Writes a request in a loan to this cell: one that the server takes, if it is the next one. */
+static void forge_loan(char *cell, uint64_t *seed)
+{
+	uint64_t v = test_rand(seed);
+	struct loan_message m = {(uint32_t)(v >> 8) % (LOANS + 2), (uint32_t)(v >> 16) % 256};
+
+	memcpy(cell + sizeof(uint64_t), &m, sizeof(m));
+	__atomic_store_n((uint64_t *)cell,
+		CELLRING_HEAD(v % 16, 1, 1) |
+			CELLRING_MESSAGE(LOAN_BIT | (uint32_t)(v >> 32) % 40, sizeof(m)),
+		__ATOMIC_RELEASE);
+}
+
 /* Writes random words to the ranges until it is killed; values with a meaning are more likely. */
 static void scribble(const char *name, const struct range *ranges, size_t n, uint64_t seed)
 {
@@ -135,6 +165,8 @@ static void scribble(const char *name, const struct range *ranges, size_t n, uin
 		size_t at = r->from + test_rand(&seed) % (r->to - r->from);
 		uint64_t v = test_rand(&seed);
 
+		if (v % 5 == 0 && at + 2 * CACHE_LINE < r->to)
+			forge_loan(map + at / CACHE_LINE * CACHE_LINE, &seed);
 		if (v % 4 == 0)
 			at = at / CACHE_LINE * CACHE_LINE; /* laps, epochs, states, bits */
 		if (v % 3 == 0)
@@ -143,7 +175,20 @@ static void scribble(const char *name, const struct range *ranges, size_t n, uin
 	}
 }
 
-/* Runs a correct client in a process of its own. Its status is 0 if all answers were right. */
+static int commit_tag(struct shmipc_client *c, uint64_t tag)
+{
+	struct msg m = msg_of(tag);
+	void *loan;
+
+	CHECK_EQ(shmipc_client_loan(c, &loan), 0);
+	memcpy(loan, &m, sizeof(m));
+	return shmipc_client_commit(c, loan, sizeof(m), tag);
+}
+
+/*
+ * Runs a correct client in a process of its own, half of whose calls have loans. Its status is 0 if
+ * all answers were right.
+ */
 static void good_client(const char *name, uint32_t calls)
 {
 	struct shmipc_client *c = NULL;
@@ -154,7 +199,7 @@ static void good_client(const char *name, uint32_t calls)
 	CHECK_EQ(shmipc_client_index(c), 0);
 	while (t.n < calls) {
 		while (sent < calls && shmipc_client_pending(c) < 8) {
-			CHECK_EQ(call_tag(c, sent), 0);
+			CHECK_EQ(sent % 2 ? commit_tag(c, sent) : call_tag(c, sent), 0);
 			sent++;
 		}
 		if (!shmipc_client_poll(c, tally_take, &t))
@@ -165,27 +210,81 @@ static void good_client(const char *name, uint32_t calls)
 	_exit(0);
 }
 
-/* Like serve_once(), for requests with any contents. Returns how many came from place @index. */
-static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
+/* Answers a request, in its loan if it has one and the seed says so. */
+static int answer_anything(struct shmipc_server *s, const struct shmipc_req *r, const struct msg *a,
+	uint64_t seed)
 {
-	uint64_t n = 0;
+	void *loan;
+
+	if (seed % 2 || shmipc_server_loan(s, r->client, r->id, &loan))
+		return shmipc_server_reply(s, r->client, r->id, a, sizeof(*a));
+	memset(loan, 1, 4096);
+	memcpy(loan, a, sizeof(*a));
+	return shmipc_server_commit(s, r->client, r->id, sizeof(*a));
+}
+
+/* The payload of a request in a loan is in the area of its client. */
+static void check_loan(struct shmipc_server *s, const struct shmipc_req *r, const void *payload)
+{
+	const struct shmipc_layout *l = &s->loans->layout;
+	uint32_t index = SHMIPC_CLIENT_INDEX(r->client);
+	char *place = (char *)shmipc_place(l, s->loans->header, index);
+	void *loan;
+
+	if (shmipc_server_loan(s, r->client, r->id, &loan))
+		return;
+	CHECK((const char *)payload >= place + l->pool);
+	CHECK((const char *)payload + r->len <= place + l->area);
+	CHECK((char *)loan + l->attr.loan_resp_size <= place + l->area);
+}
+
+/* Receives a request by one of the two functions. A request may be shorter than a message. */
+static int receive_anything(struct shmipc_server *s, struct shmipc_req *r, struct msg *q,
+	uint64_t seed)
+{
+	static unsigned char bytes[200];
+	const void *payload;
+
+	if (seed % 3 == 0)
+		return shmipc_server_recv(s, r, q, sizeof(*q));
+	if (!shmipc_server_take(s, r, &payload))
+		return 0;
+	CHECK(r->len <= sizeof(bytes));
+	check_loan(s, r, payload);
+	memcpy(bytes, payload, r->len);
+	memcpy(q, bytes, sizeof(*q));
+	return 1;
+}
+
+/* The requests of a place: all, and those with loans. */
+struct forged {
+	uint64_t all, loans;
+};
+
+/* Like serve_once(), for requests with any contents. Counts those from place @index. */
+static void serve_anything(struct shmipc_server *s, uint32_t index, struct forged *forged)
+{
+	static uint64_t seed;
 	struct shmipc_req r;
 	struct shmipc_event e;
 	struct msg q, a;
+	void *loan;
 
 	shmipc_server_poll(s);
 	while (shmipc_server_event(s, &e, sizeof(e)) > 0)
 		CHECK(e.index < msg_attr.max_clients);
-	while (shmipc_server_recv(s, &r, &q, sizeof(q)) > 0) {
-		n += SHMIPC_CLIENT_INDEX(r.client) == index;
+	while (receive_anything(s, &r, &q, test_rand(&seed))) {
+		bool lent = shmipc_server_loan(s, r.client, r.id, &loan) == 0;
+
+		forged->all += SHMIPC_CLIENT_INDEX(r.client) == index;
+		forged->loans += lent && SHMIPC_CLIENT_INDEX(r.client) == index;
 		a = msg_of(msg_answer(q.tag));
-		CHECK_EQ(shmipc_server_reply(s, r.client, r.id, &a, sizeof(a)),
+		CHECK_EQ(answer_anything(s, &r, &a, test_rand(&seed)),
 			r.id == SHMIPC_POST ? -EINVAL : 0);
 		shmipc_server_push(s, SHMIPC_CLIENT_INDEX(r.client), &a, sizeof(a));
 		if (shmipc_server_extra(s, r.client))
 			memset(shmipc_server_extra(s, r.client), 1, 64);
 	}
-	return n;
 }
 
 /*
@@ -194,21 +293,17 @@ static uint64_t serve_anything(struct shmipc_server *s, uint32_t index)
  */
 TEST(harm_stays_in_the_own_place)
 {
-	struct shmipc_attr attr = msg_attr;
+	struct shmipc_attr attr = hostile_attr(4096);
 	SERVER *s = NULL;
 	CLIENT *c = NULL;
 	struct shmipc_layout l;
 	struct range r[3];
-	uint64_t forged = 0;
+	struct forged forged = {0};
 	pid_t good, bad;
 	struct shmipc_server_stats st;
 	size_t place;
 	int status;
 
-	attr.extra_size = 4096;
-	attr.size = sizeof(attr);
-	attr.events = 1;
-	attr.pushes = 5;
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	good = fork_child();
@@ -219,7 +314,7 @@ TEST(harm_stays_in_the_own_place)
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
 	CHECK_EQ(shmipc_client_index(c), 1);
 	do { /* a place whose epoch is overwritten too early is never served */
-		serve_anything(s, 1);
+		serve_anything(s, 1, &forged);
 		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
@@ -231,16 +326,51 @@ TEST(harm_stays_in_the_own_place)
 	if (bad == 0)
 		scribble(test_name, r, ARRAY_SIZE(r), 1);
 	while (waitpid(good, &status, WNOHANG) == 0)
-		forged += serve_anything(s, 1);
-	while (!forged) /* until the server has seen requests of the hostile client */
-		forged += serve_anything(s, 1);
+		serve_anything(s, 1, &forged);
+	while (!forged.all || !forged.loans) /* until the server has seen requests of both kinds */
+		serve_anything(s, 1, &forged);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 	CHECK_EQ(kill(bad, SIGKILL), 0);
 	CHECK_EQ(waitpid(bad, &status, 0), bad);
 }
 
-static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
+/* A client among scribblers, and the response that it holds. */
+struct victim {
+	struct shmipc_client *c;
+	const void *held;
+};
+
+static void hold_one(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
+	struct victim *v = arg;
+
+	if (!v->held && resp && shmipc_client_hold(v->c, resp) == 0)
+		v->held = resp;
+}
+
+/* Makes a call of each kind. It may fail, but must not crash. */
+static void victim_turn(struct victim *v, uint64_t tag)
+{
+	struct msg m = msg_of(tag);
+	void *loan;
+
+	if (!v->c && shmipc_client_connect(test_name, NULL, &v->c) != 0)
+		return;
+	shmipc_client_call(v->c, &m, sizeof(m), 0);
+	shmipc_client_post(v->c, &m, sizeof(m));
+	CHECK(shmipc_client_posts(v->c) <= msg_attr.depth);
+	if (shmipc_client_loan(v->c, &loan) == 0) {
+		memset(loan, 1, 200);
+		if (shmipc_client_commit(v->c, loan, tag % 201, 0))
+			CHECK_EQ(shmipc_client_release(v->c, loan), 0);
+	}
+	if (shmipc_client_poll(v->c, hold_one, v) < 0) {
+		shmipc_client_disconnect(v->c);
+		*v = (struct victim){NULL, NULL};
+	} else if (v->held && tag % 3 == 0) {
+		CHECK_EQ(shmipc_client_release(v->c, v->held), 0);
+		v->held = NULL;
+	}
 }
 
 /*
@@ -249,49 +379,34 @@ static void ignore(void *arg, uint64_t token, const void *resp, uint32_t len)
  */
 TEST(server_outlives_any_scribbling)
 {
-	struct shmipc_attr attr = msg_attr;
+	struct shmipc_attr attr = hostile_attr(100);
 	SERVER *s = NULL;
-	struct shmipc_client *c[4] = {NULL};
+	struct victim v[4] = {{NULL, NULL}};
+	struct forged forged = {0};
 	struct shmipc_layout l;
 	struct range r[2];
 	uint64_t seed = test_seed();
 	pid_t bad;
 	int status;
 
-	attr.extra_size = 100;
-	attr.size = sizeof(attr);
-	attr.events = 1;
-	attr.pushes = 5;
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	for (int i = 0; i < 4; i++)
-		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c[i]), 0);
+		CHECK_EQ(shmipc_client_connect(test_name, NULL, &v[i].c), 0);
 	r[0] = (struct range){0, l.size};
 	r[1] = (struct range){0, sizeof(struct shmipc_header)};
 	bad = fork_child();
 	if (bad == 0)
 		scribble(test_name, r, ARRAY_SIZE(r), seed);
-	for (int i = 0; i < 5000; i++) {
-		struct msg m = msg_of((uint64_t)i);
-
-		serve_anything(s, 0);
+	for (uint64_t i = 0; i < 5000; i++) {
+		serve_anything(s, 0, &forged);
 		if (i % 100 == 0)
 			CHECK(shmipc_server_wait(s, NSEC_PER_USEC) >= 0);
-		/* Clients may fail, but must not crash. */
-		for (int k = 0; k < 4; k++) {
-			if (!c[k] && shmipc_client_connect(test_name, NULL, &c[k]) != 0)
-				continue;
-			shmipc_client_call(c[k], &m, sizeof(m), 0);
-			shmipc_client_post(c[k], &m, sizeof(m));
-			CHECK(shmipc_client_posts(c[k]) <= attr.depth);
-			if (shmipc_client_poll(c[k], ignore, NULL) < 0) {
-				shmipc_client_disconnect(c[k]);
-				c[k] = NULL;
-			}
-		}
+		for (int k = 0; k < 4; k++)
+			victim_turn(&v[k], i);
 	}
 	CHECK_EQ(kill(bad, SIGKILL), 0);
 	CHECK_EQ(waitpid(bad, &status, 0), bad);
 	for (int k = 0; k < 4; k++)
-		shmipc_client_disconnect(c[k]);
+		shmipc_client_disconnect(v[k].c);
 }
