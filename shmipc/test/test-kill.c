@@ -4,7 +4,10 @@
  * random number of instructions, so that it dies between any two memory operations of call, flush,
  * poll, recv, reply, connect and disconnect; or it runs freely and is killed after a random time.
  *
- *	test-kill [client kills [server kills]]
+ *	test-kill [client kills [server kills [noevents]]]
+ *
+ * The server takes events, unless the last word is given: it frees a client's place then when it
+ * has answered the client's requests in loans.
  */
 #include <errno.h>
 #include <signal.h>
@@ -23,6 +26,12 @@
 static struct shmipc_attr attr;
 static uint64_t seed;
 static uint32_t client_kills, server_kills; /* 0: the case does nothing */
+
+/* The tag of a victim's message is the victim's number and the message's. Other tags are shorter. */
+#define VICTIM_TAG(victim) ((uint64_t)(victim) << 32)
+#define VICTIM_OF(tag) ((uint32_t)((tag) >> 32))
+#define VICTIMS_MAX 65536
+static uint64_t newest[VICTIMS_MAX]; /* tags that the server has received, by victim */
 
 /* Shared by the processes of this test. */
 static struct shared {
@@ -114,7 +123,7 @@ static void hold_events(struct shmipc_server *s, struct holder *h)
 {
 	struct shmipc_event e;
 
-	while (shmipc_server_event(s, &e, sizeof(e)) > 0) {
+	while (attr.events && shmipc_server_event(s, &e, sizeof(e)) > 0) {
 		CHECK_EQ(h->here[e.index], e.kind != SHMIPC_EVENT_CAME);
 		h->here[e.index] = e.kind == SHMIPC_EVENT_CAME;
 		CHECK(!e.pid || e.uid == getuid());
@@ -122,7 +131,20 @@ static void hold_events(struct shmipc_server *s, struct holder *h)
 	}
 }
 
-static void hold_turn(struct shmipc_server *s, struct holder *h)
+/* The messages of a victim come in order, and each once. */
+static void received(uint64_t tag)
+{
+	uint32_t victim = VICTIM_OF(tag);
+
+	CHECK(victim < VICTIMS_MAX);
+	if (!victim)
+		return;
+	CHECK(tag > newest[victim]);
+	newest[victim] = tag;
+}
+
+/* Polls, and takes requests up to HELD. */
+static void hold_more(struct shmipc_server *s, struct holder *h)
 {
 	const void *q;
 
@@ -133,10 +155,16 @@ static void hold_turn(struct shmipc_server *s, struct holder *h)
 		int err = shmipc_server_push(s, index, q, sizeof(struct msg));
 
 		msg_check(q);
+		received(((const struct msg *)q)->tag);
 		CHECK(err == 0 || err == -EAGAIN);
 		if (h->req[h->n].id != SHMIPC_POST)
 			h->tag[h->n++] = ((const struct msg *)q)->tag;
 	}
+}
+
+static void hold_turn(struct shmipc_server *s, struct holder *h)
+{
+	hold_more(s, h);
 	while (h->n && (h->n == HELD || test_rand(&seed) % 4))
 		hold_reply(s, h, (uint32_t)(test_rand(&seed) % h->n));
 }
@@ -175,7 +203,7 @@ static void tag_check(void *arg, uint64_t token, const void *resp, uint32_t len)
 /* Every third victim makes so many calls together that they are published in bursts. */
 static uint32_t victim_calls(uint64_t tag)
 {
-	return (tag >> 8) % 3 ? 3 : VICTIM_FLIGHT;
+	return VICTIM_OF(tag) % 3 ? 3 : VICTIM_FLIGHT;
 }
 
 static int post_tag(struct shmipc_client *c, uint64_t tag)
@@ -215,9 +243,9 @@ static void victim_main(int trace, uint64_t tag)
 	if (trace == 2)
 		step_trace_me();
 	for (int round = 0; round < (trace ? 3 : 1000000); round++) {
-		CHECK_EQ(post_tag(c, tag), 0);
-		for (uint64_t i = 0; i < victim_calls(tag); i++)
-			victim_call(c, tag + i);
+		CHECK_EQ(post_tag(c, tag++), 0);
+		for (uint32_t i = 0; i < victim_calls(tag); i++)
+			victim_call(c, tag++);
 		while (shmipc_client_pending(c)) {
 			n = shmipc_client_poll(c, tag_check, NULL);
 			CHECK(n >= 0);
@@ -263,6 +291,17 @@ static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint
 	step_kill(pid);
 }
 
+/* Answers a dead client after the server has noticed its death. */
+static void answer_late(struct shmipc_server *s, struct holder *h)
+{
+	struct shmipc_server_stats st;
+
+	do {
+		hold_more(s, h);
+		shmipc_server_get_stats(s, &st, sizeof(st));
+	} while (st.clients > 1);
+}
+
 static void take_all_places(void)
 {
 	struct shmipc_client *c[16];
@@ -291,9 +330,9 @@ static void places_are_back(struct shmipc_server *s, struct holder *h)
 		shmipc_server_get_stats(s, &st, sizeof(st));
 	} while (st.clients > 1);
 	hold_events(s, h);
-	CHECK_EQ(h->events[SHMIPC_EVENT_CAME], st.connects);
-	CHECK_EQ(h->events[SHMIPC_EVENT_LEFT], st.departures);
-	CHECK_EQ(h->events[SHMIPC_EVENT_DIED], st.reclaimed);
+	CHECK_EQ(h->events[SHMIPC_EVENT_CAME], attr.events ? st.connects : 0);
+	CHECK_EQ(h->events[SHMIPC_EVENT_LEFT], attr.events ? st.departures : 0);
+	CHECK_EQ(h->events[SHMIPC_EVENT_DIED], attr.events ? st.reclaimed : 0);
 	CHECK_EQ(st.connects, 1 + st.departures + st.reclaimed);
 	printf("%llu connected, %llu left, %llu reclaimed\n", (unsigned long long)st.connects,
 		(unsigned long long)st.departures, (unsigned long long)st.reclaimed);
@@ -332,9 +371,11 @@ TEST(clients_die)
 	for (uint32_t i = 0; i < client_kills; i++) {
 		before = atomic_load_explicit(&shared->served, memory_order_relaxed);
 		if (i % 10)
-			client_dies_traced(s, &h, (uint64_t)i << 8);
+			client_dies_traced(s, &h, VICTIM_TAG(i + 1));
 		else
-			client_dies_by_clock(s, &h, (uint64_t)i << 8);
+			client_dies_by_clock(s, &h, VICTIM_TAG(i + 1));
+		if (test_rand(&seed) % 4 == 0)
+			answer_late(s, &h);
 		/* The witness makes progress after each death. */
 		while (atomic_load_explicit(&shared->served, memory_order_relaxed) == before)
 			hold_turn(s, &h);
@@ -489,7 +530,7 @@ int main(int argc, char **argv)
 	seed = test_seed();
 	attr = msg_attr;
 	attr.size = sizeof(attr);
-	attr.events = 1;
+	attr.events = argc <= 3 || strcmp(argv[3], "noevents") != 0;
 	attr.pushes = 4;
 	attr.loans = VICTIM_FLIGHT;
 	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);
