@@ -119,7 +119,7 @@ struct range {
 
 #define LOANS 8
 
-/* What the hostile tests use: loans, pushes and events. */
+/* The regions of the tests below have loans, pushes and events. */
 static struct shmipc_attr hostile_attr(uint32_t extra_size)
 {
 	struct shmipc_attr a = msg_attr;
