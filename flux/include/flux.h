@@ -68,6 +68,13 @@
  * and receives as usual; its descriptor stays readable until the node is armed again. Spurious
  * wake-ups are possible. A peer that leaves wakes the node, too, so no timeout is needed.
  *
+ * Posts: flux_post() sends a message that has no response and no token. Calls and posts to a node are
+ * received in the order in which they were made. A post is in flight, and counts against
+ * max_inflight as a call does, until the sender knows that it was consumed: flux_try_recv_raw() has
+ * copied it, or the function of flux_serve() has returned. The receiver publishes the count of what
+ * it has consumed after the last of successive posts in a burst, and the sender looks at the count
+ * when it has no room left. In the rules of Visibility and waking, a post counts as a call.
+ *
  * Leaving: see flux_leave(). If a node leaves before it has answered a call, that call ends exactly
  * once: flux_call() returns -EPIPE, or the response function is called with payload NULL.
  *
@@ -87,6 +94,7 @@ extern "C" {
 #define FLUX_MAX_NODES 256u
 #define FLUX_MAX_CAPACITY (1u << 20)
 #define FLUX_MAX_PAYLOAD (1u << 16)
+#define FLUX_POST UINT64_MAX /* as the token of a call that was received: it is a post */
 
 struct flux;
 struct flux_node;
@@ -115,7 +123,7 @@ struct flux_attr {
 	 */
 	uint32_t capacity;
 	/*
-	 * Calls that a node may have outstanding to one other node. 0: 256, or capacity - 1
+	 * Calls and posts that a node may have outstanding to one other node. 0: 256, or capacity - 1
 	 * if that is less. Do not choose more than you need: short rings stay in the first-level
 	 * cache, and a call in a burst of one takes a fifth less time with 64 slots than with 1024.
 	 */
@@ -138,7 +146,9 @@ struct flux_stats {
 	uint64_t wakes; /* sleeping peers woken */
 	uint64_t sleeps; /* times that this node slept in the kernel, or was armed */
 	uint64_t yields; /* times that this node yielded its core to a waiting peer while busy */
-	uint64_t bursts; /* published; the calls and replies divided by it are messages per burst */
+	uint64_t bursts; /* published; calls, posts and replies divided by it: messages per burst */
+	uint64_t posts; /* made by this node */
+	uint64_t received_posts; /* by this node */
 };
 
 /*
@@ -172,13 +182,31 @@ struct flux_node *flux_get_node(struct flux *f, uint32_t index);
  * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
  * back with the response. See Visibility for when the peer receives the call. Returns 0, or, with
  * nothing changed and no response to come,
- *	-EAGAIN		max_inflight calls to that node are outstanding: poll and try again
+ *	-EAGAIN		max_inflight calls and posts to that node are outstanding: poll and try
+ *			again
  *	-EPIPE		that node, or this one, has left: do not try again
  *	-EINVAL		no such node
  *	-EMSGSIZE	len > payload_size
  */
 FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
 	uint64_t token);
+
+/*
+ * Sends len bytes of payload to node `to`, like a call, but there will be no response. Returns 0,
+ * or, with nothing changed, an error of flux_call(). After -EAGAIN with posts to that node in flight,
+ * flux_wait() and flux_arm() return 1 once when the node has consumed some or has left: then try
+ * again. A node that leaves loses the posts that it has not received.
+ */
+int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len);
+
+/*
+ * Returns the number of posts to node `to` that are in flight, 0 if that node has left. If it is not
+ * 0, the next flux_wait() ends as after -EAGAIN. To wait until all are consumed:
+ *
+ *	while (flux_posts(node, to) && flux_wait(node, FLUX_FOREVER))
+ *		...						poll and receive
+ */
+uint32_t flux_posts(struct flux_node *node, uint32_t to);
 
 /*
  * Publishes (see Visibility), then handles up to eight responses of each peer that owes some, those
@@ -196,13 +224,13 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
  * caller's index, *flux_token_p to the token for flux_reply(), and *len_p, which may be NULL, to
  * the number of bytes that were sent. If that is more than capacity, the rest is lost. Calls of one
  * peer come in the order in which they were made; peers take turns of at most 32 calls. The node
- * owes the caller one flux_reply(), at any time.
+ * owes the caller one flux_reply(), at any time, unless the token is FLUX_POST.
  */
 FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
 	void *payload, uint32_t capacity, uint32_t *len_p);
 
 struct flux_req {
-	uint64_t token; /* for flux_reply() */
+	uint64_t token; /* for flux_reply(), or FLUX_POST */
 	uint32_t from; /* the caller's index */
 	uint32_t len; /* bytes of the call */
 };
@@ -210,8 +238,8 @@ struct flux_req {
 /*
  * Handles a call. payload points at the req->len bytes that were sent, inside the ring, aligned to
  * 8, valid until the call is answered or the function returns. The function answers with
- * flux_reply(), or keeps *req and answers later. It may also call flux_call(), but must not poll,
- * receive, serve, wait or leave.
+ * flux_reply(), or keeps *req and answers later; a post gets no answer. It may also call flux_call()
+ * and flux_post(), but must not poll, receive, serve, wait or leave.
  */
 typedef void flux_serve_fn(void *arg, const struct flux_req *req, const void *payload);
 
@@ -229,13 +257,13 @@ FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg,
  * Answers a call, in any order and at any time. The ring always has room. Copies len bytes.
  * Returns 0, or
  *	-EPIPE		the caller, or this node, has left: the call counts as answered
- *	-EINVAL		not a call that this node received and has not answered yet
+ *	-EINVAL		not a call that this node received and has not answered yet, or a post
  *	-EMSGSIZE	len > reply_size: nothing has changed
  */
 FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const void *payload,
 	uint32_t len);
 
-/* Returns the number of this node's calls that have not ended yet. */
+/* Returns the number of this node's calls that have not ended yet. Posts are not counted. */
 FLUX_INLINE uint32_t flux_pending(const struct flux_node *node);
 
 /*

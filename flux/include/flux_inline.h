@@ -7,7 +7,8 @@
  * one writer and one reader. cellring.h describes a ring, and why its reader never sees a wrong
  * message. Its condition on space holds here: a node has at most max_inflight calls outstanding to
  * a peer, and there are more cells than that; a call is copied out before it is answered; a
- * response counts as outstanding until it is handled. So when a writer is about to write a cell,
+ * response counts as outstanding until it is handled, and a post until the peer's count says that
+ * it was read. So when a writer is about to write a cell,
  * the former contents of the cell have been read, regardless of the order of the answers.
  *
  * A burst has a quarter of the messages in flight, so that one burst is filled while others are
@@ -38,6 +39,7 @@
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
 #define FLUX_GATHER 32 /* all are published after this many have been opened or have become full */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
+#define FLUX_ONE_WAY CELLRING_ID_MASK /* the id of a post in the ring; no call has it */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
 #define FLUX_UNLIKELY(x) __builtin_expect(!!(x), 0)
@@ -69,7 +71,7 @@ struct flux_out {
 	uint32_t ids_head; /* index at which a call takes an id */
 	uint32_t ids_tail; /* index at which a response puts its id */
 	uint32_t ids_mask;
-	uint32_t ids_max; /* free ids with nothing in flight; 0: never called, or peer has left */
+	uint32_t ids_max; /* ids that calls may have: 0 at first, and when the peer has left */
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t polled_head; /* value of ids_head at that poll */
 	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
@@ -77,6 +79,11 @@ struct flux_out {
 	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
 	const struct flux_shared *peer; /* of the peer; of this node itself once it has left */
+	/* A post keeps an id, so that posts and calls together are max_inflight at most. */
+	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
+	uint64_t posts; /* made */
+	uint32_t posts_open; /* posts that are not known to be consumed, */
+	uint32_t post_first, post_last; /* and their ids: tokens[] of one is the next one */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
@@ -87,6 +94,8 @@ struct flux_in {
 	const struct flux_shared *peer;
 	uint32_t from;
 	uint32_t together; /* answers to publish together, as its last burst of calls requests */
+	uint32_t *consumed; /* published: posts of this peer that the node has consumed */
+	uint64_t posts; /* the same, and not yet published ones */
 };
 
 /*
@@ -139,6 +148,7 @@ struct flux_node {
 	uint32_t
 		in_a_row; /* calls to all peers between two polls, the last time that there were any */
 	uint32_t left_seen; /* nodes that had left when the senders were looked through for them */
+	uint64_t room_asked[FLUX_WORDS]; /* peers for whose consumption of posts a wait ends */
 	struct flux_burst *open[FLUX_OPEN]; /* the open bursts, then the closed ones */
 };
 
@@ -157,6 +167,8 @@ void flux_priv_out_few(struct flux_node *node, struct flux_out *o);
 int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg);
 struct flux_in *flux_priv_in_next(struct flux_node *node);
+/* Must be called for each post that was received, when its payload has been read. */
+void flux_priv_consumed(struct flux_node *node, struct flux_in *in);
 void flux_priv_flush_published(struct flux_node *node);
 
 /*
@@ -459,12 +471,17 @@ FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint
 	id = CELLRING_ID(head);
 	len = CELLRING_LENGTH(head);
 	cellring_take(payload, cellring_payload(slot), len, capacity, node->payload_size);
-	in->held[id] = 1;
 	*from_p = in->from;
-	*flux_token_p = (uint64_t)in->from << 32 | id;
 	if (len_p)
 		*len_p = len;
 	cellring_next(&in->req.at);
+	if (FLUX_UNLIKELY(id == FLUX_ONE_WAY)) {
+		*flux_token_p = FLUX_POST;
+		flux_priv_consumed(node, in);
+		return 1;
+	}
+	in->held[id] = 1;
+	*flux_token_p = (uint64_t)in->from << 32 | id;
 	return 1;
 }
 
@@ -535,9 +552,15 @@ FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg,
 		head = cellring_head(slot);
 		req.from = in->from;
 		req.len = CELLRING_LENGTH(head);
+		cellring_next(&in->req.at);
+		if (FLUX_UNLIKELY(CELLRING_ID(head) == FLUX_ONE_WAY)) {
+			req.token = FLUX_POST;
+			fn(arg, &req, cellring_payload(slot));
+			flux_priv_consumed(node, in);
+			continue;
+		}
 		req.token = (uint64_t)in->from << 32 | CELLRING_ID(head);
 		in->held[CELLRING_ID(head)] = 1;
-		cellring_next(&in->req.at);
 		fn(arg, &req, cellring_payload(slot));
 	}
 	if (n)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The slow paths of flux_inline.h, waiting and leaving. */
 #include "network.h"
+#include "post.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,13 +31,17 @@ static bool has_left(const struct flux_shared *peer)
 
 /*
  * Must be called if no id is free: either all are in flight, or this is the first call to the peer.
- * In the second case it sets the bit that makes the peer poll this node's ring.
+ * In the first case posts may have been consumed. In the second case it sets the bit that makes the
+ * peer poll this node's ring.
  */
 COLD static int out_open(struct flux_node *node, struct flux_out *o)
 {
 	uint32_t n = node->max_inflight, to = (uint32_t)(o - node->out);
 
-	if (flux_priv_inflight(o)) {
+	if (flux_priv_inflight(o) || o->posts_open) {
+		if (posts_look(o))
+			return 0;
+		posts_ask(node, to);
 		flux_priv_publish(node); /* the caller waits for answers before its next call */
 		return -EAGAIN;
 	}
@@ -64,7 +69,7 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 /* Returns the desired size of a burst of calls that includes the next call. */
 static uint32_t out_wish(const struct flux_node *node, const struct flux_out *o)
 {
-	uint32_t now = flux_priv_inflight(o) + 1, limit;
+	uint32_t now = flux_priv_inflight(o) + o->posts_open + 1, limit;
 
 	limit = cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
 	if (limit > 1 || o->in_a_row < GATHERED || node->in_a_row < GATHERED_ALL)
@@ -233,7 +238,7 @@ int flux_priv_call_begin(struct flux_node *node, struct flux_out *o)
 		return -EPIPE;
 	if (unlikely(flux_priv_out_full(o))) {
 		r = out_open(node, o);
-		if (r < 0)
+		if (r < 0 || o->burst) /* there is room in the open burst */
 			return r;
 	}
 	gathered(node); /* a call */
@@ -275,7 +280,7 @@ int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in)
 COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg)
 {
-	uint32_t max = o->ids_max;
+	uint32_t max = o->ids_max + o->posts_open, id = o->post_first;
 	int n = 0;
 
 	if (o->burst)
@@ -285,9 +290,11 @@ COLD int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_re
 	memset(node->ended, 0, max);
 	for (uint32_t i = o->ids_head; i != o->ids_tail; i++)
 		node->ended[o->ids[i & o->ids_mask]] = 1;
+	for (uint32_t i = 0; i < o->posts_open; i++, id = (uint32_t)o->tokens[id])
+		node->ended[id] = 1;
 	o->ids_max = flux_priv_inflight(o); /* counts down to 0 below */
 	o->ids_head = o->ids_tail;
-	for (uint32_t id = 0; id < max; id++) {
+	for (id = 0; id < max; id++) {
 		if (node->ended[id])
 			continue;
 		o->ids_max--;
@@ -517,9 +524,36 @@ static uint32_t untold(const struct flux_node *node)
 	       f->told[node->index].n;
 }
 
+/* Returns true if the peer has consumed posts, or never will. */
+static bool out_has_room(const struct flux_out *o)
+{
+	return posts_news(o) || has_left(o->peer);
+}
+
+/* Returns true if there is room at a peer for which this node has asked. */
+static bool room_ready(const struct flux_node *node)
+{
+	const uint64_t *asked = node->room_asked;
+
+	for (uint32_t i = 0; (i = bits_next(asked, node->words, i)) != NO_BIT; i++)
+		if (out_has_room(&node->out[i]))
+			return true;
+	return false;
+}
+
+/* Room ends one wait: the node is told of it once. */
+static void room_told(struct flux_node *node)
+{
+	uint64_t *asked = node->room_asked;
+
+	for (uint32_t i = 0; (i = bits_next(asked, node->words, i)) != NO_BIT; i++)
+		if (out_has_room(&node->out[i]))
+			asked[i / 64] &= ~(1ull << i % 64);
+}
+
 static bool node_ready(const struct flux_node *node)
 {
-	return responses_ready(node) || requests_ready(node) ||
+	return responses_ready(node) || requests_ready(node) || room_ready(node) ||
 	       (node->flux->told[node->index].asks && untold(node));
 }
 
@@ -565,6 +599,8 @@ static int wait_long(struct flux_node *node, struct wait *w, uint64_t timeout_ns
 		spent = clock_ns() - start;
 	}
 	live_wake(node->flux->live[node->index]);
+	if (r) /* otherwise room may have come since the last check */
+		room_told(node);
 	state_set(node, SLEEP_RUNNING);
 	node->yielded_ns = start + spent;
 	return r;
@@ -578,6 +614,7 @@ int flux_wait(struct flux_node *node, uint64_t timeout_ns)
 	while (w.empty < WAIT_SPINS) {
 		if (node_ready(node)) {
 			flux_priv_looked(node, 1);
+			room_told(node);
 			return 1;
 		}
 		if (!timeout_ns)
@@ -614,6 +651,7 @@ int flux_arm(struct flux_node *node)
 	wakefd_prepare(wake, &node->self->state);
 	if (node_ready(node)) {
 		sleep_cancel(&node->self->state);
+		room_told(node);
 		return 1;
 	}
 	node->sleeps++;
@@ -692,9 +730,11 @@ void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_
 	};
 
 	for (uint32_t p = 0; p < node->nodes; p++) {
-		s.calls += sent_count(&node->out[p].req, node->out[p].burst);
+		s.calls += sent_count(&node->out[p].req, node->out[p].burst) - node->out[p].posts;
+		s.posts += node->out[p].posts;
 		s.responses += taken_count(&node->out[p].resp);
-		s.requests += taken_count(&node->in[p].req);
+		s.requests += taken_count(&node->in[p].req) - node->in[p].posts;
+		s.received_posts += node->in[p].posts;
 		s.replies += sent_count(&node->in[p].resp, node->in[p].burst);
 	}
 	sized_out(stats_p, size, &s, sizeof(s));

@@ -5,7 +5,7 @@
 
 #include "base/live.h"
 
-/* The messages of all peers' rings: calls and replies that are published, and those that arrived. */
+/* The messages of all peers' rings: published and arrived ones. Posts count as calls and requests. */
 #define LIVE_RINGS(array, element, ring)                                                           \
 	LIVE_AT(struct element, ring.count),                                                       \
 		LIVE_SUM(struct flux_node, array, nodes, struct element)

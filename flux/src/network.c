@@ -18,13 +18,13 @@
 #define LEAST 64u
 #define PAYLOAD ((uint32_t)(CACHE_LINE - sizeof(struct cellring_message)))
 
-static_assert(FLUX_MAX_CAPACITY <= 1u << CELLRING_ID_BITS, "an id is a message's");
+static_assert(FLUX_MAX_CAPACITY <= FLUX_ONE_WAY, "an id is a message's");
 static_assert(FLUX_MAX_PAYLOAD <= CELLRING_LENGTH_MAX, "a length is a message's");
 
 /* The offsets of all parts of the mapping. The data of a node has pages of its own. */
 struct layout {
 	/* Offsets in a node's block; struct flux_shared is at 0. */
-	size_t node, out, in, tokens, ids, ended, held, bursts;
+	size_t node, out, in, tokens, ids, ended, held, bursts, consumed;
 	size_t block; /* bytes */
 	size_t blocks, rings; /* offsets in the mapping */
 	struct cellring_plan req, resp;
@@ -67,7 +67,8 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 	l->ended = l->ids + a->nodes * pow2_ceil(a->max_inflight) * sizeof(uint32_t);
 	l->held = l->ended + a->max_inflight;
 	l->bursts = align_up(l->held + ids, CACHE_LINE);
-	l->block = align_up(l->bursts + FLUX_OPEN * sizeof(struct flux_burst), PAGE);
+	l->consumed = align_up(l->bursts + FLUX_OPEN * sizeof(struct flux_burst), 2 * CACHE_LINE);
+	l->block = align_up(l->consumed + a->nodes * sizeof(uint32_t), PAGE);
 	l->blocks = align_up(sizeof(struct flux), PAGE);
 	l->rings = l->blocks + a->nodes * l->block;
 	l->req = cellring_plan_for(a->payload_size, a->max_inflight, a->capacity);
@@ -101,7 +102,8 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 	struct flux_node *node, uint32_t p)
 {
 	char *block = (char *)node->self;
-	const struct flux_shared *peer = (struct flux_shared *)(map + l->blocks + p * l->block);
+	char *other = map + l->blocks + p * l->block;
+	const struct flux_shared *peer = (struct flux_shared *)other;
 	size_t ids = (size_t)p * a->max_inflight;
 
 	node->out[p] = (struct flux_out){
@@ -111,6 +113,7 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 		.ids = (uint32_t *)(block + l->ids) + p * pow2_ceil(a->max_inflight),
 		.ids_mask = (uint32_t)pow2_ceil(a->max_inflight) - 1,
 		.peer = peer,
+		.consumed = (uint32_t *)(other + l->consumed) + node->index,
 	};
 	node->in[p] = (struct flux_in){
 		.req = cursor_at(map, l, a, p, node->index, 0),
@@ -118,6 +121,7 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 		.held = (uint8_t *)(block + l->held) + ids,
 		.peer = peer,
 		.from = p,
+		.consumed = (uint32_t *)(block + l->consumed) + p,
 	};
 }
 

@@ -628,5 +628,5 @@ TEST(sizes_of_other_versions)
 	memset(&st, 0xee, sizeof(st));
 	flux_node_get_stats(flux_get_node(f, 0), &st, sizeof(st) - 8);
 	CHECK_EQ(st.calls, 0);
-	CHECK_EQ(st.bursts, 0xeeeeeeeeeeeeeeee);
+	CHECK_EQ(st.received_posts, 0xeeeeeeeeeeeeeeee);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storms over flux: threads call each other at random, keep requests, answer them in any order,
- * poll, sleep on futexes and descriptors, and leave with calls in flight. Each call ends exactly
- * once, with its answer, or without one if its callee or its caller has left. Each request arrives
- * at most once, complete, from the right caller. No node sleeps for ever.
+ * Storms over flux: threads call each other at random, post, keep requests, answer them in any
+ * order, poll, sleep on futexes and descriptors, and leave with calls in flight. Each call ends
+ * exactly once, with its answer, or without one if its callee or its caller has left. Each request
+ * arrives at most once, complete, from the right caller; posts also in order. No node sleeps for ever.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -36,9 +36,11 @@ struct node {
 	uint32_t quota, burst, hold;
 	bool chains, sleeps_on_fd, never_sleeps, leaves_early, leaves_debts, asks;
 	bool takes_turns; /* calls the others in turn, not at random */
+	bool posts;
 	uint32_t favourite; /* half of its other calls go there, if there is such a node */
 	/* Counted. */
 	uint32_t tried, made, ended, aborted, received, answered, n_held;
+	uint32_t posted[NODES], posts_from[NODES]; /* by the other node */
 	bool left, told[NODES]; /* told: flux_left() has returned that node */
 	struct request held[HELD];
 	uint8_t state[CALLS];
@@ -58,6 +60,12 @@ struct storm {
 static uint64_t number_of(uint32_t caller, uint32_t call)
 {
 	return (uint64_t)caller << 32 | call;
+}
+
+/* The number of a post is its place among those from this node to that one. */
+static uint64_t number_of_post(uint32_t from, uint32_t to, uint32_t n)
+{
+	return 1ull << 63 | (uint64_t)to << 48 | number_of(from, n);
 }
 
 static bool has_left(const struct storm *s, uint32_t node)
@@ -103,6 +111,30 @@ static int call(struct node *n)
 		n->made++;
 	else
 		n->state[id] = 0;
+	return err;
+}
+
+/* Returns what flux_post() does. */
+static int post(struct node *n, uint32_t to)
+{
+	struct storm *s = n->storm;
+	uint64_t number = number_of_post(n->index, to, n->posted[to]);
+	uint32_t len = storm_length(number, 0, 8, s->attr.payload_size);
+	int err;
+
+	if (storm_one_in(&n->rng, 64)) {
+		CHECK_EQ(flux_post(n->flux, s->attr.nodes, n->buf, 8), -EINVAL);
+		CHECK_EQ(flux_post(n->flux, to, n->buf, s->attr.payload_size + 1), -EMSGSIZE);
+	}
+	memcpy(n->buf, &number, 8);
+	storm_fill(n->buf + 8, len - 8, number, 0);
+	err = flux_post(n->flux, to, n->buf, len);
+	if (err == -EPIPE)
+		CHECK(n->left || has_left(s, to));
+	else
+		CHECK((!err && !n->told[to]) || err == -EAGAIN);
+	n->posted[to] += !err;
+	CHECK(flux_posts(n->flux, to) <= s->attr.max_inflight);
 	return err;
 }
 
@@ -181,6 +213,15 @@ static void answer_all(struct node *n)
 		answer(n, storm_draw(&n->rng, 0, n->n_held - 1));
 }
 
+static void check_post(struct node *n, uint32_t from, uint64_t number, uint32_t len)
+{
+	CHECK_EQ(number, number_of_post(from, n->index, n->posts_from[from]));
+	CHECK_EQ(len, storm_length(number, 0, 8, n->storm->attr.payload_size));
+	storm_check(n->buf + 8, len - 8, number, 0);
+	CHECK(!n->told[from]);
+	n->posts_from[from]++;
+}
+
 /* Takes one request. Returns false if there is none. */
 static bool receive(struct node *n)
 {
@@ -194,6 +235,10 @@ static bool receive(struct node *n)
 		return false;
 	CHECK(len >= 8);
 	memcpy(&r.number, n->buf, 8);
+	if (r.token == FLUX_POST) {
+		check_post(n, r.from, r.number, len);
+		return true;
+	}
 	caller = (uint32_t)(r.number >> 32);
 	id = (uint32_t)r.number;
 	CHECK_EQ(caller, r.from);
@@ -236,6 +281,19 @@ static void nap(struct node *n)
 	CHECK(poll(&p, 1, r ? 0 : ns == FLUX_FOREVER ? -1 : (int)(ns / 100000)) >= 0);
 }
 
+/* Posts until there is no room, and waits for room; the others receive until they leave. */
+static void wait_for_room(struct node *n)
+{
+	uint32_t to = callee(n);
+	int err;
+
+	answer_all(n);
+	while (!(err = post(n, to)))
+		;
+	if (err == -EAGAIN)
+		CHECK_EQ(flux_wait(n->flux, FLUX_FOREVER), 1);
+}
+
 static void leave(struct node *n)
 {
 	if (!n->leaves_debts)
@@ -264,7 +322,7 @@ static void turn(struct node *n)
 	switch (storm_draw(&n->rng, 0, 7)) {
 	case 0:
 		for (uint32_t i = 0; i < n->burst && n->made < n->quota; i++)
-			if (call(n))
+			if (n->posts && storm_one_in(&n->rng, 3) ? post(n, callee(n)) : call(n))
 				break;
 		break;
 	case 1:
@@ -285,7 +343,9 @@ static void turn(struct node *n)
 			flux_flush(n->flux);
 		break;
 	case 5:
-		if (n->never_sleeps)
+		if (n->posts && !n->never_sleeps && storm_one_in(&n->rng, 8))
+			wait_for_room(n);
+		else if (n->never_sleeps)
 			sched_yield();
 		else
 			nap(n);
@@ -339,13 +399,22 @@ static void node_draw(struct storm *s, uint32_t i, uint64_t *rng)
 	n->asks = storm_one_in(rng, 2);
 	n->takes_turns = storm_one_in(rng, 2);
 	n->favourite = storm_draw(rng, 0, NODES - 1);
+	n->posts = storm_one_in(rng, 2);
 }
 
 static void check_stats(const struct node *n)
 {
 	struct flux_stats st;
+	uint64_t posted = 0, received = 0;
 
+	for (uint32_t i = 0; i < NODES; i++) {
+		CHECK(n->posts_from[i] <= n->storm->node[i].posted[n->index]);
+		posted += n->posted[i];
+		received += n->posts_from[i];
+	}
 	flux_node_get_stats(n->flux, &st, sizeof(st));
+	CHECK_EQ(st.posts, posted);
+	CHECK_EQ(st.received_posts, received);
 	CHECK_EQ(st.calls, n->made);
 	CHECK_EQ(st.responses + st.aborted, n->ended);
 	CHECK_EQ(st.aborted, n->aborted);
