@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Posts of one node to another (flux/src/post.h), on a machine with store buffers: the sender has at
+ * most DEPTH posts in flight, and waits for room; the receiver counts what it has consumed, publishes
+ * the count after the last post of a burst, and looks later whether the sender sleeps, but before it
+ * waits for more. A store stays in its process's buffer until it drains; see
+ * delegrpc/model/sleep.pml. The bursts need no buffer, because the receiver polls here.
+ *
+ * The model shows: no cell is written before its posts have been read, and the sender does not sleep
+ * for ever, which Spin would report as an invalid end state.
+ *
+ * Wrong variants, each of which must fail:
+ *	EARLY_COUNT		a post counts as consumed before it has been read
+ *	RUN_GOES_ON		the last post of a burst leaves the count to the next burst
+ *	NO_FLUSH		the receiver waits without a look at the sender's state
+ *	NO_RECEIVER_FENCE
+ *	NO_SENDER_FENCE
+ *	NO_SECOND_LOOK		the sender does not look at the count again after it has set its state
+ */
+#define DEPTH 2
+#define POSTS 6
+#define CELLS DEPTH /* each of one burst; the library has more */
+
+#define RUNNING 0
+#define ASLEEP 2
+
+byte bursts; /* published */
+byte size[CELLS];
+byte unread[CELLS]; /* posts in the cell */
+byte consumed; /* the published count */
+byte state = RUNNING; /* of the sender */
+bool in_kernel; /* the sender waits in futex_wait() */
+chan count_buffer = [2] of { byte };
+chan state_buffer = [4] of { byte };
+
+proctype drain_count()
+{
+	byte v;
+end:	do
+	:: atomic { count_buffer?v -> consumed = v }
+	od
+}
+
+proctype drain_state()
+{
+	byte v;
+end:	do
+	:: atomic { state_buffer?v -> state = v }
+	od
+}
+
+inline write_burst(n)
+{
+	atomic {
+		assert(unread[bursts % CELLS] == 0);
+		size[bursts % CELLS] = n;
+		unread[bursts % CELLS] = n;
+		bursts++;
+		made = made + n
+	}
+}
+
+proctype sender()
+{
+	byte made, seen; /* seen: the count at the last look */
+
+	do
+	:: made == POSTS -> break
+	:: made < POSTS && made - seen < DEPTH -> write_burst(1)
+	:: made + 2 <= POSTS && made - seen + 2 <= DEPTH -> write_burst(2)
+	:: made < POSTS && made - seen == DEPTH && consumed != seen -> seen = consumed
+	:: made < POSTS && made - seen == DEPTH && consumed == seen ->
+		state_buffer!ASLEEP; /* sleep_prepare() */
+#ifndef NO_SENDER_FENCE
+		empty(state_buffer);
+#endif
+		if
+#ifdef NO_SECOND_LOOK
+		:: true ->
+#else
+		:: consumed != seen -> state_buffer!RUNNING /* sleep_cancel() */
+		:: consumed == seen ->
+#endif
+			atomic { empty(state_buffer) -> in_kernel = (state == ASLEEP) };
+			!in_kernel;
+			state_buffer!RUNNING
+		fi
+	od
+}
+
+proctype receiver()
+{
+	byte taken, got, left, found;
+	bool owed; /* it has published a count, and not looked at the sender's state since */
+
+	do
+	:: got == POSTS && !owed -> break
+	:: taken < bursts ->
+		left = size[taken % CELLS];
+		do
+		:: left == 0 -> break
+		:: left > 0 ->
+#ifdef EARLY_COUNT
+			count_buffer!got + 1;
+#endif
+			unread[taken % CELLS]--; /* the function reads the payload */
+			left--;
+			got++;
+			if
+#ifdef RUN_GOES_ON
+			:: left == 0 && taken + 1 == bursts && got < POSTS -> skip
+			:: left == 0 && (taken + 1 < bursts || got == POSTS) ->
+#else
+			:: left == 0 ->
+#endif
+				count_buffer!got;
+				owed = true
+			:: left > 0
+			fi
+		od;
+		taken++
+#ifdef NO_FLUSH
+	:: owed -> owed = false
+#else
+	:: owed ->
+		owed = false;
+#ifndef NO_RECEIVER_FENCE
+		empty(count_buffer); /* sleep_fence() */
+#endif
+		found = state;
+		if
+		:: found == ASLEEP ->
+			atomic { empty(count_buffer) -> found = state; state = RUNNING };
+			if
+			:: found == ASLEEP -> in_kernel = false /* futex_wake() */
+			:: else
+			fi
+		:: else
+		fi
+#endif
+	od
+}
+
+init {
+	atomic {
+		run drain_count();
+		run drain_state();
+		run sender();
+		run receiver()
+	}
+}
