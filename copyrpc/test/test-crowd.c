@@ -69,6 +69,10 @@ int __real_connect(int fd, const struct sockaddr *addr, socklen_t len);
 int __wrap_connect(int fd, const struct sockaddr *addr, socklen_t len);
 int __real_close(int fd);
 int __wrap_close(int fd);
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+int __real_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
 
 int __wrap_epoll_ctl(int fd, int op, int of, struct epoll_event *event)
 {
@@ -92,6 +96,18 @@ int __wrap_close(int fd)
 {
 	system_calls++;
 	return __real_close(fd);
+}
+
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	system_calls++;
+	return __real_setsockopt(fd, level, name, value, len);
+}
+
+int __wrap_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	system_calls++;
+	return __real_getsockopt(fd, level, name, value, len);
 }
 
 /* Strangers come and send a byte each between any two polls. Each call of a client is answered by
