@@ -120,7 +120,7 @@ struct mr {
 	uint32_t key;
 	uint32_t pd;
 	uint32_t access;
-	uint32_t reserved;
+	uint32_t mapped; /* the HCA has mapped it, because it is of a dma-buf */
 	uint64_t start; /* in the owner's address space */
 	uint64_t length;
 	uint64_t hca_va; /* start address as work requests use it */

@@ -201,7 +201,7 @@ static void count_refs(const struct obj *o, enum obj_kind kind)
 		break;
 	case OBJ_MR:
 		a->pds[mr->pd].obj.refs++;
-		a->procs[o->owner].locked += mr_locks(mr->start, mr->length);
+		a->procs[o->owner].locked += mr_locked(mr);
 		break;
 	case OBJ_SRQ:
 		a->pds[((const struct srq *)o)->pd].obj.refs++;

@@ -113,10 +113,16 @@ static inline uint16_t qp_pkey(const struct qp *qp)
 	return arena()->topo.rails[qp_rail(qp)].pkeys[qp->attr.pkey_index];
 }
 
-/* The bytes in the pages of a memory region, which an adapter locks. */
+/* The bytes in the pages of a range, which an adapter locks. */
 static inline uint64_t mr_locks(uint64_t start, uint64_t length)
 {
 	return ((start & 4095) + length + 4095) & ~4095ull;
+}
+
+/* The bytes that the adapter has locked for a memory region. The pages of dma-bufs are not counted. */
+static inline uint64_t mr_locked(const struct mr *mr)
+{
+	return mr->mapped ? 0 : mr_locks(mr->start, mr->length);
 }
 
 static inline struct softhca_counters *counters_of(uint32_t slot)

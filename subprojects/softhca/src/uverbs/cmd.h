@@ -52,7 +52,13 @@ int cmd_reg_mr(struct cmd *c);
 int check_reg_mr(struct cmd *c); /* must be called before cmd_reg_mr(), without the mutex */
 int cmd_rereg_mr(struct cmd *c);
 int cmd_dereg_mr(struct cmd *c);
-int cmd_reg_dmabuf_mr(struct ib_uverbs_ioctl_hdr *h); /* a method of its own, without the mutex */
+
+/* A method of its own, without the mutex. */
+int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
+
+/* Unmaps the dma-bufs of context @ctx, which is being closed and executes no message any more. */
+void cmd_unmap_dmabufs(uint32_t ctx);
+
 int cmd_create_comp_channel(struct cmd *c);
 int cmd_create_cq(struct cmd *c);
 int cmd_resize_cq(struct cmd *c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Protection domains, address handles, memory regions. */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/magic.h>
 #include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_ioctl_verbs.h>
@@ -174,36 +175,94 @@ int check_reg_mr(struct cmd *c)
 	return check_region(&req);
 }
 
-int cmd_reg_mr(struct cmd *c)
+/* Makes a region. Returns its index or -errno. */
+static int add_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req, bool mapped)
 {
-	struct ib_uverbs_reg_mr req;
-	struct ib_uverbs_reg_mr_resp resp;
-	struct pd *pd;
+	struct pd *pd = obj_of_ctx(OBJ_PD, req->pd_handle, ctx);
 	struct mr *mr;
 	uint32_t i;
 
-	cmd_get(c->in, &req, sizeof(req));
-	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
-	if (config_get()->strict && !strict_memlock(req.start, req.length))
-		return -ENOMEM;
-	i = obj_alloc(OBJ_MR, c->u->ctx);
+	i = obj_alloc(OBJ_MR, ctx);
 	if (i == NO_INDEX)
 		return -ENOMEM;
 	mr = &arena()->mrs[i];
 	mr->key = i << 8 | arena()->mr_gen[i];
-	mr->pd = req.pd_handle;
-	mr->access = req.access_flags;
-	mr->start = req.start;
-	mr->length = req.length;
-	mr->hca_va = req.hca_va;
+	mr->pd = req->pd_handle;
+	mr->access = req->access_flags;
+	mr->start = req->start;
+	mr->length = req->length;
+	mr->hca_va = req->hca_va;
+	mr->mapped = mapped;
 	pd->obj.refs++;
-	arena()->procs[fabric_self.slot].locked += mr_locks(req.start, req.length);
+	arena()->procs[fabric_self.slot].locked += mr_locked(mr);
 	obj_publish(OBJ_MR, i);
-	resp = (struct ib_uverbs_reg_mr_resp){.mr_handle = i, .lkey = mr->key, .rkey = mr->key};
+	return (int)i;
+}
+
+int cmd_reg_mr(struct cmd *c)
+{
+	struct ib_uverbs_reg_mr req;
+	struct ib_uverbs_reg_mr_resp resp;
+	int i;
+
+	cmd_get(c->in, &req, sizeof(req));
+	if (!obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx))
+		return -EINVAL;
+	if (config_get()->strict && !strict_memlock(req.start, req.length))
+		return -ENOMEM;
+	i = add_mr(c->u->ctx, &req, false);
+	if (i < 0)
+		return i;
+	resp = (struct ib_uverbs_reg_mr_resp){.mr_handle = (uint32_t)i};
+	resp.lkey = resp.rkey = arena()->mrs[i].key;
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
+}
+
+/* The mapping that the HCA has made for a region, or nothing. */
+struct dmabuf {
+	void *at;
+	size_t length;
+};
+
+static struct dmabuf mapping_of(uint64_t start, uint64_t length)
+{
+	uint64_t within = start & (PAGE - 1);
+
+	return (struct dmabuf){(void *)(uintptr_t)(start - within), within + length};
+}
+
+/*
+ * Leaves an empty region, which is not marked as mapped any more. So if this thread is stopped and
+ * has to begin again, it does not unmap what has been mapped at that address since.
+ */
+static struct dmabuf take_dmabuf(struct mr *mr)
+{
+	struct dmabuf map = mapping_of(mr->start, mr->length);
+
+	if (!mr->mapped)
+		return (struct dmabuf){NULL, 0};
+	mr->start = mr->length = 0;
+	mr->mapped = 0;
+	return map;
+}
+
+static void unmap_dmabuf(struct dmabuf map)
+{
+	if (map.at)
+		SYS(SYS_munmap, map.at, map.length);
+}
+
+void cmd_unmap_dmabufs(uint32_t ctx)
+{
+	for (uint32_t i = FIRST_MR_INDEX; i < arena()->high[OBJ_MR]; i++) {
+		struct mr *mr = obj_of_ctx(OBJ_MR, i, ctx);
+
+		if (mr)
+			unmap_dmabuf(take_dmabuf(mr));
+	}
 }
 
 /* Gets the new attributes of the region: those whose flags are set change, the others stay. */
@@ -228,6 +287,7 @@ int cmd_rereg_mr(struct cmd *c)
 	struct ib_uverbs_rereg_mr req;
 	struct ib_uverbs_reg_mr to;
 	uint64_t *locked = &arena()->procs[fabric_self.slot].locked;
+	struct dmabuf map = {NULL, 0};
 	struct pd *pd;
 	struct mr *mr;
 	int r;
@@ -247,7 +307,10 @@ int cmd_rereg_mr(struct cmd *c)
 		return r;
 	arena()->pds[mr->pd].obj.refs--;
 	pd->obj.refs++;
-	*locked += mr_locks(to.start, to.length) - mr_locks(mr->start, mr->length);
+	*locked -= mr_locked(mr);
+	if (req.flags & REREG_TRANS)
+		map = take_dmabuf(mr);
+	*locked += mr->mapped ? 0 : mr_locks(to.start, to.length);
 	/* In one step, so that the region is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
@@ -257,6 +320,7 @@ int cmd_rereg_mr(struct cmd *c)
 	journal_store64(&mr->hca_va, to.hca_va);
 	journal_commit();
 	copy_drain(); /* no copy uses the old attributes any more */
+	unmap_dmabuf(map);
 	resp = (struct ib_uverbs_rereg_mr_resp){.lkey = mr->key, .rkey = mr->key};
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
@@ -265,6 +329,7 @@ int cmd_rereg_mr(struct cmd *c)
 int cmd_dereg_mr(struct cmd *c)
 {
 	struct ib_uverbs_dereg_mr req;
+	struct dmabuf map;
 	struct mr *mr;
 
 	cmd_get(c->in, &req, sizeof(req));
@@ -272,35 +337,120 @@ int cmd_dereg_mr(struct cmd *c)
 	if (!mr)
 		return -EINVAL;
 	arena()->pds[mr->pd].obj.refs--;
+	map = take_dmabuf(mr);
 	obj_free(OBJ_MR, req.mr_handle);
 	copy_drain(); /* no copy uses the region any more */
+	unmap_dmabuf(map);
 	return 0;
 }
 
+/* The kernel refuses a descriptor of O_PATH, which fstatfs() does not. */
+static int check_dmabuf(int fd, uint64_t offset, uint64_t length)
+{
+	struct statfs fs;
+	int flags = (int)SYS(SYS_fcntl, fd, F_GETFL);
+	int r = flags < 0 ? flags : flags & O_PATH ? -EBADF : (int)SYS(SYS_fstatfs, fd, &fs);
+	long size;
+
+	if (r)
+		return r;
+	if (fs.f_type != DMA_BUF_MAGIC)
+		return -EINVAL;
+	size = SYS(SYS_lseek, fd, 0, SEEK_END);
+	return size < 0 || !length || offset + length > (uint64_t)size ? -EINVAL : 0;
+}
+
+/* Returns false if other processes, which execute messages, cannot access the address. */
+static bool is_accessible(uint64_t addr)
+{
+	char byte;
+	struct iovec local = {&byte, 1}, remote = {(void *)(uintptr_t)addr, 1};
+
+	return SYS(SYS_process_vm_readv, fabric_self.pid, &local, 1, &remote, 1, 0) != -EFAULT;
+}
+
 /*
- * Returns the error that the kernel has for a descriptor that is no dma-buf. For a dma-buf it is the
- * error of a kernel without on-demand paging.
+ * Maps a part of a dma-buf: a udmabuf, or memory of another driver that the processor can access.
+ * For other memory, such as a GPU's, the error is that of a kernel without on-demand paging.
  */
-int cmd_reg_dmabuf_mr(struct ib_uverbs_ioctl_hdr *h)
+static int map_dmabuf(int fd, uint64_t offset, struct ib_uverbs_reg_mr *req)
+{
+	uint64_t within = offset & (PAGE - 1);
+	bool writes = req->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
+	int r = check_dmabuf(fd, offset, req->length);
+	long at;
+
+	if (r)
+		return r;
+	at = SYS(SYS_mmap, NULL, within + req->length, PROT_READ | (writes ? PROT_WRITE : 0),
+		MAP_SHARED, fd, offset - within);
+	if (at < 0 && at > -(long)PAGE)
+		return at == -ENOMEM ? -ENOMEM : -EOPNOTSUPP;
+	req->start = (uint64_t)at + within;
+	if (is_accessible(req->start))
+		return 0;
+	SYS(SYS_munmap, at, within + req->length);
+	return -EOPNOTSUPP;
+}
+
+/* If the mutex is lost, the mapping stays: the region may exist already. */
+static int add_dmabuf_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req)
+{
+	sigset_t saved;
+	int i;
+
+	if (fabric_enter(&saved))
+		return -EIO;
+	i = add_mr(ctx, req, true);
+	fabric_leave(&saved);
+	if (i < 0)
+		unmap_dmabuf(mapping_of(req->start, req->length));
+	return i;
+}
+
+static int check_dmabuf_access(uint64_t access)
 {
 	const uint32_t known = IB_UVERBS_ACCESS_LOCAL_WRITE | IB_UVERBS_ACCESS_REMOTE_WRITE |
 			       IB_UVERBS_ACCESS_REMOTE_READ | IB_UVERBS_ACCESS_REMOTE_ATOMIC |
 			       IB_UVERBS_ACCESS_RELAXED_ORDERING;
+
+	return access & ~(uint64_t)known ? -EINVAL : check_access((uint32_t)access);
+}
+
+/* Errors in the order of the kernel. */
+int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h)
+{
+	struct ib_uverbs_attr *handle = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_HANDLE, 0);
+	struct ib_uverbs_attr *pd = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE, 0);
 	struct ib_uverbs_attr *offset = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_OFFSET, 8);
 	struct ib_uverbs_attr *length = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_LENGTH, 8);
 	struct ib_uverbs_attr *iova = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_IOVA, 8);
 	struct ib_uverbs_attr *fd = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_FD, 4);
 	struct ib_uverbs_attr *access = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS, 4);
-	struct statfs fs;
+	struct ib_uverbs_attr *lkey = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, 4);
+	struct ib_uverbs_attr *rkey = cmd_attr(h, UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, 4);
+	struct ib_uverbs_reg_mr req;
 	int r;
 
-	if (!offset || !length || !iova || !fd || !access || (access->data & ~(uint64_t)known) ||
+	if (!handle || !pd || !offset || !length || !iova || !fd || !access || !lkey || !rkey ||
 		((offset->data ^ iova->data) & (PAGE - 1)))
 		return -EINVAL;
-	r = check_access((uint32_t)access->data);
-	if (!r && offset->data + length->data < offset->data)
+	r = check_dmabuf_access(access->data);
+	if (!r && (offset->data + length->data < offset->data || u->ctx == NO_INDEX))
 		r = -EINVAL;
+	if (r)
+		return r;
+	req = (struct ib_uverbs_reg_mr){.length = length->data,
+		.hca_va = iova->data,
+		.pd_handle = (uint32_t)pd->data,
+		.access_flags = (uint32_t)access->data};
+	r = map_dmabuf((int)fd->data, offset->data, &req);
 	if (!r)
-		r = (int)SYS(SYS_fstatfs, (uint32_t)fd->data, &fs);
-	return r ? r : fs.f_type == DMA_BUF_MAGIC ? -EOPNOTSUPP : -EINVAL;
+		r = add_dmabuf_mr(u->ctx, &req);
+	if (r < 0)
+		return r;
+	handle->data = (uint32_t)r;
+	*(uint32_t *)(uintptr_t)lkey->data = *(uint32_t *)(uintptr_t)rkey->data =
+		arena()->mrs[r].key;
+	return 0;
 }

@@ -111,6 +111,7 @@ int uverbs_open(uint32_t rail, int flags)
 static void close_ctx(uint32_t ctx)
 {
 	copy_stop(ctx);
+	cmd_unmap_dmabufs(ctx);
 	objects_free_ctx(ctx);
 }
 
@@ -260,7 +261,7 @@ int uverbs_ioctl(struct uctx *u, unsigned long request, void *arg)
 	if (h->object_id == UVERBS_OBJECT_DEVICE && h->method_id == UVERBS_METHOD_INVOKE_WRITE)
 		return invoke_write(u, h);
 	if (h->object_id == UVERBS_OBJECT_MR && h->method_id == UVERBS_METHOD_REG_DMABUF_MR)
-		return cmd_reg_dmabuf_mr(h);
+		return cmd_reg_dmabuf_mr(u, h);
 	if (h->object_id == MLX5_IB_OBJECT_UAR)
 		return uar_ioctl(u, h);
 	return -EPROTONOSUPPORT;

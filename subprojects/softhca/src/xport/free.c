@@ -54,7 +54,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 		const struct mr *mr = &a->mrs[index];
 
 		a->mr_gen[index]++;
-		a->procs[mr->obj.owner].locked -= mr_locks(mr->start, mr->length);
+		a->procs[mr->obj.owner].locked -= mr_locked(mr);
 	}
 	if (kind == OBJ_CTX)
 		free_ctx(index);
