@@ -243,6 +243,15 @@ TEST(locked_memory)
 	}
 	CHECK(!ibv_dereg_mr(mr));
 	verdict(NULL);
+
+	open_pair(); /* a larger one takes it */
+	mr = ibv_reg_mr(a.pd, p, 1, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(mr);
+	CHECK(!ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION, a.pd, p, MOST, 0));
+	CHECK(!ibv_reg_mr(a.pd, p, MOST, IBV_ACCESS_LOCAL_WRITE));
+	CHECK_EQ(errno, ENOMEM);
+	CHECK(!ibv_dereg_mr(mr));
+	verdict("would be locked with this region of 819200 bytes");
 	free(p);
 }
 
