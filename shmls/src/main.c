@@ -129,7 +129,8 @@ static const char *live_why(int err)
 	}
 }
 
-/* Returns the exit status. A process that the user did not name is left out if it cannot be read. */
+/* Returns the exit status. Processes that the user did not name are left out if they have no objects
+ * or cannot be read. */
 static int show_process(const struct options *o, const char *pid, bool named)
 {
 	uint64_t n = strtoull(pid, NULL, 10);
@@ -138,9 +139,11 @@ static int show_process(const struct options *o, const char *pid, bool named)
 
 	if (n <= INT32_MAX && strspn(pid, "0123456789") == strlen(pid) && *pid)
 		err = live_read((pid_t)n, &p);
-	if (!err && p.n_objects && o->json)
+	bool shown = !err && (p.n_objects || named);
+
+	if (shown && o->json)
 		err = live_print_json(&p);
-	else if (!err && (p.n_objects || named) && !o->json)
+	else if (shown)
 		live_print(&p);
 	live_free(&p);
 	return named && err ? complain(pid, live_why(err)) : 0;

@@ -114,6 +114,8 @@ try:
     everything = [json.loads(line)["pid"] for line in shmls("--live", "--json")[0].splitlines()]
     assert int(pid) in everything and os.getpid() not in everything
     assert shmls("--live", str(os.getpid()))[0].startswith(f"process {os.getpid()} ")
+    mine = json.loads(shmls("--live", "--json", str(os.getpid()))[0])
+    assert mine["pid"] == os.getpid() and mine["objects"] == [], mine
     subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "up"], check=True, timeout=60)
     await_objects(pid, "the end of the request", lambda k: ("tent", "batch") not in k)
 
