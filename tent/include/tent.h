@@ -250,7 +250,7 @@ struct tent_status {
 };
 
 /*
- * The errors of a request:
+ * The errors of a request. After an error the bytes that it was to write have any values.
  *
  *	-ENETUNREACH	no rail was up for rail_wait_ms
  *	-ECONNRESET	the peer is gone
@@ -258,7 +258,8 @@ struct tent_status {
  *	-EACCES		the peer's memory is not registered any more
  *	-EMSGSIZE	modes smart and baseline: more than 4,096 slices, because the registrations
  *			have many parts; raise max_registration
- *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped
+ *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped. Other
+ *			requests go on, and no rail is excluded
  *	another		the last error of a rail
  */
 

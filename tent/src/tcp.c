@@ -120,7 +120,7 @@ struct served {
 	enum serving serving;
 	uint64_t done; /* bytes of what is being moved */
 	struct frame frame;
-	struct reply reply;
+	struct reply reply, end; /* end: after the bytes of a read */
 };
 
 struct target {
@@ -141,18 +141,22 @@ static struct target *to_target(struct link *l)
 }
 
 /*
- * Moves an item whose bytes are the memory of the frame. As wire_move(), and -EACCES: the frame has no
- * memory.
+ * Moves an item whose bytes are the memory of the frame. Without that memory *status becomes not 0,
+ * and the item has no bytes. As wire_move(), but after -EFAULT the caller must call it again.
  */
-static int move_memory(struct target *l, struct served *c, bool out, struct item *i)
+static int move_memory(struct target *l, struct served *c, bool out, struct item *i,
+	uint32_t *status)
 {
-	int err = -EACCES;
+	int err;
 
 	pthread_mutex_lock(&l->port->mutex);
-	i->bytes = memory_of(l->port, &c->frame);
-	if (i->bytes)
-		err = wire_move(&c->wire, out, i, &c->done);
+	i->bytes = *status ? NULL : memory_of(l->port, &c->frame);
+	if (!i->bytes && !*status && c->done < i->head_len + i->len)
+		*status = EACCES;
+	err = wire_move(&c->wire, out, i, &c->done);
 	pthread_mutex_unlock(&l->port->mutex);
+	if (err == -EFAULT)
+		*status = EFAULT;
 	return err;
 }
 
@@ -176,7 +180,7 @@ static void serve_next(struct served *c, enum serving next)
 
 static int serve_head(struct target *l, struct served *c)
 {
-	const struct item i = {&c->frame, sizeof(c->frame), NULL, 0};
+	const struct item i = {.head = &c->frame, .head_len = sizeof(c->frame)};
 	int err = wire_move(&c->wire, false, &i, &c->done);
 
 	if (err)
@@ -199,6 +203,7 @@ static int serve_head(struct target *l, struct served *c)
 	default:
 		return -EPROTO;
 	}
+	c->end = c->reply;
 	serve_next(c, SERVING_REPLY);
 	return 0;
 }
@@ -206,33 +211,30 @@ static int serve_head(struct target *l, struct served *c)
 /* The bytes of a write that is refused are received, so that the next frame is found. */
 static int serve_bytes(struct target *l, struct served *c)
 {
-	struct item i = {NULL, 0, NULL, c->frame.len};
-	int err = c->reply.status ? wire_discard(&c->wire, i.len, &c->done) :
-				    move_memory(l, c, false, &i);
+	struct item i = {.len = c->frame.len};
+	int err = move_memory(l, c, false, &i, &c->reply.status);
 
-	if (!c->reply.status && (err == -EACCES || err == -EFAULT)) {
-		c->reply.status = (uint32_t)-err;
-		return 0;
-	}
 	if (!err)
 		serve_next(c, SERVING_REPLY);
-	return err;
+	return err == -EFAULT ? 0 : err;
 }
 
 static int serve_reply(struct target *l, struct served *c)
 {
-	struct item i = {&c->reply, sizeof(c->reply), NULL, c->frame.len};
+	struct item i = {.head = &c->reply, .head_len = sizeof(c->reply)};
 	int err;
 
 	if (c->frame.type == FRAME_READ && !c->reply.status) {
-		err = move_memory(l, c, true, &i);
+		i.len = c->frame.len;
+		i.tail = &c->end;
+		i.tail_len = sizeof(c->end);
+		err = move_memory(l, c, true, &i, &c->end.status);
 	} else {
-		i.len = 0;
 		err = wire_move(&c->wire, true, &i, &c->done);
 	}
 	if (!err)
 		serve_next(c, SERVING_HEAD);
-	return err;
+	return err == -EFAULT ? 0 : err;
 }
 
 static int serve(struct target *l, struct served *c)

@@ -19,25 +19,56 @@
 
 /* ---- bytes ---- */
 
-/* Writes the parts of the item that follow its first @done bytes. Returns their number. */
-static size_t parts(const struct item *i, uint64_t done, struct iovec iov[2])
+static const uint8_t zeros[16 << 10]; /* take the place of bytes that cannot be read */
+
+/* Bytes of a part that has no memory. Such a part is received in a system call of its own. */
+static struct iovec nothing(bool out, size_t left)
 {
-	uint64_t at = done > i->head_len ? done - i->head_len : 0;
+	if (!out)
+		return (struct iovec){NULL, left < TURN ? left : TURN};
+	return (struct iovec){(void *)(uintptr_t)zeros,
+		left < sizeof(zeros) ? left : sizeof(zeros)};
+}
+
+/*
+ * Writes the parts of the item that follow its first @done bytes and that one system call can move.
+ * Returns their number.
+ */
+static size_t parts(const struct item *i, uint64_t done, bool out, struct iovec iov[3])
+{
+	const struct iovec all[] = {{i->head, i->head_len}, {i->bytes, i->len},
+		{i->tail, i->tail_len}};
+	bool last = false;
 	size_t n = 0;
 
-	if (done < i->head_len)
-		iov[n++] = (struct iovec){(char *)i->head + done, i->head_len - done};
-	if (at < i->len)
-		iov[n++] = (struct iovec){(char *)i->bytes + at, i->len - at};
+	for (size_t k = 0; k < ARRAY_SIZE(all) && !last; k++) {
+		size_t skip = done < all[k].iov_len ? done : all[k].iov_len;
+		size_t left = all[k].iov_len - skip;
+
+		done -= skip;
+		if (!left)
+			continue;
+		if (all[k].iov_base)
+			iov[n++] = (struct iovec){(char *)all[k].iov_base + skip, left};
+		else if (out || !n)
+			iov[n++] = nothing(out, left);
+		last = !all[k].iov_base && (!out || iov[n - 1].iov_len < left);
+	}
 	return n;
 }
 
 /* Sends or receives once. Returns the number of bytes, 0 if a signal came first, or -errno. */
 static ssize_t move_once(int fd, bool out, struct msghdr *m)
 {
-	ssize_t n =
-		out ? sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL) : recvmsg(fd, m, MSG_DONTWAIT);
+	const struct iovec *v = m->msg_iov;
+	ssize_t n;
 
+	if (out)
+		n = sendmsg(fd, m, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else if (v->iov_base)
+		n = recvmsg(fd, m, MSG_DONTWAIT);
+	else
+		n = recv(fd, NULL, v->iov_len, MSG_DONTWAIT | MSG_TRUNC);
 	if (n > 0)
 		return n;
 	if (!n || errno == EPIPE)
@@ -47,32 +78,15 @@ static ssize_t move_once(int fd, bool out, struct msghdr *m)
 
 int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done)
 {
-	while (*done < i->head_len + i->len) {
-		struct iovec iov[2];
-		struct msghdr m = {.msg_iov = iov, .msg_iovlen = parts(i, *done, iov)};
+	while (*done < i->head_len + i->len + i->tail_len) {
+		struct iovec iov[3];
+		struct msghdr m = {.msg_iov = iov, .msg_iovlen = parts(i, *done, out, iov)};
 		ssize_t n = w->moved < TURN ? move_once(w->fd, out, &m) : -EAGAIN;
 
 		if (n < 0)
 			return (int)n;
 		*done += (uint64_t)n;
 		w->moved += (uint64_t)n;
-	}
-	return 0;
-}
-
-int wire_discard(struct wire *w, uint64_t len, uint64_t *done)
-{
-	while (*done < len) {
-		uint64_t most = len - *done < TURN ? len - *done : TURN;
-		ssize_t n = w->moved < TURN ? recv(w->fd, NULL, most, MSG_DONTWAIT | MSG_TRUNC) :
-					      (errno = EAGAIN, -1);
-
-		if (!n)
-			return -ECONNRESET;
-		if (n < 0 && errno != EINTR)
-			return -errno;
-		*done += n > 0 ? (uint64_t)n : 0;
-		w->moved += n > 0 ? (uint64_t)n : 0;
 	}
 	return 0;
 }
@@ -112,7 +126,7 @@ struct call {
 	struct frame frame;
 	void *local;
 	uint64_t len; /* bytes to move; 0: a probe or a mark */
-	int status; /* if the link fails before the reply */
+	int status; /* if the link fails before the reply; -EFAULT: local memory is not mapped */
 };
 
 struct stream {
@@ -122,7 +136,7 @@ struct stream {
 	uint32_t first, sent, last; /* never reduced modulo RING */
 	uint64_t queued; /* bytes from first to last */
 	uint64_t greeted, put, got; /* bytes of the greeting, of a frame, of a reply */
-	struct reply reply;
+	struct reply reply, end; /* end: after the bytes of a read */
 };
 
 struct initiator {
@@ -261,19 +275,32 @@ static void report(struct initiator *l, struct stream *c, int status, const stru
 	r->fn(r->arg, k->frame.token, status);
 }
 
+/* Moves more of an item with the call's bytes. If these are not mapped, continues without. */
+static int move_call(struct stream *c, struct call *k, bool out, struct item *i, uint64_t *done)
+{
+	int err;
+
+	i->bytes = k->local;
+	err = wire_move(&c->wire, out, i, done);
+	if (err != -EFAULT)
+		return err;
+	k->status = err;
+	k->local = i->bytes = NULL;
+	return wire_move(&c->wire, out, i, done);
+}
+
 static int send_frames(struct initiator *l, struct stream *c)
 {
-	const struct item greeting = {&l->greeting, sizeof(l->greeting), NULL, 0};
+	const struct item greeting = {.head = &l->greeting, .head_len = sizeof(l->greeting)};
 	int err = wire_move(&c->wire, true, &greeting, &c->greeted);
 
 	while (!err && c->sent != c->last) {
 		struct call *k = &c->ring[c->sent % RING];
-		const struct item frame = {&k->frame, sizeof(k->frame), k->local,
-			k->frame.type == FRAME_WRITE ? k->len : 0};
+		struct item frame = {.head = &k->frame,
+			.head_len = sizeof(k->frame),
+			.len = k->frame.type == FRAME_WRITE ? k->len : 0};
 
-		err = wire_move(&c->wire, true, &frame, &c->put);
-		if (err == -EFAULT)
-			k->status = err;
+		err = move_call(c, k, true, &frame, &c->put);
 		if (err)
 			break;
 		c->put = 0;
@@ -282,22 +309,41 @@ static int send_frames(struct initiator *l, struct stream *c)
 	return err == -EAGAIN ? 0 : err;
 }
 
-/* Receives the reply to a call, and the bytes of a read. As wire_move(). */
+static bool answers(const struct reply *r, const struct call *k)
+{
+	return r->magic == TCP_MAGIC && r->token == k->frame.token;
+}
+
+/* Receives the reply to a call, and the bytes of a read with the second reply. As wire_move(). */
 static int receive_reply(struct stream *c, struct call *k)
 {
-	struct item i = {&c->reply, sizeof(c->reply), k->local, 0};
+	struct item i = {.head = &c->reply, .head_len = sizeof(c->reply)};
 	int err = c->got < sizeof(c->reply) ? wire_move(&c->wire, false, &i, &c->got) : 0;
 
 	if (err)
 		return err;
-	if (c->reply.magic != TCP_MAGIC || c->reply.token != k->frame.token)
+	if (!answers(&c->reply, k))
 		return -EPROTO;
-	if (k->frame.type == FRAME_READ && !c->reply.status)
-		i.len = k->len;
-	err = wire_move(&c->wire, false, &i, &c->got);
-	if (err == -EFAULT)
-		k->status = err;
-	return err;
+	if (k->frame.type != FRAME_READ || c->reply.status)
+		return 0;
+	i.len = k->len;
+	i.tail = &c->end;
+	i.tail_len = sizeof(c->end);
+	err = move_call(c, k, false, &i, &c->got);
+	if (err)
+		return err;
+	if (!answers(&c->end, k))
+		return -EPROTO;
+	c->reply.status = c->end.status;
+	return 0;
+}
+
+/* The status of a call that has been answered. */
+static int result(const struct call *k, const struct reply *r)
+{
+	if (k->status == -EFAULT || r->status == EFAULT)
+		return -EFAULT;
+	return r->status ? -EACCES : 0;
 }
 
 static int receive_replies(struct initiator *l, struct stream *c, const struct reporting *r)
@@ -305,14 +351,13 @@ static int receive_replies(struct initiator *l, struct stream *c, const struct r
 	int err = 0;
 
 	while (c->first != c->sent) {
-		err = receive_reply(c, &c->ring[c->first % RING]);
+		struct call *k = &c->ring[c->first % RING];
+
+		err = receive_reply(c, k);
 		if (err)
 			break;
 		c->got = 0;
-		if (!c->reply.status)
-			report(l, c, 0, r);
-		else
-			report(l, c, c->reply.status == EFAULT ? -EFAULT : -EACCES, r);
+		report(l, c, result(k, &c->reply), r);
 	}
 	return err == -EAGAIN ? 0 : err;
 }

@@ -7,8 +7,12 @@
  *
  *	PROBE					-> reply
  *	WRITE key, addr, len; then len bytes	-> reply
- *	READ key, addr, len			-> reply; then len bytes if its status is 0
+ *	READ key, addr, len			-> reply; if its status is 0: len bytes, and another reply
  *	MARK mark				-> reply
+ *
+ * An operation whose memory is not mapped, or is registered no more, fails alone: zeros take the
+ * place of the bytes that are still to be sent, those that are to be received are discarded, and
+ * the next reply has the status.
  *
  * A connection begins with the token of its link, which the target has drawn and has sent over the
  * control connection.
@@ -22,7 +26,7 @@
 #include "transport.h"
 
 #define STREAMS 4 /* connections of a link */
-#define TCP_MAGIC 0x31706374u /* "tcp1"; the 1 is the version of the protocol */
+#define TCP_MAGIC 0x32706374u /* "tcp2"; the 2 is the version of the protocol */
 #define TOKEN_LEN 16
 
 enum frame_type {
@@ -71,22 +75,22 @@ struct wire {
 	uint64_t moved; /* bytes in this turn */
 };
 
-/* A head, and the bytes that follow it. */
+/* A head, and the bytes and the tail that follow it. */
 struct item {
 	void *head;
 	size_t head_len;
-	void *bytes;
+	void *bytes; /* NULL: there is no memory; zeros are sent, and what is received is discarded */
 	uint64_t len;
+	void *tail;
+	size_t tail_len;
 };
 
 /*
  * Sends (@out) or receives more of an item, of which *done bytes are done. 0: all of it is done;
- * -EAGAIN: the socket is not ready, or the turn is over; -EFAULT: memory is not mapped; or another
- * -errno: the connection has failed.
+ * -EAGAIN: the socket is not ready, or the turn is over; -EFAULT: memory is not mapped, and the
+ * caller may continue without it; or another -errno: the connection has failed.
  */
 int wire_move(struct wire *w, bool out, const struct item *i, uint64_t *done);
-/* Receives up to @len bytes that nobody needs. Errors as above. */
-int wire_discard(struct wire *w, uint64_t len, uint64_t *done);
 /*
  * Lets the link's descriptor become readable at an event of the connection, once: a link moves
  * bytes until its sockets are not ready, or has more to do. 0 or -errno.

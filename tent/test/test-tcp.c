@@ -190,6 +190,7 @@ TEST(bytes_go_where_a_key_allows)
 			continue;
 		CHECK_EQ(tcp_get(fd, bytes, f.len, clock_ns() + GUARD_NS), 0);
 		test_filled(bytes, f.len, 'w');
+		CHECK_EQ(reply(fd, f), 0);
 	}
 	is_well(fd);
 	close(fd);
@@ -249,8 +250,11 @@ TEST(a_registration_ends_in_the_middle)
 	close_target();
 }
 
+/* Zeros take the place of bytes that cannot be read, and the second reply tells so. */
 TEST(memory_that_was_unmapped)
 {
+	struct frame f;
+	uint8_t bytes[PAGE];
 	int fd;
 
 	open_target();
@@ -258,9 +262,48 @@ TEST(memory_that_was_unmapped)
 	CHECK_EQ(munmap(memory + PAGE, PAGE), 0);
 	write_at(fd, PAGE, PAGE, 0, EFAULT);
 	is_well(fd);
-	say(fd, frame(FRAME_READ, PAGE, PAGE)); /* the head may have been sent when it fails */
-	while (served(fd, 0))
-		recv(fd, memory, 1, 0);
+	f = frame(FRAME_READ, PAGE, PAGE);
+	say(fd, f);
+	CHECK_EQ(reply(fd, f), 0);
+	CHECK_EQ(tcp_get(fd, bytes, PAGE, clock_ns() + GUARD_NS), 0);
+	test_filled(bytes, PAGE, 0);
+	CHECK_EQ(reply(fd, f), EFAULT);
+	is_well(fd);
+	close(fd);
+	close_target();
+}
+
+/* The registration ends when a part of a read has been sent. */
+TEST(a_registration_ends_during_a_read)
+{
+	const size_t len = 64u << 20; /* more than the sockets hold */
+	uint8_t *much = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint64_t until = clock_ns() + GUARD_NS;
+	struct region r;
+	struct frame f;
+	size_t got = 0;
+	int fd;
+
+	CHECK(much != MAP_FAILED);
+	open_target();
+	CHECK_EQ(tcp_transport.add(port, (uintptr_t)much, len, &r), 0);
+	f = (struct frame){.type = FRAME_READ, .key = r.rkey, .addr = (uintptr_t)much, .len = len};
+	fd = guest(TCP_MAGIC, 0);
+	say(fd, f);
+	CHECK_EQ(reply(fd, f), 0);
+	while (target->ops->poll_marks(target, 0, count_mark, NULL))
+		;
+	tcp_transport.remove(&r);
+	CHECK_EQ(munmap(much, len), 0);
+	while (got < len) {
+		ssize_t n = recv(fd, NULL, len - got, MSG_TRUNC | MSG_DONTWAIT);
+
+		CHECK(n > 0 || (n < 0 && errno == EAGAIN && clock_ns() < until));
+		got += n > 0 ? (size_t)n : 0;
+		target->ops->poll_marks(target, 0, count_mark, NULL);
+	}
+	CHECK_EQ(reply(fd, f), EACCES);
+	is_well(fd);
 	close(fd);
 	close_target();
 }
@@ -487,20 +530,29 @@ TEST(replies_of_a_stranger)
 		uint64_t token;
 		int result;
 		bool over; /* the link has failed */
+		uint32_t end_magic,
+			end_status; /* of the second reply to a read; 0: there is none */
+		uint64_t end_token;
 	} cases[] = {
-		{true, TCP_MAGIC, 0, 7, 0, false},
-		{true, TCP_MAGIC, EACCES, 7, -EACCES, false},
-		{false, TCP_MAGIC, EACCES, 7, -EACCES, false},
-		{true, TCP_MAGIC, EFAULT, 7, -EFAULT, false},
-		{true, TCP_MAGIC, 99, 7, -EACCES, false},
-		{true, TCP_MAGIC, UINT32_MAX, 7, -EACCES, false},
-		{true, TCP_MAGIC + 1, 0, 7, -EREMOTEIO, true},
-		{true, TCP_MAGIC, 0, 8, -EREMOTEIO, true},
-		{false, TCP_MAGIC, 0, 8, -EREMOTEIO, true},
+		{false, TCP_MAGIC, 0, 7, 0, false, TCP_MAGIC, 0, 7},
+		{false, TCP_MAGIC, 0, 7, -EFAULT, false, TCP_MAGIC, EFAULT, 7},
+		{false, TCP_MAGIC, 0, 7, -EACCES, false, TCP_MAGIC, EACCES, 7},
+		{false, TCP_MAGIC, 0, 7, -EACCES, false, TCP_MAGIC, 99, 7},
+		{false, TCP_MAGIC, 0, 7, -EREMOTEIO, true, TCP_MAGIC + 1, 0, 7},
+		{false, TCP_MAGIC, 0, 7, -EREMOTEIO, true, TCP_MAGIC, 0, 8},
+		{true, TCP_MAGIC, 0, 7, 0, false, 0, 0, 0},
+		{true, TCP_MAGIC, EACCES, 7, -EACCES, false, 0, 0, 0},
+		{false, TCP_MAGIC, EACCES, 7, -EACCES, false, 0, 0, 0},
+		{true, TCP_MAGIC, EFAULT, 7, -EFAULT, false, 0, 0, 0},
+		{true, TCP_MAGIC, 99, 7, -EACCES, false, 0, 0, 0},
+		{true, TCP_MAGIC, UINT32_MAX, 7, -EACCES, false, 0, 0, 0},
+		{true, TCP_MAGIC + 1, 0, 7, -EREMOTEIO, true, 0, 0, 0},
+		{true, TCP_MAGIC, 0, 8, -EREMOTEIO, true, 0, 0, 0},
+		{false, TCP_MAGIC, 0, 8, -EREMOTEIO, true, 0, 0, 0},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		uint8_t bytes[100];
+		uint8_t bytes[100] = {0};
 		struct frame f;
 		int fd;
 
@@ -513,6 +565,10 @@ TEST(replies_of_a_stranger)
 		if (cases[i].write)
 			hear(fd, bytes, sizeof(bytes));
 		answer(fd, cases[i].magic, cases[i].status, cases[i].token);
+		if (cases[i].end_magic) {
+			stranger_say(fd, bytes, sizeof(bytes));
+			answer(fd, cases[i].end_magic, cases[i].end_status, cases[i].end_token);
+		}
 		ends(1);
 		CHECK_EQ(it.token, 7);
 		CHECK_EQ(it.status, cases[i].result);
@@ -539,6 +595,8 @@ TEST(bytes_of_a_read)
 		stranger_say(fd, bytes, 512);
 		it.link->ops->poll(it.link, on_done, NULL);
 	}
+	CHECK_EQ(it.ended, 0);
+	answer(fd, TCP_MAGIC, 0, 3);
 	answer(fd, TCP_MAGIC, 0, 99); /* nobody has asked for that */
 	ends(1);
 	CHECK_EQ(it.status, 0);
@@ -566,24 +624,36 @@ TEST(a_link_fails_as_a_whole)
 	close_initiator();
 }
 
-/* Local memory that is not mapped: the move that needs it fails, with its link. */
+/* Local memory of which the second page is not mapped: the move fails, and its link goes on. */
 TEST(local_memory_that_was_unmapped)
 {
 	for (int write = 0; write < 2; write++) {
+		uint8_t bytes[2 * PAGE];
 		struct frame f;
 		int fd;
 
 		open_initiator();
 		CHECK_EQ(munmap(memory + PAGE, PAGE), 0);
-		post(write, PAGE, 100, 4);
-		if (!write) {
+		post(write, 0, sizeof(bytes), 4);
+		post(write, 2 * PAGE, 100, 5);
+		for (int i = 0; i < 2; i++) {
 			fd = spoken();
 			hear(fd, &f, sizeof(f));
-			answer(fd, TCP_MAGIC, 0, 4);
-			stranger_say(fd, memory, 100);
+			memset(bytes, 'r', sizeof(bytes));
+			if (write)
+				hear(fd, bytes, f.len);
+			answer(fd, TCP_MAGIC, 0, f.token);
+			if (!write) {
+				stranger_say(fd, bytes, f.len);
+				answer(fd, TCP_MAGIC, 0, f.token);
+			}
+			ends(i + 1);
+			CHECK_EQ(it.status, f.token == 4 ? -EFAULT : 0);
+			if (write && f.token == 4)
+				test_filled(bytes + PAGE, PAGE, 0);
 		}
-		ends(1);
-		CHECK_EQ(it.status, -EFAULT);
+		test_filled(memory + 2 * PAGE, 100, write ? 'm' : 'r');
+		CHECK_EQ(it.link->ops->post_probe(it.link, 1), 0);
 		close_initiator();
 	}
 }

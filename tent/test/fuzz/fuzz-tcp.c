@@ -16,6 +16,7 @@
 #define PEERS 6 /* sockets */
 #define LEN 1024u
 #define CALLS 200 /* most posts of an input */
+#define NOWHERE 1024u /* LEN bytes from here on are not mapped */
 
 int fuzz_socket(int domain, int type, int protocol);
 int fuzz_connect(int fd, const struct sockaddr *to, socklen_t len);
@@ -27,7 +28,7 @@ extern const struct transport tcp_transport;
 
 static struct {
 	struct port *port;
-	struct region region;
+	struct region region, nowhere;
 	struct link *link;
 	struct link_end mine; /* of the target */
 	int fds[PEERS]; /* the peer's ends of connections; -1: closed */
@@ -147,8 +148,9 @@ static void say_frame(struct input *in, uint8_t peer)
 	struct frame f = {.type = (uint32_t)take(in, 1), .token = 1};
 	uint8_t what = (uint8_t)take(in, 1);
 
-	f.key = it.region.rkey + (what & 1);
-	f.addr = (uintptr_t)memory + LEN + (uint64_t)(int16_t)take(in, 2);
+	f.key = (what & 4 ? it.nowhere.rkey : it.region.rkey) + (what & 1);
+	f.addr = what & 4 ? NOWHERE : (uintptr_t)memory + LEN;
+	f.addr += (uint64_t)(int16_t)take(in, 2);
 	f.len = (uint64_t)(int16_t)take(in, 2) & (what & 2 ? UINT64_MAX : UINT16_MAX);
 	say(peer, &f, sizeof(f));
 }
@@ -193,6 +195,7 @@ static void target_begin(void)
 	const struct link_end theirs = {{0}};
 
 	must(!tcp_transport.add(it.port, (uintptr_t)memory + LEN, LEN, &it.region));
+	must(!tcp_transport.add(it.port, NOWHERE, LEN, &it.nowhere));
 	must(!tcp_transport.accept(it.port, &theirs, &it.mine, &it.link));
 }
 
@@ -208,7 +211,7 @@ static void post(uint8_t what, uint8_t len)
 {
 	const struct notice_mark mark = {.lap = 1};
 	const struct link_move m = {.write = what & 1,
-		.local = memory + 2 * LEN,
+		.local = what & 4 ? (void *)NOWHERE : memory + 2 * LEN,
 		.remote = 1,
 		.len = (uint64_t)len + 1,
 		.token = 1};
@@ -293,6 +296,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		must(memory[i] == 'm' && (initiator || memory[2 * LEN + i] == 'm'));
 	it.link->ops->destroy(it.link);
 	end_region();
+	if (it.nowhere.own)
+		tcp_transport.remove(&it.nowhere);
 	tcp_transport.close(it.port);
 	for (int i = 0; i < it.n; i++)
 		close(it.fds[i]);
