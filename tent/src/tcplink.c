@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/compiler.h"
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define TURN (1u << 20) /* about the most bytes of a connection that are moved at a time */
-#define SILENCE_MS 3000 /* after which TCP reports that the peer does not acknowledge */
+#define CHECK_S 1 /* between two checks whether the peer's host is silent */
 
 /* ---- bytes ---- */
 
@@ -101,17 +103,15 @@ void wire_close(struct wire *w)
 int wire_watch(const struct wire *w, const struct link *l)
 {
 	struct epoll_event e = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
-	const unsigned silence = SILENCE_MS;
 
-	setsockopt(w->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence, sizeof(silence));
 	return epoll_ctl(l->fds[0], EPOLL_CTL_ADD, w->fd, &e) ? -errno : 0;
 }
 
 void tcp_link_disarm(struct link *l)
 {
-	struct epoll_event events[STREAMS];
+	struct epoll_event events[STREAMS + 1];
 
-	epoll_wait(l->fds[0], events, STREAMS, 0);
+	epoll_wait(l->fds[0], events, STREAMS + 1, 0);
 }
 
 int tcp_link_init(struct link *l, const struct link_ops *ops)
@@ -146,11 +146,43 @@ struct initiator {
 	bool stopped;
 	uint32_t probing; /* replies that a probe waits for */
 	struct stream streams[STREAMS];
+	int timer; /* makes the link's descriptor readable when a check is due */
+	uint64_t check_at; /* 0: no call waits, so there are no checks */
 };
 
 static struct initiator *to_initiator(struct link *l)
 {
 	return container_of(l, struct initiator, link);
+}
+
+/* The kernel ends a connection on which nothing is under way after 3 seconds of silence. */
+static void keep_alive(int fd, int on)
+{
+	const int interval_s = 1, most = 2;
+
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &interval_s, sizeof(interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &most, sizeof(most));
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+}
+
+static void set_timer(struct initiator *l)
+{
+	const struct itimerspec t = {.it_value.tv_sec = CHECK_S};
+
+	l->check_at = clock_ns() + CHECK_S * NSEC_PER_SEC;
+	timerfd_settime(l->timer, 0, &t, NULL); /* last: it must not expire before check_at */
+}
+
+/* Begins or ends the checks. While no call waits, a silent host does no harm. */
+static void set_checks(struct initiator *l, bool on)
+{
+	for (int i = 0; i < STREAMS; i++)
+		keep_alive(l->streams[i].wire.fd, on);
+	if (on)
+		set_timer(l);
+	else
+		l->check_at = 0;
 }
 
 static int dial(struct initiator *l, struct wire *w)
@@ -215,6 +247,8 @@ static int put(struct link *link, const struct call *k, uint32_t depth)
 		return -ENOTCONN;
 	append(shortest(l), k);
 	link->posted++;
+	if (!l->check_at)
+		set_checks(l, true);
 	return 0;
 }
 
@@ -255,6 +289,8 @@ static int initiator_post_probe(struct link *link, uint64_t token)
 		append(&l->streams[i], &k);
 	l->probing = STREAMS;
 	link->posted++;
+	if (!l->check_at)
+		set_checks(l, true);
 	return 0;
 }
 
@@ -388,6 +424,28 @@ static void flush_calls(struct initiator *l, struct stream *c, const struct repo
 	c->sent = c->last;
 }
 
+static bool is_silent(const struct stream *c)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof(info);
+
+	return c->first != c->last && !getsockopt(c->wire.fd, IPPROTO_TCP, TCP_INFO, &info, &len) &&
+	       wire_silent(&info);
+}
+
+static void check(struct initiator *l)
+{
+	if (!l->link.posted) {
+		set_checks(l, false);
+		return;
+	}
+	set_timer(l);
+	for (int i = 0; i < STREAMS && !l->stopped; i++) {
+		if (is_silent(&l->streams[i]))
+			fail(l, &l->streams[i]);
+	}
+}
+
 /* Returns the number of ended calls, or 1 if there were none but bytes have been moved. */
 static int initiator_poll(struct link *link, link_done_fn *fn, void *arg)
 {
@@ -396,6 +454,8 @@ static int initiator_poll(struct link *link, link_done_fn *fn, void *arg)
 	uint32_t before = link->posted;
 	bool moved = false;
 
+	if (l->check_at && clock_ns() >= l->check_at)
+		check(l);
 	if (!before)
 		return 0;
 	for (int i = 0; i < STREAMS && !l->stopped; i++) {
@@ -416,6 +476,7 @@ static void initiator_destroy(struct link *link)
 	struct initiator *l = to_initiator(link);
 
 	initiator_stop(link);
+	close(l->timer);
 	close(link->fds[0]);
 	free(l);
 }
@@ -431,12 +492,31 @@ static const struct link_ops initiator_ops = {
 	.destroy = initiator_destroy,
 };
 
+static int open_timer(struct initiator *l)
+{
+	struct epoll_event e = {.events = EPOLLIN | EPOLLET}; /* so that nobody need read it */
+
+	l->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	if (l->timer < 0)
+		return -errno;
+	if (!epoll_ctl(l->link.fds[0], EPOLL_CTL_ADD, l->timer, &e))
+		return 0;
+	close(l->timer);
+	return -ENOMEM;
+}
+
 int tcp_link_new(struct port *p, const struct desc *peer, struct link **l_p)
 {
 	struct initiator *l = calloc(1, sizeof(*l));
 	int err = l ? tcp_link_init(&l->link, &initiator_ops) : -ENOMEM;
 
 	if (err) {
+		free(l);
+		return err;
+	}
+	err = open_timer(l);
+	if (err) {
+		close(l->link.fds[0]);
 		free(l);
 		return err;
 	}

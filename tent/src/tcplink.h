@@ -21,6 +21,7 @@
 #define TENT_TCPLINK_H
 
 #include <assert.h>
+#include <netinet/tcp.h>
 #include <sys/types.h>
 
 #include "transport.h"
@@ -74,6 +75,19 @@ struct wire {
 	int fd; /* -1: closed */
 	uint64_t moved; /* bytes in this turn */
 };
+
+#define SILENT_TIMES 4 /* data that was sent so often without a reply: 3 seconds or more */
+#define SILENT_PROBES 3 /* of a window that is closed */
+
+/*
+ * True: the host of the peer does not reply to TCP any more. A process that is stopped closes its
+ * window, and its host replies to the probes of the window. TCP_USER_TIMEOUT does not see the
+ * difference.
+ */
+static inline bool wire_silent(const struct tcp_info *i)
+{
+	return i->tcpi_retransmits >= SILENT_TIMES || i->tcpi_probes >= SILENT_PROBES;
+}
 
 /* A head, and the bytes and the tail that follow it. */
 struct item {

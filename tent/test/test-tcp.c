@@ -4,6 +4,8 @@
  * that replies what it likes to an initiator. The test's thread plays both sides.
  */
 #include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -676,4 +678,171 @@ TEST(a_stopped_initiator)
 	CHECK_EQ(it.status, -ECANCELED);
 	test_filled(memory, 4 * PAGE, 'm');
 	close_initiator();
+}
+
+/* ---- a peer whose host is gone, and one that is stopped ---- */
+
+/* A socket of this process whose peer has this port. -1: there is none from @fd on. */
+static int socket_to(uint16_t to, int fd)
+{
+	for (; fd < 1024; fd++) {
+		struct sockaddr_in peer;
+		socklen_t len = sizeof(peer);
+
+		if (!getpeername(fd, (struct sockaddr *)&peer, &len) &&
+			peer.sin_family == AF_INET && ntohs(peer.sin_port) == to)
+			return fd;
+	}
+	return -1;
+}
+
+static int option(int fd, int level, int name)
+{
+	socklen_t len = sizeof(int);
+	int value = 0;
+
+	CHECK_EQ(getsockopt(fd, level, name, &value, &len), 0);
+	return value;
+}
+
+/* Checks the sockets of an initiator, or of a target. */
+static void sockets_are(uint16_t to, bool alive)
+{
+	int n = 0;
+
+	for (int fd = 0; (fd = socket_to(to, fd)) >= 0; fd++) {
+		CHECK_EQ(option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT), 0);
+		CHECK_EQ(option(fd, SOL_SOCKET, SO_KEEPALIVE), alive);
+		if (alive)
+			CHECK_EQ(option(fd, IPPROTO_TCP, TCP_KEEPIDLE) +
+					 option(fd, IPPROTO_TCP, TCP_KEEPINTVL) *
+						 option(fd, IPPROTO_TCP, TCP_KEEPCNT),
+				3);
+		n++;
+	}
+	CHECK(n >= 1);
+}
+
+/*
+ * TCP_USER_TIMEOUT would end the connection to a process that is stopped. The kernel asks a peer
+ * that owes a reply for a sign of life.
+ */
+TEST(options_of_sockets)
+{
+	struct frame f;
+	int fd;
+
+	open_initiator();
+	post(false, PAGE, 100, 4);
+	fd = spoken();
+	hear(fd, &f, sizeof(f));
+	sockets_are((uint16_t)tcp_port(it.listener), true);
+	close_initiator();
+	open_target();
+	fd = guest(TCP_MAGIC, 0);
+	is_well(fd);
+	sockets_are((uint16_t)tcp_port(fd), false);
+	close(fd);
+	close_target();
+}
+
+TEST(what_silence_is)
+{
+	CHECK(!wire_silent(&(struct tcp_info){.tcpi_retransmits = 3, .tcpi_probes = 2}));
+	CHECK(wire_silent(&(struct tcp_info){.tcpi_retransmits = 4}));
+	CHECK(wire_silent(&(struct tcp_info){.tcpi_probes = 3}));
+}
+
+/* Lets the link run for so long, or until a call has ended. */
+static void run_for(uint64_t ns)
+{
+	uint64_t until = clock_ns() + ns;
+
+	while (!it.ended && clock_ns() < until) {
+		struct pollfd p = {.fd = it.link->fds[0], .events = POLLIN};
+
+		poll(&p, 1, tcp_left_ms(until));
+		it.link->ops->disarm(it.link);
+		while (it.link->ops->poll(it.link, on_done, NULL) > 0)
+			;
+	}
+}
+
+/* The peer's host receives no more packets. */
+static void lose_host(void)
+{
+	struct sock_filter none = {BPF_RET | BPF_K, 0, 0, 0};
+	const struct sock_fprog program = {1, &none};
+
+	for (int i = 0; i < STREAMS; i++)
+		CHECK_EQ(setsockopt(it.fds[i], SOL_SOCKET, SO_ATTACH_FILTER, &program,
+				 sizeof(program)),
+			0);
+}
+
+static void is_noticed(void)
+{
+	run_for(GUARD_NS);
+	CHECK_EQ(it.link->posted, 0);
+	CHECK(it.status == -EREMOTEIO || it.status == -ECANCELED);
+}
+
+/* The kernel's timers cannot be hurried, so only the long form has the time. */
+TEST(hosts_that_are_lost)
+{
+	struct frame f;
+	int fd;
+
+	if (!getenv("SOAK"))
+		return;
+	for (int write = 0; write < 2; write++) {
+		open_initiator();
+		if (write) {
+			lose_host();
+			post(true, PAGE, 100, 4);
+		} else {
+			post(false, PAGE, 100, 4);
+			fd = spoken();
+			hear(fd, &f, sizeof(f));
+			lose_host();
+		}
+		is_noticed();
+		close_initiator();
+	}
+}
+
+TEST(a_process_that_is_stopped)
+{
+	const size_t len = 32u << 20; /* more than the sockets hold */
+	const uint64_t stop_ns = 10 * NSEC_PER_SEC;
+	struct link_move m = {.write = true, .remote = 0x1000, .len = len, .rkey = 9, .token = 4};
+	struct frame f;
+	uint8_t *bytes;
+	int fd;
+
+	if (!getenv("SOAK"))
+		return;
+	bytes = malloc(len);
+	m.local = calloc(1, len);
+	CHECK(m.local && bytes);
+	for (int lost = 0; lost < 2; lost++) {
+		open_initiator();
+		CHECK_EQ(it.link->ops->post(it.link, &m), 0);
+		run_for(lost ? 0 : stop_ns);
+		CHECK_EQ(it.ended, 0);
+		if (lost) {
+			lose_host();
+			is_noticed();
+		} else {
+			fd = spoken();
+			hear(fd, &f, sizeof(f));
+			hear(fd, bytes, len);
+			answer(fd, TCP_MAGIC, 0, 4);
+			ends(1);
+			CHECK_EQ(it.status, 0);
+		}
+		close_initiator();
+	}
+	free(m.local);
+	free(bytes);
 }

@@ -21,6 +21,8 @@
 int fuzz_socket(int domain, int type, int protocol);
 int fuzz_connect(int fd, const struct sockaddr *to, socklen_t len);
 ssize_t fuzz_recv(int fd, void *to, size_t len, int flags);
+int fuzz_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
+int fuzz_clock_gettime(clockid_t id, struct timespec *ts);
 int fuzz_accept4(int listener, struct sockaddr *from, socklen_t *len, int flags);
 int __wrap_tcp_listen(const char *host, uint16_t port, int *fd_p);
 
@@ -35,6 +37,8 @@ static struct {
 	int n; /* sockets that were made */
 	int listener, coming; /* the connection that is readable at the listener */
 	uint32_t posts, ended, marks;
+	time_t now; /* the clock's seconds */
+	bool silent; /* the peer's host */
 } it;
 
 /* The registration is the second of three parts. The initiator's memory is the third one. */
@@ -60,6 +64,19 @@ int fuzz_socket(int domain, int type, int protocol)
 
 int fuzz_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
+	return 0;
+}
+
+int fuzz_clock_gettime(clockid_t id, struct timespec *ts)
+{
+	*ts = (struct timespec){.tv_sec = 1 + it.now};
+	return 0;
+}
+
+int fuzz_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	must(name == TCP_INFO && *len == sizeof(struct tcp_info));
+	*(struct tcp_info *)value = (struct tcp_info){.tcpi_probes = it.silent ? SILENT_PROBES : 0};
 	return 0;
 }
 
@@ -253,10 +270,13 @@ static void initiator_step(struct input *in)
 		say_reply(in, peer);
 		break;
 	case 5:
+		it.now++;
+		it.silent = peer >= 28;
 		if (peer == 31)
 			it.link->ops->stop(it.link);
 		break;
 	default:
+		it.link->ops->disarm(it.link);
 		it.link->ops->poll(it.link, on_done, NULL);
 		hear();
 	}
