@@ -31,7 +31,7 @@ static const struct arg_row rows[] = {
 		.help = "port where client and server meet"},
 	{"shm", 0, "N", ARG_WHOLE, AT(shm), .min = 1, .max = 32,
 		.help = "N copying threads instead of adapters, on one host"},
-	{"tcp", 0, "N", ARG_WHOLE, AT(tcp), .min = 1, .max = 32,
+	{"tcp", 0, "N", ARG_WHOLE, AT(tcp), .min = 1, .max = 32, .not_with = "shm",
 		.help = "N rails over TCP instead of adapters"},
 	{"alloc", 0, NULL, ARG_FLAG, AT(alloc),
 		.help = "the server's memory is from tent_alloc(): copying threads map it"},

@@ -94,14 +94,16 @@ struct tent_attr {
 				this host. NULL: 127.0.0.1, peers on this host only */
 	uint16_t port; /* the TCP port at that address; 0: any free port */
 	uint32_t shm_rails; /* 0: the rails are the adapters of this host. 1 to TENT_MAX_RAILS:
-			       the number of copying threads, for peers on this host */
+			       the number of copying threads, for peers on this host. The
+			       configuration has no topology file then */
 	uint64_t max_registration; /* bytes of the largest memory region; longer memory is
 				      registered in parts. 0: the limit of the devices */
 	uint32_t max_tasks; /* most requests that have not ended, 1 to 65,536; 0: 1024 */
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
-			       free ports of the address. The adapters are no rails then */
+			       free ports of the address. The adapters are no rails then; there is
+			       no topology file, and shm_rails is 0 */
 };
 
 /*

@@ -162,13 +162,24 @@ static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why
 	return err ? err : topo_from_hwloc(&t->topo, why);
 }
 
+/* Of the transports from @from on, the first one that is for an engine with these attributes. */
+static const struct transport *const *wanted(const struct transport *const *from,
+	const struct tent_attr *a)
+{
+	while ((*from)->wanted && !(*from)->wanted(a))
+		from++;
+	return from;
+}
+
 static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
-	const struct transport *const *transport = transports;
+	const struct transport *const *first = wanted(transports, a);
+	const struct transport *other = (*first)->wanted ? *wanted(first + 1, a) : *first;
 
-	while ((*transport)->wanted && !(*transport)->wanted(a))
-		transport++;
-	t->transport = *transport;
+	if (other->wanted)
+		return why_say(why, -EINVAL, "rails of %s and %s: give rails of one kind",
+			(*first)->rails, other->rails);
+	t->transport = *first;
 	topo_init(&t->topo);
 	return t->config.topology ? open_named(t, a, why) : open_found(t, a, why);
 }

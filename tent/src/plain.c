@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "transport.h"
+#include "why.h"
 
 void link_free(struct link *l)
 {
@@ -25,6 +26,13 @@ int port_new(const char *kind, const char *name, struct port **p_p)
 	strcpy(p->id.name, name);
 	*p_p = p;
 	return 0;
+}
+
+int port_not_named(const char *rails, struct tent_why *why)
+{
+	return why_say(why, -EINVAL,
+		"configuration: a topology file describes adapters, so leave it out with rails of %s",
+		rails);
 }
 
 void port_free(struct port *p)

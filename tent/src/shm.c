@@ -313,9 +313,7 @@ static int open_copier(const struct tent_attr *attr, const char *name, bool name
 	struct port **p_p, struct tent_why *why)
 {
 	if (named)
-		return why_say(why, -EINVAL,
-			"configuration: a topology file describes adapters, so leave it out with "
-			"shared-memory rails");
+		return port_not_named("shared memory", why);
 	return port_new("shm", name, p_p);
 }
 

@@ -437,9 +437,12 @@ static int listen_at(struct tcp_rail *p, const char *address)
 static int tcp_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 	struct tent_why *why)
 {
-	struct tcp_rail *p = calloc(1, sizeof(*p));
+	struct tcp_rail *p;
 	int err;
 
+	if (named)
+		return port_not_named("TCP", why);
+	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
 	p->port = (struct port){.id.kind = "tcp", .gbps = GBPS, .max_region = UINT64_MAX, .fd = -1};

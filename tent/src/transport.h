@@ -119,8 +119,8 @@ struct transport {
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
 	/*
-	 * True: the transport is for engines with these attributes. The engine uses the first such
-	 * transport. NULL: the transport is for any engine.
+	 * True: the transport is for engines with these attributes; there must not be another such
+	 * transport. NULL: the transport is for engines that no other one is for.
 	 */
 	bool (*wanted)(const struct tent_attr *attr);
 	/* Writes the names of the rails of this host. Returns their number or -errno. */
@@ -159,6 +159,8 @@ void link_free(struct link *l);
 /* Makes a port without events and with registrations of any length. 0 or -ENOMEM. */
 int port_new(const char *kind, const char *name, struct port **p_p);
 void port_free(struct port *p);
+/* Refuses a rail that a topology file names, which describes adapters. Returns -EINVAL. */
+int port_not_named(const char *rails, struct tent_why *why);
 /*
  * For transport.check. Returns -EFAULT, as an adapter does when it pins the memory, if a part is
  * not mapped, readable and writable. Another -errno: the memory could not be checked.

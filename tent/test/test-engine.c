@@ -399,6 +399,10 @@ TEST(attributes_are_checked)
 	duo_refused(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "shm_rails: give up to 32");
 	duo_refused(&(struct tent_attr){.size = sizeof(struct tent_attr), .tcp_rails = 33}, -EINVAL,
 		"tcp_rails: give up to 32");
+	duo_refused(&(struct tent_attr){.size = sizeof(struct tent_attr),
+			    .shm_rails = 1,
+			    .tcp_rails = 1},
+		-EINVAL, "shared memory and TCP: give rails of one kind");
 	duo_refused(&(struct tent_attr){.shm_rails = 1, .max_tasks = 65537}, -EINVAL,
 		"up to 65536");
 	duo_refused(&(struct tent_attr){.shm_rails = 1, .max_registration = 4095}, -EINVAL, "4096");
@@ -416,6 +420,25 @@ TEST(attributes_are_checked)
 		-EADDRINUSE, "127.0.0.1");
 	free(text);
 	tent_destroy(t);
+}
+
+/* The rails of a topology file are adapters. */
+TEST(a_topology_is_for_adapters)
+{
+	static const char topology[] = "{\"cpu:0\": [[\"mlx5_0\"]]}";
+	int fd = memfd_create("topology", 0);
+	char config[100];
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, topology, strlen(topology)), strlen(topology));
+	snprintf(config, sizeof(config), "{\"topology\": \"/proc/self/fd/%d\"}", fd);
+	duo_refused(&(struct tent_attr){.shm_rails = 1, .config = config}, -EINVAL,
+		"leave it out with rails of shared memory");
+	duo_refused(&(struct tent_attr){.size = sizeof(struct tent_attr),
+			    .tcp_rails = 1,
+			    .config = config},
+		-EINVAL, "leave it out with rails of TCP");
+	close(fd);
 }
 
 /* Callers that were built with structs of another version, with fewer or more fields. */
