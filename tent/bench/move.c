@@ -59,7 +59,10 @@ static int register_memory(struct tent *t, uint64_t len, bool alloc, uint8_t **m
 
 	if (alloc) {
 		err = tent_alloc(t, len, NULL, &why, (void **)memory_p);
-		return err ? failed("memory", err, &why) : 0;
+		if (err)
+			return failed("memory", err, &why);
+		memset(*memory_p, 0, len); /* so that the pages exist */
+		return 0;
 	}
 	m = map(len);
 	if (!m)
@@ -289,7 +292,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	for (int i = 0; i < OUTPUTS && !status; i++)
 		status = output_open("tentbench", names[i], "we", &out[i]);
 	if (!status)
-		status = register_memory(t, 2 * need, false, &memory);
+		status = register_memory(t, 2 * need, o->alloc, &memory);
 	if (!status)
 		status = all_rows(t, s, o, &(struct row_memory){memory, memory + need, remote.addr},
 			out);

@@ -34,7 +34,8 @@ static const struct arg_row rows[] = {
 	{"tcp", 0, "N", ARG_WHOLE, AT(tcp), .min = 1, .max = 32, .not_with = "shm",
 		.help = "N rails over TCP instead of adapters"},
 	{"alloc", 0, NULL, ARG_FLAG, AT(alloc),
-		.help = "the server's memory is from tent_alloc(): copying threads map it"},
+		.help = "memory from tent_alloc(): with that on both sides copying threads need no "
+			"kernel"},
 	{"memory", 0, "N", ARG_SIZE, AT(memory), .min = 4096, .max = 1ull << 40,
 		.unset = "256M; with --fork: what the requests need",
 		.help = "of a server, or with --fork: bytes that clients may use"},
@@ -94,8 +95,6 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 			"--json and --prometheus: give standard output to one of them");
 	if (!server && o->memory && !o->fork)
 		return args_fail(args, "--memory: give it to the server, or with --fork");
-	if (!server && o->alloc && !o->fork)
-		return args_fail(args, "--alloc: give it to the server, or with --fork");
 	if (!server && !o->host == !o->fork)
 		return args_fail(args, "%s: give either the server's host or --fork",
 			o->host ? "a host and --fork" : "no server");

@@ -143,9 +143,10 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why);
 
 /*
- * Allocates @len bytes, which are 0, and registers them like tent_register(). Peers with copying
- * threads map them and copy without the kernel, which takes less time. tent_unregister() and
- * tent_destroy() free the memory. Errors as above, and
+ * Allocates @len bytes, which are 0, and registers them like tent_register(). Copying threads copy
+ * without the kernel if the memory of both sides is from tent_alloc(), which takes much less time.
+ * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
+ * Errors as above, and
  *
  *	-EMFILE, -ENFILE	no descriptor is left
  */

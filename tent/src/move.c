@@ -35,7 +35,8 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	uint64_t local = (uintptr_t)k->request.local + slice->offset;
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
-	uint8_t *at = lent_of(s, r)->at;
+	/* The program may unmap its own memory at any time, so only a system call can access it. */
+	uint8_t *at = b->fd >= 0 ? lent_of(s, r)->at : NULL;
 
 	*m = (struct link_move){
 		.write = k->request.op == TENT_WRITE,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport between two processes of one host. A link is a thread that copies: memory that the
- * peer has from tent_alloc() is mapped here, other memory is accessed with process_vm_readv(2) and
- * process_vm_writev(2). Both need the process id of the peer, and the permission to ptrace(2) the
- * peer. The target has no end of a link.
+ * The transport between two processes of one host. A link is a thread that copies: between memory
+ * from tent_alloc() on both sides directly, because that of the peer is mapped here, other memory
+ * with process_vm_readv(2) and process_vm_writev(2). Both need the process id of the peer, and the
+ * permission to ptrace(2) the peer. The target has no end of a link.
  *
  * The engine's thread and the copying thread share a ring under a mutex. The copying thread
  * copies without holding the mutex. The thread that posts a small request copies it.

@@ -33,7 +33,11 @@ struct link_move {
 	bool write;
 	void *local;
 	uint64_t remote;
-	void *mapped; /* where this process sees the remote memory; NULL: it does not */
+	/*
+	 * Where this process sees the remote memory. NULL: it does not, or @local is the program's
+	 * memory, whose access may fault.
+	 */
+	void *mapped;
 	uint64_t len;
 	uint32_t lkey, rkey;
 	uint64_t token;

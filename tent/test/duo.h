@@ -4,7 +4,8 @@
  * child's memory is a shared mapping, so the test can compare it without a request.
  *
  * With TENT_RAILS=shm:N the rails are N copying threads, with tcp:N they go over TCP; otherwise they
- * are adapters. With TENT_ALLOC the child's memory, if it is one buffer, is from tent_alloc().
+ * are adapters. With TENT_ALLOC the memory of both, if the child's is one buffer, is from
+ * tent_alloc().
  */
 #ifndef TENT_TEST_DUO_H
 #define TENT_TEST_DUO_H
@@ -43,6 +44,7 @@ static struct {
 	uint8_t *mine, *theirs;
 	uint64_t at; /* the address of the child's memory in the child */
 	size_t len;
+	bool allocs; /* mine is from tent_alloc() */
 	char *text; /* the child's description */
 	pid_t child;
 	int fd;
@@ -225,6 +227,15 @@ static inline void duo_import(const char *text)
 	CHECK_EQ(err, 0);
 }
 
+/* Registers the test's memory. */
+static inline void duo_own(void)
+{
+	if (d.allocs)
+		CHECK_EQ(tent_alloc(d.t, d.len, NULL, NULL, (void **)&d.mine), 0);
+	else
+		CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
+}
+
 static inline void duo_open(const struct duo_attr *a)
 {
 	int fds[2];
@@ -232,7 +243,8 @@ static inline void duo_open(const struct duo_attr *a)
 
 	memset(&d, 0, sizeof(d));
 	d.len = a->len;
-	d.mine = duo_map(a->len);
+	d.allocs = duo_allocs(a);
+	d.mine = d.allocs ? NULL : duo_map(a->len);
 	d.theirs = duo_map(a->len);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	fflush(NULL);
@@ -252,7 +264,7 @@ static inline void duo_open(const struct duo_attr *a)
 	if (duo_allocs(a))
 		duo_find();
 	d.t = duo_create(a->config, a->parts, a->rail_wait_ms);
-	CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
+	duo_own();
 	if (!a->no_import)
 		duo_import(d.text);
 }
@@ -270,7 +282,8 @@ static inline void duo_close(void)
 	tent_destroy(d.t);
 	close(d.fd);
 	free(d.text);
-	munmap(d.mine, d.len);
+	if (!d.allocs)
+		munmap(d.mine, d.len);
 	munmap(d.theirs, d.len);
 }
 

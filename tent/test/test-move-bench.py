@@ -152,7 +152,6 @@ assert "--fork" in run("client", "--help").stdout and "--memory" in run("server"
 refused("client")
 refused("client", "host", "--fork")
 refused("client", "host", "--memory", "1M", words="--memory: give it to the server")
-refused("client", "host", "--alloc", words="--alloc: give it to the server")
 refused("client", "--fork", "--shm", "2", "--tcp", "2", words="--tcp and --shm exclude each other")
 refused("client", "--fork", "--memory", "1")
 refused("client", "--fork", "--size", "0")
