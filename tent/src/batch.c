@@ -134,8 +134,9 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 	}
 	b->next = t->batches;
 	t->batches = b;
-	t->progress(t, clock_ns());
-	loop_help(t); /* the posted slices may have ended already */
+	t->progress(t, clock_ns(), false);
+	if (b->open)
+		loop_help(t, false); /* the posted slices may have ended already */
 	if (b->open)
 		loop_wake(t, 0);
 }
@@ -248,7 +249,7 @@ static void write_status(struct tent_batch *b, uint32_t i, struct tent_status *s
 	struct tent_status status;
 
 	pthread_mutex_lock(&b->t->lock);
-	loop_help(b->t);
+	loop_help(b->t, false);
 	status = i < b->n ? status_of(b, i) : sum_of(b);
 	pthread_mutex_unlock(&b->t->lock);
 	sized_out(status_p, size, &status, sizeof(status));
@@ -282,7 +283,8 @@ int tent_wait(struct tent_batch *b, int timeout_ms)
 	int err = 0;
 
 	pthread_mutex_lock(&t->lock);
-	loop_help(t);
+	if (b->open)
+		loop_help(t, false);
 	while (b->open && !err) {
 		if (!live) {
 			live = live_add(&live_batch, b, t->host);
@@ -321,7 +323,7 @@ void tent_cancel(struct tent_batch *b)
 		if (b->tasks[i] != NO_TASK)
 			task_stop(t, b->tasks[i], -ECANCELED);
 	}
-	loop_help(t);
+	loop_help(t, false);
 	pthread_mutex_unlock(&t->lock);
 }
 

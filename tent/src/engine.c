@@ -43,13 +43,12 @@ static void port_events(struct tent *t, uint64_t now)
 	}
 }
 
-/* Does all work that can be done now. True: there was work. */
-static bool progress(struct tent *t, uint64_t now)
+static bool progress(struct tent *t, uint64_t now, bool all)
 {
-	bool some = serve_progress(t, now);
+	bool some = all && serve_progress(t, now);
 
 	for (struct tent_segment *s = t->segments; s; s = s->next)
-		some |= move_progress(s, now);
+		some |= move_progress(s, now, all);
 	return some;
 }
 
@@ -99,7 +98,7 @@ static void *engine_thread(void *arg)
 
 	pthread_mutex_lock(&t->lock);
 	while (!t->stopping) {
-		if (progress(t, clock_ns())) {
+		if (progress(t, clock_ns(), true)) {
 			/* Other threads need the lock, too. */
 			pthread_mutex_unlock(&t->lock);
 			sched_yield();
@@ -108,7 +107,7 @@ static void *engine_thread(void *arg)
 		}
 		arm_all(t, true);
 		/* Completions that arrived before the links were armed cause no event. */
-		if (progress(t, clock_ns()))
+		if (progress(t, clock_ns(), true))
 			continue;
 		loop_sleep(t, next_due(t, clock_ns()));
 		arm_all(t, false);

@@ -129,6 +129,7 @@ struct tent_segment {
 	uint32_t moving[SCHED_PRIORITIES];
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
+	uint32_t notifying; /* tasks in slots */
 	uint32_t open; /* number of tasks that have not ended */
 	struct live_record *live;
 };
@@ -189,7 +190,11 @@ struct tent {
 	pthread_cond_t ended; /* a batch, or a peer's use of memory, has ended */
 	pthread_t thread;
 	bool stopping;
-	bool (*progress)(struct tent *t, uint64_t now); /* returns whether there was work */
+	/*
+	 * Does the work that can be done now: all of it, or else without what comes from peers over
+	 * control connections and to the target's end of links. Returns whether there was work.
+	 */
+	bool (*progress)(struct tent *t, uint64_t now, bool all);
 	int epoll, kick; /* kick: an eventfd that wakes the thread */
 	uint64_t sleeps_until; /* the deadline of the thread's sleep; 0: it is awake */
 
@@ -231,8 +236,11 @@ struct tent {
 };
 
 /* loop.c */
-/* Runs the engine's progress() in the calling thread, and wakes the thread if there was work. */
-void loop_help(struct tent *t);
+/*
+ * Runs the engine's progress() in the calling thread, and wakes the engine's thread if there was
+ * work. Without @all, which takes system calls, the engine's thread does the rest when it comes.
+ */
+void loop_help(struct tent *t, bool all);
 /* Wakes the thread if it would sleep longer than @until. */
 void loop_wake(struct tent *t, uint64_t until);
 void loop_watch(struct tent *t, int fd);
@@ -296,7 +304,8 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 
 /* move.c */
 int move_create(struct tent_segment *s);
-bool move_progress(struct tent_segment *s, uint64_t now);
+/* @all: with the peer's messages. Returns whether there was work. */
+bool move_progress(struct tent_segment *s, uint64_t now, bool all);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
 /* The port of a rail of this engine (@own) or of the peer has come up or gone down. */

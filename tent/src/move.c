@@ -406,9 +406,9 @@ static void start(struct tent_segment *s, uint64_t now)
 	} while (s->again);
 }
 
-bool move_progress(struct tent_segment *s, uint64_t now)
+bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 {
-	bool some = read_messages(s, now);
+	bool some = all && read_messages(s, now);
 
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		some |= poll_pair(s, i, now) > 0;

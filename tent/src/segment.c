@@ -173,7 +173,7 @@ static int look(struct tent_segment *s, uint32_t *pair_p)
 	int n = 0;
 
 	*pair_p = 0;
-	move_progress(s, clock_ns());
+	move_progress(s, clock_ns(), true);
 	if (s->lost)
 		return s->lost;
 	for (uint32_t i = 0; i < s->n_pairs; i++) {

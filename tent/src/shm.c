@@ -45,6 +45,7 @@ struct shm_link {
 	} ring[RING];
 	uint32_t reported, ended, tail; /* never reduced modulo RING */
 	bool stopped, ending;
+	bool told; /* fds[0] is readable */
 };
 
 /* ---- links ---- */
@@ -101,10 +102,13 @@ static void end(struct shm_link *l, int status)
 	l->stopped |= status && status != -EFAULT;
 }
 
-/* Wakes the engine if no earlier move waits to be reported. */
+/* Wakes the engine, unless poll() is due already. */
 static void tell(struct shm_link *l)
 {
-	if (l->ended - l->reported == 1 && eventfd_write(l->link.fds[0], 1))
+	if (l->told)
+		return;
+	l->told = true;
+	if (eventfd_write(l->link.fds[0], 1))
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
@@ -179,9 +183,9 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	pthread_mutex_lock(&l->mutex);
 	from = l->reported;
 	to = l->reported = l->ended;
-	if (from != to && eventfd_read(l->link.fds[0], &count) && !l->link.ready)
+	if (l->told && eventfd_read(l->link.fds[0], &count))
 		abort(); /* it was written under the same lock */
-	l->link.ready = false;
+	l->told = l->link.ready = false;
 	pthread_mutex_unlock(&l->mutex);
 	for (uint32_t i = from; i != to; i++) {
 		/* put() reuses the place only when posted has been reduced. */

@@ -160,6 +160,7 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	s->slots[slot].lap++;
 	s->slots[slot].task = id;
 	s->slots[slot].untaken = true;
+	s->notifying++;
 	/* Without marks, one message suffices, because the bytes are in place. */
 	if (!s->t->transport->marks)
 		k->pairs &= -k->pairs;
@@ -198,6 +199,7 @@ static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
 	uint32_t id = s->slots[slot].task;
 
 	s->slots[slot].task = NO_TASK;
+	s->notifying--;
 	/* After an error the slot is free: the next lap makes late marks of this lap invalid. */
 	if (err)
 		s->slots[slot].untaken = false;
@@ -307,7 +309,9 @@ static void notify_slot(struct tent_segment *s, uint8_t slot)
 
 void tasks_notify(struct tent_segment *s)
 {
-	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++)
+	bool some = s->notifying || s->notify_head != NO_TASK;
+
+	for (uint8_t slot = 0; slot < NOTICE_SLOTS && some; slot++)
 		notify_slot(s, slot);
 }
 

@@ -6,6 +6,7 @@
  */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/uio.h>
 
 #include "duo.h"
@@ -28,6 +29,64 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_h
 	__atomic_fetch_add(&by_kernel, 1, __ATOMIC_RELAXED); /* read when the copy has ended */
 	return next(pid, here, n_here, there, n_there, flags);
 }
+
+/* ---- system calls of the test's thread ---- */
+
+static pid_t counted; /* the thread; 0: none */
+static unsigned calls;
+
+static void count(void)
+{
+	calls += counted && gettid() == counted;
+}
+
+typedef ssize_t recv_fn(int fd, void *to, size_t len, int flags);
+typedef int poll_fn(struct pollfd *fds, nfds_t n, int ms);
+typedef int eventfd_read_fn(int fd, eventfd_t *n);
+typedef int eventfd_write_fn(int fd, eventfd_t n);
+
+recv_fn recv;
+poll_fn poll;
+eventfd_read_fn eventfd_read;
+eventfd_write_fn eventfd_write;
+
+ssize_t recv(int fd, void *to, size_t len, int flags)
+{
+	recv_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "recv");
+	count();
+	return next(fd, to, len, flags);
+}
+
+int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	poll_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "poll");
+	count();
+	return next(fds, n, ms);
+}
+
+int eventfd_read(int fd, eventfd_t *n)
+{
+	eventfd_read_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "eventfd_read");
+	count();
+	return next(fd, n);
+}
+
+int eventfd_write(int fd, eventfd_t n)
+{
+	eventfd_write_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "eventfd_write");
+	count();
+	return next(fd, n);
+}
+
+/* ---- copies ---- */
 
 /* Writes bytes of the test's memory or reads them. */
 static void move(enum tent_op op, uint8_t *local)
@@ -87,6 +146,19 @@ TEST(it_is_mapped_and_unmapped)
 	CHECK_EQ(mappings(), OWN); /* the confirmation came after that */
 	CHECK(duo_move(TENT_WRITE, 0, 1, 0));
 	test_filled(d.theirs, LEN, 'b');
+	duo_close();
+}
+
+/* The engine's thread listens to the peer, and who submits need not. */
+TEST(a_small_request_needs_no_system_call)
+{
+	duo_open(&(struct duo_attr){.len = LEN});
+	CHECK(!copies('a'));
+	counted = gettid();
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(duo_move(i % 2 ? TENT_READ : TENT_WRITE, 0, 64 * KIB, 0), 0);
+	CHECK_EQ(calls, 0);
+	counted = 0;
 	duo_close();
 }
 

@@ -299,12 +299,12 @@ static void program(struct input *in)
 	}
 }
 
-static bool progress(struct tent *t, uint64_t now)
+static bool progress(struct tent *t, uint64_t now, bool all)
 {
 	bool some = serve_progress(t, now);
 
 	for (struct tent_segment *s = t->segments; s; s = s->next)
-		some |= move_progress(s, now);
+		some |= move_progress(s, now, true);
 	must(t->notice_tail - t->notice_head <= NOTICE_RING);
 	return some;
 }
@@ -330,7 +330,7 @@ static void do_step(struct input *in)
 static void run(void)
 {
 	pthread_mutex_lock(&it.t->lock);
-	progress(it.t, fuzz_peer.ns);
+	progress(it.t, fuzz_peer.ns, true);
 	pthread_mutex_unlock(&it.t->lock);
 	for (int i = 0; i < PEERS; i++)
 		hear(i);
