@@ -13,6 +13,7 @@
 
 #include "base/output.h"
 #include "base/tcp.h"
+#include "compare.h"
 #include "meet.h"
 #include "row.h"
 #include "trace.h"
@@ -133,20 +134,27 @@ static uint64_t memory_needed(const struct move_options *o)
 struct server {
 	pid_t child; /* 0: the server is no child of this process */
 	int fd; /* -1: none */
-	char *text;
+	char *text, *ucx; /* descriptions of its engine and, if that is a peer, of UCX */
 };
 
-/* The child writes its engine's description, and ends when the parent closes its end. */
+/* The child writes a line for each description, and ends when the parent closes its end. */
 static void child(const struct move_options *o, int fd)
 {
-	char *text, byte;
+	char *text, *line = NULL, byte;
+	struct ucx *u = NULL;
 	struct tent *t;
 	int status = lend(o, o->memory ? o->memory : memory_needed(o), &t, &text);
 
-	if (!status && (dprintf(fd, "%s\n", text) < 0 || read(fd, &byte, 1) > 0))
+	if (!status && o->peers & MOVE_PEER_UCX)
+		status = ucx_lend(memory_needed(o), &u, &line);
+	if (!status && dprintf(fd, "%s\n%s\n", text, line ? line : "") < 0)
 		status = 1;
-	if (status)
-		exit(status);
+	if (u)
+		ucx_serve(u, fd);
+	if (status || read(fd, &byte, 1) > 0)
+		exit(1 + (status == 2));
+	ucx_close(u);
+	free(line);
 	free(text);
 	tent_destroy(t);
 	exit(0);
@@ -155,8 +163,8 @@ static void child(const struct move_options *o, int fd)
 /* On an error the child has printed the message. */
 static int fork_server(const struct move_options *o, struct server *s)
 {
+	size_t size = 0, more = 0;
 	int fds[2], status = 1;
-	size_t size = 0;
 	FILE *in;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
@@ -171,8 +179,10 @@ static int fork_server(const struct move_options *o, struct server *s)
 	close(fds[1]);
 	s->fd = fds[0];
 	in = fdopen(dup(fds[0]), "r");
-	if (in && getline(&s->text, &size, in) > 0)
+	if (in && getline(&s->text, &size, in) > 0 && getline(&s->ucx, &more, in) > 0) {
+		s->ucx[strcspn(s->ucx, "\n")] = 0;
 		status = 0;
+	}
 	if (in)
 		fclose(in);
 	return status;
@@ -192,6 +202,7 @@ static int part(struct server *s)
 	int status = 0;
 
 	free(s->text);
+	free(s->ucx);
 	if (s->fd >= 0)
 		close(s->fd);
 	if (s->child > 0 && waitpid(s->child, &status, 0) == s->child && WIFEXITED(status))
@@ -272,13 +283,30 @@ static int all_rows(struct tent *t, struct tent_segment *s, const struct move_op
 	return err ? failed(o->prometheus, err, NULL) : status;
 }
 
-static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o)
+static int beside_peers(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, const struct server *server, FILE *json)
+{
+	struct ucx *u = NULL;
+	int status = 0;
+
+	if (o->peers & MOVE_PEER_UCX)
+		status = ucx_open(server->ucx, &u);
+	if (u && write(server->fd, "", 1) != 1)
+		status = failed("server", -errno, NULL);
+	if (!status)
+		status = compare_rows(t, s, o, m, server->child, u, json);
+	ucx_close(u);
+	return status;
+}
+
+static int with_segment(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct server *server)
 {
 	const char *const names[OUTPUTS] = {o->json, o->prometheus, o->trace};
 	uint64_t need = memory_needed(o);
 	struct tent_remote remote = {0};
 	FILE *out[OUTPUTS] = {NULL};
-	uint8_t *memory;
+	struct row_memory m;
 	int status = 0;
 
 	if (tent_segment_remote(s, 0, &remote, sizeof(remote)) || remote.len < need) {
@@ -292,16 +320,19 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	for (int i = 0; i < OUTPUTS && !status; i++)
 		status = output_open("tentbench", names[i], "we", &out[i]);
 	if (!status)
-		status = register_memory(t, 2 * need, o->alloc, &memory);
-	if (!status)
-		status = all_rows(t, s, o, &(struct row_memory){memory, memory + need, remote.addr},
-			out);
+		status = register_memory(t, 2 * need, o->alloc, &m.source);
+	if (!status) {
+		m.back = m.source + need;
+		m.remote = remote.addr;
+		status = o->peers ? beside_peers(t, s, o, &m, server, out[JSON]) :
+				    all_rows(t, s, o, &m, out);
+	}
 	for (int i = 0; i < OUTPUTS; i++)
 		status = output_close("tentbench", names[i], out[i], status);
 	return status;
 }
 
-static int with_server(const struct move_options *o, const char *text)
+static int with_server(const struct move_options *o, const struct server *server)
 {
 	struct tent_segment *s = NULL;
 	struct tent_why why = {""};
@@ -310,8 +341,8 @@ static int with_server(const struct move_options *o, const char *text)
 
 	if (status)
 		return status;
-	err = tent_import(t, text, &why, &s);
-	status = err ? failed("server", err, &why) : with_segment(t, s, o);
+	err = tent_import(t, server->text, &why, &s);
+	status = err ? failed("server", err, &why) : with_segment(t, s, o, server);
 	tent_destroy(t);
 	return status;
 }
@@ -321,7 +352,7 @@ int move_client(const struct move_options *o)
 	struct server s;
 	int met = meet(o, &s), status, parted;
 
-	status = met ? met : with_server(o, s.text);
+	status = met ? met : with_server(o, &s);
 	parted = part(&s);
 	/* The status of a child that failed before it could serve is the more exact one. */
 	return status && !(met && parted) ? status : parted;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "move_options.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -15,6 +16,33 @@ static const char *const ops[] = {
 const char *move_op_name(enum move_op op)
 {
 	return ops[op];
+}
+
+/* The peers that are built in, by the bits of move_options.peers. */
+#ifdef HAVE_UCX
+#define PEERS "memcpy,cma,ucx"
+static const char *const peers[] = {"memcpy", "cma", "ucx"};
+#else
+#define PEERS "memcpy,cma"
+static const char *const peers[] = {"memcpy", "cma"};
+#endif
+
+static int add_peer(void *options, const char *word)
+{
+	struct move_options *o = options;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(peers); i++) {
+		if (!strcmp(word, peers[i])) {
+			o->peers |= 1u << i;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+static int read_peers(const struct arg *a, void *options)
+{
+	return arg_words(a, "some of " PEERS ", which are built in", add_peer, options);
 }
 
 #define SERVER 1u
@@ -63,6 +91,10 @@ static const struct arg_row rows[] = {
 		.help = "instead: batches of each thread"},
 	{"check", 0, NULL, ARG_FLAG, AT(check), .sets = CLIENT,
 		.help = "compare every byte; the times then hold the comparing as well"},
+	{"peer", 0, "NAME,...", ARG_CALL, .read = read_peers, .sets = CLIENT, .with = "fork",
+		.not_with = "op batch threads priority count check stats prometheus trace",
+		.help = "instead of the rows: one write at a time, beside memcpy in this process, cma "
+			"(process_vm_writev) or, with --alloc, ucx (put) (built in: " PEERS ")"},
 	{"stats", 0, NULL, ARG_FLAG, AT(stats), .sets = CLIENT,
 		.help = "print at the end how much each rail carried"},
 	{"prometheus", 0, "FILE", ARG_TEXT, AT(prometheus), .sets = CLIENT,
@@ -90,6 +122,8 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 	if (o->threads < o->priorities.n)
 		return args_fail(args, "--threads: give %u or more, one for each priority",
 			o->priorities.n);
+	if (o->peers & MOVE_PEER_UCX && !o->alloc)
+		return args_fail(args, "--peer ucx: give --alloc, because UCX maps the memory");
 	if (is_stdout(o->json) && is_stdout(o->prometheus))
 		return args_fail(args,
 			"--json and --prometheus: give standard output to one of them");

@@ -11,6 +11,10 @@
 
 #define MOVE_MAX_THREADS 64
 #define MOVE_PRIORITIES 3
+#define MOVE_PEER_MEMCPY 1u
+#define MOVE_PEER_CMA 2u
+#define MOVE_PEER_UCX 4u
+#define MOVE_PEERS 3
 
 enum move_op {
 	MOVE_WRITE,
@@ -24,7 +28,7 @@ struct move_options {
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* at which the client reads the server's description */
 	uint32_t shm; /* number of copying threads; 0: adapters */
-	bool alloc; /* the server's memory is from tent_alloc() */
+	bool alloc; /* the memory of this side is from tent_alloc() */
 	uint32_t tcp; /* number of rails over TCP; 0: adapters */
 	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;
@@ -34,6 +38,7 @@ struct move_options {
 	double seconds;
 	uint32_t timeout_s; /* most time to wait for a silent server */
 	enum move_op op;
+	uint32_t peers; /* MOVE_PEER_...: those that tent is compared with */
 	bool check, fork, once, stats;
 };
 

@@ -149,6 +149,27 @@ with tempfile.TemporaryDirectory() as tmp:
     assert "refused" in run("client", "127.0.0.1", *rails, "--port", str(free_port()), status=1).stderr
 
 assert "--fork" in run("client", "--help").stdout and "--memory" in run("server", "--help").stdout
+# Beside peers: UCX is one if it was built in.
+built = re.search(r"\(built in: (\S+)\)", " ".join(run("client", "--help").stdout.split()))[1].split(",")
+peers = ["memcpy", "cma"]
+options = ["--fork", *rails, "--size", "64K,1M", "--seconds", "0.02"]
+if "ucx" in built:
+    refused("client", *options, "--peer", "ucx", words="--peer ucx: give --alloc")
+    peers.append("ucx")
+    options.append("--alloc")
+else:
+    refused("client", *options, "--alloc", "--peer", "ucx", words="which are built in")
+rows = [json.loads(line) for line in run(
+    "client", *options, "--peer", ",".join(peers), "--json", "-").stdout.splitlines()]
+assert [r["size_bytes"] for r in rows] == [65536, 1048576], rows
+for r in rows:
+    assert r.keys() == {"size_bytes", "tent_gb_per_s", *(f"{p}_gb_per_s" for p in peers), *(f"to_{p}" for p in peers)}, r
+    assert all(v > 0 for v in r.values()), r
+table = run("client", *options, "--peer", "memcpy").stdout.splitlines()
+assert "memcpy, GB/s" in table[0] and len(table) == 3, table
+refused("client", "host", "--peer", "memcpy", words="--fork")
+refused("client", "--fork", "--peer", "memcpy", "--batch", "2", words="exclude each other")
+refused("client", "--fork", "--peer", "rsync", words="built in")
 refused("client")
 refused("client", "host", "--fork")
 refused("client", "host", "--memory", "1M", words="--memory: give it to the server")

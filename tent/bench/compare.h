@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/* The client's rows beside peers: tent and the peers move the same bytes in turn. */
+#ifndef TENTBENCH_COMPARE_H
+#define TENTBENCH_COMPARE_H
+
+#include <sys/types.h>
+
+#include "row.h"
+#include "ucx.h"
+
+/*
+ * Writes each size in turn: one request at a time by tent, as many bytes by each peer of the
+ * options, many times in turn. Prints a row per size, and with @json an object as well. Returns the
+ * exit status. @server: its process; @u: NULL if UCX is no peer.
+ */
+int compare_rows(struct tent *t, struct tent_segment *s, const struct move_options *o,
+	const struct row_memory *m, pid_t server, struct ucx *u, FILE *json);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/* UCX as a peer of tent: the server lends memory, and the client puts bytes into it. */
+#ifndef TENTBENCH_UCX_H
+#define TENTBENCH_UCX_H
+
+#include <stdint.h>
+
+struct ucx;
+
+#ifdef HAVE_UCX
+
+/*
+ * The server's side: UCX allocates the memory, so that the client maps it. Writes a line without its
+ * end for ucx_open(), which the caller must free with free(3). A function that returns an int
+ * returns 0, or 1 after it has printed why.
+ */
+int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p);
+/* Serves until a byte arrives at @fd, which the client sends when it has put once. */
+void ucx_serve(struct ucx *u, int fd);
+
+int ucx_open(const char *line, struct ucx **u_p);
+/* Puts bytes at the beginning of the server's memory, and waits until they are in place. */
+int ucx_put(void *u, const uint8_t *from, uint64_t len);
+
+/* NULL is allowed. */
+void ucx_close(struct ucx *u);
+
+#else /* no option asks for it */
+
+static inline int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p)
+{
+	return 1;
+}
+
+static inline void ucx_serve(struct ucx *u, int fd)
+{
+}
+
+static inline int ucx_open(const char *line, struct ucx **u_p)
+{
+	return 1;
+}
+
+static inline int ucx_put(void *u, const uint8_t *from, uint64_t len)
+{
+	return 1;
+}
+
+static inline void ucx_close(struct ucx *u)
+{
+}
+
+#endif
+
+#endif
