@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 import unittest
+import weakref
 
 from mlx5rpc import tent
 
@@ -37,6 +38,22 @@ def lend(pipe):
             if what == "unregister":
                 registered.unregister()
             pipe.send(engine.wait_notice(LIMIT) if what == "notice" else bytes(memory))
+
+
+def lend_allocated(pipe):
+    """Lends memory from alloc(). Answers with its bytes."""
+    with tent.Engine(**RAILS) as engine:
+        memory = engine.alloc(SIZE)
+        pipe.send(engine.export())
+        while pipe.recv():
+            with memory.view as view:
+                pipe.send(bytes(view))
+
+
+def mappings():
+    """The number of mappings of memory from alloc(), own memory and that of peers, in this process."""
+    with open("/proc/self/maps") as maps:
+        return sum("/memfd:tent " in line for line in maps)
 
 
 class FromDlpack:
@@ -84,11 +101,11 @@ class FromPointer:
 
 
 class Lender:
-    """Another process that runs lend()."""
+    """Another process that runs lend(), or another function."""
 
-    def __init__(self):
+    def __init__(self, function=lend):
         self.pipe, theirs = spawn.Pipe()
-        self.process = spawn.Process(target=lend, args=(theirs,), daemon=True)
+        self.process = spawn.Process(target=function, args=(theirs,), daemon=True)
         self.process.start()
         theirs.close()
         self.text = self.answer()
@@ -213,6 +230,42 @@ class Moves(Test):
         self.assertEqual(FromDlpack.exported, [])
         buffer.extend(b"1")
 
+    def test_allocated_memory(self):
+        memory, fresh = self.engine.alloc(SIZE), tent.Engine(**RAILS)
+        self.assertEqual((memory.nbytes, bytes(memory.view)), (SIZE, bytes(SIZE)))
+        view = memory.view[1000:3000]
+        view[:] = data = os.urandom(2000)
+        self.engine.write(view, self.segment, self.there.addr).wait(LIMIT)
+        memory.view[:2000] = bytes(2000)
+        self.engine.read(memory, self.segment, self.there.addr).wait(LIMIT)
+        self.assertEqual(memory.view[:2000], data)
+        other = memory.view
+        for _ in range(2):
+            gc.collect()
+            for end in memory.unregister, self.engine.close:
+                with self.assertRaises(BufferError):
+                    end()
+            view.release()
+            view = other
+        other.release()
+        del view, other
+        memory.unregister()
+        for use in lambda: memory.view, memory.unregister:
+            with self.assertRaises(ValueError):
+                use()
+        view = fresh.alloc(64).view
+        fresh = weakref.ref(fresh)
+        gc.collect()
+        view[:] = bytes(64)  # the engine exists as long as the view
+        del view
+        gc.collect()
+        self.assertIsNone(fresh())
+        with self.assertRaises(OverflowError):
+            self.engine.alloc(-1)
+        with self.assertRaises(OSError) as caught:
+            self.engine.alloc(0)
+        self.assertEqual(caught.exception.errno, errno.EINVAL)
+
     def test_asyncio(self):
         async def move(i, n=SIZE // 64):
             part = self.part(i * n, n)
@@ -279,6 +332,20 @@ class Moves(Test):
                 use()
         batch.close()
         self.memory.extend(b"1")  # nobody uses it
+
+
+@unittest.skipUnless(KIND == "shm", "only copying threads map memory")
+class Mapped(unittest.TestCase):
+    def test_it_is_mapped(self):
+        lender = Lender(lend_allocated)
+        self.addCleanup(lender.end)
+        with tent.Engine(**RAILS) as engine:
+            memory, before = engine.alloc(SIZE), mappings()
+            with engine.connect(lender.text) as segment, memory.view as view:
+                self.assertEqual(mappings(), before + 1)
+                view[:] = data = os.urandom(SIZE)
+                self.assertEqual(engine.write(view, segment, segment.remotes()[0].addr).wait(LIMIT), SIZE)
+                self.assertEqual(lender.ask(True), data)
 
 
 class LateEnds(Test):
