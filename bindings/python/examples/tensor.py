@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""Moves a tensor between two processes of one host, without a copy in Python.
+
+The memory is from alloc() on both sides, which copying threads move much faster than other memory. The view of it is a tensor
+here: a memoryview of two dimensions. With numpy that is `numpy.frombuffer(memory.view).reshape(SHAPE)`, with torch
+`torch.frombuffer(memory.view, dtype=torch.float64).reshape(SHAPE)`. A view must end before its memory does.
+"""
+import multiprocessing
+
+from mlx5rpc import tent
+
+SHAPE = 500, 1000
+NBYTES = 8 * SHAPE[0] * SHAPE[1]
+
+
+def lend(pipe):
+    with tent.Engine(shm_rails=1) as engine:
+        memory = engine.alloc(NBYTES)
+        pipe.send(engine.export())  # who has this text can read and write the memory
+        engine.wait_notice()
+        with memory.view.cast("d", SHAPE) as tensor:
+            print(f"shape {tensor.shape}, last element {tensor[499, 999]}")
+
+
+def main():
+    here, there = multiprocessing.Pipe()
+    lender = multiprocessing.Process(target=lend, args=(there,))
+    lender.start()
+    with tent.Engine(shm_rails=1) as engine:
+        memory = engine.alloc(NBYTES)
+        with memory.view.cast("d", SHAPE) as tensor:
+            for i in range(SHAPE[0]):
+                tensor[i, 999] = i + .999
+        with engine.connect(here.recv()) as segment:
+            moved = engine.write(memory, segment, segment.remotes()[0].addr, notify=1).wait()
+    print(moved, "bytes moved")
+    lender.join()
+    return lender.exitcode
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
