@@ -122,6 +122,17 @@ static void unmake_tasks(struct tent *t, struct tent_batch *b, uint32_t n)
 	}
 }
 
+/*
+ * Does work of the engine in the calling thread, without what comes from peers, which takes system
+ * calls. The engine's thread is woken by descriptors, and here if it would sleep too long.
+ */
+static void drive(struct tent *t)
+{
+	t->progress(t, clock_ns(), false);
+	for (struct tent_segment *s = t->segments; s; s = s->next)
+		loop_wake(t, move_unarmed(s) ? 0 : move_due(s));
+}
+
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
 	for (uint32_t i = 0; i < b->n; i++) {
@@ -134,11 +145,9 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 	}
 	b->next = t->batches;
 	t->batches = b;
-	t->progress(t, clock_ns(), false);
+	drive(t);
 	if (b->open)
-		loop_help(t, false); /* the posted slices may have ended already */
-	if (b->open)
-		loop_wake(t, 0);
+		drive(t); /* the posted slices may have ended already */
 }
 
 void batch_free(struct tent_batch *b)
@@ -249,7 +258,7 @@ static void write_status(struct tent_batch *b, uint32_t i, struct tent_status *s
 	struct tent_status status;
 
 	pthread_mutex_lock(&b->t->lock);
-	loop_help(b->t, false);
+	drive(b->t);
 	status = i < b->n ? status_of(b, i) : sum_of(b);
 	pthread_mutex_unlock(&b->t->lock);
 	sized_out(status_p, size, &status, sizeof(status));
@@ -284,8 +293,12 @@ int tent_wait(struct tent_batch *b, int timeout_ms)
 
 	pthread_mutex_lock(&t->lock);
 	if (b->open)
-		loop_help(t, false);
+		drive(t);
 	while (b->open && !err) {
+		if ((timeout_ms < 0 || clock_ns() < start + ns) && move_help(t)) {
+			drive(t);
+			continue;
+		}
 		if (!live) {
 			live = live_add(&live_batch, b, t->host);
 			live_wait(live, start);
@@ -323,7 +336,7 @@ void tent_cancel(struct tent_batch *b)
 		if (b->tasks[i] != NO_TASK)
 			task_stop(t, b->tasks[i], -ECANCELED);
 	}
-	loop_help(t, false);
+	drive(t);
 	pthread_mutex_unlock(&t->lock);
 }
 

@@ -161,7 +161,7 @@ static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why
 	return err ? err : topo_from_hwloc(&t->topo, why);
 }
 
-/* Of the transports from @from on, the first one that is for an engine with these attributes. */
+/* Returns the first transport, from @from on, that is for an engine with these attributes. */
 static const struct transport *const *wanted(const struct transport *const *from,
 	const struct tent_attr *a)
 {

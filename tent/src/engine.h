@@ -236,11 +236,8 @@ struct tent {
 };
 
 /* loop.c */
-/*
- * Runs the engine's progress() in the calling thread, and wakes the engine's thread if there was
- * work. Without @all, which takes system calls, the engine's thread does the rest when it comes.
- */
-void loop_help(struct tent *t, bool all);
+/* Runs the engine's progress() in the calling thread, and wakes the thread if there was work. */
+void loop_help(struct tent *t);
 /* Wakes the thread if it would sleep longer than @until. */
 void loop_wake(struct tent *t, uint64_t until);
 void loop_watch(struct tent *t, int fd);
@@ -308,6 +305,13 @@ int move_create(struct tent_segment *s);
 bool move_progress(struct tent_segment *s, uint64_t now, bool all);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
+/* True: moves are posted on a link whose completions wake the engine's thread if it has armed it. */
+bool move_unarmed(const struct tent_segment *s);
+/*
+ * Performs posted moves of a link in the calling thread. True: it has, and the lock was released
+ * meanwhile.
+ */
+bool move_help(struct tent *t);
 /* The port of a rail of this engine (@own) or of the peer has come up or gone down. */
 void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up);
 /* Handles a message of the peer. 0, or -EPROTO. */

@@ -15,9 +15,9 @@ void loop_wake(struct tent *t, uint64_t until)
 		abort(); /* write() fails only on overflow */
 }
 
-void loop_help(struct tent *t, bool all)
+void loop_help(struct tent *t)
 {
-	if (t->progress(t, clock_ns(), all))
+	if (t->progress(t, clock_ns(), true))
 		loop_wake(t, 0);
 }
 

@@ -440,6 +440,36 @@ uint64_t move_due(const struct tent_segment *s)
 	return s->wake < due ? s->wake : due;
 }
 
+static bool is_unarmed(const struct link *l)
+{
+	return l && l->posted && l->ops->arm;
+}
+
+bool move_unarmed(const struct tent_segment *s)
+{
+	bool some = false;
+
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		some |= is_unarmed(s->pairs[i].link);
+	for (uint32_t i = 0; i < BLAME_ENDS; i++)
+		some |= is_unarmed(s->blame.ends[i].link);
+	return some;
+}
+
+bool move_help(struct tent *t)
+{
+	for (struct tent_segment *s = t->segments; s; s = s->next) {
+		for (uint32_t i = 0; i < s->n_pairs; i++) {
+			struct link *l = s->pairs[i].link;
+
+			/* After that the lists may be others. */
+			if (l && l->posted && l->ops->help && l->ops->help(l, &t->lock))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* ---- set-up ---- */
 
 static void describe_rails(const struct tent_segment *s, struct sched_rail_attr *rails)

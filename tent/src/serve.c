@@ -91,7 +91,7 @@ int tent_notice(struct tent *t, uint16_t *notify_p)
 	int err = -EAGAIN;
 
 	pthread_mutex_lock(&t->lock);
-	loop_help(t, true);
+	loop_help(t);
 	if (t->notice_head != t->notice_tail) {
 		if (eventfd_read(t->notice_fd, &count))
 			abort(); /* its counter is the number of notices */

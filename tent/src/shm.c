@@ -5,8 +5,9 @@
  * with process_vm_readv(2) and process_vm_writev(2). Both need the process id of the peer, and the
  * permission to ptrace(2) the peer. The target has no end of a link.
  *
- * The engine's thread and the copying thread share a ring under a mutex. The copying thread
- * copies without holding the mutex. The thread that posts a small request copies it.
+ * The engine's thread and the copying thread share rings under a mutex. The copying thread
+ * copies without holding the mutex. The thread that posts a small request copies it, and threads
+ * that wait for a batch copy as well.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,6 +29,7 @@
 
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define SMALL (64u << 10) /* bytes that are copied in less time than a thread needs to wake up */
+#define HELP_MAX (1u << 20) /* bytes that a thread copies whose wait has a time limit */
 
 struct shm_link {
 	struct link link;
@@ -37,13 +39,16 @@ struct shm_link {
 	pthread_t thread;
 
 	pthread_mutex_t mutex; /* protects the members that follow */
-	pthread_cond_t work;
-	/* From reported to ended: moves that have ended; from there to tail: moves to perform. */
+	pthread_cond_t work, left;
+	struct link_move moves[RING]; /* from taken to tail: those that nobody performs yet */
+	uint32_t taken, tail; /* never reduced modulo RING */
+	/* From reported to ended: moves that have ended, in any order. */
 	struct {
-		struct link_move move;
+		uint64_t token;
 		int status;
-	} ring[RING];
-	uint32_t reported, ended, tail; /* never reduced modulo RING */
+	} done[RING];
+	uint32_t reported, ended;
+	uint32_t helpers; /* threads in shm_help() */
 	bool stopped, ending;
 	bool told; /* fds[0] is readable */
 };
@@ -94,12 +99,26 @@ static int perform(const struct shm_link *l, const struct link_move *m)
 	return 0;
 }
 
-/* Ends the next move of the ring. */
-static void end(struct shm_link *l, int status)
+static void end(struct shm_link *l, uint64_t token, int status)
 {
-	l->ring[l->ended++ % RING].status = status;
+	l->done[l->ended % RING].token = token;
+	l->done[l->ended++ % RING].status = status;
 	/* The link is not stopped by a move whose memory was not mapped. */
 	l->stopped |= status && status != -EFAULT;
+}
+
+/* Performs the next move; releases the mutex meanwhile. */
+static void perform_next(struct shm_link *l)
+{
+	const struct link_move m = l->moves[l->taken++ % RING];
+	int status = -ECANCELED;
+
+	if (!l->stopped) {
+		pthread_mutex_unlock(&l->mutex);
+		status = perform(l, &m);
+		pthread_mutex_lock(&l->mutex);
+	}
+	end(l, m.token, status);
 }
 
 /* Wakes the engine, unless poll() is due already. */
@@ -118,24 +137,35 @@ static void *copier(void *arg)
 
 	pthread_mutex_lock(&l->mutex);
 	while (!l->ending) {
-		struct link_move m;
-		int status = -ECANCELED;
-
-		if (l->ended == l->tail) {
+		if (l->taken == l->tail) {
 			pthread_cond_wait(&l->work, &l->mutex);
 			continue;
 		}
-		m = l->ring[l->ended % RING].move;
-		if (!l->stopped) {
-			pthread_mutex_unlock(&l->mutex);
-			status = perform(l, &m);
-			pthread_mutex_lock(&l->mutex);
-		}
-		end(l, status);
+		perform_next(l);
 		tell(l);
 	}
 	pthread_mutex_unlock(&l->mutex);
 	return NULL;
+}
+
+/* The link may be destroyed while the thread has not got the engine's lock again. */
+static bool shm_help(struct link *link, pthread_mutex_t *lock)
+{
+	struct shm_link *l = to_shm(link);
+
+	pthread_mutex_lock(&l->mutex);
+	if (l->taken == l->tail || l->moves[l->taken % RING].len > HELP_MAX) {
+		pthread_mutex_unlock(&l->mutex);
+		return false;
+	}
+	l->helpers++;
+	pthread_mutex_unlock(lock);
+	perform_next(l);
+	l->helpers--;
+	pthread_cond_signal(&l->left);
+	pthread_mutex_unlock(&l->mutex);
+	pthread_mutex_lock(lock);
+	return true;
 }
 
 static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
@@ -145,15 +175,14 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 	if (l->link.posted >= depth)
 		return -EAGAIN;
 	pthread_mutex_lock(&l->mutex);
-	if (l->stopped)
+	if (l->stopped) {
 		err = -ENOTCONN;
-	else
-		l->ring[l->tail++ % RING].move = *m;
-	if (!err && m->whole && m->len <= SMALL && !l->link.posted) {
+	} else if (m->whole && m->len <= SMALL && !l->link.posted) {
 		/* The thread has nothing to do, so nobody waits for the mutex. */
-		end(l, perform(l, m));
+		end(l, m->token, perform(l, m));
 		l->link.ready = true;
 	} else {
+		l->moves[l->tail++ % RING] = *m;
 		pthread_cond_signal(&l->work);
 	}
 	pthread_mutex_unlock(&l->mutex);
@@ -188,8 +217,8 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	l->told = l->link.ready = false;
 	pthread_mutex_unlock(&l->mutex);
 	for (uint32_t i = from; i != to; i++) {
-		/* put() reuses the place only when posted has been reduced. */
-		fn(arg, l->ring[i % RING].move.token, l->ring[i % RING].status);
+		/* Its place is used again only when posted has been reduced. */
+		fn(arg, l->done[i % RING].token, l->done[i % RING].status);
 		l->link.posted--;
 	}
 	return (int)(to - from);
@@ -212,8 +241,11 @@ static void shm_destroy(struct link *link)
 	pthread_mutex_lock(&l->mutex);
 	l->ending = true;
 	pthread_cond_signal(&l->work);
+	while (l->helpers)
+		pthread_cond_wait(&l->left, &l->mutex);
 	pthread_mutex_unlock(&l->mutex);
 	pthread_join(l->thread, NULL);
+	pthread_cond_destroy(&l->left);
 	pthread_cond_destroy(&l->work);
 	pthread_mutex_destroy(&l->mutex);
 	close(l->link.fds[0]);
@@ -224,6 +256,7 @@ static const struct link_ops shm_ops = {
 	.post = shm_post,
 	.post_probe = shm_post_probe,
 	.poll = shm_poll,
+	.help = shm_help,
 	.stop = shm_stop,
 	.destroy = shm_destroy,
 };
@@ -248,6 +281,7 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 	}
 	pthread_mutex_init(&l->mutex, NULL);
 	pthread_cond_init(&l->work, NULL);
+	pthread_cond_init(&l->left, NULL);
 	err = -pthread_create(&l->thread, NULL, copier, l);
 	if (err) {
 		close(l->link.fds[0]);

@@ -16,6 +16,8 @@
 #ifndef TENT_TRANSPORT_H
 #define TENT_TRANSPORT_H
 
+#include <sys/types.h>
+
 #include "desc.h"
 #include "notice.h"
 
@@ -67,6 +69,11 @@ struct link_ops {
 	 * are none but bytes have been moved.
 	 */
 	int (*poll)(struct link *l, link_done_fn *fn, void *arg);
+	/*
+	 * Performs a part of the posted moves in the calling thread, and releases @lock, the
+	 * engine's, meanwhile. False: it did nothing. NULL: there is nothing that a thread could do.
+	 */
+	bool (*help)(struct link *l, pthread_mutex_t *lock);
 	/*
 	 * Takes up to @max marks. Required if the transport has accept(). Returns 0 if there was no
 	 * work.

@@ -304,12 +304,42 @@ TEST(small_ones_are_copied_by_who_submits)
 		return; /* rails of the other kinds have no threads */
 	duo_open(&(struct duo_attr){.len = MIB});
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tent_batch *b;
+
 		memset(d.mine, (int)i, d.len);
-		CHECK_EQ(duo_move(TENT_WRITE, 0, cases[i].len, 0), 0);
+		b = duo_start(TENT_WRITE, 0, cases[i].len);
+		while (duo_status(b).state == TENT_PENDING)
+			sched_yield(); /* in tent_wait() this thread would copy */
+		CHECK_EQ(duo_end(b), 0);
 		CHECK_EQ(__atomic_load_n(&copied_by, __ATOMIC_RELAXED) == gettid(), cases[i].here);
 		test_filled(d.theirs, cases[i].len, (int)i);
 	}
 	duo_close();
+}
+
+/* A thread that waits copies what waits behind a copy, which is held here. */
+TEST(who_waits_copies)
+{
+	struct tent_batch *first, *b;
+	char rails[16];
+
+	if (!duo_shm_rails())
+		return; /* rails of the other kinds have no threads */
+	snprintf(rails, sizeof(rails), "%s", getenv("TENT_RAILS"));
+	CHECK_EQ(setenv("TENT_RAILS", "shm:1", 1), 0);
+	duo_open(&(struct duo_attr){.len = MIB});
+	memset(d.mine, 'A', d.len);
+	first = start_held();
+	b = duo_start(TENT_WRITE, 0, MIB);
+	CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT);
+	CHECK_EQ(duo_end(b), 0);
+	test_filled(d.theirs, MIB, 'A');
+	CHECK_EQ(duo_status(first).state, TENT_PENDING);
+	CHECK_EQ(sem_post(&held->go), 0);
+	CHECK_EQ(duo_end(first), 0);
+	all_are_up();
+	duo_close();
+	CHECK_EQ(setenv("TENT_RAILS", rails, 1), 0);
 }
 
 static bool copies(void)
