@@ -106,14 +106,16 @@ static int load(FILE *f, const char *name, json_t *reports)
 
 size_t compare_rank(size_t n)
 {
-	double chance = exp2(-(double)n), below = 0; /* of just k, and of at most k values below */
+	/* Logarithm of the chance that just k values are below the median: 2^-n can be 0 as a double. */
+	double chance = -(double)n * M_LN2;
+	double below = 0; /* chance that at most k are */
 	size_t k = 0;
 
 	for (; k < n; k++) {
-		below += chance;
+		below += exp(chance);
 		if (below > .025)
 			break;
-		chance *= (double)(n - k) / (double)(k + 1);
+		chance += log((double)(n - k) / (double)(k + 1));
 	}
 	return n >= COMPARE_PAIRS ? k : 0;
 }
