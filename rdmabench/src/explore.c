@@ -25,10 +25,13 @@ bool anneal_accepts(double from, double to, double temperature, uint64_t *rand)
 
 /* ---- anomalies ---- */
 
+/* Conditions that are not shown to be enough may fit points of other anomalies, so they exclude none. */
 static bool is_known(const struct explorer *e, const struct point *p)
 {
 	for (uint32_t i = 0; i < e->r->n; i++) {
-		if (feature_fits(&e->r->found[i], p))
+		const struct feature_set *f = &e->r->found[i];
+
+		if ((f->whole && feature_fits(f, p)) || point_equal(&f->point, p))
 			return true;
 	}
 	return false;

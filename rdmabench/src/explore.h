@@ -18,7 +18,7 @@
  * at most 10 % are wrong, a search reports a false anomaly with at most the given probability. Then
  * its conditions are found (features.c): for some parameters the values that they must have. The
  * anomaly goes when a parameter leaves its values, and stays when all others are drawn at random.
- * Points that fit the conditions of a known anomaly are not tried again. If no point without an
+ * Points that fit conditions which are shown to be enough are not tried again. If no point without an
  * anomaly is found, the rule does not distinguish points, and no conditions of that kind of anomaly
  * are looked for.
  */

@@ -290,23 +290,29 @@ static bool add_conditions(struct hunt *h)
 	return !h->e->over;
 }
 
-/* Is the anomaly there with everything else drawn? Otherwise h->other is a healthy point. */
+/*
+ * Is the anomaly there with everything else drawn? Otherwise h->other is a healthy point. For a point
+ * that cannot be decided another is drawn. ANSWER_NONE: fewer than DRAWN points have been decided.
+ */
 static enum answer are_enough(struct hunt *h)
 {
 	struct point points[DRAWN];
+	unsigned shown = 0;
 
 	spread(h, points);
-	for (int i = 0; i < DRAWN; i++) {
-		enum answer seen = ANSWER_YES;
+	for (unsigned i = 0; i < 2 * DRAWN && shown < DRAWN; i++) {
+		enum answer seen = ANSWER_NONE;
 
-		h->other = points[i];
+		h->other = points[i % DRAWN];
 		fixed_apply(&h->e->attr->fixed, &h->other);
-		if (feature_fits(h->f, &h->other) || draw_inside(h, SPACE_DIMS, 0, &h->other))
+		if ((i < DRAWN && feature_fits(h->f, &h->other)) ||
+			draw_inside(h, SPACE_DIMS, 0, &h->other))
 			seen = has_anomaly(h, &h->other, "drawn");
 		if (h->e->over || seen == ANSWER_NO)
 			return h->e->over ? ANSWER_NONE : ANSWER_NO;
+		shown += seen == ANSWER_YES;
 	}
-	return ANSWER_YES;
+	return shown == DRAWN ? ANSWER_YES : ANSWER_NONE;
 }
 
 static bool has_conditions(const struct feature_set *f)

@@ -179,6 +179,75 @@ TEST(a_known_anomaly_is_not_tried_again)
 	}
 }
 
+/*
+ * Pauses where there are 4 QPs; with UD too little throughput as well. Points that are drawn to show
+ * the conditions enough cannot be measured: each `fail`-th one.
+ */
+struct drawn {
+	uint32_t fail, drawn;
+};
+
+static int drawn_points_fail(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	bool many = ask->point->at[space_dim(0, DIM_QPS, 0)] == 3;
+	bool slow = many && ask->point->at[space_dim(0, DIM_TYPE, 0)] == 2;
+	struct drawn *d = arg;
+
+	*m_p = (struct measure){
+		.v = {[MEASURE_TX_GBPS] = slow ? 1 : 100, [MEASURE_TX_PAUSE] = many && !slow ? 5000 : 0}};
+	if (ask->what && !strcmp(ask->what, "drawn") && d->fail)
+		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* a point is given up after three */
+	return 0;
+}
+
+/* Points that cannot be measured do not show that the conditions are enough. Others are drawn for them. */
+TEST(what_cannot_be_decided_shows_nothing)
+{
+	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
+	struct drawn d = {.fail = 1};
+
+	a.features = true;
+	a.tries = 30;
+	CHECK_EQ(explore(&a, drawn_points_fail, &d, &r), 0);
+	CHECK(r.n == 1 && !r.found[0].whole);
+	d.fail = 7;
+	CHECK_EQ(explore(&a, drawn_points_fail, &d, &r), 0);
+	CHECK(r.n == 1 && r.found[0].whole);
+}
+
+/* Conditions that are not shown to be enough hide no other anomaly. */
+TEST(only_shown_conditions_exclude)
+{
+	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
+	struct drawn d = {.fail = 1};
+	bool kinds[4] = {false};
+
+	a.features = true;
+	a.tries = 100;
+	a.anomalies = 20;
+	CHECK_EQ(explore(&a, drawn_points_fail, &d, &r), 0);
+	for (uint32_t i = 0; i < r.n; i++) {
+		kinds[-r.found[i].kind] = true;
+		CHECK(!r.found[i].whole);
+	}
+	CHECK(kinds[-ANOMALY_PAUSE] && kinds[-ANOMALY_THROUGHPUT]);
+}
+
+/* Of twelve points three have an anomaly, whose conditions are not shown. */
+TEST(the_point_of_an_anomaly_is_found_once)
+{
+	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
+	struct drawn d = {.fail = 1};
+
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
+		a.fixed.on[dim] = dim != space_dim(0, DIM_QPS, 0) && dim != space_dim(0, DIM_TYPE, 0);
+	a.features = true;
+	a.tries = 100;
+	a.anomalies = 0;
+	CHECK_EQ(explore(&a, drawn_points_fail, &d, &r), 0);
+	CHECK_EQ(r.n, 3);
+}
+
 static int count_and_be_slow(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
 	uint32_t *asked = (uint32_t *)arg;
