@@ -9,13 +9,16 @@
 #define FAILURES_MAX 3 /* measurements of a decision that may fail */
 #define HEALTHY_DRAWS 20 /* points that are tried when no healthy one is known */
 
-int explorer_measure(struct explorer *e, const struct explore_ask *ask, struct measure *m_p)
+int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure *m_p)
 {
-	bool spent = e->attr->measurements && e->r->measurements == e->attr->measurements;
-	int err = spent ? -ECANCELED : e->fn(e->arg, ask, m_p);
+	uint32_t most = e->attr->measurements, others = 0;
+	int err;
 
+	ask->last = most && e->r->measurements + 1 == most;
+	ask->others = &others;
+	err = most && e->r->measurements == most ? -ECANCELED : e->fn(e->arg, ask, m_p);
 	e->over |= err == -ECANCELED;
-	e->r->measurements += err != -ECANCELED;
+	e->r->measurements += (err != -ECANCELED) + others;
 	return err;
 }
 
@@ -23,10 +26,13 @@ int explorer_measure(struct explorer *e, const struct explore_ask *ask, struct m
 static enum answer look(struct explorer *e, const struct point *p, enum anomaly kind,
 	const char *what)
 {
-	const struct explore_ask ask = {PURPOSE_FEATURE, e->r->n, e->part++, what, p};
+	struct explore_ask ask = e->next;
 	struct measure m;
 	enum anomaly seen;
 
+	e->next.part++;
+	ask.what = what;
+	ask.point = p;
 	if (explorer_measure(e, &ask, &m))
 		return ANSWER_NONE;
 	seen = measure_judge(&m, &e->attr->rules);

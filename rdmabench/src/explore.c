@@ -45,7 +45,7 @@ static bool is_certain(struct explorer *e, const struct point *p, enum anomaly k
 {
 	double i = ++e->candidates;
 
-	e->part = 0;
+	e->next = (struct explore_ask){.purpose = PURPOSE_AGAIN, .of = e->r->tries - 1};
 	decide_healthy(e);
 	return decide(e, p, kind, "again", e->attr->error / (i * (i + 1)), e->attr->error) ==
 	       ANSWER_YES;
@@ -58,6 +58,7 @@ static void note_anomaly(struct explorer *e, const struct point *p, enum anomaly
 
 	*f = (struct feature_set){.point = *p, .kind = kind};
 	r->found_at[r->n] = r->tries;
+	e->next = (struct explore_ask){.purpose = PURPOSE_FEATURE, .of = r->n};
 	if (e->attr->features && !e->has_healthy)
 		r->blunt[-kind] = true;
 	else if (e->attr->features)
@@ -191,7 +192,7 @@ static void next_point(struct explorer *e, struct point *p)
 /* Measures a point for the first time. Returns false if it cannot be measured. */
 static bool measure_try(struct explorer *e, const struct point *p, struct measure *m)
 {
-	const struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = p};
+	struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = p};
 	int err = explorer_measure(e, &ask, m);
 
 	e->r->tries += err != -ECANCELED;

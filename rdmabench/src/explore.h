@@ -53,16 +53,17 @@ struct explore_attr {
 	struct fixed fixed; /* parameters that are not varied */
 };
 
-/* Why a point is measured. PURPOSE_FEATURE: for certainty about a point, or for conditions. */
-enum explore_purpose { PURPOSE_TRY, PURPOSE_FEATURE };
+/* Why a point is measured: as a try; for certainty about the anomaly of a try; for conditions. */
+enum explore_purpose { PURPOSE_TRY, PURPOSE_AGAIN, PURPOSE_FEATURE };
 
 struct explore_ask {
 	enum explore_purpose purpose;
-	uint32_t anomaly, part; /* PURPOSE_FEATURE: numbers of the anomaly and, within it, of the
-				   measurement, from 0 */
-	const char
-		*what; /* PURPOSE_FEATURE: "again", "healthy", "exchange", "drawn" or a parameter */
+	uint32_t of; /* PURPOSE_AGAIN: number of the try, PURPOSE_FEATURE: of the anomaly; from 0 */
+	uint32_t part; /* number of the measurement within these, from 0 */
+	const char *what; /* "again", "healthy", "exchange", "drawn" or a parameter; NULL: a try */
 	const struct point *point;
+	bool last; /* no more measurements are allowed after this one */
+	uint32_t *others; /* the function adds the number of other measurements that it made */
 };
 
 /* Measures a point. Returns 0; -ECANCELED to end the search; another -errno to skip the point. */

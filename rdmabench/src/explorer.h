@@ -18,7 +18,8 @@ struct explorer {
 	struct point healthy; /* a point without an anomaly */
 	bool maybe_healthy, has_healthy; /* it was measured; it is decided */
 	uint32_t candidates; /* points that were measured again before they counted */
-	uint32_t part; /* measurements for the present anomaly */
+	struct explore_ask
+		next; /* the next measurement but of a try, with its purpose and number */
 	/* State of annealing. */
 	uint64_t walk; /* random numbers of the walk */
 	struct point current;
@@ -46,8 +47,11 @@ enum answer {
 enum answer decide(struct explorer *e, const struct point *p, enum anomaly kind, const char *what,
 	double false_yes, double false_no);
 
-/* Measures a point and counts. Returns what the function does; -ECANCELED also ends the search. */
-int explorer_measure(struct explorer *e, const struct explore_ask *ask, struct measure *m_p);
+/*
+ * Measures the point of the question and counts; fills in what all questions have. Returns what the
+ * function does; -ECANCELED also ends the search.
+ */
+int explorer_measure(struct explorer *e, struct explore_ask *ask, struct measure *m_p);
 
 /* Sets e->healthy, if there is a point without an anomaly. Draws some if there is none yet. */
 void decide_healthy(struct explorer *e);

@@ -182,7 +182,7 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 		err = model_measure(s->o->model, ask->point, m_p);
 	else
 		err = trial_run(&s->trial, ask->point, name, m_p);
-	if (err && s->works && is_dead(s)) {
+	if (err && s->works && !ask->last && is_dead(s)) {
 		s->err = -ENODEV;
 		return -ECANCELED;
 	}
@@ -211,6 +211,7 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	if (s->failures == HOPELESS || (s->end_ns && clock_ns() >= s->end_ns))
 		return -ECANCELED;
 	err = measure_or_replay(s, ask, m_p);
+	*ask->others += err && s->works && !ask->last; /* is_dead() */
 	if (!err) {
 		s->works = true;
 		s->good = *ask->point;
@@ -239,7 +240,7 @@ static json_t *header_json(const struct options *o)
 	const struct rules *r = &o->x.rules;
 
 	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 4, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"version", 5, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
 		"features", o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",

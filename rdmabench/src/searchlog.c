@@ -18,8 +18,12 @@
 
 #define JOURNAL "journal.jsonl"
 
-static const char *const dirs[] = {"result", "result/mfs_help", "reproduce", "reproduce/mfs_help",
-	"target", "stats"};
+static const char *const dirs[] = {"result", "result/again", "result/mfs_help", "reproduce",
+	"reproduce/again", "reproduce/mfs_help", "target", "stats"};
+
+/* Directories of measurements, and the beginnings of their names. */
+static const char *const places[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs_help"};
+static const char *const prefixes[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATURE] = "mfs"};
 
 struct searchlog {
 	char dir[PATH_MAX / 2];
@@ -280,10 +284,10 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 	if (ask->purpose == PURPOSE_TRY)
 		snprintf(name, size, "%u", log->tries);
 	else
-		snprintf(name, size, "mfs-%u-%u", ask->anomaly, ask->part);
+		snprintf(name, size, "%s-%u-%u", prefixes[ask->purpose], ask->of, ask->part);
 }
 
-/* Opens "result/12", or "result/mfs_help/0/0.qp_num-3", whose directory is created. */
+/* Opens "result/12", or "result/mfs_help/0/3-0.qp_num", whose directory is created. */
 static int open_part(const struct searchlog *log, const char *part, const struct explore_ask *ask,
 	const char *end, FILE **out_p)
 {
@@ -292,10 +296,12 @@ static int open_part(const struct searchlog *log, const char *part, const struct
 	if (ask->purpose == PURPOSE_TRY) {
 		snprintf(name, sizeof(name), "%s/%u%s", part, log->tries, end);
 	} else {
-		snprintf(name, sizeof(name), "%s/mfs_help/%u", part, ask->anomaly);
+		const char *place = places[ask->purpose];
+
+		snprintf(name, sizeof(name), "%s/%s/%u", part, place, ask->of);
 		make_dir(in_dir(log, name, path));
-		snprintf(name, sizeof(name), "%s/mfs_help/%u/%u-%s%s", part, ask->anomaly,
-			ask->part, ask->what, end);
+		snprintf(name, sizeof(name), "%s/%s/%u/%u-%s%s", part, place, ask->of, ask->part,
+			ask->what, end);
 	}
 	*out_p = fopen(in_dir(log, name, path), "we");
 	return *out_p ? 0 : -errno;
@@ -344,8 +350,9 @@ int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const 
 int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
 	uint32_t found_at)
 {
-	json_t *o = json_pack("{s:i s:i s:o s:o}", "try", (int)found_at - 1, "anomaly",
-		(int)f->kind, "point", point_json(&f->point), "features", features_json(f));
+	json_t *o = json_pack("{s:i s:i s:o s:o s:b}", "try", (int)found_at - 1, "anomaly",
+		(int)f->kind, "point", point_json(&f->point), "features", features_json(f), "whole",
+		f->whole);
 	char name[40], path[PATH_MAX];
 	int err;
 

@@ -6,9 +6,11 @@
  *					search replays
  *	result/N			the result of try N, from 0
  *	reproduce/N.sh			the commands that try N ran
- *	result/mfs_help/A/PARAMETER-I	the result of a change, to find the features of A
- *	reproduce/mfs_help/A/PARAMETER-I.sh
- *	target/A			anomaly A: the number of the try, the point, the features
+ *	result/again/N/I-WHAT		a measurement for certainty about the anomaly of try N
+ *	reproduce/again/N/I-WHAT.sh
+ *	result/mfs_help/A/I-WHAT	a measurement for the conditions of anomaly A
+ *	reproduce/mfs_help/A/I-WHAT.sh
+ *	target/A			anomaly A: try, point, features, whole
  *	stats/RUN/			statistics files of the engines
  */
 #ifndef RDMABENCH_SEARCHLOG_H
@@ -55,7 +57,7 @@ int searchlog_write(struct searchlog *log, const struct explore_ask *ask, const 
  */
 int searchlog_clear(const struct searchlog *log, const char *name);
 
-/* Names the next measurement: "12", or "mfs-0-7-1". */
+/* Names the next measurement: "12", "again-12-3" or "mfs-0-7". */
 void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, char *name,
 	size_t size);
 

@@ -71,16 +71,18 @@ def layout(tmp):
         assert point == found["point"] and blocks[1]["anomaly"] == "-1" and blocks[0] == {}
         assert float(blocks[1]["tx_prio3_pause_duration"]) == 50000
         target = json.loads((log / "target" / str(i)).read_text())
-        assert target["features"] == found["features"] and target["point"] == point
+        assert (target["features"], target["whole"], target["point"]) == (found["features"], True, point)
         wanted = {"0.qp_num", "0.tx_depth", "0.send_batch", "0.recv_batch", "0.request0.size", "0.request0.places"}
         assert set(found["features"]) == wanted and found["whole"] is True, found
         assert found["features"]["0.qp_num"] == ["3", "4"] and found["features"]["0.send_batch"] == ["16", "32", "64"], found
-        helps = list((log / "result" / "mfs_help" / str(i)).iterdir())
-        assert {"again", "healthy", "exchange", "drawn", "0.qp_num"} <= {p.name.split("-")[1] for p in helps}, helps
-        assert len(helps) == o["measurements"] - o["tries"], o
-        for p in helps:
+        again, helps = log / "result" / "again" / str(found["try"]), log / "result" / "mfs_help" / str(i)
+        assert {p.name.split("-")[1] for p in again.iterdir()} == {"again", "healthy"}
+        assert {"healthy", "exchange", "drawn", "0.qp_num"} <= {p.name.split("-")[1] for p in helps.iterdir()}
+        more = [*again.iterdir(), *helps.iterdir()]
+        assert len(more) == o["measurements"] - o["tries"], o
+        for p in more:
             read_result(p)
-            assert (log / "reproduce" / "mfs_help" / str(i) / (p.name + ".sh")).exists()
+            assert (log / "reproduce" / p.parent.relative_to(log / "result") / (p.name + ".sh")).exists()
     script = log / "reproduce" / "0.sh"
     assert os.access(script, os.X_OK) and script.read_text().startswith("#!/bin/sh\n")
     assert subprocess.run(["sh", "-n", script]).returncode == 0
@@ -89,8 +91,9 @@ def layout(tmp):
     search(again, "--model", "corner", "--anomalies", 2, "--tries", 2000)
     same_tree(log, again)
     other = tmp / "other"
-    search(other, "--model", "corner", "--anomalies", 2, "--tries", 2000, "--seed", 2)
-    assert (other / "journal.jsonl").read_text() != (log / "journal.jsonl").read_text()
+    search(other, "--model", "corner", "--anomalies", 2, "--tries", 5, "--seed", 2)
+    first = [(d / "journal.jsonl").read_text().splitlines()[1] for d in (log, other)]
+    assert first[0] != first[1]
     for method in ("random", "sample", "anneal", "mixed"):
         search(tmp / method, "--method", method, "--model", "interior", "--tries", 20)
         read_result(tmp / method / "result" / "19")
@@ -253,9 +256,7 @@ def interrupted(tmp):
 
 def dead(tmp):
     """If the device cannot be used any more, the search ends; the resumed search measures the failed point again."""
-    libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
-        ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
-    env = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
+    env = with_libraries()
     own, spare, log = tmp / "rdmabench", tmp / "spare", tmp / "dead"
     shutil.copy(exe, own)
     shutil.copy(exe, spare)
@@ -277,6 +278,39 @@ def dead(tmp):
     o = json.loads(r.stdout)
     assert o["tries"] == 12 and o["failures"] == 0, r
     assert not list((log / "stats").glob("probe"))
+
+
+def counted(tmp):
+    """Measurements of a good point, between which others fail, count, and are made within the limit of measurements."""
+    own, runs, log = tmp / "rdmabench", tmp / "runs", tmp / "counted"
+    shutil.copy(exe, own)
+    (tmp / "half").write_text(f"""#!/bin/sh
+for word; do case $word in --run=*) echo "$word" >>{runs}; run=$word;; esac; done
+case $run in *[13579]) exit 1;; esac
+exec {exe} "$@"
+""")
+    (tmp / "half").chmod(0o755)
+    line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "20", "--measurements", "13", "-D", ".05",
+            "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none"]
+    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=with_libraries())
+    while not (log / "result" / "1").exists():
+        assert p.poll() is None, p.communicate()
+        os.sched_yield()
+    os.replace(tmp / "half", own)  # every second try fails from now on
+    out, err = p.communicate(timeout=100)
+    assert p.returncode == 0, err
+    o, probes = json.loads(out), runs.read_text().split().count("--run=probe")
+    scripts = list((log / "reproduce").rglob("*.sh"))
+    assert o["failures"] >= 2 and o["measurements"] == 13 and len(scripts) + probes == 13, (o, probes, len(scripts))
+    again = support.run(*line, "--resume", env=with_libraries())
+    assert json.loads(again.stdout) == o, again.stdout
+
+
+def with_libraries():
+    """The environment in which a copy of rdmabench finds its libraries."""
+    libraries = {os.path.dirname(line.split()[2]) for line in subprocess.run(
+        ["ldd", exe], capture_output=True, text=True, check=True).stdout.splitlines() if " => /" in line}
+    return {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)}
 
 
 def engine(tmp):
@@ -339,5 +373,5 @@ def hopeless(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-engines = [engine, inject, directions, without_counters, interrupted, dead, hopeless]
+engines = [engine, inject, directions, without_counters, interrupted, dead, counted, hopeless]
 run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run], wanted)

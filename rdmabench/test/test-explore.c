@@ -2,6 +2,7 @@
 /* The search on landscapes whose anomaly is known. */
 #include <errno.h>
 
+#include "base/rand.h"
 #include "support/test.h"
 #include "explore.h"
 #include "model.h"
@@ -193,8 +194,8 @@ static int drawn_points_fail(void *arg, const struct explore_ask *ask, struct me
 	bool slow = many && ask->point->at[space_dim(0, DIM_TYPE, 0)] == 2;
 	struct drawn *d = arg;
 
-	*m_p = (struct measure){
-		.v = {[MEASURE_TX_GBPS] = slow ? 1 : 100, [MEASURE_TX_PAUSE] = many && !slow ? 5000 : 0}};
+	*m_p = (struct measure){.v = {[MEASURE_TX_GBPS] = slow ? 1 : 100,
+					[MEASURE_TX_PAUSE] = many && !slow ? 5000 : 0}};
 	if (ask->what && !strcmp(ask->what, "drawn") && d->fail)
 		return d->drawn++ / 3 % d->fail ? 0 : -EIO; /* a point is given up after three */
 	return 0;
@@ -233,14 +234,15 @@ TEST(only_shown_conditions_exclude)
 	CHECK(kinds[-ANOMALY_PAUSE] && kinds[-ANOMALY_THROUGHPUT]);
 }
 
-/* Of twelve points three have an anomaly, whose conditions are not shown. */
+/* The space has twelve points. Three of them have an anomaly, whose conditions are not shown. */
 TEST(the_point_of_an_anomaly_is_found_once)
 {
 	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
 	struct drawn d = {.fail = 1};
 
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		a.fixed.on[dim] = dim != space_dim(0, DIM_QPS, 0) && dim != space_dim(0, DIM_TYPE, 0);
+		a.fixed.on[dim] =
+			dim != space_dim(0, DIM_QPS, 0) && dim != space_dim(0, DIM_TYPE, 0);
 	a.features = true;
 	a.tries = 100;
 	a.anomalies = 0;
@@ -262,13 +264,14 @@ TEST(a_blunt_rule_has_no_conditions)
 {
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_MIXED; method++) {
 		struct explore_attr a = attr_of((enum explore_method)method, 1);
-		uint32_t asked[2] = {0};
+		uint32_t asked[3] = {0};
 
 		a.anomalies = 5;
 		a.features = true;
 		CHECK_EQ(explore(&a, count_and_be_slow, asked, &r), 0);
 		CHECK(r.n == 5 && asked[PURPOSE_TRY] == 5);
-		CHECK_EQ(r.measurements, asked[PURPOSE_TRY] + asked[PURPOSE_FEATURE]);
+		CHECK_EQ(r.measurements, asked[PURPOSE_TRY] + asked[PURPOSE_AGAIN]);
+		CHECK_EQ(asked[PURPOSE_FEATURE], 0);
 		for (uint32_t i = 0; i < r.n; i++)
 			for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 				CHECK(!r.found[i].values[dim] && !r.found[i].whole);
@@ -347,6 +350,88 @@ TEST(measurements_end_the_search)
 		a.measurements = most;
 		CHECK_EQ(explore(&a, log_and_measure, &l, &r), 0);
 		CHECK(l.n == most && r.measurements == most && r.tries <= most);
+	}
+}
+
+/* The names of measurements: purpose, number of the try or anomaly, part. */
+struct names {
+	uint32_t n, purpose[20000], of[20000], part[20000];
+	uint64_t rand;
+};
+
+static int name_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	static struct measure bad = {.v = {[MEASURE_TX_GBPS] = 100, [MEASURE_TX_PAUSE] = 5000}};
+	struct names *names = arg;
+	uint32_t i = names->n++;
+
+	CHECK(i < ARRAY_SIZE(names->of));
+	names->purpose[i] = ask->purpose;
+	names->of[i] = ask->of;
+	names->part[i] = ask->part;
+	if (ask->purpose == PURPOSE_AGAIN)
+		CHECK_EQ(ask->of + 1, r.tries);
+	if (ask->purpose == PURPOSE_FEATURE)
+		CHECK_EQ(ask->of, r.n);
+	if (ask->purpose != PURPOSE_TRY && i && names->purpose[i - 1] == names->purpose[i] &&
+		names->of[i - 1] == names->of[i])
+		CHECK_EQ(ask->part, names->part[i - 1] + 1);
+	else
+		CHECK_EQ(ask->part, 0);
+	if (rand_unit(&names->rand) > .05)
+		return many_qps_are_slow(NULL, ask, m_p);
+	*m_p = bad;
+	return 0;
+}
+
+/* Measurements of a candidate that is refuted have a place of their own. */
+TEST(each_measurement_has_a_name)
+{
+	static struct names names;
+	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
+
+	a.tries = 200;
+	a.anomalies = 0;
+	a.features = true;
+	CHECK_EQ(explore(&a, name_and_measure, &names, &r), 0);
+	CHECK(r.refuted > 3 && r.n == 1);
+	for (uint32_t i = 0; i < names.n; i++)
+		for (uint32_t k = 0; k < i; k++)
+			CHECK(names.purpose[i] == PURPOSE_TRY ||
+				names.purpose[i] != names.purpose[k] ||
+				names.of[i] != names.of[k] || names.part[i] != names.part[k]);
+}
+
+/* Every tenth measurement fails, and the function then measures a second time. */
+struct others {
+	uint32_t asked, more, most;
+};
+
+static int measure_twice(void *arg, const struct explore_ask *ask, struct measure *m_p)
+{
+	struct others *o = arg;
+	bool fails = ++o->asked % 10 == 0;
+
+	CHECK_EQ(ask->last, o->asked + o->more == o->most);
+	if (fails && !ask->last) {
+		++*ask->others;
+		o->more++;
+	}
+	return fails ? -EIO : model_measure(MODEL_CORNER, ask->point, m_p);
+}
+
+/* Measurements that the function adds count. */
+TEST(other_measurements_count)
+{
+	for (uint32_t most = 1; most < 400; most += 7) {
+		struct explore_attr a = attr_of(EXPLORE_MIXED, 1);
+		struct others o = {.most = most};
+
+		a.anomalies = 0;
+		a.features = true;
+		a.measurements = most;
+		CHECK_EQ(explore(&a, measure_twice, &o, &r), 0);
+		CHECK(o.asked + o.more == most && r.measurements == most);
 	}
 }
 
