@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/output.h"
 #include "compare.h"
@@ -17,9 +18,11 @@ struct side {
 	char *file; /* receives the reports, a line each; NULL: no file */
 };
 
+/* The first report creates the file, so that a command which fails at once leaves none. */
 static int save(const struct side *s, const json_t *report)
 {
-	FILE *f = s->file ? fopen(s->file, "ae") : NULL;
+	const char *mode = json_array_size(s->reports) == 1 ? "wxe" : "ae";
+	FILE *f = s->file ? fopen(s->file, mode) : NULL;
 	bool failed;
 
 	if (!s->file)
@@ -74,7 +77,7 @@ static int run_pairs(struct side sides[2], uint32_t pairs)
 	return err;
 }
 
-/* The files must be new: reports of other jobs would be compared as well. */
+/* The files must be new: reports of other jobs would be compared as well. They are not kept yet. */
 static int name_files(struct side sides[2], const char *prefix)
 {
 	for (int i = 0; prefix && i < 2; i++) {
@@ -88,6 +91,7 @@ static int name_files(struct side sides[2], const char *prefix)
 		if (!f)
 			return -output_failed("benchkv", sides[i].file, errno);
 		fclose(f);
+		unlink(sides[i].file);
 	}
 	return 0;
 }

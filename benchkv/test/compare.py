@@ -165,6 +165,13 @@ def case_run_pair():
     check(len(open("saved.A.json").readlines()) == 10, "a line for each report")
     r = run("run-pair", "--save", "saved", a, b)
     check(r.returncode == 2 and "saved.A.json: File exists" in r.stderr, r)
+    os.unlink("saved.A.json")
+    r = run("run-pair", "--save", "saved", a, b)
+    check(r.returncode == 2 and "saved.B.json: File exists" in r.stderr and not os.path.exists("saved.A.json"), r)
+    r = run("run-pair", "--save", "failed", "exit 7; true", b)
+    check(r.returncode == 1 and not [x for x in os.listdir() if x.startswith("failed")], r)
+    r = run("run-pair", "--save", "raced", f"echo mine >raced.A.json; {a}", b)
+    check(r.returncode == 1 and "raced.A.json: File exists" in r.stderr and open("raced.A.json").read() == "mine\n", r)
     r = run("run-pair", "--pairs", 3, "--json", "cmp.json", a, b)
     check(r.returncode == 0 and rows(r)["ops_per_s"][3] == "too few pairs", r)
     figure = json.load(open("cmp.json"))["figures"][0]
