@@ -186,6 +186,62 @@ TEST(the_default_is_never_much_slower)
 		compare_methods(&landscapes[i]);
 }
 
+/*
+ * Draws conditions for the first values or the last ones of ordered parameters, for at most half of
+ * them. Returns the share of all values that fit.
+ */
+static double draw_corner(struct landscape *l, unsigned n, uint64_t *rand)
+{
+	static const unsigned dims[] = {DIM_PROCESSES, DIM_QPS, DIM_BURST, DIM_BUFFERS,
+		DIM_TX_DEPTH, DIM_RX_DEPTH, DIM_RECV_BATCH, SIZE0};
+	double share = 1;
+
+	for (unsigned i = 0; i < n;) {
+		unsigned dim = dims[rand_next(rand) % ARRAY_SIZE(dims)], values = space_values(dim);
+		unsigned fit = 1 + (unsigned)(rand_next(rand) % (values / 2));
+		bool last = rand_next(rand) % 2, again = false;
+
+		for (unsigned k = 0; k < i; k++)
+			again |= l->region[0][k].dim == dim;
+		if (again)
+			continue;
+		l->region[0][i++] =
+			(struct condition){dim, last ? FROM(values - fit) : UPTO(fit - 1)};
+		share *= (double)fit / values;
+	}
+	return share;
+}
+
+/*
+ * Draws a landscape. A random point hits the region of a slope with a probability of less than 1/1000:
+ * the walk gains nothing where a random point hits sooner than the walk arrives.
+ */
+static void draw_landscape(struct landscape *l, enum shape shape, uint64_t seed)
+{
+	static const char *const names[] = {"drawn cliff", "drawn slope", "drawn deceptive"};
+	uint64_t rand = seed;
+	double share;
+
+	do {
+		*l = (struct landscape){.name = names[shape], .shape = shape};
+		share = draw_corner(l, shape == FLAT ? 2 + rand_next(&rand) % 2 : CONDITIONS,
+			&rand);
+	} while (shape == SLOPE ? share > .001 : share < .002);
+}
+
+/* Hold-out landscapes: nobody has chosen them, and the method was not tuned by them. */
+TEST(the_default_on_drawn_landscapes)
+{
+	uint64_t last = getenv("SOAK") ? 60 : 3;
+
+	for (uint64_t seed = 1; seed <= last; seed++) {
+		struct landscape l;
+
+		draw_landscape(&l, (enum shape)(seed % 3), seed);
+		compare_methods(&l);
+	}
+}
+
 static bool same_conditions(const struct landscape *l, const struct feature_set *f)
 {
 	uint16_t planted[SPACE_DIMS] = {0};
