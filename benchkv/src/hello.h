@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* The first message of each rank to the others. */
+/*
+ * The first message of each rank to the others, by which every rank finds out whether all fit rank 0:
+ * the version, the options, and the port of the device.
+ */
 #ifndef BENCHKV_HELLO_H
 #define BENCHKV_HELLO_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "control.h"
 #include "files.h"
+#include "hca.h"
+#include "options.h"
 #include "report.h"
 
-#define HELLO_MAGIC 0x62656e63686b760aull
+#define HELLO_MAGIC 0x62656e63686b7600ull
+#define HELLO_VERSION_SIZE 24
 
 /* The figures from which K and B of auto are derived. */
 enum basis {
@@ -21,22 +28,49 @@ enum basis {
 	BASES,
 };
 
-struct hello {
-	uint64_t magic; /* the program, and its version */
-	uint64_t options; /* options_digest() */
-	uint64_t cores; /* topo_cores_id() */
-	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
-	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
-	uint64_t window, full; /* K and B of auto, by rank 0, */
-	uint64_t basis; /* and what they are derived from */
-	struct control_times times;
+/* The beginning of the message, which is the same in all versions. */
+struct hello_id {
+	uint64_t magic; /* the program */
+	char version[HELLO_VERSION_SIZE];
 	char host[HOST_NAME_SIZE]; /* launch_host() */
 };
 
+struct hello {
+	struct hello_id id;
+	uint64_t options[OPTIONS_FIELDS];
+	uint64_t cores; /* topo_cores_id() */
+	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
+	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
+	uint64_t port_errno; /* 0: its port can be used, or it needs none */
+	struct hca_port port;
+	char device[HCA_NAME_MAX]; /* "": none was found, and none was named */
+	uint64_t window, full; /* K and B of auto, by rank 0, */
+	uint64_t basis; /* and what they are derived from */
+	struct control_times times;
+};
+
+/* Fills in what all versions have. */
+void hello_sign(struct hello *h, const char *host);
+
 /*
  * True: a rank of this program can have sent it. K and B are then possible numbers, times are finite
- * and not negative, and the name of the host ends.
+ * and not negative, and texts end.
  */
 bool hello_valid(const struct hello *h);
+
+/*
+ * Reads the message of a rank. 0, or -EPROTO with one line in @why: the rank has another version, or
+ * is not benchkv.
+ */
+int hello_read(const void *data, size_t len, uint32_t rank, struct hello *h_p, char *why,
+	size_t size);
+
+/* 0, or -EINVAL with one line in @why: why this rank cannot run with rank 0. */
+int hello_fits(const struct hello *first, const struct hello *h, uint32_t rank, char *why,
+	size_t size);
+
+/* True: this rank fits, but has another MTU; one line in @why says so. */
+bool hello_mtu_differs(const struct hello *first, const struct hello *h, uint32_t rank, char *why,
+	size_t size);
 
 #endif

@@ -336,7 +336,8 @@ static void give_up(struct job *j, int err)
 {
 	if (j->said || stop_told())
 		return;
-	blame_the_dead(j);
+	if (j->status != JOB_USAGE) /* no death leads to that */
+		blame_the_dead(j);
 	if (j->said)
 		return;
 	j->said = true;
@@ -397,7 +398,7 @@ static int run_node(struct job *j)
 	return err;
 }
 
-static int run_job(struct job *j, const char *device, const char *no_device)
+static int run_job(struct job *j, const char *device)
 {
 	int err = topo_open(&j->node.topo);
 
@@ -405,7 +406,7 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 		return err;
 	err = job_meet(j, device);
 	if (!err)
-		err = job_plan(j, device, no_device);
+		err = job_plan(j, device);
 	if (err)
 		return err;
 	if (j->o->dry_run) {
@@ -427,8 +428,8 @@ static int run_job(struct job *j, const char *device, const char *no_device)
 
 int job_run(const struct options *o, struct launch *l, const char *device, const char *no_device)
 {
-	struct job j = {.o = o, .l = l, .status = JOB_ERROR};
-	int err = run_job(&j, device, no_device);
+	struct job j = {.o = o, .l = l, .status = JOB_ERROR, .no_device = no_device};
+	int err = run_job(&j, device);
 
 	if (j.status == JOB_USAGE)
 		end_together(&j, err);

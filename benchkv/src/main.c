@@ -79,7 +79,8 @@ int main(int argc, char **argv)
 	if (o.does == COMMAND_PAIR)
 		return pair_command(&o);
 	err = find_device(&o, argv, device, why, sizeof(why));
-	if (err && o.device)
+	/* Other ranks may have the device: then they say that this one has not. */
+	if (err && o.device && launch_environment_rank() < 0)
 		return complain(why);
 	if (o.does == COMMAND_MEASURE)
 		return err ? complain(why) : measure_command(&o, device);

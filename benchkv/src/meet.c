@@ -47,13 +47,30 @@ int job_cannot_file(struct job *j, enum file f, uint32_t rank, int err)
 	return job_cannot_write(j, file_kinds[f].option, name, err);
 }
 
-static int judge(struct job *j, const struct hello *mine, const struct hello *theirs, uint32_t rank)
+/* Rank 0 names the first rank that has another MTU. */
+static void say_mtu(struct job *j, const struct hello *first, const struct hello *theirs,
+	uint32_t rank)
 {
-	if (theirs->options != mine->options) {
-		snprintf(j->why, sizeof(j->why), "rank %u has other options: give all the same",
-			rank);
-		return job_refuse(j, -EINVAL);
-	}
+	char text[WHY_MAX];
+
+	if (launch_rank(j->l) || j->mtu_said ||
+		!hello_mtu_differs(first, theirs, rank, text, sizeof(text)))
+		return;
+	j->mtu_said = true;
+	fprintf(stderr, "benchkv: %s\n", text);
+}
+
+/* Every rank compares all with rank 0, so that all come to the same end. */
+static int judge(struct job *j, const struct hello *first, const struct hello *mine,
+	const struct hello *theirs, uint32_t rank)
+{
+	int err = hello_fits(first, theirs, rank, j->why, sizeof(j->why));
+
+	if (err && theirs->port_errno == ENODEV && rank == launch_rank(j->l))
+		snprintf(j->why, sizeof(j->why), "%s", j->no_device); /* says more */
+	if (err)
+		return job_refuse(j, err);
+	say_mtu(j, first, theirs, rank);
 	for (enum file f = 0; f < FILES; f++) {
 		if (theirs->file_errno[f])
 			return job_refuse(j,
@@ -70,19 +87,33 @@ static int judge(struct job *j, const struct hello *mine, const struct hello *th
 	return 0;
 }
 
-static int hear(struct job *j, const struct hello *mine, uint32_t rank)
+static int get_hello(struct job *j, uint32_t rank, struct hello *theirs)
 {
-	struct hello theirs;
-	int err = launch_get_struct(j->l, rank, KEY_HELLO, 0, j->o->timeout_ns, &theirs,
-		sizeof(theirs));
+	void *data;
+	size_t len;
+	int err = launch_get(j->l, rank, KEY_HELLO, 0, j->o->timeout_ns, &data, &len);
 
-	if (!err && !hello_valid(&theirs))
-		err = -EPROTO;
 	if (err) {
-		snprintf(j->why, sizeof(j->why), "rank %u is not this benchkv", rank);
+		snprintf(j->why, sizeof(j->why), "rank %u is not benchkv, or does not answer",
+			rank);
 		return err;
 	}
-	memcpy(j->hosts[rank], theirs.host, HOST_NAME_SIZE);
+	err = hello_read(data, len, rank, theirs, j->why, sizeof(j->why));
+	free(data);
+	return err ? job_refuse(j, err) : 0;
+}
+
+/* @first: the message of rank 0, which is heard first. */
+static int hear(struct job *j, const struct hello *mine, uint32_t rank, struct hello *first)
+{
+	struct hello theirs;
+	int err = get_hello(j, rank, &theirs);
+
+	if (err)
+		return err;
+	if (!rank)
+		*first = theirs;
+	memcpy(j->hosts[rank], theirs.id.host, HOST_NAME_SIZE);
 	if (!rank && j->node.control.derive) {
 		j->node.control.window = (uint32_t)theirs.window;
 		j->node.control.full = (uint32_t)theirs.full;
@@ -90,7 +121,17 @@ static int hear(struct job *j, const struct hello *mine, uint32_t rank)
 			.times = theirs.times,
 			.under_way = j->node.origin.under_way};
 	}
-	return judge(j, mine, &theirs, rank);
+	return judge(j, first, mine, &theirs, rank);
+}
+
+static int hear_all(struct job *j, const struct hello *mine)
+{
+	struct hello first;
+	int err = 0;
+
+	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
+		err = hear(j, mine, i, &first);
+	return err;
 }
 
 /*
@@ -180,36 +221,46 @@ static void watch_lifeline(void *arg)
 	lifeline_look(j->lifeline);
 }
 
+/* Describes the port. Its trouble is known to all ranks when they meet. */
+static void describe_port(const struct job *j, const char *device, struct hello *mine)
+{
+	const char *name = device ? device : j->o->device ? j->o->device : "";
+
+	snprintf(mine->device, sizeof(mine->device), "%s", name);
+	if (launch_size(j->l) > 1)
+		mine->port_errno = device ? (uint64_t)-hca_query(device, &mine->port) : ENODEV;
+}
+
 int job_meet(struct job *j, const char *device)
 {
-	struct hello mine = {.magic = HELLO_MAGIC,
-		.options = options_digest(j->o),
-		.window = 1, /* so of a control that has no K and B */
+	struct hello mine = {.window = 1, /* so of a control that has no K and B */
 		.full = 1,
 		.cores = topo_cores_id(j->node.topo)};
 	int err;
 
+	hello_sign(&mine, launch_host(j->l));
+	options_fields(j->o, mine.options);
 	open_files(j, &mine);
-	err = derive_control(j, device, &mine);
+	describe_port(j, device, &mine);
+	err = mine.port_errno ? 0 : derive_control(j, device, &mine);
 	if (err)
 		return err;
-	snprintf(mine.host, sizeof(mine.host), "%s", launch_host(j->l));
 	j->hosts = calloc(launch_size(j->l), sizeof(*j->hosts));
 	if (!j->hosts)
 		return -ENOMEM;
-	memcpy(j->hosts[launch_rank(j->l)], mine.host, sizeof(mine.host));
+	memcpy(j->hosts[launch_rank(j->l)], mine.id.host, sizeof(mine.id.host));
 	j->node.origin.under_way = calls_under_way(j->o);
 	if (launch_alone(j->l)) {
 		j->node.origin.source = bases[BY_DEFAULT];
-		return judge(j, &mine, &mine, 0);
+		return judge(j, &mine, &mine, &mine, 0);
 	}
 	err = launch_put(j->l, KEY_HELLO, 0, &mine, sizeof(mine));
 	if (!err)
 		err = lifeline_open(j->l, &j->lifeline);
 	if (!err)
 		err = job_fence(j);
-	for (uint32_t i = 0; !err && i < launch_size(j->l); i++)
-		err = hear(j, &mine, i);
+	if (!err)
+		err = hear_all(j, &mine);
 	if (!err && !j->o->dry_run) {
 		lifeline_connect(j->lifeline);
 		launch_watch(j->l, watch_lifeline, j);
@@ -217,7 +268,7 @@ int job_meet(struct job *j, const char *device)
 	return err;
 }
 
-int job_plan(struct job *j, const char *device, const char *no_device)
+int job_plan(struct job *j, const char *device)
 {
 	struct node *n = &j->node;
 	uint64_t clients = (uint64_t)launch_size(j->l) * j->o->clients;
@@ -241,10 +292,6 @@ int job_plan(struct job *j, const char *device, const char *no_device)
 	if (n->ranks > 1) {
 		n->ring_size = node_ring_size(j->o);
 		n->device = device;
-	}
-	if (n->ranks > 1 && !device) {
-		snprintf(j->why, sizeof(j->why), "%s", no_device);
-		return job_refuse(j, -ENODEV);
 	}
 	if (j->o->pin)
 		topo_plan(n->topo, n->device, j->index, j->sharers, j->o->daemons + j->o->clients);

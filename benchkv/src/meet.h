@@ -41,7 +41,9 @@ struct job {
 	FILE *files[FILES]; /* NULL: this rank does not write it */
 	int32_t csv_err[FILES]; /* of each rank's files: result of writing, 0 or -errno */
 	int status; /* exit status after an error */
+	const char *no_device; /* why this rank has none, if it has none */
 	char why[WHY_MAX];
+	bool mtu_said; /* rank 0 has named a rank with another MTU */
 	bool said; /* why[] has been printed */
 	bool aborted; /* the job has been aborted, or need not be */
 };
@@ -59,7 +61,7 @@ int job_fence(struct job *j);
 /* Opens the files, derives the control, and compares with the other ranks. 0 or -errno. */
 int job_meet(struct job *j, const char *device);
 
-/* Fills in j->node for node_start(). 0 or -errno. @no_device: why there is no device. */
-int job_plan(struct job *j, const char *device, const char *no_device);
+/* Fills in j->node for node_start(). 0 or -errno. */
+int job_plan(struct job *j, const char *device);
 
 #endif

@@ -418,9 +418,40 @@ static uint64_t real_bits(double x)
 	return bits;
 }
 
-uint64_t options_digest(const struct options *o)
+const char *const options_field_names[OPTIONS_FIELDS] = {
+	"backend",
+	"--daemons",
+	"--net-daemons",
+	"--clients",
+	"--queue-depth",
+	"--duration",
+	"--ops",
+	"--runs",
+	"--warmup",
+	"--interval",
+	"--rate",
+	"--stagger",
+	"--key-range",
+	"--read-ratio",
+	"--distribution",
+	"--distribution",
+	"--distribution",
+	"--distribution",
+	"--seed",
+	"--preload",
+	"--ring-size",
+	"--control",
+	"--control",
+	"--control",
+	"--control",
+	"--control",
+	"--control",
+	"--dry-run",
+};
+
+void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS])
 {
-	const uint64_t fields[] = {
+	const uint64_t all[OPTIONS_FIELDS] = {
 		backend_index(o->backend),
 		o->daemons,
 		o->net_daemons,
@@ -450,9 +481,6 @@ uint64_t options_digest(const struct options *o)
 		o->control.hold_us,
 		o->dry_run,
 	};
-	uint64_t sum = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(fields); i++)
-		sum = mix64_add(sum, fields[i]);
-	return sum;
+	memcpy(fields, all, sizeof(all));
 }

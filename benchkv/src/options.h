@@ -61,7 +61,10 @@ struct options {
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 
-/* A number that is equal for command lines that describe the same run. */
-uint64_t options_digest(const struct options *o);
+#define OPTIONS_FIELDS 28
+
+/* Fills in numbers that are equal for command lines that describe the same run. */
+void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS]);
+extern const char *const options_field_names[OPTIONS_FIELDS]; /* of their options */
 
 #endif

@@ -18,8 +18,8 @@
  *	lag		a get of any client but the last writer returns what was there before
  *
  * of replies: drop, swap (two of them), duplicate, spoil (a bit of the value); and of a client's
- * own endpoints: misdirect (this request goes to the wrong daemon). Those of clients and of the
- * audit are in unshared.c.
+ * own endpoints: misdirect (this request goes to the wrong daemon); of the start: version (the rank
+ * has another one). Those of clients and of the audit are in unshared.c.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -28,6 +28,7 @@
 #include "backend.h"
 #include "client.h"
 #include "daemon.h"
+#include "hello.h"
 
 #define PERIOD 200
 #define MEMORY 65536 /* keys of which the older value is kept at first */
@@ -37,6 +38,7 @@ typedef void answer_fn(void *giver, const struct asker *who, const struct kv_res
 __typeof__(store_serve) __real_store_serve, __wrap_store_serve;
 __typeof__(daemon_answer) __real_daemon_answer, __wrap_daemon_answer;
 __typeof__(client_main) __real_client_main, __wrap_client_main;
+__typeof__(hello_sign) __real_hello_sign, __wrap_hello_sign;
 
 /* Is that one of the faults? */
 static bool faulty(const char *kind)
@@ -61,6 +63,15 @@ static bool has_turn(const char *kind, uint32_t turn)
 			present[n++] = kinds[i];
 	}
 	return n && !strcmp(present[turn % n], kind);
+}
+
+/* ---- the start ---- */
+
+void __wrap_hello_sign(struct hello *h, const char *host)
+{
+	__real_hello_sign(h, host);
+	if (faulty("version"))
+		strcpy(h->id.version, "99.1");
 }
 
 /* ---- the store ---- */

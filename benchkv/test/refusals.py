@@ -38,7 +38,28 @@ def case_bad():
         check(("--control C " in r.out) == (args in ([], ["delegation"], ["meta"])), r)
         check(all(name in r.out for name in args), r)
     refused(run(MPIRUN + ["-np", "1", BENCHKV, "delegation", ":", "-np", "1", BENCHKV, "delegation",
-                          "--clients", "3"]), "rank 1 has other options")
+                          "--clients", "3"]),  "has another --clients than rank 0")
+
+
+def case_misfits():
+    """A rank whose device, port or partition does not fit is named before the first run."""
+    topology = of_test("topology")
+    with open(topology, "w") as f:
+        f.write("name=mlx5_0\nname=mlx5_1 pkey=0x8123\nname=mlx5_2 mtu=1024\nname=mlx5_3 state=down\n"
+                "name=mlx5_4 link=roce\nname=mlx5_5 pkey=0x7fff\n")
+    for second, said in (("mlx5_1", "mlx5_1 has the P_Key 0x8123, rank 0's mlx5_0 0xffff"),
+                         ("mlx5_3", "mlx5_3 has no active port"), ("mlx5_5", "mlx5_5 is a full member of no partition"),
+                         ("mlx5_4", "mlx5_4 is of RoCE, rank 0's mlx5_0 of InfiniBand"),
+                         ("mlx5_9", "has no mlx5 device mlx5_9: give"),
+                         ("mlx5_2", "mlx5_2 has the MTU 1024, rank 0's mlx5_0 4096")):
+        rest = ["delegation", "--ops", "100", "--device"]
+        r = run([SOFTHCA_RUN, "-t", topology, *MPIRUN, "-np", "1", BENCHKV, *rest, "mlx5_0", ":", "-np", "1", BENCHKV, *rest, second])
+        check(len(r.own_lines()) == 1 and "rank 1 (" in r.own_lines()[0] and said in r.own_lines()[0], r)
+        check(r.status == (0 if second == "mlx5_2" else 2), r)
+    os.unlink(topology)
+    r = run([*MPIRUN, "-np", "1", FAULTY, "--ops", "100", ":", "-np", "1", "env", "BENCHKV_FAULT=version", FAULTY, "--ops", "100"])
+    lines = [x for x in r.own_lines() if "rank 1" in x]
+    check(r.status == 2 and len(lines) == 1 and "has version 99.1, this one" in lines[0] and "install the same" in lines[0], r)
 
 
 def case_closed():

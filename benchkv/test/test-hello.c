@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* The first message of a rank is refused if no rank of this program can have sent it. */
+#include <errno.h>
 #include <math.h>
 
 #include "support/test.h"
 #include "hello.h"
 
-static const struct hello good = {.magic = HELLO_MAGIC,
+static const struct hello good = {.id = {.magic = HELLO_MAGIC,
+					  .version = BENCHKV_VERSION,
+					  .host = "node1"},
+	.port = {.mtu = 4096, .partition = 0x7fff},
+	.device = "mlx5_0",
 	.window = 6,
 	.full = 9,
 	.basis = MEASURED,
-	.times = {.round_trip_ns = 5000, .write_ns = 800, .message_ns = 90},
-	.host = "node1"};
+	.times = {.round_trip_ns = 5000, .write_ns = 800, .message_ns = 90}};
 
 #define AT(field) offsetof(struct hello, field)
 
@@ -22,13 +26,15 @@ TEST(numbers_have_a_range)
 		uint64_t value;
 		bool valid;
 	} cases[] = {
-		{AT(magic), HELLO_MAGIC + 1, false},
-		{AT(options), UINT64_MAX, true},
+		{AT(id.magic), HELLO_MAGIC + 1, false},
+		{AT(options[0]), UINT64_MAX, true},
 		{AT(file_errno[0]), 4095, true},
 		{AT(file_errno[0]), 4096, false},
 		{AT(file_errno[FILES - 1]), 1ull << 32, false},
 		{AT(machine_errno), 4095, true},
 		{AT(machine_errno), 1ull << 32, false},
+		{AT(port_errno), 4095, true},
+		{AT(port_errno), 1ull << 32, false},
 		{AT(window), 1, true},
 		{AT(window), 0, false},
 		{AT(window), 65536, true},
@@ -40,7 +46,7 @@ TEST(numbers_have_a_range)
 		{AT(full), (1ull << 32) + 9, false},
 		{AT(basis), BY_DEFAULT, true},
 		{AT(basis), BASES, false},
-		{AT(host[0]), 0, true},
+		{AT(id.host[0]), 0, true},
 	};
 
 	CHECK(hello_valid(&good));
@@ -71,12 +77,104 @@ TEST(times_are_finite)
 	}
 }
 
-TEST(host_names_end)
+TEST(texts_end)
 {
-	struct hello h = good;
+	static const struct {
+		size_t at, size;
+	} texts[] = {{AT(id.version), HELLO_VERSION_SIZE}, {AT(id.host), HOST_NAME_SIZE},
+		{AT(device), HCA_NAME_MAX}};
 
-	memset(h.host, 'x', sizeof(h.host) - 1);
-	CHECK(hello_valid(&h));
-	h.host[sizeof(h.host) - 1] = 'x';
-	CHECK(!hello_valid(&h));
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+		struct hello h = good;
+		char *text = (char *)&h + texts[i].at;
+
+		memset(text, 'x', texts[i].size - 1);
+		text[texts[i].size - 1] = 0;
+		CHECK(hello_valid(&h));
+		text[texts[i].size - 1] = 'x';
+		CHECK(!hello_valid(&h));
+	}
+}
+
+/* The beginning is enough to tell another version from another program. */
+TEST(versions_are_named)
+{
+	struct hello h, other = good, longer[2] = {good, good};
+	char why[320] = "";
+
+	CHECK_EQ(hello_read(&good, sizeof(good), 3, &h, why, sizeof(why)), 0);
+	CHECK(!memcmp(&h, &good, sizeof(h)));
+	strcpy(other.id.version, "99.1");
+	for (size_t len = sizeof(other.id); len <= sizeof(other); len++) {
+		CHECK_EQ(hello_read(&other, len, 3, &h, why, sizeof(why)), -EPROTO);
+		CHECK(!strcmp(why, "rank 3 (node1) has version 99.1, this one " BENCHKV_VERSION
+				   ": install the same"));
+	}
+	CHECK_EQ(hello_read(&good, sizeof(good) - 1, 3, &h, why, sizeof(why)), -EPROTO);
+	CHECK(strstr(why, "rank 3 (node1) has another build of version " BENCHKV_VERSION));
+	CHECK_EQ(hello_read(longer, sizeof(longer), 3, &h, why, sizeof(why)), -EPROTO);
+	CHECK(strstr(why, "another build"));
+	for (size_t len = 0; len < sizeof(other.id); len++) {
+		CHECK_EQ(hello_read(&good, len, 3, &h, why, sizeof(why)), -EPROTO);
+		CHECK(strstr(why, "rank 3 is not benchkv"));
+	}
+	other.id.magic++;
+	CHECK_EQ(hello_read(&other, sizeof(other), 3, &h, why, sizeof(why)), -EPROTO);
+	CHECK(strstr(why, "rank 3 is not benchkv"));
+}
+
+static char said[320];
+
+static const char *fits(const struct hello *first, const struct hello *h)
+{
+	said[0] = 0;
+	CHECK_EQ(hello_fits(first, h, 3, said, sizeof(said)), said[0] ? -EINVAL : 0);
+	return said;
+}
+
+TEST(options_are_named)
+{
+	CHECK(!*fits(&good, &good));
+	for (unsigned i = 0; i < OPTIONS_FIELDS; i++) {
+		struct hello h = good;
+		char text[100];
+
+		h.options[i]++;
+		snprintf(text, sizeof(text), "rank 3 (node1) has another %s than rank 0",
+			options_field_names[i]);
+		CHECK(strstr(fits(&good, &h), text));
+	}
+}
+
+TEST(ports_are_compared)
+{
+	struct hello h = good, none = good;
+
+	h.port.software = 1;
+	CHECK(strstr(fits(&good, &h), "rank 3 (node1) has the software HCA, rank 0 an adapter"));
+	CHECK(strstr(fits(&h, &good), "rank 3 (node1) has an adapter, rank 0 the software HCA"));
+	h = good;
+	h.port.ethernet = 1;
+	strcpy(h.device, "mlx5_1");
+	CHECK(strstr(fits(&good, &h), "mlx5_1 is of RoCE, rank 0's mlx5_0 of InfiniBand"));
+	h.port = good.port;
+	h.port.partition = 0x123;
+	CHECK(strstr(fits(&good, &h), "mlx5_1 has the P_Key 0x8123, rank 0's mlx5_0 0xffff"));
+	h = good;
+	h.port.mtu = 1024;
+	CHECK(!*fits(&good, &h) && hello_mtu_differs(&good, &h, 3, said, sizeof(said)));
+	CHECK(strstr(said, "rank 3 (node1): mlx5_0 has the MTU 1024, rank 0's mlx5_0 4096"));
+	CHECK(!hello_mtu_differs(&good, &good, 3, said, sizeof(said)));
+	none.port_errno = ENODEV;
+	CHECK(strstr(fits(&good, &none), "rank 3 (node1) has no mlx5 device mlx5_0: give"));
+	CHECK(!*fits(&none, &good)); /* rank 0 has been named */
+	none.device[0] = 0;
+	CHECK(strstr(fits(&none, &none), "rank 3 (node1) has no mlx5 device: give"));
+	none = good;
+	none.port_errno = ENETDOWN;
+	CHECK(strstr(fits(&good, &none), "mlx5_0 has no active port"));
+	none.port_errno = ENOKEY;
+	CHECK(strstr(fits(&good, &none), "mlx5_0 is a full member of no partition"));
+	none.port_errno = EIO;
+	CHECK(strstr(fits(&good, &none), "mlx5_0: Input/output error"));
 }
