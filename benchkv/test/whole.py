@@ -9,7 +9,8 @@ import resource
 import time
 
 import harness
-from harness import BENCHKV, FIFTH, MANY, NO_CONTROL, SOAK, UCX, check, good, job, of_test, run, taken, verified
+from harness import (BENCHKV, FIFTH, MANY, NO_CONTROL, SOAK, UCX, check, finish, good, job, of_test, run, start, taken,
+                     verified)
 
 
 def children_cpu_s():
@@ -62,6 +63,15 @@ def case_four():
 
 def case_sixteen():
     good(16, "--daemons", 2, "--key-range", 20000, "--ops", 20000)
+
+
+def case_hundred():
+    """A hundred ranks start, run and end on one machine."""
+    argv = job(100, "--clients", 1, "--duration", 2, "--key-range", 10000, "--timeout", 300, "--json", "-")
+    r = finish(start(argv), argv, 600)
+    check(r.status == 0, r)
+    j = json.loads(r.out)
+    check(j["np"] == 100 and len(j["ranks"]) == 100 and j["errors"] == 0 and j["verified"] == j["ops"] > 0, j)
 
 
 def case_digest():
