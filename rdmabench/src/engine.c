@@ -132,6 +132,11 @@ static void run_traffic(struct engine *e)
 	}
 }
 
+static bool is_stdout(const char *path)
+{
+	return path && !strcmp(path, "-");
+}
+
 static int report(struct engine *e)
 {
 	struct engine_report r = {.o = e->o,
@@ -143,8 +148,9 @@ static int report(struct engine *e)
 	int status = report_status(&e->side);
 	json_t *o;
 
-	if (!e->o->json || strcmp(e->o->json, "-"))
+	if (!is_stdout(e->o->json) && !is_stdout(e->o->hdr_log))
 		report_table(&r, stdout);
+	status |= report_hdr_log(&r);
 	if (!e->o->json)
 		return status;
 	o = report_json(&r);
@@ -527,7 +533,7 @@ static int both(const struct engine_options *o)
 		fprintf(stderr, "%s: %s\n", o->program, strerror(-err));
 		return 1;
 	}
-	quiet.json = NULL;
+	quiet.json = quiet.hdr_log = NULL;
 	quiet.device.name = o->server_device ? o->server_device : o->device.name;
 	fflush(stdout);
 	child = fork();
@@ -573,6 +579,8 @@ int engine_main(int argc, char **argv)
 	if (err)
 		return args_status(program, why, err);
 	if (o.json && !output_try(program, "--json", o.json))
+		return 2;
+	if (o.hdr_log && !output_try(program, "--hdr-log", o.hdr_log))
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
 	if (o.fork)

@@ -28,7 +28,7 @@ struct engine_options {
 	bool all; /* runs with all sizes, one after another */
 	uint32_t first_size, last_size;
 	bool more; /* not the first of these runs */
-	const char *json; /* a file, - for standard output, or NULL */
+	const char *json, *hdr_log; /* files, - for standard output, or NULL */
 	const char *stats_dir, *stats_file, *run;
 	uint64_t stats_window;
 	bool compat;
@@ -71,6 +71,8 @@ json_t *report_json(const struct engine_report *r);
  * "-". 0, or 1 after an error message.
  */
 int report_write(json_t *o, const char *path, bool append);
+/* Writes the log of --hdr-log: its head in the first run, and the histograms. 0, or 1 as above. */
+int report_hdr_log(const struct engine_report *r);
 
 /* Returns 1 after errors or mismatches, or if a peer was lost; else 0. */
 int report_status(const struct side *s);

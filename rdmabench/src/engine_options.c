@@ -146,6 +146,8 @@ static const struct arg_row rows[] = {
 		.help = "Gb/sec instead of MiB/sec"},
 	{"json", 0, "FILE", ARG_TEXT, AT(o.json),
 		.help = "the report as a JSON object on a line; - is standard output"},
+	{"hdr-log", 0, "FILE", ARG_TEXT, AT(o.hdr_log),
+		.help = "the histograms as a log of HdrHistogram; - is standard output"},
 	{"stats-dir", 0, "DIR", ARG_TEXT, AT(o.stats_dir), .not_with = "stats-file",
 		.help = "statistics: DIR/RUN/HOST-PROCESS-WRITER-ROLE.txt and .jsonl"},
 	{"stats-file", 0, "FILE", ARG_TEXT, AT(o.stats_file),

@@ -2,9 +2,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/output.h"
 #include "engine.h"
+#include "hdrlog.h"
 #include "stats.h"
 
 #define MIB (1024. * 1024.)
@@ -351,6 +353,51 @@ int report_write(json_t *o, const char *path, bool append)
 	if (json_dumpf(o, out, JSON_COMPACT) && !ferror(out))
 		status = output_failed("rdmabench", path, ENOMEM);
 	putc('\n', out);
+	return output_close("rdmabench", path, out, status);
+}
+
+/* Writes a histogram that ended at @now_s; with many sizes its tag has the size. */
+static int write_hdr_line(const struct engine_report *r, const char *tag,
+	const struct latrec_hist *h, double now_s, FILE *out)
+{
+	char full[40];
+
+	if (r->o->all)
+		snprintf(full, sizeof(full), "%s-%" PRIu64, tag, bytes_per_message(r->s));
+	else
+		snprintf(full, sizeof(full), "%s", tag);
+	return hdrlog_line(full, now_s - elapsed_s(r->s), elapsed_s(r->s), h, out);
+}
+
+static int write_hdr_log(const struct engine_report *r, FILE *out)
+{
+	const struct latrec_hist *response = latrec_response(r->s->rec);
+	struct timespec now;
+	double now_s;
+	int err;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	now_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+	if (!r->o->more)
+		hdrlog_head("rdmabench " RDMABENCH_VERSION, now_s - elapsed_s(r->s), out);
+	if (!r->s->sends)
+		return 0;
+	err = write_hdr_line(r, "latency", latrec_service(r->s->rec), now_s, out);
+	return err || !response ? err : write_hdr_line(r, "response", response, now_s, out);
+}
+
+int report_hdr_log(const struct engine_report *r)
+{
+	const char *path = r->o->hdr_log;
+	int status, err;
+	FILE *out;
+
+	status = output_open("rdmabench", path, r->o->more ? "ae" : "we", &out);
+	if (status || !out)
+		return status;
+	err = write_hdr_log(r, out);
+	if (err)
+		status = output_failed("rdmabench", path, -err);
 	return output_close("rdmabench", path, out, status);
 }
 

@@ -15,8 +15,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../test/support"))
+import hdrlog  # noqa: E402
 import strangers as strangers_module  # noqa: E402
 import support  # noqa: E402
 from ports import free_port  # noqa: E402
@@ -241,6 +243,29 @@ def all_sizes():
         assert "/dev/full: No space" in run("-a", "-n", 10, "--json", "/dev/full", "-p", server.port, "127.0.0.1", status=1).stderr
         _, err = server.p.communicate(timeout=HANG)
         assert server.p.returncode == 1 and "the next run" in err, err
+
+
+def hdr_log():
+    """The log has the samples of the report and of the statistics file, bucket by bucket, by kind and by size."""
+    with tempfile.TemporaryDirectory() as tmp:
+        path = pathlib.Path(tmp, "log")
+        o = report("--fork", "-n", 300, "--rate", 20000, "-s", 64, "--hdr-log", path, "--stats-dir", tmp + "/s", "--run", "r")
+        logged = hdrlog.read(path.read_text())
+        assert [x[0] for x in logged] == ["latency", "response"], logged
+        for name, (_, start, seconds, most, counts) in zip(("latency_ns", "response_ns"), logged):
+            assert sum(counts.values()) == o[name]["samples"] == 300 and abs(most - o[name]["max"]) <= 500, (o[name], most)
+            assert min(counts) <= o[name]["min"] and max(counts) <= o[name]["max"], (counts, o[name])
+            assert abs(seconds - o["sent"]["seconds"]) <= .001 and 0 <= time.time() - start - seconds < HANG, (start, seconds)
+        line = json.loads(next(pathlib.Path(tmp, "s", "r").glob("*-client.jsonl")).read_text())
+        buckets = [x.split() for x in line["histogram"].splitlines() if x[0].isdigit()]
+        assert {hdrlog.lowest(int(high)): int(n) for high, n in buckets} == logged[0][4], (buckets, logged)
+        run("--fork", "-a", "-n", 20, "-c", "UD", "--op", "s", "-m", 512, "--hdr-log", path, what="lat")
+        logged = hdrlog.read(path.read_text())
+        assert [x[0] for x in logged] == [f"latency-{2 << i}" for i in range(9)], logged
+        assert all(sum(x[4].values()) == 19 for x in logged), logged  # between two posts each
+        assert hdrlog.read(run("--fork", "-n", 10, "--hdr-log", "-").stdout)[0][0] == "latency"
+    assert "/dev/full: No space" in run("--fork", "-n", 10, "--hdr-log", "/dev/full", status=1).stderr
+    assert "--hdr-log" in run("--fork", "-n", 10, "--hdr-log", "/nowhere/x", status=2).stderr
 
 
 def moderation():

@@ -4,12 +4,15 @@
  *	figures window N...	of samples, in the compatible way
  *	figures merge FILE...	of statistics files, by the compatible rule; "-" for an absent figure
  *	figures real X...	numbers as text
+ * For hdrlog.py: prints a log with one histogram:
+ *	figures hdr VALUE COUNT...
  * For collect.py: writes a file:
  *	figures file DIR RUN WINDOW N...	a statistics file of samples; WINDOW 0: cumulative
  */
 #include <inttypes.h>
 
 #include "support/test.h"
+#include "hdrlog.h"
 #include "stats.h"
 #include "statsfile.h"
 
@@ -49,6 +52,18 @@ static void merge(int n, char **args)
 	}
 }
 
+static void hdr(int n, char **args)
+{
+	static struct latrec_hist h;
+
+	for (int i = 0; i + 1 < n; i += 2)
+		CHECK_EQ(latrec_hist_record_n(&h, strtoull(args[i], NULL, 10),
+				 strtoull(args[i + 1], NULL, 10)),
+			0);
+	hdrlog_head("figures 1", 1700000000.5, stdout);
+	exit(hdrlog_line("it", 1700000000.25, 2.5, &h, stdout) != 0);
+}
+
 static void real(int n, char **args)
 {
 	char text[64];
@@ -85,6 +100,8 @@ int main(int argc, char **argv)
 		merge(argc - 2, argv + 2);
 	else if (!strcmp(argv[1], "file"))
 		file(argc - 2, argv + 2);
+	else if (!strcmp(argv[1], "hdr"))
+		hdr(argc - 2, argv + 2);
 	else
 		real(argc - 2, argv + 2);
 	return 0;
