@@ -13,7 +13,9 @@
 
 #define MUTATE_TRIES 1000
 
-static const char *const op_names[] = {"w", "s", "r"};
+/* By index. */
+enum op { OP_WRITE, OP_SEND, OP_READ, OP_WRITE_IMM, OP_SEND_IMM, OP_ADD, OP_SWAP };
+static const char *const op_names[] = {"w", "s", "r", "wi", "si", "a", "c"};
 static const char *const direction_names[] = {"none", "reverse", "loopback"};
 
 /* Values are consecutive from first, or, with a shift, first << index * shift. */
@@ -28,8 +30,8 @@ static const struct kind {
 } kinds[] = {
 #define AT(name) FIELD(struct traffic, name)
 	[DIM_PROCESSES] = {"process_num", 6, 1, 0, .words = NULL},
-	[DIM_QPS] = {"qp_num", 4, 1, 0, .field = AT(qps)},
-	[DIM_MTU] = {"mtu", 3, 1024, 1, .words = NULL},
+	[DIM_QPS] = {"qp_num", 5, 1, 2, .field = AT(qps)},
+	[DIM_MTU] = {"mtu", 5, 256, 1, .words = NULL},
 	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, 0, .words = traffic_type_names, .field = AT(type)},
 	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 0, 0, .field = AT(bidirectional)},
 	[DIM_BURST] = {"burst", 5, 1, 2, .field = AT(burst), .has_zero = true},
@@ -40,6 +42,8 @@ static const struct kind {
 		.field = AT(control)},
 	[DIM_INJECT] = {"inject", INJECT_KINDS, 0, 0, .words = inject_names, .field = AT(inject)},
 	[DIM_INJECT_AT] = {"inject_at", 4, 1, 4, .field = AT(inject_at)},
+	[DIM_EVENTS] = {"events", 2, 0, 0, .field = AT(sleeps)},
+	[DIM_INLINE] = {"inline", 4, 55, 1, .field = AT(inline_max), .has_zero = true},
 	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, 1, .field = AT(depth)},
 	[DIM_SEND_BATCH] = {"send_batch", 7, 1, 1, .field = AT(send_batch)},
 	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, 1, .field = AT(rx_depth)},
@@ -195,12 +199,16 @@ static void settle_request(struct point *p, unsigned traffic, unsigned request)
 	uint8_t *op = &p->at[space_dim(traffic, DIM_OP, request)];
 	uint8_t *size = &p->at[space_dim(traffic, DIM_SIZE, request)];
 	uint32_t type = get(p, traffic, DIM_TYPE, 0);
+	bool atomic = *op == OP_ADD || *op == OP_SWAP;
 
-	if (type == MLX5DVL_UC && *op == 2)
-		*op = 0;
+	if (type == MLX5DVL_UC && (atomic || *op == OP_READ))
+		*op = OP_WRITE;
+	if (type == MLX5DVL_UD && *op != OP_SEND_IMM)
+		*op = OP_SEND;
+	if (type == MLX5DVL_RC && atomic) /* these have no effect */
+		*size = p->at[space_dim(traffic, DIM_PLACES, request)] = 0;
 	if (type != MLX5DVL_UD)
 		return;
-	*op = 1;
 	while (get(p, traffic, DIM_SIZE, request) > get(p, traffic, DIM_MTU, 0))
 		--*size;
 }
@@ -232,12 +240,13 @@ bool space_is_ordered(unsigned dim)
 }
 
 /* By kind: the kinds that decide which values are valid; 0 (DIM_PROCESSES decides nothing): none. */
-static const uint8_t parents[DIM_KINDS][2] = {
+static const uint8_t parents[DIM_KINDS][3] = {
 	[DIM_REGIONS] = {DIM_QPS},
 	[DIM_INJECT_AT] = {DIM_INJECT},
 	[DIM_SEND_BATCH] = {DIM_TX_DEPTH},
 	[DIM_OP] = {DIM_TYPE},
-	[DIM_SIZE] = {DIM_TYPE, DIM_MTU},
+	[DIM_SIZE] = {DIM_TYPE, DIM_MTU, DIM_OP},
+	[DIM_PLACES] = {DIM_TYPE, DIM_OP},
 };
 
 static bool take(bool *taken)
@@ -256,9 +265,11 @@ bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS])
 
 	if (dim == SPACE_DIRECTION)
 		return false;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
+		unsigned request = parents[kind][i] == DIM_OP ? request_of(dim) : 0;
+
 		if (parents[kind][i])
-			more |= take(&taken[space_dim(traffic, parents[kind][i], 0)]);
+			more |= take(&taken[space_dim(traffic, parents[kind][i], request)]);
 	}
 	if (kind >= DIM_OP)
 		more |= take(&taken[space_dim(traffic, DIM_REQUESTS, 0)]);
@@ -321,11 +332,19 @@ bool point_equal(const struct point *a, const struct point *b)
 	return !memcmp(a->at, b->at, sizeof(a->at));
 }
 
+/* An atomic has 8 bytes, in one place. */
+static uint32_t bytes_of(const struct point *p, unsigned traffic, unsigned request)
+{
+	uint32_t op = get(p, traffic, DIM_OP, request);
+
+	return op == OP_ADD || op == OP_SWAP ? 8 : get(p, traffic, DIM_SIZE, request);
+}
+
 /* Writes a request like "s_2_512_513": equal places, and the last one has the remainder, too. */
 static size_t put_request(const struct point *p, unsigned traffic, unsigned request, char *text,
 	size_t size)
 {
-	uint32_t total = get(p, traffic, DIM_SIZE, request);
+	uint32_t total = bytes_of(p, traffic, request);
 	uint32_t places = get(p, traffic, DIM_PLACES, request), one = total / places;
 	size_t n = (size_t)snprintf(text, size, "%s%s_%u", request ? "," : "",
 		op_names[get(p, traffic, DIM_OP, request)], places);
@@ -377,11 +396,14 @@ static json_t *traffic_json(const struct point *p, unsigned traffic)
 
 	add_values(o, p, base + DIM_PROCESSES, base + DIM_TYPE);
 	add_values(o, p, base + DIM_BURST, base + DIM_REGIONS);
-	add_values(o, p, base + DIM_CONTROL, base + DIM_INJECT_AT);
-	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
-		json_array_append_new(requests,
-			add_values(json_object(), p, space_dim(traffic, DIM_OP, r),
-				space_dim(traffic, DIM_PLACES, r)));
+	add_values(o, p, base + DIM_CONTROL, base + DIM_INLINE);
+	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++) {
+		json_t *request = add_values(json_object(), p, space_dim(traffic, DIM_OP, r),
+			space_dim(traffic, DIM_PLACES, r));
+
+		json_object_set_new(request, "size", json_integer(bytes_of(p, traffic, r)));
+		json_array_append_new(requests, request);
+	}
 	json_object_set_new(o, "requests", requests);
 	json_object_set_new(o, "server",
 		add_values(json_object(), p, base + DIM_RX_DEPTH, base + DIM_RECV_BATCH));

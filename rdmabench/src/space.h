@@ -16,8 +16,8 @@
 enum dimension_kind {
 	/* Parameters of a traffic flow. */
 	DIM_PROCESSES, /* pairs of processes, 1 to 6 */
-	DIM_QPS, /* 1 to 4 */
-	DIM_MTU, /* 1024, 2048, 4096 */
+	DIM_QPS, /* of a pair, 1 to 256, powers of four */
+	DIM_MTU, /* 256 to 4096 */
 	DIM_TYPE, /* RC, UC, UD */
 	DIM_BIDIRECTIONAL,
 	DIM_BURST, /* a pause after 1, 4, 16 or 64 batches; 0: never */
@@ -27,14 +27,16 @@ enum dimension_kind {
 	DIM_CONTROL, /* operations during the traffic: none, mr, qp, modify, rkey, lkey */
 	DIM_INJECT, /* none, drop, rnr, delay */
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
+	DIM_EVENTS, /* both sides sleep until a completion event */
+	DIM_INLINE, /* payloads of up to 0, 55, 110 or 220 bytes are in the request */
 	/* Parameters of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
 	DIM_RX_DEPTH, /* 16 to 1024 */
 	DIM_RECV_BATCH, /* 1 to 64 */
 	/* Parameters of each request. */
-	DIM_OP, /* w, s, r */
-	DIM_SIZE, /* 32 bytes to 128 KiB */
+	DIM_OP, /* w, s, r, wi, si, a, c */
+	DIM_SIZE, /* 32 bytes to 128 KiB; of an atomic 8 */
 	DIM_PLACES, /* 1 to 4 */
 	DIM_KINDS,
 	/* Parameter of the second traffic alone. */

@@ -71,6 +71,7 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	add(w, "--recv-batch=%u", t->recv_batch);
 	add(w, "--buf-num=%u", t->buffers);
 	add(w, "--mr-num=%u", t->regions);
+	add(w, "--inline-size=%u", t->inline_max);
 	add(w, "--duration=%g", a->seconds);
 	if (t->burst)
 		add(w, "--burst=%u", t->burst);
@@ -79,6 +80,8 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	if (t->inject)
 		add(w, "--inject=%s@%llu", inject_names[t->inject],
 			(unsigned long long)t->inject_at);
+	if (t->sleeps)
+		add(w, "--events");
 	if (t->bidirectional)
 		add(w, "--bidirectional");
 	add_devices(w, a, direction);

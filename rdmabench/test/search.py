@@ -30,7 +30,11 @@ def run(*args, prefix=(), **kw):
     return support.run(*prefix, exe, "search", *args, **kw)
 
 
+SMALL = ["--fix=0.qp_num=4", "--fix=1.qp_num=4"]  # so that engines start soon
+
+
 def search(log, *args, **kw):
+    args = (*args, *(SMALL if "prefix" in kw and not any("0.qp_num" in str(a) for a in args) else []))
     return json.loads(run("--log", log, "--json", "-", *args, **kw).stdout)
 
 
@@ -74,7 +78,7 @@ def layout(tmp):
         assert (target["features"], target["whole"], target["point"]) == (found["features"], True, point)
         wanted = {"0.qp_num", "0.tx_depth", "0.send_batch", "0.recv_batch", "0.request0.size", "0.request0.places"}
         assert set(found["features"]) == wanted and found["whole"] is True, found
-        assert found["features"]["0.qp_num"] == ["3", "4"] and found["features"]["0.send_batch"] == ["16", "32", "64"], found
+        assert found["features"]["0.qp_num"] == ["64", "256"] and found["features"]["0.send_batch"] == ["16", "32", "64"], found
         again, helps = log / "result" / "again" / str(found["try"]), log / "result" / "mfs_help" / str(i)
         assert {p.name.split("-")[1] for p in again.iterdir()} == {"again", "healthy"}
         assert {"healthy", "exchange", "drawn", "0.qp_num"} <= {p.name.split("-")[1] for p in helps.iterdir()}
@@ -207,6 +211,12 @@ def dry_run(tmp):
     assert not any("--inject=" in run(*many, "--seed", s).stdout for s in range(5))
     assert any("--inject=" in run(*many, "--seed", s, "--inject").stdout for s in range(5))
     assert any("--control=" in run(*many, "--seed", s).stdout for s in range(5))
+    one = ["--dry-run", "--tries", 1, "--fix=1.direction=none", "--fix=0.qp_type=RC", "--fix=0.requests=1", "--fix=0.request0.op=c"]
+    for events in 0, 1:
+        lines = run(*one, f"--fix=0.events={events}", "--fix=0.inline=110", "--fix=0.qp_num=256").stdout.splitlines()[1:-1]
+        assert lines and all(("'--events'" in x) == bool(events) and "'--inline-size=110'" in x and "'--qp-num=256'" in x
+                             and "'--request=c_1_8'" in x for x in lines), lines
+    lines = [line for line in out.splitlines() if "engine" in line]
     for flag in ("--qp-type=", "--request=", "--qp-num=", "--send-batch=", "--recv-batch=", "--duration=0.25"):
         assert all(flag in line for line in lines), (flag, lines[0])
 
@@ -234,7 +244,7 @@ def interrupted(tmp):
     """Engines end with their search, and their old statistics are not counted when it is resumed."""
     log = tmp / "interrupted"
     args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
-            "--fix=0.control=none", "--fix=0.qp_type=RC"]
+            "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
     p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "200"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not list((log / "stats").glob("0/*.jsonl")):
         assert p.poll() is None, p.communicate()
@@ -261,7 +271,7 @@ def dead(tmp):
     shutil.copy(exe, own)
     shutil.copy(exe, spare)
     line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "12", "-D", ".15", "--gbps", "0", "--packets", "0",
-            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC"]
+            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     while not (log / "result" / "1").exists():
         assert p.poll() is None, p.communicate()
@@ -291,7 +301,7 @@ exec {exe} "$@"
 """)
     (tmp / "half").chmod(0o755)
     line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "20", "--measurements", "13", "-D", ".05",
-            "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none"]
+            "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", *SMALL]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=with_libraries())
     while not (log / "result" / "1").exists():
         assert p.poll() is None, p.communicate()
@@ -348,6 +358,19 @@ def inject(tmp):
     assert (traffic["control"], traffic["inject"], traffic["inject_at"]) == ("mr", "delay", 16), traffic
 
 
+def wide(tmp):
+    """Values at the ends of the space: many QPs that sleep, atomics, messages with immediates, the smallest MTU."""
+    for name, qps, more in (("rc", 256, ["0.qp_type=RC", "0.request0.op=c", "0.request1.op=wi"]),
+                            ("uc", 4, ["0.qp_type=UC", "0.request0.op=wi", "0.request1.op=si"]),
+                            ("ud", 1, ["0.qp_type=UD", "0.request0.op=si", "0.request1.op=s"])):
+        fixed = [f"0.qp_num={qps}", "0.events=1", "0.inline=55", "0.requests=2", "0.mtu=256", "0.process_num=1", "0.tx_depth=8",
+                 "0.control=none", "1.direction=none", *more]
+        o = search(tmp / name, "--tries", 1, "-D", ".2", "--gbps", 0, "--packets", 0, *(f"--fix={x}" for x in fixed), prefix=prefix)
+        assert o["failures"] == 0, o
+        traffic = read_result(tmp / name / "result" / "0")[0]["Traffics"][0]
+        assert (traffic["events"], traffic["inline"], traffic["qp_num"], traffic["mtu"]) == (1, 55, qps, 256), traffic
+
+
 def directions(tmp):
     """Between two devices the directions differ: in the counters of the first one, and in the places of clients and servers."""
     fixed = ["--fix=0.process_num=1", "--fix=1.process_num=1", "--fix=0.bidirectional=0", "--fix=1.bidirectional=0",
@@ -373,5 +396,5 @@ def hopeless(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-engines = [engine, inject, directions, without_counters, interrupted, dead, counted, hopeless]
+engines = [engine, inject, wide, directions, without_counters, interrupted, dead, counted, hopeless]
 run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run], wanted)

@@ -282,7 +282,7 @@ TEST(a_blunt_rule_has_no_conditions)
 
 static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	CHECK_EQ(ask->point->at[space_dim(0, DIM_QPS, 0)], 3);
+	CHECK_EQ(ask->point->at[space_dim(0, DIM_QPS, 0)], 4);
 	CHECK_EQ(ask->point->at[SPACE_DIRECTION], DIRECTION_NONE);
 	return model_measure(MODEL_CORNER, ask->point, m_p);
 }
@@ -295,7 +295,7 @@ TEST(what_is_fixed_stays)
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_MIXED; method++) {
 		struct explore_attr a = attr_of((enum explore_method)method, 1);
 
-		CHECK_EQ(fixed_add(&a.fixed, "0.qp_num=4", why, sizeof(why)), 0);
+		CHECK_EQ(fixed_add(&a.fixed, "0.qp_num=256", why, sizeof(why)), 0);
 		CHECK_EQ(fixed_add(&a.fixed, "1.direction=none", why, sizeof(why)), 0);
 		a.features = true;
 		CHECK_EQ(explore(&a, fixed_and_measure, NULL, &r), 0);
@@ -320,7 +320,7 @@ TEST(sample_covers_evenly)
 	unsigned always[] = {space_dim(0, DIM_QPS, 0), space_dim(0, DIM_TX_DEPTH, 0),
 		space_dim(0, DIM_TYPE, 0), space_dim(1, DIM_DIRECTION, 0)};
 
-	a.tries = 4 * 11 * 3;
+	a.tries = 5 * 11 * 3;
 	CHECK_EQ(explore(&a, count_values, NULL, &r), 0);
 	CHECK(r.tries == a.tries && r.failures == a.tries && r.n == 0);
 	for (size_t i = 0; i < ARRAY_SIZE(always); i++)

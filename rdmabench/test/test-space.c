@@ -124,9 +124,9 @@ TEST(what_cannot_be_fixed_is_said)
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{"0.qp_num=5", "--fix: 0.qp_num has no such value: give one of 1, 2, 3, 4"},
+		{"0.qp_num=5", "--fix: 0.qp_num has no such value: give one of 1, 4, 16, 64, 256"},
 		{"1.direction=up", "give one of none, reverse, loopback"},
-		{"0.mtu=3", "give one of 1024, 2048, 4096"},
+		{"0.mtu=3", "give one of 256, 512, 1024, 2048, 4096"},
 		{"0.qp_num=", "has no such value"},
 		{"qp_num=1", "give a parameter and its value"},
 		{"0.qp_num", "give a parameter and its value"},
@@ -170,8 +170,8 @@ TEST(the_space_is_as_described)
 		const char *name;
 	} want[] = {
 		{DIM_PROCESSES, 6, "0.process_num"},
-		{DIM_QPS, 4, "0.qp_num"},
-		{DIM_MTU, 3, "0.mtu"},
+		{DIM_QPS, 5, "0.qp_num"},
+		{DIM_MTU, 5, "0.mtu"},
 		{DIM_TYPE, 3, "0.qp_type"},
 		{DIM_BURST, 5, "0.burst"},
 		{DIM_BUFFERS, 4, "0.buf_num"},
@@ -180,8 +180,11 @@ TEST(the_space_is_as_described)
 		{DIM_CONTROL, 6, "0.control"},
 		{DIM_INJECT, 4, "0.inject"},
 		{DIM_INJECT_AT, 4, "0.inject_at"},
+		{DIM_EVENTS, 2, "0.events"},
+		{DIM_INLINE, 4, "0.inline"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
+		{DIM_OP, 7, "0.request0.op"},
 		{DIM_SIZE, 13, "0.request0.size"},
 		{DIM_PLACES, 4, "0.request0.places"},
 		{DIM_DIRECTION, 3, "1.direction"},
@@ -200,8 +203,11 @@ TEST(the_space_is_as_described)
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 		p.at[dim] = (uint8_t)(space_values(dim) - 1);
 	p.at[space_dim(0, DIM_TYPE, 0)] = 0;
+	for (unsigned request = 0; request < 8; request++)
+		p.at[space_dim(0, DIM_OP, request)] = 2;
 	CHECK_EQ(point_traffic(&p, 0, &t), 6);
-	CHECK(t.qps == 4 && t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
+	CHECK(t.qps == 256 && t.sleeps && t.inline_max == 220);
+	CHECK(t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
 	CHECK(t.buffers == 4 && t.regions == 4);
 	CHECK(t.control == CONTROL_LKEY && t.inject == INJECT_DELAY && t.inject_at == 4096);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
