@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reconnection: two ends whose rings are the log (docs/reconnect.md describes the protocol). Both
+ * make calls and answer them in any order. A queue pair fails at any time, at one end, and the
+ * other end notices it later or never; messages of the reconnection are lost or arrive late; an end
+ * starts another attempt while one is in progress; both start one at the same time; one process is
+ * restarted. The number of such losses is bounded.
+ *
+ * A slot of a ring holds one message. Positions grow; position x is slot x % C. The ring of the
+ * sender is `log`, that of the receiver `ring`. A WRITE lands only in a queue pair of the same
+ * attempt, and its completion is handled later.
+ *
+ * The model shows: a request is executed at most once, a call ends exactly once, no message that was
+ * not released is overwritten, credit is neither lost nor doubled, and the number of attempts
+ * is bounded by the losses. A call that never ends is an invalid end state.
+ *
+ * Wrong variants, each of which must fail:
+ *	OLD_QP_LIVES		an end tells its position while its old queue pair still takes WRITEs
+ *	TELLS_EARLY		it tells it before it has handled the last good completion
+ *	RESENDS_UNRELEASED	what the peer has not released is sent again
+ *	RESENDS_NOTHING		what the peer has not received is not sent again
+ *	KEEPS_POSITION		a later attempt uses the position that an earlier one told
+ *	ANY_HELLO		an older attempt replaces a newer one
+ *	ANY_PROCESS		the peer is taken for the old one although its process is new
+ *	LOSES_CREDIT		a batch that is sent again grants nothing
+ *	GRANTS_AGAIN		a batch that is sent again grants what is owed now
+ */
+#ifndef LOSSES
+#define LOSSES 2
+#endif
+#ifdef RESTART
+#define CALLS0 1
+#define CALLS1 0
+#elif defined(WIDE) /* several messages at a time */
+#define C 4
+#define CALLS0 3
+#define CALLS1 0
+#else
+#define CALLS0 2
+#define CALLS1 1
+#endif
+#ifndef C
+#define C 2 /* slots of a ring: 2 or 4 */
+#endif
+#define RMAX (C / 2) /* credit */
+#define MOST 5 /* calls of an end, at most */
+#define CALLS (e == 0 -> CALLS0 : CALLS1)
+
+#define EMPTY 0 /* kinds of messages; this one only grants credit */
+#define REQUEST 1
+#define RESPONSE 2
+
+#define PEER (1 - e)
+
+typedef message {
+	byte kind, id, credit, pos
+}
+
+typedef note { /* a hello, or the answer to it, on its way */
+	byte attempt, pos, process /* attempt 0: none */
+}
+
+typedef side {
+	message log[C]; /* the send ring */
+	byte p, sent, rc; /* positions: placed, handed to the queue pair, known to be released */
+	byte next; /* the next one to land */
+	byte owed, left; /* credit: owed to the peer, had from it */
+	message ring[C]; /* the receive ring */
+	bool held[C]; /* requests without a reply */
+	byte cqes, got, released; /* completions that were not handled; positions */
+	byte qp; /* the attempt to which the queue pair belongs; 0: error state */
+	byte last; /* the latest attempt that this end takes part in */
+	byte asked, told; /* hello that was accepted, but not answered yet, and its position */
+	byte process; /* number of the process */
+	byte made, done; /* calls made, ended */
+	bool refused; /* the peer has refused the latest attempt because of its own */
+	bool over /* the peer's process is gone: all calls have ended */
+}
+
+side end[2];
+note hello[4]; /* two from each end, which may overtake each other */
+note answer[2]; /* to each end */
+byte executed[10], ended[10]; /* of call MOST * end + id */
+byte replies[2];
+byte losses = LOSSES;
+#ifdef OLD_QP_LIVES
+byte old[2]; /* the queue pair that still takes WRITEs */
+note late[2]; /* a WRITE that its sender's failed queue pair has sent */
+message late_message[2];
+#endif
+
+#define R (RMAX - end[e].owed)
+#define IN_FLIGHT (end[e].p - end[e].rc)
+#define CONNECTED (end[e].qp && end[e].qp == end[PEER].qp)
+#define ENDED(x, n) (end[x].over || end[x].done == n)
+#define ALL_ENDED (ENDED(0, CALLS0) && ENDED(1, CALLS1))
+/* Nothing of an attempt that this end has started, or waits for, is on its way. */
+#define IDLE ((!end[e].refused || !hello[2 * PEER].attempt && !hello[2 * PEER + 1].attempt) && \
+	!hello[2 * e].attempt && !hello[2 * e + 1].attempt && !answer[e].attempt && \
+	end[PEER].asked != end[e].last)
+
+inline place(k, n)
+{
+	assert(IN_FLIGHT < C);
+	end[e].log[end[e].p % C].kind = k;
+	end[e].log[end[e].p % C].id = n;
+	end[e].log[end[e].p % C].pos = end[e].p;
+	end[e].log[end[e].p % C].credit = 0;
+	end[e].p++
+}
+
+inline release()
+{
+	do
+	:: end[e].released < end[e].got && !end[e].held[end[e].released % C] -> end[e].released++
+	:: else -> break
+	od
+}
+
+inline reply(slot)
+{
+	place(RESPONSE, end[e].ring[slot].id);
+	assert(IN_FLIGHT + R - 1 <= C);
+	end[e].owed++;
+	replies[e]++;
+	end[e].held[slot] = false;
+	release();
+	i = 0
+}
+
+inline copy(to, from)
+{
+	to.kind = from.kind;
+	to.id = from.id;
+	to.pos = from.pos;
+	to.credit = from.credit
+}
+
+/* The oldest message in the send ring that has not landed lands at the peer. */
+inline land()
+{
+	assert(end[e].next - end[PEER].released < C);
+	copy(end[PEER].ring[end[e].next % C], end[e].log[end[e].next % C]);
+	end[PEER].cqes++;
+	end[e].next++
+}
+
+/* Handles a completion. */
+inline handle()
+{
+	i = end[e].got % C;
+	assert(end[e].ring[i].pos == end[e].got);
+	end[e].cqes--;
+	end[e].got++;
+	end[e].left = end[e].left + end[e].ring[i].credit;
+	assert(end[e].left <= RMAX);
+	if
+	:: end[e].ring[i].kind == REQUEST ->
+		c = MOST * PEER + end[e].ring[i].id;
+		executed[c]++;
+		assert(executed[c] == 1);
+		end[e].held[i] = true
+	:: end[e].ring[i].kind == RESPONSE ->
+		c = MOST * e + end[e].ring[i].id;
+		end[e].done++;
+		ended[c]++;
+		assert(ended[c] == 1)
+	:: else
+	fi;
+	release();
+	c = 0;
+	i = 0
+}
+
+/* The queue pair leaves the connected state. */
+inline stop()
+{
+#ifdef OLD_QP_LIVES
+	old[e] = end[e].qp;
+	if
+	:: !late[e].attempt && end[e].next < end[e].sent ->
+		late[e].attempt = end[e].qp;
+		copy(late_message[e], end[e].log[end[e].next % C])
+	:: else
+	fi;
+#endif
+	end[e].qp = 0
+}
+
+/* Connects the new queue pair; the peer has received everything before @pos. */
+inline resume(attempt_, pos_)
+{
+	assert(end[e].rc <= pos_ && pos_ <= end[e].sent);
+	end[e].qp = attempt_;
+	end[e].next = pos_;
+#ifdef RESENDS_UNRELEASED
+	end[e].next = end[e].rc;
+#endif
+#ifdef RESENDS_NOTHING
+	end[e].next = end[e].sent;
+#endif
+#if defined(LOSES_CREDIT) || defined(GRANTS_AGAIN)
+	i = end[e].next;
+	do
+	:: i < end[e].sent ->
+#ifdef LOSES_CREDIT
+		end[e].log[i % C].credit = 0;
+#else
+		end[e].log[i % C].credit = end[e].owed;
+		end[e].owed = 0;
+#endif
+		i++
+	:: else -> break
+	od;
+	i = 0
+#endif
+}
+
+inline start_attempt()
+{
+	end[e].last = (end[e].last / 2 + 1) * 2 + PEER;
+	end[e].refused = false;
+	assert(end[e].last / 2 <= LOSSES + 1);
+	i = (hello[2 * e].attempt -> 2 * e + 1 : 2 * e);
+	hello[i].attempt = end[e].last;
+	hello[i].pos = end[e].got;
+	hello[i].process = end[PEER].process;
+#ifdef RESTART
+	hello[i].process = 0;
+#endif
+	i = 0
+}
+
+inline hear_hello(k)
+{
+	if
+#ifndef ANY_PROCESS
+	:: hello[k].process != end[e].process ->
+		/* Refused: the peer gives up. */
+		end[PEER].over = true;
+		stop();
+		do
+		:: i < end[PEER].made ->
+			if
+			:: !ended[MOST * PEER + i] -> ended[MOST * PEER + i]++
+			:: else
+			fi;
+			i++
+		:: else -> break
+		od;
+		i = 0
+#endif
+	:: else ->
+		if
+#ifdef ANY_HELLO
+		:: true ->
+#else
+		:: hello[k].attempt > end[e].last ->
+#endif
+			stop();
+			end[e].refused = false;
+			end[e].last = hello[k].attempt;
+			end[e].asked = hello[k].attempt;
+#ifdef KEEPS_POSITION
+			if
+			:: !end[e].told -> end[e].told = hello[k].pos
+			:: else
+			fi
+#else
+			end[e].told = hello[k].pos
+#endif
+		:: else ->
+			end[PEER].refused = hello[k].attempt == end[PEER].last
+		fi
+	fi;
+	hello[k].attempt = 0;
+	hello[k].pos = 0;
+	hello[k].process = 0
+}
+
+inline give_answer()
+{
+	answer[PEER].attempt = end[e].asked;
+	answer[PEER].pos = end[e].got;
+	resume(end[e].asked, end[e].told);
+	end[e].asked = 0;
+#ifndef KEEPS_POSITION
+	end[e].told = 0
+#endif
+}
+
+inline hear_answer()
+{
+	if
+	:: answer[e].attempt == end[e].last && !end[e].qp ->
+		resume(end[e].last, answer[e].pos)
+	:: else
+	fi;
+	answer[e].attempt = 0;
+	answer[e].pos = 0
+}
+
+/* The handled completions are complete: the queue pair takes nothing any more. */
+#ifdef TELLS_EARLY
+#define HANDLED true
+#else
+#define HANDLED (!end[e].cqes)
+#endif
+#define MAY_START (!end[e].qp && !end[e].asked && !end[e].over && HANDLED)
+
+proctype works(byte e)
+{
+	byte i, c;
+
+	do
+	:: d_step { end[e].made < CALLS && !end[e].over && end[e].left && IN_FLIGHT + 1 + RMAX <= C ->
+		place(REQUEST, end[e].made); end[e].left--; end[e].made++ }
+	:: d_step { end[e].held[0] && !end[e].over -> reply(0) }
+	:: d_step { end[e].held[1] && !end[e].over -> reply(1) }
+#if C > 2
+	:: d_step { end[e].held[2] && !end[e].over -> reply(2) }
+	:: d_step { end[e].held[3] && !end[e].over -> reply(3) }
+#endif
+	:: d_step { end[e].qp && end[e].sent == end[e].p && end[e].owed && IN_FLIGHT + 1 + R < C ->
+		place(EMPTY, 0) }
+	:: d_step { end[e].qp && end[e].sent < end[e].p ->
+		c = C - IN_FLIGHT - R;
+		c = (c < end[e].owed -> c : end[e].owed);
+		end[e].log[end[e].sent % C].credit = c;
+		end[e].owed = end[e].owed - c;
+		end[e].sent++;
+		c = 0 }
+	:: d_step { CONNECTED && end[e].next < end[e].sent -> land() }
+	:: d_step { CONNECTED && end[e].rc < end[PEER].released && (end[e].owed || end[e].made < CALLS) ->
+		end[e].rc = end[PEER].released }
+	:: d_step { end[e].cqes -> handle() }
+
+	:: d_step { end[e].qp && losses -> losses--; stop() }
+	:: d_step { end[e].qp && end[e].qp != end[PEER].qp && answer[PEER].attempt != end[e].qp -> stop() }
+	:: d_step { MAY_START && IDLE -> start_attempt() }
+	:: d_step { MAY_START && losses && !(hello[2 * e].attempt && hello[2 * e + 1].attempt) ->
+		losses--; start_attempt() }
+	:: d_step { hello[2 * PEER].attempt -> hear_hello(2 * PEER) }
+	:: d_step { hello[2 * PEER + 1].attempt -> hear_hello(2 * PEER + 1) }
+	:: d_step { end[e].asked && HANDLED -> give_answer() }
+	:: d_step { answer[e].attempt -> hear_answer() }
+	:: d_step { hello[2 * e].attempt && losses -> losses--; hello[2 * e].attempt = 0;
+		hello[2 * e].pos = 0; hello[2 * e].process = 0 }
+	:: d_step { answer[e].attempt && losses -> losses--; answer[e].attempt = 0; answer[e].pos = 0 }
+#ifdef OLD_QP_LIVES
+	:: d_step { late[PEER].attempt && late[PEER].attempt == old[e] ->
+		copy(end[e].ring[late_message[PEER].pos % C], late_message[PEER]);
+		late[PEER].attempt = 0 }
+#endif
+	:: atomic { ALL_ENDED -> break }
+	od
+}
+
+/* The second process ends, and another one takes its place. */
+proctype restart()
+{
+	byte e = 1, i;
+
+	if
+	:: d_step { losses && !end[0].over ->
+		losses--;
+		end[e].p = 0; end[e].sent = 0; end[e].rc = 0; end[e].next = 0;
+		end[e].owed = 0; end[e].left = 0;
+		end[e].cqes = 0; end[e].got = 0; end[e].released = 0;
+		end[e].qp = 0; end[e].last = 0; end[e].asked = 0; end[e].told = 0;
+		end[e].process = 1;
+		end[e].over = true;
+		do
+		:: i < C ->
+			end[e].held[i] = false;
+			end[e].ring[i].pos = 0; end[e].ring[i].kind = 0;
+			end[e].ring[i].id = 0; end[e].ring[i].credit = 0;
+			i++
+		:: else -> break
+		od;
+		i = 0 }
+	:: atomic { ALL_ENDED }
+	fi
+}
+
+init {
+	byte e = 0, i, credit;
+
+	d_step {
+		end[0].left = RMAX; end[1].left = RMAX;
+		end[0].qp = 1; end[1].qp = 1;
+		end[0].last = 1; end[1].last = 1
+	};
+	atomic {
+		run works(0); run works(1);
+#ifdef RESTART
+		run restart()
+#endif
+	};
+	d_step { _nr_pr == 1 ->
+		do
+		:: e < 2 && !end[0].over && !end[1].over ->
+			credit = end[e].left + end[PEER].owed + (end[e].made - replies[PEER]);
+			i = end[e].got;
+			do
+			:: i < end[PEER].sent ->
+				credit = credit + end[PEER].log[i % C].credit;
+				i++
+			:: else -> break
+			od;
+			assert(credit == RMAX);
+			e++
+		:: else -> break
+		od;
+		i = 0
+	}
+}
