@@ -53,10 +53,10 @@ RDMA = ["-Drdma=enabled", "-Dpmix=enabled"]
 CROSS_CCACHE = ["--cross-file", "scripts/aarch64-ccache.ini"] if shutil.which("ccache") else []
 BUILDS = [
     Build("test", ["unit", "integration", "stress", "conformance", "layers"], RDMA),
-    # arm64 by cross compiler and qemu-user: everything that needs no device. Optimising takes most of the time.
+    # arm64 by cross compiler and qemu-user: everything that needs no device. With -O2 it takes twice as long to compile.
     Build("arm64", ["unit"], ["--cross-file", "scripts/aarch64.ini", *CROSS_CCACHE, "-Dpeers=disabled", "-Dc_args=-g1",
                              "-Dlayers=latrec,delegrpc,shmipc,flux"],
-          ["-Doptimization=0"], ["-Doptimization=2"]),
+          ["-Doptimization=1"], ["-Doptimization=2"]),
     # Without the programs that the benches compare with, which are not run there and take long to compile.
     Build("asan", ["unit", "integration"], ["-Db_sanitize=address,undefined"] + SANITIZED + RDMA,
           env={"ASAN_OPTIONS": "verify_asan_link_order=0:detect_stack_use_after_return=0",
@@ -92,28 +92,42 @@ def compile_it(build, soak):
     # With the priority of the tests that run meanwhile: with a lower one the last build came so late that its tests ran
     # alone, on half of the cores.
     ninja = ["ninja", "-C", str(build.dir), "--quiet", "-j", str(os.cpu_count())]
-    for name, command in {"setup": setup, "compile": ninja + targets(build)}.items():
-        if not step(build, name, command, log):
+    for name, command in {"setup": lambda: setup, "compile": lambda: ninja + targets(build, soak)}.items():
+        if not step(build, name, command(), log):
             print(log.read_text())
             sys.exit(f"test: {build.name} does not build")
     log.unlink()
     say(build, "is built")
 
 
-def targets(build):
-    """The plain build has everything. The others have only what their tests need: benches would double the time."""
-    return [] if build.name == "test" else ["meson-test-prereq"]
+def targets(build, soak):
+    """The plain build has everything. The others have only what their tests need: all would double the time."""
+    if build.name == "test" or soak:
+        return [] if build.name == "test" else ["meson-test-prereq"]
+    files = {t["id"]: t["filename"] for t in introspect(build, "targets")}
+    needed = {f for t in without_left_out(build, of_suites(build)) for i in t["depends"] for f in files.get(i, [])}
+    return sorted(os.path.relpath(f, build.dir) for f in needed)
+
+
+def introspect(build, what):
+    return json.loads((build.dir / f"meson-info/intro-{what}.json").read_text())
+
+
+def of_suites(build):
+    return [t for t in introspect(build, "tests") if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
 
 
 def tests_of(build, soak):
-    rows = json.loads((build.dir / "meson-info/intro-tests.json").read_text())
-    rows = [t for t in rows if {s.split(":")[-1] for s in t["suite"]} & set(build.suites)]
-    return rows if soak else without_left_out(build, rows)
+    rows = of_suites(build)
+    if soak:
+        return rows
+    one_thread = {t["name"] for t in rows if build.name == "tsan" and has_one_thread(build, t)}
+    return [t for t in without_left_out(build, rows) if t["name"] not in one_thread]
 
 
 def without_left_out(build, rows):
     """Returns the tests but those that left-out.txt leaves to the other builds. A pattern there that fits none is an error."""
-    out = {t["name"] for t in rows if build.name == "tsan" and has_one_thread(build, t)}
+    out = set()
     for line in (TOP / "test/suite/left-out.txt").read_text().splitlines():
         builds, _, patterns = line.partition(":")
         if line.startswith("#") or build.name not in builds.split():
@@ -129,7 +143,7 @@ def without_left_out(build, rows):
 def has_one_thread(build, test):
     """Returns true if a test is one program of C that starts no thread, itself or by a library of this build."""
     program, *more = test["cmd"]
-    if str(build.dir) not in program or "LD_PRELOAD" in test["env"] or any("/" in text for text in more):
+    if not program.startswith(str(build.dir)) or not os.path.exists(program) or "LD_PRELOAD" in test["env"] or any("/" in text for text in more):
         return False
     needed = subprocess.run(["ldd", program], capture_output=True, text=True).stdout.split()
     files = [program] + [f for f in needed if str(build.dir) in f]
