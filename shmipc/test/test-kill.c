@@ -4,9 +4,9 @@
  * random number of instructions, so that it dies between any two memory operations of call, flush,
  * poll, recv, reply, connect and disconnect; or it runs freely and is killed after a random time.
  *
- *	test-kill [client kills [server kills [noevents]]]
+ *	test-kill [client kills [server kills [events]]]
  *
- * The server takes events, unless the last word is given: it frees a client's place then when it
+ * The server takes events, unless the last number is 0: it frees a client's place then when it
  * has answered the client's requests in loans.
  */
 #include <errno.h>
@@ -530,7 +530,7 @@ int main(int argc, char **argv)
 	seed = test_seed();
 	attr = msg_attr;
 	attr.size = sizeof(attr);
-	attr.events = argc <= 3 || strcmp(argv[3], "noevents") != 0;
+	attr.events = test_number(&argc, argv, 1) != 0;
 	attr.pushes = 4;
 	attr.loans = VICTIM_FLIGHT;
 	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);
