@@ -182,6 +182,8 @@ struct copyrpc_ctx_attr {
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
 					    default; copied */
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
+	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
+				  0: the endpoint fails immediately. See copyrpc_tcp.h */
 };
 
 /*
@@ -287,7 +289,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  * the protocol, or sent something other than a batch), -EACCES (the peer refused access to its
  * memory), -ETIMEDOUT (neither the peer nor its HCA answered for probe_ms), -EIO (a local error, or
  * the device has failed), -ECANCELED (destroyed). A failed endpoint stays failed: destroy it,
- * create and connect a new one.
+ * create and connect a new one. The status of an endpoint that is being connected again
+ * (reconnect_ms) is 0.
  */
 int copyrpc_ep_status(const struct copyrpc_ep *ep);
 
@@ -566,6 +569,9 @@ struct copyrpc_stats {
 	uint64_t sq_stalls; /* flushes postponed because the send queue was full */
 	uint64_t batches_received, refills; /* refills of the receive queue: contexts only */
 	uint64_t port_downs; /* reports that the port went down: contexts only */
+	uint64_t
+		returns; /* of endpoints that were connected again (copyrpc_ctx_attr.reconnect_ms) */
+	uint64_t resent; /* batches that were then sent again; `bytes` and `wqes` include them */
 };
 void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
 	size_t size);

@@ -46,12 +46,32 @@
  *	 0  8  "CPRPCTCP"                        0  8  "CPRPCRES"
  *	 8  2  version: 2                        8  4  0, or the errno that ended the attempt
  *	10  2  length: 128                      12  4  zero
- *	12  4  1: `single`, else 0
+ *	12  4  bits: 1 `single`, 2 it can come back, 4 it comes back
  *	16  8  number of the endpoint's owner, the same after a reconnect
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
  * After the result, the program that has opened the connection may use it.
+ *
+ * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
+ * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
+ * queue pair. As long as both processes live, each call is executed at most once and ends exactly
+ * once, with its response if the endpoint returns within reconnect_ms. Meanwhile
+ * copyrpc_ep_status() is 0; calls and replies are accepted while there is room, and sent later;
+ * requests that are held stay in the ring; time limits of calls run on. Raw operations in progress
+ * end with the status of the loss, because they cannot be repeated (they may have been executed);
+ * others return -EAGAIN. The side that has dialed opens a connection to the same address; until
+ * then it needs polls, as the listening side does, which must still listen there with
+ * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
+ * even without calls. If the peer does not have the endpoint any more (it was destroyed, has
+ * failed, or its process was restarted), or the time is over, the endpoint fails as usual.
+ * copyrpc/docs/reconnect.md describes the protocol, in which both sides send this after a greeting
+ * with the bit 4:
+ *
+ *	 0  8  "CPRPCPOS"
+ *	 8  8  number of the owner of the other side's endpoint
+ *	16  8  number of the attempt
+ *	24  8  bytes that were received since the first connection
  */
 #ifndef COPYRPC_TCP_H
 #define COPYRPC_TCP_H
@@ -138,8 +158,9 @@ int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token);
 enum copyrpc_event_kind {
 	COPYRPC_UP = 1, /* both sides may make calls */
 	COPYRPC_DOWN, /* an endpoint that was UP has failed; status as copyrpc_ep_status(): destroy
-			 it */
+			 it. -EAGAIN: it has lost its connection and is being connected again */
 	COPYRPC_GONE, /* a dial has ended without an endpoint */
+	COPYRPC_BACK, /* an endpoint that was DOWN with -EAGAIN is connected again */
 };
 
 struct copyrpc_event {
@@ -153,7 +174,8 @@ struct copyrpc_event {
  * Takes the oldest event. Returns 1 with *event_p, or 0 if there is none. @size must be
  * sizeof(*event_p). Polls add events, so empty this, as copyrpc_recv(), before a sleep. A request
  * of an endpoint may arrive shortly before its UP. An endpoint that the program destroys has no
- * further events. Endpoints of other functions have none.
+ * further events. Endpoints of other functions have none. Several losses and returns before the
+ * program takes the events are reported as one.
  *
  * The status of GONE: -ECANCELED. -ETIMEDOUT: the time is over. -ECONNREFUSED: no process listened
  * until then, or the other side refused. -EPROTO: the other side is not copyrpc. -EPROTONOSUPPORT:

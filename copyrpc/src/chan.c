@@ -268,6 +268,7 @@ void chan_stop(struct chan *ch, int status)
 	ch->bare = false;
 	ch->cr.edge = ch->end = ch->call_end = 0;
 	ch->recv_last = ch->live.pos - 1;
+	ch->away = ch->again = false;
 	ch->status = status;
 }
 
@@ -321,7 +322,7 @@ struct copyrpc_stats chan_stats(const struct chan *ch)
 	s.calls = s.responses + s.failed_calls + ch->ncalls - ch->late;
 	s.batches += ch->usual;
 	s.doorbells += ch->usual;
-	s.wqes += s.batches + s.wraps + s.credit_only + s.reads;
+	s.wqes += s.batches + s.wraps + s.credit_only + s.reads + s.resent;
 	return s;
 }
 

@@ -98,7 +98,9 @@ struct chan {
 			bool stalled; /* a call has found no room since the peer's position last
 					 changed */
 			bool bare; /* the open batch was opened without a message */
-			uint8_t nclosed;
+			uint8_t nclosed : 2;
+			bool away : 1; /* set by the transport: nothing can be sent */
+			bool again : 1; /* batches must be sent again before others are sent */
 			bool unwatched; /* this and the next three are set by the transport: the
 					   endpoint is not in the list of those whose calls are
 					   watched */
@@ -128,6 +130,7 @@ struct chan {
 	 */
 	struct batch closed[2];
 	uint64_t sent; /* end of the batches that the transport has taken */
+	uint64_t resend; /* start of the next batch to send again; `sent` if there is none */
 
 	const uint8_t *recv_ring;
 	/* The last position that the next batch may occupy, as chan_look_ahead() last found; before
@@ -151,6 +154,8 @@ struct chan {
 	uint64_t usual; /* batches that were sent alone, with a doorbell; not yet in `stats` */
 	struct copyrpc_stats stats;
 };
+static_assert(offsetof(struct chan, send_ring) == offsetof(struct chan, odd) + sizeof(uint64_t),
+	"`odd` has all reasons");
 
 /*
  * The caller owns the rings. @blocks: size of a ring, a power of two, at least 8. @max_calls:
@@ -245,18 +250,23 @@ static inline uint64_t chan_open_bytes(const struct chan *ch)
 
 /*
  * As chan_seal(), for the open batch if chan_is_usual(). @meta: where the metadata is written;
- * @consumer: chan_consumer_bytes(); @len: chan_open_bytes().
+ * @batch: the batch in the ring; @consumer: chan_consumer_bytes(); @len: chan_open_bytes().
  */
-static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consumer, uint64_t len)
+static inline void chan_seal_usual(struct chan *ch, void *meta, void *batch, uint64_t consumer,
+	uint64_t len)
 {
-	uint32_t credit = credit_grant_all(&ch->cr);
+	uint32_t credit, count;
 
-	ch->unasked += credit;
 	ch->usual++;
 	ch->stats.bytes += len;
 	ch->sent = ch->cr.p;
 	ch->cr.edge = 0;
-	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, ch->open.count);
+	forget_loads();
+	credit = credit_grant_all(&ch->cr);
+	count = ch->open.count;
+	ch->unasked += credit;
+	wire_put_meta(meta, consumer, (uint64_t)credit * WIRE_BLOCK, count);
+	wire_keep_meta(batch, (uint64_t)credit * WIRE_BLOCK, count);
 }
 
 /*
@@ -265,6 +275,16 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, uint64_t consume
  * Returns the immediate.
  */
 uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
+
+/*
+ * After the connection was lost: the peer has received what is before @pos. The batches from there
+ * on will be sent again. Returns 0, or -EPROTO if @pos cannot be true.
+ */
+int chan_resume(struct chan *ch, uint64_t pos);
+
+/* As chan_seal(), for the next batch to send again; it keeps its place, messages and credit.
+ * Returns the immediate, or 0 if there is no batch at the position that the peer has told. */
+uint32_t chan_seal_again(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /* Returns the number of messages that have been placed and not sealed. Sets *calls_p to the number
  * of calls among them. */

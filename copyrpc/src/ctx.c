@@ -47,11 +47,11 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
 	bool raw = error->opcode == MLX5DVL_WRITE || error->opcode == MLX5DVL_READ;
 
-	if (!ep->ch.status)
+	if (!ep->ch.status && !ep->ch.away)
 		ep->error = *error;
 	ep_fail(ep, status_of(error));
 	if (!error->is_recv && raw && error->token != TOKEN_WORD)
-		raw_done(ep, error->token, ep->ch.status);
+		raw_done(ep, error->token, ep->ch.status ? ep->ch.status : ep->away_why);
 }
 
 /*
@@ -99,7 +99,9 @@ static int create_queues(struct copyrpc_ctx *ctx)
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
 	struct mlx5dvl_srq_attr srq = {.depth = a->srq_depth};
 	struct mlx5dvl_cq_attr recv = {.depth = a->cq_depth, .events = true};
-	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * a->max_endpoints, .events = true};
+	/* An endpoint that is connected again has two queue pairs for a moment. */
+	uint32_t qps = a->max_endpoints + (a->reconnect_ms ? 1 : 0);
+	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * qps, .events = true};
 	int rc;
 
 	rc = mlx5dvl_srq_create(ctx->dev, &srq, &ctx->srq);

@@ -35,7 +35,9 @@ int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size)
 {
 	const struct mlx5dvl_error *e = &ep->error;
 	const char *open = ep->name[0] ? " (" : "", *close = ep->name[0] ? ")" : "";
-	const char *state = ep->ch.status ? strerror(-ep->ch.status) : "connected";
+	const char *state = ep->ch.status ? strerror(-ep->ch.status) :
+			    ep->ch.away   ? "being connected again" :
+					    "connected";
 	char peer[96], why[96] = "";
 
 	peer_text(&ep->peer, peer, sizeof(peer));

@@ -8,6 +8,7 @@
 #include "copyrpc_tcp.h"
 #include "lobby.h"
 #include "meet.h"
+#include "redial.h"
 
 #define AGAIN_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
 
@@ -70,7 +71,8 @@ static void dial_free(struct lobby *y, struct dial *d)
 static void dial_end(struct lobby *y, struct dial *d, int err)
 {
 	close_socket(y, d);
-	freeaddrinfo(d->addresses);
+	if (err || !d->m.ep->reconnect_ms || redial_start(y, d->m.ep, d->addresses))
+		freeaddrinfo(d->addresses);
 	d->state = ENDED;
 	d->err = err;
 	if (err)
@@ -137,6 +139,7 @@ static int begin(struct lobby *y, struct dial *d)
 	if (err)
 		return err;
 	ep->owner = d->owner;
+	ep->reconnect_ms = y->ctx->attr.reconnect_ms;
 	d->state = MEETING;
 	err = meet_begin(&d->m, ep);
 	if (err)

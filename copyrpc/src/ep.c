@@ -17,6 +17,7 @@ static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 		{"qpn", LIVE_AT(struct copyrpc_ep, qpn), .form = LIVE_HEX},
 		{"peer-qpn", LIVE_AT(struct copyrpc_ep, peer.qpn), .form = LIVE_HEX},
 		{"status", LIVE_AT(struct copyrpc_ep, ch.status), .form = LIVE_SIGNED},
+		{"away", LIVE_AT(struct copyrpc_ep, away_why), .form = LIVE_SIGNED},
 		{"in-flight", LIVE_AT(struct copyrpc_ep, ch.ncalls)},
 		{"most", LIVE_AT(struct copyrpc_ep, ch.max_calls)},
 		{"unanswered", LIVE_AT(struct copyrpc_ep, ch.stats.requests),
@@ -107,47 +108,12 @@ static_assert((int)COPYRPC_SET_GID_INDEX == MLX5DVL_SET_GID_INDEX &&
 		      (int)COPYRPC_SET_MIN_RNR_TIMER == MLX5DVL_SET_MIN_RNR_TIMER,
 	"masks are passed on");
 
-static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t value,
-	uint8_t otherwise)
-{
-	return value || (path->set & bit) ? value : otherwise;
-}
-
 int path_read(struct copyrpc_path *path, const struct copyrpc_path *given)
 {
 	int rc = SIZED_ATTR(path, given, set);
 
 	path->size = sizeof(*path);
 	return rc;
-}
-
-static int create_qp(struct copyrpc_ep *ep)
-{
-	const struct copyrpc_path *path = &ep->path;
-	struct copyrpc_ctx *ctx = ep->ctx;
-	struct mlx5dvl_qp_attr qp = {
-		.send_cq = ctx->send_cq,
-		.recv_cq = ctx->recv_cq,
-		.user = ep,
-		.sq_depth = ctx->attr.sq_depth,
-		.set = path->set,
-		.mtu = path->mtu,
-		.timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT),
-		.retry_cnt =
-			or_default(path, COPYRPC_SET_RETRY_CNT, path->retry_cnt, COPYRPC_RETRIES),
-		.rnr_retry = path->rnr_retry,
-		.min_rnr_timer = path->min_rnr_timer,
-		.sl = path->sl,
-		.traffic_class = path->traffic_class,
-		.flow_label = path->flow_label,
-	};
-
-	int rc = mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
-
-	if (rc)
-		return rc;
-	ep->qpn = mlx5dvl_qp_qpn(ep->qp);
-	return 0;
 }
 
 static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
@@ -206,7 +172,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = register_memory(ep, ring);
 	if (rc)
 		goto fail;
-	rc = create_qp(ep);
+	rc = ep_create_qp(ep);
 	if (rc)
 		goto fail;
 	if (a.name) {
@@ -244,6 +210,17 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 	blob_encode(&b, bytes);
 }
 
+static void set_peer(struct copyrpc_ep *ep, const struct blob *b)
+{
+	ep->peer_ring = b->ring_addr;
+	ep->peer_shift = b->ring_addr - (uintptr_t)ep->ch.send_ring;
+	ep->peer_ring_rkey = b->ring_rkey;
+	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b->ring_rkey);
+	ep->peer_word = b->word_addr;
+	ep->peer_word_rkey = b->word_rkey;
+	ep->peer = b->qp;
+}
+
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 {
 	struct blob b;
@@ -262,13 +239,34 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
-	ep->peer_ring = b.ring_addr;
-	ep->peer_ring_rkey = b.ring_rkey;
-	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b.ring_rkey);
-	ep->peer_word = b.word_addr;
-	ep->peer_word_rkey = b.word_rkey;
-	ep->peer = b.qp;
+	set_peer(ep, &b);
 	ep->ch.status = rc ? -EIO : 0;
+	return rc;
+}
+
+/* True if the blob has the memory that the endpoint knows already. */
+static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
+{
+	return b->ring_size == ring_size(ep) && b->nested == ep->ctx->attr.nested &&
+	       b->ring_addr == ep->peer_ring && b->ring_rkey == ep->peer_ring_rkey &&
+	       b->word_addr == ep->peer_word && b->word_rkey == ep->peer_word_rkey;
+}
+
+int ep_rejoin(struct copyrpc_ep *ep, const void *bytes, size_t len, uint64_t received)
+{
+	struct blob b;
+	int rc = blob_decode(&b, bytes, len);
+
+	if (rc)
+		return rc;
+	if (!same_memory(ep, &b) || received % WIRE_BLOCK ||
+		chan_resume(&ep->ch, received / WIRE_BLOCK)) {
+		ep_break(ep, -EPROTO);
+		return -EPROTO;
+	}
+	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
+	if (!rc)
+		ep->peer = b.qp;
 	return rc;
 }
 
@@ -302,25 +300,34 @@ void ep_end(struct copyrpc_ep *ep)
 	ctx->calm = NOT_CALM;
 }
 
-void ep_fail(struct copyrpc_ep *ep, int status)
+void ep_break(struct copyrpc_ep *ep, int status)
 {
 	if (ep->ch.status)
 		return;
 	PROBE(copyrpc, endpoint_failed, ep->qpn, status, ep->error.syndrome, ep->peer.qpn);
+	ep_not_away(ep);
 	chan_stop(&ep->ch, status);
-	if (ep->down.kind) {
-		ep->down.status = status;
-		news_add(ep->ctx, &ep->down);
-	}
+	ep_tell_down(ep, status);
 	if (!mlx5dvl_qp_status(ep->qp))
 		mlx5dvl_qp_to_error(ep->qp);
 	ep_end(ep);
+}
+
+void ep_fail(struct copyrpc_ep *ep, int status)
+{
+	if (ep->ch.status)
+		return;
+	if (ep_may_return(ep, status))
+		ep_leave(ep, status);
+	else
+		ep_break(ep, status);
 }
 
 void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 {
 	if (!ep || !ep->qp)
 		return;
+	ep_not_away(ep);
 	if (!ep->ch.status || ep->ch.status == -ENOTCONN)
 		chan_stop(&ep->ch, -ECANCELED);
 	ep->ch.stats.wqes += mlx5dvl_sq_fillers(ep->qp);
@@ -328,8 +335,11 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep->qp = NULL;
 	if (ep->held)
 		*ep->held = NULL;
+	if (ep->redial)
+		*ep->redial = NULL;
 	news_remove(ep->ctx, &ep->up);
 	news_remove(ep->ctx, &ep->down);
+	news_remove(ep->ctx, &ep->back);
 	chan_drop_queued(&ep->ch);
 	raw_drop(ep);
 	ep_end(ep);

@@ -89,6 +89,9 @@ COLD void ctx_device_events(struct copyrpc_ctx *ctx)
 		case MLX5DVL_EVENT_QP:
 			ep_fail(mlx5dvl_qp_user(qp), -ECONNRESET);
 			break;
+		case MLX5DVL_EVENT_DRAINED:
+			ep_note_drained(mlx5dvl_qp_user(qp));
+			break;
 		case MLX5DVL_EVENT_PORT_DOWN:
 			ctx->port_downs++;
 			break;
@@ -143,7 +146,7 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx)
 {
 	uint64_t at = next_read(ctx), now;
 
-	if (ctx->probed + PROBE_NS < at && has_awaiting(ctx))
+	if (ctx->probed + PROBE_NS < at && (ctx->n_away || has_awaiting(ctx)))
 		at = ctx->probed + PROBE_NS;
 	if (ctx->deadline < at)
 		at = ctx->deadline;

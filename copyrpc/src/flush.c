@@ -73,6 +73,28 @@ static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 	return n;
 }
 
+/* Posts batches again while the send queue has room. Returns their number. */
+static int post_again(struct copyrpc_ep *ep, uint64_t consumer)
+{
+	struct chan *ch = &ep->ch;
+	int n = 0;
+
+	for (; ch->again && !mlx5dvl_sq_full(ep->qp); n++) {
+		uint64_t pos;
+		uint32_t len, imm = chan_seal_again(ch, consumer, &pos, &len);
+
+		if (!imm) {
+			ep_break(ep, -EPROTO);
+			break;
+		}
+		if (post_write(ep, (size_t)(pos & ch->mask) * WIRE_BLOCK, len, imm)) {
+			ep_fail(ep, -ECONNRESET);
+			break;
+		}
+	}
+	return n;
+}
+
 /* Sets the time of the next READ; until then flushes take the general path. */
 static void set_read(struct copyrpc_ep *ep, uint64_t at)
 {
@@ -177,14 +199,18 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	int batches = 0, reads;
 	uint64_t consumer;
 
-	if (ep->ch.status)
+	if (ep->ch.status || ep->ch.away)
 		return 0;
 	consumer = tell_consumer(ep);
 	if (ep->ch.unwatched && chan_waits(&ep->ch))
 		ep_watch(ep, NOT_SEEN);
-	if (!hold)
-		batches = post_batches(ep, consumer);
-	if (chan_waits(&ep->ch))
+	if (ep->ch.again)
+		batches = post_again(ep, consumer);
+	if (ep->ch.away || ep->ch.status)
+		return 0;
+	if (!hold && !ep->ch.again)
+		batches += post_batches(ep, consumer);
+	if (chan_waits(&ep->ch) || ep->ch.again)
 		ep_keep(ep);
 	reads = post_read(ep);
 	if (batches + reads)
@@ -220,22 +246,21 @@ ALWAYS_INLINE int flush_ep(struct copyrpc_ep *ep)
 {
 	struct chan *ch = &ep->ch;
 	struct mlx5dvl_qp *qp;
+	uint8_t *to, *batch;
 	uint64_t len;
-	uint8_t *to;
-	size_t off;
 
 	if (unlikely(!is_usual(ep)))
 		return flush_unusual(ep);
 	qp = ep->qp;
 	to = mlx5dvl_sq_here(qp);
 	len = chan_open_bytes(ch);
-	off = (size_t)(ch->open.start & ch->mask) * WIRE_BLOCK;
-	copy_messages(to, ch->send_ring + off, len);
+	batch = chan_at(ch->send_ring, ch, ch->open.start);
+	copy_messages(to, batch, len);
 	forget_loads();
-	chan_seal_usual(ch, to, publish_consumer(ep), len);
+	chan_seal_usual(ch, to, batch, publish_consumer(ep), len);
 	PROBE(copyrpc, batch_posted, ep->qpn, ch->open.count, len);
 	forget_loads();
-	mlx5dvl_post_write_imm_here(qp, to, (uint32_t)len, ep->peer_ring + off,
+	mlx5dvl_post_write_imm_here(qp, to, (uint32_t)len, (uintptr_t)batch + ep->peer_shift,
 		ep->peer_ring_rkey_word, chan_open_blocks(ch), 0, 0);
 	mlx5dvl_ring_new(qp);
 	return 1;

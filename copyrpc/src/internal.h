@@ -28,6 +28,7 @@
 
 struct raw_op {
 	struct raw_op *next; /* in the list of completed ones */
+	bool posted; /* not completed */
 	struct copyrpc_ep *ep;
 	uint64_t token;
 	int status;
@@ -86,6 +87,7 @@ struct copyrpc_ep {
 	struct copyrpc_ctx *ctx;
 	struct mlx5dvl_qp *qp; /* NULL: the endpoint is destroyed */
 	uint64_t peer_ring, peer_word;
+	uint64_t peer_shift; /* from an address in the send ring to that in the peer's ring */
 	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of peer_ring_rkey */
 	uint32_t peer_ring_rkey, peer_word_rkey;
 	uint32_t own_lkey;
@@ -116,7 +118,17 @@ struct copyrpc_ep {
 	struct copyrpc_ep **held; /* the pointer of the connection that is made, until the program
 				     has the endpoint; NULL: none */
 	bool is_up; /* a meeting has connected both sides */
-	struct news up, down; /* kind 0: the endpoint has no events */
+	struct news up, down, back; /* kind 0: the endpoint has no events */
+
+	/* Connecting again (renew.c). */
+	uint64_t reconnect_ms; /* 0: both ends have not agreed to it */
+	uint64_t attempt; /* number of the latest attempt; the side that dials chooses it */
+	struct copyrpc_ep **redial; /* on the side that dials: the pointer of its redial */
+	bool stopped, drained; /* state of a queue pair that is not replaced yet */
+	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when it was drained */
+	uint64_t drain_by, away_since; /* times */
+	int away_why; /* while it is away: its status if it does not return; else 0 */
+
 	uint32_t qpn;
 	struct mlx5dvl_qp_info peer;
 	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
@@ -160,6 +172,7 @@ struct copyrpc_ctx {
 	struct copyrpc_path path; /* of endpoints without a path of their own */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
+	uint32_t n_away; /* endpoints that are being connected again */
 	uint64_t no_receive; /* out_of_buffer when the context was created */
 	struct ctx_side *side; /* NULL: none */
 	struct news_queue news;
@@ -213,10 +226,14 @@ static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
 	return ep;
 }
 
-/* True if the peer owes something: responses, or the consumption of batches. */
+/*
+ * True if the peer is to be watched: it owes responses or the consumption of batches, or this side
+ * would dial again, which the peer cannot do.
+ */
 static inline bool ep_awaits(const struct copyrpc_ep *ep)
 {
-	return !ep->ch.status && (ep->ch.ncalls || ep->ch.sent != ep->ch.cr.rc);
+	return !ep->ch.status && !ep->ch.away &&
+	       (ep->ch.ncalls || ep->ch.sent != ep->ch.cr.rc || ep->redial);
 }
 
 /* Adds the endpoint to the list of those whose peers are watched, after messages were sent. */
@@ -257,8 +274,10 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 		to[i] += from[i];
 }
 
-/* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
+/* Fails the endpoint, or makes it go away if it may return. */
 void ep_fail(struct copyrpc_ep *ep, int status);
+/* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
+void ep_break(struct copyrpc_ep *ep, int status);
 /* Adds the endpoint to the list of those whose calls a poll ends. The poll then frees destroyed
  * endpoints. */
 void ep_end(struct copyrpc_ep *ep);
@@ -272,6 +291,28 @@ void ep_uncount(struct copyrpc_ep *ep);
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 /* Does the actions that are due at a time, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
+
+int ep_create_qp(struct copyrpc_ep *ep);
+/* True if the endpoint can be connected again after a failure with this status. */
+bool ep_may_return(const struct copyrpc_ep *ep, int status);
+/* The endpoint goes away, or an attempt to connect it again has failed: stops the queue pair. */
+void ep_leave(struct copyrpc_ep *ep, int status);
+/* The device has reported that the queue pair is drained. */
+void ep_note_drained(struct copyrpc_ep *ep);
+/* True if all completions of the stopped queue pair were handled, so that the position up to which
+ * messages were received is final. */
+bool ep_is_drained(struct copyrpc_ep *ep);
+/* Replaces the drained queue pair by a new one. Ends raw operations. Returns 0 or -errno. */
+int ep_renew(struct copyrpc_ep *ep);
+/* Connects the new queue pair. The peer has received what is before @received, in bytes. Returns 0,
+ * or -EPROTO after failing the endpoint, or an error of copyrpc_ep_connect(). */
+int ep_rejoin(struct copyrpc_ep *ep, const void *blob, size_t len, uint64_t received);
+/* Both ends are connected again. */
+void ep_return(struct copyrpc_ep *ep);
+/* The endpoint is no longer away, because it fails or is destroyed. */
+void ep_not_away(struct copyrpc_ep *ep);
+/* Queues the event DOWN. */
+void ep_tell_down(struct copyrpc_ep *ep, int status);
 
 int ctx_open_events(struct copyrpc_ctx *ctx);
 void ctx_close_events(struct copyrpc_ctx *ctx);
@@ -290,6 +331,8 @@ void news_remove(struct copyrpc_ctx *ctx, struct news *n);
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
+/* Ends all operations whose completions have not come. */
+void raw_end(struct copyrpc_ep *ep, int status);
 
 /* Handles the completion of the READ of the peer's position. */
 void ep_word_read(struct copyrpc_ep *ep);

@@ -67,8 +67,7 @@ static void guest_leave(struct lobby *y, struct guest *g)
 
 static void guest_free(struct guest *g)
 {
-	if (g->m.ep)
-		meet_discard(g->m.ep);
+	meet_drop(&g->m);
 	free(g);
 }
 
@@ -84,11 +83,13 @@ static void guest_close(struct lobby *y, struct watch *w)
 static void guest_end(struct lobby *y, struct guest *g, int err)
 {
 	guest_leave(y, g);
-	if (err && g->m.ep) {
-		meet_discard(g->m.ep);
-		g->m.ep = NULL;
-	}
+	if (err)
+		meet_drop(&g->m);
 	g->err = err;
+	if (g->m.again) { /* the user has the endpoint */
+		free(g);
+		return;
+	}
 	if (g->at->called) {
 		if (!err)
 			g->m.ep->held = &g->m.ep; /* the program may destroy it before it has it */
@@ -113,13 +114,15 @@ static void guest_ready(struct lobby *y, struct watch *w, uint64_t now)
 
 static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 {
-	const struct guest *g = container_of(w, struct guest, w);
+	struct guest *g = container_of(w, struct guest, w);
 	uint64_t patience = g->at->patience_ns;
 
-	if (patience == NEVER)
-		return NEVER;
-	if (now - g->since_ns < patience)
-		return g->since_ns + patience;
+	if (patience == NEVER || now - g->since_ns < patience) {
+		if (!g->m.waits)
+			return patience == NEVER ? NEVER : g->since_ns + patience;
+		guest_ready(y, w, now);
+		return now + NSEC_PER_MSEC;
+	}
 	if (!lobby_may_act(y, w))
 		return now;
 	guest_close(y, w);

@@ -153,6 +153,7 @@ void lobby_up(struct copyrpc_ep *ep, uint64_t token)
 {
 	ep->up = (struct news){.kind = COPYRPC_UP, .token = token, .ep = ep};
 	ep->down = (struct news){.kind = COPYRPC_DOWN, .token = token, .ep = ep};
+	ep->back = (struct news){.kind = COPYRPC_BACK, .token = token, .ep = ep};
 	news_add(ep->ctx, &ep->up);
 }
 

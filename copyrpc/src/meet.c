@@ -9,8 +9,11 @@
 
 #define GREETING_VERSION 2
 #define FLAG_SINGLE 1u
+#define FLAG_RETURNS 2u /* the endpoint can be connected again */
+#define FLAG_AGAIN 4u /* it is connected again */
 
 static const char greeting_magic[8] = {'C', 'P', 'R', 'P', 'C', 'T', 'C', 'P'};
+static const char place_magic[8] = {'C', 'P', 'R', 'P', 'C', 'P', 'O', 'S'};
 static const char result_magic[8] = {'C', 'P', 'R', 'P', 'C', 'R', 'E', 'S'};
 
 static int draw(uint64_t *number)
@@ -41,14 +44,17 @@ static void say_greeting(struct meeting *m, uint64_t node)
 {
 	struct greeting g = {.version = htole16(GREETING_VERSION),
 		.len = htole16(sizeof(g)),
-		.flags = htole32(m->single ? FLAG_SINGLE : 0),
 		.node = htole64(node)};
+	uint32_t flags = m->single ? FLAG_SINGLE : 0;
 
 	memcpy(g.magic, greeting_magic, sizeof(g.magic));
 	if (m->ep) {
 		g.owner = htole64(m->ep->owner);
 		copyrpc_ep_info(m->ep, g.blob);
+		flags |= m->ep->reconnect_ms ? FLAG_RETURNS : 0;
+		flags |= m->again ? FLAG_AGAIN : 0;
 	}
+	g.flags = htole32(flags);
 	say(m, &g, sizeof(g));
 }
 
@@ -76,6 +82,13 @@ int meet_begin(struct meeting *m, struct copyrpc_ep *ep)
 	return 0;
 }
 
+/* A side that has called and does not want to return gets no flag about that. */
+static uint32_t known_flags(const struct meeting *m)
+{
+	return m->ep && !m->ep->reconnect_ms ? FLAG_SINGLE :
+					       FLAG_SINGLE | FLAG_RETURNS | FLAG_AGAIN;
+}
+
 static int hear_greeting(struct meeting *m)
 {
 	const struct greeting *g = &m->greeting;
@@ -95,9 +108,7 @@ static int hear_greeting(struct meeting *m)
 	err = tcp_read(m->fd, &m->greeting, sizeof(*g), &m->greeting_got);
 	if (err)
 		return err;
-	if (le32toh(g->flags) & ~FLAG_SINGLE || !g->node)
-		return -EPROTO;
-	return 0;
+	return le32toh(g->flags) & ~known_flags(m) || !g->node ? -EPROTO : 0;
 }
 
 static int hear_result(struct meeting *m)
@@ -116,6 +127,7 @@ static int hear_result(struct meeting *m)
 		return 0;
 	case EISCONN:
 		return m->single ? -EISCONN : -ECONNREFUSED;
+	case EALREADY: /* a newer attempt */
 	case EMFILE: /* no room now */
 		return -ECONNRESET;
 	default:
@@ -154,6 +166,12 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 	return true;
 }
 
+/* The time for the endpoint to return; 0 if one side does not want that. */
+static uint64_t reconnect_ms(const struct meeting *m, const struct copyrpc_ctx *ctx)
+{
+	return le32toh(m->greeting.flags) & FLAG_RETURNS ? ctx->attr.reconnect_ms : 0;
+}
+
 /* Creates the endpoint of a side that accepts, after a valid greeting, and prepares ours. */
 static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
@@ -169,6 +187,7 @@ static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct co
 		err = copyrpc_ep_create(ctx, attr, &m->ep);
 	if (!err) {
 		m->ep->held = &m->ep;
+		m->ep->reconnect_ms = reconnect_ms(m, ctx);
 		err = draw(&m->ep->owner);
 	}
 	say_greeting(m, ctx->node);
@@ -179,6 +198,9 @@ static int connect_ep(struct meeting *m)
 {
 	struct copyrpc_ep *ep = m->ep;
 	int err;
+
+	if (ep->reconnect_ms)
+		ep->reconnect_ms = reconnect_ms(m, ep->ctx);
 
 	if (!ep->name[0]) {
 		tcp_peer(m->fd, ep->name, sizeof(ep->name));
@@ -215,6 +237,126 @@ static void answer(struct meeting *m, struct copyrpc_ctx *ctx, const struct copy
 	say_result(m, err ? err : connect_ep(m));
 }
 
+/* ------------------------------------------------------------------ again */
+
+static void say_place(struct meeting *m)
+{
+	struct place p = {.whom = htole64(m->ep->peer_owner),
+		.attempt = htole64(m->ep->attempt),
+		.received = htole64(m->ep->ch.live.pos * WIRE_BLOCK)};
+
+	memcpy(p.magic, place_magic, sizeof(p.magic));
+	say(m, &p, sizeof(p));
+}
+
+void meet_begin_again(struct meeting *m, struct copyrpc_ep *ep)
+{
+	m->ep = ep;
+	ep->held = &m->ep;
+	m->again = true;
+	m->events = POLLIN;
+	say_greeting(m, ep->ctx->node);
+	say_place(m);
+}
+
+static int hear_place(struct meeting *m)
+{
+	int err = tcp_read(m->fd, &m->place, sizeof(m->place), &m->place_got);
+
+	return !err && memcmp(m->place.magic, place_magic, sizeof(place_magic)) ? -EPROTO : err;
+}
+
+/* Returns the endpoint that is meant, whose peer must be the one that has called. */
+static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx *ctx)
+{
+	uint64_t whom = le64toh(m->place.whom), owner = le64toh(m->greeting.owner);
+	struct copyrpc_ep *ep = ctx->eps;
+
+	while (ep && (!ep->qp || ep->ch.status || !ep->is_up || !ep->reconnect_ms || ep->redial ||
+			     ep->owner != whom || ep->peer_owner != owner))
+		ep = ep->next;
+	return ep;
+}
+
+/* The other side wants to connect an endpoint again. An older attempt in progress is given up. */
+static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_ep *ep = find(m, ctx);
+
+	m->again = true;
+	if (!ep)
+		return -ENOENT;
+	if (le64toh(m->place.attempt) <= ep->attempt)
+		return -EALREADY;
+	ep->attempt = le64toh(m->place.attempt);
+	if (ep->held)
+		*ep->held = NULL;
+	ep_leave(ep, -ECONNRESET);
+	m->ep = ep;
+	ep->held = &m->ep;
+	m->waits = true;
+	return 0;
+}
+
+static int rejoin(struct meeting *m)
+{
+	return ep_rejoin(m->ep, m->greeting.blob, sizeof(m->greeting.blob),
+		le64toh(m->place.received));
+}
+
+/* Refuses, or connects a new queue pair when the old one is drained. */
+static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
+{
+	int err = m->waits ? 0 : take_up(m, ctx);
+
+	m->events = 0;
+	ctx_device_events(ctx);
+	if (!err && m->ep->ch.status)
+		err = -ENOENT;
+	if (!err && !ep_is_drained(m->ep))
+		return -EAGAIN;
+	m->waits = false;
+	m->greeted = true;
+	if (!err)
+		err = ep_renew(m->ep) ? -EMFILE : 0;
+	if (err) {
+		meet_drop(m);
+		say_greeting(m, ctx->node);
+		say_result(m, err);
+		return 0;
+	}
+	say_greeting(m, ctx->node);
+	say_place(m);
+	say_result(m, rejoin(m));
+	return 0;
+}
+
+/* The peer's greeting has come. Returns 0 if the place has come, too, where there is one, and this
+ * side's answer is prepared. */
+static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
+{
+	int err;
+
+	if (m->ep && !m->again) /* not asked for */
+		return -EPROTO;
+	if (is_refusal(m)) {
+		m->greeted = true;
+		return 0;
+	}
+	if (!m->waits) {
+		err = hear_place(m);
+		if (err)
+			return err;
+	}
+	if (!m->ep || m->waits)
+		return answer_again(m, ctx);
+	m->greeted = true;
+	if (le64toh(m->place.attempt) != m->ep->attempt || le64toh(m->place.whom) != m->ep->owner)
+		return -EPROTO;
+	say_result(m, rejoin(m));
+	return 0;
+}
+
 /* Fails the former endpoint of the same owner or, if the peer decides, the former single one. The
  * peer has destroyed its side, but this side may have nothing to send and would not detect that.
  * The numbers are random, so a peer cannot guess another's number. */
@@ -226,9 +368,9 @@ static void end_former(const struct meeting *m)
 
 	for (struct copyrpc_ep *old = ctx->eps; owner && old; old = old->next)
 		if (old != m->ep && old->qp && old->peer_owner == owner)
-			ep_fail(old, -ECONNRESET);
+			ep_break(old, -ECONNRESET);
 	while (m->single && !decides(m, ctx) && (other = other_single(m, ctx)))
-		ep_fail(other, -ECONNRESET);
+		ep_break(other, -ECONNRESET);
 	m->ep->peer_owner = owner;
 }
 
@@ -243,37 +385,76 @@ static int speak(struct meeting *m)
 	return m->err ? m->err : err;
 }
 
+/* Handles the peer's greeting, and prepares the answer. */
+static int greet(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
+{
+	int err = hear_greeting(m);
+
+	if (err == -EPROTONOSUPPORT && !m->ep) {
+		m->err = err;
+		say_greeting(m, 0);
+	} else if (!err && (m->again || le32toh(m->greeting.flags) & FLAG_AGAIN)) {
+		err = reply_again(m, m->ep ? m->ep->ctx : ctx);
+	} else if (!err) {
+		answer(m, m->ep ? m->ep->ctx : ctx, attr);
+	}
+	return err;
+}
+
+/* Both sides have reported that they are connected. */
+static int complete(struct meeting *m)
+{
+	struct copyrpc_ep *ep = m->ep;
+
+	if (ep->ch.status)
+		return ep->ch.status == -ENOTCONN ? -EPROTO : -ECONNRESET;
+	if (m->again && ep->stopped)
+		return -ECONNRESET;
+	if (m->again)
+		ep_return(ep);
+	else
+		end_former(m);
+	ep->held = NULL;
+	ep->is_up = true;
+	return 0;
+}
+
 int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	int err;
 
 	/* The peer's first request can arrive before its result, and the program can then destroy
 	 * the endpoint. */
-	if (m->greeted && !m->ep && !m->err)
+	if ((m->greeted || m->again) && !m->ep && !m->err)
 		return -ECANCELED;
 	err = speak(m);
 	if (!err && !m->greeted) {
-		err = hear_greeting(m);
-		if (err == -EPROTONOSUPPORT && !m->ep) {
-			m->err = err;
-			say_greeting(m, 0);
+		err = greet(m, ctx, attr);
+		if (err == -EPROTONOSUPPORT && m->err)
 			return speak(m);
-		}
 		if (err)
 			return err;
-		answer(m, m->ep ? m->ep->ctx : ctx, attr);
 		err = speak(m);
 	}
 	if (!err)
 		err = hear_result(m);
-	if (err)
-		return err;
-	if (m->ep->ch.status)
-		return m->ep->ch.status == -ENOTCONN ? -EPROTO : -ECONNRESET;
-	end_former(m);
-	m->ep->held = NULL;
-	m->ep->is_up = true;
-	return 0;
+	return err ? err : complete(m);
+}
+
+void meet_drop(struct meeting *m)
+{
+	struct copyrpc_ep *ep = m->ep;
+
+	m->ep = NULL;
+	if (!ep)
+		return;
+	if (!m->again) {
+		meet_discard(ep);
+		return;
+	}
+	ep->held = NULL;
+	if (!ep->ch.status)
+		ep_leave(ep, -ECONNRESET);
 }
 
 void meet_discard(struct copyrpc_ep *ep)

@@ -30,23 +30,38 @@ struct result {
 };
 static_assert(sizeof(struct result) == 16, "no holes");
 
+/* Follows the greeting if an endpoint is connected again. */
+struct place {
+	char magic[8];
+	uint64_t whom; /* owner of the other side's endpoint */
+	uint64_t attempt;
+	uint64_t received; /* end of the received batches, bytes */
+};
+static_assert(sizeof(struct place) == 32, "no holes");
+
 struct meeting {
 	int fd;
 	short events; /* of poll(2), for which the meeting waits */
 	struct copyrpc_ep *ep; /* NULL: not yet created; a valid greeting is required first */
 	struct greeting greeting;
+	struct place place;
 	struct result result;
-	size_t greeting_got, result_got;
-	uint8_t out[sizeof(struct greeting) + sizeof(struct result)];
+	size_t greeting_got, place_got, result_got;
+	uint8_t out[sizeof(struct greeting) + sizeof(struct place) + sizeof(struct result)];
 	size_t out_len, sent;
 	bool greeted; /* the peer's greeting is valid */
 	bool single; /* the caller wants one connection between the two contexts */
+	bool again; /* an endpoint is connected again */
+	bool waits; /* until its queue pair is drained; there is no event for that */
 	int err; /* own error; the meeting ends when it was sent to the peer */
 };
 
 /* Starts the meeting of an endpoint over the socket m->fd. Returns 0 or an error of getrandom(). A
  * side that accepts needs no start: it only sets m->fd and m->events. */
 int meet_begin(struct meeting *m, struct copyrpc_ep *ep);
+
+/* The same for an endpoint that is connected again; it has a new queue pair. */
+void meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
  * Proceeds as far as possible. Returns 0 if both ends are connected and have exchanged their
@@ -61,6 +76,9 @@ uint64_t meet_node(const struct meeting *m);
 /* Destroys the endpoint of a meeting that has failed. If it was never connected, its memory is
  * freed immediately, because no message can arrive. */
 void meet_discard(struct copyrpc_ep *ep);
+
+/* Ends a meeting that has failed: discards its endpoint, or lets it wait for the next attempt. */
+void meet_drop(struct meeting *m);
 
 /* Sets the number of the context. Returns 0 or -errno. */
 int ctx_set_node(struct copyrpc_ctx *ctx);

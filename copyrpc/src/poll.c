@@ -157,8 +157,16 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 		ask(ep, now);
 	else
 		ep->asked = 0;
-	if (!ep->ch.status)
+	if (!ep->ch.status && !ep->ch.away)
 		ep_watch(ep, received);
+}
+
+/* Fails the endpoints that have not returned in time. */
+static void give_up(struct copyrpc_ctx *ctx, uint64_t now)
+{
+	for (struct copyrpc_ep *ep = ctx->eps; ep && ctx->n_away; ep = ep->next)
+		if (ep->ch.away && now - ep->away_since >= ep->reconnect_ms * NSEC_PER_MSEC)
+			ep_break(ep, ep->away_why);
 }
 
 /* Ends calls whose time is over, and finds the next deadline. */
@@ -183,6 +191,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 		return;
 	ctx->probed = now;
 	ctx_device_events(ctx);
+	give_up(ctx, now);
 	ep = ctx->watched.head;
 	ctx->watched = (struct ep_list){NULL, &ctx->watched.head};
 	while (ep) {

@@ -41,6 +41,8 @@ static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t
 
 	if (ep->ch.status)
 		return ep->ch.status;
+	if (ep->ch.away)
+		return -EAGAIN;
 	if (!len || len > RAW_LEN_MAX)
 		return -EINVAL;
 	if (unlikely(!ep->raw)) {
@@ -69,6 +71,7 @@ static int raw_start(struct copyrpc_ep *ep, uint32_t id, int rc)
 		slab_put(&ep->raw_ids, id);
 		return rc == -EAGAIN ? rc : -ECONNRESET;
 	}
+	ep->raw[id].posted = true;
 	ep->ch.stats.wqes++;
 	ep->ch.stats.doorbells++;
 	mlx5dvl_ring(ep->qp);
@@ -111,10 +114,18 @@ void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
 	struct copyrpc_ctx *ctx = ep->ctx;
 	struct raw_op *op = &ep->raw[token];
 
+	op->posted = false;
 	op->status = status;
 	op->next = NULL;
 	*ctx->raw_tail_p = op;
 	ctx->raw_tail_p = &op->next;
+}
+
+void raw_end(struct copyrpc_ep *ep, int status)
+{
+	for (uint32_t id = 0; ep->raw && id < ep->ctx->attr.sq_depth; id++)
+		if (ep->raw[id].posted)
+			raw_done(ep, id, status);
 }
 
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)

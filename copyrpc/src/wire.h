@@ -87,6 +87,13 @@ static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, u
 	wire_put_word(at, 3, 0);
 }
 
+/* As wire_put_meta() without the consumer position: what a batch that is sent again repeats. */
+static inline void wire_keep_meta(void *at, uint64_t credit, uint32_t count)
+{
+	wire_put_word(at, 1, credit);
+	wire_put_word(at, 2, count);
+}
+
 static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint32_t len)
 {
 	struct wire_header *h = at;

@@ -52,7 +52,8 @@ class _CtxAttr(Attributes):
     _fields_ = [("size", c_size_t), ("device", c_char_p), ("port", c_uint8), ("set", c_uint32), ("gid_index", c_int),
                 ("pkey_index", c_uint16), ("srq_depth", c_uint32), ("cq_depth", c_uint32),
                 ("max_endpoints", c_uint32), ("sq_depth", c_uint32), ("ring_size", c_uint32),
-                ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", POINTER(Path)), ("probe_ms", c_uint32)]
+                ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", POINTER(Path)), ("probe_ms", c_uint32),
+                ("reconnect_ms", c_uint64)]
     _bits_ = {"gid_index": 1, "pkey_index": 2}
 
 
@@ -77,7 +78,7 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in (
         "calls", "replies", "requests", "responses", "failed_calls", "timeouts", "batches", "bytes", "wqes",
         "doorbells", "wraps", "credit_only", "reads", "ring_stalls", "credit_stalls", "sq_stalls",
-        "batches_received", "refills", "port_downs")]
+        "batches_received", "refills", "port_downs", "returns", "resent")]
 
 
 _lib = library("libcopyrpc.so.0", {

@@ -20,6 +20,7 @@
 #define PEERS 3
 #define LIMIT_MS 2000
 #define NODE 0x4d0000u /* number of the context */
+#define OWNER 0x77 /* of its endpoints, which peers do not know otherwise */
 
 static int listener = -1, peers[PEERS + 1], dialed;
 static struct sockaddr_un address;
@@ -39,6 +40,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	ep->live = live_add(&type, ep, "");
 	ep->ch.status = -ENOTCONN;
 	ep->ctx = ctx;
+	ep->owner = OWNER;
 	ep->next = ctx->eps;
 	ctx->eps = ep;
 	*ep_p = ep;
@@ -86,7 +88,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_free(ep);
 }
 
-void ep_fail(struct copyrpc_ep *ep, int status)
+void ep_break(struct copyrpc_ep *ep, int status)
 {
 	if (ep->ch.status)
 		return;
@@ -94,6 +96,37 @@ void ep_fail(struct copyrpc_ep *ep, int status)
 	ep->down.status = status;
 	if (ep->down.kind)
 		news_add(ep->ctx, &ep->down);
+}
+
+void ep_leave(struct copyrpc_ep *ep, int status)
+{
+	ep->stopped = ep->drained = true;
+}
+
+bool ep_is_drained(struct copyrpc_ep *ep)
+{
+	return ep->drained;
+}
+
+int ep_renew(struct copyrpc_ep *ep)
+{
+	ep->stopped = false;
+	return 0;
+}
+
+int ep_rejoin(struct copyrpc_ep *ep, const void *bytes, size_t len, uint64_t received)
+{
+	struct blob b;
+
+	return blob_decode(&b, bytes, len);
+}
+
+void ep_return(struct copyrpc_ep *ep)
+{
+}
+
+void ctx_device_events(struct copyrpc_ctx *ctx)
+{
 }
 
 int path_read(struct copyrpc_path *path, const struct copyrpc_path *given)
@@ -288,6 +321,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct copyrpc_ctx ctx = {.recv_cq = &cq, .send_cq = &cq, .clock = now, .node = NODE};
 
 	ctx.news.tail_p = &ctx.news.head;
+	ctx.watched.tail_p = &ctx.watched.head;
+	ctx.attr.reconnect_ms = 1000;
 	start(data + !!size, size - !!size);
 	if (size && data[0] % 4 > 1)
 		serve_peers(&ctx, data[0] % 2);

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+#include "redial.h"
+
+#include <netdb.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "meet.h"
+
+#define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
+#define MEETING_NS (5 * NSEC_PER_SEC) /* the longest time of an attempt */
+
+enum redial_state {
+	CONNECTED, /* or the endpoint waits for its next attempt */
+	CONNECTING, /* the socket is not connected yet */
+	MEETING,
+};
+
+struct redial {
+	struct watch w;
+	struct meeting m;
+	struct copyrpc_ep *ep; /* NULL: destroyed */
+	enum redial_state state;
+	struct addrinfo *addresses, *at;
+	uint64_t part; /* end of the time for this address, or for the meeting */
+	uint64_t again_at; /* no attempt is made before */
+};
+
+static void close_socket(struct lobby *y, struct redial *r)
+{
+	if (r->w.fd < 0)
+		return;
+	lobby_watch(y, &r->w, 0);
+	close(r->w.fd);
+	r->w.fd = -1;
+}
+
+/* The attempt has ended. The next one starts after a pause. */
+static void pause_redial(struct lobby *y, struct redial *r, uint64_t now)
+{
+	close_socket(y, r);
+	meet_drop(&r->m);
+	r->state = CONNECTED;
+	r->at = r->addresses;
+	r->again_at = now + PAUSE_NS;
+	y->side.due = 0;
+}
+
+/* Tries the addresses from r->at on. */
+static void attempt(struct lobby *y, struct redial *r, uint64_t now)
+{
+	int fd;
+
+	for (; r->at; r->at = r->at->ai_next) {
+		if (tcp_connect_begin(r->at, &fd))
+			continue;
+		r->m = (struct meeting){.fd = fd};
+		r->w.fd = fd;
+		r->part = tcp_connect_limit(r->at, now, now + MEETING_NS);
+		r->state = CONNECTING;
+		if (!lobby_watch(y, &r->w, POLLOUT))
+			return;
+		close_socket(y, r);
+	}
+	pause_redial(y, r, now);
+}
+
+static void next_address(struct lobby *y, struct redial *r, uint64_t now)
+{
+	close_socket(y, r);
+	r->at = r->at->ai_next;
+	attempt(y, r, now);
+}
+
+/* The TCP connection is open: tells the peer the new queue pair and the position. */
+static int begin(struct redial *r, uint64_t now)
+{
+	struct copyrpc_ep *ep = r->ep;
+	int err = ep_renew(ep);
+
+	if (err)
+		return err;
+	r->state = MEETING;
+	r->part = now + MEETING_NS;
+	ep->attempt++;
+	meet_begin_again(&r->m, ep);
+	return 0;
+}
+
+static void redial_ready(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct redial *r = container_of(w, struct redial, w);
+	int err = 0;
+
+	if (!r->ep || r->ep->ch.status)
+		return; /* tick() frees the redial */
+	if (r->state == CONNECTING) {
+		if (tcp_connect_end(w->fd)) {
+			next_address(y, r, now);
+			return;
+		}
+		err = begin(r, now);
+	}
+	if (!err)
+		err = meet_step(&r->m, NULL, NULL);
+	if (err == -EAGAIN)
+		err = lobby_watch(y, w, r->m.events) ? -ENOMEM : -EAGAIN;
+	if (err == -EAGAIN)
+		return;
+	if (!err) {
+		close_socket(y, r);
+		r->m.ep = NULL;
+		r->state = CONNECTED;
+		return;
+	}
+	pause_redial(y, r, now);
+	if (err == -ECONNREFUSED) /* the peer does not have this endpoint, or not any more */
+		ep_break(r->ep, -ECONNRESET);
+}
+
+static void redial_close(struct lobby *y, struct watch *w)
+{
+	struct redial *r = container_of(w, struct redial, w);
+
+	if (r->ep)
+		r->ep->redial = NULL;
+	if (r->m.ep)
+		r->m.ep->held = NULL;
+	close_socket(y, r);
+	lobby_leave(y, w);
+	freeaddrinfo(r->addresses);
+	free(r);
+}
+
+static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
+{
+	struct redial *r = container_of(w, struct redial, w);
+
+	if (!r->ep || r->ep->ch.status) {
+		redial_close(y, w);
+		return NEVER;
+	}
+	if (!r->ep->ch.away)
+		return NEVER;
+	if (r->state == CONNECTING && now >= r->part) {
+		next_address(y, r, now);
+		return now + NSEC_PER_MSEC;
+	}
+	if (r->state == MEETING && now >= r->part)
+		pause_redial(y, r, now);
+	if (r->state != CONNECTED)
+		return r->part;
+	if (now < r->again_at)
+		return r->again_at;
+	ctx_device_events(y->ctx);
+	if (!r->ep->ch.status && ep_is_drained(r->ep))
+		attempt(y, r, now);
+	return now + NSEC_PER_MSEC;
+}
+
+static const struct watch_ops redial_ops = {redial_ready, redial_tick, redial_close};
+
+int redial_start(struct lobby *y, struct copyrpc_ep *ep, struct addrinfo *addresses)
+{
+	struct redial *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->w = (struct watch){.ops = &redial_ops, .fd = -1};
+	r->ep = ep;
+	r->addresses = r->at = addresses;
+	ep->redial = &r->ep;
+	lobby_enter(y, &r->w);
+	if (ep->ch.unwatched)
+		ep_watch(ep, NOT_SEEN);
+	return 0;
+}
