@@ -10,6 +10,7 @@
  */
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -25,11 +26,15 @@
 #define LOOKS 2000 /* at a process that must wait */
 #define STEPS 250u /* more instructions than a free lane takes */
 
-static volatile struct shared {
-	uint32_t a, b;
-	uint32_t changes[CONTEXTS + 1]; /* by each process */
-	const struct lane *held; /* by the process that is interrupted */
-	bool has_mutex; /* the process that waits for the owner of a lane */
+/* Relaxed accesses: lanes and mutex have to order those of all processes. */
+#define GET(field) atomic_load_explicit(&shared->field, memory_order_relaxed)
+#define SET(field, value) atomic_store_explicit(&shared->field, value, memory_order_relaxed)
+
+static struct shared {
+	_Atomic uint32_t a, b;
+	_Atomic uint32_t changes[CONTEXTS + 1]; /* by each process */
+	const struct lane *_Atomic held; /* by the process that is interrupted */
+	atomic_bool has_mutex; /* the process that waits for the owner of a lane */
 } * shared;
 
 static void pauses(void)
@@ -40,28 +45,28 @@ static void pauses(void)
 
 static void change(uint32_t self)
 {
-	uint32_t n = shared->a;
+	uint32_t n = GET(a);
 
-	CHECK_EQ(shared->b, n);
-	shared->a = n + 1;
+	CHECK_EQ(GET(b), n);
+	SET(a, n + 1);
 	pauses();
-	CHECK_EQ(shared->b, n);
-	shared->b = n + 1;
-	shared->changes[self]++;
+	CHECK_EQ(GET(b), n);
+	SET(b, n + 1);
+	SET(changes[self], GET(changes[self]) + 1);
 }
 
 static void with_mutex(uint32_t self)
 {
 	sigset_t saved;
 
-	while (shared->changes[0] < CHANGES || shared->changes[1] < CHANGES) {
+	while (GET(changes[0]) < CHANGES || GET(changes[1]) < CHANGES) {
 		CHECK(!fabric_enter(&saved));
 		CHECK(fabric_whole());
 		change(self);
-		if (shared->changes[self] % 2)
+		if (GET(changes[self]) % 2)
 			lanes_part(0);
 		else
-			lanes_join(shared->a % 2, 1 - shared->a % 2);
+			lanes_join(GET(a) % 2, 1 - GET(a) % 2);
 		fabric_leave(&saved);
 		pauses();
 	}
@@ -71,7 +76,7 @@ static void with_lane(uint32_t ctx)
 {
 	sigset_t saved;
 
-	while (shared->changes[ctx] < CHANGES) {
+	while (GET(changes[ctx]) < CHANGES) {
 		fabric_block(&saved);
 		CHECK(!fabric_lock_lane(ctx));
 		if (fabric_whole() || ctx_at(0)->lane == ctx_at(1)->lane)
@@ -141,9 +146,9 @@ static void take_lane(uint32_t ctx)
 		fabric_block(&saved);
 		raise(SIGSTOP);
 		CHECK(!fabric_lock_lane(ctx));
-		shared->held = fabric_lane();
+		SET(held, fabric_lane());
 		raise(SIGSTOP);
-		shared->held = NULL;
+		SET(held, NULL);
 		fabric_leave(&saved);
 	}
 }
@@ -171,7 +176,7 @@ static bool interrupt(pid_t pid, uint32_t steps, bool mutex)
 	CHECK(!fabric_enter(&saved));
 	for (uint32_t i = 0; mutex && i < STEPS; i++)
 		go(pid, PTRACE_SINGLESTEP);
-	CHECK(!shared->held);
+	CHECK(!GET(held));
 	if (!mutex)
 		lanes_join(1, 0);
 	fabric_leave(&saved);
@@ -191,7 +196,7 @@ static void interrupt_everywhere(bool mutex)
 	for (; early; n++) {
 		early = interrupt(pid, n, mutex);
 		go(pid, PTRACE_CONT);
-		CHECK(shared->held == &arena()->lanes[ctx_at(0)->lane]);
+		CHECK(GET(held) == &arena()->lanes[ctx_at(0)->lane]);
 		go(pid, PTRACE_CONT);
 		part();
 	}
@@ -211,11 +216,11 @@ TEST(one_at_a_time)
 	pids[CONTEXTS] = start(with_mutex, CONTEXTS);
 	for (uint32_t i = 0; i <= CONTEXTS; i++) {
 		CHECK_EQ(test_reap(pids[i]), 0);
-		changes += shared->changes[i];
-		fprintf(stderr, "%u: %u changes\n", i, shared->changes[i]);
+		changes += GET(changes[i]);
+		fprintf(stderr, "%u: %u changes\n", i, GET(changes[i]));
 	}
-	CHECK_EQ(shared->a, changes);
-	CHECK_EQ(shared->b, changes);
+	CHECK_EQ(GET(a), changes);
+	CHECK_EQ(GET(b), changes);
 }
 
 /* A lane is shut after the mutex was taken for a while and the lane was not. */
@@ -245,7 +250,7 @@ static void take_mutex(uint32_t self)
 	sigset_t saved;
 
 	CHECK(!fabric_enter(&saved));
-	shared->has_mutex = true;
+	SET(has_mutex, true);
 	fabric_leave(&saved);
 }
 
@@ -262,10 +267,10 @@ TEST(mutex_waits)
 	while (!(arena()->whole.claim.word & CLAIM_OWNER_MASK))
 		sched_yield();
 	for (int i = 0; i < LOOKS; i++, sched_yield())
-		CHECK(!shared->has_mutex);
+		CHECK(!GET(has_mutex));
 	fabric_leave(&saved);
 	CHECK_EQ(test_reap(pid), 0);
-	CHECK(shared->has_mutex);
+	CHECK(GET(has_mutex));
 }
 
 TEST(interrupted_by_mutex)
