@@ -386,16 +386,22 @@ TEST(remains_are_removed)
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -ENOENT);
 }
 
+/* Opens the remains of a dead server, and locks their naming byte. */
+static void lock_remains(struct shm_region *r)
+{
+	kill_wait(spawn(child_serves_magic));
+	CHECK_EQ(shm_look(PREFIX, test_name, r), 0);
+	close(r->fd);
+	r->fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);
+	CHECK_EQ(shm_lock(r, SHM_NAMING), 0);
+}
+
 /* A file stays if a server is just becoming its server, or has just made it. */
 TEST(remains_of_a_name_in_use_stay)
 {
 	struct shm_region r;
 
-	kill_wait(spawn(child_serves_magic));
-	CHECK_EQ(shm_look(PREFIX, test_name, &r), 0);
-	close(r.fd);
-	r.fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);
-	CHECK_EQ(shm_lock(&r, SHM_NAMING), 0);
+	lock_remains(&r);
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -EAGAIN);
 	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
 	shm_close(&r);
@@ -417,11 +423,7 @@ TEST(creator_waits_for_the_name)
 {
 	struct shm_region s;
 
-	kill_wait(spawn(child_serves_magic));
-	CHECK_EQ(shm_look(PREFIX, test_name, &naming), 0);
-	close(naming.fd);
-	naming.fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);
-	CHECK_EQ(shm_lock(&naming, SHM_NAMING), 0);
+	lock_remains(&naming);
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	shm_close(&s);
 	check_gone();

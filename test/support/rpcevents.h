@@ -485,7 +485,7 @@ static inline void events_in_child(void *arg)
 	RPC(server_destroy)((struct rpc_server *)arg);
 }
 
-/* A server that cannot have a descriptor for now still learns which processes its clients are. */
+/* A server that gets no descriptor still learns which processes its clients are. */
 TEST(events_without_a_descriptor)
 {
 	SERVER *s = events_server(2);
