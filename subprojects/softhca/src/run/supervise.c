@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * There are three processes: this one, the program, and a guardian in a session of its own.
- * The guardian holds one end of a socket pair. It reads the program's pid from it and waits. A
- * last byte means that this process has cleaned up; end of file means that this process has died.
+ * The guardian holds one end of a socket pair. It writes a byte when it has left this process's
+ * session: only then is the program started, so a signal to the program's whole process group
+ * never reaches the guardian. It reads the program's pid from the socket and waits. A last byte
+ * means that this process has cleaned up; end of file means that this process has died.
  * The guardian then stays, without any of the program's descriptors, until the fabric has no
  * members, because background processes of the program may still use it and may be killed.
  */
@@ -45,10 +47,17 @@ static bool read_all(int fd, void *buf, size_t n)
 	return got == (ssize_t)n;
 }
 
-/* Waits for a process that is not a child. It got SIGTERM when its parent died. */
-static void end_orphan(pid_t pid)
+/* Errors are ignored: the other process may have been killed. */
+static void tell(int fd, const void *buf, size_t n)
 {
-	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+	ssize_t sent = send(fd, buf, n, MSG_NOSIGNAL);
+
+	(void)sent;
+}
+
+/* Waits for a process that is not a child. It got SIGTERM when its parent died. */
+static void end_orphan(int fd)
+{
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
 	if (fd < 0)
@@ -57,7 +66,6 @@ static void end_orphan(pid_t pid)
 		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
 		poll(&p, 1, -1);
 	}
-	close(fd);
 }
 
 /* Closes descriptors whose readers would otherwise wait for this process. */
@@ -71,16 +79,18 @@ static void leave_terminal(void)
 
 _Noreturn static void guard(int fd)
 {
-	char done;
+	int program = -1;
+	char done = 0;
 	pid_t pid;
 
 	setsid(); /* gets no signals from the terminal */
+	tell(fd, &done, 1);
 	leave_terminal();
-	if (!read_all(fd, &pid, sizeof(pid)))
-		pid = 0;
-	if (!pid || !read_all(fd, &done, 1)) {
-		if (pid)
-			end_orphan(pid);
+	/* Opened at once, because the pid may be another process's when softhca-run has died. */
+	if (read_all(fd, &pid, sizeof(pid)))
+		program = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (!read_all(fd, &done, 1)) {
+		end_orphan(program);
 		clean_up();
 	}
 	close(fd); /* lets softhca-run end */
@@ -136,6 +146,7 @@ static void block(sigset_t *signals, sigset_t *mask)
 static pid_t start_guardian(int *fd_p)
 {
 	int fds[2];
+	char ready;
 	pid_t pid;
 
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds))
@@ -147,15 +158,9 @@ static pid_t start_guardian(int *fd_p)
 	}
 	close(fds[0]);
 	*fd_p = fds[1];
+	if (pid > 0)
+		read_all(fds[1], &ready, 1); /* or end of file, if the guardian was killed */
 	return pid;
-}
-
-/* Errors are ignored: the guardian may have been killed. */
-static void tell(int fd, const void *buf, size_t n)
-{
-	ssize_t sent = send(fd, buf, n, MSG_NOSIGNAL);
-
-	(void)sent;
 }
 
 static int run(char **argv, int guardian_fd, const sigset_t *signals, const sigset_t *mask)

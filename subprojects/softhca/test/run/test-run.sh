@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK [STATIC]: tests what the manual of softhca-run promises.
+# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK LATE-SETSID [STATIC]: tests what the manual of softhca-run promises.
 set -u
 
 run=$(realpath "$1")
@@ -8,7 +8,8 @@ ctl=$(realpath "$2")
 holder=$(realpath "$3")
 locker=$(realpath "$4")
 no_fork=$(realpath "$5")
-fixed=${6:+$(realpath "$6")}
+late_setsid=$(realpath "$6")
+fixed=${7:+$(realpath "$7")}
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -275,6 +276,17 @@ group_killed() {
 	exec 8<&- 9>&-
 }
 
+# When the program starts, its parent's other child leads a session, which a signal to the group does not reach.
+guardian_is_first() {
+	status 0 env LD_PRELOAD="$late_setsid" "$run" sh -c '
+		children=$(cat "/proc/$PPID/task/$PPID/children")
+		set -- $children
+		[ $# = 2 ] || exit 3
+		[ "$1" = $$ ] && shift
+		read -r _ _ _ _ _ session _ <"/proc/$1/stat"
+		[ "$session" = "$1" ]'
+}
+
 # After a member that outlives its softhca-run is killed, its fabric is removed nevertheless.
 left_behind() {
 	mkfifo "$tmp/late.in" "$tmp/late.out"
@@ -534,7 +546,7 @@ other_user() {
 
 for t in exit_statuses full_device wrong_arguments wrong_for_the_library environment hwloc \
 	arguments signals_are_passed_on program_killed runner_killed group_killed left_behind \
-	guardian_killed no_processes \
+	guardian_is_first guardian_killed no_processes \
 	two_at_once settings odd_paths no_place capture_link mutex_held other_fabric unseen other_user; do
 	echo "$t"
 	$t
