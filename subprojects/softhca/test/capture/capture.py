@@ -173,7 +173,7 @@ def check_ctl(tmp, env):
         assert server.wait() == 0
         ctl.send_signal(signal.SIGINT)
         said = ctl.communicate()[1]
-        assert ctl.returncode == 0, said
+        assert ctl.returncode == 0, (ctl.returncode, said)
     packets = read(path)
     count = list(map(int, re.findall(r"\d+", said)))
     assert count == [len(packets), len(packets), sum(len(p.payload) for p in packets)], said
@@ -193,8 +193,14 @@ def one_qp(tmp, env):
         pass
     subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
     ctl.send_signal(signal.SIGTERM)
-    assert "0 packets, 0 messages, 0 bytes" in ctl.communicate()[1]
+    said = ctl.communicate()[1]
+    assert said == "softhcactl: 0 packets, 0 messages, 0 bytes\n" and ctl.returncode == 0, (ctl.returncode, said)
     assert not read(path)
+
+
+def ended_well(ctl):
+    said = ctl.communicate()[1]
+    assert ctl.returncode == 0, (ctl.returncode, said)
 
 
 def end_of_reader(env):
@@ -202,7 +208,7 @@ def end_of_reader(env):
     ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.PIPE)
     await_capture(env["SOFTHCA_FABRIC"])
     ctl.stdout.close()
-    assert ctl.wait() == 0
+    ended_well(ctl)
 
 
 def end_of_program(tmp, env, holder):
@@ -211,7 +217,7 @@ def end_of_program(tmp, env, holder):
     await_capture(env["SOFTHCA_FABRIC"])
     holder.stdin.close()
     assert holder.wait() == 0
-    assert ctl.wait() == 0
+    ended_well(ctl)
 
 
 def check_refusals(tmp, env):
