@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Preloaded: setsid() is late, as it may be on a busy machine. */
-#define _GNU_SOURCE
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
