@@ -133,6 +133,7 @@ struct copyrpc_req;
 enum {
 	COPYRPC_SET_GID_INDEX = 1, /* struct copyrpc_ctx_attr */
 	COPYRPC_SET_PKEY_INDEX = 2,
+	COPYRPC_SET_VECTOR = 4,
 	COPYRPC_SET_TIMEOUT = 1, /* struct copyrpc_path */
 	COPYRPC_SET_RETRY_CNT = 2,
 	COPYRPC_SET_RNR_RETRY = 4,
@@ -184,6 +185,13 @@ struct copyrpc_ctx_attr {
 	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
 	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
 				  0: the endpoint fails immediately. See copyrpc_tcp.h */
+	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a
+			    program that sleeps on copyrpc_ctx_fd(); 0: the contexts of a process
+			    take the device's vectors in turn */
+	uint16_t event_count; /* moderation: copyrpc_ctx_fd() of an armed context becomes readable
+				 after so many completions; */
+	uint16_t event_period_us; /* but at most so long after the first, > 0 if event_count > 1; 0
+				     and 0: with the first completion */
 };
 
 /*
@@ -195,9 +203,10 @@ struct copyrpc_ctx_attr {
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
  * no partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of the
  * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth
- * under 16, a ring size that is not a power of two or is out of range, or a depth beyond the
- * device's limits. -EMFILE: too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the
- * limit of locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
+ * under 16, a ring size that is not a power of two or is out of range, a vector that the device
+ * does not have, event_count > 1 without a period, or a depth beyond the device's limits. -EMFILE:
+ * too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of locked memory
+ * (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 

@@ -98,20 +98,28 @@ static int create_queues(struct copyrpc_ctx *ctx)
 {
 	const struct copyrpc_ctx_attr *a = &ctx->attr;
 	struct mlx5dvl_srq_attr srq = {.depth = a->srq_depth};
-	struct mlx5dvl_cq_attr recv = {.depth = a->cq_depth, .events = true};
+	struct mlx5dvl_cq_attr cq = {
+		.size = sizeof(cq),
+		.events = true,
+		.set = a->set & COPYRPC_SET_VECTOR ? MLX5DVL_SET_VECTOR : 0,
+		.vector = a->vector,
+		.event_count = a->event_count,
+		.event_period_us = a->event_period_us,
+	};
 	/* An endpoint that is connected again has two queue pairs for a moment. */
 	uint32_t qps = a->max_endpoints + (a->reconnect_ms ? 1 : 0);
-	struct mlx5dvl_cq_attr send = {.depth = a->sq_depth * qps, .events = true};
 	int rc;
 
 	rc = mlx5dvl_srq_create(ctx->dev, &srq, &ctx->srq);
 	if (rc)
 		return rc;
-	recv.srq = ctx->srq;
-	rc = mlx5dvl_cq_create(ctx->dev, &recv, &ctx->recv_cq);
+	cq.depth = a->sq_depth * qps;
+	rc = mlx5dvl_cq_create(ctx->dev, &cq, &ctx->send_cq);
 	if (rc)
 		return rc;
-	rc = mlx5dvl_cq_create(ctx->dev, &send, &ctx->send_cq);
+	cq.depth = a->cq_depth;
+	cq.srq = ctx->srq;
+	rc = mlx5dvl_cq_create(ctx->dev, &cq, &ctx->recv_cq);
 	return rc ? rc : ctx_open_events(ctx);
 }
 

@@ -168,6 +168,55 @@ TEST(what_is_held_is_no_work)
 	pair_close(&p);
 }
 
+/* ------------------------------------------------------ vectors, moderation */
+
+TEST(both_queues_have_the_vector)
+{
+	struct copyrpc_ctx_attr attr = {.size = sizeof(attr), .vector = 2};
+	struct copyrpc_ctx *ctx;
+
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+		CHECK_EQ(mlx5dvl_cq_vector(ctx->recv_cq), attr.vector);
+		CHECK_EQ(mlx5dvl_cq_vector(ctx->send_cq), attr.vector);
+		copyrpc_ctx_destroy(ctx);
+		attr.vector = 0;
+		attr.set = COPYRPC_SET_VECTOR;
+	}
+	attr.vector = 100000;
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), -EINVAL);
+}
+
+TEST(a_count_needs_a_period)
+{
+	struct copyrpc_ctx_attr attr = {.size = sizeof(attr), .event_count = 2};
+	struct copyrpc_ctx *ctx;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), -EINVAL);
+	attr.event_period_us = 1;
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	copyrpc_ctx_destroy(ctx);
+}
+
+/* One batch is less than the count: the context is woken when the period is over. */
+TEST(a_moderated_batch_wakes)
+{
+	static const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.event_count = 1000,
+		.event_period_us = 4000};
+	struct heard h = {0};
+	struct pair p;
+
+	open_used(&p, &attr, &h);
+	for (int i = 0; i < 10; i++) {
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
+		call_from_0(&p, &h);
+		CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
+		CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
+	}
+	pair_close(&p);
+}
+
 /* ------------------------------------------------------------------- timeout */
 
 TEST(sleep_is_bounded_by_what_is_due)
@@ -219,7 +268,7 @@ struct side {
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 	uint64_t seed, sleeps;
-	uint32_t sent, answered, served;
+	uint32_t sent, answered, served, rounds; /* the calls of each side */
 	bool by_clock; /* rings are so small that flow control also needs actions by time */
 	pthread_t thread;
 };
@@ -241,7 +290,7 @@ static void call_some(struct side *s)
 	for (uint64_t n = test_rand(&s->seed) % (s->answered == s->sent ? 4 : 2) + 1; n; n--) {
 		uint32_t len = s->by_clock ? sizeof(payload) : 32;
 
-		if (s->sent == ROUNDS || copyrpc_call(s->ep, payload, len, 32, 0))
+		if (s->sent == s->rounds || copyrpc_call(s->ep, payload, len, 32, 0))
 			return;
 		s->sent++;
 	}
@@ -266,7 +315,7 @@ static void sleep_if_armed(struct side *s)
 
 static bool finished(const struct side *s)
 {
-	return s->answered == ROUNDS && s->served == ROUNDS;
+	return s->answered == s->rounds && s->served == s->rounds;
 }
 
 static void *hammer(void *arg)
@@ -282,16 +331,19 @@ static void *hammer(void *arg)
 			CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
 			s->served++;
 		}
-		if (!finished(s) && (s->answered < s->sent || s->sent == ROUNDS))
+		if (!finished(s) && (s->answered < s->sent || s->sent == s->rounds))
 			sleep_if_armed(s);
 	}
 	copyrpc_poll(s->ctx, on_answer, s);
 	return NULL;
 }
 
-static void run_hammer(uint32_t ring, bool by_clock)
+static void run_hammer(uint32_t ring, bool by_clock, uint16_t moderation, uint32_t rounds)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = ring};
+	struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.ring_size = ring,
+		.event_count = moderation,
+		.event_period_us = moderation};
 	uint64_t seed = test_seed();
 	struct side s[2] = {0};
 	struct pair p;
@@ -301,7 +353,8 @@ static void run_hammer(uint32_t ring, bool by_clock)
 		s[i] = (struct side){.ctx = p.ctx[i],
 			.ep = p.ep[i],
 			.seed = seed + (uint64_t)i,
-			.by_clock = by_clock};
+			.by_clock = by_clock,
+			.rounds = rounds};
 		CHECK_EQ(pthread_create(&s[i].thread, NULL, hammer, &s[i]), 0);
 	}
 	for (int i = 0; i < 2; i++) {
@@ -310,11 +363,12 @@ static void run_hammer(uint32_t ring, bool by_clock)
 		/* Each message, and each completion of a signaled WRITE, causes at most one
 		 * wake-up. */
 		if (!by_clock)
-			CHECK(s[i].sleeps <= 4 * ROUNDS);
+			CHECK(s[i].sleeps <= 4 * rounds);
 	}
 	printf("  %" PRIu64 " and %" PRIu64 " sleeps\n", s[0].sleeps, s[1].sleeps);
 	pair_close(&p);
 }
 
-TEST_WITH(no_wake_up_is_lost, run_hammer, 1 << 16, false);
-TEST_WITH(no_wake_up_is_lost_in_small_rings, run_hammer, COPYRPC_RING_MIN, true);
+TEST_WITH(no_wake_up_is_lost, run_hammer, 1 << 16, false, 0, ROUNDS);
+TEST_WITH(no_moderated_wake_up_is_lost, run_hammer, 1 << 16, false, 8, ROUNDS / 5);
+TEST_WITH(no_wake_up_is_lost_in_small_rings, run_hammer, COPYRPC_RING_MIN, true, 0, ROUNDS);

@@ -108,6 +108,7 @@ struct mlx5dvl_error {
 enum mlx5dvl_ctx_set {
 	MLX5DVL_SET_GID_INDEX = 1 << 0,
 	MLX5DVL_SET_PKEY_INDEX = 1 << 1,
+	MLX5DVL_SET_VECTOR = 1 << 0, /* struct mlx5dvl_cq_attr */
 };
 
 struct mlx5dvl_ctx_attr {
@@ -302,13 +303,24 @@ struct mlx5dvl_cq_attr {
 	bool force_compress; /* compress also on a receive CQ, where completions then share an
 				immediate */
 	bool events; /* the CQ can be armed: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
+	unsigned set;
+	/* The completion vector, that is, the interrupt. 0 and not set: the context's; the contexts
+	 * of a process take the device's vectors in turn, beginning with the number of the
+	 * processor on which the first one was opened. */
+	uint32_t vector;
+	/* Moderation: the event of an armed CQ waits for event_count completions, but for at most
+	 * event_period_us, which must be > 0 if the count is > 1. 0 and 0: it does not wait. */
+	uint16_t event_count;
+	uint16_t event_period_us;
 };
 
 /*
  * Returns 0. -E2BIG: see Sizes. -EINVAL: a receive CQ less deep than its SRQ (it could overrun),
- * depth > 2^22, or a cqe_size other than 64 and 128. -EOPNOTSUPP: the device cannot compress, or a
- * receive CQ has `compress` without force_compress; create the CQ without compression. -ENOMEM, or
- * an error of the driver.
+ * depth > 2^22, a cqe_size other than 64 and 128, a vector that the device does not have, or
+ * event_count > 1 without a period (the last completions would never cause an event).
+ * -EOPNOTSUPP: the device cannot compress, or a receive CQ has `compress` without force_compress;
+ * create the CQ without compression. -ENOMEM, or an error of the driver, for example if the device
+ * does not support the moderation.
  */
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
@@ -392,6 +404,7 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
  */
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
+uint32_t mlx5dvl_cq_vector(const struct mlx5dvl_cq *cq); /* the completion vector of the CQ */
 int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event; returns 1, or 0 if there was
 						none */
 

@@ -2,6 +2,7 @@
 /* Contexts and memory regions. */
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,6 +75,19 @@ static int alloc_pd(struct mlx5dvl_ctx *ctx)
 	return ctx->pd ? 0 : verbs_errno();
 }
 
+/* Spreads the contexts of a process, and those of processes on different processors. */
+static uint32_t next_vector(const struct ibv_context *ibv)
+{
+	static uint32_t first, contexts; /* `first` is a processor, and 1 */
+	uint32_t n = __atomic_fetch_add(&contexts, 1, __ATOMIC_RELAXED), none = 0;
+	int cpu = sched_getcpu();
+
+	__atomic_compare_exchange_n(&first, &none, cpu < 0 ? 1 : (uint32_t)cpu + 1, false,
+		__ATOMIC_RELAXED, __ATOMIC_RELAXED);
+	return (__atomic_load_n(&first, __ATOMIC_RELAXED) - 1 + n) %
+	       (uint32_t)ibv->num_comp_vectors;
+}
+
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p)
 {
 	struct mlx5dvl_ctx_attr a;
@@ -97,6 +111,8 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 		err = events_open(ctx);
 	if (!err)
 		err = alloc_pd(ctx);
+	if (!err)
+		ctx->vector = next_vector(ctx->ibv);
 	if (err) {
 		mlx5dvl_ctx_close(ctx);
 		/* Without a descriptor libibverbs finds no device, or no attribute of a port. */

@@ -31,6 +31,7 @@ struct mlx5dvl_ctx {
 	uint8_t port;
 	uint16_t pkey_index;
 	bool atomics; /* the device supports atomics */
+	uint32_t vector; /* of CQs for which the user chooses none */
 	int gid_index; /* -1: addressed by LID */
 	union ibv_gid gid;
 	struct mlx5dvl_ctx_attr attr; /* as the user set them; used again if the port's addresses
@@ -58,6 +59,7 @@ struct cq {
 	struct ibv_comp_channel *channel; /* NULL: not armable */
 	void *uar;
 	uint32_t cqn;
+	uint32_t vector;
 	uint32_t arm_sn; /* number of events consumed; the device accepts each number once */
 	uint32_t qps; /* number of QPs that use it */
 	uint32_t blocks; /* sum of the depths of the send queues that use it */

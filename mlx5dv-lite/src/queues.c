@@ -92,7 +92,11 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *queue)
 
 static int create_ibv_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
 {
-	struct ibv_cq_init_attr_ex init = {.cqe = depth - 1, .channel = cq->channel};
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = depth - 1,
+		.channel = cq->channel,
+		.comp_vector = cq->vector,
+	};
 	struct mlx5dv_cq_init_attr dv = {
 		.comp_mask = MLX5DV_CQ_INIT_ATTR_MASK_CQE_SIZE,
 		.cqe_size = attr->cqe_size ? (uint16_t)attr->cqe_size : 64,
@@ -134,12 +138,24 @@ static int create_channel(struct cq *cq)
 	return cq->channel ? fd_unblock(cq->channel->fd) : verbs_errno();
 }
 
+static int moderate(struct cq *cq, const struct mlx5dvl_cq_attr *attr)
+{
+	struct ibv_modify_cq_attr modify = {
+		.attr_mask = IBV_CQ_ATTR_MODERATE,
+		.moderate = {.cq_count = attr->event_count, .cq_period = attr->event_period_us},
+	};
+
+	return attr->event_count || attr->event_period_us ? -ibv_modify_cq(cq->ibv, &modify) : 0;
+}
+
 static int fill_cq(struct cq *cq, const struct mlx5dvl_cq_attr *attr, uint32_t depth)
 {
 	int err = attr->events ? create_channel(cq) : 0;
 
 	if (!err)
 		err = create_ibv_cq(cq, attr, depth);
+	if (!err)
+		err = moderate(cq, attr);
 	return err ? err : take_over_cq(cq, attr->srq, depth);
 }
 
@@ -161,19 +177,32 @@ static uint32_t cq_depth(const struct mlx5dvl_cq_attr *attr)
 	return depth < CQ_MIN_DEPTH ? CQ_MIN_DEPTH : depth;
 }
 
+static bool is_valid(const struct mlx5dvl_cq_attr *a)
+{
+	uint32_t depth = cq_depth(a);
+
+	if (depth > CQ_MAX_DEPTH || (a->srq && depth < a->srq->depth))
+		return false;
+	if (a->event_count > 1 && !a->event_period_us)
+		return false;
+	return !a->cqe_size || a->cqe_size == 64 || a->cqe_size == 128;
+}
+
+static uint32_t vector_of(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *a)
+{
+	return a->vector || a->set & MLX5DVL_SET_VECTOR ? a->vector : ctx->vector;
+}
+
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p)
 {
 	struct mlx5dvl_cq_attr a;
 	struct cq *cq;
-	uint32_t depth;
 	int err = SIZED_ATTR(&a, attr, events);
 
 	if (err)
 		return err;
-	depth = cq_depth(&a);
-	if (depth > CQ_MAX_DEPTH || (a.srq && depth < a.srq->depth) ||
-		(a.cqe_size && a.cqe_size != 64 && a.cqe_size != 128))
+	if (!is_valid(&a))
 		return -EINVAL;
 	/* A compressed completion has no immediate of its own. */
 	if (a.compress && a.srq && !a.force_compress)
@@ -182,7 +211,8 @@ int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *att
 	if (!cq)
 		return -ENOMEM;
 	cq->ctx = ctx;
-	err = fill_cq(cq, &a, (uint32_t)pow2_ceil(depth));
+	cq->vector = vector_of(ctx, &a);
+	err = fill_cq(cq, &a, (uint32_t)pow2_ceil(cq_depth(&a)));
 	if (err) {
 		free_cq(cq);
 		return err;
@@ -206,6 +236,11 @@ int mlx5dvl_cq_destroy(struct mlx5dvl_cq *queue)
 		srq_of(queue->srq)->cqs--;
 	free_cq(cq);
 	return 0;
+}
+
+uint32_t mlx5dvl_cq_vector(const struct mlx5dvl_cq *queue)
+{
+	return ((const struct cq *)queue)->vector;
 }
 
 int mlx5dvl_cq_fd(const struct mlx5dvl_cq *queue)

@@ -53,8 +53,9 @@ class _CtxAttr(Attributes):
                 ("pkey_index", c_uint16), ("srq_depth", c_uint32), ("cq_depth", c_uint32),
                 ("max_endpoints", c_uint32), ("sq_depth", c_uint32), ("ring_size", c_uint32),
                 ("max_pending", c_uint32), ("nested", ctypes.c_bool), ("path", POINTER(Path)), ("probe_ms", c_uint32),
-                ("reconnect_ms", c_uint64)]
-    _bits_ = {"gid_index": 1, "pkey_index": 2}
+                ("reconnect_ms", c_uint64), ("vector", c_uint32), ("event_count", c_uint16),
+                ("event_period_us", c_uint16)]
+    _bits_ = {"gid_index": 1, "pkey_index": 2, "vector": 4}
 
 
 class _EpAttr(Attributes):
