@@ -3,8 +3,9 @@
  * There are three processes: this one, the program, and a guardian in a session of its own.
  * The guardian holds one end of a socket pair. It writes a byte when it has left this process's
  * session: only then is the program started, so a signal to the program's whole process group
- * never reaches the guardian. It reads the program's pid from the socket and waits. A last byte
- * means that this process has cleaned up; end of file means that this process has died.
+ * never reaches the guardian. It reads pids from the socket: the program's own, which the program
+ * sends before anything else, so that it is known however early this process dies; and 0, which
+ * means that this process has cleaned up. End of file means that this process has died.
  * The guardian then stays, without any of the program's descriptors, until the fabric has no
  * members, because background processes of the program may still use it and may be killed.
  */
@@ -80,16 +81,16 @@ static void leave_terminal(void)
 _Noreturn static void guard(int fd)
 {
 	int program = -1;
-	char done = 0;
-	pid_t pid;
+	pid_t pid = 0;
+	bool told;
 
 	setsid(); /* gets no signals from the terminal */
-	tell(fd, &done, 1);
+	tell(fd, "", 1);
 	leave_terminal();
 	/* Opened at once, because the pid may be another process's when softhca-run has died. */
-	if (read_all(fd, &pid, sizeof(pid)))
+	while ((told = read_all(fd, &pid, sizeof(pid))) && pid)
 		program = (int)syscall(SYS_pidfd_open, pid, 0);
-	if (!read_all(fd, &done, 1)) {
+	if (!told) {
 		end_orphan(program);
 		clean_up();
 	}
@@ -98,13 +99,15 @@ _Noreturn static void guard(int fd)
 	_exit(0);
 }
 
-_Noreturn static void execute(char **argv, pid_t parent, const sigset_t *mask)
+_Noreturn static void execute(char **argv, pid_t parent, int guardian_fd, const sigset_t *mask)
 {
+	pid_t self = getpid();
 	int rc;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	if (getppid() != parent)
 		_exit(125); /* the parent died before prctl() */
+	tell(guardian_fd, &self, sizeof(self));
 	sigprocmask(SIG_SETMASK, mask, NULL);
 	execvp(argv[0], argv);
 	rc = errno;
@@ -169,12 +172,11 @@ static int run(char **argv, int guardian_fd, const sigset_t *signals, const sigs
 	int status;
 
 	if (!program)
-		execute(argv, self, mask);
+		execute(argv, self, guardian_fd, mask);
 	if (program < 0) {
 		perror("softhca-run: fork");
 		return 125;
 	}
-	tell(guardian_fd, &program, sizeof(program));
 	status = wait_for(program, signals);
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
@@ -182,6 +184,7 @@ static int run(char **argv, int guardian_fd, const sigset_t *signals, const sigs
 int supervise(char **argv)
 {
 	sigset_t signals, mask;
+	const pid_t cleaned_up = 0;
 	pid_t guardian;
 	int fd, status;
 	char end;
@@ -195,7 +198,7 @@ int supervise(char **argv)
 	}
 	status = run(argv, fd, &signals, &mask);
 	clean_up();
-	tell(fd, "", 1);
+	tell(fd, &cleaned_up, sizeof(cleaned_up));
 	read_all(fd, &end, 1); /* until the guardian closes its end */
 	close(fd);
 	waitpid(guardian, NULL, WNOHANG);

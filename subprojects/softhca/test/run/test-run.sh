@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK LATE-SETSID [STATIC]: tests what the manual of softhca-run promises.
+# test-run.sh SOFTHCA-RUN SOFTHCACTL HOLDER LOCKER NO-FORK LATE-SETSID LATE-FORK [STATIC]: tests what the manual of softhca-run promises.
 set -u
 
 run=$(realpath "$1")
@@ -9,7 +9,8 @@ holder=$(realpath "$3")
 locker=$(realpath "$4")
 no_fork=$(realpath "$5")
 late_setsid=$(realpath "$6")
-fixed=${7:+$(realpath "$7")}
+late_fork=$(realpath "$7")
+fixed=${8:+$(realpath "$8")}
 me=$(id -u)
 tmp=$(mktemp -d)
 fabric=run-$$
@@ -316,6 +317,8 @@ guardian_killed() {
 runner_killed() {
 	outlived orphan
 	outlived stubborn env --ignore-signal=TERM # a program that ignores SIGTERM
+	LD_PRELOAD=$late_fork outlived early env --ignore-signal=TERM # before softhca-run has done anything more
+	unset LD_PRELOAD
 }
 
 two_at_once() {
