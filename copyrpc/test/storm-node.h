@@ -320,11 +320,20 @@ static void ring(uint32_t node)
 	CHECK_EQ(eventfd_write(storm->bell[node], 1), 0);
 }
 
+/* The HCA may kill the victim at any instruction. If it held the lock, it has no cards from now on. */
+static void lock_cards(void)
+{
+	if (pthread_mutex_lock(&storm->lock) != EOWNERDEAD)
+		return;
+	memset(storm->card[storm->nodes - 1], 0, sizeof(storm->card[0]));
+	CHECK_EQ(pthread_mutex_consistent(&storm->lock), 0);
+}
+
 static struct card card_of(uint32_t node, uint32_t peer, uint32_t link)
 {
 	struct card card;
 
-	pthread_mutex_lock(&storm->lock);
+	lock_cards();
 	card = storm->card[node][peer][link];
 	pthread_mutex_unlock(&storm->lock);
 	return card;
@@ -337,7 +346,7 @@ static void publish(struct node *n, uint32_t peer, uint32_t link, const struct c
 		.rkey = n->mr.rkey};
 
 	copyrpc_ep_info(c->ep, card.blob);
-	pthread_mutex_lock(&storm->lock);
+	lock_cards();
 	storm->card[n->id][peer][link] = card;
 	pthread_mutex_unlock(&storm->lock);
 	ring(peer);

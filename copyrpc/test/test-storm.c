@@ -194,6 +194,7 @@ static void plan(uint64_t seed)
 	storm->path.timeout = 10 + (uint8_t)(test_rand(&seed) % 4);
 	pthread_mutexattr_init(&attr);
 	pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
 	pthread_mutex_init(&storm->lock, &attr);
 	for (int i = 0; i <= NODES; i++) {
 		storm->bell[i] = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
