@@ -179,6 +179,7 @@ int record(const char *file, uint32_t qpn, char *err, size_t errlen)
 		return report(-errno, "signalfd", err, errlen);
 	r = start(&rec, file, qpn);
 	if (!r) {
+		fputs("softhcactl: capturing\n", stderr);
 		r = run(&rec, fd);
 		finish(&rec);
 	}

@@ -146,10 +146,16 @@ def free_port():
         return s.getsockname()[1]
 
 
-def await_capture(fabric):
-    """Waits until softhcactl's capture has begun and its file exists."""
-    while not os.path.exists(f"/dev/shm/softhca-{os.geteuid()}-{fabric}/capture"):
-        pass
+def start_capture(*arguments, **more):
+    """Starts softhcactl and waits until its capture has begun. Reads nothing after that line: communicate() would not see
+    what a stream has read ahead."""
+    ctl, line = start([CTL, "capture", *arguments], **more), b""
+    while not line.endswith(b"\n"):
+        byte = os.read(ctl.stderr.fileno(), 1)
+        assert byte, line
+        line += byte
+    assert line == b"softhcactl: capturing\n", line
+    return ctl
 
 
 def check_ctl(tmp, env):
@@ -161,8 +167,7 @@ def check_ctl(tmp, env):
     while subprocess.run([CTL, "show"], env=env, capture_output=True, check=False).returncode:
         pass
     with open(path, "wb") as f:
-        ctl = start([CTL, "capture", "-"], env=env, stdout=f)
-        await_capture(fabric)
+        ctl = start_capture("-", env=env, stdout=f)
         second = subprocess.run([CTL, "capture", path + "2"], env=env, capture_output=True, check=False)
         assert second.returncode == 1 and b"captured already" in second.stderr, second
         program = ["ibv_ud_pingpong", "-g", "0", "-n", "50", "-s", "1000", "-p", str(free_port())]
@@ -188,9 +193,7 @@ def check_ctl(tmp, env):
 def one_qp(tmp, env):
     """Captures only the packets of one QP. No QP has this number."""
     path = os.path.join(tmp, "qp.pcapng")
-    ctl = start([CTL, "capture", "--qp", "0x123456", path], env=env)
-    while not os.path.exists(path) or not os.path.getsize(path):
-        pass
+    ctl = start_capture("--qp", "0x123456", path, env=env)
     subprocess.run([RUN, TRAFFIC, "kill"], env=env, check=True, stdout=subprocess.DEVNULL)
     ctl.send_signal(signal.SIGTERM)
     said = ctl.communicate()[1]
@@ -205,16 +208,14 @@ def ended_well(ctl):
 
 def end_of_reader(env):
     """The capture ends when its pipe has no reader any more."""
-    ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.PIPE)
-    await_capture(env["SOFTHCA_FABRIC"])
+    ctl = start_capture("-", env=env, stdout=subprocess.PIPE)
     ctl.stdout.close()
     ended_well(ctl)
 
 
 def end_of_program(tmp, env, holder):
     """The capture ends with the last program."""
-    ctl = start([CTL, "capture", "-"], env=env, stdout=subprocess.DEVNULL)
-    await_capture(env["SOFTHCA_FABRIC"])
+    ctl = start_capture("-", env=env, stdout=subprocess.DEVNULL)
     holder.stdin.close()
     assert holder.wait() == 0
     ended_well(ctl)
