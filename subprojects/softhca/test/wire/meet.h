@@ -38,4 +38,14 @@ static inline void meet_exchange(int fd, const void *own, void *theirs, size_t l
 	CHECK_EQ(recv(fd, theirs, len, MSG_WAITALL), (ssize_t)len);
 }
 
+/* Waits until the other side has called this, too, or is gone. */
+static inline void meet_part(int fd)
+{
+	char byte;
+
+	shutdown(fd, SHUT_WR);
+	while (read(fd, &byte, 1) > 0)
+		;
+}
+
 #endif

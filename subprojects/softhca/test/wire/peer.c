@@ -482,7 +482,7 @@ int main(int argc, char **argv)
 	char byte = 0;
 	int fd;
 
-	alarm(600);
+	alarm(2400);
 	signal(SIGALRM, stop);
 	signal(SIGTERM, stop);
 	parse(argc, argv);
@@ -497,7 +497,9 @@ int main(int argc, char **argv)
 	printf("running\n");
 	fflush(stdout);
 	traffic();
-	if (!opt.endless) {
+	if (opt.endless) {
+		meet_part(fd); /* the peer's packets are received as long as it sends any */
+	} else {
 		meet_exchange(fd, &byte, &byte, 1); /* both have got all */
 		for (uint32_t i = 0; i < opt.qps; i++)
 			check_landing(&ends[i]);

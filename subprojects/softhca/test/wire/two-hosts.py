@@ -184,7 +184,8 @@ def run_partitions():
         hosts.pair(a, b, DATAGRAM_PEER, "0", port=4444)
     with hosts.Network(RUN, topology=["pkey=0x0001", "pkey=0x0001"]) as (a, b):
         members = [host.start("sleep", "1000") for host in (a, b)]
-        pair = started(a, b, "-e", "-t", "8", port=4444)
+        # Retries for half a second: each host has the time to receive some of the other one's packets.
+        pair = started(a, b, "-e", "-t", "14", port=4444)
         for program in pair:
             only_retries(program, 1)
         for host, member in zip((a, b), members):
