@@ -21,9 +21,12 @@
 
 /* Shared by the tester and a worker. */
 static struct shared {
-	uint32_t
-		asks; /* the worker wants to make or destroy objects, and may not be stopped then */
-	uint32_t may; /* the tester has agreed */
+	/*
+	 * Odd: the worker wants to make or destroy objects, and may not be stopped then. A new
+	 * number for each time, so that no late agreement is taken for the next one.
+	 */
+	uint32_t asks;
+	uint32_t may; /* the number to which the tester has agreed */
 	uint32_t messages, failures;
 } * shared; /* of each worker */
 static uint32_t *end;
@@ -61,15 +64,14 @@ static enum ibv_wc_status message(struct pair *p, uint32_t n)
 /* Waits until the worker may make and destroy objects. */
 static void ask(struct shared *s)
 {
-	put(&s->asks, 1);
-	while (!get(&s->may))
+	put(&s->asks, s->asks + 1);
+	while (get(&s->may) != s->asks)
 		sched_yield();
 }
 
 static void asked(struct shared *s)
 {
-	put(&s->may, 0);
-	put(&s->asks, 0);
+	put(&s->asks, s->asks + 1);
 }
 
 static void work(struct shared *s)
@@ -108,6 +110,7 @@ struct worker {
 /* Stops it, or continues it. Returns true if it was stopped. */
 static bool turn(struct worker *w, struct shared *s)
 {
+	uint32_t asks = get(&s->asks);
 	int status;
 
 	if (w->stopped) {
@@ -115,8 +118,8 @@ static bool turn(struct worker *w, struct shared *s)
 		w->stopped = false;
 		return false;
 	}
-	if (get(&s->asks)) {
-		put(&s->may, 1);
+	if (asks % 2) {
+		put(&s->may, asks);
 		return false;
 	}
 	CHECK(!kill(w->pid, SIGSTOP));
@@ -132,13 +135,11 @@ static void finish(struct worker *workers)
 	int status;
 
 	put(end, 1);
-	for (uint32_t i = 0; i < WORKERS; i++) {
+	for (uint32_t i = 0; i < WORKERS; i++)
 		CHECK(!kill(workers[i].pid, SIGCONT));
-		put(&shared[i].may, 1);
-	}
 	for (uint32_t i = 0; i < WORKERS; i++) {
 		while (!waitpid(workers[i].pid, &status, WNOHANG)) {
-			put(&shared[i].may, 1);
+			put(&shared[i].may, get(&shared[i].asks));
 			sched_yield();
 		}
 		CHECK_EQ(status, 0);

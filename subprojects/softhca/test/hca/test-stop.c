@@ -182,25 +182,59 @@ static int wait_for_stop(const struct process *p)
 	return WSTOPSIG(status);
 }
 
-/*
- * Makes the victim post the message, with ptrace on the thread that executes it. The thread is
- * stopped, in trap mode where the doorbell has trapped. Returns the signal that the thread must
- * get.
- */
-static int begin(const struct process *p)
+static void post_it(const struct process *p)
 {
-	CHECK(!ptrace(PTRACE_SEIZE, p->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
-	if (!rig_mode("poll")) {
-		test_put(p->fd, "g", 1);
-		CHECK_EQ(wait_for_stop(p), SIGSEGV);
-		return SIGSEGV;
-	}
+	test_put(p->fd, "g", 1);
+}
+
+/*
+ * Stops the thread of a polling adapter in front of the message. Returns false if it has the mutex
+ * there, which this process has taken over then.
+ */
+static bool stop_polling(const struct process *p)
+{
 	CHECK(!ptrace(PTRACE_INTERRUPT, p->tid, NULL, NULL));
 	wait_for_stop(p);
-	test_put(p->fd, "g", 1);
+	if (recoveries() != before)
+		return false;
+	post_it(p);
 	while (!get_word(&shared->posted))
 		sched_yield();
-	return 0;
+	return true;
+}
+
+/* The end of a traced thread must be waited for before that of its process. */
+static void give_up(const struct process *p)
+{
+	int status;
+
+	CHECK(!kill(p->pid, SIGKILL));
+	CHECK_EQ(waitpid(p->tid, &status, __WALL), p->tid);
+	CHECK_EQ(test_reap(p->pid), 128 + SIGKILL);
+	close(p->fd);
+	CHECK(!ibv_dereg_mr(target_mr));
+	rig_close(&r);
+}
+
+/*
+ * Starts a victim and makes it post the message, with ptrace on the thread that executes it. The
+ * thread is stopped, in trap mode where the doorbell has trapped. Returns the signal that the thread
+ * must get.
+ */
+static int begin(const struct kind *k, struct process *p)
+{
+	for (;;) {
+		*p = start(k);
+		CHECK(!ptrace(PTRACE_SEIZE, p->tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+		if (!rig_mode("poll")) {
+			post_it(p);
+			CHECK_EQ(wait_for_stop(p), SIGSEGV);
+			return SIGSEGV;
+		}
+		if (stop_polling(p))
+			return 0;
+		give_up(p);
+	}
 }
 
 /* Faults of the process itself are doorbells: it gets the signals. */
@@ -303,9 +337,9 @@ static void end(struct process *p, bool taken)
 /* Stops it after @instructions. Returns true if the message was completed before. */
 static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t *taken_p)
 {
-	struct process p = start(k);
+	struct process p;
 	bool ended, taken;
-	int sig = step(&p, begin(&p), instructions, &ended);
+	int sig = step(&p, begin(k, &p), instructions, &ended);
 
 	taken = go_on_without(&p);
 	*taken_p += taken;
@@ -317,10 +351,10 @@ static bool at_instruction(const struct kind *k, uint32_t instructions, uint32_t
 /* The number of instructions until the message is completed. */
 static uint32_t length_of(const struct kind *k)
 {
-	struct process p = start(k);
+	struct process p;
 	uint32_t n = 0;
 	bool ended = false;
-	int sig = begin(&p);
+	int sig = begin(k, &p);
 
 	for (; !ended; n++)
 		sig = step(&p, sig, 1, &ended);
@@ -349,11 +383,11 @@ static void at_instructions(const struct kind *k)
  */
 static void at_entry(const struct kind *k, long nr, bool drop)
 {
-	struct process p = start(k);
+	struct process p;
 	siginfo_t si;
-	int sig;
+	int sig = begin(k, &p);
 
-	to_entry(&p, begin(&p), nr);
+	to_entry(&p, sig, nr);
 	CHECK(go_on_without(&p));
 	if (drop) {
 		CHECK(!ptrace(PTRACE_CONT, p.tid, NULL, NULL));
