@@ -26,7 +26,7 @@ NO_CONTROL = ["--control", "none"] if backend in DELEGATED else []
 MANY = int(os.environ.get("BENCHKV_TEST_MANY", 1000000))  # fewer under a sanitizer
 SOAK = os.environ.get("SOAK") == "1"
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe"]
-GUARD = 100  # seconds until a job counts as hung
+GUARD = 400  # seconds until a job counts as hung
 BUSY_NS = 5_000_000  # of each client in a run: some thousand operations
 FIELDS = """backend np daemons clients queue_depth duration_s ops ops_per_s remote_ops
     verified errors latency_ns device control digest runs ranks audit
@@ -147,6 +147,12 @@ def verified(result, np):
 def good(np, *args, env=None, **more):
     """Runs a job, checks that it verifies all, and returns its object."""
     return verified(run(job(np, *args, "--json", "-", **more), env), np)
+
+
+def in_time(attempt, *durations):
+    """Calls attempt(duration) with one duration after the other until it returns true. A busy machine does little in a
+    short time."""
+    check(any(attempt(duration) for duration in durations), f"not in {durations} s")
 
 
 def refused(r, *words, status=2):
