@@ -233,9 +233,11 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 	__atomic_store_n(&nosend_errno, 0, __ATOMIC_RELAXED);
 	while ((r = rpcstorm_client_poll(t)) > 0)
 		;
-	for (int i = 0; (r == 0 || rpcstorm_refused(r)) && i < 100000;
-		i++) /* another client may not have noticed the end yet */
+	while (r == 0 ||
+		rpcstorm_refused(r)) { /* another client may not have noticed the end yet */
+		sched_yield();
 		r = rpcstorm_client_poll(t);
+	}
 	CHECK_EQ(r, -EPIPE);
 	CHECK_EQ(rpcstorm_call_one(t), -EPIPE);
 	CHECK_EQ(RPC(client_wait)(t->c, 0) > 0, 0);
