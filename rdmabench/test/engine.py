@@ -27,7 +27,7 @@ from support import topology  # noqa: E402
 case, exe, runner = sys.argv[1], *map(os.path.abspath, sys.argv[2:4])
 FABRIC = ["--fabric", f"rdmabench-{case}-{os.getpid()}"]
 VERSION = 3  # of the protocol
-HANG = 100  # seconds, after which a run counts as hanging
+HANG = 400  # seconds, after which a run counts as hanging
 
 
 def command(*args, hca=(), what="engine"):
@@ -465,7 +465,7 @@ def differ():
 
 def strangers():
     """A client of another protocol or version is refused, and does not delay the next one."""
-    server = Server("--timeout", 1)
+    server = Server("--timeout", HANG // 4)
     header = struct.Struct("<IHHI")
 
     def say(data):
