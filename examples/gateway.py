@@ -27,7 +27,7 @@ def client(port):
 
 
 def succeeds(child):
-    output, errors = child.communicate(timeout=60)
+    output, errors = child.communicate(timeout=240)
     if child.returncode or output != f"{CALLS} echoes\n":
         print(f"client: status {child.returncode}: {output}{errors}")
         return False
@@ -37,7 +37,7 @@ def succeeds(child):
 def end(gateway):
     """Ends a gateway by a signal; returns the number of replies that it has counted."""
     gateway.send_signal(signal.SIGTERM)
-    output = gateway.communicate(timeout=60)[0].splitlines()
+    output = gateway.communicate(timeout=240)[0].splitlines()
     replies, _, rest = output[-1].partition(" ")
     assert gateway.returncode == 0 and rest == "replies, 0 requests held", output
     return int(replies)
@@ -73,8 +73,8 @@ try:
     with tempfile.TemporaryFile("w+") as errors:  # without servers it ends, and says why
         gateway, port = start(GATEWAY, names[1], stderr=errors)
         servers[1].terminate()
-        assert servers[1].wait(timeout=60) == 0
-        assert gateway.wait(timeout=60) == 1
+        assert servers[1].wait(timeout=240) == 0
+        assert gateway.wait(timeout=240) == 1
         errors.seek(0)
         assert "local server 0: Broken pipe" in errors.read()
     usage = subprocess.run([GATEWAY], capture_output=True, text=True)

@@ -13,7 +13,7 @@ LOOPS = ["callback", "refill", "single", "many", "blocking"]
 
 
 def run(*args):
-    return subprocess.run([bench, *args], capture_output=True, text=True, timeout=120)
+    return subprocess.run([bench, *args], capture_output=True, text=True, timeout=480)
 
 
 def rows(*args):

@@ -235,7 +235,7 @@ static int step_in_child(void)
 
 	CHECK(pid >= 0);
 	if (!pid) {
-		alarm(20); /* ends a step that waits for ever */
+		alarm(300); /* ends a step that waits for ever */
 		CHECK(freopen("/dev/null", "w", stderr));
 		begin(0);
 		run.active = 2;

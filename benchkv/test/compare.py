@@ -35,7 +35,7 @@ def write(name, reports):
 
 
 def run(*args):
-    r = subprocess.run([BENCHKV, *map(str, args)], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([BENCHKV, *map(str, args)], capture_output=True, text=True, timeout=240)
     check(not r.stderr or r.stderr.startswith("benchkv: ") and r.stderr.count("\n") == 1, r)
     return r
 

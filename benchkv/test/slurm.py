@@ -20,7 +20,7 @@ import subprocess
 import time
 
 PROGRAMS = "munged", "slurmctld", "slurmd", "srun", "sinfo"
-START_S = 60  # until a Slurm whose nodes are not ready counts as broken
+START_S = 240  # until a Slurm whose nodes are not ready counts as broken
 CONF = """\
 ClusterName=test
 SlurmctldHost={host}({address})
@@ -158,7 +158,7 @@ class Slurm:
             proc.send_signal(signal.SIGTERM)
         for proc in reversed(self.daemons):
             try:
-                proc.wait(20)
+                proc.wait(80)
             except subprocess.TimeoutExpired:
                 proc.kill()
                 proc.wait()

@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "test/support"))
 import strangers  # noqa: E402
 from ports import free_port  # noqa: E402
 
-GUARD = 60  # seconds until a program counts as hung
+GUARD = 240  # seconds until a program counts as hung
 
 
 def judge(argv, status, err, want, pattern):

@@ -21,7 +21,7 @@ enum {
 	HELD = 16,
 	MEMORY = 4096, /* of each node, for raw operations: one half for READ, one for WRITE */
 	GUARD_MS = 8000, /* longest sleep */
-	HANG_S = 120, /* longest time for a schedule, which usually takes about a second */
+	HANG_S = 800, /* longest time for a schedule, which usually takes about a second */
 };
 
 enum phase { RUN, FATAL, END };

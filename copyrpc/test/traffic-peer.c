@@ -34,7 +34,7 @@ int main(int argc, char **argv)
 	uint32_t calls;
 	int fd;
 
-	alarm(120);
+	alarm(600);
 	CHECK(argc == 4 || argc == 5);
 	attr.gid_index = atoi(argv[2]);
 	calls = (uint32_t)atoi(argv[3]);

@@ -292,7 +292,7 @@ static void wait_for_ever(void)
 	struct delegrpc_server_stats st;
 	struct delegrpc_req r;
 
-	alarm(300);
+	alarm(1200);
 	if (delegrpc_server_create(test_name, &attr, &server))
 		_exit(96);
 	for (;;) {

@@ -42,7 +42,7 @@ static pid_t spawn(void (*fn)(void))
 
 	CHECK(pid >= 0);
 	if (!pid) {
-		alarm(120); /* in case the tester dies */
+		alarm(600); /* in case the tester dies */
 		fn();
 		_exit(80);
 	}

@@ -12,7 +12,7 @@ bench, peers = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "all"
 
 
 def run(*args):
-    return subprocess.run([bench, *args], capture_output=True, text=True, timeout=120)
+    return subprocess.run([bench, *args], capture_output=True, text=True, timeout=480)
 
 
 def rows(*args):

@@ -19,7 +19,7 @@ path_env = os.environ["PATH"]
 
 def collect(*args, status=0):
     """The JSON object, and standard error."""
-    r = run(exe, "collect", "--json", "-", *args, status=status, timeout=100, env={"PATH": path_env})
+    r = run(exe, "collect", "--json", "-", *args, status=status, timeout=400, env={"PATH": path_env})
     return json.loads(r.stdout), r.stderr
 
 

@@ -237,7 +237,7 @@ def without_counters(tmp):
     assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
     packet = float(six["tx_vport_rdma_unicast_bytes"]) * 1e9 / 8 / float(six["tx_vport_rdma_unicast_packets"])
     assert abs(packet - 1024) < 1, six  # a message that fills its packets is not followed by an empty one
-    member.communicate(b"\n", timeout=100)
+    member.communicate(b"\n", timeout=400)
 
 
 def interrupted(tmp):
@@ -250,7 +250,7 @@ def interrupted(tmp):
         assert p.poll() is None, p.communicate()
         os.sched_yield()
     p.kill()
-    p.communicate(timeout=100)  # until its engines, which have the same standard error, have ended
+    p.communicate(timeout=400)  # until its engines, which have the same standard error, have ended
     shutil.rmtree(log)
     search(log, *args[2:], "-D", ".1", prefix=prefix)
     journal = (log / "journal.jsonl").read_text().splitlines(keepends=True)
@@ -279,7 +279,7 @@ def dead(tmp):
     (tmp / "broken").write_text("#!/bin/sh\nexit 1\n")
     (tmp / "broken").chmod(0o755)
     os.replace(tmp / "broken", own)  # no engine works from now on
-    _, err = p.communicate(timeout=100)
+    _, err = p.communicate(timeout=400)
     assert p.returncode == 1 and "--resume" in err, (p.returncode, err)
     journal = [json.loads(x) for x in (log / "journal.jsonl").read_text().splitlines()[1:]]
     assert 2 <= len(journal) < 12 and not any(x["err"] for x in journal), journal
@@ -307,7 +307,7 @@ exec {exe} "$@"
         assert p.poll() is None, p.communicate()
         os.sched_yield()
     os.replace(tmp / "half", own)  # every second try fails from now on
-    out, err = p.communicate(timeout=100)
+    out, err = p.communicate(timeout=400)
     assert p.returncode == 0, err
     o, probes = json.loads(out), runs.read_text().split().count("--run=probe")
     scripts = list((log / "reproduce").rglob("*.sh"))

@@ -26,7 +26,7 @@ def seeded():
     return random.Random(seed)
 
 
-def run(*line, status=0, timeout=300, env=None, **kw):
+def run(*line, status=0, timeout=1200, env=None, **kw):
     """Runs a command, which must end with the status, or with any if it is None. `env` is added to the environment."""
     line = [a if isinstance(a, bytes) else str(a) for a in line]
     r = subprocess.run(line, capture_output=True, text=True, timeout=timeout, errors="replace",

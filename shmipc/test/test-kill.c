@@ -45,7 +45,7 @@ static pid_t fork_child(void)
 
 	CHECK(pid >= 0);
 	if (pid == 0)
-		alarm(850);
+		alarm(3400);
 	return pid;
 }
 
@@ -360,7 +360,7 @@ TEST(clients_die)
 
 	if (!client_kills)
 		return;
-	alarm(850);
+	alarm(3400);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
 	witness = fork_child();
 	if (witness == 0)
@@ -514,7 +514,7 @@ TEST(servers_die)
 {
 	struct shmipc_server *s = NULL;
 
-	alarm(850);
+	alarm(3400);
 	for (uint32_t i = 0; i < server_kills; i++)
 		server_dies(i % 10 != 0);
 	/* Replaces the region that the last server left, so that it is removed. */

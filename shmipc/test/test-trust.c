@@ -18,7 +18,7 @@ static pid_t fork_child(void)
 
 	CHECK(pid >= 0);
 	if (pid == 0)
-		alarm(120);
+		alarm(600);
 	return pid;
 }
 

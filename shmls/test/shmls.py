@@ -16,7 +16,7 @@ SHM = pathlib.Path("/dev/shm")
 
 
 def run(*args, status=0):
-    done = subprocess.run([shmls, *args], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([shmls, *args], capture_output=True, text=True, timeout=240)
     assert done.returncode == status, (args, done)
     if status:
         assert done.stderr.startswith("shmls: ") and done.stderr.count("\n") <= len(args), done
@@ -106,6 +106,6 @@ for bad in ("flux.x", "delegrpc", "delegrpc.", "../etc/passwd", "delegrpc.a/b"):
 assert "Usage: shmls" in run("--help") and run("--version").startswith("shmls ")
 with open("/dev/full", "w") as full:
     for args in [], ["--help"], ["--version"]:
-        r = subprocess.run([shmls, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        r = subprocess.run([shmls, *args], stdout=full, stderr=subprocess.PIPE, text=True, timeout=240)
         assert r.returncode == 1 and r.stderr.count("\n") == 1 and "standard output" in r.stderr, (args, r)
 print("regions listed and removed")

@@ -7,14 +7,14 @@ trap 'rm -r "$dir"' EXIT
 head -c 100000000 /dev/urandom >"$dir/long"
 : >"$dir/empty"
 for f in long empty; do
-	timeout 60 "$1" receive "$dir/$f.out" "$dir/$f.ticket" &
-	timeout 60 "$1" send "$dir/$f" "$dir/$f.ticket"
+	timeout 240 "$1" receive "$dir/$f.out" "$dir/$f.ticket" &
+	timeout 240 "$1" send "$dir/$f" "$dir/$f.ticket"
 	wait $!
 	cmp "$dir/$f" "$dir/$f.out"
 done
 # A file that cannot be read is an error of the sender, not an empty file at the receiver.
 "$1" receive "$dir/none.out" "$dir/none.ticket" &
-timeout 60 "$1" send "$dir" "$dir/none.ticket" 2>"$dir/said" && exit 1
+timeout 240 "$1" send "$dir" "$dir/none.ticket" 2>"$dir/said" && exit 1
 grep -q "$dir: " "$dir/said"
 kill $! # it waits for a piece
 wait $! && exit 1

@@ -22,7 +22,7 @@ KEYS = ["op", "priority", "size_bytes", "batch", "threads", "requests", "bytes",
 
 
 def run(*args, status=0):
-    r = subprocess.run([exe, *args], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([exe, *args], capture_output=True, text=True, timeout=240)
     assert r.returncode == status, (args, r.returncode, r.stdout, r.stderr)
     return r
 
@@ -94,7 +94,7 @@ with tempfile.TemporaryDirectory() as tmp:
     with open("/dev/full", "w") as full:
         for more in [], ["--json", f"{tmp}/rows"], ["--json", "-"], ["--stats"]:
             r = subprocess.run([exe, "client", "--fork", *rails, "--count", "1", "--size", "64K", *more],
-                               stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+                               stdout=full, stderr=subprocess.PIPE, text=True, timeout=240)
             assert r.returncode == 1 and r.stderr.count("standard output: ") == 1, (more, r)
     r = run("client", "--fork", *rails, "--count", "1", "--size", "64K", "--json", "/dev/full", status=1)
     assert "/dev/full: No space left" in r.stderr, r.stderr

@@ -44,7 +44,7 @@ def gdb(target, *commands):
     mark = "-- next command --"
     arguments = [x for command in commands for x in ("-ex", command, "-ex", f"echo \\n{mark}\\n")]
     done = subprocess.run([GDB, "-nx", "-q", "-batch", "-iex", "set debuginfod enabled off", "-x", layers, *target,
-                           "-ex", f"echo \\n{mark}\\n", *arguments], capture_output=True, text=True, timeout=100)
+                           "-ex", f"echo \\n{mark}\\n", *arguments], capture_output=True, text=True, timeout=400)
     outputs = done.stdout.split(mark)
     assert len(outputs) == len(commands) + 2, done.stdout + done.stderr
     return [output + "\n" for output in outputs[1:-1]], done.stderr
@@ -91,7 +91,7 @@ with tempfile.TemporaryDirectory() as work:
         look_at_one(live)
         gdb(live, f"generate-core-file {core}")
         process.stdin.close()
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=240) == 0
         look([OBJECTS, core], "a core")
     finally:
         process.kill()

@@ -21,7 +21,7 @@ COUNTED = {"endpoint": ("copyrpc", "endpoint", 1), "delegrpc": ("delegrpc", "ser
 
 
 def shmls(*args, status=0):
-    done = subprocess.run([SHMLS, *args], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([SHMLS, *args], capture_output=True, text=True, timeout=240)
     assert done.returncode == status, (args, done)
     return done.stdout, done.stderr
 
@@ -37,7 +37,7 @@ def look(pid):
 
 def await_objects(pid, what, condition):
     """Looks until the condition holds. The guard is against hanging."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 240
     while True:
         kinds, everything = look(pid)
         if condition(kinds):
@@ -98,7 +98,7 @@ try:
     assert not waits(kinds, "tent", "batch")
 
     # Without a rail that is up, a request of tent stays open.
-    subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "down"], check=True, timeout=60)
+    subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "down"], check=True, timeout=240)
     await_objects(pid, "a rail that is down", lambda k: k["tent", "rail"][2]["values"]["state"] != "up")
     process.stdin.write("\n")
     kinds, _ = await_objects(pid, "a batch", lambda k: waits(k, "tent", "batch"))
@@ -116,7 +116,7 @@ try:
     assert shmls("--live", str(os.getpid()))[0].startswith(f"process {os.getpid()} ")
     mine = json.loads(shmls("--live", "--json", str(os.getpid()))[0])
     assert mine["pid"] == os.getpid() and mine["objects"] == [], mine
-    subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "up"], check=True, timeout=60)
+    subprocess.run([CTL, "-f", FABRIC, "link", "mlx5_0", "up"], check=True, timeout=240)
     await_objects(pid, "the end of the request", lambda k: ("tent", "batch") not in k)
 
     # --watch prints again and again, until its reader has gone.
@@ -125,9 +125,9 @@ try:
         while not watch.stdout.readline().startswith(f"process {pid} "):
             assert watch.poll() is None
     watch.terminate()
-    watch.communicate(timeout=60)
+    watch.communicate(timeout=240)
     process.stdin.close()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=240) == 0
 finally:
     process.kill()
 
@@ -137,7 +137,7 @@ for bad, why in (pid, "no such process"), ("1x", "give the number"), ("-1", "not
 if os.geteuid() == 0:
     # A process with a capability less. Another user might not find the libraries of a private directory.
     other = subprocess.run(["setpriv", "--bounding-set", "-sys_ptrace", SHMLS, "--live", str(os.getpid())],
-                           capture_output=True, text=True, timeout=60)
+                           capture_output=True, text=True, timeout=240)
     assert other.returncode == 1 and "may not be read" in other.stderr, other
 for bad in ["--live", "--remove"], ["--live", "--clients"], ["--watch", "0"], ["--watch", "1", "--remove"]:
     assert shmls(*bad, status=2)[1].count("\n") == 1

@@ -19,7 +19,7 @@ import tempfile
 
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 here = pathlib.Path(__file__).parent
-LIMIT = 300  # seconds for a block: against hanging
+LIMIT = 1200  # seconds for a block: against hanging
 
 
 def documents():

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PATIENCE_MS 60000 // guard: a process that outlives the test may keep a file
+#define PATIENCE_MS 240000 // guard: a process that outlives the test may keep a file
 
 // Loopback, and one more interface: Slurm and PRRTE take a host with loopback alone for one without a network.
 static int network_up(void)

@@ -175,7 +175,7 @@ def run_tests(build, box, tests):
                    "--wrapper", box if boxed(box) else f"{box} -n", "--logbase", f"stream-{number}",
                    "--num-processes", str(processes),
                    # Time limits only end tests that hang, so they allow for other work on the machine.
-                   "--timeout-multiplier", "5"]
+                   "--timeout-multiplier", "20"]
         good = step(build, f"tests {number}", command + names, build.dir / f"stream-{number}.log")
         build.status |= not good
 

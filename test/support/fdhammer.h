@@ -272,7 +272,7 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(300); /* ends it if the tester dies */
+	alarm(1200); /* ends it if the tester dies */
 	for (;;) {
 		uint32_t i = (uint32_t)(test_rand(&rand) % ARRAY_SIZE(h->pipe));
 
@@ -289,7 +289,7 @@ static inline pid_t fdhammer_process(struct fdhammer *h, uint32_t index)
 	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(300);
+	alarm(1200);
 	fdhammer_client(h, index);
 	_exit(0);
 }

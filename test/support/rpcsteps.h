@@ -28,7 +28,7 @@ static inline pid_t steps_fork(void)
 
 	CHECK(pid >= 0);
 	if (!pid)
-		alarm(120);
+		alarm(600);
 	return pid;
 }
 

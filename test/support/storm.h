@@ -26,7 +26,7 @@ static inline unsigned storm_guard(void)
 {
 	const char *env = getenv("STORM_GUARD");
 
-	return env ? (unsigned)strtoul(env, NULL, 0) : 200;
+	return env ? (unsigned)strtoul(env, NULL, 0) : 800;
 }
 
 /* Must be called in a child of the process that runs a seed: the child ends with that process. */

@@ -71,7 +71,7 @@ static inline pid_t users_spawn(const struct users_who *who, void (*f)(void *arg
 	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	alarm(60);
+	alarm(300);
 	CHECK_EQ(seteuid(0), 0);
 	CHECK_EQ(setgroups(who->group != 0, &who->group), 0);
 	CHECK_EQ(setgid(who->uid), 0);

@@ -28,7 +28,7 @@ def traced(points, command, status=0, **env):
         at = command.index("--") if "--" in command else -1
         gdb = ["gdb", "-q", "-nx", "-batch", "-x", f.name, "--args"]
         r = subprocess.run(command[:at] + gdb + command[at + 1:] if at >= 0 else gdb + command, text=True,
-                           capture_output=True, timeout=100, env=dict(os.environ, **env))
+                           capture_output=True, timeout=400, env=dict(os.environ, **env))
     assert f"exit {status}\n" in r.stdout, (command, r.stdout[-2000:], r.stderr[-2000:])
     return [(line.split()[1], [int(v) for v in line.split()[2:]])
             for line in r.stdout.splitlines() if line.startswith("trace ")]

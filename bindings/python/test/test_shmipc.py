@@ -15,7 +15,7 @@ import unittest
 from mlx5rpc import shmipc
 from mlx5rpc._clib import Handle
 
-LIMIT = 60  # seconds: against hanging
+LIMIT = 240  # seconds: against hanging
 spawn = multiprocessing.get_context("spawn")
 SIZES = {"req_size": 300, "resp_size": 300, "depth": 16}
 

@@ -48,7 +48,7 @@ int test_main(int argc, char **argv)
 			continue;
 		printf("%s\n", t->name);
 		fflush(stdout);
-		alarm(300); /* guard against hanging */
+		alarm(1200); /* guard against hanging */
 		t->fn();
 		run++;
 	}

@@ -33,7 +33,7 @@ static inline void test_fabric(const char *name)
 
 	snprintf(fabric, sizeof(fabric), "test-%s-%d", name, (int)getpid());
 	CHECK(!setenv("SOFTHCA_FABRIC", fabric, 1));
-	alarm(120); /* so a test that hangs fails */
+	alarm(600); /* so a test that hangs fails */
 }
 
 static inline uint64_t test_now_ns(void)
@@ -94,7 +94,7 @@ static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
 	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
 	pid = test_fork();
 	if (!pid) {
-		alarm(120);
+		alarm(600);
 		close(fds[0]);
 		fn(fds[1]);
 		exit(0);

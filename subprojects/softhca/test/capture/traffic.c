@@ -189,7 +189,7 @@ static void kill_one(void)
 
 int main(int argc, char **argv)
 {
-	alarm(100);
+	alarm(600);
 	if (argc < 2)
 		all();
 	else if (!strcmp(argv[1], "write"))

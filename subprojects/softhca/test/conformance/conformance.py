@@ -25,7 +25,7 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 100  # against hanging only
+GUARD_S = 400  # against hanging only
 ROCE = "link=roce rate_mbps=100000\n"
 FOUR_RAILS = "numa=0\nnuma=0\nnuma=1\nnuma=1\n"
 
@@ -134,7 +134,7 @@ class Tool:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(5)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()

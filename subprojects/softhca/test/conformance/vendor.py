@@ -23,7 +23,7 @@ import unittest
 
 TESTS = "/usr/share/doc/rdma-core/tests"
 PYTHON = "/usr/bin/python3"  # Debian's: the only one that finds Debian's modules
-GUARD_S = 240  # against hanging only
+GUARD_S = 960  # against hanging only
 SKIPPED, FAILED, DEPENDS = "skipped", "fails", "depends on the machine"
 
 

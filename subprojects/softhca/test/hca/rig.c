@@ -18,7 +18,7 @@ int rig_child(void (*fn)(void), const char *says)
 		CHECK_EQ(dup2(fd[1], 2), 2);
 		close(fd[0]);
 		close(fd[1]);
-		alarm(60);
+		alarm(300);
 		fn();
 		exit(1);
 	}

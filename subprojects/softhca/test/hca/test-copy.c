@@ -27,7 +27,7 @@
 #define PAGE 4096u
 #define LONG (32 * 1024u)
 #define SKIPPED 77
-#define GUARD_SECONDS 60
+#define GUARD_SECONDS 600
 
 static int uffd;
 

@@ -51,7 +51,7 @@ until_true() {
 	n=0
 	while ! "$@"; do
 		n=$((n + 1))
-		[ $n -lt 600 ] || fail "never true: $*"
+		[ $n -lt 2400 ] || fail "never true: $*"
 		sleep 0.05
 	done
 }

@@ -215,7 +215,7 @@ TEST(no_regular_file)
 	refuses(tmpdir);
 	snprintf(fifo, sizeof(fifo), "%s/fifo", tmpdir);
 	CHECK(!mkfifo(fifo, 0600));
-	alarm(30); /* only against hanging */
+	alarm(300); /* only against hanging */
 	refuses(fifo);
 	writer = open(fifo, O_RDWR);
 	CHECK(writer >= 0);

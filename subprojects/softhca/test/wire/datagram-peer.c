@@ -145,7 +145,7 @@ static void ask(uint32_t len, int gid)
 
 int main(int argc, char **argv)
 {
-	alarm(120);
+	alarm(600);
 	CHECK(argc == 2 || argc == 3);
 	set_up(atoi(argv[1]));
 	fd = meet_at(argv[2], PORT);

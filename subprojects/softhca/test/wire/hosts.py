@@ -8,10 +8,10 @@ import sys
 import tempfile
 import time
 
-GUARD_S = 100  # against hanging only
+GUARD_S = 400  # against hanging only
 LOOK_S = 4  # between two checks of whether a program hangs
 SKIP = 77
-STOP_S = 20  # after which a program that should end counts as ignoring signals
+STOP_S = 80  # after which a program that should end counts as ignoring signals
 
 
 def namespace():
