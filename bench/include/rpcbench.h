@@ -79,7 +79,7 @@
 #define RPCBENCH_RESP 16
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
-#define RPCBENCH_LOST_NS (30 * NSEC_PER_SEC)
+#define RPCBENCH_LOST_NS (120 * NSEC_PER_SEC) /* without a response: it is lost */
 #define RPCBENCH_LOOK 16 /* polls per reading of the clock */
 #define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
 #define RPCBENCH_SPINS 64 /* empty polls before a wait */

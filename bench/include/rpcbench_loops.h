@@ -101,11 +101,22 @@ ALWAYS_INLINE void rpcbench_load(struct rpcbench_client *c, uint32_t size, enum 
 		stall = now - moved > stall ? now - moved : stall;
 		moved = c->done == seen ? moved : now;
 		seen = c->done;
+		if (unlikely(now - moved > RPCBENCH_LOST_NS))
+			rpcbench_lost(c);
 	}
 	c->again = 0;
 	c->window_done = c->done - before;
 	c->window_ns = now - start;
 	c->stall_ns = stall;
+}
+
+/* Waits for the response of a call that was made at @start. */
+ALWAYS_INLINE void rpcbench_await(struct rpcbench_client *c, uint64_t start,
+	const struct rpcbench_client_ops *ops)
+{
+	while (!ops->poll(c))
+		if (!ops->wait(c, NSEC_PER_SEC) && clock_ns() - start > RPCBENCH_LOST_NS)
+			rpcbench_lost(c);
 }
 
 /* Makes single calls, each after a gap in which the server has gone to sleep. */
@@ -120,8 +131,7 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 		nanosleep(&gap, NULL);
 		start = clock_ns();
 		rpcbench_fill(c, 1, size, ops);
-		while (!ops->poll(c))
-			ops->wait(c, NSEC_PER_SEC);
+		rpcbench_await(c, start, ops);
 		latrec_hist_record(&c->run->wake, clock_ns() - start);
 	}
 }
@@ -130,9 +140,10 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 ALWAYS_INLINE void rpcbench_hold(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
+	uint64_t start = clock_ns();
+
 	rpcbench_fill(c, 1, size, ops);
-	while (!ops->poll(c))
-		ops->wait(c, NSEC_PER_SEC);
+	rpcbench_await(c, start, ops);
 }
 
 ALWAYS_INLINE void rpcbench_client_step(struct rpcbench_client *c, uint32_t size,

@@ -25,6 +25,8 @@ static void mesh_load(const struct rpcbench_impl *impl, struct rpcbench_client *
 		stall = calls && now - moved > stall ? now - moved : stall;
 		moved = c->done == seen ? moved : now;
 		seen = c->done;
+		if (calls && now - moved > RPCBENCH_LOST_NS)
+			rpcbench_lost(c);
 	}
 	c->window_done = c->done - before;
 	c->window_ns = now - start;

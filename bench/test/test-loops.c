@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests that each loop makes its calls in the order that its name promises, with fake functions. */
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "../src/bench.h"
@@ -226,35 +227,124 @@ static void answering(struct rpcbench_client *c)
 		c->done += c->done < answers && rpcbench_inflight(c);
 }
 
-static int step_in_child(void)
+/* Runs @fn in a child. Returns its wait status. */
+static int in_child(void (*fn)(void))
 {
-	static const struct rpcbench_impl impl = {.name = "fake", .client = answering};
-	static struct rpcbench_side side = {.impl = &impl};
 	int status;
 	pid_t pid = fork();
 
 	CHECK(pid >= 0);
 	if (!pid) {
-		alarm(300); /* ends a step that waits for ever */
+		alarm(300); /* ends a loop that waits for ever */
 		CHECK(freopen("/dev/null", "w", stderr));
 		begin(0);
-		run.active = 2;
-		side.client[0].run = side.client[1].run = &run;
-		rpcbench_step(&side, &run, 10);
-		CHECK_EQ(side.client[0].done + side.client[1].done,
-			run.active * side.client[0].sent);
+		fn();
 		_exit(0);
 	}
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	return status;
 }
 
+static void step(void)
+{
+	static const struct rpcbench_impl impl = {.name = "fake", .client = answering};
+	static struct rpcbench_side side = {.impl = &impl};
+
+	run.active = 2;
+	side.client[0].run = side.client[1].run = &run;
+	rpcbench_step(&side, &run, 10);
+	CHECK_EQ(side.client[0].done + side.client[1].done, run.active * side.client[0].sent);
+}
+
 /* A response that does not come ends the program, among the calls and after the last one. */
 TEST(lost_responses)
 {
 	answers = UINT64_MAX;
-	CHECK_EQ(step_in_child(), 0);
+	CHECK_EQ(in_child(step), 0);
 	for (answers = 0; answers < 6;
 		answers++) /* the last calls are in flight when both have 5 */
-		CHECK_EQ(step_in_child(), 1 << 8);
+		CHECK_EQ(in_child(step), 1 << 8);
+}
+
+/* ---- windows ---- */
+
+static uint64_t
+	virtual_ns; /* the time that the clock shows, a second more at each look; 0: the real time */
+
+int clock_gettime(clockid_t id, struct timespec *ts)
+{
+	if (!virtual_ns)
+		return (int)syscall(SYS_clock_gettime, id, ts);
+	*ts = clock_timespec(virtual_ns += NSEC_PER_SEC);
+	return 0;
+}
+
+static int poll_in_vain(struct rpcbench_client *c)
+{
+	return 0;
+}
+
+static bool wait_in_vain(struct rpcbench_client *c, uint64_t ns)
+{
+	return false;
+}
+
+/* A client's window of that kind, in which no response comes. */
+static void window(enum rpcbench_kind kind, enum rpcbench_loop loop)
+{
+	static const struct rpcbench_client_ops ops = {client_call, poll_in_vain, client_flush,
+		wait_in_vain};
+	struct rpcbench_config cfg = {.queue_depth = 1};
+	struct rpcbench_client c = {.run = &run, .cfg = &cfg};
+
+	virtual_ns = NSEC_PER_SEC;
+	run.kind = kind;
+	run.loop = loop;
+	run.wakes = 1;
+	rpcbench_client_body(&c, RPCBENCH_REQ, &ops);
+}
+
+static void load(void)
+{
+	window(RPCBENCH_LOAD, RPCBENCH_LOOP_CALLBACK);
+}
+
+static void blocking_load(void)
+{
+	window(RPCBENCH_LOAD, RPCBENCH_LOOP_BLOCKING);
+}
+
+static void wake(void)
+{
+	window(RPCBENCH_WAKE, RPCBENCH_LOOP_CALLBACK);
+}
+
+static void hold(void)
+{
+	window(RPCBENCH_HOLD, RPCBENCH_LOOP_CALLBACK);
+}
+
+static int turn_in_vain(struct rpcbench_client *c, bool calls)
+{
+	c->sent += calls && !rpcbench_inflight(c);
+	return 0;
+}
+
+static void mesh(void)
+{
+	static const struct rpcbench_impl impl = {.name = "fake", .turn = turn_in_vain};
+	struct rpcbench_config cfg = {.queue_depth = 1};
+	struct rpcbench_client c = {.run = &run, .cfg = &cfg};
+
+	virtual_ns = NSEC_PER_SEC;
+	rpcbench_mesh_window(&impl, &c);
+}
+
+/* A window in which no response comes ends the program. */
+TEST(lost_windows)
+{
+	static void (*const windows[])(void) = {load, blocking_load, wake, hold, mesh};
+
+	for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
+		CHECK_EQ(in_child(windows[i]), 1 << 8);
 }
