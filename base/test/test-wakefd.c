@@ -44,7 +44,7 @@ TEST(one_sleep_is_one_wakeup)
 	for (int i = 0; i < 100; i++) {
 		wakefd_prepare(&s.w, &s.word);
 		CHECK_EQ(s.word, SLEEP_ON_FD);
-		CHECK(!fdtest_readable(s.w.fd));
+		CHECK(fdtest_sleeps(s.w.fd));
 		CHECK_EQ(wake(&waker, &s), 1);
 		CHECK_EQ(s.word, SLEEP_RUNNING);
 		CHECK_EQ(wake(&waker, &s), 0);
@@ -69,7 +69,7 @@ TEST(thread_is_woken_by_its_eventfd)
 	CHECK(!wakefd_post(&w, &word));
 	for (int i = 0; i < 100; i++) {
 		wakefd_prepare(&w, &word);
-		CHECK(!fdtest_readable(w.fd));
+		CHECK(fdtest_sleeps(w.fd));
 		CHECK(wakefd_post(&w, &word));
 		CHECK(!wakefd_post(&w, &word));
 		CHECK(fdtest_readable(w.fd));
@@ -91,7 +91,7 @@ TEST(several_wakeups_are_taken_together)
 		CHECK_EQ(wake(&waker, &s), 1);
 	}
 	wakefd_prepare(&s.w, &s.word);
-	CHECK(!fdtest_readable(s.w.fd));
+	CHECK(fdtest_sleeps(s.w.fd));
 	wakefd_close(&waker);
 	wakefd_close(&s.w);
 }
@@ -126,7 +126,7 @@ TEST(strangers_neither_wake_nor_fill_the_queue)
 	CHECK_EQ(connect(sock, (struct sockaddr *)&sa, len), 0);
 	for (size_t n = 0; n < sizeof(s.addr.cookie); n++)
 		CHECK(send(sock, &s.addr.cookie, n, MSG_DONTWAIT) >= 0);
-	CHECK(!fdtest_readable(s.w.fd));
+	CHECK(fdtest_sleeps(s.w.fd));
 	wakefd_prepare(&s.w, &s.word);
 	CHECK_EQ(wake(&waker, &s), 1);
 	CHECK(fdtest_readable(s.w.fd));
@@ -156,7 +156,7 @@ TEST(full_queue_is_readable)
 		CHECK(fdtest_readable(s.w.fd));
 	}
 	wakefd_prepare(&s.w, &s.word);
-	CHECK(!fdtest_readable(s.w.fd));
+	CHECK(fdtest_sleeps(s.w.fd));
 	close(sock);
 	wakefd_close(&waker);
 	wakefd_close(&s.w);
@@ -293,11 +293,11 @@ TEST(timer_makes_it_readable)
 		CHECK_EQ(s.word, SLEEP_ON_FD);
 		wakefd_prepare(&s.w, &s.word);
 		wakefd_timer(&s.w, 0);
-		CHECK(!fdtest_readable(s.w.fd));
+		CHECK(fdtest_sleeps(s.w.fd));
 	}
 	/* Setting a later time cancels the earlier one. */
 	wakefd_timer(&s.w, 3600 * NSEC_PER_SEC);
-	CHECK(!fdtest_readable(s.w.fd));
+	CHECK(fdtest_sleeps(s.w.fd));
 	wakefd_close(&s.w);
 }
 

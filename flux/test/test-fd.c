@@ -9,7 +9,7 @@
 static void sleeps(struct flux_node *n)
 {
 	CHECK_EQ(flux_arm(n), 0);
-	CHECK(!fdtest_readable(flux_fd(n)));
+	CHECK(fdtest_sleeps(flux_fd(n)));
 }
 
 TEST(node_is_woken_by_calls_and_responses)
@@ -39,7 +39,7 @@ TEST(node_is_woken_by_calls_and_responses)
 		CHECK_EQ(seen.value[i], i + 1);
 		sleeps(a);
 	}
-	CHECK(!fdtest_readable(flux_fd(c)));
+	CHECK(fdtest_sleeps(flux_fd(c)));
 	flux_node_get_stats(a, &st, sizeof(st));
 	CHECK_EQ(st.sleeps, 20);
 	CHECK_EQ(st.wakes, 10);

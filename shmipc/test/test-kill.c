@@ -531,6 +531,7 @@ int main(int argc, char **argv)
 	attr = msg_attr;
 	attr.size = sizeof(attr);
 	attr.events = test_number(&argc, argv, 1) != 0;
+	attr.connect_ms = 60000; /* for a server that is not scheduled */
 	attr.pushes = 4;
 	attr.loans = VICTIM_FLIGHT;
 	attr.loan_req_size = attr.loan_resp_size = sizeof(struct msg);

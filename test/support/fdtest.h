@@ -42,8 +42,8 @@ static inline int fdtest_open(void)
 	return n;
 }
 
-/* Counts the timers of this process that run, or have expired and were not set again since. */
-static inline int fdtest_timers(void)
+/* Counts the timers of this process that have expired and were not set again since, or @run. */
+static inline int fdtest_count_timers(bool run)
 {
 	char path[64], line[256];
 	int n = 0;
@@ -56,13 +56,28 @@ static inline int fdtest_timers(void)
 		f = fopen(path, "r");
 		while (f && fgets(line, sizeof(line), f)) {
 			set |= !strncmp(line, "ticks:", 6) && strcmp(line, "ticks: 0\n");
-			set |= !strncmp(line, "it_value:", 9) && strcmp(line, "it_value: (0, 0)\n");
+			set |= run && !strncmp(line, "it_value:", 9) &&
+			       strcmp(line, "it_value: (0, 0)\n");
 		}
 		n += set;
 		if (f)
 			fclose(f);
 	}
 	return n;
+}
+
+static inline int fdtest_timers(void)
+{
+	return fdtest_count_timers(true);
+}
+
+/*
+ * Returns true if nobody has woken the sleeper. Its descriptor is readable nevertheless if this
+ * process was not scheduled until a timer expired.
+ */
+static inline bool fdtest_sleeps(int fd)
+{
+	return !fdtest_readable(fd) || fdtest_count_timers(false);
 }
 
 /* Opens descriptors until their numbers have no gaps. */

@@ -99,7 +99,7 @@ static inline void reachtest_server_sleeps(struct rpc_server *s)
 {
 	while (RPC(server_arm)(s))
 		rpc_echo(s);
-	CHECK(!fdtest_readable(RPC(server_fd)(s)));
+	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
 }
 
 /* Checks that each function of the client returns the error, and that the server stays asleep. */
@@ -113,7 +113,7 @@ static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, in
 	CHECK_EQ(reachtest_poll(c), err);
 	CHECK_EQ(RPC(client_wait)(c, REACHTEST_NS), err);
 	CHECK_EQ(RPC(client_arm)(c), err);
-	CHECK(!fdtest_readable(RPC(server_fd)(s)));
+	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
 }
 
 /*

@@ -232,7 +232,7 @@ TEST(events_end_sleeps)
 
 	CHECK(fd >= 0);
 	CHECK_EQ(RPC(server_arm)(s), 0);
-	CHECK(!fdtest_readable(fd));
+	CHECK(fdtest_sleeps(fd));
 	c = events_client();
 	CHECK(fdtest_readable(fd));
 	CHECK_EQ(RPC(server_arm)(s), 1); /* as long as the event is not taken */
