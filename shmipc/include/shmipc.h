@@ -460,7 +460,8 @@ typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uin
  *	-ECONNREFUSED	its server is dead or has closed: try again later
  *	-EAGAIN		the server is just starting, or did not clean a free place within a
  *			second: try again immediately
- *	-EUSERS		max_clients are connected: try again later
+ *	-EUSERS		max_clients are connected, or the server has not taken the introductions of
+ *			some that have gone: try again later
  *	-EPROTO		another layout version, or other sizes
  *	-ENETUNREACH	the server sleeps on a descriptor, in another network namespace
  *	-EPERM		the server sleeps on a descriptor, and this process may not send to its

@@ -264,6 +264,20 @@ static int place_find(struct client *c, bool *raced_p)
 }
 
 /*
+ * Must be called if the locks of all places are held. If the server takes events, it may hold some
+ * by introductions of clients that died or left, and a server that sleeps takes none: it is woken.
+ */
+static int place_none(struct client *c)
+{
+	int err = 0;
+
+	/* Relaxed: written before the magic, and constant since. */
+	if (__atomic_load_n(&c->header->door.name, __ATOMIC_RELAXED))
+		err = server_notify(c);
+	return err ? err : -EUSERS;
+}
+
+/*
  * Takes a place. If none is clean, requests that the server clean those of dead clients, and waits.
  */
 static int place_wait(struct client *c)
@@ -277,7 +291,7 @@ static int place_wait(struct client *c)
 
 	while (place_find(c, &raced) != 0) {
 		if (!raced && !place_is_abandoned(c, &at))
-			return -EUSERS;
+			return place_none(c);
 		if (!waiter_left(&all))
 			return -EAGAIN;
 		if (server_ended(c) || server_is_dead(c))

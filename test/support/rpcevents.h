@@ -421,6 +421,30 @@ TEST(events_forget_who_died_early)
 	shm_close(&m.region);
 }
 
+/* A client that dies before it wakes a server that sleeps does not keep its place from others. */
+TEST(events_wake_for_the_next_comer)
+{
+	SERVER *s = events_server(1);
+	struct rpc_event e = {.kind = EVENTS_NONE};
+	int fd = RPC(server_fd)(s);
+	pid_t pid;
+
+	CHECK_EQ(RPC(server_arm)(s), 0);
+	CHECK(waitpid(events_comer(true), NULL, 0) > 0);
+	CHECK(!fdtest_readable(fd));
+	pid = events_comer(false);
+	CHECK(fdtest_readable_within(fd, 20000)); /* to arm again would take introductions */
+	while (e.kind == EVENTS_NONE) {
+		while (!RPC(server_arm)(s))
+			CHECK(fdtest_readable_within(fd, 20000));
+		e = events_take(s);
+	}
+	CHECK_EQ(e.kind, RPC_EVENT(CAME));
+	CHECK_EQ(e.pid, pid);
+	events_kill(pid);
+	events_next(s, RPC_EVENT(DIED), 0, pid);
+}
+
 static struct rpc_client **events_comes; /* connects when the server has found no introduction */
 
 ssize_t __real_recvmsg(int fd, struct msghdr *m, int flags);
