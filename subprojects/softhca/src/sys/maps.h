@@ -14,11 +14,16 @@ struct mapping {
 	ino_t ino;
 };
 
+typedef int maps_fn(const struct mapping *m, void *arg);
+
 /*
- * Calls @each for each mapping in the order of addresses until it returns a value other
- * than 0. Returns the last value, or -errno if the mappings cannot be read. Not safe in
- * signal handlers.
+ * Calls @each for each mapping that ends after @from, in the order of addresses, until it
+ * returns a value other than 0. Returns the last value, or -errno if the mappings cannot be
+ * read. Not safe in signal handlers.
  */
-int maps_each(int (*each)(const struct mapping *m, void *arg), void *arg);
+int maps_each(uint64_t from, maps_fn *each, void *arg);
+
+/* As maps_each(), by the lines of the file, for kernels before 6.11. */
+int maps_each_line(uint64_t from, maps_fn *each, void *arg);
 
 #endif

@@ -36,7 +36,7 @@ static int scan_mapping(const struct mapping *m, void *arg)
 int trap_scan(struct uctx *u)
 {
 	signals_install();
-	return maps_each(scan_mapping, u);
+	return maps_each(0, scan_mapping, u);
 }
 
 void trap_drop(const struct uctx *u)

@@ -136,7 +136,7 @@ static int check_mapped(const struct ib_uverbs_reg_mr *req)
 
 	if (!req->length)
 		return 0;
-	r = maps_each(look_for, &range);
+	r = maps_each(req->start, look_for, &range);
 	return r == 1 ? 0 : r ? r : -EFAULT;
 }
 
