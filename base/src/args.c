@@ -111,13 +111,13 @@ static int bad_number(const struct arg *a, const struct arg_row *row)
 {
 	static const char *const what[] = {
 		[ARG_WHOLE] = "a whole number from ",
-		[ARG_SIZE] = "a whole number, K, M or G behind it or not, from ",
+		[ARG_SIZE] = "a whole number, optionally with K, M or G, from ",
 		[ARG_POWER] = "a power of two from ",
 		[ARG_REAL] = "a number from ",
 		[ARG_TIME] = "a number from ",
-		[ARG_LIST] = "whole numbers, commas between, each from ",
+		[ARG_LIST] = "whole numbers separated by commas, each from ",
 		[ARG_SIZES] =
-			"whole numbers, K, M or G behind them or not, commas between, each from ",
+			"whole numbers, optionally with K, M or G, separated by commas, each from ",
 	};
 	char give[160] = "";
 

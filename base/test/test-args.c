@@ -166,8 +166,8 @@ static const char *const bad_lines[][2] = {
 		"--big '18446744073709551616' is not valid: give a whole number from 0 to "
 		"18446744073709551615"},
 	{"--bytes|17179869185G",
-		"--bytes '17179869185G' is not valid: give a whole number, K, M or G behind "
-		"it or not, from 1 to 2^40"},
+		"--bytes '17179869185G' is not valid: give a whole number, optionally with "
+		"K, M or G, from 1 to 2^40"},
 	{"--size|20", "--size '20' is not valid: give a whole number from 16 to 56, a multiple of "
 		      "8"},
 	{"--ring|5000", "--ring '5000' is not valid: give auto or a power of two from 4096 to "
@@ -181,17 +181,17 @@ static const char *const bad_lines[][2] = {
 	{"--real|1s", "--real '1s' " REAL},
 	{"--real|1000000.5", "--real '1000000.5' " REAL},
 	{"--time|3", "--time '3' is not valid: give a number from 0 to 2"},
-	{"--list|1,,2", "--list '1,,2' is not valid: give at most 3 whole numbers, commas between, "
-			"each from 0 to 2"},
-	{"--list|1,3", "--list '1,3' is not valid: give at most 3 whole numbers, commas between, "
-		       "each from 0 to 2"},
-	{"--list|1,1,1,1", "--list '1,1,1,1' is not valid: give at most 3 whole numbers, commas "
-			   "between, each from 0 to 2"},
-	{"--list|1,", "--list '1,' is not valid: give at most 3 whole numbers, commas between, "
-		      "each from 0 to 2"},
+	{"--list|1,,2", "--list '1,,2' is not valid: give at most 3 whole numbers separated by "
+			"commas, each from 0 to 2"},
+	{"--list|1,3", "--list '1,3' is not valid: give at most 3 whole numbers separated by "
+		       "commas, each from 0 to 2"},
+	{"--list|1,1,1,1", "--list '1,1,1,1' is not valid: give at most 3 whole numbers separated "
+			   "by commas, each from 0 to 2"},
+	{"--list|1,", "--list '1,' is not valid: give at most 3 whole numbers separated by "
+		      "commas, each from 0 to 2"},
 	{"--sizes|1K;2",
-		"--sizes '1K;2' is not valid: give whole numbers, K, M or G behind them or "
-		"not, commas between, each from 1 to 1048576"},
+		"--sizes '1K;2' is not valid: give whole numbers, optionally with K, M or G, "
+		"separated by commas, each from 1 to 1048576"},
 	{"--pin|maybe", "--pin 'maybe' is not valid: give no or yes"},
 	{"--mtu|1500", "--mtu '1500' is not valid: give 256, 512 or 1024"},
 	{"--text|\"\"", "--text '' is not valid: give FILE"},

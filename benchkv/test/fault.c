@@ -2,7 +2,7 @@
 /*
  * benchkv with faults: linked in the place of the store's entry and of the function with which a
  * daemon replies (ld --wrap), and put before the function with which a client takes a reply, and
- * that of the backend which sends a request. BENCHKV_FAULT names the faults, with commas between;
+ * that of the backend which sends a request. BENCHKV_FAULT names the faults, separated by commas;
  * they happen to every PERIOD-th request or reply that they can happen to, of each daemon. The test
  * is whether the program notices. Faults of the store:
  *

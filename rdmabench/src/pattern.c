@@ -105,7 +105,7 @@ int pattern_parse(const char *text, struct pattern *p_p, char *why, size_t size)
 			(*at && *at != ','))
 			return fail(why, size, -EINVAL,
 				"'%.40s' is no pattern: give up to %d requests like w_1_65536 or "
-				"s_2_4096_512, with commas between",
+				"s_2_4096_512, separated by commas",
 				text, PATTERN_REQUESTS);
 		summarise(&p, &p.request[p.n++]);
 		more = *at == ',';

@@ -87,7 +87,7 @@ static bool get_value(struct live_process *p, const struct live_field *f, uint64
 	return true;
 }
 
-/* Copies word number @i of a list with blanks between; nothing if there are fewer. */
+/* Copies word number @i of a list separated by blanks; nothing if there are fewer words. */
 static void copy_word(char *to, size_t size, const char *words, uint64_t i)
 {
 	for (; i && *words; words++)

@@ -41,7 +41,7 @@ enum arg_kind {
 	ARG_POWER, /* a whole number that is a power of two */
 	ARG_REAL, /* a real number; double */
 	ARG_TIME, /* a real number; any integer type; multiplied by the unit, then rounded */
-	ARG_LIST, /* whole numbers with commas between; struct arg_list */
+	ARG_LIST, /* whole numbers separated by commas; struct arg_list */
 	ARG_SIZES, /* like ARG_LIST, and each number may have K, M or G */
 	ARG_WORD, /* one of .words, case-insensitive; any integer type: its index plus .min */
 	ARG_TEXT, /* any text but the empty one; const char * */
@@ -92,7 +92,7 @@ struct arg_row {
 	int (*read)(const struct arg *a, void *field); /* 0, or -EINVAL after arg_bad() */
 	uint32_t most; /* entries of a list; 0: ARG_LIST_MAX */
 	uint32_t sets; /* mask of commands (args.set) that accept this option; 0: all do */
-	const char *not_with; /* names of options that exclude this one, blanks between */
+	const char *not_with; /* names of options that exclude this one, separated by blanks */
 	const char *with; /* names of options, one of which must be given as well */
 	const char *also; /* another name of the option */
 };
@@ -127,7 +127,7 @@ bool args_given(const struct args *args, const char *name);
  */
 int args_fit(struct args *args);
 /*
- * Ends a program that args_read() has not let begin: prints why, unless err is not negative.
+ * For a program that ends because args_read() returned err <= 0. Prints why if err is negative.
  * Returns the exit status.
  */
 int args_status(const char *program, const char *why, int err);
