@@ -295,7 +295,7 @@ static int send_once(struct wakefd *w, uint64_t name, uint64_t cookie)
 
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr)
 {
-	/* Each is read once. Any value of a peer is valid: our prefix comes before the name. */
+	/* Each is read once. No value of a peer is harmful, because the name gets our prefix. */
 	uint64_t name = __atomic_load_n(&addr->name, __ATOMIC_RELAXED);
 	uint64_t cookie = __atomic_load_n(&addr->cookie, __ATOMIC_RELAXED);
 	uint64_t netns = __atomic_load_n(&addr->netns, __ATOMIC_RELAXED);
@@ -407,7 +407,7 @@ int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd)
 		.msg_control = control,
 		.msg_controllen = sizeof(control)};
 	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-	/* An own socket: its buffer holds no earlier datagrams, and nobody needs to close it. */
+	/* A new socket has no earlier datagrams in its buffer, and is closed below. */
 	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), err = 0;
 
 	if (sock < 0)

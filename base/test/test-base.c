@@ -166,7 +166,7 @@ TEST(results_of_other_versions)
 	CHECK_EQ(o.a, 1);
 }
 
-/* The ids of a client are kept until they are told, and not for the next client. */
+/* The process ids of a client are kept until its events are taken, and not for the next client. */
 TEST(members)
 {
 	struct members m = {.n = 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* base/shm.h between users: a user cannot open what another one has made. */
+/* base/shm.h between users: a user cannot open a region that another user has created. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -52,7 +52,7 @@ TEST(region_of_another_user)
 	users_act(&users_root);
 }
 
-/* Another user has the name. The file's mode allows all users, or none, to open it. */
+/* A file of another user has the region's name. Its mode lets others open it, or does not. */
 TEST(name_taken_by_another_user)
 {
 	static const mode_t modes[] = {0600, 0660, 0666};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * delegrpc or shmipc in the loops of rpcbench.h. The bench/loops.c of a layer includes the layer's
- * header, defines RPC_LAYER, includes this file, and defines attr_of(), recv() and server_ops.
+ * Runs delegrpc or shmipc in the loops of rpcbench.h. The bench/loops.c of a layer includes the
+ * layer's header, defines RPC_LAYER, includes this file, and defines attr_of(), recv() and
+ * server_ops.
  */
 #ifndef RPCBENCH_LAYER_H
 #define RPCBENCH_LAYER_H

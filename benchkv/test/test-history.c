@@ -342,7 +342,7 @@ TEST(board_of_absent)
 	CHECK_EQ(history_absent(&h, &v), READ_FORGOTTEN);
 }
 
-/* An own put that others have replaced, with one put or with several. */
+/* Others have replaced a put of this client, with one put or with several. */
 TEST(board_of_own)
 {
 	begin_rank();

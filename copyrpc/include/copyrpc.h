@@ -145,7 +145,7 @@ enum {
  * lossless for only one class of traffic, set sl, or traffic_class on RoCE, to that class.
  */
 struct copyrpc_path {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as set, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including set */
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
@@ -161,7 +161,7 @@ struct copyrpc_path {
 
 /* All zero is the default. */
 struct copyrpc_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as probe_ms, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including probe_ms */
 	const char *device; /* mlx5 device by name; NULL: the first one with an active port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set;
@@ -221,7 +221,7 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 
 /* All zero is the default. */
 struct copyrpc_ep_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as name, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including name */
 	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */

@@ -98,8 +98,8 @@ int copyrpc_tcp_port(int fd);
 
 /* All zero is the default. */
 struct copyrpc_listen_attr {
-	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields as far as patience_ms,
-			included */
+	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to and including
+			patience_ms */
 	const struct copyrpc_ep_attr *ep; /* of the endpoints; may be NULL; copied */
 	uint32_t max_guests; /* connections in progress; if there is one more, the oldest is closed;
 				0: 64 */
@@ -125,7 +125,7 @@ int copyrpc_unlisten(struct copyrpc_ctx *ctx, int listener);
 
 /* All zero is the default. */
 struct copyrpc_dial_attr {
-	size_t size; /* of this struct; 0: the fields as far as single, included */
+	size_t size; /* of this struct; 0: the fields up to and including single */
 	const struct copyrpc_ep_attr *ep; /* of the endpoint; may be NULL; copied */
 	bool single; /* at most one connection of this kind with the same context */
 };

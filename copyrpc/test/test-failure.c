@@ -508,7 +508,7 @@ TEST(raw_many)
 	copyrpc_ctx_destroy(ctx);
 }
 
-/* The peer's memory refuses: the operation, and the pending calls, end with -EACCES. */
+/* The peer's memory permits no WRITE, so the WRITE and the pending calls end with -EACCES. */
 TEST(raw_refused)
 {
 	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};

@@ -16,7 +16,7 @@ static int answer_all(struct copyrpc_ctx *ctx, const void *data, uint32_t len)
 	return n;
 }
 
-/* Checks that one flush of @ctx takes one batch, with the library's counters and the HCA's. */
+/* Checks by the counters of the library and of the HCA that one flush of @ctx sends one batch. */
 static void check_one_batch(struct copyrpc_ctx *ctx)
 {
 	struct softhca_counters before = hca_counters(), after;
@@ -90,7 +90,7 @@ TEST(work_requests_of_all_kinds)
 	after = hca_counters();
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_get_stats(p.ctx[i], &s[i], sizeof(s[i]));
-	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* NOPs there were */
+	CHECK(s[0].wraps > 0 && after.wqes[0] > before.wqes[0]); /* there were NOPs */
 	CHECK_EQ(s[0].wqes + s[1].wqes, hca_wqes(&after) - hca_wqes(&before));
 	CHECK_EQ(s[0].doorbells + s[1].doorbells, after.doorbells - before.doorbells);
 	/* The counters still include an endpoint that was destroyed. */
@@ -145,8 +145,8 @@ TEST(messages_wait_until_go)
 	pair_close(&p);
 }
 
-/* Held replies also hold credit, without which the peer can make no more calls. When a sixteenth of
- * the ring is owed, the replies are sent nevertheless. */
+/* Replies that are held back also hold back credit, which the peer needs for further calls. Once
+ * the endpoint owes a sixteenth of the ring, the replies are sent although never() holds them. */
 TEST(credit_that_is_due_leaves)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};

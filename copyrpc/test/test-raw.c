@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Raw operations of all lengths: the data that arrives, and the room that they take in the send
- * queue. */
+/* Raw operations of all lengths transfer the right data and take the right number of blocks of the
+ * send queue. */
 #include "internal.h"
 #include "pair.h"
 

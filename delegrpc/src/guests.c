@@ -3,10 +3,10 @@
  * Finds the clients that came, left or died, for a server that takes events.
  *
  * A client that takes an id finds `taken` 0 and sets it. Only the server writes 0 again, when the
- * end of this client has been taken, or if it died while it was coming. So no client is missed, however briefly it was connected. A
- * client has ended if its lock is free. Requests that it has published before may still be in the
- * ring, at positions below the head that is read after the lock; its end is told when these have
- * been received.
+ * end of this client has been taken, or if the client died while it connected. So no client is
+ * missed, however briefly it was connected. A client has ended if its lock is free. Requests that
+ * it published before may still be in the ring, at positions below the head that is read after the
+ * lock; the end is reported when these have been received.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "raw.h"
 #include "support/rpcevents.h"
 
-/* The requests of a client that has ended are served; after them its end is told. */
+/* The requests of a client that has ended are served; after them its end is reported. */
 TEST(end_is_told_after_the_last_request)
 {
 	SERVER *s = events_server(2);

@@ -541,7 +541,7 @@ static bool room_ready(const struct flux_node *node)
 	return false;
 }
 
-/* Room ends one wait: the node is told of it once. */
+/* Room ends one wait, so each node with room is reported once. */
 static void room_told(struct flux_node *node)
 {
 	uint64_t *asked = node->room_asked;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Nodes that leave: the calls to them end once, and the others are told once. */
+/* Nodes that leave: the calls to them end once, and the other nodes get one event. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -39,7 +39,7 @@ TEST(leave_ends_calls_once)
 	CHECK_EQ(call(a, 2, 1, 1), 0);
 }
 
-/* A node is told of each other node that has left, when nothing more will come from it. */
+/* A node gets an event for each other node that has left, when nothing more will come from it. */
 TEST(leavers_are_told_once)
 {
 	FLUX *f = make(130, 16, 8);
@@ -72,7 +72,7 @@ TEST(leavers_are_told_once)
 	CHECK_EQ(left, 1);
 	CHECK_EQ(flux_left(a, &left), 0);
 	CHECK_EQ(flux_wait(a, 0), 0);
-	CHECK_EQ(flux_left(last, &left), 1); /* a node that has left is not told of itself */
+	CHECK_EQ(flux_left(last, &left), 1); /* a node that has left gets no event for itself */
 	CHECK_EQ(left, 1);
 	CHECK_EQ(flux_left(last, &left), 0);
 	poll_all(last, &s);

@@ -34,10 +34,10 @@
  * Trust: the device is trusted; data from a peer (struct mlx5dvl_qp_info) is checked.
  *
  * fork(): a child must not use a context of its parent; it may execute another program or end. On
- * kernels before 5.12, copy-on-write after fork() can leave the pages that the device uses to the
- * child: call ibv_fork_init(), or set IBV_FORK_SAFE=1, before the first context is opened, and do
- * not register memory on a page that the child needs. Newer kernels copy pinned pages for the
- * child.
+ * kernels before 5.12, copy-on-write after fork() can give the child the pages that the device
+ * uses, and the parent copies of them: call ibv_fork_init(), or set IBV_FORK_SAFE=1, before the
+ * first context is opened, and do not register memory on a page that the child needs. Newer kernels
+ * copy pinned pages for the child.
  *
  * Sizes: a later version may add fields to the end of an attribute struct. A program that sets such
  * a field must also set `size` to the size of its struct. Fields beyond `size` count as 0, the
@@ -112,15 +112,15 @@ enum mlx5dvl_ctx_set {
 };
 
 struct mlx5dvl_ctx_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as error_arg, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including error_arg */
 	const char *device; /* for example "mlx5_0"; NULL: the first mlx5 device with an active
 			       port */
 	uint8_t port; /* 0: the first active one */
 	unsigned set; /* bits of enum mlx5dvl_ctx_set */
-	int gid_index; /* > 0, or set: use this GID, on InfiniBand, too. 0 or -1: on RoCE the first
+	int gid_index; /* > 0, or set: use this GID, also on InfiniBand. 0 or -1: on RoCE the first
 			  RoCE v2 GID, if possible of IPv4; on InfiniBand addressing by LID, or by
-			  GID 0 if the port requires a global route header (then the other end needs
-			  a GID, too) */
+			  GID 0 if the port requires a global route header (then the other end also
+			  needs a GID) */
 	uint16_t pkey_index; /* > 0, or set: index of the partition; 0: the first partition of which
 				the port is a full member */
 	mlx5dvl_error_fn *on_error; /* NULL: only mlx5dvl_qp_status() shows errors */
@@ -138,7 +138,7 @@ struct mlx5dvl_ctx_attr {
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
 
-/* The caller must destroy all objects created from @ctx before. @ctx may be NULL. */
+/* The caller must first destroy all objects created from @ctx. @ctx may be NULL. */
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 
 /* Returns the name of the device, valid until mlx5dvl_ctx_close(). */
@@ -251,7 +251,7 @@ void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 /* ---- shared receive queue ------------------------------------------------------ */
 
 struct mlx5dvl_srq_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as lkey, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including lkey */
 	uint32_t depth; /* number of receives, at most 32,767; 0: 1024 */
 	/*
 	 * Memory for SENDs with data. If the following fields are zero, receives have no memory,
@@ -293,7 +293,7 @@ MLX5DVL_INLINE uint32_t mlx5dvl_srq_posted(const struct mlx5dvl_srq *srq);
 /* ---- completion queues --------------------------------------------------------- */
 
 struct mlx5dvl_cq_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as events, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including events */
 	uint32_t depth; /* 0: the depth of the SRQ for a receive CQ, 4096 for a send CQ; rounded up
 			   to a power of two, at least 64 */
 	struct mlx5dvl_srq *srq; /* not NULL: a receive CQ, for QPs that receive only from this SRQ;
@@ -306,10 +306,10 @@ struct mlx5dvl_cq_attr {
 	unsigned set;
 	/* The completion vector, that is, the interrupt. 0 and not set: the context's; the contexts
 	 * of a process take the device's vectors in turn, beginning with the number of the
-	 * processor on which the first one was opened. */
+	 * processor on which the first context was opened. */
 	uint32_t vector;
 	/* Moderation: the event of an armed CQ waits for event_count completions, but for at most
-	 * event_period_us, which must be > 0 if the count is > 1. 0 and 0: it does not wait. */
+	 * event_period_us, which must be > 0 if the count is > 1. Both 0: it does not wait. */
 	uint16_t event_count;
 	uint16_t event_period_us;
 };
@@ -435,7 +435,7 @@ enum mlx5dvl_qp_set {
 };
 
 struct mlx5dvl_qp_attr {
-	size_t size; /* of this struct, see Sizes; 0: the fields as far as qkey, included */
+	size_t size; /* of this struct, see Sizes; 0: the fields up to and including qkey */
 	struct mlx5dvl_cq *send_cq; /* required */
 	struct mlx5dvl_cq *recv_cq; /* a CQ with an SRQ; NULL: this QP receives nothing */
 	void *user; /* mlx5dvl_qp_user() */
@@ -444,13 +444,13 @@ struct mlx5dvl_qp_attr {
 	/* Values as in InfiniBand; 0 means the default that is stated, unless the field's bit is in
 	 * `set`. */
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
-	uint8_t timeout; /* a request is repeated after 4.096 us * 2^timeout; at most 31; 0: 14, 67
-			    ms; 0 and set: never */
+	uint8_t timeout; /* a request is repeated after 4.096 us * 2^timeout; at most 31; 0: 14 (67
+			    ms); 0 and set: never */
 	uint8_t retry_cnt; /* 1 to 7 repetitions; 0: 7; 0 and set: none */
 	uint8_t rnr_retry; /* retries if the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
 			      set: none */
 	uint8_t min_rnr_timer; /* time that a peer must wait if this QP has no receive: 1 to 31; 0:
-				  12, 0.64 ms; 0 and set: 655 ms */
+				  12 (0.64 ms); 0 and set: 655 ms */
 	uint8_t rd_atomic; /* outstanding READs and atomics in each direction, 1 to 16; 0: 4 */
 	uint8_t sl; /* service level, 0 to 15; on RoCE the priority */
 	uint8_t traffic_class; /* of the global route header: on RoCE v2 DSCP << 2 */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE with an interface in another
- * network namespace (rails.topology). */
+/* A fabric with the adapters mlx5_0 on RoCE, mlx5_1 on InfiniBand, and mlx5_2 on RoCE, whose
+ * interface is in another network namespace (rails.topology). */
 #include "sender.h"
 
 static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
@@ -16,7 +16,7 @@ static struct mlx5dvl_ctx *open_one(const char *device, int gid_index)
 	return ctx;
 }
 
-/* A sender with its own data for a peer. */
+/* A sender, and the data with which a peer connects to it. */
 struct rail {
 	struct sender s;
 	struct mlx5dvl_qp_info info;

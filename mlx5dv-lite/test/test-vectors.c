@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Completion vectors and moderation of CQs: what libmlx5 is told. */
+/* Completion vectors and moderation of CQs: the values that are passed to libmlx5. */
 #include <poll.h>
 
 #include "device.h"

@@ -588,7 +588,7 @@ void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 	client_wake(client_of(hot));
 }
 
-/* Waiting for room ends when the caller is told that there is something. */
+/* A wait for room ends when the caller learns that there is room or a response. */
 static int client_told(struct client *c, int r)
 {
 	if (r != 1 || !c->hot.asked)

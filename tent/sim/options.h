@@ -25,8 +25,8 @@ struct sim_options {
 };
 
 /*
- * 0; 1: --help was given, and its text has been printed; -EINVAL: one line in @why explains the
- * error and the accepted values. argv[0] is the name of the sub-command.
+ * Returns 0; 1 if --help was given and its text has been printed; or -EINVAL: one line in @why
+ * explains the error and the accepted values. argv[0] is the name of the sub-command.
  */
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size);
 

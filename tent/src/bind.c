@@ -8,7 +8,8 @@
 
 #define PROBE_EVERY 100
 
-/* The count of the published planner: it rounds the block up, so the last slices may be empty. */
+/* Counts slices as the published planner does: it rounds the block length up, so the last slices
+ * may be empty. */
 static uint64_t defective_count(uint64_t length, uint32_t max_slices)
 {
 	uint64_t n = (length + PLAN_GRANULE - 1) / PLAN_GRANULE;
@@ -36,7 +37,7 @@ static uint32_t next_in_turn(struct sched *s, uint32_t location, uint8_t tier)
 	return NO_RAIL;
 }
 
-/* Uses the rails of the best tier that has one in use, in turn. */
+/* Finds the best tier with a usable rail, and takes its rails in turn. */
 static uint32_t baseline_pick(struct sched *s, uint32_t location)
 {
 	uint8_t best = TENT_TIERS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: what a server is told of its clients. A program includes the
- * layer's test/rpc.h and test/map.h before, and is linked with
+ * Cases of delegrpc and shmipc: the events that a server gets about its clients. A program first
+ * includes the layer's test/rpc.h and test/map.h, and is linked with
  * -Wl,--wrap=sendmsg,--wrap=recvmsg,--wrap=socket. RPC_EVENT(CAME) is the layer's constant.
  */
 #ifndef SUPPORT_RPCEVENTS_H
@@ -74,7 +74,7 @@ TEST(events_need_the_attribute)
 	CHECK_EQ(RPC(server_event)(s, &e, sizeof(e)), -EINVAL);
 }
 
-/* A client that came, its request and its end are told in this order, with its process. */
+/* The server gets a client's arrival, request and end in this order, with the client's process. */
 TEST(events_come_in_order)
 {
 	uint64_t word = 5;
@@ -484,7 +484,7 @@ TEST(events_know_who_comes_meanwhile)
 	}
 }
 
-/* A client that has died is told once, though others come before the event is taken. */
+/* A client's death is reported once, although others come before the event is taken. */
 TEST(events_of_the_dead_once)
 {
 	SERVER *s = events_server(2);

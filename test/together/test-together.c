@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon's thread that sleeps in one epoll on a delegrpc server, a shmipc server, a flux node
- * and a pipe, and serves each of them: a request to any of them wakes it, whatever it served last.
+ * A daemon's thread sleeps in one epoll on a delegrpc server, a shmipc server, a flux node and a
+ * pipe, and serves all of them. Each of them can wake the thread, whichever it served last.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -217,7 +217,7 @@ TEST(one_thread_sleeps_on_all)
 	CHECK_EQ(pthread_join(daemon, NULL), 0);
 	for (size_t i = 0; i < SOURCES; i++)
 		CHECK_EQ(t.served[i], CALLS);
-	/* Each call, connect and disconnect wakes at most once; only a few timers wake besides. */
+	/* Each call, connect and disconnect wakes at most once, and timers wake a few times. */
 	CHECK(t.woken <= SOURCES * CALLS + 100);
 	flux_destroy(net);
 	shmipc_server_destroy(t.s);

@@ -13,9 +13,10 @@
  *	live_wake(c->live);		at the end of the wait
  *	live_remove(c->live);		before the object is freed
  *
- * An ELF note, which is mapped with the code, tells where the table is. So there is nothing that
- * could fail: no descriptor, no file, no allocation. The table ends with exec() and dlclose(). A
- * forked child has copies of the records, which name its parent's pid; readers ignore these.
+ * An ELF note, which is mapped with the code, tells where the table is. No function can fail,
+ * because the table needs no descriptor, file or allocation. The table ends with exec() and
+ * dlclose(). A forked child has copies of the records, which name its parent's pid; readers ignore
+ * these.
  *
  * src/live.c is compiled into each library, so each of them has its own table.
  */
@@ -42,10 +43,11 @@ enum live_form {
 };
 
 /*
- * The value is the integer of @size bytes at offset @at, with @op '+' or '-' combined with the one
- * at offset @other. With @via the offsets are in the memory that the pointer at offset via - 1
- * points to; with @count it is an array, and the value is the sum over its elements, which are
- * @stride bytes apart; their number is the uint32_t at offset count - 1 of the object.
+ * The value is the integer of @size bytes at offset @at. If @op is '+' or '-', the integer at
+ * offset @other is added or subtracted. If @via is not 0, the object has a pointer at offset via -
+ * 1, and the offsets @at and @other are relative to it. If @count is not 0, the pointer is to an
+ * array of elements of @stride bytes, whose number is the uint32_t at offset count - 1 of the
+ * object, and the value is the sum over the elements.
  */
 struct live_field {
 	char name[13]; /* "": no field; ends the list */
@@ -65,7 +67,7 @@ struct live_field {
 struct live_type {
 	uint64_t magic;
 	char layer[12], kind[12];
-	char words[64]; /* of LIVE_WORD, blanks between */
+	char words[64]; /* for LIVE_WORD, separated by blanks */
 	struct live_field field[LIVE_FIELDS];
 };
 
@@ -98,7 +100,7 @@ static_assert(offsetof(struct live_page, record) == 32, "layout");
 static_assert(sizeof(struct live_record) == 40 + LIVE_NAME, "layout");
 static_assert(sizeof(struct live_type) == 96 + LIVE_FIELDS * 36, "layout");
 
-/* Any thread may call these functions, for an object one at a time. live_add() never fails. */
+/* Any thread may call these functions, but one at a time for an object. live_add() never fails. */
 struct live_record *live_add(const struct live_type *type, const void *object, const char *name);
 void live_rename(struct live_record *r, const char *name);
 void live_remove(struct live_record *r); /* NULL: no effect */

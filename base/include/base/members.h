@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The events of a server: which clients came, left or died, and which the server has yet to take.
- * A client has at most two events that are not taken, so the memory is limited. The layer must not
- * let another client have the index before the end of the former one is taken.
+ * The events of a server: clients that came, left or died. Events are queued until the server takes
+ * them. A client has at most two events in the queue, so the memory is limited. The layer must not
+ * give an index to another client before the server has taken the event of the former client's end.
  */
 #ifndef BASE_MEMBERS_H
 #define BASE_MEMBERS_H
@@ -25,9 +25,9 @@ struct member_event {
 
 struct member {
 	uint32_t pid, uid, gid; /* 0, UINT32_MAX and UINT32_MAX: not known */
-	bool here; /* has come, and its end has not been taken */
-	bool untold; /* that it came has not been taken */
-	bool ended; /* its end is known, and has not been taken */
+	bool here; /* has come, and the event of its end has not been taken */
+	bool untold; /* MEMBER_CAME is queued */
+	bool ended; /* `end` is queued */
 	uint8_t end; /* MEMBER_LEFT or MEMBER_DIED */
 };
 
@@ -69,7 +69,7 @@ static inline void members_queue(struct members *m, uint32_t index)
 	m->queue[(m->first + m->count++) % m->n] = index;
 }
 
-/* A client has come. Its last end must have been taken. */
+/* Queues the event of a client that has come. The end of the index's last client must be taken. */
 static inline void members_came(struct members *m, uint32_t index)
 {
 	if (!m->of)
@@ -79,7 +79,7 @@ static inline void members_came(struct members *m, uint32_t index)
 	members_queue(m, index);
 }
 
-/* A client that is here has ended. */
+/* Queues the end of a client that is here. */
 static inline void members_ended(struct members *m, uint32_t index, enum member_kind end)
 {
 	if (!m->of)
@@ -90,13 +90,13 @@ static inline void members_ended(struct members *m, uint32_t index, enum member_
 		members_queue(m, index);
 }
 
-/* Returns true if the index must not be used: the end of its client has not been taken. */
+/* Returns true if the index must not be reused, because the end of its client is still queued. */
 static inline bool members_kept(const struct members *m, uint32_t index)
 {
 	return m->of && m->of[index].ended;
 }
 
-/* Keeps the ids of the process that has this index, if they have not been told yet. */
+/* Stores the ids of the process that has this index, unless an event has reported them already. */
 static inline void members_know(struct members *m, uint32_t index, uint32_t pid, uint32_t uid,
 	uint32_t gid)
 {
@@ -109,7 +109,7 @@ static inline void members_know(struct members *m, uint32_t index, uint32_t pid,
 	of->gid = gid;
 }
 
-/* Takes the next event. Returns false if there is none. After an end the index may be used. */
+/* Takes the next event. Returns false if there is none. After an end the index may be reused. */
 static inline bool members_take(struct members *m, struct member_event *event_p)
 {
 	uint32_t index;
@@ -147,8 +147,9 @@ static inline void members_meet_one(void *arg, const struct wakefd_intro *in)
 }
 
 /*
- * Must be called before the server tests the locks of clients, because an introduction that waits
- * holds the lock of its client, and when clients find the socket's queue full.
+ * Reads the introductions of clients. Must be called before the server tests the locks of clients,
+ * because the descriptor in an unread introduction holds the lock of its client; and when a client
+ * reports that the socket's queue is full.
  */
 static inline void members_meet(struct members *m, struct waiter *w)
 {
@@ -159,8 +160,8 @@ static inline void members_meet(struct members *m, struct waiter *w)
 }
 
 /*
- * A client has come, and the server has read what it wrote after it had introduced itself. So its
- * introduction is in the socket, if it is not one of those that were taken before.
+ * Admits a client. The client introduces itself before it writes its request to connect, and the
+ * server has read this request. So the introduction is in the socket, or was read before.
  */
 static inline void members_admit(struct members *m, struct waiter *w, uint32_t index)
 {

@@ -7,8 +7,8 @@
  * only then may sleep: a futex wake across cores costs tens of microseconds; a yield costs less
  * than one microsecond if no other thread is runnable.
  *
- * Yields are counted, not timed, because between two yields peers on the same core may use it for
- * some 200 us. If a program that never waits shares the core, each yield costs a whole time slice,
+ * Yields are counted, not timed, because peers on the same core may run for about 200 us between
+ * two yields. If a program that never waits shares the core, each yield costs a whole time slice,
  * and two hundred yields take a second. A thread that sleeps gets the core back when it is woken,
  * so the loop sleeps once it has yielded for WAIT_CROWDED_NS.
  *

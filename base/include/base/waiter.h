@@ -84,8 +84,8 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 }
 
 /*
- * A client must call it at the end of connect, after it has stored its network namespace and
- * fenced. The fence pairs with the one in server_fd(): either the server sees the namespace, or
+ * A client must call this function at the end of connect, after it has stored its network namespace
+ * and fenced. The fence pairs with the one in server_fd(): either the server sees the namespace, or
  * this client sees the server's address. Returns 0, or -errno if the server sleeps on a descriptor
  * that this process cannot wake.
  */
@@ -104,8 +104,8 @@ static inline int waiter_check_reach(struct waiter *w)
 
 /*
  * Returns true if a client whose connect has failed with err should try again: the server may come
- * back, or a place may become free, before the deadline. Sleeps before it returns that; *nap_p is
- * 0 at first.
+ * back, or a place may become free, before the deadline. Sleeps before it returns true. The caller
+ * sets *nap_p to 0 before the first call.
  */
 static inline bool waiter_again(int err, const struct waiter_deadline *d, uint64_t *nap_p)
 {
@@ -122,8 +122,8 @@ static inline bool waiter_again(int err, const struct waiter_deadline *d, uint64
 }
 
 /*
- * A client takes over the region of another one that has just connected, and keeps its descriptor.
- * The other one must not be used any more.
+ * Client @w takes over the region of client @fresh, which has just connected, and keeps its own
+ * descriptor. @fresh must not be used any more.
  */
 static inline void waiter_adopt(struct waiter *w, struct waiter *fresh)
 {
@@ -152,13 +152,14 @@ static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *f
 	return -ENETUNREACH;
 }
 
-#define INTRODUCE_TRIES 200 /* with a full queue, of a millisecond each */
+#define INTRODUCE_TRIES 200 /* while the server's queue is full, one per millisecond */
 
 /*
- * A client that has locked its byte must call it before the server can see that it has come. If the
- * server takes events (addr->name is not 0), it learns from the kernel which process this is; the
- * region's descriptor, which holds the lock, proves the index. notify(arg) makes a server whose
- * queue is full take introductions. Without success the server does not know this process.
+ * Introduces this process to a server that takes events (addr->name is not 0). A client must call
+ * this function after it has locked its byte and before the server can see that it has come. The
+ * kernel reports the process ids to the server; the region's descriptor, which holds the lock,
+ * proves the index. notify(arg) makes a server whose queue is full read introductions. If all tries
+ * fail, the server does not know this process.
  */
 static inline void waiter_introduce(const struct waiter *w, const struct wakefd_addr *addr,
 	uint32_t index, void (*notify)(void *arg), void *arg)

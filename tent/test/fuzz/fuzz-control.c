@@ -223,7 +223,7 @@ static void send_message(struct input *in, int fd)
 		send(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* Strangers are told nothing but that they are refused. */
+/* Checks that a stranger gets only a refusal. */
 static void hear(int i)
 {
 	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_ASK | 1u << CTL_CONNECT |

@@ -81,7 +81,7 @@ extern __thread struct claim_held claim_held __attribute__((tls_model("initial-e
 
 /*
  * The library is built without the thread sanitizer, which intercepts its memcpy() nevertheless.
- * Here the sanitizer is told what orders these copies.
+ * These calls describe the order of the copies to the sanitizer.
  */
 #ifdef SOFTHCA_TSAN
 void __tsan_acquire(void *) __attribute__((weak));

@@ -3,10 +3,10 @@
  * The command channel: takes the place of the kernel's ib_uverbs behind
  * /dev/infiniband/uverbsN.
  *
- * The provider library sends commands by ioctl. Three kinds of the newer interface's
- * methods are supported: INVOKE_WRITE, those of doorbell pages (uar.h), and that of dma-bufs. All
- * others are refused with EPROTONOSUPPORT. The library then falls back, method by method, to the
- * older commands, which INVOKE_WRITE carries.
+ * The provider library sends commands by ioctl. The supported methods of the newer interface are
+ * INVOKE_WRITE, those of doorbell pages (uar.h) and that of dma-bufs. All others are refused with
+ * EPROTONOSUPPORT. For each of these the library then falls back to the older command, which
+ * INVOKE_WRITE carries.
  */
 #ifndef SOFTHCA_UVERBS_UVERBS_H
 #define SOFTHCA_UVERBS_UVERBS_H
@@ -20,7 +20,7 @@
 /* Opens device @rail. Returns the file descriptor or -errno. */
 int uverbs_open(uint32_t rail, int flags);
 
-/* The open device behind @fd, else NULL. */
+/* Returns the open device of @fd; NULL if @fd is no open device. */
 struct uctx *uverbs_of_fd(int fd);
 
 /* Answers an ioctl on the device. Returns 0 or -errno. */

@@ -32,10 +32,10 @@ struct srq *recv_srq(const struct qp *qp);
 /* Decodes the segments. Returns false if a key, its bounds or its permission are wrong. */
 bool recv_decode(const struct qp *qp, struct recv *rx);
 
-/* Adds to the journal's step that the receive is consumed, or no longer held. */
+/* Records in the current step of the journal that the receive is consumed, or no longer held. */
 void recv_take(struct qp *qp, const struct recv *rx);
 
-/* Must be called after that step: sends the SRQ's limit event if the limit is reached. */
+/* Must be called after the step of recv_take(): sends the SRQ's limit event if it is due. */
 void recv_taken(struct qp *qp);
 
 #endif
