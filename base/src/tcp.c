@@ -89,7 +89,8 @@ static int new_socket(const struct addrinfo *a, int *fd_p)
 	return fd < 0 ? -errno : 0;
 }
 
-/* Without @reuse for a free port: with SO_REUSEADDR another socket may have it at listen(2). */
+/* If the kernel chooses the port, @reuse must be false: with SO_REUSEADDR another socket could get
+ * the same port, and listen(2) would fail. */
 static void set_options(int fd, const struct addrinfo *a, bool reuse)
 {
 	const int on = 1, off = 0;
@@ -436,7 +437,7 @@ static int take_one(struct tcp_crowd *c, int listener, uint64_t now)
 	return 0;
 }
 
-/* Returns 0, or the listener's error. A guest is not closed for another before its first step. */
+/* Returns 0, or the listener's error. A guest is not closed to make room before its first step. */
 static int take_some(struct tcp_crowd *c, int listener, uint32_t take, uint64_t now)
 {
 	uint32_t taken = 0;

@@ -143,7 +143,7 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-/* More bytes than a socket buffer holds; then limits in both directions; then a closed peer. */
+/* Sends more bytes than a socket buffer holds, then tests limits both ways and a closed peer. */
 TEST(bytes)
 {
 	static char big[1 << 22];

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Compares planted reports; the expected figures are computed here.
+"""Compares made-up reports; this program computes the expected figures.
 
     compare.py BENCHKV
 """
@@ -52,7 +52,7 @@ def rows(r):
 
 def rank(n):
     """The largest k with which the interval [k-th, n + 1 - k-th] contains the median with 95 %."""
-    k, ways, below = 0, 1, 0  # ways in which just k, and fewer than k, of n values are below the median
+    k, ways, below = 0, 1, 0  # ways in which exactly k, and fewer than k, of n values are below the median
     while 40 * (below + ways) <= 2**n:
         below += ways
         ways = ways * (n - k) // (k + 1)
@@ -62,7 +62,7 @@ def rank(n):
 
 def sides(n, factor, noise, seed):
     draw = random.Random(seed)
-    weather = [1000 * math.exp(draw.gauss(0, .5)) for _ in range(n)]  # of the machine: the same for both of a pair
+    weather = [1000 * math.exp(draw.gauss(0, .5)) for _ in range(n)]  # speed of the machine: the same for both jobs of a pair
     return ([report(i, w * math.exp(draw.gauss(0, noise))) for i, w in enumerate(weather)],
             [report(i, w * factor * math.exp(draw.gauss(0, noise)), 1) for i, w in enumerate(weather)])
 
@@ -86,7 +86,7 @@ def case_verdicts():
         a, b = sides(40, factor, .005, 1)
         r = compare(a, b, "--tolerance", tolerance)
         check(r.returncode == status, r)
-        for name in "ops_per_s", "latency_ns.p50":  # of the latencies less is better
+        for name in "ops_per_s", "latency_ns.p50":  # a lower latency is better
             check(rows(r)[name][3] == words, f"{factor} {tolerance} {name}: {r.stdout}")
         again = compare(a, b, "--tolerance", tolerance, "--json", "-")
         j = json.loads(again.stdout)

@@ -38,7 +38,7 @@ TEST(filters_bit_for_bit)
 		b = (1.0 - 0.05) * b + 0.05 * seen.cqes;
 		e = (1.0 - 0.05) * e + 0.05 * (seen.cqes ? 0.0 : 1.0);
 		loop = (1.0 - 0.05) * loop + 0.05 * seen.loop_us;
-		if (seen.rtt_us > 0) /* without a sample the last one stands */
+		if (seen.rtt_us > 0) /* without a sample the last one is used again */
 			last = seen.rtt_us;
 		rtt = (1.0 - 0.02) * rtt + 0.02 * last;
 		CHECK(a.b_ema == b && a.e_ema == e && a.loop_ema_us == loop && a.rtt_ema_us == rtt);
@@ -86,7 +86,7 @@ TEST(warms_up)
 	CHECK(a.half == 0 && a.u == 0);
 	adaptive_step(&a, &empty);
 	CHECK(a.half == 1 && a.u == 8);
-	for (uint32_t i = 0; i < 4096; i++) /* from nothing: the first sample is not the mean */
+	for (uint32_t i = 0; i < 4096; i++) /* the mean begins at 0, not at the first sample */
 		rtt = (1.0 - 0.02) * rtt + 0.02 * 6.0;
 	CHECK(a.b0 == 0.5 && a.e0 == 0.75 && a.r0 == rtt);
 	steps(&a, &two, 4095);
@@ -121,10 +121,10 @@ TEST(identifies_again)
 	steps(&a, &fine, 4096);
 	CHECK_EQ(a.half, 2);
 	CHECK_EQ(a.u_max, 15);
-	CHECK_EQ(a.u, 15); /* what it had, cut to what is now the most */
+	CHECK_EQ(a.u, 15); /* the former budget, limited to the new u_max */
 }
 
-/* Sets what the filters hold, so that one more loop like it leaves them there. */
+/* Sets the filters to these values; a loop with the same values does not change them. */
 static void settle(struct adaptive *a, double b, double e, double loop, double rtt)
 {
 	a->b_ema = b;
@@ -178,8 +178,8 @@ TEST(many_empty_loops_count_as_low)
 }
 
 /*
- * The decision of the next loop, if the filters hold exactly this after it: -1 a step down, 1 a
- * step up, 2 the way out of a collapse, 0 nothing.
+ * Returns the change of the budget by a loop after which the filters have exactly these values: -1
+ * for a step down, 1 for a step up, 2 for the recovery from a collapse, 0 for none.
  */
 static int decision(double b, double e, double loop, double rtt)
 {
@@ -203,10 +203,10 @@ TEST(thresholds)
 	CHECK_EQ(decision(4, 0.3, 8.01, 10), 0);
 	CHECK_EQ(decision(4, 0.3, 11.99, 10), 0);
 	CHECK_EQ(decision(4, 0.3, 12.01, 10), -1);
-	/* With more than .75 of empty loops it is low whatever rho is. */
+	/* With more than .75 of empty loops the budget is too low, whatever rho is. */
 	CHECK_EQ(decision(4, 0.749, 20, 10), 0);
 	CHECK_EQ(decision(4, 0.751, 20, 10), 1);
-	/* It is high with fewer than .4 only. */
+	/* It is too high only with fewer than .4. */
 	CHECK_EQ(decision(4, 0.401, 20, 10), 0);
 	CHECK_EQ(decision(4, 0.399, 20, 10), -1);
 	/* A round trip counts as half a microsecond at least: .45 / .5, .39 / .5, .61 / .5. */

@@ -405,7 +405,7 @@ static struct {
 	uint32_t key;
 } a;
 
-/* Client 2 has put what it has put, in both runs, and this client nothing. */
+/* In both runs only client 2 makes puts; this client makes none. */
 static void begin_audit(bool preloaded, uint64_t doubtful)
 {
 	memset(a.made, 0, sizeof(a.made));

@@ -69,7 +69,7 @@ TEST(same_seed_same_stream)
 	CHECK(digest_of(&c, 3) == digest_of(&c, 3));
 }
 
-/* Where the store is does not change what is asked. */
+/* The place of the store does not change the requests. */
 TEST(placement_changes_no_key)
 {
 	struct workload w = {.key_range = 1000, .read_ratio = 0.5, .seed = 1};

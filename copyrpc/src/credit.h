@@ -110,7 +110,7 @@ static inline bool credit_holds(const struct credit *cr)
 	       cr->p - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
-/* Where a message is placed. */
+/* The place of a message. */
 struct placement {
 	uint64_t end;
 	uint32_t wrap; /* blocks up to the ring's end that a marker has to skip first */

@@ -7,8 +7,8 @@
 
 struct addrinfo;
 
-/* Whenever the endpoint goes away, dials these addresses, which then belong to the redial, until
- * the endpoint fails or is destroyed. Returns 0 or -ENOMEM. */
+/* Dials these addresses whenever the endpoint goes away, until it fails or is destroyed. Takes the
+ * ownership of the addresses if it succeeds. Returns 0 or -ENOMEM. */
 int redial_start(struct lobby *y, struct copyrpc_ep *ep, struct addrinfo *addresses);
 
 #endif

@@ -4,8 +4,8 @@
  * first over one endpoint, then over several with the smallest rings. Without HOST it is the
  * server. GID is the index of this end's GID.
  *
- * The HCA repeats lost messages without limit, so all must arrive, even if late; the test checks
- * them.
+ * The HCA repeats lost messages without limit, so all messages must arrive, even if late. The test
+ * checks them.
  */
 #include "copyrpc_tcp.h"
 #include "traffic.h"

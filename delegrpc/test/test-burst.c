@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages that delegrpc collects, in one thread: each event that publishes calls and replies, when
- * a process checks whether its peer sleeps, every size, and replies to a client that is replaced.
+ * delegrpc collects messages (in one thread): all events that publish calls and replies or check
+ * whether the peer sleeps, messages of every size, and replies to a client that is replaced.
  */
 #include "solo.h"
 #include "support/rpcsizes.h"
@@ -10,7 +10,7 @@
 #define TAKEN 25
 #define LEFT 7
 
-/* Makes so many calls that replies are published eight together, and receives most of them. */
+/* Makes enough calls for bursts of eight replies, and receives most of these calls. */
 static void take_many(struct delegrpc_server *s, struct delegrpc_client *c,
 	struct delegrpc_req r[TAKEN])
 {
@@ -81,8 +81,8 @@ TEST(every_call_is_published)
 }
 
 /*
- * Checks that the function named @how checks whether the server sleeps, and that no earlier one
- * does.
+ * Checks that the function named @how wakes a server that sleeps, and that the functions which are
+ * called before it do not.
  */
 static void server_woken_by(const char *how)
 {
@@ -291,7 +291,7 @@ TEST(bursts_end_with_the_ring)
 	}
 }
 
-/* Checks that the function named @how checks whether the client sleeps, and no earlier one does. */
+/* Like server_woken_by(): the function named @how wakes a client that sleeps. */
 static void client_woken_by(const char *how)
 {
 	SERVER *s = server_new(2, 0, DEPTH);
@@ -370,7 +370,7 @@ TEST(replies_to_the_replaced_are_dropped)
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i],
-			i); /* collected, because the server takes the client for alive */
+			i); /* collected, because the server considers the client alive */
 	r = take(s, 77); /* the successor's, so the server knows that the client is gone */
 	CHECK_EQ(ring_has(&raw, 1), false);
 	delegrpc_server_flush(s);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Posts of one node to another (flux/src/post.h), on a machine with store buffers: the sender has at
- * most DEPTH posts in flight, and waits for room; the receiver counts what it has consumed, publishes
- * the count after the last post of a burst, and looks later whether the sender sleeps, but before it
- * waits for more. A store stays in its process's buffer until it drains; see
- * delegrpc/model/sleep.pml. The bursts need no buffer, because the receiver polls here.
+ * Posts of one node to another (flux/src/post.h), on a machine with store buffers. The sender has at
+ * most DEPTH posts in flight, and waits for room. The receiver counts the consumed posts, publishes
+ * the count after the last post of a burst, and checks whether the sender sleeps before it waits for
+ * more. A store stays in its process's buffer until it drains; see delegrpc/model/sleep.pml. The
+ * bursts need no buffer, because the receiver polls here.
  *
  * The model shows: no cell is written before its posts have been read, and the sender does not sleep
  * for ever, which Spin would report as an invalid end state.

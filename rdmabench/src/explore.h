@@ -53,7 +53,7 @@ struct explore_attr {
 	struct fixed fixed; /* parameters that are not varied */
 };
 
-/* Why a point is measured: as a try; for certainty about the anomaly of a try; for conditions. */
+/* The purpose of a measurement: a try; certainty about the anomaly of a try; conditions. */
 enum explore_purpose { PURPOSE_TRY, PURPOSE_AGAIN, PURPOSE_FEATURE };
 
 struct explore_ask {

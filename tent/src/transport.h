@@ -36,8 +36,8 @@ struct link_move {
 	void *local;
 	uint64_t remote;
 	/*
-	 * Where this process sees the remote memory. NULL: it does not, or @local is the program's
-	 * memory, whose access may fault.
+	 * The address of the remote memory in this process. NULL: it has none, or @local is the
+	 * program's memory, whose access may fault.
 	 */
 	void *mapped;
 	uint64_t len;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport over TCP without an engine: a peer that replies what it likes to an initiator. The
+ * The transport over TCP without an engine: a peer sends arbitrary replies to an initiator. The
  * test's thread plays both sides.
  */
 #include "tcppeer.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transport over TCP without an engine: a peer that sends what it likes to a target. The test's
+ * The transport over TCP without an engine: a peer sends arbitrary messages to a target. The test's
  * thread plays both sides.
  */
 #include "tcppeer.h"
@@ -62,7 +62,7 @@ TEST(bytes_go_where_a_key_allows)
 	close_target();
 }
 
-/* Lengths that nobody can send or hold. */
+/* Requests whose length exceeds any memory are refused. */
 TEST(lengths_without_end)
 {
 	static const uint64_t lens[] = {UINT64_MAX, UINT64_MAX - PAGE, (uint64_t)INT64_MAX};
@@ -115,7 +115,7 @@ TEST(a_registration_ends_in_the_middle)
 	close_target();
 }
 
-/* Zeros take the place of bytes that cannot be read, and the second reply tells so. */
+/* The target sends zeros in place of bytes that it cannot read, and a second reply with EFAULT. */
 TEST(memory_that_was_unmapped)
 {
 	struct frame f;
@@ -235,7 +235,7 @@ TEST(who_sends_no_token)
 	}
 }
 
-/* Marks wait in the target until the engine takes them; then the connection waits. */
+/* The target stores MARKS marks until the engine takes them; more marks wait in the connection. */
 TEST(marks_wait)
 {
 	struct frame f = {.type = FRAME_MARK};
@@ -258,7 +258,7 @@ TEST(marks_wait)
 	target->ops->poll_marks(target, 1, count_mark, NULL);
 	CHECK_EQ(marks, 1);
 	CHECK_EQ(reply(fd, f), 0);
-	target->ops->stop(target); /* what has been acknowledged is not lost */
+	target->ops->stop(target); /* acknowledged marks are not lost */
 	while (target->ops->poll_marks(target, 1000, count_mark, NULL))
 		;
 	CHECK_EQ(marks, sent);

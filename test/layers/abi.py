@@ -44,7 +44,7 @@ class Library:
 
     def dump(self):
         if ".debug_info" not in run("readelf", "-SW", self.file):
-            sys.exit(f"{self.file} has no debug information, which tells its ABI: "
+            sys.exit(f"{self.file} has no debug information, from which the ABI is read: "
                      "meson configure BUILD -Dbuildtype=debugoptimized")
         headers = [arg for path in self.headers for arg in ("--headers-dir", path)]
         run(*ABIDW, *headers, "--out-file", self.new, self.file)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The files that a program writes. Buffered output may fail only when it is written at the end. */
+/* The files that a program writes. Buffered output may fail as late as when the file is closed. */
 #ifndef BASE_OUTPUT_H
 #define BASE_OUTPUT_H
 
@@ -30,8 +30,8 @@ static inline int output_end(const char *program, int status)
 	return output_failed(program, "standard output", err);
 }
 
-/* Opens the file with this mode of fopen(); - is standard output. *f_p is NULL if @name is. Returns
- * the exit status. */
+/* Opens the file with this mode of fopen(); - is standard output. If @name is NULL, *f_p becomes
+ * NULL. Returns the exit status. */
 static inline int output_open(const char *program, const char *name, const char *mode, FILE **f_p)
 {
 	*f_p = !name ? NULL : strcmp(name, "-") ? fopen(name, mode) : stdout;
@@ -52,7 +52,7 @@ static inline int output_close(const char *program, const char *name, FILE *f, i
 	return bad || err ? output_failed(program, name, err) : status;
 }
 
-/* Checks, before long work, that the file of an option can be written; it stays as it is. */
+/* Checks, before long work, that the file of an option can be written. The file is not changed. */
 static inline bool output_try(const char *program, const char *option, const char *name)
 {
 	FILE *f = strcmp(name, "-") ? fopen(name, "ae") : stdout;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * libFuzzer: what peers write into the sockets over which endpoints are connected. The first byte
- * decides whether three peers connect to copyrpc_accept(), one has accepted copyrpc_connect(), or
- * polls serve two peers that connect and two dials, `single` or not. Then each step is a byte,
- * peer | 4 to close its socket | 16 * ms, and the length of the bytes that follow. Endpoints are
- * replaced; the blob is decoded by the library.
+ * libFuzzer: peers write arbitrary bytes into the sockets over which endpoints are connected. The
+ * first byte selects one of three cases: three peers connect to copyrpc_accept(); a peer accepts
+ * copyrpc_connect(); or polls serve two peers that connect and two dials (with or without
+ * `single`). Then each step has a byte (the peer's number | 4 to close its socket | 8 for traffic
+ * of the context | 16 * time), a byte with a length, and that many bytes, which the peer sends. The
+ * test has its own endpoints; the library decodes the blob.
  */
 #include <errno.h>
 #include <netdb.h>
@@ -198,7 +199,7 @@ static void start(const uint8_t *data, size_t size)
 		peers[i] = -1;
 }
 
-/* The peers from the first one on connect. */
+/* Connects the peers whose number is at least `first`. */
 static void come(int first)
 {
 	if (listener < 0) {
@@ -252,7 +253,7 @@ static void accept_peers(struct copyrpc_ctx *ctx)
 		close(fd);
 }
 
-/* Connects to a peer, and if that succeeds, once more. */
+/* Connects to a peer and, if that succeeds, reconnects. */
 static void meet_peer(struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep = NULL;
@@ -265,7 +266,7 @@ static void meet_peer(struct copyrpc_ctx *ctx)
 	leave();
 }
 
-/* Each context has at most one single connection with this one that is up. */
+/* Checks that at most one `single` connection to each peer's context is up. */
 static void check_singles(const struct copyrpc_ctx *ctx)
 {
 	for (const struct copyrpc_ep *a = ctx->eps; a; a = a->next)

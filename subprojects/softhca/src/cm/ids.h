@@ -62,7 +62,7 @@ void cm_free(struct cm_id *id);
  */
 int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p);
 
-/* The id that @link names, else NULL. */
+/* Returns the id that @link names, or NULL. */
 struct cm_id *cm_linked(struct cm_link link);
 struct cm_link cm_link_to(const struct cm_id *id);
 
@@ -75,10 +75,10 @@ int cm_take_port(struct cm_id *id, const struct cm_addr *addr);
 /* Returns true if no other id listens at the address and port of @id. */
 bool cm_may_listen(const struct cm_id *id);
 
-/* The id that listens for requests to @addr, else NULL. */
+/* Returns the id that listens for requests to @addr, or NULL. */
 struct cm_id *cm_listener(uint32_t ps, const struct cm_addr *addr);
 
-/* The number of requests to a listening id that its program has not read. */
+/* Returns the number of requests to a listening id that its program has not read. */
 uint32_t cm_unread(const struct cm_id *listener);
 
 /* Moves the id, with its events, to the event channel of @fifo. */

@@ -15,7 +15,7 @@
 
 #include "fabric/fabric.h"
 
-/* Where the entries of a kind are in the arena, and which indexes they may have. */
+/* The place of a kind's entries in the arena, and the range of their indexes. */
 struct obj_table {
 	size_t offset;
 	size_t stride;

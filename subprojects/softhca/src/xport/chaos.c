@@ -15,9 +15,9 @@
 #define PIECES 4
 #define PIECE_UNIT 8u /* an aligned word is never torn */
 /*
- * One step in NEGLECT begins to neglect another QP. In one of WAIT cases it stays neglected even if
- * no other QP has work, for TURNS turns at most. Then only one step in SELDOM begins to neglect
- * another QP.
+ * A step begins to neglect another QP with probability 1 / NEGLECT. With probability 1 / WAIT this
+ * QP stays neglected for up to TURNS turns in which no other QP has work. During this time the
+ * probability of the next change is 1 / SELDOM.
  */
 #define NEGLECT 16
 #define WAIT 8
@@ -139,7 +139,7 @@ static uint32_t look(uint32_t without, uint32_t skip, struct choice *c)
 	return n;
 }
 
-/* One of the choices at random, but none of QP @without. */
+/* Returns a random choice of any QP but @without. */
 static struct choice any_but(uint32_t without)
 {
 	struct choice c = {0};
@@ -150,7 +150,7 @@ static struct choice any_but(uint32_t without)
 	return c;
 }
 
-/* Picks what to do. Now and then also picks a QP with work that is neglected from then on. */
+/* Picks a choice. Sometimes first selects another QP with work to neglect. */
 static struct choice pick(void)
 {
 	struct choice other;
@@ -164,9 +164,9 @@ static struct choice pick(void)
 }
 
 /*
- * Picks what to do next, if anything is pending. Sets *@wait_p if only the neglected QP has work
- * and the turn must end without it. Then the program goes on, and completions that it causes on
- * other QPs come first.
+ * Picks the next choice, if any. Sets *@wait_p if only the neglected QP has work and the turn must
+ * end without serving it. The program then continues, and completions that it causes on other QPs
+ * come first.
  */
 static struct choice next(bool *wait_p)
 {
@@ -216,7 +216,7 @@ void chaos_finish(struct qp *qp)
 		xport_step(qp);
 }
 
-/* Where piece @n of the message ends: at an aligned word, or at the end of the payload. */
+/* Returns the offset of the end of piece @n: an aligned word, or the end of the payload. */
 static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 {
 	uint64_t state = qp->piece_seed, at[PIECES - 1], words = c->length / PIECE_UNIT + 1;
@@ -239,7 +239,7 @@ static uint64_t cut(const struct qp *qp, uint32_t n, const struct copy *c)
 	return at[n - 1] < c->length ? at[n - 1] : c->length;
 }
 
-/* The part of the segments from byte @from to byte @to. Returns their number. */
+/* Writes the segments from byte @from to byte @to to @out. Returns their number. */
 static size_t part(const struct dma_seg *segs, size_t n, uint64_t from, uint64_t to,
 	struct dma_seg *out)
 {

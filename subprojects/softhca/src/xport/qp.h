@@ -4,9 +4,9 @@
  *
  *	RESET -> INIT -> RTR -> RTS <-> SQD; every state -> RESET and -> ERR; SQE is not used
  *
- * qp_modify() makes the transitions that a program requests, qp_to_error() those that a failure
- * causes, qp_stop() the first half of those to RESET. No other function writes `state`, except
- * qp_fail_remotely(), which marks a QP whose owner must flush it.
+ * qp_modify() makes the transitions that a program requests. qp_to_error() makes the transitions to
+ * ERR that a failure causes. qp_stop() makes the first half of a transition to RESET. No other
+ * function writes `state`, except qp_fail_remotely(), which marks a QP whose owner must flush it.
  *
  * In ERR, `flushing` tells whether both queues have been flushed: it is set before the state and
  * cleared after the flush. The flush is put off while a copy involves the QP (copy.h), or until its
