@@ -6,8 +6,8 @@
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
 {
-	/* Even if chan_call() refuses the call, because flow control may have to react to the
-	 * refusal. */
+	/* The endpoint is dirty even if chan_call() refuses the call, because flow control may have
+	 * to react to the refusal. */
 	ep_dirty(ep);
 	return chan_call(&ep->ch, data, len, resp_max, token, false);
 }
@@ -70,7 +70,7 @@ struct copyrpc_ep *copyrpc_req_ep(const struct copyrpc_req *req)
 	return ep_of(req->ch);
 }
 
-/* Replies in a case that is not usual. The request may be the last held one of a destroyed
+/* Handles the unusual cases of a reply. The request may be the last held one of a destroyed
  * endpoint. */
 static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_t len)
 {

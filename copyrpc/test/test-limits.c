@@ -52,8 +52,8 @@ TEST(too_few_descriptors)
 }
 
 /*
- * Connects the peer when the first message has been repeated all but one of the times that the header
- * states. Returns false if this process was without a core so long that the endpoint has failed.
+ * Connects the peer after COPYRPC_RETRIES - 1 repetitions of the first message. Returns false if
+ * this process was without a core for so long that the endpoint has failed.
  */
 static bool connects_late(void)
 {

@@ -67,7 +67,7 @@ TEST(leavers_are_told_once)
 	CHECK_EQ(left, 129);
 	CHECK_EQ(flux_left(a, &left), 0);
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
-	CHECK_EQ(flux_wait(a, UINT64_MAX), 1); /* not told yet */
+	CHECK_EQ(flux_wait(a, UINT64_MAX), 1); /* not reported yet */
 	CHECK_EQ(flux_left(a, &left), 1);
 	CHECK_EQ(left, 1);
 	CHECK_EQ(flux_left(a, &left), 0);
@@ -82,7 +82,7 @@ TEST(leavers_are_told_once)
 	CHECK_EQ(flux_left(a, &left), 0);
 }
 
-/* No call is accepted to a node that has been told to have left, not even in an open burst. */
+/* After the event that a node has left, no call to it is accepted, not even in an open burst. */
 TEST(told_nodes_get_no_calls)
 {
 	FLUX *f = make(2, 256, 128);

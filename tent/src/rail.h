@@ -64,7 +64,8 @@ double rail_rate(const struct rail *r, uint64_t now);
  */
 double rail_rate_seen(const struct rail *r, uint64_t now, uint64_t head_length);
 
-/* When all posted bytes will have been completed at @rate; at least one latency from now. */
+/* Returns the time at which all posted bytes will have completed, at @rate; at least one latency
+ * from now. */
 double rail_free_at(const struct rail *r, uint64_t now, double rate);
 
 void rail_posted(struct rail *r, uint64_t now, uint64_t length);

@@ -23,14 +23,14 @@ struct end {
 	struct mlx5dvl_srq *srq;
 	struct mlx5dvl_cq *recv_cq, *send_cq;
 	struct mlx5dvl_qp *qp[QPS_MAX];
-	struct mlx5dvl_mr mr, room; /* `room`: of receives */
+	struct mlx5dvl_mr mr, room; /* `room`: memory of the receives */
 	uint8_t *memory;
 	uint32_t srq_depth, recv_size;
 	struct mlx5dvl_error error; /* the first one that is no flush */
 	uint64_t errors, sent, received, bytes;
 	uint32_t imm; /* of the last message */
-	const uint8_t *expect; /* SENDs have this content; NULL: not looked at */
-	bool wrong; /* one had not */
+	const uint8_t *expect; /* SENDs must have this content; NULL: not checked */
+	bool wrong; /* a SEND had another content */
 	bool events;
 };
 

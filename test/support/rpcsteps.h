@@ -69,7 +69,7 @@ static inline void steps_serve(void *arg)
 	CHECK(RPC(server_serve)(t->s, steps_answer, t->s, 64) >= 0);
 }
 
-/* A place that a client has left is free when the server has seen it: who comes waits for that. */
+/* A place is free once the server has seen that its client left, so new clients wait for it. */
 static const struct rpc_attr steps_patient = {.size = sizeof(steps_patient), .connect_ms = 60000};
 
 static inline void steps_reconnect(void)
@@ -90,7 +90,7 @@ static inline void steps_reconnect(void)
 	_exit(0);
 }
 
-/* All places can be taken, so that of the victim as well. */
+/* Takes all places, which shows that the victim's place is free. */
 static inline void steps_take_places(struct steps_turn *t)
 {
 	struct rpc_client *c[STEPS_CLIENTS];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * libFuzzer: the messages of control connections, and the marks and ends of links that come with
- * them. Bit 0 of the first byte decides whether the engine is the target of two peers or has
- * imported the segment of one, bit 1 the transport (with marks and ends of links, or without), bit
- * 2 whether the ring of notices is nearly full. The steps that follow are those of do_step().
+ * them. The first byte selects the case. Bit 0: the engine is the target of two peers, or it has
+ * imported the segment of a peer. Bit 1: the transport has marks and ends of links, or not. Bit 2:
+ * the ring of notices is nearly full, or empty. The steps that follow are those of do_step().
  *
- * The engine has no thread and no adapter; its links complete what is posted as the peer's end
- * says.
+ * The engine has no thread and no adapter. The first byte of the peer's end of a link determines
+ * how the link completes requests.
  */
 #include <errno.h>
 #include <string.h>
@@ -205,7 +205,7 @@ int __wrap_tcp_connect(const char *host, uint16_t port, bool patient, uint64_t l
 	return 0;
 }
 
-/* A message of few bytes of the input, whose other bytes are 0, as is the engine's key. */
+/* Sends a message. The input has a few bytes of it; the others are 0, like the engine's key. */
 static void send_message(struct input *in, int fd)
 {
 	struct ctl_msg m = {.magic = CTL_MAGIC,
@@ -309,8 +309,8 @@ static bool progress(struct tent *t, uint64_t now, bool all)
 	return some;
 }
 
-/* A step is a byte, kind | 4 * peer | 8 to close the peer's socket at the end | 16 * time, and what
- * follows: bytes, a message, or what the engine's program does. */
+/* A step is a byte (kind | 4 * peer | 8 to close the peer's socket at the end | 16 * time) and, by
+ * its kind, bytes that the peer sends, a message, or an action of the engine's program. */
 static void do_step(struct input *in)
 {
 	uint8_t what = (uint8_t)take(in, 1);
@@ -336,7 +336,7 @@ static void run(void)
 		hear(i);
 }
 
-/* The engine's thread and the peers, while the program waits. */
+/* Runs the engine's thread and the peers while the program waits. */
 int fuzz_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until)
 {
 	if (!input_left(&fuzz_peer.in))
@@ -470,7 +470,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	run();
 	for (int i = 0; i < PEERS; i++)
 		part(i);
-	/* With room for notices, all ends within the limits of time. */
+	/* Once there is room for notices, all requests end within their time limits. */
 	for (int i = 0; i < 8; i++) {
 		fuzz_peer.ns += 5 * NSEC_PER_SEC;
 		take_notices();

@@ -16,7 +16,7 @@ enum verdict {
 	V_FORBIDDEN, /* the system forbids access to the other process */
 	V_BUSY, /* not attempted yet: another copy has to end first */
 	V_STOPPED, /* the sender's QP has left RTS meanwhile, or does not exist any more */
-	V_WHOLE, /* not attempted: the holder of a lane cannot do it */
+	V_WHOLE, /* not attempted: it needs the mutex instead of a lane */
 	V_ERROR, /* refused: `syndrome` is the error that the sender reports */
 };
 

@@ -25,7 +25,7 @@ static void accepted(void *p, size_t len, int access)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
-/* Four pages: read and write, read, none, nothing. */
+/* Four pages: one to read and write, one to read, one without access, one unmapped. */
 TEST(protections)
 {
 	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
