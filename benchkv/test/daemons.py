@@ -161,7 +161,7 @@ def warmed_up(duration):
 def case_measured():
     """Open loop, warm-up, spread, the kinds of latency, percentiles in a file."""
     path = of_test("latency")
-    j = good(2, "--rate", 2000, "--duration", 0.5, "--runs", 3, "--hgrm", path)
+    j = good(2, "--rate", 5000, "--duration", 0.2, "--runs", 3, "--hgrm", path)
     check(len(j["runs"]) == 3 and all(r["ops"] + r["missed"] == 1000 for r in j["runs"]), j)
     parts = j["latencies_ns"]
     check(set(parts) == {"local_get", "local_put", "remote_get", "remote_put", "due"}, parts)

@@ -85,7 +85,7 @@ def interrupted(np, sig):
 
 def interrupted_later():
     """A run that has ended is not lost with the next one; the table says what is missing."""
-    argv = job(0, "--clients", 3, "--duration", 0.5, "--runs", 1000)
+    argv = job(0, "--clients", 3, "--duration", 0.1, "--runs", 1000)
     proc = start(argv)
     end = time.monotonic() + GUARD
     while "client0/1" not in "".join(threads(proc.pid)):
