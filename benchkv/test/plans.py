@@ -77,7 +77,7 @@ def case_plan():
 
 
 def case_reasons():
-    """Why the plan is as it is: device, endpoints, rings, control, memory."""
+    """The plan gives its reasons: device, endpoints, rings, control, memory."""
     alone = plan(0, "--key-range", 4000000, "--clients", 4)[0]
     for part in ("device: one rank needs none\n", "endpoints: there is no other rank\n",
                  "control auto:8,9: the defaults; one rank sends nothing; K at most 8 for 32 calls under "

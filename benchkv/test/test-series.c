@@ -40,7 +40,8 @@ TEST(values_are_at_most_a_32nd_too_high)
 	CHECK_EQ(series_bucket(UINT64_MAX), SERIES_BUCKETS - 1);
 }
 
-/* By rank among the values 1 to n: the smallest value that has the share of them up to it. */
+/* By nearest rank: a percentile is the smallest of the values 1 to n such that at least this share
+ * of the values is not larger. */
 TEST(percentiles_are_exact_ranks)
 {
 	static const struct {

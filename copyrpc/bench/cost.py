@@ -5,8 +5,8 @@
     cost.py [--check] SOFTHCA-RUN COST-PROGRAM [ENDPOINTS]
 
 The HCA runs in step mode, because traps do not work under valgrind. --check fails if a round trip
-takes more instructions than LIMITS allows, or 5 % more with idle endpoints (ENDPOINTS, 1,024 if not given,
-but one) or 1,023 other pending calls, or 25 % more when all endpoints are used in turn (each endpoint is then
+takes more instructions than LIMITS allows, or over 5 % more with ENDPOINTS - 1 idle endpoints (default 1,024 - 1)
+or with 1,023 other pending calls, or over 25 % more when all endpoints are used in turn (each endpoint is then
 used too rarely for the shortest path). The program stops the clock, so that no action is due. The reads of the stopped clock,
 whose number depends on the CPU's counter, are only printed.
 """

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Queue pairs of endpoints, and what happens to an endpoint while it has none that is connected
- * (docs/reconnect.md). Such an endpoint is away: it is not failed, and accepts calls and replies,
- * but sends nothing.
+ * Creates, stops and replaces the queue pairs of endpoints (docs/reconnect.md). An endpoint without
+ * a connected queue pair is away: it has not failed, and accepts calls and replies, but sends
+ * nothing.
  */
 #include "internal.h"
 

@@ -7,7 +7,7 @@
 #include "dial.h"
 
 static uint32_t system_calls;
-static int poll_error; /* with which poll(2) fails; 0: it works */
+static int poll_error; /* the error of poll(2); 0: it works */
 
 int __real_epoll_wait(int fd, struct epoll_event *events, int most, int timeout);
 int __wrap_epoll_wait(int fd, struct epoll_event *events, int most, int timeout);
@@ -193,8 +193,8 @@ static int open_sockets(const int fd[], int n)
 	return open;
 }
 
-/* Each crowd comes, and its time ends, all at once: strangers, dials that are refused, and dials
- * that nobody answers. */
+/* Many strangers come at once, and time out at once; then many dials start at once, which are
+ * refused or get no answer, and time out at once. */
 TEST(crowds_delay_no_call)
 {
 	const struct copyrpc_listen_attr attr = {.max_guests = 200, .patience_ms = 1000};
@@ -229,7 +229,7 @@ TEST(crowds_delay_no_call)
 	close_nodes(n);
 }
 
-/* More dials are refused than a millisecond of polls can try again: each is tried now and then. */
+/* More dials are refused than the polls of a millisecond can retry, so the dials take turns. */
 TEST(refused_dials_take_turns)
 {
 	uint16_t closed = free_port(), port = free_port();

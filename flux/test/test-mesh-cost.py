@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Meshes that one thread steps, so that the counts are the same in each run: messages in a published burst,
-and instructions for a call and its response, with those of the bench's own turn.
+"""Checks the number of messages in a published burst, and of instructions per call and response (those of the
+bench included). One thread steps the whole mesh, so the counts are the same in each run.
 
 	test-mesh-cost.py FLUX-BENCH
 """

@@ -234,7 +234,7 @@ static inline void fake_drain(void)
 	}
 }
 
-/* Completes all posts. Then so many requests have ended in all, @failed of them with an error. */
+/* Completes all posts. Checks that @done requests have ended, and @failed of them with an error. */
 static inline void fake_finish(uint32_t done, uint32_t failed)
 {
 	fake_drain();
@@ -260,7 +260,7 @@ static inline void fake_fenced(uint32_t rail, uint64_t after)
 	fake_run();
 }
 
-/* The peer has made its end. The probe ends with this status. */
+/* The peer has created its end of a rail, and the probe ends with this status. */
 static inline void fake_probed(uint32_t rail, int status)
 {
 	sched_connected(f.s, f.now, rail, f.probe_epoch[rail], 0);

@@ -141,7 +141,7 @@ TEST(failures_keep_the_class)
 	}
 }
 
-/* Ends the oldest post of all until the request of this user ends; how many it took. */
+/* Ends posts, oldest first, until the request of this user ends. Returns their number. */
 static uint32_t until_done(uint64_t user)
 {
 	uint32_t n = 0;

@@ -15,7 +15,7 @@
 
 #define DEEP 8192 /* blocks of a send queue that never is full here */
 #define FACTOR 1.25 /* between simulator and daemons, at most */
-#define APART 1.1 /* controls that are apart by less in the simulator have no order */
+#define APART 1.1 /* the order of two controls is checked if they differ by this in the simulator */
 /*
  * Messages per WRITE of a job at depth 32 that is not in the low state. If a daemon took the
  * requests of one poll of its ring only, 4 ranks would have 21 and 8 ranks 9.
@@ -80,7 +80,7 @@ static bool in_order(const struct job *j, const struct run *runs)
 	return all;
 }
 
-/* Send queues as they are at depth 32: they are full at once, and messages gather behind them. */
+/* Depth 32, and send queues of normal depth: these are soon full, and messages wait for room. */
 static bool recovered(const struct job *j, const struct run *runs)
 {
 	for (uint32_t i = 0; i < j->n; i++) {

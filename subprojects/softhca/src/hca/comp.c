@@ -81,7 +81,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 	struct comp_run *run = run_of(cq);
 
 	if (run->n && index - run->index < run->n) {
-		enlist(cq); /* the step is replayed: the run has the completion, the list may not */
+		enlist(cq); /* the step is replayed: the list may lack the CQ of this run */
 		return;
 	}
 	if (run->n && (run->n == COMP_MAX || !fits((struct cqe64 *)run->title, run->n, cqe)))
@@ -91,7 +91,7 @@ void comp_add(struct cq *cq, uint32_t index, const struct cqe64 *cqe)
 		memcpy(run->title, cqe, sizeof(*cqe));
 	}
 	run->mini[run->n] = make_mini(cqe);
-	atomic_signal_fence(memory_order_seq_cst); /* `n` counts what is complete */
+	atomic_signal_fence(memory_order_seq_cst); /* `n` counts complete entries */
 	run->n++;
 	atomic_signal_fence(memory_order_seq_cst);
 	enlist(cq);

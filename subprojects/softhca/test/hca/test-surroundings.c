@@ -93,7 +93,7 @@ static void little_room(void)
 	exit(OK);
 }
 
-/* In the fabric that the parent is a member of. */
+/* Runs in a child, whose parent is a member of the fabric. */
 static void other_pids(void)
 {
 	pid_t pid;
@@ -218,7 +218,7 @@ TEST_WITH(without_writing, in_child, read_only, "/dev/shm: Read-only file system
 TEST_WITH(without_proc, in_child, no_proc, "/proc");
 TEST_WITH(with_little_room, in_child, little_room, NULL);
 
-/* The fabric is of this process. */
+/* Runs @fn in a child after this process has created the fabric. */
 static void in_fabric(void (*fn)(void), const char *says)
 {
 	root_only();
