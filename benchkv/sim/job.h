@@ -60,7 +60,7 @@ struct rank {
 	/* By slot, a client's place for one request: client * depth + i. */
 	struct request *requests; /* of the calendars */
 	uint64_t *start; /* when the client made the request */
-	uint64_t *called; /* when the daemon took it; for controls that observe, else NULL */
+	uint64_t *called; /* when the daemon took it; NULL: neither control nor trace needs it */
 	uint64_t *client_free; /* by client */
 };
 
@@ -83,6 +83,7 @@ struct sim {
 	struct daemon *daemons; /* of all ranks */
 	uint32_t n_daemons;
 	uint64_t end, traced;
+	struct adaptive filtered; /* for the trace of a control that does not observe */
 	uint64_t ahead; /* length of a window: the shortest time of a WRITE to another rank's CQ */
 	struct part *parts;
 	uint32_t n_parts;

@@ -337,13 +337,26 @@ static void flush(struct daemon *d)
 	memmove(d->loads, d->loads + go, d->n_dirty * sizeof(*d->loads));
 }
 
+static bool traces(const struct daemon *d)
+{
+	const struct sim *s = d->rank->sim;
+
+	return s->c->trace && d == s->daemons;
+}
+
+/* The filtered values for the trace: those of the control, or with another control the sim's own. */
+static struct adaptive *filtered(struct daemon *d)
+{
+	return control_observes(&d->control) ? &d->control.adaptive : &d->rank->sim->filtered;
+}
+
 static void trace(struct daemon *d)
 {
-	const struct adaptive *a = &d->control.adaptive;
+	const struct adaptive *a = filtered(d);
 	struct sim *s = d->rank->sim;
 	uint32_t gathered = 0;
 
-	if (!s->c->trace || d != &s->daemons[0] || d->loop_began < s->traced)
+	if (!traces(d) || d->loop_began < s->traced)
 		return;
 	s->traced = d->loop_began + s->c->trace_ns;
 	for (uint32_t i = 0; i < d->n_dirty; i++)
@@ -351,7 +364,24 @@ static void trace(struct daemon *d)
 	fprintf(s->c->trace, "%.3f,%u,%u,%u,%u,%u,%.3f,%u,%u,%.4f,%.3f,%.4f\n",
 		(double)d->loop_began / 1e3, d->rank->inflight.n, gathered, d->polls.cqes,
 		d->polls.messages, d->polls.responses, (double)(d->now - d->loop_began) / 1e3,
-		d->control.unconsumed, a->u, a->e_ema, a->rtt_ema_us, adaptive_rho(a));
+		d->control.unconsumed, d->control.adaptive.u, a->e_ema, a->rtt_ema_us,
+		adaptive_rho(a));
+}
+
+/* Filters the values of a loop, for a control that observes and for the trace. */
+static void observe(struct daemon *d)
+{
+	struct adaptive_loop seen = {.cqes = d->polls.cqes,
+		.loop_us = (double)(d->now - d->loop_began) / 1e3};
+
+	if (!control_observes(&d->control) && !traces(d))
+		return;
+	if (d->polls.responses)
+		seen.rtt_us = (double)d->rtt_sum / 1e3 / d->polls.responses;
+	if (control_observes(&d->control))
+		control_loop_end(&d->control, &seen);
+	else
+		adaptive_step(filtered(d), &seen);
 }
 
 static void end_loop(struct daemon *d)
@@ -362,14 +392,7 @@ static void end_loop(struct daemon *d)
 	d->now += (uint64_t)(s->m.loop_ns * (1 + jitter));
 	if (control_counts(&d->control))
 		control_count(&d->control, d->now, d->under_way, d->polls.responses);
-	if (control_observes(&d->control)) {
-		struct adaptive_loop seen = {.cqes = d->polls.cqes,
-			.loop_us = (double)(d->now - d->loop_began) / 1e3};
-
-		if (d->polls.responses)
-			seen.rtt_us = (double)d->rtt_sum / 1e3 / d->polls.responses;
-		control_loop_end(&d->control, &seen);
-	}
+	observe(d);
 	if (counting(s, d->loop_began)) {
 		d->counts.loops++;
 		d->counts.loop_ns += d->now - d->loop_began;
@@ -402,6 +425,8 @@ static void skip_idle_loops(struct daemon *d, bool found)
 		d->counts.bucket[0] += n;
 	}
 	d->now += n * (uint64_t)s->m.loop_ns;
+	for (; traces(d) && n; n--)
+		adaptive_step(filtered(d), &(struct adaptive_loop){.loop_us = s->m.loop_ns / 1e3});
 }
 
 static void begin_loop(struct daemon *d)

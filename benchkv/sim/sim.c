@@ -60,7 +60,7 @@ static int rank_init(struct sim *s, uint32_t index)
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
 			return -ENOMEM;
-	if (!control_observes(&r->daemons[0].control))
+	if (!control_observes(&r->daemons[0].control) && !(s->c->trace && !index))
 		return 0;
 	r->called = calloc(slots, sizeof(*r->called));
 	return r->called ? 0 : -ENOMEM;
@@ -125,6 +125,7 @@ static int sim_init(struct sim *s, const struct sim_config *c)
 	s->per_depth = ((1ull << SIM_DEPTH_SHIFT) + c->depth - 1) / c->depth;
 	s->ahead = (uint64_t)(s->m.send_ns + s->m.wire_ns + s->m.recv_ns);
 	s->end = c->warmup_ns + c->duration_ns;
+	adaptive_init(&s->filtered);
 	s->ranks = calloc(c->ranks, sizeof(*s->ranks));
 	s->daemons = calloc(s->n_daemons, sizeof(*s->daemons));
 	if (!s->ranks || !s->daemons)

@@ -60,6 +60,19 @@ with tempfile.TemporaryDirectory() as scratch:
     assert len(rows) > 100 and max(row["u"] for row in rows) > 0, rows[-1]
     assert all(0 <= row["e"] <= 1 and row["rtt_us"] > 4 and 0 < row["rho"] < 10 for row in rows[50:]), rows[-1]
     assert max(row["e"] for row in rows) > .2, rows[:50]
+    # The same values with a control that does not need them, from both states: about what the means of the job are.
+    for state, empty in ("low", (0, .05)), ("high", (.4, .6)):
+        job = json.loads(sim("--np", "8", "--qd", "32", "--control", "none", "--init", state, "--duration", "40",
+                             "--trace", str(trace), "--trace-step", "0", "--json", "-").stdout)
+        rows = [row for row in csv.DictReader(trace.open()) if float(row["time_us"]) > 3000]
+        e, rtt, rho = (sum(float(row[name]) for row in rows) / len(rows) for name in ("e", "rtt_us", "rho"))
+        trip = job["outstanding"] / (job["mops"] / 8 * 7 / 8)  # Little's law; 7 of 8 operations are calls
+        assert abs(rtt / trip - 1) < .1 and abs(rho / job["rho"] - 1) < .3 and empty[0] < e < empty[1], (e, rtt, rho, job)
+        assert all(row["u"] == "0" for row in rows)
+    # Empty loops that have no line are in e: of a lone client most are.
+    sim("--np", "2", "--qd", "1", "--clients", "1", "--control", "none", "--trace", str(trace), "--trace-step", "0")
+    rows = [float(row["e"]) for row in csv.DictReader(trace.open())]
+    assert sum(rows[1000:]) / len(rows[1000:]) > .7, rows[-1]
     # The shares of loops by their responses, of all ranks; of rank 0 they are the same but for chance.
     job = json.loads(sim("--np", "8", "--qd", "4", "--control", "none", "--warmup", "0", "--duration", "2",
                          "--trace", str(trace), "--trace-step", "0", "--json", "-").stdout)
