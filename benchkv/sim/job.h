@@ -62,6 +62,9 @@ struct rank {
 	uint64_t *start; /* when the client made the request */
 	uint64_t *called; /* when the daemon took it; NULL: neither control nor trace needs it */
 	uint64_t *client_free; /* by client */
+	/* Replies that a client has seen while it waits for others; NULL: no client waits. */
+	uint32_t *seen; /* slots; of a client from its first slot's place on */
+	uint32_t *n_seen; /* by client */
 };
 
 /* The ranks that a thread simulates, and the thread's counters. */

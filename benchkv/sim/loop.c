@@ -53,6 +53,23 @@ ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, u
 		r->part->error = -ENOMEM;
 }
 
+/* Keeps a reply that a client has seen; makes the next requests when it has seen all it waits for. */
+static void wait_for_more(struct rank *r, struct work *w, uint32_t slot, uint64_t ns)
+{
+	const struct sim *s = r->sim;
+	uint32_t client = sim_client(s, slot), *n = &r->n_seen[client];
+	uint32_t *seen = &r->seen[client * s->c->depth];
+
+	if (r->client_free[client] < ns)
+		r->client_free[client] = ns;
+	seen[(*n)++] = slot;
+	if (*n < s->c->client_waits)
+		return;
+	for (uint32_t i = 0; i < *n; i++)
+		make_request(r, w, seen[i], ns);
+	*n = 0;
+}
+
 /* The daemon gives a reply to the client of the slot. */
 ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 {
@@ -62,7 +79,10 @@ ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 
 	if (seen - s->c->warmup_ns < s->c->duration_ns)
 		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
-	make_request(r, w, slot, seen);
+	if (unlikely(r->seen))
+		wait_for_more(r, w, slot, seen);
+	else
+		make_request(r, w, slot, seen);
 }
 
 /* Adds a reply to those that are held. */
@@ -227,11 +247,15 @@ ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot,
 	}
 }
 
-/* Takes the clients' visible requests. Returns true if there are any. */
+/*
+ * Takes the clients' visible requests, at most as many as a loop may take. Returns true if there are
+ * any. A request that is left is the next one again, because its bucket is the calendar's first.
+ */
 static bool take_requests(struct daemon *d)
 {
 	const struct request *requests = d->rank->requests;
 	uint32_t last = calendar_take(&d->requests, d->loop_began);
+	uint32_t most = d->rank->sim->c->intake, left = most ? most : UINT32_MAX;
 	struct work w;
 
 	if (last == CALENDAR_NONE)
@@ -245,9 +269,14 @@ static bool take_requests(struct daemon *d)
 
 			slot = following;
 			following = request_next(request); /* the slot may be put again */
-			take_request(d, &w, slot, request_dest(request));
+			if (likely(left)) {
+				take_request(d, &w, slot, request_dest(request));
+				left--;
+			} else if (calendar_put(&d->requests, slot, request_dest(request), 0)) {
+				d->rank->part->error = -ENOMEM;
+			}
 		} while (slot != last);
-		last = calendar_take(&d->requests, d->loop_began);
+		last = left ? calendar_take(&d->requests, d->loop_began) : CALENDAR_NONE;
 	} while (last != CALENDAR_NONE);
 	work_end(d, &w);
 	return true;

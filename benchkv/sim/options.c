@@ -46,8 +46,13 @@ static const struct arg_row rows[] = {
 		.sets = RUN, .help = "when the others join them"},
 	{"clients", 0, "N", ARG_WHOLE, AT(config.clients), .min = 1, .max = 1024, .def = "46",
 		.help = "client threads per rank"},
+	{"client-waits", 0, "N", ARG_WHOLE, AT(config.client_waits), .min = 1, .max = 4096,
+		.def = "1", .sets = RUN,
+		.help = "replies that a client has to see before its next requests"},
 	{"daemons", 0, "N", ARG_WHOLE, AT(config.daemons), .min = 1, .max = 64, .def = "1",
 		.help = "daemons that share a rank's endpoints"},
+	{"intake", 0, "N", ARG_WHOLE, AT(config.intake), .min = 1, .max = 1u << 20, .unset = "all",
+		.help = "requests that a loop takes at most"},
 	{"control", 0, "C", ARG_CALL, AT(config.control), .read = read_control, .def = "auto",
 		.sets = RUN | MAP, .help = "control of batching, as benchkv's"},
 	{"machine", 0, "M", ARG_CALL, AT(config.machine), .read = read_machine, .def = "hdr100",
@@ -92,6 +97,9 @@ static int check(struct args *args, const struct sim_config *c)
 {
 	if (c->depth_before > c->depth)
 		return args_fail(args, "--qd-before: give at most --qd");
+	if (c->client_waits > (c->depth_before ? c->depth_before : c->depth))
+		return args_fail(args, "--client-waits: give at most %s",
+			c->depth_before ? "--qd-before" : "--qd");
 	if ((uint64_t)c->clients * c->depth > SIM_MAX_SLOTS)
 		return args_fail(args, "--clients x --qd: give at most %u requests in flight",
 			SIM_MAX_SLOTS);

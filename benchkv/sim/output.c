@@ -38,7 +38,7 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 	control_name(&c->control, control);
 	return json_pack(
 		"{s:i, s:i, s:i, s:f, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:f, s:f, s:f, s:f, s:[fffff]}",
+		"s:f, s:f, s:f, s:f, s:[fffff], s:i, s:i}",
 		"np", (int)c->ranks, "qd", (int)c->depth, "qd_before",
 		(int)(c->depth_before ? c->depth_before : c->depth), "qd_step_ms",
 		(double)c->step_ns / 1e6, "clients", (int)c->clients, "daemons", (int)c->daemons,
@@ -48,7 +48,8 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",
 		r->loop_us, "rho", rho(c, r), "messages_per_write", r->messages_per_write, "p50_us",
 		r->p50_us, "p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1],
-		r->bucket[2], r->bucket[3], r->bucket[4]);
+		r->bucket[2], r->bucket[3], r->bucket[4], "client_waits", (int)c->client_waits,
+		"intake", (int)c->intake);
 }
 
 static int write_object(const struct sim_config *c, const struct sim_result *r, FILE *json)
@@ -120,6 +121,10 @@ int output_run(const struct sim_options *o, FILE *json)
 	if (c->depth_before)
 		printf("  requests          %u per client until %g ms\n", c->depth_before,
 			(double)c->step_ns / 1e6);
+	if (c->client_waits > 1)
+		printf("  clients           wait for %u replies\n", c->client_waits);
+	if (c->intake)
+		printf("  intake            at most %u requests per loop\n", c->intake);
 	if (c->control.kind == CONTROL_AUTO)
 		printf("  K and B           %s\n", why);
 	printf("  operations        %10.2f M/s (%.3f M/s per rank)\n", r.ops_per_s / 1e6,

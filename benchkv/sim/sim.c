@@ -60,6 +60,12 @@ static int rank_init(struct sim *s, uint32_t index)
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
 			return -ENOMEM;
+	if (s->c->client_waits > 1) {
+		r->seen = calloc(slots, sizeof(*r->seen));
+		r->n_seen = calloc(s->c->clients, sizeof(*r->n_seen));
+		if (!r->seen || !r->n_seen)
+			return -ENOMEM;
+	}
 	if (!control_observes(&r->daemons[0].control) && !(s->c->trace && !index))
 		return 0;
 	r->called = calloc(slots, sizeof(*r->called));
@@ -185,6 +191,8 @@ static void sim_fini(struct sim *s)
 		free(s->ranks[i].start);
 		free(s->ranks[i].called);
 		free(s->ranks[i].client_free);
+		free(s->ranks[i].seen);
+		free(s->ranks[i].n_seen);
 	}
 	mail_fini(s);
 	for (uint32_t i = 0; s->parts && i < s->n_parts; i++)
@@ -258,6 +266,8 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 
 	if (!config->ranks || !config->daemons || !config->clients || !config->depth ||
 		!config->threads || !config->duration_ns)
+		return -EINVAL;
+	if (config->client_waits > (config->depth_before ? config->depth_before : config->depth))
 		return -EINVAL;
 	if (config->ranks > SIM_MAX_RANKS ||
 		(uint64_t)config->clients * config->depth > SIM_MAX_SLOTS)

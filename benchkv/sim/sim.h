@@ -31,6 +31,8 @@ struct sim_config {
 	uint32_t ranks, daemons, clients, depth;
 	uint32_t depth_before; /* until step_ns; 0: depth */
 	uint64_t step_ns;
+	uint32_t client_waits; /* replies that a client has to see before its next requests; 0: 1 */
+	uint32_t intake; /* requests of clients that a loop takes at most; 0: all */
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
 	uint64_t collapsed_ns, warmup_ns, duration_ns;
@@ -57,7 +59,10 @@ struct sim_result {
 #define SIM_MAX_RANKS 4096u
 #define SIM_MAX_SLOTS (1u << 20) /* clients x depth */
 
-/* 0, -EINVAL (a size of 0, or more ranks or slots than that), -ENOMEM, -EAGAIN (a thread cannot be made). */
+/*
+ * 0, -EINVAL (a size of 0, more ranks or slots than that, or clients that wait for more than they
+ * have in flight), -ENOMEM, -EAGAIN (a thread cannot be made).
+ */
 int sim_run(const struct sim_config *config, struct sim_result *result_p);
 
 #endif

@@ -41,6 +41,10 @@ assert len(rows) == 36 and {r["init"] for r in rows} == {"high", "low"}
 step = json.loads(sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3", "--json", "-").stdout)
 assert (step["qd"], step["qd_before"], step["qd_step_ms"]) == (2, 1, 0.3) and one["qd_before"] == 2, step
 assert "1 per client until 0.3 ms" in sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3").stdout
+other = json.loads(sim(*SHORT, "--client-waits", "2", "--intake", "3", "--json", "-").stdout)
+assert (other["client_waits"], other["intake"]) == (2, 3) and (one["client_waits"], one["intake"]) == (1, 0), other
+text = sim(*SHORT, "--client-waits", "2", "--intake", "3").stdout
+assert "wait for 2 replies" in text and "at most 3 requests per loop" in text, text
 assert "Usage" in sim("--help").stdout
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -119,7 +123,7 @@ with tempfile.TemporaryDirectory() as scratch:
 two, three = (sim(*SHORT[2:], "--np", "3", "--threads", n, "--json", "-").stdout for n in "23")
 assert two == three
 for option, *values in (("--threads", "0", "65"), ("--np", "0", "4097"), ("--qd", "x"), ("--qd-before", "0"),
-                        ("--control", "auto:0,1"), ("--init", "middle"), ("--duration", "0", "-1"), ("--disturb", "-1"),
+                        ("--intake", "0"), ("--client-waits", "0"), ("--control", "auto:0,1"), ("--init", "middle"), ("--duration", "0", "-1"), ("--disturb", "-1"),
                         ("--seed", "9223372036854775808")):  # the JSON object would have a negative one
     for value in values:
         refuses(option, option, value)
@@ -130,6 +134,8 @@ refuses("--qd-step", "--qd-before", "1", "--qd-step", "0")
 refuses("give --qd-step", "--qd-before", "1")
 refuses("give --qd-before", "--qd-step", "1")
 refuses("at most --qd", "--qd", "2", "--qd-before", "3", "--qd-step", "1")
+refuses("at most --qd", "--qd", "2", "--client-waits", "3")
+refuses("at most --qd-before", "--qd", "4", "--qd-before", "2", "--qd-step", "1", "--client-waits", "3")
 refuses("requests in flight", "--clients", "1024", "--qd", "4096")
 refuses("command", "walk")
 refuses("'more' is too much", "run", "more")

@@ -383,6 +383,8 @@ TEST(threads_do_not_matter)
 		struct sim_result one;
 
 		c.daemons = 1 + i % 2;
+		c.client_waits = i % 2 ? 3 : 0;
+		c.intake = i % 2 ? 40 : 0;
 		c.duration_ns = 2 * NSEC_PER_MSEC;
 		one = run(&c);
 		for (c.threads = 2; c.threads <= 64; c.threads += c.threads < 4 ? 1 : 60)
@@ -460,6 +462,54 @@ TEST(depth_steps)
 	c.depth_before = 31;
 	CHECK(run(&c).messages_per_write < 1.2);
 	CHECK(run(&c).outstanding > 31 * 40);
+}
+
+/* Of requests that are always there a loop takes as many as it may, the oldest first. */
+TEST(intake_bounds_a_loop)
+{
+	struct sim_config c = job(1, 1, "none");
+	struct sim_result r;
+
+	c.intake = 4;
+	r = run(&c);
+	CHECK(near(r.ops_per_s, 4e9 / (4 * c.machine.local_ns + c.machine.loop_ns), 0.01));
+	CHECK(r.p99_us < 1.2 * r.p50_us);
+}
+
+/* With few requests in a loop a job of the published depth collapses by itself. */
+TEST(intake_brings_the_collapse)
+{
+	struct sim_config c = job(16, 32, "none");
+
+	c.intake = 46;
+	CHECK(run(&c).messages_per_write < 1.2);
+	c.intake = 92;
+	CHECK(run(&c).messages_per_write > 10);
+}
+
+/* A lone client's next requests come together, when all of its replies are there. */
+TEST(clients_wait_for_replies)
+{
+	struct sim_config c = job(1, 8, "none");
+	const struct machine *m = &c.machine;
+	double replies, requests;
+
+	c.clients = 1;
+	c.client_waits = 8;
+	requests = 8 * m->client_ns + m->reply_ns / 2 + m->loop_ns / 2;
+	replies = 8 * m->local_ns + m->reply_ns + m->reply_jitter_ns / 2;
+	CHECK(near(8e9 / run(&c).ops_per_s, requests + replies, 0.25));
+	c.client_waits = 1;
+	CHECK(run(&c).ops_per_s > 1.3 * 8e9 / (requests + replies));
+}
+
+/* Clients that wait for all of their replies leave no equilibrium but the good one. */
+TEST(clients_that_wait_end_the_collapse)
+{
+	struct sim_config c = job(8, 32, "none");
+
+	c.client_waits = 32;
+	CHECK(near(run_collapsed(&c).ops_per_s, 57e6, 0.1));
 }
 
 TEST(one_equilibrium_with_auto)
@@ -580,6 +630,12 @@ TEST(bad_sizes_are_refused)
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
 	c = job(4, 1, "none");
 	c.threads = 0;
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+	c = job(4, 4, "none");
+	c.client_waits = 5;
+	CHECK_EQ(sim_run(&c, &r), -EINVAL);
+	c.client_waits = 4;
+	c.depth_before = 3;
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
 	c = job(SIM_MAX_RANKS + 1, 1, "none");
 	CHECK_EQ(sim_run(&c, &r), -EINVAL);
