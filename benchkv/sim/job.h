@@ -61,6 +61,7 @@ struct rank {
 	struct request *requests; /* of the calendars */
 	uint64_t *start; /* when the client made the request */
 	uint64_t *called; /* when the daemon took it; NULL: neither control nor trace needs it */
+	bool *answered; /* a daemon passes the response to the client's one; NULL: backend delegation */
 	uint64_t *client_free; /* by client */
 	/* Replies that a client has seen while it waits for others; NULL: no client waits. */
 	uint32_t *seen; /* slots; of a client from its first slot's place on */
@@ -112,6 +113,13 @@ static inline uint32_t draw_below(uint64_t *random, uint32_t n)
 	return (uint32_t)((draw(random) >> 32) * n >> 32);
 }
 
+/* The client of a slot: slot / depth. Exact for 2^20 slots. */
+#define SIM_DEPTH_SHIFT 42
+static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
+{
+	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
+}
+
 /* The daemon of a rank that has its endpoint to a peer, or serves the slot if that is itself. */
 static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t slot)
 {
@@ -120,6 +128,16 @@ static inline struct daemon *rank_owner(struct rank *r, uint32_t peer, uint32_t 
 	if (d == 1)
 		return r->daemons;
 	return &r->daemons[peer == r->index ? slot % d : (r->index + peer) % d];
+}
+
+/* The daemon that takes a request from its client. */
+static inline struct daemon *rank_taker(struct rank *r, uint32_t peer, uint32_t slot)
+{
+	const struct sim *s = r->sim;
+
+	if (!s->c->meta)
+		return rank_owner(r, peer, slot);
+	return &r->daemons[sim_client(s, slot) % s->c->daemons];
 }
 
 /*
@@ -147,13 +165,6 @@ static inline struct mail *sim_mail(struct sim *s, uint64_t window, uint32_t fro
 
 /* Runs a job from its beginning to its end, in as many threads as it has parts. 0, -ENOMEM, -EAGAIN. */
 int crew_run(struct sim *s);
-
-/* The client of a slot: slot / depth. Exact for 2^20 slots. */
-#define SIM_DEPTH_SHIFT 42
-static inline uint32_t sim_client(const struct sim *s, uint32_t slot)
-{
-	return (uint32_t)(slot * s->per_depth >> SIM_DEPTH_SHIFT);
-}
 
 static inline void inflight_change(struct inflight *f, uint64_t ns, int change)
 {

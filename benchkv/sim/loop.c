@@ -48,7 +48,7 @@ ALWAYS_INLINE void make_request(struct rank *r, struct work *w, uint32_t slot, u
 	uint64_t start = (*free_at > ns ? *free_at : ns) + s->costs.client;
 
 	*free_at = r->start[slot] = start;
-	if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest,
+	if (calendar_put(&rank_taker(r, dest, slot)->requests, slot, dest,
 		    start + s->costs.visible))
 		r->part->error = -ENOMEM;
 }
@@ -85,6 +85,27 @@ ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 		make_request(r, w, slot, seen);
 }
 
+/* Passes a slot to another daemon of the rank, which sees it as late as a client's request. */
+static void pass(struct rank *r, const struct work *w, struct daemon *to, uint32_t slot,
+	uint32_t dest)
+{
+	if (calendar_put(&to->requests, slot, dest, w->now + r->sim->costs.visible))
+		r->part->error = -ENOMEM;
+}
+
+/* The daemon gives a reply to the client of the slot, or to the daemon that the client polls. */
+ALWAYS_INLINE void give_reply(struct daemon *d, struct work *w, uint32_t slot)
+{
+	struct rank *r = d->rank;
+
+	if (unlikely(r->answered) && rank_taker(r, 0, slot) != d) {
+		r->answered[slot] = true;
+		pass(r, w, rank_taker(r, 0, slot), slot, r->index);
+		return;
+	}
+	reply_client(r, w, slot);
+}
+
 /* Adds a reply to those that are held. */
 static void hold_reply(struct daemon *d, uint64_t now, uint32_t slot)
 {
@@ -105,7 +126,7 @@ static void release_held(struct daemon *d)
 		return;
 	w = work_begin(d);
 	for (uint32_t i = 0; i < d->n_held; i++)
-		reply_client(r, &w, d->held[i]);
+		give_reply(d, &w, d->held[i]);
 	d->n_held = 0;
 	work_end(d, &w);
 }
@@ -148,7 +169,7 @@ ALWAYS_INLINE void take_response(struct daemon *d, struct work *w, uint32_t slot
 	if (control_holds(&d->control))
 		hold_reply(d, w->now, slot);
 	else
-		reply_client(r, w, slot);
+		give_reply(d, w, slot);
 }
 
 /* @words: the reserved words of the calls, or NULL. */
@@ -229,11 +250,35 @@ static bool poll_once(struct daemon *d)
 	return false;
 }
 
+/*
+ * With backend meta: what a daemon passes on to another one of the rank, and takes from there. False:
+ * the slot is a request that this daemon is to serve or to send.
+ */
+static bool relay(struct daemon *d, struct work *w, uint32_t slot, uint32_t dest)
+{
+	struct rank *r = d->rank;
+	struct daemon *owner = rank_owner(r, dest, slot);
+
+	if (r->answered[slot]) {
+		r->answered[slot] = false;
+		w->now += r->sim->costs.response;
+		reply_client(r, w, slot);
+		return true;
+	}
+	if (dest == r->index || owner == d)
+		return false;
+	w->now += r->sim->costs.request;
+	pass(r, w, owner, slot, dest);
+	return true;
+}
+
 ALWAYS_INLINE void take_request(struct daemon *d, struct work *w, uint32_t slot, uint32_t dest)
 {
 	struct rank *r = d->rank;
 	const struct sim *s = r->sim;
 
+	if (unlikely(r->answered) && relay(d, w, slot, dest))
+		return;
 	if (dest == r->index) {
 		w->now += s->costs.local;
 		reply_client(r, w, slot);

@@ -29,6 +29,7 @@ static int read_control(const struct arg *a, void *control_p)
 }
 
 static const char *const states[] = {"high", "low", NULL};
+static const char *const backends[] = {"delegation", "meta", NULL};
 
 #define AT(field) ARG_AT(struct sim_options, field)
 #define MS(least) ARG_TIME, .low = least, .high = 1e6, .unit = NSEC_PER_MSEC
@@ -45,12 +46,14 @@ static const struct arg_row rows[] = {
 	{"qd-step", 0, "MS", MS(.001), .field = AT(config.step_ns), .with = "qd-before",
 		.sets = RUN, .help = "when the others join them"},
 	{"clients", 0, "N", ARG_WHOLE, AT(config.clients), .min = 1, .max = 1024, .def = "46",
-		.help = "client threads per rank"},
+		.sets = RUN | MAP, .help = "client threads per rank"},
 	{"client-waits", 0, "N", ARG_WHOLE, AT(config.client_waits), .min = 1, .max = 4096,
 		.def = "1", .sets = RUN,
 		.help = "replies that a client has to see before its next requests"},
+	{"backend", 0, NULL, ARG_WORD, AT(config.meta), .words = backends, .def = "delegation",
+		.sets = RUN | MAP, .help = "as benchkv's: who sends the requests of a client"},
 	{"daemons", 0, "N", ARG_WHOLE, AT(config.daemons), .min = 1, .max = 64, .def = "1",
-		.help = "daemons that share a rank's endpoints"},
+		.sets = RUN | MAP, .help = "daemons that share a rank's endpoints"},
 	{"intake", 0, "N", ARG_WHOLE, AT(config.intake), .min = 1, .max = 1u << 20, .unset = "all",
 		.help = "requests that a loop takes at most"},
 	{"control", 0, "C", ARG_CALL, AT(config.control), .read = read_control, .def = "auto",
@@ -89,7 +92,7 @@ static const char usage[] =
 	"Usage: benchkv-sim [run] [OPTION]...\n"
 	"       benchkv-sim table [--machine M] [--json FILE]\n"
 	"       benchkv-sim map [--control C] [OPTION]...\n"
-	"Simulates jobs of benchkv, backend delegation, by the control code of benchkv itself.\n"
+	"Simulates jobs of benchkv, backends delegation and meta, by the control code of benchkv itself.\n"
 	"run prints one job, table compares with published figures, map goes over ranks and\n"
 	"queue depths, from both initial states.\n";
 

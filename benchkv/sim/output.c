@@ -31,6 +31,11 @@ static const char *json_name(const char *name)
 	return shown;
 }
 
+const char *backend_name(bool meta)
+{
+	return meta ? "meta" : "delegation";
+}
+
 static json_t *job_object(const struct sim_config *c, const struct sim_result *r)
 {
 	char control[CONTROL_NAME_MAX];
@@ -38,7 +43,7 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 	control_name(&c->control, control);
 	return json_pack(
 		"{s:i, s:i, s:i, s:f, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
-		"s:f, s:f, s:f, s:f, s:[fffff], s:i, s:i}",
+		"s:f, s:f, s:f, s:f, s:[fffff], s:i, s:i, s:s}",
 		"np", (int)c->ranks, "qd", (int)c->depth, "qd_before",
 		(int)(c->depth_before ? c->depth_before : c->depth), "qd_step_ms",
 		(double)c->step_ns / 1e6, "clients", (int)c->clients, "daemons", (int)c->daemons,
@@ -49,7 +54,7 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 		r->loop_us, "rho", rho(c, r), "messages_per_write", r->messages_per_write, "p50_us",
 		r->p50_us, "p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1],
 		r->bucket[2], r->bucket[3], r->bucket[4], "client_waits", (int)c->client_waits,
-		"intake", (int)c->intake);
+		"intake", (int)c->intake, "backend", backend_name(c->meta));
 }
 
 static int write_object(const struct sim_config *c, const struct sim_result *r, FILE *json)
@@ -121,6 +126,8 @@ int output_run(const struct sim_options *o, FILE *json)
 	if (c->depth_before)
 		printf("  requests          %u per client until %g ms\n", c->depth_before,
 			(double)c->step_ns / 1e6);
+	if (c->meta)
+		printf("  backend           meta\n");
 	if (c->client_waits > 1)
 		printf("  clients           wait for %u replies\n", c->client_waits);
 	if (c->intake)

@@ -5,15 +5,25 @@
 
 #include "options.h"
 
+/*
+ * How the figure of a cell and the machine's parameters depend on each other: a parameter was
+ * derived from the published figure, a parameter was chosen so that the simulated one fits, or
+ * neither.
+ */
+enum origin { PREDICTED, DERIVED, FITTED };
+
 /* A published row; 0 where nothing was published. */
 struct published {
 	uint32_t ranks, depth;
 	const char *control;
 	bool collapsed; /* the initial state of the simulated job */
 	double mops, outstanding, cqe_batch, loops_per_s;
+	enum origin mops_is, loops_is; /* the other figures are predicted */
+	uint32_t clients, daemons; /* 0: 46, 1 */
+	bool meta; /* the backend */
 };
 
-#define PUBLISHED_BLOCKS 2
+#define PUBLISHED_BLOCKS 4
 extern const struct published_block {
 	const char *conditions;
 	const struct published *rows;
@@ -24,6 +34,9 @@ extern const struct published_block {
 int output_run(const struct sim_options *o, FILE *json);
 int output_table(const struct sim_options *o, FILE *json);
 int output_map(const struct sim_options *o, FILE *json);
+
+/* "meta" or "delegation". */
+const char *backend_name(bool meta);
 
 /* Runs a job and writes its object. auto without numbers gets those of that job. */
 int output_job(const struct sim_config *config, FILE *json, struct sim_result *r_p);

@@ -60,6 +60,11 @@ static int rank_init(struct sim *s, uint32_t index)
 	for (uint32_t i = 0; i < s->c->daemons; i++)
 		if (daemon_init(&r->daemons[i], r))
 			return -ENOMEM;
+	if (s->c->meta) {
+		r->answered = calloc(slots, sizeof(*r->answered));
+		if (!r->answered)
+			return -ENOMEM;
+	}
 	if (s->c->client_waits > 1) {
 		r->seen = calloc(slots, sizeof(*r->seen));
 		r->n_seen = calloc(s->c->clients, sizeof(*r->n_seen));
@@ -87,7 +92,7 @@ static int first_requests(struct rank *r)
 		uint32_t dest = draw_below(&r->random, s->c->ranks);
 
 		r->start[slot] = first_time(s->c, slot) + dest * s->c->stagger_ns;
-		if (calendar_put(&rank_owner(r, dest, slot)->requests, slot, dest, r->start[slot]))
+		if (calendar_put(&rank_taker(r, dest, slot)->requests, slot, dest, r->start[slot]))
 			return -ENOMEM;
 	}
 	return 0;
@@ -191,6 +196,7 @@ static void sim_fini(struct sim *s)
 		free(s->ranks[i].start);
 		free(s->ranks[i].called);
 		free(s->ranks[i].client_free);
+		free(s->ranks[i].answered);
 		free(s->ranks[i].seen);
 		free(s->ranks[i].n_seen);
 	}

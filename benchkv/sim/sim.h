@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A discrete-event simulation of a job of benchkv with backend delegation: NP ranks, each
+ * A discrete-event simulation of a job of benchkv with backend delegation or meta: NP ranks, each
  * with D daemons that share the rank's endpoints and C clients in a closed loop. The
  * daemons decide with the control that benchkv itself runs (control.h).
  *
  * The model of a daemon's loop has these parts, in this order: polls of received WRITEs, as often
  * as the control decides; clients' requests; the flush of the endpoints that the control selects.
- * Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s.
+ * Daemon (r + s) mod D of ranks r and s owns both sides of the connection of r and s. With backend
+ * delegation a client gives its request to that daemon. With meta it gives all of them to its own
+ * daemon, which passes them to the owner, and gets the responses back from there.
  *
  * Time goes on in windows of send_ns + wire_ns + recv_ns: what a rank does in one reaches
  * another rank in a later one, so within a window the ranks do not matter to each other. They
@@ -33,6 +35,7 @@ struct sim_config {
 	uint64_t step_ns;
 	uint32_t client_waits; /* replies that a client has to see before its next requests; 0: 1 */
 	uint32_t intake; /* requests of clients that a loop takes at most; 0: all */
+	bool meta; /* the backend: meta, otherwise delegation */
 	uint32_t threads; /* of the simulation */
 	bool collapsed; /* begins with collapsed_ns of one message per WRITE */
 	uint64_t collapsed_ns, warmup_ns, duration_ns;

@@ -11,29 +11,48 @@
 #define RECOVERY_NS (20 * NSEC_PER_MSEC)
 
 static const struct published depth32[] = {
-	{2, 32, "none", false, 15.26, 0, 4.6, 0.86e6},
-	{8, 32, "none", true, 8.79, 1343, 0.97, 1.40e6},
-	{16, 32, "none", false, 110.04, 833, 28.0, 0.23e6},
-	{8, 32, "budget:16", true, 58.4, 0, 0, 0},
-	{16, 32, "budget:16", true, 24.7, 0, 0, 0},
+	{2, 32, "none", false, 15.26, 0, 4.6, 0.86e6, .mops_is = DERIVED},
+	{8, 32, "none", true, 8.79, 1343, 0.97, 1.40e6, .loops_is = DERIVED},
+	{16, 32, "none", false, 110.04, 833, 28.0, 0.23e6, .mops_is = DERIVED},
+	{8, 32, "budget:16", true, 58.4, 0, 0, 0, .mops_is = FITTED},
+	{16, 32, "budget:16", true, 24.7, 0, 0, 0, .mops_is = FITTED},
 };
 
+#define ROW(np, name, published)                                                                   \
+	{                                                                                          \
+		.ranks = np, .depth = 1, .control = name, .mops = published                        \
+	}
+
 static const struct published depth1[] = {
-	{2, 1, "none", false, 13.8, 0, 0, 0},
-	{4, 1, "none", false, 21.9, 0, 0, 0},
-	{8, 1, "none", false, 8.2, 0, 0, 0},
-	{16, 1, "none", false, 14.7, 0, 0, 0},
-	{32, 1, "none", false, 27.1, 0, 0, 0},
-	{2, 1, "hold:10", false, 14.7, 0, 0, 0},
-	{4, 1, "hold:10", false, 21.4, 0, 0, 0},
-	{8, 1, "hold:10", false, 10.6, 0, 0, 0},
-	{16, 1, "hold:10", false, 20.2, 0, 0, 0},
-	{32, 1, "hold:10", false, 31.3, 0, 0, 0},
-	{2, 1, "adaptive-hold", false, 14.7, 0, 0, 0},
-	{4, 1, "adaptive-hold", false, 20.9, 0, 0, 0},
-	{8, 1, "adaptive-hold", false, 11.1, 0, 0, 0},
-	{16, 1, "adaptive-hold", false, 19.5, 0, 0, 0},
-	{32, 1, "adaptive-hold", false, 38.9, 0, 0, 0},
+	ROW(2, "none", 13.8),
+	ROW(4, "none", 21.9),
+	ROW(8, "none", 8.2),
+	ROW(16, "none", 14.7),
+	ROW(32, "none", 27.1),
+	ROW(2, "hold:10", 14.7),
+	ROW(4, "hold:10", 21.4),
+	ROW(8, "hold:10", 10.6),
+	ROW(16, "hold:10", 20.2),
+	ROW(32, "hold:10", 31.3),
+	ROW(2, "adaptive-hold", 14.7),
+	ROW(4, "adaptive-hold", 20.9),
+	ROW(8, "adaptive-hold", 11.1),
+	ROW(16, "adaptive-hold", 19.5),
+	ROW(32, "adaptive-hold", 38.9),
+};
+
+static const struct published backends[] = {
+	{1, 4, "none", false, 25.2, .clients = 4, .daemons = 2, .meta = true},
+	{2, 4, "none", false, 3.37, .clients = 4, .daemons = 2, .meta = true},
+	{1, 4, "none", false, 21.0, .clients = 4, .daemons = 2},
+	{2, 4, "none", false, 4.76, .clients = 4, .daemons = 2},
+};
+
+static const struct published daemons[] = {
+	{8, 1, "none", false, .daemons = 2},
+	{8, 1, "none", false, .daemons = 4},
+	{8, 1, "auto", false, .daemons = 2},
+	{8, 1, "auto", false, .daemons = 4},
 };
 
 const struct published_block published_blocks[PUBLISHED_BLOCKS] = {
@@ -41,6 +60,10 @@ const struct published_block published_blocks[PUBLISHED_BLOCKS] = {
 	 "flush apart from the poll, phases interleaved, no poll budget but where named",
 		depth32, ARRAY_SIZE(depth32)},
 	{"ConnectX-7, Xeon 8468; depth 1, 46 clients, 1 daemon", depth1, ARRAY_SIZE(depth1)},
+	{"1 and 2 nodes; depth 4, 4 clients, 2 daemons; machine not published", backends,
+		ARRAY_SIZE(backends)},
+	{"several daemons, not published; depth 1, 46 clients (8 ranks: direct 15.42, UCX 14.41)",
+		daemons, ARRAY_SIZE(daemons)},
 };
 
 static void print_machine(const struct machine *m)
@@ -52,15 +75,20 @@ static void print_machine(const struct machine *m)
 	printf("  critical batch: round trip / CPU per message = %.0f\n",
 		(2 * (m->send_ns + m->wire_ns + m->recv_ns) + m->loop_ns) /
 			(m->request_ns + m->incoming_ns + m->response_ns));
+	printf("ratios: d = a parameter was derived from the published figure, f = one was fitted to "
+	       "it,\n  p = predicted by the parameters\n");
 }
 
-static void print_pair(double published, double simulated, double unit, int digits)
+static void print_pair(double published, double simulated, double unit, int digits,
+	enum origin origin)
 {
+	static const char *const marks[] = {[PREDICTED] = "p", [DERIVED] = "d", [FITTED] = "f"};
+
 	if (published > 0)
-		printf(" %9.*f %9.*f %5.2f", digits, published / unit, digits, simulated / unit,
-			simulated / published);
+		printf(" %9.*f %9.*f %5.2f %s", digits, published / unit, digits, simulated / unit,
+			simulated / published, marks[origin]);
 	else
-		printf(" %9s %9.*f %5s", "-", digits, simulated / unit, "");
+		printf(" %9s %9.*f %5s  ", "-", digits, simulated / unit, "");
 }
 
 static int by_throughput(const void *a, const void *b)
@@ -90,6 +118,9 @@ static int table_row(const struct sim_options *o, const struct published *p, FIL
 
 	c.ranks = p->ranks;
 	c.depth = p->depth;
+	c.clients = p->clients ? p->clients : 46;
+	c.daemons = p->daemons ? p->daemons : 1;
+	c.meta = p->meta;
 	c.collapsed = p->collapsed;
 	if (c.collapsed && c.warmup_ns < RECOVERY_NS) /* the published jobs took 10 s */
 		c.warmup_ns = RECOVERY_NS;
@@ -98,12 +129,13 @@ static int table_row(const struct sim_options *o, const struct published *p, FIL
 	if (err || json == stdout)
 		return err;
 	r = all[SEEDS / 2];
-	printf("%4u %-13s %-4s", p->ranks, p->control, p->collapsed ? "low" : "high");
-	print_pair(p->mops * 1e6, r.ops_per_s, 1e6, 2);
+	printf("%4u %2u %-10s %-13s %-4s", c.ranks, c.daemons, backend_name(c.meta), p->control,
+		c.collapsed ? "low" : "high");
+	print_pair(p->mops * 1e6, r.ops_per_s, 1e6, 2, p->mops_is);
 	printf(" %6.2f-%6.2f", all[0].ops_per_s / 1e6, all[SEEDS - 1].ops_per_s / 1e6);
-	print_pair(p->outstanding, r.outstanding, 1, 0);
-	print_pair(p->cqe_batch, r.cqe_batch, 1, 2);
-	print_pair(p->loops_per_s, r.loops_per_s, 1e6, 2);
+	print_pair(p->outstanding, r.outstanding, 1, 0, PREDICTED);
+	print_pair(p->cqe_batch, r.cqe_batch, 1, 2, PREDICTED);
+	print_pair(p->loops_per_s, r.loops_per_s, 1e6, 2, p->loops_is);
 	putchar('\n');
 	return 0;
 }
@@ -118,8 +150,8 @@ int output_table(const struct sim_options *o, FILE *json)
 		const struct published_block *block = &published_blocks[b];
 
 		if (json != stdout)
-			printf("\n%s\n%4s %-13s %-4s %25s %5s %d %s %25s %25s %25s\n",
-				block->conditions, "NP", "control", "from",
+			printf("\n%s\n%4s %2s %-10s %-13s %-4s %27s %5s %d %s %27s %27s %27s\n",
+				block->conditions, "NP", "D", "backend", "control", "from",
 				"M op/s: publ., sim., ratio", "of", SEEDS, "seeds", "outstanding",
 				"responses per loop", "M loops/s");
 		for (size_t i = 0; !err && i < block->n; i++)

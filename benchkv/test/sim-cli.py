@@ -42,9 +42,11 @@ step = json.loads(sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3", "--json", 
 assert (step["qd"], step["qd_before"], step["qd_step_ms"]) == (2, 1, 0.3) and one["qd_before"] == 2, step
 assert "1 per client until 0.3 ms" in sim(*SHORT, "--qd-before", "1", "--qd-step", "0.3").stdout
 other = json.loads(sim(*SHORT, "--client-waits", "2", "--intake", "3", "--json", "-").stdout)
-assert (other["client_waits"], other["intake"]) == (2, 3) and (one["client_waits"], one["intake"]) == (1, 0), other
+assert (other["client_waits"], other["intake"], other["backend"]) == (2, 3, "delegation") and (one["client_waits"], one["intake"]) == (1, 0), other
 text = sim(*SHORT, "--client-waits", "2", "--intake", "3").stdout
 assert "wait for 2 replies" in text and "at most 3 requests per loop" in text, text
+assert json.loads(sim(*SHORT, "--backend", "meta", "--json", "-").stdout)["backend"] == "meta"
+assert "backend           meta" in sim(*SHORT, "--backend", "meta").stdout
 assert "Usage" in sim("--help").stdout
 
 with tempfile.TemporaryDirectory() as scratch:
@@ -127,7 +129,8 @@ for option, *values in (("--threads", "0", "65"), ("--np", "0", "4097"), ("--qd"
                         ("--seed", "9223372036854775808")):  # the JSON object would have a negative one
     for value in values:
         refuses(option, option, value)
-for args in (("map", "--qd-before", "1", "--qd-step", "1"), ("table", "--hgrm", "x"), ("table", "--np", "4"),
+for args in (("map", "--qd-before", "1", "--qd-step", "1"), ("table", "--hgrm", "x"), ("table", "--np", "4"), ("table", "--clients", "4"),
+             ("table", "--daemons", "2"), ("table", "--backend", "meta"),
              ("map", "--qd", "4"), ("map", "--init", "low"), ("table", "--control", "none"), ("map", "--trace", "x")):
     refuses(f"means nothing to {args[0]}", *args)
 refuses("--qd-step", "--qd-before", "1", "--qd-step", "0")
