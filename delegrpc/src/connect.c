@@ -108,8 +108,11 @@ static int take_id(struct client *c, const struct layout *l)
 
 	if (err == -EUSERS)
 		err = take_id_of(c, lines, true);
-	if (err == -EUSERS) /* perhaps the server has not noticed that clients have ended */
+	if (err == -EUSERS && c->watched) {
+		/* Perhaps the server has not noticed that clients have ended. */
 		tell_server(c);
+		waiter_wake_anyway(&c->w);
+	}
 	return err;
 }
 

@@ -168,6 +168,14 @@ static int server_notify(struct client *c)
 	return client_wake(c);
 }
 
+/* Like server_notify(), but wakes a server also if another client has taken its word and died. */
+static int server_rouse(struct client *c)
+{
+	int err = server_notify(c);
+
+	return err ? err : waiter_wake_anyway(&c->w);
+}
+
 static void place_notify(void *arg)
 {
 	server_notify(arg);
@@ -273,7 +281,7 @@ static int place_none(struct client *c)
 
 	/* Relaxed: written before the magic, and constant since. */
 	if (__atomic_load_n(&c->header->door.name, __ATOMIC_RELAXED))
-		err = server_notify(c);
+		err = server_rouse(c);
 	return err ? err : -EUSERS;
 }
 
@@ -299,7 +307,7 @@ static int place_wait(struct client *c)
 		if (!waiter_left(&ask)) {
 			/* Relaxed: published by the add in server_notify(). */
 			__atomic_store_n(&c->header->reclaim, 1, __ATOMIC_RELAXED);
-			err = server_notify(c);
+			err = server_rouse(c);
 			if (err)
 				return err;
 			ask = waiter_deadline(ASK_NS);

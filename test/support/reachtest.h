@@ -267,11 +267,11 @@ static inline void reachtest_without_descriptors(void *arg)
 TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descriptors, NULL);
 
 /*
- * Another client takes the server's sleep word, cannot wake the server, puts the word back and
- * leaves. A client that saw the server awake meanwhile checks again while it waits, in each of
- * three ways: wait, arm and poll.
+ * Another client takes the server's sleep word, and cannot wake the server, puts the word back and
+ * leaves, or dies. A client that saw the server awake meanwhile checks again while it waits, in
+ * each of three ways: wait, arm and poll.
  */
-TEST(failure_of_another_is_mended)
+static inline void reachtest_mended(uint32_t left)
 {
 	for (int way = 0; way < 3; way++) {
 		uint64_t word = 7;
@@ -283,7 +283,7 @@ TEST(failure_of_another_is_mended)
 		reachtest_server_sleeps(s);
 		forge_state(SLEEP_RUNNING);
 		CHECK_EQ(reachtest_call(c, &word), 0);
-		forge_state(SLEEP_ON_FD);
+		forge_state(left);
 		while (!fdtest_readable(RPC(server_fd)(s))) {
 			CHECK_EQ(way == 0 ? RPC(client_wait)(c, NSEC_PER_SEC / 4) : 0, 0);
 			if (way == 1 && !RPC(client_arm)(c))
@@ -294,6 +294,9 @@ TEST(failure_of_another_is_mended)
 		reachtest_end(s, c);
 	}
 }
+
+TEST_WITH(failure_of_another_is_mended, reachtest_mended, SLEEP_ON_FD);
+TEST_WITH(death_of_another_is_mended, reachtest_mended, SLEEP_RUNNING);
 
 /* ---- real sandboxes, if this process may enter them ---- */
 

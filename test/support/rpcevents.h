@@ -421,16 +421,24 @@ TEST(events_forget_who_died_early)
 	shm_close(&m.region);
 }
 
-/* A client that dies before it wakes a server that sleeps does not keep its place from others. */
-TEST(events_wake_for_the_next_comer)
+/*
+ * A client that dies before it wakes a server that sleeps does not keep its place from others, also
+ * if it has taken the server's word.
+ */
+static inline void events_next_comer(bool took)
 {
 	SERVER *s = events_server(1);
 	struct rpc_event e = {.kind = EVENTS_NONE};
 	int fd = RPC(server_fd)(s);
+	struct rpc_map m;
 	pid_t pid;
 
 	CHECK_EQ(RPC(server_arm)(s), 0);
 	CHECK(waitpid(events_comer(true), NULL, 0) > 0);
+	map_region(test_name, &m);
+	if (took)
+		__atomic_store_n(m.server_state, SLEEP_RUNNING, __ATOMIC_RELAXED);
+	shm_close(&m.region);
 	CHECK(!fdtest_readable(fd));
 	pid = events_comer(false);
 	CHECK(fdtest_readable_within(fd, 20000)); /* to arm again would take introductions */
@@ -444,6 +452,9 @@ TEST(events_wake_for_the_next_comer)
 	events_kill(pid);
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 }
+
+TEST_WITH(events_wake_for_the_next_comer, events_next_comer, false);
+TEST_WITH(events_wake_despite_the_word, events_next_comer, true);
 
 static struct rpc_client **events_comes; /* connects when the server has found no introduction */
 

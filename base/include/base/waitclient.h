@@ -75,17 +75,27 @@ static int client_wake(struct client *c)
 
 /*
  * Another client may have taken the word of a server that sleeps on its descriptor, and then failed
- * to wake it, or died. So a client that waits tries again, every 100 ms.
+ * to wake it, or died. So a client tries again when it has waited for 100 ms, and every 100 ms from
+ * then on. If the other client has died, the word says that the server is awake. A server that is
+ * awake ignores the wake-up.
  */
 static void look_again(struct client *c, uint64_t now)
 {
-	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
-	if (now - c->w.tried_ns < WAITER_SLICE_NS || !client_pending(c) ||
-		__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
+	if (now - c->w.tried_ns < WAITER_SLICE_NS || !client_pending(c))
 		return;
 	c->w.tried_ns = now;
-	if (!c->hot.unfenced)
+	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
+	if (__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
+		waiter_wake_anyway(&c->w); /* an error is no news of a server that may be awake */
+	else if (!c->hot.unfenced)
 		c->hot.unfenced = 1;
+}
+
+/* Must be called before hot.idle counts a slow path: the first one begins a wait. */
+static void wait_begin(struct client *c, uint64_t now)
+{
+	if (!c->hot.idle)
+		c->w.tried_ns = now;
 }
 
 /* Returns true if the server has ended. If it was killed, only its lock shows that. */
@@ -125,6 +135,7 @@ COLD static int client_idle(struct client *c)
 		return client_end(c, c->w.err);
 	now = clock_ns();
 	c->hot.idle_left = idle_polls(&c->w.idle_ns, now);
+	wait_begin(c, now);
 	if (c->hot.idle < TELL && client_pending(c) && ++c->hot.idle == TELL)
 		waiter_say(&c->w, SLEEP_WAITING);
 	gone = server_has_gone(c, now);
@@ -250,6 +261,7 @@ static int client_arm(struct client *c)
 		client_wake(c);
 	if (c->w.wake_err) /* otherwise the server would sleep as long as we do */
 		return c->w.wake_err;
+	wait_begin(c, clock_ns());
 	c->hot.idle = TELL; /* as in client_sleep() */
 	wakefd_prepare(&c->w.wake, c->w.word);
 	if (client_look(c, true)) {

@@ -39,7 +39,8 @@ struct waiter {
 	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
 	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
-	uint64_t tried_ns; /* time of the last check for a server that sleeps on a descriptor */
+	/* The beginning of a wait, or the last check in it for a server that sleeps on a descriptor. */
+	uint64_t tried_ns;
 	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
 
@@ -84,6 +85,21 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 }
 
 /*
+ * Wakes a server that has a descriptor, whatever its sleep word says: a client that has taken the
+ * word may have died before it sent the wake-up, and the word says since that the server is awake.
+ * Returns 0, or an error of wakefd_try().
+ */
+static inline int waiter_wake_anyway(struct waiter *w)
+{
+	int woken = 0;
+
+	/* Relaxed: pairs with the store in wakefd_publish(). */
+	if (__atomic_load_n(&w->server_addr->name, __ATOMIC_RELAXED))
+		woken = wakefd_try(&w->wake, w->server_addr);
+	return woken < 0 ? woken : 0;
+}
+
+/*
  * A client must call this function at the end of connect, after it has stored its network namespace
  * and fenced. The fence pairs with the one in server_fd(): either the server sees the namespace, or
  * this client sees the server's address. Returns 0, or -errno if the server sleeps on a descriptor
@@ -91,15 +107,12 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
  */
 static inline int waiter_check_reach(struct waiter *w)
 {
-	int woken;
-
 	if (!__atomic_load_n(&w->server_addr->name, __ATOMIC_RELAXED))
 		return 0;
 	if (!wakefd_reaches(__atomic_load_n(&w->addr->netns, __ATOMIC_RELAXED),
 		    __atomic_load_n(&w->server_addr->netns, __ATOMIC_RELAXED)))
 		return -ENETUNREACH;
-	woken = wakefd_try(&w->wake, w->server_addr);
-	return woken < 0 ? woken : 0;
+	return waiter_wake_anyway(w);
 }
 
 /*
