@@ -173,28 +173,97 @@ COURSE_MS = [0, .1, .2, .3, .4, .5, .6, 1, 2, 5, 20]
 COURSES = {8: [100, 105, 110, 115, 130], 16: [210, 220, 240, 260], 32: [400, 440, 480, 560]}
 
 
-def course(sim, np, calls):
-    """Responses of a loop of rank 0 that finds any: means over the intervals of COURSE_MS."""
-    sums = [[0, 0] for _ in COURSE_MS]
+def course(sim, options, spans):
+    """Responses of a loop of rank 0 that finds any: means over spans of ms, and the most before the second one."""
+    sums, most = [[0, 0] for _ in spans], 0
     with tempfile.NamedTemporaryFile() as f:
-        subprocess.run([sim, "--np", str(np), "--qd", "1", "--clients", str(calls), "--control", "none", "--warmup", "0",
-                        "--duration", str(COURSE_MS[-1]), "--trace", f.name, "--trace-step", "0", "--json", "-"],
-                       check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sim, *options.split(), "--control", "none", "--warmup", "0", "--duration", str(spans[-1][1]),
+                        "--trace", f.name, "--trace-step", "0", "--json", "-"], check=True, stdout=subprocess.DEVNULL)
         for line in csv.DictReader(open(f.name)):
-            found = int(line["responses"])
-            if found:
-                s = sums[sum(t * 1e3 <= float(line["time_us"]) for t in COURSE_MS) - 1]
+            found, ms = int(line["responses"]), float(line["time_us"]) / 1e3
+            most = max(most, found) if ms < spans[1][0] else most
+            for s in [s for s, (begin, end) in zip(sums, spans) if found and begin <= ms < end]:
                 s[0] += found
                 s[1] += 1
-    return [found / max(loops, 1) for found, loops in sums[:-1]]
+    return [found / max(loops, 1) for found, loops in sums], most
 
 
 def courses(jobs):
     cells = [(np, calls) for np, row in COURSES.items() for calls in row]
+    spans = list(zip(COURSE_MS, COURSE_MS[1:]))
     with concurrent.futures.ThreadPoolExecutor(jobs.at_a_time) as pool:
-        found = list(pool.map(lambda c: course(jobs.sim, *c), cells))
-    spans = [f"{a:g} to {b:g} ms" for a, b in zip(COURSE_MS, COURSE_MS[1:])]
-    return table(["ranks", "in flight", *spans], [[*c, *("%.3g" % x for x in row)] for c, row in zip(cells, found)])
+        found = list(pool.map(lambda c: course(jobs.sim, "--np %d --qd 1 --clients %d" % c, spans)[0], cells))
+    return table(["ranks", "in flight", *(f"{a:g} to {b:g} ms" for a, b in spans)],
+                 [[*c, *("%.3g" % x for x in row)] for c, row in zip(cells, found)])
+
+
+RHYTHM = [("the model", {}, {}),
+          ("clients answer late and unevenly", {"reply_ns": 2000, "reply_jitter_ns": 2000}, {}),
+          ("loops of equal length", {"loop_jitter": 0}, {}),
+          ("loops of 200 ns", {"loop_ns": 200}, {}),
+          ("a message takes 40 ns of CPU, not 45", {"request_ns": 40, "incoming_ns": 40, "response_ns": 40}, {}),
+          ("a wire of 3 us", {"wire_ns": 3000}, {}),
+          ("a wire of 15 us", {"wire_ns": 15000}, {}),
+          ("a WRITE takes 300 ns", {"send_ns": 300, "recv_ns": 300}, {}),
+          ("the ranks start apart", {}, {"stagger": 100}),
+          ("a loop takes 128 requests", {}, {"intake": 128}),
+          ("a loop takes 46 requests, one per client", {}, {"intake": 46}),
+          ("a client waits for 8 replies", {}, {"client-waits": 8}),
+          ("a client waits for all 32 replies", {}, {"client-waits": 32}),
+          ("the same, a wire of 3 us", {"wire_ns": 3000}, {"client-waits": 32}),
+          ("the same, a wire of 15 us", {"wire_ns": 15000}, {"client-waits": 32}),
+          ("the same, the ranks start apart", {}, {"client-waits": 32, "stagger": 100}),
+          ("the same, a loop takes 128 requests", {}, {"client-waits": 32, "intake": 128})]
+# Published: M/s, outstanding, responses per loop, M loops/s, empty loops, those with more than 100 responses.
+RHYTHM_PUBLISHED = {16: ["110.04", "833 (1,390 to 1,420 over time)", "28.0 (107 to 200)", ".23", ".931", ".037"],
+                    2: ["15.26", "", "4.6", ".86", "", ""]}
+
+
+def rhythm(jobs, ranks):
+    """A job from the good state, and what remains of the collapse, under each hypothesis."""
+    rows = [["published", *RHYTHM_PUBLISHED[ranks], ""]]
+    with tempfile.TemporaryDirectory() as scratch:
+        keys = []
+        for i, (_, machine, options) in enumerate(RHYTHM):
+            file = pathlib.Path(scratch, str(i))
+            file.write_text(json.dumps(machine))
+            keys.append([jobs.key(ranks, 32, "none", 1, state, machine=str(file), **{**options, **times})
+                         for state, times in (("high", {"warmup": 15, "duration": 20}), ("low", {"warmup": 20}))])
+        jobs.run(k for pair in keys for k in pair)
+    for (text, _, _), (high, low) in zip(RHYTHM, keys):
+        r = jobs.done[high]
+        rows.append([text, "%.1f" % r["mops"], "%.0f" % r["outstanding"], "%.1f" % r["cqe_batch"],
+                     "%.3f" % (r["loops_per_s"] / 1e6), "%.3f" % r["loops_by_responses"][0],
+                     "%.3f" % r["loops_by_responses"][4], "%.1f" % jobs[low]])
+    return table(["hypothesis", "M/s", "outstanding", "responses per loop", "M loops/s", "empty loops", "over 100",
+                  "M/s, from low"], rows)
+
+
+COLLAPSE_SPANS = [(0, .25), (.25, .35), (.35, .45), (.45, .55), (.9, 1.1), (4, 5)]
+COLLAPSE = [("the model", "--np 8"),
+            ("few calls in flight", "--np 8 --qd 1 --clients 105"),
+            ("fewer requests at first", "--np 8 --qd-before 14 --qd-step 59"),
+            ("the ranks start apart", "--np 8 --stagger 100"),
+            ("a disturbance of 120 us", "--np 8 --init low --disturb 120"),
+            ("a disturbance of 160 us", "--np 8 --init low --disturb 160"),
+            ("clients wait for all replies", "--np 8 --client-waits 32"),
+            ("a loop takes 46 requests, one per client", "--np 8 --intake 46"),
+            ("a loop takes 20 requests", "--np 8 --intake 20"),
+            ("a loop takes 22 requests", "--np 8 --intake 22"),
+            ("a loop takes 46 requests, one per client", "--np 16 --intake 46"),
+            ("the same, fewer requests at first", "--np 16 --intake 46 --qd-before 14 --qd-step 59"),
+            ("a loop takes 48 requests", "--np 16 --intake 48"),
+            ("a loop takes 100 requests", "--np 32 --intake 100")]
+
+
+def collapse(jobs):
+    """The published course of the collapse beside that of each hypothesis."""
+    with concurrent.futures.ThreadPoolExecutor(jobs.at_a_time) as pool:
+        found = list(pool.map(lambda row: course(jobs.sim, row[1], COLLAPSE_SPANS), COLLAPSE))
+    rows = [["published, 8 ranks", "", "640", "100 to 200", "50 to 100", "37", "1", "1"]]
+    rows += [[text, f"`{options}`", most, *("%.3g" % x for x in means[1:])]
+             for (text, options), (means, most) in zip(COLLAPSE, found)]
+    return table(["hypothesis", "job", "most, at first", ".3 ms", ".4 ms", ".5 ms", "1 ms", "4 to 5 ms"], rows)
 
 
 TEXT = """# Results of the simulator
@@ -238,7 +307,20 @@ The first calls for rank r are made r x 0, 1, 10, 100 us later. M/s after 15 ms:
 `none`, from a synchronised start, with that many clients per rank at depth 1: mean of the responses in loops of rank 0 that find any
 ([README.md](README.md#agreement-with-the-published-figures)).
 
-{courses}"""
+{courses}
+## Hypotheses on what is not reproduced
+
+The rhythm of the good state: depth 32, `none`, from the good state, and in the last column from the collapsed one. Each
+row changes the machine or the job (`RHYTHM` in [results.py](results.py)). 16 ranks:
+
+{rhythm}
+2 ranks:
+
+{rhythm_2}
+The collapse at the published depth of 32: responses in loops of rank 0 that find any: the most of a loop before .25 ms, then
+means from {spans} ms.
+
+{collapse}"""
 
 
 MANY_TEXT = """
@@ -276,7 +358,8 @@ def main():
         command="benchkv/sim/results.py build/benchkv/sim/benchkv-sim" + " --soak" * a.soak, fixed=len(FIXED),
         controls=controls, many=many_ranks(jobs) if a.soak else "", equilibria=pairs, others=against_others(jobs, ranks, list(grid)),
         recovery=recovery(jobs, [n for n in ranks if n != 4], 32), stagger=stagger(jobs, [n for n in ranks if n in (8, 16)]),
-        courses=courses(jobs))
+        courses=courses(jobs), rhythm=rhythm(jobs, 16), rhythm_2=rhythm(jobs, 2), collapse=collapse(jobs),
+        spans=", ".join(f"{a:g} to {b:g}" for a, b in COLLAPSE_SPANS[1:]))
     pathlib.Path(a.out).write_text(text)
 
 

@@ -531,6 +531,25 @@ TEST(clients_that_wait_end_the_collapse)
 	CHECK(near(run_collapsed(&c).ops_per_s, 57e6, 0.1));
 }
 
+/* With a longer wire they have the published rhythm of 16 ranks, which the model does not have. */
+TEST(clients_that_wait_have_the_published_rhythm)
+{
+	struct sim_config c = job(16, 32, "none");
+	struct sim_result r;
+
+	c.client_waits = 32;
+	c.machine.wire_ns = 15000;
+	c.warmup_ns = 15 * NSEC_PER_MSEC;
+	c.duration_ns = 20 * NSEC_PER_MSEC;
+	r = run(&c);
+	CHECK(near(r.ops_per_s, 110.04e6, 0.25));
+	CHECK(near(r.outstanding, 833, 0.25));
+	CHECK(near(r.cqe_batch, 28.0, 0.25));
+	CHECK(near(r.loops_per_s, .23e6, 0.25));
+	CHECK(near(r.bucket[0], .931, 0.25));
+	CHECK(near(r.bucket[4], .0368, 0.25));
+}
+
 TEST(one_equilibrium_with_auto)
 {
 	static const uint32_t ranks[] = {2, 4, 8, 16, 32}, depths[] = {1, 4, 32};
