@@ -483,7 +483,7 @@ TEST(depth_steps)
 	CHECK(run(&c).outstanding > 31 * 40);
 }
 
-/* Of requests that are always there a loop takes as many as it may, the oldest first. */
+/* A loop takes as many requests as it may, the oldest first. */
 TEST(intake_bounds_a_loop)
 {
 	struct sim_config c = job(1, 1, "none");
