@@ -6,9 +6,8 @@
 #include "options.h"
 
 /*
- * How the figure of a cell and the machine's parameters depend on each other: a parameter was
- * derived from the published figure, a parameter was chosen so that the simulated one fits, or
- * neither.
+ * DERIVED: a parameter of the machine was derived from the published figure. FITTED: a parameter
+ * was chosen so that the simulated figure fits. PREDICTED: neither.
  */
 enum origin { PREDICTED, DERIVED, FITTED };
 
