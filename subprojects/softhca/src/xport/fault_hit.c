@@ -12,6 +12,7 @@
 #include "hca/random.h"
 #include "hca/timer.h"
 #include "xport/late.h"
+#include "xport/link.h"
 #include "xport/responder.h"
 #include "xport/tap.h"
 
@@ -151,6 +152,8 @@ static bool apply(const struct fault_rule *r, struct qp *qp, const struct wqe *w
 		*a = (struct answer){.verdict = V_NO_ANSWER};
 		return true;
 	case FAULT_DELAY:
+		if (link_delay(qp, r->delay_ns))
+			return false;
 		*a = wait_until(qp, timer_now() + r->delay_ns);
 		return true;
 	case FAULT_LATE:

@@ -105,14 +105,30 @@ uint64_t link_due(struct qp *qp)
 	return *due > now ? *due : 0;
 }
 
-void link_done(struct qp *qp)
+/* In virtual time: the clock reaches the time of the first message. */
+static void reach(const struct qp *qp)
 {
 	uint64_t due = qp->link_due[qp->link_first % LINK_AHEAD];
 
+	if (qp->link_first != qp->link_last && arena()->virtual_ns < due)
+		arena()->virtual_ns = due;
+}
+
+bool link_delay(const struct qp *qp, uint64_t ns)
+{
+	if (arena()->link_mode != LINK_VIRTUAL)
+		return false;
+	reach(qp);
+	arena()->virtual_ns += ns;
+	return true;
+}
+
+void link_done(struct qp *qp)
+{
 	if (qp->link_first == qp->link_last)
 		return;
-	if (arena()->link_mode == LINK_VIRTUAL && arena()->virtual_ns < due)
-		arena()->virtual_ns = due;
+	if (arena()->link_mode == LINK_VIRTUAL)
+		reach(qp);
 	qp->link_first++;
 	qp->link_taken = 0;
 }

@@ -37,4 +37,10 @@ void link_clear(struct qp *qp);
 /* The time of completions, in ns: the virtual clock, or CLOCK_MONOTONIC. */
 uint64_t link_clock(void);
 
+/*
+ * Delays the message at sq_done in virtual time: the clock advances. Returns false in other modes, in
+ * which the caller has to wait.
+ */
+bool link_delay(const struct qp *qp, uint64_t ns);
+
 #endif

@@ -56,6 +56,24 @@ static void in_virtual_time(void)
 	rig_close_pair(&a, &b);
 }
 
+/* A rule delays a message, and those behind it, by as much as it says; nobody waits. */
+static void delayed_in_virtual_time(void)
+{
+	const uint64_t hour = 3600000000000u;
+	uint64_t t;
+
+	rig_open_pair(&a, NULL, &b, NULL);
+	CHECK(softhca_fault_add("action=delay delay_ns=3600000000000 opcode=write nth=2") > 0);
+	t = virtual_ns();
+	rig_write(&a, &b, 1000);
+	rig_wait_ok(a.scq);
+	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY);
+	t = virtual_ns();
+	post_list(3, 1000);
+	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY + hour);
+	rig_close_pair(&a, &b);
+}
+
 /* A context at either end takes its service time for each message, one after the other. */
 static void with_service_in_virtual_time(void)
 {
@@ -181,6 +199,7 @@ static void in_time(const char *link, uint32_t service, const char *mode, void (
 }
 
 TEST_WITH(virtual, in_time, "virtual", 0, NULL, in_virtual_time);
+TEST_WITH(held, in_time, "virtual", 0, NULL, delayed_in_virtual_time);
 TEST_WITH(served, in_time, "virtual", SERVICE, NULL, with_service_in_virtual_time);
 TEST_WITH(behind, in_time, "real", 0, "step", behind_another);
 TEST_WITH(real, in_time, "real", 0, NULL, in_real_time);
