@@ -72,10 +72,8 @@ enum answer decide(struct explorer *e, const struct point *p, enum anomaly kind,
 void decide_healthy(struct explorer *e)
 {
 	for (int i = 0; i < HEALTHY_DRAWS && !e->has_healthy && !e->over; i++) {
-		if (!e->maybe_healthy) {
-			point_random(&e->healthy, &e->walk);
-			fixed_apply(&e->attr->fixed, &e->healthy);
-		}
+		if (!e->maybe_healthy)
+			point_random(e->attr->space, &e->healthy, &e->walk);
 		e->maybe_healthy = false;
 		e->has_healthy = decide(e, &e->healthy, ANOMALY_NONE, "healthy", e->attr->error,
 					 e->attr->error) == ANSWER_NO;

@@ -44,6 +44,10 @@ struct engine_options {
  */
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size);
 
+struct arg_row;
+/* Returns the row of an option, whose name is given without dashes and exists. */
+const struct arg_row *engine_option_row(const char *name);
+
 /* Changes the size in the options. The traffic was checked with the largest size. */
 void engine_options_resize(struct engine_options *o, uint32_t bytes);
 

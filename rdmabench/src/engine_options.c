@@ -164,6 +164,15 @@ static const struct arg_row rows[] = {
 	{"help", .kind = ARG_HELP},
 };
 
+const struct arg_row *engine_option_row(const char *name)
+{
+	const struct arg_row *row = rows;
+
+	while (!row->name || strcmp(row->name, name) != 0)
+		row++;
+	return row;
+}
+
 static const char *const programs[] = {"rdmabench engine", "rdmabench lat", "rdmabench bw"};
 static const char *const usages[] = {
 	"Usage: rdmabench engine [OPTION]...            server: waits for clients\n"

@@ -80,7 +80,8 @@ static int make_sample(struct explorer *e)
 		return -ENOMEM;
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 		for (uint32_t i = 0; i < n; i++)
-			e->sample[(size_t)i * SPACE_DIMS + dim] = (uint8_t)(i % space_values(dim));
+			e->sample[(size_t)i * SPACE_DIMS + dim] =
+				(uint8_t)(i % space_values(e->attr->space, dim));
 		for (uint32_t i = n; i > 1; i--) {
 			uint32_t other = (uint32_t)(rand_unit(&e->rand) * i);
 			uint8_t *a = &e->sample[(size_t)(i - 1) * SPACE_DIMS + dim];
@@ -111,8 +112,7 @@ static void changed_point(struct explorer *e, struct point *p)
 	*p = e->current;
 	for (int i = 0; i < REDRAW_MAX && point_equal(p, &e->current); i++) {
 		for (unsigned k = 0; k < changes; k++)
-			point_mutate(p, &e->walk);
-		fixed_apply(&e->attr->fixed, p);
+			point_mutate(e->attr->space, p, &e->walk);
 	}
 }
 
@@ -173,15 +173,14 @@ static void draw(struct explorer *e, struct point *p)
 	if (e->walking)
 		changed_point(e, p);
 	else
-		point_random(p, &e->rand);
-	fixed_apply(&e->attr->fixed, p);
+		point_random(e->attr->space, p, &e->rand);
 }
 
 static void next_point(struct explorer *e, struct point *p)
 {
 	if (e->attr->method == EXPLORE_SAMPLE) {
 		memcpy(p->at, e->sample + (size_t)e->r->tries * SPACE_DIMS, SPACE_DIMS);
-		fixed_apply(&e->attr->fixed, p);
+		point_settle(e->attr->space, p);
 		return;
 	}
 	draw(e, p);

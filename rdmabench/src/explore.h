@@ -50,7 +50,7 @@ struct explore_attr {
 	double error; /* probability of a false anomaly, and of a wrong decision about conditions */
 	bool features; /* look for conditions */
 	struct rules rules;
-	struct fixed fixed; /* parameters that are not varied */
+	const struct space *space; /* what is varied */
 };
 
 /* The purpose of a measurement: a try; certainty about the anomaly of a try; conditions. */
@@ -89,7 +89,7 @@ int explore(const struct explore_attr *attr, explore_fn *fn, void *arg,
 bool feature_fits(const struct feature_set *f, const struct point *p);
 
 /* Returns a new object: the values that each parameter of the conditions may have. */
-json_t *features_json(const struct feature_set *f);
+json_t *features_json(const struct space *s, const struct feature_set *f);
 
 /* Decides whether to go from energy `from` to `to` at a temperature; draws one random number. */
 bool anneal_accepts(double from, double to, double temperature, uint64_t *rand);

@@ -25,6 +25,11 @@ struct hunt {
 	struct point other; /* healthy */
 };
 
+static const struct space *space_of(const struct hunt *h)
+{
+	return h->e->attr->space;
+}
+
 static enum answer has_anomaly(struct hunt *h, const struct point *p, const char *what)
 {
 	return decide(h->e, p, h->f->kind, what, h->e->attr->error, h->e->attr->error);
@@ -33,21 +38,20 @@ static enum answer has_anomaly(struct hunt *h, const struct point *p, const char
 /* ---- exchange ---- */
 
 /*
- * Makes a point with the values of @from in the parameters of @take, and those of @to elsewhere.
+ * Makes a point with the values of h->base in the parameters of @take, and those of h->other elsewhere.
  * A parameter on which the validity of a taken value depends is taken as well, and marked.
  */
-static void mix(const struct point *from, const struct point *to, bool take[SPACE_DIMS],
-	struct point *p)
+static void mix(const struct hunt *h, bool take[SPACE_DIMS], struct point *p)
 {
 	bool changed = true;
 
 	while (changed) {
 		changed = false;
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-			p->at[dim] = take[dim] ? from->at[dim] : to->at[dim];
-		point_settle(p);
+			p->at[dim] = take[dim] ? h->base.at[dim] : h->other.at[dim];
+		point_settle(space_of(h), p);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-			if (take[dim] && p->at[dim] != from->at[dim])
+			if (take[dim] && p->at[dim] != h->base.at[dim])
 				changed |= space_take_parents(dim, take);
 		}
 	}
@@ -82,7 +86,7 @@ static enum answer has_with(struct hunt *h, const bool needed[SPACE_DIMS], const
 	memcpy(take, needed, SPACE_DIMS * sizeof(*take));
 	for (unsigned i = 0; i < n; i++)
 		take[list[i]] = true;
-	mix(&h->base, &h->other, take, &p);
+	mix(h, take, &p);
 	return has_anomaly(h, &p, "exchange");
 }
 
@@ -100,7 +104,7 @@ static unsigned settle_last(struct hunt *h, bool needed[SPACE_DIMS], unsigned *l
 	for (unsigned i = 0; i <= n; i++)
 		with[list[i]] = true;
 	memcpy(without, with, sizeof(without));
-	mix(&h->base, &h->other, with, &p);
+	mix(h, with, &p);
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 		if (with[dim] && !without[dim])
 			list[more++] = dim;
@@ -152,14 +156,15 @@ static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point
 	for (int i = 0; i < REDRAW_MAX; i++) {
 		bool fits = true;
 
-		point_random(p, &h->e->walk);
+		point_random(space_of(h), p, &h->e->walk);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 			while (values[dim] && !(values[dim] >> p->at[dim] & 1))
-				p->at[dim] = (uint8_t)(rand_next(&h->e->walk) % space_values(dim));
+				p->at[dim] = (uint8_t)(rand_next(&h->e->walk) %
+						       space_values(space_of(h), dim));
 		}
 		if (with < SPACE_DIMS)
 			p->at[with] = (uint8_t)at;
-		fixed_apply(&h->e->attr->fixed, p);
+		point_settle(space_of(h), p);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 			fits &= dim == with ? p->at[dim] == at :
 					      !values[dim] || values[dim] >> p->at[dim] & 1;
@@ -176,7 +181,7 @@ static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point
 static void spread(struct hunt *h, struct point points[DRAWN])
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		unsigned n = space_values(dim), order[DRAWN], list[16], m = 0;
+		unsigned n = space_values(space_of(h), dim), order[DRAWN], list[16], m = 0;
 		double shift = rand_unit(&h->e->walk);
 
 		for (unsigned v = 0; v < n; v++) {
@@ -208,7 +213,7 @@ static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 	bool valid;
 
 	p.at[dim] = (uint8_t)at;
-	point_settle(&p);
+	point_settle(space_of(h), &p);
 	valid = p.at[dim] == at;
 	for (unsigned d = 0; d < SPACE_DIMS; d++)
 		valid &= d == dim || !h->f->values[d] || p.at[d] == h->base.at[d];
@@ -236,7 +241,7 @@ static unsigned edge(struct hunt *h, unsigned dim, unsigned from, unsigned end)
 /* Finds the values of a parameter. It is no condition if all of them have the anomaly. */
 static void find_values(struct hunt *h, unsigned dim)
 {
-	unsigned n = space_values(dim), at = h->base.at[dim];
+	unsigned n = space_values(space_of(h), dim), at = h->base.at[dim];
 	uint16_t *values = &h->f->values[dim];
 
 	*values = (uint16_t)(1u << at);
@@ -277,7 +282,7 @@ static bool add_conditions(struct hunt *h)
 		return false;
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 		keep[dim] = found[dim] || h->f->values[dim];
-	mix(&h->base, &h->other, keep, &p);
+	mix(h, keep, &p);
 	if (has_anomaly(h, &p, "exchange") != ANSWER_YES)
 		return false;
 	h->base = p;
@@ -304,7 +309,7 @@ static enum answer are_enough(struct hunt *h)
 		enum answer seen = ANSWER_NONE;
 
 		h->other = points[i % DRAWN];
-		fixed_apply(&h->e->attr->fixed, &h->other);
+		point_settle(space_of(h), &h->other);
 		if ((i < DRAWN && feature_fits(h->f, &h->other)) ||
 			draw_inside(h, SPACE_DIMS, 0, &h->other))
 			seen = has_anomaly(h, &h->other, "drawn");
@@ -344,8 +349,7 @@ static void remove_implied(struct hunt *h)
 static bool draw_healthy(struct hunt *h)
 {
 	for (int i = 0; i < REDRAW_MAX && !h->e->over; i++) {
-		point_random(&h->other, &h->e->walk);
-		fixed_apply(&h->e->attr->fixed, &h->other);
+		point_random(space_of(h), &h->other, &h->e->walk);
 		if (has_anomaly(h, &h->other, "exchange") == ANSWER_NO)
 			return true;
 	}
@@ -392,7 +396,7 @@ bool feature_fits(const struct feature_set *f, const struct point *p)
 	return any;
 }
 
-json_t *features_json(const struct feature_set *f)
+json_t *features_json(const struct space *s, const struct feature_set *f)
 {
 	json_t *all = json_object();
 
@@ -400,8 +404,8 @@ json_t *features_json(const struct feature_set *f)
 		char name[SPACE_NAME], value[SPACE_NAME];
 		json_t *list = f->values[dim] ? json_array() : NULL;
 
-		for (unsigned at = 0; list && at < space_values(dim); at++) {
-			space_value(dim, at, value);
+		for (unsigned at = 0; list && at < space_values(s, dim); at++) {
+			space_value(s, dim, at, value);
 			if (f->values[dim] >> at & 1)
 				json_array_append_new(list, json_string(value));
 		}

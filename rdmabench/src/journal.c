@@ -47,9 +47,10 @@ json_t *journal_line(const struct explore_ask *ask, const struct measure *m, int
 	for (int k = STATS_MIN; k < STATS_KEYS && !err; k++)
 		json_array_append_new(latency,
 			m->latency.has[k] ? json_real(m->latency.v[k]) : json_null());
-	return json_pack("{s:i s:o s:i s:o s:o s:I s:b}", "purpose", (int)ask->purpose, "at",
+	return json_pack("{s:i s:o s:i s:o s:o s:I s:b s:b}", "purpose", (int)ask->purpose, "at",
 		at_json(ask->point), "err", err, "v", v, "latency", latency, "samples",
-		(json_int_t)(err ? 0 : m->latency.samples), "from_port", !err && m->from_port);
+		(json_int_t)(err ? 0 : m->latency.samples), "from_port", !err && m->from_port,
+		"keeps_up", !err && m->keeps_up);
 }
 
 static bool read_measure(const json_t *o, struct measure *m)
@@ -58,7 +59,8 @@ static bool read_measure(const json_t *o, struct measure *m)
 
 	if (json_array_size(v) != MEASURE_KEYS || json_array_size(latency) != STATS_KEYS - 1)
 		return false;
-	*m = (struct measure){.from_port = json_is_true(json_object_get(o, "from_port"))};
+	*m = (struct measure){.from_port = json_is_true(json_object_get(o, "from_port")),
+		.keeps_up = json_is_true(json_object_get(o, "keeps_up"))};
 	for (int k = 0; k < MEASURE_KEYS; k++)
 		m->v[k] = json_real_value(json_array_get(v, (size_t)k));
 	m->latency.samples = (uint64_t)json_integer_value(json_object_get(o, "samples"));

@@ -23,7 +23,7 @@ enum anomaly measure_judge(const struct measure *m, const struct rules *r)
 
 	if (v[MEASURE_TX_PAUSE] > r->tx_pause || v[MEASURE_RX_PAUSE] > r->rx_pause)
 		return ANOMALY_PAUSE;
-	if (v[MEASURE_TX_GBPS] < r->gbps && v[MEASURE_RX_GBPS] < r->gbps &&
+	if (!m->keeps_up && v[MEASURE_TX_GBPS] < r->gbps && v[MEASURE_RX_GBPS] < r->gbps &&
 		v[MEASURE_TX_PACKETS] < r->packets && v[MEASURE_RX_PACKETS] < r->packets)
 		return ANOMALY_THROUGHPUT;
 	if (r->p99_ns > 0 && m->latency.has[STATS_P99] && m->latency.v[STATS_P99] > r->p99_ns)
@@ -44,5 +44,6 @@ double measure_energy(const struct measure *m, const struct rules *r)
 	double paused = (v[MEASURE_TX_PAUSE] + v[MEASURE_RX_PAUSE]) / (2 * US_PER_S);
 	double late = r->p99_ns > 0 ? m->latency.v[STATS_P99] / r->p99_ns : 0;
 
+	carried = m->keeps_up ? 1 : carried;
 	return 1 / (1 + carried) + part(paused) + part(late);
 }

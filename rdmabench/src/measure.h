@@ -25,6 +25,7 @@ extern const char *const measure_names[MEASURE_KEYS];
 struct measure {
 	double v[MEASURE_KEYS];
 	bool from_port; /* the values are from the port's counters; else the engine has counted */
+	bool keeps_up; /* all traffic has a rate, and nine tenths of it were sent */
 	struct stats_merged latency;
 	json_t *counters; /* owned: the other counters of the port, or NULL */
 };
@@ -33,7 +34,7 @@ struct measure {
 struct rules {
 	double tx_pause, rx_pause; /* us per second, at most */
 	double gbps, packets; /* at least one of the two must be reached in at least one
-				 direction */
+				 direction; not if the traffic keeps up with its rate */
 	double p99_ns; /* at most; 0: no limit */
 };
 
@@ -52,7 +53,8 @@ enum anomaly measure_judge(const struct measure *m, const struct rules *r);
 /*
  * The energy of a measurement, which the search maximises. It is the sum of these parts, each from
  * 0 to 1: 1 / (1 + throughput / limit), the share of pauses and, if there is a limit of the latency,
- * the p99 divided by this limit.
+ * the p99 divided by this limit. Traffic that keeps up with its rate counts as if it reached the limit
+ * of the throughput.
  */
 double measure_energy(const struct measure *m, const struct rules *r);
 

@@ -20,13 +20,13 @@ unsigned model_dim(unsigned i)
 }
 
 /* Returns the distance of the parameters from `part` of their ranges. */
-static void distances(const struct point *p, double target, double *mean_p, double *largest_p)
+static void distances(const struct space *s, const struct point *p, double target, double *mean_p,
+	double *largest_p)
 {
 	double sum = 0, largest = 0;
 
 	for (unsigned i = 0; i < MODEL_DIMS; i++) {
-		unsigned dim = model_dim(i);
-		double x = (double)p->at[dim] / (space_values(dim) - 1), d = fabs(x - target);
+		double d = fabs(point_place(s, p, model_dim(i)) - target);
 
 		sum += d;
 		largest = d > largest ? d : largest;
@@ -36,23 +36,25 @@ static void distances(const struct point *p, double target, double *mean_p, doub
 }
 
 /* Returns the energy, from 0 to 1, and whether the point has the anomaly. */
-static double badness(enum model_kind kind, const struct point *p, bool *anomaly_p)
+static double badness(enum model_kind kind, const struct space *s, const struct point *p,
+	bool *anomaly_p)
 {
 	double mean, largest, low;
 
-	distances(p, kind == MODEL_INTERIOR ? .5 : 1, &mean, &largest);
+	distances(s, p, kind == MODEL_INTERIOR ? .5 : 1, &mean, &largest);
 	*anomaly_p = largest <= (kind == MODEL_INTERIOR ? NEAR / 2 : NEAR);
 	if (kind == MODEL_DECEPTIVE && !*anomaly_p) {
-		distances(p, 0, &low, &largest);
+		distances(s, p, 0, &low, &largest);
 		return .8 * (1 - low);
 	}
 	return kind == MODEL_INTERIOR ? 1 - 2 * mean : 1 - mean;
 }
 
-int model_measure(enum model_kind kind, const struct point *p, struct measure *m_p)
+int model_measure(enum model_kind kind, const struct space *s, const struct point *p,
+	struct measure *m_p)
 {
 	bool anomaly;
-	double bad = badness(kind, p, &anomaly);
+	double bad = badness(kind, s, p, &anomaly);
 	double gbps = LINE_GBPS * (1 - .09 * bad) * (anomaly ? .3 : 1);
 
 	*m_p = (struct measure){0};

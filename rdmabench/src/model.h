@@ -19,7 +19,8 @@ enum model_kind { MODEL_CORNER, MODEL_INTERIOR, MODEL_DECEPTIVE };
 extern const char *const model_names[]; /* by kind, NULL at the end */
 
 /* Measures a point. Returns 0. */
-int model_measure(enum model_kind kind, const struct point *p, struct measure *m_p);
+int model_measure(enum model_kind kind, const struct space *s, const struct point *p,
+	struct measure *m_p);
 
 /* The parameters that matter. */
 #define MODEL_DIMS 6

@@ -16,6 +16,8 @@
 #include "explore.h"
 #include "model.h"
 #include "searchlog.h"
+#include "spacefile.h"
+#include "text.h"
 #include "trial.h"
 
 #define PROBE "probe" /* name of the run of a point that is measured again */
@@ -23,6 +25,7 @@
 
 struct options {
 	struct explore_attr x;
+	struct space space;
 	struct trial_attr trial;
 	const char *log, *json;
 	uint64_t budget_ns; /* 0: no limit */
@@ -30,9 +33,24 @@ struct options {
 	bool has_model, inject, resume, force, dry_run, no_features;
 };
 
-static int read_fixed(const struct arg *a, void *fixed)
+/* Puts the option before what is wrong with its value. */
+static int bad_space(const struct arg *a, const char *why, int err)
 {
-	return fixed_add(fixed, a->value, a->why, a->size);
+	return err ? fail(a->why, a->size, err, "%s: %s", a->name, why) : 0;
+}
+
+static int read_fixed(const struct arg *a, void *space)
+{
+	char why[200];
+
+	return bad_space(a, why, space_change(space, a->value, why, sizeof(why)));
+}
+
+static int read_space(const struct arg *a, void *space)
+{
+	char why[250];
+
+	return bad_space(a, why, space_read(space, a->value, why, sizeof(why)));
 }
 
 #define AT(field) ARG_AT(struct options, field)
@@ -59,8 +77,11 @@ static const struct arg_row rows[] = {
 			"its conditions, if at most 10 % of measurements are wrong"},
 	{"anomalies", 0, "N", ARG_WHOLE, AT(x.anomalies), .min = 1, .max = EXPLORE_ANOMALIES,
 		.unset = "when all tries are made", .help = "stop after N anomalies"},
-	{"fix", 0, "NAME=VALUE", ARG_CALL, AT(x.fixed), .read = read_fixed,
-		.help = "a parameter that is not varied, e.g. 0.qp_num=4; may be repeated"},
+	{"fix", 0, "NAME=VALUE", ARG_CALL, AT(space), .read = read_fixed,
+		.help = "a parameter that is not varied, e.g. 0.qp_num=4, or other values, e.g. "
+			"0.rate=0,1000; may be repeated"},
+	{"space", 0, "FILE", ARG_CALL, AT(space), .read = read_space,
+		.help = "a file of values of parameters, each line as after --fix"},
 	{"inject", 0, NULL, ARG_FLAG, AT(inject),
 		.help = "also try drop, rnr and delay of a message: software HCA only"},
 	{"no-features", 0, NULL, ARG_FLAG, AT(no_features),
@@ -100,14 +121,14 @@ static const char usage[] =
 	"Looks for traffic that a device handles badly: runs engines on this machine for one point\n"
 	"(a set of traffic parameters) after another, and writes each result below DIR.\n";
 
-/* Injects nothing, except where --fix asks for it. */
-static void leave_out_injection(struct fixed *f)
+/* Injects nothing, except where --fix or --space asks for it. */
+static void leave_out_injection(struct space *s)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
 		unsigned dim = space_dim(traffic, DIM_INJECT, 0);
 
-		f->point.at[dim] = f->on[dim] ? f->point.at[dim] : INJECT_NONE;
-		f->on[dim] = true;
+		s->n[dim] = s->given[dim] ? s->n[dim] : 1; /* INJECT_NONE */
+		s->given[dim] = true;
 	}
 }
 
@@ -124,6 +145,7 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 
 	*o = (struct options){0};
 	rules_init(&o->x.rules);
+	space_init(&o->space);
 	first = args_read(&args, argc, argv, o);
 	if (first <= 0)
 		return first ? first : 1;
@@ -131,9 +153,10 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 		return args_fail(&args, "no directory to write to: give --log");
 	o->x.features = !o->no_features;
 	o->has_model = args_given(&args, "model");
+	o->x.space = o->trial.space = &o->space;
 	if (!o->inject)
-		leave_out_injection(&o->x.fixed);
-	return 0;
+		leave_out_injection(&o->space);
+	return space_prune(&o->space, why, size);
 }
 
 /* ---- the search ---- */
@@ -179,7 +202,7 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	if (s->err)
 		return -ECANCELED;
 	if (s->o->has_model)
-		err = model_measure(s->o->model, ask->point, m_p);
+		err = model_measure(s->o->model, &s->o->space, ask->point, m_p);
 	else
 		err = trial_run(&s->trial, ask->point, name, m_p);
 	if (err && s->works && !ask->last && is_dead(s)) {
@@ -220,29 +243,14 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	return err;
 }
 
-static json_t *fixed_json(const struct fixed *f)
-{
-	json_t *list = json_array();
-
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		char name[SPACE_NAME], value[SPACE_NAME];
-
-		space_name(dim, name);
-		space_value(dim, f->point.at[dim], value);
-		if (f->on[dim])
-			json_array_append_new(list, json_sprintf("%s=%s", name, value));
-	}
-	return list;
-}
-
 static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
 	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 5, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+		"version", 6, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
-		"features", o->x.features, "fixed", fixed_json(&o->x.fixed), "model",
+		"features", o->x.features, "space", space_json(&o->space), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
 		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
 		o->trial.peer ? o->trial.peer : "", "rules", r->tx_pause, r->rx_pause, r->gbps,
@@ -256,11 +264,11 @@ static const char *kind_name(enum anomaly kind)
 					    "latency";
 }
 
-static json_t *found_json(const struct feature_set *f, uint32_t found_at)
+static json_t *found_json(const struct space *s, const struct feature_set *f, uint32_t found_at)
 {
 	return json_pack("{s:i s:s s:o s:b s:o}", "try", (int)found_at - 1, "anomaly",
-		kind_name(f->kind), "features", features_json(f), "whole", f->whole, "point",
-		point_json(&f->point));
+		kind_name(f->kind), "features", features_json(s, f), "whole", f->whole, "point",
+		point_json(s, &f->point));
 }
 
 /* Suggests the option with which not every point would be an anomaly. */
@@ -284,7 +292,7 @@ static int report(const struct options *o, const struct explore_result *r)
 	int status;
 
 	for (uint32_t i = 0; i < r->n; i++)
-		json_array_append_new(found, found_json(&r->found[i], r->found_at[i]));
+		json_array_append_new(found, found_json(&o->space, &r->found[i], r->found_at[i]));
 	for (uint32_t i = 0; i < r->n && (!o->json || strcmp(o->json, "-")); i++)
 		printf("anomaly %u (%s) at try %u: see %s/target/%u\n", i,
 			kind_name(r->found[i].kind), r->found_at[i] - 1, o->log, i);
@@ -342,8 +350,7 @@ static int dry_run(struct search *s)
 	for (uint32_t i = 0; i < s->o->x.tries && i < 3; i++) {
 		struct point p;
 
-		point_random(&p, &rand);
-		fixed_apply(&s->o->x.fixed, &p);
+		point_random(&s->o->space, &p, &rand);
 		if (!trial_script(&s->trial, &p, "dry", s->script, sizeof(s->script)))
 			return 1;
 		fputs(s->script, stdout);
@@ -372,7 +379,8 @@ static int with_log(struct search *s)
 						  SEARCHLOG_NEW;
 	json_t *header = header_json(s->o);
 	char why[300];
-	int err = searchlog_open(s->o->log, mode, header, &s->log, why, sizeof(why)), status;
+	int err = searchlog_open(s->o->log, mode, &s->o->space, header, &s->log, why, sizeof(why)),
+	    status;
 
 	json_decref(header);
 	if (err) {

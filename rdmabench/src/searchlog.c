@@ -27,6 +27,7 @@ static const char *const prefixes[] = {[PURPOSE_AGAIN] = "again", [PURPOSE_FEATU
 
 struct searchlog {
 	char dir[PATH_MAX / 2];
+	const struct space *space;
 	int lock; /* the directory, locked; -1: it was not there */
 	long begin; /* number of lines in the journal behind the header */
 	FILE *journal;
@@ -162,8 +163,8 @@ static int open_as(struct searchlog *log, enum searchlog_mode mode, json_t *head
 	return err ? fail(why, size, err, "%.120s: %s", log->dir, strerror(-err)) : 0;
 }
 
-int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
-	struct searchlog **log_p, char *why, size_t size)
+int searchlog_open(const char *dir, enum searchlog_mode mode, const struct space *space,
+	json_t *header, struct searchlog **log_p, char *why, size_t size)
 {
 	struct searchlog *log = calloc(1, sizeof(*log));
 	int err;
@@ -171,6 +172,7 @@ int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
 	if (!log)
 		return fail(why, size, -ENOMEM, "%.120s: %s", dir, strerror(ENOMEM));
 	log->lock = -1;
+	log->space = space;
 	if (snprintf(log->dir, sizeof(log->dir), "%s", dir) >= (int)sizeof(log->dir)) {
 		free(log);
 		return fail(why, size, -ENAMETOOLONG, "%.120s: give a shorter --log", dir);
@@ -253,10 +255,11 @@ static void print_bone(const struct measure *m, const struct rules *rules, FILE 
 	fprintf(out, "anomaly:  %d\n\n", measure_judge(m, rules));
 }
 
-int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
-	FILE *out)
+/* Writes the text of a result file. Returns 0 or -EIO. */
+static int print_result(const struct searchlog *log, const struct point *p, const struct measure *m,
+	const struct rules *rules, FILE *out)
 {
-	json_t *o = point_json(p);
+	json_t *o = point_json(log->space, p);
 
 	json_dumpf(o, out, 0);
 	json_decref(o);
@@ -315,7 +318,7 @@ static int write_result(const struct searchlog *log, const struct explore_ask *a
 
 	if (err)
 		return err;
-	err = result_print(ask->point, m, rules, out);
+	err = print_result(log, ask->point, m, rules, out);
 	return fclose(out) ? -EIO : err;
 }
 
@@ -351,8 +354,8 @@ int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct featu
 	uint32_t found_at)
 {
 	json_t *o = json_pack("{s:i s:i s:o s:o s:b}", "try", (int)found_at - 1, "anomaly",
-		(int)f->kind, "point", point_json(&f->point), "features", features_json(f), "whole",
-		f->whole);
+		(int)f->kind, "point", point_json(log->space, &f->point), "features",
+		features_json(log->space, f), "whole", f->whole);
 	char name[40], path[PATH_MAX];
 	int err;
 

@@ -31,8 +31,8 @@ enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };
  * The directory is locked until searchlog_close(). Returns 0, or -errno with a line in @why.
  * -EBUSY: another search writes there.
  */
-int searchlog_open(const char *dir, enum searchlog_mode mode, json_t *header,
-	struct searchlog **log_p, char *why, size_t size);
+int searchlog_open(const char *dir, enum searchlog_mode mode, const struct space *space,
+	json_t *header, struct searchlog **log_p, char *why, size_t size);
 void searchlog_close(struct searchlog *log);
 
 /*
@@ -64,9 +64,5 @@ void searchlog_name(const struct searchlog *log, const struct explore_ask *ask, 
 /* Writes target/A. */
 int searchlog_target(struct searchlog *log, uint32_t anomaly, const struct feature_set *f,
 	uint32_t found_at);
-
-/* Writes the text of a result file. Returns 0 or the -errno of the stream. */
-int result_print(const struct point *p, const struct measure *m, const struct rules *rules,
-	FILE *out);
 
 #endif

@@ -3,10 +3,13 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/args.h"
 #include "base/compiler.h"
 #include "base/rand.h"
+#include "engine.h"
 #include "field.h"
 #include "mlx5dvl.h"
 #include "text.h"
@@ -15,43 +18,59 @@
 
 /* By index. */
 enum op { OP_WRITE, OP_SEND, OP_READ, OP_WRITE_IMM, OP_SEND_IMM, OP_ADD, OP_SWAP };
-static const char *const op_names[] = {"w", "s", "r", "wi", "si", "a", "c"};
-static const char *const direction_names[] = {"none", "reverse", "loopback"};
+static const char *const op_names[] = {"w", "s", "r", "wi", "si", "a", "c", NULL};
+static const char *const direction_names[] = {"none", "reverse", "loopback", NULL};
 
-/* Values are consecutive from first, or, with a shift, first << index * shift. */
+/* Built-in values are consecutive from first, or, with a shift, first << index * shift. */
 static const struct kind {
 	const char *name;
 	uint8_t n;
 	uint32_t first;
 	uint8_t shift;
-	const char *const *words; /* by index; NULL: the values are numbers */
+	const char *const *words; /* by value; NULL: the values are numbers */
 	struct field field; /* in struct traffic; size 0: none has this value */
-	bool has_zero; /* 0 comes before first */
+	bool has_zero; /* 0 is a value, and comes before first */
+	const char *option; /* of the engine, whose range is that of the values; or 1 to max */
+	uint32_t max;
 } kinds[] = {
 #define AT(name) FIELD(struct traffic, name)
-	[DIM_PROCESSES] = {"process_num", 6, 1, 0, .words = NULL},
-	[DIM_QPS] = {"qp_num", 5, 1, 2, .field = AT(qps)},
-	[DIM_MTU] = {"mtu", 5, 256, 1, .words = NULL},
+	[DIM_PROCESSES] = {"process_num", 6, 1, 0, .max = SPACE_PROCESSES},
+	[DIM_QPS] = {"qp_num", 5, 1, 2, .field = AT(qps), .option = "qp"},
+	[DIM_MTU] = {"mtu", 5, 256, 1, .option = "mtu"},
 	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, 0, .words = traffic_type_names, .field = AT(type)},
-	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 0, 0, .field = AT(bidirectional)},
-	[DIM_BURST] = {"burst", 5, 1, 2, .field = AT(burst), .has_zero = true},
-	[DIM_BUFFERS] = {"buf_num", 4, 1, 0, .field = AT(buffers)},
-	[DIM_REGIONS] = {"mr_num", 4, 1, 0, .field = AT(regions)},
-	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, 0, .words = NULL},
+	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 1, 0, .field = AT(bidirectional),
+		.has_zero = true, .max = 1},
+	[DIM_BURST] = {"burst", 5, 1, 2, .field = AT(burst), .has_zero = true, .option = "burst"},
+	[DIM_BUFFERS] = {"buf_num", 4, 1, 0, .field = AT(buffers), .option = "buf-num"},
+	[DIM_REGIONS] = {"mr_num", 4, 1, 0, .field = AT(regions), .option = "mr-num"},
+	[DIM_REQUESTS] = {"requests", PATTERN_REQUESTS, 1, 0, .max = PATTERN_REQUESTS},
 	[DIM_CONTROL] = {"control", CONTROL_KINDS, 0, 0, .words = control_names,
 		.field = AT(control)},
 	[DIM_INJECT] = {"inject", INJECT_KINDS, 0, 0, .words = inject_names, .field = AT(inject)},
-	[DIM_INJECT_AT] = {"inject_at", 4, 1, 4, .field = AT(inject_at)},
-	[DIM_EVENTS] = {"events", 2, 0, 0, .field = AT(sleeps)},
-	[DIM_INLINE] = {"inline", 4, 55, 1, .field = AT(inline_max), .has_zero = true},
-	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, 1, .field = AT(depth)},
-	[DIM_SEND_BATCH] = {"send_batch", 7, 1, 1, .field = AT(send_batch)},
-	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, 1, .field = AT(rx_depth)},
-	[DIM_RECV_BATCH] = {"recv_batch", 7, 1, 1, .field = AT(recv_batch)},
-	[DIM_OP] = {"op", ARRAY_SIZE(op_names), 0, 0, .words = op_names},
-	[DIM_SIZE] = {"size", 13, 32, 1, .words = NULL},
-	[DIM_PLACES] = {"places", PATTERN_PLACES, 1, 0, .words = NULL},
-	[DIM_DIRECTION] = {"direction", ARRAY_SIZE(direction_names), 0, 0,
+	[DIM_INJECT_AT] = {"inject_at", 4, 1, 4, .field = AT(inject_at), .max = UINT32_MAX},
+	[DIM_EVENTS] = {"events", 2, 1, 0, .field = AT(sleeps), .has_zero = true, .max = 1},
+	[DIM_INLINE] = {"inline", 4, 55, 1, .field = AT(inline_max), .has_zero = true,
+		.option = "inline-size"},
+	[DIM_RATE] = {"rate", 1, 0, 0, .field = AT(rate), .has_zero = true, .option = "rate"},
+	[DIM_BURST_PAUSE] = {"burst_pause", 1, 100, 0, .field = AT(burst_pause_us),
+		.option = "burst-pause"},
+	[DIM_CONTROL_EVERY] = {"control_every", 1, 1000, 0, .field = AT(control_us),
+		.option = "control-every"},
+	[DIM_CQ_MOD] = {"cq_mod", 1, 1, 0, .field = AT(moderation), .option = "cq-mod"},
+	[DIM_OUTS] = {"outs", 1, 4, 0, .field = AT(reads), .option = "outs"},
+	[DIM_QP_TIMEOUT] = {"qp_timeout", 1, 14, 0, .field = AT(qp_timeout),
+		.option = "qp-timeout"},
+	[DIM_RETRIES] = {"retry_count", 1, 7, 0, .field = AT(retries), .option = "retry-count"},
+	[DIM_SL] = {"sl", 1, 0, 0, .field = AT(sl), .option = "sl"},
+	[DIM_TCLASS] = {"tclass", 1, 0, 0, .field = AT(traffic_class), .option = "tclass"},
+	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, 1, .field = AT(depth), .option = "tx-depth"},
+	[DIM_SEND_BATCH] = {"send_batch", 7, 1, 1, .field = AT(send_batch), .option = "send-batch"},
+	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, 1, .field = AT(rx_depth), .option = "rx-depth"},
+	[DIM_RECV_BATCH] = {"recv_batch", 7, 1, 1, .field = AT(recv_batch), .option = "recv-batch"},
+	[DIM_OP] = {"op", ARRAY_SIZE(op_names) - 1, 0, 0, .words = op_names},
+	[DIM_SIZE] = {"size", 13, 32, 1, .option = "size"},
+	[DIM_PLACES] = {"places", PATTERN_PLACES, 1, 0, .max = PATTERN_PLACES},
+	[DIM_DIRECTION] = {"direction", ARRAY_SIZE(direction_names) - 1, 0, 0,
 		.words = direction_names},
 };
 
@@ -82,9 +101,28 @@ static unsigned request_of(unsigned dim)
 	return (local_of(dim) - DIM_OP) / 3;
 }
 
-unsigned space_values(unsigned dim)
+static uint32_t built_in(const struct kind *k, uint32_t at)
 {
-	return kinds[kind_of(dim)].n;
+	if (k->has_zero && !at--)
+		return 0;
+	return k->shift ? k->first << k->shift * at : k->first + at;
+}
+
+void space_init(struct space *s)
+{
+	memset(s, 0, sizeof(*s));
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		const struct kind *k = &kinds[kind_of(dim)];
+
+		s->n[dim] = k->n;
+		for (uint32_t at = 0; at < k->n; at++)
+			s->value[dim][at] = built_in(k, at);
+	}
+}
+
+unsigned space_values(const struct space *s, unsigned dim)
+{
+	return s->n[dim];
 }
 
 void space_name(unsigned dim, char name[SPACE_NAME])
@@ -99,137 +137,141 @@ void space_name(unsigned dim, char name[SPACE_NAME])
 		snprintf(name, SPACE_NAME, "%u.%s", traffic, kinds[kind].name);
 }
 
-static uint32_t value_of(const struct point *p, unsigned dim)
-{
-	const struct kind *k = &kinds[kind_of(dim)];
-	uint32_t at = p->at[dim];
-
-	if (k->has_zero && !at--)
-		return 0;
-	return k->shift ? k->first << k->shift * at : k->first + at;
-}
-
-void space_value(unsigned dim, unsigned at, char value[SPACE_NAME])
+void space_value(const struct space *s, unsigned dim, unsigned at, char value[SPACE_NAME])
 {
 	const char *const *words = kinds[kind_of(dim)].words;
-	struct point p = {{0}};
+	uint32_t x = s->value[dim][at];
 
-	p.at[dim] = (uint8_t)at;
 	if (words)
-		snprintf(value, SPACE_NAME, "%s", words[at]);
+		snprintf(value, SPACE_NAME, "%s", words[x]);
 	else
-		snprintf(value, SPACE_NAME, "%u", value_of(&p, dim));
+		snprintf(value, SPACE_NAME, "%u", x);
 }
 
-/* Joins words, like "none, reverse, loopback". */
-static void list_values(unsigned dim, char *text, size_t size)
+/* Reads one of the words; those of an option of the engine are numbers. */
+static int parse_word(const struct arg *a, const char *const *words, bool numbers,
+	uint32_t *value_p)
 {
-	size_t n = 0;
+	unsigned i = 0;
+	int err = arg_word(a, words, &i);
 
-	for (unsigned at = 0; at < space_values(dim) && n < size; at++) {
-		char value[SPACE_NAME];
-
-		space_value(dim, at, value);
-		n += (size_t)snprintf(text + n, size - n, "%s%s", at ? ", " : "", value);
-	}
+	if (!err)
+		*value_p = numbers ? (uint32_t)strtoul(words[i], NULL, 10) : i;
+	return err;
 }
 
-static bool find_value(struct fixed *f, unsigned dim, const char *value)
+int space_parse(unsigned dim, const char *text, uint32_t *value_p, char *why, size_t size)
 {
-	for (unsigned at = 0; at < space_values(dim); at++) {
-		char text[SPACE_NAME];
+	const struct kind *k = &kinds[kind_of(dim)];
+	const struct arg_row *row = k->option ? engine_option_row(k->option) : NULL;
+	struct arg a = {.value = text, .why = why, .size = size};
+	uint64_t x = 0;
+	int err;
 
-		space_value(dim, at, text);
-		if (strcmp(text, value))
-			continue;
-		f->on[dim] = true;
-		f->point.at[dim] = (uint8_t)at;
-		return true;
-	}
-	return false;
+	space_name(dim, a.name);
+	if (k->words || (row && row->words))
+		return parse_word(&a, k->words ? k->words : row->words, !k->words, value_p);
+	err = arg_whole(&a, k->has_zero ? 0 : row ? row->min : 1, row ? row->max : k->max, &x);
+	if (!err)
+		*value_p = (uint32_t)x;
+	return err;
 }
 
-int fixed_add(struct fixed *f, const char *text, char *why, size_t size)
+static uint32_t value_of(const struct space *s, const struct point *p, unsigned dim)
 {
-	size_t len = strcspn(text, "=");
-	char name[SPACE_NAME], values[160];
-
-	for (unsigned dim = 0; dim < SPACE_DIMS && text[len]; dim++) {
-		space_name(dim, name);
-		if (strlen(name) != len || memcmp(name, text, len))
-			continue;
-		if (find_value(f, dim, text + len + 1))
-			return 0;
-		list_values(dim, values, sizeof(values));
-		return fail(why, size, -EINVAL, "--fix: %s has no such value: give one of %s", name,
-			values);
-	}
-	return fail(why, size, -EINVAL,
-		"--fix %.40s: give a parameter and its value, as 0.qp_num=4", text);
+	return s->value[dim][p->at[dim]];
 }
 
-void fixed_apply(const struct fixed *f, struct point *p)
+double point_place(const struct space *s, const struct point *p, unsigned dim)
 {
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		if (f->on[dim])
-			p->at[dim] = f->point.at[dim];
-	}
-	point_settle(p);
+	const struct kind *k = &kinds[kind_of(dim)];
+	uint32_t at = 0;
+
+	while (at + 1u < k->n && built_in(k, at) < value_of(s, p, dim))
+		at++;
+	return k->n > 1 ? (double)at / (k->n - 1) : 0;
 }
 
-static uint32_t get(const struct point *p, unsigned traffic, enum dimension_kind kind,
-	unsigned request)
+static uint32_t get(const struct space *s, const struct point *p, unsigned traffic,
+	enum dimension_kind kind, unsigned request)
 {
-	return value_of(p, space_dim(traffic, kind, request));
+	return value_of(s, p, space_dim(traffic, kind, request));
 }
 
-bool point_uses(const struct point *p, unsigned dim)
+enum direction point_direction(const struct space *s, const struct point *p)
+{
+	return (enum direction)value_of(s, p, SPACE_DIRECTION);
+}
+
+bool point_uses(const struct space *s, const struct point *p, unsigned dim)
 {
 	unsigned traffic = dim / SPACE_PER_TRAFFIC;
 
 	if (dim == SPACE_DIRECTION)
 		return true;
-	if (traffic && p->at[SPACE_DIRECTION] == DIRECTION_NONE)
+	if (traffic && point_direction(s, p) == DIRECTION_NONE)
 		return false;
-	return kind_of(dim) < DIM_OP || request_of(dim) < get(p, traffic, DIM_REQUESTS, 0);
+	return kind_of(dim) < DIM_OP || request_of(dim) < get(s, p, traffic, DIM_REQUESTS, 0);
 }
 
-static void settle_request(struct point *p, unsigned traffic, unsigned request)
+static bool is_atomic(uint32_t op)
 {
-	uint8_t *op = &p->at[space_dim(traffic, DIM_OP, request)];
-	uint8_t *size = &p->at[space_dim(traffic, DIM_SIZE, request)];
-	uint32_t type = get(p, traffic, DIM_TYPE, 0);
-	bool atomic = *op == OP_ADD || *op == OP_SWAP;
-
-	if (type == MLX5DVL_UC && (atomic || *op == OP_READ))
-		*op = OP_WRITE;
-	if (type == MLX5DVL_UD && *op != OP_SEND_IMM)
-		*op = OP_SEND;
-	if (type == MLX5DVL_RC && atomic) /* these have no effect */
-		*size = p->at[space_dim(traffic, DIM_PLACES, request)] = 0;
-	if (type != MLX5DVL_UD)
-		return;
-	while (get(p, traffic, DIM_SIZE, request) > get(p, traffic, DIM_MTU, 0))
-		--*size;
+	return op == OP_ADD || op == OP_SWAP;
 }
 
-void point_settle(struct point *p)
+bool space_op_fits(uint32_t type, uint32_t op)
+{
+	if (type == MLX5DVL_UC)
+		return !is_atomic(op) && op != OP_READ;
+	return type == MLX5DVL_RC || op == OP_SEND || op == OP_SEND_IMM;
+}
+
+/* Takes the largest value up to a limit, or the first. */
+static void limit(const struct space *s, struct point *p, unsigned dim, uint32_t most)
+{
+	while (p->at[dim] && value_of(s, p, dim) > most)
+		--p->at[dim];
+}
+
+static void settle_request(const struct space *s, struct point *p, unsigned traffic,
+	unsigned request)
+{
+	unsigned op = space_dim(traffic, DIM_OP, request);
+	unsigned bytes = space_dim(traffic, DIM_SIZE, request);
+	uint32_t type = get(s, p, traffic, DIM_TYPE, 0);
+
+	if (!space_op_fits(type, value_of(s, p, op)))
+		p->at[op] = 0;
+	while (p->at[op] + 1 < s->n[op] && !space_op_fits(type, value_of(s, p, op)))
+		++p->at[op];
+	if (is_atomic(value_of(s, p, op))) /* these have no effect */
+		p->at[bytes] = p->at[space_dim(traffic, DIM_PLACES, request)] = 0;
+	if (type == MLX5DVL_UD)
+		limit(s, p, bytes, get(s, p, traffic, DIM_MTU, 0));
+}
+
+/* A parameter has the index 0 if another one, which is 0, leaves it without an effect. */
+static void settle_idle(const struct space *s, struct point *p, unsigned traffic,
+	enum dimension_kind kind, enum dimension_kind decides)
+{
+	if (!get(s, p, traffic, decides, 0))
+		p->at[space_dim(traffic, kind, 0)] = 0;
+}
+
+void point_settle(const struct space *s, struct point *p)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
-		uint8_t *batch = &p->at[space_dim(traffic, DIM_SEND_BATCH, 0)];
-		uint8_t *regions = &p->at[space_dim(traffic, DIM_REGIONS, 0)];
-
-		while (get(p, traffic, DIM_SEND_BATCH, 0) > get(p, traffic, DIM_TX_DEPTH, 0))
-			--*batch;
-		while (get(p, traffic, DIM_REGIONS, 0) > get(p, traffic, DIM_QPS, 0))
-			--*regions;
-		if (get(p, traffic, DIM_INJECT, 0) == INJECT_NONE)
-			p->at[space_dim(traffic, DIM_INJECT_AT, 0)] = 0;
+		limit(s, p, space_dim(traffic, DIM_SEND_BATCH, 0),
+			get(s, p, traffic, DIM_TX_DEPTH, 0));
+		limit(s, p, space_dim(traffic, DIM_REGIONS, 0), get(s, p, traffic, DIM_QPS, 0));
+		settle_idle(s, p, traffic, DIM_INJECT_AT, DIM_INJECT);
+		settle_idle(s, p, traffic, DIM_BURST_PAUSE, DIM_BURST);
+		settle_idle(s, p, traffic, DIM_CONTROL_EVERY, DIM_CONTROL);
 		for (unsigned r = 0; r < PATTERN_REQUESTS; r++)
-			settle_request(p, traffic, r);
+			settle_request(s, p, traffic, r);
 	}
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		if (!point_uses(p, dim))
+		if (!point_uses(s, p, dim))
 			p->at[dim] = 0;
 	}
 }
@@ -243,6 +285,8 @@ bool space_is_ordered(unsigned dim)
 static const uint8_t parents[DIM_KINDS][3] = {
 	[DIM_REGIONS] = {DIM_QPS},
 	[DIM_INJECT_AT] = {DIM_INJECT},
+	[DIM_BURST_PAUSE] = {DIM_BURST},
+	[DIM_CONTROL_EVERY] = {DIM_CONTROL},
 	[DIM_SEND_BATCH] = {DIM_TX_DEPTH},
 	[DIM_OP] = {DIM_TYPE},
 	[DIM_SIZE] = {DIM_TYPE, DIM_MTU, DIM_OP},
@@ -283,17 +327,17 @@ static unsigned below(uint64_t *rand, unsigned n)
 	return (unsigned)(rand_unit(rand) * n);
 }
 
-void point_random(struct point *p, uint64_t *rand)
+void point_random(const struct space *s, struct point *p, uint64_t *rand)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		p->at[dim] = (uint8_t)below(rand, space_values(dim));
-	point_settle(p);
+		p->at[dim] = (uint8_t)below(rand, s->n[dim]);
+	point_settle(s, p);
 }
 
 /* Changes the value of a dimension: to a neighbour, or to any other value, equally often. */
-static void change(struct point *p, unsigned dim, uint64_t *rand)
+static void change(const struct space *s, struct point *p, unsigned dim, uint64_t *rand)
 {
-	unsigned n = space_values(dim), at = p->at[dim];
+	unsigned n = s->n[dim], at = p->at[dim];
 
 	if (below(rand, 2))
 		at = at == 0 ? 1 : at == n - 1 ? n - 2 : at + 2 * below(rand, 2) - 1;
@@ -303,15 +347,16 @@ static void change(struct point *p, unsigned dim, uint64_t *rand)
 }
 
 /* Draws values for the dimensions that have an effect in @p, but had none in @was. */
-static void draw_new(struct point *p, const struct point *was, uint64_t *rand)
+static void draw_new(const struct space *s, struct point *p, const struct point *was,
+	uint64_t *rand)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		if (point_uses(p, dim) && !point_uses(was, dim))
-			p->at[dim] = (uint8_t)below(rand, space_values(dim));
+		if (point_uses(s, p, dim) && !point_uses(s, was, dim))
+			p->at[dim] = (uint8_t)below(rand, s->n[dim]);
 	}
 }
 
-void point_mutate(struct point *p, uint64_t *rand)
+void point_mutate(const struct space *s, struct point *p, uint64_t *rand)
 {
 	const struct point was = *p;
 
@@ -319,11 +364,11 @@ void point_mutate(struct point *p, uint64_t *rand)
 		unsigned dim = below(rand, SPACE_DIMS);
 
 		*p = was;
-		if (!point_uses(p, dim))
+		if (s->n[dim] == 1 || !point_uses(s, p, dim))
 			continue;
-		change(p, dim, rand);
-		draw_new(p, &was, rand);
-		point_settle(p);
+		change(s, p, dim, rand);
+		draw_new(s, p, &was, rand);
+		point_settle(s, p);
 	}
 }
 
@@ -332,22 +377,35 @@ bool point_equal(const struct point *a, const struct point *b)
 	return !memcmp(a->at, b->at, sizeof(a->at));
 }
 
-/* An atomic has 8 bytes, in one place. */
-static uint32_t bytes_of(const struct point *p, unsigned traffic, unsigned request)
+/* An atomic has 8 bytes. */
+static uint32_t bytes_of(const struct space *s, const struct point *p, unsigned traffic,
+	unsigned request)
 {
-	uint32_t op = get(p, traffic, DIM_OP, request);
+	return is_atomic(get(s, p, traffic, DIM_OP, request)) ?
+		       8 :
+		       get(s, p, traffic, DIM_SIZE, request);
+}
 
-	return op == OP_ADD || op == OP_SWAP ? 8 : get(p, traffic, DIM_SIZE, request);
+/* An atomic has one place, and no place is empty. */
+static uint32_t places_of(const struct space *s, const struct point *p, unsigned traffic,
+	unsigned request)
+{
+	uint32_t places = get(s, p, traffic, DIM_PLACES, request);
+	uint32_t bytes = bytes_of(s, p, traffic, request);
+
+	if (is_atomic(get(s, p, traffic, DIM_OP, request)))
+		return 1;
+	return places < bytes ? places : bytes;
 }
 
 /* Writes a request like "s_2_512_513": equal places, and the last one has the remainder, too. */
-static size_t put_request(const struct point *p, unsigned traffic, unsigned request, char *text,
-	size_t size)
+static size_t put_request(const struct space *s, const struct point *p, unsigned traffic,
+	unsigned request, char *text, size_t size)
 {
-	uint32_t total = bytes_of(p, traffic, request);
-	uint32_t places = get(p, traffic, DIM_PLACES, request), one = total / places;
+	uint32_t total = bytes_of(s, p, traffic, request);
+	uint32_t places = places_of(s, p, traffic, request), one = total / places;
 	size_t n = (size_t)snprintf(text, size, "%s%s_%u", request ? "," : "",
-		op_names[get(p, traffic, DIM_OP, request)], places);
+		op_names[get(s, p, traffic, DIM_OP, request)], places);
 
 	for (uint32_t i = 0; i < places && n < size; i++)
 		n += (size_t)snprintf(text + n, size - n, "_%u",
@@ -355,69 +413,71 @@ static size_t put_request(const struct point *p, unsigned traffic, unsigned requ
 	return n;
 }
 
-uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *t_p)
+uint32_t point_traffic(const struct space *s, const struct point *p, unsigned traffic,
+	struct traffic *t_p)
 {
 	char *text = t_p->pattern_text;
 	size_t n = 0;
 
-	if (traffic && p->at[SPACE_DIRECTION] == DIRECTION_NONE)
+	if (traffic && point_direction(s, p) == DIRECTION_NONE)
 		return 0;
 	traffic_init(t_p);
 	for (enum dimension_kind kind = 0; kind < DIM_OP; kind++) {
 		if (kinds[kind].field.size)
-			field_set(t_p, kinds[kind].field, get(p, traffic, kind, 0));
+			field_set(t_p, kinds[kind].field, get(s, p, traffic, kind, 0));
 	}
-	t_p->mtu = (uint8_t)(__builtin_ctz(get(p, traffic, DIM_MTU, 0)) - 7); /* enum ibv_mtu */
-	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++)
-		n += put_request(p, traffic, r, text + n, PATTERN_TEXT_MAX - n);
-	return get(p, traffic, DIM_PROCESSES, 0);
+	t_p->mtu = (uint8_t)(__builtin_ctz(get(s, p, traffic, DIM_MTU, 0)) - 7); /* enum ibv_mtu */
+	for (unsigned r = 0; r < get(s, p, traffic, DIM_REQUESTS, 0); r++)
+		n += put_request(s, p, traffic, r, text + n, PATTERN_TEXT_MAX - n);
+	return get(s, p, traffic, DIM_PROCESSES, 0);
 }
 
 /* Adds the values of the dimensions from @dim to @last to an object, which is returned. */
-static json_t *add_values(json_t *o, const struct point *p, unsigned dim, unsigned last)
+static json_t *add_values(json_t *o, const struct space *s, const struct point *p, unsigned dim,
+	unsigned last)
 {
 	for (; dim <= last; dim++) {
 		const struct kind *k = &kinds[kind_of(dim)];
+		uint32_t value = value_of(s, p, dim);
 
 		json_object_set_new(o, k->name,
-			k->words ? json_string(k->words[p->at[dim]]) :
-				   json_integer(value_of(p, dim)));
+			k->words ? json_string(k->words[value]) : json_integer(value));
 	}
 	return o;
 }
 
-static json_t *traffic_json(const struct point *p, unsigned traffic)
+static json_t *traffic_json(const struct space *s, const struct point *p, unsigned traffic)
 {
 	const unsigned base = space_dim(traffic, DIM_PROCESSES, 0);
 	json_t *requests = json_array();
 	json_t *o = json_pack("{s:s s:s}", "workload_type",
-		get(p, traffic, DIM_BIDIRECTIONAL, 0) ? "bidirection" : "unidirection", "direction",
-		traffic ? direction_names[p->at[SPACE_DIRECTION]] : "forward");
+		get(s, p, traffic, DIM_BIDIRECTIONAL, 0) ? "bidirection" : "unidirection",
+		"direction", traffic ? direction_names[point_direction(s, p)] : "forward");
 
-	add_values(o, p, base + DIM_PROCESSES, base + DIM_TYPE);
-	add_values(o, p, base + DIM_BURST, base + DIM_REGIONS);
-	add_values(o, p, base + DIM_CONTROL, base + DIM_INLINE);
-	for (unsigned r = 0; r < get(p, traffic, DIM_REQUESTS, 0); r++) {
-		json_t *request = add_values(json_object(), p, space_dim(traffic, DIM_OP, r),
-			space_dim(traffic, DIM_PLACES, r));
+	add_values(o, s, p, base + DIM_PROCESSES, base + DIM_TYPE);
+	add_values(o, s, p, base + DIM_BURST, base + DIM_REGIONS);
+	add_values(o, s, p, base + DIM_CONTROL, base + DIM_TCLASS);
+	for (unsigned r = 0; r < get(s, p, traffic, DIM_REQUESTS, 0); r++) {
+		const char *op = op_names[get(s, p, traffic, DIM_OP, r)];
 
-		json_object_set_new(request, "size", json_integer(bytes_of(p, traffic, r)));
-		json_array_append_new(requests, request);
+		json_array_append_new(requests, json_pack("{s:s s:i s:i}", "op", op, "size",
+							(int)bytes_of(s, p, traffic, r), "places",
+							(int)places_of(s, p, traffic, r)));
 	}
 	json_object_set_new(o, "requests", requests);
 	json_object_set_new(o, "server",
-		add_values(json_object(), p, base + DIM_RX_DEPTH, base + DIM_RECV_BATCH));
+		add_values(json_object(), s, p, base + DIM_RX_DEPTH, base + DIM_RECV_BATCH));
 	json_object_set_new(o, "client",
-		add_values(json_object(), p, base + DIM_TX_DEPTH, base + DIM_SEND_BATCH));
+		add_values(json_object(), s, p, base + DIM_TX_DEPTH, base + DIM_SEND_BATCH));
 	return o;
 }
 
-json_t *point_json(const struct point *p)
+json_t *point_json(const struct space *s, const struct point *p)
 {
 	json_t *list = json_array();
 
-	json_array_append_new(list, traffic_json(p, 0));
-	if (p->at[SPACE_DIRECTION] != DIRECTION_NONE)
-		json_array_append_new(list, traffic_json(p, 1));
+	json_array_append_new(list, traffic_json(s, p, 0));
+	if (point_direction(s, p) != DIRECTION_NONE)
+		json_array_append_new(list, traffic_json(s, p, 1));
 	return json_pack("{s:o}", "Traffics", list);
 }

@@ -2,7 +2,8 @@
 /*
  * The space of the search. A point describes two traffic flows and their endpoints. Each parameter
  * is a dimension with a list of values, and a point has an index into this list per dimension. The
- * second flow runs in the other direction, or within the first machine, or not at all.
+ * second flow runs in the other direction, or within the first machine, or not at all. The built-in
+ * lists are those of the comments below; spacefile.h changes them.
  */
 #ifndef RDMABENCH_SPACE_H
 #define RDMABENCH_SPACE_H
@@ -29,6 +30,16 @@ enum dimension_kind {
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
 	DIM_EVENTS, /* both sides sleep until a completion event */
 	DIM_INLINE, /* payloads of up to 0, 55, 110 or 220 bytes are in the request */
+	/* These have one built-in value, the default of the engine. */
+	DIM_RATE, /* requests per second; 0: no limit */
+	DIM_BURST_PAUSE, /* microseconds */
+	DIM_CONTROL_EVERY, /* microseconds */
+	DIM_CQ_MOD,
+	DIM_OUTS, /* READs and atomics outstanding */
+	DIM_QP_TIMEOUT,
+	DIM_RETRIES,
+	DIM_SL,
+	DIM_TCLASS,
 	/* Parameters of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
@@ -43,45 +54,45 @@ enum dimension_kind {
 	DIM_DIRECTION = DIM_KINDS, /* none, reverse, loopback */
 };
 
+#define SPACE_PROCESSES 6 /* pairs of processes, at most */
 #define SPACE_PER_TRAFFIC (DIM_OP + 3 * PATTERN_REQUESTS)
 #define SPACE_DIRECTION (2 * SPACE_PER_TRAFFIC)
 #define SPACE_DIMS (SPACE_DIRECTION + 1)
 #define SPACE_NAME 32
+#define SPACE_VALUES 16 /* of a dimension, at most */
 
 enum direction { DIRECTION_NONE, DIRECTION_REVERSE, DIRECTION_LOOPBACK };
+
+/* The values of each dimension, in ascending order. The value of a word is its number. */
+struct space {
+	uint8_t n[SPACE_DIMS];
+	bool given[SPACE_DIMS]; /* the user has chosen the values */
+	uint32_t value[SPACE_DIMS][SPACE_VALUES];
+};
 
 struct point {
 	uint8_t at[SPACE_DIMS]; /* the index of the value */
 };
 
+/* Sets the built-in values. */
+void space_init(struct space *s);
 /* Returns the dimension of a parameter of a traffic flow (0 or 1); @request is used for a request's
  * parameter only. */
 unsigned space_dim(unsigned traffic, enum dimension_kind kind, unsigned request);
 /* Returns the number of values. */
-unsigned space_values(unsigned dim);
+unsigned space_values(const struct space *s, unsigned dim);
 /* Writes a name like "0.qp_num", "1.request3.size" or "1.direction". */
 void space_name(unsigned dim, char name[SPACE_NAME]);
 
 /* Writes the value of an index as text, like "4", "RC" or "reverse". */
-void space_value(unsigned dim, unsigned at, char value[SPACE_NAME]);
-
-/* Parameters that keep one value. */
-struct fixed {
-	bool on[SPACE_DIMS];
-	struct point point;
-};
-
+void space_value(const struct space *s, unsigned dim, unsigned at, char value[SPACE_NAME]);
 /*
- * Adds "NAME=VALUE", in the form of space_name() and space_value(). Returns 0, or -EINVAL with one
+ * Reads a value that the engine accepts, of this dimension or not. Returns 0, or -EINVAL with one
  * line in @why: the mistake and the valid values.
  */
-int fixed_add(struct fixed *f, const char *text, char *why, size_t size);
-
-/*
- * Sets the fixed parameters of a point to their values, and calls point_settle(), which resolves
- * values that exclude each other.
- */
-void fixed_apply(const struct fixed *f, struct point *p);
+int space_parse(unsigned dim, const char *text, uint32_t *value_p, char *why, size_t size);
+/* Does this kind of QP (enum mlx5dvl_qp_type) have the operation, a value of DIM_OP? */
+bool space_op_fits(uint32_t type, uint32_t op);
 
 /*
  * Makes a point canonical and valid. Parameters without an effect (of requests that are not sent,
@@ -89,7 +100,7 @@ void fixed_apply(const struct fixed *f, struct point *p);
  * larger than the depth, that there are not more regions than QPs, that UC has no READ, and that UD
  * has only SENDs of one packet.
  */
-void point_settle(struct point *p);
+void point_settle(const struct space *s, struct point *p);
 /*
  * Marks in @taken the parameters that decide whether the value of this one is valid. Returns true if
  * one of them was not marked yet.
@@ -98,21 +109,26 @@ bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 /* Returns true if the values are numbers. */
 bool space_is_ordered(unsigned dim);
 /* Returns true if the dimension has an effect. */
-bool point_uses(const struct point *p, unsigned dim);
+bool point_uses(const struct space *s, const struct point *p, unsigned dim);
 /* Draws every dimension independently. */
-void point_random(struct point *p, uint64_t *rand);
-/* Changes the value of one dimension that has an effect; with probability 1/2 to a neighbouring
- * value, else to any value. */
-void point_mutate(struct point *p, uint64_t *rand);
+void point_random(const struct space *s, struct point *p, uint64_t *rand);
+/* Changes the value of one dimension that has an effect, and more than one value; with probability
+ * 1/2 to a neighbouring value, else to any value. */
+void point_mutate(const struct space *s, struct point *p, uint64_t *rand);
 bool point_equal(const struct point *a, const struct point *b);
 
 /*
  * Writes the traffic of a process pair. Returns the number of process pairs; 0: this flow does not
  * run.
  */
-uint32_t point_traffic(const struct point *p, unsigned traffic, struct traffic *t_p);
+uint32_t point_traffic(const struct space *s, const struct point *p, unsigned traffic,
+	struct traffic *t_p);
+/* Returns the direction of the second flow. */
+enum direction point_direction(const struct space *s, const struct point *p);
+/* Returns the place of a value among the built-in ones, from 0 (the first) to 1. */
+double point_place(const struct space *s, const struct point *p, unsigned dim);
 
 /* Returns {"Traffics": [...]}, the beginning of result files; see rdmabench(1). */
-json_t *point_json(const struct point *p);
+json_t *point_json(const struct space *s, const struct point *p);
 
 #endif

@@ -11,19 +11,20 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "gather.h"
 #include "remote.h"
 
-#define ENGINES_MAX 12 /* six pairs per traffic */
-#define ARGS_MAX 40
+#define ENGINES_MAX (2 * SPACE_PROCESSES)
+#define ENGINE_ARGS_MAX 48
 #define ARG_SIZE 320
 #define OUTPUT_MAX 65536
 #define GRACE_NS (30 * NSEC_PER_SEC) /* time limit beyond that of the traffic */
 
 /* A command line. */
 struct words {
-	char text[ARGS_MAX][ARG_SIZE];
-	const char *argv[ARGS_MAX + 1];
+	char text[ENGINE_ARGS_MAX][ARG_SIZE];
+	const char *argv[ENGINE_ARGS_MAX + 1];
 	int n;
 };
 
@@ -54,6 +55,35 @@ static void add_devices(struct words *w, const struct trial_attr *a, enum direct
 		add(w, "--server-dev=%s", to);
 }
 
+/* Options that most points do not need. */
+static void add_unusual(struct words *w, const struct traffic *t)
+{
+	static const struct {
+		const char *option;
+		struct field field;
+	} numbers[] = {
+		{"rate", FIELD(struct traffic, rate)},
+		{"burst", FIELD(struct traffic, burst)},
+		{"burst-pause", FIELD(struct traffic, burst_pause_us)},
+		{"control-every", FIELD(struct traffic, control_us)},
+		{"cq-mod", FIELD(struct traffic, moderation)},
+		{"outs", FIELD(struct traffic, reads)},
+		{"qp-timeout", FIELD(struct traffic, qp_timeout)},
+		{"retry-count", FIELD(struct traffic, retries)},
+		{"sl", FIELD(struct traffic, sl)},
+		{"tclass", FIELD(struct traffic, traffic_class)},
+	};
+	struct traffic usual;
+
+	traffic_init(&usual);
+	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+		uint64_t n = field_get(t, numbers[i].field);
+
+		if (n != field_get(&usual, numbers[i].field))
+			add(w, "--%s=%llu", numbers[i].option, (unsigned long long)n);
+	}
+}
+
 static void make_words(struct words *w, const struct trial_attr *a, const struct traffic *t,
 	enum direction direction, const char *name)
 {
@@ -73,8 +103,7 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 	add(w, "--mr-num=%u", t->regions);
 	add(w, "--inline-size=%u", t->inline_max);
 	add(w, "--duration=%g", a->seconds);
-	if (t->burst)
-		add(w, "--burst=%u", t->burst);
+	add_unusual(w, t);
 	if (t->control)
 		add(w, "--control=%s", control_names[t->control]);
 	if (t->inject)
@@ -93,9 +122,10 @@ static void make_words(struct words *w, const struct trial_attr *a, const struct
 }
 
 /* The first traffic goes forward. */
-static enum direction direction_of(const struct point *p, unsigned traffic)
+static enum direction direction_of(const struct trial_attr *a, const struct point *p,
+	unsigned traffic)
 {
-	return traffic ? (enum direction)p->at[SPACE_DIRECTION] : DIRECTION_NONE;
+	return traffic ? point_direction(a->space, p) : DIRECTION_NONE;
 }
 
 bool trial_script(const struct trial_attr *a, const struct point *p, const char *name, char *script,
@@ -106,8 +136,8 @@ bool trial_script(const struct trial_attr *a, const struct point *p, const char 
 	size_t n = (size_t)snprintf(script, size, "#!/bin/sh\n");
 
 	for (unsigned i = 0; i < 2; i++) {
-		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
-			make_words(&w, a, &t, direction_of(p, i), name);
+		for (uint32_t k = point_traffic(a->space, p, i, &t); k; k--) {
+			make_words(&w, a, &t, direction_of(a, p, i), name);
 			for (int j = 0; j < w.n; j++) {
 				if (!remote_quote(script, size, w.argv[j]))
 					return false;
@@ -127,6 +157,8 @@ struct engine_process {
 	bool bidirectional;
 	bool sends, receives; /* traffic goes only in this direction at the measured device */
 	uint32_t mtu; /* bytes */
+	uint32_t batch; /* requests */
+	bool has_rate;
 };
 
 static uint32_t start_all(struct engine_process *e, struct process *processes,
@@ -135,18 +167,20 @@ static uint32_t start_all(struct engine_process *e, struct process *processes,
 	uint32_t n = 0;
 
 	for (unsigned i = 0; i < 2; i++) {
-		enum direction direction = direction_of(p, i);
+		enum direction direction = direction_of(a, p, i);
 		struct traffic t;
 		struct words w;
 
-		for (uint32_t k = point_traffic(p, i, &t); k; k--) {
+		for (uint32_t k = point_traffic(a->space, p, i, &t); k; k--) {
 			make_words(&w, a, &t, direction, name);
 			process_start(&processes[n], w.argv, false);
 			e[n++] = (struct engine_process){.bidirectional = t.bidirectional,
 				.sends = !a->peer || direction != DIRECTION_REVERSE,
 				.receives = !a->peer || direction == DIRECTION_REVERSE ||
 					    direction == DIRECTION_LOOPBACK,
-				.mtu = 128u << t.mtu};
+				.mtu = 128u << t.mtu,
+				.batch = t.send_batch,
+				.has_rate = t.rate > 0};
 		}
 	}
 	return n;
@@ -189,6 +223,14 @@ static void take_counters(struct measure *m, json_t *counters, double seconds)
 	m->counters = json_incref(counters);
 }
 
+/* Has the engine a rate, and sent nine tenths of what was due? */
+static bool keeps_up(const struct engine_process *e, const json_t *sent)
+{
+	double missing = number(sent, "overdue_batches") * e->batch;
+
+	return e->has_rate && missing * 9 <= number(sent, "messages");
+}
+
 static bool add_report(struct measure *m, const struct engine_process *e, const struct process *p)
 {
 	json_t *o = json_loadb(p->out, p->len, 0, NULL);
@@ -197,6 +239,7 @@ static bool add_report(struct measure *m, const struct engine_process *e, const 
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
 
 	if (sent) {
+		m->keeps_up &= keeps_up(e, sent);
 		add_direction(m, e, false, number(sent, "messages"), number(sent, "bytes"),
 			number(sent, "seconds"));
 		if (e->bidirectional)
@@ -232,7 +275,7 @@ int trial_run(const struct trial_attr *a, const struct point *p, const char *nam
 	uint64_t deadline = clock_ns() + (uint64_t)(a->seconds * 1e9) + GRACE_NS;
 	struct engine_process e[ENGINES_MAX];
 	struct process running[ENGINES_MAX];
-	struct measure m = {0};
+	struct measure m = {.keeps_up = true};
 	uint32_t n = start_all(e, running, a, p, name);
 	bool in_time = true, good = true;
 	int err;

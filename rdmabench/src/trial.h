@@ -9,6 +9,7 @@
 
 struct trial_attr {
 	const char *program; /* the path of rdmabench */
+	const struct space *space;
 	const char *device; /* NULL: the first */
 	const char *peer; /* the device at the other end; NULL: the same */
 	double seconds; /* seconds of traffic */

@@ -175,8 +175,8 @@ def locked(tmp):
     before = (tmp / "log" / "journal.jsonl").read_text()
     with open_dir(tmp / "log") as fd:
         fcntl.flock(fd, fcntl.LOCK_EX)
-        for mode in "--resume", "--force":
-            r = run("--log", tmp / "log", *args, mode, status=2)
+        for mode in ["--resume"], ["--force"], []:
+            r = run("--log", tmp / "log", *args, *mode, status=2)
             assert r.stderr.count("\n") == 1 and "another search" in r.stderr and "give" in r.stderr, r.stderr
             assert (tmp / "log" / "journal.jsonl").read_text() == before
     search(tmp / "log", *args, "--resume")
@@ -195,10 +195,45 @@ def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
                  ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
-                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=9"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=0"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout
+
+
+def values(tmp):
+    """A file and --fix change the values of parameters, in their order; a resumed search needs the same ones."""
+    file, log = tmp / "values", tmp / "log"
+    file.write_text("# Few of them.\n\n  0.qp_num = 3, 1024 # and many QPs\r\n*.direction=none\n0.rate += 1000\n0.cq_mod=8\n"
+                    "*.request*.op=r\n0.outs=2\n0.qp_timeout=9\n0.retry_count=3\n0.sl=4\n0.tclass=104\n0.burst=2\n0.burst_pause=70\n"
+                    "0.control=mr\n0.control_every=50")
+    lines = [x for seed in range(4) for x in run("--dry-run", "--tries", 3, "--seed", seed, "--space", file).stdout.splitlines() if "engine" in x]
+    assert {re.search("--qp-num=([0-9]*)", x)[1] for x in lines} == {"3", "1024"}
+    assert {bool(re.search("'--rate=1000'", x)) for x in lines} == {True, False}
+    for option in ("cq-mod=8", "outs=2", "qp-timeout=9", "retry-count=3", "sl=4", "tclass=104", "burst=2", "burst-pause=70", "control-every=50",
+                   "qp-type=RC"):
+        assert all(f"'--{option}'" in x for x in lines), option
+    some = run("--dry-run", "--tries", 3, "--space", file, "--fix", "0.qp_num=7", "--fix", "0.rate=0").stdout
+    assert set(re.findall("--qp-num=([0-9]*)", some)) == {"7"} and "--rate=" not in some, some
+    args = ["--model", "corner", "--tries", 5]
+    search(log, *args, "--space", file)
+    traffics = [t for i in range(5) for t in read_result(log / "result" / str(i))[0]["Traffics"]]
+    assert len(traffics) == 5 and all(t["qp_num"] in (3, 1024) and t["rate"] in (0, 1000) and t["cq_mod"] == 8 for t in traffics)
+    search(log, *args, "--space", file, "--resume")
+    assert "other options" in run("--log", log, *args, "--space", file, "--resume", "--inject", status=2).stderr
+    file.write_text(file.read_text() + "\n0.sl += 5\n")
+    assert "other options" in run("--log", log, *args, "--space", file, "--resume", status=2).stderr
+    for bad, says in (("0.mtu=256\n0.qp_num=0\n", ":2: 0.qp_num '0' is not valid: give a whole number from 1 to 1024"),
+                      ("\n\n0.speed=1", ":3: there is no parameter '0.speed'"), ("0.mtu=256\0,512", ":1: a byte is 0"),
+                      ("0.sl=" + "1," * 300, ":1: that is too long"), ("0.sl=" + ",".join(map(str, range(16))) + "\n0.tclass=" + ",".join(map(str, range(17))), ":2: 0.tclass has too many"),
+                      ("0.mtu\n", ":1: '0.mtu' is not valid"), ("0.mtu=\n", ":1: 0.mtu '' is not valid")):
+        file.write_text(bad)
+        r = run("--dry-run", "--space", file, status=2)
+        assert r.stderr.count("\n") == 1 and f"--space: {file}{says}" in r.stderr, r.stderr
+    for path in tmp, tmp / "missing":
+        assert "give a file that can be read" in run("--dry-run", "--space", path, status=2).stderr
+    r = run("--dry-run", "--fix", "0.qp_type=UD", "--fix", "0.request0.op=w", status=2)
+    assert r.stderr.count("\n") == 1 and "no 0.qp_type has these operations" in r.stderr, r.stderr
 
 
 def dry_run(tmp):
@@ -221,23 +256,30 @@ def dry_run(tmp):
         assert all(flag in line for line in lines), (flag, lines[0])
 
 
+@contextlib.contextmanager
+def member(fabric):
+    """A process that keeps the fabric."""
+    p = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
+                          "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert p.stdout.readline() == b"up\n"
+    yield
+    p.communicate(b"\n", timeout=400)
+
+
 def without_counters(tmp):
     """If a port does not have the six counters, the engines' own counts are used, and pauses are 0."""
     fabric = f"rdmabench-search-{os.getpid()}-none"
-    member = subprocess.Popen([runner, "--fabric", fabric, "sh", "-c",
-                               "exec 3< /sys/class/infiniband/mlx5_0/node_type && echo up && read wait"],
-                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # which keeps the fabric
-    assert member.stdout.readline() == b"up\n"
-    for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
-        shutil.rmtree(p)
-    search(tmp / "own", "--tries", 1, "-D", ".2", "--gbps", 0, "--packets", 0, "--fix=1.direction=none", "--fix=0.requests=1",
-           "--fix=0.request0.op=w", "--fix=0.request0.size=4096", "--fix=0.mtu=1024", "--fix=0.qp_type=RC", prefix=[runner, "--fabric", fabric])
+    with member(fabric):
+        for p in pathlib.Path(f"/dev/shm/softhca-{os.getuid()}-{fabric}/sys").rglob("hw_counters"):
+            shutil.rmtree(p)
+        search(tmp / "own", "--tries", 1, "-D", ".2", "--gbps", 0, "--packets", 0, "--fix=1.direction=none", "--fix=0.requests=1",
+               "--fix=0.request0.op=w", "--fix=0.request0.size=4096", "--fix=0.mtu=1024", "--fix=0.qp_type=RC", prefix=[runner, "--fabric", fabric])
     six = read_result(tmp / "own" / "result" / "0")[1][1]
     assert six["source"] == "engine" and float(six["tx_vport_rdma_unicast_bytes"]) > 0, six
     assert six["tx_vport_rdma_unicast_bytes"] == six["rx_vport_rdma_unicast_bytes"] and six["tx_prio3_pause_duration"] == "0.0", six
     packet = float(six["tx_vport_rdma_unicast_bytes"]) * 1e9 / 8 / float(six["tx_vport_rdma_unicast_packets"])
     assert abs(packet - 1024) < 1, six  # a message that fills its packets is not followed by an empty one
-    member.communicate(b"\n", timeout=400)
 
 
 def interrupted(tmp):
@@ -358,6 +400,19 @@ def inject(tmp):
     assert (traffic["control"], traffic["inject"], traffic["inject_at"]) == ("mr", "delay", 16), traffic
 
 
+def rates(tmp):
+    """A rate is no lack of throughput, unless the traffic does not keep up with it; a resumed search judges the same."""
+    for rate, anomaly in (1, "0"), (1000000000, "-2"):
+        args = ["--tries", 1, "-D", ".2", f"--fix=0.rate={rate}", "--fix=1.direction=none", "--fix=0.qp_type=RC", "--fix=0.process_num=1",
+                "--fix=0.send_batch=1", "--fix=0.bidirectional=0", "--fix=0.burst=0", "--tx-pause", 1000000, "--rx-pause", 1000000, "--gbps", 10000,
+                "--packets", 1000000000, "--no-features", "--error", ".25"]
+        log = tmp / str(rate)
+        o = search(log, *args, prefix=prefix)
+        assert read_result(log / "result" / "0")[1][1]["anomaly"] == anomaly and o["failures"] == 0, o
+        again = search(log, *args, "--resume", prefix=prefix)
+        assert again == o, (o, again)
+
+
 def wide(tmp):
     """Values at the ends of the space: many QPs that sleep, atomics, messages with immediates, the smallest MTU."""
     for name, qps, more in (("rc", 256, ["0.qp_type=RC", "0.request0.op=c", "0.request1.op=wi"]),
@@ -396,5 +451,5 @@ def hopeless(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-engines = [engine, inject, wide, directions, without_counters, interrupted, dead, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, dry_run], wanted)
+engines = [engine, inject, rates, wide, directions, without_counters, interrupted, dead, counted, hopeless]
+run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, values, dry_run], wanted)

@@ -6,6 +6,8 @@
 #include "support/test.h"
 #include "explore.h"
 #include "model.h"
+#include "spacefile.h"
+#include "usual.h"
 
 #define SEEDS 30
 #define TRIES 4000
@@ -14,7 +16,7 @@ static struct explore_result r;
 
 static int measure_model(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	return model_measure(*(const enum model_kind *)arg, ask->point, m_p);
+	return model_measure(*(const enum model_kind *)arg, usual(), ask->point, m_p);
 }
 
 static struct explore_attr attr_of(enum explore_method method, uint64_t seed)
@@ -23,7 +25,8 @@ static struct explore_attr attr_of(enum explore_method method, uint64_t seed)
 		.seed = seed,
 		.tries = TRIES,
 		.anomalies = 1,
-		.error = .01};
+		.error = .01,
+		.space = usual()};
 
 	rules_init(&a.rules);
 	return a;
@@ -105,7 +108,7 @@ static int log_and_measure(void *arg, const struct explore_ask *ask, struct meas
 	l->n++;
 	if (l->failures && l->n % l->failures == 0)
 		return -EIO;
-	return model_measure(l->kind, ask->point, m_p);
+	return model_measure(l->kind, usual(), ask->point, m_p);
 }
 
 static uint64_t digest_of(enum explore_method method, uint64_t seed)
@@ -142,7 +145,7 @@ TEST(conditions_are_what_matters)
 	CHECK(r.n == 1 && r.tries == TRIES && r.found[0].whole);
 	CHECK_EQ(r.found[0].kind, ANOMALY_PAUSE);
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		unsigned n = space_values(dim);
+		unsigned n = space_values(usual(), dim);
 		bool matters = false;
 
 		for (unsigned k = 0; k < MODEL_DIMS; k++)
@@ -238,11 +241,14 @@ TEST(only_shown_conditions_exclude)
 TEST(the_point_of_an_anomaly_is_found_once)
 {
 	struct explore_attr a = attr_of(EXPLORE_RANDOM, 1);
+	struct space few = *usual();
 	struct drawn d = {.fail = 1};
 
-	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		a.fixed.on[dim] =
-			dim != space_dim(0, DIM_QPS, 0) && dim != space_dim(0, DIM_TYPE, 0);
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		if (dim != space_dim(0, DIM_QPS, 0) && dim != space_dim(0, DIM_TYPE, 0))
+			few.n[dim] = 1;
+	}
+	a.space = &few;
 	a.features = true;
 	a.tries = 100;
 	a.anomalies = 0;
@@ -282,9 +288,11 @@ TEST(a_blunt_rule_has_no_conditions)
 
 static int fixed_and_measure(void *arg, const struct explore_ask *ask, struct measure *m_p)
 {
-	CHECK_EQ(ask->point->at[space_dim(0, DIM_QPS, 0)], 4);
-	CHECK_EQ(ask->point->at[SPACE_DIRECTION], DIRECTION_NONE);
-	return model_measure(MODEL_CORNER, ask->point, m_p);
+	struct traffic t;
+
+	CHECK(point_traffic(arg, ask->point, 0, &t) && t.qps == 256);
+	CHECK_EQ(point_direction(arg, ask->point), DIRECTION_NONE);
+	return model_measure(MODEL_CORNER, arg, ask->point, m_p);
 }
 
 /* No method varies a fixed parameter, and it is no feature. */
@@ -294,11 +302,13 @@ TEST(what_is_fixed_stays)
 
 	for (int method = EXPLORE_RANDOM; method <= EXPLORE_MIXED; method++) {
 		struct explore_attr a = attr_of((enum explore_method)method, 1);
+		struct space space = *usual();
 
-		CHECK_EQ(fixed_add(&a.fixed, "0.qp_num=256", why, sizeof(why)), 0);
-		CHECK_EQ(fixed_add(&a.fixed, "1.direction=none", why, sizeof(why)), 0);
+		CHECK_EQ(space_change(&space, "0.qp_num=256", why, sizeof(why)), 0);
+		CHECK_EQ(space_change(&space, "1.direction=none", why, sizeof(why)), 0);
+		a.space = &space;
 		a.features = true;
-		CHECK_EQ(explore(&a, fixed_and_measure, NULL, &r), 0);
+		CHECK_EQ(explore(&a, fixed_and_measure, &space, &r), 0);
 		CHECK(r.n == 1 && !r.found[0].values[space_dim(0, DIM_QPS, 0)] &&
 			r.found[0].values[space_dim(0, DIM_SIZE, 0)]);
 	}
@@ -324,8 +334,8 @@ TEST(sample_covers_evenly)
 	CHECK_EQ(explore(&a, count_values, NULL, &r), 0);
 	CHECK(r.tries == a.tries && r.failures == a.tries && r.n == 0);
 	for (size_t i = 0; i < ARRAY_SIZE(always); i++)
-		for (unsigned v = 0; v < space_values(always[i]); v++)
-			CHECK_EQ(sampled[always[i]][v], a.tries / space_values(always[i]));
+		for (unsigned v = 0; v < space_values(usual(), always[i]); v++)
+			CHECK_EQ(sampled[always[i]][v], a.tries / space_values(usual(), always[i]));
 }
 
 /* A point that cannot be measured is not an anomaly, and does not stop the search. */
@@ -417,7 +427,7 @@ static int measure_twice(void *arg, const struct explore_ask *ask, struct measur
 		++*ask->others;
 		o->more++;
 	}
-	return fails ? -EIO : model_measure(MODEL_CORNER, ask->point, m_p);
+	return fails ? -EIO : model_measure(MODEL_CORNER, usual(), ask->point, m_p);
 }
 
 /* Measurements that the function adds count. */

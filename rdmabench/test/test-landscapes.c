@@ -9,6 +9,7 @@
 #include "base/rand.h"
 #include "support/test.h"
 #include "explore.h"
+#include "usual.h"
 
 #define SEEDS 30
 #define TRIES 6000
@@ -89,7 +90,7 @@ static struct explore_result r;
 /* The distance of a value from those of the condition, from 0 to 1. */
 static double distance(const struct condition *c, unsigned at)
 {
-	unsigned n = space_values(c->dim), least = n;
+	unsigned n = space_values(usual(), c->dim), least = n;
 
 	for (unsigned v = 0; v < n; v++) {
 		unsigned d = v > at ? v - at : at - v;
@@ -140,13 +141,15 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m)
 static void search(const struct landscape *of, struct explore_attr *a, uint64_t seed)
 {
 	struct landscape l = *of;
+	struct space space = *usual();
 
 	a->seed = seed;
 	a->error = .01;
 	l.rand = seed << 32;
 	rules_init(&a->rules);
 	for (unsigned flow = 0; flow < 2; flow++)
-		a->fixed.on[space_dim(flow, DIM_INJECT, 0)] = true;
+		space.n[space_dim(flow, DIM_INJECT, 0)] = 1;
+	a->space = &space;
 	CHECK_EQ(explore(a, measure, &l, &r), 0);
 }
 
@@ -197,7 +200,8 @@ static double draw_corner(struct landscape *l, unsigned n, uint64_t *rand)
 	double share = 1;
 
 	for (unsigned i = 0; i < n;) {
-		unsigned dim = dims[rand_next(rand) % ARRAY_SIZE(dims)], values = space_values(dim);
+		unsigned dim = dims[rand_next(rand) % ARRAY_SIZE(dims)],
+			 values = space_values(usual(), dim);
 		unsigned fit = 1 + (unsigned)(rand_next(rand) % (values / 2));
 		bool last = rand_next(rand) % 2, again = false;
 
@@ -220,7 +224,7 @@ static double share_inside(const struct landscape *l, uint64_t *rand)
 	for (int i = 0; i < points; i++) {
 		struct point p;
 
-		point_random(&p, rand);
+		point_random(usual(), &p, rand);
 		hits += inside(l, &p);
 	}
 	return (double)hits / points;
@@ -265,14 +269,14 @@ static bool same_conditions(const struct landscape *l, const struct feature_set 
 	for (int k = 0; k < CONDITIONS && l->region[0][k].values; k++)
 		planted[l->region[0][k].dim] =
 			l->region[0][k].values &
-			(uint16_t)((1u << space_values(l->region[0][k].dim)) - 1);
+			(uint16_t)((1u << space_values(usual(), l->region[0][k].dim)) - 1);
 	return f->whole && !memcmp(planted, f->values, sizeof(planted));
 }
 
 static void print_found(void)
 {
 	for (uint32_t i = 0; i < r.n; i++) {
-		json_t *j = features_json(&r.found[i]);
+		json_t *j = features_json(usual(), &r.found[i]);
 		char *text = json_dumps(j, 0);
 
 		printf("    %s%s\n", text, r.found[i].whole ? "" : " (not whole)");
@@ -331,7 +335,7 @@ static void draw_region(struct landscape *l, uint64_t *rand)
 
 	for (unsigned i = 0; i < n;) {
 		struct condition c = {.dim = dims[rand_next(rand) % ARRAY_SIZE(dims)]};
-		unsigned values = space_values(c.dim), at = rand_next(rand) % values;
+		unsigned values = space_values(usual(), c.dim), at = rand_next(rand) % values;
 		bool again = false;
 
 		for (unsigned k = 0; k < i; k++)
@@ -363,12 +367,12 @@ static bool mean_the_same(const struct landscape *l, const struct feature_set *f
 		const struct feature_set *from = i % 2 ? &planted : f;
 		struct point p;
 
-		point_random(&p, rand);
+		point_random(usual(), &p, rand);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 			while (from->values[dim] && !(from->values[dim] >> p.at[dim] & 1))
-				p.at[dim] = (uint8_t)(rand_next(rand) % space_values(dim));
+				p.at[dim] = (uint8_t)(rand_next(rand) % space_values(usual(), dim));
 		}
-		point_settle(&p);
+		point_settle(usual(), &p);
 		if (!feature_fits(from, &p))
 			continue;
 		if (!feature_fits(i % 2 ? f : &planted, &p))

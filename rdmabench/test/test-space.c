@@ -3,14 +3,16 @@
 #include "support/test.h"
 #include "mlx5dvl.h"
 #include "model.h"
+#include "spacefile.h"
+#include "usual.h"
 
 static char why[200];
 
-static void check_runs(const struct point *p)
+static void check_runs(const struct space *s, const struct point *p)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		struct traffic t;
-		uint32_t processes = point_traffic(p, i, &t);
+		uint32_t processes = point_traffic(s, p, i, &t);
 
 		CHECK(processes <= 6 && (processes || i));
 		CHECK(p->at[space_dim(i, DIM_INJECT, 0)] || !p->at[space_dim(i, DIM_INJECT_AT, 0)]);
@@ -32,50 +34,146 @@ TEST(every_point_can_run)
 		json_t *o, *other;
 		unsigned differ = 0;
 
-		point_random(&p, &rand);
-		check_runs(&p);
+		point_random(usual(), &p, &rand);
+		check_runs(usual(), &p);
 		q = p;
-		point_settle(&q);
+		point_settle(usual(), &q);
 		CHECK(point_equal(&p, &q));
-		point_mutate(&q, &rand);
+		point_mutate(usual(), &q, &rand);
 		CHECK(!point_equal(&p, &q));
-		check_runs(&q);
+		check_runs(usual(), &q);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-			CHECK(q.at[dim] < space_values(dim));
+			CHECK(q.at[dim] < space_values(usual(), dim));
 			differ += p.at[dim] != q.at[dim];
 		}
 		CHECK(differ > 0);
-		o = point_json(&p);
-		other = point_json(&q);
+		o = point_json(usual(), &p);
+		other = point_json(usual(), &q);
 		CHECK(!json_equal(o, other));
 		json_decref(o);
 		json_decref(other);
 	}
 }
 
-static struct fixed fixed_of(const char *const *texts)
+static struct space changed(const char *const *texts)
 {
-	struct fixed f = {{0}, {{0}}};
+	struct space s = *usual();
 
 	for (; *texts; texts++)
-		CHECK_EQ(fixed_add(&f, *texts, why, sizeof(why)), 0);
-	return f;
+		CHECK_EQ(space_change(&s, *texts, why, sizeof(why)), 0);
+	CHECK_EQ(space_prune(&s, why, sizeof(why)), 0);
+	return s;
 }
 
 /* Every value of every parameter can be fixed, by its name in results. */
 TEST(every_value_can_be_fixed)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-		for (unsigned at = 0; at < space_values(dim); at++) {
+		for (unsigned at = 0; at < space_values(usual(), dim); at++) {
 			char name[SPACE_NAME], value[SPACE_NAME], text[2 * SPACE_NAME + 1];
 			const char *texts[] = {text, NULL};
-			struct fixed f;
+			struct space s;
 
 			space_name(dim, name);
-			space_value(dim, at, value);
+			space_value(usual(), dim, at, value);
 			snprintf(text, sizeof(text), "%s=%s", name, value);
-			f = fixed_of(texts);
-			CHECK(f.on[dim] && f.point.at[dim] == at);
+			s = changed(texts);
+			CHECK(s.given[dim] && s.n[dim] == 1);
+			CHECK_EQ(s.value[dim][0], usual()->value[dim][at]);
+		}
+	}
+}
+
+/* The values of a parameter, like "1,4"; they are also what space_json() has. */
+static void check_values(const struct space *s, unsigned dim, const char *want)
+{
+	char name[SPACE_NAME], value[SPACE_NAME], text[300];
+	json_t *list = space_json(s);
+	size_t n = 0, i = 0;
+	bool listed = false;
+
+	for (unsigned at = 0; at < s->n[dim]; at++) {
+		space_value(s, dim, at, value);
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s", at ? "," : "", value);
+	}
+	if (strcmp(text, want) != 0) {
+		fprintf(stderr, "%s instead of %s\n", text, want);
+		exit(1);
+	}
+	space_name(dim, name);
+	snprintf(text, sizeof(text), "%s=%s", name, want);
+	for (; i < json_array_size(list); i++)
+		listed |= !strcmp(json_string_value(json_array_get(list, i)), text);
+	CHECK_EQ(listed, s->given[dim]);
+	json_decref(list);
+}
+
+TEST(values_are_restricted_and_added)
+{
+	static const struct {
+		const char *text, *want;
+		enum dimension_kind kind;
+		unsigned request;
+	} cases[] = {
+		{"0.qp_num=1024,3,16,3", "3,16,1024", DIM_QPS, 0},
+		{"0.qp_num += 1024, 2", "1,2,4,16,64,256,1024", DIM_QPS, 0},
+		{"*.qp_num=7", "7", DIM_QPS, 0},
+		{"0.rate+=1000", "0,1000", DIM_RATE, 0},
+		{"0.burst=0,1073741824", "0,1073741824", DIM_BURST, 0},
+		{"0.control=LKEY,mr", "mr,lkey", DIM_CONTROL, 0},
+		{"0.mtu=4096,256", "256,4096", DIM_MTU, 0},
+		{"0.request*.op=c,r", "r,c", DIM_OP, 7},
+		{"0.request[67].size=8388608", "8388608", DIM_SIZE, 6},
+		{"0.request7.size=3",
+			"32,64,128,256,512,1024,2048,4096,8192,16384,32768,65536,131072", DIM_SIZE,
+			6},
+		{"0.inject_at=4294967295", "4294967295", DIM_INJECT_AT, 0},
+		{"0.outs=16", "16", DIM_OUTS, 0},
+		{"1.qp_num=1", "1,4,16,64,256", DIM_QPS, 0},
+		{"1.direction=loopback,reverse", "reverse,loopback", DIM_DIRECTION, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct space s = *usual();
+
+		CHECK_EQ(space_change(&s, cases[i].text, why, sizeof(why)), 0);
+		check_values(&s, space_dim(0, cases[i].kind, cases[i].request), cases[i].want);
+	}
+}
+
+/* A value that no point can have is left out: the narrower parameter decides. */
+TEST(values_that_go_with_no_others_are_left_out)
+{
+	static const struct {
+		const char *texts[4], *want;
+		enum dimension_kind kind;
+	} cases[] = {
+		{{"0.send_batch=64"}, "64,128,256,512,1024", DIM_TX_DEPTH},
+		{{"0.mr_num=4"}, "4,16,64,256", DIM_QPS},
+		{{"0.request0.op=w"}, "RC,UC", DIM_TYPE},
+		{{"0.request7.op=r"}, "RC", DIM_TYPE},
+		{{"0.request7.op=r", "0.requests=1,7"}, "RC,UC,UD", DIM_TYPE},
+		{{"0.request0.size=512"}, "RC,UC", DIM_TYPE},
+		{{"0.request0.size=512,32"}, "RC,UC,UD", DIM_TYPE},
+		{{"0.request0.size=512"}, "256,512,1024,2048,4096", DIM_MTU},
+		{{"0.request0.size=512", "0.qp_type=UD"}, "512,1024,2048,4096", DIM_MTU},
+		{{"0.qp_type=UD,UC", "*.op=s,w"}, "UC,UD", DIM_TYPE},
+	};
+
+	uint64_t rand = test_seed();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct space s = changed(cases[i].texts);
+
+		s.given[space_dim(0, cases[i].kind, 0)] = true;
+		check_values(&s, space_dim(0, cases[i].kind, 0), cases[i].want);
+		for (int k = 0; k < 1000; k++) {
+			struct point p;
+
+			point_random(&s, &p, &rand);
+			check_runs(&s, &p);
+			point_mutate(&s, &p, &rand);
+			check_runs(&s, &p);
 		}
 	}
 }
@@ -84,63 +182,124 @@ TEST(fixed_values_stay)
 {
 	static const char *const texts[] = {"0.process_num=2", "0.qp_type=UC", "0.mtu=2048",
 		"0.request0.op=s", "1.direction=none", "0.burst=16", NULL};
-	struct fixed f = fixed_of(texts);
+	struct space s = changed(texts);
 	uint64_t rand = test_seed();
 	bool varied[SPACE_DIMS] = {false};
 	struct point first;
 
 	for (int i = 0; i < 1000; i++) {
+		struct traffic t;
 		struct point p;
 
-		point_random(&p, &rand);
-		fixed_apply(&f, &p);
-		check_runs(&p);
+		point_random(&s, &p, &rand);
+		check_runs(&s, &p);
 		first = i ? first : p;
-		CHECK(p.at[space_dim(0, DIM_PROCESSES, 0)] == 1 &&
-			p.at[space_dim(0, DIM_TYPE, 0)] == 1);
-		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
-			CHECK(!f.on[dim] || p.at[dim] == f.point.at[dim]);
+		CHECK_EQ(point_traffic(&s, &p, 0, &t), 2);
+		CHECK(t.type == MLX5DVL_UC && t.burst == 16 && t.mtu == 4);
+		CHECK(t.pattern_text[0] == 's');
+		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 			varied[dim] |= p.at[dim] != first.at[dim];
-		}
 	}
 	CHECK(varied[space_dim(0, DIM_QPS, 0)] && varied[space_dim(0, DIM_SIZE, 0)]);
 }
 
-/* If fixed values exclude each other, the transport's value stays and the other one changes. */
-TEST(fixed_values_are_settled)
+/* No place of a request is empty, and an atomic has one. */
+TEST(places_are_not_empty)
 {
-	static const char *const texts[] = {"0.qp_type=UD", "0.request0.op=w",
-		"0.request0.size=131072", NULL};
-	struct fixed f = fixed_of(texts);
-	struct point p = {{0}};
+	static const char *const texts[] = {"0.qp_type=RC", "0.request0.op=w,a",
+		"0.request0.size=1,2", "0.request0.places=4", "0.requests=1", NULL};
+	struct space s = changed(texts);
+	uint64_t rand = test_seed();
+	bool atomic = false, one = false, two = false;
 
-	fixed_apply(&f, &p);
-	check_runs(&p);
-	CHECK_EQ(p.at[space_dim(0, DIM_TYPE, 0)], 2);
+	for (int i = 0; i < 1000; i++) {
+		struct traffic t;
+		struct point p;
+
+		point_random(&s, &p, &rand);
+		check_runs(&s, &p);
+		point_traffic(&s, &p, 0, &t);
+		atomic |= !strcmp(t.pattern_text, "a_1_8");
+		one |= !strcmp(t.pattern_text, "w_1_1");
+		two |= !strcmp(t.pattern_text, "w_2_1_1");
+	}
+	CHECK(atomic && one && two);
 }
 
-TEST(what_cannot_be_fixed_is_said)
+TEST(changes_that_are_refused)
 {
 	static const struct {
 		const char *text, *says;
 	} cases[] = {
-		{"0.qp_num=5", "--fix: 0.qp_num has no such value: give one of 1, 4, 16, 64, 256"},
-		{"1.direction=up", "give one of none, reverse, loopback"},
-		{"0.mtu=3", "give one of 256, 512, 1024, 2048, 4096"},
-		{"0.qp_num=", "has no such value"},
-		{"qp_num=1", "give a parameter and its value"},
-		{"0.qp_num", "give a parameter and its value"},
-		{"0.direction=none", "give a parameter and its value"},
-		{"", "give a parameter and its value"},
+		{"0.qp_num=0", "0.qp_num '0' is not valid: give a whole number from 1 to 1024"},
+		{"0.qp_num=1025", "from 1 to 1024"},
+		{"0.qp_num=1,4x", "0.qp_num '4x' is not valid"},
+		{"0.qp_num=1,,4", "0.qp_num '' is not valid"},
+		{"0.qp_num=-1", "'-1' is not valid"},
+		{"0.qp_num=99999999999999999999", "from 1 to 1024"},
+		{"1.direction=up", "give none, reverse or loopback"},
+		{"0.mtu=3", "give 256, 512, 1024, 2048 or 4096"},
+		{"0.events=2", "from 0 to 1"},
+		{"0.process_num=7", "from 1 to 6"},
+		{"0.requests=9", "from 1 to 8"},
+		{"0.request0.places=5", "from 1 to 4"},
+		{"0.request0.size=8388609", "from 1 to 8388608"},
+		{"0.inject_at=4294967296", "from 1 to"},
+		{"0.inject_at=0", "from 1 to"},
+		{"0.rate=1000000001", "to 1000000000"},
+		{"0.rx_depth=0", "from 1 to 32767"},
+		{"0.qp_timeout=0", "from 1 to 31"},
+		{"0.qp_num=", "0.qp_num '' is not valid"},
+		{"0.qp_num+=", "0.qp_num '' is not valid"},
+		{"0.sl=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,15", ""},
+		{"0.tclass=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16",
+			"0.tclass has too many values: give at most 16"},
+		{"qp_num=1", "there is no parameter 'qp_num': give one as 0.qp_num"},
+		{"0.direction=none", "there is no parameter"},
+		{"2.qp_num=1", "there is no parameter"},
+		{"=1", "there is no parameter ''"},
+		{"+=1", "there is no parameter ''"},
+		{"0.qp_num", "give a parameter and its values"},
+		{"", "give a parameter and its values"},
+	};
+	struct space s = *usual();
+	char large[1000];
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		int err;
+
+		s = *usual();
+		err = space_change(&s, cases[i].text, why, sizeof(why));
+		CHECK(err < 0 ? strstr(why, cases[i].says) && *cases[i].says : !*cases[i].says);
+	}
+	memset(large, '1', sizeof(large));
+	large[sizeof(large) - 1] = 0;
+	memcpy(large, "0.qp_num=", 9);
+	CHECK(space_change(&s, large, why, sizeof(why)) < 0);
+	CHECK(strstr(why, "too long"));
+}
+
+TEST(values_that_exclude_each_other_are_refused)
+{
+	static const struct {
+		const char *texts[3], *says;
+	} cases[] = {
+		{{"0.tx_depth=1,2", "0.send_batch=4,8"},
+			"every 0.tx_depth is less than every 0.send_batch: give a larger tx_depth"},
+		{{"1.qp_num=1", "1.mr_num=2"}, "every 1.qp_num is less than every 1.mr_num"},
+		{{"0.qp_type=UD", "0.request0.op=w"}, "no 0.qp_type has these operations"},
+		{{"1.qp_type=UC,UD", "1.request3.op=r"}, "no 1.qp_type has these operations"},
+		{{"0.qp_type=UD", "0.request0.size=8192"}, "every 0.mtu is less than"},
+		{{"0.*.size=4000000", "0.requests=8"}, "the requests of flow 0 are too long"},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct fixed f = {{0}, {{0}}};
+		struct space s = *usual();
 
-		CHECK(fixed_add(&f, cases[i].text, why, sizeof(why)) < 0);
+		for (int k = 0; k < 2; k++)
+			CHECK_EQ(space_change(&s, cases[i].texts[k], why, sizeof(why)), 0);
+		CHECK(space_prune(&s, why, sizeof(why)) < 0);
 		CHECK(strstr(why, cases[i].says));
-		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-			CHECK(!f.on[dim]);
 	}
 }
 
@@ -153,12 +312,12 @@ TEST(random_points_reach_everything)
 	for (int i = 0; i < 20000; i++) {
 		struct point p;
 
-		point_random(&p, &rand);
+		point_random(usual(), &p, &rand);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 			seen[dim][p.at[dim]] = true;
 	}
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		for (unsigned v = 0; v < space_values(dim); v++)
+		for (unsigned v = 0; v < space_values(usual(), dim); v++)
 			CHECK(seen[dim][v]);
 }
 
@@ -182,6 +341,15 @@ TEST(the_space_is_as_described)
 		{DIM_INJECT_AT, 4, "0.inject_at"},
 		{DIM_EVENTS, 2, "0.events"},
 		{DIM_INLINE, 4, "0.inline"},
+		{DIM_RATE, 1, "0.rate"},
+		{DIM_BURST_PAUSE, 1, "0.burst_pause"},
+		{DIM_CONTROL_EVERY, 1, "0.control_every"},
+		{DIM_CQ_MOD, 1, "0.cq_mod"},
+		{DIM_OUTS, 1, "0.outs"},
+		{DIM_QP_TIMEOUT, 1, "0.qp_timeout"},
+		{DIM_RETRIES, 1, "0.retry_count"},
+		{DIM_SL, 1, "0.sl"},
+		{DIM_TCLASS, 1, "0.tclass"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
 		{DIM_OP, 7, "0.request0.op"},
@@ -197,20 +365,22 @@ TEST(the_space_is_as_described)
 		char name[SPACE_NAME];
 
 		space_name(dim, name);
-		CHECK_EQ(space_values(dim), want[i].values);
+		CHECK_EQ(space_values(usual(), dim), want[i].values);
 		CHECK(!strcmp(name, want[i].name));
 	}
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		p.at[dim] = (uint8_t)(space_values(dim) - 1);
+		p.at[dim] = (uint8_t)(space_values(usual(), dim) - 1);
 	p.at[space_dim(0, DIM_TYPE, 0)] = 0;
 	for (unsigned request = 0; request < 8; request++)
 		p.at[space_dim(0, DIM_OP, request)] = 2;
-	CHECK_EQ(point_traffic(&p, 0, &t), 6);
+	CHECK_EQ(point_traffic(usual(), &p, 0, &t), 6);
 	CHECK(t.qps == 256 && t.sleeps && t.inline_max == 220);
 	CHECK(t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
 	CHECK(t.buffers == 4 && t.regions == 4);
 	CHECK(t.control == CONTROL_LKEY && t.inject == INJECT_DELAY && t.inject_at == 4096);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
+	CHECK(!t.rate && t.burst_pause_us == 100 && t.control_us == 1000 && t.moderation == 1);
+	CHECK(t.reads == 4 && t.qp_timeout == 14 && t.retries == 7 && !t.sl && !t.traffic_class);
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }
 
@@ -229,8 +399,8 @@ TEST(landscapes_hide_their_anomaly)
 			struct point p;
 			struct measure m;
 
-			point_random(&p, &rand);
-			CHECK_EQ(model_measure(k, &p, &m), 0);
+			point_random(usual(), &p, &rand);
+			CHECK_EQ(model_measure(k, usual(), &p, &m), 0);
 			hits += measure_judge(&m, &r) != ANOMALY_NONE;
 		}
 		printf("  %s: %d of 100000\n", model_names[kind], hits);
@@ -249,14 +419,14 @@ TEST(the_corner_is_graded)
 
 	rules_init(&r);
 	p.at[space_dim(0, DIM_TX_DEPTH, 0)] = 10; /* so that batches can be large */
-	CHECK_EQ(model_measure(k, &p, &m), 0);
+	CHECK_EQ(model_measure(k, usual(), &p, &m), 0);
 	before = measure_energy(&m, &r);
 	for (unsigned i = 0; i < MODEL_DIMS; i++) {
 		unsigned dim = model_dim(i);
 
-		while (p.at[dim] + 1u < space_values(dim)) {
+		while (p.at[dim] + 1u < space_values(usual(), dim)) {
 			p.at[dim]++;
-			CHECK_EQ(model_measure(k, &p, &m), 0);
+			CHECK_EQ(model_measure(k, usual(), &p, &m), 0);
 			CHECK(measure_energy(&m, &r) > before);
 			before = measure_energy(&m, &r);
 		}
@@ -285,6 +455,22 @@ TEST(rules_are_as_documented)
 	CHECK_EQ(judge(90, 4e6, 0, .1, 0), ANOMALY_PAUSE);
 	CHECK_EQ(judge(90, 4e6, 0, 0, 1001), ANOMALY_LATENCY);
 	CHECK_EQ(judge(0, 0, 2000, 0, 1001), ANOMALY_PAUSE);
+}
+
+/* Traffic that keeps up with its rate has no throughput to miss. */
+TEST(a_rate_is_no_lack_of_throughput)
+{
+	struct measure m = {.v = {[MEASURE_TX_GBPS] = 1}};
+	struct rules r;
+
+	rules_init(&r);
+	CHECK_EQ(measure_judge(&m, &r), ANOMALY_THROUGHPUT);
+	CHECK(measure_energy(&m, &r) > .9);
+	m.keeps_up = true;
+	CHECK_EQ(measure_judge(&m, &r), ANOMALY_NONE);
+	CHECK(measure_energy(&m, &r) == .5);
+	m.v[MEASURE_RX_PAUSE] = 1;
+	CHECK_EQ(measure_judge(&m, &r), ANOMALY_PAUSE);
 }
 
 /* Lost throughput, pauses and, if it has a limit, latency add to the energy. */

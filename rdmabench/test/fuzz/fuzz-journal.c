@@ -22,6 +22,7 @@ struct replayed {
 	struct measure m;
 };
 
+static struct space space;
 static const struct point point; /* the first value of each parameter */
 static const struct explore_ask ask = {.purpose = PURPOSE_TRY, .point = &point};
 static char dir[] = "/tmp/fuzz-journal-XXXXXX";
@@ -48,6 +49,7 @@ static void prepare(void)
 {
 	char path[80], target[40];
 
+	space_init(&space);
 	journal = memfd_create("journal", MFD_CLOEXEC);
 	must(journal >= 0 && mkdtemp(dir) && !atexit(remove_dir));
 	snprintf(target, sizeof(target), "/proc/self/fd/%d", journal);
@@ -71,7 +73,7 @@ static struct searchlog *resume(void)
 	json_t *header = json_pack("{s:i}", "seed", 1);
 	struct searchlog *log = NULL;
 	char why[200] = "";
-	int err = searchlog_open(dir, SEARCHLOG_RESUME, header, &log, why, sizeof(why));
+	int err = searchlog_open(dir, SEARCHLOG_RESUME, &space, header, &log, why, sizeof(why));
 
 	must(!err || (err == -EINVAL && *why));
 	json_decref(header);
@@ -95,7 +97,7 @@ static void check_one(const struct replayed *a, const struct replayed *b)
 	if (a->err)
 		return;
 	must(!memcmp(a->m.v, b->m.v, sizeof(a->m.v)) && a->m.from_port == b->m.from_port);
-	must(a->m.latency.samples == b->m.latency.samples);
+	must(a->m.keeps_up == b->m.keeps_up && a->m.latency.samples == b->m.latency.samples);
 	for (int k = 0; k < MEASURE_KEYS; k++)
 		must(isfinite(a->m.v[k]));
 	for (int k = STATS_MIN; k < STATS_KEYS; k++)
