@@ -168,6 +168,7 @@ struct search {
 	char stats_dir[PATH_MAX], program[PATH_MAX];
 	char script[TRIAL_SCRIPT];
 	int err; /* the error that ended the search */
+	char why[200]; /* why the last point could not be measured */
 	bool works; /* at least one point was measured */
 	struct point good; /* the last such point */
 	unsigned failures; /* failures before the first such point */
@@ -184,7 +185,7 @@ static bool is_dead(struct search *s)
 	int err = searchlog_clear(s->log, PROBE);
 
 	if (!err)
-		err = trial_run(&s->trial, &s->good, PROBE, &m);
+		err = trial_run(&s->trial, &s->good, PROBE, &m, s->why, sizeof(s->why));
 	json_decref(m.counters);
 	return searchlog_clear(s->log, PROBE) || err;
 }
@@ -204,7 +205,7 @@ static int measure_new(struct search *s, const struct explore_ask *ask, struct m
 	if (s->o->has_model)
 		err = model_measure(s->o->model, &s->o->space, ask->point, m_p);
 	else
-		err = trial_run(&s->trial, ask->point, name, m_p);
+		err = trial_run(&s->trial, ask->point, name, m_p, s->why, sizeof(s->why));
 	if (err && s->works && !ask->last && is_dead(s)) {
 		s->err = -ENODEV;
 		return -ECANCELED;
@@ -308,17 +309,18 @@ static int report(const struct options *o, const struct explore_result *r)
 	return status;
 }
 
-static const char *why_ended(int err)
+static void say_why(const struct search *s, int err)
 {
-	switch (err) {
-	case -EBADMSG:
-		return "the journal is of another search, or damaged";
-	case -ENODEV:
-		return "points that could be measured before fail now: when the device works again, "
-		       "give --resume";
-	default:
-		return strerror(-err);
-	}
+	fprintf(stderr, "rdmabench search: %s: ", s->o->log);
+	if (err == -ENODEV)
+		fprintf(stderr,
+			"points that could be measured before fail now (%s): when the device works "
+			"again, give --resume\n",
+			s->why);
+	else
+		fprintf(stderr, "%s\n",
+			err == -EBADMSG ? "the journal is of another search, or damaged" :
+					  strerror(-err));
 }
 
 static int run(struct search *s)
@@ -330,7 +332,7 @@ static int run(struct search *s)
 	for (uint32_t i = 0; i < r.n && !err; i++)
 		err = searchlog_target(s->log, i, &r.found[i], r.found_at[i]);
 	if (err) {
-		fprintf(stderr, "rdmabench search: %s: %s\n", s->o->log, why_ended(err));
+		say_why(s, err);
 		return 1;
 	}
 	if (r.failures == r.tries) {

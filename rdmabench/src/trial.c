@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "gather.h"
 #include "remote.h"
+#include "text.h"
 
 #define ENGINES_MAX (2 * SPACE_PROCESSES)
 #define ENGINE_ARGS_MAX 48
@@ -231,9 +232,8 @@ static bool keeps_up(const struct engine_process *e, const json_t *sent)
 	return e->has_rate && missing * 9 <= number(sent, "messages");
 }
 
-static bool add_report(struct measure *m, const struct engine_process *e, const struct process *p)
+static bool add_report(struct measure *m, const struct engine_process *e, json_t *o)
 {
-	json_t *o = json_loadb(p->out, p->len, 0, NULL);
 	const json_t *sent = json_object_get(o, "sent");
 	const json_t *back =
 		json_object_get(json_array_get(json_object_get(o, "peers"), 0), "sent");
@@ -248,8 +248,29 @@ static bool add_report(struct measure *m, const struct engine_process *e, const 
 		if (e->sends) /* the client uses the measured device */
 			take_counters(m, json_object_get(o, "counters"), number(sent, "seconds"));
 	}
-	json_decref(o);
 	return sent;
+}
+
+/* Returns what an engine gives as the reason of its failure, or NULL. */
+static const char *reason_of(const json_t *o)
+{
+	const json_t *error = json_object_get(o, "error");
+
+	return json_string_value(error ? error : json_array_get(json_object_get(o, "events"), 0));
+}
+
+/* Adds the report of an engine that has ended. Returns false, with the reason, if it has failed. */
+static bool take_report(struct measure *m, const struct engine_process *e, const struct process *p,
+	char *why, size_t size)
+{
+	json_t *o = json_loadb(p->out, p->len, 0, NULL);
+	bool good = add_report(m, e, o) && process_is_good(p);
+	const char *reason = reason_of(o);
+
+	if (!good)
+		fail(why, size, 0, "an engine failed: %s", reason ? reason : "it gave no reason");
+	json_decref(o);
+	return good;
 }
 
 static int add_latency(struct measure *m, const struct trial_attr *a, const char *name)
@@ -270,7 +291,7 @@ static int add_latency(struct measure *m, const struct trial_attr *a, const char
 }
 
 int trial_run(const struct trial_attr *a, const struct point *p, const char *name,
-	struct measure *m_p)
+	struct measure *m_p, char *why, size_t size)
 {
 	uint64_t deadline = clock_ns() + (uint64_t)(a->seconds * 1e9) + GRACE_NS;
 	struct engine_process e[ENGINES_MAX];
@@ -283,14 +304,15 @@ int trial_run(const struct trial_attr *a, const struct point *p, const char *nam
 	process_wait(running, n, OUTPUT_MAX, deadline);
 	for (uint32_t i = 0; i < n; i++) {
 		in_time &= running[i].err != -ETIMEDOUT;
-		good &= process_is_good(&running[i]);
-		good &= add_report(&m, &e[i], &running[i]);
+		good = take_report(&m, &e[i], &running[i], why, size) && good;
 		free(running[i].out);
 	}
 	err = !in_time ? -ETIMEDOUT : !good || !n ? -EIO : add_latency(&m, a, name);
 	if (err) {
-		fprintf(stderr, "rdmabench search: %s: %s\n", name,
-			err == -ETIMEDOUT ? "an engine did not end" : "an engine failed");
+		if (err != -EIO)
+			fail(why, size, 0, "%s",
+				err == -ETIMEDOUT ? "an engine did not end" : strerror(-err));
+		fprintf(stderr, "rdmabench search: %s: %s\n", name, why);
 		json_decref(m.counters);
 		return err;
 	}

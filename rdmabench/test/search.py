@@ -332,6 +332,29 @@ def dead(tmp):
     assert not list((log / "stats").glob("probe"))
 
 
+def unplugged(tmp):
+    """The search ends with the engines' reason if the device fails, and goes on when that works again."""
+    fabric, log = f"rdmabench-search-{os.getpid()}-unplugged", tmp / "unplugged"
+    ctl = [pathlib.Path(runner).with_name("softhcactl"), "-f", fabric, "link", "mlx5_0"]
+    line = [runner, "--fabric", fabric, exe, "search", "--log", log, "--json", "-", "--tries", "1000", "-D", ".05", "--gbps", "0", "--packets", "0",
+            "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", "--fix=0.qp_timeout=8", *SMALL]
+    with member(fabric):
+        p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not (log / "result" / "1").exists():
+            assert p.poll() is None, p.communicate()
+            os.sched_yield()
+        support.run(*ctl, "down")
+        _, err = p.communicate(timeout=100)
+        assert p.returncode == 1 and "(an engine failed: the device cannot be opened: Network is down)" in err and "--resume" in err, err
+        journal = (log / "journal.jsonl").read_text()
+        done = [json.loads(x) for x in journal.splitlines()[1:]]
+        assert len(done) >= 2 and not any(x["err"] for x in done), done
+        support.run(*ctl, "up")
+        o = json.loads(support.run(*line, "--resume", "--measurements", len(done) + 2).stdout)
+        assert o["measurements"] == len(done) + 2 and o["failures"] == 0, o
+        assert (log / "journal.jsonl").read_text().startswith(journal)
+
+
 def counted(tmp):
     """Measurements of a good point, between which others fail, count, and are made within the limit of measurements."""
     own, runs, log = tmp / "rdmabench", tmp / "runs", tmp / "counted"
@@ -451,5 +474,5 @@ def hopeless(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-engines = [engine, inject, rates, wide, directions, without_counters, interrupted, dead, counted, hopeless]
+engines = [engine, inject, rates, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
 run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, values, dry_run], wanted)
