@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search on engines; the software HCA pauses its link the more the nearer a point is to a corner of the space.
+"""rdmabench search on engines, for what is planted in the software HCA.
 
-    planted.py RDMABENCH SOFTHCA-RUN
+    planted.py corner RDMABENCH SOFTHCA-RUN
+    planted.py conditions RDMABENCH SOFTHCA-RUN CLOCK
 
+corner: the HCA pauses its link the more the nearer a point is to a corner of the space.
 The long form (SOAK) compares annealing with random search over 30 seeds; the short form checks that annealing
 reaches the corner if only two of the five relevant properties vary: one point in 13 is there, so noise cannot prevent it.
 While engines wait for a core the link is not paused, so a search has more tries than it needs on an idle machine.
+
+conditions: three anomalies, by a fault rule and the link model, whose conditions are one, two and three parameters, are
+found exactly. Engines and links are in virtual time (CLOCK is preloaded), so neither the machine nor its load matters.
+The long form allows for wrong measurements, and so makes more of them.
 """
 import concurrent.futures
 import json
@@ -17,7 +23,7 @@ import tempfile
 
 from support import run, topology
 
-exe, runner = map(os.path.abspath, sys.argv[1:3])
+exe, runner = map(os.path.abspath, sys.argv[2:4])
 HANG = 3600  # seconds
 SEEDS = 30
 TRIES = 400  # at most, per search
@@ -62,6 +68,55 @@ def compares(tmp):
     return f"median tries: {median}"
 
 
-with tempfile.TemporaryDirectory() as tmp, topology(TOPOLOGY) as devices:
-    print((compares if os.environ.get("SOAK") else climbs)(tmp))
+# A batch of 64 large messages takes 6.7 ms, all else less than 2 ms, and a fetch-and-add half a second. The link is paused for
+# 32 % of the time if batch, size and places are the largest, else for at most 27 %.
+PLANTED = "name=mlx5_0 link=ib rate_mbps=10000 latency_ns=100000 pauses=90\n"
+DELAY = "opcode=fetch_add count=0 action=delay delay_ns=500000000"
+# A pause between bursts, a rate and a wait for a receive would wait for a clock that stands still.
+SPACE = """# One flow of one process.
+0.process_num = 1
+0.bidirectional = 0
+1.direction = none
+*.burst = 0
+0.control = none
+0.qp_type = RC
+0.qp_num = 1, 4
+0.tx_depth = 64, 256
+0.send_batch = 1, 64
+0.requests = 1
+0.request0.op = w, r, a
+0.request0.size = 32, 64, 131072
+0.request0.places = 1, 4
+"""
+
+
+def conditions_of(tmp, name, rules, anomalies, most):
+    """Returns the kinds and conditions that a search finds in at most so many measurements."""
+    preload = f'LD_PRELOAD="$LD_PRELOAD:{os.path.abspath(sys.argv[4])}" exec "$@"'
+    o = json.loads(run(
+        runner, "--fabric", f"rdmabench-planted-{os.getpid()}-{name}", "--topology", devices, "--link", "virtual",
+        "sh", "-c", preload, "sh", exe, "search", "--json", "-", "--log", f"{tmp}/{name}", "--space", f"{tmp}/space", "-D", ".02",
+        "--gbps", 0, "--packets", 0, *rules, "--tries", 200, "--anomalies", anomalies, "--measurements", most,
+        "--error", ".01" if soak else ".25", env={"SOFTHCA_FAULTS": DELAY}, timeout=HANG).stdout)
+    print(f"{name}: {o['measurements']} measurements")
+    assert o["failures"] == 0 and all(a["whole"] for a in o["anomalies"]), o
+    return {(a["anomaly"], json.dumps(a["features"])) for a in o["anomalies"]}
+
+
+def conditions(tmp):
+    with open(f"{tmp}/space", "w") as f:
+        f.write(SPACE)
+    never, limit = 1000000, 295000
+    found = conditions_of(tmp, "latency", ["--p99-us", 4000, "--tx-pause", never, "--rx-pause", never], 2, 700 if soak else 150)
+    assert found == {("latency", '{"0.request0.op": ["a"]}'),
+                     ("latency", '{"0.send_batch": ["64"], "0.request0.size": ["131072"]}')}, found
+    found = conditions_of(tmp, "pauses", ["--tx-pause", limit, "--rx-pause", limit], 1, 700 if soak else 150)
+    assert found == {("pauses", '{"0.send_batch": ["64"], "0.request0.size": ["131072"], "0.request0.places": ["4"]}')}, found
+    return "found"
+
+
+soak = bool(os.environ.get("SOAK"))
+case = {"conditions": conditions, "corner": compares if soak else climbs}[sys.argv[1]]
+with tempfile.TemporaryDirectory() as tmp, topology(PLANTED if case == conditions else TOPOLOGY) as devices:
+    print(case(tmp))
 print("passed")
