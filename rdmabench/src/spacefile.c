@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "spacefile.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include "text.h"
 
 #define CHANGE_MAX 400 /* bytes of a change */
+#define SPACES " \t\r\v\f"
 
 /* ---- changes ---- */
 
@@ -33,6 +33,17 @@ static bool insert(struct space *s, unsigned dim, uint32_t value)
 	return true;
 }
 
+/* Removes the spaces at both ends of a text. */
+static char *trim(char *text)
+{
+	size_t n;
+
+	text += strspn(text, SPACES);
+	for (n = strlen(text); n && strchr(SPACES, text[n - 1]); n--)
+		text[n - 1] = 0;
+	return text;
+}
+
 static int change_one(struct space *s, unsigned dim, const char *values, char *why, size_t size)
 {
 	char copy[CHANGE_MAX], *rest = copy, *text, name[SPACE_NAME];
@@ -43,7 +54,7 @@ static int change_one(struct space *s, unsigned dim, const char *values, char *w
 	while (!err && (text = strsep(&rest, ","))) {
 		uint32_t value = 0;
 
-		err = space_parse(dim, text, &value, why, size);
+		err = space_parse(dim, trim(text), &value, why, size);
 		if (err || insert(s, dim, value))
 			continue;
 		space_name(dim, name);
@@ -53,39 +64,26 @@ static int change_one(struct space *s, unsigned dim, const char *values, char *w
 	return err;
 }
 
-/* Copies a text without its spaces. Returns false if it is too long. */
-static bool copy_tight(const char *text, char copy[CHANGE_MAX])
-{
-	size_t n = 0;
-
-	for (; *text; text++) {
-		if (n + 1 == CHANGE_MAX)
-			return false;
-		if (!isspace((unsigned char)*text))
-			copy[n++] = *text;
-	}
-	copy[n] = 0;
-	return true;
-}
-
 int space_change(struct space *s, const char *text, char *why, size_t size)
 {
-	char pattern[CHANGE_MAX], name[SPACE_NAME], *values;
+	char copy[CHANGE_MAX], name[SPACE_NAME], *values, *pattern, *plus;
 	bool add, known = false;
 	int err = 0;
 
-	if (!copy_tight(text, pattern))
+	if (snprintf(copy, sizeof(copy), "%s", text) >= CHANGE_MAX)
 		return fail(why, size, -EINVAL, "that is too long: give up to %d letters",
 			CHANGE_MAX - 1);
-	values = strchr(pattern, '=');
+	values = strchr(copy, '=');
 	if (!values)
 		return fail(why, size, -EINVAL,
 			"'%.40s' is not valid: give a parameter and its values, as 0.qp_num=4,16",
-			pattern);
+			trim(copy));
 	*values++ = 0;
-	add = values > pattern + 1 && values[-2] == '+';
+	plus = strchr(copy, '+');
+	add = plus && !plus[1];
 	if (add)
-		values[-2] = 0;
+		*plus = 0;
+	pattern = trim(copy);
 	for (unsigned dim = 0; dim < SPACE_DIMS && !err; dim++) {
 		space_name(dim, name);
 		if (fnmatch(pattern, name, 0))
@@ -108,7 +106,7 @@ static int read_line(struct space *s, char *line, size_t len, char *why, size_t 
 	if (strlen(line) != len)
 		return fail(why, size, -EINVAL, "a byte is 0: give text");
 	line[strcspn(line, "#\n")] = 0;
-	return line[strspn(line, " \t\r\v\f")] ? space_change(s, line, why, size) : 0;
+	return line[strspn(line, SPACES)] ? space_change(s, line, why, size) : 0;
 }
 
 int space_read(struct space *s, const char *path, char *why, size_t size)

@@ -6,7 +6,7 @@
  *	NAME+=VALUE[,VALUE]...	more values
  *
  * NAME is a name of space_name(), or a pattern (fnmatch) that stands for all parameters that it
- * fits. In files # begins a comment, and spaces have no meaning.
+ * fits. There may be spaces around NAME and each VALUE. In files # begins a comment.
  */
 #ifndef RDMABENCH_SPACEFILE_H
 #define RDMABENCH_SPACEFILE_H

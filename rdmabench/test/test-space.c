@@ -116,7 +116,7 @@ TEST(values_are_restricted_and_added)
 		unsigned request;
 	} cases[] = {
 		{"0.qp_num=1024,3,16,3", "3,16,1024", DIM_QPS, 0},
-		{"0.qp_num += 1024, 2", "1,2,4,16,64,256,1024", DIM_QPS, 0},
+		{"\t0.qp_num += 1024 , 2 ", "1,2,4,16,64,256,1024", DIM_QPS, 0},
 		{"*.qp_num=7", "7", DIM_QPS, 0},
 		{"0.rate+=1000", "0,1000", DIM_RATE, 0},
 		{"0.burst=0,1073741824", "0,1073741824", DIM_BURST, 0},
@@ -249,6 +249,9 @@ TEST(changes_that_are_refused)
 		{"0.rate=1000000001", "to 1000000000"},
 		{"0.rx_depth=0", "from 1 to 32767"},
 		{"0.qp_timeout=0", "from 1 to 31"},
+		{"0.qp_num = 4 16", "0.qp_num '4 16' is not valid"},
+		{"0.qp_num =\t4, \t", "0.qp_num '' is not valid"},
+		{"0.qp _num=4", "there is no parameter '0.qp _num'"},
 		{"0.qp_num=", "0.qp_num '' is not valid"},
 		{"0.qp_num+=", "0.qp_num '' is not valid"},
 		{"0.sl=0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,15", ""},
