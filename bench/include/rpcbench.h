@@ -213,7 +213,7 @@ struct rpcbench_run {
 	uint64_t window_ns;
 	uint32_t wakes; /* calls of a RPCBENCH_WAKE window */
 	bool last_calls; /* in a RPCBENCH_STEP window: no further calls are made */
-	struct latrec_hist wake; /* their latencies, ns */
+	struct latrec_hist *wake; /* their latencies, ns */
 	CACHE_ALIGNED uint32_t ready; /* threads that are ready to start */
 	CACHE_ALIGNED uint32_t finished; /* clients that have no call in flight any more */
 	CACHE_ALIGNED uint64_t ping;

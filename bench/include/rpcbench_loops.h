@@ -132,7 +132,7 @@ ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 		start = clock_ns();
 		rpcbench_fill(c, 1, size, ops);
 		rpcbench_await(c, start, ops);
-		latrec_hist_record(&c->run->wake, clock_ns() - start);
+		latrec_hist_record(c->run->wake, clock_ns() - start);
 	}
 }
 

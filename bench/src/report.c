@@ -164,13 +164,14 @@ void rpcbench_print_wake(const char *layer, const struct latrec_hist *h, double 
 		printf("%s asleep: call p50 %.1f us, p99 %.1f us (%llu calls); "
 		       "a server at rest uses %.2f %% of a core, a client that waits %.2f %%\n",
 			layer, (double)latrec_hist_quantile(h, .5) / 1e3,
-			(double)latrec_hist_quantile(h, .99) / 1e3, (unsigned long long)h->count,
-			server_cpu * 100, client_cpu * 100);
+			(double)latrec_hist_quantile(h, .99) / 1e3,
+			(unsigned long long)latrec_hist_count(h), server_cpu * 100,
+			client_cpu * 100);
 	if (json)
 		fprintf(json,
 			"{\"layer\":\"%s\",\"impl\":\"%s\",\"wake_p50_ns\":%llu,"
 			"\"wake_p99_ns\":%llu,\"wakes\":%llu,\"rest_cpu\":%.5f,\"hold_cpu\":%.5f}\n",
 			layer, layer, (unsigned long long)latrec_hist_quantile(h, .5),
 			(unsigned long long)latrec_hist_quantile(h, .99),
-			(unsigned long long)h->count, server_cpu, client_cpu);
+			(unsigned long long)latrec_hist_count(h), server_cpu, client_cpu);
 }

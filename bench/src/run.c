@@ -289,10 +289,12 @@ static void rpcbench_sleepers(struct rpcbench_bench *b)
 	server = (double)b->server_cpu_ns / (double)RPCBENCH_REST_NS;
 	rpcbench_window(b, RPCBENCH_HOLD, 0, 1, RPCBENCH_REST_NS);
 	client = (double)b->client_cpu_ns / (double)RPCBENCH_REST_NS;
-	latrec_hist_clear(&b->run.wake);
+	if (latrec_hist_create(NULL, &b->run.wake))
+		rpcbench_die("no memory", "end other programs");
 	b->run.wakes = b->opt.wakes;
 	rpcbench_window(b, RPCBENCH_WAKE, 0, 1, RPCBENCH_GAP_NS);
-	rpcbench_print_wake(b->impl[0]->name, &b->run.wake, server, client, b->opt.json);
+	rpcbench_print_wake(b->impl[0]->name, b->run.wake, server, client, b->opt.json);
+	latrec_hist_destroy(b->run.wake);
 }
 
 static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)

@@ -75,7 +75,7 @@ struct part {
 	uint64_t window, until; /* the current window, and its end */
 	int error;
 	struct pool pool;
-	struct latrec_hist latency;
+	struct latrec_hist *latency;
 };
 
 struct sim {

@@ -78,7 +78,7 @@ ALWAYS_INLINE void reply_client(struct rank *r, struct work *w, uint32_t slot)
 	uint64_t seen = w->now + (uint64_t)(int64_t)after;
 
 	if (seen - s->c->warmup_ns < s->c->duration_ns)
-		latrec_hist_record(&r->part->latency, seen - r->start[slot]);
+		latrec_hist_record(r->part->latency, seen - r->start[slot]);
 	if (unlikely(r->seen))
 		wait_for_more(r, w, slot, seen);
 	else

@@ -121,6 +121,8 @@ static int share_out(struct sim *s)
 			.first = (uint32_t)((uint64_t)i * s->c->ranks / n),
 			.end = (uint32_t)((i + 1ull) * s->c->ranks / n),
 			.pool.words = control_counts(&s->daemons[0].control)};
+		if (latrec_hist_create(NULL, &p->latency))
+			return -ENOMEM;
 		for (uint32_t r = p->first; r < p->end; r++) {
 			s->ranks[r].part = p;
 			s->part_of[r] = i;
@@ -201,8 +203,10 @@ static void sim_fini(struct sim *s)
 		free(s->ranks[i].n_seen);
 	}
 	mail_fini(s);
-	for (uint32_t i = 0; s->parts && i < s->n_parts; i++)
+	for (uint32_t i = 0; s->parts && i < s->n_parts; i++) {
 		pool_fini(&s->parts[i].pool);
+		latrec_hist_destroy(s->parts[i].latency);
+	}
 	free(s->parts);
 	free(s->part_of);
 	free(s->daemons);
@@ -225,8 +229,8 @@ static double ratio(double a, double b)
 static const struct latrec_hist *gather_latencies(struct sim *s)
 {
 	for (uint32_t i = 1; i < s->n_parts; i++)
-		latrec_hist_merge(&s->parts[0].latency, &s->parts[i].latency);
-	return &s->parts[0].latency;
+		latrec_hist_merge(s->parts[0].latency, s->parts[i].latency);
+	return s->parts[0].latency;
 }
 
 /* Up to the end, or a change after it that has been made already. */
@@ -250,7 +254,7 @@ static struct sim_result result_of(struct sim *s)
 		inflight += (double)inflight_integral(&s->ranks[i]);
 	}
 	r = (struct sim_result){
-		.ops_per_s = (double)latency->count / seconds,
+		.ops_per_s = (double)latrec_hist_count(latency) / seconds,
 		.outstanding = inflight / (double)s->c->duration_ns / s->c->ranks,
 		.cqe_batch = ratio((double)sum.responses, (double)sum.loops),
 		.loops_per_s = (double)sum.loops / seconds / s->n_daemons,
@@ -288,7 +292,7 @@ int sim_run(const struct sim_config *config, struct sim_result *result_p)
 	if (!err)
 		*result_p = result_of(&s);
 	if (!err && config->hgrm)
-		err = latrec_hist_print_hgrm(&s.parts[0].latency, (double)NSEC_PER_USEC,
+		err = latrec_hist_print_hgrm(s.parts[0].latency, (double)NSEC_PER_USEC,
 			config->hgrm);
 	sim_fini(&s);
 	return err;

@@ -30,9 +30,9 @@ static inline __attribute__((always_inline)) void take(struct client *c, uint64_
 		c->excluded++;
 		return;
 	}
-	latrec_hist_record(&c->latency[m->kind], c->now_ns - start_ns);
+	latrec_hist_record(c->latency[m->kind], c->now_ns - start_ns);
 	if (c->node->o->rate > 0)
-		latrec_hist_record(&c->latency[RESULT_DUE], c->now_ns - m->due_ns);
+		latrec_hist_record(c->latency[RESULT_DUE], c->now_ns - m->due_ns);
 	if (over_time)
 		series_record(&c->series, c->now_ns,
 			c->now_ns - (c->node->o->rate > 0 ? m->due_ns : start_ns));
@@ -66,7 +66,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 		.take = o->interval_ns ? take_reply_over_time : take_reply};
 	c->ipc = calloc(o->daemons, sizeof(struct shmipc_client *));
 	c->marks = calloc(pow2_ceil(o->queue_depth), sizeof(*c->marks));
-	if (!c->ipc || !c->marks ||
+	if (!c->ipc || !c->marks || result_latencies_create(c->latency) ||
 		(o->interval_ns && series_recorder_init(&c->series, o->interval_ns,
 					   series_most(o->duration_ns, o->interval_ns))))
 		return -ENOMEM;
@@ -88,6 +88,7 @@ void client_fini(struct client *c)
 	check_fini(&c->check);
 	series_recorder_fini(&c->series);
 	free(c->marks);
+	result_latencies_destroy(c->latency);
 	free((void *)c->ipc);
 }
 
@@ -246,7 +247,7 @@ static void run_once(struct client *c, uint32_t run)
 	uint64_t n = 0, end;
 
 	for (int i = 0; i < RESULT_LATENCIES; i++)
-		latrec_hist_clear(&c->latency[i]);
+		latrec_hist_clear(c->latency[i]);
 	c->excluded = c->missed = 0;
 	check_restart(&c->check, run);
 	c->now_ns = c->start_ns = clock_ns();

@@ -34,7 +34,7 @@ struct client {
 	struct stream stream;
 	struct checker check;
 	struct mark *marks; /* of the requests in flight, by slot of `check` */
-	struct latrec_hist latency[RESULT_LATENCIES]; /* of one run */
+	struct latrec_hist *latency[RESULT_LATENCIES]; /* of one run */
 	struct series_recorder series; /* of one run, with --interval */
 	uint64_t excluded, missed; /* operations, see result.h */
 	uint64_t now_ns; /* when the current replies were taken */

@@ -58,6 +58,24 @@ int gather_tell(struct job *j, struct lifeline *line)
 	return err ? err : pass_on(j, line, LIFELINE_DAEMONS, &none, &j->daemons);
 }
 
+static int add_result(struct job *j, uint32_t rank, uint32_t run, const struct result *r,
+	const struct series *s)
+{
+	if (run == LIFELINE_DAEMONS) { /* the last of this rank */
+		result_add(&j->daemons, r);
+		memcpy(j->ranks[rank].served, r->served, sizeof(r->served));
+		j->heard[rank] = true;
+		return 0;
+	}
+	if (run >= j->o->runs)
+		return -EBADMSG;
+	if (run >= j->begun)
+		j->begun = run + 1;
+	result_add(&j->runs[run], r);
+	result_sequel(&j->ranks[rank], r);
+	return series_add(&j->series[run], s);
+}
+
 /* Adds a result of a rank, a lifeline_result_fn. */
 static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data, size_t len)
 {
@@ -66,24 +84,15 @@ static int take_result(void *arg, uint32_t rank, uint32_t run, const void *data,
 	struct series s;
 	struct result r;
 	int64_t skip = series_unpack(data, len, intervals, &s);
-	int err = skip < 0 ? (int)skip :
-			     result_decode((const char *)data + skip, len - (size_t)skip, &r);
+	int err = skip < 0 ? (int)skip : result_init(&r);
 
 	if (err)
 		return err;
-	if (run == LIFELINE_DAEMONS) { /* the last of this rank */
-		result_add(&j->daemons, &r);
-		memcpy(j->ranks[rank].served, r.served, sizeof(r.served));
-		j->heard[rank] = true;
-		return 0;
-	}
-	if (run >= j->o->runs)
-		return -EBADMSG;
-	if (run >= j->begun)
-		j->begun = run + 1;
-	result_add(&j->runs[run], &r);
-	result_sequel(&j->ranks[rank], &r);
-	return series_add(&j->series[run], &s);
+	err = result_decode((const char *)data + skip, len - (size_t)skip, &r);
+	if (!err)
+		err = add_result(j, rank, run, &r, &s);
+	result_fini(&r);
+	return err;
 }
 
 /* Adds the results of rank 0 itself. */

@@ -166,21 +166,22 @@ static int report(struct job *j, const char *partial)
 		.ranks = j->ranks,
 		.partial = partial,
 		.heard = j->heard};
-	int err;
+	int err = result_init(&r.total);
 
-	result_init(&r.total);
+	if (err)
+		return err;
 	result_sequel_all(&r.total, j->runs, j->begun);
 	r.total.digest = j->runs[0].digest;
 	result_add(&r.total, &j->daemons);
 	if (!partial)
 		result_compare_views(&r.total);
 	err = print_report(j, &r);
-	if (err)
-		return err;
-	if (result_verified(&r.total))
-		return 0;
-	result_explain(&r.total, j->why, sizeof(j->why));
-	return UNVERIFIED;
+	if (!err && !result_verified(&r.total)) {
+		result_explain(&r.total, j->why, sizeof(j->why));
+		err = UNVERIFIED;
+	}
+	result_fini(&r.total);
+	return err;
 }
 
 /* Writes the reason for the control's parameters, the first of the decisions. */
@@ -398,6 +399,28 @@ static int run_node(struct job *j)
 	return err;
 }
 
+/* results may be NULL. */
+static void free_results(struct result *results, uint32_t n)
+{
+	for (uint32_t i = 0; results && i < n; i++)
+		result_fini(&results[i]);
+	free(results);
+}
+
+/* Returns n empty results, or NULL if there is no memory. */
+static struct result *new_results(uint32_t n)
+{
+	struct result *results = calloc(n, sizeof(*results));
+	int err = results ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; !err && i < n; i++)
+		err = result_init(&results[i]);
+	if (!err)
+		return results;
+	free_results(results, n);
+	return NULL;
+}
+
 static int run_job(struct job *j, const char *device)
 {
 	int err = topo_open(&j->node.topo);
@@ -415,14 +438,12 @@ static int run_job(struct job *j, const char *device)
 			       job_cannot_write(j, "writing to", "standard output", -errno) :
 			       0;
 	}
-	j->runs = calloc(j->o->runs, sizeof(*j->runs));
+	j->runs = new_results(j->o->runs);
 	j->series = calloc(j->o->runs, sizeof(*j->series));
-	j->ranks = calloc(j->node.ranks, sizeof(*j->ranks));
+	j->ranks = new_results(j->node.ranks);
 	j->heard = calloc(j->node.ranks, sizeof(*j->heard));
-	if (!j->runs || !j->series || !j->ranks || !j->heard)
+	if (!j->runs || !j->series || !j->ranks || !j->heard || result_init(&j->daemons))
 		return -ENOMEM;
-	for (uint32_t i = 0; i < j->node.ranks; i++)
-		result_init(&j->ranks[i]);
 	return run_node(j);
 }
 
@@ -445,11 +466,12 @@ int job_run(const struct options *o, struct launch *l, const char *device, const
 	lifeline_close(j.lifeline);
 	topo_close(j.node.topo);
 	free(j.heard);
-	free(j.ranks);
+	free_results(j.ranks, j.node.ranks);
 	for (uint32_t i = 0; j.series && i < o->runs; i++)
 		series_fini(&j.series[i]);
 	free(j.series);
-	free(j.runs);
+	free_results(j.runs, o->runs);
+	result_fini(&j.daemons);
 	free((void *)j.hosts);
 	if (!err)
 		return JOB_OK;

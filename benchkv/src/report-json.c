@@ -42,9 +42,9 @@ static json_t *json_latencies(const struct result *r)
 	json_t *all = json_object();
 
 	for (int i = 0; i < RESULT_LATENCIES; i++) {
-		if (r->latency[i].count)
+		if (latrec_hist_count(r->latency[i]))
 			json_object_set_new(all, report_latency_names[i],
-				json_latency(&r->latency[i]));
+				json_latency(r->latency[i]));
 	}
 	return all;
 }
@@ -52,9 +52,10 @@ static json_t *json_latencies(const struct result *r)
 /* The figures of a row: the whole job, a run, or a rank. */
 static json_t *json_row(const struct result *r)
 {
-	static struct latrec_hist all;
+	struct latrec_hist *all = result_latency(r);
+	json_t *latency = all ? json_latency(all) : NULL;
 
-	result_latency(r, &all);
+	latrec_hist_destroy(all);
 	return json_pack(
 		"{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"duration_s", report_seconds(r->elapsed_ns), "cpu_s", report_seconds(r->cpu_ns),
@@ -63,7 +64,7 @@ static json_t *json_row(const struct result *r)
 		json_u64(r->missed), "remote_ops", json_u64(r->counts.remote), "verified",
 		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "put_off",
 		json_u64(r->counts.put_off), "unfinished", json_u64(r->counts.unfinished), "errors",
-		json_u64(result_errors(r)), "latency_ns", json_latency(&all), "latencies_ns",
+		json_u64(result_errors(r)), "latency_ns", latency, "latencies_ns",
 		json_latencies(r));
 }
 
@@ -139,12 +140,12 @@ static json_t *json_phases(const struct daemon_stats *d)
  */
 static json_t *json_stages(const struct result *t)
 {
-	const struct latrec_hist *gets = &t->latency[RESULT_REMOTE];
-	const struct latrec_hist *puts = &t->latency[RESULT_REMOTE | RESULT_PUT];
+	const struct latrec_hist *gets = t->latency[RESULT_REMOTE];
+	const struct latrec_hist *puts = t->latency[RESULT_REMOTE | RESULT_PUT];
 	const struct daemon_stats *d = &t->daemons;
-	double n = (double)(gets->count + puts->count);
-	double total = latrec_hist_mean(gets) * (double)gets->count +
-		       latrec_hist_mean(puts) * (double)puts->count;
+	double n_gets = (double)latrec_hist_count(gets), n_puts = (double)latrec_hist_count(puts);
+	double n = n_gets + n_puts;
+	double total = latrec_hist_mean(gets) * n_gets + latrec_hist_mean(puts) * n_puts;
 	double wait = report_ratio(d->wait_ns, d->stage_calls);
 	double network = report_ratio(d->network_ns, d->stage_calls);
 
@@ -337,13 +338,13 @@ static json_t *json_report(const struct report *r)
 
 int report_hgrm(const struct report *r, FILE *out)
 {
-	static struct latrec_hist all;
+	const struct latrec_hist *due = r->total.latency[RESULT_DUE];
+	struct latrec_hist *all = result_latency(&r->total);
+	int err = all ? latrec_hist_print_hgrm(latrec_hist_count(due) ? due : all, 1e3, out) :
+			-ENOMEM;
 
-	result_latency(&r->total, &all);
-	return latrec_hist_print_hgrm(r->total.latency[RESULT_DUE].count ?
-					      &r->total.latency[RESULT_DUE] :
-					      &all,
-		1e3, out);
+	latrec_hist_destroy(all);
+	return err;
 }
 
 int report_json(const struct report *r, FILE *out)

@@ -55,13 +55,14 @@ static void print_latency(const char *what, const struct latrec_hist *h, FILE *o
 
 static void print_latencies(const struct report *r, FILE *out)
 {
-	static struct latrec_hist all;
+	struct latrec_hist *all = result_latency(&r->total);
 
-	result_latency(&r->total, &all);
-	print_latency("latency us", &all, out);
+	if (all)
+		print_latency("latency us", all, out);
+	latrec_hist_destroy(all);
 	for (int i = 0; i < RESULT_LATENCIES; i++) {
-		if (r->total.latency[i].count)
-			print_latency(report_latency_names[i], &r->total.latency[i], out);
+		if (latrec_hist_count(r->total.latency[i]))
+			print_latency(report_latency_names[i], r->total.latency[i], out);
 	}
 	if (r->total.missed)
 		fprintf(out,
@@ -119,17 +120,17 @@ static void print_rows(const char *what, const struct result *rows, uint32_t n, 
 	fprintf(out, "\n%-5s %14s %14s %14s %14s %8s %10s %10s %8s\n", what, "ops", "ops/s",
 		"remote", "verified", "errors", "p50 us", "p99 us", "CPU s");
 	for (uint32_t i = 0; i < n; i++) {
-		static struct latrec_hist all;
+		struct latrec_hist *all = result_latency(&rows[i]);
 
-		result_latency(&rows[i], &all);
 		fprintf(out,
 			"%-5u %14" PRIu64 " %14.0f %14" PRIu64 " %14" PRIu64 " %8" PRIu64
 			" %10.1f %10.1f %8.3f\n",
 			i, rows[i].counts.ops, result_rate(&rows[i]), rows[i].counts.remote,
 			rows[i].counts.verified, result_errors(&rows[i]),
-			(double)latrec_hist_quantile(&all, 0.5) / 1e3,
-			(double)latrec_hist_quantile(&all, 0.99) / 1e3,
+			all ? (double)latrec_hist_quantile(all, 0.5) / 1e3 : 0,
+			all ? (double)latrec_hist_quantile(all, 0.99) / 1e3 : 0,
 			report_seconds(rows[i].cpu_ns));
+		latrec_hist_destroy(all);
 	}
 }
 

@@ -24,12 +24,12 @@ static void add_client(struct result *r, const struct client *c)
 	r->excluded += c->excluded;
 	r->missed += c->missed;
 	for (int i = 0; i < RESULT_LATENCIES; i++)
-		latrec_hist_merge(&r->latency[i], &c->latency[i]);
+		latrec_hist_merge(r->latency[i], c->latency[i]);
 }
 
 void result_of_clients(const struct node *n, struct result *r)
 {
-	result_init(r);
+	result_clear(r);
 	for (uint32_t i = 0; i < n->o->clients; i++)
 		add_client(r, &n->clients[i]);
 }
@@ -121,7 +121,7 @@ static void compare_calls(const struct node *n, const struct result *runs, struc
 
 void result_of_all(const struct node *n, const struct result *runs, struct result *r)
 {
-	result_init(r);
+	result_clear(r);
 	for (uint32_t i = 0; i < n->o->clients; i++) {
 		add_audit(r, &n->clients[i]);
 		add_net(r, &n->clients[i], NULL);

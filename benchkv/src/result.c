@@ -27,9 +27,41 @@ void result_add_words(void *to, const void *from, size_t bytes)
 		t[i] += f[i];
 }
 
-void result_init(struct result *r)
+int result_latencies_create(struct latrec_hist *latency[RESULT_LATENCIES])
+{
+	int err = 0;
+
+	memset((void *)latency, 0, RESULT_LATENCIES * sizeof(*latency));
+	for (int i = 0; !err && i < RESULT_LATENCIES; i++)
+		err = latrec_hist_create(NULL, &latency[i]);
+	if (err)
+		result_latencies_destroy(latency);
+	return err;
+}
+
+void result_latencies_destroy(struct latrec_hist *latency[RESULT_LATENCIES])
+{
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_destroy(latency[i]);
+	memset((void *)latency, 0, RESULT_LATENCIES * sizeof(*latency));
+}
+
+int result_init(struct result *r)
 {
 	memset(r, 0, sizeof(*r));
+	return result_latencies_create(r->latency);
+}
+
+void result_fini(struct result *r)
+{
+	result_latencies_destroy(r->latency);
+}
+
+void result_clear(struct result *r)
+{
+	memset(r, 0, FIXED);
+	for (int i = 0; i < RESULT_LATENCIES; i++)
+		latrec_hist_clear(r->latency[i]);
 }
 
 /*
@@ -53,7 +85,7 @@ void result_add(struct result *to, const struct result *from)
 	to->audit_ns = audit;
 	to->first_errno = error;
 	for (int i = 0; i < RESULT_LATENCIES; i++)
-		latrec_hist_merge(&to->latency[i], &from->latency[i]);
+		latrec_hist_merge(to->latency[i], from->latency[i]);
 }
 
 void result_sequel(struct result *to, const struct result *from)
@@ -70,11 +102,15 @@ void result_sequel_all(struct result *to, const struct result *runs, uint32_t n)
 		result_sequel(to, &runs[run]);
 }
 
-void result_latency(const struct result *r, struct latrec_hist *all_p)
+struct latrec_hist *result_latency(const struct result *r)
 {
-	*all_p = r->latency[0];
-	for (int i = 1; i < RESULT_DUE; i++)
-		latrec_hist_merge(all_p, &r->latency[i]);
+	struct latrec_hist *all;
+
+	if (latrec_hist_create(NULL, &all))
+		return NULL;
+	for (int i = 0; i < RESULT_DUE; i++)
+		latrec_hist_merge(all, r->latency[i]);
+	return all;
 }
 
 double result_rate(const struct result *r)
@@ -171,7 +207,7 @@ int result_encode(const struct result *r, void **data_p, size_t *len_p)
 	fwrite(&magic, sizeof(magic), 1, out);
 	fwrite(r, FIXED, 1, out);
 	for (int i = 0; !err && i < RESULT_LATENCIES; i++)
-		err = latrec_hist_export(&r->latency[i], out);
+		err = latrec_hist_export(r->latency[i], out);
 	if (fclose(out) || err) {
 		free(data);
 		return -ENOMEM;
@@ -193,7 +229,7 @@ int result_decode(const void *data, size_t len, struct result *r)
 		fread(r, FIXED, 1, in) != 1)
 		err = -EBADMSG;
 	for (int i = 0; !err && i < RESULT_LATENCIES; i++)
-		err = latrec_hist_import(in, &r->latency[i]) ? -EBADMSG : 0;
+		err = latrec_hist_import(in, r->latency[i]) ? -EBADMSG : 0;
 	if (!err && getc(in) != EOF)
 		err = -EBADMSG;
 	fclose(in);

@@ -48,7 +48,7 @@ struct result {
 	uint64_t first_errno;
 	uint64_t excluded; /* operations that were not measured: those of the warm-up */
 	uint64_t missed; /* operations that were due, but not made in time */
-	struct latrec_hist latency[RESULT_LATENCIES];
+	struct latrec_hist *latency[RESULT_LATENCIES];
 };
 
 /*
@@ -74,7 +74,17 @@ void result_of_all(const struct node *n, const struct result *runs, struct resul
  */
 void result_compare_views(struct result *r);
 
-void result_init(struct result *r);
+/* Creates the histograms of a client or a result. 0 or -ENOMEM; then none is left. */
+int result_latencies_create(struct latrec_hist *latency[RESULT_LATENCIES]);
+/* Pointers may be NULL. */
+void result_latencies_destroy(struct latrec_hist *latency[RESULT_LATENCIES]);
+
+/* Creates an empty result. 0 or -ENOMEM. */
+int result_init(struct result *r);
+/* Frees a result that result_init() created, or one of zeros. */
+void result_fini(struct result *r);
+/* Empties a result. */
+void result_clear(struct result *r);
 
 /* Adds 64-bit counters to others. */
 void result_add_words(void *to, const void *from, size_t bytes);
@@ -89,8 +99,8 @@ void result_sequel(struct result *to, const struct result *from);
 
 uint64_t result_errors(const struct result *r);
 
-/* The latency of all operations. */
-void result_latency(const struct result *r, struct latrec_hist *all_p);
+/* Returns the latency of all operations, for latrec_hist_destroy(), or NULL if there is no memory. */
+struct latrec_hist *result_latency(const struct result *r);
 
 /* Measured operations per second. */
 double result_rate(const struct result *r);

@@ -202,14 +202,14 @@ struct client {
 	uint64_t ended;
 	uint64_t gap, next; /* ns between calls, 0: none; when the next one is due */
 	bool sleeps;
-	struct latrec_hist hist;
+	struct latrec_hist *hist;
 };
 
 void slot_ended(struct client *c, uint32_t slot)
 {
 	if (slot >= c->slots || c->nspare == c->slots)
 		fail("response", EPROTO);
-	latrec_hist_record(&c->hist, clock_ns() - c->started[slot]);
+	latrec_hist_record(c->hist, clock_ns() - c->started[slot]);
 	c->spare[c->nspare++] = slot;
 	c->ended++;
 }
@@ -289,14 +289,14 @@ static struct result measure(const struct options *o, struct client *c, const st
 	c->next = clock_ns();
 	run_until(c, c->next + duration / 10);
 	before = both_counts(c, fd);
-	latrec_hist_clear(&c->hist);
+	latrec_hist_clear(c->hist);
 	warm = c->ended;
 	start = clock_ns();
 	run_until(c, start + duration);
 	r.ns = clock_ns() - start;
 	r.calls = c->ended - warm;
-	r.p50 = latrec_hist_quantile(&c->hist, 0.5);
-	r.p99 = latrec_hist_quantile(&c->hist, 0.99);
+	r.p50 = latrec_hist_quantile(c->hist, 0.5);
+	r.p99 = latrec_hist_quantile(c->hist, 0.99);
 	after = both_counts(c, fd);
 	r.counts = (struct counts){after.wqes - before.wqes, after.doorbells - before.doorbells,
 		after.batches - before.batches, after.messages - before.messages,
@@ -320,7 +320,7 @@ static void run_impl(const struct options *o, uint32_t which, int fd)
 
 	c.started = calloc(slots, sizeof(*c.started));
 	c.spare = calloc(slots, sizeof(*c.spare));
-	if (!c.started || !c.spare)
+	if (!c.started || !c.spare || latrec_hist_create(NULL, &c.hist))
 		fail("memory", ENOMEM);
 	put(fd, &which, sizeof(which));
 	put(fd, &p, sizeof(p));
@@ -335,6 +335,7 @@ static void run_impl(const struct options *o, uint32_t which, int fd)
 	put(fd, "n", 1);
 	get(fd, &done, 1);
 	c.impl->close(c.self);
+	latrec_hist_destroy(c.hist);
 	free(c.started);
 	free(c.spare);
 }

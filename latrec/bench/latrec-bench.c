@@ -34,7 +34,7 @@ static uint64_t latency[LATENCIES];
 static struct latrec_clock tsc, raw;
 static struct latrec *closed_rec, *due_rec;
 static struct latrec_ep *closed_ep, *due_ep;
-static struct latrec_hist hist;
+static struct latrec_hist *hist;
 static struct peer peer;
 static uint64_t now_ns; /* time of the windows, which continues from window to window */
 
@@ -99,7 +99,7 @@ static void run_peer(void)
 static void run_hist(void)
 {
 	for (uint32_t i = 0; i < SAMPLES; i++)
-		latrec_hist_record(&hist, latency[i % LATENCIES]);
+		latrec_hist_record(hist, latency[i % LATENCIES]);
 }
 
 /* Posts and completions of a queue of depth 8. */
@@ -195,10 +195,10 @@ static int setup(void)
 	}
 	now_ns = 1000000;
 	peer_init(&peer);
-	return latrec_clock_init(&tsc, LATREC_CLOCK_AUTO) ||
-	       latrec_clock_init(&raw, LATREC_CLOCK_MONOTONIC_RAW) ||
-	       latrec_create(NULL, &closed_rec) || latrec_create(&intended, &due_rec) ||
-	       latrec_ep_create(closed_rec, 16, &closed_ep) ||
+	return latrec_clock_init(LATREC_CLOCK_AUTO, &tsc, sizeof(tsc)) ||
+	       latrec_clock_init(LATREC_CLOCK_MONOTONIC_RAW, &raw, sizeof(raw)) ||
+	       latrec_hist_create(NULL, &hist) || latrec_create(NULL, &closed_rec) ||
+	       latrec_create(&intended, &due_rec) || latrec_ep_create(closed_rec, 16, &closed_ep) ||
 	       latrec_ep_create(due_rec, 16, &due_ep);
 }
 
@@ -208,6 +208,7 @@ static void teardown(void)
 	latrec_ep_destroy(due_ep);
 	latrec_destroy(closed_rec);
 	latrec_destroy(due_rec);
+	latrec_hist_destroy(hist);
 	free(peer.counts);
 }
 

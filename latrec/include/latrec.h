@@ -10,7 +10,7 @@
  *	struct latrec_clock clock;
  *	struct latrec *r;
  *	struct latrec_ep *ep;
- *	latrec_clock_init(&clock, LATREC_CLOCK_AUTO);
+ *	latrec_clock_init(LATREC_CLOCK_AUTO, &clock, sizeof(clock));
  *	latrec_create(NULL, &r);
  *	latrec_ep_create(r, 128, &ep);                          // one per queue pair
  *
@@ -28,13 +28,15 @@
  * the caller's work between the stamp and the doorbell, the queue, the network, the other side, and
  * the time until the caller polls the completion.
  *
- * latrec(7) describes the buckets of a histogram and their precision. A histogram always has 59,432
- * bytes; a recorder has three of them, of which a closed loop uses two. Only latrec_create() and
- * latrec_ep_create() allocate memory; latrec_hist_import() allocates some while it runs.
+ * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms, and
+ * three with response times. The functions whose names end in _create allocate memory;
+ * latrec_hist_import() allocates some while it runs; and a histogram becomes twice as large when a
+ * bucket has 2^31 values.
  *
- * Threads: a recorder, its endpoints, and a histogram must be used by one thread at a time. Give
- * each thread a recorder and merge the recorders at the end. A struct latrec_clock is constant
- * after latrec_clock_init() and can be shared.
+ * Threads: a recorder with its endpoints, or a histogram, is used by one thread at a time, its
+ * owner. Give each thread a recorder and merge the recorders at the end. While the owner records,
+ * other threads may call latrec_snapshot() or latrec_hist_snapshot(), and nothing else. A struct
+ * latrec_clock is constant after latrec_clock_init() and can be shared.
  *
  * Errors are returned as negative errno values; errno itself is unspecified.
  */
@@ -58,57 +60,91 @@ extern "C" {
 #define LATREC_INLINE static inline
 #endif
 
-#define LATREC_BUCKETS 7424u
+#define LATREC_PRECISION 128u /* default precision of a histogram */
+#define LATREC_MAX_PRECISION 4096u
 #define LATREC_MAX_COUNT ((uint64_t)INT64_MAX) /* values in a histogram that is merged or read */
 #define LATREC_MAX_DEPTH (1u << 24)
 #define LATREC_WINDOW_NS 100000000ull /* default length of a window: 100 ms */
 
-struct latrec;
+struct latrec; /* a recorder */
+struct latrec_hist; /* a histogram of 64-bit values */
 struct latrec_clock;
 struct latrec_ep;
 
 /* ---- histograms ---- */
 
-/*
- * A histogram of 64-bit values. All zero is empty. Read only `count`, and use the functions below
- * for the rest. Callers embed the struct, and inline functions use its fields, so its layout is
- * part of the ABI. A change of the layout needs a new soname.
- */
-struct latrec_hist {
-	uint64_t count;
-	uint64_t sum_low, sum_high; /* of all values, 128 bits */
-	uint64_t min;
-	uint64_t span; /* largest value - min */
-	uint64_t bucket[LATREC_BUCKETS];
+struct latrec_hist_attr {
+	size_t size; /* as in struct latrec_attr; precision is the last field of the first version */
+	/*
+	 * The range, in the unit of the values; high 0: UINT64_MAX. Values outside are counted
+	 * together, below and above. They cost a call each, and count, sum, minimum and maximum
+	 * include them. A quantile among the values above the range is the maximum.
+	 */
+	uint64_t low, high;
+	/*
+	 * Buckets per power of two, a power of two from 2 to LATREC_MAX_PRECISION; 0:
+	 * LATREC_PRECISION. Quantiles are at most 1/precision above the value.
+	 */
+	uint32_t precision;
 };
+
+/*
+ * Creates an empty histogram; @attr may be NULL for the defaults. The caller owns *h_p and must
+ * destroy it with latrec_hist_destroy(). Returns 0. -EINVAL: the range is empty, or the precision is
+ * not one of those above. -E2BIG: see latrec_create(). -ENOMEM.
+ */
+int latrec_hist_create(const struct latrec_hist_attr *attr, struct latrec_hist **h_p);
+
+/* Destroys the histogram. @h may be NULL. */
+void latrec_hist_destroy(struct latrec_hist *h);
+
+/*
+ * Returns the memory of the histogram in bytes. There are 4 bytes per bucket, and 4 more after a
+ * bucket has got 2^31 values. If there is no memory for these, the histogram tries again with each
+ * value of that bucket; after 2^31 more it does not count further values of the bucket at all.
+ */
+size_t latrec_hist_bytes(const struct latrec_hist *h);
 
 /* Empties the histogram. */
 void latrec_hist_clear(struct latrec_hist *h);
+
+/*
+ * Copies a histogram while its owner may be recording. *@to is the caller's, with the same range
+ * and precision. The copy has all values of one moment between the call and its return, and nothing
+ * of later ones: its count is the sum of its buckets, and sum, minimum and maximum are those of the
+ * counted values. If values come faster than they can be copied, the owner makes the copy within
+ * its next record. The function waits while the owner is in the midst of a record. Returns 0, or
+ * -EINVAL: range or precision differ. -ENOMEM: then *@to is unspecified; clear it.
+ */
+int latrec_hist_snapshot(struct latrec_hist *h, struct latrec_hist *to);
 
 /* Adds one value. */
 LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value);
 
 /*
  * Adds a value @n times. Returns 0, or -EOVERFLOW if there would be more than LATREC_MAX_COUNT
- * values; then nothing was added.
+ * values, or -ENOMEM, see latrec_hist_bytes(); then nothing was added.
  */
 int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 
 /*
- * Adds all values of another histogram. Returns 0, or -EOVERFLOW if there would be more than
- * LATREC_MAX_COUNT values; then nothing was added.
+ * Adds all values of another histogram. Returns 0. -EINVAL: range or precision differ. -EOVERFLOW:
+ * there would be more than LATREC_MAX_COUNT values. -ENOMEM: see latrec_hist_bytes(). After an error
+ * nothing was added.
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
+/* Returns how many values the histogram has. */
+uint64_t latrec_hist_count(const struct latrec_hist *h);
 /* Return the smallest value, the largest value and the mean, or 0 if the histogram is empty. */
-LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h);
-LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h);
+uint64_t latrec_hist_min(const struct latrec_hist *h);
+uint64_t latrec_hist_max(const struct latrec_hist *h);
 double latrec_hist_mean(const struct latrec_hist *h);
 /* Returns the standard deviation of the population, computed from the middles of the buckets. */
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
- * Returns the value of rank ceil(q * count), or at most 1/128 more; for the first and the last rank
+ * Returns the value of rank ceil(q * count), or at most 1/precision more; for the first and the last rank
  * it is exact. If q * count differs from an integer only by rounding, that integer is the rank. A q
  * that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the histogram
  * is empty.
@@ -124,12 +160,13 @@ struct latrec_range {
 /*
  * Iterates over the buckets that have values, in ascending order:
  *
- *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range));)
+ *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));)
  *
- * @at is 0, or the return value of the last call. Writes *range_p, and returns a number for the
- * next call. Returns 0 if there is no further bucket; *range_p is then unchanged.
+ * @at is 0, or the return value of the last call. Writes *range_p, which has size bytes, and returns
+ * a number for the next call. Returns 0 if there is no further bucket; *range_p is then unchanged.
  */
-uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p);
+uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p,
+	size_t size);
 
 /*
  * Writes the histogram as text, version 1, to a stream. The last line has a check sum (FNV-1a,
@@ -141,8 +178,9 @@ int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
  * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
- * the stream after the last line. *h_p is written on success only. Returns 0. -ENODATA: the stream
- * was at its end. -EBADMSG: the text is torn, changed, or not a histogram at all; the position of
+ * the stream after the last line. *h_p, a histogram with the range and the precision of the exported
+ * one, is overwritten on success only. Returns 0. -ENODATA: the stream was at its end. -EBADMSG: the
+ * text is torn, changed, of another range or precision, or no histogram at all; the position of
  * the stream is then unspecified. -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or
  * -errno of the stream.
  */
@@ -171,6 +209,9 @@ struct latrec_attr {
 	 * microseconds.
 	 */
 	uint64_t window_ns;
+	/* Range and precision of the histograms, as in struct latrec_hist_attr. */
+	uint64_t low, high;
+	uint32_t precision;
 };
 
 /* Operations that were not recorded, by reason. */
@@ -192,12 +233,12 @@ struct latrec_window {
 	uint64_t count;
 	double mean_ns;
 	uint64_t p99_ns; /* nearest rank */
-	uint64_t max_ns; /* at most 1/128 above the largest sample */
+	uint64_t max_ns; /* at most 1/precision above the largest sample */
 };
 
 /*
  * Creates a recorder. @attr may be NULL for the defaults. The caller owns *r_p and must destroy it
- * with latrec_destroy(). Returns 0 or -ENOMEM. -E2BIG: @attr has fields that this version does not
+ * with latrec_destroy(). Returns 0, -ENOMEM, or -EINVAL as latrec_hist_create(). -E2BIG: @attr has fields that this version does not
  * know, and they are not 0: use a newer library, or leave them 0.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
@@ -229,13 +270,22 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
  */
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
+/*
+ * Copies a recorder while its owner may be recording. *@to is the caller's, with the same histograms.
+ * The copy has all operations of one moment, see latrec_hist_snapshot(): both histograms have the
+ * same operations, and the worst window is that of these. A counter of struct latrec_stats is from
+ * within the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has response times, or range
+ * or precision differ.
+ */
+int latrec_snapshot(struct latrec *r, struct latrec *to);
+
 /* Discards all recorded operations, e.g. after a warm-up. Operations in flight stay in flight. */
 void latrec_reset(struct latrec *r);
 
 /*
  * Adds the samples of another recorder, its counters, and its worst window if that is worse.
- * Returns 0, -EINVAL if only one of the two has response times, or -EOVERFLOW, see
- * latrec_hist_merge(). After an error nothing has changed.
+ * Returns 0, -EINVAL if only one of the two has response times, or -EINVAL, -EOVERFLOW or -ENOMEM
+ * as latrec_hist_merge(). After an error nothing has changed.
  */
 int latrec_merge(struct latrec *to, const struct latrec *from);
 
@@ -305,8 +355,7 @@ enum latrec_clock_source {
 };
 
 /*
- * Constant after latrec_clock_init(). Its layout is part of the ABI, as that of struct latrec_hist,
- * because callers embed it and latrec_clock_now() is inline.
+ * Constant after latrec_clock_init(). A later version may add fields at the end.
  */
 struct latrec_clock {
 	uint64_t mult; /* ns per tick * 2^32; 0: no counter */
@@ -319,12 +368,12 @@ struct latrec_clock {
 };
 
 /*
- * Prepares a clock. A counter is calibrated against CLOCK_MONOTONIC_RAW, and its stamps are times
+ * Prepares a clock, which has size bytes: sizeof(*clock_p). A counter is calibrated against CLOCK_MONOTONIC_RAW, and its stamps are times
  * of that clock; the calibration sleeps for about 20 ms. Returns 0. -EINVAL: there is no such
  * source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and the processor has no counter that runs at a
  * constant rate: use another source. Otherwise -errno of clock_gettime(2).
  */
-int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source);
+int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size);
 
 /*
  * Returns the nanoseconds of CLOCK_MONOTONIC_RAW; the error is at most clock->error_ppm of the time

@@ -3,10 +3,10 @@
  * The hot paths of latrec.h. Include latrec.h instead of this header; names that latrec.h does not
  * describe are private to the library, but the layouts of the structs are part of the ABI.
  *
- * The rare cases share one comparison, `value - min > span` in unsigned arithmetic. It is true for
- * a new smallest or largest value; for a negative latency, which wraps to more than 2^63; and for a
- * completion without a post, because a free place of a FIFO has a stamp with which every latency is
- * above 2^63.
+ * The rare cases share one comparison, `value - from >= gate` in unsigned arithmetic. It is true for
+ * a new smallest or largest value; for a value out of the histogram's range; if another thread wants
+ * a copy; for a negative latency, which wraps to more than 2^63; and for a completion without a
+ * post, because a free place of a FIFO has a stamp with which every latency is above 2^63.
  */
 #ifndef LATREC_INLINE_H
 #define LATREC_INLINE_H
@@ -14,19 +14,31 @@
 #define LATREC_PRIV_INLINE static inline __attribute__((always_inline))
 #define LATREC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-#define LATREC_BITS 8 /* values below 2^LATREC_BITS are exact */
-#define LATREC_HALF_BITS (LATREC_BITS - 1) /* log2 of the buckets per power of two */
 #define LATREC_NO_STAMP (1ull << 63)
+#define LATREC_EXACT ((1ull << 53) - 1) /* integers up to it are doubles */
 
-struct latrec_windows;
+/*
+ * The library allocates the structs of this header, with fields of its own after these,
+ * or before.
+ *
+ * A value between `from` and from + gate - 1 is neither a new smallest or largest value, nor out of
+ * the range, and no other thread waits for a copy. The number of a bucket is the beginning of the
+ * values as doubles: the exponent and log2(precision) bits of the mantissa.
+ */
+struct latrec_hist {
+	uint64_t from;
+	uint64_t gate; /* a thread that wants a copy sets it to 0 */
+	uint64_t shift; /* bits of a double after the number of its bucket */
+	uintptr_t origin; /* where the counter of bucket 0 would be if the range had it */
+	uint64_t sum_low, sum_high; /* of all values, 128 bits */
+	uint64_t count;
+};
 
 struct latrec {
 	uint64_t window_end_ns; /* 0: no window has begun */
 	uint64_t intended;
-	struct latrec_windows *windows;
-	struct latrec_stats stats;
+	struct latrec_hist *response; /* NULL: not intended */
 	struct latrec_hist service;
-	struct latrec_hist response;
 };
 
 struct latrec_stamp {
@@ -34,7 +46,10 @@ struct latrec_stamp {
 	uint64_t due_ns;
 };
 
-/* The places of the FIFO follow the struct; head and tail are byte offsets from the first place. */
+/*
+ * The places of the FIFO follow the struct; head and tail are byte offsets from the first place.
+ * This struct cannot grow at its end: a new field is put in front of it.
+ */
 struct latrec_ep {
 	struct latrec *rec;
 	uint64_t head; /* place of the next post */
@@ -45,50 +60,62 @@ struct latrec_ep {
 #define LATREC_PLACE ((uint64_t)sizeof(struct latrec_stamp))
 
 /* Out of line; see the .c files. */
-void latrec_hist_widen(struct latrec_hist *h, uint64_t value);
-int latrec_unusual(struct latrec *r, struct latrec_ep *ep, uint64_t posted_ns, uint64_t service_ns);
-void latrec_window_next(struct latrec *r, uint64_t now_ns);
-int latrec_ep_full(struct latrec_ep *ep);
+void latrec_priv_hist_record(struct latrec_hist *h, uint64_t value);
+bool latrec_priv_hist_carry(struct latrec_hist *h, uint64_t bucket);
+int latrec_priv_take(struct latrec *r, struct latrec_ep *ep, uint64_t due_ns, uint64_t posted_ns,
+	uint64_t done_ns);
+int latrec_priv_ep_full(struct latrec_ep *ep);
 uint64_t latrec_clock_raw(void);
 
 /* ---- histograms ---- */
 
-LATREC_PRIV_INLINE uint64_t latrec_bucket(uint64_t value)
+/* Returns the number of the bucket of a value from 1 to LATREC_EXACT. */
+LATREC_PRIV_INLINE uint64_t latrec_bucket(const struct latrec_hist *h, uint64_t value)
 {
-	uint64_t top = 63 - (uint64_t)__builtin_clzll(value | ((1u << LATREC_BITS) - 1));
-	uint64_t shift = top - LATREC_HALF_BITS;
+	double d = (double)(int64_t)value;
+	uint64_t bits;
 
-	return (shift << LATREC_HALF_BITS) + (value >> shift);
+	__builtin_memcpy(&bits, &d, sizeof(bits));
+	return bits >> h->shift;
 }
 
-/* Counts a value. The caller must have included it in min and span. */
+/* Adds to the sum and the count. A thread that copies reads them in the opposite order. */
+LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
+{
+	uint64_t sum;
+
+	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
+		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
+	/* Both pair with head_load() in src/copy.c: who sees them sees the bucket as well. */
+	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
+}
+
+/* Counts a value that latrec_hist_outside() allows. */
 LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 {
-	h->bucket[latrec_bucket(value)]++;
-	h->count++;
-	h->sum_high += __builtin_add_overflow(h->sum_low, value, &h->sum_low);
+	uint64_t bucket = latrec_bucket(h, value);
+	uint32_t *counter = (uint32_t *)(h->origin + sizeof(*counter) * bucket), n = *counter + 1;
+
+	/* Pairs with the loads of hist_copy(), which compares the sum of all with count. */
+	__atomic_store_n(counter, n, __ATOMIC_RELAXED);
+	if (LATREC_UNLIKELY((int32_t)n < 0) && !latrec_priv_hist_carry(h, bucket))
+		return;
+	latrec_hist_sum(h, value);
 }
 
 LATREC_PRIV_INLINE bool latrec_hist_outside(const struct latrec_hist *h, uint64_t value)
 {
-	return LATREC_UNLIKELY(value - h->min > h->span);
+	/* Pairs with the store of a thread that wants a copy; it stores again until it has one. */
+	return LATREC_UNLIKELY(value - h->from >= __atomic_load_n(&h->gate, __ATOMIC_RELAXED));
 }
 
 LATREC_INLINE void latrec_hist_record(struct latrec_hist *h, uint64_t value)
 {
 	if (latrec_hist_outside(h, value))
-		latrec_hist_widen(h, value);
-	latrec_hist_put(h, value);
-}
-
-LATREC_INLINE uint64_t latrec_hist_min(const struct latrec_hist *h)
-{
-	return h->min;
-}
-
-LATREC_INLINE uint64_t latrec_hist_max(const struct latrec_hist *h)
-{
-	return h->min + h->span;
+		latrec_priv_hist_record(h, value);
+	else
+		latrec_hist_put(h, value);
 }
 
 /* ---- recorders and endpoints ---- */
@@ -99,17 +126,12 @@ LATREC_PRIV_INLINE int latrec_take(struct latrec *r, struct latrec_ep *ep, const
 {
 	uint64_t service_ns = done_ns - posted_ns;
 
-	if (latrec_hist_outside(&r->service, service_ns)) {
-		int err = latrec_unusual(r, ep, posted_ns, service_ns);
-
-		if (err)
-			return err;
-	}
-	if (LATREC_UNLIKELY(done_ns >= r->window_end_ns))
-		latrec_window_next(r, done_ns);
+	if (latrec_hist_outside(&r->service, service_ns) ||
+		LATREC_UNLIKELY(done_ns >= r->window_end_ns))
+		return latrec_priv_take(r, ep, *due_ns, posted_ns, done_ns);
 	latrec_hist_put(&r->service, service_ns);
 	if (r->intended)
-		latrec_hist_record(&r->response, done_ns - *due_ns);
+		latrec_hist_record(r->response, done_ns - *due_ns);
 	return 0;
 }
 
@@ -131,7 +153,7 @@ LATREC_INLINE int latrec_ep_post(struct latrec_ep *ep, uint64_t due_ns, uint64_t
 	struct latrec_stamp *s = latrec_ep_stamp(ep, ep->head);
 
 	if (LATREC_UNLIKELY((int64_t)s->posted_ns >= 0))
-		return latrec_ep_full(ep);
+		return latrec_priv_ep_full(ep);
 	s->posted_ns = now_ns;
 	s->due_ns = due_ns < now_ns ? due_ns : now_ns;
 	ep->head = (ep->head + LATREC_PLACE) & ep->mask;

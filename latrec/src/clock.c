@@ -4,6 +4,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/sized.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -152,7 +154,7 @@ static void use_raw(struct latrec_clock *c, enum latrec_clock_source wanted)
 		wanted == LATREC_CLOCK_AUTO ? " (no counter of constant rate)" : "");
 }
 
-int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source)
+int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size)
 {
 	struct latrec_clock c = {.mult = 0};
 	struct timespec ts;
@@ -167,7 +169,7 @@ int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source sou
 			return -ENOTSUP;
 		use_raw(&c, source);
 	}
-	*clock_p = c;
+	sized_out(clock_p, size, &c, sizeof(c));
 	return 0;
 }
 

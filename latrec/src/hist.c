@@ -2,25 +2,50 @@
 #include "internal.h"
 
 #include <float.h>
-#include <string.h>
 
-static_assert(LATREC_BUCKETS == (64 - LATREC_BITS + 2) << LATREC_HALF_BITS, "all of 64 bits");
-static_assert(sizeof(struct latrec_hist) == 59432, "as the header says");
+#include "base/sized.h"
 
-void latrec_hist_clear(struct latrec_hist *h)
+/* Includes values from min to max. */
+static void widen(struct hist *f, uint64_t min, uint64_t max)
 {
-	memset(h, 0, sizeof(*h));
+	/* Both pair with the loads of head_load(). */
+	if (!f->hot.count || min < f->min)
+		__atomic_store_n(&f->min, min, __ATOMIC_RELEASE);
+	if (max > f->max)
+		__atomic_store_n(&f->max, max, __ATOMIC_RELEASE);
 }
 
-COLD void latrec_hist_widen(struct latrec_hist *h, uint64_t value)
+static void add_sum(struct latrec_hist *h, u128 more, uint64_t n)
 {
-	uint64_t max = latrec_hist_max(h);
+	u128 sum = hist_sum(h) + more;
 
-	if (!h->count)
-		h->min = max = value;
-	if (value < h->min)
-		h->min = value;
-	h->span = (value > max ? value : max) - h->min;
+	/* All pair with the loads of head_load(), which reads the count first. */
+	__atomic_store_n(&h->sum_high, (uint64_t)(sum >> 64), __ATOMIC_RELEASE);
+	__atomic_store_n(&h->sum_low, (uint64_t)sum, __ATOMIC_RELEASE);
+	__atomic_store_n(&h->count, h->count + n, __ATOMIC_RELEASE);
+}
+
+/* Adds a value n times, with the wishes of other threads before it. */
+static int record(struct latrec_hist *h, uint64_t value, uint64_t n)
+{
+	struct hist *f = hist_own(h);
+	struct wish *w = wish_take(&f->wanted);
+	int err;
+
+	if (w)
+		wish_answer(w, hist_copy((struct latrec_hist *)w->to, h));
+	err = hist_add(f, hist_place(f, value), n);
+	if (err)
+		return err;
+	widen(f, value, value);
+	add_sum(h, (u128)value * n, n);
+	hist_gate(f);
+	return 0;
+}
+
+COLD void latrec_priv_hist_record(struct latrec_hist *h, uint64_t value)
+{
+	record(h, value, 1);
 }
 
 static bool fits(const struct latrec_hist *h, uint64_t more)
@@ -28,51 +53,76 @@ static bool fits(const struct latrec_hist *h, uint64_t more)
 	return h->count <= LATREC_MAX_COUNT && more <= LATREC_MAX_COUNT - h->count;
 }
 
-static void add_sum(struct latrec_hist *h, u128 more)
-{
-	u128 sum = hist_sum(h) + more;
-
-	h->sum_low = (uint64_t)sum;
-	h->sum_high = (uint64_t)(sum >> 64);
-}
-
 int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n)
 {
 	if (!n)
 		return 0;
-	if (!fits(h, n))
-		return -EOVERFLOW;
-	if (latrec_hist_outside(h, value))
-		latrec_hist_widen(h, value);
-	h->bucket[latrec_bucket(value)] += n;
-	h->count += n;
-	add_sum(h, (u128)value * n);
-	return 0;
+	return fits(h, n) ? record(h, value, n) : -EOVERFLOW;
 }
 
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from)
 {
+	const struct hist *f = hist_of(from);
+	struct hist *t = hist_own(to);
+	uint64_t last = hist_place(f, f->max);
+
+	if (!hist_alike(to, from))
+		return -EINVAL;
 	if (!from->count)
 		return 0;
 	if (!fits(to, from->count))
 		return -EOVERFLOW;
-	latrec_hist_widen(to, latrec_hist_min(from));
-	if (latrec_hist_max(from) > latrec_hist_max(to))
-		to->span = latrec_hist_max(from) - to->min;
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
-		to->bucket[i] += from->bucket[i];
-	to->count += from->count;
-	add_sum(to, hist_sum(from));
+	if ((to->count + from->count) >> CARRY_BITS && hist_reserve(to))
+		return -ENOMEM;
+	for (uint64_t at = hist_place(f, f->min); at <= last; at++)
+		hist_add(t, at, hist_at(f, at));
+	widen(t, f->min, f->max);
+	add_sum(to, hist_sum(from), from->count);
+	hist_gate(t);
 	return 0;
 }
 
-uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p)
+/* ---- figures ---- */
+
+uint64_t latrec_hist_count(const struct latrec_hist *h)
 {
-	while (at < LATREC_BUCKETS && !h->bucket[at])
+	return h->count;
+}
+
+uint64_t latrec_hist_min(const struct latrec_hist *h)
+{
+	return hist_of(h)->min;
+}
+
+uint64_t latrec_hist_max(const struct latrec_hist *h)
+{
+	return hist_of(h)->max;
+}
+
+/* Returns the values that a place has, as narrow as min and max permit. */
+static struct latrec_range range_of(const struct hist *f, uint64_t at)
+{
+	struct latrec_range range = {place_low(f, at), place_high(f, at), hist_at(f, at)};
+
+	if (!at)
+		range.low = f->min;
+	if (at == f->places - 1)
+		range.high = f->max;
+	return range;
+}
+
+uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p,
+	size_t size)
+{
+	const struct hist *f = hist_of(h);
+	struct latrec_range range;
+
+	while (at < f->places && !hist_at(f, at))
 		at++;
-	if (at >= LATREC_BUCKETS)
+	if (at >= f->places)
 		return 0;
-	*range_p = (struct latrec_range){bucket_low(at), bucket_high(at), h->bucket[at]};
+	range = range_of(f, at);
+	sized_out(range_p, size, &range, sizeof(range));
 	return at + 1;
 }
 
@@ -96,11 +146,12 @@ static double square_root(double x)
 double latrec_hist_stddev(const struct latrec_hist *h)
 {
 	double mean = latrec_hist_mean(h), squares = 0;
+	struct latrec_range range;
 
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
-		double off = (double)bucket_low(i) / 2 + (double)bucket_high(i) / 2 - mean;
+	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));) {
+		double off = (double)range.low / 2 + (double)range.high / 2 - mean;
 
-		squares += (double)h->bucket[i] * off * off;
+		squares += (double)range.count * off * off;
 	}
 	return h->count ? square_root(squares / (double)h->count) : 0;
 }
@@ -121,15 +172,15 @@ uint64_t hist_rank(double q, uint64_t count)
 
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q)
 {
-	uint64_t rank, seen = 0;
-	uint32_t i = 0;
+	const struct hist *f = hist_of(h);
+	uint64_t rank, seen = 0, at = 0;
 
 	if (!h->count)
 		return 0;
 	rank = hist_rank(q, h->count);
 	if (rank == 1)
-		return h->min;
-	while (i < LATREC_BUCKETS && (seen += h->bucket[i]) < rank)
-		i++;
-	return i < LATREC_BUCKETS ? bucket_value(h, i) : latrec_hist_max(h);
+		return f->min;
+	while (at < f->places && (seen += hist_at(f, at)) < rank)
+		at++;
+	return at < f->places ? place_value(f, at) : f->max;
 }

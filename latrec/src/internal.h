@@ -14,38 +14,121 @@
 
 __extension__ typedef unsigned __int128 u128;
 
+#define CARRY_BITS 31 /* of a count are in bucket[], the others in carry[] */
+
+/*
+ * The thread that records writes all fields but `wanted` and `gate`. Another thread may copy them
+ * at any time; src/copy.c says how it finds out whether the copy is one of a single moment.
+ */
+struct hist {
+	struct latrec_hist hot;
+	uint64_t min, max; /* 0: empty */
+	uint64_t low, high; /* of the buckets in the range */
+	uint64_t first; /* number of the bucket of `low`, less 1 */
+	uint32_t half; /* log2 of the buckets per power of two */
+	uint32_t places; /* in bucket[]; the first and the last are below and above the range */
+	uint32_t changes; /* odd while counts are cleared or moved between the arrays */
+	uint32_t *bucket;
+	uint32_t *carry; /* NULL: all counts fit in bucket[] */
+	struct wish *wanted;
+};
+
+static inline struct hist *hist_own(struct latrec_hist *h)
+{
+	return (struct hist *)(void *)h;
+}
+
+static inline const struct hist *hist_of(const struct latrec_hist *h)
+{
+	return (const struct hist *)(const void *)h;
+}
+
 static inline u128 hist_sum(const struct latrec_hist *h)
 {
 	return (u128)h->sum_high << 64 | h->sum_low;
 }
 
-static inline uint32_t bucket_shift(uint32_t bucket)
+/* Returns how many values a place counts. */
+static inline uint64_t hist_at(const struct hist *f, uint64_t at)
 {
-	uint32_t shift = bucket >> LATREC_HALF_BITS;
-
-	return shift ? shift - 1 : 0;
+	return f->bucket[at] + (f->carry ? (uint64_t)f->carry[at] << CARRY_BITS : 0);
 }
 
-/* The smallest and the largest value that are counted in a bucket. */
-static inline uint64_t bucket_low(uint32_t bucket)
-{
-	uint32_t shift = bucket_shift(bucket);
+/* Returns the place that counts a value. */
+uint64_t hist_place(const struct hist *f, uint64_t value);
 
-	return (bucket - ((uint64_t)shift << LATREC_HALF_BITS)) << shift;
+/* The smallest and the largest value that are counted in a place. */
+uint64_t place_low(const struct hist *f, uint64_t at);
+uint64_t place_high(const struct hist *f, uint64_t at);
+
+/* Returns the value that is reported for a place, at most the largest value of the histogram. */
+static inline uint64_t place_value(const struct hist *f, uint64_t at)
+{
+	uint64_t high = place_high(f, at);
+
+	return high < f->max ? high : f->max;
 }
 
-static inline uint64_t bucket_high(uint32_t bucket)
+/* Creates a histogram in memory of the caller. Returns as latrec_hist_create(). */
+int hist_init(struct hist *f, const struct latrec_hist_attr *attr);
+void hist_free(struct hist *f);
+/* Returns true if two histograms have the same range and precision. */
+bool hist_alike(const struct latrec_hist *a, const struct latrec_hist *b);
+/* Makes room for counts from 2^31 on. Returns 0 or -ENOMEM. */
+int hist_reserve(struct latrec_hist *h);
+/* Adds n to a place and to nothing else. Returns 0, or -ENOMEM: the count is as before. */
+int hist_add(struct hist *f, uint64_t at, uint64_t n);
+/* Opens the gate for values that are neither new extremes nor out of the range. */
+void hist_gate(struct hist *f);
+
+/* ---- copies by another thread ---- */
+
+/* A second thread waits for a copy, which the thread that records makes. */
+struct wish {
+	void *to;
+	int err; /* valid once done is 1 */
+	uint32_t done;
+};
+
+static inline void change_begin(uint32_t *changes)
 {
-	return bucket_low(bucket) + ((1ull << bucket_shift(bucket)) - 1);
+	/* The release stores that follow carry it to change_seen(). */
+	__atomic_store_n(changes, *changes + 1, __ATOMIC_RELAXED);
 }
 
-/* Returns the value that is reported for a bucket, at most the largest value of the histogram. */
-static inline uint64_t bucket_value(const struct latrec_hist *h, uint32_t bucket)
+static inline void change_end(uint32_t *changes)
 {
-	uint64_t high = bucket_high(bucket), max = latrec_hist_max(h);
-
-	return high < max ? high : max;
+	/* Pairs with the first change_seen() of a copy. */
+	__atomic_store_n(changes, *changes + 1, __ATOMIC_RELEASE);
 }
+
+static inline uint32_t change_seen(const uint32_t *changes)
+{
+	/* Pairs with change_end(). */
+	return __atomic_load_n(changes, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Copies a histogram, whose owner may be recording, to one that is like it. Returns 0, or -EAGAIN
+ * if the copy is not that of one moment or *to lacks room (hist_reserve()).
+ */
+int hist_copy(struct latrec_hist *to, const struct latrec_hist *from);
+
+/* Reserves what the copy needs. Returns 0 or -ENOMEM. */
+int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from);
+
+/* Copies 64-bit words that another thread may be reading or writing. */
+void words_copy(void *to, const void *from, size_t bytes);
+
+/* Takes the wish of another thread, for whoever records. Returns NULL if there is none. */
+struct wish *wish_take(struct wish **slot);
+void wish_answer(struct wish *w, int err);
+
+/*
+ * Asks the thread that records for a copy, and waits for some time. Returns the result of the copy,
+ * or -EAGAIN: that thread did not record.
+ */
+int wish_ask(struct wish **slot, uint64_t *gate, void *to);
 
 /* The rank of a quantile among count values, 1 to count; count is not 0. */
 uint64_t hist_rank(double q, uint64_t count);

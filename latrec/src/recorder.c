@@ -7,40 +7,78 @@
 
 #include "base/sized.h"
 
-/* State to find the worst window. */
-struct latrec_windows {
-	uint64_t length_ns;
-	uint64_t start_ns; /* start of the open window */
+/*
+ * A recorder, whose last fields are those of struct latrec. `changes` is odd while windows and
+ * histograms do not belong together.
+ */
+struct recorder {
+	struct latrec_stats stats;
+	uint64_t length_ns; /* of a window */
+	uint64_t start_ns; /* of the open window */
 	struct latrec_window worst; /* the worst window that is over; count 0: none yet */
-	struct latrec_hist before; /* all samples before the open window */
+	struct latrec_hist *before; /* all samples before the open window */
+	struct wish *wanted;
+	uint32_t changes;
+	struct {
+		uint64_t window_end_ns;
+		uint64_t intended;
+		struct latrec_hist *response;
+		struct hist service;
+	} latrec;
 };
+
+static_assert(offsetof(struct recorder, latrec.service) - offsetof(struct recorder, latrec) ==
+		      offsetof(struct latrec, service),
+	"as struct latrec");
+
+static struct recorder *own(struct latrec *r)
+{
+	return container_of(r, struct recorder, latrec);
+}
+
+static const struct recorder *of(const struct latrec *r)
+{
+	return (const struct recorder *)(const void *)((const char *)r -
+						       offsetof(struct recorder, latrec));
+}
 
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p)
 {
+	struct latrec_hist_attr hist = {.size = sizeof(hist)};
 	struct latrec_attr a;
-	struct latrec *r = calloc(1, sizeof(*r));
-	struct latrec_windows *w = calloc(1, sizeof(*w));
-	int err = r && w ? 0 : -ENOMEM;
+	int err = SIZED_ATTR(&a, attr, window_ns);
+	struct recorder *o = err ? NULL : calloc(1, sizeof(*o));
+	struct latrec *r;
 
+	if (!o)
+		return err ? err : -ENOMEM;
+	r = (struct latrec *)(void *)&o->latrec;
+	hist.low = a.low;
+	hist.high = a.high;
+	hist.precision = a.precision;
+	err = hist_init(&o->latrec.service, &hist);
 	if (!err)
-		err = SIZED_ATTR(&a, attr, window_ns);
+		err = latrec_hist_create(&hist, &o->before);
+	if (!err && a.intended)
+		err = latrec_hist_create(&hist, &r->response);
 	if (err) {
-		free(r);
-		free(w);
+		latrec_destroy(r);
 		return err;
 	}
-	w->length_ns = a.window_ns ? a.window_ns : LATREC_WINDOW_NS;
+	o->length_ns = a.window_ns ? a.window_ns : LATREC_WINDOW_NS;
 	r->intended = a.intended;
-	r->windows = w;
 	*r_p = r;
 	return 0;
 }
 
 void latrec_destroy(struct latrec *r)
 {
-	if (r)
-		free(r->windows);
-	free(r);
+	if (!r)
+		return;
+	hist_free(hist_own(&r->service));
+	latrec_hist_destroy(r->response);
+	latrec_hist_destroy(own(r)->before);
+	free(own(r));
 }
 
 const struct latrec_hist *latrec_service(const struct latrec *r)
@@ -50,12 +88,18 @@ const struct latrec_hist *latrec_service(const struct latrec *r)
 
 const struct latrec_hist *latrec_response(const struct latrec *r)
 {
-	return r->intended ? &r->response : NULL;
+	return r->response;
 }
 
 void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size_t size)
 {
-	sized_out(stats_p, size, &r->stats, sizeof(r->stats));
+	sized_out(stats_p, size, &of(r)->stats, sizeof(struct latrec_stats));
+}
+
+static void count_one(uint64_t *counter)
+{
+	/* Pairs with the loads of a copy by another thread, words_copy(). */
+	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELEASE);
 }
 
 /* ---- windows ---- */
@@ -63,34 +107,32 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
 /* Returns the histogram by which windows are compared. */
 static const struct latrec_hist *compared(const struct latrec *r)
 {
-	return r->intended ? &r->response : &r->service;
+	return r->intended ? r->response : &r->service;
 }
 
 /* Returns the value of a rank among the samples that are in h and not in `before`. */
-static uint64_t value_since(const struct latrec_hist *h, const struct latrec_hist *before,
-	uint64_t rank)
+static uint64_t value_since(const struct hist *h, const struct hist *before, uint64_t rank)
 {
-	uint64_t seen = 0;
-	uint32_t i = 0;
+	uint64_t seen = 0, at = 0;
 
-	while (i < LATREC_BUCKETS && (seen += h->bucket[i] - before->bucket[i]) < rank)
-		i++;
-	return i < LATREC_BUCKETS ? bucket_value(h, i) : latrec_hist_max(h);
+	while (at < h->places && (seen += hist_at(h, at) - hist_at(before, at)) < rank)
+		at++;
+	return at < h->places ? place_value(h, at) : h->max;
 }
 
 /* Returns the open window as it is now. */
 static struct latrec_window open_window(const struct latrec *r)
 {
-	const struct latrec_hist *h = compared(r), *before = &r->windows->before;
-	struct latrec_window w = {.start_ns = r->windows->start_ns,
-		.length_ns = r->windows->length_ns,
+	const struct latrec_hist *h = compared(r), *before = of(r)->before;
+	struct latrec_window w = {.start_ns = of(r)->start_ns,
+		.length_ns = of(r)->length_ns,
 		.count = h->count - before->count};
 
 	if (!w.count)
 		return w;
 	w.mean_ns = (double)(hist_sum(h) - hist_sum(before)) / (double)w.count;
-	w.p99_ns = value_since(h, before, hist_rank(.99, w.count));
-	w.max_ns = value_since(h, before, w.count);
+	w.p99_ns = value_since(hist_of(h), hist_of(before), hist_rank(.99, w.count));
+	w.max_ns = value_since(hist_of(h), hist_of(before), w.count);
 	return w;
 }
 
@@ -103,28 +145,43 @@ static bool worse(const struct latrec_window *a, const struct latrec_window *b)
 	return a->mean_ns > b->mean_ns;
 }
 
-/* Ends the open window, if there is one, and begins the window that contains now_ns. */
-COLD void latrec_window_next(struct latrec *r, uint64_t now_ns)
+static void set_worst(struct latrec *r, const struct latrec_window *w)
 {
-	struct latrec_windows *w = r->windows;
-	struct latrec_window over = open_window(r);
+	words_copy(&own(r)->worst, w, sizeof(*w));
+}
 
-	if (worse(&over, &w->worst))
-		w->worst = over;
+static void set_window(struct latrec *r, uint64_t start_ns, uint64_t end_ns)
+{
+	words_copy(&own(r)->start_ns, &start_ns, sizeof(start_ns));
+	words_copy(&r->window_end_ns, &end_ns, sizeof(end_ns));
+}
+
+/* Ends the open window, if there is one, and begins the window that contains now_ns. */
+static void window_next(struct latrec *r, uint64_t now_ns)
+{
+	struct recorder *o = own(r);
+	struct latrec_window over = open_window(r);
+	uint64_t start_ns = now_ns, end_ns;
+
+	/* Without memory the window stays open until the next sample. */
+	if (hist_copy_room(o->before, compared(r)))
+		return;
 	if (r->window_end_ns)
-		w->start_ns += (now_ns - w->start_ns) / w->length_ns * w->length_ns;
-	else
-		w->start_ns = now_ns;
-	w->before = *compared(r);
-	if (__builtin_add_overflow(w->start_ns, w->length_ns, &r->window_end_ns))
-		r->window_end_ns = UINT64_MAX;
+		start_ns = o->start_ns + (now_ns - o->start_ns) / o->length_ns * o->length_ns;
+	if (__builtin_add_overflow(start_ns, o->length_ns, &end_ns))
+		end_ns = UINT64_MAX;
+	change_begin(&o->changes);
+	if (worse(&over, &o->worst))
+		set_worst(r, &over);
+	hist_copy(o->before, compared(r));
+	set_window(r, start_ns, end_ns);
+	change_end(&o->changes);
 }
 
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size)
 {
 	struct latrec_window open = open_window(r);
-	const struct latrec_window *w =
-		worse(&open, &r->windows->worst) ? &open : &r->windows->worst;
+	const struct latrec_window *w = worse(&open, &of(r)->worst) ? &open : &of(r)->worst;
 
 	if (!w->count)
 		return -ENODATA;
@@ -132,59 +189,154 @@ int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, 
 	return 0;
 }
 
+/* ---- copies by another thread ---- */
+
+static int copy_room(struct latrec *to, const struct latrec *from)
+{
+	int err = hist_copy_room(&to->service, &from->service);
+
+	if (!err && from->response)
+		err = hist_copy_room(to->response, from->response);
+	return err ? err : hist_copy_room(own(to)->before, compared(from));
+}
+
+/* As hist_copy(). Both histograms are of one moment if they have the same count. */
+static int copy(struct latrec *to, const struct latrec *from)
+{
+	struct recorder *t = own(to);
+	const struct recorder *f = of(from);
+	uint32_t changes = change_seen(&f->changes);
+	int err = hist_copy(&to->service, &from->service);
+
+	if (!err && from->response)
+		err = hist_copy(to->response, from->response);
+	if (!err)
+		err = hist_copy(t->before, f->before);
+	words_copy(&t->stats, &f->stats, sizeof(t->stats));
+	words_copy(&t->worst, &f->worst, sizeof(t->worst));
+	words_copy(&t->start_ns, &f->start_ns, sizeof(t->start_ns));
+	words_copy(&to->window_end_ns, &from->window_end_ns, sizeof(to->window_end_ns));
+	t->length_ns = f->length_ns;
+	if (err)
+		return err;
+	if (to->response && to->response->count != to->service.count)
+		return -EAGAIN;
+	return !(changes & 1) && change_seen(&f->changes) == changes ? 0 : -EAGAIN;
+}
+
+int latrec_snapshot(struct latrec *r, struct latrec *to)
+{
+	int err;
+
+	if (r->intended != to->intended || !hist_alike(&r->service, &to->service))
+		return -EINVAL;
+	do {
+		err = copy_room(to, r);
+		if (!err)
+			err = copy(to, r);
+		if (err == -EAGAIN)
+			err = wish_ask(&own(r)->wanted, &r->service.gate, to);
+	} while (err == -EAGAIN);
+	return err;
+}
+
 /* ---- unusual samples ---- */
 
 /*
- * Handles a service time outside the range of the histogram: a new extreme value (returns 0), a
- * completion without a post (-ENOENT; the FIFO is unchanged), or a completion before its post
- * (-ERANGE).
+ * Records a sample that is not inside the gate: a new extreme value, the first of a window, one
+ * before which another thread wants a copy, a completion without a post (returns -ENOENT; the FIFO
+ * is unchanged), or a completion before its post (-ERANGE).
  */
-COLD int latrec_unusual(struct latrec *r, struct latrec_ep *ep, uint64_t posted_ns,
-	uint64_t service_ns)
+COLD int latrec_priv_take(struct latrec *r, struct latrec_ep *ep, uint64_t due_ns,
+	uint64_t posted_ns, uint64_t done_ns)
 {
+	struct wish *w = wish_take(&own(r)->wanted);
+
+	if (w)
+		wish_answer(w, copy((struct latrec *)w->to, r));
 	if (ep && posted_ns == LATREC_NO_STAMP) {
 		ep->tail = (ep->tail - LATREC_PLACE) & ep->mask;
-		r->stats.unmatched++;
+		count_one(&own(r)->stats.unmatched);
 		return -ENOENT;
 	}
-	if (service_ns > INT64_MAX) {
-		r->stats.backwards++;
+	if (done_ns - posted_ns > INT64_MAX) {
+		count_one(&own(r)->stats.backwards);
 		return -ERANGE;
 	}
-	latrec_hist_widen(&r->service, service_ns);
+	if (done_ns >= r->window_end_ns)
+		window_next(r, done_ns);
+	latrec_hist_record(&r->service, done_ns - posted_ns);
+	if (r->intended)
+		latrec_hist_record(r->response, done_ns - due_ns);
 	return 0;
 }
 
 void latrec_reset(struct latrec *r)
 {
+	const struct latrec_stats none = {.refused = 0};
+	const struct latrec_window no_window = {.count = 0};
+	struct recorder *o = own(r);
+
+	change_begin(&o->changes);
 	latrec_hist_clear(&r->service);
-	latrec_hist_clear(&r->response);
-	latrec_hist_clear(&r->windows->before);
-	r->windows->worst = (struct latrec_window){.count = 0};
-	r->stats = (struct latrec_stats){.refused = 0};
-	r->window_end_ns = 0;
+	if (r->response)
+		latrec_hist_clear(r->response);
+	latrec_hist_clear(o->before);
+	set_worst(r, &no_window);
+	words_copy(&o->stats, &none, sizeof(none));
+	set_window(r, 0, 0);
+	change_end(&o->changes);
+}
+
+static void add_stats(struct latrec_stats *to, const struct latrec_stats *from)
+{
+	const struct latrec_stats sum = {.refused = to->refused + from->refused,
+		.unmatched = to->unmatched + from->unmatched,
+		.backwards = to->backwards + from->backwards,
+		.dropped = to->dropped + from->dropped};
+
+	words_copy(to, &sum, sizeof(sum));
+}
+
+/* Reserves what the histograms need, so that merging them cannot fail half-way. */
+static int merge_room(struct latrec *to, const struct latrec *from)
+{
+	int err = 0;
+
+	if ((to->service.count + from->service.count) >> CARRY_BITS) {
+		err = hist_reserve(&to->service);
+		if (!err && to->response)
+			err = hist_reserve(to->response);
+		if (!err)
+			err = hist_reserve(own(to)->before);
+	}
+	return err;
 }
 
 int latrec_merge(struct latrec *to, const struct latrec *from)
 {
+	struct recorder *t = own(to);
 	struct latrec_window w;
 	int err;
 
 	if (to->intended != from->intended)
 		return -EINVAL;
-	err = latrec_hist_merge(&to->service, &from->service);
+	err = merge_room(to, from);
 	if (err)
 		return err;
-	if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &to->windows->worst))
-		to->windows->worst = w;
-	/* There are as many as service times, so they fit as well. */
-	latrec_hist_merge(&to->response, &from->response);
-	latrec_hist_merge(&to->windows->before, compared(from));
-	to->stats.refused += from->stats.refused;
-	to->stats.unmatched += from->stats.unmatched;
-	to->stats.backwards += from->stats.backwards;
-	to->stats.dropped += from->stats.dropped;
-	return 0;
+	change_begin(&t->changes);
+	err = latrec_hist_merge(&to->service, &from->service);
+	if (!err) {
+		if (!latrec_worst_window(from, &w, sizeof(w)) && worse(&w, &t->worst))
+			set_worst(to, &w);
+		/* There are as many as service times, so they fit as well. */
+		if (to->response)
+			latrec_hist_merge(to->response, from->response);
+		latrec_hist_merge(t->before, compared(from));
+		add_stats(&t->stats, &of(from)->stats);
+	}
+	change_end(&t->changes);
+	return err;
 }
 
 /* ---- endpoints ---- */
@@ -211,9 +363,9 @@ void latrec_ep_destroy(struct latrec_ep *ep)
 	free(ep);
 }
 
-COLD int latrec_ep_full(struct latrec_ep *ep)
+COLD int latrec_priv_ep_full(struct latrec_ep *ep)
 {
-	ep->rec->stats.refused++;
+	count_one(&own(ep->rec)->stats.refused);
 	return -EAGAIN;
 }
 
@@ -243,7 +395,7 @@ int latrec_ep_drop(struct latrec_ep *ep)
 		return -ENOENT;
 	latrec_ep_stamp(ep, ep->tail)->posted_ns = LATREC_NO_STAMP;
 	ep->tail = (ep->tail + LATREC_PLACE) & ep->mask;
-	ep->rec->stats.dropped++;
+	count_one(&own(ep->rec)->stats.dropped);
 	return 0;
 }
 
@@ -275,14 +427,16 @@ static void print_window(const struct latrec *r, FILE *out)
 
 int latrec_print(const struct latrec *r, const char *clock, FILE *out)
 {
-	const struct latrec_stats *s = &r->stats;
+	const struct latrec_stats *s = &of(r)->stats;
+	uint32_t half = hist_of(&r->service)->half;
+	double worst = ((10000 + (1 << half) - 1) >> half) / 100.; /* rounded up */
 
 	errno = 0;
 	fprintf(out, "%-19s %12s %9s %9s %9s %9s %9s %9s %9s %9s\n", "latency [us]", "samples",
 		"min", "mean", "p50", "p90", "p99", "p99.9", "p99.99", "max");
 	print_row("post to completion", &r->service, out);
 	if (r->intended)
-		print_row("due to completion", &r->response, out);
+		print_row("due to completion", r->response, out);
 	print_window(r, out);
 	if (s->refused || s->unmatched || s->backwards || s->dropped)
 		fprintf(out,
@@ -290,7 +444,7 @@ int latrec_print(const struct latrec *r, const char *clock, FILE *out)
 			" completions unmatched, %" PRIu64
 			" completions before their post, %" PRIu64 " operations dropped\n",
 			s->refused, s->unmatched, s->backwards, s->dropped);
-	fprintf(out, "percentiles by nearest rank, at most 0.79 %% above the sample; clock: %s\n",
-		clock);
+	fprintf(out, "percentiles by nearest rank, at most %.2f %% above the sample; clock: %s\n",
+		worst, clock);
 	return stream_status(out);
 }

@@ -67,28 +67,29 @@ static const char *decimal(u128 value, char text[DECIMAL])
 	return at;
 }
 
-static uint32_t used_buckets(const struct latrec_hist *h)
+static uint32_t used_places(const struct hist *f)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
-		n += h->bucket[i] != 0;
+	for (uint32_t at = 0; at < f->places; at++)
+		n += hist_at(f, at) != 0;
 	return n;
 }
 
 int latrec_hist_export(const struct latrec_hist *h, FILE *out)
 {
-	const u128 head[HEADS] = {VERSION, LATREC_BITS, h->count, hist_sum(h), latrec_hist_min(h),
-		latrec_hist_max(h), used_buckets(h)};
+	const struct hist *f = hist_of(h);
+	const u128 head[HEADS] = {VERSION, f->half + 1, h->count, hist_sum(h), f->min, f->max,
+		used_places(f)};
 	struct writer w = {out, HASH_START};
 	char text[DECIMAL];
 
 	errno = 0;
 	for (int i = 0; i < HEADS; i++)
 		emit(&w, "%s %s\n", head_names[i], decimal(head[i], text));
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++)
-		if (h->bucket[i])
-			emit(&w, "%" PRIu64 " %" PRIu64 "\n", bucket_high(i), h->bucket[i]);
+	for (uint32_t at = 0; at < f->places; at++)
+		if (hist_at(f, at))
+			emit(&w, "%" PRIu64 " %" PRIu64 "\n", place_high(f, at), hist_at(f, at));
 	emit(&w, "end %016" PRIx64 "\n", w.hash);
 	return stream_status(out);
 }
@@ -148,12 +149,12 @@ static int field(struct reader *r, const char *name, u128 limit, u128 *value_p)
 }
 
 /* Reads one bucket, which must be above all earlier ones (*next_p - 1 is the last). */
-static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p)
+static int read_bucket(struct reader *r, struct hist *f, uint64_t *next_p)
 {
 	int err = next_line(r);
 	u128 value, count;
 	const char *rest;
-	uint32_t i;
+	uint64_t at;
 
 	if (err)
 		return err;
@@ -163,11 +164,13 @@ static int read_bucket(struct reader *r, struct latrec_hist *h, uint32_t *next_p
 	rest = number(rest + 1, &count);
 	if (!rest || strcmp(rest, "\n") || !count || count > LATREC_MAX_COUNT)
 		return -EBADMSG;
-	i = (uint32_t)latrec_bucket((uint64_t)value);
-	if (bucket_high(i) != value || i < *next_p) /* the first in 128 bits */
+	at = hist_place(f, (uint64_t)value);
+	if (place_high(f, at) != value || at < *next_p) /* the first in 128 bits */
 		return -EBADMSG;
-	h->bucket[i] = (uint64_t)count;
-	*next_p = i + 1;
+	err = hist_add(f, at, (uint64_t)count);
+	if (err)
+		return err;
+	*next_p = at + 1;
 	r->hash = hash_line(r->hash, r->line);
 	return 0;
 }
@@ -182,33 +185,40 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* Returns true if the figures of the first lines agree with the buckets. */
-static bool consistent(const struct latrec_hist *h, u128 sum, uint64_t max)
+static bool in_range(u128 sum, u128 least, u128 most)
 {
-	uint32_t first = LATREC_BUCKETS, last = 0;
-	u128 count = 0, least = 0, most = 0;
-
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
-		if (!h->bucket[i])
-			continue;
-		first = i < first ? i : first;
-		last = i;
-		count += h->bucket[i];
-		least += (u128)h->bucket[i] * larger(bucket_low(i), h->min);
-		most += (u128)h->bucket[i] * smaller(bucket_high(i), max);
-	}
-	if (count != h->count)
-		return false;
-	if (!count)
-		return !sum && !h->min && !max;
-	return latrec_bucket(h->min) == first && latrec_bucket(max) == last && h->min <= max &&
-	       sum >= least && sum <= most;
+	return sum >= least && sum <= most;
 }
 
-static int read_head(struct reader *r, u128 head[HEADS])
+/* Returns true if the figures of the first lines agree with the buckets. */
+static bool consistent(const struct hist *f)
+{
+	uint64_t first = f->places, last = 0;
+	u128 count = 0, least = 0, most = 0, sum = hist_sum(&f->hot);
+
+	for (uint64_t at = 0; at < f->places; at++) {
+		uint64_t n = hist_at(f, at);
+
+		if (!n)
+			continue;
+		first = at < first ? at : first;
+		last = at;
+		count += n;
+		least += (u128)n * larger(place_low(f, at), f->min);
+		most += (u128)n * smaller(place_high(f, at), f->max);
+	}
+	if (count != f->hot.count)
+		return false;
+	if (!count)
+		return !sum && !f->min && !f->max;
+	return hist_place(f, f->min) == first && hist_place(f, f->max) == last &&
+	       in_range(sum, least, most);
+}
+
+static int read_head(struct reader *r, const struct hist *f, u128 head[HEADS])
 {
 	static const u128 limits[HEADS] = {UINT64_MAX, UINT64_MAX, LATREC_MAX_COUNT, ~(u128)0,
-		UINT64_MAX, UINT64_MAX, LATREC_BUCKETS};
+		UINT64_MAX, UINT64_MAX, UINT32_MAX};
 	int err = 0;
 
 	for (int i = 0; i < HEADS && !err; i++) {
@@ -216,7 +226,9 @@ static int read_head(struct reader *r, u128 head[HEADS])
 		if (!err && i == HEAD_VERSION && head[i] != VERSION)
 			err = -EPROTONOSUPPORT;
 	}
-	return !err && head[HEAD_BITS] != LATREC_BITS ? -EBADMSG : err;
+	if (!err && (head[HEAD_BITS] != f->half + 1 || head[HEAD_BUCKETS] > f->places))
+		err = -EBADMSG;
+	return err;
 }
 
 static int read_end(struct reader *r)
@@ -230,28 +242,32 @@ static int read_end(struct reader *r)
 	return strcmp(r->line, end) ? -EBADMSG : 0;
 }
 
-static int read_hist(struct reader *r, struct latrec_hist *h)
+static int read_hist(struct reader *r, struct hist *f)
 {
-	uint32_t next = 0;
+	uint64_t next = 0;
 	u128 head[HEADS];
-	int err = read_head(r, head);
+	int err = read_head(r, f, head);
 
 	for (u128 i = 0; !err && i < head[HEAD_BUCKETS]; i++)
-		err = read_bucket(r, h, &next);
+		err = read_bucket(r, f, &next);
 	if (!err)
 		err = read_end(r);
 	if (err)
 		return err;
-	h->count = (uint64_t)head[HEAD_COUNT];
-	h->min = (uint64_t)head[HEAD_MIN];
-	h->span = (uint64_t)(head[HEAD_MAX] - head[HEAD_MIN]);
-	h->sum_low = (uint64_t)head[HEAD_SUM];
-	h->sum_high = (uint64_t)(head[HEAD_SUM] >> 64);
-	return consistent(h, head[HEAD_SUM], (uint64_t)head[HEAD_MAX]) ? 0 : -EBADMSG;
+	f->hot.count = (uint64_t)head[HEAD_COUNT];
+	f->min = (uint64_t)head[HEAD_MIN];
+	f->max = (uint64_t)head[HEAD_MAX];
+	f->hot.sum_low = (uint64_t)head[HEAD_SUM];
+	f->hot.sum_high = (uint64_t)(head[HEAD_SUM] >> 64);
+	return consistent(f) ? 0 : -EBADMSG;
 }
 
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
 {
+	const struct hist *f = hist_of(h_p);
+	const struct latrec_hist_attr like = {.low = f->low,
+		.high = f->high,
+		.precision = 1u << f->half};
 	struct reader r = {.in = in, .hash = HASH_START};
 	int c = getc(in), err;
 	struct latrec_hist *h;
@@ -259,13 +275,15 @@ int latrec_hist_import(FILE *in, struct latrec_hist *h_p)
 	if (c == EOF && !ferror(in))
 		return -ENODATA;
 	ungetc(c, in);
-	h = calloc(1, sizeof(*h));
-	if (!h)
-		return -ENOMEM;
-	err = read_hist(&r, h);
+	err = latrec_hist_create(&like, &h);
+	if (err)
+		return err;
+	err = read_hist(&r, hist_own(h));
 	if (!err)
-		*h_p = *h;
-	free(h);
+		err = hist_copy_room(h_p, h);
+	if (!err)
+		err = hist_copy(h_p, h);
+	latrec_hist_destroy(h);
 	return err;
 }
 
@@ -289,14 +307,15 @@ static double next_level(double level)
 
 static void print_levels(const struct latrec_hist *h, double unit_ns, FILE *out)
 {
+	const struct hist *f = hist_of(h);
 	uint64_t seen = 0;
 	double level = 0;
 
-	for (uint32_t i = 0; seen < h->count; i++) {
-		double value = (double)bucket_value(h, i) / unit_ns;
+	for (uint32_t at = 0; seen < h->count; at++) {
+		double value = (double)place_value(f, at) / unit_ns;
 
-		seen += h->bucket[i];
-		if (!h->bucket[i])
+		seen += hist_at(f, at);
+		if (!hist_at(f, at))
 			continue;
 		while (level < 100 && 100 * (double)seen / (double)h->count >= level) {
 			fprintf(out, "%12.3f %2.12f %10" PRIu64 " %14.2f\n", value, level / 100,
@@ -323,7 +342,7 @@ int latrec_hist_print_hgrm(const struct latrec_hist *h, double unit_ns, FILE *ou
 		latrec_hist_mean(h) / unit_ns, latrec_hist_stddev(h) / unit_ns);
 	fprintf(out, "#[Max     = %12.3f, Total count    = %12" PRIu64 "]\n",
 		(double)latrec_hist_max(h) / unit_ns, h->count);
-	fprintf(out, "#[Buckets = %12d, SubBuckets     = %12d]\n", 64 - LATREC_BITS + 1,
-		1 << LATREC_BITS);
+	fprintf(out, "#[Buckets = %12" PRIu64 ", SubBuckets     = %12" PRIu64 "]\n",
+		(uint64_t)64 - hist_of(h)->half, (uint64_t)2 << hist_of(h)->half);
 	return stream_status(out);
 }

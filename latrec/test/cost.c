@@ -36,15 +36,17 @@ static void nothing(struct latrec *r, struct latrec_ep *ep, uint64_t count)
 
 static void histogram(struct latrec *r, struct latrec_ep *ep, uint64_t count)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h;
 
+	CHECK_EQ(latrec_hist_create(NULL, &h), 0);
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t post = opaque(i * STEP_NS), done = opaque(post + latency[i % LATENCIES]);
 
 		if (opaque(done) < post)
 			errors++;
-		latrec_hist_record(&h, latency[i % LATENCIES]);
+		latrec_hist_record(h, latency[i % LATENCIES]);
 	}
+	latrec_hist_destroy(h);
 }
 
 static void record(struct latrec *r, struct latrec_ep *ep, uint64_t count)

@@ -10,7 +10,7 @@ import sys
 
 FEW, MANY = 100_000, 200_000
 # "closed" records one latency per post and completion, "due" records two.
-LIMITS = {"histogram": 20, "record": 30, "closed": 40, "due": 64}
+LIMITS = {"histogram": 22, "record": 30, "closed": 45, "due": 72}
 
 
 def instructions(what, count):

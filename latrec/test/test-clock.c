@@ -82,7 +82,7 @@ TEST(every_source_agrees_with_the_raw_clock)
 	struct latrec_clock c;
 
 	for (int source = LATREC_CLOCK_AUTO; source <= LATREC_CLOCK_MONOTONIC_RAW; source++) {
-		int err = latrec_clock_init(&c, (enum latrec_clock_source)source);
+		int err = latrec_clock_init((enum latrec_clock_source)source, &c, sizeof(c));
 
 		/* Not every machine has a counter, but AUTO always finds a clock. */
 		CHECK(!err || (source == LATREC_CLOCK_COUNTER && err == -ENOTSUP));
@@ -94,7 +94,7 @@ TEST(every_source_agrees_with_the_raw_clock)
 		CHECK(strstr(latrec_clock_name(&c), "CLOCK_MONOTONIC_RAW"));
 		agrees_with_the_raw_clock(&c);
 	}
-	CHECK_EQ(latrec_clock_init(&c, (enum latrec_clock_source)3), -EINVAL);
+	CHECK_EQ(latrec_clock_init((enum latrec_clock_source)3, &c, sizeof(c)), -EINVAL);
 }
 
 TEST(stamps_of_one_thread_never_go_back)
@@ -102,7 +102,7 @@ TEST(stamps_of_one_thread_never_go_back)
 	struct latrec_clock c;
 	uint64_t last = 0;
 
-	CHECK_EQ(latrec_clock_init(&c, LATREC_CLOCK_AUTO), 0);
+	CHECK_EQ(latrec_clock_init(LATREC_CLOCK_AUTO, &c, sizeof(c)), 0);
 	for (int i = 0; i < 100000; i++) {
 		uint64_t now = latrec_clock_now(&c);
 

@@ -7,8 +7,7 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "support/test.h"
-#include "internal.h"
+#include "hist.h"
 
 #define TEXT 8192
 
@@ -57,45 +56,49 @@ static int import(const char *text, size_t len, struct latrec_hist *h)
 
 TEST(the_format_is_fixed)
 {
-	static struct latrec_hist h, again;
+	struct latrec_hist *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
 	char *text;
 	size_t len;
 
-	fill_golden(&h);
-	len = export(&h, &text);
+	fill_golden(h);
+	len = export(h, &text);
 	printf("%s", text);
 	CHECK(len == strlen(golden) && !strcmp(text, golden));
-	CHECK_EQ(import(golden, len, &again), 0);
-	CHECK(!memcmp(&h, &again, sizeof(h)));
+	CHECK_EQ(import(golden, len, again), 0);
+	CHECK(same(h, again));
 	free(text);
+	latrec_hist_destroy(h);
+	latrec_hist_destroy(again);
 }
 
 TEST(any_histogram_comes_back)
 {
-	static struct latrec_hist h, again;
+	struct latrec_hist *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 
 	for (int round = 0; round < 40; round++) {
 		char *text;
 		size_t len;
 
-		latrec_hist_clear(&h);
+		latrec_hist_clear(h);
 		for (int i = 0; i < round * round; i++)
-			latrec_hist_record(&h, test_rand(&rng) >> (test_rand(&rng) % 64));
+			latrec_hist_record(h, test_rand(&rng) >> (test_rand(&rng) % 64));
 		if (round == 39) {
-			latrec_hist_clear(&h);
-			CHECK_EQ(latrec_hist_record_n(&h, UINT64_MAX, LATREC_MAX_COUNT), 0);
+			latrec_hist_clear(h);
+			CHECK_EQ(latrec_hist_record_n(h, UINT64_MAX, LATREC_MAX_COUNT), 0);
 		}
-		len = export(&h, &text);
-		CHECK_EQ(import(text, len, &again), 0);
-		CHECK(!memcmp(&h, &again, sizeof(h)));
+		len = export(h, &text);
+		CHECK_EQ(import(text, len, again), 0);
+		CHECK(same(h, again));
 		free(text);
 	}
+	latrec_hist_destroy(h);
+	latrec_hist_destroy(again);
 }
 
 TEST(several_follow_each_other)
 {
-	static struct latrec_hist h, sum;
+	struct latrec_hist *h = new_hist(0, 0, 0), *sum = new_hist(0, 0, 0);
 	char text[3 * sizeof(golden)];
 	FILE *in;
 
@@ -103,38 +106,41 @@ TEST(several_follow_each_other)
 	in = fmemopen(text, strlen(text), "r");
 	CHECK(in);
 	for (int i = 0; i < 3; i++) {
-		CHECK_EQ(latrec_hist_import(in, &h), 0);
-		CHECK_EQ(latrec_hist_merge(&sum, &h), 0);
+		CHECK_EQ(latrec_hist_import(in, h), 0);
+		CHECK_EQ(latrec_hist_merge(sum, h), 0);
 	}
-	CHECK_EQ(latrec_hist_import(in, &h), -ENODATA);
-	CHECK_EQ(sum.count, 12);
+	CHECK_EQ(latrec_hist_import(in, h), -ENODATA);
+	CHECK_EQ(sum->count, 12);
 	fclose(in);
+	latrec_hist_destroy(h);
+	latrec_hist_destroy(sum);
 }
 
 /* A refused text leaves the caller's histogram unchanged. */
 static int refused(const char *text, size_t len)
 {
-	static struct latrec_hist before, h;
+	struct latrec_hist *before = new_hist(0, 0, 0), *h = new_hist(0, 0, 0);
 	int err;
 
-	latrec_hist_clear(&before);
-	latrec_hist_record(&before, 4711);
-	h = before;
-	err = import(text, len, &h);
-	CHECK(!err || !memcmp(&h, &before, sizeof(h)));
+	latrec_hist_record(before, 4711);
+	CHECK_EQ(hist_copy(h, before), 0);
+	err = import(text, len, h);
+	CHECK(!err || same(h, before));
+	latrec_hist_destroy(before);
+	latrec_hist_destroy(h);
 	return err;
 }
 
 TEST(torn_files_are_refused)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 	char *text;
 	size_t len;
 
 	for (int i = 0; i < 60; i++)
-		latrec_hist_record(&h, test_rand(&rng) >> (i % 64));
-	len = export(&h, &text);
+		latrec_hist_record(h, test_rand(&rng) >> (i % 64));
+	len = export(h, &text);
 	for (size_t n = 1; n < len; n++) {
 		CHECK_EQ(refused(text, n), -EBADMSG);
 		CHECK(refused(text + n, len - n) < 0);
@@ -155,18 +161,19 @@ TEST(torn_files_are_refused)
 			CHECK_EQ(refused(other, len + n), -EBADMSG);
 	}
 	free(text);
+	latrec_hist_destroy(h);
 }
 
 TEST(changed_files_are_refused)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 	char *text;
 	size_t len;
 
 	for (int i = 0; i < 30; i++)
-		latrec_hist_record(&h, test_rand(&rng) >> (i % 64));
-	len = export(&h, &text);
+		latrec_hist_record(h, test_rand(&rng) >> (i % 64));
+	len = export(h, &text);
 	for (size_t i = 0; i < len; i++) {
 		for (int bit = 0; bit < 8; bit++) {
 			text[i] ^= (char)(1 << bit);
@@ -184,6 +191,7 @@ TEST(changed_files_are_refused)
 	}
 	CHECK_EQ(refused(text, len), 0);
 	free(text);
+	latrec_hist_destroy(h);
 }
 
 TEST(foreign_files_are_refused)
@@ -291,19 +299,20 @@ TEST(forged_files_are_refused)
 
 TEST(streams_report_their_errors)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	FILE *f = fopen("/dev/full", "we");
 
 	CHECK(f);
-	fill_golden(&h);
-	CHECK_EQ(latrec_hist_export(&h, f), -ENOSPC);
-	CHECK_EQ(latrec_hist_print_hgrm(&h, 1, f), -ENOSPC);
+	fill_golden(h);
+	CHECK_EQ(latrec_hist_export(h, f), -ENOSPC);
+	CHECK_EQ(latrec_hist_print_hgrm(h, 1, f), -ENOSPC);
 	fclose(f);
 	f = fopen("/", "re"); /* a directory cannot be read */
 	CHECK(f);
-	CHECK_EQ(latrec_hist_import(f, &h), -EISDIR);
+	CHECK_EQ(latrec_hist_import(f, h), -EISDIR);
 	fclose(f);
 	CHECK_EQ(refused("", 0), -ENODATA);
+	latrec_hist_destroy(h);
 }
 
 /* ---- HdrHistogram's format ---- */
@@ -349,68 +358,72 @@ static const char hdr_of_ten[] = "       Value     Percentile TotalCount 1/(1-Pe
 /* All levels that a double can express are below the share of the smaller value. */
 TEST(levels_end_although_few_of_many_values_are_left)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	char *text;
 
-	CHECK_EQ(latrec_hist_record_n(&h, 5, 1ull << 60), 0);
-	CHECK_EQ(latrec_hist_record_n(&h, 7, 1), 0);
+	CHECK_EQ(latrec_hist_record_n(h, 5, 1ull << 60), 0);
+	CHECK_EQ(latrec_hist_record_n(h, 7, 1), 0);
 	alarm(300); /* else the lines are without end */
-	text = hgrm(&h, 1);
+	text = hgrm(h, 1);
 	alarm(0);
 	CHECK(strlen(text) < 20000);
 	CHECK(strstr(text, "\n       7.000 1.000000000000 1152921504606846977\n"));
 	free(text);
+	latrec_hist_destroy(h);
 }
 
 TEST(ten_values_look_as_hdr_histogram_prints_them)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	char *text;
 
 	for (uint64_t v = 1; v <= 10; v++)
-		latrec_hist_record(&h, v);
-	text = hgrm(&h, 1);
+		latrec_hist_record(h, v);
+	text = hgrm(h, 1);
 	printf("%s", text);
 	CHECK(!strcmp(text, hdr_of_ten));
 	free(text);
-	CHECK_EQ(latrec_hist_print_hgrm(&h, 0, stdout), -EINVAL);
-	CHECK_EQ(latrec_hist_print_hgrm(&h, -1, stdout), -EINVAL);
-	CHECK_EQ(latrec_hist_print_hgrm(&h, NAN, stdout), -EINVAL);
+	CHECK_EQ(latrec_hist_print_hgrm(h, 0, stdout), -EINVAL);
+	CHECK_EQ(latrec_hist_print_hgrm(h, -1, stdout), -EINVAL);
+	CHECK_EQ(latrec_hist_print_hgrm(h, NAN, stdout), -EINVAL);
+	latrec_hist_destroy(h);
 }
 
 TEST(an_empty_distribution_has_no_levels)
 {
-	static struct latrec_hist h;
-	char *text = hgrm(&h, 1000);
+	struct latrec_hist *h = new_hist(0, 0, 0);
+	char *text = hgrm(h, 1000);
 
 	CHECK(strstr(text, "1/(1-Percentile)\n\n#[Mean    =        0.000,"));
 	CHECK(strstr(text, "Total count    =            0]\n"));
 	free(text);
+	latrec_hist_destroy(h);
 }
 
 /* Each line is a quantile of the histogram, with the number of samples up to it. */
 TEST(lines_are_quantiles)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed(), lines = 0, total = 0;
 	double value, level, last = -1;
 	char *text, *line;
 
 	for (int i = 0; i < 30000; i++)
-		latrec_hist_record(&h, test_rand(&rng) >> (20 + test_rand(&rng) % 40));
-	text = hgrm(&h, 1);
+		latrec_hist_record(h, test_rand(&rng) >> (20 + test_rand(&rng) % 40));
+	text = hgrm(h, 1);
 	line = strstr(text, "\n\n") + 2;
 	while (*line != '#') {
 		CHECK_EQ(sscanf(line, "%lf %lf %" SCNu64, &value, &level, &total), 3);
 		CHECK(level > last);
 		/* Level 0 stands for the whole first bucket, not for its smallest value. */
 		if (level > 0)
-			CHECK(value == (double)latrec_hist_quantile(&h, level));
-		CHECK((double)total >= level * (double)h.count - 1e-6 && total <= h.count);
+			CHECK(value == (double)latrec_hist_quantile(h, level));
+		CHECK((double)total >= level * (double)h->count - 1e-6 && total <= h->count);
 		last = level;
 		lines++;
 		line = strchr(line, '\n') + 1;
 	}
-	CHECK(lines > 60 && last == 1 && total == h.count);
+	CHECK(lines > 60 && last == 1 && total == h->count);
 	free(text);
+	latrec_hist_destroy(h);
 }

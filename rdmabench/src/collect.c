@@ -187,19 +187,18 @@ static json_t *result_json(const struct gather *g, const struct options *o, bool
 /* Prints for each used bucket its largest value and the fraction of samples up to it. */
 static int write_cdf(const struct latrec_hist *h, const char *path)
 {
+	struct latrec_range range;
 	FILE *out;
 	uint64_t upto = 0;
 
 	if (output_open("rdmabench collect", path, "we", &out))
 		return 1;
 	fprintf(out, "# latency_ns fraction\n");
-	for (uint32_t i = 0; i < LATREC_BUCKETS; i++) {
+	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));) {
 		double fraction;
 
-		if (!h->bucket[i])
-			continue;
-		upto += h->bucket[i];
-		fraction = (double)upto / (double)h->count;
+		upto += range.count;
+		fraction = (double)upto / (double)latrec_hist_count(h);
 		fprintf(out, "%" PRIu64 " %.9f\n", latrec_hist_quantile(h, fraction), fraction);
 	}
 	return output_close("rdmabench collect", path, out, 0);

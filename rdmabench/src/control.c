@@ -29,6 +29,8 @@ int control_open(struct control *c, struct mlx5dvl_ctx *ctx, enum control_kind k
 	if (kind == CONTROL_NONE)
 		return 0;
 	c->scratch = aligned_alloc(4096, SCRATCH);
+	if (latrec_hist_create(NULL, &c->times))
+		return -ENOMEM;
 	return c->scratch ? mlx5dvl_cq_create(ctx, &cq, &c->cq) : -ENOMEM;
 }
 
@@ -36,6 +38,7 @@ void control_close(struct control *c)
 {
 	mlx5dvl_cq_destroy(c->cq);
 	free(c->scratch);
+	latrec_hist_destroy(c->times);
 }
 
 void control_on_error(struct control *c, const struct mlx5dvl_error *error)
@@ -139,7 +142,7 @@ void control_tend(struct control *c, const struct latrec_clock *clock)
 		return;
 	err = c->kind == CONTROL_MR ? change_region(c) : change_qps(c);
 	c->due_ns = latrec_clock_now(clock);
-	latrec_hist_record(&c->times, c->due_ns - now);
+	latrec_hist_record(c->times, c->due_ns - now);
 	c->due_ns += c->every_ns;
 	c->errors += err != 0;
 	if (!c->first_error)

@@ -22,7 +22,7 @@ struct control {
 	struct mlx5dvl_cq *cq;
 	uint64_t every_ns, due_ns;
 	uint8_t *scratch;
-	struct latrec_hist times; /* durations in nanoseconds */
+	struct latrec_hist *times; /* durations in nanoseconds */
 	int failed; /* status of the request that must fail */
 	uint64_t errors; /* unexpected results */
 	int first_error;

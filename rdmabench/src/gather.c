@@ -43,7 +43,8 @@ struct gather {
 	size_t n_rows;
 	uint64_t looks; /* comparisons in both trees */
 	json_t *sources, *skipped;
-	struct latrec_hist hist;
+	struct latrec_hist *hist; /* of all lines */
+	struct latrec_hist *line; /* of one */
 	struct stats_merged merged;
 };
 
@@ -53,6 +54,10 @@ struct gather *gather_create(const struct gather_attr *attr)
 
 	if (!g)
 		return NULL;
+	if (latrec_hist_create(NULL, &g->hist) || latrec_hist_create(NULL, &g->line)) {
+		gather_destroy(g);
+		return NULL;
+	}
 	g->attr = attr;
 	g->sources = json_array();
 	g->skipped = json_array();
@@ -74,6 +79,8 @@ void gather_destroy(struct gather *g)
 	json_decref(g->sources);
 	json_decref(g->skipped);
 	free(g->rows);
+	latrec_hist_destroy(g->hist);
+	latrec_hist_destroy(g->line);
 	free(g);
 }
 
@@ -174,20 +181,19 @@ static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 	err = latrec_hist_import(in, h_p);
 	fclose(in);
 	return !err && json_is_integer(samples) &&
-	       (uint64_t)json_integer_value(samples) == h_p->count;
+	       (uint64_t)json_integer_value(samples) == latrec_hist_count(h_p);
 }
 
 /* Adds one line, without its end. */
 static bool add_line(struct gather *g, const char *source, const char *text, size_t len)
 {
-	static struct latrec_hist hist;
 	json_t *o = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 	const char *why = "it is torn, or no JSON";
 	struct line l = {.g = g};
 
 	if (o)
 		why = read_line(g->attr, o, &l);
-	if (o && !why && !hist_of(&l, &hist))
+	if (o && !why && !hist_of(&l, g->line))
 		why = "its histogram is torn or changed";
 	if (!why && keep_line(g, &l))
 		return true;
@@ -360,13 +366,12 @@ void gather_path(struct gather *g, const char *path)
 
 static void merge_line(const void *node, VISIT visit, void *gather)
 {
-	static struct latrec_hist one;
 	const struct line *l = *(const struct line *const *)node;
 	struct gather *g = gather;
 
 	if (visit != postorder && visit != leaf) /* each node once */
 		return;
-	if (!hist_of(l, &one) || latrec_hist_merge(&g->hist, &one))
+	if (!hist_of(l, g->line) || latrec_hist_merge(g->hist, g->line))
 		gather_skip(g, l->host, "there are too many samples");
 }
 
@@ -389,14 +394,14 @@ bool gather_merge(struct gather *g)
 		stats_merge(g->rows, g->n_rows, &g->merged);
 	} else {
 		twalk_r(g->lines, merge_line, g);
-		merged_of_hist(&g->hist, &g->merged);
+		merged_of_hist(g->hist, &g->merged);
 	}
 	return g->merged.samples > 0;
 }
 
 const struct latrec_hist *gather_hist(const struct gather *g)
 {
-	return &g->hist;
+	return g->hist;
 }
 
 const struct stats_merged *gather_merged(const struct gather *g)

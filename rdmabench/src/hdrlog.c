@@ -16,7 +16,7 @@
 #define BLOCK_MAX 65535u /* bytes of a stored block of zlib */
 #define ADLER 65521u
 
-static_assert(LATREC_BITS == HALF_BITS + 1, "latrec has the buckets of two significant digits");
+static_assert(LATREC_PRECISION == 1 << HALF_BITS, "buckets of two significant digits");
 
 static void put_be(uint64_t value, unsigned bytes, FILE *out)
 {
@@ -58,7 +58,7 @@ static void put_counts(const struct latrec_hist *h, FILE *out)
 	struct latrec_range range;
 	uint64_t next = 0;
 
-	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range));) {
+	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));) {
 		uint64_t index = index_of(range.low);
 
 		if (index > next)

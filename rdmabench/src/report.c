@@ -114,9 +114,11 @@ static void print_both(const struct engine_report *r, FILE *out)
 	print_bandwidth(r, 0, out);
 	fputc('\n', out);
 	print_latency_head("#samples", out);
-	print_latency(s, service, service->count, "  post to completion of a batch", out);
+	print_latency(s, service, latrec_hist_count(service), "  post to completion of a batch",
+		out);
 	if (response)
-		print_latency(s, response, response->count, "  due time to completion", out);
+		print_latency(s, response, latrec_hist_count(response), "  due time to completion",
+			out);
 }
 
 /* Prints the row of one size, under one head, as perftest does. */
@@ -142,7 +144,8 @@ static void print_histogram(const struct side *s, FILE *out)
 {
 	struct latrec_range range;
 
-	for (uint32_t at = 0; (at = latrec_hist_next(latrec_service(s->rec), at, &range));)
+	for (uint32_t at = 0;
+		(at = latrec_hist_next(latrec_service(s->rec), at, &range, sizeof(range)));)
 		fprintf(out, "%.3f %.3f %" PRIu64 "\n", (double)range.low / 1e3,
 			(double)range.high / 1e3, range.count);
 }
@@ -175,8 +178,8 @@ static void print_rest(const struct side *s, FILE *out)
 	if (s->t.control)
 		fprintf(out,
 			"%s: %" PRIu64 " times, typically %.3f usec each, %" PRIu64 " failed\n",
-			control_names[s->t.control], s->control.times.count,
-			(double)latrec_hist_quantile(&s->control.times, .5) / 1e3,
+			control_names[s->t.control], latrec_hist_count(s->control.times),
+			(double)latrec_hist_quantile(s->control.times, .5) / 1e3,
 			s->control.errors);
 	if (s->t.inject && s->sends)
 		fprintf(out, "%s at message %" PRIu64 ": %u\n", inject_names[s->t.inject],
@@ -285,9 +288,10 @@ static json_t *hw_ts_json(const struct hwclock *c)
 static json_t *control_json(const struct control *c)
 {
 	return json_pack("{s:s s:I s:I s:i s:I s:I}", "kind", control_names[c->kind], "count",
-		(json_int_t)c->times.count, "errors", (json_int_t)c->errors, "first_error",
-		c->first_error, "p50_ns", (json_int_t)latrec_hist_quantile(&c->times, .5), "max_ns",
-		(json_int_t)latrec_hist_max(&c->times));
+		(json_int_t)latrec_hist_count(c->times), "errors", (json_int_t)c->errors,
+		"first_error", c->first_error, "p50_ns",
+		(json_int_t)latrec_hist_quantile(c->times, .5), "max_ns",
+		(json_int_t)latrec_hist_max(c->times));
 }
 
 /* Adds the counters that changed, and those that the rules of the search need. */

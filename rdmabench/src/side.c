@@ -175,7 +175,7 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	int err;
 
 	traffic_layout(&s->t, &s->layout);
-	err = latrec_clock_init(&s->clock, LATREC_CLOCK_AUTO);
+	err = latrec_clock_init(LATREC_CLOCK_AUTO, &s->clock, sizeof(s->clock));
 	if (!err)
 		err = latrec_create(&rec, &s->rec);
 	if (err)

@@ -24,7 +24,7 @@ struct statsfile {
 	uint64_t samples[STATS_COMPAT_WINDOW];
 	size_t n; /* number of samples */
 	struct stats last; /* the last compatible window */
-	struct latrec_hist hist; /* histogram of the window, or of all samples */
+	struct latrec_hist *hist; /* histogram of the window, or of all samples */
 	uint64_t windows; /* windows that were written */
 	uint64_t written_ns, written_count; /* last write of a cumulative file */
 };
@@ -156,7 +156,7 @@ static json_t *make_json(const struct statsfile *f, const struct stats *s)
 	for (int k = 0; o && k < STATS_KEYS; k++)
 		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));
 	if (o && !f->attr.compat)
-		json_object_set_new(o, "histogram", hist_json(&f->hist));
+		json_object_set_new(o, "histogram", hist_json(f->hist));
 	return o;
 }
 
@@ -189,13 +189,13 @@ static int write_hist(struct statsfile *f)
 	struct stats s;
 	int err, json_err;
 
-	stats_of_hist(&f->hist, &s);
+	stats_of_hist(f->hist, &s);
 	err = write_text(f, &s);
 	json_err = write_json(f, &s);
 	f->windows++;
-	f->written_count = f->hist.count;
+	f->written_count = latrec_hist_count(f->hist);
 	if (f->attr.window)
-		latrec_hist_clear(&f->hist);
+		latrec_hist_clear(f->hist);
 	return err ? err : json_err;
 }
 
@@ -255,12 +255,15 @@ int statsfile_open(const struct statsfile_attr *a, struct statsfile **f_p)
 	f->attr = *a;
 	snprintf(f->host, sizeof(f->host), "unknown");
 	gethostname(f->host, sizeof(f->host) - 1);
-	err = name_writer(f);
+	err = latrec_hist_create(NULL, &f->hist);
+	if (!err)
+		err = name_writer(f);
 	if (!err)
 		err = set_paths(f);
 	if (!err)
 		err = try_path(f->path);
 	if (err) {
+		latrec_hist_destroy(f->hist);
 		free(f);
 		return err;
 	}
@@ -274,9 +277,9 @@ int statsfile_add(struct statsfile *f, uint64_t latency_ns, uint64_t now_ns)
 		f->samples[f->n++] = latency_ns;
 		return f->n < STATS_COMPAT_WINDOW ? 0 : write_compat(f);
 	}
-	latrec_hist_record(&f->hist, latency_ns);
+	latrec_hist_record(f->hist, latency_ns);
 	if (f->attr.window)
-		return f->hist.count < f->attr.window ? 0 : write_hist(f);
+		return latrec_hist_count(f->hist) < f->attr.window ? 0 : write_hist(f);
 	if (!f->written_ns)
 		f->written_ns = now_ns;
 	if (now_ns - f->written_ns < STATSFILE_INTERVAL_NS)
@@ -293,9 +296,10 @@ int statsfile_close(struct statsfile *f)
 		return 0;
 	if (f->attr.compat && f->windows)
 		err = write_json(f, &f->last);
-	else if (!f->attr.compat && f->hist.count &&
-		 f->hist.count != (f->attr.window ? 0 : f->written_count))
+	else if (!f->attr.compat && latrec_hist_count(f->hist) &&
+		 latrec_hist_count(f->hist) != (f->attr.window ? 0 : f->written_count))
 		err = write_hist(f);
+	latrec_hist_destroy(f->hist);
 	free(f);
 	return err;
 }

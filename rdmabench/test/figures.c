@@ -54,14 +54,18 @@ static void merge(int n, char **args)
 
 static void hdr(int n, char **args)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h;
+	int err;
 
+	CHECK_EQ(latrec_hist_create(NULL, &h), 0);
 	for (int i = 0; i + 1 < n; i += 2)
-		CHECK_EQ(latrec_hist_record_n(&h, strtoull(args[i], NULL, 10),
+		CHECK_EQ(latrec_hist_record_n(h, strtoull(args[i], NULL, 10),
 				 strtoull(args[i + 1], NULL, 10)),
 			0);
 	hdrlog_head("figures 1", 1700000000.5, stdout);
-	exit(hdrlog_line("it", 1700000000.25, 2.5, &h, stdout) != 0);
+	err = hdrlog_line("it", 1700000000.25, 2.5, h, stdout);
+	latrec_hist_destroy(h);
+	exit(err != 0);
 }
 
 static void real(int n, char **args)

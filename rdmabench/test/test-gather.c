@@ -52,7 +52,7 @@ TEST(looks_are_few)
 		gather_add(g, "once", text, len);
 		gather_add(g, "twice", text, len);
 		CHECK(gather_merge(g));
-		CHECK_EQ(gather_hist(g)->count, n);
+		CHECK_EQ(latrec_hist_count(gather_hist(g)), n);
 		printf("  %llu windows: %llu looks\n", (unsigned long long)n,
 			(unsigned long long)gather_looks(g));
 		CHECK(gather_looks(g) < 4 * n * (64 - (uint64_t)__builtin_clzll(n)));

@@ -139,15 +139,17 @@ TEST(noise_does_no_harm)
 /* A histogram's figures are nearest rank; the compatible figures have a rank that is one higher. */
 TEST(histogram_is_nearest_rank)
 {
-	static struct latrec_hist h;
+	struct latrec_hist *h;
 	uint64_t samples[100];
 	struct stats s, c;
 
-	stats_of_hist(&h, &s);
+	CHECK_EQ(latrec_hist_create(NULL, &h), 0);
+	stats_of_hist(h, &s);
 	CHECK(s.v[STATS_SAMPLES] == 0 && s.v[STATS_MAX] == 0);
 	for (uint64_t i = 0; i < 100; i++)
-		latrec_hist_record(&h, samples[i] = 100 - i);
-	stats_of_hist(&h, &s);
+		latrec_hist_record(h, samples[i] = 100 - i);
+	stats_of_hist(h, &s);
+	latrec_hist_destroy(h);
 	stats_of_window(samples, 100, &c);
 	CHECK(s.v[STATS_SAMPLES] == 100 && s.v[STATS_MIN] == 1 && s.v[STATS_MAX] == 100);
 	CHECK(s.v[STATS_AVG] == 50 && c.v[STATS_AVG] == 50);

@@ -121,7 +121,7 @@ TEST(windows_have_a_line_each)
 TEST(cumulative_has_all_and_names_its_source)
 {
 	struct statsfile *f = open_file("all.txt", 0, false);
-	static struct latrec_hist h;
+	struct latrec_hist *h;
 	struct stats_row r;
 	json_t *o;
 	FILE *in;
@@ -142,8 +142,10 @@ TEST(cumulative_has_all_and_names_its_source)
 	CHECK(!strcmp(string(o, "clock"), "c") && strstr(string(o, "method"), "nearest rank"));
 	in = fmemopen((void *)string(o, "histogram"), strlen(string(o, "histogram")), "r");
 	CHECK(in);
-	CHECK_EQ(latrec_hist_import(in, &h), 0);
-	CHECK_EQ(h.count, 100);
+	CHECK_EQ(latrec_hist_create(NULL, &h), 0);
+	CHECK_EQ(latrec_hist_import(in, h), 0);
+	CHECK_EQ(latrec_hist_count(h), 100);
+	latrec_hist_destroy(h);
 	fclose(in);
 	json_decref(o);
 }

@@ -8,7 +8,7 @@
 #include "latrec.h"
 #include "softhca.h"
 
-int latrec_clock_init(struct latrec_clock *clock_p, enum latrec_clock_source source)
+int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size)
 {
 	*clock_p = (struct latrec_clock){.source = source, .name = "virtual time"};
 	return 0;

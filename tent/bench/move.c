@@ -245,7 +245,7 @@ static int row_failed(const struct move_options *o, int err)
 static int one_row(struct tent *t, struct tent_segment *s, const struct move_options *o,
 	const struct row_memory *m, uint32_t i, FILE *json)
 {
-	struct row *rows = calloc(o->priorities.n, sizeof(*rows));
+	struct row *rows = row_new(o->priorities.n);
 	int err;
 
 	if (!rows)
@@ -258,7 +258,7 @@ static int one_row(struct tent *t, struct tent_segment *s, const struct move_opt
 	err = row_run(t, s, o, m, rows);
 	for (uint32_t p = 0; p < o->priorities.n && !err; p++)
 		err = show_row(&rows[p], o, json, !i && !p);
-	free(rows);
+	row_free(rows, o->priorities.n);
 	return err ? row_failed(o, err) : 0;
 }
 

@@ -93,7 +93,7 @@ static void one_batch(struct worker *w, enum tent_op op)
 		failed(w, err);
 		return;
 	}
-	latrec_hist_record(&w->row.latency, clock_ns() - from);
+	latrec_hist_record(w->row.latency, clock_ns() - from);
 	w->row.requests += w->row.batch;
 	w->row.bytes += w->row.batch * w->row.size;
 	if (w->o->check)
@@ -127,13 +127,37 @@ static void add(struct row *row, const struct row *w)
 	row->wrong += w->wrong;
 	if (!row->err)
 		row->err = w->err;
-	latrec_hist_merge(&row->latency, &w->latency);
+	latrec_hist_merge(row->latency, w->latency);
+}
+
+struct row *row_new(uint32_t n)
+{
+	struct row *rows = calloc(n, sizeof(*rows));
+	int err = rows ? 0 : -ENOMEM;
+
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = latrec_hist_create(NULL, &rows[i].latency);
+	if (!err)
+		return rows;
+	row_free(rows, n);
+	return NULL;
+}
+
+void row_free(struct row *rows, uint32_t n)
+{
+	for (uint32_t i = 0; rows && i < n; i++)
+		latrec_hist_destroy(rows[i].latency);
+	free(rows);
 }
 
 static int start(struct worker *w, uint32_t i, const struct row_memory *m, const struct row *row)
 {
 	uint64_t share = row->size * row->batch;
 
+	int err = latrec_hist_create(NULL, &w->row.latency);
+
+	if (err)
+		return err;
 	w->source = m->source + i * share;
 	w->back = m->back + i * share;
 	w->remote = m->remote + i * share;
@@ -169,13 +193,15 @@ int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o
 		row->threads++;
 		add(row, &w[i].row);
 	}
+	for (uint32_t i = 0; w && i < o->threads; i++)
+		latrec_hist_destroy(w[i].row.latency);
 	free(w);
 	return err;
 }
 
 static double us(const struct row *row, double q)
 {
-	return (double)latrec_hist_quantile(&row->latency, q) / 1e3;
+	return (double)latrec_hist_quantile(row->latency, q) / 1e3;
 }
 
 void row_header(FILE *out)
@@ -192,7 +218,7 @@ void row_print(const struct row *row, const struct move_options *o, FILE *out)
 		" %10.3f %10.1f %10.1f %10.1f %10" PRIu64 "\n",
 		move_op_name(o->op), row->priority, row->size, row->batch, row->threads,
 		row->requests, (double)row->bytes / row->seconds / 1e9,
-		latrec_hist_mean(&row->latency) / 1e3, us(row, .5), us(row, .99), row->wrong);
+		latrec_hist_mean(row->latency) / 1e3, us(row, .5), us(row, .99), row->wrong);
 }
 
 void row_json(const struct row *row, const struct move_options *o, FILE *out)
@@ -206,6 +232,6 @@ void row_json(const struct row *row, const struct move_options *o, FILE *out)
 		"\"failed\": %" PRIu64 ", \"wrong\": %" PRIu64 "}\n",
 		move_op_name(o->op), row->priority, row->size, row->batch, row->threads,
 		row->requests, row->bytes, row->seconds, (double)row->bytes / row->seconds / 1e9,
-		latrec_hist_mean(&row->latency) / 1e3, us(row, .5), us(row, .99),
+		latrec_hist_mean(row->latency) / 1e3, us(row, .5), us(row, .99),
 		o->check ? "true" : "false", row->failed, row->wrong);
 }

@@ -21,8 +21,13 @@ struct row {
 	uint64_t failed, wrong; /* requests that failed, and requests with wrong bytes */
 	int err; /* the first error */
 	double seconds;
-	struct latrec_hist latency; /* ns, of a batch from submit to its end */
+	struct latrec_hist *latency; /* ns, of a batch from submit to its end */
 };
+
+/* Creates n rows. Returns NULL if there is no memory. */
+struct row *row_new(uint32_t n);
+/* rows may be NULL. */
+void row_free(struct row *rows, uint32_t n);
 
 /*
  * Runs threads of all priorities. rows[i] receives the results of the threads of priority number i;

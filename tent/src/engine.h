@@ -83,7 +83,7 @@ struct pair {
 	uint64_t deadline; /* of the fence */
 	uint64_t failed_at; /* time of the first report of the outage */
 	enum tent_fault fault; /* of the last outage */
-	struct latrec_hist slice_ns; /* from post to completion */
+	struct latrec_hist *slice_ns; /* from post to completion */
 	struct live_record *live; /* of the scheduler's rail */
 };
 
@@ -118,7 +118,7 @@ struct tent_segment {
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* of a failure whose slices have not been sent again; 0: none */
-	struct latrec_hist resend_ns; /* from reported_at to the first slice that is sent again */
+	struct latrec_hist *resend_ns; /* from reported_at to the first slice that is sent again */
 	/* The posted slices, indexed by the low bits of their tokens. */
 	struct {
 		uint32_t task;

@@ -76,7 +76,7 @@ static int post_slice(struct tent_segment *s, struct pair *p, const struct sched
 	s->slices[id].length = slice->length;
 	s->slices[id].posted_at = clock_ns();
 	if (slice->again && s->reported_at) {
-		latrec_hist_record(&s->resend_ns, s->slices[id].posted_at - s->reported_at);
+		latrec_hist_record(s->resend_ns, s->slices[id].posted_at - s->reported_at);
 		s->reported_at = 0;
 	}
 	return 0;
@@ -171,7 +171,7 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 		return;
 	s->t->tasks[task].pairs |= 1ull << r->pair;
 	s->t->tasks[task].bytes += s->slices[id].length;
-	latrec_hist_record(&p->slice_ns, r->now - s->slices[id].posted_at);
+	latrec_hist_record(p->slice_ns, r->now - s->slices[id].posted_at);
 }
 
 static void probe_done(const struct report *r, uint32_t epoch, int status)

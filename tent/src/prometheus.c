@@ -102,7 +102,7 @@ static void put_latency(const struct tent_segment *s, uint32_t pair,
 	const struct tent_rail_stats *r, size_t arg, FILE *out)
 {
 	static const double quantiles[] = {.5, .9, .99, .999};
-	const struct latrec_hist *h = &s->pairs[pair].slice_ns;
+	const struct latrec_hist *h = s->pairs[pair].slice_ns;
 
 	for (size_t q = 0; q < ARRAY_SIZE(quantiles); q++) {
 		put_pair(out, "tent_slice_seconds", s, pair, r);
@@ -110,7 +110,7 @@ static void put_latency(const struct tent_segment *s, uint32_t pair,
 			(double)latrec_hist_quantile(h, quantiles[q]) / 1e9);
 	}
 	put_pair(out, "tent_slice_seconds_sum", s, pair, r);
-	fprintf(out, "} %.9g\n", h->count ? latrec_hist_mean(h) * (double)h->count / 1e9 : 0);
+	fprintf(out, "} %.9g\n", latrec_hist_mean(h) * (double)latrec_hist_count(h) / 1e9);
 	put_pair(out, "tent_slice_seconds_count", s, pair, r);
 	fprintf(out, "} %llu\n", (unsigned long long)h->count);
 }

@@ -55,7 +55,9 @@ void segment_free(struct tent_segment *s)
 		live_remove(s->pairs[i].live);
 		peer_close(&s->pairs[i].link);
 		peer_close(&s->pairs[i].closed);
+		latrec_hist_destroy(s->pairs[i].slice_ns);
 	}
+	latrec_hist_destroy(s->resend_ns);
 	blame_fini(s);
 	free(s->tier_sets);
 	lent_fini(s);
@@ -205,6 +207,16 @@ static int await_pairs(struct tent_segment *s, struct tent_why *why)
 	}
 }
 
+/* Creates the histograms. 0 or -ENOMEM. */
+static int latencies_create(struct tent_segment *s)
+{
+	int err = latrec_hist_create(NULL, &s->resend_ns);
+
+	for (uint32_t i = 0; !err && i < s->n_pairs; i++)
+		err = latrec_hist_create(NULL, &s->pairs[i].slice_ns);
+	return err;
+}
+
 static int prepare(struct tent_segment *s, const char *text, struct tent_why *why)
 {
 	int err = desc_read(text, &s->desc, why);
@@ -213,7 +225,7 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		err = check_transport(s, why);
 	if (!err)
 		err = pair(s, why);
-	if (!err && (lent_init(s) || move_create(s)))
+	if (!err && (lent_init(s) || latencies_create(s) || move_create(s)))
 		err = why_say(why, -ENOMEM, "segment: no memory");
 	if (!err)
 		err = greet(s, why);

@@ -57,8 +57,8 @@ static void print_pair(const struct tent_segment *s, uint32_t i, FILE *out)
 		r.name, r.remote, r.up ? "up" : "down", (double)r.bytes / 1e9,
 		(unsigned long long)r.slices, (unsigned long long)r.inflight,
 		(unsigned long long)r.exclusions, tent_fault_name(r.fault), r.link_gbps,
-		r.rate_gbps, quantile_us(&s->pairs[i].slice_ns, .5),
-		quantile_us(&s->pairs[i].slice_ns, .99));
+		r.rate_gbps, quantile_us(s->pairs[i].slice_ns, .5),
+		quantile_us(s->pairs[i].slice_ns, .99));
 }
 
 static int stream_error(FILE *out)
@@ -118,8 +118,8 @@ static json_t *pair_json(const struct tent_segment *s, uint32_t i)
 		(json_int_t)r.slices, "inflight_bytes", (json_int_t)r.inflight, "exclusions",
 		(json_int_t)r.exclusions, "fault", tent_fault_name(r.fault), "link_gbps",
 		r.link_gbps, "rate_gbps", r.rate_gbps, "slice_p50_us",
-		quantile_us(&s->pairs[i].slice_ns, .5), "slice_p99_us",
-		quantile_us(&s->pairs[i].slice_ns, .99));
+		quantile_us(s->pairs[i].slice_ns, .5), "slice_p99_us",
+		quantile_us(s->pairs[i].slice_ns, .99));
 }
 
 static json_t *segment_json(const struct tent_segment *s)
@@ -134,8 +134,8 @@ static json_t *segment_json(const struct tent_segment *s)
 		"port", (int)s->desc.port, "requests", (json_int_t)stats.requests,
 		"failed_requests", (json_int_t)stats.failed_requests, "resent_slices",
 		(json_int_t)stats.resent, "remote_bytes", (json_int_t)stats.remote_bytes,
-		"resend_p50_us", quantile_us(&s->resend_ns, .5), "resend_max_us",
-		quantile_us(&s->resend_ns, 1), "rails", rails);
+		"resend_p50_us", quantile_us(s->resend_ns, .5), "resend_max_us",
+		quantile_us(s->resend_ns, 1), "rails", rails);
 }
 
 static void put_json(struct tent *t, FILE *out)

@@ -12,7 +12,8 @@ int main(void)
 	struct latrec *r;
 	uint64_t got;
 
-	if (latrec_clock_init(&clock, LATREC_CLOCK_AUTO) < 0 || latrec_clock_now(&clock) == 0)
+	if (latrec_clock_init(LATREC_CLOCK_AUTO, &clock, sizeof(clock)) < 0 ||
+		latrec_clock_now(&clock) == 0)
 		return 1;
 	if (latrec_create(NULL, &r) < 0 || latrec_ep_create(r, 8, &ep) < 0)
 		return 1;

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies for a second thread. The thread that records makes no atomic read-modify-write and never
+ * waits.
+ *
+ * A record adds to a bucket first, then to min, max, sum and count. So the copy of one moment is
+ * found by reading count first and the buckets last: if a bucket has a value that count has not,
+ * the sum of the buckets is larger. They are equal only if no record has begun after count was
+ * read, and then the other fields are those of the same moment. Counts become smaller, or move
+ * between the two arrays, only while `changes` is odd.
+ *
+ * If values come faster than a copy takes, no copy succeeds. So after a failure the second thread
+ * asks for one: it closes the gate, and the next record makes the copy before it adds its value.
+ */
+#include "internal.h"
+
+#include <sched.h>
+
+#define SPINS 20000 /* for an answer: much longer than a copy takes */
+#define SPINS_GATE 1000 /* after which the gate is looked at again */
+
+/* Reads the fields of a record in the opposite order of latrec_priv_hist_record(). */
+static void head_load(struct hist *t, const struct hist *f)
+{
+	words_copy(&t->hot.count, &f->hot.count, sizeof(uint64_t));
+	words_copy(&t->hot.sum_low, &f->hot.sum_low, sizeof(uint64_t));
+	words_copy(&t->hot.sum_high, &f->hot.sum_high, sizeof(uint64_t));
+	words_copy(&t->max, &f->max, sizeof(uint64_t));
+	words_copy(&t->min, &f->min, sizeof(uint64_t));
+}
+
+/* Copies the places from min to max, and returns the sum of their counts. */
+static uint64_t places_load(struct hist *t, const struct hist *f, const uint32_t *carry)
+{
+	uint64_t sum = 0, last = hist_place(t, t->max);
+
+	for (uint64_t at = hist_place(t, t->min); at <= last; at++) {
+		/* Both pair with the stores of put_count() and latrec_hist_put(). */
+		uint32_t low = __atomic_load_n(&f->bucket[at], __ATOMIC_ACQUIRE);
+		uint32_t high = carry ? __atomic_load_n(&carry[at], __ATOMIC_ACQUIRE) : 0;
+
+		/* For a thread that copies *t in turn, as the stores of latrec_hist_put(). */
+		__atomic_store_n(&t->bucket[at], low, __ATOMIC_RELEASE);
+		if (t->carry)
+			__atomic_store_n(&t->carry[at], high, __ATOMIC_RELEASE);
+		sum += low + ((uint64_t)high << CARRY_BITS);
+	}
+	return sum;
+}
+
+int hist_copy(struct latrec_hist *to, const struct latrec_hist *from)
+{
+	struct hist *t = hist_own(to);
+	const struct hist *f = hist_of(from);
+	uint32_t changes = change_seen(&f->changes);
+	/* Pairs with the store of hist_reserve(). */
+	const uint32_t *carry = __atomic_load_n(&f->carry, __ATOMIC_ACQUIRE);
+	uint64_t sum = 0;
+
+	if (carry && !t->carry)
+		return -EAGAIN;
+	latrec_hist_clear(to);
+	change_begin(&t->changes);
+	head_load(t, f);
+	if (to->count)
+		sum = places_load(t, f, carry);
+	else
+		t->min = t->max = to->sum_low = to->sum_high = 0;
+	hist_gate(t);
+	change_end(&t->changes);
+	return sum == to->count && !(changes & 1) && change_seen(&f->changes) == changes ? 0 :
+											   -EAGAIN;
+}
+
+int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from)
+{
+	/* Pairs with the store of hist_reserve(). */
+	return __atomic_load_n(&hist_of(from)->carry, __ATOMIC_ACQUIRE) ? hist_reserve(to) : 0;
+}
+
+/* ---- wishes ---- */
+
+struct wish *wish_take(struct wish **slot)
+{
+	/* Pairs with the exchange of wish_ask(); the other takes the wish from its thread. */
+	if (!__atomic_load_n(slot, __ATOMIC_RELAXED))
+		return NULL;
+	return __atomic_exchange_n(slot, NULL, __ATOMIC_ACQ_REL);
+}
+
+void wish_answer(struct wish *w, int err)
+{
+	w->err = err;
+	/* Pairs with the load of answered(). */
+	__atomic_store_n(&w->done, 1, __ATOMIC_RELEASE);
+}
+
+static bool answered(const struct wish *w)
+{
+	/* Pairs with the store of wish_answer(). */
+	return __atomic_load_n(&w->done, __ATOMIC_ACQUIRE);
+}
+
+/* A record that was already behind the gate may have opened it again. */
+static void close_gate(uint64_t *gate)
+{
+	/* Both pair with the accesses of hist_gate() and latrec_hist_outside(). */
+	if (__atomic_load_n(gate, __ATOMIC_RELAXED))
+		__atomic_store_n(gate, 0, __ATOMIC_RELAXED);
+}
+
+int wish_ask(struct wish **slot, uint64_t *gate, void *to)
+{
+	struct wish wish = {.to = to}, *none = NULL, *own = &wish;
+
+	/* Pairs with the exchange of wish_take(). A third thread waits here: its turn is later. */
+	if (!__atomic_compare_exchange_n(slot, &none, own, false, __ATOMIC_ACQ_REL,
+		    __ATOMIC_RELAXED)) {
+		sched_yield();
+		return -EAGAIN;
+	}
+	for (int i = 0; i < SPINS && !answered(&wish); i++) {
+		if (i % SPINS_GATE == 0) {
+			close_gate(gate);
+			sched_yield();
+		}
+		cpu_relax();
+	}
+	/* Takes the wish back, unless the other thread has it: see wish_take(). */
+	if (__atomic_compare_exchange_n(slot, &own, NULL, false, __ATOMIC_ACQ_REL,
+		    __ATOMIC_ACQUIRE))
+		return -EAGAIN;
+	while (!answered(&wish))
+		sched_yield();
+	return wish.err;
+}
+
+int latrec_hist_snapshot(struct latrec_hist *h, struct latrec_hist *to)
+{
+	int err;
+
+	if (!hist_alike(h, to))
+		return -EINVAL;
+	do {
+		err = hist_copy_room(to, h);
+		if (!err)
+			err = hist_copy(to, h);
+		if (err == -EAGAIN)
+			err = wish_ask(&hist_own(h)->wanted, &h->gate, to);
+	} while (err == -EAGAIN);
+	return err;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Copies that a second thread makes while the first one records. The values of the first thread
+ * follow from their numbers, so the copy of a moment is compared with another histogram of as many
+ * values.
+ */
+#include <pthread.h>
+#include <sched.h>
+
+#include "hist.h"
+
+#define COPIES 100
+#define VALUES                                                                                     \
+	20000 /* that the first thread may record during a copy, and has recorded before it */
+#define EPOCHS 12 /* in each of them the histogram was cleared */
+
+struct run {
+	struct latrec_hist *h;
+	struct latrec *r;
+	bool clears;
+	uint64_t recorded; /* by the first thread */
+	uint64_t copies; /* that the second thread has made */
+};
+
+/* Returns true if the first thread is to record value number i. */
+static bool awaits_copy(struct run *run, uint64_t i)
+{
+	uint64_t copies;
+
+	/* Pairs with the load of await_values(). */
+	__atomic_store_n(&run->recorded, i, __ATOMIC_RELEASE);
+	/* Pairs with the increment of copied(). */
+	while (copies = __atomic_load_n(&run->copies, __ATOMIC_ACQUIRE),
+		copies < COPIES && i >= (copies + 1) * VALUES)
+		sched_yield();
+	return copies < COPIES;
+}
+
+static void await_values(struct run *run, uint64_t n)
+{
+	/* Pairs with the store of awaits_copy(). */
+	while (__atomic_load_n(&run->recorded, __ATOMIC_ACQUIRE) < n)
+		sched_yield();
+}
+
+static void copied(struct run *run)
+{
+	/* Pairs with the load of awaits_copy(). */
+	__atomic_fetch_add(&run->copies, 1, __ATOMIC_RELEASE);
+}
+
+/* The smallest value of an epoch is its first one. */
+static uint64_t value_of(uint64_t epoch, uint64_t i)
+{
+	uint64_t base = 1000ull << epoch;
+
+	return base + (i * 7919 % 1000) * base / 1000;
+}
+
+static void *record_values(void *arg)
+{
+	struct run *run = arg;
+	uint64_t epoch = 0, n = 0;
+
+	for (uint64_t i = 0; awaits_copy(run, i); i++) {
+		if (run->clears && n == COPIES * VALUES / EPOCHS) {
+			latrec_hist_clear(run->h);
+			epoch++;
+			n = 0;
+		}
+		latrec_hist_record(run->h, value_of(epoch, n++));
+	}
+	return NULL;
+}
+
+/* Makes *like have the values of a copy, which follow those that it has. */
+static void follow(struct latrec_hist *like, const struct latrec_hist *copy, uint64_t first,
+	uint64_t *epoch_p)
+{
+	uint64_t epoch = *epoch_p;
+
+	while (copy->count > first && latrec_hist_min(copy) >= 1000ull << (epoch + 1))
+		epoch++;
+	if (epoch != *epoch_p)
+		latrec_hist_clear(like);
+	*epoch_p = epoch;
+	while (like->count < copy->count)
+		latrec_hist_record(like, value_of(epoch, like->count - first));
+}
+
+static void copies_are_of_one_moment(struct latrec_hist *h, uint64_t first, bool clears)
+{
+	struct run run = {.h = h, .clears = clears};
+	struct latrec_hist *copy = new_hist(0, 0, 0), *like = new_hist(0, 0, 0);
+	uint64_t epoch = 0;
+	pthread_t thread;
+
+	CHECK_EQ(latrec_hist_snapshot(h, like), 0);
+	CHECK_EQ(pthread_create(&thread, NULL, record_values, &run), 0);
+	for (uint64_t i = 0; i < COPIES; i++) {
+		await_values(&run, i * VALUES);
+		CHECK_EQ(latrec_hist_snapshot(h, copy), 0);
+		copied(&run);
+		if (clears && !copy->count)
+			continue;
+		follow(like, copy, first, &epoch);
+		CHECK(same(copy, like));
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	latrec_hist_destroy(copy);
+	latrec_hist_destroy(like);
+}
+
+TEST(a_copy_is_of_one_moment)
+{
+	struct latrec_hist *h = new_hist(0, 0, 0);
+
+	copies_are_of_one_moment(h, 0, false);
+	latrec_hist_destroy(h);
+}
+
+TEST(a_copy_is_not_half_cleared)
+{
+	struct latrec_hist *h = new_hist(0, 0, 0);
+
+	copies_are_of_one_moment(h, 0, true);
+	latrec_hist_destroy(h);
+}
+
+/* All counters pass 2^31 within the run, at different moments. */
+TEST(a_copy_has_no_half_carry)
+{
+	struct latrec_hist *h = new_hist(0, 0, 0);
+
+	for (uint64_t i = 0; i < 1000; i++)
+		CHECK_EQ(latrec_hist_record_n(h, value_of(0, i), INT32_MAX / 16 + i / 8), 0);
+	copies_are_of_one_moment(h, h->count, false);
+	latrec_hist_destroy(h);
+}
+
+/* ---- recorders ---- */
+
+#define STEP_NS 1000
+#define WINDOW_NS (700 * STEP_NS)
+
+static int record_op(struct latrec *r, uint64_t i)
+{
+	uint64_t posted_ns = i * STEP_NS + 20000;
+	uint64_t late_ns = i * 7919 % 20000, took_ns = 500 + i * 104729 % 100000;
+
+	return latrec_record(r, posted_ns - late_ns, posted_ns, posted_ns + took_ns);
+}
+
+static void *record_ops(void *arg)
+{
+	struct run *run = arg;
+
+	for (uint64_t i = 0; awaits_copy(run, i); i++)
+		CHECK_EQ(record_op(run->r, i), 0);
+	return NULL;
+}
+
+static struct latrec *new_recorder(bool intended, uint64_t window_ns)
+{
+	const struct latrec_attr attr = {.size = sizeof(attr),
+		.intended = intended,
+		.window_ns = window_ns,
+		.low = 1000,
+		.high = 50000,
+		.precision = 32};
+	struct latrec *r = NULL;
+
+	CHECK_EQ(latrec_create(&attr, &r), 0);
+	return r;
+}
+
+static void same_recorders(const struct latrec *a, const struct latrec *b)
+{
+	struct latrec_window v = {.count = 0}, w = v;
+
+	CHECK(same(latrec_service(a), latrec_service(b)));
+	CHECK(same(latrec_response(a), latrec_response(b)));
+	CHECK_EQ(latrec_worst_window(a, &v, sizeof(v)), latrec_worst_window(b, &w, sizeof(w)));
+	CHECK(v.start_ns == w.start_ns && v.count == w.count && v.p99_ns == w.p99_ns);
+	CHECK(v.max_ns == w.max_ns && !(v.mean_ns < w.mean_ns) && !(v.mean_ns > w.mean_ns));
+}
+
+TEST(a_copy_of_a_recorder_is_of_one_moment)
+{
+	struct run run = {.r = new_recorder(true, WINDOW_NS)};
+	struct latrec *copy = new_recorder(true, WINDOW_NS), *like = new_recorder(true, WINDOW_NS);
+	pthread_t thread;
+
+	CHECK_EQ(pthread_create(&thread, NULL, record_ops, &run), 0);
+	for (uint64_t i = 0; i < COPIES; i++) {
+		await_values(&run, i * VALUES);
+		CHECK_EQ(latrec_snapshot(run.r, copy), 0);
+		copied(&run);
+		while (latrec_service(like)->count < latrec_service(copy)->count)
+			CHECK_EQ(record_op(like, latrec_service(like)->count), 0);
+		same_recorders(copy, like);
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	latrec_destroy(run.r);
+	latrec_destroy(copy);
+	latrec_destroy(like);
+}
+
+/* The first thread copies within a record, before the new value is counted anywhere. */
+TEST(a_wish_is_fulfilled_by_the_next_record)
+{
+	struct latrec_hist *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
+	struct wish wish = {.to = copy};
+
+	for (uint64_t i = 0; i < 10; i++)
+		latrec_hist_record(h, 500 + i);
+	hist_own(h)->wanted = &wish;
+	h->gate = 0;
+	latrec_hist_record(h, 505);
+	CHECK(wish.done && !wish.err && !hist_own(h)->wanted && h->gate);
+	CHECK(latrec_hist_count(copy) == 10 && latrec_hist_count(h) == 11);
+	/* A copy that lacks room for wide counters asks for it. */
+	CHECK_EQ(hist_reserve(h), 0);
+	wish.done = 0;
+	hist_own(h)->wanted = &wish;
+	h->gate = 0;
+	latrec_hist_record(h, 505);
+	CHECK(wish.done && wish.err == -EAGAIN && latrec_hist_count(copy) == 10);
+	latrec_hist_destroy(h);
+	latrec_hist_destroy(copy);
+}
+
+TEST(a_histogram_that_is_being_cleared_is_not_copied)
+{
+	struct latrec_hist *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
+
+	latrec_hist_record(h, 500);
+	change_begin(&hist_own(h)->changes);
+	CHECK_EQ(hist_copy(copy, h), -EAGAIN);
+	change_end(&hist_own(h)->changes);
+	CHECK_EQ(hist_copy(copy, h), 0);
+	CHECK(same(copy, h));
+	latrec_hist_destroy(h);
+	latrec_hist_destroy(copy);
+}
+
+TEST(other_recorders_are_refused)
+{
+	struct latrec *open = new_recorder(true, 0), *closed = new_recorder(false, 0), *other;
+
+	CHECK_EQ(latrec_create(NULL, &other), 0);
+	CHECK_EQ(latrec_snapshot(open, closed), -EINVAL);
+	CHECK_EQ(latrec_snapshot(closed, other), -EINVAL);
+	latrec_destroy(open);
+	latrec_destroy(closed);
+	latrec_destroy(other);
+}
