@@ -206,6 +206,14 @@ def remote(tmp):
     assert figures_of(o) == expected(a)
     o, err = collect("--host", "one", "--no-local", name)
     assert figures_of(o) == expected(a)
+    # Three machines with ten samples each are thirty, although this machine is one of the three and has a name for ssh as well.
+    ten = {host: [rand.randrange(256) for _ in range(10)] for host in ("m1", "m2", "m3")}
+    for host, samples in ten.items():
+        (here / host).mkdir()
+        write(here / host / "ten", "r", 0, samples)
+    (tmp / "ten").symlink_to(here / "m1" / "ten")
+    o, _ = collect(*(x for host in ten for x in ("--host", host)), "ten")
+    assert figures_of(o) == expected(sum(ten.values(), [])) and o["latency_samples"] == 30, o
     (here / "one" / "old").write_text(text([10, 1, 2, 3, 4, 5, 6]))
     (here / "loud" / "old").write_text(text([10, 3, 4, 5, 6, 7, 8])[:-30])
     o, err = collect("--compat", "--host", "one", "--host", "loud", "--host", "dead", "old")

@@ -436,6 +436,20 @@ def rates(tmp):
         assert again == o, (o, again)
 
 
+def late(tmp):
+    """Contention on a slow link is found by the latency alone: 16 messages of 32 KiB need at least 200 ms, whoever waits for a core."""
+    fixed = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none", "0.events=0", "0.inline=220", "0.qp_num=1",
+             "0.tx_depth=16", "0.send_batch=1", "0.qp_type=RC", "0.request0.op=w", "0.request0.places=1", "0.bidirectional=0",
+             "0.control=none"]
+    with support.topology("name=mlx5_0 link=ib rate_mbps=20\n") as devices:
+        o = search(tmp / "late", "--method", "random", "--seed", 1, "--tries", 4, "-D", ".05", "--gbps", 0, "--packets", 0,
+                   "--p99-us", 100000, "--no-features", *(f"--fix={x}" for x in fixed),
+                   prefix=[*prefix, "--topology", devices, "--link", "real"])
+    sizes = {a["point"]["Traffics"][0]["requests"][0]["size"] for a in o["anomalies"]}
+    assert o["failures"] == 0 and {a["anomaly"] for a in o["anomalies"]} == {"latency"}, o
+    assert max(sizes) >= 32768, sizes
+
+
 def wide(tmp):
     """Values at the ends of the space: many QPs that sleep, atomics, messages with immediates, the smallest MTU."""
     for name, qps, more in (("rc", 256, ["0.qp_type=RC", "0.request0.op=c", "0.request1.op=wi"]),
@@ -474,5 +488,5 @@ def hopeless(tmp):
         assert journal.count("\n") == 1, journal  # so --resume measures again
 
 
-engines = [engine, inject, rates, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
+engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
 run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, values, dry_run], wanted)
