@@ -94,6 +94,16 @@ int check_audit(struct checker *c, uint32_t runs, const struct history_made *mad
 	return err ? err : add_own(c, made);
 }
 
+void check_audit_numbers(struct checker *c, uint32_t first, uint32_t step, uint32_t n)
+{
+	count_from_zero(c);
+	c->auditing = true;
+	c->next = c->origin;
+	c->first = first;
+	c->step = step;
+	c->n_due = c->n_next = n;
+}
+
 /* The client whose put request number i of the audit reads. */
 static uint32_t audited(const struct checker *c, uint64_t i)
 {
@@ -107,7 +117,8 @@ static const struct op *find_op(struct checker *c, uint64_t i)
 		history_prefetch(&c->history, stream_peek(c->stream, i + AHEAD));
 		return stream_at(c->stream, i);
 	}
-	c->op = source_op(c->history.source, audited(c, i), c->due[i]);
+	c->op = c->step ? source_get(c->history.source, c->first + i * c->step) :
+			  source_op(c->history.source, audited(c, i), c->due[i]);
 	op_place(&c->op, &c->stream->place);
 	return &c->op;
 }
@@ -169,12 +180,15 @@ static void count_verified(struct checker *c, const struct check_slot *slot, uin
 		c->digest += op_term(c->origin, slot->op, slot->view.key, slot->put);
 }
 
-static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v,
-	uint64_t value, bool found)
+void check_verified(struct checker *c, const struct check_slot *slot, uint64_t value, bool found)
+{
+	count_verified(c, slot, value, found);
+}
+
+void check_wrong(struct checker *c, enum verdict v)
 {
 	switch (v) {
 	case READ_RIGHT:
-		count_verified(c, slot, value, found);
 		break;
 	case READ_FORGOTTEN:
 		c->n.forgotten++;
@@ -186,6 +200,15 @@ static void count_read(struct checker *c, const struct check_slot *slot, enum ve
 		c->n.invented++;
 		break;
 	}
+}
+
+static void count_read(struct checker *c, const struct check_slot *slot, enum verdict v,
+	uint64_t value, bool found)
+{
+	if (v == READ_RIGHT)
+		count_verified(c, slot, value, found);
+	else
+		check_wrong(c, v);
 }
 
 static enum verdict judge_found(struct checker *c, const struct check_slot *slot, uint64_t value)
@@ -239,8 +262,7 @@ static void check_answer(struct checker *c, const struct check_slot *slot,
 		c->n.wrong_value++;
 }
 
-/* Counts a reply that is invalid, or not for this request: the result of the request is unknown. */
-static void give_up(struct checker *c, const struct check_slot *slot)
+void check_give_up(struct checker *c, const struct check_slot *slot)
 {
 	if (slot->put)
 		doubt(c, slot);
@@ -249,27 +271,14 @@ static void give_up(struct checker *c, const struct check_slot *slot)
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	uint64_t *start_ns_p)
 {
-	uint32_t id = (uint32_t)token & c->slot_mask;
-	struct check_slot *slot;
+	struct check_slot *slot = check_find(c, token);
 
-	if (token > UINT32_MAX || !slab_in_use(&c->free, id) || c->slots[id].seq != token) {
-		c->n.duplicated++;
+	if (!slot)
 		return false;
-	}
-	slot = &c->slots[id];
-	if (resp->origin != (uint16_t)c->origin || resp->seq != slot->seq) {
-		c->n.misdelivered++;
-		give_up(c, slot);
-	} else if (resp->type == KV_ERROR) {
-		c->n.refused++;
-		if (!c->first_errno)
-			c->first_errno = (int)(resp->value & 0xffff);
-		give_up(c, slot);
-	} else {
+	if (check_answers(c, slot, resp))
 		check_answer(c, slot, resp);
-	}
 	*start_ns_p = slot->start_ns;
-	slab_put(&c->free, id);
+	check_close(c, slot);
 	return true;
 }
 
@@ -284,7 +293,7 @@ void check_finish(struct checker *c, bool stopped)
 	for (uint32_t id = 0; id < c->free.capacity; id++) {
 		if (!slab_in_use(&c->free, id))
 			continue;
-		give_up(c, &c->slots[id]);
+		check_give_up(c, &c->slots[id]);
 		slab_put(&c->free, id);
 	}
 }

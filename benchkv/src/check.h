@@ -26,6 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/compiler.h"
 #include "base/slab.h"
 #include "history.h"
 #include "msg.h"
@@ -46,6 +47,9 @@ struct check_counts {
 	uint64_t verified;
 	uint64_t not_found; /* of the verified */
 	uint64_t put_off; /* how often a request was delayed because there was no room */
+	uint64_t swaps,
+		remote_swaps; /* compare-and-swaps with a reply; of these, for another rank */
+	uint64_t conflicts; /* of the swaps: the key had another version */
 	/* Errors; each operation counts in at most one of the first seven. */
 	uint64_t refused; /* KV_ERROR */
 	uint64_t wrong_value; /* the reply does not fit the operation */
@@ -79,8 +83,9 @@ struct checker {
 	uint32_t next; /* the client whose keys are read */
 	uint64_t *due; /* n_next last puts of that client, then own puts */
 	uint32_t n_due, n_next;
+	uint32_t first, step; /* of the numbers of keys, see check_audit_numbers() */
 	struct op op; /* of the last request */
-	uint64_t views; /* sum of terms of the values read, see check_audit() */
+	uint64_t views; /* sum of terms of the values read, see check_audit() and rmw.h */
 	uint32_t origin, rank;
 	uint32_t slot_mask;
 	struct check_counts n;
@@ -115,6 +120,12 @@ void check_restart(struct checker *c, uint32_t run);
  */
 int check_audit(struct checker *c, uint32_t runs, const struct history_made *made);
 
+/*
+ * Must be called instead in a job of read-modify-writes: opened operation i then reads key number
+ * @first + i * @step.
+ */
+void check_audit_numbers(struct checker *c, uint32_t first, uint32_t step, uint32_t n);
+
 static inline uint32_t check_open_count(const struct checker *c)
 {
 	return c->free.used;
@@ -143,6 +154,50 @@ void check_cancel(struct checker *c, const struct kv_req *req);
  */
 bool check_reply(struct checker *c, uint64_t token, const struct kv_resp *resp,
 	uint64_t *start_ns_p);
+
+/* The steps of check_reply(), for rmw.h: */
+
+/* The result of the slot's request is unknown. */
+void check_give_up(struct checker *c, const struct check_slot *slot);
+
+/* The slot of a reply; NULL: there is none, and the reply is counted. */
+ALWAYS_INLINE struct check_slot *check_find(struct checker *c, uint64_t token)
+{
+	uint32_t id = (uint32_t)token & c->slot_mask;
+
+	if (token > UINT32_MAX || !slab_in_use(&c->free, id) || c->slots[id].seq != token) {
+		c->n.duplicated++;
+		return NULL;
+	}
+	return &c->slots[id];
+}
+
+/* True: the reply answers the slot's request; otherwise it is counted, and closes the slot. */
+ALWAYS_INLINE bool check_answers(struct checker *c, const struct check_slot *slot,
+	const struct kv_resp *resp)
+{
+	if (resp->origin != (uint16_t)c->origin || resp->seq != slot->seq) {
+		c->n.misdelivered++;
+	} else if (resp->type == KV_ERROR) {
+		c->n.refused++;
+		if (!c->first_errno)
+			c->first_errno = (int)(resp->value & 0xffff);
+	} else {
+		return true;
+	}
+	check_give_up(c, slot);
+	return false;
+}
+
+/* The slot's operation is verified; @found: its key had a value. */
+void check_verified(struct checker *c, const struct check_slot *slot, uint64_t value, bool found);
+/* The slot's operation has another verdict than READ_RIGHT. */
+void check_wrong(struct checker *c, enum verdict v);
+
+ALWAYS_INLINE void check_close(struct checker *c, const struct check_slot *slot)
+{
+	slab_put(&c->free, slot->seq & c->slot_mask);
+}
 
 /*
  * Ends a run. Operations that are still open count as lost, or with @stopped as unfinished. A reply

@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/compiler.h"
 #include "base/wait.h"
 #include "backend.h"
 #include "puts.h"
@@ -17,14 +18,15 @@
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
 
-/* @over_time is a constant, so that a job without --interval does nothing more. */
-static inline __attribute__((always_inline)) void take(struct client *c, uint64_t token,
-	const struct kv_resp *resp, bool over_time)
+/* @over_time and @rmw are constants, so that a job without these options does nothing more. */
+ALWAYS_INLINE void take(struct client *c, uint64_t token, const struct kv_resp *resp,
+	bool over_time, bool rmw)
 {
 	const struct mark *m = &c->marks[token & c->check.slot_mask];
 	uint64_t start_ns;
 
-	if (!check_reply(&c->check, token, resp, &start_ns))
+	if (rmw ? !rmw_reply(&c->rmw, token, resp, &start_ns) :
+		  !check_reply(&c->check, token, resp, &start_ns))
 		return;
 	if (start_ns < c->measured_ns) {
 		c->excluded++;
@@ -40,12 +42,29 @@ static inline __attribute__((always_inline)) void take(struct client *c, uint64_
 
 static void take_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
-	take(c, token, resp, false);
+	take(c, token, resp, false, false);
 }
 
 static void take_reply_over_time(struct client *c, uint64_t token, const struct kv_resp *resp)
 {
-	take(c, token, resp, true);
+	take(c, token, resp, true, false);
+}
+
+static void take_rmw_reply(struct client *c, uint64_t token, const struct kv_resp *resp)
+{
+	take(c, token, resp, c->node->o->interval_ns, true);
+}
+
+static int init_checks(struct client *c, const struct history_attr *attr)
+{
+	const struct options *o = c->node->o;
+	uint64_t ops = o->ops ? o->ops * o->runs : UINT64_MAX;
+	int err = check_init(&c->check, attr, &c->stream, c->node->rank, o->queue_depth);
+
+	if (err || !o->load.rmw)
+		return err;
+	c->take = take_rmw_reply;
+	return rmw_init(&c->rmw, &c->check, &c->node->known, ops, o->preload);
 }
 
 int client_init(struct client *c, struct node *node, uint32_t index)
@@ -53,7 +72,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 	const struct options *o = node->o;
 	uint32_t id = node->rank * o->clients + index;
 	const struct history_attr attr = {.source = &node->source,
-		.board = o->clients > 1 ? &node->board : NULL,
+		.board = node->board.slots ? &node->board : NULL,
 		.client = id,
 		.writers = node->ranks * o->clients,
 		.ops = o->ops,
@@ -71,7 +90,7 @@ int client_init(struct client *c, struct node *node, uint32_t index)
 					   series_most(o->duration_ns, o->interval_ns))))
 		return -ENOMEM;
 	stream_init(&c->stream, &node->source, &node->place, id);
-	return check_init(&c->check, &attr, &c->stream, node->rank, o->queue_depth);
+	return init_checks(c, &attr);
 }
 
 static void disconnect_all(struct client *c)
@@ -85,6 +104,7 @@ static void disconnect_all(struct client *c)
 void client_fini(struct client *c)
 {
 	disconnect_all(c);
+	rmw_fini(&c->rmw);
 	check_fini(&c->check);
 	series_recorder_fini(&c->series);
 	free(c->marks);
@@ -125,8 +145,27 @@ static uint64_t due_ns(const struct client *c, uint64_t i)
 	return c->start_ns + (uint64_t)((double)turn * (double)NSEC_PER_SEC / o->rate);
 }
 
-/* Sends operations from *next on until the depth or last is reached. 0 or -errno. */
-static int refill(struct client *c, uint64_t *next, uint64_t last)
+/* Sends the swaps that wait. 0 or -errno; -EAGAIN: there is no room now. */
+static int send_swaps(struct client *c)
+{
+	struct kv_req req;
+	struct op op;
+	int err = 0;
+
+	while (!err && rmw_again(&c->rmw, &op, &req)) {
+		err = ways_send(c, &op, &req);
+		if (!err)
+			rmw_again_sent(&c->rmw);
+		c->check.n.put_off += err == -EAGAIN;
+	}
+	return err;
+}
+
+/*
+ * Sends operations from *next on until the depth or last is reached. 0 or -errno. @rmw is a
+ * constant, as in take().
+ */
+ALWAYS_INLINE int refill(struct client *c, uint64_t *next, uint64_t last, bool rmw)
 {
 	uint32_t depth = c->node->o->queue_depth;
 
@@ -138,7 +177,8 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 
 		if (due > c->now_ns)
 			return 0;
-		op = check_open(&c->check, *next, c->now_ns, &req);
+		op = rmw ? rmw_open(&c->rmw, *next, c->now_ns, &req) :
+			   check_open(&c->check, *next, c->now_ns, &req);
 		err = ways_send(c, op, &req);
 		if (err) {
 			check_cancel(&c->check, &req);
@@ -146,11 +186,21 @@ static int refill(struct client *c, uint64_t *next, uint64_t last)
 		}
 		c->marks[req.seq & c->check.slot_mask] = (struct mark){.due_ns = due,
 			.kind = (op->rank == c->node->rank ? 0 : RESULT_REMOTE) |
-				(req.type == KV_PUT ? RESULT_PUT : 0)};
+				((rmw ? op->put : req.type == KV_PUT) ? RESULT_PUT : 0)};
 		check_sent(&c->check, &req);
 		(*next)++;
 	}
 	return 0;
+}
+
+/* The same after the swaps that wait. */
+static int refill_rmw(struct client *c, uint64_t *next, uint64_t last)
+{
+	int err = send_swaps(c);
+
+	if (err)
+		return err == -EAGAIN ? 0 : err;
+	return refill(c, next, last, true);
 }
 
 /* Less than a second. */
@@ -194,7 +244,8 @@ static uint64_t count_missed(const struct client *c, uint64_t next, uint64_t end
  * The loop, until the last operation or the end of the time, and every reply, or the
  * time-out of one. 0 or -errno; *next_p: how many operations were made.
  */
-static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p)
+ALWAYS_INLINE int turns(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p,
+	bool rmw)
 {
 	struct wait w = WAIT_INIT;
 	uint64_t seen_ns = c->now_ns;
@@ -208,7 +259,9 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 			c->missed = count_missed(c, *next_p, end_ns);
 			last = *next_p;
 		}
-		err = n < 0 ? n : refill(c, next_p, last);
+		if (n < 0)
+			return n;
+		err = rmw ? refill_rmw(c, next_p, last) : refill(c, next_p, last, false);
 		if (err)
 			return err;
 		if (!check_open_count(&c->check) && *next_p >= last)
@@ -226,6 +279,12 @@ static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next
 		}
 	}
 	return -EINTR;
+}
+
+static int work(struct client *c, uint64_t last, uint64_t end_ns, uint64_t *next_p)
+{
+	return c->node->o->load.rmw ? turns(c, last, end_ns, next_p, true) :
+				      turns(c, last, end_ns, next_p, false);
 }
 
 /* Sets the thread's name, which top(1) shows, to the client's number and the run. */
@@ -250,6 +309,7 @@ static void run_once(struct client *c, uint32_t run)
 		latrec_hist_clear(c->latency[i]);
 	c->excluded = c->missed = 0;
 	check_restart(&c->check, run);
+	rmw_restart(&c->rmw);
 	c->now_ns = c->start_ns = clock_ns();
 	c->measured_ns = c->start_ns + o->warmup_ns;
 	series_restart(&c->series, c->measured_ns);
@@ -281,11 +341,24 @@ static int audit_keys(struct client *c)
 		made[check->next].last, &c->keys_put);
 }
 
+/* The same with read-modify-writes. */
+static int audit_changes(struct client *c)
+{
+	uint64_t n = 0;
+	int err;
+
+	rmw_audit(&c->rmw);
+	c->keys_put = rmw_share(&c->rmw);
+	err = work(c, c->check.n_due, UINT64_MAX, &n);
+	check_finish(&c->check, err);
+	return err;
+}
+
 /* The audit. Must be called after the last run, when no client of any rank makes puts. */
 static void audit(struct client *c)
 {
 	c->start_ns = c->now_ns = c->measured_ns = clock_ns();
-	c->error = audit_keys(c);
+	c->error = c->node->o->load.rmw ? audit_changes(c) : audit_keys(c);
 	c->elapsed_ns = clock_ns() - c->start_ns;
 }
 

@@ -14,6 +14,7 @@
 #include "latrec.h"
 #include "node.h"
 #include "result.h"
+#include "rmw.h"
 #include "series.h"
 
 /* Data of a request in flight, in addition to struct check_slot. */
@@ -33,6 +34,7 @@ struct client {
 	void (*take)(struct client *c, uint64_t token, const struct kv_resp *resp);
 	struct stream stream;
 	struct checker check;
+	struct rmw rmw; /* of a job of read-modify-writes */
 	struct mark *marks; /* of the requests in flight, by slot of `check` */
 	struct latrec_hist *latency[RESULT_LATENCIES]; /* of one run */
 	struct series_recorder series; /* of one run, with --interval */

@@ -7,6 +7,9 @@
  *	KV_GET		key, 0			KV_GET_OK	what is stored
  *						KV_NOT_FOUND	the key
  *	KV_PUT		key, what to store	KV_PUT_OK	what was stored
+ *	KV_SWAP		key, what to store	KV_SWAP_OK	what was stored
+ *						KV_SWAP_NO	what is stored, of another version
+ *						KV_NOT_FOUND	the key
  *	any					KV_ERROR	errno
  *
  * A reply carries origin (the client among all clients of the job) and seq (the client's
@@ -19,6 +22,10 @@
  *
  * It is stored as a bijection of this name and the key's hash (kv_value()), so that a value
  * of another key, or one with a bit changed, decodes to a name that no put has.
+ *
+ * In a job of read-modify-writes the low 48 bits of a name are the version of the key: 0 of the
+ * preloaded value, then one more with each. KV_SWAP is the compare-and-swap of the store: it stores
+ * a value of version v if the key has version v - 1, or if v is 1 and nothing is stored.
  */
 #ifndef BENCHKV_MSG_H
 #define BENCHKV_MSG_H
@@ -35,6 +42,9 @@ enum kv_type {
 	KV_PUT_OK,
 	KV_NOT_FOUND,
 	KV_ERROR,
+	KV_SWAP,
+	KV_SWAP_OK,
+	KV_SWAP_NO,
 };
 
 struct kv_req {
@@ -133,6 +143,12 @@ static inline uint64_t kv_value(uint64_t key, uint64_t name)
 static inline uint64_t kv_value_name(uint64_t key, uint64_t value)
 {
 	return unmix64(value) ^ mix64(key + 0x9e3779b97f4a7c15ull);
+}
+
+/* In a job of read-modify-writes: the version of the key in the name of its value. */
+static inline uint64_t kv_name_version(uint64_t name)
+{
+	return kv_name_stamp(name);
 }
 
 /* The name in the value that the preload stores under every key. */

@@ -137,7 +137,9 @@ static int make_threads_state(struct node *n)
 	n->made = calloc((size_t)n->ranks * n->o->clients, sizeof(*n->made));
 	if (!n->daemons || !n->clients || !n->made)
 		return -ENOMEM;
-	if (n->o->clients > 1)
+	if (n->o->load.rmw)
+		err = rmw_known_init(&n->known, n->o->load.key_range);
+	else if (n->o->clients > 1)
 		err = board_init(&n->board, history_keys(n->o->load.key_range));
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++)
 		err = make_daemon(n, &n->daemons[i], i);
@@ -302,6 +304,7 @@ void node_free(struct node *n, bool in_order)
 	free(n->clients);
 	free(n->made);
 	board_fini(&n->board);
+	rmw_known_fini(&n->known);
 	free(n->daemons);
 	gate_fini(&n->gate);
 }

@@ -35,6 +35,7 @@
 #include "launch.h"
 #include "options.h"
 #include "place.h"
+#include "rmw.h"
 #include "store.h"
 #include "topo.h"
 
@@ -67,6 +68,8 @@ struct node {
 	struct daemon *daemons;
 	struct client *clients;
 	struct board board; /* of its clients, if there are several */
+	struct rmw_known
+		known; /* of its clients, with read-modify-writes; then there is no board */
 	struct history_made *made; /* by client of the job; for the audit */
 	uint32_t daemons_started, clients_started;
 	struct gate gate;

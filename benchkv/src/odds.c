@@ -110,7 +110,7 @@ static double of_keys(const struct odds *o)
 
 bool odds_known(const struct workload *load)
 {
-	return load->keys == KEYS_DRAWN || load->keys == KEYS_HOTSPOT;
+	return !load->rmw && (load->keys == KEYS_DRAWN || load->keys == KEYS_HOTSPOT);
 }
 
 double odds_one(const struct odds *o)

@@ -50,7 +50,7 @@ struct odds {
 	uint64_t window; /* operations of each client that the audit covers */
 };
 
-/* True: the operations on a key of this workload are independent. */
+/* True: the operations on a key of this workload are independent, and are gets and puts. */
 bool odds_known(const struct workload *load);
 
 /* The probability that one lost put is found; 0 if there are no puts. */

@@ -88,8 +88,10 @@ static int read_workload(const struct arg *a, void *load_p)
 		const char *name;
 		double read_ratio;
 		enum keys keys;
-	} ycsb[] = {{"ycsb-a", 0.5, KEYS_DRAWN}, {"ycsb-b", 0.95, KEYS_DRAWN},
-		{"ycsb-c", 1, KEYS_DRAWN}, {"ycsb-d", 0.95, KEYS_LATEST}};
+		bool rmw;
+	} ycsb[] = {{"ycsb-a", 0.5, KEYS_DRAWN, false}, {"ycsb-b", 0.95, KEYS_DRAWN, false},
+		{"ycsb-c", 1, KEYS_DRAWN, false}, {"ycsb-d", 0.95, KEYS_LATEST, false},
+		{"ycsb-f", 0.5, KEYS_DRAWN, true}};
 	struct workload *w = load_p;
 
 	for (size_t i = 0; i < ARRAY_SIZE(ycsb); i++) {
@@ -97,15 +99,13 @@ static int read_workload(const struct arg *a, void *load_p)
 			continue;
 		w->read_ratio = ycsb[i].read_ratio;
 		w->keys = ycsb[i].keys;
+		w->rmw = ycsb[i].rmw;
 		w->zipf_theta = YCSB_THETA;
 		return 0;
 	}
-	return arg_bad(a,
-		!strcmp(a->value, "ycsb-e") ?
-			"ycsb-a, -b, -c or -d: e scans, which a hash store cannot" :
-		!strcmp(a->value, "ycsb-f") ?
-			"ycsb-a, -b, -c or -d: f modifies what it reads, which no request does" :
-			"ycsb-a, ycsb-b, ycsb-c or ycsb-d");
+	return arg_bad(a, !strcmp(a->value, "ycsb-e") ?
+				  "ycsb-a, -b, -c, -d or -f: e scans, which a hash store cannot" :
+				  "ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f");
 }
 
 static int read_control(const struct arg *a, void *control_p)
@@ -144,13 +144,16 @@ static const struct arg_row rows[] = {
 		.def = "1048576", .sets = RUN, .help = "keys 0 to N-1"},
 	{"read-ratio", 0, "R", ARG_REAL, AT(load.read_ratio), .high = 1, .def = "0.5", .sets = RUN,
 		.help = "share of gets"},
+	{"rmw", 0, NULL, ARG_WORD, AT(load.rmw), .words = no_yes, .def = "no", .sets = RUN,
+		.help = "the others are read-modify-writes, instead of puts: a get, then a "
+			"compare-and-swap until it succeeds"},
 	{"distribution", 0, "D", ARG_CALL, AT(load), .read = read_distribution, .def = "uniform",
 		.sets = RUN,
 		.help = "uniform, zipf:THETA, hotspot:KEYS,OPS (a share of the keys gets a share of the "
 			"operations), latest[:THETA] (zipf of the last puts), sequential"},
 	{"workload", 0, "W", ARG_CALL, AT(load), .read = read_workload, .sets = RUN,
-		.not_with = "distribution read-ratio",
-		.help = "instead of these two: ycsb-a, ycsb-b, ycsb-c or ycsb-d"},
+		.not_with = "distribution read-ratio rmw",
+		.help = "instead of these three: ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f"},
 	{"preload", 0, NULL, ARG_WORD, AT(preload), .words = no_yes, .def = "yes", .sets = RUN,
 		.help = "store every key before the first run"},
 	{"seed", 0, "N", ARG_WHOLE, AT(load.seed), .max = INT64_MAX, .def = "1", .sets = RUN,
@@ -433,6 +436,7 @@ const char *const options_field_names[OPTIONS_FIELDS] = {
 	"--stagger",
 	"--key-range",
 	"--read-ratio",
+	"--rmw",
 	"--distribution",
 	"--distribution",
 	"--distribution",
@@ -466,6 +470,7 @@ void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS])
 		o->stagger_ns,
 		o->load.key_range,
 		real_bits(o->load.read_ratio),
+		o->load.rmw,
 		o->load.keys,
 		real_bits(o->load.zipf_theta),
 		real_bits(o->load.hot_keys),

@@ -61,7 +61,7 @@ struct options {
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 
-#define OPTIONS_FIELDS 28
+#define OPTIONS_FIELDS 29
 
 /* Fills in numbers that are equal for command lines that describe the same run. */
 void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS]);

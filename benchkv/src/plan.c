@@ -92,7 +92,9 @@ static void print_memory(const struct node *n, FILE *out)
 	uint64_t keys = o->daemons * store_bytes(node_expected_keys(n));
 	uint64_t range = o->load.key_range;
 	uint64_t clients = o->clients * check_bytes(range, n->ranks * o->clients, o->queue_depth) +
-			   (o->clients > 1 ? board_bytes(history_keys(range)) : 0);
+			   (o->load.rmw           ? rmw_known_bytes(range) :
+				   o->clients > 1 ? board_bytes(history_keys(range)) :
+						    0);
 
 	fprintf(out, "  memory %.1f MiB: rings %.1f, keys %.1f, clients' checks %.1f\n",
 		mib(rings + keys + clients), mib(rings), mib(keys), mib(clients));

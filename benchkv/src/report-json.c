@@ -57,15 +57,16 @@ static json_t *json_row(const struct result *r)
 
 	latrec_hist_destroy(all);
 	return json_pack(
-		"{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+		"{s:f, s:f, s:f, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"duration_s", report_seconds(r->elapsed_ns), "cpu_s", report_seconds(r->cpu_ns),
 		"cpu_us_per_op", result_cpu_per_op(r) / 1e3, "ops", json_u64(r->counts.ops),
 		"ops_per_s", result_rate(r), "excluded", json_u64(r->excluded), "missed",
 		json_u64(r->missed), "remote_ops", json_u64(r->counts.remote), "verified",
-		json_u64(r->counts.verified), "not_found", json_u64(r->counts.not_found), "put_off",
-		json_u64(r->counts.put_off), "unfinished", json_u64(r->counts.unfinished), "errors",
-		json_u64(result_errors(r)), "latency_ns", latency, "latencies_ns",
-		json_latencies(r));
+		json_u64(r->counts.verified), COUNT(&r->counts, swaps),
+		COUNT(&r->counts, remote_swaps), COUNT(&r->counts, conflicts), "not_found",
+		json_u64(r->counts.not_found), "put_off", json_u64(r->counts.put_off), "unfinished",
+		json_u64(r->counts.unfinished), "errors", json_u64(result_errors(r)), "latency_ns",
+		latency, "latencies_ns", json_latencies(r));
 }
 
 /* The spread of the operations per second of the runs. */
@@ -242,14 +243,14 @@ static json_t *json_parameters(const struct report *r)
 	control_name(&r->node->control, control);
 	workload_name(&o->load, distribution);
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:b, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
 		"backend", o->backend->name, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
 		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
 		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
-		o->load.read_ratio, "distribution", distribution, "preload", (int)o->preload,
-		"seed", json_u64(o->load.seed), "ring_size", json_u64(r->node->ring_size), "device",
-		r->node->device ? r->node->device : "none", "software_hca",
-		(int)(r->node->device && r->software_hca), "control", control);
+		o->load.read_ratio, "rmw", (int)o->load.rmw, "distribution", distribution,
+		"preload", (int)o->preload, "seed", json_u64(o->load.seed), "ring_size",
+		json_u64(r->node->ring_size), "device", r->node->device ? r->node->device : "none",
+		"software_hca", (int)(r->node->device && r->software_hca), "control", control);
 }
 
 /* Is this all that was asked for, and if not, why, and whose results are missing? */

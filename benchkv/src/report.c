@@ -264,6 +264,9 @@ void report_print(const struct report *r, FILE *out)
 	fprintf(out, "CPU time      %.3f s of all ranks: %.2f us per operation\n",
 		report_seconds(t->cpu_ns), result_cpu_per_op(t) / 1e3);
 	fprintf(out, "verified      %" PRIu64 "\n", t->counts.verified);
+	if (o->load.rmw)
+		fprintf(out, "swaps         %" PRIu64 ", %" PRIu64 " of them of another version\n",
+			t->counts.swaps, t->counts.conflicts);
 	print_audit(r, out);
 	print_detection(r, out);
 	print_errors(t, out);

@@ -54,6 +54,8 @@ static void add_audit(struct result *r, const struct client *c)
 	r->compared += c->check.n_due - read;
 	if (!c->error)
 		r->skipped += read > c->keys_put ? read - c->keys_put : c->keys_put - read;
+	r->changes += c->rmw.changes;
+	r->versions += c->rmw.versions;
 	r->views += c->check.views;
 	result_add_words(&r->audit, &c->check.n, sizeof(r->audit));
 	if (c->elapsed_ns > r->audit_ns)
@@ -115,7 +117,7 @@ static void compare_calls(const struct node *n, const struct result *runs, struc
 	uint64_t calls = r->net.calls, want = answered(&r->audit);
 
 	for (uint32_t run = 0; run < n->o->runs; run++)
-		want += answered(&runs[run].counts);
+		want += answered(&runs[run].counts) + runs[run].counts.remote_swaps;
 	r->unsent = want > calls ? want - calls : 0;
 }
 

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 
-#define RESULT_MAGIC 0x62656e63686b7639ull
+#define RESULT_MAGIC 0x62656e63686b7661ull
 #define FIXED offsetof(struct result, latency)
 
 /*
@@ -70,8 +70,15 @@ void result_clear(struct result *r)
  */
 void result_compare_views(struct result *r)
 {
-	r->unequal =
-		r->views && !r->skipped && !check_errors(&r->counts) && !check_errors(&r->audit);
+	if (!r->views || r->skipped || check_errors(&r->counts) || check_errors(&r->audit))
+		return;
+	if (!r->changes && !r->versions) {
+		r->unequal = 1;
+		return;
+	}
+	/* As many were lost as doubled, of different keys: at least one. */
+	r->undone = r->changes > r->versions ? r->changes - r->versions : 0;
+	r->redone = r->versions > r->changes ? r->versions - r->changes : !r->undone;
 }
 
 void result_add(struct result *to, const struct result *from)
@@ -128,7 +135,7 @@ double result_cpu_per_op(const struct result *r)
 uint64_t result_errors(const struct result *r)
 {
 	return check_errors(&r->counts) + check_errors(&r->audit) + r->daemons.bad_replies +
-	       r->bad_digests + r->skipped + r->unsent + r->unequal;
+	       r->bad_digests + r->skipped + r->unsent + r->unequal + r->undone + r->redone;
 }
 
 bool result_verified(const struct result *r)
@@ -154,6 +161,8 @@ void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]
 		{"unsent", "unsent", r->unsent, 0},
 		{"skipped", "skipped", 0, r->skipped},
 		{"unequal", "unequal", 0, r->unequal},
+		{"undone", "undone", 0, r->undone},
+		{"redone", "redone", 0, r->redone},
 	};
 
 	memcpy(kinds, all, sizeof(all));
@@ -179,7 +188,7 @@ void result_explain(const struct result *r, char *text, size_t size)
 {
 	struct result_kind kinds[RESULT_KINDS];
 	FILE *out = fmemopen(text, size, "w");
-	bool audit = check_errors(&r->audit) || r->skipped || r->unequal;
+	bool audit = check_errors(&r->audit) || r->skipped || r->unequal || r->undone || r->redone;
 
 	*text = '\0'; /* stays, if nothing is written */
 	if (!out)

@@ -38,8 +38,12 @@ struct result {
 	uint64_t compared; /* number of these keys that two clients have read */
 	uint64_t skipped; /* keys of keys_put that the audit did not read, or read too often */
 	uint64_t unsent; /* requests for other ranks that were answered and never left their rank */
+	uint64_t changes,
+		versions; /* with read-modify-writes: made, and found in the audit; see rmw.h */
+	uint64_t undone,
+		redone; /* by how much `versions` differs: changes that were lost, or doubled */
 	uint64_t views; /* must be 0 for all clients of the job together, see check_audit() */
-	uint64_t unequal; /* 1: `views` is not 0 */
+	uint64_t unequal; /* 1: `views` is not 0; not with read-modify-writes */
 	uint64_t bad_digests; /* with --ops: clients that did not do exactly their operations */
 	uint64_t digest; /* of the operation streams, see result_of_clients() */
 	uint64_t elapsed_ns; /* of the slowest client */
@@ -69,8 +73,8 @@ int series_of_clients(const struct node *n, struct series *s);
 void result_of_all(const struct node *n, const struct result *runs, struct result *r);
 
 /*
- * Sets r->unequal: two clients have read different values in the audit. @r must be the result of
- * all ranks and runs of a complete job.
+ * Sets r->unequal: two clients have read different values in the audit; or with read-modify-writes
+ * r->undone and r->redone. @r must be the result of all ranks and runs of a complete job.
  */
 void result_compare_views(struct result *r);
 
@@ -118,7 +122,7 @@ struct result_kind {
 	uint64_t in_runs, in_audit;
 };
 
-#define RESULT_KINDS 13
+#define RESULT_KINDS 15
 void result_kinds(const struct result *r, struct result_kind kinds[RESULT_KINDS]);
 
 /* Describes what was wrong, in one line. */

@@ -96,6 +96,23 @@ int store_get(const struct store *s, uint64_t key, uint64_t *value_p)
 	return 0;
 }
 
+static uint64_t version_of(uint64_t key, uint64_t value)
+{
+	return kv_name_version(kv_value_name(key, value));
+}
+
+int store_swap(struct store *s, uint64_t key, uint64_t value, uint64_t *stored_p)
+{
+	uint64_t stored = kv_value(key, KV_PRELOADED);
+	int err = store_get(s, key, &stored);
+
+	if (version_of(key, value) != version_of(key, stored) + 1) {
+		*stored_p = stored;
+		return err ? err : -ESTALE;
+	}
+	return store_put(s, key, value);
+}
+
 int store_preload(struct store *s, uint64_t key_range)
 {
 	for (uint64_t key = 0; key < key_range; key++) {
@@ -109,6 +126,24 @@ int store_preload(struct store *s, uint64_t key_range)
 			return err;
 	}
 	return 0;
+}
+
+/* Not a part of store_serve(), so that it adds no comparison to gets and puts. */
+static NOINLINE struct kv_resp serve_other(struct store *s, const struct kv_req *req)
+{
+	uint64_t stored;
+	int err = req->type == KV_SWAP ? store_swap(s, req->key, req->value, &stored) : -EBADMSG;
+
+	switch (err) {
+	case 0:
+		return kv_reply(req, KV_SWAP_OK, req->value);
+	case -ESTALE:
+		return kv_reply(req, KV_SWAP_NO, stored);
+	case -ENOENT:
+		return kv_reply(req, KV_NOT_FOUND, req->key);
+	default:
+		return kv_reply(req, KV_ERROR, (uint64_t)-err);
+	}
 }
 
 struct kv_resp store_serve(struct store *s, const struct kv_req *req)
@@ -129,6 +164,6 @@ struct kv_resp store_serve(struct store *s, const struct kv_req *req)
 		return err ? kv_reply(req, KV_ERROR, (uint64_t)-err) :
 			     kv_reply(req, KV_PUT_OK, req->value);
 	default:
-		return kv_reply(req, KV_ERROR, EBADMSG);
+		return serve_other(s, req);
 	}
 }

@@ -34,6 +34,11 @@ uint64_t store_bytes(uint64_t expect);
 
 /* 0; -EINVAL for the one key that cannot be stored (UINT64_MAX); -ENOMEM. */
 int store_put(struct store *s, uint64_t key, uint64_t value);
+/*
+ * Puts a value if it has the version after that of the stored one, see msg.h. 0; -ESTALE: it has
+ * not, and *stored_p is the stored value; -ENOENT: it has not, and nothing is stored; -ENOMEM.
+ */
+int store_swap(struct store *s, uint64_t key, uint64_t value, uint64_t *stored_p);
 /* 0 or -ENOENT. */
 int store_get(const struct store *s, uint64_t key, uint64_t *value_p);
 

@@ -140,6 +140,16 @@ static struct op scattered(const struct source *src, uint64_t number, bool put)
 		.put = put};
 }
 
+/* Uniform and sequential operations have equal keys and numbers. */
+struct op source_get(const struct source *src, uint64_t number)
+{
+	const struct workload *w = &src->load;
+
+	if (w->keys == KEYS_SEQUENTIAL || (w->keys == KEYS_DRAWN && !(w->zipf_theta > 0)))
+		return (struct op){.number = (uint32_t)number, .key = (uint32_t)number};
+	return scattered(src, number, false);
+}
+
 static struct op draw_zipf(const struct source *src, uint64_t rng)
 {
 	uint64_t number = zipf_next(&src->zipf, &rng) - 1;

@@ -44,6 +44,7 @@ struct workload {
 	enum keys keys;
 	double zipf_theta; /* of KEYS_DRAWN, 0: uniform; of KEYS_LATEST */
 	double hot_keys, hot_ops; /* of KEYS_HOTSPOT: the shares of the hot set, 0 .. 1 */
+	bool rmw; /* a put is a read-modify-write, see rmw.h */
 	uint64_t seed;
 };
 
@@ -84,6 +85,9 @@ struct op {
 };
 
 void source_init(struct source *src, const struct workload *w);
+
+/* A get of the key with this number, below the key range, without its place. */
+struct op source_get(const struct source *src, uint64_t number);
 
 /* The client's i-th operation without the place of its key. */
 struct op source_op(const struct source *src, uint32_t client, uint64_t i);

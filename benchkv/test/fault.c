@@ -17,6 +17,13 @@
  *	private		each client has a store of its own: none ever reads another one's put
  *	lag		a get of any client but the last writer returns what was there before
  *
+ * of the store with read-modify-writes:
+ *
+ *	swap-blind	a swap is carried out, whatever the version of the key is
+ *	swap-lose	this swap is acknowledged and not carried out
+ *	swap-twice	this swap is carried out, and then another one
+ *	swap-deny	this swap is carried out, and the reply says that another one came first
+ *
  * of replies: drop, swap (two of them), duplicate, spoil (a bit of the value); and of a client's
  * own endpoints: misdirect (this request goes to the wrong daemon); of the start: version (the rank
  * has another one). Those of clients and of the audit are in unshared.c.
@@ -179,6 +186,28 @@ static bool lags(const struct store *s, const struct kv_req *get, const struct m
 	       !store_get(&m->older, get->key, value_p);
 }
 
+static struct kv_resp faulty_swap(struct store *s, const struct kv_req *req)
+{
+	uint64_t before = kv_value(req->key, KV_PRELOADED);
+	bool there = !store_get(s, req->key, &before);
+	struct kv_resp resp = __real_store_serve(s, req);
+	uint64_t next = kv_value(req->key, kv_value_name(req->key, req->value) + 1);
+
+	if (resp.type == KV_SWAP_NO && faulty("swap-blind")) {
+		store_put(s, req->key, req->value);
+		return kv_reply(req, KV_SWAP_OK, req->value);
+	}
+	if (resp.type != KV_SWAP_OK || !is_due())
+		return resp;
+	if (faulty("swap-lose") && there)
+		store_put(s, req->key, before);
+	if (faulty("swap-twice"))
+		store_put(s, req->key, next);
+	if (faulty("swap-deny"))
+		resp.type = KV_SWAP_NO;
+	return resp;
+}
+
 struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 {
 	struct memory *m = memory_of(s);
@@ -188,6 +217,8 @@ struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 		return serve_private(s, req, m);
 	if (req->type == KV_GET && lags(s, req, m, &value))
 		return kv_reply(req, KV_GET_OK, value);
+	if (req->type == KV_SWAP)
+		return faulty_swap(s, req);
 	if (req->type != KV_PUT)
 		return faulty_get(s, req, m);
 	remember(s, req, m);

@@ -7,6 +7,9 @@ from harness import FAULTY, SOAK, UCX, check, good, job, run, unverified, verifi
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
                 "age": ["forgotten", "stale"], "invent": ["invented"], "forget": ["forgotten"],
                 "vanish": ["forgotten"], "wrong-key": ["invented"]}
+# Faults of swaps, and the replies of jobs with these.
+SWAP_FAULTS = {"swap-blind": ["undone", "stale", "invented"], "swap-lose": ["stale", "invented", "undone", "forgotten"],
+               "swap-twice": ["redone"], "swap-deny": ["redone"], "spoil": ["invented", "wrong_value"]}
 BY_TURNS = [["lose", "replay", "invent"]]  # in one job
 # Faults with which clients share nothing or look at nothing, and what each must count as, of all
 # kinds that are named; "unsent" only where there are other ranks.
@@ -79,6 +82,16 @@ def case_unshared():
     argv = job(2, "--ops", 2000, "--clients", 1, "--key-range", 1, "--json", "-", prog=FAULTY)
     found = unverified(run(argv, {"BENCHKV_FAULT": "private"}), ["unequal"])["error_kinds"]
     check(sum(found.values()) == 1, found)
+
+
+def case_changes():
+    """A store that loses or doubles read-modify-writes, and replies that are spoilt; and nothing without a fault."""
+    for np in [0, 2] if harness.backend == "delegation" else [2]:
+        argv = job(np, "--ops", 20000, "--rmw", "yes", "--read-ratio", 0.2, "--key-range", 100, "--timeout", 4,
+                   "--json", "-", prog=FAULTY)
+        for fault, kinds in SWAP_FAULTS.items():
+            unverified(run(argv, {"BENCHKV_FAULT": fault}), kinds)
+        verified(run(argv), np)
 
 
 def case_store_1():

@@ -120,19 +120,20 @@ def verified(result, np):
     check(audit["verified"] == audit["keys"] and audit["errors"] == 0, lines[0])
     check((audit["keys"] > 0) == (j["read_ratio"] < 1), lines[0])
     check(audit["keys"] == audit["put"] + audit["compared"], lines[0])
-    known = not j["distribution"].startswith(("latest", "sequential"))
+    known = not j["rmw"] and not j["distribution"].startswith(("latest", "sequential"))
+    check(j["rmw"] or j["swaps"] == j["remote_swaps"] == j["conflicts"] == 0, lines[0])
     check(("detection" in j) == known, lines[0])
     odds = [j["detection"][k] for k in ("one_lost_put", "one_in_10000", "one_in_1000")] if known else []
     check(all(0 <= p <= 1 for p in odds) and odds[1:2] <= odds[2:], lines[0])
     check(not known or (min(odds) > 0) == (j["read_ratio"] < 1), lines[0])
-    remote = j["remote_ops"] + audit["remote_keys"]
+    remote = j["remote_ops"] + j["remote_swaps"] + audit["remote_keys"]
+    asked = j["ops"] + j["swaps"] + audit["keys"]
     served = [s for r in j["ranks"] for s in r["served"]]
     check(len(served) == j["np"] * j["daemons"], lines[0])
-    check(sum(served) == d["local"] + d["remote"] == j["ops"] + audit["keys"], lines[0])
+    check(sum(served) == d["local"] + d["remote"] == asked, lines[0])
     check(d["remote"] == remote, lines[0])
     check(d["forwarded"] <= d["remote"], lines[0])
     # Each backend's own way, as the libraries count what they carried.
-    asked = j["ops"] + audit["keys"]
     ways = {"ipc": asked if backend in ("meta", "owner") else asked - remote,
             "ring": remote if backend == "delegation" else 0, "flux": d["forwarded"], "relay": d["relayed"]}
     check(j["ways"] == ways, f"not {ways}: {lines[0]}")

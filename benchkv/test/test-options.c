@@ -87,6 +87,10 @@ static const char *const bad[] = {
 	"delegation --distribution sequential:1",
 	"delegation --workload ycsb-e",
 	"delegation --workload ycsb",
+	"delegation --workload ycsb-g",
+	"delegation --workload ycsb-f --rmw no",
+	"delegation --rmw maybe",
+	"delegation --rmw",
 	"delegation --workload ycsb-a --read-ratio 0.5",
 	"delegation --workload ycsb-a --distribution uniform",
 	"delegation --preload maybe",
@@ -170,20 +174,24 @@ TEST(workloads_by_name)
 		const char *line, *name;
 		enum keys keys;
 		double read_ratio, theta;
+		bool rmw;
 	} cases[] = {
-		{"delegation", "uniform", KEYS_DRAWN, 0.5, 0},
-		{"delegation --distribution zipf:0.5", "zipf:0.5", KEYS_DRAWN, 0.5, 0.5},
+		{"delegation", "uniform", KEYS_DRAWN, 0.5, 0, false},
+		{"delegation --distribution zipf:0.5", "zipf:0.5", KEYS_DRAWN, 0.5, 0.5, false},
 		{"delegation --distribution hotspot:0.25,0.75", "hotspot:0.25,0.75", KEYS_HOTSPOT,
-			0.5, 0},
-		{"delegation --distribution latest", "latest:0.99", KEYS_LATEST, 0.5, 0.99},
-		{"delegation --distribution latest:2", "latest:2", KEYS_LATEST, 0.5, 2},
-		{"delegation --distribution sequential", "sequential", KEYS_SEQUENTIAL, 0.5, 0},
+			0.5, 0, false},
+		{"delegation --distribution latest", "latest:0.99", KEYS_LATEST, 0.5, 0.99, false},
+		{"delegation --distribution latest:2", "latest:2", KEYS_LATEST, 0.5, 2, false},
+		{"delegation --distribution sequential", "sequential", KEYS_SEQUENTIAL, 0.5, 0,
+			false},
 		{"delegation --distribution zipf:2 --distribution uniform", "uniform", KEYS_DRAWN,
-			0.5, 0},
-		{"delegation --workload ycsb-a", "zipf:0.99", KEYS_DRAWN, 0.5, 0.99},
-		{"delegation --workload ycsb-b", "zipf:0.99", KEYS_DRAWN, 0.95, 0.99},
-		{"delegation --workload ycsb-c", "zipf:0.99", KEYS_DRAWN, 1, 0.99},
-		{"delegation --workload ycsb-d", "latest:0.99", KEYS_LATEST, 0.95, 0.99},
+			0.5, 0, false},
+		{"delegation --workload ycsb-a", "zipf:0.99", KEYS_DRAWN, 0.5, 0.99, false},
+		{"delegation --workload ycsb-b", "zipf:0.99", KEYS_DRAWN, 0.95, 0.99, false},
+		{"delegation --workload ycsb-c", "zipf:0.99", KEYS_DRAWN, 1, 0.99, false},
+		{"delegation --workload ycsb-d", "latest:0.99", KEYS_LATEST, 0.95, 0.99, false},
+		{"delegation --workload ycsb-f", "zipf:0.99", KEYS_DRAWN, 0.5, 0.99, true},
+		{"delegation --rmw yes --read-ratio 0.25", "uniform", KEYS_DRAWN, 0.25, 0, true},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
@@ -194,9 +202,12 @@ TEST(workloads_by_name)
 		CHECK(!strcmp(name, cases[i].name) && o.load.keys == cases[i].keys);
 		CHECK(o.load.read_ratio == cases[i].read_ratio &&
 			o.load.zipf_theta == cases[i].theta);
+		CHECK_EQ(o.load.rmw, cases[i].rmw);
 	}
 	CHECK_EQ(parse("delegation --distribution hotspot:0.25,0.75"), 0);
 	CHECK(o.load.hot_keys == 0.25 && o.load.hot_ops == 0.75);
+	CHECK_EQ(parse("delegation --workload ycsb-e"), -EINVAL);
+	CHECK(strstr(why, "ycsb-e") && strstr(why, "-f") && strstr(why, "scans"));
 }
 
 TEST(ring_holds_what_is_in_flight)
@@ -238,8 +249,8 @@ TEST(fields_tell_lines_apart)
 		"delegation --distribution hotspot:0.1,0.5",
 		"delegation --distribution hotspot:0.1,0.6",
 		"delegation --distribution hotspot:0.2,0.5", "delegation --preload no",
-		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
-		"meta --daemons 2 --net-daemons 1"};
+		"delegation --rmw yes", "delegation --ring-size 4096", "meta", "direct",
+		"meta --daemons 2", "meta --daemons 2 --net-daemons 1"};
 	uint64_t fields[ARRAY_SIZE(lines)][OPTIONS_FIELDS], more[OPTIONS_FIELDS];
 
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {

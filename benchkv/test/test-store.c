@@ -127,6 +127,42 @@ TEST(serves_only_its_own)
 	store_fini(&s);
 }
 
+/* A swap stores the version after that of the key; nothing, and what was preloaded, is version 0. */
+TEST(swaps_versions)
+{
+	static const struct {
+		bool preloaded;
+		uint64_t stored, version; /* stored: 0: nothing more */
+		enum kv_type type;
+	} cases[] = {{false, 0, 1, KV_SWAP_OK}, {false, 0, 0, KV_NOT_FOUND},
+		{false, 0, 2, KV_NOT_FOUND}, {true, 0, 1, KV_SWAP_OK}, {true, 0, 0, KV_SWAP_NO},
+		{true, 0, 2, KV_SWAP_NO}, {true, 7, 8, KV_SWAP_OK}, {true, 7, 7, KV_SWAP_NO},
+		{true, 7, 9, KV_SWAP_NO}, {true, 7, 1, KV_SWAP_NO}, {false, 7, 8, KV_SWAP_OK}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct kv_req req = {.type = KV_SWAP, .rank = 1, .key = some_key(1, 2)};
+		uint64_t stored = kv_value(req.key, KV_PRELOADED), left = 0;
+		struct store s;
+
+		req.value = kv_value(req.key, kv_name(3, cases[i].version));
+		CHECK_EQ(store_init(&s, &place, 1, 2, 1), 0);
+		if (cases[i].stored)
+			stored = kv_value(req.key, kv_name(4, cases[i].stored));
+		if (cases[i].preloaded || cases[i].stored)
+			CHECK_EQ(store_put(&s, req.key, stored), 0);
+		replies(&s, &req, cases[i].type,
+			cases[i].type == KV_SWAP_OK ? req.value :
+			cases[i].type == KV_SWAP_NO ? stored :
+						      req.key);
+		if (cases[i].type == KV_SWAP_OK)
+			stored = req.value;
+		CHECK_EQ(store_get(&s, req.key, &left),
+			cases[i].type == KV_NOT_FOUND ? -ENOENT : 0);
+		CHECK(cases[i].type == KV_NOT_FOUND || left == stored);
+		store_fini(&s);
+	}
+}
+
 TEST(values_name_a_put)
 {
 	uint64_t rng = test_seed();

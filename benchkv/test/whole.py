@@ -135,6 +135,8 @@ def case_variants():
         ["--control", "auto:1,1000", "--queue-depth", 32],
         ["--workload", "ycsb-b"],
         ["--preload", "no", "--key-range", 1000, "--daemons", 3, "--workload", "ycsb-d"],
+        ["--workload", "ycsb-f", "--key-range", 300, "--daemons", 2, "--runs", 2],
+        ["--preload", "no", "--key-range", 1000, "--rmw", "yes", "--read-ratio", 0.2, "--control", "hold:20"],
         ["--key-range", 1, "--daemons", 4],
         ["--ring-size", 4096, "--queue-depth", 300, "--clients", 4, "--daemons", 2],
         ["--queue-depth", 1, "--clients", 1, "--pin", "no"],
@@ -145,7 +147,8 @@ def case_variants():
             check(r.status == 0 and json.loads(r.out)["verified"] == 6000, r)
             continue
         j = verified(r, 2)
-        check(len(j["runs"]) == (3 if "--runs" in args else 1), r)
+        check(len(j["runs"]) == (args[args.index("--runs") + 1] if "--runs" in args else 1), r)
+        check((j["swaps"] > 0) == bool({"--rmw", "ycsb-f"} & set(args)), r)
         check((j["not_found"] > 0) == ("no" == j_preload(args)), r)
         if "--ring-size" in args:
             check(j["daemon"]["stalled"] > 0, f"no backlog was tried: {r}")

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client of a job of read-modify-writes: it makes gets and changes. A change gets the value of a
+ * key, makes the next value from it, of the next version (msg.h), and stores that by KV_SWAP. If
+ * another change came first, the reply is the value that is stored, and the change is tried again
+ * with that. A change is one operation, from its get to the swap that succeeds.
+ *
+ * The versions of a key are a total order of its changes, so every reply is compared with what this
+ * rank knows:
+ *
+ *	forgotten	nothing, or the preloaded value, of a key of which a change is known
+ *	stale		a version older than one that was known when the request was made; or a
+ *			swap that succeeded though its version was known then
+ *	invented	a writer that does not exist; a version that the job cannot have reached;
+ *			a second value of one version
+ *
+ * The clients of a rank share a table of the newest known value of each of the first keys, by
+ * number.
+ *
+ * In the audit each client reads a part of the first RMW_AUDITED keys, by number, so that each of
+ * them is read once. The sum of their versions must be the number of changes that all clients have
+ * made of these keys: if it is less, the store has lost changes; if it is more, it has carried out
+ * some twice. A client adds the sums, and to its views the difference with each key weighted by a
+ * hash, so that no lost change hides one that was doubled.
+ */
+#ifndef BENCHKV_RMW_H
+#define BENCHKV_RMW_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "check.h"
+
+#define RMW_AUDITED (1u << 20)
+
+/* The newest known value of each of the first keys, by its name; 0: none. Any thread may use it. */
+struct rmw_known {
+	_Atomic uint64_t *names;
+	uint32_t keys;
+};
+
+/* For a range of so many keys: 0 or -ENOMEM. */
+int rmw_known_init(struct rmw_known *k, uint64_t key_range);
+void rmw_known_fini(struct rmw_known *k);
+
+/* The memory of one. */
+uint64_t rmw_known_bytes(uint64_t key_range);
+
+/* Data of a request in flight, in addition to struct check_slot. */
+struct rmw_slot {
+	uint64_t floor; /* name of the newest value known when the request was made; 0: none */
+	bool swap; /* the request is a swap */
+};
+
+struct rmw {
+	struct checker *check;
+	struct rmw_known *known;
+	struct rmw_slot *slots;
+	uint32_t *again; /* slots whose swap is to be sent, a ring of as many as the checker has */
+	uint32_t again_first, again_end; /* count up */
+	uint64_t most; /* no key can have more versions */
+	bool preloaded;
+	uint64_t changes; /* of keys that the audit reads, in all runs */
+	uint64_t versions; /* sum of those that the audit has read */
+};
+
+/*
+ * @ops: those of all clients in all runs, UINT64_MAX: not known. The caller keeps the checker and
+ * the table, which must outlive *r. 0 or -ENOMEM.
+ */
+int rmw_init(struct rmw *r, struct checker *check, struct rmw_known *known, uint64_t ops,
+	bool preloaded);
+void rmw_fini(struct rmw *r);
+
+/* Must follow check_restart(). */
+void rmw_restart(struct rmw *r);
+
+/* The number of keys that this client reads in the audit. */
+uint32_t rmw_share(const struct rmw *r);
+
+/* Must be called after the last run. The caller must then open operations 0 .. rmw_share() - 1. */
+void rmw_audit(struct rmw *r);
+
+/* Like check_open() and check_reply(). A change stays open until its swap succeeds. */
+const struct op *rmw_open(struct rmw *r, uint64_t i, uint64_t now_ns, struct kv_req *req);
+bool rmw_reply(struct rmw *r, uint64_t token, const struct kv_resp *resp, uint64_t *start_ns_p);
+
+/*
+ * The next swap that is to be sent, if there is one: fills in *op_p and *req, and returns true.
+ * After it was sent, the caller must call rmw_again_sent(); otherwise it is returned again.
+ */
+bool rmw_again(struct rmw *r, struct op *op_p, struct kv_req *req);
+void rmw_again_sent(struct rmw *r);
+
+#endif
