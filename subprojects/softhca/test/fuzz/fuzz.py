@@ -113,7 +113,7 @@ def table(path):
 def measure(f, program, corpus, work):
     """Returns the percentage of lines that the inputs cover, and the other lines."""
     raw, profile = work / "raw", work / "profile"
-    call([program, "-runs=0", "-timeout=60", corpus], cwd=work, env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})
+    call([program, "-runs=0", "-timeout=600", corpus], cwd=work, env={**os.environ, "LLVM_PROFILE_FILE": str(raw)})
     call(["llvm-profdata", "merge", "-o", profile, raw])
     about = [f"-instr-profile={profile}", program, *(str(f.root / c) for c in f.covers)]
     summary = json.loads(call(["llvm-cov", "export", "-summary-only", *about]))
@@ -130,7 +130,7 @@ def fuzz(f, program, corpus, seconds, work):
     log = work / "log"
     with log.open("w") as to:
         done = subprocess.run(
-            [program, f"-max_total_time={seconds}", f"-max_len={f.longest}", "-rss_limit_mb=1024", "-timeout=60",
+            [program, f"-max_total_time={seconds}", f"-max_len={f.longest}", "-rss_limit_mb=1024", "-timeout=600",
              *words, corpus],
             cwd=work, env={**os.environ, "LLVM_PROFILE_FILE": "/dev/null"}, stdout=to, stderr=to)
     if done.returncode:
