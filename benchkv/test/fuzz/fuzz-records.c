@@ -143,6 +143,17 @@ static bool same(const struct result *a, const struct result *b)
 	return equal;
 }
 
+/* Without other errors, different views are an error of one kind. */
+static void compare_views(struct result *r)
+{
+	struct result plain = {.views = r->views | 1,
+		.changes = r->changes,
+		.versions = r->versions};
+
+	result_compare_views(&plain);
+	must(result_errors(&plain) && !plain.undone + !plain.redone + !plain.unequal == 2);
+}
+
 static void use_result(const struct result *r)
 {
 	struct result sum;
@@ -163,6 +174,9 @@ static void use_result(const struct result *r)
 	must(strnlen(text, sizeof(text)) < sizeof(text));
 	must(result_rate(&sum) >= 0 && result_cpu_per_op(&sum) >= 0);
 	must(!result_verified(&sum) || !result_errors(&sum));
+	compare_views(&sum);
+	result_clear(&sum);
+	must(!result_errors(&sum));
 	result_fini(&sum);
 }
 
