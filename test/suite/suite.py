@@ -157,23 +157,26 @@ def boxed(box):
 
 
 def streams_of(tests, box):
-    """Returns lists of names that run at the same time, with the number of processes for each. Tests that meson would
-    run alone share ports and files. In boxes they do not disturb each other, so they form two more lists."""
+    """Returns lists of names that run at the same time, each with a number of processes and the wrapper of its tests.
+    Tests that meson would run alone share ports and files. In boxes they do not disturb each other, so they form two
+    more lists. Tests of packages install from the network, so they have no box."""
     # More processes than cores, because many tests sleep.
     processes = os.cpu_count() + 1
     if not boxed(box):
-        return [(sorted({t["name"] for t in tests}), processes)]
+        return [(sorted({t["name"] for t in tests}), processes, f"{box} -n")]
+    outside = [t["name"] for t in tests if any(s.endswith(":package") for s in t["suite"])]
+    tests = [t for t in tests if t["name"] not in outside]
     alone = [t["name"] for t in sorted(tests, key=lambda t: -t["timeout"]) if not t["is_parallel"]]
     others = sorted({t["name"] for t in tests} - set(alone))
-    return [(names, n) for names, n in ((others, processes), (alone[::2], 1), (alone[1::2], 1)) if names]
+    lists = (others, processes, box), (alone[::2], 1, box), (alone[1::2], 1, box), (outside, 1, f"{box} -n")
+    return [stream for stream in lists if stream[0]]
 
 
 def run_tests(build, box, tests):
     """Runs these tests of a build."""
-    def run(number, names, processes):
+    def run(number, names, processes, wrapper):
         command = ["meson", "test", "-C", str(build.dir), "--no-rebuild", "--quiet",
-                   "--wrapper", box if boxed(box) else f"{box} -n", "--logbase", f"stream-{number}",
-                   "--num-processes", str(processes),
+                   "--wrapper", wrapper, "--logbase", f"stream-{number}", "--num-processes", str(processes),
                    # Time limits only end tests that hang, so they allow for other work on the machine.
                    "--timeout-multiplier", "20"]
         good = step(build, f"tests {number}", command + names, build.dir / f"stream-{number}.log")
