@@ -9,7 +9,6 @@
 #include "copyrpc_tcp.h"
 #include "timed.h"
 
-#define LIMIT_MS 60000 /* of the stopped clock */
 #define SECOND NSEC_PER_SEC
 
 /* A context that listens, and what its events have said. */
@@ -85,7 +84,7 @@ static inline void dial(struct node *from, uint16_t port, bool single, uint64_t 
 {
 	const struct copyrpc_dial_attr a = {.single = single};
 
-	CHECK_EQ(copyrpc_dial(from->ctx, &a, "127.0.0.1", port, LIMIT_MS, token), 0);
+	CHECK_EQ(copyrpc_dial(from->ctx, &a, "127.0.0.1", port, FAR_MS, token), 0);
 }
 
 /* Endpoints that can be used. */

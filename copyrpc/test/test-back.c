@@ -31,7 +31,6 @@
 #endif
 #define MOST (1u << 20) /* calls of a node */
 #define HELD 8
-#define LIMIT_MS 1000000000 /* of a dial; a turn takes a millisecond of the clock */
 
 struct request { /* payload */
 	uint32_t number, salt;
@@ -119,7 +118,7 @@ static void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr,
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
 	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "127.0.0.1",
-			 (uint16_t)copyrpc_tcp_port(n[1].listener), LIMIT_MS, 7),
+			 (uint16_t)copyrpc_tcp_port(n[1].listener), FAR_MS, 7),
 		0);
 }
 
