@@ -441,7 +441,7 @@ int args_fit(struct args *args)
 	for (uint32_t i = 0; i < args->n_rows; i++) {
 		if (args->given[i] && !in_set(args, &args->rows[i]))
 			return args_fail(args,
-				"--%s means nothing to %s: give one of the options of its --help",
+				"--%s does not apply to %s: give one of the options of its --help",
 				args->rows[i].name, args->command);
 	}
 	return 0;
@@ -467,7 +467,7 @@ static int fail_alone(const struct args *args, const struct arg_row *row)
 
 	for (const char *c = row->with; *c; c++)
 		append(others, sizeof(others), "%.*s%s", *c != ' ', c, *c == ' ' ? " or --" : "");
-	return args_fail(args, "--%s means nothing alone: give %s with it", row->name, others);
+	return args_fail(args, "--%s has no effect alone: give %s with it", row->name, others);
 }
 
 /* Refuses two options that exclude each other, and one without an option that it requires. */
@@ -591,7 +591,7 @@ static int check_operands(const struct args *args, int argc, char **argv, int fi
 
 	if (args->operands || over >= argc)
 		return 0;
-	return args_fail(args, "'%.60s' is too much: give %s%s", argv[over],
+	return args_fail(args, "unexpected argument '%.60s': give %s%s", argv[over],
 		args->operand ? "one " : "options only", args->operand ? args->operand : "");
 }
 

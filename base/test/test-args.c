@@ -208,10 +208,10 @@ static const char *const bad_lines[][2] = {
 	{"-\n9", "-? is not valid" OPTION},
 	{"--flag=1", "--flag=1 is not valid" OPTION},
 	{"-n|0|--frob", "--number '0' " NUMBER},
-	{"a|b\nc", "'b?c' is too much: give one HOST"},
+	{"a|b\nc", "unexpected argument 'b?c': give one HOST"},
 	{"--two|--text|x", "--two and --text exclude each other: give one"},
 	{"--two|--one", "--two and --one exclude each other: give one"},
-	{"--three", "--three means nothing alone: give --text or --device with it"},
+	{"--three", "--three has no effect alone: give --text or --device with it"},
 };
 
 TEST(bad_lines_are_refused)
@@ -235,7 +235,7 @@ TEST(operands_are_counted)
 	begin();
 	args.operand = NULL;
 	CHECK_EQ(read_line("a", &o), -EINVAL);
-	CHECK(!strcmp(why, "'a' is too much: give options only"));
+	CHECK(!strcmp(why, "unexpected argument 'a': give options only"));
 	args.operands = true;
 	CHECK_EQ(read_line("a|-f|b", &o), 2);
 	CHECK(o.flag);
@@ -254,14 +254,14 @@ TEST(commands_have_their_options)
 	args.set = SET_ONE;
 	CHECK(read_line("--one", &o) == 2 && o.flag);
 	CHECK_EQ(read_line("-t", &o), -EINVAL);
-	CHECK(!strcmp(why, "--two means nothing to one: give one of the options of its --help"));
+	CHECK(!strcmp(why, "--two does not apply to one: give one of the options of its --help"));
 	args.set = 0; /* the command is found out later */
 	CHECK_EQ(read_line("-t", &o), 2);
 	args.set = SET_TWO;
 	CHECK_EQ(args_fit(&args), 0);
 	args.set = SET_ONE;
 	CHECK_EQ(args_fit(&args), -EINVAL);
-	CHECK(!strcmp(why, "--two means nothing to one: give one of the options of its --help"));
+	CHECK(!strcmp(why, "--two does not apply to one: give one of the options of its --help"));
 	CHECK(args_word(&args, "map", words, &i) == 0 && i == 1);
 	CHECK_EQ(args_word(&args, "m", words, &i), -EINVAL);
 	CHECK(i == 1 && !strcmp(why, "HOST 'm' is not valid: give run or map"));

@@ -355,7 +355,7 @@ static int check_together(const struct args *args, struct options *o)
 			o->net_daemons, o->daemons);
 	if (o->machine && !o->control.derive)
 		return args_fail(args,
-			"--machine means nothing to this --control: give auto without numbers");
+			"--machine does not apply to this --control: give auto without numbers");
 	return 0;
 }
 

@@ -132,7 +132,7 @@ for option, *values in (("--threads", "0", "65"), ("--np", "0", "4097"), ("--qd"
 for args in (("map", "--qd-before", "1", "--qd-step", "1"), ("table", "--hgrm", "x"), ("table", "--np", "4"), ("table", "--clients", "4"),
              ("table", "--daemons", "2"), ("table", "--backend", "meta"),
              ("map", "--qd", "4"), ("map", "--init", "low"), ("table", "--control", "none"), ("map", "--trace", "x")):
-    refuses(f"means nothing to {args[0]}", *args)
+    refuses(f"does not apply to {args[0]}", *args)
 refuses("--qd-step", "--qd-before", "1", "--qd-step", "0")
 refuses("give --qd-step", "--qd-before", "1")
 refuses("give --qd-before", "--qd-step", "1")
@@ -141,7 +141,7 @@ refuses("at most --qd", "--qd", "2", "--client-waits", "3")
 refuses("at most --qd-before", "--qd", "4", "--qd-before", "2", "--qd-step", "1", "--client-waits", "3")
 refuses("requests in flight", "--clients", "1024", "--qd", "4096")
 refuses("command", "walk")
-refuses("'more' is too much", "run", "more")
+refuses("unexpected argument 'more'", "run", "more")
 refuses("No such file", "--trace", "/nonexistent/x")
 for args, name in ((SHORT, "standard output"), ([*SHORT, "--json", "-"], "standard output"), (["--help"], "standard output"),
                    (["--version"], "standard output"), ([*SHORT, "--hgrm", "/dev/full", "--json", "/dev/null"], "/dev/full"),
