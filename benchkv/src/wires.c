@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "why.h"
 
 /* With the number of the rank that reads how to reach the endpoints. */
@@ -26,7 +27,8 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 	const struct copyrpc_ctx_attr attr = {.device = n->device,
 		.max_endpoints = endpoints,
 		.ring_size = n->ring_size,
-		.max_pending = pending};
+		.max_pending = pending,
+		.probe_ms = (uint32_t)(n->o->timeout_ns / NSEC_PER_MSEC)};
 	int err = copyrpc_ctx_create(&attr, ctx_p);
 
 	if (err)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Cases about faults that benchkv-faulty plants: each must be noticed, and nothing without one."""
 import harness
-from harness import FAULTY, SOAK, UCX, check, good, job, run, unverified, verified
+from harness import FAULTY, NO_CONTROL, SOAK, UCX, check, good, job, run, unverified, verified
 
 # Faults of the store, and what each of them counts as, at least one of the kinds.
 STORE_FAULTS = {"lose-all": ["forgotten"], "lose": ["forgotten"], "replay": ["stale"],
@@ -50,6 +50,18 @@ def case_misdirected():
     """A request that comes to the wrong daemon is refused, and nothing else happens."""
     argv = job(2, "--ops", 20000, "--daemons", 2, "--json", "-", prog=FAULTY)
     unverified(run(argv, {"BENCHKV_FAULT": "misdirect"}), ["refused"])
+
+
+def case_flaps():
+    """A cable that is pulled and plugged in again several times, also while a put, a get or a swap is on its way: no
+    call is lost or executed twice. A message that was lost is repeated after the transport's time-out of a second."""
+    pulls = range(1000, 7000, 1500 if SOAK else 3000)  # few, as a message is sent eight times at most
+    rules = [f"opcode=write_imm nth={nth} action=link_down; opcode=write_imm nth={nth + 2} action=link_up" for nth in pulls]
+    for changes in ["yes", "no"] if SOAK else ["yes"]:
+        argv = job(2, "--ops", 12000, "--queue-depth", 1, "--rmw", changes, "--read-ratio", 0.3, "--key-range", 1000,
+                   "--json", "-", *NO_CONTROL)  # without messages that measure
+        j = verified(run(argv, {"SOFTHCA_FAULTS": "; ".join(rules)}), 2)
+        check(j["latency_ns"]["max"] > 1e9, j)  # else no message was lost
 
 
 def store_faults(np, mixes, **default_keys):
