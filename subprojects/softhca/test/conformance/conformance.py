@@ -305,10 +305,10 @@ def pingpong(tool, sizes, more=()):
     for events in "", " -e":
         for size in sizes:
             level = QUICK if size == sizes[-1] else FULL
-            yield level, Case(f"{tool} -c -n 200 -s {size}{events}", pingpong_done)
-        yield FULL, Case(f"{tool} -c -n 200 -g 1{events}", pingpong_done, ROCE)
+            yield level, Case(f"{tool} -c -n 50 -s {size}{events}", pingpong_done)
+        yield FULL, Case(f"{tool} -c -n 50 -g 1{events}", pingpong_done, ROCE)
         for args in more:
-            yield FULL, Case(f"{tool} -c -n 200 {args}{events}", pingpong_done)
+            yield FULL, Case(f"{tool} -c -n 50 {args}{events}", pingpong_done)
 
 
 def perftest(tool, level, *variants, topology=""):
