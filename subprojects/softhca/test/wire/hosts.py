@@ -138,8 +138,9 @@ class Host:
         return any(r[1].endswith(f":{port:04X}") and r[3] == "0A" for r in rows)
 
     def wait_for(self, port, program):
+        # No event tells that another program listens, so this looks again and again until it ends.
         while not self.listens(port) and program.running():
-            os.sched_yield()
+            time.sleep(0.01)
 
 
 def connect(hosts, switch, mtu):
