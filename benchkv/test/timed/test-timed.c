@@ -103,7 +103,7 @@ static bool recovered(const struct job *j, const struct run *runs)
 static const struct job jobs[] = {
 	{2, 1, 0, false, ALL},
 	{4, 1, 0, false, ALL},
-	{8, 1, 0, false, ALL},
+	{8, 1, 0, true, ALL},
 	{4, 32, DEEP, false, 1, {"none"}},
 	{4, 32, 0, false, 1, {"none"}},
 	{8, 32, DEEP, true, 1, {"none"}},
