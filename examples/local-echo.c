@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* local-echo NAME: a shmipc server that answers each request with its own bytes until SIGTERM. */
-#include <errno.h>
 #include <shmipc.h>
 #include <signal.h>
 #include <stdatomic.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of the peers ck and dpdk. */
-#include "bench.h"
 #include "peer.h"
 
 void rpcbench_peer_teardown(void *state)

@@ -6,7 +6,6 @@
  *
  * With INTERVAL, a number of replies, the clients count latencies for each. The same program is linked with the checks of values taken out (unchecked.c).
  */
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "check.h"

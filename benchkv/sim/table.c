@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Prints published figures next to simulated ones. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"

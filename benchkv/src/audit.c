@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "audit.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"

@@ -10,7 +10,6 @@
 #ifndef BENCHKV_COMPARE_H
 #define BENCHKV_COMPARE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct options;

@@ -9,7 +9,6 @@
 #include "audit.h"
 #include "base/clock.h"
 #include "base/underhca.h"
-#include "daemon.h"
 #include "gather.h"
 #include "meet.h"
 #include "node.h"

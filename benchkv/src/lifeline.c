@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "lifeline.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>

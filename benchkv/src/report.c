@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "report.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/compiler.h"
 #include "base/order.h"
 #include "backend.h"

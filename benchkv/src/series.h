@@ -7,7 +7,6 @@
 #ifndef BENCHKV_SERIES_H
 #define BENCHKV_SERIES_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -2,11 +2,9 @@
 /* Rank 0's end of the lifeline: which connections it accepts, and how it handles messages. */
 #include "lifeline.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>

@@ -7,7 +7,6 @@
 
 #include <malloc.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/test.h"

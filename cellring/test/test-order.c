@@ -6,7 +6,6 @@
  */
 #include <sys/mman.h>
 
-#include "base/compiler.h"
 #include "support/step.h"
 #include "cellring.h"
 

@@ -5,7 +5,6 @@
  * flight.
  */
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "support/test.h"

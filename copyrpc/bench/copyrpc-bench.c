@@ -2,7 +2,6 @@
 /* copyrpc-bench: calls per second and their latency, see usage(). */
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

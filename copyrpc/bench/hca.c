@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* copyrpc-bench: finds devices, and reads the counters of a software HCA. */
 #include <dlfcn.h>
-#include <errno.h>
 
 #include "base/underhca.h"
 #include "bench.h"

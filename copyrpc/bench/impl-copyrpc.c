@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 
-#include "base/compiler.h"
 #include "bench.h"
 #include "copyrpc_tcp.h"
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <ucp/api/ucp.h>
 
-#include "base/compiler.h"
 #include "bench.h"
 
 enum { REQUEST, RESPONSE };

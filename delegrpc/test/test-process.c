@@ -5,9 +5,7 @@
  *
  *	test-delegrpc-process [KILLS]	default 200, of clients; a twentieth as many of servers
  */
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "support/test.h"

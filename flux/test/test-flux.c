@@ -2,10 +2,8 @@
 /* Tests what flux.h promises: most of it in one thread, sleeping and waking with two threads. */
 #include <errno.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <string.h>
 
-#include "base/sleep.h"
 #include "support/interrupt.h"
 #include "common.h"
 

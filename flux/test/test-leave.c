@@ -2,7 +2,6 @@
 /* Nodes that leave: the calls to them end once, and the other nodes get one event. */
 #include <errno.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "common.h"
 

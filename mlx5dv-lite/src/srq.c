@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The shared receive queue: a linked list that the device follows and software extends. */
 #include <endian.h>
-#include <errno.h>
 
 #include "base/compiler.h"
 #include "internal.h"

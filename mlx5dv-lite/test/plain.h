@@ -9,7 +9,6 @@
 
 #include <endian.h>
 #include <errno.h>
-#include <stdbool.h>
 
 #include "support/test.h"
 #include "internal.h"

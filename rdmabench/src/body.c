@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The bodies of messages are written and read field by field, and checked when read. */
 #include <errno.h>
-#include <string.h>
 
 #include "base/compiler.h"
 #include "field.h"

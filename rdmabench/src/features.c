@@ -7,7 +7,6 @@
  * differ in everything else. If one of them is healthy, the search goes on between it and the
  * anomaly.
  */
-#include <errno.h>
 #include <string.h>
 
 #include "base/rand.h"

@@ -17,7 +17,6 @@
 #define RDMABENCH_SEARCHLOG_H
 
 #include <jansson.h>
-#include <stdio.h>
 
 #include "explore.h"
 

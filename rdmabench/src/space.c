@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "space.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +11,6 @@
 #include "engine.h"
 #include "field.h"
 #include "mlx5dvl.h"
-#include "text.h"
 
 #define MUTATE_TRIES 1000
 

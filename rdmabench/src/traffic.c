@@ -2,7 +2,6 @@
 #include "traffic.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"

@@ -3,7 +3,6 @@
  * The search on planted anomalies: of its methods the tries until the first one, of its decisions how
  * often they are wrong when measurements are.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/rand.h"

@@ -2,7 +2,6 @@
 /* The client: connection, waiting, and the end of the server. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/probe.h"
 #include "base/waiter.h"

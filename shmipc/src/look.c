@@ -4,7 +4,6 @@
  * client checks them, and the file is read with pread(2), so that shortening the file meanwhile
  * causes an error and no SIGBUS.
  */
-#include <errno.h>
 
 #include "base/sleep.h"
 #include "layout.h"

@@ -7,7 +7,6 @@
 #define SHMIPC_TEST_COMMON_H
 
 #include <sched.h>
-#include <string.h>
 
 #include "support/test.h"
 #include "rpc.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tests when calls and replies that are collected in a burst are published. */
 #include "common.h"
-#include "layout.h"
 
 /* Receives all published requests. Returns how many. */
 static uint32_t on_offer(struct shmipc_server *s)

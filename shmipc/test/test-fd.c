@@ -2,7 +2,6 @@
 /* Servers and clients of shmipc that sleep on descriptors. */
 #include <pthread.h>
 
-#include "layout.h"
 #include "rpc.h"
 #include "map.h"
 #include "support/rpcfd.h"

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -5,7 +5,6 @@
 #include "common.h"
 #include "support/rpccases.h"
 #include "support/rpcsizes.h"
-#include "layout.h"
 
 TEST(round_trip)
 {

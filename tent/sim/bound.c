@@ -2,7 +2,6 @@
 #include "bound.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #define FOR_EVER 1e15 /* ns: eleven days */
 

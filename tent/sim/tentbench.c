@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The sub-commands of tentbench. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,7 +2,6 @@
 /* Batches: submit, status, wait, cancel. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Modes baseline and smart choose a rail for each slice at submit. */
 #include <assert.h>
-#include <errno.h>
 
 #include "base/rand.h"
 #include "sched_priv.h"

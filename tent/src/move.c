@@ -14,9 +14,7 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "engine.h"

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/compiler.h"
 #include "why.h"
 
 static int read_name(const json_t *pair, const char *key, char *name_p)

@@ -10,7 +10,6 @@
 #define TENT_PLACES_H
 
 #include "sched.h"
-#include "tent.h"
 
 struct place_sets {
 	uint32_t n, max; /* max: up to SCHED_MAX_LOCATIONS */

@@ -10,7 +10,6 @@
 #ifndef TENT_PLAN_H
 #define TENT_PLAN_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define PLAN_GRANULE (64u << 10)

@@ -22,7 +22,6 @@
 
 #include <assert.h>
 #include <netinet/tcp.h>
-#include <sys/types.h>
 
 #include "transport.h"
 

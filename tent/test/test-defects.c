@@ -3,7 +3,6 @@
  * The cases of the simulator detect the published defects, with which mode smart is built here
  * (TENT_DEFECTS). So test-sim.c does not pass by chance.
  */
-#include <errno.h>
 
 #include "support/test.h"
 #include "summary.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The contract of the core: outages, probes and returns of rails, and marks. */
-#include <math.h>
 
 #include "fake.h"
 

@@ -3,7 +3,6 @@
  * A daemon's thread sleeps in one epoll on a delegrpc server, a shmipc server, a flux node and a
  * pipe, and serves all of them. Each of them can wake the thread, whichever it served last.
  */
-#include <errno.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 

@@ -9,7 +9,6 @@
 #include "backend.h"
 #include "client.h"
 #include "costs.h"
-#include "daemon.h"
 #include "meeting.h"
 #include "tasks.h"
 

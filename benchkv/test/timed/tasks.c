@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "tasks.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>

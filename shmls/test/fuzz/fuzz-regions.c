@@ -22,7 +22,6 @@
  * An access outside of the mapping is an error: the mapping has the exact size of the file, and
  * memory without access on both sides. Each response belongs to a call that is open.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <sanitizer/asan_interface.h>
 #include <stdio.h>
