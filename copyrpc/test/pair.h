@@ -39,11 +39,14 @@ static inline void pair_connect(struct pair *p)
 	connect_eps(p->ep);
 }
 
-static inline void pair_open(struct pair *p, const struct copyrpc_ctx_attr *attr)
+static inline struct pair pair_open(const struct copyrpc_ctx_attr *attr)
 {
+	struct pair p;
+
 	for (int i = 0; i < 2; i++)
-		CHECK_EQ(copyrpc_ctx_create(attr, &p->ctx[i]), 0);
-	join(p->ctx[0], p->ctx[1], p->ep);
+		CHECK_EQ(copyrpc_ctx_create(attr, &p.ctx[i]), 0);
+	join(p.ctx[0], p.ctx[1], p.ep);
+	return p;
 }
 
 static inline void pair_close(struct pair *p)
@@ -51,6 +54,9 @@ static inline void pair_close(struct pair *p)
 	for (int i = 0; i < 2; i++)
 		copyrpc_ctx_destroy(p->ctx[i]);
 }
+
+/* A pair that is closed at the end of its block: PAIR p = pair_open(NULL); */
+#define PAIR __attribute__((cleanup(pair_close))) struct pair
 
 /* The number of responses and of failed calls, and the status of the last failed call. */
 struct heard {

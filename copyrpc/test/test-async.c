@@ -141,9 +141,8 @@ TEST(device_events)
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_mr ours, theirs;
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], word, sizeof(word), 0, &ours), 0);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], word, sizeof(word),
 			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &theirs),
@@ -153,7 +152,6 @@ TEST(device_events)
 	everything_ends_with_the_device(&p, ours.lkey, theirs.rkey, &h);
 	copyrpc_mr_dereg(&ours);
 	copyrpc_mr_dereg(&theirs);
-	pair_close(&p);
 }
 
 /* Checks the status of an endpoint after an event, and whether another endpoint can be created. */
@@ -162,9 +160,8 @@ static void after_event(int type, int status)
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct heard h = {0};
 	struct copyrpc_ep *ep;
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	settle(&p, &h);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	copyrpc_poll(p.ctx[0], hear, &h);
@@ -176,7 +173,6 @@ static void after_event(int type, int status)
 	CHECK_EQ(h.failed, !!status);
 	CHECK_EQ(copyrpc_ep_status(p.ep[1]), 0); /* it belongs to another context */
 	CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &ep), status);
-	pair_close(&p);
 }
 
 /* A sleeping server must wake up, although the destruction of an endpoint has already read the
@@ -186,9 +182,8 @@ TEST(a_sleeper_hears_what_a_destruction_has_read)
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep *more[2];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	join(p.ctx[0], p.ctx[1], more);
 	settle(&p, &h);
 	CHECK_EQ(readable(p.ctx[0]), 0);
@@ -203,7 +198,6 @@ TEST(a_sleeper_hears_what_a_destruction_has_read)
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), -EIO);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
 	CHECK_EQ(readable(p.ctx[0]), 0);
-	pair_close(&p);
 }
 
 TEST(failed_queues)
@@ -234,10 +228,9 @@ TEST(a_new_lid)
 	struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep *before, *after;
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 	uint16_t lid;
 
-	pair_open(&p, &attr);
 	settle(&p, &h);
 	lid = lid_of(p.ep[0]);
 	CHECK(lid != 0);
@@ -255,5 +248,4 @@ TEST(a_new_lid)
 	CHECK_EQ(lid_of(after), lid + 100);
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
 	moved_to = 0;
-	pair_close(&p);
 }

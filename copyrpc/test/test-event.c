@@ -22,21 +22,21 @@ static int readable(struct copyrpc_ctx *ctx, int ms)
 }
 
 /* Opens a pair and consumes completions from each CQ, so that consumer indices are not 0. */
-static void open_used(struct pair *p, const struct copyrpc_ctx_attr *attr, struct heard *h)
+static struct pair open_used(const struct copyrpc_ctx_attr *attr, struct heard *h)
 {
+	struct pair p = open_timed(attr); /* no probe on a slow machine */
 	struct copyrpc_req *req;
 
-	pair_open(p, attr);
 	for (int i = 0; i < 2; i++) {
-		stop_clock(p->ctx[i]); /* no probe on a slow machine */
-		CHECK_EQ(copyrpc_call(p->ep[i], "x", 1, 1, 0), 0);
-		copyrpc_poll(p->ctx[i], hear, h);
-		copyrpc_poll(p->ctx[!i], hear, h);
-		CHECK_EQ(copyrpc_recv(p->ctx[!i], &req), 1);
+		CHECK_EQ(copyrpc_call(p.ep[i], "x", 1, 1, 0), 0);
+		copyrpc_poll(p.ctx[i], hear, h);
+		copyrpc_poll(p.ctx[!i], hear, h);
+		CHECK_EQ(copyrpc_recv(p.ctx[!i], &req), 1);
 		CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
-		copyrpc_poll(p->ctx[!i], hear, h);
-		copyrpc_poll(p->ctx[i], hear, h);
+		copyrpc_poll(p.ctx[!i], hear, h);
+		copyrpc_poll(p.ctx[i], hear, h);
 	}
+	return p;
 }
 
 static void call_from_0(struct pair *p, struct heard *h)
@@ -48,24 +48,21 @@ static void call_from_0(struct pair *p, struct heard *h)
 TEST(an_idle_context_sleeps)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	for (int i = 0; i < 3; i++) {
 		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
 		CHECK_EQ(readable(p.ctx[1], 0), 0);
 		copyrpc_poll(p.ctx[1], hear, &h);
 	}
-	pair_close(&p);
 }
 
 /* A batch that arrives between the arm and the sleep, or later, causes exactly one wake-up. */
 TEST(a_batch_wakes)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	for (int i = 0; i < 10; i++) {
 		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
 		call_from_0(&p, &h);
@@ -77,16 +74,14 @@ TEST(a_batch_wakes)
 		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
 		CHECK_EQ(readable(p.ctx[1], 0), 0);
 	}
-	pair_close(&p);
 }
 
 /* If there is work already, the arm returns 1. */
 TEST(work_is_not_slept_over)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	call_from_0(&p, &h);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
 	copyrpc_poll(p.ctx[1], hear, &h);
@@ -102,7 +97,6 @@ TEST(work_is_not_slept_over)
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 1);
 	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
-	pair_close(&p);
 }
 
 TEST(an_end_of_a_read_wakes)
@@ -111,9 +105,8 @@ TEST(an_end_of_a_read_wakes)
 	struct copyrpc_mr src, dst;
 	struct copyrpc_raw_done done;
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[1], &from, 8, COPYRPC_REMOTE_READ, &src), 0);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], &to, 8, 0, &dst), 0);
 	for (int i = 0; i < 3; i++) {
@@ -127,16 +120,14 @@ TEST(an_end_of_a_read_wakes)
 	}
 	copyrpc_mr_dereg(&src);
 	copyrpc_mr_dereg(&dst);
-	pair_close(&p);
 }
 
 /* A program that polls for a while after it has armed the context is also woken up. */
 TEST(an_arm_outlasts_empty_polls)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
 	for (int i = 0; i < 3; i++)
 		copyrpc_poll(p.ctx[1], hear, &h);
@@ -144,7 +135,6 @@ TEST(an_arm_outlasts_empty_polls)
 	CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
 	copyrpc_poll(p.ctx[1], hear, &h);
 	CHECK_EQ(readable(p.ctx[1], 0), 0);
-	pair_close(&p);
 }
 
 static bool never(void *arg, struct copyrpc_ep *ep)
@@ -156,9 +146,8 @@ static bool never(void *arg, struct copyrpc_ep *ep)
 TEST(what_is_held_is_no_work)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(NULL, &h);
 
-	open_used(&p, NULL, &h);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
@@ -166,7 +155,6 @@ TEST(what_is_held_is_no_work)
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 1);
 	CHECK_EQ(copyrpc_flush(p.ctx[0]), 1);
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
-	pair_close(&p);
 }
 
 /* ------------------------------------------------------ vectors, moderation */
@@ -206,16 +194,14 @@ TEST(a_moderated_batch_wakes)
 		.event_count = 1000,
 		.event_period_us = 4000};
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(&attr, &h);
 
-	open_used(&p, &attr, &h);
 	for (int i = 0; i < 10; i++) {
 		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), 0);
 		call_from_0(&p, &h);
 		CHECK_EQ(readable(p.ctx[1], GUARD_MS), 1);
 		CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
 	}
-	pair_close(&p);
 }
 
 /* ------------------------------------------------------------------- timeout */
@@ -225,9 +211,8 @@ TEST(sleep_is_bounded_by_what_is_due)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char payload[400];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_used(&attr, &h);
 
-	open_used(&p, &attr, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[1]), -1); /* its call was answered, all was consumed */
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), 100); /* the peer may not have consumed the reply */
@@ -254,7 +239,6 @@ TEST(sleep_is_bounded_by_what_is_due)
 	CHECK_EQ(copyrpc_ctx_arm(p.ctx[0]), 0);
 	copyrpc_flush(p.ctx[0]);
 	CHECK_EQ(readable(p.ctx[0], GUARD_MS), 1); /* the READ has ended */
-	pair_close(&p);
 }
 
 /* -------------------------------------------------------------------- hammer */
@@ -346,9 +330,8 @@ static void run_hammer(uint32_t ring, bool by_clock, uint16_t moderation, uint32
 		.event_period_us = moderation};
 	uint64_t seed = test_seed();
 	struct side s[2] = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	for (int i = 0; i < 2; i++) {
 		s[i] = (struct side){.ctx = p.ctx[i],
 			.ep = p.ep[i],
@@ -366,7 +349,6 @@ static void run_hammer(uint32_t ring, bool by_clock, uint16_t moderation, uint32
 			CHECK(s[i].sleeps <= 4 * rounds);
 	}
 	printf("  %" PRIu64 " and %" PRIu64 " sleeps\n", s[0].sleeps, s[1].sleeps);
-	pair_close(&p);
 }
 
 TEST_WITH(no_wake_up_is_lost, run_hammer, 1 << 16, false, 0, ROUNDS);

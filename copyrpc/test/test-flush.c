@@ -39,9 +39,8 @@ TEST(thirty_two_calls_are_one_request_and_one_doorbell)
 {
 	char data[32] = "request";
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	for (int round = 0; round < 100; round++) {
 		for (int i = 0; i < DEPTH; i++)
 			CHECK_EQ(copyrpc_call(p.ep[0], data, sizeof(data), 16, 0), 0);
@@ -52,7 +51,6 @@ TEST(thirty_two_calls_are_one_request_and_one_doorbell)
 		CHECK_EQ(copyrpc_poll_recv(p.ctx[0], hear, &h), DEPTH);
 	}
 	CHECK_EQ(h.ok, 100 * DEPTH);
-	pair_close(&p);
 }
 
 /* Work requests of all kinds, as the HCA counts them: batches, markers, READs, raw ones, and
@@ -67,9 +65,8 @@ TEST(work_requests_of_all_kinds)
 	struct copyrpc_mr mr[2];
 	struct heard h = {0};
 	uint32_t made = 0;
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_mr_reg(p.ctx[i], mem, sizeof(mem), COPYRPC_REMOTE_WRITE, &mr[i]),
 			0);
@@ -101,7 +98,6 @@ TEST(work_requests_of_all_kinds)
 	CHECK_EQ(s[1].wqes, s[0].wqes);
 	for (int i = 0; i < 2; i++)
 		copyrpc_mr_dereg(&mr[i]);
-	pair_close(&p);
 }
 
 /* ------------------------------------------------------------------- flush_if */
@@ -128,9 +124,8 @@ static bool always(void *arg, struct copyrpc_ep *ep)
 TEST(messages_wait_until_go)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	asked = 0;
 	for (int i = 0; i < 100; i++)
@@ -142,7 +137,6 @@ TEST(messages_wait_until_go)
 	CHECK_EQ(copyrpc_flush_if(p.ctx[0], always, NULL), 0);
 	CHECK_EQ(asked, 101);
 	CHECK_EQ(copyrpc_poll(p.ctx[1], hear, &h), 1);
-	pair_close(&p);
 }
 
 /* Replies that are held back also hold back credit, which the peer needs for further calls. Once
@@ -152,9 +146,8 @@ TEST(credit_that_is_due_leaves)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char reply[500];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 0, 0), 0); /* 2 of 128 blocks: not due */
 	copyrpc_flush(p.ctx[0]);
 	for (int i = 0; i < 100; i++) {
@@ -172,7 +165,6 @@ TEST(credit_that_is_due_leaves)
 		answer_all(p.ctx[1], reply, sizeof(reply) * (h.ok > 0));
 		copyrpc_flush_if(p.ctx[1], never, NULL);
 	}
-	pair_close(&p);
 }
 
 /* The server's send queue is full at the moment when it owes credit. */
@@ -199,7 +191,7 @@ static void use_up_credit(struct full *f)
 	int rc = 0;
 
 	memset(f, 0, sizeof(*f));
-	pair_open(&f->p, &attr);
+	f->p = pair_open(&attr);
 	CHECK_EQ(copyrpc_mr_reg(f->p.ctx[1], f->mem, sizeof(f->mem), 0, &f->mr[1]), 0);
 	CHECK_EQ(copyrpc_mr_reg(f->p.ctx[0], f->mem, sizeof(f->mem), COPYRPC_REMOTE_WRITE,
 			 &f->mr[0]),
@@ -279,9 +271,8 @@ TEST(requests_come_out_in_order)
 	struct copyrpc_ep *ep[2], *more[2];
 	struct heard h = {0};
 	struct copyrpc_req *req;
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	join(p.ctx[0], p.ctx[1], more);
 	ep[0] = p.ep[0];
 	ep[1] = more[0];
@@ -301,7 +292,6 @@ TEST(requests_come_out_in_order)
 		CHECK_EQ(copyrpc_reply(req, &n, sizeof(n)), 0);
 	}
 	CHECK_EQ(copyrpc_recv(p.ctx[1], &req), 0);
-	pair_close(&p);
 }
 
 /* ------------------------------------------------------------------- callbacks */
@@ -398,7 +388,7 @@ static void callbacks_flush(int how)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 
 	eager = (struct eager){.seed = test_seed(), .how = how};
-	pair_open(&eager.p, &attr);
+	eager.p = pair_open(&attr);
 	for (int i = 0; i < 6000; i++) {
 		eager_turn(i % 2);
 		for (int side = 0; side < 2; side++)
@@ -427,9 +417,8 @@ TEST(a_flush_inside_is_followed_by_one_outside)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	struct copyrpc_ep_load load[2];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	copyrpc_flush(p.ctx[0]);
 	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
@@ -445,5 +434,4 @@ TEST(a_flush_inside_is_followed_by_one_outside)
 	CHECK_EQ(copyrpc_poll_recv(p.ctx[1], hear, &h), 1);
 	copyrpc_ep_get_load(p.ep[1], &load[1], sizeof(load[1]));
 	CHECK_EQ(load[1].posted, load[1].consumed);
-	pair_close(&p);
 }

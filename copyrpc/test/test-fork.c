@@ -50,9 +50,8 @@ static void answer_all(struct pair *p)
 TEST(children_do_no_harm)
 {
 	uint32_t ended = 0;
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	for (int round = 0; round < ROUNDS; round++) {
 		for (uint32_t i = 0; i < DEPTH; i++) {
 			memset(payload[i], round + (int)i, SIZE);
@@ -66,5 +65,4 @@ TEST(children_do_no_harm)
 			copyrpc_poll(p.ctx[0], on_end, &ended);
 		}
 	}
-	pair_close(&p);
 }

@@ -19,16 +19,18 @@ struct server {
 	uint16_t port;
 };
 
-static void open_server(struct server *s, uint64_t (*clock)(void))
+static struct server open_server(uint64_t (*clock)(void))
 {
 	const struct copyrpc_ctx_attr attr = {.max_endpoints = 32, .ring_size = 4096};
+	struct server s;
 
-	CHECK_EQ(copyrpc_ctx_create(&attr, &s->ctx), 0);
-	CHECK_EQ(copyrpc_ctx_create(&attr, &s->clients), 0);
-	s->ctx->clock = clock;
-	s->ctx->look_always = true;
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s->listener), 0);
-	s->port = (uint16_t)copyrpc_tcp_port(s->listener);
+	CHECK_EQ(copyrpc_ctx_create(&attr, &s.ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(&attr, &s.clients), 0);
+	s.ctx->clock = clock;
+	s.ctx->look_always = true;
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0);
+	s.port = (uint16_t)copyrpc_tcp_port(s.listener);
+	return s;
 }
 
 static void close_server(struct server *s)
@@ -37,6 +39,8 @@ static void close_server(struct server *s)
 	copyrpc_ctx_destroy(s->ctx);
 	close(s->listener);
 }
+
+#define SERVER __attribute__((cleanup(close_server))) struct server /* closed with its block */
 
 /* ------------------------------------------------------------------ destroyed before the return */
 
@@ -73,48 +77,42 @@ static void destroy_with_request(struct server *s, const struct puppet *p)
 TEST(destroyed_before_accept)
 {
 	struct copyrpc_ep *ep = NULL;
-	struct server s;
+	SERVER s = open_server(hurried_clock);
 	struct puppet p[2];
 
-	open_server(&s, hurried_clock);
 	accept_one_of_two(&s, p);
 	destroy_with_request(&s, &p[0]);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
 	CHECK(!ep);
 	for (int i = 0; i < 2; i++)
 		puppet_close(&p[i]);
-	close_server(&s);
 }
 
 TEST(destroyed_before_unlisten)
 {
-	struct server s;
+	SERVER s = open_server(hurried_clock);
 	struct puppet p[2];
 
-	open_server(&s, hurried_clock);
 	accept_one_of_two(&s, p);
 	destroy_with_request(&s, &p[0]);
 	CHECK_EQ(copyrpc_unlisten(s.ctx, s.listener), 0);
 	for (int i = 0; i < 2; i++)
 		puppet_close(&p[i]);
-	close_server(&s);
 }
 
 /* An endpoint that was not destroyed is returned, and is then one as any other. */
 TEST(kept_until_accept)
 {
 	struct copyrpc_ep *ep;
-	struct server s;
+	SERVER s = open_server(hurried_clock);
 	struct puppet p[2];
 
-	open_server(&s, hurried_clock);
 	accept_one_of_two(&s, p);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), 0);
 	destroy_with_request(&s, &p[0]);
 	CHECK_EQ(copyrpc_accept(s.ctx, NULL, s.listener, 0, &ep), -ETIMEDOUT);
 	for (int i = 0; i < 2; i++)
 		puppet_close(&p[i]);
-	close_server(&s);
 }
 
 /* ------------------------------------------------------------------ work of a poll */
@@ -124,11 +122,10 @@ TEST(kept_until_accept)
 static void fill_backlog(bool armed, uint32_t ring_size)
 {
 	struct copyrpc_event e;
-	struct server s;
+	SERVER s = open_server(hurried_clock);
 	struct puppet p[12];
 	uint32_t first, ups = 0;
 
-	open_server(&s, hurried_clock);
 	for (size_t i = 0; i < ARRAY_SIZE(p); i++) {
 		puppet_greet_as(&p[i], s.clients, s.port, ring_size);
 		puppet_result(&p[i]);
@@ -148,7 +145,6 @@ static void fill_backlog(bool armed, uint32_t ring_size)
 	CHECK_EQ(ups, ring_size ? 0 : ARRAY_SIZE(p));
 	for (size_t i = 0; i < ARRAY_SIZE(p); i++)
 		puppet_close(&p[i]);
-	close_server(&s);
 }
 
 TEST(a_full_backlog)
@@ -170,10 +166,9 @@ TEST(a_backlog_that_fails)
 TEST(a_number_is_used_again)
 {
 	struct copyrpc_ep *ep;
-	struct server s;
+	SERVER s = open_server(hurried_clock);
 	struct puppet p[2];
 
-	open_server(&s, hurried_clock);
 	accept_one_of_two(&s, p);
 	close(s.listener);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &s.listener), 0); /* the smallest free number */
@@ -188,5 +183,4 @@ TEST(a_number_is_used_again)
 	CHECK_EQ(copyrpc_listen(s.ctx, NULL, s.listener, 0), 0);
 	for (int i = 0; i < 2; i++)
 		puppet_close(&p[i]);
-	close_server(&s);
 }

@@ -103,9 +103,8 @@ TEST(held_requests_take_no_place)
 	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = 1};
 	struct copyrpc_req *held[4];
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	for (uint32_t i = 0; i < 4; i++) {
 		CHECK_EQ(copyrpc_call(p.ep[0], &i, sizeof(i), 4, 0), 0);
 		copyrpc_flush(p.ctx[0]);
@@ -127,7 +126,6 @@ TEST(held_requests_take_no_place)
 		CHECK_EQ(copyrpc_reply(held[i], NULL, 0), -ECANCELED);
 		copyrpc_poll(p.ctx[1], hear, &h);
 	}
-	pair_close(&p);
 }
 
 TEST(a_peer_that_never_connects)
@@ -167,10 +165,9 @@ TEST(raw_operations)
 	static uint64_t mem[2];
 	struct heard h = {0};
 	uint32_t n = 0;
-	struct pair p;
+	PAIR p = pair_open(&attr);
 	int rc;
 
-	pair_open(&p, &attr);
 	for (unsigned access = 4; access; access <<= 1)
 		CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), (int)access, &mr), -EINVAL);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), 0, &mr), 0);
@@ -202,7 +199,6 @@ TEST(raw_operations)
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), -EACCES);
 	copyrpc_mr_dereg(&mr);
 	copyrpc_mr_dereg(&none);
-	pair_close(&p);
 }
 
 /* A program of a later version, whose structs have one field more. */
@@ -246,9 +242,8 @@ TEST(raw_ends_of_an_endpoint_that_is_gone)
 	static uint64_t mem[2];
 	struct heard h = {0};
 	struct copyrpc_mr mr;
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	join(p.ctx[0], p.ctx[1], more);
 	CHECK_EQ(copyrpc_mr_reg(p.ctx[0], mem, sizeof(mem), COPYRPC_REMOTE_READ, &mr), 0);
 	for (uint32_t i = 0; i < 6; i++) {
@@ -268,5 +263,4 @@ TEST(raw_ends_of_an_endpoint_that_is_gone)
 	CHECK_EQ(copyrpc_raw_recv(p.ctx[0], &done), 0);
 	CHECK_EQ(copyrpc_raw_pending(p.ep[0]), 0);
 	copyrpc_mr_dereg(&mr);
-	pair_close(&p);
 }

@@ -58,9 +58,8 @@ TEST(a_path_is_taken_over)
 	static const struct copyrpc_path none;
 	struct copyrpc_ctx_attr attr = {.set = COPYRPC_SET_GID_INDEX, .path = &all_set};
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = pair_open(&attr);
 
-	pair_open(&p, &attr);
 	check_all_set(p.ep[0]);
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	copyrpc_poll(p.ctx[0], hear, &h);
@@ -71,14 +70,12 @@ TEST(a_path_is_taken_over)
 			0);
 	pair_connect(&p);
 	check_default(p.ep[0]);
-	pair_close(&p);
 }
 
 TEST(the_default)
 {
-	struct pair p;
+	PAIR p = pair_open(NULL);
 
-	pair_open(&p, NULL);
 	check_default(p.ep[0]);
 	CHECK_EQ(asked(p.ep[0]).ah_attr.is_global, 0);
 	for (int i = 0; i < 2; i++)
@@ -88,7 +85,6 @@ TEST(the_default)
 	pair_connect(&p);
 	CHECK_EQ(asked(p.ep[0]).timeout, 17);
 	CHECK_EQ(asked(p.ep[0]).ah_attr.sl, 5);
-	pair_close(&p);
 }
 
 TEST(zeros_that_are_set)
@@ -97,15 +93,13 @@ TEST(zeros_that_are_set)
 						  COPYRPC_SET_RNR_RETRY |
 						  COPYRPC_SET_MIN_RNR_TIMER};
 	struct ibv_qp_attr a;
-	struct pair p;
+	PAIR p = pair_open(&(struct copyrpc_ctx_attr){.path = &zeros});
 
-	pair_open(&p, &(struct copyrpc_ctx_attr){.path = &zeros});
 	a = asked(p.ep[0]);
 	CHECK_EQ(a.timeout, 0);
 	CHECK_EQ(a.retry_cnt, 0);
 	CHECK_EQ(a.rnr_retry, 0);
 	CHECK_EQ(a.min_rnr_timer, 0);
-	pair_close(&p);
 }
 
 TEST(out_of_range)

@@ -13,13 +13,15 @@ struct rig {
 	struct copyrpc_mr from, to;
 };
 
-static void rig_open(struct rig *r)
+static struct rig rig_open(void)
 {
-	pair_open(&r->p, NULL);
-	CHECK_EQ(copyrpc_mr_reg(r->p.ctx[0], from, sizeof(from), 0, &r->from), 0);
-	CHECK_EQ(copyrpc_mr_reg(r->p.ctx[1], to, sizeof(to),
-			 COPYRPC_REMOTE_WRITE | COPYRPC_REMOTE_READ, &r->to),
+	struct rig r = {.p = pair_open(NULL)};
+
+	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[0], from, sizeof(from), 0, &r.from), 0);
+	CHECK_EQ(copyrpc_mr_reg(r.p.ctx[1], to, sizeof(to),
+			 COPYRPC_REMOTE_WRITE | COPYRPC_REMOTE_READ, &r.to),
 		0);
+	return r;
 }
 
 static void rig_close(struct rig *r)
@@ -28,6 +30,8 @@ static void rig_close(struct rig *r)
 	copyrpc_mr_dereg(&r->to);
 	pair_close(&r->p);
 }
+
+#define RIG __attribute__((cleanup(rig_close))) struct rig /* is closed at the end of its block */
 
 static void finish(struct rig *r, uint64_t token)
 {
@@ -42,9 +46,8 @@ static void finish(struct rig *r, uint64_t token)
 TEST(every_length)
 {
 	static const uint32_t lengths[] = {1, 7, 64, 220, 221, 4096, 65537, LONGEST};
-	struct rig r;
+	RIG r = rig_open();
 
-	rig_open(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(lengths); i++) {
 		uint32_t len = lengths[i];
 
@@ -63,7 +66,6 @@ TEST(every_length)
 		finish(&r, i);
 		CHECK(!memcmp(from, to, len));
 	}
-	rig_close(&r);
 }
 
 /*
@@ -75,9 +77,8 @@ TEST(blocks_of_the_send_queue)
 	static const struct {
 		uint32_t len, blocks;
 	} cases[] = {{1, 1}, {28, 1}, {29, 2}, {220, 4}, {221, 1}, {4096, 1}, {LONGEST, 1}};
-	struct rig r;
+	RIG r = rig_open();
 
-	rig_open(&r);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		uint32_t before = r.p.ep[0]->qp->pi;
 
@@ -87,5 +88,4 @@ TEST(blocks_of_the_send_queue)
 		CHECK_EQ(r.p.ep[0]->qp->pi - before, cases[i].blocks);
 		finish(&r, i);
 	}
-	rig_close(&r);
 }

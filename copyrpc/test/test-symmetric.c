@@ -59,10 +59,9 @@ TEST(a_million_calls)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN, .sq_depth = 16};
 	uint64_t seed = test_seed(), last = 0;
 	struct side s[2];
-	struct pair p;
+	PAIR p = pair_open(&attr);
 	int idle = 0;
 
-	pair_open(&p, &attr);
 	for (int i = 0; i < 2; i++)
 		s[i] = (struct side){p.ctx[i], p.ep[i], 0, 0, 0, seed + (uint64_t)i};
 	while (s[0].answered < CALLS || s[1].answered < CALLS) {
@@ -78,5 +77,4 @@ TEST(a_million_calls)
 		CHECK_EQ(s[i].sent, CALLS);
 		CHECK_EQ(s[i].served, CALLS);
 	}
-	pair_close(&p);
 }

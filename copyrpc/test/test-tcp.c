@@ -56,19 +56,21 @@ struct rig {
 	int listener;
 };
 
-static void rig_open_as(struct rig *r, const struct copyrpc_ctx_attr *server,
+static struct rig rig_open_as(const struct copyrpc_ctx_attr *server,
 	const struct copyrpc_ctx_attr *client)
 {
-	memset(r, 0, sizeof(*r));
-	CHECK_EQ(copyrpc_ctx_create(server, &r->ctx), 0);
-	CHECK_EQ(copyrpc_ctx_create(client, &r->c.ctx), 0);
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &r->listener), 0);
-	r->c.port = (uint16_t)copyrpc_tcp_port(r->listener);
+	struct rig r = {.ctx = NULL};
+
+	CHECK_EQ(copyrpc_ctx_create(server, &r.ctx), 0);
+	CHECK_EQ(copyrpc_ctx_create(client, &r.c.ctx), 0);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &r.listener), 0);
+	r.c.port = (uint16_t)copyrpc_tcp_port(r.listener);
+	return r;
 }
 
-static void rig_open(struct rig *r, const struct copyrpc_ctx_attr *attr)
+static struct rig rig_open(const struct copyrpc_ctx_attr *attr)
 {
-	rig_open_as(r, attr, attr);
+	return rig_open_as(attr, attr);
 }
 
 static void rig_close(struct rig *r)
@@ -77,6 +79,8 @@ static void rig_close(struct rig *r)
 	copyrpc_ctx_destroy(r->c.ctx);
 	copyrpc_ctx_destroy(r->ctx);
 }
+
+#define RIG __attribute__((cleanup(rig_close))) struct rig /* is closed at the end of its block */
 
 /* Makes a call and answers it. */
 static void echo(struct copyrpc_ctx *server, struct copyrpc_ctx *client, struct copyrpc_ep *ep)
@@ -109,9 +113,8 @@ TEST(both_sides_are_ready)
 {
 	struct copyrpc_ep *ep;
 	char line[256];
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	r.c.attr.name = "the server";
 	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
@@ -120,16 +123,14 @@ TEST(both_sides_are_ready)
 	CHECK(strstr(line, "(the server): connected"));
 	copyrpc_ep_describe(ep, line, sizeof(line));
 	CHECK(strstr(line, "(127.0.0.1:"));
-	rig_close(&r);
 }
 
 /* The client starts first, and tries until the server listens. */
 TEST(a_server_may_come_later)
 {
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	close(r.listener);
 	CHECK_EQ(copyrpc_connect(r.c.ctx, NULL, "127.0.0.1", r.c.port, SHORT_MS, &ep),
 		-ECONNREFUSED);
@@ -138,7 +139,6 @@ TEST(a_server_may_come_later)
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), 0);
 	CHECK_EQ(finish(&r.c), 0);
 	echo(r.ctx, r.c.ctx, r.c.ep);
-	rig_close(&r);
 }
 
 static int raw_line(const struct rig *r)
@@ -152,10 +152,9 @@ static int raw_line(const struct rig *r)
 TEST(nobody_is_waited_for_too_long)
 {
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(&(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	int fd;
 
-	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, 0, &ep), -ETIMEDOUT);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, SHORT_MS, &ep), -ETIMEDOUT);
 	fd = raw_line(&r); /* sends nothing */
@@ -175,7 +174,6 @@ TEST(nobody_is_waited_for_too_long)
 	copyrpc_poll(r.ctx, NULL, NULL);
 	ep = rig_connect(&r);
 	echo(r.ctx, r.c.ctx, r.c.ep);
-	rig_close(&r);
 }
 
 /* Records a valid greeting, so that tests can send copies with one wrong byte. */
@@ -215,9 +213,8 @@ TEST(greetings_are_checked)
 	} wrong[] = {{0, -EPROTO}, {7, -EPROTO}, {8, -EPROTONOSUPPORT}, {9, -EPROTONOSUPPORT},
 		{10, -EPROTO}, {12, -EPROTO}, {15, -EPROTO}, {24, -EINVAL}, {32, -EPROTONOSUPPORT}};
 	uint8_t right[128], bytes[128], result[16] = "CPRPCRES";
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	take_greeting(&r, right);
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++) {
 		memcpy(bytes, right, sizeof(bytes));
@@ -239,32 +236,28 @@ TEST(greetings_are_checked)
 	result[0] = 'X';
 	result[12] = 0;
 	CHECK_EQ(greet(&r, right, sizeof(right), result), -EPROTO);
-	rig_close(&r);
 }
 
 /* A greeting is checked before an endpoint is created, for which there is no room here. */
 TEST(a_wrong_blob_takes_no_endpoint)
 {
 	uint8_t bytes[128];
-	struct rig r;
+	RIG r = rig_open(&(struct copyrpc_ctx_attr){.max_endpoints = 1});
 
-	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	take_greeting(&r, bytes);
 	copyrpc_poll(r.c.ctx, NULL, NULL);
 	rig_connect(&r);
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EMFILE);
 	bytes[24] ^= 1;
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EINVAL);
-	rig_close(&r);
 }
 
 /* Random bytes end with an error, and the next connection is served. */
 TEST(noise)
 {
 	uint64_t seed = test_seed();
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	for (int i = 0; i < 100; i++) {
 		uint8_t bytes[200];
 		size_t len = test_rand(&seed) % sizeof(bytes);
@@ -273,30 +266,26 @@ TEST(noise)
 			bytes[k] = (uint8_t)test_rand(&seed);
 		CHECK(greet(&r, bytes, len, NULL) < 0);
 	}
-	rig_close(&r);
 }
 
 /* Each side detects the difference itself. */
 TEST(rings_that_differ)
 {
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	r.c.attr.ring_size = 4096;
 	start(&r.c);
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, LONG_MS, &ep), -EMSGSIZE);
 	CHECK_EQ(finish(&r.c), -EMSGSIZE);
-	rig_close(&r);
 }
 
 TEST(reconnected)
 {
 	struct copyrpc_ep *served, *again;
 	struct heard h = {0};
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	r.c.attr = (struct copyrpc_ep_attr){.ring_size = 8192, .user = &r};
 	start(&r.c);
 	CHECK_EQ(copyrpc_accept(r.ctx, &r.c.attr, r.listener, LONG_MS, &served), 0);
@@ -322,7 +311,6 @@ TEST(reconnected)
 	CHECK_EQ(copyrpc_reconnect(r.c.ep, "127.0.0.1", r.c.port, SHORT_MS, &again), -ECONNREFUSED);
 	echo(r.ctx, r.c.ctx, r.c.ep);
 	r.listener = -1;
-	rig_close(&r);
 }
 
 static void *meet_thread(void *arg)
@@ -346,10 +334,9 @@ TEST(three_over_one_line)
 {
 	struct copyrpc_ep *ep;
 	char end[4];
-	struct rig r;
+	RIG r = rig_open(NULL);
 	int fd;
 
-	rig_open(&r, NULL);
 	CHECK_EQ(pthread_create(&r.c.thread, NULL, meet_thread, &r.c), 0);
 	CHECK_EQ(copyrpc_tcp_accept(r.listener, LONG_MS, &fd), 0);
 	for (int i = 0; i < 3; i++) {
@@ -361,7 +348,6 @@ TEST(three_over_one_line)
 	close(fd);
 	finish(&r.c);
 	echo(r.ctx, r.c.ctx, r.c.ep);
-	rig_close(&r);
 }
 
 struct dripper {
@@ -386,13 +372,12 @@ static void *drip(void *arg)
  * if a stranger gets one. */
 static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
 {
+	RIG r = rig_open(&(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	struct dripper d = {.end = false};
 	struct copyrpc_ep *ep;
 	struct strangers s;
-	struct rig r;
 	int rc;
 
-	rig_open(&r, &(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	s = strangers_come(kind, r.c.port, greeting, 128);
 	d.s = &s;
 	CHECK_EQ(pthread_create(&d.thread, NULL, drip, &d), 0);
@@ -406,16 +391,14 @@ static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
 	/* Pairs with the load of drip(). */
 	atomic_store_explicit(&d.end, true, memory_order_release);
 	CHECK_EQ(pthread_join(d.thread, NULL), 0);
-	rig_close(&r);
 	strangers_leave(&s);
 }
 
 TEST(strangers)
 {
+	struct rig r = rig_open(NULL);
 	uint8_t greeting[128];
-	struct rig r;
 
-	rig_open(&r, NULL);
 	take_greeting(&r, greeting);
 	rig_close(&r);
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
@@ -439,10 +422,9 @@ TEST(traffic_goes_on)
 {
 	struct caller late;
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(NULL);
 	int silent;
 
-	rig_open(&r, NULL);
 	ep = rig_connect(&r);
 	silent = raw_line(&r);
 	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
@@ -455,7 +437,6 @@ TEST(traffic_goes_on)
 	CHECK_EQ(finish(&late), 0);
 	echo(r.ctx, r.c.ctx, late.ep);
 	close(silent);
-	rig_close(&r);
 }
 
 /* Accepts while a stranger is silent: copyrpc_accept() must return, because the context needs a
@@ -475,9 +456,8 @@ TEST(replies_leave)
 {
 	struct copyrpc_req *req;
 	struct heard h = {0};
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	rig_connect(&r);
 	CHECK_EQ(copyrpc_call(r.c.ep, "x", 1, 1, 0), 0);
 	while (!copyrpc_recv(r.ctx, &req)) {
@@ -490,7 +470,6 @@ TEST(replies_leave)
 		copyrpc_poll(r.ctx, hear, &h);
 		copyrpc_poll(r.c.ctx, hear, &h);
 	}
-	rig_close(&r);
 }
 
 static uint64_t now_ns;
@@ -526,10 +505,9 @@ TEST(replies_of_a_full_queue_leave)
 {
 	struct heard h = {0};
 	uint32_t calls;
-	struct rig r;
-
-	rig_open_as(&r, &(struct copyrpc_ctx_attr){.sq_depth = 16},
+	RIG r = rig_open_as(&(struct copyrpc_ctx_attr){.sq_depth = 16},
 		&(struct copyrpc_ctx_attr){.srq_depth = 16});
+
 	rig_connect(&r);
 	calls = fill_send_queue(&r);
 	accept_in_vain(&r);
@@ -538,7 +516,6 @@ TEST(replies_of_a_full_queue_leave)
 		copyrpc_poll(r.ctx, NULL, NULL);
 		CHECK_EQ(h.failed, 0);
 	}
-	rig_close(&r);
 }
 
 TEST(completions_are_waited_for)
@@ -547,9 +524,8 @@ TEST(completions_are_waited_for)
 	struct copyrpc_mr from, to;
 	char bytes[2] = "xy";
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	ep = rig_connect(&r);
 	CHECK_EQ(copyrpc_mr_reg(r.c.ctx, bytes, 1, COPYRPC_REMOTE_READ, &from), 0);
 	CHECK_EQ(copyrpc_mr_reg(r.ctx, bytes + 1, 1, 0, &to), 0);
@@ -561,16 +537,14 @@ TEST(completions_are_waited_for)
 	CHECK_EQ(bytes[1], 'x');
 	copyrpc_mr_dereg(&from);
 	copyrpc_mr_dereg(&to);
-	rig_close(&r);
 }
 
 TEST(limits_of_calls_hold)
 {
 	struct heard h = {0};
 	struct copyrpc_ep *ep;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	ep = rig_connect(&r);
 	CHECK_EQ(copyrpc_call_timed(ep, "x", 1, 1, 0, 1), 0);
 	copyrpc_flush(r.ctx);
@@ -578,7 +552,6 @@ TEST(limits_of_calls_hold)
 	while (!h.failed)
 		copyrpc_poll(r.ctx, hear, &h);
 	CHECK_EQ(h.status, -ETIMEDOUT);
-	rig_close(&r);
 }
 
 /* While the first connection may still become ready soon, the second stays in the listener, which
@@ -589,9 +562,8 @@ TEST(one_at_a_time)
 	struct copyrpc_ep *ep;
 	struct pollfd p;
 	int first, second;
-	struct rig r;
+	RIG r = rig_open(NULL);
 
-	rig_open(&r, NULL);
 	take_greeting(&r, words);
 	memcpy(words + 128, "CPRPCRES", 8);
 	now_ns = clock_ns();
@@ -607,5 +579,4 @@ TEST(one_at_a_time)
 	CHECK_EQ(poll(&p, 1, 0), 0);
 	close(first);
 	close(second);
-	rig_close(&r);
 }

@@ -51,10 +51,9 @@ TEST(silent_peers_are_probed)
 
 	for (size_t i = 0; i < ARRAY_SIZE(between); i++) {
 		struct heard h = {0};
-		struct pair p;
+		PAIR p = open_timed(NULL);
 		uint64_t start;
 
-		open_timed(&p, NULL);
 		leave_unanswered(&p, &h);
 		/* Any number of polls sends nothing while no time passes. */
 		for (int k = 0; k < 10000; k++)
@@ -65,7 +64,6 @@ TEST(silent_peers_are_probed)
 			now += between[i];
 		CHECK(now - start >= 100 * NSEC_PER_MSEC);
 		CHECK(now - start <= 200 * NSEC_PER_MSEC + 2 * between[i]);
-		pair_close(&p);
 	}
 }
 
@@ -74,9 +72,8 @@ TEST(silent_peers_are_probed)
 TEST(a_later_call_is_watched_too)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	for (int k = 0; k < 2; k++) {
 		answer(&p, leave_unanswered(&p, &h), &h);
 	}
@@ -86,7 +83,6 @@ TEST(a_later_call_is_watched_too)
 	leave_unanswered(&p, &h);
 	let_pass(&p, &h, 3, 110 * NSEC_PER_MSEC);
 	CHECK(reads(&p) > 0);
-	pair_close(&p);
 }
 
 /* The peer's endpoint was destroyed; the probe detects this by an error of the HCA. */
@@ -94,9 +90,8 @@ TEST(a_dead_peer_is_noticed)
 {
 	const struct copyrpc_ctx_attr attr = {.path = &impatient};
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	leave_unanswered(&p, &h);
 	copyrpc_ep_destroy(p.ep[1]);
 	for (int k = 0; k < 11; k++) {
@@ -107,7 +102,6 @@ TEST(a_dead_peer_is_noticed)
 	while (!h.failed) /* the HCA repeats the request according to its own clock */
 		copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.status, -ECONNRESET);
-	pair_close(&p);
 }
 
 /* Checks the counter of messages that found no receive, if the device has it. */
@@ -135,9 +129,8 @@ TEST(an_endless_wait_ends)
 		struct copyrpc_ctx_attr attr = {.srq_depth = 4, .probe_ms = ms[i]};
 		uint64_t start, deadline = (ms[i] ? ms[i] : 5000) * NSEC_PER_MSEC;
 		struct heard h = {0};
-		struct pair p;
+		PAIR p = open_timed(&attr);
 
-		open_timed(&p, &attr);
 		for (uint32_t k = 0; k < 5; k++) {
 			CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 			copyrpc_poll(p.ctx[0], hear, &h);
@@ -151,7 +144,6 @@ TEST(an_endless_wait_ends)
 		CHECK_EQ(h.status, -ETIMEDOUT);
 		CHECK_EQ(copyrpc_ep_status(p.ep[0]), -ETIMEDOUT);
 		check_counted(p.ctx[1]);
-		pair_close(&p);
 	}
 }
 
@@ -174,10 +166,9 @@ TEST(a_reply_that_never_arrives_ends_the_call)
 	static const struct copyrpc_ctx_attr attr = {.probe_ms = 300, .path = &path};
 	struct heard h = {0};
 	struct copyrpc_req *req;
-	struct pair p;
+	PAIR p = open_timed(&attr);
 	uint64_t start;
 
-	open_timed(&p, &attr);
 	req = leave_unanswered(&p, &h);
 	add_fault("action=hold_receive opcode=write_imm");
 	answer(&p, req, &h);
@@ -192,7 +183,6 @@ TEST(a_reply_that_never_arrives_ends_the_call)
 	while (!h.failed) /* the HCA repeats the probe according to its own clock */
 		copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK_EQ(h.status, -ECONNRESET);
-	pair_close(&p);
 }
 
 /* The link is down while the HCA repeats a request three times, with its default time of 1.07 s. No
@@ -201,9 +191,8 @@ TEST(a_link_that_is_down_for_three_seconds)
 {
 	uint64_t before = hca_counters().retries, repeated = 0;
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	add_fault("action=link_down opcode=write_imm");
 	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
 	while (!h.ok) {
@@ -219,7 +208,6 @@ TEST(a_link_that_is_down_for_three_seconds)
 	}
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_ep_status(p.ep[i]), 0);
-	pair_close(&p);
 }
 
 /* A call to a slow server does not fail as long as the probes are answered. */
@@ -228,14 +216,12 @@ TEST(a_slow_server_is_waited_for)
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
 	struct heard h = {0};
 	struct copyrpc_req *req;
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	req = leave_unanswered(&p, &h);
 	let_pass(&p, &h, 100, 100 * NSEC_PER_MSEC);
 	answer(&p, req, &h);
 	CHECK_EQ(h.ok, 1);
-	pair_close(&p);
 }
 
 /* A program that could not flush after a poll has sent no probe, and must not treat the peer as
@@ -245,9 +231,8 @@ TEST(time_before_a_flush_is_no_silence)
 	struct copyrpc_ctx_attr attr = {.probe_ms = 300};
 	struct heard h = {0};
 	struct copyrpc_req *req;
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	req = leave_unanswered(&p, &h);
 	for (int k = 0; k < 20; k++) {
 		copyrpc_poll_recv(p.ctx[0], hear, &h);
@@ -257,7 +242,6 @@ TEST(time_before_a_flush_is_no_silence)
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
 	answer(&p, req, &h);
 	CHECK_EQ(h.ok, 1);
-	pair_close(&p);
 }
 
 /* No probe is sent while responses arrive, or if there are no pending calls. */
@@ -265,9 +249,8 @@ TEST(no_probe_without_need)
 {
 	struct heard h = {0};
 	struct copyrpc_req *req, *old;
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	old = leave_unanswered(&p, &h);
 	for (int k = 0; k < 100; k++) {
 		req = leave_unanswered(&p, &h);
@@ -280,7 +263,6 @@ TEST(no_probe_without_need)
 	CHECK_EQ(h.ok, 101);
 	let_pass(&p, &h, 100, NSEC_PER_SEC);
 	CHECK_EQ(reads(&p), 0);
-	pair_close(&p);
 }
 
 /*
@@ -294,9 +276,8 @@ TEST(reads_back_off)
 	static const char payload[400];
 	uint64_t wait = 5 * NSEC_PER_USEC, n = 0;
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
 		;
 	CHECK_EQ(copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0), -EAGAIN);
@@ -313,7 +294,6 @@ TEST(reads_back_off)
 		CHECK_EQ(reads(&p), ++n);
 		wait = 2 * wait < NSEC_PER_MSEC ? 2 * wait : NSEC_PER_MSEC;
 	}
-	pair_close(&p);
 }
 
 /* Makes n calls. The peer takes each request out of the ring, and replies at once or at the end. A
@@ -325,10 +305,8 @@ static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
 	struct copyrpc_req *held[256], *req;
 	struct heard h = {0};
 	uint32_t calls = 0, kept = 0;
-	uint64_t count;
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	while (h.ok < n) {
 		while (calls < n && !copyrpc_call(p.ep[0], payload, size, 0, 0))
 			calls++;
@@ -345,9 +323,7 @@ static uint64_t reads_of_calls(uint32_t n, uint32_t size, bool replies)
 			CHECK_EQ(copyrpc_reply(held[--kept], NULL, 0), 0);
 		now += NSEC_PER_USEC;
 	}
-	count = reads(&p);
-	pair_close(&p);
-	return count;
+	return reads(&p);
 }
 
 /* Replies contain the position, so no READ is needed. If nothing flows back, there is one READ per
@@ -373,9 +349,8 @@ TEST(reads_while_messages_are_held)
 {
 	static const struct copyrpc_ctx_attr attr = {.ring_size = COPYRPC_RING_MIN};
 	static const char payload[400];
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	while (!copyrpc_call(p.ep[0], payload, sizeof(payload), 0, 0))
 		;
 	copyrpc_flush(p.ctx[0]);
@@ -385,7 +360,6 @@ TEST(reads_while_messages_are_held)
 	now += 5 * NSEC_PER_USEC;
 	CHECK_EQ(copyrpc_flush_if(p.ctx[0], never, NULL), 0);
 	CHECK_EQ(reads(&p), 1);
-	pair_close(&p);
 }
 
 /* Ten milliseconds are enough for the CPU's counter to reach the next era. The test repeats this
@@ -406,10 +380,9 @@ TEST(ticks_follow_the_clock)
 TEST(a_poll_after_a_pause_looks)
 {
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 	uint32_t era;
 
-	open_timed(&p, NULL);
 	leave_unanswered(&p, &h);
 	p.ctx[0]->look_always = false;
 	for (int i = 0; i < 3; i++) { /* the first check only records the number of batches so
@@ -420,5 +393,4 @@ TEST(a_poll_after_a_pause_looks)
 		copyrpc_poll(p.ctx[0], hear, &h);
 	}
 	CHECK(reads(&p) >= 1);
-	pair_close(&p);
 }

@@ -127,9 +127,8 @@ TEST(a_call_ends_in_time)
 {
 	struct copyrpc_stats s;
 	struct log l = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	CHECK_EQ(call(&p, 1, LIMIT_MS), 0);
 	copyrpc_poll(p.ctx[0], on_end, &l);
 	CHECK_EQ(copyrpc_ctx_timeout(p.ctx[0]), LIMIT_MS);
@@ -147,15 +146,13 @@ TEST(a_call_ends_in_time)
 	CHECK_EQ(copyrpc_ep_status(p.ep[0]), 0);
 	copyrpc_ep_get_stats(p.ep[0], &s, sizeof(s));
 	CHECK(s.calls == 1 && s.failed_calls == 1 && s.timeouts == 1 && !s.responses);
-	pair_close(&p);
 }
 
 TEST(an_answer_in_time_is_delivered)
 {
 	struct log l = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	for (uint64_t token = 0; token < 1000; token++) {
 		CHECK_EQ(call(&p, token, token % 3 ? LIMIT_MS : 0), 0);
 		copyrpc_poll(p.ctx[0], on_end, &l);
@@ -169,7 +166,6 @@ TEST(an_answer_in_time_is_delivered)
 	copyrpc_poll(p.ctx[0], on_end, &l);
 	CHECK_EQ(l.late, 0);
 	CHECK_EQ(p.ctx[0]->deadline, NEVER);
-	pair_close(&p);
 }
 
 /* Other calls are made between the end of a call and its late response. No call gets the response
@@ -179,9 +175,8 @@ TEST(late_answers_are_dropped)
 	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_pending = 3};
 	struct copyrpc_ep_load load;
 	struct log l = {0};
-	struct pair p;
+	PAIR p = open_timed(&attr);
 
-	open_timed(&p, &attr);
 	for (uint64_t round = 0; round < 300; round++) {
 		struct copyrpc_req *req[3];
 
@@ -208,7 +203,6 @@ TEST(late_answers_are_dropped)
 		CHECK_EQ(l.last, round);
 	}
 	CHECK_EQ(l.late, 600);
-	pair_close(&p);
 }
 
 /* A call that has ended does not end again when its endpoint ends. */
@@ -216,9 +210,8 @@ TEST(an_end_is_the_end)
 {
 	struct log l = {0};
 	struct heard h = {0};
-	struct pair p;
+	PAIR p = open_timed(NULL);
 
-	open_timed(&p, NULL);
 	CHECK_EQ(call(&p, 1, LIMIT_MS), 0);
 	CHECK_EQ(call(&p, 2, 2 * LIMIT_MS), 0);
 	now += LIMIT_MS * NSEC_PER_MSEC;
@@ -228,5 +221,4 @@ TEST(an_end_is_the_end)
 	now += 2 * LIMIT_MS * NSEC_PER_MSEC;
 	copyrpc_poll(p.ctx[0], hear, &h);
 	CHECK(h.failed == 1 && h.status == -ECANCELED);
-	pair_close(&p);
 }

@@ -26,11 +26,13 @@ static void stop_clock(struct copyrpc_ctx *ctx)
 	ctx->probed = now;
 }
 
-static inline void open_timed(struct pair *p, const struct copyrpc_ctx_attr *attr)
+static inline struct pair open_timed(const struct copyrpc_ctx_attr *attr)
 {
-	pair_open(p, attr);
+	struct pair p = pair_open(attr);
+
 	for (int i = 0; i < 2; i++)
-		stop_clock(p->ctx[i]);
+		stop_clock(p.ctx[i]);
+	return p;
 }
 
 #endif
