@@ -4,9 +4,10 @@
 #define LATREC_TEST_HIST_H
 
 #include "support/test.h"
+#include "ends.h"
 #include "internal.h"
 
-/* The test destroys it. */
+/* For HIST. */
 static inline struct latrec_hist *new_hist(uint64_t low, uint64_t high, uint32_t precision)
 {
 	const struct latrec_hist_attr attr = {.low = low, .high = high, .precision = precision};

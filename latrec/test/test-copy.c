@@ -95,7 +95,7 @@ static void follow(struct latrec_hist *like, const struct latrec_hist *copy, uin
 static void copies_are_of_one_moment(struct latrec_hist *h, uint64_t first, bool clears)
 {
 	struct run run = {.h = h, .clears = clears};
-	struct latrec_hist *copy = new_hist(0, 0, 0), *like = new_hist(0, 0, 0);
+	HIST *copy = new_hist(0, 0, 0), *like = new_hist(0, 0, 0);
 	uint64_t epoch = 0;
 	pthread_t thread;
 
@@ -111,35 +111,30 @@ static void copies_are_of_one_moment(struct latrec_hist *h, uint64_t first, bool
 		CHECK(same(copy, like));
 	}
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	latrec_hist_destroy(copy);
-	latrec_hist_destroy(like);
 }
 
 TEST(a_copy_is_of_one_moment)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	copies_are_of_one_moment(h, 0, false);
-	latrec_hist_destroy(h);
 }
 
 TEST(a_copy_is_not_half_cleared)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	copies_are_of_one_moment(h, 0, true);
-	latrec_hist_destroy(h);
 }
 
 /* All counters pass 2^31 within the run, at different moments. */
 TEST(a_copy_has_no_half_carry)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	for (uint64_t i = 0; i < 1000; i++)
 		CHECK_EQ(latrec_hist_record_n(h, value_of(0, i), INT32_MAX / 16 + i / 8), 0);
 	copies_are_of_one_moment(h, h->count, false);
-	latrec_hist_destroy(h);
 }
 
 /* ---- recorders ---- */
@@ -192,7 +187,7 @@ static void same_recorders(const struct latrec *a, const struct latrec *b)
 TEST(a_copy_of_a_recorder_is_of_one_moment)
 {
 	struct run run = {.r = new_recorder(true, WINDOW_NS)};
-	struct latrec *copy = new_recorder(true, WINDOW_NS), *like = new_recorder(true, WINDOW_NS);
+	RECORDER *copy = new_recorder(true, WINDOW_NS), *like = new_recorder(true, WINDOW_NS);
 	pthread_t thread;
 
 	CHECK_EQ(pthread_create(&thread, NULL, record_ops, &run), 0);
@@ -206,14 +201,12 @@ TEST(a_copy_of_a_recorder_is_of_one_moment)
 	}
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 	latrec_destroy(run.r);
-	latrec_destroy(copy);
-	latrec_destroy(like);
 }
 
 /* The first thread copies within a record, before the new value is counted anywhere. */
 TEST(a_wish_is_fulfilled_by_the_next_record)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
 	struct wish wish = {.to = copy};
 
 	for (uint64_t i = 0; i < 10; i++)
@@ -230,13 +223,11 @@ TEST(a_wish_is_fulfilled_by_the_next_record)
 	h->gate = 0;
 	latrec_hist_record(h, 505);
 	CHECK(wish.done && wish.err == -EAGAIN && latrec_hist_count(copy) == 10);
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(copy);
 }
 
 TEST(a_histogram_that_is_being_cleared_is_not_copied)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *copy = new_hist(0, 0, 0);
 
 	latrec_hist_record(h, 500);
 	change_begin(&hist_own(h)->changes);
@@ -244,18 +235,13 @@ TEST(a_histogram_that_is_being_cleared_is_not_copied)
 	change_end(&hist_own(h)->changes);
 	CHECK_EQ(hist_copy(copy, h), 0);
 	CHECK(same(copy, h));
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(copy);
 }
 
 TEST(other_recorders_are_refused)
 {
-	struct latrec *open = new_recorder(true, 0), *closed = new_recorder(false, 0), *other;
+	RECORDER *open = new_recorder(true, 0), *closed = new_recorder(false, 0), *other = NULL;
 
 	CHECK_EQ(latrec_create(NULL, &other), 0);
 	CHECK_EQ(latrec_snapshot(open, closed), -EINVAL);
 	CHECK_EQ(latrec_snapshot(closed, other), -EINVAL);
-	latrec_destroy(open);
-	latrec_destroy(closed);
-	latrec_destroy(other);
 }

@@ -23,8 +23,7 @@ TEST(places_cover_all_values)
 	uint64_t rng = test_seed();
 
 	for (size_t s = 0; s < ARRAY_SIZE(shapes); s++) {
-		struct latrec_hist *h =
-			new_hist(shapes[s].low, shapes[s].high, shapes[s].precision);
+		HIST *h = new_hist(shapes[s].low, shapes[s].high, shapes[s].precision);
 		uint64_t per = shapes[s].precision ? shapes[s].precision : LATREC_PRECISION;
 		const struct hist *f = hist_of(h);
 
@@ -46,7 +45,6 @@ TEST(places_cover_all_values)
 			if (v && v <= LATREC_EXACT)
 				CHECK_EQ(latrec_bucket(h, v) - f->first, at);
 		}
-		latrec_hist_destroy(h);
 	}
 }
 
@@ -82,16 +80,15 @@ TEST(attributes_are_checked)
 
 TEST(a_range_is_small)
 {
-	struct latrec_hist *h = new_hist(1000, 16000000, 64);
+	HIST *h = new_hist(1000, 16000000, 64);
 
 	CHECK(latrec_hist_bytes(h) <= 4096);
-	latrec_hist_destroy(h);
 }
 
 /* Values out of the range are counted, and the exact figures include them. */
 TEST(values_out_of_the_range_are_counted)
 {
-	struct latrec_hist *h = new_hist(1000, 2000, 64);
+	HIST *h = new_hist(1000, 2000, 64);
 	struct latrec_range range;
 	uint32_t at;
 
@@ -114,13 +111,12 @@ TEST(values_out_of_the_range_are_counted)
 	CHECK(range.count == 6 && !latrec_hist_next(h, at, &range, sizeof(range)));
 	CHECK_EQ(latrec_hist_quantile(h, .4), hist_of(h)->low - 1);
 	CHECK_EQ(latrec_hist_quantile(h, .7), 1ull << 60);
-	latrec_hist_destroy(h);
 }
 
 /* Counts at the limit of 32 bits, by each function that adds. */
 TEST(counters_widen)
 {
-	struct latrec_hist *h = new_hist(1000, 16000000, 64), *sum = new_hist(1000, 16000000, 64);
+	HIST *h = new_hist(1000, 16000000, 64), *sum = new_hist(1000, 16000000, 64);
 	uint64_t n = UINT32_MAX;
 	size_t narrow = latrec_hist_bytes(h);
 
@@ -144,14 +140,12 @@ TEST(counters_widen)
 	CHECK(same(sum, h));
 	latrec_hist_clear(sum);
 	CHECK(!latrec_hist_count(sum) && !hist_at(hist_of(sum), hist_place(hist_of(sum), 5000)));
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(sum);
 }
 
 /* As without memory: the other 32 bits are full, so the counter cannot be widened. */
 TEST(a_counter_that_cannot_widen_stops)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	struct hist *f = hist_own(h);
 	uint64_t at = hist_place(f, 500), count, stop;
 
@@ -167,24 +161,20 @@ TEST(a_counter_that_cannot_widen_stops)
 	}
 	count = latrec_hist_count(h);
 	CHECK_EQ(count, 2); /* one more was counted */
-	latrec_hist_destroy(h);
 }
 
 TEST(only_like_histograms_are_added)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	for (size_t s = 1; s < ARRAY_SIZE(shapes); s++) {
-		struct latrec_hist *other =
-			new_hist(shapes[s].low, shapes[s].high, shapes[s].precision);
+		HIST *other = new_hist(shapes[s].low, shapes[s].high, shapes[s].precision);
 
 		latrec_hist_record(other, 1);
 		CHECK_EQ(latrec_hist_merge(h, other), -EINVAL);
 		CHECK_EQ(latrec_hist_snapshot(other, h), -EINVAL);
 		CHECK_EQ(latrec_hist_count(h), 0);
-		latrec_hist_destroy(other);
 	}
-	latrec_hist_destroy(h);
 }
 
 static int compare(const void *a, const void *b)
@@ -204,7 +194,7 @@ static uint64_t nearest_rank(double q, uint64_t n)
 
 static void compare_with_sorted(uint64_t *v, uint64_t n)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	long double sum = 0;
 
 	for (uint64_t i = 0; i < n; i++) {
@@ -227,7 +217,6 @@ static void compare_with_sorted(uint64_t *v, uint64_t n)
 		if (rank == 1 || rank == n)
 			CHECK_EQ(got, exact);
 	}
-	latrec_hist_destroy(h);
 }
 
 /* One of several shapes; some lie on the edges of buckets. */
@@ -294,7 +283,7 @@ TEST(ranks_are_nearest)
 /* The ranges ascend, contain their values, and have all samples. */
 TEST(ranges_have_all_values)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	struct latrec_range range = {.count = 77};
 	uint64_t values[] = {0, 255, 256, 257, 1000, 1000, UINT64_MAX}, rng = test_seed();
 	uint64_t total = 0, last = 0;
@@ -318,12 +307,11 @@ TEST(ranges_have_all_values)
 	for (total = at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));)
 		total += range.count;
 	CHECK_EQ(total, h->count);
-	latrec_hist_destroy(h);
 }
 
 TEST(an_empty_histogram_is_all_zero)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	CHECK_EQ(latrec_hist_min(h), 0);
 	CHECK_EQ(latrec_hist_max(h), 0);
@@ -339,13 +327,13 @@ TEST(an_empty_histogram_is_all_zero)
 	CHECK(latrec_hist_min(h) == UINT64_MAX && latrec_hist_max(h) == UINT64_MAX);
 	latrec_hist_record(h, 7);
 	CHECK(latrec_hist_min(h) == 7 && latrec_hist_max(h) == UINT64_MAX);
-	latrec_hist_destroy(h);
 }
 
 /* The merged histogram equals the whole one in every field. */
 TEST(merging_is_addition)
 {
-	struct latrec_hist *whole = new_hist(0, 0, 0), *merged = new_hist(0, 0, 0), *part[4];
+	HIST *whole = new_hist(0, 0, 0), *merged = new_hist(0, 0, 0);
+	struct latrec_hist *part[4];
 	uint64_t rng = test_seed();
 
 	for (size_t i = 0; i < ARRAY_SIZE(part); i++)
@@ -363,13 +351,11 @@ TEST(merging_is_addition)
 	CHECK(same(merged, whole));
 	for (size_t i = 0; i < ARRAY_SIZE(part); i++)
 		latrec_hist_destroy(part[i]);
-	latrec_hist_destroy(whole);
-	latrec_hist_destroy(merged);
 }
 
 TEST(recording_n_times_is_recording_n_times)
 {
-	struct latrec_hist *one = new_hist(0, 0, 0), *many = new_hist(0, 0, 0);
+	HIST *one = new_hist(0, 0, 0), *many = new_hist(0, 0, 0);
 
 	for (int i = 0; i < 1000; i++) {
 		latrec_hist_record(one, UINT64_MAX - 5);
@@ -379,13 +365,11 @@ TEST(recording_n_times_is_recording_n_times)
 	CHECK_EQ(latrec_hist_record_n(many, 17, 1000), 0);
 	CHECK_EQ(latrec_hist_record_n(many, 5000, 0), 0);
 	CHECK(same(one, many));
-	latrec_hist_destroy(one);
-	latrec_hist_destroy(many);
 }
 
 TEST(too_many_values_are_refused)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *before = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *before = new_hist(0, 0, 0);
 
 	CHECK_EQ(latrec_hist_record_n(h, 500, LATREC_MAX_COUNT - 1), 0);
 	CHECK_EQ(latrec_hist_record_n(h, UINT64_MAX, 1), 0);
@@ -399,13 +383,11 @@ TEST(too_many_values_are_refused)
 	CHECK(h->count == LATREC_MAX_COUNT + 1);
 	CHECK_EQ(latrec_hist_record_n(h, 1, 1), -EOVERFLOW);
 	CHECK_EQ(latrec_hist_quantile(h, .5), place_high(hist_of(h), hist_place(hist_of(h), 500)));
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(before);
 }
 
 TEST(the_sum_has_128_bits)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	CHECK_EQ(latrec_hist_record_n(h, UINT64_MAX, 1ull << 62), 0);
 	latrec_hist_record(h, UINT64_MAX);
@@ -415,12 +397,11 @@ TEST(the_sum_has_128_bits)
 	CHECK_EQ(latrec_hist_record_n(h, 1ull << 52, 4095), 0);
 	latrec_hist_record(h, 1ull << 52); /* by the inline function */
 	CHECK(hist_sum(h) == (u128)1 << 64);
-	latrec_hist_destroy(h);
 }
 
 TEST(the_deviation_is_the_populations)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 
 	for (uint64_t v = 1; v <= 100; v++)
 		latrec_hist_record(h, v);
@@ -429,5 +410,4 @@ TEST(the_deviation_is_the_populations)
 	latrec_hist_clear(h);
 	latrec_hist_record_n(h, 200, 5);
 	CHECK(latrec_hist_stddev(h) == 0);
-	latrec_hist_destroy(h);
 }

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "support/test.h"
-#include "latrec.h"
+#include "ends.h"
 
 #define MS 1000000ull
 
@@ -34,14 +34,13 @@ static struct latrec_stats stats(const struct latrec *r)
 
 TEST(depths_are_checked)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	struct latrec_ep *ep = NULL;
 
 	CHECK_EQ(latrec_ep_create(r, 0, &ep), -EINVAL);
 	CHECK_EQ(latrec_ep_create(r, LATREC_MAX_DEPTH + 1, &ep), -EINVAL);
 	CHECK(!ep);
 	latrec_ep_destroy(NULL);
-	latrec_destroy(r);
 	latrec_destroy(NULL);
 }
 
@@ -57,7 +56,7 @@ TEST(sizes_of_other_versions)
 		uint64_t later;
 	} longer;
 	struct latrec_window w;
-	struct latrec *r = NULL;
+	RECORDER *r = NULL;
 
 	CHECK_EQ(latrec_create(&attr.attr, &r), -E2BIG);
 	CHECK(!r);
@@ -74,13 +73,12 @@ TEST(sizes_of_other_versions)
 	w.max_ns = 1;
 	CHECK_EQ(latrec_worst_window(r, &w, offsetof(struct latrec_window, max_ns)), 0);
 	CHECK(w.count == 1 && w.p99_ns == 7 && w.max_ns == 1);
-	latrec_destroy(r);
 }
 
 /* Each completion gets the stamp of its own post, through many laps of a small ring. */
 TEST(stamps_come_back_in_order)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 8);
 	uint64_t rng = test_seed(), posted = 0, done = 0, now = 1000, at[8];
 
@@ -101,12 +99,11 @@ TEST(stamps_come_back_in_order)
 		CHECK_EQ(latrec_ep_pending(ep), posted - done);
 	}
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 TEST(latencies_are_done_minus_posted)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	struct latrec_ep *a = endpoint(r, 4), *b = endpoint(r, 4);
 
 	CHECK(!latrec_response(r));
@@ -122,13 +119,12 @@ TEST(latencies_are_done_minus_posted)
 	CHECK_EQ(latrec_service(r)->count, 3);
 	latrec_ep_destroy(a);
 	latrec_ep_destroy(b);
-	latrec_destroy(r);
 }
 
 /* A depth that is no power of two is rounded up; a full FIFO refuses and loses nothing. */
 TEST(a_full_fifo_refuses)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 3);
 
 	for (uint64_t lap = 0; lap < 3; lap++) {
@@ -144,12 +140,11 @@ TEST(a_full_fifo_refuses)
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 50);
 	CHECK_EQ(stats(r).refused, 3);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 TEST(a_completion_of_nothing_is_counted)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_complete(ep, 5), -ENOENT);
@@ -163,12 +158,11 @@ TEST(a_completion_of_nothing_is_counted)
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 7);
 	CHECK_EQ(latrec_hist_max(latrec_response(r)), 7);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 TEST(posts_can_be_taken_back_or_dropped)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_unpost(ep), -ENOENT);
@@ -186,13 +180,12 @@ TEST(posts_can_be_taken_back_or_dropped)
 	CHECK_EQ(stats(r).dropped, 1);
 	CHECK_EQ(latrec_service(r)->count, 2);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 /* A clock that steps backwards or forwards never causes a negative or wrapped latency. */
 TEST(a_stepped_clock_gives_no_sample)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 8);
 
 	CHECK_EQ(latrec_ep_post(ep, 1000, 1000), 0);
@@ -209,7 +202,6 @@ TEST(a_stepped_clock_gives_no_sample)
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), INT64_MAX);
 	CHECK_EQ(latrec_response(r)->count, 2);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 /*
@@ -219,7 +211,7 @@ TEST(a_stepped_clock_gives_no_sample)
  */
 TEST(omitted_waits_are_in_the_response)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	uint64_t done = 0;
 
 	for (uint64_t i = 0; i < 10000; i++) {
@@ -235,13 +227,12 @@ TEST(omitted_waits_are_in_the_response)
 	/* Request 2000 + k ends 100 ms - 10 us * k after it was due. */
 	CHECK(latrec_hist_quantile(latrec_response(r), .5) > 20 * MS);
 	CHECK(latrec_hist_quantile(latrec_response(r), .99) > 98 * MS);
-	latrec_destroy(r);
 }
 
 /* A due time after the post counts as the time of the post. */
 TEST(nothing_begins_after_its_post)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_post(ep, 900, 100), 0);
@@ -250,7 +241,6 @@ TEST(nothing_begins_after_its_post)
 	CHECK_EQ(latrec_hist_min(latrec_response(r)), 50);
 	CHECK_EQ(latrec_hist_max(latrec_response(r)), 50);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 /* ---- windows ---- */
@@ -272,7 +262,7 @@ static void burst(struct latrec *r, uint64_t ms, uint64_t n, uint64_t ns)
 
 TEST(the_worst_window_is_found)
 {
-	struct latrec *r = recorder(false, 10 * MS);
+	RECORDER *r = recorder(false, 10 * MS);
 	struct latrec_window w;
 
 	CHECK_EQ(latrec_worst_window(r, &w, sizeof(w)), -ENODATA);
@@ -293,12 +283,11 @@ TEST(the_worst_window_is_found)
 	CHECK(w.mean_ns == (98 * 100 + 2 * 250) / 100.);
 	burst(r, 1099, 1, 255); /* the open window is worse */
 	CHECK_EQ(worst(r).start_ns, 1090 * MS);
-	latrec_destroy(r);
 }
 
 TEST(of_equal_windows_the_mean_decides)
 {
-	struct latrec *r = recorder(true, 10 * MS);
+	RECORDER *r = recorder(true, 10 * MS);
 
 	burst(r, 100, 50, 100);
 	burst(r, 100, 50, 200);
@@ -308,12 +297,11 @@ TEST(of_equal_windows_the_mean_decides)
 	burst(r, 120, 50, 200);
 	burst(r, 130, 1, 1);
 	CHECK_EQ(worst(r).start_ns, 110 * MS);
-	latrec_destroy(r);
 }
 
 TEST(reset_forgets_all_but_what_is_in_flight)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	struct latrec_ep *ep = endpoint(r, 4);
 	struct latrec_window w;
 
@@ -328,13 +316,12 @@ TEST(reset_forgets_all_but_what_is_in_flight)
 	CHECK_EQ(latrec_response(r)->count, 1);
 	CHECK_EQ(worst(r).start_ns, 600 * MS + 3);
 	latrec_ep_destroy(ep);
-	latrec_destroy(r);
 }
 
 TEST(recorders_merge)
 {
-	struct latrec *a = recorder(true, 10 * MS), *b = recorder(true, 10 * MS);
-	struct latrec *closed = recorder(false, 10 * MS);
+	RECORDER *a = recorder(true, 10 * MS), *b = recorder(true, 10 * MS);
+	RECORDER *closed = recorder(false, 10 * MS);
 	struct latrec_ep *ep = endpoint(b, 1);
 
 	burst(a, 100, 100, 50);
@@ -356,14 +343,11 @@ TEST(recorders_merge)
 	burst(a, 100, 5, 90);
 	CHECK(worst(a).count == 105 && worst(a).p99_ns == 90);
 	latrec_ep_destroy(ep);
-	latrec_destroy(a);
-	latrec_destroy(b);
-	latrec_destroy(closed);
 }
 
 TEST(a_merge_that_overflows_changes_nothing)
 {
-	struct latrec *a = recorder(false, 10 * MS), *b = recorder(false, 10 * MS);
+	RECORDER *a = recorder(false, 10 * MS), *b = recorder(false, 10 * MS);
 
 	burst(a, 100, 1, 50);
 	burst(b, 200, 1, 70);
@@ -373,15 +357,13 @@ TEST(a_merge_that_overflows_changes_nothing)
 	CHECK_EQ(latrec_merge(a, b), -EOVERFLOW);
 	CHECK_EQ(latrec_hist_max(latrec_service(a)), 50);
 	CHECK_EQ(worst(a).start_ns, 100 * MS);
-	latrec_destroy(a);
-	latrec_destroy(b);
 }
 
 /* ---- the table ---- */
 
 TEST(the_table_says_all)
 {
-	struct latrec *r = recorder(true, 0);
+	RECORDER *r = recorder(true, 0);
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
@@ -404,16 +386,14 @@ TEST(the_table_says_all)
 		"their post, 0 operations dropped\n"
 		"percentiles by nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
 	free(text);
-	latrec_destroy(r);
 }
 
 TEST(a_full_disk_is_reported)
 {
-	struct latrec *r = recorder(false, 0);
+	RECORDER *r = recorder(false, 0);
 	FILE *out = fopen("/dev/full", "we");
 
 	CHECK(out);
 	CHECK_EQ(latrec_print(r, "none", out), -ENOSPC);
 	fclose(out);
-	latrec_destroy(r);
 }

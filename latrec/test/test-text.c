@@ -56,7 +56,7 @@ static int import(const char *text, size_t len, struct latrec_hist *h)
 
 TEST(the_format_is_fixed)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
 	char *text;
 	size_t len;
 
@@ -67,13 +67,11 @@ TEST(the_format_is_fixed)
 	CHECK_EQ(import(golden, len, again), 0);
 	CHECK(same(h, again));
 	free(text);
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(again);
 }
 
 TEST(any_histogram_comes_back)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 
 	for (int round = 0; round < 40; round++) {
@@ -92,13 +90,11 @@ TEST(any_histogram_comes_back)
 		CHECK(same(h, again));
 		free(text);
 	}
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(again);
 }
 
 TEST(several_follow_each_other)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0), *sum = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0), *sum = new_hist(0, 0, 0);
 	char text[3 * sizeof(golden)];
 	FILE *in;
 
@@ -112,8 +108,6 @@ TEST(several_follow_each_other)
 	CHECK_EQ(latrec_hist_import(in, h), -ENODATA);
 	CHECK_EQ(sum->count, 12);
 	fclose(in);
-	latrec_hist_destroy(h);
-	latrec_hist_destroy(sum);
 }
 
 /* A refused text leaves the caller's histogram unchanged. */
@@ -133,7 +127,7 @@ static int refused(const char *text, size_t len)
 
 TEST(torn_files_are_refused)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 	char *text;
 	size_t len;
@@ -161,12 +155,11 @@ TEST(torn_files_are_refused)
 			CHECK_EQ(refused(other, len + n), -EBADMSG);
 	}
 	free(text);
-	latrec_hist_destroy(h);
 }
 
 TEST(changed_files_are_refused)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
 	char *text;
 	size_t len;
@@ -191,7 +184,6 @@ TEST(changed_files_are_refused)
 	}
 	CHECK_EQ(refused(text, len), 0);
 	free(text);
-	latrec_hist_destroy(h);
 }
 
 TEST(foreign_files_are_refused)
@@ -299,7 +291,7 @@ TEST(forged_files_are_refused)
 
 TEST(streams_report_their_errors)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	FILE *f = fopen("/dev/full", "we");
 
 	CHECK(f);
@@ -312,7 +304,6 @@ TEST(streams_report_their_errors)
 	CHECK_EQ(latrec_hist_import(f, h), -EISDIR);
 	fclose(f);
 	CHECK_EQ(refused("", 0), -ENODATA);
-	latrec_hist_destroy(h);
 }
 
 /* ---- HdrHistogram's format ---- */
@@ -358,7 +349,7 @@ static const char hdr_of_ten[] = "       Value     Percentile TotalCount 1/(1-Pe
 /* All levels that a double can express are below the share of the smaller value. */
 TEST(levels_end_although_few_of_many_values_are_left)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	char *text;
 
 	CHECK_EQ(latrec_hist_record_n(h, 5, 1ull << 60), 0);
@@ -369,12 +360,11 @@ TEST(levels_end_although_few_of_many_values_are_left)
 	CHECK(strlen(text) < 20000);
 	CHECK(strstr(text, "\n       7.000 1.000000000000 1152921504606846977\n"));
 	free(text);
-	latrec_hist_destroy(h);
 }
 
 TEST(ten_values_look_as_hdr_histogram_prints_them)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	char *text;
 
 	for (uint64_t v = 1; v <= 10; v++)
@@ -386,24 +376,22 @@ TEST(ten_values_look_as_hdr_histogram_prints_them)
 	CHECK_EQ(latrec_hist_print_hgrm(h, 0, stdout), -EINVAL);
 	CHECK_EQ(latrec_hist_print_hgrm(h, -1, stdout), -EINVAL);
 	CHECK_EQ(latrec_hist_print_hgrm(h, NAN, stdout), -EINVAL);
-	latrec_hist_destroy(h);
 }
 
 TEST(an_empty_distribution_has_no_levels)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	char *text = hgrm(h, 1000);
 
 	CHECK(strstr(text, "1/(1-Percentile)\n\n#[Mean    =        0.000,"));
 	CHECK(strstr(text, "Total count    =            0]\n"));
 	free(text);
-	latrec_hist_destroy(h);
 }
 
 /* Each line is a quantile of the histogram, with the number of samples up to it. */
 TEST(lines_are_quantiles)
 {
-	struct latrec_hist *h = new_hist(0, 0, 0);
+	HIST *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed(), lines = 0, total = 0;
 	double value, level, last = -1;
 	char *text, *line;
@@ -425,5 +413,4 @@ TEST(lines_are_quantiles)
 	}
 	CHECK(lines > 60 && last == 1 && total == h->count);
 	free(text);
-	latrec_hist_destroy(h);
 }
