@@ -48,11 +48,13 @@ static inline void open_nodes(struct node n[2])
 	open_node(&n[1], 16, NULL);
 }
 
-static inline void close_nodes(struct node n[2])
+static inline void close_nodes(struct node (*n)[2])
 {
-	close_node(&n[0]);
-	close_node(&n[1]);
+	close_node(&(*n)[0]);
+	close_node(&(*n)[1]);
 }
+
+#define NODES __attribute__((cleanup(close_nodes))) struct node /* closed with their block */
 
 /* Polls once, a millisecond later, and takes all events and requests. */
 static inline void turn(struct node *n)

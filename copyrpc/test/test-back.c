@@ -127,15 +127,19 @@ static void open_nodes(struct node n[2], const struct copyrpc_ctx_attr *attr)
 	open_nodes_at(n, attr, false);
 }
 
-static void close_nodes(struct node n[2])
+static void close_nodes(struct node (*nodes)[2])
 {
 	for (int i = 0; i < 2; i++) {
-		copyrpc_ctx_destroy(n[i].ctx);
-		free(n[i].executed);
-		free(n[i].ended);
+		struct node *n = &(*nodes)[i];
+
+		copyrpc_ctx_destroy(n->ctx);
+		free(n->executed);
+		free(n->ended);
 	}
-	close(n[1].listener);
+	close((*nodes)[1].listener);
 }
+
+#define NODES __attribute__((cleanup(close_nodes))) struct node /* closed with their block */
 
 static void take_events(struct node *n)
 {
@@ -268,7 +272,7 @@ static void lose(struct node n[2], int side)
 
 static void returns(int side, bool traffic)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n, &returning);
 	up(n);
@@ -282,7 +286,6 @@ static void returns(int side, bool traffic)
 	}
 	calls(n, 20);
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
-	close_nodes(n);
 }
 
 TEST_WITH(dialing_side, returns, 0, true);
@@ -310,7 +313,7 @@ static void sleep_both(struct node n[2])
 /* Nodes that sleep and have no calls notice the loss, and return. */
 TEST(sleeping)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes_at(n, &returning, true);
 	for (uint32_t losses = 0; n[0].backs < 3 || n[1].backs < 3;) {
@@ -323,7 +326,6 @@ TEST(sleeping)
 		sleep_both(n);
 	}
 	calls(n, 10);
-	close_nodes(n);
 }
 
 /* Polls both until the condition holds. */
@@ -347,7 +349,7 @@ static void open_up(struct node n[2])
 /* The peer has destroyed its endpoint, as if its process had been restarted. */
 TEST(peer_is_gone)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_up(n);
 	copyrpc_ep_destroy(n[1].ep);
@@ -358,14 +360,13 @@ TEST(peer_is_gone)
 	CHECK(n[0].failed && n[0].done == n[0].made);
 	CHECK_EQ(n[0].status, -ECONNRESET);
 	CHECK_EQ(copyrpc_ep_status(n[0].ep), -ECONNRESET);
-	close_nodes(n);
 }
 
 /* Nobody listens until the time is over. Both ends then fail by themselves. */
 TEST(too_late)
 {
 	char line[256];
-	struct node n[2];
+	NODES n[2];
 
 	open_up(n);
 	CHECK_EQ(copyrpc_unlisten(n[1].ctx, n[1].listener), 0);
@@ -383,7 +384,6 @@ TEST(too_late)
 	CHECK(n[1].failed && n[1].done == n[1].made);
 	CHECK(is_loss(n[1].status));
 	n[1].listener = dup(0);
-	close_nodes(n);
 }
 
 /* The library ends raw operations, which it cannot repeat. */
@@ -393,7 +393,7 @@ TEST(raw_operations)
 	struct copyrpc_raw_done done;
 	struct copyrpc_ctx_attr attr = returning;
 	struct copyrpc_mr remote, local;
-	struct node n[2];
+	NODES n[2];
 
 	attr.sq_depth = 256; /* there is always room */
 	open_nodes(n, &attr);
@@ -417,7 +417,6 @@ TEST(raw_operations)
 	CHECK_EQ(copyrpc_raw_pending(n[0].ep), 0);
 	copyrpc_mr_dereg(&local);
 	copyrpc_mr_dereg(&remote);
-	close_nodes(n);
 }
 
 static void on_limit(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
@@ -430,7 +429,7 @@ static void on_limit(void *arg, struct copyrpc_ep *ep, uint64_t token, int statu
 TEST(time_limit)
 {
 	struct request r;
-	struct node n[2];
+	NODES n[2];
 	int ended = 0;
 
 	open_up(n);
@@ -444,13 +443,12 @@ TEST(time_limit)
 	UNTIL(n[0].backs && n[1].backs && n[1].executed[MOST - 1]);
 	calls(n, 50);
 	CHECK_EQ(n[0].failed, 0);
-	close_nodes(n);
 }
 
 /* One side does not want to return: then the other does not either. */
 static void one_side(int side)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n, &returning);
 	n[side].ctx->attr.reconnect_ms = 0;
@@ -461,7 +459,6 @@ static void one_side(int side)
 	UNTIL(n[1].ends);
 	CHECK_EQ(n[1].failed, 1);
 	CHECK_EQ(n[0].downs + n[1].downs, 0);
-	close_nodes(n);
 }
 
 TEST_WITH(only_dialing_side, one_side, 1);
@@ -471,7 +468,7 @@ TEST_WITH(only_listening_side, one_side, 0);
 TEST(destroyed_while_away)
 {
 	for (int i = 0; i < 16; i++) {
-		struct node n[2];
+		NODES n[2];
 
 		open_nodes(n, &returning);
 		up(n);
@@ -483,14 +480,13 @@ TEST(destroyed_while_away)
 			copyrpc_ep_destroy(n[i & 1].ep);
 		for (int k = 0; k < 3; k++)
 			turn_both(n);
-		close_nodes(n);
 	}
 }
 
 /* The device reports that a queue pair is drained, or a second is enough. */
 TEST(drained)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_up(n);
 	for (int i = 0; i < 2; i++) {
@@ -503,14 +499,13 @@ TEST(drained)
 		CHECK(ep_is_drained(n[0].ep));
 		UNTIL(n[0].backs > (uint32_t)i && n[1].backs > (uint32_t)i);
 	}
-	close_nodes(n);
 }
 
 /* A side with a completion that it has not handled does not answer a hello. */
 TEST(completions_come_first)
 {
 	struct request r;
-	struct node n[2];
+	NODES n[2];
 
 	open_up(n);
 	fill(&r, n[0].made, 0);
@@ -529,7 +524,6 @@ TEST(completions_come_first)
 	CHECK_EQ(n[1].ctx->n_away, 1); /* it has heard the hello */
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
 	calls(n, 10);
-	close_nodes(n);
 }
 
 /* ------------------------------------------------------------------ strangers */
@@ -580,7 +574,7 @@ static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 TEST(hellos_are_checked)
 {
 	const size_t refusal = sizeof(struct greeting), whole = refusal + sizeof(struct place);
-	struct node n[2];
+	NODES n[2];
 	struct hello h;
 
 	open_up(n);
@@ -602,14 +596,13 @@ TEST(hellos_are_checked)
 	CHECK_EQ(say_hello(n, &h, whole), EPROTO);
 	UNTIL(n[1].ends);
 	CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
-	close_nodes(n);
 }
 
 /* Wrong places in hellos, each of which fails the endpoint. */
 TEST(positions_are_checked)
 {
 	for (int i = 0; i < 5; i++) {
-		struct node n[2];
+		NODES n[2];
 		struct hello h;
 
 		open_up(n);
@@ -630,7 +623,6 @@ TEST(positions_are_checked)
 		CHECK_EQ(say_hello(n, &h, sizeof(h)), EPROTO);
 		UNTIL(n[1].ends);
 		CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
-		close_nodes(n);
 	}
 }
 
@@ -695,7 +687,7 @@ TEST(storm)
 {
 	uint32_t count = CALLS / SCALE, next = 0;
 	bool down = false;
-	struct node n[2];
+	NODES n[2];
 
 	seed = test_seed();
 	alarm(GUARD_S);
@@ -724,5 +716,4 @@ TEST(storm)
 		for (uint32_t k = 0; k < count; k++)
 			CHECK(n[i].ended[k] && n[!i].executed[k]);
 	}
-	close_nodes(n);
 }

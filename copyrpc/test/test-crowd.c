@@ -49,7 +49,7 @@ ssize_t __wrap_recv(int fd, void *buf, size_t len, int flags)
 TEST(no_waiting_without_poll)
 {
 	struct copyrpc_ep *ep;
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	n[0].ctx->clock = clock_ns;
@@ -58,7 +58,6 @@ TEST(no_waiting_without_poll)
 	poll_error = 0;
 	CHECK_EQ(alive(&n[0]), 0);
 	CHECK_EQ(copyrpc_dial_cancel(n[0].ctx, 0), 0);
-	close_nodes(n);
 }
 
 int __real_epoll_ctl(int fd, int op, int of, struct epoll_event *event);
@@ -117,7 +116,7 @@ TEST(calls_go_on)
 	static const uint8_t greeting[128] = "CPRPCTCP\2\0\200"; /* is never complete */
 	const struct copyrpc_listen_attr attr = {.max_guests = 100};
 	uint32_t most = 0;
-	struct node n[2];
+	NODES n[2];
 	int fd[300];
 
 	open_node(&n[0], 4, NULL);
@@ -147,7 +146,6 @@ TEST(calls_go_on)
 	CHECK(most > 8 && most <= 100);
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++)
 		close(fd[i]);
-	close_nodes(n);
 }
 
 /* The client calls and the server polls once, @times times. Each call is answered by that poll, which
@@ -200,7 +198,7 @@ TEST(crowds_delay_no_call)
 	const struct copyrpc_listen_attr attr = {.max_guests = 200, .patience_ms = 1000};
 	uint16_t closed = free_port(), silent;
 	int fd[200], listener;
-	struct node n[2];
+	NODES n[2];
 
 	open_node(&n[0], 4, NULL);
 	open_node(&n[1], 4, &attr);
@@ -226,14 +224,13 @@ TEST(crowds_delay_no_call)
 	call_meanwhile(n, 100);
 	CHECK_EQ(n[1].gones, ARRAY_SIZE(fd));
 	close(listener);
-	close_nodes(n);
 }
 
 /* More dials are refused than the polls of a millisecond can retry, so the dials take turns. */
 TEST(refused_dials_take_turns)
 {
 	uint16_t closed = free_port(), port = free_port();
-	struct node n[2];
+	NODES n[2];
 	int listener;
 
 	open_nodes(n);
@@ -247,14 +244,13 @@ TEST(refused_dials_take_turns)
 	for (int i = 0; i < 1000 && !n[1].ups; i++)
 		turn_both(n);
 	CHECK_EQ(n[1].up.token, 1);
-	close_nodes(n);
 	close(listener);
 }
 
 /* Two programs that poll only when their descriptors or their times say so. */
 TEST(sleepers_connect)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	for (int i = 0; i < 2; i++) {
@@ -273,5 +269,4 @@ TEST(sleepers_connect)
 				turn(&n[i]);
 		}
 	}
-	close_nodes(n);
 }

@@ -9,7 +9,7 @@ TEST(up_and_down)
 {
 	struct copyrpc_ep_attr ep = {.user = &ep, .name = "the server"};
 	const struct copyrpc_dial_attr a = {.ep = &ep};
-	struct node n[2];
+	NODES n[2];
 	char line[256];
 
 	open_nodes(n);
@@ -32,14 +32,13 @@ TEST(up_and_down)
 	CHECK(n[1].last.ep == n[1].up.ep && n[1].last.token == 1);
 	CHECK(n[1].last.status < 0); /* that of a reset, or of the probe, whose clock runs faster */
 	CHECK_EQ(n[0].downs, 0);
-	close_nodes(n);
 }
 
 /* The functions that wait, in a context that also listens, let others in meanwhile. */
 TEST(waiting_and_listening)
 {
 	struct copyrpc_ep *ep;
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	n[0].ctx->clock = clock_ns;
@@ -53,14 +52,13 @@ TEST(waiting_and_listening)
 	while (!n[0].ups || !n[1].ups)
 		turn_both(n);
 	CHECK_EQ(n[0].ups, 1);
-	close_nodes(n);
 }
 
 /* The first request arrives before the result over TCP, and the program destroys the endpoint. */
 TEST(destroyed_before_up)
 {
 	struct copyrpc_req *req;
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	dial(&n[0], n[1].port, false, 7);
@@ -81,7 +79,6 @@ TEST(destroyed_before_up)
 		turn_both(n);
 	CHECK_EQ(n[1].ups, 0);
 	CHECK_EQ(alive(&n[1]), 0);
-	close_nodes(n);
 }
 
 /* ------------------------------------------------------------------ both dial */
@@ -108,7 +105,7 @@ TEST(both_dial)
 	uint32_t refused = 0;
 
 	for (int round = 0; round < 40; round++) {
-		struct node n[2];
+		NODES n[2];
 
 		open_nodes(n);
 		for (int i = 0; i < 2; i++) {
@@ -120,7 +117,6 @@ TEST(both_dial)
 		refused += (n[0].up.status == -EISCONN) + (n[1].up.status == -EISCONN);
 		call_both(n);
 		CHECK_EQ(alive(&n[0]) + alive(&n[1]), 2);
-		close_nodes(n);
 	}
 	CHECK_EQ(refused, 40);
 }
@@ -128,7 +124,7 @@ TEST(both_dial)
 /* Without `single`, and to itself, each dial gives a connection. */
 TEST(several_connections)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	dial(&n[0], n[1].port, false, 7);
@@ -142,7 +138,6 @@ TEST(several_connections)
 	while (n[0].ups < 7)
 		turn_both(n);
 	CHECK_EQ(alive(&n[0]), 7);
-	close_nodes(n);
 }
 
 /* A second dial gets the same endpoint. When one side has destroyed it, a dial of either makes a
@@ -152,7 +147,7 @@ TEST(single_again)
 	for (int i = 0; i < 4; i++) {
 		const int who = i % 2, calls = i / 2;
 		struct copyrpc_ep *first;
-		struct node n[2];
+		NODES n[2];
 
 		open_nodes(n);
 		dial(&n[0], n[1].port, true, 7);
@@ -172,7 +167,6 @@ TEST(single_again)
 		CHECK_EQ(n[!calls].downs, 1);
 		CHECK_EQ(n[calls].downs, 0);
 		call_both(n);
-		close_nodes(n);
 	}
 }
 
@@ -250,7 +244,7 @@ TEST(answers_are_checked)
 		{136, 144, EISCONN, -ETIMEDOUT, true}, {136, 144, EMFILE, -ECONNRESET, false},
 		{0, 143, 0, -ECONNRESET, false}, {0, 0, 0, -ECONNRESET, false}};
 	uint8_t right[144], bytes[144];
-	struct node n[2];
+	NODES n[2];
 	int listener;
 
 	open_nodes(n);
@@ -275,12 +269,11 @@ TEST(answers_are_checked)
 	CHECK_EQ(n[0].gone.status, -EPROTO);
 	CHECK_EQ(n[0].ups, 0);
 	close(listener);
-	close_nodes(n);
 }
 
 TEST(nobody_is_there)
 {
-	struct node n[2];
+	NODES n[2];
 	int listener;
 
 	open_nodes(n);
@@ -316,13 +309,12 @@ TEST(nobody_is_there)
 	CHECK_EQ(n[0].gone.status, -ECONNREFUSED);
 	n[1].listener = -1;
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
-	close_nodes(n);
 }
 
 /* A server without room: the dial waits for it. */
 TEST(full_server)
 {
-	struct node n[2];
+	NODES n[2];
 
 	open_node(&n[0], 16, NULL);
 	open_node(&n[1], 1, NULL);
@@ -335,7 +327,6 @@ TEST(full_server)
 	copyrpc_ep_destroy(n[1].up.ep);
 	while (n[0].ups < 2)
 		turn_both(n);
-	close_nodes(n);
 }
 
 /* ------------------------------------------------------------------ strangers */
@@ -346,7 +337,7 @@ TEST(strangers_hold_sockets)
 {
 	const struct copyrpc_listen_attr attr = {.max_guests = 4, .patience_ms = 100};
 	int open = 0, fd[100];
-	struct node n[2];
+	NODES n[2];
 
 	open_node(&n[0], 1, NULL);
 	open_node(&n[1], 1, &attr);
@@ -373,7 +364,6 @@ TEST(strangers_hold_sockets)
 		close(fd[i]);
 	}
 	CHECK_EQ(n[1].ups, 1);
-	close_nodes(n);
 }
 
 /* Takes all descriptors up to a limit, which may then be raised again. */
@@ -408,7 +398,7 @@ TEST(no_descriptor_is_free)
 {
 	int stranger[2];
 	struct shortage s;
-	struct node n[2];
+	NODES n[2];
 
 	open_nodes(n);
 	turn_both(n);
@@ -432,5 +422,4 @@ TEST(no_descriptor_is_free)
 		turn_both(n);
 	close(stranger[0]);
 	close(stranger[1]);
-	close_nodes(n);
 }
