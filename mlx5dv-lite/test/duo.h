@@ -43,20 +43,22 @@ struct duo {
 
 static struct duo duo;
 
-static inline void open_duo(const struct hca_attr *ha, const struct mlx5dvl_qp_attr *qa)
-{
-	memset(&duo.got, 0, sizeof(duo.got));
-	hca_open(&duo.h, ha);
-	duo.a = hca_qp(&duo.h, *qa);
-	duo.b = hca_qp(&duo.h, *qa);
-	hca_connect(duo.a, duo.b);
-}
-
 static inline void close_duo(void)
 {
 	mlx5dvl_qp_destroy(duo.a);
 	mlx5dvl_qp_destroy(duo.b);
 	hca_close(&duo.h);
+}
+
+/* All of it is destroyed at the end of the case. */
+static inline void open_duo(const struct hca_attr *ha, const struct mlx5dvl_qp_attr *qa)
+{
+	test_finally(close_duo);
+	memset(&duo.got, 0, sizeof(duo.got));
+	hca_open(&duo.h, ha);
+	duo.a = hca_qp(&duo.h, *qa);
+	duo.b = hca_qp(&duo.h, *qa);
+	hca_connect(duo.a, duo.b);
 }
 
 #endif

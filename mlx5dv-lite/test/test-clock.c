@@ -47,7 +47,6 @@ TEST(stamps_are_between_post_and_poll)
 		CHECK(stamp >= before);
 		before = stamp;
 	}
-	close_duo();
 }
 
 /* The relation is the same as in the vendor's library. */
@@ -64,7 +63,6 @@ TEST(the_clock_is_the_vendors)
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, stamp), mlx5dv_ts_to_ns(&info, stamp));
 	CHECK_EQ(mlx5dvl_clock_ns(&clock, clock.stamp), clock.ns);
 	CHECK(clock.valid_ns > 1000000000);
-	close_duo();
 }
 
 /* A clock of 41 bits, as on cards: the stamps wrap, and the fraction matters. */

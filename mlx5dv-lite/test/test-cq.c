@@ -55,11 +55,20 @@ static void on_sent(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_sent *
 	s->last_qp = q;
 }
 
+static void teardown(void)
+{
+	plain_qp_fini(&qp, &core);
+	plain_cq_fini(&cq);
+	core_fini(&core);
+	free(wqes);
+}
+
 /* Creates an SRQ of DEPTH receives, all posted, a CQ at position @start, and one QP. */
 static void setup(bool receives, uint32_t cqe_size, uint32_t start)
 {
 	const struct mlx5dvl_srq_attr attr = {.depth = DEPTH};
 
+	test_finally(teardown);
 	memset(&seen, 0, sizeof(seen));
 	core_init(&core, on_error, &seen);
 	wqes = plain_alloc((DEPTH + 1) * 32);
@@ -67,14 +76,6 @@ static void setup(bool receives, uint32_t cqe_size, uint32_t start)
 	mlx5dvl_srq_post_(&srq);
 	plain_cq_init(&cq, &core, receives ? &srq : NULL, DEPTH, cqe_size, start);
 	plain_qp_init(&qp, &core, DEPTH, &bf, QPN);
-}
-
-static void teardown(void)
-{
-	plain_qp_fini(&qp, &core);
-	plain_cq_fini(&cq);
-	core_fini(&core);
-	free(wqes);
 }
 
 static void recv_cqe(uint32_t imm)
@@ -112,7 +113,6 @@ TEST(owner_bit_wraps)
 				CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, DEPTH, on_recv, &seen), 0);
 				mlx5dvl_srq_refill(&srq);
 			}
-			teardown();
 		}
 	}
 }
@@ -128,7 +128,6 @@ TEST(poll_stops_at_max)
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 4);
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 100, on_recv, &seen), 6);
 	CHECK_EQ(seen.n, 10);
-	teardown();
 }
 
 TEST(fields_arrive)
@@ -153,7 +152,6 @@ TEST(fields_arrive)
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 1, on_recv, &seen), 1);
 	CHECK_EQ(seen.last_opcode, MLX5DVL_RECV_SEND);
 	CHECK(seen.last_buf == buf + 9 * 16);
-	teardown();
 }
 
 TEST(error_of_an_unsignaled_request)
@@ -190,7 +188,6 @@ TEST(error_of_an_unsignaled_request)
 		CHECK_EQ(qp.qp.status, map[i].err);
 		CHECK_EQ(qp.qp.ci, 2);
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 0), -ENOTCONN);
-		teardown();
 	}
 }
 
@@ -216,7 +213,6 @@ TEST(flush_reports_every_request)
 	}
 	CHECK_EQ(qp.qp.status, -EACCES);
 	CHECK_EQ(qp.qp.ci, 20);
-	teardown();
 }
 
 TEST(error_of_a_receive)
@@ -233,7 +229,6 @@ TEST(error_of_a_receive)
 	CHECK_EQ(qp.qp.status, -EFAULT);
 	CHECK_EQ(srq.tail, 5);
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 1);
-	teardown();
 }
 
 TEST(nobody_to_tell)
@@ -245,7 +240,6 @@ TEST(nobody_to_tell)
 	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd, .qpn = QPN + 1, .syndrome = 0x15});
 	CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), 2);
 	CHECK_EQ(qp.qp.status, -ETIMEDOUT);
-	teardown();
 }
 
 /* ---- compressed completions ---- */
@@ -339,7 +333,6 @@ TEST(compressed_receives)
 			CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 8, on_recv_len, &l), 0);
 			srq.posted = DEPTH;
 		}
-		teardown();
 	}
 }
 
@@ -374,7 +367,6 @@ TEST(compressed_sends)
 		CHECK(seen.last_qp == &qp.qp);
 		CHECK_EQ(qp.qp.ci, qp.qp.pi);
 	}
-	teardown();
 }
 
 /* ---- QPs that go away ---- */
@@ -403,10 +395,7 @@ TEST(completions_of_a_dead_qp_are_dropped)
 	CHECK_EQ(seen.nerrors, 0);
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 8); /* its receives are not lost */
 	plain_qp_fini(&other, &core);
-	plain_qp_fini(&again, &core);
-	plain_cq_fini(&cq);
-	core_fini(&core);
-	free(wqes);
+	qp = again; /* for teardown() */
 }
 
 static void end_qp(void *arg, struct mlx5dvl_qp *q, const struct mlx5dvl_recv *recv)
@@ -428,5 +417,4 @@ TEST(a_handler_may_end_its_qp)
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 64, end_qp, &calls), 5);
 	CHECK_EQ(calls, 1);
 	CHECK_EQ(mlx5dvl_srq_posted(&srq), DEPTH - 5);
-	teardown();
 }

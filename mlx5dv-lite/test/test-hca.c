@@ -69,7 +69,6 @@ TEST(every_request_moves_its_payload)
 				for (size_t f = 0; f < ARRAY_SIZE(flags); f++)
 					moves(opcodes[o], sizes[s], flags[f], seed++);
 		CHECK_EQ(duo.h.nerrors, 0);
-		close_duo();
 	}
 }
 
@@ -96,7 +95,6 @@ TEST(atomics_return_the_old_value)
 		hca_fence(&duo.h, duo.a);
 		CHECK(*result == old && *word == (i % 2 ? operand : old));
 	}
-	close_duo();
 }
 
 /* ---- errors ---- */
@@ -144,7 +142,6 @@ TEST(errors_of_unsignaled_requests)
 		CHECK_EQ(mlx5dvl_qp_status(duo.b), 0);
 		hca_fence(&duo.h, more[0]);
 		hca_unpair(more);
-		close_duo();
 	}
 }
 
@@ -156,7 +153,6 @@ TEST(a_peer_without_rights)
 	hca_wait_errors(&duo.h, 1);
 	CHECK_EQ(duo.h.errors[0].token, 7);
 	CHECK(duo.h.errors[0].err == -EACCES || duo.h.errors[0].err == -EREMOTEIO);
-	close_duo();
 }
 
 TEST(a_peer_that_is_gone)
@@ -169,7 +165,6 @@ TEST(a_peer_that_is_gone)
 		61);
 	mlx5dvl_ring(duo.a);
 	one_error(61, -ETIMEDOUT, duo.a);
-	close_duo();
 }
 
 TEST(a_peer_without_receives)
@@ -181,7 +176,6 @@ TEST(a_peer_without_receives)
 	mlx5dvl_ring(duo.a);
 	one_error(73, -ENOBUFS, duo.a);
 	wait_recv(&duo.h, &duo.got, 3);
-	close_duo();
 }
 
 /* A request fails, and the rest of four queues is full: every request has its completion, in a CQ
@@ -243,7 +237,6 @@ TEST(counters_of_the_port)
 	CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, "no_such_counter", &after), -ENOENT);
 	for (size_t i = 0; i < ARRAY_SIZE(wrong); i++)
 		CHECK_EQ(mlx5dvl_ctx_counter(duo.h.ctx, wrong[i], &after), -EINVAL);
-	close_duo();
 }
 
 TEST(to_error_flushes)
@@ -266,5 +259,4 @@ TEST(to_error_flushes)
 		CHECK_EQ(duo.h.errors[i].token, 5 - duo.h.nerrors + i);
 		CHECK_EQ(duo.h.errors[i].err, -ECANCELED);
 	}
-	close_duo();
 }

@@ -64,7 +64,7 @@ TEST(objects_in_use_stay)
 	CHECK_EQ(mlx5dvl_srq_destroy(duo.h.srq), -EBUSY);
 	CHECK_EQ(mlx5dvl_cq_destroy(duo.h.rcq), -EBUSY);
 	CHECK_EQ(mlx5dvl_cq_destroy(duo.h.scq), -EBUSY);
-	close_duo();
+	test_now(close_duo);
 	CHECK_EQ(mlx5dvl_srq_destroy(NULL), 0);
 	CHECK_EQ(mlx5dvl_cq_destroy(NULL), 0);
 	mlx5dvl_qp_destroy(NULL);
@@ -172,7 +172,6 @@ TEST(programs_of_a_later_version)
 	CHECK_EQ(mlx5dvl_qp_connect(duo.b, &info.known, sizeof(info)), -EISCONN);
 	info.more = 1;
 	CHECK_EQ(mlx5dvl_qp_connect(duo.b, &info.known, sizeof(info)), -E2BIG);
-	close_duo();
 }
 
 /* The receive CQ has exactly one CQE per receive. */
@@ -201,7 +200,6 @@ TEST(a_tight_receive_cq_does_not_overrun)
 	CHECK_EQ(duo.got.imm_sum, sum);
 	CHECK_EQ(*(uint32_t *)(void *)duo.h.mem, n - 1);
 	CHECK_EQ(duo.h.nerrors, 0);
-	close_duo();
 }
 
 /* 17 QPs post in turns and in batches of random length; each sees its own messages. */
@@ -284,7 +282,6 @@ TEST(destroyed_with_completions_pending)
 		CHECK_EQ(mlx5dvl_post_send_imm(duo.a, NULL, 0, 0, 0, 0, 0), 0);
 	mlx5dvl_ring(duo.a);
 	wait_recv(&duo.h, &duo.got, 94);
-	close_duo();
 }
 
 /* ---- threads and registers ---- */
@@ -370,5 +367,4 @@ TEST(an_armed_cq_tells_once)
 		CHECK_EQ(mlx5dvl_cq_event(duo.h.rcq), 0);
 		wait_recv(&duo.h, &duo.got, 3 * i);
 	}
-	close_duo();
 }

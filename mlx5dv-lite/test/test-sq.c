@@ -21,20 +21,21 @@ static void init(void)
 
 enum { QPN = 0x123456, LKEY = 0x11223344, RKEY = 0x55667788, IMM = 0xcafe0123 };
 
-static void setup(uint32_t depth, bool blueflame)
-{
-	struct mlx5dvl_bf *bf = &no_bf;
-
-	init();
-	if (blueflame)
-		CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
-	plain_qp_init(&q, &core, depth, bf, QPN);
-}
-
 static void teardown(void)
 {
 	plain_qp_fini(&q, &core);
 	core_fini(&core);
+}
+
+static void setup(uint32_t depth, bool blueflame)
+{
+	struct mlx5dvl_bf *bf = &no_bf;
+
+	test_finally(teardown);
+	init();
+	if (blueflame)
+		CHECK_EQ(core_get_bf(&core, bf_memory, 256, &bf), 0);
+	plain_qp_init(&q, &core, depth, bf, QPN);
 }
 
 #define RADDR 0x0123456789abcdefull
@@ -138,7 +139,6 @@ static void one(uint8_t opcode, uint32_t len, unsigned flags)
 		CHECK_EQ(q.qp.slots[at].request.blocks, (ds + 3) / 4);
 		CHECK_EQ(q.qp.slots[at].request.opcode, opcode);
 	}
-	teardown();
 }
 
 TEST(bytes_of_every_request)
@@ -165,7 +165,6 @@ TEST(constant_lengths)
 	mlx5dvl_post_write(&q.qp, payload, LKEY, 221, RADDR, RKEY, 0, 0);
 	compare(q.sq + 384, want, expect(want, MLX5DVL_WRITE, 6, 221, 0, false), 6);
 	CHECK_EQ(q.qp.pi, 10);
-	teardown();
 }
 
 /* The caller writes the payload: the bytes are the same for every length and place in the ring.
@@ -208,7 +207,6 @@ TEST(payload_written_in_place)
 	sq_stop(&q.qp, -EIO);
 	mlx5dvl_sq_update(&q.qp);
 	CHECK(!mlx5dvl_sq_fits(&q.qp, 1));
-	teardown();
 }
 
 TEST(ring_end_is_filled_with_nops)
@@ -229,7 +227,6 @@ TEST(ring_end_is_filled_with_nops)
 	CHECK_EQ(q.qp.last, 16);
 	CHECK_EQ(mlx5dvl_sq_fillers(&q.qp), 3);
 	compare(q.sq, want, expect(want, MLX5DVL_WRITE_IMM, 16, 220, 0, true), 0);
-	teardown();
 }
 
 TEST(refuses_before_and_after_connection)
@@ -246,7 +243,6 @@ TEST(refuses_before_and_after_connection)
 	sq_stop(&q.qp, -ECANCELED);
 	CHECK_EQ(q.qp.status, -ETIMEDOUT);
 	CHECK_EQ(mlx5dvl_post_nop(&q.qp, 0, 0), -ENOTCONN);
-	teardown();
 }
 
 /*
@@ -367,7 +363,6 @@ TEST(one_completion_in_64_blocks)
 	for (uint32_t i = 0; i < 640; i++)
 		signaled += !!(q.sq[i * 64 + 11] & 8);
 	CHECK_EQ(signaled, 10);
-	teardown();
 }
 
 TEST(doorbell_of_a_batch)
@@ -388,7 +383,6 @@ TEST(doorbell_of_a_batch)
 	post(&q.qp, MLX5DVL_NOP, 0, 0, 0);
 	mlx5dvl_ring(&q.qp);
 	CHECK(!memcmp(bf_memory + 256, q.sq + 3 * 64, 8)); /* the other buffer */
-	teardown();
 }
 
 TEST(blueflame_of_a_single_request)
@@ -407,7 +401,6 @@ TEST(blueflame_of_a_single_request)
 		CHECK(blocks == 4 || half[blocks * 64] == 0xee);
 		CHECK_EQ(other[0], 0xee);
 	}
-	teardown();
 }
 
 TEST(qps_share_the_turn_of_a_register)
@@ -452,7 +445,6 @@ TEST(without_blueflame_every_doorbell_is_8_bytes)
 		CHECK_EQ(bf_memory[8], 0xee);
 		CHECK_EQ(bf_memory[256], 0xee);
 	}
-	teardown();
 }
 
 /* QP numbers from the whole range, as devices assign them: the table's memory for a QP is freed

@@ -13,21 +13,22 @@ static struct wire_conn us;
 static int them;
 static char why[WIRE_TEXT_MAX];
 
-static void open_pair(void)
-{
-	int fd[2];
-
-	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	wire_open(&us, fd[0], "peer");
-	them = fd[1];
-}
-
 static void close_pair(void)
 {
 	wire_close(&us);
 	wire_close(&us);
 	if (them >= 0)
 		close(them);
+}
+
+static void open_pair(void)
+{
+	int fd[2];
+
+	test_finally(close_pair);
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
+	wire_open(&us, fd[0], "peer");
+	them = fd[1];
 }
 
 static void they_send(const void *bytes, size_t n)
@@ -72,7 +73,6 @@ TEST(messages_keep_their_bounds)
 	CHECK_EQ(expect(WIRE_DONE, &b), -ECONNREFUSED);
 	CHECK(!strcmp(why, "no??[room"));
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
-	close_pair();
 }
 
 TEST(strangers_are_refused)
@@ -99,12 +99,10 @@ TEST(strangers_are_refused)
 		open_pair();
 		they_send_header(cases[i].magic, cases[i].version, cases[i].kind, cases[i].len);
 		CHECK_EQ(expect(WIRE_GO, &b), cases[i].err);
-		close_pair();
 	}
 	open_pair();
 	they_send("GET / HTTP/1.0\r\n\r\n", 18);
 	CHECK_EQ(expect(WIRE_GO, &b), -EBADMSG);
-	close_pair();
 }
 
 /* A peer that sends a byte now and then times out like a peer that sends nothing. */
@@ -123,12 +121,10 @@ TEST(slow_peers_are_given_up)
 	CHECK_EQ(got, -ETIMEDOUT);
 	close(them);
 	them = -1;
-	close_pair();
 	open_pair();
 	close(them);
 	them = -1;
 	CHECK_EQ(expect(WIRE_GO, &b), -ECONNRESET);
-	close_pair();
 }
 
 /* A peer that does not read times out as well. */
@@ -141,7 +137,6 @@ TEST(deaf_peers_are_given_up)
 	for (int i = 0; i < 1000 && !err; i++)
 		err = wire_send(&us, WIRE_DONE, body, sizeof(body), SHORT_NS);
 	CHECK_EQ(err, -ETIMEDOUT);
-	close_pair();
 }
 
 TEST(alive_comes_once_a_second)
@@ -163,7 +158,6 @@ TEST(alive_comes_once_a_second)
 	CHECK_EQ(wire_poll(&us, LONG_NS, &b), 0);
 	CHECK_EQ(wire_send(&peer, WIRE_ALIVE, NULL, 0, LONG_NS), 0);
 	CHECK_EQ(expect(WIRE_HELLO, &b), -EBADMSG); /* so a stranger does not delay the server */
-	close_pair();
 }
 
 static struct wire_buf body_of(uint8_t *bytes, size_t n)

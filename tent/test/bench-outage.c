@@ -21,6 +21,6 @@ int main(void)
 	}
 	CHECK_EQ(tent_stats_print(d.t, stdout), 0);
 	CHECK_EQ(tent_stats_json(d.t, stdout), 0);
-	duo_close();
+	test_now(duo_close);
 	return 0;
 }

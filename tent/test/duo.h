@@ -236,11 +236,31 @@ static inline void duo_own(void)
 		CHECK_EQ(tent_register(d.t, d.mine, d.len, NULL, NULL), 0);
 }
 
+static inline void duo_close(void)
+{
+	int status;
+
+	CHECK_EQ(tent_release(d.s), 0);
+	if (d.child) {
+		duo_ask('x');
+		CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+		CHECK_EQ(status, 0);
+	}
+	tent_destroy(d.t);
+	close(d.fd);
+	free(d.text);
+	if (!d.allocs)
+		munmap(d.mine, d.len);
+	munmap(d.theirs, d.len);
+}
+
+/* Both sides are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
 	int fds[2];
 	size_t len;
 
+	test_finally(duo_close);
 	memset(&d, 0, sizeof(d));
 	d.len = a->len;
 	d.allocs = duo_allocs(a);
@@ -267,24 +287,6 @@ static inline void duo_open(const struct duo_attr *a)
 	duo_own();
 	if (!a->no_import)
 		duo_import(d.text);
-}
-
-static inline void duo_close(void)
-{
-	int status;
-
-	CHECK_EQ(tent_release(d.s), 0);
-	if (d.child) {
-		duo_ask('x');
-		CHECK_EQ(waitpid(d.child, &status, 0), d.child);
-		CHECK_EQ(status, 0);
-	}
-	tent_destroy(d.t);
-	close(d.fd);
-	free(d.text);
-	if (!d.allocs)
-		munmap(d.mine, d.len);
-	munmap(d.theirs, d.len);
 }
 
 static inline void duo_kill(void)

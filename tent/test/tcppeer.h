@@ -56,20 +56,21 @@ static inline void close_port(void)
 
 /* ---- a peer of a target ---- */
 
-static inline void open_target(void)
-{
-	struct link_end mine, theirs = {{0}};
-
-	open_port();
-	marks = 0;
-	CHECK_EQ(tcp_transport.accept(port, &theirs, &mine, &target), 0);
-	memcpy(&end, mine.bytes, sizeof(end));
-}
-
 static inline void close_target(void)
 {
 	target->ops->destroy(target);
 	close_port();
+}
+
+static inline void open_target(void)
+{
+	struct link_end mine, theirs = {{0}};
+
+	test_finally(close_target);
+	open_port();
+	marks = 0;
+	CHECK_EQ(tcp_transport.accept(port, &theirs, &mine, &target), 0);
+	memcpy(&end, mine.bytes, sizeof(end));
 }
 
 /* The target serves its peers until @fd is readable. False: @fd is closed. */

@@ -147,7 +147,6 @@ TEST(it_is_mapped_and_unmapped)
 	CHECK_EQ(mappings(), OWN); /* the confirmation came after that */
 	CHECK(duo_move(TENT_WRITE, 0, 1, 0));
 	test_filled(d.theirs, LEN, 'b');
-	duo_close();
 }
 
 /* The engine's thread listens to the peer, and who submits need not. */
@@ -160,7 +159,6 @@ TEST(a_small_request_needs_no_system_call)
 		CHECK_EQ(duo_move(i % 2 ? TENT_READ : TENT_WRITE, 0, 64 * KIB, 0), 0);
 	CHECK_EQ(calls, 0);
 	__atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
-	duo_close();
 }
 
 /* The program may unmap its own memory at any time, so the kernel copies that. */
@@ -172,7 +170,7 @@ TEST(memory_of_the_program)
 	CHECK_EQ(tent_register(d.t, m, LEN, NULL, NULL), 0);
 	CHECK(copies_from(m, 'm'));
 	CHECK(!copies('a'));
-	duo_close();
+	test_now(duo_close);
 	munmap(m, LEN);
 }
 
@@ -210,7 +208,6 @@ TEST(descriptors_that_cannot_be_used)
 	}
 	duo_import(d.text);
 	CHECK(!copies('z'));
-	duo_close();
 }
 
 TEST(allocations_are_checked)

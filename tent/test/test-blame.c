@@ -90,7 +90,6 @@ static bool is_found_now(const char *what, enum tent_fault fault, void (*then)(v
 	outage_ctl("fault clear");
 	outage_ctl("link mlx5_0 up");
 	outage_ctl("link mlx5_4 up");
-	duo_close();
 	return counts;
 }
 
@@ -142,7 +141,6 @@ TEST(a_shared_rail)
 	while (clock_ns() < end)
 		CHECK_EQ(outage_rail(0).fault, TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 /* True: the result is valid, because no rail stalled before the peer could refuse. */
@@ -156,7 +154,6 @@ static bool is_refused_now(void)
 	found = outage_rail(0).fault;
 	CHECK(found == TENT_FAULT_REFUSED || found == TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close();
 	return found == TENT_FAULT_REFUSED;
 }
 
@@ -177,7 +174,6 @@ TEST(unknown)
 	CHECK_EQ(outage_rail(0).fault, TENT_FAULT_UNKNOWN);
 	CHECK_EQ(outage_rail(1).fault, TENT_FAULT_UNKNOWN);
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 static void show(void)

@@ -20,7 +20,6 @@ TEST(a_write_and_a_read)
 	duo_random(&seed, d.theirs, len);
 	CHECK_EQ(duo_move(TENT_READ, 0, len, 0), 0);
 	CHECK(!memcmp(d.mine, d.theirs, len));
-	duo_close();
 }
 
 TEST(lengths_of_all_kinds)
@@ -37,7 +36,6 @@ TEST(lengths_of_all_kinds)
 		CHECK_EQ(d.theirs[99], 0);
 		CHECK_EQ(d.theirs[100 + lengths[i]], 0);
 	}
-	duo_close();
 }
 
 /* Many requests in a batch, more than the scheduler takes at a time. */
@@ -63,7 +61,6 @@ TEST(a_batch_of_many)
 	CHECK_EQ(tent_task_status(b, n, &status, sizeof(status)), -ENOENT);
 	CHECK_EQ(tent_batch_free(b), 0);
 	free(r);
-	duo_close();
 }
 
 /* Memory in parts of different sizes on the two sides: no slice crosses one. */
@@ -80,7 +77,6 @@ TEST(registrations_in_parts)
 	CHECK_EQ(duo_end(duo_submit(r, 2)), 0);
 	CHECK(!memcmp(d.mine + 12345, d.theirs + 12345, 2 * MIB - 12345));
 	CHECK(!memcmp(d.mine + 2 * MIB + 77, d.theirs + 2 * MIB + 77, MIB - 77));
-	duo_close();
 }
 
 TEST(a_descriptor_tells_the_end)
@@ -99,7 +95,6 @@ TEST(a_descriptor_tells_the_end)
 		CHECK_EQ(tent_wait(b, 0), 0);
 		CHECK_EQ(tent_batch_free(b), 0);
 	}
-	duo_close();
 }
 
 /* The child gets each value from 1 to n once, and no other. */
@@ -128,7 +123,6 @@ TEST(notices_come_after_the_bytes)
 	for (uint16_t i = 1; i <= 100; i++)
 		CHECK_EQ(duo_move(i % 2 ? TENT_WRITE : TENT_READ, i, i * 20000u, i), 0);
 	take_all(100);
-	duo_close();
 }
 
 /* More simultaneous requests with notices than there are slots. */
@@ -143,7 +137,6 @@ TEST(many_notices_at_once)
 	}
 	CHECK_EQ(duo_end(duo_submit(r, 100)), 0);
 	take_all(100);
-	duo_close();
 }
 
 TEST(cancelled_requests_end)
@@ -173,7 +166,6 @@ TEST(cancelled_requests_end)
 	CHECK(err == -ECANCELED || bytes == N * MIB);
 	CHECK_EQ(tent_batch_free(b), 0);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, MIB, 0), 0);
-	duo_close();
 }
 
 TEST(a_dead_peer_is_an_error)
@@ -193,7 +185,6 @@ TEST(a_dead_peer_is_an_error)
 	}
 	CHECK_EQ(err, -ECONNRESET);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -ECONNRESET);
-	duo_close();
 }
 
 TEST(what_is_used_stays)
@@ -215,7 +206,6 @@ TEST(what_is_used_stays)
 	CHECK_EQ(tent_unregister(d.t, d.mine), 0);
 	CHECK_EQ(tent_unregister(d.t, d.mine), -ENOENT);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, 1, 0), -EFAULT);
-	duo_close();
 }
 
 /* More requests of each class than the scheduler takes at a time. */
@@ -241,7 +231,6 @@ TEST(all_classes_move)
 	r[0].priority = 3;
 	CHECK_EQ(tent_submit(d.t, r, 1, &b), -EINVAL);
 	free(r);
-	duo_close();
 }
 
 TEST(bad_requests_start_nothing)
@@ -273,7 +262,6 @@ TEST(bad_requests_start_nothing)
 	free(many);
 	CHECK(!b);
 	test_filled(d.theirs, d.len, 0);
-	duo_close();
 }
 
 /* A peer that is stopped takes no notice, so all but the first requests wait for it. */
@@ -295,7 +283,6 @@ TEST(too_many_requests_wait_for_some)
 	CHECK_EQ(duo_end(b), 0);
 	CHECK_EQ(duo_end(duo_submit(r, MOST)), 0);
 	free(r);
-	duo_close();
 }
 
 TEST(segments_belong_to_their_engine)
@@ -316,7 +303,6 @@ TEST(segments_belong_to_their_engine)
 	CHECK(!b);
 	tent_destroy(other);
 	munmap(memory, 4096);
-	duo_close();
 }
 
 /* Modes that bind slices at submit have room for 4,096; mode pull takes any number. */
@@ -334,7 +320,6 @@ TEST(requests_of_many_parts)
 		CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), i < 2 ? -EMSGSIZE : 0);
 		CHECK_EQ(duo_move(TENT_WRITE, 0, 4096 * 4096, 0), 0);
 		CHECK(!memcmp(d.mine, d.theirs, 4096 * 4096));
-		duo_close();
 	}
 }
 
@@ -495,7 +480,6 @@ TEST(structs_have_sizes)
 	CHECK_EQ(duo_end(b), 0);
 	requests[0].r.size++; /* the next one would not be aligned */
 	CHECK_EQ(tent_submit(d.t, &requests[0].r, 1, &b), -EINVAL);
-	duo_close();
 }
 
 TEST(a_segment_of_another_engine_is_refused)
@@ -508,7 +492,6 @@ TEST(a_segment_of_another_engine_is_refused)
 	duo_not_imported(d.t, d.text, -EACCES, "does not know");
 	strstr(d.text, "\"tent\":4")[7] = '1';
 	duo_not_imported(d.t, d.text, -EPROTONOSUPPORT, "version 1");
-	duo_close();
 }
 
 int main(int argc, char **argv)

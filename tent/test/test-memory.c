@@ -100,7 +100,6 @@ TEST(a_peer_that_registers_answers)
 	duo_ask('b');
 	an_error_moves_slices();
 	duo_ask('g');
-	duo_close();
 }
 
 TEST(who_registers_moves_on)
@@ -109,7 +108,6 @@ TEST(who_registers_moves_on)
 	begin_big(d.t);
 	an_error_moves_slices();
 	end_big();
-	duo_close();
 }
 
 /* Memory that is being registered cannot be registered again, and cannot be used yet. */
@@ -134,5 +132,4 @@ TEST(what_is_being_registered)
 	CHECK(!strstr(text, place));
 	free(text);
 	end_big();
-	duo_close();
 }

@@ -34,7 +34,6 @@ static void ends_well(uint32_t i)
 	await_return(i);
 	CHECK_EQ(outage_rail(i).exclusions, 1);
 	duo_ask('e');
-	duo_close();
 }
 
 /* One message fails, and the later ones on the QP are flushed: that is one outage, not many. */
@@ -163,7 +162,6 @@ TEST(no_end_before_the_peer_has_closed)
 	CHECK_EQ(duo_end(b), 0);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 /* The device is lost for good, for both sides: the others carry everything from then on. */
@@ -179,7 +177,6 @@ TEST(a_device_that_dies)
 		duo_random(&seed, d.mine, d.len);
 	}
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 /* A mark fails, not a slice: the mark is sent over another rail, and is counted once. */
@@ -191,7 +188,6 @@ TEST(a_notice_that_fails)
 		duo_move_all(TENT_WRITE, i);
 	duo_ask('e');
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 /* A rail carries slices but loses a mark: the silence is detected; another rail gets the mark. */
@@ -225,7 +221,6 @@ TEST(notices_after_some_that_failed)
 		}
 	}
 	duo_ask('e');
-	duo_close();
 }
 
 /* Each rail has an outage at the same time: the request waits for one of them. */
@@ -235,7 +230,6 @@ TEST(all_rails_fail_and_come_back)
 	outage_ctl("fault add opcode=write count=4 action=error syndrome=remote_op");
 	duo_move_all(TENT_WRITE, 6);
 	outage_ctl("fault clear");
-	duo_close();
 }
 
 TEST(no_rail_is_left)
@@ -257,7 +251,6 @@ TEST(no_rail_is_left)
 		sched_yield();
 	} while (err);
 	CHECK(!memcmp(d.mine, d.theirs, d.len));
-	duo_close();
 }
 
 int main(int argc, char **argv)

@@ -40,7 +40,6 @@ TEST(names_pair_within_a_subnet)
 	duo_open(&(struct duo_attr){.len = MIB});
 	for (uint32_t i = 0; i < 4; i++)
 		check_pair(i, names[i], names[i]);
-	duo_close();
 }
 
 /* The near rails of the peer's memory carry its bytes, wherever the memory here is. */
@@ -59,7 +58,6 @@ TEST(memory_of_the_peer_has_its_rails)
 	CHECK(!r[0].bytes && !r[1].bytes);
 	CHECK(r[2].bytes && r[3].bytes);
 	CHECK_EQ(r[2].bytes + r[3].bytes, 2 * d.len);
-	duo_close();
 }
 
 TEST(a_map_pairs_as_it_says)
@@ -73,7 +71,6 @@ TEST(a_map_pairs_as_it_says)
 	memset(d.mine, 7, d.len);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
 	test_filled(d.theirs, d.len, 7);
-	duo_close();
 }
 
 /* The import fails with this error and these words, and then nothing is left of it. */
@@ -85,7 +82,6 @@ static void refused(const struct duo_attr *a, int err, const char *words)
 	attr.no_import = true;
 	duo_open(&attr);
 	duo_not_imported(d.t, d.text, err, words);
-	duo_close();
 }
 
 TEST(maps_that_cannot_be)
@@ -116,7 +112,6 @@ TEST(a_pair_that_cannot_reach)
 	duo_not_imported(d.t, d.text, -ENETUNREACH, "mlx5_2 cannot reach");
 	outage_ctl("link mlx5_2 up");
 	duo_import(d.text);
-	duo_close();
 }
 
 static void engine_refused(const char *config, int err, const char *words)
@@ -143,7 +138,6 @@ TEST(shared_memory_does_not_meet_adapters)
 	duo_not_imported(shm, d.text, -EREMOTE, "its rails are adapters");
 	tent_destroy(shm);
 	duo_refused(&(struct tent_attr){.shm_rails = 33}, -EINVAL, "up to 32");
-	duo_close();
 }
 
 int main(int argc, char **argv)

@@ -31,7 +31,6 @@ static bool bytes_follow(void)
 	remote = (double)bytes_of("mlx5_2");
 	printf("bytes: %.0f %.0f %.0f, slow / fast %.2f\n", fast, slow, remote, slow / fast);
 	CHECK_EQ(fast + slow + remote, 6 * d.len);
-	duo_close();
 	return slow / fast > .35 && slow / fast < .65 && remote / fast > .7 && remote / fast < 1.4;
 }
 
@@ -62,7 +61,6 @@ TEST(strict_numa_stays_on_its_node)
 	register_at("cpu:1");
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
 	CHECK_EQ(bytes_of("mlx5_2"), d.len);
-	duo_close();
 }
 
 /* Reported: 10 Gb/s. Within the range that is the seed, outside it the default is. */
@@ -86,6 +84,5 @@ TEST(seeds_are_the_links_rates)
 		CHECK_EQ(tent_rail_get_stats(d.s, 0, &r, sizeof(r)), 0);
 		CHECK_EQ(r.link_gbps, cases[i].gbps);
 		CHECK_EQ(tent_rail_get_stats(d.s, 3, &r, sizeof(r)), -ENOENT);
-		duo_close();
 	}
 }

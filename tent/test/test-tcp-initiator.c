@@ -50,6 +50,15 @@ static void answer(int fd, uint32_t magic, uint32_t status, uint64_t token)
 	stranger_say(fd, &r, sizeof(r));
 }
 
+static void close_initiator(void)
+{
+	it.link->ops->destroy(it.link);
+	for (int i = 0; i < STREAMS; i++)
+		close(it.fds[i]);
+	close(it.listener);
+	close_port();
+}
+
 /* Makes a link to the test, whose connections are it.fds in the order of their frames. */
 static void open_initiator(void)
 {
@@ -58,6 +67,7 @@ static void open_initiator(void)
 	struct tcp_end e = {.token = "a token of 16 B"};
 	struct sockaddr_in *at = (struct sockaddr_in *)&peer.at;
 
+	test_finally(close_initiator);
 	open_port();
 	memset(&it, 0, sizeof(it));
 	CHECK_EQ(tcp_listen("127.0.0.1", 0, &it.listener), 0);
@@ -85,15 +95,6 @@ static void open_initiator(void)
 	CHECK_EQ(it.token, 5);
 	CHECK_EQ(it.status, 0);
 	it.ended = 0;
-}
-
-static void close_initiator(void)
-{
-	it.link->ops->destroy(it.link);
-	for (int i = 0; i < STREAMS; i++)
-		close(it.fds[i]);
-	close(it.listener);
-	close_port();
 }
 
 static void post(bool write, uint64_t at, uint64_t len, uint64_t token)
@@ -177,7 +178,6 @@ TEST(replies_of_a_stranger)
 		CHECK_EQ(it.token, 7);
 		CHECK_EQ(it.status, cases[i].result);
 		CHECK_EQ(it.link->ops->post_probe(it.link, 1), cases[i].over ? -ENOTCONN : 0);
-		close_initiator();
 	}
 }
 
@@ -207,7 +207,6 @@ TEST(bytes_of_a_read)
 	test_filled(memory, PAGE, 'm');
 	test_filled(memory + PAGE, PAGE, 'r');
 	test_filled(memory + 2 * PAGE, 2 * PAGE, 'm');
-	close_initiator();
 }
 
 /* One connection fails: all that is posted ends. */
@@ -225,7 +224,6 @@ TEST(a_link_fails_as_a_whole)
 	CHECK(it.status == -ECANCELED || it.status == -EREMOTEIO);
 	CHECK_EQ(it.link->posted, 0);
 	CHECK_EQ(it.link->ops->post(it.link, &(struct link_move){.write = true}), -ENOTCONN);
-	close_initiator();
 }
 
 /* Local memory of which the second page is not mapped: the move fails, and its link goes on. */
@@ -258,7 +256,6 @@ TEST(local_memory_that_was_unmapped)
 		}
 		test_filled(memory + 2 * PAGE, 100, write ? 'm' : 'r');
 		CHECK_EQ(it.link->ops->post_probe(it.link, 1), 0);
-		close_initiator();
 	}
 }
 
@@ -279,7 +276,6 @@ TEST(a_stopped_initiator)
 	ends(1);
 	CHECK_EQ(it.status, -ECANCELED);
 	test_filled(memory, 4 * PAGE, 'm');
-	close_initiator();
 }
 
 /* ---- a peer whose host is gone, and one that is stopped ---- */
@@ -339,13 +335,12 @@ TEST(options_of_sockets)
 	fd = spoken();
 	hear(fd, &f, sizeof(f));
 	sockets_are((uint16_t)tcp_port(it.listener), true);
-	close_initiator();
+	test_now(close_initiator);
 	open_target();
 	fd = guest(TCP_MAGIC, 0);
 	is_well(fd);
 	sockets_are((uint16_t)tcp_port(fd), false);
 	close(fd);
-	close_target();
 }
 
 TEST(what_silence_is)
@@ -409,7 +404,6 @@ TEST(hosts_that_are_lost)
 			lose_host();
 		}
 		is_noticed();
-		close_initiator();
 	}
 }
 
@@ -443,7 +437,6 @@ TEST(a_process_that_is_stopped)
 			ends(1);
 			CHECK_EQ(it.status, 0);
 		}
-		close_initiator();
 	}
 	free(m.local);
 	free(bytes);

@@ -59,7 +59,6 @@ TEST(bytes_go_where_a_key_allows)
 	}
 	is_well(fd);
 	close(fd);
-	close_target();
 }
 
 /* Requests whose length exceeds any memory are refused. */
@@ -83,7 +82,6 @@ TEST(lengths_without_end)
 	}
 	test_filled(memory, 4 * PAGE, 'm');
 	close(fd);
-	close_target();
 }
 
 /* The rest of a write arrives when the registration has ended. */
@@ -112,7 +110,6 @@ TEST(a_registration_ends_in_the_middle)
 	test_filled(memory, 3 * PAGE, 'p');
 	is_well(fd);
 	close(fd);
-	close_target();
 }
 
 /* The target sends zeros in place of bytes that it cannot read, and a second reply with EFAULT. */
@@ -135,7 +132,6 @@ TEST(memory_that_was_unmapped)
 	CHECK_EQ(reply(fd, f), EFAULT);
 	is_well(fd);
 	close(fd);
-	close_target();
 }
 
 /* The registration ends when a part of a read has been sent. */
@@ -170,7 +166,6 @@ TEST(a_registration_ends_during_a_read)
 	CHECK_EQ(reply(fd, f), EACCES);
 	is_well(fd);
 	close(fd);
-	close_target();
 }
 
 TEST(who_is_not_let_in)
@@ -190,14 +185,12 @@ TEST(who_is_not_let_in)
 		close(fd[i]);
 	is_closed(fd[0]); /* a link fails as a whole */
 	is_closed(guest(TCP_MAGIC, 0));
-	close_target();
 	open_target();
 	more = guest(TCP_MAGIC, 0);
 	is_well(more);
 	target->ops->stop(target);
 	is_closed(more);
 	is_closed(guest(TCP_MAGIC, 0));
-	close_target();
 }
 
 TEST(frames_that_are_none)
@@ -212,7 +205,6 @@ TEST(frames_that_are_none)
 		is_well(fd);
 		say(fd, frame(types[i], PAGE, 1));
 		is_closed(fd);
-		close_target();
 	}
 }
 
@@ -231,7 +223,6 @@ TEST(who_sends_no_token)
 		is_well(fd);
 		close(fd);
 		strangers_leave(&s);
-		close_target();
 	}
 }
 
@@ -263,5 +254,4 @@ TEST(marks_wait)
 		;
 	CHECK_EQ(marks, sent);
 	close(fd);
-	close_target();
 }

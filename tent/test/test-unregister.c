@@ -273,7 +273,6 @@ TEST(a_peer_uses_it_no_more)
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), -EFAULT);
 	import(newer);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
-	duo_close();
 }
 
 /* Imports a description that was made before the end of a registration. */
@@ -289,7 +288,6 @@ TEST(an_old_description)
 	test_filled(d.theirs, MIB, 0);
 	test_filled(d.theirs + MIB, 5 * MIB, 'A');
 	all_are_up();
-	duo_close();
 }
 
 /* A small request does not wait until a thread wakes up. */
@@ -314,7 +312,6 @@ TEST(small_ones_are_copied_by_who_submits)
 		CHECK_EQ(__atomic_load_n(&copied_by, __ATOMIC_RELAXED) == gettid(), cases[i].here);
 		test_filled(d.theirs, cases[i].len, (int)i);
 	}
-	duo_close();
 }
 
 /* A thread that waits copies what waits behind a copy, which is held here. */
@@ -338,7 +335,7 @@ TEST(who_waits_copies)
 	CHECK_EQ(sem_post(&held->go), 0);
 	CHECK_EQ(duo_end(first), 0);
 	all_are_up();
-	duo_close();
+	test_now(duo_close);
 	CHECK_EQ(setenv("TENT_RAILS", rails, 1), 0);
 }
 
@@ -366,7 +363,6 @@ TEST(a_copy_is_waited_for)
 	err = duo_end(b);
 	CHECK(err == 0 || err == -EACCES);
 	test_filled(d.theirs, d.len, 'P');
-	duo_close();
 }
 
 /* The same with tent_destroy(): the request fails, and the child ends when the copy has ended. */
@@ -395,7 +391,6 @@ TEST(an_engine_ends_after_copies)
 	err = duo_end(b);
 	/* The engine that copies for TCP may have replied before it ends. */
 	CHECK(err == -ECONNRESET || (!err && !duo_shm_rails()));
-	duo_close();
 }
 
 /* @arg: whether to stop; accessed by builtins: the test's store pairs with the thread's load. */
@@ -432,7 +427,6 @@ TEST(traffic_stops)
 		duo_ask('r');
 		import(newer);
 	}
-	duo_close();
 }
 
 /* Registers memory of the program, of which the second MiB is not mapped any more. */
@@ -480,7 +474,7 @@ TEST(memory_that_was_unmapped)
 	only_the_second_fails(m);
 	test_filled(d.theirs, 512 * KIB, 'B');
 	test_filled(m + 2 * MIB, 2 * MIB, 'A');
-	duo_close();
+	test_now(duo_close);
 	munmap(m, 4 * MIB);
 }
 
@@ -491,7 +485,6 @@ TEST(memory_that_the_peer_has_unmapped)
 	duo_open(&(struct duo_attr){.len = 4 * MIB, .command = command});
 	duo_ask('m');
 	only_the_second_fails(d.mine);
-	duo_close();
 }
 
 /* ---- peers that are not ours ---- */

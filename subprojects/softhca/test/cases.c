@@ -31,6 +31,30 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
 	return n;
 }
 
+/* What is called at the end of the case, in the order of registration. */
+static void (*closers[4])(void);
+
+void test_now(void (*fn)(void))
+{
+	for (int i = 0; i < 4; i++) {
+		if (closers[i] == fn) {
+			closers[i] = NULL;
+			fn();
+		}
+	}
+}
+
+void test_finally(void (*fn)(void))
+{
+	int i = 0;
+
+	test_now(fn);
+	while (i < 4 && closers[i])
+		i++;
+	CHECK(i < 4);
+	closers[i] = fn;
+}
+
 static bool wanted(const struct test *t, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -50,6 +74,9 @@ int test_main(int argc, char **argv)
 		fflush(stdout);
 		alarm(1200); /* guard against hanging */
 		t->fn();
+		for (int i = 3; i >= 0; i--)
+			if (closers[i])
+				test_now(closers[i]);
 		run++;
 	}
 	if (!run) {

@@ -35,6 +35,14 @@ int test_main(int argc, char **argv);
  */
 uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 
+/*
+ * Has fn called at the end of the case, the last one first. If it is registered already, it is called
+ * now as well: what a case opens twice is closed before.
+ */
+void test_finally(void (*fn)(void));
+/* Calls fn now, instead of at the end. */
+void test_now(void (*fn)(void));
+
 /* Defines a case. */
 #define TEST(f)                                                                                    \
 	static void f(void);                                                                       \
