@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/rand.h"
 #include "job.h"
 
 static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "struct request");
@@ -32,14 +33,10 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	return control_init(&d->control, &c->control, c->ranks);
 }
 
-/* Each rank draws on its own (the finalizer of splitmix64; S. Vigna 2015). */
+/* Each rank draws on its own. */
 static uint64_t seed_of(uint64_t seed, uint32_t rank)
 {
-	uint64_t x = seed * 0x9e3779b97f4a7c15ull + rank + 1;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return (x ^ x >> 31) | 1;
+	return mix64(seed * 0x9e3779b97f4a7c15ull + rank + 1) | 1;
 }
 
 static int rank_init(struct sim *s, uint32_t index)

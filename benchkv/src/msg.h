@@ -35,6 +35,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/rand.h"
+
 enum kv_type {
 	KV_GET = 1,
 	KV_PUT,
@@ -81,21 +83,13 @@ static_assert(offsetof(struct kv_resp, value) == 8, "layout");
 #define KV_MAX_OPS (1ull << KV_OP_BITS) /* of a client in a run */
 #define KV_MAX_RUNS (1u << 10)
 
-/* A bijection of 64 bits that spreads neighbours (finaliser of splitmix64, S. Vigna). */
-static inline uint64_t mix64(uint64_t z)
-{
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
-	return z ^ (z >> 31);
-}
-
 /* Adds a number to a hash of several numbers. */
 static inline uint64_t mix64_add(uint64_t sum, uint64_t x)
 {
 	return mix64(sum ^ x) + 0x9e3779b97f4a7c15ull;
 }
 
-/* Its inverse: the multipliers are the inverses modulo 2^64. */
+/* The inverse of mix64(): the multipliers are the inverses modulo 2^64. */
 static inline uint64_t unmix64(uint64_t z)
 {
 	z = (z ^ (z >> 31) ^ (z >> 62)) * 0x319642b2d24d8ec3ull;

@@ -4,17 +4,6 @@
 #include <math.h>
 #include <stdio.h>
 
-static uint64_t rng_next(uint64_t *state)
-{
-	return mix64(*state += 0x9e3779b97f4a7c15ull);
-}
-
-/* Uniform in [0, 1). */
-static double rng_unit(uint64_t *state)
-{
-	return (double)(int64_t)(rng_next(state) >> 11) * 0x1p-53;
-}
-
 /*
  * Rejection-inversion (W. Hoermann, G. Derflinger, 1996): the integral of x^-theta is
  * inverted in closed form, the point is rounded to the nearest integer, and is accepted
@@ -56,7 +45,7 @@ void zipf_init(struct zipf *z, uint64_t n, double theta)
 uint64_t zipf_next(const struct zipf *z, uint64_t *rng)
 {
 	for (;;) {
-		double y = z->high + rng_unit(rng) * (z->low - z->high);
+		double y = z->high + rand_unit(rng) * (z->low - z->high);
 		double x = zipf_inverse(z, y);
 		double k = floor(x + 0.5);
 
@@ -154,7 +143,7 @@ static struct op draw_zipf(const struct source *src, uint64_t rng)
 {
 	uint64_t number = zipf_next(&src->zipf, &rng) - 1;
 
-	return scattered(src, number, is_put(src, rng_next(&rng)));
+	return scattered(src, number, is_put(src, rand_next(&rng)));
 }
 
 static struct op draw_hotspot(const struct source *src, uint64_t rng)
@@ -162,12 +151,12 @@ static struct op draw_hotspot(const struct source *src, uint64_t rng)
 	uint64_t keys = src->load.key_range, first = 0, n = src->hot;
 	unsigned __int128 product;
 
-	if (rng_next(&rng) >> 1 >= src->hot_ops && n < keys) {
+	if (rand_next(&rng) >> 1 >= src->hot_ops && n < keys) {
 		first = n;
 		n = keys - n;
 	}
-	product = (unsigned __int128)rng_next(&rng) * n;
-	return scattered(src, first + (uint64_t)(product >> 64), is_put(src, rng_next(&rng)));
+	product = (unsigned __int128)rand_next(&rng) * n;
+	return scattered(src, first + (uint64_t)(product >> 64), is_put(src, rand_next(&rng)));
 }
 
 /* The number of puts among the first i operations. */
@@ -190,7 +179,7 @@ static struct op draw_next(const struct source *src, uint64_t of_client, uint64_
 {
 	uint32_t key = (uint32_t)((of_client % src->load.key_range + i) % src->load.key_range);
 
-	return (struct op){.number = key, .key = key, .put = is_put(src, rng_next(&rng))};
+	return (struct op){.number = key, .key = key, .put = is_put(src, rand_next(&rng))};
 }
 
 /*
@@ -199,7 +188,7 @@ static struct op draw_next(const struct source *src, uint64_t of_client, uint64_
  */
 static struct op draw_uniform(const struct source *src, uint64_t rng)
 {
-	unsigned __int128 product = (unsigned __int128)rng_next(&rng) * src->load.key_range;
+	unsigned __int128 product = (unsigned __int128)rand_next(&rng) * src->load.key_range;
 	uint32_t key = (uint32_t)(product >> 64);
 
 	return (struct op){.number = key, .key = key, .put = is_put(src, (uint64_t)product)};

@@ -2,11 +2,11 @@
 #include "compare.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
 
 #include "base/clock.h"
+#include "base/order.h"
 
 #define ROUNDS 31 /* of a row: each mover has a turn in each */
 
@@ -106,20 +106,12 @@ static int set_turns(struct row_peers *p, const struct move_options *o, const ui
 	return 0;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double median(const double *values)
 {
 	double sorted[ROUNDS];
 
 	memcpy(sorted, values, sizeof(sorted));
-	qsort(sorted, ROUNDS, sizeof(*sorted), compare);
-	return sorted[ROUNDS / 2];
+	return order_median(sorted, ROUNDS);
 }
 
 static double gb_per_s(const struct mover *v, uint64_t len)

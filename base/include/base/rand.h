@@ -5,14 +5,18 @@
 
 #include <stdint.h>
 
-/* Returns the next number. Equal seeds in *state lead to equal sequences. */
-static inline uint64_t rand_next(uint64_t *state)
+/* A bijection of 64 bits that spreads neighbours: the finaliser of splitmix64. */
+static inline uint64_t mix64(uint64_t z)
 {
-	uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
-
 	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
 	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
 	return z ^ (z >> 31);
+}
+
+/* Returns the next number. Equal seeds in *state lead to equal sequences. */
+static inline uint64_t rand_next(uint64_t *state)
+{
+	return mix64(*state += 0x9e3779b97f4a7c15ull);
 }
 
 /* Returns a number from 0 inclusive to 1 exclusive. */
