@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/output.h"
 
 #define HELP_COLUMN 23 /* column of the help texts */
 #define HELP_WIDTH 92
@@ -627,6 +628,24 @@ int args_status(const char *program, const char *why, int err)
 	if (err < 0)
 		fprintf(stderr, "%s: %s\n", program, why);
 	return err < 0 ? 2 : 0;
+}
+
+void args_exit(const struct args *args, const char *program, int err)
+{
+	exit(output_end(program, args_status(program, args->why, err)));
+}
+
+int args_main(struct args *args, const char *program, int argc, char **argv, void *options)
+{
+	static char why[400];
+	int first;
+
+	args->why = why;
+	args->size = sizeof(why);
+	first = args_read(args, argc, argv, options);
+	if (first <= 0)
+		args_exit(args, program, first);
+	return first;
 }
 
 int args_word(const struct args *args, const char *value, const char *const *words,

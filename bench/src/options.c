@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "base/output.h"
 #include "bench.h"
 #include "peer.h"
 
@@ -154,28 +153,23 @@ static int choose_mesh(struct rpcbench_bench *b, const struct args *args)
 	for (uint32_t i = 0; i < b->opt.mesh.n; i++)
 		if (b->opt.mesh.at[i] <= b->opt.pattern_nodes)
 			return args_fail(args, "--mesh-pattern: give fewer nodes than --mesh");
-	return 1;
+	return 0;
 }
 
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
-	char usage[200], why[200];
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
-		.tail = tail,
-		.why = why,
-		.size = sizeof(why)};
-	int first;
+	char usage[200];
+	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows), .usage = usage, .tail = tail};
+	int err = 0;
 
 	snprintf(usage, sizeof(usage),
 		"Usage: %s-bench [OPTION]...\n"
 		"Closed loops of small calls to one server; each response is checked.\n",
 		b->impl[0]->name);
 	b->opt = (struct rpcbench_options){.loops = 0};
-	first = args_read(&args, argc, argv, &b->opt);
-	if (first > 0 && b->opt.mesh.n)
-		first = choose_mesh(b, &args);
+	args_main(&args, program_invocation_short_name, argc, argv, &b->opt);
+	if (b->opt.mesh.n)
+		err = choose_mesh(b, &args);
 	b->impls = b->layers;
 	for (uint32_t i = 0; rpcbench_peers[i]; i++) {
 		const struct rpcbench_impl *peer = rpcbench_peers[i];
@@ -184,11 +178,10 @@ void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 		if (b->opt.peers & 1u << i && peer)
 			b->impl[b->impls++] = peer;
 	}
-	if (first > 0 && b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
-		first = args_fail(&args,
+	if (!err && b->impls > 1 && (b->opt.req_size > 40 || b->opt.resp_size > 24))
+		err = args_fail(&args,
 			"the peers carry requests of 40 and responses of 24 bytes at most: give "
 			"smaller sizes or --peer none");
-	if (first <= 0)
-		exit(output_end(program_invocation_short_name,
-			args_status(program_invocation_short_name, why, first)));
+	if (err)
+		args_exit(&args, program_invocation_short_name, err);
 }

@@ -2,12 +2,10 @@
 #include "options.h"
 
 #include <errno.h>
-#include <stdlib.h>
 
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
-#include "base/output.h"
 
 #define RUN (1u << SIM_RUN)
 #define MAP (1u << SIM_MAP)
@@ -108,7 +106,7 @@ static int check(struct args *args, const struct sim_config *c)
 	return 0;
 }
 
-static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t size)
+void sim_options(int argc, char **argv, struct sim_options *o)
 {
 	static const char *const commands[] = {"run", "table", "map", NULL};
 	struct args args = {.rows = rows,
@@ -116,30 +114,18 @@ static int parse(int argc, char **argv, struct sim_options *o, char *why, size_t
 		.usage = usage,
 		.tail = "Status: 0 done, 1 an error, 2 a bad command line.\n",
 		.version = "benchkv-sim " BENCHKV_VERSION,
-		.operand = "command",
-		.why = why,
-		.size = size};
-	int first = args_read(&args, argc, argv, o);
+		.operand = "command"};
 	unsigned command = SIM_RUN;
+	int first;
 
-	if (first <= 0)
-		return first ? first : 1;
+	*o = (struct sim_options){.command = SIM_RUN};
+	first = args_main(&args, "benchkv-sim", argc, argv, o);
 	if (first < argc && args_word(&args, argv[first], commands, &command))
-		return -EINVAL;
+		args_exit(&args, "benchkv-sim", -EINVAL);
 	o->command = (enum sim_command)command;
 	o->control_given = args_given(&args, "control");
 	args.set = 1u << command;
 	args.command = commands[command];
-	return args_fit(&args) ? -EINVAL : check(&args, &o->config);
-}
-
-void sim_options(int argc, char **argv, struct sim_options *o_p)
-{
-	char why[300];
-	int err;
-
-	*o_p = (struct sim_options){.command = SIM_RUN};
-	err = parse(argc, argv, o_p, why, sizeof(why));
-	if (err)
-		exit(output_end("benchkv-sim", args_status("benchkv-sim", why, err)));
+	if (args_fit(&args) || check(&args, &o->config))
+		args_exit(&args, "benchkv-sim", -EINVAL);
 }

@@ -95,23 +95,18 @@ static int check(const struct args *args, struct options *o)
 
 void options_parse(struct options *o, int argc, char **argv)
 {
-	char why[200];
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = usage,
 		.tail = "The client sets the sizes, endpoints and rings for both sides.\n",
-		.operand = "host",
-		.why = why,
-		.size = sizeof(why)};
+		.operand = "host"};
 	int first;
 
 	*o = (struct options){.host = NULL};
-	first = args_read(&args, argc, argv, o);
-	o->host = first > 0 && first < argc ? argv[first] : NULL;
-	if (first > 0 && check(&args, o))
-		first = -EINVAL;
-	if (first <= 0)
-		exit(output_end("copyrpc-bench", args_status("copyrpc-bench", why, first)));
+	first = args_main(&args, "copyrpc-bench", argc, argv, o);
+	o->host = first < argc ? argv[first] : NULL;
+	if (check(&args, o))
+		args_exit(&args, "copyrpc-bench", -EINVAL);
 }
 
 /* -------------------------------------------------------------------- results */

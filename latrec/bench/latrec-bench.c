@@ -219,20 +219,15 @@ static const struct arg_row options[] = {
 
 int main(int argc, char **argv)
 {
-	char why[200];
 	struct args args = {.rows = options,
 		.n_rows = ARRAY_SIZE(options),
 		.usage =
 			"Usage: latrec-bench [--rounds N]\n"
 			"Prints the nanoseconds per recorded sample, and the ratio to a record path\n"
-			"that is built like HdrHistogram's.\n",
-		.why = why,
-		.size = sizeof(why)};
+			"that is built like HdrHistogram's.\n"};
 	uint32_t rounds;
-	int first = args_read(&args, argc, argv, &rounds);
 
-	if (first <= 0)
-		return args_status("latrec-bench", why, first);
+	args_main(&args, "latrec-bench", argc, argv, &rounds);
 	if (setup())
 		return 1;
 	printf("clock: %s\n", latrec_clock_name(&tsc));

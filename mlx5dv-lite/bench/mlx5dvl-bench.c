@@ -424,19 +424,14 @@ static void find_device(char **argv)
 
 int main(int argc, char **argv)
 {
-	char why[200];
 	struct args args = {.rows = options,
 		.n_rows = ARRAY_SIZE(options),
 		.usage =
 			"Usage: mlx5dvl-bench [--json FILE]\n"
-			"Measures the cost of the host's code per request and completion, compared with libibverbs.\n",
-		.why = why,
-		.size = sizeof(why)};
+			"Measures the cost of the host's code per request and completion, compared with libibverbs.\n"};
 	FILE *json = NULL;
-	int first = args_read(&args, argc, argv, &json);
 
-	if (first <= 0)
-		return args_status("mlx5dvl-bench", why, first);
+	args_main(&args, "mlx5dvl-bench", argc, argv, &json);
 	find_device(argv);
 	setup();
 	if (RUNNING_ON_VALGRIND)

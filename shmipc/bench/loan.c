@@ -17,6 +17,7 @@
 #include "base/args.h"
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/order.h"
 #include "base/output.h"
 #include "shmipc.h"
 
@@ -179,19 +180,6 @@ static uint64_t window(struct bench *b, enum mode mode)
 	return (now - begin) * 1000 / (b->responses - first);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *at, uint32_t n)
-{
-	qsort(at, n, sizeof(*at), compare);
-	return at[n / 2];
-}
-
 static void measure(struct bench *b)
 {
 	static double ns[MODES][ROUNDS_MAX], to_copying[ROUNDS_MAX], to_alone[ROUNDS_MAX];
@@ -207,9 +195,9 @@ static void measure(struct bench *b)
 		to_alone[r] = ns[LOANS][r] / ns[ALONE][r];
 	}
 	printf("%8u  %-8s  %8.0f  %8.0f  %8.0f  %10.2f  %8.2f\n", b->size,
-		b->response ? "response" : "request", median(ns[ALONE], rounds),
-		median(ns[COPYING], rounds), median(ns[LOANS], rounds), median(to_copying, rounds),
-		median(to_alone, rounds));
+		b->response ? "response" : "request", order_median(ns[ALONE], rounds),
+		order_median(ns[COPYING], rounds), order_median(ns[LOANS], rounds),
+		order_median(to_copying, rounds), order_median(to_alone, rounds));
 	fflush(stdout);
 }
 
@@ -297,20 +285,15 @@ static const struct arg_row rows[] = {
 int main(int argc, char **argv)
 {
 	struct bench b = {.calls = 0};
-	char why[200];
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = "Usage: shmipc-loan-bench [OPTION]...\n"
 			 "Calls with one long message: with loans, and with copies.\n",
 		.tail = "Columns: ns per payload of the producer alone, of calls that copy, of calls "
-			"with loans,\nand ratios of the last to the others, medians over rounds.\n",
-		.why = why,
-		.size = sizeof(why)};
-	int first = args_read(&args, argc, argv, &b.opt), err = 0;
+			"with loans,\nand ratios of the last to the others, medians over rounds.\n"};
+	int err = 0;
 
-	if (first <= 0)
-		return output_end("shmipc-loan-bench",
-			args_status("shmipc-loan-bench", why, first));
+	args_main(&args, "shmipc-loan-bench", argc, argv, &b.opt);
 	sched_getaffinity(0, sizeof(b.cpus), &b.cpus);
 	pin(&b.cpus, pthread_self(), 0);
 	printf("%8s  %-8s  %8s  %8s  %8s  %10s  %8s\n", "bytes", "of the", "alone", "copying",

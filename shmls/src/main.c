@@ -208,19 +208,14 @@ static int run(const struct options *o, char **operands, int n)
 static int shmls(int argc, char **argv)
 {
 	struct options o = {0};
-	char why[160];
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = usage,
 		.tail = columns,
 		.version = "shmls " SHMLS_VERSION,
-		.operands = true,
-		.why = why,
-		.size = sizeof(why)};
-	int first = args_read(&args, argc, argv, &o);
+		.operands = true};
+	int first = args_main(&args, "shmls", argc, argv, &o);
 
-	if (first <= 0)
-		return args_status("shmls", why, first);
 	return run(&o, argv + first, argc - first);
 }
 

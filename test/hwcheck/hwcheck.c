@@ -524,25 +524,18 @@ static const struct arg_row rows[] = {
 int main(int argc, char **argv)
 {
 	const char *names[ARRAY_SIZE(steps) + 1] = {NULL};
-	char why[200];
 	struct args args = {.rows = rows,
 		.n_rows = ARRAY_SIZE(rows),
 		.usage = "Usage: hwcheck [OPTION]... STEP\n",
-		.operand = "STEP",
-		.why = why,
-		.size = sizeof(why)};
+		.operand = "STEP"};
 	struct wish w = {.gid_index = -1};
 	unsigned step = 0;
-	int first = args_read(&args, argc, argv, &w);
+	int first = args_main(&args, "hwcheck", argc, argv, &w);
 
 	for (size_t i = 0; i < ARRAY_SIZE(steps); i++)
 		names[i] = steps[i].name;
-	if (!first)
-		return 0;
-	if (first < 0 || args_word(&args, first < argc ? argv[first] : "", names, &step)) {
-		fprintf(stderr, "hwcheck: %s\n", why);
-		return 2;
-	}
+	if (args_word(&args, first < argc ? argv[first] : "", names, &step))
+		args_exit(&args, "hwcheck", -EINVAL);
 	step_name = steps[step].name;
 	steps[step].run(&w);
 	return 0;

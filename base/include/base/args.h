@@ -12,12 +12,9 @@
  *		{"json", 0, "FILE", ARG_TEXT, AT(json), .help = "writes the report to this file"},
  *		{"help", 'h', .kind = ARG_HELP},
  *	};
- *	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows), .why = why, .size = sizeof(why),
+ *	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows),
  *		.usage = "Usage: program [OPTION]...\n"};
- *	int first = args_read(&args, argc, argv, &options);
- *
- *	if (first < 0)
- *		fprintf(stderr, "program: %s\n", why);
+ *	int first = args_main(&args, "program", argc, argv, &options);
  *
  * getopt_long() has global state, so only one thread may read at a time. Texts in the options point
  * into argv. Only programs link this code (Meson dependency base_args_dep); libraries must not.
@@ -131,6 +128,13 @@ int args_fit(struct args *args);
  * Returns the exit status.
  */
 int args_status(const char *program, const char *why, int err);
+/*
+ * args_read() for a program that has nothing to undo: ends it if the result is 0 or less. Sets why,
+ * which args_exit() prints after another error.
+ */
+int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
+/* Ends the program as args_status() says; also if standard output could not be written. */
+_Noreturn void args_exit(const struct args *args, const char *program, int err);
 /* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
 /* Formats the text into why. Returns -EINVAL. */
