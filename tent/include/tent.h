@@ -2,8 +2,8 @@
 /*
  * tent: moves large amounts of memory between processes over several rails in parallel.
  *
- * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, or a
- * group of TCP connections. A request, a read or a write between memory of this process and of a
+ * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, a group
+ * of TCP connections, or a queue in which GPUs copy. A request, a read or a write between memory of this process and of a
  * peer, is cut into slices. A scheduler measures the rates of the rails and chooses a rail for each
  * slice. It moves the slices of a failed rail to other rails, and uses the rail again when it works
  * again.
@@ -104,6 +104,9 @@ struct tent_attr {
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
 			       free ports of the address. The adapters are no rails then; there is
 			       no topology file, and shm_rails is 0 */
+	uint32_t
+		gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for peers
+			       on this host. There are no other rails then, and no topology file */
 };
 
 /*
@@ -112,7 +115,8 @@ struct tent_attr {
  *
  *	-EINVAL		a bad attribute, configuration or topology file, or these leave no rail
  *	-E2BIG		a field of a later version is not 0
- *	-ENODEV		there is no adapter, or the topology names a missing one
+ *	-ENODEV		there is no adapter, or the topology names a missing one; or gpu_rails and
+ *			no driver of a GPU
  *	-ENETDOWN	no adapter has an active port
  *	-EADDRNOTAVAIL, -EADDRINUSE, ...	the address cannot be used
  *	-ENOMEM, or another error of a device or the system
@@ -131,11 +135,16 @@ void tent_destroy(struct tent *t);
 /*
  * Registers [addr, addr + len) for use by this engine and, once exported, by peers.
  * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or
- * does not matter. Errors:
+ * does not matter. Memory of GPU number N of this process is found by its address if @location is
+ * NULL or "*"; "cuda:N" requires it. It must be of one device, and not be freed before
+ * tent_unregister(). Errors:
  *
- *	-EINVAL	the length is 0, the range wraps, or the topology does not have the location
+ *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
+ *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
- *	-EFAULT	the range is not mapped, or not writable
+ *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU
+ *	-EOPNOTSUPP	memory of a GPU, which the rails do not reach
+ *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
  *	-ENOSPC	too many parts, raise max_registration
  */
@@ -275,6 +284,8 @@ struct tent_status {
  *	-E2BIG		more than max_tasks requests, submit several batches; or a field of a later
  *			version is not 0
  *	-EFAULT		memory that is not registered, here or at the peer
+ *	-EOPNOTSUPP	gpu_rails: this process cannot open the peer's memory: it is memory of the
+ *			host that is not from tent_alloc(), or memory of a GPU from a pool
  *	-EAGAIN		too many requests have not ended, wait for some
  *	-ENETUNREACH	no rail has been up for rail_wait_ms
  *	-ECONNRESET	the peer is gone

@@ -47,6 +47,8 @@ static int find_memory(struct tent *t, struct task *k)
 	k->remote = desc_find(&s->desc, r->remote, r->len);
 	if (!k->buffer || !k->remote || lent_of(s, k->remote)->gone)
 		return -EFAULT;
+	if (t->transport->mapped && !lent_of(s, k->remote)->at)
+		return -EOPNOTSUPP;
 	k->place = place_of(s, k->buffer, k->remote);
 	return sched_check(s->sched, clock_ns(), k->place);
 }

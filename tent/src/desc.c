@@ -58,14 +58,25 @@ static json_t *write_tiers(const struct desc_buffer *b, uint32_t n_rails)
 	return tiers;
 }
 
+/* NULL: the memory has no handle. */
+static json_t *write_handle(const struct desc_buffer *b)
+{
+	char handle[2 * sizeof(b->handle) + 1];
+
+	if (!b->shared)
+		return NULL;
+	to_hex(b->handle.bytes, sizeof(b->handle), handle);
+	return json_pack("{s:s, s:I}", "handle", handle, "offset", (json_int_t)b->offset);
+}
+
 static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 {
 	json_t *fd = b->fd < 0 ? NULL : json_integer(b->fd);
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*}", "id", (json_int_t)b->id,
+	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*, s:o*}", "id", (json_int_t)b->id,
 		"addr", (json_int_t)b->addr, "length", (json_int_t)b->len, "part",
 		(json_int_t)b->part_len, "location", b->location, "tiers", write_tiers(b, n_rails),
-		"keys", write_keys(b, n_rails), "fd", fd);
+		"keys", write_keys(b, n_rails), "fd", fd, "gpu", write_handle(b));
 }
 
 int desc_write(const struct desc *d, char **text_p)
@@ -242,6 +253,18 @@ static int read_fd(struct reader *r, const json_t *fd, struct desc_buffer *b)
 	return 0;
 }
 
+/* Only memory of a GPU has a handle. */
+static int read_handle(struct reader *r, const json_t *gpu, struct desc_buffer *b)
+{
+	if (!gpu)
+		return 0;
+	if (read_bytes(gpu, "handle", b->handle.bytes, sizeof(b->handle)) ||
+		read_number(gpu, "offset", INT64_MAX, &b->offset))
+		return bad(r, "the handle of a buffer");
+	b->shared = true;
+	return 0;
+}
+
 static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 {
 	uint64_t parts, id;
@@ -258,7 +281,8 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	b->n_parts = (uint32_t)parts;
 	b->id = (uint32_t)id;
 	if (read_tiers(r, json_object_get(v, "tiers"), b) ||
-		read_fd(r, json_object_get(v, "fd"), b))
+		read_fd(r, json_object_get(v, "fd"), b) ||
+		read_handle(r, json_object_get(v, "gpu"), b))
 		return -EINVAL;
 	return read_keys(r, json_object_get(v, "keys"), b);
 }

@@ -10,9 +10,10 @@
 
 #include "base/boot.h"
 #include "config.h"
+#include "cuda.h"
 #include "pairing.h"
 
-#define DESC_VERSION 4
+#define DESC_VERSION 5
 #define DESC_KEY_LEN 16
 #define DESC_HOST_LEN 256
 #define DESC_MAX_BUFFERS 4096
@@ -24,6 +25,9 @@ struct desc_buffer {
 	uint32_t n_parts;
 	uint32_t id; /* of the registration */
 	int32_t fd; /* of the memory, in process pid; -1: the memory has no descriptor */
+	bool shared; /* memory of a GPU that a process of the same host can open */
+	struct cu_ipc handle; /* of the allocation with it */
+	uint64_t offset; /* in the allocation */
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL: the transport has no regions */

@@ -12,7 +12,7 @@
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
  *	peer.c		messages and links to a peer
  *	loop.c		the descriptors that the thread sleeps on
- *	rdma.c, shm.c, tcp.c	transports	sched.h	the scheduler
+ *	rdma.c, shm.c, tcp.c, gpu.c	transports	sched.h	the scheduler
  */
 #ifndef TENT_ENGINE_H
 #define TENT_ENGINE_H
@@ -25,6 +25,7 @@
 #include "config.h"
 #include "ctl.h"
 #include "desc.h"
+#include "gpumem.h"
 #include "latrec.h"
 #include "notice.h"
 #include "sched.h"
@@ -57,6 +58,8 @@ struct buffer {
 	uint32_t uses; /* requests that have not ended */
 	uint32_t id; /* of the registration; never used again */
 	int fd; /* of the memory, which tent_alloc() has mapped; -1: the program's own memory */
+	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
+	struct gpu_memory gpu;
 	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
 	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };

@@ -2,7 +2,6 @@
 /* The initiator's side of revoke.c: memory of a peer, until the peer ends its registration. */
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "engine.h"
 
@@ -13,17 +12,15 @@ int lent_init(struct tent_segment *s)
 	s->lent = calloc(s->desc.n_buffers + 1, sizeof(*s->lent));
 	if (!s->lent)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->desc.n_buffers && tr->map; i++) {
-		if (s->desc.buffers[i].fd >= 0)
-			s->lent[i].at = tr->map(&s->desc, &s->desc.buffers[i]);
-	}
+	for (uint32_t i = 0; i < s->desc.n_buffers && tr->map; i++)
+		s->lent[i].at = tr->map(&s->desc, &s->desc.buffers[i]);
 	return 0;
 }
 
 static void unmap(struct tent_segment *s, uint32_t i)
 {
 	if (s->lent[i].at)
-		munmap(s->lent[i].at, s->desc.buffers[i].len);
+		s->t->transport->unmap(s->lent[i].at, &s->desc.buffers[i]);
 	s->lent[i].at = NULL;
 }
 

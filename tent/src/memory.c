@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -109,7 +110,7 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 		return why_say(why, -EINVAL, "registration: give 1 byte or more that do not wrap");
 	if (location < 0)
 		return why_say(why, -EINVAL,
-			"registration: the topology has no such location: give \"cpu:N\" or \"*\"");
+			"registration: the topology has no such location: give \"cpu:N\", \"cuda:N\" or \"*\"");
 	if ((len - 1) / t->part_len >= DESC_MAX_PARTS)
 		return why_say(why, -ENOSPC,
 			"registration: more than %d parts of %llu bytes: raise max_registration",
@@ -125,7 +126,8 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 }
 
 /* Inserts the buffer before its registration, so that no other thread registers a part of it. */
-static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location)
+static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location,
+	const struct gpu_memory *gpu)
 {
 	struct buffer *b = calloc(1, sizeof(*b));
 	uint32_t at = place_behind(t, addr);
@@ -140,6 +142,9 @@ static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint3
 	b->location = location;
 	b->id = ++t->n_registered;
 	b->fd = -1;
+	b->of_gpu = gpu;
+	if (gpu)
+		b->gpu = *gpu;
 	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->buffers[at] = b;
 	t->n_buffers++;
@@ -158,7 +163,7 @@ static void leave(struct tent *t, const struct buffer *b)
 static int add(struct tent *t, struct buffer *b)
 {
 	const struct transport *tr = t->transport;
-	int err = tr->check ? tr->check(b->addr, b->len) : 0;
+	int err = tr->check && !b->of_gpu ? tr->check(b->addr, b->len) : 0;
 
 	if (!err && tr->regions)
 		err = register_parts(t, b);
@@ -173,18 +178,50 @@ static int add(struct tent *t, struct buffer *b)
 	return err;
 }
 
+/* The tiers of a GPU are those of the node that it is attached to, unless the topology names it. */
+static int gpu_location(const struct tent *t, const struct gpu_memory *gpu)
+{
+	char name[TENT_NAME_LEN];
+	int location;
+
+	snprintf(name, sizeof(name), "cuda:%d", gpu->device);
+	location = topo_location(&t->topo, name);
+	if (location >= 0)
+		return location;
+	snprintf(name, sizeof(name), "cpu:%d", gpu_memory_node(gpu->device));
+	location = topo_location(&t->topo, name);
+	return location < 0 ? 0 : location;
+}
+
+/* 1: the memory is that of a GPU, and the rails reach it; 0: of the host; or -errno. */
+static int find_gpu(const struct tent *t, uint64_t addr, uint64_t len, const char *location,
+	struct gpu_memory *gpu_p, struct tent_why *why)
+{
+	int found = gpu_memory_find(addr, len, location, gpu_p, why);
+
+	if (found > 0 && !t->transport->gpus)
+		return why_say(why, -EOPNOTSUPP,
+			"registration: memory of cuda:%d, which rails of %s do not reach",
+			gpu_p->device, t->transport->rails);
+	return found;
+}
+
 int tent_register(struct tent *t, void *addr, size_t len, const char *location,
 	struct tent_why *why)
 {
 	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+	struct gpu_memory gpu;
 	struct buffer *b = NULL;
-	int loc, err;
+	int of_gpu, loc, err;
 
+	of_gpu = find_gpu(t, (uintptr_t)addr, len, location, &gpu, why);
+	if (of_gpu < 0)
+		return of_gpu;
 	pthread_mutex_lock(&t->lock);
-	loc = topo_location(&t->topo, location);
+	loc = of_gpu ? gpu_location(t, &gpu) : topo_location(&t->topo, location);
 	err = check(t, (uintptr_t)addr, len, loc, why);
 	if (!err)
-		b = reserve(t, (uintptr_t)addr, len, (uint32_t)loc);
+		b = reserve(t, (uintptr_t)addr, len, (uint32_t)loc, of_gpu ? &gpu : NULL);
 	pthread_mutex_unlock(&t->lock);
 	if (err)
 		return err;
@@ -268,11 +305,17 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 {
 	*d = (struct desc_buffer){.id = b->id,
 		.fd = b->fd,
+		.shared = b->of_gpu && b->gpu.shared,
+		.handle = b->gpu.handle,
+		.offset = b->gpu.offset,
 		.addr = b->addr,
 		.len = b->len,
 		.part_len = b->part_len,
 		.n_parts = b->n_parts};
-	strcpy(d->location, t->topo.locations[b->location]);
+	if (b->of_gpu)
+		snprintf(d->location, sizeof(d->location), "cuda:%d", b->gpu.device);
+	else
+		strcpy(d->location, t->topo.locations[b->location]);
 	memcpy(d->tiers, t->topo.tiers[b->location], sizeof(d->tiers));
 	if (!b->regions)
 		return;

@@ -33,8 +33,11 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	uint64_t local = (uintptr_t)k->request.local + slice->offset;
 	const struct buffer *b = k->buffer;
 	const struct desc_buffer *r = k->remote;
-	/* The program may unmap its own memory at any time, so only a system call can access it. */
-	uint8_t *at = b->fd >= 0 ? lent_of(s, r)->at : NULL;
+	/*
+	 * The program may unmap its own memory at any time, so only a system call can access it, unless
+	 * a transport has pinned it.
+	 */
+	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? lent_of(s, r)->at : NULL;
 
 	*m = (struct link_move){
 		.write = k->request.op == TENT_WRITE,
@@ -157,7 +160,9 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	struct tent_segment *s = r->s;
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
-	bool refused = status == -EFAULT && s->t->transport->spares;
+	const struct transport *tr = s->t->transport;
+	/* A GPU that has failed fails over every rail. */
+	bool refused = (status == -EFAULT && tr->spares) || (status == -EIO && tr->gpus);
 	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
 			     sched_completed(s->sched, r->now, token, status);
 

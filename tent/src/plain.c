@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Links, ports and memory of simple transports: see transport.h. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -88,4 +92,48 @@ int memory_check(uint64_t addr, uint64_t len)
 	free(line);
 	fclose(maps);
 	return at < addr + len ? -EFAULT : touch(addr, len);
+}
+
+/* True: the file has these bytes, and cannot lose them: an access does not raise SIGBUS. */
+static bool is_lasting(int fd, uint64_t len)
+{
+	int seals = fcntl(fd, F_GET_SEALS); /* fails if it is no memfd */
+	struct stat st;
+
+	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) &&
+	       (uint64_t)st.st_size >= len;
+}
+
+/* The probes of the links, which follow, check that the process is the exporter. */
+void *memory_map(const struct desc *peer, const struct desc_buffer *b)
+{
+	int process = pidfd_open(peer->pid, 0), fd = -1;
+	void *at = MAP_FAILED;
+
+	if (process >= 0 && b->fd >= 0)
+		fd = pidfd_getfd(process, b->fd, 0);
+	if (fd >= 0 && is_lasting(fd, b->len))
+		at = mmap(NULL, b->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (fd >= 0)
+		close(fd);
+	if (process >= 0)
+		close(process);
+	return at == MAP_FAILED ? NULL : at;
+}
+
+void memory_unmap(void *at, const struct desc_buffer *b)
+{
+	munmap(at, b->len);
+}
+
+int host_reach(const struct desc *peer, struct tent_why *why)
+{
+	char boot[sizeof(peer->boot)];
+
+	boot_id(boot);
+	return strcmp(boot, peer->boot) ?
+		       why_say(why, -EREMOTE,
+			       "segment: of another host, which rails of %s do not reach",
+			       peer->transport->rails) :
+		       0;
 }

@@ -10,15 +10,11 @@
  * that wait for a batch copy as well.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
-#include <sys/pidfd.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -292,44 +288,6 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 	return 0;
 }
 
-/* True: the file has these bytes, and cannot lose them: an access does not raise SIGBUS. */
-static bool is_lasting(int fd, uint64_t len)
-{
-	int seals = fcntl(fd, F_GET_SEALS); /* fails if it is no memfd */
-	struct stat st;
-
-	return seals >= 0 && seals & F_SEAL_SHRINK && !fstat(fd, &st) &&
-	       (uint64_t)st.st_size >= len;
-}
-
-/* The probes of the links, which follow, check that the process is the exporter. */
-static void *shm_map(const struct desc *peer, const struct desc_buffer *b)
-{
-	int process = pidfd_open(peer->pid, 0), fd = -1;
-	void *at = MAP_FAILED;
-
-	if (process >= 0)
-		fd = pidfd_getfd(process, b->fd, 0);
-	if (fd >= 0 && is_lasting(fd, b->len))
-		at = mmap(NULL, b->len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (fd >= 0)
-		close(fd);
-	if (process >= 0)
-		close(process);
-	return at == MAP_FAILED ? NULL : at;
-}
-
-static int shm_reach(const struct desc *peer, struct tent_why *why)
-{
-	char boot[sizeof(peer->boot)];
-
-	boot_id(boot);
-	return strcmp(boot, peer->boot) ?
-		       why_say(why, -EREMOTE,
-			       "segment: of another host, which shared-memory rails do not reach") :
-		       0;
-}
-
 /* ---- ports ---- */
 
 static bool shm_wanted(const struct tent_attr *attr)
@@ -368,7 +326,8 @@ const struct transport shm_transport = {
 	.open = open_copier,
 	.close = port_free,
 	.check = memory_check,
-	.map = shm_map,
-	.reach = shm_reach,
+	.map = memory_map,
+	.unmap = memory_unmap,
+	.reach = host_reach,
 	.link = shm_new,
 };

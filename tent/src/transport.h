@@ -6,6 +6,7 @@
  *
  *	rdma.c	its rails are adapter ports, its links are queue pairs
  *	shm.c	its links are threads that copy between processes of one host
+ *	gpu.c	its links are queues of copies, which GPUs perform between processes of one host
  *	tcp.c	its links are connections
  *
  * A port is a rail of this engine. A link connects a port with a rail of a peer: the initiator's
@@ -126,6 +127,8 @@ struct transport {
 	 */
 	bool bars;
 	bool blames; /* probes over other rails can tell which port, or the path, has failed */
+	bool mapped; /* links reach only memory that map() has mapped */
+	bool gpus; /* links reach memory of GPUs of this process */
 	bool spares; /* a link goes on after -EFAULT, and only the request fails */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
@@ -153,10 +156,12 @@ struct transport {
 	void (*remove)(struct region *r);
 
 	/*
-	 * Maps memory of a peer that has a descriptor. The caller must unmap it with munmap(2). NULL:
-	 * it cannot be mapped. A member that is NULL: the transport has no use for that.
+	 * Maps memory of a peer. NULL: it cannot be mapped. A member that is NULL: the transport has
+	 * no use for that.
 	 */
 	void *(*map)(const struct desc *peer, const struct desc_buffer *b);
+	/* Required with map(). */
+	void (*unmap)(void *at, const struct desc_buffer *b);
 	/* Checks that this host can reach the peer. 0 or -EREMOTE. NULL: it always can. */
 	int (*reach)(const struct desc *peer, struct tent_why *why);
 	int (*link)(struct port *p, const struct desc *peer, struct link **l_p);
@@ -177,6 +182,11 @@ int port_not_named(const char *rails, struct tent_why *why);
  * not mapped, readable and writable. Another -errno: the memory could not be checked.
  */
 int memory_check(uint64_t addr, uint64_t len);
+/* For transport.map and .unmap: memory of a process of this host that has a descriptor. */
+void *memory_map(const struct desc *peer, const struct desc_buffer *b);
+void memory_unmap(void *at, const struct desc_buffer *b);
+/* For transport.reach: the peer must be a process of this host. */
+int host_reach(const struct desc *peer, struct tent_why *why);
 
 /* All transports, terminated by NULL. */
 extern const struct transport *const transports[];

@@ -4,6 +4,7 @@
 
 #define TRANSPORTS                                                                                 \
 	X(shm)                                                                                     \
+	X(gpu)                                                                                     \
 	X(tcp)                                                                                     \
 	X(rdma)
 

@@ -67,8 +67,28 @@ TEST(same_name_wins_over_fewest_partners)
 static char *description(void)
 {
 	uint32_t keys[] = {1, 2, 3, 4};
-	struct desc_buffer b[] = {{0x1000, 0x1800, 0x1000, 2, 11, 77, "*", {0, 0}, keys},
-		{0x3000, 8, 4096, 1, 12, -1, "cpu:0", {1, 2}, keys}};
+	struct desc_buffer b[] = {
+		{.addr = 0x1000,
+			.len = 0x1800,
+			.part_len = 0x1000,
+			.n_parts = 2,
+			.id = 11,
+			.fd = 77,
+			.location = "*",
+			.keys = keys},
+		{.addr = 0x3000,
+			.len = 8,
+			.part_len = 4096,
+			.n_parts = 1,
+			.id = 12,
+			.fd = -1,
+			.shared = true,
+			.handle = {{1, 2, [63] = 255}},
+			.offset = 512,
+			.location = "cuda:0",
+			.tiers = {1, 2},
+			.keys = keys},
+	};
 	struct desc d = {.host = "h",
 		.port = 7,
 		.boot = "b",
@@ -96,6 +116,10 @@ TEST(a_description_comes_back)
 	CHECK_EQ(d.buffers[1].id, 12);
 	CHECK_EQ(d.buffers[0].fd, 77);
 	CHECK_EQ(d.buffers[1].fd, -1);
+	CHECK(!d.buffers[0].shared && d.buffers[1].shared);
+	CHECK_EQ(d.buffers[1].handle.bytes[1], 2);
+	CHECK_EQ(d.buffers[1].handle.bytes[63], 255);
+	CHECK_EQ(d.buffers[1].offset, 512);
 	CHECK_EQ(d.n_rails, 2);
 	CHECK_EQ(d.rails[1].gid[7], 3);
 	CHECK_EQ(d.buffers[0].keys[3], 4);
@@ -131,9 +155,9 @@ static void refuse(const char *from, const char *to, int err)
 
 TEST(invalid_descriptions_are_refused)
 {
-	refuse("\"tent\":4", "\"tent\":5", -EPROTONOSUPPORT);
-	refuse("\"tent\":4", "\"tent\":3", -EPROTONOSUPPORT);
-	refuse("\"tent\":4", "\"tent\":\"4\"", -EINVAL);
+	refuse("\"tent\":5", "\"tent\":6", -EPROTONOSUPPORT);
+	refuse("\"tent\":5", "\"tent\":4", -EPROTONOSUPPORT);
+	refuse("\"tent\":5", "\"tent\":\"5\"", -EINVAL);
 	refuse("\"epoch\":9", "\"epoch\":-1", -EINVAL);
 	refuse("\"epoch\":9", "\"epoch\":4294967296", -EINVAL);
 	refuse("\"id\":11", "\"id\":0", -EINVAL);
@@ -141,6 +165,11 @@ TEST(invalid_descriptions_are_refused)
 	refuse("\"fd\":77", "\"fd\":-1", -EINVAL);
 	refuse("\"fd\":77", "\"fd\":2147483648", -EINVAL);
 	refuse("\"fd\":77", "\"fd\":null", -EINVAL);
+	refuse("\"handle\":\"01", "\"handle\":\"", -EINVAL); /* too short */
+	refuse("\"handle\":\"01", "\"handle\":\"0x", -EINVAL);
+	refuse("\"offset\":512", "\"offset\":-1", -EINVAL);
+	refuse("\"offset\":512", "\"x\":512", -EINVAL);
+	refuse("\"gpu\":{", "\"gpu\":[],\"x\":{", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);

@@ -19,9 +19,9 @@ CHECKS = {
     "transports": ("tent/src/transports.c", r"^\s*X\((\w+)\)", "tent/src/%s.c", (3, 50), r"""
         \b(?:%s)_transport\b                    # a transport by its name
         | \bmlx5dvl | \bibv_ | \bprocess_vm_\w+\((?!getpid)  # calls that only one transport makes
-        | \b(?:shm|tcp)_rails\b                 # the attributes that select one transport
+        | \b(?:shm|tcp|gpu)_rails\b             # the attributes that select one transport
         | transport \s* (?:==|!=) | \btransports\[\d  # a comparison of transports
-        | "(?:shm|tcp|ib|roce)"                 # kinds of rails
+        | "(?:shm|tcp|gpu|ib|roce)"             # kinds of rails
         | [>.]kind \s* (?:==|!=) | strn?cmp \( [^;]* (?:kind\s*,\s*" | ->rails\s*, )
     """, ["if (t->transport == &shm_transport)", "bool rdma = transports[1] == t->transport;",
           'if (!strcmp(s->desc.rails[0].kind, "shm"))', "return a->tcp_rails ? 0 : -EINVAL;",

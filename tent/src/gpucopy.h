@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A queue of copies that GPUs perform. Its thread starts the copies that have been added since, while
+ * those before them are under way, and waits for these. Adjacent copies become one.
+ *
+ *	gpu_copies_add(q, &copy);
+ *	poll(gpu_copies_fd(q))          // readable: a copy has ended
+ *	gpu_copies_take(q, fn, arg);    // calls fn for each that has ended, in the order of the adds
+ *
+ * One thread at a time may call these functions.
+ */
+#ifndef TENT_GPUCOPY_H
+#define TENT_GPUCOPY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GPU_COPIES 256 /* copies that are added and not taken; a power of two */
+
+struct gpu_copy {
+	uint64_t to, from; /* memory of GPUs, or of the host */
+	uint64_t len; /* 0: ends with the copies before it */
+	uint64_t token;
+};
+
+struct gpu_copies;
+
+/*
+ * A copy has ended. -EFAULT: a part of its memory does not exist (any more); -ECANCELED: it has not
+ * been started; -EIO and others of the driver.
+ */
+typedef void gpu_copy_done_fn(void *arg, uint64_t token, int status);
+
+/* 0 or -errno. */
+int gpu_copies_new(struct gpu_copies **q_p);
+int gpu_copies_fd(const struct gpu_copies *q);
+/* The caller must not add more than GPU_COPIES. 0; -ENOTCONN: the queue is stopped. */
+int gpu_copies_add(struct gpu_copies *q, const struct gpu_copy *c);
+/* Returns the number of copies that have ended. */
+int gpu_copies_take(struct gpu_copies *q, gpu_copy_done_fn *fn, void *arg);
+/* Copies that have not been started are not started any more. */
+void gpu_copies_stop(struct gpu_copies *q);
+/* Waits for the copies under way. NULL is allowed. */
+void gpu_copies_free(struct gpu_copies *q);
+
+#endif

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* Memory of GPUs: recognised by its address, and lent to another process by a handle. */
+#ifndef TENT_GPUMEM_H
+#define TENT_GPUMEM_H
+
+#include <stdbool.h>
+
+#include "cuda.h"
+
+struct gpu_memory {
+	int device;
+	struct cu_context *context; /* NULL: of none, as the memory of a pool */
+	bool shared; /* another process can open @handle */
+	struct cu_ipc handle; /* of the allocation */
+	uint64_t offset; /* in the allocation */
+};
+
+/* True: @at is memory of a GPU, and *m_p says of which one; without a handle. */
+bool gpu_memory_at(const struct cuda *cu, uint64_t at, struct gpu_memory *m_p);
+/*
+ * Finds out whether [addr, addr + len) is memory of a GPU. @location: "cuda:N": it must be. Then
+ * synchronous functions of the driver on this memory wait from now on until they have ended.
+ * 1: it is; 0: it is memory of the host; -EINVAL: it is not what @location says; -EFAULT: a part
+ * is no memory; -ENODEV and others of the driver.
+ */
+int gpu_memory_find(uint64_t addr, uint64_t len, const char *location, struct gpu_memory *m_p,
+	struct tent_why *why);
+/* The NUMA node that the GPU is attached to; -1: not known. */
+int gpu_memory_node(int device);
+
+/*
+ * Opens memory of another process, with @len bytes behind @offset. NULL: the driver refuses that, or
+ * there are fewer bytes. The caller must close it with gpu_memory_close().
+ */
+void *gpu_memory_open(const struct cu_ipc *handle, uint64_t offset, uint64_t len, int device);
+void gpu_memory_close(void *at, uint64_t offset);
+
+#endif

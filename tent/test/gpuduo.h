@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two processes with memory of a GPU or of the host: a child that registers its memory, and the
+ * test, which reads and writes it. Nobody but the driver reaches the memory, so the child fills and
+ * compares its own.
+ *
+ * TENT_RAILS=gpu:N, shm:N or tcp:N names the rails; without it they are adapters.
+ */
+#ifndef TENT_TEST_GPUDUO_H
+#define TENT_TEST_GPUDUO_H
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "gputest.h"
+#include "tent.h"
+
+#define KIB 1024ull
+#define MIB (1024 * KIB)
+
+enum place {
+	ON_GPU,
+	IN_POOL, /* memory of a GPU that has no handle */
+	ALLOCATED, /* from tent_alloc() */
+	ON_HOST,
+};
+
+struct duo_attr {
+	size_t len; /* of the memory of each side */
+	size_t before; /* bytes of the allocation before the registered memory */
+	enum place mine, theirs;
+	bool no_import;
+	int rail_wait_ms; /* of the test's side */
+};
+
+/* One side's memory. */
+struct part {
+	enum place place;
+	uint64_t base, at; /* at: base + before */
+	size_t len;
+};
+
+static struct {
+	struct tent *t;
+	struct tent_segment *s;
+	struct part mine;
+	uint64_t at; /* of the child's memory, in the child */
+	char *text; /* the child's description */
+	pid_t child;
+	int fd;
+} d;
+
+/* ---- memory ---- */
+
+/* The bytes of @seed. The caller must free them. */
+static inline uint8_t *duo_bytes(uint64_t seed, size_t len)
+{
+	uint64_t *bytes = malloc(len + 8);
+
+	CHECK(bytes);
+	for (size_t i = 0; i < len / 8 + 1; i++)
+		bytes[i] = test_rand(&seed);
+	return (uint8_t *)bytes;
+}
+
+static inline void part_fill(const struct part *p, size_t at, size_t len, uint64_t seed)
+{
+	uint8_t *bytes = duo_bytes(seed, len);
+
+	CHECK(at + len <= p->len);
+	gpu_write(p->at + at, bytes, len);
+	free(bytes);
+}
+
+static inline bool part_has(const struct part *p, size_t at, size_t len, uint64_t seed)
+{
+	uint8_t *bytes = duo_bytes(seed, len), *has = malloc(len);
+	bool same;
+
+	CHECK(has && at + len <= p->len);
+	gpu_read(has, p->at + at, len);
+	same = !memcmp(has, bytes, len);
+	free(bytes);
+	free(has);
+	return same;
+}
+
+/* Makes memory and registers it with the engine. */
+static inline struct part part_new(struct tent *t, enum place place, size_t before, size_t len)
+{
+	struct part p = {.place = place, .len = len};
+	struct tent_why why = {""};
+	void *m = NULL;
+
+	if (place == ON_GPU)
+		p.base = gpu_alloc(before + len);
+	else if (place == IN_POOL)
+		CHECK_EQ(gpu.cuMemAllocAsync(&p.base, before + len, NULL), 0);
+	else if (place == ALLOCATED)
+		CHECK_EQ(tent_alloc(t, before + len, NULL, NULL, &m), 0);
+	else
+		CHECK(!posix_memalign(&m, 4096, before + len + 4096));
+	p.base = m ? (uintptr_t)m : p.base;
+	p.at = p.base + before;
+	if (place != ALLOCATED && tent_register(t, (void *)(uintptr_t)p.at, len, NULL, &why)) {
+		fprintf(stderr, "%s\n", why.text);
+		exit(1);
+	}
+	return p;
+}
+
+/* Ends the registration, and frees the memory. */
+static inline void part_free(struct tent *t, const struct part *p)
+{
+	void *registered = (void *)(uintptr_t)(p->place == ALLOCATED ? p->base : p->at);
+
+	CHECK_EQ(tent_unregister(t, registered), 0);
+	if (p->place <= IN_POOL)
+		CHECK_EQ(gpu.cu.mem_free(p->base), 0);
+	else if (p->place == ON_HOST)
+		free((void *)(uintptr_t)p->base);
+}
+
+/* ---- engines ---- */
+
+static inline uint32_t duo_rails(const char *kind)
+{
+	const char *rails = getenv("TENT_RAILS");
+
+	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
+}
+
+static inline struct tent *duo_create(int rail_wait_ms)
+{
+	const struct tent_attr attr = {.size = sizeof(attr),
+		.shm_rails = duo_rails("shm:"),
+		.tcp_rails = duo_rails("tcp:"),
+		.gpu_rails = duo_rails("gpu:"),
+		.rail_wait_ms = rail_wait_ms};
+	struct tent_why why = {""};
+	struct tent *t = NULL;
+	int err = tent_create(&attr, &why, &t);
+
+	if (err)
+		fprintf(stderr, "tent_create: %s\n", why.text);
+	CHECK_EQ(err, 0);
+	return t;
+}
+
+/* ---- the child ---- */
+
+enum what { FILL, HAS, UNREGISTER, NOTICE, FAIL_COPY, FAIL_CALL, HOLD, END };
+
+struct command {
+	enum what what;
+	uint64_t at, len, seed; /* FAIL_COPY: seed: the error */
+};
+
+static inline void duo_write(int fd, const void *bytes, size_t n)
+{
+	CHECK_EQ(write(fd, bytes, n), n);
+}
+
+static inline void duo_read(int fd, void *bytes, size_t n)
+{
+	for (size_t got = 0; got < n;) {
+		ssize_t m = read(fd, (char *)bytes + got, n - got);
+
+		CHECK(m > 0);
+		got += (size_t)m;
+	}
+}
+
+static inline uint16_t duo_take_notice(struct tent *t)
+{
+	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
+	uint16_t value = 0;
+
+	while (tent_notice(t, &value) == -EAGAIN)
+		CHECK(poll(&p, 1, 60000) == 1);
+	return value;
+}
+
+static inline uint64_t duo_obey(struct tent *t, const struct part *p, const struct command *c)
+{
+	switch (c->what) {
+	case FILL:
+		part_fill(p, c->at, c->len, c->seed);
+		return 0;
+	case HAS:
+		return part_has(p, c->at, c->len, c->seed);
+	case UNREGISTER:
+		part_free(t, p);
+		return 0;
+	case NOTICE:
+		return duo_take_notice(t);
+	case FAIL_COPY:
+		gpu.softgpu_fail_copy(1, (int)c->seed);
+		return 0;
+	case FAIL_CALL:
+		gpu.softgpu_fail_call("cuMemcpyAsync", (int)c->seed);
+		return 0;
+	case HOLD:
+		gpu.softgpu_hold((int)c->seed);
+		return 0;
+	case END:
+		tent_destroy(t);
+		return gpu.softgpu_registered ? gpu.softgpu_registered() : 0;
+	}
+	return 1;
+}
+
+static inline void duo_child(const struct duo_attr *a, int fd)
+{
+	struct command c = {.what = FILL};
+	struct part p;
+	struct tent *t;
+	char *text;
+	size_t len;
+
+	gpu_open();
+	t = duo_create(0);
+	p = part_new(t, a->theirs, a->before, a->len);
+	CHECK_EQ(tent_export(t, &text), 0);
+	len = strlen(text) + 1;
+	duo_write(fd, &p.at, sizeof(p.at));
+	duo_write(fd, &len, sizeof(len));
+	duo_write(fd, text, len);
+	free(text);
+	while (c.what != END) {
+		uint64_t reply;
+
+		duo_read(fd, &c, sizeof(c));
+		reply = duo_obey(t, &p, &c);
+		duo_write(fd, &reply, sizeof(reply));
+	}
+	exit(0);
+}
+
+static inline void duo_tell(enum what what, uint64_t at, uint64_t len, uint64_t seed)
+{
+	const struct command c = {what, at, len, seed};
+
+	duo_write(d.fd, &c, sizeof(c));
+}
+
+static inline uint64_t duo_reply(void)
+{
+	uint64_t reply;
+
+	duo_read(d.fd, &reply, sizeof(reply));
+	return reply;
+}
+
+static inline uint64_t duo_ask(enum what what, uint64_t at, uint64_t len, uint64_t seed)
+{
+	duo_tell(what, at, len, seed);
+	return duo_reply();
+}
+
+/* ---- the test ---- */
+
+static inline void duo_import(const char *text)
+{
+	struct tent_why why = {""};
+	int err = tent_import(d.t, text, &why, &d.s);
+
+	if (err)
+		fprintf(stderr, "tent_import: %s\n", why.text);
+	CHECK_EQ(err, 0);
+}
+
+static inline void duo_open(const struct duo_attr *a)
+{
+	int fds[2];
+	size_t len;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	fflush(NULL);
+	d.child = fork();
+	CHECK(d.child >= 0);
+	if (!d.child) {
+		close(fds[0]);
+		duo_child(a, fds[1]);
+	}
+	close(fds[1]);
+	d.fd = fds[0];
+	gpu_open();
+	d.t = duo_create(a->rail_wait_ms);
+	d.mine = part_new(d.t, a->mine, a->before, a->len);
+	duo_read(d.fd, &d.at, sizeof(d.at));
+	duo_read(d.fd, &len, sizeof(len));
+	d.text = malloc(len);
+	CHECK(d.text);
+	duo_read(d.fd, d.text, len);
+	if (!a->no_import)
+		duo_import(d.text);
+}
+
+/* Nothing of the driver's may be left. */
+static inline void duo_close(void)
+{
+	int status;
+
+	tent_destroy(d.t);
+	if (gpu.softgpu_opened) {
+		CHECK_EQ(gpu.softgpu_opened(), 0);
+		CHECK_EQ(gpu.softgpu_registered(), 0);
+	}
+	CHECK_EQ(duo_ask(END, 0, 0, 0), 0);
+	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+	CHECK_EQ(status, 0);
+	close(d.fd);
+	free(d.text);
+}
+
+static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t len)
+{
+	return (struct tent_request){.size = sizeof(struct tent_request),
+		.op = op,
+		.local = (void *)(uintptr_t)(d.mine.at + at),
+		.segment = d.s,
+		.remote = d.at + at,
+		.len = len};
+}
+
+static inline struct tent_batch *duo_start(enum tent_op op, size_t at, size_t len)
+{
+	const struct tent_request r = duo_request(op, at, len);
+	struct tent_batch *b;
+
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	return b;
+}
+
+/* Waits until the batch has ended, and frees it. Returns its status. */
+static inline int duo_end(struct tent_batch *b)
+{
+	int err = tent_wait(b, -1);
+
+	CHECK_EQ(tent_batch_free(b), 0);
+	return err;
+}
+
+static inline int duo_move(enum tent_op op, size_t at, size_t len)
+{
+	return duo_end(duo_start(op, at, len));
+}
+
+#endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests between memory of GPUs of two processes. */
+#include "gpuduo.h"
+
+#define LEN (3 * MIB + 123)
+
+static uint64_t seed;
+
+/* Moves a part of the memory, which alone changes, there and back. */
+static void both_ways(size_t at, size_t len)
+{
+	uint64_t old = test_rand(&seed), new = test_rand(&seed);
+
+	part_fill(&d.mine, 0, d.mine.len, old);
+	duo_ask(FILL, 0, d.mine.len, old);
+	part_fill(&d.mine, at, len, new);
+	CHECK_EQ(duo_move(TENT_WRITE, at, len), 0);
+	CHECK_EQ(duo_ask(HAS, at, len, new), 1);
+	part_fill(&d.mine, at, len, old);
+	CHECK_EQ(duo_move(TENT_READ, at, len), 0);
+	CHECK(part_has(&d.mine, at, len, new));
+}
+
+/* What surrounds the moved bytes must stay. */
+static void both_ways_between(size_t at, size_t len)
+{
+	both_ways(at, len);
+	both_ways(0, at);
+	both_ways(at + len, d.mine.len - at - len);
+	part_fill(&d.mine, 0, at, 1);
+	part_fill(&d.mine, at, len, 2);
+	part_fill(&d.mine, at + len, d.mine.len - at - len, 3);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.mine.len), 0);
+	part_fill(&d.mine, at, len, 4);
+	CHECK_EQ(duo_move(TENT_WRITE, at, len), 0);
+	CHECK_EQ(duo_ask(HAS, 0, at, 1), 1);
+	CHECK_EQ(duo_ask(HAS, at, len, 4), 1);
+	CHECK_EQ(duo_ask(HAS, at + len, d.mine.len - at - len, 3), 1);
+}
+
+static void between(enum place mine, enum place theirs)
+{
+	duo_open(&(struct duo_attr){.len = LEN, .before = 256, .mine = mine, .theirs = theirs});
+	both_ways_between(1001, 2 * MIB);
+	both_ways(LEN - 1, 1);
+	duo_close();
+}
+
+GPU_TEST(between_gpus)
+{
+	between(ON_GPU, ON_GPU);
+}
+
+GPU_TEST(between_a_gpu_and_the_host)
+{
+	between(ON_GPU, ALLOCATED);
+}
+
+GPU_TEST(between_the_host_and_a_gpu)
+{
+	between(ON_HOST, ON_GPU);
+}
+
+GPU_TEST(from_a_pool)
+{
+	between(IN_POOL, ON_GPU);
+}
+
+GPU_TEST(notices_come_after_the_bytes)
+{
+	duo_open(&(struct duo_attr){.len = LEN});
+	for (uint16_t i = 1; i <= 20; i++) {
+		struct tent_request r = duo_request(TENT_WRITE, i, i * 100 * KIB);
+		struct tent_batch *b;
+
+		r.notify = i;
+		part_fill(&d.mine, i, i * 100 * KIB, i);
+		CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+		CHECK_EQ(duo_ask(NOTICE, 0, 0, 0), i);
+		CHECK_EQ(duo_ask(HAS, i, i * 100 * KIB, i), 1);
+		CHECK_EQ(duo_end(b), 0);
+	}
+	duo_close();
+}
+
+/* ---- registration ---- */
+
+static void refused(struct tent *t, uint64_t at, size_t len, const char *location, int err,
+	const char *words)
+{
+	struct tent_why why = {""};
+
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, len, location, &why), err);
+	if (!strstr(why.text, words))
+		fprintf(stderr, "says: %s\n", why.text);
+	CHECK(strstr(why.text, words) && !strchr(why.text, '\n'));
+}
+
+static char *exported(struct tent *t)
+{
+	char *text;
+
+	CHECK_EQ(tent_export(t, &text), 0);
+	return text;
+}
+
+GPU_TEST(memory_is_found_by_its_address)
+{
+	static _Alignas(4096) char host[4096];
+	struct tent *t;
+	uint64_t at;
+	char *text;
+
+	gpu_open();
+	t = duo_create(0);
+	at = gpu_alloc(LEN);
+	refused(t, at, LEN, "cuda:1", -EINVAL, "is memory of cuda:0, not of cuda:1");
+	refused(t, at, LEN, "cuda:x", -EINVAL, "is memory of cuda:0, not of cuda:x");
+	refused(t, (uintptr_t)host, sizeof(host), "cuda:0", -EINVAL, "no memory of a GPU");
+	refused(t, at, LEN, "gpu:0", -EINVAL, "cuda:N");
+	refused(t, at, 0, NULL, -EINVAL, "give 1 byte");
+	if (gpu_is_soft())
+		refused(t, at + 1, LEN, NULL, -EFAULT, "a part is not allocated");
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
+	text = exported(t);
+	CHECK(strstr(text, "\"location\":\"cuda:0\"") && strstr(text, "\"handle\":\""));
+	free(text);
+	CHECK_EQ(tent_unregister(t, (void *)(uintptr_t)at), 0);
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, "cuda:0", NULL), 0);
+	CHECK_EQ(tent_unregister(t, (void *)(uintptr_t)at), 0);
+	CHECK_EQ(gpu.cuMemAllocAsync(&at, LEN, NULL), 0);
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
+	text = exported(t);
+	CHECK(strstr(text, "\"location\":\"cuda:0\"") && !strstr(text, "\"handle\":\""));
+	free(text);
+	tent_destroy(t);
+}
+
+GPU_TEST(synchronous_functions_wait_for_the_memory)
+{
+	unsigned on = 0;
+	struct tent *t;
+	uint64_t at;
+
+	gpu_open();
+	t = duo_create(0);
+	at = gpu_alloc(LEN);
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
+	CHECK_EQ(gpu.cu.pointer_attribute(&on, CU_POINTER_SYNC_MEMOPS, at), 0);
+	CHECK_EQ(on, 1);
+	tent_destroy(t);
+}
+
+/* The library must not leave another context current, nor need one. */
+GPU_TEST(memory_of_another_context)
+{
+	struct cu_context *own, *c;
+	struct tent *t;
+	uint64_t at;
+
+	gpu_open();
+	t = duo_create(0);
+	CHECK_EQ(gpu.cuCtxCreate_v2(&own, 0, 0), 0);
+	at = gpu_alloc(LEN);
+	CHECK_EQ(gpu.cu.ctx_pop(&c), 0);
+	CHECK_EQ(gpu.cu.ctx_pop(&c), 0);
+	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
+	CHECK_EQ(gpu.cu.ctx_pop(&c), CU_INVALID_CONTEXT);
+	tent_destroy(t);
+	CHECK_EQ(gpu.cu.ctx_pop(&c), CU_INVALID_CONTEXT);
+}
+
+/* ---- the peer's memory ---- */
+
+/* Replaces the number behind @key in the child's description. */
+static char *changed(const char *key, const char *value)
+{
+	char *at = strstr(d.text, key), *text;
+
+	CHECK(at);
+	at += strlen(key);
+	CHECK(asprintf(&text, "%.*s%s%s", (int)(at - d.text), d.text, value,
+		      at + strcspn(at, ",}")) > 0);
+	return text;
+}
+
+static void not_opened(char *text)
+{
+	const struct tent_request r = duo_request(TENT_WRITE, 0, 1);
+	struct tent_batch *b;
+
+	duo_import(text);
+	CHECK_EQ(gpu.softgpu_opened ? gpu.softgpu_opened() : 0, 0);
+	CHECK_EQ(tent_submit(d.t,
+			 &(struct tent_request){.segment = d.s,
+				 .local = r.local,
+				 .remote = r.remote,
+				 .len = 1},
+			 1, &b),
+		-EOPNOTSUPP);
+	CHECK_EQ(tent_release(d.s), 0);
+	free(text);
+}
+
+GPU_TEST(handles_are_checked)
+{
+	char wrong[131];
+
+	memset(wrong, 'f', sizeof(wrong));
+	wrong[0] = wrong[129] = '"';
+	wrong[130] = 0;
+	duo_open(&(struct duo_attr){.len = LEN, .before = 256, .no_import = true});
+	not_opened(changed("\"offset\":", "257"));
+	not_opened(changed("\"offset\":", "9223372036854775807"));
+	not_opened(changed("\"handle\":", wrong));
+	duo_import(d.text);
+	both_ways(0, LEN);
+	duo_close();
+}
+
+GPU_TEST(memory_that_the_peer_ends)
+{
+	struct tent_batch *b;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (gpu_is_soft()) {
+		gpu.softgpu_hold(1);
+		b = duo_start(TENT_WRITE, 0, LEN);
+		duo_tell(UNREGISTER, 0, 0, 0);
+		gpu.softgpu_hold(0);
+		CHECK_EQ(duo_reply(), 0);
+		CHECK_EQ(gpu.softgpu_opened(), 0);
+		CHECK(tent_wait(b, -1) == 0 || tent_wait(b, -1) == -EACCES);
+		CHECK_EQ(tent_batch_free(b), 0);
+	} else {
+		CHECK_EQ(duo_ask(UNREGISTER, 0, 0, 0), 0);
+	}
+	CHECK_EQ(tent_submit(d.t,
+			 &(struct tent_request){.segment = d.s,
+				 .local = (void *)(uintptr_t)d.mine.at,
+				 .remote = d.at,
+				 .len = 1},
+			 1, &b),
+		-EFAULT);
+	duo_close();
+}
+
+/* ---- failures ---- */
+
+static void killed(void)
+{
+	int status;
+
+	CHECK_EQ(kill(d.child, SIGKILL), 0);
+	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+}
+
+GPU_TEST(the_peer_dies)
+{
+	struct tent_batch *b;
+
+	duo_open(&(struct duo_attr){.len = 64 * MIB});
+	if (gpu_is_soft())
+		gpu.softgpu_hold(1);
+	b = duo_start(TENT_WRITE, 0, 64 * MIB);
+	killed();
+	if (gpu.softgpu_hold)
+		gpu.softgpu_hold(0);
+	CHECK_EQ(tent_wait(b, -1), -ECONNRESET);
+	CHECK_EQ(tent_batch_free(b), 0);
+	tent_destroy(d.t);
+	CHECK_EQ(gpu.softgpu_opened ? gpu.softgpu_opened() : 0, 0);
+	close(d.fd);
+	free(d.text);
+}
+
+/* An error of a copy comes late. A GPU that has failed fails until the end of the process. */
+GPU_TEST(a_gpu_fails)
+{
+	struct tent_rail_stats st;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	gpu.softgpu_fail_copy(2, CU_LAUNCH_FAILED);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), -EIO);
+	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EIO);
+	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, sizeof(st)), 0);
+	CHECK_EQ(st.exclusions, 0);
+	gpu.softgpu_heal();
+	both_ways(0, LEN);
+	duo_close();
+}
+
+/* Memory that the driver does not know fails its request only. */
+GPU_TEST(memory_that_the_driver_refuses)
+{
+	struct tent_rail_stats st;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	gpu.softgpu_fail_call("cuMemcpyAsync", CU_INVALID_VALUE);
+	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EFAULT);
+	both_ways(0, LEN);
+	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, sizeof(st)), 0);
+	CHECK_EQ(st.exclusions, 0);
+	duo_close();
+}
+
+/* A case of a failure of the driver: the call fails once. */
+static void call_fails(const char *name)
+{
+	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});
+	if (!gpu_is_soft())
+		return;
+	gpu.softgpu_fail_call(name, CU_OUT_OF_MEMORY);
+	duo_import(d.text);
+	both_ways(0, LEN);
+	duo_close();
+}
+
+GPU_TEST(a_stream_cannot_be_made)
+{
+	call_fails("cuStreamCreate");
+}
+
+GPU_TEST(an_event_cannot_be_made)
+{
+	call_fails("cuEventCreate");
+}
+
+GPU_TEST(an_event_cannot_be_recorded)
+{
+	call_fails("cuEventRecord");
+}
+
+GPU_TEST(cancelled_requests_end)
+{
+	struct tent_batch *b;
+
+	duo_open(&(struct duo_attr){.len = 64 * MIB});
+	if (gpu_is_soft())
+		gpu.softgpu_hold(1);
+	b = duo_start(TENT_WRITE, 0, 64 * MIB);
+	tent_cancel(b);
+	if (gpu.softgpu_hold) {
+		CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT); /* its copies under way */
+		gpu.softgpu_hold(0);
+	}
+	CHECK_EQ(tent_wait(b, -1), -ECANCELED);
+	CHECK_EQ(tent_batch_free(b), 0);
+	both_ways(0, LEN);
+	duo_close();
+}
+
+GPU_TEST(attributes_are_checked)
+{
+	struct tent_attr attr = {.size = sizeof(attr), .gpu_rails = TENT_MAX_RAILS + 1};
+	struct tent_why why = {""};
+	struct tent *t;
+
+	CHECK_EQ(tent_create(&attr, &why, &t), -EINVAL);
+	CHECK(strstr(why.text, "gpu_rails: give up to 32"));
+	attr.gpu_rails = attr.shm_rails = 1;
+	CHECK_EQ(tent_create(&attr, &why, &t), -EINVAL);
+	CHECK(strstr(why.text, "give rails of one kind"));
+	attr.shm_rails = 0;
+	attr.config = "{\"topology\": \"/dev/null\"}";
+	CHECK_EQ(tent_create(&attr, &why, &t), -EINVAL);
+}
+
+int main(int argc, char **argv)
+{
+	seed = test_seed();
+	return test_main(argc, argv);
+}
