@@ -47,54 +47,10 @@ static int find_memory(struct tent *t, struct task *k)
 	k->remote = desc_find(&s->desc, r->remote, r->len);
 	if (!k->buffer || !k->remote || lent_of(s, k->remote)->gone)
 		return -EFAULT;
-	if (t->transport->mapped && !lent_of(s, k->remote)->at)
+	if (t->transport->mapped && !k->remote->staged && !lent_of(s, k->remote)->at)
 		return -EOPNOTSUPP;
 	k->place = place_of(s, k->buffer, k->remote);
 	return sched_check(s->sched, clock_ns(), k->place);
-}
-
-/*
- * Returns the first offset after @offset at which a part of the registration ends. @in_buffer: the
- * position of the request's memory in the buffer.
- */
-static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
-{
-	uint64_t at = in_buffer + offset;
-
-	return offset + (part_len - at % part_len);
-}
-
-/* Finds the offsets at which the request crosses parts of registrations, here or there. */
-static uint32_t find_cuts(const struct task *k, uint64_t *cuts)
-{
-	const struct tent_request *r = &k->request;
-	uint64_t here = (uintptr_t)r->local - k->buffer->addr, there = r->remote - k->remote->addr;
-	uint64_t at = 0;
-	uint32_t n = 0;
-
-	for (;;) {
-		uint64_t a = next_cut(here, k->buffer->part_len, at);
-		uint64_t b = next_cut(there, k->remote->part_len, at);
-
-		at = a < b ? a : b;
-		if (at >= r->len)
-			return n;
-		if (cuts)
-			cuts[n] = at;
-		n++;
-	}
-}
-
-static int make_cuts(struct task *k)
-{
-	k->n_cuts = find_cuts(k, NULL);
-	if (!k->n_cuts)
-		return 0;
-	k->cuts = malloc(k->n_cuts * sizeof(*k->cuts));
-	if (!k->cuts)
-		return -ENOMEM;
-	find_cuts(k, k->cuts);
-	return 0;
 }
 
 /* There must be a free task. */
@@ -107,7 +63,7 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 	if (!err)
 		err = find_memory(t, &k);
 	if (!err)
-		err = make_cuts(&k);
+		err = task_cut(&k);
 	if (err)
 		return err;
 	b->tasks[i] = slab_get(&t->task_ids);
@@ -142,7 +98,10 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 		k->buffer->uses++;
 		k->request.segment->open++;
 		lent_of(k->request.segment, k->remote)->moving++;
-		task_wait(k->request.segment, b->tasks[i]);
+		if (stage_needed(k))
+			stage_begin(t, b->tasks[i]);
+		else
+			task_wait(k->request.segment, b->tasks[i]);
 	}
 	b->next = t->batches;
 	t->batches = b;

@@ -12,6 +12,7 @@
 
 static_assert(sizeof(struct ctl_msg) == CTL_LEN, "as on the wire");
 static_assert(offsetof(struct ctl_msg, mark) == 32, "as on the wire");
+static_assert(offsetof(struct ctl_msg, stage) == 32, "as on the wire");
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "messages are little-endian");
 
 int ctl_listen(const char *host, uint16_t port, int *fd_p, uint16_t *port_p, struct tent_why *why)

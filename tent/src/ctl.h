@@ -10,6 +10,7 @@
  *	NOTICE mark (of a transport without marks)
  *	                                   TAKEN mark: all marks of its notice are counted
  *	UNREGISTERED registration       <- UNREGISTER registration
+ *	STAGE op, chunk, ...            -> STAGED chunk, status, see stage.h; none after STAGE_FREE
  *	                                   RAIL_DOWN rail, RAIL_UP rail
  */
 #ifndef TENT_CTL_H
@@ -17,7 +18,7 @@
 
 #include "transport.h"
 
-#define CTL_MAGIC 0x34746e74u /* "tnt4"; the 4 is the version of the protocol */
+#define CTL_MAGIC 0x35746e74u /* "tnt5"; the 5 is the version of the protocol */
 #define CTL_LEN 64
 #define CTL_IDS 4 /* registrations in ASK */
 
@@ -36,6 +37,23 @@ enum ctl_type {
 	CTL_KNOWN,
 	CTL_UNREGISTER,
 	CTL_UNREGISTERED,
+	CTL_STAGE,
+	CTL_STAGED,
+};
+
+enum stage_op {
+	STAGE_TAKE = 1, /* gives a slot, for bytes that are written into it */
+	STAGE_FETCH, /* gives a slot with bytes of the memory */
+	STAGE_LAND, /* copies the bytes of the slot to the memory, and frees the slot */
+	STAGE_FREE, /* frees the slot */
+};
+
+struct stage_msg {
+	uint32_t addr_low, addr_high; /* of the target's memory; FETCH, LAND */
+	uint32_t len;
+	uint32_t chunk; /* of the initiator */
+	uint32_t slot; /* of the target; LAND, FREE, and replies to TAKE and FETCH */
+	uint32_t op;
 };
 
 /* Little-endian on the wire, as both processors that are supported are. */
@@ -54,6 +72,7 @@ struct ctl_msg {
 				uint8_t key[16]; /* HELLO */
 				struct notice_mark mark; /* NOTICE, TAKEN */
 				uint32_t ids[CTL_IDS]; /* ASK */
+				struct stage_msg stage; /* STAGE, STAGED */
 			};
 		};
 	};

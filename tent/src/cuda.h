@@ -63,6 +63,7 @@ enum cu_device_attribute {
 
 #define CU_STREAM_NON_BLOCKING 1u /* the stream does not wait for the default stream */
 #define CU_EVENT_FLAGS 3u /* a waiting thread sleeps; no time stamps */
+#define CU_HOST_PORTABLE 1u /* for all contexts */
 #define CU_IPC_LAZY_PEER_ACCESS 1u
 #define CU_HANDLE_DMA_BUF 1
 

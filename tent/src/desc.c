@@ -72,16 +72,18 @@ static json_t *write_handle(const struct desc_buffer *b)
 static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 {
 	json_t *fd = b->fd < 0 ? NULL : json_integer(b->fd);
+	json_t *staged = b->staged ? json_true() : NULL;
 
-	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*, s:o*}", "id", (json_int_t)b->id,
-		"addr", (json_int_t)b->addr, "length", (json_int_t)b->len, "part",
-		(json_int_t)b->part_len, "location", b->location, "tiers", write_tiers(b, n_rails),
-		"keys", write_keys(b, n_rails), "fd", fd, "gpu", write_handle(b));
+	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*, s:o*, s:o*}", "id",
+		(json_int_t)b->id, "addr", (json_int_t)b->addr, "length", (json_int_t)b->len,
+		"part", (json_int_t)b->part_len, "location", b->location, "tiers",
+		write_tiers(b, n_rails), "keys", write_keys(b, n_rails), "fd", fd, "gpu",
+		write_handle(b), "staged", staged);
 }
 
 int desc_write(const struct desc *d, char **text_p)
 {
-	json_t *rails = json_array(), *buffers = json_array(), *root;
+	json_t *rails = json_array(), *buffers = json_array(), *stage = NULL, *root;
 	char key[2 * DESC_KEY_LEN + 1], *text = NULL;
 
 	to_hex(d->key, sizeof(d->key), key);
@@ -89,10 +91,12 @@ int desc_write(const struct desc *d, char **text_p)
 		json_array_append_new(rails, write_rail(&d->rails[i]));
 	for (uint32_t i = 0; i < d->n_buffers; i++)
 		json_array_append_new(buffers, write_buffer(&d->buffers[i], d->n_rails));
-	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o}", "tent", DESC_VERSION,
-		"host", d->host, "port", (int)d->port, "key", key, "boot", d->boot, "pid",
-		(int)d->pid, "epoch", (json_int_t)d->epoch, "proof", (json_int_t)d->proof, "rails",
-		rails, "buffers", buffers);
+	if (d->has_stage)
+		stage = write_buffer(&d->buffers[d->n_buffers], d->n_rails);
+	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o*}", "tent",
+		DESC_VERSION, "host", d->host, "port", (int)d->port, "key", key, "boot", d->boot,
+		"pid", (int)d->pid, "epoch", (json_int_t)d->epoch, "proof", (json_int_t)d->proof,
+		"rails", rails, "buffers", buffers, "stage", stage);
 	if (root)
 		text = json_dumps(root, JSON_COMPACT);
 	json_decref(root);
@@ -280,6 +284,7 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 		return bad(r, "a buffer");
 	b->n_parts = (uint32_t)parts;
 	b->id = (uint32_t)id;
+	b->staged = json_is_true(json_object_get(v, "staged"));
 	if (read_tiers(r, json_object_get(v, "tiers"), b) ||
 		read_fd(r, json_object_get(v, "fd"), b) ||
 		read_handle(r, json_object_get(v, "gpu"), b))
@@ -311,6 +316,20 @@ static int read_buffers(struct reader *r, const json_t *buffers)
 	return 0;
 }
 
+/* Memory that is copied through the stage requires one. */
+static int read_stage(struct reader *r, const json_t *stage)
+{
+	struct desc *d = r->d;
+	bool staged = false;
+
+	for (uint32_t i = 0; i < d->n_buffers; i++)
+		staged |= d->buffers[i].staged;
+	d->has_stage = stage;
+	if (!stage)
+		return staged ? bad(r, "the stage") : 0;
+	return read_buffer(r, stage, &d->buffers[d->n_buffers]);
+}
+
 static int read_root(struct reader *r, const json_t *root)
 {
 	struct desc *d = r->d;
@@ -336,7 +355,9 @@ static int read_root(struct reader *r, const json_t *root)
 	d->pid = (int32_t)pid;
 	d->epoch = (uint32_t)epoch;
 	err = read_rails(r, json_object_get(root, "rails"));
-	return err ? err : read_buffers(r, json_object_get(root, "buffers"));
+	if (!err)
+		err = read_buffers(r, json_object_get(root, "buffers"));
+	return err ? err : read_stage(r, json_object_get(root, "stage"));
 }
 
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why)
@@ -358,11 +379,12 @@ int desc_read(const char *text, struct desc *d_p, struct tent_why *why)
 
 void desc_fini(struct desc *d)
 {
-	for (uint32_t i = 0; i < d->n_buffers; i++)
+	for (uint32_t i = 0; i < d->n_buffers + d->has_stage; i++)
 		free(d->buffers[i].keys);
 	free(d->buffers);
 	d->buffers = NULL;
 	d->n_buffers = 0;
+	d->has_stage = false;
 }
 
 /* Compares an address with the range of a buffer, for bsearch(3). */

@@ -28,6 +28,7 @@ struct desc_buffer {
 	bool shared; /* memory of a GPU that a process of the same host can open */
 	struct cu_ipc handle; /* of the allocation with it */
 	uint64_t offset; /* in the allocation */
+	bool staged; /* rails do not reach the memory; it is copied through the stage */
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL: the transport has no regions */
@@ -48,7 +49,9 @@ struct desc {
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;
-	struct desc_buffer *buffers; /* in the order of their addresses, without overlap */
+	/* In the order of their addresses, without overlap. The stage, if there is one, follows them. */
+	struct desc_buffer *buffers;
+	bool has_stage;
 };
 
 /* 0 or -ENOMEM. The caller must free the text with free(). */

@@ -47,6 +47,7 @@ static bool progress(struct tent *t, uint64_t now, bool all)
 {
 	bool some = all && serve_progress(t, now);
 
+	some |= stage_progress(t);
 	for (struct tent_segment *s = t->segments; s; s = s->next)
 		some |= move_progress(s, now, all);
 	return some;
@@ -243,8 +244,9 @@ static int make_tasks(struct tent *t, const struct tent_attr *a)
 {
 	uint32_t n = a->max_tasks ? a->max_tasks : 1024;
 
-	t->tasks = calloc(n, sizeof(*t->tasks));
-	if (!t->tasks || slab_init(&t->importer_ids, MAX_IMPORTERS))
+	t->tasks = calloc(n + STAGE_CHUNKS, sizeof(*t->tasks));
+	if (!t->tasks || slab_init(&t->importer_ids, MAX_IMPORTERS) ||
+		slab_init(&t->chunk_ids, STAGE_CHUNKS) || slab_init(&t->out_slots, STAGE_SLOTS))
 		return -ENOMEM;
 	return slab_init(&t->task_ids, n);
 }
@@ -292,6 +294,7 @@ static void close_fd(int fd)
 static void fini(struct tent *t)
 {
 	live_remove(t->live);
+	stage_fini(t);
 	while (t->segments) {
 		struct tent_segment *s = t->segments;
 
@@ -318,6 +321,8 @@ static void fini(struct tent *t)
 	close_fd(t->kick);
 	close_fd(t->epoll);
 	slab_fini(&t->importer_ids);
+	slab_fini(&t->chunk_ids);
+	slab_fini(&t->out_slots);
 	slab_fini(&t->task_ids);
 	free(t->tasks);
 	free(t->map);

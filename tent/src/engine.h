@@ -9,6 +9,7 @@
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
  *	move.c		the scheduler's rails over links
  *	blame.c		locates outages	lent.c		ends of the peer's registrations
+ *	stage.c		memory that rails do not reach
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
  *	peer.c		messages and links to a peer
  *	loop.c		the descriptors that the thread sleeps on
@@ -25,6 +26,7 @@
 #include "config.h"
 #include "ctl.h"
 #include "desc.h"
+#include "gpucopy.h"
 #include "gpumem.h"
 #include "latrec.h"
 #include "notice.h"
@@ -42,6 +44,11 @@
 #define NOTICES 4096 /* with as many that the program has not taken, peers wait */
 #define NOTICE_RING (2 * NOTICES) /* has room for the last marks of links; a power of two */
 #define NO_TASK UINT32_MAX
+#define STAGE_SLOTS 16 /* of each direction, see stage.c */
+#define STAGE_SLOT_LEN (1ull << 20)
+#define STAGE_CHUNKS 64 /* of all segments */
+#define STAGE_OF_CONN (STAGE_SLOTS / 2) /* slots that one peer has at a time */
+#define NO_SLOT UINT32_MAX
 
 enum buffer_state {
 	BUFFER_COMING, /* is being registered, without the lock; must not be used yet */
@@ -61,6 +68,9 @@ struct buffer {
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
 	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
+	bool pinned; /* by gpu_memory_pin() */
+	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
+	uint32_t copies; /* by this side's GPU, for peers, that are under way */
 	struct region *regions; /* regions[rail * n_parts + part]; NULL: the transport has none */
 };
 
@@ -130,6 +140,8 @@ struct tent_segment {
 	/* Tasks that wait for room in the scheduler, and the number of those that it has, by priority. */
 	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
 	uint32_t moving[SCHED_PRIORITIES];
+	uint32_t stage_head, stage_tail; /* tasks that are not completely cut into chunks */
+	uint32_t chunks; /* under way */
 	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
 	uint32_t notifying; /* tasks in slots */
@@ -139,6 +151,7 @@ struct tent_segment {
 
 enum task_state {
 	TASK_WAITING, /* for room in the scheduler */
+	TASK_STAGED, /* its chunks are moved, see stage.c */
 	TASK_MOVING,
 	TASK_QUEUED, /* for a slot of notices */
 	TASK_NOTIFYING,
@@ -157,6 +170,13 @@ struct task {
 	uint32_t next; /* in a list of the segment */
 	uint64_t bytes; /* that arrived */
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
+	/* Of a chunk: its move has ended. NULL: the task is a request. */
+	void (*ended)(struct tent *t, uint32_t id, int err);
+	/* Only in TASK_STAGED. */
+	void (*stop)(struct tent *t, uint32_t id, int err);
+	uint64_t cut; /* bytes of the chunks that have begun */
+	uint32_t chunks; /* under way */
+	int err; /* why no more chunks begin; 0: they do */
 	/* Only in TASK_NOTIFYING. */
 	uint8_t slot, positions;
 	uint32_t posted, arrived; /* marks: a bit per position */
@@ -173,6 +193,30 @@ struct tent_batch {
 	struct tent_status *status; /* of the tasks that have ended */
 };
 
+/* A chunk of a request that rails move between memory that they reach, see stage.c. */
+struct chunk {
+	struct tent_segment *s;
+	uint32_t parent; /* task */
+	uint64_t at, len; /* in the request */
+	uint32_t mine, theirs; /* slots; NO_SLOT: none */
+	uint32_t state;
+	int err;
+};
+
+/* A slot for the bytes of a peer's chunk. It is free if it has no conn and is not being copied. */
+struct landing {
+	struct conn *conn; /* NULL: the peer is gone */
+	struct buffer *buffer; /* being copied from or to */
+	uint32_t chunk; /* of the peer */
+	bool copying, fetched;
+};
+
+/* A peer's request for a slot. */
+struct stage_ask {
+	struct stage_msg msg;
+	uint64_t order; /* of all requests */
+};
+
 /* A peer that uses our memory. */
 struct conn {
 	struct tent *t;
@@ -186,6 +230,9 @@ struct conn {
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
+	struct stage_ask asks[STAGE_SLOTS]; /* from ask_head to ask_tail: without a slot */
+	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
+	uint32_t slots; /* that the peer has */
 };
 
 struct tent {
@@ -230,7 +277,15 @@ struct tent {
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
-	struct task *tasks;
+	struct task *tasks; /* those of the chunks follow those of requests */
+
+	/* Pinned memory for chunks of peers and of own requests; NULL: no registration needs it. */
+	struct buffer *stage_in, *stage_out;
+	struct gpu_copies *copies; /* with the stage */
+	struct slab chunk_ids, out_slots;
+	struct chunk chunks[STAGE_CHUNKS];
+	struct landing landings[STAGE_SLOTS];
+	uint64_t n_asks; /* total */
 
 	uint16_t notices[NOTICE_RING];
 	uint32_t notice_head, notice_tail;
@@ -260,6 +315,7 @@ void peer_close(struct link **link);
 
 /* memory.c */
 struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
+/* Frees the registrations and the stage. */
 void buffers_free(struct tent *t);
 
 /* revoke.c: ends registrations that peers use. */
@@ -302,6 +358,26 @@ int places_init(struct tent_segment *s, uint8_t **tiers_p);
 uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote);
 
+/* stage.c */
+/* True: the request's bytes cannot be moved by rails alone. */
+bool stage_needed(const struct task *k);
+/* Begins a request instead of task_wait(). */
+void stage_begin(struct tent *t, uint32_t id);
+/* Cuts chunks off the requests of the segment while there is room for them. */
+void stage_start(struct tent_segment *s);
+/* Takes the copies that have ended. Returns whether there were some. */
+bool stage_progress(struct tent *t);
+/* Handles the target's reply. 0, or -EPROTO. */
+int stage_answered(struct tent_segment *s, const struct ctl_msg *msg);
+/* The peer is gone: ends the chunks that wait for its replies, and the requests without chunks. */
+void stage_lost(struct tent_segment *s);
+/* The target's side: handles a message. 0, or -EPROTO. */
+int stage_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
+/* A known peer is gone, which is not in the engine's list any more. */
+void stage_left(struct tent *t, const struct conn *c);
+/* Waits for the copies under way. Called once, at the end of the engine. */
+void stage_fini(struct tent *t);
+
 /* move.c */
 int move_create(struct tent_segment *s);
 /* @all: with the peer's messages. Returns whether there was work. */
@@ -323,6 +399,10 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 /* task.c */
 /* Appends a new task to the tasks that wait for room in the scheduler. */
 void task_wait(struct tent_segment *s, uint32_t id);
+/* Finds the offsets at which the task's bytes cross parts of registrations. 0 or -ENOMEM. */
+int task_cut(struct task *k);
+/* All bytes of the request are in place, or it has failed. */
+void task_arrived(struct tent_segment *s, uint32_t id, int status);
 /* Ends the task with @err as soon as its slices under way have ended. */
 void task_stop(struct tent *t, uint32_t id, int err);
 /* Stops all tasks that use this memory, with -EACCES. */

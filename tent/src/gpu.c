@@ -117,29 +117,6 @@ static int gpu_new(struct port *p, const struct desc *peer, struct link **l_p)
 
 /* ---- memory ---- */
 
-/* Pins memory of the host, in one step: 0; -EEXIST: it is pinned already; or another -errno. */
-static int pin(void *at, uint64_t len)
-{
-	const struct cuda *cu = cuda_open(NULL);
-	int err = cu ? cuda_push(cu, NULL, 0) : -ENODEV;
-
-	if (err)
-		return err;
-	err = cuda_errno(cu->host_register(at, len, 0));
-	cuda_pop(cu);
-	return err;
-}
-
-static void unpin(void *at)
-{
-	const struct cuda *cu = cuda_used();
-
-	if (cuda_push(cu, NULL, 0))
-		return;
-	cu->host_unregister(at);
-	cuda_pop(cu);
-}
-
 /* The first rail pins the memory, for all. */
 static int gpu_add(struct port *p, uint64_t addr, uint64_t len, struct region *r_p)
 {
@@ -150,7 +127,7 @@ static int gpu_add(struct port *p, uint64_t addr, uint64_t len, struct region *r
 
 	if (gpu_memory_at(cu, addr, &m))
 		return 0;
-	err = pin(at, len);
+	err = gpu_memory_pin(at, len);
 	if (!err)
 		r_p->own = at;
 	return err == -EEXIST ? 0 : err;
@@ -158,7 +135,7 @@ static int gpu_add(struct port *p, uint64_t addr, uint64_t len, struct region *r
 
 static void gpu_remove(struct region *r)
 {
-	unpin(r->own);
+	gpu_memory_unpin(r->own);
 }
 
 static void *gpu_map(const struct desc *peer, const struct desc_buffer *b)
@@ -171,7 +148,7 @@ static void *gpu_map(const struct desc *peer, const struct desc_buffer *b)
 		return gpu_memory_open(&b->handle, b->offset, b->len, device);
 	}
 	at = memory_map(peer, b);
-	if (at && pin(at, b->len)) {
+	if (at && gpu_memory_pin(at, b->len)) {
 		munmap(at, b->len);
 		return NULL;
 	}
@@ -184,7 +161,7 @@ static void gpu_unmap(void *at, const struct desc_buffer *b)
 		gpu_memory_close(at, b->offset);
 		return;
 	}
-	unpin(at);
+	gpu_memory_unpin(at);
 	munmap(at, b->len);
 }
 

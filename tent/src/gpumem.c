@@ -174,3 +174,27 @@ void gpu_memory_close(void *at, uint64_t offset)
 	cu->ipc_close((uintptr_t)at - offset);
 	cuda_pop(cu);
 }
+
+/* ---- memory of the host ---- */
+
+int gpu_memory_pin(void *at, uint64_t len)
+{
+	const struct cuda *cu = cuda_open(NULL);
+	int err = cu ? cuda_push(cu, NULL, 0) : -ENODEV;
+
+	if (err)
+		return err;
+	err = cuda_errno(cu->host_register(at, len, CU_HOST_PORTABLE));
+	cuda_pop(cu);
+	return err;
+}
+
+void gpu_memory_unpin(void *at)
+{
+	const struct cuda *cu = cuda_used();
+
+	if (cuda_push(cu, NULL, 0))
+		return;
+	cu->host_unregister(at);
+	cuda_pop(cu);
+}

@@ -35,4 +35,11 @@ int gpu_memory_node(int device);
 void *gpu_memory_open(const struct cu_ipc *handle, uint64_t offset, uint64_t len, int device);
 void gpu_memory_close(void *at, uint64_t offset);
 
+/*
+ * Pins memory of the host, so that GPUs copy it without the CPU. 0; -EEXIST: it is pinned already;
+ * or another -errno.
+ */
+int gpu_memory_pin(void *at, uint64_t len);
+void gpu_memory_unpin(void *at);
+
 #endif

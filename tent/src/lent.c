@@ -12,7 +12,7 @@ int lent_init(struct tent_segment *s)
 	s->lent = calloc(s->desc.n_buffers + 1, sizeof(*s->lent));
 	if (!s->lent)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->desc.n_buffers && tr->map; i++)
+	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage && tr->map; i++)
 		s->lent[i].at = tr->map(&s->desc, &s->desc.buffers[i]);
 	return 0;
 }
@@ -26,7 +26,7 @@ static void unmap(struct tent_segment *s, uint32_t i)
 
 void lent_fini(struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->desc.n_buffers && s->lent; i++)
+	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage && s->lent; i++)
 		unmap(s, i);
 	free(s->lent);
 }

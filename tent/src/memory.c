@@ -66,6 +66,8 @@ static void buffer_free(struct tent *t, struct buffer *b)
 			t->transport->remove(&b->regions[i]);
 	}
 	free(b->regions);
+	if (b->pinned)
+		gpu_memory_unpin((void *)(uintptr_t)b->addr);
 	if (b->fd >= 0) {
 		munmap((void *)(uintptr_t)b->addr, b->len);
 		close(b->fd);
@@ -78,6 +80,10 @@ void buffers_free(struct tent *t)
 	for (uint32_t i = 0; i < t->n_buffers; i++)
 		buffer_free(t, t->buffers[i]);
 	t->n_buffers = 0;
+	if (t->stage_in) {
+		buffer_free(t, t->stage_in);
+		buffer_free(t, t->stage_out);
+	}
 }
 
 static uint64_t part_of(const struct buffer *b, uint32_t i)
@@ -125,12 +131,12 @@ static int check(struct tent *t, uint64_t addr, uint64_t len, int location, stru
 	return 0;
 }
 
-/* Inserts the buffer before its registration, so that no other thread registers a part of it. */
-static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint32_t location,
-	const struct gpu_memory *gpu)
+/* @gpu: NULL: memory of the host. @fd: of the memory; -1: none. NULL: no memory is left. */
+static struct buffer *new_buffer(struct tent *t, uint64_t addr, uint64_t len, uint32_t location,
+	const struct gpu_memory *gpu, int fd)
 {
+	const struct transport *tr = t->transport;
 	struct buffer *b = calloc(1, sizeof(*b));
-	uint32_t at = place_behind(t, addr);
 
 	if (!b)
 		return NULL;
@@ -141,14 +147,22 @@ static struct buffer *reserve(struct tent *t, uint64_t addr, uint64_t len, uint3
 	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
 	b->location = location;
 	b->id = ++t->n_registered;
-	b->fd = -1;
+	b->fd = fd;
 	b->of_gpu = gpu;
+	b->staged = gpu ? !tr->gpus || !gpu->shared : tr->mapped && fd < 0;
 	if (gpu)
 		b->gpu = *gpu;
+	return b;
+}
+
+/* Inserts the buffer before its registration, so that no other thread registers a part of it. */
+static void enter(struct tent *t, struct buffer *b)
+{
+	uint32_t at = place_behind(t, b->addr);
+
 	memmove(&t->buffers[at + 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->buffers[at] = b;
 	t->n_buffers++;
-	return b;
 }
 
 static void leave(struct tent *t, const struct buffer *b)
@@ -159,79 +173,17 @@ static void leave(struct tent *t, const struct buffer *b)
 	t->n_buffers--;
 }
 
-/* The registration takes long and runs without the lock, so that the engine still serves peers. */
-static int add(struct tent *t, struct buffer *b)
+static int register_buffer(struct tent *t, struct buffer *b)
 {
 	const struct transport *tr = t->transport;
 	int err = tr->check && !b->of_gpu ? tr->check(b->addr, b->len) : 0;
 
-	if (!err && tr->regions)
+	if (!err && tr->regions && !(b->of_gpu && !tr->gpus))
 		err = register_parts(t, b);
-	pthread_mutex_lock(&t->lock);
-	if (err)
-		leave(t, b);
-	else
-		b->state = BUFFER_READY;
-	pthread_mutex_unlock(&t->lock);
-	if (err)
-		buffer_free(t, b);
 	return err;
 }
 
-/* The tiers of a GPU are those of the node that it is attached to, unless the topology names it. */
-static int gpu_location(const struct tent *t, const struct gpu_memory *gpu)
-{
-	char name[TENT_NAME_LEN];
-	int location;
-
-	snprintf(name, sizeof(name), "cuda:%d", gpu->device);
-	location = topo_location(&t->topo, name);
-	if (location >= 0)
-		return location;
-	snprintf(name, sizeof(name), "cpu:%d", gpu_memory_node(gpu->device));
-	location = topo_location(&t->topo, name);
-	return location < 0 ? 0 : location;
-}
-
-/* 1: the memory is that of a GPU, and the rails reach it; 0: of the host; or -errno. */
-static int find_gpu(const struct tent *t, uint64_t addr, uint64_t len, const char *location,
-	struct gpu_memory *gpu_p, struct tent_why *why)
-{
-	int found = gpu_memory_find(addr, len, location, gpu_p, why);
-
-	if (found > 0 && !t->transport->gpus)
-		return why_say(why, -EOPNOTSUPP,
-			"registration: memory of cuda:%d, which rails of %s do not reach",
-			gpu_p->device, t->transport->rails);
-	return found;
-}
-
-int tent_register(struct tent *t, void *addr, size_t len, const char *location,
-	struct tent_why *why)
-{
-	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
-	struct gpu_memory gpu;
-	struct buffer *b = NULL;
-	int of_gpu, loc, err;
-
-	of_gpu = find_gpu(t, (uintptr_t)addr, len, location, &gpu, why);
-	if (of_gpu < 0)
-		return of_gpu;
-	pthread_mutex_lock(&t->lock);
-	loc = of_gpu ? gpu_location(t, &gpu) : topo_location(&t->topo, location);
-	err = check(t, (uintptr_t)addr, len, loc, why);
-	if (!err)
-		b = reserve(t, (uintptr_t)addr, len, (uint32_t)loc, of_gpu ? &gpu : NULL);
-	pthread_mutex_unlock(&t->lock);
-	if (err)
-		return err;
-	err = b ? add(t, b) : -ENOMEM;
-	if (err) {
-		getrlimit(RLIMIT_MEMLOCK, &locked);
-		memory_why(err, &locked, len, why);
-	}
-	return err;
-}
+/* ---- the stage ---- */
 
 /* Maps memory whose size cannot change, so that peers can map it as well. 0 or -errno. */
 static int map(size_t len, int *fd_p, void **addr_p)
@@ -254,6 +206,150 @@ static int map(size_t len, int *fd_p, void **addr_p)
 	return err;
 }
 
+/* Makes one direction of the stage. 0 or -errno. */
+static int make_slots(struct tent *t, struct buffer **b_p)
+{
+	const uint64_t len = STAGE_SLOTS * STAGE_SLOT_LEN;
+	struct buffer *b;
+	void *at;
+	int fd, err = map(len, &fd, &at);
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&t->lock);
+	b = new_buffer(t, (uintptr_t)at, len, 0, NULL, fd);
+	pthread_mutex_unlock(&t->lock);
+	if (!b) {
+		munmap(at, len);
+		close(fd);
+		return -ENOMEM;
+	}
+	b->state = BUFFER_READY;
+	err = gpu_memory_pin(at, len);
+	b->pinned = !err;
+	if (!err)
+		err = register_buffer(t, b);
+	if (err)
+		buffer_free(t, b);
+	else
+		*b_p = b;
+	return err;
+}
+
+static void free_stage(struct tent *t, struct buffer *in, struct buffer *out,
+	struct gpu_copies *copies)
+{
+	gpu_copies_free(copies);
+	if (in)
+		buffer_free(t, in);
+	if (out)
+		buffer_free(t, out);
+}
+
+/* Makes the stage, if there is none yet. 0 or -errno. */
+static int make_stage(struct tent *t)
+{
+	struct buffer *in = NULL, *out = NULL;
+	struct gpu_copies *copies = NULL;
+	bool has;
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	has = t->stage_in;
+	pthread_mutex_unlock(&t->lock);
+	if (has)
+		return 0;
+	err = gpu_copies_new(&copies);
+	if (!err)
+		err = make_slots(t, &in);
+	if (!err)
+		err = make_slots(t, &out);
+	pthread_mutex_lock(&t->lock);
+	has = t->stage_in; /* of another thread */
+	if (!err && !has) {
+		t->stage_in = in;
+		t->stage_out = out;
+		t->copies = copies;
+		loop_watch(t, gpu_copies_fd(copies));
+	}
+	pthread_mutex_unlock(&t->lock);
+	if (err || has)
+		free_stage(t, in, out, copies);
+	return err;
+}
+
+/* ---- registrations ---- */
+
+/* The registration takes long and runs without the lock, so that the engine still serves peers. */
+static int add(struct tent *t, struct buffer *b)
+{
+	int err = b->staged ? make_stage(t) : 0;
+
+	if (!err)
+		err = register_buffer(t, b);
+	pthread_mutex_lock(&t->lock);
+	if (err)
+		leave(t, b);
+	else
+		b->state = BUFFER_READY;
+	pthread_mutex_unlock(&t->lock);
+	if (err) {
+		b->fd = -1; /* the memory stays the caller's */
+		buffer_free(t, b);
+	}
+	return err;
+}
+
+/* The tiers of a GPU are those of the node that it is attached to, unless the topology names it. */
+static int gpu_location(const struct tent *t, const struct gpu_memory *gpu)
+{
+	char name[TENT_NAME_LEN];
+	int location;
+
+	snprintf(name, sizeof(name), "cuda:%d", gpu->device);
+	location = topo_location(&t->topo, name);
+	if (location >= 0)
+		return location;
+	snprintf(name, sizeof(name), "cpu:%d", gpu_memory_node(gpu->device));
+	location = topo_location(&t->topo, name);
+	return location < 0 ? 0 : location;
+}
+
+/* As tent_register(). @fd: of memory from tent_alloc(), which the buffer owns then; -1: none. */
+static int register_memory(struct tent *t, void *addr, size_t len, const char *location, int fd,
+	struct tent_why *why)
+{
+	struct rlimit locked = {RLIM_INFINITY, RLIM_INFINITY};
+	struct gpu_memory gpu;
+	struct buffer *b = NULL;
+	int of_gpu = gpu_memory_find((uintptr_t)addr, len, location, &gpu, why), loc, err;
+
+	if (of_gpu < 0)
+		return of_gpu;
+	pthread_mutex_lock(&t->lock);
+	loc = of_gpu ? gpu_location(t, &gpu) : topo_location(&t->topo, location);
+	err = check(t, (uintptr_t)addr, len, loc, why);
+	if (!err)
+		b = new_buffer(t, (uintptr_t)addr, len, (uint32_t)loc, of_gpu ? &gpu : NULL, fd);
+	if (b)
+		enter(t, b);
+	pthread_mutex_unlock(&t->lock);
+	if (err)
+		return err;
+	err = b ? add(t, b) : -ENOMEM;
+	if (err) {
+		getrlimit(RLIMIT_MEMLOCK, &locked);
+		memory_why(err, &locked, len, why);
+	}
+	return err;
+}
+
+int tent_register(struct tent *t, void *addr, size_t len, const char *location,
+	struct tent_why *why)
+{
+	return register_memory(t, addr, len, location, -1, why);
+}
+
 int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why *why,
 	void **addr_p)
 {
@@ -262,15 +358,12 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
 
 	if (err)
 		return why_say(why, err, "allocation of %zu bytes: %s", len, strerror(-err));
-	err = tent_register(t, addr, len, location, why);
+	err = register_memory(t, addr, len, location, fd, why);
 	if (err) {
 		munmap(addr, len);
 		close(fd);
 		return err;
 	}
-	pthread_mutex_lock(&t->lock);
-	buffer_find(t, (uintptr_t)addr, len)->fd = fd;
-	pthread_mutex_unlock(&t->lock);
 	*addr_p = addr;
 	return 0;
 }
@@ -305,7 +398,8 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 {
 	*d = (struct desc_buffer){.id = b->id,
 		.fd = b->fd,
-		.shared = b->of_gpu && b->gpu.shared,
+		.staged = b->staged,
+		.shared = b->of_gpu && !b->staged,
 		.handle = b->gpu.handle,
 		.offset = b->gpu.offset,
 		.addr = b->addr,
@@ -317,10 +411,10 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 	else
 		strcpy(d->location, t->topo.locations[b->location]);
 	memcpy(d->tiers, t->topo.tiers[b->location], sizeof(d->tiers));
-	if (!b->regions)
+	if (!t->transport->regions)
 		return;
 	d->keys = calloc((size_t)t->n_ports * b->n_parts, sizeof(*d->keys));
-	for (uint32_t i = 0; d->keys && i < t->n_ports * b->n_parts; i++)
+	for (uint32_t i = 0; d->keys && b->regions && i < t->n_ports * b->n_parts; i++)
 		d->keys[i] = b->regions[i].rkey;
 }
 
@@ -341,13 +435,14 @@ static int describe(const struct tent *t, struct desc *d)
 	if (!d->buffers)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < t->n_buffers; i++) {
-		struct desc_buffer *b = &d->buffers[d->n_buffers];
-
-		if (t->buffers[i]->state != BUFFER_READY)
-			continue;
-		d->n_buffers++;
-		describe_buffer(t, t->buffers[i], b);
-		if (t->transport->regions && !b->keys)
+		if (t->buffers[i]->state == BUFFER_READY)
+			describe_buffer(t, t->buffers[i], &d->buffers[d->n_buffers++]);
+	}
+	d->has_stage = t->stage_in;
+	if (d->has_stage)
+		describe_buffer(t, t->stage_in, &d->buffers[d->n_buffers]);
+	for (uint32_t i = 0; i < d->n_buffers + d->has_stage; i++) {
+		if (t->transport->regions && !d->buffers[i].keys)
 			return -ENOMEM;
 	}
 	return 0;

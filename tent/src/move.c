@@ -273,6 +273,8 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 	case CTL_UNREGISTER:
 		lent_revoked(s, msg->rail);
 		return 0;
+	case CTL_STAGED:
+		return stage_answered(s, msg);
 	case CTL_RAIL_DOWN:
 	case CTL_RAIL_UP:
 		move_port(s, now, false, msg->rail, msg->type == CTL_RAIL_UP);
@@ -400,6 +402,7 @@ static void start(struct tent_segment *s, uint64_t now)
 	do {
 		s->again = false;
 		tasks_notify(s); /* before tasks_start(), whose slices could fill the ledger */
+		stage_start(s);
 		tasks_start(s, now);
 		s->wake = sched_run(s->sched, now);
 		if (poll_ready(s)) {
@@ -423,8 +426,10 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	start(s, now);
 	some |= blame_progress(s, now);
 	lent_answer(s);
-	if (s->lost)
+	if (s->lost) {
 		tasks_fail(s, s->lost);
+		stage_lost(s);
+	}
 	/* The closed connection tells the peer that no thread copies any more. */
 	if (s->lost && !copying(s))
 		ctl_close(&s->ctl);

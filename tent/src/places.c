@@ -44,7 +44,7 @@ int places_init(struct tent_segment *s, uint8_t **tiers_p)
 	s->tier_sets = calloc(s->desc.n_buffers + 1, sizeof(*s->tier_sets));
 	if (!s->tier_sets)
 		return -ENOMEM;
-	for (uint32_t i = 0; i < s->desc.n_buffers; i++)
+	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage; i++)
 		s->tier_sets[i] = place_set(&sets, s->desc.buffers[i].tiers);
 	tiers = malloc((size_t)sets.n * topo->n_locations * s->n_pairs);
 	if (!tiers)

@@ -64,6 +64,8 @@ int revoke_wait(struct tent *t, struct buffer *b)
 	while (!confirmed(b) && !err)
 		err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
 	t->n_going--;
+	while (b->copies)
+		pthread_cond_wait(&t->ended, &t->lock);
 	if (confirmed(b) || t->transport->bars)
 		return 0;
 	for (struct conn *c = t->conns; c; c = c->next) {

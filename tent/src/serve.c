@@ -24,6 +24,7 @@ void conn_free(struct tent *t, struct conn *c)
 	ctl_close(&c->ctl);
 	t->n_conns--;
 	if (c->known) {
+		stage_left(t, c);
 		revoke_left(t, c);
 		slab_put(&t->importer_ids, c->place);
 	}
@@ -193,6 +194,8 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_UNREGISTERED:
 		revoke_confirmed(t, c, msg->rail);
 		return 0;
+	case CTL_STAGE:
+		return stage_asked(t, c, msg);
 	default:
 		return -EPROTO;
 	}

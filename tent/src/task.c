@@ -50,6 +50,10 @@ static void task_end(struct tent *t, uint32_t id, int err)
 	struct task *k = &t->tasks[id];
 	struct tent_batch *b = k->batch;
 
+	if (k->ended) {
+		k->ended(t, id, err);
+		return;
+	}
 	b->status[k->index] = (struct tent_status){state_of(err), err, k->bytes};
 	b->tasks[k->index] = NO_TASK;
 	k->buffer->uses--;
@@ -61,6 +65,52 @@ static void task_end(struct tent *t, uint32_t id, int err)
 	b->open--;
 	if (!b->open)
 		batch_ended(b);
+}
+
+/* ---- parts of registrations ---- */
+
+/*
+ * Returns the first offset after @offset at which a part of the registration ends. @in_buffer: the
+ * position of the request's memory in the buffer.
+ */
+static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
+{
+	uint64_t at = in_buffer + offset;
+
+	return offset + (part_len - at % part_len);
+}
+
+/* Finds the offsets at which the request crosses parts of registrations, here or there. */
+static uint32_t find_cuts(const struct task *k, uint64_t *cuts)
+{
+	const struct tent_request *r = &k->request;
+	uint64_t here = (uintptr_t)r->local - k->buffer->addr, there = r->remote - k->remote->addr;
+	uint64_t at = 0;
+	uint32_t n = 0;
+
+	for (;;) {
+		uint64_t a = next_cut(here, k->buffer->part_len, at);
+		uint64_t b = next_cut(there, k->remote->part_len, at);
+
+		at = a < b ? a : b;
+		if (at >= r->len)
+			return n;
+		if (cuts)
+			cuts[n] = at;
+		n++;
+	}
+}
+
+int task_cut(struct task *k)
+{
+	k->n_cuts = find_cuts(k, NULL);
+	if (!k->n_cuts)
+		return 0;
+	k->cuts = malloc(k->n_cuts * sizeof(*k->cuts));
+	if (!k->cuts)
+		return -ENOMEM;
+	find_cuts(k, k->cuts);
+	return 0;
 }
 
 /* ---- moving ---- */
@@ -92,7 +142,9 @@ void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
 
-	if (k->state == TASK_MOVING) {
+	if (k->state == TASK_STAGED) {
+		k->stop(t, id, err);
+	} else if (k->state == TASK_MOVING) {
 		sched_cancel(k->request.segment->sched, id, err);
 	} else if (k->state == TASK_WAITING) {
 		stop_waiting(k->request.segment, id);
@@ -171,14 +223,11 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	}
 }
 
-void task_moved(void *arg, uint64_t user, int status)
+void task_arrived(struct tent_segment *s, uint32_t id, int status)
 {
-	struct tent_segment *s = arg;
-	uint32_t id = (uint32_t)user;
 	struct tent *t = s->t;
 	struct task *k = &t->tasks[id];
 
-	s->moving[k->request.priority]--;
 	if (status) {
 		task_end(t, id, s->lost ? s->lost : status);
 	} else if (!k->request.notify) {
@@ -189,6 +238,19 @@ void task_moved(void *arg, uint64_t user, int status)
 		list_append(t, &s->notify_head, &s->notify_tail, id);
 	}
 	s->again = true; /* the scheduler may have room for another task */
+}
+
+void task_moved(void *arg, uint64_t user, int status)
+{
+	struct tent_segment *s = arg;
+	uint32_t id = (uint32_t)user;
+	struct task *k = &s->t->tasks[id];
+
+	s->moving[k->request.priority]--;
+	if (k->ended)
+		k->ended(s->t, id, status);
+	else
+		task_arrived(s, id, status);
 }
 
 /* ---- notices ---- */

@@ -28,12 +28,17 @@ enum place {
 	ON_HOST,
 };
 
+struct part;
+
 struct duo_attr {
 	size_t len; /* of the memory of each side */
 	size_t before; /* bytes of the allocation before the registered memory */
 	enum place mine, theirs;
 	bool no_import;
 	int rail_wait_ms; /* of the test's side */
+	/* What the child does for EXCHANGE, with the address of the test's memory. */
+	void (*exchange)(const struct part *mine, struct tent *t, const char *text, uint64_t there,
+		uint32_t i);
 };
 
 /* One side's memory. */
@@ -152,7 +157,7 @@ static inline struct tent *duo_create(int rail_wait_ms)
 
 /* ---- the child ---- */
 
-enum what { FILL, HAS, UNREGISTER, NOTICE, FAIL_COPY, FAIL_CALL, HOLD, END };
+enum what { FILL, HAS, UNREGISTER, NOTICE, FAIL_COPY, HEAL, EXCHANGE, END };
 
 struct command {
 	enum what what;
@@ -184,8 +189,11 @@ static inline uint16_t duo_take_notice(struct tent *t)
 	return value;
 }
 
-static inline uint64_t duo_obey(struct tent *t, const struct part *p, const struct command *c)
+static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const struct part *p,
+	const struct command *c, int fd)
 {
+	char *text;
+
 	switch (c->what) {
 	case FILL:
 		part_fill(p, c->at, c->len, c->seed);
@@ -200,11 +208,15 @@ static inline uint64_t duo_obey(struct tent *t, const struct part *p, const stru
 	case FAIL_COPY:
 		gpu.softgpu_fail_copy(1, (int)c->seed);
 		return 0;
-	case FAIL_CALL:
-		gpu.softgpu_fail_call("cuMemcpyAsync", (int)c->seed);
+	case HEAL:
+		gpu.softgpu_heal();
 		return 0;
-	case HOLD:
-		gpu.softgpu_hold((int)c->seed);
+	case EXCHANGE: /* a description of c->len bytes follows */
+		text = malloc(c->len);
+		CHECK(text);
+		duo_read(fd, text, c->len);
+		a->exchange(p, t, text, c->at, 1);
+		free(text);
 		return 0;
 	case END:
 		tent_destroy(t);
@@ -234,7 +246,7 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 		uint64_t reply;
 
 		duo_read(fd, &c, sizeof(c));
-		reply = duo_obey(t, &p, &c);
+		reply = duo_obey(a, t, &p, &c, fd);
 		duo_write(fd, &reply, sizeof(reply));
 	}
 	exit(0);

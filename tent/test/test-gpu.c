@@ -66,6 +66,17 @@ GPU_TEST(from_a_pool)
 	between(IN_POOL, ON_GPU);
 }
 
+/* Memory without a handle is staged by the peer. */
+GPU_TEST(to_a_pool)
+{
+	between(ON_GPU, IN_POOL);
+}
+
+GPU_TEST(to_the_host)
+{
+	between(ON_GPU, ON_HOST);
+}
+
 GPU_TEST(notices_come_after_the_bytes)
 {
 	duo_open(&(struct duo_attr){.len = LEN});
@@ -80,6 +91,73 @@ GPU_TEST(notices_come_after_the_bytes)
 		CHECK_EQ(duo_ask(HAS, i, i * 100 * KIB, i), 1);
 		CHECK_EQ(duo_end(b), 0);
 	}
+	duo_close();
+}
+
+/* More staged requests at once than there are slots. */
+GPU_TEST(many_at_once)
+{
+	enum { N = 60 };
+	const size_t each = LEN / N;
+	struct tent_request r[N];
+	struct tent_batch *b;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	for (int op = TENT_READ; op <= TENT_WRITE; op++) {
+		part_fill(&d.mine, 0, LEN, (uint64_t)op);
+		duo_ask(FILL, 0, LEN, (uint64_t)op + 2);
+		for (uint32_t i = 0; i < N; i++)
+			r[i] = duo_request((enum tent_op)op, i * each, each);
+		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+		CHECK_EQ(duo_end(b), 0);
+		CHECK_EQ(tent_submit(d.t, r, N, &b), 0);
+		tent_cancel(b);
+		tent_wait(b, -1);
+		CHECK_EQ(tent_batch_free(b), 0);
+	}
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0);
+	CHECK_EQ(duo_ask(HAS, 0, N * each, 1), 1);
+	duo_close();
+}
+
+/* ---- two engines that use each other's memory ---- */
+
+/* Moves the first or second half of the memory there and back, several times. */
+static void exchange(const struct part *mine, struct tent *t, const char *text, uint64_t there,
+	uint32_t i)
+{
+	const size_t len = LEN / 2;
+	struct tent_request r = {.size = sizeof(r), .remote = there + i * len};
+	struct tent_batch *b;
+
+	CHECK_EQ(tent_import(t, text, NULL, &r.segment), 0);
+	for (uint64_t round = 0; round < 4; round++) {
+		r.local = (void *)(uintptr_t)(mine->at + i * len);
+		r.len = len - test_rand(&seed) % (256 * KIB);
+		part_fill(mine, i * len, r.len, round);
+		for (int op = TENT_WRITE; op >= TENT_READ; op--) {
+			r.op = (enum tent_op)op;
+			CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+			CHECK_EQ(duo_end(b), 0);
+			if (op == TENT_WRITE)
+				part_fill(mine, i * len, r.len, ~round);
+		}
+		CHECK(part_has(mine, i * len, r.len, round));
+	}
+	CHECK_EQ(tent_release(r.segment), 0);
+}
+
+GPU_TEST(both_use_each_other)
+{
+	char *text;
+
+	duo_open(&(struct duo_attr){.len = LEN, .exchange = exchange});
+	CHECK_EQ(tent_export(d.t, &text), 0);
+	duo_tell(EXCHANGE, d.mine.at, strlen(text) + 1, 0);
+	duo_write(d.fd, text, strlen(text) + 1);
+	exchange(&d.mine, d.t, d.text, d.at, 0);
+	CHECK_EQ(duo_reply(), 0);
+	free(text);
 	duo_close();
 }
 
@@ -123,7 +201,9 @@ GPU_TEST(memory_is_found_by_its_address)
 		refused(t, at + 1, LEN, NULL, -EFAULT, "a part is not allocated");
 	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
 	text = exported(t);
-	CHECK(strstr(text, "\"location\":\"cuda:0\"") && strstr(text, "\"handle\":\""));
+	CHECK(strstr(text, "\"location\":\"cuda:0\""));
+	CHECK(!strstr(text, "\"handle\":\"") == !duo_rails("gpu:"));
+	CHECK(!strstr(text, "\"staged\":true") == !!duo_rails("gpu:"));
 	free(text);
 	CHECK_EQ(tent_unregister(t, (void *)(uintptr_t)at), 0);
 	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, "cuda:0", NULL), 0);
@@ -132,6 +212,7 @@ GPU_TEST(memory_is_found_by_its_address)
 	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
 	text = exported(t);
 	CHECK(strstr(text, "\"location\":\"cuda:0\"") && !strstr(text, "\"handle\":\""));
+	CHECK(strstr(text, "\"staged\":true"));
 	free(text);
 	tent_destroy(t);
 }
@@ -206,6 +287,8 @@ GPU_TEST(handles_are_checked)
 {
 	char wrong[131];
 
+	if (!duo_rails("gpu:"))
+		return; /* other rails use none */
 	memset(wrong, 'f', sizeof(wrong));
 	wrong[0] = wrong[129] = '"';
 	wrong[130] = 0;
@@ -274,6 +357,23 @@ GPU_TEST(the_peer_dies)
 	free(d.text);
 }
 
+/* Only the request fails. */
+GPU_TEST(the_gpu_of_the_peer_fails)
+{
+	if (duo_rails("gpu:"))
+		return; /* the GPU of this side copies */
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	for (int i = 0; i < 2; i++) {
+		duo_ask(FAIL_COPY, 0, 0, CU_LAUNCH_FAILED);
+		CHECK_EQ(duo_move(i ? TENT_READ : TENT_WRITE, 0, LEN), -EIO);
+		duo_ask(HEAL, 0, 0, 0);
+		both_ways(0, LEN);
+	}
+	duo_close();
+}
+
 /* An error of a copy comes late. A GPU that has failed fails until the end of the process. */
 GPU_TEST(a_gpu_fails)
 {
@@ -282,7 +382,7 @@ GPU_TEST(a_gpu_fails)
 	duo_open(&(struct duo_attr){.len = LEN});
 	if (!gpu_is_soft())
 		return;
-	gpu.softgpu_fail_copy(2, CU_LAUNCH_FAILED);
+	gpu.softgpu_fail_copy(1, CU_LAUNCH_FAILED);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), -EIO);
 	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EIO);
 	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, sizeof(st)), 0);
@@ -308,7 +408,7 @@ GPU_TEST(memory_that_the_driver_refuses)
 	duo_close();
 }
 
-/* A case of a failure of the driver: the call fails once. */
+/* A failure of the driver: the call fails once. A rail is opened again; a chunk is not tried again. */
 static void call_fails(const char *name)
 {
 	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});
@@ -316,6 +416,7 @@ static void call_fails(const char *name)
 		return;
 	gpu.softgpu_fail_call(name, CU_OUT_OF_MEMORY);
 	duo_import(d.text);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, 1), duo_rails("gpu:") ? 0 : -ENOMEM);
 	both_ways(0, LEN);
 	duo_close();
 }

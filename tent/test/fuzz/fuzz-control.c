@@ -227,12 +227,13 @@ static void send_message(struct input *in, int fd)
 static void hear(int i)
 {
 	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_ASK | 1u << CTL_CONNECT |
-				   1u << CTL_FENCE | 1u << CTL_NOTICE | 1u << CTL_UNREGISTERED;
-	const uint32_t any = (1u << (CTL_UNREGISTERED + 1)) - 2;
+				   1u << CTL_FENCE | 1u << CTL_NOTICE | 1u << CTL_UNREGISTERED |
+				   1u << CTL_STAGE;
+	const uint32_t any = (1u << (CTL_STAGED + 1)) - 2;
 	struct ctl_msg m;
 
 	while (it.fds[i] >= 0 && recv(it.fds[i], &m, sizeof(m), MSG_DONTWAIT) == sizeof(m)) {
-		must(m.magic == CTL_MAGIC && m.type <= CTL_UNREGISTERED);
+		must(m.magic == CTL_MAGIC && m.type <= CTL_STAGED);
 		must((it.target ? any & ~initiator : initiator) >> m.type & 1);
 		it.welcome[i] |= m.type == CTL_WELCOME && !m.status;
 		must(!it.target || it.welcome[i] || m.type == CTL_WELCOME);
@@ -355,7 +356,8 @@ static struct tent *engine(const struct transport *tr)
 	struct tent *t = calloc(1, sizeof(*t));
 
 	must(t && !slab_init(&t->importer_ids, MAX_IMPORTERS) && !slab_init(&t->task_ids, 16));
-	t->tasks = calloc(16, sizeof(*t->tasks));
+	must(!slab_init(&t->chunk_ids, STAGE_CHUNKS));
+	t->tasks = calloc(16 + STAGE_CHUNKS, sizeof(*t->tasks));
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_cond_init(&t->ended, NULL);
 	t->progress = progress;
@@ -383,20 +385,22 @@ static void engine_end(struct tent *t)
 		must(!tent_batch_free(it.batch));
 	if (it.s)
 		must(!tent_release(it.s));
-	must(!t->batches && !t->task_ids.used && !t->n_conns && !t->importer_ids.used);
+	must(!t->batches && !t->task_ids.used && !t->chunk_ids.used && !t->n_conns &&
+		!t->importer_ids.used);
 	buffers_free(t);
 	for (uint32_t i = 0; i < t->n_ports; i++)
 		port_free(t->ports[i]);
 	close(t->notice_fd);
 	slab_fini(&t->importer_ids);
 	slab_fini(&t->task_ids);
+	slab_fini(&t->chunk_ids);
 	free(t->tasks);
 	pthread_cond_destroy(&t->ended);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
 }
 
-/* The description of a segment with two buffers. */
+/* The description of a segment with two buffers, the second one of which is staged. */
 static char *description(struct tent *t)
 {
 	struct desc_buffer b[] = {{.addr = ADDR,
@@ -410,6 +414,13 @@ static char *description(struct tent *t)
 			.part_len = LEN,
 			.n_parts = 1,
 			.id = 2,
+			.staged = true,
+			.location = "*"},
+		{.addr = ADDR + 2 * LEN,
+			.len = 2 * STAGE_SLOT_LEN,
+			.part_len = STAGE_SLOT_LEN,
+			.n_parts = 2,
+			.id = 3,
 			.location = "*"}};
 	struct desc d = {.host = "h",
 		.port = 1,
@@ -417,6 +428,7 @@ static char *description(struct tent *t)
 		.pid = 1,
 		.n_rails = 2,
 		.n_buffers = 2,
+		.has_stage = true,
 		.buffers = b};
 	char *text;
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: MIT */
+/* Messages about the stage (stage.c) from peers that do not keep to the protocol. */
+#include "engine.h"
+#include "gputest.h"
+#include "host.h"
+
+#define LEN (3 * STAGE_SLOT_LEN)
+
+static uint64_t at; /* the engine's memory of a GPU */
+
+/* Describes the engine again. */
+static char *describe(void)
+{
+	char *text;
+
+	CHECK_EQ(tent_export(host, &text), 0);
+	desc_fini(&desc);
+	CHECK_EQ(desc_read(text, &desc, NULL), 0);
+	return text;
+}
+
+static void open_host(void)
+{
+	gpu_open();
+	host_open();
+	at = gpu_alloc(LEN);
+	CHECK_EQ(tent_register(host, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
+	free(describe());
+}
+
+static struct ctl_msg message(enum stage_op op, uint32_t slot, uint64_t addr, uint32_t len)
+{
+	return (struct ctl_msg){.type = CTL_STAGE,
+		.stage = {(uint32_t)addr, (uint32_t)(addr >> 32), len, 7, slot, op}};
+}
+
+/* Sends a message and returns the reply. */
+static struct ctl_msg asked(struct ctl *c, enum stage_op op, uint32_t slot, uint64_t addr,
+	uint32_t len)
+{
+	struct ctl_msg reply = host_exchange(c, message(op, slot, addr, len), CTL_STAGED);
+
+	CHECK_EQ(reply.stage.chunk, 7);
+	return reply;
+}
+
+static uint32_t taken(struct ctl *c)
+{
+	struct ctl_msg reply = asked(c, STAGE_TAKE, 0, 0, 1);
+
+	CHECK_EQ(reply.status, 0);
+	CHECK(reply.stage.slot < STAGE_SLOTS);
+	return reply.stage.slot;
+}
+
+static void is_sent_away(struct ctl c, struct ctl_msg m)
+{
+	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_disconnects(&c);
+	ctl_close(&c);
+}
+
+GPU_TEST(messages_are_checked)
+{
+	struct ctl c, other;
+	uint32_t slot;
+
+	open_host();
+	is_sent_away(host_guest(), message((enum stage_op)0, 0, at, 1));
+	is_sent_away(host_guest(), message((enum stage_op)5, 0, at, 1));
+	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, 0));
+	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, STAGE_SLOT_LEN + 1));
+	is_sent_away(host_guest(), message(STAGE_LAND, 0, at, 1));
+	is_sent_away(host_guest(), message(STAGE_FREE, 0, 0, 1));
+	is_sent_away(host_guest(), message(STAGE_FREE, STAGE_SLOTS, 0, 1));
+	is_sent_away(host_guest(), message(STAGE_LAND, UINT32_MAX, at, 1));
+	other = host_guest();
+	slot = taken(&other);
+	is_sent_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* of another peer */
+	is_sent_away(host_guest(), message(STAGE_FREE, slot, 0, 1));
+	c = host_guest();
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, STAGE_SLOT_LEN).status, 0);
+	ctl_close(&c);
+	ctl_close(&other);
+	host_close();
+}
+
+GPU_TEST(memory_must_be_registered)
+{
+	struct ctl c;
+
+	open_host();
+	c = host_guest();
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN, 1).status, EACCES);
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at + LEN - 1, 2).status, EACCES);
+	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), at + LEN - 1, 2).status, EACCES);
+	for (int i = 0; i < STAGE_OF_CONN; i++) /* the slots are free again */
+		taken(&c);
+	ctl_close(&c);
+	host_close();
+}
+
+GPU_TEST(slots_have_limits)
+{
+	struct ctl_msg take = message(STAGE_TAKE, 0, 0, 1), m;
+	struct ctl a, b, c;
+
+	open_host();
+	a = host_guest();
+	b = host_guest();
+	c = host_guest();
+	for (int i = 0; i < STAGE_OF_CONN; i++) {
+		taken(&a);
+		taken(&b);
+	}
+	CHECK_EQ(ctl_send(&a, &take), 0);
+	CHECK_EQ(ctl_send(&c, &take), 0);
+	m = message(STAGE_FREE, 0, 0, 1);
+	CHECK_EQ(ctl_send(&a, &m), 0);
+	host_await(&a, CTL_STAGED); /* it was the first to ask */
+	ctl_close(&b); /* its slots are free */
+	host_await(&c, CTL_STAGED);
+	for (int i = 1; i < STAGE_OF_CONN; i++)
+		taken(&c);
+	for (int i = 0; i <= STAGE_SLOTS; i++)
+		CHECK_EQ(ctl_send(&c, &take), 0);
+	host_disconnects(&c); /* more than it may ask for */
+	ctl_close(&a);
+	ctl_close(&c);
+	host_close();
+}
+
+/* An engine whose memory rails reach has no stage. */
+GPU_TEST(without_a_stage)
+{
+	host_open();
+	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, 1));
+	host_close();
+}
+
+/* ---- the initiator's side ---- */
+
+static int answered(struct tent *t, struct tent_segment *s, uint32_t chunk, uint32_t slot)
+{
+	const struct ctl_msg m = {.type = CTL_STAGED, .stage = {.chunk = chunk, .slot = slot}};
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	err = stage_answered(s, &m);
+	pthread_mutex_unlock(&t->lock);
+	return err;
+}
+
+GPU_TEST(replies_are_checked)
+{
+	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
+	struct tent_segment *s, *other;
+	struct tent_batch *b;
+	struct tent *t;
+	char *text;
+
+	open_host();
+	if (!gpu_is_soft())
+		return;
+	text = describe();
+	t = duo_create(NULL, 0, 0);
+	r.local = duo_map(4096);
+	CHECK_EQ(tent_register(t, r.local, 4096, NULL, NULL), 0);
+	CHECK_EQ(tent_import(t, text, NULL, &s), 0);
+	CHECK_EQ(tent_import(t, text, NULL, &other), 0);
+	r.segment = s;
+	r.remote = at;
+	gpu.softgpu_hold(1); /* the reply does not come */
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	CHECK_EQ(answered(t, s, STAGE_CHUNKS, 0), -EPROTO);
+	CHECK_EQ(answered(t, s, UINT32_MAX, 0), -EPROTO);
+	CHECK_EQ(answered(t, s, 1, 0), -EPROTO); /* there is no such chunk */
+	CHECK_EQ(answered(t, other, 0, 0), -EPROTO); /* of another segment */
+	CHECK_EQ(answered(t, s, 0, STAGE_SLOTS), -EPROTO);
+	CHECK_EQ(answered(t, s, 0, UINT32_MAX), -EPROTO);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(tent_wait(b, -1), 0);
+	CHECK_EQ(answered(t, s, 0, 0), -EPROTO);
+	CHECK_EQ(tent_batch_free(b), 0);
+	tent_destroy(t);
+	host_close();
+	free(text);
+}
