@@ -245,6 +245,9 @@ struct tent_request {
 			    ends with status 0, at most once if it ends with an error */
 	uint8_t priority; /* 0 goes first; less than `priorities` of the configuration (default
 			     1). tent(7) describes how the classes share the rails */
+	void *stream; /* a CUstream: the request begins when the stream has done what it had to do
+			 at the submission. NULL: it begins at once. (The default stream of CUDA is
+			 CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here.) */
 };
 
 enum tent_state {
@@ -272,15 +275,16 @@ struct tent_status {
  *			have many parts; raise max_registration
  *	-EFAULT		not over adapters: memory of this side or the peer's was unmapped. Other
  *			requests go on, and no rail is excluded
- *	another		the last error of a rail
+ *	-EIO		a GPU has failed, or work of its stream
+ *	another		the last error of a rail, or an error of the driver of a GPU
  */
 
 /*
  * Starts all of @n requests, 1 to 65,536, or on an error none. The caller must free the batch with
  * tent_batch_free(). Errors:
  *
- *	-EINVAL		an invalid operation, length, priority or size, a segment of another engine,
- *			or no request
+ *	-EINVAL		an invalid operation, length, priority, size or stream, a segment of another
+ *			engine, or no request
  *	-E2BIG		more than max_tasks requests, submit several batches; or a field of a later
  *			version is not 0
  *	-EFAULT		memory that is not registered, here or at the peer

@@ -53,6 +53,13 @@ static int find_memory(struct tent *t, struct task *k)
 	return sched_check(s->sched, clock_ns(), k->place);
 }
 
+static void unmake_task(struct tent *t, uint32_t id)
+{
+	order_drop(t, id);
+	free(t->tasks[id].cuts);
+	slab_put(&t->task_ids, id);
+}
+
 /* There must be a free task. */
 static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 	const struct tent_request *requests)
@@ -68,15 +75,11 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 		return err;
 	b->tasks[i] = slab_get(&t->task_ids);
 	t->tasks[b->tasks[i]] = k;
-	return 0;
-}
-
-static void unmake_tasks(struct tent *t, struct tent_batch *b, uint32_t n)
-{
-	for (uint32_t i = 0; i < n; i++) {
-		free(t->tasks[b->tasks[i]].cuts);
-		slab_put(&t->task_ids, b->tasks[i]);
-	}
+	if (k.request.stream)
+		err = order_add(t, b->tasks[i]);
+	if (err)
+		unmake_task(t, b->tasks[i]);
+	return err;
 }
 
 /*
@@ -98,10 +101,8 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 		k->buffer->uses++;
 		k->request.segment->open++;
 		lent_of(k->request.segment, k->remote)->moving++;
-		if (stage_needed(k))
-			stage_begin(t, b->tasks[i]);
-		else
-			task_wait(k->request.segment, b->tasks[i]);
+		if (!k->order)
+			stage_or_wait(t, b->tasks[i]);
 	}
 	b->next = t->batches;
 	t->batches = b;
@@ -146,7 +147,8 @@ static int submit(struct tent *t, const struct tent_request *requests, struct te
 		int err = make_task(t, b, i, requests);
 
 		if (err) {
-			unmake_tasks(t, b, i);
+			while (i)
+				unmake_task(t, b->tasks[--i]);
 			return err;
 		}
 	}
@@ -185,7 +187,7 @@ static struct tent_status status_of(const struct tent_batch *b, uint32_t i)
 		return b->status[i];
 	k = &b->t->tasks[b->tasks[i]];
 	return (struct tent_status){
-		.state = k->state == TASK_WAITING ? TENT_WAITING : TENT_PENDING,
+		.state = k->state <= TASK_WAITING ? TENT_WAITING : TENT_PENDING,
 		.bytes = k->bytes,
 	};
 }

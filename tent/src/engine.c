@@ -47,6 +47,7 @@ static bool progress(struct tent *t, uint64_t now, bool all)
 {
 	bool some = all && serve_progress(t, now);
 
+	some |= order_progress(t);
 	some |= stage_progress(t);
 	for (struct tent_segment *s = t->segments; s; s = s->next)
 		some |= move_progress(s, now, all);
@@ -294,6 +295,7 @@ static void close_fd(int fd)
 static void fini(struct tent *t)
 {
 	live_remove(t->live);
+	order_fini(t);
 	stage_fini(t);
 	while (t->segments) {
 		struct tent_segment *s = t->segments;

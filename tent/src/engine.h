@@ -9,6 +9,7 @@
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
  *	move.c		the scheduler's rails over links
  *	blame.c		locates outages	lent.c		ends of the peer's registrations
+ *	order.c		requests after work of a stream
  *	stage.c		memory that rails do not reach
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
  *	peer.c		messages and links to a peer
@@ -150,6 +151,7 @@ struct tent_segment {
 };
 
 enum task_state {
+	TASK_ORDERED, /* after work of a stream, see order.c */
 	TASK_WAITING, /* for room in the scheduler */
 	TASK_STAGED, /* its chunks are moved, see stage.c */
 	TASK_MOVING,
@@ -172,7 +174,8 @@ struct task {
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
 	/* Of a chunk: its move has ended. NULL: the task is a request. */
 	void (*ended)(struct tent *t, uint32_t id, int err);
-	/* Only in TASK_STAGED. */
+	struct order *order; /* in TASK_ORDERED; NULL: the stream has reached its point */
+	/* Only in TASK_ORDERED and TASK_STAGED. */
 	void (*stop)(struct tent *t, uint32_t id, int err);
 	uint64_t cut; /* bytes of the chunks that have begun */
 	uint32_t chunks; /* under way */
@@ -286,6 +289,7 @@ struct tent {
 	struct chunk chunks[STAGE_CHUNKS];
 	struct landing landings[STAGE_SLOTS];
 	uint64_t n_asks; /* total */
+	struct orders *orders; /* NULL: no request had a stream */
 
 	uint16_t notices[NOTICE_RING];
 	uint32_t notice_head, notice_tail;
@@ -359,10 +363,8 @@ uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote);
 
 /* stage.c */
-/* True: the request's bytes cannot be moved by rails alone. */
-bool stage_needed(const struct task *k);
-/* Begins a request instead of task_wait(). */
-void stage_begin(struct tent *t, uint32_t id);
+/* Begins a request: cuts it into chunks if rails alone cannot move it, else as task_wait(). */
+void stage_or_wait(struct tent *t, uint32_t id);
 /* Cuts chunks off the requests of the segment while there is room for them. */
 void stage_start(struct tent_segment *s);
 /* Takes the copies that have ended. Returns whether there were some. */
@@ -377,6 +379,18 @@ int stage_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
 void stage_left(struct tent *t, const struct conn *c);
 /* Waits for the copies under way. Called once, at the end of the engine. */
 void stage_fini(struct tent *t);
+
+/* order.c */
+/*
+ * The request will begin when its stream has done what it has to do now. 0; -EINVAL: there is no
+ * such stream; -ENOMEM, -EMFILE, -ENFILE, or -errno of the driver.
+ */
+int order_add(struct tent *t, uint32_t id);
+/* The request with this id is not submitted after all. */
+void order_drop(struct tent *t, uint32_t id);
+/* Begins requests whose streams have reached their points. Returns whether there were some. */
+bool order_progress(struct tent *t);
+void order_fini(struct tent *t);
 
 /* move.c */
 int move_create(struct tent_segment *s);

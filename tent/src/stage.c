@@ -50,11 +50,6 @@ static bool here(const struct task *k)
 	return k->buffer->of_gpu && !k->batch->t->transport->gpus;
 }
 
-bool stage_needed(const struct task *k)
-{
-	return here(k) || k->remote->staged;
-}
-
 /* Removes a task from the list of those that are not completely cut. */
 static void unlist(struct tent_segment *s, uint32_t id)
 {
@@ -105,19 +100,30 @@ static void stop_request(struct tent *t, uint32_t id, int err)
 	end_request(t, id);
 }
 
-void stage_begin(struct tent *t, uint32_t id)
+static void list(struct tent_segment *s, uint32_t id)
 {
-	struct task *k = &t->tasks[id];
-	struct tent_segment *s = k->request.segment;
+	struct task *tasks = s->t->tasks;
 
-	k->state = TASK_STAGED;
-	k->stop = stop_request;
-	k->next = NO_TASK;
+	tasks[id].next = NO_TASK;
 	if (s->stage_head == NO_TASK)
 		s->stage_head = id;
 	else
-		t->tasks[s->stage_tail].next = id;
+		tasks[s->stage_tail].next = id;
 	s->stage_tail = id;
+}
+
+void stage_or_wait(struct tent *t, uint32_t id)
+{
+	struct task *k = &t->tasks[id];
+
+	if (here(k) || k->remote->staged) {
+		k->state = TASK_STAGED;
+		k->stop = stop_request;
+		list(k->request.segment, id);
+	} else {
+		k->state = TASK_WAITING;
+		task_wait(k->request.segment, id);
+	}
 }
 
 /* ---- chunks ---- */

@@ -142,7 +142,7 @@ void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
 
-	if (k->state == TASK_STAGED) {
+	if (k->state == TASK_STAGED || k->state == TASK_ORDERED) {
 		k->stop(t, id, err);
 	} else if (k->state == TASK_MOVING) {
 		sched_cancel(k->request.segment->sched, id, err);

@@ -37,6 +37,7 @@
 	X(int, cuEventQuery, struct cu_event *e)                                                   \
 	X(int, cuStreamWaitEvent, struct cu_stream *s, struct cu_event *e, unsigned flags)         \
 	X(void, softgpu_hold, int held)                                                            \
+	X(void, softgpu_hold_stream, struct cu_stream *s)                                          \
 	X(void, softgpu_fail_copy, unsigned nth, int error)                                        \
 	X(void, softgpu_fail_call, const char *name, int error)                                    \
 	X(void, softgpu_heal, void)                                                                \

@@ -161,6 +161,136 @@ GPU_TEST(both_use_each_other)
 	duo_close();
 }
 
+/* ---- streams ---- */
+
+/* A stream of the program, which writes bytes of @value to the memory later. */
+static struct cu_stream *stream_that_fills(uint64_t value)
+{
+	struct part from = {.at = gpu_alloc(LEN), .len = LEN};
+	struct cu_stream *s;
+
+	part_fill(&from, 0, LEN, value);
+	CHECK_EQ(gpu.cu.stream_create(&s, CU_STREAM_NON_BLOCKING), 0);
+	gpu.softgpu_hold_stream(s);
+	CHECK_EQ(gpu.cu.copy_async(d.mine.at, from.at, LEN, s), 0);
+	return s;
+}
+
+/* Submits a write of all bytes after the work of the stream. */
+static struct tent_batch *start_after(struct cu_stream *s)
+{
+	struct tent_request r = duo_request(TENT_WRITE, 0, LEN);
+	struct tent_batch *b;
+
+	r.stream = s;
+	CHECK_EQ(tent_submit(d.t, &r, 1, &b), 0);
+	return b;
+}
+
+static enum tent_state state_of(struct tent_batch *b)
+{
+	struct tent_status status;
+
+	CHECK_EQ(tent_task_status(b, 0, &status, sizeof(status)), 0);
+	return status.state;
+}
+
+GPU_TEST(a_request_after_work_of_a_stream)
+{
+	struct tent_batch *b;
+	struct cu_stream *s;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	part_fill(&d.mine, 0, LEN, 1);
+	s = stream_that_fills(2);
+	b = start_after(s);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0); /* this one does not wait */
+	CHECK_EQ(duo_ask(HAS, 0, LEN, 1), 1);
+	CHECK_EQ(state_of(b), TENT_WAITING);
+	CHECK_EQ(tent_batch_free(b), -EBUSY);
+	gpu.softgpu_hold_stream(NULL);
+	CHECK_EQ(duo_end(b), 0);
+	CHECK_EQ(duo_ask(HAS, 0, LEN, 2), 1);
+	CHECK_EQ(duo_end(start_after(s)), 0); /* which has no more work */
+	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
+	duo_close();
+}
+
+GPU_TEST(a_request_that_waits_for_a_stream_ends)
+{
+	struct tent_batch *b;
+	struct cu_stream *s;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	s = stream_that_fills(2);
+	b = start_after(s);
+	tent_cancel(b);
+	CHECK_EQ(duo_end(b), -ECANCELED);
+	b = start_after(s);
+	CHECK_EQ(duo_ask(UNREGISTER, 0, 0, 0), 0);
+	CHECK_EQ(duo_end(b), -EACCES);
+	gpu.softgpu_hold_stream(NULL);
+	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+	CHECK_EQ(tent_release(d.s), 0);
+	duo_close();
+}
+
+GPU_TEST(work_of_the_stream_fails)
+{
+	struct tent_batch *b;
+	struct cu_stream *s;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	s = stream_that_fills(2);
+	b = start_after(s);
+	gpu.softgpu_fail_copy(1, CU_LAUNCH_FAILED);
+	gpu.softgpu_hold_stream(NULL);
+	CHECK_EQ(duo_end(b), -EIO);
+	gpu.softgpu_heal();
+	duo_close();
+}
+
+/* The stream reaches its point after the end of the engine. */
+GPU_TEST(an_engine_ends_before_the_stream)
+{
+	struct cu_stream *s;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	s = stream_that_fills(2);
+	start_after(s);
+	duo_close();
+	gpu.softgpu_hold_stream(NULL);
+	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+}
+
+GPU_TEST(streams_are_checked)
+{
+	struct tent_request r[2];
+	struct tent_batch *b;
+	struct cu_stream *s;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	if (!gpu_is_soft())
+		return;
+	s = stream_that_fills(2);
+	r[0] = r[1] = duo_request(TENT_WRITE, 0, LEN);
+	r[0].stream = s;
+	r[1].stream = &seed;
+	CHECK_EQ(tent_submit(d.t, r, 2, &b), -EINVAL);
+	gpu.softgpu_hold_stream(NULL);
+	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
+	both_ways(0, LEN);
+	duo_close();
+}
+
 /* ---- registration ---- */
 
 static void refused(struct tent *t, uint64_t at, size_t len, const char *location, int err,

@@ -52,8 +52,11 @@ static int map(struct memory *m)
 	return 0;
 }
 
-static void unmap(struct memory *m)
+/* Waits for copies of the memory, and removes it. */
+static void discard(struct memory *m)
 {
+	drain(m->bytes, m->room);
+	*link_of(m->at) = m->next;
 	munmap((void *)(uintptr_t)m->at, m->room);
 	munmap(m->bytes, m->room);
 	close(m->fd);
@@ -98,17 +101,13 @@ int cuMemAllocAsync(uint64_t *at_p, size_t len, struct cu_stream *stream)
 int cuMemFree_v2(uint64_t at)
 {
 	int result = begin_current("cuMemFree_v2");
-	struct memory *m, **link;
+	struct memory *m = *link_of(at);
 
-	drain();
-	link = link_of(at);
-	m = *link;
 	if (!result && (!m || m->opens))
 		result = CU_INVALID_VALUE;
 	if (result)
 		return finish(result);
-	*link = m->next;
-	unmap(m);
+	discard(m);
 	return finish(0);
 }
 
@@ -271,17 +270,12 @@ int cuIpcOpenMemHandle_v2(uint64_t *at_p, struct cu_ipc handle, unsigned flags)
 int cuIpcCloseMemHandle(uint64_t at)
 {
 	int result = begin_current("cuIpcCloseMemHandle");
-	struct memory *m, **link;
+	struct memory *m = *link_of(at);
 
-	drain();
-	link = link_of(at);
-	m = *link;
 	if (!m || !m->opens)
 		return finish(CU_INVALID_VALUE);
-	if (--m->opens)
-		return finish(result);
-	*link = m->next;
-	unmap(m);
+	if (!--m->opens)
+		discard(m);
 	return finish(result);
 }
 
@@ -329,14 +323,15 @@ int cuMemHostRegister_v2(void *at, size_t len, unsigned flags)
 int cuMemHostUnregister(void *at)
 {
 	int result = begin_current("cuMemHostUnregister");
-	struct pinned **link = &gpu.pinned, *p;
+	struct pinned **link = &gpu.pinned, *p = gpu.pinned;
 
-	drain();
-	while (*link && (*link)->at != (uintptr_t)at)
-		link = &(*link)->next;
-	p = *link;
+	while (p && p->at != (uintptr_t)at)
+		p = p->next;
 	if (!p)
 		return finish(CU_HOST_NOT_REGISTERED);
+	drain(at, p->len);
+	while (*link != p)
+		link = &(*link)->next;
 	*link = p->next;
 	free(p);
 	return finish(result);

@@ -59,7 +59,7 @@ struct cu_stream {
 	struct cu_context *context;
 	pthread_t thread;
 	struct op *head, **tail;
-	bool busy; /* an element is being executed, without the lock */
+	const struct op *now; /* is being executed, without the lock; NULL: none */
 	bool ending;
 };
 
@@ -83,6 +83,7 @@ struct gpu {
 	char fail_name[64]; /* empty: no call will fail */
 	int call_error;
 	bool held;
+	const struct cu_stream *held_stream;
 	unsigned copies;
 };
 
@@ -104,7 +105,7 @@ int begin_current(const char *name);
 struct memory *memory_at(uint64_t at);
 /* The registration that contains this memory of the host, or NULL. */
 const struct pinned *pinned_at(uint64_t at, uint64_t len);
-/* Waits until no stream has work, with the lock held. */
-void drain(void);
+/* Waits until no stream has a copy of these bytes. Called with the lock, which it releases. */
+void drain(const uint8_t *bytes, uint64_t len);
 
 #endif

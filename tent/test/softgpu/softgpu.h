@@ -18,10 +18,14 @@
 #ifndef TENT_SOFTGPU_H
 #define TENT_SOFTGPU_H
 
+struct cu_stream;
+
 #pragma GCC visibility push(default)
 
 /* True: no stream executes anything until softgpu_hold(0). */
 void softgpu_hold(int held);
+/* This stream executes nothing until softgpu_hold_stream(NULL). */
+void softgpu_hold_stream(struct cu_stream *s);
 
 /*
  * The @nth copy that a stream executes from now on (1: the next one) fails with @error. From then

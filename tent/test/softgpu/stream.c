@@ -5,18 +5,34 @@
 
 #include "driver.h"
 
-static bool has_work(void)
+static bool within(const uint8_t *at, const uint8_t *bytes, uint64_t len)
+{
+	return at >= bytes && at < bytes + len;
+}
+
+static bool uses(const struct op *op, const uint8_t *bytes, uint64_t len)
+{
+	return op && op->kind == OP_COPY &&
+	       (within(op->to, bytes, len) || within(op->from, bytes, len));
+}
+
+/* True: a stream has a copy of these bytes. */
+static bool are_used(const uint8_t *bytes, uint64_t len)
 {
 	for (const struct cu_stream *s = gpu.streams; s; s = s->next) {
-		if (s->head || s->busy)
+		if (uses(s->now, bytes, len))
 			return true;
+		for (const struct op *op = s->head; op; op = op->next) {
+			if (uses(op, bytes, len))
+				return true;
+		}
 	}
 	return false;
 }
 
-void drain(void)
+void drain(const uint8_t *bytes, uint64_t len)
 {
-	while (has_work())
+	while (are_used(bytes, len))
 		pthread_cond_wait(&gpu.changed, &gpu.lock);
 }
 
@@ -62,7 +78,7 @@ static void *stream_thread(void *arg)
 
 	pthread_mutex_lock(&gpu.lock);
 	while (s->head || !s->ending) {
-		struct op *op = gpu.held ? NULL : s->head;
+		struct op *op = gpu.held || gpu.held_stream == s ? NULL : s->head;
 
 		if (!op) {
 			pthread_cond_wait(&gpu.changed, &gpu.lock);
@@ -71,9 +87,9 @@ static void *stream_thread(void *arg)
 		s->head = op->next;
 		if (!s->head)
 			s->tail = &s->head;
-		s->busy = true;
+		s->now = op;
 		execute(s, op);
-		s->busy = false;
+		s->now = NULL;
 		free(op);
 		pthread_cond_broadcast(&gpu.changed);
 	}
@@ -94,7 +110,7 @@ static void put(struct cu_stream *s, const struct op *op)
 
 static void drain_stream(struct cu_stream *s)
 {
-	while (s->head || s->busy)
+	while (s->head || s->now)
 		pthread_cond_wait(&gpu.changed, &gpu.lock);
 }
 
@@ -280,15 +296,12 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 	return finish(0);
 }
 
-/* Waits for everything before it, as a synchronous function on the default stream. */
+/* Does not wait for other streams, as a synchronous function if these are non-blocking. */
 int cuMemcpy(uint64_t to, uint64_t from, size_t len)
 {
 	int result = begin_current("cuMemcpy");
-	uint8_t *t, *f;
+	uint8_t *t = place(to, len), *f = place(from, len);
 
-	drain();
-	t = place(to, len);
-	f = place(from, len);
 	if (!result && (!t || !f))
 		result = CU_INVALID_VALUE;
 	if (!result)
@@ -302,6 +315,14 @@ void softgpu_hold(int held)
 {
 	pthread_mutex_lock(&gpu.lock);
 	gpu.held = held;
+	pthread_cond_broadcast(&gpu.changed);
+	pthread_mutex_unlock(&gpu.lock);
+}
+
+void softgpu_hold_stream(struct cu_stream *s)
+{
+	pthread_mutex_lock(&gpu.lock);
+	gpu.held_stream = s;
 	pthread_cond_broadcast(&gpu.changed);
 	pthread_mutex_unlock(&gpu.lock);
 }
