@@ -125,8 +125,8 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 
 /*
  * Destroys the engine and all of its segments, batches and registrations, whatever their
- * state. Requests of peers that use its memory fail. With copying threads, waits at most 5 seconds
- * until no peer uses the memory, like tent_unregister(). NULL is allowed.
+ * state. Requests of peers that use its memory fail. With copying threads or GPUs, waits at most 5
+ * seconds until no peer uses the memory, like tent_unregister(). NULL is allowed.
  */
 void tent_destroy(struct tent *t);
 
@@ -143,8 +143,7 @@ void tent_destroy(struct tent *t);
  *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
  *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU
- *	-EOPNOTSUPP	memory of a GPU, which the rails do not reach
- *	-ENODEV	"cuda:N": there is no driver of a GPU
+ * *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
  *	-ENOSPC	too many parts, raise max_registration
  */
@@ -172,7 +171,7 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  *
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
- *	-ETIMEDOUT	copying threads only: a peer has not confirmed. The registration has ended
+ *	-ETIMEDOUT	copying threads and GPUs only: a peer has not confirmed. The registration has ended
  *			and the peer is disconnected, but the peer may read and write the memory
  *			until its engine notices that
  */
@@ -199,7 +198,7 @@ int tent_export(struct tent *t, char **text_p);
  *	-EUSERS		256 peers, the most that an engine accepts, have imported the exporter's
  *			segments; one of them must call tent_release(). The place of a peer that
  *			dies is free immediately, or within 20 seconds if its host is gone
- *	-EREMOTE	copying threads of another host, or rails of another transport than this
+ *	-EREMOTE	copying threads or GPUs of another host, or rails of another transport than this
  *			engine's
  *	-ENOMEM
  */
@@ -288,8 +287,7 @@ struct tent_status {
  *	-E2BIG		more than max_tasks requests, submit several batches; or a field of a later
  *			version is not 0
  *	-EFAULT		memory that is not registered, here or at the peer
- *	-EOPNOTSUPP	gpu_rails: this process cannot open the peer's memory: it is memory of the
- *			host that is not from tent_alloc(), or memory of a GPU from a pool
+ *	-EOPNOTSUPP	gpu_rails: the driver does not let this process open the peer's memory
  *	-EAGAIN		too many requests have not ended, wait for some
  *	-ENETUNREACH	no rail has been up for rail_wait_ms
  *	-ECONNRESET	the peer is gone

@@ -321,6 +321,11 @@ void stage_start(struct tent_segment *s)
 
 /* ---- the peer's replies ---- */
 
+static bool waits(const struct chunk *c)
+{
+	return c->state == CHUNK_ASKING || c->state == CHUNK_LANDING;
+}
+
 int stage_answered(struct tent_segment *s, const struct ctl_msg *msg)
 {
 	const struct stage_msg *m = &msg->stage;
@@ -328,7 +333,7 @@ int stage_answered(struct tent_segment *s, const struct ctl_msg *msg)
 	struct chunk *c = &t->chunks[m->chunk % STAGE_CHUNKS];
 
 	if (m->chunk >= STAGE_CHUNKS || !slab_in_use(&t->chunk_ids, m->chunk) || c->s != s ||
-		(c->state != CHUNK_ASKING && c->state != CHUNK_LANDING))
+		!waits(c))
 		return -EPROTO;
 	c->err = -(int)msg->status;
 	if (c->state == CHUNK_LANDING)
@@ -348,8 +353,7 @@ void stage_lost(struct tent_segment *s)
 	for (uint32_t i = 0; i < STAGE_CHUNKS && s->chunks; i++) {
 		struct chunk *c = &t->chunks[i];
 
-		if (!slab_in_use(&t->chunk_ids, i) || c->s != s ||
-			(c->state != CHUNK_ASKING && c->state != CHUNK_LANDING))
+		if (!slab_in_use(&t->chunk_ids, i) || c->s != s || !waits(c))
 			continue;
 		c->err = s->lost;
 		step(t, c);

@@ -588,6 +588,9 @@ GPU_TEST(cancelled_requests_end)
 GPU_TEST(attributes_are_checked)
 {
 	struct tent_attr attr = {.size = sizeof(attr), .gpu_rails = TENT_MAX_RAILS + 1};
+	const char rails[] = "{\"cpu:0\": [[\"gpu0\"]]}";
+	int fd = memfd_create("topology", 0);
+	char config[64];
 	struct tent_why why = {""};
 	struct tent *t;
 
@@ -597,8 +600,12 @@ GPU_TEST(attributes_are_checked)
 	CHECK_EQ(tent_create(&attr, &why, &t), -EINVAL);
 	CHECK(strstr(why.text, "give rails of one kind"));
 	attr.shm_rails = 0;
-	attr.config = "{\"topology\": \"/dev/null\"}";
+	CHECK_EQ(write(fd, rails, strlen(rails)), strlen(rails));
+	snprintf(config, sizeof(config), "{\"topology\": \"/proc/self/fd/%d\"}", fd);
+	attr.config = config;
 	CHECK_EQ(tent_create(&attr, &why, &t), -EINVAL);
+	CHECK(strstr(why.text, "a topology file describes adapters"));
+	close(fd);
 }
 
 int main(int argc, char **argv)

@@ -170,6 +170,8 @@ TEST(invalid_descriptions_are_refused)
 	refuse("\"offset\":512", "\"offset\":-1", -EINVAL);
 	refuse("\"offset\":512", "\"x\":512", -EINVAL);
 	refuse("\"gpu\":{", "\"gpu\":[],\"x\":{", -EINVAL);
+	refuse("\"gpu\":{", "\"staged\":true,\"gpu\":{", -EINVAL); /* without a stage */
+	refuse("\"buffers\":", "\"stage\":{\"id\":0},\"buffers\":", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);
 	refuse("\"port\":7", "\"port\":65536", -EINVAL);

@@ -109,11 +109,11 @@ GPU_TEST(slots_have_limits)
 	a = host_guest();
 	b = host_guest();
 	c = host_guest();
-	for (int i = 0; i < STAGE_OF_CONN; i++) {
+	for (int i = 0; i < STAGE_OF_CONN; i++)
 		taken(&a);
+	CHECK_EQ(ctl_send(&a, &take), 0); /* must wait */
+	for (int i = 0; i < STAGE_OF_CONN; i++)
 		taken(&b);
-	}
-	CHECK_EQ(ctl_send(&a, &take), 0);
 	CHECK_EQ(ctl_send(&c, &take), 0);
 	m = message(STAGE_FREE, 0, 0, 1);
 	CHECK_EQ(ctl_send(&a, &m), 0);
@@ -126,6 +126,46 @@ GPU_TEST(slots_have_limits)
 		CHECK_EQ(ctl_send(&c, &take), 0);
 	host_disconnects(&c); /* more than it may ask for */
 	ctl_close(&a);
+	ctl_close(&c);
+	host_close();
+}
+
+static struct {
+	pthread_t thread;
+	bool over; /* accessed by builtins: the thread's store pairs with the test's load */
+} end;
+
+static void *unregister_thread(void *arg)
+{
+	CHECK_EQ(tent_unregister(host, (void *)(uintptr_t)at), 0);
+	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* A registration ends after the copies for peers, even if the peer says that it uses it no more. */
+GPU_TEST(copies_are_waited_for)
+{
+	struct ctl_msg m;
+	struct ctl c;
+
+	open_host();
+	if (!gpu_is_soft())
+		return;
+	c = host_guest();
+	gpu.softgpu_hold(1);
+	m = message(STAGE_FETCH, 0, at, 1);
+	CHECK_EQ(ctl_send(&c, &m), 0);
+	CHECK_EQ(asked(&c, STAGE_TAKE, 0, 0, 1).status, 0); /* so the copy has begun */
+	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
+	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = host_await(&c, CTL_UNREGISTER).rail};
+	CHECK_EQ(ctl_send(&c, &m), 0);
+	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, 1).status, EACCES); /* so it was read */
+	for (int i = 0; i < 1000; i++) {
+		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		sched_yield();
+	}
+	gpu.softgpu_hold(0);
+	CHECK_EQ(pthread_join(end.thread, NULL), 0);
 	ctl_close(&c);
 	host_close();
 }
@@ -181,6 +221,15 @@ GPU_TEST(replies_are_checked)
 	gpu.softgpu_hold(0);
 	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK_EQ(answered(t, s, 0, 0), -EPROTO);
+	CHECK_EQ(tent_batch_free(b), 0);
+	gpu.softgpu_hold(1); /* the GPU of this side has not loaded the chunk */
+	r.local = (void *)(uintptr_t)gpu_alloc(LEN);
+	r.op = TENT_WRITE;
+	CHECK_EQ(tent_register(t, r.local, LEN, NULL, NULL), 0);
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	CHECK_EQ(answered(t, s, 0, 0), -EPROTO);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK_EQ(tent_batch_free(b), 0);
 	tent_destroy(t);
 	host_close();
