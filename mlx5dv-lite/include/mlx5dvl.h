@@ -245,6 +245,15 @@ struct mlx5dvl_mr {
 int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
 	struct mlx5dvl_mr *mr_p);
 
+/*
+ * The same with @len bytes from @offset on of a dma-buf, such as memory of a GPU. Requests name them
+ * by the addresses from @iova on; @iova and @offset must be equal modulo 4096. The caller may close
+ * the descriptor. -EBADF, -EINVAL: @fd is no dma-buf, or too short. -EOPNOTSUPP: the adapter, its
+ * driver or the kernel cannot do that.
+ */
+int mlx5dvl_mr_reg_dmabuf(struct mlx5dvl_ctx *ctx, int fd, uint64_t offset, size_t len,
+	uint64_t iova, unsigned access, struct mlx5dvl_mr *mr_p);
+
 /* Deregisters the region, which no request may use any more. A zeroed struct is allowed. */
 void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
 

@@ -147,17 +147,18 @@ static_assert((int)MLX5DVL_LOCAL_WRITE == IBV_ACCESS_LOCAL_WRITE &&
 		      (int)MLX5DVL_REMOTE_ATOMIC == IBV_ACCESS_REMOTE_ATOMIC,
 	"access bits are passed on");
 
-int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
-	struct mlx5dvl_mr *mr_p)
+static bool is_valid(size_t len, unsigned access)
 {
 	const unsigned needs_local = MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_ATOMIC;
 	const unsigned all = needs_local | MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_READ;
-	struct ibv_mr *mr;
 
-	if (!len || (access & ~all) || ((access & needs_local) && !(access & MLX5DVL_LOCAL_WRITE)))
-		return -EINVAL;
-	errno = 0;
-	mr = ibv_reg_mr(ctx->pd, addr, len, (int)access);
+	return len && !(access & ~all) &&
+	       (!(access & needs_local) || (access & MLX5DVL_LOCAL_WRITE));
+}
+
+/* @mr: NULL: errno says why. */
+static int take_mr(struct ibv_mr *mr, void *addr, size_t len, struct mlx5dvl_mr *mr_p)
+{
 	if (!mr)
 		return verbs_errno();
 	*mr_p = (struct mlx5dvl_mr){.addr = addr,
@@ -166,6 +167,25 @@ int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned acc
 		.rkey = mr->rkey,
 		.priv = mr};
 	return 0;
+}
+
+int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
+	struct mlx5dvl_mr *mr_p)
+{
+	if (!is_valid(len, access))
+		return -EINVAL;
+	errno = 0;
+	return take_mr(ibv_reg_mr(ctx->pd, addr, len, (int)access), addr, len, mr_p);
+}
+
+int mlx5dvl_mr_reg_dmabuf(struct mlx5dvl_ctx *ctx, int fd, uint64_t offset, size_t len,
+	uint64_t iova, unsigned access, struct mlx5dvl_mr *mr_p)
+{
+	if (!is_valid(len, access))
+		return -EINVAL;
+	errno = 0;
+	return take_mr(ibv_reg_dmabuf_mr(ctx->pd, offset, len, iova, fd, (int)access),
+		(void *)(uintptr_t)iova, len, mr_p);
 }
 
 void mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr)

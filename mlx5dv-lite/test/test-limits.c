@@ -24,6 +24,9 @@ TEST(wrong_attributes)
 	CHECK_EQ(mlx5dvl_mr_reg(ctx, duo.h.mem, 1, MLX5DVL_REMOTE_WRITE, &mr), -EINVAL);
 	CHECK_EQ(mlx5dvl_mr_reg(ctx, duo.h.mem, 1, 1 << 20, &mr), -EINVAL);
 	CHECK(mlx5dvl_mr_reg(ctx, (void *)4096, 1, 0, &mr) < 0);
+	CHECK_EQ(mlx5dvl_mr_reg_dmabuf(ctx, 0, 0, 0, 0, 0, &mr), -EINVAL);
+	CHECK_EQ(mlx5dvl_mr_reg_dmabuf(ctx, 0, 0, 1, 0, MLX5DVL_REMOTE_WRITE, &mr), -EINVAL);
+	CHECK_EQ(mlx5dvl_mr_reg_dmabuf(ctx, -1, 0, 1, 0, 0, &mr), -EBADF);
 	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){.depth = 40000}, &srq),
 		-EINVAL);
 	CHECK_EQ(mlx5dvl_srq_create(ctx, &(struct mlx5dvl_srq_attr){.buf_size = 8}, &srq), -EINVAL);

@@ -137,7 +137,9 @@ void tent_destroy(struct tent *t);
  * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or
  * does not matter. Memory of GPU number N of this process is found by its address if @location is
  * NULL or "*"; "cuda:N" requires it. It must be of one device, and not be freed before
- * tent_unregister(). Errors:
+ * tent_unregister(). Adapters access memory of a GPU directly where they and the driver can (dma-buf).
+ * Otherwise the engines stage it, see tent(7), and @why says why, although the function returns 0.
+ * Errors:
  *
  *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
  *		memory is not of the GPU in @location

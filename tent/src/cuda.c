@@ -28,6 +28,7 @@ static const char *load_functions(void *library)
 		return name;
 	CUDA_FUNCTIONS(X)
 #undef X
+	*(void **)&driver.functions.dma_buf = dlsym(library, "cuMemGetHandleForAddressRange");
 	return NULL;
 }
 

@@ -106,6 +106,8 @@ struct cuda {
 #define X(member, name, ...) int (*member)(__VA_ARGS__);
 	CUDA_FUNCTIONS(X)
 #undef X
+	/* Current. NULL: the driver is too old. *fd_p is a descriptor of whole pages. */
+	int (*dma_buf)(int *fd_p, uint64_t at, size_t len, int type, unsigned long long flags);
 };
 
 /* Opens and initializes the driver, once. NULL: there is none, see @why, which may be NULL. */

@@ -77,7 +77,7 @@ static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 	return json_pack("{s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o*, s:o*, s:o*}", "id",
 		(json_int_t)b->id, "addr", (json_int_t)b->addr, "length", (json_int_t)b->len,
 		"part", (json_int_t)b->part_len, "location", b->location, "tiers",
-		write_tiers(b, n_rails), "keys", write_keys(b, n_rails), "fd", fd, "gpu",
+		write_tiers(b, n_rails), "keys", write_keys(b, n_rails), "fd", fd, "ipc",
 		write_handle(b), "staged", staged);
 }
 
@@ -258,12 +258,12 @@ static int read_fd(struct reader *r, const json_t *fd, struct desc_buffer *b)
 }
 
 /* Only memory of a GPU has a handle. */
-static int read_handle(struct reader *r, const json_t *gpu, struct desc_buffer *b)
+static int read_handle(struct reader *r, const json_t *ipc, struct desc_buffer *b)
 {
-	if (!gpu)
+	if (!ipc)
 		return 0;
-	if (read_bytes(gpu, "handle", b->handle.bytes, sizeof(b->handle)) ||
-		read_number(gpu, "offset", INT64_MAX, &b->offset))
+	if (read_bytes(ipc, "handle", b->handle.bytes, sizeof(b->handle)) ||
+		read_number(ipc, "offset", INT64_MAX, &b->offset))
 		return bad(r, "the handle of a buffer");
 	b->shared = true;
 	return 0;
@@ -287,7 +287,7 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	b->staged = json_is_true(json_object_get(v, "staged"));
 	if (read_tiers(r, json_object_get(v, "tiers"), b) ||
 		read_fd(r, json_object_get(v, "fd"), b) ||
-		read_handle(r, json_object_get(v, "gpu"), b))
+		read_handle(r, json_object_get(v, "ipc"), b))
 		return -EINVAL;
 	return read_keys(r, json_object_get(v, "keys"), b);
 }

@@ -172,7 +172,7 @@ struct task {
 	uint32_t next; /* in a list of the segment */
 	uint64_t bytes; /* that arrived */
 	uint64_t pairs; /* a bit for each pair that carried a slice which arrived */
-	/* Of a chunk: its move has ended. NULL: the task is a request. */
+	/* Called when a chunk has been moved. NULL: the task is a request. */
 	void (*ended)(struct tent *t, uint32_t id, int err);
 	struct order *order; /* in TASK_ORDERED; NULL: the stream has reached its point */
 	/* Only in TASK_ORDERED and TASK_STAGED. */

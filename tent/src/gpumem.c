@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
 #include "why.h"
+
+#define PAGE 4096ull
 
 bool gpu_memory_at(const struct cuda *cu, uint64_t at, struct gpu_memory *m_p)
 {
@@ -124,6 +127,37 @@ int gpu_memory_node(int number)
 		node = -1;
 	fclose(f);
 	return node;
+}
+
+/* The driver describes whole pages, with the memory around small allocations. */
+static int dmabuf_of(const struct cuda *cu, uint64_t addr, uint64_t len, uint64_t *offset_p)
+{
+	uint64_t base, start;
+	size_t size;
+	int fd, result = cu->address_range(&base, &size, addr);
+
+	if (!result && len > size - (addr - base))
+		return -EOPNOTSUPP; /* several mappings */
+	start = result ? 0 : base / PAGE * PAGE;
+	if (!result)
+		result = cu->dma_buf(&fd, start, align_up(base + size, PAGE) - start,
+			CU_HANDLE_DMA_BUF, 0);
+	if (result)
+		return cuda_errno(result);
+	*offset_p = addr - start;
+	return fd;
+}
+
+int gpu_memory_dmabuf(const struct gpu_memory *m, uint64_t addr, uint64_t len, uint64_t *offset_p)
+{
+	const struct cuda *cu = cuda_used();
+	int fd = cu->dma_buf ? cuda_push(cu, m->context, m->device) : -EOPNOTSUPP;
+
+	if (fd)
+		return fd;
+	fd = dmabuf_of(cu, addr, len, offset_p);
+	cuda_pop(cu);
+	return fd;
 }
 
 /* ---- memory of another process ---- */

@@ -29,6 +29,12 @@ int gpu_memory_find(uint64_t addr, uint64_t len, const char *location, struct gp
 int gpu_memory_node(int device);
 
 /*
+ * Returns a descriptor (dma-buf) of the allocation with the range, which the caller must close, or
+ * -errno. Writes the offset of the range.
+ */
+int gpu_memory_dmabuf(const struct gpu_memory *m, uint64_t addr, uint64_t len, uint64_t *offset_p);
+
+/*
  * Opens memory of another process, with @len bytes behind @offset. NULL: the driver refuses that, or
  * there are fewer bytes. The caller must close it with gpu_memory_close().
  */

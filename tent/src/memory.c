@@ -59,13 +59,19 @@ int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_w
 		strerror(-err));
 }
 
-static void buffer_free(struct tent *t, struct buffer *b)
+static void free_regions(struct tent *t, struct buffer *b)
 {
 	for (uint32_t i = 0; b->regions && i < t->n_ports * b->n_parts; i++) {
 		if (b->regions[i].own)
 			t->transport->remove(&b->regions[i]);
 	}
 	free(b->regions);
+	b->regions = NULL;
+}
+
+static void buffer_free(struct tent *t, struct buffer *b)
+{
+	free_regions(t, b);
 	if (b->pinned)
 		gpu_memory_unpin((void *)(uintptr_t)b->addr);
 	if (b->fd >= 0) {
@@ -93,7 +99,21 @@ static uint64_t part_of(const struct buffer *b, uint32_t i)
 	return b->len - at < b->part_len ? b->len - at : b->part_len;
 }
 
-static int register_parts(struct tent *t, struct buffer *b)
+/* @dmabuf: of memory of a GPU, which begins at @offset; -1: none. */
+static int register_part(struct tent *t, struct buffer *b, uint32_t r, uint32_t i, int dmabuf,
+	uint64_t offset)
+{
+	const struct transport *tr = t->transport;
+	struct region *region = &b->regions[r * b->n_parts + i];
+	uint64_t at = i * b->part_len;
+
+	if (dmabuf >= 0)
+		return tr->add_dmabuf(t->ports[r], dmabuf, offset + at, b->addr + at, part_of(b, i),
+			region);
+	return tr->add(t->ports[r], b->addr + at, part_of(b, i), region);
+}
+
+static int register_parts(struct tent *t, struct buffer *b, int dmabuf, uint64_t offset)
 {
 	int err = 0;
 
@@ -102,10 +122,30 @@ static int register_parts(struct tent *t, struct buffer *b)
 		return -ENOMEM;
 	for (uint32_t r = 0; r < t->n_ports; r++) {
 		for (uint32_t i = 0; i < b->n_parts && !err; i++)
-			err = t->transport->add(t->ports[r], b->addr + i * b->part_len,
-				part_of(b, i), &b->regions[r * b->n_parts + i]);
+			err = register_part(t, b, r, i, dmabuf, offset);
 	}
 	return err;
+}
+
+/* Registers memory of a GPU with the rails. If one of them cannot, none has it, and @why says why. */
+static int register_dmabuf(struct tent *t, struct buffer *b, struct tent_why *why)
+{
+	uint64_t offset;
+	int fd, err;
+
+	if (!t->transport->add_dmabuf)
+		return why_say(why, -EOPNOTSUPP, "staged: rails of %s do not reach memory of a GPU",
+			t->transport->rails);
+	fd = gpu_memory_dmabuf(&b->gpu, b->addr, b->len, &offset);
+	if (fd < 0)
+		return why_say(why, fd, "staged: no dma-buf of the memory: %s", strerror(-fd));
+	err = register_parts(t, b, fd, offset);
+	close(fd);
+	if (!err)
+		return 0;
+	free_regions(t, b);
+	return why_say(why, err, "staged: an adapter does not register the dma-buf: %s",
+		strerror(-err));
 }
 
 static int check(struct tent *t, uint64_t addr, uint64_t len, int location, struct tent_why *why)
@@ -179,7 +219,7 @@ static int register_buffer(struct tent *t, struct buffer *b)
 	int err = tr->check && !b->of_gpu ? tr->check(b->addr, b->len) : 0;
 
 	if (!err && tr->regions && !(b->of_gpu && !tr->gpus))
-		err = register_parts(t, b);
+		err = register_parts(t, b, -1, 0);
 	return err;
 }
 
@@ -281,10 +321,14 @@ static int make_stage(struct tent *t)
 /* ---- registrations ---- */
 
 /* The registration takes long and runs without the lock, so that the engine still serves peers. */
-static int add(struct tent *t, struct buffer *b)
+static int add(struct tent *t, struct buffer *b, struct tent_why *why)
 {
-	int err = b->staged ? make_stage(t) : 0;
+	int err = 0;
 
+	if (b->of_gpu && !t->transport->gpus)
+		b->staged = register_dmabuf(t, b, why);
+	if (b->staged)
+		err = make_stage(t);
 	if (!err)
 		err = register_buffer(t, b);
 	pthread_mutex_lock(&t->lock);
@@ -336,7 +380,7 @@ static int register_memory(struct tent *t, void *addr, size_t len, const char *l
 	pthread_mutex_unlock(&t->lock);
 	if (err)
 		return err;
-	err = b ? add(t, b) : -ENOMEM;
+	err = b ? add(t, b, why) : -ENOMEM;
 	if (err) {
 		getrlimit(RLIMIT_MEMLOCK, &locked);
 		memory_why(err, &locked, len, why);
@@ -399,7 +443,7 @@ static void describe_buffer(const struct tent *t, const struct buffer *b, struct
 	*d = (struct desc_buffer){.id = b->id,
 		.fd = b->fd,
 		.staged = b->staged,
-		.shared = b->of_gpu && !b->staged,
+		.shared = b->of_gpu && b->gpu.shared && t->transport->gpus,
 		.handle = b->gpu.handle,
 		.offset = b->gpu.offset,
 		.addr = b->addr,

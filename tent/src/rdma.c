@@ -152,19 +152,34 @@ static bool rdma_event(struct port *p, bool *up_p)
 
 /* ---- regions ---- */
 
+#define ACCESS (MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ)
+
+/* @mr is NULL or has been registered with the result @err. Returns @err. */
+static int take_region(struct mlx5dvl_mr *mr, int err, struct region *r_p)
+{
+	if (err)
+		free(mr);
+	else
+		*r_p = (struct region){mr->lkey, mr->rkey, mr};
+	return err;
+}
+
 static int rdma_add(struct port *p, uint64_t addr, uint64_t len, struct region *r_p)
 {
-	const unsigned access = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE | MLX5DVL_REMOTE_READ;
+	struct mlx5dvl_mr *mr = calloc(1, sizeof(*mr));
+	void *at = (void *)(uintptr_t)addr;
+
+	return take_region(mr, mr ? mlx5dvl_mr_reg(ctx_of(p), at, len, ACCESS, mr) : -ENOMEM, r_p);
+}
+
+static int rdma_add_dmabuf(struct port *p, int fd, uint64_t offset, uint64_t addr, uint64_t len,
+	struct region *r_p)
+{
 	struct mlx5dvl_mr *mr = calloc(1, sizeof(*mr));
 	int err =
-		mr ? mlx5dvl_mr_reg(ctx_of(p), (void *)(uintptr_t)addr, len, access, mr) : -ENOMEM;
+		mr ? mlx5dvl_mr_reg_dmabuf(ctx_of(p), fd, offset, len, addr, ACCESS, mr) : -ENOMEM;
 
-	if (err) {
-		free(mr);
-		return err;
-	}
-	*r_p = (struct region){mr->lkey, mr->rkey, mr};
-	return 0;
+	return take_region(mr, err, r_p);
 }
 
 static void rdma_remove(struct region *r)
@@ -454,6 +469,7 @@ const struct transport rdma_transport = {
 	.close = rdma_close,
 	.event = rdma_event,
 	.add = rdma_add,
+	.add_dmabuf = rdma_add_dmabuf,
 	.remove = rdma_remove,
 	.link = rdma_new,
 	.accept = rdma_accept,

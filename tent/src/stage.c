@@ -45,9 +45,10 @@ static uint64_t address(const struct stage_msg *m)
 
 /* ---- requests ---- */
 
+/* True: rails do not reach our memory. */
 static bool here(const struct task *k)
 {
-	return k->buffer->of_gpu && !k->batch->t->transport->gpus;
+	return k->buffer->of_gpu && k->buffer->staged && !k->batch->t->transport->gpus;
 }
 
 /* Removes a task from the list of those that are not completely cut. */

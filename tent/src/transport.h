@@ -153,6 +153,9 @@ struct transport {
 	/* Checks that all of the memory is mapped and writable. 0 or -errno. NULL: add() checks. */
 	int (*check)(uint64_t addr, uint64_t len);
 	int (*add)(struct port *p, uint64_t addr, uint64_t len, struct region *r_p);
+	/* As add(), with memory of a GPU, at @offset of a dma-buf. NULL: the rails do not reach it. */
+	int (*add_dmabuf)(struct port *p, int fd, uint64_t offset, uint64_t addr, uint64_t len,
+		struct region *r_p);
 	void (*remove)(struct region *r);
 
 	/*

@@ -36,7 +36,8 @@ struct duo_attr {
 	enum place mine, theirs;
 	bool no_import;
 	int rail_wait_ms; /* of the test's side */
-	/* What the child does for EXCHANGE, with the address of the test's memory. */
+	uint64_t parts; /* max_registration of both sides; 0: the default */
+	/* The child calls it for EXCHANGE, with the address of the test's memory. */
 	void (*exchange)(const struct part *mine, struct tent *t, const char *text, uint64_t there,
 		uint32_t i);
 };
@@ -138,12 +139,13 @@ static inline uint32_t duo_rails(const char *kind)
 	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
 }
 
-static inline struct tent *duo_create(int rail_wait_ms)
+static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 {
 	const struct tent_attr attr = {.size = sizeof(attr),
 		.shm_rails = duo_rails("shm:"),
 		.tcp_rails = duo_rails("tcp:"),
 		.gpu_rails = duo_rails("gpu:"),
+		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};
 	struct tent_why why = {""};
 	struct tent *t = NULL;
@@ -234,7 +236,7 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 	size_t len;
 
 	gpu_open();
-	t = duo_create(0);
+	t = duo_create(0, a->parts);
 	p = part_new(t, a->theirs, a->before, a->len);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
@@ -301,7 +303,7 @@ static inline void duo_open(const struct duo_attr *a)
 	close(fds[1]);
 	d.fd = fds[0];
 	gpu_open();
-	d.t = duo_create(a->rail_wait_ms);
+	d.t = duo_create(a->rail_wait_ms, a->parts);
 	d.mine = part_new(d.t, a->mine, a->before, a->len);
 	duo_read(d.fd, &d.at, sizeof(d.at));
 	duo_read(d.fd, &len, sizeof(len));

@@ -21,7 +21,7 @@ static void both_ways(size_t at, size_t len)
 	CHECK(part_has(&d.mine, at, len, new));
 }
 
-/* What surrounds the moved bytes must stay. */
+/* The bytes around the moved ones must stay. */
 static void both_ways_between(size_t at, size_t len)
 {
 	both_ways(at, len);
@@ -320,7 +320,7 @@ GPU_TEST(memory_is_found_by_its_address)
 	char *text;
 
 	gpu_open();
-	t = duo_create(0);
+	t = duo_create(0, 0);
 	at = gpu_alloc(LEN);
 	refused(t, at, LEN, "cuda:1", -EINVAL, "is memory of cuda:0, not of cuda:1");
 	refused(t, at, LEN, "cuda:x", -EINVAL, "is memory of cuda:0, not of cuda:x");
@@ -354,7 +354,7 @@ GPU_TEST(synchronous_functions_wait_for_the_memory)
 	uint64_t at;
 
 	gpu_open();
-	t = duo_create(0);
+	t = duo_create(0, 0);
 	at = gpu_alloc(LEN);
 	CHECK_EQ(tent_register(t, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
 	CHECK_EQ(gpu.cu.pointer_attribute(&on, CU_POINTER_SYNC_MEMOPS, at), 0);
@@ -370,7 +370,7 @@ GPU_TEST(memory_of_another_context)
 	uint64_t at;
 
 	gpu_open();
-	t = duo_create(0);
+	t = duo_create(0, 0);
 	CHECK_EQ(gpu.cuCtxCreate_v2(&own, 0, 0), 0);
 	at = gpu_alloc(LEN);
 	CHECK_EQ(gpu.cu.ctx_pop(&c), 0);
@@ -513,7 +513,7 @@ GPU_TEST(a_gpu_fails)
 	if (!gpu_is_soft())
 		return;
 	gpu.softgpu_fail_copy(1, CU_LAUNCH_FAILED);
-	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), -EIO);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, 1), -EIO);
 	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EIO);
 	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, sizeof(st)), 0);
 	CHECK_EQ(st.exclusions, 0);

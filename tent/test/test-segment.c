@@ -169,8 +169,8 @@ TEST(invalid_descriptions_are_refused)
 	refuse("\"handle\":\"01", "\"handle\":\"0x", -EINVAL);
 	refuse("\"offset\":512", "\"offset\":-1", -EINVAL);
 	refuse("\"offset\":512", "\"x\":512", -EINVAL);
-	refuse("\"gpu\":{", "\"gpu\":[],\"x\":{", -EINVAL);
-	refuse("\"gpu\":{", "\"staged\":true,\"gpu\":{", -EINVAL); /* without a stage */
+	refuse("\"ipc\":{", "\"ipc\":[],\"x\":{", -EINVAL);
+	refuse("\"ipc\":{", "\"staged\":true,\"ipc\":{", -EINVAL); /* without a stage */
 	refuse("\"buffers\":", "\"stage\":{\"id\":0},\"buffers\":", -EINVAL);
 	refuse("{", "[", -EINVAL);
 	refuse("\"port\":7", "\"port\":0", -EINVAL);

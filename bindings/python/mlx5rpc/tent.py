@@ -52,7 +52,7 @@ class _Remote(ctypes.Structure):
 
 class _Request(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("op", c_int), ("local", c_void_p), ("segment", c_void_p), ("remote", c_uint64),
-                ("len", c_uint64), ("notify", c_uint16), ("priority", c_uint8)]
+                ("len", c_uint64), ("notify", c_uint16), ("priority", c_uint8), ("stream", c_void_p)]
 
 
 class _Status(ctypes.Structure):
@@ -196,6 +196,7 @@ class Request(NamedTuple):
     remote: int
     notify: int = 0  # not 0: the peer gets it as a notice
     priority: int = 0
+    stream: int = 0  # a CUstream
 
 
 class _Child(Handle):
@@ -396,7 +397,7 @@ class Allocation(Memory):
 
 class Engine(Handle):
     """Rails, and the peers that they lead to. Attributes: config (JSON text, or a dict), config_file, address, port,
-    shm_rails, tcp_rails, max_tasks and so on; see struct tent_attr. Without shm_rails and tcp_rails the rails are the
+    shm_rails, tcp_rails, gpu_rails, max_tasks and so on; see struct tent_attr. Without these rails they are the
     adapters of the host. Its end unregisters all memory, and ends all segments and batches."""
 
     def __init__(self, **attributes):
@@ -458,16 +459,17 @@ class Engine(Handle):
             c.size, c.op, c.local, c.segment = ctypes.sizeof(c), Op(r.op), span.addr, r.segment._open
             c.remote, c.len = fits(c_uint64, r.remote), span.nbytes
             c.notify, c.priority = fits(c_uint16, r.notify), fits(c_uint8, r.priority)
+            c.stream = fits(c_size_t, r.stream)
         pointer = c_void_p()
         _lib.tent_submit(self._open, array, len(requests), byref(pointer))
         return Batch(self, pointer, used)
 
     def write(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
-        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority."""
+        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority, stream."""
         return self.submit([Request(Op.WRITE, local, segment, remote, **more)])
 
     def read(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
-        """Submits one request that fills `local` from the peer's address. More: notify, priority."""
+        """Submits one request that fills `local` from the peer's address. More: notify, priority, stream."""
         return self.submit([Request(Op.READ, local, segment, remote, **more)])
 
     def notice(self) -> int | None:

@@ -12,7 +12,7 @@
 
 #define HANDLE_MAGIC 0x55504754464f53ull
 
-/* What struct cu_ipc contains. */
+/* The content of struct cu_ipc. */
 struct handle {
 	uint64_t magic, number, len, room;
 	int32_t pid, fd, device;

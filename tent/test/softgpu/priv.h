@@ -65,14 +65,14 @@ struct cu_stream {
 
 struct cu_event {
 	struct cu_context *context;
-	uint64_t recorded; /* the number of cuEventRecord() calls */
+	uint64_t recorded; /* the number of cuEventRecord calls */
 	uint64_t reached; /* how many of them streams have executed */
 };
 
 struct gpu {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	pid_t pid; /* of the process that has called cuInit() */
+	pid_t pid; /* of the process that has called cuInit */
 	int devices;
 	struct cu_context primary[MAX_DEVICES];
 	struct memory *memory;

@@ -6,7 +6,7 @@
  * - A device pointer is an address of a PROT_NONE mapping, so the program that touches it gets a
  *   SIGSEGV. The software GPU reaches the same bytes by a second mapping.
  * - A copy runs in the thread of its stream, so it ends after the function that started it.
- * - Handles (cuIpcGetMemHandle) exist for memory of cuMemAlloc() only, not for that of pools, and
+ * - Handles (cuIpcGetMemHandle) exist for memory of cuMemAlloc only, not for that of pools, and
  *   cannot be opened in the process that made them.
  * - Functions that need a current context, or a stream of the current context, refuse others.
  * - After a fork() the child has no GPU.
