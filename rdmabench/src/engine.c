@@ -21,6 +21,7 @@
 #define SYSFS "/sys/class/infiniband"
 /* The server checks clients that wait until all have joined at this interval. */
 #define LOOK_NS (200 * NSEC_PER_MSEC)
+#define SERVED 64 /* clients of --serve at a time */
 #define CALLERS 256 /* connections that have not sent HELLO yet */
 
 struct engine {
@@ -396,7 +397,7 @@ static int accept_clients(struct engine *e, int listener)
 		if (!err)
 			err = reassure(e);
 		if (!err && e->deadline_ns && !e->side.n_peers && clock_ns() > e->deadline_ns)
-			err = say(e, "the next run", -ETIMEDOUT);
+			err = say(e, e->o->more ? "the next run" : "the first client", -ETIMEDOUT);
 	}
 	tcp_crowd_fini(&crowd);
 	return err;
@@ -485,7 +486,9 @@ static int with_server(const struct engine_options *o, int listener)
 
 		if (!e)
 			return 1;
-		e->deadline_ns = next.more ? clock_ns() + timeout_ns(e) : 0;
+		e->deadline_ns = next.more ? clock_ns() + timeout_ns(e) :
+				 o->wait_s ? clock_ns() + o->wait_s * NSEC_PER_SEC :
+					     0;
 		status = server(e, listener);
 		again = e->side.t.again;
 		next.more = true;
@@ -556,6 +559,64 @@ static int both(const struct engine_options *o)
 	return status || child_status;
 }
 
+/* Serves the client of a connection, which is the first of a run with one client. */
+static int serve_one(const struct engine_options *o, int fd)
+{
+	struct engine *e = new_engine(o);
+	char address[TCP_NAME_MAX] = "unknown";
+	struct peer *p = NULL;
+	struct traffic t;
+	struct wire_buf b;
+	int err, status = 1;
+
+	tcp_peer(fd, address, sizeof(address));
+	if (e)
+		p = new_peer(e, fd, address);
+	if (!p)
+		return 1;
+	e->side.is_server = true;
+	keep_peer(e, p);
+	err = wire_expect(&p->conn, WIRE_HELLO, timeout_ns(e), &b, e->why);
+	if (!err)
+		err = wire_get_traffic(&b, &t, e->why);
+	if (err) {
+		refuse(e, p, err);
+		side_close(&e->side);
+	} else {
+		err = welcome(e, p, &t, true);
+		if (err)
+			wire_refuse(&p->conn, e->why, timeout_ns(e));
+		status = run_and_report(e, err ? err : start_clients(e));
+	}
+	free_engine(e);
+	return status;
+}
+
+/* Starts a process for each client; clients beyond SERVED stay in the backlog. Never returns. */
+static int serve_all(const struct engine_options *o, int listener)
+{
+	uint32_t running = 0;
+	pid_t parent = getpid();
+
+	for (;;) {
+		int fd;
+		pid_t child;
+
+		while (running && waitpid(-1, NULL, running < SERVED ? WNOHANG : 0) > 0)
+			running--;
+		if (tcp_accept(listener, clock_ns() + LOOK_NS, &fd))
+			continue;
+		fflush(stdout);
+		child = fork();
+		if (!child) {
+			close(listener);
+			exit(child_ends_with(parent) ? serve_one(o, fd) : 1);
+		}
+		running += child > 0;
+		close(fd);
+	}
+}
+
 static int serve(const struct engine_options *o)
 {
 	int listener, err = tcp_listen(NULL, (uint16_t)o->port, &listener);
@@ -564,9 +625,13 @@ static int serve(const struct engine_options *o)
 		fprintf(stderr, "%s: port %u: %s\n", o->program, o->port, strerror(-err));
 		return 1;
 	}
-	fprintf(stderr, "%s: waiting for %u client%s on port %d\n", o->program, o->hosts,
-		o->hosts > 1 ? "s" : "", tcp_port(listener));
-	return with_server(o, listener);
+	if (o->serve)
+		fprintf(stderr, "%s: waiting for clients on port %d\n", o->program,
+			tcp_port(listener));
+	else
+		fprintf(stderr, "%s: waiting for %u client%s on port %d\n", o->program, o->hosts,
+			o->hosts > 1 ? "s" : "", tcp_port(listener));
+	return o->serve ? serve_all(o, listener) : with_server(o, listener);
 }
 
 int engine_main(int argc, char **argv)

@@ -24,6 +24,8 @@ struct engine_options {
 	struct side_device device;
 	struct traffic t;
 	bool fork; /* both roles run on this machine */
+	bool serve; /* the server serves each client in a process of its own, without end */
+	uint32_t wait_s; /* time limit for the server's first client; 0: none */
 	const char *server_device; /* device of the server if fork is set; NULL: the client's */
 	bool all; /* runs with all sizes, one after another */
 	uint32_t first_size, last_size;

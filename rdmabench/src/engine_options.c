@@ -135,6 +135,10 @@ static const struct arg_row rows[] = {
 		.help = "index of the GID"},
 	{"port", 'p', "N", ARG_WHOLE, AT(o.port), .min = 1, .max = 65535, .def = "18515",
 		.help = "TCP port, for the set-up"},
+	{"serve", 0, NULL, ARG_FLAG, AT(o.serve), .not_with = "fork hosts all wait",
+		.help = "serve each client in a process of its own, without end"},
+	{"wait", 0, "S", ARG_WHOLE, AT(o.wait_s), .min = 1, .max = 86400, .unset = "no limit",
+		.not_with = "fork", .help = "seconds that the server waits for its first client"},
 	{"hosts", 0, "N", ARG_WHOLE, AT(o.hosts), .min = 1, .max = SIDE_PEERS_MAX, .def = "1",
 		.help = "clients that the server waits for"},
 	{"timeout", 0, "S", ARG_WHOLE, AT(o.timeout_s), .min = 1, .max = 3600, .def = "10",
@@ -160,7 +164,7 @@ static const struct arg_row rows[] = {
 	{"run", 0, "NAME", ARG_CALL, AT(o.run), .read = read_name, .unset = "the server's choice",
 		.help = "name of this run"},
 	{"report-histogram", 'H', NULL, ARG_FLAG, AT(o.histogram),
-		.help = "also the histogram: us, us, samples between them"},
+		.help = "also the histogram: us, us, samples between them; --json: as text of latrec"},
 	{"help", .kind = ARG_HELP},
 };
 
@@ -259,8 +263,9 @@ static int check_host(const struct args *args, const struct engine_options *o)
 {
 	if (o->fork && (o->host || o->hosts != 1))
 		return args_fail(args, "--fork has its own client: give no host and no --hosts");
-	if (o->host && o->hosts != 1)
-		return args_fail(args, "--hosts is the server's: give it there");
+	if (o->host && (o->hosts != 1 || o->serve || o->wait_s))
+		return args_fail(args,
+			"--hosts, --serve and --wait are the server's: give them there");
 	return 0;
 }
 

@@ -171,17 +171,8 @@ static bool keep_line(struct gather *g, const struct line *l)
 
 static bool hist_of(const struct line *l, struct latrec_hist *h_p)
 {
-	const json_t *v = json_object_get(l->o, "histogram");
-	const json_t *samples = json_object_get(l->o, "latency_samples");
-	FILE *in = fmemopen((void *)json_string_value(v), json_string_length(v), "r");
-	int err;
-
-	if (!in)
-		return false;
-	err = latrec_hist_import(in, h_p);
-	fclose(in);
-	return !err && json_is_integer(samples) &&
-	       (uint64_t)json_integer_value(samples) == latrec_hist_count(h_p);
+	return stats_hist_read(json_object_get(l->o, "histogram"),
+		json_object_get(l->o, "latency_samples"), h_p);
 }
 
 /* Adds one line, without its end. */
@@ -375,26 +366,13 @@ static void merge_line(const void *node, VISIT visit, void *gather)
 		gather_skip(g, l->host, "there are too many samples");
 }
 
-/* Writes the figures of a histogram as those of merged files. */
-static void merged_of_hist(const struct latrec_hist *h, struct stats_merged *m_p)
-{
-	struct stats s;
-
-	stats_of_hist(h, &s);
-	m_p->samples = s.v[STATS_SAMPLES];
-	for (int k = STATS_SAMPLES; k < STATS_KEYS; k++) {
-		m_p->has[k] = m_p->samples > 0;
-		m_p->v[k] = (double)s.v[k];
-	}
-}
-
 bool gather_merge(struct gather *g)
 {
 	if (g->attr->compat) {
 		stats_merge(g->rows, g->n_rows, &g->merged);
 	} else {
 		twalk_r(g->lines, merge_line, g);
-		merged_of_hist(g->hist, &g->merged);
+		stats_merge_hist(g->hist, &g->merged);
 	}
 	return g->merged.samples > 0;
 }

@@ -53,17 +53,25 @@ void remote_explain(const struct process *p, char *why, size_t size)
 		snprintf(why, size, "ssh ended with status %d", status);
 }
 
+void remote_words(const char *words[REMOTE_WORDS + 1], char timeout[40], const char *host,
+	const char *command, uint32_t timeout_s)
+{
+	const char *const all[REMOTE_WORDS + 1] = {"ssh", "-oBatchMode=yes", timeout, "--", host,
+		command};
+
+	snprintf(timeout, 40, "-oConnectTimeout=%u", timeout_s);
+	memcpy(words, all, sizeof(all));
+}
+
 void remote_run(struct process *p, const char *const *hosts, size_t n, const char *command,
 	uint32_t timeout_s)
 {
 	uint64_t deadline = clock_ns() + timeout_s * NSEC_PER_SEC;
+	const char *argv[REMOTE_WORDS + 1];
 	char timeout[40];
 
-	snprintf(timeout, sizeof(timeout), "-oConnectTimeout=%u", timeout_s);
 	for (size_t i = 0; i < n; i++) {
-		const char *const argv[] = {"ssh", "-oBatchMode=yes", timeout, "--", hosts[i],
-			command, NULL};
-
+		remote_words(argv, timeout, hosts[i], command, timeout_s);
 		process_start(&p[i], argv, true);
 	}
 	process_wait(p, n, REMOTE_OUTPUT_MAX, deadline);

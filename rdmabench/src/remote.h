@@ -10,6 +10,15 @@
 /* Returns false for an empty name, and for a name that ssh would take for an option. */
 bool remote_is_host(const char *host);
 
+#define REMOTE_WORDS 6
+
+/*
+ * Writes the words that run a command, for a shell, on a host, which must answer within @timeout_s
+ * seconds. @timeout: the text of an option, which the words point to.
+ */
+void remote_words(const char *words[REMOTE_WORDS + 1], char timeout[40], const char *host,
+	const char *command, uint32_t timeout_s);
+
 /*
  * Runs the command in a shell on each of the hosts ([USER@]HOST, which no shell of this machine
  * interprets), and waits at most timeout_s seconds.

@@ -213,17 +213,22 @@ void report_table(const struct engine_report *r, FILE *out)
 	print_rest(s, out);
 }
 
-static json_t *hist_json(const struct latrec_hist *h)
+/* Returns the figures of a histogram; with --report-histogram also its text. */
+static json_t *hist_json(const struct engine_report *r, const struct latrec_hist *h)
 {
 	struct stats f;
+	json_t *o;
 
 	stats_of_hist(h, &f);
-	return json_pack("{s:I s:I s:f s:I s:I s:I s:I s:I s:f}", "samples",
+	o = json_pack("{s:I s:I s:f s:I s:I s:I s:I s:I s:f}", "samples",
 		(json_int_t)f.v[STATS_SAMPLES], "min", (json_int_t)f.v[STATS_MIN], "mean",
 		latrec_hist_mean(h), "p50", (json_int_t)f.v[STATS_MEDIAN], "p95",
 		(json_int_t)f.v[STATS_P95], "p99", (json_int_t)f.v[STATS_P99], "p999",
 		(json_int_t)latrec_hist_quantile(h, .999), "max", (json_int_t)f.v[STATS_MAX],
 		"stdev", latrec_hist_stddev(h));
+	if (r->o->histogram)
+		json_object_set_new(o, "histogram", stats_hist_json(h));
+	return o;
 }
 
 static json_t *traffic_json(const struct engine_report *r)
@@ -323,11 +328,12 @@ json_t *report_json(const struct engine_report *r)
 
 	if (s->sends) {
 		json_object_set_new(o, "sent", sent_json(s));
-		json_object_set_new(o, "latency_ns", hist_json(latrec_service(s->rec)));
+		json_object_set_new(o, "latency_ns", hist_json(r, latrec_service(s->rec)));
 		if (s->hw_ts)
 			json_object_set_new(o, "hw_ts", hw_ts_json(&s->hw));
 		if (latrec_response(s->rec))
-			json_object_set_new(o, "response_ns", hist_json(latrec_response(s->rec)));
+			json_object_set_new(o, "response_ns",
+				hist_json(r, latrec_response(s->rec)));
 	}
 	if (s->t.control)
 		json_object_set_new(o, "control", control_json(&s->control));

@@ -53,6 +53,47 @@ static int read_space(const struct arg *a, void *space)
 	return bad_space(a, why, space_read(space, a->value, why, sizeof(why)));
 }
 
+static int read_host(const struct arg *a, void *name_p)
+{
+	if (!remote_is_host(a->value))
+		return arg_bad(a, "a host");
+	*(const char **)name_p = a->value;
+	return 0;
+}
+
+/* Adds a machine at the other end. @n: letters of @host. */
+static int add_end(const struct arg *a, struct trial_attr *t, const char *host, size_t n,
+	const char *address)
+{
+	struct far_end *e = &t->end[t->n_ends];
+
+	if (t->n_ends == ENDS_MAX)
+		return arg_bad(a, "at most 16 machines");
+	if (n >= sizeof(e->host) || (n && !remote_is_host(host)) || !remote_is_host(address) ||
+		strlen(address) >= sizeof(e->address))
+		return arg_bad(a, "a host and its address, like user@host or host=192.0.2.1");
+	snprintf(e->host, sizeof(e->host), "%.*s", (int)n, host);
+	strcpy(e->address, address);
+	t->n_ends++;
+	return 0;
+}
+
+/* Without an address the host is it, without its user. */
+static int read_peer(const struct arg *a, void *trial)
+{
+	const char *equal = strchr(a->value, '='), *at = strchr(a->value, '@');
+	size_t n = equal ? (size_t)(equal - a->value) : strlen(a->value);
+
+	if (!n)
+		return arg_bad(a, "a host");
+	return add_end(a, trial, a->value, n, equal ? equal + 1 : at ? at + 1 : a->value);
+}
+
+static int read_server(const struct arg *a, void *trial)
+{
+	return add_end(a, trial, "", 0, a->value);
+}
+
 #define AT(field) ARG_AT(struct options, field)
 
 static const struct arg_row rows[] = {
@@ -92,7 +133,22 @@ static const struct arg_row rows[] = {
 		.unset = "the first", .help = "device"},
 	{"peer-dev", 0, "NAME", ARG_TEXT, AT(trial.peer), .give = "a device like mlx5_1",
 		.unset = "the same", .with = "ib-dev", .help = "device at the other end"},
-	{"compat", 0, NULL, ARG_FLAG, AT(trial.compat),
+	{"host", 0, "[USER@]HOST", ARG_CALL, AT(trial.host), .read = read_host, .unset = "this one",
+		.help = "machine of that device; engines there are started by ssh"},
+	{"address", 0, "ADDRESS", ARG_CALL, AT(trial.address), .read = read_host,
+		.unset = "no flow is reverse", .with = "peer",
+		.help = "address of that machine, where engines at the other end connect to"},
+	{"peer", 0, "[USER@]HOST[=ADDRESS]", ARG_CALL, AT(trial), .read = read_peer,
+		.help = "machine at the other end, where engines are started by ssh, and its address "
+			"for the first one; may be repeated"},
+	{"server", 0, "ADDRESS", ARG_CALL, AT(trial), .read = read_server,
+		.help = "machine at the other end, where you have started rdmabench engine --serve; may be "
+			"repeated"},
+	{"port", 'p', "N", ARG_WHOLE, AT(trial.port), .min = 1, .max = 65000, .def = "18515",
+		.help = "TCP port of --server, and the first one of the servers on other machines"},
+	{"program", 0, "PATH", ARG_TEXT, AT(trial.far_program), .def = "rdmabench",
+		.help = "rdmabench on the machines of --host and --peer"},
+	{"compat", 0, NULL, ARG_FLAG, AT(trial.compat), .not_with = "host peer server",
 		.help = "statistics as older tools write and merge them"},
 	{"model", 0, "NAME", ARG_WORD, AT(model), .words = model_names,
 		.help = "measure a known landscape instead of a device"},
@@ -118,8 +174,8 @@ static const struct arg_row rows[] = {
 
 static const char usage[] =
 	"Usage: rdmabench search --log DIR [OPTION]...\n"
-	"Looks for traffic that a device handles badly: runs engines on this machine for one point\n"
-	"(a set of traffic parameters) after another, and writes each result below DIR.\n";
+	"Looks for traffic that a device handles badly: runs engines for one point (a set of traffic\n"
+	"parameters) after another, here or on other machines, and writes each result below DIR.\n";
 
 /* Injects nothing, except where --fix or --space asks for it. */
 static void leave_out_injection(struct space *s)
@@ -130,6 +186,28 @@ static void leave_out_injection(struct space *s)
 		s->n[dim] = s->given[dim] ? s->n[dim] : 1; /* INJECT_NONE */
 		s->given[dim] = true;
 	}
+}
+
+/*
+ * Leaves out flows from other machines, unless engines there can be started and know where to connect
+ * to.
+ */
+static int leave_out_reverse(const struct args *args, struct options *o)
+{
+	const struct trial_attr *t = &o->trial;
+	struct space *s = &o->space;
+	bool can = t->address || !t->n_ends;
+
+	for (uint32_t i = 0; i < t->n_ends; i++)
+		can &= *t->end[i].host != 0;
+	for (unsigned at = 0; at < s->n[SPACE_DIRECTION] && !can; at++) {
+		if (s->value[SPACE_DIRECTION][at] == DIRECTION_REVERSE)
+			space_leave_out(s, SPACE_DIRECTION, at);
+	}
+	return s->n[SPACE_DIRECTION] ?
+		       0 :
+		       args_fail(args, "no engine can connect to this machine: give "
+				       "--peer and --address, or another 1.direction");
 }
 
 /* Returns 0, 1 after --help, or -EINVAL. */
@@ -156,6 +234,8 @@ static int parse(int argc, char **argv, struct options *o, char *why, size_t siz
 	o->x.space = o->trial.space = &o->space;
 	if (!o->inject)
 		leave_out_injection(&o->space);
+	if (leave_out_reverse(&args, o))
+		return -EINVAL;
 	return space_prune(&o->space, why, size);
 }
 
@@ -244,18 +324,28 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	return err;
 }
 
+/* The machines of a search: that of the device, its address, and the others. */
+static json_t *machines_json(const struct trial_attr *t)
+{
+	json_t *list = json_pack("[s,s]", t->host ? t->host : "", t->address ? t->address : "");
+
+	for (uint32_t i = 0; i < t->n_ends; i++)
+		json_array_append_new(list, json_pack("[s,s]", t->end[i].host, t->end[i].address));
+	return list;
+}
+
 static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:[f,f,f,f,f]}",
-		"version", 6, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
+	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:o s:[f,f,f,f,f]}",
+		"version", 7, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
 		"features", o->x.features, "space", space_json(&o->space), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
 		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
-		o->trial.peer ? o->trial.peer : "", "rules", r->tx_pause, r->rx_pause, r->gbps,
-		r->packets, r->p99_ns);
+		o->trial.peer ? o->trial.peer : "", "machines", machines_json(&o->trial), "rules",
+		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
 }
 
 static const char *kind_name(enum anomaly kind)

@@ -140,7 +140,7 @@ static uint32_t least(const struct space *s, unsigned dim)
 	return s->value[dim][0];
 }
 
-static void leave_out(struct space *s, unsigned dim, unsigned at)
+void space_leave_out(struct space *s, unsigned dim, unsigned at)
 {
 	uint32_t *list = s->value[dim];
 
@@ -153,7 +153,7 @@ static int prune_below(struct space *s, unsigned dim, unsigned of, char *why, si
 	char name[SPACE_NAME], other[SPACE_NAME];
 
 	while (s->n[dim] && least(s, dim) < least(s, of))
-		leave_out(s, dim, 0);
+		space_leave_out(s, dim, 0);
 	if (s->n[dim])
 		return 0;
 	space_name(dim, name);
@@ -211,7 +211,7 @@ static int prune_types(struct space *s, unsigned traffic, char *why, size_t size
 		return err;
 	for (unsigned at = s->n[dim]; at-- > 0;) {
 		if (!type_fits(s, traffic, s->value[dim][at]))
-			leave_out(s, dim, at);
+			space_leave_out(s, dim, at);
 	}
 	if (s->n[dim])
 		return 0;

@@ -22,6 +22,9 @@ int space_change(struct space *s, const char *text, char *why, size_t size);
 /* The line names the file and the number of the bad line in it. */
 int space_read(struct space *s, const char *path, char *why, size_t size);
 
+/* Leaves out the value with that index. */
+void space_leave_out(struct space *s, unsigned dim, unsigned at);
+
 /*
  * Must follow the changes: leaves out the values that no point can have, as no value of another
  * parameter goes with them. Depths smaller than the smallest batch are such values, QPs fewer than

@@ -195,6 +195,50 @@ void stats_real(double x, char *text, size_t size)
 		snprintf(text, size, "%.*f", digits > exponent ? digits - exponent : 1, x);
 }
 
+void stats_merge_hist(const struct latrec_hist *h, struct stats_merged *m_p)
+{
+	struct stats s;
+
+	stats_of_hist(h, &s);
+	m_p->samples = s.v[STATS_SAMPLES];
+	for (int k = STATS_SAMPLES; k < STATS_KEYS; k++) {
+		m_p->has[k] = m_p->samples > 0;
+		m_p->v[k] = (double)s.v[k];
+	}
+}
+
+json_t *stats_hist_json(const struct latrec_hist *h)
+{
+	char *text = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&text, &len);
+	json_t *v = NULL;
+
+	if (out) {
+		int err = latrec_hist_export(h, out);
+
+		err |= fclose(out);
+		v = err ? NULL : json_stringn(text, len);
+		free(text);
+	}
+	return v;
+}
+
+bool stats_hist_read(const json_t *text, const json_t *samples, struct latrec_hist *h_p)
+{
+	FILE *in = json_string_length(text) ? fmemopen((void *)json_string_value(text),
+						      json_string_length(text), "r") :
+					      NULL;
+	int err;
+
+	if (!in)
+		return false;
+	err = latrec_hist_import(in, h_p);
+	fclose(in);
+	return !err && json_is_integer(samples) &&
+	       (uint64_t)json_integer_value(samples) == latrec_hist_count(h_p);
+}
+
 void stats_print_merged(const struct stats_merged *m, FILE *out)
 {
 	char text[64];

@@ -18,6 +18,8 @@
 #ifndef RDMABENCH_STATS_H
 #define RDMABENCH_STATS_H
 
+#include <jansson.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -80,6 +82,17 @@ struct stats_merged {
  * and max. Rows without samples are left out.
  */
 void stats_merge(const struct stats_row *rows, size_t n, struct stats_merged *m_p);
+
+/* Computes the merged figures of a histogram; all are absent if it is empty. */
+void stats_merge_hist(const struct latrec_hist *h, struct stats_merged *m_p);
+
+/* Returns the text of a histogram, see latrec(7), as a new JSON string, or NULL if out of memory. */
+json_t *stats_hist_json(const struct latrec_hist *h);
+/*
+ * Reads such a text, which another process wrote, and the number of its samples. Returns false if one
+ * of them is missing or damaged, or they differ.
+ */
+bool stats_hist_read(const json_t *text, const json_t *samples, struct latrec_hist *h_p);
 
 /* Writes a line per figure; absent ones are None. */
 void stats_print_merged(const struct stats_merged *m, FILE *out);

@@ -121,23 +121,6 @@ static int write_text(const struct statsfile *f, const struct stats *s)
 	return err ? err : replace(f->path, text, (size_t)len);
 }
 
-static json_t *hist_json(const struct latrec_hist *h)
-{
-	char *text = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&text, &len);
-	json_t *v = NULL;
-
-	if (out) {
-		int err = latrec_hist_export(h, out);
-
-		err |= fclose(out);
-		v = err ? NULL : json_stringn(text, len);
-		free(text);
-	}
-	return v;
-}
-
 static const char *method(bool compat)
 {
 	return compat ? "sorted window: n/2, (size_t)(n*p), truncated mean" :
@@ -156,7 +139,7 @@ static json_t *make_json(const struct statsfile *f, const struct stats *s)
 	for (int k = 0; o && k < STATS_KEYS; k++)
 		json_object_set_new(o, stats_names[k], json_integer((json_int_t)s->v[k]));
 	if (o && !f->attr.compat)
-		json_object_set_new(o, "histogram", hist_json(f->hist));
+		json_object_set_new(o, "histogram", stats_hist_json(f->hist));
 	return o;
 }
 

@@ -3,19 +3,10 @@
 #ifndef RDMABENCH_TRIAL_H
 #define RDMABENCH_TRIAL_H
 
+#include "commands.h"
 #include "measure.h"
 
-#define TRIAL_SCRIPT 32768
-
-struct trial_attr {
-	const char *program; /* the path of rdmabench */
-	const struct space *space;
-	const char *device; /* NULL: the first */
-	const char *peer; /* the device at the other end; NULL: the same */
-	double seconds; /* seconds of traffic */
-	bool compat; /* statistics are written and merged in the compatible way */
-	const char *stats_dir;
-};
+#define TRIAL_SCRIPT 65536
 
 /*
  * Writes the commands of a point as a script for sh, one per line. @name: name of the run. Returns

@@ -196,7 +196,10 @@ def bad(_):
     for args in ([], ["--log", ""], ["--log", "l", "extra"], ["--log", "l", "--method", "best"], ["--log", "l", "--tries", "0"],
                  ["--log", "l", "--seed", "-1"], ["--log", "l", "--anomalies", "65"], ["--log", "l", "-D", "0"],
                  ["--log", "l", "--model", "flat"], ["--log", "l", "--gbps", "x"], ["--log", "l", "--p99-us", "0"],
-                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=0"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--tx-pause", "nan"]):
+                 ["--log", "l", "--resume", "--force"], ["--log", "l", "--peer-dev", "mlx5_1"], ["--log", "l", "--fix", "0.qp_num=0"], ["--log", "l", "--fix", "speed=9"], ["--log", "l", "--frobnicate"], ["--log", "l", "--host", "-x"], ["--log", "l", "--peer", "=a"], ["--log", "l", "--peer", "a="],
+                 ["--log", "l", "--peer", "-x=a"], ["--log", "l", "--peer", "a=-x"], ["--log", "l", "--server", "-x"], ["--log", "l", "--peer", "x" * 256 + "=a"],
+                 ["--log", "l", "--server", "x" * 256], ["--log", "l", *["--server", "x"] * 17], ["--log", "l", "--address", "a"],
+                 ["--log", "l", "--server", "a", "--compat"], ["--log", "l", "--peer", "a", "--fix", "1.direction=reverse"], ["--log", "l", "--tx-pause", "nan"]):
         r = run(*args, status=2)
         assert r.stderr.count("\n") == 1 and "give" in r.stderr and not r.stdout, (args, r)
     assert "--anomalies" in run("--help").stdout

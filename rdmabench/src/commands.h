@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The commands that make the traffic of a point. Where both ends of a flow are on one machine, a
+ * command with --fork is both engines of a pair of processes; else a server and a client are started.
+ * A command for another machine is run by ssh.
+ */
+#ifndef RDMABENCH_COMMANDS_H
+#define RDMABENCH_COMMANDS_H
+
+#include "remote.h"
+#include "space.h"
+
+#define ENDS_MAX 16 /* other machines */
+#define COMMAND_WORDS 48
+#define COMMAND_WORD 320 /* bytes of a word */
+#define COMMAND_LINE 8192 /* bytes of a command for another machine */
+#define COMMANDS_MAX (4 * SPACE_PROCESSES)
+
+/* A machine at the other end. */
+struct far_end {
+	char host[256]; /* [USER@]HOST for ssh; "": its user has started engine --serve */
+	char address[256]; /* where engines connect to */
+};
+
+struct trial_attr {
+	const char *program; /* the path of rdmabench */
+	const char *far_program; /* the same on machines that ssh reaches */
+	const struct space *space;
+	const char *host; /* [USER@]HOST of the measured device; NULL: this machine */
+	const char *address; /* of that machine, for engines on others; NULL: no flow is reverse */
+	struct far_end end[ENDS_MAX]; /* pairs of processes use them in turn */
+	uint32_t n_ends; /* 0: both ends are on the machine of the measured device */
+	uint32_t port; /* of engine --serve, and the first one of servers that are started */
+	const char *device; /* NULL: the first */
+	const char *
+		peer; /* the device at the other end; NULL: the same, of another machine the first */
+	double seconds; /* seconds of traffic */
+	bool compat; /* statistics are written and merged in the compatible way */
+	const char *stats_dir; /* of engines on this machine, if there are no other machines */
+};
+
+/* Does a measurement need other machines? Then histograms are in the reports, else in files. */
+static inline bool is_far(const struct trial_attr *a)
+{
+	return a->host || a->n_ends;
+}
+
+/* A command, and what it does. */
+struct command {
+	char text[COMMAND_WORDS][COMMAND_WORD], line[COMMAND_LINE], timeout[40];
+	const char *argv[COMMAND_WORDS + 1];
+	int n;
+	bool fits; /* no text is too long */
+	const char *host; /* where it runs; NULL: here */
+	bool is_client; /* with or without the server */
+	/* The traffic of a client. */
+	bool bidirectional;
+	bool sends, receives; /* traffic goes only in this direction at the measured device */
+	uint32_t mtu; /* bytes */
+	uint32_t batch; /* requests */
+	bool has_rate;
+};
+
+/*
+ * Calls fn() for each command of a point; a server comes before its client. @name: of the run.
+ * Returns false as soon as fn() does, or if a command is too long.
+ */
+bool commands_of(const struct trial_attr *a, const struct point *p, const char *name,
+	bool (*fn)(void *arg, const struct command *c), void *arg);
+
+#endif
