@@ -147,14 +147,24 @@ static bool exchange(struct hunt *h, bool needed[SPACE_DIMS])
 
 /* ---- points that fit the conditions ---- */
 
+/* Does the point have the value, unless @with is SPACE_DIMS, and fit the conditions of all others? */
+static bool is_inside(const struct hunt *h, unsigned with, unsigned at, const struct point *p)
+{
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		uint16_t values = h->f->values[dim];
+
+		if (dim == with ? p->at[dim] != at : values && !(values >> p->at[dim] & 1))
+			return false;
+	}
+	return true;
+}
+
 /* Draws one with at[dim] = value, unless dim is SPACE_DIMS. Returns false if none is valid. */
 static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point *p)
 {
 	const uint16_t *values = h->f->values;
 
 	for (int i = 0; i < REDRAW_MAX; i++) {
-		bool fits = true;
-
 		point_random(space_of(h), p, &h->e->walk);
 		for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 			while (values[dim] && !(values[dim] >> p->at[dim] & 1))
@@ -164,10 +174,31 @@ static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point
 		if (with < SPACE_DIMS)
 			p->at[with] = (uint8_t)at;
 		point_settle(space_of(h), p);
-		for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-			fits &= dim == with ? p->at[dim] == at :
-					      !values[dim] || values[dim] >> p->at[dim] & 1;
-		if (fits)
+		if (is_inside(h, with, at, p))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Makes the value valid in the base by drawing the parameters that decide whether it is. Returns false
+ * if it does not become valid.
+ */
+static bool draw_parents(struct hunt *h, unsigned dim, unsigned at, struct point *p)
+{
+	bool parents[SPACE_DIMS] = {false};
+
+	space_take_parents(dim, parents);
+	for (int i = 0; i < REDRAW_MAX; i++) {
+		*p = h->base;
+		for (unsigned d = 0; d < SPACE_DIMS; d++) {
+			if (parents[d])
+				p->at[d] = (uint8_t)(rand_next(&h->e->walk) %
+						     space_values(space_of(h), d));
+		}
+		p->at[dim] = (uint8_t)at;
+		point_settle(space_of(h), p);
+		if (is_inside(h, dim, at, p))
 			return true;
 	}
 	return false;
@@ -203,7 +234,8 @@ static void spread(struct hunt *h, struct point points[DRAWN])
 
 /*
  * Does the anomaly stay with another value? If the value is not valid in the base, or changes other
- * conditions there, in another point that fits the conditions so far.
+ * conditions there, with other values of the parameters that decide about it, or in another point
+ * that fits the conditions so far.
  */
 static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 {
@@ -216,7 +248,7 @@ static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 	valid = p.at[dim] == at;
 	for (unsigned d = 0; d < SPACE_DIMS; d++)
 		valid &= d == dim || !h->f->values[d] || p.at[d] == h->base.at[d];
-	if (!valid && !draw_inside(h, dim, at, &p))
+	if (!valid && !draw_parents(h, dim, at, &p) && !draw_inside(h, dim, at, &p))
 		return ANSWER_NONE;
 	space_name(dim, what);
 	return has_anomaly(h, &p, what);

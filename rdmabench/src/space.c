@@ -13,6 +13,7 @@
 #include "mlx5dvl.h"
 
 #define MUTATE_TRIES 1000
+#define RARITY 4 /* other parameters are changed this many times as often as a rare one */
 
 /* By index. */
 enum op { OP_WRITE, OP_SEND, OP_READ, OP_WRITE_IMM, OP_SEND_IMM, OP_ADD, OP_SWAP };
@@ -30,10 +31,12 @@ static const struct kind {
 	bool has_zero; /* 0 is a value, and comes before first */
 	const char *option; /* of the engine, whose range is that of the values; or 1 to max */
 	uint32_t max;
+	bool rare; /* every second random point has the value `usual` */
+	uint32_t usual;
 } kinds[] = {
 #define AT(name) FIELD(struct traffic, name)
 	[DIM_PROCESSES] = {"process_num", 6, 1, 0, .max = SPACE_PROCESSES},
-	[DIM_QPS] = {"qp_num", 5, 1, 2, .field = AT(qps), .option = "qp"},
+	[DIM_QPS] = {"qp_num", 6, 1, 2, .field = AT(qps), .option = "qp"},
 	[DIM_MTU] = {"mtu", 5, 256, 1, .option = "mtu"},
 	[DIM_TYPE] = {"qp_type", 3, MLX5DVL_RC, 0, .words = traffic_type_names, .field = AT(type)},
 	[DIM_BIDIRECTIONAL] = {"bidirectional", 2, 1, 0, .field = AT(bidirectional),
@@ -49,18 +52,23 @@ static const struct kind {
 	[DIM_EVENTS] = {"events", 2, 1, 0, .field = AT(sleeps), .has_zero = true, .max = 1},
 	[DIM_INLINE] = {"inline", 4, 55, 1, .field = AT(inline_max), .has_zero = true,
 		.option = "inline-size"},
-	[DIM_RATE] = {"rate", 1, 0, 0, .field = AT(rate), .has_zero = true, .option = "rate"},
-	[DIM_BURST_PAUSE] = {"burst_pause", 1, 100, 0, .field = AT(burst_pause_us),
-		.option = "burst-pause"},
-	[DIM_CONTROL_EVERY] = {"control_every", 1, 1000, 0, .field = AT(control_us),
-		.option = "control-every"},
-	[DIM_CQ_MOD] = {"cq_mod", 1, 1, 0, .field = AT(moderation), .option = "cq-mod"},
-	[DIM_OUTS] = {"outs", 1, 4, 0, .field = AT(reads), .option = "outs"},
-	[DIM_QP_TIMEOUT] = {"qp_timeout", 1, 14, 0, .field = AT(qp_timeout),
-		.option = "qp-timeout"},
-	[DIM_RETRIES] = {"retry_count", 1, 7, 0, .field = AT(retries), .option = "retry-count"},
-	[DIM_SL] = {"sl", 1, 0, 0, .field = AT(sl), .option = "sl"},
-	[DIM_TCLASS] = {"tclass", 1, 0, 0, .field = AT(traffic_class), .option = "tclass"},
+	[DIM_RATE] = {"rate", 4, 1024, 5, .field = AT(rate), .has_zero = true, .option = "rate",
+		.rare = true},
+	[DIM_BURST_PAUSE] = {"burst_pause", 3, 25, 2, .field = AT(burst_pause_us),
+		.option = "burst-pause", .rare = true, .usual = 100},
+	[DIM_CONTROL_EVERY] = {"control_every", 3, 250, 2, .field = AT(control_us),
+		.option = "control-every", .rare = true, .usual = 1000},
+	[DIM_CQ_MOD] = {"cq_mod", 4, 1, 2, .field = AT(moderation), .option = "cq-mod",
+		.rare = true, .usual = 1},
+	[DIM_OUTS] = {"outs", 3, 1, 2, .field = AT(reads), .option = "outs", .rare = true,
+		.usual = 4},
+	[DIM_QP_TIMEOUT] = {"qp_timeout", 3, 14, 0, .field = AT(qp_timeout), .option = "qp-timeout",
+		.rare = true, .usual = 14},
+	[DIM_RETRIES] = {"retry_count", 3, 5, 0, .field = AT(retries), .option = "retry-count",
+		.rare = true, .usual = 7},
+	[DIM_SL] = {"sl", 2, 3, 0, .field = AT(sl), .has_zero = true, .option = "sl", .rare = true},
+	[DIM_TCLASS] = {"tclass", 2, 104, 0, .field = AT(traffic_class), .has_zero = true,
+		.option = "tclass", .rare = true},
 	[DIM_TX_DEPTH] = {"tx_depth", 11, 1, 1, .field = AT(depth), .option = "tx-depth"},
 	[DIM_SEND_BATCH] = {"send_batch", 7, 1, 1, .field = AT(send_batch), .option = "send-batch"},
 	[DIM_RX_DEPTH] = {"rx_depth", 7, 16, 1, .field = AT(rx_depth), .option = "rx-depth"},
@@ -259,6 +267,8 @@ static void settle_idle(const struct space *s, struct point *p, unsigned traffic
 void point_settle(const struct space *s, struct point *p)
 {
 	for (unsigned traffic = 0; traffic < 2; traffic++) {
+		limit(s, p, space_dim(traffic, DIM_TX_DEPTH, 0),
+			traffic_depth_max(get(s, p, traffic, DIM_QPS, 0)));
 		limit(s, p, space_dim(traffic, DIM_SEND_BATCH, 0),
 			get(s, p, traffic, DIM_TX_DEPTH, 0));
 		limit(s, p, space_dim(traffic, DIM_REGIONS, 0), get(s, p, traffic, DIM_QPS, 0));
@@ -285,6 +295,7 @@ static const uint8_t parents[DIM_KINDS][3] = {
 	[DIM_INJECT_AT] = {DIM_INJECT},
 	[DIM_BURST_PAUSE] = {DIM_BURST},
 	[DIM_CONTROL_EVERY] = {DIM_CONTROL},
+	[DIM_TX_DEPTH] = {DIM_QPS},
 	[DIM_SEND_BATCH] = {DIM_TX_DEPTH},
 	[DIM_OP] = {DIM_TYPE},
 	[DIM_SIZE] = {DIM_TYPE, DIM_MTU, DIM_OP},
@@ -325,10 +336,23 @@ static unsigned below(uint64_t *rand, unsigned n)
 	return (unsigned)(rand_unit(rand) * n);
 }
 
+/* Draws a value; of a rare parameter every second time the usual one, if it is there. */
+static uint8_t draw(const struct space *s, unsigned dim, uint64_t *rand)
+{
+	const struct kind *k = &kinds[kind_of(dim)];
+	unsigned drawn = below(rand, k->rare ? 2 * s->n[dim] : s->n[dim]), at = 0;
+
+	if (drawn < s->n[dim])
+		return (uint8_t)drawn;
+	while (at < s->n[dim] && s->value[dim][at] != k->usual)
+		at++;
+	return (uint8_t)(at < s->n[dim] ? at : drawn - s->n[dim]);
+}
+
 void point_random(const struct space *s, struct point *p, uint64_t *rand)
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
-		p->at[dim] = (uint8_t)below(rand, s->n[dim]);
+		p->at[dim] = draw(s, dim, rand);
 	point_settle(s, p);
 }
 
@@ -350,7 +374,7 @@ static void draw_new(const struct space *s, struct point *p, const struct point 
 {
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
 		if (point_uses(s, p, dim) && !point_uses(s, was, dim))
-			p->at[dim] = (uint8_t)below(rand, s->n[dim]);
+			p->at[dim] = draw(s, dim, rand);
 	}
 }
 
@@ -362,7 +386,8 @@ void point_mutate(const struct space *s, struct point *p, uint64_t *rand)
 		unsigned dim = below(rand, SPACE_DIMS);
 
 		*p = was;
-		if (s->n[dim] == 1 || !point_uses(s, p, dim))
+		if (s->n[dim] == 1 || !point_uses(s, p, dim) ||
+			(kinds[kind_of(dim)].rare && below(rand, RARITY)))
 			continue;
 		change(s, p, dim, rand);
 		draw_new(s, p, &was, rand);

@@ -17,7 +17,7 @@
 enum dimension_kind {
 	/* Parameters of a traffic flow. */
 	DIM_PROCESSES, /* pairs of processes, 1 to 6 */
-	DIM_QPS, /* of a pair, 1 to 256, powers of four */
+	DIM_QPS, /* of a pair, 1 to 1024, powers of four */
 	DIM_MTU, /* 256 to 4096 */
 	DIM_TYPE, /* RC, UC, UD */
 	DIM_BIDIRECTIONAL,
@@ -30,16 +30,16 @@ enum dimension_kind {
 	DIM_INJECT_AT, /* at message 1, 16, 256 or 4096 */
 	DIM_EVENTS, /* both sides sleep until a completion event */
 	DIM_INLINE, /* payloads of up to 0, 55, 110 or 220 bytes are in the request */
-	/* These have one built-in value, the default of the engine. */
-	DIM_RATE, /* requests per second; 0: no limit */
-	DIM_BURST_PAUSE, /* microseconds */
-	DIM_CONTROL_EVERY, /* microseconds */
-	DIM_CQ_MOD,
-	DIM_OUTS, /* READs and atomics outstanding */
-	DIM_QP_TIMEOUT,
-	DIM_RETRIES,
-	DIM_SL,
-	DIM_TCLASS,
+	/* Every second random point has the engine's default of each of these. */
+	DIM_RATE, /* requests per second: 0 (no limit), 1024, 32768, 1048576 */
+	DIM_BURST_PAUSE, /* 25, 100, 400 microseconds */
+	DIM_CONTROL_EVERY, /* 250, 1000, 4000 microseconds */
+	DIM_CQ_MOD, /* 1, 4, 16, 64 */
+	DIM_OUTS, /* READs and atomics outstanding: 1, 4, 16 */
+	DIM_QP_TIMEOUT, /* 14, 15, 16 */
+	DIM_RETRIES, /* 5, 6, 7 */
+	DIM_SL, /* 0, 3 */
+	DIM_TCLASS, /* 0, 104 (DSCP 26) */
 	/* Parameters of its client and its server. */
 	DIM_TX_DEPTH, /* 1 to 1024, powers of two, as all below */
 	DIM_SEND_BATCH, /* 1 to 64 */
@@ -97,7 +97,7 @@ bool space_op_fits(uint32_t type, uint32_t op);
 /*
  * Makes a point canonical and valid. Parameters without an effect (of requests that are not sent,
  * and of a flow that does not run) get the index 0. Values are reduced so that a batch is not
- * larger than the depth, that there are not more regions than QPs, that UC has no READ, and that UD
+ * larger than the depth, that the depth is not larger than that many QPs can have, that there are not more regions than QPs, that UC has no READ, and that UD
  * has only SENDs of one packet.
  */
 void point_settle(const struct space *s, struct point *p);
@@ -110,7 +110,8 @@ bool space_take_parents(unsigned dim, bool taken[SPACE_DIMS]);
 bool space_is_ordered(unsigned dim);
 /* Returns true if the dimension has an effect. */
 bool point_uses(const struct space *s, const struct point *p, unsigned dim);
-/* Draws every dimension independently. */
+/* Draws every dimension independently. Parameters that most traffic does not set have the engine's
+ * default in every second point. */
 void point_random(const struct space *s, struct point *p, uint64_t *rand);
 /* Changes the value of one dimension that has an effect, and more than one value; with probability
  * 1/2 to a neighbouring value, else to any value. */

@@ -163,6 +163,20 @@ static int prune_below(struct space *s, unsigned dim, unsigned of, char *why, si
 		strrchr(name, '.') + 1, strrchr(other, '.') + 1);
 }
 
+/* Leaves out so many QPs that none of the depths is possible with them. */
+static int prune_qps(struct space *s, unsigned traffic, char *why, size_t size)
+{
+	unsigned qps = space_dim(traffic, DIM_QPS, 0), depth = space_dim(traffic, DIM_TX_DEPTH, 0);
+
+	while (s->n[qps] && least(s, depth) > traffic_depth_max(s->value[qps][s->n[qps] - 1]))
+		space_leave_out(s, qps, s->n[qps] - 1);
+	if (s->n[qps])
+		return 0;
+	return fail(why, size, -EINVAL,
+		"every %u.qp_num is too large for every %u.tx_depth: give a smaller one", traffic,
+		traffic);
+}
+
 static unsigned most_requests(const struct space *s, unsigned traffic)
 {
 	unsigned dim = space_dim(traffic, DIM_REQUESTS, 0);
@@ -262,6 +276,8 @@ int space_prune(struct space *s, char *why, size_t size)
 	for (unsigned traffic = 0; traffic < 2 && !err; traffic++) {
 		err = prune_below(s, space_dim(traffic, DIM_TX_DEPTH, 0),
 			space_dim(traffic, DIM_SEND_BATCH, 0), why, size);
+		if (!err)
+			err = prune_qps(s, traffic, why, size);
 		if (!err)
 			err = prune_below(s, space_dim(traffic, DIM_QPS, 0),
 				space_dim(traffic, DIM_REGIONS, 0), why, size);

@@ -28,7 +28,7 @@ void space_leave_out(struct space *s, unsigned dim, unsigned at);
 /*
  * Must follow the changes: leaves out the values that no point can have, as no value of another
  * parameter goes with them. Depths smaller than the smallest batch are such values, QPs fewer than
- * the smallest number of regions, and kinds of QP that have none of the operations, or (UD) whose
+ * the smallest number of regions or too many for the smallest depth, and kinds of QP that have none of the operations, or (UD) whose
  * packets are too small. Refuses requests whose text is longer than a pattern may be.
  */
 int space_prune(struct space *s, char *why, size_t size);

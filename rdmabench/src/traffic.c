@@ -141,6 +141,14 @@ static int check_numbers(const struct traffic *t, char *why, size_t size)
 	return 0;
 }
 
+uint32_t traffic_depth_max(uint32_t qps)
+{
+	uint32_t blocks = CQ_BLOCKS_MAX / qps;
+
+	return (blocks >= pow2_ceil(blocks) ? blocks : pow2_ceil(blocks) / 2) / BLOCKS_PER_REQUEST -
+	       2;
+}
+
 static int check_memory(const struct traffic *t, char *why, size_t size)
 {
 	struct layout l;
@@ -151,7 +159,7 @@ static int check_memory(const struct traffic *t, char *why, size_t size)
 		return fail(why, size, -EINVAL,
 			"that is more than 2 GiB of memory: give fewer QPs, or a smaller depth or "
 			"size");
-	if ((uint64_t)t->qps * traffic_sq_depth(t) > CQ_BLOCKS_MAX)
+	if (t->depth > traffic_depth_max(t->qps))
 		return fail(why, size, -EINVAL,
 			"no completion queue is that deep: give fewer QPs or less depth");
 	return 0;

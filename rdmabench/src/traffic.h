@@ -99,6 +99,8 @@ void traffic_init(struct traffic *t);
  */
 int traffic_check(struct traffic *t, char *why, size_t size);
 
+/* Returns the largest depth of so many QPs: their sends complete in one completion queue. */
+uint32_t traffic_depth_max(uint32_t qps);
 /* Returns the number of blocks in a send queue for t->depth requests. */
 uint32_t traffic_sq_depth(const struct traffic *t);
 /* Return the number of receives, and the bytes of each (0: receives need no memory). */

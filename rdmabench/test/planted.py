@@ -31,7 +31,8 @@ AT_ONCE = 4  # searches, each in a fabric of its own; they wait for the link mos
 TOPOLOGY = "name=mlx5_0 rate_mbps=4000 pauses=75\n"
 # In the corner the link is paused for 75 % of the time, elsewhere for less than half of that; in microseconds per second.
 RULES = ["--tx-pause", 500000, "--rx-pause", 500000, "--gbps", 0, "--packets", 0]
-ONE = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none", "0.events=0", "0.inline=220", "0.qp_num=4"]
+ONE = ["0.process_num=1", "0.burst=0", "0.requests=1", "1.direction=none", "0.events=0", "0.inline=220", "0.qp_num=4",
+       "0.rate=0", "0.cq_mod=1", "0.outs=4", "0.qp_timeout=14", "0.retry_count=7", "0.sl=0", "0.tclass=0"]
 
 
 def search(tmp, method, seed, tries, *more, fixed=()):
@@ -78,6 +79,8 @@ SPACE = """# One flow of one process.
 0.bidirectional = 0
 1.direction = none
 *.burst = 0
+*.rate = 0
+*.cq_mod = 1
 0.control = none
 0.qp_type = RC
 0.qp_num = 1, 4

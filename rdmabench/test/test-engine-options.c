@@ -125,6 +125,7 @@ static const char *const bad[] = {
 	"--run \"\"",
 	"--check=yes",
 	"-q 1024 -t 4096",
+	"-q 1024 -t 1023",
 	"--check -t 4096 -s 8388608",
 	"-n 5 --warm-up 1073741825",
 	"lat -t 2",
@@ -187,6 +188,7 @@ TEST(understands)
 		0);
 	CHECK(o.fork && o.gbits && !strcmp(o.json, "-") && !strcmp(o.stats_dir, "d") && o.compat);
 	CHECK(!strcmp(o.run, "r.1") && o.timeout_s == 3 && o.t.pattern.n == 2);
+	CHECK_EQ(parse("-q 1024 -t 1022", &o), 0);
 	CHECK_EQ(parse("--stats-file f --stats-window 7 --hosts 4 -q 3 --buf-num 5 --mr-num 2", &o),
 		0);
 	CHECK(o.t.buffers == 5 && o.t.regions == 2);

@@ -327,10 +327,10 @@ static int count_values(void *arg, const struct explore_ask *ask, struct measure
 TEST(sample_covers_evenly)
 {
 	struct explore_attr a = attr_of(EXPLORE_SAMPLE, 1);
-	unsigned always[] = {space_dim(0, DIM_QPS, 0), space_dim(0, DIM_TX_DEPTH, 0),
+	unsigned always[] = {space_dim(0, DIM_QPS, 0), space_dim(0, DIM_RX_DEPTH, 0),
 		space_dim(0, DIM_TYPE, 0), space_dim(1, DIM_DIRECTION, 0)};
 
-	a.tries = 5 * 11 * 3;
+	a.tries = 6 * 7 * 3;
 	CHECK_EQ(explore(&a, count_values, NULL, &r), 0);
 	CHECK(r.tries == a.tries && r.failures == a.tries && r.n == 0);
 	for (size_t i = 0; i < ARRAY_SIZE(always); i++)

@@ -217,7 +217,7 @@ static double draw_corner(struct landscape *l, unsigned n, uint64_t *rand)
 
 static double share_inside(const struct landscape *l, uint64_t *rand)
 {
-	const int points = 20000;
+	const int points = l->shape == SLOPE ? 200000 : 20000;
 	int hits = 0;
 
 	for (int i = 0; i < points; i++) {

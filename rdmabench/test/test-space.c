@@ -116,9 +116,9 @@ TEST(values_are_restricted_and_added)
 		unsigned request;
 	} cases[] = {
 		{"0.qp_num=1024,3,16,3", "3,16,1024", DIM_QPS, 0},
-		{"\t0.qp_num += 1024 , 2 ", "1,2,4,16,64,256,1024", DIM_QPS, 0},
+		{"\t0.qp_num += 1000 , 2 ", "1,2,4,16,64,256,1000,1024", DIM_QPS, 0},
 		{"*.qp_num=7", "7", DIM_QPS, 0},
-		{"0.rate+=1000", "0,1000", DIM_RATE, 0},
+		{"0.rate+=1000", "0,1000,1024,32768,1048576", DIM_RATE, 0},
 		{"0.burst=0,1073741824", "0,1073741824", DIM_BURST, 0},
 		{"0.control=LKEY,mr", "mr,lkey", DIM_CONTROL, 0},
 		{"0.mtu=4096,256", "256,4096", DIM_MTU, 0},
@@ -129,7 +129,7 @@ TEST(values_are_restricted_and_added)
 			6},
 		{"0.inject_at=4294967295", "4294967295", DIM_INJECT_AT, 0},
 		{"0.outs=16", "16", DIM_OUTS, 0},
-		{"1.qp_num=1", "1,4,16,64,256", DIM_QPS, 0},
+		{"1.qp_num=1", "1,4,16,64,256,1024", DIM_QPS, 0},
 		{"1.direction=loopback,reverse", "reverse,loopback", DIM_DIRECTION, 0},
 	};
 
@@ -149,7 +149,9 @@ TEST(values_that_go_with_no_others_are_left_out)
 		enum dimension_kind kind;
 	} cases[] = {
 		{{"0.send_batch=64"}, "64,128,256,512,1024", DIM_TX_DEPTH},
-		{{"0.mr_num=4"}, "4,16,64,256", DIM_QPS},
+		{{"0.mr_num=4"}, "4,16,64,256,1024", DIM_QPS},
+		{{"0.tx_depth=1024"}, "1,4,16,64,256", DIM_QPS},
+		{{"0.qp_num=1024"}, "1,2,4,8,16,32,64,128,256,512,1024", DIM_TX_DEPTH},
 		{{"0.request0.op=w"}, "RC,UC", DIM_TYPE},
 		{{"0.request7.op=r"}, "RC", DIM_TYPE},
 		{{"0.request7.op=r", "0.requests=1,7"}, "RC,UC,UD", DIM_TYPE},
@@ -324,6 +326,33 @@ TEST(random_points_reach_everything)
 			CHECK(seen[dim][v]);
 }
 
+/* Parameters that most traffic does not set have the engine's default in more than half of the points. */
+TEST(unusual_values_are_rare)
+{
+	static const struct {
+		enum dimension_kind kind;
+		unsigned usual; /* index */
+	} rare[] = {{DIM_RATE, 0}, {DIM_BURST_PAUSE, 1}, {DIM_CONTROL_EVERY, 1}, {DIM_CQ_MOD, 0},
+		{DIM_OUTS, 1}, {DIM_QP_TIMEOUT, 0}, {DIM_RETRIES, 2}, {DIM_SL, 0}, {DIM_TCLASS, 0}};
+	static const char *const texts[] = {"0.burst=1", "0.control=mr", NULL};
+	struct space s =
+		changed(texts); /* so that pauses and times between controls have an effect */
+	uint64_t rand = 1;
+
+	for (size_t i = 0; i < ARRAY_SIZE(rare); i++) {
+		unsigned dim = space_dim(0, rare[i].kind, 0), n = space_values(&s, dim);
+		unsigned found = 0;
+
+		for (int k = 0; k < 10000; k++) {
+			struct point p;
+
+			point_random(&s, &p, &rand);
+			found += p.at[dim] == rare[i].usual;
+		}
+		CHECK(found > 4700 + 5000 / n && found < 5300 + 5000 / n);
+	}
+}
+
 TEST(the_space_is_as_described)
 {
 	static const struct {
@@ -332,7 +361,7 @@ TEST(the_space_is_as_described)
 		const char *name;
 	} want[] = {
 		{DIM_PROCESSES, 6, "0.process_num"},
-		{DIM_QPS, 5, "0.qp_num"},
+		{DIM_QPS, 6, "0.qp_num"},
 		{DIM_MTU, 5, "0.mtu"},
 		{DIM_TYPE, 3, "0.qp_type"},
 		{DIM_BURST, 5, "0.burst"},
@@ -344,15 +373,15 @@ TEST(the_space_is_as_described)
 		{DIM_INJECT_AT, 4, "0.inject_at"},
 		{DIM_EVENTS, 2, "0.events"},
 		{DIM_INLINE, 4, "0.inline"},
-		{DIM_RATE, 1, "0.rate"},
-		{DIM_BURST_PAUSE, 1, "0.burst_pause"},
-		{DIM_CONTROL_EVERY, 1, "0.control_every"},
-		{DIM_CQ_MOD, 1, "0.cq_mod"},
-		{DIM_OUTS, 1, "0.outs"},
-		{DIM_QP_TIMEOUT, 1, "0.qp_timeout"},
-		{DIM_RETRIES, 1, "0.retry_count"},
-		{DIM_SL, 1, "0.sl"},
-		{DIM_TCLASS, 1, "0.tclass"},
+		{DIM_RATE, 4, "0.rate"},
+		{DIM_BURST_PAUSE, 3, "0.burst_pause"},
+		{DIM_CONTROL_EVERY, 3, "0.control_every"},
+		{DIM_CQ_MOD, 4, "0.cq_mod"},
+		{DIM_OUTS, 3, "0.outs"},
+		{DIM_QP_TIMEOUT, 3, "0.qp_timeout"},
+		{DIM_RETRIES, 3, "0.retry_count"},
+		{DIM_SL, 2, "0.sl"},
+		{DIM_TCLASS, 2, "0.tclass"},
 		{DIM_TX_DEPTH, 11, "0.tx_depth"},
 		{DIM_SEND_BATCH, 7, "0.send_batch"},
 		{DIM_OP, 7, "0.request0.op"},
@@ -377,13 +406,14 @@ TEST(the_space_is_as_described)
 	for (unsigned request = 0; request < 8; request++)
 		p.at[space_dim(0, DIM_OP, request)] = 2;
 	CHECK_EQ(point_traffic(usual(), &p, 0, &t), 6);
-	CHECK(t.qps == 256 && t.sleeps && t.inline_max == 220);
+	CHECK(t.qps == 1024 && t.sleeps && t.inline_max == 220);
 	CHECK(t.mtu == 5 && t.depth == 1024 && t.send_batch == 64 && t.burst == 64);
 	CHECK(t.buffers == 4 && t.regions == 4);
 	CHECK(t.control == CONTROL_LKEY && t.inject == INJECT_DELAY && t.inject_at == 4096);
 	CHECK(t.rx_depth == 1024 && t.recv_batch == 64 && t.bidirectional);
-	CHECK(!t.rate && t.burst_pause_us == 100 && t.control_us == 1000 && t.moderation == 1);
-	CHECK(t.reads == 4 && t.qp_timeout == 14 && t.retries == 7 && !t.sl && !t.traffic_class);
+	CHECK(t.rate == 1048576 && t.burst_pause_us == 400 && t.control_us == 4000);
+	CHECK(t.moderation == 64 && t.reads == 16 && t.qp_timeout == 16 && t.retries == 7);
+	CHECK(t.sl == 3 && t.traffic_class == 104);
 	CHECK(!strncmp(t.pattern_text, "r_4_32768_32768_32768_32768,", 28));
 }
 
