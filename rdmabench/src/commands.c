@@ -84,6 +84,10 @@ static void begin(struct command *c, const struct trial_attr *a, const char *hos
 	c->host = host;
 	add(c, "%s", host ? a->far_program : a->program);
 	add(c, "engine");
+	if (a->cpus)
+		add(c, "--cpu=%s", a->cpus);
+	if (a->nodes)
+		add(c, "--numa=%s", a->nodes);
 }
 
 /* Adds the options of the output. */

@@ -34,6 +34,7 @@ struct trial_attr {
 	const char *device; /* NULL: the first */
 	const char *
 		peer; /* the device at the other end; NULL: the same, of another machine the first */
+	const char *cpus, *nodes; /* of each engine, see place_bind(); NULL: any */
 	double seconds; /* seconds of traffic */
 	bool compat; /* statistics are written and merged in the compatible way */
 	const char *stats_dir; /* of engines on this machine, if there are no other machines */

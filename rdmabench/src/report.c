@@ -7,6 +7,7 @@
 #include "base/output.h"
 #include "engine.h"
 #include "hdrlog.h"
+#include "place.h"
 #include "stats.h"
 
 #define MIB (1024. * 1024.)
@@ -335,6 +336,8 @@ json_t *report_json(const struct engine_report *r)
 			json_object_set_new(o, "response_ns",
 				hist_json(r, latrec_response(s->rec)));
 	}
+	if (r->o->device.cpus || r->o->device.nodes)
+		json_object_set_new(o, "place", place_json());
 	if (s->t.control)
 		json_object_set_new(o, "control", control_json(&s->control));
 	if (s->t.sleeps)

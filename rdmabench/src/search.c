@@ -133,6 +133,10 @@ static const struct arg_row rows[] = {
 		.unset = "the first", .help = "device"},
 	{"peer-dev", 0, "NAME", ARG_TEXT, AT(trial.peer), .give = "a device like mlx5_1",
 		.unset = "the same", .with = "ib-dev", .help = "device at the other end"},
+	{"cpu", 0, "near|LIST", ARG_TEXT, AT(trial.cpus), .unset = "any",
+		.help = "processors of each engine, as those of engine"},
+	{"numa", 0, "near|LIST", ARG_TEXT, AT(trial.nodes), .unset = "any",
+		.help = "NUMA nodes of the memory of each engine"},
 	{"host", 0, "[USER@]HOST", ARG_CALL, AT(trial.host), .read = read_host, .unset = "this one",
 		.help = "machine of that device; engines there are started by ssh"},
 	{"address", 0, "ADDRESS", ARG_CALL, AT(trial.address), .read = read_host,
@@ -324,10 +328,15 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	return err;
 }
 
+static const char *text_or_none(const char *text)
+{
+	return text ? text : "";
+}
+
 /* The machines of a search: that of the device, its address, and the others. */
 static json_t *machines_json(const struct trial_attr *t)
 {
-	json_t *list = json_pack("[s,s]", t->host ? t->host : "", t->address ? t->address : "");
+	json_t *list = json_pack("[s,s]", text_or_none(t->host), text_or_none(t->address));
 
 	for (uint32_t i = 0; i < t->n_ends; i++)
 		json_array_append_new(list, json_pack("[s,s]", t->end[i].host, t->end[i].address));
@@ -338,13 +347,15 @@ static json_t *header_json(const struct options *o)
 {
 	const struct rules *r = &o->x.rules;
 
-	return json_pack("{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:o s:[f,f,f,f,f]}",
+	return json_pack(
+		"{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:o s:s s:s s:[f,f,f,f,f]}",
 		"version", 7, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
 		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
 		"features", o->x.features, "space", space_json(&o->space), "model",
 		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
-		o->trial.compat, "device", o->trial.device ? o->trial.device : "", "peer",
-		o->trial.peer ? o->trial.peer : "", "machines", machines_json(&o->trial), "rules",
+		o->trial.compat, "device", text_or_none(o->trial.device), "peer",
+		text_or_none(o->trial.peer), "machines", machines_json(&o->trial), "cpus",
+		text_or_none(o->trial.cpus), "nodes", text_or_none(o->trial.nodes), "rules",
 		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);
 }
 

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "payload.h"
+#include "place.h"
 
 #define PAGE 4096
 #define ALL_RIGHTS                                                                                 \
@@ -181,6 +182,8 @@ int side_open(struct side *s, const struct side_device *d, uint32_t n_peers,
 	if (err)
 		return said(why, "latencies cannot be measured", err);
 	err = open_device(s, d, why);
+	if (!err) /* before the first object has memory */
+		err = place_bind(d->cpus, d->nodes, mlx5dvl_ctx_device(s->ctx), why, WIRE_TEXT_MAX);
 	if (err)
 		return err;
 	err = make_queues(s, n_peers);

@@ -117,6 +117,7 @@ struct side_device {
 	const char *name; /* NULL: the first device */
 	uint8_t port;
 	int gid_index;
+	const char *cpus, *nodes; /* see place_bind() */
 };
 
 /*

@@ -330,6 +330,45 @@ def devices():
     assert "give" in run("--server-dev", "mlx5_1", status=2).stderr
 
 
+def machine(cpus, near):
+    """A machine as hwloc describes it, whose first device is near one processor."""
+    def sets(units, kind, number, more=""):
+        mask = hex(sum(1 << u for u in units))
+        return (f'<object type="{kind}" os_index="{number}" cpuset="{mask}" complete_cpuset="{mask}" nodeset="0x1" complete_nodeset="0x1" '
+                f'gp_index="{len(parts) + 1}"{more}>')
+
+    parts = ['<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n<topology version="2.0">']
+    allowed = hex(sum(1 << u for u in cpus))
+    parts.append(sets(cpus, "Machine", 0, f' allowed_cpuset="{allowed}" allowed_nodeset="0x1"'))
+    parts.append(sets(cpus, "NUMANode", 0, ' local_memory="4096"') + "</object>")
+    for u in cpus:
+        parts.append(sets([u], "Package", u) + sets([u], "Core", u).replace('gp_index="', 'gp_index="1000'))
+        parts.append(sets([u], "PU", u) + "</object></object>")
+        if u == near:
+            parts.append('<object type="Bridge" gp_index="9001" bridge_type="0-1" depth="0" bridge_pci="0000:[00-01]">'
+                         '<object type="PCIDev" gp_index="9002" pci_busid="0000:01:00.0" pci_type="0207 [15b3:101b] [15b3:0001] 00" '
+                         'pci_link_speed="0.0"><object type="OSDev" gp_index="9003" name="mlx5_0" osdev_type="3"/></object></object>')
+        parts.append("</object>")
+    return "\n".join([*parts, "</object>", "</topology>"])
+
+
+def placed():
+    """An engine is bound to the processors and nodes that are given, or to those near its device."""
+    cpus = sorted(os.sched_getaffinity(0))
+    for args, want in ((["--cpu", cpus[0]], str(cpus[0])), (["--cpu", cpus[-1], "--numa", "0"], str(cpus[-1]))):
+        o = report("--fork", "-n", 10, *args)
+        assert o["place"]["cpus"] == want and ("--numa" not in args or o["place"]["nodes"] == "0"), o
+    assert "place" not in report("--fork", "-n", 10)
+    with tempfile.NamedTemporaryFile("w") as f:
+        for near, says in ((cpus[-1], None), (cpus[0], None), (None, "does not know where mlx5_0 is")):
+            pathlib.Path(f.name).write_text(machine(cpus, near))
+            o = report("--fork", "-n", 10, "--cpu", "near", "--numa", "near", status=1 if says else 0,
+                       env={"HWLOC_XMLFILE": f.name, "HWLOC_THISSYSTEM": "1"})
+            assert says in o["error"] if says else o["place"] == {"cpus": str(near), "nodes": "0"}, o
+    for args in (["--cpu", "4000"], ["--cpu", "x"], ["--numa", "900"], ["--cpu", "0-4000"]):
+        assert "give near or some of " in report("--fork", *args, status=1)["error"]
+
+
 def planted():
     """An event is injected at the n-th message of the first QP, and at no other."""
     o = report("--fork", "--check", "-n", 300, "-q", 2, "-s", 64, "-u", 10, "--inject", "drop@100")

@@ -29,7 +29,7 @@ PROGRAMS = {
     "shmls": ("shmls/shmls", {"base", "cellring", "delegrpc", "shmipc"},
               {"libdelegrpc.so.0", "libshmipc.so.0", "libjansson.so.4"}),
     "rdmabench": ("rdmabench/rdmabench", {"base", "latrec", "mlx5dv-lite"},
-                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libjansson.so.4", "libm.so.6"}),
+                  {"liblatrec.so.0", "libmlx5dv-lite.so.0", "libhwloc.so.15", "libjansson.so.4", "libm.so.6"}),
     "tentbench": ("tent/sim/tentbench", {"base"},
                   {"libtent.so.0", "liblatrec.so.0", "libjansson.so.4", "libm.so.6"}),
     "benchkv": ("benchkv/benchkv",
