@@ -13,7 +13,8 @@ enum {
 	FLAG_SLEEPS = 4,
 	FLAG_AGAIN = 8,
 	FLAG_PINGPONG = 16,
-	FLAGS = 31
+	FLAG_CM = 32,
+	FLAGS = 63
 };
 
 static size_t length_of(const struct wire_buf *b, const uint8_t *from)
@@ -41,7 +42,7 @@ static unsigned flags_of(const struct traffic *t)
 {
 	return (t->bidirectional ? FLAG_BIDIRECTIONAL : 0u) | (t->check ? FLAG_CHECK : 0u) |
 	       (t->sleeps ? FLAG_SLEEPS : 0u) | (t->again ? FLAG_AGAIN : 0u) |
-	       (t->pingpong ? FLAG_PINGPONG : 0u);
+	       (t->pingpong ? FLAG_PINGPONG : 0u) | (t->cm ? FLAG_CM : 0u);
 }
 
 size_t wire_put_traffic(uint8_t *to, size_t size, const struct traffic *t)
@@ -67,6 +68,7 @@ int wire_get_traffic(struct wire_buf *b, struct traffic *t_p, char why[WIRE_TEXT
 	t.sleeps = flags & FLAG_SLEEPS;
 	t.again = flags & FLAG_AGAIN;
 	t.pingpong = flags & FLAG_PINGPONG;
+	t.cm = flags & FLAG_CM;
 	for (int i = 0; i < TRAFFIC_NUMBERS; i++)
 		get_number(b, &t, traffic_numbers[i].field);
 	wire_get_bytes(b, t.pattern_text, sizeof(t.pattern_text));
@@ -110,6 +112,7 @@ size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s)
 	struct wire_buf b = {to, to + size, true};
 
 	wire_put_bytes(&b, s->run, sizeof(s->run));
+	wire_put(&b, s->cm_port, 2);
 	wire_put(&b, s->addr, 8);
 	wire_put(&b, s->qps, 4);
 	for (uint32_t i = 0; i < s->qps; i++) {
@@ -123,6 +126,7 @@ size_t wire_put_side(uint8_t *to, size_t size, const struct wire_side *s)
 int wire_get_side(struct wire_buf *b, uint32_t qps, struct wire_side *s_p)
 {
 	wire_get_bytes(b, s_p->run, sizeof(s_p->run));
+	s_p->cm_port = (uint16_t)wire_get(b, 2);
 	s_p->addr = wire_get(b, 8);
 	s_p->qps = (uint32_t)wire_get(b, 4);
 	if (!b->ok || s_p->qps != qps || qps > TRAFFIC_QPS_MAX)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cm.h"
 #include "text.h"
 #include "base/child.h"
 #include "base/clock.h"
@@ -191,6 +192,7 @@ static int run_and_report(struct engine *e, int err)
 		run_traffic(e);
 		status = report(e);
 	}
+	cm_close(&e->side);
 	side_close(&e->side);
 	return status;
 }
@@ -208,7 +210,8 @@ static int greet(struct engine *e, struct peer *p)
 		return err;
 	snprintf(e->run, sizeof(e->run), "%s", p->remote.run);
 	count(e, &e->before); /* the server may send as soon as all have joined */
-	return send_side(e, p, WIRE_JOIN);
+	err = send_side(e, p, WIRE_JOIN);
+	return err || !e->side.t.cm ? err : cm_connect(p, e->why);
 }
 
 static int wait_for_go(struct engine *e, struct peer *p)
@@ -326,6 +329,8 @@ static int welcome(struct engine *e, struct peer *p, const struct traffic *t, bo
 		s->t = *t;
 		s->sends = t->bidirectional || t->pingpong;
 		err = side_open(s, &e->o->device, e->o->hosts, e->why);
+		if (!err && t->cm)
+			err = cm_listen(s, e->why);
 		if (!err)
 			err = open_stats(e);
 	} else if (!same_traffic(e, t)) {
@@ -415,6 +420,8 @@ static int start_clients(struct engine *e)
 	}
 	for (uint32_t i = 0; i < s->n_peers && !err; i++)
 		err = take_side(e, s->peers[i], WIRE_JOIN);
+	if (!err && s->t.cm)
+		err = cm_accept(s, e->why);
 	count(e, &e->before);
 	for (uint32_t i = 0; i < s->n_peers && !err; i++)
 		err = of_peer(e, s->peers[i],

@@ -237,18 +237,19 @@ static json_t *traffic_json(const struct engine_report *r)
 	const struct traffic *t = &r->s->t;
 
 	return json_pack(
-		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:b s:i s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
+		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:b s:b s:i s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
 		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
 		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
 		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
 		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
-		"check", t->check, "ping_pong", t->pingpong, "warm_up", (int)t->warm_up,
-		"iterations", (json_int_t)t->iterations, "duration_s", (double)t->duration_ns / 1e9,
-		"rate", (json_int_t)t->rate, "burst", (int)t->burst, "burst_pause_us",
-		(int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events", t->sleeps,
-		"control", control_names[t->control], "control_us", (int)t->control_us, "inject",
-		inject_names[t->inject], "inject_at", (json_int_t)t->inject_at, "retry_count",
-		t->retries, "outs", t->reads, "sl", t->sl, "tclass", t->traffic_class);
+		"check", t->check, "ping_pong", t->pingpong, "rdma_cm", t->cm, "warm_up",
+		(int)t->warm_up, "iterations", (json_int_t)t->iterations, "duration_s",
+		(double)t->duration_ns / 1e9, "rate", (json_int_t)t->rate, "burst", (int)t->burst,
+		"burst_pause_us", (int)t->burst_pause_us, "cq_mod", (int)t->moderation, "cq_events",
+		t->sleeps, "control", control_names[t->control], "control_us", (int)t->control_us,
+		"inject", inject_names[t->inject], "inject_at", (json_int_t)t->inject_at,
+		"retry_count", t->retries, "outs", t->reads, "sl", t->sl, "tclass",
+		t->traffic_class);
 }
 
 static json_t *sent_json(const struct side *s)

@@ -291,6 +291,7 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 {
 	memset(d_p->run, 0, sizeof(d_p->run));
 	snprintf(d_p->run, sizeof(d_p->run), "%s", run);
+	d_p->cm_port = s->cm.port;
 	d_p->addr = (uintptr_t)p->mem;
 	d_p->qps = s->t.qps;
 	for (uint32_t i = 0; i < s->t.qps; i++) {
@@ -311,6 +312,8 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 		f->remote = p->remote.addr + i * s->layout.size;
 		f->rkey = p->remote.rkey[i];
 		f->remote_qpn = theirs->qpn;
+		if (s->t.cm)
+			continue;
 		if (s->t.type == MLX5DVL_UD) {
 			err = mlx5dvl_qp_connect(f->qp, NULL, 0);
 			err = err ? err : mlx5dvl_ah_create(f->qp, theirs, sizeof(*theirs), &f->ah);

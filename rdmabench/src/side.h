@@ -72,6 +72,8 @@ struct peer {
 	uint64_t recv_seen;
 };
 
+struct cm_side;
+
 struct side {
 	const char *program; /* for messages */
 	struct traffic t;
@@ -87,6 +89,10 @@ struct side {
 	uint8_t *recv_mem;
 	struct peer *peers[SIDE_PEERS_MAX];
 	uint32_t n_peers;
+	struct {
+		struct cm_side *state; /* NULL: rdma_cm is not used */
+		uint16_t port;
+	} cm; /* cm.c */
 
 	struct latrec_clock clock; /* clock of posts, and of completions without hw_ts */
 	bool hw_ts; /* completions are timed by the device's stamps */
@@ -131,7 +137,7 @@ int side_add_peer(struct side *s, struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Writes the addresses that the peer needs. */
 void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
-/* Connects to the addresses in p->remote. Returns 0, or -errno with a line in @why. */
+/* Connects to the addresses in p->remote; with t.cm the caller connects the QPs. Returns 0, or -errno with a line in @why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
 /* Removes the planted events, and counts those that have happened. */
 void side_take_injected(struct side *s);

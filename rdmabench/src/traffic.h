@@ -67,6 +67,7 @@ struct traffic {
 	uint32_t moderation; /* about this many requests per completion; 1: each batch has a
 				completion */
 	bool sleeps; /* sleeps on events of completion queues, instead of polling */
+	bool cm; /* QPs are connected by rdma_cm */
 	bool again; /* another run follows on the same server */
 	uint8_t control; /* enum control_kind */
 	uint32_t control_us; /* time between two of them */

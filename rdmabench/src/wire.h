@@ -27,7 +27,7 @@
 #include "traffic.h"
 
 #define WIRE_MAGIC 0x424d4452u /* "RDMB" */
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 #define WIRE_HEADER 12
 #define WIRE_BODY_MAX 65536
 #define WIRE_TEXT_MAX 200
@@ -104,6 +104,7 @@ const char *wire_error(int err);
 /* The objects that one side offers to the other. */
 struct wire_side {
 	char run[WIRE_RUN_MAX]; /* name of the run, in WELCOME; "" in JOIN */
+	uint16_t cm_port; /* where the server listens with rdma_cm; 0: it does not */
 	uint64_t addr; /* address of its memory, which has one layout per QP */
 	uint32_t qps;
 	struct mlx5dvl_qp_info qp[TRAFFIC_QPS_MAX];

@@ -274,9 +274,15 @@ TEST(traffic_comes_back)
 	CHECK_EQ(wire_put_traffic(bytes, n - 1, &t), 0);
 	t.depth = 0;
 	CHECK_EQ(send_traffic(&t, &back), -EINVAL);
+	t = unusual();
+	t.cm = true; /* UC */
+	CHECK_EQ(send_traffic(&t, &back), -EINVAL);
 	traffic_init(&t);
+	t.cm = true;
+	CHECK(!back.cm && !send_traffic(&t, &back) && back.cm);
+	t.cm = false;
 	n = wire_put_traffic(bytes, sizeof(bytes), &t);
-	bytes[1] |= 0x20; /* a flag that this version does not have */
+	bytes[1] |= 0x40; /* a flag that this version does not have */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_traffic(&b, &back, why), -EBADMSG);
 }
@@ -336,6 +342,7 @@ TEST(sides_come_back)
 	size_t n;
 
 	s = (struct wire_side){.run = "r-1",
+		.cm_port = 0xfedc,
 		.addr = 0x123456789abc,
 		.qps = 2,
 		.rkey = {0x1234, 0x5678}};
@@ -343,13 +350,13 @@ TEST(sides_come_back)
 	s.qp[1].qkey = 11;
 	s.qp[1].gid[15] = 12;
 	CHECK_EQ(send_side(&s, 2, &back), 0);
-	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.rkey[0] == 0x1234 &&
-		back.rkey[1] == 0x5678);
+	CHECK(!strcmp(back.run, "r-1") && back.addr == s.addr && back.cm_port == 0xfedc &&
+		back.rkey[0] == 0x1234 && back.rkey[1] == 0x5678);
 	CHECK(!memcmp(&back.qp[1], &s.qp[1], sizeof(s.qp[1])));
 	CHECK_EQ(send_side(&s, 1, &back), -EBADMSG);
 	n = wire_put_side(bytes, sizeof(bytes), &s);
 	only_whole_bodies(bytes, n, get_side);
-	bytes[WIRE_RUN_MAX + 8] = 3; /* the right number; the field claims another one */
+	bytes[WIRE_RUN_MAX + 10] = 3; /* the right number; the field claims another one */
 	b = body_of(bytes, n);
 	CHECK_EQ(wire_get_side(&b, 2, &back), -EBADMSG);
 	snprintf(s.run, sizeof(s.run), "../x");

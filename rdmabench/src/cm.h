@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connects the QPs of two sides by rdma_cm(7), which finds the address of the peer's port: the server
+ * listens, and tells its port in WELCOME; the client connects one QP after another after JOIN. The
+ * QPs are those of mlx5dv-lite, which connects them when rdma_cm has found the path.
+ *
+ * A request names the QP of the server; one that does not come from the QP of JOIN is rejected.
+ */
+#ifndef RDMABENCH_CM_H
+#define RDMABENCH_CM_H
+
+#include "side.h"
+
+/*
+ * These return 0, or -errno with a line in @why: -EOPNOTSUPP (this program was built without
+ * librdmacm), -ENODEV (rdma_cm leads to another device), -ETIMEDOUT, -ECONNREFUSED, ...
+ */
+
+/* Begins to listen. The port is in s->cm.port. */
+int cm_listen(struct side *s, char why[WIRE_TEXT_MAX]);
+/* Accepts the QPs of all peers. */
+int cm_accept(struct side *s, char why[WIRE_TEXT_MAX]);
+/* Connects the QPs of a peer, whose address is that of its TCP connection. */
+int cm_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
+
+/* Destroys what was created, before the QPs are destroyed. */
+void cm_close(struct side *s);
+
+#endif
