@@ -194,45 +194,55 @@ static bool tend_peers(struct side *s, bool done)
 	return over;
 }
 
-/* Arms a queue only if its event has been read; until then it is armed, or has fired. */
-static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, bool *armed)
+/* Arms a queue again when its event has been read; until then it is armed, or has fired. */
+static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 {
-	if (mlx5dvl_cq_event(cq)) {
+	if (a->fired && mlx5dvl_cq_event(cq)) {
 		s->wakeups++;
-		*armed = false;
+		a->armed = false;
 	}
-	if (!*armed)
+	if (!a->armed)
 		mlx5dvl_cq_arm(cq);
-	*armed = true;
+	*a = (struct armed){.armed = true};
 }
 
-/* Returns true if the queues are empty and armed for the next completion. */
+/*
+ * Returns true if the queues are empty and armed for the next completion. A ping-pong goes on with an
+ * arrival, so completions of its sends need no event; an error waits for the end of a sleep.
+ */
 static bool arm_queues(struct side *s)
 {
-	arm_queue(s, s->scq, &s->armed[0]);
+	if (!s->t.pingpong)
+		arm_queue(s, s->scq, &s->armed[0]);
 	arm_queue(s, s->rcq, &s->armed[1]);
 	return !mlx5dvl_cq_ready(s->scq) && !mlx5dvl_cq_ready(s->rcq);
 }
 
 /*
  * Sleeps until a message on a connection, a completion if the queues are armed, or for a
- * millisecond.
+ * millisecond. Returns true if the connections may have messages.
  */
-static void sleep_on(struct side *s)
+static bool sleep_on(struct side *s)
 {
 	struct pollfd p[SIDE_PEERS_MAX + 2];
 	nfds_t n = 0;
+	int ready;
 
 	if (s->t.sleeps && !arm_queues(s))
-		return;
-	for (uint32_t i = 0; i < s->n_peers; i++)
-		p[n++] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
-			.events = POLLIN};
+		return false;
 	if (s->t.sleeps) {
 		p[n++] = (struct pollfd){.fd = mlx5dvl_cq_fd(s->scq), .events = POLLIN};
 		p[n++] = (struct pollfd){.fd = mlx5dvl_cq_fd(s->rcq), .events = POLLIN};
 	}
-	poll(p, n, SLEEP_MS);
+	for (uint32_t i = 0; i < s->n_peers; i++)
+		p[n++] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
+			.events = POLLIN};
+	ready = poll(p, n, SLEEP_MS);
+	for (int i = 0; i < 2 && s->t.sleeps && ready > 0; i++) {
+		s->armed[i].fired = p[i].revents;
+		ready -= p[i].revents != 0;
+	}
+	return ready || !s->t.sleeps || !(s->armed[0].fired || s->armed[1].fired);
 }
 
 /*
@@ -270,7 +280,7 @@ static void count_overdue(struct side *s)
 void side_run(struct side *s)
 {
 	struct wait w = WAIT_INIT;
-	bool done = false, over = false;
+	bool done = false, over = false, heard = true;
 	uint32_t round = 0, look = s->t.pingpong ? LOOK_ROUNDS_PINGPONG : LOOK_ROUNDS;
 
 	s->start_ns = s->interval_ns = s->last_ns = latrec_clock_now(&s->clock);
@@ -287,10 +297,12 @@ void side_run(struct side *s)
 			wait_reset(&w);
 		if (++round % look && (progress || (!done && !s->t.sleeps)))
 			continue;
-		over = tend_peers(s, done);
+		/* What a completion has woken looks at the connections later. */
+		if (heard || done || !(round % look))
+			over = tend_peers(s, done);
 		if (!progress && (s->t.sleeps || wait_step(&w))) {
 			if (done || s->t.sleeps)
-				sleep_on(s);
+				heard = sleep_on(s);
 			else
 				sched_yield();
 		}

@@ -101,7 +101,10 @@ struct side {
 	struct control control;
 	uint32_t injected; /* planted events that have happened */
 	uint64_t wakeups; /* sleeps that were ended by an event of a completion queue */
-	bool armed[2]; /* send and receive CQ: armed, and its event has not been read */
+	struct armed {
+		bool armed; /* and its event has not been read */
+		bool fired; /* its event can be read */
+	} armed[2]; /* send and receive CQ */
 	struct latrec *rec;
 	struct statsfile *stats; /* NULL: none */
 	int stats_error; /* the first error */
