@@ -376,9 +376,24 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
 	uint64_t token, uint32_t timeout_ms);
 
 /*
+ * Cancels a pending call of this endpoint with this token, with or without a time limit: it ends
+ * with -ECANCELED in the next poll, even if its response arrives before. Its callback comes once,
+ * as for every call. The peer is not told; its handler goes on and replies. The response is dropped
+ * when it arrives. Until then the call counts in max_pending and keeps its credit, and no other
+ * call takes its place, so no other call gets the response. If several pending calls have the
+ * token, one of them is canceled. The function looks through all pending calls. It may be called
+ * inside a callback.
+ *
+ * Returns 0. -ENOENT: no such call is pending, it has ended or was canceled before. -ENOTCONN: not
+ * yet connected. Otherwise the endpoint has failed, and its status is returned; a poll ends the
+ * call with that status.
+ */
+int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token);
+
+/*
  * Does one round of work: handles the messages that have arrived (responses go to @fn, requests
  * into the queue of copyrpc_recv()), refills the receive queue, handles send completions, ends the
- * calls of failed and destroyed endpoints, and then flushes. The cost depends on the number of
+ * calls of failed and destroyed endpoints and canceled calls, and then flushes. The cost depends on the number of
  * endpoints that have something to do. @fn may be NULL if no call was ever made.
  *
  * Returns the number of handled responses and requests, plus the number of calls that ended with an

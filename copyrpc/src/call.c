@@ -37,6 +37,15 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
 	return rc;
 }
 
+int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token)
+{
+	int rc = chan_cancel(&ep->ch, token);
+
+	if (!rc)
+		ep_end(ep);
+	return rc;
+}
+
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p)
 {
 	struct copyrpc_req *req = ctx->queue.head;

@@ -198,68 +198,6 @@ int chan_read_done(struct chan *ch, uint64_t consumer)
 	return 0;
 }
 
-/* --------------------------------------------------------------- time limits */
-
-int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
-	uint64_t token, uint64_t deadline)
-{
-	uint32_t id = ch->call_free; /* of the next call */
-	int rc;
-
-	if (!ch->deadlines) {
-		ch->deadlines = calloc(ch->max_calls, sizeof(*ch->deadlines));
-		if (!ch->deadlines)
-			return -ENOMEM;
-	}
-	rc = chan_call(ch, data, len, resp_max, token, false);
-	if (rc)
-		return rc;
-	ch->calls[id].resp_max |= CALL_TIMED;
-	ch->deadlines[id] = deadline;
-	if (id >= ch->timed_end)
-		ch->timed_end = id + 1;
-	return 0;
-}
-
-/* Callbacks may make calls with time limits, and may stop the endpoint. */
-int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p)
-{
-	int ended = 0;
-
-	for (uint32_t id = 0; id < ch->timed_end && !ch->status; id++) {
-		uint64_t at = ch->deadlines[id];
-
-		if (at > now && at < *next_p)
-			*next_p = at;
-		if (!at || at > now)
-			continue;
-		ch->deadlines[id] = 0;
-		ch->calls[id].resp_max ^= CALL_TIMED | CALL_LATE;
-		ch->late++;
-		ch->stats.failed_calls++;
-		ch->stats.timeouts++;
-		ended++;
-		to->fn(to->arg, ch->ep, ch->calls[id].token, -ETIMEDOUT, NULL, 0);
-	}
-	return ended;
-}
-
-COLD int chan_timed_response(struct chan *ch, uint32_t limit, uint32_t id)
-{
-	struct call *call = &ch->calls[id];
-
-	if (call->resp_max == CALL_FREE || (uint32_t)call->resp_max != limit ||
-		!(call->resp_max & (CALL_TIMED | CALL_LATE)))
-		return -EPROTO;
-	if (call->resp_max & CALL_LATE) {
-		ch->late--;
-		chan_put_call(ch, call, id);
-		return 1;
-	}
-	ch->deadlines[id] = 0;
-	return 0;
-}
-
 /* -------------------------------------------------------------------- ending */
 
 void chan_stop(struct chan *ch, int status)
@@ -270,30 +208,6 @@ void chan_stop(struct chan *ch, int status)
 	ch->recv_last = ch->live.pos - 1;
 	ch->away = ch->again = false;
 	ch->status = status;
-}
-
-int chan_end_calls(struct chan *ch, const struct listener *to)
-{
-	int ended = 0;
-
-	for (uint32_t id = 0; ch->ncalls && id < ch->max_calls; id++) {
-		struct call *call = &ch->calls[id];
-		uint64_t token = call->token, resp_max = call->resp_max;
-
-		if (resp_max == CALL_FREE)
-			continue;
-		chan_put_call(ch, call, id);
-		if (resp_max & CALL_TIMED)
-			ch->deadlines[id] = 0;
-		if (resp_max & CALL_LATE) {
-			ch->late--;
-			continue;
-		}
-		ch->stats.failed_calls++;
-		ended++;
-		to->fn(to->arg, ch->ep, token, ch->status, NULL, 0);
-	}
-	return ended;
 }
 
 void chan_drop_req(struct copyrpc_req *req)

@@ -62,10 +62,12 @@ struct call {
 };
 
 /*
- * A call with a time limit has one of these bits in resp_max, so that its response takes the slow
- * path. When the time is over, the callback reports the end, but the entry remains: the id and the
- * credit are in use until the response arrives, which is then dropped.
+ * A call that may end before its response arrives has one of these bits in resp_max, so that its
+ * response takes the slow path: a call with a time limit, a canceled one whose end was not reported
+ * yet, and one whose end was reported. The entry of the last remains: the id and the credit are in
+ * use until the response arrives, which is then dropped.
  */
+#define CALL_CANCELED (1ull << 61)
 #define CALL_TIMED (1ull << 62)
 #define CALL_LATE (1ull << 63)
 
@@ -182,11 +184,15 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
  * earliest deadline of the other calls. */
 int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
 
-/* Checks a response to a call that has a time limit or does not exist. Returns 0 if it must be
- * delivered, 1 if it must be dropped, or -EPROTO. */
-int chan_timed_response(struct chan *ch, uint32_t limit, uint32_t id);
+/* Cancels a call, which chan_end_calls() then ends. Returns 0, -ENOENT, or ch->status. */
+int chan_cancel(struct chan *ch, uint64_t token);
 
-/* Ends all pending calls with ch->status. Returns their number. */
+/* Checks a response to a call that has one of the bits in resp_max or does not exist. Returns 0 if
+ * it must be delivered, 1 if it was handled, or -EPROTO. */
+int chan_odd_response(struct chan *ch, uint32_t limit, uint32_t id, struct listener *to);
+
+/* Ends all pending calls with ch->status; or the canceled calls if that is 0. Returns their
+ * number. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
 
 /* Drops the requests that copyrpc_recv() has not yet returned. */

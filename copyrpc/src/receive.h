@@ -79,7 +79,7 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
  * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
  * a constant: true in chan_handle_one(), for a batch of one message. Then this function counts the
  * message before the callback and sets `handling`, which the caller does otherwise. It returns
- * TAKE_ODD for the response of a call with a time limit.
+ * TAKE_ODD for the response of a call with a time limit, or one that was canceled.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -98,7 +98,7 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	 * which no limit equals.
 	 */
 	if (unlikely(h.limit != call->resp_max)) {
-		int odd = usual ? TAKE_ODD : chan_timed_response(ch, h.limit, id);
+		int odd = usual ? TAKE_ODD : chan_odd_response(ch, h.limit, id, to);
 
 		if (usual || odd)
 			return usual || odd < 0 ? odd : 0;
