@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/sized.h"
+#include "bulk.h"
 #include "internal.h"
 
 /* Name of the file of the device's counter of messages for which no receive was posted. */
@@ -135,6 +136,7 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 	ctx->ended.tail_p = &ctx->ended.head;
 	ctx->watched.tail_p = &ctx->watched.head;
 	ctx->raw_tail_p = &ctx->raw_head;
+	ctx->work.tail_p = &ctx->work.head;
 	ctx->news.tail_p = &ctx->news.head;
 	ctx->clock = clock_ns;
 	ctx->fd = -1;
@@ -174,13 +176,16 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 {
 	if (!ctx)
 		return;
+	ctx->closing = true;
 	live_remove(ctx->live);
 	if (ctx->side)
 		ctx->side->close(ctx);
 	while (ctx->eps) {
 		copyrpc_ep_destroy(ctx->eps);
+		ep_end_transfers(ctx->eps);
 		ep_free(ctx->eps);
 	}
+	ctx_free_bulks(ctx);
 	ctx_close_events(ctx);
 	mlx5dvl_cq_destroy(ctx->send_cq);
 	mlx5dvl_cq_destroy(ctx->recv_cq);
@@ -211,6 +216,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);
+		if (ep->ch.status)
+			ep_end_transfers(ep);
 		ctx->to.handled += chan_end_calls(&ep->ch, &ctx->to);
 		/* The endpoint is destroyed and none of its requests is held: there is no reference
 		 * left. */

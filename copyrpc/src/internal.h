@@ -26,12 +26,31 @@
 
 #define EP_NAME_MAX 64
 
+/* A user of raw operations within the library: copyrpc_raw_recv() does not return them. */
+struct raw_owner {
+	void (*done)(struct raw_owner *owner, int status);
+};
+
 struct raw_op {
 	struct raw_op *next; /* in the list of completed ones */
 	bool posted; /* not completed */
+	int status;
 	struct copyrpc_ep *ep;
 	uint64_t token;
-	int status;
+	struct raw_owner *owner; /* NULL: the program */
+};
+
+struct raw_move {
+	bool is_read;
+	void *laddr;
+	uint32_t lkey;
+	uint64_t raddr;
+	uint32_t rkey, len;
+};
+
+/* Transfers that the next poll handles (transfer.h). */
+struct transfer_list {
+	struct transfer *head, **tail_p;
 };
 
 /* The words after the send ring. The own HCA writes `peer`, the peer's HCA reads `consumer`. Each
@@ -107,6 +126,8 @@ struct copyrpc_ep {
 
 	struct slab raw_ids;
 	struct raw_op *raw; /* NULL: never used */
+	uint32_t raw_owned; /* operations of the library among raw_ids */
+	struct transfer *transfers;
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
@@ -151,13 +172,16 @@ struct copyrpc_ctx {
 	unsigned armed;
 	uint64_t looked; /* ticks_era() when the clock was last read */
 	uint64_t calm; /* a poll handles only completions while ticks_era() equals this. The value
-			  of `looked` while nothing is armed and no endpoint must be ended, else
-			  NOT_CALM */
+			  of `looked` while nothing is armed, no endpoint must be ended, and no
+			  transfer is in `work`; else NOT_CALM */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* list of endpoints for the next flush, newest first */
 	struct ep_list ended, watched;
 	struct raw_op *raw_head, **raw_tail_p;
+	struct transfer_list work;
+	struct reg *regs; /* bulk.h */
+	struct copyrpc_bulk *bulks;
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
@@ -178,6 +202,7 @@ struct copyrpc_ctx {
 	struct news_queue news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
 	bool broken; /* the device or a queue of the context has failed */
+	bool closing; /* the context is being destroyed: no callbacks */
 	struct live_record *live;
 };
 
@@ -329,10 +354,23 @@ void news_add(struct copyrpc_ctx *ctx, struct news *n);
 /* Removes an event that may be queued. */
 void news_remove(struct copyrpc_ctx *ctx, struct news *n);
 
+/* Allocates the entries for raw operations. Returns 0 or -ENOMEM. */
+int raw_open(struct copyrpc_ep *ep);
+/* Posts an operation without a doorbell. Returns as copyrpc_read(). */
+int raw_post(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token,
+	struct raw_owner *owner);
+void raw_ring(struct copyrpc_ep *ep);
+/* The operations of owners are not reported any more. */
+void raw_disown(struct copyrpc_ep *ep);
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
 /* Ends all operations whose completions have not come. */
 void raw_end(struct copyrpc_ep *ep, int status);
+
+/* Goes on with the transfers on ctx->work, and reports the ends. */
+void ctx_transfers(struct copyrpc_ctx *ctx);
+/* Ends the transfers of an endpoint that has failed or is destroyed. */
+void ep_end_transfers(struct copyrpc_ep *ep);
 
 /* Handles the completion of the READ of the peer's position. */
 void ep_word_read(struct copyrpc_ep *ep);

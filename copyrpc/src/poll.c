@@ -214,9 +214,11 @@ static COLD int poll_rest(struct copyrpc_ctx *ctx)
 	if (ctx->armed && (consumed != ctx->consumed || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
 	ctx->consumed = consumed;
+	if (ctx->work.head)
+		ctx_transfers(ctx);
 	if (ctx->ended.head)
 		ctx_end_endpoints(ctx);
-	if (!ctx->armed && !ctx->ended.head)
+	if (!ctx->armed && !ctx->ended.head && !ctx->work.head)
 		ctx->calm = ctx->looked;
 	return ctx->to.handled;
 }

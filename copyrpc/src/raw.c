@@ -33,11 +33,26 @@ void copyrpc_mr_dereg(struct copyrpc_mr *mr)
 	*mr = (struct copyrpc_mr){0};
 }
 
+int raw_open(struct copyrpc_ep *ep)
+{
+	if (likely(ep->raw))
+		return 0;
+	ep->raw = calloc(ep->ctx->attr.sq_depth, sizeof(*ep->raw));
+	if (!ep->raw)
+		return -ENOMEM;
+	if (slab_init(&ep->raw_ids, ep->ctx->attr.sq_depth)) {
+		free(ep->raw);
+		ep->raw = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
 /* Takes a free entry. The entries are allocated at the first operation. An entry is in use until
  * copyrpc_raw_recv() returns it. */
-static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t *id_p)
+static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint32_t *id_p)
 {
-	uint32_t id;
+	int rc;
 
 	if (ep->ch.status)
 		return ep->ch.status;
@@ -45,49 +60,13 @@ static int raw_get(struct copyrpc_ep *ep, uint32_t len, uint64_t token, uint32_t
 		return -EAGAIN;
 	if (!len || len > RAW_LEN_MAX)
 		return -EINVAL;
-	if (unlikely(!ep->raw)) {
-		ep->raw = calloc(ep->ctx->attr.sq_depth, sizeof(*ep->raw));
-		if (!ep->raw)
-			return -ENOMEM;
-		if (slab_init(&ep->raw_ids, ep->ctx->attr.sq_depth)) {
-			free(ep->raw);
-			ep->raw = NULL;
-			return -ENOMEM;
-		}
-	}
-	if (mlx5dvl_sq_full(ep->qp))
-		return -EAGAIN;
-	id = slab_get(&ep->raw_ids);
-	if (id == SLAB_NONE)
-		return -EAGAIN;
-	ep->raw[id] = (struct raw_op){.ep = ep, .token = token};
-	*id_p = id;
-	return 0;
-}
-
-static int raw_start(struct copyrpc_ep *ep, uint32_t id, int rc)
-{
-	if (unlikely(rc)) {
-		slab_put(&ep->raw_ids, id);
-		return rc == -EAGAIN ? rc : -ECONNRESET;
-	}
-	ep->raw[id].posted = true;
-	ep->ch.stats.wqes++;
-	ep->ch.stats.doorbells++;
-	mlx5dvl_ring(ep->qp);
-	return 0;
-}
-
-int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
-	uint32_t len, uint64_t token)
-{
-	uint32_t id;
-	int rc = raw_get(ep, len, token, &id);
-
+	rc = raw_open(ep);
 	if (rc)
 		return rc;
-	return raw_start(ep, id,
-		mlx5dvl_post_read(ep->qp, laddr, lkey, len, raddr, rkey, MLX5DVL_SIGNALED, id));
+	if (mlx5dvl_sq_full(ep->qp))
+		return -EAGAIN;
+	*id_p = slab_get(&ep->raw_ids);
+	return *id_p == SLAB_NONE ? -EAGAIN : 0;
 }
 
 /* No part of a long payload is copied into the request: the payload may be in device memory, which
@@ -97,16 +76,57 @@ static unsigned write_flags(uint32_t len)
 	return len > MLX5DVL_INLINE_MAX ? MLX5DVL_SIGNALED | MLX5DVL_BY_REF : MLX5DVL_SIGNALED;
 }
 
-int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
-	uint32_t rkey, uint32_t len, uint64_t token)
+int raw_post(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token,
+	struct raw_owner *owner)
 {
 	uint32_t id;
-	int rc = raw_get(ep, len, token, &id);
+	int rc = raw_get(ep, m->len, &id);
 
 	if (rc)
 		return rc;
-	return raw_start(ep, id,
-		mlx5dvl_post_write(ep->qp, laddr, lkey, len, raddr, rkey, write_flags(len), id));
+	if (m->is_read)
+		rc = mlx5dvl_post_read(ep->qp, m->laddr, m->lkey, m->len, m->raddr, m->rkey,
+			MLX5DVL_SIGNALED, id);
+	else
+		rc = mlx5dvl_post_write(ep->qp, m->laddr, m->lkey, m->len, m->raddr, m->rkey,
+			write_flags(m->len), id);
+	if (unlikely(rc)) {
+		slab_put(&ep->raw_ids, id);
+		return rc == -EAGAIN ? rc : -ECONNRESET;
+	}
+	ep->raw[id] = (struct raw_op){.ep = ep, .token = token, .owner = owner, .posted = true};
+	ep->raw_owned += !!owner;
+	ep->ch.stats.wqes++;
+	return 0;
+}
+
+void raw_ring(struct copyrpc_ep *ep)
+{
+	ep->ch.stats.doorbells++;
+	mlx5dvl_ring(ep->qp);
+}
+
+static int raw_start(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token)
+{
+	int rc = raw_post(ep, m, token, NULL);
+
+	if (!rc)
+		raw_ring(ep);
+	return rc;
+}
+
+int copyrpc_read(struct copyrpc_ep *ep, void *laddr, uint32_t lkey, uint64_t raddr, uint32_t rkey,
+	uint32_t len, uint64_t token)
+{
+	return raw_start(ep, &(struct raw_move){true, laddr, lkey, raddr, rkey, len}, token);
+}
+
+int copyrpc_write(struct copyrpc_ep *ep, const void *laddr, uint32_t lkey, uint64_t raddr,
+	uint32_t rkey, uint32_t len, uint64_t token)
+{
+	void *from = (void *)(uintptr_t)laddr; /* is only read */
+
+	return raw_start(ep, &(struct raw_move){false, from, lkey, raddr, rkey, len}, token);
 }
 
 void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
@@ -115,6 +135,12 @@ void raw_done(struct copyrpc_ep *ep, uint64_t token, int status)
 	struct raw_op *op = &ep->raw[token];
 
 	op->posted = false;
+	if (op->owner) {
+		ep->raw_owned--;
+		slab_put(&ep->raw_ids, (uint32_t)token);
+		op->owner->done(op->owner, status);
+		return;
+	}
 	op->status = status;
 	op->next = NULL;
 	*ctx->raw_tail_p = op;
@@ -126,6 +152,19 @@ void raw_end(struct copyrpc_ep *ep, int status)
 	for (uint32_t id = 0; ep->raw && id < ep->ctx->attr.sq_depth; id++)
 		if (ep->raw[id].posted)
 			raw_done(ep, id, status);
+}
+
+static void nobody_cares(struct raw_owner *owner, int status)
+{
+}
+
+void raw_disown(struct copyrpc_ep *ep)
+{
+	static struct raw_owner nobody = {nobody_cares};
+
+	for (uint32_t id = 0; ep->raw && id < ep->ctx->attr.sq_depth; id++)
+		if (ep->raw[id].posted && ep->raw[id].owner)
+			ep->raw[id].owner = &nobody;
 }
 
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)
@@ -144,7 +183,7 @@ int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p)
 
 uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep)
 {
-	return ep->raw_ids.used;
+	return ep->raw_ids.used - ep->raw_owned;
 }
 
 void raw_drop(struct copyrpc_ep *ep)

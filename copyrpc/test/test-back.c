@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "copyrpc_bulk.h"
 #include "copyrpc_tcp.h"
 #include "lobby.h"
 #include "meet.h"
@@ -417,6 +418,48 @@ TEST(raw_operations)
 	CHECK_EQ(copyrpc_raw_pending(n[0].ep), 0);
 	copyrpc_mr_dereg(&local);
 	copyrpc_mr_dereg(&remote);
+}
+
+static void on_pulled(void *arg, struct copyrpc_ep *ep, int status)
+{
+	CHECK_EQ(status, 0);
+	++*(int *)arg;
+}
+
+/* Transfers go on, before and after some of their parts have arrived. */
+TEST(transfers)
+{
+	static uint8_t there[8 << 20], here[8 << 20];
+	struct copyrpc_bulk *remote, *local;
+	uint8_t desc[COPYRPC_BULK_SIZE];
+	struct copyrpc_remote r;
+	NODES n[2];
+
+	open_nodes(n, &returning);
+	up(n);
+	CHECK_EQ(copyrpc_bulk_create(n[1].ctx, there, sizeof(there), COPYRPC_REMOTE_READ, &remote),
+		0);
+	CHECK_EQ(copyrpc_bulk_create(n[0].ctx, here, sizeof(here), 0, &local), 0);
+	CHECK_EQ(copyrpc_bulk_export(remote, n[1].ep, 0, sizeof(there), desc), 0);
+	CHECK_EQ(copyrpc_bulk_import(n[0].ep, desc, sizeof(desc), &r), 0);
+	for (uint32_t i = 1; i <= 3; i++) {
+		int ends = 0;
+
+		memset(there, (int)i, sizeof(there));
+		if (i == 1)
+			lose(n, 1);
+		CHECK_EQ(copyrpc_bulk_pull(n[0].ep, &r, 0, local, 0, sizeof(here), on_pulled,
+				 &ends),
+			0);
+		if (i == 2)
+			copyrpc_poll(n[0].ctx, on_response, &n[0]);
+		if (i > 1)
+			lose(n, (int)i % 2);
+		UNTIL(ends);
+		CHECK(!memcmp(here, there, sizeof(here)));
+		UNTIL(n[0].backs == i && n[1].backs == i);
+		CHECK_EQ(ends, 1);
+	}
 }
 
 static void on_limit(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,

@@ -36,7 +36,7 @@ static int call(struct pair *p, uint64_t token, bool timed)
 		timed ? 60000 : 0);
 }
 
-/* What has happened to the call before it is canceled. */
+/* The stages of a call. */
 enum stage { COLLECTED, SENT, ARRIVED, HELD, REPLIED, STAGES };
 
 static void serve(struct pair *p, struct copyrpc_req *req)

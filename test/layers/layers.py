@@ -56,7 +56,7 @@ QUICK = ["-Doptimization=0", "-Ddebug=false"]
 HEADERS = {
     "latrec": ["latrec.h"],
     "mlx5dv-lite": ["mlx5dvl.h"],
-    "copyrpc": ["copyrpc.h", "copyrpc_tcp.h"],
+    "copyrpc": ["copyrpc.h", "copyrpc_tcp.h", "copyrpc_bulk.h"],
     "cellring": ["cellring.h"],
     "delegrpc": ["delegrpc.h"],
     "shmipc": ["shmipc.h"],

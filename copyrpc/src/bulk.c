@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+/* Registrations, and descriptors of memory. */
+#include <endian.h>
+#include <stdlib.h>
+
+#include "bulk.h"
+
+#define VERSION 1
+
+/* ------------------------------------------------------------ registrations */
+
+static bool covers(const struct reg *r, const void *addr, size_t len, unsigned flags)
+{
+	uint64_t off = (uintptr_t)addr - (uintptr_t)r->mr.addr;
+
+	return r->bulks && !(flags & ~r->flags) && (uintptr_t)addr >= (uintptr_t)r->mr.addr &&
+	       range_fits(off, len, r->mr.len);
+}
+
+int reg_get(struct copyrpc_ctx *ctx, const void *addr, size_t len, unsigned flags,
+	struct reg **reg_p)
+{
+	struct reg *r = ctx->regs;
+	int rc;
+
+	while (r && !covers(r, addr, len, flags))
+		r = r->next;
+	if (r) {
+		r->refs++;
+		*reg_p = r;
+		return 0;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r)
+		return -ENOMEM;
+	/* Without a flag that permits writing, the HCA does not write. */
+	rc = mlx5dvl_mr_reg(ctx->dev, (void *)(uintptr_t)addr, len, flags, &r->mr);
+	if (rc) {
+		free(r);
+		return rc;
+	}
+	r->ctx = ctx;
+	r->flags = flags;
+	r->refs = 1;
+	r->next = ctx->regs;
+	r->link_p = &ctx->regs;
+	if (r->next)
+		r->next->link_p = &r->next;
+	ctx->regs = r;
+	*reg_p = r;
+	return 0;
+}
+
+void reg_put(struct reg *r)
+{
+	if (!r || --r->refs)
+		return;
+	*r->link_p = r->next;
+	if (r->next)
+		r->next->link_p = r->link_p;
+	mlx5dvl_mr_dereg(&r->mr);
+	free(r);
+}
+
+int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
+	struct copyrpc_bulk **bulk_p)
+{
+	struct copyrpc_bulk *b;
+	unsigned flags = MLX5DVL_LOCAL_WRITE;
+	int rc;
+
+	if (!len || (access & ~(COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE)))
+		return -EINVAL;
+	flags |= access & COPYRPC_REMOTE_READ ? MLX5DVL_REMOTE_READ : 0;
+	flags |= access & COPYRPC_REMOTE_WRITE ? MLX5DVL_REMOTE_WRITE : 0;
+	b = calloc(1, sizeof(*b));
+	if (!b)
+		return -ENOMEM;
+	rc = reg_get(ctx, addr, len, flags, &b->reg);
+	if (rc) {
+		free(b);
+		return rc;
+	}
+	b->reg->bulks++;
+	b->addr = addr;
+	b->len = len;
+	b->access = access;
+	b->next = ctx->bulks;
+	b->link_p = &ctx->bulks;
+	if (b->next)
+		b->next->link_p = &b->next;
+	ctx->bulks = b;
+	*bulk_p = b;
+	return 0;
+}
+
+void copyrpc_bulk_free(struct copyrpc_bulk *b)
+{
+	if (!b)
+		return;
+	*b->link_p = b->next;
+	if (b->next)
+		b->next->link_p = b->link_p;
+	b->reg->bulks--;
+	reg_put(b->reg);
+	free(b);
+}
+
+void ctx_free_bulks(struct copyrpc_ctx *ctx)
+{
+	while (ctx->bulks)
+		copyrpc_bulk_free(ctx->bulks);
+}
+
+/* -------------------------------------------------------------- descriptors */
+
+struct descriptor {
+	uint64_t connection;
+	uint64_t addr, len;
+	uint32_t rkey;
+	uint8_t version, access;
+	uint8_t zero[2];
+};
+static_assert(sizeof(struct descriptor) == COPYRPC_BULK_SIZE, "no holes");
+static_assert(offsetof(struct descriptor, rkey) == 24, "");
+static_assert(offsetof(struct descriptor, access) == 29, "");
+
+/* Both ends know the consumer word of the side that owns the memory, and no other connection of
+ * either has the same one. */
+static uint64_t connection(uint64_t word, uint32_t rkey)
+{
+	return word ^ (uint64_t)rkey << 32;
+}
+
+int copyrpc_bulk_export(const struct copyrpc_bulk *b, const struct copyrpc_ep *ep, uint64_t off,
+	uint64_t len, void *desc)
+{
+	struct descriptor d = {
+		.connection = htole64(connection((uintptr_t)ep->mr_word.addr, ep->mr_word.rkey)),
+		.addr = htole64((uintptr_t)b->addr + off),
+		.len = htole64(len),
+		.rkey = htole32(b->reg->mr.rkey),
+		.version = VERSION,
+		.access = (uint8_t)b->access,
+	};
+
+	if (!range_fits(off, len, b->len) || ep->ctx != b->reg->ctx)
+		return -EINVAL;
+	memcpy(desc, &d, sizeof(d));
+	return 0;
+}
+
+int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t size,
+	struct copyrpc_remote *remote_p)
+{
+	struct copyrpc_remote r;
+	struct descriptor d;
+
+	if (ep->ch.status == -ENOTCONN)
+		return -ENOTCONN;
+	if (size != sizeof(d))
+		return -EINVAL;
+	memcpy(&d, desc, sizeof(d)); /* the peer may change it meanwhile */
+	if (d.version != VERSION)
+		return -EPROTONOSUPPORT;
+	r = (struct copyrpc_remote){le64toh(d.addr), le64toh(d.len), le32toh(d.rkey), d.access};
+	if (!range_fits(r.addr, r.len, UINT64_MAX) || d.zero[0] || d.zero[1] ||
+		(r.access & ~(COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE)))
+		return -EINVAL;
+	if (le64toh(d.connection) != connection(ep->peer_word, ep->peer_word_rkey))
+		return -EXDEV;
+	*remote_p = r;
+	return 0;
+}
