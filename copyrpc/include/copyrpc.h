@@ -262,7 +262,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  * numbers are little-endian:
  *
  *	 0  8  "CPRPCINF"                 40 16  GID; all zero: addressed by LID
- *	 8  2  version: 2                 56  8  address of the receive ring
+ *	 8  2  version: 3                 56  8  address of the receive ring
  *	10  2  length: 96                 64  8  address of the consumer word
  *	12  4  QP number                  72  4  key to write the ring
  *	16  4  first PSN                  76  4  key to read the word

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bulk data of copyrpc: memory that requests and responses describe instead of containing. These
- * functions are part of libcopyrpc. The HCA moves the data by RDMA READ and WRITE, without a copy.
+ * Bulk data of copyrpc: memory that requests and responses describe instead of containing, and
+ * calls with messages of up to COPYRPC_LARGE_MAX bytes. These functions are part of libcopyrpc. The
+ * HCA moves the data by RDMA READ and WRITE, without a copy.
  *
  * Descriptors: one side registers memory and sends a descriptor in a request or a response. The
  * other side pulls from the memory or pushes into it.
@@ -14,9 +15,19 @@
  *	copyrpc_bulk_pull(ep, &remote, 0, mine, 0, remote.len, on_pulled, req);
  *	...                                              // on_pulled, inside a poll: copyrpc_reply()
  *
+ * Large calls: as ordinary ones, but the library pulls the request into memory of the server, and
+ * pushes the response into memory of the caller.
+ *
+ *	copyrpc_large_accept(ctx, &(struct copyrpc_large_attr){.message_max = 64 << 20}); // server
+ *	while (copyrpc_recv(ctx, &req))                  // small and large ones
+ *		copyrpc_reply(req, copyrpc_req_data(req), 1);
+ *
+ *	copyrpc_call_large(ep, data, size, answer, sizeof(answer), token);                // client
+ *
  * The rules of copyrpc.h for threads, sizes of structs and progress hold here, too.
  *
- * A peer is trusted with the memory for which it has a descriptor, and with no other: until the memory is deregistered it can read it, or write it, at any time.
+ * A peer is trusted with the memory for which it has a descriptor or a large call, and with no
+ * other: until the memory is deregistered it can read it, or write it, at any time.
  */
 #ifndef COPYRPC_BULK_H
 #define COPYRPC_BULK_H
@@ -40,8 +51,9 @@ struct copyrpc_bulk;
 /*
  * Registers @len bytes, for operations of this side and, with COPYRPC_REMOTE_READ and
  * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the memory: another creation
- * within it with no more access registers nothing. The memory
- * belongs to the caller and must stay mapped until copyrpc_bulk_free() and the end of the pulls and pushes that use it.
+ * within it with no more access, and a large call from or to it, register nothing. The memory
+ * belongs to the caller and must stay mapped until copyrpc_bulk_free() and the end of the pulls,
+ * pushes and large calls that use it.
  *
  * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
  * -ENOMEM: the limit of locked memory, or no memory. Otherwise an error of the driver.
@@ -50,8 +62,8 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
 	struct copyrpc_bulk **bulk_p);
 
 /*
- * Ends the use of the memory. The memory is deregistered at once, or at the end of the last pull or
- * push of this side that uses it, or when the last of several bulks that share the
+ * Ends the use of the memory. The memory is deregistered at once, or at the end of the last pull,
+ * push or large call of this side that uses it, or when the last of several bulks that share the
  * registration is freed. Afterwards its descriptors are invalid: an access of a peer breaks the
  * connection (-EACCES), so free the bulk when the peers have finished. NULL is allowed. The destruction
  * of the context frees its bulks.
@@ -116,6 +128,58 @@ int copyrpc_bulk_pull(struct copyrpc_ep *ep, const struct copyrpc_remote *from, 
 int copyrpc_bulk_push(struct copyrpc_ep *ep, struct copyrpc_bulk *from, uint64_t from_off,
 	const struct copyrpc_remote *to, uint64_t to_off, uint64_t len, copyrpc_bulk_fn *fn,
 	void *arg);
+
+/* -------------------------------------------------------------- large calls */
+
+/* The largest request and response of a large call in bytes. */
+#define COPYRPC_LARGE_MAX (1u << 30)
+
+/* All zero: large calls of the peers are refused, as at first. */
+struct copyrpc_large_attr {
+	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to memory_max */
+	uint32_t message_max; /* the largest request and response, at most COPYRPC_LARGE_MAX */
+	uint64_t
+		memory_max; /* of all large requests that the context holds; 0: four of the largest */
+};
+
+/*
+ * Lets the endpoints of the context serve large calls. A large request takes memory of the length
+ * of its request or of its largest response, whichever is longer, rounded up to 64 KiB, from its
+ * arrival until its response has been pushed. If memory_max is reached, requests wait for memory in the order of
+ * their arrival. A later call changes message_max, and only raises memory_max.
+ *
+ * -EINVAL: a message_max that is too large, or that memory_max does not hold. -E2BIG: as
+ * copyrpc_ctx_create().
+ */
+int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_attr *attr);
+
+/*
+ * A call whose request and response may be large. The response comes into the @resp_max bytes at
+ * @resp; the callback gets @resp and the length. Both buffers belong to the caller, who must not
+ * change the first, nor use the second, until the callback. If they are not within a
+ * bulk (for @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ), they are registered
+ * for the time of the call, which takes a system call each. Up to 1024 bytes are not registered but
+ * copied. Room, credit, order and the callback are as for copyrpc_call(), and if the endpoint
+ * returns after a lost connection (reconnect_ms), the call is executed once.
+ *
+ * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
+ * the server has no memory. copyrpc_cancel() sets its status to -ECANCELED, but it ends only with
+ * its response, because the server may use the buffers until then.
+ *
+ * Returns as copyrpc_call(), or an error of copyrpc_bulk_create(). -EMSGSIZE: a length is larger
+ * than COPYRPC_LARGE_MAX.
+ */
+int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, void *resp,
+	uint32_t resp_max, uint64_t token);
+
+/*
+ * The memory of a large request that copyrpc_recv() has returned, NULL for other requests. It holds
+ * the request's payload, and has at least copyrpc_req_allowance() bytes, into which the program may write. It
+ * is not in the ring, so the peer cannot change it, and copyrpc_req_detach() has nothing to do. copyrpc_reply() with
+ * data that begins here copies nothing; other data is copied here. Up to 1024 bytes go into the
+ * message, more are pushed to the caller.
+ */
+void *copyrpc_req_memory(const struct copyrpc_req *req);
 
 #pragma GCC visibility pop
 

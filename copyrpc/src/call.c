@@ -2,6 +2,7 @@
 /* Calls, requests and replies, and the counters. */
 #include "base/sized.h"
 #include "internal.h"
+#include "serve.h"
 
 int copyrpc_call(struct copyrpc_ep *ep, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token)
@@ -89,7 +90,7 @@ static NOINLINE int reply_odd(struct copyrpc_req *req, const void *data, uint32_
 		ep_dirty(ep);
 	else
 		ep_end(ep);
-	return chan_reply_odd(req, data, len);
+	return req->served ? serve_reply(req, data, len) : chan_reply_odd(req, data, len);
 }
 
 static inline void make_dirty(struct chan *ch)

@@ -48,13 +48,23 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 	return 0;
 }
 
+/* Frees the memory of a detached request. */
+static void free_copy(struct copyrpc_req *req)
+{
+	if (req->served)
+		req->ch->queue->release(req);
+	else
+		free((void *)(uintptr_t)req->data);
+	req->detached = false;
+}
+
 void chan_fini(struct chan *ch)
 {
 	uint32_t most = credit_rmax(ch->cr.c) / 2;
 
 	for (uint32_t i = 0; ch->reqs && i < most; i++)
 		if (ch->reqs[i].detached)
-			free((void *)(uintptr_t)ch->reqs[i].data);
+			free_copy(&ch->reqs[i]);
 	free(ch->calls);
 	free(ch->reqs);
 	free(ch->deadlines);
@@ -213,10 +223,9 @@ void chan_stop(struct chan *ch, int status)
 void chan_drop_req(struct copyrpc_req *req)
 {
 	if (req->detached)
-		free((void *)(uintptr_t)req->data);
+		free_copy(req);
 	else
 		chan_release(req);
-	req->detached = false;
 	chan_put_req(req->ch, req);
 }
 

@@ -45,17 +45,39 @@ struct copyrpc_req {
 	uint32_t resp_max; /* largest length of the reply in bytes, set by the caller */
 	uint32_t allowance; /* the same in blocks of credit */
 	bool detached; /* data is in allocated memory; the bytes in the ring have been released */
+	struct served *served; /* of a large request (serve.c); else NULL */
 };
 
 /* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
 struct req_queue {
 	struct copyrpc_req *head;
 	struct copyrpc_req **tail_p;
+	/* Takes a large request, which it may put on the queue later, or drops it and returns
+	 * -EPROTO. NULL: there are none. */
+	int (*large)(struct copyrpc_req *req);
+	/* Releases the memory of a large request, sets `data` and `served` to NULL. */
+	void (*release)(struct copyrpc_req *req);
+};
+
+struct listener;
+
+/* A call of the library itself. */
+struct call_hook {
+	uint64_t token;
+	bool canceled;
+	/*
+	 * Ends the call: with its response, or with @status if that is not 0. @to is NULL if the
+	 * program is not told, because the context is being destroyed. Returns 0, or -EPROTO if the
+	 * response is wrong.
+	 */
+	int (*end)(struct call_hook *hook, struct copyrpc_ep *ep, const struct listener *to,
+		int status, const void *data, uint32_t len);
 };
 
 struct call {
 	union {
 		uint64_t token; /* pending: set by the caller */
+		struct call_hook *hook; /* pending, with CALL_HOOKED */
 		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
 	};
 	uint64_t resp_max; /* pending: bytes, possibly with a bit below; free: CALL_FREE */
@@ -65,8 +87,9 @@ struct call {
  * A call that may end before its response arrives has one of these bits in resp_max, so that its
  * response takes the slow path: a call with a time limit, a canceled one whose end was not reported
  * yet, and one whose end was reported. The entry of the last remains: the id and the credit are in
- * use until the response arrives, which is then dropped.
+ * use until the response arrives, which is then dropped. A call of the library has a bit as well.
  */
+#define CALL_HOOKED (1ull << 60)
 #define CALL_CANCELED (1ull << 61)
 #define CALL_TIMED (1ull << 62)
 #define CALL_LATE (1ull << 63)
@@ -180,6 +203,11 @@ void chan_stop(struct chan *ch, int status);
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline);
 
+/* Makes a large call with this payload (struct wire_large), whose end is that of the hook. Returns as
+ * copyrpc_call(). */
+int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	struct call_hook *hook);
+
 /* Ends the calls whose time is over with -ETIMEDOUT. Returns their number. Lowers *next_p to the
  * earliest deadline of the other calls. */
 int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64_t *next_p);
@@ -189,11 +217,15 @@ int chan_cancel(struct chan *ch, uint64_t token);
 
 /* Checks a response to a call that has one of the bits in resp_max or does not exist. Returns 0 if
  * it must be delivered, 1 if it was handled, or -EPROTO. */
-int chan_odd_response(struct chan *ch, uint32_t limit, uint32_t id, struct listener *to);
+int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
+	uint32_t len, const struct listener *to);
 
 /* Ends all pending calls with ch->status; or the canceled calls if that is 0. Returns their
  * number. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
+
+/* Frees the calls of the library, which the program is not told, when a context is destroyed. */
+void chan_drop_calls(struct chan *ch);
 
 /* Drops the requests that copyrpc_recv() has not yet returned. */
 void chan_drop_queued(struct chan *ch);
@@ -422,6 +454,14 @@ static inline void chan_release(struct copyrpc_req *req)
 {
 	req->live.prev->next = req->live.next;
 	req->live.next->prev = req->live.prev;
+}
+
+/* Puts a request on the queue of copyrpc_recv(). */
+static inline void chan_queue(struct chan *ch, struct copyrpc_req *req)
+{
+	req->queued = NULL;
+	*ch->queue->tail_p = req;
+	ch->queue->tail_p = &req->queued;
 }
 
 /* Frees the entry of a request whose bytes have been released. */

@@ -5,6 +5,8 @@
 #include "base/sized.h"
 #include "bulk.h"
 #include "internal.h"
+#include "pool.h"
+#include "serve.h"
 
 /* Name of the file of the device's counter of messages for which no receive was posted. */
 #define NO_RECEIVE "out_of_buffer"
@@ -132,7 +134,8 @@ int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx *
 
 	if (!ctx)
 		return -ENOMEM;
-	ctx->queue.tail_p = &ctx->queue.head;
+	ctx->queue = (struct req_queue){NULL, &ctx->queue.head, serve_large, serve_release};
+	ctx->waiting.tail_p = &ctx->waiting.head;
 	ctx->ended.tail_p = &ctx->ended.head;
 	ctx->watched.tail_p = &ctx->watched.head;
 	ctx->raw_tail_p = &ctx->raw_head;
@@ -183,9 +186,11 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx)
 	while (ctx->eps) {
 		copyrpc_ep_destroy(ctx->eps);
 		ep_end_transfers(ctx->eps);
+		chan_drop_calls(&ctx->eps->ch);
 		ep_free(ctx->eps);
 	}
 	ctx_free_bulks(ctx);
+	pool_limit(ctx, 0);
 	ctx_close_events(ctx);
 	mlx5dvl_cq_destroy(ctx->send_cq);
 	mlx5dvl_cq_destroy(ctx->recv_cq);
@@ -216,8 +221,10 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx)
 		ep->ended = false;
 		if (!ep->qp)
 			ep_uncount(ep);
-		if (ep->ch.status)
+		if (ep->ch.status) {
 			ep_end_transfers(ep);
+			ep_end_served(ep);
+		}
 		ctx->to.handled += chan_end_calls(&ep->ch, &ctx->to);
 		/* The endpoint is destroyed and none of its requests is held: there is no reference
 		 * left. */

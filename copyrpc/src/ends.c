@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Calls that end in another way than with their response: by their time limit, by cancellation, or
- * with their endpoint. */
+ * with their endpoint; and the calls of the library. */
 #include <stdlib.h>
 
 #include "chan.h"
@@ -23,6 +23,19 @@ int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t re
 	ch->deadlines[id] = deadline;
 	if (id >= ch->timed_end)
 		ch->timed_end = id + 1;
+	return 0;
+}
+
+int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
+	struct call_hook *hook)
+{
+	struct call *call = &ch->calls[ch->call_free];
+	int rc = chan_call(ch, data, len, resp_max, (uintptr_t)hook, false);
+
+	if (rc)
+		return rc;
+	call->resp_max |= CALL_HOOKED;
+	wire_set_large(chan_at(ch->send_ring, ch, ch->cr.p - wire_blocks(len)));
 	return 0;
 }
 
@@ -57,24 +70,37 @@ int chan_expire(struct chan *ch, uint64_t now, const struct listener *to, uint64
 	return ended;
 }
 
+static bool may_cancel(const struct call *call, uint64_t token)
+{
+	if (call->resp_max == CALL_FREE)
+		return false;
+	if (call->resp_max & CALL_HOOKED)
+		return call->hook->token == token && !call->hook->canceled;
+	return call->token == token && !(call->resp_max & (CALL_LATE | CALL_CANCELED));
+}
+
 int chan_cancel(struct chan *ch, uint64_t token)
 {
+	uint32_t id = 0;
+	struct call *call;
+
 	if (ch->status)
 		return ch->status;
-	for (uint32_t id = 0; id < ch->max_calls; id++) {
-		struct call *call = &ch->calls[id];
-
-		if (call->resp_max == CALL_FREE || call->token != token ||
-			(call->resp_max & (CALL_LATE | CALL_CANCELED)))
-			continue;
-		if (call->resp_max & CALL_TIMED) {
-			ch->deadlines[id] = 0;
-			call->resp_max &= ~CALL_TIMED;
-		}
-		call->resp_max |= CALL_CANCELED;
+	while (id < ch->max_calls && !may_cancel(&ch->calls[id], token))
+		id++;
+	if (id == ch->max_calls)
+		return -ENOENT;
+	call = &ch->calls[id];
+	if (call->resp_max & CALL_HOOKED) {
+		call->hook->canceled = true;
 		return 0;
 	}
-	return -ENOENT;
+	if (call->resp_max & CALL_TIMED) {
+		ch->deadlines[id] = 0;
+		call->resp_max &= ~CALL_TIMED;
+	}
+	call->resp_max |= CALL_CANCELED;
+	return 0;
 }
 
 /* Callbacks may cancel calls, make calls, and stop the endpoint. */
@@ -93,26 +119,49 @@ static int end_canceled(struct chan *ch, const struct listener *to)
 	return ended;
 }
 
-COLD int chan_odd_response(struct chan *ch, uint32_t limit, uint32_t id, struct listener *to)
+/* Ends a call that gets no response any more, or one of the library. */
+static int end_odd(struct chan *ch, struct call old, const void *payload, uint32_t len,
+	const struct listener *to)
 {
-	struct call *call = &ch->calls[id];
-	uint64_t state = call->resp_max, token = call->token;
+	if (old.resp_max & CALL_LATE) {
+		ch->late--;
+		return 0;
+	}
+	if (old.resp_max & CALL_HOOKED) {
+		ch->stats.responses++;
+		return old.hook->end(old.hook, ch->ep, to, 0, payload, len);
+	}
+	ch->stats.failed_calls++;
+	to->fn(to->arg, ch->ep, old.token, -ECANCELED, NULL, 0);
+	return 0;
+}
 
-	if (state == CALL_FREE || (uint32_t)state != limit ||
-		!(state & (CALL_TIMED | CALL_LATE | CALL_CANCELED)))
+COLD int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
+	uint32_t len, const struct listener *to)
+{
+	struct call *call = &ch->calls[id], old = *call;
+
+	if (old.resp_max == CALL_FREE || (uint32_t)old.resp_max != limit ||
+		!(old.resp_max & (CALL_TIMED | CALL_LATE | CALL_CANCELED | CALL_HOOKED)))
 		return -EPROTO;
-	if (state & CALL_TIMED) {
+	if (old.resp_max & CALL_TIMED) {
 		ch->deadlines[id] = 0;
 		return 0;
 	}
 	chan_put_call(ch, call, id);
-	if (state & CALL_LATE) {
-		ch->late--;
-		return 1;
-	}
+	return end_odd(ch, old, payload, len, to) ? -EPROTO : 1;
+}
+
+/* Ends a call of a failed endpoint; its entry is free. */
+static void end_failed(struct chan *ch, struct call old, const struct listener *to)
+{
+	int status = old.resp_max & CALL_CANCELED ? -ECANCELED : ch->status;
+
 	ch->stats.failed_calls++;
-	to->fn(to->arg, ch->ep, token, -ECANCELED, NULL, 0);
-	return 1;
+	if (old.resp_max & CALL_HOOKED)
+		old.hook->end(old.hook, ch->ep, to, status, NULL, 0);
+	else
+		to->fn(to->arg, ch->ep, old.token, status, NULL, 0);
 }
 
 int chan_end_calls(struct chan *ch, const struct listener *to)
@@ -122,22 +171,31 @@ int chan_end_calls(struct chan *ch, const struct listener *to)
 	if (!ch->status)
 		return end_canceled(ch, to);
 	for (uint32_t id = 0; ch->ncalls && id < ch->max_calls; id++) {
-		struct call *call = &ch->calls[id];
-		uint64_t token = call->token, resp_max = call->resp_max;
+		struct call *call = &ch->calls[id], old = *call;
+		bool late = old.resp_max & CALL_LATE;
 
-		if (resp_max == CALL_FREE)
+		if (old.resp_max == CALL_FREE)
 			continue;
 		chan_put_call(ch, call, id);
-		if (resp_max & CALL_TIMED)
+		if (old.resp_max & CALL_TIMED)
 			ch->deadlines[id] = 0;
-		if (resp_max & CALL_LATE) {
-			ch->late--;
+		ch->late -= late;
+		if (late)
 			continue;
-		}
-		ch->stats.failed_calls++;
 		ended++;
-		to->fn(to->arg, ch->ep, token, resp_max & CALL_CANCELED ? -ECANCELED : ch->status,
-			NULL, 0);
+		end_failed(ch, old, to);
 	}
 	return ended;
+}
+
+void chan_drop_calls(struct chan *ch)
+{
+	for (uint32_t id = 0; id < ch->max_calls; id++) {
+		struct call *call = &ch->calls[id];
+
+		if (call->resp_max == CALL_FREE || !(call->resp_max & CALL_HOOKED))
+			continue;
+		call->resp_max &= ~CALL_HOOKED;
+		call->hook->end(call->hook, ch->ep, NULL, -ECANCELED, NULL, 0);
+	}
 }

@@ -101,6 +101,17 @@ enum ep_dirty {
 	CHANGED, /* something has changed since the last flush */
 };
 
+/* Registered memory for large requests (pool.h). */
+struct pool {
+	struct block *spare;
+	uint64_t size, most; /* bytes of all blocks; the limit */
+};
+
+/* Large requests that wait for memory (serve.c), oldest first. */
+struct served_list {
+	struct served *head, **tail_p;
+};
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
@@ -173,7 +184,7 @@ struct copyrpc_ctx {
 	uint64_t looked; /* ticks_era() when the clock was last read */
 	uint64_t calm; /* a poll handles only completions while ticks_era() equals this. The value
 			  of `looked` while nothing is armed, no endpoint must be ended, and no
-			  transfer is in `work`; else NOT_CALM */
+			  transfer is in `work`, and serve_again is false; else NOT_CALM */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* list of endpoints for the next flush, newest first */
@@ -182,6 +193,10 @@ struct copyrpc_ctx {
 	struct transfer_list work;
 	struct reg *regs; /* bulk.h */
 	struct copyrpc_bulk *bulks;
+	uint32_t message_max; /* of large calls; 0: refused */
+	struct pool pool;
+	struct served_list waiting;
+	bool serve_again; /* the next poll calls ctx_serve() */
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
@@ -371,6 +386,10 @@ void raw_end(struct copyrpc_ep *ep, int status);
 void ctx_transfers(struct copyrpc_ctx *ctx);
 /* Ends the transfers of an endpoint that has failed or is destroyed. */
 void ep_end_transfers(struct copyrpc_ep *ep);
+/* Gives memory to the large requests that wait for it. */
+void ctx_serve(struct copyrpc_ctx *ctx);
+/* Drops those of an endpoint that has failed or is destroyed. */
+void ep_end_served(struct copyrpc_ep *ep);
 
 /* Handles the completion of the READ of the peer's position. */
 void ep_word_read(struct copyrpc_ep *ep);

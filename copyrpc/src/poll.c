@@ -218,7 +218,9 @@ static COLD int poll_rest(struct copyrpc_ctx *ctx)
 		ctx_transfers(ctx);
 	if (ctx->ended.head)
 		ctx_end_endpoints(ctx);
-	if (!ctx->armed && !ctx->ended.head && !ctx->work.head)
+	if (ctx->serve_again)
+		ctx_serve(ctx);
+	if (!ctx->armed && !ctx->ended.head && !ctx->work.head && !ctx->serve_again)
 		ctx->calm = ctx->looked;
 	return ctx->to.handled;
 }

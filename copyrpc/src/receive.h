@@ -36,15 +36,16 @@ static inline int take_meta(struct chan *ch, const struct wire_meta *m)
 	return likely(credit_granted(&ch->cr, whole_blocks(m->credit))) ? 0 : -EPROTO;
 }
 
-/* @left: the number of blocks from the request's header to live.pos. */
-static inline int take_request(struct chan *ch, struct wire_header h, const void *payload,
-	uint32_t left)
+/*
+ * Adds a request: to the queue of copyrpc_recv(), or, if @large is true, to those that the context
+ * receives first. @left: the number of blocks from its header to live.pos.
+ */
+ALWAYS_INLINE int add_request(struct chan *ch, struct wire_header h, const void *payload,
+	uint32_t left, bool large)
 {
 	uint32_t allowance = credit_allowance(wire_blocks(h.limit));
 	struct copyrpc_req *req;
 
-	if (unlikely(h.len > ch->payload_max || h.limit > ch->payload_max))
-		return -EPROTO;
 	/*
 	 * This also limits the number of requests: each uses at least two blocks of R, the credit
 	 * that the peer has (credit.h).
@@ -65,21 +66,43 @@ static inline int take_request(struct chan *ch, struct wire_header h, const void
 	req->live.prev = ch->live.prev;
 	req->live.prev->next = &req->live;
 	ch->live.prev = &req->live;
-	req->queued = NULL;
-	*ch->queue->tail_p = req;
-	ch->queue->tail_p = &req->queued;
 	ch->stats.requests++;
+	if (large)
+		return ch->queue->large(req);
+	chan_queue(ch, req);
 	return 0;
+}
+
+/* The fields of the header are separate arguments, so that callers need not keep it in memory. */
+static COLD int take_large(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
+	uint32_t len, uint32_t left)
+{
+	const struct wire_header h = {id, limit & ~WIRE_LARGE, len};
+
+	if (!(limit & WIRE_LARGE) || !ch->queue->large)
+		return -EPROTO;
+	if (h.len > ch->payload_max || h.limit > ch->payload_max)
+		return -EPROTO;
+	return add_request(ch, h, payload, left, true);
 }
 
 /* Returned if the general path has to handle the message from its beginning. */
 #define TAKE_ODD 1
 
+/* As take_response(), @usual is a constant: then this function returns TAKE_ODD for a large request. */
+ALWAYS_INLINE int take_request(struct chan *ch, struct wire_header h, const void *payload,
+	uint32_t left, bool usual)
+{
+	if (unlikely(h.len > ch->payload_max || h.limit > ch->payload_max))
+		return usual ? TAKE_ODD : take_large(ch, h.id, h.limit, payload, h.len, left);
+	return add_request(ch, h, payload, left, false);
+}
+
 /*
  * Handles a response. The callback comes last, so that few values must be kept across it. @usual is
  * a constant: true in chan_handle_one(), for a batch of one message. Then this function counts the
  * message before the callback and sets `handling`, which the caller does otherwise. It returns
- * TAKE_ODD for the response of a call with a time limit, or one that was canceled.
+ * TAKE_ODD for the response of a call that has one of the bits in resp_max.
  */
 ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const void *payload,
 	struct listener *to, bool usual)
@@ -98,7 +121,7 @@ ALWAYS_INLINE int take_response(struct chan *ch, struct wire_header h, const voi
 	 * which no limit equals.
 	 */
 	if (unlikely(h.limit != call->resp_max)) {
-		int odd = usual ? TAKE_ODD : chan_odd_response(ch, h.limit, id, to);
+		int odd = usual ? TAKE_ODD : chan_odd_response(ch, id, h.limit, payload, h.len, to);
 
 		if (usual || odd)
 			return usual || odd < 0 ? odd : 0;
@@ -130,14 +153,16 @@ static inline int chan_handle_one(struct chan *ch, struct incoming in, struct li
 {
 	const uint8_t *msg = in.batch + WIRE_BLOCK;
 	struct wire_header h = wire_get_header(msg);
+	int rc;
 
 	if (unlikely(wire_blocks64(h.len) != in.left))
 		return -EPROTO;
 	msg += sizeof(h);
 	if (h.id & WIRE_RESPONSE)
 		return take_response(ch, h, msg, to, true);
-	if (unlikely(take_request(ch, h, msg, in.left)))
-		return -EPROTO;
+	rc = take_request(ch, h, msg, in.left, true);
+	if (unlikely(rc))
+		return rc;
 	to->handled++;
 	return 0;
 }
@@ -163,7 +188,7 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
 				to->handled += (int)i + 1;
 				return 0;
 			}
-		} else if (unlikely(take_request(ch, h, msg + sizeof(h), in.left))) {
+		} else if (unlikely(take_request(ch, h, msg + sizeof(h), in.left, false))) {
 			return -EPROTO;
 		}
 		in.left -= (uint32_t)size;

@@ -25,6 +25,7 @@
 #define WIRE_BLOCK_SHIFT 5
 #define WIRE_RESPONSE 0x80000000u /* bit in a call id: the message is a response */
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
+#define WIRE_LARGE 0x80000000u /* bit in the limit of a request: the payload is a large request */
 
 struct wire_meta {
 	uint64_t consumer; /* consumer position of the sender in its receive ring, bytes */
@@ -38,11 +39,39 @@ static_assert(offsetof(struct wire_meta, count) == 16, "");
 
 struct wire_header {
 	uint32_t id;
-	uint32_t limit; /* in a request: largest payload of the response; a response repeats the
-			   value */
+	uint32_t limit; /* in a request: largest payload of the response, and WIRE_LARGE; a
+			   response repeats the former */
 	uint32_t len;
 };
 static_assert(sizeof(struct wire_header) == 12, "the payload follows at 12");
+
+/*
+ * The payload of a large request (copyrpc_call_large()), followed by the bytes of the request if these are few; otherwise
+ * the server pulls them. The payload of its response, followed by the bytes of the response if the
+ * limit in the header permits that; otherwise the server has pushed them.
+ */
+struct wire_large {
+	uint64_t from, to; /* addresses of the request and of the memory for the response */
+	uint32_t from_rkey, to_rkey;
+	uint32_t len; /* of the request */
+	uint32_t resp_max;
+};
+static_assert(sizeof(struct wire_large) == 32, "no holes");
+
+struct wire_large_response {
+	uint32_t error; /* enum wire_error */
+	uint32_t len;
+};
+static_assert(sizeof(struct wire_large_response) == 8, "no holes");
+
+/* The most bytes of a large request or response that are part of the message. */
+#define WIRE_COPIED_MAX 1024u
+
+enum wire_error {
+	WIRE_OK,
+	WIRE_TOO_LARGE, /* for the server's limit */
+	WIRE_NO_MEMORY,
+};
 
 /* Blocks of a message with @len bytes of payload; @len must be at most 2^32 - 44. */
 static inline uint32_t wire_blocks(uint32_t len)
@@ -100,6 +129,14 @@ static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint3
 
 	*h = (struct wire_header){htole32(id), htole32(limit), htole32(len)};
 	return h + 1;
+}
+
+/* Marks the request that begins here as a large one. */
+static inline void wire_set_large(void *at)
+{
+	struct wire_header *h = at;
+
+	h->limit |= htole32(WIRE_LARGE);
 }
 
 /*

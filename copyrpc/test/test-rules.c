@@ -46,6 +46,12 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	r->last_len = len;
 }
 
+static int queue_large(struct copyrpc_req *req)
+{
+	chan_queue(req->ch, req);
+	return 0;
+}
+
 /* Opens an endpoint with one pending call, which has sent four blocks. */
 static void rig_open(struct rig *r)
 {
@@ -55,6 +61,7 @@ static void rig_open(struct rig *r)
 
 	memset(r, 0, sizeof(*r));
 	r->queue.tail_p = &r->queue.head;
+	r->queue.large = queue_large;
 	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
 	r->ch.status = 0;
 	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, false), 0);
@@ -107,6 +114,15 @@ static const struct input inputs[] = {
 	{"all the credit that was used", ALL, 0, 3 * WIRE_BLOCK, 1, 0, {{0}}},
 	{"all the credit that there is is asked for", ALL, 0, 0, 3, 2,
 		{{1, MAX, 20}, {2, 436, 20}}},
+
+	{"a large request", ALL, 0, 0, 2, 1, {{1, 20 | WIRE_LARGE, 20}}},
+	{"a large one among others", ALL, 0, 0, 4, 3, {ASKS, {2, MAX | WIRE_LARGE, 20}, ASKS}},
+	{"a large request is longer than a message may be", 0, 0, 0, 18, 1,
+		{{1, 20 | WIRE_LARGE, MAX + 1}}},
+	{"its response is to be longer than one may be", 0, 0, 0, 2, 1,
+		{{1, (MAX + 1) | WIRE_LARGE, 20}}},
+	{"large requests for more than was granted", 1, 0, 0, 3, 2,
+		{{1, MAX | WIRE_LARGE, 20}, {2, 437 | WIRE_LARGE, 20}}},
 
 	{"a request is longer than a request may be", 0, 0, 0, 18, 1, {{1, 20, MAX + 1}}},
 	{"a response is to be longer than one may be", 0, 0, 0, 2, 1, {{1, MAX + 1, 20}}},

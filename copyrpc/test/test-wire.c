@@ -44,7 +44,7 @@ TEST(bytes_of_a_batch)
 		2, 0, 0, 0, 'h', 'i', /* length, payload */
 	};
 	static uint8_t in[4096], out[4096];
-	struct req_queue queue = {NULL, &queue.head};
+	struct req_queue queue = {.tail_p = &queue.head};
 	struct chan ch;
 	uint64_t pos;
 	uint32_t len;
@@ -71,7 +71,7 @@ TEST(bytes_of_a_batch)
 TEST(wrap_and_exact_fit)
 {
 	static uint8_t in[512], out[512]; /* 16 blocks */
-	struct req_queue queue = {NULL, &queue.head};
+	struct req_queue queue = {.tail_p = &queue.head};
 	struct chan ch;
 	uint64_t pos;
 	uint32_t len;

@@ -15,6 +15,7 @@ local BLOCK = 32
 local HEADER = 12
 local WRAP = 0xffffffff
 local RESPONSE = 0x80000000
+local LARGE = 0x80000000
 
 local f = copyrpc.fields
 f.blocks = ProtoField.uint32("copyrpc.blocks", "Blocks of the ring", base.DEC)
@@ -27,6 +28,7 @@ f.wrap = ProtoField.uint32("copyrpc.wrap", "Wrap marker: blocks up to the ring's
 f.message = ProtoField.none("copyrpc.message", "Message")
 f.id = ProtoField.uint32("copyrpc.message.id", "Call", base.DEC)
 f.response = ProtoField.bool("copyrpc.message.response", "Response")
+f.large = ProtoField.bool("copyrpc.message.large", "Large call")
 f.limit = ProtoField.uint32("copyrpc.message.limit", "Limit of the response", base.DEC)
 f.allowance = ProtoField.uint32("copyrpc.message.allowance", "Allowance", base.DEC, nil, nil,
 	"Blocks of credit that a response of the limit's length takes")
@@ -83,7 +85,7 @@ local function is_batch(tvb, n)
 end
 
 local function add_message(tvb, at, tree)
-	local id, limit = tvb(at, 4):le_uint(), tvb(at + 4, 4):le_uint()
+	local id, limit = tvb(at, 4):le_uint(), tvb(at + 4, 4):le_uint() % LARGE
 	local len = tvb(at + 8, 4):le_uint()
 	local response = id >= RESPONSE
 	local call = response and id - RESPONSE or id
@@ -92,7 +94,8 @@ local function add_message(tvb, at, tree)
 
 	t:add(f.id, tvb(at, 4), call)
 	t:add(f.response, tvb(at + 3, 1), response)
-	t:add_le(f.limit, tvb(at + 4, 4))
+	t:add(f.limit, tvb(at + 4, 4), limit)
+	t:add(f.large, tvb(at + 7, 1), tvb(at + 7, 1):uint() >= 0x80)
 	t:add(f.allowance, tvb(at + 4, 4), blocks_of(limit) + 1):set_generated()
 	t:add_le(f.length, tvb(at + 8, 4))
 	if len > 0 then

@@ -139,7 +139,7 @@ static int step(struct chan *ch, struct req_queue *q, struct input *in, uint8_t 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input in = {data, data + size};
-	struct req_queue queue = {NULL, &queue.head};
+	struct req_queue queue = {.tail_p = &queue.head};
 	uint8_t *send = malloc(RING), *recv = calloc(1, RING); /* exact sizes, so that the sanitizer
 								  detects overruns */
 	struct chan ch;

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A large request waits for a block of memory, its bytes are pulled into the block, the program
+ * holds it, and its response is pushed out of the block. Its bytes in the ring are released at
+ * once.
+ */
+#include "serve.h"
+
+#include <stdlib.h>
+
+#include "base/sized.h"
+#include "copyrpc_bulk.h"
+#include "pool.h"
+#include "transfer.h"
+
+struct served {
+	struct transfer t;
+	struct copyrpc_req *req;
+	struct served *next; /* in the list of those that wait for memory */
+	struct block *block; /* NULL: it waits */
+	struct wire_large w; /* in the byte order of the host */
+	uint32_t limit; /* of the response on the wire */
+	uint32_t copied; /* bytes of the request that came in the message: all or none */
+	uint8_t bytes[];
+};
+
+/* Sends the response: @len bytes, which the peer has already, or which are copied from @data. The
+ * endpoint may have failed, or be destroyed. */
+static void respond(struct copyrpc_req *req, uint32_t error, uint32_t len, const void *data)
+{
+	uint8_t payload[sizeof(struct wire_large_response) + WIRE_COPIED_MAX];
+	const struct wire_large_response r = {htole32(error), htole32(len)};
+	struct copyrpc_ep *ep = ep_of(req->ch);
+	uint32_t copied = data ? len : 0;
+
+	memcpy(payload, &r, sizeof(r));
+	if (copied)
+		memcpy(payload + sizeof(r), data, copied);
+	if (req->served)
+		req->resp_max = req->served->limit;
+	if (ep->qp)
+		ep_dirty(ep);
+	else
+		ep_end(ep);
+	chan_reply_odd(req, payload, (uint32_t)sizeof(r) + copied);
+}
+
+/* The connection is lost, and the response with it. */
+static void drop(struct served *s)
+{
+	struct copyrpc_req *req = s->req;
+	struct copyrpc_ep *ep = ep_of(req->ch);
+
+	chan_drop_req(req);
+	if (!ep->qp)
+		ep_end(ep);
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+static void deliver(struct served *s)
+{
+	struct copyrpc_req *req = s->req;
+
+	req->data = s->block->mr.addr;
+	req->len = s->w.len;
+	req->resp_max = s->w.resp_max;
+	chan_queue(req->ch, req);
+}
+
+static void on_pulled(struct transfer *t, int status)
+{
+	struct served *s = container_of(t, struct served, t);
+
+	if (status) {
+		drop(s);
+		return;
+	}
+	deliver(s);
+	t->ep->ctx->to.handled++;
+}
+
+static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, uint32_t len,
+	void (*end)(struct transfer *t, int status))
+{
+	s->t = (struct transfer){
+		.ep = ep_of(s->req->ch),
+		.is_read = is_read,
+		.laddr = s->block->mr.addr,
+		.lkey = s->block->mr.lkey,
+		.raddr = raddr,
+		.rkey = rkey,
+		.len = len,
+		.end = end,
+	};
+	return transfer_start(&s->t);
+}
+
+/* The request has got its block. */
+static void receive(struct served *s)
+{
+	if (s->w.len != s->copied) {
+		if (move(s, true, s->w.from, s->w.from_rkey, s->w.len, on_pulled))
+			drop(s);
+		return;
+	}
+	memcpy(s->block->mr.addr, s->bytes, s->copied);
+	deliver(s);
+}
+
+void ctx_serve(struct copyrpc_ctx *ctx)
+{
+	struct served *s;
+
+	ctx->serve_again = false;
+	while ((s = ctx->waiting.head)) {
+		uint32_t len = s->w.len > s->w.resp_max ? s->w.len : s->w.resp_max;
+		int rc = pool_get(ctx, len, &s->block);
+
+		if (rc == -EAGAIN)
+			return;
+		ctx->waiting.head = s->next;
+		if (!s->next)
+			ctx->waiting.tail_p = &ctx->waiting.head;
+		if (rc)
+			respond(s->req, WIRE_NO_MEMORY, 0, NULL);
+		else
+			receive(s);
+	}
+}
+
+static struct wire_large get_large(const void *data)
+{
+	struct wire_large w;
+
+	memcpy(&w, data, sizeof(w)); /* the peer may change it meanwhile */
+	w.from = le64toh(w.from);
+	w.to = le64toh(w.to);
+	w.from_rkey = le32toh(w.from_rkey);
+	w.to_rkey = le32toh(w.to_rkey);
+	w.len = le32toh(w.len);
+	w.resp_max = le32toh(w.resp_max);
+	return w;
+}
+
+/* Takes the request out of the ring, and puts it at the end of those that wait. */
+static int wait_for_memory(struct copyrpc_req *req, const struct wire_large *w, uint32_t copied)
+{
+	struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
+	struct served *s = malloc(sizeof(*s) + copied);
+
+	if (!s)
+		return -ENOMEM;
+	*s = (struct served){.req = req, .w = *w, .limit = req->resp_max, .copied = copied};
+	memcpy(s->bytes, (const uint8_t *)req->data + sizeof(*w), copied);
+	chan_release(req);
+	req->detached = true;
+	req->data = NULL;
+	req->served = s;
+	*ctx->waiting.tail_p = s;
+	ctx->waiting.tail_p = &s->next;
+	ctx_serve(ctx);
+	return 0;
+}
+
+/* Checks what does not depend on this side's limits. Returns 0 or -EPROTO. */
+static int check_large(const struct copyrpc_req *req, const struct wire_large *w)
+{
+	uint32_t copied = req->len - (uint32_t)sizeof(*w);
+
+	if (req->resp_max < sizeof(struct wire_large_response) || (copied && copied != w->len))
+		return -EPROTO;
+	return 0;
+}
+
+int serve_large(struct copyrpc_req *req)
+{
+	const struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
+	struct wire_large w = {0};
+
+	if (req->len >= sizeof(w))
+		w = get_large(req->data);
+	if (req->len < sizeof(w) || check_large(req, &w)) {
+		chan_drop_req(req);
+		return -EPROTO;
+	}
+	if (!ctx->message_max || w.len > ctx->message_max || w.resp_max > ctx->message_max)
+		respond(req, WIRE_TOO_LARGE, 0, NULL);
+	else if (wait_for_memory(req, &w, req->len - (uint32_t)sizeof(w)))
+		respond(req, WIRE_NO_MEMORY, 0, NULL);
+	return 0;
+}
+
+int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_attr *attr)
+{
+	struct copyrpc_large_attr a;
+	int rc = SIZED_ATTR(&a, attr, memory_max);
+
+	if (rc)
+		return rc;
+	if (!a.memory_max)
+		a.memory_max = 4 * block_len(a.message_max);
+	if (a.message_max > COPYRPC_LARGE_MAX ||
+		(a.message_max && a.memory_max < block_len(a.message_max)))
+		return -EINVAL;
+	ctx->message_max = a.message_max;
+	/* Requests that wait were accepted with the former limit. */
+	pool_limit(ctx, a.memory_max > ctx->pool.most ? a.memory_max : ctx->pool.most);
+	return 0;
+}
+
+/* ------------------------------------------------------------------- replying */
+
+void *copyrpc_req_memory(const struct copyrpc_req *req)
+{
+	return req->served ? req->served->block->mr.addr : NULL;
+}
+
+static void on_pushed(struct transfer *t, int status)
+{
+	struct served *s = container_of(t, struct served, t);
+
+	if (status)
+		drop(s);
+	else
+		respond(s->req, WIRE_OK, s->req->len, NULL);
+}
+
+static int push(struct served *s, const void *data, uint32_t len)
+{
+	void *from = s->block->mr.addr;
+
+	if (data != from)
+		memmove(from, data, len); /* data may be a part of the request */
+	s->req->len = len;
+	return move(s, false, s->w.to, s->w.to_rkey, len, on_pushed);
+}
+
+int serve_reply(struct copyrpc_req *req, const void *data, uint32_t len)
+{
+	struct served *s = req->served;
+	int rc = req->ch->status;
+
+	if (!rc && len > s->w.resp_max)
+		return -EMSGSIZE;
+	if (!rc && len <= WIRE_COPIED_MAX && len <= s->limit - sizeof(struct wire_large_response)) {
+		respond(req, WIRE_OK, len, data);
+		return 0;
+	}
+	if (!rc)
+		rc = push(s, data, len);
+	if (rc)
+		drop(s);
+	return rc;
+}
+
+/* --------------------------------------------------------------------- ending */
+
+static void stop_waiting(struct copyrpc_ctx *ctx, const struct served *s)
+{
+	struct served **at = &ctx->waiting.head;
+
+	while (*at && *at != s)
+		at = &(*at)->next;
+	if (!*at)
+		return;
+	*at = s->next;
+	if (!*at)
+		ctx->waiting.tail_p = at;
+}
+
+/* The next poll gives the memory to requests that wait. */
+void serve_release(struct copyrpc_req *req)
+{
+	struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
+	struct served *s = req->served;
+
+	if (s->block)
+		pool_put(ctx, s->block);
+	else
+		stop_waiting(ctx, s);
+	req->served = NULL;
+	req->data = NULL;
+	free(s);
+	if (!ctx->waiting.head)
+		return;
+	ctx->serve_again = true;
+	ctx->calm = NOT_CALM;
+}
+
+void ep_end_served(struct copyrpc_ep *ep)
+{
+	struct served *s = ep->ctx->waiting.head;
+
+	while (s) {
+		struct served *next = s->next;
+
+		if (ep_of(s->req->ch) == ep)
+			drop(s);
+		s = next;
+	}
+}
