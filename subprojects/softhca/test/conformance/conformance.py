@@ -156,8 +156,9 @@ def run_pair(start, case, deadline):
     port = free_port()
     args = case.command + ["-p", str(port)]
     server = start(args)
-    # No event tells that another program listens, so this looks again and again until it ends.
-    while not listening(port) and time.monotonic() < deadline and not server.ends_within(.01):
+    # No event tells that another program listens, so this looks again and again until it ends. The kernel takes
+    # milliseconds for the table of sockets.
+    while not listening(port) and time.monotonic() < deadline and not server.ends_within(.05):
         pass
     case.check(case, start(args + ["127.0.0.1"]).finish(deadline), passive=False)
     case.check(case, server.finish(deadline), passive=True)

@@ -138,9 +138,10 @@ class Host:
         return any(r[1].endswith(f":{port:04X}") and r[3] == "0A" for r in rows)
 
     def wait_for(self, port, program):
-        # No event tells that another program listens, so this looks again and again until it ends.
+        # No event tells that another program listens, so this looks again and again until it ends. The kernel takes
+        # milliseconds for the table of sockets.
         while not self.listens(port) and program.running():
-            time.sleep(0.01)
+            time.sleep(0.05)
 
 
 def connect(hosts, switch, mtu):
