@@ -23,7 +23,7 @@
 TEST(limit_of_file_sizes)
 {
 	struct rlimit old, limit;
-	struct shm_region s;
+	AT_END(shm_close) struct shm_region s;
 
 	CHECK_EQ(getrlimit(RLIMIT_FSIZE, &old), 0);
 	limit = old;
@@ -35,7 +35,6 @@ TEST(limit_of_file_sizes)
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &old), 0);
-	shm_close(&s);
 }
 
 static void check_gone(void)
@@ -96,7 +95,7 @@ TEST(one_mapping)
 
 TEST(bad_names)
 {
-	struct shm_region r;
+	AT_END(shm_close) struct shm_region r;
 	char longest[SHM_NAME_MAX + 1];
 
 	memset(longest, 'a', sizeof(longest));
@@ -109,7 +108,6 @@ TEST(bad_names)
 	CHECK_EQ(shm_attach(PREFIX, "../x", SIZE, &r), -EINVAL);
 	longest[SHM_NAME_MAX - strlen(PREFIX)] = '\0'; /* prefix, dot, rest: the limit */
 	CHECK_EQ(shm_create(PREFIX, longest, SIZE, &r), 0);
-	shm_close(&r);
 }
 
 /* Limits the process to @n more descriptors. Returns the old limit. */
@@ -515,14 +513,13 @@ TEST(removing_spares_servers_that_start)
 
 	CHECK_EQ(pthread_create(&thread, NULL, remove_thread, &end), 0);
 	for (int i = 0; i < 2000; i++) {
-		struct shm_region s;
+		AT_END(shm_close) struct shm_region s;
 		struct stat named, mine;
 
 		CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), 0);
 		CHECK_EQ(stat(test_file(PREFIX), &named), 0);
 		CHECK_EQ(fstat(s.fd, &mine), 0);
 		CHECK_EQ(named.st_ino, mine.st_ino);
-		shm_close(&s);
 	}
 	__atomic_store_n(&end, true, __ATOMIC_RELEASE);
 	CHECK_EQ(pthread_join(thread, NULL), 0);

@@ -62,7 +62,7 @@ TEST(one_sleep_is_one_wakeup)
 
 TEST(thread_is_woken_by_its_eventfd)
 {
-	struct wakefd w = WAKEFD_NONE;
+	AT_END(wakefd_close) struct wakefd w = WAKEFD_NONE;
 	uint32_t word = SLEEP_RUNNING;
 
 	CHECK_EQ(wakefd_open_event(&w), 0);
@@ -76,7 +76,6 @@ TEST(thread_is_woken_by_its_eventfd)
 	}
 	word = SLEEP_ASLEEP;
 	CHECK(wakefd_post(&w, &word));
-	wakefd_close(&w);
 }
 
 /* A late wake-up of an earlier sleep, and one for this sleep. */
@@ -167,7 +166,7 @@ TEST(many_sleepers_take_nothing_and_all_are_woken)
 {
 	enum { N = 100 };
 	static struct sleeper s[N];
-	struct wakefd waker = WAKEFD_NONE;
+	AT_END(wakefd_close) struct wakefd waker = WAKEFD_NONE;
 	int none = 0;
 
 	for (int i = 0; i < N; i++) {
@@ -180,14 +179,13 @@ TEST(many_sleepers_take_nothing_and_all_are_woken)
 		CHECK(fdtest_readable(s[i].w.fd));
 		wakefd_close(&s[i].w);
 	}
-	wakefd_close(&waker);
 }
 
 /* The sleeper has gone, or a peer has written a wrong address. */
 TEST(nobody_is_woken_by_a_wrong_address)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};
-	struct wakefd waker = WAKEFD_NONE;
+	AT_END(wakefd_close) struct wakefd waker = WAKEFD_NONE;
 	struct sleeper s;
 
 	sleeper_open(&s);
@@ -201,7 +199,6 @@ TEST(nobody_is_woken_by_a_wrong_address)
 		s.word = SLEEP_ON_FD;
 		CHECK_EQ(wake(&waker, &s), 0);
 	}
-	wakefd_close(&waker);
 }
 
 static void wake_without_descriptors(void *arg)

@@ -561,7 +561,7 @@ TEST(views_agree)
 		struct source source;
 		struct stream stream[2];
 		struct checker check[2];
-		struct store store;
+		AT_END(store_fini) struct store store;
 		uint64_t start;
 
 		source_init(&source, &load);
@@ -605,7 +605,6 @@ TEST(views_agree)
 		CHECK_EQ(check_errors(&check[1].n) == 0, !fault);
 		for (uint32_t c = 0; c < 2; c++)
 			check_fini(&check[c]);
-		store_fini(&store);
 	}
 }
 

@@ -20,13 +20,12 @@ static void begin(uint64_t now_ns)
 static void write_text(void)
 {
 	size_t len = 0;
-	FILE *out;
+	AT_END(end_file) FILE *out;
 
 	free(text);
 	out = open_memstream(&text, &len);
 	CHECK(out);
 	decisions_write(&d, 3, out);
-	fclose(out);
 }
 
 TEST(counts_what_repeats)

@@ -153,7 +153,7 @@ static bool noticed(void)
 static void refuses(uint32_t rank, size_t spoilt)
 {
 	struct greeting g;
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	begin();
 	g = greeting_of(rank);
@@ -161,7 +161,6 @@ static void refuses(uint32_t rank, size_t spoilt)
 		((uint8_t *)&g)[spoilt - 1] ^= 1;
 	CHECK_EQ(greet(&g, &fd), 0);
 	CHECK(!stop_requested() && lifeline_lost(line) < 0);
-	close(fd);
 }
 
 TEST(greetings_are_checked)
@@ -211,7 +210,7 @@ TEST(a_rank_tells_to_stop)
 	} cases[] = {{SIGTERM, SIGTERM}, {STOP_FAILED, 0}, {UINT32_MAX, 0}, {0, 0}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		int fd;
+		AT_END(end_close_fd) int fd;
 
 		begin();
 		fd = join(1);
@@ -219,7 +218,6 @@ TEST(a_rank_tells_to_stop)
 		CHECK(noticed());
 		CHECK_EQ(stop_told(), cases[i].told);
 		CHECK(lifeline_told(line) && lifeline_lost(line) < 0);
-		close(fd);
 	}
 }
 
@@ -273,7 +271,7 @@ TEST(nonsense_ends_a_connection)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct heard h = {.n = 0};
 		char byte;
-		int fd;
+		AT_END(end_close_fd) int fd;
 
 		begin();
 		fd = join(1);
@@ -282,6 +280,5 @@ TEST(nonsense_ends_a_connection)
 		CHECK_EQ(h.n, 0);
 		CHECK_EQ(recv(fd, &byte, 1, 0), 0);
 		CHECK(lifeline_lost(line) < 0);
-		close(fd);
 	}
 }

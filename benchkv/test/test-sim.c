@@ -89,7 +89,7 @@ TEST(calendar_keeps_order)
 	struct request slots[SLOTS];
 	uint32_t out[SLOTS], left = 0, slot;
 	bool in[SLOTS] = {false};
-	struct calendar c;
+	AT_END(calendar_fini) struct calendar c;
 
 	CHECK_EQ(calendar_init(&c, slots), 0);
 	for (int round = 0; round < 10000 || left; round++) {
@@ -116,7 +116,6 @@ TEST(calendar_keeps_order)
 		for (uint32_t i = 0; i < SLOTS; i++)
 			CHECK(!in[i] || due[i] / CALENDAR_NS >= now / CALENDAR_NS);
 	}
-	calendar_fini(&c);
 }
 
 /* A request put for a time that has been taken already is visible next. */
@@ -124,7 +123,7 @@ TEST(calendar_takes_the_past_next)
 {
 	struct request slots[2];
 	uint32_t out[SLOTS];
-	struct calendar c;
+	AT_END(calendar_fini) struct calendar c;
 
 	CHECK_EQ(calendar_init(&c, slots), 0);
 	CHECK_EQ(take_bucket(&c, 1000 * CALENDAR_NS, out), 0);
@@ -135,7 +134,6 @@ TEST(calendar_takes_the_past_next)
 	CHECK_EQ(take_bucket(&c, 1001 * CALENDAR_NS, out), 1);
 	CHECK_EQ(out[0], 1);
 	CHECK_EQ(calendar_next(&c, 2000 * CALENDAR_NS), 2000 * CALENDAR_NS);
-	calendar_fini(&c);
 }
 
 /* The ring is as long as the time that it has to span, and no longer. */
@@ -143,7 +141,7 @@ TEST(calendar_follows_its_load)
 {
 	struct request slots[2];
 	uint32_t out[SLOTS];
-	struct calendar c;
+	AT_END(calendar_fini) struct calendar c;
 	uint64_t now = 0;
 
 	CHECK_EQ(calendar_init(&c, slots), 0);
@@ -154,14 +152,13 @@ TEST(calendar_follows_its_load)
 		take_bucket(&c, now, out);
 	CHECK_EQ(c.mask + 1, CALENDAR_LEAST);
 	CHECK_EQ(c.from, now / CALENDAR_NS - 1);
-	calendar_fini(&c);
 }
 
 /* Events come out in the order of their times, also those that are far ahead of the first. */
 TEST(timeline_keeps_order)
 {
 	uint64_t seed = test_seed(), now = 0, times[SLOTS];
-	struct timeline t;
+	AT_END(timeline_fini) struct timeline t;
 	uint32_t n = 0;
 
 	timeline_init(&t, 4096);
@@ -181,13 +178,12 @@ TEST(timeline_keeps_order)
 		}
 	}
 	CHECK(!timeline_first(&t));
-	timeline_fini(&t);
 }
 
 /* Those of the same time come out in the order of their senders, in whatever order they were put. */
 TEST(timeline_orders_the_same_time_by_sender)
 {
-	struct timeline t;
+	AT_END(timeline_fini) struct timeline t;
 
 	timeline_init(&t, 4096);
 	for (uint32_t i = 0; i < 100; i++) {
@@ -199,7 +195,6 @@ TEST(timeline_orders_the_same_time_by_sender)
 		CHECK_EQ(timeline_first(&t)->ns, 50 + i / 50);
 		CHECK_EQ(timeline_take(&t).from, i % 50 * 2 + i / 50);
 	}
-	timeline_fini(&t);
 }
 
 /* A route over one adapter to another one. */
@@ -248,7 +243,7 @@ static void gather(struct line *l, struct endpoint *e, uint32_t n)
 TEST(servers_are_serial)
 {
 	struct endpoint e = {0};
-	struct line l;
+	AT_END(line_fini) struct line l;
 	struct event a;
 	uint64_t size, first;
 
@@ -268,14 +263,13 @@ TEST(servers_are_serial)
 	}
 	CHECK_EQ(wire_next(&l.machine, &l.to), UINT64_MAX);
 	pool_put(&l.pool, e.gathered);
-	line_fini(&l);
 }
 
 /* Gathered messages arrive whole and in order, in WRITEs of one message and of many. */
 static void messages_arrive(bool words)
 {
 	struct endpoint e = {0};
-	struct line l;
+	AT_END(line_fini) struct line l;
 	struct event a;
 
 	line_init(&l, words);
@@ -303,7 +297,6 @@ static void messages_arrive(bool words)
 		CHECK(!words || batch_words(a.batch)[i] == 1000 + i);
 	}
 	pool_put(&l.pool, a.batch);
-	line_fini(&l);
 }
 
 TEST(messages_arrive_whole)
@@ -339,7 +332,7 @@ TEST(arrivals_are_sorted)
 	uint64_t seed = test_seed(), last = 0;
 	struct nic from[40] = {0};
 	struct endpoint e = {0};
-	struct line l;
+	AT_END(line_fini) struct line l;
 	struct event a;
 	uint32_t n = 0;
 
@@ -356,7 +349,6 @@ TEST(arrivals_are_sorted)
 		last = a.ns;
 	}
 	CHECK_EQ(n, 400);
-	line_fini(&l);
 }
 
 /* ---- jobs ---- */

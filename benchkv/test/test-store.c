@@ -14,7 +14,7 @@ TEST(holds_what_was_put)
 	static uint64_t model[KEYS];
 	static bool there[KEYS];
 	uint64_t rng = test_seed(), value;
-	struct store s;
+	AT_END(store_fini) struct store s;
 
 	CHECK_EQ(store_init(&s, &place, 0, 0, 1), 0); /* must grow */
 	for (uint32_t i = 0; i < 50000; i++) {
@@ -39,7 +39,6 @@ TEST(holds_what_was_put)
 	}
 	CHECK_EQ(store_put(&s, UINT64_MAX, 1), -EINVAL);
 	CHECK_EQ(store_get(&s, UINT64_MAX, &value), -ENOENT);
-	store_fini(&s);
 }
 
 /* Every key has one shard; shards get equal shares within five standard deviations. */
@@ -62,7 +61,7 @@ TEST(preloads_its_own)
 	uint64_t sum = 0, value;
 
 	for (uint32_t i = 0; i < 12; i++) {
-		struct store s;
+		AT_END(store_fini) struct store s;
 
 		CHECK_EQ(store_init(&s, &place, i / 4, i % 4, 1), 0);
 		CHECK_EQ(store_preload(&s, 10000), 0);
@@ -74,7 +73,6 @@ TEST(preloads_its_own)
 			CHECK_EQ(store_get(&s, key, &value), mine ? 0 : -ENOENT);
 			CHECK(!mine || value == kv_value(key, KV_PRELOADED));
 		}
-		store_fini(&s);
 	}
 	CHECK_EQ(sum, 10000);
 }
@@ -104,7 +102,7 @@ TEST(serves_only_its_own)
 		.seq = 77,
 		.rank = 1,
 		.key = some_key(1, 2)};
-	struct store s;
+	AT_END(store_fini) struct store s;
 
 	CHECK_EQ(store_init(&s, &place, 1, 2, 1), 0);
 	replies(&s, &req, KV_NOT_FOUND, req.key);
@@ -124,7 +122,6 @@ TEST(serves_only_its_own)
 	replies(&s, &req, KV_ERROR, EXDEV);
 	req.key = some_key(0, 2);
 	replies(&s, &req, KV_ERROR, EXDEV);
-	store_fini(&s);
 }
 
 /* A swap stores the version after that of the key; nothing, and what was preloaded, is version 0. */
@@ -142,7 +139,7 @@ TEST(swaps_versions)
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct kv_req req = {.type = KV_SWAP, .rank = 1, .key = some_key(1, 2)};
 		uint64_t stored = kv_value(req.key, KV_PRELOADED), left = 0;
-		struct store s;
+		AT_END(store_fini) struct store s;
 
 		req.value = kv_value(req.key, kv_name(3, cases[i].version));
 		CHECK_EQ(store_init(&s, &place, 1, 2, 1), 0);
@@ -159,7 +156,6 @@ TEST(swaps_versions)
 		CHECK_EQ(store_get(&s, req.key, &left),
 			cases[i].type == KV_NOT_FOUND ? -ENOENT : 0);
 		CHECK(cases[i].type == KV_NOT_FOUND || left == stored);
-		store_fini(&s);
 	}
 }
 

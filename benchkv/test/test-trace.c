@@ -36,7 +36,7 @@ TEST(writes_a_line_per_sample)
 		.rho = 1.125f,
 		.unconsumed = 9};
 	char *text = NULL;
-	struct trace t;
+	AT_END(trace_fini) struct trace t;
 	size_t len;
 	FILE *out = open_memstream(&text, &len);
 
@@ -54,14 +54,13 @@ TEST(writes_a_line_per_sample)
 		"rtt_us,rho,unconsumed,local_us,channels_us,network_us,calls_us,retry_us,flush_us,forward_us\n"
 		"6,1000,3,2,1,11,11-100,40,5,2.500,7,0.2500,6.500,1.1250,9,0.000,0.100,0.200,0.300,0.400,0.500,0.600\n"));
 	free(text);
-	trace_fini(&t);
 }
 
 /* One a millisecond, 2^20 of them. */
 TEST(is_due_and_has_a_bound)
 {
 	const struct trace_sample s = {.time_ns = 5000};
-	struct trace t;
+	AT_END(trace_fini) struct trace t;
 
 	CHECK_EQ(trace_init(&t), 0);
 	CHECK(trace_due(&t, t.start_ns));
@@ -72,5 +71,4 @@ TEST(is_due_and_has_a_bound)
 	CHECK(trace_due(&t, 5000 + 1000000));
 	t.n++;
 	CHECK(!trace_due(&t, 5000 + 1000000));
-	trace_fini(&t);
 }

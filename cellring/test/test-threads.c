@@ -139,7 +139,7 @@ static void call(struct side *s)
 static void run(uint32_t in_flight)
 {
 	struct cellring_plan p = cellring_plan_for(WORDS * 8, in_flight, 0);
-	unsigned char *rings = aligned_alloc(64, 2 * cellring_bytes(&p));
+	AT_END(end_free) unsigned char *rings = aligned_alloc(64, 2 * cellring_bytes(&p));
 	struct side a = {.in_flight = in_flight, .seed = test_seed()}, b = a;
 	pthread_t t;
 
@@ -155,7 +155,6 @@ static void run(uint32_t in_flight)
 	CHECK_EQ(pthread_create(&t, NULL, answer, &b), 0);
 	call(&a);
 	CHECK_EQ(pthread_join(t, NULL), 0);
-	free(rings);
 }
 
 TEST_WITH(one_in_flight, run, 1);

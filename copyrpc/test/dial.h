@@ -54,7 +54,7 @@ static inline void close_nodes(struct node (*n)[2])
 	close_node(&(*n)[1]);
 }
 
-#define NODES __attribute__((cleanup(close_nodes))) struct node /* closed with their block */
+#define NODES AT_END(close_nodes) struct node /* closed with their block */
 
 /* Polls once, a millisecond later, and takes all events and requests. */
 static inline void turn(struct node *n)

@@ -56,7 +56,12 @@ static inline void pair_close(struct pair *p)
 }
 
 /* A pair that is closed at the end of its block: PAIR p = pair_open(NULL); */
-#define PAIR __attribute__((cleanup(pair_close))) struct pair
+#define PAIR AT_END(pair_close) struct pair
+
+static inline void end_ctx(struct copyrpc_ctx **ctx)
+{
+	copyrpc_ctx_destroy(*ctx);
+}
 
 /* The number of responses and of failed calls, and the status of the last failed call. */
 struct heard {

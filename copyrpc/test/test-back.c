@@ -140,7 +140,7 @@ static void close_nodes(struct node (*nodes)[2])
 	close((*nodes)[1].listener);
 }
 
-#define NODES __attribute__((cleanup(close_nodes))) struct node /* closed with their block */
+#define NODES AT_END(close_nodes) struct node /* closed with their block */
 
 static void take_events(struct node *n)
 {

@@ -37,7 +37,7 @@ static bool on_roce(void)
 
 TEST(fields)
 {
-	struct copyrpc_ctx *ctx;
+	AT_END(end_ctx) struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 
 	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
@@ -64,7 +64,6 @@ TEST(fields)
 	CHECK_EQ(field(80, 4), 1 << 20); /* ring: the default */
 	CHECK_EQ(field(84, 4), 1 << 18); /* credit: a quarter of it */
 	CHECK(is_zero(88, 8));
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* ---------------------------------------------- a peer that has only the blob */
@@ -277,7 +276,7 @@ TEST(receives_follow_the_endpoints)
 TEST(objects)
 {
 	struct copyrpc_ep *ep[5];
-	struct copyrpc_ctx *ctx;
+	AT_END(end_ctx) struct copyrpc_ctx *ctx;
 	int n[7];
 
 	CHECK_EQ(copyrpc_ctx_create(NULL, &ctx), 0);
@@ -298,5 +297,4 @@ TEST(objects)
 	count_objects(n);
 	CHECK_EQ(n[3], 0);
 	CHECK_EQ(n[6], 0);
-	copyrpc_ctx_destroy(ctx);
 }

@@ -231,7 +231,7 @@ TEST(refused_dials_take_turns)
 {
 	uint16_t closed = free_port(), port = free_port();
 	NODES n[2];
-	int listener;
+	AT_END(end_close_fd) int listener;
 
 	open_nodes(n);
 	dial(&n[1], port, false, 1);
@@ -244,7 +244,6 @@ TEST(refused_dials_take_turns)
 	for (int i = 0; i < 1000 && !n[1].ups; i++)
 		turn_both(n);
 	CHECK_EQ(n[1].up.token, 1);
-	close(listener);
 }
 
 /* Two programs that poll only when their descriptors or their times say so. */

@@ -245,7 +245,7 @@ TEST(answers_are_checked)
 		{0, 143, 0, -ECONNRESET, false}, {0, 0, 0, -ECONNRESET, false}};
 	uint8_t right[144], bytes[144];
 	NODES n[2];
-	int listener;
+	AT_END(end_close_fd) int listener;
 
 	open_nodes(n);
 	take_greeting(n, right);
@@ -268,7 +268,6 @@ TEST(answers_are_checked)
 	answer_raw(&n[0], listener, bytes, sizeof(bytes));
 	CHECK_EQ(n[0].gone.status, -EPROTO);
 	CHECK_EQ(n[0].ups, 0);
-	close(listener);
 }
 
 TEST(nobody_is_there)

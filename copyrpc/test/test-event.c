@@ -179,12 +179,11 @@ TEST(both_queues_have_the_vector)
 TEST(a_count_needs_a_period)
 {
 	struct copyrpc_ctx_attr attr = {.size = sizeof(attr), .event_count = 2};
-	struct copyrpc_ctx *ctx;
+	AT_END(end_ctx) struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), -EINVAL);
 	attr.event_period_us = 1;
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* One batch is less than the count: the context is woken when the period is over. */

@@ -180,7 +180,7 @@ TEST(contexts_are_refused)
 
 TEST(endpoints_are_refused)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	struct copyrpc_ep *ep[5];
 
 	CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 6000}, &ep[0]),
@@ -192,12 +192,11 @@ TEST(endpoints_are_refused)
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[4]), -EMFILE);
 	CHECK_EQ(copyrpc_poll(ctx, no_end, NULL), 0);
 	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep[4]), 0);
-	copyrpc_ctx_destroy(ctx);
 }
 
 TEST(connections_are_refused)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	struct copyrpc_ep *ep[2], *larger;
 	uint8_t blob[2][COPYRPC_INFO_SIZE], bad[COPYRPC_INFO_SIZE];
 	static const struct {
@@ -225,12 +224,11 @@ TEST(connections_are_refused)
 	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), 0);
 	CHECK_EQ(copyrpc_ep_connect(ep[1], blob[0], COPYRPC_INFO_SIZE), -EISCONN);
 	check_works(ep);
-	copyrpc_ctx_destroy(ctx);
 }
 
 TEST(calls_are_refused)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	uint32_t max = COPYRPC_PAYLOAD_MAX(16384), n;
 	static uint8_t buf[4096];
 	struct ends e = {0};
@@ -264,7 +262,6 @@ TEST(calls_are_refused)
 			CHECK_EQ(copyrpc_reply(req, NULL, 0), 0);
 	}
 	check_works(ep);
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* ---------------------------------------------------------------------- ends */
@@ -378,7 +375,7 @@ static void on_nested(void *arg, struct copyrpc_ep *ep, uint64_t token, int stat
 /* call, reply and destroy from inside of the callback. */
 TEST(nested_use)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	struct nest n = {.left = 50};
 	struct copyrpc_ep *ep[2];
 	struct copyrpc_req *req;
@@ -411,7 +408,6 @@ TEST(nested_use)
 	n.destroy = false;
 	copyrpc_poll(ctx, on_nested, &n);
 	check_usable(ctx, ctx);
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* ------------------------------------------------------------------------ raw */
@@ -431,7 +427,7 @@ static struct copyrpc_raw_done wait_raw(struct copyrpc_ctx *ctx)
 
 TEST(raw_read_and_write)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	static uint8_t local[8192], remote[8192];
 	struct copyrpc_mr lmr, rmr;
 	struct copyrpc_ep *ep[2];
@@ -466,13 +462,12 @@ TEST(raw_read_and_write)
 	copyrpc_mr_dereg(&lmr);
 	copyrpc_mr_dereg(&rmr);
 	copyrpc_mr_dereg(&rmr);
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* More operations than fit are started; each ends once, and calls work in between. */
 TEST(raw_many)
 {
-	struct copyrpc_ctx *ctx = open_ctx();
+	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
 	static uint64_t local[4096], remote[4096];
 	static bool seen[4096];
 	struct copyrpc_mr lmr, rmr;
@@ -505,7 +500,6 @@ TEST(raw_many)
 	}
 	copyrpc_mr_dereg(&lmr);
 	copyrpc_mr_dereg(&rmr);
-	copyrpc_ctx_destroy(ctx);
 }
 
 /* The peer's memory permits no WRITE, so the WRITE and the pending calls end with -EACCES. */

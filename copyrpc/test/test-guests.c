@@ -40,7 +40,7 @@ static void close_server(struct server *s)
 	close(s->listener);
 }
 
-#define SERVER __attribute__((cleanup(close_server))) struct server /* closed with its block */
+#define SERVER AT_END(close_server) struct server /* closed with its block */
 
 /* ------------------------------------------------------------------ destroyed before the return */
 

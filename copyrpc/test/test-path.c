@@ -129,7 +129,7 @@ TEST(programs_of_other_versions)
 	struct copyrpc_path earlier = {.size = offsetof(struct copyrpc_path, set),
 		.set = COPYRPC_SET_TIMEOUT};
 	const struct copyrpc_ep_attr attr = {.path = &later.path};
-	struct copyrpc_ctx *ctx;
+	AT_END(end_ctx) struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep;
 
 	CHECK_EQ(copyrpc_ctx_create(&(struct copyrpc_ctx_attr){.path = &later.path}, &ctx), -E2BIG);
@@ -139,5 +139,4 @@ TEST(programs_of_other_versions)
 	later.more = 0;
 	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), 0);
 	CHECK(ep->path.timeout == 17 && ep->path.size == sizeof(ep->path));
-	copyrpc_ctx_destroy(ctx);
 }

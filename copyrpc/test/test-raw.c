@@ -31,7 +31,7 @@ static void rig_close(struct rig *r)
 	pair_close(&r->p);
 }
 
-#define RIG __attribute__((cleanup(rig_close))) struct rig /* is closed at the end of its block */
+#define RIG AT_END(rig_close) struct rig /* is closed at the end of its block */
 
 static void finish(struct rig *r, uint64_t token)
 {

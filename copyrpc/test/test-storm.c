@@ -234,10 +234,9 @@ static pid_t start_victim(void)
 
 static void open_and_close(void)
 {
-	struct copyrpc_ctx *ctx;
+	AT_END(end_ctx) struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&storm->attr, &ctx), 0);
-	copyrpc_ctx_destroy(ctx);
 }
 
 static void check_qps(void)

@@ -80,7 +80,7 @@ static void rig_close(struct rig *r)
 	copyrpc_ctx_destroy(r->ctx);
 }
 
-#define RIG __attribute__((cleanup(rig_close))) struct rig /* is closed at the end of its block */
+#define RIG AT_END(rig_close) struct rig /* is closed at the end of its block */
 
 /* Makes a call and answers it. */
 static void echo(struct copyrpc_ctx *server, struct copyrpc_ctx *client, struct copyrpc_ep *ep)
@@ -375,7 +375,7 @@ static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
 	RIG r = rig_open(&(struct copyrpc_ctx_attr){.max_endpoints = 1});
 	struct dripper d = {.end = false};
 	struct copyrpc_ep *ep;
-	struct strangers s;
+	AT_END(strangers_leave) struct strangers s;
 	int rc;
 
 	s = strangers_come(kind, r.c.port, greeting, 128);
@@ -391,7 +391,6 @@ static void with_strangers(enum stranger_kind kind, const uint8_t greeting[128])
 	/* Pairs with the load of drip(). */
 	atomic_store_explicit(&d.end, true, memory_order_release);
 	CHECK_EQ(pthread_join(d.thread, NULL), 0);
-	strangers_leave(&s);
 }
 
 TEST(strangers)
@@ -423,7 +422,7 @@ TEST(traffic_goes_on)
 	struct caller late;
 	struct copyrpc_ep *ep;
 	RIG r = rig_open(NULL);
-	int silent;
+	AT_END(end_close_fd) int silent;
 
 	ep = rig_connect(&r);
 	silent = raw_line(&r);
@@ -436,7 +435,6 @@ TEST(traffic_goes_on)
 	CHECK_EQ(copyrpc_accept(r.ctx, NULL, r.listener, HOUR_MS, &ep), 0);
 	CHECK_EQ(finish(&late), 0);
 	echo(r.ctx, r.c.ctx, late.ep);
-	close(silent);
 }
 
 /* Accepts while a stranger is silent: copyrpc_accept() must return, because the context needs a

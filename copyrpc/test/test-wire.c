@@ -45,7 +45,7 @@ TEST(bytes_of_a_batch)
 	};
 	static uint8_t in[4096], out[4096];
 	struct req_queue queue = {.tail_p = &queue.head};
-	struct chan ch;
+	AT_END(chan_fini) struct chan ch;
 	uint64_t pos;
 	uint32_t len;
 
@@ -63,7 +63,6 @@ TEST(bytes_of_a_batch)
 	CHECK(memcmp(out, want, sizeof(want)) == 0);
 	CHECK(memcmp(out + 64, "\x4d\0\0\x80\3\0\0\0\3\0\0\0yes", 15) == 0);
 	CHECK(!chan_waits(&ch));
-	chan_fini(&ch);
 }
 
 /* If a message does not fit before the ring's end, a marker of 32 bytes skips the rest and has

@@ -110,7 +110,7 @@ TEST(posts_and_calls_keep_their_order)
 TEST(posts_wait_for_room)
 {
 	uint32_t answer, v;
-	struct posts p;
+	AT_END(posts_end) struct posts p;
 
 	posts_begin(&p, 0, 8);
 	CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0);
@@ -151,13 +151,12 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
 		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 0); /* it knows already */
 	}
-	posts_end(&p);
 }
 
 /* If the ring is full, the client waits for the room that its own posts make, as well. */
 TEST(posts_wait_for_the_ring)
 {
-	struct posts p;
+	AT_END(posts_end) struct posts p;
 
 	posts_begin(&p, 32, 64);
 	while (!make(&p, false))
@@ -168,7 +167,6 @@ TEST(posts_wait_for_the_ring)
 	delegrpc_server_advance_tail(p.s);
 	CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 1);
 	CHECK_EQ(make(&p, false), 0);
-	posts_end(&p);
 }
 
 /* A blocking call that takes its room from posts gets its own answer. */
@@ -181,7 +179,7 @@ static void echo(void *arg, const struct delegrpc_req *r, const void *payload)
 TEST(blocking_call_after_posts)
 {
 	uint32_t v = 77, answer = 0;
-	struct posts p;
+	AT_END(posts_end) struct posts p;
 
 	posts_begin(&p, 0, 4);
 	while (!make(&p, false))
@@ -193,14 +191,13 @@ TEST(blocking_call_after_posts)
 	CHECK_EQ(delegrpc_client_poll(p.c, on_answer, &p), 0); /* late, dropped */
 	for (uint32_t i = 0; i < 4; i++)
 		CHECK_EQ(make(&p, false), 0);
-	posts_end(&p);
 }
 
 /* An armed client that waits for room is woken, whenever the server flushes. */
 TEST(room_wakes)
 {
 	for (uint32_t early = 0; early < 3; early++) {
-		struct posts p;
+		AT_END(posts_end) struct posts p;
 		int fd;
 
 		posts_begin(&p, 0, 4);
@@ -232,7 +229,6 @@ TEST(room_wakes)
 		delegrpc_server_flush(p.s);
 		CHECK(fdtest_readable(fd));
 		CHECK_EQ(delegrpc_client_wait(p.c, UINT64_MAX), 1);
-		posts_end(&p);
 	}
 }
 
@@ -240,7 +236,7 @@ TEST(room_wakes)
 TEST(posts_outlive_no_server)
 {
 	struct delegrpc_client_stats st;
-	struct posts p;
+	AT_END(posts_end) struct posts p;
 	int r;
 
 	posts_begin(&p, 0, 8);
@@ -273,7 +269,6 @@ TEST(posts_outlive_no_server)
 	CHECK_EQ(st.posts, 1);
 	delegrpc_client_flush(p.c);
 	CHECK_EQ(receive(&p, 1), 1);
-	posts_end(&p);
 }
 
 /* Only one index is that of a post, and its length and client are checked as those of calls. */
@@ -312,7 +307,7 @@ TEST(forged_posts_are_dropped)
 TEST(forged_response_to_a_post)
 {
 	struct delegrpc_client_stats st;
-	struct posts p;
+	AT_END(posts_end) struct posts p;
 	RAW raw;
 
 	posts_begin(&p, 0, 4);
@@ -327,7 +322,6 @@ TEST(forged_response_to_a_post)
 	delegrpc_client_get_stats(p.c, &st, sizeof(st));
 	CHECK_EQ(st.bad_responses, 3);
 	CHECK_EQ(delegrpc_client_posts(p.c), 3);
-	posts_end(&p);
 }
 
 /* A tail that another process has written neither frees an id twice nor hides a post for ever. */
@@ -336,7 +330,7 @@ TEST(forged_tails)
 	static const uint64_t tails[] = {3, 1000, INT64_MAX, 1ull << 63, UINT64_MAX, 0};
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(tails); i++) {
-		struct posts p;
+		AT_END(posts_end) struct posts p;
 		RAW raw;
 
 		posts_begin(&p, 0, 8);
@@ -359,6 +353,5 @@ TEST(forged_tails)
 		delegrpc_server_advance_tail(p.s);
 		CHECK_EQ(delegrpc_client_posts(p.c), 0);
 		CHECK_EQ(p.received, p.made);
-		posts_end(&p);
 	}
 }

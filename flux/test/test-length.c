@@ -80,7 +80,7 @@ TEST(longer_buffers_are_allowed)
 TEST(longest)
 {
 	FLUX *f = network(FLUX_MAX_PAYLOAD, FLUX_MAX_PAYLOAD);
-	unsigned char *buf = malloc(FLUX_MAX_PAYLOAD);
+	AT_END(end_free) unsigned char *buf = malloc(FLUX_MAX_PAYLOAD);
 	uint32_t from, len;
 	uint64_t call;
 
@@ -92,5 +92,4 @@ TEST(longest)
 		1);
 	CHECK_EQ(len, FLUX_MAX_PAYLOAD);
 	test_filled(buf, FLUX_MAX_PAYLOAD, 3);
-	free(buf);
 }

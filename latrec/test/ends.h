@@ -3,6 +3,7 @@
 #ifndef LATREC_TEST_ENDS_H
 #define LATREC_TEST_ENDS_H
 
+#include "support/test.h"
 #include "latrec.h"
 
 static inline void hist_end(struct latrec_hist **h)
@@ -15,7 +16,12 @@ static inline void recorder_end(struct latrec **r)
 	latrec_destroy(*r);
 }
 
-#define HIST __attribute__((cleanup(hist_end))) struct latrec_hist
-#define RECORDER __attribute__((cleanup(recorder_end))) struct latrec
+static inline void end_ep(struct latrec_ep **ep)
+{
+	latrec_ep_destroy(*ep);
+}
+
+#define HIST AT_END(hist_end) struct latrec_hist
+#define RECORDER AT_END(recorder_end) struct latrec
 
 #endif

@@ -2,7 +2,6 @@
 /* Recorders and endpoints, through the public interface and in virtual time. */
 #include <errno.h>
 
-#include "support/test.h"
 #include "ends.h"
 
 #define MS 1000000ull
@@ -79,7 +78,7 @@ TEST(sizes_of_other_versions)
 TEST(stamps_come_back_in_order)
 {
 	RECORDER *r = recorder(false, 0);
-	struct latrec_ep *ep = endpoint(r, 8);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 8);
 	uint64_t rng = test_seed(), posted = 0, done = 0, now = 1000, at[8];
 
 	while (done < 2000) {
@@ -98,7 +97,6 @@ TEST(stamps_come_back_in_order)
 		}
 		CHECK_EQ(latrec_ep_pending(ep), posted - done);
 	}
-	latrec_ep_destroy(ep);
 }
 
 TEST(latencies_are_done_minus_posted)
@@ -125,7 +123,7 @@ TEST(latencies_are_done_minus_posted)
 TEST(a_full_fifo_refuses)
 {
 	RECORDER *r = recorder(false, 0);
-	struct latrec_ep *ep = endpoint(r, 3);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 3);
 
 	for (uint64_t lap = 0; lap < 3; lap++) {
 		for (uint64_t i = 0; i < 4; i++)
@@ -139,13 +137,12 @@ TEST(a_full_fifo_refuses)
 	CHECK_EQ(latrec_hist_min(latrec_service(r)), 50);
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 50);
 	CHECK_EQ(stats(r).refused, 3);
-	latrec_ep_destroy(ep);
 }
 
 TEST(a_completion_of_nothing_is_counted)
 {
 	RECORDER *r = recorder(true, 0);
-	struct latrec_ep *ep = endpoint(r, 2);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_complete(ep, 5), -ENOENT);
 	CHECK_EQ(latrec_ep_post(ep, 10, 10), 0);
@@ -157,13 +154,12 @@ TEST(a_completion_of_nothing_is_counted)
 	CHECK_EQ(latrec_service(r)->count, 2);
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 7);
 	CHECK_EQ(latrec_hist_max(latrec_response(r)), 7);
-	latrec_ep_destroy(ep);
 }
 
 TEST(posts_can_be_taken_back_or_dropped)
 {
 	RECORDER *r = recorder(false, 0);
-	struct latrec_ep *ep = endpoint(r, 2);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_unpost(ep), -ENOENT);
 	CHECK_EQ(latrec_ep_drop(ep), -ENOENT);
@@ -179,14 +175,13 @@ TEST(posts_can_be_taken_back_or_dropped)
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), 4);
 	CHECK_EQ(stats(r).dropped, 1);
 	CHECK_EQ(latrec_service(r)->count, 2);
-	latrec_ep_destroy(ep);
 }
 
 /* A clock that steps backwards or forwards never causes a negative or wrapped latency. */
 TEST(a_stepped_clock_gives_no_sample)
 {
 	RECORDER *r = recorder(true, 0);
-	struct latrec_ep *ep = endpoint(r, 8);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 8);
 
 	CHECK_EQ(latrec_ep_post(ep, 1000, 1000), 0);
 	CHECK_EQ(latrec_ep_post(ep, 1001, 1001), 0);
@@ -201,7 +196,6 @@ TEST(a_stepped_clock_gives_no_sample)
 	CHECK_EQ(latrec_hist_min(latrec_service(r)), 0);
 	CHECK_EQ(latrec_hist_max(latrec_service(r)), INT64_MAX);
 	CHECK_EQ(latrec_response(r)->count, 2);
-	latrec_ep_destroy(ep);
 }
 
 /*
@@ -233,14 +227,13 @@ TEST(omitted_waits_are_in_the_response)
 TEST(nothing_begins_after_its_post)
 {
 	RECORDER *r = recorder(true, 0);
-	struct latrec_ep *ep = endpoint(r, 2);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 2);
 
 	CHECK_EQ(latrec_ep_post(ep, 900, 100), 0);
 	CHECK_EQ(latrec_ep_complete(ep, 150), 0);
 	CHECK_EQ(latrec_record(r, 900, 200, 250), 0);
 	CHECK_EQ(latrec_hist_min(latrec_response(r)), 50);
 	CHECK_EQ(latrec_hist_max(latrec_response(r)), 50);
-	latrec_ep_destroy(ep);
 }
 
 /* ---- windows ---- */
@@ -302,7 +295,7 @@ TEST(of_equal_windows_the_mean_decides)
 TEST(reset_forgets_all_but_what_is_in_flight)
 {
 	RECORDER *r = recorder(true, 0);
-	struct latrec_ep *ep = endpoint(r, 4);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(r, 4);
 	struct latrec_window w;
 
 	burst(r, 500, 10, 7);
@@ -315,14 +308,13 @@ TEST(reset_forgets_all_but_what_is_in_flight)
 	CHECK_EQ(latrec_service(r)->count, 1);
 	CHECK_EQ(latrec_response(r)->count, 1);
 	CHECK_EQ(worst(r).start_ns, 600 * MS + 3);
-	latrec_ep_destroy(ep);
 }
 
 TEST(recorders_merge)
 {
 	RECORDER *a = recorder(true, 10 * MS), *b = recorder(true, 10 * MS);
 	RECORDER *closed = recorder(false, 10 * MS);
-	struct latrec_ep *ep = endpoint(b, 1);
+	AT_END(end_ep) struct latrec_ep *ep = endpoint(b, 1);
 
 	burst(a, 100, 100, 50);
 	burst(b, 200, 10, 70);
@@ -342,7 +334,6 @@ TEST(recorders_merge)
 	/* Merged samples are no part of the open window. */
 	burst(a, 100, 5, 90);
 	CHECK(worst(a).count == 105 && worst(a).p99_ns == 90);
-	latrec_ep_destroy(ep);
 }
 
 TEST(a_merge_that_overflows_changes_nothing)
@@ -364,7 +355,7 @@ TEST(a_merge_that_overflows_changes_nothing)
 TEST(the_table_says_all)
 {
 	RECORDER *r = recorder(true, 0);
-	char *text = NULL;
+	AT_END(end_free) char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
 
@@ -385,15 +376,13 @@ TEST(the_table_says_all)
 		"not recorded: 0 posts refused, 0 completions unmatched, 1 completions before "
 		"their post, 0 operations dropped\n"
 		"percentiles by nearest rank, at most 0.79 % above the sample; clock: virtual time\n"));
-	free(text);
 }
 
 TEST(a_full_disk_is_reported)
 {
 	RECORDER *r = recorder(false, 0);
-	FILE *out = fopen("/dev/full", "we");
+	AT_END(end_file) FILE *out = fopen("/dev/full", "we");
 
 	CHECK(out);
 	CHECK_EQ(latrec_print(r, "none", out), -ENOSPC);
-	fclose(out);
 }

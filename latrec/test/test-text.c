@@ -57,7 +57,7 @@ static int import(const char *text, size_t len, struct latrec_hist *h)
 TEST(the_format_is_fixed)
 {
 	HIST *h = new_hist(0, 0, 0), *again = new_hist(0, 0, 0);
-	char *text;
+	AT_END(end_free) char *text;
 	size_t len;
 
 	fill_golden(h);
@@ -66,7 +66,6 @@ TEST(the_format_is_fixed)
 	CHECK(len == strlen(golden) && !strcmp(text, golden));
 	CHECK_EQ(import(golden, len, again), 0);
 	CHECK(same(h, again));
-	free(text);
 }
 
 TEST(any_histogram_comes_back)
@@ -75,7 +74,7 @@ TEST(any_histogram_comes_back)
 	uint64_t rng = test_seed();
 
 	for (int round = 0; round < 40; round++) {
-		char *text;
+		AT_END(end_free) char *text;
 		size_t len;
 
 		latrec_hist_clear(h);
@@ -88,7 +87,6 @@ TEST(any_histogram_comes_back)
 		len = export(h, &text);
 		CHECK_EQ(import(text, len, again), 0);
 		CHECK(same(h, again));
-		free(text);
 	}
 }
 
@@ -96,7 +94,7 @@ TEST(several_follow_each_other)
 {
 	HIST *h = new_hist(0, 0, 0), *sum = new_hist(0, 0, 0);
 	char text[3 * sizeof(golden)];
-	FILE *in;
+	AT_END(end_file) FILE *in;
 
 	snprintf(text, sizeof(text), "%s%s%s", golden, golden, golden);
 	in = fmemopen(text, strlen(text), "r");
@@ -107,7 +105,6 @@ TEST(several_follow_each_other)
 	}
 	CHECK_EQ(latrec_hist_import(in, h), -ENODATA);
 	CHECK_EQ(sum->count, 12);
-	fclose(in);
 }
 
 /* A refused text leaves the caller's histogram unchanged. */
@@ -129,7 +126,7 @@ TEST(torn_files_are_refused)
 {
 	HIST *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
-	char *text;
+	AT_END(end_free) char *text;
 	size_t len;
 
 	for (int i = 0; i < 60; i++)
@@ -154,14 +151,13 @@ TEST(torn_files_are_refused)
 		if (before + n < len)
 			CHECK_EQ(refused(other, len + n), -EBADMSG);
 	}
-	free(text);
 }
 
 TEST(changed_files_are_refused)
 {
 	HIST *h = new_hist(0, 0, 0);
 	uint64_t rng = test_seed();
-	char *text;
+	AT_END(end_free) char *text;
 	size_t len;
 
 	for (int i = 0; i < 30; i++)
@@ -183,7 +179,6 @@ TEST(changed_files_are_refused)
 		text[at] = was;
 	}
 	CHECK_EQ(refused(text, len), 0);
-	free(text);
 }
 
 TEST(foreign_files_are_refused)
@@ -350,7 +345,7 @@ static const char hdr_of_ten[] = "       Value     Percentile TotalCount 1/(1-Pe
 TEST(levels_end_although_few_of_many_values_are_left)
 {
 	HIST *h = new_hist(0, 0, 0);
-	char *text;
+	AT_END(end_free) char *text;
 
 	CHECK_EQ(latrec_hist_record_n(h, 5, 1ull << 60), 0);
 	CHECK_EQ(latrec_hist_record_n(h, 7, 1), 0);
@@ -359,7 +354,6 @@ TEST(levels_end_although_few_of_many_values_are_left)
 	alarm(0);
 	CHECK(strlen(text) < 20000);
 	CHECK(strstr(text, "\n       7.000 1.000000000000 1152921504606846977\n"));
-	free(text);
 }
 
 TEST(ten_values_look_as_hdr_histogram_prints_them)
@@ -381,11 +375,10 @@ TEST(ten_values_look_as_hdr_histogram_prints_them)
 TEST(an_empty_distribution_has_no_levels)
 {
 	HIST *h = new_hist(0, 0, 0);
-	char *text = hgrm(h, 1000);
+	AT_END(end_free) char *text = hgrm(h, 1000);
 
 	CHECK(strstr(text, "1/(1-Percentile)\n\n#[Mean    =        0.000,"));
 	CHECK(strstr(text, "Total count    =            0]\n"));
-	free(text);
 }
 
 /* Each line is a quantile of the histogram, with the number of samples up to it. */

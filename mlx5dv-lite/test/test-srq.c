@@ -145,7 +145,7 @@ TEST(table_finds_what_was_added)
 {
 	static const uint32_t qpns[] = {1, 0xfff, 0x1000, 0x1001, 0x7ff000, 0xffffff};
 	struct mlx5dvl_qp qp[ARRAY_SIZE(qpns)], twin;
-	struct core core;
+	AT_END(core_fini) struct core core;
 
 	core_init(&core, NULL, NULL);
 	for (size_t i = 0; i < ARRAY_SIZE(qpns); i++) {
@@ -161,14 +161,13 @@ TEST(table_finds_what_was_added)
 		CHECK_EQ(core_add_qp(&core, &twin), 0);
 	}
 	CHECK(!core.table.leaf[0x800]->qp[1]);
-	core_fini(&core);
 }
 
 TEST(registers_are_known_by_address)
 {
 	static uint8_t reg[BF_REGISTERS + 1];
 	struct mlx5dvl_bf *a, *b;
-	struct core core;
+	AT_END(core_fini) struct core core;
 
 	core_init(&core, NULL, NULL);
 	CHECK_EQ(core_get_bf(&core, reg, 256, &a), 0);
@@ -179,5 +178,4 @@ TEST(registers_are_known_by_address)
 		CHECK(a != b);
 	}
 	CHECK_EQ(core_get_bf(&core, reg + BF_REGISTERS, 256, &b), -ENOMEM);
-	core_fini(&core);
 }

@@ -38,11 +38,10 @@ static void merge(int n, char **args)
 
 	CHECK(n <= MAX_SAMPLES);
 	for (int i = 0; i < n; i++) {
-		FILE *f = fopen(args[i], "r");
+		AT_END(end_file) FILE *f = fopen(args[i], "r");
 
 		CHECK(f);
 		CHECK_EQ(stats_parse(text, fread(text, 1, sizeof(text), f), &rows[i]), 0);
-		fclose(f);
 	}
 	stats_merge(rows, (size_t)n, &m);
 	printf("%s: %" PRIu64 "\n", stats_names[0], m.samples);

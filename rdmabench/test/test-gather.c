@@ -47,7 +47,7 @@ TEST(looks_are_few)
 	for (uint64_t n = 10; n <= 1000; n *= 10) {
 		struct gather *g = gather_create(&attr);
 		size_t len;
-		char *text = make_windows(n, &len);
+		AT_END(end_free) char *text = make_windows(n, &len);
 
 		gather_add(g, "once", text, len);
 		gather_add(g, "twice", text, len);
@@ -57,6 +57,5 @@ TEST(looks_are_few)
 			(unsigned long long)gather_looks(g));
 		CHECK(gather_looks(g) < 4 * n * (64 - (uint64_t)__builtin_clzll(n)));
 		gather_destroy(g);
-		free(text);
 	}
 }

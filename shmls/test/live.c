@@ -240,24 +240,22 @@ TEST(changes_meanwhile)
 	uint32_t seen = 0;
 
 	for (int i = 0; i < 100000 && seen < 1000; i++) {
-		struct live_process p;
+		AT_END(live_free) struct live_process p;
 
 		CHECK_EQ(live_read(pid, &p), 0);
 		for (size_t k = 0; k < p.n_objects; k++, seen++)
 			CHECK_EQ(p.object[k].value[0].value, 0);
-		live_free(&p);
 	}
 	printf("%u objects seen\n", seen);
 	/* It may end at any moment of a read. */
 	for (int i = 0; i < 20; i++) {
-		struct live_process p;
+		AT_END(live_free) struct live_process p;
 		int err;
 
 		if (i == 10)
 			stop(parent);
 		err = live_read(pid, &p);
 		CHECK(!err || (i >= 10 && err == -ESRCH));
-		live_free(&p);
 	}
 }
 
@@ -425,7 +423,7 @@ TEST(random_bytes)
 
 	image_open();
 	for (int i = 0; i < 1000; i++) {
-		struct live_process p;
+		AT_END(live_free) struct live_process p;
 		size_t head = offsetof(struct image, page.record[2]);
 		size_t rest = sizeof(*image) - offsetof(struct image, type);
 
@@ -437,7 +435,6 @@ TEST(random_bytes)
 			((uint8_t *)image)[offset] = (uint8_t)test_rand(&seed);
 		}
 		CHECK_EQ(live_read(getpid(), &p), 0);
-		live_free(&p);
 	}
 	image_close();
 }

@@ -16,14 +16,13 @@ static uint8_t *memory;
 
 static inline void host_open(void)
 {
-	char *text;
+	AT_END(end_free) char *text;
 
 	host = duo_create(NULL, 0, 0);
 	memory = duo_map(HOST_LEN);
 	CHECK_EQ(tent_register(host, memory, HOST_LEN, NULL, NULL), 0);
 	CHECK_EQ(tent_export(host, &text), 0);
 	CHECK_EQ(desc_read(text, &desc, NULL), 0);
-	free(text);
 }
 
 static inline void host_close(void)

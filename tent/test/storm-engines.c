@@ -63,7 +63,7 @@ static void *take(void *arg)
 static void register_for_a_while(struct engine *e, uint64_t *seed)
 {
 	size_t len = 1 + storm_below(seed, 100000);
-	uint8_t *m = malloc(len);
+	AT_END(end_free) uint8_t *m = malloc(len);
 
 	CHECK(m);
 	CHECK_EQ(tent_register(e->t, m, len, NULL, NULL), 0);
@@ -71,7 +71,6 @@ static void register_for_a_while(struct engine *e, uint64_t *seed)
 		usleep((useconds_t)storm_below(seed, 1000));
 	CHECK_EQ(tent_unregister(e->t, m), 0);
 	CHECK_EQ(tent_unregister(e->t, m), -ENOENT);
-	free(m);
 }
 
 /* Imports a peer's segment, writes, and releases it. May fail, with a message, during faults. */
@@ -166,12 +165,11 @@ static void cut(struct engine *e, uint64_t *seed)
 
 static void print_somewhere(struct engine *e)
 {
-	FILE *f = fopen("/dev/null", "w");
+	AT_END(end_file) FILE *f = fopen("/dev/null", "w");
 
 	CHECK(f);
 	CHECK_EQ(tent_stats_print(e->t, f), 0);
 	CHECK_EQ(tent_stats_json(e->t, f), 0);
-	fclose(f);
 }
 
 static void *come_and_go(void *arg)
@@ -271,7 +269,7 @@ static void export(struct engine *e)
 	const struct world *w = e->w;
 	struct plan *p = &e->w->plans[e->id];
 	uint64_t areas = ENGINES * THREADS * w->area;
-	char *text;
+	AT_END(end_free) char *text;
 
 	CHECK_EQ(tent_register(e->t, p->remote, areas, "cpu:0", NULL), 0);
 	CHECK_EQ(tent_register(e->t, p->local, areas, NULL, NULL), 0);
@@ -283,7 +281,6 @@ static void export(struct engine *e)
 	CHECK_EQ(tent_export(e->t, &text), 0);
 	CHECK(strlen(text) < TEXT);
 	strcpy(p->text, text);
-	free(text);
 }
 
 static void import(struct engine *e)

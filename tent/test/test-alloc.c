@@ -196,7 +196,7 @@ TEST(descriptors_that_cannot_be_used)
 	duo_open(&(struct duo_attr){.len = LEN, .no_import = true});
 	for (size_t i = 0; i < ARRAY_SIZE(other); i++) {
 		const char *fd = strstr(d.text, "\"fd\":");
-		char *text;
+		AT_END(end_free) char *text;
 
 		CHECK(asprintf(&text, "%.*s\"fd\":%d%s", (int)(fd - d.text), d.text, other[i],
 			      fd + strcspn(fd, ",}")) > 0);
@@ -204,7 +204,6 @@ TEST(descriptors_that_cannot_be_used)
 		CHECK_EQ(mappings(), OWN);
 		CHECK(copies((uint8_t)(i + 1)));
 		CHECK_EQ(tent_release(d.s), 0);
-		free(text);
 	}
 	duo_import(d.text);
 	CHECK(!copies('z'));

@@ -178,7 +178,7 @@ TEST(unknown)
 
 static void show(void)
 {
-	char *text = NULL;
+	AT_END(end_free) char *text = NULL;
 	size_t len;
 	FILE *f = open_memstream(&text, &len);
 
@@ -188,7 +188,6 @@ static void show(void)
 	fclose(f);
 	CHECK(strstr(text, "\"fault\":\"peer's port\""));
 	CHECK(outage_rail(1).exclusions || strstr(text, "\"fault\":\"none\""));
-	free(text);
 }
 
 TEST_WITH(is_shown, is_found, "fault add peer=mlx5_4 count=0 action=error", TENT_FAULT_PEER_PORT,

@@ -43,7 +43,7 @@ TEST(a_batch_of_many)
 {
 	const uint32_t n = 1000;
 	const size_t each = 5000;
-	struct tent_request *r = calloc(n, sizeof(*r));
+	AT_END(end_free) struct tent_request *r = calloc(n, sizeof(*r));
 	struct tent_status status;
 	struct tent_batch *b;
 
@@ -60,7 +60,6 @@ TEST(a_batch_of_many)
 	CHECK_EQ(status.bytes, each);
 	CHECK_EQ(tent_task_status(b, n, &status, sizeof(status)), -ENOENT);
 	CHECK_EQ(tent_batch_free(b), 0);
-	free(r);
 }
 
 /* Memory in parts of different sizes on the two sides: no slice crosses one. */
@@ -212,7 +211,7 @@ TEST(what_is_used_stays)
 TEST(all_classes_move)
 {
 	const uint32_t n = 900, len = 1024;
-	struct tent_request *r = calloc(n, sizeof(*r));
+	AT_END(end_free) struct tent_request *r = calloc(n, sizeof(*r));
 	struct tent_batch *b;
 	int err;
 
@@ -230,7 +229,6 @@ TEST(all_classes_move)
 	CHECK(!err || err == -ECANCELED);
 	r[0].priority = 3;
 	CHECK_EQ(tent_submit(d.t, r, 1, &b), -EINVAL);
-	free(r);
 }
 
 TEST(bad_requests_start_nothing)
@@ -268,7 +266,7 @@ TEST(bad_requests_start_nothing)
 TEST(too_many_requests_wait_for_some)
 {
 	enum { MOST = 1024 };
-	struct tent_request *r = calloc(MOST, sizeof(*r));
+	AT_END(end_free) struct tent_request *r = calloc(MOST, sizeof(*r));
 	struct tent_batch *b, *more;
 
 	duo_open(&(struct duo_attr){.len = 4096});
@@ -282,7 +280,6 @@ TEST(too_many_requests_wait_for_some)
 	CHECK_EQ(kill(d.child, SIGCONT), 0);
 	CHECK_EQ(duo_end(b), 0);
 	CHECK_EQ(duo_end(duo_submit(r, MOST)), 0);
-	free(r);
 }
 
 TEST(segments_belong_to_their_engine)
@@ -411,7 +408,7 @@ TEST(attributes_are_checked)
 TEST(a_topology_is_for_adapters)
 {
 	static const char topology[] = "{\"cpu:0\": [[\"mlx5_0\"]]}";
-	int fd = memfd_create("topology", 0);
+	AT_END(end_close_fd) int fd = memfd_create("topology", 0);
 	char config[100];
 
 	CHECK(fd >= 0);
@@ -423,7 +420,6 @@ TEST(a_topology_is_for_adapters)
 			    .tcp_rails = 1,
 			    .config = config},
 		-EINVAL, "leave it out with rails of TCP");
-	close(fd);
 }
 
 /* Callers that were built with structs of another version, with fewer or more fields. */

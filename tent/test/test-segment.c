@@ -107,8 +107,8 @@ static char *description(void)
 
 TEST(a_description_comes_back)
 {
-	char *text = description();
-	struct desc d;
+	AT_END(end_free) char *text = description();
+	AT_END(desc_fini) struct desc d;
 
 	CHECK_EQ(desc_read(text, &d, NULL), 0);
 	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5 && d.epoch == 9);
@@ -132,8 +132,6 @@ TEST(a_description_comes_back)
 	CHECK(!desc_find(&d, 0x2800, 1));
 	CHECK(desc_find(&d, 0x3007, 1) == &d.buffers[1]);
 	CHECK(!desc_find(&d, 0x3007, UINT64_MAX));
-	desc_fini(&d);
-	free(text);
 }
 
 /* The description with one part of it replaced is refused. */

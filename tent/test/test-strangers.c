@@ -20,11 +20,10 @@ static void is_sent_away(struct ctl c, struct ctl_msg m)
 
 static void is_not_welcome(struct ctl_msg m)
 {
-	struct ctl c = host_call();
+	AT_END(ctl_close) struct ctl c = host_call();
 
 	CHECK_EQ(host_exchange(&c, m, CTL_WELCOME).status, EACCES);
 	host_disconnects(&c);
-	ctl_close(&c);
 }
 
 TEST(who_does_not_know_the_key)
@@ -73,10 +72,9 @@ TEST(who_names_pairs_that_are_not)
 TEST(a_fence_of_nothing)
 {
 	struct ctl_msg m = {.type = CTL_FENCE, .pair = CONN_LINKS - 1, .epoch = 7};
-	struct ctl c = host_guest();
+	AT_END(ctl_close) struct ctl c = host_guest();
 
 	CHECK_EQ(host_exchange(&c, m, CTL_FENCED).epoch, 7);
-	ctl_close(&c);
 }
 
 /* Over adapters they come through the adapter, which bounds how many there are. */
@@ -118,16 +116,15 @@ TEST(who_says_nothing)
 
 	m.magic = CTL_MAGIC;
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
+		AT_END(strangers_leave)
 		struct strangers s = strangers_come(kind, desc.port, &m, sizeof(m));
 		struct ctl_msg fence = {.type = CTL_FENCE, .epoch = kind};
-		struct ctl c = host_guest();
+		AT_END(ctl_close) struct ctl c = host_guest();
 
 		strangers_drip(&s);
 		CHECK_EQ(host_exchange(&c, fence, CTL_FENCED).epoch, kind);
 		if (kind == STRANGER_MANY)
 			CHECK(sent_away(&s) >= STRANGERS_MANY - MAX_STRANGERS);
-		ctl_close(&c);
-		strangers_leave(&s);
 	}
 }
 

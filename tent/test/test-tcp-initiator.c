@@ -328,7 +328,7 @@ static void sockets_are(uint16_t to, bool alive)
 TEST(options_of_sockets)
 {
 	struct frame f;
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	open_initiator();
 	post(false, PAGE, 100, 4);
@@ -340,7 +340,6 @@ TEST(options_of_sockets)
 	fd = guest(TCP_MAGIC, 0);
 	is_well(fd);
 	sockets_are((uint16_t)tcp_port(fd), false);
-	close(fd);
 }
 
 TEST(what_silence_is)

@@ -36,7 +36,7 @@ TEST(bytes_go_where_a_key_allows)
 		{3 * PAGE, 1, 0, EACCES},
 	};
 	uint8_t bytes[PAGE];
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	open_target();
 	fd = guest(TCP_MAGIC, 0);
@@ -58,14 +58,13 @@ TEST(bytes_go_where_a_key_allows)
 		CHECK_EQ(reply(fd, f), 0);
 	}
 	is_well(fd);
-	close(fd);
 }
 
 /* Requests whose length exceeds any memory are refused. */
 TEST(lengths_without_end)
 {
 	static const uint64_t lens[] = {UINT64_MAX, UINT64_MAX - PAGE, (uint64_t)INT64_MAX};
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	open_target();
 	fd = guest(TCP_MAGIC, 0);
@@ -81,7 +80,6 @@ TEST(lengths_without_end)
 		target->ops->poll_marks(target, 0, count_mark, NULL);
 	}
 	test_filled(memory, 4 * PAGE, 'm');
-	close(fd);
 }
 
 /* The rest of a write arrives when the registration has ended. */
@@ -90,7 +88,7 @@ TEST(a_registration_ends_in_the_middle)
 	uint64_t until = clock_ns() + GUARD_NS;
 	uint8_t bytes[PAGE / 2];
 	struct frame f;
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	memset(bytes, 'w', sizeof(bytes));
 	open_target();
@@ -109,7 +107,6 @@ TEST(a_registration_ends_in_the_middle)
 	CHECK_EQ(reply(fd, f), EACCES);
 	test_filled(memory, 3 * PAGE, 'p');
 	is_well(fd);
-	close(fd);
 }
 
 /* The target sends zeros in place of bytes that it cannot read, and a second reply with EFAULT. */
@@ -117,7 +114,7 @@ TEST(memory_that_was_unmapped)
 {
 	struct frame f;
 	uint8_t bytes[PAGE];
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	open_target();
 	fd = guest(TCP_MAGIC, 0);
@@ -131,7 +128,6 @@ TEST(memory_that_was_unmapped)
 	test_filled(bytes, PAGE, 0);
 	CHECK_EQ(reply(fd, f), EFAULT);
 	is_well(fd);
-	close(fd);
 }
 
 /* The registration ends when a part of a read has been sent. */
@@ -143,7 +139,7 @@ TEST(a_registration_ends_during_a_read)
 	struct region r;
 	struct frame f;
 	size_t got = 0;
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	CHECK(much != MAP_FAILED);
 	open_target();
@@ -165,7 +161,6 @@ TEST(a_registration_ends_during_a_read)
 	}
 	CHECK_EQ(reply(fd, f), EACCES);
 	is_well(fd);
-	close(fd);
 }
 
 TEST(who_is_not_let_in)
@@ -213,16 +208,14 @@ TEST(who_sends_no_token)
 	struct greeting g = {.magic = TCP_MAGIC};
 
 	for (unsigned kind = 0; kind < STRANGERS; kind++) {
-		struct strangers s;
-		int fd;
+		AT_END(strangers_leave) struct strangers s;
+		AT_END(end_close_fd) int fd;
 
 		open_target();
 		s = strangers_come(kind, end.port, &g, sizeof(g));
 		fd = guest(TCP_MAGIC, 0);
 		strangers_drip(&s);
 		is_well(fd);
-		close(fd);
-		strangers_leave(&s);
 	}
 }
 
@@ -231,7 +224,7 @@ TEST(marks_wait)
 {
 	struct frame f = {.type = FRAME_MARK};
 	uint16_t sent = 0;
-	int fd;
+	AT_END(end_close_fd) int fd;
 
 	open_target();
 	fd = guest(TCP_MAGIC, 0);
@@ -253,5 +246,4 @@ TEST(marks_wait)
 	while (target->ops->poll_marks(target, 1000, count_mark, NULL))
 		;
 	CHECK_EQ(marks, sent);
-	close(fd);
 }

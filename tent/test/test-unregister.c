@@ -598,7 +598,7 @@ TEST(a_silent_peer)
 {
 	bool shm = duo_shm_rails();
 	uint64_t begin;
-	struct ctl a;
+	AT_END(ctl_close) struct ctl a;
 
 	host_open();
 	a = host_guest();
@@ -613,7 +613,6 @@ TEST(a_silent_peer)
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
 	host_close(); /* which does not wait for it for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
-	ctl_close(&a);
 }
 
 /* A peer that violates the protocol is disconnected, and the engine waits for it too. */

@@ -41,34 +41,31 @@ static void close_rig(struct rig *r)
 
 TEST(gone_before_its_event)
 {
-	struct rig r;
+	AT_END(close_rig) struct rig r;
 
 	open_rig(&r);
 	ep_fail(r.g.ctx->eps, -ECONNRESET);
 	greet_peers(&r.g);
-	close_rig(&r);
 }
 
 TEST(gone_between_two_events)
 {
-	struct rig r;
+	AT_END(close_rig) struct rig r;
 
 	open_rig(&r);
 	greet_peers(&r.g);
 	ep_fail(r.g.ctx->eps, -ECONNRESET);
 	greet_peers(&r.g);
-	close_rig(&r);
 }
 
 /* The end of the call that watches the peer comes first. */
 TEST(gone_in_a_poll)
 {
-	struct rig r;
+	AT_END(close_rig) struct rig r;
 
 	open_rig(&r);
 	greet_peers(&r.g);
 	ep_fail(r.g.ctx->eps, -ECONNRESET);
 	copyrpc_poll(r.g.ctx, on_end, NULL);
 	greet_peers(&r.g);
-	close_rig(&r);
 }

@@ -109,7 +109,7 @@ static void open_tent(const struct tent_attr *attr, struct tent **ends, void *me
 	struct tent_request *r)
 {
 	struct tent_remote there;
-	char *text;
+	AT_END(end_free) char *text;
 
 	for (int i = 0; i < 2; i++) {
 		CHECK_EQ(tent_create(attr, NULL, &ends[i]), 0);
@@ -120,7 +120,6 @@ static void open_tent(const struct tent_attr *attr, struct tent **ends, void *me
 	CHECK_EQ(tent_import(ends[0], text, NULL, &r->segment), 0);
 	CHECK_EQ(tent_segment_remote(r->segment, 0, &there, sizeof(there)), 0);
 	r->remote = there.addr;
-	free(text);
 }
 
 static void move(struct tent *from, const struct tent_request *r)

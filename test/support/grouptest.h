@@ -461,7 +461,7 @@ static inline void grouptest_nothing_left(void)
 TEST(member_does_not_keep_servers_out)
 {
 	for (int i = 0; i < 2; i++) {
-		struct grouptest_child member;
+		AT_END(grouptest_kill) struct grouptest_child member;
 		struct rpc_server *s;
 
 		grouptest_hold_dead(&member);
@@ -472,19 +472,17 @@ TEST(member_does_not_keep_servers_out)
 				users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
 		RPC(server_destroy)(s);
 		grouptest_nothing_left();
-		grouptest_kill(&member);
 	}
 }
 
 /* A member does not keep others from removing the files of a dead server. */
 TEST(member_does_not_keep_remains)
 {
-	struct grouptest_child member;
+	AT_END(grouptest_kill) struct grouptest_child member;
 
 	grouptest_hold_dead(&member);
 	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	grouptest_nothing_left();
-	grouptest_kill(&member);
 }
 
 /*
@@ -495,7 +493,7 @@ TEST(guard_is_of_one_region)
 {
 	static const uint64_t other[2] = {1, 1};
 	struct flock first = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_len = 1};
-	struct grouptest_child member;
+	AT_END(grouptest_kill) struct grouptest_child member;
 	int fd;
 
 	grouptest_hold_dead(&member);
@@ -512,7 +510,6 @@ TEST(guard_is_of_one_region)
 	close(fd);
 	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	grouptest_nothing_left();
-	grouptest_kill(&member);
 }
 
 /* A living server of either kind keeps the name. */

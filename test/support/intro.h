@@ -33,7 +33,7 @@ static inline void intro_send(const struct wakefd_addr *door, uint32_t index, in
 	struct sockaddr_un sa = {.sun_family = AF_UNIX};
 	struct msghdr m = {.msg_name = &sa, .msg_iov = &iov, .msg_iovlen = 1};
 	struct cmsghdr *c = (struct cmsghdr *)control;
-	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	AT_END(end_close_fd) int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	CHECK(sock >= 0);
 	m.msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 +
@@ -45,7 +45,6 @@ static inline void intro_send(const struct wakefd_addr *door, uint32_t index, in
 	m.msg_control = n ? control : NULL;
 	m.msg_controllen = n ? CMSG_SPACE((size_t)n * sizeof(int)) : 0;
 	CHECK(sendmsg(sock, &m, MSG_DONTWAIT) >= 0);
-	close(sock);
 }
 
 #endif

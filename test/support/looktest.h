@@ -36,7 +36,7 @@ static inline struct RPC(look_region) look(void)
 static inline void looktest_forge(size_t bytes, void (*check)(void))
 {
 	uint64_t seed = test_seed(), kept[3], at[3], word;
-	int fd = open(test_file(RPC_PREFIX), O_RDWR | O_CLOEXEC);
+	AT_END(end_close_fd) int fd = open(test_file(RPC_PREFIX), O_RDWR | O_CLOEXEC);
 
 	CHECK(fd >= 0);
 	for (int round = 0; round < 20000; round++) {
@@ -52,7 +52,6 @@ static inline void looktest_forge(size_t bytes, void (*check)(void))
 		while (n--)
 			CHECK_EQ(pwrite(fd, &kept[n], 4, (off_t)at[n]), 4);
 	}
-	close(fd);
 }
 
 static inline void serve_for_ever(void)

@@ -141,7 +141,7 @@ TEST(one_way_messages_keep_the_order)
 	} shapes[] = {{1, 8, 1}, {4, 40, 3}, {8, 24, 20}, {32, 56, 5}, {64, 24, 64}, {16, 900, 2}};
 
 	for (uint32_t k = 0; k < ARRAY_SIZE(shapes); k++) {
-		struct post_pair p;
+		AT_END(post_end) struct post_pair p;
 
 		post_begin(&p, shapes[k].depth, shapes[k].size, shapes[k].pushes);
 		RPC(client_pushes)(p.c, post_on_push, &p);
@@ -172,7 +172,6 @@ TEST(one_way_messages_keep_the_order)
 			;
 		CHECK_EQ(p.got, p.pushed);
 		CHECK_EQ(RPC(client_posts)(p.c), 0);
-		post_end(&p);
 	}
 }
 
@@ -180,7 +179,7 @@ TEST(one_way_messages_keep_the_order)
 TEST(posts_wait_for_room)
 {
 	struct rpc_server_stats st;
-	struct post_pair p;
+	AT_END(post_end) struct post_pair p;
 
 	post_begin(&p, 8, 24, 0);
 	CHECK_EQ(RPC(client_wait)(p.c, UINT64_MAX), 0); /* nothing to wait for */
@@ -210,13 +209,12 @@ TEST(posts_wait_for_room)
 	CHECK_EQ(st.requests, 150);
 	CHECK_EQ(st.posts, 750);
 	CHECK_EQ(st.replies, 150);
-	post_end(&p);
 }
 
 /* The descriptor of a client that waits for room, or for a push, is woken, and only then. */
 TEST(one_way_messages_wake)
 {
-	struct post_pair p;
+	AT_END(post_end) struct post_pair p;
 
 	post_begin(&p, 4, 24, 4);
 	CHECK(RPC(client_fd)(p.c) >= 0);
@@ -239,7 +237,6 @@ TEST(one_way_messages_wake)
 	CHECK_EQ(RPC(client_wait)(p.c, UINT64_MAX), 1);
 	CHECK_EQ(RPC(client_poll)(p.c, post_on_response, &p), 1);
 	CHECK_EQ(p.got, 1);
-	post_end(&p);
 }
 
 /* A client that does not read gets no more pushes than it has room for, and holds up nobody. */
@@ -292,7 +289,7 @@ TEST(pushes_are_bounded)
 /* The end of a server tells how many posts may be lost; the next connection begins anew. */
 TEST(posts_outlive_no_server)
 {
-	struct post_pair p;
+	AT_END(post_end) struct post_pair p;
 	struct rpc_attr attr = post_attr(8, 24, 2);
 	int r;
 
@@ -329,7 +326,6 @@ TEST(posts_outlive_no_server)
 	RPC(server_flush)(p.s);
 	CHECK_EQ(RPC(client_poll)(p.c, post_on_response, &p), 1);
 	CHECK_EQ(p.got, 1);
-	post_end(&p);
 }
 
 #endif

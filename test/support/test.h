@@ -37,6 +37,22 @@ static inline uint64_t test_seed(void)
 	return seed;
 }
 
+/* For AT_END. */
+static inline void end_free(void *pointer)
+{
+	free(*(void **)pointer);
+}
+
+static inline void end_close_fd(int *fd)
+{
+	close(*fd);
+}
+
+static inline void end_file(FILE **f)
+{
+	fclose(*f);
+}
+
 /* Fills n bytes with the low byte of value. */
 static inline void test_fill(void *bytes, size_t n, uint64_t value)
 {

@@ -43,6 +43,9 @@ void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */
 void test_now(void (*fn)(void));
 
+/* A variable of which fn(&variable) is called at the end of its block. */
+#define AT_END(fn) __attribute__((cleanup(fn)))
+
 /* Defines a case. */
 #define TEST(f)                                                                                    \
 	static void f(void);                                                                       \
