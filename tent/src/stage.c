@@ -333,8 +333,7 @@ int stage_answered(struct tent_segment *s, const struct ctl_msg *msg)
 	struct tent *t = s->t;
 	struct chunk *c = &t->chunks[m->chunk % STAGE_CHUNKS];
 
-	if (m->chunk >= STAGE_CHUNKS || !slab_in_use(&t->chunk_ids, m->chunk) || c->s != s ||
-		!waits(c))
+	if (m->chunk >= STAGE_CHUNKS || c->s != s || !waits(c))
 		return -EPROTO;
 	c->err = -(int)msg->status;
 	if (c->state == CHUNK_LANDING)
@@ -354,7 +353,7 @@ void stage_lost(struct tent_segment *s)
 	for (uint32_t i = 0; i < STAGE_CHUNKS && s->chunks; i++) {
 		struct chunk *c = &t->chunks[i];
 
-		if (!slab_in_use(&t->chunk_ids, i) || c->s != s || !waits(c))
+		if (c->s != s || !waits(c))
 			continue;
 		c->err = s->lost;
 		step(t, c);

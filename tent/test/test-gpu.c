@@ -472,10 +472,10 @@ GPU_TEST(the_peer_dies)
 {
 	struct tent_batch *b;
 
-	duo_open(&(struct duo_attr){.len = 64 * MIB});
+	duo_open(&(struct duo_attr){.len = 32 * MIB});
 	if (gpu_is_soft())
 		gpu.softgpu_hold(1);
-	b = duo_start(TENT_WRITE, 0, 64 * MIB);
+	b = duo_start(TENT_WRITE, 0, 32 * MIB);
 	killed();
 	if (gpu.softgpu_hold)
 		gpu.softgpu_hold(0);
@@ -570,10 +570,10 @@ GPU_TEST(cancelled_requests_end)
 {
 	struct tent_batch *b;
 
-	duo_open(&(struct duo_attr){.len = 64 * MIB});
+	duo_open(&(struct duo_attr){.len = 32 * MIB});
 	if (gpu_is_soft())
 		gpu.softgpu_hold(1);
-	b = duo_start(TENT_WRITE, 0, 64 * MIB);
+	b = duo_start(TENT_WRITE, 0, 32 * MIB);
 	tent_cancel(b);
 	if (gpu.softgpu_hold) {
 		CHECK_EQ(tent_wait(b, 0), -ETIMEDOUT); /* its copies under way */

@@ -79,6 +79,8 @@ GPU_TEST(messages_are_checked)
 	is_sent_away(host_guest(), message(STAGE_LAND, slot, at, 1)); /* of another peer */
 	is_sent_away(host_guest(), message(STAGE_FREE, slot, 0, 1));
 	c = host_guest();
+	is_sent_away(c, message(STAGE_FREE, taken(&c) + STAGE_SLOTS, 0, 1));
+	c = host_guest();
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, STAGE_SLOT_LEN).status, 0);
 	ctl_close(&c);
 	ctl_close(&other);
