@@ -163,7 +163,8 @@ static int wait_for_memory(struct copyrpc_req *req, const struct wire_large *w, 
 	return 0;
 }
 
-/* Checks what does not depend on this side's limits. Returns 0 or -EPROTO. */
+/* Checks what does not depend on this side's limits. A message that is too short has a number of
+ * copied bytes that is no length. Returns 0 or -EPROTO. */
 static int check_large(const struct copyrpc_req *req, const struct wire_large *w)
 {
 	uint32_t copied = req->len - (uint32_t)sizeof(*w);
@@ -180,7 +181,7 @@ int serve_large(struct copyrpc_req *req)
 
 	if (req->len >= sizeof(w))
 		w = get_large(req->data);
-	if (req->len < sizeof(w) || check_large(req, &w)) {
+	if (check_large(req, &w)) {
 		chan_drop_req(req);
 		return -EPROTO;
 	}
