@@ -25,6 +25,7 @@ accept() and connect() wait. A program that has other work connects inside poll(
 
 If a signal handler raises an exception while poll() runs, a response can be lost.
 """
+import contextlib
 import ctypes
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, \
     c_void_p, string_at
@@ -71,6 +72,10 @@ class _DialAttr(Attributes):
     _fields_ = [("size", c_size_t), ("ep", POINTER(_EpAttr)), ("single", ctypes.c_bool)]
 
 
+class _LargeAttr(Attributes):
+    _fields_ = [("size", c_size_t), ("message_max", c_uint32), ("memory_max", c_uint64)]
+
+
 class _Event(ctypes.Structure):
     _fields_ = [("kind", c_int), ("status", c_int), ("ep", c_void_p), ("token", c_uint64)]
 
@@ -107,6 +112,9 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_ep_describe": (STATUS, c_void_p, c_void_p, c_size_t),
     "copyrpc_ep_get_stats": (None, c_void_p, POINTER(_Stats), c_size_t),
     "copyrpc_call_timed": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64, c_uint32),
+    "copyrpc_call_large": (STATUS, c_void_p, c_char_p, c_uint32, c_void_p, c_uint32, c_uint64),
+    "copyrpc_cancel": (STATUS, c_void_p, c_uint64),
+    "copyrpc_large_accept": (STATUS, c_void_p, POINTER(_LargeAttr)),
     "copyrpc_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64),
     "copyrpc_req_data": (c_void_p, c_void_p),
     "copyrpc_req_len": (c_uint32, c_void_p),
@@ -201,6 +209,26 @@ class Endpoint:
         context._last = number
         context._calls[number] = self, token
 
+    def call_large(self, data, resp_max, token=None):
+        """The same for up to 1 GiB, if the peer has called accept_large(). The bytes of @data are not copied."""
+        data, context = payload(data), self.context
+        number, response = context._last + 1, ctypes.create_string_buffer(max(fits(c_uint32, resp_max), 1))
+        _lib.copyrpc_call_large(self._open, data, len(data), response, resp_max, number)
+        context._last = number
+        context._calls[number] = self, token
+        context._memory[number] = data, response
+
+    def cancel(self, token):
+        """Cancels the pending calls with this token: they end with ECANCELED, large ones when the peer has finished
+        with their memory. Returns their number."""
+        count = 0
+        for number, call in self.context._calls.items():
+            if call == (self, token):
+                with contextlib.suppress(FileNotFoundError):  # canceled before
+                    _lib.copyrpc_cancel(self._open, number)
+                    count += 1
+        return count
+
     def info(self):
         """Returns the bytes that the peer's join() needs. Any channel may carry them."""
         blob = ctypes.create_string_buffer(INFO_SIZE)
@@ -249,6 +277,7 @@ class Context(Handle):
         _lib.copyrpc_ctx_create(byref(self._attr(_CtxAttr, attributes)), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
+        self._memory = {}  # of large calls, until they end
         self._listeners, self._dials, self._tokens = {}, {}, {}  # by descriptor; by number; by number of listen()
         self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
@@ -324,8 +353,14 @@ class Context(Handle):
         _lib.copyrpc_poll(self._open, self._on_response, None)
         responses = [Response(*self._calls.pop(number), status, data)
                      for number, status, data in self._arrived]
+        for number, _, _ in self._arrived:
+            self._memory.pop(number, None)
         self._arrived.clear()
         return responses
+
+    def accept_large(self, message_max, memory_max=0):
+        """Lets the peers make large calls with messages of at most message_max bytes; see copyrpc_large_accept()."""
+        _lib.copyrpc_large_accept(self._open, byref(_LargeAttr(message_max=message_max, memory_max=memory_max)))
 
     def requests(self):
         """Yields the requests that the last polls have received."""

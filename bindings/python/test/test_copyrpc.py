@@ -21,6 +21,7 @@ def serve(port):
     listener = socket.create_server(("127.0.0.1", 0))
     with copyrpc.Context(ring_size=65536) as context:
         port.put(listener.getsockname()[1])
+        context.accept_large(1 << 20)
         context.accept(listener, LIMIT, name="the test")
         while True:
             context.poll()
@@ -65,6 +66,28 @@ class Calls(unittest.TestCase):
             if self.context.pending and self.context.arm():
                 select.select([self.context], [], [], self.context.timeout())
         return found
+
+    def test_large_calls(self):
+        sent = {size: os.urandom(size) for size in (1, 100_000, 1 << 20)}
+        for token, data in sent.items():
+            self.endpoint.call_large(data, len(data), token)
+        self.endpoint.call_large(bytes((1 << 20) + 1), 0, "too large")
+        found = self.finish()
+        with self.assertRaises(OSError) as caught:
+            found.pop("too large").result()
+        self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
+        self.assertEqual({t: r.result() for t, r in found.items()}, {t: d[::-1] for t, d in sent.items()})
+        self.assertFalse(self.context._memory)
+
+    def test_cancel(self):
+        for token, data in ("small", b"hold"), ("held", b"hold"), ("other", b"x"):
+            self.endpoint.call(data, 8, token)
+        self.assertEqual((self.endpoint.cancel("small"), self.endpoint.cancel("small")), (1, 0))
+        self.assertEqual(self.endpoint.cancel("unknown"), 0)
+        self.assertEqual(self.endpoint.cancel("held"), 1)
+        found = self.finish()
+        self.assertEqual([found[token].status for token in ("small", "held", "other")],
+                         [-errno.ECANCELED, -errno.ECANCELED, 0])
 
     def test_batched_calls(self):
         sent = {("call", i): os.urandom(i) for i in range(CALLS)}

@@ -20,6 +20,7 @@ STRUCTS = {
     "copyrpc_path": copyrpc.Path,
     "copyrpc_listen_attr": copyrpc._ListenAttr,
     "copyrpc_dial_attr": copyrpc._DialAttr,
+    "copyrpc_large_attr": copyrpc._LargeAttr,
     "copyrpc_event": copyrpc._Event,
     "copyrpc_stats": copyrpc._Stats,
     "tent_attr": tent._Attr,
@@ -40,7 +41,7 @@ CONSTANTS = {
        for bits in (copyrpc._CtxAttr._bits_, copyrpc.Path._bits_) for name, bit in bits.items()},
 }
 
-text = "#include <copyrpc_tcp.h>\n#include <shmipc.h>\n#include <tent.h>\n"
+text = "#include <copyrpc_bulk.h>\n#include <copyrpc_tcp.h>\n#include <shmipc.h>\n#include <tent.h>\n"
 for name, struct in STRUCTS.items():
     text += f'_Static_assert(sizeof(struct {name}) == {ctypes.sizeof(struct)}, "size of {name}");\n'
     for field, kind in struct._fields_:
