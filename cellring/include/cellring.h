@@ -283,8 +283,10 @@ static inline void cellring_copy_pair(uint64_t *to, const uint64_t *from)
 CELLRING_INLINE void cellring_copy_words(uint64_t *to, const uint64_t *from, size_t at, size_t end)
 {
 #pragma GCC unroll 1
-	for (; at + 1 < end; at += 2)
+	for (size_t last = end - 1; at < last; at += 2) {
+		__asm__("" : "+r"(at)); /* so that one index is counted, not two addresses */
 		cellring_copy_pair(&to[at], &from[at]);
+	}
 	if (at < end)
 		__atomic_store_n(&to[at], from[at], __ATOMIC_RELAXED);
 }
