@@ -350,27 +350,30 @@ COLD static void senders_drop(struct flux_node *node, uint32_t left)
 }
 
 /*
- * Returns the next peer after rx, in circular order, that has a call for this node, or NULL. All
- * calls that have arrived have been taken.
+ * Returns the next peer after rx, in circular order, that has a call for this node, or NULL if only
+ * rx may have one. The head of its burst is *head_p.
  */
-static struct flux_in *in_search(struct flux_node *node)
+static struct flux_in *in_search(struct flux_node *node, uint64_t *head_p)
 {
-	uint32_t start = node->rx->from + 1 < node->nodes ? node->rx->from + 1 : 0, w = start / 64;
-	uint64_t after = ~0ull << (start % 64), mask = after;
+	uint32_t w = node->rx->from / 64, bit = node->rx->from % 64;
+	uint64_t mask = ~1ull << bit;
 
-	/* The word of rx comes twice: the nodes after it first, and the others last. */
+	/* The word of rx comes twice: the nodes after it first, and those before it last. */
 	for (uint32_t k = 0; k <= node->words; k++) {
 		/* Pairs with out_open() and with senders_drop(). */
 		uint64_t word = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED) & mask;
 
 		for (; word; word &= word - 1) {
 			struct flux_in *in = &node->in[w * 64 + (uint32_t)__builtin_ctzll(word)];
+			uint64_t head = cellring_look(&in->req.at);
 
-			if (cellring_look(&in->req.at))
+			if (head) {
+				*head_p = head;
 				return in;
+			}
 		}
 		w = w + 1 < node->words ? w + 1 : 0;
-		mask = k + 1 == node->words ? ~after : ~0ull;
+		mask = k + 1 == node->words ? (1ull << bit) - 1 : ~0ull;
 	}
 	return NULL;
 }
@@ -404,19 +407,19 @@ static struct flux_in *in_none(struct flux_node *node)
 
 struct flux_in *flux_priv_in_next(struct flux_node *node)
 {
-	struct flux_in *in = node->rx;
+	struct flux_in *in = node->rx, *next;
 	uint64_t head = cellring_look(&in->req.at);
 
 	if (!head || CELLRING_COUNT(head) > node->rx_budget) {
 		if (in->burst && in->burst->ring.next != in->burst->ring.stage)
 			flux_priv_burst_flush(node, in->burst);
-		in = in_search(node);
-		if (!in)
+		next = in_search(node, &head);
+		if (!head)
 			return in_none(node);
 		flux_priv_looked(node, 1);
-		node->rx = in;
+		if (next)
+			node->rx = in = next;
 		node->rx_budget = FLUX_TURN;
-		head = cellring_look(&in->req.at);
 	}
 	in_arrived(node, in, head);
 	return in;
