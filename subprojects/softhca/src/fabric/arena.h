@@ -4,10 +4,10 @@
  *
  * Every process of a fabric maps the same file, each at an address of its own, so the arena holds
  * indexes and never pointers. The fabric's mutex guards everything in the arena, except for what is
- * documented otherwise; fabric.h describes it and its lanes. A process may be killed, or stopped,
- * at any instruction while it holds a lane or the mutex (claim.h). Therefore fields that have to
- * change together are changed through the journal (hca/journal.h). Every object has the slot of its
- * owner, so that the objects of a dead process can be found.
+ * documented otherwise; fabric.h describes it, its lanes and its latches. A process may be killed,
+ * or stopped, at any instruction while it holds a lane or the mutex (claim.h). Therefore fields that
+ * have to change together are changed through the journal (hca/journal.h). Every object has the slot
+ * of its owner, so that the objects of a dead process can be found.
  *
  * Only processes of one uid write the arena (its directory has mode 0700). Values that come from
  * user memory, such as addresses and the counters in doorbell records, are checked before they are
@@ -25,10 +25,13 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 15
+#define ARENA_VERSION 16
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
+#define PROC_LANES 8 /* of each process */
+#define MAX_LANES ((MAX_PROCS + 1) * PROC_LANES) /* the last ones are for NO_SLOT */
+#define LANE_BITS 13 /* of an index of a lane */
 #define MAX_CTXS 4096
 #define MAX_PDS 4096
 #define MAX_AHS 16384
@@ -55,6 +58,14 @@ struct claim {
 	uint64_t word;
 	struct iovec to[CLAIM_PIECES]; /* the memory of another process to which its owner's
 					  system call writes */
+};
+
+/*
+ * The lock of one object, which the holder of a lane takes; see latch.h. The word is `use` of the
+ * lane. All zero: free.
+ */
+struct latch {
+	uint64_t word;
 };
 
 /* The last observation of a claim's owner by a thread that waits for the claim. Zero: none. */
@@ -97,7 +108,6 @@ enum obj_kind { OBJ_CTX, OBJ_PD, OBJ_AH, OBJ_MR, OBJ_CQ, OBJ_SRQ, OBJ_QP, OBJ_KI
 struct ctx {
 	struct obj obj;
 	uint32_t rail;
-	uint32_t lane; /* index of its lane; see fabric.h */
 	uint64_t fifo; /* receives the async events */
 	/*
 	 * Link model: the times until which the context is busy with messages that it sends, and
@@ -128,6 +138,8 @@ struct mr {
 
 struct cq {
 	struct obj obj;
+	struct latch latch;
+	uint64_t cqes; /* written since creation; part of the counters of its process */
 	uint64_t buf;
 	uint64_t dbrec;
 	uint32_t log_size;
@@ -163,6 +175,8 @@ enum cq_armed { CQ_UNARMED, CQ_ARMED_SOLICITED, CQ_ARMED_NEXT };
 
 struct srq {
 	struct obj obj;
+	struct latch latch;
+	uint64_t recvs; /* as in struct qp */
 	/*
 	 * Cache of the linked list after the head: ahead[i] is the index of the entry that
 	 * follows entry number ahead_from + i. It covers entries that are posted and not taken.
@@ -222,8 +236,11 @@ struct qp_attr {
 
 struct qp {
 	struct obj obj;
+	/* Of its send queue, and of the peer's receive queue: no other QP sends to the peer. */
+	struct latch latch;
+	uint64_t recvs; /* consumed since creation; part of the counters of its process */
 	uint32_t qpn;
-	uint32_t rail;
+	uint32_t rail; /* of its context */
 	uint32_t pd;
 	uint32_t send_cq;
 	uint32_t recv_cq;
@@ -341,9 +358,14 @@ struct journal {
 
 #define COMP_QUEUES 16
 
-/* A lane protects the messages of some contexts: a claim, and the step that its owner has begun. */
+/* A lane belongs to a thread that executes messages: a claim, and the step that it has begun. */
 struct lane {
 	struct claim claim;
+	/*
+	 * Word of the latches that its owner has taken: the lane's index, and above LANE_BITS the
+	 * number of times that owners may have lost latches, plus 1.
+	 */
+	uint64_t use;
 	uint64_t lost; /* word of an owner that was taken over and whose work is not repaired yet */
 	uint32_t open; /* its owner may execute messages; see fabric.h */
 	uint32_t idle; /* how often the mutex was taken since the epoch of the claim changed */
@@ -427,12 +449,12 @@ struct port_counts {
 	 */
 	uint64_t bad_packets;
 	uint64_t bad_icrcs;
-};
+} __attribute__((aligned(64)));
 
-/* The counts of one context; see tally.h. */
+/* The counts of one lane; see tally.h. */
 struct tally {
 	struct softhca_counters process;
-	struct port_counts port;
+	struct port_counts ports[SOFTHCA_RAILS_MAX];
 } __attribute__((aligned(64)));
 
 #define CAPTURE_PATH 512
@@ -475,8 +497,9 @@ struct arena {
 	 * Bitmap of the open lanes, and of its words that are not 0. Both may have bits too many,
 	 * because a process may be killed before it clears them, but lack none.
 	 */
-	uint64_t open_lanes[MAX_CTXS / 64];
+	uint64_t open_lanes[MAX_PROCS * PROC_LANES / 64];
 	uint64_t open_words;
+	uint32_t lanes_high; /* lanes from this index on have no memory */
 	uint64_t next_fifo;
 	uint32_t next_cm_serial;
 	uint32_t cm_high; /* ids from this index on have never been used */
@@ -508,16 +531,16 @@ struct arena {
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */
 	struct proc procs[MAX_PROCS + 1]; /* the last one is for NO_SLOT */
 	struct ctx ctxs[MAX_CTXS];
-	struct lane lanes[MAX_CTXS];
-	struct tally tallies[MAX_CTXS];
+	struct lane lanes[MAX_LANES];
+	struct tally tallies[MAX_LANES];
 	struct pd pds[MAX_PDS];
 	struct ah ahs[MAX_AHS];
+	struct qp qps[MAX_QPS]; /* QPs, SRQs, CQs: the order of their latches */
 	struct srq srqs[MAX_SRQS];
 	uint16_t qp_gen[MAX_QPS]; /* generation of the QPN in an index's next use */
 	uint8_t mr_gen[MAX_MRS];
 	struct cq cqs[MAX_CQS];
 	struct comp_run comp_runs[MAX_CQS];
-	struct qp qps[MAX_QPS];
 	struct wired wired[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct cm_id cm_ids[MAX_CM_IDS];

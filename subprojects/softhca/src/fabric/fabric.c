@@ -7,16 +7,58 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "fabric/latch.h"
+#include "fabric/reserve.h"
+#include "fabric/rest.h"
 #include "sys/sys.h"
 
-#define LOCK_SPINS 50
-#define LOCK_YIELDS 500
-#define LOCK_NAP_NS 50000
-#define LANE_WAITS (LOCK_YIELDS + 100)
 #define LANE_IDLE 64 /* a lane that was not taken while the mutex was taken so often is shut */
 #define LOOKS 8 /* number of times that a waiter checks the holder in patience_ns */
 
 static_assert(!offsetof(struct lane, claim), "fabric_lane() finds the lane by its claim");
+static_assert(MAX_LANES <= 1 << LANE_BITS, "LANE_BITS");
+
+__thread struct fabric_thread fabric_thread __attribute__((tls_model("initial-exec")));
+
+/* Threads beyond PROC_LANES share lanes. Relaxed: any distribution will do. */
+__attribute__((cold, noinline)) static void number_thread(void)
+{
+	static uint32_t threads;
+
+	fabric_thread.number = 1 + __atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PROC_LANES;
+}
+
+/* Returns the lane of this thread. */
+static inline struct lane *own_lane(void)
+{
+	uint32_t i;
+
+	if (!fabric_thread.number)
+		number_thread();
+	i = fabric_self.slot * PROC_LANES + fabric_thread.number - 1;
+	fabric_thread.tally = &arena()->tallies[i];
+	return &arena()->lanes[i];
+}
+
+int fabric_give_lanes(uint32_t slot)
+{
+	struct arena *a = arena();
+	uint32_t first = slot * PROC_LANES, end = first + PROC_LANES;
+	int r = reserve(&a->lanes[first], PROC_LANES * sizeof(a->lanes[0]));
+
+	if (!r)
+		r = reserve(&a->tallies[first], PROC_LANES * sizeof(a->tallies[0]));
+	if (r)
+		return r;
+	for (uint32_t i = first; i < end; i++) {
+		if (!a->lanes[i].use)
+			a->lanes[i].use = LATCH_USE | i;
+		a->tallies[i].process = (struct softhca_counters){0};
+	}
+	if (a->lanes_high < end)
+		a->lanes_high = end;
+	return 0;
+}
 
 /*
  * Clears the pids of dead processes. The kernel may give such a pid to a new process, whose memory
@@ -53,7 +95,8 @@ __attribute__((cold)) static void recover(uint64_t former)
 	fabric_hooks.recover();
 	if (former)
 		fail_former(former);
-	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++) {
+	latches_renew();
+	for (uint32_t i = 0; i < arena()->lanes_high; i++) {
 		struct lane *l = &arena()->lanes[i];
 
 		if (l->lost)
@@ -86,28 +129,6 @@ static uint64_t take_over(struct claim *c, struct waiter *w, enum claim_heir hei
 		return 0;
 	w->looked = now;
 	return claim_take_over(c, &w->watch, heir);
-}
-
-/*
- * A claim is held for microseconds, unless its holder is stopped. A waiter sleeps for short times
- * instead of waiting for a wake-up: a wake-up could be lost when the holder is killed, and would
- * never come from a holder that is stopped. @n: number of earlier calls in the same wait. Returns
- * true after a sleep.
- */
-static inline bool rest(uint32_t n, uint32_t yields)
-{
-	static const struct timespec nap = {.tv_nsec = LOCK_NAP_NS};
-
-	if (n < LOCK_SPINS) {
-		__builtin_ia32_pause();
-		return false;
-	}
-	if (n < yields) {
-		SYS(SYS_sched_yield); /* libc's may be replaced by shim/ */
-		return false;
-	}
-	nanosleep(&nap, NULL);
-	return true;
 }
 
 /* Returns true if the claim has an owner. Pairs with the swap in claim_replace(). */
@@ -200,19 +221,25 @@ static inline bool close_lanes(uint32_t yields)
 	return broken;
 }
 
-/* Takes the mutex, and opens the lane whose index is at @lane, if any. */
-static inline int take(uint32_t yields, const uint32_t *lane)
+/* Takes the mutex, and opens lane @lane (NO_INDEX: none). */
+static inline int take(uint32_t yields, uint32_t lane)
 {
 	struct waiter w = {0};
 	uint64_t former = 0;
 
 	assert(!claim_held.claim);
+	latches.use = 0;
+	own_lane();
 	for (uint32_t n = 0; !former && !claim_try(&arena()->whole.claim); n++)
 		if (rest(n, yields))
 			former = take_over(&arena()->whole.claim, &w, CLAIM_FOR_ME);
-	/* Before the lanes are closed: a thread may have taken this one, and looked at the mutex. */
-	if (lane)
-		open_lane(*lane);
+	/*
+	 * Before the lanes are closed: another thread of this process may have taken this one, and
+	 * looked at the mutex. After a dead holder that thread must not find the lane open, because
+	 * it may have looked before that holder began a step.
+	 */
+	if (lane != NO_INDEX && !former)
+		open_lane(lane);
 	if (close_lanes(yields) || former)
 		recover(former);
 	return 0;
@@ -220,12 +247,12 @@ static inline int take(uint32_t yields, const uint32_t *lane)
 
 int fabric_take(void)
 {
-	return take(LOCK_YIELDS, NULL);
+	return take(REST_YIELDS, NO_INDEX);
 }
 
 int fabric_take_by_naps(void)
 {
-	return take(LOCK_SPINS + 1, NULL);
+	return take(REST_SPINS + 1, NO_INDEX);
 }
 
 static inline void drop(struct claim *c)
@@ -235,72 +262,76 @@ static inline void drop(struct claim *c)
 }
 
 /*
- * Takes the lane whose index is at @lane. Returns false if another thread has it, if it is shut, or
- * if this thread must take the mutex.
+ * Takes the lane. Returns false if another thread has it, if it is shut, or if this thread must take
+ * the mutex.
  */
-__attribute__((always_inline)) static inline bool try_lane(const uint32_t *lane)
+__attribute__((always_inline)) static inline bool try_lane(struct lane *l)
 {
-	const struct claim *whole = &arena()->whole.claim;
-	/* Relaxed: it is read again with the lane. */
-	uint32_t i = __atomic_load_n(lane, __ATOMIC_RELAXED);
-	struct claim *c = &arena()->lanes[i].claim;
+	struct claim *whole = &arena()->whole.claim;
 
-	if (!claim_try(c))
+	if (!claim_try(&l->claim))
 		return false;
 	/*
 	 * A thread that takes the mutex after it was free here, and opens the lane or finds it open,
 	 * waits for this thread. So nobody changes the last two until the lane is released, but only
-	 * if they are read after the other two.
+	 * if they are read after the mutex.
 	 */
-	if (!is_owned(whole) && is_open(&arena()->lanes[i]) && *lane == i && !arena()->attention) {
+	if (!is_owned(whole) && is_open(l) && !arena()->attention) {
 		claim_acquired(whole);
+		latches.use = l->use;
 		return true;
 	}
-	drop(c);
+	drop(&l->claim);
 	return false;
-}
-
-static inline bool may_take_lane(const uint32_t *lane)
-{
-	/* Relaxed: try_lane() reads it again. */
-	uint32_t i = __atomic_load_n(lane, __ATOMIC_RELAXED);
-
-	return is_open(&arena()->lanes[i]) && !arena()->attention;
 }
 
 /*
  * Takes the mutex, and opens the lane, if it is shut. If the lane is not free for long, its holder
  * may be dead or stopped: this thread takes the mutex, and finds out.
  */
-__attribute__((cold, noinline)) static int wait_for_turn(const uint32_t *lane)
+__attribute__((cold, noinline)) static int wait_for_turn(struct lane *l)
 {
 	uint32_t n = 0;
 
-	while (n < LANE_WAITS && may_take_lane(lane)) {
+	while (n < REST_ENOUGH && is_open(l) && !arena()->attention) {
 		do
-			rest(n++, LOCK_YIELDS);
-		while (n < LANE_WAITS && is_owned(&arena()->whole.claim));
-		if (try_lane(lane))
+			rest(n++, REST_YIELDS);
+		while (n < REST_ENOUGH && is_owned(&arena()->whole.claim));
+		if (try_lane(l))
 			return 0;
 	}
-	return take(LOCK_YIELDS, arena()->attention ? NULL : lane);
+	return take(REST_YIELDS, arena()->attention ? NO_INDEX : (uint32_t)(l - arena()->lanes));
 }
 
-int fabric_take_lane(uint32_t ctx)
+int fabric_take_lane(void)
 {
-	const uint32_t *lane;
+	struct lane *l;
 
 	assert(!claim_held.claim);
-	if (!fabric_self.lanes || ctx >= arena()->high[OBJ_CTX])
+	if (!fabric_self.lanes)
 		return fabric_take();
-	lane = &arena()->ctxs[ctx].lane;
-	return try_lane(lane) ? 0 : wait_for_turn(lane);
+	l = own_lane();
+	return try_lane(l) ? 0 : wait_for_turn(l);
+}
+
+/* Flushes with the mutex what is left because another thread had the latch of a CQ for too long. */
+__attribute__((noinline)) static void flush(uint32_t *runs)
+{
+	fabric_hooks.flush(runs);
+	if (!runs[0])
+		return;
+	drop(claim_held.claim);
+	fabric_take();
+	fabric_hooks.flush(runs);
 }
 
 void fabric_unlock(void)
 {
-	if (fabric_lane()->comp_queues[0])
-		fabric_hooks.flush(fabric_lane()->comp_queues);
+	uint32_t *runs = fabric_lane()->comp_queues;
+
+	latches_free(0);
+	if (runs[0])
+		flush(runs);
 	drop(claim_held.claim);
 }
 
@@ -323,6 +354,7 @@ __attribute__((cold)) int fabric_lost(void)
 		fabric_self.pid);
 
 	sys_write(2, line, (size_t)n);
+	latches.n = 0; /* they are free, or have other owners */
 	fabric_take();
 	if (fabric_self.slot != NO_SLOT)
 		fabric_hooks.fail(fabric_self.slot, claim_word(0));

@@ -22,15 +22,15 @@
 #include "fabric/claim.h"
 
 /*
- * The arena is protected by a mutex and by lanes.
+ * The arena is protected by a mutex, by lanes and by latches.
  *
  * The holder of the mutex (arena()->whole) may access everything. A message in the common case
- * touches the objects of two contexts, the requester's and the responder's, and is executed by the
- * holder of their lane instead. Each context has a lane; contexts that exchange messages share one
- * (lanes_join()). The holder of a lane may change the QPs, CQs and SRQs of the contexts of the lane
- * as far as it posts completions and takes receives, and may read everything else: keys, tables,
- * states. It may neither wait nor release the lane for a while, set a timer, or change a state. If
- * it has to, it exchanges the lane for the mutex first (fabric_widen()).
+ * touches few objects, and is executed by a thread that holds its lane instead, and the latches of
+ * the QP, SRQ and CQs that the message uses (latch.h). Each thread of a process has a lane; there
+ * are PROC_LANES, and more threads share them. The holder of a lane may change the objects whose
+ * latches it has as far as it posts completions and takes receives, and may read everything else:
+ * keys, tables, states. It may neither wait nor release the lane for a while, set a timer, or change
+ * a state. If it has to, it exchanges the lane for the mutex first (fabric_widen()).
  *
  * The mutex excludes all lanes: its holder waits until no open lane has an owner, and a thread that
  * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that needs
@@ -40,8 +40,9 @@
  * or a state, or recovers from a death finds no thread that executes a message, except for copies
  * that run without the mutex (xport/copy.h).
  *
- * A thread holds the mutex or one lane, never both: there is no order of locks. A lane whose owner
- * is dead or stopped is taken from it by the holder of the mutex.
+ * A thread holds the mutex or one lane, never both. It takes the latches while it holds its lane, in
+ * the order that latch.h describes. A lane whose owner is dead or stopped is taken from it by the
+ * holder of the mutex.
  *
  * Chaos mode, the link model, fault rules, captures and strict mode use the mutex only.
  */
@@ -57,6 +58,13 @@ struct fabric_self {
 };
 
 extern struct fabric_self fabric_self;
+
+struct fabric_thread {
+	uint32_t number; /* 1 + number of its lane among those of the process; 0: it has none yet */
+	struct tally *tally; /* the counts of its lane, once it has taken the mutex or the lane */
+};
+
+extern __thread struct fabric_thread fabric_thread __attribute__((tls_model("initial-exec")));
 
 static inline struct arena *arena(void)
 {
@@ -107,12 +115,12 @@ extern const struct fabric_hooks fabric_hooks;
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 
 /*
- * As fabric_lock(), but takes only the lane of context @ctx if that is enough, which the caller
- * finds out by fabric_whole(). @ctx may be any number.
+ * As fabric_lock(), but takes only the lane of this thread if that is enough, which the caller finds
+ * out by fabric_whole().
  */
-#define fabric_lock_lane(ctx) (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_lane(ctx))
+#define fabric_lock_lane() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_lane())
 
-/* Releases the mutex or the lane. */
+/* Releases the mutex, or the lane and all latches. */
 void fabric_unlock(void);
 
 /* The lane that this thread holds, or arena()->whole. */
@@ -121,13 +129,19 @@ static inline struct lane *fabric_lane(void)
 	return (struct lane *)claim_held.claim;
 }
 
+/*
+ * Prepares the lanes of a new process of @slot. Returns 0 or -errno. The caller must hold the
+ * mutex.
+ */
+int fabric_give_lanes(uint32_t slot);
+
 /* Returns true if this thread, which holds the mutex or a lane, holds the mutex. */
 static inline bool fabric_whole(void)
 {
 	return fabric_lane() == &arena()->whole;
 }
 
-/* Exchanges the lane of this thread for the mutex. Any object may change in between. */
+/* Exchanges lane and latches of this thread for the mutex. Any object may change in between. */
 void fabric_widen(void);
 
 /*
@@ -146,7 +160,7 @@ int fabric_take(void);
 
 /* For the macros. */
 int fabric_take_by_naps(void);
-int fabric_take_lane(uint32_t ctx);
+int fabric_take_lane(void);
 void fabric_block(sigset_t *saved);
 int fabric_lost(void);
 int fabric_lost_within(const sigset_t *saved);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "abi/wire.h"
-#include "fabric/tally.h"
+#include "fabric/latch.h"
 #include "hca/comp.h"
 #include "hca/config.h"
 #include "hca/cqe.h"
@@ -46,7 +46,7 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
 		cq_store(cq, index, cqe);
 	cq->producer = index + 1;
 	trace_cqe(cq, index, &cqe);
-	tally_of(&cq->obj)->process.cqes++;
+	cq->cqes++;
 }
 
 /*
@@ -54,13 +54,18 @@ void cq_write(struct cq *cq, uint32_t index, const void *bytes)
  */
 void cq_flush_runs(uint32_t *list)
 {
+	struct cq *cq;
 	uint32_t n = 0;
 
 	while (n < COMP_QUEUES && list[n])
 		n++;
 	while (n--) {
-		comp_flush(cq_at(list[n]));
+		cq = cq_at(list[n]);
+		if (!latch_take(&cq->latch))
+			return;
+		comp_flush(cq);
 		list[n] = 0;
+		latches_free(0);
 	}
 }
 

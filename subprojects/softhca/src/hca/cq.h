@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Completion queues: room, writing, events. The caller must hold the fabric's mutex or the lane of
- * the CQ's context.
+ * Completion queues: room, writing, events. The caller must hold the fabric's mutex, or a lane and
+ * the CQ's latch.
  *
  * An event is armed (cq_arm()) and fired once (cq_notify(), or cq_arm() itself if the completion
  * has been written already): CQ_UNARMED -> CQ_ARMED_NEXT or CQ_ARMED_SOLICITED -> CQ_UNARMED. An
@@ -24,7 +24,11 @@ bool cq_room(struct cq *cq, uint32_t n);
 /* Writes one completion at producer index @index and advances the producer. */
 void cq_write(struct cq *cq, uint32_t index, const void *bytes);
 
-/* Writes out the runs of compressed completions of a lane, and empties its @list of them. */
+/*
+ * Writes out the runs of compressed completions of a lane, and removes them from its @list. The
+ * caller must hold the mutex, or the lane without a latch. With the lane, the list keeps those CQs
+ * whose latch another thread has for too long.
+ */
 void cq_flush_runs(uint32_t *list);
 
 /*

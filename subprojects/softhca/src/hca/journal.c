@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/journal.h"
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "fabric/fabric.h"
+#include "fabric/latch.h"
 #include "hca/cq.h"
 
 void journal_begin(void)
@@ -38,6 +40,7 @@ void journal_cqe(uint32_t cq, const void *bytes)
 	struct journal *j = &fabric_lane()->journal;
 	struct journal_cqe *e = &j->cqes[j->ncqes];
 
+	assert(latch_held(&arena()->cqs[cq].latch));
 	e->cq = cq;
 	e->index = arena()->cqs[cq].producer;
 	/* Two completions of one step may go to the same queue. */

@@ -41,10 +41,6 @@ static int reserve_entry(enum obj_kind kind, uint32_t i)
 	struct arena *a = arena();
 	int r = reserve(obj_at(kind, i), obj_tables[kind].stride);
 
-	if (!r && kind == OBJ_CTX)
-		r = reserve(&a->lanes[i], sizeof(a->lanes[i]));
-	if (!r && kind == OBJ_CTX)
-		r = reserve(&a->tallies[i], sizeof(a->tallies[i]));
 	if (!r && kind == OBJ_QP)
 		r = reserve(&a->qp_gen[i], sizeof(a->qp_gen[i]));
 	if (!r && kind == OBJ_QP && a->chaos)
@@ -149,31 +145,6 @@ void *obj_of_ctx(enum obj_kind kind, uint32_t index, uint32_t ctx)
 		return NULL;
 	o = obj_at(kind, index);
 	return o->used && o->owner == fabric_self.slot && o->ctx == ctx ? o : NULL;
-}
-
-/* Relaxed: see fabric_take_lane(). */
-static void set_lane(uint32_t ctx, uint32_t lane)
-{
-	__atomic_store_n(&ctx_at(ctx)->lane, lane, __ATOMIC_RELAXED);
-}
-
-void lanes_join(uint32_t ctx, uint32_t other)
-{
-	uint32_t from = ctx_at(other)->lane, to = ctx_at(ctx)->lane;
-
-	assert(fabric_whole());
-	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
-		if (ctx_at(i)->lane == from)
-			set_lane(i, to);
-}
-
-void lanes_part(uint32_t ctx)
-{
-	uint32_t lane = ctx_at(ctx)->lane;
-
-	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
-		if (ctx_at(i)->lane == lane)
-			set_lane(i, i);
 }
 
 static void clear_refs(uint32_t slot)

@@ -70,15 +70,6 @@ static inline struct mr *mr_by_key(uint32_t key)
 	return mr->obj.used && mr->key == key ? mr : NULL;
 }
 
-/*
- * Gives both contexts, and all that share a lane with one of them, the same lane. The caller must
- * hold the mutex.
- */
-void lanes_join(uint32_t ctx, uint32_t other);
-
-/* Gives each context that shares the lane of @ctx a lane of its own. The same holds. */
-void lanes_part(uint32_t ctx);
-
 /* Recomputes the reference counts of all objects of the process of @slot. */
 void objects_recount(uint32_t slot);
 
@@ -104,7 +95,7 @@ static inline uint32_t cq_index(const struct cq *cq)
 
 static inline uint32_t qp_rail(const struct qp *qp)
 {
-	return ctx_at(qp->obj.ctx)->rail;
+	return qp->rail;
 }
 
 /* Returns the P_Key of the packets that the QP sends, which those that it receives must match. */

@@ -18,7 +18,7 @@ static void replay_lane(struct lane *l)
 static void replay(void)
 {
 	replay_lane(&arena()->whole);
-	for (uint32_t i = 0; i < arena()->high[OBJ_CTX]; i++)
+	for (uint32_t i = 0; i < arena()->lanes_high; i++)
 		replay_lane(&arena()->lanes[i]);
 }
 

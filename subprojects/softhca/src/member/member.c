@@ -223,6 +223,8 @@ static int join_fabric(const char *dir, struct arena **out)
  */
 static int take_slot(void)
 {
+	int r;
+
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		struct proc *p = &arena()->procs[slot];
 		uint32_t life = p->life;
@@ -230,6 +232,9 @@ static int take_slot(void)
 		if (p->used ||
 			fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLK, F_WRLCK, 1 + slot, 1))
 			continue;
+		r = fabric_give_lanes(slot);
+		if (r)
+			return r;
 		fabric_self.slot = slot;
 		memset(p, 0, sizeof(*p));
 		p->pid = fabric_self.pid;

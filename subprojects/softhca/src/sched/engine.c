@@ -6,6 +6,7 @@
 
 #include "abi/wire.h"
 #include "dma/dma.h"
+#include "fabric/latch.h"
 #include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/cq.h"
@@ -71,13 +72,15 @@ static bool has_armed(const struct cq *cq, uint32_t *word)
 /* Not inlined, and with a name of its own, so that its instructions can be counted. */
 __attribute__((noinline)) static uint32_t engine_serve_qp(struct qp *qp)
 {
-	uint32_t ctx = __atomic_load_n(&qp->obj.ctx, __ATOMIC_RELAXED), before;
+	uint32_t before;
 
-	if (fabric_lock_lane(ctx))
+	if (fabric_lock_lane())
 		return 1;
+	if (!latch_take(&qp->latch))
+		fabric_widen();
 	before = qp->sq_done;
-	if (qp->obj.ctx == ctx && has_posted(qp)) {
-		tally_of(&qp->obj)->process.doorbells++;
+	if (has_posted(qp)) {
+		tally()->process.doorbells++;
 		xport_send(qp);
 	}
 	before = qp->sq_done - before;
@@ -88,12 +91,14 @@ __attribute__((noinline)) static uint32_t engine_serve_qp(struct qp *qp)
 /* As engine_serve_qp(). */
 __attribute__((noinline)) static uint32_t engine_serve_cq(struct cq *cq)
 {
-	uint32_t ctx = __atomic_load_n(&cq->obj.ctx, __ATOMIC_RELAXED), word;
+	uint32_t word;
 
-	if (fabric_lock_lane(ctx))
+	if (fabric_lock_lane())
 		return 1;
-	if (cq->obj.ctx == ctx && has_armed(cq, &word)) {
-		tally_of(&cq->obj)->process.arms++;
+	if (!latch_take(&cq->latch))
+		fabric_widen();
+	if (has_armed(cq, &word)) {
+		tally()->process.arms++;
 		__atomic_store_n(&cq->arm_word, word, __ATOMIC_RELAXED);
 		cq_arm(cq, word);
 	}

@@ -2,6 +2,8 @@
 #include "trap/device.h"
 
 #include "dma/dma.h"
+#include "fabric/latch.h"
+#include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
@@ -12,9 +14,13 @@
 
 static void store_cq(const struct device_store *st)
 {
-	struct cq *cq = obj_of_ctx(OBJ_CQ, be32_at(st->bytes + 4) & 0xffffff, st->u->ctx);
+	uint32_t cqn = be32_at(st->bytes + 4) & 0xffffff;
+	struct cq *cq;
 
-	counter_add(&counters_of(fabric_self.slot)->arms, 1);
+	/* Any object may have changed when the mutex is taken. */
+	while ((cq = obj_of_ctx(OBJ_CQ, cqn, st->u->ctx)) && !latch_take(&cq->latch))
+		fabric_widen();
+	tally()->process.arms++;
 	if (cq && (!config_get()->strict || strict_arm_page(cq, st)))
 		cq_arm(cq, be32_at(st->bytes));
 }
@@ -35,12 +41,14 @@ static bool rung_right(struct qp *qp, const struct device_store *st)
 static void store_sq(const struct device_store *st)
 {
 	const uint8_t *bytes = st->bytes;
-	struct qp *qp = qp_by_number(be32_at(bytes + 4) >> 8);
+	struct qp *qp;
 	bool right;
 
-	counter_add(&counters_of(fabric_self.slot)->doorbells, 1);
+	while ((qp = qp_by_number(be32_at(bytes + 4) >> 8)) && !latch_take(&qp->latch))
+		fabric_widen();
+	tally()->process.doorbells++;
 	if (st->size > 8)
-		counter_add(&counters_of(fabric_self.slot)->bf_copies, 1);
+		tally()->process.bf_copies++;
 	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != st->u->ctx) {
 		if (config_get()->strict)
 			strict_violation("doorbell of QP 0x%06x, which this context does not have",
@@ -63,16 +71,16 @@ void device_store(const struct device_store *st)
 	 * If the lane was lost, the loop takes it again. The QPs have failed then, and the
 	 * requests of this doorbell are flushed.
 	 */
-	while (fabric_lock_lane(st->u->ctx))
+	while (fabric_lock_lane())
 		;
-	counter_add(&counters_of(fabric_self.slot)->traps, 1);
+	tally()->process.traps++;
 	/* Before the execution, which may change the program's memory. */
 	if (config_get()->strict && st->offset >= UAR_BF_FIRST && at % 8 == 0)
 		strict_blueflame(st);
 	if (st->offset >= UAR_BF_FIRST && at == 0 && st->size >= 8)
 		store_sq(st);
 	else if (st->offset >= UAR_BF_FIRST && at == 8)
-		counter_add(&counters_of(fabric_self.slot)->bf_copies, 1);
+		tally()->process.bf_copies++;
 	else if (st->offset == UAR_CQ_DOORBELL && st->size >= 8)
 		store_cq(st);
 	fabric_unlock();

@@ -31,7 +31,6 @@ static int make_context(struct cmd *c, int *async_fd)
 	x = ctx_at(i);
 	x->obj.ctx = i; /* the context itself is freed with its objects */
 	x->rail = c->u->rail;
-	x->lane = i;
 	*async_fd = fifo_create(&x->fifo);
 	if (*async_fd < 0)
 		return *async_fd;

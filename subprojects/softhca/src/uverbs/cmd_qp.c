@@ -182,6 +182,7 @@ int cmd_create_qp(struct cmd *c)
 	if (r)
 		return r;
 	fill_qp(qp, &req, &d);
+	qp->rail = c->u->rail;
 	qp->qpn = ((uint32_t)arena()->qp_gen[i] << QP_INDEX_BITS | i) & 0xffffff;
 	qp->trapped = config_get()->mode == ENGINE_TRAP;
 	qp->trace = trace_alloc();

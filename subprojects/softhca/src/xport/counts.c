@@ -8,7 +8,7 @@
 
 static struct port_counts *counts_of(const struct qp *qp)
 {
-	return &tally_of(&qp->obj)->port;
+	return &tally()->ports[qp_rail(qp)];
 }
 
 /* The QP to which the message is sent, or NULL. */
@@ -39,14 +39,17 @@ static void count_request(struct port_counts *c, uint8_t opcode)
 void counts_message(const struct qp *qp, const struct wqe *w)
 {
 	const struct qp *peer = peer_of(qp, w);
-	struct port_counts *from = counts_of(qp), *to = peer ? counts_of(peer) : NULL;
+	struct port_counts *ports = tally()->ports, *from = &ports[qp_rail(qp)];
+	struct port_counts *to = peer ? &ports[qp_rail(peer)] : NULL;
 	uint64_t packets = packets_of(qp, w->length);
 
 	if (to)
 		count_request(to, w->opcode);
 	if (w->opcode == OP_READ) {
-		to = from;
-		from = peer ? counts_of(peer) : NULL;
+		struct port_counts *self = from;
+
+		from = to;
+		to = self;
 	}
 	if (from) {
 		from->tx_bytes += w->length;

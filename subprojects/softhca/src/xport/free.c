@@ -10,46 +10,34 @@
 #include "xport/copy.h"
 #include "xport/wired.h"
 
-/* Moves counts in steps of the journal, so that each stays as it is if this process is killed. */
-static void move(void *to, void *from, size_t bytes)
+/* Moves a count in one step of the journal, so that the sum stays as it is if this process is killed. */
+static void move(uint64_t *sum, uint64_t *part)
 {
-	uint64_t *sum = (uint64_t *)to, *part = (uint64_t *)from;
-
-	for (size_t i = 0; i < bytes / sizeof(*part); i++) {
-		if (!part[i])
-			continue;
-		journal_begin();
-		journal_store64(&sum[i], sum[i] + part[i]);
-		journal_store64(&part[i], 0);
-		journal_commit();
-	}
-}
-
-static void free_ctx(uint32_t index)
-{
-	struct arena *a = arena();
-	struct ctx *c = &a->ctxs[index];
-	struct tally *t = &a->tallies[index];
-
-	move(&a->procs[c->obj.owner].counters, &t->process, sizeof(t->process));
-	move(&a->rails[c->rail].counts, &t->port, sizeof(t->port));
-	fifo_remove(c->fifo);
-	lanes_part(index);
+	journal_begin();
+	journal_store64(sum, *sum + *part);
+	journal_store64(part, 0);
+	journal_commit();
 }
 
 void obj_free(enum obj_kind kind, uint32_t index)
 {
 	struct arena *a = arena();
+	struct softhca_counters *counts = counters_of(obj_at(kind, index)->owner);
 
 	assert(fabric_whole());
 	if (kind == OBJ_QP) {
+		move(&counts->recvs, &a->qps[index].recvs);
 		copy_abandon(&a->qps[index]);
 		wired_stop(&a->qps[index]);
 		a->qp_gen[index]++;
 		trace_free(a->qps[index].trace);
 	}
-	if (kind == OBJ_CQ)
+	if (kind == OBJ_SRQ)
+		move(&counts->recvs, &a->srqs[index].recvs);
+	if (kind == OBJ_CQ) {
+		move(&counts->cqes, &a->cqs[index].cqes);
 		trace_free(a->cqs[index].trace);
+	}
 	if (kind == OBJ_MR) {
 		const struct mr *mr = &a->mrs[index];
 
@@ -57,7 +45,7 @@ void obj_free(enum obj_kind kind, uint32_t index)
 		a->procs[mr->obj.owner].locked -= mr_locked(mr);
 	}
 	if (kind == OBJ_CTX)
-		free_ctx(index);
+		fifo_remove(a->ctxs[index].fifo);
 	obj_retract(kind, index);
 }
 

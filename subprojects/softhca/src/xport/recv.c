@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/recv.h"
 
+#include <assert.h>
 #include <endian.h>
 #include <errno.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "fabric/tally.h"
+#include "fabric/latch.h"
 #include "hca/event.h"
 #include "hca/journal.h"
 #include "hca/strict.h"
@@ -63,7 +64,7 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 	struct srq *srq = srq_of(qp);
 	int r = 0;
 
-	if (srq->copy_from)
+	if (!latch_take(&srq->latch) || srq->copy_from)
 		return -EBUSY;
 	if (srq->taken - srq->ahead_from >= srq->ahead_n)
 		r = srq_look(srq);
@@ -147,6 +148,7 @@ void recv_take(struct qp *qp, const struct recv *rx)
 		journal_store(&qp->rq_taken, qp->rq_taken + 1);
 		return;
 	}
+	assert(latch_held(&srq_of(qp)->latch));
 	journal_store(&srq_of(qp)->taken, srq_of(qp)->taken + 1);
 	journal_store(&srq_of(qp)->head, rx->next);
 }
@@ -156,10 +158,12 @@ void recv_taken(struct qp *qp)
 	struct srq *srq;
 	uint32_t posted;
 
-	tally_of(&qp->obj)->process.recvs++;
-	if (qp->srq == NO_INDEX)
+	if (qp->srq == NO_INDEX) {
+		qp->recvs++;
 		return;
+	}
 	srq = srq_of(qp);
+	srq->recvs++;
 	if (!srq->limit || dma_read_be32(srq->obj.owner, srq->dbrec, &posted))
 		return;
 	if ((uint16_t)(posted - srq->taken) >= srq->limit)

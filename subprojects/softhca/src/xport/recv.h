@@ -21,8 +21,8 @@ struct recv {
 
 /*
  * Reads the next receive of @qp without consuming it, or the receive that the arriving message has
- * taken (recv_begun). Returns 0; -EAGAIN if none is posted; -EBUSY while a copy fills the SRQ's
- * next entry; -EFAULT if the owner's memory cannot be read; -ESRCH if the owner has ended.
+ * taken (recv_begun). Takes the latch of the SRQ. Returns 0; -EAGAIN if none is posted; -EBUSY while
+ * a copy fills the SRQ's next entry, or another thread has the latch for too long; -EFAULT if the owner's memory cannot be read; -ESRCH if the owner has ended.
  */
 int recv_peek(const struct qp *qp, struct recv *rx);
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "xport/xport.h"
 
+#include <assert.h>
+
+#include "fabric/latch.h"
 #include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/objects.h"
@@ -111,7 +114,7 @@ static void back_off_timeout(struct qp *qp, const struct wqe *w)
 
 static void succeed(struct qp *qp, const struct wqe *w)
 {
-	struct softhca_counters *c = &tally_of(&qp->obj)->process;
+	struct softhca_counters *c = &tally()->process;
 
 	c->wqes[w->opcode & (SOFTHCA_OPCODES - 1)]++;
 	c->bytes[w->opcode & (SOFTHCA_OPCODES - 1)] += w->length;
@@ -163,6 +166,14 @@ enum turn {
 	T_WHOLE, /* take the mutex instead of the lane, then retry */
 };
 
+/* Returns true if this thread may complete the message. */
+static inline bool may_complete(const struct qp *qp, const struct wqe *w, enum verdict v)
+{
+	if (fabric_whole())
+		return true;
+	return v == V_DONE && (!w->signaled || latch_take(&cq_at(qp->send_cq)->latch));
+}
+
 /* Executes the WQE at sq_done. */
 static enum turn step(struct qp *qp)
 {
@@ -184,7 +195,7 @@ static enum turn step(struct qp *qp)
 		a = (struct answer){.verdict = V_ERROR, .syndrome = s};
 	else
 		a = deliver(qp, &w);
-	if (a.verdict != V_DONE && !fabric_whole())
+	if (!may_complete(qp, &w, a.verdict))
 		return T_WHOLE;
 	/*
 	 * A message from the QP to itself may have moved the QP to ERR. In SQD the message is
@@ -195,6 +206,7 @@ static enum turn step(struct qp *qp)
 	switch (a.verdict) {
 	case V_DONE:
 		succeed(qp, &w);
+		latches_free(1); /* the QP's */
 		return qp->state == QPS_RTS ? T_NEXT : T_END;
 	case V_RNR:
 		back_off_rnr(qp, &w, a.rnr_timer);
@@ -265,6 +277,7 @@ __attribute__((always_inline)) static inline enum turn send_posted(struct qp *qp
 	enum turn t;
 	uint32_t pi;
 
+	assert(latch_held(&qp->latch));
 	if (qp->state != QPS_RTS || qp->wired || qp->copy_to || qp->type == QPT_UD) {
 		t = send_unusual(qp);
 		if (t != T_NEXT)

@@ -5,6 +5,7 @@
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <string.h>
 
+#include "fabric/latch.h"
 #include "hca/config.h"
 #include "hca/event.h"
 #include "hca/objects.h"
@@ -148,6 +149,25 @@ __attribute__((cold)) static struct answer no_recv(int r, struct qp *dest, const
 	return copy_failed(r, true, dest, qp);
 }
 
+/* Takes the latches of both CQs in their order: until then only payload has been stored. */
+static bool take_cqs(const struct qp *dest, const struct qp *qp, const struct wqe *w)
+{
+	struct latch *to = &cq_at(dest->recv_cq)->latch;
+	struct latch *from = w->signaled ? &cq_at(qp->send_cq)->latch : to;
+
+	return to < from ? latch_take(to) && latch_take(from) : latch_take(from) && latch_take(to);
+}
+
+/* Completes the receive of a message whose payload has been placed. */
+static struct answer received(struct qp *dest, const struct recv *rx, const struct qp *qp,
+	const struct wqe *w)
+{
+	if (!take_cqs(dest, qp, w))
+		return answer(V_WHOLE);
+	complete_recv(dest, rx, qp, w, (uint32_t)w->length);
+	return answer(V_DONE);
+}
+
 static int place(struct qp *dest, struct qp *qp, struct wqe *w, const struct dma_seg *seg,
 	bool *at_dest)
 {
@@ -184,10 +204,7 @@ __attribute__((cold)) static struct answer write_imm_slowly(struct qp *dest, str
 		qp->placed = qp->sq_done + 1;
 	}
 	r = recv_peek(dest, &rx);
-	if (r)
-		return no_recv(r, dest, qp);
-	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
-	return answer(V_DONE);
+	return r ? no_recv(r, dest, qp) : received(dest, &rx, qp, w);
 }
 
 static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w)
@@ -211,9 +228,7 @@ static struct answer respond_write(struct qp *dest, struct qp *qp, struct wqe *w
 		if (r)
 			return copy_failed(r, at_dest, dest, qp);
 	}
-	if (imm)
-		complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
-	return answer(V_DONE);
+	return imm ? received(dest, &rx, qp, w) : answer(V_DONE);
 }
 
 /* Fails the message on both sides, and moves the receiver's QP to ERR. */
@@ -257,10 +272,7 @@ static struct answer respond_send(struct qp *dest, struct qp *qp, struct wqe *w)
 	r = copy_payload(&c, &at_dest);
 	if (r == -EFAULT && at_dest)
 		return recv_failed(dest, &rx, SYN_LOCAL_PROT, SYN_REMOTE_OP);
-	if (r)
-		return copy_failed(r, at_dest, dest, qp);
-	complete_recv(dest, &rx, qp, w, (uint32_t)w->length);
-	return answer(V_DONE);
+	return r ? copy_failed(r, at_dest, dest, qp) : received(dest, &rx, qp, w);
 }
 
 static struct answer respond_read(struct qp *dest, struct qp *qp, struct wqe *w)
@@ -359,26 +371,14 @@ __attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest,
 	return true;
 }
 
-/* Gives both QPs the same lane. Returns false if this thread holds the lane of one of them. */
-__attribute__((cold)) static bool join(const struct qp *qp, const struct qp *dest)
-{
-	if (!fabric_whole())
-		return false;
-	lanes_join(qp->obj.ctx, dest->obj.ctx);
-	return true;
-}
-
 struct answer respond(struct qp *qp, struct wqe *w)
 {
-	const struct ctx *ctx = ctx_at(qp->obj.ctx);
 	struct qp *dest = qp_by_number(qp->attr.dest_qpn);
 	enum syndrome s;
 
 	if (!dest || dest->type != qp->type)
 		return answer(V_NO_ANSWER);
-	if (ctx->lane != ctx_at(dest->obj.ctx)->lane && !join(qp, dest))
-		return answer(V_WHOLE);
-	if (!path_leads_to(&qp->attr, ctx->rail, dest))
+	if (!path_leads_to(&qp->attr, qp_rail(qp), dest))
 		return answer(V_NO_ANSWER);
 	if (!fabric_reachable(dest->obj.owner))
 		return answer(V_DEAD);

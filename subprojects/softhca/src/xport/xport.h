@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The transport: executes send queues. The caller must hold the fabric's mutex. In
- * xport_send() and xport_producer() the QP's lane is enough.
+ * xport_send() and xport_producer() a lane with the QP's latch is enough.
  *
  * The process that owns a QP executes its work requests, both the requester's and the responder's
  * half. When xport_send() returns, each message is complete, including payload and

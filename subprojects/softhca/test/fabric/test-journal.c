@@ -18,6 +18,7 @@
 #include "abi/wire.h"
 #include "check.h"
 #include "fabric/fabric.h"
+#include "fabric/latch.h"
 #include "hca/cq.h"
 #include "hca/event.h"
 #include "hca/journal.h"
@@ -31,6 +32,7 @@
 #define POSTED 48u /* entries that are posted and not taken */
 #define LOST 3 /* exit status of a victim that has lost the mutex or the lane */
 #define STRIDE 17 /* between the instruction counts of one run; the first count differs */
+#define VICTIM 1 /* its slot */
 #define SELDOM 3 /* times STRIDE: for stops, because they leave the same state as kills */
 
 struct queue {
@@ -111,9 +113,9 @@ static struct cqe64 completion(uint32_t n)
 
 /* The parts of a step. */
 enum part {
-	LOOK, /* reading the SRQ's list */
+	LOOK, /* taking the latches, and reading the SRQ's list */
 	COMMIT,
-	FLUSH, /* writing compressed completions, as before each release of the mutex */
+	FLUSH, /* freeing the latches, and writing compressed completions, as before each release */
 };
 
 static void stop_if(bool here)
@@ -131,13 +133,14 @@ static void victim(uint32_t n, enum part part)
 
 	member_forget();
 	CHECK(!member_attach());
+	CHECK_EQ(fabric_self.slot, VICTIM);
 	if (n % 2) {
 		fabric_block(&saved);
-		if (fabric_lock_lane(0))
+		if (fabric_lock_lane())
 			_exit(LOST);
 		if (fabric_whole()) { /* the lane was shut, and is open now */
 			fabric_unlock();
-			if (fabric_lock_lane(0))
+			if (fabric_lock_lane())
 				_exit(LOST);
 		}
 	} else if (fabric_enter(&saved)) {
@@ -147,6 +150,7 @@ static void victim(uint32_t n, enum part part)
 	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
 	stop_if(part == LOOK);
 	CHECK(!recv_peek(qp, &rx));
+	CHECK(latch_take(&queues[0].cq->latch) && latch_take(&queues[1].cq->latch));
 	stop_if(part == LOOK);
 	journal_begin();
 	journal_cqe(cq_index(queues[0].cq), &cqe);
@@ -156,6 +160,7 @@ static void victim(uint32_t n, enum part part)
 	journal_commit();
 	stop_if(part == COMMIT);
 	stop_if(part == FLUSH);
+	latches_free(0);
 	cq_flush_runs(fabric_lane()->comp_queues);
 	raise(SIGSTOP);
 	_exit(1);
@@ -189,7 +194,8 @@ static void continue_victim(pid_t pid)
 {
 	struct queue before[2] = {queues[0], queues[1]};
 	uint32_t producers[2] = {queues[0].cq->producer, queues[1].cq->producer};
-	struct journal whole = arena()->whole.journal, lane = arena()->lanes[0].journal;
+	const struct lane *l = &arena()->lanes[VICTIM * PROC_LANES + fabric_thread.number - 1];
+	struct journal whole = arena()->whole.journal, lane = l->journal;
 	uint32_t taken = srq->taken, head = srq->head;
 
 	CHECK(!ptrace(PTRACE_DETACH, pid, NULL, NULL));
@@ -197,7 +203,7 @@ static void continue_victim(pid_t pid)
 	CHECK_EQ(test_reap(pid), LOST);
 	CHECK(!memcmp(before, queues, sizeof(before)));
 	CHECK(!memcmp(&whole, &arena()->whole.journal, sizeof(whole)));
-	CHECK(!memcmp(&lane, &arena()->lanes[0].journal, sizeof(lane)));
+	CHECK(!memcmp(&lane, &l->journal, sizeof(lane)));
 	CHECK_EQ(queues[0].cq->producer, producers[0]);
 	CHECK_EQ(queues[1].cq->producer, producers[1]);
 	CHECK_EQ(srq->taken, taken);
@@ -262,7 +268,10 @@ static bool one(uint32_t n, enum part part, uint32_t instructions, bool kills, b
 	done = queues[0].cq->producer != before;
 	CHECK_EQ(srq->taken, taken + done);
 	CHECK_EQ(srq->head, entry(srq->taken));
-	CHECK(!arena()->whole.journal.active && !arena()->lanes[0].journal.active);
+	CHECK(!arena()->whole.journal.active &&
+		!arena()->lanes[VICTIM * PROC_LANES + fabric_thread.number - 1].journal.active);
+	CHECK(latch_is_free(srq->latch.word) && latch_is_free(queues[0].cq->latch.word) &&
+		latch_is_free(queues[1].cq->latch.word));
 	take_receives();
 	fabric_leave(&saved);
 	check_queue(&queues[0], before, done, n);

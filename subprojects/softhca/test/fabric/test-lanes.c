@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lane excludes others as it should. In one_at_a_time, one process takes the mutex again and
- * again, and joins and parts the lanes of two contexts. Two others take the lane of one context
- * each. A process that is alone, with the mutex or with the lane of both, changes two words, one
- * after the other.
+ * Lanes, latches and the mutex exclude others as they should. In one_at_a_time, one process takes
+ * the mutex again and again, two others their lanes and the latches of two CQs. A process that is
+ * alone changes two words, one after the other.
  *
- * In other cases a process is interrupted after each instruction until it has the lane. Meanwhile
- * the mutex is taken, or the context gets another lane.
+ * In other cases a process is interrupted after each instruction until it has its lane, while the
+ * mutex is taken; or it is killed while it has the mutex or latches.
  */
 #include <sched.h>
 #include <signal.h>
@@ -17,12 +16,14 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "fabric/latch.h"
 #include "hca/objects.h"
 #include "member/member.h"
 
 #define CHANGES 2000u /* by each process that takes lanes */
 #define PAUSES 40 /* between the two words */
-#define CONTEXTS 2
+#define LANES 2
+#define LOST 3 /* exit status of a process that has lost its latches */
 #define LOOKS 2000 /* at a process that must wait */
 #define STEPS 250u /* more instructions than a free lane takes */
 
@@ -32,10 +33,13 @@
 
 static struct shared {
 	_Atomic uint32_t a, b;
-	_Atomic uint32_t changes[CONTEXTS + 1]; /* by each process */
-	const struct lane *_Atomic held; /* by the process that is interrupted */
+	_Atomic uint32_t changes[LANES + 1]; /* by each process */
+	_Atomic uint32_t lane; /* index of the lane of the process that is interrupted */
+	atomic_bool held; /* that process has its lane */
 	atomic_bool has_mutex; /* the process that waits for the owner of a lane */
 } * shared;
+
+static struct cq *cqs[2];
 
 static void pauses(void)
 {
@@ -63,64 +67,70 @@ static void with_mutex(uint32_t self)
 		CHECK(!fabric_enter(&saved));
 		CHECK(fabric_whole());
 		change(self);
-		if (GET(changes[self]) % 2)
-			lanes_part(0);
-		else
-			lanes_join(GET(a) % 2, 1 - GET(a) % 2);
 		fabric_leave(&saved);
 		pauses();
 	}
 }
 
-static void with_lane(uint32_t ctx)
+static void take_both(void)
+{
+	while (!latch_take(&cqs[0]->latch) || !latch_take(&cqs[1]->latch))
+		fabric_widen();
+}
+
+static void with_lane(uint32_t self)
 {
 	sigset_t saved;
 
-	while (GET(changes[ctx]) < CHANGES) {
+	while (GET(changes[self]) < CHANGES) {
 		fabric_block(&saved);
-		CHECK(!fabric_lock_lane(ctx));
-		if (fabric_whole() || ctx_at(0)->lane == ctx_at(1)->lane)
-			change(ctx);
+		CHECK(!fabric_lock_lane());
+		take_both();
+		change(self);
 		fabric_leave(&saved);
 	}
 }
 
-static void make_contexts(void)
+static void make_cqs(void)
 {
 	sigset_t saved;
+	uint32_t k;
 
 	CHECK(!fabric_enter(&saved));
-	for (uint32_t i = 0; i < CONTEXTS; i++) {
-		CHECK_EQ(obj_alloc(OBJ_CTX, i), i);
-		ctx_at(i)->lane = i;
-		obj_publish(OBJ_CTX, i);
+	for (uint32_t i = 0; i < 2; i++) {
+		k = obj_alloc(OBJ_CQ, 0);
+		CHECK(k != NO_INDEX);
+		cqs[i] = cq_at(k);
+		obj_publish(OBJ_CQ, k);
 	}
 	fabric_leave(&saved);
 }
 
-/* Takes the lane of @ctx, which opens it. Returns true if it was open. */
-static bool open_lane_of(uint32_t ctx)
+/* Index of the lane of this thread. */
+static uint32_t own_lane(void)
+{
+	return fabric_self.slot * PROC_LANES + fabric_thread.number - 1;
+}
+
+/* Takes lane @i of this process, which opens it. Returns true if it was open. */
+static bool open_lane(uint32_t i)
 {
 	sigset_t saved;
 	bool open;
 
+	fabric_thread.number = 1 + i;
 	fabric_block(&saved);
-	CHECK(!fabric_lock_lane(ctx));
+	CHECK(!fabric_lock_lane());
 	open = !fabric_whole();
 	fabric_leave(&saved);
 	return open;
 }
 
-/* Gives each context a lane of its own, which is open. */
-static void part(void)
+static void open_both(void)
 {
-	sigset_t saved;
-
-	CHECK(!fabric_enter(&saved));
-	lanes_part(0);
-	fabric_leave(&saved);
-	for (uint32_t i = 0; i < CONTEXTS; i++)
-		open_lane_of(i);
+	for (uint32_t i = 0; i < LANES; i++)
+		while (!open_lane(i))
+			;
 }
 
 static pid_t start(void (*fn)(uint32_t), uint32_t self)
@@ -136,19 +146,21 @@ static pid_t start(void (*fn)(uint32_t), uint32_t self)
 	_exit(0);
 }
 
-/* Takes the lane of context @ctx again and again. It stops itself before and after. */
-static void take_lane(uint32_t ctx)
+/* Takes its lane again and again. It stops itself before and after. */
+static void take_lane(uint32_t self)
 {
 	sigset_t saved;
 
+	open_lane(self);
+	SET(lane, own_lane());
 	CHECK(!ptrace(PTRACE_TRACEME, 0, NULL, NULL));
 	for (;;) {
 		fabric_block(&saved);
 		raise(SIGSTOP);
-		CHECK(!fabric_lock_lane(ctx));
-		SET(held, fabric_lane());
+		CHECK(!fabric_lock_lane() && !fabric_whole());
+		SET(held, true);
 		raise(SIGSTOP);
-		SET(held, NULL);
+		SET(held, false);
 		fabric_leave(&saved);
 	}
 }
@@ -164,41 +176,37 @@ static void go(pid_t pid, enum __ptrace_request how)
 	CHECK(how == PTRACE_SINGLESTEP || WSTOPSIG(status) == SIGSTOP);
 }
 
-/* Interrupts the process after @steps instructions. Returns false if it had the lane by then. */
-static bool interrupt(pid_t pid, uint32_t steps, bool mutex)
+/* Interrupts the process after @steps instructions. Returns false if it had its lane by then. */
+static bool interrupt(pid_t pid, uint32_t steps)
 {
 	sigset_t saved;
 
 	for (uint32_t i = 0; i < steps; i++)
 		go(pid, PTRACE_SINGLESTEP);
-	if (arena()->lanes[0].claim.word & CLAIM_OWNER_MASK)
+	if (arena()->lanes[GET(lane)].claim.word & CLAIM_OWNER_MASK)
 		return false;
 	CHECK(!fabric_enter(&saved));
-	for (uint32_t i = 0; mutex && i < STEPS; i++)
+	for (uint32_t i = 0; i < STEPS; i++)
 		go(pid, PTRACE_SINGLESTEP);
 	CHECK(!GET(held));
-	if (!mutex)
-		lanes_join(1, 0);
 	fabric_leave(&saved);
 	return true;
 }
 
-static void interrupt_everywhere(bool mutex)
+TEST(interrupted_by_mutex)
 {
 	bool early = true;
 	uint32_t n = 0;
 	int status;
 	pid_t pid;
 
-	part();
 	pid = start(take_lane, 0);
 	CHECK_EQ(waitpid(pid, &status, 0), pid);
 	for (; early; n++) {
-		early = interrupt(pid, n, mutex);
+		early = interrupt(pid, n);
 		go(pid, PTRACE_CONT);
-		CHECK(GET(held) == &arena()->lanes[ctx_at(0)->lane]);
+		CHECK(GET(held));
 		go(pid, PTRACE_CONT);
-		part();
 	}
 	fprintf(stderr, "%u instructions before the lane is taken\n", n);
 	CHECK(n > 10 && n < STEPS);
@@ -208,13 +216,13 @@ static void interrupt_everywhere(bool mutex)
 
 TEST(one_at_a_time)
 {
-	pid_t pids[CONTEXTS + 1];
+	pid_t pids[LANES + 1];
 	uint32_t changes = 0;
 
-	for (uint32_t i = 0; i < CONTEXTS; i++)
+	for (uint32_t i = 0; i < LANES; i++)
 		pids[i] = start(with_lane, i);
-	pids[CONTEXTS] = start(with_mutex, CONTEXTS);
-	for (uint32_t i = 0; i <= CONTEXTS; i++) {
+	pids[LANES] = start(with_mutex, LANES);
+	for (uint32_t i = 0; i <= LANES; i++) {
 		CHECK_EQ(test_reap(pids[i]), 0);
 		changes += GET(changes[i]);
 		fprintf(stderr, "%u: %u changes\n", i, GET(changes[i]));
@@ -229,20 +237,19 @@ TEST(shut_when_idle)
 	sigset_t saved;
 	int n = 0;
 
-	part();
-	CHECK(open_lane_of(0));
-	CHECK(arena()->open_lanes[0] == 3 && arena()->open_words == 1);
+	open_both();
+	CHECK((arena()->open_lanes[0] & 3) == 3 && arena()->open_words == 1);
 	for (; arena()->open_words; n++) {
 		CHECK(n < 2000);
 		CHECK(!fabric_enter(&saved));
 		fabric_leave(&saved);
-		CHECK(n >= 1000 || open_lane_of(0));
+		CHECK(n >= 1000 || open_lane(0));
 		CHECK(n != 999 || arena()->open_lanes[0] == 1);
 	}
 	CHECK(n > 1010);
 	CHECK(!arena()->lanes[0].open && !arena()->open_lanes[0]);
-	CHECK(!open_lane_of(0));
-	CHECK(open_lane_of(0));
+	CHECK(!open_lane(0));
+	CHECK(open_lane(0));
 }
 
 static void take_mutex(uint32_t self)
@@ -260,9 +267,9 @@ TEST(mutex_waits)
 	sigset_t saved;
 	pid_t pid;
 
-	part();
+	open_both();
 	fabric_block(&saved);
-	CHECK(!fabric_lock_lane(0) && !fabric_whole());
+	CHECK(!fabric_lock_lane() && !fabric_whole());
 	pid = start(take_mutex, 0);
 	while (!(arena()->whole.claim.word & CLAIM_OWNER_MASK))
 		sched_yield();
@@ -273,14 +280,131 @@ TEST(mutex_waits)
 	CHECK(GET(has_mutex));
 }
 
-TEST(interrupted_by_mutex)
+/* Takes the mutex or, if @lane, both latches, and is killed. */
+static void die(uint32_t lane)
 {
-	interrupt_everywhere(true);
+	sigset_t saved;
+
+	if (lane) {
+		open_lane(0);
+		fabric_block(&saved);
+		CHECK(!fabric_lock_lane() && !fabric_whole());
+		take_both();
+	} else {
+		CHECK(!fabric_enter(&saved));
+	}
+	raise(SIGKILL);
 }
 
-TEST(interrupted_by_join)
+/* A thread that has looked at the mutex before its holder began a step must not find its lane open. */
+TEST(no_lane_is_opened_before_recovery)
 {
-	interrupt_everywhere(false);
+	const struct lane *l;
+
+	open_lane(0);
+	l = &arena()->lanes[own_lane()];
+	while (l->open)
+		take_mutex(0);
+	CHECK_EQ(test_reap(start(die, 0)), 128 + SIGKILL);
+	CHECK(!open_lane(0) && !l->open);
+	CHECK(!open_lane(0) && l->open);
+}
+
+/* Returns true if this thread gets both latches without the mutex. */
+static bool get_both(void)
+{
+	sigset_t saved;
+	bool got;
+
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane());
+	got = latch_take(&cqs[0]->latch) && latch_take(&cqs[1]->latch) && !fabric_whole();
+	fabric_leave(&saved);
+	return got;
+}
+
+/* The latches of a dead process are free after the next recovery, and not before. */
+TEST(latches_of_the_dead)
+{
+	uint32_t recoveries;
+
+	open_both();
+	CHECK(get_both());
+	CHECK_EQ(test_reap(start(die, 1)), 128 + SIGKILL);
+	recoveries = arena()->recoveries;
+	CHECK(!latch_is_free(cqs[0]->latch.word) && !get_both());
+	CHECK_EQ(arena()->recoveries, recoveries);
+	take_mutex(0);
+	CHECK_EQ(arena()->recoveries, recoveries + 1);
+	CHECK(get_both());
+	CHECK(!cqs[0]->latch.word && !cqs[1]->latch.word);
+}
+
+/* The list of CQs with a run is emptied before the lane is released, even if a latch is not free. */
+TEST(runs_of_a_latched_cq)
+{
+	uint32_t recoveries;
+	struct lane *l;
+	sigset_t saved;
+
+	open_both();
+	CHECK_EQ(test_reap(start(die, 1)), 128 + SIGKILL);
+	recoveries = arena()->recoveries;
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane() && !fabric_whole());
+	l = fabric_lane();
+	l->comp_queues[0] = cq_index(cqs[1]);
+	fabric_leave(&saved);
+	CHECK(!l->comp_queues[0]);
+	CHECK_EQ(arena()->recoveries, recoveries + 1);
+	CHECK(get_both());
+}
+
+/* Takes both latches and stops itself. It must find out that it has lost them when it goes on. */
+static void stop_with_latches(uint32_t self)
+{
+	sigset_t saved;
+
+	open_lane(0);
+	fabric_block(&saved);
+	if (fabric_lock_lane())
+		_exit(LOST);
+	take_both();
+	raise(SIGSTOP);
+	fabric_leave(&saved);
+}
+
+TEST(latches_of_the_stopped)
+{
+	int status;
+	pid_t pid;
+
+	open_both();
+	pid = start(stop_with_latches, 0);
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
+	CHECK(WIFSTOPPED(status) && !get_both());
+	take_mutex(0);
+	CHECK(get_both());
+	CHECK(!kill(pid, SIGCONT));
+	CHECK_EQ(test_reap(pid), LOST);
+	CHECK(get_both());
+}
+
+/* Nobody may wait for the latches that a thread had before it exchanged its lane for the mutex. */
+TEST(latches_and_mutex)
+{
+	sigset_t saved;
+
+	open_both();
+	fabric_block(&saved);
+	CHECK(!fabric_lock_lane() && !fabric_whole());
+	take_both();
+	CHECK(!latch_is_free(cqs[1]->latch.word));
+	fabric_widen();
+	CHECK(latch_is_free(cqs[0]->latch.word) && latch_is_free(cqs[1]->latch.word));
+	take_both();
+	CHECK(!cqs[0]->latch.word);
+	fabric_leave(&saved);
 }
 
 int main(int argc, char **argv)
@@ -288,9 +412,10 @@ int main(int argc, char **argv)
 	int status;
 
 	test_fabric("lanes");
+	CHECK(!setenv("SOFTHCA_PATIENCE", "0", 1));
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	CHECK(!member_attach());
-	make_contexts();
+	make_cqs();
 	status = test_main(argc, argv);
 	member_detach();
 	return status;

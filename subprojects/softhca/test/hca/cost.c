@@ -91,7 +91,7 @@ void phase_long(uint32_t n)
 	}
 }
 
-/* Each other context has a message of its own lane, and stays open. */
+/* Each other context has sent a message, and stays open. */
 static void crowd(void)
 {
 	struct rig others[OTHERS];

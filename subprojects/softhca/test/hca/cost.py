@@ -26,7 +26,7 @@ MANY = 100_000
 SAME = 1.3
 ALIKE = 0.03  # of a message without a long payload
 KINDS = ["WRITE", "WRITE_IMM, receive and both CQEs", "SEND, receive and both CQEs"]
-LIMITS = {("poll", "engine_serve_qp"): [1800, 2450, 2560], ("step", "softhca_step"): [3000, 3650, 3760]}
+LIMITS = {("poll", "engine_serve_qp"): [1800, 2500, 2600], ("step", "softhca_step"): [3000, 3650, 3760]}
 
 
 def run(command, mode, library):

@@ -6,7 +6,7 @@
 #include "rig.h"
 #include "softhca.h"
 
-static struct rig a, b;
+static struct rig a, b, keeper;
 
 /* The last values of rail 0 and rail 1. */
 struct change {
@@ -208,17 +208,51 @@ TEST(nothing_is_left)
 }
 
 /* A process keeps the counts of the contexts that it has closed. */
-TEST(contexts_are_closed)
+static void contexts_are_closed(bool srq)
 {
-	struct softhca_counters before, after;
+	struct softhca_counters before, sent, after;
 
-	rig_open_pair(&a, NULL, &b, NULL);
-	post(IBV_WR_RDMA_WRITE, 64);
+	rig_open_pair(&a, NULL, &b, &(struct rig_attr){.srq = srq});
 	CHECK(!softhca_counters_self(&before));
-	CHECK(before.cqes);
+	rig_recv(&b, 0, 0, 64);
+	post(IBV_WR_SEND, 64);
+	CHECK(!softhca_counters_self(&sent));
+	CHECK_EQ(sent.cqes - before.cqes, 2);
+	CHECK_EQ(sent.recvs - before.recvs, 1);
 	rig_close_pair(&a, &b);
 	CHECK(!softhca_counters_self(&after));
-	CHECK_EQ(after.cqes, before.cqes);
+	CHECK(!memcmp(&after, &sent, sizeof(after)));
+}
+
+TEST_WITH(contexts_with_queue_closed, contexts_are_closed, false);
+TEST_WITH(contexts_with_srq_closed, contexts_are_closed, true);
+
+/* The counts of a process begin at zero. */
+static void count_alone(int fd)
+{
+	const struct softhca_counters none = {0};
+	struct softhca_counters now;
+
+	(void)fd;
+	rig_open_pair(&a, NULL, &b, NULL);
+	CHECK(!softhca_counters_self(&now));
+	CHECK(!memcmp(&now, &none, sizeof(now)));
+	post(IBV_WR_RDMA_WRITE, 64);
+	rig_close_pair(&a, &b);
+}
+
+TEST(slot_of_another_process)
+{
+	pid_t pid;
+	int fd;
+
+	rig_open(&keeper, NULL); /* the fabric stays */
+	for (int i = 0; i < 2; i++) {
+		pid = test_peer(count_alone, &fd);
+		CHECK_EQ(test_reap(pid), 0);
+		close(fd);
+	}
+	rig_close(&keeper);
 }
 
 int main(int argc, char **argv)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Many threads in one process, each with a context of its own, send to each other, with signals
- * blocked as in daemons; then a child is forked while all objects are open.
+ * blocked as in daemons; then a child is forked while all objects are open. In another case threads
+ * share a context, an SRQ and CQs.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -9,6 +10,7 @@
 #include <stdatomic.h>
 
 #include "rig.h"
+#include "softhca.h"
 
 #define THREADS 4
 #define MESSAGES 2000u
@@ -152,6 +154,107 @@ TEST(each_to_each_and_a_child)
 		for (int k = 0; k < THREADS; k++)
 			if (k != i)
 				rig_close(&nodes[i].in[k]);
+}
+
+static struct rig hub;
+
+/* A thread's QPs, with the hub's queues. It sends from one to the other. */
+struct sender {
+	struct rig from, to;
+	pthread_t thread;
+	uint32_t id;
+	_Atomic uint32_t got; /* relaxed: it only limits how far the thread is ahead */
+	uint32_t done;
+};
+
+/* Every second thread has the hub's CQs in the other order. */
+static void open_sender(struct sender *s, uint32_t id)
+{
+	struct rig queues = hub;
+
+	if (id % 2) {
+		queues.scq = hub.rcq;
+		queues.rcq = hub.scq;
+	}
+	s->id = id;
+	s->from = rig_with(&queues, rig_qp(&queues));
+	s->to = rig_with(&queues, rig_qp(&queues));
+	rig_connect_pair(&s->from, &s->to);
+}
+
+static void *send_all(void *arg)
+{
+	struct sender *s = arg;
+	struct rig_addr to = rig_addr(&s->to);
+
+	for (uint32_t n = 0; n < MESSAGES; n++) {
+		while (n - atomic_load_explicit(&s->got, memory_order_relaxed) >= SLOTS / THREADS)
+			sched_yield();
+		rig_write_imm(&s->from, n, s->id * SLOT, SLOT, to);
+	}
+	return NULL;
+}
+
+/* Polls a completion of either kind. Returns the number of completions. */
+static int poll_shared(struct ibv_cq *cq, struct sender *senders)
+{
+	struct sender *s = senders;
+	struct ibv_wc wc;
+
+	if (ibv_poll_cq(cq, 1, &wc) != 1)
+		return 0;
+	CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+	while (wc.qp_num != s->from.qp->qp_num && wc.qp_num != s->to.qp->qp_num)
+		CHECK(++s < senders + THREADS);
+	if (wc.qp_num == s->from.qp->qp_num) {
+		CHECK_EQ(wc.wr_id, s->done++);
+		return 1;
+	}
+	rig_recv(&hub, wc.wr_id, 0, 0);
+	CHECK_EQ(wc.imm_data, s->got);
+	atomic_store_explicit(&s->got, wc.imm_data + 1, memory_order_relaxed);
+	return 1;
+}
+
+/* Each message is completed once, in order at both ends, and counted once. */
+TEST(shared_queues)
+{
+	const uint32_t all = THREADS * MESSAGES;
+	struct sender senders[THREADS] = {0};
+	struct softhca_counters before, after;
+	uint64_t writes;
+	uint32_t n = 0;
+
+	rig_open(&hub, &(struct rig_attr){.srq = true});
+	for (uint64_t k = 0; k < SLOTS; k++)
+		rig_recv(&hub, k, 0, 0);
+	for (uint32_t i = 0; i < THREADS; i++)
+		open_sender(&senders[i], i);
+	CHECK(!softhca_counters_self(&before));
+	writes = rig_counter(0, "hw_counters/rx_write_requests");
+	for (uint32_t i = 0; i < THREADS; i++)
+		CHECK(!pthread_create(&senders[i].thread, NULL, send_all, &senders[i]));
+	while (n < 2 * all) {
+		n += (uint32_t)poll_shared(hub.scq, senders);
+		n += (uint32_t)poll_shared(hub.rcq, senders);
+		sched_yield();
+	}
+	for (uint32_t i = 0; i < THREADS; i++)
+		CHECK(!pthread_join(senders[i].thread, NULL));
+	CHECK(!softhca_counters_self(&after));
+	CHECK_EQ(after.cqes - before.cqes, 2 * all);
+	CHECK_EQ(after.recvs - before.recvs, all);
+	CHECK_EQ(after.wqes[MLX5_OPCODE_RDMA_WRITE_IMM] - before.wqes[MLX5_OPCODE_RDMA_WRITE_IMM],
+		all);
+	CHECK_EQ(rig_counter(0, "hw_counters/rx_write_requests") - writes, all);
+	for (uint32_t i = 0; i < THREADS; i++)
+		CHECK(!ibv_destroy_qp(senders[i].from.qp) && !ibv_destroy_qp(senders[i].to.qp));
+	CHECK(!softhca_counters_self(&before));
+	CHECK_EQ(before.recvs, after.recvs);
+	rig_close(&hub);
+	CHECK(!softhca_counters_self(&before));
+	CHECK_EQ(before.cqes, after.cqes);
+	CHECK_EQ(before.recvs, after.recvs);
 }
 
 int main(int argc, char **argv)

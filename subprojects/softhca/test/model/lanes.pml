@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Lanes and the mutex of a fabric (src/fabric/fabric.h). Two workers execute messages from contexts
- * 0 and 1 to one responder of context 0: the payload is stored into registered memory, then two
- * words of the responder change in one step of the journal. An owner takes the mutex, deregisters
- * the memory, and later takes the mutex again. Each process can be killed at any step. A process
- * that is stopped until its claim is taken from it is the same, because it does not go on. The holder
- * of the mutex may shut any lane, because the model does not count how long it was idle.
+ * Latches, lanes and the mutex of a fabric (docs/locks.md). Two workers execute messages, each with
+ * a lane of its own: the payload is stored into registered memory, then two objects change in one
+ * step of the journal. Both objects have a latch; one worker completes on them in the other order
+ * than the other worker. An owner takes the mutex, deregisters the memory, and later takes the mutex
+ * again. Each process can be killed at any step. A process that is stopped until its claim is taken
+ * from it is the same, because it does not go on. The holder of the mutex may shut any lane, because
+ * the model does not count how long it was idle.
  *
  * Every order of two accesses that matters is one of locked operations on a machine that does not
  * reorder stores, so there are no store buffers here.
  *
- * The model shows: memory is not accessed once its deregistration has returned; the two words
- * change together, once for each step that was begun, whoever is killed; and no process waits for
- * ever, which would be an invalid end state.
+ * The model shows: memory is not accessed once its deregistration has returned; the two objects
+ * change together, once for each step that was begun, whoever is killed; the holder of the mutex
+ * finds no latch taken; and no process waits for ever, which would be an invalid end state.
  *
  * Wrong variants, each of which must fail:
  *	NO_SECOND_LOOK	a thread that has taken a lane does not look at the mutex again
@@ -20,19 +21,26 @@
  *	NO_REPLAY	steps of dead holders of lanes are not applied
  *	EARLY_REPLAY	they are applied before the lanes are closed
  *	FORGETS_LANES	who takes the mutex from a dead holder applies the mutex's step only
- *	NO_SHARE_CHECK	a message is executed with the lane of its sender only
- *	OLD_LANE	the context's lane is not read again when it is taken
- *	KEEPS_LANE	a thread waits for the mutex without releasing its lane
  *	NO_DEATH	the holder of the mutex waits for the lanes of dead holders
  *	USES_SHUT	a thread does not look whether its lane is open
  *	OPEN_FIRST	it looks at that before it looks at the mutex
- *	OPEN_LAST	it looks at that after it has read the context's lane again
  *	OPENS_LATE	a lane is opened after the lanes are closed
+ *	OPENS_BROKEN	a lane is opened before the step of a dead holder of the mutex is applied
  *	SHUTS_OWNED	a lane is shut before the holder of the mutex waits for it
  *	MAP_LATE	a lane is open before the map has it
+ *	NO_LATCH	the objects are changed with the lane only
+ *	FREED_EARLY	the latches are freed before the step
+ *	BY_USE		latches are taken in the order of their use
+ *	SURVIVES	a latch stays taken when the lane is taken from its owner
+ *	RENEWS_LOST	only the lanes that this holder of the mutex has taken away get a new number
+ *	KEEPS_LATCH	a thread that takes the mutex instead keeps a latch (with HASTY)
+ *	KEEPS_LANE	it keeps its lane
  */
 #ifndef DEATHS
 #define DEATHS 2
+#endif
+#ifndef HASTY
+#define HASTY 0 /* a thread may give up waiting for a latch of a living one, once */
 #endif
 #define MESSAGES 2 /* of worker 0; worker 1 has one */
 #define MUTEX 2
@@ -40,14 +48,16 @@
 #define NONE 9
 
 byte claim[3] = FREE; /* of the two lanes and of the mutex: the process that has it */
-byte lane_of[2]; /* each context's */
 bool usable[2], mapped[2]; /* the open lanes, as the lanes have it and as the map has it */
+byte use[2] = 1; /* each lane's number */
+byte latch[2]; /* 0: free; 2 * number + lane */
 bool open[3];
-byte value[3]; /* the journals: the new value of both words */
-byte a, b, begun;
+byte value[3]; /* the journals: the new value of both objects */
+byte object[2], begun;
 bool registered = true, returned;
 bool dead[3];
 byte deaths = DEATHS;
+bool hasty;
 
 #define STEP                                                                                       \
 	if                                                                                         \
@@ -56,12 +66,15 @@ byte deaths = DEATHS;
 	fi
 
 #define HELD_BY_DEAD(i) (claim[i] != FREE && dead[claim[i]])
+#define HELD_BY_LIVING(i) (claim[i] != FREE && !dead[claim[i]])
+#define MINE (2 * use[me] + me)
+#define IS_TAKEN(k) (latch[k] != 0 && latch[k] == 2 * use[latch[k] % 2] + latch[k] % 2)
 
 inline apply(j)
 {
-	a = value[j];
+	object[0] = value[j];
 	STEP;
-	b = value[j];
+	object[1] = value[j];
 	STEP;
 	open[j] = false;
 	STEP
@@ -75,15 +88,35 @@ inline replay(j)
 	fi
 }
 
-/* The claim is of lane or mutex @j. */
+inline free_latches()
+{
+	if
+	:: latch[0] == MINE -> latch[0] = 0
+	:: else
+	fi;
+	STEP;
+	if
+	:: latch[1] == MINE -> latch[1] = 0
+	:: else
+	fi;
+	STEP
+}
+
+/* The claim is of lane or mutex @j, which has the latches or does not need them. */
 inline message(j)
 {
 	found = registered;
 	STEP;
 	assert(!found || !returned);
-	assert(a == b);
-	value[j] = a + 1;
+	assert(object[0] == object[1]);
+	value[j] = object[0] + 1;
 	STEP;
+#ifdef FREED_EARLY
+	if
+	:: j != MUTEX -> free_latches()
+	:: else
+	fi;
+#endif
 	atomic { open[j] = true; begun++ };
 	STEP;
 	apply(j)
@@ -126,13 +159,30 @@ inline close(i)
 		if
 		:: claim[i] == FREE
 #ifndef NO_DEATH
-		:: atomic { HELD_BY_DEAD(i) -> claim[i] = FREE; lost = true }
+		:: atomic { HELD_BY_DEAD(i) -> claim[i] = FREE; lost = true; gone[i] = true }
 #endif
 		fi;
 		STEP;
 		shut_lane(i)
 	fi
 #endif
+}
+
+/* All latches that a dead thread has taken name a number that its lane has no more. */
+inline renew(i)
+{
+#ifndef SURVIVES
+#ifdef RENEWS_LOST
+	if
+	:: gone[i] -> use[i]++
+	:: else
+	fi;
+#else
+	use[i]++;
+#endif
+#endif
+	gone[i] = false;
+	STEP
 }
 
 /* @o: the lane that is opened, or NONE. */
@@ -151,7 +201,11 @@ inline take_mutex(o)
 #endif
 #ifndef OPENS_LATE
 	if
+#ifdef OPENS_BROKEN
 	:: o != NONE -> open_lane(o)
+#else
+	:: o != NONE && !former -> open_lane(o)
+#endif
 	:: else
 	fi;
 #endif
@@ -170,39 +224,53 @@ inline take_mutex(o)
 #ifdef FORGETS_LANES
 	former = false;
 #endif
-#ifndef NO_REPLAY
 	if
-	:: former || lost -> replay(0); replay(1)
-	:: else
-	fi
+	:: former || lost ->
+#ifndef NO_REPLAY
+		replay(0);
+		replay(1);
 #endif
+		renew(0);
+		renew(1)
+	:: else
+	fi;
+	assert(!IS_TAKEN(0) && !IS_TAKEN(1))
 }
 
 inline look_whether_open()
 {
 	if
-	:: !usable[i] -> claim[i] = FREE; goto whole
+	:: !usable[me] -> claim[me] = FREE; goto whole
 	:: else
 	fi
 }
 
+/*
+ * Takes latch @k. The swap is of the word that was read, so it is one step with the comparison. A
+ * thread that waits for one that is dead, or has lost its lane, gives up after a while.
+ */
+inline take_latch(k)
+{
+	if
+	:: atomic { !IS_TAKEN(k) -> latch[k] = MINE }
+	:: IS_TAKEN(k) && !HELD_BY_LIVING(latch[k] % 2) -> goto give_up
+	:: atomic { IS_TAKEN(k) && hasty -> hasty = false; goto give_up }
+	fi;
+	STEP
+}
+
 proctype worker(byte me, n)
 {
-	byte i;
 	bool found, former, lost;
+	bool gone[2];
 
 again:
 	do
 	:: n == 0 -> break
 	:: n > 0 ->
-		i = lane_of[me];
-		STEP;
 		if
-		:: atomic { claim[i] == FREE -> claim[i] = me }
-		:: HELD_BY_DEAD(i) -> goto whole
-		:: HELD_BY_DEAD(MUTEX) -> goto whole
-		:: claim[i] != FREE && lane_of[me] != i -> goto again
-		:: claim[i] != FREE && !usable[i] -> goto whole
+		:: atomic { claim[me] == FREE -> claim[me] = me }
+		:: !usable[me] -> goto whole
 		fi;
 		STEP;
 #ifdef OPEN_FIRST
@@ -211,7 +279,7 @@ again:
 #ifndef NO_SECOND_LOOK
 		if
 		:: claim[MUTEX] != FREE ->
-			claim[i] = FREE;
+			claim[me] = FREE;
 			if
 			:: claim[MUTEX] == FREE -> goto again
 			:: HELD_BY_DEAD(MUTEX) -> goto whole
@@ -219,39 +287,40 @@ again:
 		:: else
 		fi;
 #endif
-#if !defined(USES_SHUT) && !defined(OPEN_FIRST) && !defined(OPEN_LAST)
+#if !defined(USES_SHUT) && !defined(OPEN_FIRST)
 		look_whether_open();
-#endif
-#ifndef OLD_LANE
-		if
-		:: lane_of[me] != i -> claim[i] = FREE; goto again
-		:: else
-		fi;
-#endif
-#ifdef OPEN_LAST
-		look_whether_open();
-#endif
-#ifndef NO_SHARE_CHECK
-		if
-		:: lane_of[me] != lane_of[0] ->
-#ifndef KEEPS_LANE
-			claim[i] = FREE;
-#endif
-			goto whole
-		:: else
-		fi;
 #endif
 		do
-		:: n > 0 -> message(i); n--
+		:: n > 0 ->
+#ifndef NO_LATCH
+#ifdef BY_USE
+			take_latch(me);
+			take_latch(1 - me);
+#else
+			take_latch(0);
+			take_latch(1);
+#endif
+#endif
+			message(me);
+			n--;
+			free_latches()
 		:: break
 		od;
-		claim[i] = FREE
+		claim[me] = FREE
 	od;
 	goto killed;
-whole:
-	take_mutex(lane_of[me]);
-	lane_of[1] = lane_of[0];
+give_up:
+#ifdef KEEPS_LATCH
+	skip;
+#else
+	free_latches();
+#endif
+#ifndef KEEPS_LANE
+	claim[me] = FREE;
+#endif
 	STEP;
+whole:
+	take_mutex(me);
 	message(MUTEX);
 	claim[MUTEX] = FREE;
 	n--;
@@ -259,17 +328,13 @@ whole:
 killed:	skip
 }
 
-/* Others' messages with the mutex may open and join the lanes as well. */
+/* Others' messages with the mutex may open the lanes as well. */
 proctype owner(byte me)
 {
 	bool former, lost;
+	bool gone[2];
 
 	take_mutex(NONE);
-	if
-	:: lane_of[1] = lane_of[0]
-	:: lane_of[1] = 1
-	fi;
-	STEP;
 	registered = false;
 	STEP;
 	claim[MUTEX] = FREE;
@@ -279,16 +344,19 @@ proctype owner(byte me)
 	:: take_mutex(NONE)
 	:: take_mutex(1)
 	fi;
-	assert(a == b && a == begun);
+	assert(object[0] == object[1] && object[0] == begun);
 	claim[MUTEX] = FREE;
 killed:	skip
 }
 
 init {
 	atomic {
-		lane_of[1] = 1;
 		usable[0] = true;
 		mapped[0] = true;
+		if
+		:: HASTY -> hasty = true
+		:: true
+		fi;
 		if
 		:: usable[1] = true; mapped[1] = true
 		:: true
