@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Measures processes of one fabric that are all connected with each other: a star, in which three
+ * processes send to a server, and a mesh of four.
+ *
+ *	bench-group
+ *
+ * Each process has one SRQ and one CQ of each kind for all its QPs. The two ends of a connection
+ * answer each other with lists of 1 or 32 messages of 64 B. Prints the median of the messages per
+ * second of all processes. To compare two libraries, preload one and the other.
+ */
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "rig.h"
+
+#define RUNS 7
+#define RUN_NS 200000000u
+#define DEPTH_MAX 32u
+#define LENGTH 64u
+#define NODES 4
+
+static const char *const modes[] = {"trap", "poll"};
+static const char *const shapes[] = {"star", "mesh"};
+static const uint32_t depths[] = {1, DEPTH_MAX};
+
+/* What the processes of a run share. Acquire and release: a count shows what was stored before. */
+static struct shared {
+	struct rig_addr addr[NODES][NODES]; /* of the QP of the first node to the second */
+	_Atomic uint32_t arrived;
+	_Atomic uint32_t live; /* connections that have not ended */
+	atomic_bool stop;
+	_Atomic uint64_t lists;
+} * shared;
+
+struct node {
+	struct rig r;
+	struct rig to[NODES]; /* the same with the QP to the other node */
+	int id;
+	uint32_t depth;
+	bool mesh;
+};
+
+static bool connected(const struct node *n, int i)
+{
+	return i != n->id && (n->mesh || !i || !n->id);
+}
+
+static void meet(uint32_t stage)
+{
+	atomic_fetch_add_explicit(&shared->arrived, 1, memory_order_acq_rel);
+	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < stage * NODES)
+		sched_yield();
+}
+
+static void open_node(struct node *n)
+{
+	rig_open(&n->r, &(struct rig_attr){.srq = true});
+	for (uint64_t k = 0; k < NODES; k++)
+		rig_recv(&n->r, k, 0, 0);
+	for (int i = 0; i < NODES; i++) {
+		if (!connected(n, i))
+			continue;
+		n->to[i] = rig_with(&n->r, rig_qp(&n->r));
+		shared->addr[n->id][i] = rig_addr(&n->to[i]);
+	}
+	meet(1);
+	for (int i = 0; i < NODES; i++)
+		if (connected(n, i))
+			rig_connect(&n->to[i], shared->addr[i][n->id], (struct rig_timers){0});
+	meet(2);
+}
+
+/* Sends a list of WRITEs to node @i, the last of them with immediate data, under one doorbell. */
+static void send_list(struct node *n, int i)
+{
+	const struct rig_addr *to = &shared->addr[i][n->id];
+	struct ibv_sge sge = {(uintptr_t)n->r.buf, LENGTH, n->r.mr->lkey};
+	struct ibv_send_wr wr[DEPTH_MAX], *bad, *last = &wr[n->depth - 1];
+
+	for (uint32_t k = 0; k < n->depth; k++)
+		wr[k] = (struct ibv_send_wr){.opcode = IBV_WR_RDMA_WRITE,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.next = &wr[k + 1],
+			.wr.rdma = {to->addr + k * LENGTH, to->rkey}};
+	last->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+	last->send_flags = IBV_SEND_SIGNALED;
+	last->imm_data = (uint32_t)n->id;
+	last->next = NULL;
+	CHECK(!ibv_post_send(n->to[i].qp, wr, &bad));
+}
+
+/* The node with the larger number begins, and ends. */
+static void answer(struct node *n, int i)
+{
+	if (n->id > i) {
+		atomic_fetch_add_explicit(&shared->lists, 2, memory_order_relaxed);
+		if (atomic_load_explicit(&shared->stop, memory_order_relaxed)) {
+			atomic_fetch_sub_explicit(&shared->live, 1, memory_order_acq_rel);
+			return;
+		}
+	}
+	send_list(n, i);
+}
+
+static void run_node(struct node *n)
+{
+	struct ibv_wc wc;
+
+	open_node(n);
+	for (int i = 0; i < n->id; i++)
+		if (connected(n, i))
+			send_list(n, i);
+	while (atomic_load_explicit(&shared->live, memory_order_acquire)) {
+		while (ibv_poll_cq(n->r.scq, 1, &wc) == 1)
+			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		if (ibv_poll_cq(n->r.rcq, 1, &wc) != 1) {
+			sched_yield();
+			continue;
+		}
+		CHECK_EQ(wc.status, IBV_WC_SUCCESS);
+		rig_recv(&n->r, wc.wr_id, 0, 0);
+		answer(n, (int)wc.imm_data);
+	}
+	meet(3);
+	exit(0);
+}
+
+/* Returns the messages per second. */
+static double run(bool mesh, uint32_t depth)
+{
+	pid_t pid[NODES];
+	uint64_t start;
+
+	memset(shared, 0, sizeof(*shared));
+	shared->live = mesh ? NODES * (NODES - 1) / 2 : NODES - 1;
+	for (int i = 0; i < NODES; i++) {
+		pid[i] = test_fork();
+		if (!pid[i])
+			run_node(&(struct node){.id = i, .depth = depth, .mesh = mesh});
+	}
+	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < 2 * NODES)
+		sched_yield();
+	start = test_now_ns();
+	while (test_now_ns() - start < RUN_NS)
+		usleep(1000);
+	atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+	for (int i = 0; i < NODES; i++)
+		CHECK_EQ(test_reap(pid[i]), 0);
+	return (double)shared->lists * depth * 1e9 / RUN_NS;
+}
+
+static int compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void measure(const char *mode, int shape, uint32_t depth)
+{
+	double rate[RUNS];
+
+	CHECK(!setenv("SOFTHCA_MODE", mode, 1));
+	for (int i = 0; i < RUNS; i++)
+		rate[i] = run(shape, depth);
+	qsort(rate, RUNS, sizeof(rate[0]), compare);
+	printf("%s, %s, depth %u, median of %d: %.0f thousand messages/s\n", shapes[shape], mode,
+		depth, RUNS, rate[RUNS / 2] / 1e3);
+	fflush(stdout);
+}
+
+int main(void)
+{
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	test_fabric("bench-group");
+	for (size_t m = 0; m < ARRAY_SIZE(modes); m++)
+		for (int shape = 0; shape < 2; shape++)
+			for (size_t d = 0; d < ARRAY_SIZE(depths); d++)
+				measure(modes[m], shape, depths[d]);
+	return 0;
+}
