@@ -38,7 +38,8 @@
  * background thread. No function of this header waits. Unless something fails, only functions that
  * create, connect, destroy, register or deregister make system calls, and polls while connections
  * over TCP are made or expected (copyrpc_tcp.h): a few each millisecond. copyrpc_req_detach(), and the
- * first raw operation of an endpoint, allocate memory. Polls read the clock through the vDSO, at
+ * first raw operation of an endpoint, allocate memory. Flushes that make a ring larger do so, too: they
+ * map and register it, which takes up to some hundred microseconds. Polls read the clock through the vDSO, at
  * intervals from ten microseconds to some milliseconds.
  *
  * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
@@ -56,6 +57,13 @@
  * or a queue of the context, has failed, all endpoints of the context fail with -EIO and no
  * endpoint can be created. After a change of the port's addresses new endpoints use the new
  * addresses.
+ *
+ * Memory: an endpoint starts with rings of 8 KiB, which grow up to ring_size when calls or traffic
+ * need it. A call for which there is no room yet returns -EAGAIN or -ENOBUFS; if the peer polls, the
+ * larger ring is there after one round trip. Rings do not shrink, because a peer that has needed
+ * room will need it again; destroying the endpoint frees them. With the default attributes, 1,024
+ * idle endpoints take about 50 MiB with all queues. If there is no memory for a larger ring, the
+ * endpoint goes on with the present one, and tries again after some milliseconds.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
  * received it, and nothing else. The payload of a request or response is in memory that the peer
@@ -176,8 +184,10 @@ struct copyrpc_ctx_attr {
 	uint32_t cq_depth; /* of the receive CQ, at least srq_depth; 0: the larger of 4096 and
 			      srq_depth */
 	uint32_t max_endpoints; /* that exist at the same time; determines the CQ sizes; 0: 64 */
-	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256 */
-	uint32_t ring_size; /* default for the endpoints, bytes; 0: 1 MiB */
+	uint32_t sq_depth; /* of each endpoint's send queue, in 64-byte blocks; 0: 256, but for more
+			      than 512 endpoints less: 2^17 divided by their number, at least 64 */
+	uint32_t ring_size; /* default for the endpoints, bytes: the size up to which their rings
+			       grow; 0: 1 MiB */
 	uint32_t max_pending; /* pending calls per endpoint; 0: as many as credit allows */
 	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
@@ -222,7 +232,8 @@ void copyrpc_ctx_destroy(struct copyrpc_ctx *ctx);
 /* All zero is the default. */
 struct copyrpc_ep_attr {
 	size_t size; /* of this struct, see Sizes; 0: the fields up to and including name */
-	uint32_t ring_size; /* bytes, both directions, equal at both ends; 0: the context's */
+	uint32_t ring_size; /* bytes up to which both rings grow, equal at both ends; 0: the
+			       context's */
 	uint32_t max_pending; /* 0: the context's */
 	void *user; /* see copyrpc_ep_user() */
 	const struct copyrpc_path *path; /* NULL: the context's; copied */
@@ -232,8 +243,8 @@ struct copyrpc_ep_attr {
 
 /*
  * Creates an endpoint (two rings and an RC queue pair) that is not yet connected. @attr may be
- * NULL. An endpoint takes 2 x ring_size of memory for the rings, and about a third of ring_size for
- * requests and calls.
+ * NULL. An endpoint takes memory for its two rings, and about a third of the size of a ring for
+ * requests and calls; with rings of 8 KiB, these are about 20 KiB, and the send queue takes as much.
  *
  * -E2BIG: as copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
  * exist. (A destroyed endpoint counts until the next poll, even if requests of it are still held,
@@ -266,8 +277,8 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  *	10  2  length: 96                 64  8  address of the consumer word
  *	12  4  QP number                  72  4  key to write the ring
  *	16  4  first PSN                  76  4  key to read the word
- *	20  2  LID; 0 on RoCE             80  4  bytes of the ring
- *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the ring
+ *	20  2  LID; 0 on RoCE             80  4  bytes up to which the ring grows
+ *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the first ring
  *	23  1  READs served in parallel   88  8  zero
  *	24  1  1: `nested`, else 0
  *	25 15  zero
@@ -340,7 +351,8 @@ typedef void copyrpc_response_fn(void *arg, struct copyrpc_ep *ep, uint64_t toke
  * the calls. The response may have at most @resp_max bytes. The caller may reuse @data after the
  * return; @data may be NULL if @len is 0. @token is passed to the callback.
  *
- * -EAGAIN: no room in the ring, or max_pending calls are pending; -ENOBUFS: the peer has granted no
+ * -EAGAIN: no room in the ring, or the rings have not grown yet to the size that the call needs, or
+ * max_pending calls are pending; -ENOBUFS: the peer has granted no
  * more credit for responses (it holds many requests). In both cases nothing has changed; poll, then
  * call again. Never wait for room or credit inside a callback: if the peer does the same, both wait
  * for ever. -EMSGSIZE: @len or @resp_max is larger than COPYRPC_PAYLOAD_MAX(). -ENOTCONN: not yet
@@ -586,7 +598,8 @@ struct copyrpc_stats {
 	uint64_t wqes, doorbells; /* of all kinds: also raw operations, and NOPs that fill the
 				     end of a send queue */
 	uint64_t wraps; /* markers at the ring's end */
-	uint64_t credit_only; /* batches without a message, to give credit back */
+	uint64_t credit_only; /* batches without a message: to give credit back, or for larger
+				 rings */
 	uint64_t reads; /* of the peer's consumer position */
 	uint64_t ring_stalls, credit_stalls; /* calls refused with -EAGAIN for lack of room, with
 						-ENOBUFS */
@@ -596,6 +609,7 @@ struct copyrpc_stats {
 	uint64_t
 		returns; /* of endpoints that were connected again (copyrpc_ctx_attr.reconnect_ms) */
 	uint64_t resent; /* batches that were then sent again; `bytes` and `wqes` include them */
+	uint64_t grown; /* times that the send ring became larger */
 };
 void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
 	size_t size);

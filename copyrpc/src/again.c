@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The batches that a channel sends again after a lost connection. */
-#include "chan.h"
+#include "grow.h"
 
 int chan_resume(struct chan *ch, uint64_t pos)
 {
@@ -36,16 +36,17 @@ static uint32_t measure(const uint8_t *at, uint32_t count, uint32_t left)
 
 uint32_t chan_seal_again(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p)
 {
-	uint32_t to_end = ch->mask + 1 - (uint32_t)(ch->resend & ch->mask), blocks = to_end;
+	struct sent_ring r = chan_ring_of(ch, ch->resend);
+	uint32_t off = (uint32_t)ch->resend & r.mask, to_end = r.mask + 1 - off, blocks = to_end;
 	uint64_t left = ch->sent - ch->resend;
-	uint8_t *at = chan_at(ch->send_ring, ch, ch->resend);
+	uint8_t *at = r.at + (size_t)off * WIRE_BLOCK;
 	struct wire_meta m = wire_get_meta(at);
 
 	*len_p = WIRE_BLOCK;
 	if (m.count != WIRE_WRAP) {
 		if (left > to_end)
 			left = to_end;
-		*len_p = measure(at + WIRE_BLOCK, m.count, (uint32_t)left - 1);
+		*len_p = measure(at + WIRE_BLOCK, m.count & ~WIRE_FLAGS, (uint32_t)left - 1);
 		blocks = (*len_p + WIRE_BLOCK - 1) / WIRE_BLOCK;
 	}
 	if (!blocks || blocks > left)

@@ -125,18 +125,11 @@ static_assert(sizeof(struct descriptor) == COPYRPC_BULK_SIZE, "no holes");
 static_assert(offsetof(struct descriptor, rkey) == 24, "");
 static_assert(offsetof(struct descriptor, access) == 29, "");
 
-/* Both ends know the consumer word of the side that owns the memory, and no other connection of
- * either has the same one. */
-static uint64_t connection(uint64_t word, uint32_t rkey)
-{
-	return word ^ (uint64_t)rkey << 32;
-}
-
 int copyrpc_bulk_export(const struct copyrpc_bulk *b, const struct copyrpc_ep *ep, uint64_t off,
 	uint64_t len, void *desc)
 {
 	struct descriptor d = {
-		.connection = htole64(connection((uintptr_t)ep->mr_word.addr, ep->mr_word.rkey)),
+		.connection = htole64(ep->number),
 		.addr = htole64((uintptr_t)b->addr + off),
 		.len = htole64(len),
 		.rkey = htole32(b->reg->mr.rkey),
@@ -167,7 +160,7 @@ int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t si
 	if (!range_fits(r.addr, r.len, UINT64_MAX) || d.zero[0] || d.zero[1] ||
 		(r.access & ~(COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE)))
 		return -EINVAL;
-	if (le64toh(d.connection) != connection(ep->peer_word, ep->peer_word_rkey))
+	if (le64toh(d.connection) != ep->peer_number)
 		return -EXDEV;
 	*remote_p = r;
 	return 0;

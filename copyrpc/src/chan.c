@@ -1,24 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-#include "chan.h"
+#include "grow.h"
 
 #include <stdlib.h>
 
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at)
+	uint32_t most, uint32_t max_pending, bool nested, struct req_queue *queue, uint64_t at)
 {
-	/* Each request or call takes at least two blocks of credit. */
-	uint32_t most = credit_rmax(blocks) / 2;
-	uint32_t message = nested ? credit_nested_message_max(blocks) : credit_message_max(blocks);
-
 	*ch = (struct chan){
 		.status = -ENOTCONN,
 		.send_ring = send_ring,
 		.recv_ring = recv_ring,
-		.payload_max = wire_payload(message),
-		.reserve = nested ? credit_reserve(blocks) : 0,
-		.spendable = credit_rmax(blocks) - (nested ? credit_reserve(blocks) : 0),
 		.unasked = credit_rmax(blocks),
 		.mask = blocks - 1,
+		.recv_mask = blocks - 1,
+		.most = most,
+		.nested = nested,
+		.call_free = CALL_NONE,
+		.max_pending = max_pending ? max_pending : UINT32_MAX,
 		.sent = at,
 		.live.pos = at,
 		.recv_last = at - 1,
@@ -27,23 +25,10 @@ int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t 
 	};
 	ch->live.next = ch->live.prev = &ch->live;
 	credit_init(&ch->cr, blocks, at);
-	if (!max_calls || max_calls > most)
-		max_calls = most;
-	ch->reqs = calloc(most, sizeof(*ch->reqs));
-	ch->calls = calloc(max_calls, sizeof(*ch->calls));
-	if (!ch->reqs || !ch->calls) {
+	chan_set_limits(ch);
+	if (chan_add_reqs(ch, blocks) || chan_add_calls(ch, blocks)) {
 		chan_fini(ch);
 		return -ENOMEM;
-	}
-	/* Free lists are LIFO, so that few entries are used and stay in the cache. */
-	ch->max_calls = max_calls;
-	for (uint32_t i = 0; i < max_calls; i++)
-		ch->calls[i] = (struct call){.next_free = i + 1 < max_calls ? i + 1 : CALL_NONE,
-			.resp_max = CALL_FREE};
-	ch->req_free = ch->reqs;
-	for (uint32_t i = 0; i < most; i++) {
-		ch->reqs[i].ch = ch;
-		ch->reqs[i].queued = i + 1 < most ? &ch->reqs[i + 1] : NULL;
 	}
 	return 0;
 }
@@ -60,50 +45,21 @@ static void free_copy(struct copyrpc_req *req)
 
 void chan_fini(struct chan *ch)
 {
-	uint32_t most = credit_rmax(ch->cr.c) / 2;
+	struct req_block *b;
 
-	for (uint32_t i = 0; ch->reqs && i < most; i++)
-		if (ch->reqs[i].detached)
-			free_copy(&ch->reqs[i]);
+	while ((b = ch->reqs)) {
+		for (uint32_t i = 0; i < b->n; i++)
+			if (b->reqs[i].detached)
+				free_copy(&b->reqs[i]);
+		ch->reqs = b->next;
+		free(b);
+	}
 	free(ch->calls);
-	free(ch->reqs);
 	free(ch->deadlines);
 	ch->calls = NULL;
-	ch->reqs = NULL;
 }
 
 /* ------------------------------------------------------------------- sending */
-
-static void close_batch(struct chan *ch, struct batch b)
-{
-	assert(ch->nclosed < ARRAY_SIZE(ch->closed));
-	ch->closed[ch->nclosed++] = b;
-}
-
-NOINLINE void chan_advance(struct chan *ch)
-{
-	uint64_t end = credit_call_end(&ch->cr);
-
-	ch->end = ch->cr.edge ? ch->cr.edge : (ch->cr.p | ch->mask) + 1;
-	ch->call_end = end < ch->end ? end : ch->end;
-}
-
-void chan_new_batch(struct chan *ch, uint32_t wrap)
-{
-	uint64_t p = ch->cr.p;
-
-	if (ch->cr.edge) {
-		ch->open.end = p;
-		close_batch(ch, ch->open);
-	}
-	if (wrap)
-		close_batch(ch, (struct batch){.start = p,
-					.end = p + wrap,
-					.count = WIRE_WRAP,
-					.bytes = WIRE_BLOCK});
-	chan_open(ch, wrap);
-	chan_advance(ch);
-}
 
 /*
  * Checks in the order in which the manual lists the errors. An error changes no message, only the
@@ -118,8 +74,11 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 		return ch->status;
 	if (len > ch->payload_max || resp_max > ch->payload_max)
 		return -EMSGSIZE;
+	if (chan_outgrows(ch, len, resp_max))
+		return -EAGAIN;
 	if (ch->cr.spent + credit_allowance(wire_blocks(resp_max)) > chan_spendable(ch, nested)) {
 		ch->stats.credit_stalls++;
+		chan_want(ch, 0, chan_larger(ch->recv_mask + 1));
 		return -ENOBUFS;
 	}
 	if (ch->call_free == CALL_NONE)
@@ -128,6 +87,7 @@ COLD int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t
 	if (!credit_call_fits(&ch->cr, to.end)) {
 		ch->stats.ring_stalls++;
 		ch->stalled = true;
+		chan_want(ch, chan_larger(ch->cr.c), 0);
 		return -EAGAIN;
 	}
 	if (to.joins)
@@ -178,11 +138,13 @@ uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t
 {
 	struct batch b = take_front(ch);
 	uint32_t credit = credit_grant(&ch->cr);
+	void *at = chan_at(ch->send_ring, ch, b.start);
 
 	ch->unasked += credit;
 	ch->sent = b.end;
-	wire_put_meta(chan_at(ch->send_ring, ch, b.start), consumer, (uint64_t)credit * WIRE_BLOCK,
-		b.count);
+	wire_put_meta(at, consumer, (uint64_t)credit * WIRE_BLOCK, b.count);
+	if (ch->growing && b.count != WIRE_WRAP)
+		chan_seal_growth(ch, at, b.count);
 	if (b.count == WIRE_WRAP)
 		ch->stats.wraps++;
 	else if (b.count == 0)
@@ -216,7 +178,7 @@ void chan_stop(struct chan *ch, int status)
 	ch->bare = false;
 	ch->cr.edge = ch->end = ch->call_end = 0;
 	ch->recv_last = ch->live.pos - 1;
-	ch->away = ch->again = false;
+	ch->away = ch->again = ch->growing = false;
 	ch->status = status;
 }
 
@@ -231,7 +193,7 @@ void chan_drop_req(struct copyrpc_req *req)
 
 uint32_t chan_requests(const struct chan *ch)
 {
-	uint32_t n = credit_rmax(ch->cr.c) / 2;
+	uint32_t n = ch->n_reqs;
 
 	for (const struct copyrpc_req *req = ch->req_free; req; req = req->queued)
 		n--;

@@ -114,6 +114,39 @@ struct batch {
 	uint64_t bytes;
 };
 
+/* The requests of a channel, allocated a few at a time, because the program holds pointers. */
+struct req_block {
+	struct req_block *next;
+	uint32_t n;
+	struct copyrpc_req reqs[];
+};
+
+/* Memory for a ring that its owner has told the peer. */
+struct ring_offer {
+	uint64_t addr;
+	uint32_t key;
+	uint32_t blocks; /* 0: none */
+};
+
+/* Rings that become larger (grow.h). */
+struct growth {
+	/* The send ring. */
+	uint32_t ask, asked; /* blocks to ask the peer for, 0: nothing; the most asked for so far */
+	struct ring_offer offered; /* by the peer, not in use yet */
+	uint8_t *next_send; /* memory of the same size on this side; NULL: not there yet */
+	uint8_t *old_send; /* has the batches before `moved`, which may be sent again; NULL: none */
+	uint64_t moved;
+	uint32_t old_mask;
+	uint32_t laps; /* of the send ring, since the transport looked */
+	/* The receive ring. */
+	uint32_t need; /* blocks that the ring should have */
+	bool tell; /* the offer is not in a batch yet */
+	struct ring_offer offer; /* to the peer, not in use yet */
+	uint8_t *next_recv;
+	const uint8_t *old_recv; /* has the requests before `left`; NULL: none */
+	uint64_t left;
+};
+
 struct chan {
 	struct credit cr;
 	int status; /* 0: connected; else chan_call() and chan_reply() fail, and no batch is open */
@@ -126,6 +159,7 @@ struct chan {
 			uint8_t nclosed : 2;
 			bool away : 1; /* set by the transport: nothing can be sent */
 			bool again : 1; /* batches must be sent again before others are sent */
+			bool growing : 1; /* a flush has work with larger rings */
 			bool unwatched; /* this and the next three are set by the transport: the
 					   endpoint is not in the list of those whose calls are
 					   watched */
@@ -138,10 +172,11 @@ struct chan {
 		uint64_t odd;
 	};
 	uint8_t *send_ring;
-	uint32_t payload_max;
+	uint32_t payload_max; /* of any message that the peer may send */
+	uint32_t len_max, resp_max; /* payloads for which the rings are large enough now */
 	uint32_t reserve; /* credit that only nested calls may use */
 	uint64_t spendable; /* credit for calls that are not nested: all but the reserve */
-	uint32_t mask; /* blocks - 1 */
+	uint32_t mask; /* blocks of the send ring - 1 */
 	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
 	 * They are 0 while the status is not 0. */
 	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
@@ -158,18 +193,25 @@ struct chan {
 	uint64_t resend; /* start of the next batch to send again; `sent` if there is none */
 
 	const uint8_t *recv_ring;
+	uint32_t recv_mask; /* blocks - 1 */
+	uint32_t most; /* blocks that a ring may have */
+	bool nested;
+	struct growth grow;
 	/* The last position that the next batch may occupy, as chan_look_ahead() last found; before
 	 * live.pos while the status is not 0. */
 	uint64_t recv_last;
 	uint64_t told; /* consumer position in the peer's last batch */
 	uint32_t unasked; /* blocks of R (credit.h) that no received request uses */
-	struct copyrpc_req *reqs, *req_free;
+	struct req_block *reqs;
+	uint32_t n_reqs;
+	struct copyrpc_req *req_free;
 	/* Requests whose bytes are in the ring; if empty, the head links to itself. */
 	struct req_link live;
 	struct req_queue *queue;
 
 	uint32_t ncalls, call_free; /* number of pending calls; first free id or CALL_NONE */
-	uint32_t max_calls;
+	uint32_t max_calls; /* entries of `calls`, and of `deadlines` */
+	uint32_t max_pending; /* calls that the program wants to be pending at most */
 	struct call *calls;
 	uint32_t late; /* pending calls whose end was reported already */
 	uint32_t timed_end; /* greater than the id of every call with a time limit */
@@ -183,12 +225,12 @@ static_assert(offsetof(struct chan, send_ring) == offsetof(struct chan, odd) + s
 	"`odd` has all reasons");
 
 /*
- * The caller owns the rings. @blocks: size of a ring, a power of two, at least 8. @max_calls:
- * largest number of pending calls, 0: as many as possible. @at: first position, 0 except in tests.
- * Returns 0 or -ENOMEM.
+ * The caller owns the rings. @blocks: size of a ring, a power of two, at least 8; @most: the size
+ * up to which they may grow. @max_pending: largest number of pending calls, 0: as many as possible.
+ * @at: first position, 0 except in tests. Returns 0 or -ENOMEM.
  */
 int chan_init(struct chan *ch, void *send_ring, const void *recv_ring, uint32_t blocks,
-	uint32_t max_calls, bool nested, struct req_queue *queue, uint64_t at);
+	uint32_t most, uint32_t max_pending, bool nested, struct req_queue *queue, uint64_t at);
 void chan_fini(struct chan *ch);
 
 /* Checks and accepts the consumer position that a READ has returned, in bytes. Returns 0 or
@@ -232,6 +274,14 @@ void chan_drop_queued(struct chan *ch);
 
 /* Implements copyrpc_req_detach(). */
 int chan_detach(struct copyrpc_req *req);
+
+/* Sets what depends on the sizes of the rings. */
+void chan_set_limits(struct chan *ch);
+
+/* Adds entries for the requests that the peer may make if the send ring has @blocks blocks, and for
+ * the calls that this side may make if the receive ring has. Both return 0 or -ENOMEM. */
+int chan_add_reqs(struct chan *ch, uint32_t blocks);
+int chan_add_calls(struct chan *ch, uint32_t blocks);
 
 /* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
@@ -423,7 +473,7 @@ ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 /* The total credit that calls may use. */
 static inline uint64_t chan_spendable(const struct chan *ch, bool nested)
 {
-	return nested ? ch->cr.rmax : ch->spendable;
+	return nested ? ch->cr.kmax : ch->spendable;
 }
 
 /* As copyrpc_call(), or as copyrpc_call_nested() if @nested is true. */
@@ -432,9 +482,8 @@ static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uin
 {
 	uint32_t size = wire_blocks(len), allowance = credit_allowance(wire_blocks(resp_max));
 
-	if (unlikely(len > ch->payload_max ||
-		     ch->cr.spent + allowance > chan_spendable(ch, nested) ||
-		     resp_max > ch->payload_max || ch->call_free == CALL_NONE ||
+	if (unlikely(len > ch->len_max || ch->cr.spent + allowance > chan_spendable(ch, nested) ||
+		     resp_max > ch->resp_max || ch->call_free == CALL_NONE ||
 		     !chan_fits(ch, size, ch->call_end)))
 		return chan_call_odd(ch, data, len, resp_max, token, nested);
 	return chan_add_call(ch, data, len, resp_max, token);

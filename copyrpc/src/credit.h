@@ -30,6 +30,11 @@
  * granted. With S the sum of the allowances of those calls, S <= RMAX - a - (T - 1), and if no
  * nested call is pending, K = R - S >= RMAX - (T - 1) - S >= a. This requires that a message has at
  * most a sixteenth of the ring: RMAX - (T - 1) >= 2 a + (T - 1).
+ *
+ * The two rings of an endpoint may differ in size: C, R and in_flight belong to the ring of this
+ * side, and K, S and the size of a response to the ring of the peer. A ring becomes larger at a
+ * position where no batch is open (grow.h). Blocks in the former ring then count as if they were in
+ * the new one, which leaves less room than there is; the peer gets the additional credit by grants.
  */
 #ifndef COPYRPC_CREDIT_H
 #define COPYRPC_CREDIT_H
@@ -41,11 +46,12 @@
 struct credit {
 	uint64_t p; /* producer position: end of the placed messages, sent or not */
 	uint64_t rc; /* the peer's consumer position, as far as known */
-	uint32_t c; /* blocks of the ring, a power of two, the same in both directions */
+	uint32_t c; /* blocks of the ring, a power of two */
 	uint32_t owed; /* RMAX - R: credit that this side can grant to the peer again */
-	uint64_t spent; /* RMAX - K: credit that calls have used and the peer has not granted
+	uint64_t spent; /* KMAX - K: credit that calls have used and the peer has not granted
 			  again */
 	uint32_t rmax, t; /* credit_rmax() and credit_threshold() of c */
+	uint32_t kmax; /* credit_rmax() of the peer's ring */
 	uint64_t edge; /* position of the ring's end after the open batch; 0: no batch is open */
 };
 
@@ -89,7 +95,24 @@ static inline void credit_init(struct credit *cr, uint32_t c, uint64_t at)
 		.rc = at,
 		.c = c,
 		.rmax = credit_rmax(c),
-		.t = credit_threshold(c)};
+		.t = credit_threshold(c),
+		.kmax = credit_rmax(c)};
+}
+
+/* The ring of this side has c blocks now, more than before. */
+static inline void credit_grow(struct credit *cr, uint32_t c)
+{
+	cr->owed += credit_rmax(c) - cr->rmax;
+	cr->rmax = credit_rmax(c);
+	cr->t = credit_threshold(c);
+	cr->c = c;
+}
+
+/* The ring of the peer has c blocks now, more than before. */
+static inline void credit_peer_grows(struct credit *cr, uint32_t c)
+{
+	cr->spent += credit_rmax(c) - cr->kmax;
+	cr->kmax = credit_rmax(c);
 }
 
 /* R: credit granted to the peer and not yet used by a reply. */
@@ -101,7 +124,7 @@ static inline uint32_t credit_out(const struct credit *cr)
 /* K: credit for calls. */
 static inline uint32_t credit_left(const struct credit *cr)
 {
-	return cr->rmax - (uint32_t)cr->spent;
+	return cr->kmax - (uint32_t)cr->spent;
 }
 
 static inline bool credit_holds(const struct credit *cr)
@@ -213,6 +236,12 @@ static inline bool credit_due(const struct credit *cr, uint64_t p)
 static inline bool credit_batch_due(const struct credit *cr)
 {
 	return credit_due(cr, cr->p + 1);
+}
+
+/* True if there is room for a batch without messages, also if no credit is due. */
+static inline bool credit_batch_fits(const struct credit *cr)
+{
+	return cr->p + 1 - cr->rc + 2ull * credit_out(cr) <= cr->c;
 }
 
 /* True if a READ of the peer's position is useful: a call found no room, or credit is withheld. */

@@ -15,6 +15,11 @@
 #define SRQ_LEAST 1024
 #define SRQ_MOST 32767
 
+/* Blocks of the send queues by default: of all together, and of one. */
+#define SQ_ALL (1u << 17)
+#define SQ_MOST 256
+#define SQ_LEAST 64
+
 static const struct live_type live_ctx = {LIVE_MAGIC, "copyrpc", "context", "no yes",
 	.field = {
 		{"endpoints", LIVE_AT(struct copyrpc_ctx, n_eps)},
@@ -57,6 +62,17 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
 		raw_done(ep, error->token, ep->ch.status ? ep->ch.status : ep->away_why);
 }
 
+/* The default depth of a send queue. Many idle endpoints must not take much: a block of a send queue
+ * and its entry of the send CQ take 128 bytes. */
+static uint32_t default_sq(const struct copyrpc_ctx_attr *a)
+{
+	uint32_t each = SQ_ALL / (uint32_t)pow2_ceil(a->max_endpoints);
+
+	if (each > SQ_MOST)
+		return SQ_MOST;
+	return each > SQ_LEAST ? each : SQ_LEAST;
+}
+
 /*
  * The default depth of the receive queue: enough receives for all batches that the peers can have
  * in flight, if their send queues are like ours and a batch takes two blocks. A batch that finds no
@@ -76,7 +92,7 @@ static int fill_attr(struct copyrpc_ctx_attr *a)
 	if (!a->max_endpoints)
 		a->max_endpoints = 64;
 	if (!a->sq_depth)
-		a->sq_depth = 256;
+		a->sq_depth = default_sq(a);
 	if (!a->srq_depth)
 		a->srq_depth = default_srq(a);
 	if (!a->cq_depth)

@@ -378,8 +378,8 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 	struct copyrpc_ep **ep_p)
 {
 	const struct copyrpc_ep_attr attr = {
-		.ring_size = old->ch.cr.c * WIRE_BLOCK,
-		.max_pending = old->ch.max_calls,
+		.ring_size = old->ch.most * WIRE_BLOCK,
+		.max_pending = old->ch.max_pending,
 		.user = old->user,
 		.path = &old->path,
 		.name = old->named ? old->name : NULL,

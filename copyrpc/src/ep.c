@@ -2,15 +2,12 @@
 /* Endpoints: memory, connection, destruction. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/probe.h"
 #include "base/sized.h"
 #include "blob.h"
+#include "grow.h"
 #include "internal.h"
-
-#define HUGE_PAGE ((size_t)2 << 20)
 
 static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 	.field = {
@@ -28,7 +25,7 @@ static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 			LIVE_LESS(struct copyrpc_ep, ch.cr.rc)},
 		{"ring", LIVE_AT(struct copyrpc_ep, ch.cr.c)},
 		{"credit-used", LIVE_AT(struct copyrpc_ep, ch.cr.spent)},
-		{"credit", LIVE_AT(struct copyrpc_ep, ch.cr.rmax)},
+		{"credit", LIVE_AT(struct copyrpc_ep, ch.cr.kmax)},
 		{"sq-used", LIVE_VIA(struct copyrpc_ep, qp), LIVE_AT(struct mlx5dvl_qp, pi),
 			LIVE_LESS(struct mlx5dvl_qp, ci)},
 		{"responses", LIVE_AT(struct copyrpc_ep, ch.stats.responses)},
@@ -41,63 +38,39 @@ static const struct live_type live_ep = {LIVE_MAGIC, "copyrpc", "endpoint",
 		{"sq-stalls", LIVE_AT(struct copyrpc_ep, ch.stats.sq_stalls)},
 	}};
 
-/* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
- * page, and caches few translations. */
-static void *map_aligned(size_t len)
+/*
+ * Both ends know the consumer word and the first receive ring of each. No other endpoint has the same word at the
+ * same time, and the next one at its place has another key of a ring.
+ */
+static uint64_t number_of(uint64_t word, uint32_t ring_rkey)
 {
-	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
-	uint8_t *at =
-		mmap(NULL, len + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	size_t before;
-
-	if (at == MAP_FAILED)
-		return NULL;
-	if (!spare)
-		return at;
-	before = -(uintptr_t)at % HUGE_PAGE;
-	if (before)
-		munmap(at, before);
-	if (before < spare)
-		munmap(at + before + len, spare - before);
-	madvise(at + before, len, MADV_HUGEPAGE); /* best effort */
-	return at + before;
+	return word ^ (uint64_t)ring_rkey << 32;
 }
 
-/* Maps the receive ring, the send ring and the words. The pages are not inherited by fork(): with
- * copy-on-write, the HCA could keep the child's copy. */
-static int map_memory(struct copyrpc_ep *ep, uint32_t ring)
+/* Takes the first rings, and the words. */
+static int take_memory(struct copyrpc_ep *ep, uint32_t ring)
 {
-	long page = sysconf(_SC_PAGESIZE);
+	int rc = memory_take(ep->ctx, MEMORY_RECV, ring, &ep->recv);
 
-	ep->memory_len = align_up(2 * (size_t)ring + sizeof(struct words), (size_t)page);
-	ep->memory = map_aligned(ep->memory_len);
-	if (!ep->memory)
-		return -ENOMEM;
-	madvise(ep->memory, ep->memory_len, MADV_DONTFORK);
-	ep->words = (struct words *)((uint8_t *)ep->memory + 2 * (size_t)ring);
+	if (!rc)
+		rc = memory_take(ep->ctx, MEMORY_SEND, ring, &ep->send);
+	if (!rc)
+		rc = memory_take(ep->ctx, MEMORY_WORDS, sizeof(struct words), &ep->word);
+	if (rc)
+		return rc;
+	ep->words = (struct words *)ep->word.at;
+	*ep->words = (struct words){.peer = 0};
+	ep->number = number_of((uintptr_t)&ep->words->consumer, ep->recv.rkey);
 	return 0;
 }
 
-/* The peer may only write the receive ring and read the consumer word. The memory for local use is
- * one region. */
-static int register_memory(struct copyrpc_ep *ep, uint32_t ring)
+static void give_memory(struct copyrpc_ep *ep)
 {
-	struct mlx5dvl_ctx *dev = ep->ctx->dev;
-	uint8_t *recv = ep->memory;
-	int rc;
+	struct piece *all[] = {&ep->send, &ep->recv, &ep->word, &ep->next_send, &ep->next_recv,
+		&ep->old_send, &ep->old_recv};
 
-	rc = mlx5dvl_mr_reg(dev, recv, ring, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
-		&ep->mr_recv);
-	if (rc)
-		return rc;
-	rc = mlx5dvl_mr_reg(dev, recv + ring,
-		ring + offsetof(struct words, peer) + sizeof(ep->words->peer), MLX5DVL_LOCAL_WRITE,
-		&ep->mr_own);
-	if (rc)
-		return rc;
-	ep->own_lkey = ep->mr_own.lkey;
-	return mlx5dvl_mr_reg(dev, &ep->words->consumer, sizeof(ep->words->consumer),
-		MLX5DVL_REMOTE_READ, &ep->mr_word);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		memory_give(ep->ctx, all[i]);
 }
 
 static_assert((int)COPYRPC_SET_GID_INDEX == MLX5DVL_SET_GID_INDEX &&
@@ -141,7 +114,7 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 {
 	struct copyrpc_ep_attr a;
 	struct copyrpc_ep *ep;
-	uint32_t ring;
+	uint32_t ring, first;
 	int rc = SIZED_ATTR(&a, attr, name);
 
 	if (rc)
@@ -159,19 +132,17 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 	rc = path_read(&ep->path, a.path ? a.path : &ctx->path);
 	if (rc)
 		goto fail;
-	rc = map_memory(ep, ring);
+	first = first_ring(ring);
+	rc = take_memory(ep, first);
 	if (rc)
 		goto fail;
-	rc = chan_init(&ep->ch, (uint8_t *)ep->memory + ring, ep->memory, ring / WIRE_BLOCK,
+	rc = chan_init(&ep->ch, ep->send.at, ep->recv.at, first / WIRE_BLOCK, ring / WIRE_BLOCK,
 		a.max_pending ? a.max_pending : ctx->attr.max_pending, ctx->attr.nested,
 		&ctx->queue, 0);
 	if (rc)
 		goto fail;
 	ep->ch.ep = ep;
 	ep->ch.unwatched = true;
-	rc = register_memory(ep, ring);
-	if (rc)
-		goto fail;
 	rc = ep_create_qp(ep);
 	if (rc)
 		goto fail;
@@ -189,21 +160,28 @@ fail:
 
 /* ---------------------------------------------------------------- connecting */
 
+/* The size up to which the rings may grow. */
 static uint32_t ring_size(const struct copyrpc_ep *ep)
 {
-	return ep->ch.cr.c * WIRE_BLOCK;
+	return ep->ch.most * WIRE_BLOCK;
+}
+
+/* The credit with which an endpoint begins, in bytes. */
+static uint32_t first_credit(const struct copyrpc_ep *ep)
+{
+	return credit_rmax(first_ring(ring_size(ep)) / WIRE_BLOCK) * WIRE_BLOCK;
 }
 
 void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 {
 	struct blob b = {
-		.ring_addr = (uintptr_t)ep->mr_recv.addr,
-		.word_addr = (uintptr_t)ep->mr_word.addr,
-		.ring_rkey = ep->mr_recv.rkey,
-		.word_rkey = ep->mr_word.rkey,
+		.ring_addr = (uintptr_t)ep->ch.recv_ring,
+		.word_addr = (uintptr_t)&ep->words->consumer,
+		.ring_rkey = ep_recv_piece(ep)->rkey,
+		.word_rkey = ep->word.rkey,
 		.ring_size = ring_size(ep),
 		.nested = ep->ctx->attr.nested,
-		.credit = credit_rmax(ep->ch.cr.c) * WIRE_BLOCK,
+		.credit = first_credit(ep),
 	};
 
 	mlx5dvl_qp_get_info(ep->qp, &b.qp, sizeof(b.qp));
@@ -212,10 +190,7 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 
 static void set_peer(struct copyrpc_ep *ep, const struct blob *b)
 {
-	ep->peer_ring = b->ring_addr;
-	ep->peer_shift = b->ring_addr - (uintptr_t)ep->ch.send_ring;
-	ep->peer_ring_rkey = b->ring_rkey;
-	ep->peer_ring_rkey_word = mlx5dvl_rkey_word(b->ring_rkey);
+	ep_set_route(ep, (struct route){ep->send.lkey, b->ring_rkey, b->ring_addr});
 	ep->peer_word = b->word_addr;
 	ep->peer_word_rkey = b->word_rkey;
 	ep->peer = b->qp;
@@ -232,23 +207,30 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 		return -EISCONN;
 	if (b.ring_size != ring_size(ep) || b.nested != ep->ctx->attr.nested)
 		return -EMSGSIZE;
-	/* Rings of equal size start with equal credit, so the value must be our own. */
-	if (b.credit != credit_rmax(ep->ch.cr.c) * WIRE_BLOCK)
+	/* Both ends start with rings of equal size, so the value must be our own. */
+	if (b.credit != first_credit(ep))
 		return -EINVAL;
 	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
 	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
 	set_peer(ep, &b);
+	ep->peer_number = number_of(b.word_addr, b.ring_rkey);
 	ep->ch.status = rc ? -EIO : 0;
 	return rc;
 }
 
-/* True if the blob has the memory that the endpoint knows already. */
+static bool leads_to(const struct route *r, const struct blob *b)
+{
+	return b->ring_addr == r->peer && b->ring_rkey == r->rkey;
+}
+
+/* True if the blob has the memory that the endpoint knows already. The peer may not know yet that
+ * this side has moved. */
 static bool same_memory(const struct copyrpc_ep *ep, const struct blob *b)
 {
 	return b->ring_size == ring_size(ep) && b->nested == ep->ctx->attr.nested &&
-	       b->ring_addr == ep->peer_ring && b->ring_rkey == ep->peer_ring_rkey &&
+	       (leads_to(&ep->route, b) || (ep->ch.grow.old_send && leads_to(&ep->old_route, b))) &&
 	       b->word_addr == ep->peer_word && b->word_rkey == ep->peer_word_rkey;
 }
 
@@ -374,12 +356,8 @@ void ep_free(struct copyrpc_ep *ep)
 		list_remove(&ctx->watched.head, ep, offsetof(struct copyrpc_ep, watched_next));
 	if (ep->raw)
 		raw_drop(ep);
-	mlx5dvl_mr_dereg(&ep->mr_word);
-	mlx5dvl_mr_dereg(&ep->mr_own);
-	mlx5dvl_mr_dereg(&ep->mr_recv);
+	give_memory(ep);
 	chan_fini(&ep->ch);
-	if (ep->memory)
-		munmap(ep->memory, ep->memory_len);
 	*ep->link_p = ep->next;
 	if (ep->next)
 		ep->next->link_p = ep->link_p;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Flushing: batches, credit, and READs of the peer's position. */
 #include "base/probe.h"
+#include "grow.h"
 #include "internal.h"
-
-/* copy_messages() may read the bytes after the send ring. */
-static_assert(offsetof(struct words, peer) >= 63, "the HCA writes nothing so near to the ring");
 
 /* Stores and returns the consumer position in bytes. Release: pairs with the peer's RDMA READ, so
  * that reads of the released bytes come before the store. */
@@ -29,10 +27,24 @@ static uint64_t tell_consumer(struct copyrpc_ep *ep)
 	return le64toh(ep->words->consumer);
 }
 
-static inline int post_write(struct copyrpc_ep *ep, size_t off, uint32_t len, uint32_t imm)
+/* The completion of the last batch in an old ring is reported. */
+static inline int post_write(struct copyrpc_ep *ep, uint64_t pos, uint32_t len, uint32_t imm)
 {
-	return mlx5dvl_post_write_imm(ep->qp, ep->ch.send_ring + off, ep->own_lkey, len,
-		ep->peer_ring + off, ep->peer_ring_rkey, imm, 0, 0);
+	struct sent_ring r = chan_ring_of(&ep->ch, pos);
+	const struct route *way = r.old ? &ep->old_route : &ep->route;
+	size_t off = (size_t)(pos & r.mask) * WIRE_BLOCK;
+	bool last = r.old && pos + imm == ep->ch.grow.moved;
+
+	ep->moving |= last;
+	return mlx5dvl_post_write_imm(ep->qp, r.at + off, way->lkey, len, way->peer + off,
+		way->rkey, imm, last ? MLX5DVL_SIGNALED : 0, TOKEN_MOVE);
+}
+
+static inline const struct wire_meta *meta_at(const struct chan *ch, uint64_t pos)
+{
+	struct sent_ring r = chan_ring_of(ch, pos);
+
+	return (const void *)(r.at + (size_t)(pos & r.mask) * WIRE_BLOCK);
 }
 
 /* Seals and posts the next batch; the send queue has room. Returns false if the QP has failed. */
@@ -41,11 +53,11 @@ static bool post_batch(struct copyrpc_ep *ep, uint64_t consumer)
 	struct chan *ch = &ep->ch;
 	uint64_t pos;
 	uint32_t len, imm = chan_seal(ch, consumer, &pos, &len);
-	size_t off = (size_t)(pos & ch->mask) * WIRE_BLOCK;
-	const struct wire_meta *m = (const void *)(ch->send_ring + off);
 
-	PROBE(copyrpc, batch_posted, ep->qpn, m->count, len);
-	if (likely(!post_write(ep, off, len, imm)))
+	if (unlikely(ch->send_ring != ep->send.at))
+		ep_moved(ep);
+	PROBE(copyrpc, batch_posted, ep->qpn, meta_at(ch, pos)->count, len);
+	if (likely(!post_write(ep, pos, len, imm)))
 		return true;
 	ch->stats.wqes--; /* the batch was not posted */
 	ep_fail(ep, -ECONNRESET);
@@ -60,9 +72,7 @@ static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 
 	/* Every batch grants credit, so a batch without messages is needed only if there is no
 	 * other. */
-	if (!chan_waits(ch))
-		chan_credit_batch(ch);
-	for (; chan_waits(ch); n++) {
+	for (; chan_waits(ch) || chan_flow_batch(ch); n++) {
 		if (mlx5dvl_sq_full(ep->qp)) {
 			ch->stats.sq_stalls++;
 			break;
@@ -87,7 +97,7 @@ static int post_again(struct copyrpc_ep *ep, uint64_t consumer)
 			ep_break(ep, -EPROTO);
 			break;
 		}
-		if (post_write(ep, (size_t)(pos & ch->mask) * WIRE_BLOCK, len, imm)) {
+		if (post_write(ep, pos, len, imm)) {
 			ep_fail(ep, -ECONNRESET);
 			break;
 		}
@@ -128,7 +138,7 @@ static int post_due_read(struct copyrpc_ep *ep)
 	 */
 	if (ep->ch.probe && !ep->asked)
 		ep->asked = ep->ctx->clock();
-	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->own_lkey, sizeof(ep->words->peer),
+	if (mlx5dvl_post_read(ep->qp, &ep->words->peer, ep->word.lkey, sizeof(ep->words->peer),
 		    ep->peer_word, ep->peer_word_rkey, MLX5DVL_SIGNALED, TOKEN_WORD)) {
 		ep_keep(ep); /* the send queue is full until the next poll */
 		return 0;
@@ -202,6 +212,10 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	if (ep->ch.status || ep->ch.away)
 		return 0;
 	consumer = tell_consumer(ep);
+	if (ep->ch.grow.laps >= RING_LAPS)
+		ep_count_laps(ep);
+	if (ep->ch.growing)
+		ep_grow(ep);
 	if (ep->ch.unwatched && chan_waits(&ep->ch))
 		ep_watch(ep, NOT_SEEN);
 	if (ep->ch.again)

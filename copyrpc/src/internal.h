@@ -7,6 +7,7 @@
 #include "base/live.h"
 #include "base/slab.h"
 #include "chan.h"
+#include "memory.h"
 #include "mlx5dvl.h"
 #include "ticks.h"
 
@@ -15,8 +16,13 @@
 #define READ_WAIT_NS (5 * NSEC_PER_USEC)
 #define READ_WAIT_MAX_NS NSEC_PER_MSEC
 
-/* The token of such a READ; the token of a raw operation is the index of its entry. */
+/* The tokens of such a READ, and of the last batch in an old ring; the token of a raw operation is
+ * the index of its entry. */
 #define TOKEN_WORD UINT64_MAX
+#define TOKEN_MOVE (UINT64_MAX - 1)
+
+/* The delay before a larger ring is tried again for which there was no memory. */
+#define GROW_AGAIN_NS (10 * NSEC_PER_MSEC)
 
 /* The time between two probes of a peer that has not answered calls or not consumed batches. */
 #define PROBE_NS (100 * NSEC_PER_MSEC)
@@ -53,10 +59,8 @@ struct transfer_list {
 	struct transfer *head, **tail_p;
 };
 
-/* The words after the send ring. The own HCA writes `peer`, the peer's HCA reads `consumer`. Each
- * has its own cache line. */
+/* The own HCA writes `peer`, the peer's HCA reads `consumer`. Each has its own cache line. */
 struct words {
-	CACHE_ALIGNED uint8_t unused[CACHE_LINE]; /* a flush may read bytes after the ring */
 	CACHE_ALIGNED uint64_t peer; /* the peer's consumer position, as the last READ returned
 					it */
 	CACHE_ALIGNED uint64_t consumer; /* own position, little-endian; written here, READ by the
@@ -112,15 +116,22 @@ struct served_list {
 	struct served *head, **tail_p;
 };
 
+/* From a send ring to the peer's ring. */
+struct route {
+	uint32_t lkey, rkey;
+	uint64_t peer; /* address of the peer's ring */
+};
+
 struct copyrpc_ep {
 	struct chan ch;
 	struct copyrpc_ctx *ctx;
 	struct mlx5dvl_qp *qp; /* NULL: the endpoint is destroyed */
-	uint64_t peer_ring, peer_word;
+	struct route route, old_route; /* of the present send ring, of ch.grow.old_send */
 	uint64_t peer_shift; /* from an address in the send ring to that in the peer's ring */
-	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of peer_ring_rkey */
-	uint32_t peer_ring_rkey, peer_word_rkey;
-	uint32_t own_lkey;
+	uint64_t peer_ring_rkey_word; /* mlx5dvl_rkey_word() of route.rkey */
+	uint64_t peer_word;
+	uint32_t peer_word_rkey;
+	uint64_t number, peer_number; /* of the connection, on each side; descriptors have it */
 	struct words *words;
 
 	struct copyrpc_ep *dirty_next; /* in the list of the next flush: the endpoint added
@@ -164,10 +175,12 @@ struct copyrpc_ep {
 	uint32_t qpn;
 	struct mlx5dvl_qp_info peer;
 	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
-	void *memory; /* receive ring, send ring, words */
-	size_t memory_len;
-	struct mlx5dvl_mr mr_own; /* send ring, and `peer` of the words */
-	struct mlx5dvl_mr mr_recv, mr_word;
+	struct piece send, recv, word; /* the memory in use */
+	struct piece next_send, next_recv; /* for a move */
+	struct piece old_send, old_recv; /* before the last move */
+	bool moving; /* the HCA may still read old_send */
+	uint64_t grow_at; /* time before which no memory is tried again; 0: none has failed */
+	uint64_t lap_at; /* time when the laps were last looked at */
 	struct live_record *live;
 };
 
@@ -213,6 +226,7 @@ struct copyrpc_ctx {
 	uint64_t refills, port_downs;
 	uint32_t n_away; /* endpoints that are being connected again */
 	uint64_t no_receive; /* out_of_buffer when the context was created */
+	struct chunk *chunks; /* of the memory of the endpoints */
 	struct ctx_side *side; /* NULL: none */
 	struct news_queue news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */
@@ -286,6 +300,12 @@ static inline void ep_watch(struct copyrpc_ep *ep, uint64_t seen)
 	ep->watched_next = NULL;
 	*ctx->watched.tail_p = ep;
 	ctx->watched.tail_p = &ep->watched_next;
+}
+
+/* The memory of the receive ring. */
+static inline const struct piece *ep_recv_piece(const struct copyrpc_ep *ep)
+{
+	return ep->ch.recv_ring == ep->next_recv.at ? &ep->next_recv : &ep->recv;
 }
 
 static inline bool ring_size_ok(uint32_t size)
@@ -390,6 +410,15 @@ void ep_end_transfers(struct copyrpc_ep *ep);
 void ctx_serve(struct copyrpc_ctx *ctx);
 /* Drops those of an endpoint that has failed or is destroyed. */
 void ep_end_served(struct copyrpc_ep *ep);
+
+/* Does the work with larger rings that is due before batches are sent. */
+void ep_grow(struct copyrpc_ep *ep);
+/* Takes note of how fast the send ring goes round. */
+void ep_count_laps(struct copyrpc_ep *ep);
+/* chan_seal() has moved to a larger send ring. */
+void ep_moved(struct copyrpc_ep *ep);
+/* Sets the way of the batches. */
+void ep_set_route(struct copyrpc_ep *ep, struct route route);
 
 /* Handles the completion of the READ of the peer's position. */
 void ep_word_read(struct copyrpc_ep *ep);

@@ -89,6 +89,8 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 
 	if (sent->token == TOKEN_WORD)
 		ep_word_read(ep);
+	else if (sent->token == TOKEN_MOVE)
+		ep->moving = false;
 	else
 		raw_done(ep, sent->token, 0);
 }

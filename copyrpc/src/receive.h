@@ -6,7 +6,7 @@
 #ifndef COPYRPC_RECEIVE_H
 #define COPYRPC_RECEIVE_H
 
-#include "chan.h"
+#include "grow.h"
 
 /* Converts bytes to blocks. If @bytes is not a multiple of a block, the result is larger than any
  * position or credit, so that the caller's check of the size refuses it. */
@@ -204,7 +204,7 @@ static inline int take_messages(struct chan *ch, struct incoming in, struct list
  * of requests that are not released. */
 static inline void chan_look_ahead(struct chan *ch)
 {
-	uint64_t lap = ch->live.pos | ch->mask, held = chan_consumer(ch) + ch->mask;
+	uint64_t lap = ch->live.pos | ch->recv_mask, held = chan_consumer(ch) + ch->recv_mask;
 
 	ch->recv_last = lap < held ? lap : held;
 }
@@ -222,7 +222,7 @@ static inline bool chan_expects(const struct chan *ch, uint32_t n)
  * Returns 0 or -EPROTO. */
 static inline int chan_accept(struct chan *ch, uint32_t n, struct incoming *in_p)
 {
-	uint32_t off = (uint32_t)ch->live.pos & ch->mask;
+	uint32_t off = (uint32_t)ch->live.pos & ch->recv_mask;
 	const uint8_t *at = ch->recv_ring + (size_t)off * WIRE_BLOCK;
 	struct wire_meta m = wire_get_meta(at);
 
@@ -252,7 +252,12 @@ static inline int chan_accept_block(struct chan *ch, uint32_t n, struct incoming
 static inline int chan_handle(struct chan *ch, struct incoming in, struct listener *to)
 {
 	if (unlikely(in.count == WIRE_WRAP))
-		return ch->live.pos & ch->mask ? -EPROTO : 0;
+		return ch->live.pos & ch->recv_mask ? -EPROTO : 0;
+	if (unlikely(in.count & WIRE_FLAGS)) {
+		if (chan_take_growth(ch, in.batch, in.count))
+			return -EPROTO;
+		in.count &= ~WIRE_FLAGS;
+	}
 	return take_messages(ch, in, to);
 }
 

@@ -139,7 +139,7 @@ int ep_renew(struct copyrpc_ep *ep)
 	ep->ch.stats.wqes += mlx5dvl_sq_fillers(old);
 	mlx5dvl_qp_destroy(old);
 	raw_end(ep, ep->away_why);
-	ep->stopped = false;
+	ep->moving = ep->stopped = false;
 	return 0;
 }
 

@@ -4,13 +4,18 @@
  * numbers below are lengths in bytes; batches, metadata and messages take a multiple of a block.
  *
  *	batch    = metadata, message, message, ...
- *	metadata = consumer position 8 | credit 8 | message count 4 | zero 12
+ *	metadata = consumer position 8 | credit 8 | message count 4 | key 4 | ring 8
  *	message  = call id 4 | limit 4 | length 4 | payload, padded to a block
  *
  * A batch is one RDMA WRITE. Its immediate is its length in blocks; the padding of the last message
  * is not sent. A marker is a batch of metadata only, with the count WIRE_WRAP. Its immediate is the
  * number of blocks up to the ring's end, but the WRITE has only the metadata. No batch crosses the
  * ring's end; after a batch that ends exactly there no marker is needed.
+ *
+ * Rings grow. WIRE_NOTE in the count: the sender has other memory for its receive ring, which the
+ * field `ring` describes, or asks for a larger ring at the peer, or both. WIRE_MOVE: the batches
+ * after this one are in the memory that the receiver has told last. Without WIRE_NOTE the key and
+ * the ring are zero.
  */
 #ifndef COPYRPC_WIRE_H
 #define COPYRPC_WIRE_H
@@ -26,16 +31,28 @@
 #define WIRE_RESPONSE 0x80000000u /* bit in a call id: the message is a response */
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
 #define WIRE_LARGE 0x80000000u /* bit in the limit of a request: the payload is a large request */
+#define WIRE_MOVE 0x80000000u /* bits of the count of another batch */
+#define WIRE_NOTE 0x40000000u
+#define WIRE_FLAGS (WIRE_MOVE | WIRE_NOTE)
+
+/* The field `ring`: rings begin at multiples of WIRE_RING_ALIGN, so the low bits of the address are
+ * free for the binary logarithm of the size in bytes (0: no memory), and for that of the size asked
+ * for (0: none). */
+#define WIRE_RING_ALIGN 4096u
+#define WIRE_SIZE_BITS 5
+#define WIRE_SIZE_MASK ((1u << WIRE_SIZE_BITS) - 1)
 
 struct wire_meta {
 	uint64_t consumer; /* consumer position of the sender in its receive ring, bytes */
 	uint64_t credit; /* additional bytes of responses that the receiver may ask for */
 	uint32_t count;
-	uint32_t zero[3];
+	uint32_t key; /* to write the ring */
+	uint64_t ring;
 };
 static_assert(sizeof(struct wire_meta) == WIRE_BLOCK, "metadata is one block");
 static_assert(offsetof(struct wire_meta, credit) == 8, "");
 static_assert(offsetof(struct wire_meta, count) == 16, "");
+static_assert(offsetof(struct wire_meta, ring) == 24, "");
 
 struct wire_header {
 	uint32_t id;
@@ -109,7 +126,7 @@ static inline void wire_put_word(void *at, size_t i, uint64_t value)
 
 static inline void wire_put_meta(void *at, uint64_t consumer, uint64_t credit, uint32_t count)
 {
-	static_assert(sizeof(struct wire_meta) == 4 * sizeof(uint64_t), "zero follows the count");
+	static_assert(sizeof(struct wire_meta) == 4 * sizeof(uint64_t), "ring follows the key");
 	wire_put_word(at, 0, consumer);
 	wire_put_word(at, 1, credit);
 	wire_put_word(at, 2, count);
@@ -121,6 +138,13 @@ static inline void wire_keep_meta(void *at, uint64_t credit, uint32_t count)
 {
 	wire_put_word(at, 1, credit);
 	wire_put_word(at, 2, count);
+}
+
+/* Adds a note to metadata, and flags to its count. */
+static inline void wire_put_note(void *at, uint32_t count, uint32_t key, uint64_t ring)
+{
+	wire_put_word(at, 2, count | (uint64_t)key << 32);
+	wire_put_word(at, 3, ring);
 }
 
 static inline void *wire_put_header(void *at, uint32_t id, uint32_t limit, uint32_t len)
@@ -154,6 +178,15 @@ static inline struct wire_meta wire_get_meta(const void *at)
 	};
 
 	return copy;
+}
+
+/* Reads what wire_put_note() has written. */
+static inline uint64_t wire_get_note(const void *at, uint32_t *key_p)
+{
+	const struct wire_meta *m = at;
+
+	*key_p = le32toh(__atomic_load_n(&m->key, __ATOMIC_RELAXED));
+	return le64toh(__atomic_load_n(&m->ring, __ATOMIC_RELAXED));
 }
 
 static inline struct wire_header wire_get_header(const void *at)

@@ -73,6 +73,7 @@ def main():
         check(path, [int(x) for x in out.split()])
         text = tshark(path, "-Y", "copyrpc", "-c", "400")
         assert "wrap marker" in text and "batch of " in text, text
+        assert "note of a ring" in text and "last in the old ring" in text, text
         assert "Malformed" not in tshark(path, "-V", "-c", "400")
     return 0
 

@@ -4,6 +4,7 @@
 #define COPYRPC_TEST_PAIR_H
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include "support/test.h"
 #include "copyrpc.h"
@@ -78,6 +79,52 @@ static inline void hear(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 		h->status = status;
 	h->ok += !status;
 	h->failed += !!status;
+}
+
+static inline int echo_all(struct copyrpc_ctx *ctx);
+
+/* Polls both sides until they send nothing more. */
+static inline void pair_settle(struct pair *p)
+{
+	struct copyrpc_stats s[2];
+	uint64_t before, sent = UINT64_MAX;
+
+	do {
+		struct heard h;
+
+		before = sent;
+		sent = 0;
+		for (int i = 0; i < 2; i++) {
+			copyrpc_poll(p->ctx[i], hear, &h);
+			copyrpc_ctx_get_stats(p->ctx[i], &s[i], sizeof(s[i]));
+			sent += s[i].wqes;
+		}
+	} while (sent != before);
+}
+
+/* Lets all rings grow to their largest size, whose largest payload is @most, by a call of each side
+ * and its response. */
+static inline void pair_grow(struct pair *p, uint32_t most)
+{
+	void *payload = calloc(1, most);
+
+	for (int i = 0; i < 2; i++) {
+		struct heard h = {0};
+		bool called = false;
+
+		while (!h.ok) {
+			int rc = called ? 0 : copyrpc_call(p->ep[i], payload, most, most, 0);
+
+			CHECK(!rc || rc == -EAGAIN);
+			called |= !rc;
+			for (int k = 0; k < 2; k++) {
+				copyrpc_poll(p->ctx[k], hear, &h);
+				echo_all(p->ctx[k]);
+			}
+		}
+	}
+	free(payload);
+	pair_settle(p);
 }
 
 /* Answers all requests with their own bytes. Returns their number. */

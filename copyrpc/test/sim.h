@@ -3,11 +3,12 @@
  * Two endpoints in memory, with all of copyrpc except the device. A posted batch stays in the
  * sender's ring until it is delivered, as with a real device. A READ returns a position that the
  * peer had at some time between the start and the end of the READ. Each payload contains the token
- * of its call, and every byte is compared.
+ * of its call, and every byte is compared. Rings that were left are overwritten.
  */
 #ifndef COPYRPC_TEST_SIM_H
 #define COPYRPC_TEST_SIM_H
 
+#include "base/compiler.h"
 #include "support/test.h"
 #include "receive-batch.h"
 
@@ -15,14 +16,21 @@
 #define SIM_HELD 8192
 
 struct sim_write {
-	uint64_t pos;
+	uint8_t *from, *to;
 	uint32_t len, imm;
 };
+
+#define SIM_RINGS 64 /* of a side */
 
 struct side {
 	struct chan ch;
 	struct side *peer;
-	uint8_t *send, *recv;
+	uint8_t *send, *peer_ring, *old_peer_ring;
+	struct {
+		uint8_t *at;
+		size_t len;
+	} rings[SIM_RINGS];
+	uint32_t nrings;
 	struct req_queue queue;
 	struct sim_write flight[SIM_FLIGHT];
 	uint32_t head, tail; /* of flight */
@@ -58,27 +66,59 @@ static inline void sim_check(const uint8_t *buf, uint32_t len, uint64_t token, b
 		CHECK_EQ(buf[i], sim_byte(token, i, response));
 }
 
-static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uint64_t at_a,
-	uint64_t at_b, uint64_t max_calls)
+static inline uint8_t *sim_ring(struct side *s, uint32_t blocks)
 {
+	size_t len = align_up((size_t)blocks * WIRE_BLOCK, WIRE_RING_ALIGN);
+	uint8_t *at = aligned_alloc(WIRE_RING_ALIGN, len);
+
+	CHECK(at && s->nrings < SIM_RINGS);
+	memset(at, 0, len);
+	s->rings[s->nrings].at = at;
+	s->rings[s->nrings++].len = len;
+	return at;
+}
+
+/* A ring is not used any more. */
+static inline void sim_scrap(struct side *s, const void *ring)
+{
+	uint32_t i = 0;
+
+	while (s->rings[i].at != ring)
+		CHECK(++i < s->nrings);
+	memset(s->rings[i].at, 0xaa, s->rings[i].len);
+}
+
+/* The rings may grow to @most blocks. */
+static inline void sim_open_growing(struct side *a, struct side *b, uint32_t blocks, uint32_t most,
+	uint64_t at_a, uint64_t at_b, uint64_t max_calls)
+{
+	uint8_t *recv[2];
 	struct side *s[2] = {a, b};
 
 	for (int i = 0; i < 2; i++) {
 		memset(s[i], 0, sizeof(*s[i]));
 		s[i]->peer = s[!i];
-		s[i]->send = calloc(blocks, WIRE_BLOCK);
-		s[i]->recv = calloc(blocks, WIRE_BLOCK);
+		s[i]->send = sim_ring(s[i], blocks);
+		recv[i] = sim_ring(s[i], blocks);
 		s[i]->ended = calloc(max_calls + 1, 1);
 		s[i]->max_calls = max_calls;
 		s[i]->queue.tail_p = &s[i]->queue.head;
-		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, s[i]->recv, blocks, 0, false,
+		CHECK_EQ(chan_init(&s[i]->ch, s[i]->send, recv[i], blocks, most, 0, false,
 				 &s[i]->queue, i ? at_b : at_a),
 			0);
 		s[i]->ch.status = 0;
 	}
+	a->peer_ring = recv[1];
+	b->peer_ring = recv[0];
 	/* The receive position of each side is the send position of the other. */
 	a->ch.live.pos = at_b;
 	b->ch.live.pos = at_a;
+}
+
+static inline void sim_open(struct side *a, struct side *b, uint32_t blocks, uint64_t at_a,
+	uint64_t at_b, uint64_t max_calls)
+{
+	sim_open_growing(a, b, blocks, blocks, at_a, at_b, max_calls);
 }
 
 static inline void sim_close(struct side *a, struct side *b)
@@ -87,8 +127,8 @@ static inline void sim_close(struct side *a, struct side *b)
 
 	for (int i = 0; i < 2; i++) {
 		chan_fini(&s[i]->ch);
-		free(s[i]->send);
-		free(s[i]->recv);
+		while (s[i]->nrings)
+			free(s[i]->rings[--s[i]->nrings].at);
 		free(s[i]->ended);
 	}
 }
@@ -105,22 +145,67 @@ static inline void sim_response(void *arg, struct copyrpc_ep *ep, uint64_t token
 	sim_check(data, len, token, true);
 }
 
+/* Does the work of ep_grow(). */
+static inline void sim_grow(struct side *s)
+{
+	struct chan *ch = &s->ch;
+	struct growth *g = &ch->grow;
+
+	if (chan_left_recv(ch)) {
+		sim_scrap(s, g->old_recv);
+		g->old_recv = NULL;
+	}
+	if (chan_left_send(ch)) {
+		sim_scrap(s, g->old_send);
+		g->old_send = NULL;
+	}
+	if (chan_offer_due(ch))
+		CHECK_EQ(chan_offer(ch, sim_ring(s, g->need), 0), 0);
+	if (chan_accept_due(ch))
+		CHECK_EQ(chan_accept_offer(ch, sim_ring(s, g->offered.blocks)), 0);
+	chan_set_growing(ch);
+}
+
+/* Seals the next batch and posts it. */
+static inline void sim_post(struct side *s)
+{
+	struct chan *ch = &s->ch;
+	struct sim_write *w = &s->flight[s->tail++ % SIM_FLIGHT];
+	struct sent_ring r;
+	uint64_t pos;
+	size_t off;
+
+	if (ch->again)
+		w->imm = chan_seal_again(ch, chan_consumer_bytes(ch), &pos, &w->len);
+	else
+		w->imm = chan_seal(ch, chan_consumer_bytes(ch), &pos, &w->len);
+	CHECK(w->imm);
+	if (ch->send_ring != s->send) { /* moved */
+		s->send = ch->send_ring;
+		s->old_peer_ring = s->peer_ring;
+		s->peer_ring = (uint8_t *)(uintptr_t)ch->grow.offered.addr;
+	}
+	r = chan_ring_of(ch, pos);
+	off = (size_t)(pos & r.mask) * WIRE_BLOCK;
+	w->from = r.at + off;
+	w->to = (r.old ? s->old_peer_ring : s->peer_ring) + off;
+	CHECK(credit_holds(&ch->cr));
+}
+
 /* Posts as many batches as possible, as the transport does, but at most @slots requests. */
 static inline void sim_flush(struct side *s, int slots)
 {
 	struct chan *ch = &s->ch;
 
+	if (ch->growing)
+		sim_grow(s);
 	while (slots-- && s->tail - s->head < SIM_FLIGHT) {
-		struct sim_write *w = &s->flight[s->tail % SIM_FLIGHT];
-
-		if (!chan_waits(ch)) {
-			if (!chan_credit_batch(ch))
+		if (!ch->again && !chan_waits(ch)) {
+			if (!chan_flow_batch(ch))
 				break;
 			s->credit_only++;
 		}
-		w->imm = chan_seal(ch, chan_consumer_bytes(ch), &w->pos, &w->len);
-		s->tail++;
-		CHECK(credit_holds(&ch->cr));
+		sim_post(s);
 	}
 	if (!s->reading && !chan_waits(ch) && credit_read_due(&ch->cr, ch->stalled)) {
 		s->reading = true;
@@ -134,14 +219,24 @@ static inline void sim_deliver(struct side *from)
 {
 	struct sim_write *w;
 	struct side *to = from->peer;
-	size_t off;
 
 	if (from->head == from->tail)
 		return;
 	w = &from->flight[from->head++ % SIM_FLIGHT];
-	off = (size_t)(w->pos & from->ch.mask) * WIRE_BLOCK;
-	memcpy(to->recv + off, from->send + off, w->len);
+	memcpy(w->to, w->from, w->len);
 	CHECK(receive(&to->ch, w->imm, &(struct listener){sim_response, to, 0}) >= 0);
+}
+
+/* The connection is lost, and made again: what was not received is sent again. */
+static inline void sim_lose(struct side *a, struct side *b)
+{
+	struct side *s[2] = {a, b};
+
+	for (int i = 0; i < 2; i++) {
+		s[i]->head = s[i]->tail;
+		s[i]->reading = false;
+		CHECK_EQ(chan_resume(&s[i]->ch, s[!i]->ch.live.pos), 0);
+	}
 }
 
 static inline void sim_read_done(struct side *s)

@@ -23,10 +23,12 @@
 #endif
 #ifdef TIMES /* the long form */
 #define CALLS 500000 /* of each side in the storm */
+#define GROWING 5000
 #define CALM 200 /* the most calls between two faults */
 #define GUARD_S 3000
 #else
 #define CALLS 400
+#define GROWING 10 /* storms with growing rings */
 #define CALM 20
 #define GUARD_S 800
 #endif
@@ -737,6 +739,8 @@ static void cut_tcp(struct node *n)
 			shutdown(w->fd, SHUT_RDWR);
 }
 
+static uint64_t returned, resent, grown; /* of all nodes */
+
 /* The number of rules is limited, so the former one is removed. */
 static void add_rule(const char *text)
 {
@@ -783,17 +787,16 @@ static void trouble(struct node n[2], bool *down)
 	add_rule(text);
 }
 
-TEST(storm)
+/* Makes @count calls of each side. */
+static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 {
-	uint32_t count = CALLS / SCALE, next = 0;
+	uint32_t next = 0;
 	bool down = false;
 	NODES n[2];
 
-	seed = test_seed();
-	alarm(GUARD_S);
-	open_nodes(n, &returning);
+	open_nodes(n, attr);
 	up(n);
-	n[0].most = n[1].most = count;
+	n[0].most = n[1].most = count - 1;
 	while (!idle(&n[0]) || !idle(&n[1])) {
 		/* After some calls, and sometimes while there is no connection. */
 		if (n[0].done + n[1].done >= next || pick(2000) == 0) {
@@ -802,6 +805,8 @@ TEST(storm)
 		}
 		turn_both(n);
 	}
+	add_rule("action=link_up"); /* by the message of the last call */
+	calls(n, 1);
 	for (int i = 0; i < 2; i++) {
 		struct copyrpc_stats st;
 
@@ -809,11 +814,34 @@ TEST(storm)
 		printf("%u calls, %" PRIu64 " returns, %" PRIu64 " batches, %" PRIu64
 		       " of them again\n",
 			count, st.returns, st.batches, st.resent);
-		CHECK(SCALE > 1 || (st.returns > 5 && st.resent > 5));
+		returned += st.returns;
+		resent += st.resent;
+		grown += st.grown;
 		CHECK_EQ(n[i].failed, 0);
 		CHECK_EQ(n[i].ends, 0);
 		CHECK_EQ(n[i].made, count);
 		for (uint32_t k = 0; k < count; k++)
 			CHECK(n[i].ended[k] && n[!i].executed[k]);
 	}
+}
+
+TEST(storm)
+{
+	seed = test_seed();
+	alarm(GUARD_S);
+	weather(&returning, CALLS / SCALE);
+	CHECK(SCALE > 1 || (returned > 10 && resent > 10));
+}
+
+/* The rings grow while connections are lost. */
+TEST(storms_over_growing_rings)
+{
+	struct copyrpc_ctx_attr attr = returning;
+
+	attr.ring_size = 1 << 17;
+	seed = test_seed();
+	alarm(GUARD_S);
+	for (int i = 0; i < GROWING / SCALE; i++)
+		weather(&attr, 60);
+	CHECK(SCALE > 1 || (resent > 10 && grown > GROWING));
 }

@@ -62,7 +62,7 @@ TEST(fields)
 		CHECK(is_zero(40, 16));
 	}
 	CHECK_EQ(field(80, 4), 1 << 20); /* ring: the default */
-	CHECK_EQ(field(84, 4), 1 << 18); /* credit: a quarter of it */
+	CHECK_EQ(field(84, 4), 2048); /* credit: a quarter of the first ring */
 	CHECK(is_zero(88, 8));
 }
 
@@ -215,7 +215,8 @@ TEST(defaults)
 	CHECK_EQ(ctx->recv_cq->depth, 8192);
 	CHECK_EQ(ctx->send_cq->depth, 64 * 256);
 	CHECK_EQ(ep->qp->depth, 256);
-	CHECK_EQ(ep->ch.cr.c * 32, 1 << 20);
+	CHECK_EQ(ep->ch.cr.c * 32, 8192);
+	CHECK_EQ(ep->ch.most * 32, 1 << 20);
 	CHECK_EQ(ep->ch.payload_max, 131060);
 	for (int i = 1; i < 64; i++)
 		CHECK_EQ(copyrpc_ep_create(ctx, &(struct copyrpc_ep_attr){.ring_size = 4096}, &ep),
@@ -286,7 +287,7 @@ TEST(objects)
 		CHECK_EQ(n[0], 1);
 		CHECK_EQ(n[1], 1);
 		CHECK_EQ(n[2], 0);
-		CHECK_EQ(n[3], 3 * (i + 1));
+		CHECK_EQ(n[3], 2 * (i + 1) + 1); /* rings, and the words of all */
 		CHECK_EQ(n[4], 2);
 		CHECK_EQ(n[5], 1);
 		CHECK_EQ(n[6], i + 1);

@@ -45,7 +45,7 @@ static void no_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 
 static struct copyrpc_ctx *open_ctx(void)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = 16384, .max_endpoints = 4, .path = &impatient};
+	struct copyrpc_ctx_attr attr = {.ring_size = 8192, .max_endpoints = 4, .path = &impatient};
 	struct copyrpc_ctx *ctx;
 
 	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
@@ -123,7 +123,7 @@ TEST(peer_killed)
 	if (!child) {
 		struct copyrpc_req *req;
 
-		for (int n = 0; n < 50;) {
+		for (int n = 0; n < 30;) {
 			copyrpc_poll(ctx, no_end, NULL);
 			for (; copyrpc_recv(ctx, &req); n++)
 				if (n % 2)
@@ -134,15 +134,15 @@ TEST(peer_killed)
 		CHECK_EQ(write(fd[1], "x", 1), 1);
 		pause();
 	}
-	call_many(ep, 0, 50);
+	call_many(ep, 0, 30);
 	while (recv(fd[0], &c, 1, MSG_DONTWAIT) != 1) {
 		copyrpc_poll(ctx, on_end, &e);
 		sched_yield();
 	}
 	kill(child, SIGKILL);
 	CHECK_EQ(waitpid(child, NULL, 0), child);
-	wait_failed(ctx, &e, 25);
-	CHECK_EQ(e.ok, 25);
+	wait_failed(ctx, &e, 15);
+	CHECK_EQ(e.ok, 15);
 	CHECK_EQ(e.status, -ECONNRESET);
 	copyrpc_ep_destroy(ep);
 	copyrpc_poll(ctx, no_end, NULL);
@@ -229,7 +229,7 @@ TEST(connections_are_refused)
 TEST(calls_are_refused)
 {
 	AT_END(end_ctx) struct copyrpc_ctx *ctx = open_ctx();
-	uint32_t max = COPYRPC_PAYLOAD_MAX(16384), n;
+	uint32_t max = COPYRPC_PAYLOAD_MAX(8192), n;
 	static uint8_t buf[4096];
 	struct ends e = {0};
 	struct copyrpc_stats s;
@@ -276,14 +276,14 @@ TEST(destroy_with_pending_calls)
 	join(ctx[0], ctx[1], ep);
 	call_many(ep[0], 0, 20);
 	copyrpc_poll(ctx[0], on_end, &e);
-	call_many(ep[0], 20, 40); /* never sent */
+	call_many(ep[0], 20, 30); /* never sent */
 	CHECK_EQ(copyrpc_poll(ctx[1], no_end, NULL), 20);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(copyrpc_recv(ctx[1], &held[i]), 1);
 	copyrpc_ep_destroy(ep[0]);
 	CHECK_EQ(e.failed, 0);
-	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 40);
-	CHECK_EQ(e.failed, 40);
+	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 30);
+	CHECK_EQ(e.failed, 30);
 	CHECK_EQ(e.status, -ECANCELED);
 	CHECK_EQ(copyrpc_poll(ctx[0], on_end, &e), 0);
 

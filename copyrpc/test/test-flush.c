@@ -37,10 +37,13 @@ static void check_one_batch(struct copyrpc_ctx *ctx)
 
 TEST(thirty_two_calls_are_one_request_and_one_doorbell)
 {
+	/* No batch reaches the end of a queue or of a ring. */
+	static const struct copyrpc_ctx_attr attr = {.max_endpoints = 1, .sq_depth = 4096};
 	char data[32] = "request";
 	struct heard h = {0};
-	PAIR p = pair_open(NULL);
+	PAIR p = pair_open(&attr);
 
+	pair_grow(&p, COPYRPC_PAYLOAD_MAX(1 << 20));
 	for (int round = 0; round < 100; round++) {
 		for (int i = 0; i < DEPTH; i++)
 			CHECK_EQ(copyrpc_call(p.ep[0], data, sizeof(data), 16, 0), 0);

@@ -52,6 +52,7 @@ TEST(children_do_no_harm)
 	uint32_t ended = 0;
 	PAIR p = pair_open(NULL);
 
+	pair_grow(&p, COPYRPC_PAYLOAD_MAX(1 << 20));
 	for (int round = 0; round < ROUNDS; round++) {
 		for (uint32_t i = 0; i < DEPTH; i++) {
 			memset(payload[i], round + (int)i, SIZE);

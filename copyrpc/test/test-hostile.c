@@ -190,7 +190,7 @@ static void send_random(struct copyrpc_ep *ep, int round)
 		if (round % 4 == 3 && i > 3)
 			imm = (uint32_t)test_rand(&s.seed) >> test_rand(&s.seed) % 32;
 		copyrpc_call(ep, "x", 1, 64, 1); /* so that a response is possible */
-		write_to(&s.a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+		write_to(&s.a, 0, RING, (uintptr_t)ep->recv.at, ep->recv.rkey);
 		announce(&s.a, imm);
 		work(&s.n, &s.seed);
 	}
@@ -208,10 +208,11 @@ static void write_elsewhere(struct copyrpc_ep *ep, int i)
 	const struct {
 		void *at;
 		uint32_t rkey;
-	} to[] = {{ep->ch.send_ring, ep->mr_own.rkey}, {&ep->words->peer, ep->mr_own.rkey},
-		{&ep->words->consumer, ep->mr_word.rkey},
-		/* after the end of the ring that the peer may write */
-		{(uint8_t *)ep->mr_recv.addr + RING, ep->mr_recv.rkey}};
+	} to[] = {{ep->ch.send_ring, ep->send.rkey}, {&ep->words->peer, ep->word.rkey},
+		{&ep->words->consumer, ep->word.rkey},
+		{s.n.ep[0]->recv.at, ep->recv.rkey}, /* the ring of another peer */
+		/* up to after the end of the ring that the peer may write */
+		{ep->recv.at + RING - 4, ep->recv.rkey}};
 
 	memset(s.a.buf, 0xee, 64);
 	write_to(&s.a, 0, 8, (uintptr_t)to[i].at, to[i].rkey);
@@ -229,7 +230,7 @@ static void until_it_fails(struct copyrpc_ep *ep)
 }
 
 /* The peer has no right to these accesses. */
-TEST_WITH(other_memory_is_out_of_reach, attacks, 4, write_elsewhere);
+TEST_WITH(other_memory_is_out_of_reach, attacks, 5, write_elsewhere);
 
 static void lie(struct copyrpc_ep *ep, int i)
 {
@@ -275,7 +276,7 @@ static void respond_twice(struct copyrpc_ep *ep, int i)
 		CHECK_EQ(copyrpc_ep_status(ep), 0);
 		wire_put_meta(s.a.buf + off * WIRE_BLOCK, 0, 0, 1);
 		wire_put_header(s.a.buf + (off + 1) * WIRE_BLOCK, WIRE_RESPONSE, 64, 4);
-		write_to(&s.a, 0, RING, (uintptr_t)ep->mr_recv.addr, ep->mr_recv.rkey);
+		write_to(&s.a, 0, RING, (uintptr_t)ep->recv.at, ep->recv.rkey);
 		announce(&s.a, 2);
 		for (int late = 0; late < i; late++)
 			check_neighbours(&s.n, &s.seed);
@@ -337,8 +338,8 @@ TEST(writes_while_it_is_read)
 		attacker_open(&r.a);
 		door = attack(&r.a, n.ctx);
 		copyrpc_ep_info(ep, bytes);
-		r.addr = (uintptr_t)ep->mr_recv.addr;
-		r.rkey = ep->mr_recv.rkey;
+		r.addr = (uintptr_t)ep->recv.at;
+		r.rkey = ep->recv.rkey;
 		CHECK_EQ(pthread_create(&thread, NULL, scribble, &r), 0);
 		for (int i = 0; i < 500 && !copyrpc_ep_status(ep); i++) {
 			uint32_t imm = honest(&b, ep, &seed);

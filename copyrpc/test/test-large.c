@@ -35,6 +35,7 @@ static void rig_open(struct pair *p, uint32_t message_max, uint64_t memory_max)
 	const struct copyrpc_ctx_attr attr = {.ring_size = 1 << 16, .path = &quick};
 
 	*p = pair_open(&attr);
+	pair_grow(p, COPYRPC_PAYLOAD_MAX(attr.ring_size));
 	CHECK_EQ(copyrpc_large_accept(p->ctx[1], &large), 0);
 }
 

@@ -47,7 +47,9 @@ static uint64_t open_all(struct copyrpc_ctx *ctx, const void *blob, struct copyr
 
 TEST(all_endpoints_fail_at_once)
 {
-	struct copyrpc_ctx_attr attr = {.ring_size = 4096, .max_endpoints = ENDPOINTS};
+	struct copyrpc_ctx_attr attr = {.ring_size = 4096,
+		.max_endpoints = ENDPOINTS,
+		.sq_depth = 256};
 	struct softhca_counters before, now;
 	struct copyrpc_ctx *ctx, *other;
 	uint8_t blob[COPYRPC_INFO_SIZE];

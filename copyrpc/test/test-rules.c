@@ -62,7 +62,7 @@ static void rig_open(struct rig *r)
 	memset(r, 0, sizeof(*r));
 	r->queue.tail_p = &r->queue.head;
 	r->queue.large = queue_large;
-	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, 0, false, &r->queue, 0), 0);
+	CHECK_EQ(chan_init(&r->ch, r->out, r->in, BLOCKS, BLOCKS, 0, false, &r->queue, 0), 0);
 	r->ch.status = 0;
 	CHECK_EQ(chan_call(&r->ch, payload, 3 * WIRE_BLOCK - 12, RESP_MAX, 4711, false), 0);
 	CHECK_EQ(chan_seal(&r->ch, chan_consumer_bytes(&r->ch), &pos, &len), 4);
@@ -199,6 +199,71 @@ TEST(calls_with_a_time_limit)
 			CHECK_EQ(timed_end(&rig, 11), i && !late);
 			chan_fini(&rig.ch);
 		}
+	}
+}
+
+/* Notes and moves of a peer, right and wrong. The rings have 4 KiB and may have 16 KiB. */
+#define SIZES(memory, asked) ((memory) | (asked) << WIRE_SIZE_BITS)
+#define ADDRESS 0x7f0000001000ull
+
+static const struct {
+	const char *name;
+	uint32_t count;
+	uint64_t ring[2]; /* of one batch, of the next one; 0: none */
+	bool offered, told; /* this side has offered memory, and told the peer */
+	int rc;
+} tales[] = {
+	{"it asks for a larger ring", WIRE_NOTE, {SIZES(0ull, 13)}, .rc = 0},
+	{"it asks for the largest ring", WIRE_NOTE, {SIZES(0ull, 14)}, .rc = 0},
+	{"it asks for the ring that there is", WIRE_NOTE, {SIZES(0ull, 12)}, .rc = 0},
+	{"it offers memory", WIRE_NOTE, {ADDRESS | SIZES(13, 0)}, .rc = 0},
+	{"both", WIRE_NOTE, {ADDRESS | SIZES(14, 14)}, .rc = 0},
+	{"it moves", WIRE_MOVE, {0}, true, true, 0},
+	{"it moves and asks", WIRE_MOVE | WIRE_NOTE, {SIZES(0ull, 14)}, true, true, 0},
+
+	{"it asks for more than a ring may have", WIRE_NOTE, {SIZES(0ull, 15)}, .rc = -EPROTO},
+	{"it asks for the largest number", WIRE_NOTE, {SIZES(0ull, 31)}, .rc = -EPROTO},
+	{"it asks for less than a block", WIRE_NOTE, {SIZES(0ull, 4)}, .rc = -EPROTO},
+	{"it offers more than a ring may have", WIRE_NOTE, {ADDRESS | 15}, .rc = -EPROTO},
+	{"it offers less than a block", WIRE_NOTE, {ADDRESS | 1}, .rc = -EPROTO},
+	{"it offers the size that there is", WIRE_NOTE, {ADDRESS | 12}, .rc = -EPROTO},
+	{"it offers twice", WIRE_NOTE, {ADDRESS | 13, ADDRESS | 14}, .rc = -EPROTO},
+	{"it says nothing", WIRE_NOTE, {ADDRESS}, .rc = -EPROTO},
+	{"it moves without memory", WIRE_MOVE, {0}, .rc = -EPROTO},
+	{"it moves before it was told", WIRE_MOVE, {0}, true, .rc = -EPROTO},
+	{"it moves to what it offers itself", WIRE_MOVE | WIRE_NOTE, {ADDRESS | 13}, .rc = -EPROTO},
+};
+
+static int tell(struct rig *r, uint32_t count, uint64_t ring)
+{
+	uint8_t *at = r->in + (size_t)(r->ch.live.pos & r->ch.recv_mask) * WIRE_BLOCK;
+
+	wire_put_meta(at, 0, 0, 0);
+	wire_put_note(at, count, 77, ring);
+	return receive(&r->ch, 1, &(struct listener){on_response, r, 0});
+}
+
+TEST(what_a_peer_tells_of_its_rings)
+{
+	static _Alignas(WIRE_RING_ALIGN) uint8_t larger[4 * BLOCKS * WIRE_BLOCK];
+
+	for (size_t i = 0; i < ARRAY_SIZE(tales); i++) {
+		int rc;
+
+		printf("  %s\n", tales[i].name);
+		rig_open(&rig);
+		rig.ch.most = 4 * BLOCKS;
+		chan_set_limits(&rig.ch);
+		if (tales[i].offered) {
+			chan_want(&rig.ch, 0, 4 * BLOCKS);
+			CHECK_EQ(chan_offer(&rig.ch, larger, 1), 0);
+			rig.ch.grow.tell = !tales[i].told;
+		}
+		rc = tell(&rig, tales[i].count, tales[i].ring[0]);
+		if (tales[i].ring[1])
+			rc = rc ? 1 : tell(&rig, tales[i].count, tales[i].ring[1]);
+		CHECK_EQ(rc, tales[i].rc);
+		chan_fini(&rig.ch);
 	}
 }
 

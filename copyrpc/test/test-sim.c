@@ -26,6 +26,7 @@ enum action {
 	ACT_FLUSH_ONE, /* with room for one batch in the send queue */
 	ACT_DELIVER, /* the peer's oldest WRITE arrives */
 	ACT_READ_DONE, /* the READ of the peer's position */
+	ACT_LOSE, /* the connection is lost and made again */
 	ACTIONS,
 };
 
@@ -71,6 +72,9 @@ static void act(struct side *s, const struct plan *p, uint64_t *seed)
 	case ACT_READ_DONE:
 		sim_read_done(s);
 		break;
+	case ACT_LOSE:
+		sim_lose(s, s->peer);
+		break;
 	}
 }
 
@@ -104,25 +108,27 @@ static int drain(struct side *a, struct side *b, uint64_t *seed)
 
 static void check_rest(struct side *s)
 {
-	uint32_t rmax = credit_rmax(s->ch.cr.c);
+	const struct credit *peer = &s->peer->ch.cr;
 
 	CHECK_EQ(s->done, s->next_call);
 	CHECK_EQ(s->ch.ncalls, 0);
 	CHECK_EQ(chan_requests(&s->ch), 0);
 	CHECK_EQ(s->ch.unasked, credit_out(&s->ch.cr));
-	CHECK_EQ(credit_left(&s->ch.cr), credit_out(&s->peer->ch.cr)); /* no credit was lost */
-	CHECK(credit_left(&s->ch.cr) + credit_threshold(s->ch.cr.c) > rmax);
+	CHECK_EQ(s->ch.recv_mask + 1, peer->c);
+	CHECK_EQ(s->ch.cr.kmax, peer->rmax);
+	CHECK_EQ(credit_left(&s->ch.cr), credit_out(peer)); /* no credit was lost */
+	CHECK(credit_left(&s->ch.cr) + peer->t > peer->rmax);
 	CHECK_EQ(chan_consumer(&s->ch), s->ch.live.pos);
 }
 
-static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
+static void run(uint32_t blocks, uint32_t most, const struct plan *p, uint64_t seed)
 {
 	uint64_t at_a = test_rand(&seed) % blocks, at_b = test_rand(&seed) % blocks;
-	uint32_t max = wire_payload(credit_message_max(blocks));
+	uint32_t max = wire_payload(credit_message_max(most));
 
 	if (test_rand(&seed) % 4 == 0) /* bytes near 2^32, and near 2^63 */
 		at_a += (1ull << 27) - blocks, at_b += (1ull << 58) - blocks;
-	sim_open(&left, &right, blocks, at_a, at_b, 2 * p->calls + 16);
+	sim_open_growing(&left, &right, blocks, most, at_a, at_b, 2 * p->calls + 16);
 	for (int i = 0; i < 4000; i++) {
 		struct side *s = test_rand(&seed) % 2 ? &left : &right;
 
@@ -147,10 +153,12 @@ static void run(uint32_t blocks, const struct plan *p, uint64_t seed)
 	drain(&left, &right, &seed);
 	check_rest(&left);
 	check_rest(&right);
+	CHECK_EQ(left.ch.cr.c, most);
+	CHECK_EQ(right.ch.cr.c, most);
 	sim_close(&left, &right);
 }
 
-/*                                   call reply detach recv flush 1 deliver read */
+/*                                   call reply detach recv flush 1 deliver read lose */
 static const struct plan plans[] = {
 	{0, 0, 1500, {4, 4, 1, 4, 4, 0, 4, 1}}, /* the rest: sizes by the ring */
 	{0, 0, 1500, {9, 1, 0, 2, 2, 0, 2, 1}}, /* calls pile up */
@@ -159,20 +167,26 @@ static const struct plan plans[] = {
 	{0, 0, 1500, {30, 20, 1, 20, 1, 0, 2, 1}}, /* large batches */
 };
 
-static void schedules(uint32_t blocks, int n)
+static void growing(uint32_t blocks, uint32_t most, bool losses, int n)
 {
 	uint64_t seed = test_seed();
-	uint32_t max = wire_payload(credit_message_max(blocks));
+	uint32_t max = wire_payload(credit_message_max(most));
 
 	for (int i = 0; i < n * TIMES / SCALE; i++) {
 		struct plan p = plans[(size_t)i % ARRAY_SIZE(plans)];
 		uint64_t mine = seed + (uint64_t)i;
 
+		p.weight[ACT_LOSE] = losses;
 		/* Small, mixed, largest. */
 		p.message_max = i % 3 == 0 && max > 40 ? 40 : max;
 		p.response_max = i % 2 == 0 && max > 40 ? 40 : max;
-		run(blocks, &p, mine);
+		run(blocks, most, &p, mine);
 	}
+}
+
+static void schedules(uint32_t blocks, int n)
+{
+	growing(blocks, blocks, false, n);
 }
 
 /* The blocks of a ring, and how many schedules. */
@@ -181,6 +195,12 @@ TEST_WITH(ring_of_16_blocks, schedules, 16, 2000);
 TEST_WITH(ring_of_64_blocks, schedules, 64, 2000);
 TEST_WITH(ring_of_4_kib, schedules, 128, 2000);
 TEST_WITH(ring_of_32_kib, schedules, 1024, 300);
+
+/* The first size, the last one, whether connections are lost, and how many schedules. */
+TEST_WITH(lost_connections, growing, 64, 64, true, 300);
+TEST_WITH(rings_grow, growing, 8, 64, false, 300);
+TEST_WITH(rings_grow_often, growing, 8, 1024, false, 60);
+TEST_WITH(rings_grow_over_losses, growing, 16, 256, true, 400);
 
 /* Only one side calls; the other sends only replies and flow control. */
 TEST(one_direction)

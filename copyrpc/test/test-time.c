@@ -251,6 +251,7 @@ TEST(no_probe_without_need)
 	struct copyrpc_req *req, *old;
 	PAIR p = open_timed(NULL);
 
+	pair_grow(&p, COPYRPC_PAYLOAD_MAX(1 << 20));
 	old = leave_unanswered(&p, &h);
 	for (int k = 0; k < 100; k++) {
 		req = leave_unanswered(&p, &h);

@@ -49,7 +49,7 @@ TEST(bytes_of_a_batch)
 	uint64_t pos;
 	uint32_t len;
 
-	CHECK_EQ(chan_init(&ch, out, in, 128, 0, false, &queue, 0), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 128, 128, 0, false, &queue, 0), 0);
 	ch.status = 0;
 	wire_put_meta(in, 0, 0, 1);
 	memcpy(wire_put_header(in + 32, 77, 3, 30), "012345678901234567890123456789", 30);
@@ -75,7 +75,7 @@ TEST(wrap_and_exact_fit)
 	uint64_t pos;
 	uint32_t len;
 
-	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 16, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* blocks 13, 14 */
 	CHECK_EQ(chan_call(&ch, "", 0, 0, 2, false), 0); /* block 15, the ring's last */
@@ -93,7 +93,7 @@ TEST(wrap_and_exact_fit)
 	CHECK_EQ(ch.stats.wraps, 0);
 	chan_fini(&ch);
 
-	CHECK_EQ(chan_init(&ch, out, in, 16, 0, false, &queue, 13), 0);
+	CHECK_EQ(chan_init(&ch, out, in, 16, 16, 0, false, &queue, 13), 0);
 	ch.status = 0;
 	CHECK_EQ(chan_call(&ch, "a", 1, 0, 1, false), 0); /* 13, 14 */
 	CHECK_EQ(chan_call(&ch, "0123456789012345678901234", 25, 0, 2, false), 0); /* two blocks */

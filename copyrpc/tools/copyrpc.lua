@@ -16,6 +16,7 @@ local HEADER = 12
 local WRAP = 0xffffffff
 local RESPONSE = 0x80000000
 local LARGE = 0x80000000
+local MOVE, NOTE = 0x80000000, 0x40000000 -- bits of the count
 
 local f = copyrpc.fields
 f.blocks = ProtoField.uint32("copyrpc.blocks", "Blocks of the ring", base.DEC)
@@ -24,6 +25,9 @@ f.consumer = ProtoField.uint64("copyrpc.consumer", "Consumer position", base.DEC
 f.credit = ProtoField.uint64("copyrpc.credit", "Credit", base.DEC, nil, nil,
 	"Further bytes of responses that the receiver may ask for")
 f.count = ProtoField.uint32("copyrpc.count", "Messages", base.DEC)
+f.move = ProtoField.bool("copyrpc.move", "Last batch in the old ring")
+f.key = ProtoField.uint32("copyrpc.key", "Key of a larger ring", base.HEX)
+f.ring = ProtoField.uint64("copyrpc.ring", "Larger ring: address and sizes", base.HEX)
 f.wrap = ProtoField.uint32("copyrpc.wrap", "Wrap marker: blocks up to the ring's end", base.DEC)
 f.message = ProtoField.none("copyrpc.message", "Message")
 f.id = ProtoField.uint32("copyrpc.message.id", "Call", base.DEC)
@@ -56,6 +60,16 @@ local function blocks_of(len)
 	return math.ceil((len + HEADER) / BLOCK)
 end
 
+-- Returns the number of messages, or WRAP, and whether the batch has a note, and moves.
+local function count_of(tvb)
+	local count = tvb(16, 4):le_uint()
+
+	if count == WRAP then
+		return WRAP, false, false
+	end
+	return count % NOTE, count % MOVE >= NOTE, count >= MOVE
+end
+
 -- Returns true if the bytes are a batch of n blocks: each message ends where the next one begins, and
 -- the last one is not padded.
 local function is_batch(tvb, n)
@@ -64,11 +78,13 @@ local function is_batch(tvb, n)
 	if n < 1 or size < BLOCK then
 		return false
 	end
-	if tvb(0, 8):le_uint64():lower() % BLOCK ~= 0 or tvb(8, 8):le_uint64():lower() % BLOCK ~= 0 or
-		tvb:bytes(20, 12) ~= ByteArray.new(string.rep("00", 12)) then
+	if tvb(0, 8):le_uint64():lower() % BLOCK ~= 0 or tvb(8, 8):le_uint64():lower() % BLOCK ~= 0 then
 		return false
 	end
-	local count = tvb(16, 4):le_uint()
+	local count, note = count_of(tvb)
+	if not note and tvb:bytes(20, 12) ~= ByteArray.new(string.rep("00", 12)) then
+		return false
+	end
 	if count == WRAP then
 		return size == BLOCK
 	end
@@ -105,7 +121,7 @@ local function add_message(tvb, at, tree)
 end
 
 local function show(tvb, n, pinfo, root)
-	local count = tvb(16, 4):le_uint()
+	local count, note, move = count_of(tvb)
 	local tree = root:add(copyrpc, tvb())
 	local text
 
@@ -116,12 +132,21 @@ local function show(tvb, n, pinfo, root)
 		tree:add(f.wrap, tvb(16, 4), n)
 		text = string.format("wrap marker, %u blocks", n)
 	else
-		tree:add_le(f.count, tvb(16, 4))
+		tree:add(f.count, tvb(16, 4), count)
 		local at = BLOCK
 		for _ = 1, count do
 			at = add_message(tvb, at, tree)
 		end
 		text = count == 0 and "credit only" or string.format("batch of %u", count)
+	end
+	if note then
+		tree:add_le(f.key, tvb(20, 4))
+		tree:add_le(f.ring, tvb(24, 8))
+		text = text .. ", note of a ring"
+	end
+	if move then
+		tree:add(f.move, tvb(16, 4), move)
+		text = text .. ", last in the old ring"
 	end
 	tree:append_text(", " .. text)
 	pinfo.cols.protocol = "copyrpc"

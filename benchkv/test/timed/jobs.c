@@ -119,6 +119,8 @@ static void *take_seat(void *arg)
 		fprintf(stderr, "rank %u: %s\n", s->node.rank, why);
 		exit(1);
 	}
+	if (s->job->depth > 1) /* the rings grow in a run before */
+		run_once(s, 0);
 	for (uint32_t i = 0; i < s->job->n; i++)
 		run_once(s, i);
 	node_stop(&s->node);
@@ -139,7 +141,7 @@ static void prepare(struct seat *s, const struct job *j, struct run *runs, struc
 		.clients = JOBS_CLIENTS,
 		.queue_depth = j->depth,
 		.duration_ns = JOBS_WARMUP_NS + JOBS_DURATION_NS,
-		.runs = j->n,
+		.runs = j->n + (j->depth > 1),
 		.load = {.key_range = 100000, .read_ratio = 0.5, .seed = 1},
 		.timeout_ns = NSEC_PER_SEC};
 	s->node = (struct node){.o = &s->o,

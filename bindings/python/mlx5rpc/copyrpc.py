@@ -84,7 +84,7 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in (
         "calls", "replies", "requests", "responses", "failed_calls", "timeouts", "batches", "bytes", "wqes",
         "doorbells", "wraps", "credit_only", "reads", "ring_stalls", "credit_stalls", "sq_stalls",
-        "batches_received", "refills", "port_downs", "returns", "resent")]
+        "batches_received", "refills", "port_downs", "returns", "resent", "grown")]
 
 
 _lib = library("libcopyrpc.so.0", {

@@ -76,6 +76,7 @@ static struct credit load(const struct dir *d)
 		.spent = credit_rmax(C) - d->k,
 		.rmax = credit_rmax(C),
 		.t = credit_threshold(C),
+		.kmax = credit_rmax(C),
 		.edge = d->open ? (d->p + C - 1) / C * C : 0};
 }
 

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings that become larger. The functions belong to chan.h. docs/memory.md describes the protocol.
+ *
+ * The owner of a receive ring offers larger memory (chan_offer()), because its own calls need more
+ * credit or larger responses, or because the peer has asked. The peer maps a send ring of the same
+ * size (chan_accept_offer()), marks a batch as the last one in the old memory, and continues in the
+ * new one. Each ring grows on its own, so the two may differ in size.
+ *
+ * The old send ring remains as the log of what the peer has not released, and the old receive ring
+ * for the requests in it. A ring grows again only when the memory before is gone.
+ */
+#ifndef COPYRPC_GROW_H
+#define COPYRPC_GROW_H
+
+#include "chan.h"
+
+/* Size of a new endpoint's rings in bytes, if they may become as large. */
+#define RING_START 8192u
+
+/* A stalled call makes a ring so many times as large, and so does traffic: so many laps in less than
+ * so much time for each byte of the ring. */
+#define RING_FACTOR 4
+#define RING_LAPS 4
+#define RING_NS_PER_BYTE 256
+
+/* The first size of rings that may become so large. */
+static inline uint32_t first_ring(uint32_t size)
+{
+	return size < RING_START ? size : RING_START;
+}
+
+/* The ring that has the batch at a position. */
+struct sent_ring {
+	uint8_t *at;
+	uint32_t mask;
+	bool old;
+};
+
+static inline struct sent_ring chan_ring_of(const struct chan *ch, uint64_t pos)
+{
+	if (ch->grow.old_send && pos < ch->grow.moved)
+		return (struct sent_ring){ch->grow.old_send, ch->grow.old_mask, true};
+	return (struct sent_ring){ch->send_ring, ch->mask, false};
+}
+
+static inline uint32_t chan_larger(uint32_t blocks)
+{
+	return blocks * RING_FACTOR;
+}
+
+/* Counts that batches begin again at the start of the ring, at position @p. */
+static inline void chan_count_lap(struct chan *ch, uint64_t p)
+{
+	ch->grow.laps += !(p & ch->mask);
+}
+
+/* Larger rings are wanted, in blocks, at most ch->most; 0: not this one. */
+void chan_want(struct chan *ch, uint32_t send, uint32_t recv);
+
+/* True if the present rings are too small for a call; it then wants larger ones. */
+bool chan_outgrows(struct chan *ch, uint32_t len, uint32_t resp_max);
+
+/* True if the receive ring is to be larger, and memory of grow.need blocks can be offered. */
+bool chan_offer_due(const struct chan *ch);
+
+/* Offers memory of grow.need blocks, which the peer can write with @key. It must begin at a multiple
+ * of WIRE_RING_ALIGN. Returns 0 or -ENOMEM. */
+int chan_offer(struct chan *ch, uint8_t *memory, uint32_t key);
+
+/* True if the peer has offered memory of grow.offered.blocks blocks, and the send ring of the same
+ * size can be set. */
+bool chan_accept_due(const struct chan *ch);
+
+/* Sets that ring. Returns 0 or -ENOMEM. */
+int chan_accept_offer(struct chan *ch, uint8_t *memory);
+
+/* True if nothing needs the old receive ring, or the old send ring, any more. They must not be
+ * freed during a callback. */
+bool chan_left_recv(const struct chan *ch);
+bool chan_left_send(const struct chan *ch);
+
+/* Updates ch->growing. */
+void chan_set_growing(struct chan *ch);
+
+/* Opens a batch without messages for a note or a move if there is no other batch. Returns false if
+ * there is no need or no room for it. */
+bool chan_growth_batch(struct chan *ch);
+
+/* Opens a batch without messages if one is needed. */
+static inline bool chan_flow_batch(struct chan *ch)
+{
+	return (ch->growing && chan_growth_batch(ch)) || chan_credit_batch(ch);
+}
+
+/* Part of chan_seal(): adds to the metadata @at what is to be told, and moves to the new send ring
+ * if no batch waits. */
+void chan_seal_growth(struct chan *ch, void *at, uint32_t count);
+
+/* Handles the flags in the count of a received batch. Returns 0 or -EPROTO. */
+int chan_take_growth(struct chan *ch, const void *meta, uint32_t count);
+
+#endif

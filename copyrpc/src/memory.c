@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "internal.h"
+
+#define HUGE_PAGE ((size_t)2 << 20)
+
+/* Bytes after a chunk of send rings, because a flush may read bytes after a ring. */
+#define SPARE 64
+
+struct chunk {
+	struct chunk *next;
+	enum memory_use use;
+	uint32_t piece_len;
+	uint8_t *at;
+	size_t len; /* mapped */
+	struct mlx5dvl_mr mr; /* not of receive rings */
+	struct slab pieces;
+};
+
+/* Maps memory, aligned for huge pages if it is large enough: the HCA translates addresses page by
+ * page, and caches few translations. The pages are not inherited by fork(): with copy-on-write, the
+ * HCA could keep the child's copy. */
+static void *map_aligned(size_t len)
+{
+	size_t spare = len >= HUGE_PAGE ? HUGE_PAGE : 0;
+	uint8_t *at =
+		mmap(NULL, len + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	size_t before;
+
+	if (at == MAP_FAILED)
+		return NULL;
+	if (spare) {
+		before = -(uintptr_t)at % HUGE_PAGE;
+		if (before)
+			munmap(at, before);
+		if (before < spare)
+			munmap(at + before + len, spare - before);
+		at += before;
+		madvise(at, len, MADV_HUGEPAGE); /* best effort */
+	}
+	madvise(at, len, MADV_DONTFORK);
+	return at;
+}
+
+/* The pieces of a new chunk: a quarter of those that there are, so that little is unused, but whole
+ * pages, and huge pages if the pieces are large. */
+static uint32_t chunk_pieces(const struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	uint32_t n = 0, least = len < page ? (uint32_t)(page / len) : 1;
+
+	for (const struct chunk *c = ctx->chunks; c; c = c->next)
+		if (c->use == use && c->piece_len == len)
+			n += c->pieces.capacity;
+	n /= 4;
+	if (n < least)
+		n = least;
+	if ((size_t)n * len > HUGE_PAGE / 2)
+		n = (uint32_t)(HUGE_PAGE / len);
+	return n ? n : 1;
+}
+
+static int register_chunk(struct copyrpc_ctx *ctx, struct chunk *c, size_t len)
+{
+	static const unsigned access[] = {
+		[MEMORY_SEND] = 0,
+		[MEMORY_WORDS] = MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_READ,
+	};
+
+	if (c->use == MEMORY_RECV)
+		return 0;
+	return mlx5dvl_mr_reg(ctx->dev, c->at, len, access[c->use], &c->mr);
+}
+
+static void chunk_free(struct chunk *c)
+{
+	mlx5dvl_mr_dereg(&c->mr);
+	if (c->at)
+		munmap(c->at, c->len);
+	slab_fini(&c->pieces);
+	free(c);
+}
+
+static int chunk_new(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t piece_len)
+{
+	uint32_t n = chunk_pieces(ctx, use, piece_len);
+	size_t len = (size_t)n * piece_len, page = (size_t)sysconf(_SC_PAGESIZE);
+	struct chunk *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return -ENOMEM;
+	c->use = use;
+	c->piece_len = piece_len;
+	c->len = align_up(len + (use == MEMORY_SEND ? SPARE : 0), page);
+	c->at = map_aligned(c->len);
+	rc = c->at ? slab_init(&c->pieces, n) : -ENOMEM;
+	if (!rc)
+		rc = register_chunk(ctx, c, len);
+	if (rc) {
+		chunk_free(c);
+		return rc;
+	}
+	c->next = ctx->chunks;
+	ctx->chunks = c;
+	return 0;
+}
+
+static struct chunk *find(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len)
+{
+	struct chunk *c = ctx->chunks;
+
+	while (c && (c->use != use || c->piece_len != len || slab_is_full(&c->pieces)))
+		c = c->next;
+	return c;
+}
+
+int memory_take(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len, struct piece *p)
+{
+	struct chunk *c = find(ctx, use, len);
+	int rc;
+
+	if (!c) {
+		rc = chunk_new(ctx, use, len);
+		if (rc)
+			return rc;
+		c = ctx->chunks;
+	}
+	*p = (struct piece){.chunk = c, .lkey = c->mr.lkey, .rkey = c->mr.rkey};
+	p->at = c->at + (size_t)slab_get(&c->pieces) * len;
+	if (use != MEMORY_RECV)
+		return 0;
+	rc = mlx5dvl_mr_reg(ctx->dev, p->at, len, MLX5DVL_LOCAL_WRITE | MLX5DVL_REMOTE_WRITE,
+		&p->mr);
+	p->rkey = p->mr.rkey;
+	if (rc)
+		memory_give(ctx, p);
+	return rc;
+}
+
+void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
+{
+	struct chunk **at = &ctx->chunks, *c = p->chunk;
+
+	if (!p->at)
+		return;
+	mlx5dvl_mr_dereg(&p->mr);
+	slab_put(&c->pieces, (uint32_t)((size_t)(p->at - c->at) / c->piece_len));
+	/* The gaps between the messages of a batch are sent as they are, next time to another peer. */
+	if (c->use == MEMORY_SEND && c->pieces.used)
+		memset(p->at, 0, c->piece_len);
+	*p = (struct piece){0};
+	if (c->pieces.used)
+		return;
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	chunk_free(c);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory of the endpoints of a context: rings and words. Pieces of equal size and use are cut from
+ * chunks. A chunk of send rings or words is registered as a whole. Each receive ring has a key of
+ * its own: the HCA does not know which peer may use a key, so a shared one would let each peer write
+ * into the rings of all.
+ */
+#ifndef COPYRPC_MEMORY_H
+#define COPYRPC_MEMORY_H
+
+#include "mlx5dvl.h"
+
+struct chunk;
+struct copyrpc_ctx;
+
+enum memory_use {
+	MEMORY_SEND, /* send rings: no remote access */
+	MEMORY_RECV, /* receive rings: the peer may write */
+	MEMORY_WORDS, /* the peer may read */
+};
+
+struct piece {
+	uint8_t *at; /* NULL: none */
+	struct chunk *chunk;
+	uint32_t lkey, rkey;
+	struct mlx5dvl_mr mr; /* of a receive ring */
+};
+
+/* Takes a piece of @len bytes, aligned to @len or at least to a page; its contents are undefined.
+ * 64 bytes after it may be read. Returns 0 or -errno. */
+int memory_take(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len, struct piece *p);
+
+/* Returns a piece, which the HCA must not use any more; none is allowed. */
+void memory_give(struct copyrpc_ctx *ctx, struct piece *p);
+
+#endif

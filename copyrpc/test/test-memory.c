@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of endpoints: what idle ones take, how rings grow, and what comes back. */
+#include <sys/mman.h>
+
+#include "internal.h"
+#include "pair.h"
+
+#define IDLE 1024
+#define LARGEST COPYRPC_PAYLOAD_MAX(1 << 20)
+
+static uint64_t registered; /* bytes */
+static bool full; /* no more memory can be registered */
+
+int __real_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
+	struct mlx5dvl_mr *mr_p);
+void __real_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
+int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
+	struct mlx5dvl_mr *mr_p);
+void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr);
+
+/* A kernel pins registered memory, which makes it resident. */
+int __wrap_mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned access,
+	struct mlx5dvl_mr *mr_p)
+{
+	int rc = full ? -ENOMEM : __real_mlx5dvl_mr_reg(ctx, addr, len, access, mr_p);
+
+	if (rc)
+		return rc;
+	registered += len;
+	for (size_t at = 0; at < len; at += 4096)
+		__atomic_fetch_or((uint8_t *)addr + at, 0, __ATOMIC_RELAXED);
+	return 0;
+}
+
+void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr)
+{
+	if (mr->priv)
+		registered -= mr->len;
+	__real_mlx5dvl_mr_dereg(mr);
+}
+
+/* Resident memory of the process in KiB, shared memory included. */
+static long resident(void)
+{
+	FILE *f = fopen("/proc/self/smaps_rollup", "r");
+	char line[256];
+	long kib = 0;
+
+	CHECK(f);
+	while (!kib && fgets(line, sizeof(line), f))
+		sscanf(line, "Rss: %ld", &kib);
+	fclose(f);
+	CHECK(kib > 0);
+	return kib;
+}
+
+TEST(a_thousand_idle_endpoints)
+{
+	const struct copyrpc_ctx_attr attr = {.max_endpoints = IDLE};
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep[2];
+	long before = resident(), after;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	for (int i = 0; i < IDLE / 2; i++)
+		join(ctx, ctx, ep);
+	after = resident();
+	printf("  %ld KiB more, of these %" PRIu64 " registered\n", after - before,
+		registered / 1024);
+	CHECK(registered >= IDLE * 2 * 8192u);
+	CHECK(after - before <= 64 * 1024);
+	copyrpc_ctx_destroy(ctx);
+	CHECK_EQ(registered, 0);
+}
+
+static void poll_both(struct pair *p, struct heard *h)
+{
+	for (int i = 1; i >= 0; i--) {
+		copyrpc_poll(p->ctx[i], hear, h);
+		echo_all(p->ctx[i]);
+	}
+}
+
+static int call(struct pair *p, uint32_t len)
+{
+	static const char payload[LARGEST];
+
+	return copyrpc_call(p->ep[0], payload, len, len, 0);
+}
+
+/* The first call that needs larger rings is taken after one round trip. */
+TEST(one_round_trip)
+{
+	struct heard h = {0};
+	PAIR p = pair_open(NULL);
+
+	CHECK_EQ(call(&p, LARGEST + 1), -EMSGSIZE);
+	CHECK_EQ(call(&p, LARGEST), -EAGAIN);
+	copyrpc_flush(p.ctx[0]);
+	poll_both(&p, &h);
+	CHECK_EQ(call(&p, LARGEST), 0);
+	while (!h.ok)
+		poll_both(&p, &h);
+	CHECK_EQ(h.failed, 0);
+}
+
+/* The rings follow the size of the messages: no larger than needed. */
+TEST(no_more_than_needed)
+{
+	static const struct {
+		uint32_t len, ring;
+	} steps[] = {{1012, 8192}, {1013, 16384}, {5000, 65536}, {LARGEST, 1 << 20}};
+	PAIR p = pair_open(NULL);
+
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		struct heard h = {0};
+
+		while (call(&p, steps[i].len))
+			poll_both(&p, &h);
+		while (!h.ok)
+			poll_both(&p, &h);
+		CHECK_EQ(p.ep[0]->ch.cr.c * WIRE_BLOCK, steps[i].ring);
+		CHECK_EQ(p.ep[1]->ch.cr.c * WIRE_BLOCK, steps[i].ring);
+	}
+}
+
+/* Calls that find no room make the rings grow; then they find room. */
+TEST(traffic)
+{
+	struct copyrpc_stats s[3];
+	struct heard h = {0};
+	PAIR p = pair_open(NULL);
+	uint32_t made = 0;
+
+	for (int i = 0; i < 3; i++) {
+		while (made < 4000u * (uint32_t)(i + 1)) {
+			for (int k = 0; k < 200; k++)
+				made += !call(&p, 100);
+			poll_both(&p, &h);
+		}
+		copyrpc_ctx_get_stats(p.ctx[0], &s[i], sizeof(s[i]));
+	}
+	CHECK(s[0].grown > 0 && s[0].grown <= 4 && s[0].credit_stalls + s[0].ring_stalls > 0);
+	CHECK_EQ(s[2].credit_stalls, s[1].credit_stalls);
+	CHECK_EQ(s[2].ring_stalls, s[1].ring_stalls);
+	while (h.ok < made)
+		poll_both(&p, &h);
+}
+
+/* Memory comes back: to the next endpoints, and to the system. */
+TEST(memory_comes_back)
+{
+	const struct copyrpc_ctx_attr attr = {.max_endpoints = 4};
+	struct copyrpc_ep *keep[2];
+	struct heard h;
+	uint64_t few;
+	struct pair p = pair_open(&attr);
+
+	join(p.ctx[0], p.ctx[1], keep);
+	few = registered;
+	pair_grow(&p, LARGEST);
+	CHECK(registered >= 4u << 20);
+	for (int i = 0; i < 2; i++) {
+		copyrpc_ep_destroy(p.ep[i]);
+		copyrpc_poll(p.ctx[i], hear, &h);
+	}
+	CHECK(registered <= few);
+	join(p.ctx[0], p.ctx[1], p.ep);
+	CHECK_EQ(registered, few);
+	pair_close(&p);
+	CHECK_EQ(registered, 0);
+}
+
+/* A send ring that another endpoint has used is empty: its gaps would go to another peer. */
+TEST(nothing_goes_to_another_peer)
+{
+	static const uint8_t zero[8192];
+	const struct copyrpc_ctx_attr attr = {.max_endpoints = 16};
+	struct copyrpc_ep *ep[8][2];
+	struct heard h = {0};
+	PAIR p = pair_open(&attr);
+	char secret[100];
+
+	memset(secret, 0x5e, sizeof(secret));
+	for (int i = 0; i < 8; i++)
+		join(p.ctx[0], p.ctx[1], ep[i]);
+	for (int i = 0; i < 8; i++)
+		CHECK_EQ(copyrpc_call(ep[i][0], secret, sizeof(secret), 0, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	for (int i = 0; i < 4; i++)
+		copyrpc_ep_destroy(ep[2 * i][0]);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(copyrpc_ep_create(p.ctx[0], NULL, &ep[2 * i][0]), 0);
+		CHECK(!memcmp(ep[2 * i][0]->ch.send_ring, zero, sizeof(zero)));
+	}
+}
+
+/* Without memory the rings stay as they are, and calls for which they are large enough go on. When
+ * there is memory, the larger call is taken. */
+TEST(no_memory)
+{
+	struct heard h = {0};
+	PAIR p = pair_open(NULL);
+
+	full = true;
+	for (uint32_t i = 0; i < 1000; i++) {
+		CHECK_EQ(call(&p, LARGEST), -EAGAIN);
+		CHECK_EQ(call(&p, 20), 0);
+		while (h.ok <= i)
+			poll_both(&p, &h);
+	}
+	full = false;
+	while (call(&p, LARGEST))
+		poll_both(&p, &h);
+	while (h.ok <= 1000)
+		poll_both(&p, &h);
+	CHECK_EQ(h.failed, 0);
+}
