@@ -42,8 +42,9 @@
  *	  no answer since
  *	- the 512th call or answer, to any nodes, after a message was collected
  * Nothing is collected for a peer to which fewer than eight calls are in flight now, and were at
- * the node's last flux_poll() that came after a call, unless the node made at least sixteen calls,
- * four of them to this peer, between two polls.
+ * the node's last flux_poll() that came after a call, unless the node makes many calls between two
+ * polls: at least sixteen, and two for each node that it called, one of the last two times that it
+ * made any.
  *
  * A node wakes peers that sleep in flux_wait() in its own flux_flush(), in a flux_wait() before it
  * yields or returns 0, after eight polls and receives that found nothing, and otherwise after
@@ -209,8 +210,8 @@ int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t
 uint32_t flux_posts(struct flux_node *node, uint32_t to);
 
 /*
- * Publishes (see Visibility), then handles up to eight responses of each peer that owes some, those
- * of one peer oldest first. Ends all calls to a peer that
+ * Publishes (see Visibility), then handles up to eight responses of the peer that owes some, or up to
+ * 32 of each if several do, those of one peer oldest first. Ends all calls to a peer that
  * has left. Returns how many calls have ended, or 0 if none has. Polling costs time for each peer
  * that owes a response, not for each node. If a response leads to another call, make that call in
  * the response function: otherwise the peer and this node work alternately and not at the same

@@ -15,6 +15,9 @@
  * in transit or are being read. Calls that are made in succession, without a poll in between, are
  * published together, up to eight, because none of them is answered before the last one is made.
  *
+ * A node that makes many calls between two polls, and several to each peer, collects up to eight to
+ * a peer in any case: the poll publishes them.
+ *
  * A node collects for each peer apart, so the peers may take turns. flux_priv_publish() publishes
  * all that is collected: flux.h says when. In addition it is called after FLUX_GATHER events; an
  * event is a burst that is opened or becomes full, or a message that is published alone. A burst
@@ -32,12 +35,15 @@
 
 #include <cellring.h>
 
-#define FLUX_POLL_MAX 8 /* responses of one peer per poll */
+#define FLUX_POLL_MAX 8 /* responses per poll if one peer owes some */
+#define FLUX_POLL_EACH 32 /* responses of each peer per poll if several owe some */
 #define FLUX_TURN 32 /* calls of one peer before the turn of the next one */
 #define FLUX_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
 #define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
 #define FLUX_GATHER 32 /* all are published after this many have been opened or have become full */
+#define FLUX_ROW 16 /* calls between two polls, for all peers to be collected for, ... */
+#define FLUX_ROW_EACH 2 /* ... if there are at least this many for each of the peers called */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
 #define FLUX_ONE_WAY CELLRING_ID_MASK /* the id of a post in the ring; no call has it */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
@@ -145,8 +151,7 @@ struct flux_node {
 	uint32_t yield_looks;
 	uint32_t gathered; /* events since everything collected was published; see FLUX_GATHER */
 	uint32_t n_open;
-	uint32_t
-		in_a_row; /* calls to all peers between two polls, the last time that there were any */
+	uint32_t gathers; /* not 0: collects for all peers, see flux_priv_row() */
 	uint32_t left_seen; /* nodes that had left when the senders were looked through for them */
 	uint64_t room_asked[FLUX_WORDS]; /* peers for whose consumption of posts a wait ends */
 	struct flux_burst *open[FLUX_OPEN]; /* the open bursts, then the closed ones */
@@ -373,20 +378,37 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 }
 
 /*
+ * Decides if calls are collected for all peers: if in one of the last two times that calls were made
+ * between two polls, there were many of them. A poll may leave a few responses, and then few calls
+ * follow the next one.
+ */
+FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint32_t callees)
+{
+	node->gathers >>= 1;
+	if (calls >= FLUX_ROW && calls >= FLUX_ROW_EACH * callees)
+		node->gathers |= 2;
+}
+
+/*
  * The peers that owe responses form a circular list; a peer that owes none is removed when it is
  * visited. A peer that fn adds is inserted after @last, so it is visited by the next poll.
+ *
+ * With one peer a low limit keeps both sides at work at the same time. With several the limit is
+ * higher, because the calls that follow the poll go together.
  */
 FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
 	struct flux_out *last = node->polled, *prev = last, *o;
-	uint32_t in_a_row = 0;
-	int n = 0;
+	int n = 0, most = prev->next == prev ? FLUX_POLL_MAX : FLUX_POLL_EACH;
+	uint32_t calls = 0, callees = 0, row;
 
 	do {
 		o = prev->next;
 		if (flux_priv_inflight(o)) {
-			in_a_row += flux_priv_out_window(node, o);
-			n += flux_priv_out_poll(node, o, fn, arg, FLUX_POLL_MAX);
+			row = flux_priv_out_window(node, o);
+			calls += row;
+			callees += row != 0;
+			n += flux_priv_out_poll(node, o, fn, arg, most);
 			prev = o;
 		} else {
 			if (o->burst)
@@ -397,8 +419,8 @@ FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response
 		}
 	} while (o != last);
 	node->polled = prev;
-	if (in_a_row)
-		node->in_a_row = in_a_row;
+	if (calls)
+		flux_priv_row(node, calls, callees);
 	return n;
 }
 

@@ -15,9 +15,6 @@
 
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
-/* Calls made in succession, to one peer and to all, that are collected though few are in flight. */
-#define GATHERED 4u
-#define GATHERED_ALL 16u
 #define YIELD_LOOK 8 /* flushes per reading of the clock */
 
 /*
@@ -66,15 +63,17 @@ static void out_link(struct flux_node *node, struct flux_out *o)
 
 /* ---- bursts ---- */
 
-/* Returns the desired size of a burst of calls that includes the next call. */
+/*
+ * Returns the desired size of a burst of calls that includes the next call. Calls that the response
+ * function makes are not in a row.
+ */
 static uint32_t out_wish(const struct flux_node *node, const struct flux_out *o)
 {
-	uint32_t now = flux_priv_inflight(o) + o->posts_open + 1, limit;
+	uint32_t now = flux_priv_inflight(o) + o->posts_open + 1;
 
-	limit = cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
-	if (limit > 1 || o->in_a_row < GATHERED || node->in_a_row < GATHERED_ALL)
-		return limit;
-	return o->in_a_row < CELLRING_BURST ? o->in_a_row : CELLRING_BURST;
+	if (node->gathers && o->in_a_row)
+		return CELLRING_BURST;
+	return cellring_call_limit(now > o->window ? now : o->window, o->in_a_row);
 }
 
 /* Returns the number of messages that are not published yet. Only assertions call it. */

@@ -287,11 +287,10 @@ TEST(poll_is_bounded_and_fair)
 		most = n > most ? n : most;
 		for (uint32_t i = s.n - n; i < s.n; i++)
 			ended[s.token[i]]++;
-		/* No peer is more than two bursts ahead of another. */
 		for (uint32_t p = 1; p < 4; p++)
-			CHECK(ended[p] <= ended[p % 3 + 1] + 16);
+			CHECK_EQ(ended[p], ended[p % 3 + 1]);
 	}
-	CHECK(most > 8 && most <= 3 * 8);
+	CHECK_EQ(most, 3 * 32);
 	CHECK_EQ(s.n, 3 * 128);
 }
 

@@ -11,11 +11,12 @@ import sys
 
 # Nodes, calls in flight of each, pattern; at least this many messages per burst, at most this many instructions.
 CELLS = [
-    (4, 1, "turn", 1, 1300),
-    (8, 8, "turn", 1, 760),
-    (8, 64, "turn", 4, 400),
-    (8, 64, "random", 2.5, 500),
-    (16, 64, "servers:2", 5, 360),
+    (4, 1, "turn", 1, 1250),
+    (8, 8, "turn", 1, 720),
+    (8, 64, "turn", 4, 370),
+    (8, 64, "random", 4, 380),
+    (8, 64, "hot:1", 4, 390),
+    (16, 64, "servers:2", 5, 310),
 ]
 
 
@@ -23,7 +24,7 @@ def measure(nodes, depth, pattern):
     """Returns messages per burst, and instructions per call in the stepped windows."""
     done = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", "--toggle-collect=rpcbench_step",
-         sys.argv[1], "--mesh", str(nodes), "--queue-depth", str(depth), "--mesh-pattern", pattern, "--step", "1500",
+         sys.argv[1], "--mesh", str(nodes), "--queue-depth", str(depth), "--mesh-pattern", pattern, "--step", "3000",
          "--seconds", ".001", "--peer", "none", "--json", "-"],
         capture_output=True, text=True, check=True)
     row = json.loads(done.stdout)

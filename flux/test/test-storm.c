@@ -167,7 +167,7 @@ static void poll_responses(struct node *n)
 
 	CHECK(r >= 0);
 	if (n->aborted == aborted) /* the calls to a peer that has left end together */
-		CHECK(r <= 8 * (int)n->storm->attr.nodes);
+		CHECK(r <= FLUX_POLL_EACH * (int)n->storm->attr.nodes);
 	CHECK_EQ((uint32_t)r, n->ended - ended);
 	CHECK_EQ(flux_pending(n->flux), n->made - n->ended);
 }
