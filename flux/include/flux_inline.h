@@ -41,6 +41,7 @@
 #define FLUX_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */
 #define FLUX_VAIN 8 /* or after this many polls that find nothing after the last burst */
 #define FLUX_OPEN 32 /* bursts that a node has open at the same time */
+#define FLUX_KEPT 4 /* with more of them open, polls close bursts instead of looking at them */
 #define FLUX_GATHER 32 /* all are published after this many have been opened or have become full */
 #define FLUX_ROW 16 /* calls between two polls, for all peers to be collected for, ... */
 #define FLUX_ROW_EACH 2 /* ... if there are at least this many for each of the peers called */
@@ -114,7 +115,9 @@ struct flux_in {
  * flux_priv_call_begin() and flux_priv_reply_begin() open it; flux_priv_burst_end() publishes its
  * messages and closes it. flux_priv_burst_publish() and flux_priv_burst_flush() publish and leave
  * it open. If the size of a burst, or the lap of the ring, has changed, they open it again. They
- * close it if the peer has left or messages are to be published one by one.
+ * close it if the peer has left or messages are to be published one by one. With more than
+ * FLUX_KEPT open, flux_priv_burst_flush() closes it, empty or not, because every poll looks at the
+ * open ones.
  */
 struct flux_burst {
 	uint64_t call_to; /* the peer whose calls are collected, or FLUX_NOBODY */
@@ -164,7 +167,7 @@ struct flux_node {
  */
 int flux_priv_call_begin(struct flux_node *node, struct flux_out *o);
 int flux_priv_reply_begin(struct flux_node *node, struct flux_in *in);
-/* Publish a burst that is full, and one that is not. */
+/* Publish a burst that is full, and one that is not and may be empty. */
 void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b);
 void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b);
@@ -221,6 +224,12 @@ FLUX_PRIV_INLINE void flux_priv_burst_add(struct flux_node *node, struct flux_bu
 		flux_priv_burst_publish(node, b);
 }
 
+/* True if a poll has something to do with this open burst. */
+FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const struct flux_burst *b)
+{
+	return b->ring.next != b->ring.stage || node->n_open > FLUX_KEPT;
+}
+
 /*
  * Publishes everything that has been collected, but for the burst @stays. When a burst is closed,
  * the last open one takes its place, so the last one is published first.
@@ -230,7 +239,7 @@ FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct
 	for (uint32_t i = node->n_open; i-- > 0;) {
 		struct flux_burst *b = node->open[i];
 
-		if (b->ring.next != b->ring.stage && b != stays)
+		if (b != stays && flux_priv_burst_due(node, b))
 			flux_priv_burst_flush(node, b);
 	}
 	node->gathered = 0;
@@ -455,7 +464,7 @@ FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 
 		if (to != FLUX_NOBODY)
 			node->out[to].returned_head = node->out[to].ids_head;
-		if (b->ring.next != b->ring.stage)
+		if (flux_priv_burst_due(node, b))
 			flux_priv_burst_flush(node, b);
 	}
 	node->gathered = 0;

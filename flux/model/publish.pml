@@ -2,7 +2,8 @@
 /*
  * When a node of flux publishes: one node calls PEERS servers and collects for each of them apart.
  * At most OPEN bursts of BURST calls are open; everything is published after GATHER bursts have
- * been opened or have become full, by a poll, and before a wait.
+ * been opened or have become full, by a poll, and before a wait. While more than KEPT are open, a
+ * burst that is published, or is found empty then, is closed.
  *
  * The model shows: a collected call is visible at the latest after LATEST further calls, to
  * whichever servers; after a poll nothing is collected; and no schedule ends with a node that waits
@@ -15,11 +16,13 @@
  *	POLL_LAST	a poll publishes the burst that was opened last, and not the others
  *	WAIT_KEEPS	a wait publishes nothing
  *	SERVER_KEEPS	a server that finds no more calls publishes nothing
+ *	CLOSE_DROPS	a burst is closed before it is published
  */
 #define PEERS 3
 #define BURST 2
 #define OPEN 2
 #define GATHER 2
+#define KEPT 1
 #define CALLS 6
 #define LATEST (BURST * GATHER + (BURST - 1) * (OPEN - 2))
 #define NOBODY PEERS
@@ -41,10 +44,27 @@ inline publish(p)
 	age[p] = 0
 }
 
+inline close(p)
+{
+	if
+	:: open[p] && n_open > KEPT ->
+#ifdef CLOSE_DROPS
+		held[p] = 0;
+#endif
+		n_open--;
+		open[p] = false
+	:: else
+	fi
+}
+
 inline publish_all()
 {
 	for (i : 0 .. PEERS - 1) {
-		publish(i)
+#ifdef CLOSE_DROPS
+		close(i);
+#endif
+		publish(i);
+		close(i)
 	}
 	gathered = 0
 }

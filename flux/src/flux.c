@@ -188,8 +188,11 @@ void flux_priv_burst_publish(struct flux_node *node, struct flux_burst *b)
 
 void flux_priv_burst_flush(struct flux_node *node, struct flux_burst *b)
 {
-	burst_write(node, b);
-	if (!burst_is_right(node, b, false))
+	if (b->ring.next != b->ring.stage)
+		burst_write(node, b);
+	if (node->n_open > FLUX_KEPT)
+		burst_close(node, b);
+	else if (!burst_is_right(node, b, false))
 		burst_renew(node, b);
 }
 
