@@ -2,10 +2,10 @@
 #include "output.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 
 #define RANKS_PER_THREAD 16
 
@@ -21,16 +21,6 @@ static double rho(const struct sim_config *c, const struct sim_result *r)
 	return r->outstanding > 0 ? r->loop_us * calls_per_us / r->outstanding : 0;
 }
 
-/* JSON must be UTF-8, but the name of a file need not be. */
-static const char *json_name(const char *name)
-{
-	json_t *text = json_string(name);
-	const char *shown = text ? name : "(not UTF-8)";
-
-	json_decref(text);
-	return shown;
-}
-
 const char *backend_name(bool meta)
 {
 	return meta ? "meta" : "delegation";
@@ -42,12 +32,12 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 
 	control_name(&c->control, control);
 	return json_pack(
-		"{s:i, s:i, s:i, s:f, s:i, s:i, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
+		"{s:i, s:i, s:i, s:f, s:i, s:i, s:s, s:o, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, "
 		"s:f, s:f, s:f, s:f, s:[fffff], s:i, s:i, s:s}",
 		"np", (int)c->ranks, "qd", (int)c->depth, "qd_before",
 		(int)(c->depth_before ? c->depth_before : c->depth), "qd_step_ms",
 		(double)c->step_ns / 1e6, "clients", (int)c->clients, "daemons", (int)c->daemons,
-		"control", control, "machine", json_name(c->machine.name), "init",
+		"control", control, "machine", json_text(c->machine.name), "init",
 		c->collapsed ? "low" : "high", "seed", (json_int_t)c->seed, "duration_ms",
 		(double)c->duration_ns / 1e6, "mops", r->ops_per_s / 1e6, "outstanding",
 		r->outstanding, "cqe_batch", r->cqe_batch, "loops_per_s", r->loops_per_s, "loop_us",
@@ -55,20 +45,6 @@ static json_t *job_object(const struct sim_config *c, const struct sim_result *r
 		r->p50_us, "p99_us", r->p99_us, "loops_by_responses", r->bucket[0], r->bucket[1],
 		r->bucket[2], r->bucket[3], r->bucket[4], "client_waits", (int)c->client_waits,
 		"intake", (int)c->intake, "backend", backend_name(c->meta));
-}
-
-static int write_object(const struct sim_config *c, const struct sim_result *r, FILE *json)
-{
-	json_t *object = job_object(c, r);
-	int err = 0;
-
-	if (!object)
-		return -ENOMEM;
-	if (json_dumpf(object, json, JSON_COMPACT | JSON_REAL_PRECISION(9)) ||
-		putc('\n', json) == EOF)
-		err = -EIO;
-	json_decref(object);
-	return err;
 }
 
 /* One thread per core, but at least RANKS_PER_THREAD ranks per thread. */
@@ -104,7 +80,7 @@ int output_job(const struct sim_config *config, FILE *json, struct sim_result *r
 		c.threads = threads_for(c.ranks);
 	derive(&c);
 	err = sim_run(&c, r_p);
-	return err || !json ? err : write_object(&c, r_p, json);
+	return err || !json ? err : json_line(job_object(&c, r_p), 9, json);
 }
 
 int output_run(const struct sim_options *o, FILE *json)

@@ -3,13 +3,13 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "base/json.h"
 #include "base/order.h"
 #include "base/output.h"
 #include "job.h"
@@ -297,11 +297,8 @@ static json_t *json_comparison(const struct comparison *c)
 {
 	json_t *rows = json_array(), *names = json_array();
 
-	for (int i = 0; i < 2; i++) {
-		json_t *name = json_string(c->name[i]);
-
-		json_array_append_new(names, name ? name : json_string("(not UTF-8)"));
-	}
+	for (int i = 0; i < 2; i++)
+		json_array_append_new(names, json_text(c->name[i]));
 	for (size_t i = 0; i < ARRAY_SIZE(figures); i++) {
 		if (c->rows[i].there)
 			json_array_append_new(rows, json_row(&c->rows[i], figures[i].more));
@@ -312,19 +309,14 @@ static json_t *json_comparison(const struct comparison *c)
 
 static int write_json(const struct comparison *c, const char *file)
 {
-	json_t *object = json_comparison(c);
 	FILE *out;
-	int status = output_open("benchkv", file, "we", &out);
+	int err, status = output_open("benchkv", file, "we", &out);
 
-	if (!status && !object)
-		status = output_failed("benchkv", file, ENOMEM);
-	if (!status) {
-		json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(12));
-		fputc('\n', out);
-		status = output_close("benchkv", file, out, JOB_OK);
-	}
-	json_decref(object);
-	return status;
+	if (status)
+		return status;
+	err = json_line(json_comparison(c), 12, out);
+	return output_close("benchkv", file, out,
+		err == -ENOMEM ? output_failed("benchkv", file, ENOMEM) : JOB_OK);
 }
 
 int compare_print(json_t *const reports[2], const struct options *o)

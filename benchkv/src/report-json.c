@@ -2,11 +2,11 @@
 /* The results for programs. */
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
+#include "base/json.h"
 #include "backend.h"
 #include "odds.h"
 #include "report.h"
@@ -18,14 +18,6 @@ static json_t *json_u64(uint64_t n)
 
 /* A counter of a struct, under its own name. */
 #define COUNT(of, field) #field, json_u64((of)->field)
-
-/* JSON is UTF-8; what is not is named so, for one such word may not cost the report. */
-static json_t *json_text(const char *text)
-{
-	json_t *string = json_string(text);
-
-	return string ? string : json_string("(not UTF-8)");
-}
 
 static json_t *json_latency(const struct latrec_hist *h)
 {
@@ -349,13 +341,7 @@ int report_hgrm(const struct report *r, FILE *out)
 
 int report_json(const struct report *r, FILE *out)
 {
-	json_t *root = json_report(r);
-	int err = root ? 0 : -ENOMEM;
+	int err = json_line(json_report(r), 12, out);
 
-	errno = 0;
-	if (root && (json_dumpf(root, out, JSON_COMPACT | JSON_REAL_PRECISION(12)) ||
-			    fputc('\n', out) == EOF || fflush(out)))
-		err = errno ? -errno : -EIO;
-	json_decref(root);
-	return err;
+	return !err && fflush(out) ? -errno : err;
 }

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* Reports in JSON. For programs that link jansson. */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <errno.h>
+#include <jansson.h>
+
+/* Returns a new string. JSON is UTF-8: a word that is not may not cost the report. */
+static inline json_t *json_text(const char *text)
+{
+	json_t *string = json_string(text);
+
+	return string ? string : json_string("(not UTF-8)");
+}
+
+/*
+ * Writes the object on a line, reals with so many digits, and releases it. Returns 0 or -errno; an
+ * object that is NULL could not be allocated.
+ */
+static inline int json_line(json_t *object, int digits, FILE *out)
+{
+	int err = object ? 0 : -ENOMEM;
+
+	errno = 0;
+	if (object && (json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(digits)) ||
+			      fputc('\n', out) == EOF))
+		err = errno ? -errno : -EIO;
+	json_decref(object);
+	return err;
+}
+
+#endif
