@@ -127,6 +127,7 @@ GPU_TEST(an_error_comes_late_and_stays)
 	CHECK_EQ(gpu.softgpu_copies(), 1);
 	CHECK_EQ(gpu.cu.mem_alloc(&at, 1), CU_LAUNCH_FAILED);
 	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
+	CHECK_EQ(gpu.cu.event_destroy(e), 0);
 	gpu.softgpu_heal();
 	gpu_alloc(1);
 	gpu.softgpu_fail_call("cuMemAlloc_v2", CU_OUT_OF_MEMORY);
