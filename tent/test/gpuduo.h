@@ -194,6 +194,7 @@ static inline uint16_t duo_take_notice(struct tent *t)
 static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const struct part *p,
 	const struct command *c, int fd)
 {
+	uint16_t none;
 	char *text;
 
 	switch (c->what) {
@@ -201,6 +202,8 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 		part_fill(p, c->at, c->len, c->seed);
 		return 0;
 	case HAS:
+		/* The lock of the engine shows ThreadSanitizer that the engine has ended its copies. */
+		CHECK_EQ(tent_notice(t, &none), -EAGAIN);
 		return part_has(p, c->at, c->len, c->seed);
 	case UNREGISTER:
 		part_free(t, p);
