@@ -143,7 +143,7 @@ static void make_server(struct command *c, const struct leg *l)
 static void add_devices(struct command *c, const struct leg *l)
 {
 	const struct trial_attr *a = l->a;
-	const char *peer = l->far || l->direction == DIRECTION_LOOPBACK ? NULL : a->peer;
+	const char *peer = l->direction == DIRECTION_LOOPBACK ? NULL : a->peer;
 	const char *from = l->direction == DIRECTION_REVERSE && peer ? peer : a->device;
 	const char *to = l->direction == DIRECTION_REVERSE ? a->device : peer;
 
