@@ -292,7 +292,7 @@ def interrupted(tmp):
     log = tmp / "interrupted"
     args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
             "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
-    p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "200"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while not list((log / "stats").glob("0/*.jsonl")):
         assert p.poll() is None, p.communicate()
         time.sleep(0.01)
