@@ -297,7 +297,7 @@ void side_run(struct side *s)
 			wait_reset(&w);
 		if (++round % look && (progress || (!done && !s->t.sleeps)))
 			continue;
-		/* What a completion has woken looks at the connections later. */
+		/* After a completion has ended a sleep, the connections are looked at later. */
 		if (heard || done || !(round % look))
 			over = tend_peers(s, done);
 		if (!progress && (s->t.sleeps || wait_step(&w))) {
