@@ -31,7 +31,7 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise)
 	return n;
 }
 
-/* What is called at the end of the case, in the order of registration. */
+/* Functions to call at the end of the case, in the order of registration. */
 static void (*closers[4])(void);
 
 void test_now(void (*fn)(void))

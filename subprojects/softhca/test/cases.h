@@ -36,8 +36,8 @@ int test_main(int argc, char **argv);
 uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 
 /*
- * Has fn called at the end of the case, the last one first. If it is registered already, it is called
- * now as well: what a case opens twice is closed before.
+ * Registers a function that is called at the end of the case; the last registered one is called
+ * first. If it is registered already it is called now as well, which closes what is opened again.
  */
 void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */
