@@ -197,13 +197,14 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 	uint16_t none;
 	char *text;
 
+	/* The lock of the engine shows ThreadSanitizer that the engine has ended its copies. */
+	if (c->what == FILL || c->what == HAS)
+		CHECK_EQ(tent_notice(t, &none), -EAGAIN);
 	switch (c->what) {
 	case FILL:
 		part_fill(p, c->at, c->len, c->seed);
 		return 0;
 	case HAS:
-		/* The lock of the engine shows ThreadSanitizer that the engine has ended its copies. */
-		CHECK_EQ(tent_notice(t, &none), -EAGAIN);
 		return part_has(p, c->at, c->len, c->seed);
 	case UNREGISTER:
 		part_free(t, p);
