@@ -236,7 +236,7 @@ struct qp_attr {
 
 struct qp {
 	struct obj obj;
-	/* Of its send queue, and of the peer's receive queue: no other QP sends to the peer. */
+	/* For its send queue and for the peer's receive queue, to which no other QP sends. */
 	struct latch latch;
 	uint64_t recvs; /* consumed since creation; part of the counters of its process */
 	uint32_t qpn;

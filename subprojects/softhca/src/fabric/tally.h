@@ -2,9 +2,9 @@
 /*
  * Each lane has counts of its own: the part of the messages of its threads in the counters of their
  * process and of all ports. A thread that executes a message adds to those of its lane, which no
- * other thread uses then. What it adds for the process of the responder is counted in the CQ and in
- * the receive queue, whose latches it has. The caller of the functions in tally.c must hold the
- * mutex.
+ * other thread uses then. Completions and receives of the responder's process are counted in the CQ
+ * and in the receive queue, whose latches the thread has. The caller of the functions in tally.c must
+ * hold the mutex.
  */
 #ifndef SOFTHCA_FABRIC_TALLY_H
 #define SOFTHCA_FABRIC_TALLY_H

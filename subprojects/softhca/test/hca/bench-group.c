@@ -24,7 +24,9 @@ static const char *const modes[] = {"trap", "poll"};
 static const char *const shapes[] = {"star", "mesh"};
 static const uint32_t depths[] = {1, DEPTH_MAX};
 
-/* What the processes of a run share. Acquire and release: a count shows what was stored before. */
+/*
+ * The processes of a run share this. Acquire and release: a count shows what was stored before.
+ */
 static struct shared {
 	struct rig_addr addr[NODES][NODES]; /* of the QP of the first node to the second */
 	_Atomic uint32_t arrived;
