@@ -150,6 +150,7 @@ struct copyrpc_ep {
 	struct raw_op *raw; /* NULL: never used */
 	uint32_t raw_owned; /* operations of the library among raw_ids */
 	struct transfer *transfers;
+	uint64_t bytes_posted; /* of transfers */
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "transfer.h"
 
-/* The length of a part, and the number of parts of a transfer that are posted at a time: enough
- * that the link does not idle between a completion and the next poll. */
+/* The length of a part, and the bytes of an endpoint that are posted at a time: enough that the link
+ * does not idle between a completion and the next poll, and little enough that the ends of one large
+ * call overlap with the data of another one. */
 #define PART (1u << 20)
-#define PARTS 4
+#define POSTED_MAX (2 * PART)
 
 static uint64_t part_at(const struct transfer *t, uint64_t off)
 {
@@ -59,6 +60,7 @@ static void part_done(struct raw_owner *owner, int status)
 	if (status || t->lost) {
 		t->lost = true;
 	} else {
+		t->ep->bytes_posted -= n;
 		t->laddr += n;
 		t->raddr += n;
 		t->len -= n;
@@ -70,7 +72,7 @@ static void part_done(struct raw_owner *owner, int status)
 /* Half of the send queue is left to messages. */
 static bool may_post(const struct transfer *t)
 {
-	return t->posted < t->len && t->parts < PARTS &&
+	return t->posted < t->len && t->ep->bytes_posted < POSTED_MAX &&
 	       t->ep->raw_owned < t->ep->ctx->attr.sq_depth / 2;
 }
 
@@ -95,6 +97,7 @@ static void post_parts(struct transfer *t)
 		if (rc)
 			break;
 		t->posted += m.len;
+		t->ep->bytes_posted += m.len;
 		t->parts++;
 		any = true;
 	}
@@ -127,6 +130,7 @@ static void proceed(struct transfer *t)
 {
 	if (t->lost && !t->parts) {
 		t->lost = false;
+		t->ep->bytes_posted -= t->posted;
 		t->posted = 0;
 	}
 	if (!t->len)

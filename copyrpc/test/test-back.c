@@ -34,7 +34,7 @@
 #endif
 #define MOST (1u << 20) /* calls of a node */
 #define HELD 8
-#define LARGE (5u << 20) /* more than the parts of a transfer that are posted at a time */
+#define LARGE (5u << 20) /* more than a transfer posts at a time */
 
 struct request { /* payload */
 	uint32_t number, salt;

@@ -182,6 +182,8 @@ TEST(bounded_memory)
 			continue;
 		CHECK(!copyrpc_recv(p.ctx[1], &held[7]));
 		CHECK_EQ(copyrpc_reply(held[i - 1], "x", 1), 0);
+		copyrpc_flush(p.ctx[1]);
+		CHECK_EQ(copyrpc_ctx_arm(p.ctx[1]), i < 7); /* a request gets the memory */
 		until(&p, &e, i);
 		CHECK(e.token == i - 1 && !e.status);
 	}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Throughput of large calls between two processes, for large.py:
+ *
+ *	large REQUEST RESPONSE CALLS DEPTH
+ *
+ * The sizes are in bytes. DEPTH calls are pending at a time. Prints the MiB/s of the longer
+ * direction. Each end of the request and of the response is checked.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/wait.h"
+#include "copyrpc_bulk.h"
+#include "copyrpc_tcp.h"
+
+#define MEET_MS 10000
+
+struct run {
+	uint32_t request, response, calls, depth;
+	uint32_t made, ended;
+};
+
+static _Noreturn void fail(const char *what, int err)
+{
+	fprintf(stderr, "large: %s: %s\n", what, strerror(-err));
+	exit(1);
+}
+
+static void must(const char *what, int rc)
+{
+	if (rc < 0)
+		fail(what, rc);
+}
+
+static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
+{
+	struct copyrpc_ep *ep;
+
+	must("context", copyrpc_ctx_create(NULL, ctx_p));
+	must("endpoint", copyrpc_ep_create(*ctx_p, NULL, &ep));
+	must("connection", copyrpc_ep_meet(ep, fd, MEET_MS));
+	return ep;
+}
+
+static void put_ends(uint8_t *at, uint32_t len, uint8_t value)
+{
+	at[0] = at[len - 1] = value;
+}
+
+static void check_ends(const uint8_t *at, uint32_t len, uint8_t value)
+{
+	if (at[0] != value || at[len - 1] != value)
+		fail("wrong bytes", -EBADMSG);
+}
+
+/* Spins briefly, yields, and then sleeps until there is something to poll for. */
+static void idle(struct copyrpc_ctx *ctx, struct wait *w)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+
+	if (wait_step(w) && !copyrpc_ctx_arm(ctx))
+		poll(&p, 1, copyrpc_ctx_timeout(ctx));
+}
+
+static void serve(const struct run *r, int fd)
+{
+	uint32_t most = r->request > r->response ? r->request : r->response;
+	const struct copyrpc_large_attr attr = {.message_max = most,
+		.memory_max = (uint64_t)(r->depth + 1) * most + (1 << 20)};
+	struct wait w = WAIT_INIT;
+	struct copyrpc_req *req;
+	struct copyrpc_ctx *ctx;
+
+	meet(fd, &ctx);
+	must("accept", copyrpc_large_accept(ctx, &attr));
+	for (;;) {
+		bool found = copyrpc_poll(ctx, NULL, NULL);
+
+		for (; copyrpc_recv(ctx, &req); found = true) {
+			uint8_t *at = copyrpc_req_memory(req);
+
+			check_ends(at, r->request, 1);
+			put_ends(at, r->response, 2);
+			copyrpc_reply(req, at, r->response);
+		}
+		if (found)
+			wait_reset(&w);
+		else
+			idle(ctx, &w);
+	}
+}
+
+static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct run *r = arg;
+
+	must("call", status);
+	if (len != r->response)
+		fail("length", -EBADMSG);
+	check_ends(data, len, 2);
+	r->ended++;
+}
+
+/* The calls use the same request, as ib_write_bw does; each has memory for its response. */
+static double measure(struct run *r, struct copyrpc_ctx *ctx, struct copyrpc_ep *ep, uint8_t *from,
+	uint8_t *to)
+{
+	uint64_t start = clock_ns(), bytes;
+	struct wait w = WAIT_INIT;
+
+	r->made = r->ended = 0;
+	while (r->ended < r->calls) {
+		while (r->made < r->calls && r->made - r->ended < r->depth) {
+			uint8_t *resp = to + (size_t)(r->made % r->depth) * r->response;
+
+			must("call", copyrpc_call_large(ep, from, r->request, resp, r->response,
+					     r->made));
+			r->made++;
+		}
+		if (copyrpc_poll(ctx, on_response, r))
+			wait_reset(&w);
+		else
+			idle(ctx, &w);
+	}
+	bytes = (uint64_t)(r->request > r->response ? r->request : r->response) * r->calls;
+	return (double)bytes / (1 << 20) / ((double)(clock_ns() - start) / NSEC_PER_SEC);
+}
+
+static void call(struct run *r, int fd)
+{
+	size_t resp_len = (size_t)r->depth * r->response;
+	uint8_t *from = malloc(r->request), *to = malloc(resp_len);
+	struct copyrpc_bulk *bulk;
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep = meet(fd, &ctx);
+	uint32_t calls = r->calls;
+
+	if (!from || !to)
+		fail("memory", -ENOMEM);
+	memset(from, 1, r->request);
+	memset(to, 0, resp_len);
+	must("bulk", copyrpc_bulk_create(ctx, from, r->request, COPYRPC_REMOTE_READ, &bulk));
+	must("bulk", copyrpc_bulk_create(ctx, to, resp_len, COPYRPC_REMOTE_WRITE, &bulk));
+	r->calls = r->depth + 1; /* the server gets its memory */
+	measure(r, ctx, ep, from, to);
+	r->calls = calls;
+	printf("%.1f\n", measure(r, ctx, ep, from, to));
+	copyrpc_ctx_destroy(ctx);
+	free(from);
+	free(to);
+}
+
+int main(int argc, char **argv)
+{
+	struct run r;
+	pid_t child;
+	int fd[2];
+
+	if (argc != 5)
+		fail("REQUEST RESPONSE CALLS DEPTH", -EINVAL);
+	r = (struct run){.request = (uint32_t)atoi(argv[1]),
+		.response = (uint32_t)atoi(argv[2]),
+		.calls = (uint32_t)atoi(argv[3]),
+		.depth = (uint32_t)atoi(argv[4])};
+	if (!r.request || !r.response || !r.calls || !r.depth)
+		fail("a number of at least 1", -EINVAL);
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
+		fail("socketpair", -errno);
+	child = fork();
+	if (child < 0)
+		fail("fork", -errno);
+	close(fd[!child]);
+	if (!child)
+		serve(&r, fd[0]);
+	call(&r, fd[1]);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	return 0;
+}
