@@ -177,7 +177,7 @@ class Copyrpc(Layer):
         return (hex(int(ep.address)), hex(int(ep["qpn"])), text(ep["name"]) or "-", int(ch["status"]),
                 f"{int(ch['ncalls'])}/{int(ch['max_calls'])}", waiting, open_batch,
                 f"{int(credit['p'] - credit['rc'])}/{int(credit['c'])}",
-                f"{int(credit['spent'])}/{int(credit['rmax'])}", int(credit["owed"]), queue,
+                f"{int(credit['spent'])}/{int(credit['kmax'])}", int(credit["owed"]), queue,
                 ("READ " if ch["reading"] else "") + ("stalled " if ch["stalled"] else "") or "-")
 
     def context(self, ctx):
