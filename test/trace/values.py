@@ -82,6 +82,8 @@ def check_copyrpc():
     run = [hca, *fabric, "--", copyrpc, "1", "16384", "0", "4", "3"]
     events = traced({"copyrpc:batch_posted": 3, "copyrpc:batch_received": 2}, run, SOFTHCA_MODE="step")
     posted, received = of(events, "copyrpc:batch_posted"), of(events, "copyrpc:batch_received")
+    assert any(v[1] & 1 << 31 for v in received), received  # before, the rings have grown
+    posted, received = ([v for v in vs if v[1] == 4] for vs in (posted, received))
     caller, server = posted[0][0], received[0][0]
     assert caller != server
     # Metadata, and messages of 12 bytes and their payload in blocks of 32; the last is not padded.
