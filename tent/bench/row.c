@@ -41,6 +41,7 @@ static int move(struct worker *w, enum tent_op op, uint8_t *local)
 	if (!r)
 		return -ENOMEM;
 	for (uint64_t i = 0; i < w->row.batch; i++) {
+		r[i].size = sizeof(*r);
 		r[i].op = op;
 		r[i].local = local + i * w->row.size;
 		r[i].segment = w->segment;

@@ -326,6 +326,7 @@ static inline void duo_random(uint64_t *seed, uint8_t *bytes, size_t n)
 static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t len)
 {
 	return (struct tent_request){
+		.size = sizeof(struct tent_request),
 		.op = op,
 		.local = d.mine + at,
 		.segment = d.s,

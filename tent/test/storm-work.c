@@ -140,6 +140,7 @@ static bool make_request(struct worker *k, uint32_t to, const uint32_t *used, st
 	local = storm_local(w, k->e->id, k->thread, to) + j->at_local;
 	remote = storm_remote(w, k->e->id, k->thread, to) + at;
 	*r = (struct tent_request){
+		.size = sizeof(*r),
 		.op = storm_chance(&k->seed, 50) ? TENT_READ : TENT_WRITE,
 		.local = local,
 		.segment = k->e->segments[to],
