@@ -153,6 +153,14 @@ TEST(hostile_descriptors)
 	CHECK_EQ(copyrpc_bulk_export(r.theirs, r.p.ep[1], 0, 1, r.desc), 0);
 	join(r.p.ctx[0], r.p.ctx[1], other);
 	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -EXDEV);
+	/* The next connection may have the same place in memory. */
+	CHECK_EQ(copyrpc_bulk_export(r.theirs, other[1], 0, 1, r.desc), 0);
+	for (int i = 0; i < 2; i++) {
+		copyrpc_ep_destroy(other[i]);
+		copyrpc_poll(r.p.ctx[i], NULL, NULL);
+	}
+	join(r.p.ctx[0], r.p.ctx[1], other);
+	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -EXDEV);
 	CHECK_EQ(copyrpc_ep_create(r.p.ctx[0], NULL, &other[0]), 0);
 	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -ENOTCONN);
 	CHECK_EQ(copyrpc_bulk_pull(other[0], &r.remote, 0, r.mine, 0, 1, on_moved, &r.ends),
