@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first message of each rank to the others, by which every rank finds out whether all fit rank 0:
- * the version, the options, and the port of the device.
+ * The first message that each rank sends to the others: its version, its options, and the port of
+ * its device. Every rank reads all of them and checks that each rank can run with rank 0.
  */
 #ifndef BENCHKV_HELLO_H
 #define BENCHKV_HELLO_H
@@ -19,7 +19,7 @@
 #define HELLO_MAGIC 0x62656e63686b7600ull
 #define HELLO_VERSION_SIZE 24
 
-/* The figures from which K and B of auto are derived. */
+/* The source of the figures from which the control `auto` derives K and B. */
 enum basis {
 	BY_DEFAULT,
 	NOT_MEASURED,
@@ -39,22 +39,22 @@ struct hello {
 	struct hello_id id;
 	uint64_t options[OPTIONS_FIELDS];
 	uint64_t cores; /* topo_cores_id() */
-	uint64_t file_errno[FILES]; /* 0: it can write the file, or need not */
+	uint64_t file_errno[FILES]; /* 0: the rank can write the file, or need not */
 	uint64_t machine_errno; /* of rank 0; 0: it can use the machine file, or there is none */
-	uint64_t port_errno; /* 0: its port can be used, or it needs none */
+	uint64_t port_errno; /* 0: the rank can use its port, or needs none */
 	struct hca_port port;
 	char device[HCA_NAME_MAX]; /* "": none was found, and none was named */
-	uint64_t window, full; /* K and B of auto, by rank 0, */
-	uint64_t basis; /* and what they are derived from */
+	uint64_t window, full; /* K and B of the control `auto`; rank 0 computes them */
+	uint64_t basis; /* enum basis: the source of K and B */
 	struct control_times times;
 };
 
-/* Fills in what all versions have. */
+/* Fills in h->id. */
 void hello_sign(struct hello *h, const char *host);
 
 /*
- * True: a rank of this program can have sent it. K and B are then possible numbers, times are finite
- * and not negative, and texts end.
+ * True: the message can come from a rank of this program: K and B are in range, times are finite
+ * and not negative, and strings are terminated.
  */
 bool hello_valid(const struct hello *h);
 

@@ -126,9 +126,10 @@ static bool can_be(const struct history *h, uint32_t writer, uint64_t stamp, uin
 }
 
 /*
- * Does the board show that this put was replaced before the request was made? It does if it is
- * the one before the newest, or an earlier one of the same client, or of an earlier run than one of
- * these; or if it is the client's own and something else was posted after it.
+ * Returns true if the board shows that another put had replaced this one before the request was
+ * made. That is so if this put is the one before the newest on the board; if one of these two was
+ * made in a later run, or later by the same client; or if this put is this client's own last one,
+ * and another put was posted after it.
  */
 static bool outdated(const struct history *h, const struct history_view *v, uint64_t name)
 {

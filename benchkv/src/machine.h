@@ -29,24 +29,24 @@ struct machine {
 	double cqe_ns; /* per received WRITE */
 	double write_ns; /* per posted WRITE */
 	double loop_ns; /* per loop, whatever it finds */
-	double loop_jitter; /* of that, as a share: uniform in 1 +- loop_jitter */
+	double loop_jitter; /* loop_ns varies by a random factor, uniform in 1 +- loop_jitter */
 	double poll_ns; /* the cost of one more poll in a loop */
 	double poll_flushes; /* 1: each further poll of a loop is followed by a flush */
 	double repoll_ns; /* one more poll of only the receive CQ */
 	/* Clients. */
-	double reply_ns; /* from the daemon's reply to the client that looks at it */
+	double reply_ns; /* from the daemon's reply until the client reads it */
 	double reply_jitter_ns; /* additional random time, uniform from 0 */
 	double client_ns; /* from a reply to the next request; a client does one at a time */
 };
 
-/* The CPU times of a machine in whole nanoseconds, for the sums of every loop. */
+/* The CPU times of a machine in whole nanoseconds, which the simulator adds up in every loop. */
 struct machine_costs {
 	uint64_t request, incoming, response, local, cqe, write, poll, repoll, client;
-	uint64_t visible; /* from a request to the daemon that can see it */
+	uint64_t visible; /* from a request until the daemon can see it */
 };
 struct machine_costs machine_costs(const struct machine *m);
 
-/* One parameter: its name, where it is, its default, and where that comes from. */
+/* One parameter: its name, its offset in struct machine, its default, and the default's source. */
 struct machine_key {
 	const char *name;
 	size_t offset;
@@ -61,7 +61,7 @@ extern const size_t machine_nkeys;
  */
 int machine_load(const char *name, struct machine *m_p, char *why, size_t size);
 
-/* The round trip of a lone call, with a loop of both daemons. */
+/* The round trip of a lone call, including one loop of each daemon. */
 double machine_round_trip_ns(const struct machine *m);
 
 /*

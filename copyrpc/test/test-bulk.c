@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Descriptors, pulls and pushes: the right bytes move, and nothing else is permitted. */
+/* Descriptors, pulls and pushes: the right bytes are moved, and no other access is permitted. */
 #include "bulk.h"
 #include "pair.h"
 
 #define MIB (1u << 20)
 #define SIZE (6 * MIB)
 
-static uint8_t mine[SIZE], theirs[SIZE]; /* of the side that moves, of its peer */
+static uint8_t mine[SIZE], theirs[SIZE]; /* memory of ep[0]'s side, and of ep[1]'s side */
 
 struct ends {
 	int count, status;
@@ -21,7 +21,7 @@ static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
 		e->status = status;
 }
 
-/* ep[0] moves, ep[1] owns the remote memory. */
+/* ep[0] pulls and pushes; ep[1] owns the remote memory. */
 struct rig {
 	struct pair p;
 	struct copyrpc_bulk *mine, *theirs;
@@ -66,7 +66,7 @@ static void fill(uint8_t *at, uint32_t salt)
 		at[i] = (uint8_t)(i * 7 + (i >> 12) + salt);
 }
 
-/* Each range lies at another offset on each side; the bytes around it stay. */
+/* The two sides use different offsets; the bytes around each range do not change. */
 TEST(every_length)
 {
 	static const uint32_t lengths[] = {1, 220, 221, 65537, MIB - 1, MIB, MIB + 1, 5 * MIB + 3};
@@ -153,7 +153,7 @@ TEST(hostile_descriptors)
 	CHECK_EQ(copyrpc_bulk_export(r.theirs, r.p.ep[1], 0, 1, r.desc), 0);
 	join(r.p.ctx[0], r.p.ctx[1], other);
 	CHECK_EQ(copyrpc_bulk_import(other[0], r.desc, sizeof(r.desc), &remote), -EXDEV);
-	/* The next connection may have the same place in memory. */
+	/* The endpoint of the next connection may be at the same address. */
 	CHECK_EQ(copyrpc_bulk_export(r.theirs, other[1], 0, 1, r.desc), 0);
 	for (int i = 0; i < 2; i++) {
 		copyrpc_ep_destroy(other[i]);
@@ -168,7 +168,7 @@ TEST(hostile_descriptors)
 	pair_close(&r.p);
 }
 
-/* A bulk within another one shares its registration, which ends with the last of them. */
+/* A bulk within another one shares its registration, which is kept until both are freed. */
 TEST(registrations_are_shared)
 {
 	struct copyrpc_bulk *within, *more;
@@ -192,7 +192,7 @@ TEST(registrations_are_shared)
 	pair_close(&r.p);
 }
 
-/* A descriptor whose bulk was freed breaks the connection, and changes no memory. */
+/* A transfer with a bulk that the peer has freed breaks the connection, and changes no memory. */
 static void freed(bool is_pull)
 {
 	struct rig r;

@@ -15,20 +15,20 @@
 #define LATREC_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
 #define LATREC_NO_STAMP (1ull << 63)
-#define LATREC_EXACT ((1ull << 53) - 1) /* integers up to it are doubles */
+#define LATREC_EXACT ((1ull << 53) - 1) /* a double represents each integer up to it exactly */
 
 /*
- * The library allocates the structs of this header, with fields of its own after these,
- * or before.
+ * The library allocates the structs of this header as parts of larger structs, which have private
+ * fields after them, or before them.
  *
  * A value between `from` and from + gate - 1 is neither a new smallest or largest value, nor out of
- * the range, and no other thread waits for a copy. The number of a bucket is the beginning of the
- * values as doubles: the exponent and log2(precision) bits of the mantissa.
+ * the range, and no other thread waits for a copy. The number of a bucket consists of the high bits
+ * that its values have as doubles: the exponent and log2(precision) bits of the mantissa.
  */
 struct latrec_hist {
 	uint64_t from;
 	uint64_t gate; /* a thread that wants a copy sets it to 0 */
-	uint64_t shift; /* bits of a double after the number of its bucket */
+	uint64_t shift; /* low bits of a double that are not part of its bucket's number */
 	uintptr_t origin; /* where the counter of bucket 0 would be if the range had it */
 	uint64_t sum_low, sum_high; /* of all values, 128 bits */
 	uint64_t count;
@@ -37,7 +37,7 @@ struct latrec_hist {
 struct latrec {
 	uint64_t window_end_ns; /* 0: no window has begun */
 	uint64_t intended;
-	struct latrec_hist *response; /* NULL: not intended */
+	struct latrec_hist *response; /* NULL if intended is 0 */
 	struct latrec_hist service;
 };
 
@@ -86,18 +86,18 @@ LATREC_PRIV_INLINE void latrec_hist_sum(struct latrec_hist *h, uint64_t value)
 
 	if (LATREC_UNLIKELY(__builtin_add_overflow(h->sum_low, value, &sum)))
 		__atomic_store_n(&h->sum_high, h->sum_high + 1, __ATOMIC_RELEASE);
-	/* Both pair with head_load() in src/copy.c: who sees them sees the bucket as well. */
+	/* Both pair with head_load() in src/copy.c: a thread that sees them sees the bucket, too. */
 	__atomic_store_n(&h->sum_low, sum, __ATOMIC_RELEASE);
 	__atomic_store_n(&h->count, h->count + 1, __ATOMIC_RELEASE);
 }
 
-/* Counts a value that latrec_hist_outside() allows. */
+/* Counts a value for which latrec_hist_outside() is false. */
 LATREC_PRIV_INLINE void latrec_hist_put(struct latrec_hist *h, uint64_t value)
 {
 	uint64_t bucket = latrec_bucket(h, value);
 	uint32_t *counter = (uint32_t *)(h->origin + sizeof(*counter) * bucket), n = *counter + 1;
 
-	/* Pairs with the loads of hist_copy(), which compares the sum of all with count. */
+	/* Pairs with the loads of hist_copy(), which compares the sum of all counters with count. */
 	__atomic_store_n(counter, n, __ATOMIC_RELAXED);
 	if (LATREC_UNLIKELY((int32_t)n < 0) && !latrec_priv_hist_carry(h, bucket))
 		return;

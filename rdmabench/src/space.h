@@ -63,7 +63,7 @@ enum dimension_kind {
 
 enum direction { DIRECTION_NONE, DIRECTION_REVERSE, DIRECTION_LOOPBACK };
 
-/* The values of each dimension, in ascending order. The value of a word is its number. */
+/* The values of each dimension, in ascending order. A word is represented by its number. */
 struct space {
 	uint8_t n[SPACE_DIMS];
 	bool given[SPACE_DIMS]; /* the user has chosen the values */
@@ -87,18 +87,18 @@ void space_name(unsigned dim, char name[SPACE_NAME]);
 /* Writes the value of an index as text, like "4", "RC" or "reverse". */
 void space_value(const struct space *s, unsigned dim, unsigned at, char value[SPACE_NAME]);
 /*
- * Reads a value that the engine accepts, of this dimension or not. Returns 0, or -EINVAL with one
- * line in @why: the mistake and the valid values.
+ * Reads a value of the parameter that the engine accepts, also one that is not in the dimension's
+ * list. Returns 0, or -EINVAL with one line in @why: the mistake and the valid values.
  */
 int space_parse(unsigned dim, const char *text, uint32_t *value_p, char *why, size_t size);
-/* Does this kind of QP (enum mlx5dvl_qp_type) have the operation, a value of DIM_OP? */
+/* Returns true if this kind of QP (enum mlx5dvl_qp_type) has the operation, a value of DIM_OP. */
 bool space_op_fits(uint32_t type, uint32_t op);
 
 /*
  * Makes a point canonical and valid. Parameters without an effect (of requests that are not sent,
- * and of a flow that does not run) get the index 0. Values are reduced so that a batch is not
- * larger than the depth, that the depth is not larger than that many QPs can have, that there are not more regions than QPs, that UC has no READ, and that UD
- * has only SENDs of one packet.
+ * and of a flow that does not run) get the index 0. Values are changed so that no batch is larger
+ * than the depth, the depth is possible with the number of QPs, there are at most as many regions
+ * as QPs, UC has no READs and atomics, and UD has only SENDs of one packet.
  */
 void point_settle(const struct space *s, struct point *p);
 /*

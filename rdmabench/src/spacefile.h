@@ -5,8 +5,8 @@
  *	NAME=VALUE[,VALUE]...	the values of a parameter
  *	NAME+=VALUE[,VALUE]...	more values
  *
- * NAME is a name of space_name(), or a pattern (fnmatch) that stands for all parameters that it
- * fits. There may be spaces around NAME and each VALUE. In files # begins a comment.
+ * NAME is a name of space_name(), or a pattern (fnmatch) that stands for all parameters whose names
+ * match it. There may be spaces around NAME and each VALUE. In files # begins a comment.
  */
 #ifndef RDMABENCH_SPACEFILE_H
 #define RDMABENCH_SPACEFILE_H
@@ -14,8 +14,8 @@
 #include "space.h"
 
 /*
- * These return 0, or -EINVAL with one line in @why: the mistake and what is valid. The space is then
- * changed in part.
+ * These return 0, or -EINVAL with one line in @why: the mistake and what is valid. After -EINVAL a
+ * part of the changes may have been made.
  */
 
 int space_change(struct space *s, const char *text, char *why, size_t size);
@@ -26,10 +26,11 @@ int space_read(struct space *s, const char *path, char *why, size_t size);
 void space_leave_out(struct space *s, unsigned dim, unsigned at);
 
 /*
- * Must follow the changes: leaves out the values that no point can have, as no value of another
- * parameter goes with them. Depths smaller than the smallest batch are such values, QPs fewer than
- * the smallest number of regions or too many for the smallest depth, and kinds of QP that have none of the operations, or (UD) whose
- * packets are too small. Refuses requests whose text is longer than a pattern may be.
+ * Must be called after the changes. Leaves out the values that no point can have, because they are
+ * not valid with any value of another parameter: depths below the smallest batch, numbers of QPs
+ * that are less than the smallest number of regions or too large for the smallest depth, and kinds
+ * of QP that have none of a request's operations, or (UD) whose packets are too small for it.
+ * Returns an error if the requests of a flow may be longer, as text, than a pattern may be.
  */
 int space_prune(struct space *s, char *why, size_t size);
 

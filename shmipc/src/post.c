@@ -45,7 +45,7 @@ void shmipc_priv_server_consumed(struct shmipc_server *s)
 
 /* ---- pushes: the server ---- */
 
-/* The client's count is not trusted: any value that cannot be means that there is no room. */
+/* The client's count is not trusted: an impossible value means that there is no room. */
 static bool has_push_room(const struct shmipc_server *s, struct shmipc_peer *peer)
 {
 	if (peer->pushes - peer->pushes_seen < s->push_max)
@@ -68,7 +68,7 @@ int shmipc_server_push(struct shmipc_server *s, uint32_t index, const void *msg,
 		return -EMSGSIZE;
 	if (!has_push_room(s, peer)) {
 		s->refused_pushes++;
-		shmipc_priv_server_publish(s); /* the client cannot consume what it does not see */
+		shmipc_priv_server_publish(s); /* the client consumes only published messages */
 		return -EAGAIN;
 	}
 	peer->pushes++;

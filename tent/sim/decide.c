@@ -12,7 +12,7 @@
 #define QUEUE 4096u
 #define REQUEST (1u << 20)
 #define OPEN 4
-#define STEP_NS 410 /* of simulated time between completions: 64 KiB at 160 bytes per ns */
+#define STEP_NS 410 /* simulated time between completions: 64 KiB at 160 bytes per ns */
 
 /* Slices complete in the order in which they were posted. */
 struct idle {

@@ -8,7 +8,7 @@
 #include "base/clock.h"
 #include "engine.h"
 
-#define MARK_ERRORS 8 /* of one mark: with so many, the rails are not the cause */
+#define MARK_ERRORS 8 /* errors of one mark after which the cause is assumed not to be a rail */
 
 static void list_append(struct tent *t, uint32_t *head, uint32_t *tail, uint32_t id)
 {
@@ -80,7 +80,7 @@ static uint64_t next_cut(uint64_t in_buffer, uint64_t part_len, uint64_t offset)
 	return offset + (part_len - at % part_len);
 }
 
-/* Finds the offsets at which the request crosses parts of registrations, here or there. */
+/* Finds the offsets in the request at which a part of the local or remote registration ends. */
 static uint32_t find_cuts(const struct task *k, uint64_t *cuts)
 {
 	const struct tent_request *r = &k->request;
@@ -288,7 +288,10 @@ void notice_record(const struct tent_segment *s, uint64_t user, uint32_t positio
 	};
 }
 
-/* Sends the notice as a control message: without marks the bytes of an ended slice are in place. */
+/*
+ * Sends the notice as a control message. On a transport without marks, the bytes of a slice are in
+ * place when the slice ends.
+ */
 static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
 	struct ctl_msg msg = {.type = CTL_NOTICE};

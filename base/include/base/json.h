@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <jansson.h>
 
-/* Returns a new string. JSON is UTF-8: a word that is not may not cost the report. */
+/* Returns a new string. Text that is not UTF-8, as JSON requires, is replaced, not refused. */
 static inline json_t *json_text(const char *text)
 {
 	json_t *string = json_string(text);
@@ -15,8 +15,8 @@ static inline json_t *json_text(const char *text)
 }
 
 /*
- * Writes the object on a line, reals with so many digits, and releases it. Returns 0 or -errno; an
- * object that is NULL could not be allocated.
+ * Writes the object on a line, reals with @digits digits, and releases it. Returns 0 or -errno;
+ * -ENOMEM if @object is NULL, because the caller could not allocate it.
  */
 static inline int json_line(json_t *object, int digits, FILE *out)
 {

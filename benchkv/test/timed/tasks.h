@@ -30,13 +30,13 @@ void *task_arg(void);
 
 uint64_t task_now(void);
 
-/* The running task is busy for so long. */
+/* The running task is busy for @ns. */
 void task_spend(uint64_t ns);
 
-/* The running task has nothing to do until somebody wakes it, or for so long at most. */
+/* The running task rests until task_wake() is called for it, at most for @most_ns. */
 void task_rest(uint64_t most_ns);
 
-/* Ends the rest of a task at that time, or does not let it begin then. */
+/* Ends the rest of a task at @at_ns. If the task does not rest, its next rest ends at that time. */
 void task_wake(struct task *t, uint64_t at_ns);
 
 #endif

@@ -33,7 +33,7 @@ from typing import Any, Iterable, NamedTuple
 from ._clib import STATUS, Attributes, Handle, error, fits, library, milliseconds, name_of
 
 _NAME_LEN = 64
-_SIGNALS_MS = 100  # a wait in C lets Python handle signals so often
+_SIGNALS_MS = 100  # the longest wait in C, after which Python handles signals
 
 
 class _Attr(Attributes):
@@ -178,7 +178,7 @@ class Status(NamedTuple):
 
     state: State
     err: int  # 0 or -errno, why it has failed
-    bytes: int  # in place
+    bytes: int  # that have been moved
 
 
 class Op(enum.IntEnum):
@@ -204,7 +204,7 @@ class _Child(Handle):
 
     def _own(self, engine, pointer, destroy):
         self._engine = engine
-        of_engine = engine._end  # not the engine itself: that would keep it
+        of_engine = engine._end  # a reference to the engine itself would keep it alive
         super()._own(pointer, lambda p: of_engine.alive and destroy(p))
 
     @property
@@ -251,11 +251,13 @@ class Batch(_Child):
         return status.bytes
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits until all requests have ended, then as result(). TimeoutError: they have not, and go on."""
+        """Waits until all requests have ended, then returns or raises as result() does. TimeoutError: some have not
+        ended; they continue."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _SIGNALS_MS if until is None else min(milliseconds(until - time.monotonic()), _SIGNALS_MS)
-            if _lib.tent_wait(self._open, left) != -errno.ETIMEDOUT or self.done:  # a request may end with it as well
+            # -ETIMEDOUT may also be the error of a request.
+            if _lib.tent_wait(self._open, left) != -errno.ETIMEDOUT or self.done:
                 return self.result()
             if not left:
                 raise TimeoutError("the batch has not ended")
@@ -381,7 +383,7 @@ class Allocation(Memory):
         self._span()
         if not (found := self._bytes()):
             found = (ctypes.c_char * self.nbytes).from_address(self.addr)
-            found.engine = self._engine  # which stays open
+            found.engine = self._engine  # keeps the engine open
             self._bytes = weakref.ref(found)
         return memoryview(found).cast("B")
 
@@ -397,15 +399,16 @@ class Allocation(Memory):
 
 class Engine(Handle):
     """Rails, and the peers that they lead to. Attributes: config (JSON text, or a dict), config_file, address, port,
-    shm_rails, tcp_rails, gpu_rails, max_tasks and so on; see struct tent_attr. Without these rails they are the
-    adapters of the host. Its end unregisters all memory, and ends all segments and batches."""
+    shm_rails, tcp_rails, gpu_rails, max_tasks and so on; see struct tent_attr. Without shm_rails, tcp_rails and
+    gpu_rails, the rails are the host's adapters. The end of the engine unregisters all memory, and ends all segments
+    and batches."""
 
     def __init__(self, **attributes):
         if isinstance(attributes.get("config"), dict):
             attributes["config"] = json.dumps(attributes["config"])
         pointer = c_void_p()
         _explained(_lib.tent_create, byref(_Attr(**attributes)), _Why, byref(pointer))
-        self._memory = {}  # what is registered stays in place
+        self._memory = {}  # keeps registered memory in place
         self._allocations = weakref.WeakSet()
         self._own(pointer, _lib.tent_destroy)
 
@@ -448,7 +451,7 @@ class Engine(Handle):
         return Segment(self, pointer)
 
     def submit(self, requests: Iterable[Request]) -> Batch:
-        """Starts all requests, or on an error none. BlockingIOError: too many have not ended, wait for some."""
+        """Starts all requests, or none if there is an error. BlockingIOError: too many have not ended; wait for some."""
         requests = list(requests)
         array, used = (_Request * len(requests))(), []
         for r, c in zip(requests, array):

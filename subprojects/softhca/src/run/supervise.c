@@ -2,10 +2,11 @@
 /*
  * There are three processes: this one, the program, and a guardian in a session of its own.
  * The guardian holds one end of a socket pair. It writes a byte when it has left this process's
- * session: only then is the program started, so a signal to the program's whole process group
- * never reaches the guardian. It reads pids from the socket: the program's own, which the program
- * sends before anything else, so that it is known however early this process dies; and 0, which
- * means that this process has cleaned up. End of file means that this process has died.
+ * session. This process starts the program after that, so a signal to the program's whole process
+ * group never reaches the guardian. The guardian reads pids from the socket: the program's own,
+ * which the program sends before it does anything else, so that the guardian gets the pid even if
+ * this process dies early; and 0, which means that this process has cleaned up. End of file means
+ * that this process has died.
  * The guardian then stays, without any of the program's descriptors, until the fabric has no
  * members, because background processes of the program may still use it and may be killed.
  */
@@ -87,7 +88,10 @@ _Noreturn static void guard(int fd)
 	setsid(); /* gets no signals from the terminal */
 	tell(fd, "", 1);
 	leave_terminal();
-	/* Opened at once, because the pid may be another process's when softhca-run has died. */
+	/*
+	 * The pidfd is opened at once, because after softhca-run has died another process may have
+	 * the same pid.
+	 */
 	while ((told = read_all(fd, &pid, sizeof(pid))) && pid)
 		program = (int)syscall(SYS_pidfd_open, pid, 0);
 	if (!told) {
@@ -141,7 +145,7 @@ static void block(sigset_t *signals, sigset_t *mask)
 	sigaddset(signals, SIGCHLD);
 	for (size_t i = 0; i < sizeof(passed_on) / sizeof(passed_on[0]); i++)
 		sigaddset(signals, passed_on[i]);
-	/* If SIGCHLD is ignored, which is inherited, waitpid() gets no status. */
+	/* The parent may have left SIGCHLD ignored; waitpid() would then get no status. */
 	signal(SIGCHLD, SIG_DFL);
 	sigprocmask(SIG_BLOCK, signals, mask);
 }

@@ -10,7 +10,10 @@
 #include "xport/copy.h"
 #include "xport/wired.h"
 
-/* Moves a count in one step of the journal, so that the sum stays as it is if this process is killed. */
+/*
+ * Adds a count to a sum and clears it, in one step of the journal: if this process is killed, both
+ * are done or neither is.
+ */
 static void move(uint64_t *sum, uint64_t *part)
 {
 	journal_begin();
@@ -49,7 +52,10 @@ void obj_free(enum obj_kind kind, uint32_t index)
 	obj_retract(kind, index);
 }
 
-/* @field: offset of the member of struct obj to compare. QPs first, because they use the others. */
+/*
+ * Frees the objects whose member at offset @field of struct obj is @value. QPs are freed first,
+ * because they use objects of the other kinds.
+ */
 static void free_where(size_t field, uint32_t value)
 {
 	for (int kind = OBJ_KINDS - 1; kind >= 0; kind--) {

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """capture.py SOFTHCA-RUN SOFTHCACTL TRAFFIC: compares captures with what the HCA has recorded.
 
-tshark and scapy read the files too: status 77 without them.
+tshark and scapy read the files, too; without them the exit status is 77.
 """
 import os
 import re
@@ -147,8 +147,8 @@ def free_port():
 
 
 def start_capture(*arguments, **more):
-    """Starts softhcactl and waits until its capture has begun. Reads nothing after that line: communicate() would not see
-    what a stream has read ahead."""
+    """Starts softhcactl and waits for the line that it prints when its capture has begun. Reads no byte after that line,
+    because communicate() would not return bytes that a stream has buffered."""
     ctl, line = start([CTL, "capture", *arguments], **more), b""
     while not line.endswith(b"\n"):
         byte = os.read(ctl.stderr.fileno(), 1)
@@ -159,7 +159,7 @@ def start_capture(*arguments, **more):
 
 
 def check_ctl(tmp, env):
-    """softhcactl captures into a pipe while two programs run, one QP or all."""
+    """softhcactl captures the packets of all QPs, or of one QP, while two programs run."""
     path = os.path.join(tmp, "ud.pcapng")
     fabric = env["SOFTHCA_FABRIC"]
     holder = subprocess.Popen([RUN, "--topology", os.path.join(tmp, "roce"), "cat"], env=env,
