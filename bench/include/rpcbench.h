@@ -13,7 +13,7 @@
  * assumed to be disturbed: another program had the core. It is left out, for the layer and for the
  * peers alike. The number of such windows is printed; on a quiet machine it is 0.
  *
- * The same work is done in five loops, as programs contain them:
+ * The same work is done in five kinds of loop that programs use:
  *
  *	callback	the client makes the next call in the response function
  *	refill		the client polls until nothing comes, then makes calls up to its depth
@@ -23,8 +23,8 @@
  *
  * In single, many and blocking the client is that of callback; in callback and refill the server
  * takes and answers requests one by one until none is left. A side that finds nothing pauses once
- * per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead, and
- * their loop blocking is the same as callback.
+ * per turn, and waits after 64 empty turns. Peers have no blocking waits: they pause instead, so
+ * for them the loop blocking is the same as the loop callback.
  *
  * With --mesh there is no server: N threads call each other. rpcbench_mesh.h describes that loop and
  * its minimum.
@@ -79,7 +79,7 @@
 #define RPCBENCH_RESP 16
 #define RPCBENCH_IDLE_NS (40 * NSEC_PER_USEC)
 #define RPCBENCH_STALL_NS (100 * NSEC_PER_USEC)
-#define RPCBENCH_LOST_NS (120 * NSEC_PER_SEC) /* without a response: it is lost */
+#define RPCBENCH_LOST_NS (120 * NSEC_PER_SEC) /* after this time a response counts as lost */
 #define RPCBENCH_LOOK 16 /* polls per reading of the clock */
 #define RPCBENCH_TAKE 32 /* requests that the server takes together in the loop many */
 #define RPCBENCH_SPINS 64 /* empty polls before a wait */
@@ -99,7 +99,7 @@ struct rpcbench_config {
 	uint32_t req_size; /* bytes, 16 to 56, a multiple of 8 */
 	uint32_t resp_size;
 	bool shared_ring; /* the peers use one request ring for all clients */
-	uint32_t peer_slots; /* least slots of the peers' rings; 0: the number best for them */
+	uint32_t peer_slots; /* minimum slots of the peers' rings; 0: the number best for them */
 	enum rpcbench_pattern pattern; /* of a mesh */
 	uint32_t pattern_nodes; /* number of hot nodes, or of servers */
 };
@@ -137,7 +137,7 @@ struct rpcbench_client {
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
 	uint64_t wrong;
-	uint64_t done; /* calls ended; apart from done_sum, so that no vector store has both */
+	uint64_t done; /* calls ended; not beside done_sum: no vector store may write both */
 	/* Results of the last window. */
 	uint64_t window_done;
 	uint64_t window_ns;
@@ -160,7 +160,7 @@ struct rpcbench_impl {
 	void (*client)(struct rpcbench_client *c);
 	void (*server)(struct rpcbench_server *s);
 	bool shared_ring; /* for a layer: all clients send into one ring */
-	const struct rpcbench_impl *mesh; /* the same as a mesh, or NULL */
+	const struct rpcbench_impl *mesh; /* the layer's implementation of --mesh, or NULL */
 	/*
 	 * Only for a mesh, whose nodes are clients: runs a turn of a node (see rpcbench_mesh.h),
 	 * and returns how many messages came.
@@ -205,7 +205,7 @@ struct rpcbench_server_ops {
 	int (*serve)(struct rpcbench_server *s, uint32_t req_size, uint32_t resp_size);
 };
 
-/* State that the threads share during a window; written only between windows, but for counters. */
+/* State that the threads share during a window. Only the counters are written during windows. */
 struct rpcbench_run {
 	enum rpcbench_kind kind;
 	enum rpcbench_loop loop;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Linked in the place of what a client knows of its keys (ld --wrap): values are not looked at. */
+/* Replaces, by ld --wrap, a client's checks of values by functions that accept each value. */
 #include "history.h"
 
 __typeof__(history_found) __wrap_history_found;

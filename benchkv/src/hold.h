@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Holds replies to a rank's own clients for a moment. Clients that get their replies together make
- * their next requests together, and these share WRITEs. Held replies leave when there are as many
- * as ranks, when the oldest has waited for the hold time, or when no call is outstanding (nothing
- * more would come).
+ * their next requests together, and these share WRITEs. Held replies are sent when there are as
+ * many as ranks, when the oldest has waited for the hold time, or when no call is outstanding (no
+ * more replies would come).
  *
- * The time is fixed, or it is the time in which as many replies as ranks arrive on average, from
- * 0.5 to 100 us. After a batch that was full by itself nothing is held. The authors of the
- * delegation backend published this control.
+ * The hold time is fixed or adaptive. An adaptive one is the average time in which as many replies
+ * as ranks arrive, limited to 0.5 to 100 us; replies that follow a batch that was full without
+ * being held are not held. The authors of the delegation backend published this control.
  */
 #ifndef BENCHKV_HOLD_H
 #define BENCHKV_HOLD_H
@@ -49,7 +49,7 @@ static inline void hold_arrived(struct hold *h, uint32_t n, uint64_t now_ns)
 	h->last_ns = now_ns;
 }
 
-/* True: the @held replies, the oldest of which is held since @since_ns, must be sent now. */
+/* True: the @held replies, the oldest of which was held at @since_ns, must be sent now. */
 static inline bool hold_release(const struct hold *h, uint32_t held, uint64_t since_ns,
 	uint64_t now_ns, uint32_t outstanding)
 {

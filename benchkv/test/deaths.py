@@ -14,15 +14,15 @@ from harness import (BENCHKV, GUARD, KILLED, MPIRUN, SOAK, Skipped, UCX, check, 
                      left_in_shm, nothing_left, processes_left, run, start, verified, wait_running)
 from procs import listening_ports, rank_of, threads
 
-# So long after its SIGTERM mpirun kills the ranks. A second, its default, can be too short for the report of a rank
-# on a busy machine.
+# The seconds from mpirun's SIGTERM until it kills the ranks. On a busy machine the default, one second, can be too short
+# for a rank to write its report.
 PATIENT = {f"{launcher}_MCA_odls_base_sigkill_timeout": "4" for launcher in ("OMPI", "PRTE")}
 
 
 def killed_start(argv, rank, at, env=None, fabric=False):
-    """A job whose rank is killed at that point of its start. False: it has no such point.
-    A name that it left is of the one region that it was making, and gone with the next
-    start. fabric: the launcher kills whoever would remove the software HCA's, too."""
+    """Runs a job whose rank is killed at that point of its start. Returns False if there is no such point. The rank
+    may leave only the file of the region that it was creating, and the next start removes it. fabric: the launcher
+    also kills the process that would remove the software HCA's files."""
     r = run(argv, dict(env or {}, BENCHKV_KILL_AT=str(at), BENCHKV_KILL_RANK=str(rank)))
     if r.status == 0:
         return False
@@ -42,24 +42,24 @@ def killed_starts(argv, rank, env=None):
     while killed_start(argv, rank, at, env):
         at += 1
     print(f"{at - 1} points: {' '.join(argv)}")
-    check(at > 10, "hardly a point to be killed at")
+    check(at > 10, "there are too few points at which the rank was killed")
 
 
 def case_start():
-    """A rank that is killed while it starts, at every call that leaves a trace."""
+    """A rank is killed while it starts, at each of the calls that kill.c replaces."""
     for np in 0, 2:
         argv = job(np, "--ops", 100, "--daemons", 2 - np // 2, "--clients", 1, prog=KILLED)
         killed_starts(argv, max(np - 1, 0))
 
 
 def partial(r, reason, runs=1):
-    """The object of a job that ended before its end: what was measured until then."""
+    """Checks the JSON object of a job that was stopped early, and returns it. It has the results until then."""
     lines = r.out.splitlines()
     check(len(lines) == 1, f"not one line: {r}")
     j = json.loads(lines[0])
     check(j["partial"] is True and re.fullmatch(reason, j["partial_reason"]), r)
     check(len(j["runs"]) == runs and j["run_count"] >= runs and j["audit"]["keys"] == 0, r)
-    # An error for the one who asks; a reply that cannot be delivered is one more, here.
+    # A reply that cannot be delivered is counted besides the error of its operation.
     errors = j["errors"] - j["error_kinds"]["undeliverable"]
     check(j["ops"] > 0 and j["verified"] + j["unfinished"] + errors == j["ops"], r)
     check(sum(row["ops"] for row in j["runs"]) == sum(row["ops"] for row in j["ranks"]) == j["ops"], r)
@@ -69,13 +69,13 @@ def partial(r, reason, runs=1):
 
 
 def interrupted(np, sig):
-    """Ctrl-C, of the launcher if there is one."""
+    """A job gets a signal, as from Ctrl-C; if there is a launcher, the launcher gets it."""
     argv = job(np, "--daemons", 2, "--clients", 3, "--duration", 600, "--runs", 2, "--interval", 1, "--json", "-")
     proc = start(argv, PATIENT)
     wait_running(proc, np, 3)
     os.kill(proc.pid, sig)
     r = finish(proc, argv)
-    # mpirun sends SIGTERM, whatever it got.
+    # mpirun sends SIGTERM, whichever signal it gets.
     name = signal.Signals(sig).name if not np else "SIGTERM"
     j = partial(r, f"told to stop by {name}")
     check(r.status == 128 + sig if not np else r.status != 0, r)
@@ -84,7 +84,7 @@ def interrupted(np, sig):
 
 
 def interrupted_later():
-    """A run that has ended is not lost with the next one; the table says what is missing."""
+    """If a run is interrupted, the results of the runs before it are reported; the table says what is missing."""
     argv = job(0, "--clients", 3, "--duration", 0.1, "--runs", 1000)
     proc = start(argv)
     end = time.monotonic() + GUARD
@@ -97,22 +97,22 @@ def interrupted_later():
 
 
 def next_start():
-    """Removes a fabric that was left: mpirun kills all that is there some time after its SIGTERM, the
-    software HCA's guardian, too."""
+    """Removes a fabric that was left behind: some time after its SIGTERM, mpirun kills all processes, including the
+    software HCA's guardian."""
     good(2, "--ops", 100)
 
 
 def case_signals():
     for sig in signal.SIGINT, signal.SIGTERM:
         interrupted(0, sig)
-        if SOAK or sig == signal.SIGINT:  # the launcher makes a SIGTERM of both
+        if SOAK or sig == signal.SIGINT:  # the launcher sends SIGTERM for both
             interrupted(2, sig)
     interrupted_later()
     next_start()
 
 
 def killed(np, launcher, victim, env=None, find=None, before=None):
-    """A rank is killed in a run that does not end by itself, after before() was called with rank 0's pid."""
+    """Kills a rank in a run that does not end by itself, after calling before() with rank 0's pid."""
     argv = launcher + job(0, "--daemons", 2, "--clients", 3, "--duration", 86400, "--timeout", 86400,
                           "--json", "-")
     proc = start(argv, env)
@@ -124,8 +124,8 @@ def killed(np, launcher, victim, env=None, find=None, before=None):
 
 
 def dead_is_named(launcher, np, victim, env=None, find=None, before=None, sooner=None):
-    """The launcher lets the others go on: they end, say who has died, and what they measured. sooner: patterns
-    of the launcher's words if it was quicker and has killed rank 0, too."""
+    """The launcher does not kill the other ranks. They end, and report which rank has died, and what they measured.
+    sooner: patterns of the launcher's messages, for the case that it has killed rank 0 before rank 0 could report."""
     r = killed(np, launcher, victim, env, find, before)
     if sooner and not r.out and all(re.search(words, r.err) for words in sooner):
         return
@@ -163,7 +163,7 @@ def case_killed():
     dead_is_named([*MPIRUN, "--enable-recovery", "-np", "3"], 3, 2)
     r = killed(2, [*MPIRUN, "-np", "2"], 1, PATIENT)
     check(r.status != 0, r)
-    # By the launcher's signal, or because the rank has died, whichever comes first.
+    # The job ends by the launcher's signal, or because the rank has died, whichever comes first.
     check(partial(r, r"told to stop by SIGTERM|rank 1 \(.+\) has died")["missing_ranks"] == [1], r)
     next_start()
 
@@ -178,14 +178,14 @@ def killed_in_slurm(slurm):
 
 
 def case_slurm():
-    """Ranks on several nodes: where a fence is a matter of the nodes, too."""
+    """Ranks on several nodes, where a fence of PMIx also involves the nodes."""
     missing = private_slurm.missing()
     if missing:
         raise Skipped(f"not installed: {missing}; scripts/deps test installs it")
     with tempfile.TemporaryDirectory() as tmp, private_slurm.Slurm(tmp, 4) as slurm:
         if not slurm.has_pmix():
             raise Skipped("Slurm has no PMIx plugin; scripts/deps test installs it")
-        # Slurm kills the other ranks, and has none of them take anything down.
+        # Slurm kills the other ranks, so none of them cleans up.
         argv = slurm.srun(2, 2) + ["--kill-on-bad-exit", KILLED, "delegation", "--ops", "100"]
         for at in range(1, 7) if SOAK else (1, 4):
             check(killed_start(argv, 1, at, slurm.env(), fabric=True), f"no point {at}")

@@ -5,7 +5,7 @@
  *	large REQUEST RESPONSE CALLS DEPTH
  *
  * The sizes are in bytes. DEPTH calls are pending at a time. Prints the MiB/s of the longer
- * direction. Each end of the request and of the response is checked.
+ * direction. The first and the last byte of each request and response are checked.
  */
 #include <errno.h>
 #include <poll.h>
@@ -151,7 +151,7 @@ static void call(struct run *r, int fd)
 	memset(to, 0, resp_len);
 	must("bulk", copyrpc_bulk_create(ctx, from, r->request, COPYRPC_REMOTE_READ, &bulk));
 	must("bulk", copyrpc_bulk_create(ctx, to, resp_len, COPYRPC_REMOTE_WRITE, &bulk));
-	r->calls = r->depth + 1; /* the server gets its memory */
+	r->calls = r->depth + 1; /* in these calls the server allocates its memory */
 	measure(r, ctx, ep, from, to);
 	r->calls = calls;
 	printf("%.1f\n", measure(r, ctx, ep, from, to));

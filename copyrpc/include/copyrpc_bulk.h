@@ -27,7 +27,7 @@
  * The rules of copyrpc.h for threads, sizes of structs and progress hold here, too.
  *
  * A peer is trusted with the memory for which it has a descriptor or a large call, and with no
- * other: until the memory is deregistered it can read it, or write it, at any time.
+ * other memory: it can read that memory, or write it, at any time until it is deregistered.
  */
 #ifndef COPYRPC_BULK_H
 #define COPYRPC_BULK_H
@@ -50,10 +50,10 @@ struct copyrpc_bulk;
 
 /*
  * Registers @len bytes, for operations of this side and, with COPYRPC_REMOTE_READ and
- * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the memory: another creation
- * within it with no more access, and a large call from or to it, register nothing. The memory
- * belongs to the caller and must stay mapped until copyrpc_bulk_free() and the end of the pulls,
- * pushes and large calls that use it.
+ * COPYRPC_REMOTE_WRITE in @access, of the peers. The context remembers the registration. A bulk
+ * within this memory that needs no further access, and a large call from or to it, share the
+ * registration. The memory belongs to the caller and must stay mapped until copyrpc_bulk_free() and
+ * the end of the pulls, pushes and large calls that use it.
  *
  * Returns 0. -EINVAL: @len is 0, or an unknown bit of @access. -EFAULT: the memory is not mapped.
  * -ENOMEM: the limit of locked memory, or no memory. Otherwise an error of the driver.
@@ -65,15 +65,15 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
  * Ends the use of the memory. The memory is deregistered at once, or at the end of the last pull,
  * push or large call of this side that uses it, or when the last of several bulks that share the
  * registration is freed. Afterwards its descriptors are invalid: an access of a peer breaks the
- * connection (-EACCES), so free the bulk when the peers have finished. NULL is allowed. The destruction
- * of the context frees its bulks.
+ * connection (-EACCES), so free the bulk when the peers have finished. NULL is allowed. The
+ * destruction of the context frees its bulks.
  */
 void copyrpc_bulk_free(struct copyrpc_bulk *bulk);
 
 /*
  * Writes a descriptor of COPYRPC_BULK_SIZE bytes for the peer of @ep: @len bytes of the bulk from
- * the offset @off on. The descriptor is valid for this connection only, also after the endpoint has
- * returned (reconnect_ms). Numbers are little-endian:
+ * the offset @off on. The descriptor is valid for this connection only; it stays valid if the
+ * connection is lost and the endpoint returns (reconnect_ms). Numbers are little-endian:
  *
  *	 0  8  the connection             24  4  key
  *	 8  8  address                    28  1  version: 1
@@ -101,9 +101,9 @@ int copyrpc_bulk_import(const struct copyrpc_ep *ep, const void *desc, size_t si
 	struct copyrpc_remote *remote_p);
 
 /*
- * Reports the end of a pull or push, exactly once, inside a poll. @status is 0, and all bytes have
- * arrived in the local memory, or in the peer's; or as copyrpc_ep_status(). The callback may do
- * what a copyrpc_response_fn may. It is not called if the context is destroyed.
+ * Reports the end of a pull or push, exactly once, inside a poll. @status is 0 if all bytes have
+ * arrived in the local memory, or in the peer's; else it is that of copyrpc_ep_status(). The
+ * callback may do what a copyrpc_response_fn may. It is not called if the context is destroyed.
  */
 typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
@@ -111,17 +111,17 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
  * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. A
  * transfer is cut into parts of at most 1 MiB, of which a few are under way at a time; transfers of
- * an endpoint take turns. Bytes that are pushed arrive before the messages that are sent after the
- * callback, in no particular order. Do not change memory that is read, nor use memory that is
- * written, before the end.
+ * an endpoint take turns. Pushed bytes arrive in no particular order, but before the messages that
+ * are sent after the callback. Do not change memory that is read, nor use memory that is written,
+ * before the callback.
  *
- * If the endpoint returns after a lost connection, the transfer goes on: the parts whose end is not
- * known are moved again.
+ * If the endpoint returns after a lost connection, the transfer continues: the parts that are not
+ * known to have arrived are moved again.
  *
  * -EINVAL: a range is empty or not within its memory, or the bulk belongs to another context.
  * -EACCES: the descriptor does not permit it. -ENOMEM: no memory. -ENOTCONN: not yet connected.
- * Otherwise the endpoint has failed, and its status is returned. There is no limit for the number of
- * transfers.
+ * Otherwise the endpoint has failed, and its status is returned. There is no limit for the number
+ * of transfers.
  */
 int copyrpc_bulk_pull(struct copyrpc_ep *ep, const struct copyrpc_remote *from, uint64_t from_off,
 	struct copyrpc_bulk *to, uint64_t to_off, uint64_t len, copyrpc_bulk_fn *fn, void *arg);
@@ -134,7 +134,7 @@ int copyrpc_bulk_push(struct copyrpc_ep *ep, struct copyrpc_bulk *from, uint64_t
 /* The largest request and response of a large call in bytes. */
 #define COPYRPC_LARGE_MAX (1u << 30)
 
-/* All zero: large calls of the peers are refused, as at first. */
+/* All zero: large calls of the peers are refused, as before the first copyrpc_large_accept(). */
 struct copyrpc_large_attr {
 	size_t size; /* of this struct, see Sizes in copyrpc.h; 0: the fields up to memory_max */
 	uint32_t message_max; /* the largest request and response, at most COPYRPC_LARGE_MAX */
@@ -143,24 +143,25 @@ struct copyrpc_large_attr {
 };
 
 /*
- * Lets the endpoints of the context serve large calls. A large request takes memory of the length
- * of its request or of its largest response, whichever is longer, rounded up to 64 KiB, from its
- * arrival until its response has been pushed. If memory_max is reached, requests wait for memory in the order of
- * their arrival. A later call changes message_max, and only raises memory_max.
+ * Lets the endpoints of the context serve large calls. A large request takes memory from its
+ * arrival until its response has been pushed: the length of the request or of its largest response,
+ * whichever is longer, rounded up to 64 KiB. If memory_max is reached, requests wait for memory in
+ * the order of their arrival. A later use of this function changes message_max; it can raise
+ * memory_max, but not lower it.
  *
- * -EINVAL: a message_max that is too large, or that memory_max does not hold. -E2BIG: as
+ * -EINVAL: message_max is too large, or memory_max is too small for one such message. -E2BIG: as
  * copyrpc_ctx_create().
  */
 int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_attr *attr);
 
 /*
- * A call whose request and response may be large. The response comes into the @resp_max bytes at
+ * A call whose request and response may be large. The response is written to the @resp_max bytes at
  * @resp; the callback gets @resp and the length. Both buffers belong to the caller, who must not
- * change the first, nor use the second, until the callback. If they are not within a
- * bulk (for @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ), they are registered
- * for the time of the call, which takes a system call each. Up to 1024 bytes are not registered but
- * copied. Room, credit, order and the callback are as for copyrpc_call(), and if the endpoint
- * returns after a lost connection (reconnect_ms), the call is executed once.
+ * change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for @resp
+ * with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time of the
+ * call, which takes a system call. Up to 1024 bytes are not registered but copied. Room, credit,
+ * order and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
+ * connection (reconnect_ms), the call is executed once.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
  * the server has no memory. copyrpc_cancel() sets its status to -ECANCELED, but it ends only with
@@ -173,11 +174,12 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
 	uint32_t resp_max, uint64_t token);
 
 /*
- * The memory of a large request that copyrpc_recv() has returned, NULL for other requests. It holds
- * the request's payload, and has at least copyrpc_req_allowance() bytes, into which the program may write. It
- * is not in the ring, so the peer cannot change it, and copyrpc_req_detach() has nothing to do. copyrpc_reply() with
- * data that begins here copies nothing; other data is copied here. Up to 1024 bytes go into the
- * message, more are pushed to the caller.
+ * Returns the memory of a large request that copyrpc_recv() has returned, NULL for other requests.
+ * It holds the request's payload, and has at least copyrpc_req_allowance() bytes, into which the
+ * program may write. It is not in the ring, so the peer cannot change it, and copyrpc_req_detach()
+ * has nothing to do. If the response of copyrpc_reply() begins at this address, it is not copied;
+ * another one is copied to this memory. A response of up to 1024 bytes is sent in the message, a
+ * longer one is pushed to the caller.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);
 

@@ -26,11 +26,11 @@ struct dial {
 	enum dial_state state;
 	struct addrinfo *addresses, *at; /* of the host; the one that is tried */
 	uint64_t owner;
-	uint64_t limit, part; /* end of the time, and of the part for this address */
+	uint64_t limit, part; /* deadline of the dial, and of the attempt at this address */
 	uint64_t again_at;
 	uint64_t peer; /* number of the context that has refused a second connection; 0: none */
-	bool single, called; /* called: by a function that waits, so without an event */
-	int err; /* of the end, or of the last attempt */
+	bool single, called; /* called: a function waits for the dial, so no event is reported */
+	int err; /* error of the ended dial, or of the last attempt */
 	struct news news; /* GONE */
 };
 
@@ -81,7 +81,7 @@ static void dial_end(struct lobby *y, struct dial *d, int err)
 		return;
 	if (err) {
 		d->news.status = err;
-		news_add(y->ctx, &d->news); /* which frees the dial when it is taken */
+		news_add(y->ctx, &d->news); /* take_gone() frees the dial */
 		return;
 	}
 	lobby_up(d->m.ep, d->news.token);
@@ -148,7 +148,7 @@ static int begin(struct lobby *y, struct dial *d)
 }
 
 /* The meeting has failed. It is tried again if the peer has closed the connection, for example
- * because too many strangers came, or if there is no room, or already another connection. */
+ * because too many strangers came, if it has no room, or if there is another connection already. */
 static void failed(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
 	switch (err) {
@@ -237,7 +237,7 @@ static void dial_close(struct lobby *y, struct watch *w)
 	struct dial *d = container_of(w, struct dial, w);
 
 	if (d->state != ENDED) {
-		d->called = true; /* without an event */
+		d->called = true; /* no event is reported */
 		dial_end(y, d, -ECANCELED);
 	}
 	dial_free(y, d);
@@ -314,7 +314,8 @@ int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token)
 
 /* ------------------------------------------------------------------ events */
 
-/* The end of a dial. If another connection with the peer was made meanwhile, it is named. */
+/* Completes the event of a dial's end. If another connection with the peer was made meanwhile, the
+ * event names its endpoint. */
 static void take_gone(struct copyrpc_ctx *ctx, struct news *n, struct copyrpc_event *ev)
 {
 	struct dial *d = container_of(n, struct dial, news);

@@ -13,10 +13,10 @@
 static uint64_t word[2] = {4711};
 
 /*
- * A layer between libibverbs and the libraries under test: it returns, once, an event that the
- * software HCA does not produce to the next reader.
+ * The functions below replace those of libibverbs. The next reader of events gets, once, the event
+ * `made_up`, which the software HCA does not produce.
  */
-static int made_up = -1; /* enum ibv_event_type, or none */
+static int made_up = -1; /* enum ibv_event_type; -1: none */
 static bool is_made_up;
 static struct ibv_context *asked; /* device whose events were read last */
 
@@ -108,7 +108,7 @@ static void a_port_goes_down_and_up(struct pair *p, uint32_t lkey, uint32_t rkey
 		copyrpc_poll(p->ctx[0], hear, h);
 	CHECK_EQ(done.status, 0);
 	CHECK_EQ(word[1], 4711);
-	/* No context is armed here: the event is found at the next check by time. */
+	/* No context is armed here: the event is found at the next periodic check. */
 	CHECK_EQ(stats(p->ctx[0]).port_downs, 0);
 	now += 100 * NSEC_PER_MSEC;
 	copyrpc_poll(p->ctx[0], hear, h);

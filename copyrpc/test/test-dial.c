@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connecting inside polls: one thread serves all sides, so nothing may wait. */
+/* Connections that are made inside polls: one thread serves all sides, so no function may block. */
 #include <poll.h>
 
 #include "support/stranger.h"
@@ -30,11 +30,11 @@ TEST(up_and_down)
 	while (!n[1].downs)
 		turn_both(n);
 	CHECK(n[1].last.ep == n[1].up.ep && n[1].last.token == 1);
-	CHECK(n[1].last.status < 0); /* that of a reset, or of the probe, whose clock runs faster */
+	CHECK(n[1].last.status < 0); /* of a reset, or of the probe, whose clock runs faster */
 	CHECK_EQ(n[0].downs, 0);
 }
 
-/* The functions that wait, in a context that also listens, let others in meanwhile. */
+/* In a context that also listens, functions that wait accept connections meanwhile. */
 TEST(waiting_and_listening)
 {
 	struct copyrpc_ep *ep;
@@ -54,7 +54,8 @@ TEST(waiting_and_listening)
 	CHECK_EQ(n[0].ups, 1);
 }
 
-/* The first request arrives before the result over TCP, and the program destroys the endpoint. */
+/* The first request arrives before the result that TCP carries, and the program destroys the
+ * endpoint. */
 TEST(destroyed_before_up)
 {
 	struct copyrpc_req *req;
@@ -98,7 +99,7 @@ static void meet_at_random(struct node n[2], uint64_t *seed)
 	}
 }
 
-/* One connection results from any order of the steps, and both dials name its endpoint. */
+/* Any order of the steps results in one connection; both dials' events name its endpoint. */
 TEST(both_dial)
 {
 	uint64_t seed = test_seed();
@@ -121,7 +122,7 @@ TEST(both_dial)
 	CHECK_EQ(refused, 40);
 }
 
-/* Without `single`, and to itself, each dial gives a connection. */
+/* Each dial without `single`, and each dial of a context to itself, makes a connection. */
 TEST(several_connections)
 {
 	NODES n[2];
@@ -170,9 +171,9 @@ TEST(single_again)
 	}
 }
 
-/* ------------------------------------------------------------------ peers that do wrong */
+/* ------------------------------------------------------------------ faulty peers */
 
-/* Waits, without a limit of the stopped clock, for a connection. */
+/* Polls the node until a connection has arrived at the listener, and accepts it. */
 static int accept_raw(struct node *n, int listener)
 {
 	struct pollfd p = {.fd = listener, .events = POLLIN};
@@ -185,7 +186,7 @@ static int accept_raw(struct node *n, int listener)
 	return fd;
 }
 
-/* Answers dials with these bytes, one at a time, until the dial has ended. */
+/* Answers each attempt of a dial with these bytes, one byte at a time, until the dial has ended. */
 static void answer_raw(struct node *n, int listener, const uint8_t *bytes, size_t len)
 {
 	uint32_t gones = n->gones;
@@ -209,7 +210,7 @@ static void answer_raw(struct node *n, int listener, const uint8_t *bytes, size_
 	}
 }
 
-/* The greeting and the result that a server sends, by a dial to this thread. */
+/* Writes a server's greeting and result. The greeting is that of a dial to this thread. */
 static void take_greeting(struct node n[2], uint8_t bytes[144])
 {
 	int listener, fd;
@@ -287,7 +288,7 @@ TEST(nobody_is_there)
 	turn(&n[0]);
 	CHECK_EQ(n[0].gones, 1);
 	CHECK_EQ(n[0].gone.status, -ETIMEDOUT);
-	/* None that listens: the dial is tried again, and succeeds when there is one. */
+	/* No process listens: the dial is tried again, and succeeds when one listens. */
 	close(listener);
 	copyrpc_unlisten(n[1].ctx, n[1].listener);
 	close(n[1].listener);
@@ -310,7 +311,7 @@ TEST(nobody_is_there)
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
 }
 
-/* A server without room: the dial waits for it. */
+/* While the server has no room for an endpoint, the dial is tried again. */
 TEST(full_server)
 {
 	NODES n[2];
@@ -391,8 +392,8 @@ static void give_descriptors(struct shortage *s)
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &s->limit), 0);
 }
 
-/* While no descriptor is free the listener is left alone for a while, and nothing spins; if there
- * is a stranger, it is closed instead. */
+/* While no descriptor is free, the context ignores the listener for a while, and does not spin. If
+ * a stranger is connected, the context closes that connection instead. */
 TEST(no_descriptor_is_free)
 {
 	int stranger[2];

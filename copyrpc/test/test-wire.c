@@ -65,8 +65,8 @@ TEST(bytes_of_a_batch)
 	CHECK(!chan_waits(&ch));
 }
 
-/* If a message does not fit before the ring's end, a marker of 32 bytes skips the rest and has
- * position and credit. A message that fits exactly needs no marker. */
+/* If a message does not fit before the ring's end, a marker of 32 bytes skips the rest and carries
+ * consumer position and credit. A message that fits exactly needs no marker. */
 TEST(wrap_and_exact_fit)
 {
 	static uint8_t in[512], out[512]; /* 16 blocks */

@@ -45,14 +45,14 @@ void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_a
 	a.size = size < sizeof(a) ? size : sizeof(a);
 	a.mode = region->access.mode;
 	a.gid = region->access.gid;
-	/* In the form that shm_access_init() accepts: a region of one user has no group. */
+	/* shm_access_init() accepts this form: a region of one user has no group. */
 	a.set = a.mode == 0660 ? DELEGRPC_SET_GID : 0;
 	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)
 {
-	/* Packed, so that a burst takes few cache lines. Response rings share no cache line. */
+	/* Slots are packed, so that a burst takes few cache lines. Response rings share none. */
 	l->req_stride = (uint32_t)align_up(DELEGRPC_REQ_HEADER + attr->req_size, 16);
 	l->resp_stride = (uint32_t)align_up(DELEGRPC_RESP_HEADER + attr->resp_size, 8);
 	l->resp_pitch = align_up(attr->resp_depth * (size_t)l->resp_stride, CACHE_LINE);

@@ -75,10 +75,13 @@ static int alloc_pd(struct mlx5dvl_ctx *ctx)
 	return ctx->pd ? 0 : verbs_errno();
 }
 
-/* Spreads the contexts of a process, and those of processes on different processors. */
+/*
+ * Returns the completion vector of a new context. The contexts of a process get different vectors,
+ * and so do processes that open their first contexts on different processors.
+ */
 static uint32_t next_vector(const struct ibv_context *ibv)
 {
-	static uint32_t first, contexts; /* `first` is a processor, and 1 */
+	static uint32_t first, contexts; /* `first`: number of a processor, plus 1; 0: not set */
 	uint32_t n = __atomic_fetch_add(&contexts, 1, __ATOMIC_RELAXED), none = 0;
 	int cpu = sched_getcpu();
 
@@ -115,7 +118,7 @@ int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **c
 		ctx->vector = next_vector(ctx->ibv);
 	if (err) {
 		mlx5dvl_ctx_close(ctx);
-		/* Without a descriptor libibverbs finds no device, or no attribute of a port. */
+		/* If no descriptor is free, libibverbs finds no device, or no port attribute. */
 		return descriptors_are_short() ? -EMFILE : err;
 	}
 	*ctx_p = ctx;
@@ -156,7 +159,7 @@ static bool is_valid(size_t len, unsigned access)
 	       (!(access & needs_local) || (access & MLX5DVL_LOCAL_WRITE));
 }
 
-/* @mr: NULL: errno says why. */
+/* If @mr is NULL, returns the error in errno. */
 static int take_mr(struct ibv_mr *mr, void *addr, size_t len, struct mlx5dvl_mr *mr_p)
 {
 	if (!mr)

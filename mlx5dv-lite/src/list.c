@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests with several places of payload, and datagrams with their addresses. */
+/* Requests whose payload is in several places, and datagrams with their addresses. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>

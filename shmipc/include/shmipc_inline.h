@@ -7,8 +7,8 @@
  * condition on space holds here: at most depth calls are in flight, a ring has more cells than
  * that, and a response that has arrived proves that its request, and the responses depth calls
  * before it, have been read. A post counts as such a call until the server's count proves that it
- * has been read. The response ring has a cell more for each push whose reading the client's count
- * has not proved. A head is untrusted, because another process writes it:
+ * has been read. The response ring has one more cell for each push that the client's count does not
+ * prove to have been read. A head is untrusted, because another process writes it:
  * cellring_arrive() checks its count, and the code that takes the message checks its id and its
  * length.
  *
@@ -61,14 +61,14 @@ struct shmipc_client {
 	struct shmipc_call *calls; /* by id; a power of two of them */
 	uint32_t calls_mask;
 	uint32_t depth;
-	uint32_t open_max; /* calls in flight: depth without posts_open, or 0 when it is all over */
+	uint32_t open_max; /* calls in flight: depth - posts_open; 0: no more calls are possible */
 	uint32_t req_size, resp_size;
 	uint64_t called, answered;
 	uint32_t window; /* calls in flight at the last poll that came after new calls */
 	uint32_t alone; /* with fewer in flight, a call is published alone unless a burst is open */
 	uint64_t polled; /* value of called at that poll */
 	uint64_t returned; /* value of called when the last poll with responses ended */
-	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
+	uint32_t in_a_row; /* calls made between two polls, the last time that any were made */
 	const uint32_t *server_state; /* not 0: the server sleeps; in the region */
 	uint32_t unfenced; /* bursts, and polls after them, since the last wake test */
 	uint32_t vain; /* polls that found nothing since the last burst */
@@ -173,7 +173,7 @@ static inline void shmipc_priv_client_publish(struct shmipc_client *client)
 		shmipc_priv_client_part(client);
 }
 
-/* Sends the message of a call that was made with so many others open. */
+/* Sends the message of a call that was made with @open others in flight. */
 CELLRING_INLINE void shmipc_priv_client_put(struct shmipc_client *client, uint32_t open,
 	uint32_t id, const void *req, uint32_t len)
 {
@@ -419,8 +419,8 @@ CELLRING_INLINE int shmipc_priv_server_visit(struct shmipc_server *server,
 }
 
 /*
- * Returns the visit whose client has the next request, or NULL if no client that the last poll found
- * has one. As a function of its own it would take a tenth of the instructions of a round trip.
+ * Returns the visit whose client has the next request, or NULL if no client that the last poll
+ * found has one. If it were not inlined, it would take a tenth of the instructions of a round trip.
  */
 CELLRING_INLINE struct shmipc_visit *shmipc_priv_server_left(struct shmipc_server *server)
 {

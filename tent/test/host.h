@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An engine in the test's process, and control connections to it without an engine behind them. */
+/* An engine in the test's process, and control connections that the test itself opens to it. */
 #ifndef TENT_TEST_HOST_H
 #define TENT_TEST_HOST_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The object tables of the arena. The caller of each function must hold the fabric's mutex, or for
- * reading a lane.
+ * The object tables of the arena. The caller of each function must hold the fabric's mutex; a lane
+ * is enough for functions that only read.
  *
  * A handle that a program sees is the object's index. A QP number is made of generation
  * and index, a memory key of index and generation, so that a stale number does not name
@@ -21,7 +21,7 @@ struct obj_table {
 	size_t stride;
 	uint32_t first;
 	uint32_t max;
-	uint32_t word; /* of arena()->taken: its first */
+	uint32_t word; /* index of its first word in arena()->taken */
 };
 
 extern const struct obj_table obj_tables[OBJ_KINDS];
@@ -40,7 +40,7 @@ static inline struct obj *obj_at(enum obj_kind kind, uint32_t index)
 uint32_t obj_alloc(enum obj_kind kind, uint32_t ctx);
 void obj_publish(enum obj_kind kind, uint32_t index);
 
-/* Makes the entry free. obj_free() ends what depends on it first. */
+/* Makes the entry free. obj_free() calls this after it has ended all that depends on the object. */
 void obj_retract(enum obj_kind kind, uint32_t index);
 
 /* The entry @index if it belongs to context @ctx of this process, else NULL. */

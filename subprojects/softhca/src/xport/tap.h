@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Adds to a capture the packets that a message would be on a RoCEv2 network: request and answer
- * of each attempt. A READ's responses and acknowledgements come from the receiver. PSNs begin
- * with the QP's PSN at the first message that is captured. The caller must hold the fabric's mutex.
+ * Adds to a capture the packets that would carry a message on a RoCEv2 network: the request and the
+ * answer of each attempt. A READ's responses and acknowledgements come from the receiver. PSNs
+ * begin with the QP's PSN at the first message that is captured. The caller must hold the fabric's
+ * mutex.
  */
 #ifndef SOFTHCA_XPORT_TAP_H
 #define SOFTHCA_XPORT_TAP_H
@@ -22,7 +23,7 @@ void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
 /* Captures a real packet between @qp and another host: @len bytes, as for capture_add(). */
 void tap_packet(const struct qp *qp, const struct flow *f, uint8_t *frame, size_t len);
 
-/* Returns true if the peer takes part in an outcome that a fault rule has decided. */
+/* Returns true if an outcome that a fault rule has decided involves packets to or from the peer. */
 bool tap_visible(const struct answer *a);
 
 #endif

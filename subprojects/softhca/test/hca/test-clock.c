@@ -34,7 +34,7 @@ static void stamps_are_of_the_completion(void)
 	}
 }
 
-/* time() is without the fraction of a second, and the time of day may be set meanwhile. */
+/* The limits are wide, because time() returns whole seconds, and the clock may be set meanwhile. */
 static void stamps_become_time_of_day(void)
 {
 	struct mlx5dv_clock_info info;
