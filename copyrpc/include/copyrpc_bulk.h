@@ -159,7 +159,7 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * @resp; the callback gets @resp and the length. Both buffers belong to the caller, who must not
  * change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for @resp
  * with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time of the
- * call, which takes a system call. Up to 1024 bytes are not registered but copied. Room, credit,
+ * call, which takes a system call. Up to 960 bytes are not registered but copied. Room, credit,
  * order and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
  * connection (reconnect_ms), the call is executed once.
  *
@@ -178,7 +178,7 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
  * It holds the request's payload, and has at least copyrpc_req_allowance() bytes, into which the
  * program may write. It is not in the ring, so the peer cannot change it, and copyrpc_req_detach()
  * has nothing to do. If the response of copyrpc_reply() begins at this address, it is not copied;
- * another one is copied to this memory. A response of up to 1024 bytes is sent in the message, a
+ * another one is copied to this memory. A response of up to 960 bytes is sent in the message, a
  * longer one is pushed to the caller.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);
