@@ -161,6 +161,13 @@ static bool look_at_owner(uint64_t word, struct look *l)
 	return claim_slot(word) != NO_SLOT;
 }
 
+bool claim_is_over(uint64_t word)
+{
+	struct look l;
+
+	return look_at_owner(word, &l) && is_over(&l);
+}
+
 static void notify(uint64_t word, const struct look *l)
 {
 	siginfo_t si = {.si_signo = SIGSEGV, .si_code = CLAIM_CODE};

@@ -207,6 +207,9 @@ bool claim_pass(struct claim *c, uint64_t word, enum claim_heir heir);
  */
 uint64_t claim_take_over(struct claim *c, struct claim_watch *w, enum claim_heir heir);
 
+/* Returns true if the owner in the word has ended, also if its slot has another process now. */
+bool claim_is_over(uint64_t word);
+
 /* Must be called in a forked child. */
 void claim_forget(void);
 

@@ -74,10 +74,15 @@ static void bury_dead(void)
 	}
 }
 
-/* Fails the QPs of the process that has lost a claim with the word @former, if it lives. */
+/*
+ * Fails the QPs of the process that has lost a claim with the word @former, if it lives. Its slot may have
+ * another process now: one that was killed while it looked at a shut lane leaves the lane's word, and
+ * nobody reads it before the next process opens this lane.
+ */
 static void fail_former(uint64_t former)
 {
-	if (claim_slot(former) == NO_SLOT || !fabric_alive(claim_slot(former)))
+	if (claim_slot(former) == NO_SLOT || !fabric_alive(claim_slot(former)) ||
+		claim_is_over(former))
 		return;
 	arena()->takeovers++;
 	fabric_hooks.fail(claim_slot(former), former);

@@ -310,6 +310,28 @@ TEST(no_lane_is_opened_before_recovery)
 	CHECK(!open_lane(0) && l->open);
 }
 
+/* A process gets the slot of one that was killed while it looked at a shut lane. It is not taken for stopped. */
+TEST(lane_of_a_dead_predecessor)
+{
+	uint32_t takeovers = arena()->takeovers, recoveries = arena()->recoveries;
+	pid_t dead = test_fork();
+	struct lane *l;
+
+	if (!dead)
+		_exit(0);
+	CHECK_EQ(test_reap(dead), 0);
+	open_lane(0);
+	l = &arena()->lanes[own_lane()];
+	while (l->open)
+		take_mutex(0);
+	l->claim.word = (l->claim.word & ~CLAIM_OWNER_MASK) | (uint64_t)dead << CLAIM_SLOT_BITS |
+			fabric_self.slot;
+	while (!open_lane(0))
+		;
+	CHECK_EQ(arena()->recoveries, recoveries + 1);
+	CHECK_EQ(arena()->takeovers, takeovers);
+}
+
 /* Returns true if this thread gets both latches without the mutex. */
 static bool get_both(void)
 {
