@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 
 #include "support/test.h"
+#include "duopipe.h"
 #include "tent.h"
 
 #define KIB 1024ull
@@ -105,31 +106,6 @@ static inline void duo_not_imported(struct tent *t, const char *text, int err, c
 		fprintf(stderr, "says: %s\n", why.text);
 	CHECK(strstr(why.text, words) && !strchr(why.text, '\n'));
 	CHECK(!s);
-}
-
-static inline void duo_write(int fd, const void *bytes, size_t n)
-{
-	CHECK_EQ(write(fd, bytes, n), n);
-}
-
-static inline void duo_read(int fd, void *bytes, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		ssize_t m = read(fd, (char *)bytes + got, n - got);
-
-		CHECK(m > 0);
-		got += (size_t)m;
-	}
-}
-
-static inline uint16_t duo_take_notice(struct tent *t)
-{
-	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
-	uint16_t value = 0;
-
-	while (tent_notice(t, &value) == -EAGAIN)
-		CHECK(poll(&p, 1, 60000) == 1);
-	return value;
 }
 
 static inline bool duo_allocs(const struct duo_attr *a)

@@ -15,6 +15,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include "duopipe.h"
 #include "gputest.h"
 #include "tent.h"
 
@@ -165,31 +166,6 @@ struct command {
 	enum what what;
 	uint64_t at, len, seed; /* FAIL_COPY: seed: the error */
 };
-
-static inline void duo_write(int fd, const void *bytes, size_t n)
-{
-	CHECK_EQ(write(fd, bytes, n), n);
-}
-
-static inline void duo_read(int fd, void *bytes, size_t n)
-{
-	for (size_t got = 0; got < n;) {
-		ssize_t m = read(fd, (char *)bytes + got, n - got);
-
-		CHECK(m > 0);
-		got += (size_t)m;
-	}
-}
-
-static inline uint16_t duo_take_notice(struct tent *t)
-{
-	struct pollfd p = {.fd = tent_notice_fd(t), .events = POLLIN};
-	uint16_t value = 0;
-
-	while (tent_notice(t, &value) == -EAGAIN)
-		CHECK(poll(&p, 1, 60000) == 1);
-	return value;
-}
 
 static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const struct part *p,
 	const struct command *c, int fd)
