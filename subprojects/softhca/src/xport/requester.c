@@ -174,6 +174,47 @@ static inline bool may_complete(const struct qp *qp, const struct wqe *w, enum v
 	return v == V_DONE && (!w->signaled || latch_take(&cq_at(qp->send_cq)->latch));
 }
 
+/* The message of the WQE at sq_done has the answer @a. */
+static enum turn conclude(struct qp *qp, const struct wqe *w, const struct answer *a)
+{
+	switch (a->verdict) {
+	case V_DONE:
+		succeed(qp, w);
+		latches_free(1); /* the QP's */
+		return qp->state == QPS_RTS ? T_NEXT : T_END;
+	case V_RNR:
+		back_off_rnr(qp, w, a->rnr_timer);
+		break;
+	case V_FORBIDDEN:
+		fail(qp, w, SYN_RETRY_EXC);
+		break;
+	case V_NO_ANSWER:
+		back_off_timeout(qp, w);
+		break;
+	case V_DEAD:
+		if (config_get()->slow_death)
+			back_off_timeout(qp, w);
+		else
+			fail(qp, w, SYN_RETRY_EXC);
+		fabric_reap();
+		break;
+	case V_BUSY:
+		qp->held = qp->sq_done + 1;
+		return T_WAIT;
+	case V_STOPPED:
+	case V_WHOLE:
+		return T_END;
+	case V_LATER:
+		if (qp->piece_of == qp->sq_done + 1)
+			qp->held = qp->sq_done + 1;
+		break;
+	case V_ERROR:
+		fail(qp, w, a->syndrome);
+		break;
+	}
+	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
+}
+
 /* Executes the WQE at sq_done. */
 static enum turn step(struct qp *qp)
 {
@@ -203,42 +244,7 @@ static enum turn step(struct qp *qp)
 	 */
 	if (qp->state != QPS_RTS && qp->state != QPS_SQD)
 		return T_END;
-	switch (a.verdict) {
-	case V_DONE:
-		succeed(qp, &w);
-		latches_free(1); /* the QP's */
-		return qp->state == QPS_RTS ? T_NEXT : T_END;
-	case V_RNR:
-		back_off_rnr(qp, &w, a.rnr_timer);
-		break;
-	case V_FORBIDDEN:
-		fail(qp, &w, SYN_RETRY_EXC);
-		break;
-	case V_NO_ANSWER:
-		back_off_timeout(qp, &w);
-		break;
-	case V_DEAD:
-		if (config_get()->slow_death)
-			back_off_timeout(qp, &w);
-		else
-			fail(qp, &w, SYN_RETRY_EXC);
-		fabric_reap();
-		break;
-	case V_BUSY:
-		qp->held = qp->sq_done + 1;
-		return T_WAIT;
-	case V_STOPPED:
-	case V_WHOLE:
-		return T_END;
-	case V_LATER:
-		if (qp->piece_of == qp->sq_done + 1)
-			qp->held = qp->sq_done + 1;
-		break;
-	case V_ERROR:
-		fail(qp, &w, a.syndrome);
-		break;
-	}
-	return qp->state == QPS_RTS && !qp->wait_until ? T_NEXT : T_END;
+	return conclude(qp, &w, &a);
 }
 
 /* Flushes after the end of a copy. Reaps first, because the copying process may be dead. */

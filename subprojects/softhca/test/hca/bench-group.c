@@ -9,6 +9,7 @@
  * answer each other with lists of 1 or 32 messages of 64 B. Prints the median of the messages per
  * second of all processes. To compare two libraries, preload one and the other.
  */
+#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 
@@ -133,7 +134,6 @@ static void run_node(struct node *n)
 static double run(bool mesh, uint32_t depth)
 {
 	pid_t pid[NODES];
-	uint64_t start;
 
 	memset(shared, 0, sizeof(*shared));
 	shared->live = mesh ? NODES * (NODES - 1) / 2 : NODES - 1;
@@ -144,9 +144,7 @@ static double run(bool mesh, uint32_t depth)
 	}
 	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < 2 * NODES)
 		sched_yield();
-	start = test_now_ns();
-	while (test_now_ns() - start < RUN_NS)
-		usleep(1000);
+	CHECK_EQ(poll(NULL, 0, RUN_NS / 1000000), 0); /* the length of a run */
 	atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
 	for (int i = 0; i < NODES; i++)
 		CHECK_EQ(test_reap(pid[i]), 0);
