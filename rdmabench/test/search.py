@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 
 import support
 from support import KEYS, run_cases
@@ -293,9 +292,7 @@ def interrupted(tmp):
     args = ["--log", log, "--tries", "2", "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none",
             "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
     p = subprocess.Popen([*prefix, exe, "search", *args, "-D", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    while not list((log / "stats").glob("0/*.jsonl")):
-        assert p.poll() is None, p.communicate()
-        time.sleep(0.01)
+    support.until(p, lambda: list((log / "stats").glob("0/*.jsonl")))
     p.kill()
     p.communicate(timeout=400)  # until its engines, which have the same standard error, have ended
     shutil.rmtree(log)
@@ -320,9 +317,7 @@ def dead(tmp):
     line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "12", "-D", ".15", "--gbps", "0", "--packets", "0",
             "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", *SMALL]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
-    while not (log / "result" / "1").exists():
-        assert p.poll() is None, p.communicate()
-        time.sleep(0.01)
+    support.until(p, (log / "result" / "1").exists)
     (tmp / "broken").write_text("#!/bin/sh\nexit 1\n")
     (tmp / "broken").chmod(0o755)
     os.replace(tmp / "broken", own)  # no engine works from now on
@@ -345,9 +340,7 @@ def unplugged(tmp):
             "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", "--fix=0.qp_type=RC", "--fix=0.qp_timeout=8", *SMALL]
     with member(fabric):
         p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not (log / "result" / "1").exists():
-            assert p.poll() is None, p.communicate()
-            time.sleep(0.01)
+        support.until(p, (log / "result" / "1").exists)
         support.run(*ctl, "down")
         _, err = p.communicate(timeout=100)
         assert p.returncode == 1 and "(an engine failed: the device cannot be opened: Network is down)" in err and "--resume" in err, err
@@ -373,9 +366,7 @@ exec {exe} "$@"
     line = [*prefix, own, "search", "--log", log, "--json", "-", "--tries", "20", "--measurements", "13", "-D", ".05",
             "--gbps", "0", "--packets", "0", "--fix=0.process_num=1", "--fix=1.direction=none", "--fix=0.control=none", *SMALL]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=with_libraries())
-    while not (log / "result" / "1").exists():
-        assert p.poll() is None, p.communicate()
-        time.sleep(0.01)
+    support.until(p, (log / "result" / "1").exists)
     os.replace(tmp / "half", own)  # every second try fails from now on
     out, err = p.communicate(timeout=400)
     assert p.returncode == 0, err

@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import random
+import select
 import subprocess
 import tempfile
 
@@ -45,6 +46,16 @@ def run_cases(cases, wanted):
             case(pathlib.Path(tmp))
             os.chdir("/")
     print("passed")
+
+
+def until(process, true):
+    """Returns when true() is. Waits for the end of the process, which is a failure, and looks from time to time."""
+    end = os.pidfd_open(process.pid)
+    try:
+        while not true():
+            assert not select.select([end], [], [], 0.01)[0], process.communicate()
+    finally:
+        os.close(end)
 
 
 @contextlib.contextmanager

@@ -198,6 +198,12 @@ TEST(understands)
 	CHECK(o.t.control_us == 9 && o.t.inject == INJECT_RNR && o.t.inject_at == 12);
 	CHECK_EQ(parse("--retry_count 0 -o 16 -S 15 --tclass 255", &o), 0);
 	CHECK(o.t.retries == 0 && o.t.reads == 16 && o.t.sl == 15 && o.t.traffic_class == 255);
+}
+
+TEST(understands_sizes_and_commands)
+{
+	struct engine_options o;
+
 	CHECK_EQ(parse("-a --op r -n 5", &o), 0);
 	CHECK(o.all && o.first_size == 2 && o.last_size == PATTERN_LENGTH_MAX);
 	CHECK(!strcmp(o.t.pattern_text, "r_1_8388608"));
