@@ -36,6 +36,22 @@ static inline void test_fabric(const char *name)
 	alarm(600); /* so a test that hangs fails */
 }
 
+/*
+ * The main() of a program in a fabric of its own. @name is followed by variables of the environment,
+ * "NAME=value".
+ */
+#define FABRIC_MAIN(name, ...)                                                                     \
+	int main(int argc, char **argv)                                                            \
+	{                                                                                          \
+		static char env[][64] = {"TEST=" name, ##__VA_ARGS__};                             \
+                                                                                                   \
+		test_fabric(name);                                                                 \
+		for (size_t i = 0; i < ARRAY_SIZE(env); i++)                                       \
+			CHECK(!putenv(env[i]));                                                    \
+		return test_main(argc, argv);                                                      \
+	}                                                                                          \
+	struct test
+
 static inline uint64_t test_now_ns(void)
 {
 	struct timespec ts;

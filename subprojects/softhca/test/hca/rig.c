@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #define QKEY 0x1234
@@ -105,6 +106,54 @@ struct rig rig_with(const struct rig *r, struct ibv_qp *qp)
 	return view;
 }
 
+static struct rig *open_rigs; /* of this process, in the order of opening */
+static pid_t opener;
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A child does not close what its parent has opened. */
+static void lock_list(void)
+{
+	pthread_mutex_lock(&open_lock);
+	if (opener != getpid())
+		open_rigs = NULL;
+	opener = getpid();
+}
+
+void rig_close_all(void)
+{
+	while (open_rigs && opener == getpid())
+		rig_close(open_rigs);
+}
+
+/* Takes a rig out of the list. Returns false if it is not there. */
+static bool forget(struct rig *r)
+{
+	struct rig **at = &open_rigs;
+	bool found;
+
+	lock_list();
+	while (*at && *at != r)
+		at = &(*at)->next;
+	found = *at;
+	if (found)
+		*at = r->next;
+	pthread_mutex_unlock(&open_lock);
+	return found;
+}
+
+static void remember(struct rig *r)
+{
+	struct rig **at = &open_rigs;
+
+	lock_list();
+	if (!open_rigs)
+		test_finally(rig_close_all);
+	while (*at)
+		at = &(*at)->next;
+	*at = r;
+	pthread_mutex_unlock(&open_lock);
+}
+
 void rig_open(struct rig *r, const struct rig_attr *attr)
 {
 	const struct rig_attr none = {0}, *a = attr ? attr : &none;
@@ -115,6 +164,7 @@ void rig_open(struct rig *r, const struct rig_attr *attr)
 	struct ibv_device **list;
 	int n;
 
+	rig_close(r);
 	memset(r, 0, sizeof(*r));
 	list = ibv_get_device_list(&n);
 	CHECK(list && n > (int)a->rail);
@@ -142,10 +192,13 @@ void rig_open(struct rig *r, const struct rig_attr *attr)
 		CHECK(r->srq);
 	}
 	r->qp = make_qp(r, a);
+	remember(r);
 }
 
 void rig_close(struct rig *r)
 {
+	if (!forget(r))
+		return;
 	if (r->qp)
 		CHECK(!ibv_destroy_qp(r->qp));
 	if (r->srq)

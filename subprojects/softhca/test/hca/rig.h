@@ -42,7 +42,11 @@ struct rig {
 	uint8_t *buf;
 	struct ibv_port_attr port;
 	union ibv_gid gid;
+	struct rig *next; /* of those that are open */
 };
+
+/* A rig of a block, which is closed at its end. */
+#define RIG AT_END(rig_close) struct rig
 
 /* The data that the other end needs. */
 struct rig_addr {
@@ -62,9 +66,15 @@ int rig_child(void (*fn)(void), const char *says);
 /* Returns true if SOFTHCA_MODE is @mode. */
 bool rig_mode(const char *mode);
 
-/* @attr: NULL for the defaults. */
+/*
+ * A rig is closed at the end of the case at the latest. If it is open already, it is closed before
+ * it is opened again. @attr: NULL for the defaults.
+ */
 void rig_open(struct rig *r, const struct rig_attr *attr);
+/* Does nothing if the rig is not open. */
 void rig_close(struct rig *r);
+/* For a child: closes what it has opened. */
+void rig_close_all(void);
 struct rig_addr rig_addr(const struct rig *r);
 
 /*

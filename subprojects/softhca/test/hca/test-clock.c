@@ -52,6 +52,7 @@ static void stamps_become_time_of_day(void)
 
 TEST(stamps)
 {
+	rig_open_pair(&a, NULL, &b, NULL);
 	stamps_are_of_the_completion();
 	stamps_become_time_of_day();
 }
@@ -60,6 +61,7 @@ TEST(the_page_is_good_for_long)
 {
 	struct mlx5dv_context dv = {.comp_mask = MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE};
 
+	rig_open_pair(&a, NULL, &b, NULL);
 	CHECK(!mlx5dv_query_device(a.ctx, &dv));
 	CHECK(dv.comp_mask & MLX5DV_CONTEXT_MASK_CLOCK_INFO_UPDATE);
 	CHECK(dv.max_clock_info_update_nsec > 3600 * SECOND);
@@ -71,6 +73,7 @@ TEST(contexts_agree)
 	struct mlx5dv_clock_info one, two;
 	uint64_t first, second;
 
+	rig_open_pair(&a, NULL, &b, NULL);
 	CHECK(!mlx5dv_get_clock_info(a.ctx, &one));
 	CHECK(!mlx5dv_get_clock_info(b.ctx, &two));
 	first = mlx5dv_ts_to_ns(&one, two.last_cycles);
@@ -78,11 +81,4 @@ TEST(contexts_agree)
 	CHECK(first < second + SECOND && second < first + SECOND);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("clock");
-	rig_open_pair(&a, NULL, &b, NULL);
-	CHECK(!test_main(argc, argv));
-	rig_close_pair(&a, &b);
-	return 0;
-}
+FABRIC_MAIN("clock");

@@ -30,7 +30,6 @@ TEST(comp_vectors)
 	CHECK_EQ(errno, EINVAL);
 	CHECK(!ibv_create_cq(a.ctx, 4, NULL, NULL, -1));
 	CHECK_EQ(errno, EINVAL);
-	rig_close(&a);
 }
 
 /* A shared receive queue without room for receives is valid. */
@@ -46,7 +45,6 @@ TEST(empty_srq)
 	CHECK(!ibv_query_srq(srq, &attr));
 	CHECK_EQ(attr.max_wr, 0);
 	CHECK(!ibv_destroy_srq(srq));
-	rig_close(&a);
 }
 
 static struct ibv_qp *make_qp(struct ibv_srq *srq)
@@ -96,7 +94,6 @@ TEST(real_depth)
 		CHECK(!ibv_post_recv(qp, &wr, &bad));
 	CHECK_EQ(ibv_post_recv(qp, &wr, &bad), ENOMEM);
 	CHECK(!ibv_destroy_qp(qp));
-	rig_close(&a);
 }
 
 /* Writes the low byte of the number after @id to b. */
@@ -143,7 +140,6 @@ TEST(resize)
 		write_once(id++);
 		expect_ids(id - 1, id);
 	}
-	rig_close_pair(&a, &b);
 }
 
 /* A queue cannot become smaller than the number of its waiting completions. */
@@ -156,7 +152,6 @@ TEST(resize_refused)
 	CHECK_EQ(ibv_resize_cq(a.scq, 1), EINVAL);
 	expect_ids(0, 4);
 	CHECK(!ibv_resize_cq(a.scq, 1));
-	rig_close_pair(&a, &b);
 }
 
 static enum ibv_wc_status remote_write(void)
@@ -175,7 +170,6 @@ TEST(rereg_access)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 	CHECK(ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
 		IBV_ACCESS_REMOTE_WRITE));
-	rig_close_pair(&a, &b);
 }
 
 /* A domain with a region cannot be freed, and only QPs of the domain reach the region. */
@@ -191,7 +185,6 @@ TEST(rereg_pd)
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_rereg_mr(b.mr, IBV_REREG_MR_CHANGE_PD, b.pd, NULL, 0, 0));
 	CHECK(!ibv_dealloc_pd(pd));
-	rig_close_pair(&a, &b);
 }
 
 /* The region moves to its second page: the first is out of bounds. */
@@ -209,7 +202,6 @@ TEST(rereg_address)
 	rig_wait_ok(a.scq);
 	CHECK(rig_same(b.buf + 4096, 8, 3));
 	CHECK_EQ(remote_write(), IBV_WC_REM_ACCESS_ERR);
-	rig_close_pair(&a, &b);
 }
 
 static int duplicate(int fd, int way)
@@ -261,7 +253,6 @@ TEST(import)
 	CHECK(!ibv_import_device(fd));
 	CHECK_EQ(errno, EPROTONOSUPPORT);
 	CHECK_EQ(fcntl(fd, F_GETFD), -1);
-	rig_close(&a);
 }
 
 /* The limits of moderation. test-events has its effect. */
@@ -294,7 +285,6 @@ TEST(moderate)
 	CHECK(!ibv_query_device_ex(a.ctx, NULL, &device));
 	CHECK_EQ(device.cq_mod_caps.max_cq_count, UINT16_MAX);
 	CHECK_EQ(device.cq_mod_caps.max_cq_period, 4095);
-	rig_close(&a);
 }
 
 /* A descriptor that is no dma-buf, after all that the kernel checks first. */
@@ -326,7 +316,6 @@ TEST(dmabuf)
 	}
 	CHECK_EQ(command_execute(&c, a.ctx, UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR),
 		-EINVAL);
-	rig_close(&a);
 	CHECK(!close(file));
 }
 
@@ -345,7 +334,6 @@ TEST(replaced)
 	CHECK_EQ(st.st_rdev, makedev(1, 3));
 	CHECK(!ibv_alloc_pd(ctx));
 	CHECK(!ibv_close_device(ctx));
-	rig_close(&a);
 	CHECK(!close(null));
 }
 
@@ -367,11 +355,6 @@ TEST(duplicate_channel)
 	CHECK(!ibv_get_cq_event(b.channel, &cq, &context));
 	CHECK(cq == b.rcq);
 	ibv_ack_cq_events(cq, 1);
-	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("commands");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("commands");

@@ -124,11 +124,6 @@ TEST(runs)
 	CHECK(!ibv_destroy_qp(b.qp));
 	CHECK(!ibv_destroy_cq(cq));
 	b.qp = NULL;
-	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("comp");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("comp");

@@ -68,10 +68,11 @@ static void gap_fill(const struct gap *g)
 
 static void gap_close(struct gap *g)
 {
-	if (g->mr)
-		CHECK(!ibv_dereg_mr(g->mr));
-	CHECK(!munmap(g->p, LONG));
+	CHECK(!g->mr || !ibv_dereg_mr(g->mr));
+	CHECK(!g->p || !munmap(g->p, LONG));
 }
+
+#define GAP AT_END(gap_close) struct gap
 
 /* A thread that makes one call, which is expected to block. */
 struct call {
@@ -139,6 +140,13 @@ struct pair {
 	struct rig a, b;
 };
 
+static void pair_close(struct pair *p)
+{
+	rig_close_pair(&p->a, &p->b);
+}
+
+#define PAIR AT_END(pair_close) struct pair
+
 static void small(struct pair *p, uint32_t n)
 {
 	rig_fill(p->a.buf, 64, n);
@@ -179,9 +187,9 @@ static void still_waits(struct call *c, struct pair *other)
 
 TEST(others_go_on)
 {
-	struct pair p, other;
+	PAIR p, other;
 	struct call c;
-	struct gap g;
+	GAP g = {0};
 
 	if (rig_mode("poll"))
 		return; /* one thread executes all messages: it is in the middle of the copy */
@@ -195,9 +203,6 @@ TEST(others_go_on)
 	call_join(&c);
 	rig_wait_ok(p.a.scq);
 	CHECK(rig_same(g.p, LONG, 5));
-	gap_close(&g);
-	rig_close_pair(&other.a, &other.b);
-	rig_close_pair(&p.a, &p.b);
 }
 
 /*
@@ -205,9 +210,9 @@ TEST(others_go_on)
  */
 static void waits(void (*fn)(struct call *), bool at_dest)
 {
-	struct pair p, other;
+	PAIR p, other;
 	struct call c, w;
-	struct gap g;
+	GAP g = {0};
 
 	if (rig_mode("poll"))
 		return;
@@ -230,9 +235,6 @@ static void waits(void (*fn)(struct call *), bool at_dest)
 		rig_modify(&p.a,
 			IBV_QPS_RESET); /* the sender, whose peer does not answer, gives up */
 	call_join(&c);
-	gap_close(&g);
-	rig_close_pair(&other.a, &other.b);
-	rig_close_pair(&p.a, &p.b);
 }
 
 TEST_WITH(dereg_waits, waits, do_dereg, true);
@@ -247,12 +249,13 @@ TEST_WITH(drain_waits, waits, do_drain, false);
 /* No other message takes a receive that is being filled, and the messages keep their receives. */
 TEST(one_srq)
 {
-	struct pair p;
-	struct rig third, fourth;
+	PAIR p;
+	RIG third;
+	struct rig fourth;
 	struct call c, w;
 	struct ibv_sge sge;
 	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
-	struct gap g;
+	GAP g = {0};
 
 	if (rig_mode("poll"))
 		return;
@@ -289,16 +292,13 @@ TEST(one_srq)
 	CHECK_EQ(rig_wait_ok(p.b.rcq).wr_id, 2);
 	CHECK(rig_same(g.p, LONG, 6));
 	CHECK(rig_same(p.b.buf, 64, 7));
-	gap_close(&g);
 	CHECK(!ibv_destroy_qp(fourth.qp));
-	rig_close(&third);
-	rig_close_pair(&p.a, &p.b);
 }
 
 /* A long WRITE that finds no receive afterwards is placed once, however often it is repeated. */
 TEST(placed_once)
 {
-	struct pair p;
+	PAIR p;
 
 	if (rig_mode("poll"))
 		return;
@@ -314,7 +314,6 @@ TEST(placed_once)
 	CHECK_EQ(rig_wait_ok(p.b.rcq).imm_data, 1);
 	CHECK_EQ(rig_wait_ok(p.a.scq).wr_id, 1);
 	CHECK(rig_same(p.b.buf, LONG, 8));
-	rig_close_pair(&p.a, &p.b);
 }
 
 /* In another process: connects, sends one long SEND or WRITE into the gap, and is killed. */
@@ -384,21 +383,19 @@ static void doom(const struct doomed *d)
 /* Memory can be deregistered when no process copies into it any more. */
 TEST(killed_dereg)
 {
-	struct gap g;
-	struct rig r;
+	RIG r;
+	GAP g = {0};
 
 	doom(under_way(&r, &g, IBV_WR_RDMA_WRITE, false));
 	CHECK(!ibv_dereg_mr(g.mr));
 	g.mr = NULL;
-	gap_close(&g);
-	rig_close(&r);
 }
 
 /* The next message gets the receive that was being filled. */
 TEST(killed_srq)
 {
-	struct rig r, from;
-	struct gap g;
+	RIG r, from;
+	GAP g = {0};
 
 	doom(under_way(&r, &g, IBV_WR_SEND, true));
 	rig_idle(r.rcq);
@@ -415,9 +412,6 @@ TEST(killed_srq)
 	rig_post(&from, &(struct rig_wr){.op = IBV_WR_SEND, .len = LONG});
 	CHECK_EQ(rig_wait_ok(r.rcq).wr_id, 1);
 	CHECK(rig_same(g.p, LONG, 10));
-	gap_close(&g);
-	rig_close(&from);
-	rig_close(&r);
 }
 
 /*
@@ -426,8 +420,8 @@ TEST(killed_srq)
  */
 static void killed_flush(bool kill_it)
 {
-	struct gap g;
-	struct rig r;
+	RIG r;
+	GAP g;
 	struct doomed *d = under_way(&r, &g, IBV_WR_SEND, false);
 
 	rig_post(&r, &(struct rig_wr){.op = IBV_WR_RDMA_READ, .len = 64, .lkey = 0x100});
@@ -440,8 +434,6 @@ static void killed_flush(bool kill_it)
 	CHECK_EQ(rig_wait(r.rcq).status, IBV_WC_WR_FLUSH_ERR);
 	if (!kill_it)
 		doom(d);
-	gap_close(&g);
-	rig_close(&r);
 }
 
 TEST_WITH(killed_before_flush, killed_flush, true);
@@ -456,8 +448,8 @@ TEST(killed_place)
 	const enum ibv_wr_opcode op = IBV_WR_RDMA_WRITE;
 	struct doomed *next = next_doomed();
 	struct pollfd has_joined = {.fd = next->fd, .events = POLLIN};
-	struct rig r, s;
-	struct gap g, h;
+	RIG r, s;
+	GAP g, h;
 
 	doom(under_way(&r, &g, op, false));
 	test_put(next->fd, &op, sizeof(op));
@@ -472,10 +464,6 @@ TEST(killed_place)
 	while (!rig_same(h.p, LONG, 9))
 		sched_yield();
 	doom(next);
-	gap_close(&h);
-	gap_close(&g);
-	rig_close(&s);
-	rig_close(&r);
 }
 
 /*

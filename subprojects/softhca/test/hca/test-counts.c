@@ -115,7 +115,6 @@ TEST(traffic)
 	messages_are_counted_at_both_ports();
 	the_kernels_counters_agree();
 	requests_are_counted();
-	rig_close_pair(&a, &b);
 }
 
 static void retries(uint64_t no_receive, uint64_t rnr, uint64_t timeout)
@@ -148,7 +147,6 @@ static void no_receive(bool srq)
 	rig_send(&a, 64);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
 	retries(3, 2, 0);
-	rig_close_pair(&a, &b);
 }
 
 TEST_WITH(no_receive_in_queue, no_receive, false);
@@ -168,7 +166,6 @@ TEST(late_receive)
 	rig_wait_ok(a.scq);
 	CHECK_EQ(n + rise(1, "out_of_buffer"), rise(0, "rnr_nak_retry_err"));
 	retries(0, 0, 0);
-	rig_close_pair(&a, &b);
 }
 
 /* A datagram that finds no receive is dropped; its sender gets no error. */
@@ -179,7 +176,6 @@ TEST(dropped_datagram)
 	rig_datagrams(&b);
 	CHECK_EQ(rig_datagram(&a, &b, 64), IBV_WC_SUCCESS);
 	retries(1, 0, 0);
-	rig_close_pair(&a, &b);
 }
 
 /* The peer QP has been destroyed. */
@@ -194,7 +190,6 @@ TEST(no_answer)
 	rig_send(&a, 64);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	retries(0, 0, 3);
-	rig_close_pair(&a, &b);
 }
 
 /* No temporary files are left in the directory. */
@@ -238,7 +233,7 @@ static void count_alone(int fd)
 	CHECK(!softhca_counters_self(&now));
 	CHECK(!memcmp(&now, &none, sizeof(now)));
 	post(IBV_WR_RDMA_WRITE, 64);
-	rig_close_pair(&a, &b);
+	rig_close_all();
 }
 
 TEST(slot_of_another_process)
@@ -252,12 +247,6 @@ TEST(slot_of_another_process)
 		CHECK_EQ(test_reap(pid), 0);
 		close(fd);
 	}
-	rig_close(&keeper);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("counts");
-	CHECK(!setenv("SOFTHCA_RAILS", "2", 1));
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("counts", "SOFTHCA_RAILS=2");

@@ -122,7 +122,7 @@ static uint32_t header_length(const struct rig *to, int gid_index)
 
 static void with_grh(unsigned rail, int gid_index, bool roce)
 {
-	struct rig from, to;
+	RIG from, to;
 	uint32_t length;
 	struct ibv_ah *ah;
 	struct ibv_wc wc;
@@ -141,7 +141,6 @@ static void with_grh(unsigned rail, int gid_index, bool roce)
 	one_way(&from, &to, ah, true);
 	CHECK_EQ(header_length(&to, gid_index), length + 4); /* ImmDt */
 	CHECK(!ibv_destroy_ah(ah));
-	rig_close_pair(&from, &to);
 }
 
 TEST_WITH(roce_over_ipv6, with_grh, 0, 0, true);
@@ -151,7 +150,7 @@ TEST_WITH(infiniband_with_grh, with_grh, 2, 0, false);
 /* InfiniBand inside one subnet: no GRH, and the answer goes by LID. */
 TEST(without_grh)
 {
-	struct rig from, to;
+	RIG from, to;
 	struct ibv_ah *ah;
 	struct ibv_wc wc;
 
@@ -166,7 +165,6 @@ TEST(without_grh)
 		CHECK_EQ(to.buf[i], 0);
 	answer(&to, &from, &wc);
 	CHECK(!ibv_destroy_ah(ah));
-	rig_close_pair(&from, &to);
 }
 
 /* Two adapters of each kind: a datagram goes from the even one to the odd one. */

@@ -48,8 +48,4 @@ TEST(noticed_by_timers)
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("death");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("death");

@@ -149,16 +149,15 @@ static void reached(int fd)
 	mr = of_dmabuf(&b, PAGE, PAGE, fd, ALL);
 	CHECK_EQ(write_to(IOVA + 2 * PAGE - 63, mr), IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_dereg_mr(mr));
-	rig_close_pair(&a, &b);
 	CHECK(!munmap(p, PAGES * PAGE));
 }
 
 /* A device is closed, and its region with it. */
 static void closed(int fd)
 {
-	static struct ibv_pd *pd;
-	static struct ibv_mr *mr;
 	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_mr *mr;
 
 	rig_open(&a, NULL);
 	ctx = ibv_open_device(a.ctx->device);
@@ -169,7 +168,8 @@ static void closed(int fd)
 	CHECK(mr && mappings_of(fd) == 1);
 	CHECK(!ibv_close_device(ctx));
 	CHECK_EQ(mappings_of(fd), 0);
-	rig_close(&a);
+	free(mr); /* the library has no call for it without the device */
+	free(pd);
 }
 
 /*
@@ -200,7 +200,6 @@ static void moved(int fd)
 	CHECK(rig_same(p, 64, 8));
 	CHECK(!ibv_dereg_mr(mr));
 	CHECK(rig_same(p, 64, 8)); /* still mapped */
-	rig_close_pair(&a, &b);
 	CHECK(!munmap(p, PAGE));
 }
 
@@ -214,7 +213,6 @@ static void bounds(int fd)
 	refused(0, 0, fd, EINVAL);
 	CHECK(!ibv_dereg_mr(of_dmabuf(&a, 0, PAGES * PAGE, fd, 0)));
 	CHECK_EQ(mappings_of(fd), 0);
-	rig_close(&a);
 }
 
 /* Files of other kinds. A descriptor of O_PATH is as good as closed. */
@@ -230,7 +228,6 @@ TEST(other_kinds)
 	refused(0, PAGE, fds[0], EINVAL);
 	refused(0, PAGE, a.ctx->cmd_fd, EINVAL);
 	refused(0, PAGE, path, EBADF);
-	rig_close(&a);
 	CHECK(!close(memfd) && !close(dir) && !close(path) && !close(fds[0]) && !close(fds[1]));
 }
 
@@ -247,7 +244,6 @@ TEST(not_accessible)
 	rig_open(&a, NULL);
 	refused(0, PAGE, NO_PAGES, EOPNOTSUPP);
 	CHECK_EQ(mappings_of(NO_PAGES), 0);
-	rig_close(&a);
 }
 
 TEST(memfd_as_dmabuf)

@@ -93,13 +93,12 @@ TEST(next_and_solicited)
 	send_from_a(0);
 	becomes_readable(b.channel->fd);
 	rig_wait_ok(b.rcq);
-	rig_close_pair(&a, &b);
 }
 
 /* The other end sleeps in the kernel for each message, and answers it. */
 static void echo(int fd)
 {
-	struct rig r;
+	RIG r;
 
 	rig_open(&r, &(struct rig_attr){.events = true});
 	CHECK(!ibv_req_notify_cq(r.rcq, 0));
@@ -115,7 +114,6 @@ static void echo(int fd)
 		rig_wait_ok(r.scq);
 	}
 	test_get(fd, &(char){0}, 1);
-	rig_close(&r);
 }
 
 TEST(between_processes)
@@ -137,7 +135,6 @@ TEST(between_processes)
 	}
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);
-	rig_close(&a);
 }
 
 static struct ibv_async_event take_async(struct rig *r)
@@ -167,7 +164,6 @@ TEST(srq_limit)
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_SRQ_LIMIT_REACHED);
 	CHECK(e.element.srq == b.srq);
-	rig_close_pair(&a, &b);
 }
 
 TEST(qp_errors)
@@ -185,7 +181,6 @@ TEST(qp_errors)
 	CHECK(e.element.qp == b.qp);
 	CHECK_EQ(take_async(&b).event_type, IBV_EVENT_QP_LAST_WQE_REACHED);
 	CHECK(!readable(b.ctx->async_fd));
-	rig_close_pair(&a, &b);
 }
 
 /* More completions than places: the owner gets an event, and the queue stays overrun. */
@@ -201,7 +196,6 @@ TEST(cq_overrun)
 	e = take_async(&b);
 	CHECK_EQ(e.event_type, IBV_EVENT_CQ_ERR);
 	CHECK(e.element.cq == b.rcq);
-	rig_close_pair(&a, &b);
 }
 
 /* With ignore_overrun the ninth completion overwrites the first. */
@@ -218,7 +212,6 @@ TEST(cq_overrun_ignored)
 		sched_yield();
 	CHECK(!readable(a.ctx->async_fd));
 	CHECK_EQ(rig_state(&a), IBV_QPS_RTS);
-	rig_close_pair(&a, &b);
 }
 
 static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
@@ -331,7 +324,6 @@ static void moderated(void)
 		moderate(b.rcq, cases[i].count, cases[i].us);
 		for (const char *c = cases[i].acts; *c; c++)
 			act(*c);
-		rig_close_pair(&a, &b);
 	}
 	rig_open_pair(&a, &(struct rig_attr){.events = true}, &b,
 		&(struct rig_attr){.events = true});
@@ -349,11 +341,6 @@ TEST(moderated_by_thread)
 	send_from_a(0);
 	take_event(&b, b.rcq);
 	rig_wait_ok(b.rcq);
-	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("events");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("events");

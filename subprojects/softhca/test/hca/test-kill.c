@@ -298,7 +298,6 @@ TEST(killed_at_random)
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(test_reap(pid[i]), 0);
 	r.qp = steady_qp;
-	rig_close(&r);
 }
 
 int main(int argc, char **argv)

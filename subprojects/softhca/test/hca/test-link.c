@@ -53,7 +53,6 @@ static void in_virtual_time(void)
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 10 * 3000 + LATENCY);
-	rig_close_pair(&a, &b);
 }
 
 /* A rule delays a message, and those behind it, by as much as it says; nobody waits. */
@@ -71,7 +70,6 @@ static void delayed_in_virtual_time(void)
 	t = virtual_ns();
 	post_list(3, 1000);
 	CHECK_EQ(virtual_ns() - t, 1000 + LATENCY + hour);
-	rig_close_pair(&a, &b);
 }
 
 /* A context at either end takes its service time for each message, one after the other. */
@@ -91,7 +89,6 @@ static void with_service_in_virtual_time(void)
 	t = virtual_ns();
 	post_list(10, 3000);
 	CHECK_EQ(virtual_ns() - t, 2 * SERVICE + 10 * 3000 + LATENCY);
-	rig_close_pair(&a, &b);
 }
 
 static uint64_t stopped_ns; /* the time that the clock shows, also to the HCA; 0: the real time */
@@ -129,7 +126,6 @@ static void behind_another(void)
 	stopped_ns++;
 	softhca_step();
 	CHECK_EQ(ibv_poll_cq(a.scq, 1, &wc), 1);
-	rig_close_pair(&a, &b);
 }
 
 static void in_real_time(void)
@@ -140,13 +136,13 @@ static void in_real_time(void)
 	for (uint32_t i = 0; i < 200; i++)
 		post_list(10, 10000);
 	CHECK(test_now_ns() - start >= 200 * (10 * 10000 + LATENCY));
-	rig_close_pair(&a, &b);
 }
 
 /* A context with two QPs, each with a peer, sends to both, or receives of both, one by one. */
 static void context_is_serial(bool sends)
 {
-	struct rig c, second, *from, *to;
+	RIG c;
+	struct rig second, *from, *to;
 	uint64_t start;
 
 	rig_open_pair(&a, NULL, &b, NULL);
@@ -169,8 +165,6 @@ static void context_is_serial(bool sends)
 	/* The two peers alone would be through after half of them. */
 	CHECK(test_now_ns() - start >= MESSAGES * (uint64_t)LONG_SERVICE);
 	CHECK(!ibv_destroy_qp(second.qp));
-	rig_close(&c);
-	rig_close_pair(&a, &b);
 }
 
 static void sender_is_serial(void)
@@ -193,6 +187,7 @@ static void in_time(const char *link, uint32_t service, const char *mode, void (
 		topology(link, service);
 		CHECK(!mode || !setenv("SOFTHCA_MODE", mode, 1));
 		fn();
+		rig_close_all();
 		exit(0);
 	}
 	CHECK_EQ(test_reap(pid), 0);

@@ -30,6 +30,7 @@ TEST(protections)
 {
 	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 
+	rig_open_pair(&a, NULL, &b, NULL);
 	CHECK(!mprotect(p + PAGE, PAGE, PROT_READ));
 	CHECK(!mprotect(p + 2 * PAGE, PAGE, PROT_NONE));
 	CHECK(!munmap(p + 3 * PAGE, PAGE));
@@ -52,6 +53,7 @@ TEST(pieces)
 {
 	uint8_t *p = test_map(64 * PAGE, PROT_READ, MAP_PRIVATE);
 
+	rig_open_pair(&a, NULL, &b, NULL);
 	for (unsigned i = 0; i < 64; i += 2)
 		CHECK(!mprotect(p + i * PAGE, PAGE, PROT_READ | PROT_WRITE));
 	accepted(p, 64 * PAGE, READS);
@@ -64,8 +66,10 @@ TEST(pieces)
 TEST(unmapped_later)
 {
 	uint8_t *p = test_map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
-	struct ibv_mr *mr = ibv_reg_mr(b.pd, p, PAGE, WRITES);
+	struct ibv_mr *mr;
 
+	rig_open_pair(&a, NULL, &b, NULL);
+	mr = ibv_reg_mr(b.pd, p, PAGE, WRITES);
 	CHECK(mr && !munmap(p, PAGE));
 	rig_request(&a, IBV_WR_RDMA_WRITE, 8,
 		(struct rig_addr){.addr = (uintptr_t)p, .rkey = mr->rkey});
@@ -73,11 +77,4 @@ TEST(unmapped_later)
 	CHECK(!ibv_dereg_mr(mr));
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("mr");
-	rig_open_pair(&a, NULL, &b, NULL);
-	CHECK(!test_main(argc, argv));
-	rig_close_pair(&a, &b);
-	return 0;
-}
+FABRIC_MAIN("mr");

@@ -31,12 +31,6 @@ static void open_pairs(unsigned n)
 		rig_open_pair(&from[i], &(struct rig_attr){.depth = LIST * LISTS}, &to[i], NULL);
 }
 
-static void close_pairs(unsigned n)
-{
-	for (unsigned i = 0; i < n; i++)
-		rig_close_pair(&from[i], &to[i]);
-}
-
 /* ---- virtual time: requests are executed immediately, so the batch is outstanding ---- */
 
 static double paused_share(uint32_t n, uint32_t len, int places)
@@ -71,7 +65,6 @@ static void shares_are_as_documented(void)
 				.002 + 1. / len);
 	CHECK(fabs(paused_share(2, 8192, 1) - expected(2, 8192, 1)) < .02);
 	CHECK(fabs(paused_share(16, 8192, 1) - expected(16, 8192, 1)) < .03);
-	close_pairs(1);
 }
 
 static void shares_grow_step_by_step(void)
@@ -85,7 +78,6 @@ static void shares_grow_step_by_step(void)
 		CHECK(share > last && share < PAUSES / 200.);
 		last = share;
 	}
-	close_pairs(1);
 }
 
 /* ---- in real time the latency keeps requests outstanding ---- */
@@ -117,7 +109,6 @@ static void the_corner_is_worst(void)
 	CHECK(corner > pauses_of(1, LISTS, LIST, RIG_BUF, 4) * 1.3);
 	CHECK(corner > pauses_of(QPS, LISTS, LIST, RIG_BUF, 1) * 1.3);
 	CHECK(corner > pauses_of(QPS, 1, LIST, RIG_BUF, 4) * 1.3);
-	close_pairs(QPS);
 }
 
 /* Before each message the link is idle for longer than a millisecond, which is what counts. */
@@ -131,7 +122,6 @@ static void idle_time_counts(void)
 	for (int i = 0; i < 5; i++)
 		one_by_one += pauses_of(1, 1, 1, RIG_BUF, 1) / 5;
 	CHECK(fabs(one_by_one - busy / (1 - busy) * (RIG_BUF + 1e6) / RIG_BUF) < .1);
-	close_pairs(1);
 }
 
 /* Runs @fn in a process and a fabric of its own. */
@@ -143,6 +133,7 @@ static void in_time(const char *link, void (*fn)(void))
 		test_fabric("pause");
 		topology(link);
 		fn();
+		rig_close_all();
 		exit(0);
 	}
 	CHECK_EQ(test_reap(pid), 0);

@@ -92,8 +92,4 @@ TEST(two_processes)
 	CHECK_EQ(test_reap(pid), 0);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("peers");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("peers");

@@ -73,7 +73,6 @@ TEST(writes_and_reads)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	rig_close_pair(&a, &b);
 }
 
 /* Every message has its immediate; receives are taken in the order in which they were posted. */
@@ -112,7 +111,6 @@ static void immediates(bool srq, uint32_t cqe_size)
 	}
 	rig_idle(a.scq);
 	rig_idle(b.rcq);
-	rig_close_pair(&a, &b);
 }
 
 TEST_WITH(immediates_to_queue, immediates, false, 0);
@@ -144,7 +142,6 @@ static void sends(bool srq)
 		CHECK(rig_same(b.buf + DST, len, i));
 		CHECK_EQ(rig_wait_ok(a.scq).opcode, IBV_WC_SEND);
 	}
-	rig_close_pair(&a, &b);
 }
 
 TEST_WITH(sends_to_queue, sends, false);
@@ -176,7 +173,6 @@ TEST(atomics)
 		CHECK_EQ(old, 111);
 		CHECK_EQ(word, w.compare_add == 111 ? 5 : 111);
 	}
-	rig_close_pair(&a, &b);
 }
 
 /* Posts @w, which must be refused with @status; requests posted after it are flushed. */
@@ -195,7 +191,6 @@ static void refused(const struct rig_wr *w, enum ibv_wc_status status, bool resp
 	wc = rig_wait(a.scq);
 	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(wc.wr_id, 99);
-	rig_close_pair(&a, &b);
 }
 
 TEST(refusals)
@@ -249,7 +244,6 @@ static void other_domain(bool local)
 	CHECK_EQ(rig_wait(a.scq).status, local ? IBV_WC_LOC_PROT_ERR : IBV_WC_REM_ACCESS_ERR);
 	CHECK(!ibv_dereg_mr(mr));
 	CHECK(!ibv_dealloc_pd(pd));
-	rig_close_pair(&a, &b);
 }
 
 TEST_WITH(other_domain_of_sender, other_domain, true);
@@ -270,7 +264,7 @@ TEST(forbidden_by_qp)
 /* A QP drops messages of a QP to which it is not connected. */
 TEST(stranger)
 {
-	struct rig c;
+	RIG c;
 
 	open_pair(NULL);
 	rig_open(&c, NULL);
@@ -278,8 +272,6 @@ TEST(stranger)
 	rig_write(&c, &b, 64);
 	CHECK_EQ(rig_wait(c.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(rig_state(&b), IBV_QPS_RTS);
-	rig_close(&c);
-	rig_close_pair(&a, &b);
 }
 
 TEST(short_receive)
@@ -297,7 +289,6 @@ TEST(short_receive)
 	wc = rig_wait(b.rcq);
 	CHECK_EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
 	CHECK_EQ(wc.wr_id, 4);
-	rig_close_pair(&a, &b);
 }
 
 /* A message without a receive waits for one, and later messages stay in order after it. */
@@ -324,7 +315,6 @@ TEST(receiver_not_ready)
 	CHECK(!softhca_counters_self(&after));
 	CHECK(after.rnr_naks > before.rnr_naks);
 	CHECK_EQ(after.wqes[0x09] - before.wqes[0x09], 3);
-	rig_close_pair(&a, &b);
 }
 
 /* Connects only one end if @to_a is false. */
@@ -344,11 +334,9 @@ TEST(gives_up)
 	post_write(4, 0);
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK_EQ(rig_state(&a), IBV_QPS_ERR);
-	rig_close_pair(&a, &b);
 	open_impatient(true);
 	rig_post(&a, &(struct rig_wr){.id = 5, .op = IBV_WR_SEND, .len = 4});
 	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RNR_RETRY_EXC_ERR);
-	rig_close_pair(&a, &b);
 }
 
 TEST(counts)
@@ -368,7 +356,6 @@ TEST(counts)
 	CHECK_EQ(after.bytes[0x08] - before.bytes[0x08], 1000);
 	CHECK_EQ(after.cqes - before.cqes, 1);
 	CHECK_EQ(after.single_steps - before.single_steps, 0);
-	rig_close_pair(&a, &b);
 }
 
 TEST(records)
@@ -397,10 +384,8 @@ TEST(records)
 	CHECK_EQ(c[0].wqe_counter, w[1].index);
 	CHECK_EQ(c[0].qpn, a.qp->qp_num);
 	CHECK_EQ(c[0].wqe_opcode, 0x08);
-	rig_close_pair(&a, &b);
 	open_pair(NULL);
 	CHECK_EQ(softhca_trace_wqes(a.qp->qp_num, 0, w, 8), -ENOENT);
-	rig_close_pair(&a, &b);
 }
 
 /* Exactly the bytes of a message are stored, whatever its length and place; a receive may be longer. */
@@ -420,11 +405,6 @@ TEST(lengths)
 		CHECK(!memcmp(b.buf + DST + len % 8, a.buf, len));
 		CHECK(!memcmp(b.buf + DST + len % 8 + len, untouched, sizeof(untouched)));
 	}
-	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("rc");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("rc");

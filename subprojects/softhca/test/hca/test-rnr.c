@@ -25,7 +25,6 @@ static void close_all(void)
 {
 	for (uint32_t i = 0; i < QPS; i++)
 		CHECK(!ibv_destroy_qp(from[i].qp) && !ibv_destroy_qp(to[i].qp));
-	rig_close_pair(&a, &b);
 }
 
 /* Waits until the timers of all QPs have expired. No QP is served meanwhile (step mode). */
@@ -63,9 +62,4 @@ TEST(in_turn)
 	close_all();
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("rnr");
-	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("rnr", "SOFTHCA_MODE=step");

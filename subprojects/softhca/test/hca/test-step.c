@@ -39,12 +39,6 @@ TEST(in_steps)
 	CHECK_EQ(rig_wait_ok(b.rcq).wr_id, 3);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 1);
 	CHECK_EQ(rig_wait_ok(a.scq).wr_id, 2);
-	rig_close_pair(&a, &b);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("step");
-	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("step", "SOFTHCA_MODE=step");

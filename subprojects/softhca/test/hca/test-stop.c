@@ -89,7 +89,7 @@ static void victim(int fd)
 	const struct kind *k = kind;
 	struct rig_addr to;
 	struct report report;
-	struct rig v;
+	RIG v;
 	char go;
 
 	rig_open(&v, NULL);
@@ -106,7 +106,6 @@ static void victim(int fd)
 	report.state = rig_state(&v);
 	test_put(fd, &report, sizeof(report));
 	test_get(fd, &go, 1);
-	rig_close(&v);
 }
 
 struct process {
@@ -213,7 +212,6 @@ static void give_up(const struct process *p)
 	CHECK_EQ(test_reap(p->pid), 128 + SIGKILL);
 	close(p->fd);
 	CHECK(!ibv_dereg_mr(target_mr));
-	rig_close(&r);
 }
 
 /*
@@ -331,7 +329,6 @@ static void end(struct process *p, bool taken)
 	test_put(p->fd, "e", 1);
 	CHECK_EQ(test_reap(p->pid), 0);
 	close(p->fd);
-	rig_close(&r);
 }
 
 /* Stops it after @instructions. Returns true if the message was completed before. */

@@ -186,7 +186,6 @@ TEST(other_version)
 			CHECK_EQ(rig_child(no_devices, "another version"), OK);
 	}
 	close(fd);
-	rig_close(&r);
 }
 
 /* Both ends fail; neither waits for ever. */
@@ -224,14 +223,9 @@ static void in_fabric(void (*fn)(void), const char *says)
 	root_only();
 	rig_open(&r, NULL);
 	CHECK_EQ(rig_child(fn, says), OK);
-	rig_close(&r);
 }
 
 TEST_WITH(other_pid_namespace, in_fabric, other_pids, "pid namespace");
 TEST_WITH(other_user_namespace, in_fabric, other_users, "user namespace");
 
-int main(int argc, char **argv)
-{
-	test_fabric("surroundings");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("surroundings");

@@ -123,7 +123,7 @@ static void child(int fd)
 
 static void forks(void)
 {
-	struct rig r;
+	RIG r;
 	pid_t pid;
 	int fd;
 
@@ -137,7 +137,6 @@ static void forks(void)
 		CHECK(rig_same(r.buf + n * SLOT, SLOT, 77 + n));
 	}
 	CHECK_EQ(test_reap(pid), 0);
-	rig_close(&r);
 }
 
 TEST(each_to_each_and_a_child)
@@ -150,10 +149,6 @@ TEST(each_to_each_and_a_child)
 	for (int i = 0; i < THREADS; i++)
 		CHECK(!pthread_join(nodes[i].thread, NULL));
 	forks();
-	for (int i = 0; i < THREADS; i++)
-		for (int k = 0; k < THREADS; k++)
-			if (k != i)
-				rig_close(&nodes[i].in[k]);
 }
 
 static struct rig hub;
@@ -257,8 +252,4 @@ TEST(shared_queues)
 	CHECK_EQ(before.recvs, after.recvs);
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("threads");
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("threads");

@@ -39,7 +39,6 @@ static void write_by(struct ibv_qp *qp, uint8_t byte)
 	rig_wait_ok(a.scq);
 	CHECK(b.buf[0] == byte && b.buf[7] == byte);
 	a.qp = own;
-	rig_close(&b);
 }
 
 static void many_qps(void)
@@ -108,7 +107,6 @@ static void reopened(void)
 	for (int i = 0; i < 20; i++) {
 		rig_open(&a, NULL);
 		write_by(a.qp, (uint8_t)(i + 1));
-		rig_close(&a);
 	}
 	said_verdict(NULL);
 }
@@ -227,7 +225,6 @@ static void wrong_pages(void)
 		CHECK_EQ(create_qp(MLX5_QP_FLAG_UAR_PAGE_INDEX, 0), -EINVAL);
 		CHECK(!mlx5dv_devx_alloc_uar(a.ctx, MLX5DV_UAR_ALLOC_TYPE_BF));
 		CHECK(!mlx5dv_devx_alloc_uar(a.ctx, MLX5DV_UAR_ALLOC_TYPE_NC));
-		rig_close(&a);
 		return;
 	}
 	uar = mlx5dv_devx_alloc_uar(a.ctx, MLX5DV_UAR_ALLOC_TYPE_BF);
@@ -278,7 +275,6 @@ static void not_named(void)
 	__atomic_store_n((uint64_t *)(void *)((char *)rig_dv_cq(a.scq).cq_uar + 0x20), UINT64_MAX,
 		__ATOMIC_RELEASE);
 	ring_at(&elsewhere, IBV_WC_SUCCESS, NULL);
-	rig_close_pair(&a, &b);
 }
 
 /* The planted mistakes: a doorbell at the page of another QP, of a thread domain, of no owner. */
@@ -291,13 +287,11 @@ static void other_pages(void)
 
 	open_ready();
 	ring_at(rig_dv_qp(a.qp).bf.reg, IBV_WC_SUCCESS, NULL);
-	rig_close_pair(&a, &b);
 
 	open_ready();
 	d = domain_open();
 	ring_at(rig_dv_qp(d.qp).bf.reg, IBV_WC_WR_FLUSH_ERR, not_its_own);
 	domain_close(d);
-	rig_close_pair(&a, &b);
 
 	if (legacy)
 		return;
@@ -309,7 +303,6 @@ static void other_pages(void)
 	ring_at(uar->reg_addr, IBV_WC_WR_FLUSH_ERR, not_its_own);
 	CHECK(!ibv_destroy_qp(qp));
 	mlx5dv_devx_free_uar(uar);
-	rig_close_pair(&a, &b);
 }
 
 /* A CQ is armed through the page of a thread domain. */
@@ -329,7 +322,6 @@ static void arm_elsewhere(void)
 		__ATOMIC_RELEASE);
 	said_verdict(", which is not its own");
 	domain_close(d);
-	rig_close_pair(&a, &b);
 }
 
 /* All tests with the scheme and BlueFlame of the environment. */
@@ -338,7 +330,6 @@ static void one_process(void)
 	open_ready(); /* the context that the counters need */
 	said_listen();
 	CHECK(page_of(rig_dv_qp(a.qp).bf.reg) != 0);
-	rig_close_pair(&a, &b);
 	many_qps();
 	thread_domains();
 	reopened();
@@ -347,10 +338,11 @@ static void one_process(void)
 		objects();
 	if (rig_mode("poll")) {
 		not_named();
-		exit(0);
+	} else {
+		other_pages();
+		arm_elsewhere();
 	}
-	other_pages();
-	arm_elsewhere();
+	rig_close_all();
 	exit(0);
 }
 
@@ -369,9 +361,4 @@ TEST_WITH(default_pages, with, "", "0");
 TEST_WITH(dynamic_without_bf, with, "dynamic", "1");
 TEST_WITH(legacy_without_bf, with, "legacy", "1");
 
-int main(int argc, char **argv)
-{
-	test_fabric("uar");
-	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("uar", "SOFTHCA_STRICT=1");

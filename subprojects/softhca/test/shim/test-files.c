@@ -175,9 +175,4 @@ TEST(links_and_contents)
 	CHECK(!chdir("/"));
 }
 
-int main(int argc, char **argv)
-{
-	test_fabric("files");
-	CHECK(!setenv("SOFTHCA_RAILS", "2", 1));
-	return test_main(argc, argv);
-}
+FABRIC_MAIN("files", "SOFTHCA_RAILS=2");
