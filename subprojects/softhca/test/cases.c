@@ -55,6 +55,13 @@ void test_finally(void (*fn)(void))
 	closers[i] = fn;
 }
 
+void test_end(void)
+{
+	for (int i = 3; i >= 0; i--)
+		if (closers[i])
+			test_now(closers[i]);
+}
+
 static bool wanted(const struct test *t, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -74,9 +81,7 @@ int test_main(int argc, char **argv)
 		fflush(stdout);
 		alarm(1200); /* guard against hanging */
 		t->fn();
-		for (int i = 3; i >= 0; i--)
-			if (closers[i])
-				test_now(closers[i]);
+		test_end();
 		run++;
 	}
 	if (!run) {

@@ -42,6 +42,8 @@ uint64_t test_number(int *argc, char **argv, uint64_t otherwise);
 void test_finally(void (*fn)(void));
 /* Calls fn now, instead of at the end. */
 void test_now(void (*fn)(void));
+/* Calls all of them, as at the end of the case: for a child that ends in order. */
+void test_end(void);
 
 /* A variable of which fn(&variable) is called at the end of its block. */
 #define AT_END(fn) __attribute__((cleanup(fn)))

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cases.h"
+#include "child.h"
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -69,28 +69,6 @@ static inline void *test_map(size_t len, int prot, int sharing)
 	return p;
 }
 
-static inline pid_t test_fork(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (!pid) /* a child that is stopped, too, does not outlive a test that is killed */
-		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
-	return pid;
-}
-
-/*
- * Waits for the end of a child. Returns its exit status, or 128 plus the number of the signal that
- * ended it.
- */
-static inline int test_reap(pid_t pid)
-{
-	int status;
-
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 static inline void test_put(int fd, const void *p, size_t n)
 {
 	CHECK_EQ(write(fd, p, n), (ssize_t)n);
@@ -101,7 +79,7 @@ static inline void test_get(int fd, void *p, size_t n)
 	CHECK_EQ(recv(fd, p, n, MSG_WAITALL), (ssize_t)n);
 }
 
-/* Runs @fn in a child, with an end of a socket pair. Returns the child; *fd_p is the other end. */
+/* Runs @fn like a case in a child, with an end of a socket pair. Returns the child; *fd_p is the other end. */
 static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
 {
 	int fds[2];
@@ -113,6 +91,7 @@ static inline pid_t test_peer(void (*fn)(int fd), int *fd_p)
 		alarm(600);
 		close(fds[0]);
 		fn(fds[1]);
+		test_end();
 		exit(0);
 	}
 	close(fds[1]);

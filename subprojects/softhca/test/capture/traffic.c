@@ -180,8 +180,7 @@ static void kill_one(void)
 		rig_recv(&b, 1, 0, 0);
 	rig_meet(&b, fd, NULL, (struct rig_timers){0});
 	receive_some(PER_ROUND);
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+	test_kill(pid);
 	receive_rest();
 	rig_close(&b);
 	close(fd);

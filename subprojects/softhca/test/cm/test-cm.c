@@ -617,8 +617,7 @@ static pid_t start_server(int stage, int *fd_p)
 static void end(pid_t pid, int fd)
 {
 	test_get(fd, &(char){0}, 1);
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+	test_kill(pid);
 	close(fd);
 }
 

@@ -210,8 +210,7 @@ TEST(interrupted_by_mutex)
 	}
 	fprintf(stderr, "%u instructions before the lane is taken\n", n);
 	CHECK(n > 10 && n < STEPS);
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+	test_kill(pid);
 }
 
 TEST(one_at_a_time)

@@ -121,8 +121,7 @@ static double run(bool one_fabric)
 	start_pair(one_fabric ? "bench-copy-1" : "bench-copy-2", small_writer, pid + 2, &fd[1]);
 	test_get(fd[1], &us, sizeof(us));
 	for (int i = 3; i >= 0; i--) { /* each writer before its target */
-		CHECK(!kill(pid[i], SIGKILL));
-		CHECK_EQ(test_reap(pid[i]), 128 + SIGKILL);
+		test_kill(pid[i]);
 	}
 	close(fd[0]);
 	close(fd[1]);

@@ -119,7 +119,7 @@ static void lock_list(void)
 	opener = getpid();
 }
 
-void rig_close_all(void)
+static void close_all(void)
 {
 	while (open_rigs && opener == getpid())
 		rig_close(open_rigs);
@@ -147,7 +147,7 @@ static void remember(struct rig *r)
 
 	lock_list();
 	if (!open_rigs)
-		test_finally(rig_close_all);
+		test_finally(close_all);
 	while (*at)
 		at = &(*at)->next;
 	*at = r;

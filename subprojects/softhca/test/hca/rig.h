@@ -73,8 +73,6 @@ bool rig_mode(const char *mode);
 void rig_open(struct rig *r, const struct rig_attr *attr);
 /* Does nothing if the rig is not open. */
 void rig_close(struct rig *r);
-/* For a child: closes what it has opened. */
-void rig_close_all(void);
 struct rig_addr rig_addr(const struct rig *r);
 
 /*

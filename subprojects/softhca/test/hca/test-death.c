@@ -27,8 +27,7 @@ static void write_to_the_dead(void)
 
 	rig_open(&r, NULL);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
-	CHECK(!kill(pid, SIGKILL));
-	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+	test_kill(pid);
 	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
 	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
 	CHECK(!softhca_counters_self(&c));

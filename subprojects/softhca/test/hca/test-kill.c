@@ -117,7 +117,6 @@ static void steady(int fd)
 			CHECK_EQ(wc.status, IBV_WC_SUCCESS);
 	}
 	test_get(fd, &extra, 1);
-	rig_close(&r);
 }
 
 static struct ibv_qp *connect_peer(int fd, struct rig_addr *to)

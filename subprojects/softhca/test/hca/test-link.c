@@ -187,7 +187,7 @@ static void in_time(const char *link, uint32_t service, const char *mode, void (
 		topology(link, service);
 		CHECK(!mode || !setenv("SOFTHCA_MODE", mode, 1));
 		fn();
-		rig_close_all();
+		test_end();
 		exit(0);
 	}
 	CHECK_EQ(test_reap(pid), 0);

@@ -133,7 +133,7 @@ static void in_time(const char *link, void (*fn)(void))
 		test_fabric("pause");
 		topology(link);
 		fn();
-		rig_close_all();
+		test_end();
 		exit(0);
 	}
 	CHECK_EQ(test_reap(pid), 0);

@@ -69,7 +69,6 @@ static void run_end(int fd, uint32_t mine, uint32_t theirs)
 	exchange(to, 5000, mine, theirs);
 	test_put(fd, "x", 1);
 	test_get(fd, &(char){0}, 1);
-	rig_close(&r);
 }
 
 static void first(int fd)

@@ -342,7 +342,7 @@ static void one_process(void)
 		other_pages();
 		arm_elsewhere();
 	}
-	rig_close_all();
+	test_end();
 	exit(0);
 }
 

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef SOFTHCA_TEST_CHILD_H
+#define SOFTHCA_TEST_CHILD_H
+
+/* Child processes of a case. A failure ends the test. */
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cases.h"
+
+/* The child ends with the thread that has started it. */
+static inline pid_t test_fork(void)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) /* a child that is stopped, too, does not outlive a test that is killed */
+		CHECK(!prctl(PR_SET_PDEATHSIG, SIGKILL));
+	return pid;
+}
+
+/*
+ * Waits for the end of a child. Returns its exit status, or 128 plus the number of the signal that
+ * ended it.
+ */
+static inline int test_reap(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Kills a child, which must not have ended. */
+static inline void test_kill(pid_t pid)
+{
+	CHECK(!kill(pid, SIGKILL));
+	CHECK_EQ(test_reap(pid), 128 + SIGKILL);
+}
+
+#endif
