@@ -193,7 +193,7 @@ TEST(stale_is_replaced)
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &s), -EADDRINUSE);
 	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &old), 0);
 	CHECK_EQ(shm_locked(&old, SHM_SERVER), 1);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(shm_locked(&old, SHM_SERVER), 0);
 	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), -ECONNREFUSED);
 	CHECK_EQ(shm_create(PREFIX, test_name, 2 * SIZE, &s), 0);
@@ -295,7 +295,7 @@ TEST(forked_child_holds_nothing)
 	close(hold[0]);
 	CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 	CHECK_EQ(shm_locked(&c, SHM_SERVER), 1);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
 	shm_close(&c);
 	CHECK_EQ(shm_create(PREFIX, test_name, SIZE, &c), 0);
@@ -316,12 +316,11 @@ TEST(one_creator_wins)
 		struct shm_region c;
 		char r;
 
-		kill_wait(spawn(child_serves));
+		test_kill(spawn(child_serves));
 		CHECK_EQ(pipe(go), 0);
 		CHECK_EQ(pipe(out), 0);
 		for (int i = 0; i < 8; i++) {
-			pid[i] = fork();
-			CHECK(pid[i] >= 0);
+			pid[i] = test_fork();
 			if (!pid[i]) {
 				close(go[1]);
 				if (read(go[0], &r, 1) != 0)
@@ -342,7 +341,7 @@ TEST(one_creator_wins)
 		CHECK_EQ(won, 1);
 		CHECK_EQ(shm_attach(PREFIX, test_name, SIZE, &c), 0);
 		for (int i = 0; i < 8; i++)
-			kill_wait(pid[i]);
+			test_kill(pid[i]);
 		CHECK_EQ(shm_locked(&c, SHM_SERVER), 0);
 		shm_close(&c);
 		close(out[0]);
@@ -373,7 +372,7 @@ TEST(remains_are_removed)
 	CHECK_EQ(word, MAGIC);
 	CHECK_EQ(shm_read(&r, SIZE - 4, &word, sizeof(word)), -EPROTO);
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC), -EADDRINUSE);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(shm_locked(&r, SHM_SERVER), 0);
 	CHECK_EQ(shm_remove_remains(PREFIX, test_name, MAGIC + 1), -EPROTO);
 	CHECK_EQ(access(test_file(PREFIX), F_OK), 0);
@@ -387,7 +386,7 @@ TEST(remains_are_removed)
 /* Opens the remains of a dead server, and locks their naming byte. */
 static void lock_remains(struct shm_region *r)
 {
-	kill_wait(spawn(child_serves_magic));
+	test_kill(spawn(child_serves_magic));
 	CHECK_EQ(shm_look(PREFIX, test_name, r), 0);
 	close(r->fd);
 	r->fd = open(test_file(PREFIX), O_RDWR | O_CLOEXEC);

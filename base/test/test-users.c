@@ -31,11 +31,8 @@ static void open_fails(void *arg)
 static void run_as(const struct users_who *who, void (*f)(void *arg))
 {
 	pid_t pid = users_spawn(who, f, NULL);
-	int status;
 
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFEXITED(status));
-	CHECK_EQ(WEXITSTATUS(status), 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 /* Root may open every file, so only the check of the owner refuses the region. */

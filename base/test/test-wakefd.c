@@ -330,8 +330,7 @@ static pid_t child_that_waits(int *end_p)
 
 	CHECK_EQ(pipe(end), 0);
 	CHECK_EQ(pipe(up), 0);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		close(end[1]);
 		close(up[1]);
@@ -350,7 +349,7 @@ static pid_t child_that_waits(int *end_p)
  */
 TEST(forked_child_keeps_nothing_open)
 {
-	int set = epoll_create1(EPOLL_CLOEXEC), end, status;
+	int set = epoll_create1(EPOLL_CLOEXEC), end;
 	struct epoll_event ev = {.events = EPOLLIN};
 	struct wakefd waker = WAKEFD_NONE, event = WAKEFD_NONE;
 	uint32_t word = SLEEP_ON_FD;
@@ -372,8 +371,7 @@ TEST(forked_child_keeps_nothing_open)
 	wakefd_close(&waker);
 	CHECK_EQ(epoll_wait(set, &ev, 1, 0), 0);
 	close(end);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 	close(set);
 }
 

@@ -231,9 +231,8 @@ static void answering(struct rpcbench_client *c)
 static int in_child(void (*fn)(void))
 {
 	int status;
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		alarm(300); /* ends a loop that waits for ever */
 		CHECK(freopen("/dev/null", "w", stderr));

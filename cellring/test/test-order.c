@@ -73,8 +73,7 @@ TEST(each_instruction)
 	ring = mmap(NULL, cellring_bytes(&plan), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		-1, 0);
 	CHECK(ring != MAP_FAILED);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid)
 		producer(&plan);
 	CHECK_EQ(step_wait(pid, NULL, NULL), SIGSTOP);

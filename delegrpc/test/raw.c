@@ -2,10 +2,12 @@
 #include "support/test.h"
 #include "raw.h"
 
-void raw_open(const char *name, struct raw *raw)
+struct raw *raw_open(const char *name)
 {
+	struct raw *raw = calloc(1, sizeof(*raw));
 	unsigned char *base;
 
+	CHECK(raw);
 	CHECK_EQ(shm_attach("delegrpc", name, sizeof(*raw->header), &raw->region), 0);
 	base = raw->region.addr;
 	raw->header = (void *)base;
@@ -15,11 +17,18 @@ void raw_open(const char *name, struct raw *raw)
 	raw->req_stride = (16 + raw->header->req_size + 15) / 16 * 16;
 	raw->responses = raw->requests + raw->header->ring_depth * raw->req_stride;
 	raw->responses += -(uintptr_t)raw->responses % 64;
+	return raw;
 }
 
 void raw_close(struct raw *raw)
 {
 	shm_close(&raw->region);
+	free(raw);
+}
+
+void raw_end(struct raw **raw)
+{
+	raw_close(*raw);
 }
 
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n)

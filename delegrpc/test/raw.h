@@ -17,11 +17,12 @@ struct raw {
 };
 
 /* Maps the region of a living server, without locking a client's byte. Failure ends the test. */
-void raw_open(const char *name, struct raw *raw);
+struct raw *raw_open(const char *name);
 void raw_close(struct raw *raw);
+void raw_end(struct raw **raw);
 
-/* RAW raw; raw_open(name, &raw); the mapping ends where its block ends. */
-#define RAW __attribute__((cleanup(raw_close))) struct raw
+/* RAW *raw = raw_open(name); the mapping ends where its block ends. */
+#define RAW __attribute__((cleanup(raw_end))) struct raw
 
 /* Acts as a client: locks the byte, and reserves n slots under a claim, without filling any. */
 uint64_t raw_reserve(struct raw *raw, uint32_t client, uint32_t n);

@@ -31,22 +31,6 @@ static uint32_t poll_all(struct delegrpc_client *c, struct seen *seen)
 	return seen->n - before;
 }
 
-static uint64_t server_wakes(const struct delegrpc_server *s)
-{
-	struct delegrpc_server_stats st;
-
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	return st.wakes;
-}
-
-static uint64_t client_wakes(const struct delegrpc_client *c)
-{
-	struct delegrpc_client_stats st;
-
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	return st.wakes;
-}
-
 /* ---- calls ---- */
 
 /* Three calls are staged. Checks that the function named @how publishes them. */
@@ -89,19 +73,18 @@ static void server_woken_by(const char *how)
 	SERVER *s = server_new(1, 0, 256);
 	CLIENT *c = client_new();
 	struct seen seen = {0};
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw.header->server_state = DELEGRPC_ASLEEP;
+	raw->header->server_state = DELEGRPC_ASLEEP;
 	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
 		call(c, i);
-	CHECK_EQ(raw.control->head, DELEGRPC_BATCH);
-	CHECK_EQ(client_wakes(c), 0);
+	CHECK_EQ(raw->control->head, DELEGRPC_BATCH);
+	CHECK_EQ(client_stats_of(c).wakes, 0);
 	if (!strcmp(how, "poll")) {
 		/* A poll that finds something must be repeated. */
 		CHECK_EQ(serve(s), DELEGRPC_BATCH);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), DELEGRPC_BATCH);
-		CHECK_EQ(client_wakes(c), 0);
+		CHECK_EQ(client_stats_of(c).wakes, 0);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	} else if (!strcmp(how, "wait")) {
 		CHECK_EQ(delegrpc_client_wait(c, 0), 0);
@@ -110,18 +93,18 @@ static void server_woken_by(const char *how)
 	} else {
 		for (uint32_t n = DELEGRPC_BATCH; n < DELEGRPC_UNFENCED * DELEGRPC_BATCH; n++)
 			call(c, n);
-		CHECK_EQ(client_wakes(c), 0);
+		CHECK_EQ(client_stats_of(c).wakes, 0);
 		for (uint32_t n = 0; n < DELEGRPC_BATCH; n++)
 			call(c, n);
 	}
-	CHECK_EQ(client_wakes(c), 1);
-	CHECK_EQ(raw.header->server_state, DELEGRPC_RUNNING);
+	CHECK_EQ(client_stats_of(c).wakes, 1);
+	CHECK_EQ(raw->header->server_state, DELEGRPC_RUNNING);
 	/* One check is enough, because nothing has been published since. */
-	raw.header->server_state = DELEGRPC_ASLEEP;
+	raw->header->server_state = DELEGRPC_ASLEEP;
 	if (strcmp(how, "batches")) {
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
-		CHECK_EQ(client_wakes(c), 1);
+		CHECK_EQ(client_stats_of(c).wakes, 1);
 	}
 }
 
@@ -242,18 +225,17 @@ TEST(burst_is_as_the_client_says)
 {
 	static const uint32_t says[] = {0, 1, 3, 6, 7}, gets[] = {1, 2, 4, 7, 8};
 	SERVER *s = server_new(2, 0, DEPTH);
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	CHECK_EQ(shm_lock(&raw.region, 1), 0);
+	CHECK_EQ(shm_lock(&raw->region, 1), 0);
 	for (uint32_t i = 0; i < ARRAY_SIZE(says); i++) {
 		uint32_t generation = i + 1, n = 0;
-		uint64_t *stamp = (uint64_t *)(void *)raw.responses, pos;
+		uint64_t *stamp = (uint64_t *)(void *)raw->responses, pos;
 		struct delegrpc_req r;
 
-		pos = raw_reserve(&raw, 0, DELEGRPC_BATCH);
+		pos = raw_reserve(raw, 0, DELEGRPC_BATCH);
 		for (uint32_t k = 0; k < DELEGRPC_BATCH; k++)
-			raw_fill(&raw, pos + k, says[i] << 12, RAW_ID(generation, k), k);
+			raw_fill(raw, pos + k, says[i] << 12, RAW_ID(generation, k), k);
 		CHECK_EQ(delegrpc_server_poll(s), DELEGRPC_BATCH);
 		while ((uint32_t)*stamp != (1u << 16 | generation)) {
 			r = take(s, n++);
@@ -297,36 +279,35 @@ static void client_woken_by(const char *how)
 	SERVER *s = server_new(2, 0, DEPTH);
 	CLIENT *c = client_new();
 	struct delegrpc_req r[TAKEN], rest;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw.lines[0].state = DELEGRPC_ASLEEP;
+	raw->lines[0].state = DELEGRPC_ASLEEP;
 	take_many(s, c, r);
 	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
 		answer(s, &r[i], i);
-	CHECK_EQ(server_wakes(s), 0);
+	CHECK_EQ(server_stats_of(s).wakes, 0);
 	if (!strcmp(how, "flush")) {
 		delegrpc_server_flush(s);
 	} else if (!strcmp(how, "poll that finds something")) {
 		for (uint32_t i = 1; i < DELEGRPC_UNFENCED; i++)
 			CHECK_EQ(delegrpc_server_poll(s), LEFT);
-		CHECK_EQ(server_wakes(s), 0);
+		CHECK_EQ(server_stats_of(s).wakes, 0);
 		CHECK_EQ(delegrpc_server_poll(s), LEFT);
 	} else {
 		while (delegrpc_server_recv(s, &rest))
-			CHECK_EQ(server_wakes(s), 0);
-		CHECK_EQ(server_wakes(s), 0);
+			CHECK_EQ(server_stats_of(s).wakes, 0);
+		CHECK_EQ(server_stats_of(s).wakes, 0);
 		if (!strcmp(how, "wait"))
 			CHECK_EQ(delegrpc_server_wait(s, 0), 0);
 		else
 			CHECK_EQ(delegrpc_server_poll(s), 0);
 	}
-	CHECK_EQ(server_wakes(s), 1);
-	CHECK_EQ(raw.lines[0].state, DELEGRPC_RUNNING);
-	raw.lines[0].state = DELEGRPC_ASLEEP;
+	CHECK_EQ(server_stats_of(s).wakes, 1);
+	CHECK_EQ(raw->lines[0].state, DELEGRPC_RUNNING);
+	raw->lines[0].state = DELEGRPC_ASLEEP;
 	delegrpc_server_poll(s);
 	delegrpc_server_flush(s);
-	CHECK_EQ(server_wakes(s), 1);
+	CHECK_EQ(server_stats_of(s).wakes, 1);
 }
 
 TEST(client_is_woken)
@@ -354,11 +335,9 @@ TEST(replies_to_the_replaced_are_dropped)
 	SERVER *s = server_new(1, 0, DEPTH);
 	CLIENT *c = client_new();
 	struct delegrpc_req old[TAKEN], r;
-	struct delegrpc_server_stats st;
 	struct seen seen = {0};
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	take_many(s, c, old);
 	while (delegrpc_server_recv(s, &r))
 		;
@@ -372,18 +351,17 @@ TEST(replies_to_the_replaced_are_dropped)
 		answer(s, &old[i],
 			i); /* collected, because the server considers the client alive */
 	r = take(s, 77); /* the successor's, so the server knows that the client is gone */
-	CHECK_EQ(ring_has(&raw, 1), false);
+	CHECK_EQ(ring_has(raw, 1), false);
 	delegrpc_server_flush(s);
-	CHECK_EQ(ring_has(&raw, 1), false);
+	CHECK_EQ(ring_has(raw, 1), false);
 	answer(s, &r, 1077);
 	CHECK_EQ(poll_all(c, &seen), 1);
 	CHECK_EQ(seen.token[0], 77);
 	CHECK_EQ(seen.value[0], 1077);
-	CHECK_EQ(ring_has(&raw, 1), false);
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.replies, 1);
-	CHECK_EQ(st.bursts, 1); /* the dropped replies were in none */
-	CHECK_EQ(st.stale_replies, 3);
+	CHECK_EQ(ring_has(raw, 1), false);
+	CHECK_EQ(server_stats_of(s).replies, 1);
+	CHECK_EQ(server_stats_of(s).bursts, 1); /* the dropped replies were in none */
+	CHECK_EQ(server_stats_of(s).stale_replies, 3);
 }
 
 /*
@@ -394,12 +372,10 @@ TEST(replies_to_the_replaced_are_not_taken)
 {
 	SERVER *s = server_new(1, 0, DEPTH);
 	CLIENT *c = client_new();
-	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	struct delegrpc_req old[TAKEN], r;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	take_many(s, c, old);
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i], i);
@@ -409,7 +385,7 @@ TEST(replies_to_the_replaced_are_not_taken)
 		call(c, 100 + i);
 	while (delegrpc_server_recv(s, &r)) /* the last of them publishes */
 		;
-	CHECK_EQ(ring_has(&raw, 1), true);
+	CHECK_EQ(ring_has(raw, 1), true);
 	CHECK_EQ(poll_all(c, &seen), 0);
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(poll_all(c, &seen), 0); /* but it publishes */
@@ -417,8 +393,7 @@ TEST(replies_to_the_replaced_are_not_taken)
 	CHECK_EQ(poll_all(c, &seen), 3);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(seen.value[i], 1100 + i);
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	CHECK_EQ(st.bad_responses, 0);
+	CHECK_EQ(client_stats_of(c).bad_responses, 0);
 }
 
 static struct delegrpc_attr sizes_attr(uint32_t req, uint32_t resp)

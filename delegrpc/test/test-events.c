@@ -37,17 +37,16 @@ TEST(living_clients_have_not_left)
 {
 	SERVER *s = events_server(1);
 	CLIENT *c = events_client();
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	events_next(s, DELEGRPC_EVENT_CAME, 0, getpid());
-	raw.lines[0].taken = DELEGRPC_LEFT;
-	raw.header->changes++;
+	raw->lines[0].taken = DELEGRPC_LEFT;
+	raw->header->changes++;
 	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
-	raw.lines[0].taken = 0;
-	raw.header->changes++;
+	raw->lines[0].taken = 0;
+	raw->header->changes++;
 	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
-	raw.lines[0].taken = DELEGRPC_TAKEN;
+	raw->lines[0].taken = DELEGRPC_TAKEN;
 }
 
 /* A client that is coming has not come. Its id is free again if it dies, and not before. */
@@ -55,17 +54,16 @@ TEST(coming_clients_have_not_come)
 {
 	SERVER *s = events_server(2);
 	struct rpc_map coming;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	map_region(test_name, &coming);
 	CHECK_EQ(shm_lock(&coming.region, 2), 0);
-	raw.lines[1].taken = DELEGRPC_COMING;
+	raw->lines[1].taken = DELEGRPC_COMING;
 	CHECK(delegrpc_server_fd(s) >= 0); /* it has not told its namespace yet */
 	for (int i = 0; i < 2; i++) {
-		raw.header->changes++;
+		raw->header->changes++;
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
-		CHECK_EQ(raw.lines[1].taken, i ? 0 : DELEGRPC_COMING);
+		CHECK_EQ(raw->lines[1].taken, i ? 0 : DELEGRPC_COMING);
 		shm_unlock(&coming.region, 2);
 	}
 	shm_close(&coming.region);
@@ -76,16 +74,15 @@ TEST(introductions_keep_no_holes)
 {
 	SERVER *s = events_server(2);
 	struct rpc_map dead;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	map_region(test_name, &dead);
 	CHECK_EQ(shm_lock(&dead.region, 2), 0);
 	intro_send(dead.door, 1, dead.region.fd, 1, 16, 0);
-	raw.lines[1].claim = DELEGRPC_CLAIM_INTENT;
-	raw.control->head++;
+	raw->lines[1].claim = DELEGRPC_CLAIM_INTENT;
+	raw->control->head++;
 	shm_close(&dead.region);
-	for (int i = 0; i < 100 * DELEGRPC_STUCK_POLLS && raw.control->tail != 1; i++)
+	for (int i = 0; i < 100 * DELEGRPC_STUCK_POLLS && raw->control->tail != 1; i++)
 		CHECK_EQ(delegrpc_server_poll(s), 0);
-	CHECK_EQ(raw.control->tail, 1);
+	CHECK_EQ(raw->control->tail, 1);
 }

@@ -12,12 +12,11 @@ TEST(server_looks_for_holes)
 {
 	SERVER *s = server_new(2);
 	CLIENT *c = client_new();
-	struct delegrpc_server_stats st;
-	struct raw raw;
+	struct raw *raw;
 
 	CHECK(delegrpc_server_fd(s) >= 0);
-	raw_open(test_name, &raw);
-	raw_reserve(&raw, 1, 3);
+	raw = raw_open(test_name);
+	raw_reserve(raw, 1, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 1);
 	call(c, 7);
@@ -25,12 +24,11 @@ TEST(server_looks_for_holes)
 	CHECK(fdtest_readable(delegrpc_server_fd(s)));
 	CHECK_EQ(serve(s), 0);
 	server_sleeps(s);
-	raw_close(&raw);
+	raw_close(raw);
 	CHECK(fdtest_readable_within(delegrpc_server_fd(s), FOR_EVER));
 	while (!serve(s))
 		CHECK_EQ(delegrpc_server_arm(s), 1);
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.holes, 3);
+	CHECK_EQ(server_stats_of(s).holes, 3);
 	server_sleeps(s);
 	CHECK_EQ(fdtest_timers(), 0);
 }
@@ -86,11 +84,10 @@ TEST(connecting_clients_are_no_obstacle)
 TEST(dead_client_elsewhere_is_no_obstacle)
 {
 	SERVER *s = server_new(2);
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw.lines[1].taken = 1;
-	raw.lines[1].address.netns = 1;
+	raw->lines[1].taken = 1;
+	raw->lines[1].address.netns = 1;
 	CHECK(delegrpc_server_fd(s) >= 0);
 }
 

@@ -15,6 +15,7 @@
 
 #include "step.h"
 #include "raw.h"
+#include "rpc.h"
 
 #define VICTIM_ID 1
 
@@ -244,15 +245,14 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 	struct step_plan plan = {client_pieces, ARRAY_SIZE(client_pieces), between_client_pieces,
 		meanwhile_client};
 	uint32_t length[ARRAY_SIZE(client_pieces)] = {0};
-	struct delegrpc_server_stats st;
-	struct raw raw;
+	struct raw *raw;
 
 	made = got = life = 0;
 	takes_events = attr.events;
 	memset(came, 0, sizeof(came));
 	CHECK_EQ(delegrpc_server_create(test_name, &attr, &server), 0);
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &survivor), 0);
-	raw_open(test_name, &raw);
+	raw = raw_open(test_name);
 	for (uint32_t i = 0; i < n; i++) {
 		uint32_t piece = pick_piece(ARRAY_SIZE(client_pieces), C_WAIT);
 		uint32_t limit = pick_limit(length[piece], piece == C_WAIT);
@@ -263,13 +263,12 @@ static void kill_clients(uint32_t ring_depth, uint32_t n)
 		limit = step_run(&plan, piece, limit);
 		if (limit > length[piece])
 			length[piece] = limit;
-		recover(&raw);
+		recover(raw);
 	}
-	delegrpc_server_get_stats(server, &st, sizeof(st));
-	CHECK_EQ(st.bad_requests, 0);
+	CHECK_EQ(server_stats_of(server).bad_requests, 0);
 	printf("  ring of %u: %u kills, %u calls of the survivor, %u holes\n",
-		raw.header->ring_depth, n, made, (unsigned)st.holes);
-	raw_close(&raw);
+		raw->header->ring_depth, n, made, (unsigned)server_stats_of(server).holes);
+	raw_close(raw);
 	delegrpc_client_disconnect(survivor);
 	delegrpc_server_destroy(server);
 }
@@ -289,7 +288,6 @@ static struct waiting_server {
 static void wait_for_ever(void)
 {
 	struct delegrpc_attr attr = {.max_clients = 2, .resp_depth = 32, .resp_size = 8};
-	struct delegrpc_server_stats st;
 	struct delegrpc_req r;
 
 	alarm(1200);
@@ -303,8 +301,7 @@ static void wait_for_ever(void)
 			_exit(97);
 		for (; delegrpc_server_recv(server, &r); n++)
 			delegrpc_server_reply(server, r.client, r.id, r.payload, 8);
-		delegrpc_server_get_stats(server, &st, sizeof(st));
-		__atomic_store_n(&waiting->holes, st.holes, __ATOMIC_RELEASE);
+		__atomic_store_n(&waiting->holes, server_stats_of(server).holes, __ATOMIC_RELEASE);
 		if (n)
 			delegrpc_server_advance_tail(server);
 	}
@@ -338,8 +335,7 @@ TEST(clients_of_a_waiting_server)
 	waiting = mmap(NULL, sizeof(*waiting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		-1, 0);
 	CHECK(waiting != MAP_FAILED);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid)
 		wait_for_ever();
 	while (!__atomic_load_n(&waiting->ready, __ATOMIC_ACQUIRE))

@@ -55,15 +55,14 @@ TEST(clients_and_their_states)
 	struct delegrpc_client *c = client_new();
 	CLIENT *d = client_new(), *e = client_new();
 	struct delegrpc_look_region l;
-	RAW raw;
 	uint32_t n = 0;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	delegrpc_client_disconnect(c);
-	raw.lines[1].state = DELEGRPC_WAITING;
-	raw.lines[2].state = DELEGRPC_ON_FD;
-	raw.lines[3].taken = 1; /* as a client that dies leaves it */
-	raw.header->server_state = DELEGRPC_ASLEEP;
+	raw->lines[1].state = DELEGRPC_WAITING;
+	raw->lines[2].state = DELEGRPC_ON_FD;
+	raw->lines[3].taken = 1; /* as a client that dies leaves it */
+	raw->header->server_state = DELEGRPC_ASLEEP;
 	CHECK_EQ(delegrpc_look(test_name, &l, sizeof(l), note_state, &n), 0);
 	CHECK_EQ(n, 3);
 	CHECK_EQ(l.clients, 2);
@@ -80,11 +79,10 @@ TEST(headers_are_checked)
 {
 	SERVER *s = server_new(4, 0, DEPTH);
 	struct delegrpc_look_region l;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (size_t at = 0; at < 40; at += 4) {
-		uint32_t *word = (uint32_t *)(void *)raw.header + at / 4;
+		uint32_t *word = (uint32_t *)(void *)raw->header + at / 4;
 
 		if (at == offsetof(struct delegrpc_header, connects) ||
 			at == offsetof(struct delegrpc_header, server_alive))
@@ -121,17 +119,17 @@ TEST(forged_contents_do_no_harm)
 {
 	pid_t pid = spawn(serve_for_ever);
 	struct delegrpc_look_region l;
-	struct raw raw;
+	struct raw *raw;
 
 	looktest_forge(256 + 4 * 128, look_at_forged);
-	raw_open(test_name, &raw);
-	raw.control->tail = 1; /* greater than head */
+	raw = raw_open(test_name);
+	raw->control->tail = 1; /* greater than head */
 	CHECK_EQ(look().in_use, RING);
-	raw_close(&raw);
+	raw_close(raw);
 	CHECK_EQ(truncate(test_file(RPC_PREFIX), 300), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
 	CHECK_EQ(truncate(test_file(RPC_PREFIX), 100), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(delegrpc_remove_dead(test_name), 0);
 }

@@ -235,7 +235,6 @@ TEST(room_wakes)
 /* The end of a server tells how many posts may be lost; the next connection begins anew. */
 TEST(posts_outlive_no_server)
 {
-	struct delegrpc_client_stats st;
 	AT_END(posts_end) struct posts p;
 	int r;
 
@@ -257,16 +256,14 @@ TEST(posts_outlive_no_server)
 	CHECK_EQ(make(&p, false), -EPIPE);
 	CHECK_EQ(delegrpc_client_abort(p.c, on_answer, &p), 1);
 	CHECK_EQ(delegrpc_client_posts(p.c), 4);
-	delegrpc_client_get_stats(p.c, &st, sizeof(st));
-	CHECK_EQ(st.posts, 6);
-	CHECK_EQ(st.calls, 1);
+	CHECK_EQ(client_stats_of(p.c).posts, 6);
+	CHECK_EQ(client_stats_of(p.c).calls, 1);
 	p.s = server_new(2, 0, 8);
 	CHECK_EQ(delegrpc_client_reconnect(p.c, UINT64_MAX), 0);
 	CHECK_EQ(delegrpc_client_posts(p.c), 0);
 	p.received = p.made;
 	CHECK_EQ(make(&p, false), 0);
-	delegrpc_client_get_stats(p.c, &st, sizeof(st));
-	CHECK_EQ(st.posts, 1);
+	CHECK_EQ(client_stats_of(p.c).posts, 1);
 	delegrpc_client_flush(p.c);
 	CHECK_EQ(receive(&p, 1), 1);
 }
@@ -280,17 +277,15 @@ TEST(forged_posts_are_dropped)
 	} forged[] = {{0, 0xffff, 4, 1, true}, {0, 0xfffe, 4, 1, false}, {0, 8, 4, 1, false},
 		{0, 0x8000, 4, 1, false}, {0, 0xffff, 49, 1, false}, {2, 0xffff, 4, 1, false},
 		{0, 0xffff, 4, 0, false}, {0, 0xffff, 48, 1, true}};
-	struct delegrpc_server_stats st;
 	uint32_t good = 0;
 	SERVER *s = server_new(2, 0, 8);
 	struct delegrpc_req r;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < ARRAY_SIZE(forged); i++) {
-		uint64_t pos = raw_reserve(&raw, 0, 1);
+		uint64_t pos = raw_reserve(raw, 0, 1);
 
-		raw_fill_length(&raw, pos, forged[i].client,
+		raw_fill_length(raw, pos, forged[i].client,
 			RAW_ID(forged[i].generation, forged[i].index), i, forged[i].len);
 		CHECK_EQ(delegrpc_server_poll(s), 1);
 		CHECK_EQ(delegrpc_server_recv(s, &r), forged[i].good);
@@ -298,29 +293,26 @@ TEST(forged_posts_are_dropped)
 		good += forged[i].good;
 		delegrpc_server_advance_tail(s);
 	}
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.posts, good);
-	CHECK_EQ(st.bad_requests, ARRAY_SIZE(forged) - good);
+	CHECK_EQ(server_stats_of(s).posts, good);
+	CHECK_EQ(server_stats_of(s).bad_requests, ARRAY_SIZE(forged) - good);
 }
 
 /* A response with the id that a post keeps is dropped. */
 TEST(forged_response_to_a_post)
 {
-	struct delegrpc_client_stats st;
 	AT_END(posts_end) struct posts p;
-	RAW raw;
+	RAW *raw;
 
 	posts_begin(&p, 0, 4);
-	raw_open(test_name, &raw);
+	raw = raw_open(test_name);
 	for (uint32_t i = 0; i < 3; i++)
 		CHECK_EQ(make(&p, false), 0);
 	for (uint32_t i = 0; i < 3; i++)
-		__atomic_store_n((uint64_t *)(void *)(raw.responses + i * 64),
-			(uint64_t)(4 << 15 | i) << 32 | 1u << 16 | raw.lines[0].generation,
+		__atomic_store_n((uint64_t *)(void *)(raw->responses + i * 64),
+			(uint64_t)(4 << 15 | i) << 32 | 1u << 16 | raw->lines[0].generation,
 			__ATOMIC_RELEASE);
 	CHECK_EQ(delegrpc_client_poll(p.c, on_answer, &p), 0);
-	delegrpc_client_get_stats(p.c, &st, sizeof(st));
-	CHECK_EQ(st.bad_responses, 3);
+	CHECK_EQ(client_stats_of(p.c).bad_responses, 3);
 	CHECK_EQ(delegrpc_client_posts(p.c), 3);
 }
 
@@ -331,18 +323,18 @@ TEST(forged_tails)
 
 	for (uint32_t i = 0; i < ARRAY_SIZE(tails); i++) {
 		AT_END(posts_end) struct posts p;
-		RAW raw;
+		RAW *raw;
 
 		posts_begin(&p, 0, 8);
-		raw_open(test_name, &raw);
+		raw = raw_open(test_name);
 		for (uint32_t k = 0; k < 3; k++)
 			CHECK_EQ(make(&p, false), 0);
 		delegrpc_client_flush(p.c);
 		CHECK_EQ(make(&p, false), 0); /* these two are staged */
 		CHECK_EQ(make(&p, false), 0);
-		raw.control->tail = tails[i];
+		raw->control->tail = tails[i];
 		CHECK_EQ(delegrpc_client_posts(p.c), (int64_t)tails[i] > 0 ? 2 : 5);
-		raw.control->tail = 0;
+		raw->control->tail = 0;
 		while (!make(&p, false))
 			;
 		CHECK_EQ(delegrpc_client_posts(p.c), 8);

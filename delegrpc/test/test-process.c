@@ -23,24 +23,11 @@ static uint32_t pick(uint32_t n)
 	return (uint32_t)(test_rand(&rng) % n);
 }
 
-static void reap_killed(pid_t pid)
-{
-	int status;
-
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	if (WIFEXITED(status))
-		fprintf(stderr, "it had ended with status %d\n", WEXITSTATUS(status));
-	CHECK(WIFSIGNALED(status));
-}
-
 static pid_t spawn(void (*fn)(void))
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
-		alarm(600); /* in case the tester dies */
 		fn();
 		_exit(80);
 	}
@@ -54,7 +41,6 @@ static void serve_for_ever(void)
 	struct delegrpc_attr attr = {.max_clients = VICTIMS + 1,
 		.resp_depth = DEPTH,
 		.ring_depth = 2 * (VICTIMS + 1) * DELEGRPC_BATCH};
-	struct delegrpc_server_stats st;
 	struct delegrpc_server *s;
 	struct delegrpc_req r;
 
@@ -74,8 +60,7 @@ static void serve_for_ever(void)
 				_exit(83);
 		}
 		delegrpc_server_advance_tail(s);
-		delegrpc_server_get_stats(s, &st, sizeof(st));
-		if (st.bad_requests)
+		if (server_stats_of(s).bad_requests)
 			_exit(84);
 	}
 }
@@ -158,17 +143,17 @@ TEST(clients_are_killed)
 
 		while (survivor.got < until)
 			CHECK(work(&survivor) >= 0);
-		reap_killed(victim[v]);
+		test_kill(victim[v]);
 		victim[v] = spawn(call_for_ever);
 	}
 	for (int i = 0; i < VICTIMS; i++)
-		reap_killed(victim[i]);
+		test_kill(victim[i]);
 	while (delegrpc_client_pending(survivor.c))
 		CHECK(work(&survivor) >= 0);
 	CHECK_EQ(survivor.got, survivor.made);
 	printf("  %u kills, %" PRIu64 " calls of the survivor\n", kills, survivor.got);
 	delegrpc_client_disconnect(survivor.c);
-	reap_killed(server);
+	test_kill(server);
 }
 
 TEST(servers_are_killed)
@@ -183,7 +168,7 @@ TEST(servers_are_killed)
 		connect_caller(&a);
 		while (a.got < until)
 			CHECK(work(&a) >= 0);
-		reap_killed(server);
+		test_kill(server);
 		start = clock_ns();
 		while ((n = work(&a)) >= 0)
 			;
@@ -210,44 +195,44 @@ static void scribble(uint64_t *words, size_t from, size_t n)
 
 static void scribble_everywhere(void)
 {
-	struct raw raw;
+	struct raw *raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(test_name, &raw);
-	shm_lock(&raw.region, 2);
-	scribble(raw.region.addr, 0, raw.region.size / 8);
+	raw = raw_open(test_name);
+	shm_lock(&raw->region, 2);
+	scribble(raw->region.addr, 0, raw->region.size / 8);
 }
 
 /* Overwrites lines, requests and responses, but not the indices, so that the server continues. */
 static void scribble_behind_the_indices(void)
 {
-	struct raw raw;
+	struct raw *raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(test_name, &raw);
-	shm_lock(&raw.region, 2);
-	scribble(raw.region.addr, 32, raw.region.size / 8 - 32);
+	raw = raw_open(test_name);
+	shm_lock(&raw->region, 2);
+	scribble(raw->region.addr, 32, raw->region.size / 8 - 32);
 }
 
 /* Reserves and fills slots by the protocol, but with forged requests. */
 static void forge(void)
 {
-	struct raw raw;
+	struct raw *raw;
 
 	rng ^= (uint64_t)getpid() << 20;
-	raw_open(test_name, &raw);
+	raw = raw_open(test_name);
 	for (uint64_t pos, n;;) {
-		if (__atomic_load_n(&raw.control->head, __ATOMIC_RELAXED) -
-				__atomic_load_n(&raw.control->tail, __ATOMIC_ACQUIRE) >
+		if (__atomic_load_n(&raw->control->head, __ATOMIC_RELAXED) -
+				__atomic_load_n(&raw->control->tail, __ATOMIC_ACQUIRE) >
 			32)
 			continue;
 		n = 1 + pick(8);
-		pos = raw_reserve(&raw, 2 + pick(2), (uint32_t)n);
+		pos = raw_reserve(raw, 2 + pick(2), (uint32_t)n);
 		for (uint64_t i = 0; i < n; i++) {
-			unsigned char *slot = raw.requests + ((pos + i) & 63) * raw.req_stride;
+			unsigned char *slot = raw->requests + ((pos + i) & 63) * raw->req_stride;
 
-			raw_fill_length(&raw, pos + i, pick(6), RAW_ID(pick(3), pick(10)),
-				pick(100), pick(2) ? pick(56) : (uint32_t)test_rand(&rng));
+			raw_fill_length(raw, pos + i, pick(6), RAW_ID(pick(3), pick(10)), pick(100),
+				pick(2) ? pick(56) : (uint32_t)test_rand(&rng));
 			__atomic_store_n((uint64_t *)(void *)(slot + 8), RAW_ID(pick(3), pick(10)),
 				__ATOMIC_RELAXED);
 		}
@@ -265,10 +250,7 @@ static void ignore_response(void *arg, uint64_t token, const void *resp, uint32_
 /* Returns true if the server has dropped forged requests. The forger may get a core only late. */
 static bool refused_some(const struct delegrpc_server *s)
 {
-	struct delegrpc_server_stats st;
-
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	return st.bad_requests > 100;
+	return server_stats_of(s).bad_requests > 100;
 }
 
 /*
@@ -315,9 +297,9 @@ static struct delegrpc_server_stats endure(void (*hostile)(void), uint32_t round
 		if (i % 64 == 0)
 			delegrpc_server_wait(s, NSEC_PER_MSEC / 100);
 	}
-	reap_killed(pid[0]);
+	test_kill(pid[0]);
 	if (pid[1])
-		reap_killed(pid[1]);
+		test_kill(pid[1]);
 	delegrpc_server_get_stats(s, &st, sizeof(st));
 	delegrpc_client_disconnect(c);
 	delegrpc_server_destroy(s);

@@ -23,16 +23,12 @@ uint64_t __wrap_wakefd_netns(void)
 
 TEST(a_namespace_is_stored_before_the_mark)
 {
-	struct delegrpc_server *s;
-	struct delegrpc_client *c;
-	RAW raw;
+	SERVER *s = reachtest_server();
+	RAW *raw = raw_open(test_name);
+	CLIENT *c;
 
-	CHECK_EQ(reachtest_create(test_name, &s), 0);
-	raw_open(test_name, &raw);
-	watched = &raw.lines[0];
+	watched = &raw->lines[0];
 	CHECK_EQ(reachtest_connect(test_name, &c), 0);
 	watched = NULL;
 	CHECK(asked > 0);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 }

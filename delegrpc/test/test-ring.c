@@ -10,19 +10,18 @@ TEST(hole_is_waited_for)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
-	RAW raw;
 	uint64_t pos;
 	uint32_t v = 0;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	pos = raw_reserve(&raw, 2, 2);
+	pos = raw_reserve(raw, 2, 2);
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(poll_stuck(s), 0);
-	raw_fill(&raw, pos + 1, 2, RAW_ID(1, 1), 8);
+	raw_fill(raw, pos + 1, 2, RAW_ID(1, 1), 8);
 	CHECK_EQ(poll_stuck(s), 0);
-	raw_fill(&raw, pos, 2, RAW_ID(1, 0), 7);
+	raw_fill(raw, pos, 2, RAW_ID(1, 0), 7);
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	take(s, 7);
 	take(s, 8);
@@ -35,18 +34,17 @@ TEST(hole_of_the_dead_is_skipped)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
-	struct delegrpc_server_stats st;
-	struct raw raw;
+	struct raw *raw;
 	uint64_t pos;
 
 	for (uint32_t lap = 0; lap < 3 * 256 / 4; lap++) {
-		raw_open(test_name, &raw);
-		pos = raw_reserve(&raw, 2, 2);
-		raw_fill(&raw, pos + lap % 2, 2, RAW_ID(lap + 1, 0), 7);
+		raw = raw_open(test_name);
+		pos = raw_reserve(raw, 2, 2);
+		raw_fill(raw, pos + lap % 2, 2, RAW_ID(lap + 1, 0), 7);
 		call(c, 100);
 		CHECK_EQ(delegrpc_client_flush(c), 0);
 		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
-		raw_close(&raw); /* the client dies */
+		raw_close(raw); /* the client dies */
 		if (lap % 2 == 0)
 			take(s, 7);
 		CHECK(poll_stuck(s) >= 1);
@@ -58,9 +56,8 @@ TEST(hole_of_the_dead_is_skipped)
 		delegrpc_server_advance_tail(s);
 		delegrpc_client_disconnect(c);
 		c = client_new();
-		delegrpc_server_get_stats(s, &st, sizeof(st));
-		CHECK_EQ(st.holes, lap + 1);
-		CHECK_EQ(st.bad_requests, 0);
+		CHECK_EQ(server_stats_of(s).holes, lap + 1);
+		CHECK_EQ(server_stats_of(s).bad_requests, 0);
 	}
 }
 
@@ -71,16 +68,15 @@ TEST(nameless_holes_are_skipped)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
-	struct raw raw;
+	struct raw *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw_reserve(&raw, 2, 3);
-	raw.lines[2].claim = DELEGRPC_CLAIM_INTENT;
-	__atomic_fetch_add(&raw.control->head, 5, __ATOMIC_ACQ_REL);
+	raw_reserve(raw, 2, 3);
+	raw->lines[2].claim = DELEGRPC_CLAIM_INTENT;
+	__atomic_fetch_add(&raw->control->head, 5, __ATOMIC_ACQ_REL);
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(poll_stuck(s), 0);
-	raw_close(&raw);
+	raw_close(raw);
 	while (delegrpc_server_poll(s) == 0)
 		;
 	take(s, 100);
@@ -96,11 +92,10 @@ TEST(skipped_places_are_given_back)
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c;
 	struct delegrpc_req held;
-	struct raw raw;
+	struct raw *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw_reserve(&raw, 0, 3);
-	raw_close(&raw); /* the client dies */
+	raw_reserve(raw, 0, 3);
+	raw_close(raw); /* the client dies */
 	c = client_new();
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -110,9 +105,9 @@ TEST(skipped_places_are_given_back)
 	CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), 1);
 	held = take(s, 100);
 	delegrpc_client_disconnect(c);
-	raw_open(test_name, &raw);
-	raw_reserve(&raw, 0, 3);
-	raw_close(&raw);
+	raw = raw_open(test_name);
+	raw_reserve(raw, 0, 3);
+	raw_close(raw);
 	c = client_new();
 	call(c, 101);
 	/* Holes after a held request are given back only together with that request. */
@@ -133,15 +128,14 @@ TEST(dropped_places_are_given_back)
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c;
 	struct delegrpc_req r;
-	struct raw raw;
 	uint64_t pos;
+	struct raw *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	pos = raw_reserve(&raw, 0, 3);
-	raw_fill(&raw, pos, 9, RAW_ID(1, 0), 7);
-	raw_fill(&raw, pos + 1, 0, RAW_ID(1, 0), 7);
-	raw_fill(&raw, pos + 2, 0, RAW_ID(1, 0), 8); /* the same id */
-	raw_close(&raw);
+	pos = raw_reserve(raw, 0, 3);
+	raw_fill(raw, pos, 9, RAW_ID(1, 0), 7);
+	raw_fill(raw, pos + 1, 0, RAW_ID(1, 0), 7);
+	raw_fill(raw, pos + 2, 0, RAW_ID(1, 0), 8); /* the same id */
+	raw_close(raw);
 	CHECK_EQ(delegrpc_server_poll(s), 3);
 	take(s, 7);
 	CHECK_EQ(s->tail, 1);
@@ -153,14 +147,6 @@ TEST(dropped_places_are_given_back)
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 }
 
-static uint64_t looks_of(const struct delegrpc_server *s)
-{
-	struct delegrpc_server_stats st;
-
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	return st.looks;
-}
-
 /*
  * All slots of the ring are reserved, but not by a client. The claim of every id except 0 says that
  * the client with this id may fill some of them. One poll does a limited part of the search for
@@ -169,27 +155,24 @@ static uint64_t looks_of(const struct delegrpc_server *s)
 TEST(search_is_bounded)
 {
 	SERVER *s = server_new(1024, 0, 64);
-	struct delegrpc_server_stats st;
 	CLIENT *c = client_new();
-	RAW raw;
 	uint64_t looks = 0, cursor = 0;
 	uint32_t polls = 0;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t i = 1; i < 1024; i++)
-		raw.lines[i].claim = i % 2 ? DELEGRPC_CLAIM_INTENT : DELEGRPC_CLAIM_AT(i, 63);
-	__atomic_fetch_add(&raw.control->head, 1024 * 64, __ATOMIC_ACQ_REL);
+		raw->lines[i].claim = i % 2 ? DELEGRPC_CLAIM_INTENT : DELEGRPC_CLAIM_AT(i, 63);
+	__atomic_fetch_add(&raw->control->head, 1024 * 64, __ATOMIC_ACQ_REL);
 	while (s->cursor != 1024 * 64) {
 		CHECK_EQ(delegrpc_server_poll(s), 0);
-		CHECK(looks_of(s) - looks <= 64); /* DELEGRPC_POLL_LOOKS */
+		CHECK(server_stats_of(s).looks - looks <= 64); /* DELEGRPC_POLL_LOOKS */
 		CHECK(s->cursor - cursor <= 1024); /* DELEGRPC_POLL_SKIPS */
-		looks = looks_of(s);
+		looks = server_stats_of(s).looks;
 		cursor = s->cursor;
 		CHECK(++polls < 1000);
 	}
 	CHECK_EQ(looks, 1023);
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.holes, 1024 * 64);
+	CHECK_EQ(server_stats_of(s).holes, 1024 * 64);
 	call(c, 100);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(serve(s), 1);
@@ -199,42 +182,41 @@ TEST(search_is_bounded)
 TEST(search_of_a_wait_ends)
 {
 	SERVER *s = server_new(256, 0, 64);
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < 256; i++)
-		raw.lines[i].claim = DELEGRPC_CLAIM_INTENT;
-	__atomic_fetch_add(&raw.control->head, 256 * 64, __ATOMIC_ACQ_REL);
+		raw->lines[i].claim = DELEGRPC_CLAIM_INTENT;
+	__atomic_fetch_add(&raw->control->head, 256 * 64, __ATOMIC_ACQ_REL);
 	while (s->tail != 256 * 64)
 		CHECK_EQ(delegrpc_server_wait(s, NSEC_PER_MSEC), 0);
-	CHECK_EQ(looks_of(s), 256);
+	CHECK_EQ(server_stats_of(s).looks, 256);
 }
 
 /* Slots that a living client has claimed are waited for; holes before and after are skipped. */
 TEST(claims_of_the_living_count)
 {
 	struct delegrpc_server *s = server_new(8, 0, 16);
-	struct raw dead, alive;
+	struct raw *dead, *alive;
 	uint64_t pos;
 
-	raw_open(test_name, &dead);
-	raw_open(test_name, &alive);
-	raw_reserve(&dead, 1, 3);
-	pos = raw_reserve(&alive, 2, 2);
-	raw_reserve(&dead, 1, 3);
-	raw_close(&dead);
+	dead = raw_open(test_name);
+	alive = raw_open(test_name);
+	raw_reserve(dead, 1, 3);
+	pos = raw_reserve(alive, 2, 2);
+	raw_reserve(dead, 1, 3);
+	raw_close(dead);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, pos);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, pos);
-	raw_fill(&alive, pos, 2, RAW_ID(1, 0), 7);
-	raw_fill(&alive, pos + 1, 2, RAW_ID(1, 1), 8);
+	raw_fill(alive, pos, 2, RAW_ID(1, 0), 7);
+	raw_fill(alive, pos + 1, 2, RAW_ID(1, 1), 8);
 	CHECK_EQ(delegrpc_server_poll(s), 2);
 	take(s, 7);
 	take(s, 8);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(s->cursor, 8);
-	raw_close(&alive);
+	raw_close(alive);
 	delegrpc_server_destroy(s);
 }
 
@@ -287,10 +269,9 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	CLIENT *c;
 	struct delegrpc_req held, r;
 	struct seen seen = {0};
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw.lines[0].generation = generation - 1;
+	raw->lines[0].generation = generation - 1;
 	c = client_new();
 	call(c, 1);
 	delegrpc_client_flush(c);
@@ -299,10 +280,10 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	CHECK(held.id >> DELEGRPC_ID_SHIFT == generation);
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
-	raw.lines[0].generation = generation + more - 1;
-	raw.lines[0].published += 100; /* the last of them died before it reserved anything */
+	raw->lines[0].generation = generation + more - 1;
+	raw->lines[0].published += 100; /* the last of them died before it reserved anything */
 	c = client_new();
-	CHECK(raw.lines[0].generation == next);
+	CHECK(raw->lines[0].generation == next);
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4),
@@ -339,16 +320,15 @@ TEST(held_while_others_call)
 	static const uint64_t after[] = {0, 0, 65534, 1ull << 32}, is[] = {1, 2, 65537, 4295032834};
 	SERVER *s = server_new(1, 256, 4);
 	struct delegrpc_req held[ARRAY_SIZE(is)];
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < ARRAY_SIZE(is); i++) {
 		CLIENT *c;
 		struct seen seen = {0};
 
-		raw.lines[0].generation += after[i];
+		raw->lines[0].generation += after[i];
 		c = client_new();
-		CHECK(raw.lines[0].generation == is[i]);
+		CHECK(raw->lines[0].generation == is[i]);
 		call(c, i);
 		delegrpc_client_flush(c);
 		CHECK_EQ(delegrpc_server_poll(s), 1);
@@ -374,13 +354,12 @@ TEST(unreceived_request_of_a_predecessor)
 	CLIENT *c = client_new();
 	struct delegrpc_req late, r;
 	struct seen seen = {0};
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	call(c, 1);
 	delegrpc_client_flush(c);
 	delegrpc_client_disconnect(c);
-	raw.lines[0].generation += 65535;
+	raw->lines[0].generation += 65535;
 	c = client_new();
 	call(c, 5);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
@@ -403,14 +382,13 @@ TEST(counters_wrap)
 {
 	SERVER *s = server_new(1, 256, 4);
 	CLIENT *c;
-	RAW raw;
 	uint64_t at = ((1ull << 32) - 3) * 256 + 128;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	raw.control->head = at;
-	raw.control->tail = at;
+	raw->control->head = at;
+	raw->control->tail = at;
 	s->cursor = s->found = s->tail = at;
-	raw.lines[0].generation = 65530;
+	raw->lines[0].generation = 65530;
 	for (uint32_t k = 0; k < 12; k++) {
 		c = client_new();
 		for (uint32_t i = 0; i < 100; i++) {
@@ -424,7 +402,7 @@ TEST(counters_wrap)
 		}
 		delegrpc_client_disconnect(c);
 	}
-	CHECK_EQ(raw.lines[0].generation, 65542);
+	CHECK_EQ(raw->lines[0].generation, 65542);
 	CHECK_EQ(s->cursor, at + 1200);
 	/*
 	 * A stamp has 16 bits for the lap of the response's position. These bits wrap, too; the
@@ -457,20 +435,18 @@ TEST(bad_requests)
 {
 	SERVER *s = server_new(4, 0, 16);
 	CLIENT *c = client_new();
-	struct delegrpc_server_stats st;
 	struct delegrpc_req r;
-	RAW raw;
 	uint64_t pos;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	pos = raw_reserve(&raw, 1, 7);
-	raw_fill(&raw, pos, 4, RAW_ID(1, 0), 1); /* wrong client */
-	raw_fill(&raw, pos + 1, UINT32_MAX, RAW_ID(1, 0), 1);
-	raw_fill(&raw, pos + 2, 1, RAW_ID(1, 16), 1); /* wrong id */
-	raw_fill(&raw, pos + 3, 1, 3, 1); /* wrong generation */
-	raw_fill(&raw, pos + 4, 1, RAW_ID(1, 3), 1); /* correct */
-	raw_fill(&raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same id again */
-	raw_fill_length(&raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* wrong length */
+	pos = raw_reserve(raw, 1, 7);
+	raw_fill(raw, pos, 4, RAW_ID(1, 0), 1); /* wrong client */
+	raw_fill(raw, pos + 1, UINT32_MAX, RAW_ID(1, 0), 1);
+	raw_fill(raw, pos + 2, 1, RAW_ID(1, 16), 1); /* wrong id */
+	raw_fill(raw, pos + 3, 1, 3, 1); /* wrong generation */
+	raw_fill(raw, pos + 4, 1, RAW_ID(1, 3), 1); /* correct */
+	raw_fill(raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same id again */
+	raw_fill_length(raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* wrong length */
 	call(c, 5);
 	delegrpc_client_flush(c);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
@@ -479,9 +455,8 @@ TEST(bad_requests)
 	CHECK_EQ(r.id, RAW_ID(1, 3));
 	take(s, 5);
 	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.bad_requests, 6);
-	CHECK_EQ(st.requests, 2);
+	CHECK_EQ(server_stats_of(s).bad_requests, 6);
+	CHECK_EQ(server_stats_of(s).requests, 2);
 }
 
 /* If the indices have values that correct clients cannot cause, all processes get an error. */
@@ -493,10 +468,9 @@ TEST(broken_indices)
 		SERVER *s = server_new(4, 0, 16);
 		CLIENT *c = client_new();
 		struct seen seen = {0};
-		RAW raw;
+		RAW *raw = raw_open(test_name);
 
-		raw_open(test_name, &raw);
-		raw.control->head += by[i];
+		raw->control->head += by[i];
 		CHECK_EQ(poll_stuck(s), -EPROTO);
 		CHECK_EQ(delegrpc_server_poll(s), -EPROTO);
 		CHECK_EQ(delegrpc_server_wait(s, UINT64_MAX), -EPROTO);

@@ -31,10 +31,7 @@ static void *rpcstorm_client_extra(struct delegrpc_client *c)
 
 static uint64_t rpcstorm_client_bad(struct delegrpc_client *c)
 {
-	struct delegrpc_client_stats st;
-
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	return st.bad_responses;
+	return client_stats_of(c).bad_responses;
 }
 
 static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)

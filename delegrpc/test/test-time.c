@@ -14,16 +14,14 @@ TEST(busy_server_yields)
 {
 	SERVER *s = server_new(4);
 	CLIENT *c = client_new();
-	struct delegrpc_server_stats st;
 	uint64_t yields, looks, ns;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t waits = 0; waits < 2; waits++) {
 		yields = fake.yields;
 		looks = fake.looks;
 		for (uint32_t k = 0; k < 150000; k++) {
-			raw.lines[0].state = waits ? DELEGRPC_WAITING : DELEGRPC_RUNNING;
+			raw->lines[0].state = waits ? DELEGRPC_WAITING : DELEGRPC_RUNNING;
 			call(c, 1);
 			delegrpc_client_flush(c);
 			fake.ns += 100;
@@ -37,6 +35,5 @@ TEST(busy_server_yields)
 		CHECK(yields <= ns / (150 * NSEC_PER_USEC) + 1);
 		CHECK(fake.looks - looks <= ns / (75 * NSEC_PER_USEC) + 20);
 	}
-	delegrpc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.yields, yields);
+	CHECK_EQ(server_stats_of(s).yields, yields);
 }

@@ -89,20 +89,18 @@ TEST(forged_responses_are_dropped)
 {
 	SERVER *s = server_new(1, 0, 16);
 	CLIENT *c = client_new();
-	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	uint32_t ids = 0, v = 9;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	call(c, 7);
-	forge_response(&raw, 0, 16, 4);
-	forge_response(&raw, 1, (1u << 15) - 1, 4);
-	forge_response(&raw, 2, 5, 4);
-	forge_response(&raw, 3, 0, 57);
-	forge_response(&raw, 4, 0, (1u << 17) - 1);
-	forge_response(&raw, 5, 0, 56);
-	forge_response(&raw, 6, 0, 4);
+	forge_response(raw, 0, 16, 4);
+	forge_response(raw, 1, (1u << 15) - 1, 4);
+	forge_response(raw, 2, 5, 4);
+	forge_response(raw, 3, 0, 57);
+	forge_response(raw, 4, 0, (1u << 17) - 1);
+	forge_response(raw, 5, 0, 56);
+	forge_response(raw, 6, 0, 4);
 	CHECK_EQ(delegrpc_client_poll(c, note_longest, &seen), 1);
 	CHECK_EQ(seen.token[0], 7);
 	CHECK_EQ(delegrpc_client_pending(c), 0);
@@ -110,13 +108,12 @@ TEST(forged_responses_are_dropped)
 	for (uint32_t i = 0; i < 16; i++)
 		CHECK_EQ(delegrpc_client_call(c, &v, 4, i), 0);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 16), -EAGAIN);
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	CHECK_EQ(st.bad_responses, 6);
-	CHECK_EQ(st.responses, 1);
+	CHECK_EQ(client_stats_of(c).bad_responses, 6);
+	CHECK_EQ(client_stats_of(c).responses, 1);
 	for (uint32_t i = 1; i <= 16; i++) {
 		uint32_t id;
 
-		memcpy(&id, raw.requests + i * raw.req_stride + 8, 4);
+		memcpy(&id, raw->requests + i * raw->req_stride + 8, 4);
 		CHECK((id & 0xffff) < 16 && !(ids >> (id & 0xffff) & 1));
 		ids |= 1u << (id & 0xffff);
 	}

@@ -43,25 +43,25 @@ TEST(documented_numbers)
 	struct delegrpc_client *c = client_new();
 	struct seen seen = {0};
 	struct delegrpc_attr attr;
-	struct raw raw;
+	struct raw *raw;
 	uint64_t pos;
 
 	CHECK(DELEGRPC_MAX_CLIENTS == 4096 && DELEGRPC_MAX_NAME == 192);
 	CHECK(DELEGRPC_MAX_RING_DEPTH == 1 << 24 && DELEGRPC_MAX_RESP_DEPTH == 1 << 15);
 	CHECK_EQ(DELEGRPC_MAX_PAYLOAD, 1 << 16);
-	raw_open(test_name, &raw);
+	raw = raw_open(test_name);
 	for (uint32_t i = 0; i < 7; i++)
 		call(c, i);
-	CHECK_EQ(raw.control->head, 0);
+	CHECK_EQ(raw->control->head, 0);
 	call(c, 7);
-	CHECK_EQ(raw.control->head, 8);
+	CHECK_EQ(raw->control->head, 8);
 	for (uint32_t i = 8; i < 40; i++)
 		call(c, i);
 	CHECK_EQ(delegrpc_server_poll(s), 32);
 	CHECK_EQ(serve(s), 40);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8);
-	pos = raw_reserve(&raw, 1, 1); /* this client dies below */
-	raw_close(&raw);
+	pos = raw_reserve(raw, 1, 1); /* this client dies below */
+	raw_close(raw);
 	s->empty = 0;
 	for (uint32_t i = 0; i < 255; i++)
 		CHECK_EQ(delegrpc_server_poll(s), 0);
@@ -80,33 +80,32 @@ TEST(layout)
 	static const unsigned char magic[] = {0x31, 0x56, 0x43, 0x50, 0x52, 0x47, 0x4c, 0x44};
 	SERVER *s = server_new(2, 256, 16);
 	CLIENT *c = client_new();
-	RAW raw;
 	uint32_t word[4];
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
-	CHECK(memcmp(raw.region.addr, magic, sizeof(magic)) == 0);
-	memcpy(word, (char *)raw.region.addr + 8, sizeof(word));
+	CHECK(memcmp(raw->region.addr, magic, sizeof(magic)) == 0);
+	memcpy(word, (char *)raw->region.addr + 8, sizeof(word));
 	CHECK_EQ(word[0], 8);
 	CHECK_EQ(word[1], 2);
 	CHECK_EQ(word[2], 256);
 	CHECK_EQ(word[3], 16);
-	CHECK_EQ(((unsigned char *)raw.region.addr)[28], 1);
-	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 256 * 64 + 2 * 16 * 64);
+	CHECK_EQ(((unsigned char *)raw->region.addr)[28], 1);
+	CHECK_EQ(raw->region.size, 256 + 2 * 128 + 256 * 64 + 2 * 16 * 64);
 	call(c, 77);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	memcpy(word, raw.requests, sizeof(word));
+	memcpy(word, raw->requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
 	CHECK_EQ(word[1],
 		4u << 15 | delegrpc_client_index(c)); /* length; its answer is a burst of one */
 	CHECK_EQ(word[2], 1u << 16); /* generation, index 0 */
 	CHECK_EQ(word[3], 0);
-	memcpy(word, raw.requests + 16, 4);
+	memcpy(word, raw->requests + 16, 4);
 	CHECK_EQ(word[0], 77);
-	CHECK_EQ(raw.control->head, 1);
-	CHECK_EQ(raw.control->tail, 0);
+	CHECK_EQ(raw->control->head, 1);
+	CHECK_EQ(raw->control->tail, 0);
 	CHECK_EQ(serve(s), 1);
-	CHECK_EQ(raw.control->tail, 1);
-	memcpy(word, raw.responses, sizeof(word));
+	CHECK_EQ(raw->control->tail, 1);
+	memcpy(word, raw->responses, sizeof(word));
 	CHECK_EQ(word[0], 1u << 16 | 1); /* lap, generation */
 	CHECK_EQ(word[1], 4u << 15); /* length, id 0 */
 }
@@ -121,18 +120,18 @@ TEST(layout_is_packed)
 		.resp_size = 17};
 	SERVER *s;
 	struct delegrpc_client *c[2];
-	RAW raw;
+	RAW *raw;
 
 	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
 	for (int i = 0; i < 2; i++)
 		CHECK_EQ(delegrpc_client_connect(test_name, &attr, &c[i]), 0);
-	raw_open(test_name, &raw);
-	CHECK_EQ(raw.region.size, 256 + 3 * 128 + 64 * 64 + 3 * 128);
-	CHECK_EQ(raw.req_stride, 64);
+	raw = raw_open(test_name);
+	CHECK_EQ(raw->region.size, 256 + 3 * 128 + 64 * 64 + 3 * 128);
+	CHECK_EQ(raw->req_stride, 64);
 	CHECK_EQ(c[0]->resp_stride, 32);
 	CHECK_EQ((uintptr_t)c[0]->responses % 64, 0);
 	CHECK_EQ(c[1]->responses - c[0]->responses, 128);
-	raw_close(&raw);
+	raw_close(raw);
 	for (int i = 0; i < 2; i++)
 		delegrpc_client_disconnect(c[i]);
 	delegrpc_server_destroy(s);
@@ -142,8 +141,8 @@ TEST(layout_is_packed)
 		.req_size = 1,
 		.resp_size = 1};
 	CHECK_EQ(delegrpc_server_create(test_name, &attr, &s), 0);
-	raw_open(test_name, &raw);
-	CHECK_EQ(raw.region.size, 256 + 2 * 128 + 64 + 2 * 64);
+	raw = raw_open(test_name);
+	CHECK_EQ(raw->region.size, 256 + 2 * 128 + 64 + 2 * 64);
 }
 
 TEST(round_trips)
@@ -186,7 +185,6 @@ TEST(calls_are_staged)
 {
 	SERVER *s = server_new(2, 0, 16);
 	CLIENT *c = client_new();
-	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 
 	for (uint32_t i = 0; i < 7; i++)
@@ -198,8 +196,7 @@ TEST(calls_are_staged)
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0); /* so does a poll */
 	CHECK_EQ(delegrpc_server_poll(s), 8); /* counts only requests found before */
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	CHECK_EQ(st.flushes, 2);
+	CHECK_EQ(client_stats_of(c).flushes, 2);
 	CHECK_EQ(serve(s), 9);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 8); /* the maximum per poll */
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
@@ -299,7 +296,6 @@ TEST(small_ring_is_full)
 {
 	SERVER *s = server_new(1, 16, 64);
 	CLIENT *c = client_new();
-	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	struct delegrpc_req r;
 	uint32_t v = 0, served = 0;
@@ -323,8 +319,7 @@ TEST(small_ring_is_full)
 	delegrpc_server_advance_tail(s);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	CHECK(st.full > 0);
+	CHECK(client_stats_of(c).full > 0);
 	while (delegrpc_client_poll(c, note, &seen) > 0)
 		;
 	CHECK_EQ(seen.n, 16);
@@ -342,18 +337,17 @@ TEST(small_ring_has_a_margin)
 {
 	SERVER *s = server_new(4, 64, 64);
 	CLIENT *c = client_new();
-	RAW raw;
 	uint32_t v = 0;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (uint32_t i = 0; i < 48; i++) /* the last eight are staged */
 		call(c, i);
-	CHECK_EQ(raw.control->head, 40);
+	CHECK_EQ(raw->control->head, 40);
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, 0), -EAGAIN);
 	CHECK_EQ(delegrpc_client_flush(c), -EAGAIN);
 	CHECK_EQ(serve(s), 40);
 	CHECK_EQ(delegrpc_client_flush(c), 0);
-	CHECK_EQ(raw.control->head, 48);
+	CHECK_EQ(raw->control->head, 48);
 }
 
 static void call_again(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -415,7 +409,6 @@ TEST(blocking_call)
 {
 	SERVER *s = server_new(1, 0, 2);
 	CLIENT *c = client_new();
-	struct delegrpc_client_stats st;
 	struct seen seen = {0};
 	unsigned char resp[56];
 	uint32_t v = 5;
@@ -433,9 +426,8 @@ TEST(blocking_call)
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
 	CHECK_EQ(seen.n, 1);
-	delegrpc_client_get_stats(c, &st, sizeof(st));
-	CHECK_EQ(st.late_responses, 2);
-	CHECK_EQ(st.responses, 1);
+	CHECK_EQ(client_stats_of(c).late_responses, 2);
+	CHECK_EQ(client_stats_of(c).responses, 1);
 	call(c, 6);
 	call(c, 7);
 	delegrpc_client_flush(c);
@@ -506,11 +498,10 @@ TEST(connect_checks_the_header)
 	static const size_t fields[] = {0, 8, 12, 16, 20, 32, 36};
 	SERVER *s = server_new(2, 256, 8);
 	struct delegrpc_client *c;
-	RAW raw;
+	RAW *raw = raw_open(test_name);
 
-	raw_open(test_name, &raw);
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		uint32_t *word = (void *)((char *)raw.region.addr + fields[i]), was = *word;
+		uint32_t *word = (void *)((char *)raw->region.addr + fields[i]), was = *word;
 		static const uint32_t bad[] = {UINT32_MAX, 0x80000000u, 0, 1, 6};
 
 		for (size_t k = 0; k < ARRAY_SIZE(bad); k++) {
@@ -519,10 +510,10 @@ TEST(connect_checks_the_header)
 		}
 		*word = was;
 	}
-	raw.header->magic = 0;
+	raw->header->magic = 0;
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EAGAIN);
-	raw.header->magic = DELEGRPC_MAGIC;
-	raw.header->server_alive = 0;
+	raw->header->magic = DELEGRPC_MAGIC;
+	raw->header->server_alive = 0;
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -ECONNREFUSED);
 }
 

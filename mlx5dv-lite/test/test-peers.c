@@ -137,12 +137,8 @@ static void finish(struct end *e)
 /* The child has died: in the parent only the requests to the child fail. */
 static void peer_dies(struct end *e, pid_t child)
 {
-	int status;
-
-	CHECK_EQ(kill(child, SIGKILL), 0);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK(WIFSIGNALED(status));
-	CHECK_EQ(mlx5dvl_post_write_imm(e->qp, &status, 0, 4, e->peer.addr, e->peer.rkey, 0, 0,
+	test_kill(child);
+	CHECK_EQ(mlx5dvl_post_write_imm(e->qp, &child, 0, 4, e->peer.addr, e->peer.rkey, 0, 0,
 			 4242),
 		0);
 	mlx5dvl_ring(e->qp);
@@ -163,10 +159,7 @@ TEST(a_stream_each_way_until_a_death)
 	char done;
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fd), 0);
-	child = fork(); /* before either opens the device */
-	CHECK(child >= 0);
-	if (!child)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the parent fails, the child must end, too */
+	child = test_fork(); /* before either opens the device */
 	meet(&end, fd[!child], goal);
 	end.rand = seed + !child;
 	stream(&end);

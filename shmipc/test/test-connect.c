@@ -6,14 +6,6 @@
 #include "common.h"
 #include "layout.h"
 
-static uint64_t clients_of(const struct shmipc_server *s)
-{
-	struct shmipc_server_stats st;
-
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	return st.clients;
-}
-
 TEST(layout_has_one_writer_per_line)
 {
 	static const struct {
@@ -118,14 +110,12 @@ TEST(bits_admit_nobody)
 	CLIENT *c = test_join();
 	struct shmipc_header *h =
 		container_of((uint32_t *)c->server_state, struct shmipc_header, server_state);
-	struct shmipc_server_stats st;
 
 	h->active[0] |= UINT64_MAX;
 	h->active[1] |= UINT64_MAX;
 	h->changes++;
 	CHECK_EQ(shmipc_server_poll(s), 0);
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.clients, 1);
+	CHECK_EQ(server_stats_of(s).clients, 1);
 }
 
 /* A closed region is refused, also if it has a clean place. */
@@ -160,7 +150,7 @@ TEST(places_are_reused_clean)
 		struct tally t = {.first = life, .size = 1, .seen = seen};
 
 		shmipc_server_poll(s); /* cleans the place */
-		CHECK_EQ(clients_of(s), 0);
+		CHECK_EQ(server_stats_of(s).clients, 0);
 		c = test_join();
 		CHECK_EQ(shmipc_client_index(c), 0);
 		CHECK_EQ(call_tag(c, life), 0);
@@ -241,16 +231,16 @@ TEST(every_place_can_be_taken)
 	}
 	CHECK_EQ(shmipc_client_connect(test_name, NULL, &more), -EUSERS);
 	shmipc_server_poll(s);
-	CHECK_EQ(clients_of(s), 8);
+	CHECK_EQ(server_stats_of(s).clients, 8);
 	shmipc_client_disconnect(c[3]);
 	shmipc_server_poll(s);
-	CHECK_EQ(clients_of(s), 7);
+	CHECK_EQ(server_stats_of(s).clients, 7);
 	c[3] = test_join();
 	CHECK_EQ(shmipc_client_index(c[3]), 3);
 	for (uint32_t i = 0; i < 8; i++)
 		shmipc_client_disconnect(c[i]);
 	shmipc_server_poll(s);
-	CHECK_EQ(clients_of(s), 0);
+	CHECK_EQ(server_stats_of(s).clients, 0);
 }
 
 TEST(extra_buffers_are_shared_and_apart)

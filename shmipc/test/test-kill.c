@@ -39,16 +39,6 @@ static struct shared {
 	_Atomic uint64_t served; /* round trips of the witness */
 } * shared;
 
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (pid == 0)
-		alarm(3400);
-	return pid;
-}
-
 /* ---- the witness: a client that must not be disturbed ---- */
 
 static void witness_take(void *arg, uint64_t token, const void *resp, uint32_t len)
@@ -265,7 +255,7 @@ static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64
 	uint32_t steps =
 		(uint32_t)(test_rand(&seed) % (where == 1 ? 100 : 300 * victim_calls(tag)));
 	struct turn turn = {s, h};
-	pid_t pid = fork_child();
+	pid_t pid = test_fork();
 	bool alive;
 
 	if (pid == 0)
@@ -282,7 +272,7 @@ static void client_dies_traced(struct shmipc_server *s, struct holder *h, uint64
 static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint64_t tag)
 {
 	uint64_t end = clock_ns() + test_rand(&seed) % (2 * NSEC_PER_MSEC);
-	pid_t pid = fork_child();
+	pid_t pid = test_fork();
 
 	if (pid == 0)
 		victim_main(0, tag);
@@ -294,12 +284,9 @@ static void client_dies_by_clock(struct shmipc_server *s, struct holder *h, uint
 /* Answers a dead client after the server has noticed its death. */
 static void answer_late(struct shmipc_server *s, struct holder *h)
 {
-	struct shmipc_server_stats st;
-
 	do {
 		hold_more(s, h);
-		shmipc_server_get_stats(s, &st, sizeof(st));
-	} while (st.clients > 1);
+	} while (server_stats_of(s).clients > 1);
 }
 
 static void take_all_places(void)
@@ -337,7 +324,7 @@ static void places_are_back(struct shmipc_server *s, struct holder *h)
 	printf("%llu connected, %llu left, %llu reclaimed\n", (unsigned long long)st.connects,
 		(unsigned long long)st.departures, (unsigned long long)st.reclaimed);
 	CHECK(st.reclaimed > 0);
-	pid = fork_child();
+	pid = test_fork();
 	if (pid == 0) {
 		take_all_places();
 		_exit(0);
@@ -362,7 +349,7 @@ TEST(clients_die)
 		return;
 	alarm(3400);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
-	witness = fork_child();
+	witness = test_fork();
 	if (witness == 0)
 		witness_main();
 	while (!shmipc_server_poll(s))
@@ -413,7 +400,7 @@ static void server_main(bool trace)
 static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
 {
 	struct shmipc_client *c = NULL;
-	pid_t pid = fork_child();
+	pid_t pid = test_fork();
 	int status;
 
 	if (pid == 0)

@@ -52,14 +52,6 @@ TEST(longer_buffers_are_allowed)
 	test_filled(buf + 12, sizeof(buf) - 12, LENGTHTEST_BEHIND);
 }
 
-static uint64_t bad_requests(const struct shmipc_server *s)
-{
-	struct shmipc_server_stats st;
-
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	return st.bad_requests;
-}
-
 /* A request whose length exceeds req_size is dropped. */
 TEST(hostile_requests_are_dropped)
 {
@@ -79,12 +71,12 @@ TEST(hostile_requests_are_dropped)
 							      CELLRING_MESSAGE(ids[i - 4], SIZE));
 		CHECK_EQ(shmipc_server_poll(s), 1);
 		CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 0);
-		CHECK_EQ(bad_requests(s), i + 1);
+		CHECK_EQ(server_stats_of(s).bad_requests, i + 1);
 	}
 	CHECK_EQ(shmipc_client_call(c, buf, SIZE, 1), 0);
 	CHECK_EQ(shmipc_server_poll(s), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, buf, sizeof(buf)), 1);
-	CHECK_EQ(bad_requests(s), 8);
+	CHECK_EQ(server_stats_of(s).bad_requests, 8);
 }
 
 /* A response whose length exceeds resp_size ends the connection, and its payload is not read. */
@@ -147,5 +139,5 @@ TEST(open_requests_go_with_their_client)
 		shmipc_client_disconnect(c);
 		CHECK_EQ(shmipc_server_poll(s), 0);
 	}
-	CHECK_EQ(bad_requests(s), 0);
+	CHECK_EQ(server_stats_of(s).bad_requests, 0);
 }

@@ -35,10 +35,7 @@ static struct shmipc_req take(struct shmipc_server *s, const void **payload_p)
 
 static uint64_t bad_requests(struct shmipc_server *s)
 {
-	struct shmipc_server_stats st;
-
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	return st.bad_requests;
+	return server_stats_of(s).bad_requests;
 }
 
 /* Returns how many chunks the client can still take, and gives them back. */
@@ -505,7 +502,7 @@ static void dead_client(bool by_commit)
 
 	r[0] = take(s, &q[0]);
 	CHECK_EQ(shmipc_server_take(s, &r[1], &q[1]), 1);
-	kill_wait(pid);
+	test_kill(pid);
 	do {
 		shmipc_server_wait(s, NSEC_PER_MSEC);
 		shmipc_server_get_stats(s, &st, sizeof(st));

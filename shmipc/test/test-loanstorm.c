@@ -205,13 +205,11 @@ TEST(storm)
 static void *serve_thread(void *arg)
 {
 	struct shmipc_server *s = arg;
-	struct shmipc_server_stats st;
 
 	do {
 		if (!shmipc_server_serve(s, answer, s, 256))
 			shmipc_server_wait(s, NSEC_PER_MSEC);
-		shmipc_server_get_stats(s, &st, sizeof(st));
-	} while (!st.departures);
+	} while (!server_stats_of(s).departures);
 	return NULL;
 }
 

@@ -115,6 +115,6 @@ TEST(forged_contents_do_no_harm)
 	CHECK_EQ(look_at(&l), -EPROTO);
 	CHECK_EQ(truncate(test_file(RPC_PREFIX), 100), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(shmipc_remove_dead(test_name), 0);
 }

@@ -13,7 +13,6 @@ TEST(busy_server_yields)
 {
 	SERVER *s = server_new(8);
 	CLIENT *c = client_new();
-	struct shmipc_server_stats st;
 	uint64_t ns = 15 * NSEC_PER_MSEC, yields, end;
 
 	for (uint32_t waits = 0; waits < 2; waits++) {
@@ -30,8 +29,7 @@ TEST(busy_server_yields)
 		CHECK(waits ? yields >= ns / (250 * NSEC_PER_USEC) : !yields);
 		CHECK(yields <= ns / (150 * NSEC_PER_USEC) + 1);
 	}
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.yields, yields);
+	CHECK_EQ(server_stats_of(s).yields, yields);
 }
 
 /* If the server does not clean a place that a client left, connect waits for one second. */

@@ -11,16 +11,6 @@
 #include "common.h"
 #include "loan.h"
 
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (pid == 0)
-		alarm(600);
-	return pid;
-}
-
 /* ---- files that are not complete regions ---- */
 
 TEST(links_are_refused)
@@ -299,13 +289,12 @@ TEST(harm_stays_in_the_own_place)
 	struct range r[3];
 	struct forged forged = {0};
 	pid_t good, bad;
-	struct shmipc_server_stats st;
 	size_t place;
 	int status;
 
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
-	good = fork_child();
+	good = test_fork();
 	if (good == 0)
 		good_client(test_name, 10000);
 	while (!shmipc_server_poll(s)) /* the correct client is connected, in place 0 */
@@ -314,14 +303,13 @@ TEST(harm_stays_in_the_own_place)
 	CHECK_EQ(shmipc_client_index(c), 1);
 	do { /* a place whose epoch is overwritten too early is never served */
 		serve_anything(s, 1, &forged);
-		shmipc_server_get_stats(s, &st, sizeof(st));
-	} while (st.connects < 2);
+	} while (server_stats_of(s).connects < 2);
 	place = sizeof(struct shmipc_header) + l.area;
 	r[0] = (struct range){place, place + l.area};
 	r[1] = r[0];
 	r[2] = (struct range){offsetof(struct shmipc_header, server_state),
 		offsetof(struct shmipc_header, server_state) + 4};
-	bad = fork_child();
+	bad = test_fork();
 	if (bad == 0)
 		scribble(test_name, r, ARRAY_SIZE(r), 1);
 	while (waitpid(good, &status, WNOHANG) == 0)
@@ -329,8 +317,7 @@ TEST(harm_stays_in_the_own_place)
 	while (!forged.all || !forged.loans) /* until the server has seen requests of both kinds */
 		serve_anything(s, 1, &forged);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-	CHECK_EQ(kill(bad, SIGKILL), 0);
-	CHECK_EQ(waitpid(bad, &status, 0), bad);
+	test_kill(bad);
 }
 
 /* A client among scribblers, and the response that it holds. */
@@ -386,7 +373,6 @@ TEST(server_outlives_any_scribbling)
 	struct range r[2];
 	uint64_t seed = test_seed();
 	pid_t bad;
-	int status;
 
 	CHECK_EQ(shmipc_layout_plan(&attr, &l), 0);
 	CHECK_EQ(shmipc_server_create(test_name, &attr, &s), 0);
@@ -394,7 +380,7 @@ TEST(server_outlives_any_scribbling)
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &v[i].c), 0);
 	r[0] = (struct range){0, l.size};
 	r[1] = (struct range){0, sizeof(struct shmipc_header)};
-	bad = fork_child();
+	bad = test_fork();
 	if (bad == 0)
 		scribble(test_name, r, ARRAY_SIZE(r), seed);
 	for (uint64_t i = 0; i < 5000; i++) {
@@ -404,8 +390,7 @@ TEST(server_outlives_any_scribbling)
 		for (int k = 0; k < 4; k++)
 			victim_turn(&v[k], i);
 	}
-	CHECK_EQ(kill(bad, SIGKILL), 0);
-	CHECK_EQ(waitpid(bad, &status, 0), bad);
+	test_kill(bad);
 	for (int k = 0; k < 4; k++)
 		shmipc_client_disconnect(v[k].c);
 }

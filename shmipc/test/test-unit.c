@@ -331,7 +331,6 @@ TEST(flood_is_bounded_by_depth)
 	struct shmipc_req r[256];
 	struct msg m = msg_of(1);
 	uint32_t n = 0, cells = (uint32_t)(c->req.end - c->req.begin) / c->req.cell;
-	struct shmipc_server_stats st;
 
 	CHECK(cells > msg_attr.depth);
 	for (uint32_t i = 0; i < cells; i++) /* the whole ring */
@@ -344,9 +343,8 @@ TEST(flood_is_bounded_by_depth)
 		while (shmipc_server_recv(s, &r[n], &m, sizeof(m)) > 0)
 			n++;
 	CHECK_EQ(n, msg_attr.depth);
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.requests, n);
-	CHECK_EQ(st.bad_requests, cells - n);
+	CHECK_EQ(server_stats_of(s).requests, n);
+	CHECK_EQ(server_stats_of(s).bad_requests, cells - n);
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, &m, sizeof(m)), 0);
 	cellring_put(&c->req, r[0].id, &m, sizeof(m));
 	CHECK_EQ(shmipc_server_poll(s), 1);
@@ -469,7 +467,6 @@ TEST(an_id_in_use_is_refused)
 {
 	SERVER *s = test_serve(&msg_attr);
 	CLIENT *c = test_join();
-	struct shmipc_server_stats st;
 	struct shmipc_req r;
 	struct msg m = msg_of(1);
 	uint32_t n = 0;
@@ -483,8 +480,7 @@ TEST(an_id_in_use_is_refused)
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1)
 			n++;
 	CHECK_EQ(n, 1);
-	shmipc_server_get_stats(s, &st, sizeof(st));
-	CHECK_EQ(st.bad_requests, 2 * msg_attr.depth - 1);
+	CHECK_EQ(server_stats_of(s).bad_requests, 2 * msg_attr.depth - 1);
 }
 
 /* A server writes a burst with an impossible count: the connection ends, and nothing is read. */

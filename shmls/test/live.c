@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "../src/live.h"
-#include "support/test.h"
+#include "support/spawn.h"
 
 extern struct live_page live_page __attribute__((visibility("hidden")));
 
@@ -124,37 +124,6 @@ TEST(full_table)
 	live_free(&p);
 }
 
-/* Starts a child that calls fn, says so, and waits to be killed. */
-static pid_t start(void (*fn)(void))
-{
-	int ready[2];
-	pid_t pid;
-	char c;
-
-	CHECK_EQ(pipe(ready), 0);
-	pid = fork();
-	if (!pid) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (fn)
-			fn();
-		CHECK_EQ(write(ready[1], "r", 1), 1);
-		for (;;)
-			pause();
-	}
-	CHECK(pid > 0 && read(ready[0], &c, 1) == 1);
-	close(ready[0]);
-	close(ready[1]);
-	return pid;
-}
-
-static void stop(pid_t pid)
-{
-	int status;
-
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-}
-
 static void add_one(void)
 {
 	live_add(&type, &sample, "the child's");
@@ -164,17 +133,17 @@ TEST(children)
 {
 	struct live_record *r = live_add(&type, &sample, "the parent's");
 	struct live_process p;
-	pid_t pid = start(NULL);
+	pid_t pid = spawn(NULL);
 
 	/* The child has a copy of the record, which counts for neither. */
 	CHECK_EQ(objects_of(pid), 0);
-	stop(pid);
-	pid = start(add_one);
+	test_kill(pid);
+	pid = spawn(add_one);
 	CHECK_EQ(live_read(pid, &p), 0);
 	CHECK(p.n_objects == 1 && !strcmp(p.object[0].name, "the child's"));
 	live_free(&p);
 	CHECK_EQ(objects_of(getpid()), 1);
-	stop(pid);
+	test_kill(pid);
 	CHECK_EQ(live_read(pid, &p), -ESRCH);
 	live_free(&p);
 	live_remove(r);
@@ -236,7 +205,7 @@ static pid_t child_of(pid_t pid)
 
 TEST(changes_meanwhile)
 {
-	pid_t parent = start(churn), pid = child_of(parent);
+	pid_t parent = spawn(churn), pid = child_of(parent);
 	uint32_t seen = 0;
 
 	for (int i = 0; i < 100000 && seen < 1000; i++) {
@@ -253,7 +222,7 @@ TEST(changes_meanwhile)
 		int err;
 
 		if (i == 10)
-			stop(parent);
+			test_kill(parent);
 		err = live_read(pid, &p);
 		CHECK(!err || (i >= 10 && err == -ESRCH));
 	}

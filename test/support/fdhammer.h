@@ -267,9 +267,8 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 {
 	const struct timespec nap = {.tv_nsec = 1000000};
 	uint64_t rand = 1;
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (pid)
 		return pid;
 	alarm(1200); /* ends it if the tester dies */
@@ -284,9 +283,8 @@ static inline pid_t fdhammer_ticker(struct fdhammer *h)
 
 static inline pid_t fdhammer_process(struct fdhammer *h, uint32_t index)
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (pid)
 		return pid;
 	alarm(1200);
@@ -310,14 +308,12 @@ static inline void fdhammer_threads(struct fdhammer *h, void *s, int fd)
 static inline void fdhammer_processes(struct fdhammer *h, void *s, int fd)
 {
 	pid_t pid[FDHAMMER_CLIENTS];
-	int status;
 
 	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++)
 		pid[i] = fdhammer_process(h, i);
 	fdhammer_server(h, s, fd);
 	for (uint32_t i = 0; i < FDHAMMER_CLIENTS; i++) {
-		CHECK_EQ(waitpid(pid[i], &status, 0), pid[i]);
-		CHECK_EQ(status, 0);
+		CHECK_EQ(test_reap(pid[i]), 0);
 	}
 }
 
@@ -336,8 +332,7 @@ static inline void fdhammer(void (*run)(struct fdhammer *h, void *s, int fd))
 		CHECK_EQ(pipe2(h.pipe[i], O_NONBLOCK | O_CLOEXEC), 0);
 	ticker = fdhammer_ticker(&h);
 	run(&h, s, fd);
-	CHECK_EQ(kill(ticker, SIGKILL), 0);
-	CHECK_EQ(waitpid(ticker, NULL, 0), ticker);
+	test_kill(ticker);
 	for (size_t i = 0; i < ARRAY_SIZE(h.pipe); i++) {
 		close(h.pipe[i][0]);
 		close(h.pipe[i][1]);

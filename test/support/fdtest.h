@@ -106,16 +106,13 @@ static inline struct rlimit fdtest_limit(int more)
 /* Runs fn in a child process. The test fails unless fn returns. */
 static inline void fdtest_in_child(void (*fn)(void *arg), void *arg)
 {
-	pid_t pid = fork();
-	int status;
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		fn(arg);
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 #endif

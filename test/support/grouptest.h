@@ -403,8 +403,7 @@ static inline void grouptest_go(struct grouptest_child *k)
 
 static inline void grouptest_kill(struct grouptest_child *k)
 {
-	CHECK_EQ(kill(k->pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(k->pid, NULL, 0), k->pid);
+	test_kill(k->pid);
 	for (int i = 0; i < 2; i++) {
 		close(k->up[i]);
 		close(k->down[i]);

@@ -67,7 +67,7 @@ TEST(only_dead_servers_are_removed)
 
 	CHECK_EQ(look().server, LOOK_RUNNING);
 	CHECK_EQ(RPC(remove_dead)(test_name), -EADDRINUSE);
-	kill_wait(pid);
+	test_kill(pid);
 	CHECK_EQ(look().server, LOOK_DEAD);
 	CHECK_EQ(RPC(remove_dead)(test_name), 0);
 	CHECK(access(test_file(RPC_PREFIX), F_OK) != 0);

@@ -80,19 +80,23 @@ static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word
 	return RPC(client_call_wait)(c, word, 8, answer, 8, ns, NULL);
 }
 
-/* Starts a server, and a client that connects before the server has a descriptor. */
-static inline void reachtest_begin(struct rpc_server **s_p, struct rpc_client **c_p)
+static inline struct rpc_server *reachtest_server(void)
 {
-	CHECK_EQ(reachtest_create(test_name, s_p), 0);
-	CHECK_EQ(reachtest_connect(test_name, c_p), 0);
-	rpc_echo(*s_p);
-	CHECK(RPC(server_fd)(*s_p) >= 0);
+	struct rpc_server *s;
+
+	CHECK_EQ(reachtest_create(test_name, &s), 0);
+	return s;
 }
 
-static inline void reachtest_end(struct rpc_server *s, struct rpc_client *c)
+/* Connects before the server has a descriptor. */
+static inline struct rpc_client *reachtest_client(struct rpc_server *s)
 {
-	RPC(client_disconnect)(c);
-	RPC(server_destroy)(s);
+	struct rpc_client *c;
+
+	CHECK_EQ(reachtest_connect(test_name, &c), 0);
+	rpc_echo(s);
+	CHECK(RPC(server_fd)(s) >= 0);
+	return c;
 }
 
 static inline void reachtest_server_sleeps(struct rpc_server *s)
@@ -142,10 +146,9 @@ static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 static inline void reachtest_refused_by(int err)
 {
 	uint64_t word = 7;
-	struct rpc_client *c, *other;
-	struct rpc_server *s;
+	SERVER *s = reachtest_server();
+	CLIENT *c = reachtest_client(s), *other;
 
-	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	CHECK_EQ(reachtest_connect(test_name, &other), 0);
 	reachtest_server_sleeps(s);
@@ -160,8 +163,6 @@ static inline void reachtest_refused_by(int err)
 		;
 	while (!reachtest_poll(c))
 		;
-	RPC(client_disconnect)(other);
-	reachtest_end(s, c);
 }
 
 TEST(refusal_is_told)
@@ -175,17 +176,15 @@ TEST(refusal_is_told)
 /* The client continues once it may send again. */
 TEST(refusal_ends)
 {
-	struct rpc_server *s;
-	struct rpc_client *c;
+	SERVER *s = reachtest_server();
+	CLIENT *c = reachtest_client(s);
 
-	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	reachtest_server_sleeps(s);
 	nosend_errno = EPERM;
 	reachtest_told(s, c, -EPERM);
 	nosend_errno = 0;
 	reachtest_goes_on(s, c);
-	reachtest_end(s, c);
 }
 
 /* A full queue is no refusal, and neither is a name that is missing in the client's namespace. */
@@ -195,15 +194,13 @@ TEST(these_are_no_refusals)
 	uint64_t word = 5, answer;
 
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
-		struct rpc_server *s;
-		struct rpc_client *c;
+		SERVER *s = reachtest_server();
+		CLIENT *c = reachtest_client(s);
 
-		reachtest_begin(&s, &c);
 		reachtest_server_sleeps(s);
 		nosend_errno = errors[i];
 		CHECK_EQ(reachtest_call_wait(c, &word, &answer, 1), -ETIMEDOUT);
 		nosend_errno = 0;
-		reachtest_end(s, c);
 	}
 }
 
@@ -211,11 +208,10 @@ TEST(these_are_no_refusals)
 TEST(connect_is_refused)
 {
 	static const int errors[] = {EPERM, EACCES, ENOBUFS};
-	struct rpc_client *c, *other;
-	struct rpc_server *s;
 	int open;
+	SERVER *s = reachtest_server();
+	CLIENT *c = reachtest_client(s), *other;
 
-	reachtest_begin(&s, &c);
 	open = fdtest_open();
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		nosend_errno = errors[i];
@@ -225,17 +221,14 @@ TEST(connect_is_refused)
 	}
 	CHECK_EQ(reachtest_connect(test_name, &other), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
-	RPC(client_disconnect)(other);
-	reachtest_end(s, c);
 }
 
 /* In another namespace no socket has the name. */
 TEST(other_namespace_is_told)
 {
-	struct rpc_server *s;
-	struct rpc_client *c;
+	SERVER *s = reachtest_server();
+	CLIENT *c = reachtest_client(s);
 
-	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	reachtest_server_sleeps(s);
 	forge_netns(1);
@@ -244,16 +237,14 @@ TEST(other_namespace_is_told)
 	nosend_errno = 0;
 	forge_netns(-1);
 	reachtest_goes_on(s, c);
-	reachtest_end(s, c);
 }
 
 static inline void reachtest_without_descriptors(void *arg)
 {
 	struct rlimit old;
-	struct rpc_server *s;
-	struct rpc_client *c;
+	SERVER *s = reachtest_server();
+	CLIENT *c = reachtest_client(s);
 
-	reachtest_begin(&s, &c);
 	CHECK(RPC(client_fd)(c) >= 0);
 	fdtest_fill_gaps();
 	reachtest_server_sleeps(s);
@@ -261,7 +252,6 @@ static inline void reachtest_without_descriptors(void *arg)
 	reachtest_told(s, c, -EMFILE);
 	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &old), 0);
 	reachtest_goes_on(s, c);
-	reachtest_end(s, c);
 }
 
 TEST_WITH(lack_of_descriptors_is_told, fdtest_in_child, reachtest_without_descriptors, NULL);
@@ -275,10 +265,9 @@ static inline void reachtest_mended(uint32_t left)
 {
 	for (int way = 0; way < 3; way++) {
 		uint64_t word = 7;
-		struct rpc_server *s;
-		struct rpc_client *c;
+		SERVER *s = reachtest_server();
+		CLIENT *c = reachtest_client(s);
 
-		reachtest_begin(&s, &c);
 		CHECK(RPC(client_fd)(c) >= 0);
 		reachtest_server_sleeps(s);
 		forge_state(SLEEP_RUNNING);
@@ -291,7 +280,6 @@ static inline void reachtest_mended(uint32_t left)
 			CHECK_EQ(way ? reachtest_poll(c) : 0, 0);
 		}
 		CHECK_EQ(rpc_echo(s), 1);
-		reachtest_end(s, c);
 	}
 }
 
@@ -346,18 +334,16 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 
 static inline void reachtest_box(struct reachtest_sandbox *box)
 {
-	int up[2], down[2], status;
+	int up[2], down[2];
 	char ready;
 	pid_t pid;
-	SERVER *s;
+	SERVER *s = reachtest_server();
 
-	CHECK_EQ(reachtest_create(test_name, &s), 0);
 	CHECK_EQ(pipe(up), 0);
 	CHECK_EQ(pipe(down), 0);
 	box->up = up[1];
 	box->down = down[0];
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid)
 		reachtest_enter(box);
 	close(up[1]);
@@ -365,8 +351,7 @@ static inline void reachtest_box(struct reachtest_sandbox *box)
 	CHECK(RPC(server_fd)(s) >= 0);
 	reachtest_server_sleeps(s);
 	CHECK_EQ(write(down[1], "x", 1), 1);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 	close(up[0]);
 	close(down[0]);
 	close(down[1]);

@@ -167,11 +167,8 @@ static inline pid_t events_victim(int calls)
 	char byte;
 
 	CHECK_EQ(pipe(ready), 0);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
-		prctl(PR_SET_PDEATHSIG,
-			SIGKILL); /* it would keep the output of a failed test open */
 		c = events_client();
 		for (int i = 0; i < calls; i++)
 			CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
@@ -185,14 +182,6 @@ static inline pid_t events_victim(int calls)
 	close(ready[1]);
 	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
 	return pid;
-}
-
-static inline void events_kill(pid_t pid)
-{
-	int status;
-
-	kill(pid, SIGKILL);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
 }
 
 TEST(events_tell_deaths)
@@ -209,7 +198,7 @@ TEST(events_tell_deaths)
 			events_next(s, RPC_EVENT(CAME), 1, pid);
 			CHECK_EQ(rpc_echo(s), i);
 		}
-		events_kill(pid);
+		test_kill(pid);
 		if (i == 2)
 			events_next(s, RPC_EVENT(CAME), 1, pid);
 		do {
@@ -245,13 +234,13 @@ TEST(events_end_sleeps)
 	events_next(s, RPC_EVENT(LEFT), 0, getpid());
 	pid = events_victim(0);
 	events_next(s, RPC_EVENT(CAME), 0, pid);
-	events_kill(pid);
+	test_kill(pid);
 	while (!RPC(server_arm)(s))
 		CHECK(fdtest_readable_within(fd, 20000)); /* nobody wakes the server */
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 	pid = events_victim(0);
 	events_next(s, RPC_EVENT(CAME), 0, pid);
-	events_kill(pid);
+	test_kill(pid);
 	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 }
@@ -263,13 +252,12 @@ TEST(events_of_many)
 	SERVER *s = events_server(MANY);
 	bool seen[MANY] = {false};
 	struct rpc_client *c[MANY];
-	int status, n = 0, go[2];
+	int n = 0, go[2];
 	char byte;
 	pid_t pid;
 
 	CHECK_EQ(pipe(go), 0);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		for (int i = 0; i < MANY; i++)
 			c[i] = events_client();
@@ -291,8 +279,7 @@ TEST(events_of_many)
 	}
 	close(go[0]);
 	close(go[1]);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 /* ---- hostile introductions ---- */
@@ -331,7 +318,7 @@ TEST(events_believe_no_client)
 		intro_send(m.door, 1, m.region.fd, 1, 12, 0); /* short */
 		intro_send(m.door, 1, m.region.fd, 1, 16, 1); /* wrong cookie */
 		events_next(s, RPC_EVENT(CAME), 1, round ? pid : 0);
-		events_kill(pid);
+		test_kill(pid);
 		events_next(s, RPC_EVENT(DIED), 1, round ? pid : 0);
 		CHECK_EQ(fdtest_open(), open_before);
 	}
@@ -389,12 +376,10 @@ static inline pid_t events_comer(bool dies)
 {
 	const struct rpc_attr patient = {.size = sizeof(patient), .connect_ms = 60000};
 	struct rpc_client *c;
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (pid)
 		return pid;
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	events_fatal = dies;
 	CHECK_EQ(RPC(client_connect)(test_name, &patient, &c), 0);
 	for (;;)
@@ -416,7 +401,7 @@ TEST(events_forget_who_died_early)
 	m.door->cookie ^= 1; /* the next client is not heard */
 	pid = events_comer(false);
 	events_next(s, RPC_EVENT(CAME), 0, 0);
-	events_kill(pid);
+	test_kill(pid);
 	events_next(s, RPC_EVENT(DIED), 0, 0);
 	shm_close(&m.region);
 }
@@ -449,7 +434,7 @@ static inline void events_next_comer(bool took)
 	}
 	CHECK_EQ(e.kind, RPC_EVENT(CAME));
 	CHECK_EQ(e.pid, pid);
-	events_kill(pid);
+	test_kill(pid);
 	events_next(s, RPC_EVENT(DIED), 0, pid);
 }
 
@@ -502,7 +487,7 @@ TEST(events_of_the_dead_once)
 	pid_t pid = events_victim(0);
 
 	events_next(s, RPC_EVENT(CAME), 0, pid);
-	events_kill(pid);
+	test_kill(pid);
 	CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1); /* now the server knows */
 	{
 		CLIENT *c = events_client();

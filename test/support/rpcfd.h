@@ -73,7 +73,6 @@ TEST(client_is_woken_by_replies)
 {
 	SERVER *s = server_new(2);
 	CLIENT *c = client_new(), *other = client_new();
-	struct RPC(client_stats) st;
 
 	CHECK_EQ(RPC(client_arm)(c), -EBADF);
 	CHECK(RPC(client_fd)(c) >= 0);
@@ -92,8 +91,7 @@ TEST(client_is_woken_by_replies)
 		CHECK_EQ(poll_client(c), 1);
 		client_sleeps(c);
 	}
-	RPC(client_get_stats)(c, &st, sizeof(st));
-	CHECK_EQ(st.sleeps, 20);
+	CHECK_EQ(client_stats_of(c).sleeps, 20);
 }
 
 /*
@@ -192,7 +190,7 @@ TEST(killed_server_is_noticed)
 	CHECK(RPC(client_fd)(c) >= 0);
 	call(c, 1);
 	CHECK_EQ(RPC(client_arm)(c), 0);
-	kill_wait(pid);
+	test_kill(pid);
 	while ((n = poll_client(c)) == 0) {
 		if (!RPC(client_arm)(c))
 			fdtest_readable_within(RPC(client_fd)(c), FOR_EVER);

@@ -38,6 +38,22 @@ static inline void rpc_client_end(struct rpc_client **c)
 	RPC(client_disconnect)(*c);
 }
 
+static inline struct rpc_server_stats server_stats_of(const struct rpc_server *s)
+{
+	struct rpc_server_stats st;
+
+	RPC(server_get_stats)(s, &st, sizeof(st));
+	return st;
+}
+
+static inline struct RPC(client_stats) client_stats_of(const struct rpc_client *c)
+{
+	struct RPC(client_stats) st;
+
+	RPC(client_get_stats)(c, &st, sizeof(st));
+	return st;
+}
+
 #define SERVER __attribute__((cleanup(rpc_server_end))) struct rpc_server
 #define CLIENT __attribute__((cleanup(rpc_client_end))) struct rpc_client
 

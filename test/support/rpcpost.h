@@ -178,7 +178,6 @@ TEST(one_way_messages_keep_the_order)
 /* Posts count against the depth until they are consumed; the room can be waited for. */
 TEST(posts_wait_for_room)
 {
-	struct rpc_server_stats st;
 	AT_END(post_end) struct post_pair p;
 
 	post_begin(&p, 8, 24, 0);
@@ -205,10 +204,9 @@ TEST(posts_wait_for_room)
 		CHECK_EQ(RPC(client_posts)(p.c), 0);
 		CHECK_EQ(RPC(client_wait)(p.c, UINT64_MAX), 0);
 	}
-	RPC(server_get_stats)(p.s, &st, sizeof(st));
-	CHECK_EQ(st.requests, 150);
-	CHECK_EQ(st.posts, 750);
-	CHECK_EQ(st.replies, 150);
+	CHECK_EQ(server_stats_of(p.s).requests, 150);
+	CHECK_EQ(server_stats_of(p.s).posts, 750);
+	CHECK_EQ(server_stats_of(p.s).replies, 150);
 }
 
 /* The descriptor of a client that waits for room, or for a push, is woken, and only then. */
@@ -242,7 +240,6 @@ TEST(one_way_messages_wake)
 /* A client that does not read gets no more pushes than it has room for, and holds up nobody. */
 TEST(pushes_are_bounded)
 {
-	struct rpc_server_stats st;
 	struct post_pair p;
 	CLIENT *other;
 	uint32_t index;
@@ -277,9 +274,8 @@ TEST(pushes_are_bounded)
 	for (int i = 0; i < 10; i++)
 		RPC(server_poll)(p.s);
 	CHECK_EQ(RPC(server_push)(p.s, index, "", 1), -EPIPE);
-	RPC(server_get_stats)(p.s, &st, sizeof(st));
-	CHECK_EQ(st.pushes, 504);
-	CHECK_EQ(st.refused_pushes, 2);
+	CHECK_EQ(server_stats_of(p.s).pushes, 504);
+	CHECK_EQ(server_stats_of(p.s).refused_pushes, 2);
 	post_end(&p);
 	post_begin(&p, 4, 24, 0);
 	CHECK_EQ(RPC(server_push)(p.s, 0, "", 1), -EINVAL);

@@ -22,16 +22,6 @@ static inline uint32_t steps_limit(uint32_t length)
 	return length ? (uint32_t)(test_rand(&steps_rng) % length) : UINT32_MAX;
 }
 
-static inline pid_t steps_fork(void)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (!pid)
-		alarm(600);
-	return pid;
-}
-
 static inline void steps_answer(void *arg, const struct RPC(req) * req, const void *payload)
 {
 	CHECK_EQ(RPC(server_reply)((struct rpc_server *)arg, req->client, req->id, payload, 8), 0);
@@ -94,7 +84,7 @@ static inline void steps_reconnect(void)
 static inline void steps_take_places(struct steps_turn *t)
 {
 	struct rpc_client *c[STEPS_CLIENTS];
-	pid_t pid = steps_fork();
+	pid_t pid = test_fork();
 	int status;
 
 	if (!pid) {
@@ -116,7 +106,7 @@ TEST(clients_die_in_reconnect)
 
 	for (int i = 0; i < STEPS_KILLS; i++) {
 		uint32_t limit = steps_limit(length);
-		pid_t pid = steps_fork();
+		pid_t pid = test_fork();
 
 		if (!pid)
 			steps_reconnect();
@@ -166,7 +156,7 @@ TEST(servers_die_in_serve)
 	for (int i = 0; i < STEPS_KILLS; i++) {
 		uint32_t steps = (uint32_t)(test_rand(&steps_rng) % 3000), made = 0;
 		struct again_tokens t = {0};
-		pid_t pid = steps_fork();
+		pid_t pid = test_fork();
 		int open;
 
 		if (!pid)

@@ -254,16 +254,13 @@ static inline void rpcstorm_after_end(struct rpcstorm_client *t)
 /* A forked child may disconnect its copy of the client. */
 static inline void rpcstorm_fork(struct rpcstorm_client *t)
 {
-	pid_t pid = fork();
-	int status;
+	pid_t pid = test_fork();
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		RPC(client_disconnect)(t->c);
 		_exit(0);
 	}
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 static inline void rpcstorm_live(struct rpcstorm_client *t)

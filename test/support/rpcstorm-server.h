@@ -235,7 +235,6 @@ static inline void rpcstorm_serve(uint64_t seed)
 {
 	struct rpcstorm_shared *sh = rpcstorm_draw.sh;
 	struct rpcstorm_server v = {.rng = seed};
-	struct rpc_server_stats stats;
 	int before = fdtest_open();
 
 	v.hold = storm_one_in(&v.rng, 3) ? 0 : storm_size(&v.rng, RPCSTORM_HELD - 1);
@@ -247,8 +246,7 @@ static inline void rpcstorm_serve(uint64_t seed)
 		rpcstorm_server_turn(&v);
 	if (storm_one_in(&v.rng, 2))
 		rpcstorm_answer_all(&v);
-	RPC(server_get_stats)(v.s, &stats, sizeof(stats));
-	CHECK_EQ(stats.bad_requests, 0);
+	CHECK_EQ(server_stats_of(v.s).bad_requests, 0);
 	if (storm_one_in(&v.rng, 4))
 		CHECK_EQ(RPC(server_unlink)(v.s), 0);
 	RPC(server_destroy)(v.s);

@@ -23,8 +23,7 @@ static inline pid_t rpcstorm_start_server(uint64_t *rng)
 
 	__atomic_store_n(&rpcstorm_draw.sh->stop, 0, __ATOMIC_RELEASE);
 	rpcstorm_servers++;
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		storm_child();
 		rpcstorm_serve(seed);
@@ -40,8 +39,7 @@ static inline pid_t rpcstorm_start_group(uint64_t *rng, uint32_t start)
 	pid_t pid;
 
 	CHECK(start < RPCSTORM_STARTS);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
 		storm_child();
 		rpcstorm_group(seed, start, threads);

@@ -47,7 +47,7 @@ static uint64_t death_seen(uint64_t before_ns, uint64_t after_ns)
 		CHECK_EQ(poll_client(c), 0);
 		fake.ns += before_ns;
 	}
-	kill_wait(pid);
+	test_kill(pid);
 	ns = death_seen_after(c, after_ns);
 	RPC(client_disconnect)(c);
 	return ns;

@@ -3,14 +3,11 @@
 #ifndef SUPPORT_SPAWN_H
 #define SUPPORT_SPAWN_H
 
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "support/test.h"
 
-/* Starts a child that runs fn, reports it, and stays until it is killed. */
+/* Starts a child that runs fn, unless it is NULL, reports it, and stays until it is killed. */
 static inline pid_t spawn(void (*fn)(void))
 {
 	pid_t pid;
@@ -18,11 +15,10 @@ static inline pid_t spawn(void (*fn)(void))
 	char c;
 
 	CHECK_EQ(pipe(p), 0);
-	pid = fork();
-	CHECK(pid >= 0);
+	pid = test_fork();
 	if (!pid) {
-		CHECK_EQ(prctl(PR_SET_PDEATHSIG, SIGKILL), 0); /* as the parent can fail */
-		fn();
+		if (fn)
+			fn();
 		if (write(p[1], "x", 1) != 1)
 			_exit(3);
 		for (;;)
@@ -32,12 +28,6 @@ static inline pid_t spawn(void (*fn)(void))
 	CHECK_EQ(read(p[0], &c, 1), 1);
 	close(p[0]);
 	return pid;
-}
-
-static inline void kill_wait(pid_t pid)
-{
-	CHECK_EQ(kill(pid, SIGKILL), 0);
-	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 }
 
 #endif

@@ -109,10 +109,9 @@ static inline int storm_mappings(const char *text)
 /* Returns 0, or 1 if the seed has failed. */
 static inline int storm_seed(uint64_t seed, void (*run)(uint64_t seed))
 {
-	pid_t pid = fork();
+	pid_t pid = test_fork();
 	int status;
 
-	CHECK(pid >= 0);
 	if (!pid) {
 		storm_child();
 		run(seed);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Cases (the software HCA's cases.h), and functions that they call. */
+/* Cases and their children (the software HCA's cases.h and child.h), and functions that they call. */
 #ifndef SUPPORT_TEST_H
 #define SUPPORT_TEST_H
 
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../subprojects/softhca/test/cases.h"
+#include "../../subprojects/softhca/test/child.h"
 #include "base/clock.h"
 #include "base/compiler.h"
 #include "base/rand.h"
