@@ -214,13 +214,10 @@ static inline void duo_own(void)
 
 static inline void duo_close(void)
 {
-	int status;
-
 	CHECK_EQ(tent_release(d.s), 0);
 	if (d.child) {
 		duo_ask('x');
-		CHECK_EQ(waitpid(d.child, &status, 0), d.child);
-		CHECK_EQ(status, 0);
+		CHECK_EQ(test_reap(d.child), 0);
 	}
 	tent_destroy(d.t);
 	close(d.fd);
@@ -244,8 +241,7 @@ static inline void duo_open(const struct duo_attr *a)
 	d.theirs = duo_map(a->len);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	fflush(NULL);
-	d.child = fork();
-	CHECK(d.child >= 0);
+	d.child = test_fork();
 	if (!d.child) {
 		close(fds[0]);
 		duo_child(a, fds[1]);
@@ -267,10 +263,7 @@ static inline void duo_open(const struct duo_attr *a)
 
 static inline void duo_kill(void)
 {
-	int status;
-
-	CHECK_EQ(kill(d.child, SIGKILL), 0);
-	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
+	test_kill(d.child);
 	d.child = 0;
 }
 

@@ -267,15 +267,32 @@ static inline void duo_import(const char *text)
 	CHECK_EQ(err, 0);
 }
 
+/* Nothing of the driver's may be left. */
+static inline void duo_close(void)
+{
+	tent_destroy(d.t);
+	if (gpu.softgpu_opened) {
+		CHECK_EQ(gpu.softgpu_opened(), 0);
+		CHECK_EQ(gpu.softgpu_registered(), 0);
+	}
+	if (d.child) {
+		CHECK_EQ(duo_ask(END, 0, 0, 0), 0);
+		CHECK_EQ(test_reap(d.child), 0);
+	}
+	close(d.fd);
+	free(d.text);
+}
+
+/* Both sides are closed at the end of the case. */
 static inline void duo_open(const struct duo_attr *a)
 {
 	int fds[2];
 	size_t len;
 
+	test_finally(duo_close);
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
 	fflush(NULL);
-	d.child = fork();
-	CHECK(d.child >= 0);
+	d.child = test_fork();
 	if (!d.child) {
 		close(fds[0]);
 		duo_child(a, fds[1]);
@@ -292,23 +309,6 @@ static inline void duo_open(const struct duo_attr *a)
 	duo_read(d.fd, d.text, len);
 	if (!a->no_import)
 		duo_import(d.text);
-}
-
-/* Nothing of the driver's may be left. */
-static inline void duo_close(void)
-{
-	int status;
-
-	tent_destroy(d.t);
-	if (gpu.softgpu_opened) {
-		CHECK_EQ(gpu.softgpu_opened(), 0);
-		CHECK_EQ(gpu.softgpu_registered(), 0);
-	}
-	CHECK_EQ(duo_ask(END, 0, 0, 0), 0);
-	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
-	CHECK_EQ(status, 0);
-	close(d.fd);
-	free(d.text);
 }
 
 static inline struct tent_request duo_request(enum tent_op op, size_t at, size_t len)

@@ -28,6 +28,14 @@
 	}                                                                                          \
 	static void body_##f(void)
 
+/* A case that calls f with these arguments. A semicolon follows it. */
+#define GPU_TEST_WITH(n, f, ...)                                                                   \
+	GPU_TEST(n)                                                                                \
+	{                                                                                          \
+		f(__VA_ARGS__);                                                                    \
+	}                                                                                          \
+	struct test
+
 /* Functions that only tests use. Those of the software GPU are NULL with a real driver. */
 #define GPU_FUNCTIONS(X)                                                                           \
 	X(int, cuMemcpy, uint64_t to, uint64_t from, size_t len)                                   \
@@ -56,19 +64,16 @@ static struct {
 /* Runs a case in a child, which must end with status 0. */
 static inline void gpu_run(void (*body)(void))
 {
-	int status;
 	pid_t child;
 
 	fflush(NULL);
-	child = fork();
-	CHECK(child >= 0);
+	child = test_fork();
 	if (!child) {
 		body();
+		test_end();
 		exit(0);
 	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK(WIFEXITED(status));
-	CHECK_EQ(WEXITSTATUS(status), 0);
+	CHECK_EQ(test_reap(child), 0);
 }
 
 /* Opens the driver and makes the primary context of device 0 current. */

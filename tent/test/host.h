@@ -14,6 +14,9 @@ static struct tent *host;
 static struct desc desc; /* of the engine */
 static uint8_t *memory;
 
+/* A connection to the engine, closed at the end of its block. */
+#define GUEST AT_END(ctl_close) struct ctl
+
 static inline void host_open(void)
 {
 	AT_END(end_free) char *text;
@@ -30,6 +33,13 @@ static inline void host_close(void)
 	tent_destroy(host);
 	desc_fini(&desc);
 	munmap(memory, HOST_LEN);
+}
+
+/* Opens the engine until the end of the case. */
+static inline void host_begin(void)
+{
+	test_finally(host_close);
+	host_open();
 }
 
 static inline struct ctl host_call(void)

@@ -62,18 +62,10 @@ static void direct(uint64_t parts)
 	CHECK_EQ(gpu.softgpu_copies(), 0);
 	CHECK_EQ(duo_ask(UNREGISTER, 0, 0, 0), 0);
 	CHECK_EQ(tent_release(d.s), 0);
-	duo_close();
 }
 
-GPU_TEST(adapters_access_the_memory)
-{
-	direct(0);
-}
-
-GPU_TEST(in_parts)
-{
-	direct(MIB);
-}
+GPU_TEST_WITH(adapters_access_the_memory, direct, 0);
+GPU_TEST_WITH(in_parts, direct, MIB);
 
 /* Registers memory of the GPU, which is staged for a reason with these words. */
 static void staged(const char *words)

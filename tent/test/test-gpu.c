@@ -6,6 +6,17 @@
 
 static uint64_t seed;
 
+/* A case for the software GPU, with the pair open. */
+#define SOFT_TEST(f)                                                                               \
+	static void soft_##f(void);                                                                \
+	GPU_TEST(f)                                                                                \
+	{                                                                                          \
+		duo_open(&(struct duo_attr){.len = LEN});                                          \
+		if (gpu_is_soft())                                                                 \
+			soft_##f();                                                                \
+	}                                                                                          \
+	static void soft_##f(void)
+
 /* Moves a part of the memory, which alone changes, there and back. */
 static void both_ways(size_t at, size_t len)
 {
@@ -43,39 +54,16 @@ static void between(enum place mine, enum place theirs)
 	duo_open(&(struct duo_attr){.len = LEN, .before = 256, .mine = mine, .theirs = theirs});
 	both_ways_between(1001, 2 * MIB);
 	both_ways(LEN - 1, 1);
-	duo_close();
 }
 
-GPU_TEST(between_gpus)
-{
-	between(ON_GPU, ON_GPU);
-}
-
-GPU_TEST(between_a_gpu_and_the_host)
-{
-	between(ON_GPU, ALLOCATED);
-}
-
-GPU_TEST(between_the_host_and_a_gpu)
-{
-	between(ON_HOST, ON_GPU);
-}
-
-GPU_TEST(from_a_pool)
-{
-	between(IN_POOL, ON_GPU);
-}
+GPU_TEST_WITH(between_gpus, between, ON_GPU, ON_GPU);
+GPU_TEST_WITH(between_a_gpu_and_the_host, between, ON_GPU, ALLOCATED);
+GPU_TEST_WITH(between_the_host_and_a_gpu, between, ON_HOST, ON_GPU);
+GPU_TEST_WITH(from_a_pool, between, IN_POOL, ON_GPU);
 
 /* Memory without a handle is staged by the peer. */
-GPU_TEST(to_a_pool)
-{
-	between(ON_GPU, IN_POOL);
-}
-
-GPU_TEST(to_the_host)
-{
-	between(ON_GPU, ON_HOST);
-}
+GPU_TEST_WITH(to_a_pool, between, ON_GPU, IN_POOL);
+GPU_TEST_WITH(to_the_host, between, ON_GPU, ON_HOST);
 
 GPU_TEST(notices_come_after_the_bytes)
 {
@@ -91,7 +79,6 @@ GPU_TEST(notices_come_after_the_bytes)
 		CHECK_EQ(duo_ask(HAS, i, i * 100 * KIB, i), 1);
 		CHECK_EQ(duo_end(b), 0);
 	}
-	duo_close();
 }
 
 /* More staged requests at once than there are slots. */
@@ -117,7 +104,6 @@ GPU_TEST(many_at_once)
 	}
 	CHECK_EQ(duo_move(TENT_WRITE, 0, LEN), 0);
 	CHECK_EQ(duo_ask(HAS, 0, N * each, 1), 1);
-	duo_close();
 }
 
 /* ---- two engines that use each other's memory ---- */
@@ -158,7 +144,6 @@ GPU_TEST(both_use_each_other)
 	exchange(&d.mine, d.t, d.text, d.at, 0);
 	CHECK_EQ(duo_reply(), 0);
 	free(text);
-	duo_close();
 }
 
 /* ---- streams ---- */
@@ -195,14 +180,11 @@ static enum tent_state state_of(struct tent_batch *b)
 	return status.state;
 }
 
-GPU_TEST(a_request_after_work_of_a_stream)
+SOFT_TEST(a_request_after_work_of_a_stream)
 {
 	struct tent_batch *b;
 	struct cu_stream *s;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	part_fill(&d.mine, 0, LEN, 1);
 	s = stream_that_fills(2);
 	b = start_after(s);
@@ -215,17 +197,13 @@ GPU_TEST(a_request_after_work_of_a_stream)
 	CHECK_EQ(duo_ask(HAS, 0, LEN, 2), 1);
 	CHECK_EQ(duo_end(start_after(s)), 0); /* which has no more work */
 	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
-	duo_close();
 }
 
-GPU_TEST(a_request_that_waits_for_a_stream_ends)
+SOFT_TEST(a_request_that_waits_for_a_stream_ends)
 {
 	struct tent_batch *b;
 	struct cu_stream *s;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	s = stream_that_fills(2);
 	b = start_after(s);
 	tent_cancel(b);
@@ -236,50 +214,39 @@ GPU_TEST(a_request_that_waits_for_a_stream_ends)
 	gpu.softgpu_hold_stream(NULL);
 	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
 	CHECK_EQ(tent_release(d.s), 0);
-	duo_close();
 }
 
-GPU_TEST(work_of_the_stream_fails)
+SOFT_TEST(work_of_the_stream_fails)
 {
 	struct tent_batch *b;
 	struct cu_stream *s;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	s = stream_that_fills(2);
 	b = start_after(s);
 	gpu.softgpu_fail_copy(1, CU_LAUNCH_FAILED);
 	gpu.softgpu_hold_stream(NULL);
 	CHECK_EQ(duo_end(b), -EIO);
 	gpu.softgpu_heal();
-	duo_close();
 }
 
 /* The stream reaches its point after the end of the engine. */
-GPU_TEST(an_engine_ends_before_the_stream)
+SOFT_TEST(an_engine_ends_before_the_stream)
 {
 	struct cu_stream *s;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	s = stream_that_fills(2);
 	start_after(s);
-	duo_close();
+	test_now(duo_close);
 	gpu.softgpu_hold_stream(NULL);
 	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
 }
 
-GPU_TEST(streams_are_checked)
+SOFT_TEST(streams_are_checked)
 {
 	struct tent_request r[2];
 	struct tent_batch *b;
 	struct cu_stream *s;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	s = stream_that_fills(2);
 	r[0] = r[1] = duo_request(TENT_WRITE, 0, LEN);
 	r[0].stream = s;
@@ -288,7 +255,6 @@ GPU_TEST(streams_are_checked)
 	gpu.softgpu_hold_stream(NULL);
 	CHECK_EQ(gpu.cuStreamSynchronize(s), 0);
 	both_ways(0, LEN);
-	duo_close();
 }
 
 /* ---- registration ---- */
@@ -428,7 +394,6 @@ GPU_TEST(handles_are_checked)
 	not_opened(changed("\"handle\":", wrong));
 	duo_import(d.text);
 	both_ways(0, LEN);
-	duo_close();
 }
 
 GPU_TEST(memory_that_the_peer_ends)
@@ -455,18 +420,9 @@ GPU_TEST(memory_that_the_peer_ends)
 				 .len = 1},
 			 1, &b),
 		-EFAULT);
-	duo_close();
 }
 
 /* ---- failures ---- */
-
-static void killed(void)
-{
-	int status;
-
-	CHECK_EQ(kill(d.child, SIGKILL), 0);
-	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
-}
 
 GPU_TEST(the_peer_dies)
 {
@@ -476,15 +432,12 @@ GPU_TEST(the_peer_dies)
 	if (gpu_is_soft())
 		gpu.softgpu_hold(1);
 	b = duo_start(TENT_WRITE, 0, 32 * MIB);
-	killed();
+	test_kill(d.child);
+	d.child = 0;
 	if (gpu.softgpu_hold)
 		gpu.softgpu_hold(0);
 	CHECK_EQ(tent_wait(b, -1), -ECONNRESET);
 	CHECK_EQ(tent_batch_free(b), 0);
-	tent_destroy(d.t);
-	CHECK_EQ(gpu.softgpu_opened ? gpu.softgpu_opened() : 0, 0);
-	close(d.fd);
-	free(d.text);
 }
 
 /* Only the request fails. */
@@ -501,17 +454,13 @@ GPU_TEST(the_gpu_of_the_peer_fails)
 		duo_ask(HEAL, 0, 0, 0);
 		both_ways(0, LEN);
 	}
-	duo_close();
 }
 
 /* An error of a copy comes late. A GPU that has failed fails until the end of the process. */
-GPU_TEST(a_gpu_fails)
+SOFT_TEST(a_gpu_fails)
 {
 	struct tent_rail_stats st;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	gpu.softgpu_fail_copy(1, CU_LAUNCH_FAILED);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, 1), -EIO);
 	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EIO);
@@ -519,23 +468,18 @@ GPU_TEST(a_gpu_fails)
 	CHECK_EQ(st.exclusions, 0);
 	gpu.softgpu_heal();
 	both_ways(0, LEN);
-	duo_close();
 }
 
 /* Memory that the driver does not know fails its request only. */
-GPU_TEST(memory_that_the_driver_refuses)
+SOFT_TEST(memory_that_the_driver_refuses)
 {
 	struct tent_rail_stats st;
 
-	duo_open(&(struct duo_attr){.len = LEN});
-	if (!gpu_is_soft())
-		return;
 	gpu.softgpu_fail_call("cuMemcpyAsync", CU_INVALID_VALUE);
 	CHECK_EQ(duo_move(TENT_READ, 0, LEN), -EFAULT);
 	both_ways(0, LEN);
 	CHECK_EQ(tent_rail_get_stats(d.s, 0, &st, sizeof(st)), 0);
 	CHECK_EQ(st.exclusions, 0);
-	duo_close();
 }
 
 /* A failure of the driver: the call fails once. A rail is opened again; a chunk is not tried again. */
@@ -548,23 +492,11 @@ static void call_fails(const char *name)
 	duo_import(d.text);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, 1), duo_rails("gpu:") ? 0 : -ENOMEM);
 	both_ways(0, LEN);
-	duo_close();
 }
 
-GPU_TEST(a_stream_cannot_be_made)
-{
-	call_fails("cuStreamCreate");
-}
-
-GPU_TEST(an_event_cannot_be_made)
-{
-	call_fails("cuEventCreate");
-}
-
-GPU_TEST(an_event_cannot_be_recorded)
-{
-	call_fails("cuEventRecord");
-}
+GPU_TEST_WITH(a_stream_cannot_be_made, call_fails, "cuStreamCreate");
+GPU_TEST_WITH(an_event_cannot_be_made, call_fails, "cuEventCreate");
+GPU_TEST_WITH(an_event_cannot_be_recorded, call_fails, "cuEventRecord");
 
 GPU_TEST(cancelled_requests_end)
 {
@@ -582,7 +514,6 @@ GPU_TEST(cancelled_requests_end)
 	CHECK_EQ(tent_wait(b, -1), -ECANCELED);
 	CHECK_EQ(tent_batch_free(b), 0);
 	both_ways(0, LEN);
-	duo_close();
 }
 
 GPU_TEST(attributes_are_checked)

@@ -59,16 +59,13 @@ static void touch(void)
 
 TEST(the_cpu_may_not_touch_the_memory)
 {
-	pid_t child = fork();
-	int status;
+	pid_t child = test_fork();
 
-	CHECK(child >= 0);
 	if (!child) {
 		touch();
 		exit(0);
 	}
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	CHECK_EQ(test_reap(child), 128 + SIGSEGV);
 }
 
 GPU_TEST(copies_run_later_and_in_order)
@@ -190,7 +187,7 @@ GPU_TEST(handles_reach_another_process)
 {
 	struct cu_ipc handle;
 	uint64_t a, b, pool;
-	int fds[2], status;
+	int fds[2];
 	pid_t child;
 	char c;
 
@@ -220,21 +217,18 @@ GPU_TEST(handles_reach_another_process)
 	CHECK_EQ(gpu.cuMemAllocAsync(&pool, LEN, NULL), 0);
 	CHECK(gpu.cu.ipc_get(&handle, pool));
 	close(fds[0]);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(child), 0);
 }
 
 GPU_TEST(a_forked_child_has_no_gpu)
 {
-	int status;
 	pid_t child;
 
 	gpu_open();
 	child = fork();
 	if (!child)
 		_exit(gpu.cu.init(0) == CU_NOT_INITIALIZED ? 0 : 1);
-	CHECK_EQ(waitpid(child, &status, 0), child);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(child), 0);
 }
 
 /* ---- cuda.c ---- */

@@ -22,7 +22,7 @@ static char *describe(void)
 static void open_host(void)
 {
 	gpu_open();
-	host_open();
+	host_begin();
 	at = gpu_alloc(LEN);
 	CHECK_EQ(tent_register(host, (void *)(uintptr_t)at, LEN, NULL, NULL), 0);
 	free(describe());
@@ -62,7 +62,7 @@ static void is_sent_away(struct ctl c, struct ctl_msg m)
 
 GPU_TEST(messages_are_checked)
 {
-	struct ctl c, other;
+	GUEST c, other;
 	uint32_t slot;
 
 	open_host();
@@ -82,14 +82,11 @@ GPU_TEST(messages_are_checked)
 	is_sent_away(c, message(STAGE_FREE, taken(&c) + STAGE_SLOTS, 0, 1));
 	c = host_guest();
 	CHECK_EQ(asked(&c, STAGE_FETCH, 0, at, STAGE_SLOT_LEN).status, 0);
-	ctl_close(&c);
-	ctl_close(&other);
-	host_close();
 }
 
 GPU_TEST(memory_must_be_registered)
 {
-	struct ctl c;
+	GUEST c;
 
 	open_host();
 	c = host_guest();
@@ -98,14 +95,13 @@ GPU_TEST(memory_must_be_registered)
 	CHECK_EQ(asked(&c, STAGE_LAND, taken(&c), at + LEN - 1, 2).status, EACCES);
 	for (int i = 0; i < STAGE_OF_CONN; i++) /* the slots are free again */
 		taken(&c);
-	ctl_close(&c);
-	host_close();
 }
 
 GPU_TEST(slots_have_limits)
 {
 	struct ctl_msg take = message(STAGE_TAKE, 0, 0, 1), m;
-	struct ctl a, b, c;
+	GUEST a, c;
+	struct ctl b;
 
 	open_host();
 	a = host_guest();
@@ -127,9 +123,6 @@ GPU_TEST(slots_have_limits)
 	for (int i = 0; i <= STAGE_SLOTS; i++)
 		CHECK_EQ(ctl_send(&c, &take), 0);
 	host_disconnects(&c); /* more than it may ask for */
-	ctl_close(&a);
-	ctl_close(&c);
-	host_close();
 }
 
 static struct {
@@ -148,7 +141,7 @@ static void *unregister_thread(void *arg)
 GPU_TEST(copies_are_waited_for)
 {
 	struct ctl_msg m;
-	struct ctl c;
+	GUEST c = {.fd = -1};
 
 	open_host();
 	if (!gpu_is_soft())
@@ -168,16 +161,13 @@ GPU_TEST(copies_are_waited_for)
 	}
 	gpu.softgpu_hold(0);
 	CHECK_EQ(pthread_join(end.thread, NULL), 0);
-	ctl_close(&c);
-	host_close();
 }
 
 /* An engine whose memory rails reach has no stage. */
 GPU_TEST(without_a_stage)
 {
-	host_open();
+	host_begin();
 	is_sent_away(host_guest(), message(STAGE_TAKE, 0, 0, 1));
-	host_close();
 }
 
 /* ---- the initiator's side ---- */
@@ -198,8 +188,8 @@ GPU_TEST(replies_are_checked)
 	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
 	struct tent_segment *s, *other;
 	struct tent_batch *b;
+	AT_END(end_free) char *text = NULL;
 	struct tent *t;
-	char *text;
 
 	open_host();
 	if (!gpu_is_soft())
@@ -234,6 +224,4 @@ GPU_TEST(replies_are_checked)
 	CHECK_EQ(tent_wait(b, -1), 0);
 	CHECK_EQ(tent_batch_free(b), 0);
 	tent_destroy(t);
-	host_close();
-	free(text);
 }

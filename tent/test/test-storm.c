@@ -131,7 +131,6 @@ static void __attribute__((format(printf, 1, 2))) control(const char *format, ..
 	uint32_t n = 0, argc = 1;
 	va_list ap;
 	pid_t pid;
-	int status;
 
 	va_start(ap, format);
 	vsnprintf(words, sizeof(words), format, ap);
@@ -144,8 +143,7 @@ static void __attribute__((format(printf, 1, 2))) control(const char *format, ..
 	for (char *word = strtok_r(words, "|", &save); word; word = strtok_r(NULL, "|", &save))
 		argv[argc++] = word;
 	CHECK_EQ(posix_spawn(&pid, argv[0], NULL, NULL, argv, env), 0);
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 static void pull_cable(struct weather *s, uint32_t rail)
@@ -376,9 +374,8 @@ static void start(struct run *r)
 	CHECK_EQ(sigaction(SIGCHLD, &sa, NULL), 0);
 	fflush(NULL);
 	for (uint32_t p = 0; p < w->n_processes; p++) {
-		pid_t pid = fork();
+		pid_t pid = test_fork();
 
-		CHECK(pid >= 0);
 		if (!pid) {
 			signal(SIGCHLD, SIG_DFL);
 			storm_child();

@@ -20,7 +20,7 @@ static void is_sent_away(struct ctl c, struct ctl_msg m)
 
 static void is_not_welcome(struct ctl_msg m)
 {
-	AT_END(ctl_close) struct ctl c = host_call();
+	GUEST c = host_call();
 
 	CHECK_EQ(host_exchange(&c, m, CTL_WELCOME).status, EACCES);
 	host_disconnects(&c);
@@ -72,7 +72,7 @@ TEST(who_names_pairs_that_are_not)
 TEST(a_fence_of_nothing)
 {
 	struct ctl_msg m = {.type = CTL_FENCE, .pair = CONN_LINKS - 1, .epoch = 7};
-	AT_END(ctl_close) struct ctl c = host_guest();
+	GUEST c = host_guest();
 
 	CHECK_EQ(host_exchange(&c, m, CTL_FENCED).epoch, 7);
 }
@@ -83,7 +83,7 @@ TEST(marks_by_message)
 	const struct notice_mark mark = {.lap = 1, .value = 5, .positions = 1};
 	struct ctl_msg m = {.type = CTL_NOTICE}, answer;
 	uint16_t value = 0;
-	struct ctl c;
+	GUEST c = {.fd = -1};
 
 	m.mark = mark;
 	if (!duo_shm_rails()) {
@@ -96,7 +96,6 @@ TEST(marks_by_message)
 	CHECK(!memcmp(&answer.mark, &mark, sizeof(mark)));
 	CHECK_EQ(tent_notice(host, &value), 0);
 	CHECK_EQ(value, 5);
-	ctl_close(&c);
 }
 
 /* Returns how many of the silent strangers the host has disconnected. */
@@ -119,7 +118,7 @@ TEST(who_says_nothing)
 		AT_END(strangers_leave)
 		struct strangers s = strangers_come(kind, desc.port, &m, sizeof(m));
 		struct ctl_msg fence = {.type = CTL_FENCE, .epoch = kind};
-		AT_END(ctl_close) struct ctl c = host_guest();
+		GUEST c = host_guest();
 
 		strangers_drip(&s);
 		CHECK_EQ(host_exchange(&c, fence, CTL_FENCED).epoch, kind);

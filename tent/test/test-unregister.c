@@ -370,7 +370,7 @@ TEST(an_engine_ends_after_copies)
 {
 	struct pollfd child = {.events = POLLIN};
 	struct tent_batch *b;
-	int status, err;
+	int err;
 
 	if (!copies())
 		return; /* a test cannot hold an adapter */
@@ -385,8 +385,7 @@ TEST(an_engine_ends_after_copies)
 	for (uint32_t i = 0; i < duo_shm_rails(); i++) /* the links of the lost peer */
 		CHECK_EQ(sem_wait(&joins), 0);
 	CHECK_EQ(sem_post(&held->go), 0);
-	CHECK_EQ(waitpid(d.child, &status, 0), d.child);
-	CHECK_EQ(status, 0);
+	CHECK_EQ(test_reap(d.child), 0);
 	d.child = 0;
 	err = duo_end(b);
 	/* The engine that copies for TCP may have replied before it ends. */
@@ -505,10 +504,11 @@ static uint32_t asks(struct ctl *c, uint32_t id)
 TEST(each_peer_confirms)
 {
 	struct ctl_msg m = {.type = CTL_UNREGISTERED};
-	struct ctl a, b, c;
+	GUEST a, b;
+	struct ctl c;
 	uint32_t id;
 
-	host_open();
+	host_begin();
 	id = desc.buffers[0].id;
 	a = host_guest();
 	b = host_guest();
@@ -530,21 +530,18 @@ TEST(each_peer_confirms)
 	ctl_close(&c); /* a peer that disconnects need not confirm */
 	CHECK_EQ(ctl_send(&b, &m), 0);
 	CHECK_EQ(await_end(), 0);
-	ctl_close(&a);
-	ctl_close(&b);
-	host_close();
 }
 
 /* Confirmations are handled although the program takes no notices. */
 TEST(notices_do_not_hide_them)
 {
 	struct ctl_msg m = {.type = CTL_NOTICE};
+	GUEST a = {.fd = -1};
 	uint32_t n = 0;
-	struct ctl a;
 
 	if (!duo_shm_rails())
 		return; /* other rails carry the notices as marks */
-	host_open();
+	host_begin();
 	a = host_guest();
 	for (; n < 4096 + 100; n++) {
 		m.mark = (struct notice_mark){.lap = n / NOTICE_SLOTS + 1,
@@ -559,8 +556,6 @@ TEST(notices_do_not_hide_them)
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0].id};
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	CHECK_EQ(await_end(), 0);
-	ctl_close(&a);
-	host_close();
 }
 
 static void *destroy_thread(void *arg)
@@ -578,7 +573,7 @@ TEST(destroy_waits_for_copies)
 
 	if (!duo_shm_rails())
 		return; /* other rails end the peer's accesses without the peer */
-	host_open();
+	host_begin();
 	a = host_guest();
 	end.over = false;
 	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
@@ -589,8 +584,7 @@ TEST(destroy_waits_for_copies)
 	}
 	ctl_close(&a);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
-	desc_fini(&desc);
-	munmap(memory, HOST_LEN);
+	host = NULL;
 }
 
 /* A silent peer is disconnected; an adapter refuses its later requests. */
@@ -598,9 +592,9 @@ TEST(a_silent_peer)
 {
 	bool shm = duo_shm_rails();
 	uint64_t begin;
-	AT_END(ctl_close) struct ctl a;
+	GUEST a;
 
-	host_open();
+	host_begin();
 	a = host_guest();
 	begin = clock_ns();
 	__atomic_store_n(&jump.hurry, true, __ATOMIC_RELEASE);
@@ -611,7 +605,7 @@ TEST(a_silent_peer)
 	if (shm)
 		host_disconnects(&a);
 	CHECK_EQ(tent_unregister(host, memory), -ENOENT);
-	host_close(); /* which does not wait for it for ever */
+	test_now(host_close); /* which does not wait for it for ever */
 	__atomic_store_n(&jump.hurry, false, __ATOMIC_RELEASE);
 }
 
@@ -623,7 +617,7 @@ TEST(who_is_sent_away_may_copy)
 
 	if (!duo_shm_rails())
 		return; /* other rails end the peer's accesses without the peer */
-	host_open();
+	host_begin();
 	a = host_guest();
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	host_disconnects(&a);
@@ -634,7 +628,6 @@ TEST(who_is_sent_away_may_copy)
 	}
 	ctl_close(&a);
 	CHECK_EQ(await_end(), 0);
-	host_close();
 }
 
 /* 256 peers have imported; connections without the key do not use their places. */
@@ -642,10 +635,10 @@ TEST(importers_have_a_limit)
 {
 	static struct ctl guests[256], strangers[100];
 	struct tent *t = duo_create(NULL, 0, 0);
-	struct ctl more;
-	char *text;
+	AT_END(end_free) char *text;
+	GUEST more;
 
-	host_open();
+	host_begin();
 	CHECK_EQ(tent_export(host, &text), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
 		strangers[i] = host_call();
@@ -661,10 +654,7 @@ TEST(importers_have_a_limit)
 		ctl_close(&guests[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
 		ctl_close(&strangers[i]);
-	ctl_close(&more);
-	free(text);
 	tent_destroy(t);
-	host_close();
 }
 
 /* The number of the engine's sockets, which are in this process; and one of them. */
@@ -698,21 +688,20 @@ TEST(the_dead_free_their_places)
 	struct pollfd p = {.events = POLLIN};
 	struct ctl a;
 
-	host_open();
+	host_begin();
 	a = host_guest();
 	CHECK_EQ(served(&p.fd), 1);
 	if (setsockopt(a.fd, IPPROTO_TCP, TCP_REPAIR, &(int){1}, sizeof(int))) {
 		CHECK_EQ(errno, EPERM); /* only root can show it */
 		ctl_close(&a);
-	} else {
-		ctl_close(&a);
-		/* The kernel's timers act; the first is shorter than what was checked. */
-		CHECK_EQ(setsockopt(p.fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){1}, sizeof(int)), 0);
-		CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
-		while (served(&p.fd))
-			sched_yield();
+		return;
 	}
-	host_close();
+	ctl_close(&a);
+	/* The kernel's timers act; the first is shorter than what was checked. */
+	CHECK_EQ(setsockopt(p.fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int){1}, sizeof(int)), 0);
+	CHECK_EQ(poll(&p, 1, ANSWER_MS), 1);
+	while (served(&p.fd))
+		sched_yield();
 }
 
 int main(int argc, char **argv)
