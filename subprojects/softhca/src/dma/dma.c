@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "dma/forbidden.h"
+#include "dma/pool.h"
+#include "dma/view.h"
 #include "fabric/fabric.h"
 #include "sys/sys.h"
 
@@ -109,6 +111,8 @@ bool dma_fixup(ucontext_t *uc, uint64_t fault_addr)
 	for (size_t i = 0; i < FIXUPS; i++) {
 		if (pc != softhca_fixups[i][0])
 			continue;
+		if (pool_moved(fault_addr))
+			return true;
 		last_fault = fault_addr;
 		uc->uc_mcontext.gregs[REG_RIP] = (greg_t)softhca_fixups[i][1];
 		return true;
@@ -184,23 +188,45 @@ int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len)
 	return vm_transfer(true, pid_of(slot), &local, 1, &remote, 1, len);
 }
 
+/* The address of @len bytes in this process, or NULL. */
+static inline void *here(uint32_t slot, uint64_t addr, uint64_t shift, size_t len)
+{
+	if (slot == fabric_self.slot)
+		return ptr(addr);
+	return shift ? view_find(slot, addr + shift, len) : NULL;
+}
+
+int dma_get(uint32_t slot, uint64_t addr, uint64_t shift, void *buf, size_t len)
+{
+	const void *p = here(slot, addr, shift, len);
+
+	if (p)
+		return softhca_copy(buf, p, len) ? -EFAULT : 0;
+	return dma_read(slot, addr, buf, len);
+}
+
+int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_t len)
+{
+	void *p = here(slot, addr, shift, len);
+
+	if (p)
+		return softhca_copy(p, buf, len) ? -EFAULT : 0;
+	return dma_write(slot, addr, buf, len);
+}
+
 /*
  * On some machines the kernel copies another process's memory byte by byte, so a counter may be
  * read torn while its owner stores to it. Therefore it is read until two reads agree. The kernel
  * copies the pieces of the list in their order.
  */
-int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
-	size_t len)
+__attribute__((noinline)) static int counted_by_call(uint32_t slot, uint64_t addr, uint32_t *value,
+	uint64_t at, void *buf, size_t len)
 {
 	uint32_t v[2];
 	struct iovec local[2] = {{v, sizeof(v)}, {buf, len}};
 	struct iovec remote[3] = {{ptr(addr), 4}, {ptr(addr), 4}, {ptr(at), len}};
 	int r;
 
-	if (slot == fabric_self.slot) {
-		r = dma_read_be32(slot, addr, value);
-		return r ? r : dma_read(slot, at, buf, len);
-	}
 	do
 		r = vm_transfer(false, pid_of(slot), local, 2, remote, 3, sizeof(v) + len);
 	while (!r && v[0] != v[1]);
@@ -209,16 +235,41 @@ int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at,
 	return r;
 }
 
-int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
+static inline int load_be32(const void *p, uint32_t *value)
 {
 	uint32_t v;
 
-	if (slot != fabric_self.slot)
-		return dma_read_counted(slot, addr, value, addr, NULL, 0);
-	if (softhca_load32(ptr(addr), &v))
+	if (softhca_load32(p, &v))
 		return -EFAULT;
 	*value = be32toh(v);
 	return 0;
+}
+
+int dma_get_counted(const struct dma_queue *counter, uint32_t *value, const struct dma_queue *from,
+	void *buf, size_t len)
+{
+	const void *p = here(counter->slot, counter->addr, counter->shift, sizeof(*value));
+	int r;
+
+	if (!p)
+		return counted_by_call(counter->slot, counter->addr, value, from->addr, buf, len);
+	r = load_be32(p, value);
+	return r ? r : dma_get(from->slot, from->addr, from->shift, buf, len);
+}
+
+__attribute__((noinline)) static int be32_of_peer(uint32_t slot, uint64_t addr, uint64_t shift,
+	uint32_t *value)
+{
+	const void *p = here(slot, addr, shift, sizeof(*value));
+
+	return p ? load_be32(p, value) : counted_by_call(slot, addr, value, addr, NULL, 0);
+}
+
+int dma_get_be32(uint32_t slot, uint64_t addr, uint64_t shift, uint32_t *value)
+{
+	if (slot == fabric_self.slot)
+		return load_be32(ptr(addr), value);
+	return be32_of_peer(slot, addr, shift, value);
 }
 
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value)
@@ -230,19 +281,36 @@ int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value)
 	return dma_write(slot, addr, &v, sizeof(v));
 }
 
-int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes)
+__attribute__((noinline)) static int cqe_by_call(uint32_t slot, uint64_t addr, const uint8_t *b)
 {
-	const uint8_t *b = bytes;
 	struct iovec local[2] = {{(void *)b, 63}, {(void *)(b + 63), 1}};
 	struct iovec remote[2] = {{ptr(addr), 63}, {ptr(addr + 63), 1}};
+
+	return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
+}
+
+static inline int store_cqe(uint8_t *to, const uint8_t *b)
+{
 	uint64_t last;
 
-	if (slot != fabric_self.slot)
-		return vm_transfer(true, pid_of(slot), local, 2, remote, 2, 64);
 	/* x86 keeps stores in order. */
 	memcpy(&last, b + 56, sizeof(last));
-	return softhca_copy(ptr(addr), b, 56) || softhca_store64(ptr(addr + 56), last) ? -EFAULT :
-											 0;
+	return softhca_copy(to, b, 56) || softhca_store64(to + 56, last) ? -EFAULT : 0;
+}
+
+__attribute__((noinline)) static int cqe_to_peer(uint32_t slot, uint64_t addr, uint64_t shift,
+	const uint8_t *b)
+{
+	uint8_t *p = here(slot, addr, shift, 64);
+
+	return p ? store_cqe(p, b) : cqe_by_call(slot, addr, b);
+}
+
+int dma_write_cqe(uint32_t slot, uint64_t addr, uint64_t shift, const void *bytes)
+{
+	if (slot == fabric_self.slot)
+		return store_cqe(ptr(addr), bytes);
+	return cqe_to_peer(slot, addr, shift, bytes);
 }
 
 static uint64_t min64(uint64_t a, uint64_t b)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The only code that accesses the memory of user programs. Memory of this process is
- * accessed by copies that survive a bad address, memory of another process by
- * process_vm_readv() and process_vm_writev().
+ * The only code that accesses the memory of user programs. Memory of this process, and memory of
+ * another one that is mapped here too (dma/view.h), is accessed by copies that survive a bad address,
+ * other memory by process_vm_readv() and process_vm_writev().
  *
  * The functions return 0 or -errno. -EFAULT: an address of the source or the destination is
  * not mapped; only dma_copy() reports which. -ESRCH: the process has ended. -EPERM: its memory
@@ -23,24 +23,43 @@
 int dma_read(uint32_t slot, uint64_t addr, void *buf, size_t len);
 int dma_write(uint32_t slot, uint64_t addr, const void *buf, size_t len);
 
-/* Reads a big-endian 32-bit counter that its owner may store to at any moment. */
-int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value);
-
 /*
- * As dma_read_be32(), and then reads @len bytes at @at. The counter is read first, so the bytes
- * that it announces have been written.
+ * The same for the memory of a queue. @shift: that of the queue (dma/pool.h), or 0. If this process
+ * has mapped the pool, no system call is needed.
  */
-int dma_read_counted(uint32_t slot, uint64_t addr, uint32_t *value, uint64_t at, void *buf,
-	size_t len);
+int dma_get(uint32_t slot, uint64_t addr, uint64_t shift, void *buf, size_t len);
+int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_t len);
+
+/* Reads a big-endian 32-bit counter that its owner may store to at any moment. */
+int dma_get_be32(uint32_t slot, uint64_t addr, uint64_t shift, uint32_t *value);
+
+static inline int dma_read_be32(uint32_t slot, uint64_t addr, uint32_t *value)
+{
+	return dma_get_be32(slot, addr, 0, value);
+}
 
 /* Stores a big-endian 32-bit word in one access. */
 int dma_write_be32(uint32_t slot, uint64_t addr, uint32_t value);
 
 /*
- * Writes 64 bytes at @addr of @slot. The last byte is stored last, with release order, so
- * that a reader that sees it sees the other bytes too.
+ * Writes 64 bytes. The last byte is stored last, with release order, so that a reader that sees it
+ * sees the other bytes too. @shift: as for dma_put().
  */
-int dma_write_cqe(uint32_t slot, uint64_t addr, const void *bytes);
+int dma_write_cqe(uint32_t slot, uint64_t addr, uint64_t shift, const void *bytes);
+
+/* Memory of a queue. */
+struct dma_queue {
+	uint32_t slot;
+	uint64_t addr;
+	uint64_t shift;
+};
+
+/*
+ * As dma_get_be32(), and then reads @len bytes at @from. The counter is read first, so the bytes that
+ * it announces have been written. Both are of one process.
+ */
+int dma_get_counted(const struct dma_queue *counter, uint32_t *value, const struct dma_queue *from,
+	void *buf, size_t len);
 
 /* A piece of user memory. */
 struct dma_seg {

@@ -25,7 +25,7 @@
 #include "wire/wire.h"
 
 #define ARENA_MAGIC 0x31616368746f73ULL /* "softhca1", little endian */
-#define ARENA_VERSION 16
+#define ARENA_VERSION 17
 
 #define MAX_PROCS 512
 #define NO_SLOT MAX_PROCS /* slot of a process that has not joined yet */
@@ -88,6 +88,10 @@ struct proc {
 	uint64_t cm_due;
 	uint64_t cq_due; /* the earliest event_due of its CQs, or an earlier time; 0: none */
 	uint64_t locked; /* bytes in the pages of its memory regions */
+	/* Its pool of shared pages (dma/pool.h): a memfd that others open. Inode number 0: none. */
+	uint64_t pool_ino;
+	int32_t pool_fd;
+	uint32_t pool_pages; /* pages from this number on have never been used */
 	struct softhca_counters counters;
 };
 
@@ -141,6 +145,8 @@ struct cq {
 	struct latch latch;
 	uint64_t cqes; /* written since creation; part of the counters of its process */
 	uint64_t buf;
+	uint64_t
+		buf_shift; /* from an address in the owner to its offset in the pool; 0: not there */
 	uint64_t dbrec;
 	uint32_t log_size;
 	uint32_t cqe_size;

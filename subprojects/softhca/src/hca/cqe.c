@@ -36,10 +36,10 @@ static uint64_t slot_addr(const struct cq *cq, uint32_t index)
 void cq_store(const struct cq *cq, uint32_t index, struct cqe64 cqe)
 {
 	cqe.op_own = (uint8_t)((cqe.op_own & ~1u) | ((index >> cq->log_size) & 1));
-	dma_write_cqe(cq->obj.owner, slot_addr(cq, index), &cqe);
+	dma_write_cqe(cq->obj.owner, slot_addr(cq, index), cq->buf_shift, &cqe);
 }
 
 void cq_store_raw(const struct cq *cq, uint32_t index, const void *bytes)
 {
-	dma_write(cq->obj.owner, slot_addr(cq, index), bytes, sizeof(struct cqe64));
+	dma_put(cq->obj.owner, slot_addr(cq, index), cq->buf_shift, bytes, sizeof(struct cqe64));
 }

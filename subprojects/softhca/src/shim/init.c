@@ -2,6 +2,8 @@
 /* Start, fork and end of a process. Nothing else happens before the program uses a device. */
 #include <pthread.h>
 
+#include "dma/pool.h"
+#include "dma/view.h"
 #include "fabric/fabric.h"
 #include "member/member.h"
 #include "pump/pump.h"
@@ -18,6 +20,8 @@
  */
 static void in_child(void)
 {
+	pool_forget();
+	view_forget();
 	if (!fabric_self.arena)
 		return;
 	trap_forget();
@@ -31,7 +35,7 @@ static void in_child(void)
 
 __attribute__((constructor)) static void init(void)
 {
-	pthread_atfork(NULL, NULL, in_child);
+	pthread_atfork(pool_hold, pool_release, in_child);
 }
 
 __attribute__((destructor)) static void fini(void)

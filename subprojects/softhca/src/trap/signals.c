@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "dma/dma.h"
+#include "dma/pool.h"
 #include "fabric/fabric.h"
 #include "hca/objects.h"
 #include "sys/sys.h"
@@ -208,6 +209,8 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	if (sig != SIGTRAP && dma_fixup(uc, addr))
 		return;
 	if (sig == SIGSEGV && si->si_code > 0 && on_doorbell(uc, addr))
+		return;
+	if (sig == SIGSEGV && si->si_code == SEGV_ACCERR && pool_moved(addr))
 		return;
 	chain(sig, si, uc);
 }

@@ -26,11 +26,19 @@ struct cmd {
 	struct span in, out; /* the command's own structures */
 	struct span drv_in, drv_out; /* the provider's */
 	bool extended;
+	/*
+	 * Memory in the pool (dma/pool.h). Before the command: that of the object that it makes.
+	 * After it: that which is not in use any more. A shift of 0: none.
+	 */
+	uint64_t buf, buf_shift;
 };
 
 /* Copy the fields that both sides have and zero the rest, as the kernel does. */
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
+
+/* Moves the buffer of the queue that the command makes into the pool. */
+void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len);
 
 /* The attribute @id of a command if it has @len bytes, else NULL. */
 struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len);
@@ -59,8 +67,11 @@ int cmd_reg_dmabuf_mr(struct uctx *u, struct ib_uverbs_ioctl_hdr *h);
 /* Unmaps the dma-bufs of context @ctx, which is being closed and executes no message any more. */
 void cmd_unmap_dmabufs(uint32_t ctx);
 
+/* Each prepare_...() must be called before its command, without the mutex. */
 int cmd_create_comp_channel(struct cmd *c);
+int prepare_create_cq(struct cmd *c);
 int cmd_create_cq(struct cmd *c);
+int prepare_resize_cq(struct cmd *c);
 int cmd_resize_cq(struct cmd *c);
 int cmd_modify_cq(struct cmd *c);
 int cmd_destroy_cq(struct cmd *c);

@@ -5,6 +5,7 @@
 
 #include "abi/wire.h"
 #include "dma/dma.h"
+#include "dma/pool.h"
 #include "hca/comp.h"
 #include "hca/config.h"
 #include "hca/cqe.h"
@@ -14,6 +15,7 @@
 #include "sched/engine.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
+#include "trap/trap.h"
 #include "uverbs/cmd.h"
 #include "uverbs/uar.h"
 #include "xport/free.h"
@@ -69,6 +71,29 @@ static struct ib_uverbs_ex_create_cq get_create_cq(struct cmd *c)
 	};
 }
 
+/* The bytes of a queue with @cqes places. The provider allocates whole pages for it. */
+static uint64_t cq_bytes(uint32_t cqes, uint32_t cqe_size)
+{
+	return (uint64_t)cqe_size << log2_up(cqes + 1);
+}
+
+static bool size_ok(uint32_t cqes, uint32_t cqe_size)
+{
+	return cqes && cqes <= CQE_MAX && (cqe_size == 64 || cqe_size == 128);
+}
+
+int prepare_create_cq(struct cmd *c)
+{
+	struct ib_uverbs_ex_create_cq req = get_create_cq(c);
+	struct mlx5_ib_create_cq d;
+	int r = trap_scan(c->u);
+
+	cmd_get(c->drv_in, &d, sizeof(d));
+	if (!r && size_ok(req.cqe, d.cqe_size))
+		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size));
+	return r;
+}
+
 int cmd_create_cq(struct cmd *c)
 {
 	struct ib_uverbs_ex_create_cq req = get_create_cq(c);
@@ -82,7 +107,7 @@ int cmd_create_cq(struct cmd *c)
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (req.comp_vector >= COMP_VECTORS)
 		return -EINVAL;
-	if (!req.cqe || req.cqe > CQE_MAX || (d.cqe_size != 64 && d.cqe_size != 128))
+	if (!size_ok(req.cqe, d.cqe_size))
 		return -EINVAL;
 	if (d.cqe_comp_en && d.cqe_comp_res_format != MLX5_IB_CQE_RES_FORMAT_HASH)
 		return -EOPNOTSUPP;
@@ -96,6 +121,7 @@ int cmd_create_cq(struct cmd *c)
 	cq = cq_at(i);
 	cq->buf = d.buf_addr;
 	cq->dbrec = d.db_addr;
+	cq->buf_shift = c->buf_shift;
 	cq->uar = (uint32_t)uar;
 	cq->cqe_size = d.cqe_size;
 	cq->log_size = log2_up(req.cqe + 1);
@@ -113,6 +139,7 @@ int cmd_create_cq(struct cmd *c)
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
+	c->buf_shift = 0;
 	obj_publish(OBJ_CQ, i);
 	if (cq->fifo)
 		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar));
@@ -129,9 +156,10 @@ int cmd_create_cq(struct cmd *c)
  * that the program has not polled into the new buffer, each one place further.
  */
 static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
-	const struct mlx5_ib_resize_cq *d)
+	const struct mlx5_ib_resize_cq *d, struct cmd *c)
 {
 	const struct cqe64 last = {.op_own = CQE_RESIZE << 4};
+	uint64_t buf = cq->buf, from = cq->buf_shift, to = c->buf_shift;
 	uint32_t waiting;
 
 	cq_read_consumer(cq);
@@ -139,12 +167,29 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
+	c->buf_shift =
+		0; /* if this thread is stopped and begins again, neither buffer is released */
 	/* In one step, so that the queue is intact if the process is killed here. */
 	journal_begin();
 	journal_store(&cq->producer, cq->producer + 1);
 	journal_store64(&cq->buf, d->buf_addr);
+	journal_store64(&cq->buf_shift, to);
 	journal_store(&cq->log_size, log2_up(req->cqe + 1));
 	journal_commit();
+	c->buf = buf;
+	c->buf_shift = from;
+	return 0;
+}
+
+int prepare_resize_cq(struct cmd *c)
+{
+	struct ib_uverbs_resize_cq req;
+	struct mlx5_ib_resize_cq d;
+
+	cmd_get(c->in, &req, sizeof(req));
+	cmd_get(c->drv_in, &d, sizeof(d));
+	if (size_ok(req.cqe, d.cqe_size))
+		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size));
 	return 0;
 }
 
@@ -159,11 +204,11 @@ int cmd_resize_cq(struct cmd *c)
 	cmd_get(c->in, &req, sizeof(req));
 	cmd_get(c->drv_in, &d, sizeof(d));
 	cq = obj_of_ctx(OBJ_CQ, req.cq_handle, c->u->ctx);
-	if (!cq || !req.cqe || req.cqe > CQE_MAX || d.cqe_size != cq->cqe_size)
+	if (!cq || !size_ok(req.cqe, d.cqe_size) || d.cqe_size != cq->cqe_size)
 		return -EINVAL;
 	if (cq->comp_en) /* the provider copies completions one by one */
 		return -EOPNOTSUPP;
-	r = resize(cq, &req, &d);
+	r = resize(cq, &req, &d, c);
 	if (r)
 		return r;
 	resp.cqe = req.cqe;
@@ -197,6 +242,7 @@ int cmd_destroy_cq(struct cmd *c)
 {
 	struct ib_uverbs_destroy_cq req;
 	struct ib_uverbs_destroy_cq_resp resp;
+	uint64_t shift;
 	struct cq *cq;
 
 	cmd_get(c->in, &req, sizeof(req));
@@ -210,7 +256,10 @@ int cmd_destroy_cq(struct cmd *c)
 		resp.comp_events_reported -=
 			fifo_drop(cq->fifo, cq->user_handle, sizeof(cq->user_handle));
 	resp.async_events_reported = async_withdraw(cq->obj.ctx, cq->user_handle, cq->async_events);
+	c->buf = cq->buf;
+	shift = cq->buf_shift;
 	obj_free(OBJ_CQ, req.cq_handle);
+	c->buf_shift = shift; /* not before it is free */
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "abi/wire.h"
+#include "dma/view.h"
 #include "hca/config.h"
 #include "hca/event.h"
 #include "hca/owed.h"
@@ -253,6 +254,15 @@ int cmd_query_qp(struct cmd *c)
 	return 0;
 }
 
+/* So that the messages of the connection access the peer's queues without system calls. */
+static void open_peer(const struct qp *qp)
+{
+	const struct qp *peer = qp_by_number(qp->attr.dest_qpn);
+
+	if (peer && (qp->state == QPS_RTR || qp->state == QPS_RTS))
+		view_open(peer->obj.owner);
+}
+
 int cmd_modify_qp(struct cmd *c)
 {
 	struct ib_uverbs_ex_modify_qp_resp resp = {.response_length = sizeof(resp)};
@@ -267,6 +277,8 @@ int cmd_modify_qp(struct cmd *c)
 	r = qp_modify(qp, &req);
 	if (!r && wired_needs_receiver(qp))
 		r = pump_start();
+	if (!r)
+		open_peer(qp);
 	if (!r && c->extended)
 		cmd_put(c->out, &resp, sizeof(resp));
 	return r;

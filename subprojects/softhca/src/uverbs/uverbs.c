@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "dma/pool.h"
 #include "hca/config.h"
 #include "hca/event.h"
 #include "member/member.h"
@@ -117,23 +118,25 @@ static void close_ctx(uint32_t ctx)
 
 void uverbs_close(const struct fd_entry *e)
 {
-	struct uctx *u;
+	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
 	sigset_t saved;
 
 	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
-	if (e->kind == FD_CHANNEL) {
+	if (!u) {
 		fifo_remove(e->value);
 	} else {
-		u = &uctxs[e->value];
 		trap_drop(u);
 		if (u->ctx != NO_INDEX)
 			close_ctx(u->ctx);
 		u->ctx = NO_INDEX;
-		u->ino = 0;
 	}
 	fabric_leave(&saved);
+	if (!u)
+		return;
+	pool_leave_all(u);
+	u->ino = 0; /* last: the entry can be used again */
 }
 
 void uverbs_forget(void)
@@ -168,8 +171,8 @@ static const struct command {
 	[IB_USER_VERBS_CMD_REREG_MR] = {cmd_rereg_mr, 48, NULL},
 	[IB_USER_VERBS_CMD_DEREG_MR] = {cmd_dereg_mr, 4, NULL},
 	[IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL] = {cmd_create_comp_channel, 8, NULL},
-	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, find_doorbells},
-	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, NULL},
+	[IB_USER_VERBS_CMD_CREATE_CQ] = {cmd_create_cq, 32, prepare_create_cq},
+	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, prepare_resize_cq},
 	[IB_USER_VERBS_EX_CMD_MODIFY_CQ] = {cmd_modify_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, find_doorbells},
@@ -181,6 +184,17 @@ static const struct command {
 	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, NULL},
 	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, NULL},
 };
+
+void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len)
+{
+	c->buf = buf;
+	c->buf_shift = pool_enter(buf, len, c->u);
+}
+
+static void leave_pool(const struct cmd *c)
+{
+	pool_leave(c->buf, c->buf_shift);
+}
 
 static int run_command(struct cmd *c, uint64_t number)
 {
@@ -199,12 +213,17 @@ static int run_command(struct cmd *c, uint64_t number)
 	if (c->u->ctx == NO_INDEX && n != IB_USER_VERBS_CMD_GET_CONTEXT)
 		return -EINVAL;
 	r = k->before ? k->before(c) : 0;
-	if (r)
+	if (r) {
+		leave_pool(c);
 		return r;
-	if (fabric_enter(&saved))
+	}
+	if (fabric_enter(&saved)) {
+		leave_pool(c);
 		return -EIO;
+	}
 	r = k->run(c);
 	fabric_leave(&saved);
+	leave_pool(c);
 	return r;
 }
 

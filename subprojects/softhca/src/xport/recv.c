@@ -34,13 +34,15 @@ static int srq_look(struct srq *srq)
 {
 	uint8_t window[SRQ_AHEAD * RECV_STRIDE_MAX];
 	uint32_t n = srq->count - srq->head, i = srq->head, posted, k;
+	struct dma_queue counter = {srq->obj.owner, srq->dbrec, 0};
+	struct dma_queue entries = {srq->obj.owner, srq->buf + (uint64_t)srq->head * srq->stride,
+		0};
 	struct wqe_srq_next next;
 	int r;
 
 	if (n > SRQ_AHEAD)
 		n = SRQ_AHEAD;
-	r = dma_read_counted(srq->obj.owner, srq->dbrec, &posted,
-		srq->buf + (uint64_t)srq->head * srq->stride, window, n * srq->stride);
+	r = dma_get_counted(&counter, &posted, &entries, window, n * srq->stride);
 	if (r)
 		return r;
 	strict_srq(srq, posted);

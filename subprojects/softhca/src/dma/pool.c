@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+#include "dma/pool.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "fabric/fabric.h"
+#include "sys/maps.h"
+#include "sys/sys.h"
+
+/* Each region is a mapping of its own, and a process has 65,530 unless an administrator allows more. */
+#define REGIONS_MAX 8192u
+
+static pthread_mutex_t lock =
+	PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing else is locked under it */
+static int pool_fd = -1;
+static uint64_t pool_ino;
+
+/* Pages of the pool that are mapped at `at`. The index is that of the first page. */
+static struct region {
+	uint64_t at;
+	const void *of;
+	uint32_t pages; /* 0: none begins here */
+} regions[POOL_PAGES];
+
+static uint32_t nregions, high; /* pages from this number on have never been used */
+
+/*
+ * The pages that are being moved. `moves` is odd meanwhile, and changes when a move begins and when
+ * it ends.
+ */
+static _Atomic uint32_t moves;
+static _Atomic uint64_t moving_from, moving_to;
+
+static void move_begins(uint64_t at, uint64_t len)
+{
+	atomic_store_explicit(&moving_from, at, memory_order_relaxed);
+	atomic_store_explicit(&moving_to, at + len, memory_order_relaxed);
+	/* Release: pairs with the acquire in pool_moved(), which then finds the range. */
+	atomic_fetch_add_explicit(&moves, 1, memory_order_release);
+}
+
+static void move_ends(void)
+{
+	/* Release: pairs with the acquire in pool_moved(): the pages can be written again. */
+	atomic_fetch_add_explicit(&moves, 1, memory_order_release);
+}
+
+/*
+ * A fault may be handled long after the move that caused it. So the range decides only whether to
+ * wait, and every thread tries again once after each move.
+ */
+bool pool_moved(uint64_t addr)
+{
+	static __thread uint32_t tried __attribute__((tls_model("initial-exec")));
+	uint32_t seen;
+
+	/* Acquire: pairs with the releases in move_begins() and move_ends(). */
+	while ((seen = atomic_load_explicit(&moves, memory_order_acquire)) % 2 &&
+		addr >= atomic_load_explicit(&moving_from, memory_order_relaxed) &&
+		addr < atomic_load_explicit(&moving_to, memory_order_relaxed))
+		SYS(SYS_sched_yield);
+	if (seen == tried)
+		return false;
+	tried = seen;
+	return true;
+}
+
+static void *ptr(uint64_t addr)
+{
+	return (void *)(uintptr_t)addr;
+}
+
+/* Returns true if the system call of mmap() or mremap() has mapped at @at. */
+static bool mapped(long r, uint64_t at)
+{
+	return (uint64_t)r == at;
+}
+
+static bool is_error(long r)
+{
+	return r < 0 && r > -(long)POOL_PAGE;
+}
+
+/* The program may have closed the descriptor, and opened another file with its number. */
+static bool pool_is_open(void)
+{
+	struct stat st;
+
+	return pool_ino && !sys_fstat(pool_fd, &st) && st.st_ino == pool_ino;
+}
+
+/* Nobody can change the size of the memfd, so no access of another process faults. */
+static bool prepare(int fd)
+{
+	struct stat st;
+
+	if (SYS(SYS_ftruncate, fd, POOL_BYTES) ||
+		SYS(SYS_fcntl, fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ||
+		sys_fstat(fd, &st))
+		return false;
+	pool_ino = st.st_ino;
+	return true;
+}
+
+static bool make_pool(void)
+{
+	struct proc *self = &arena()->procs[fabric_self.slot];
+	struct rlimit limit;
+	int fd;
+
+	if (pool_ino)
+		return pool_is_open();
+	/* A file beyond this limit would end the process. */
+	if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur < POOL_BYTES)
+		return false;
+	fd = (int)SYS(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0)
+		return false;
+	if (!prepare(fd)) {
+		sys_close(fd);
+		return false;
+	}
+	pool_fd = fd;
+	self->pool_fd = fd;
+	self->pool_ino = pool_ino;
+	return true;
+}
+
+/* Returns the first of @n free pages, or POOL_PAGES. */
+static uint32_t find_free(uint32_t n)
+{
+	uint32_t first = 0;
+
+	for (uint32_t p = 0; p - first < n; p++) {
+		if (p >= POOL_PAGES)
+			return POOL_PAGES;
+		if (regions[p].pages) {
+			p += regions[p].pages - 1;
+			first = p + 1;
+		}
+	}
+	return first;
+}
+
+/* The part of a range that was not found to be private memory yet. */
+struct range {
+	uint64_t at, end;
+};
+
+/* Returns 1 when the whole range is found. The memory of a file has an inode number. */
+static int look_for(const struct mapping *m, void *arg)
+{
+	struct range *r = arg;
+
+	if (m->start > r->at || m->ino || m->dev || m->prot != (PROT_READ | PROT_WRITE))
+		return -EINVAL;
+	r->at = m->end;
+	return r->at >= r->end;
+}
+
+static bool is_private(uint64_t at, uint64_t len)
+{
+	struct range r = {at, at + len};
+
+	return r.at < r.end && maps_each(at, look_for, &r) == 1;
+}
+
+/* Replaces private pages by pages of the pool. */
+static bool move_in(const struct region *r, uint32_t first)
+{
+	uint64_t len = (uint64_t)r->pages * POOL_PAGE, offset = (uint64_t)first * POOL_PAGE;
+	bool done;
+
+	move_begins(r->at, len);
+	done = !SYS(SYS_mprotect, r->at, len, PROT_READ) &&
+	       SYS(SYS_pwrite64, pool_fd, r->at, len, offset) == (long)len &&
+	       mapped(SYS(SYS_mmap, r->at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			      pool_fd, offset),
+		       r->at);
+	if (!done)
+		SYS(SYS_mprotect, r->at, len, PROT_READ | PROT_WRITE);
+	move_ends();
+	return done;
+}
+
+/*
+ * Replaces pages of the pool by private ones, in which nobody else has stored meanwhile. They are
+ * mapped at their place first and filled then, so they become part of the mapping around them. The
+ * program runs out of mappings otherwise. Returns false if there is no memory.
+ */
+static bool move_out(const struct region *r)
+{
+	uint64_t len = (uint64_t)r->pages * POOL_PAGE;
+	const int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+	long copy = SYS(SYS_mmap, NULL, len, PROT_READ | PROT_WRITE, flags, -1, 0);
+	bool done;
+
+	if (is_error(copy))
+		return false;
+	memcpy(ptr((uint64_t)copy), ptr(r->at), len);
+	done = mapped(SYS(SYS_mmap, r->at, len, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0),
+		r->at);
+	if (done)
+		memcpy(ptr(r->at), ptr((uint64_t)copy), len);
+	SYS(SYS_munmap, copy, len);
+	return done;
+}
+
+static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
+{
+	struct region r = {.at = at, .of = of, .pages = pages};
+	uint32_t first;
+
+	if (nregions >= REGIONS_MAX || !is_private(at, (uint64_t)pages * POOL_PAGE) || !make_pool())
+		return 0;
+	first = find_free(pages);
+	if (first == POOL_PAGES || !move_in(&r, first))
+		return 0;
+	regions[first] = r;
+	nregions++;
+	if (high < first + pages) {
+		high = first + pages;
+		/* Relaxed: who learns of the pages does so later, under the mutex. */
+		__atomic_store_n(&arena()->procs[fabric_self.slot].pool_pages, high,
+			__ATOMIC_RELAXED);
+	}
+	return (uint64_t)first * POOL_PAGE - at;
+}
+
+/* Pages that cannot become private keep their place in the pool. */
+static void leave(uint32_t first)
+{
+	struct region *r = &regions[first];
+
+	if (!move_out(r))
+		return;
+	if (pool_is_open())
+		SYS(SYS_fallocate, pool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			(uint64_t)first * POOL_PAGE, (uint64_t)r->pages * POOL_PAGE);
+	*r = (struct region){0};
+	nregions--;
+}
+
+/* Blocks signals: a handler of the program that stored to the pages would wait for this thread. */
+static void lock_pool(sigset_t *saved)
+{
+	fabric_block(saved);
+	pthread_mutex_lock(&lock);
+}
+
+static void unlock_pool(const sigset_t *saved)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+uint64_t pool_enter(uint64_t at, uint64_t len, const void *of)
+{
+	sigset_t saved;
+	uint64_t shift;
+
+	if (at % POOL_PAGE || !len || len > POOL_BYTES)
+		return 0;
+	lock_pool(&saved);
+	shift = enter(at, (uint32_t)((len + POOL_PAGE - 1) / POOL_PAGE), of);
+	unlock_pool(&saved);
+	return shift;
+}
+
+void pool_leave(uint64_t at, uint64_t shift)
+{
+	sigset_t saved;
+
+	if (!shift)
+		return;
+	lock_pool(&saved);
+	leave((uint32_t)((at + shift) / POOL_PAGE));
+	unlock_pool(&saved);
+}
+
+void pool_leave_all(const void *of)
+{
+	sigset_t saved;
+
+	lock_pool(&saved);
+	for (uint32_t p = 0; p < high; p++)
+		if (regions[p].pages && regions[p].of == of)
+			leave(p);
+	unlock_pool(&saved);
+}
+
+void pool_hold(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void pool_release(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+void pool_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (uint32_t p = 0; p < high; p++) {
+		if (!regions[p].pages)
+			continue;
+		move_out(&regions[p]);
+		regions[p] = (struct region){0};
+	}
+	if (pool_is_open())
+		sys_close(pool_fd);
+	pool_fd = -1;
+	pool_ino = 0;
+	nregions = high = 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+#include "dma/view.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "sys/sys.h"
+
+#define STEP (512u * POOL_PAGE) /* a view grows by this, so that it seldom does */
+
+struct view views[MAX_PROCS + 1];
+
+static void close_view(struct view *v)
+{
+	if (v->at)
+		SYS(SYS_munmap, v->at, v->size);
+	memset(v, 0, sizeof(*v));
+}
+
+static void close_ended(void)
+{
+	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
+		const struct proc *p = &arena()->procs[slot];
+
+		if (views[slot].life && (!p->used || !p->pid || p->life != views[slot].life))
+			close_view(&views[slot]);
+	}
+}
+
+/* Returns true if the file is the one that its owner has announced, and cannot shrink. */
+static bool is_pool(int fd, const struct proc *p, uint64_t size)
+{
+	struct stat st;
+	long seals = SYS(SYS_fcntl, fd, F_GET_SEALS);
+
+	return seals > 0 && (seals & F_SEAL_SHRINK) && !sys_fstat(fd, &st) &&
+	       st.st_ino == p->pool_ino && (uint64_t)st.st_size >= size;
+}
+
+/*
+ * Without access at first: if the program locks all its memory, mapping would allocate pages that
+ * the owner has not allocated.
+ */
+static uint8_t *map(int fd, uint64_t size)
+{
+	long at = SYS(SYS_mmap, NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+
+	if (at < 0 && at > -(long)POOL_PAGE)
+		return NULL;
+	SYS(SYS_munlock, at, size);
+	if (!SYS(SYS_madvise, at, size, MADV_DONTFORK) &&
+		!SYS(SYS_madvise, at, size, MADV_DONTDUMP) &&
+		!SYS(SYS_mprotect, at, size, PROT_READ | PROT_WRITE))
+		return (uint8_t *)at;
+	SYS(SYS_munmap, at, size);
+	return NULL;
+}
+
+static uint8_t *map_pool(const struct proc *p, uint64_t size)
+{
+	uint8_t *at = NULL;
+	char path[48];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->pool_fd);
+	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+	if (fd < 0)
+		return NULL;
+	if (is_pool(fd, p, size))
+		at = map(fd, size);
+	sys_close(fd);
+	return at;
+}
+
+void view_open(uint32_t slot)
+{
+	const struct proc *p = &arena()->procs[slot];
+	struct view *v = &views[slot];
+	/* Relaxed: the owner raises it before it makes an object with these pages. */
+	uint32_t pages = __atomic_load_n(&p->pool_pages, __ATOMIC_RELAXED);
+	uint64_t size = ((uint64_t)pages * POOL_PAGE + STEP - 1) / STEP * STEP;
+	uint8_t *at;
+
+	assert(fabric_whole());
+	close_ended();
+	if (slot == fabric_self.slot || !pages || pages > POOL_PAGES || v->size >= size ||
+		!p->pid || !fabric_alive(slot))
+		return;
+	at = map_pool(p, size);
+	if (at) {
+		close_view(v);
+		v->at = at;
+		v->size = size;
+	}
+	v->refused = at ? 0 : pages + 1;
+	v->life = p->life;
+}
+
+uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len)
+{
+	const struct proc *p = &arena()->procs[slot];
+
+	if (!fabric_whole() ||
+		(views[slot].life == p->life && views[slot].refused == p->pool_pages + 1))
+		return NULL;
+	view_open(slot);
+	return view_mapped(slot, offset, len);
+}
+
+void view_forget(void)
+{
+	memset(views, 0, sizeof(views));
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Views: the pools (dma/pool.h) of other processes as this process has mapped them. A page that is
+ * mapped here stays valid when its owner ends.
+ *
+ * Views change only while the mutex is held, so that no thread that holds a lane uses one meanwhile.
+ */
+#ifndef SOFTHCA_DMA_VIEW_H
+#define SOFTHCA_DMA_VIEW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dma/pool.h"
+#include "fabric/fabric.h"
+
+struct view {
+	uint8_t *at;
+	uint64_t size;
+	uint32_t life; /* of the slot, when it was mapped; 0: never */
+	uint32_t refused; /* the pages that the pool had when it could not be mapped, plus 1 */
+};
+
+extern struct view views[MAX_PROCS + 1];
+
+/*
+ * Maps what the pool of the process of @slot has now, and unmaps the pools of processes that have
+ * ended. If it cannot be mapped, its memory is accessed by system calls. The caller must hold the
+ * mutex.
+ */
+void view_open(uint32_t slot);
+
+/* For view_find(): opens the view if this thread may do that now. */
+uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len) __attribute__((cold));
+
+/* Returns what is mapped here of @len bytes at @offset of the pool, or NULL. */
+static inline uint8_t *view_mapped(uint32_t slot, uint64_t offset, size_t len)
+{
+	const struct view *v = &views[slot];
+
+	/* The offset is of the arena, so it may be anything. */
+	if (v->life != arena()->procs[slot].life || offset > v->size || len > v->size - offset)
+		return NULL;
+	return v->at + offset;
+}
+
+/*
+ * Returns the address here of @len bytes at @offset of the pool of the process of @slot, or NULL.
+ * The caller must hold the mutex or a lane.
+ */
+static inline uint8_t *view_find(uint32_t slot, uint64_t offset, size_t len)
+{
+	uint8_t *p = view_mapped(slot, offset, len);
+
+	return p ? p : view_late(slot, offset, len);
+}
+
+/* Must be called in a forked child, which does not inherit the mappings. */
+void view_forget(void);
+
+#endif
