@@ -126,6 +126,16 @@ static void *ptr(uint64_t addr)
 }
 
 /*
+ * For a thread that was not told that it has lost its claim (fabric/claim.h), before it stores to
+ * memory of another process.
+ */
+static inline void check_claim(void)
+{
+	if (!claim_kept())
+		claim_lost();
+}
+
+/*
  * Returns the target list for a system call of this thread, copied into the thread's claim. If the
  * thread is stopped and loses the claim before the system call begins, the list is emptied.
  */
@@ -141,8 +151,7 @@ static const struct iovec *in_claim(const struct iovec *remote, size_t n)
 	 * another owner.
 	 */
 	atomic_signal_fence(memory_order_seq_cst);
-	if (!claim_kept())
-		claim_lost();
+	check_claim();
 	return c->to;
 }
 
@@ -209,9 +218,10 @@ int dma_put(uint32_t slot, uint64_t addr, uint64_t shift, const void *buf, size_
 {
 	void *p = here(slot, addr, shift, len);
 
-	if (p)
-		return softhca_copy(p, buf, len) ? -EFAULT : 0;
-	return dma_write(slot, addr, buf, len);
+	if (!p)
+		return dma_write(slot, addr, buf, len);
+	check_claim();
+	return softhca_copy(p, buf, len) ? -EFAULT : 0;
 }
 
 /*
@@ -303,7 +313,10 @@ __attribute__((noinline)) static int cqe_to_peer(uint32_t slot, uint64_t addr, u
 {
 	uint8_t *p = here(slot, addr, shift, 64);
 
-	return p ? store_cqe(p, b) : cqe_by_call(slot, addr, b);
+	if (!p)
+		return cqe_by_call(slot, addr, b);
+	check_claim();
+	return store_cqe(p, b);
 }
 
 int dma_write_cqe(uint32_t slot, uint64_t addr, uint64_t shift, const void *bytes)

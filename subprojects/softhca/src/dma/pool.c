@@ -14,6 +14,7 @@
 
 /* Each region is a mapping of its own, and a process has 65,530 unless an administrator allows more. */
 #define REGIONS_MAX 8192u
+#define RECORD_MOVES_MAX 16384u /* out of the pool; each may leave a mapping of its own */
 
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing else is locked under it */
@@ -25,9 +26,14 @@ static struct region {
 	uint64_t at;
 	const void *of;
 	uint32_t pages; /* 0: none begins here */
+	uint32_t records; /* number of doorbell records that have entered; 0: a buffer */
+	struct region *next; /* page of records; NULL: the last one */
 } regions[POOL_PAGES];
 
 static uint32_t nregions, high; /* pages from this number on have never been used */
+static uint32_t lowest; /* no page before this one is free */
+static struct region *record_pages; /* list, by `next` */
+static uint32_t record_moves;
 
 /*
  * The pages that are being moved. `moves` is odd meanwhile, and changes when a move begins and when
@@ -134,9 +140,9 @@ static bool make_pool(void)
 /* Returns the first of @n free pages, or POOL_PAGES. */
 static uint32_t find_free(uint32_t n)
 {
-	uint32_t first = 0;
+	uint32_t first = lowest;
 
-	for (uint32_t p = 0; p - first < n; p++) {
+	for (uint32_t p = first; p - first < n; p++) {
 		if (p >= POOL_PAGES)
 			return POOL_PAGES;
 		if (regions[p].pages) {
@@ -211,6 +217,34 @@ static bool move_out(const struct region *r)
 	return done;
 }
 
+/*
+ * Replaces a page of doorbell records by a private one. Another thread may store to a record that it
+ * has just been given, so the page is replaced when it is complete, as in move_in().
+ */
+static bool move_record_out(const struct region *r)
+{
+	const int flags = MREMAP_MAYMOVE | MREMAP_FIXED;
+	long copy = SYS(SYS_mmap, NULL, POOL_PAGE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	bool done;
+
+	if (is_error(copy))
+		return false;
+	move_begins(r->at, POOL_PAGE);
+	done = !SYS(SYS_mprotect, r->at, POOL_PAGE, PROT_READ);
+	if (done) {
+		memcpy(ptr((uint64_t)copy), ptr(r->at), POOL_PAGE);
+		done = mapped(SYS(SYS_mremap, copy, POOL_PAGE, POOL_PAGE, flags, r->at), r->at);
+	}
+	if (!done) {
+		SYS(SYS_mprotect, r->at, POOL_PAGE, PROT_READ | PROT_WRITE);
+		SYS(SYS_munmap, copy, POOL_PAGE);
+	}
+	move_ends();
+	record_moves++;
+	return done;
+}
+
 static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
 {
 	struct region r = {.at = at, .of = of, .pages = pages};
@@ -223,6 +257,8 @@ static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
 		return 0;
 	regions[first] = r;
 	nregions++;
+	if (first == lowest)
+		lowest += pages;
 	if (high < first + pages) {
 		high = first + pages;
 		/* Relaxed: who learns of the pages does so later, under the mutex. */
@@ -232,18 +268,31 @@ static uint64_t enter(uint64_t at, uint32_t pages, const void *of)
 	return (uint64_t)first * POOL_PAGE - at;
 }
 
+static void unlist(const struct region *r)
+{
+	struct region **at = &record_pages;
+
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+}
+
 /* Pages that cannot become private keep their place in the pool. */
 static void leave(uint32_t first)
 {
 	struct region *r = &regions[first];
 
-	if (!move_out(r))
+	if (r->records)
+		unlist(r);
+	if (!(r->records ? move_record_out(r) : move_out(r)))
 		return;
 	if (pool_is_open())
 		SYS(SYS_fallocate, pool_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			(uint64_t)first * POOL_PAGE, (uint64_t)r->pages * POOL_PAGE);
 	*r = (struct region){0};
 	nregions--;
+	if (first < lowest)
+		lowest = first;
 }
 
 /* Blocks signals: a handler of the program that stored to the pages would wait for this thread. */
@@ -272,14 +321,61 @@ uint64_t pool_enter(uint64_t at, uint64_t len, const void *of)
 	return shift;
 }
 
+static struct region *page_of_records(uint64_t page, const void *of)
+{
+	struct region *r = record_pages;
+
+	while (r && (r->at != page || r->of != of))
+		r = r->next;
+	return r;
+}
+
+static uint64_t enter_record(uint64_t at, const void *of)
+{
+	uint64_t page = at - at % POOL_PAGE, shift;
+	struct region *r = page_of_records(page, of);
+
+	if (r) {
+		r->records++;
+		return (uint64_t)(r - regions) * POOL_PAGE - page;
+	}
+	if (at != page || record_moves >= RECORD_MOVES_MAX)
+		return 0;
+	shift = enter(page, 1, of);
+	if (!shift)
+		return 0;
+	r = &regions[(page + shift) / POOL_PAGE];
+	r->records = 1;
+	r->next = record_pages;
+	record_pages = r;
+	return shift;
+}
+
+uint64_t pool_enter_record(uint64_t at, const void *of)
+{
+	sigset_t saved;
+	uint64_t shift;
+
+	if (!at)
+		return 0;
+	lock_pool(&saved);
+	shift = enter_record(at, of);
+	unlock_pool(&saved);
+	return shift;
+}
+
 void pool_leave(uint64_t at, uint64_t shift)
 {
+	uint32_t first = (uint32_t)((at + shift) / POOL_PAGE);
 	sigset_t saved;
 
 	if (!shift)
 		return;
 	lock_pool(&saved);
-	leave((uint32_t)((at + shift) / POOL_PAGE));
+	if (regions[first].records > 1)
+		regions[first].records--;
+	else
+		leave(first);
 	unlock_pool(&saved);
 }
 
@@ -317,5 +413,6 @@ void pool_forget(void)
 		sys_close(pool_fd);
 	pool_fd = -1;
 	pool_ino = 0;
-	nregions = high = 0;
+	record_pages = NULL;
+	nregions = high = lowest = 0;
 }

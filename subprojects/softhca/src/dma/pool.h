@@ -35,7 +35,15 @@
  */
 uint64_t pool_enter(uint64_t at, uint64_t len, const void *of);
 
-/* Makes the pages at @at private again, unless @shift is 0. */
+/*
+ * The same for the page of a doorbell record, on which there are others. The page is in the pool for
+ * as long as records are that have entered. It enters with its first record, which is the first one
+ * that the provider hands out of a page; the other records stay outside if it has not entered.
+ * @at: 0 for no record.
+ */
+uint64_t pool_enter_record(uint64_t at, const void *of);
+
+/* Ends the stay of what entered at @at, and makes its pages private again. A @shift of 0: nothing. */
 void pool_leave(uint64_t at, uint64_t shift);
 
 /* Makes all pages of @of private again. */

@@ -145,9 +145,9 @@ struct cq {
 	struct latch latch;
 	uint64_t cqes; /* written since creation; part of the counters of its process */
 	uint64_t buf;
-	uint64_t
-		buf_shift; /* from an address in the owner to its offset in the pool; 0: not there */
 	uint64_t dbrec;
+	/* From an address in the owner to its offset in the pool (dma/pool.h); 0: not there. */
+	uint64_t buf_shift, dbrec_shift;
 	uint32_t log_size;
 	uint32_t cqe_size;
 	uint32_t producer; /* counts CQEs, wraps at 2^32 */
@@ -198,6 +198,7 @@ struct srq {
 	uint32_t limit;
 	uint64_t buf;
 	uint64_t dbrec;
+	uint64_t buf_shift, dbrec_shift; /* as in struct cq */
 	uint64_t user_handle;
 	uint32_t async_events;
 	uint32_t max_wr;
@@ -262,6 +263,7 @@ struct qp {
 	uint64_t dbrec;
 	uint64_t rq_buf;
 	uint64_t sq_buf;
+	uint64_t rq_buf_shift, dbrec_shift; /* as in struct cq */
 	uint32_t rq_count; /* entries, 0 with an SRQ */
 	uint32_t rq_shift;
 	uint32_t rq_taken; /* entries taken since creation */

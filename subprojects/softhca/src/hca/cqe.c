@@ -14,7 +14,7 @@ void cq_read_consumer(struct cq *cq)
 {
 	uint32_t raw, delta;
 
-	if (dma_read_be32(cq->obj.owner, cq->dbrec, &raw))
+	if (dma_get_be32(cq->obj.owner, cq->dbrec, cq->dbrec_shift, &raw))
 		return;
 	delta = (raw - cq->consumer) & CQ_CI_MASK;
 	if (delta <= cq->producer - cq->consumer)

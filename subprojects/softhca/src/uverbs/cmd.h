@@ -30,15 +30,23 @@ struct cmd {
 	 * Memory in the pool (dma/pool.h). Before the command: that of the object that it makes.
 	 * After it: that which is not in use any more. A shift of 0: none.
 	 */
-	uint64_t buf, buf_shift;
+	struct pooled {
+		uint64_t at, shift;
+	} buf, dbrec;
 };
 
 /* Copy the fields that both sides have and zero the rest, as the kernel does. */
 void cmd_get(struct span from, void *to, size_t len);
 void cmd_put(struct span to, const void *from, size_t len);
 
-/* Moves the buffer of the queue that the command makes into the pool. */
-void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len);
+/*
+ * Moves @len bytes of the buffer, and the doorbell record, of the queue that the command makes into
+ * the pool. 0 for @len or @dbrec: others do not access it.
+ */
+void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec);
+
+/* Writes the shifts to the queue that the command makes, which has this memory from now on. */
+void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p);
 
 /* The attribute @id of a command if it has @len bytes, else NULL. */
 struct ib_uverbs_attr *cmd_attr(struct ib_uverbs_ioctl_hdr *h, uint16_t id, uint16_t len);
@@ -75,10 +83,12 @@ int prepare_resize_cq(struct cmd *c);
 int cmd_resize_cq(struct cmd *c);
 int cmd_modify_cq(struct cmd *c);
 int cmd_destroy_cq(struct cmd *c);
+int prepare_create_srq(struct cmd *c);
 int cmd_create_srq(struct cmd *c);
 int cmd_modify_srq(struct cmd *c);
 int cmd_query_srq(struct cmd *c);
 int cmd_destroy_srq(struct cmd *c);
+int prepare_create_qp(struct cmd *c);
 int cmd_create_qp(struct cmd *c);
 int cmd_query_qp(struct cmd *c);
 int cmd_modify_qp(struct cmd *c);

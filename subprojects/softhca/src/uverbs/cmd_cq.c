@@ -90,7 +90,7 @@ int prepare_create_cq(struct cmd *c)
 
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (!r && size_ok(req.cqe, d.cqe_size))
-		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size));
+		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size), d.db_addr);
 	return r;
 }
 
@@ -121,7 +121,6 @@ int cmd_create_cq(struct cmd *c)
 	cq = cq_at(i);
 	cq->buf = d.buf_addr;
 	cq->dbrec = d.db_addr;
-	cq->buf_shift = c->buf_shift;
 	cq->uar = (uint32_t)uar;
 	cq->cqe_size = d.cqe_size;
 	cq->log_size = log2_up(req.cqe + 1);
@@ -139,7 +138,7 @@ int cmd_create_cq(struct cmd *c)
 	if (config_get()->mode != ENGINE_TRAP)
 		dma_write_be32(fabric_self.slot, cq->dbrec + CQ_DBREC_ARM, CQ_NEVER_ARMED);
 	cq->arm_word = CQ_NEVER_ARMED;
-	c->buf_shift = 0;
+	cmd_give_pooled(c, &cq->buf_shift, &cq->dbrec_shift);
 	obj_publish(OBJ_CQ, i);
 	if (cq->fifo)
 		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar));
@@ -159,7 +158,8 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	const struct mlx5_ib_resize_cq *d, struct cmd *c)
 {
 	const struct cqe64 last = {.op_own = CQE_RESIZE << 4};
-	uint64_t buf = cq->buf, from = cq->buf_shift, to = c->buf_shift;
+	struct pooled old = {cq->buf, cq->buf_shift};
+	uint64_t to = c->buf.shift;
 	uint32_t waiting;
 
 	cq_read_consumer(cq);
@@ -167,8 +167,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	if (waiting >= 1u << cq->log_size || waiting > req->cqe)
 		return -EINVAL;
 	cq_store(cq, cq->producer, last);
-	c->buf_shift =
-		0; /* if this thread is stopped and begins again, neither buffer is released */
+	c->buf.shift = 0; /* if this thread is stopped now, no buffer is released */
 	/* In one step, so that the queue is intact if the process is killed here. */
 	journal_begin();
 	journal_store(&cq->producer, cq->producer + 1);
@@ -176,8 +175,7 @@ static int resize(struct cq *cq, const struct ib_uverbs_resize_cq *req,
 	journal_store64(&cq->buf_shift, to);
 	journal_store(&cq->log_size, log2_up(req->cqe + 1));
 	journal_commit();
-	c->buf = buf;
-	c->buf_shift = from;
+	c->buf = old;
 	return 0;
 }
 
@@ -189,7 +187,7 @@ int prepare_resize_cq(struct cmd *c)
 	cmd_get(c->in, &req, sizeof(req));
 	cmd_get(c->drv_in, &d, sizeof(d));
 	if (size_ok(req.cqe, d.cqe_size))
-		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size));
+		cmd_enter_pool(c, d.buf_addr, cq_bytes(req.cqe, d.cqe_size), 0);
 	return 0;
 }
 
@@ -242,7 +240,7 @@ int cmd_destroy_cq(struct cmd *c)
 {
 	struct ib_uverbs_destroy_cq req;
 	struct ib_uverbs_destroy_cq_resp resp;
-	uint64_t shift;
+	struct pooled buf, dbrec;
 	struct cq *cq;
 
 	cmd_get(c->in, &req, sizeof(req));
@@ -256,10 +254,11 @@ int cmd_destroy_cq(struct cmd *c)
 		resp.comp_events_reported -=
 			fifo_drop(cq->fifo, cq->user_handle, sizeof(cq->user_handle));
 	resp.async_events_reported = async_withdraw(cq->obj.ctx, cq->user_handle, cq->async_events);
-	c->buf = cq->buf;
-	shift = cq->buf_shift;
+	buf = (struct pooled){cq->buf, cq->buf_shift};
+	dbrec = (struct pooled){cq->dbrec, cq->dbrec_shift};
 	obj_free(OBJ_CQ, req.cq_handle);
-	c->buf_shift = shift; /* not before it is free */
+	c->buf = buf;
+	c->dbrec = dbrec;
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include "pump/pump.h"
 #include "sched/engine.h"
 #include "trap/pages.h"
+#include "trap/trap.h"
 #include "uverbs/cmd.h"
 #include "uverbs/uar.h"
 #include "xport/copy.h"
@@ -157,6 +158,27 @@ static void fill_qp(struct qp *qp, const struct ib_uverbs_ex_create_qp *req,
 	qp->user_handle = req->user_handle;
 }
 
+/*
+ * Others read receives only. The provider allocates whole pages for both queues; those of the receive
+ * queue are the first ones.
+ */
+int prepare_create_qp(struct cmd *c)
+{
+	struct ib_uverbs_ex_create_qp req = get_create_qp(c);
+	struct mlx5_ib_create_qp d;
+	uint64_t receives;
+	int r = trap_scan(c->u);
+
+	cmd_get(c->drv_in, &d, sizeof(d));
+	if (r || check_queues(&d))
+		return r;
+	receives = req.is_srq ? 0 : (uint64_t)d.rq_wqe_count << d.rq_wqe_shift;
+	if (receives)
+		cmd_enter_pool(c, d.buf_addr, receives + (uint64_t)d.sq_wqe_count * WQE_BLOCK,
+			d.db_addr);
+	return 0;
+}
+
 int cmd_create_qp(struct cmd *c)
 {
 	struct ib_uverbs_ex_create_qp req = get_create_qp(c);
@@ -188,6 +210,7 @@ int cmd_create_qp(struct cmd *c)
 	qp->trapped = config_get()->mode == ENGINE_TRAP;
 	qp->trace = trace_alloc();
 	owed_init(qp);
+	cmd_give_pooled(c, &qp->rq_buf_shift, &qp->dbrec_shift);
 	obj_publish(OBJ_QP, i);
 	engine_watch(OBJ_QP, i, uar_page(c->u, qp->uar));
 	resp.base.qp_handle = i;
@@ -288,6 +311,7 @@ int cmd_destroy_qp(struct cmd *c)
 {
 	struct ib_uverbs_destroy_qp req;
 	struct ib_uverbs_destroy_qp_resp resp = {0};
+	struct pooled buf, dbrec;
 	struct arena *a = arena();
 	struct qp *qp;
 
@@ -307,7 +331,11 @@ int cmd_destroy_qp(struct cmd *c)
 	cq_at(qp->recv_cq)->obj.refs--;
 	if (qp->srq != NO_INDEX)
 		a->srqs[qp->srq].obj.refs--;
+	buf = (struct pooled){qp->rq_buf, qp->rq_buf_shift};
+	dbrec = (struct pooled){qp->dbrec, qp->dbrec_shift};
 	obj_free(OBJ_QP, req.qp_handle);
+	c->buf = buf;
+	c->dbrec = dbrec;
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }

@@ -19,6 +19,11 @@ static uint32_t srq_stride(uint32_t max_sge)
 	return stride;
 }
 
+static bool size_ok(const struct ib_uverbs_create_srq *req)
+{
+	return req->max_wr <= SRQ_MAX_WR && req->max_sge <= 31;
+}
+
 static uint32_t pow2_up(uint32_t n)
 {
 	uint32_t p = 1;
@@ -26,6 +31,20 @@ static uint32_t pow2_up(uint32_t n)
 	while (p < n)
 		p *= 2;
 	return p;
+}
+
+/* The provider allocates whole pages for the entries. */
+int prepare_create_srq(struct cmd *c)
+{
+	struct ib_uverbs_create_srq req;
+	struct mlx5_ib_create_srq d;
+
+	cmd_get(c->in, &req, sizeof(req));
+	cmd_get(c->drv_in, &d, sizeof(d));
+	if (size_ok(&req))
+		cmd_enter_pool(c, d.buf_addr,
+			(uint64_t)pow2_up(req.max_wr + 1) * srq_stride(req.max_sge), d.db_addr);
+	return 0;
 }
 
 int cmd_create_srq(struct cmd *c)
@@ -41,7 +60,7 @@ int cmd_create_srq(struct cmd *c)
 	cmd_get(c->in, &req, sizeof(req));
 	cmd_get(c->drv_in, &d, sizeof(d));
 	pd = obj_of_ctx(OBJ_PD, req.pd_handle, c->u->ctx);
-	if (!pd || req.max_wr > SRQ_MAX_WR || req.max_sge > 31)
+	if (!pd || !size_ok(&req))
 		return -EINVAL;
 	i = obj_alloc(OBJ_SRQ, c->u->ctx);
 	if (i == NO_INDEX)
@@ -57,6 +76,7 @@ int cmd_create_srq(struct cmd *c)
 	srq->dbrec = d.db_addr;
 	srq->user_handle = req.user_handle;
 	pd->obj.refs++;
+	cmd_give_pooled(c, &srq->buf_shift, &srq->dbrec_shift);
 	obj_publish(OBJ_SRQ, i);
 	resp.srq_handle = i;
 	resp.max_wr = req.max_wr;
@@ -106,6 +126,7 @@ int cmd_destroy_srq(struct cmd *c)
 {
 	struct ib_uverbs_destroy_srq req;
 	struct ib_uverbs_destroy_srq_resp resp;
+	struct pooled buf, dbrec;
 	struct srq *srq;
 
 	cmd_get(c->in, &req, sizeof(req));
@@ -116,7 +137,11 @@ int cmd_destroy_srq(struct cmd *c)
 		return -EBUSY;
 	resp.events_reported = async_withdraw(srq->obj.ctx, srq->user_handle, srq->async_events);
 	arena()->pds[srq->pd].obj.refs--;
+	buf = (struct pooled){srq->buf, srq->buf_shift};
+	dbrec = (struct pooled){srq->dbrec, srq->dbrec_shift};
 	obj_free(OBJ_SRQ, req.srq_handle);
+	c->buf = buf;
+	c->dbrec = dbrec;
 	cmd_put(c->out, &resp, sizeof(resp));
 	return 0;
 }

@@ -175,25 +175,34 @@ static const struct command {
 	[IB_USER_VERBS_CMD_RESIZE_CQ] = {cmd_resize_cq, 16, prepare_resize_cq},
 	[IB_USER_VERBS_EX_CMD_MODIFY_CQ] = {cmd_modify_cq, 16, NULL},
 	[IB_USER_VERBS_CMD_DESTROY_CQ] = {cmd_destroy_cq, 16, NULL},
-	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, find_doorbells},
+	[IB_USER_VERBS_CMD_CREATE_QP] = {cmd_create_qp, 56, prepare_create_qp},
 	[IB_USER_VERBS_CMD_QUERY_QP] = {cmd_query_qp, 16, NULL},
 	[IB_USER_VERBS_CMD_MODIFY_QP] = {cmd_modify_qp, 112, find_doorbells},
 	[IB_USER_VERBS_CMD_DESTROY_QP] = {cmd_destroy_qp, 16, NULL},
-	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, NULL},
+	[IB_USER_VERBS_CMD_CREATE_SRQ] = {cmd_create_srq, 32, prepare_create_srq},
 	[IB_USER_VERBS_CMD_MODIFY_SRQ] = {cmd_modify_srq, 16, NULL},
 	[IB_USER_VERBS_CMD_QUERY_SRQ] = {cmd_query_srq, 16, NULL},
 	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, NULL},
 };
 
-void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len)
+void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec)
 {
-	c->buf = buf;
-	c->buf_shift = pool_enter(buf, len, c->u);
+	c->buf = (struct pooled){buf, pool_enter(buf, len, c->u)};
+	c->dbrec = (struct pooled){dbrec, pool_enter_record(dbrec, c->u)};
+}
+
+/* If this thread is stopped and has to begin again, the memory is not released. */
+void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p)
+{
+	*buf_shift_p = c->buf.shift;
+	*dbrec_shift_p = c->dbrec.shift;
+	c->buf.shift = c->dbrec.shift = 0;
 }
 
 static void leave_pool(const struct cmd *c)
 {
-	pool_leave(c->buf, c->buf_shift);
+	pool_leave(c->buf.at, c->buf.shift);
+	pool_leave(c->dbrec.at, c->dbrec.shift);
 }
 
 static int run_command(struct cmd *c, uint64_t number)

@@ -24,6 +24,18 @@ struct srq *recv_srq(const struct qp *qp)
 	return qp->srq == NO_INDEX ? NULL : srq_of(qp);
 }
 
+static void place_in_srq(const struct srq *srq, uint32_t index, struct recv *rx)
+{
+	rx->addr = srq->buf + (uint64_t)index * srq->stride;
+	rx->shift = srq->buf_shift;
+}
+
+static void place_in_rq(const struct qp *qp, uint32_t index, struct recv *rx)
+{
+	rx->addr = qp->rq_buf + ((uint64_t)(index & (qp->rq_count - 1)) << qp->rq_shift);
+	rx->shift = qp->rq_buf_shift;
+}
+
 /*
  * Reads the counter and several entries in one access, because programs mostly post entries
  * in a row. A posted entry does not change before it is consumed. The cache is marked empty
@@ -34,9 +46,9 @@ static int srq_look(struct srq *srq)
 {
 	uint8_t window[SRQ_AHEAD * RECV_STRIDE_MAX];
 	uint32_t n = srq->count - srq->head, i = srq->head, posted, k;
-	struct dma_queue counter = {srq->obj.owner, srq->dbrec, 0};
+	struct dma_queue counter = {srq->obj.owner, srq->dbrec, srq->dbrec_shift};
 	struct dma_queue entries = {srq->obj.owner, srq->buf + (uint64_t)srq->head * srq->stride,
-		0};
+		srq->buf_shift};
 	struct wqe_srq_next next;
 	int r;
 
@@ -73,7 +85,7 @@ static int peek_srq(const struct qp *qp, struct recv *rx)
 	if (r)
 		return r;
 	rx->index = srq->head;
-	rx->addr = srq->buf + (uint64_t)srq->head * srq->stride;
+	place_in_srq(srq, srq->head, rx);
 	/* Read now, because the program relinks the entry once it has seen the completion. */
 	rx->next = srq->ahead[srq->taken - srq->ahead_from];
 	return 0;
@@ -86,13 +98,13 @@ static int peek_rq(const struct qp *qp, struct recv *rx)
 
 	if (!qp->rq_count)
 		return -EAGAIN;
-	r = dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_RECV, &posted);
+	r = dma_get_be32(qp->obj.owner, qp->dbrec + DBREC_RECV, qp->dbrec_shift, &posted);
 	if (r)
 		return r;
 	if ((uint16_t)posted == (uint16_t)qp->rq_taken)
 		return -EAGAIN;
 	rx->index = qp->rq_taken & 0xffff;
-	rx->addr = qp->rq_buf + ((uint64_t)(qp->rq_taken & (qp->rq_count - 1)) << qp->rq_shift);
+	place_in_rq(qp, qp->rq_taken, rx);
 	return 0;
 }
 
@@ -103,9 +115,9 @@ static int peek_begun(const struct qp *qp, struct recv *rx)
 
 	rx->index = i;
 	if (qp->srq == NO_INDEX)
-		rx->addr = qp->rq_buf + ((uint64_t)(i & (qp->rq_count - 1)) << qp->rq_shift);
+		place_in_rq(qp, i, rx);
 	else
-		rx->addr = srq_of(qp)->buf + (uint64_t)i * srq_of(qp)->stride;
+		place_in_srq(srq_of(qp), i, rx);
 	return 0;
 }
 
@@ -124,7 +136,7 @@ bool recv_decode(const struct qp *qp, struct recv *rx)
 	uint8_t entry[RECV_STRIDE_MAX];
 	struct wqe_data d;
 
-	if (dma_read(qp->obj.owner, rx->addr, entry, end))
+	if (dma_get(qp->obj.owner, rx->addr, rx->shift, entry, end))
 		return false;
 	rx->nsegs = 0;
 	rx->capacity = 0;
@@ -166,7 +178,7 @@ void recv_taken(struct qp *qp)
 	}
 	srq = srq_of(qp);
 	srq->recvs++;
-	if (!srq->limit || dma_read_be32(srq->obj.owner, srq->dbrec, &posted))
+	if (!srq->limit || dma_get_be32(srq->obj.owner, srq->dbrec, srq->dbrec_shift, &posted))
 		return;
 	if ((uint16_t)(posted - srq->taken) >= srq->limit)
 		return;

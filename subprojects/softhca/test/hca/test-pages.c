@@ -24,6 +24,7 @@ static void forbid_calls(void)
 {
 	struct sock_filter code[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 2, 0),
 		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
@@ -129,6 +130,11 @@ static void receive_with(const struct rig_attr *attr, void (*sender)(int fd))
 TEST(no_calls)
 {
 	receive_with(&(struct rig_attr){.cqe = 15}, send_without_calls);
+}
+
+TEST(no_calls_for_srq)
+{
+	receive_with(&(struct rig_attr){.cqe = 15, .srq = true}, send_without_calls);
 }
 
 /* The buffers of larger CQEs, and of compressed ones, are reached likewise. */

@@ -34,12 +34,13 @@ struct kind {
 	uint32_t len;
 };
 
-enum { WRITE, SEND, LONG_WRITE };
+enum { WRITE, SEND, LONG_WRITE, ATOMIC };
 
 static const struct kind kinds[] = {
 	[WRITE] = {"write", IBV_WR_RDMA_WRITE, SHORT},
 	[SEND] = {"send", IBV_WR_SEND, SHORT},
 	[LONG_WRITE] = {"long write", IBV_WR_RDMA_WRITE, LONG},
+	[ATOMIC] = {"atomic", IBV_WR_ATOMIC_FETCH_AND_ADD, 8},
 };
 static uint32_t points; /* of each kind */
 
@@ -67,7 +68,7 @@ static uint32_t get_word(const uint32_t *p)
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
 
-/* The message's two places of the buffer. */
+/* The message has two places of the buffer, but an atomic has one. */
 static void post_message(struct rig *v, const struct kind *k, const struct rig_addr *to)
 {
 	struct ibv_sge sge[2] = {{(uintptr_t)v->buf, k->len / 2, v->mr->lkey},
@@ -81,6 +82,13 @@ static void post_message(struct rig *v, const struct kind *k, const struct rig_a
 	};
 	struct ibv_send_wr *bad;
 
+	if (k->op == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		sge[0].length = k->len;
+		wr.num_sge = 1;
+		wr.wr.atomic.remote_addr = to->addr;
+		wr.wr.atomic.compare_add = 1;
+		wr.wr.atomic.rkey = to->rkey;
+	}
 	CHECK(!ibv_post_send(v->qp, &wr, &bad));
 }
 
@@ -161,8 +169,8 @@ static struct process start(const struct kind *k)
 	kind = k;
 	p.pid = test_peer(victim, &p.fd);
 	rig_open(&r, NULL);
-	target_mr =
-		ibv_reg_mr(r.pd, target, TARGET, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	target_mr = ibv_reg_mr(r.pd, target, TARGET,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC);
 	CHECK(target_mr);
 	post_receive();
 	p.at = rig_meet(&r, p.fd, target_mr, (struct rig_timers){.timeout = 1, .retry = 1});
@@ -403,7 +411,7 @@ TEST_WITH(send_at_instructions, at_instructions, &kinds[SEND]);
 TEST_WITH(send_in_writev, at_entry, &kinds[SEND], SYS_process_vm_writev, false);
 TEST_WITH(long_write_at_instructions, at_instructions, &kinds[LONG_WRITE]);
 TEST_WITH(long_write_in_writev, at_entry, &kinds[LONG_WRITE], SYS_process_vm_writev, false);
-TEST_WITH(send_in_readv_untold, at_entry, &kinds[SEND], SYS_process_vm_readv, true);
+TEST_WITH(atomic_in_readv_untold, at_entry, &kinds[ATOMIC], SYS_process_vm_readv, true);
 
 int main(int argc, char **argv)
 {

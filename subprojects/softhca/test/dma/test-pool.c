@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: MIT */
+/* The pool of a process, and the views that other processes have of it. */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/stat.h>
+
+#include "check.h"
+#include "dma/pool.h"
+#include "dma/view.h"
+#include "member/member.h"
+
+#define PAGE POOL_PAGE
+#define ROUNDS 100
+
+static const char device[1]; /* what the tests' memory belongs to */
+
+static void *place(uint64_t shift, const void *at)
+{
+	return (void *)((uintptr_t)at + shift);
+}
+
+/* Returns private memory with other contents in each word. */
+static uint32_t *filled(uint32_t pages)
+{
+	uint32_t *p = test_map(pages * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+
+	for (uint32_t i = 0; i < pages * PAGE / 4; i++)
+		p[i] = i * 0x9e3779b9u;
+	return p;
+}
+
+static bool is_filled(const uint32_t *p, uint32_t pages)
+{
+	for (uint32_t i = 0; i < pages * PAGE / 4; i++)
+		if (p[i] != i * 0x9e3779b9u)
+			return false;
+	return true;
+}
+
+static uint64_t enter(const void *p, uint64_t len)
+{
+	return pool_enter((uintptr_t)p, len, device);
+}
+
+static void leave(const void *p, uint64_t shift)
+{
+	pool_leave((uintptr_t)p, shift);
+}
+
+TEST(keeps_contents)
+{
+	uint32_t *p = filled(3);
+	uint64_t shift = enter(p, 2 * PAGE + 1);
+
+	CHECK(shift);
+	CHECK(is_filled(p, 3));
+	p[7] = 1;
+	p[7] = 7 * 0x9e3779b9u;
+	leave(p, shift);
+	CHECK(is_filled(p, 3));
+	munmap(p, 3 * PAGE);
+}
+
+/* What leaves makes room for what enters. */
+TEST(room_is_reused)
+{
+	uint32_t *a = filled(1), *b = filled(2), *c = filled(3), *d = filled(2);
+	uint64_t sa = enter(a, PAGE), sb = enter(b, 2 * PAGE), sc = enter(c, 3 * PAGE), sd;
+
+	CHECK(sa && sb && sc);
+	CHECK(place(sb, b) == (char *)place(sa, a) + PAGE);
+	leave(b, sb);
+	sd = enter(d, 2 * PAGE);
+	CHECK(place(sd, d) == place(sb, b));
+	CHECK(is_filled(a, 1) && is_filled(c, 3) && is_filled(d, 2));
+	leave(a, sa);
+	leave(c, sc);
+	leave(d, sd);
+	munmap(a, PAGE);
+	munmap(b, 2 * PAGE);
+	munmap(c, 3 * PAGE);
+	munmap(d, 2 * PAGE);
+}
+
+/* Only whole pages of private memory that can be written enter. */
+TEST(refuses_other_memory)
+{
+	uint8_t *p = test_map(4 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+	uint8_t *shared = test_map(PAGE, PROT_READ | PROT_WRITE, MAP_SHARED);
+
+	CHECK(!enter(p + 64, PAGE));
+	CHECK(!enter(p, 0));
+	CHECK(!enter(p, POOL_BYTES + 1));
+	CHECK(!enter(p, UINT64_MAX));
+	CHECK(!enter(NULL, PAGE));
+	CHECK(!enter(shared, PAGE));
+	CHECK(!mprotect(p + PAGE, PAGE, PROT_READ));
+	CHECK(!enter(p, 2 * PAGE));
+	munmap(p + 3 * PAGE, PAGE);
+	CHECK(!enter(p + 2 * PAGE, 2 * PAGE));
+	munmap(p, 3 * PAGE);
+	munmap(shared, PAGE);
+}
+
+/* A process must not run out of mappings. */
+TEST(number_of_regions)
+{
+	const uint32_t most = 8192;
+	uint8_t *p = test_map((most + 1) * 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+
+	for (uint32_t i = 0; i < most; i++)
+		CHECK(enter(p + (size_t)i * 2 * PAGE, PAGE));
+	CHECK(!enter(p + (size_t)most * 2 * PAGE, PAGE));
+	pool_leave_all(device);
+	leave(p, enter(p, PAGE));
+	munmap(p, (most + 1) * 2 * PAGE);
+}
+
+/* A page of records is in the pool from its first record on, until the last one leaves. */
+TEST(records)
+{
+	uint32_t *p = filled(1);
+	uintptr_t at = (uintptr_t)p;
+	uint64_t shift;
+
+	CHECK(!pool_enter_record(at + 64, device));
+	CHECK(!pool_enter_record(0, device));
+	shift = pool_enter_record(at, device);
+	CHECK(shift);
+	CHECK_EQ(pool_enter_record(at + 64, device), shift);
+	CHECK(!pool_enter_record(at + 64, &device + 1));
+	pool_leave(at, shift);
+	CHECK_EQ(pool_enter_record(at + 128, device), shift);
+	pool_leave(at + 64, shift);
+	pool_leave(at + 128, shift);
+	CHECK(is_filled(p, 1));
+	CHECK(!pool_enter_record(at + 64, device));
+	munmap(p, PAGE);
+}
+
+static struct {
+	uint32_t *word;
+	uint32_t rounds, end;
+} racer;
+
+/* Counts in memory, as nobody else does. */
+static void *race(void *unused)
+{
+	for (uint32_t n = __atomic_load_n(racer.word, __ATOMIC_RELAXED);
+		!__atomic_load_n(&racer.end, __ATOMIC_RELAXED); n++) {
+		CHECK_EQ(__atomic_load_n(racer.word, __ATOMIC_RELAXED), n);
+		__atomic_store_n(racer.word, n + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&racer.rounds, n + 1, __ATOMIC_RELAXED);
+	}
+	return NULL;
+}
+
+/* Waits until the other thread has counted on, so that each move meets it. */
+static void let_count(void)
+{
+	uint32_t n = __atomic_load_n(&racer.rounds, __ATOMIC_RELAXED);
+
+	while (__atomic_load_n(&racer.rounds, __ATOMIC_RELAXED) - n < 3)
+		sched_yield();
+}
+
+/* Another thread stores to a record of a page that enters and leaves. */
+TEST(moves_lose_no_store)
+{
+	uint32_t *p = filled(1);
+	uintptr_t at = (uintptr_t)p;
+	uint64_t shift;
+	pthread_t t;
+
+	racer.word = p + 512;
+	CHECK(!pthread_create(&t, NULL, race, NULL));
+	for (int i = 0; i < ROUNDS; i++) {
+		let_count();
+		shift = pool_enter_record(at, device);
+		CHECK(shift);
+		let_count();
+		pool_leave(at, shift);
+	}
+	__atomic_store_n(&racer.end, 1, __ATOMIC_RELAXED);
+	CHECK(!pthread_join(t, NULL));
+	munmap(p, PAGE);
+}
+
+/* What a member tells the others about its pool. */
+struct told {
+	uint32_t slot;
+	uint64_t offset;
+};
+
+/* What the preloaded library does in a child, and what the child does to open a device. */
+static void join(void)
+{
+	pool_forget();
+	view_forget();
+	member_forget();
+	CHECK(!member_attach());
+}
+
+static void member(int fd)
+{
+	uint32_t *p;
+	struct told t;
+
+	join();
+	p = filled(2);
+	t.slot = fabric_self.slot;
+	t.offset = (uintptr_t)p + enter(p, 2 * PAGE);
+	test_put(fd, &t, sizeof(t));
+	while (read(fd, &(char){0}, 1) == 1) {
+		CHECK_EQ(p[1], 77);
+		p[1] = 78;
+		test_put(fd, "x", 1);
+	}
+	exit(0);
+}
+
+static uint8_t *find(uint32_t slot, uint64_t offset, size_t len)
+{
+	sigset_t saved;
+	uint8_t *p;
+
+	CHECK(!fabric_enter(&saved));
+	p = view_find(slot, offset, len);
+	fabric_leave(&saved);
+	return p;
+}
+
+/* Both processes see each other's stores, and the page stays when its owner ends. */
+TEST(view)
+{
+	struct told t;
+	uint32_t *p;
+	int fd;
+	pid_t pid = test_peer(member, &fd);
+
+	test_get(fd, &t, sizeof(t));
+	p = (uint32_t *)find(t.slot, t.offset, 2 * PAGE);
+	CHECK(p && is_filled(p, 2));
+	p[1] = 77;
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	CHECK_EQ(p[1], 78);
+	CHECK(!find(t.slot, POOL_BYTES - PAGE, PAGE));
+	CHECK(!find(t.slot, t.offset, POOL_BYTES));
+	CHECK(!find(t.slot, UINT64_MAX - 7, 8));
+	close(fd);
+	CHECK_EQ(test_reap(pid), 0);
+	CHECK_EQ(p[1], 78);
+}
+
+/* A file that its owner could make shorter, or that it did not announce, is not mapped. */
+static void liar(int fd)
+{
+	struct proc *self;
+	struct stat st;
+	int file;
+
+	join();
+	file = memfd_create("liar", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	CHECK(!ftruncate(file, POOL_BYTES) && !fstat(file, &st));
+	self = &arena()->procs[fabric_self.slot];
+	self->pool_fd = file;
+	self->pool_ino = st.st_ino;
+	self->pool_pages = 4;
+	test_put(fd, &fabric_self.slot, sizeof(fabric_self.slot));
+	test_get(fd, &(char){0}, 1);
+	CHECK(!fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK));
+	self->pool_ino++;
+	self->pool_pages++;
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	self->pool_ino--;
+	self->pool_pages++;
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	exit(0);
+}
+
+TEST(view_of_a_liar)
+{
+	uint32_t slot;
+	int fd;
+	pid_t pid = test_peer(liar, &fd);
+
+	test_get(fd, &slot, sizeof(slot));
+	CHECK(!find(slot, 0, 8));
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	CHECK(!find(slot, 0, 8));
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	CHECK(find(slot, 0, 8));
+	test_put(fd, "x", 1);
+	CHECK_EQ(test_reap(pid), 0);
+}
+
+int main(int argc, char **argv)
+{
+	int r;
+
+	test_fabric("pool");
+	CHECK(!member_attach());
+	r = test_main(argc, argv);
+	member_detach();
+	return r;
+}
