@@ -16,7 +16,7 @@ RETRY_EXCEEDED = 0x15  # the syndrome
 
 def traced(points, command, status=0, **env):
     """[(trace point, [argument, ...])] of a run of the program, for {trace point: arguments}."""
-    script = ["set pagination off", "set breakpoint pending on", "handle SIGSEGV nostop noprint pass"]
+    script = ["set pagination off", "set breakpoint pending on", "handle SIGSEGV SIGBUS nostop noprint pass"]
     for name, count in points.items():
         arguments = "".join(f', (long)$_probe_arg{i}' for i in range(count))
         script += [f"break -probe-stap {name}", "commands", "silent",

@@ -50,6 +50,7 @@
 #define JOURNAL_STORES 8
 #define JOURNAL_CQES 2
 #define FAULT_RULES 64
+#define MASK_WORDS 16 /* of a set of CPUs */
 
 #define CLAIM_PIECES 2
 
@@ -84,6 +85,16 @@ struct proc {
 	uint32_t failed; /* not 0: it has QPs that it must flush itself */
 	uint32_t pumping; /* chaos mode: its thread has been notified of pending work */
 	uint32_t has_thread; /* it has a thread that serves timers */
+	/*
+	 * The way in which its doorbells are executed, and the latest look of mode auto (choose.h).
+	 * Its thread stores them without the mutex.
+	 */
+	uint32_t mode; /* enum engine_mode */
+	uint32_t why; /* enum mode_why */
+	uint32_t polls; /* mode auto: its thread spins while something is rung */
+	uint32_t awake; /* its thread spins */
+	uint32_t cores, quota, needs;
+	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
 	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
 	uint64_t cm_due;
 	uint64_t cq_due; /* the earliest event_due of its CQs, or an earlier time; 0: none */
@@ -518,6 +529,7 @@ struct arena {
 	uint32_t attention; /* set of enum attention; 0: messages are just executed */
 	uint32_t recoveries; /* how often another process continued the work of a claim's owner */
 	uint32_t replays; /* of these, with an active journal */
+	uint32_t changes; /* how often a process has joined or left; relaxed */
 	uint32_t takeovers; /* of these, for an owner that was stopped, not dead */
 	uint32_t high[OBJ_KINDS]; /* entries from this index on have never been used */
 	/*

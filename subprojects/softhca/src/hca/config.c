@@ -12,6 +12,9 @@
 
 #define PATIENCE_NS 1000000000u
 #define PATIENCE_MAX_MS 86400000u
+#define IDLE_NS 1000000u
+#define IDLE_MAX_US 10000000u
+#define CORES_MAX 1024u
 
 static struct config config;
 static atomic_bool have_config;
@@ -26,11 +29,11 @@ bool config_flag(const char *name)
 /* Returns -EINVAL for an unknown mode. */
 static int mode_of(const char *s)
 {
-	static const char *const modes[] = {"trap", "poll", "step"};
+	static const char *const modes[] = {"trap", "poll", "step", "auto"};
 
 	if (!s || !*s)
-		return ENGINE_TRAP;
-	for (int i = 0; i < 3; i++)
+		return ENGINE_AUTO;
+	for (int i = 0; i < 4; i++)
 		if (!strcmp(s, modes[i]))
 			return i;
 	return -EINVAL;
@@ -80,8 +83,8 @@ static bool memlock_ok(const char *s)
 	return memlock_of(s) != 0;
 }
 
-/* Returns UINT64_MAX if @s is not a number of milliseconds, up to a day. */
-static uint64_t patience_of(const char *s)
+/* Returns UINT64_MAX if @s is not a decimal number up to @max. */
+static uint64_t number_of(const char *s, uint64_t max)
 {
 	unsigned long n;
 	char *end;
@@ -89,12 +92,30 @@ static uint64_t patience_of(const char *s)
 	if (*s < '0' || *s > '9')
 		return UINT64_MAX;
 	n = strtoul(s, &end, 10);
-	return *end || n > PATIENCE_MAX_MS ? UINT64_MAX : n * 1000000u;
+	return *end || n > max ? UINT64_MAX : n;
+}
+
+/* Returns UINT64_MAX if @s is not a number of milliseconds, up to a day. */
+static uint64_t patience_of(const char *s)
+{
+	uint64_t ms = number_of(s, PATIENCE_MAX_MS);
+
+	return ms == UINT64_MAX ? ms : ms * 1000000u;
 }
 
 static bool patience_ok(const char *s)
 {
 	return patience_of(s) != UINT64_MAX;
+}
+
+static bool idle_ok(const char *s)
+{
+	return !strcmp(s, "never") || number_of(s, IDLE_MAX_US) != UINT64_MAX;
+}
+
+static bool cores_ok(const char *s)
+{
+	return number_of(s, CORES_MAX) - 1 < CORES_MAX;
 }
 
 int config_check(char *err, size_t errlen)
@@ -105,7 +126,9 @@ int config_check(char *err, size_t errlen)
 		const char *give;
 	} variables[] = {
 		{"SOFTHCA_FABRIC", fabric_name_ok, FABRIC_NAME_GIVE},
-		{"SOFTHCA_MODE", mode_ok, "give trap, poll or step"},
+		{"SOFTHCA_MODE", mode_ok, "give auto, trap, poll or step"},
+		{"SOFTHCA_IDLE", idle_ok, "give microseconds, 0 to 10000000, or never"},
+		{"SOFTHCA_CORES", cores_ok, "give a number of cores, 1 to 1024"},
 		{"SOFTHCA_BF", flag_ok, "give 0 or 1"},
 		{"SOFTHCA_STRICT", strict_ok, "give 0, 1 or abort"},
 		{"SOFTHCA_DEATH", death_ok, "give at_once or timers"},
@@ -126,6 +149,18 @@ int config_check(char *err, size_t errlen)
 	return 0;
 }
 
+static void read_choice(void)
+{
+	const char *idle = getenv("SOFTHCA_IDLE"), *cores = getenv("SOFTHCA_CORES");
+
+	config.idle_ns = IDLE_NS;
+	if (idle && !strcmp(idle, "never"))
+		config.idle_ns = IDLE_NEVER;
+	else if (idle && *idle && idle_ok(idle))
+		config.idle_ns = number_of(idle, IDLE_MAX_US) * 1000u;
+	config.cores = cores && cores_ok(cores) ? (uint32_t)number_of(cores, CORES_MAX) : 0;
+}
+
 static void read_config(void)
 {
 	const char *death = getenv("SOFTHCA_DEATH"), *uar = getenv("SOFTHCA_UAR");
@@ -134,7 +169,9 @@ static void read_config(void)
 	int mode = mode_of(getenv("SOFTHCA_MODE"));
 
 	/* The default if the program has changed the variable since the check. */
-	config.mode = mode < 0 ? ENGINE_TRAP : (enum engine_mode)mode;
+	config.mode = mode < 0 ? ENGINE_AUTO : (enum engine_mode)mode;
+	config.why = config.mode == ENGINE_AUTO ? WHY_CHOSEN : WHY_GIVEN;
+	read_choice();
 	config.strict = config_flag("SOFTHCA_STRICT");
 	config.strict_aborts = strict && !strcmp(strict, "abort");
 	config.slow_death = death && !strcmp(death, "timers");
@@ -155,4 +192,12 @@ const struct config *config_get(void)
 	if (!atomic_load_explicit(&have_config, memory_order_acquire))
 		pthread_once(&once, read_config);
 	return &config;
+}
+
+void config_trap(enum mode_why why)
+{
+	if (config_get()->mode != ENGINE_AUTO)
+		return;
+	config.mode = ENGINE_TRAP;
+	config.why = why;
 }

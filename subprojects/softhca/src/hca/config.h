@@ -9,12 +9,27 @@
 
 enum engine_mode {
 	ENGINE_TRAP, /* each doorbell store traps and is executed immediately */
-	ENGINE_POLL, /* a thread polls the doorbell pages */
+	ENGINE_POLL, /* a thread polls the doorbell pages while something is rung */
 	ENGINE_STEP, /* the program calls softhca_step() */
+	ENGINE_AUTO, /* as ENGINE_POLL while there are cores, else as ENGINE_TRAP */
 };
 
+enum mode_why {
+	WHY_CHOSEN, /* by mode auto */
+	WHY_GIVEN,
+	WHY_STRICT, /* auto is trap in these modes */
+	WHY_CHAOS,
+	WHY_LINK,
+	WHY_LEGACY,
+};
+
+#define IDLE_NEVER UINT64_MAX
+
 struct config {
-	enum engine_mode mode; /* SOFTHCA_MODE=trap|poll|step */
+	enum engine_mode mode; /* SOFTHCA_MODE=auto|trap|poll|step */
+	enum mode_why why; /* ... it is this mode */
+	uint64_t idle_ns; /* SOFTHCA_IDLE: how long the thread finds nothing before it sleeps */
+	uint32_t cores; /* SOFTHCA_CORES: the cores that mode auto assumes; 0: those there are */
 	bool strict; /* SOFTHCA_STRICT=1 or abort */
 	bool strict_aborts; /* SOFTHCA_STRICT=abort: the first violation ends the process */
 	bool slow_death; /* SOFTHCA_DEATH=timers: a peer's end is noticed by time-outs only */
@@ -26,6 +41,12 @@ struct config {
 
 /* The environment must have passed config_check(); member_attach() makes sure of that. */
 const struct config *config_get(void);
+
+/*
+ * Replaces mode auto by trap for @why. To be called when this process joins a fabric, before it uses
+ * an adapter.
+ */
+void config_trap(enum mode_why why);
 
 /*
  * Checks the variables of the environment, including the name of the fabric. Returns 0, or

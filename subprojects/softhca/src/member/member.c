@@ -263,6 +263,25 @@ static int enter_arena(void)
 	return r;
 }
 
+/* These modes see each store, or have an order of their own, so the doorbells must trap. */
+static void exclude_auto(const struct arena *a)
+{
+	if (config_get()->strict)
+		config_trap(WHY_STRICT);
+	if (a->chaos)
+		config_trap(WHY_CHAOS);
+	if (a->link_mode)
+		config_trap(WHY_LINK);
+	if (config_get()->legacy_uars)
+		config_trap(WHY_LEGACY);
+}
+
+/* Tells the threads that have chosen a mode by the number of members. */
+static void count_change(void)
+{
+	__atomic_fetch_add(&arena()->changes, 1, __ATOMIC_RELAXED);
+}
+
 static int enter(const char *dir, int fd, struct arena *a)
 {
 	int r;
@@ -274,10 +293,13 @@ static int enter(const char *dir, int fd, struct arena *a)
 	fabric_self.lanes = !config_get()->strict && !a->chaos && !a->link_mode;
 	strcpy(fabric_self.dir, dir);
 	fabric_self.arena = a;
+	exclude_auto(a);
 	signals_install(); /* before the mutex is taken; see fabric/claim.h */
 	r = enter_arena();
-	if (!r)
+	if (!r) {
+		count_change();
 		return 0;
+	}
 	munmap(a, sizeof(*a));
 	fabric_self.arena = NULL;
 	fabric_self.lock_fd = -1;
@@ -340,6 +362,7 @@ void member_detach(void)
 	}
 	fabric_hooks.reap(fabric_self.slot);
 	arena()->procs[fabric_self.slot].used = 0;
+	count_change();
 	fabric_self.slot = NO_SLOT; /* the helper thread may still run for a moment */
 	fabric_leave(&saved);
 	fabric_byte_lock(fabric_self.lock_fd, F_OFD_SETLKW, F_WRLCK, 0, 1);

@@ -8,6 +8,7 @@
 
 #include "fabric/tally.h"
 #include "fault/fault.h"
+#include "hca/config.h"
 
 /* The objects of one process. */
 struct census {
@@ -97,6 +98,42 @@ static void command_of(int32_t pid, char comm[32])
 		fclose(f);
 }
 
+/* Prints the way in which the doorbells of a process are executed now, and the reason. */
+static void put_mode(FILE *f, const struct proc *p)
+{
+	static const char *const names[] = {"trap", "poll", "step"};
+	static const char *const whys[] = {
+		[WHY_STRICT] = "strict mode",
+		[WHY_CHAOS] = "chaos mode",
+		[WHY_LINK] = "the link model",
+		[WHY_LEGACY] = "legacy doorbell pages",
+	};
+	uint32_t mode = p->mode, cores = p->cores;
+
+	if (mode > ENGINE_AUTO || p->why > WHY_LEGACY)
+		return;
+	if (!p->has_thread && mode != ENGINE_STEP) {
+		fputc('-', f); /* it has opened no device */
+		return;
+	}
+	if (mode == ENGINE_AUTO && p->needs)
+		mode = p->polls ? ENGINE_POLL : ENGINE_TRAP;
+	fprintf(f, "%s", mode == ENGINE_AUTO ? "trap" : names[mode]);
+	if (p->why == WHY_GIVEN)
+		fputs(" (given)", f);
+	else if (p->why != WHY_CHOSEN)
+		fprintf(f, " (auto: %s)", whys[p->why]);
+	else if (!p->needs)
+		fputs(" (auto)", f);
+	else if (p->quota)
+		fprintf(f, " (auto: needs %u cores, has %u with a quota of %u.%03u)", p->needs,
+			cores, p->quota / 1000, p->quota % 1000);
+	else
+		fprintf(f, " (auto: needs %u cores, has %u)", p->needs, cores);
+	if (p->awake)
+		fputs(", awake", f);
+}
+
 static void put_process(FILE *f, uint32_t slot)
 {
 	const struct proc *p = &arena()->procs[slot];
@@ -113,16 +150,18 @@ static void put_process(FILE *f, uint32_t slot)
 	command_of(p->pid, comm);
 	fprintf(f,
 		"%-7d %-15s %3u %3u %3u %5u %4u %4u %5u %10" PRIu64 " %10" PRIu64 " %14" PRIu64
-		" %6" PRIu64 "\n",
+		" %6" PRIu64 "  ",
 		p->pid, comm, n.ctxs, n.pds, n.ahs, n.mrs, n.cqs, n.srqs, n.qps, c.doorbells, wqes,
 		bytes, c.errors);
+	put_mode(f, p);
+	fputc('\n', f);
 }
 
 static void put_processes(FILE *f)
 {
-	fprintf(f, "%-7s %-15s %3s %3s %3s %5s %4s %4s %5s %10s %10s %14s %6s\n", "process",
+	fprintf(f, "%-7s %-15s %3s %3s %3s %5s %4s %4s %5s %10s %10s %14s %6s  %s\n", "process",
 		"command", "ctx", "pd", "ah", "mr", "cq", "srq", "qp", "doorbells", "requests",
-		"bytes", "errors");
+		"bytes", "errors", "mode");
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
 		if (shown(slot))
 			put_process(f, slot);

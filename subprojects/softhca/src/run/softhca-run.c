@@ -71,8 +71,10 @@ static const char usage[] =
 	"      --strict         report what real hardware would silently get wrong\n"
 	"      --death HOW      at_once: messages to a peer that has ended fail immediately\n"
 	"                       (default); timers: after the sender's timeouts and retries\n"
-	"      --mode MODE      trap: execute at each doorbell's store (default); poll: a thread\n"
-	"                       looks at the doorbells; step: PROGRAM calls softhca_step()\n"
+	"      --mode MODE      trap: execute at each doorbell's store; poll: a thread looks at\n"
+	"                       the doorbells, and sleeps while none is rung; auto: poll while\n"
+	"                       there are cores for it, else trap (default); step: PROGRAM\n"
+	"                       calls softhca_step()\n"
 	"      --link MODEL     off: messages take no time (default); real: the adapters' rate\n"
 	"                       and latency; virtual: the same on a clock of its own\n"
 	"      --chaos SEED     effects come late and in a random order that is legal; SEED: a\n"
@@ -150,7 +152,7 @@ static void set_chaos(const char *value)
 /* Sets the variable of the environment for an option. */
 static void set_value(int option, const char *value)
 {
-	static const char *const modes[] = {"trap", "poll", "step", NULL};
+	static const char *const modes[] = {"auto", "trap", "poll", "step", NULL};
 	static const char *const links[] = {"off", "real", "virtual", NULL};
 	static const char *const uars[] = {"dynamic", "legacy", NULL};
 	static const char *const deaths[] = {"at_once", "timers", NULL};
@@ -173,7 +175,7 @@ static void set_value(int option, const char *value)
 		set_choice("--death", "SOFTHCA_DEATH", value, deaths, "give at_once or timers");
 		break;
 	case OPT_MODE:
-		set_choice("--mode", "SOFTHCA_MODE", value, modes, "give trap, poll or step");
+		set_choice("--mode", "SOFTHCA_MODE", value, modes, "give auto, trap, poll or step");
 		break;
 	case OPT_LINK:
 		set_choice("--link", "SOFTHCA_LINK", value, links, LINK_GIVE);

@@ -11,6 +11,7 @@
 #include "hca/config.h"
 #include "hca/cq.h"
 #include "hca/objects.h"
+#include "sched/doors.h"
 #include "xport/chaos.h"
 #include "xport/link.h"
 #include "xport/wired.h"
@@ -33,6 +34,7 @@ _Static_assert(MAX_QPS + MAX_CQS <= UINT16_MAX + 1, "16 bits are enough");
 /* A doorbell page, and the values of its registers when they were read last. */
 static struct page {
 	const uint8_t *at;
+	uint32_t door;
 	uint64_t sends[SEND_REGISTERS];
 	uint64_t arm;
 } pages[PAGES];
@@ -122,7 +124,7 @@ static void add(uint32_t queue)
 	__atomic_store_n(&nqueues, nqueues + 1, __ATOMIC_RELEASE);
 }
 
-static void watch_page(const uint8_t *at)
+static void watch_page(const uint8_t *at, uint32_t door)
 {
 	for (uint32_t i = 0; i < npages; i++)
 		if (pages[i].at == at)
@@ -130,17 +132,18 @@ static void watch_page(const uint8_t *at)
 	if (npages == PAGES)
 		return;
 	pages[npages].at = at;
+	pages[npages].door = door;
 	/* Pairs with the acquire in engine_pass(): the entry is complete. */
 	__atomic_store_n(&npages, npages + 1, __ATOMIC_RELEASE);
 }
 
-void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page)
+void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page, uint32_t door)
 {
 	if (config_get()->mode == ENGINE_TRAP)
 		return;
 	add(kind == OBJ_QP ? index : MAX_QPS + index);
 	if (page)
-		watch_page(page);
+		watch_page(page, door);
 }
 
 static uint32_t check_queue(uint32_t queue)
@@ -173,6 +176,8 @@ static inline bool check_page(struct page *p, uint32_t *n)
 	uint32_t word, arm;
 	struct qp *qp;
 
+	if (!doors_is_open(p->door))
+		return false;
 	for (uint32_t i = 0; i < SEND_REGISTERS; i++) {
 		if (!has_rung(p->at + UAR_BF_FIRST + i * UAR_BF_BUFFER, &p->sends[i], &word))
 			continue;

@@ -4,7 +4,7 @@
  * however many queues the process has. It reads the doorbell registers, which name the queue that
  * was rung last, of two pages: the one that was rung last, and another one in turn. Two queues may
  * ring the same register between two passes, so a pass also reads the doorbell record of one queue
- * in turn. Step mode reads all doorbell records.
+ * in turn. Step mode reads all doorbell records, and so does the thread before it sleeps.
  */
 #ifndef SOFTHCA_SCHED_ENGINE_H
 #define SOFTHCA_SCHED_ENGINE_H
@@ -14,10 +14,10 @@
 #include "fabric/arena.h"
 
 /*
- * Adds a QP or CQ of this process, and the page with its doorbell: NULL in step mode. The caller
- * must hold the mutex. In trap mode it does nothing.
+ * Adds a QP or CQ of this process, and the page with its doorbell, behind @door: NULL in step mode.
+ * The caller must hold the mutex. In trap mode it does nothing.
  */
-void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page);
+void engine_watch(enum obj_kind kind, uint32_t index, const uint8_t *page, uint32_t door);
 
 /* Makes one pass and serves what was rung. Returns the number of queues that had work. */
 uint32_t engine_pass(void);

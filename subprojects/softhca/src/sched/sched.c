@@ -13,6 +13,8 @@
 #include "hca/cq.h"
 #include "hca/objects.h"
 #include "hca/timer.h"
+#include "sched/choose.h"
+#include "sched/doors.h"
 #include "sched/engine.h"
 #include "sys/sys.h"
 #include "sys/thread.h"
@@ -101,32 +103,123 @@ static uint64_t work(void)
 	return next;
 }
 
-/* Idle: spins first, then yields, then sleeps. */
+#define SPINS 64u /* passes that found nothing, before the thread yields after each */
+#define NAP_AFTER 4096u /* ... before it sleeps for a while, if it must not sleep for long */
+#define LOOK_EVERY 1024u /* passes between two looks at the clock */
+#define DENSE_NS 50000u /* between two doorbells of a program that is worth a spinning thread */
+#define DENSE 16u
+
+/* A doorbell now and then is executed where it traps: waking the thread would cost more. */
+static bool is_dense(uint64_t now)
+{
+	static uint64_t last; /* relaxed, as `row`: threads of one program may disturb each other */
+	static uint32_t row;
+	uint64_t gap = now - __atomic_exchange_n(&last, now, __ATOMIC_RELAXED);
+	uint32_t n = gap < DENSE_NS ? __atomic_load_n(&row, __ATOMIC_RELAXED) + 1 : 0;
+
+	__atomic_store_n(&row, n, __ATOMIC_RELAXED);
+	return n >= DENSE;
+}
+
+void sched_rung(uint32_t door)
+{
+	uint64_t now;
+
+	if (config_get()->mode == ENGINE_POLL) {
+		doors_knock(door);
+		return;
+	}
+	now = timer_now();
+	if (is_dense(now) && (choose_last() || choose_is_old(now)))
+		doors_knock(door);
+}
+
+/* Idle: spins first, then yields, then sleeps if the thread has been idle for long. */
 static void relax(uint32_t idle)
 {
 	static const struct timespec nap = {.tv_nsec = 50000};
 
-	if (idle < 64)
+	if (idle < SPINS)
 		__builtin_ia32_pause();
-	else if (idle < 4096 || idle < engine_round())
+	else if (idle < NAP_AFTER || idle < engine_round())
 		SYS(SYS_sched_yield);
 	else
 		nanosleep(&nap, NULL);
 }
 
-static void *poller(void *arg)
+static bool may_spin(void)
 {
-	uint32_t idle = 0, seen = 0, rung;
-	uint64_t next = 0;
+	return config_get()->mode == ENGINE_POLL || choose_again();
+}
 
-	for (;;) {
+static void tell(bool awake)
+{
+	struct proc *p = &arena()->procs[fabric_self.slot];
+
+	/* Relaxed: for those who count, or look. */
+	__atomic_store_n(&p->awake, awake, __ATOMIC_RELAXED);
+}
+
+/* Returns true if nothing was rung for long enough, or if another mode is better now. */
+static bool is_over(uint32_t idle, uint64_t *quiet)
+{
+	uint64_t now = timer_now();
+
+	if (config_get()->idle_ns == IDLE_NEVER || doors_stay_open())
+		return false;
+	if (idle <= SPINS)
+		*quiet = now;
+	return now - *quiet > config_get()->idle_ns || !may_spin();
+}
+
+/* Serves what is rung and what is due, until nothing was rung for a while. */
+static void spin(uint32_t seen, uint64_t next)
+{
+	uint32_t idle = 0, rung, passes = 0;
+	uint64_t quiet = timer_now();
+
+	do {
 		rung = bell_count();
 		if (rung != seen || (next && next <= timer_now())) {
 			seen = rung;
 			next = work();
+			if (doors_knocked())
+				doors_take_knocks(true);
 		}
 		idle = engine_pass() ? 0 : idle + 1;
 		relax(idle);
+		if (idle && idle % SPINS == 0)
+			passes = LOOK_EVERY - 1;
+	} while (++passes % LOOK_EVERY || !is_over(idle, &quiet));
+}
+
+/*
+ * No doorbell is lost when the thread goes to sleep. A doorbell's record is stored before its
+ * register. doors_shut() returns when no processor can store to a register any more without a signal;
+ * so a doorbell whose store did not trap is in its record then, and engine_sweep() serves it. Any later
+ * store traps, is executed by its handler, and rings the bell, which wait_for_bell() compares with its
+ * value from before. test/model/doors.pml shows it.
+ */
+static void *beside(void *arg)
+{
+	bool shut = true;
+	uint64_t next;
+	uint32_t seen;
+
+	prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+	may_spin(); /* so that the mode is known */
+	for (;;) {
+		seen = bell_count();
+		next = work();
+		if ((doors_knocked() || !shut) && doors_take_knocks(may_spin())) {
+			tell(true);
+			spin(seen, next);
+			shut = doors_shut();
+			tell(false);
+			engine_sweep();
+		} else {
+			wait_for_bell(seen, next);
+		}
 	}
 	return NULL;
 }
@@ -147,13 +240,17 @@ static void *helper(void *arg)
 
 int sched_start(void)
 {
+	struct proc *p = &arena()->procs[fabric_self.slot];
+	const struct config *c = config_get();
 	int r;
 
-	if (running || config_get()->mode == ENGINE_STEP)
+	p->mode = c->mode;
+	p->why = c->why;
+	if (running || c->mode == ENGINE_STEP)
 		return 0;
-	r = thread_start(config_get()->mode == ENGINE_POLL ? poller : helper, NULL);
+	r = thread_start(c->mode == ENGINE_TRAP ? helper : beside, NULL);
 	running = !r;
-	arena()->procs[fabric_self.slot].has_thread = running;
+	__atomic_store_n(&p->has_thread, running, __ATOMIC_RELAXED); /* see choose.c */
 	return r;
 }
 
@@ -164,4 +261,6 @@ void sched_forget(void)
 	late_forget();
 	timer_forget();
 	engine_forget();
+	doors_forget();
+	choose_forget();
 }

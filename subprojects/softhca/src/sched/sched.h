@@ -2,16 +2,25 @@
 /*
  * The one thread of this process that waits for the timers of its QPs (hca/timer.h). It sleeps
  * until a timer is due (RNR, transport timeouts), or until another process wakes it, because only
- * this process can flush a QP.
+ * this process can flush a QP. In the modes poll and auto it is also the adapter beside the program:
+ * a doorbell wakes it, and it spins while something is rung.
  */
 #ifndef SOFTHCA_SCHED_SCHED_H
 #define SOFTHCA_SCHED_SCHED_H
+
+#include <stdint.h>
 
 /* Starts the thread if it does not run; does nothing in step mode. Returns 0 or -errno. */
 int sched_start(void);
 
 /* In a forked child: forgets the thread, which the child does not have. */
 void sched_forget(void);
+
+/*
+ * To be called after a store to a page behind @door has trapped and was executed: may wake the thread,
+ * so that it spins. Signal safe.
+ */
+void sched_rung(uint32_t door);
 
 /* Serves the timers that are due. */
 void sched_serve(void);

@@ -12,6 +12,12 @@
 #include "xport/qp.h"
 #include "xport/xport.h"
 
+/* Strict mode knows all stores to the doorbells of a QP or CQ only if each of them traps. */
+static bool checks_stores(void)
+{
+	return config_get()->strict && config_get()->mode == ENGINE_TRAP;
+}
+
 static void store_cq(const struct device_store *st)
 {
 	uint32_t cqn = be32_at(st->bytes + 4) & 0xffffff;
@@ -21,8 +27,11 @@ static void store_cq(const struct device_store *st)
 	while ((cq = obj_of_ctx(OBJ_CQ, cqn, st->u->ctx)) && !latch_take(&cq->latch))
 		fabric_widen();
 	tally()->process.arms++;
-	if (cq && (!config_get()->strict || strict_arm_page(cq, st)))
-		cq_arm(cq, be32_at(st->bytes));
+	if (!cq || (checks_stores() && !strict_arm_page(cq, st)))
+		return;
+	/* The thread of poll mode has seen this word, too. */
+	__atomic_store_n(&cq->arm_word, be32_at(st->bytes), __ATOMIC_RELAXED);
+	cq_arm(cq, be32_at(st->bytes));
 }
 
 static bool rung_right(struct qp *qp, const struct device_store *st)
@@ -50,12 +59,12 @@ static void store_sq(const struct device_store *st)
 	if (st->size > 8)
 		tally()->process.bf_copies++;
 	if (!qp || qp->obj.owner != fabric_self.slot || qp->obj.ctx != st->u->ctx) {
-		if (config_get()->strict)
+		if (checks_stores())
 			strict_violation("doorbell of QP 0x%06x, which this context does not have",
 				be32_at(bytes + 4) >> 8);
 		return;
 	}
-	right = !config_get()->strict || rung_right(qp, st);
+	right = !checks_stores() || rung_right(qp, st);
 	dma_read_be32(qp->obj.owner, qp->dbrec + DBREC_SEND, &qp->rung);
 	if (right)
 		xport_send(qp);
@@ -75,7 +84,7 @@ void device_store(const struct device_store *st)
 		;
 	tally()->process.traps++;
 	/* Before the execution, which may change the program's memory. */
-	if (config_get()->strict && st->offset >= UAR_BF_FIRST && at % 8 == 0)
+	if (checks_stores() && st->offset >= UAR_BF_FIRST && at % 8 == 0)
 		strict_blueflame(st);
 	if (st->offset >= UAR_BF_FIRST && at == 0 && st->size >= 8)
 		store_sq(st);

@@ -13,8 +13,9 @@
 
 /*
  * Registers the pages of a mapping if they are doorbell pages of @arg, and protects them in trap
- * mode. In the other modes a store to them has no effect, but they are registered nevertheless,
- * because a forked child must not store to them.
+ * mode. In the modes poll and auto a store to them traps while their door is shut. In step mode a
+ * store has no effect, but they are registered nevertheless, because a forked child must not store to
+ * them.
  */
 static int scan_mapping(const struct mapping *m, void *arg)
 {

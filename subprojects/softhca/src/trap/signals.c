@@ -14,6 +14,8 @@
 #include "dma/pool.h"
 #include "fabric/fabric.h"
 #include "hca/objects.h"
+#include "sched/doors.h"
+#include "sched/sched.h"
 #include "sys/sys.h"
 #include "trap/decode_x86.h"
 #include "trap/device.h"
@@ -187,11 +189,16 @@ static bool on_doorbell(ucontext_t *uc, uint64_t addr)
 	if (!u || !fabric_self.arena)
 		return false;
 	if (softhca_store_decode(uc, addr, &s.st)) {
-		step_begin(uc, page, u);
+		if (u->door == DOOR_NONE)
+			step_begin(uc, page, u);
+		else
+			doors_open_now(u->door); /* the instruction is executed again */
 		return true;
 	}
 	uc->uc_mcontext.gregs[REG_RIP] += s.st.length;
 	stack_call(uc, execute, &s);
+	if (u->door != DOOR_NONE)
+		sched_rung(u->door);
 	return true;
 }
 
@@ -208,7 +215,8 @@ static void on_signal(int sig, siginfo_t *si, void *context)
 	}
 	if (sig != SIGTRAP && dma_fixup(uc, addr))
 		return;
-	if (sig == SIGSEGV && si->si_code > 0 && on_doorbell(uc, addr))
+	/* SIGBUS: the page is behind a door that is shut. */
+	if (sig != SIGTRAP && si->si_code > 0 && on_doorbell(uc, addr))
 		return;
 	if (sig == SIGSEGV && si->si_code == SEGV_ACCERR && pool_moved(addr))
 		return;

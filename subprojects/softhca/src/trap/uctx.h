@@ -17,7 +17,8 @@ struct uctx {
 	uint64_t uars[UAR_OBJECTS / 64]; /* bitmap of the allocated pages */
 	dev_t dev; /* of the memfd that doorbell pages are mapped from, as /proc/self/maps shows it */
 	ino_t ino;
-	/* Polling mode: all doorbell pages, mapped by this library. Kept for the next open file. */
+	uint32_t door; /* of sched/doors.h; DOOR_NONE in the modes trap and step */
+	/* Modes auto and poll: all doorbell pages, mapped by this library. Kept for the next open file. */
 	const uint8_t *pages;
 };
 

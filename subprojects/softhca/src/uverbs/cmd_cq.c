@@ -141,7 +141,7 @@ int cmd_create_cq(struct cmd *c)
 	cmd_give_pooled(c, &cq->buf_shift, &cq->dbrec_shift);
 	obj_publish(OBJ_CQ, i);
 	if (cq->fifo)
-		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar));
+		engine_watch(OBJ_CQ, i, uar_page(c->u, cq->uar), c->u->door);
 	resp.base.cq_handle = i;
 	resp.base.cqe = req.cqe;
 	drv.cqn = i;

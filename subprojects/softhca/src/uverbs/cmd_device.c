@@ -9,6 +9,7 @@
 #include "hca/config.h"
 #include "hca/event.h"
 #include "hca/port.h"
+#include "sched/doors.h"
 #include "sched/sched.h"
 #include "sys/sys.h"
 #include "uverbs/cmd.h"
@@ -81,6 +82,8 @@ int cmd_get_context(struct cmd *c)
 	if (!c->u->dynamic_uars) {
 		drv.tot_bfregs = req.total_num_bfregs;
 		drv.num_dyn_bfregs = LEGACY_DYNAMIC_BFREGS;
+		if (c->u->door != DOOR_NONE)
+			doors_fix(c->u->door);
 	}
 	cmd_put(c->out, &resp, sizeof(resp));
 	cmd_put(c->drv_out, &drv, sizeof(drv));

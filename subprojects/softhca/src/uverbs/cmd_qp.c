@@ -212,7 +212,7 @@ int cmd_create_qp(struct cmd *c)
 	owed_init(qp);
 	cmd_give_pooled(c, &qp->rq_buf_shift, &qp->dbrec_shift);
 	obj_publish(OBJ_QP, i);
-	engine_watch(OBJ_QP, i, uar_page(c->u, qp->uar));
+	engine_watch(OBJ_QP, i, uar_page(c->u, qp->uar), c->u->door);
 	resp.base.qp_handle = i;
 	resp.base.qpn = qp->qpn;
 	resp.base.max_send_wr = req.max_send_wr;

@@ -14,6 +14,7 @@
 #include "hca/config.h"
 #include "hca/event.h"
 #include "member/member.h"
+#include "sched/doors.h"
 #include "sys/fds.h"
 #include "sys/sys.h"
 #include "trap/pages.h"
@@ -24,7 +25,7 @@
 #include "xport/copy.h"
 #include "xport/free.h"
 
-#define MAX_OPEN 1024
+#define MAX_OPEN DOORS
 #define UAR_SPAN (UAR_NUMBERS * UAR_PAGE)
 
 static struct uctx uctxs[MAX_OPEN];
@@ -39,7 +40,7 @@ struct uctx *uverbs_of_fd(int fd)
 
 static int find_free_uctx(void)
 {
-	for (int i = 0; i < MAX_OPEN; i++)
+	for (int i = 0; i < (int)MAX_OPEN; i++)
 		if (!uctxs[i].ino)
 			return i;
 	return -EMFILE;
@@ -50,7 +51,7 @@ static int map_pages(struct uctx *u, int fd)
 {
 	void *p;
 
-	if (config_get()->mode != ENGINE_POLL)
+	if (config_get()->mode != ENGINE_POLL && config_get()->mode != ENGINE_AUTO)
 		return 0;
 	p = mmap((void *)(uintptr_t)u->pages, UAR_SPAN, PROT_READ,
 		MAP_SHARED | (u->pages ? MAP_FIXED : 0), fd, 0);
@@ -80,9 +81,14 @@ static int init_uctx(int i, int fd, uint32_t rail)
 	u->dynamic_uars = false;
 	memset(u->uars, 0, sizeof(u->uars));
 	u->dev = st.st_dev;
+	u->door = u->pages ? (uint32_t)i : DOOR_NONE;
+	if (u->pages)
+		doors_add(u->door, fd, UAR_DYNAMIC * UAR_PAGE, UAR_SPAN);
 	r = fds_set(fd, FD_DEVICE, (uint64_t)i);
 	if (!r)
 		u->ino = st.st_ino;
+	else if (u->pages)
+		doors_remove(u->door);
 	return r;
 }
 
@@ -128,6 +134,8 @@ void uverbs_close(const struct fd_entry *e)
 		fifo_remove(e->value);
 	} else {
 		trap_drop(u);
+		if (u->pages)
+			doors_remove(u->door);
 		if (u->ctx != NO_INDEX)
 			close_ctx(u->ctx);
 		u->ctx = NO_INDEX;
@@ -142,7 +150,7 @@ void uverbs_close(const struct fd_entry *e)
 void uverbs_forget(void)
 {
 	pthread_mutex_init(&uctxs_lock, NULL);
-	for (int i = 0; i < MAX_OPEN; i++)
+	for (int i = 0; i < (int)MAX_OPEN; i++)
 		uctxs[i].ino = 0;
 }
 

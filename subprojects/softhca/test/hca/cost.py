@@ -30,7 +30,7 @@ LIMITS = {("poll", "engine_serve_qp"): [1800, 2500, 2600], ("step", "softhca_ste
 
 
 def run(command, mode, library):
-    env = dict(os.environ, SOFTHCA_MODE=mode, SOFTHCA_STRICT="0", LD_PRELOAD=library)
+    env = dict(os.environ, SOFTHCA_MODE=mode, SOFTHCA_IDLE="never", SOFTHCA_STRICT="0", LD_PRELOAD=library)
     r = subprocess.run(command, env=env, capture_output=True, text=True)
     if r.returncode:
         sys.exit(f"{' '.join(command)}: status {r.returncode}\n{r.stdout}{r.stderr}")

@@ -26,6 +26,18 @@ says() {
 	[ -z "$pattern" ] || grep -q -e "$pattern" "$out" || fail "softhcactl $* does not say '$pattern'"
 }
 
+# mode PATTERN VARIABLE=VALUE: a program that has opened a device with this setting is shown with this mode.
+mode() {
+	env "$2" ibv_asyncwatch >/dev/null &
+	pid=$!
+	until "$ctl" show >"$out" && grep -q -e "^$pid .*)$" "$out" && ! grep -q -e "^$pid .*(auto)$" "$out"; do
+		kill -0 $pid || fail "ibv_asyncwatch has ended"
+	done
+	kill $pid
+	wait $pid 2>/dev/null
+	grep -q -e "^$pid .*  $1$" "$out" || fail "with $2 the mode is not $1"
+}
+
 # The part that runs inside of a fabric with two adapters.
 inside() {
 	says 0 "^$SOFTHCA_FABRIC: 1 processes, 2 adapters, 0 QPs$" list
@@ -41,6 +53,13 @@ inside() {
 	says 0 '' link mlx5_1 up
 	ibv_devinfo -d mlx5_1 >"$out"
 	grep -q PORT_ACTIVE "$out" || fail "mlx5_1 is not up again"
+
+	mode 'trap (auto: needs 2 cores, has 1)' SOFTHCA_CORES=1
+	mode 'poll (auto: needs 2 cores, has 2)' SOFTHCA_CORES=2
+	mode 'trap (auto: strict mode)' SOFTHCA_STRICT=1
+	mode 'trap (auto: legacy doorbell pages)' SOFTHCA_UAR=legacy
+	mode 'poll (given)' SOFTHCA_MODE=poll
+	mode 'step (given)' SOFTHCA_MODE=step
 
 	says 0 '' fault add action=rnr count=2 opcode=send
 	says 0 '' fault add action=delay delay_ns=5 qpn=0x77

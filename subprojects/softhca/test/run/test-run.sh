@@ -18,7 +18,7 @@ dir=/dev/shm/softhca-$me-$fabric
 unset LD_PRELOAD SOFTHCA_RAILS SOFTHCA_TOPOLOGY SOFTHCA_BF SOFTHCA_STRICT SOFTHCA_CHAOS \
 	SOFTHCA_MEMLOCK SOFTHCA_DEATH SOFTHCA_UAR SOFTHCA_RUN \
 	SOFTHCA_MODE SOFTHCA_TRACE SOFTHCA_PATIENCE SOFTHCA_LINK SOFTHCA_FAULTS SOFTHCA_FAULT_FILE \
-	SOFTHCA_CAPTURE HWLOC_XMLFILE PMIX_NAMESPACE
+	SOFTHCA_CAPTURE SOFTHCA_IDLE SOFTHCA_CORES HWLOC_XMLFILE PMIX_NAMESPACE
 export SOFTHCA_FABRIC="$fabric"
 trap 'rm -rf "$tmp"' EXIT
 
@@ -128,7 +128,7 @@ wrong_arguments() {
 	refused '--fabric .*: give up to 63' -f a/b true
 	refused '--nothing: unknown option' --nothing true
 	refused '--fabric: give it a value' --fabric
-	refused '--mode fast: give trap' --mode fast true
+	refused '--mode fast: give auto' --mode fast true
 	refused '--link slow: give off' --link slow true
 	refused '--uar old: give dynamic or legacy' --uar old true
 	refused '--death slow: give at_once or timers' --death slow true
@@ -151,7 +151,7 @@ wrong_arguments() {
 	refused 'wrong:2: gid=::1 is taken by rail 0: give' -t "$tmp/wrong" true
 	refused 'give one of them' -n 1 -t "$tmp/wrong" true
 	SOFTHCA_RAILS=99 refused 'SOFTHCA_RAILS=99: give 1 to 16' true
-	SOFTHCA_MODE=fast refused 'SOFTHCA_MODE=fast: give trap, poll or step' true
+	SOFTHCA_MODE=fast refused 'SOFTHCA_MODE=fast: give auto, trap, poll or step' true
 	SOFTHCA_BF=yes refused 'SOFTHCA_BF=yes: give 0 or 1' true
 	SOFTHCA_STRICT=01 refused 'SOFTHCA_STRICT=01: give 0, 1 or abort' true
 	for wrong in 0 x 1k 99999999999999999999; do
@@ -167,6 +167,13 @@ wrong_arguments() {
 	SOFTHCA_PATIENCE=+5 refused 'SOFTHCA_PATIENCE=+5: give milliseconds' true
 	SOFTHCA_PATIENCE=86400001 refused 'SOFTHCA_PATIENCE=86400001: give milliseconds' true
 	SOFTHCA_PATIENCE=86400000 status 0 "$run" true
+	SOFTHCA_IDLE=x refused 'SOFTHCA_IDLE=x: give microseconds, 0 to 10000000, or never' true
+	SOFTHCA_IDLE=10000001 refused 'SOFTHCA_IDLE=10000001: give microseconds' true
+	SOFTHCA_IDLE=10000000 status 0 "$run" true
+	SOFTHCA_IDLE=never status 0 "$run" true
+	SOFTHCA_CORES=0 refused 'SOFTHCA_CORES=0: give a number of cores, 1 to 1024' true
+	SOFTHCA_CORES=1025 refused 'SOFTHCA_CORES=1025: give a number of cores' true
+	SOFTHCA_CORES=1024 status 0 "$run" true
 	SOFTHCA_FABRIC=a/b refused 'SOFTHCA_FABRIC=a/b: give up to 63' true
 	long=$(printf '%064d' 0)
 	SOFTHCA_FABRIC=$long refused "SOFTHCA_FABRIC=$long: give up to 63" true
@@ -174,6 +181,7 @@ wrong_arguments() {
 	SOFTHCA_FABRIC=${long#0} status 0 "$run" true
 	SOFTHCA_BF=0 SOFTHCA_STRICT= SOFTHCA_MODE= status 0 "$run" true
 	SOFTHCA_MODE=fast status 0 "$run" --mode poll true
+	SOFTHCA_MODE=fast status 0 "$run" --mode auto true
 }
 
 # Without softhca-run the library checks the variables itself. If one is wrong, there is no device.

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+#include "sched/doors.h"
+
+#include <pthread.h>
+
+#include "fabric/fabric.h"
+#include "hca/config.h"
+#include "hca/timer.h"
+#include "sys/sys.h"
+
+#define DESCRIPTORS_OF_PROGRAMS 64 /* programs may expect low numbers for their own files */
+
+static struct door {
+	bool used;
+	int fd; /* of this library, because the program closes its own; -1: the door stays open */
+	bool open; /* the file has its doorbell pages */
+	bool knocked;
+	dev_t dev;
+	ino_t ino;
+	uint64_t start, size;
+} doors[DOORS];
+
+static uint32_t high; /* doors from this index on have never been used */
+static bool fixed; /* a door stays open */
+static bool awake; /* the thread may read open doors; under the lock */
+static bool bell; /* there are knocks of which the thread will learn */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* The handler of doorbells takes the lock, too. */
+static void enter(sigset_t *saved)
+{
+	fabric_block(saved);
+	pthread_mutex_lock(&lock);
+}
+
+static void leave(const sigset_t *saved)
+{
+	pthread_mutex_unlock(&lock);
+	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+/* Returns false if the file cannot change its size, or if the program has closed the descriptor. */
+static bool resize(const struct door *d, uint64_t bytes)
+{
+	struct stat st;
+
+	return d->fd >= 0 && !sys_fstat(d->fd, &st) && st.st_dev == d->dev && st.st_ino == d->ino &&
+	       !SYS(SYS_ftruncate, d->fd, bytes);
+}
+
+static void set_open(struct door *d, bool open)
+{
+	/* Pairs with the acquire in doors_is_open(): the file has its pages. */
+	__atomic_store_n(&d->open, open, __ATOMIC_RELEASE);
+}
+
+static bool open_door(struct door *d)
+{
+	if (!d->open && resize(d, d->size))
+		set_open(d, true);
+	return d->open;
+}
+
+/* A door that cannot be shut stays open. Its descriptor may be another file of the program by now. */
+static bool shut_door(struct door *d)
+{
+	if (d->open && (!d->used || resize(d, d->start)))
+		set_open(d, false);
+	else if (d->open)
+		d->fd = -1;
+	return !d->open;
+}
+
+static void find_fixed(void)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < high; i++)
+		any |= doors[i].used && doors[i].fd < 0;
+	__atomic_store_n(&fixed, any, __ATOMIC_RELAXED); /* as a hint for the thread */
+}
+
+static int private_descriptor(int fd)
+{
+	int copy = (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, DESCRIPTORS_OF_PROGRAMS);
+
+	return copy < 0 ? (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0) : copy;
+}
+
+void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size)
+{
+	struct door *d = &doors[i];
+	bool stays;
+	struct stat st = {0};
+	sigset_t saved;
+
+	enter(&saved);
+	d->fd = private_descriptor(fd);
+	d->used = true;
+	d->start = start;
+	d->size = size;
+	set_open(d, true);
+	sys_fstat(d->fd, &st);
+	d->dev = st.st_dev;
+	d->ino = st.st_ino;
+	if (high <= i)
+		high = i + 1;
+	stays = !awake && (config_get()->idle_ns == IDLE_NEVER || !shut_door(d));
+	find_fixed();
+	leave(&saved);
+	if (stays)
+		doors_knock(i);
+}
+
+void doors_fix(uint32_t i)
+{
+	struct door *d = &doors[i];
+	sigset_t saved;
+
+	enter(&saved);
+	open_door(d);
+	if (d->fd >= 0)
+		sys_close(d->fd);
+	d->fd = -1;
+	find_fixed();
+	leave(&saved);
+	doors_knock(i);
+}
+
+/* While the thread is awake it may still read the pages, so an open door stays open. */
+void doors_remove(uint32_t i)
+{
+	struct door *d = &doors[i];
+	sigset_t saved;
+
+	enter(&saved);
+	if (d->used && d->fd >= 0)
+		sys_close(d->fd);
+	d->fd = -1;
+	d->used = false;
+	find_fixed();
+	leave(&saved);
+}
+
+void doors_knock(uint32_t i)
+{
+	/* Relaxed: the exchange orders it. */
+	__atomic_store_n(&doors[i].knocked, true, __ATOMIC_RELAXED);
+	/* Pairs with the exchange in doors_take_knocks(): one of both sees the other. */
+	if (!__atomic_exchange_n(&bell, true, __ATOMIC_ACQ_REL))
+		timer_ring(fabric_self.slot);
+}
+
+void doors_open_now(uint32_t i)
+{
+	sigset_t saved;
+
+	enter(&saved);
+	open_door(&doors[i]);
+	leave(&saved);
+	doors_knock(i);
+}
+
+bool doors_knocked(void)
+{
+	return __atomic_load_n(&bell, __ATOMIC_RELAXED);
+}
+
+bool doors_take_knocks(bool opens)
+{
+	bool any = false;
+	sigset_t saved;
+
+	enter(&saved);
+	/* Pairs with the exchange in doors_knock(): who knocks after it rings the thread's bell. */
+	(void)__atomic_exchange_n(&bell, false, __ATOMIC_ACQ_REL);
+	for (uint32_t i = 0; i < high; i++) {
+		bool knocked = __atomic_exchange_n(&doors[i].knocked, false, __ATOMIC_RELAXED);
+
+		if (opens && knocked)
+			open_door(&doors[i]);
+		any |= doors[i].open;
+	}
+	awake = any;
+	leave(&saved);
+	return any;
+}
+
+bool doors_shut(void)
+{
+	bool all = true;
+	sigset_t saved;
+
+	enter(&saved);
+	for (uint32_t i = 0; i < high; i++)
+		all &= shut_door(&doors[i]);
+	awake = !all;
+	find_fixed();
+	leave(&saved);
+	return all;
+}
+
+bool doors_stay_open(void)
+{
+	return __atomic_load_n(&fixed, __ATOMIC_RELAXED);
+}
+
+bool doors_is_open(uint32_t i)
+{
+	/* Pairs with the release in set_open(). */
+	return __atomic_load_n(&doors[i].open, __ATOMIC_ACQUIRE);
+}
+
+void doors_forget(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	for (uint32_t i = 0; i < high; i++) {
+		if (doors[i].used && doors[i].fd >= 0)
+			sys_close(doors[i].fd);
+		doors[i] = (struct door){0};
+	}
+	high = 0;
+	fixed = awake = bell = false;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A door is the end of a device file, where its doorbell pages are. While a door is open, the thread
+ * beside the program reads the pages. While it is shut, the file ends before them: a store of the
+ * program raises SIGBUS, and the handler executes it, as it does with all stores in trap mode.
+ *
+ *	shut -> a store is executed by the handler, which knocks -> the thread opens the door
+ *	open -> nothing was rung for a while -> the thread shuts the door, and looks once more
+ *
+ * The file changes, not the protection of the program's pages: the program may unmap a page at any
+ * time, and other memory may then have its address.
+ *
+ * Only the thread reads pages, and only while it is awake. It opens doors when they were knocked at,
+ * and shuts all of them before it sleeps. The door of a legacy context stays open, because its pages
+ * are before the page of the clock in its file.
+ */
+#ifndef SOFTHCA_SCHED_DOORS_H
+#define SOFTHCA_SCHED_DOORS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define DOORS 1024u
+#define DOOR_NONE UINT32_MAX
+
+/*
+ * Makes the door @i of a new device file, which has @size bytes, the doorbell pages from @start on.
+ * The file must be mapped where the thread reads it. The door stays open if this process has no
+ * descriptor left.
+ */
+void doors_add(uint32_t i, int fd, uint64_t start, uint64_t size);
+
+/* Opens door @i for ever. */
+void doors_fix(uint32_t i);
+
+/* To be called when the device file is closed. */
+void doors_remove(uint32_t i);
+
+/* After a store has trapped: wakes the thread, so that it opens the door. Signal safe. */
+void doors_knock(uint32_t i);
+
+/* Opens the door at once, for a store that the handler cannot execute. Signal safe. */
+void doors_open_now(uint32_t i);
+
+/* Returns true if there were knocks that the thread has not taken. */
+bool doors_knocked(void);
+
+/*
+ * For the thread, as all functions below: takes the knocks, and opens the doors that were knocked at,
+ * if @opens. Returns true if any door is open; the thread must shut it before it sleeps.
+ */
+bool doors_take_knocks(bool opens);
+
+/*
+ * Shuts all doors. The doorbell records have what was rung before. Returns false if a door cannot be
+ * shut.
+ */
+bool doors_shut(void);
+
+/* Returns true if a door stays open, so that the thread must not sleep. */
+bool doors_stay_open(void);
+
+/* Returns true if the thread may read the pages of door @i. */
+bool doors_is_open(uint32_t i);
+
+/* In a forked child: closes the parent's descriptors. */
+void doors_forget(void);
+
+#endif

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The thread beside the program: no doorbell is lost when it goes to sleep, whichever system call it
+ * is at; it does nothing while it sleeps; mode auto lets it spin while there are cores, and changes
+ * as processes come and go.
+ */
+#include <dirent.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "rig.h"
+#include "softhca.h"
+
+#define POINTS 24u
+#define LENGTH 64u
+#define QUIET_MS 20
+#define ROW 200u /* messages, so many that the thread spins if it may */
+#define GUARD_NS 60000000000u /* for a doorbell that was lost, or a mode that stays */
+
+/* Shared by the tracer and the program. */
+static struct shared {
+	uint32_t go; /* number of the message to post */
+	uint32_t posted, done; /* numbers of messages */
+	uint32_t traps; /* of the message that was posted last */
+	uint32_t stop;
+} * shared;
+
+/* Sequentially consistent: what another process has done before is done. */
+static uint32_t get_word(const uint32_t *p)
+{
+	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
+}
+
+static void set_word(uint32_t *p, uint32_t value)
+{
+	__atomic_store_n(p, value, __ATOMIC_SEQ_CST);
+}
+
+static uint32_t traps(void)
+{
+	struct softhca_counters c;
+
+	CHECK(!softhca_counters_self(&c));
+	return (uint32_t)c.traps;
+}
+
+static void open_self(struct rig *r)
+{
+	rig_open(r, NULL);
+	rig_connect(r, rig_addr(r), (struct rig_timers){0});
+}
+
+static void program(int fd)
+{
+	struct rig r;
+	uint32_t n, before;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "0", 1));
+	open_self(&r);
+	rig_write(&r, &r, LENGTH);
+	rig_wait_ok(r.scq);
+	test_put(fd, "r", 1);
+	for (;;) {
+		while ((n = get_word(&shared->go)) == get_word(&shared->done))
+			if (get_word(&shared->stop))
+				break;
+			else
+				sched_yield();
+		if (get_word(&shared->stop))
+			break;
+		before = traps();
+		rig_write(&r, &r, LENGTH);
+		set_word(&shared->traps, traps() - before);
+		set_word(&shared->posted, n);
+		rig_wait_ok(r.scq);
+		set_word(&shared->done, n);
+	}
+	rig_close(&r);
+}
+
+/* The only thread besides the main thread. */
+static pid_t thread_of(pid_t pid)
+{
+	char path[64];
+	struct dirent *e;
+	pid_t tid = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	CHECK(d);
+	while ((e = readdir(d)))
+		if (atoi(e->d_name) && atoi(e->d_name) != pid)
+			tid = atoi(e->d_name);
+	closedir(d);
+	CHECK(tid);
+	return tid;
+}
+
+/* Posts message @n while the thread is where it is. Returns true if its doorbell has trapped. */
+static bool ring(uint32_t n)
+{
+	set_word(&shared->go, n);
+	while (get_word(&shared->posted) != n)
+		sched_yield();
+	return get_word(&shared->traps);
+}
+
+/* Where the thread is. */
+struct place {
+	long call; /* the system call that it entered last */
+	bool inside; /* it has not left it */
+	bool sleeps; /* it was let go on inside SYS_futex */
+};
+
+static void wait_for_stop(pid_t tid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(tid, &status, __WALL), tid);
+	CHECK(WIFSTOPPED(status));
+}
+
+/*
+ * Lets the thread go on to the next entry to or exit from a system call. It does not wait for the exit
+ * from SYS_futex: the thread then sleeps, or is about to.
+ */
+static void go_on(pid_t tid, struct place *at)
+{
+	struct __ptrace_syscall_info info;
+	int status;
+
+	if (!at->sleeps) {
+		CHECK(!ptrace(PTRACE_SYSCALL, tid, NULL, NULL));
+		at->sleeps = at->inside && at->call == SYS_futex;
+	}
+	if (at->sleeps && !waitpid(tid, &status, __WALL | WNOHANG)) {
+		sched_yield();
+		return;
+	}
+	if (!at->sleeps)
+		wait_for_stop(tid);
+	at->sleeps = false;
+	CHECK(ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(info), &info) > 0);
+	at->inside = info.op == PTRACE_SYSCALL_INFO_ENTRY;
+	if (at->inside)
+		at->call = (long)info.entry.nr;
+}
+
+/*
+ * Rings message @n at place number @point since the thread last had nothing to do for a moment, and
+ * follows the thread until the message is completed. Returns true if the doorbell has trapped.
+ */
+static bool ring_at(pid_t tid, struct place *at, uint32_t point, uint32_t n)
+{
+	uint64_t start = test_now_ns();
+	bool trapped;
+
+	do
+		go_on(tid, at);
+	while (!at->sleeps && (at->call == SYS_sched_yield || point--));
+	trapped = ring(n);
+	for (; get_word(&shared->done) != n; go_on(tid, at))
+		CHECK(test_now_ns() - start < GUARD_NS);
+	return trapped;
+}
+
+TEST(none_is_lost)
+{
+	uint32_t stored = 0, trapped = 0;
+	struct place at = {0};
+	pid_t pid, tid;
+	int fd;
+
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	pid = test_peer(program, &fd);
+	test_get(fd, &(char){0}, 1);
+	tid = thread_of(pid);
+	CHECK(!ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
+	wait_for_stop(tid);
+	for (uint32_t point = 0; point < POINTS; point++)
+		if (ring_at(tid, &at, point, point + 1))
+			trapped++;
+		else
+			stored++;
+	if (at.sleeps) {
+		CHECK(!ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
+		wait_for_stop(tid);
+	}
+	CHECK(!ptrace(PTRACE_DETACH, tid, NULL, NULL));
+	set_word(&shared->stop, 1);
+	CHECK_EQ(test_reap(pid), 0);
+	close(fd);
+	CHECK(stored && trapped);
+}
+
+/* Returns the number after @key in a file of a thread of this process. */
+static long of_thread(pid_t tid, const char *file, const char *key)
+{
+	char path[64], text[4096] = "", *at;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
+	f = fopen(path, "re");
+	CHECK(f && fread(text, 1, sizeof(text) - 1, f));
+	fclose(f);
+	at = strstr(text, key);
+	return at ? atol(at + strlen(key)) : -1;
+}
+
+static void message(struct rig *r)
+{
+	rig_write(r, r, LENGTH);
+	rig_wait_ok(r->scq);
+}
+
+static void sleeper(void)
+{
+	struct rig r;
+	pid_t tid;
+	long n;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
+	open_self(&r);
+	message(&r);
+	tid = thread_of(getpid());
+	while (of_thread(tid, "syscall", "") != SYS_futex)
+		sched_yield();
+	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
+	usleep(QUIET_MS * 1000);
+	CHECK_EQ(of_thread(tid, "status", "voluntary_ctxt_switches:"), n);
+	message(&r);
+	while (of_thread(tid, "status", "voluntary_ctxt_switches:") == n)
+		sched_yield();
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(sleep_is_quiet)
+{
+	CHECK_EQ(rig_child(sleeper, NULL), 0);
+}
+
+/* Returns the number of messages of a row whose doorbells have trapped. */
+static uint32_t row(struct rig *r)
+{
+	uint32_t before = traps();
+
+	for (uint32_t i = 0; i < ROW; i++)
+		message(r);
+	return traps() - before;
+}
+
+/* Sends messages until the thread beside this program spins, or until it does not. */
+static void until(struct rig *r, bool spins)
+{
+	uint64_t start = test_now_ns();
+	uint32_t n;
+
+	do {
+		CHECK(test_now_ns() - start < GUARD_NS);
+		n = row(r);
+	} while (spins ? n > ROW / 2 : n < ROW);
+}
+
+static void one_core(void)
+{
+	struct rig r;
+
+	CHECK(!setenv("SOFTHCA_CORES", "1", 1));
+	open_self(&r);
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(row(&r), ROW);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(auto_traps_on_one_core)
+{
+	CHECK_EQ(rig_child(one_core, NULL), 0);
+}
+
+static void strict(void)
+{
+	struct rig r;
+
+	CHECK(!setenv("SOFTHCA_CORES", "1000", 1) && !setenv("SOFTHCA_STRICT", "1", 1));
+	open_self(&r);
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(row(&r), ROW);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(auto_traps_in_strict_mode)
+{
+	CHECK_EQ(rig_child(strict, NULL), 0);
+}
+
+/* Says that its thread spins, or does not, each time when that was asked for. */
+static void member(int fd)
+{
+	struct rig r;
+	char ask;
+
+	CHECK(!setenv("SOFTHCA_CORES", "2", 1));
+	open_self(&r);
+	for (;;) {
+		test_get(fd, &ask, 1);
+		if (ask == 'q')
+			break;
+		until(&r, ask == 's');
+		test_put(fd, &ask, 1);
+	}
+	rig_close(&r);
+}
+
+static void visitor(int fd)
+{
+	struct rig r;
+	char quit;
+
+	open_self(&r);
+	while (recv(fd, &quit, 1, MSG_DONTWAIT) != 1)
+		row(&r);
+	rig_close(&r);
+}
+
+static void ask(int fd, char what)
+{
+	test_put(fd, &what, 1);
+	test_get(fd, &(char){0}, 1);
+}
+
+/* Two cores are enough for one process and its thread, not for two that ring. */
+TEST(auto_follows_members)
+{
+	int fd, other;
+	pid_t pid = test_peer(member, &fd), guest;
+
+	ask(fd, 's');
+	guest = test_peer(visitor, &other);
+	ask(fd, 't');
+	test_put(other, "q", 1);
+	CHECK_EQ(test_reap(guest), 0);
+	ask(fd, 's');
+	test_put(fd, "q", 1);
+	CHECK_EQ(test_reap(pid), 0);
+	close(fd);
+	close(other);
+}
+
+int main(int argc, char **argv)
+{
+	test_fabric("beside");
+	return test_main(argc, argv);
+}
