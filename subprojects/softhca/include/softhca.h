@@ -108,6 +108,20 @@ int softhca_fault_add(const char *rule);
 long long softhca_fault_remove(int number);
 
 /*
+ * softhca_gid_set() - replaces a GID of an adapter, as if an IP address of its interface were deleted
+ * and another one added. Messages to the former GID get no answer from now on, and every context that
+ * is open on the adapter gets the event IBV_EVENT_GID_CHANGE.
+ * @device: its name
+ * @index: of the entry of its GID table
+ * @address: an IPv6 or IPv4 address; NULL: the entry becomes empty
+ *
+ * Return: 0; -EINVAL when there is no such adapter or entry, or @address is no address; -EEXIST when
+ * an adapter of the fabric has the address; -EOPNOTSUPP when the adapter reaches other hosts (udp=on);
+ * -ENODEV when the process has not opened a device.
+ */
+int softhca_gid_set(const char *device, unsigned index, const char *address);
+
+/*
  * Records: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process creates
  * gets a ring for its last SOFTHCA_TRACE_DEPTH entries, until the fabric's SOFTHCA_TRACE_RINGS
  * rings are all in use.

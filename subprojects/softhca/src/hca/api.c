@@ -3,6 +3,7 @@
 
 #include "fabric/tally.h"
 #include "hca/objects.h"
+#include "hca/port.h"
 #include "softhca.h"
 
 #define API __attribute__((visibility("default")))
@@ -39,4 +40,23 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 	fabric_leave(&saved);
 	*out = info;
 	return 0;
+}
+
+API int softhca_gid_set(const char *device, unsigned index, const char *address)
+{
+	uint8_t gid[16] = {0};
+	sigset_t saved;
+	uint32_t rail;
+	int r;
+
+	if (!fabric_self.arena)
+		return -ENODEV;
+	rail = softhca_topology_find(&arena()->topo, device);
+	if (rail == arena()->topo.nrails || (address && !softhca_gid_read(address, gid)))
+		return -EINVAL;
+	if (fabric_enter(&saved))
+		return -EIO;
+	r = port_set_gid(rail, index, gid);
+	fabric_leave(&saved);
+	return r;
 }

@@ -49,6 +49,7 @@ enum async_event {
 	EV_SRQ_ERR = 14,
 	EV_SRQ_LIMIT_REACHED = 15,
 	EV_QP_LAST_WQE_REACHED = 16,
+	EV_GID_CHANGE = 18,
 };
 
 void async_qp(struct qp *qp, enum async_event type);

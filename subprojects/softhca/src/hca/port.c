@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "hca/port.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,13 +42,41 @@ void port_set_link(uint32_t rail, bool up)
 	async_rail(rail, up ? EV_PORT_ACTIVE : EV_PORT_ERR, 1);
 }
 
+static bool is_empty(const uint8_t gid[16])
+{
+	static const uint8_t none[16];
+
+	return !memcmp(gid, none, sizeof(none));
+}
+
+int port_set_gid(uint32_t rail, uint32_t index, const uint8_t gid[16])
+{
+	struct softhca_topology *t = &arena()->topo;
+	struct softhca_rail *r = &t->rails[rail];
+	char name[16], text[SOFTHCA_GID_TEXT + 1];
+
+	if (index >= r->ngids)
+		return -EINVAL;
+	if (r->udp)
+		return -EOPNOTSUPP;
+	for (uint32_t i = 0; i < t->nrails && !is_empty(gid); i++)
+		if (softhca_rail_has_gid(&t->rails[i], gid))
+			return -EEXIST;
+	memcpy(r->gids[index], gid, sizeof(r->gids[index]));
+	snprintf(name, sizeof(name), "gids/%u", index);
+	softhca_gid_write(gid, text);
+	put_attribute(r->name, name, strcat(text, "\n"));
+	async_rail(rail, EV_GID_CHANGE, 1);
+	return 0;
+}
+
 bool port_takes_path(uint32_t rail, bool global, uint32_t sgid_index)
 {
 	const struct softhca_rail *r = &arena()->topo.rails[rail];
 
 	if (!global)
 		return r->link != SOFTHCA_LINK_ROCE && !r->grh_required;
-	return sgid_index < r->ngids;
+	return sgid_index < r->ngids && !is_empty(r->gids[sgid_index]);
 }
 
 uint8_t port_mtu_code(uint32_t bytes)

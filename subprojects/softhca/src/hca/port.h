@@ -14,6 +14,14 @@
 void port_set_link(uint32_t rail, bool up);
 
 /*
+ * Sets entry @index of a rail's GID table, as if an IP address of its interface were deleted or
+ * added; a GID of zeros leaves the entry empty. Messages to a former GID get no answer. Every context
+ * open on the rail gets GID_CHANGE. Returns 0; -EINVAL if there is no such entry; -EEXIST if a rail
+ * of the fabric has the GID already; -EOPNOTSUPP if the rail has sockets at its addresses (udp=on).
+ */
+int port_set_gid(uint32_t rail, uint32_t index, const uint8_t gid[16]);
+
+/*
  * Returns true if the kernel accepts an address vector with these fields. On RoCE, and if the port
  * requires it (grh_required), there must be a GRH whose source is a GID of the port.
  */

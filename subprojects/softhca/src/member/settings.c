@@ -33,6 +33,7 @@ static int load_topology(struct arena *a, char *err, size_t errlen)
 
 	for (uint32_t i = 0; !r && i < a->topo.nrails; i++)
 		a->rails[i].link_down = a->topo.rails[i].down;
+	a->made_topo = a->topo;
 	return r;
 }
 
@@ -41,7 +42,7 @@ static int other_topology(const struct arena *a, char *err, size_t errlen)
 	struct softhca_topology t;
 	int r = softhca_topology_from_env(&t, err, errlen);
 
-	return r ? r : memcmp(&t, &a->topo, sizeof(t)) != 0;
+	return r ? r : memcmp(&t, &a->made_topo, sizeof(t)) != 0;
 }
 
 /* ---------------------------------------------------------------- fault rules */

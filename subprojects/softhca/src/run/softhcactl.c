@@ -37,6 +37,7 @@ static const char usage[] =
 	"  list                      the fabrics of this user\n"
 	"  show                      adapters, processes and QPs of a fabric\n"
 	"  link DEVICE up|down       plug or pull the cable of an adapter\n"
+	"  gid DEVICE INDEX ADDRESS  give an adapter another address; -: take it away\n"
 	"  fault add KEY=VALUE...    a rule for messages to come; see softhca(7)\n"
 	"  fault list                the rules, and how many messages they matched and hit\n"
 	"  fault clear [NUMBER]      remove a rule, or all\n"
@@ -170,6 +171,33 @@ static void cmd_link(char **argv)
 	fabric_leave(&saved);
 }
 
+static void cmd_gid(char **argv)
+{
+	uint8_t gid[16] = {0};
+	char *end;
+	unsigned long index = strtoul(argv[1], &end, 10);
+	sigset_t saved;
+	uint32_t i;
+	int rc;
+
+	if (*argv[1] < '0' || *argv[1] > '9' || *end || index >= SOFTHCA_GIDS_MAX)
+		quit(BAD_USAGE, "gid %s %s: give the index of an entry of the GID table", argv[0],
+			argv[1]);
+	if (strcmp(argv[2], "-") && !softhca_gid_read(argv[2], gid))
+		quit(BAD_USAGE, "gid %s %s: give an IPv6 or IPv4 address, or -", argv[0], argv[2]);
+	join();
+	i = find_adapter("gid", argv[0]);
+	if (fabric_enter(&saved))
+		_exit(1); /* the reason was printed; a lock of libc may be held */
+	rc = port_set_gid(i, (uint32_t)index, gid);
+	fabric_leave(&saved);
+	if (rc)
+		quit(BAD_USAGE, "gid %s %s %s: %s", argv[0], argv[1], argv[2],
+			rc == -EINVAL ? "no such entry" :
+			rc == -EEXIST ? "an adapter has this address" :
+					"the adapter has sockets at its addresses (udp=on)");
+}
+
 /* Joins the arguments to the text of one rule. */
 static void cmd_fault_add(char **argv)
 {
@@ -278,6 +306,7 @@ static const struct command {
 	{"list", NULL, 0, 0, cmd_list},
 	{"show", NULL, 0, 0, cmd_show},
 	{"link", NULL, 2, 2, cmd_link},
+	{"gid", NULL, 3, 3, cmd_gid},
 	{"fault", "add", 1, 32, cmd_fault_add},
 	{"fault", "list", 0, 0, cmd_fault_list},
 	{"fault", "clear", 0, 1, cmd_fault_clear},

@@ -122,10 +122,10 @@ static void put_guid(struct xml *x, const char *name, uint64_t guid)
 
 static void put_gid(struct xml *x, uint32_t index, const uint8_t gid[16])
 {
-	fprintf(x->f, "<info name=\"Port1GID%u\" value=\"", index);
-	for (int i = 0; i < 16; i += 2)
-		fprintf(x->f, "%s%02x%02x", i ? ":" : "", gid[i], gid[i + 1]);
-	fprintf(x->f, "\"/>\n");
+	char text[SOFTHCA_GID_TEXT];
+
+	softhca_gid_write(gid, text);
+	fprintf(x->f, "<info name=\"Port1GID%u\" value=\"%s\"/>\n", index, text);
 }
 
 static void put_rail(struct xml *x, const struct softhca_rail *r)

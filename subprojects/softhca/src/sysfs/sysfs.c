@@ -103,10 +103,9 @@ static void put_guid(struct tree *b, const char *name, uint64_t guid)
 
 static void put_gid(struct tree *b, const char *name, const uint8_t gid[16])
 {
-	char text[40], *p = text;
+	char text[SOFTHCA_GID_TEXT];
 
-	for (int i = 0; i < 16; i += 2)
-		p += sprintf(p, "%s%02x%02x", i ? ":" : "", gid[i], gid[i + 1]);
+	softhca_gid_write(gid, text);
 	put(b, name, "%s", text);
 }
 

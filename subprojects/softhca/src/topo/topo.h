@@ -27,6 +27,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define SOFTHCA_RAILS_MAX 16
 #define SOFTHCA_GIDS_MAX 8
@@ -103,6 +104,23 @@ int softhca_topology_parse(const char *text, const char *name, struct softhca_to
  * rails, else one. Errors as softhca_topology_load().
  */
 int softhca_topology_from_env(struct softhca_topology *t, char *err, size_t errlen);
+
+/* Reads an IPv6 or IPv4 address as a GID. Returns false if @text is neither. */
+bool softhca_gid_read(const char *text, uint8_t gid[16]);
+
+#define SOFTHCA_GID_TEXT 40
+
+/* Writes a GID as sysfs shows it. */
+void softhca_gid_write(const uint8_t gid[16], char text[SOFTHCA_GID_TEXT]);
+
+/* Returns true if the rail has that GID. */
+static inline bool softhca_rail_has_gid(const struct softhca_rail *r, const uint8_t gid[16])
+{
+	for (uint32_t i = 0; i < r->ngids; i++)
+		if (!memcmp(r->gids[i], gid, 16))
+			return true;
+	return false;
+}
 
 /*
  * The lane speed (IB_SPEED_* bit of QUERY_PORT's active_speed) of the slowest 4X

@@ -152,17 +152,9 @@ static bool set_lid(void *object, const char *v)
 static bool set_gid(void *object, const char *v)
 {
 	struct softhca_rail *r = object;
-	uint8_t *gid;
 
-	if (r->ngids == SOFTHCA_GIDS_MAX)
+	if (r->ngids == SOFTHCA_GIDS_MAX || !softhca_gid_read(v, r->gids[r->ngids]))
 		return false;
-	gid = r->gids[r->ngids];
-	if (inet_pton(AF_INET6, v, gid) != 1) {
-		memset(gid, 0, 10);
-		memset(gid + 10, 0xff, 2);
-		if (inet_pton(AF_INET, v, gid + 12) != 1)
-			return false;
-	}
 	r->ngids++;
 	return true;
 }
@@ -254,11 +246,11 @@ static int check_link(const struct kv_source *src, const struct softhca_rail *ra
 	return 0;
 }
 
-/* Returns true if the GID is among the first @n of @r. */
-static bool has_gid(const struct softhca_rail *r, uint32_t n, const uint8_t gid[16])
+/* Returns true if GID @n of @r is among those before it. */
+static bool is_given_twice(const struct softhca_rail *r, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
-		if (!memcmp(r->gids[i], gid, 16))
+		if (!memcmp(r->gids[i], r->gids[n], 16))
 			return true;
 	return false;
 }
@@ -270,10 +262,10 @@ static int check_gids(const struct kv_source *src, const struct softhca_topology
 
 	for (uint32_t i = 0; i < rail->ngids; i++) {
 		inet_ntop(AF_INET6, rail->gids[i], text, sizeof(text));
-		if (has_gid(rail, i, rail->gids[i]))
+		if (is_given_twice(rail, i))
 			return kv_fail(src, "gid=%s is given twice: give it once", text);
 		for (uint32_t j = 0; j < t->nrails; j++)
-			if (has_gid(&t->rails[j], t->rails[j].ngids, rail->gids[i]))
+			if (softhca_rail_has_gid(&t->rails[j], rail->gids[i]))
 				return kv_fail(src, "gid=%s is taken by rail %u: give another",
 					text, j);
 	}

@@ -28,14 +28,6 @@ static struct answer refuse(enum syndrome s)
 	return (struct answer){.verdict = V_ERROR, .syndrome = s};
 }
 
-static bool rail_has_gid(const struct softhca_rail *rail, const uint8_t *gid)
-{
-	for (uint32_t i = 0; i < rail->ngids; i++)
-		if (!memcmp(rail->gids[i], gid, 16))
-			return true;
-	return false;
-}
-
 bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *dest)
 {
 	const struct softhca_topology *t = &arena()->topo;
@@ -46,8 +38,8 @@ bool path_leads_to(const struct qp_attr *path, uint32_t rail, const struct qp *d
 	if (t->rails[rail].link != to->link)
 		return false;
 	if (to->link == SOFTHCA_LINK_ROCE)
-		return path->is_global && rail_has_gid(to, path->dgid);
-	return path->dlid == to->lid || (path->is_global && rail_has_gid(to, path->dgid));
+		return path->is_global && softhca_rail_has_gid(to, path->dgid);
+	return path->dlid == to->lid || (path->is_global && softhca_rail_has_gid(to, path->dgid));
 }
 
 /* Strict mode: reports a mismatch of partitions once for each QP. */

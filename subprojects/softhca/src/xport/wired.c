@@ -28,20 +28,12 @@ static const struct softhca_rail *rail_of(const struct qp *qp)
 	return &arena()->topo.rails[qp_rail(qp)];
 }
 
-static bool has_gid(const struct softhca_rail *rail, const uint8_t *gid)
-{
-	for (uint32_t i = 0; i < rail->ngids; i++)
-		if (!memcmp(rail->gids[i], gid, 16))
-			return true;
-	return false;
-}
-
 static bool is_rail_gid(const uint8_t *gid)
 {
 	const struct softhca_topology *t = &arena()->topo;
 
 	for (uint32_t i = 0; i < t->nrails; i++)
-		if (has_gid(&t->rails[i], gid))
+		if (softhca_rail_has_gid(&t->rails[i], gid))
 			return true;
 	return false;
 }
@@ -342,7 +334,7 @@ static struct qp *receiver(const struct flow *f, const struct packet *p)
 	if (!qp || !qp_receives(qp) || arena()->rails[qp_rail(qp)].link_down)
 		return NULL;
 	if (qp->type == QPT_UD)
-		return rail_of(qp)->udp && has_gid(rail_of(qp), f->dst) &&
+		return rail_of(qp)->udp && softhca_rail_has_gid(rail_of(qp), f->dst) &&
 				       fabric_reachable(qp->obj.owner) ?
 			       qp :
 			       NULL;

@@ -5,6 +5,7 @@
 #include "../tmpdir.h"
 #include "command.h"
 #include "said.h"
+#include "softhca.h"
 
 enum { ROCE, IB, IB_WITH_GRH };
 
@@ -112,6 +113,48 @@ static void refusals(unsigned rail)
 	connecting(rail, IBV_QPT_RC);
 	connecting(rail, IBV_QPT_UC);
 	address_handles(rail);
+}
+
+static void hears_change(const struct rig *at)
+{
+	struct ibv_async_event e;
+
+	CHECK(!ibv_get_async_event(at->ctx, &e));
+	CHECK_EQ(e.event_type, IBV_EVENT_GID_CHANGE);
+	CHECK_EQ(e.element.port_num, 1);
+	ibv_ack_async_event(&e);
+}
+
+/* An address goes away, and another one comes. */
+TEST(changed_addresses)
+{
+	static const uint8_t other[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 7};
+	union ibv_gid gid;
+	struct rig a, b;
+
+	rig_open_pair(&a, &(struct rig_attr){.rail = ROCE}, &b, &(struct rig_attr){.rail = ROCE});
+	rig_write(&a, &b, 8);
+	rig_wait_ok(a.scq);
+	CHECK_EQ(softhca_gid_set("mlx5_0", 0, NULL), 0);
+	hears_change(&a);
+	rig_write(&a, &b, 8);
+	CHECK_EQ(rig_wait(a.scq).status, IBV_WC_RETRY_EXC_ERR);
+	rig_close_pair(&a, &b);
+
+	rig_open(&r, &(struct rig_attr){.rail = ROCE});
+	CHECK_EQ(to_rtr(true, 0), EINVAL);
+	said_verdict(no_gid);
+	CHECK_EQ(softhca_gid_set("mlx5_0", 0, "192.0.2.7"), 0);
+	hears_change(&r);
+	CHECK(!ibv_query_gid(r.ctx, 1, 0, &gid));
+	CHECK(!memcmp(&gid, other, sizeof(other)));
+	CHECK(!to_rtr(true, 0));
+	CHECK_EQ(softhca_gid_set("mlx5_1", 0, "192.0.2.7"), -EEXIST);
+	CHECK_EQ(softhca_gid_set("mlx5_0", NO_GID, "192.0.2.8"), -EINVAL);
+	CHECK_EQ(softhca_gid_set("mlx5_9", 0, "192.0.2.8"), -EINVAL);
+	CHECK_EQ(softhca_gid_set("mlx5_0", 0, "192.0.2"), -EINVAL);
+	rig_close(&r);
+	said_verdict(NULL);
 }
 
 TEST_WITH(roce, refusals, ROCE);

@@ -60,6 +60,16 @@ inside() {
 	mode 'trap (auto: legacy doorbell pages)' SOFTHCA_UAR=legacy
 	mode 'poll (given)' SOFTHCA_MODE=poll
 	mode 'step (given)' SOFTHCA_MODE=step
+	gids=/sys/class/infiniband/mlx5_1/ports/1/gids
+	says 0 '' gid mlx5_1 0 192.0.2.7
+	cat $gids/0 >"$out"
+	grep -q '^0000:0000:0000:0000:0000:ffff:c000:0207$' "$out" || fail "the GID was not replaced"
+	says 2 'an adapter has this address' gid mlx5_0 0 ::ffff:192.0.2.7
+	ibv_devices >"$out" # joins the fabric, whose settings are not those of now
+	grep -q mlx5_1 "$out" || fail "nobody can join"
+	says 0 '' gid mlx5_1 0 -
+	cat $gids/0 >"$out"
+	grep -q '^0000:0000:0000:0000:0000:0000:0000:0000$' "$out" || fail "the GID is still there"
 
 	says 0 '' fault add action=rnr count=2 opcode=send
 	says 0 '' fault add action=delay delay_ns=5 qpn=0x77
@@ -84,6 +94,10 @@ inside() {
 	says 2 'give a command' link mlx5_0
 	says 2 'give up or down' link mlx5_0 sideways
 	says 2 'no such adapter' link mlx5_2 down
+	says 2 'give the index' gid mlx5_0 8 192.0.2.7
+	says 2 'no such entry' gid mlx5_0 1 192.0.2.7
+	says 2 'give an IPv6 or IPv4 address' gid mlx5_0 0 192.0.2
+	says 2 'no such adapter' gid mlx5_2 0 192.0.2.7
 	says 2 'give error, rnr' fault add action=duplicate
 	says 2 'no such adapter' fault add action=rnr device=mlx5_2
 	says 2 'no rule' fault add ''
