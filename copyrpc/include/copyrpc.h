@@ -239,6 +239,9 @@ struct copyrpc_ep_attr {
 	const struct copyrpc_path *path; /* NULL: the context's; copied */
 	const char *name; /* of the peer, for copyrpc_ep_describe(); at most 63 bytes are copied;
 			     may be NULL */
+	bool by_hand; /* the program connects the endpoint again after a loss, see
+			 copyrpc_ep_again(); not for copyrpc_tcp.h, except copyrpc_ep_meet() */
+	uint64_t event_token; /* then: of its events */
 };
 
 /*
@@ -273,13 +276,13 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  * numbers are little-endian:
  *
  *	 0  8  "CPRPCINF"                 40 16  GID; all zero: addressed by LID
- *	 8  2  version: 3                 56  8  address of the receive ring
+ *	 8  2  version: 4                 56  8  address of the receive ring
  *	10  2  length: 96                 64  8  address of the consumer word
  *	12  4  QP number                  72  4  key to write the ring
  *	16  4  first PSN                  76  4  key to read the word
  *	20  2  LID; 0 on RoCE             80  4  bytes up to which the ring grows
  *	22  1  MTU: 1 (256) to 5 (4096)   84  4  initial credit, bytes: a quarter of the first ring
- *	23  1  READs served in parallel   88  8  zero
+ *	23  1  READs served in parallel   88  8  random number of an endpoint with `by_hand`, else 0
  *	24  1  1: `nested`, else 0
  *	25 15  zero
  *
@@ -302,6 +305,46 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * then returns -EIO.
  */
 int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
+
+/* Size in bytes of what copyrpc_ep_again_info() writes. */
+#define COPYRPC_AGAIN_SIZE 144
+
+/*
+ * Connecting an endpoint again, for programs that connect by their own channel. If both endpoints
+ * have the attribute `by_hand`, and both contexts reconnect_ms, an endpoint does not fail when its
+ * connection is lost: copyrpc_event_recv() (copyrpc_tcp.h) returns COPYRPC_DOWN with -EAGAIN, and what
+ * copyrpc_tcp.h says about coming back holds, except that the two programs exchange the messages:
+ *
+ *	// at DOWN with -EAGAIN, and in the cases below: after each poll until it returns 0
+ *	if (!copyrpc_ep_again_info(ep, mine))
+ *		...                                      // send the bytes to the peer
+ *	// when bytes of the peer have come
+ *	rc = copyrpc_ep_again(ep, theirs, COPYRPC_AGAIN_SIZE);
+ *	                                                 // 0: connected; BACK follows
+ *	                                                 // -ESTALE: send mine (again)
+ *	                                                 // -EAGAIN: send mine, then call this again
+ *
+ * Either side, or both, may begin. Messages may overtake each other and may come twice. If the channel
+ * can lose messages, a side whose endpoint is away sends its message again from time to time. The
+ * messages have keys of the ring, as the blob.
+ *
+ * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint has
+ * lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
+ * former queue pair. -EISCONN: the endpoint has never lost its connection. -EMFILE, -ENOSPC or another
+ * error of the driver: there is no room for a queue pair now, call again later.
+ *
+ * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
+ * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
+ * attempt of this side, or is not connected by it. -ENOENT: a message for another endpoint, for
+ * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: it contradicts
+ * the connection; the endpoint has failed. Another error of copyrpc_ep_connect(): the attempt has
+ * failed, for example because the port has no address; begin the next one as after DOWN.
+ *
+ * Both: -EOPNOTSUPP: one of the two sides has not asked for it by the attributes. Otherwise the
+ * endpoint is not connected yet or has failed, and its status is returned.
+ */
+int copyrpc_ep_again_info(struct copyrpc_ep *ep, void *again);
+int copyrpc_ep_again(struct copyrpc_ep *ep, const void *again, size_t len);
 
 /*
  * Returns 0 if the endpoint is connected, -ENOTCONN if not yet. Otherwise it has failed, and the

@@ -65,6 +65,10 @@
  * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
  * even without calls. If the peer does not have the endpoint any more (it was destroyed, has
  * failed, or its process was restarted), or the time is over, the endpoint fails as usual.
+ * If the address of a port is deleted or replaced, its endpoints return with the present address, as
+ * soon as the device reports the change; while the port has none, attempts fail and are repeated,
+ * and copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
+ * tell it by copyrpc_redial().
  * copyrpc/docs/reconnect.md describes the protocol, in which both sides send this after a greeting
  * with the bit 4:
  *
@@ -175,7 +179,8 @@ struct copyrpc_event {
  * sizeof(*event_p). Polls add events, so empty this, as copyrpc_recv(), before a sleep. A request
  * of an endpoint may arrive shortly before its UP. An endpoint that the program destroys has no
  * further events. Endpoints of other functions have none. Several losses and returns before the
- * program takes the events are reported as one.
+ * program takes the events are reported as one. Endpoints with the attribute `by_hand` have the
+ * events DOWN and BACK, with their event_token.
  *
  * The status of GONE: -ECANCELED. -ETIMEDOUT: the time is over. -ECONNREFUSED: no process listened
  * until then, or the other side refused. -EPROTO: the other side is not copyrpc. -EPROTONOSUPPORT:
@@ -183,6 +188,15 @@ struct copyrpc_event {
  * -ENETUNREACH: no route. Otherwise an error of copyrpc_ep_create() or copyrpc_ep_connect().
  */
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
+
+/*
+ * Sets the address to which an endpoint of copyrpc_dial() returns after the loss of its connection: for
+ * a peer whose host has got another one. An attempt starts within 0.1 s if the endpoint is away.
+ *
+ * -EADDRNOTAVAIL: no such host. -EOPNOTSUPP: the endpoint was not dialed, or does not return.
+ * Otherwise the endpoint has failed, and its status is returned.
+ */
+int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port);
 
 /* ------------------------------------------------------------------ waiting */
 

@@ -22,13 +22,13 @@ struct blob_bytes {
 	uint64_t ring_addr, word_addr;
 	uint32_t ring_rkey, word_rkey;
 	uint32_t ring_size, credit;
-	uint8_t zero2[8];
+	uint64_t number;
 };
 static_assert(sizeof(struct blob_bytes) == COPYRPC_INFO_SIZE, "no holes");
 static_assert(offsetof(struct blob_bytes, lid) == 20, "");
 static_assert(offsetof(struct blob_bytes, gid) == 40, "");
 static_assert(offsetof(struct blob_bytes, ring_rkey) == 72, "");
-static_assert(offsetof(struct blob_bytes, zero2) == 88, "");
+static_assert(offsetof(struct blob_bytes, number) == 88, "");
 
 void blob_encode(const struct blob *b, void *bytes)
 {
@@ -47,6 +47,7 @@ void blob_encode(const struct blob *b, void *bytes)
 		.word_rkey = htole32(b->word_rkey),
 		.ring_size = htole32(b->ring_size),
 		.credit = htole32(b->credit),
+		.number = htole64(b->number),
 	};
 
 	memcpy(w.magic, magic, sizeof(magic));
@@ -66,8 +67,7 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		return -EINVAL;
 	if (le16toh(w.version) != BLOB_VERSION)
 		return -EPROTONOSUPPORT;
-	if (le16toh(w.len) != sizeof(w) || w.nested > 1 || memcmp(w.zero, zero, sizeof(w.zero)) ||
-		memcmp(w.zero2, zero, sizeof(w.zero2)))
+	if (le16toh(w.len) != sizeof(w) || w.nested > 1 || memcmp(w.zero, zero, sizeof(w.zero)))
 		return -EINVAL;
 	*b = (struct blob){
 		.qp = {.qpn = le32toh(w.qpn),
@@ -82,6 +82,7 @@ int blob_decode(struct blob *b, const void *bytes, size_t len)
 		.word_rkey = le32toh(w.word_rkey),
 		.ring_size = le32toh(w.ring_size),
 		.credit = le32toh(w.credit),
+		.number = le64toh(w.number),
 	};
 	memcpy(b->qp.gid, w.gid, sizeof(b->qp.gid));
 	return 0;

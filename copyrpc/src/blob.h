@@ -9,7 +9,7 @@
 
 #include "mlx5dvl.h"
 
-#define BLOB_VERSION 3
+#define BLOB_VERSION 4
 
 struct blob {
 	struct mlx5dvl_qp_info qp;
@@ -17,6 +17,7 @@ struct blob {
 	uint32_t ring_rkey, word_rkey;
 	uint32_t ring_size, credit;
 	bool nested;
+	uint64_t number; /* random, of an endpoint that its program connects again; 0: others */
 };
 
 void blob_encode(const struct blob *b, void *bytes);

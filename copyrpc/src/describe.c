@@ -38,13 +38,15 @@ int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size)
 	const char *state = ep->ch.status ? strerror(-ep->ch.status) :
 			    ep->ch.away   ? "being connected again" :
 					    "connected";
-	char peer[96], why[96] = "";
+	char peer[96], why[96] = "", last[64] = "";
 
 	peer_text(&ep->peer, peer, sizeof(peer));
 	if (e->syndrome)
 		snprintf(why, sizeof(why), ": %s (%s, syndrome 0x%02x, vendor 0x%02x)",
 			mlx5dvl_syndrome_text(e->syndrome), opcode_name(e), e->syndrome,
 			e->vendor_syndrome);
-	return snprintf(buf, size, "%s QP 0x%x%s%s%s%s: %s%s", mlx5dvl_ctx_device(ep->ctx->dev),
-		ep->qpn, peer, open, ep->name, close, state, why);
+	if (ep->again_error)
+		snprintf(last, sizeof(last), ": last attempt: %s", strerror(-ep->again_error));
+	return snprintf(buf, size, "%s QP 0x%x%s%s%s%s: %s%s%s", mlx5dvl_ctx_device(ep->ctx->dev),
+		ep->qpn, peer, open, ep->name, close, state, why, last);
 }

@@ -2,7 +2,6 @@
 /* Dials: connections that this side opens; and the events of connections. */
 #include <netdb.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
@@ -44,15 +43,6 @@ static struct copyrpc_ep *single_up(const struct copyrpc_ctx *ctx, uint64_t node
 	return ep;
 }
 
-static void close_socket(struct lobby *y, struct dial *d)
-{
-	if (d->w.fd < 0)
-		return;
-	lobby_watch(y, &d->w, 0);
-	close(d->w.fd);
-	d->w.fd = -1;
-}
-
 static void drop_ep(struct dial *d)
 {
 	if (d->m.ep)
@@ -70,7 +60,7 @@ static void dial_free(struct lobby *y, struct dial *d)
 /* May free the dial. */
 static void dial_end(struct lobby *y, struct dial *d, int err)
 {
-	close_socket(y, d);
+	lobby_close(y, &d->w);
 	if (err || !d->m.ep->reconnect_ms || redial_start(y, d->m.ep, d->addresses))
 		freeaddrinfo(d->addresses);
 	d->state = ENDED;
@@ -91,7 +81,7 @@ static void dial_end(struct lobby *y, struct dial *d, int err)
 /* Tries the addresses again, after a pause. */
 static void pause_dial(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
-	close_socket(y, d);
+	lobby_close(y, &d->w);
 	drop_ep(d);
 	d->err = err;
 	d->at = d->addresses;
@@ -115,7 +105,7 @@ static void attempt(struct lobby *y, struct dial *d, int err, uint64_t now)
 		err = lobby_watch(y, &d->w, POLLOUT);
 		if (!err)
 			return;
-		close_socket(y, d);
+		lobby_close(y, &d->w);
 	}
 	if (err == -ECONNREFUSED)
 		pause_dial(y, d, err, now);
@@ -125,7 +115,7 @@ static void attempt(struct lobby *y, struct dial *d, int err, uint64_t now)
 
 static void next_address(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
-	close_socket(y, d);
+	lobby_close(y, &d->w);
 	d->at = d->at->ai_next;
 	attempt(y, d, err, now);
 }

@@ -2,10 +2,12 @@
 /* Endpoints: memory, connection, destruction. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 #include "base/probe.h"
 #include "base/sized.h"
 #include "blob.h"
+#include "copyrpc_tcp.h"
 #include "grow.h"
 #include "internal.h"
 
@@ -143,6 +145,12 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
 		goto fail;
 	ep->ch.ep = ep;
 	ep->ch.unwatched = true;
+	ep->by_hand = a.by_hand;
+	ep->event_token = a.event_token;
+	if (a.by_hand && getrandom(&ep->owner, sizeof(ep->owner), 0) < 0) {
+		rc = -errno;
+		goto fail;
+	}
 	rc = ep_create_qp(ep);
 	if (rc)
 		goto fail;
@@ -182,10 +190,21 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *bytes)
 		.ring_size = ring_size(ep),
 		.nested = ep->ctx->attr.nested,
 		.credit = first_credit(ep),
+		.number = ep->by_hand ? ep->owner : 0,
 	};
 
 	mlx5dvl_qp_get_info(ep->qp, &b.qp, sizeof(b.qp));
 	blob_encode(&b, bytes);
+}
+
+/* The programs of both sides want to connect the endpoint again. */
+static void may_return(struct copyrpc_ep *ep, const struct blob *b)
+{
+	ep->peer_owner = b->number;
+	ep->reconnect_ms = b->number ? ep->ctx->attr.reconnect_ms : 0;
+	ep->is_up = ep->reconnect_ms;
+	ep->down = (struct news){.kind = COPYRPC_DOWN, .token = ep->event_token, .ep = ep};
+	ep->back = (struct news){.kind = COPYRPC_BACK, .token = ep->event_token, .ep = ep};
 }
 
 static void set_peer(struct copyrpc_ep *ep, const struct blob *b)
@@ -215,6 +234,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
 		return rc;
 	set_peer(ep, &b);
+	if (ep->by_hand)
+		may_return(ep, &b);
 	ep->peer_number = number_of(b.word_addr, b.ring_rkey);
 	ep->ch.status = rc ? -EIO : 0;
 	return rc;

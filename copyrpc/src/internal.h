@@ -166,15 +166,20 @@ struct copyrpc_ep {
 
 	/* Connecting again (renew.c). */
 	uint64_t reconnect_ms; /* 0: both ends have not agreed to it */
+	bool by_hand; /* the program exchanges what is needed for it (byhand.c) */
+	uint64_t event_token; /* then: of its events */
 	uint64_t attempt; /* number of the latest attempt; the side that dials chooses it */
+	uint64_t wanted; /* by hand: number of an attempt that the peer has begun */
+	uint64_t told; /* position in the message of the latest attempt */
 	struct copyrpc_ep **redial; /* on the side that dials: the pointer of its redial */
 	bool stopped, drained; /* state of a queue pair that is not replaced yet */
 	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when it was drained */
 	uint64_t drain_by, away_since; /* times */
 	int away_why; /* while it is away: its status if it does not return; else 0 */
+	int again_error; /* why the last attempt has failed; 0: not so */
 
 	uint32_t qpn;
-	struct mlx5dvl_qp_info peer;
+	struct mlx5dvl_qp_info own, peer; /* own: of the port when the queue pair was created */
 	struct mlx5dvl_error error; /* the completion that failed the endpoint; syndrome 0: none */
 	struct piece send, recv, word; /* the memory in use */
 	struct piece next_send, next_recv; /* for a move */
@@ -358,6 +363,9 @@ int ep_create_qp(struct copyrpc_ep *ep);
 bool ep_may_return(const struct copyrpc_ep *ep, int status);
 /* The endpoint goes away, or an attempt to connect it again has failed: stops the queue pair. */
 void ep_leave(struct copyrpc_ep *ep, int status);
+/* The port's addresses have changed: endpoints whose address is gone leave, because nothing that the
+ * peer sends there arrives. Others stay. */
+void ctx_leave_addresses(struct copyrpc_ctx *ctx);
 /* The device has reported that the queue pair is drained. */
 void ep_note_drained(struct copyrpc_ep *ep);
 /* True if all completions of the stopped queue pair were handled, so that the position up to which

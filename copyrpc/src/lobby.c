@@ -20,6 +20,8 @@ int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr)
 {
 	int rc = SIZED_ATTR(&plan->attr, attr, name);
 
+	if (!rc && plan->attr.by_hand)
+		rc = -EINVAL;
 	if (!rc && plan->attr.path)
 		rc = path_read(&plan->path, plan->attr.path);
 	if (rc)
@@ -63,6 +65,15 @@ int lobby_watch(struct lobby *y, struct watch *w, short events)
 		return -errno;
 	w->events = events;
 	return 0;
+}
+
+void lobby_close(struct lobby *y, struct watch *w)
+{
+	if (w->fd < 0)
+		return;
+	lobby_watch(y, w, 0);
+	close(w->fd);
+	w->fd = -1;
 }
 
 bool lobby_may_act(struct lobby *y, struct watch *w)
@@ -157,7 +168,7 @@ void lobby_up(struct copyrpc_ep *ep, uint64_t token)
 	news_add(ep->ctx, &ep->up);
 }
 
-static void lobby_close(struct copyrpc_ctx *ctx)
+static void close_lobby(struct copyrpc_ctx *ctx)
 {
 	struct lobby *y = container_of(ctx->side, struct lobby, side);
 
@@ -180,7 +191,7 @@ int lobby_open(struct copyrpc_ctx *ctx, struct lobby **y_p)
 	y = calloc(1, sizeof(*y));
 	if (!y)
 		return -ENOMEM;
-	y->side = (struct ctx_side){.due = NEVER, .step = lobby_step, .close = lobby_close};
+	y->side = (struct ctx_side){.due = NEVER, .step = lobby_step, .close = close_lobby};
 	y->ctx = ctx;
 	y->epoll = epoll_create1(EPOLL_CLOEXEC);
 	rc = y->epoll < 0 ? -errno : ctx_add_side(ctx, &y->side, y->epoll);

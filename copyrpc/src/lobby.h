@@ -56,6 +56,8 @@ void lobby_enter(struct lobby *y, struct watch *w);
 void lobby_leave(struct lobby *y, struct watch *w);
 /* Waits for other events; 0: for none. Returns 0 or -errno. */
 int lobby_watch(struct lobby *y, struct watch *w, short events);
+/* Closes the socket of a watch, if it has one. */
+void lobby_close(struct lobby *y, struct watch *w);
 void lobby_step(struct copyrpc_ctx *ctx);
 /* True if this step may take another connection, or handle another event. Creating an endpoint takes
  * long, so a step ends after one. */

@@ -273,7 +273,7 @@ static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx
 	struct copyrpc_ep *ep = ctx->eps;
 
 	while (ep && (!ep->qp || ep->ch.status || !ep->is_up || !ep->reconnect_ms || ep->redial ||
-			     ep->owner != whom || ep->peer_owner != owner))
+			     ep->by_hand || ep->owner != whom || ep->peer_owner != owner))
 		ep = ep->next;
 	return ep;
 }
@@ -298,10 +298,15 @@ static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 	return 0;
 }
 
-static int rejoin(struct meeting *m)
+/* If this side cannot connect now, for example because its port has no address, the other side tries
+ * again. */
+static void say_rejoined(struct meeting *m)
 {
-	return ep_rejoin(m->ep, m->greeting.blob, sizeof(m->greeting.blob),
+	int err = ep_rejoin(m->ep, m->greeting.blob, sizeof(m->greeting.blob),
 		le64toh(m->place.received));
+
+	m->ep->again_error = err;
+	say_result(m, err && err != -EPROTO ? -EMFILE : err);
 }
 
 /* Refuses, or connects a new queue pair when the old one is drained. */
@@ -327,7 +332,7 @@ static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	}
 	say_greeting(m, ctx->node);
 	say_place(m);
-	say_result(m, rejoin(m));
+	say_rejoined(m);
 	return 0;
 }
 
@@ -353,7 +358,7 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	m->greeted = true;
 	if (le64toh(m->place.attempt) != m->ep->attempt || le64toh(m->place.whom) != m->ep->owner)
 		return -EPROTO;
-	say_result(m, rejoin(m));
+	say_rejoined(m);
 	return 0;
 }
 

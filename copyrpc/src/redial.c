@@ -3,8 +3,8 @@
 
 #include <netdb.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "copyrpc_tcp.h"
 #include "meet.h"
 
 #define PAUSE_NS (TCP_AGAIN_MS * NSEC_PER_MSEC)
@@ -26,19 +26,10 @@ struct redial {
 	uint64_t again_at; /* no attempt is made before */
 };
 
-static void close_socket(struct lobby *y, struct redial *r)
-{
-	if (r->w.fd < 0)
-		return;
-	lobby_watch(y, &r->w, 0);
-	close(r->w.fd);
-	r->w.fd = -1;
-}
-
 /* The attempt has ended. The next one starts after a pause. */
 static void pause_redial(struct lobby *y, struct redial *r, uint64_t now)
 {
-	close_socket(y, r);
+	lobby_close(y, &r->w);
 	meet_drop(&r->m);
 	r->state = CONNECTED;
 	r->at = r->addresses;
@@ -52,7 +43,8 @@ static void attempt(struct lobby *y, struct redial *r, uint64_t now)
 	int fd;
 
 	for (; r->at; r->at = r->at->ai_next) {
-		if (tcp_connect_begin(r->at, &fd))
+		r->ep->again_error = tcp_connect_begin(r->at, &fd);
+		if (r->ep->again_error)
 			continue;
 		r->m = (struct meeting){.fd = fd};
 		r->w.fd = fd;
@@ -60,14 +52,14 @@ static void attempt(struct lobby *y, struct redial *r, uint64_t now)
 		r->state = CONNECTING;
 		if (!lobby_watch(y, &r->w, POLLOUT))
 			return;
-		close_socket(y, r);
+		lobby_close(y, &r->w);
 	}
 	pause_redial(y, r, now);
 }
 
 static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 {
-	close_socket(y, r);
+	lobby_close(y, &r->w);
 	r->at = r->at->ai_next;
 	attempt(y, r, now);
 }
@@ -95,7 +87,8 @@ static void redial_ready(struct lobby *y, struct watch *w, uint64_t now)
 	if (!r->ep || r->ep->ch.status)
 		return; /* tick() frees the redial */
 	if (r->state == CONNECTING) {
-		if (tcp_connect_end(w->fd)) {
+		r->ep->again_error = tcp_connect_end(w->fd);
+		if (r->ep->again_error) {
 			next_address(y, r, now);
 			return;
 		}
@@ -108,11 +101,13 @@ static void redial_ready(struct lobby *y, struct watch *w, uint64_t now)
 	if (err == -EAGAIN)
 		return;
 	if (!err) {
-		close_socket(y, r);
+		lobby_close(y, &r->w);
 		r->m.ep = NULL;
 		r->state = CONNECTED;
 		return;
 	}
+	if (!r->ep->again_error)
+		r->ep->again_error = err;
 	pause_redial(y, r, now);
 	if (err == -ECONNREFUSED) /* the peer does not have this endpoint, or not any more */
 		ep_break(r->ep, -ECONNRESET);
@@ -126,7 +121,7 @@ static void redial_close(struct lobby *y, struct watch *w)
 		r->ep->redial = NULL;
 	if (r->m.ep)
 		r->m.ep->held = NULL;
-	close_socket(y, r);
+	lobby_close(y, &r->w);
 	lobby_leave(y, w);
 	freeaddrinfo(r->addresses);
 	free(r);
@@ -143,6 +138,7 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 	if (!r->ep->ch.away)
 		return NEVER;
 	if (r->state == CONNECTING && now >= r->part) {
+		r->ep->again_error = -ETIMEDOUT;
 		next_address(y, r, now);
 		return now + NSEC_PER_MSEC;
 	}
@@ -159,6 +155,28 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 }
 
 static const struct watch_ops redial_ops = {redial_ready, redial_tick, redial_close};
+
+int copyrpc_redial(struct copyrpc_ep *ep, const char *host, uint16_t port)
+{
+	struct addrinfo *addresses;
+	struct redial *r;
+	struct lobby *y;
+
+	if (ep->ch.status)
+		return ep->ch.status;
+	if (!ep->redial)
+		return -EOPNOTSUPP;
+	addresses = tcp_resolve(host, port);
+	if (!addresses)
+		return -EADDRNOTAVAIL;
+	r = container_of(ep->redial, struct redial, ep);
+	y = container_of(ep->ctx->side, struct lobby, side);
+	freeaddrinfo(r->addresses);
+	r->addresses = r->at = addresses;
+	if (r->state != MEETING) /* else it is tried if the meeting fails */
+		pause_redial(y, r, ep->ctx->clock());
+	return 0;
+}
 
 int redial_start(struct lobby *y, struct copyrpc_ep *ep, struct addrinfo *addresses)
 {

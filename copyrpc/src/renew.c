@@ -41,6 +41,7 @@ int ep_create_qp(struct copyrpc_ep *ep)
 	if (rc)
 		return rc;
 	ep->qpn = mlx5dvl_qp_qpn(ep->qp);
+	mlx5dvl_qp_get_info(ep->qp, &ep->own, sizeof(ep->own));
 	return 0;
 }
 
@@ -97,6 +98,7 @@ void ep_leave(struct copyrpc_ep *ep, int status)
 		ch->away = true;
 		ctx->n_away++;
 		ep->away_why = status;
+		ep->again_error = 0;
 		ep->away_since = ctx->clock();
 		ep_tell_down(ep, -EAGAIN);
 	}
@@ -105,6 +107,21 @@ void ep_leave(struct copyrpc_ep *ep, int status)
 	stop_qp(ep);
 	if (ctx->side)
 		ctx->side->due = 0;
+}
+
+static bool has_address(const struct copyrpc_ep *ep)
+{
+	struct mlx5dvl_qp_info now;
+
+	mlx5dvl_qp_get_info(ep->qp, &now, sizeof(now));
+	return now.lid == ep->own.lid && !memcmp(now.gid, ep->own.gid, sizeof(now.gid));
+}
+
+COLD void ctx_leave_addresses(struct copyrpc_ctx *ctx)
+{
+	for (struct copyrpc_ep *ep = ctx->eps; ep; ep = ep->next)
+		if (ep->qp && !ep->ch.status && ep_may_return(ep, -ECONNRESET) && !has_address(ep))
+			ep_leave(ep, -ECONNRESET);
 }
 
 void ep_note_drained(struct copyrpc_ep *ep)
@@ -150,7 +167,7 @@ void ep_return(struct copyrpc_ep *ep)
 	ep->ctx->n_away -= ch->away;
 	ch->away = false;
 	ch->stats.returns++;
-	ep->away_why = 0;
+	ep->away_why = ep->again_error = 0;
 	ep->error = (struct mlx5dvl_error){0};
 	if (ch->unwatched)
 		ep_watch(ep, NOT_SEEN);

@@ -1,278 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Endpoints that are connected again. Two nodes in one thread call each other while queue pairs
- * fail, the link goes down and TCP connections are lost. Each call has a number, and both sides
- * count: it must be executed once, and answered once with the right bytes.
- */
-#include <dlfcn.h>
+/* Endpoints that are connected again, one case after the other. */
 #include <endian.h>
-#include <inttypes.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
-#include "copyrpc_bulk.h"
-#include "copyrpc_tcp.h"
+#include "back.h"
 #include "lobby.h"
 #include "meet.h"
-#include "timed.h"
-
-#ifndef SCALE
-#define SCALE 1
-#endif
-#ifdef TIMES /* the long form */
-#define CALLS 500000 /* of each side in the storm */
-#define GROWING 5000
-#define CALM 200 /* the most calls between two faults */
-#define GUARD_S 3000
-#else
-#define CALLS 400
-#define GROWING 10 /* storms with growing rings */
-#define CALM 20
-#define GUARD_S 800
-#endif
-#define MOST (1u << 20) /* calls of a node */
-#define HELD 8
-#define LARGE (5u << 20) /* more than a transfer posts at a time */
-
-struct request { /* payload */
-	uint32_t number, salt;
-	uint8_t bytes[480];
-};
-
-struct node {
-	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep *ep;
-	struct node *peer;
-	int listener;
-	uint32_t made, done, most, lazy;
-	uint32_t downs, backs, ends; /* events; `ends`: DOWN for ever */
-	int status; /* of the calls that have failed */
-	uint32_t failed;
-	uint8_t *executed, *ended; /* of the peer's calls, of its own */
-	struct copyrpc_req *held[HELD];
-};
-
-static int (*fault_add)(const char *rule);
-static long long (*fault_remove)(int number);
-static uint64_t seed;
-
-static uint32_t pick(uint32_t n)
-{
-	return (uint32_t)(test_rand(&seed) % n);
-}
-
-/* Half of the messages are short, so that batches of several are short enough to be copied. */
-static uint32_t length(uint32_t salt)
-{
-	return 8 + salt % (salt & 1 ? 480 : 24);
-}
-
-static void fill(struct request *r, uint32_t number, uint32_t salt)
-{
-	r->number = number;
-	r->salt = salt;
-	memset(r->bytes, (int)(number * 7 + salt), sizeof(r->bytes));
-}
-
-static void check_payload(const void *data, uint32_t len, uint32_t number, uint32_t salt)
-{
-	struct request want;
-
-	fill(&want, number, salt);
-	CHECK_EQ(len, length(salt));
-	CHECK(!memcmp(data, &want, len));
-}
-
-static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
-	const void *data, uint32_t len)
-{
-	struct node *n = arg;
-	uint32_t number = (uint32_t)token;
-
-	CHECK(number < n->made && !n->ended[number]);
-	n->ended[number] = 1;
-	n->done++;
-	if (status) {
-		n->status = status;
-		n->failed++;
-		return;
-	}
-	CHECK(n->peer->executed[number]);
-	check_payload(data, len, number, (uint32_t)(token >> 32) * 3);
-}
-
-/* ------------------------------------------------------------------ nodes */
-
-static void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr, bool real_clock)
-{
-	memset(n, 0, 2 * sizeof(*n));
-	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	CHECK(fault_add && fault_remove);
-	for (int i = 0; i < 2; i++) {
-		CHECK_EQ(copyrpc_ctx_create(attr, &n[i].ctx), 0);
-		if (!real_clock)
-			stop_clock(n[i].ctx);
-		n[i].peer = &n[!i];
-		n[i].executed = calloc(MOST, 1);
-		n[i].ended = calloc(MOST, 1);
-	}
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
-	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
-	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "127.0.0.1",
-			 (uint16_t)copyrpc_tcp_port(n[1].listener), FAR_MS, 7),
-		0);
-}
-
-static void open_nodes(struct node n[2], const struct copyrpc_ctx_attr *attr)
-{
-	open_nodes_at(n, attr, false);
-}
-
-static void close_nodes(struct node (*nodes)[2])
-{
-	for (int i = 0; i < 2; i++) {
-		struct node *n = &(*nodes)[i];
-
-		copyrpc_ctx_destroy(n->ctx);
-		free(n->executed);
-		free(n->ended);
-	}
-	close((*nodes)[1].listener);
-}
-
-#define NODES AT_END(close_nodes) struct node /* closed with their block */
-
-static void take_events(struct node *n)
-{
-	struct copyrpc_event e;
-
-	while (copyrpc_event_recv(n->ctx, &e, sizeof(e))) {
-		CHECK(!n->ep || e.ep == n->ep);
-		switch (e.kind) {
-		case COPYRPC_UP:
-			n->ep = e.ep;
-			break;
-		case COPYRPC_BACK:
-			CHECK_EQ(e.status, 0);
-			n->backs++;
-			break;
-		case COPYRPC_DOWN:
-			n->downs += e.status == -EAGAIN;
-			n->ends += e.status != -EAGAIN;
-			break;
-		default:
-			CHECK(!"no other event");
-		}
-	}
-}
-
-static void answer(struct node *n, struct copyrpc_req *req)
-{
-	struct request reply;
-	const struct request *r = copyrpc_req_data(req);
-	uint32_t number = r->number, salt = r->salt * 3;
-	int rc;
-
-	fill(&reply, number, salt);
-	rc = copyrpc_reply(req, &reply, length(salt));
-	CHECK(!rc || rc == copyrpc_ep_status(n->ep));
-}
-
-/* Takes the requests that have come; answers some of those that are held. */
-static void serve(struct node *n)
-{
-	for (int i = 0; i < HELD; i++) {
-		struct copyrpc_req *req = n->held[i];
-		const struct request *r;
-
-		if (req && pick(3) == 0) {
-			answer(n, req);
-			n->held[i] = NULL;
-		}
-		if (n->held[i] || !copyrpc_recv(n->ctx, &req))
-			continue;
-		r = copyrpc_req_data(req);
-		check_payload(r, copyrpc_req_len(req), r->number, r->salt);
-		CHECK(!n->executed[r->number]);
-		n->executed[r->number] = 1;
-		n->held[i] = req;
-		if (pick(4) == 0)
-			CHECK_EQ(copyrpc_req_detach(req), 0);
-	}
-}
-
-static void turn(struct node *n)
-{
-	now += NSEC_PER_MSEC;
-	/* Sometimes connections go on while completions are not handled. */
-	if (!n->lazy && pick(100) == 0)
-		n->lazy = pick(60);
-	if (n->lazy) {
-		n->lazy--;
-		n->ctx->side->step(n->ctx);
-		return;
-	}
-	for (uint32_t k = pick(6); n->ep && n->made < n->most && k; k--) {
-		uint32_t salt = pick(500);
-		struct request r;
-
-		fill(&r, n->made, salt);
-		if (copyrpc_call(n->ep, &r, length(salt), length(salt * 3),
-			    n->made | (uint64_t)salt << 32))
-			break;
-		n->made++;
-	}
-	copyrpc_poll(n->ctx, on_response, n);
-	take_events(n);
-	serve(n);
-}
-
-static void turn_both(struct node n[2])
-{
-	turn(&n[0]);
-	turn(&n[1]);
-}
-
-static bool idle(const struct node *n)
-{
-	return n->ep && n->done == n->most;
-}
-
-/* Makes calls on both sides until all have ended. */
-static void calls(struct node n[2], uint32_t count)
-{
-	n[0].most += count;
-	n[1].most += count;
-	while (!idle(&n[0]) || !idle(&n[1]))
-		turn_both(n);
-}
-
-static void up(struct node n[2])
-{
-	while (!n[0].ep || !n[1].ep)
-		turn_both(n);
-}
-
-/* The clock of the test runs much faster than the timers of the HCA. */
-static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
-static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
-	.ring_size = 8192,
-	.max_endpoints = 2,
-	.sq_depth = 16,
-	.reconnect_ms = 1000000000,
-	.probe_ms = 100000,
-	.path = &quick};
-
-/* ------------------------------------------------------------------ cases */
-
-/* Stops the queue pair of one side without a completion there. */
-static void lose(struct node n[2], int side)
-{
-	mlx5dvl_qp_to_error(n[side].ep->qp);
-}
 
 static void returns(int side, bool traffic)
 {
@@ -332,11 +67,6 @@ TEST(sleeping)
 	calls(n, 10);
 }
 
-/* Polls both until the condition holds. */
-#define UNTIL(condition)                                                                           \
-	while (!(condition))                                                                       \
-	turn_both(n)
-
 /* The probe may come before the HCA's report. */
 static bool is_loss(int status)
 {
@@ -390,6 +120,37 @@ TEST(too_late)
 	n[1].listener = dup(0);
 }
 
+/* The peer listens at another address, which the program knows. */
+TEST(another_port)
+{
+	char line[256];
+	NODES n[2];
+	int listener;
+
+	open_up(n);
+	CHECK_EQ(copyrpc_unlisten(n[1].ctx, n[1].listener), 0);
+	CHECK_EQ(copyrpc_redial(n[1].ep, "127.0.0.1", 1), -EOPNOTSUPP);
+	listener = n[1].listener;
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
+	close(listener);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
+	lose(n, 0);
+	do {
+		turn_both(n);
+		copyrpc_ep_describe(n[0].ep, line, sizeof(line));
+	} while (!strstr(line, "last attempt: Connection refused"));
+	CHECK_EQ(copyrpc_redial(n[0].ep, "192.0.2.1.2", 1), -EADDRNOTAVAIL);
+	CHECK_EQ(copyrpc_redial(n[0].ep, "127.0.0.1", (uint16_t)copyrpc_tcp_port(n[1].listener)),
+		0);
+	UNTIL(n[0].backs && n[1].backs);
+	calls(n, 10);
+	copyrpc_ep_describe(n[0].ep, line, sizeof(line));
+	CHECK(strstr(line, ": connected"));
+	lose(n, 1);
+	calls(n, 10);
+	CHECK_EQ(n[0].failed + n[1].failed, 0);
+}
+
 /* The library ends raw operations, which it cannot repeat. */
 TEST(raw_operations)
 {
@@ -421,104 +182,6 @@ TEST(raw_operations)
 	CHECK_EQ(copyrpc_raw_pending(n[0].ep), 0);
 	copyrpc_mr_dereg(&local);
 	copyrpc_mr_dereg(&remote);
-}
-
-static void on_pulled(void *arg, struct copyrpc_ep *ep, int status)
-{
-	CHECK_EQ(status, 0);
-	++*(int *)arg;
-}
-
-/* Transfers go on, before and after some of their parts have arrived. */
-TEST(transfers)
-{
-	static uint8_t there[8 << 20], here[8 << 20];
-	struct copyrpc_bulk *remote, *local;
-	uint8_t desc[COPYRPC_BULK_SIZE];
-	struct copyrpc_remote r;
-	NODES n[2];
-
-	open_nodes(n, &returning);
-	up(n);
-	CHECK_EQ(copyrpc_bulk_create(n[1].ctx, there, sizeof(there), COPYRPC_REMOTE_READ, &remote),
-		0);
-	CHECK_EQ(copyrpc_bulk_create(n[0].ctx, here, sizeof(here), 0, &local), 0);
-	CHECK_EQ(copyrpc_bulk_export(remote, n[1].ep, 0, sizeof(there), desc), 0);
-	CHECK_EQ(copyrpc_bulk_import(n[0].ep, desc, sizeof(desc), &r), 0);
-	for (uint32_t i = 1; i <= 3; i++) {
-		int ends = 0;
-
-		memset(there, (int)i, sizeof(there));
-		if (i == 1)
-			lose(n, 1);
-		CHECK_EQ(copyrpc_bulk_pull(n[0].ep, &r, 0, local, 0, sizeof(here), on_pulled,
-				 &ends),
-			0);
-		if (i == 2)
-			copyrpc_poll(n[0].ctx, on_response, &n[0]);
-		if (i > 1)
-			lose(n, (int)i % 2);
-		UNTIL(ends);
-		CHECK(!memcmp(here, there, sizeof(here)));
-		UNTIL(n[0].backs == i && n[1].backs == i);
-		CHECK_EQ(ends, 1);
-	}
-}
-
-struct larges {
-	uint32_t ok, failed;
-};
-
-static void on_large(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
-	uint32_t len)
-{
-	struct larges *l = arg;
-
-	l->ok += !status && len == LARGE && *(const uint8_t *)data == (uint8_t)(token + 1) &&
-		 ((const uint8_t *)data)[LARGE - 1] == (uint8_t)(token + 1);
-	l->failed += !!status;
-}
-
-/* The connection is lost before the server has the request, while it holds it, or while the response
- * is pushed. Each call is executed once. */
-TEST(large_calls)
-{
-	static uint8_t data[LARGE], resp[LARGE];
-	const struct copyrpc_large_attr large = {.message_max = LARGE};
-	struct larges l = {0};
-	NODES n[2];
-
-	open_nodes(n, &returning);
-	up(n);
-	CHECK_EQ(copyrpc_large_accept(n[1].ctx, &large), 0);
-	for (uint32_t i = 0, taken = 0; i < 12; i++) {
-		struct copyrpc_req *req = NULL;
-		uint32_t loss = i % 4;
-
-		memset(data, (int)i, sizeof(data));
-		CHECK_EQ(copyrpc_call_large(n[0].ep, data, LARGE, resp, LARGE, i), 0);
-		for (uint32_t k = 0; l.ok <= i; k++) {
-			now += NSEC_PER_MSEC;
-			if (k == loss && i < 9)
-				lose(n, (int)i % 2);
-			copyrpc_poll(n[0].ctx, on_large, &l);
-			copyrpc_poll(n[1].ctx, on_large, &l);
-			take_events(&n[0]);
-			take_events(&n[1]);
-			if (!req && copyrpc_recv(n[1].ctx, &req)) {
-				taken++;
-				CHECK(*(const uint8_t *)copyrpc_req_data(req) == (uint8_t)i);
-			} else if (req && copyrpc_req_memory(req)) {
-				memset(copyrpc_req_memory(req), (int)i + 1, LARGE);
-				CHECK_EQ(copyrpc_reply(req, copyrpc_req_memory(req), LARGE), 0);
-				req = NULL;
-			}
-			CHECK_EQ(l.failed, 0);
-		}
-		CHECK_EQ(taken, i + 1);
-		UNTIL(n[0].backs == n[0].downs && n[1].backs == n[1].downs);
-	}
-	CHECK(n[0].backs >= 9);
 }
 
 static void on_limit(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
@@ -726,122 +389,4 @@ TEST(positions_are_checked)
 		UNTIL(n[1].ends);
 		CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
 	}
-}
-
-/* ------------------------------------------------------------------ the storm */
-
-static void cut_tcp(struct node *n)
-{
-	struct lobby *y = container_of(n->ctx->side, struct lobby, side);
-
-	for (struct watch *w = y->watches; w; w = w->next)
-		if (w->fd >= 0 && w->fd != n->listener)
-			shutdown(w->fd, SHUT_RDWR);
-}
-
-static uint64_t returned, resent, grown; /* of all nodes */
-
-/* The number of rules is limited, so the former one is removed. */
-static void add_rule(const char *text)
-{
-	static int last;
-
-	if (last > 0)
-		fault_remove(last);
-	last = fault_add(text);
-	if (last <= 0)
-		printf("%s\n", text);
-	CHECK(last > 0);
-}
-
-static void trouble(struct node n[2], bool *down)
-{
-	static const char *const rules[] = {
-		"action=error opcode=write_imm syndrome=retry_exceeded",
-		"action=error opcode=write_imm syndrome=rnr_exceeded",
-		"action=error opcode=write_imm syndrome=remote_op",
-		"action=error opcode=read syndrome=remote_op",
-		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
-		"action=partial opcode=write_imm bytes=200 syndrome=retry_exceeded",
-		"action=no_answer opcode=write_imm count=6",
-		"action=late opcode=write_imm delay_ns=2000000",
-		"action=link_down",
-	};
-	char text[128];
-	uint32_t which = pick(ARRAY_SIZE(rules) + 3);
-
-	if (*down) {
-		add_rule("action=link_up");
-		*down = false;
-		return;
-	}
-	if (which >= ARRAY_SIZE(rules)) {
-		if (which == ARRAY_SIZE(rules))
-			cut_tcp(&n[pick(2)]);
-		else
-			lose(n, which == ARRAY_SIZE(rules) + 1);
-		return;
-	}
-	snprintf(text, sizeof(text), "%s nth=%u", rules[which], 1 + pick(4));
-	*down = strstr(text, "link_down");
-	add_rule(text);
-}
-
-/* Makes @count calls of each side. */
-static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
-{
-	uint32_t next = 0;
-	bool down = false;
-	NODES n[2];
-
-	open_nodes(n, attr);
-	up(n);
-	n[0].most = n[1].most = count - 1;
-	while (!idle(&n[0]) || !idle(&n[1])) {
-		/* After some calls, and sometimes while there is no connection. */
-		if (n[0].done + n[1].done >= next || pick(2000) == 0) {
-			trouble(n, &down);
-			next = n[0].done + n[1].done + 1 + pick(CALM);
-		}
-		turn_both(n);
-	}
-	add_rule("action=link_up"); /* by the message of the last call */
-	calls(n, 1);
-	for (int i = 0; i < 2; i++) {
-		struct copyrpc_stats st;
-
-		copyrpc_ctx_get_stats(n[i].ctx, &st, sizeof(st));
-		printf("%u calls, %" PRIu64 " returns, %" PRIu64 " batches, %" PRIu64
-		       " of them again\n",
-			count, st.returns, st.batches, st.resent);
-		returned += st.returns;
-		resent += st.resent;
-		grown += st.grown;
-		CHECK_EQ(n[i].failed, 0);
-		CHECK_EQ(n[i].ends, 0);
-		CHECK_EQ(n[i].made, count);
-		for (uint32_t k = 0; k < count; k++)
-			CHECK(n[i].ended[k] && n[!i].executed[k]);
-	}
-}
-
-TEST(storm)
-{
-	seed = test_seed();
-	alarm(GUARD_S);
-	weather(&returning, CALLS / SCALE);
-	CHECK(SCALE > 1 || (returned > 10 && resent > 10));
-}
-
-/* The rings grow while connections are lost. */
-TEST(storms_over_growing_rings)
-{
-	struct copyrpc_ctx_attr attr = returning;
-
-	attr.ring_size = 1 << 17;
-	seed = test_seed();
-	alarm(GUARD_S);
-	for (int i = 0; i < GROWING / SCALE; i++)
-		weather(&attr, 60);
-	CHECK(SCALE > 1 || (resent > 10 && grown > GROWING));
 }

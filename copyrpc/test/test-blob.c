@@ -45,7 +45,7 @@ TEST(fields)
 	copyrpc_ep_info(ep, blob);
 	CHECK_EQ(COPYRPC_INFO_SIZE, 96);
 	CHECK(memcmp(blob, "CPRPCINF", 8) == 0);
-	CHECK_EQ(field(8, 2), 3); /* version */
+	CHECK_EQ(field(8, 2), 4); /* version */
 	CHECK_EQ(field(10, 2), 96);
 	CHECK_EQ(field(12, 4), mlx5dvl_qp_qpn(ep->qp));
 	CHECK(field(16, 4) < 1 << 24); /* PSN */
@@ -123,7 +123,7 @@ static void bare_blob(const struct bare *b, uint8_t *out)
 	mlx5dvl_qp_get_info(b->qp, &me, sizeof(me));
 	memset(out, 0, COPYRPC_INFO_SIZE);
 	memcpy(out, "CPRPCINF", 8);
-	put(out + 8, 3, 2);
+	put(out + 8, 4, 2);
 	put(out + 10, 96, 2);
 	put(out + 12, me.qpn, 4);
 	put(out + 16, me.psn, 4);

@@ -202,7 +202,7 @@ TEST(connections_are_refused)
 	static const struct {
 		int at, err;
 	} table[] = {{0, -EINVAL}, {8, -EPROTONOSUPPORT}, {10, -EINVAL}, {30, -EINVAL},
-		{95, -EINVAL}, {84, -EINVAL}, /* QP number, PSN, MTU, READs: */ {15, -EINVAL},
+		{39, -EINVAL}, {84, -EINVAL}, /* QP number, PSN, MTU, READs: */ {15, -EINVAL},
 		{19, -EINVAL}, {22, -EINVAL}, {23, -EINVAL}};
 
 	for (int i = 0; i < 2; i++) {

@@ -35,7 +35,8 @@ from ._clib import STATUS, Attributes, Handle, counters, error, fits, library, m
     name_of, payload
 
 INFO_SIZE = 96  # bytes of Endpoint.info()
-UP, DOWN, GONE = 1, 2, 3  # kinds of Event
+AGAIN_SIZE = 144  # bytes of Endpoint.again_info()
+UP, DOWN, GONE, BACK = 1, 2, 3, 4  # kinds of Event
 
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint32)
 
@@ -61,7 +62,7 @@ class _CtxAttr(Attributes):
 
 class _EpAttr(Attributes):
     _fields_ = [("size", c_size_t), ("ring_size", c_uint32), ("max_pending", c_uint32), ("user", c_void_p),
-                ("path", POINTER(Path)), ("name", c_char_p)]
+                ("path", POINTER(Path)), ("name", c_char_p), ("by_hand", ctypes.c_bool), ("event_token", c_uint64)]
 
 
 class _ListenAttr(Attributes):
@@ -108,6 +109,9 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_ep_destroy": (None, c_void_p),
     "copyrpc_ep_info": (None, c_void_p, c_void_p),
     "copyrpc_ep_connect": (STATUS, c_void_p, c_char_p, c_size_t),
+    "copyrpc_ep_again_info": (STATUS, c_void_p, c_void_p),
+    "copyrpc_ep_again": (STATUS, c_void_p, c_char_p, c_size_t),
+    "copyrpc_redial": (STATUS, c_void_p, c_char_p, c_uint16),
     "copyrpc_ep_status": (c_int, c_void_p),
     "copyrpc_ep_describe": (STATUS, c_void_p, c_void_p, c_size_t),
     "copyrpc_ep_get_stats": (None, c_void_p, POINTER(_Stats), c_size_t),
@@ -141,7 +145,8 @@ class Response(NamedTuple):
 
 class Event(NamedTuple):
     """An endpoint that listen() or dial() has connected is UP, or has failed (DOWN: close() it), or a dial has
-    ended without one (GONE). A dial with `single` that was refused for another connection with the same peer
+    ended without one (GONE). With reconnect_ms an endpoint that has lost its connection is DOWN with -EAGAIN,
+    and BACK when it is connected again. A dial with `single` that was refused for another connection with the same peer
     ends with UP, the status -EISCONN, and the endpoint of that connection, whose own event came before."""
 
     kind: int
@@ -239,6 +244,23 @@ class Endpoint:
         """Connects to the endpoint whose info() is @blob: copyrpc_ep_connect()."""
         blob = payload(blob)
         _lib.copyrpc_ep_connect(self._open, blob, len(blob))
+
+    def again_info(self):
+        """Returns the bytes that the peer's again() needs after a loss, for an endpoint(by_hand=True) of a
+        context with reconnect_ms: copyrpc_ep_again_info(). BlockingIOError: poll, then call again."""
+        message = ctypes.create_string_buffer(AGAIN_SIZE)
+        _lib.copyrpc_ep_again_info(self._open, message)
+        return message.raw
+
+    def again(self, message):
+        """Connects again to the endpoint whose again_info() is @message: copyrpc_ep_again(). BlockingIOError: send
+        again_info(), then call this again. OSError with ESTALE: send again_info()."""
+        message = payload(message)
+        _lib.copyrpc_ep_again(self._open, message, len(message))
+
+    def redial(self, host, port):
+        """Sets the address to which the endpoint of a dial() returns after a loss."""
+        _lib.copyrpc_redial(self._open, name_of(host), fits(c_uint16, port))
 
     def status(self):
         """Returns 0 if connected, else -errno, see copyrpc_ep_status()."""
@@ -338,15 +360,18 @@ class Context(Handle):
         event = _Event()
         while _lib.copyrpc_event_recv(self._open, byref(event), ctypes.sizeof(event)):
             endpoint = self._endpoint(event.ep) if event.ep else None
-            token = endpoint._token if event.kind == DOWN else \
+            token = endpoint._token if event.kind in (DOWN, BACK) else \
                 self._tokens[event.token] if event.token in self._tokens else self._dials.pop(event.token)
             if event.kind == UP and not event.status:
                 endpoint._token = token
             yield Event(event.kind, endpoint, token, event.status)
 
-    def endpoint(self, **attributes):
-        """Returns an endpoint that is not connected yet: see info() and join()."""
-        return self._new(_lib.copyrpc_ep_create, attributes)
+    def endpoint(self, token=None, **attributes):
+        """Returns an endpoint that is not connected yet: see info() and join(). With by_hand=True the program connects
+        it again after a loss, see again(); the events DOWN and BACK have the token."""
+        endpoint = self._new(_lib.copyrpc_ep_create, attributes)
+        endpoint._token = token
+        return endpoint
 
     def poll(self):
         """Sends the collected messages, and handles arrived ones. Returns a list of Response."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """copyrpc from Python: two processes over the software HCA."""
 import contextlib
+import ctypes
 import errno
 import itertools
 import multiprocessing
@@ -215,6 +216,41 @@ class Alone(unittest.TestCase):
                 context.connect("127.0.0.1", port, 0.05)
             with socket.create_server(("127.0.0.1", 0)) as listener, self.assertRaises(TimeoutError):
                 context.accept(listener, 0.05)
+
+
+class ByHand(unittest.TestCase):
+    """Two endpoints that the program connects again after the HCA has ended their connection."""
+
+    def test_again(self):
+        contexts = [copyrpc.Context(ring_size=65536, reconnect_ms=60000) for _ in range(2)]
+        ends = [context.endpoint(side, by_hand=True) for side, context in enumerate(contexts)]
+        with contexts[0], contexts[1]:
+            for end, peer in zip(ends, reversed(ends)):
+                end.join(peer.info())
+            with self.assertRaises(OSError):
+                ends[0].redial("127.0.0.1", 1)
+            fault_add = ctypes.CDLL(None).softhca_fault_add
+            self.assertGreater(fault_add(b"action=error opcode=write_imm syndrome=retry_exceeded"), 0)
+            ends[0].call(b"ask", 8, "first")
+            kinds, answers, owed, mail = [[], []], [], [False, False], [None, None]
+            while not answers or any(copyrpc.BACK not in seen for seen in kinds):
+                for side, context in enumerate(contexts):
+                    answers += context.poll()
+                    for request in context.requests():
+                        request.reply(b"answer")
+                    for event in context.events():
+                        self.assertEqual(event.token, side)
+                        kinds[side].append(event.kind)
+                        owed[side] |= event.kind == copyrpc.DOWN
+                    with contextlib.suppress(BlockingIOError):
+                        if owed[side]:
+                            mail[not side], owed[side] = ends[side].again_info(), False
+                        if mail[side]:
+                            owed[side] = True
+                            ends[side].again(mail[side])
+                            mail[side], owed[side] = None, False
+            self.assertEqual(kinds, [[copyrpc.DOWN, copyrpc.BACK]] * 2)
+            self.assertEqual([a.result() for a in answers], [b"answer"])
 
 
 class Dials(unittest.TestCase):

@@ -32,7 +32,8 @@ STRUCTS = {
 }
 CONSTANTS = {
     "COPYRPC_INFO_SIZE": copyrpc.INFO_SIZE,
-    **{f"COPYRPC_{name}": getattr(copyrpc, name) for name in ("UP", "DOWN", "GONE")},
+    "COPYRPC_AGAIN_SIZE": copyrpc.AGAIN_SIZE,
+    **{f"COPYRPC_{name}": getattr(copyrpc, name) for name in ("UP", "DOWN", "GONE", "BACK")},
     "SHMIPC_SET_GID": shmipc._Attr._bits_["gid"],
     "TENT_NAME_LEN": tent._NAME_LEN,
     **{f"TENT_{value.name}": value for kind in (tent.Op, tent.State) for value in kind},

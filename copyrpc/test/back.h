@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Endpoints that are connected again. Two nodes in one thread call each other while queue pairs
+ * fail, the link goes down and TCP connections are lost. Each call has a number, and both sides
+ * count: it must be executed once, and answered once with the right bytes.
+ */
+#ifndef COPYRPC_TEST_BACK_H
+#define COPYRPC_TEST_BACK_H
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include "copyrpc_tcp.h"
+#include "timed.h"
+
+#define MOST (1u << 20) /* calls of a node */
+#define HELD 8
+
+struct request { /* payload */
+	uint32_t number, salt;
+	uint8_t bytes[480];
+};
+
+struct node {
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	struct node *peer;
+	int side, listener;
+	uint32_t made, done, most, lazy;
+	uint32_t downs, backs, ends; /* events; `ends`: DOWN for ever */
+	int status; /* of the calls that have failed */
+	uint32_t failed;
+	uint8_t *executed, *ended; /* of the peer's calls, of its own */
+	struct copyrpc_req *held[HELD];
+};
+
+static int (*fault_add)(const char *rule);
+static long long (*fault_remove)(int number);
+static uint64_t seed;
+static const char *devices[2]; /* of the nodes; NULL: the first one */
+static void (*tend)(struct node *n); /* called after each turn; NULL: not so */
+
+static inline uint32_t pick(uint32_t n)
+{
+	return (uint32_t)(test_rand(&seed) % n);
+}
+
+/* Half of the messages are short, so that batches of several are short enough to be copied. */
+static inline uint32_t length(uint32_t salt)
+{
+	return 8 + salt % (salt & 1 ? 480 : 24);
+}
+
+static inline void fill(struct request *r, uint32_t number, uint32_t salt)
+{
+	r->number = number;
+	r->salt = salt;
+	memset(r->bytes, (int)(number * 7 + salt), sizeof(r->bytes));
+}
+
+static inline void check_payload(const void *data, uint32_t len, uint32_t number, uint32_t salt)
+{
+	struct request want;
+
+	fill(&want, number, salt);
+	CHECK_EQ(len, length(salt));
+	CHECK(!memcmp(data, &want, len));
+}
+
+static inline void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *data, uint32_t len)
+{
+	struct node *n = arg;
+	uint32_t number = (uint32_t)token;
+
+	CHECK(number < n->made && !n->ended[number]);
+	n->ended[number] = 1;
+	n->done++;
+	if (status) {
+		n->status = status;
+		n->failed++;
+		return;
+	}
+	CHECK(n->peer->executed[number]);
+	check_payload(data, len, number, (uint32_t)(token >> 32) * 3);
+}
+
+/* ------------------------------------------------------------------ nodes */
+
+static inline void open_contexts(struct node n[2], const struct copyrpc_ctx_attr *attr,
+	bool real_clock)
+{
+	memset(n, 0, 2 * sizeof(*n));
+	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	CHECK(fault_add && fault_remove);
+	for (int i = 0; i < 2; i++) {
+		struct copyrpc_ctx_attr own = *attr;
+
+		own.device = devices[i];
+		CHECK_EQ(copyrpc_ctx_create(&own, &n[i].ctx), 0);
+		if (!real_clock)
+			stop_clock(n[i].ctx);
+		n[i].side = i;
+		n[i].listener = -1;
+		n[i].peer = &n[!i];
+		n[i].executed = calloc(MOST, 1);
+		n[i].ended = calloc(MOST, 1);
+	}
+}
+
+static inline void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr,
+	bool real_clock)
+{
+	open_contexts(n, attr, real_clock);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
+	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "127.0.0.1",
+			 (uint16_t)copyrpc_tcp_port(n[1].listener), FAR_MS, 7),
+		0);
+}
+
+static inline void open_nodes(struct node n[2], const struct copyrpc_ctx_attr *attr)
+{
+	open_nodes_at(n, attr, false);
+}
+
+static inline void close_nodes(struct node (*nodes)[2])
+{
+	for (int i = 0; i < 2; i++) {
+		struct node *n = &(*nodes)[i];
+
+		copyrpc_ctx_destroy(n->ctx);
+		free(n->executed);
+		free(n->ended);
+	}
+	if ((*nodes)[1].listener >= 0)
+		close((*nodes)[1].listener);
+}
+
+#define NODES AT_END(close_nodes) struct node /* closed with their block */
+
+static inline void take_events(struct node *n)
+{
+	struct copyrpc_event e;
+
+	while (copyrpc_event_recv(n->ctx, &e, sizeof(e))) {
+		CHECK(!n->ep || e.ep == n->ep);
+		switch (e.kind) {
+		case COPYRPC_UP:
+			n->ep = e.ep;
+			break;
+		case COPYRPC_BACK:
+			CHECK_EQ(e.status, 0);
+			n->backs++;
+			break;
+		case COPYRPC_DOWN:
+			n->downs += e.status == -EAGAIN;
+			n->ends += e.status != -EAGAIN;
+			break;
+		default:
+			CHECK(!"no other event");
+		}
+	}
+}
+
+static inline void answer(struct node *n, struct copyrpc_req *req)
+{
+	struct request reply;
+	const struct request *r = copyrpc_req_data(req);
+	uint32_t number = r->number, salt = r->salt * 3;
+	int rc;
+
+	fill(&reply, number, salt);
+	rc = copyrpc_reply(req, &reply, length(salt));
+	CHECK(!rc || rc == copyrpc_ep_status(n->ep));
+}
+
+/* Takes the requests that have come; answers some of those that are held. */
+static inline void serve(struct node *n)
+{
+	for (int i = 0; i < HELD; i++) {
+		struct copyrpc_req *req = n->held[i];
+		const struct request *r;
+
+		if (req && pick(3) == 0) {
+			answer(n, req);
+			n->held[i] = NULL;
+		}
+		if (n->held[i] || !copyrpc_recv(n->ctx, &req))
+			continue;
+		r = copyrpc_req_data(req);
+		check_payload(r, copyrpc_req_len(req), r->number, r->salt);
+		CHECK(!n->executed[r->number]);
+		n->executed[r->number] = 1;
+		n->held[i] = req;
+		if (pick(4) == 0)
+			CHECK_EQ(copyrpc_req_detach(req), 0);
+	}
+}
+
+static inline void turn(struct node *n)
+{
+	now += NSEC_PER_MSEC;
+	/* Sometimes connections go on while completions are not handled. */
+	if (!n->lazy && pick(100) == 0)
+		n->lazy = pick(60);
+	if (n->lazy) {
+		n->lazy--;
+		if (n->ctx->side)
+			n->ctx->side->step(n->ctx);
+		return;
+	}
+	for (uint32_t k = pick(6); n->ep && n->made < n->most && k; k--) {
+		uint32_t salt = pick(500);
+		struct request r;
+
+		fill(&r, n->made, salt);
+		if (copyrpc_call(n->ep, &r, length(salt), length(salt * 3),
+			    n->made | (uint64_t)salt << 32))
+			break;
+		n->made++;
+	}
+	copyrpc_poll(n->ctx, on_response, n);
+	take_events(n);
+	serve(n);
+	if (tend)
+		tend(n);
+}
+
+static inline void turn_both(struct node n[2])
+{
+	turn(&n[0]);
+	turn(&n[1]);
+}
+
+static inline bool idle(const struct node *n)
+{
+	return n->ep && n->done == n->most;
+}
+
+/* Makes calls on both sides until all have ended. */
+static inline void calls(struct node n[2], uint32_t count)
+{
+	n[0].most += count;
+	n[1].most += count;
+	while (!idle(&n[0]) || !idle(&n[1]))
+		turn_both(n);
+}
+
+static inline void up(struct node n[2])
+{
+	while (!n[0].ep || !n[1].ep)
+		turn_both(n);
+}
+
+/* The clock of the test runs much faster than the timers of the HCA. */
+static const struct copyrpc_path quick = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
+static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
+	.ring_size = 8192,
+	.max_endpoints = 2,
+	.sq_depth = 16,
+	.reconnect_ms = 1000000000,
+	.probe_ms = 100000,
+	.path = &quick};
+/* Stops the queue pair of one side without a completion there. */
+static inline void lose(struct node n[2], int side)
+{
+	mlx5dvl_qp_to_error(n[side].ep->qp);
+}
+
+/* Polls both until the condition holds. */
+#define UNTIL(condition)                                                                           \
+	while (!(condition))                                                                       \
+	turn_both(n)
+
+#endif

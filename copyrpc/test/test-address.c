@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses of ports that go away and come, on RoCE, with an adapter for each node. */
+#include "back.h"
+
+static int (*gid_set)(const char *device, unsigned index, const char *address);
+
+/* The library prefers IPv4, which is at index 1. */
+static void set_address(int side, unsigned index, const char *address)
+{
+	CHECK_EQ(gid_set(devices[side], index, address), 0);
+}
+
+static void open_up(struct node n[2])
+{
+	devices[0] = "mlx5_0";
+	devices[1] = "mlx5_1";
+	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
+	CHECK(gid_set);
+	open_nodes(n, &returning);
+	up(n);
+	calls(n, 10);
+}
+
+/* The endpoint leaves as soon as the change is known, and returns with the other address. */
+static void replaced(int side, bool traffic)
+{
+	static uint32_t host; /* no address is used twice */
+	NODES n[2];
+
+	open_up(n);
+	for (uint32_t i = 1; i <= 3; i++) {
+		char address[32];
+
+		snprintf(address, sizeof(address), "192.0.2.%u", ++host);
+		set_address(side, 1, address);
+		calls(n, traffic ? 20 : 0);
+		UNTIL(n[0].backs == i && n[1].backs == i);
+		CHECK(!memcmp(n[!side].ep->peer.gid, n[side].ep->own.gid, 16));
+		CHECK_EQ(n[side].ep->own.gid[15], host);
+	}
+	calls(n, 20);
+	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
+}
+
+TEST_WITH(of_the_dialing_side, replaced, 0, true);
+TEST_WITH(of_the_listening_side, replaced, 1, true);
+TEST_WITH(of_the_idle_dialing_side, replaced, 0, false);
+TEST_WITH(of_the_idle_listening_side, replaced, 1, false);
+
+/* Without any address the endpoint stays away, and says why. */
+static void none_left(int side)
+{
+	char line[256], *says = side ? "last attempt: " : "Invalid argument";
+	NODES n[2];
+
+	open_up(n);
+	set_address(side, 1, NULL);
+	UNTIL(n[side].downs);
+	set_address(side, 0, NULL);
+	n[0].most += 5;
+	n[1].most += 5;
+	do {
+		turn_both(n);
+		copyrpc_ep_describe(n[0].ep, line, sizeof(line));
+	} while (!strstr(line, says));
+	for (int i = 0; i < 3000; i++)
+		turn_both(n);
+	CHECK_EQ(n[0].backs, n[1].backs);
+	CHECK(n[0].ep->ch.away && n[1].ep->ch.away);
+	set_address(side, 1, side ? "192.0.2.200" : "192.0.2.201");
+	UNTIL(!n[0].ep->ch.away && !n[1].ep->ch.away && idle(&n[0]) && idle(&n[1]));
+	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
+}
+
+TEST_WITH(none_of_the_dialing_side, none_left, 0);
+TEST_WITH(none_of_the_listening_side, none_left, 1);
+
+/* A change that does not concern the endpoints' address. */
+TEST(another_address)
+{
+	NODES n[2];
+
+	open_up(n);
+	set_address(0, 0, "2001:db8::1");
+	now += NSEC_PER_SEC;
+	calls(n, 50);
+	CHECK_EQ(n[0].downs + n[1].downs, 0);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The send ring before the last growth. In chaos mode the HCA reports its own completions later than
+ * the peer consumes and answers, so the HCA may still have to read a ring that the peer has left.
+ */
+#include <sched.h>
+
+#include "grow.h"
+#include "internal.h"
+#include "pair.h"
+
+#define PAIRS 2000 /* far more than needed */
+
+/* Makes calls until the rings have grown once. Returns how often the old ring waited for the HCA alone. */
+static uint32_t grow_once(void)
+{
+	struct heard h = {0};
+	PAIR p = pair_open(NULL);
+	struct copyrpc_ep *ep = p.ep[0];
+	uint32_t waited = 0;
+	char payload[2000] = {0};
+
+	while (!ep->ch.stats.grown || ep->ch.grow.old_send) {
+		copyrpc_call(ep, payload, sizeof(payload), 8, 0);
+		copyrpc_call(ep, payload, 8, 8, 0);
+		copyrpc_poll(p.ctx[0], hear, &h);
+		CHECK(!ep->moving || ep->ch.grow.old_send);
+		waited += ep->moving && chan_left_send(&ep->ch);
+		copyrpc_poll(p.ctx[1], hear, &h);
+		for (struct copyrpc_req *req; copyrpc_recv(p.ctx[1], &req);)
+			CHECK_EQ(copyrpc_reply(req, "", 1), 0);
+		sched_yield(); /* a step of the HCA */
+	}
+	CHECK_EQ(h.failed, 0);
+	return waited;
+}
+
+TEST(waits_for_the_hca)
+{
+	uint32_t waited = 0;
+
+	for (int i = 0; i < PAIRS && !waited; i++)
+		waited += grow_once();
+	CHECK(waited);
+}
