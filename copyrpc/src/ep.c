@@ -99,6 +99,7 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 		return NULL;
 	memset(ep, 0, sizeof(*ep));
 	ep->ctx = ctx;
+	ep->due.tail_p = &ep->due.head;
 	ep->user = user;
 	ep->counted = true;
 	ep->next = ctx->eps;

@@ -111,7 +111,7 @@ struct pool {
 	uint64_t size, most; /* bytes of all blocks; the limit */
 };
 
-/* Large requests that wait for memory (serve.c), oldest first. */
+/* Large requests that wait (serve.c), oldest first. */
 struct served_list {
 	struct served *head, **tail_p;
 };
@@ -151,6 +151,8 @@ struct copyrpc_ep {
 	uint32_t raw_owned; /* operations of the library among raw_ids */
 	struct transfer *transfers;
 	uint64_t bytes_posted; /* of transfers */
+	struct served_list due; /* large requests that wait for transfers of others */
+	uint32_t moves; /* transfers of large calls */
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
@@ -214,7 +216,7 @@ struct copyrpc_ctx {
 	struct copyrpc_bulk *bulks;
 	uint32_t message_max; /* of large calls; 0: refused */
 	struct pool pool;
-	struct served_list waiting;
+	struct served_list waiting; /* for memory */
 	bool serve_again; /* the next poll calls ctx_serve() */
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A large request waits for a block of memory, its bytes are pulled into the block, the program
- * holds it, and its response is pushed out of the block. Its bytes in the ring are released at
- * once.
+ * A large request waits for its turn and for a block of memory, its bytes are pulled into the block,
+ * the program holds it, and its response is pushed out of the block. Its bytes in the ring are released
+ * at once.
  */
 #include "serve.h"
 
@@ -13,10 +13,17 @@
 #include "pool.h"
 #include "transfer.h"
 
+/*
+ * An endpoint has this many pulls and pushes at a time, so that a short one does not wait for the end of
+ * a long one, and more only until the link has enough to do. A request that would wait for the link
+ * gets its memory later: a few blocks that are used again and again stay in the cache.
+ */
+#define MOVES_AT_A_TIME 3
+
 struct served {
 	struct transfer t;
 	struct copyrpc_req *req;
-	struct served *next; /* in the list of those that wait for memory */
+	struct served *next; /* in the list of those that wait for the same */
 	struct block *block; /* NULL: it waits */
 	struct wire_large w; /* in the byte order of the host */
 	uint32_t limit; /* of the response on the wire */
@@ -66,23 +73,49 @@ static void deliver(struct served *s)
 	req->len = s->w.len;
 	req->resp_max = s->w.resp_max;
 	chan_queue(req->ch, req);
+	ep_of(req->ch)->ctx->to.handled++;
 }
 
-static void on_pulled(struct transfer *t, int status)
+static void append(struct served_list *list, struct served *s)
 {
-	struct served *s = container_of(t, struct served, t);
-
-	if (status) {
-		drop(s);
-		return;
-	}
-	deliver(s);
-	t->ep->ctx->to.handled++;
+	s->next = NULL;
+	*list->tail_p = s;
+	list->tail_p = &s->next;
 }
 
+/* Takes the oldest one. */
+static struct served *take(struct served_list *list)
+{
+	struct served *s = list->head;
+
+	list->head = s->next;
+	if (!s->next)
+		list->tail_p = &list->head;
+	return s;
+}
+
+static bool is_pulled(const struct served *s)
+{
+	return s->w.len != s->copied;
+}
+
+/* A pull, or the push of a long response, is to be expected. */
+static bool is_moved(const struct served *s)
+{
+	return is_pulled(s) || s->w.resp_max > WIRE_COPIED_MAX;
+}
+
+static bool is_busy(const struct copyrpc_ep *ep)
+{
+	return ep->moves >= MOVES_AT_A_TIME && ep->bytes_posted >= TRANSFER_POSTED_MAX;
+}
+
+/* Starts the pull or the push. */
 static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, uint32_t len,
 	void (*end)(struct transfer *t, int status))
 {
+	int rc;
+
 	s->t = (struct transfer){
 		.ep = ep_of(s->req->ch),
 		.is_read = is_read,
@@ -93,13 +126,17 @@ static int move(struct served *s, bool is_read, uint64_t raddr, uint32_t rkey, u
 		.len = len,
 		.end = end,
 	};
-	return transfer_start(&s->t);
+	rc = transfer_start(&s->t);
+	s->t.ep->moves += !rc;
+	return rc;
 }
+
+static void on_pulled(struct transfer *t, int status);
 
 /* The request has got its block. */
 static void receive(struct served *s)
 {
-	if (s->w.len != s->copied) {
+	if (is_pulled(s)) {
 		if (move(s, true, s->w.from, s->w.from_rkey, s->w.len, on_pulled))
 			drop(s);
 		return;
@@ -119,14 +156,36 @@ void ctx_serve(struct copyrpc_ctx *ctx)
 
 		if (rc == -EAGAIN)
 			return;
-		ctx->waiting.head = s->next;
-		if (!s->next)
-			ctx->waiting.tail_p = &ctx->waiting.head;
+		take(&ctx->waiting);
 		if (rc)
 			respond(s->req, WIRE_NO_MEMORY, 0, NULL);
 		else
 			receive(s);
 	}
+}
+
+/* A transfer has ended: others have their turn. */
+static void end_move(struct copyrpc_ep *ep)
+{
+	struct copyrpc_ctx *ctx = ep->ctx;
+
+	ep->moves--;
+	while (ep->due.head && !ep->ch.status && !is_busy(ep)) {
+		append(&ctx->waiting, take(&ep->due));
+		ctx_serve(ctx);
+	}
+}
+
+static void on_pulled(struct transfer *t, int status)
+{
+	struct served *s = container_of(t, struct served, t);
+	struct copyrpc_ep *ep = t->ep;
+
+	if (status)
+		drop(s);
+	else
+		deliver(s);
+	end_move(ep);
 }
 
 static struct wire_large get_large(const void *data)
@@ -143,10 +202,12 @@ static struct wire_large get_large(const void *data)
 	return w;
 }
 
-/* Takes the request out of the ring, and puts it at the end of those that wait. */
-static int wait_for_memory(struct copyrpc_req *req, const struct wire_large *w, uint32_t copied)
+/* Takes the request out of the ring, and puts it at the end of those that wait for their turn or for
+ * memory. */
+static int enqueue(struct copyrpc_req *req, const struct wire_large *w, uint32_t copied)
 {
-	struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
+	struct copyrpc_ep *ep = ep_of(req->ch);
+	struct copyrpc_ctx *ctx = ep->ctx;
 	struct served *s = malloc(sizeof(*s) + copied);
 
 	if (!s)
@@ -157,8 +218,11 @@ static int wait_for_memory(struct copyrpc_req *req, const struct wire_large *w, 
 	req->detached = true;
 	req->data = NULL;
 	req->served = s;
-	*ctx->waiting.tail_p = s;
-	ctx->waiting.tail_p = &s->next;
+	if (is_moved(s) && (ep->due.head || is_busy(ep))) {
+		append(&ep->due, s);
+		return 0;
+	}
+	append(&ctx->waiting, s);
 	ctx_serve(ctx);
 	return 0;
 }
@@ -187,7 +251,7 @@ int serve_large(struct copyrpc_req *req)
 	}
 	if (!ctx->message_max || w.len > ctx->message_max || w.resp_max > ctx->message_max)
 		respond(req, WIRE_TOO_LARGE, 0, NULL);
-	else if (wait_for_memory(req, &w, req->len - (uint32_t)sizeof(w)))
+	else if (enqueue(req, &w, req->len - (uint32_t)sizeof(w)))
 		respond(req, WIRE_NO_MEMORY, 0, NULL);
 	return 0;
 }
@@ -220,11 +284,13 @@ void *copyrpc_req_memory(const struct copyrpc_req *req)
 static void on_pushed(struct transfer *t, int status)
 {
 	struct served *s = container_of(t, struct served, t);
+	struct copyrpc_ep *ep = t->ep;
 
 	if (status)
 		drop(s);
 	else
 		respond(s->req, WIRE_OK, s->req->len, NULL);
+	end_move(ep);
 }
 
 static int push(struct served *s, const void *data, uint32_t len)
@@ -257,29 +323,32 @@ int serve_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 
 /* --------------------------------------------------------------------- ending */
 
-static void stop_waiting(struct copyrpc_ctx *ctx, const struct served *s)
+/* Returns false if the request is not in the list. */
+static bool leave(struct served_list *list, const struct served *s)
 {
-	struct served **at = &ctx->waiting.head;
+	struct served **at = &list->head;
 
 	while (*at && *at != s)
 		at = &(*at)->next;
 	if (!*at)
-		return;
+		return false;
 	*at = s->next;
 	if (!*at)
-		ctx->waiting.tail_p = at;
+		list->tail_p = at;
+	return true;
 }
 
 /* The next poll gives the memory to requests that wait. */
 void serve_release(struct copyrpc_req *req)
 {
-	struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
+	struct copyrpc_ep *ep = ep_of(req->ch);
+	struct copyrpc_ctx *ctx = ep->ctx;
 	struct served *s = req->served;
 
 	if (s->block)
 		pool_put(ctx, s->block);
-	else
-		stop_waiting(ctx, s);
+	else if (!leave(&ep->due, s))
+		leave(&ctx->waiting, s);
 	req->served = NULL;
 	req->data = NULL;
 	free(s);
@@ -293,6 +362,8 @@ void ep_end_served(struct copyrpc_ep *ep)
 {
 	struct served *s = ep->ctx->waiting.head;
 
+	while (ep->due.head)
+		drop(ep->due.head);
 	while (s) {
 		struct served *next = s->next;
 

@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #include "transfer.h"
 
-/* The length of a part, and the bytes of an endpoint that are posted at a time: enough that the link
- * does not idle between a completion and the next poll, and little enough that the ends of one large
- * call overlap with the data of another one. */
-#define PART (1u << 20)
-#define POSTED_MAX (2 * PART)
-
 static uint64_t part_at(const struct transfer *t, uint64_t off)
 {
-	return t->len - off < PART ? t->len - off : PART;
+	return t->len - off < TRANSFER_PART ? t->len - off : TRANSFER_PART;
 }
 
 /* The next poll handles the transfer. */
@@ -72,7 +66,7 @@ static void part_done(struct raw_owner *owner, int status)
 /* Half of the send queue is left to messages. */
 static bool may_post(const struct transfer *t)
 {
-	return t->posted < t->len && t->ep->bytes_posted < POSTED_MAX &&
+	return t->posted < t->len && t->ep->bytes_posted < TRANSFER_POSTED_MAX &&
 	       t->ep->raw_owned < t->ep->ctx->attr.sq_depth / 2;
 }
 

@@ -196,6 +196,105 @@ TEST(bounded_memory)
 	pair_close(&p);
 }
 
+/* Receives and answers what has arrived. No memory may then be in use. */
+static void check_drained(struct copyrpc_ctx *ctx)
+{
+	uint64_t spare = 0;
+	struct copyrpc_req *req;
+
+	for (int i = 0; i < 4; i++) {
+		copyrpc_poll(ctx, NULL, NULL);
+		while (copyrpc_recv(ctx, &req))
+			CHECK(copyrpc_reply(req, data, MIB));
+	}
+	for (struct block *b = ctx->pool.spare; b; b = b->next)
+		spare += b->mr.len;
+	CHECK_EQ(spare, ctx->pool.size);
+	CHECK(!ctx->waiting.head);
+}
+
+#define MANY 12
+
+static void call_many(struct pair *p, uint32_t len)
+{
+	rig_open(p, MIB, MANY * MIB);
+	for (uint32_t i = 0; i < MANY; i++)
+		CHECK_EQ(copyrpc_call_large(p->ep[0], data, len, resp, 1, i), 0);
+	copyrpc_flush(p->ctx[0]);
+}
+
+/* The link has enough to do with a few: the others take no memory yet, and come in their order. */
+TEST(memory_in_turn)
+{
+	struct ends e = {0};
+	struct pair p;
+
+	call_many(&p, MIB);
+	while (e.count < MANY) {
+		struct copyrpc_req *req;
+		uint32_t next = e.count;
+
+		copyrpc_poll(p.ctx[1], NULL, NULL);
+		CHECK(p.ctx[1]->pool.size <= 6 * MIB);
+		while (copyrpc_recv(p.ctx[1], &req))
+			CHECK_EQ(copyrpc_reply(req, "x", 1), 0);
+		copyrpc_poll(p.ctx[0], on_end, &e);
+		CHECK(e.count == next || (e.token == e.count - 1 && !e.status));
+	}
+	CHECK(!p.ep[1]->due.head && !p.ep[1]->moves);
+	pair_close(&p);
+}
+
+/* Short ones are pulled together. */
+TEST(many_short_ones_at_a_time)
+{
+	struct pair p;
+
+	call_many(&p, 2000);
+	while (!p.ep[1]->moves && !p.ctx[1]->queue.head)
+		copyrpc_poll_recv(p.ctx[1], NULL, NULL);
+	CHECK(!p.ep[1]->due.head);
+	pair_close(&p);
+}
+
+/* A short request does not wait for the end of long ones before it: two of them leave it a turn. */
+TEST(a_short_one_after_long_ones)
+{
+	struct pair p;
+
+	rig_open(&p, MOST, 8 * MOST);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, i < 2 ? MOST : 2000, resp, 1, i), 0);
+	copyrpc_poll(p.ctx[0], NULL, NULL);
+	CHECK_EQ(copyrpc_req_len(take(&p)), 2000);
+	pair_close(&p);
+}
+
+/* Requests that have not had their turn end as the others do. */
+static void in_turn_until(int side)
+{
+	struct ends e = {0};
+	struct pair p;
+
+	call_many(&p, MIB);
+	copyrpc_poll(p.ctx[1], NULL, NULL);
+	CHECK(p.ep[1]->due.head);
+	if (side < 2) {
+		copyrpc_ep_destroy(p.ep[side]);
+		until(&p, &e, MANY);
+		CHECK_EQ(e.status, side ? -ECONNRESET : -ECANCELED);
+		while (!side && !copyrpc_ep_status(p.ep[1]))
+			copyrpc_poll(p.ctx[1], NULL, NULL);
+		check_drained(p.ctx[1]);
+		CHECK(side || !p.ep[1]->due.head);
+	}
+	pair_close(&p);
+}
+
+TEST_WITH(in_turn_until_the_caller_is_destroyed, in_turn_until, 0);
+TEST_WITH(in_turn_until_the_server_is_destroyed, in_turn_until, 1);
+TEST_WITH(in_turn_until_the_contexts_are_destroyed, in_turn_until, 2);
+
 /* The stages of a large call. With the memory of one request, the second one waits. */
 enum stage { COLLECTED, SENT, HELD, WAITING, REPLIED };
 
@@ -239,23 +338,6 @@ TEST_WITH(canceled_collected, canceled, COLLECTED);
 TEST_WITH(canceled_sent, canceled, SENT);
 TEST_WITH(canceled_held, canceled, HELD);
 TEST_WITH(canceled_replied, canceled, REPLIED);
-
-/* Receives and answers what has arrived. No memory may then be in use. */
-static void check_drained(struct copyrpc_ctx *ctx)
-{
-	uint64_t spare = 0;
-	struct copyrpc_req *req;
-
-	for (int i = 0; i < 4; i++) {
-		copyrpc_poll(ctx, NULL, NULL);
-		while (copyrpc_recv(ctx, &req))
-			CHECK(copyrpc_reply(req, data, MIB));
-	}
-	for (struct block *b = ctx->pool.spare; b; b = b->next)
-		spare += b->mr.len;
-	CHECK_EQ(spare, ctx->pool.size);
-	CHECK(!ctx->waiting.head);
-}
 
 /* One side destroys its endpoint. The calls end once; no memory stays in use. */
 static void destroyed(int stage, int side)
