@@ -2,7 +2,7 @@
 /*
  * Throughput of large calls between two processes, for large.py:
  *
- *	large REQUEST RESPONSE CALLS DEPTH
+ *	large REQUEST RESPONSE CALLS DEPTH [DEVICE]
  *
  * The sizes are in bytes. DEPTH calls are pending at a time. Prints the MiB/s of the longer
  * direction. The first and the last byte of each request and response are checked.
@@ -28,6 +28,7 @@
 struct run {
 	uint32_t request, response, calls, depth;
 	uint32_t made, ended;
+	const char *device; /* NULL: the first one */
 };
 
 static _Noreturn void fail(const char *what, int err)
@@ -42,11 +43,12 @@ static void must(const char *what, int rc)
 		fail(what, rc);
 }
 
-static struct copyrpc_ep *meet(int fd, struct copyrpc_ctx **ctx_p)
+static struct copyrpc_ep *meet(const struct run *r, int fd, struct copyrpc_ctx **ctx_p)
 {
+	const struct copyrpc_ctx_attr attr = {.device = r->device};
 	struct copyrpc_ep *ep;
 
-	must("context", copyrpc_ctx_create(NULL, ctx_p));
+	must("context", copyrpc_ctx_create(&attr, ctx_p));
 	must("endpoint", copyrpc_ep_create(*ctx_p, NULL, &ep));
 	must("connection", copyrpc_ep_meet(ep, fd, MEET_MS));
 	return ep;
@@ -81,7 +83,7 @@ static void serve(const struct run *r, int fd)
 	struct copyrpc_req *req;
 	struct copyrpc_ctx *ctx;
 
-	meet(fd, &ctx);
+	meet(r, fd, &ctx);
 	must("accept", copyrpc_large_accept(ctx, &attr));
 	for (;;) {
 		bool found = copyrpc_poll(ctx, NULL, NULL);
@@ -147,7 +149,7 @@ static void call(struct run *r, int fd)
 	uint8_t *from = malloc(r->request), *to = malloc(resp_len);
 	struct copyrpc_bulk *bulk;
 	struct copyrpc_ctx *ctx;
-	struct copyrpc_ep *ep = meet(fd, &ctx);
+	struct copyrpc_ep *ep = meet(r, fd, &ctx);
 	uint32_t calls = r->calls;
 
 	if (!from || !to)
@@ -171,12 +173,13 @@ int main(int argc, char **argv)
 	pid_t parent, child;
 	int fd[2];
 
-	if (argc != 5)
-		fail("REQUEST RESPONSE CALLS DEPTH", -EINVAL);
+	if (argc != 5 && argc != 6)
+		fail("REQUEST RESPONSE CALLS DEPTH [DEVICE]", -EINVAL);
 	r = (struct run){.request = (uint32_t)atoi(argv[1]),
 		.response = (uint32_t)atoi(argv[2]),
 		.calls = (uint32_t)atoi(argv[3]),
-		.depth = (uint32_t)atoi(argv[4])};
+		.depth = (uint32_t)atoi(argv[4]),
+		.device = argv[5]};
 	if (!r.request || !r.response || !r.calls || !r.depth)
 		fail("a number of at least 1", -EINVAL);
 	if (socketpair(AF_UNIX, SOCK_STREAM, 0, fd))
