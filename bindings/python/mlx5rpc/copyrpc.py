@@ -23,6 +23,12 @@ accept() and connect() wait. A program that has other work connects inside poll(
         for event in ctx.events():                  for event in ctx.events():
             handle(event.kind, event.endpoint)          handle(event.kind, event.endpoint)
 
+Memory that messages describe instead of containing: the owner exports it, the other side moves the bytes.
+
+    bulk = ctx.bulk(bytearray(1 << 26))         remote = request.endpoint.remote(request.data)
+    ep.call(bulk.export(ep), 0)                 request.endpoint.pull(remote, ctx.bulk(mine), token=request)
+                                                ...     # poll() returns a Response with the token
+
 If a signal handler raises an exception while poll() runs, a response can be lost.
 """
 import contextlib
@@ -37,8 +43,11 @@ from ._clib import STATUS, Attributes, Handle, counters, error, fits, library, m
 INFO_SIZE = 96  # bytes of Endpoint.info()
 AGAIN_SIZE = 144  # bytes of Endpoint.again_info()
 UP, DOWN, GONE, BACK = 1, 2, 3, 4  # kinds of Event
+READ, WRITE = 1, 2  # what peers may do with memory
+_BULK_SIZE = 32  # bytes of Bulk.export()
 
 _RESPONSE = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_uint64, c_int, c_void_p, c_uint32)
+_MOVED = ctypes.CFUNCTYPE(None, c_void_p, c_void_p, c_int)
 
 
 class Path(Attributes):
@@ -75,6 +84,10 @@ class _DialAttr(Attributes):
 
 class _LargeAttr(Attributes):
     _fields_ = [("size", c_size_t), ("message_max", c_uint32), ("memory_max", c_uint64)]
+
+
+class _Remote(ctypes.Structure):
+    _fields_ = [("addr", c_uint64), ("len", c_uint64), ("rkey", c_uint32), ("access", c_int)]
 
 
 class _Event(ctypes.Structure):
@@ -120,6 +133,12 @@ _lib = library("libcopyrpc.so.0", {
     "copyrpc_cancel": (STATUS, c_void_p, c_uint64),
     "copyrpc_large_accept": (STATUS, c_void_p, POINTER(_LargeAttr)),
     "copyrpc_call": (STATUS, c_void_p, c_char_p, c_uint32, c_uint32, c_uint64),
+    "copyrpc_bulk_create": (STATUS, c_void_p, c_void_p, c_size_t, c_int, POINTER(c_void_p)),
+    "copyrpc_bulk_free": (None, c_void_p),
+    "copyrpc_bulk_export": (STATUS, c_void_p, c_void_p, c_uint64, c_uint64, c_void_p),
+    "copyrpc_bulk_import": (STATUS, c_void_p, c_char_p, c_size_t, POINTER(_Remote)),
+    "copyrpc_bulk_pull": (STATUS, c_void_p, POINTER(_Remote), c_uint64, c_void_p, c_uint64, c_uint64, _MOVED, c_void_p),
+    "copyrpc_bulk_push": (STATUS, c_void_p, c_void_p, c_uint64, POINTER(_Remote), c_uint64, c_uint64, _MOVED, c_void_p),
     "copyrpc_req_data": (c_void_p, c_void_p),
     "copyrpc_req_len": (c_uint32, c_void_p),
     "copyrpc_req_allowance": (c_uint32, c_void_p),
@@ -129,7 +148,7 @@ _lib = library("libcopyrpc.so.0", {
 
 
 class Response(NamedTuple):
-    """The end of a call."""
+    """The end of a call, or of a pull or push, whose data is empty."""
 
     endpoint: "Endpoint"
     token: Any
@@ -187,6 +206,60 @@ class Request:
         _lib.copyrpc_reply(pointer, data, len(data))
 
 
+class Bulk:
+    """Registered memory of an object with a writable buffer; Context.bulk() creates it. The object stays in use until
+    close(), the end of the pulls and pushes with it, and the end of the context."""
+
+    def __init__(self, context, memory, access):
+        view = memoryview(memory)
+        if view.readonly or not view.c_contiguous:
+            raise BufferError("the memory is read-only, or not contiguous")
+        self._memory, self.context, self.nbytes = (c_uint8 * view.nbytes).from_buffer(view), context, view.nbytes
+        pointer = c_void_p()
+        _lib.copyrpc_bulk_create(context._open, self._memory, self.nbytes, fits(c_int, access), byref(pointer))
+        self._pointer = pointer.value
+        context._bulks.add(self)
+
+    @property
+    def _open(self):
+        self.context._open
+        if self._pointer is None:
+            raise ValueError("this Bulk is closed")
+        return self._pointer
+
+    def export(self, endpoint, offset=0, length=None):
+        """Returns a descriptor of a part for the peer of the endpoint: bytes for a request or a response."""
+        descriptor = ctypes.create_string_buffer(_BULK_SIZE)
+        length = self.nbytes - offset if length is None else length
+        _lib.copyrpc_bulk_export(self._open, endpoint._open, fits(c_uint64, offset), fits(c_uint64, length), descriptor)
+        return descriptor.raw
+
+    def close(self):
+        """Ends the registration; see copyrpc_bulk_free() for the peers that still use a descriptor."""
+        if self._pointer is not None and not self.context.closed:
+            _lib.copyrpc_bulk_free(self._pointer)
+        self._pointer = None
+        self.context._bulks.discard(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Remote:
+    """Memory of a peer; Endpoint.remote() creates it."""
+
+    __slots__ = ("_struct",)
+
+    def __init__(self, struct):
+        self._struct = struct
+
+    def __len__(self):
+        return self._struct.len
+
+
 class Endpoint:
     """One side of a connection to one peer; connect(), accept() and endpoint() of a context create it."""
 
@@ -222,6 +295,32 @@ class Endpoint:
         context._last = number
         context._calls[number] = self, token
         context._memory[number] = data, response
+
+    def remote(self, descriptor):
+        """Returns the memory that the peer has exported. OSError: it is no descriptor of this connection."""
+        struct, descriptor = _Remote(), payload(descriptor)
+        _lib.copyrpc_bulk_import(self._open, descriptor, len(descriptor), byref(struct))
+        return Remote(struct)
+
+    def _move(self, function, first, second, length, bulk, token):
+        context = self.context
+        number = context._last + 1
+        function(self._open, first[0], fits(c_uint64, first[1]), second[0], fits(c_uint64, second[1]), fits(c_uint64, length),
+                 context._on_moved, number)
+        context._last = number
+        context._calls[number] = self, token
+        context._memory[number] = bulk
+
+    def pull(self, remote, bulk, token=None, length=None, remote_offset=0, offset=0):
+        """Reads bytes of the peer into the bulk: as many as the rest of `remote` has. poll() returns a Response with the
+        token at the end; do not use these bytes before."""
+        length = len(remote) - remote_offset if length is None else length
+        self._move(_lib.copyrpc_bulk_pull, (byref(remote._struct), remote_offset), (bulk._open, offset), length, bulk, token)
+
+    def push(self, bulk, remote, token=None, length=None, remote_offset=0, offset=0):
+        """Writes bytes of the bulk into the peer's memory: as many as the rest of `remote` has. As pull()."""
+        length = len(remote) - remote_offset if length is None else length
+        self._move(_lib.copyrpc_bulk_push, (bulk._open, offset), (byref(remote._struct), remote_offset), length, bulk, token)
 
     def cancel(self, token):
         """Cancels the pending calls with this token: they end with ECANCELED, large ones when the peer has finished
@@ -299,11 +398,13 @@ class Context(Handle):
         _lib.copyrpc_ctx_create(byref(self._attr(_CtxAttr, attributes)), byref(pointer))
         self._own(pointer, _lib.copyrpc_ctx_destroy)
         self._endpoints, self._calls, self._last = {}, {}, 0
-        self._memory = {}  # of large calls, until they end
+        self._memory = {}  # of large calls, pulls and pushes, until they end
+        self._bulks = set()
         self._listeners, self._dials, self._tokens = {}, {}, {}  # by descriptor; by number; by number of listen()
         self._arrived = arrived = []  # the callback refers to it, not to self: that would be a cycle
         self._on_response = _RESPONSE(lambda _arg, _ep, number, status, data, length: arrived.append(
             (number, status, None if status else string_at(data, length))))
+        self._on_moved = _MOVED(lambda number, _ep, status: arrived.append((number, status, None if status else b"")))
 
     @staticmethod
     def _attr(struct, attributes):
@@ -387,6 +488,11 @@ class Context(Handle):
         """Lets the peers make large calls with messages of at most message_max bytes; see copyrpc_large_accept()."""
         _lib.copyrpc_large_accept(self._open, byref(_LargeAttr(message_max=message_max, memory_max=memory_max)))
 
+    def bulk(self, memory, access=READ | WRITE):
+        """Registers the memory of an object with a writable buffer, for pulls and pushes of this side and, with READ and
+        WRITE in @access, of the peers. Returns a Bulk."""
+        return Bulk(self, memory, access)
+
     def requests(self):
         """Yields the requests that the last polls have received."""
         pointer = c_void_p()
@@ -399,7 +505,7 @@ class Context(Handle):
 
     @property
     def pending(self):
-        """The number of calls without a response."""
+        """The number of calls without a response, pulls and pushes."""
         return len(self._calls)
 
     def fileno(self):

@@ -19,6 +19,29 @@ CALLS = 64
 FEW = 16  # calls for which a new endpoint has room
 
 
+def turn_around(context, request):
+    """Pulls the memory that the request describes, and pushes the bytes back in reversed order before the reply."""
+    endpoint, mine = request.endpoint, bytearray(1 << 20)
+    with contextlib.ExitStack() as stack:
+        stack.callback(request.reply)
+        try:
+            remote = endpoint.remote(request.data[5:])
+        except OSError:
+            return
+        bulk = stack.enter_context(context.bulk(mine, 0))
+        endpoint.pull(remote, bulk, "pulled")
+        wait_for(context, "pulled")
+        mine[:len(remote)] = mine[:len(remote)][::-1]
+        endpoint.push(bulk, remote, "pushed")
+        wait_for(context, "pushed")
+
+
+def wait_for(context, token):
+    while not (ends := context.poll()):
+        pass
+    assert [(end.token, end.result()) for end in ends] == [(token, b"")], ends
+
+
 def serve(port):
     """Answers with the reversed bytes; b"quit" ends the server, b"die" kills it, b"hold" gets no answer."""
     listener = socket.create_server(("127.0.0.1", 0))
@@ -36,7 +59,9 @@ def serve(port):
                         request.reply(bytes(request.allowance + 1))
                     except OSError as e:
                         assert e.errno == errno.EMSGSIZE
-                if request.data != b"hold":
+                if request.data[:5] == b"bulk ":
+                    turn_around(context, request)
+                elif request.data != b"hold":
                     request.reply(request.data[::-1])
                 if request.data == b"quit":
                     context.flush()
@@ -85,6 +110,22 @@ class Calls(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
         self.assertEqual({t: r.result() for t, r in found.items()}, {t: d[::-1] for t, d in sent.items()})
         self.assertFalse(self.context._memory)
+
+    def test_bulk(self):
+        memory, other = bytearray(os.urandom(700_000)), bytes(700_000)
+        sent = bytes(memory)
+        with self.assertRaises(BufferError):
+            self.context.bulk(other)
+        with self.context.bulk(memory) as bulk:
+            for token, descriptor in ("bulk", bulk.export(self.endpoint, 100, 600_000)), ("wrong", bytes(32)):
+                self.endpoint.call(b"bulk " + descriptor, 0, token)
+                self.assertEqual(self.finish()[token].result(), b"")
+            with self.assertRaises(OSError) as caught:
+                bulk.export(self.endpoint, 100, 700_000)
+            self.assertEqual(caught.exception.errno, errno.EINVAL)
+        with self.assertRaises(ValueError):
+            bulk.export(self.endpoint)
+        self.assertTrue(memory == sent[:100] + sent[100:600_100][::-1] + sent[600_100:])
 
     def test_cancel(self):
         for token, data in ("small", b"hold"), ("held", b"hold"), ("other", b"x"):

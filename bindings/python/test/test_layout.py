@@ -21,6 +21,7 @@ STRUCTS = {
     "copyrpc_listen_attr": copyrpc._ListenAttr,
     "copyrpc_dial_attr": copyrpc._DialAttr,
     "copyrpc_large_attr": copyrpc._LargeAttr,
+    "copyrpc_remote": copyrpc._Remote,
     "copyrpc_event": copyrpc._Event,
     "copyrpc_stats": copyrpc._Stats,
     "tent_attr": tent._Attr,
@@ -33,6 +34,9 @@ STRUCTS = {
 CONSTANTS = {
     "COPYRPC_INFO_SIZE": copyrpc.INFO_SIZE,
     "COPYRPC_AGAIN_SIZE": copyrpc.AGAIN_SIZE,
+    "COPYRPC_BULK_SIZE": copyrpc._BULK_SIZE,
+    "COPYRPC_REMOTE_READ": copyrpc.READ,
+    "COPYRPC_REMOTE_WRITE": copyrpc.WRITE,
     **{f"COPYRPC_{name}": getattr(copyrpc, name) for name in ("UP", "DOWN", "GONE", "BACK")},
     "SHMIPC_SET_GID": shmipc._Attr._bits_["gid"],
     "TENT_NAME_LEN": tent._NAME_LEN,
