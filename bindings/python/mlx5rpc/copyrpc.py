@@ -164,9 +164,9 @@ class Response(NamedTuple):
 
 class Event(NamedTuple):
     """An endpoint that listen() or dial() has connected is UP, or has failed (DOWN: close() it), or a dial has
-    ended without one (GONE). With reconnect_ms an endpoint that has lost its connection is DOWN with -EAGAIN,
-    and BACK when it is connected again. A dial with `single` that was refused for another connection with the same peer
-    ends with UP, the status -EISCONN, and the endpoint of that connection, whose own event came before."""
+    ended without one (GONE). With reconnect_ms a lost connection is DOWN with the status -EAGAIN, until it is
+    BACK. A dial with `single` that was refused for another connection with the same peer ends with UP, the
+    status -EISCONN, and the endpoint of that connection, whose own event came before."""
 
     kind: int
     endpoint: "Endpoint | None"  # None if GONE
