@@ -378,6 +378,9 @@ struct answer respond(struct qp *qp, struct wqe *w)
 		return answer(V_NO_ANSWER);
 	if (!in_partition(qp, dest, w))
 		return answer(V_NO_ANSWER);
+	/* copy_whole() would refuse the payload, after the receive has been read for nothing. */
+	if (w->length > COPY_HELD_MAX && !fabric_whole())
+		return answer(V_WHOLE);
 	if (config_get()->strict && !qp->strict_met && !ends_fit(qp, dest, &s))
 		return refuse(s);
 	switch (w->opcode) {
