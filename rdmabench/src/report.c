@@ -240,7 +240,7 @@ static json_t *traffic_json(const struct engine_report *r)
 		"{s:s s:s s:i s:i s:i s:i s:i s:i s:i s:b s:b s:b s:b s:i s:I s:f s:I s:i s:i s:i s:b s:s s:i s:s s:I s:i s:i s:i s:i}",
 		"qp_type", traffic_type_names[t->type], "request", t->pattern_text, "qp_num",
 		(int)t->qps, "depth", (int)t->depth, "send_batch", (int)t->send_batch, "recv_batch",
-		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t), "buf_num",
+		(int)t->recv_batch, "rx_depth", (int)traffic_rx_depth(t, r->s->n_peers), "buf_num",
 		(int)t->buffers, "mr_num", (int)t->regions, "bidirectional", t->bidirectional,
 		"check", t->check, "ping_pong", t->pingpong, "rdma_cm", t->cm, "warm_up",
 		(int)t->warm_up, "iterations", (json_int_t)t->iterations, "duration_s",

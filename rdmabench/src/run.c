@@ -212,10 +212,30 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
  */
 static bool arm_queues(struct side *s)
 {
-	if (!s->t.pingpong)
+	if (!s->t.pingpong && !s->by_event)
 		arm_queue(s, s->scq, &s->armed[0]);
 	arm_queue(s, s->rcq, &s->armed[1]);
-	return !mlx5dvl_cq_ready(s->scq) && !mlx5dvl_cq_ready(s->rcq);
+	return (s->by_event || !mlx5dvl_cq_ready(s->scq)) && !mlx5dvl_cq_ready(s->rcq);
+}
+
+/*
+ * Polls the send CQ. With one request at a time, only after the event of its completion, even if this is
+ * there already: a latency then contains an event, as those of perftest do. The queue is armed before the
+ * next request is posted.
+ */
+static uint32_t poll_sent(struct side *s)
+{
+	bool event = s->by_event && mlx5dvl_cq_event(s->scq);
+	uint32_t n = 0;
+
+	if (!s->by_event || event || s->overslept)
+		n = (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
+	if (event) {
+		s->wakeups++;
+		mlx5dvl_cq_arm(s->scq);
+	}
+	s->overslept = false;
+	return n;
 }
 
 /*
@@ -238,6 +258,7 @@ static bool sleep_on(struct side *s)
 		p[n++] = (struct pollfd){.fd = is_over(s->peers[i]) ? -1 : s->peers[i]->conn.fd,
 			.events = POLLIN};
 	ready = poll(p, n, SLEEP_MS);
+	s->overslept = !ready;
 	for (int i = 0; i < 2 && s->t.sleeps && ready > 0; i++) {
 		s->armed[i].fired = p[i].revents;
 		ready -= p[i].revents != 0;
@@ -283,13 +304,16 @@ void side_run(struct side *s)
 	bool done = false, over = false, heard = true;
 	uint32_t round = 0, look = s->t.pingpong ? LOOK_ROUNDS_PINGPONG : LOOK_ROUNDS;
 
+	s->by_event = s->t.sleeps && s->sends && !s->t.pingpong && s->t.depth == 1;
+	if (s->by_event)
+		mlx5dvl_cq_arm(s->scq);
 	s->start_ns = s->interval_ns = s->last_ns = latrec_clock_now(&s->clock);
 	while (!over) {
 		uint32_t progress = done ? 0 : send_all(s, &done);
 
 		if (!done)
 			control_tend(&s->control, &s->clock);
-		progress += (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
+		progress += poll_sent(s);
 		progress +=
 			(uint32_t)mlx5dvl_mono_poll(s->rcq, (int)s->t.recv_batch, flow_on_recv, s);
 		mlx5dvl_srq_refill(s->srq);

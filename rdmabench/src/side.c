@@ -81,9 +81,9 @@ static int open_device(struct side *s, const struct side_device *d, char *why)
 	return err;
 }
 
-static int make_srq(struct side *s)
+static int make_srq(struct side *s, uint32_t n_peers)
 {
-	struct mlx5dvl_srq_attr a = {.depth = traffic_rx_depth(&s->t),
+	struct mlx5dvl_srq_attr a = {.depth = traffic_rx_depth(&s->t, n_peers),
 		.buf_size = traffic_recv_size(&s->t)};
 	size_t len = mlx5dvl_srq_buf_len(a.depth, a.buf_size);
 	int err;
@@ -106,7 +106,7 @@ static int make_queues(struct side *s, uint32_t n_peers)
 	uint32_t depth = n_peers * s->t.qps * traffic_sq_depth(&s->t);
 	struct mlx5dvl_cq_attr send = {.depth = depth, .events = s->t.sleeps};
 	struct mlx5dvl_cq_attr recv = {.events = s->t.sleeps};
-	int err = make_srq(s);
+	int err = make_srq(s, n_peers);
 
 	if (err)
 		return err;

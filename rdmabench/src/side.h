@@ -100,6 +100,8 @@ struct side {
 	bool hw_failed; /* the device's clock could not be read during the run */
 	struct control control;
 	uint32_t injected; /* planted events that have happened */
+	bool by_event; /* each completion of a send is awaited by its event */
+	bool overslept; /* the last sleep has ended without an event */
 	uint64_t wakeups; /* sleeps that were ended by an event of a completion queue */
 	struct armed {
 		bool armed; /* and its event has not been read */

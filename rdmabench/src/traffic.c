@@ -34,7 +34,7 @@ const struct traffic_number traffic_numbers[TRAFFIC_NUMBERS] = {
 	{"the depth", AT(depth), 1, TRAFFIC_DEPTH_MAX, 128},
 	{"the send batch", AT(send_batch), 1, TRAFFIC_DEPTH_MAX, 1},
 	{"the receive batch", AT(recv_batch), 1, TRAFFIC_DEPTH_MAX, 64},
-	{"the receive depth", AT(rx_depth), 0, 32767, 0},
+	{"the receive depth", AT(rx_depth), 0, TRAFFIC_RX_DEPTH_MAX, 0},
 	{"the number of buffers", AT(buffers), 1, TRAFFIC_BUFFERS_MAX, 1},
 	{"the number of memory regions", AT(regions), 1, TRAFFIC_QPS_MAX, 1},
 	{"the inline limit", AT(inline_max), 0, MLX5DVL_INLINE_MAX, MLX5DVL_INLINE_MAX},
@@ -158,7 +158,7 @@ static int check_memory(const struct traffic *t, char *why, size_t size)
 
 	traffic_layout(t, &l);
 	if (l.size > TRAFFIC_MEMORY_MAX / t->qps ||
-		(uint64_t)traffic_rx_depth(t) * traffic_recv_size(t) > TRAFFIC_MEMORY_MAX)
+		(uint64_t)traffic_rx_depth(t, 1) * traffic_recv_size(t) > TRAFFIC_MEMORY_MAX)
 		return fail(why, size, -EINVAL,
 			"that is more than 2 GiB of memory: give fewer QPs, or a smaller depth or "
 			"size");
@@ -199,12 +199,26 @@ uint32_t traffic_recv_size(const struct traffic *t)
 	return t->pattern.largest_send + (t->type == MLX5DVL_UD ? MLX5DVL_GRH_BYTES : 0);
 }
 
-uint32_t traffic_rx_depth(const struct traffic *t)
+/*
+ * Receives for messages that are on their way at the same time. An SRQ is refilled when fewer than two
+ * thirds of its receives are posted. A single buffer stays in the cache.
+ */
+static uint32_t few_receives(uint64_t messages, uint64_t fit)
 {
-	uint32_t fit = RECV_MEMORY / (traffic_recv_size(t) + 1);
+	uint64_t n = (3 * messages - 1) / 2;
+
+	n = n < fit ? n : fit;
+	return n < TRAFFIC_RX_DEPTH_MAX ? (uint32_t)n : TRAFFIC_RX_DEPTH_MAX;
+}
+
+uint32_t traffic_rx_depth(const struct traffic *t, uint32_t n_peers)
+{
+	uint32_t size = traffic_recv_size(t) + 1, fit = RECV_MEMORY / size;
 
 	if (t->rx_depth)
 		return t->rx_depth;
+	if (t->pingpong)
+		return few_receives((uint64_t)t->qps * n_peers, TRAFFIC_MEMORY_MAX / size);
 	fit = fit < RX_DEPTH_DEFAULT ? fit : RX_DEPTH_DEFAULT;
 	return fit > RX_DEPTH_MIN ? fit : RX_DEPTH_MIN;
 }

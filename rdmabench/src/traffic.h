@@ -15,6 +15,7 @@
 
 #define TRAFFIC_QPS_MAX 1024
 #define TRAFFIC_DEPTH_MAX 4096
+#define TRAFFIC_RX_DEPTH_MAX 32767
 #define TRAFFIC_BUFFERS_MAX 64
 #define TRAFFIC_MEMORY_MAX (2ull << 30) /* bytes that one side registers for one peer */
 
@@ -58,7 +59,7 @@ struct traffic {
 	uint32_t depth; /* requests outstanding per QP */
 	uint32_t send_batch; /* requests per doorbell; the last is signaled */
 	uint32_t recv_batch; /* receives taken per poll */
-	uint32_t rx_depth; /* receives; 0: as many as fit into 64 MiB, at most 1024 */
+	uint32_t rx_depth; /* receives; 0: see traffic_rx_depth() */
 	uint32_t buffers; /* used in turn, as sources of sends and as targets of the peer */
 	uint32_t regions; /* memory regions, over which the QPs are distributed; at most qps */
 	uint32_t inline_max; /* payloads up to this many bytes are copied into the request */
@@ -104,8 +105,11 @@ int traffic_check(struct traffic *t, char *why, size_t size);
 uint32_t traffic_depth_max(uint32_t qps);
 /* Returns the number of blocks in a send queue for t->depth requests. */
 uint32_t traffic_sq_depth(const struct traffic *t);
-/* Return the number of receives, and the bytes of each (0: receives need no memory). */
-uint32_t traffic_rx_depth(const struct traffic *t);
+/*
+ * Return the number of receives of a side with so many peers, and the bytes of each (0: receives need no
+ * memory). The default number is what fits into 64 MiB, at most 1024, and in a ping-pong what suffices.
+ */
+uint32_t traffic_rx_depth(const struct traffic *t, uint32_t n_peers);
 uint32_t traffic_recv_size(const struct traffic *t);
 
 /*

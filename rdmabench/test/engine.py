@@ -318,6 +318,9 @@ def sleeps():
         assert theirs["wakeups"] > 0 and theirs["received"]["messages"] == 100, theirs
     o = report("--fork", "-e", "--check", "-b", "-q", 3, "-n", 500, "--request", "w_1_64,s_1_200", "--rate", 20000)
     assert o["sent"]["messages"] == 1500 and o["mismatches"] == 0, o
+    # With one request at a time each completion is awaited by its event, even if it is there at once.
+    o = report("--fork", "-e", "-t", 1, "--op", "r", "-n", 300)
+    assert o["wakeups"] == o["sent"]["messages"] == 300, o
 
 
 def control():

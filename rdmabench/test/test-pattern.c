@@ -135,7 +135,7 @@ static uint32_t receives(const char *pattern)
 	snprintf(t.pattern_text, sizeof(t.pattern_text), "%s", pattern);
 	t.rx_depth = 0;
 	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
-	return traffic_rx_depth(&t);
+	return traffic_rx_depth(&t, 1);
 }
 
 /* The default is as many receives as fit into 64 MiB, at least 16 and at most 1,024. */
@@ -146,6 +146,29 @@ TEST(receives_have_a_default)
 	CHECK_EQ(receives("s_1_65536"), 1023);
 	CHECK_EQ(receives("s_1_1048575"), 64);
 	CHECK_EQ(receives("s_1_8388608"), 16);
+}
+
+/* In a ping-pong each QP of each peer has a message on its way, and two thirds of the receives are always posted. */
+TEST(round_trips_have_few_receives)
+{
+	struct traffic t = usual();
+
+	snprintf(t.pattern_text, sizeof(t.pattern_text), "s_1_8388608");
+	t.rx_depth = 0;
+	t.pingpong = true;
+	t.depth = 1;
+	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
+	CHECK_EQ(traffic_rx_depth(&t, 1), 1);
+	CHECK_EQ(traffic_rx_depth(&t, 3), 4);
+	t.qps = 4;
+	CHECK_EQ(traffic_rx_depth(&t, 1), 5);
+	CHECK_EQ(traffic_rx_depth(&t, 64), 255); /* 2 GiB */
+	snprintf(t.pattern_text, sizeof(t.pattern_text), "s_1_64");
+	t.qps = TRAFFIC_QPS_MAX;
+	CHECK_EQ(traffic_check(&t, why, sizeof(why)), 0);
+	CHECK_EQ(traffic_rx_depth(&t, 64), TRAFFIC_RX_DEPTH_MAX);
+	t.rx_depth = 7;
+	CHECK_EQ(traffic_rx_depth(&t, 2), 7);
 }
 
 TEST(memory_is_bounded)
@@ -174,7 +197,7 @@ TEST(memory_is_bounded)
 	traffic_layout(&t, &l);
 	CHECK(l.slots == 128 && l.write_at == 128 * 192 && l.read_at == 256 * 192);
 	CHECK_EQ(traffic_recv_size(&t), 129);
-	CHECK_EQ(traffic_rx_depth(&t), 1024);
+	CHECK_EQ(traffic_rx_depth(&t, 1), 1024);
 	CHECK_EQ(traffic_sq_depth(&t), 1024);
 	t.type = MLX5DVL_UD;
 	CHECK_EQ(traffic_recv_size(&t), 169);

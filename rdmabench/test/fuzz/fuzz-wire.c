@@ -39,7 +39,7 @@ static void check_traffic(const struct traffic *t)
 	traffic_layout(t, &l);
 	must(t->send_batch >= 1 && t->send_batch <= t->depth && t->regions <= t->qps);
 	must(l.size >= l.atomic_at && t->qps * l.size <= TRAFFIC_MEMORY_MAX);
-	must((uint64_t)traffic_rx_depth(t) * traffic_recv_size(t) <= TRAFFIC_MEMORY_MAX);
+	must((uint64_t)traffic_rx_depth(t, 1) * traffic_recv_size(t) <= TRAFFIC_MEMORY_MAX);
 	must(t->pattern.n >= 1 && t->pattern.n <= PATTERN_REQUESTS);
 	for (uint32_t i = 0; i < t->pattern.n; i++)
 		must(t->pattern.request[i].total <= t->pattern.largest);
