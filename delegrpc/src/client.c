@@ -316,16 +316,6 @@ static void client_closed(struct client *c)
 /* The public header cannot include base, so it repeats the value. */
 static_assert(DELEGRPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothing of base");
 
-COLD int delegrpc_priv_client_idle(struct delegrpc_client *client)
-{
-	return client_idle(client_of(client));
-}
-
-COLD void delegrpc_priv_client_resume(struct delegrpc_client *client)
-{
-	client_resume(client_of(client));
-}
-
 int delegrpc_priv_client_wake_test(struct delegrpc_client *client)
 {
 	return client_wake(client_of(client));
@@ -336,20 +326,9 @@ int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns)
 	return client_wait(client_of(client), timeout_ns);
 }
 
-int delegrpc_client_fd(struct delegrpc_client *client)
-{
-	return client_fd(client_of(client));
-}
-
 int delegrpc_client_arm(struct delegrpc_client *client)
 {
 	return client_arm(client_of(client));
-}
-
-void delegrpc_client_others(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
-{
-	client_of(client)->w.other = fn;
-	client_of(client)->w.other_arg = arg;
 }
 
 int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, uint32_t len,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "client.h"
 
 static const struct live_type live_client = {LIVE_MAGIC, PREFIX, "client", WAITER_STATES,
@@ -73,7 +74,7 @@ static int take_id_of(struct client *c, const struct delegrpc_line *lines, bool 
 	for (uint32_t i = 0; i < c->attr.max_clients; i++) {
 		int err;
 
-		/* Relaxed: a hint. Pairs with the stores in take_over() and give_id_back(). */
+		/* Relaxed: a hint. Pairs with the stores in take_over() and place_leave(). */
 		if (!all && __atomic_load_n(&lines[i].taken, __ATOMIC_RELAXED))
 			continue;
 		err = shm_lock(&c->w.region, CLIENT_BYTE(i));
@@ -119,13 +120,11 @@ static int take_id(struct client *c, const struct layout *l)
 static int alloc_tables(struct client *c, const struct layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
-	size_t stage = DELEGRPC_BATCH * (size_t)l->req_stride;
 
-	hot->stage = aligned_alloc(CACHE_LINE, stage);
+	hot->stage = calloc_lines(DELEGRPC_BATCH, l->req_stride);
 	hot->calls = calloc(c->attr.resp_depth, sizeof(*hot->calls));
 	if (!hot->stage || !hot->calls)
 		return -ENOMEM;
-	memset(hot->stage, 0, stage);
 	for (uint32_t i = 0; i < c->attr.resp_depth; i++)
 		hot->calls[i].next = i + 1 < c->attr.resp_depth ? i + 1 : DELEGRPC_ID_NONE;
 	return 0;
@@ -168,7 +167,7 @@ static void take_over(struct client *c)
 	struct delegrpc_line *line = hot->line;
 
 	/*
-	 * Acquire: pairs with the release store in give_id_back(). The kernel's lock orders the
+	 * Acquire: pairs with the release store in place_leave(). The kernel's lock orders the
 	 * predecessor's loads before our stores as well, but ThreadSanitizer does not know it.
 	 */
 	(void)__atomic_load_n(&line->taken, __ATOMIC_ACQUIRE);
@@ -206,7 +205,7 @@ static void introduce(struct client *c)
 	waiter_introduce(&c->w, address_of(&c->hot.header->door), c->id, tell_server, c);
 }
 
-static void init_client(struct client *c, const struct layout *l)
+static void init_place(struct client *c, const struct layout *l)
 {
 	struct delegrpc_client *hot = &c->hot;
 	unsigned char *base = c->w.region.addr;
@@ -231,7 +230,7 @@ static void init_client(struct client *c, const struct layout *l)
 }
 
 /* Must be called before the lock is dropped: only the holder of the lock may write the mark. */
-static void give_id_back(struct client *c)
+static void place_leave(struct client *c)
 {
 	/* Release: pairs with the acquire load in take_over(): we read no response any more. */
 	__atomic_store_n(&c->hot.line->taken, c->watched ? DELEGRPC_LEFT : 0, __ATOMIC_RELEASE);
@@ -248,26 +247,13 @@ static void client_free(struct client *c)
 	free(c);
 }
 
-static int connect_once(const char *name, const struct delegrpc_attr *want, struct client **c_p)
+static int client_init(struct client *c, const struct delegrpc_attr *want)
 {
-	struct shm_access access;
 	struct layout l;
-	struct client *c = aligned_alloc(CACHE_LINE, align_up(sizeof(*c), CACHE_LINE));
-	int err;
+	int err = check_header(c, want, &l);
 
-	if (!c)
-		return -ENOMEM;
-	memset(c, 0, sizeof(*c));
-	c->w.wake = WAKEFD_NONE;
-	err = shm_access_init(&access, want->mode, want->gid, want->set);
-	if (!err)
-		err = shm_attach_for(PREFIX, name, sizeof(struct delegrpc_header), &access,
-			&c->w.region);
 	if (err)
-		goto fail;
-	err = check_header(c, want, &l);
-	if (err)
-		goto fail_close;
+		return err;
 	c->hot.header = c->w.region.addr;
 	c->w.server_word = &c->hot.header->server_state;
 	c->w.server_addr = address_of(&c->hot.header->server_address);
@@ -276,35 +262,16 @@ static int connect_once(const char *name, const struct delegrpc_attr *want, stru
 	if (!err)
 		err = take_id(c, &l);
 	if (err)
-		goto fail_close;
-	init_client(c, &l);
+		return err;
+	init_place(c, &l);
 	introduce(c);
 	take_over(c);
 	tell_server(c);
 	sleep_fence(); /* see waiter_check_reach() */
 	err = waiter_check_reach(&c->w);
 	if (err)
-		goto fail_taken;
-	*c_p = c;
-	return 0;
-fail_taken:
-	give_id_back(c);
-fail_close:
-	wakefd_close(&c->w.wake);
-	shm_close(&c->w.region);
-fail:
-	client_free(c);
+		place_leave(c);
 	return err;
-}
-
-/* Does nothing in a forked child, whose parent keeps the id, or if it is given back already. */
-static void client_leave(struct client *c)
-{
-	if (c->w.region.fd < 0)
-		return;
-	give_id_back(c);
-	shm_release(&c->w.region);
-	c->w.left = true;
 }
 
 static struct delegrpc_attr client_sizes(const struct client *c)
@@ -333,22 +300,10 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->asked = false;
 }
 
-#define WAITER_ATTR delegrpc_attr
+static bool client_busy(const struct client *c)
+{
+	return delegrpc_client_pending(&c->hot);
+}
+
+#define WAITER_LAYER delegrpc
 #include "base/waitconnect.h"
-
-int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
-	struct delegrpc_client **client_p)
-{
-	return client_connect(name, attr, client_p);
-}
-
-int delegrpc_client_reconnect(struct delegrpc_client *client, uint64_t timeout_ns)
-{
-	return client_reconnect(client_of(client), delegrpc_client_pending(client), timeout_ns);
-}
-
-void delegrpc_client_disconnect(struct delegrpc_client *client)
-{
-	if (client)
-		client_disconnect(client_of(client));
-}

@@ -29,7 +29,7 @@ int guests_init(struct server *s)
 	return s->guests.of && members_init(&s->members, s->attr.max_clients) ? 0 : -ENOMEM;
 }
 
-/* Acquire: pairs with the release stores in introduce(), take_over() and give_id_back(). */
+/* Acquire: pairs with the release stores in introduce(), take_over() and place_leave(). */
 static uint32_t taken_of(const struct server *s, uint32_t i)
 {
 	return __atomic_load_n(&s->lines[i].taken, __ATOMIC_ACQUIRE);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "base/probe.h"
 #include "server.h"
 
@@ -73,21 +74,6 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 #define WAITER_LAYER delegrpc
 #include "base/waitserver.h"
 
-int delegrpc_server_wait(struct delegrpc_server *server, uint64_t timeout_ns)
-{
-	return server_wait(server_of(server), timeout_ns);
-}
-
-int delegrpc_server_fd(struct delegrpc_server *server)
-{
-	return server_fd(server_of(server));
-}
-
-int delegrpc_server_arm(struct delegrpc_server *server)
-{
-	return server_arm(server_of(server));
-}
-
 /* Returns wakefd_wake()'s result. */
 static int wake_client(struct server *s, uint32_t client)
 {
@@ -136,7 +122,7 @@ static void init_hot(struct server *s, const struct layout *l)
 	hot->busy = s->busy_polls = 1;
 }
 
-static void free_server(struct server *s)
+static void server_free(struct server *s)
 {
 	free(s->hot.peers);
 	free(s->hot.open);
@@ -152,12 +138,11 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 {
 	struct shm_access access;
 	struct layout l;
-	struct server *s = aligned_alloc(CACHE_LINE, align_up(sizeof(*s), CACHE_LINE));
+	struct server *s = calloc_lines(1, sizeof(*s));
 	int err;
 
 	if (!s)
 		return -ENOMEM;
-	memset(s, 0, sizeof(*s));
 	s->w.wake = WAKEFD_NONE;
 	err = SIZED_ATTR(&s->attr, attr, set);
 	if (!err)
@@ -198,16 +183,10 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
 fail_close:
 	shm_close(&s->w.region);
 fail:
-	free_server(s);
+	server_free(s);
 	return err;
 }
 
-int delegrpc_server_unlink(struct delegrpc_server *server)
-{
-	return shm_remove_name(&server_of(server)->w.region);
-}
-
-/* Tells the clients that the server has ended, and wakes those that sleep. */
 static void announce_end(struct server *s)
 {
 	delegrpc_priv_server_publish(&s->hot);
@@ -240,21 +219,6 @@ int delegrpc_priv_unstick(struct delegrpc_server *server)
 	if (more > 0)
 		server->empty = DELEGRPC_STUCK_POLLS - 1; /* the next empty poll continues */
 	return more < 0 ? more : 0;
-}
-
-void delegrpc_server_destroy(struct delegrpc_server *server)
-{
-	struct server *s;
-
-	if (!server)
-		return;
-	s = server_of(server);
-	if (s->w.region.fd >= 0) /* in a forked child it is -1, and the parent continues to serve */
-		announce_end(s);
-	live_remove(s->w.live);
-	wakefd_close(&s->w.wake);
-	shm_close(&s->w.region);
-	free_server(s);
 }
 
 void delegrpc_server_get_attr(const struct delegrpc_server *server, struct delegrpc_attr *attr_p,

@@ -26,7 +26,7 @@ static struct client *client_of(struct shmipc_client *hot)
 	return container_of(hot, struct client, hot);
 }
 
-static const struct live_type live_client = {LIVE_MAGIC, SHMIPC_PREFIX, "client", WAITER_STATES,
+static const struct live_type live_client = {LIVE_MAGIC, PREFIX, "client", WAITER_STATES,
 	.field = {
 		{"in-flight", LIVE_AT(struct client, hot.called),
 			LIVE_LESS(struct client, hot.answered)},
@@ -217,16 +217,6 @@ static void place_leave(struct client *c)
 	server_notify(c);
 }
 
-/* Does nothing in a forked child, whose parent keeps the place, or if it is given back already. */
-static void client_leave(struct client *c)
-{
-	if (c->w.region.fd < 0)
-		return;
-	place_leave(c);
-	shm_release(&c->w.region);
-	c->w.left = true;
-}
-
 /*
  * Returns true if there is a place that no client holds, so that the server may clean it. The
  * search begins with the place that was found last, because each test of a lock is a system call.
@@ -321,7 +311,7 @@ static int calls_init(struct shmipc_client *hot)
 {
 	uint32_t n = (uint32_t)pow2_ceil(hot->depth);
 
-	hot->calls = shmipc_alloc(n, sizeof(*hot->calls));
+	hot->calls = calloc_lines(n, sizeof(*hot->calls));
 	if (!hot->calls)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < hot->depth; i++)
@@ -381,35 +371,6 @@ static void client_free(struct client *c)
 	free(c);
 }
 
-static int connect_once(const char *name, const struct shmipc_attr *want, struct client **c_p)
-{
-	struct client *c = shmipc_alloc(1, sizeof(*c));
-	struct shm_access access;
-	int err;
-
-	if (!c)
-		return -ENOMEM;
-	c->w.wake = WAKEFD_NONE;
-	err = shm_access_init(&access, want->mode, want->gid, want->set);
-	if (!err)
-		err = shm_attach_for(SHMIPC_PREFIX, name, sizeof(struct shmipc_header), &access,
-			&c->w.region);
-	if (err)
-		goto free_client;
-	err = client_init(c, want);
-	if (err)
-		goto close_region;
-	*c_p = c;
-	return 0;
-
-close_region:
-	wakefd_close(&c->w.wake);
-	shm_close(&c->w.region);
-free_client:
-	client_free(c);
-	return err;
-}
-
 static struct shmipc_attr client_sizes(const struct client *c)
 {
 	return shmipc_attr_of(&c->layout, &c->w.region);
@@ -431,27 +392,12 @@ static void client_replace(struct client *c, const struct client *fresh)
 	c->index = fresh->index;
 }
 
-#define WAITER_ATTR shmipc_attr
+static bool client_busy(const struct client *c)
+{
+	return shmipc_client_pending(&c->hot) || (c->hot.loans && c->hot.loans->out);
+}
+
 #include "base/waitconnect.h"
-
-int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
-	struct shmipc_client **client_p)
-{
-	return client_connect(name, attr, client_p);
-}
-
-int shmipc_client_reconnect(struct shmipc_client *hot, uint64_t timeout_ns)
-{
-	bool busy = shmipc_client_pending(hot) || (hot->loans && hot->loans->out);
-
-	return client_reconnect(client_of(hot), busy, timeout_ns);
-}
-
-void shmipc_client_disconnect(struct shmipc_client *hot)
-{
-	if (hot)
-		client_disconnect(client_of(hot));
-}
 
 /* ---- slow paths of call, poll and flush ---- */
 
@@ -580,16 +526,6 @@ void shmipc_priv_client_end_burst(struct shmipc_client *hot)
 
 /* ---- waiting, for the public header ---- */
 
-COLD int shmipc_priv_client_idle(struct shmipc_client *hot)
-{
-	return client_idle(client_of(hot));
-}
-
-COLD void shmipc_priv_client_resume(struct shmipc_client *hot)
-{
-	client_resume(client_of(hot));
-}
-
 void shmipc_priv_client_wake_test(struct shmipc_client *hot)
 {
 	client_wake(client_of(hot));
@@ -610,20 +546,9 @@ int shmipc_client_wait(struct shmipc_client *hot, uint64_t timeout_ns)
 	return client_told(client_of(hot), client_wait(client_of(hot), timeout_ns));
 }
 
-int shmipc_client_fd(struct shmipc_client *hot)
-{
-	return client_fd(client_of(hot));
-}
-
 int shmipc_client_arm(struct shmipc_client *hot)
 {
 	return client_told(client_of(hot), client_arm(client_of(hot)));
-}
-
-void shmipc_client_others(struct shmipc_client *hot, shmipc_response_fn *fn, void *arg)
-{
-	client_of(hot)->w.other = fn;
-	client_of(hot)->w.other_arg = arg;
 }
 
 int shmipc_client_call_wait(struct shmipc_client *hot, const void *req, uint32_t len, void *resp,

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE_PAIR (2 * CACHE_LINE) /* the unit of an adjacent-line prefetcher */
-
 static uint32_t or_default(uint32_t value, uint32_t def)
 {
 	return value ? value : def;
@@ -129,12 +127,4 @@ struct cellring_cursor shmipc_resp_start(const struct shmipc_layout *l, struct s
 
 	cellring_cursor_init(&c, (char *)place + l->resp_ring, &l->resp);
 	return c;
-}
-
-void *shmipc_alloc(size_t n, size_t size)
-{
-	size_t bytes = align_up(n * size, LINE_PAIR);
-	void *p = aligned_alloc(LINE_PAIR, bytes);
-
-	return p ? memset(p, 0, bytes) : NULL;
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "base/compiler.h"
+#include "base/lines.h"
 #include "base/sized.h"
 #include "base/shm.h"
 #include "base/wakefd.h"
@@ -23,8 +24,8 @@
 #include "shmipc.h"
 #pragma GCC visibility pop
 
-#define SHMIPC_PREFIX "shmipc" /* of the file's name */
-static_assert(sizeof(SHMIPC_PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
+#define PREFIX "shmipc" /* of the file's name */
+static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
 #define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
 #define SHMIPC_VERSION 9u
 #define SHMIPC_ONE_WAY CELLRING_ID_MASK /* the id of posts and pushes */
@@ -152,12 +153,6 @@ static inline unsigned char *shmipc_place_chunk(const struct shmipc_layout *l,
 {
 	return (unsigned char *)place + l->pool + chunk * l->chunk;
 }
-
-/*
- * Like calloc(), but the memory shares no cache line with other data, because a server and its
- * clients may be threads of one process.
- */
-void *shmipc_alloc(size_t n, size_t size);
 
 struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place);
 struct cellring_cursor shmipc_resp_start(const struct shmipc_layout *l, struct shmipc_place *place);

@@ -26,7 +26,7 @@ int loans_client_init(const struct shmipc_layout *l, struct shmipc_client_loans 
 
 	if (!n)
 		return 0;
-	loans = shmipc_alloc(1, sizeof(*loans));
+	loans = calloc_lines(1, sizeof(*loans));
 	if (!loans)
 		return -ENOMEM;
 	loans->layout = *l;
@@ -193,7 +193,7 @@ int loans_server_init(const struct shmipc_layout *l, struct shmipc_server_loans 
 
 	if (!l->attr.loans)
 		return 0;
-	loans = shmipc_alloc(1, sizeof(*loans));
+	loans = calloc_lines(1, sizeof(*loans));
 	if (!loans)
 		return -ENOMEM;
 	loans->layout = *l;

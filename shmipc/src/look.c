@@ -49,7 +49,7 @@ int shmipc_look(const char *name, struct shmipc_look_region *look_p, size_t size
 	struct shmipc_header h;
 	struct shmipc_layout l;
 	struct shm_region r;
-	int err = shm_look(SHMIPC_PREFIX, name, &r), alive;
+	int err = shm_look(PREFIX, name, &r), alive;
 
 	if (err)
 		return err;
@@ -73,5 +73,5 @@ close:
 
 int shmipc_remove_dead(const char *name)
 {
-	return shm_remove_remains(SHMIPC_PREFIX, name, SHMIPC_MAGIC);
+	return shm_remove_remains(PREFIX, name, SHMIPC_MAGIC);
 }

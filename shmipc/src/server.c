@@ -37,7 +37,7 @@ static struct server *server_of(struct shmipc_server *hot)
 	return container_of(hot, struct server, hot);
 }
 
-static const struct live_type live_server = {LIVE_MAGIC, SHMIPC_PREFIX, "server", WAITER_STATES,
+static const struct live_type live_server = {LIVE_MAGIC, PREFIX, "server", WAITER_STATES,
 	.field = {
 		{"clients", LIVE_AT(struct server, hot.n_active)},
 		{"most", LIVE_AT(struct server, hot.max_clients)},
@@ -290,21 +290,6 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 #define WAITER_LAYER shmipc
 #include "base/waitserver.h"
 
-int shmipc_server_wait(struct shmipc_server *hot, uint64_t timeout_ns)
-{
-	return server_wait(server_of(hot), timeout_ns);
-}
-
-int shmipc_server_fd(struct shmipc_server *hot)
-{
-	return server_fd(server_of(hot));
-}
-
-int shmipc_server_arm(struct shmipc_server *hot)
-{
-	return server_arm(server_of(hot));
-}
-
 /* ---- waking ---- */
 
 /* Returns wakefd_wake()'s result. */
@@ -520,7 +505,7 @@ static void server_free(struct server *s)
 /* Allocates everything but the region. Returns NULL if there is no memory. */
 static struct server *server_alloc(const struct shmipc_layout *l)
 {
-	struct server *s = shmipc_alloc(1, sizeof(*s));
+	struct server *s = calloc_lines(1, sizeof(*s));
 	size_t n = l->attr.max_clients;
 
 	if (!s)
@@ -534,11 +519,11 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	s->hot.tells = l->attr.events;
 	s->hot.push_max = l->attr.pushes;
 	cellring_burst_close(&s->hot.burst);
-	s->hot.peers = shmipc_alloc(n, sizeof(*s->hot.peers));
-	s->hot.active = shmipc_alloc(n, sizeof(*s->hot.active));
-	s->hot.visits = shmipc_alloc(n, sizeof(*s->hot.visits));
-	s->hot.unfenced_peers = shmipc_alloc(n, sizeof(*s->hot.unfenced_peers));
-	s->hot.copy = shmipc_alloc(1, l->attr.req_size);
+	s->hot.peers = calloc_lines(n, sizeof(*s->hot.peers));
+	s->hot.active = calloc_lines(n, sizeof(*s->hot.active));
+	s->hot.visits = calloc_lines(n, sizeof(*s->hot.visits));
+	s->hot.unfenced_peers = calloc_lines(n, sizeof(*s->hot.unfenced_peers));
+	s->hot.copy = calloc_lines(1, l->attr.req_size);
 	s->open = calloc(n, l->attr.depth);
 	if (!s->hot.peers || !s->hot.active || !s->hot.visits || !s->hot.unfenced_peers ||
 		!s->open || !s->hot.copy || loans_server_init(&s->layout, &s->hot.loans) ||
@@ -598,7 +583,7 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	s = server_alloc(&l);
 	if (!s)
 		return -ENOMEM;
-	err = shm_create_for(SHMIPC_PREFIX, name, l.size, &access, &s->w.region);
+	err = shm_create_for(PREFIX, name, l.size, &access, &s->w.region);
 	if (err) {
 		server_free(s);
 		return err;
@@ -621,28 +606,12 @@ int shmipc_server_create(const char *name, const struct shmipc_attr *attr,
 	return 0;
 }
 
-int shmipc_server_unlink(struct shmipc_server *hot)
+static void announce_end(struct server *s)
 {
-	return shm_remove_name(&server_of(hot)->w.region);
-}
-
-void shmipc_server_destroy(struct shmipc_server *hot)
-{
-	struct server *s;
-
-	if (!hot)
-		return;
-	s = server_of(hot);
-	if (s->w.region.fd >= 0) { /* it is -1 in a forked child; the parent continues to serve */
-		shmipc_priv_server_publish(hot);
-		/* Release: pairs with the acquire in server_ended(), after the last reply. */
-		__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
-		sleep_fence(); /* pairs with the one in sleep_prepare() */
-		for (uint32_t i = 0; i < hot->n_active; i++)
-			peer_wake(s, hot->active[i]);
-	}
-	live_remove(s->w.live);
-	wakefd_close(&s->w.wake);
-	shm_close(&s->w.region);
-	server_free(s);
+	shmipc_priv_server_publish(&s->hot);
+	/* Release: pairs with the acquire in server_ended(), after the last reply. */
+	__atomic_store_n(&s->header->closed, 1, __ATOMIC_RELEASE);
+	sleep_fence(); /* pairs with the one in sleep_prepare() */
+	for (uint32_t i = 0; i < s->hot.n_active; i++)
+		peer_wake(s, s->hot.active[i]);
 }

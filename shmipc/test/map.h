@@ -11,7 +11,7 @@ static void map_region(const char *name, struct rpc_map *m)
 	struct shmipc_header *h;
 	struct shmipc_place *place;
 
-	CHECK_EQ(shm_attach(SHMIPC_PREFIX, name, sizeof(*h), &m->region), 0);
+	CHECK_EQ(shm_attach(PREFIX, name, sizeof(*h), &m->region), 0);
 	h = m->region.addr;
 	place = (struct shmipc_place *)(h + 1);
 	m->server_state = &h->server_state;

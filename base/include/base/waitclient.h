@@ -10,6 +10,7 @@
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
+ *	client_of(client)	the struct client of a LAYER(client)
  *	struct client		with a struct waiter w, and hot, which has the fields idle_left
  *				(empty polls until the slow path), idle (slow paths of this wait, at
  *				most TELL) and unfenced (not 0: a wake test is due)
@@ -144,9 +145,16 @@ COLD static int client_idle(struct client *c)
 	return gone ? client_end(c, -EPIPE) : c->w.wake_err;
 }
 
-/* A response has arrived: ends the wait. */
-static void client_resume(struct client *c)
+COLD int LAYER(priv_client_idle)(struct LAYER(client) * client)
 {
+	return client_idle(client_of(client));
+}
+
+/* A response has arrived: ends the wait. */
+COLD void LAYER(priv_client_resume)(struct LAYER(client) * client)
+{
+	struct client *c = client_of(client);
+
 	if (c->hot.idle == TELL)
 		waiter_say(&c->w, SLEEP_RUNNING);
 	c->hot.idle = 0;
@@ -235,8 +243,9 @@ static int client_wait(struct client *c, uint64_t timeout_ns)
 
 /* ---- waiting on a descriptor ---- */
 
-static int client_fd(struct client *c)
+int LAYER(client_fd)(struct LAYER(client) * client)
 {
+	struct client *c = client_of(client);
 	int err;
 
 	if (c->w.wake.fd >= 0)
@@ -283,6 +292,12 @@ struct answer {
 	uint32_t id, capacity, len;
 	bool done; /* also before the call is made */
 };
+
+void LAYER(client_others)(struct LAYER(client) * client, LAYER(response_fn) * fn, void *arg)
+{
+	client_of(client)->w.other = fn;
+	client_of(client)->w.other_arg = arg;
+}
 
 static void answer_take(void *arg, uint64_t token, const void *resp, uint32_t len)
 {

@@ -2,15 +2,17 @@
 /*
  * The functions with which a client of delegrpc or shmipc connects within a time limit, and again
  * after the end of its server. The layer's source file that connects clients includes this file.
- * Before, it defines
+ * Before, it defines WAITER_LAYER, which is its name, and
  *
  *	struct client		with a struct waiter w, and hot
- *	WAITER_ATTR		the name of its struct of attributes
+ *	client_of(client)	the struct client of a LAYER(client)
+ *	PREFIX			of the names of its regions, which begin with a struct LAYER(header)
  *	live_client		the type of its clients, see base/live.h
- *	connect_once(name, want, c_p)	connects, or returns -errno
- *	client_leave(c)		gives the client's place back, unless this is done or the process is
- *				a forked child, whose parent keeps the place
+ *	client_init(c, want)	does the part of connect that comes after the region is mapped.
+ *				Returns 0, or -errno; then the client has no place
+ *	place_leave(c)		gives the client's place back; the lock is dropped after that
  *	client_sizes(c)		returns the attributes with which to connect again
+ *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	takes everything of the other client but its waiter
  *	client_free(c)		frees what the process has of the client
  */
@@ -21,11 +23,41 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "base/live.h"
 #include "base/waiter.h"
 
+static int connect_once(const char *name, const struct LAYER(attr) * want, struct client **c_p)
+{
+	struct client *c = calloc_lines(1, sizeof(*c));
+	struct shm_access access;
+	int err;
+
+	if (!c)
+		return -ENOMEM;
+	c->w.wake = WAKEFD_NONE;
+	err = shm_access_init(&access, want->mode, want->gid, want->set);
+	if (!err)
+		err = shm_attach_for(PREFIX, name, sizeof(struct LAYER(header)), &access,
+			&c->w.region);
+	if (err)
+		goto free_client;
+	err = client_init(c, want);
+	if (err)
+		goto close_region;
+	*c_p = c;
+	return 0;
+
+close_region:
+	wakefd_close(&c->w.wake);
+	shm_close(&c->w.region);
+free_client:
+	client_free(c);
+	return err;
+}
+
 /* Connects, and tries again until timeout_ns nanoseconds have passed. */
-static int connect_within(const char *name, const struct WAITER_ATTR *want, uint64_t timeout_ns,
+static int connect_within(const char *name, const struct LAYER(attr) * want, uint64_t timeout_ns,
 	struct client **c_p)
 {
 	struct waiter_deadline d = waiter_deadline(timeout_ns);
@@ -38,11 +70,10 @@ static int connect_within(const char *name, const struct WAITER_ATTR *want, uint
 	return err;
 }
 
-/* Returns 0 and a client as its user knows it, or -errno. */
-static int client_connect(const char *name, const struct WAITER_ATTR *attr,
-	__typeof__(((struct client *)NULL)->hot) **client_p)
+int LAYER(client_connect)(const char *name, const struct LAYER(attr) * attr,
+	struct LAYER(client) * *client_p)
 {
-	struct WAITER_ATTR want;
+	struct LAYER(attr) want;
 	struct client *c;
 	int err = SIZED_ATTR(&want, attr, set);
 
@@ -55,8 +86,23 @@ static int client_connect(const char *name, const struct WAITER_ATTR *attr,
 	return 0;
 }
 
-static void client_disconnect(struct client *c)
+/* Does nothing in a forked child, whose parent keeps the place, or if it is given back already. */
+static void client_leave(struct client *c)
 {
+	if (c->w.region.fd < 0)
+		return;
+	place_leave(c);
+	shm_release(&c->w.region);
+	c->w.left = true;
+}
+
+void LAYER(client_disconnect)(struct LAYER(client) * client)
+{
+	struct client *c;
+
+	if (!client)
+		return;
+	c = client_of(client);
 	client_leave(c);
 	live_remove(c->w.live);
 	wakefd_close(&c->w.wake);
@@ -64,16 +110,15 @@ static void client_disconnect(struct client *c)
 	client_free(c);
 }
 
-/* @pending: calls have not ended. */
-static int client_reconnect(struct client *c, bool pending, uint64_t timeout_ns)
+int LAYER(client_reconnect)(struct LAYER(client) * client, uint64_t timeout_ns)
 {
-	struct client *fresh;
-	struct WAITER_ATTR want;
+	struct client *c = client_of(client), *fresh;
+	struct LAYER(attr) want;
 	int err;
 
 	if (c->w.region.fd < 0 && !c->w.left) /* a forked child */
 		return -EBADF;
-	if (!c->w.err || pending)
+	if (!c->w.err || client_busy(c))
 		return -EBUSY;
 	client_leave(c);
 	want = client_sizes(c);
@@ -82,7 +127,7 @@ static int client_reconnect(struct client *c, bool pending, uint64_t timeout_ns)
 		return err;
 	err = waiter_keeps_fd(&c->w, &fresh->w);
 	if (err) {
-		client_disconnect(fresh);
+		LAYER(client_disconnect)(&fresh->hot);
 		return err;
 	}
 	waiter_adopt(&c->w, &fresh->w);

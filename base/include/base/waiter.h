@@ -15,6 +15,14 @@
 #include "base/wait.h"
 #include "base/wakefd.h"
 
+/*
+ * The name of a function or type of the layer, WAITER_LAYER: LAYER(server) is delegrpc_server or
+ * shmipc_server.
+ */
+#define LAYER_JOIN(layer, name) layer##_##name
+#define LAYER_NAME(layer, name) LAYER_JOIN(layer, name)
+#define LAYER(name) LAYER_NAME(WAITER_LAYER, name)
+
 /* The longest sleep. It limits the delay if a peer dies or overwrites the word. */
 #define WAITER_SLICE_NS (100 * NSEC_PER_MSEC)
 

@@ -5,6 +5,7 @@
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
+ *	server_of(server)	the struct server of a LAYER(server)
  *	struct server		with a struct waiter w, a struct members members, and hot, which has
  *				the field max_clients
  *	CLIENT_BYTE(i)		byte of the file that client i locks
@@ -14,6 +15,9 @@
  *	server_rest(s)		called before the poll that precedes a sleep; returns true if there
  *				is more work, so that the server must not sleep
  *	server_owes(s)		true if a sleep must end by itself, after WAITER_SLICE_NS
+ *	announce_end(s)		tells the clients that the server has ended, and wakes those that
+ *				sleep
+ *	server_free(s)		frees what the process has of the server
  *	server_client(s, i)	returns the address of client i, or NULL if there is none (with
  *				acquire, so that the client's network namespace is visible)
  */
@@ -23,6 +27,9 @@
 #include "base/members.h"
 #include "base/probe.h"
 #include "base/waiter.h"
+
+static void announce_end(struct server *s);
+static void server_free(struct server *s);
 
 /*
  * Wakes a client if it sleeps. Returns wakefd_wake()'s result. The caller must fence before; that
@@ -89,8 +96,9 @@ static int server_wait_long(struct server *s, struct wait *step, uint64_t timeou
 }
 
 /* Returns 1 if there are requests, 0 if the time has passed or a signal came, or -errno. */
-static int server_wait(struct server *s, uint64_t timeout_ns)
+int LAYER(server_wait)(struct LAYER(server) * server, uint64_t timeout_ns)
 {
+	struct server *s = server_of(server);
 	struct wait step = WAIT_INIT;
 	int n = server_poll(s);
 
@@ -124,8 +132,9 @@ static bool all_reach(const struct server *s)
 	return wakefd_reaches(netns, s->w.addr->netns);
 }
 
-static int server_fd(struct server *s)
+int LAYER(server_fd)(struct LAYER(server) * server)
 {
+	struct server *s = server_of(server);
 	int err;
 
 	if (s->w.wake.fd >= 0)
@@ -144,8 +153,10 @@ static int server_fd(struct server *s)
 	return -ENETUNREACH;
 }
 
-static int server_arm(struct server *s)
+int LAYER(server_arm)(struct LAYER(server) * server)
 {
+	struct server *s = server_of(server);
+
 	if (s->w.wake.fd < 0)
 		return -EBADF;
 	server_flush(s);
@@ -160,6 +171,28 @@ static int server_arm(struct server *s)
 	s->w.sleeps++;
 	PROBE(WAITER_LAYER, server_arm, &s->hot);
 	return 0;
+}
+
+/* ---- the end ---- */
+
+int LAYER(server_unlink)(struct LAYER(server) * server)
+{
+	return shm_remove_name(&server_of(server)->w.region);
+}
+
+void LAYER(server_destroy)(struct LAYER(server) * server)
+{
+	struct server *s;
+
+	if (!server)
+		return;
+	s = server_of(server);
+	if (s->w.region.fd >= 0) /* it is -1 in a forked child; the parent continues to serve */
+		announce_end(s);
+	live_remove(s->w.live);
+	wakefd_close(&s->w.wake);
+	shm_close(&s->w.region);
+	server_free(s);
 }
 
 #endif
