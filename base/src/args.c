@@ -648,6 +648,27 @@ int args_main(struct args *args, const char *program, int argc, char **argv, voi
 	return first;
 }
 
+int args_commands(const char *program, const char *usage, const char *version,
+	const struct args_command *commands, int argc, char **argv)
+{
+	const char *word = argc > 1 ? argv[1] : "";
+
+	for (const struct args_command *c = commands; c->name; c++) {
+		if (!strcmp(word, c->name))
+			return c->main(argc - 1, argv + 1);
+	}
+	if (argc == 2 && !strcmp(word, "--help"))
+		return fputs(usage, stdout) < 0;
+	if (argc == 2 && !strcmp(word, "--version"))
+		return printf("%s %s\n", program, version) < 0;
+	fprintf(stderr, "%s: %s%.60s%s: give ", program,
+		argc > 1 ? "unknown command '" : "no command", word, argc > 1 ? "'" : "");
+	for (; commands->name; commands++)
+		fprintf(stderr, "%s, ", commands->name);
+	fputs("--help or --version\n", stderr);
+	return 2;
+}
+
 int args_word(const struct args *args, const char *value, const char *const *words,
 	unsigned *index_p)
 {

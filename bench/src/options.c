@@ -159,7 +159,7 @@ static int choose_mesh(struct rpcbench_bench *b, const struct args *args)
 void rpcbench_options(struct rpcbench_bench *b, int argc, char **argv)
 {
 	char usage[200];
-	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows), .usage = usage, .tail = tail};
+	struct args args = {ARGS_ROWS(rows), .usage = usage, .tail = tail};
 	int err = 0;
 
 	snprintf(usage, sizeof(usage),

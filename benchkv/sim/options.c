@@ -109,12 +109,9 @@ static int check(struct args *args, const struct sim_config *c)
 void sim_options(int argc, char **argv, struct sim_options *o)
 {
 	static const char *const commands[] = {"run", "table", "map", NULL};
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
 		.tail = "Status: 0 done, 1 an error, 2 a bad command line.\n",
-		.version = "benchkv-sim " BENCHKV_VERSION,
-		.operand = "command"};
+		.version = "benchkv-sim " BENCHKV_VERSION, .operand = "command"};
 	unsigned command = SIM_RUN;
 	int first;
 

@@ -372,13 +372,9 @@ static char **copy_line(int argc, char **argv)
 static int parse_line(int argc, char **argv, struct options *o, char *why, size_t size)
 {
 	char usage[USAGE_MAX];
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
 		.tail = "Status: 0 all replies and keys verified, 1 an error, 2 a bad command line.\n",
-		.version = "benchkv " BENCHKV_VERSION,
-		.operand = "backend",
-		.why = why,
+		.version = "benchkv " BENCHKV_VERSION, .operand = "backend", .why = why,
 		.size = size};
 	int first, err;
 

@@ -95,9 +95,7 @@ static int check(const struct args *args, struct options *o)
 
 void options_parse(struct options *o, int argc, char **argv)
 {
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
 		.tail = "The client sets the sizes, endpoints and rings for both sides.\n",
 		.operand = "host"};
 	int first;

@@ -219,8 +219,7 @@ static const struct arg_row options[] = {
 
 int main(int argc, char **argv)
 {
-	struct args args = {.rows = options,
-		.n_rows = ARRAY_SIZE(options),
+	struct args args = {ARGS_ROWS(options),
 		.usage =
 			"Usage: latrec-bench [--rounds N]\n"
 			"Prints the nanoseconds per recorded sample, and the ratio to a record path\n"

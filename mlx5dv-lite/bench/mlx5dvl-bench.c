@@ -424,8 +424,7 @@ static void find_device(char **argv)
 
 int main(int argc, char **argv)
 {
-	struct args args = {.rows = options,
-		.n_rows = ARRAY_SIZE(options),
+	struct args args = {ARGS_ROWS(options),
 		.usage =
 			"Usage: mlx5dvl-bench [--json FILE]\n"
 			"Measures the cost of the host's code per request and completion, compared with libibverbs.\n"};

@@ -79,28 +79,27 @@ static const char usage[] =
 	"directory, in which all files that end in .jsonl (with --compat in .txt) are taken.\n"
 	"Files that cannot be used are named on standard error and skipped.\n";
 
-/* Returns 0, 1 after --help, or -EINVAL. */
-static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
+static int check(const struct args *args, const struct options *o)
 {
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
-		.tail = "Status: 0, 1 there were no statistics, 2 a bad command line.\n",
-		.operands = true,
-		.why = why,
-		.size = size};
-	int first = args_read(&args, argc, argv, o);
+	if (!o->n_paths)
+		return args_fail(args, "no files: give at least one path");
+	if (o->attr.compat && o->hosts.n && (o->n_paths > 1 || o->attr.max_age_s))
+		return args_fail(args, "--compat reads one file per host, whose age it does not "
+				       "see: give one path, and no --max-age");
+	return 0;
+}
 
-	if (first <= 0)
-		return first ? first : 1;
+static void parse(int argc, char **argv, struct options *o)
+{
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
+		.tail = "Status: 0, 1 there were no statistics, 2 a bad command line.\n",
+		.operands = true};
+	int first = args_main(&args, "rdmabench collect", argc, argv, o);
+
 	o->paths = argv + first;
 	o->n_paths = argc - first;
-	if (!o->n_paths)
-		return args_fail(&args, "no files: give at least one path");
-	if (o->attr.compat && o->hosts.n && (o->n_paths > 1 || o->attr.max_age_s))
-		return args_fail(&args, "--compat reads one file per host, whose age it does not "
-					"see: give one path, and no --max-age");
-	return 0;
+	if (check(&args, o))
+		args_exit(&args, "rdmabench collect", -EINVAL);
 }
 
 /*
@@ -228,11 +227,9 @@ int collect_main(int argc, char **argv)
 {
 	struct options o = {0};
 	struct gather *g;
-	char why[300];
-	int status = parse(argc, argv, &o, why, sizeof(why));
+	int status;
 
-	if (status)
-		return args_status("rdmabench collect", why, status);
+	parse(argc, argv, &o);
 	g = gather_create(&o.attr);
 	if (!g) {
 		fprintf(stderr, "rdmabench collect: %s\n", strerror(ENOMEM));

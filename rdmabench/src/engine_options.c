@@ -284,15 +284,10 @@ static enum engine_command command_of(const char *name)
 int engine_options_parse(int argc, char **argv, struct engine_options *o_p, char *why, size_t size)
 {
 	enum engine_command command = command_of(argv[0]);
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.set = 1u << command,
-		.command = programs[command],
+	struct args args = {ARGS_ROWS(rows), .set = 1u << command, .command = programs[command],
 		.usage = usages[command],
 		.tail = "Status: 0, 1 errors, wrong payloads or a lost peer, 2 a bad command line.\n",
-		.operand = "host",
-		.why = why,
-		.size = size};
+		.operand = "host", .why = why, .size = size};
 	struct partial p = {.o = {.command = command, .program = programs[command]}};
 	int first, err;
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* rdmabench: its sub-commands. */
-#include <stdio.h>
-#include <string.h>
-
+#include "base/args.h"
 #include "base/output.h"
 #include "collect.h"
 #include "engine.h"
@@ -17,37 +15,17 @@ static const char usage[] = "Usage: rdmabench COMMAND [OPTION]...\n"
 			    "  --help, --version\n"
 			    "rdmabench COMMAND --help lists the options of a command.\n";
 
-static const struct {
-	const char *name;
-	int (*main)(int argc, char **argv);
-} commands[] = {
+static const struct args_command commands[] = {
 	{"lat", engine_main},
 	{"bw", engine_main},
 	{"engine", engine_main},
 	{"collect", collect_main},
 	{"search", search_main},
+	{NULL, NULL},
 };
-
-static int run(int argc, char **argv)
-{
-	for (size_t i = 0; argc > 1 && i < sizeof(commands) / sizeof(commands[0]); i++) {
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].main(argc - 1, argv + 1);
-	}
-	if (argc == 2 && !strcmp(argv[1], "--help"))
-		return fputs(usage, stdout) < 0;
-	if (argc == 2 && !strcmp(argv[1], "--version")) {
-		puts("rdmabench " RDMABENCH_VERSION);
-		return 0;
-	}
-	fprintf(stderr,
-		"rdmabench: %s%.60s%s: give lat, bw, engine, collect, search, --help or --version\n",
-		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
-		argc > 1 ? "'" : "");
-	return 2;
-}
 
 int main(int argc, char **argv)
 {
-	return output_end("rdmabench", run(argc, argv));
+	return output_end("rdmabench",
+		args_commands("rdmabench", usage, RDMABENCH_VERSION, commands, argc, argv));
 }

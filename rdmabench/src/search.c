@@ -214,33 +214,32 @@ static int leave_out_reverse(const struct args *args, struct options *o)
 				       "--peer and --address, or another 1.direction");
 }
 
-/* Returns 0, 1 after --help, or -EINVAL. */
-static int parse(int argc, char **argv, struct options *o, char *why, size_t size)
+/* Completes the options, and leaves out what cannot be measured. */
+static int complete(const struct args *args, struct options *o)
 {
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
-		.tail = "Status: 0, 1 the search failed, 2 a bad command line.\n",
-		.why = why,
-		.size = size};
-	int first;
+	if (!o->log && !o->dry_run)
+		return args_fail(args, "no directory to write to: give --log");
+	o->x.features = !o->no_features;
+	o->has_model = args_given(args, "model");
+	o->x.space = o->trial.space = &o->space;
+	if (!o->inject)
+		leave_out_injection(&o->space);
+	if (leave_out_reverse(args, o))
+		return -EINVAL;
+	return space_prune(&o->space, args->why, args->size);
+}
+
+static void parse(int argc, char **argv, struct options *o)
+{
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
+		.tail = "Status: 0, 1 the search failed, 2 a bad command line.\n"};
 
 	*o = (struct options){0};
 	rules_init(&o->x.rules);
 	space_init(&o->space);
-	first = args_read(&args, argc, argv, o);
-	if (first <= 0)
-		return first ? first : 1;
-	if (!o->log && !o->dry_run)
-		return args_fail(&args, "no directory to write to: give --log");
-	o->x.features = !o->no_features;
-	o->has_model = args_given(&args, "model");
-	o->x.space = o->trial.space = &o->space;
-	if (!o->inject)
-		leave_out_injection(&o->space);
-	if (leave_out_reverse(&args, o))
-		return -EINVAL;
-	return space_prune(&o->space, why, size);
+	args_main(&args, "rdmabench search", argc, argv, o);
+	if (complete(&args, o))
+		args_exit(&args, "rdmabench search", -EINVAL);
 }
 
 /* ---- the search ---- */
@@ -499,11 +498,8 @@ int search_main(int argc, char **argv)
 {
 	static struct search s;
 	struct options o;
-	char why[300];
-	int err = parse(argc, argv, &o, why, sizeof(why));
 
-	if (err)
-		return args_status("rdmabench search", why, err);
+	parse(argc, argv, &o);
 	signal(SIGPIPE, SIG_IGN);
 	s.o = &o;
 	if (prepare(&s)) {

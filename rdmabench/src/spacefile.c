@@ -33,17 +33,6 @@ static bool insert(struct space *s, unsigned dim, uint32_t value)
 	return true;
 }
 
-/* Removes the spaces at both ends of a text. */
-static char *trim(char *text)
-{
-	size_t n;
-
-	text += strspn(text, SPACES);
-	for (n = strlen(text); n && strchr(SPACES, text[n - 1]); n--)
-		text[n - 1] = 0;
-	return text;
-}
-
 static int change_one(struct space *s, unsigned dim, const char *values, char *why, size_t size)
 {
 	char copy[CHANGE_MAX], *rest = copy, *text, name[SPACE_NAME];
@@ -54,7 +43,7 @@ static int change_one(struct space *s, unsigned dim, const char *values, char *w
 	while (!err && (text = strsep(&rest, ","))) {
 		uint32_t value = 0;
 
-		err = space_parse(dim, trim(text), &value, why, size);
+		err = space_parse(dim, trim(text, SPACES), &value, why, size);
 		if (err || insert(s, dim, value))
 			continue;
 		space_name(dim, name);
@@ -77,13 +66,13 @@ int space_change(struct space *s, const char *text, char *why, size_t size)
 	if (!values)
 		return fail(why, size, -EINVAL,
 			"'%.40s' is not valid: give a parameter and its values, as 0.qp_num=4,16",
-			trim(copy));
+			trim(copy, SPACES));
 	*values++ = 0;
 	plus = strchr(copy, '+');
 	add = plus && !plus[1];
 	if (add)
 		*plus = 0;
-	pattern = trim(copy);
+	pattern = trim(copy, SPACES);
 	for (unsigned dim = 0; dim < SPACE_DIMS && !err; dim++) {
 		space_name(dim, name);
 		if (fnmatch(pattern, name, 0))

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text.h"
+
 const char *const stats_names[STATS_KEYS] = {
 	"latency_samples",
 	"latency_min_ns",
@@ -67,18 +69,6 @@ int stats_print(const struct stats *s, FILE *out)
 #define BLANK " \t\n\v\f\r"
 #define FIGURE_MAX 0x1p64 /* ns, so that the sum of many figures is finite */
 
-/* Removes white space at both ends. */
-static char *trim(char *text)
-{
-	size_t len;
-
-	text += strspn(text, BLANK);
-	for (len = strlen(text); len && strchr(BLANK, text[len - 1]); len--)
-		;
-	text[len] = 0;
-	return text;
-}
-
 /* Reads a number and nothing else. A digit comes first, so signs and words like nan are refused. */
 static int read_value(const char *value, int key, struct stats_row *row)
 {
@@ -103,13 +93,13 @@ static int read_line(char *line, struct stats_row *row, unsigned *seen)
 	if (!value)
 		return 0;
 	*value++ = 0;
-	line = trim(line);
+	line = trim(line, BLANK);
 	while (key < STATS_KEYS && strcmp(line, stats_names[key]))
 		key++;
 	if (key == STATS_KEYS)
 		return 0;
 	*seen |= 1u << key;
-	return read_value(trim(value), key, row);
+	return read_value(trim(value, BLANK), key, row);
 }
 
 int stats_parse(const char *text, size_t len, struct stats_row *row_p)

@@ -34,6 +34,17 @@ int fail(char *why, size_t size, int err, const char *format, ...)
 	return err;
 }
 
+char *trim(char *text, const char *letters)
+{
+	size_t len;
+
+	text += strspn(text, letters);
+	for (len = strlen(text); len && strchr(letters, text[len - 1]); len--)
+		;
+	text[len] = 0;
+	return text;
+}
+
 json_t *text_json(const char *text)
 {
 	json_t *v = json_string(text);

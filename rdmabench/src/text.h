@@ -17,6 +17,9 @@ int read_name(const struct arg *a, void *name_p);
 int fail(char *why, size_t size, int err, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
+/* Removes these letters at both ends of a text. */
+char *trim(char *text, const char *letters);
+
 /* Returns a new JSON string. Text that is not UTF-8 (file names, peers) is reduced to ASCII. */
 json_t *text_json(const char *text);
 

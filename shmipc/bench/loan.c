@@ -285,8 +285,7 @@ static const struct arg_row rows[] = {
 int main(int argc, char **argv)
 {
 	struct bench b = {.calls = 0};
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
+	struct args args = {ARGS_ROWS(rows),
 		.usage = "Usage: shmipc-loan-bench [OPTION]...\n"
 			 "Calls with one long message: with loans, and with copies.\n",
 		.tail = "Columns: ns per payload of the producer alone, of calls that copy, of calls "

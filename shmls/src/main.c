@@ -208,12 +208,8 @@ static int run(const struct options *o, char **operands, int n)
 static int shmls(int argc, char **argv)
 {
 	struct options o = {0};
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
-		.tail = columns,
-		.version = "shmls " SHMLS_VERSION,
-		.operands = true};
+	struct args args = {ARGS_ROWS(rows), .usage = usage, .tail = columns,
+		.version = "shmls " SHMLS_VERSION, .operands = true};
 	int first = args_main(&args, "shmls", argc, argv, &o);
 
 	return run(&o, argv + first, argc - first);

@@ -138,15 +138,10 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 int move_options_parse(int argc, char **argv, bool server, struct move_options *o_p, char *why,
 	size_t size)
 {
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.set = server ? SERVER : CLIENT,
-		.command = server ? "server" : "client",
-		.usage = usage,
+	struct args args = {ARGS_ROWS(rows), .set = server ? SERVER : CLIENT,
+		.command = server ? "server" : "client", .usage = usage,
 		.tail = "Status: 0, 1 a request failed or bytes were wrong, 2 a bad command line.\n",
-		.operand = server ? NULL : "host",
-		.why = why,
-		.size = size};
+		.operand = server ? NULL : "host", .why = why, .size = size};
 	struct move_options o = {.memory = server ? 256u << 20 : 0};
 	int first = args_read(&args, argc, argv, &o), err;
 

@@ -101,11 +101,8 @@ static const char usage[] =
 
 int sim_options_parse(int argc, char **argv, struct sim_options *o_p, char *why, size_t size)
 {
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = usage,
-		.tail = "Status: 0, 1 a run failed or --check, 2 a bad command line.\n",
-		.why = why,
+	struct args args = {ARGS_ROWS(rows), .usage = usage,
+		.tail = "Status: 0, 1 a run failed or --check, 2 a bad command line.\n", .why = why,
 		.size = size};
 	struct sim_options o = {.n_cases = 0};
 	int first = args_read(&args, argc, argv, &o);

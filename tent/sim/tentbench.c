@@ -139,8 +139,10 @@ static int sim(int argc, char **argv)
 	return o.list ? list_cases() : with_config(&o);
 }
 
-static int move(int argc, char **argv, bool server)
+/* The command server or client. */
+static int move(int argc, char **argv)
 {
+	bool server = argv[0][0] == 's';
 	struct move_options o;
 	char why[400];
 	int err = move_options_parse(argc, argv, server, &o, why, sizeof(why));
@@ -150,25 +152,11 @@ static int move(int argc, char **argv, bool server)
 	return server ? move_server(&o) : move_client(&o);
 }
 
-static int run(int argc, char **argv)
-{
-	if (argc > 1 && !strcmp(argv[1], "sim"))
-		return sim(argc - 1, argv + 1);
-	if (argc > 1 && (!strcmp(argv[1], "server") || !strcmp(argv[1], "client")))
-		return move(argc - 1, argv + 1, argv[1][0] == 's');
-	if (argc == 2 && !strcmp(argv[1], "--help"))
-		return fputs(usage, stdout) < 0;
-	if (argc == 2 && !strcmp(argv[1], "--version")) {
-		puts("tentbench " TENT_VERSION);
-		return 0;
-	}
-	fprintf(stderr, "tentbench: %s%s%s: give server, client, sim, --help or --version\n",
-		argc > 1 ? "unknown command '" : "no command", argc > 1 ? argv[1] : "",
-		argc > 1 ? "'" : "");
-	return 2;
-}
-
 int main(int argc, char **argv)
 {
-	return output_end("tentbench", run(argc, argv));
+	static const struct args_command commands[] = {{"server", move}, {"client", move},
+		{"sim", sim}, {NULL, NULL}};
+
+	return output_end("tentbench",
+		args_commands("tentbench", usage, TENT_VERSION, commands, argc, argv));
 }

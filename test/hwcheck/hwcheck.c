@@ -524,9 +524,7 @@ static const struct arg_row rows[] = {
 int main(int argc, char **argv)
 {
 	const char *names[ARRAY_SIZE(steps) + 1] = {NULL};
-	struct args args = {.rows = rows,
-		.n_rows = ARRAY_SIZE(rows),
-		.usage = "Usage: hwcheck [OPTION]... STEP\n",
+	struct args args = {ARGS_ROWS(rows), .usage = "Usage: hwcheck [OPTION]... STEP\n",
 		.operand = "STEP"};
 	struct wish w = {.gid_index = -1};
 	unsigned step = 0;

@@ -12,8 +12,7 @@
  *		{"json", 0, "FILE", ARG_TEXT, AT(json), .help = "writes the report to this file"},
  *		{"help", 'h', .kind = ARG_HELP},
  *	};
- *	struct args args = {.rows = rows, .n_rows = ARRAY_SIZE(rows),
- *		.usage = "Usage: program [OPTION]...\n"};
+ *	struct args args = {ARGS_ROWS(rows), .usage = "Usage: program [OPTION]...\n"};
  *	int first = args_main(&args, "program", argc, argv, &options);
  *
  * getopt_long() has global state, so only one thread may read at a time. Texts in the options point
@@ -26,6 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#include "base/compiler.h"
 
 #define ARGS_MAX 80 /* rows of a program */
 #define ARG_LIST_MAX 16
@@ -94,6 +95,9 @@ struct arg_row {
 	const char *also; /* another name of the option */
 };
 
+/* The rows of a program. */
+#define ARGS_ROWS(table) .rows = (table), .n_rows = ARRAY_SIZE(table)
+
 struct args {
 	const struct arg_row *rows;
 	uint32_t n_rows;
@@ -135,6 +139,19 @@ int args_status(const char *program, const char *why, int err);
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
 /* Ends the program as args_status() says; also if standard output could not be written. */
 _Noreturn void args_exit(const struct args *args, const char *program, int err);
+/* A program whose first argument names a command; main() gets the arguments from there on. */
+struct args_command {
+	const char *name;
+	int (*main)(int argc, char **argv);
+};
+
+/*
+ * Runs the command, or prints the text of --help, or the program's name and version. Returns the
+ * exit status; 2 after a line that lists the commands, whose array ends with a NULL name.
+ */
+int args_commands(const char *program, const char *usage, const char *version,
+	const struct args_command *commands, int argc, char **argv);
+
 /* Prints the text of --help. */
 void args_help(const struct args *args, FILE *out);
 /* Formats the text into why. Returns -EINVAL. */
