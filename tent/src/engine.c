@@ -145,21 +145,47 @@ static int open_named(struct tent *t, const struct tent_attr *a, struct tent_why
 {
 	int err = topo_load(t->config.topology, &t->topo, why);
 
+	if (!err && t->transport->asked)
+		return why_say(why, -EINVAL,
+			"configuration: a topology file describes adapters, so leave it out with "
+			"rails of %s",
+			t->transport->rails);
 	for (uint32_t i = 0; i < t->topo.n_rails && !err; i++)
 		err = open_rail(t, a, t->topo.rails[i], true, why);
 	return err;
 }
 
+/* The number of rails that the program asks for. */
+static uint32_t asked(const struct transport *tr, const struct tent_attr *a)
+{
+	return *(const uint32_t *)(const void *)((const char *)a + tr->asked);
+}
+
+/* As transport.find, for rails that the program asks for. */
+static int number_rails(const struct transport *tr, const struct tent_attr *a,
+	char names[TENT_MAX_RAILS][TENT_NAME_LEN], struct tent_why *why)
+{
+	uint32_t n = asked(tr, a);
+
+	if (n > TENT_MAX_RAILS)
+		return why_say(why, -EINVAL, "%s_rails: give up to %d", tr->kinds[0],
+			TENT_MAX_RAILS);
+	for (uint32_t i = 0; i < n; i++)
+		snprintf(names[i], TENT_NAME_LEN, "%s%u", tr->kinds[0], i);
+	return (int)n;
+}
+
 static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
+	const struct transport *tr = t->transport;
 	char names[TENT_MAX_RAILS][TENT_NAME_LEN];
-	int n = t->transport->find(a, names, why), err = n < 0 ? n : 0;
+	int n = tr->asked ? number_rails(tr, a, names, why) : tr->find(a, names, why);
+	int err = n < 0 ? n : 0;
 
 	for (int i = 0; i < n && !err; i++)
 		err = open_rail(t, a, names[i], false, why);
 	if (!err && !t->n_ports)
-		return why_say(why, -ENETDOWN, "none of the %s has an active port",
-			t->transport->rails);
+		return why_say(why, -ENETDOWN, "none of the %s has an active port", tr->rails);
 	return err ? err : topo_from_hwloc(&t->topo, why);
 }
 
@@ -167,7 +193,7 @@ static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why
 static const struct transport *const *wanted(const struct transport *const *from,
 	const struct tent_attr *a)
 {
-	while ((*from)->wanted && !(*from)->wanted(a))
+	while ((*from)->asked && !asked(*from, a))
 		from++;
 	return from;
 }
@@ -175,9 +201,9 @@ static const struct transport *const *wanted(const struct transport *const *from
 static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
 	const struct transport *const *first = wanted(transports, a);
-	const struct transport *other = (*first)->wanted ? *wanted(first + 1, a) : *first;
+	const struct transport *other = (*first)->asked ? *wanted(first + 1, a) : *first;
 
-	if (other->wanted)
+	if (other->asked)
 		return why_say(why, -EINVAL, "rails of %s and %s: give rails of one kind",
 			(*first)->rails, other->rails);
 	t->transport = *first;

@@ -167,27 +167,10 @@ static void gpu_unmap(void *at, const struct desc_buffer *b)
 
 /* ---- ports ---- */
 
-static bool gpu_wanted(const struct tent_attr *attr)
-{
-	return attr->gpu_rails;
-}
-
-static int gpu_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
-	struct tent_why *why)
-{
-	if (attr->gpu_rails > TENT_MAX_RAILS)
-		return why_say(why, -EINVAL, "gpu_rails: give up to %d", TENT_MAX_RAILS);
-	if (!cuda_open(why))
-		return -ENODEV;
-	for (uint32_t i = 0; i < attr->gpu_rails; i++)
-		snprintf(names[i], TENT_NAME_LEN, "gpu%u", i);
-	return (int)attr->gpu_rails;
-}
-
 static int gpu_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 	struct tent_why *why)
 {
-	int err = named ? port_not_named("GPUs", why) : port_new("gpu", name, p_p);
+	int err = cuda_open(why) ? port_new("gpu", name, p_p) : -ENODEV;
 
 	if (!err)
 		(*p_p)->gbps = GBPS;
@@ -205,8 +188,7 @@ const struct transport gpu_transport = {
 	.gpus = true,
 	.spares = true,
 	.stall_ns = SCHED_NEVER, /* a copy always ends, but a GPU may be busy for long */
-	.wanted = gpu_wanted,
-	.find = gpu_find,
+	.asked = offsetof(struct tent_attr, gpu_rails),
 	.open = gpu_open,
 	.close = port_free,
 	.check = memory_check,

@@ -32,13 +32,6 @@ int port_new(const char *kind, const char *name, struct port **p_p)
 	return 0;
 }
 
-int port_not_named(const char *rails, struct tent_why *why)
-{
-	return why_say(why, -EINVAL,
-		"configuration: a topology file describes adapters, so leave it out with rails of %s",
-		rails);
-}
-
 void port_free(struct port *p)
 {
 	free(p);

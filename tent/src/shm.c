@@ -290,26 +290,9 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 
 /* ---- ports ---- */
 
-static bool shm_wanted(const struct tent_attr *attr)
-{
-	return attr->shm_rails;
-}
-
-static int shm_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
-	struct tent_why *why)
-{
-	if (attr->shm_rails > TENT_MAX_RAILS)
-		return why_say(why, -EINVAL, "shm_rails: give up to %d", TENT_MAX_RAILS);
-	for (uint32_t i = 0; i < attr->shm_rails; i++)
-		snprintf(names[i], TENT_NAME_LEN, "shm%u", i);
-	return (int)attr->shm_rails;
-}
-
 static int open_copier(const struct tent_attr *attr, const char *name, bool named,
 	struct port **p_p, struct tent_why *why)
 {
-	if (named)
-		return port_not_named("shared memory", why);
 	return port_new("shm", name, p_p);
 }
 
@@ -321,8 +304,7 @@ const struct transport shm_transport = {
 	.kinds = kinds,
 	.spares = true,
 	.stall_ns = SCHED_NEVER, /* a copy always ends, but on a busy host it may take long */
-	.wanted = shm_wanted,
-	.find = shm_find,
+	.asked = offsetof(struct tent_attr, shm_rails),
 	.open = open_copier,
 	.close = port_free,
 	.check = memory_check,

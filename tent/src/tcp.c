@@ -392,21 +392,6 @@ static bool tcp_event(struct port *p, bool *up_p)
 	return false;
 }
 
-static bool tcp_wanted(const struct tent_attr *attr)
-{
-	return attr->tcp_rails;
-}
-
-static int tcp_find(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
-	struct tent_why *why)
-{
-	if (attr->tcp_rails > TENT_MAX_RAILS)
-		return why_say(why, -EINVAL, "tcp_rails: give up to %d", TENT_MAX_RAILS);
-	for (uint32_t i = 0; i < attr->tcp_rails; i++)
-		snprintf(names[i], TENT_NAME_LEN, "tcp%u", i);
-	return (int)attr->tcp_rails;
-}
-
 static void tcp_close(struct port *port)
 {
 	struct tcp_rail *p = to_rail(port);
@@ -437,12 +422,9 @@ static int listen_at(struct tcp_rail *p, const char *address)
 static int tcp_open(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
 	struct tent_why *why)
 {
-	struct tcp_rail *p;
+	struct tcp_rail *p = calloc(1, sizeof(*p));
 	int err;
 
-	if (named)
-		return port_not_named("TCP", why);
-	p = calloc(1, sizeof(*p));
 	if (!p)
 		return -ENOMEM;
 	p->port = (struct port){.id.kind = "tcp", .gbps = GBPS, .max_region = UINT64_MAX, .fd = -1};
@@ -474,8 +456,7 @@ const struct transport tcp_transport = {
 	.bars = true,
 	.spares = true,
 	.stall_ns = SCHED_NEVER, /* a peer may be stopped; links find out that its host is gone */
-	.wanted = tcp_wanted,
-	.find = tcp_find,
+	.asked = offsetof(struct tent_attr, tcp_rails),
 	.open = tcp_open,
 	.close = tcp_close,
 	.event = tcp_event,

@@ -133,15 +133,21 @@ struct transport {
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
 	/*
-	 * True: the transport is for engines with these attributes; there must not be another such
-	 * transport. NULL: the transport is for engines that no other one is for.
+	 * Offset in struct tent_attr of the number of its rails, a uint32_t. The transport is for
+	 * engines that ask for some; they must not ask for rails of another such transport. The
+	 * rails are called kinds[0] and a number. 0: the transport is for engines that no other
+	 * one is for.
 	 */
-	bool (*wanted)(const struct tent_attr *attr);
-	/* Writes the names of the rails of this host. Returns their number or -errno. */
+	size_t asked;
+	/*
+	 * Writes the names of the rails of this host. Returns their number or -errno. Required
+	 * without asked.
+	 */
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 		struct tent_why *why);
 	/*
-	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its port is not active.
+	 * Opens a rail. @named: a topology file names the rail, never one with asked. -ENETDOWN: its
+	 * port is not active.
 	 * Every error writes @why, except -ENETDOWN if not @named.
 	 */
 	int (*open)(const struct tent_attr *attr, const char *name, bool named, struct port **p_p,
@@ -178,8 +184,6 @@ void link_free(struct link *l);
 /* Makes a port without events and with registrations of any length. 0 or -ENOMEM. */
 int port_new(const char *kind, const char *name, struct port **p_p);
 void port_free(struct port *p);
-/* Refuses a rail that a topology file names, which describes adapters. Returns -EINVAL. */
-int port_not_named(const char *rails, struct tent_why *why);
 /*
  * For transport.check. Returns -EFAULT, as an adapter does when it pins the memory, if a part is
  * not mapped, readable and writable. Another -errno: the memory could not be checked.

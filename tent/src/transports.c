@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* All transports. An engine uses the one whose wanted() is true, or the last one. */
+/* All transports. An engine uses the one that it asks for, or the last one. */
 #include "transport.h"
 
 #define TRANSPORTS                                                                                 \
