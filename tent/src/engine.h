@@ -115,6 +115,11 @@ struct lent {
 	uint8_t *at; /* where this process sees the buffer; NULL: it does not */
 };
 
+/* Tasks, linked by their field next; the first and the last one. Empty: head is NO_TASK. */
+struct task_list {
+	uint32_t head, tail;
+};
+
 struct tent_segment {
 	struct tent *t;
 	struct tent_segment *next;
@@ -139,11 +144,11 @@ struct tent_segment {
 		uint64_t length, posted_at;
 	} slices[MAX_SLICES];
 	/* Tasks that wait for room in the scheduler, and the number of those that it has, by priority. */
-	uint32_t waiting_head[SCHED_PRIORITIES], waiting_tail[SCHED_PRIORITIES];
+	struct task_list waiting[SCHED_PRIORITIES];
 	uint32_t moving[SCHED_PRIORITIES];
-	uint32_t stage_head, stage_tail; /* tasks that are not completely cut into chunks */
+	struct task_list staged; /* tasks that are not completely cut into chunks */
 	uint32_t chunks; /* under way */
-	uint32_t notify_head, notify_tail; /* tasks that wait for a slot of notices */
+	struct task_list queued; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
 	uint32_t notifying; /* tasks in slots */
 	uint32_t open; /* number of tasks that have not ended */
@@ -411,6 +416,9 @@ void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bo
 int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now);
 
 /* task.c */
+void tasks_append(struct tent *t, struct task_list *l, uint32_t id);
+/* Removes the task, unless it is not in the list. */
+void tasks_remove(struct tent *t, struct task_list *l, uint32_t id);
 /* Appends a new task to the tasks that wait for room in the scheduler. */
 void task_wait(struct tent_segment *s, uint32_t id);
 /* Finds the offsets at which the task's bytes cross parts of registrations. 0 or -ENOMEM. */

@@ -244,9 +244,9 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	s->ctl.fd = -1;
 	s->wake = SCHED_NEVER;
 	s->blame.pair = BLAME_NONE;
-	s->notify_head = s->stage_head = NO_TASK;
+	s->queued.head = s->staged.head = NO_TASK;
 	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
-		s->waiting_head[p] = NO_TASK;
+		s->waiting[p].head = NO_TASK;
 	for (uint32_t i = 0; i < NOTICE_SLOTS; i++)
 		s->slots[i].task = NO_TASK;
 	err = prepare(s, text, why);

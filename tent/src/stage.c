@@ -51,22 +51,6 @@ static bool here(const struct task *k)
 	return k->buffer->of_gpu && k->buffer->staged && !k->batch->t->transport->gpus;
 }
 
-/* Removes a task from the list of those that are not completely cut. */
-static void unlist(struct tent_segment *s, uint32_t id)
-{
-	uint32_t *link = &s->stage_head, last = NO_TASK;
-
-	while (*link != NO_TASK && *link != id) {
-		last = *link;
-		link = &s->t->tasks[*link].next;
-	}
-	if (*link == NO_TASK)
-		return;
-	*link = s->t->tasks[id].next;
-	if (s->stage_tail == id)
-		s->stage_tail = last;
-}
-
 /* Ends a request without chunks, if it has failed or all of its chunks have ended. */
 static void end_request(struct tent *t, uint32_t id)
 {
@@ -74,7 +58,7 @@ static void end_request(struct tent *t, uint32_t id)
 
 	if (k->chunks || (!k->err && k->cut < k->request.len))
 		return;
-	unlist(k->request.segment, id);
+	tasks_remove(t, &k->request.segment->staged, id);
 	task_arrived(k->request.segment, id, k->err);
 }
 
@@ -101,18 +85,6 @@ static void stop_request(struct tent *t, uint32_t id, int err)
 	end_request(t, id);
 }
 
-static void list(struct tent_segment *s, uint32_t id)
-{
-	struct task *tasks = s->t->tasks;
-
-	tasks[id].next = NO_TASK;
-	if (s->stage_head == NO_TASK)
-		s->stage_head = id;
-	else
-		tasks[s->stage_tail].next = id;
-	s->stage_tail = id;
-}
-
 void stage_or_wait(struct tent *t, uint32_t id)
 {
 	struct task *k = &t->tasks[id];
@@ -120,7 +92,7 @@ void stage_or_wait(struct tent *t, uint32_t id)
 	if (here(k) || k->remote->staged) {
 		k->state = TASK_STAGED;
 		k->stop = stop_request;
-		list(k->request.segment, id);
+		tasks_append(t, &k->request.segment->staged, id);
 	} else {
 		k->state = TASK_WAITING;
 		task_wait(k->request.segment, id);
@@ -308,15 +280,15 @@ static bool begin_chunk(struct tent *t, uint32_t id)
 	k->chunks++;
 	k->request.segment->chunks++;
 	if (k->cut == k->request.len)
-		unlist(k->request.segment, id);
+		tasks_remove(t, &k->request.segment->staged, id);
 	step(t, &t->chunks[n]);
 	return true;
 }
 
 void stage_start(struct tent_segment *s)
 {
-	while (s->stage_head != NO_TASK && s->chunks < STAGE_SLOTS &&
-		begin_chunk(s->t, s->stage_head))
+	while (s->staged.head != NO_TASK && s->chunks < STAGE_SLOTS &&
+		begin_chunk(s->t, s->staged.head))
 		;
 }
 
@@ -358,7 +330,7 @@ void stage_lost(struct tent_segment *s)
 		c->err = s->lost;
 		step(t, c);
 	}
-	for (uint32_t id = s->stage_head, next; id != NO_TASK; id = next) {
+	for (uint32_t id = s->staged.head, next; id != NO_TASK; id = next) {
 		next = t->tasks[id].next;
 		stop_request(t, id, s->lost);
 	}

@@ -10,23 +10,38 @@
 
 #define MARK_ERRORS 8 /* errors of one mark after which the cause is assumed not to be a rail */
 
-static void list_append(struct tent *t, uint32_t *head, uint32_t *tail, uint32_t id)
+void tasks_append(struct tent *t, struct task_list *l, uint32_t id)
 {
 	t->tasks[id].next = NO_TASK;
-	if (*head == NO_TASK)
-		*head = id;
+	if (l->head == NO_TASK)
+		l->head = id;
 	else
-		t->tasks[*tail].next = id;
-	*tail = id;
+		t->tasks[l->tail].next = id;
+	l->tail = id;
 }
 
-static uint32_t list_take(struct tent *t, uint32_t *head)
+static uint32_t take(struct tent *t, struct task_list *l)
 {
-	uint32_t id = *head;
+	uint32_t id = l->head;
 
 	if (id != NO_TASK)
-		*head = t->tasks[id].next;
+		l->head = t->tasks[id].next;
 	return id;
+}
+
+void tasks_remove(struct tent *t, struct task_list *l, uint32_t id)
+{
+	uint32_t *link = &l->head, last = NO_TASK;
+
+	while (*link != NO_TASK && *link != id) {
+		last = *link;
+		link = &t->tasks[*link].next;
+	}
+	if (*link == NO_TASK)
+		return;
+	*link = t->tasks[id].next;
+	if (l->tail == id)
+		l->tail = last;
 }
 
 /* ---- the end ---- */
@@ -117,37 +132,21 @@ int task_cut(struct task *k)
 
 void task_wait(struct tent_segment *s, uint32_t id)
 {
-	uint32_t p = s->t->tasks[id].request.priority;
-
-	list_append(s->t, &s->waiting_head[p], &s->waiting_tail[p], id);
-}
-
-/* Removes a task from the list of tasks that wait for room. */
-static void stop_waiting(struct tent_segment *s, uint32_t id)
-{
-	uint32_t p = s->t->tasks[id].request.priority;
-	uint32_t *link = &s->waiting_head[p], last = NO_TASK;
-
-	while (*link != id) {
-		last = *link;
-		link = &s->t->tasks[*link].next;
-	}
-	*link = s->t->tasks[id].next;
-	if (s->waiting_tail[p] == id)
-		s->waiting_tail[p] = last;
+	tasks_append(s->t, &s->waiting[s->t->tasks[id].request.priority], id);
 }
 
 /* Does not stop a request whose bytes have been moved, and which only waits for its notice. */
 void task_stop(struct tent *t, uint32_t id, int err)
 {
 	struct task *k = &t->tasks[id];
+	struct tent_segment *s = k->request.segment;
 
 	if (k->state == TASK_STAGED || k->state == TASK_ORDERED) {
 		k->stop(t, id, err);
 	} else if (k->state == TASK_MOVING) {
-		sched_cancel(k->request.segment->sched, id, err);
+		sched_cancel(s->sched, id, err);
 	} else if (k->state == TASK_WAITING) {
-		stop_waiting(k->request.segment, id);
+		tasks_remove(t, &s->waiting[k->request.priority], id);
 		task_end(t, id, err);
 	}
 }
@@ -181,7 +180,7 @@ static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 
 	if (err == -EAGAIN)
 		return false;
-	list_take(s->t, &s->waiting_head[r.priority]);
+	take(s->t, &s->waiting[r.priority]);
 	k->state = TASK_MOVING;
 	if (err)
 		task_end(s->t, id, s->lost ? s->lost : err);
@@ -193,8 +192,8 @@ static bool start(struct tent_segment *s, uint64_t now, uint32_t id)
 void tasks_start(struct tent_segment *s, uint64_t now)
 {
 	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++) {
-		while (s->waiting_head[p] != NO_TASK && s->moving[p] < MAX_MOVING) {
-			if (!start(s, now, s->waiting_head[p]))
+		while (s->waiting[p].head != NO_TASK && s->moving[p] < MAX_MOVING) {
+			if (!start(s, now, s->waiting[p].head))
 				return;
 		}
 	}
@@ -235,7 +234,7 @@ void task_arrived(struct tent_segment *s, uint32_t id, int status)
 	} else {
 		lent_of(s, k->remote)->moving--;
 		k->state = TASK_QUEUED;
-		list_append(t, &s->notify_head, &s->notify_tail, id);
+		tasks_append(t, &s->queued, id);
 	}
 	s->again = true; /* the scheduler may have room for another task */
 }
@@ -356,7 +355,7 @@ static void notify_slot(struct tent_segment *s, uint8_t slot)
 	int err;
 
 	if (l->task == NO_TASK && !l->untaken) {
-		id = list_take(s->t, &s->notify_head);
+		id = take(s->t, &s->queued);
 		if (id != NO_TASK)
 			take_slot(s, id, slot);
 	}
@@ -373,7 +372,7 @@ static void notify_slot(struct tent_segment *s, uint8_t slot)
 
 void tasks_notify(struct tent_segment *s)
 {
-	bool some = s->notifying || s->notify_head != NO_TASK;
+	bool some = s->notifying || s->queued.head != NO_TASK;
 
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS && some; slot++)
 		notify_slot(s, slot);
@@ -418,10 +417,10 @@ void tasks_fail(struct tent_segment *s, int err)
 	uint32_t id;
 
 	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++) {
-		while ((id = list_take(s->t, &s->waiting_head[p])) != NO_TASK)
+		while ((id = take(s->t, &s->waiting[p])) != NO_TASK)
 			task_end(s->t, id, err);
 	}
-	while ((id = list_take(s->t, &s->notify_head)) != NO_TASK)
+	while ((id = take(s->t, &s->queued)) != NO_TASK)
 		task_end(s->t, id, err);
 	for (uint8_t slot = 0; slot < NOTICE_SLOTS; slot++) {
 		if (s->slots[slot].task != NO_TASK)
