@@ -8,14 +8,6 @@
 
 #define CLIENT_ALIVE_NS (100 * NSEC_PER_MSEC) /* between two checks of the server's lock */
 
-void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p,
-	size_t size)
-{
-	const struct client *c = container_of(client, struct client, hot);
-
-	attr_out(attr_p, size, &c->attr, &c->w.region);
-}
-
 uint32_t delegrpc_client_index(const struct delegrpc_client *client)
 {
 	return container_of(client, struct client, hot)->id;
@@ -310,7 +302,6 @@ static void client_closed(struct client *c)
 {
 }
 
-#define WAITER_LAYER delegrpc
 #include "base/waitclient.h"
 
 /* The public header cannot include base, so it repeats the value. */

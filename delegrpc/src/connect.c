@@ -274,12 +274,9 @@ static int client_init(struct client *c, const struct delegrpc_attr *want)
 	return err;
 }
 
-static struct delegrpc_attr client_sizes(const struct client *c)
+static const struct delegrpc_attr *client_sizes(const struct client *c)
 {
-	struct delegrpc_attr want;
-
-	delegrpc_client_get_attr(&c->hot, &want, sizeof(want));
-	return want;
+	return &c->attr;
 }
 
 static void client_replace(struct client *c, const struct client *fresh)
@@ -305,5 +302,4 @@ static bool client_busy(const struct client *c)
 	return delegrpc_client_pending(&c->hot);
 }
 
-#define WAITER_LAYER delegrpc
 #include "base/waitconnect.h"

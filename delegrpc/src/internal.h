@@ -6,9 +6,10 @@
 #include <assert.h>
 
 #include "base/compiler.h"
-#include "base/sized.h"
-#include "base/waiter.h"
 #include "delegrpc.h"
+
+#define WAITER_LAYER delegrpc
+#include "base/waitattr.h"
 
 #define PREFIX "delegrpc"
 static_assert(sizeof(PREFIX) - 1 + DELEGRPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
@@ -27,10 +28,6 @@ struct layout {
 int attr_complete(struct delegrpc_attr *attr);
 
 static_assert(DELEGRPC_SET_GID == SHM_SET_GID, "the same");
-
-/* Writes a region's attributes and access to a caller's struct, at most @size bytes. */
-void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
-	const struct shm_region *region);
 
 /* Computes the layout. The attributes must be complete: see attr_complete(). */
 void layout_of(const struct delegrpc_attr *attr, struct layout *l);

@@ -4,11 +4,6 @@
 
 #include "internal.h"
 
-static uint32_t or_default(uint32_t value, uint32_t fallback)
-{
-	return value ? value : fallback;
-}
-
 int attr_complete(struct delegrpc_attr *attr)
 {
 	uint64_t ring = attr->ring_depth;
@@ -35,19 +30,6 @@ int attr_complete(struct delegrpc_attr *attr)
 	if (!ring_holds_all(attr) && attr->ring_depth <= attr->max_clients * DELEGRPC_BATCH)
 		return -EINVAL;
 	return 0;
-}
-
-void attr_out(struct delegrpc_attr *attr_p, size_t size, const struct delegrpc_attr *attr,
-	const struct shm_region *region)
-{
-	struct delegrpc_attr a = *attr;
-
-	a.size = size < sizeof(a) ? size : sizeof(a);
-	a.mode = region->access.mode;
-	a.gid = region->access.gid;
-	/* shm_access_init() accepts this form: a region of one user has no group. */
-	a.set = a.mode == 0660 ? DELEGRPC_SET_GID : 0;
-	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 void layout_of(const struct delegrpc_attr *attr, struct layout *l)

@@ -71,7 +71,6 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 	return taken && taken != DELEGRPC_COMING ? address_of(&line->address) : NULL;
 }
 
-#define WAITER_LAYER delegrpc
 #include "base/waitserver.h"
 
 /* Returns wakefd_wake()'s result. */

@@ -19,16 +19,11 @@ static_assert((int)MLX5DVL_NOP == MLX5_OPCODE_NOP && (int)MLX5DVL_WRITE == MLX5_
 		      (int)MLX5DVL_FETCH_ADD == MLX5_OPCODE_ATOMIC_FA,
 	"opcodes are the device's");
 
-static uint8_t or_default(uint8_t value, uint8_t otherwise)
-{
-	return value ? value : otherwise;
-}
-
 /* For fields in which 0 is valid: 0 selects the default only if the field's bit is not set. */
 static uint8_t or_set(const struct mlx5dvl_qp_attr *a, unsigned bit, uint8_t value,
 	uint8_t otherwise)
 {
-	return a->set & bit ? value : or_default(value, otherwise);
+	return a->set & bit ? value : (uint8_t)or_default(value, otherwise);
 }
 
 /* Checks the attributes and fills in the defaults. */
@@ -40,12 +35,12 @@ static int resolve_attr(struct mlx5dvl_qp_attr *a, const struct mlx5dvl_ctx *ctx
 		(rcq && (rcq->ctx != ctx || !a->recv_cq->srq)))
 		return -EINVAL;
 	a->sq_depth = a->sq_depth ? (uint32_t)pow2_ceil(a->sq_depth) : 256;
-	a->mtu = or_default(a->mtu, (uint8_t)ctx->port_attr.active_mtu);
+	a->mtu = (uint8_t)or_default(a->mtu, ctx->port_attr.active_mtu);
 	a->timeout = or_set(a, MLX5DVL_SET_TIMEOUT, a->timeout, 14);
 	a->retry_cnt = or_set(a, MLX5DVL_SET_RETRY_CNT, a->retry_cnt, 7);
 	a->rnr_retry = or_set(a, MLX5DVL_SET_RNR_RETRY, a->rnr_retry, 7);
 	a->min_rnr_timer = or_set(a, MLX5DVL_SET_MIN_RNR_TIMER, a->min_rnr_timer, 12);
-	a->rd_atomic = or_default(a->rd_atomic, 4);
+	a->rd_atomic = (uint8_t)or_default(a->rd_atomic, 4);
 	if (a->sq_depth < SQ_MIN_DEPTH || a->sq_depth > SQ_MAX_DEPTH ||
 		a->mtu > (uint8_t)ctx->port_attr.active_mtu || a->timeout > 31 ||
 		a->retry_cnt > 7 || a->rnr_retry > 7 || a->min_rnr_timer > 31 ||

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/probe.h"
-#include "base/waiter.h"
 #include "loan.h"
 #include "post.h"
 
@@ -106,7 +105,6 @@ static void server_died(struct client *c)
 {
 }
 
-#define WAITER_LAYER shmipc
 #include "base/waitclient.h"
 
 /* The public header cannot include base, so it repeats the value. */
@@ -371,9 +369,9 @@ static void client_free(struct client *c)
 	free(c);
 }
 
-static struct shmipc_attr client_sizes(const struct client *c)
+static const struct shmipc_attr *client_sizes(const struct client *c)
 {
-	return shmipc_attr_of(&c->layout, &c->w.region);
+	return &c->layout.attr;
 }
 
 static void client_replace(struct client *c, const struct client *fresh)
@@ -613,14 +611,6 @@ void *shmipc_client_extra(struct shmipc_client *hot)
 uint32_t shmipc_client_index(const struct shmipc_client *hot)
 {
 	return container_of(hot, const struct client, hot)->index;
-}
-
-void shmipc_client_get_attr(const struct shmipc_client *hot, struct shmipc_attr *attr_p,
-	size_t size)
-{
-	const struct client *c = container_of(hot, const struct client, hot);
-
-	shmipc_attr_out(attr_p, size, &c->layout, &c->w.region);
 }
 
 void shmipc_client_get_stats(const struct shmipc_client *hot, struct shmipc_client_stats *stats_p,

@@ -5,11 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t or_default(uint32_t value, uint32_t def)
-{
-	return value ? value : def;
-}
-
 /*
  * There are more cells than depth, because a response counts as read before its callback has run.
  * If messages are published in bursts, there is room for four times as many, so that a burst does
@@ -91,26 +86,6 @@ int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shm
 		shmipc_layout_plan(&a, l_p) || l_p->size != size)
 		return -EPROTO;
 	return 0;
-}
-
-struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region)
-{
-	struct shmipc_attr a = l->attr;
-
-	a.mode = region->access.mode;
-	a.gid = region->access.gid;
-	/* In the form that shm_access_init() accepts: a region of one user has no group. */
-	a.set = a.mode == 0660 ? SHMIPC_SET_GID : 0;
-	return a;
-}
-
-void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,
-	const struct shm_region *region)
-{
-	struct shmipc_attr a = shmipc_attr_of(l, region);
-
-	a.size = size < sizeof(a) ? size : sizeof(a);
-	sized_out(attr_p, size, &a, sizeof(a));
 }
 
 struct cellring_cursor shmipc_req_start(const struct shmipc_layout *l, struct shmipc_place *place)

@@ -15,14 +15,14 @@
 
 #include "base/compiler.h"
 #include "base/lines.h"
-#include "base/sized.h"
-#include "base/shm.h"
-#include "base/wakefd.h"
 
 /* The library exports what the public header declares. */
 #pragma GCC visibility push(default)
 #include "shmipc.h"
 #pragma GCC visibility pop
+
+#define WAITER_LAYER shmipc
+#include "base/waitattr.h"
 
 #define PREFIX "shmipc" /* of the file's name */
 static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
@@ -127,13 +127,6 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shmipc_layout *l_p);
 
 static_assert(SHMIPC_SET_GID == SHM_SET_GID, "the same");
-
-/* Writes shmipc_attr_of() to a caller's struct, at most @size bytes. */
-void shmipc_attr_out(struct shmipc_attr *attr_p, size_t size, const struct shmipc_layout *l,
-	const struct shm_region *region);
-
-/* Returns the sizes and the access of a region. */
-struct shmipc_attr shmipc_attr_of(const struct shmipc_layout *l, const struct shm_region *region);
 
 static inline struct shmipc_place *shmipc_place(const struct shmipc_layout *l, void *region,
 	uint32_t index)

@@ -5,7 +5,6 @@
  * causes an error and no SIGBUS.
  */
 
-#include "base/sleep.h"
 #include "layout.h"
 
 static enum shmipc_look_state state_of(int alive, uint32_t state)
@@ -58,7 +57,7 @@ int shmipc_look(const char *name, struct shmipc_look_region *look_p, size_t size
 		err = shmipc_header_check(&h, r.size, &l);
 	if (err)
 		goto close;
-	shmipc_attr_out(&look.attr, sizeof(look.attr), &l, &r);
+	attr_out(&look.attr, sizeof(look.attr), &l.attr, &r);
 	look.size = r.size;
 	look.changes = h.changes;
 	alive = shm_locked(&r, SHM_SERVER);

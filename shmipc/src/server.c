@@ -7,7 +7,6 @@
 
 #include "base/members.h"
 #include "base/probe.h"
-#include "base/waiter.h"
 #include "loan.h"
 
 static_assert(CLIENT_BYTE(7) == MEMBER_BYTE(7), "the same");
@@ -287,7 +286,6 @@ static const struct wakefd_addr *server_client(const struct server *s, uint32_t 
 	return &shmipc_place(&s->layout, s->header, index)->client_addr;
 }
 
-#define WAITER_LAYER shmipc
 #include "base/waitserver.h"
 
 /* ---- waking ---- */
@@ -470,7 +468,7 @@ void shmipc_server_get_attr(const struct shmipc_server *hot, struct shmipc_attr 
 {
 	const struct server *s = container_of(hot, const struct server, hot);
 
-	shmipc_attr_out(attr_p, size, &s->layout, &s->w.region);
+	attr_out(attr_p, size, &s->layout.attr, &s->w.region);
 }
 
 void shmipc_server_get_stats(const struct shmipc_server *hot, struct shmipc_server_stats *stats_p,

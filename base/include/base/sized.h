@@ -9,7 +9,14 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+/* Returns an attribute, or if it is 0 its default. */
+static inline uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+	return value ? value : otherwise;
+}
 
 /* Writes the bytes that the caller's struct (`size` bytes) and the library's struct both have. */
 static inline void sized_out(void *to, size_t size, const void *from, size_t known)

@@ -11,7 +11,7 @@
  *	client_init(c, want)	does the part of connect that comes after the region is mapped.
  *				Returns 0, or -errno; then the client has no place
  *	place_leave(c)		gives the client's place back; the lock is dropped after that
- *	client_sizes(c)		returns the attributes with which to connect again
+ *	client_sizes(c)		returns the address of the sizes of its region
  *	client_busy(c)		true if calls have not ended
  *	client_replace(c, fresh)	takes everything of the other client but its waiter
  *	client_free(c)		frees what the process has of the client
@@ -25,7 +25,7 @@
 
 #include "base/lines.h"
 #include "base/live.h"
-#include "base/waiter.h"
+#include "base/waitattr.h"
 
 static int connect_once(const char *name, const struct LAYER(attr) * want, struct client **c_p)
 {
@@ -86,6 +86,14 @@ int LAYER(client_connect)(const char *name, const struct LAYER(attr) * attr,
 	return 0;
 }
 
+void LAYER(client_get_attr)(const struct LAYER(client) * client, struct LAYER(attr) * attr_p,
+	size_t size)
+{
+	const struct client *c = container_of(client, struct client, hot);
+
+	attr_out(attr_p, size, client_sizes(c), &c->w.region);
+}
+
 /* Does nothing in a forked child, whose parent keeps the place, or if it is given back already. */
 static void client_leave(struct client *c)
 {
@@ -121,7 +129,7 @@ int LAYER(client_reconnect)(struct LAYER(client) * client, uint64_t timeout_ns)
 	if (!c->w.err || client_busy(c))
 		return -EBUSY;
 	client_leave(c);
-	want = client_sizes(c);
+	attr_out(&want, sizeof(want), client_sizes(c), &c->w.region);
 	err = connect_within(strchr(c->w.region.path, '.') + 1, &want, timeout_ns, &fresh);
 	if (err)
 		return err;
