@@ -27,6 +27,15 @@ static void sleeper_open(struct sleeper *s)
 	CHECK_EQ(wakefd_open(&s->w, &s->addr), 0);
 }
 
+static void sleeper_close(struct sleeper *s)
+{
+	wakefd_close(&s->w);
+}
+
+/* Both are closed at the end of their block. */
+#define SLEEPER AT_END(sleeper_close) struct sleeper
+#define WAKER AT_END(wakefd_close) struct wakefd
+
 static int wake(struct wakefd *waker, struct sleeper *s)
 {
 	sleep_fence();
@@ -35,8 +44,8 @@ static int wake(struct wakefd *waker, struct sleeper *s)
 
 TEST(one_sleep_is_one_wakeup)
 {
-	struct wakefd waker = WAKEFD_NONE;
-	struct sleeper s;
+	WAKER waker = WAKEFD_NONE;
+	SLEEPER s;
 
 	sleeper_open(&s);
 	CHECK_EQ(wake(&waker, &s), 0);
@@ -56,13 +65,11 @@ TEST(one_sleep_is_one_wakeup)
 	CHECK_EQ(wake(&waker, &s), 1);
 	s.word = 77; /* an invalid value */
 	CHECK_EQ(wake(&waker, &s), 0);
-	wakefd_close(&waker);
-	wakefd_close(&s.w);
 }
 
 TEST(thread_is_woken_by_its_eventfd)
 {
-	AT_END(wakefd_close) struct wakefd w = WAKEFD_NONE;
+	WAKER w = WAKEFD_NONE;
 	uint32_t word = SLEEP_RUNNING;
 
 	CHECK_EQ(wakefd_open_event(&w), 0);
@@ -81,8 +88,8 @@ TEST(thread_is_woken_by_its_eventfd)
 /* A late wake-up of an earlier sleep, and one for this sleep. */
 TEST(several_wakeups_are_taken_together)
 {
-	struct wakefd waker = WAKEFD_NONE;
-	struct sleeper s;
+	WAKER waker = WAKEFD_NONE;
+	SLEEPER s;
 
 	sleeper_open(&s);
 	for (int i = 0; i < 3; i++) {
@@ -91,8 +98,6 @@ TEST(several_wakeups_are_taken_together)
 	}
 	wakefd_prepare(&s.w, &s.word);
 	CHECK(fdtest_sleeps(s.w.fd));
-	wakefd_close(&waker);
-	wakefd_close(&s.w);
 }
 
 /* Returns the name of the socket, which /proc/net/unix shows to every user. */
@@ -106,12 +111,12 @@ static socklen_t public_name(const struct sleeper *s, struct sockaddr_un *sa)
 
 TEST(strangers_neither_wake_nor_fill_the_queue)
 {
-	struct wakefd waker = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
 	struct sockaddr_un sa;
-	struct sleeper s;
+	SLEEPER s;
 	uint64_t wrong[2];
 	socklen_t len;
-	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	AT_END(end_close_fd) int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	sleeper_open(&s);
 	len = public_name(&s, &sa);
@@ -129,19 +134,16 @@ TEST(strangers_neither_wake_nor_fill_the_queue)
 	wakefd_prepare(&s.w, &s.word);
 	CHECK_EQ(wake(&waker, &s), 1);
 	CHECK(fdtest_readable(s.w.fd));
-	close(sock);
-	wakefd_close(&waker);
-	wakefd_close(&s.w);
 }
 
 /* A process that maps the region may fill the queue; each sleep still ends. */
 TEST(full_queue_is_readable)
 {
-	struct wakefd waker = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
 	struct sockaddr_un sa;
-	struct sleeper s;
+	SLEEPER s;
 	socklen_t len;
-	int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	AT_END(end_close_fd) int sock = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
 	sleeper_open(&s);
 	len = public_name(&s, &sa);
@@ -156,9 +158,6 @@ TEST(full_queue_is_readable)
 	}
 	wakefd_prepare(&s.w, &s.word);
 	CHECK(fdtest_sleeps(s.w.fd));
-	close(sock);
-	wakefd_close(&waker);
-	wakefd_close(&s.w);
 }
 
 /* Datagrams that are not read take space in the send buffer of the waker, which is small here. */
@@ -166,7 +165,7 @@ TEST(many_sleepers_take_nothing_and_all_are_woken)
 {
 	enum { N = 100 };
 	static struct sleeper s[N];
-	AT_END(wakefd_close) struct wakefd waker = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
 	int none = 0;
 
 	for (int i = 0; i < N; i++) {
@@ -185,7 +184,7 @@ TEST(many_sleepers_take_nothing_and_all_are_woken)
 TEST(nobody_is_woken_by_a_wrong_address)
 {
 	static const uint64_t names[] = {0, 1, UINT64_MAX};
-	AT_END(wakefd_close) struct wakefd waker = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
 	struct sleeper s;
 
 	sleeper_open(&s);
@@ -229,7 +228,7 @@ TEST(waker_without_descriptors_tries_again)
 static void wake_after_a_journey(void *arg)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-	struct wakefd waker = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
 	struct sleeper s, there;
 
 	sleeper_open(&s);
@@ -280,7 +279,7 @@ TEST_WITH(open_fails_and_leaves_nothing, fdtest_in_child, open_without_descripto
 
 TEST(timer_makes_it_readable)
 {
-	struct sleeper s;
+	SLEEPER s;
 
 	sleeper_open(&s);
 	for (int i = 0; i < 3; i++) {
@@ -295,14 +294,13 @@ TEST(timer_makes_it_readable)
 	/* Setting a later time cancels the earlier one. */
 	wakefd_timer(&s.w, 3600 * NSEC_PER_SEC);
 	CHECK(fdtest_sleeps(s.w.fd));
-	wakefd_close(&s.w);
 }
 
 TEST(all_is_closed_by_exec)
 {
-	struct wakefd event = WAKEFD_NONE;
-	struct wakefd waker = WAKEFD_NONE;
-	struct sleeper s;
+	WAKER event = WAKEFD_NONE;
+	WAKER waker = WAKEFD_NONE;
+	SLEEPER s;
 
 	sleeper_open(&s);
 	wakefd_prepare(&s.w, &s.word);
@@ -316,9 +314,6 @@ TEST(all_is_closed_by_exec)
 			CHECK_EQ(flags, FD_CLOEXEC);
 	}
 	CHECK(s.w.fd < 64 && s.w.queue < 64 && s.w.timer < 64 && waker.sender < 64);
-	wakefd_close(&event);
-	wakefd_close(&waker);
-	wakefd_close(&s.w);
 }
 
 /* Starts a child that stays alive, with copies of all descriptors that fork() has not closed. */

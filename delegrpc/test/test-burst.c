@@ -156,8 +156,7 @@ static void replies_published_by(const char *how)
 	} else if (!strcmp(how, "another")) {
 		answer(s, &others, 99);
 	} else if (!strcmp(how, "destroy")) {
-		delegrpc_server_destroy(s);
-		s = NULL;
+		rpc_server_end(&s);
 	} else {
 		for (; n < DELEGRPC_BATCH; n++) {
 			CHECK_EQ(poll_all(c, &seen), 0);
@@ -186,8 +185,8 @@ TEST(every_reply_is_published)
 /* Returns how many replies it takes, with n calls in flight, until the client sees one. */
 static uint32_t replies_until_seen(uint32_t n)
 {
-	struct delegrpc_server *s = server_new(1, 0, DEPTH);
-	struct delegrpc_client *c = client_new();
+	SERVER *s = server_new(1, 0, DEPTH);
+	CLIENT *c = client_new();
 	struct seen seen = {0};
 	struct delegrpc_req r;
 	uint32_t replies = 0;
@@ -206,8 +205,6 @@ static uint32_t replies_until_seen(uint32_t n)
 		replies++;
 	}
 	CHECK_EQ(seen.n, replies);
-	delegrpc_client_disconnect(c);
-	delegrpc_server_destroy(s);
 	return replies;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Two processes: a stream of checked messages each way, then one of them is killed. */
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 

@@ -67,8 +67,8 @@ static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c
 
 static void held_replies_are_published(const char *how)
 {
-	struct shmipc_server *s = test_serve(&msg_attr);
-	struct shmipc_client *c = test_join(), *d = test_join();
+	SERVER *s = test_serve(&msg_attr);
+	CLIENT *c = test_join(), *d = test_join();
 	struct shmipc_req r, other;
 	struct msg m = msg_of(1);
 	uint32_t n, got = 0;
@@ -91,14 +91,10 @@ static void held_replies_are_published(const char *how)
 	else if (!strcmp(how, "another"))
 		CHECK_EQ(shmipc_server_reply(s, other.client, other.id, &m, sizeof(m)), 0);
 	else
-		shmipc_server_destroy(s);
+		rpc_server_end(&s);
 	while (shmipc_client_poll(c, count_one, &got) > 0)
 		;
 	CHECK_EQ(got, n);
-	shmipc_client_disconnect(c);
-	shmipc_client_disconnect(d);
-	if (strcmp(how, "close"))
-		shmipc_server_destroy(s);
 }
 
 /*

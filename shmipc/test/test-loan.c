@@ -374,8 +374,8 @@ TEST(forged_responses_are_refused)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(row); i++) {
-		struct shmipc_server *s = test_serve(&loan_attr);
-		struct shmipc_client *c = test_join();
+		SERVER *s = test_serve(&loan_attr);
+		CLIENT *c = test_join();
 		struct loan_message m = {0, row[i].len};
 		struct got g = {.c = c};
 		const void *q = NULL;
@@ -391,8 +391,6 @@ TEST(forged_responses_are_refused)
 		CHECK_EQ(shmipc_client_abort(c, get, &g), 1);
 		CHECK(g.token == 1 && !g.resp);
 		CHECK_EQ(chunks_free(c), LOANS);
-		shmipc_client_disconnect(c);
-		shmipc_server_destroy(s);
 	}
 }
 
@@ -467,20 +465,9 @@ static void gone_client(bool events, bool by_commit)
 	check(take(s, &q[0]).len ? q[0] : NULL, REQ, 3);
 }
 
-TEST(gone_client_replied)
-{
-	gone_client(false, false);
-}
-
-TEST(gone_client_committed)
-{
-	gone_client(false, true);
-}
-
-TEST(gone_client_with_events)
-{
-	gone_client(true, true);
-}
+TEST_WITH(gone_client_replied, gone_client, false, false);
+TEST_WITH(gone_client_committed, gone_client, false, true);
+TEST_WITH(gone_client_with_events, gone_client, true, true);
 
 static void send_two(void)
 {

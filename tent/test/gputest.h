@@ -14,7 +14,6 @@
 
 #include <dlfcn.h>
 #include <stdbool.h>
-#include <sys/wait.h>
 
 #include "../src/cuda.h"
 #include "softgpu/softgpu.h"

@@ -105,6 +105,13 @@ static inline int guest(uint32_t magic, uint8_t last)
 	return fd;
 }
 
+/* Opens the target, and returns a connection to it. */
+static inline int target_guest(void)
+{
+	open_target();
+	return guest(TCP_MAGIC, 0);
+}
+
 static inline struct frame frame(enum frame_type type, uint64_t at, uint64_t len)
 {
 	return (struct frame){.type = type,

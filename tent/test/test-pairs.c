@@ -97,12 +97,10 @@ TEST(maps_that_cannot_be)
 }
 
 /* The peer has left out the only partner that mlx5_0 has. */
-TEST(a_rail_without_partner)
-{
-	refused(&(struct duo_attr){.target_config = config_of("topology",
-					   "{\"cpu:0\": [[\"mlx5_1\", \"mlx5_2\", \"mlx5_3\"]]}")},
-		-ENETUNREACH, "mlx5_0");
-}
+TEST_WITH(a_rail_without_partner, refused,
+	&(struct duo_attr){.target_config = config_of("topology",
+				   "{\"cpu:0\": [[\"mlx5_1\", \"mlx5_2\", \"mlx5_3\"]]}")},
+	-ENETUNREACH, "mlx5_0");
 
 /* A pair that is connected but whose messages do not arrive. */
 TEST(a_pair_that_cannot_reach)

@@ -109,8 +109,8 @@ static void post(bool write, uint64_t at, uint64_t len, uint64_t token)
 	CHECK_EQ(it.link->ops->post(it.link, &m), 0);
 }
 
-/* The connection whose frame comes next. */
-static int spoken(void)
+/* The connection whose frame comes next. The frame is read unless f is NULL. */
+static int spoken(struct frame *f)
 {
 	struct pollfd p[STREAMS];
 	uint64_t until = clock_ns() + GUARD_NS;
@@ -122,8 +122,11 @@ static int spoken(void)
 		it.link->ops->poll(it.link, on_done, NULL);
 	}
 	for (int i = 0;; i++) {
-		if (p[i].revents)
-			return it.fds[i];
+		if (!p[i].revents)
+			continue;
+		if (f)
+			hear(it.fds[i], f, sizeof(*f));
+		return it.fds[i];
 	}
 }
 
@@ -163,8 +166,7 @@ TEST(replies_of_a_stranger)
 
 		open_initiator();
 		post(cases[i].write, PAGE, 100, 7);
-		fd = spoken();
-		hear(fd, &f, sizeof(f));
+		fd = spoken(&f);
 		CHECK_EQ(f.type, cases[i].write ? FRAME_WRITE : FRAME_READ);
 		CHECK(f.key == 9 && f.token == 7 && f.addr == 0x1000 && f.len == 100);
 		if (cases[i].write)
@@ -191,8 +193,7 @@ TEST(bytes_of_a_read)
 	memset(bytes, 'r', sizeof(bytes));
 	open_initiator();
 	post(false, PAGE, PAGE, 3);
-	fd = spoken();
-	hear(fd, &f, sizeof(f));
+	fd = spoken(&f);
 	answer(fd, TCP_MAGIC, 0, 3);
 	for (uint32_t i = 0; i < PAGE; i += 512) {
 		CHECK_EQ(it.ended, 0);
@@ -218,7 +219,7 @@ TEST(a_link_fails_as_a_whole)
 	for (uint64_t i = 0; i < LINK_DEPTH; i++)
 		post(true, PAGE, 64, i);
 	CHECK_EQ(it.link->ops->post(it.link, &(struct link_move){.write = true}), -EAGAIN);
-	fd = spoken();
+	fd = spoken(NULL);
 	shutdown(fd, SHUT_RDWR);
 	ends(LINK_DEPTH);
 	CHECK(it.status == -ECANCELED || it.status == -EREMOTEIO);
@@ -239,8 +240,7 @@ TEST(local_memory_that_was_unmapped)
 		post(write, 0, sizeof(bytes), 4);
 		post(write, 2 * PAGE, 100, 5);
 		for (int i = 0; i < 2; i++) {
-			fd = spoken();
-			hear(fd, &f, sizeof(f));
+			fd = spoken(&f);
 			memset(bytes, 'r', sizeof(bytes));
 			if (write)
 				hear(fd, bytes, f.len);
@@ -268,8 +268,7 @@ TEST(a_stopped_initiator)
 
 	open_initiator();
 	post(false, PAGE, 100, 4);
-	fd = spoken();
-	hear(fd, &f, sizeof(f));
+	fd = spoken(&f);
 	answer(fd, TCP_MAGIC, 0, 4);
 	stranger_say(fd, bytes, 50);
 	it.link->ops->stop(it.link);
@@ -332,12 +331,10 @@ TEST(options_of_sockets)
 
 	open_initiator();
 	post(false, PAGE, 100, 4);
-	fd = spoken();
-	hear(fd, &f, sizeof(f));
+	fd = spoken(&f);
 	sockets_are((uint16_t)tcp_port(it.listener), true);
 	test_now(close_initiator);
-	open_target();
-	fd = guest(TCP_MAGIC, 0);
+	fd = target_guest();
 	is_well(fd);
 	sockets_are((uint16_t)tcp_port(fd), false);
 }
@@ -387,7 +384,6 @@ static void is_noticed(void)
 TEST(hosts_that_are_lost)
 {
 	struct frame f;
-	int fd;
 
 	if (!getenv("SOAK"))
 		return;
@@ -398,8 +394,7 @@ TEST(hosts_that_are_lost)
 			post(true, PAGE, 100, 4);
 		} else {
 			post(false, PAGE, 100, 4);
-			fd = spoken();
-			hear(fd, &f, sizeof(f));
+			spoken(&f);
 			lose_host();
 		}
 		is_noticed();
@@ -429,8 +424,7 @@ TEST(a_process_that_is_stopped)
 			lose_host();
 			is_noticed();
 		} else {
-			fd = spoken();
-			hear(fd, &f, sizeof(f));
+			fd = spoken(&f);
 			hear(fd, bytes, len);
 			answer(fd, TCP_MAGIC, 0, 4);
 			ends(1);

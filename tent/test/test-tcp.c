@@ -36,10 +36,8 @@ TEST(bytes_go_where_a_key_allows)
 		{3 * PAGE, 1, 0, EACCES},
 	};
 	uint8_t bytes[PAGE];
-	AT_END(end_close_fd) int fd;
+	AT_END(end_close_fd) int fd = target_guest();
 
-	open_target();
-	fd = guest(TCP_MAGIC, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct frame f = frame(FRAME_READ, cases[i].at, cases[i].len);
 
@@ -64,10 +62,8 @@ TEST(bytes_go_where_a_key_allows)
 TEST(lengths_without_end)
 {
 	static const uint64_t lens[] = {UINT64_MAX, UINT64_MAX - PAGE, (uint64_t)INT64_MAX};
-	AT_END(end_close_fd) int fd;
+	AT_END(end_close_fd) int fd = target_guest();
 
-	open_target();
-	fd = guest(TCP_MAGIC, 0);
 	for (size_t i = 0; i < ARRAY_SIZE(lens); i++) {
 		struct frame f = frame(FRAME_READ, PAGE, lens[i]);
 
@@ -87,13 +83,10 @@ TEST(a_registration_ends_in_the_middle)
 {
 	uint64_t until = clock_ns() + GUARD_NS;
 	uint8_t bytes[PAGE / 2];
-	struct frame f;
-	AT_END(end_close_fd) int fd;
+	AT_END(end_close_fd) int fd = target_guest();
+	struct frame f = frame(FRAME_WRITE, PAGE, PAGE);
 
 	memset(bytes, 'w', sizeof(bytes));
-	open_target();
-	f = frame(FRAME_WRITE, PAGE, PAGE);
-	fd = guest(TCP_MAGIC, 0);
 	say(fd, f);
 	stranger_say(fd, bytes, sizeof(bytes));
 	while (memory[PAGE + sizeof(bytes) - 1] != 'w') {
@@ -114,10 +107,8 @@ TEST(memory_that_was_unmapped)
 {
 	struct frame f;
 	uint8_t bytes[PAGE];
-	AT_END(end_close_fd) int fd;
+	AT_END(end_close_fd) int fd = target_guest();
 
-	open_target();
-	fd = guest(TCP_MAGIC, 0);
 	CHECK_EQ(munmap(memory + PAGE, PAGE), 0);
 	write_at(fd, PAGE, PAGE, 0, EFAULT);
 	is_well(fd);
@@ -180,8 +171,7 @@ TEST(who_is_not_let_in)
 		close(fd[i]);
 	is_closed(fd[0]); /* a link fails as a whole */
 	is_closed(guest(TCP_MAGIC, 0));
-	open_target();
-	more = guest(TCP_MAGIC, 0);
+	more = target_guest();
 	is_well(more);
 	target->ops->stop(target);
 	is_closed(more);
@@ -193,10 +183,8 @@ TEST(frames_that_are_none)
 	static const uint32_t types[] = {0, FRAME_MARK + 1, UINT32_MAX};
 
 	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
-		int fd;
+		int fd = target_guest();
 
-		open_target();
-		fd = guest(TCP_MAGIC, 0);
 		is_well(fd);
 		say(fd, frame(types[i], PAGE, 1));
 		is_closed(fd);
@@ -224,10 +212,8 @@ TEST(marks_wait)
 {
 	struct frame f = {.type = FRAME_MARK};
 	uint16_t sent = 0;
-	AT_END(end_close_fd) int fd;
+	AT_END(end_close_fd) int fd = target_guest();
 
-	open_target();
-	fd = guest(TCP_MAGIC, 0);
 	while (sent < MARKS) {
 		f.mark = (struct notice_mark){.value = ++sent};
 		say(fd, f);

@@ -13,7 +13,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/prctl.h>
 
 #include "support/fdtest.h"
 #include "support/intro.h"

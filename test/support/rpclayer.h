@@ -31,6 +31,7 @@ struct rpc_req {
 static inline void rpc_server_end(struct rpc_server **s)
 {
 	RPC(server_destroy)(*s);
+	*s = NULL;
 }
 
 static inline void rpc_client_end(struct rpc_client **c)

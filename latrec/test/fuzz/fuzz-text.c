@@ -5,20 +5,12 @@
  * is the one that the export writes, and each function computes with its histogram.
  */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "latrec.h"
+#include "support/fuzz.h"
 
 #define TEXT_MAX 4096
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 /* Writes the input with the right check sum. Returns its length. */
 static size_t signed_text(const uint8_t *data, size_t size, char text[TEXT_MAX + 32])

@@ -35,6 +35,7 @@
 #include "delegrpc.h"
 #include "layout.h"
 #include "region.h"
+#include "support/fuzz.h"
 
 #define PAGE ((size_t)4096)
 #define CALLS 256 /* made for one input */
@@ -42,7 +43,6 @@
 
 enum { LAYER = 1, SERVED = 2, GROUP = 4, DEAD = 8, EVENTS = 16 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 void *__real_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
 int __real_munmap(void *addr, size_t len);
 void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t at);
@@ -52,12 +52,6 @@ int __wrap_nanosleep(const struct timespec *nap, struct timespec *rest);
 
 static uint8_t open_calls[CALLS];
 static uint64_t calls;
-
-static void must(bool so)
-{
-	if (!so)
-		abort();
-}
 
 /* ---- the system ---- */
 
@@ -303,19 +297,6 @@ static void side_look(const struct side *s)
 }
 
 /* ---- the input ---- */
-
-struct input {
-	const uint8_t *at, *end;
-};
-
-static uint32_t take(struct input *in, int bytes)
-{
-	uint32_t v = 0;
-
-	for (int i = 0; i < bytes && in->at < in->end; i++)
-		v |= (uint32_t)*in->at++ << (8 * i);
-	return v;
-}
 
 static void put(struct side *s, struct input *in, size_t at, size_t len)
 {

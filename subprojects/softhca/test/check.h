@@ -6,7 +6,6 @@
 
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -58,6 +57,20 @@ static inline uint64_t test_now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static inline int test_compare(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Sorts the values. */
+static inline double test_median(double *values, size_t n)
+{
+	qsort(values, n, sizeof(*values), test_compare);
+	return values[n / 2];
 }
 
 /* Returns new pages. @sharing: MAP_PRIVATE, or MAP_SHARED with children. */

@@ -167,15 +167,8 @@ static void never(pid_t pid, int status)
 	CHECK_EQ(ended(pid), status);
 }
 
-TEST(not_who_runs)
-{
-	never(child(spin, true), KEPT);
-}
-
-TEST(not_who_sleeps)
-{
-	never(child(sleep_long, true), KEPT);
-}
+TEST_WITH(not_who_runs, never, child(spin, true), KEPT);
+TEST_WITH(not_who_sleeps, never, child(sleep_long, true), KEPT);
 
 /* No takeover from an owner that would not handle the signal. */
 TEST(not_who_is_deaf)

@@ -128,13 +128,6 @@ static double run(bool one_fabric)
 	return us;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 int main(void)
 {
 	double us[2][RUNS], ratio;
@@ -142,9 +135,7 @@ int main(void)
 	for (int i = 0; i < RUNS; i++)
 		for (int one = 0; one < 2; one++)
 			us[one][i] = run(one);
-	for (int one = 0; one < 2; one++)
-		qsort(us[one], RUNS, sizeof(us[one][0]), compare);
-	ratio = us[1][RUNS / 2] / us[0][RUNS / 2];
+	ratio = test_median(us[1], RUNS) / test_median(us[0], RUNS);
 	printf("64 B beside 4 MiB, median of %d: %.2f us in one fabric, %.2f us in two: %.2f\n",
 		RUNS, us[1][RUNS / 2], us[0][RUNS / 2], ratio);
 	return ratio > RATIO_MAX;

@@ -151,13 +151,6 @@ static double run(bool mesh, uint32_t depth)
 	return (double)shared->lists * depth * 1e9 / RUN_NS;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void measure(const char *mode, int shape, uint32_t depth)
 {
 	double rate[RUNS];
@@ -165,9 +158,8 @@ static void measure(const char *mode, int shape, uint32_t depth)
 	CHECK(!setenv("SOFTHCA_MODE", mode, 1));
 	for (int i = 0; i < RUNS; i++)
 		rate[i] = run(shape, depth);
-	qsort(rate, RUNS, sizeof(rate[0]), compare);
 	printf("%s, %s, depth %u, median of %d: %.0f thousand messages/s\n", shapes[shape], mode,
-		depth, RUNS, rate[RUNS / 2] / 1e3);
+		depth, RUNS, test_median(rate, RUNS) / 1e3);
 	fflush(stdout);
 }
 

@@ -132,13 +132,6 @@ static double run(const char *mode, int pairs, bool one_fabric)
 	return sum;
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static void measure(const char *mode, int pairs)
 {
 	double rate[2][RUNS], one, own;
@@ -146,10 +139,8 @@ static void measure(const char *mode, int pairs)
 	for (int i = 0; i < RUNS; i++)
 		for (int k = 0; k < 2; k++)
 			rate[k][i] = run(mode, pairs, k);
-	for (int k = 0; k < 2; k++)
-		qsort(rate[k], RUNS, sizeof(rate[k][0]), compare);
-	own = rate[0][RUNS / 2];
-	one = rate[1][RUNS / 2];
+	own = test_median(rate[0], RUNS);
+	one = test_median(rate[1], RUNS);
 	printf("%s, depth %u, %d pairs, median of %d: %.0f thousand messages/s in one fabric, "
 	       "%.0f in fabrics of their own: %.2f; a round trip %.1f us\n",
 		mode, depth, pairs, RUNS, one / 1e3, own / 1e3, one / own,

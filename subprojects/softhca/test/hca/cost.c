@@ -177,19 +177,6 @@ static double ns_per_message(void (*phase)(uint32_t n))
 	return (double)(test_now_ns() - start) / MESSAGES;
 }
 
-static int compare(const void *x, const void *y)
-{
-	double d = *(const double *)x - *(const double *)y;
-
-	return (d > 0) - (d < 0);
-}
-
-static double median(double *ns)
-{
-	qsort(ns, ROUNDS, sizeof(*ns), compare);
-	return ns[ROUNDS / 2];
-}
-
 static double register_for(uint32_t n)
 {
 	uint64_t start = test_now_ns();
@@ -230,7 +217,8 @@ int main(int argc, char **argv)
 			write_ns[i] = ns_per_message(phase_write);
 			imm_ns[i] = ns_per_message(phase_write_imm);
 		}
-		printf("%.0f %.0f %.0f\n", median(trap_ns), median(write_ns), median(imm_ns));
+		printf("%.0f %.0f %.0f\n", test_median(trap_ns, ROUNDS),
+			test_median(write_ns, ROUNDS), test_median(imm_ns, ROUNDS));
 	} else if (passes) {
 		pass();
 	} else if (crowds) {

@@ -339,6 +339,14 @@ uint64_t rig_counter(unsigned rail, const char *name)
 	return value;
 }
 
+struct softhca_counters rig_counters(void)
+{
+	struct softhca_counters c;
+
+	CHECK(!softhca_counters_self(&c));
+	return c;
+}
+
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len)
 {
 	struct ibv_sge sge = {(uintptr_t)r->buf + offset, len, r->mr->lkey};

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "check.h"
+#include "softhca.h"
 
 #define RIG_BUF (64 * 1024)
 #define RIG_DEPTH 64
@@ -111,6 +112,8 @@ struct mlx5dv_cq rig_dv_cq(struct ibv_cq *cq);
  * sysfs.
  */
 uint64_t rig_counter(unsigned rail, const char *name);
+
+struct softhca_counters rig_counters(void);
 
 /* Posts a receive of @len bytes at @offset of the buffer. */
 void rig_recv(struct rig *r, uint64_t id, uint32_t offset, uint32_t len);

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "rig.h"
-#include "softhca.h"
 
 /* The HCA's lines go to a file while a case runs, and to standard error if the case fails. */
 static int said, standard_error;
@@ -34,10 +33,7 @@ static inline void said_listen(void)
 
 static inline uint64_t said_violations(void)
 {
-	struct softhca_counters c;
-
-	CHECK(!softhca_counters_self(&c));
-	return c.violations;
+	return rig_counters().violations;
 }
 
 static inline void said_forget(void)

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "rig.h"
 #include "softhca.h"

@@ -246,10 +246,7 @@ TEST(not_accessible)
 	CHECK_EQ(mappings_of(NO_PAGES), 0);
 }
 
-TEST(memfd_as_dmabuf)
-{
-	all(STAND_IN);
-}
+TEST_WITH(memfd_as_dmabuf, all, STAND_IN);
 
 TEST(real_udmabuf)
 {

@@ -3,7 +3,6 @@
  * Events: completion channels (next, solicited, already there), woken from another
  * thread and another process, moderated; the SRQ's limit; errors of QPs; none left at destroy.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>

@@ -7,7 +7,6 @@
  *
  * test-kill [number of kills]
  */
-#include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ptrace.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* Two processes exchange messages; every payload is checked. */
-#include <errno.h>
 #include <sched.h>
 
 #include "rig.h"

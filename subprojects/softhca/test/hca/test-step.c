@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Step mode: nothing happens until the program calls softhca_step(). */
 #include <errno.h>
-#include <stdlib.h>
 
 #include "rig.h"
 #include "softhca.h"

@@ -4,7 +4,6 @@
  * the fabric by reading the attributes of a device's file, prints "ready", and waits.
  */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 int main(int argc, char **argv)

@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
-#include <sys/stat.h>
 
 #include "../tmpdir.h"
 #include "topo/topo.h"

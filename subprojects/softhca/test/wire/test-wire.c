@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <setjmp.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "check.h"

@@ -4,7 +4,6 @@
  * any HCA, in us. Without HOST it answers for ever.
  */
 #include <arpa/inet.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/socket.h>
