@@ -401,12 +401,10 @@ static struct shmipc_client *server_start(bool trace, pid_t *pid_p)
 {
 	struct shmipc_client *c = NULL;
 	pid_t pid = test_fork();
-	int status;
 
 	if (pid == 0)
 		server_main(trace);
-	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status)); /* created: it has replaced the region of the last server */
+	test_stopped(pid); /* created: it has replaced the region of the last server */
 	CHECK_EQ(shmipc_client_connect(test_name, &attr, &c), 0);
 	kill(pid, SIGCONT);
 	*pid_p = pid;

@@ -270,11 +270,8 @@ static inline void duo_kill(void)
 /* Stops the child until it gets a SIGCONT. */
 static inline void duo_stop(void)
 {
-	int state;
-
 	CHECK_EQ(kill(d.child, SIGSTOP), 0);
-	CHECK_EQ(waitpid(d.child, &state, WUNTRACED), d.child);
-	CHECK(WIFSTOPPED(state));
+	test_stopped(d.child);
 }
 
 /* Each page of the bytes begins somewhere in a random table. So a sanitizer sees it as one access. */

@@ -34,6 +34,16 @@ static inline int test_reap(pid_t pid)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
+/* Waits until a child, or a thread that is traced, stops. Returns the signal. */
+static inline int test_stopped(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, WUNTRACED | __WALL), pid);
+	CHECK(WIFSTOPPED(status));
+	return WSTOPSIG(status);
+}
+
 /* Kills a child, which must not have ended. */
 static inline void test_kill(pid_t pid)
 {

@@ -59,18 +59,14 @@ static bool run_victim(uint32_t stop)
 {
 	bool ended = false;
 	pid_t pid = test_fork();
-	int status;
 
 	if (!pid)
 		victim();
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSTOPPED(status));
+	test_stopped(pid);
 	CHECK(!ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD));
 	for (uint32_t i = 0; i < stop && !ended; i++) {
 		CHECK(!ptrace(PTRACE_SYSCALL, pid, NULL, NULL));
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK(WIFSTOPPED(status));
-		ended = WSTOPSIG(status) == SIGSTOP;
+		ended = test_stopped(pid) == SIGSTOP;
 	}
 	CHECK(!kill(pid, SIGKILL) && test_reap(pid) == 128 + SIGKILL);
 	return ended;

@@ -124,11 +124,8 @@ static pid_t child(void (*fn)(void), bool with_mutex)
 
 static void stop(pid_t pid)
 {
-	int status;
-
 	CHECK(!kill(pid, SIGSTOP));
-	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status));
+	test_stopped(pid);
 }
 
 static int ended(pid_t pid)

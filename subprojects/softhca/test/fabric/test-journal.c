@@ -173,18 +173,14 @@ static bool run_victim(uint32_t n, enum part part, uint32_t instructions, pid_t 
 {
 	bool ended = false;
 	pid_t pid = test_fork();
-	int status;
 
 	if (!pid)
 		victim(n, part);
 	*pid_p = pid;
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK(WIFSTOPPED(status) && WSTOPSIG(status) == SIGSTOP);
+	CHECK_EQ(test_stopped(pid), SIGSTOP);
 	for (uint32_t i = 0; i < instructions && !ended; i++) {
 		CHECK(!ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL));
-		CHECK_EQ(waitpid(pid, &status, 0), pid);
-		CHECK(WIFSTOPPED(status));
-		ended = WSTOPSIG(status) == SIGSTOP;
+		ended = test_stopped(pid) == SIGSTOP;
 	}
 	return ended;
 }

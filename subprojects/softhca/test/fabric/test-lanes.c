@@ -397,13 +397,12 @@ static void stop_with_latches(uint32_t self)
 
 TEST(latches_of_the_stopped)
 {
-	int status;
 	pid_t pid;
 
 	open_both();
 	pid = start(stop_with_latches, 0);
-	CHECK_EQ(waitpid(pid, &status, WUNTRACED), pid);
-	CHECK(WIFSTOPPED(status) && !get_both());
+	test_stopped(pid);
+	CHECK(!get_both());
 	take_mutex(0);
 	CHECK(get_both());
 	CHECK(!kill(pid, SIGCONT));

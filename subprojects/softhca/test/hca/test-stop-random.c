@@ -111,7 +111,6 @@ struct worker {
 static bool turn(struct worker *w, struct shared *s)
 {
 	uint32_t asks = get(&s->asks);
-	int status;
 
 	if (w->stopped) {
 		CHECK(!kill(w->pid, SIGCONT));
@@ -123,8 +122,7 @@ static bool turn(struct worker *w, struct shared *s)
 		return false;
 	}
 	CHECK(!kill(w->pid, SIGSTOP));
-	CHECK_EQ(waitpid(w->pid, &status, WUNTRACED), w->pid);
-	CHECK(WIFSTOPPED(status));
+	test_stopped(w->pid);
 	w->stopped = true;
 	return true;
 }

@@ -182,11 +182,7 @@ static struct process start(const struct kind *k)
 
 static int wait_for_stop(const struct process *p)
 {
-	int status;
-
-	CHECK_EQ(waitpid(p->tid, &status, __WALL), p->tid);
-	CHECK(WIFSTOPPED(status));
-	return WSTOPSIG(status);
+	return test_stopped(p->tid);
 }
 
 static void post_it(const struct process *p)
