@@ -9,6 +9,7 @@
 #include "dma/forbidden.h"
 #include "dma/pool.h"
 #include "dma/view.h"
+#include "dma/window.h"
 #include "fabric/fabric.h"
 #include "sys/sys.h"
 
@@ -346,7 +347,8 @@ static bool next_part(const struct dma_seg **segs, size_t *n, uint64_t *offset, 
 			*offset -= s->len;
 			continue;
 		}
-		*part = (struct dma_seg){s->slot, s->addr + *offset, min64(s->len - *offset, *len)};
+		*part = (struct dma_seg){s->slot, s->region, s->addr + *offset,
+			min64(s->len - *offset, *len)};
 		*offset = 0;
 		*len -= part->len;
 		return true;
@@ -383,26 +385,61 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
 	return len ? -EMSGSIZE : 0;
 }
 
-/* Copies one piece. @peer may be NULL under the mutex or a lane: the slot keeps its owner. */
-static int copy_piece(const struct fabric_peer *peer, uint32_t dst_slot, uint64_t d,
-	uint32_t src_slot, uint64_t s, uint64_t n, bool *fault_dst)
+/* Copies between two places of this process's address space. */
+static int copy_here(uint64_t d, uint64_t s, uint64_t n, bool *fault_dst)
 {
-	bool here = dst_slot == fabric_self.slot, alone = here && src_slot == dst_slot;
-	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
-	int r;
+	int r = softhca_copy(ptr(d), ptr(s), n) ? -EFAULT : 0;
 
-	if (alone) {
-		r = softhca_copy(ptr(d), ptr(s), n) ? -EFAULT : 0;
-		*fault_dst = last_fault - d < n;
+	*fault_dst = last_fault - d < n;
+	return r;
+}
+
+/* Copies between this process and a window, if the piece of the other process has one. */
+static int copy_by_window(const struct dma_seg *d, const struct dma_seg *s, uint64_t n,
+	bool *fault_dst)
+{
+	bool here = d->slot == fabric_self.slot;
+	const struct dma_seg *far = here ? s : d;
+	uint8_t *at;
+	int r = far->region ? window_find(far->region, far->addr, n, &at) : -ENOENT;
+
+	if (r)
 		return r;
-	}
-	*fault_dst = !here;
+	check_claim();
+	return copy_here(here ? d->addr : (uintptr_t)at, here ? (uintptr_t)at : s->addr, n,
+		fault_dst);
+}
+
+static int copy_by_call(int32_t pid, bool here, uint64_t d, uint64_t s, uint64_t n)
+{
+	struct iovec local = {ptr(here ? d : s), n}, remote = {ptr(here ? s : d), n};
+
+	return vm_transfer(!here, pid, &local, 1, &remote, 1, n);
+}
+
+/*
+ * Copies the first @n bytes of one piece. @peer may be NULL under the mutex or a lane: the slot keeps
+ * its owner.
+ */
+static int copy_piece(const struct fabric_peer *peer, const struct dma_seg *d,
+	const struct dma_seg *s, uint64_t n, bool *fault_dst)
+{
+	bool here = d->slot == fabric_self.slot;
+	int r = -ENOENT;
+
+	if (here && s->slot == d->slot)
+		return copy_here(d->addr, s->addr, n, fault_dst);
 	if (!peer)
-		return vm_transfer(!here, pid_of(here ? src_slot : dst_slot), &local, 1, &remote, 1,
-			n);
-	if (!fabric_is_peer(peer))
-		return -ESRCH;
-	return vm_transfer(!here, peer->pid, &local, 1, &remote, 1, n);
+		r = copy_by_window(d, s, n, fault_dst);
+	else if (!fabric_is_peer(peer))
+		r = -ESRCH;
+	if (r == -EFAULT || !r)
+		return r;
+	*fault_dst = !here;
+	if (r != -ENOENT)
+		return r;
+	return copy_by_call(peer ? peer->pid : pid_of(here ? s->slot : d->slot), here, d->addr,
+		s->addr, n);
 }
 
 /* Walks both lists; each step copies a piece that is contiguous in both. */
@@ -412,12 +449,12 @@ int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t n
 	uint64_t d_off = 0, s_off = 0;
 
 	if (ndst == 1 && nsrc == 1)
-		return copy_piece(peer, dst->slot, dst->addr, src->slot, src->addr,
-			min64(dst->len, src->len), fault_dst);
+		return copy_piece(peer, dst, src, min64(dst->len, src->len), fault_dst);
 	while (ndst && nsrc) {
 		uint64_t n = min64(dst->len - d_off, src->len - s_off);
-		int r = copy_piece(peer, dst->slot, dst->addr + d_off, src->slot, src->addr + s_off,
-			n, fault_dst);
+		struct dma_seg d = {dst->slot, dst->region, dst->addr + d_off, n};
+		struct dma_seg from = {src->slot, src->region, src->addr + s_off, n};
+		int r = copy_piece(peer, &d, &from, n, fault_dst);
 
 		if (r)
 			return r;

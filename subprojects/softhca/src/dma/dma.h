@@ -64,6 +64,7 @@ int dma_get_counted(const struct dma_queue *counter, uint32_t *value, const stru
 /* A piece of user memory. */
 struct dma_seg {
 	uint32_t slot;
+	uint32_t region; /* index of its memory region, or 0 */
 	uint64_t addr;
 	uint64_t len;
 };
@@ -80,7 +81,8 @@ int dma_scatter(const struct dma_seg *segs, size_t n, uint64_t offset, const voi
  * Copies @src to @dst, until one of them ends. One of them is entirely in this process, the other
  * one in this or in one other process. @peer: the other process, whose identity is
  * checked before each access; NULL if the caller holds the fabric's mutex or a lane and has checked
- * that the process lives. @fault_dst: after -EFAULT or -ESRCH, whether the destination caused it.
+ * that the process lives; then windows (dma/window.h) are used, and with a lane -EAGAIN may be
+ * returned: the mutex is needed. @fault_dst: after -EFAULT or -ESRCH, whether the destination caused it.
  */
 int dma_copy(const struct fabric_peer *peer, const struct dma_seg *dst, size_t ndst,
 	const struct dma_seg *src, size_t nsrc, bool *fault_dst);

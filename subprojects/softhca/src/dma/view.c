@@ -2,7 +2,6 @@
 #include "dma/view.h"
 
 #include <assert.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -30,23 +29,38 @@ static void close_ended(void)
 	}
 }
 
+int view_open_file(int32_t pid, int32_t fd)
+{
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	/* It may be a file of any kind by now: this neither blocks nor takes a terminal. */
+	return sys_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
+}
+
+bool view_is_file(int fd, uint64_t ino, uint64_t size)
+{
+	struct stat st;
+
+	return !sys_fstat(fd, &st) && S_ISREG(st.st_mode) && st.st_ino == ino &&
+	       (uint64_t)st.st_size >= size;
+}
+
 /* Returns true if the file is the one that its owner has announced, and cannot shrink. */
 static bool is_pool(int fd, const struct proc *p, uint64_t size)
 {
-	struct stat st;
 	long seals = SYS(SYS_fcntl, fd, F_GET_SEALS);
 
-	return seals > 0 && (seals & F_SEAL_SHRINK) && !sys_fstat(fd, &st) &&
-	       st.st_ino == p->pool_ino && (uint64_t)st.st_size >= size;
+	return seals > 0 && (seals & F_SEAL_SHRINK) && view_is_file(fd, p->pool_ino, size);
 }
 
 /*
  * Without access at first: if the program locks all its memory, mapping would allocate pages that
  * the owner has not allocated.
  */
-static uint8_t *map(int fd, uint64_t size)
+uint8_t *view_map(int fd, uint64_t offset, uint64_t size)
 {
-	long at = SYS(SYS_mmap, NULL, size, PROT_NONE, MAP_SHARED, fd, 0);
+	long at = SYS(SYS_mmap, NULL, size, PROT_NONE, MAP_SHARED, fd, offset);
 
 	if (at < 0 && at > -(long)POOL_PAGE)
 		return NULL;
@@ -61,16 +75,13 @@ static uint8_t *map(int fd, uint64_t size)
 
 static uint8_t *map_pool(const struct proc *p, uint64_t size)
 {
+	int fd = view_open_file(p->pid, p->pool_fd);
 	uint8_t *at = NULL;
-	char path[48];
-	int fd;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd/%d", p->pid, p->pool_fd);
-	fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0);
 	if (fd < 0)
 		return NULL;
 	if (is_pool(fd, p, size))
-		at = map(fd, size);
+		at = view_map(fd, 0, size);
 	sys_close(fd);
 	return at;
 }

@@ -8,6 +8,7 @@
 #ifndef SOFTHCA_DMA_VIEW_H
 #define SOFTHCA_DMA_VIEW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,6 +55,15 @@ static inline uint8_t *view_find(uint32_t slot, uint64_t offset, size_t len)
 
 	return p ? p : view_late(slot, offset, len);
 }
+
+/* For the same with other files. Opens the descriptor @fd of a process. Returns it, or -errno. */
+int view_open_file(int32_t pid, int32_t fd);
+
+/* Returns true if the file has this inode number, and at least @size bytes. */
+bool view_is_file(int fd, uint64_t ino, uint64_t size);
+
+/* Maps a part of a file. Returns NULL if that is not possible. */
+uint8_t *view_map(int fd, uint64_t offset, uint64_t size);
 
 /* Must be called in a forked child, which does not inherit the mappings. */
 void view_forget(void);

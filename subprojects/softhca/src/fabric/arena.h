@@ -149,6 +149,10 @@ struct mr {
 	uint64_t start; /* in the owner's address space */
 	uint64_t length;
 	uint64_t hca_va; /* start address as work requests use it */
+	/* For the windows of other processes (dma/window.h). */
+	uint64_t serial; /* of all regions that were ever made; 0: it has no windows */
+	uint64_t file_ino, file_offset;
+	int32_t file_fd;
 };
 
 struct cq {
@@ -547,6 +551,7 @@ struct arena {
 	struct fault_rule made_faults[FAULT_RULES];
 	char made_capture[CAPTURE_PATH]; /* "": none */
 	uint64_t next_copy;
+	uint64_t next_region; /* serial of the next memory region */
 	uint64_t copying[MAX_QPS / 64]; /* bitmap of the QPs whose copy_to is set */
 	uint64_t on_wire[MAX_QPS / 64]; /* bitmap of the QPs with `wired` */
 	uint64_t owed_qps[MAX_QPS / 64]; /* bitmap: every QP with owed completions, maybe others */

@@ -19,6 +19,7 @@ bool mr_translate(uint32_t key, uint32_t pd, uint32_t access, uint64_t addr, uin
 	if (addr < mr->hca_va || len > mr->length || addr - mr->hca_va > mr->length - len)
 		return false;
 	seg->slot = mr->obj.owner;
+	seg->region = key >> 8;
 	seg->addr = addr - mr->hca_va + mr->start;
 	seg->len = len;
 	return true;
@@ -73,6 +74,7 @@ static enum syndrome add_inline(struct wqe *w, uint32_t *pos, uint32_t len)
 	if (end > w->units * WQE_UNIT)
 		return SYN_LOCAL_QP_OP;
 	s->slot = fabric_self.slot;
+	s->region = 0;
 	s->addr = (uintptr_t)(w->raw + *pos + 4);
 	s->len = len;
 	w->length += len;

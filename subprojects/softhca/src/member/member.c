@@ -177,6 +177,7 @@ static int create_fabric(const char *dir, struct arena **out)
 	a->size = sizeof(*a);
 	a->next_fifo = 1;
 	a->next_copy = 1;
+	a->next_region = 1;
 	a->next_cm_serial = 1;
 	a->cm_high = FIRST_CM_ID;
 	r = own_namespaces(&a->pid_ns, &a->user_ns);

@@ -4,6 +4,7 @@
 
 #include "dma/pool.h"
 #include "dma/view.h"
+#include "dma/window.h"
 #include "fabric/fabric.h"
 #include "member/member.h"
 #include "pump/pump.h"
@@ -22,6 +23,7 @@ static void in_child(void)
 {
 	pool_forget();
 	view_forget();
+	window_forget();
 	if (!fabric_self.arena)
 		return;
 	trap_forget();

@@ -21,6 +21,7 @@ struct query {
 #define QUERY_READABLE 0x1u
 #define QUERY_WRITABLE 0x2u
 #define QUERY_EXECUTABLE 0x4u
+#define QUERY_SHARED 0x8u
 #define QUERY_COVERING_OR_NEXT 0x10u
 
 _Static_assert(sizeof(struct query) == 104, "as the kernel has it");
@@ -69,6 +70,7 @@ static int parse(const char *line, struct mapping *m)
 		return -1;
 	m->prot = (perms[0] == 'r' ? PROT_READ : 0) | (perms[1] == 'w' ? PROT_WRITE : 0) |
 		  (perms[2] == 'x' ? PROT_EXEC : 0);
+	m->shared = perms[3] == 's';
 	m->dev = makedev(major, minor);
 	return 0;
 }
@@ -116,6 +118,7 @@ static int ask(int fd, uint64_t from, struct mapping *m)
 		.prot = (q.access & QUERY_READABLE ? PROT_READ : 0) |
 			(q.access & QUERY_WRITABLE ? PROT_WRITE : 0) |
 			(q.access & QUERY_EXECUTABLE ? PROT_EXEC : 0),
+		.shared = !!(q.access & QUERY_SHARED),
 		.dev = makedev(q.major, q.minor),
 		.ino = q.ino,
 	};

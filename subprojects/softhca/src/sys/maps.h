@@ -10,6 +10,7 @@ struct mapping {
 	uint64_t start, end;
 	uint64_t offset; /* in the file */
 	int prot; /* PROT_* */
+	int shared; /* not 0: of MAP_SHARED */
 	dev_t dev;
 	ino_t ino;
 };

@@ -9,6 +9,7 @@
 #include <rdma/mlx5-abi.h>
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include "dma/window.h"
 #include "hca/objects.h"
 #include "uverbs/uverbs.h"
 
@@ -33,6 +34,7 @@ struct cmd {
 	struct pooled {
 		uint64_t at, shift;
 	} buf, dbrec;
+	struct region_file file; /* of a memory region */
 };
 
 /* Copy the fields that both sides have and zero the rest, as the kernel does. */

@@ -105,6 +105,7 @@ int cmd_destroy_ah(struct cmd *c)
 struct range {
 	uint64_t at, end;
 	int prot;
+	struct region_file *file_p; /* described if one mapping has the whole range; may be NULL */
 };
 
 /* Returns 1 when the whole range is found. */
@@ -116,6 +117,9 @@ static int look_for(const struct mapping *m, void *arg)
 		return 0;
 	if (m->start > r->at || (m->prot & r->prot) != r->prot)
 		return -EFAULT;
+	if (m->end >= r->end && r->file_p)
+		*r->file_p = window_describe(m, r->at);
+	r->file_p = NULL;
 	r->at = m->end;
 	return r->at >= r->end;
 }
@@ -124,13 +128,14 @@ static int look_for(const struct mapping *m, void *arg)
  * The kernel pins the pages, for writing if the adapter may write. So a range cannot be
  * registered if it has a hole, or pages to which the program has no such access.
  */
-static int check_mapped(const struct ib_uverbs_reg_mr *req)
+static int check_mapped(const struct ib_uverbs_reg_mr *req, struct region_file *file_p)
 {
 	bool writes = req->access_flags & IB_UVERBS_ACCESS_LOCAL_WRITE;
 	struct range range = {
 		.at = req->start,
 		.end = req->start + req->length,
 		.prot = writes ? PROT_WRITE : PROT_READ,
+		.file_p = file_p,
 	};
 	int r;
 
@@ -154,7 +159,7 @@ static int check_access(uint32_t access)
 	return 0;
 }
 
-static int check_region(const struct ib_uverbs_reg_mr *req)
+static int check_region(const struct ib_uverbs_reg_mr *req, struct region_file *file_p)
 {
 	int r = check_access(req->access_flags);
 
@@ -164,7 +169,7 @@ static int check_region(const struct ib_uverbs_reg_mr *req)
 		return -EINVAL;
 	if (req->start + req->length < req->start || req->hca_va + req->length < req->hca_va)
 		return -EINVAL;
-	return check_mapped(req);
+	return check_mapped(req, file_p);
 }
 
 int check_reg_mr(struct cmd *c)
@@ -172,11 +177,12 @@ int check_reg_mr(struct cmd *c)
 	struct ib_uverbs_reg_mr req;
 
 	cmd_get(c->in, &req, sizeof(req));
-	return check_region(&req);
+	return check_region(&req, &c->file);
 }
 
 /* Makes a region. Returns its index or -errno. */
-static int add_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req, bool mapped)
+static int add_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req, const struct region_file *file,
+	bool mapped)
 {
 	struct pd *pd = obj_of_ctx(OBJ_PD, req->pd_handle, ctx);
 	struct mr *mr;
@@ -195,6 +201,10 @@ static int add_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req, bool mapped)
 	mr->length = req->length;
 	mr->hca_va = req->hca_va;
 	mr->mapped = mapped;
+	mr->serial = file->ino ? arena()->next_region++ : 0;
+	mr->file_ino = file->ino;
+	mr->file_offset = file->offset;
+	mr->file_fd = file->fd;
 	pd->obj.refs++;
 	arena()->procs[fabric_self.slot].locked += mr_locked(mr);
 	obj_publish(OBJ_MR, i);
@@ -212,7 +222,7 @@ int cmd_reg_mr(struct cmd *c)
 		return -EINVAL;
 	if (config_get()->strict && !strict_memlock(req.start, req.length))
 		return -ENOMEM;
-	i = add_mr(c->u->ctx, &req, false);
+	i = add_mr(c->u->ctx, &req, &c->file, false);
 	if (i < 0)
 		return i;
 	resp = (struct ib_uverbs_reg_mr_resp){.mr_handle = (uint32_t)i};
@@ -302,7 +312,7 @@ int cmd_rereg_mr(struct cmd *c)
 	pd = obj_of_ctx(OBJ_PD, to.pd_handle, c->u->ctx);
 	if (!pd)
 		return -EINVAL;
-	r = check_region(&to);
+	r = check_region(&to, NULL);
 	if (r)
 		return r;
 	arena()->pds[mr->pd].obj.refs--;
@@ -311,6 +321,7 @@ int cmd_rereg_mr(struct cmd *c)
 	if (req.flags & REREG_TRANS)
 		map = take_dmabuf(mr);
 	*locked += mr->mapped ? 0 : mr_locks(to.start, to.length);
+	mr->serial = 0;
 	/* In one step, so that the region is intact if the process is stopped here. */
 	journal_begin();
 	journal_store(&mr->pd, to.pd_handle);
@@ -401,7 +412,7 @@ static int add_dmabuf_mr(uint32_t ctx, const struct ib_uverbs_reg_mr *req)
 
 	if (fabric_enter(&saved))
 		return -EIO;
-	i = add_mr(ctx, req, true);
+	i = add_mr(ctx, req, &(struct region_file){0}, true);
 	fabric_leave(&saved);
 	if (i < 0)
 		unmap_dmabuf(mapping_of(req->start, req->length));

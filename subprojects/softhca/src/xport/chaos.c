@@ -251,8 +251,8 @@ static size_t part(const struct dma_seg *segs, size_t n, uint64_t from, uint64_t
 		uint64_t high = end < to ? end : to;
 
 		if (low < high)
-			out[k++] = (struct dma_seg){segs[i].slot, segs[i].addr + (low - at),
-				high - low};
+			out[k++] = (struct dma_seg){segs[i].slot, segs[i].region,
+				segs[i].addr + (low - at), high - low};
 	}
 	return k;
 }

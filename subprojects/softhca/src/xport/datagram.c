@@ -140,7 +140,7 @@ static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct 
 		return true;
 	}
 	flags = make_grh(grh, qp, path, w);
-	src[0] = (struct dma_seg){fabric_self.slot, (uintptr_t)grh, sizeof(grh)};
+	src[0] = (struct dma_seg){fabric_self.slot, 0, (uintptr_t)grh, sizeof(grh)};
 	memcpy(src + 1, w->segs, w->nsegs * sizeof(w->segs[0]));
 	if (!dma_copy(NULL, rx.segs, rx.nsegs, src, w->nsegs + 1, &at_dest))
 		complete_datagram(dest, &rx, qp, w, flags);

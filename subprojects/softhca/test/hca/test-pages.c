@@ -247,6 +247,200 @@ TEST(given_back)
 	CHECK_EQ(st.st_blocks, 0);
 }
 
+#define REGION (4 * 4096u)
+#define AT 5000u /* of a message's bytes in the region, on its second page */
+#define BYTES 300u
+
+static struct ibv_mr *region;
+static int region_fd;
+
+/* Registers memory of a new file, but not its first page. */
+static void open_region(void)
+{
+	uint8_t *p;
+
+	region_fd = memfd_create("region", MFD_CLOEXEC);
+	CHECK(region_fd >= 0 && !ftruncate(region_fd, REGION + 4096));
+	p = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_SHARED, region_fd, 4096);
+	CHECK(p != MAP_FAILED);
+	region = ibv_reg_mr(r.pd, p, REGION,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	CHECK(region);
+}
+
+static void close_region(void)
+{
+	void *p = region->addr;
+
+	CHECK(!ibv_dereg_mr(region));
+	munmap(p, REGION);
+	close(region_fd);
+}
+
+/* Sends as the other end says, and tells it the status of each message. */
+struct order {
+	enum ibv_wr_opcode op;
+	uint32_t seed;
+	uint32_t rkey; /* 0: no more */
+	uint64_t addr;
+};
+
+static void take_orders(int fd, bool without_calls)
+{
+	enum ibv_wc_status status;
+	struct order o;
+
+	rig_open(&r, NULL);
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	if (without_calls)
+		forbid_calls();
+	for (test_get(fd, &o, sizeof(o)); o.rkey; test_get(fd, &o, sizeof(o))) {
+		rig_fill(r.buf, BYTES, o.seed);
+		rig_request(&r, o.op, BYTES, (struct rig_addr){.addr = o.addr, .rkey = o.rkey});
+		status = rig_wait(r.scq).status;
+		test_put(fd, &status, sizeof(status));
+		if (o.op == IBV_WR_RDMA_READ)
+			test_put(fd, r.buf, BYTES);
+	}
+	rig_close(&r);
+}
+
+static void send_without_any_call(int fd)
+{
+	take_orders(fd, true);
+}
+
+static void send_with_calls(int fd)
+{
+	take_orders(fd, false);
+}
+
+static enum ibv_wc_status order(int fd, enum ibv_wr_opcode op, uint32_t seed, uint64_t at)
+{
+	struct order o = {op, seed, region->rkey, (uintptr_t)region->addr + at};
+	enum ibv_wc_status status;
+
+	test_put(fd, &o, sizeof(o));
+	test_get(fd, &status, sizeof(status));
+	return status;
+}
+
+static void receive_into_region(uint64_t at, uint32_t len)
+{
+	struct ibv_sge sge = {(uintptr_t)region->addr + at, len, region->lkey};
+	struct ibv_recv_wr wr = {.sg_list = &sge, .num_sge = 1}, *bad;
+
+	CHECK(!ibv_post_recv(r.qp, &wr, &bad));
+}
+
+static bool arrived(uint64_t at, uint32_t seed)
+{
+	return rig_same((uint8_t *)region->addr + at, BYTES, seed);
+}
+
+static pid_t open_ends(void (*sender)(int fd), int *fd_p)
+{
+	pid_t pid = test_peer(sender, fd_p);
+
+	rig_open(&r, NULL);
+	open_region();
+	rig_meet(&r, *fd_p, NULL, (struct rig_timers){0});
+	return pid;
+}
+
+static void close_ends(pid_t pid, int fd)
+{
+	test_put(fd, &(struct order){0}, sizeof(struct order));
+	close_region();
+	rig_close(&r);
+	CHECK_EQ(test_reap(pid), 0);
+	close(fd);
+}
+
+/* Payload needs no call either, if the memory is of a file. */
+TEST(regions_without_calls)
+{
+	uint8_t read[BYTES];
+	int fd;
+	pid_t pid = open_ends(send_without_any_call, &fd);
+
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK(arrived(AT, 1));
+	CHECK_EQ(((uint8_t *)region->addr)[AT + BYTES], 0);
+	receive_into_region(0, 0);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE_WITH_IMM, 2, AT), IBV_WC_SUCCESS);
+	rig_wait_ok(r.rcq);
+	CHECK(arrived(AT, 2));
+	receive_into_region(AT + 4096, BYTES);
+	CHECK_EQ(order(fd, IBV_WR_SEND, 3, 0), IBV_WC_SUCCESS);
+	rig_wait_ok(r.rcq);
+	CHECK(arrived(AT + 4096, 3) && arrived(AT, 2));
+	rig_fill((uint8_t *)region->addr + AT, BYTES, 4);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_READ, 0, AT), IBV_WC_SUCCESS);
+	test_get(fd, read, BYTES);
+	CHECK(rig_same(read, BYTES, 4));
+	close_ends(pid, fd);
+}
+
+/* The key of a region is that of another one, in another file, after 256 registrations. */
+TEST(key_of_another_region)
+{
+	int fd;
+	pid_t pid = open_ends(send_with_calls, &fd);
+	uint32_t key = region->rkey;
+
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	do {
+		close_region();
+		open_region();
+	} while (region->rkey != key);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_SUCCESS);
+	CHECK(arrived(AT, 2));
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 3, REGION), IBV_WC_REM_ACCESS_ERR);
+	close_ends(pid, fd);
+}
+
+/* The key of a region stays while its memory changes. */
+TEST(registered_again)
+{
+	int fd;
+	pid_t pid = open_ends(send_with_calls, &fd);
+
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
+			 (uint8_t *)region->addr + 4096, REGION - 4096, 0),
+		0);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, 0), IBV_WC_SUCCESS);
+	CHECK(arrived(0, 2));
+	region->addr = (uint8_t *)region->addr - 4096;
+	close_ends(pid, fd);
+}
+
+/* The owner of a file may make it shorter. Only the message fails. */
+TEST(truncated_file)
+{
+	int fd;
+	pid_t pid = open_ends(send_with_calls, &fd);
+
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK(!ftruncate(region_fd, 4096));
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_REM_OP_ERR);
+	close_ends(pid, fd);
+}
+
+/* Without a descriptor the memory is reached by system calls. */
+TEST(region_without_descriptor)
+{
+	int fd;
+	pid_t pid = open_ends(send_with_calls, &fd);
+
+	close(region_fd);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK(arrived(AT, 1));
+	region_fd = open("/dev/null", O_RDONLY);
+	close_ends(pid, fd);
+}
+
 int main(int argc, char **argv)
 {
 	test_fabric("pages");
