@@ -14,7 +14,7 @@
 
 /* Each region is a mapping of its own, and a process has 65,530 unless an administrator allows more. */
 #define REGIONS_MAX 8192u
-#define RECORD_MOVES_MAX 16384u /* out of the pool; each may leave a mapping of its own */
+#define RECORD_MOVES_MAX 4096u /* out of the pool; each may leave a mapping of its own */
 
 static pthread_mutex_t lock =
 	PTHREAD_MUTEX_INITIALIZER; /* a leaf: nothing else is locked under it */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The pool of a process, and the views that other processes have of it. */
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -8,10 +9,12 @@
 #include "check.h"
 #include "dma/pool.h"
 #include "dma/view.h"
+#include "dma/window.h"
+#include "fabric/reserve.h"
 #include "member/member.h"
 
 #define PAGE POOL_PAGE
-#define ROUNDS 100
+#define ROUNDS 30
 
 static const char device[1]; /* what the tests' memory belongs to */
 
@@ -46,6 +49,44 @@ static uint64_t enter(const void *p, uint64_t len)
 static void leave(const void *p, uint64_t shift)
 {
 	pool_leave((uintptr_t)p, shift);
+}
+
+/* What the preloaded library does in a child, and what the child does to open a device. */
+static void join(void)
+{
+	pool_forget();
+	view_forget();
+	member_forget();
+	CHECK(!member_attach());
+}
+
+/*
+ * Pages of records that have left may be mappings of their own, so their number is limited. This is
+ * the first case, so that none has left before.
+ */
+static void many_moves(int fd)
+{
+	uint32_t n = 0;
+	uint64_t shift;
+	uintptr_t at;
+
+	join();
+	at = (uintptr_t)filled(1);
+	for (; (shift = pool_enter_record(at, device)); n++)
+		pool_leave(at, shift);
+	test_put(fd, &n, sizeof(n));
+	exit(0);
+}
+
+TEST(number_of_record_moves)
+{
+	uint32_t n;
+	int fd;
+	pid_t pid = test_peer(many_moves, &fd);
+
+	test_get(fd, &n, sizeof(n));
+	CHECK_EQ(n, 4096);
+	CHECK_EQ(test_reap(pid), 0);
 }
 
 TEST(keeps_contents)
@@ -193,15 +234,6 @@ struct told {
 	uint64_t offset;
 };
 
-/* What the preloaded library does in a child, and what the child does to open a device. */
-static void join(void)
-{
-	pool_forget();
-	view_forget();
-	member_forget();
-	CHECK(!member_attach());
-}
-
 static void member(int fd)
 {
 	uint32_t *p;
@@ -254,6 +286,94 @@ TEST(view)
 	CHECK_EQ(p[1], 78);
 }
 
+/* Pools of processes that have ended are unmapped when another one is to be mapped. */
+TEST(view_of_the_dead)
+{
+	struct told t;
+	int fd;
+	sigset_t saved;
+	uint8_t *p;
+
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = test_peer(member, &fd);
+
+		test_get(fd, &t, sizeof(t));
+		p = find(t.slot, t.offset, PAGE);
+		CHECK(p && is_filled((uint32_t *)p, 1));
+		close(fd);
+		CHECK_EQ(test_reap(pid), 0);
+		CHECK(!fabric_enter(&saved));
+		fabric_reap();
+		view_open(t.slot);
+		fabric_leave(&saved);
+		CHECK(!find(t.slot, t.offset, PAGE));
+		CHECK(mincore(p, PAGE, &(unsigned char){0}) && errno == ENOMEM);
+	}
+}
+
+#define INDEX (FIRST_MR_INDEX + 3)
+
+/* Makes a region, as far as windows are concerned. */
+static void owner(int fd)
+{
+	struct mr *mr = &arena()->mrs[INDEX];
+	struct stat st;
+	sigset_t saved;
+	int file = memfd_create("region", MFD_CLOEXEC);
+
+	join();
+	mr = &arena()->mrs[INDEX];
+	CHECK(!ftruncate(file, 3 * PAGE) && !fstat(file, &st));
+	CHECK_EQ(pwrite(file, "x", 1, PAGE + 100), 1);
+	CHECK(!fabric_enter(&saved));
+	CHECK(!reserve(mr, 2048 * sizeof(*mr)));
+	*mr = (struct mr){.obj = {.used = 1, .owner = fabric_self.slot},
+		.start = 1 << 20,
+		.length = 2 * PAGE,
+		.serial = 1,
+		.file_ino = st.st_ino,
+		.file_offset = PAGE,
+		.file_fd = file};
+	mr[1024] = mr[1] = *mr;
+	mr[1024].serial = 2;
+	mr[1].serial = 3;
+	mr[1].length = 2 * PAGE + 1;
+	fabric_leave(&saved);
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	exit(0);
+}
+
+static int look(uint32_t index, uint64_t addr, uint64_t len, uint8_t **at_p)
+{
+	sigset_t saved;
+	int r;
+
+	CHECK(!fabric_enter(&saved));
+	r = window_find(index, addr, len, at_p);
+	fabric_leave(&saved);
+	return r;
+}
+
+TEST(window)
+{
+	uint8_t *at;
+	int fd;
+	pid_t pid = test_peer(owner, &fd);
+
+	test_get(fd, &(char){0}, 1);
+	CHECK_EQ(look(INDEX, (1 << 20) + 100, 8, &at), 0);
+	CHECK_EQ(at[0], 'x');
+	CHECK_EQ(look(INDEX, (1 << 20) + 2 * PAGE - 8, 8, &at), 0);
+	CHECK_EQ(look(INDEX, (1 << 20) + 2 * PAGE - 7, 8, &at), -ENOENT);
+	CHECK_EQ(look(INDEX, (1 << 20) - 1, 8, &at), -ENOENT);
+	CHECK_EQ(look(INDEX, (1 << 20), UINT64_MAX, &at), -ENOENT);
+	CHECK_EQ(look(INDEX + 1024, 1 << 20, 8, &at), -ENOENT); /* its place is in use */
+	CHECK_EQ(look(INDEX + 1, 1 << 20, 8, &at), -ENOENT); /* longer than the file */
+	test_put(fd, "x", 1);
+	CHECK_EQ(test_reap(pid), 0);
+}
+
 /* A file that its owner could make shorter, or that it did not announce, is not mapped. */
 static void liar(int fd)
 {
@@ -276,7 +396,10 @@ static void liar(int fd)
 	test_put(fd, "x", 1);
 	test_get(fd, &(char){0}, 1);
 	self->pool_ino--;
-	self->pool_pages++;
+	self->pool_pages = POOL_PAGES + 1;
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
+	self->pool_pages = 6;
 	test_put(fd, "x", 1);
 	test_get(fd, &(char){0}, 1);
 	exit(0);
@@ -295,6 +418,9 @@ TEST(view_of_a_liar)
 	CHECK(!find(slot, 0, 8));
 	test_put(fd, "x", 1);
 	test_get(fd, &(char){0}, 1);
+	CHECK(!find(slot, 0, 8));
+	test_put(fd, "x", 1);
+	test_get(fd, &(char){0}, 1);
 	CHECK(find(slot, 0, 8));
 	test_put(fd, "x", 1);
 	CHECK_EQ(test_reap(pid), 0);
@@ -302,11 +428,8 @@ TEST(view_of_a_liar)
 
 int main(int argc, char **argv)
 {
-	int r;
-
 	test_fabric("pool");
 	CHECK(!member_attach());
-	r = test_main(argc, argv);
-	member_detach();
-	return r;
+	atexit(member_detach); /* also of children, and after a failure */
+	return test_main(argc, argv);
 }

@@ -9,12 +9,14 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "rig.h"
 
 #define NAME "memfd:softhca-queues"
+#define POOL_BYTES (1u << 28)
 #define MESSAGES 200u /* more than the CQs and the receive queue have places */
 
 static struct rig r;
@@ -426,6 +428,46 @@ TEST(truncated_file)
 	CHECK(!ftruncate(region_fd, 4096));
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_REM_OP_ERR);
 	close_ends(pid, fd);
+}
+
+/* Private memory of a file is the process's own, not the file's. */
+TEST(private_mapping)
+{
+	struct ibv_mr *shared;
+	char byte;
+	int fd;
+	pid_t pid = open_ends(send_with_calls, &fd);
+	void *p = mmap(NULL, REGION, PROT_READ | PROT_WRITE, MAP_PRIVATE, region_fd, 4096);
+
+	CHECK(p != MAP_FAILED);
+	shared = region;
+	region = ibv_reg_mr(r.pd, p, REGION, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	CHECK(region);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK(arrived(AT, 1));
+	CHECK_EQ(pread(region_fd, &byte, 1, 4096 + AT), 1);
+	CHECK_EQ(byte, 0);
+	CHECK(!ibv_dereg_mr(region));
+	munmap(p, REGION);
+	region = shared;
+	close_ends(pid, fd);
+}
+
+/* The limit of the length of files is less than a pool. */
+static void send_with_small_files(int fd)
+{
+	struct rlimit limit = {POOL_BYTES - 1, POOL_BYTES - 1};
+
+	CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+	rig_open(&r, NULL);
+	CHECK_EQ(pool(), -1);
+	rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	send_all(fd);
+}
+
+TEST(small_files)
+{
+	receive_with(NULL, send_with_small_files);
 }
 
 /* Without a descriptor the memory is reached by system calls. */
