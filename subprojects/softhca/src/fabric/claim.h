@@ -33,6 +33,9 @@
  *	   call that a continued owner has begun with the full list is complete.
  * Only after that the waiter continues: it repairs as after a death, and may deregister a region.
  *
+ * Memory of another process that is mapped here (dma/view.h) is stored to like the arena: the signal
+ * comes before the next store.
+ *
  * A debugger that drops the signal removes this protection. Then the owner still finds out before
  * its next write to another process, and when it releases the claim.
  *
