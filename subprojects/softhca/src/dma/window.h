@@ -16,7 +16,7 @@
 
 #include "fabric/arena.h"
 
-/* What is mapped of a region: a part of a file. */
+/* Where the memory of a region is in a file. */
 struct region_file {
 	uint64_t ino; /* 0: the region is not of a file */
 	uint64_t offset; /* of the region in the file */

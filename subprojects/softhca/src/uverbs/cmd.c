@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "dma/pool.h"
+
 void cmd_get(struct span from, void *to, size_t len)
 {
 	size_t n = from.len < len ? from.len : len;
@@ -37,4 +39,18 @@ uint64_t uverbs_channel_fifo(int fd)
 int uverbs_channel_add(int fd, uint64_t fifo)
 {
 	return fds_set(fd, FD_CHANNEL, fifo);
+}
+
+void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec)
+{
+	c->buf = (struct pooled){buf, pool_enter(buf, len, c->u)};
+	c->dbrec = (struct pooled){dbrec, pool_enter_record(dbrec, c->u)};
+}
+
+/* If this thread is stopped and has to begin again, the memory is not released. */
+void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p)
+{
+	*buf_shift_p = c->buf.shift;
+	*dbrec_shift_p = c->dbrec.shift;
+	c->buf.shift = c->dbrec.shift = 0;
 }

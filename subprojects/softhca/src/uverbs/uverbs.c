@@ -193,20 +193,6 @@ static const struct command {
 	[IB_USER_VERBS_CMD_DESTROY_SRQ] = {cmd_destroy_srq, 16, NULL},
 };
 
-void cmd_enter_pool(struct cmd *c, uint64_t buf, uint64_t len, uint64_t dbrec)
-{
-	c->buf = (struct pooled){buf, pool_enter(buf, len, c->u)};
-	c->dbrec = (struct pooled){dbrec, pool_enter_record(dbrec, c->u)};
-}
-
-/* If this thread is stopped and has to begin again, the memory is not released. */
-void cmd_give_pooled(struct cmd *c, uint64_t *buf_shift_p, uint64_t *dbrec_shift_p)
-{
-	*buf_shift_p = c->buf.shift;
-	*dbrec_shift_p = c->dbrec.shift;
-	c->buf.shift = c->dbrec.shift = 0;
-}
-
 static void leave_pool(const struct cmd *c)
 {
 	pool_leave(c->buf.at, c->buf.shift);

@@ -16,7 +16,7 @@
 #define PAGE POOL_PAGE
 #define ROUNDS 30
 
-static const char device[1]; /* what the tests' memory belongs to */
+static const char device[1]; /* the memory belongs to it */
 
 static void *place(uint64_t shift, const void *at)
 {
@@ -51,7 +51,7 @@ static void leave(const void *p, uint64_t shift)
 	pool_leave((uintptr_t)p, shift);
 }
 
-/* What the preloaded library does in a child, and what the child does to open a device. */
+/* Joins the fabric in a child, in which the preloaded library would have cleaned up. */
 static void join(void)
 {
 	pool_forget();
@@ -103,7 +103,7 @@ TEST(keeps_contents)
 	munmap(p, 3 * PAGE);
 }
 
-/* What leaves makes room for what enters. */
+/* The pages of memory that has left are used again. */
 TEST(room_is_reused)
 {
 	uint32_t *a = filled(1), *b = filled(2), *c = filled(3), *d = filled(2);
@@ -228,7 +228,7 @@ TEST(moves_lose_no_store)
 	munmap(p, PAGE);
 }
 
-/* What a member tells the others about its pool. */
+/* Where a member has put its memory. */
 struct told {
 	uint32_t slot;
 	uint64_t offset;
