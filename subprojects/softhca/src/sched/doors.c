@@ -39,13 +39,24 @@ static void leave(const sigset_t *saved)
 	pthread_sigmask(SIG_SETMASK, saved, NULL);
 }
 
-/* Returns false if the file cannot change its size, or if the program has closed the descriptor. */
-static bool resize(const struct door *d, uint64_t bytes)
+/* Returns false if the program has closed the descriptor; another file may have its number. */
+static bool is_ours(const struct door *d)
 {
 	struct stat st;
 
-	return d->fd >= 0 && !sys_fstat(d->fd, &st) && st.st_dev == d->dev && st.st_ino == d->ino &&
-	       !SYS(SYS_ftruncate, d->fd, bytes);
+	return d->fd >= 0 && !sys_fstat(d->fd, &st) && st.st_dev == d->dev && st.st_ino == d->ino;
+}
+
+static bool resize(const struct door *d, uint64_t bytes)
+{
+	return is_ours(d) && !SYS(SYS_ftruncate, d->fd, bytes);
+}
+
+static void drop_descriptor(struct door *d)
+{
+	if (is_ours(d))
+		sys_close(d->fd);
+	d->fd = -1;
 }
 
 static void set_open(struct door *d, bool open)
@@ -61,7 +72,7 @@ static bool open_door(struct door *d)
 	return d->open;
 }
 
-/* A door that cannot be shut stays open. Its descriptor may be another file of the program by now. */
+/* A door that cannot be shut stays open. */
 static bool shut_door(struct door *d)
 {
 	if (d->open && (!d->used || resize(d, d->start)))
@@ -119,9 +130,7 @@ void doors_fix(uint32_t i)
 
 	enter(&saved);
 	open_door(d);
-	if (d->fd >= 0)
-		sys_close(d->fd);
-	d->fd = -1;
+	drop_descriptor(d);
 	find_fixed();
 	leave(&saved);
 	doors_knock(i);
@@ -134,9 +143,8 @@ void doors_remove(uint32_t i)
 	sigset_t saved;
 
 	enter(&saved);
-	if (d->used && d->fd >= 0)
-		sys_close(d->fd);
-	d->fd = -1;
+	if (d->used)
+		drop_descriptor(d);
 	d->used = false;
 	find_fixed();
 	leave(&saved);
@@ -215,8 +223,8 @@ void doors_forget(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	for (uint32_t i = 0; i < high; i++) {
-		if (doors[i].used && doors[i].fd >= 0)
-			sys_close(doors[i].fd);
+		if (doors[i].used)
+			drop_descriptor(&doors[i]);
 		doors[i] = (struct door){0};
 	}
 	high = 0;

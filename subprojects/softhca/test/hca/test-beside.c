@@ -5,10 +5,12 @@
  * as processes come and go.
  */
 #include <dirent.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -19,6 +21,10 @@
 #define LENGTH 64u
 #define QUIET_MS 20
 #define ROW 200u /* messages, so many that the thread spins if it may */
+#define ROWS 50u /* in which a thread that may spin gets a core */
+#define SELDOM 40u
+#define SELDOM_US 100
+#define FILE_BYTES (64 << 20)
 #define GUARD_NS 60000000000u /* for a doorbell that was lost, or a mode that stays */
 
 /* Shared by the tracer and the program. */
@@ -256,16 +262,17 @@ static uint32_t row(struct rig *r)
 	return traps() - before;
 }
 
-/* Sends messages until the thread beside this program spins, or until it does not. */
+/* Sends messages until the thread beside this program spins, or has not for many rows. */
 static void until(struct rig *r, bool spins)
 {
 	uint64_t start = test_now_ns();
-	uint32_t n;
+	uint32_t n, rows = 0;
 
 	do {
 		CHECK(test_now_ns() - start < GUARD_NS);
 		n = row(r);
-	} while (spins ? n > ROW / 2 : n < ROW);
+		rows = n == ROW ? rows + 1 : 0;
+	} while (spins ? n > ROW / 2 : rows < ROWS);
 }
 
 static void one_core(void)
@@ -285,21 +292,174 @@ TEST(auto_traps_on_one_core)
 	CHECK_EQ(rig_child(one_core, NULL), 0);
 }
 
-static void strict(void)
+/* The doorbells of an excluded mode trap, however many cores there are. */
+static void excluded(const char *variable, const char *value)
 {
 	struct rig r;
+	pid_t pid = test_fork();
 
-	CHECK(!setenv("SOFTHCA_CORES", "1000", 1) && !setenv("SOFTHCA_STRICT", "1", 1));
+	if (pid) {
+		CHECK_EQ(test_reap(pid), 0);
+		return;
+	}
+	CHECK(!setenv("SOFTHCA_CORES", "1000", 1) && !setenv(variable, value, 1));
 	open_self(&r);
-	for (int i = 0; i < 10; i++)
+	for (int i = 0; i < 3; i++)
 		CHECK_EQ(row(&r), ROW);
 	rig_close(&r);
 	exit(0);
 }
 
-TEST(auto_traps_in_strict_mode)
+TEST_WITH(auto_traps_in_strict_mode, excluded, "SOFTHCA_STRICT", "1");
+TEST_WITH(auto_traps_with_links, excluded, "SOFTHCA_LINK", "virtual");
+TEST_WITH(auto_traps_with_legacy_pages, excluded, "SOFTHCA_UAR", "legacy");
+
+/* A doorbell now and then is executed where it traps. */
+static void seldom(void)
 {
-	CHECK_EQ(rig_child(strict, NULL), 0);
+	uint32_t before;
+	struct rig r;
+	pid_t tid;
+	long n;
+
+	CHECK(!setenv("SOFTHCA_CORES", "1000", 1));
+	open_self(&r);
+	tid = thread_of(getpid());
+	while (of_thread(tid, "syscall", "") != SYS_futex)
+		sched_yield();
+	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
+	before = traps();
+	for (uint32_t i = 0; i < SELDOM; i++) {
+		message(&r);
+		usleep(SELDOM_US);
+	}
+	CHECK_EQ(traps() - before, SELDOM);
+	CHECK_EQ(of_thread(tid, "status", "voluntary_ctxt_switches:"), n);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(rare_doorbells_wake_nobody)
+{
+	CHECK_EQ(rig_child(seldom, NULL), 0);
+}
+
+/* The library's own descriptor of the device file, or -1. */
+static int hidden_descriptor(const struct rig *r)
+{
+	char path[64], target[64];
+
+	for (int fd = 0; fd < 1024; fd++) {
+		ssize_t n;
+
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		n = readlink(path, target, sizeof(target) - 1);
+		target[n < 0 ? 0 : n] = '\0';
+		if (fd != r->ctx->cmd_fd && strstr(target, "softhca-uar"))
+			return fd;
+	}
+	return -1;
+}
+
+/* A program that closes all descriptors, and has another file there: the file is not cut. */
+static void closer(void)
+{
+	struct rig r;
+	struct stat st;
+	int file, fd;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "100", 1));
+	open_self(&r);
+	file = memfd_create("file", 0);
+	CHECK(!ftruncate(file, FILE_BYTES));
+	fd = hidden_descriptor(&r);
+	CHECK(fd >= 0 && dup2(file, fd) == fd);
+	for (int i = 0; i < 3; i++) {
+		row(&r);
+		usleep(QUIET_MS * 1000);
+		CHECK(!fstat(file, &st));
+		CHECK_EQ(st.st_size, FILE_BYTES);
+	}
+	rig_close(&r);
+	CHECK(!fstat(fd, &st));
+	CHECK_EQ(st.st_size, FILE_BYTES);
+	exit(0);
+}
+
+TEST(program_closes_descriptors)
+{
+	CHECK_EQ(rig_child(closer, NULL), 0);
+}
+
+/* A store that the handler cannot execute rings, too, while the thread sleeps. */
+static void string_store(void)
+{
+	struct mlx5dv_qp dv;
+	struct rig r;
+	uint32_t words[2];
+	void *to, *from;
+	size_t n = 8;
+	pid_t tid;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
+	open_self(&r);
+	tid = thread_of(getpid());
+	while (of_thread(tid, "syscall", "") != SYS_futex)
+		sched_yield();
+	dv = rig_dv_qp(r.qp);
+	from = memset(dv.sq.buf, 0, 64);
+	words[0] = 0; /* a NOP */
+	words[1] = htobe32(r.qp->qp_num << 8 | 1);
+	memcpy(from, words, sizeof(words));
+	((uint8_t *)from)[11] = 8; /* signaled */
+	__atomic_store_n((uint32_t *)&dv.dbrec[MLX5_SND_DBR], htobe32(1), __ATOMIC_RELEASE);
+	to = dv.bf.reg;
+	__asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
+	rig_wait_ok(r.scq);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(string_wakes)
+{
+	CHECK_EQ(rig_child(string_store, NULL), 0);
+}
+
+static bool stop;
+
+static void *opener(void *arg)
+{
+	/* Relaxed: only ends the loop. */
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		struct rig r;
+
+		open_self(&r);
+		message(&r);
+		rig_close(&r);
+	}
+	return NULL;
+}
+
+/* The thread reads the pages of a device while others are opened and closed. */
+static void traveller(void)
+{
+	pthread_t thread;
+	struct rig r;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "100", 1));
+	open_self(&r);
+	CHECK(!pthread_create(&thread, NULL, opener, NULL));
+	for (int i = 0; i < 20; i++)
+		row(&r);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	CHECK(!pthread_join(thread, NULL));
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(devices_come_and_go)
+{
+	CHECK_EQ(rig_child(traveller, NULL), 0);
 }
 
 /* Says that its thread spins, or does not, each time when that was asked for. */
@@ -326,6 +486,8 @@ static void visitor(int fd)
 	char quit;
 
 	open_self(&r);
+	test_put(fd, "r", 1);
+	test_get(fd, &quit, 1);
 	while (recv(fd, &quit, 1, MSG_DONTWAIT) != 1)
 		row(&r);
 	rig_close(&r);
@@ -337,7 +499,7 @@ static void ask(int fd, char what)
 	test_get(fd, &(char){0}, 1);
 }
 
-/* Two cores are enough for one process and its thread, not for two that ring. */
+/* Two cores are enough for one process and its thread beside a silent one, not for two that ring. */
 TEST(auto_follows_members)
 {
 	int fd, other;
@@ -345,6 +507,10 @@ TEST(auto_follows_members)
 
 	ask(fd, 's');
 	guest = test_peer(visitor, &other);
+	test_get(other, &(char){0}, 1);
+	for (int i = 0; i < 10; i++)
+		ask(fd, 's');
+	test_put(other, "g", 1);
 	ask(fd, 't');
 	test_put(other, "q", 1);
 	CHECK_EQ(test_reap(guest), 0);

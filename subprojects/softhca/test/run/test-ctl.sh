@@ -5,7 +5,7 @@ set -u
 
 run=$(realpath "$1")
 ctl=$(realpath "$2")
-[ "${3:-}" = inside ] || export SOFTHCA_FABRIC="ctl-$$"
+[ "${3:-}" ] || export SOFTHCA_FABRIC="ctl-$$"
 dir=/dev/shm/softhca-$(id -u)-$SOFTHCA_FABRIC
 out=$(mktemp)
 trap 'rm -f "$out"' EXIT
@@ -116,7 +116,12 @@ inside)
 	inside
 	exit 0
 	;;
+chaos)
+	mode 'trap (auto: chaos mode)' SOFTHCA_CORES=2
+	exit 0
+	;;
 esac
 says 1 'no fabric' show
 "$run" -n 2 "$0" "$run" "$ctl" inside || exit 1
+"$run" --chaos 1 "$0" "$run" "$ctl" chaos || exit 1
 [ ! -e "$dir" ] || fail "$dir is left"

@@ -55,6 +55,8 @@ TEST(version_1)
 	CHECK_EQ(of("3:cpuset:/x\n2:cpu,cpuacct:/x\n"), 1); /* rounded up: 0 is no limit */
 	put("cpu,cpuacct/x/cpu.cfs_quota_us", "400000\n");
 	CHECK_EQ(of("3:cpuset:/x\n2:cpu,cpuacct:/x\n"), 4000);
+	put("cpuacct/x/cpu.cfs_quota_us", "100\n");
+	put("cpuacct/x/cpu.cfs_period_us", "100\n");
 	CHECK_EQ(of("3:cpuset:/x\n2:cpuacct:/x\n"), 0);
 }
 
