@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Measures processes of one fabric that are all connected with each other: a star, in which three
- * processes send to a server, and a mesh of four.
+ * Measures processes of one fabric that are all connected with each other: one process that sends to
+ * itself, a pair, a star, in which three processes send to a server, and a mesh of four.
  *
  *	bench-group
  *
  * Each process has one SRQ and one CQ of each kind for all its QPs. The two ends of a connection
- * answer each other with lists of 1 or 32 messages of 64 B. Prints the median of the messages per
- * second of all processes. To compare two libraries, preload one and the other.
+ * answer each other with lists of 1 or 32 messages of 64 B. Runs of all modes alternate. Prints the
+ * median of the messages per second of all processes, and how many times as long mode auto takes as
+ * the better one of the others. To compare two libraries, preload one and the other.
  */
 #include <poll.h>
 #include <sched.h>
@@ -21,8 +22,14 @@
 #define LENGTH 64u
 #define NODES 4
 
-static const char *const modes[] = {"trap", "poll"};
-static const char *const shapes[] = {"star", "mesh"};
+enum { TRAP, POLL, AUTO, MODES };
+
+static const char *const modes[MODES] = {"trap", "poll", "auto"};
+static const struct shape {
+	const char *name;
+	uint32_t nodes;
+	bool mesh;
+} shapes[] = {{"loop", 1, true}, {"pair", 2, true}, {"star", 4, false}, {"mesh", 4, true}};
 static const uint32_t depths[] = {1, DEPTH_MAX};
 
 /*
@@ -40,19 +47,22 @@ struct node {
 	struct rig r;
 	struct rig to[NODES]; /* the same with the QP to the other node */
 	int id;
+	int nodes;
 	uint32_t depth;
 	bool mesh;
 };
 
 static bool connected(const struct node *n, int i)
 {
-	return i != n->id && (n->mesh || !i || !n->id);
+	return n->nodes == 1 || (i != n->id && (n->mesh || !i || !n->id));
 }
 
-static void meet(uint32_t stage)
+static void meet(const struct node *n, uint32_t stage)
 {
+	uint32_t all = stage * (uint32_t)n->nodes;
+
 	atomic_fetch_add_explicit(&shared->arrived, 1, memory_order_acq_rel);
-	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < stage * NODES)
+	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < all)
 		sched_yield();
 }
 
@@ -61,17 +71,17 @@ static void open_node(struct node *n)
 	rig_open(&n->r, &(struct rig_attr){.srq = true});
 	for (uint64_t k = 0; k < NODES; k++)
 		rig_recv(&n->r, k, 0, 0);
-	for (int i = 0; i < NODES; i++) {
+	for (int i = 0; i < n->nodes; i++) {
 		if (!connected(n, i))
 			continue;
 		n->to[i] = rig_with(&n->r, rig_qp(&n->r));
 		shared->addr[n->id][i] = rig_addr(&n->to[i]);
 	}
-	meet(1);
-	for (int i = 0; i < NODES; i++)
+	meet(n, 1);
+	for (int i = 0; i < n->nodes; i++)
 		if (connected(n, i))
 			rig_connect(&n->to[i], shared->addr[i][n->id], (struct rig_timers){0});
-	meet(2);
+	meet(n, 2);
 }
 
 /* Sends a list of WRITEs to node @i, the last of them with immediate data, under one doorbell. */
@@ -97,8 +107,9 @@ static void send_list(struct node *n, int i)
 /* The node with the larger number begins, and ends. */
 static void answer(struct node *n, int i)
 {
-	if (n->id > i) {
-		atomic_fetch_add_explicit(&shared->lists, 2, memory_order_relaxed);
+	if (n->id > i || n->nodes == 1) {
+		atomic_fetch_add_explicit(&shared->lists, n->nodes == 1 ? 1 : 2,
+			memory_order_relaxed);
 		if (atomic_load_explicit(&shared->stop, memory_order_relaxed)) {
 			atomic_fetch_sub_explicit(&shared->live, 1, memory_order_acq_rel);
 			return;
@@ -112,7 +123,7 @@ static void run_node(struct node *n)
 	struct ibv_wc wc;
 
 	open_node(n);
-	for (int i = 0; i < n->id; i++)
+	for (int i = 0; i < n->id || n->nodes + i == 1; i++)
 		if (connected(n, i))
 			send_list(n, i);
 	while (atomic_load_explicit(&shared->live, memory_order_acquire)) {
@@ -126,40 +137,51 @@ static void run_node(struct node *n)
 		rig_recv(&n->r, wc.wr_id, 0, 0);
 		answer(n, (int)wc.imm_data);
 	}
-	meet(3);
+	meet(n, 3);
 	exit(0);
 }
 
 /* Returns the messages per second. */
-static double run(bool mesh, uint32_t depth)
+static double run(const struct shape *shape, uint32_t depth)
 {
+	uint32_t n = shape->nodes;
 	pid_t pid[NODES];
 
 	memset(shared, 0, sizeof(*shared));
-	shared->live = mesh ? NODES * (NODES - 1) / 2 : NODES - 1;
-	for (int i = 0; i < NODES; i++) {
+	shared->live = n == 1 ? 1 : shape->mesh ? n * (n - 1) / 2 : n - 1;
+	for (uint32_t i = 0; i < n; i++) {
 		pid[i] = test_fork();
 		if (!pid[i])
-			run_node(&(struct node){.id = i, .depth = depth, .mesh = mesh});
+			run_node(&(struct node){.id = (int)i,
+				.nodes = (int)n,
+				.depth = depth,
+				.mesh = shape->mesh});
 	}
-	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < 2 * NODES)
+	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < 2 * n)
 		sched_yield();
 	CHECK_EQ(poll(NULL, 0, RUN_NS / 1000000), 0); /* the length of a run */
 	atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
-	for (int i = 0; i < NODES; i++)
+	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(test_reap(pid[i]), 0);
 	return (double)shared->lists * depth * 1e9 / RUN_NS;
 }
 
-static void measure(const char *mode, int shape, uint32_t depth)
+static void measure(const struct shape *shape, uint32_t depth)
 {
-	double rate[RUNS];
+	double rate[MODES][RUNS], median[MODES], best;
 
-	CHECK(!setenv("SOFTHCA_MODE", mode, 1));
 	for (int i = 0; i < RUNS; i++)
-		rate[i] = run(shape, depth);
-	printf("%s, %s, depth %u, median of %d: %.0f thousand messages/s\n", shapes[shape], mode,
-		depth, RUNS, test_median(rate, RUNS) / 1e3);
+		for (int m = 0; m < MODES; m++) {
+			CHECK(!setenv("SOFTHCA_MODE", modes[m], 1));
+			rate[m][i] = run(shape, depth);
+		}
+	printf("%s, depth %u, median of %d, thousand messages/s:", shape->name, depth, RUNS);
+	for (int m = 0; m < MODES; m++) {
+		median[m] = test_median(rate[m], RUNS);
+		printf(" %s %.0f,", modes[m], median[m] / 1e3);
+	}
+	best = median[TRAP] > median[POLL] ? median[TRAP] : median[POLL];
+	printf(" auto takes %.2f times the better one's time\n", best / median[AUTO]);
 	fflush(stdout);
 }
 
@@ -167,9 +189,8 @@ int main(void)
 {
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
 	test_fabric("bench-group");
-	for (size_t m = 0; m < ARRAY_SIZE(modes); m++)
-		for (int shape = 0; shape < 2; shape++)
-			for (size_t d = 0; d < ARRAY_SIZE(depths); d++)
-				measure(modes[m], shape, depths[d]);
+	for (size_t i = 0; i < ARRAY_SIZE(shapes); i++)
+		for (size_t d = 0; d < ARRAY_SIZE(depths); d++)
+			measure(&shapes[i], depths[d]);
 	return 0;
 }
