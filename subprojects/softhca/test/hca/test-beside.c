@@ -24,6 +24,7 @@
 #define ROWS 50u /* in which a thread that may spin gets a core */
 #define SELDOM 40u
 #define SELDOM_US 100
+#define WATCHES 500u
 #define FILE_BYTES (64 << 20)
 #define GUARD_NS 60000000000u /* for a doorbell that was lost, or a mode that stays */
 
@@ -342,6 +343,36 @@ static void seldom(void)
 TEST(rare_doorbells_wake_nobody)
 {
 	CHECK_EQ(rig_child(seldom, NULL), 0);
+}
+
+/* The program looks at the last byte of a long message while the thread copies it. */
+static void watcher(void)
+{
+	struct rig_addr to;
+	struct rig r;
+	uint8_t *half;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
+	open_self(&r);
+	half = r.buf + RIG_BUF / 2;
+	to = rig_addr(&r);
+	to.addr += RIG_BUF / 2;
+	for (uint32_t i = 1; i <= WATCHES; i++) {
+		memset(r.buf, (int)i % 256, RIG_BUF / 2);
+		rig_request(&r, IBV_WR_RDMA_WRITE, RIG_BUF / 2, to);
+		/* Acquire: the bytes before it were stored before. */
+		while (__atomic_load_n(&half[RIG_BUF / 2 - 1], __ATOMIC_ACQUIRE) != i % 256)
+			;
+		CHECK(!memcmp(half, r.buf, RIG_BUF / 2));
+		rig_wait_ok(r.scq);
+	}
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(last_byte_is_last)
+{
+	CHECK_EQ(rig_child(watcher, NULL), 0);
 }
 
 /* The library's own descriptor of the device file, or -1. */
