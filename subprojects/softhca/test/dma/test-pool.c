@@ -134,6 +134,7 @@ TEST(refuses_other_memory)
 	CHECK(!enter(p, 0));
 	CHECK(!enter(p, POOL_BYTES + 1));
 	CHECK(!enter(p, UINT64_MAX));
+	CHECK(!enter(p, (1ull << 44) + PAGE)); /* 2^32 pages and one */
 	CHECK(!enter(NULL, PAGE));
 	CHECK(!enter(shared, PAGE));
 	CHECK(!mprotect(p + PAGE, PAGE, PROT_READ));
@@ -383,7 +384,7 @@ static void liar(int fd)
 
 	join();
 	file = memfd_create("liar", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	CHECK(!ftruncate(file, POOL_BYTES) && !fstat(file, &st));
+	CHECK(!ftruncate(file, 2 * POOL_BYTES) && !fstat(file, &st));
 	self = &arena()->procs[fabric_self.slot];
 	self->pool_fd = file;
 	self->pool_ino = st.st_ino;
