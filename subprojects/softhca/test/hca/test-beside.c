@@ -176,34 +176,91 @@ static bool ring_at(pid_t tid, struct place *at, uint32_t point, uint32_t n)
 	return trapped;
 }
 
+/* A program whose thread is traced, and stopped. */
+struct traced {
+	pid_t pid, tid;
+	int fd;
+	struct place at;
+};
+
+static struct traced start(void)
+{
+	struct traced t = {0};
+
+	memset(shared, 0, sizeof(*shared));
+	t.pid = test_peer(program, &t.fd);
+	test_get(t.fd, &(char){0}, 1);
+	t.tid = thread_of(t.pid);
+	CHECK(!ptrace(PTRACE_SEIZE, t.tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
+	CHECK(!ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL));
+	wait_for_stop(t.tid);
+	return t;
+}
+
 TEST(none_is_lost)
 {
 	uint32_t stored = 0, trapped = 0;
-	struct place at = {0};
-	pid_t pid, tid;
-	int fd;
+	struct traced t;
 
 	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
-	pid = test_peer(program, &fd);
-	test_get(fd, &(char){0}, 1);
-	tid = thread_of(pid);
-	CHECK(!ptrace(PTRACE_SEIZE, tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
-	CHECK(!ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
-	wait_for_stop(tid);
+	t = start();
 	for (uint32_t point = 0; point < POINTS; point++)
-		if (ring_at(tid, &at, point, point + 1))
+		if (ring_at(t.tid, &t.at, point, point + 1))
 			trapped++;
 		else
 			stored++;
-	if (at.sleeps) {
-		CHECK(!ptrace(PTRACE_INTERRUPT, tid, NULL, NULL));
-		wait_for_stop(tid);
+	if (t.at.sleeps) {
+		CHECK(!ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL));
+		wait_for_stop(t.tid);
 	}
-	CHECK(!ptrace(PTRACE_DETACH, tid, NULL, NULL));
+	CHECK(!ptrace(PTRACE_DETACH, t.tid, NULL, NULL));
 	set_word(&shared->stop, 1);
+	CHECK_EQ(test_reap(t.pid), 0);
+	close(t.fd);
+	CHECK(stored && trapped);
+}
+
+/* Another process of the fabric, which lives before and after those that are killed. */
+static void survivor(int fd)
+{
+	struct rig r;
+
+	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
+	open_self(&r);
+	for (char ask; test_get(fd, &ask, 1), ask == 'm';) {
+		rig_write(&r, &r, LENGTH);
+		rig_wait_ok(r.scq);
+		test_put(fd, "m", 1);
+	}
+	rig_close(&r);
+}
+
+/* A process is killed where its thread is when it goes to sleep or wakes up. */
+TEST(killed_anywhere)
+{
+	int fd, status;
+	pid_t pid;
+
+	shared = test_map(sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED);
+	pid = test_peer(survivor, &fd);
+	for (uint32_t point = 0; point < POINTS; point += 2) {
+		struct traced t = start();
+
+		set_word(&shared->go, 1);
+		for (uint32_t i = point; i && !t.at.sleeps;) {
+			go_on(t.tid, &t.at);
+			i -= t.at.call != SYS_sched_yield;
+		}
+		CHECK(!kill(t.pid, SIGKILL));
+		CHECK_EQ(waitpid(t.tid, &status, __WALL), t.tid);
+		CHECK_EQ(test_reap(t.pid), 128 + SIGKILL);
+		close(t.fd);
+		test_put(fd, "m", 1);
+		test_get(fd, &(char){0}, 1);
+	}
+	test_put(fd, "q", 1);
 	CHECK_EQ(test_reap(pid), 0);
 	close(fd);
-	CHECK(stored && trapped);
 }
 
 /* Returns the number after @key in a file of a thread of this process. */
