@@ -361,7 +361,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ep_create_qp(struct copyrpc_ep *ep);
-/* True if the endpoint can be connected again after a failure with this status. */
+/* True if the endpoint, which was connected, can be connected again after a failure with this status.
+ * Its peer may be up before this side has got the peer's result. */
 bool ep_may_return(const struct copyrpc_ep *ep, int status);
 /* The endpoint goes away, or an attempt to connect it again has failed: stops the queue pair. */
 void ep_leave(struct copyrpc_ep *ep, int status);

@@ -166,6 +166,8 @@ void lobby_up(struct copyrpc_ep *ep, uint64_t token)
 	ep->down = (struct news){.kind = COPYRPC_DOWN, .token = token, .ep = ep};
 	ep->back = (struct news){.kind = COPYRPC_BACK, .token = token, .ep = ep};
 	news_add(ep->ctx, &ep->up);
+	if (ep->ch.away)
+		ep_tell_down(ep, -EAGAIN);
 }
 
 static void close_lobby(struct copyrpc_ctx *ctx)

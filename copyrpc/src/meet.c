@@ -206,6 +206,7 @@ static int connect_ep(struct meeting *m)
 		tcp_peer(m->fd, ep->name, sizeof(ep->name));
 		live_rename(ep->live, ep->name);
 	}
+	ep->peer_owner = le64toh(m->greeting.owner);
 	err = copyrpc_ep_connect(ep, m->greeting.blob, sizeof(m->greeting.blob));
 	if (!err && m->single)
 		ep->single = meet_node(m);
@@ -272,17 +273,21 @@ static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx
 	uint64_t whom = le64toh(m->place.whom), owner = le64toh(m->greeting.owner);
 	struct copyrpc_ep *ep = ctx->eps;
 
-	while (ep && (!ep->qp || ep->ch.status || !ep->is_up || !ep->reconnect_ms || ep->redial ||
+	while (ep && (!ep->qp || ep->ch.status || !ep->reconnect_ms || ep->redial ||
 			     ep->by_hand || ep->owner != whom || ep->peer_owner != owner))
 		ep = ep->next;
 	return ep;
 }
 
-/* The other side wants to connect an endpoint again. An older attempt in progress is given up. */
+/* The other side wants to connect an endpoint again. An older attempt in progress is given up. If the
+ * first meeting is not complete here, -EAGAIN: the peer's result has been sent before. */
 static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep = find(m, ctx);
 
+	m->waits = ep && !ep->is_up;
+	if (m->waits)
+		return -EAGAIN;
 	m->again = true;
 	if (!ep)
 		return -ENOENT;
@@ -312,9 +317,11 @@ static void say_rejoined(struct meeting *m)
 /* Refuses, or connects a new queue pair when the old one is drained. */
 static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 {
-	int err = m->waits ? 0 : take_up(m, ctx);
+	int err = m->ep ? 0 : take_up(m, ctx);
 
 	m->events = 0;
+	if (err == -EAGAIN)
+		return err;
 	ctx_device_events(ctx);
 	if (!err && m->ep->ch.status)
 		err = -ENOENT;
@@ -376,7 +383,6 @@ static void end_former(const struct meeting *m)
 			ep_break(old, -ECONNRESET);
 	while (m->single && !decides(m, ctx) && (other = other_single(m, ctx)))
 		ep_break(other, -ECONNRESET);
-	m->ep->peer_owner = owner;
 }
 
 /* Writes the messages that were prepared. */

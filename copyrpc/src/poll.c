@@ -164,8 +164,10 @@ static void look_at(struct copyrpc_ep *ep, uint64_t now)
 }
 
 /* Fails the endpoints that have not returned in time. */
-static void give_up(struct copyrpc_ctx *ctx, uint64_t now)
+static void give_up(struct copyrpc_ctx *ctx)
 {
+	uint64_t now = ctx->clock(); /* the endpoint may have left since ctx_look() has read it */
+
 	for (struct copyrpc_ep *ep = ctx->eps; ep && ctx->n_away; ep = ep->next)
 		if (ep->ch.away && now - ep->away_since >= ep->reconnect_ms * NSEC_PER_MSEC)
 			ep_break(ep, ep->away_why);
@@ -193,7 +195,7 @@ COLD void ctx_look(struct copyrpc_ctx *ctx)
 		return;
 	ctx->probed = now;
 	ctx_device_events(ctx);
-	give_up(ctx, now);
+	give_up(ctx);
 	ep = ctx->watched.head;
 	ctx->watched = (struct ep_list){NULL, &ctx->watched.head};
 	while (ep) {

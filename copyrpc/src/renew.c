@@ -71,7 +71,7 @@ void ep_not_away(struct copyrpc_ep *ep)
 
 bool ep_may_return(const struct copyrpc_ep *ep, int status)
 {
-	return ep->reconnect_ms && ep->is_up && (status == -ECONNRESET || status == -ETIMEDOUT);
+	return ep->reconnect_ms && (status == -ECONNRESET || status == -ETIMEDOUT);
 }
 
 /* A queue pair that was not connected has received nothing. */

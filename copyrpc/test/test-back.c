@@ -229,6 +229,45 @@ static void one_side(int side)
 TEST_WITH(only_dialing_side, one_side, 1);
 TEST_WITH(only_listening_side, one_side, 0);
 
+/* The listening side loses the connection before it has heard that its peer is connected. */
+TEST(lost_before_up)
+{
+	struct copyrpc_ep *ep;
+	NODES n[2];
+
+	open_nodes(n, &returning);
+	do {
+		turn(&n[0]);
+		turn(&n[1]);
+		ep = n[1].ctx->eps;
+	} while (!ep || ep->ch.status);
+	CHECK(!ep->is_up);
+	ep_fail(ep, -ECONNRESET);
+	up(n);
+	CHECK(n[1].ep == ep);
+	calls(n, 10);
+	UNTIL(n[0].backs && n[1].backs);
+	CHECK_EQ(n[1].downs, 1);
+	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
+}
+
+/* A hello comes before the first meeting is complete on this side. */
+TEST(hello_before_up)
+{
+	NODES n[2];
+
+	open_up(n);
+	n[1].ep->is_up = false;
+	lose(n, 0);
+	n[0].most += 5;
+	for (int i = 0; i < 1000; i++)
+		turn_both(n);
+	CHECK_EQ(n[0].backs, 0);
+	n[1].ep->is_up = true;
+	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
+	CHECK_EQ(n[0].failed + n[0].ends + n[1].ends, 0);
+}
+
 /* The program destroys an endpoint, or its context, at any moment of its return. */
 TEST(destroyed_while_away)
 {
@@ -361,6 +400,21 @@ TEST(hellos_are_checked)
 	CHECK_EQ(say_hello(n, &h, whole), EPROTO);
 	UNTIL(n[1].ends);
 	CHECK_EQ(copyrpc_ep_status(n[1].ep), -EPROTO);
+}
+
+/* A side that cannot connect now says so, and stays. */
+TEST(not_now)
+{
+	NODES n[2];
+	struct hello h;
+
+	open_up(n);
+	h = hello_of(n);
+	h.greeting.blob[40] = 1; /* a GID, but the port is addressed by LID */
+	CHECK_EQ(say_hello(n, &h, sizeof(h)), EMFILE);
+	CHECK_EQ(copyrpc_ep_status(n[1].ep), 0);
+	UNTIL(n[0].backs && n[1].backs);
+	calls(n, 10);
 }
 
 /* Wrong places in hellos, each of which fails the endpoint. */

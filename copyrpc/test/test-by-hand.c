@@ -4,6 +4,7 @@
  * reorder messages.
  */
 #include <endian.h>
+#include <sched.h>
 
 #include "back.h"
 
@@ -220,6 +221,50 @@ TEST(positions_are_checked)
 		UNTIL(n[1].ends);
 		n[1].ep = NULL;
 	}
+}
+
+/* A side that has a message already takes the number of its peer, and connects no other. */
+TEST(later_attempts)
+{
+	struct mail m, mine;
+	NODES n[2];
+
+	m = lose_and_ask(n, 0);
+	CHECK_EQ(copyrpc_ep_again(n[1].ep, m.bytes, sizeof(m.bytes)), -EAGAIN);
+	UNTIL(!copyrpc_ep_again_info(n[1].ep, mine.bytes));
+	CHECK(!memcmp(mine.bytes + 24, m.bytes + 24, 8));
+	change(&m, 24, 5);
+	CHECK_EQ(copyrpc_ep_again(n[1].ep, m.bytes, sizeof(m.bytes)), -EAGAIN);
+	UNTIL(!copyrpc_ep_again_info(n[1].ep, mine.bytes));
+	CHECK(!memcmp(mine.bytes + 24, m.bytes + 24, 8));
+	tend = carry;
+	UNTIL(idle(&n[0]) && idle(&n[1]));
+}
+
+/* The position in the message is final: no completion is left. */
+TEST(completions_come_first)
+{
+	struct mail m;
+	struct request r;
+	NODES n[2];
+
+	open_up(n);
+	tend = NULL;
+	fill(&r, n[0].made, 0);
+	CHECK_EQ(copyrpc_call(n[0].ep, &r, length(0), length(0), n[0].made), 0);
+	n[0].made++;
+	n[0].most++;
+	copyrpc_flush(n[0].ctx);
+	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq))
+		sched_yield();
+	ep_leave(n[1].ep, -ECONNRESET);
+	for (int i = 0; i < 10; i++) {
+		CHECK_EQ(copyrpc_ep_again_info(n[1].ep, m.bytes), -EAGAIN);
+		now += NSEC_PER_SEC;
+	}
+	tend = carry;
+	UNTIL(idle(&n[0]) && idle(&n[1]));
+	CHECK_EQ(n[0].failed, 0);
 }
 
 /* A message of an older attempt, after a newer one has connected. */

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A server and several clients, each a process, whose connections are lost again and again: errors of
+ * all work requests, links that go down, addresses that are replaced. The calls have side effects, which
+ * the server counts in memory that all share: each call must be executed once and answered once, and
+ * all bytes must be right. There are small calls, large calls, and calls for which the server pulls from
+ * and pushes into the client's memory.
+ *
+ *	test-processes [CALLS [FAULTS [CASE]]]
+ *
+ * CALLS: of each client; FAULTS: about as many are made.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/child.h"
+#include "copyrpc_bulk.h"
+#include "copyrpc_tcp.h"
+#include "support/test.h"
+
+#ifndef SCALE
+#define SCALE 1
+#endif
+#ifdef TIMES /* the long form */
+#define CALLS 340000
+#define FAULTS 5000
+#else
+#define CALLS (1500 / SCALE)
+#define FAULTS (60 / SCALE)
+#endif
+
+enum {
+	CLIENTS = 3,
+	WINDOW = 16, /* calls of a client under way */
+	HELD = 8, /* requests that the server holds */
+	LONG = 100000, /* bytes of a large call or a transfer, at most */
+	SMALL = 200,
+	MOST = 1 << 20, /* calls of a client, at most */
+	GUARD_S = 3000,
+};
+
+enum kind { PLAIN, LARGE, PULL, PUSH, KINDS };
+
+/* A request; bytes that follow from it fill the rest. */
+struct request {
+	uint32_t client, number, kind, len;
+	uint8_t desc[COPYRPC_BULK_SIZE];
+	uint8_t bytes[SMALL];
+};
+
+#define HEAD offsetof(struct request, bytes)
+
+struct shared {
+	_Atomic uint8_t executed[CLIENTS][MOST], answered[CLIENTS][MOST];
+	_Atomic uint64_t done; /* calls that were answered */
+	_Atomic uint32_t ready, leaving; /* clients */
+	_Atomic uint64_t returns[CLIENTS + 1], resent[CLIENTS + 1];
+	int listener;
+	uint32_t calls, faults;
+	uint64_t seed;
+};
+
+static struct shared *shared;
+
+static void fill(void *at, uint32_t len, uint32_t client, uint32_t number, uint32_t salt)
+{
+	uint64_t word =
+		((uint64_t)client << 40 | (uint64_t)number << 8 | salt) * 0x9e3779b97f4a7c15;
+	uint8_t *to = at;
+
+	for (uint32_t i = 0; i < len; i += sizeof(word), word += 0x100000001b3)
+		memcpy(to + i, &word, len - i < sizeof(word) ? len - i : sizeof(word));
+}
+
+static void check(const void *at, uint32_t len, uint32_t client, uint32_t number, uint32_t salt)
+{
+	static uint8_t want[LONG];
+
+	fill(want, len, client, number, salt);
+	CHECK(!memcmp(at, want, len));
+}
+
+/* The device's timers are short, because the storm waits for them. */
+static struct copyrpc_ctx *open_ctx(const char *device)
+{
+	static const struct copyrpc_path path = {.timeout = 8, .retry_cnt = 3}; /* 4 ms */
+	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.device = device,
+		.ring_size = 65536,
+		.max_endpoints = 2 * CLIENTS,
+		.reconnect_ms = 1000000,
+		.probe_ms = 300,
+		.path = &path};
+	struct copyrpc_ctx *ctx;
+
+	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
+	return ctx;
+}
+
+static void report(const struct copyrpc_ctx *ctx, uint32_t who)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_get_stats(ctx, &s, sizeof(s));
+	shared->returns[who] = s.returns;
+	shared->resent[who] = s.resent;
+}
+
+/* Sleeps until there is something to do. */
+static void rest(struct copyrpc_ctx *ctx)
+{
+	struct pollfd p = {.fd = copyrpc_ctx_fd(ctx), .events = POLLIN};
+	int ms = copyrpc_ctx_timeout(ctx);
+
+	if (!copyrpc_ctx_arm(ctx))
+		poll(&p, 1, ms < 0 || ms > 5 ? 5 : ms);
+}
+
+static void take_events(struct copyrpc_ctx *ctx, struct copyrpc_ep **ep_p)
+{
+	struct copyrpc_event e;
+
+	while (copyrpc_event_recv(ctx, &e, sizeof(e))) {
+		CHECK(e.kind == COPYRPC_UP || e.kind == COPYRPC_BACK || e.status == -EAGAIN ||
+			shared->leaving);
+		if (e.kind == COPYRPC_UP && ep_p)
+			*ep_p = e.ep;
+	}
+}
+
+/* ------------------------------------------------------------------ the server */
+
+struct moved {
+	struct copyrpc_req *req; /* NULL: free */
+	struct copyrpc_bulk *bulk;
+	uint8_t bytes[LONG];
+};
+
+struct server {
+	struct copyrpc_ctx *ctx;
+	struct moved moved[HELD];
+	struct copyrpc_req *held[HELD];
+	uint64_t seed;
+};
+
+static uint32_t pick(uint64_t *seed, uint32_t n)
+{
+	return (uint32_t)(test_rand(seed) % n);
+}
+
+static void reply(struct copyrpc_req *req, const struct request *r)
+{
+	static uint8_t bytes[LONG];
+	uint32_t len = r->kind == LARGE ? r->len : r->len % SMALL;
+
+	fill(bytes, len, r->client, r->number, 2);
+	CHECK_EQ(copyrpc_reply(req, bytes, len), 0);
+}
+
+static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
+{
+	struct moved *m = arg;
+	struct request r;
+
+	CHECK_EQ(status, 0);
+	memcpy(&r, copyrpc_req_data(m->req), HEAD);
+	if (r.kind == PULL)
+		check(m->bytes, r.len, r.client, r.number, 1);
+	reply(m->req, &r);
+	m->req = NULL;
+}
+
+/* Moves the bytes of a request. */
+static void move(struct server *s, struct copyrpc_req *req, const struct request *r)
+{
+	struct copyrpc_ep *ep = copyrpc_req_ep(req);
+	struct copyrpc_remote there;
+	struct moved *m = s->moved;
+
+	while (m->req)
+		m++;
+	m->req = req;
+	CHECK_EQ(copyrpc_bulk_import(ep, r->desc, sizeof(r->desc), &there), 0);
+	if (r->kind == PULL) {
+		CHECK_EQ(copyrpc_bulk_pull(ep, &there, 0, m->bulk, 0, r->len, on_moved, m), 0);
+		return;
+	}
+	fill(m->bytes, r->len, r->client, r->number, 1);
+	CHECK_EQ(copyrpc_bulk_push(ep, m->bulk, 0, &there, 0, r->len, on_moved, m), 0);
+}
+
+static uint32_t moving(const struct server *s)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < HELD; i++)
+		n += !!s->moved[i].req;
+	return n;
+}
+
+/* The side effect of a call. */
+static void execute(struct server *s, struct copyrpc_req *req)
+{
+	struct request r;
+
+	memcpy(&r, copyrpc_req_data(req), HEAD);
+	CHECK(r.client < CLIENTS && r.number < MOST && r.kind < KINDS && r.len <= LONG);
+	CHECK_EQ(atomic_fetch_add(&shared->executed[r.client][r.number], 1), 0);
+	check((const uint8_t *)copyrpc_req_data(req) + HEAD, copyrpc_req_len(req) - (uint32_t)HEAD,
+		r.client, r.number, 0);
+	if (r.kind == PULL || r.kind == PUSH) {
+		move(s, req, &r);
+		return;
+	}
+	for (int i = 0; i < HELD && r.kind == PLAIN; i++) {
+		if (s->held[i])
+			continue;
+		s->held[i] = req;
+		return;
+	}
+	reply(req, &r);
+}
+
+static void answer_held(struct server *s, uint32_t odds)
+{
+	for (int i = 0; i < HELD; i++) {
+		struct request r;
+
+		if (!s->held[i] || pick(&s->seed, odds))
+			continue;
+		memcpy(&r, copyrpc_req_data(s->held[i]), HEAD);
+		reply(s->held[i], &r);
+		s->held[i] = NULL;
+	}
+}
+
+static void serve(uint32_t unused)
+{
+	static struct server s;
+	const struct copyrpc_large_attr large = {.message_max = LONG};
+	struct copyrpc_req *req;
+	uint32_t holds = 0;
+
+	s.ctx = open_ctx("mlx5_1");
+	s.seed = shared->seed;
+	for (int i = 0; i < HELD; i++)
+		CHECK_EQ(copyrpc_bulk_create(s.ctx, s.moved[i].bytes, LONG, 0, &s.moved[i].bulk),
+			0);
+	CHECK_EQ(copyrpc_large_accept(s.ctx, &large), 0);
+	CHECK_EQ(copyrpc_listen(s.ctx, NULL, shared->listener, 0), 0);
+	while (atomic_load(&shared->leaving) < CLIENTS) {
+		int n = copyrpc_poll(s.ctx, NULL, NULL);
+
+		take_events(s.ctx, NULL);
+		while (moving(&s) < HELD && copyrpc_recv(s.ctx, &req)) {
+			execute(&s, req);
+			holds = 0;
+		}
+		answer_held(&s, holds++ < 4 ? 3 : 1);
+		if (!n && holds > 4)
+			rest(s.ctx);
+	}
+	report(s.ctx, CLIENTS);
+	copyrpc_ctx_destroy(s.ctx);
+}
+
+/* ------------------------------------------------------------------ a client */
+
+/* A place for a call under way. */
+struct slot {
+	bool busy;
+	enum kind kind;
+	uint32_t number, len;
+	struct copyrpc_bulk *bulk;
+	uint8_t request[LONG], bytes[LONG]; /* of large calls; what is moved, or the response */
+};
+
+struct client {
+	struct copyrpc_ctx *ctx;
+	struct copyrpc_ep *ep;
+	uint32_t me, made, ended;
+	uint64_t seed;
+	struct slot slot[WINDOW];
+};
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	struct client *c = arg;
+	struct slot *s = &c->slot[token];
+
+	CHECK_EQ(status, 0);
+	CHECK(s->busy);
+	CHECK_EQ(len, s->kind == LARGE ? s->len : s->len % SMALL);
+	CHECK_EQ(shared->executed[c->me][s->number], 1);
+	CHECK_EQ(atomic_fetch_add(&shared->answered[c->me][s->number], 1), 0);
+	check(data, len, c->me, s->number, 2);
+	if (s->kind == PUSH)
+		check(s->bytes, s->len, c->me, s->number, 1);
+	s->busy = false;
+	c->ended++;
+	atomic_fetch_add(&shared->done, 1);
+}
+
+/* Makes a call if there is room. Returns true if it was made. */
+static bool make_call(struct client *c, struct slot *s)
+{
+	struct request r = {.client = c->me, .number = c->made};
+	uint32_t token = (uint32_t)(s - c->slot), extra;
+	int rc;
+
+	s->kind = pick(&c->seed, 8) ? PLAIN : (enum kind)pick(&c->seed, KINDS);
+	s->number = c->made;
+	s->len = 1 + pick(&c->seed, s->kind == PLAIN ? 1000 : LONG);
+	r.kind = s->kind;
+	r.len = s->len;
+	if (s->kind == LARGE) {
+		if (s->len < HEAD)
+			s->len = r.len = HEAD;
+		memcpy(s->request, &r, HEAD);
+		fill(s->request + HEAD, s->len - (uint32_t)HEAD, c->me, c->made, 0);
+		rc = copyrpc_call_large(c->ep, s->request, s->len, s->bytes, s->len, token);
+	} else {
+		if (s->kind != PLAIN)
+			CHECK_EQ(copyrpc_bulk_export(s->bulk, c->ep, 0, s->len, r.desc), 0);
+		if (s->kind == PULL)
+			fill(s->bytes, s->len, c->me, c->made, 1);
+		extra = s->len % SMALL;
+		fill(r.bytes, extra, c->me, c->made, 0);
+		rc = copyrpc_call(c->ep, &r, (uint32_t)HEAD + extra, SMALL, token);
+	}
+	CHECK(!rc || rc == -EAGAIN || rc == -ENOBUFS);
+	s->busy = !rc;
+	c->made += !rc;
+	return !rc;
+}
+
+static void make_calls(struct client *c)
+{
+	for (uint32_t n = 1 + pick(&c->seed, WINDOW), i = 0; n && i < WINDOW; i++) {
+		if (c->slot[i].busy || c->made == shared->calls)
+			continue;
+		if (!make_call(c, &c->slot[i]))
+			return;
+		n--;
+	}
+}
+
+static void call(uint32_t me)
+{
+	static struct client c;
+
+	c.me = me;
+	c.seed = shared->seed + 100 + me;
+	c.ctx = open_ctx("mlx5_0");
+	for (int i = 0; i < WINDOW; i++)
+		CHECK_EQ(copyrpc_bulk_create(c.ctx, c.slot[i].bytes, LONG,
+				 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &c.slot[i].bulk),
+			0);
+	CHECK_EQ(copyrpc_dial(c.ctx, NULL, "127.0.0.1",
+			 (uint16_t)copyrpc_tcp_port(shared->listener), GUARD_S * 1000, me),
+		0);
+	while (c.ended < shared->calls) {
+		int n = copyrpc_poll(c.ctx, on_end, &c);
+
+		take_events(c.ctx, &c.ep);
+		if (c.ep)
+			make_calls(&c);
+		if (!n)
+			rest(c.ctx);
+	}
+	report(c.ctx, me);
+	atomic_fetch_add(&shared->leaving, 1);
+	while (atomic_load(&shared->leaving) < CLIENTS)
+		poll(NULL, 0, 1);
+	copyrpc_ctx_destroy(c.ctx);
+}
+
+/* ------------------------------------------------------------------ the director */
+
+static int (*fault_add)(const char *rule);
+static long long (*fault_remove)(int number);
+static int (*gid_set)(const char *device, unsigned index, const char *address);
+
+static void find_hca(void)
+{
+	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
+	CHECK(fault_add && fault_remove && gid_set);
+}
+
+/* The rule for the @nth message from now on takes the place of the former one of its slot. */
+static void add_rule(uint32_t slot, const char *text, unsigned nth)
+{
+	static int rules[4];
+	char rule[160];
+
+	if (rules[slot])
+		fault_remove(rules[slot]);
+	snprintf(rule, sizeof(rule), "%s nth=%u", text, nth);
+	rules[slot] = fault_add(rule);
+	CHECK(rules[slot] > 0);
+}
+
+static void replace_address(uint64_t *seed)
+{
+	static uint32_t host;
+	char address[32];
+
+	host++;
+	snprintf(address, sizeof(address), "10.7.%u.%u", host >> 8 & 255, host & 255);
+	CHECK_EQ(gid_set(pick(seed, 2) ? "mlx5_0" : "mlx5_1", 1, address), 0);
+}
+
+/* One fault; @turn chooses the message that it hits, so that every one is hit. */
+static void trouble(uint64_t *seed, uint32_t turn)
+{
+	static const char *const rules[] = {
+		"action=error opcode=write_imm syndrome=retry_exceeded",
+		"action=error opcode=write_imm syndrome=rnr_exceeded",
+		"action=error opcode=write_imm syndrome=remote_op",
+		"action=error opcode=read syndrome=remote_op",
+		"action=error opcode=read syndrome=retry_exceeded",
+		"action=error opcode=write syndrome=retry_exceeded",
+		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
+		"action=partial opcode=read bytes=100 syndrome=retry_exceeded",
+		"action=partial opcode=write bytes=1000 syndrome=remote_op",
+		"action=no_answer count=6",
+		"action=late opcode=write_imm delay_ns=2000000",
+	};
+	uint32_t which = pick(seed, ARRAY_SIZE(rules) + 2);
+
+	if (which < ARRAY_SIZE(rules))
+		add_rule(turn % 2, rules[which], 1 + turn % 48);
+	else if (which == ARRAY_SIZE(rules))
+		replace_address(seed);
+	else
+		add_rule(turn % 2,
+			pick(seed, 2) ? "action=link_down device=mlx5_0" :
+					"action=link_down device=mlx5_1",
+			1 + turn % 48);
+}
+
+static void direct(uint32_t unused)
+{
+	struct copyrpc_ctx *ctx = open_ctx("mlx5_0"); /* a member of the fabric can add rules */
+	uint64_t total = (uint64_t)CLIENTS * shared->calls, seed = shared->seed + 1;
+
+	find_hca();
+	for (uint32_t turn = 0; atomic_load(&shared->leaving) < CLIENTS; turn++) {
+		uint64_t next = total / (shared->faults + 1) * (turn + 1);
+
+		/* If the connections are away, the calls wait: faults go on meanwhile. */
+		for (int ms = 0; ms < 20 && shared->done < next; ms++)
+			poll(NULL, 0, 1);
+		add_rule(2, "action=link_up device=mlx5_0", 1);
+		add_rule(3, "action=link_up device=mlx5_1", 1);
+		if (shared->done < total - total / 10)
+			trouble(&seed, turn);
+	}
+	copyrpc_ctx_destroy(ctx);
+}
+
+static pid_t start(void (*fn)(uint32_t), uint32_t arg)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (pid)
+		return pid;
+	CHECK(child_ends_with(getppid()));
+	alarm(GUARD_S);
+	fn(arg);
+	exit(0);
+}
+
+static void end(pid_t pid)
+{
+	int status;
+
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static uint32_t n_calls, n_faults;
+
+TEST(storm)
+{
+	pid_t pid[CLIENTS + 2];
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		0);
+	CHECK(shared != MAP_FAILED);
+	shared->seed = test_seed();
+	shared->calls = n_calls;
+	shared->faults = n_faults;
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &shared->listener), 0);
+	pid[0] = start(serve, 0);
+	for (uint32_t i = 0; i < CLIENTS; i++)
+		pid[1 + i] = start(call, i);
+	pid[CLIENTS + 1] = start(direct, 0);
+	for (uint32_t i = 0; i < CLIENTS + 2; i++)
+		end(pid[i]);
+	for (uint32_t c = 0; c < CLIENTS; c++)
+		for (uint32_t k = 0; k < MOST; k++) {
+			CHECK_EQ(shared->executed[c][k], k < n_calls);
+			CHECK_EQ(shared->answered[c][k], k < n_calls);
+		}
+	for (uint32_t i = 0; i <= CLIENTS; i++)
+		printf("  %s: %" PRIu64 " returns, %" PRIu64 " batches again\n",
+			i < CLIENTS ? "client" : "server", shared->returns[i], shared->resent[i]);
+	CHECK(shared->returns[CLIENTS] >= n_faults / 4);
+	munmap(shared, sizeof(*shared));
+}
+
+int main(int argc, char **argv)
+{
+	n_calls = (uint32_t)test_number(&argc, argv, CALLS);
+	n_faults = (uint32_t)test_number(&argc, argv, FAULTS);
+	CHECK(n_calls <= MOST);
+	return test_main(argc, argv);
+}
