@@ -273,8 +273,8 @@ static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx
 	uint64_t whom = le64toh(m->place.whom), owner = le64toh(m->greeting.owner);
 	struct copyrpc_ep *ep = ctx->eps;
 
-	while (ep && (!ep->qp || ep->ch.status || !ep->reconnect_ms || ep->redial ||
-			     ep->by_hand || ep->owner != whom || ep->peer_owner != owner))
+	while (ep && (!ep->qp || ep->ch.status || !ep->reconnect_ms || ep->redial || ep->by_hand ||
+			     ep->owner != whom || ep->peer_owner != owner))
 		ep = ep->next;
 	return ep;
 }
@@ -317,8 +317,12 @@ static void say_rejoined(struct meeting *m)
 /* Refuses, or connects a new queue pair when the old one is drained. */
 static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 {
-	int err = m->ep ? 0 : take_up(m, ctx);
+	int err = ctx_set_node(ctx); /* a process that was restarted may have none yet */
 
+	if (err)
+		return err;
+	if (!m->ep)
+		err = take_up(m, ctx);
 	m->events = 0;
 	if (err == -EAGAIN)
 		return err;

@@ -4,13 +4,13 @@
 #ifndef COPYRPC_TEST_STORM_H
 #define COPYRPC_TEST_STORM_H
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "mlx5dvl.h"
 #include "pair.h"
+#include "support/fdtest.h"
 
 enum {
 	NODES = 4,
@@ -152,18 +152,6 @@ void __wrap_mlx5dvl_mr_dereg(struct mlx5dvl_mr *mr)
 {
 	atomic_fetch_sub(&regions, !!mr->priv);
 	__real_mlx5dvl_mr_dereg(mr);
-}
-
-static int descriptors(void)
-{
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	CHECK(dir);
-	while (readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
 }
 
 /* ---- messages: the connection and the number determine all of a message ------------- */

@@ -265,7 +265,7 @@ static void run_schedule(uint64_t seed)
 	find_hca();
 	victim = start_victim();
 	open_and_close();
-	fds = descriptors();
+	fds = fdtest_open();
 	maps = mapped;
 	mrs = regions;
 	churn_open(&churn, mix(seed, 9));
@@ -287,7 +287,7 @@ static void run_schedule(uint64_t seed)
 	churn_close(&churn, !storm->fatal);
 	CHECK_EQ(mapped, maps);
 	CHECK_EQ(regions, mrs);
-	CHECK_EQ(descriptors(), fds);
+	CHECK_EQ(fdtest_open(), fds);
 	if (!storm->victim) /* the victim's QPs stay until a message detects that it is dead */
 		check_qps();
 }
