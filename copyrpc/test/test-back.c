@@ -260,8 +260,7 @@ TEST(hello_before_up)
 	n[1].ep->is_up = false;
 	lose(n, 0);
 	n[0].most += 5;
-	for (int i = 0; i < 1000; i++)
-		turn_both(n);
+	UNTIL(n[0].ep->attempt == 3);
 	CHECK_EQ(n[0].backs, 0);
 	n[1].ep->is_up = true;
 	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A peer is killed in the middle of a pull, a push or a large call. What this side has begun ends once,
- * its memory and descriptors come back, and the next process in the peer's place is served.
+ * A peer is killed in the middle of a pull, a push or a large call. Each transfer and call of this
+ * side ends once, its memory and descriptors come back, and the next process in the peer's place is served.
  */
 #include <dlfcn.h>
 #include <errno.h>
