@@ -8,6 +8,7 @@
 #define COPYRPC_TEST_BACK_H
 
 #include <dlfcn.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "copyrpc_tcp.h"
@@ -267,6 +268,20 @@ static const struct copyrpc_ctx_attr returning = {.size = sizeof(returning),
 static inline void lose(struct node n[2], int side)
 {
 	mlx5dvl_qp_to_error(n[side].ep->qp);
+}
+
+/* Side 0 makes a call, whose completion side 1 has, but has not handled. */
+static inline void call_unhandled(struct node n[2])
+{
+	struct request r;
+
+	fill(&r, n[0].made, 0);
+	CHECK_EQ(copyrpc_call(n[0].ep, &r, length(0), length(0), n[0].made), 0);
+	n[0].made++;
+	n[0].most++;
+	copyrpc_flush(n[0].ctx);
+	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq))
+		sched_yield();
 }
 
 /* Polls both until the condition holds. */

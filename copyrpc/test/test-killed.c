@@ -5,15 +5,12 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/child.h"
 #include "bulk.h"
 #include "copyrpc_tcp.h"
+#include "process.h"
 #include "support/fdtest.h"
 
 #define LEN (6u << 20) /* more than a transfer posts at a time */
@@ -145,7 +142,7 @@ static void serve_some(struct end *e)
 	move(e, req);
 }
 
-static void run_server(enum kind unused)
+static void run_server(uint32_t unused)
 {
 	struct end e;
 
@@ -208,13 +205,13 @@ static void begin_call(struct end *e, enum kind kind)
 	CHECK_EQ(rc, 0);
 }
 
-static void run_client(enum kind kind)
+static void run_client(uint32_t kind)
 {
 	struct end e;
 
 	open_client(&e);
 	dial(&e);
-	begin_call(&e, kind);
+	begin_call(&e, (enum kind)kind);
 	while (!e.ok && !e.failed)
 		client_turn(&e);
 	CHECK_EQ(e.failed, 0);
@@ -223,32 +220,11 @@ static void run_client(enum kind kind)
 
 /* ------------------------------------------------------------------ killing */
 
-static pid_t start(void (*run)(enum kind kind), enum kind kind)
-{
-	pid_t pid = fork();
-
-	CHECK(pid >= 0);
-	if (pid)
-		return pid;
-	CHECK(child_ends_with(getppid()));
-	alarm(GUARD_S);
-	run(kind);
-	exit(0);
-}
-
 static bool is_over(pid_t pid)
 {
 	siginfo_t info = {.si_pid = 0};
 
 	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
-}
-
-static void wait_for(pid_t pid, int signal)
-{
-	int status;
-
-	CHECK_EQ(waitpid(pid, &status, 0), pid);
-	CHECK_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status), signal);
 }
 
 /* The HCA kills the process in the middle of its second READ or WRITE: a part of the transfer, or a probe
@@ -293,11 +269,11 @@ static void client_is_killed(enum kind kind, uint64_t returns_ms)
 	open_server(&e);
 	fds = fdtest_open();
 	regs = registrations(e.ctx);
-	pid = start(run_client, kind);
+	pid = start_process(run_client, kind, GUARD_S);
 	while (!has_begun(&e, kind))
 		serve_some(&e);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
-	wait_for(pid, SIGKILL);
+	end_process(pid, SIGKILL);
 	while (!e.downs)
 		serve_some(&e);
 	CHECK(is_loss(copyrpc_ep_status(e.ep)));
@@ -310,12 +286,12 @@ static void client_is_killed(enum kind kind, uint64_t returns_ms)
 	CHECK_EQ(registrations(e.ctx), regs);
 	CHECK_EQ(fdtest_open(), fds);
 	e.ok = 0;
-	pid = start(run_client, kind); /* the next one */
+	pid = start_process(run_client, kind, GUARD_S); /* the next one */
 	while (!e.ok)
 		serve_some(&e);
 	while (!is_over(pid))
 		serve_some(&e);
-	wait_for(pid, 0);
+	end_process(pid, 0);
 	copyrpc_ctx_destroy(e.ctx);
 	close(listener);
 }
@@ -330,7 +306,7 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	alarm(GUARD_S);
 	reconnect_ms = returns_ms;
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
-	pid = start(run_server, kind);
+	pid = start_process(run_server, kind, GUARD_S);
 	open_client(&e);
 	dial(&e);
 	fds = fdtest_open();
@@ -340,9 +316,9 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	begin_call(&e, kind);
 	while (!is_over(pid))
 		client_turn(&e);
-	wait_for(pid, SIGKILL);
+	end_process(pid, SIGKILL);
 	remove_rule(rule);
-	pid = start(run_server, kind); /* the next one; it has not the endpoint */
+	pid = start_process(run_server, kind, GUARD_S); /* the next one; it has not the endpoint */
 	while (!e.failed && !e.ok)
 		client_turn(&e);
 	CHECK(e.failed == 1 && is_loss(e.status));
@@ -357,7 +333,7 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	CHECK_EQ(fdtest_open(), fds);
 	copyrpc_ctx_destroy(e.ctx);
 	kill(pid, SIGKILL);
-	wait_for(pid, SIGKILL);
+	end_process(pid, SIGKILL);
 	close(listener);
 }
 
