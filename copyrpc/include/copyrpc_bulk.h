@@ -159,9 +159,10 @@ int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_att
  * @resp; the callback gets @resp and the length. Both buffers belong to the caller, who must not
  * change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for @resp
  * with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time of the
- * call, which takes a system call. Up to 960 bytes are not registered but copied. Room, credit,
- * order and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
- * connection (reconnect_ms), the call is executed once.
+ * call, which takes a system call. Up to 960 bytes are not registered but copied. Room, credit and
+ * the callback are as for copyrpc_call(), and if the endpoint returns after a lost connection
+ * (reconnect_ms), the call is executed once. The server receives the request when its bytes are
+ * there: later calls whose bytes are there before overtake it.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
  * the server has no memory. copyrpc_cancel() sets its status to -ECANCELED, but it ends only with
