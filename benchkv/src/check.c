@@ -151,6 +151,19 @@ const struct op *check_open(struct checker *c, uint64_t i, uint64_t now_ns, stru
 	return op;
 }
 
+bool check_crosses(const struct checker *c, const struct kv_req *req)
+{
+	uint32_t own = req->seq & c->slot_mask;
+	bool put = c->slots[own].put;
+
+	for (uint32_t id = 0; id < c->free.capacity; id++) {
+		if (c->slots[id].view.key == req->key && id != own && slab_in_use(&c->free, id) &&
+			(put || c->slots[id].put))
+			return true;
+	}
+	return false;
+}
+
 void check_cancel(struct checker *c, const struct kv_req *req)
 {
 	c->n.put_off++;

@@ -145,6 +145,12 @@ static inline void check_sent(struct checker *c, const struct kv_req *req)
 		history_put(&c->history, &c->slots[req->seq & c->slot_mask].view);
 }
 
+/*
+ * True if another open request is for the same key, and one of both is a put. Where requests may
+ * overtake each other, the request of check_open() must not be sent now.
+ */
+bool check_crosses(const struct checker *c, const struct kv_req *req);
+
 /* The request of check_open() could not be sent, and will not be. */
 void check_cancel(struct checker *c, const struct kv_req *req);
 

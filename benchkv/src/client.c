@@ -14,6 +14,7 @@
 #include "backend.h"
 #include "puts.h"
 #include "stop.h"
+#include "values.h"
 #include "ways.h"
 
 #define SLEEP_NS (10 * NSEC_PER_MSEC) /* longest sleep on a path before the clock is read */
@@ -55,15 +56,27 @@ static void take_rmw_reply(struct client *c, uint64_t token, const struct kv_res
 	take(c, token, resp, c->node->o->interval_ns, true);
 }
 
+/* The same after a check of the value's further bytes. */
+static void take_value(struct client *c, uint64_t token, const struct kv_resp *resp)
+{
+	struct kv_resp checked = *resp;
+
+	values_check(c->node->values, &checked);
+	take(c, token, &checked, c->node->o->interval_ns, c->node->o->load.rmw);
+}
+
 static int init_checks(struct client *c, const struct history_attr *attr)
 {
 	const struct options *o = c->node->o;
 	uint64_t ops = o->ops ? o->ops * o->runs : UINT64_MAX;
 	int err = check_init(&c->check, attr, &c->stream, c->node->rank, o->queue_depth);
 
+	if (c->node->values)
+		c->take = take_value;
+	else if (o->load.rmw)
+		c->take = take_rmw_reply;
 	if (err || !o->load.rmw)
 		return err;
-	c->take = take_rmw_reply;
 	return rmw_init(&c->rmw, &c->check, &c->node->known, ops, o->preload);
 }
 
@@ -161,6 +174,12 @@ static int send_swaps(struct client *c)
 	return err;
 }
 
+/* A large call may overtake another one. Swaps that do are tried again. */
+ALWAYS_INLINE bool may_cross(const struct client *c, const struct kv_req *req)
+{
+	return unlikely(c->node->values) && check_crosses(&c->check, req);
+}
+
 /*
  * Sends operations from *next on until the depth or last is reached. 0 or -errno. @rmw is a
  * constant, as in take().
@@ -179,7 +198,7 @@ ALWAYS_INLINE int refill(struct client *c, uint64_t *next, uint64_t last, bool r
 			return 0;
 		op = rmw ? rmw_open(&c->rmw, *next, c->now_ns, &req) :
 			   check_open(&c->check, *next, c->now_ns, &req);
-		err = ways_send(c, op, &req);
+		err = !rmw && may_cross(c, &req) ? -EAGAIN : ways_send(c, op, &req);
 		if (err) {
 			check_cancel(&c->check, &req);
 			return err == -EAGAIN ? 0 : err;

@@ -32,9 +32,9 @@ static const struct figure {
 
 /* The fields of a report that describe a setting. */
 static const char *const parameters[] = {"backend", "np", "daemons", "net_daemons", "clients",
-	"queue_depth", "run_count", "key_range", "read_ratio", "rmw", "distribution", "preload",
-	"seed", "ring_size", "device", "software_hca", "control", "rate", "warmup_s", "requested",
-	"version", "host"};
+	"queue_depth", "run_count", "key_range", "read_ratio", "rmw", "distribution", "value_size",
+	"preload", "seed", "ring_size", "device", "software_hca", "control", "rate", "warmup_s",
+	"requested", "version", "host"};
 
 /* Figures of one row: the values of both sides, the median ratio B/A and its interval. */
 struct row {

@@ -4,6 +4,7 @@
 #include "answer.h"
 #include "calls.h"
 #include "daemon.h"
+#include "values.h"
 
 uint32_t daemon_serve_local(struct daemon *d)
 {
@@ -26,14 +27,15 @@ uint32_t daemon_serve_local(struct daemon *d)
 			errand_take(d, &who, &req);
 			continue;
 		}
-		resp = store_serve(d->store, &req);
+		resp = d->node->values ? values_serve_local(d->node->values, d->store, &req) :
+					 store_serve(d->store, &req);
 		daemon_answer(d, &who, &resp);
 		d->stats.local++;
 	}
 	return n;
 }
 
-uint32_t daemon_serve_forwarded(struct daemon *d)
+static uint32_t serve_plain(struct daemon *d)
 {
 	struct kv_req req;
 	uint64_t call;
@@ -46,6 +48,34 @@ uint32_t daemon_serve_forwarded(struct daemon *d)
 			d->stats.bad_replies++;
 		n++;
 	}
+	return n;
+}
+
+/* The same with the further bytes of values. */
+static uint32_t serve_values(struct daemon *d)
+{
+	struct forwarded f;
+	uint64_t call;
+	uint32_t from, n = 0;
+
+	while (flux_try_recv_raw(d->flux, &from, &call, &f, sizeof(f), NULL) > 0) {
+		struct forwarded_reply r = {.got_len = 0};
+		struct value_io io;
+
+		values_request(f.from, &io);
+		r.resp = values_serve(d->node->values, d->store, &f.req, &io);
+		r.got_len = io.got_len;
+		if (flux_reply(d->flux, call, &r, sizeof(r)))
+			d->stats.bad_replies++;
+		n++;
+	}
+	return n;
+}
+
+uint32_t daemon_serve_forwarded(struct daemon *d)
+{
+	uint32_t n = d->node->values ? serve_values(d) : serve_plain(d);
+
 	d->stats.remote += n;
 	return n;
 }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "bucket.h"
 #include "daemon.h"
+#include "values.h"
 
 #define FORWARD_MAX 256 /* requests that wait for one worker; more wait in copyrpc */
 
@@ -41,9 +42,11 @@ void network_fini(struct network *net)
 /* ---- requests of other ranks ---- */
 
 /* Ends a request of another rank. It ends even if its endpoint has failed. */
-static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp)
+static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struct kv_resp *resp,
+	uint32_t got_len)
 {
-	int err = copyrpc_reply(from, resp, sizeof(*resp));
+	int err = d->node->values ? values_reply(from, resp, got_len) :
+				    copyrpc_reply(from, resp, sizeof(*resp));
 
 	if (err == -EMSGSIZE) /* a caller that allows for no reply gets an empty one */
 		err = copyrpc_reply(from, NULL, 0);
@@ -52,10 +55,13 @@ static void reply_remote(struct daemon *d, struct copyrpc_req *from, const struc
 }
 
 /* A copy of its payload, which the peer may still write; all zero if it is no request. */
-static struct kv_req request_of(const struct copyrpc_req *from)
+static struct kv_req request_of(const struct daemon *d, const struct copyrpc_req *from)
 {
 	struct kv_req req = {.type = 0};
+	struct value_io io;
 
+	if (d->node->values)
+		return values_request(from, &io);
 	if (copyrpc_req_len(from) == sizeof(req))
 		memcpy(&req, copyrpc_req_data(from), sizeof(req));
 	return req;
@@ -66,19 +72,20 @@ static void refuse_remote(struct daemon *d, struct copyrpc_req *from, const stru
 {
 	struct kv_resp resp = kv_reply(req, KV_ERROR, (uint64_t)error);
 
-	reply_remote(d, from, &resp);
+	reply_remote(d, from, &resp, 0);
 }
 
 static void on_worker_answer(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
 	struct copyrpc_req *from = (struct copyrpc_req *)(uintptr_t)token;
+	const struct forwarded_reply *r = payload; /* or only its first field */
 	struct kv_req req;
 
 	if (payload) {
-		reply_remote(arg, from, payload);
+		reply_remote(arg, from, &r->resp, len == sizeof(*r) ? r->got_len : 0);
 		return;
 	}
-	req = request_of(from); /* the worker has left, which had it */
+	req = request_of(arg, from); /* the worker has left, which had it */
 	refuse_remote(arg, from, &req, EPIPE);
 }
 
@@ -90,7 +97,9 @@ uint32_t network_take_answers(struct daemon *d)
 /* Passes a request to the daemon of its shard. -EAGAIN: there is no room now. */
 static int forward(struct daemon *d, uint32_t shard, const struct held_req *h)
 {
-	int err = flux_call(d->flux, shard, &h->req, sizeof(h->req), (uintptr_t)h->from);
+	const struct forwarded f = {h->req, h->from};
+	int err = flux_call(d->flux, shard, &f, d->node->values ? sizeof(f) : sizeof(f.req),
+		(uintptr_t)h->from);
 
 	if (err && err != -EAGAIN) {
 		refuse_remote(d, h->from, &h->req, -err);
@@ -105,19 +114,31 @@ static void hear(struct daemon *d, const struct kv_req *req)
 	control_heard(&d->net.control, req->origin / d->node->o->clients, req->word);
 }
 
+static void serve_here(struct daemon *d, struct copyrpc_req *from, const struct kv_req *req)
+{
+	struct value_io io = {.got_len = 0};
+	struct kv_resp resp;
+
+	if (d->node->values) {
+		values_request(from, &io);
+		resp = values_serve(d->node->values, d->store, req, &io);
+	} else {
+		resp = store_serve(d->store, req);
+	}
+	reply_remote(d, from, &resp, io.got_len);
+}
+
 static void serve_remote(struct daemon *d, struct copyrpc_req *from)
 {
 	struct network *net = &d->net;
-	struct held_req h = {from, request_of(from)};
+	struct held_req h = {from, request_of(d, from)};
 	uint32_t shard = place_shard(&d->node->place, h.req.key);
-	struct kv_resp resp;
 
 	hear(d, &h.req);
 	/* Also an invalid request or one for another daemon: the store replies with an error. */
 	if (shard == d->index || !d->flux) {
 		d->stats.remote++;
-		resp = store_serve(d->store, &h.req);
-		reply_remote(d, from, &resp);
+		serve_here(d, from, &h.req);
 		return;
 	}
 	d->stats.forwarded++;
@@ -186,7 +207,10 @@ int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 	if (unlikely(d->net.staggers) && is_early(d, req->rank))
 		return -EAGAIN;
 	sent.word = control_word(&d->net.control, req->rank);
-	err = copyrpc_call(r->ep, &sent, sizeof(sent), sizeof(struct kv_resp), token);
+	if (d->node->values)
+		err = values_call(d->node->values, r->ep, req, sent.word, token);
+	else
+		err = copyrpc_call(r->ep, &sent, sizeof(sent), sizeof(struct kv_resp), token);
 	if (likely(!err)) {
 		d->stats.calls++;
 		return 0;
@@ -195,6 +219,19 @@ int network_call(struct daemon *d, const struct kv_req *req, uint32_t token)
 		return -EAGAIN;
 	mark_failed(&d->net, r);
 	return err;
+}
+
+static bool take_response(const struct daemon *d, uint32_t errand, const void *data, uint32_t len,
+	struct kv_resp *resp_p)
+{
+	const struct kv_req *req = &d->errands.all[errand].req;
+
+	if (d->node->values)
+		return values_take(d->node->values, req->origin, req->seq, data, len, resp_p);
+	if (len != sizeof(*resp_p))
+		return false;
+	memcpy(resp_p, data, sizeof(*resp_p)); /* the peer may still write there */
+	return true;
 }
 
 static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
@@ -210,11 +247,10 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	errand_arrived(d, errand);
 	if (status)
 		mark_failed(&d->net, copyrpc_ep_user(ep));
-	if (status || len != sizeof(resp)) {
+	if (status || !take_response(d, errand, data, len, &resp)) {
 		errand_fail(d, errand, status ? -status : EBADMSG);
 		return;
 	}
-	memcpy(&resp, data, sizeof(resp)); /* the peer may still write there */
 	errand_reply(d, errand, &resp);
 }
 

@@ -32,6 +32,18 @@ struct held_req {
 	struct kv_req req;
 };
 
+/* With values of more than 8 bytes: a request for another daemon of the rank, which may use `from`
+ * until it replies; and its reply. */
+struct forwarded {
+	struct kv_req req;
+	struct copyrpc_req *from;
+};
+
+struct forwarded_reply {
+	struct kv_resp resp;
+	uint32_t got_len; /* see values.h */
+};
+
 struct network {
 	struct copyrpc_ctx *ctx; /* NULL: no network */
 	struct remote *remotes; /* by rank */

@@ -11,11 +11,14 @@
 #include "client.h"
 #include "daemon.h"
 #include "remains.h"
+#include "values.h"
 #include "why.h"
 
 #define RING_MIN 4096u
 #define RING_MAX (1u << 30)
 #define CALL_BYTES 64 /* of a request in the ring: header and alignment included */
+#define LARGE_BYTES 128 /* the same of a large call, without the bytes of its value */
+#define VALUE_BYTES 960 /* the most of these; copyrpc moves longer ones past the ring */
 /*
  * Half of a ring is reserved for the replies that the peer may send, and the rest of a lap before
  * its end is lost. With eight times the calls in flight few calls have to wait.
@@ -39,10 +42,19 @@ static uint32_t clients_of_ring(const struct options *o)
 	return o->backend->owned ? o->clients : 1;
 }
 
+static uint32_t call_bytes(const struct options *o)
+{
+	uint32_t most = sizes_most(&o->sizes);
+
+	if (!o->sizes.parts)
+		return CALL_BYTES;
+	return LARGE_BYTES + (most < VALUE_BYTES ? most : VALUE_BYTES);
+}
+
 uint32_t node_ring_size(const struct options *o)
 {
 	uint64_t want =
-		pow2_ceil((uint64_t)SLACK * clients_of_ring(o) * o->queue_depth * CALL_BYTES);
+		pow2_ceil((uint64_t)SLACK * clients_of_ring(o) * o->queue_depth * call_bytes(o));
 
 	if (o->ring_size)
 		return o->ring_size;
@@ -56,7 +68,8 @@ void node_explain_ring(const struct options *o, char *text, size_t size)
 	else
 		snprintf(text, size,
 			"%u x %u clients x %u requests x %u bytes, up to a power of two from %u to %u",
-			SLACK, clients_of_ring(o), o->queue_depth, CALL_BYTES, RING_MIN, RING_MAX);
+			SLACK, clients_of_ring(o), o->queue_depth, call_bytes(o), RING_MIN,
+			RING_MAX);
 }
 
 uint64_t node_expected_keys(const struct node *n)
@@ -105,6 +118,9 @@ static int make_stores(struct node *n, char *why, int size)
 			return why_failed(why, size, err,
 				"no room for the keys: give a smaller --key-range, or more ranks");
 	}
+	if (n->o->sizes.parts && values_create(n, expect, &n->values))
+		return why_failed(why, size, -ENOMEM,
+			"no room for the values: give a smaller --key-range or --value-size");
 	return 0;
 }
 
@@ -300,6 +316,7 @@ void node_free(struct node *n, bool in_order)
 	for (uint32_t i = 0; n->stores && i < n->o->daemons; i++)
 		store_fini(&n->stores[i]);
 	free(n->stores);
+	values_destroy(n->values, n->o->daemons);
 	free(n->clients);
 	free(n->made);
 	board_fini(&n->board);

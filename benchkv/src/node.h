@@ -44,6 +44,7 @@
 struct client;
 struct daemon;
 struct history_made;
+struct values;
 
 struct node {
 	const struct options *o;
@@ -58,6 +59,7 @@ struct node {
 	const char *device; /* NULL: no device is needed */
 	uint64_t nap_ns; /* sleep of an idle thread that no single event can wake */
 	struct store *stores; /* by shard */
+	struct values *values; /* NULL: values have 8 bytes */
 	struct flux *flux; /* for requests of other ranks; NULL: none have to be passed on */
 	/*
 	 * Carries requests to other ranks in meta. It is a network of its own, because these

@@ -108,6 +108,14 @@ static int read_workload(const struct arg *a, void *load_p)
 				  "ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f");
 }
 
+static int read_sizes(const struct arg *a, void *sizes_p)
+{
+	return sizes_parse(a->value, sizes_p) ?
+		       arg_bad(a, "N, A-B, or up to eight of these with weights, as in "
+				  "64:90,1000-9000:10 (bytes from 8 to 65536)") :
+		       0;
+}
+
 static int read_control(const struct arg *a, void *control_p)
 {
 	return control_parse(a->value, control_p) ? arg_bad(a, CONTROLS) : 0;
@@ -154,6 +162,9 @@ static const struct arg_row rows[] = {
 	{"workload", 0, "W", ARG_CALL, AT(load), .read = read_workload, .sets = RUN,
 		.not_with = "distribution read-ratio rmw",
 		.help = "instead of these three: ycsb-a, ycsb-b, ycsb-c, ycsb-d or ycsb-f"},
+	{"value-size", 0, "S", ARG_CALL, AT(sizes), .read = read_sizes, .def = "8", .sets = RUN,
+		.help = "bytes of a value: N, A-B (each as often), or sizes with weights, as in "
+			"64:90,1000-9000:10; 8 to 65536"},
 	{"preload", 0, NULL, ARG_WORD, AT(preload), .words = no_yes, .def = "yes", .sets = RUN,
 		.help = "store every key before the first run"},
 	{"seed", 0, "N", ARG_WHOLE, AT(load.seed), .max = INT64_MAX, .def = "1", .sets = RUN,
@@ -344,6 +355,11 @@ static int check_together(const struct args *args, struct options *o)
 	if (o->interval_ns && o->duration_ns / SERIES_MAX > o->interval_ns)
 		return args_fail(args, "--interval makes more than %u intervals: give %g or more",
 			SERIES_MAX, ceil((double)o->duration_ns / SERIES_MAX / 1e6) / 1e3);
+	if (o->sizes.parts && !o->backend->copyrpc)
+		return args_fail(args,
+			"--value-size is 8 with %s, whose requests have one size: give another "
+			"backend",
+			o->backend->name);
 	if (!o->backend->owned) {
 		o->net_daemons = o->daemons;
 		return control_parse("none", &o->control);
@@ -439,6 +455,7 @@ const char *const options_field_names[OPTIONS_FIELDS] = {
 	"--distribution",
 	"--seed",
 	"--preload",
+	"--value-size",
 	"--ring-size",
 	"--control",
 	"--control",
@@ -473,6 +490,7 @@ void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS])
 		real_bits(o->load.hot_ops),
 		o->load.seed,
 		o->preload,
+		sizes_mark(&o->sizes),
 		o->ring_size,
 		o->control.kind,
 		o->control.n,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "control.h"
+#include "sizes.h"
 #include "workload.h"
 
 #define OPTIONS_MAX_DAEMONS 64
@@ -38,6 +39,7 @@ struct options {
 	double rate; /* operations per second of all clients; 0: a closed loop */
 	struct workload load;
 	bool preload;
+	struct sizes sizes; /* of the values */
 	uint32_t ring_size; /* 0: auto */
 	const char *device; /* NULL: auto */
 	struct control_spec control;
@@ -61,7 +63,7 @@ struct options {
  */
 int options_parse(int argc, char **argv, struct options *o_p, char *why, size_t size);
 
-#define OPTIONS_FIELDS 29
+#define OPTIONS_FIELDS 30
 
 /* Fills in numbers that are equal for command lines that describe the same run. */
 void options_fields(const struct options *o, uint64_t fields[OPTIONS_FIELDS]);

@@ -8,6 +8,7 @@
 #include "backend.h"
 #include "check.h"
 #include "node.h"
+#include "values.h"
 
 /* Prints the daemon that has the endpoint for each rank. */
 static void print_owners(const struct node *n, FILE *out)
@@ -91,13 +92,18 @@ static void print_memory(const struct node *n, FILE *out)
 	uint64_t rings = 2 * endpoints * n->ring_size;
 	uint64_t keys = o->daemons * store_bytes(node_expected_keys(n));
 	uint64_t range = o->load.key_range;
+	uint64_t values = o->daemons * values_shelf_bytes(&o->sizes, node_expected_keys(n)) +
+			  values_slots_bytes(&o->sizes, o->clients, o->queue_depth);
 	uint64_t clients = o->clients * check_bytes(range, n->ranks * o->clients, o->queue_depth) +
 			   (o->load.rmw           ? rmw_known_bytes(range) :
 				   o->clients > 1 ? board_bytes(history_keys(range)) :
 						    0);
 
-	fprintf(out, "  memory %.1f MiB: rings %.1f, keys %.1f, clients' checks %.1f\n",
-		mib(rings + keys + clients), mib(rings), mib(keys), mib(clients));
+	fprintf(out, "  memory %.1f MiB: rings %.1f, keys %.1f, clients' checks %.1f",
+		mib(rings + keys + clients + values), mib(rings), mib(keys), mib(clients));
+	if (o->sizes.parts)
+		fprintf(out, ", values %.1f", mib(values));
+	fputc('\n', out);
 	fprintf(out,
 		"    rings: two for each endpoint; keys: %llu expected in each of %u shards%s\n",
 		(unsigned long long)node_expected_keys(n), o->daemons,

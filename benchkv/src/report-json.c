@@ -229,19 +229,21 @@ int report_series(const struct report *r, FILE *out)
 static json_t *json_parameters(const struct report *r)
 {
 	const struct options *o = r->node->o;
-	char control[CONTROL_NAME_MAX], distribution[WORKLOAD_NAME_MAX];
+	char control[CONTROL_NAME_MAX], distribution[WORKLOAD_NAME_MAX], sizes[SIZES_NAME_MAX];
 
 	control_name(&r->node->control, control);
 	workload_name(&o->load, distribution);
+	sizes_name(&o->sizes, sizes);
 	return json_pack(
-		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:b, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
+		"{s:s, s:i, s:i, s:i, s:i, s:i, s:o, s:f, s:b, s:s, s:s, s:b, s:o, s:o, s:s, s:b, s:s}",
 		"backend", o->backend->name, "np", (int)r->node->ranks, "daemons", (int)o->daemons,
 		"clients", (int)o->clients, "queue_depth", (int)o->queue_depth, "run_count",
 		(int)o->runs, "key_range", json_u64(o->load.key_range), "read_ratio",
 		o->load.read_ratio, "rmw", (int)o->load.rmw, "distribution", distribution,
-		"preload", (int)o->preload, "seed", json_u64(o->load.seed), "ring_size",
-		json_u64(r->node->ring_size), "device", r->node->device ? r->node->device : "none",
-		"software_hca", (int)(r->node->device && r->software_hca), "control", control);
+		"value_size", sizes, "preload", (int)o->preload, "seed", json_u64(o->load.seed),
+		"ring_size", json_u64(r->node->ring_size), "device",
+		r->node->device ? r->node->device : "none", "software_hca",
+		(int)(r->node->device && r->software_hca), "control", control);
 }
 
 /* Is this all that was asked for, and if not, why, and whose results are missing? */

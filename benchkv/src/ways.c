@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "base/compiler.h"
 #include "backend.h"
 #include "client.h"
+#include "values.h"
 
 void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 {
@@ -18,6 +20,8 @@ void ways_on_reply(void *arg, uint64_t token, const void *payload, uint32_t len)
 
 int ways_send(struct client *c, const struct op *op, const struct kv_req *req)
 {
+	if (unlikely(c->node->values))
+		values_write(c->node->values, req);
 	if (op->rank == c->node->rank)
 		return shmipc_client_call(c->ipc[op->shard], req, sizeof(*req), req->seq);
 	return c->remote->call(c, op->shard, req);

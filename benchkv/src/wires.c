@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "values.h"
 #include "why.h"
 
 /* With the number of the rank that reads how to reach the endpoints. */
@@ -31,6 +32,8 @@ int wires_open_context(const struct node *n, uint32_t endpoints, uint32_t pendin
 		.probe_ms = (uint32_t)(n->o->timeout_ns / NSEC_PER_MSEC)};
 	int err = copyrpc_ctx_create(&attr, ctx_p);
 
+	if (!err && n->values)
+		err = values_register(n->values, *ctx_p);
 	if (err)
 		snprintf(why, (size_t)size, "device %s: %s%s", n->device, strerror(-err),
 			err == -EPERM || err == -ENOMEM ?

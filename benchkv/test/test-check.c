@@ -49,6 +49,37 @@ static void begin(bool preloaded)
 	}
 }
 
+/* The next operation from @i on that is a put, or not, of this key; KEYS: of any. */
+static uint64_t find_op(uint64_t i, bool put, uint64_t key)
+{
+	for (;; i++) {
+		const struct op *op = stream_at(&w.stream, i);
+
+		CHECK(i < 1u << 20);
+		if (op->put == put && (key == KEYS || op->key == key))
+			return i;
+	}
+}
+
+/* Two open requests for the same key cross if one of them is a put. */
+TEST(requests_that_may_cross)
+{
+	for (int kinds = 0; kinds < 4; kinds++) {
+		uint64_t first = find_op(0, kinds & 1, KEYS);
+		struct kv_req req[3];
+
+		begin(true);
+		check_open(&w.check, first, 0, &req[0]);
+		CHECK(!check_crosses(&w.check, &req[0]));
+		check_open(&w.check, find_op(first + 1, kinds & 2, req[0].key), 0, &req[1]);
+		CHECK_EQ(check_crosses(&w.check, &req[1]), kinds != 0);
+		check_open(&w.check, find_op(first + 1, true, (req[0].key + 1) % KEYS), 0, &req[2]);
+		CHECK(!check_crosses(&w.check, &req[2]));
+		check_cancel(&w.check, &req[0]);
+		CHECK(!check_crosses(&w.check, &req[1]));
+	}
+}
+
 static struct kv_req open_next(void)
 {
 	struct kv_req req;

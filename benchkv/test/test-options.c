@@ -94,6 +94,9 @@ static const char *const bad[] = {
 	"delegation --workload ycsb-a --read-ratio 0.5",
 	"delegation --workload ycsb-a --distribution uniform",
 	"delegation --preload maybe",
+	"delegation --value-size 7",
+	"delegation --value-size 65537",
+	"delegation --value-size 64:",
 	"delegation --seed x",
 	"delegation --seed 9223372036854775808",
 	"delegation --duration +1",
@@ -220,6 +223,10 @@ TEST(ring_holds_what_is_in_flight)
 		{"delegation --clients 46 --queue-depth 256", 1u << 23}, /* x 8 x 64: 5.75 MiB */
 		{"delegation --clients 1024 --queue-depth 4096", 1u << 30},
 		{"delegation --ring-size 16384", 16384},
+		{"delegation --clients 4 --queue-depth 8 --value-size 9-100",
+			1u << 16}, /* 256 x 228 */
+		{"delegation --clients 4 --queue-depth 8 --value-size 65536",
+			1u << 19}, /* x 1088 */
 		{"direct --clients 46 --queue-depth 256", 1u << 17}, /* that of one client */
 	};
 
@@ -249,8 +256,9 @@ TEST(fields_tell_lines_apart)
 		"delegation --distribution hotspot:0.1,0.5",
 		"delegation --distribution hotspot:0.1,0.6",
 		"delegation --distribution hotspot:0.2,0.5", "delegation --preload no",
-		"delegation --rmw yes", "delegation --ring-size 4096", "meta", "direct",
-		"meta --daemons 2", "meta --daemons 2 --net-daemons 1"};
+		"delegation --value-size 9", "delegation --value-size 8-9", "delegation --rmw yes",
+		"delegation --ring-size 4096", "meta", "direct", "meta --daemons 2",
+		"meta --daemons 2 --net-daemons 1"};
 	uint64_t fields[ARRAY_SIZE(lines)][OPTIONS_FIELDS], more[OPTIONS_FIELDS];
 
 	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {

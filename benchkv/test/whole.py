@@ -154,6 +154,17 @@ def case_variants():
             check(j["daemon"]["stalled"] > 0, f"no backlog was tried: {r}")
 
 
+def case_values():
+    """Values of more than 8 bytes, within messages and beside them, also with changes and through other daemons."""
+    jobs = [["--value-size", "8:5,1000-65536:5", "--daemons", 2, "--key-range", 300, "--workload", "ycsb-a"],
+            ["--value-size", "8:5,1000:1", "--key-range", 2000, "--workload", "ycsb-d", "--preload", "no"],
+            ["--value-size", "64-3000", "--key-range", 200, "--workload", "ycsb-f", "--daemons", 2]]
+    for args in jobs if harness.backend == "delegation" else jobs[:1]:
+        j = good(2, "--ops", 2000, "--queue-depth", 16, *args)
+        check(j["value_size"] == args[1], j)
+        check(j["copyrpc"]["wqes"] > j["copyrpc"]["batches"] + 100, j)  # READs and WRITEs of long values
+
+
 def j_preload(args):
     return args[args.index("--preload") + 1] if "--preload" in args else "yes"
 

@@ -10,6 +10,7 @@
 #include "backend.h"
 #include "client.h"
 #include "daemon.h"
+#include "values.h"
 #include "wires.h"
 
 /* A client's part. */
@@ -121,9 +122,11 @@ static int connect_all(struct node *n, char *why, int size)
 
 static int call(struct client *c, uint32_t shard, const struct kv_req *req)
 {
+	struct copyrpc_ep *ep = *ep_of(c, req->rank, shard);
 	struct direct *x = c->way;
-	int err = copyrpc_call(*ep_of(c, req->rank, shard), req, sizeof(*req),
-		sizeof(struct kv_resp), req->seq);
+	int err = c->node->values ?
+			  values_call(c->node->values, ep, req, 0, req->seq) :
+			  copyrpc_call(ep, req, sizeof(*req), sizeof(struct kv_resp), req->seq);
 
 	x->pending += !err;
 	return err == -ENOBUFS ? -EAGAIN : err;
@@ -140,7 +143,9 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 		.value = (uint64_t)(status ? -status : EBADMSG)};
 
 	x->pending--;
-	if (!status && len == sizeof(resp))
+	if (!status && c->node->values)
+		values_take(c->node->values, c->check.origin, (uint32_t)token, data, len, &resp);
+	else if (!status && len == sizeof(resp))
 		memcpy(&resp, data, sizeof(resp)); /* the peer may still write there */
 	c->take(c, token, &resp);
 }

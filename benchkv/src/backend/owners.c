@@ -14,7 +14,7 @@ uint32_t owners_endpoints(const struct node *n)
 int owners_make_flux(const struct node *n, struct flux **flux_p, char *why, int size)
 {
 	const struct flux_attr attr = {.nodes = n->o->daemons,
-		.payload_size = sizeof(struct kv_req)};
+		.payload_size = n->values ? sizeof(struct forwarded) : sizeof(struct kv_req)};
 	int err = n->o->daemons > 1 ? flux_create(&attr, flux_p) : 0;
 
 	return err ? why_failed(why, size, err, "the channels between the daemons") : 0;
