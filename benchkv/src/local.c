@@ -35,47 +35,31 @@ uint32_t daemon_serve_local(struct daemon *d)
 	return n;
 }
 
-static uint32_t serve_plain(struct daemon *d)
+/* @io: of values with further bytes. */
+static struct kv_resp serve_forwarded(struct daemon *d, const struct forwarded *f,
+	struct value_io *io)
 {
-	struct kv_req req;
-	uint64_t call;
-	uint32_t from, n = 0;
-
-	while (flux_try_recv_raw(d->flux, &from, &call, &req, sizeof(req), NULL) > 0) {
-		struct kv_resp resp = store_serve(d->store, &req);
-
-		if (flux_reply(d->flux, call, &resp, sizeof(resp)))
-			d->stats.bad_replies++;
-		n++;
-	}
-	return n;
-}
-
-/* The same with the further bytes of values. */
-static uint32_t serve_values(struct daemon *d)
-{
-	struct forwarded f;
-	uint64_t call;
-	uint32_t from, n = 0;
-
-	while (flux_try_recv_raw(d->flux, &from, &call, &f, sizeof(f), NULL) > 0) {
-		struct forwarded_reply r = {.got_len = 0};
-		struct value_io io;
-
-		values_request(f.from, &io);
-		r.resp = values_serve(d->node->values, d->store, &f.req, &io);
-		r.got_len = io.got_len;
-		if (flux_reply(d->flux, call, &r, sizeof(r)))
-			d->stats.bad_replies++;
-		n++;
-	}
-	return n;
+	if (!d->node->values)
+		return store_serve(d->store, &f->req);
+	values_request(f->from, io);
+	return values_serve(d->node->values, d->store, &f->req, io);
 }
 
 uint32_t daemon_serve_forwarded(struct daemon *d)
 {
-	uint32_t n = d->node->values ? serve_values(d) : serve_plain(d);
+	struct forwarded f = {.from = NULL};
+	uint64_t call;
+	uint32_t from, n = 0;
 
+	while (flux_try_recv_raw(d->flux, &from, &call, &f, sizeof(f), NULL) > 0) {
+		struct value_io io = {.got_len = 0};
+		struct forwarded_reply r = {.resp = serve_forwarded(d, &f, &io)};
+
+		r.got_len = io.got_len;
+		if (flux_reply(d->flux, call, &r, d->node->values ? sizeof(r) : sizeof(r.resp)))
+			d->stats.bad_replies++;
+		n++;
+	}
 	d->stats.remote += n;
 	return n;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The common part of the echo server and client. */
+/* The common part of the examples. */
 #ifndef ECHO_H
 #define ECHO_H
 

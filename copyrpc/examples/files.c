@@ -10,26 +10,14 @@
  * finished.
  */
 #include <copyrpc_bulk.h>
-#include <copyrpc_tcp.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
+
+#include "echo.h"
 
 #define NAME_MAX_LEN 255
-
-static void check(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(-rc));
-	exit(1);
-}
 
 static void sleep_until_work(struct copyrpc_ctx *ctx)
 {

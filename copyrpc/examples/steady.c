@@ -9,17 +9,13 @@
  * requests that it has executed, so the client sees if one was lost or executed twice. Try it on the
  * software HCA:
  *
- *	softhca-run copyrpc-steady serve &
- *	softhca-run copyrpc-steady call PORT &
+ *	softhca-run copyrpc-steady serve		# in three shells
+ *	softhca-run copyrpc-steady call PORT		# until Ctrl-D
  *	softhcactl link mlx5_0 down; sleep 3; softhcactl link mlx5_0 up
  */
-#include <copyrpc_tcp.h>
-#include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+
+#include "echo.h"
 
 #define DEPTH 8
 #define AWAY_MS 60000 /* after this time without a connection both sides give up */
@@ -30,14 +26,6 @@ struct state {
 	uint64_t made, ended, executed;
 };
 
-static void check(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	fprintf(stderr, "%s: %s\n", what, strerror(-rc));
-	exit(1);
-}
-
 static void say(const char *what)
 {
 	printf("%s\n", what);
@@ -46,7 +34,7 @@ static void say(const char *what)
 
 /* reconnect_ms is all that both sides need for connections that return. The time-outs of the
  * transport are short here: the adapter reports an unplugged cable after half a second. */
-static struct copyrpc_ctx *open_device(void)
+static struct copyrpc_ctx *open_steady(void)
 {
 	static const struct copyrpc_path quick = {.timeout = 14, .retry_cnt = 3};
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
@@ -182,7 +170,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: copyrpc-steady serve | call PORT [HOST]\n");
 		return 2;
 	}
-	s.ctx = open_device();
+	s.ctx = open_steady();
 	if (strcmp(argv[1], "serve") == 0)
 		serve(&s);
 	rc = call(&s, argv[2], argc > 3 ? argv[3] : "127.0.0.1");
