@@ -321,6 +321,9 @@ def sleeps():
     # With one request at a time each completion is awaited by its event, even if it is there at once.
     o = report("--fork", "-e", "-t", 1, "--op", "r", "-n", 300)
     assert o["wakeups"] == o["sent"]["messages"] == 300, o
+    # Many QPs without receives do not keep a side that sleeps from the device, which it needs to arm its queues.
+    o = report("--fork", "-e", "-q", 256, "-t", 8, "-l", 4, "-r", 16, "--recv-batch", 8, "-D", ".1", "--op", "s", "-s", 64)
+    assert o["errors"] == 0 and o["counters"].get("rnr_nak_retry_err", 0) < 20 * o["sent"]["messages"], o
 
 
 def control():

@@ -23,6 +23,9 @@
 #include "xport/qp.h"
 #include "xport/xport.h"
 
+#define REFUSALS 8 /* in a row: about 100 us */
+#define REFUSED_PAUSE_NS 100000
+
 static bool running;
 
 static uint32_t bell_count(void)
@@ -37,16 +40,33 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 	return a && (!b || a < b) ? a : b;
 }
 
-/* Serves all timers. Returns the time of the next one, or 0. */
-static uint64_t serve_all(void)
+/*
+ * Repeats the messages that are due. After @refusals because receivers were not ready, leaves the rest and
+ * returns true.
+ */
+static bool serve_messages(uint64_t now, uint64_t refusals)
 {
-	uint64_t now = timer_now(), next;
+	const uint64_t *refused = &counters_of(fabric_self.slot)->rnr_naks, before = *refused;
 	struct qp *qp;
 
-	qp_serve_failed();
-	while ((qp = timer_take(now)))
+	while (*refused - before < refusals) {
+		qp = timer_take(now);
+		if (!qp)
+			return false;
 		xport_send(qp);
-	next = sooner(timer_next(), late_serve(now));
+	}
+	return true;
+}
+
+/* Serves the timers. Returns the time of the next one, or 0. *left_p: see serve_messages(). */
+static uint64_t serve_all(uint64_t refusals, bool *left_p)
+{
+	uint64_t now = timer_now(), next;
+
+	qp_serve_failed();
+	*left_p = serve_messages(now, refusals);
+	next = *left_p ? now : timer_next();
+	next = sooner(next, late_serve(now));
 	next = sooner(next, cq_serve(now));
 	return sooner(next, cm_serve(now));
 }
@@ -85,21 +105,31 @@ static void wait_for_bell(uint32_t seen, uint64_t until)
 
 void sched_serve(void)
 {
+	bool left;
+
 	if (fabric_lock())
 		return;
-	serve_all();
+	serve_all(UINT64_MAX, &left);
 	fabric_unlock();
 }
 
-/* Serves what is due. Returns the time of the next work, or 0. */
+/*
+ * Serves what is due. Returns the time of the next work, or 0. After many refusals it pauses for longer
+ * than a waiter for the mutex sleeps (REST_NAP_NS): a receiver that sleeps needs the mutex to arm its CQ
+ * before it can post receives.
+ */
 static uint64_t work(void)
 {
+	static const struct timespec pause = {.tv_nsec = REFUSED_PAUSE_NS};
 	uint64_t next;
+	bool left;
 
 	if (fabric_lock())
 		return timer_now();
-	next = pump(serve_all());
+	next = pump(serve_all(REFUSALS, &left));
 	fabric_unlock();
+	if (left)
+		nanosleep(&pause, NULL);
 	return next;
 }
 
