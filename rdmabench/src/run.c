@@ -219,23 +219,23 @@ static bool arm_queues(struct side *s)
 }
 
 /*
- * Polls the send CQ. With one request at a time, only after the event of its completion, even if this is
- * there already: a latency then contains an event, as those of perftest do. The queue is armed before the
- * next request is posted.
+ * Polls the send CQ. With one request at a time, arms it and waits for the event first, even if the completion
+ * is there already: a latency then contains both, as those of perftest do.
  */
 static uint32_t poll_sent(struct side *s)
 {
-	bool event = s->by_event && mlx5dvl_cq_event(s->scq);
-	uint32_t n = 0;
+	struct armed *a = &s->armed[0];
 
-	if (!s->by_event || event || s->overslept)
-		n = (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
-	if (event) {
+	if (s->by_event && !s->overslept) {
+		if (!a->armed)
+			mlx5dvl_cq_arm(s->scq);
+		a->armed = !mlx5dvl_cq_event(s->scq);
+		if (a->armed)
+			return 0;
 		s->wakeups++;
-		mlx5dvl_cq_arm(s->scq);
 	}
 	s->overslept = false;
-	return n;
+	return (uint32_t)mlx5dvl_send_poll(s->scq, 64, flow_on_sent, s);
 }
 
 /*
@@ -305,8 +305,6 @@ void side_run(struct side *s)
 	uint32_t round = 0, look = s->t.pingpong ? LOOK_ROUNDS_PINGPONG : LOOK_ROUNDS;
 
 	s->by_event = s->t.sleeps && s->sends && !s->t.pingpong && s->t.depth == 1;
-	if (s->by_event)
-		mlx5dvl_cq_arm(s->scq);
 	s->start_ns = s->interval_ns = s->last_ns = latrec_clock_now(&s->clock);
 	while (!over) {
 		uint32_t progress = done ? 0 : send_all(s, &done);
