@@ -33,6 +33,8 @@ static int choose(hwloc_topology_t hw, const struct choice *c, const char *devic
 	char *list = NULL;
 	int err = 0;
 
+	if (!strcmp(c->value, "near") && !device)
+		return 0;
 	if (!strcmp(c->value, "near"))
 		err = near_device(hw, c, device, of_nodes, why, size);
 	else if (hwloc_bitmap_list_sscanf(c->chosen, c->value))
@@ -61,6 +63,7 @@ static int bind_nodes(hwloc_topology_t hw, hwloc_const_bitmap_t set)
 		       0;
 }
 
+/* Binds to the choice, if there is a device; else only checks it. */
 static int apply(hwloc_topology_t hw, struct choice *c, const char *device, bool of_nodes,
 	char *why, size_t size)
 {
@@ -72,7 +75,7 @@ static int apply(hwloc_topology_t hw, struct choice *c, const char *device, bool
 	if (!c->chosen)
 		return -ENOMEM;
 	err = choose(hw, c, device, of_nodes, why, size);
-	if (!err) {
+	if (!err && device) {
 		err = of_nodes ? bind_nodes(hw, c->chosen) : bind_cpus(hw, c->chosen);
 		if (err)
 			fail(why, size, err, "%s: %s: leave it out", c->option, strerror(-err));
@@ -81,7 +84,8 @@ static int apply(hwloc_topology_t hw, struct choice *c, const char *device, bool
 	return err;
 }
 
-int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size)
+static int apply_both(const char *cpus, const char *nodes, const char *device, char *why,
+	size_t size)
 {
 	struct choice cpu = {"--cpu", cpus, NULL, NULL}, numa = {"--numa", nodes, NULL, NULL};
 	hwloc_topology_t hw;
@@ -99,6 +103,16 @@ int place_bind(const char *cpus, const char *nodes, const char *device, char *wh
 		err = apply(hw, &cpu, device, false, why, size);
 	hwloc_topology_destroy(hw);
 	return err;
+}
+
+int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size)
+{
+	return apply_both(cpus, nodes, device, why, size);
+}
+
+int place_check(const char *cpus, const char *nodes, char *why, size_t size)
+{
+	return apply_both(cpus, nodes, NULL, why, size);
 }
 
 /* Adds a set as text. */

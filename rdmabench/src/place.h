@@ -14,6 +14,9 @@
  */
 int place_bind(const char *cpus, const char *nodes, const char *device, char *why, size_t size);
 
+/* As place_bind() without a device, which "near" does not need here, and without an effect: for an early error. */
+int place_check(const char *cpus, const char *nodes, char *why, size_t size);
+
 /* Returns the processors and nodes to which the thread is bound: {"cpus": "0-3", "nodes": "0"}, or NULL. */
 json_t *place_json(void);
 

@@ -392,6 +392,8 @@ def placed():
             assert says in o["error"] if says else o["place"] == {"cpus": str(near), "nodes": "0"}, o
     for args in (["--cpu", "4000"], ["--cpu", "x"], ["--numa", "900"], ["--cpu", "0-4000"]):
         assert "give near or some of " in report("--fork", *args, status=1)["error"]
+        o = report("--wait", 5, *args, status=1)  # a server says so before a client comes
+        assert "give near or some of " in o["error"] and o["role"] == "server", o
 
 
 def planted():
@@ -678,17 +680,27 @@ def larger():
             assert all(ns < least[t, c] for t in sizes for c in batches if t >= s and c >= b and (t, c) != (s, b)), least
 
 
+def virtual(devices, *args, what="engine", env=None):
+    """The report of an engine whose clock shows the time of the link only."""
+    preload = f'LD_PRELOAD="{os.path.abspath(sys.argv[4])}:$LD_PRELOAD" exec "$@"'
+    line = command("--fork", *args, "-s", 8, "--json", "-", hca=["--topology", devices, "--link", "virtual", "sh", "-c", preload, "sh"], what=what)
+    o = json.loads(support.run(*line, timeout=HANG, env=env).stdout)
+    assert o["clock"] == "virtual time", o
+    return o
+
+
 def delayed():
-    """A link with a latency of 50 us, on a clock that shows the time of the link only. A result travels back."""
-    preload = f'LD_PRELOAD="$LD_PRELOAD:{os.path.abspath(sys.argv[4])}" exec "$@"'
+    """A link with a latency of 50 us. A result travels back. Batches of a rate and pauses are due at exact times."""
     with topology("name=mlx5_0 link=ib rate_mbps=1000000 latency_ns=50000\n") as devices:
         for what, op, ways in (("engine", "w", 1), ("engine", "s", 1), ("lat", "w", 1), ("lat", "s", 1), ("lat", "a", 2)):
-            line = command("--fork", "-n", 100, "--op", op, "-s", 8, *(["-t", 1] if what == "engine" else []), "--json", "-",
-                           hca=["--topology", devices, "--link", "virtual", "sh", "-c", preload, "sh"], what=what)
-            o = json.loads(support.run(*line, timeout=HANG).stdout)
+            o = virtual(devices, "-n", 100, "--op", op, *(["-t", 1] if what == "engine" else []), what=what)
             latency = o["latency_ns"]
-            assert o["clock"] == "virtual time" and latency["samples"] >= 99, o
+            assert latency["samples"] >= 99, o
             assert all(50000 * ways <= latency[k] <= 52500 * ways for k in ("min", "p50", "max")), (what, op, o)
+        for args, least, most in ((["--rate", 2000], .00955, .0103), (["--burst", 2, "--burst-pause", 1000], .009, .0105)):
+            o = virtual(devices, "-n", 20, "--op", "w", "-t", 1, *args, env={"VIRTUAL_IDLE": "1"})
+            assert least <= o["sent"]["seconds"] <= most and 50000 <= o["latency_ns"]["max"] <= 52500, (args, o)
+            assert args[0] != "--rate" or o["response_ns"]["max"] <= 101000, o
 
 
 globals()[case]()

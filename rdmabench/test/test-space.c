@@ -353,52 +353,53 @@ TEST(unusual_values_are_rare)
 	}
 }
 
+static const struct {
+	enum dimension_kind kind;
+	unsigned values;
+	const char *name;
+} described[] = {
+	{DIM_PROCESSES, 6, "0.process_num"},
+	{DIM_QPS, 6, "0.qp_num"},
+	{DIM_MTU, 5, "0.mtu"},
+	{DIM_TYPE, 3, "0.qp_type"},
+	{DIM_BURST, 5, "0.burst"},
+	{DIM_BUFFERS, 4, "0.buf_num"},
+	{DIM_REGIONS, 4, "0.mr_num"},
+	{DIM_REQUESTS, 8, "0.requests"},
+	{DIM_CONTROL, 6, "0.control"},
+	{DIM_INJECT, 4, "0.inject"},
+	{DIM_INJECT_AT, 4, "0.inject_at"},
+	{DIM_EVENTS, 2, "0.events"},
+	{DIM_INLINE, 4, "0.inline"},
+	{DIM_RATE, 4, "0.rate"},
+	{DIM_BURST_PAUSE, 3, "0.burst_pause"},
+	{DIM_CONTROL_EVERY, 3, "0.control_every"},
+	{DIM_CQ_MOD, 4, "0.cq_mod"},
+	{DIM_OUTS, 3, "0.outs"},
+	{DIM_QP_TIMEOUT, 3, "0.qp_timeout"},
+	{DIM_RETRIES, 3, "0.retry_count"},
+	{DIM_SL, 2, "0.sl"},
+	{DIM_TCLASS, 2, "0.tclass"},
+	{DIM_TX_DEPTH, 11, "0.tx_depth"},
+	{DIM_SEND_BATCH, 7, "0.send_batch"},
+	{DIM_OP, 7, "0.request0.op"},
+	{DIM_SIZE, 13, "0.request0.size"},
+	{DIM_PLACES, 4, "0.request0.places"},
+	{DIM_DIRECTION, 3, "1.direction"},
+};
+
 TEST(the_space_is_as_described)
 {
-	static const struct {
-		enum dimension_kind kind;
-		unsigned values;
-		const char *name;
-	} want[] = {
-		{DIM_PROCESSES, 6, "0.process_num"},
-		{DIM_QPS, 6, "0.qp_num"},
-		{DIM_MTU, 5, "0.mtu"},
-		{DIM_TYPE, 3, "0.qp_type"},
-		{DIM_BURST, 5, "0.burst"},
-		{DIM_BUFFERS, 4, "0.buf_num"},
-		{DIM_REGIONS, 4, "0.mr_num"},
-		{DIM_REQUESTS, 8, "0.requests"},
-		{DIM_CONTROL, 6, "0.control"},
-		{DIM_INJECT, 4, "0.inject"},
-		{DIM_INJECT_AT, 4, "0.inject_at"},
-		{DIM_EVENTS, 2, "0.events"},
-		{DIM_INLINE, 4, "0.inline"},
-		{DIM_RATE, 4, "0.rate"},
-		{DIM_BURST_PAUSE, 3, "0.burst_pause"},
-		{DIM_CONTROL_EVERY, 3, "0.control_every"},
-		{DIM_CQ_MOD, 4, "0.cq_mod"},
-		{DIM_OUTS, 3, "0.outs"},
-		{DIM_QP_TIMEOUT, 3, "0.qp_timeout"},
-		{DIM_RETRIES, 3, "0.retry_count"},
-		{DIM_SL, 2, "0.sl"},
-		{DIM_TCLASS, 2, "0.tclass"},
-		{DIM_TX_DEPTH, 11, "0.tx_depth"},
-		{DIM_SEND_BATCH, 7, "0.send_batch"},
-		{DIM_OP, 7, "0.request0.op"},
-		{DIM_SIZE, 13, "0.request0.size"},
-		{DIM_PLACES, 4, "0.request0.places"},
-		{DIM_DIRECTION, 3, "1.direction"},
-	};
 	struct point p = {{0}};
 	struct traffic t;
 
-	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
-		unsigned dim = space_dim(0, want[i].kind, 0);
+	for (size_t i = 0; i < ARRAY_SIZE(described); i++) {
+		unsigned dim = space_dim(0, described[i].kind, 0);
 		char name[SPACE_NAME];
 
 		space_name(dim, name);
-		CHECK_EQ(space_values(usual(), dim), want[i].values);
-		CHECK(!strcmp(name, want[i].name));
+		CHECK_EQ(space_values(usual(), dim), described[i].values);
+		CHECK(!strcmp(name, described[i].name));
 	}
 	for (unsigned dim = 0; dim < SPACE_DIMS; dim++)
 		p.at[dim] = (uint8_t)(space_values(usual(), dim) - 1);

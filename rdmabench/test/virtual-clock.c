@@ -1,12 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded before liblatrec: its clock becomes that of the software HCA's links in virtual time, so
- * that latencies do not depend on the machine.
+ * Preloaded: liblatrec's clock becomes that of the software HCA's links in virtual time, so that
+ * latencies do not depend on the machine. That clock stands still while a program waits for a time at
+ * which it wants to post. With VIRTUAL_IDLE in the environment each sched_yield() is such a wait, and
+ * takes 50 us: for programs that do not wait for another one.
  */
 #include <dlfcn.h>
+#include <sched.h>
+#include <stdlib.h>
 
 #include "latrec.h"
 #include "softhca.h"
+
+#define YIELD_NS 50000
+
+static uint64_t idle_ns; /* of one thread */
 
 int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size)
 {
@@ -23,5 +31,15 @@ uint64_t latrec_clock_raw(void)
 	*(void **)&read = dlsym(RTLD_DEFAULT, "softhca_fabric_info");
 	if (read)
 		read(&info);
-	return 1 + info.virtual_ns;
+	return 1 + info.virtual_ns + idle_ns;
+}
+
+int sched_yield(void)
+{
+	int (*real)(void);
+
+	if (getenv("VIRTUAL_IDLE"))
+		idle_ns += YIELD_NS;
+	*(void **)&real = dlsym(RTLD_NEXT, "sched_yield");
+	return real();
 }
