@@ -77,9 +77,11 @@ extern "C++" { /* sdt.h has templates, and the layers' headers include this one 
 #endif
 #define CELLRING_PROBE2(layer, name, a, b) DTRACE_PROBE2(layer, name, a, b)
 #define CELLRING_PROBE3(layer, name, a, b, c) DTRACE_PROBE3(layer, name, a, b, c)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) DTRACE_PROBE4(layer, name, a, b, c, d)
 #else
 #define CELLRING_PROBE2(layer, name, a, b) ((void)0)
 #define CELLRING_PROBE3(layer, name, a, b, c) ((void)0)
+#define CELLRING_PROBE4(layer, name, a, b, c, d) ((void)0)
 #endif
 
 #ifdef __cplusplus
@@ -339,6 +341,11 @@ CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor 
 	return cell + c->cell == c->end ? c->begin : cell + c->cell;
 }
 
+CELLRING_INLINE void cellring_lap_next(struct cellring_cursor *c)
+{
+	c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
+}
+
 /* Moves to the cell that begins at @next. */
 CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *next)
 {
@@ -351,7 +358,7 @@ CELLRING_INLINE void cellring_step(struct cellring_cursor *c, unsigned char *nex
 	__asm__("" : "+r"(next));
 	c->slot = c->ready = next;
 	if (CELLRING_UNLIKELY(next == c->begin))
-		c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
+		cellring_lap_next(c);
 }
 
 /* ---- the consumer ---- */
@@ -366,7 +373,11 @@ CELLRING_INLINE uint64_t cellring_look(const struct cellring_cursor *c)
 	/* Acquire: pairs with the release in cellring_put() and cellring_publish(). */
 	uint64_t head = __atomic_load_n(&m->head, __ATOMIC_ACQUIRE);
 
-	return CELLRING_LAP(head) == c->lap ? head : 0;
+	if (CELLRING_LAP(head) != c->lap)
+		return 0;
+	if (!head) /* no lap is 0 */
+		__builtin_unreachable();
+	return head;
 }
 
 /*
@@ -469,7 +480,32 @@ CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 		cellring_step(c, c->next);
 }
 
+/*
+ * A burst of one message needs no cellring_arrive() and no cellring_next(). Its consumer calls
+ * cellring_ahead(), handles the message and passes the result to cellring_step(). Prefetches the
+ * first line of the next burst, which may have arrived, too.
+ */
+CELLRING_INLINE unsigned char *cellring_ahead(const struct cellring_cursor *c)
+{
+	unsigned char *next = cellring_cell_after(c, c->slot);
+
+	__builtin_prefetch(next);
+	return next;
+}
+
 /* ---- the producer ---- */
+
+/* Moves to the next cell. A producer uses `slot` only. */
+CELLRING_INLINE void cellring_written(struct cellring_cursor *c)
+{
+	unsigned char *next = c->slot + c->cell;
+
+	if (CELLRING_UNLIKELY(next == c->end)) {
+		next = c->begin;
+		cellring_lap_next(c);
+	}
+	c->slot = next;
+}
 
 /*
  * Writes one message in place as a burst of its own and publishes it. len is at most the plan's
@@ -482,7 +518,7 @@ CELLRING_INLINE void cellring_put(struct cellring_cursor *c, uint32_t id, const 
 	struct cellring_message *m = (struct cellring_message *)(void *)c->slot;
 	uint64_t head = CELLRING_HEAD(c->lap, 1, 1) | CELLRING_MESSAGE(id, len);
 
-	cellring_step(c, cellring_cell_after(c, c->slot));
+	cellring_written(c);
 	cellring_copy(m + 1, data, len);
 	/* Release: pairs with the acquire in cellring_look(). */
 	__atomic_store_n(&m->head, head, __ATOMIC_RELEASE);
@@ -550,7 +586,7 @@ CELLRING_INLINE void cellring_burst_write(struct cellring_burst *b, uint64_t hea
 	 * A cell begins a cache line, so the offset of the second line in the burst is a constant.
 	 */
 	cellring_publish(__builtin_assume_aligned(b->to->slot, CELLRING_LINE), b->stage, bytes);
-	cellring_step(b->to, cellring_cell_after(b->to, b->to->slot));
+	cellring_written(b->to);
 	b->next = b->stage;
 }
 

@@ -46,6 +46,7 @@
 #define FLUX_ROW 16 /* calls between two polls, for all peers to be collected for, ... */
 #define FLUX_ROW_EACH 2 /* ... if there are at least this many for each of the peers called */
 #define FLUX_NOBODY UINT64_MAX /* not the index of any node */
+#define FLUX_ONE 0x11u /* count and `together` of a message that is published alone */
 #define FLUX_ONE_WAY CELLRING_ID_MASK /* the id of a post in the ring; no call has it */
 #define FLUX_WORDS (FLUX_MAX_NODES / 64)
 #define FLUX_LINE __attribute__((aligned(64)))
@@ -70,9 +71,13 @@ struct flux_cursor {
  * of the store buffer, in which stores to the rings wait. If calls and responses updated the same
  * counter, each load of it would wait for the previous store. So there are few counters, and each
  * is updated by either calls or responses: the calls in flight follow from the free ids.
+ *
+ * The first three cache lines have what calls and polls access.
  */
 struct flux_out {
-	struct flux_cursor resp, req;
+	FLUX_LINE struct cellring_cursor resp;
+	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
+	struct flux_cursor req;
 	uint64_t *tokens; /* [id] */
 	uint32_t *ids; /* queue of free ids: [index & ids_mask] */
 	uint32_t ids_head; /* index at which a call takes an id */
@@ -83,24 +88,28 @@ struct flux_out {
 	uint32_t polled_head; /* value of ids_head at that poll */
 	uint32_t returned_head; /* ids_head after the last poll whose fn called this peer */
 	uint32_t in_a_row; /* calls made between two polls, the last time that there were any */
-	struct flux_out *next; /* in the circle of those that poll visits, or NULL */
+	uint32_t alone_end; /* calls are published alone while ids_head is before this */
+	/* A post keeps an id, so that posts and calls together are max_inflight at most. */
+	uint32_t posts_open; /* posts that are not known to be consumed, */
 	struct flux_burst *burst; /* the open burst of calls, or NULL */
 	const struct flux_shared *peer; /* of the peer; of this node itself once it has left */
-	/* A post keeps an id, so that posts and calls together are max_inflight at most. */
 	const uint32_t *consumed; /* posts that the peer has consumed, modulo 2^32 */
+	uint64_t responses; /* arrived */
 	uint64_t posts; /* made */
-	uint32_t posts_open; /* posts that are not known to be consumed, */
-	uint32_t post_first, post_last; /* and their ids: tokens[] of one is the next one */
+	uint32_t post_first, post_last; /* ids of open posts: tokens[] of one is the next one */
 };
 
 /* A peer's calls to a node; private to the node's thread. */
 struct flux_in {
-	struct flux_cursor req, resp;
+	FLUX_LINE struct cellring_cursor req;
+	struct flux_in *next; /* in the circle of those that have called the node, or NULL */
+	struct flux_cursor resp;
 	struct flux_burst *burst; /* the open burst of answers, or NULL */
 	uint8_t *held; /* [id]: received and not answered yet */
-	const struct flux_shared *peer;
 	uint32_t from;
 	uint32_t together; /* answers to publish together, as its last burst of calls requests */
+	uint64_t requests; /* arrived */
+	const struct flux_shared *peer;
 	uint32_t *consumed; /* published: posts of this peer that the node has consumed */
 	uint64_t posts; /* the same, and not yet published ones */
 };
@@ -137,24 +146,30 @@ struct flux_node {
 	uint32_t max_inflight;
 	uint32_t index; /* this node's own index */
 	uint32_t words; /* of 64 bits each, in a bitmap of the nodes */
+	const uint32_t *departures; /* the nodes of the network that have left */
 	FLUX_LINE struct flux_in *rx; /* the peer whose turn it is */
 	struct flux_out *polled; /* the one that the last poll visited last, or NULL */
 	uint32_t rx_budget; /* further calls that may be taken from rx in this turn */
-	uint32_t looks; /* polls and receives that found something, since the last flush */
+	uint32_t n_open;
+	/*
+	 * 0, or something was published since the last flush: then the bursts since, and the polls
+	 * and receives that found something.
+	 */
+	uint32_t unfenced;
 	uint32_t vain; /* polls that found nothing since the last burst */
-	uint64_t bursts; /* published */
-	uint64_t fenced; /* value of bursts at the last flush */
-	FLUX_LINE struct flux_shared *self;
+	uint64_t burst_more; /* messages of the published bursts, but for the first one of each */
+	uint32_t gathered; /* events since everything collected was published; see FLUX_GATHER */
+	uint32_t gathers; /* not 0: collects for all peers, see flux_priv_row() */
+	struct flux_shared *self;
+	/* [peer]: 1 if it was published to since the last flush. One store costs less than a bitmap. */
+	FLUX_LINE uint8_t unfenced_peers[FLUX_MAX_NODES];
+	uint64_t senders[FLUX_WORDS]; /* bitmap of the peers in the circle of rx */
 	struct flux *flux;
 	uint8_t *ended; /* [id]: scratch memory of flux_priv_out_abort() */
-	uint64_t unfenced_peers[FLUX_WORDS]; /* peers published to since the last flush */
 	uint64_t yielded_ns;
 	uint64_t aborted, flushes, wakes, sleeps, yields;
 	uint32_t hungry; /* not 0: a peer was found yielding since this node last yielded */
 	uint32_t yield_looks;
-	uint32_t gathered; /* events since everything collected was published; see FLUX_GATHER */
-	uint32_t n_open;
-	uint32_t gathers; /* not 0: collects for all peers, see flux_priv_row() */
 	uint32_t left_seen; /* nodes that had left when the senders were looked through for them */
 	uint64_t room_asked[FLUX_WORDS]; /* peers for whose consumption of posts a wait ends */
 	struct flux_burst *open[FLUX_OPEN]; /* the open bursts, then the closed ones */
@@ -174,7 +189,11 @@ void flux_priv_burst_end(struct flux_node *node, struct flux_burst *b);
 void flux_priv_out_few(struct flux_node *node, struct flux_out *o);
 int flux_priv_out_abort(struct flux_node *node, struct flux_out *o, flux_response_fn *fn,
 	void *arg);
-struct flux_in *flux_priv_in_next(struct flux_node *node);
+/*
+ * Finds calls. All that have arrived of the peer whose turn it is have been taken, or there is a
+ * burst of it, whose head is @own.
+ */
+struct flux_in *flux_priv_in_next(struct flux_node *node, uint64_t own);
 /* Must be called for each post that was received, when its payload has been read. */
 void flux_priv_consumed(struct flux_node *node, struct flux_in *in);
 void flux_priv_flush_published(struct flux_node *node);
@@ -183,26 +202,33 @@ void flux_priv_flush_published(struct flux_node *node);
  * Accepts the burst with this head, which has arrived, and returns how many messages it has. No
  * peer writes a count that exceeds a cell, so such a count means that memory has been overwritten.
  */
-FLUX_PRIV_INLINE uint32_t flux_priv_cursor_arrived(struct flux_cursor *c, uint64_t head)
+FLUX_PRIV_INLINE uint32_t flux_priv_arrived(struct cellring_cursor *c, uint64_t head)
 {
-	uint32_t count = cellring_arrive(&c->at, head);
+	uint32_t count = cellring_arrive(c, head);
 
 	if (FLUX_UNLIKELY(!count))
 		__builtin_trap();
-	c->count += count;
 	return count;
+}
+
+/*
+ * Returns true if no node of the network has left. Acquire: pairs with the release in flux_leave().
+ */
+FLUX_PRIV_INLINE int flux_priv_all_here(const struct flux_node *node)
+{
+	return !__atomic_load_n(node->departures, __ATOMIC_ACQUIRE);
 }
 
 /* Makes the next flush check whether this peer sleeps. */
 FLUX_PRIV_INLINE void flux_priv_mark_unfenced(struct flux_node *node, uint32_t peer)
 {
-	node->unfenced_peers[peer / 64] |= 1ull << (peer % 64);
+	node->unfenced_peers[peer] = 1;
 }
 
 /* Counts a burst that was published after the last flush. */
 FLUX_PRIV_INLINE void flux_priv_published(struct flux_node *node)
 {
-	node->bursts++;
+	node->unfenced++;
 	node->vain = 0;
 }
 
@@ -257,11 +283,9 @@ FLUX_PRIV_INLINE void flux_priv_publish(struct flux_node *node)
  */
 FLUX_PRIV_INLINE void flux_priv_looked(struct flux_node *node, int found)
 {
-	uint64_t unfenced = node->bursts - node->fenced;
-
-	if (!unfenced)
+	if (!node->unfenced)
 		return;
-	if (found ? ++node->looks + unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
+	if (found ? ++node->unfenced >= FLUX_UNFENCED : ++node->vain >= FLUX_VAIN)
 		flux_priv_flush_published(node);
 }
 
@@ -274,6 +298,56 @@ FLUX_PRIV_INLINE uint32_t flux_priv_inflight(const struct flux_out *o)
 FLUX_PRIV_INLINE int flux_priv_out_full(const struct flux_out *o)
 {
 	return o->ids_head == o->ids_tail;
+}
+
+/*
+ * Returns true if a message without an open burst may be published alone at once: nothing is
+ * collected, so it need not be counted for FLUX_GATHER, nor are calls to be, and no peer has left.
+ */
+FLUX_PRIV_INLINE int flux_priv_alone(const struct flux_node *node)
+{
+	return !(node->n_open | node->gathers) && flux_priv_all_here(node);
+}
+
+/* Inserts a peer into the circular list that flux_poll() visits, as the next one. */
+FLUX_PRIV_INLINE void flux_priv_out_link(struct flux_node *node, struct flux_out *o)
+{
+	if (!node->polled)
+		node->polled = o->next = o;
+	o->next = node->polled->next;
+	node->polled->next = o;
+}
+
+/*
+ * Lets the next calls be published alone, until so many are in flight that flux_priv_call_begin()
+ * decides again. Responses in between only make them fewer.
+ */
+FLUX_PRIV_INLINE void flux_priv_out_alone(struct flux_out *o)
+{
+	uint32_t others = flux_priv_inflight(o) + o->posts_open;
+
+	o->alone_end = o->ids_head + (others < CELLRING_FEW ? CELLRING_FEW - 1 - others : 0);
+}
+
+/* As flux_priv_call_begin(). Decides without a call if the last call was published alone, too. */
+FLUX_PRIV_INLINE int flux_priv_call_starts(struct flux_node *node, struct flux_out *o)
+{
+	if (flux_priv_out_full(o) || (int32_t)(o->alone_end - o->ids_head) <= 0 ||
+		!flux_priv_alone(node))
+		return flux_priv_call_begin(node, o);
+	if (!o->next)
+		flux_priv_out_link(node, o);
+	CELLRING_PROBE4(flux, publish, node->index, (uint64_t)(o - node->out), FLUX_NOBODY, 1);
+	return 1;
+}
+
+/* As flux_priv_reply_begin(). */
+FLUX_PRIV_INLINE int flux_priv_reply_starts(struct flux_node *node, struct flux_in *in)
+{
+	if (in->together > 1 || !flux_priv_alone(node))
+		return flux_priv_reply_begin(node, in);
+	CELLRING_PROBE4(flux, publish, node->index, FLUX_NOBODY, in->from, 1);
+	return 1;
 }
 
 FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *payload, uint32_t len,
@@ -289,7 +363,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 		return -EINVAL;
 	o = &node->out[to];
 	if (!o->burst || FLUX_UNLIKELY(flux_priv_out_full(o))) {
-		alone = flux_priv_call_begin(node, o);
+		alone = flux_priv_call_starts(node, o);
 		if (alone < 0)
 			return alone;
 	}
@@ -306,7 +380,7 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn, void *arg,
 	int max)
 {
-	struct cellring_cursor *at = &o->resp.at;
+	struct cellring_cursor *at = &o->resp;
 	const unsigned char *ready = at->ready;
 	unsigned char *slot = at->slot;
 	uint32_t tail = o->ids_tail;
@@ -329,29 +403,43 @@ FLUX_PRIV_INLINE int flux_priv_out_take(struct flux_out *o, flux_response_fn *fn
 	return n;
 }
 
-/*
- * Returns true if a response has arrived. Sets *left_p if no more will arrive: the peer has left.
- */
-FLUX_PRIV_INLINE int flux_priv_out_look(struct flux_out *o, int *left_p)
+/* Handles a response that was published alone. */
+FLUX_PRIV_INLINE void flux_priv_out_take_one(struct flux_out *o, uint64_t head,
+	flux_response_fn *fn, void *arg)
 {
-	uint64_t head = cellring_look(&o->resp.at);
+	unsigned char *next = cellring_ahead(&o->resp);
+	uint32_t id = CELLRING_ID(head);
+	uint64_t token = o->tokens[id];
+
+	o->responses++;
+	o->ids[o->ids_tail++ & o->ids_mask] = id;
+	fn(arg, token, cellring_payload(o->resp.slot), CELLRING_LENGTH(head));
+	cellring_step(&o->resp, next);
+}
+
+/*
+ * Returns the head of a burst of responses that has arrived, or 0. Sets *left_p if no more will
+ * arrive: the peer has left.
+ */
+FLUX_PRIV_INLINE uint64_t flux_priv_out_look(struct flux_node *node, struct flux_out *o,
+	int *left_p)
+{
+	uint64_t head = cellring_look(&o->resp);
 
 	if (!head) {
 		/*
 		 * Pairs with the release in flux_leave(): everything that the peer published before
 		 * is visible now, so a response that has not arrived will never come.
 		 */
-		*left_p = __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
+		*left_p = FLUX_UNLIKELY(!flux_priv_all_here(node)) &&
+			  __atomic_load_n(&o->peer->left, __ATOMIC_ACQUIRE) != 0;
 		if (!FLUX_UNLIKELY(*left_p)) {
-			cellring_await(&o->resp.at);
+			cellring_await(&o->resp);
 			return 0;
 		}
-		head = cellring_look(&o->resp.at);
-		if (!head)
-			return 0;
+		head = cellring_look(&o->resp);
 	}
-	flux_priv_cursor_arrived(&o->resp, head);
-	return 1;
+	return head;
 }
 
 /*
@@ -377,12 +465,24 @@ FLUX_PRIV_INLINE int flux_priv_out_poll(struct flux_node *node, struct flux_out 
 	flux_response_fn *fn, void *arg, int max)
 {
 	int n = 0, left = 0;
+	uint64_t head;
 
 	do {
-		if (o->resp.at.slot == o->resp.at.ready && !flux_priv_out_look(o, &left))
-			return FLUX_UNLIKELY(left) ? n + flux_priv_out_abort(node, o, fn, arg) : n;
+		if (o->resp.slot == o->resp.ready) {
+			head = flux_priv_out_look(node, o, &left);
+			if (!head)
+				return FLUX_UNLIKELY(left) ?
+					       n + flux_priv_out_abort(node, o, fn, arg) :
+					       n;
+			if (CELLRING_COUNT(head) == 1) {
+				flux_priv_out_take_one(o, head, fn, arg);
+				n++;
+				continue;
+			}
+			o->responses += flux_priv_arrived(&o->resp, head);
+		}
 		n += flux_priv_out_take(o, fn, arg, max - n);
-	} while (n < max);
+	} while (n < max && flux_priv_inflight(o));
 	return n;
 }
 
@@ -399,8 +499,22 @@ FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint
 }
 
 /*
- * The peers that owe responses form a circular list; a peer that owes none is removed when it is
- * visited. A peer that fn adds is inserted after @last, so it is visited by the next poll.
+ * Removes @o, which comes after @prev, from the circle, unless fn has added others to a circle of
+ * one. Returns the peer that the next one comes after, or NULL if the circle is empty.
+ */
+FLUX_PRIV_INLINE struct flux_out *flux_priv_out_unlink(struct flux_out *prev, struct flux_out *o)
+{
+	if (o == prev && o->next != o)
+		return o;
+	prev->next = o->next;
+	o->next = NULL;
+	return o == prev ? NULL : prev;
+}
+
+/*
+ * The peers that owe responses form a circular list. A peer that owes none any more is removed at
+ * once, or at the next visit if it has an open burst, which is closed then. A peer that fn adds is
+ * inserted after @last, so it is visited by the next poll.
  *
  * With one peer a low limit keeps both sides at work at the same time. With several the limit is
  * higher, because the calls that follow the poll go together.
@@ -418,6 +532,9 @@ FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response
 			calls += row;
 			callees += row != 0;
 			n += flux_priv_out_poll(node, o, fn, arg, most);
+			if ((int32_t)(o->alone_end - o->ids_head) < (int32_t)CELLRING_FEW - 1 &&
+				o->window < CELLRING_FEW && !o->burst)
+				flux_priv_out_alone(o);
 			prev = o;
 		} else {
 			if (o->burst)
@@ -441,7 +558,7 @@ FLUX_PRIV_INLINE int flux_priv_poll_circle(struct flux_node *node, flux_response
  */
 FLUX_PRIV_INLINE struct flux_burst *flux_priv_answers_on(struct flux_node *node)
 {
-	const struct cellring_cursor *at = &node->rx->req.at;
+	const struct cellring_cursor *at = &node->rx->req;
 	struct flux_burst *b = node->rx->burst;
 
 	if (!b || b->ring.next == b->ring.stage)
@@ -472,40 +589,85 @@ FLUX_PRIV_INLINE void flux_priv_poll_returns(struct flux_node *node)
 
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg)
 {
-	struct flux_burst *stays = flux_priv_answers_on(node);
+	struct flux_burst *stays = NULL;
 	int n = 0;
 
-	flux_priv_publish_but(node, stays);
+	node->gathered = 0;
+	if (node->n_open) {
+		stays = flux_priv_answers_on(node);
+		flux_priv_publish_but(node, stays);
+	}
 	if (node->polled)
 		n = flux_priv_poll_circle(node, fn, arg);
-	if (n) /* fn may have made calls or replies */
+	if (n && node->n_open) /* fn may have made calls or replies */
 		flux_priv_poll_returns(node);
 	flux_priv_looked(node, n || stays);
 	return n;
 }
 
-FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
-	void *payload, uint32_t capacity, uint32_t *len_p)
+/* A message that has arrived. */
+struct flux_arrival {
+	struct flux_in *in; /* the peer */
+	unsigned char *slot;
+	unsigned char *next; /* the next cell if the message was published alone, or NULL */
+	uint64_t head;
+};
+
+/*
+ * Returns true if there is a message, which flux_priv_in_pass() must consume. Messages that the peer
+ * whose turn it is publishes one by one are found without a call.
+ */
+FLUX_PRIV_INLINE int flux_priv_in_find(struct flux_node *node, struct flux_arrival *a)
 {
 	struct flux_in *in = node->rx;
-	const unsigned char *slot;
-	uint32_t id, len;
-	uint64_t head;
 
-	if (in->req.at.slot == in->req.at.ready) {
-		in = flux_priv_in_next(node);
+	a->next = NULL;
+	if (in->req.slot == in->req.ready) {
+		uint64_t head = cellring_look(&in->req);
+
+		if ((uint32_t)head >> CELLRING_ID_BITS == FLUX_ONE && in->together == 1 &&
+			node->rx_budget) {
+			node->rx_budget--;
+			in->requests++;
+			*a = (struct flux_arrival){in, in->req.slot, cellring_ahead(&in->req),
+				head};
+			return 1;
+		}
+		in = flux_priv_in_next(node, head);
 		if (!in)
 			return 0;
 	}
-	slot = in->req.at.slot;
-	head = cellring_head(slot);
-	id = CELLRING_ID(head);
-	len = CELLRING_LENGTH(head);
-	cellring_take(payload, cellring_payload(slot), len, capacity, node->payload_size);
+	a->in = in;
+	a->slot = in->req.slot;
+	a->head = cellring_head(a->slot);
+	return 1;
+}
+
+FLUX_PRIV_INLINE void flux_priv_in_pass(const struct flux_arrival *a)
+{
+	if (a->next)
+		cellring_step(&a->in->req, a->next);
+	else
+		cellring_next(&a->in->req);
+}
+
+FLUX_INLINE int flux_try_recv_raw(struct flux_node *node, uint32_t *from_p, uint64_t *flux_token_p,
+	void *payload, uint32_t capacity, uint32_t *len_p)
+{
+	struct flux_arrival a;
+	struct flux_in *in;
+	uint32_t id, len;
+
+	if (!flux_priv_in_find(node, &a))
+		return 0;
+	in = a.in;
+	id = CELLRING_ID(a.head);
+	len = CELLRING_LENGTH(a.head);
+	cellring_take(payload, cellring_payload(a.slot), len, capacity, node->payload_size);
 	*from_p = in->from;
 	if (len_p)
 		*len_p = len;
-	cellring_next(&in->req.at);
+	flux_priv_in_pass(&a);
 	if (FLUX_UNLIKELY(id == FLUX_ONE_WAY)) {
 		*flux_token_p = FLUX_POST;
 		flux_priv_consumed(node, in);
@@ -532,7 +694,7 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 		return -EINVAL;
 	in->held[id] = 0;
 	if (!in->burst) {
-		alone = flux_priv_reply_begin(node, in);
+		alone = flux_priv_reply_starts(node, in);
 		if (alone < 0)
 			return alone;
 	}
@@ -559,7 +721,7 @@ FLUX_INLINE uint32_t flux_pending(const struct flux_node *node)
 FLUX_INLINE void flux_flush(struct flux_node *node)
 {
 	flux_priv_publish(node);
-	if (node->bursts != node->fenced)
+	if (node->unfenced)
 		flux_priv_flush_published(node);
 }
 
@@ -568,31 +730,24 @@ FLUX_INLINE int flux_serve(struct flux_node *node, flux_serve_fn *fn, void *arg,
 	uint32_t n = 0;
 
 	for (; n < max; n++) {
-		struct flux_in *in = node->rx;
-		const unsigned char *slot;
+		struct flux_arrival a;
 		struct flux_req req;
-		uint64_t head;
 
-		if (in->req.at.slot == in->req.at.ready) {
-			in = flux_priv_in_next(node);
-			if (!in)
-				break;
-		}
-		/* The caller does not write this slot again before it has got the answer. */
-		slot = in->req.at.slot;
-		head = cellring_head(slot);
-		req.from = in->from;
-		req.len = CELLRING_LENGTH(head);
-		cellring_next(&in->req.at);
-		if (FLUX_UNLIKELY(CELLRING_ID(head) == FLUX_ONE_WAY)) {
+		if (!flux_priv_in_find(node, &a))
+			break;
+		req.from = a.in->from;
+		req.len = CELLRING_LENGTH(a.head);
+		/* The caller does not write the slot again before it has got the answer. */
+		flux_priv_in_pass(&a);
+		if (FLUX_UNLIKELY(CELLRING_ID(a.head) == FLUX_ONE_WAY)) {
 			req.token = FLUX_POST;
-			fn(arg, &req, cellring_payload(slot));
-			flux_priv_consumed(node, in);
+			fn(arg, &req, cellring_payload(a.slot));
+			flux_priv_consumed(node, a.in);
 			continue;
 		}
-		req.token = (uint64_t)in->from << 32 | CELLRING_ID(head);
-		in->held[CELLRING_ID(head)] = 1;
-		fn(arg, &req, cellring_payload(slot));
+		req.token = (uint64_t)a.in->from << 32 | CELLRING_ID(a.head);
+		a.in->held[CELLRING_ID(a.head)] = 1;
+		fn(arg, &req, cellring_payload(a.slot));
 	}
 	if (n)
 		flux_flush(node);

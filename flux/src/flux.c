@@ -16,6 +16,7 @@
 #define YIELD_PERIOD_NS (200 * NSEC_PER_USEC)
 #define NO_BIT UINT32_MAX
 #define YIELD_LOOK 8 /* flushes per reading of the clock */
+#define ALWAYS_ALONE (1u << 30) /* calls before flux_priv_call_begin() decides again */
 
 /*
  * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
@@ -50,15 +51,6 @@ COLD static int out_open(struct flux_node *node, struct flux_out *o)
 	__atomic_fetch_or(&node->flux->shared[to]->senders[node->index / 64],
 		1ull << (node->index % 64), __ATOMIC_RELAXED);
 	return 0;
-}
-
-/* Inserts a peer into the circular list that flux_poll() visits, as the next one. */
-static void out_link(struct flux_node *node, struct flux_out *o)
-{
-	if (!node->polled)
-		node->polled = o->next = o;
-	o->next = node->polled->next;
-	node->polled->next = o;
 }
 
 /* ---- bursts ---- */
@@ -125,6 +117,7 @@ ALWAYS_INLINE void burst_count(struct flux_node *node, const struct flux_burst *
 {
 	PROBE(flux, publish, node->index, b->call_to, b->reply_to, count);
 	container_of(b->ring.to, struct flux_cursor, at)->count += count;
+	node->burst_more += count - 1;
 	flux_priv_published(node);
 }
 
@@ -245,9 +238,12 @@ int flux_priv_call_begin(struct flux_node *node, struct flux_out *o)
 	}
 	gathered(node); /* a call */
 	if (unlikely(!o->next))
-		out_link(node, o);
+		flux_priv_out_link(node, o);
 	limit = out_wish(node, o);
 	if (limit <= 1 || o->req.at.most <= 1) {
+		flux_priv_out_alone(o);
+		if (o->req.at.most <= 1)
+			o->alone_end = o->ids_head + ALWAYS_ALONE;
 		PROBE(flux, publish, node->index, (uint64_t)(o - node->out), FLUX_NOBODY, 1);
 		return 1;
 	}
@@ -325,13 +321,60 @@ static void senders_load(const struct flux_node *node, uint64_t *bits)
 		bits[w] = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED);
 }
 
+/* Makes the circle of rx consist of these peers, in the order of their indexes. */
+COLD static void senders_link(struct flux_node *node, const uint64_t *bits)
+{
+	struct flux_in *first = NULL, *last = NULL, *rx = node->rx;
+
+	for (uint32_t i = 0; i < node->nodes; i++)
+		node->in[i].next = NULL;
+	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++) {
+		struct flux_in *in = &node->in[i];
+
+		if (!first)
+			first = in;
+		else
+			last->next = in;
+		last = in;
+	}
+	/* A peer that is not in the circle any more has no calls in its ring. */
+	if (!first)
+		first = last = rx;
+	last->next = first;
+	if (!rx->next)
+		node->rx = first;
+	memcpy(node->senders, bits, sizeof(node->senders));
+}
+
+/* Returns true if a peer has called the node for the first time. */
+static bool senders_new(const struct flux_node *node)
+{
+	uint32_t w = 0;
+
+	do
+		/* Pairs with out_open() and with senders_drop(). */
+		if (node->senders[w] != __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED))
+			return true;
+	while (unlikely(++w < node->words));
+	return false;
+}
+
+COLD static struct flux_in *senders_join(struct flux_node *node)
+{
+	uint64_t bits[FLUX_WORDS] = {0};
+
+	senders_load(node, bits);
+	senders_link(node, bits);
+	return flux_priv_in_next(node, cellring_look(&node->rx->req));
+}
+
 /*
  * Removes the peers that have left from the senders, once their rings are empty. Must be called if
  * more nodes have left than when it was called last.
  */
 COLD static void senders_drop(struct flux_node *node, uint32_t left)
 {
-	uint64_t bits[FLUX_WORDS];
+	uint64_t bits[FLUX_WORDS] = {0};
 
 	senders_load(node, bits);
 	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++) {
@@ -340,61 +383,36 @@ COLD static void senders_drop(struct flux_node *node, uint32_t left)
 		/* Pairs with the release in flux_leave(): all its calls are visible now. */
 		if (!__atomic_load_n(&in->peer->left, __ATOMIC_ACQUIRE))
 			continue;
-		if (cellring_ready(&in->req.at)) {
+		if (cellring_ready(&in->req)) {
 			left = node->left_seen; /* it is looked at again after its last call */
 			continue;
 		}
+		bits[i / 64] &= ~(1ull << (i % 64));
 		/* Pairs with out_open() of other peers, whose bits must stay. */
 		__atomic_fetch_and(&node->self->senders[i / 64], ~(1ull << (i % 64)),
 			__ATOMIC_RELAXED);
 	}
+	senders_link(node, bits);
 	node->left_seen = left;
 }
 
-/*
- * Returns the next peer after rx, in circular order, that has a call for this node, or NULL if only
- * rx may have one. The head of its burst is *head_p.
- */
-static struct flux_in *in_search(struct flux_node *node, uint64_t *head_p)
-{
-	uint32_t w = node->rx->from / 64, bit = node->rx->from % 64;
-	uint64_t mask = ~1ull << bit;
-
-	/* The word of rx comes twice: the nodes after it first, and those before it last. */
-	for (uint32_t k = 0; k <= node->words; k++) {
-		/* Pairs with out_open() and with senders_drop(). */
-		uint64_t word = __atomic_load_n(&node->self->senders[w], __ATOMIC_RELAXED) & mask;
-
-		for (; word; word &= word - 1) {
-			struct flux_in *in = &node->in[w * 64 + (uint32_t)__builtin_ctzll(word)];
-			uint64_t head = cellring_look(&in->req.at);
-
-			if (head) {
-				*head_p = head;
-				return in;
-			}
-		}
-		w = w + 1 < node->words ? w + 1 : 0;
-		mask = k + 1 == node->words ? (1ull << bit) - 1 : ~0ull;
-	}
-	return NULL;
-}
-
 /* Accepts a burst of calls. Its answers are collected into bursts of the same size. */
-static void in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
+static struct flux_in *in_arrived(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
-	uint32_t together = CELLRING_TOGETHER(head);
+	uint32_t together = CELLRING_TOGETHER(head), count = flux_priv_arrived(&in->req, head);
 
-	node->rx_budget -= flux_priv_cursor_arrived(&in->req, head);
+	node->rx_budget -= count;
+	in->requests += count;
 	if (likely(in->together == together))
-		return;
+		return in;
 	in->together = together;
 	if (in->burst)
 		flux_priv_burst_end(node, in->burst);
+	return in;
 }
 
 /* No call has arrived. */
-static struct flux_in *in_none(struct flux_node *node)
+static NOINLINE struct flux_in *in_none(struct flux_node *node)
 {
 	/* Pairs with the add in flux_leave(). */
 	uint32_t left = __atomic_load_n(&node->flux->departures, __ATOMIC_ACQUIRE);
@@ -403,28 +421,44 @@ static struct flux_in *in_none(struct flux_node *node)
 	flux_priv_looked(node, 0);
 	if (unlikely(left != node->left_seen))
 		senders_drop(node, left);
-	cellring_await(&node->rx->req.at);
+	cellring_await(&node->rx->req);
 	return NULL;
 }
 
-struct flux_in *flux_priv_in_next(struct flux_node *node)
+/* A turn of a peer begins. */
+static NOINLINE struct flux_in *in_turn(struct flux_node *node, struct flux_in *in, uint64_t head)
 {
-	struct flux_in *in = node->rx, *next;
-	uint64_t head = cellring_look(&in->req.at);
+	node->rx = in;
+	node->rx_budget = FLUX_TURN;
+	flux_priv_looked(node, 1);
+	return in_arrived(node, in, head);
+}
 
-	if (!head || CELLRING_COUNT(head) > node->rx_budget) {
-		if (in->burst && in->burst->ring.next != in->burst->ring.stage)
-			flux_priv_burst_flush(node, in->burst);
-		next = in_search(node, &head);
-		if (!head)
-			return in_none(node);
-		flux_priv_looked(node, 1);
-		if (next)
-			node->rx = in = next;
-		node->rx_budget = FLUX_TURN;
+/* Publishes the answers of the turn that ends. */
+static NOINLINE struct flux_in *in_turn_ends(struct flux_node *node, uint64_t own)
+{
+	flux_priv_burst_flush(node, node->rx->burst);
+	return flux_priv_in_next(node, own);
+}
+
+/* The branches end in calls, so that this function saves no registers. */
+struct flux_in *flux_priv_in_next(struct flux_node *node, uint64_t own)
+{
+	struct flux_in *rx = node->rx, *in;
+	uint64_t head;
+
+	if (own && CELLRING_COUNT(own) <= node->rx_budget)
+		return in_arrived(node, rx, own);
+	if (rx->burst && rx->burst->ring.next != rx->burst->ring.stage)
+		return in_turn_ends(node, own);
+	if (unlikely(senders_new(node)))
+		return senders_join(node);
+	for (in = rx->next; in != rx; in = in->next) {
+		head = cellring_look(&in->req);
+		if (head)
+			return in_turn(node, in, head);
 	}
-	in_arrived(node, in, head);
-	return in;
+	return own ? in_turn(node, rx, own) : in_none(node);
 }
 
 /*
@@ -463,6 +497,19 @@ static void peer_wake(struct flux_node *node, uint32_t peer)
 		wake_sleeping(node, peer);
 }
 
+/* Wakes those of eight peers that have been published to. */
+static void eight_wake(struct flux_node *node, uint32_t first)
+{
+	for (uint32_t i = first; i < first + 8; i++) {
+		if (!node->unfenced_peers[i])
+			continue;
+		peer_wake(node, i);
+		/* Pairs with state_set(). */
+		node->hungry |= __atomic_load_n(&node->flux->shared[i]->state, __ATOMIC_RELAXED) ==
+				SLEEP_WAITING;
+	}
+}
+
 void flux_priv_flush_published(struct flux_node *node)
 {
 	/*
@@ -470,20 +517,20 @@ void flux_priv_flush_published(struct flux_node *node)
 	 * was published, or this node sees that the peer is asleep.
 	 */
 	sleep_fence();
-	for (uint32_t i = 0; (i = bits_next(node->unfenced_peers, node->words, i)) != NO_BIT; i++) {
-		uint32_t *state = &node->flux->shared[i]->state;
+	for (uint32_t i = 0; i < node->nodes; i += 8) {
+		uint64_t eight;
 
-		peer_wake(node, i);
-		/* Pairs with state_set(). */
-		node->hungry |= __atomic_load_n(state, __ATOMIC_RELAXED) == SLEEP_WAITING;
+		memcpy(&eight, &node->unfenced_peers[i], sizeof(eight));
+		if (!eight)
+			continue;
+		eight_wake(node, i);
+		memset(&node->unfenced_peers[i], 0, sizeof(eight));
 	}
-	memset(node->unfenced_peers, 0, sizeof(node->unfenced_peers));
 	/* The open bursts will be published later. One of the two fields is FLUX_NOBODY. */
 	for (uint32_t i = 0; i < node->n_open; i++)
 		flux_priv_mark_unfenced(node,
 			(uint32_t)(node->open[i]->call_to & node->open[i]->reply_to));
-	node->fenced = node->bursts;
-	node->looks = 0;
+	node->unfenced = 0;
 	node->flushes++;
 	if (node->hungry)
 		yield_if_due(node);
@@ -499,7 +546,7 @@ static bool responses_ready(const struct flux_node *node)
 	do {
 		/* Pairs with the store in flux_leave(). */
 		if (flux_priv_inflight(o) &&
-			(cellring_ready(&o->resp.at) ||
+			(cellring_ready(&o->resp) ||
 				__atomic_load_n(&o->peer->left, __ATOMIC_RELAXED)))
 			return true;
 		o = o->next;
@@ -514,7 +561,7 @@ static bool requests_ready(const struct flux_node *node)
 
 	senders_load(node, bits);
 	for (uint32_t i = 0; (i = bits_next(bits, node->words, i)) != NO_BIT; i++)
-		if (cellring_ready(&node->in[i].req.at))
+		if (cellring_ready(&node->in[i].req))
 			return true;
 	return false;
 }
@@ -691,7 +738,7 @@ static bool is_silent(const struct flux_node *node, uint32_t peer)
 {
 	/* Acquire: pairs with the release in flux_leave(): all its calls are visible now. */
 	return __atomic_load_n(&node->flux->shared[peer]->left, __ATOMIC_ACQUIRE) &&
-	       !flux_priv_inflight(&node->out[peer]) && !cellring_ready(&node->in[peer].req.at);
+	       !flux_priv_inflight(&node->out[peer]) && !cellring_ready(&node->in[peer].req);
 }
 
 int flux_left(struct flux_node *node, uint32_t *peer_p)
@@ -718,9 +765,9 @@ static uint64_t sent_count(const struct flux_cursor *c, const struct flux_burst 
 }
 
 /* Returns the number of messages that the reader of a ring has taken. */
-static uint64_t taken_count(const struct flux_cursor *c)
+static uint64_t taken_count(const struct cellring_cursor *c, uint64_t arrived)
 {
-	return c->count - cellring_left(&c->at);
+	return arrived - cellring_left(c);
 }
 
 void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_p, size_t size)
@@ -731,16 +778,18 @@ void flux_node_get_stats(const struct flux_node *node, struct flux_stats *stats_
 		.wakes = node->wakes,
 		.sleeps = node->sleeps,
 		.yields = node->yields,
-		.bursts = node->bursts,
+		.bursts = -node->burst_more,
 	};
 
 	for (uint32_t p = 0; p < node->nodes; p++) {
 		s.calls += sent_count(&node->out[p].req, node->out[p].burst) - node->out[p].posts;
 		s.posts += node->out[p].posts;
-		s.responses += taken_count(&node->out[p].resp);
-		s.requests += taken_count(&node->in[p].req) - node->in[p].posts;
+		s.responses += taken_count(&node->out[p].resp, node->out[p].responses);
+		s.requests +=
+			taken_count(&node->in[p].req, node->in[p].requests) - node->in[p].posts;
 		s.received_posts += node->in[p].posts;
 		s.replies += sent_count(&node->in[p].resp, node->in[p].burst);
+		s.bursts += node->out[p].req.count + node->in[p].resp.count;
 	}
 	sized_out(stats_p, size, &s, sizeof(s));
 }

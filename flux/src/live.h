@@ -6,18 +6,17 @@
 #include "base/live.h"
 
 /* The messages of all peers' rings: published and arrived ones. Posts count as calls and requests. */
-#define LIVE_RINGS(array, element, ring)                                                           \
-	LIVE_AT(struct element, ring.count),                                                       \
-		LIVE_SUM(struct flux_node, array, nodes, struct element)
+#define LIVE_RINGS(array, element, counter)                                                        \
+	LIVE_AT(struct element, counter), LIVE_SUM(struct flux_node, array, nodes, struct element)
 
 static const struct live_type live_node = {LIVE_MAGIC, "flux", "node",
 	"running waiting asleep armed",
 	.field = {
 		{"nodes", LIVE_AT(struct flux_node, nodes)},
-		{"calls", LIVE_RINGS(out, flux_out, req)},
-		{"responses", LIVE_RINGS(out, flux_out, resp)},
-		{"requests", LIVE_RINGS(in, flux_in, req)},
-		{"replies", LIVE_RINGS(in, flux_in, resp)},
+		{"calls", LIVE_RINGS(out, flux_out, req.count)},
+		{"responses", LIVE_RINGS(out, flux_out, responses)},
+		{"requests", LIVE_RINGS(in, flux_in, requests)},
+		{"replies", LIVE_RINGS(in, flux_in, resp.count)},
 		{"aborted", LIVE_AT(struct flux_node, aborted)},
 		{"state", .form = LIVE_WORD, LIVE_VIA(struct flux_node, self),
 			LIVE_AT(struct flux_shared, state)},

@@ -88,13 +88,13 @@ static int layout_plan(const struct flux_attr *a, struct layout *l)
 }
 
 /* A cursor of the ring for requests (which = 0) or responses (1) of one node's calls to another. */
-static struct flux_cursor cursor_at(char *map, const struct layout *l, const struct flux_attr *a,
-	uint32_t from, uint32_t to, uint32_t which)
+static struct cellring_cursor cursor_at(char *map, const struct layout *l,
+	const struct flux_attr *a, uint32_t from, uint32_t to, uint32_t which)
 {
 	size_t ring = 2 * ((size_t)from * a->nodes + to) + which;
-	struct flux_cursor c = {.count = 0};
+	struct cellring_cursor c;
 
-	cellring_cursor_init(&c.at, map + l->rings + ring * l->pitch, which ? &l->resp : &l->req);
+	cellring_cursor_init(&c, map + l->rings + ring * l->pitch, which ? &l->resp : &l->req);
 	return c;
 }
 
@@ -107,7 +107,7 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 	size_t ids = (size_t)p * a->max_inflight;
 
 	node->out[p] = (struct flux_out){
-		.req = cursor_at(map, l, a, node->index, p, 0),
+		.req.at = cursor_at(map, l, a, node->index, p, 0),
 		.resp = cursor_at(map, l, a, node->index, p, 1),
 		.tokens = (uint64_t *)(block + l->tokens) + ids,
 		.ids = (uint32_t *)(block + l->ids) + p * pow2_ceil(a->max_inflight),
@@ -117,7 +117,7 @@ static void pair_init(char *map, const struct layout *l, const struct flux_attr 
 	};
 	node->in[p] = (struct flux_in){
 		.req = cursor_at(map, l, a, p, node->index, 0),
-		.resp = cursor_at(map, l, a, p, node->index, 1),
+		.resp.at = cursor_at(map, l, a, p, node->index, 1),
 		.held = (uint8_t *)(block + l->held) + ids,
 		.peer = peer,
 		.from = p,
@@ -142,6 +142,7 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		.max_inflight = a->max_inflight,
 		.index = i,
 		.words = (a->nodes + 63) / 64,
+		.departures = &f->departures,
 		.rx = (struct flux_in *)(block + l->in),
 		.ended = (uint8_t *)(block + l->ended),
 		.self = (struct flux_shared *)block,
@@ -151,6 +152,7 @@ static void node_init(struct flux *f, const struct layout *l, uint32_t i)
 		node->open[k] = (struct flux_burst *)(block + l->bursts) + k;
 	for (uint32_t p = 0; p < a->nodes; p++)
 		pair_init(map, l, a, node, p);
+	node->rx->next = node->rx;
 	f->node[i] = node;
 	f->wake[i] = WAKEFD_NONE;
 	f->shared[i] = node->self;

@@ -27,8 +27,8 @@ struct flux {
 	struct flux_shared *shared[FLUX_MAX_NODES]; /* of the nodes */
 	struct wakefd wake[FLUX_MAX_NODES]; /* of the nodes */
 	struct told told[FLUX_MAX_NODES]; /* of the nodes */
-	uint32_t departures; /* nodes that have left */
 	struct live_record *live[FLUX_MAX_NODES]; /* of the nodes */
+	FLUX_LINE uint32_t departures; /* nodes that have left; calls and searches read it */
 };
 
 #endif

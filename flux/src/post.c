@@ -56,7 +56,7 @@ uint32_t flux_posts(struct flux_node *node, uint32_t to)
 /* The next message of this burst, if there is one and it is a post, publishes the count. */
 void flux_priv_consumed(struct flux_node *node, struct flux_in *in)
 {
-	const struct cellring_cursor *at = &in->req.at;
+	const struct cellring_cursor *at = &in->req;
 
 	in->posts++;
 	if (at->slot != at->ready && CELLRING_ID(cellring_head(at->slot)) == FLUX_ONE_WAY)
@@ -65,6 +65,6 @@ void flux_priv_consumed(struct flux_node *node, struct flux_in *in)
 	__atomic_store_n(in->consumed, (uint32_t)in->posts, __ATOMIC_RELEASE);
 	/* The next flush looks whether the sender waits for room, as after a burst. */
 	flux_priv_mark_unfenced(node, in->from);
-	node->fenced--;
+	node->unfenced++;
 	node->vain = 0;
 }
