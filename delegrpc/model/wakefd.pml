@@ -13,6 +13,10 @@
  * The model shows: the sleeper gets every message. Other wake-ups are limited in number, so a lost
  * wake-up is a deadlock, which Spin reports as an invalid end state.
  *
+ * With DEATHS=1, the second publisher may be killed between its reset of the word and the system
+ * call. The word then says that the sleeper is awake. The first publisher waits for an answer, and
+ * after 100 ms wakes the sleeper whatever the word says (base/waitclient.h).
+ *
  * Wrong variants, each of which must fail:
  *	NO_PUBLISHER_FENCE
  *	NO_SLEEPER_FENCE
@@ -21,13 +25,20 @@
  *	SET_FIRST	the sleeper sets its word, checks, and sets it again after it has emptied
  *	KEEPS_WORD	a publisher that could not send does not put the word back
  *	FORGETS		a publisher that could not send puts the word back but does not try again
+ *	TRUSTS_WORD	(DEATHS=1) a publisher that waits wakes the sleeper only if the word says so
  */
 #define PUBLISHERS 2
 #define MESSAGES 1 /* of each publisher */
+#ifdef DEATHS
+#define OTHERS 0
+#define FAILURES 0
+#else
+#define DEATHS 0
+#define FAILURES 1 /* times that sending fails */
+#endif
 #ifndef OTHERS
 #define OTHERS 1 /* times that something else wakes the sleeper */
 #endif
-#define FAILURES 1 /* times that sending fails */
 
 #define RUNNING 0
 #define ON_FD 3
@@ -37,7 +48,8 @@ byte message[PUBLISHERS]; /* how many are visible */
 chan message_buffer[PUBLISHERS] = [MESSAGES] of { byte };
 chan word_buffer = [2] of { byte };
 bool readable; /* the sleeper's descriptor */
-byte others = OTHERS, failures = FAILURES;
+byte others = OTHERS, failures = FAILURES, deaths = DEATHS;
+bool answered; /* the first publisher */
 
 proctype drain_message(byte who)
 {
@@ -77,6 +89,9 @@ proctype publisher(byte me)
 			atomic { empty(message_buffer[me]) -> seen = word; word = RUNNING };
 			if
 			:: seen == ON_FD -> readable = true /* the system call */
+#if DEATHS
+			:: seen == ON_FD && me == 1 && deaths > 0 -> deaths--; goto dead
+#endif
 			:: seen == ON_FD && failures > 0 ->
 				failures--;
 #ifndef KEEPS_WORD
@@ -91,18 +106,35 @@ proctype publisher(byte me)
 		fi;
 		seen = 0
 	od
+#if DEATHS
+	;
+	do /* look_again() */
+	:: me == 1 || answered -> break
+#ifndef TRUSTS_WORD
+	:: me == 0 && !answered && word != ON_FD && !readable -> readable = true /* waiter_wake_anyway() */
+#endif
+	:: me == 0 && !answered && word == ON_FD -> word = RUNNING; readable = true
+	od;
+dead:	skip
+#endif
 }
 
 #define NEWS (message[0] != got[0] || message[1] != got[1])
+
+#if DEATHS
+#define ALL (got[0] == MESSAGES)
+#else
+#define ALL (got[0] == MESSAGES && got[1] == MESSAGES)
+#endif
 
 proctype sleeper()
 {
 	byte got[PUBLISHERS];
 
 	do
-	:: got[0] == MESSAGES && got[1] == MESSAGES -> break
-	:: NEWS -> atomic { got[0] = message[0]; got[1] = message[1] }
-	:: !NEWS && !(got[0] == MESSAGES && got[1] == MESSAGES) ->
+	:: ALL -> break
+	:: NEWS && !ALL -> atomic { got[0] = message[0]; got[1] = message[1] }
+	:: !NEWS && !ALL ->
 #ifdef SET_FIRST
 		word_buffer!ON_FD;
 		empty(word_buffer);
@@ -137,6 +169,10 @@ asleep:
 		fi;
 again:		skip
 	od
+#if DEATHS
+	;
+	answered = true
+#endif
 }
 
 init {
