@@ -408,6 +408,23 @@ TEST(collected_calls_are_published_in_time)
 	}
 }
 
+/* The same for a node that does not collect for all peers, so that calls to the others are single. */
+TEST(single_calls_are_counted)
+{
+	FLUX *f = make(9, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
+	uint32_t n = 0;
+
+	warm_up(f, a, 1, 12);
+	for (uint32_t p = 2; p < 9; p++)
+		warm_up(f, a, p, 1);
+	CHECK_EQ(call(a, 1, 0, 0), 0);
+	CHECK_EQ(held(a), 1);
+	for (; !serve(b); n++)
+		CHECK_EQ(call(a, 2 + n % 7, 0, 0), 0);
+	CHECK_EQ(n, 31);
+}
+
 /*
  * Everything is published by the 32nd event: a full burst, or a call or an answer that is published
  * alone. The first event is the call that is collected.
