@@ -135,7 +135,7 @@ static const char tail[] =
 	"Columns:\n"
 	"  ratio       time per call of the layer divided by that of this line\n"
 	"  best        time per call divided by that of the fastest loop of the run\n"
-	"  scale       calls per second divided by those with the first number of clients\n"
+	"  scale       calls per second divided by those with the first number of clients; 1 in a mesh\n"
 	"  per burst   messages in a published burst, where they are counted\n"
 	"  least krps  thousand calls per second of the slowest client\n"
 	"  line ns     round trip of two cache lines between the cores\n"

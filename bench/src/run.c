@@ -331,6 +331,32 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 	free(r.cells);
 }
 
+/*
+ * Measures each number of nodes in a mesh of its own: a node of a larger mesh would search the rings
+ * of all nodes that have ever called it.
+ */
+static void rpcbench_meshes(struct rpcbench_bench *b)
+{
+	struct arg_list all = b->opt.clients;
+
+	b->opt.clients.n = 1;
+	for (uint32_t i = 0; i < all.n; i++) {
+		b->opt.clients.at[0] = all.at[i];
+		b->cfg.clients = (uint32_t)all.at[i];
+		for (uint32_t k = 0; k < b->opt.depths.n; k++)
+			rpcbench_depth(b, (uint32_t)b->opt.depths.at[k], false);
+	}
+}
+
+static void rpcbench_star(struct rpcbench_bench *b)
+{
+	for (uint32_t i = 0; i < b->opt.clients.n; i++)
+		if (b->opt.clients.at[i] > b->cfg.clients)
+			b->cfg.clients = (uint32_t)b->opt.clients.at[i];
+	for (uint32_t i = 0; i < b->opt.depths.n; i++)
+		rpcbench_depth(b, (uint32_t)b->opt.depths.at[i], i + 1 == b->opt.depths.n);
+}
+
 int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl *other, int argc,
 	char **argv)
 {
@@ -346,13 +372,12 @@ int rpcbench_main(const struct rpcbench_impl *layer, const struct rpcbench_impl 
 		.resp_size = b.opt.resp_size,
 		.shared_ring = layer->shared_ring,
 		.peer_slots = b.opt.peer_slots};
-	for (uint32_t i = 0; i < b.opt.clients.n; i++)
-		if (b.opt.clients.at[i] > b.cfg.clients)
-			b.cfg.clients = (uint32_t)b.opt.clients.at[i];
 	rpcbench_cpus(&b);
 	rpcbench_print_head(b.opt.json);
-	for (uint32_t i = 0; i < b.opt.depths.n; i++)
-		rpcbench_depth(&b, (uint32_t)b.opt.depths.at[i], i + 1 == b.opt.depths.n);
+	if (b.opt.mesh.n)
+		rpcbench_meshes(&b);
+	else
+		rpcbench_star(&b);
 	return output_end(program_invocation_short_name,
 		output_close(program_invocation_short_name, "--json", b.opt.json, 0));
 }

@@ -347,3 +347,59 @@ TEST(lost_windows)
 	for (size_t i = 0; i < ARRAY_SIZE(windows); i++)
 		CHECK_EQ(in_child(windows[i]), 1 << 8);
 }
+
+/* ---- a mesh: each call is answered by the caller's next poll ---- */
+
+static uint64_t mesh_req[RPCBENCH_CLIENTS][RPCBENCH_REQ / 8];
+static uint32_t mesh_nodes[4], meshes;
+
+static int mesh_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	CHECK(meshes < ARRAY_SIZE(mesh_nodes));
+	mesh_nodes[meshes++] = cfg->clients;
+	return 0;
+}
+
+static void mesh_teardown(void *state)
+{
+}
+
+static int mesh_call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
+{
+	memcpy(mesh_req[c->index], req, sizeof(mesh_req[0]));
+	return 0;
+}
+
+static int mesh_serve(struct rpcbench_client *c, uint32_t most)
+{
+	return 0;
+}
+
+static int mesh_poll(struct rpcbench_client *c)
+{
+	uint64_t resp[RPCBENCH_RESP / 8];
+
+	if (!rpcbench_inflight(c))
+		return 0;
+	rpcbench_answer(mesh_req[c->index], RPCBENCH_REQ, resp, RPCBENCH_RESP);
+	rpcbench_response(c, c->done, resp, RPCBENCH_RESP);
+	return 1;
+}
+
+RPCBENCH_MESH(mesh_turn, mesh_call, mesh_serve, mesh_poll)
+
+/* Each number of nodes has a mesh that has no other nodes. */
+TEST(meshes_have_their_size)
+{
+	static const struct rpcbench_impl mesh = {"fake", mesh_setup, mesh_teardown,
+		.turn = mesh_turn};
+	static const struct rpcbench_impl fake = {"fake", mesh_setup, mesh_teardown, .mesh = &mesh};
+	char *argv[] = {"bench", "--mesh", "3,5", "--queue-depth", "1", "--step", "10", "--seconds",
+		".001", "--peer", "none", NULL};
+
+	CHECK_EQ(rpcbench_main(&fake, NULL, ARRAY_SIZE(argv) - 1, argv), 0);
+	CHECK_EQ(meshes, 2);
+	CHECK_EQ(mesh_nodes[0], 3);
+	CHECK_EQ(mesh_nodes[1], 5);
+}
