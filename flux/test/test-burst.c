@@ -362,6 +362,28 @@ TEST(answers_go_when_the_turn_ends)
 	CHECK_EQ(flux_poll(flux_get_node(f, first), on_response, &s), 1);
 }
 
+/* When a peer begins to publish its calls alone, so are the answers to it. */
+TEST(answers_to_single_calls_are_single)
+{
+	FLUX *f = make(2, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
+	uint64_t token, value;
+	struct seen s = {0};
+	uint32_t from;
+
+	warm_up(f, a, 1, 32);
+	for (uint32_t i = 0; i < 4; i++) {
+		CHECK_EQ(call(a, 1, i, i), 0);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(serve(b), 1);
+		CHECK_EQ(flux_poll(a, on_response, &s), 1);
+	}
+	CHECK_EQ(call(a, 1, 4, 4), 0);
+	CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+	CHECK_EQ(flux_reply(b, token, &value, 8), 0);
+	CHECK_EQ(flux_poll(a, on_response, &s), 1);
+}
+
 /* A node may have 32 bursts open; with more peers it publishes the others. */
 TEST(more_peers_than_bursts)
 {
