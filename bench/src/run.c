@@ -337,12 +337,10 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
  */
 static void rpcbench_meshes(struct rpcbench_bench *b)
 {
-	struct arg_list all = b->opt.clients;
-
 	b->opt.clients.n = 1;
-	for (uint32_t i = 0; i < all.n; i++) {
-		b->opt.clients.at[0] = all.at[i];
-		b->cfg.clients = (uint32_t)all.at[i];
+	for (uint32_t i = 0; i < b->opt.mesh.n; i++) {
+		b->opt.clients.at[0] = b->opt.mesh.at[i];
+		b->cfg.clients = (uint32_t)b->opt.mesh.at[i];
 		for (uint32_t k = 0; k < b->opt.depths.n; k++)
 			rpcbench_depth(b, (uint32_t)b->opt.depths.at[k], false);
 	}
