@@ -11,8 +11,9 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* Lost races with other creators, before -EADDRINUSE: yields, and then sleeps of a millisecond. */
 #define SHM_YIELDS 1000
@@ -495,7 +496,6 @@ static int shm_create_file(struct shm_region *r)
 /* Makes the file and locks its server byte. */
 static int shm_become_server(struct shm_region *r)
 {
-	const struct timespec nap = {.tv_nsec = 1000000};
 	int err = shm_create_file(r);
 
 	/* A process that holds the naming byte may have to wait for a core. */
@@ -503,7 +503,7 @@ static int shm_become_server(struct shm_region *r)
 		if (i < SHM_YIELDS)
 			sched_yield();
 		else
-			nanosleep(&nap, NULL);
+			clock_nap(NSEC_PER_MSEC);
 		err = shm_create_file(r);
 	}
 	r->named = !err;

@@ -123,12 +123,10 @@ ALWAYS_INLINE void rpcbench_await(struct rpcbench_client *c, uint64_t start,
 ALWAYS_INLINE void rpcbench_wake(struct rpcbench_client *c, uint32_t size,
 	const struct rpcbench_client_ops *ops)
 {
-	struct timespec gap = {.tv_nsec = (long)c->run->window_ns};
-
 	for (uint32_t i = 0; i < c->run->wakes; i++) {
 		uint64_t start;
 
-		nanosleep(&gap, NULL);
+		clock_nap(c->run->window_ns);
 		start = clock_ns();
 		rpcbench_fill(c, 1, size, ops);
 		rpcbench_await(c, start, ops);

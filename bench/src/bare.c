@@ -5,6 +5,7 @@
  */
 #include <cellring.h>
 
+#include "base/lines.h"
 #include "peer.h"
 
 #define RPCBENCH_BARE_PAGE 4096u
@@ -71,12 +72,10 @@ static int rpcbench_bare_link_init(struct rpcbench_bare_link *l, const struct rp
 static int rpcbench_bare_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)aligned_alloc(CACHE_LINE,
-		align_up(sizeof(*b), CACHE_LINE));
+	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)calloc_lines(1, sizeof(*b));
 
 	if (!b)
 		return -ENOMEM;
-	memset(b, 0, sizeof(*b));
 	b->clients = cfg->clients;
 	for (uint32_t i = 0; i < cfg->clients; i++) {
 		if (rpcbench_bare_link_init(&b->link[i], cfg)) {
@@ -246,12 +245,10 @@ static int rpcbench_bare_mesh_setup(const struct rpcbench_config *cfg,
 {
 	uint32_t n = cfg->clients;
 	struct rpcbench_bare_mesh *m;
-	size_t bytes = align_up(sizeof(*m) + n * n * sizeof(m->pair[0]), CACHE_LINE);
 
-	m = (struct rpcbench_bare_mesh *)aligned_alloc(CACHE_LINE, bytes);
+	m = (struct rpcbench_bare_mesh *)calloc_lines(1, sizeof(*m) + n * n * sizeof(m->pair[0]));
 	if (!m)
 		return -ENOMEM;
-	memset(m, 0, bytes);
 	m->nodes = n;
 	for (uint32_t i = 0; i < n * n; i++) {
 		struct rpcbench_bare_pair *p = &m->pair[i];

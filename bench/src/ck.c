@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Concurrency Kit's ring as a peer. */
+#include "base/lines.h"
 #include "peer.h"
 
 #include <ck_ring.h>
@@ -14,8 +15,8 @@ struct rpcbench_ck_ring {
 
 static void *rpcbench_ck_ring_new(uint32_t slots, size_t elem, bool mp)
 {
-	struct rpcbench_ck_ring *r = (struct rpcbench_ck_ring *)aligned_alloc(CACHE_LINE,
-		align_up(sizeof(*r) + slots * elem, CACHE_LINE));
+	struct rpcbench_ck_ring *r =
+		(struct rpcbench_ck_ring *)calloc_lines(1, sizeof(*r) + slots * elem);
 
 	if (r)
 		ck_ring_init(&r->ring, slots);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* DPDK's ring as two peers. */
+#include "base/lines.h"
 #include "peer.h"
 
 #include <rte_ring.h>
@@ -8,9 +9,7 @@
 static void *rpcbench_rte_ring_new(uint32_t slots, size_t elem, bool mp)
 {
 	ssize_t bytes = rte_ring_get_memsize_elem((unsigned int)elem, slots);
-	struct rte_ring *r = bytes < 0 ? NULL :
-					 (struct rte_ring *)aligned_alloc(CACHE_LINE,
-						 align_up((uint64_t)bytes, CACHE_LINE));
+	struct rte_ring *r = bytes < 0 ? NULL : (struct rte_ring *)calloc_lines(1, (size_t)bytes);
 
 	if (r && rte_ring_init(r, "rpcbench", slots,
 			 mp ? RING_F_SC_DEQ : RING_F_SP_ENQ | RING_F_SC_DEQ)) {

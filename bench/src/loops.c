@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Functions that the loops of every implementation call. */
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "rpcbench.h"
@@ -15,7 +14,5 @@ void rpcbench_lost(const struct rpcbench_client *c)
 
 void rpcbench_sleep(const struct rpcbench_run *run)
 {
-	struct timespec ts = {.tv_nsec = (long)run->window_ns};
-
-	nanosleep(&ts, NULL);
+	clock_nap(run->window_ns);
 }

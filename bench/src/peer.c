@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Memory of the peers ck and dpdk. */
+#include "base/lines.h"
 #include "peer.h"
 
 void rpcbench_peer_teardown(void *state)
@@ -29,12 +30,10 @@ int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_serve
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
 {
 	uint32_t slots = rpcbench_peer_slots(cfg, cfg->clients);
-	struct rpcbench_peer *p =
-		(struct rpcbench_peer *)aligned_alloc(CACHE_LINE, align_up(sizeof(*p), CACHE_LINE));
+	struct rpcbench_peer *p = (struct rpcbench_peer *)calloc_lines(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
-	memset(p, 0, sizeof(*p));
 	p->clients = cfg->clients;
 	p->req_rings = cfg->shared_ring ? 1 : cfg->clients;
 	for (uint32_t i = 0; i < cfg->clients; i++) {

@@ -182,8 +182,7 @@ static void compare_views(struct checker *c, const struct check_slot *slot, uint
 		c->views += owner == c->origin ? term : -term;
 }
 
-static void count_verified(struct checker *c, const struct check_slot *slot, uint64_t value,
-	bool found)
+void check_verified(struct checker *c, const struct check_slot *slot, uint64_t value, bool found)
 {
 	c->n.verified++;
 	c->n.not_found += !found;
@@ -191,11 +190,6 @@ static void count_verified(struct checker *c, const struct check_slot *slot, uin
 		compare_views(c, slot, value);
 	else
 		c->digest += op_term(c->origin, slot->op, slot->view.key, slot->put);
-}
-
-void check_verified(struct checker *c, const struct check_slot *slot, uint64_t value, bool found)
-{
-	count_verified(c, slot, value, found);
 }
 
 void check_wrong(struct checker *c, enum verdict v)
@@ -219,7 +213,7 @@ static void count_read(struct checker *c, const struct check_slot *slot, enum ve
 	uint64_t value, bool found)
 {
 	if (v == READ_RIGHT)
-		count_verified(c, slot, value, found);
+		check_verified(c, slot, value, found);
 	else
 		check_wrong(c, v);
 }
@@ -254,7 +248,7 @@ static void check_put(struct checker *c, const struct check_slot *slot, const st
 {
 	if (likely(resp->type == KV_PUT_OK && resp->value == slot->value)) {
 		history_acknowledged(&c->history, &slot->view);
-		count_verified(c, slot, 0, true);
+		check_verified(c, slot, 0, true);
 	} else {
 		c->n.wrong_value++;
 		doubt(c, slot);

@@ -6,7 +6,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/compiler.h"
@@ -222,14 +221,6 @@ static int refill_rmw(struct client *c, uint64_t *next, uint64_t last)
 	return refill(c, next, last, true);
 }
 
-/* Less than a second. */
-static void sleep_for(uint64_t ns)
-{
-	const struct timespec t = {.tv_nsec = (long)ns};
-
-	nanosleep(&t, NULL);
-}
-
 /*
  * Sleeps until operation `next` is due, but not longer than until the next look at the clock, on
  * the connection itself if only one has something to bring. With replies on several ways it naps
@@ -246,7 +237,7 @@ static void rest(struct client *c, uint64_t next)
 	if (idle < 2 * c->node->nap_ns)
 		sched_yield();
 	else if (ways != 1 || !ways_wait(c, sleep_ns))
-		sleep_for(ways || !open ? c->node->nap_ns : sleep_ns);
+		clock_nap(ways || !open ? c->node->nap_ns : sleep_ns);
 }
 
 /* Counts the operations from @next on that were due before the end, and will not be made. */

@@ -2,8 +2,6 @@
 /* The loop of a daemon, and its sleeps. */
 #include "daemon.h"
 
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/wait.h"
 #include "phases.h"
@@ -92,8 +90,6 @@ static uint32_t run_loop(struct daemon *d)
 /* The end of a loop that handled @n messages. After some loops without messages, sleeps. */
 static void rest(struct daemon *d, uint32_t n, struct wait *w)
 {
-	struct timespec nap = {.tv_nsec = (long)d->node->nap_ns};
-
 	d->stats.loops++;
 	if (unlikely(d->sleeper.timed_out))
 		d->stats.overslept += sleeper_overslept(&d->sleeper, n);
@@ -112,7 +108,7 @@ static void rest(struct daemon *d, uint32_t n, struct wait *w)
 	if (!d->flux && !d->sees_ranks)
 		shmipc_server_wait(d->ipc, SLEEP_NS); /* is woken by a request */
 	else
-		nanosleep(&nap, NULL); /* no event covers all objects */
+		clock_nap(d->node->nap_ns); /* no event covers all objects */
 }
 
 void *daemon_main(void *arg)

@@ -23,6 +23,7 @@
 #define CONNECT_NS (300 * NSEC_PER_MSEC) /* for each address */
 #define GREETING_NS (10 * NSEC_PER_SEC) /* time limit for a connection to send the secret */
 #define SEND_NS (500 * NSEC_PER_MSEC) /* for a message, to a peer that may hang */
+#define LOOK_NS NSEC_PER_MSEC /* between two reads of all peers */
 #define TAKE 64 /* most connections that are accepted at a time */
 #define RESULT_MAX (64u << 20) /* bytes */
 
@@ -249,14 +250,6 @@ void lifeline_look(struct lifeline *line)
 		hear(line, &line->peers[i]);
 }
 
-/* Sleeps between two reads of all peers. */
-static void nap(void)
-{
-	const struct timespec ms = {.tv_nsec = NSEC_PER_MSEC};
-
-	nanosleep(&ms, NULL);
-}
-
 void lifeline_wait(struct lifeline *line, uint64_t timeout_ns)
 {
 	uint64_t end = clock_ns() + timeout_ns;
@@ -265,7 +258,7 @@ void lifeline_wait(struct lifeline *line, uint64_t timeout_ns)
 		return;
 	lifeline_look(line);
 	while (line->lost < 0 && !line->told && !stop_told() && clock_ns() < end) {
-		nap();
+		clock_nap(LOOK_NS);
 		lifeline_look(line);
 	}
 }
@@ -349,7 +342,7 @@ void lifeline_gather(struct lifeline *line, uint64_t timeout_ns, lifeline_result
 		if (clock_ns() >= limit)
 			return;
 		if (more)
-			nap();
+			clock_nap(LOOK_NS);
 	}
 }
 
@@ -359,7 +352,7 @@ void lifeline_await(struct lifeline *line, uint64_t timeout_ns)
 
 	while (line && line->peers->up && line->peers->fd >= 0 && !line->peers->left &&
 		clock_ns() < limit) {
-		nap();
+		clock_nap(LOOK_NS);
 		lifeline_look(line);
 	}
 }

@@ -197,11 +197,7 @@ static json_t *json_intervals(const struct report *r)
 
 static void write_json_interval(const struct interval *i, void *out)
 {
-	json_t *object = json_interval(i);
-
-	json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(12));
-	fputc('\n', out);
-	json_decref(object);
+	json_line(json_interval(i), 12, out);
 }
 
 static void write_csv_interval(const struct interval *i, void *out)

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/sized.h"
 
 #if defined(__x86_64__)
@@ -129,12 +130,11 @@ int clock_fit(struct latrec_clock *c, const struct clock_pair *from, const struc
 
 static int calibrate(struct latrec_clock *c)
 {
-	const struct timespec pause = {.tv_nsec = CALIBRATION_NS};
 	uint64_t step = counter_step();
 	struct clock_pair from = read_pair(step), to;
 	int err;
 
-	nanosleep(&pause, NULL);
+	clock_nap(CALIBRATION_NS);
 	to = read_pair(step);
 	err = step ? clock_fit(c, &from, &to) : -ERANGE;
 	if (err)

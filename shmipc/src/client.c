@@ -278,7 +278,6 @@ static int place_none(struct client *c)
 static int place_wait(struct client *c)
 {
 	struct waiter_deadline all = waiter_deadline(CONNECT_NS), ask = waiter_deadline(0);
-	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
 	struct wait w = WAIT_INIT;
 	uint32_t at = 0;
 	bool raced;
@@ -300,7 +299,7 @@ static int place_wait(struct client *c)
 			ask = waiter_deadline(ASK_NS);
 		}
 		if (wait_step(&w))
-			nanosleep(&nap, NULL);
+			clock_nap(NSEC_PER_MSEC);
 	}
 	return 0;
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "livetext.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 
 static double waited_s(const struct live_object *o)
 {
@@ -105,7 +104,6 @@ static json_t *json_live(const struct live_process *p, const struct live_object 
 int live_print_json(const struct live_process *p)
 {
 	json_t *threads = json_array(), *objects = json_array(), *j;
-	char *text;
 
 	for (size_t i = 0; i < p->n_threads; i++)
 		json_array_append_new(threads,
@@ -115,11 +113,5 @@ int live_print_json(const struct live_process *p)
 		json_array_append_new(objects, json_live(p, &p->object[i]));
 	j = json_pack("{s:i, s:s, s:I, s:o, s:o}", "pid", (int)p->pid, "name", p->main.name,
 		"missed", (json_int_t)p->missed, "threads", threads, "objects", objects);
-	text = j ? json_dumps(j, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
-	json_decref(j);
-	if (!text)
-		return -ENOMEM;
-	puts(text);
-	free(text);
-	return 0;
+	return json_line(j, 17, stdout);
 }

@@ -180,17 +180,17 @@ static int show_regions(const struct options *o, char **files, int n_files)
 {
 	struct region *regions = NULL;
 	size_t n = 0;
-	int status = read_regions(files, n_files, &regions, &n);
+	int status = read_regions(files, n_files, &regions, &n), err = 0;
 
 	if (o->remove)
 		for (size_t i = 0; i < n; i++)
 			status |= remove_region(&regions[i], n_files > 0);
 	else if (o->json)
-		status |= print_json(regions, n) ? complain("no memory", strerror(ENOMEM)) : 0;
+		err = print_json(regions, n);
 	else if (n || !n_files)
 		print_table(regions, n, o->clients);
 	regions_free(regions, n);
-	return status;
+	return status | (err ? complain("not printed", strerror(-err)) : 0);
 }
 
 /* Prints once, or in intervals until standard output cannot be written. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 #include "print.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/json.h"
 
 static const char *const states[] = {"dead", "running", "waiting", "asleep"};
 
@@ -95,15 +95,9 @@ static json_t *json_region(const struct region *r)
 
 int print_json(const struct region *regions, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		json_t *o = json_region(&regions[i]);
-		char *text = o ? json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+	int err = 0;
 
-		json_decref(o);
-		if (!text)
-			return -ENOMEM;
-		puts(text);
-		free(text);
-	}
-	return 0;
+	for (size_t i = 0; i < n && !err; i++)
+		err = json_line(json_region(&regions[i]), 17, stdout);
+	return err;
 }

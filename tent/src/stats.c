@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Statistics, per pair of rails. */
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/sized.h"
 #include "stats.h"
 
@@ -146,9 +146,7 @@ static void put_json(struct tent *t, FILE *out)
 		json_array_append_new(segments, segment_json(s));
 	root = json_pack("{s:s, s:o}", "mode", config_mode_name(t->config.mode), "segments",
 		segments);
-	if (!json_dumpf(root, out, JSON_COMPACT))
-		fputc('\n', out);
-	json_decref(root);
+	json_line(root, 17, out);
 }
 
 int tent_stats_json(struct tent *t, FILE *out)

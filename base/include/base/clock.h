@@ -3,6 +3,7 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -28,6 +29,14 @@ static inline uint64_t clock_ns(void)
 static inline struct timespec clock_timespec(uint64_t ns)
 {
 	return (struct timespec){(time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC)};
+}
+
+/* Sleeps for this time, or until a signal comes. */
+static inline void clock_nap(uint64_t ns)
+{
+	struct timespec nap = clock_timespec(ns);
+
+	nanosleep(&nap, NULL);
 }
 
 /* The CPU time that all threads of the process have used, in user space and in the kernel. */

@@ -15,15 +15,16 @@ static inline json_t *json_text(const char *text)
 }
 
 /*
- * Writes the object on a line, reals with @digits digits, and releases it. Returns 0 or -errno;
- * -ENOMEM if @object is NULL, because the caller could not allocate it.
+ * Writes the object on a line of ASCII, reals with @digits digits, and releases it. Returns 0 or
+ * -errno; -ENOMEM if @object is NULL, because the caller could not allocate it.
  */
 static inline int json_line(json_t *object, int digits, FILE *out)
 {
 	int err = object ? 0 : -ENOMEM;
 
 	errno = 0;
-	if (object && (json_dumpf(object, out, JSON_COMPACT | JSON_REAL_PRECISION(digits)) ||
+	if (object && (json_dumpf(object, out,
+			       JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(digits)) ||
 			      fputc('\n', out) == EOF))
 		err = errno ? -errno : -EIO;
 	json_decref(object);

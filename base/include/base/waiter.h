@@ -132,13 +132,11 @@ static inline bool waiter_again(int err, const struct waiter_deadline *d, uint64
 {
 	const uint64_t longest = 16 * NSEC_PER_MSEC;
 	uint64_t left = waiter_left(d);
-	struct timespec nap;
 
 	if (!left || (err != -ENOENT && err != -ECONNREFUSED && err != -EAGAIN && err != -EUSERS))
 		return false;
 	*nap_p = !*nap_p ? NSEC_PER_MSEC / 2 : *nap_p < longest ? 2 * *nap_p : longest;
-	nap = (struct timespec){.tv_nsec = (long)(left < *nap_p ? left : *nap_p)};
-	nanosleep(&nap, NULL);
+	clock_nap(left < *nap_p ? left : *nap_p);
 	return true;
 }
 
@@ -185,15 +183,13 @@ static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *f
 static inline void waiter_introduce(const struct waiter *w, const struct wakefd_addr *addr,
 	uint32_t index, void (*notify)(void *arg), void *arg)
 {
-	const struct timespec nap = {.tv_nsec = (long)NSEC_PER_MSEC};
-
 	if (!__atomic_load_n(&addr->name, __ATOMIC_RELAXED))
 		return;
 	for (int i = 0; i < INTRODUCE_TRIES; i++) {
 		if (wakefd_introduce(addr, index, w->region.fd) != -EAGAIN)
 			return;
 		notify(arg);
-		nanosleep(&nap, NULL);
+		clock_nap(NSEC_PER_MSEC);
 	}
 }
 

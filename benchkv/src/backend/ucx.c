@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <ucp/api/ucp.h>
 
 #include "base/clock.h"
@@ -403,7 +402,6 @@ static int poll_worker(struct client *c)
 static int await_greetings(struct ucx_client *u)
 {
 	const struct node *n = u->client->node;
-	const struct timespec nap = {.tv_nsec = (long)n->nap_ns};
 	uint64_t heard_ns = clock_ns();
 
 	while (u->pending) {
@@ -418,7 +416,7 @@ static int await_greetings(struct ucx_client *u)
 		else if (clock_ns() - heard_ns > n->o->timeout_ns)
 			return -ETIMEDOUT;
 		else
-			nanosleep(&nap, NULL);
+			clock_nap(n->nap_ns);
 	}
 	return 0;
 }
