@@ -37,18 +37,26 @@ static void forbid_calls(void)
 	CHECK(!syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
 }
 
+/* Returns the number of mappings of a process with this name. */
+static int mappings_of(pid_t pid, const char *name)
+{
+	char line[512];
+	int n = 0;
+	FILE *f;
+
+	snprintf(line, sizeof(line), "/proc/%d/maps", (int)pid);
+	f = fopen(line, "r");
+	CHECK(f);
+	while (fgets(line, sizeof(line), f))
+		n += strstr(line, name) != NULL;
+	fclose(f);
+	return n;
+}
+
 /* Returns the number of mappings of pools in this process. */
 static int mappings(void)
 {
-	FILE *f = fopen("/proc/self/maps", "r");
-	char line[512];
-	int n = 0;
-
-	CHECK(f);
-	while (fgets(line, sizeof(line), f))
-		n += strstr(line, NAME) != NULL;
-	fclose(f);
-	return n;
+	return mappings_of(getpid(), NAME);
 }
 
 /* Returns the descriptor of this process's own pool, or -1, and the number of all descriptors. */
@@ -392,29 +400,33 @@ TEST(key_of_another_region)
 	uint32_t key = region->rkey;
 
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
+	CHECK_EQ(mappings_of(pid, "memfd:region"), 1);
 	do {
 		close_region();
 		open_region();
 	} while (region->rkey != key);
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_SUCCESS);
 	CHECK(arrived(AT, 2));
+	CHECK_EQ(mappings_of(pid, "memfd:region"), 1);
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 3, REGION), IBV_WC_REM_ACCESS_ERR);
 	close_ends(pid, fd);
 }
 
-/* The key of a region stays while its memory changes. */
+/* The key and the address of a region stay while its memory changes. */
 TEST(registered_again)
 {
-	int fd;
+	int fd, file;
 	pid_t pid = open_ends(send_with_calls, &fd);
+	void *p = region->addr;
 
 	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 1, AT), IBV_WC_SUCCESS);
-	CHECK_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, NULL,
-			 (uint8_t *)region->addr + 4096, REGION - 4096, 0),
-		0);
-	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, 0), IBV_WC_SUCCESS);
-	CHECK(arrived(0, 2));
-	region->addr = (uint8_t *)region->addr - 4096;
+	file = memfd_create("other", MFD_CLOEXEC);
+	CHECK(file >= 0 && !ftruncate(file, REGION));
+	CHECK(mmap(p, REGION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file, 0) == p);
+	CHECK_EQ(ibv_rereg_mr(region, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, p, REGION, 0), 0);
+	CHECK_EQ(order(fd, IBV_WR_RDMA_WRITE, 2, AT), IBV_WC_SUCCESS);
+	CHECK(arrived(AT, 2));
+	close(file);
 	close_ends(pid, fd);
 }
 
@@ -481,6 +493,26 @@ TEST(region_without_descriptor)
 	CHECK(arrived(AT, 1));
 	region_fd = open("/dev/null", O_RDONLY);
 	close_ends(pid, fd);
+}
+
+/* The same while the device stays open. */
+TEST(given_back_one_by_one)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *ctx = ibv_open_device(list[0]);
+	struct ibv_cq *cq;
+	int others = mappings(); /* of peers that have ended */
+
+	CHECK(ctx);
+	for (int i = 0; i < 3; i++) {
+		cq = ibv_create_cq(ctx, 100, NULL, NULL, 0);
+		CHECK(cq);
+		CHECK_EQ(mappings(), others + 2); /* the buffer, and the doorbell record's page */
+		CHECK(!ibv_destroy_cq(cq));
+		CHECK_EQ(mappings(), others);
+	}
+	CHECK(!ibv_close_device(ctx));
+	ibv_free_device_list(list);
 }
 
 int main(int argc, char **argv)
