@@ -104,6 +104,10 @@ void ep_leave(struct copyrpc_ep *ep, int status)
 	ep->stopped = ep->drained = true;
 }
 
+void ep_tell_down(struct copyrpc_ep *ep, int status)
+{
+}
+
 bool ep_is_drained(struct copyrpc_ep *ep)
 {
 	return ep->drained;
