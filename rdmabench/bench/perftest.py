@@ -83,7 +83,7 @@ def figure(out, size, column):
 
 def cell(program, both, ours, size):
     lat = ours[0] == "lat"
-    n = ["-n", str(1000 if size <= 16384 else 200)]
+    n = ["-n", str((400 if lat else 1000) if size <= 16384 else 50 if lat else 200)]  # short: other programs interrupt
     sizes = [] if "atomic" in program else ["-s", str(size)]
     theirs = ["-F", *(["--atomic_type=FETCH_AND_ADD"] if "atomic" in program else [])]
     runs = ([], [])
