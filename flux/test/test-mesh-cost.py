@@ -11,12 +11,12 @@ import sys
 
 # Nodes, calls in flight of each, pattern; at least this many messages per burst, at most this many instructions.
 CELLS = [
-    (4, 1, "turn", 1, 1250),
-    (8, 8, "turn", 1, 720),
-    (8, 64, "turn", 4, 370),
-    (8, 64, "random", 4, 380),
-    (8, 64, "hot:1", 4, 390),
-    (16, 64, "servers:2", 5, 310),
+    (4, 1, "turn", 1, 970),
+    (8, 8, "turn", 1, 560),
+    (8, 64, "turn", 4, 355),
+    (8, 64, "random", 4, 360),
+    (8, 64, "hot:1", 4, 385),
+    (16, 64, "servers:2", 5, 295),
 ]
 
 
