@@ -378,9 +378,6 @@ struct answer respond(struct qp *qp, struct wqe *w)
 		return answer(V_NO_ANSWER);
 	if (!in_partition(qp, dest, w))
 		return answer(V_NO_ANSWER);
-	/* copy_whole() would refuse the payload, after the receive has been read for nothing. */
-	if (w->length > COPY_HELD_MAX && !fabric_whole())
-		return answer(V_WHOLE);
 	if (config_get()->strict && !qp->strict_met && !ends_fit(qp, dest, &s))
 		return refuse(s);
 	switch (w->opcode) {
@@ -393,6 +390,9 @@ struct answer respond(struct qp *qp, struct wqe *w)
 	case OP_ATOMIC_FA:
 		return respond_atomic(dest, qp, w);
 	default:
+		/* copy_whole() would refuse the payload, after the receive has been read for nothing. */
+		if (__builtin_expect(w->length > COPY_HELD_MAX, 0) && !fabric_whole())
+			return answer(V_WHOLE);
 		return respond_send(dest, qp, w);
 	}
 }
