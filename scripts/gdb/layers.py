@@ -276,7 +276,7 @@ class Flux(Layer):
             flying = int(out["ids_max"]) - (int(out["ids_tail"] - out["ids_head"]) & 0xffffffff) if out["ids_max"] else 0
             held = sum(int(caller["held"][j]) for j in range(int(n["max_inflight"]))) if caller["held"] else 0
             if i != int(n["index"]) and (out["ids_max"] or out["posts_open"] or held):
-                rows.append((i, f"{flying}/{int(n['max_inflight'])}", held, ring(out["req"]["at"]), ring(caller["req"]["at"])))
+                rows.append((i, f"{flying}/{int(n['max_inflight'])}", held, ring(out["req"]["at"]), ring(caller["req"])))
         if rows:
             table("peer calls(in-flight/most) unanswered own-calls(bytes) its-calls(bytes)", rows)
 
