@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "rig.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 
@@ -511,4 +512,22 @@ bool rig_same(const uint8_t *p, size_t len, uint32_t seed)
 		if (p[i] != pattern(seed, i))
 			return false;
 	return true;
+}
+
+pid_t rig_thread(pid_t pid)
+{
+	char path[64];
+	struct dirent *e;
+	pid_t tid = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", pid);
+	d = opendir(path);
+	CHECK(d);
+	while ((e = readdir(d)))
+		if (atoi(e->d_name) && atoi(e->d_name) != pid)
+			tid = atoi(e->d_name);
+	closedir(d);
+	CHECK(tid);
+	return tid;
 }

@@ -165,6 +165,9 @@ struct ibv_wc rig_wait_ok(struct ibv_cq *cq);
 /* Checks that @cq has no completion. */
 void rig_idle(struct ibv_cq *cq);
 
+/* Returns the only thread of a process besides its main thread: the adapter's. */
+pid_t rig_thread(pid_t pid);
+
 void rig_fill(uint8_t *p, size_t len, uint32_t seed);
 bool rig_same(const uint8_t *p, size_t len, uint32_t seed);
 

@@ -4,7 +4,6 @@
  * is at; it does nothing while it sleeps; mode auto lets it spin while there are cores, and changes
  * as processes come and go.
  */
-#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -89,25 +88,6 @@ static void program(int fd)
 	rig_close(&r);
 }
 
-/* The only thread besides the main thread. */
-static pid_t thread_of(pid_t pid)
-{
-	char path[64];
-	struct dirent *e;
-	pid_t tid = 0;
-	DIR *d;
-
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	CHECK(d);
-	while ((e = readdir(d)))
-		if (atoi(e->d_name) && atoi(e->d_name) != pid)
-			tid = atoi(e->d_name);
-	closedir(d);
-	CHECK(tid);
-	return tid;
-}
-
 /* Posts message @n while the thread is where it is. Returns true if its doorbell has trapped. */
 static bool ring(uint32_t n)
 {
@@ -190,7 +170,7 @@ static struct traced start(void)
 	memset(shared, 0, sizeof(*shared));
 	t.pid = test_peer(program, &t.fd);
 	test_get(t.fd, &(char){0}, 1);
-	t.tid = thread_of(t.pid);
+	t.tid = rig_thread(t.pid);
 	CHECK(!ptrace(PTRACE_SEIZE, t.tid, NULL, (void *)PTRACE_O_TRACESYSGOOD));
 	CHECK(!ptrace(PTRACE_INTERRUPT, t.tid, NULL, NULL));
 	wait_for_stop(t.tid);
@@ -292,7 +272,7 @@ static void sleeper(void)
 	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
 	open_self(&r);
 	message(&r);
-	tid = thread_of(getpid());
+	tid = rig_thread(getpid());
 	while (of_thread(tid, "syscall", "") != SYS_futex)
 		sched_yield();
 	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
@@ -382,7 +362,7 @@ static void seldom(void)
 
 	CHECK(!setenv("SOFTHCA_CORES", "1000", 1));
 	open_self(&r);
-	tid = thread_of(getpid());
+	tid = rig_thread(getpid());
 	while (of_thread(tid, "syscall", "") != SYS_futex)
 		sched_yield();
 	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
@@ -491,7 +471,7 @@ static void string_store(void)
 
 	CHECK(!setenv("SOFTHCA_MODE", "poll", 1));
 	open_self(&r);
-	tid = thread_of(getpid());
+	tid = rig_thread(getpid());
 	while (of_thread(tid, "syscall", "") != SYS_futex)
 		sched_yield();
 	dv = rig_dv_qp(r.qp);

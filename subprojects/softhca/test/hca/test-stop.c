@@ -8,7 +8,6 @@
  *
  * test-stop [number of points for each kind of message]
  */
-#include <dirent.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -122,27 +121,6 @@ struct process {
 	struct rig_addr at;
 };
 
-/* In polling mode: the only thread besides the main thread. */
-static pid_t executing_thread(pid_t pid)
-{
-	char path[64];
-	pid_t tid = pid;
-	struct dirent *e;
-	DIR *d;
-
-	if (!rig_mode("poll"))
-		return pid;
-	snprintf(path, sizeof(path), "/proc/%d/task", pid);
-	d = opendir(path);
-	CHECK(d);
-	while ((e = readdir(d)))
-		if (atoi(e->d_name) && atoi(e->d_name) != pid)
-			tid = atoi(e->d_name);
-	closedir(d);
-	CHECK(tid != pid);
-	return tid;
-}
-
 static void post_receive(void)
 {
 	struct ibv_sge sge = {(uintptr_t)target, SHORT, target_mr->lkey};
@@ -176,7 +154,7 @@ static struct process start(const struct kind *k)
 	p.at = rig_meet(&r, p.fd, target_mr, (struct rig_timers){.timeout = 1, .retry = 1});
 	test_get(p.fd, &ready, 1);
 	before = recoveries();
-	p.tid = executing_thread(p.pid);
+	p.tid = rig_mode("poll") ? rig_thread(p.pid) : p.pid;
 	return p;
 }
 
