@@ -629,8 +629,10 @@ FLUX_PRIV_INLINE int flux_priv_in_find(struct flux_node *node, struct flux_arriv
 			node->rx_budget) {
 			node->rx_budget--;
 			in->requests++;
-			*a = (struct flux_arrival){in, in->req.slot, cellring_ahead(&in->req),
-				head};
+			a->in = in;
+			a->slot = in->req.slot;
+			a->next = cellring_ahead(&in->req);
+			a->head = head;
 			return 1;
 		}
 		in = flux_priv_in_next(node, head);

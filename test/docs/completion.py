@@ -30,7 +30,7 @@ CASES = {
     ("tentbench", "s"): "server sim",
     ("tentbench", "sim", "--mode", "--see"): "--seeds",
     ("softhca-run", "--to"): "--topology",
-    ("softhcactl", ""): "capture fault link list show",
+    ("softhcactl", ""): "capture fault gid link list show",
 }
 
 

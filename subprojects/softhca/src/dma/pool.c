@@ -113,6 +113,16 @@ static bool prepare(int fd)
 	return true;
 }
 
+/* The library opens files for a moment, and then needs a descriptor that the pool has left. */
+static bool has_another(int fd)
+{
+	int copy = (int)SYS(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy >= 0)
+		sys_close(copy);
+	return copy >= 0;
+}
+
 static bool make_pool(void)
 {
 	struct proc *self = &arena()->procs[fabric_self.slot];
@@ -127,7 +137,7 @@ static bool make_pool(void)
 	fd = (int)SYS(SYS_memfd_create, "softhca-queues", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return false;
-	if (!prepare(fd)) {
+	if (!has_another(fd) || !prepare(fd)) {
 		sys_close(fd);
 		return false;
 	}
@@ -217,6 +227,15 @@ static bool move_out(const struct region *r)
 	return done;
 }
 
+/* Relaxed: other threads stored to the page until mprotect() made it read-only. */
+static void copy_page(uint64_t to, uint64_t from)
+{
+	const uint64_t *words = ptr(from);
+
+	for (uint32_t i = 0; i < POOL_PAGE / sizeof(*words); i++)
+		((uint64_t *)ptr(to))[i] = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+}
+
 /*
  * Replaces a page of doorbell records by a private one. Another thread may store to a record that it
  * has just been given, so the page is replaced when it is complete, as in move_in().
@@ -233,7 +252,7 @@ static bool move_record_out(const struct region *r)
 	move_begins(r->at, POOL_PAGE);
 	done = !SYS(SYS_mprotect, r->at, POOL_PAGE, PROT_READ);
 	if (done) {
-		memcpy(ptr((uint64_t)copy), ptr(r->at), POOL_PAGE);
+		copy_page((uint64_t)copy, r->at);
 		done = mapped(SYS(SYS_mremap, copy, POOL_PAGE, POOL_PAGE, flags, r->at), r->at);
 	}
 	if (!done) {
@@ -306,6 +325,15 @@ static void unlock_pool(const sigset_t *saved)
 {
 	pthread_mutex_unlock(&lock);
 	pthread_sigmask(SIG_SETMASK, saved, NULL);
+}
+
+void pool_prepare(void)
+{
+	sigset_t saved;
+
+	lock_pool(&saved);
+	make_pool();
+	unlock_pool(&saved);
 }
 
 uint64_t pool_enter(uint64_t at, uint64_t len, const void *of)
@@ -402,7 +430,6 @@ void pool_release(void)
 
 void pool_forget(void)
 {
-	pthread_mutex_init(&lock, NULL);
 	for (uint32_t p = 0; p < high; p++) {
 		if (!regions[p].pages)
 			continue;
@@ -415,4 +442,5 @@ void pool_forget(void)
 	pool_ino = 0;
 	record_pages = NULL;
 	nregions = high = lowest = 0;
+	pthread_mutex_unlock(&lock);
 }

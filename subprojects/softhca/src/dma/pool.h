@@ -28,6 +28,12 @@
 #define POOL_BYTES ((uint64_t)POOL_PAGES * POOL_PAGE)
 
 /*
+ * Makes the pool if there is none. The first queue would do it, too, but a program may count its
+ * descriptors between opening a device and creating a queue.
+ */
+void pool_prepare(void);
+
+/*
  * Moves the pages of @len bytes at @at, which must be the start of a page, into the pool. @of
  * identifies the open device to pool_leave_all(). Returns the shift, which added to an address of the
  * memory gives its offset in the pool, or 0 if the memory stays private. The caller must not hold a
@@ -60,7 +66,7 @@ bool pool_moved(uint64_t addr);
 void pool_hold(void);
 void pool_release(void);
 
-/* After fork(), in the child: gives it private pages with the same contents. */
+/* After pool_hold() and fork(), in the child: gives it private pages with the same contents. */
 void pool_forget(void);
 
 #endif

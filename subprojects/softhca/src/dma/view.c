@@ -19,6 +19,12 @@ static void close_view(struct view *v)
 	memset(v, 0, sizeof(*v));
 }
 
+void view_close_all(void)
+{
+	for (uint32_t slot = 0; slot < MAX_PROCS; slot++)
+		close_view(&views[slot]);
+}
+
 static void close_ended(void)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {

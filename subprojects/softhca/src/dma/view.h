@@ -31,6 +31,9 @@ extern struct view views[MAX_PROCS + 1];
  */
 void view_open(uint32_t slot);
 
+/* Unmaps all. The caller must hold the mutex. */
+void view_close_all(void);
+
 /* For view_find(): opens the view if this thread may do that now. */
 uint8_t *view_late(uint32_t slot, uint64_t offset, size_t len) __attribute__((cold));
 

@@ -84,6 +84,12 @@ static void close_window(struct window *w)
 	*w = (struct window){0};
 }
 
+void window_close_all(void)
+{
+	for (uint32_t i = 0; i < WINDOWS; i++)
+		close_window(&windows[i]);
+}
+
 static void close_unused(void)
 {
 	for (uint32_t i = 0; i < WINDOWS; i++)

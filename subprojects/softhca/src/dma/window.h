@@ -35,6 +35,9 @@ struct region_file window_describe(const struct mapping *m, uint64_t addr);
  */
 int window_find(uint32_t index, uint64_t addr, uint64_t len, uint8_t **at_p);
 
+/* Unmaps all. The caller must hold the mutex. */
+void window_close_all(void);
+
 /* Must be called in a forked child, which does not inherit the mappings. */
 void window_forget(void);
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dma/view.h"
+#include "dma/window.h"
 #include "fabric/tally.h"
 #include "hca/config.h"
 #include "hca/event.h"
@@ -13,6 +15,8 @@
 #include "sched/sched.h"
 #include "sys/sys.h"
 #include "uverbs/cmd.h"
+#include "xport/copy.h"
+#include "xport/free.h"
 
 #define BF_REG_SIZE 512
 #define MAX_WR 32768
@@ -21,6 +25,8 @@
 #define MAX_MSG (1u << 30)
 /* port active events, RNR NAK generation, current QP state in modify */
 #define DEVICE_CAPS (1u << 7 | 1u << 10 | 1u << 12)
+
+static uint32_t contexts; /* of this process; changes under the mutex */
 
 static int make_context(struct cmd *c, int *async_fd)
 {
@@ -37,7 +43,28 @@ static int make_context(struct cmd *c, int *async_fd)
 		return *async_fd;
 	obj_publish(OBJ_CTX, i);
 	c->u->ctx = i;
+	contexts++;
 	return 0;
+}
+
+/* With its last device the process gives back what it has mapped of other processes. */
+void cmd_free_context(struct uctx *u)
+{
+	if (u->ctx == NO_INDEX)
+		return;
+	copy_stop(u->ctx);
+	cmd_unmap_dmabufs(u->ctx);
+	objects_free_ctx(u->ctx);
+	u->ctx = NO_INDEX;
+	if (--contexts)
+		return;
+	view_close_all();
+	window_close_all();
+}
+
+void cmd_forget_contexts(void)
+{
+	contexts = 0;
 }
 
 int cmd_get_context(struct cmd *c)

@@ -22,8 +22,6 @@
 #include "uverbs/clock_page.h"
 #include "uverbs/cmd.h"
 #include "uverbs/uar.h"
-#include "xport/copy.h"
-#include "xport/free.h"
 
 #define MAX_OPEN DOORS
 #define UAR_SPAN (UAR_NUMBERS * UAR_PAGE)
@@ -112,14 +110,16 @@ int uverbs_open(uint32_t rail, int flags)
 		sys_close(fd);
 		return r;
 	}
+	pool_prepare();
 	return fd;
 }
 
-static void close_ctx(uint32_t ctx)
+static void close_device(struct uctx *u)
 {
-	copy_stop(ctx);
-	cmd_unmap_dmabufs(ctx);
-	objects_free_ctx(ctx);
+	trap_drop(u);
+	if (u->pages)
+		doors_remove(u->door);
+	cmd_free_context(u);
 }
 
 void uverbs_close(const struct fd_entry *e)
@@ -130,16 +130,10 @@ void uverbs_close(const struct fd_entry *e)
 	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
 	while (fabric_enter(&saved))
 		;
-	if (!u) {
+	if (u)
+		close_device(u);
+	else
 		fifo_remove(e->value);
-	} else {
-		trap_drop(u);
-		if (u->pages)
-			doors_remove(u->door);
-		if (u->ctx != NO_INDEX)
-			close_ctx(u->ctx);
-		u->ctx = NO_INDEX;
-	}
 	fabric_leave(&saved);
 	if (!u)
 		return;
@@ -150,6 +144,7 @@ void uverbs_close(const struct fd_entry *e)
 void uverbs_forget(void)
 {
 	pthread_mutex_init(&uctxs_lock, NULL);
+	cmd_forget_contexts();
 	for (int i = 0; i < (int)MAX_OPEN; i++)
 		uctxs[i].ino = 0;
 }

@@ -54,6 +54,7 @@ static void leave(const void *p, uint64_t shift)
 /* Joins the fabric in a child, in which the preloaded library would have cleaned up. */
 static void join(void)
 {
+	pool_hold();
 	pool_forget();
 	view_forget();
 	member_forget();
