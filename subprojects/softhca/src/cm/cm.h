@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connection manager: what happens to two ids when a program resolves, connects, accepts,
- * rejects or disconnects one of them. Both ends are in this fabric. The process that sends a
+ * The connection manager changes two ids when a program resolves, connects, accepts, rejects or
+ * disconnects one of them. Both ends are in this fabric. The process that sends a
  * message changes the other end's id immediately; the receiver's thread posts the event when the
  * message has arrived (cm_tell()).
  *
- * The caller must hold the fabric's mutex. The functions return 0 or -errno; -EINVAL: the state of
- * the id does not allow the operation, or there is more private data than the message holds.
+ * The caller must hold the fabric's mutex. The functions return 0 or -errno. -EINVAL means that the
+ * state of the id does not allow the operation, or that there is more private data than the message
+ * can hold.
  */
 #ifndef SOFTHCA_CM_CM_H
 #define SOFTHCA_CM_CM_H
@@ -17,7 +18,7 @@
 #include "cm/address.h"
 #include "fabric/cm_ids.h"
 
-/* Bytes of private data. Programs always get so many, as from a MAD, with zeros at the end. */
+/* Bytes of private data. A program always gets all of them, as from a MAD, with zeros at the end. */
 #define CM_REQ_DATA 56 /* 92, less the IP header of the RDMA CM */
 #define CM_REP_DATA 196
 #define CM_REJ_DATA 148
@@ -36,7 +37,7 @@
 
 bool cm_is_ud(const struct cm_id *id);
 
-/* @place: the adapter that has @addr; NULL for the wildcard. Returns also -EADDRINUSE. */
+/* @place: the adapter that has @addr; NULL for the wildcard. May also return -EADDRINUSE. */
 int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place);
 
 /*
@@ -62,11 +63,12 @@ int cm_established(struct cm_id *id);
 /* Destroys the id and notifies the other end if that still depends on the id. */
 void cm_destroy(struct cm_id *id);
 
-/* Destroy the ids of an event channel of this process; of a dead process. */
+/* Destroys the ids of an event channel of this process. */
 void cm_close_channel(uint64_t fifo);
+/* Destroys the ids of a dead process. */
 void cm_reap(uint32_t slot);
 
-/* The slot of the process at the other end, else NO_SLOT. */
+/* Returns the slot of the process at the other end, or NO_SLOT if there is none. */
 uint32_t cm_peer_slot(const struct cm_id *id);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Membership of this process in its fabric.
+ * Declares the membership of this process in its fabric, and the locks of the fabric.
  *
- * A fabric is the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`, `sys/`
- * and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
+ * The files of a fabric are in the directory /dev/shm/softhca-<uid>-<name>/: `lock`, `arena`,
+ * `sys/` and `fifo/`. Byte 0 of `lock` serialises creation and removal; byte 1 + slot is held
  * by the process of that slot. These are open-file-description locks, so the kernel
  * drops them with the process however it ends, and liveness never depends on a pid.
  * A process that waits for the end of a member takes a read lock on the member's byte. A process
@@ -24,25 +24,25 @@
 /*
  * The arena is protected by a mutex, by lanes and by latches.
  *
- * The holder of the mutex (arena()->whole) may access everything. A message in the common case
- * touches few objects, and is executed by a thread that holds its lane instead, and the latches of
- * the QP, SRQ and CQs that the message uses (latch.h). Each thread of a process has a lane; there
- * are PROC_LANES, and more threads share them. The holder of a lane may change the objects whose
- * latches it has as far as it posts completions and takes receives, and may read everything else:
- * keys, tables, states. It may neither wait nor release the lane for a while, set a timer, or change
- * a state. If it has to, it exchanges the lane for the mutex first (fabric_widen()).
+ * The holder of the mutex (arena()->whole) may access everything. Most messages use few objects. A
+ * thread executes such a message without the mutex: it holds its lane and the latches of the QP, SRQ
+ * and CQs that the message uses (latch.h). A process has PROC_LANES lanes. Each thread uses one of
+ * them; threads share lanes if there are more threads than lanes. The holder of a lane may post
+ * completions to the objects whose latches it holds, and take receives from them. It may read
+ * everything else: keys, tables, states. It may not wait, release the lane temporarily, set a timer,
+ * or change a state. If it has to, it exchanges the lane for the mutex first (fabric_widen()).
  *
  * The mutex excludes all lanes: its holder waits until no open lane has an owner, and a thread that
  * has taken a lane releases it if the mutex has an owner or if the lane is shut. A thread that needs
  * a lane that is shut takes the mutex and opens the lane, before it waits for the lanes. A lane that
- * was not taken for a while is shut by the holder of the mutex. So the mutex costs as many looks as
- * lanes are in use, however many contexts there are. A thread that destroys an object, changes a key
- * or a state, or recovers from a death finds no thread that executes a message, except for copies
- * that run without the mutex (xport/copy.h).
+ * was not taken for a while is shut by the holder of the mutex. So the holder of the mutex checks only
+ * the lanes that are in use, however many contexts there are. While a thread holds the mutex to
+ * destroy an object, to change a key or a state, or to recover from a death, no other thread executes
+ * a message. Only copies may still run, which do not need the mutex (xport/copy.h).
  *
  * A thread holds the mutex or one lane, never both. It takes the latches while it holds its lane, in
- * the order that latch.h describes. A lane whose owner is dead or stopped is taken from it by the
- * holder of the mutex.
+ * the order that latch.h describes. If the owner of a lane is dead or stopped, the holder of the
+ * mutex takes the lane from it.
  *
  * Chaos mode, the link model, fault rules, captures and strict mode use the mutex only.
  */
@@ -79,14 +79,15 @@ bool fabric_name_ok(const char *name);
 
 /*
  * Callbacks into the higher directories. This directory calls them when the mutex changes hands, so
- * it does not depend on those directories. Defined once, in member/hooks.c. The mutex is held in
- * each callback, in flush() perhaps only the lane.
+ * it does not depend on those directories. They are defined once, in member/hooks.c. The calling
+ * thread holds the mutex; when it calls flush(), it may hold only its lane.
  */
 struct fabric_hooks {
 	void (*replay)(void); /* applies the steps that dead holders had begun */
-	void (*recover)(void); /* after replay(): continues operations of several steps */
+	void (*recover)(void); /* called after replay(): continues operations of several steps */
 	/*
-	 * A thread of the process of @slot has lost a claim, whose word was @lost: fails its QPs.
+	 * Called when a thread of the process of @slot has lost a claim, whose word was @lost. Fails
+	 * the QPs of the process.
 	 */
 	void (*fail)(uint32_t slot, uint64_t lost);
 	void (*reap)(uint32_t slot); /* destroys the objects of a dead process */
@@ -99,39 +100,39 @@ extern const struct fabric_hooks fabric_hooks;
  * Takes the fabric's mutex, and returns 0. The caller must have blocked all asynchronous signals.
  *
  * If this process is stopped while it holds the mutex, another process may take the mutex over.
- * Then fabric_lock() returns a second time, as setjmp() does, with -EIO and without the mutex,
- * whatever the thread was executing. The work under the mutex was done in part or not at all, and
- * the QPs of this process have failed. fabric_lock() is a macro because of setjmp(): the calling
- * function must not return before it unlocks, and its local variables that changed after the first
- * return are indeterminate after the second.
+ * Then fabric_lock() returns a second time, as setjmp() does, whatever the thread was executing. It
+ * returns -EIO, and the thread does not hold the mutex. The work under the mutex was done in part or
+ * not at all, and the QPs of this process have failed. fabric_lock() is a macro because of setjmp():
+ * the calling function must not return before it unlocks, and its local variables that changed after
+ * the first return are indeterminate after the second.
  */
 #define fabric_lock() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take())
 
 /*
- * As fabric_lock(), for a thread that preempts other threads when it wakes up, perhaps the holder
- * of the mutex. It yields once and then sleeps, because each yield lowers the priority of its
- * wake-ups. Each sleep is long enough for the scheduler to run another thread.
+ * Does the same as fabric_lock(), for a thread whose wake-up may preempt the holder of the mutex. It
+ * yields once and then sleeps, because each yield lowers the priority of its wake-ups. Each sleep is
+ * long enough for the scheduler to run another thread.
  */
 #define fabric_lock_by_naps() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_by_naps())
 
 /*
- * As fabric_lock(), but takes only the lane of this thread if that is enough, which the caller finds
- * out by fabric_whole().
+ * Does the same as fabric_lock(), but takes only the lane of this thread if that is enough. The caller
+ * finds out by fabric_whole() whether it holds the mutex.
  */
 #define fabric_lock_lane() (_setjmp(claim_held.mark) ? fabric_lost() : fabric_take_lane())
 
 /* Releases the mutex, or the lane and all latches. */
 void fabric_unlock(void);
 
-/* The lane that this thread holds, or arena()->whole. */
+/* Returns the lane that this thread holds, or arena()->whole if it holds the mutex. */
 static inline struct lane *fabric_lane(void)
 {
 	return (struct lane *)claim_held.claim;
 }
 
 /*
- * Prepares the lanes of a new process of @slot. Returns 0 or -errno. The caller must hold the
- * mutex.
+ * Prepares the lanes of the new process that has @slot. Returns 0 or -errno. The caller must hold
+ * the mutex.
  */
 int fabric_give_lanes(uint32_t slot);
 
@@ -141,12 +142,15 @@ static inline bool fabric_whole(void)
 	return fabric_lane() == &arena()->whole;
 }
 
-/* Exchanges lane and latches of this thread for the mutex. Any object may change in between. */
+/*
+ * Exchanges lane and latches of this thread for the mutex. Other threads may change any object in
+ * between.
+ */
 void fabric_widen(void);
 
 /*
- * As fabric_lock(), for code that has not blocked the signals: fabric_enter() blocks them, and
- * restores them after -EIO.
+ * Does the same as fabric_lock(), for code that has not blocked the signals: fabric_enter() blocks
+ * them. If it returns -EIO, it has restored them.
  */
 #define fabric_enter(saved)                                                                        \
 	(fabric_block(saved), _setjmp(claim_held.mark) ? fabric_lost_within(saved) : fabric_take())
@@ -158,7 +162,7 @@ void fabric_leave(const sigset_t *saved);
  */
 int fabric_take(void);
 
-/* For the macros. */
+/* The macros call these functions. */
 int fabric_take_by_naps(void);
 int fabric_take_lane(void);
 void fabric_block(sigset_t *saved);
@@ -169,8 +173,9 @@ int fabric_lost_within(const sigset_t *saved);
 bool fabric_alive(uint32_t slot);
 
 /*
- * Returns true if the memory of @slot's process may be accessed. As fabric_alive(), but seldom
- * makes a system call. If the process has died since the last check, the access returns -ESRCH.
+ * Returns true if the memory of @slot's process may be accessed. Unlike fabric_alive() this function
+ * seldom makes a system call. It may return true for a process that has died since the last check;
+ * then the access to its memory returns -ESRCH.
  */
 bool fabric_reachable(uint32_t slot);
 
@@ -181,7 +186,10 @@ struct fabric_peer {
 	int32_t pid;
 };
 
-/* The process of @slot, for use after the mutex is released. The caller must hold the mutex. */
+/*
+ * Returns the identity of the process of @slot, which the caller may use after it has released the
+ * mutex. The caller must hold the mutex.
+ */
 struct fabric_peer fabric_peer(uint32_t slot);
 
 /* Returns true if @peer still owns its slot and is reachable (fabric_reachable()). */

@@ -27,7 +27,7 @@
 #define RECEIVE_BUFFER (4 << 20)
 #define SLICE_NS 100000u /* the shortest slice that Linux grants */
 #define SOCKETS (SOFTHCA_RAILS_MAX * SOFTHCA_GIDS_MAX)
-#define TURN 8 /* batches of one address in a row, before other addresses and the timers */
+#define TURN 8 /* batches received from one socket before others and the timers get a turn */
 #define PATIENT_TRIES 100 /* to bind: a process that has died may keep the port for a moment */
 
 static bool running;
@@ -63,7 +63,7 @@ static int listen_on(uint32_t rail, const uint8_t *gid)
 	int fd = udp_socket(rail, gid, ROCE_PORT), size = RECEIVE_BUFFER;
 
 	/*
-	 * Without the privilege to exceed the system's limit, that limit is the size of the buffer.
+	 * SO_RCVBUFFORCE needs a privilege. Without it the system's limit is the size of the buffer.
 	 */
 	if (fd >= 0 && SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)))
 		SYS(SYS_setsockopt, fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
@@ -91,7 +91,7 @@ static void tell(nfds_t i, int error)
 	char address[INET6_ADDRSTRLEN];
 
 	inet_ntop(v4 ? AF_INET : AF_INET6, v4 ? gid + GID_IPV4 : gid, address, sizeof(address));
-	fprintf(stderr, "softhca: %s: UDP port %d of %s: %s: nothing arrives there\n",
+	fprintf(stderr, "softhca: %s: UDP port %d of %s: %s: no packets are received there\n",
 		arena()->topo.rails[pump.rails[i]].name, ROCE_PORT, address,
 		strerrordesc_np(error));
 }
@@ -120,7 +120,10 @@ static void count(uint64_t *counter)
 	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
 }
 
-/* Checks packet @i of the batch, for socket @s, before the mutex is taken. */
+/*
+ * Checks packet @i of the batch, which has come to socket @s. The mutex is not held. Returns true if
+ * the packet must be executed.
+ */
 static bool look(nfds_t s, uint32_t i)
 {
 	struct port_counts *counts = &arena()->rails[pump.rails[s]].counts;
@@ -220,8 +223,8 @@ static uint64_t tick(uint64_t now)
 }
 
 /*
- * Takes the lock of the receiving process. @cmd: a command of fcntl(2), which waits for the lock or
- * does not. Returns 0 or -errno.
+ * Takes the lock that makes this process the one that receives packets. @cmd: F_OFD_SETLKW waits for
+ * the lock, F_OFD_SETLK does not. Returns 0 or -errno.
  */
 static int take_over(int cmd)
 {
@@ -268,7 +271,8 @@ static void *work(void *arg)
 		return NULL; /* the process leaves */
 	while (fabric_self.slot != NO_SLOT) {
 		open = open || open_sockets();
-		seen = timer_now(); /* packets that have come until now are received before a timer is served */
+		/* Packets that have come by now are received before the timers that are due now are served. */
+		seen = timer_now();
 		wait_for_packets(next);
 		for (nfds_t i = 0; i < pump.n; i++)
 			for (int k = 0; k < TURN && (pump.fds[i].revents & POLLIN); k++)

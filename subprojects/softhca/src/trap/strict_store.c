@@ -48,9 +48,9 @@ bool strict_doorbell(struct qp *qp, uint32_t pi, const uint8_t *bytes)
 }
 
 /*
- * Begins a copy. A BlueFlame buffer is write-combining memory, so a copy whose stores overlap,
- * such as memcpy() with 64-byte vectors, reaches the adapter once. A store of more than 8 bytes
- * is part of a copy; a store of 8 bytes is a doorbell.
+ * Records the first store of a copy. A BlueFlame buffer is write-combining memory, so a copy whose
+ * stores overlap, such as memcpy() with 64-byte vectors, reaches the adapter once. A store of more
+ * than 8 bytes is part of a copy; a store of 8 bytes is a doorbell.
  */
 static void note_start(const struct device_store *st)
 {
@@ -75,7 +75,7 @@ static void note_start(const struct device_store *st)
 	last_rung.index = index;
 }
 
-/* Called at the second word of a copy, because a doorbell alone has only the first. */
+/* Is called at the second word of a copy, because a doorbell without a copy has only the first. */
 static void check_turn(const struct qp *qp)
 {
 	if (!last_rung.out_of_turn)
@@ -86,7 +86,7 @@ static void check_turn(const struct qp *qp)
 		qp->qpn, last_rung.index);
 }
 
-/* The number of a page. Each page of a legacy context's fixed set has two numbers. */
+/* Returns the number of a page. Each page of a legacy context's fixed set has two numbers. */
 static uint32_t uar_of(const struct device_store *st)
 {
 	uint32_t uar = pages_uar(st->page);
@@ -97,7 +97,7 @@ static uint32_t uar_of(const struct device_store *st)
 bool strict_register(const struct qp *qp, const struct device_store *st)
 {
 	uint32_t uar = uar_of(st), reg = (st->offset - UAR_BF_FIRST) / UAR_BF_REGISTER;
-	/* Without BlueFlame a page counts as one register. */
+	/* Without BlueFlame all registers of a page count as one. */
 	bool any = qp->bfreg == BFREG_ANY || !config_get()->blueflame;
 
 	if (uar == qp->uar && (any || reg == qp->bfreg))
@@ -129,8 +129,8 @@ void strict_blueflame(const struct device_store *st)
 	if (!qp && at == 0)
 		return; /* device_store() reports it as a doorbell */
 	if (!qp || !qp->sq_count || last_rung.u != st->u || last_rung.offset != st->offset - at) {
-		strict_violation("a store of %u bytes at 0x%x of a doorbell page that began no "
-				 "BlueFlame copy",
+		strict_violation("a store of %u bytes at 0x%x of a doorbell page, where no "
+				 "BlueFlame copy has begun",
 			size, st->offset);
 		return;
 	}

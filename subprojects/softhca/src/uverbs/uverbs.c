@@ -127,7 +127,7 @@ void uverbs_close(const struct fd_entry *e)
 	struct uctx *u = e->kind == FD_CHANNEL ? NULL : &uctxs[e->value];
 	sigset_t saved;
 
-	/* If the mutex was lost, the loop takes it again. Steps that were done find no work. */
+	/* If this process loses the mutex, the loop takes it again. Steps that are repeated do nothing. */
 	while (fabric_enter(&saved))
 		;
 	if (u)
@@ -138,7 +138,7 @@ void uverbs_close(const struct fd_entry *e)
 	if (!u)
 		return;
 	pool_leave_all(u);
-	u->ino = 0; /* last: the entry can be used again */
+	u->ino = 0; /* last, because then another thread may use the entry */
 }
 
 void uverbs_forget(void)
@@ -150,8 +150,8 @@ void uverbs_forget(void)
 }
 
 /*
- * Called before commands on objects with a doorbell, because the program may have mapped new
- * doorbell pages.
+ * Finds doorbell pages that the program has mapped. It is called before commands on objects with a
+ * doorbell.
  */
 static int find_doorbells(struct cmd *c)
 {
@@ -225,7 +225,7 @@ static int run_command(struct cmd *c, uint64_t number)
 	return r;
 }
 
-/* Inputs of up to 8 bytes are in the attribute itself, outputs never. */
+/* An input of up to 8 bytes is in the attribute itself; an output never is. */
 static struct span attr_span(struct ib_uverbs_attr *a, bool output)
 {
 	struct span s = {(void *)(uintptr_t)a->data, a->len};

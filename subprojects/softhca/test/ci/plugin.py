@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The pytest plugin: its example passes, the tests of outcomes.py have the outcomes in their names, no fabric is left.
+"""Tests the pytest plugin: its example passes, each test of outcomes.py has the outcome that is in its name, and no
+fabric is left.
 
     plugin.py SOFTHCA-RUN PLUGIN EXAMPLE
 """

@@ -6,9 +6,10 @@
  *	bench-group
  *
  * Each process has one SRQ and one CQ of each kind for all its QPs. The two ends of a connection
- * answer each other with lists of 1 or 32 messages of 64 B. Runs of all modes alternate. Prints the
- * median of the messages per second of all processes, and how many times as long mode auto takes as
- * the better one of the others. To compare two libraries, preload one and the other.
+ * answer each other with lists of 1 or 32 messages of 64 B. Runs of all modes alternate. The program
+ * prints for each mode the median over its runs of the messages per second of all processes together,
+ * and the ratio of the time that mode auto takes to the time of the faster one of the other modes. To
+ * compare two versions of the software HCA, run the program once with each of them preloaded.
  */
 #include <poll.h>
 #include <sched.h>
@@ -33,7 +34,8 @@ static const struct shape {
 static const uint32_t depths[] = {1, DEPTH_MAX};
 
 /*
- * The processes of a run share this. Acquire and release: a count shows what was stored before.
+ * The processes of a run share this. The counts are changed with release and read with acquire, so
+ * a process that reads a count also sees all data that was stored before the change.
  */
 static struct shared {
 	struct rig_addr addr[NODES][NODES]; /* of the QP of the first node to the second */
@@ -104,7 +106,10 @@ static void send_list(struct node *n, int i)
 	CHECK(!ibv_post_send(n->to[i].qp, wr, &bad));
 }
 
-/* The node with the larger number begins, and ends. */
+/*
+ * Answers a list of node @i. The node with the larger number sends the first list of a
+ * connection, and stops sending when the run has ended.
+ */
 static void answer(struct node *n, int i)
 {
 	if (n->id > i || n->nodes == 1) {
@@ -181,7 +186,7 @@ static void measure(const struct shape *shape, uint32_t depth)
 		printf(" %s %.0f,", modes[m], median[m] / 1e3);
 	}
 	best = median[TRAP] > median[POLL] ? median[TRAP] : median[POLL];
-	printf(" auto takes %.2f times the better one's time\n", best / median[AUTO]);
+	printf(" auto takes %.2f times the time of the better other mode\n", best / median[AUTO]);
 	fflush(stdout);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread beside the program: no doorbell is lost when it goes to sleep, whichever system call it
- * is at; it does nothing while it sleeps; mode auto lets it spin while there are cores, and changes
- * as processes come and go.
+ * Tests the polling thread, which the software HCA runs in the program's process in modes poll and
+ * auto. No doorbell is lost when the thread goes to sleep, whichever system call it is in. It does
+ * nothing while it sleeps. In mode auto it spins while there are enough cores, which changes as
+ * processes come and go.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -19,13 +20,13 @@
 #define POINTS 24u
 #define LENGTH 64u
 #define QUIET_MS 20
-#define ROW 200u /* messages, so many that the thread spins if it may */
-#define ROWS 50u /* in which a thread that may spin gets a core */
+#define ROW 200u /* messages of a row: enough to make the thread spin if it may */
+#define ROWS 50u /* rows: enough for a thread that may spin to get a core */
 #define SELDOM 40u
 #define SELDOM_US 100
 #define WATCHES 500u
 #define FILE_BYTES (64 << 20)
-#define GUARD_NS 60000000000u /* for a doorbell that was lost, or a mode that stays */
+#define GUARD_NS 60000000000u /* the longest wait for a doorbell, or for a change of the mode */
 
 /* Shared by the tracer and the program. */
 static struct shared {
@@ -35,7 +36,10 @@ static struct shared {
 	uint32_t stop;
 } * shared;
 
-/* Sequentially consistent: what another process has done before is done. */
+/*
+ * Sequentially consistent, so that everything is visible that the other process did before it changed
+ * the word.
+ */
 static uint32_t get_word(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_SEQ_CST);
@@ -88,7 +92,7 @@ static void program(int fd)
 	rig_close(&r);
 }
 
-/* Posts message @n while the thread is where it is. Returns true if its doorbell has trapped. */
+/* Posts message @n while the traced thread is stopped or sleeps. Returns true if the doorbell trapped. */
 static bool ring(uint32_t n)
 {
 	set_word(&shared->go, n);
@@ -97,11 +101,11 @@ static bool ring(uint32_t n)
 	return get_word(&shared->traps);
 }
 
-/* Where the thread is. */
+/* The system call that the traced thread has reached. */
 struct place {
 	long call; /* the system call that it entered last */
-	bool inside; /* it has not left it */
-	bool sleeps; /* it was let go on inside SYS_futex */
+	bool inside; /* it has not left that call */
+	bool sleeps; /* it was in SYS_futex when it was last continued */
 };
 
 static void wait_for_stop(pid_t tid)
@@ -113,8 +117,8 @@ static void wait_for_stop(pid_t tid)
 }
 
 /*
- * Lets the thread go on to the next entry to or exit from a system call. It does not wait for the exit
- * from SYS_futex: the thread then sleeps, or is about to.
+ * Lets the thread run to the next entry to or exit from a system call. The function does not wait for
+ * the exit from SYS_futex, because the thread then sleeps or is about to sleep.
  */
 static void go_on(pid_t tid, struct place *at)
 {
@@ -139,8 +143,9 @@ static void go_on(pid_t tid, struct place *at)
 }
 
 /*
- * Rings message @n at place number @point since the thread last had nothing to do for a moment, and
- * follows the thread until the message is completed. Returns true if the doorbell has trapped.
+ * Lets the thread pass @point entries and exits of system calls other than sched_yield(), or fall
+ * asleep. Then posts message @n and lets the thread run until the message is completed. Returns true if
+ * the doorbell has trapped.
  */
 static bool ring_at(pid_t tid, struct place *at, uint32_t point, uint32_t n)
 {
@@ -200,7 +205,7 @@ TEST(none_is_lost)
 	CHECK(stored && trapped);
 }
 
-/* Another process of the fabric, which lives before and after those that are killed. */
+/* Another process of the fabric, which starts before the killed processes and outlives them. */
 static void survivor(int fd)
 {
 	struct rig r;
@@ -215,7 +220,7 @@ static void survivor(int fd)
 	rig_close(&r);
 }
 
-/* A process is killed where its thread is when it goes to sleep or wakes up. */
+/* Kills processes at different system calls of their threads. The survivor must still work. */
 TEST(killed_anywhere)
 {
 	int fd, status;
@@ -300,7 +305,10 @@ static uint32_t row(struct rig *r)
 	return traps() - before;
 }
 
-/* Sends messages until the thread beside this program spins, or has not for many rows. */
+/*
+ * Sends rows of messages until the polling thread spins (@spins is true), or until it has not spun for
+ * ROWS rows (@spins is false).
+ */
 static void until(struct rig *r, bool spins)
 {
 	uint64_t start = test_now_ns();
@@ -330,7 +338,7 @@ TEST(auto_traps_on_one_core)
 	CHECK_EQ(rig_child(one_core, NULL), 0);
 }
 
-/* The doorbells of an excluded mode trap, however many cores there are. */
+/* With these settings mode auto does not poll: all doorbells trap, however many cores there are. */
 static void excluded(const char *variable, const char *value)
 {
 	struct rig r;
@@ -352,7 +360,7 @@ TEST_WITH(auto_traps_in_strict_mode, excluded, "SOFTHCA_STRICT", "1");
 TEST_WITH(auto_traps_with_links, excluded, "SOFTHCA_LINK", "virtual");
 TEST_WITH(auto_traps_with_legacy_pages, excluded, "SOFTHCA_UAR", "legacy");
 
-/* A doorbell now and then is executed where it traps. */
+/* Doorbells that are rare are executed by the thread that traps, and do not wake the polling thread. */
 static void seldom(void)
 {
 	uint32_t before;
@@ -382,7 +390,7 @@ TEST(rare_doorbells_wake_nobody)
 	CHECK_EQ(rig_child(seldom, NULL), 0);
 }
 
-/* The program looks at the last byte of a long message while the thread copies it. */
+/* The program polls the last byte of a long message while the polling thread copies the message. */
 static void watcher(void)
 {
 	struct rig_addr to;
@@ -397,7 +405,7 @@ static void watcher(void)
 	for (uint32_t i = 1; i <= WATCHES; i++) {
 		memset(r.buf, (int)i % 256, RIG_BUF / 2);
 		rig_request(&r, IBV_WR_RDMA_WRITE, RIG_BUF / 2, to);
-		/* Acquire: the bytes before it were stored before. */
+		/* Acquire: orders the reads of the bytes that were stored before the last one. */
 		while (__atomic_load_n(&half[RIG_BUF / 2 - 1], __ATOMIC_ACQUIRE) != i % 256)
 			;
 		CHECK(!memcmp(half, r.buf, RIG_BUF / 2));
@@ -412,7 +420,7 @@ TEST(last_byte_is_last)
 	CHECK_EQ(rig_child(watcher, NULL), 0);
 }
 
-/* The library's own descriptor of the device file, or -1. */
+/* Returns the library's own descriptor of the device file, or -1. */
 static int hidden_descriptor(const struct rig *r)
 {
 	char path[64], target[64];
@@ -429,7 +437,7 @@ static int hidden_descriptor(const struct rig *r)
 	return -1;
 }
 
-/* A program that closes all descriptors, and has another file there: the file is not cut. */
+/* The program replaces the library's descriptor by a file, which the library must not truncate. */
 static void closer(void)
 {
 	struct rig r;
@@ -459,7 +467,7 @@ TEST(program_closes_descriptors)
 	CHECK_EQ(rig_child(closer, NULL), 0);
 }
 
-/* A store that the handler cannot execute rings, too, while the thread sleeps. */
+/* A store that the trap handler cannot execute also rings the doorbell while the thread sleeps. */
 static void string_store(void)
 {
 	struct mlx5dv_qp dv;
@@ -508,7 +516,7 @@ static void *opener(void *arg)
 	return NULL;
 }
 
-/* The thread reads the pages of a device while others are opened and closed. */
+/* The polling thread reads the doorbell pages of a device while others are opened and closed. */
 static void traveller(void)
 {
 	pthread_t thread;
@@ -530,7 +538,7 @@ TEST(devices_come_and_go)
 	CHECK_EQ(rig_child(traveller, NULL), 0);
 }
 
-/* Says that its thread spins, or does not, each time when that was asked for. */
+/* On each request waits until its polling thread spins ('s') or does not ('t'), then answers. */
 static void member(int fd)
 {
 	struct rig r;
@@ -567,7 +575,10 @@ static void ask(int fd, char what)
 	test_get(fd, &(char){0}, 1);
 }
 
-/* Two cores are enough for one process and its thread beside a silent one, not for two that ring. */
+/*
+ * Two cores are enough for a process and its polling thread while the other process is idle, but not
+ * while both ring doorbells.
+ */
 TEST(auto_follows_members)
 {
 	int fd, other;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Compressed completions, as they are in the queue's memory. */
+/* Tests the format of compressed completions in the memory of a CQ. */
 #include <endian.h>
 #include <sched.h>
 
@@ -23,8 +23,8 @@ static struct ibv_cq *compressed_cq(struct ibv_context *ctx)
 }
 
 /*
- * The receiving QP of @b is made anew, with the compressed CQ and an SRQ that never has
- * to be refilled: the provider frees receives only when it polls.
+ * Replaces the receiving QP of @b by one with the compressed CQ and with an SRQ that has enough
+ * receives for the whole test, because the provider frees receives only when it polls.
  */
 static void make_receiver(struct ibv_cq *cq)
 {
@@ -42,7 +42,7 @@ static void make_receiver(struct ibv_cq *cq)
 	b.qp = rig_qp(&view);
 }
 
-/* @n messages under one doorbell, message i of @base + i bytes. */
+/* Sends @n messages under one doorbell. Message i has @base + i bytes. */
 static void burst(uint32_t n, uint32_t base)
 {
 	struct ibv_send_wr wr[RUN], *bad;
@@ -74,7 +74,7 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 	const struct mlx5_cqe64 *title = cqe_at(dv, at);
 	uint8_t owner = !!(at & dv->cqe_cnt);
 
-	/* A polling adapter may still be about to write the run: the title comes last. */
+	/* The software HCA's polling thread may not have written the run yet. It writes the title last. */
 	while ((__atomic_load_n(&title->op_own, __ATOMIC_ACQUIRE) & 1) != owner ||
 		title->op_own >> 4 == MLX5_CQE_INVALID)
 		sched_yield();
@@ -90,8 +90,9 @@ static void check_run(const struct mlx5dv_cq *dv, uint32_t at, uint32_t n, uint3
 }
 
 /*
- * Consumes up to @ci. The places of a run that were never written still hold what was there two
- * rounds ago, with the right owner bit, so readers must clear them.
+ * Consumes the @n CQEs before @ci. A compressed run leaves some of its CQEs unwritten. They still hold
+ * the contents of two rounds ago, whose owner bit would be valid in this round, so the reader must
+ * mark all of them as invalid.
  */
 static void take(const struct mlx5dv_cq *dv, uint32_t ci, uint32_t n)
 {
@@ -100,7 +101,7 @@ static void take(const struct mlx5dv_cq *dv, uint32_t ci, uint32_t n)
 	__atomic_store_n(&dv->dbrec[0], htobe32(ci & 0xffffff), __ATOMIC_RELEASE);
 }
 
-/* Runs of every length, around the end of the queue several times. */
+/* Checks runs of every length, which wrap around the end of the queue several times. */
 TEST(runs)
 {
 	struct mlx5dv_cq dv;

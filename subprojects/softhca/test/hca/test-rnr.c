@@ -5,7 +5,7 @@
 
 #define QPS 8u
 #define ROUNDS 3u
-#define RNR_NS 10000u /* of rig_connect() */
+#define RNR_NS 10000u /* the RNR timer that rig_connect() sets */
 
 static struct rig a, b;
 static struct rig from[QPS], to[QPS]; /* a and b with other QPs */
@@ -27,7 +27,7 @@ static void close_all(void)
 		CHECK(!ibv_destroy_qp(from[i].qp) && !ibv_destroy_qp(to[i].qp));
 }
 
-/* Waits until the timers of all QPs have expired. No QP is served meanwhile (step mode). */
+/* Waits until the timers of all QPs have expired. In step mode no QP is served meanwhile. */
 static void all_run_out(void)
 {
 	uint64_t until = test_now_ns() + 2 * RNR_NS;
@@ -38,8 +38,8 @@ static void all_run_out(void)
 
 /*
  * Each QP has several messages, so a QP that got a receive waits again immediately, and its timer
- * is the first to expire. It would get every receive if receives went to the first timer that
- * expires.
+ * is the first to expire. It would get every receive if a receive went to the QP whose timer expires
+ * first.
  */
 TEST(in_turn)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Preloaded: a process that has made its second child executes nothing any more. On a busy machine
- * softhca-run may come to nothing before it is killed.
+ * Is preloaded into softhca-run. The process stops after it has made its second child. On a busy
+ * machine, too, softhca-run may be killed before it executes anything after that fork.
  */
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""A guest with the kernel's rdma_rxe: QEMU without KVM, Debian's kernel from a package, and an initramfs with
-this machine's programs. A tap connects it with the network namespace in which QEMU runs.
+"""Runs a guest that has the kernel's driver rdma_rxe, in QEMU without KVM. It boots Debian's kernel from a package, and an
+initramfs with this machine's programs. A tap connects it with the network namespace in which QEMU runs.
 
 `scripts/deps soak` installs what this needs, and downloads the kernels' packages as
 ~/.cache/softhca/linux-image-*.deb.
@@ -28,7 +28,7 @@ PARTS = "boot/vmlinuz lib/modules/*/modules. lib/modules/*/kernel/net/ lib/modul
         "lib/modules/*/kernel/crypto/ lib/modules/*/kernel/drivers/virtio/ " \
         "lib/modules/*/kernel/drivers/infiniband/ lib/modules/*/kernel/drivers/net/"
 AGENT_PORT = 5000
-SILENCE_S = 600  # against hanging only
+SILENCE_S = 600  # the longest time without output; only guards against hanging
 
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
@@ -98,7 +98,7 @@ def libraries_of(*programs):
 
 
 def initramfs(tmp, package, peer, address, ipv6):
-    """Builds it in @tmp; returns the paths of kernel and archive."""
+    """Builds the initramfs in @tmp. Returns the paths of the kernel and of the archive."""
     kernel, root = os.path.join(tmp, "kernel"), os.path.join(tmp, "root")
     for directory in (kernel, *(os.path.join(root, d) for d in "bin proc sys dev tmp".split())):
         os.makedirs(directory)
@@ -130,8 +130,8 @@ def initramfs(tmp, package, peer, address, ipv6):
 
 class Guest:
     """
-    rxe's host. @prefix: makes a command run in the namespace that has the tap wire0. @gids: the indices of its IPv4 and
-    its IPv6 address.
+    The guest, which has the adapter rxe0. @prefix: the words before a command that make it run in the network namespace
+    of the tap wire0. gids: the indices of the GIDs of the guest's IPv4 and IPv6 address.
     """
 
     def __init__(self, tmp, package, peer, address, ipv6, prefix):
