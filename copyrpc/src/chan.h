@@ -10,10 +10,10 @@
  * chan_expects() with the immediate, chan_accept() and chan_handle() (receive.h). Positions are in
  * blocks and only grow; position x is at block x % c of the ring.
  *
- * States of a batch: open (messages join it; `open`, while cr.edge is not 0), closed (in
- * `closed`: the next message did not fit before the ring's end), sealed (handed to the
- * transport). At most one is open. chan_call() and chan_reply() open and close batches,
- * chan_seal() seals the oldest.
+ * A batch is first open: messages are added to it. At most one batch is open; it is in `open`, which
+ * is valid while cr.edge is not 0. If the next message does not fit before the ring's end, the batch
+ * is closed and moved to `closed`. When it is given to the transport, it is sealed. chan_call() and
+ * chan_reply() open and close batches, chan_seal() seals the oldest.
  */
 #ifndef COPYRPC_CHAN_H
 #define COPYRPC_CHAN_H
@@ -28,7 +28,7 @@
 
 struct chan;
 
-/* A circular list, oldest first. The head of the list is also a link, after the newest. */
+/* A circular list, oldest first. The head of the list is also a link; it follows the newest one. */
 struct req_link {
 	struct req_link *prev, *next;
 	uint64_t pos; /* position of the request's header; in the head: end of the received
@@ -48,26 +48,26 @@ struct copyrpc_req {
 	struct served *served; /* of a large request (serve.c); else NULL */
 };
 
-/* Requests that wait for copyrpc_recv(), of all endpoints of a context. */
+/* The requests of all endpoints of a context that copyrpc_recv() has not returned yet. */
 struct req_queue {
 	struct copyrpc_req *head;
 	struct copyrpc_req **tail_p;
-	/* Takes a large request, which it may put on the queue later, or drops it and returns
-	 * -EPROTO. NULL: there are none. */
+	/* Takes a large request and may put it on the queue later; or drops it and returns -EPROTO.
+	 * If the pointer is NULL, a large request breaks the protocol. */
 	int (*large)(struct copyrpc_req *req);
-	/* Releases the memory of a large request, sets `data` and `served` to NULL. */
+	/* Releases the memory of a large request, and sets `data` and `served` to NULL. */
 	void (*release)(struct copyrpc_req *req);
 };
 
 struct listener;
 
-/* A call of the library itself. */
+/* A call whose end the library handles, such as a large call. */
 struct call_hook {
 	uint64_t token;
 	bool canceled;
 	/*
 	 * Ends the call: with its response, or with @status if that is not 0. @to is NULL if the
-	 * program is not told, because the context is being destroyed. Returns 0, or -EPROTO if the
+	 * context is being destroyed; then the program is not notified. Returns 0, or -EPROTO if the
 	 * response is wrong.
 	 */
 	int (*end)(struct call_hook *hook, struct copyrpc_ep *ep, const struct listener *to,
@@ -80,14 +80,17 @@ struct call {
 		struct call_hook *hook; /* pending, with CALL_HOOKED */
 		uint64_t next_free; /* free: id of the next free one, or CALL_NONE */
 	};
-	uint64_t resp_max; /* pending: bytes, possibly with a bit below; free: CALL_FREE */
+	uint64_t resp_max; /* pending: bytes, maybe with a CALL_ bit (below); free: CALL_FREE */
 };
 
 /*
- * A call that may end before its response arrives has one of these bits in resp_max, so that its
- * response takes the slow path: a call with a time limit, a canceled one whose end was not reported
- * yet, and one whose end was reported. The entry of the last remains: the id and the credit are in
- * use until the response arrives, which is then dropped. A call of the library has a bit as well.
+ * If a call has one of these bits in resp_max, its response takes the slow path:
+ *
+ *	CALL_HOOKED	the library handles the end of the call (struct call_hook)
+ *	CALL_CANCELED	the call was canceled, but its end was not reported yet
+ *	CALL_TIMED	the call has a time limit
+ *	CALL_LATE	the end of the call was reported before its response arrived; the id and the
+ *			credit remain in use until it arrives, and then it is dropped
  */
 #define CALL_HOOKED (1ull << 60)
 #define CALL_CANCELED (1ull << 61)
@@ -114,14 +117,14 @@ struct batch {
 	uint64_t bytes;
 };
 
-/* The requests of a channel, allocated a few at a time, because the program holds pointers. */
+/* Some of a channel's requests. A block never moves, because the program holds pointers into it. */
 struct req_block {
 	struct req_block *next;
 	uint32_t n;
 	struct copyrpc_req reqs[];
 };
 
-/* Memory for a ring that its owner has told the peer. */
+/* Memory for a ring. The owner of the ring has sent its address, key and size to the peer. */
 struct ring_offer {
 	uint64_t addr;
 	uint32_t key;
@@ -137,7 +140,7 @@ struct growth {
 	uint8_t *old_send; /* has the batches before `moved`, which may be sent again; NULL: none */
 	uint64_t moved;
 	uint32_t old_mask;
-	uint32_t laps; /* of the send ring, since the transport looked */
+	uint32_t laps; /* of the send ring, since the transport last set this to 0 */
 	/* The receive ring. */
 	uint32_t need; /* blocks that the ring should have */
 	bool tell; /* the offer is not in a batch yet */
@@ -165,7 +168,7 @@ struct chan {
 					   watched */
 			bool reading; /* a READ of the peer's position is pending */
 			bool probe; /* a READ is needed to test whether the peer lives */
-			bool read_timed; /* the next READ has a time */
+			bool read_timed; /* the time of the next READ is set */
 			bool handling; /* the messages of a batch are being handled: a callback may
 					  run, and the peer must not overwrite the batch */
 		};
@@ -180,7 +183,7 @@ struct chan {
 	/* Positions up to which messages fit without further checks. chan_advance() moves them on.
 	 * They are 0 while the status is not 0. */
 	uint64_t end; /* for replies: the ring's end after cr.p, or after the open batch */
-	uint64_t call_end; /* for calls: not beyond `end`; a batch up to here can still grant all
+	uint64_t call_end; /* for calls: at most `end`, and a batch that ends here can grant all
 			      credit */
 	struct batch open; /* valid if cr.edge; it ends at cr.p */
 	/*
@@ -197,8 +200,8 @@ struct chan {
 	uint32_t most; /* blocks that a ring may have */
 	bool nested;
 	struct growth grow;
-	/* The last position that the next batch may occupy, as chan_look_ahead() last found; before
-	 * live.pos while the status is not 0. */
+	/* The last position that the next batch may occupy, which chan_look_ahead() computes. It is
+	 * less than live.pos while the status is not 0. */
 	uint64_t recv_last;
 	uint64_t told; /* consumer position in the peer's last batch */
 	uint32_t unasked; /* blocks of R (credit.h) that no received request uses */
@@ -211,7 +214,7 @@ struct chan {
 
 	uint32_t ncalls, call_free; /* number of pending calls; first free id or CALL_NONE */
 	uint32_t max_calls; /* entries of `calls`, and of `deadlines` */
-	uint32_t max_pending; /* calls that the program wants to be pending at most */
+	uint32_t max_pending; /* the program's limit for the number of pending calls */
 	struct call *calls;
 	uint32_t late; /* pending calls whose end was reported already */
 	uint32_t timed_end; /* greater than the id of every call with a time limit */
@@ -240,13 +243,13 @@ int chan_read_done(struct chan *ch, uint64_t consumer);
 /* Sets a status other than 0. Batches that were not sent are lost. */
 void chan_stop(struct chan *ch, int status);
 
-/* As chan_call(), but the call ends at the time @deadline, which must not be 0. -ENOMEM: only at
- * the first call with a time limit. */
+/* Does the same as chan_call(), but the call ends at the time @deadline, which must not be 0. Only the
+ * first call with a time limit can fail with -ENOMEM. */
 int chan_call_timed(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, uint64_t deadline);
 
-/* Makes a large call with this payload (struct wire_large), whose end is that of the hook. Returns as
- * copyrpc_call(). */
+/* Makes a large call with this payload (struct wire_large). When it ends, hook->end is called. The
+ * results are those of copyrpc_call(). */
 int chan_call_large(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	struct call_hook *hook);
 
@@ -262,11 +265,12 @@ int chan_cancel(struct chan *ch, uint64_t token);
 int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const void *payload,
 	uint32_t len, const struct listener *to);
 
-/* Ends all pending calls with ch->status; or the canceled calls if that is 0. Returns their
- * number. */
+/* Ends all pending calls with ch->status. If that is 0, ends only the canceled calls, with
+ * -ECANCELED. Returns the number of calls that it has ended. */
 int chan_end_calls(struct chan *ch, const struct listener *to);
 
-/* Frees the calls of the library, which the program is not told, when a context is destroyed. */
+/* Called when a context is destroyed: ends the calls whose end the library handles. The program is not
+ * notified. */
 void chan_drop_calls(struct chan *ch);
 
 /* Drops the requests that copyrpc_recv() has not yet returned. */
@@ -275,21 +279,22 @@ void chan_drop_queued(struct chan *ch);
 /* Implements copyrpc_req_detach(). */
 int chan_detach(struct copyrpc_req *req);
 
-/* Sets what depends on the sizes of the rings. */
+/* Sets the limits that depend on the sizes of the rings. */
 void chan_set_limits(struct chan *ch);
 
-/* Adds entries for the requests that the peer may make if the send ring has @blocks blocks, and for
- * the calls that this side may make if the receive ring has. Both return 0 or -ENOMEM. */
+/* chan_add_reqs() adds entries for the requests that the peer may make if the send ring has @blocks
+ * blocks. chan_add_calls() adds entries for the calls that this side may make if the receive ring has
+ * @blocks blocks. Both return 0 or -ENOMEM. */
 int chan_add_reqs(struct chan *ch, uint32_t blocks);
 int chan_add_calls(struct chan *ch, uint32_t blocks);
 
-/* Closes the open batch, adds a marker over `wrap` blocks (if not 0), opens a new batch. */
+/* Closes the open batch, adds a marker over `wrap` blocks (if not 0), and opens a new batch. */
 void chan_new_batch(struct chan *ch, uint32_t wrap);
 
-/* Updates `end` and `call_end`, which may be lower than possible. The status must be 0. */
+/* Recomputes `end` and `call_end`, which may have become too low. The status must be 0. */
 void chan_advance(struct chan *ch);
 
-/* The general paths of chan_call() and chan_reply(), which also find the errors. */
+/* These are the general paths of chan_call() and chan_reply(). They also check for errors. */
 int chan_call_odd(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested);
 int chan_reply_odd(struct copyrpc_req *req, const void *data, uint32_t len);
@@ -299,26 +304,26 @@ static inline void *chan_at(uint8_t *ring, const struct chan *ch, uint64_t pos)
 	return ring + (size_t)(pos & ch->mask) * WIRE_BLOCK;
 }
 
-/* The consumer position, in blocks: the peer may overwrite everything before it. */
+/* Returns the consumer position, in blocks. The peer may overwrite everything before it. */
 static inline uint64_t chan_consumer(const struct chan *ch)
 {
 	return ch->live.next->pos;
 }
 
-/* The same in bytes, as on the wire. */
+/* Returns the consumer position in bytes, as it is sent to the peer. */
 static inline uint64_t chan_consumer_bytes(const struct chan *ch)
 {
 	return chan_consumer(ch) * WIRE_BLOCK;
 }
 
-/* True if there is a batch to seal. */
+/* Returns true if there is a batch to seal. */
 static inline bool chan_waits(const struct chan *ch)
 {
 	return ch->nclosed || ch->cr.edge;
 }
 
-/* True if the open batch is the only one to send, and it can grant all credit. Then no READ of the
- * peer's position is due either. */
+/* Returns true if the open batch is the only one to send, and it can grant all credit. Then no READ of
+ * the peer's position is due either. */
 static inline bool chan_is_usual(const struct chan *ch)
 {
 	return ch->cr.edge && !ch->odd && ch->cr.p <= ch->call_end;
@@ -329,7 +334,7 @@ static inline uint32_t chan_open_blocks(const struct chan *ch)
 	return (uint32_t)(ch->cr.p - ch->open.start);
 }
 
-/* The length of the open batch. */
+/* Returns the length of the open batch, in bytes. */
 static inline uint64_t chan_open_bytes(const struct chan *ch)
 {
 	assume(ch->open.bytes >= WIRE_BLOCK);
@@ -337,8 +342,9 @@ static inline uint64_t chan_open_bytes(const struct chan *ch)
 }
 
 /*
- * As chan_seal(), for the open batch if chan_is_usual(). @meta: where the metadata is written;
- * @batch: the batch in the ring; @consumer: chan_consumer_bytes(); @len: chan_open_bytes().
+ * Seals the open batch, as chan_seal() does. chan_is_usual() must be true. @meta: where the metadata
+ * is written; @batch: the batch in the ring; @consumer: chan_consumer_bytes(); @len:
+ * chan_open_bytes().
  */
 static inline void chan_seal_usual(struct chan *ch, void *meta, void *batch, uint64_t consumer,
 	uint64_t len)
@@ -365,13 +371,14 @@ static inline void chan_seal_usual(struct chan *ch, void *meta, void *batch, uin
 uint32_t chan_seal(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /*
- * After the connection was lost: the peer has received what is before @pos. The batches from there
- * on will be sent again. Returns 0, or -EPROTO if @pos cannot be true.
+ * Called after the connection was lost: the peer has received all bytes before @pos. The batches from
+ * @pos on will be sent again. Returns 0, or -EPROTO if @pos is impossible.
  */
 int chan_resume(struct chan *ch, uint64_t pos);
 
-/* As chan_seal(), for the next batch to send again; it keeps its place, messages and credit.
- * Returns the immediate, or 0 if there is no batch at the position that the peer has told. */
+/* Does the same as chan_seal() for the next batch to send again. The batch keeps its place, messages
+ * and credit. Returns the immediate, or 0 if the position that the peer has sent is not the start of a
+ * batch. */
 uint32_t chan_seal_again(struct chan *ch, uint64_t consumer, uint64_t *pos_p, uint32_t *len_p);
 
 /* Returns the number of messages that have been placed and not sealed. Sets *calls_p to the number
@@ -390,7 +397,7 @@ static inline uint32_t chan_unsent(const struct chan *ch, uint32_t *calls_p)
 	return n;
 }
 
-/* True if a READ of the peer's position is useful and may return a new position. */
+/* Returns true if a READ of the peer's position is useful and may return a new position. */
 static inline bool chan_read_due(const struct chan *ch)
 {
 	return credit_read_due(&ch->cr, ch->stalled) && ch->cr.rc != ch->sent;
@@ -414,15 +421,15 @@ static inline void chan_open(struct chan *ch, uint32_t wrap)
 	credit_open(&ch->cr, wrap);
 }
 
-/* True if a message can join the open batch, or begin a batch without a marker before it. @end:
- * ch->end for replies, ch->call_end for calls. */
+/* Returns true if a message can be added to the open batch, or can begin a batch that needs no marker
+ * before it. @end: ch->end for replies, ch->call_end for calls. */
 static inline bool chan_fits(const struct chan *ch, uint32_t size, uint64_t end)
 {
 	return ch->cr.p + size + (ch->cr.edge ? 0 : 1) <= end;
 }
 
-/* Places a message for which chan_fits() is true. @calls: 1 for a call, else 0. The copy comes
- * last, so that the compiler keeps no values across it. */
+/* Places a message for which chan_fits() is true. @calls: 1 for a call, else 0. The payload is copied
+ * last, so that the compiler keeps no values across the copy. */
 ALWAYS_INLINE void chan_append(struct chan *ch, uint32_t calls, uint32_t id, uint32_t limit,
 	const void *data, uint32_t len)
 {
@@ -470,13 +477,13 @@ ALWAYS_INLINE int chan_add_call(struct chan *ch, const void *data, uint32_t len,
 	return 0;
 }
 
-/* The total credit that calls may use. */
+/* Returns the total credit that calls may use. */
 static inline uint64_t chan_spendable(const struct chan *ch, bool nested)
 {
 	return nested ? ch->cr.kmax : ch->spendable;
 }
 
-/* As copyrpc_call(), or as copyrpc_call_nested() if @nested is true. */
+/* Does the same as copyrpc_call(), or as copyrpc_call_nested() if @nested is true. */
 static inline int chan_call(struct chan *ch, const void *data, uint32_t len, uint32_t resp_max,
 	uint64_t token, bool nested)
 {
@@ -497,8 +504,8 @@ static inline void chan_put_call(struct chan *ch, struct call *call, uint32_t id
 	ch->ncalls--;
 }
 
-/* Releases a request's bytes. The consumer position advances when all older requests are released,
- * too. */
+/* Releases a request's bytes. The consumer position advances over them when all older requests are
+ * released, too. */
 static inline void chan_release(struct copyrpc_req *req)
 {
 	req->live.prev->next = req->live.next;
@@ -523,26 +530,26 @@ static inline void chan_put_req(struct chan *ch, struct copyrpc_req *req)
 /* Releases the bytes of a request, its detached data and its entry. */
 void chan_drop_req(struct copyrpc_req *req);
 
-/* The number of requests without a reply. Slow: counts the free entries. */
+/* Returns the number of requests without a reply. It is slow, because it counts the free entries. */
 uint32_t chan_requests(const struct chan *ch);
 
-/* The counters, including messages that have not been sent. */
+/* Returns the counters. They include messages that have not been sent. */
 struct copyrpc_stats chan_stats(const struct chan *ch);
 
-/* True if chan_add_reply() may be called. False while the status is not 0, because no message fits
- * then. */
+/* Returns true if chan_add_reply() may be called. It returns false while the status is not 0, because
+ * no message fits then. */
 static inline bool chan_takes_reply(const struct copyrpc_req *req, uint32_t len)
 {
 	return !req->detached && len <= req->resp_max &&
 	       chan_fits(req->ch, wire_blocks(len), req->ch->end);
 }
 
-/* As copyrpc_reply(). chan_takes_reply() must be true. */
+/* Does the same as copyrpc_reply(). chan_takes_reply() must be true. */
 ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 {
 	struct chan *ch = req->ch;
 
-	/* @data may point to these bytes: the peer does not overwrite them before the next
+	/* @data may point to the released bytes: the peer does not overwrite them before the next
 	 * flush. */
 	chan_release(req);
 	chan_put_req(ch, req);
@@ -553,8 +560,8 @@ ALWAYS_INLINE int chan_add_reply(struct copyrpc_req *req, const void *data, uint
 	return 0;
 }
 
-/* As copyrpc_reply(). Calls @changed before it places a reply in the usual way; in all other cases
- * it calls @odd, which must call chan_reply_odd(). */
+/* Does the same as copyrpc_reply(). Calls @changed (if not NULL) before it places a reply in the usual
+ * way; in all other cases it calls @odd, which must call chan_reply_odd(). */
 ALWAYS_INLINE int chan_reply(struct copyrpc_req *req, const void *data, uint32_t len,
 	void (*changed)(struct chan *ch),
 	int (*odd)(struct copyrpc_req *req, const void *data, uint32_t len))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connections that belong to the program: opening them, and connecting endpoints over them. */
+/* Opens TCP connections that belong to the program, and connects endpoints over them. */
 #include <fcntl.h>
 #include <unistd.h>
 

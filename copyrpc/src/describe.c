@@ -15,7 +15,7 @@ static const char *opcode_name(const struct mlx5dvl_error *e)
 	return e->is_recv ? "receive" : names[e->opcode];
 }
 
-/* Writes the peer's queue pair and address; nothing if they are not known yet. */
+/* Writes the peer's queue pair and address, or an empty text if they are not known yet. */
 static void peer_text(const struct mlx5dvl_qp_info *peer, char *text, size_t size)
 {
 	static const uint8_t none[sizeof(peer->gid)];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Calls that end in another way than with their response: by their time limit, by cancellation, or
- * with their endpoint; and the calls of the library. */
+/* Ends calls before their responses arrive: because of their time limits, when they are canceled, and
+ * when their endpoint fails. Also handles calls whose end the library handles. */
 #include <stdlib.h>
 
 #include "chan.h"
@@ -119,7 +119,7 @@ static int end_canceled(struct chan *ch, const struct listener *to)
 	return ended;
 }
 
-/* Ends a call that gets no response any more, or one of the library. */
+/* Handles the response to a call that has ended early or is canceled, or whose end the library handles. */
 static int end_odd(struct chan *ch, struct call old, const void *payload, uint32_t len,
 	const struct listener *to)
 {
@@ -152,7 +152,7 @@ COLD int chan_odd_response(struct chan *ch, uint32_t id, uint32_t limit, const v
 	return end_odd(ch, old, payload, len, to) ? -EPROTO : 1;
 }
 
-/* Ends a call of a failed endpoint; its entry is free. */
+/* Reports the end of a call of a failed endpoint. The caller has freed the call's entry. */
 static void end_failed(struct chan *ch, struct call old, const struct listener *to)
 {
 	int status = old.resp_max & CALL_CANCELED ? -ECANCELED : ch->status;

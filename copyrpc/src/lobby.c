@@ -10,11 +10,11 @@
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
 
-/* The work of a step: events and connections that it takes; actions that are due. */
+/* A step handles at most so many events and connections, and so many actions that are due. */
 #define EVENTS 16
 #define ACTIONS 8
 
-static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "one set of bits");
+static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "poll and epoll use the same bits");
 
 int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr)
 {
@@ -87,7 +87,7 @@ bool lobby_may_act(struct lobby *y, struct watch *w)
 	return false;
 }
 
-/* Makes a watch the first one; those before it become the last ones. */
+/* Makes a watch the first one. The watches before it move to the end of the list. */
 static void put_first(struct lobby *y, struct watch *w)
 {
 	struct watch **end_p = &w->next;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The connections of a context that are being made: listeners, what they have accepted, and dials.
- * Each is a watch: a socket that an epoll descriptor reports, and a time. lobby_step() handles a
+ * A lobby holds the connections of a context that are being made: listeners, the sockets that they
+ * have accepted, and dials. Each of these is a watch. It has a socket, whose events an epoll descriptor
+ * reports, and a time at which its next action is due. lobby_step() handles a
  * bounded number of events and never waits; copyrpc_poll() calls it, and the blocking functions
  * call it in a loop.
  */
@@ -15,7 +16,7 @@ struct lobby;
 struct watch;
 
 struct watch_ops {
-	/* The socket has an event. May free any watch. */
+	/* Called when the socket has an event. It may free any watch. */
 	void (*ready)(struct lobby *y, struct watch *w, uint64_t now);
 	/* tick() and close() may free this watch, but no other one. */
 	uint64_t (*tick)(struct lobby *y, struct watch *w, uint64_t now); /* returns when it is due
@@ -40,36 +41,36 @@ struct lobby {
 	struct watch *postponed; /* the first watch for which no work was left */
 };
 
-/* Attributes of the endpoints that will be created, with what they point to. */
+/* Attributes of the endpoints that will be created, with copies of the data to which they point. */
 struct plan {
 	struct copyrpc_ep_attr attr;
 	struct copyrpc_path path;
 	char name[EP_NAME_MAX];
 };
 
-/* Returns 0 or -E2BIG. */
+/* Returns 0, -E2BIG, or -EINVAL if @attr has `by_hand`. */
 int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr);
 
-/* Returns the context's lobby, which is created if there is none. */
+/* Finds the context's lobby, or creates it if there is none. Returns 0 or -errno. */
 int lobby_open(struct copyrpc_ctx *ctx, struct lobby **y_p);
 void lobby_enter(struct lobby *y, struct watch *w);
 void lobby_leave(struct lobby *y, struct watch *w);
-/* Waits for other events; 0: for none. Returns 0 or -errno. */
+/* Sets the events for which the watch waits; 0: none. Returns 0 or -errno. */
 int lobby_watch(struct lobby *y, struct watch *w, short events);
 /* Closes the socket of a watch, if it has one. */
 void lobby_close(struct lobby *y, struct watch *w);
 void lobby_step(struct copyrpc_ctx *ctx);
-/* True if this step may take another connection, or handle another event. Creating an endpoint takes
- * long, so a step ends after one. */
+/* Returns true if this step may take another connection or handle another event. Creating an endpoint
+ * takes long, so a step creates no more than one. */
 static inline bool lobby_may_take(const struct lobby *y)
 {
 	return y->left && y->ctx->made == y->made;
 }
-/* Must precede each action of a tick(). If it returns false the action is postponed: tick() returns
- * @now. */
+/* A tick() must call this before each action. If this returns false, the action is postponed: tick()
+ * must return @now. */
 bool lobby_may_act(struct lobby *y, struct watch *w);
-/* Waits until there is something to step, or @fd (if not negative) is readable. Returns 0 or
- * -ETIMEDOUT. */
+/* Waits until lobby_step() has work, or @fd (if not negative) is readable. Returns 0 or -errno;
+ * -ETIMEDOUT: the time is over. */
 int lobby_wait(const struct lobby *y, int fd, uint64_t limit_ns);
 
 /* Queues the event UP of an endpoint; its failure will be an event, too. */

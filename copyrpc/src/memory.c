@@ -48,8 +48,9 @@ static void *map_aligned(size_t len)
 	return at;
 }
 
-/* The pieces of a new chunk: a quarter of those that there are, so that little is unused, but whole
- * pages, and huge pages if the pieces are large. */
+/* Returns the number of pieces of a new chunk. It is a quarter of the number of existing pieces, so
+ * that few are unused, but at least a page. If that is more than half a huge page, the chunk takes a
+ * whole one. */
 static uint32_t chunk_pieces(const struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -152,7 +153,7 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 		return;
 	mlx5dvl_mr_dereg(&p->mr);
 	slab_put(&c->pieces, (uint32_t)((size_t)(p->at - c->at) / c->piece_len));
-	/* The gaps between the messages of a batch are sent as they are, next time to another peer. */
+	/* A flush sends the gaps between messages, too. The next owner of the piece has another peer. */
 	if (c->use == MEMORY_SEND && c->pieces.used)
 		memset(p->at, 0, c->piece_len);
 	*p = (struct piece){0};

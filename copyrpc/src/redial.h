@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Connecting an endpoint again, on the side that has dialed. */
+/* Connects an endpoint again after a lost connection, on the side that has dialed. */
 #ifndef COPYRPC_REDIAL_H
 #define COPYRPC_REDIAL_H
 
@@ -7,8 +7,9 @@
 
 struct addrinfo;
 
-/* Dials these addresses whenever the endpoint goes away, until it fails or is destroyed. Takes the
- * ownership of the addresses if it succeeds. Returns 0 or -ENOMEM. */
+/* Dials these addresses whenever the endpoint loses its connection, until the endpoint fails or is
+ * destroyed. If the function succeeds, it takes the ownership of the addresses. Returns 0 or
+ * -ENOMEM. */
 int redial_start(struct lobby *y, struct copyrpc_ep *ep, struct addrinfo *addresses);
 
 #endif
