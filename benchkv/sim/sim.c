@@ -6,12 +6,13 @@
 #include "base/rand.h"
 #include "job.h"
 
-static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "struct request");
-static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "struct request");
+static_assert(SIM_MAX_SLOTS <= 1u << CALENDAR_SLOT_BITS, "a slot fits into struct request");
+static_assert(SIM_MAX_RANKS <= 1u << CALENDAR_DEST_BITS, "a rank fits into struct request");
 
 /*
- * From a WRITE's arrival to the last one's: half of the time that a context needs for a WRITE per
- * request in flight. Longer ones are possible, and cost a little more.
+ * Returns the usual time between the first and the last arrival of the WRITEs that are on their way to
+ * a context. It is half of the time that a context needs for one WRITE per request in flight. A longer
+ * time is possible and costs a little more.
  */
 static uint64_t arrivals_span(const struct sim_config *c)
 {
@@ -33,7 +34,7 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	return control_init(&d->control, &c->control, c->ranks);
 }
 
-/* Each rank draws on its own. */
+/* Returns the seed of a rank, because each rank has random numbers of its own. */
 static uint64_t seed_of(uint64_t seed, uint32_t rank)
 {
 	return mix64(seed * 0x9e3779b97f4a7c15ull + rank + 1) | 1;
@@ -74,7 +75,7 @@ static int rank_init(struct sim *s, uint32_t index)
 	return r->called ? 0 : -ENOMEM;
 }
 
-/* Some of a client's requests may join the others later. */
+/* Returns the time of a slot's first request. With --qd-step some slots of a client begin later. */
 static uint64_t first_time(const struct sim_config *c, uint32_t slot)
 {
 	return c->depth_before && slot % c->depth >= c->depth_before ? c->step_ns : 0;
@@ -210,7 +211,7 @@ static void sim_fini(struct sim *s)
 	free(s->ranks);
 }
 
-/* They are numbers of 64 bits only. */
+/* Adds the fields as an array, because all of them are numbers of 64 bits. */
 static void add_counts(struct counts *sum, const struct counts *c)
 {
 	for (size_t i = 0; i < sizeof(*sum) / sizeof(uint64_t); i++)
@@ -222,7 +223,7 @@ static double ratio(double a, double b)
 	return b > 0 ? a / b : 0;
 }
 
-/* Latencies of all parts, in the first one. */
+/* Adds the latencies of all parts to those of the first one. Returns these. */
 static const struct latrec_hist *gather_latencies(struct sim *s)
 {
 	for (uint32_t i = 1; i < s->n_parts; i++)
@@ -230,7 +231,7 @@ static const struct latrec_hist *gather_latencies(struct sim *s)
 	return s->parts[0].latency;
 }
 
-/* Up to the end, or a change after it that has been made already. */
+/* Returns the integral up to the end, or up to the last change if that is later. */
 static uint64_t inflight_integral(const struct rank *r)
 {
 	const struct inflight *f = &r->inflight;
