@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loans. The pool of a client is in its area of the region: attr.loans chunks, each with room for a
- * request and for the response to it. A chunk has one owner at a time:
+ * A loan is a chunk of shared memory in which a request or a response is written and read in place.
+ * The pool of a client is in its area of the region: attr.loans chunks, each with room for a request
+ * and for the response to it. A chunk has one owner at a time:
  *
  *	the client	until it commits the chunk with a call
  *	the server	until it answers that call
  *	the client	until it has released the response
  *
- * Both sides keep in private memory what they own, so the pool holds nothing but payloads. The
- * message in the ring names the chunk of a request, and the length. Its id has the bit LOAN_BIT.
+ * Each side records in private memory which chunks it owns, so the pool holds nothing but payloads.
+ * The message in the ring has the number of the chunk and the length of the payload. LOAN_BIT is set
+ * in its id.
  */
 #ifndef SHMIPC_LOAN_H
 #define SHMIPC_LOAN_H
@@ -16,9 +18,10 @@
 #include "layout.h"
 
 #define LOAN_BIT (1u << 23)
-static_assert(SHMIPC_MAX_DEPTH <= LOAN_BIT && LOAN_BIT < 1u << CELLRING_ID_BITS, "a bit of an id");
+static_assert(SHMIPC_MAX_DEPTH <= LOAN_BIT && LOAN_BIT < 1u << CELLRING_ID_BITS,
+	"no call's id has LOAN_BIT");
 
-/* The payload of a message whose id has the bit. In a response, the chunk is not used. */
+/* The payload of a message whose id has LOAN_BIT. In a response, the chunk is not used. */
 struct loan_message {
 	uint32_t chunk, len;
 };
@@ -38,8 +41,8 @@ struct shmipc_client_loans {
 	uint32_t *chunk; /* by id of a call: its chunk */
 	uint32_t n_free;
 	uint32_t out; /* chunks that the user owns */
-	const void *shown; /* the response that the response function has */
-	bool held; /* that function has called shmipc_client_hold() */
+	const void *shown; /* the response with which the response function was called; else NULL */
+	bool held; /* the response function has called shmipc_client_hold() */
 };
 
 struct shmipc_server_loans {
@@ -52,36 +55,39 @@ struct shmipc_server_loans {
 	uint32_t *kept; /* by index: the number of these requests */
 };
 
-/* These allocate, if the region has loans. Return 0 or -ENOMEM. */
+/* These two allocate memory if the region has loans. They return 0 or -ENOMEM. */
 int loans_client_init(const struct shmipc_layout *l, struct shmipc_client_loans **loans_p);
 int loans_server_init(const struct shmipc_layout *l, struct shmipc_server_loans **loans_p);
 void loans_client_free(struct shmipc_client_loans *loans);
 void loans_server_free(struct shmipc_server_loans *loans);
 
 /*
- * Takes the next response, if it is a valid one to a call with a loan, and passes it on. Returns
- * false without any change if it is not.
+ * Takes the next response if it is a valid one to a call with a loan, and calls @fn with it. If it is
+ * not, returns false and changes nothing.
  */
 bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response_fn *fn, void *arg);
 /* Finds the chunk of a loan to commit. Returns 0, or an error of shmipc_client_commit(). */
 int loans_client_find(const struct shmipc_client *hot, const void *loan, uint32_t len,
 	uint32_t *chunk_p);
-/* A chunk is sent with this call. */
+/* Records that a chunk is sent with this call. */
 void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk);
-/* Gives the chunk of a call back that ends without a response. */
+/* Gives back the chunk of a call that ends without a response. */
 void loans_client_end(struct shmipc_client *hot, uint32_t id);
 
-/* Takes a request in a loan. Returns false without any change if it is not a valid one. */
+/* Takes a request in a loan. If it is not a valid one, returns false and changes nothing. */
 bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	const unsigned char *slot, struct shmipc_req *req_p, const void **payload_p);
 /* Finds the client of a request in a loan. Returns 0, or an error of shmipc_server_loan(). */
 int loans_server_find(struct shmipc_server *hot, uint64_t client, uint32_t id,
 	struct shmipc_peer **peer_p);
-/* A client has gone: keeps the requests in loans that are not answered. */
+/* Called when a client has gone: keeps its requests in loans that are not answered. */
 void loans_server_end(struct shmipc_server *hot, const struct shmipc_peer *peer);
-/* A request of a client that has gone is answered. Returns true if it was the last that was kept. */
+/*
+ * Called when a request of a client that has gone is answered. Returns true if it was the last one that
+ * was kept.
+ */
 bool loans_server_drop(struct shmipc_server *hot, uint32_t index, uint32_t id);
-/* All requests of a client that has gone are answered. */
+/* Forgets the kept requests of a client that has gone. */
 void loans_server_forget(struct shmipc_server *hot, uint32_t index);
 
 /* Returns true if requests of the client that had this place are kept. */
