@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests whose payload is in several places, and datagrams with their addresses. */
+/* Posts requests whose payload is in several places, posts datagrams, and creates their addresses. */
 #include <assert.h>
 #include <endian.h>
 #include <errno.h>
@@ -15,7 +15,7 @@ static_assert(sizeof(struct mlx5_wqe_av) == 48, "an address takes three units of
 
 struct mlx5dvl_ah {
 	struct ibv_ah *ibv;
-	struct mlx5_wqe_av av; /* in the format of requests */
+	struct mlx5_wqe_av av; /* the address in the format of a WQE */
 };
 
 static int take_over_ah(struct mlx5dvl_ah *ah, const struct mlx5dvl_qp_info *peer)
