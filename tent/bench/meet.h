@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A client reads the server's description over TCP, and stays connected until the client ends. */
+/* A client reads the server's description over TCP, and keeps the connection until the client ends. */
 #ifndef TENTBENCH_MEET_H
 #define TENTBENCH_MEET_H
 
@@ -8,7 +8,7 @@
 
 /*
  * Sends the text to all clients. @once: returns when a client that has read the text disconnects.
- * 0 or -errno.
+ * Returns 0 or -errno.
  */
 int meet_serve(int listener, const char *text, bool once);
 /*

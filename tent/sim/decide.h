@@ -5,7 +5,10 @@
 
 #include "config.h"
 
-/* Writes the nanoseconds per slice, from submit to done. 0, or the error of the scheduler. */
+/*
+ * Writes the real time in ns that the scheduler takes for a slice, from its submission to its
+ * completion. Returns 0, or the error of the scheduler.
+ */
 int decide_measure(const struct tent_config *config, double *ns_p);
 
 #endif
