@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Windows of a mesh with a thread for each node, and windows in which one thread steps all sides. */
+/*
+ * Runs the time windows of a measurement: those of a mesh that has a thread for each node, and those
+ * in which one thread runs all sides in turn.
+ */
 #include "bench.h"
 
-#define EMPTY_SWEEPS 1000000u /* after this many turns of all sides a response is lost */
+#define EMPTY_SWEEPS 1000000u /* a response is lost after so many turns of all sides without one */
 
-/* Runs turns until the deadline and one response have come. */
+/*
+ * Runs turns until the deadline has passed and, if the node makes calls, at least one response has
+ * come.
+ */
 static void mesh_load(const struct rpcbench_impl *impl, struct rpcbench_client *c)
 {
 	uint64_t start = clock_ns(), now = start, deadline = start + c->run->window_ns;
@@ -44,13 +50,13 @@ void rpcbench_mesh_window(const struct rpcbench_impl *impl, struct rpcbench_clie
 		else if (clock_ns() - last > RPCBENCH_LOST_NS)
 			rpcbench_lost(c);
 	}
-	/* Pairs with rpcbench_finished(): the nodes serve until all have drained. */
+	/* Pairs with rpcbench_finished(): a node serves until all nodes have their responses. */
 	__atomic_fetch_add(&c->run->finished, 1, __ATOMIC_ACQ_REL);
 	for (; rpcbench_finished(c->run) < c->run->active; sched_yield())
 		impl->turn(c, false);
 }
 
-/* Runs a turn of each side. Returns how many responses came. */
+/* Runs a turn of each side. Returns the number of responses that have come. */
 static uint64_t sweep(struct rpcbench_side *side, uint32_t n, bool calls)
 {
 	const struct rpcbench_impl *impl = side->impl;
@@ -71,7 +77,7 @@ static uint64_t sweep(struct rpcbench_side *side, uint32_t n, bool calls)
 	return sum;
 }
 
-/* Returns the first client that waits for responses, or the first one of all. */
+/* Returns the first client that waits for responses, or @c if none does. */
 static struct rpcbench_client *waiting_one(struct rpcbench_client *c, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++)
