@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The functions with which a server of delegrpc or shmipc waits. The layer's source file that
- * implements the server includes this file.
+ * Implements the functions with which a server of delegrpc or shmipc waits. The layer's source file
+ * that implements the server includes this file.
  *
  * Before it includes this file, the layer defines WAITER_LAYER, which is its name, and
  *
@@ -17,7 +17,7 @@
  *	server_owes(s)		true if a sleep must end by itself, after WAITER_SLICE_NS
  *	announce_end(s)		tells the clients that the server has ended, and wakes those that
  *				sleep
- *	server_free(s)		frees what the process has of the server
+ *	server_free(s)		frees the server's memory in this process
  *	server_client(s, i)	returns the address of client i, or NULL if there is none (with
  *				acquire, so that the client's network namespace is visible)
  */
@@ -123,7 +123,10 @@ static bool all_reach(const struct server *s)
 	for (uint32_t i = 0; i < s->hot.max_clients; i++) {
 		const struct wakefd_addr *addr = server_client(s, i);
 
-		/* Relaxed: server_client() orders it. A dead client need not reach the server. */
+		/*
+		 * Relaxed, because server_client() has read the address with acquire. A dead client
+		 * need not be able to wake the server.
+		 */
 		if (addr &&
 			!wakefd_reaches(netns, __atomic_load_n(&addr->netns, __ATOMIC_RELAXED)) &&
 			shm_locked(&s->w.region, CLIENT_BYTE(i)) != 0)
@@ -149,7 +152,7 @@ int LAYER(server_fd)(struct LAYER(server) * server)
 	if (all_reach(s))
 		return s->w.wake.fd;
 	__atomic_store_n(&s->w.addr->name, 0, __ATOMIC_RELAXED);
-	wakefd_close_waiting(&s->w.wake); /* introductions still come */
+	wakefd_close_waiting(&s->w.wake); /* which still receives introductions (wakefd.h) */
 	return -ENETUNREACH;
 }
 
