@@ -12,7 +12,7 @@ import sys
 
 from layers import tracked
 
-PATTERNS = {  # of a whole sentence
+PATTERNS = {  # each is matched from the start of a sentence
     "a noun clause is no sentence": re.compile(
         r"(What|Who|Whose|Whether|How|Of(?! course)|That (there|the|a|an|it|its|no|nothing|each|one|they|all|who|which)"
         r"|Whom|Whatever|Whoever|Which)\b[^?]*$"),
@@ -28,7 +28,7 @@ KIND = {suffix: kind for kind, suffixes in SUFFIXES.items() for suffix in suffix
 
 
 def pieces_of_c(text):
-    """(offset, text) of each comment and of each string that holds words."""
+    """Yields (offset, text) of each comment, and of each string of at least four words."""
     for m in COMMENT.finditer(text):
         comment = m[1] or m[2]
         if comment:
@@ -38,7 +38,7 @@ def pieces_of_c(text):
 
 
 def pieces_of_hash(text):
-    """(offset, text) of docstrings and comments; the lines of a comment are one piece."""
+    """Yields (offset, text) of each docstring and comment. The lines of a comment are one piece."""
     joined = None
     for m in HASH.finditer(text):
         if m[1]:
@@ -58,7 +58,7 @@ def pieces_of_hash(text):
 
 
 def pieces_of_text(text):
-    """(offset, text) of each paragraph, row and item of a document or man page."""
+    """Yields (offset, text) of each paragraph, row and item of a document or man page."""
     text = re.sub(r"```.*?```|^\.nf\n.*?^\.fi|^#+ .*?$|^\.S[HS].*?$", lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.M | re.S)
     at = 0
     for piece in re.split(r"(\n\s*\n|\n(?=[-*|#.\d])|\|)", text):
@@ -67,7 +67,7 @@ def pieces_of_text(text):
 
 
 def sentences(text):
-    """(offset, sentence), each on one line."""
+    """Yields (offset, sentence), with each sentence joined to one line."""
     at = 0
     for part in re.split(r"((?<=[.:;?!])\s+(?=[A-Z`])|\n\s*\n|\n\s*[-*] )", text):
         plain = " ".join(re.sub(r"`|\\f.|\\&", "", part).split())
@@ -77,7 +77,7 @@ def sentences(text):
 
 
 def findings(path, text):
-    """(line, what is wrong, sentence)"""
+    """Yields (line, what is wrong, sentence) of each sentence that matches a pattern."""
     pieces = globals()["pieces_of_" + KIND[path.suffix]]
     for start, piece in pieces(text):
         for at, sentence in sentences(piece):

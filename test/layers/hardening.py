@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Installed programs and libraries are hardened: programs are position independent, relocations are read-only before
-the program begins, and the code has stack protectors and checked calls.
+the program begins, and the code has stack protectors and calls the checking functions of the C library (_FORTIFY_SOURCE).
 
     hardening.py BUILD
 """
@@ -38,6 +38,6 @@ with open(build / "meson-info/intro-installed.json") as f:
 binaries = [p for p in files if is_elf(p)]
 errors = [f"{pathlib.Path(p).name} lacks {what}" for p in binaries for what in lacks(p)]
 if not binaries:
-    errors.append("nothing installed is a program or a library")
+    errors.append("no installed file is a program or a library")
 print(f"{len(binaries)} programs and libraries")
 fail(errors)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Cases of delegrpc and shmipc: names, structs of other versions, fork. A program includes
- * the layer's test/rpc.h before.
+ * Test cases for both delegrpc and shmipc: names, structs of other versions, and fork. A program must
+ * include the layer's test/rpc.h before this file.
  */
 #ifndef SUPPORT_RPCCASES_H
 #define SUPPORT_RPCCASES_H

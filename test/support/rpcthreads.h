@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients and a server of delegrpc or shmipc as threads of one process, so that the thread
- * sanitizer sees the protocol: every payload is checked, every call is answered once, replies are
- * delayed and in random order, clients come and go, waiting and polling. A program includes the
- * layer's test/rpc.h before, defines threads_attr() and check_stats(), and its main() calls
- * threads_begin().
+ * Runs clients and a server of delegrpc or shmipc as threads of one process, so that the thread
+ * sanitizer sees the protocol. Clients connect and disconnect several times; they wait or poll. The
+ * server delays replies and sends them in random order. The test checks every payload, and that every
+ * call is answered once. A program includes the layer's test/rpc.h before this file, and defines
+ * threads_attr() and check_stats(). Its main() calls threads_begin().
  */
 #ifndef SUPPORT_RPCTHREADS_H
 #define SUPPORT_RPCTHREADS_H
@@ -68,7 +68,7 @@ static void connect_client(struct client_thread *t)
 {
 	int err;
 
-	/* Every place is taken at the moment, or not clean yet. */
+	/* At the moment every place may be in use, or not cleaned yet. */
 	while ((err = RPC(client_connect)(test_name, NULL, &t->c)) != 0) {
 		CHECK(err == -EUSERS || err == -EAGAIN);
 		sched_yield();
@@ -176,7 +176,7 @@ static void run(const struct shape *sh)
 		CHECK(t[i].answered);
 		CHECK_EQ(pthread_create(&t[i].thread, NULL, client_main, &t[i]), 0);
 	}
-	/* Clients that wait for a place need a server that polls, until the last one is served. */
+	/* A client that waits for a place gets it when the server polls, so the server polls to the end. */
 	serve_threads(s, total, sh->wait);
 	for (uint32_t i = 0; i < sh->clients; i++) {
 		CHECK_EQ(pthread_join(t[i].thread, NULL), 0);

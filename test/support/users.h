@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that act as several users, with uids and groups that no other process has.
+ * Lets a test act as several users, with uids and groups that no other process has.
  *
  *	int main(int argc, char **argv)
  *	{
@@ -26,7 +26,7 @@
 #define USERS_SKIP 77 /* meson's exit status of a skipped test */
 #define USERS_PROBE "unshare --user --map-root-user --map-auto true"
 
-/* The identity of a child: a uid, which is also its first group, and one more group if not 0. */
+/* An identity: a uid, which is also the primary group, and an additional group if that is not 0. */
 struct users_who {
 	uid_t uid;
 	gid_t group;
