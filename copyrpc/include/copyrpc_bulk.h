@@ -180,7 +180,8 @@ int copyrpc_call_large(struct copyrpc_ep *ep, const void *data, uint32_t len, vo
  * program may write. It is not in the ring, so the peer cannot change it, and copyrpc_req_detach()
  * has nothing to do. If the response of copyrpc_reply() begins at this address, it is not copied;
  * another one is copied to this memory. A response of up to 960 bytes is sent in the message, a
- * longer one is pushed to the caller.
+ * longer one is pushed to the caller. If this side has no memory for that, copyrpc_reply() returns
+ * -ENOMEM, the request is released, and the call ends with -ENOMEM.
  */
 void *copyrpc_req_memory(const struct copyrpc_req *req);
 

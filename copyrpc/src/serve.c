@@ -63,6 +63,15 @@ static void drop(struct served *s)
 		ep_end(ep);
 }
 
+/* The bytes cannot be moved: the connection is lost, or there is no memory for that. */
+static void refuse(struct served *s)
+{
+	if (s->req->ch->status)
+		drop(s);
+	else
+		respond(s->req, WIRE_NO_MEMORY, 0, NULL);
+}
+
 /* ------------------------------------------------------------------ receiving */
 
 static void deliver(struct served *s)
@@ -138,7 +147,7 @@ static void receive(struct served *s)
 {
 	if (is_pulled(s)) {
 		if (move(s, true, s->w.from, s->w.from_rkey, s->w.len, on_pulled))
-			drop(s);
+			refuse(s);
 		return;
 	}
 	memcpy(s->block->mr.addr, s->bytes, s->copied);
@@ -317,7 +326,7 @@ int serve_reply(struct copyrpc_req *req, const void *data, uint32_t len)
 	if (!rc)
 		rc = push(s, data, len);
 	if (rc)
-		drop(s);
+		refuse(s);
 	return rc;
 }
 

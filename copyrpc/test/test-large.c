@@ -163,6 +163,37 @@ TEST(the_limit_of_the_server)
 	pair_close(&p);
 }
 
+static size_t refused; /* calloc() of so many elements fails */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return n == refused ? NULL : __real_calloc(n, size);
+}
+
+/* The server has no memory to keep account of a transfer. Calls end, and later ones succeed. */
+static void no_memory_to_move(uint32_t len, uint32_t back)
+{
+	struct ends e = {0};
+	struct pair p;
+
+	rig_open(&p, MIB, 0);
+	for (uint32_t n = 1; n <= 2; n++) {
+		refused = n == 1 ? p.ctx[1]->attr.sq_depth : 0;
+		CHECK_EQ(copyrpc_call_large(p.ep[0], data, len, resp, back, n), 0);
+		if (back || !refused)
+			CHECK_EQ(copyrpc_reply(take(&p), data, back), refused ? -ENOMEM : 0);
+		until(&p, &e, n);
+		CHECK_EQ(e.status, refused ? -ENOMEM : 0);
+	}
+	pair_close(&p);
+}
+
+TEST_WITH(no_memory_to_pull, no_memory_to_move, MIB, 0);
+TEST_WITH(no_memory_to_push, no_memory_to_move, 1, MIB);
+
 /* Memory for two requests; the others wait, and are served in their order. */
 TEST(bounded_memory)
 {
