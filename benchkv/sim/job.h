@@ -17,6 +17,17 @@ struct counts {
 	uint64_t bucket[BUCKETS];
 };
 
+/* A call of another rank that has arrived. */
+struct call {
+	uint32_t from, slot, word;
+};
+
+/* Calls that the next loop serves first. */
+struct backlog {
+	struct call *calls;
+	uint32_t n, size;
+};
+
 /* A daemon and its context. */
 struct daemon {
 	struct rank *rank;
@@ -30,6 +41,8 @@ struct daemon {
 	uint32_t *held; /* slots whose replies are held */
 	uint32_t n_held;
 	uint64_t held_since;
+	struct backlog backlog;
+	uint32_t served, serves; /* calls of other ranks: in this loop, and at most */
 	struct control control;
 	/* The loop. */
 	enum { AT_LOOP, AT_POLL, AT_DRAIN } at; /* where the next step begins */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* A daemon's loop, and the clients that it serves. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
@@ -149,12 +150,54 @@ static inline void gather(struct daemon *d, uint32_t peer, uint32_t slot, uint32
 }
 
 /* A call of another rank is served, and its reply gathered. */
-ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
+ALWAYS_INLINE void serve(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
 	uint32_t word)
 {
 	w->now += d->rank->sim->costs.incoming;
 	control_heard(&d->control, from, word);
 	gather(d, from, slot | WIRE_RESPONSE, 0);
+	d->served++;
+}
+
+/* Leaves a call to the next loop. */
+static void leave_call(struct daemon *d, struct call call)
+{
+	struct backlog *b = &d->backlog;
+
+	if (b->n == b->size) {
+		uint32_t size = b->size ? b->size * 2 : 64;
+		struct call *larger = realloc(b->calls, size * sizeof(*larger));
+
+		if (!larger) {
+			d->rank->part->error = -ENOMEM;
+			return;
+		}
+		b->calls = larger;
+		b->size = size;
+	}
+	b->calls[b->n++] = call;
+}
+
+/* Serves a call, unless the loop has served as many as it may. */
+ALWAYS_INLINE void take_call(struct daemon *d, struct work *w, uint32_t from, uint32_t slot,
+	uint32_t word)
+{
+	if (unlikely(d->served == d->serves))
+		leave_call(d, (struct call){from, slot, word});
+	else
+		serve(d, w, from, slot, word);
+}
+
+/* Serves the calls that the loop before has left. */
+static void serve_backlog(struct daemon *d)
+{
+	struct backlog *b = &d->backlog;
+	struct work w = work_begin(d);
+
+	for (uint32_t i = 0; i < b->n; i++)
+		serve(d, &w, b->calls[i].from, b->calls[i].slot, b->calls[i].word);
+	b->n = 0;
+	work_end(d, &w);
 }
 
 /* A response goes to its client. */
@@ -486,7 +529,8 @@ static void skip_idle_loops(struct daemon *d, bool found)
 	uint64_t until = d->rank->part->until;
 	uint64_t next, n;
 
-	if (found || d->n_dirty || d->n_held || s->c->daemons > 1 || control_observes(&d->control))
+	if (found || d->n_dirty || d->n_held || d->backlog.n || s->c->daemons > 1 ||
+		control_observes(&d->control))
 		return;
 	next = wire_next(&s->m, &d->nic);
 	next = calendar_next(&d->requests, next < until ? next : until);
@@ -508,6 +552,10 @@ static void begin_loop(struct daemon *d)
 	d->loop_began = d->now;
 	d->polls = (struct control_polls){.polls = 0};
 	d->rtt_sum = 0;
+	d->served = 0;
+	d->serves = control_serves(&d->control, d->backlog.n);
+	if (d->backlog.n)
+		serve_backlog(d);
 }
 
 void daemon_step(struct daemon *d)

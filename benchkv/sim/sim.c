@@ -181,6 +181,7 @@ static void daemon_fini(struct daemon *d, uint32_t ranks)
 	}
 	free(d->eps);
 	free(d->loads);
+	free(d->backlog.calls);
 	free(d->held);
 	timeline_fini(&d->nic.arrivals);
 	calendar_fini(&d->requests);

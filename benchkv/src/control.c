@@ -17,6 +17,7 @@
  */
 #define WINDOW 10
 #define FULL 9
+#define WINDOW_MOST 128 /* of a derived window: an endpoint can record so many WRITEs */
 #define AGE_UNIT_NS 20000ull /* this time of waiting has the weight of one call */
 #define SPACING_NS 2000ull /* between WRITEs beyond the window */
 
@@ -88,48 +89,74 @@ static uint32_t clamp(double x, double low, double high)
 	return (uint32_t)(x < low ? low : x > high ? high : round(x));
 }
 
+/*
+ * The window of a path that is long for its NICs. In a round trip a context can send so many WRITEs
+ * with calls, and as many with replies: fewer leave it idle.
+ */
+static double filling(const struct control_times *times)
+{
+	return .5 * times->round_trip_ns / times->write_ns;
+}
+
 void control_derive(struct control_spec *spec, const struct control_times *times)
 {
+	spec->filling = clamp(filling(times), 0, WINDOW_MOST);
 	spec->window = clamp(1.15 * times->round_trip_ns / times->write_ns, 2, 12);
+	if (spec->window < spec->filling)
+		spec->window = spec->filling;
 	spec->full = clamp(times->write_ns / times->message_ns, 8, CONTROL_NUMBER_MAX);
 }
 
 /* Adds the limit that control_share() has set, if any. */
-static void explain_share(const struct control_spec *spec, uint32_t before, double under_way,
-	char *text, size_t size)
+static void explain_share(const struct control_spec *spec, const struct control_spec *derived,
+	double under_way, char *text, size_t size)
 {
 	*text = 0;
-	if (spec->window < before)
+	if (spec->window < derived->window)
 		snprintf(text, size,
-			"; K at most %u for %.0f calls under way (1.5 x their root but at least 5)",
-			spec->window, under_way);
+			"; K at most %u for %.0f calls under way (1.5 x their root but at least %u)",
+			spec->window, under_way, derived->filling > 5 ? derived->filling : 5);
+}
+
+static void explain_window(const struct control_times *t, bool fills, char *text, size_t size)
+{
+	snprintf(text, size, "K = %s x %.0f ns / %.0f ns = %.1f within %s", fills ? "0.5" : "1.15",
+		t->round_trip_ns, t->write_ns,
+		fills ? filling(t) : 1.15 * t->round_trip_ns / t->write_ns,
+		fills ? "12 to 128" : "2 to 12");
 }
 
 void control_explain(const struct control_spec *spec, const struct control_origin *origin,
 	char *text, size_t size)
 {
 	const struct control_times *t = &origin->times;
+	struct control_spec derived = {.window = WINDOW};
 	bool known = t->write_ns > 0;
-	double window = known ? 1.15 * t->round_trip_ns / t->write_ns : WINDOW;
-	char share[96];
+	char window[96] = "", share[96];
 
-	explain_share(spec, clamp(window, 2, 12), origin->under_way, share, sizeof(share));
+	if (known) {
+		control_derive(&derived, t);
+		explain_window(t, derived.filling > 12, window, sizeof(window));
+	}
+	explain_share(spec, &derived, origin->under_way, share, sizeof(share));
 	if (spec->kind != CONTROL_AUTO || !spec->derive)
 		snprintf(text, size, "as given");
 	else if (!known)
 		snprintf(text, size, "%s%s", origin->source, share);
 	else
-		snprintf(text, size,
-			"K = 1.15 x %.0f ns / %.0f ns = %.1f within 2 to 12; B = %.0f ns / %.0f ns = "
-			"%.1f but at least 8; %s%s",
-			t->round_trip_ns, t->write_ns, window, t->write_ns, t->message_ns,
-			t->write_ns / t->message_ns, origin->source, share);
+		snprintf(text, size, "%s; B = %.0f ns / %.0f ns = %.1f but at least 8; %s%s",
+			window, t->write_ns, t->message_ns, t->write_ns / t->message_ns,
+			origin->source, share);
 }
 
 void control_share(struct control_spec *spec, double under_way)
 {
 	uint32_t most = clamp(1.5 * sqrt(under_way), 5, CONTROL_NUMBER_MAX);
 
+	if (most < spec->filling)
+		most = spec->filling;
+	if (spec->kind == CONTROL_AUTO)
+		spec->serves = clamp(2. / 3 * under_way, 32, UINT32_MAX);
 	if (spec->kind == CONTROL_AUTO && spec->derive && spec->window > most)
 		spec->window = most;
 }

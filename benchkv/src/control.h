@@ -25,6 +25,11 @@
  *			- if it has waited for B * 20 us + 2 us * number of endpoints. This time
  *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
  *			  send.
+ *			A loop serves at most two thirds as many calls of other ranks as the
+ *			daemon can have under way itself, but at least 32, and leaves the others
+ *			to the next loop, which serves at least those. Without that limit daemons
+ *			that call only each other take turns: one has all messages and works, and
+ *			the others wait.
  *	little		batching is switched on and off according to the average latency, see
  *			little.h. While it is on, calls to a rank wait until the earlier calls to
  *			it are consumed. B or more calls are sent in any case, and calls together
@@ -70,6 +75,8 @@ struct control_spec {
 	uint32_t hold_us;
 	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
 	bool derive; /* auto without numbers: derive them from the machine's times, if known */
+	uint32_t filling; /* least K on the machine, see control_derive(); 0: not derived */
+	uint32_t serves; /* most calls of other ranks that a loop of auto serves; 0: all */
 };
 
 /* Returns 0, or -EINVAL: @text is none of the controls at the top of this file. */
@@ -83,8 +90,8 @@ struct control_times {
 };
 
 /*
- * Derives K and B of auto: K = 1.15 * round trip / write, limited to 2 to 12; B = write / message,
- * at least 8.
+ * Derives K and B of auto: K = 1.15 * round trip / write, limited to 2 to 12, or half a round trip /
+ * write if that is more, at most 128; B = write / message, at least 8.
  */
 void control_derive(struct control_spec *spec, const struct control_times *times);
 
@@ -100,16 +107,17 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 	char *text, size_t size);
 
 /*
- * If the control is auto without numbers, limits K to 1.5 times the square root of @under_way, but
- * not to less than 5. @under_way: the most calls that a copyrpc context can have under way. If they
- * are few, a larger window would divide them among too many WRITEs.
+ * Adapts auto to @under_way, the most calls that a copyrpc context can have under way. Without
+ * numbers, limits K to 1.5 times the square root of it, but not to less than 5 or half a round trip
+ * / write: if the calls are few, a larger window would divide them among too many WRITEs. Sets the
+ * number of calls that a loop serves, with or without numbers.
  */
 void control_share(struct control_spec *spec, double under_way);
 
 /* Writes the name of the control with all its numbers, as control_parse() accepts it. */
 void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX]);
 
-#define CONTROL_POSTED 64
+#define CONTROL_POSTED 128
 
 /* A ring: the end positions of an endpoint's unconsumed WRITEs that contain calls. */
 struct control_ends {
@@ -185,6 +193,17 @@ static inline bool control_poll_again(const struct control *c, const struct cont
 	default:
 		return false;
 	}
+}
+
+/*
+ * Number of calls of other ranks that a loop may serve, in the order in which they have arrived.
+ * @left: those that the loop before has left, which never wait again.
+ */
+static inline uint32_t control_serves(const struct control *c, uint32_t left)
+{
+	uint32_t most = c->spec.serves ? c->spec.serves : UINT32_MAX;
+
+	return left > most ? left : most;
 }
 
 /* True: the control needs completions, and the times of loops and round trips. */

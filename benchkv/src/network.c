@@ -296,16 +296,33 @@ static void poll_as_controlled(struct daemon *d)
 	d->stats.batch[bucket_of(p->messages)]++;
 }
 
-uint32_t network_poll(struct daemon *d)
+/* Serves as many of the requests that have arrived as the control allows. */
+static uint32_t serve_arrived(struct daemon *d)
 {
+	struct network *net = &d->net;
+	uint32_t most = control_serves(&net->control, net->n_left);
+	uint32_t arrived = net->n_left + net->polls.messages - net->polls.responses;
 	struct copyrpc_req *from;
 	uint32_t n = 0;
 
-	poll_as_controlled(d);
-	while (may_forward(d) && copyrpc_recv(d->net.ctx, &from) > 0) {
+	while (n < most && may_forward(d)) {
+		if (copyrpc_recv(net->ctx, &from) <= 0) {
+			arrived = n;
+			break;
+		}
 		serve_remote(d, from);
 		n++;
 	}
+	net->n_left = arrived > n ? arrived - n : 0;
+	return n;
+}
+
+uint32_t network_poll(struct daemon *d)
+{
+	uint32_t n;
+
+	poll_as_controlled(d);
+	n = serve_arrived(d);
 	if (control_holds(&d->net.control))
 		errands_release(d, d->net.polls.responses);
 	return n + d->net.polls.responses;

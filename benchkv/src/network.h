@@ -54,6 +54,7 @@ struct network {
 	struct held_req *held; /* FORWARD_MAX for each worker */
 	uint32_t *n_held; /* by worker */
 	struct control_polls polls; /* of this loop */
+	uint32_t n_left; /* requests that have arrived and that the loop has not served */
 	uint64_t loop_ns; /* when the loop began, if the control needs it */
 	uint64_t rtt_sum_ns; /* of the calls that have ended in the loop */
 	bool staggers; /* the first calls to the ranks are still being spread over time */

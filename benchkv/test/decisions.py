@@ -91,6 +91,12 @@ def budget(_, row, seen, __):
     return why
 
 
+def window(t, s, calls):
+    """K of auto on a machine, with that many calls under way."""
+    filling = halves_up(t / s / 2, 0, 128)
+    return min(max(halves_up(1.15 * t / s, 2, 12), filling), max(halves_up(1.5 * calls ** .5, 5, 65536), filling))
+
+
 def halves_up(x, least, most):
     return min(max(math.floor(x + 0.5), least), most)
 

@@ -63,11 +63,54 @@ TEST(derives_from_the_machine)
 	control_derive(&spec, &(struct control_times){1, 1000, 1000});
 	CHECK(spec.window == 2 && spec.full == 8);
 	control_derive(&spec, &(struct control_times){1e9, 1000, 1e-9});
-	CHECK(spec.window == 12 && spec.full == 65536);
+	CHECK(spec.window == 128 && spec.full == 65536);
 	CHECK_EQ(control_parse("auto", &spec), 0);
 	CHECK(spec.derive);
 	CHECK_EQ(control_parse("auto:10,9", &spec), 0);
 	CHECK(!spec.derive);
+}
+
+/* A round trip of 24 WRITEs or less has a window of 12 at most, a longer one half of its WRITEs. */
+TEST(fills_a_long_path)
+{
+	static const struct {
+		double round_trip_ns;
+		uint32_t window, with_few_calls;
+	} cases[] = {{9150, 12, 8}, {13100, 12, 11}, {13700, 12, 12}, {20600, 18, 18},
+		{103600, 91, 91}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct control_spec spec;
+
+		CHECK_EQ(control_parse("auto", &spec), 0);
+		control_derive(&spec, &(struct control_times){cases[i].round_trip_ns, 570, 68});
+		CHECK_EQ(spec.window, cases[i].window);
+		control_share(&spec, 1472);
+		CHECK_EQ(spec.window, cases[i].window);
+		control_share(&spec, 8);
+		CHECK_EQ(spec.window, cases[i].with_few_calls);
+	}
+}
+
+/* Of the calls that have arrived a loop of auto serves two thirds of those under way, or what is left over. */
+TEST(serves_a_part_of_the_calls)
+{
+	static const struct {
+		const char *control;
+		double under_way;
+		uint32_t left, serves;
+	} cases[] = {{"auto", 1, 0, 32}, {"auto", 48, 0, 32}, {"auto", 207, 0, 138},
+		{"auto:5,8", 1472, 0, 981}, {"auto", 207, 138, 138}, {"auto", 207, 139, 139},
+		{"little", 207, 0, UINT32_MAX}, {"none", 207, 5, UINT32_MAX}};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct control any = {.spec = {0}};
+
+		CHECK_EQ(control_parse(cases[i].control, &any.spec), 0);
+		CHECK_EQ(control_serves(&any, 0), UINT32_MAX);
+		control_share(&any.spec, cases[i].under_way);
+		CHECK_EQ(control_serves(&any, cases[i].left), cases[i].serves);
+	}
 }
 
 /*

@@ -120,6 +120,13 @@ TEST(explains_the_control)
 	CHECK(!strcmp(explained("auto", 4900, 570, 68, false),
 		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
 		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0"));
+	CHECK(!strcmp(explained("auto", 20600, 570, 68, true),
+		"K = 0.5 x 20600 ns / 570 ns = 18.1 within 12 to 128; "
+		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0"));
+	CHECK(!strcmp(explained("auto", 13100, 570, 68, true),
+		"K = 1.15 x 13100 ns / 570 ns = 26.4 within 2 to 12; "
+		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0; "
+		"K at most 11 for 9 calls under way (1.5 x their root but at least 11)"));
 	CHECK(!strcmp(explained("auto", 4900, 570, 68, true),
 		"K = 1.15 x 4900 ns / 570 ns = 9.9 within 2 to 12; "
 		"B = 570 ns / 68 ns = 8.4 but at least 8; measured by rank 0; "
