@@ -92,7 +92,7 @@ TEST(fills_a_long_path)
 	}
 }
 
-/* Of the calls that have arrived a loop of auto serves two thirds of those under way, or what is left over. */
+/* A loop of auto serves two thirds of the calls under way, or as many as the loop before has left. */
 TEST(serves_a_part_of_the_calls)
 {
 	static const struct {
