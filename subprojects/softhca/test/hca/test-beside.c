@@ -19,11 +19,10 @@
 
 #define POINTS 24u
 #define LENGTH 64u
-#define QUIET_MS 20
 #define ROW 200u /* messages of a row: enough to make the thread spin if it may */
 #define ROWS 50u /* rows: enough for a thread that may spin to get a core */
 #define SELDOM 40u
-#define SELDOM_US 100
+#define SELDOM_NS 100000u /* between two messages: more than between doorbells that wake the thread */
 #define WATCHES 500u
 #define FILE_BYTES (64 << 20)
 #define GUARD_NS 60000000000u /* the longest wait for a doorbell, or for a change of the mode */
@@ -262,6 +261,31 @@ static long of_thread(pid_t tid, const char *file, const char *key)
 	return at ? atol(at + strlen(key)) : -1;
 }
 
+static long switches(pid_t tid)
+{
+	return of_thread(tid, "status", "voluntary_ctxt_switches:");
+}
+
+/* Waits until the thread is in FUTEX_WAIT. Returns true if only a bell can wake it: there is no timeout. */
+static bool sleeps_for_ever(pid_t tid)
+{
+	unsigned long long timeout;
+	char path[64];
+	long call;
+	int n;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", tid);
+	do {
+		FILE *f = fopen(path, "re");
+
+		CHECK(f);
+		n = fscanf(f, "%ld %*x %*x %*x %llx", &call, &timeout);
+		fclose(f);
+		sched_yield();
+	} while (n != 2 || call != SYS_futex);
+	return !timeout;
+}
+
 static void message(struct rig *r)
 {
 	rig_write(r, r, LENGTH);
@@ -278,13 +302,10 @@ static void sleeper(void)
 	open_self(&r);
 	message(&r);
 	tid = rig_thread(getpid());
-	while (of_thread(tid, "syscall", "") != SYS_futex)
-		sched_yield();
-	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
-	usleep(QUIET_MS * 1000);
-	CHECK_EQ(of_thread(tid, "status", "voluntary_ctxt_switches:"), n);
+	CHECK(sleeps_for_ever(tid));
+	n = switches(tid);
 	message(&r);
-	while (of_thread(tid, "status", "voluntary_ctxt_switches:") == n)
+	while (switches(tid) == n)
 		sched_yield();
 	rig_close(&r);
 	exit(0);
@@ -371,16 +392,18 @@ static void seldom(void)
 	CHECK(!setenv("SOFTHCA_CORES", "1000", 1));
 	open_self(&r);
 	tid = rig_thread(getpid());
-	while (of_thread(tid, "syscall", "") != SYS_futex)
-		sched_yield();
-	n = of_thread(tid, "status", "voluntary_ctxt_switches:");
+	CHECK(sleeps_for_ever(tid));
+	n = switches(tid);
 	before = traps();
 	for (uint32_t i = 0; i < SELDOM; i++) {
+		uint64_t next = test_now_ns() + SELDOM_NS;
+
 		message(&r);
-		usleep(SELDOM_US);
+		while (test_now_ns() < next)
+			sched_yield();
 	}
 	CHECK_EQ(traps() - before, SELDOM);
-	CHECK_EQ(of_thread(tid, "status", "voluntary_ctxt_switches:"), n);
+	CHECK_EQ(switches(tid), n);
 	rig_close(&r);
 	exit(0);
 }
@@ -437,22 +460,39 @@ static int hidden_descriptor(const struct rig *r)
 	return -1;
 }
 
+/* Waits until the thread has been woken since it had @n switches, and has nothing to do any more. */
+static void wait_for_rest(pid_t tid, long n)
+{
+	long call;
+
+	while (switches(tid) == n)
+		sched_yield();
+	do {
+		sched_yield();
+		call = of_thread(tid, "syscall", "");
+	} while (call != SYS_futex && call != SYS_clock_nanosleep);
+}
+
 /* The program replaces the library's descriptor by a file, which the library must not truncate. */
 static void closer(void)
 {
 	struct rig r;
 	struct stat st;
 	int file, fd;
+	pid_t tid;
 
 	CHECK(!setenv("SOFTHCA_MODE", "poll", 1) && !setenv("SOFTHCA_IDLE", "100", 1));
 	open_self(&r);
+	tid = rig_thread(getpid());
 	file = memfd_create("file", 0);
 	CHECK(!ftruncate(file, FILE_BYTES));
 	fd = hidden_descriptor(&r);
 	CHECK(fd >= 0 && dup2(file, fd) == fd);
 	for (int i = 0; i < 3; i++) {
+		long n = switches(tid);
+
 		row(&r);
-		usleep(QUIET_MS * 1000);
+		wait_for_rest(tid, n);
 		CHECK(!fstat(file, &st));
 		CHECK_EQ(st.st_size, FILE_BYTES);
 	}
