@@ -153,7 +153,7 @@ void cq_notify(struct cq *cq, const void *bytes)
 /*
  * If there are completions between the consumer index in the arm word and the producer, they were
  * written before the program armed the queue. They count as if they came now, so that no event is
- * missed.
+ * missed. A sequence number makes one event: if that is still unread, it wakes the program.
  */
 void cq_arm(struct cq *cq, uint32_t word)
 {
@@ -162,6 +162,8 @@ void cq_arm(struct cq *cq, uint32_t word)
 
 	if (config_get()->strict && config_get()->mode == ENGINE_TRAP)
 		strict_arm(cq, word);
+	if (cq->fired == 1 + CQ_ARM_SN(word))
+		return;
 	cq->arm_sn = CQ_ARM_SN(word);
 	cq->arm_ci = word & CQ_CI_MASK;
 	cq->armed = word & ARM_SOLICITED ? CQ_ARMED_SOLICITED : CQ_ARMED_NEXT;

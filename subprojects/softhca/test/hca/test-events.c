@@ -313,6 +313,8 @@ static void moderated(void)
 		{0, 100, "amE"},
 		{3, 0, "amE"},
 		{1, 100, "amE"},
+		{0, 0, "ampamE"}, /* armed again before the event is read: no second event */
+		{0, 0, "ampsME-amE"},
 	};
 
 	CHECK(!setenv("SOFTHCA_MODE", "step", 1));
