@@ -65,7 +65,7 @@ def served(tmp):
     """Engines that a user has started serve one measurement after another; they have no reverse flows."""
     with hosts.Network(runner, topology="mtu=1024") as (a, b):
         server = b.start(exe, "engine", "--serve")
-        b.wait_for(18515, server)
+        server.await_listener(18515)
         command = line(tmp / "served", "--tries", 2, "--json", tmp / "json", "--server", b.address, fixed=["1.direction=none"])
         a.start(*map(str, command)).end()
         o = json.loads((tmp / "json").read_text())

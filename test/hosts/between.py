@@ -141,7 +141,7 @@ def tent():
     with hosts.Network(RUN, rails=3) as (a, b):
         path = os.path.join(b.tmp, "rows")
         server = a.start(PROGRAMS[0], "server", "--address", a.address, "--once", "--memory", "32M")
-        a.wait_for(18516, server)
+        server.await_listener(18516)
         client = b.start(PROGRAMS[0], "client", a.address, "--address", b.address, "--size", "1M",
                          "--batch", "4", "--count", "24", "--check", "--stats", "--json", path)
         before = received(a, "wire1")

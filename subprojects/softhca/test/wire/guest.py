@@ -128,6 +128,13 @@ def initramfs(tmp, package, peer, address, ipv6):
     return image, archive
 
 
+class GuestProgram(hosts.Program):
+    def await_listener(self, port):
+        """As for a program of this host. The guest's kernel is asked again and again."""
+        while self.running() and not self.guest.listens(port):
+            pass
+
+
 class Guest:
     """
     The guest, which has the adapter rxe0. @prefix: the words before a command that make it run in the network namespace
@@ -153,18 +160,16 @@ class Guest:
 
     def start(self, *program, env={}):
         # Packets have priority, because programs that poll occupy the guest's processors.
-        p = self.shell("nice -n 19 " + " ".join(self.gids.get(word, word) for word in program), env)
+        p = self.shell("nice -n 19 " + " ".join(self.gids.get(word, word) for word in program), env, GuestProgram)
+        p.guest = self
         return self.guard.watch(p) if self.guard else p
 
-    def shell(self, command, env={}):
-        return hosts.Program([*self.prefix, sys.executable, os.path.abspath(__file__), self.address, command],
-                             env)
+    def shell(self, command, env={}, kind=hosts.Program):
+        return kind([*self.prefix, sys.executable, os.path.abspath(__file__), self.address, command], env)
 
     def listens(self, port):
         tables = self.shell("cat /proc/net/tcp /proc/net/tcp6").end()
         return re.search(rf":{port:04X} \S+ 0A ", tables)
-
-    wait_for = hosts.Host.wait_for
 
     def forget_messages(self):
         """Empties the kernel's log, and enables its one-time warnings again."""

@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -43,8 +44,10 @@ class Program:
         Program.started.append(self)
         self.name = name
         self.guard = in_time()
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                        text=True, env={**os.environ, **env})
+        self.ports, told = os.pipe()  # see tell-listen.c
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, "HOSTS_LISTEN": str(told), **env}, pass_fds=[told])
+        os.close(told)
 
     def running(self):
         return self.process.poll() is None
@@ -72,6 +75,11 @@ class Program:
             said += byte
             line = byte if line.endswith(b"\n") else line + byte
             assert byte, f"{self.process.args} has not said: {text}, but {said.decode()}"
+
+    def await_listener(self, port):
+        """Returns when the program listens on the port, or has ended."""
+        while os.read(self.ports, 2) not in (struct.pack("H", port), b""):
+            pass
 
     def stop(self):
         """Ends the program, even if it ignores signals. Returns its output."""
@@ -126,22 +134,12 @@ class Host:
                 f.write(f"name=mlx5_{r} link=roce netdev=wire{r} {gids}udp=on {topology}\n")
         self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
         subprocess.run([*self.prefix, "hostname", self.name], check=True)
+        self.tell = os.path.join(os.path.dirname(runner), "../../test/wire/tell-listen.so")
         self.fabric = f"hosts-{number}-{os.getpid()}"
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 
     def start(self, *program, env={}):
-        return Program([*self.runner, *program], env, program[0])
-
-    def listens(self, port):
-        with open(f"/proc/{self.pid}/net/tcp") as v4, open(f"/proc/{self.pid}/net/tcp6") as v6:
-            rows = [line.split() for line in [*v4.readlines(), *v6.readlines()]]
-        return any(r[1].endswith(f":{port:04X}") and r[3] == "0A" for r in rows)
-
-    def wait_for(self, port, program):
-        # No event tells that another program listens, so this looks again and again until it ends. The kernel takes
-        # milliseconds for the table of sockets.
-        while not self.listens(port) and program.running():
-            time.sleep(0.05)
+        return Program([*self.runner, *program], {"LD_PRELOAD": self.tell, **env}, program[0])
 
 
 def connect(hosts, switch, mtu):
@@ -166,7 +164,7 @@ def connect(hosts, switch, mtu):
 def pair(a, b, *program, port, env={}, server_env={}):
     """Runs a server on @a and a client on @b. Returns the output of both."""
     server = a.start(*program, env={**env, **server_env})
-    a.wait_for(port, server)
+    server.await_listener(port)
     client = b.start(*program, a.address, env=env)
     try:
         said = client.end()

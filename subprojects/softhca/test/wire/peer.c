@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -28,7 +27,7 @@
 #define STRIDE 20480u
 #define WINDOW 16
 #define RECVS 8 /* few, so that some messages find none */
-#define YIELDS 50 /* turns without a completion before naps */
+#define YIELDS 50 /* turns without a completion before a sleep */
 #define PATTERN (STRIDE + 4096)
 #define STARTS 4096u
 #define RECV_ID (UINT64_C(1) << 32)
@@ -68,6 +67,7 @@ static struct {
 
 static struct end ends[QPS_MAX];
 static struct ibv_pd *pd;
+static struct ibv_comp_channel *channel;
 static struct ibv_cq *cq;
 static struct ibv_srq *srq;
 static int side; /* 0: server */
@@ -231,7 +231,9 @@ static void set_up(struct ibv_context *ctx)
 	struct ibv_srq_init_attr init = {.attr = {.max_wr = QPS_MAX * RECVS, .max_sge = 1}};
 
 	pd = ibv_alloc_pd(ctx);
-	cq = ibv_create_cq(ctx, (int)(opt.qps * (WINDOW + RECVS)), NULL, NULL, 0);
+	channel = ibv_create_comp_channel(ctx);
+	CHECK(channel);
+	cq = ibv_create_cq(ctx, (int)(opt.qps * (WINDOW + RECVS)), NULL, channel, 0);
 	srq = ibv_create_srq(pd, &init);
 	CHECK(pd && cq && srq);
 	for (uint32_t i = 0; i < opt.qps; i++)
@@ -383,9 +385,18 @@ static void broken(struct end *e, const struct ibv_wc *wc)
 		e->done++;
 }
 
+/* The other host, or a timer, has the next turn. */
+static void wait_for_event(void)
+{
+	struct ibv_cq *rung;
+	void *of;
+
+	CHECK(!ibv_get_cq_event(channel, &rung, &of));
+	ibv_ack_cq_events(rung, 1);
+}
+
 static void poll_cq(void)
 {
-	static const struct timespec nap = {.tv_nsec = 100000};
 	static unsigned empty; /* turns without a completion */
 	struct ibv_wc wc[16];
 	int n = ibv_poll_cq(cq, 16, wc);
@@ -404,10 +415,14 @@ static void poll_cq(void)
 			sent(e, &wc[i]);
 	}
 	empty = n ? 0 : empty + 1;
-	if (empty > YIELDS)
-		nanosleep(&nap, NULL); /* the other host, or a timer, has the next turn */
-	else if (empty)
+	if (empty > YIELDS) { /* nothing has come since the arm */
+		wait_for_event();
+		empty = 0;
+	} else if (empty == YIELDS) {
+		CHECK(!ibv_req_notify_cq(cq, 0));
+	} else if (empty) {
 		sched_yield();
+	}
 }
 
 /* Returns true if something is still to come. */

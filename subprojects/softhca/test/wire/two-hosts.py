@@ -132,7 +132,7 @@ TIMEOUT = 16
 def started(a, b, *options, port):
     """Starts a server and a client, and waits until both run."""
     server = a.start(PEER, "-p", str(port), *options)
-    a.wait_for(port, server)
+    server.await_listener(port)
     client = b.start(PEER, "-p", str(port), *options, a.address)
     server.await_line("running")
     client.await_line("running")
@@ -196,7 +196,7 @@ def run_partitions():
 def fails(host, peer, says, *options, env={}):
     """Runs a peer that is refused when it connects its QP, and ends the other end."""
     server = peer.start(PEER, "-e", env=env)
-    peer.wait_for(4444, server)
+    server.await_listener(4444)
     client = host.start(PEER, "-e", *options, peer.address, env=env)
     said = client.process.communicate(timeout=hosts.GUARD_S)[0]
     server.process.kill()
@@ -209,7 +209,7 @@ def fails_tool(host, peer, says, *program):
     if not shutil.which(program[0]):
         return
     server = peer.start(*program)
-    peer.wait_for(18515, server)
+    server.await_listener(18515)
     client = host.start(*program, peer.address)
     server.await_line(says)
     for tool in (client, server):
@@ -225,7 +225,7 @@ def port_in_use(a, b):
                              stdout=subprocess.PIPE)
     other.stdout.readline()
     server = a.start(PEER, "-n", "20")
-    a.wait_for(4444, server)
+    server.await_listener(4444)
     client = b.start(PEER, "-n", "20", a.address)
     server.await_line("UDP port 4791 of 10.99.0.1: Address already in use")
     other.communicate(b"\n")

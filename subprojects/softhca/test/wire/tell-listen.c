@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* Preloaded into the programs of hosts.py, which it tells the TCP ports that they listen on. */
+#include <dlfcn.h>
+#include <netinet/in.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+int listen(int fd, int backlog)
+{
+	int (*next)(int, int) = (int (*)(int, int))dlsym(RTLD_NEXT, "listen");
+	union {
+		struct sockaddr any;
+		struct sockaddr_in v4;
+		struct sockaddr_in6 v6;
+	} at;
+	socklen_t len = sizeof(at);
+	const char *pipe = getenv("HOSTS_LISTEN");
+	int r = next(fd, backlog);
+
+	if (r || !pipe || getsockname(fd, &at.any, &len))
+		return r;
+	if (at.any.sa_family == AF_INET || at.any.sa_family == AF_INET6) {
+		/* The port is at the same place in both. */
+		uint16_t port = ntohs(at.v4.sin_port);
+
+		/* A program without this pipe is not one that hosts.py waits for. */
+		(void)!write(atoi(pipe), &port, sizeof(port));
+	}
+	return r;
+}
