@@ -98,6 +98,17 @@ static void command_of(int32_t pid, char comm[32])
 		fclose(f);
 }
 
+/* Prints what the process found at its last look. */
+static void put_look(FILE *f, const struct proc *p)
+{
+	fprintf(f, " (auto: needs %u cores, has %u", p->needs, p->cores);
+	if (p->quota)
+		fprintf(f, " with a quota of %u.%03u", p->quota / 1000, p->quota % 1000);
+	if (p->list)
+		fprintf(f, "; %u requests per doorbell", p->list);
+	fputc(')', f);
+}
+
 /* Prints the way in which the doorbells of a process are executed now, and the reason. */
 static void put_mode(FILE *f, const struct proc *p)
 {
@@ -108,7 +119,7 @@ static void put_mode(FILE *f, const struct proc *p)
 		[WHY_LINK] = "the link model",
 		[WHY_LEGACY] = "legacy doorbell pages",
 	};
-	uint32_t mode = p->mode, cores = p->cores;
+	uint32_t mode = p->mode;
 
 	if (mode > ENGINE_AUTO || p->why > WHY_LEGACY)
 		return;
@@ -125,11 +136,8 @@ static void put_mode(FILE *f, const struct proc *p)
 		fprintf(f, " (auto: %s)", whys[p->why]);
 	else if (!p->needs)
 		fputs(" (auto)", f);
-	else if (p->quota)
-		fprintf(f, " (auto: needs %u cores, has %u with a quota of %u.%03u)", p->needs,
-			cores, p->quota / 1000, p->quota % 1000);
 	else
-		fprintf(f, " (auto: needs %u cores, has %u)", p->needs, cores);
+		put_look(f, p);
 	if (p->awake)
 		fputs(", awake", f);
 }

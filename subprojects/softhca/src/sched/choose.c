@@ -18,28 +18,72 @@
 #define DOUBT_LOOK_NS 5000000u /* the last look found that the other mode is better */
 #define QUOTA_NS 1000000000u
 #define LOOKS 2 /* that must agree before the mode changes, unless members have joined or left */
+#define TRAP_NS 2400u /* see choose.h */
+#define HANDOVER_NS 230u
+#define PAUSE_MIN_NS 100000000u /* between trials: each takes about DOUBT_LOOK_NS */
+#define PAUSE_MAX_NS 1600000000u
 
 /* Relaxed accesses: the thread writes, and threads that ring read them as hints. */
-static bool polls, known;
-static uint64_t looked; /* when */
+static bool polls;
+static uint64_t next_look; /* when */
 static uint32_t changes; /* arena()->changes at the last look */
-static uint32_t doubts;
+
+/* Of the thread. */
+static struct choice choice;
+static bool known; /* a look has found doorbells */
 static uint64_t rung[MAX_PROCS]; /* doorbells of each member at the last look */
+static uint64_t completed; /* WQEs of this process at the last look */
 
 uint32_t choose_needs(const struct load *l)
 {
-	uint32_t members = l->members ? l->members : 1;
+	uint32_t members = l->members ? l->members : 1, beside = l->awake + 1;
+	uint32_t programs = l->threads > beside ? l->threads - beside : 0;
 
-	return members + (l->threads > members ? l->threads : members);
+	return members + (programs > members ? programs : members);
 }
 
-bool choose_poll(const struct load *l)
+bool choose_has_room(const struct load *l)
 {
 	uint64_t room = (uint64_t)l->cores * MILLI;
 
 	if (l->quota && l->quota < room)
 		room = l->quota;
 	return (uint64_t)choose_needs(l) * MILLI <= room;
+}
+
+bool choose_has_lists(const struct load *l)
+{
+	return l->doorbells && l->wqes * HANDOVER_NS > l->doorbells * TRAP_NS;
+}
+
+static void end_trial(struct choice *c, bool failed, uint64_t now)
+{
+	c->tries = false;
+	if (!failed)
+		c->pause = 0;
+	else if (!c->pause)
+		c->pause = PAUSE_MIN_NS;
+	else if (c->pause < PAUSE_MAX_NS)
+		c->pause *= 2;
+	c->next_trial = now + c->pause;
+}
+
+void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once)
+{
+	bool room = choose_has_room(l), lists = choose_has_lists(l);
+
+	if (c->tries) {
+		at_once |= !lists;
+		end_trial(c, !lists, now);
+	} else if (c->polls && now < c->next_trial) {
+		lists = false;
+	}
+	c->doubts = (room && !lists) != c->polls ? c->doubts + 1 : 0;
+	if (!c->doubts || (!at_once && c->doubts < LOOKS))
+		return;
+	c->doubts = 0;
+	c->tries = room && c->polls;
+	c->polls = !c->polls;
 }
 
 /* All doorbells of the process of @slot. Not exact: its threads count meanwhile. */
@@ -56,6 +100,18 @@ static uint64_t doorbells_of(uint32_t slot)
 	return n;
 }
 
+/* All WQEs that the process of @slot has completed. As inexact. */
+static uint64_t wqes_of(uint32_t slot)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = slot * PROC_LANES; i < (slot + 1) * PROC_LANES; i++)
+		for (uint32_t k = 0; k < SOFTHCA_OPCODES; k++)
+			n += __atomic_load_n(&arena()->tallies[i].process.wqes[k],
+				__ATOMIC_RELAXED);
+	return n;
+}
+
 static bool shares_cores(const uint64_t *a, const uint64_t *b)
 {
 	for (uint32_t i = 0; i < MASK_WORDS; i++)
@@ -64,22 +120,30 @@ static bool shares_cores(const uint64_t *a, const uint64_t *b)
 	return false;
 }
 
-/* Counts the members that have rung since the last look, and the threads beside programs that spin. */
-static void count_members(struct load *l, const uint64_t *mask, uint32_t *awake)
+/*
+ * Counts what this process has rung since the last look, the other members that have rung, and the
+ * threads beside their programs that spin.
+ */
+static void count_members(struct load *l, const uint64_t *mask)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		const struct proc *p = &arena()->procs[slot];
 		bool mine = slot == fabric_self.slot;
 		uint64_t n;
 
-		if (!__atomic_load_n(&p->used, __ATOMIC_RELAXED) ||
-			!__atomic_load_n(&p->has_thread, __ATOMIC_RELAXED))
+		if (!mine && (!__atomic_load_n(&p->used, __ATOMIC_RELAXED) ||
+				     !__atomic_load_n(&p->has_thread, __ATOMIC_RELAXED)))
 			continue;
-		*awake += __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
 		n = doorbells_of(slot);
+		if (mine)
+			l->doorbells = n - rung[slot];
+		else
+			l->awake += __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
 		l->members += mine || (n != rung[slot] && shares_cores(p->cpus, mask));
 		rung[slot] = n;
 	}
+	l->wqes = wqes_of(fabric_self.slot) - completed;
+	completed += l->wqes;
 }
 
 /* Returns the number of threads of the machine that run or could run, or 0. */
@@ -119,7 +183,6 @@ static void look(struct load *l, uint64_t now)
 {
 	struct proc *self = &arena()->procs[fabric_self.slot];
 	uint64_t mask[MASK_WORDS];
-	uint32_t awake = 0;
 	cpu_set_t cpus;
 
 	CPU_ZERO(&cpus);
@@ -132,17 +195,13 @@ static void look(struct load *l, uint64_t now)
 	l->quota = l->cores ? 0 : recent_quota(now);
 	if (!l->cores)
 		l->cores = (uint32_t)CPU_COUNT(&cpus);
-	count_members(l, mask, &awake);
+	count_members(l, mask);
 	/*
 	 * On a part of the machine's cores, threads of other programs cannot be told apart. Given cores
 	 * are for this fabric alone.
 	 */
 	if (!config_get()->cores && CPU_COUNT(&cpus) == sysconf(_SC_NPROCESSORS_ONLN))
 		l->threads = running_threads();
-	l->threads -= l->threads < awake ? l->threads : awake;
-	__atomic_store_n(&self->cores, l->cores, __ATOMIC_RELAXED);
-	__atomic_store_n(&self->quota, l->quota, __ATOMIC_RELAXED);
-	__atomic_store_n(&self->needs, choose_needs(l), __ATOMIC_RELAXED);
 }
 
 static uint32_t count_changes(void)
@@ -157,40 +216,57 @@ bool choose_last(void)
 
 bool choose_is_old(uint64_t now)
 {
-	uint64_t ns = choose_last() ? POLL_LOOK_NS : TRAP_LOOK_NS;
-
-	if (__atomic_load_n(&doubts, __ATOMIC_RELAXED))
-		ns = DOUBT_LOOK_NS;
-	return now - __atomic_load_n(&looked, __ATOMIC_RELAXED) >= ns ||
+	return now >= __atomic_load_n(&next_look, __ATOMIC_RELAXED) ||
 	       count_changes() != __atomic_load_n(&changes, __ATOMIC_RELAXED);
+}
+
+static uint64_t pause_after_look(void)
+{
+	if (!known)
+		return 0;
+	if (choice.doubts || choice.tries)
+		return DOUBT_LOOK_NS;
+	return choice.polls ? POLL_LOOK_NS : TRAP_LOOK_NS;
+}
+
+/* For softhcactl. */
+static void tell(const struct load *l)
+{
+	struct proc *self = &arena()->procs[fabric_self.slot];
+	bool lists = !choice.polls && choose_has_lists(l);
+
+	__atomic_store_n(&self->cores, l->cores, __ATOMIC_RELAXED);
+	__atomic_store_n(&self->quota, l->quota, __ATOMIC_RELAXED);
+	__atomic_store_n(&self->needs, choose_needs(l), __ATOMIC_RELAXED);
+	__atomic_store_n(&self->list, lists ? (uint32_t)(l->wqes / l->doorbells) : 0,
+		__ATOMIC_RELAXED);
+	__atomic_store_n(&self->polls, choice.polls, __ATOMIC_RELAXED);
 }
 
 bool choose_again(void)
 {
 	uint64_t now = timer_now();
 	struct load l = {0};
-	bool other, at_once;
+	bool at_once;
 
 	if (!choose_is_old(now))
-		return choose_last();
+		return choice.polls;
 	at_once = !known || count_changes() != changes;
-	known = true;
 	__atomic_store_n(&changes, count_changes(), __ATOMIC_RELAXED);
-	__atomic_store_n(&looked, now, __ATOMIC_RELAXED);
 	look(&l, now);
-	other = choose_poll(&l) != polls;
-	__atomic_store_n(&doubts, other ? doubts + 1 : 0, __ATOMIC_RELAXED);
-	if (other && (at_once || doubts >= LOOKS)) {
-		__atomic_store_n(&polls, !polls, __ATOMIC_RELAXED);
-		__atomic_store_n(&doubts, 0, __ATOMIC_RELAXED);
-	}
-	__atomic_store_n(&arena()->procs[fabric_self.slot].polls, polls, __ATOMIC_RELAXED);
-	return polls;
+	known |= l.doorbells != 0;
+	choose_step(&choice, &l, now, at_once);
+	__atomic_store_n(&next_look, now + pause_after_look(), __ATOMIC_RELAXED);
+	__atomic_store_n(&polls, choice.polls, __ATOMIC_RELAXED);
+	tell(&l);
+	return choice.polls;
 }
 
 void choose_forget(void)
 {
 	polls = known = false;
-	looked = changes = doubts = 0;
+	next_look = changes = 0;
+	choice = (struct choice){0};
+	completed = 0;
 	memset(rung, 0, sizeof(rung));
 }

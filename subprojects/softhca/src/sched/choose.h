@@ -1,7 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Mode auto: whether the thread beside the program spins, or each doorbell is executed by the thread
- * that rings it. Spinning is faster only if each thread that runs has a core.
+ * that rings it. Each process has one such thread for all its adapters, and chooses for itself.
+ *
+ * The thread spins only if each thread that runs has a core. The rest of the model is the time of a
+ * list of n WQEs under one doorbell, from the call that posts it to its completion:
+ *
+ *	trap	A + TRAP + n * W
+ *	poll	A + n * (W + HANDOVER)
+ *
+ * TRAP is the cost of a store, signal and return. HANDOVER is what a WQE costs more in another core,
+ * whose cache gets the WQE and the payload, and from where the CQE and the payload come back. Trapping
+ * is faster for lists of more than TRAP / HANDOVER WQEs. softhca-cost prints both and this ratio. At
+ * half or twice that many WQEs, the wrong mode costs 1.1 to 1.3 times the time of the right one, so the
+ * constants in choose.c suit processors whose ratio is similar.
  */
 #ifndef SOFTHCA_SCHED_CHOOSE_H
 #define SOFTHCA_SCHED_CHOOSE_H
@@ -13,14 +25,38 @@ struct load {
 	uint32_t cores; /* on which this thread may run */
 	uint32_t quota; /* CPU time that the cgroup may use, in 1/1000 of a core; 0: no limit */
 	uint32_t members; /* processes that use these cores and ring doorbells, this one included */
-	uint32_t threads; /* that run or could run on these cores, without those beside programs */
+	uint32_t threads; /* that run or could run on these cores, this one included; 0: unknown */
+	uint32_t awake; /* of these, threads beside other members' programs */
+	uint64_t doorbells; /* that this process has rung since the last look, those of CQs too */
+	uint64_t wqes; /* that it has completed since then */
 };
 
-/* Returns the threads that would run if each member had a thread that spins. */
+/* What has been chosen. All zero: to trap. */
+struct choice {
+	bool polls;
+	bool tries; /* trapping, because lists seem to be long */
+	uint32_t doubts; /* looks in a row that found that the other mode is better */
+	uint64_t pause; /* before the next trial; 0: the last one has not failed */
+	uint64_t next_trial;
+};
+
+/* Returns the threads that would run if each member had a thread that spins. This thread runs now. */
 uint32_t choose_needs(const struct load *l);
 
 /* Returns true if there is a core for each of them. */
-bool choose_poll(const struct load *l);
+bool choose_has_room(const struct load *l);
+
+/* Returns true if a trap for each doorbell is faster than to hand over each WQE. */
+bool choose_has_lists(const struct load *l);
+
+/*
+ * Changes the choice after a look. @now: the time in ns; @at_once: one look is enough.
+ *
+ * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
+ * list. So long lists are certain only if they trap. If they seem to be long, the thread tries to
+ * trap. If they are short then, it spins again, and waits with the next trial for twice as long.
+ */
+void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once);
 
 /* Returns true if the thread shall spin: what was found last, or now if that is old. */
 bool choose_again(void);

@@ -5,7 +5,8 @@
  *	cost pass     WRITEs, and WRITEs again beside IDLE queues of each kind
  *	cost count    messages of each kind and registrations; callgrind counts each phase
  *	cost crowd    messages under the mutex, and again after OTHERS other contexts had messages
- *	cost time     prints the ns of a trap without an adapter, of a WRITE and of a WRITE_IMM
+ *	cost time     prints the ns of a trap without an adapter, of a WRITE, of a WRITE_IMM, and of a list
+ *	              of LIST WRITEs under one doorbell
  *	cost many N   prints the ns of each of the first and of the last tenth of N registrations
  */
 #include <signal.h>
@@ -21,6 +22,7 @@
 #define ROUNDS 9
 #define TRAPS 20000u
 #define MESSAGES 5000u
+#define LIST 16u
 #define LENGTH 64u
 #define LONG 9000u /* copied without a lock */
 #define STORE_BYTES 3 /* length of the instruction in trap() */
@@ -87,6 +89,14 @@ void phase_long(uint32_t n)
 {
 	while (n--) {
 		rig_write(&a, &b, LONG);
+		rig_wait_ok(a.scq);
+	}
+}
+
+static void write_lists(uint32_t n)
+{
+	while (n--) {
+		rig_write_list(&a, &b, LIST, LENGTH, 1);
 		rig_wait_ok(a.scq);
 	}
 }
@@ -202,7 +212,7 @@ int main(int argc, char **argv)
 	bool times = argc > 1 && !strcmp(argv[1], "time");
 	bool passes = argc > 1 && !strcmp(argv[1], "pass");
 	bool crowds = argc > 1 && !strcmp(argv[1], "crowd");
-	double trap_ns[ROUNDS], write_ns[ROUNDS], imm_ns[ROUNDS];
+	double trap_ns[ROUNDS], write_ns[ROUNDS], imm_ns[ROUNDS], list_ns[ROUNDS];
 
 	test_fabric("cost");
 	if (times) { /* before the adapter handles the signal */
@@ -216,9 +226,11 @@ int main(int argc, char **argv)
 		for (int i = 0; i < ROUNDS; i++) {
 			write_ns[i] = ns_per_message(phase_write);
 			imm_ns[i] = ns_per_message(phase_write_imm);
+			list_ns[i] = ns_per_message(write_lists);
 		}
-		printf("%.0f %.0f %.0f\n", test_median(trap_ns, ROUNDS),
-			test_median(write_ns, ROUNDS), test_median(imm_ns, ROUNDS));
+		printf("%.0f %.0f %.0f %.0f\n", test_median(trap_ns, ROUNDS),
+			test_median(write_ns, ROUNDS), test_median(imm_ns, ROUNDS),
+			test_median(list_ns, ROUNDS));
 	} else if (passes) {
 		pass();
 	} else if (crowds) {

@@ -6,7 +6,8 @@
 A message moves 64 bytes between two QPs of one process. In poll mode it is what the polling thread does for a QP
 that has been rung (engine_serve_qp()). In step mode it is all that a call of softhca_step() does: the timers, the pass
 that finds the QP, and a pass that finds nothing. --check fails if a message takes more than its limit. Without it
-the times of a trap (store, signal, return) and of messages in trap and poll mode are printed, too, and those of registrations.
+the times of a trap (store, signal, return) and of messages in trap and poll mode are printed, too, those of registrations, and
+what it costs to hand over WQEs to the polling thread: mode auto compares that with a trap (src/sched/choose.h).
 
 A whole pass of the polling thread, without what it does for a queue that was rung, must cost the same beside idle queues.
 
@@ -22,6 +23,7 @@ import sys
 import tempfile
 
 COUNT, REGIONS = 256, 64  # messages of each kind, and regions of a phase, in the program
+LIST = 16  # of the program
 MANY = 100_000
 SAME = 1.3
 ALIKE = 0.03  # of a message without a long payload
@@ -78,10 +80,14 @@ print(f"poll: a pass: {alone:.0f} instructions, beside idle queues {crowded:.0f}
 failed |= not 20 < crowded <= alone * SAME
 if check:
     sys.exit(failed)
+more = {}  # ns of a WQE more in a list
 for mode in "trap", "poll":
-    trap, write, imm = map(float, run([args[0], "time"], mode, args[1]).split())
+    trap, write, imm, writes = map(float, run([args[0], "time"], mode, args[1]).split())
+    more[mode] = (writes - write) / (LIST - 1)
     print(f"{mode}: a trap alone {trap:.0f} ns; a WRITE {write:.0f} ns, {write / trap:.2f} traps; "
-          f"a WRITE_IMM, its receive and both CQEs {imm:.0f} ns, {imm / trap:.2f} traps")
+          f"a WRITE_IMM, its receive and both CQEs {imm:.0f} ns, {imm / trap:.2f} traps; {more[mode]:.0f} ns for each more WRITE of a list")
+handover = more["poll"] - more["trap"]
+print(f"handover of a WQE to the polling thread: {handover:.0f} ns; a trap costs as much as {trap / handover:.1f} of them")
 first, last = map(float, run([args[0], "many", str(MANY)], "trap", args[1]).split())
 print(f"{MANY} registrations: the first ones {first:.0f} ns, the last ones {last:.0f} ns: {last / first:.2f}")
 sys.exit(failed or last > first * SAME)

@@ -3,7 +3,7 @@
  * Tests the polling thread, which the software HCA runs in the program's process in modes poll and
  * auto. No doorbell is lost when the thread goes to sleep, whichever system call it is in. It does
  * nothing while it sleeps. In mode auto it spins while there are enough cores, which changes as
- * processes come and go.
+ * processes come and go, and while lists of WQEs are short.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -20,6 +20,7 @@
 #define POINTS 24u
 #define LENGTH 64u
 #define ROW 200u /* messages of a row: enough to make the thread spin if it may */
+#define LIST 32u /* WQEs of a long list */
 #define ROWS 50u /* rows: enough for a thread that may spin to get a core */
 #define SELDOM 40u
 #define SELDOM_NS                                                                                  \
@@ -317,30 +318,37 @@ TEST(sleep_is_quiet)
 	CHECK_EQ(rig_child(sleeper, NULL), 0);
 }
 
-/* Returns the number of messages of a row whose doorbells have trapped. */
-static uint32_t row(struct rig *r)
+/* Sends a row of lists of @n messages. Returns the number of lists whose doorbells have trapped. */
+static uint32_t row_of(struct rig *r, uint32_t n)
 {
 	uint32_t before = traps();
 
-	for (uint32_t i = 0; i < ROW; i++)
-		message(r);
+	for (uint32_t i = 0; i < ROW; i++) {
+		rig_write_list(r, r, n, LENGTH, 1);
+		rig_wait_ok(r->scq);
+	}
 	return traps() - before;
 }
 
+static uint32_t row(struct rig *r)
+{
+	return row_of(r, 1);
+}
+
 /*
- * Sends rows of messages until the polling thread spins (@spins is true), or until it has not spun for
+ * Sends rows of lists of @n messages until the polling thread spins (@spins is true), or until it has not spun for
  * ROWS rows (@spins is false).
  */
-static void until(struct rig *r, bool spins)
+static void until(struct rig *r, uint32_t n, bool spins)
 {
 	uint64_t start = test_now_ns();
-	uint32_t n, rows = 0;
+	uint32_t trapped, rows = 0;
 
 	do {
 		CHECK(test_now_ns() - start < GUARD_NS);
-		n = row(r);
-		rows = n == ROW ? rows + 1 : 0;
-	} while (spins ? n > ROW / 2 : rows < ROWS);
+		trapped = row_of(r, n);
+		rows = trapped == ROW ? rows + 1 : 0;
+	} while (spins ? trapped > ROW / 2 : rows < ROWS);
 }
 
 static void one_core(void)
@@ -358,6 +366,48 @@ static void one_core(void)
 TEST(auto_traps_on_one_core)
 {
 	CHECK_EQ(rig_child(one_core, NULL), 0);
+}
+
+/* Returns the number of WQEs per doorbell for which this process traps according to softhcactl, or 0. */
+static unsigned int shown_list(void)
+{
+	char line[256], pid[16];
+	unsigned int n = 0;
+	const char *at;
+	FILE *f = popen("exec $SOFTHCACTL show", "re");
+
+	CHECK(f);
+	snprintf(pid, sizeof(pid), "%d ", getpid());
+	while (fgets(line, sizeof(line), f)) {
+		at = strstr(line, " trap (auto: needs 2 cores, has 1000; ");
+		if (at && !strncmp(line, pid, strlen(pid)))
+			CHECK_EQ(sscanf(strchr(at, ';'), "; %u requests per doorbell)", &n), 1);
+	}
+	CHECK(!pclose(f));
+	return n;
+}
+
+/* Lists of many WQEs are executed by the thread that rings, with a trap for each list, others are not. */
+static void lists(void)
+{
+	unsigned int n;
+	struct rig r;
+
+	CHECK(!setenv("SOFTHCA_CORES", "1000", 1));
+	open_self(&r);
+	until(&r, 1, true);
+	CHECK_EQ(shown_list(), 0);
+	until(&r, LIST, false);
+	n = shown_list();
+	CHECK(n > LIST / 2 && n < 2 * LIST); /* counted while the program rings */
+	until(&r, 1, true);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST(auto_traps_for_lists)
+{
+	CHECK_EQ(rig_child(lists, NULL), 0);
 }
 
 /* With these settings mode auto does not poll: all doorbells trap, however many cores there are. */
@@ -591,7 +641,7 @@ static void member(int fd)
 		test_get(fd, &ask, 1);
 		if (ask == 'q')
 			break;
-		until(&r, ask == 's');
+		until(&r, 1, ask == 's');
 		test_put(fd, &ask, 1);
 	}
 	rig_close(&r);
