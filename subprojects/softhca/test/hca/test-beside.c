@@ -464,6 +464,53 @@ TEST(rare_doorbells_wake_nobody)
 	CHECK_EQ(rig_child(seldom, NULL), 0);
 }
 
+/*
+ * The program relies on the trap: it expects each completion as soon as the store of the doorbell has
+ * returned. Returns the number of messages of a row for which it is right.
+ */
+static uint32_t row_at_once(struct rig *r)
+{
+	struct ibv_wc wc;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ROW; i++) {
+		rig_write(r, r, LENGTH);
+		if (ibv_poll_cq(r->scq, 1, &wc) == 1)
+			n++;
+		else
+			rig_wait_ok(r->scq);
+	}
+	return n;
+}
+
+/* @found: the mode shows that the program is wrong. */
+static void relies_on_trap(const char *mode, const char *strict, bool found)
+{
+	uint64_t start = test_now_ns();
+	pid_t pid = test_fork();
+	uint32_t rows = 0;
+	struct rig r;
+
+	if (pid) {
+		CHECK_EQ(test_reap(pid), 0);
+		return;
+	}
+	CHECK(!setenv("SOFTHCA_MODE", mode, 1) && !setenv("SOFTHCA_STRICT", strict, 1));
+	CHECK(!setenv("SOFTHCA_CORES", "1000", 1));
+	open_self(&r);
+	while (row_at_once(&r) == ROW && (found || ++rows < ROWS))
+		CHECK(test_now_ns() - start < GUARD_NS);
+	CHECK_EQ(rows, found ? 0 : ROWS);
+	rig_close(&r);
+	exit(0);
+}
+
+TEST_WITH(trap_hides_reliance, relies_on_trap, "trap", "0", false);
+TEST_WITH(poll_finds_reliance, relies_on_trap, "poll", "0", true);
+TEST_WITH(auto_finds_reliance, relies_on_trap, "auto", "0", true);
+TEST_WITH(auto_hides_reliance_in_strict_mode, relies_on_trap, "auto", "1", false);
+TEST_WITH(poll_finds_reliance_in_strict_mode, relies_on_trap, "poll", "1", true);
+
 /* The program polls the last byte of a long message while the polling thread copies the message. */
 static void watcher(void)
 {
