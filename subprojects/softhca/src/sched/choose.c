@@ -20,7 +20,10 @@
 #define LOOKS 2 /* that must agree before the mode changes, unless members have joined or left */
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
-#define PAUSE_MIN_NS 100000000u /* between trials: each takes about DOUBT_LOOK_NS */
+#define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
+#define COUNT_MAX_NS 40000000u /* WQEs of a longer time say nothing: the program has paused */
+#define GAIN 20u /* a mode is kept if it is faster by 1/GAIN */
+#define PAUSE_MIN_NS 100000000u /* between trials, each of which takes 2 * DOUBT_LOOK_NS */
 #define PAUSE_MAX_NS 1600000000u
 
 /* Relaxed accesses: the thread writes, and threads that ring read them as hints. */
@@ -33,6 +36,7 @@ static struct choice choice;
 static bool known; /* a look has found doorbells */
 static uint64_t rung[MAX_PROCS]; /* doorbells of each member at the last look */
 static uint64_t completed; /* WQEs of this process at the last look */
+static uint64_t looked; /* when */
 
 uint32_t choose_needs(const struct load *l)
 {
@@ -53,37 +57,59 @@ bool choose_has_room(const struct load *l)
 
 bool choose_has_lists(const struct load *l)
 {
-	return l->doorbells && l->wqes * HANDOVER_NS > l->doorbells * TRAP_NS;
+	return l->doorbells && l->wqes * HANDOVER_NS * HANDOVER_MARGIN > l->doorbells * TRAP_NS;
 }
 
-static void end_trial(struct choice *c, bool failed, uint64_t now)
+/* A trial that is disturbed by a pause of the program has failed. */
+static bool is_faster(const struct choice *c, const struct load *l)
 {
-	c->tries = false;
-	if (!failed)
-		c->pause = 0;
-	else if (!c->pause)
+	return l->ns <= COUNT_MAX_NS && l->wqes * c->ns * GAIN > c->wqes * l->ns * (GAIN + 1);
+}
+
+static void end_trial(struct choice *c, bool faster, uint64_t now)
+{
+	if (!c->pause || faster)
 		c->pause = PAUSE_MIN_NS;
 	else if (c->pause < PAUSE_MAX_NS)
 		c->pause *= 2;
+	if (!faster)
+		c->polls = !c->polls;
+	c->trial = TRIAL_NONE;
 	c->next_trial = now + c->pause;
+}
+
+/* The next step of a trial, or the first one. */
+static void measure(struct choice *c, const struct load *l, uint64_t now)
+{
+	if (c->trial == TRIAL_OTHER) {
+		end_trial(c, is_faster(c, l), now);
+	} else if (c->trial == TRIAL_BEFORE && l->ns <= COUNT_MAX_NS) {
+		c->trial = TRIAL_OTHER;
+		c->wqes = l->wqes;
+		c->ns = l->ns;
+		c->polls = !c->polls;
+	} else if (now >= c->next_trial) {
+		c->trial = TRIAL_BEFORE;
+	}
 }
 
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once)
 {
 	bool room = choose_has_room(l), lists = choose_has_lists(l);
+	bool poll = room && (c->polls || !lists);
 
-	if (c->tries) {
-		at_once |= !lists;
-		end_trial(c, !lists, now);
-	} else if (c->polls && now < c->next_trial) {
-		lists = false;
+	if (c->trial == TRIAL_OTHER && room)
+		poll = c->polls; /* measure() decides */
+	c->doubts = poll != c->polls ? c->doubts + 1 : 0;
+	if (c->doubts && (at_once || c->doubts >= LOOKS)) {
+		c->doubts = 0;
+		c->trial = TRIAL_NONE;
+		c->polls = poll;
+	} else if (!c->doubts && room && (lists || c->trial == TRIAL_OTHER)) {
+		measure(c, l, now);
+	} else if (!c->doubts) {
+		c->trial = TRIAL_NONE;
 	}
-	c->doubts = (room && !lists) != c->polls ? c->doubts + 1 : 0;
-	if (!c->doubts || (!at_once && c->doubts < LOOKS))
-		return;
-	c->doubts = 0;
-	c->tries = room && c->polls;
-	c->polls = !c->polls;
 }
 
 /* All doorbells of the process of @slot. Not exact: its threads count meanwhile. */
@@ -124,7 +150,7 @@ static bool shares_cores(const uint64_t *a, const uint64_t *b)
  * Counts what this process has rung since the last look, the other members that have rung, and the
  * threads beside their programs that spin.
  */
-static void count_members(struct load *l, const uint64_t *mask)
+static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 {
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		const struct proc *p = &arena()->procs[slot];
@@ -144,6 +170,8 @@ static void count_members(struct load *l, const uint64_t *mask)
 	}
 	l->wqes = wqes_of(fabric_self.slot) - completed;
 	completed += l->wqes;
+	l->ns = now - looked;
+	looked = now;
 }
 
 /* Returns the number of threads of the machine that run or could run, or 0. */
@@ -195,7 +223,7 @@ static void look(struct load *l, uint64_t now)
 	l->quota = l->cores ? 0 : recent_quota(now);
 	if (!l->cores)
 		l->cores = (uint32_t)CPU_COUNT(&cpus);
-	count_members(l, mask);
+	count_members(l, mask, now);
 	/*
 	 * On a part of the machine's cores, threads of other programs cannot be told apart. Given cores
 	 * are for this fabric alone.
@@ -224,7 +252,7 @@ static uint64_t pause_after_look(void)
 {
 	if (!known)
 		return 0;
-	if (choice.doubts || choice.tries)
+	if (choice.doubts || choice.trial != TRIAL_NONE)
 		return DOUBT_LOOK_NS;
 	return choice.polls ? POLL_LOOK_NS : TRAP_LOOK_NS;
 }
@@ -267,6 +295,6 @@ void choose_forget(void)
 	polls = known = false;
 	next_look = changes = 0;
 	choice = (struct choice){0};
-	completed = 0;
+	completed = looked = 0;
 	memset(rung, 0, sizeof(rung));
 }

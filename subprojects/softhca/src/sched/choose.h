@@ -10,10 +10,17 @@
  *	poll	A + n * (W + HANDOVER)
  *
  * TRAP is the cost of a store, signal and return. HANDOVER is what a WQE costs more in another core,
- * whose cache gets the WQE and the payload, and from where the CQE and the payload come back. Trapping
- * is faster for lists of more than TRAP / HANDOVER WQEs. softhca-cost prints both and this ratio. At
- * half or twice that many WQEs, the wrong mode costs 1.1 to 1.3 times the time of the right one, so the
- * constants in choose.c suit processors whose ratio is similar.
+ * whose cache gets the WQE and the payload, and from where the CQE and the payload come back. So short
+ * lists are faster in poll mode. softhca-cost prints TRAP, HANDOVER, and n for which both modes take
+ * the same time.
+ *
+ * HANDOVER depends on the distance of the two cores. On one virtual machine it changed within minutes
+ * from 230 ns to less than 60 ns, as the host moved its processors. So for long lists the thread
+ * measures: it counts the WQEs of a few ms, changes the mode, counts again, and keeps the faster mode.
+ * It repeats this trial after a while, after twice as long each time if the mode stays the same.
+ *
+ * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
+ * list. So a program that posts WQEs one by one and fast also has trials.
  */
 #ifndef SOFTHCA_SCHED_CHOOSE_H
 #define SOFTHCA_SCHED_CHOOSE_H
@@ -29,14 +36,22 @@ struct load {
 	uint32_t awake; /* of these, threads beside other members' programs */
 	uint64_t doorbells; /* that this process has rung since the last look, those of CQs too */
 	uint64_t wqes; /* that it has completed since then */
+	uint64_t ns; /* since then */
+};
+
+enum trial {
+	TRIAL_NONE,
+	TRIAL_BEFORE, /* the WQEs of the mode that is used are counted */
+	TRIAL_OTHER, /* those of the other mode */
 };
 
 /* What has been chosen. All zero: to trap. */
 struct choice {
 	bool polls;
-	bool tries; /* trapping, because lists seem to be long */
+	enum trial trial;
 	uint32_t doubts; /* looks in a row that found that the other mode is better */
-	uint64_t pause; /* before the next trial; 0: the last one has not failed */
+	uint64_t wqes, ns; /* of TRIAL_BEFORE */
+	uint64_t pause; /* before the next trial; 0: there was none */
 	uint64_t next_trial;
 };
 
@@ -46,16 +61,10 @@ uint32_t choose_needs(const struct load *l);
 /* Returns true if there is a core for each of them. */
 bool choose_has_room(const struct load *l);
 
-/* Returns true if a trap for each doorbell is faster than to hand over each WQE. */
+/* Returns true if the handover of the WQEs may cost more than the traps. */
 bool choose_has_lists(const struct load *l);
 
-/*
- * Changes the choice after a look. @now: the time in ns; @at_once: one look is enough.
- *
- * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
- * list. So long lists are certain only if they trap. If they seem to be long, the thread tries to
- * trap. If they are short then, it spins again, and waits with the next trial for twice as long.
- */
+/* Changes the choice after a look. @now: the time in ns; @at_once: one look is enough. */
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once);
 
 /* Returns true if the thread shall spin: what was found last, or now if that is old. */

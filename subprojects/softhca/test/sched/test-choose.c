@@ -55,104 +55,154 @@ TEST(needs)
 	CHECK_EQ(choose_needs(&(struct load){0}), 2);
 }
 
-/* Measured: poll takes .9 of the time of trap for lists of 8, and 1.2 to 1.3 for lists of 16. */
 TEST(lists)
 {
 	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 100}));
-	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 800}));
-	CHECK(choose_has_lists(&(struct load){.doorbells = 100, .wqes = 1600}));
+	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 400}));
+	CHECK(choose_has_lists(&(struct load){.doorbells = 100, .wqes = 800}));
 	CHECK(choose_has_lists(&(struct load){.doorbells = 1ull << 40, .wqes = 1ull << 45}));
 	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 0})); /* of CQs */
 	CHECK(!choose_has_lists(&(struct load){.doorbells = 0, .wqes = 32})); /* rung before */
 }
 
-/* Looks of one process, one after the other. */
 #define MS 1000000u
-#define FREE(n)                                                                                    \
+#define SHORT 100u /* WQEs of a hundred doorbells */
+#define LONG 3200u
+#define LONGER 4000u
+#define FREE(n) LOADED(2, n)
+#define BUSY(n) LOADED(3, n)
+#define LOADED(t, n)                                                                               \
 	{                                                                                          \
-		.cores = 2, .members = 1, .threads = 2, .doorbells = 100, .wqes = 100u * (n)       \
-	}
-#define BUSY(n)                                                                                    \
-	{                                                                                          \
-		.cores = 2, .members = 1, .threads = 3, .doorbells = 100, .wqes = 100u * (n)       \
+		.cores = 2, .members = 1, .threads = (t), .doorbells = 100, .wqes = (n)            \
 	}
 
-static const struct {
+/* A look at a time. */
+struct step {
 	uint32_t ms;
 	struct load load;
 	bool at_once;
 	bool polls; /* afterwards */
-} looks[] = {
-	{0, FREE(1), true, true},
-	{20, BUSY(1), false, true}, /* another thread runs for a moment */
-	{25, FREE(1), false, true},
-	{45, BUSY(1), false, true},
-	{50, BUSY(1), false, false}, /* it stays */
-	{150, FREE(1), false, false},
-	{155, FREE(1), false, true},
-	{175, BUSY(1), true, false}, /* a member has joined */
-	{275, FREE(32), false, false}, /* lists, whose doorbells trap */
-	{280, FREE(32), false, false},
-	{380, FREE(8), false, false},
-	{385, FREE(8), false, true},
-	{405, FREE(32), false, true}, /* seem to be lists, but the thread may have been late */
-	{410, FREE(32), false, false}, /* the first trial */
-	{415, FREE(1), false, true}, /* each WQE has a doorbell */
-	{435, FREE(32), false, true},
-	{440, FREE(32), false, true},
-	{445, FREE(32), true, true},
-	{514, FREE(32), true, true},
-	{515, FREE(32), false, true}, /* 100 ms after the first trial */
-	{520, FREE(32), false, false},
-	{525, FREE(1), false, true},
-	{545, BUSY(1), true, false},
-	{550, FREE(32), true, false}, /* each of these doorbells has trapped */
-	{555, FREE(1), true, true},
-	{700, FREE(32), true, true},
-	{720, BUSY(32), false, true},
-	{725, BUSY(32), false, false}, /* not a trial */
-	{730, FREE(8), false, false},
-	{735, FREE(8), false, true},
-	{740, FREE(32), true, false}, /* 200 ms after the second trial */
-	{745, FREE(32), false, false}, /* so they are lists */
-	{845, FREE(1), false, false},
-	{850, FREE(1), false, true},
-	{870, FREE(32), true, false}, /* no pause after a trial that has not failed */
-	{875, BUSY(1), false, false}, /* there is no core any more, so the trial ends */
-	{900, FREE(1), true, true},
-	{974, FREE(32), true, true}, /* after its pause */
-	{975, FREE(32), true, false},
 };
 
-TEST(steps)
+/* Makes @n looks, each of which sees what has happened since the one before. */
+static void run(const struct step *s, size_t n)
 {
 	struct choice c = {0};
+	uint32_t before = 0;
 
-	for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]); i++) {
-		choose_step(&c, &looks[i].load, looks[i].ms * (uint64_t)MS, looks[i].at_once);
-		if (c.polls == looks[i].polls)
+	for (size_t i = 0; i < n; i++) {
+		struct load l = s[i].load;
+
+		l.ns = (s[i].ms - before) * (uint64_t)MS;
+		before = s[i].ms;
+		choose_step(&c, &l, s[i].ms * (uint64_t)MS, s[i].at_once);
+		if (c.polls == s[i].polls)
 			continue;
-		fprintf(stderr, "look at %u ms: not %s\n", looks[i].ms,
-			looks[i].polls ? "poll" : "trap");
+		fprintf(stderr, "at %u ms: not %s\n", s[i].ms, s[i].polls ? "poll" : "trap");
 		CHECK(false);
 	}
 }
 
-/* Trials that fail have longer and longer pauses, up to 1.6 s. */
-TEST(trials)
+#define RUN(steps) run(steps, sizeof(steps) / sizeof(steps[0]))
+
+TEST(room)
+{
+	static const struct step steps[] = {
+		{0, FREE(SHORT), true, true},
+		{20, BUSY(SHORT), false, true}, /* another thread runs for a moment */
+		{25, FREE(SHORT), false, true},
+		{45, BUSY(SHORT), false, true},
+		{50, BUSY(SHORT), false, false}, /* it stays */
+		{150, FREE(SHORT), false, false},
+		{155, FREE(SHORT), false, true},
+		{175, BUSY(SHORT), true, false}, /* a member has joined */
+		{180, BUSY(LONG), false, false},
+		{185, BUSY(LONG), false, false},
+		{190, FREE(SHORT), true, true},
+	};
+
+	RUN(steps);
+}
+
+/* Long lists are slower in poll mode, then faster. */
+TEST(long_lists)
+{
+	static const struct step steps[] = {
+		{0, FREE(SHORT), true, true},
+		{20, FREE(LONG), false, true}, /* the thread may only have been late */
+		{25, FREE(LONG), false, false}, /* so it traps */
+		{30, FREE(LONGER), false, false}, /* and continues to trap */
+		{129, FREE(LONG), false, false},
+		{130, FREE(LONG), false, false}, /* polls again after 100 ms */
+		{135, FREE(LONG), false, true},
+		{140, FREE(LONG), false, false}, /* which is not faster */
+		{339, FREE(LONG), false, false},
+		{340, FREE(LONG), false, false}, /* again after 200 ms */
+		{345, FREE(LONG), false, true},
+		{350, FREE(LONG + LONG / 20), false, false}, /* nearly fast enough */
+		{750, FREE(LONG), false, false}, /* again after 400 ms */
+		{755, FREE(LONG), false, true},
+		{760, FREE(LONGER), false, true}, /* faster now */
+		{859, FREE(LONG), false, true},
+		{860, FREE(LONG), false, true}, /* traps again after 100 ms */
+		{865, FREE(LONG), false, false},
+		{870, FREE(SHORT), false, true}, /* slower: each WQE has trapped */
+		{875, FREE(LONG), true, true},
+		{1070, FREE(LONG), true, true}, /* again after 200 ms */
+		{1072, FREE(SHORT), false, true}, /* no lists any more */
+		{1075, FREE(LONG), false, true},
+		{1080, FREE(LONG), false, false},
+	};
+
+	RUN(steps);
+}
+
+/* A trial ends if there is no room, or if the program pauses. */
+TEST(disturbed_trials)
+{
+	static const struct step steps[] = {
+		{0, FREE(SHORT), true, true},
+		{5, FREE(LONG), false, true},
+		{50, FREE(LONG), false, true}, /* after a pause of the program */
+		{55, FREE(LONG), false, false},
+		{96, FREE(LONG * 32), false, true}, /* another one */
+		{196, FREE(LONG), false, true},
+		{201, FREE(LONG), false, false},
+		{206, BUSY(LONG), false, false},
+		{211, FREE(SHORT), false, false},
+		{216, FREE(SHORT), false, true},
+		{221, FREE(LONG), false, true},
+		{226, FREE(LONG), false, false},
+		{231, FREE(LONGER), false, false},
+		{331, FREE(LONG), false, false},
+		{336, FREE(LONG), false, true},
+		{341, BUSY(LONGER), false, true},
+		{346, BUSY(LONGER), false, false},
+		{351, FREE(LONGER), false, false},
+		{356, FREE(LONGER), false, true},
+	};
+
+	RUN(steps);
+}
+
+/* Trials that change nothing have longer and longer pauses, up to 1.6 s. */
+TEST(pauses)
 {
 	static const uint32_t expected[] = {0, 100, 200, 400, 800, 1600, 1600};
 	struct choice c = {.polls = true};
-	struct load lists = FREE(32), single = FREE(1);
+	struct load lists = FREE(LONG);
 	uint64_t now = MS, ended = now;
 
+	lists.ns = MS;
 	for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); i++) {
-		for (; c.polls; now += MS)
+		for (; c.trial == TRIAL_NONE; now += MS)
 			choose_step(&c, &lists, now, true);
 		CHECK_EQ((now - MS - ended) / MS, expected[i]);
-		ended = now;
-		choose_step(&c, &single, now, false);
+		choose_step(&c, &lists, now, false);
+		CHECK(!c.polls);
+		choose_step(&c, &lists, now, false);
 		CHECK(c.polls);
+		ended = now;
 	}
 }
 
