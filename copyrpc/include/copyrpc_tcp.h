@@ -51,7 +51,9 @@
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
- * After the result, the program that has opened the connection may use it.
+ * After the result, the program that has opened the connection may use it. If the TCP connection is lost
+ * when one side may have got the result and the other has not, the endpoint is not lost if it can come
+ * back, as below: the sides meet again, and each program then gets its event, or the endpoint.
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another

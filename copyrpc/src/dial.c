@@ -48,6 +48,7 @@ static void drop_ep(struct dial *d)
 	if (d->m.ep)
 		meet_discard(d->m.ep);
 	d->m.ep = NULL;
+	d->m.again = false;
 }
 
 static void dial_free(struct lobby *y, struct dial *d)
@@ -78,11 +79,16 @@ static void dial_end(struct lobby *y, struct dial *d, int err)
 	dial_free(y, d);
 }
 
-/* Tries the addresses again, after a pause. */
+/* Tries the addresses again, after a pause; with the same endpoint if the peer may have it. */
 static void pause_dial(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
 	lobby_close(y, &d->w);
-	drop_ep(d);
+	if (meet_is_open(&d->m))
+		d->m.again = true;
+	if (!d->m.again)
+		drop_ep(d);
+	else if (d->m.ep && !d->m.ep->ch.status)
+		ep_leave(d->m.ep, -ECONNRESET);
 	d->err = err;
 	d->at = d->addresses;
 	d->again_at = now + AGAIN_NS;
@@ -98,7 +104,10 @@ static void attempt(struct lobby *y, struct dial *d, int err, uint64_t now)
 		err = tcp_connect_begin(d->at, &fd);
 		if (err)
 			continue;
-		d->m = (struct meeting){.fd = fd, .single = d->single};
+		d->m = (struct meeting){.fd = fd,
+			.ep = d->m.ep,
+			.single = d->single,
+			.again = d->m.again};
 		d->w.fd = fd;
 		d->part = tcp_connect_limit(d->at, now, d->limit);
 		d->state = CONNECTING;
@@ -107,7 +116,7 @@ static void attempt(struct lobby *y, struct dial *d, int err, uint64_t now)
 			return;
 		lobby_close(y, &d->w);
 	}
-	if (err == -ECONNREFUSED)
+	if (err == -ECONNREFUSED || d->m.again)
 		pause_dial(y, d, err, now);
 	else
 		dial_end(y, d, err);
@@ -120,27 +129,40 @@ static void next_address(struct lobby *y, struct dial *d, int err, uint64_t now)
 	attempt(y, d, err, now);
 }
 
-/* The TCP connection is open: creates the endpoint. */
+/* The TCP connection is open: creates the endpoint, unless there is one from an earlier attempt. All
+ * attempts have the same owner. */
 static int begin(struct lobby *y, struct dial *d)
 {
-	struct copyrpc_ep *ep;
-	int err = copyrpc_ep_create(y->ctx, &d->plan.attr, &ep);
+	struct copyrpc_ep *ep = d->m.ep;
+	int err;
 
+	d->state = MEETING;
+	if (d->m.again)
+		return !ep           ? -ECANCELED :
+		       ep->ch.status ? -ECONNREFUSED :
+				       meet_begin_again(&d->m, ep);
+	err = copyrpc_ep_create(y->ctx, &d->plan.attr, &ep);
 	if (err)
 		return err;
 	ep->owner = d->owner;
 	ep->reconnect_ms = y->ctx->attr.reconnect_ms;
-	d->state = MEETING;
 	err = meet_begin(&d->m, ep);
 	if (err)
 		meet_discard(ep);
+	d->owner = ep->owner;
 	return err;
 }
 
 /* The meeting has failed. It is tried again if the peer has closed the connection, for example
- * because too many strangers came, if it has no room, or if there is another connection already. */
+ * because too many strangers came, if it has no room, if there is another connection already, or if the
+ * peer may have the endpoint. If it does not have that one any more, there will be another. */
 static void failed(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
+	if (d->m.again && err != -ECANCELED) {
+		d->m.again = err != -ECONNREFUSED;
+		pause_dial(y, d, err, now);
+		return;
+	}
 	switch (err) {
 	case -EISCONN:
 		d->peer = meet_node(&d->m);
@@ -187,6 +209,19 @@ static bool is_met(const struct lobby *y, const struct dial *d)
 	return d->state == PAUSED && d->peer && single_up(y->ctx, d->peer);
 }
 
+/* True if the next attempt can begin: if the peer may have the endpoint, its queue pair must be drained. A
+ * function that waits handles no completions, so it does not wait for that. */
+static bool may_attempt(struct lobby *y, struct dial *d)
+{
+	if (d->m.again)
+		ctx_device_events(y->ctx);
+	if (!d->m.again || !d->m.ep)
+		return true;
+	if (d->m.ep->ch.status || (d->called && mlx5dvl_cq_ready(y->ctx->recv_cq)))
+		drop_ep(d);
+	return !d->m.ep || ep_is_drained(d->m.ep);
+}
+
 /* The time at which the dial has to do something. */
 static uint64_t dial_due(const struct lobby *y, const struct dial *d)
 {
@@ -215,6 +250,8 @@ static uint64_t dial_tick(struct lobby *y, struct watch *w, uint64_t now)
 		dial_end(y, d, -EISCONN);
 	else if (now >= d->limit)
 		dial_end(y, d, paused ? d->err : -ETIMEDOUT);
+	else if (paused && !may_attempt(y, d))
+		return now + NSEC_PER_MSEC;
 	else if (paused)
 		attempt(y, d, d->err, now);
 	else

@@ -339,6 +339,8 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep->qp = NULL;
 	if (ep->held)
 		*ep->held = NULL;
+	if (ep->parked)
+		*ep->parked = NULL;
 	if (ep->redial)
 		*ep->redial = NULL;
 	news_remove(ep->ctx, &ep->up);

@@ -163,6 +163,8 @@ struct copyrpc_ep {
 	uint64_t single; /* number of the peer's context, if it is the single connection with it */
 	struct copyrpc_ep **held; /* the pointer of the connection that is made, until the program
 				     has the endpoint; NULL: none */
+	struct copyrpc_ep **parked; /* the pointer of the guest that waits until the peer, which has
+				       lost the connection of the meeting, returns; NULL: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
 

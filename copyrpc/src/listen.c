@@ -24,6 +24,7 @@ struct guest {
 	struct meeting m;
 	struct listening *at;
 	uint64_t since_ns;
+	bool parked; /* the connection is lost, but the peer may have the endpoint */
 	int err; /* of one that has ended */
 	struct guest *next;
 };
@@ -38,7 +39,7 @@ struct listening {
 	uint64_t patience_ns; /* a guest older than this is closed; NEVER: no limit */
 	uint64_t token;
 	uint64_t again_at; /* no descriptor was free: nothing is taken before; 0: not so */
-	struct guest *guests; /* the oldest first */
+	struct guest *guests, *parked; /* the oldest first */
 	struct guest *ended; /* of `called`: those that copyrpc_accept() has to return */
 };
 
@@ -55,14 +56,13 @@ static void append(struct guest **list, struct guest *g)
 /* Closes the connection of a guest, which then belongs to no list. */
 static void guest_leave(struct lobby *y, struct guest *g)
 {
-	struct guest **link = &g->at->guests;
+	struct guest **link = g->parked ? &g->at->parked : &g->at->guests;
 
 	while (*link != g)
 		link = &(*link)->next;
 	*link = g->next;
-	g->at->n--;
-	lobby_leave(y, &g->w);
-	close(g->w.fd);
+	g->at->n -= !g->parked;
+	lobby_close(y, &g->w);
 }
 
 static void guest_free(struct guest *g)
@@ -76,20 +76,44 @@ static void guest_close(struct lobby *y, struct watch *w)
 	struct guest *g = container_of(w, struct guest, w);
 
 	guest_leave(y, g);
+	lobby_leave(y, w);
 	guest_free(g);
 }
 
-/* The meeting has ended. */
-static void guest_end(struct lobby *y, struct guest *g, int err)
+/* The connection is lost, and the peer may have the endpoint, which waits for it. */
+static void guest_park(struct lobby *y, struct guest *g)
 {
+	struct listening *l = g->at;
+	struct copyrpc_ep *ep = g->m.ep, *oldest = NULL;
+	uint32_t n = 0;
+
 	guest_leave(y, g);
-	if (err)
-		meet_drop(&g->m);
+	g->parked = true;
+	ep->held = NULL;
+	ep->parked = &g->m.ep;
+	ep_leave(ep, -ECONNRESET);
+	append(&l->parked, g);
+	for (const struct guest *p = l->parked; p; p = p->next)
+		if (p->m.ep && !p->m.ep->ch.status && !n++)
+			oldest = p->m.ep;
+	if (n > l->most)
+		ep_break(oldest, -ECONNRESET);
+}
+
+/* There is no time or room for the connection any more. */
+static void guest_drop(struct lobby *y, struct guest *g)
+{
+	if (meet_is_open(&g->m))
+		guest_park(y, g);
+	else
+		guest_close(y, &g->w);
+}
+
+/* The program has to get the result of the meeting. */
+static void guest_report(struct lobby *y, struct guest *g, int err)
+{
+	lobby_leave(y, &g->w);
 	g->err = err;
-	if (g->m.again) { /* the user has the endpoint */
-		free(g);
-		return;
-	}
 	if (g->at->called) {
 		if (!err)
 			g->m.ep->held = &g->m.ep; /* the program may destroy it before it has it */
@@ -99,6 +123,42 @@ static void guest_end(struct lobby *y, struct guest *g, int err)
 	if (!err)
 		lobby_up(g->m.ep, g->at->token);
 	free(g);
+}
+
+/* The meeting has ended. */
+static void guest_end(struct lobby *y, struct guest *g, int err)
+{
+	if (err && meet_is_open(&g->m)) {
+		guest_park(y, g);
+		return;
+	}
+	guest_leave(y, g);
+	if (err)
+		meet_drop(&g->m);
+	if (!g->m.again) {
+		guest_report(y, g, err);
+		return;
+	}
+	lobby_leave(y, &g->w); /* the program has the endpoint, or another guest waits for it */
+	free(g);
+}
+
+/* A guest that is parked: the peer has returned, or something has come from it; or the time is over. */
+static uint64_t parked_tick(struct lobby *y, struct guest *g, uint64_t now)
+{
+	struct copyrpc_ep *ep = g->m.ep;
+
+	if (!ep || ep->ch.status) {
+		guest_close(y, &g->w);
+		return NEVER;
+	}
+	if (!ep->is_up && !ep->ch.live.pos)
+		return now + PROBE_NS;
+	meet_up(&g->m);
+	ep->parked = NULL;
+	guest_leave(y, g);
+	guest_report(y, g, 0);
+	return NEVER;
 }
 
 static void guest_ready(struct lobby *y, struct watch *w, uint64_t now)
@@ -117,6 +177,8 @@ static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 	struct guest *g = container_of(w, struct guest, w);
 	uint64_t patience = g->at->patience_ns;
 
+	if (g->parked)
+		return parked_tick(y, g, now);
 	if (patience == NEVER || now - g->since_ns < patience) {
 		if (!g->m.waits)
 			return patience == NEVER ? NEVER : g->since_ns + patience;
@@ -125,8 +187,8 @@ static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 	}
 	if (!lobby_may_act(y, w))
 		return now;
-	guest_close(y, w);
-	return NEVER;
+	guest_drop(y, g);
+	return now + PROBE_NS;
 }
 
 static const struct watch_ops guest_ops = {guest_ready, guest_tick, guest_close};
@@ -138,7 +200,7 @@ static int take_fd(struct lobby *y, struct listening *l, uint64_t now, int *fd_p
 	int err = tcp_take(l->w.fd, fd_p);
 
 	if (tcp_is_short(err) && l->guests) {
-		guest_close(y, &l->guests->w);
+		guest_drop(y, l->guests);
 		err = tcp_take(l->w.fd, fd_p);
 	}
 	if (!tcp_is_short(err))
@@ -169,7 +231,7 @@ static int take(struct lobby *y, struct listening *l, uint64_t now)
 	lobby_enter(y, &g->w);
 	append(&l->guests, g);
 	if (++l->n > l->most)
-		guest_close(y, &l->guests->w);
+		guest_drop(y, l->guests);
 	guest_ready(y, &g->w, now);
 	return 0;
 }
@@ -201,18 +263,13 @@ static uint64_t listening_tick(struct lobby *y, struct watch *w, uint64_t now)
 	return NEVER;
 }
 
-static void close_guests(struct lobby *y, struct listening *l)
-{
-	while (l->guests)
-		guest_close(y, &l->guests->w);
-}
-
 static void listening_close(struct lobby *y, struct watch *w)
 {
 	struct listening *l = container_of(w, struct listening, w);
 	struct guest *g;
 
-	close_guests(y, l);
+	while ((g = l->guests ? l->guests : l->parked))
+		guest_close(y, &g->w);
 	while ((g = l->ended)) {
 		l->ended = g->next;
 		guest_free(g);
@@ -376,8 +433,8 @@ static int next_ended(struct lobby *y, struct listening *l, uint64_t limit)
 		if (l->guests && now - l->guests->since_ns >= GRACE_NS && has_traffic(ctx))
 			return -EAGAIN;
 		err = wait_for(y, l, limit);
-		if (err == -ETIMEDOUT)
-			close_guests(y, l);
+		while (err == -ETIMEDOUT && l->guests)
+			guest_drop(y, l->guests);
 		if (err)
 			return err;
 	}

@@ -3,6 +3,7 @@
 
 #include <endian.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "base/tcp.h"
 #include "blob.h"
@@ -26,6 +27,12 @@ static int draw(uint64_t *number)
 int ctx_set_node(struct copyrpc_ctx *ctx)
 {
 	return draw(&ctx->node);
+}
+
+bool meet_is_open(const struct meeting *m)
+{
+	return m->ep && !m->again && m->greeted && !m->err && m->ep->reconnect_ms &&
+	       !m->ep->ch.status && m->sent == m->out_len && m->result_got < sizeof(m->result);
 }
 
 uint64_t meet_node(const struct meeting *m)
@@ -166,6 +173,17 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 	return true;
 }
 
+/* The peer dials anew, so it does not have the endpoints of its earlier attempts, of which this side does
+ * not know whether the peer has completed them. */
+static void end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
+{
+	uint64_t owner = le64toh(m->greeting.owner);
+
+	for (struct copyrpc_ep *old = ctx->eps; owner && old; old = old->next)
+		if (!old->is_up && old->reconnect_ms && old->peer_owner == owner)
+			ep_break(old, -ECONNRESET);
+}
+
 /* The time for the endpoint to return; 0 if one side does not want that. */
 static uint64_t reconnect_ms(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
@@ -180,6 +198,7 @@ static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct co
 
 	if (!err)
 		err = ctx_set_node(ctx);
+	end_unmet(m, ctx);
 	m->single = le32toh(m->greeting.flags) & FLAG_SINGLE && meet_node(m) != ctx->node;
 	if (!err && is_second(m, ctx))
 		err = -EISCONN;
@@ -250,14 +269,20 @@ static void say_place(struct meeting *m)
 	say(m, &p, sizeof(p));
 }
 
-void meet_begin_again(struct meeting *m, struct copyrpc_ep *ep)
+int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep)
 {
+	int err = ep_renew(ep);
+
+	if (err)
+		return err;
+	ep->attempt++;
 	m->ep = ep;
 	ep->held = &m->ep;
 	m->again = true;
 	m->events = POLLIN;
 	say_greeting(m, ep->ctx->node);
 	say_place(m);
+	return 0;
 }
 
 static int hear_place(struct meeting *m)
@@ -279,13 +304,25 @@ static struct copyrpc_ep *find(const struct meeting *m, const struct copyrpc_ctx
 	return ep;
 }
 
+/* True if the first meeting of the endpoint is in progress. The peer has lost its connection: closing it
+ * here, too, ends the meeting, unless the peer's result has come. */
+static bool ends_first(const struct copyrpc_ep *ep)
+{
+	const struct meeting *m = ep->held ? container_of(ep->held, struct meeting, ep) : NULL;
+
+	if (!m || m->again)
+		return false;
+	shutdown(m->fd, SHUT_RDWR);
+	return true;
+}
+
 /* The other side wants to connect an endpoint again. An older attempt in progress is given up. If the
- * first meeting is not complete here, -EAGAIN: the peer's result has been sent before. */
+ * first meeting has not ended here, -EAGAIN. */
 static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *ep = find(m, ctx);
 
-	m->waits = ep && !ep->is_up;
+	m->waits = ep && ends_first(ep);
 	if (m->waits)
 		return -EAGAIN;
 	m->again = true;
@@ -298,6 +335,7 @@ static int take_up(struct meeting *m, const struct copyrpc_ctx *ctx)
 		*ep->held = NULL;
 	ep_leave(ep, -ECONNRESET);
 	m->ep = ep;
+	m->single = ep->single;
 	ep->held = &m->ep;
 	m->waits = true;
 	return 0;
@@ -416,6 +454,13 @@ static int greet(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrp
 	return err;
 }
 
+void meet_up(struct meeting *m)
+{
+	if (!m->ep->is_up)
+		end_former(m);
+	m->ep->is_up = true;
+}
+
 /* Both sides have reported that they are connected. */
 static int complete(struct meeting *m)
 {
@@ -425,12 +470,10 @@ static int complete(struct meeting *m)
 		return ep->ch.status == -ENOTCONN ? -EPROTO : -ECONNRESET;
 	if (m->again && ep->stopped)
 		return -ECONNRESET;
+	meet_up(m);
 	if (m->again)
 		ep_return(ep);
-	else
-		end_former(m);
 	ep->held = NULL;
-	ep->is_up = true;
 	return 0;
 }
 

@@ -60,8 +60,9 @@ struct meeting {
  * side that accepts needs no start: it only sets m->fd and m->events. */
 int meet_begin(struct meeting *m, struct copyrpc_ep *ep);
 
-/* The same for an endpoint that is connected again; it has a new queue pair. */
-void meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
+/* The same for the next attempt to connect an endpoint again, whose queue pair is drained. Returns 0, or
+ * an error of ep_renew(). */
+int meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
 
 /*
  * Proceeds as far as possible. Returns 0 if both ends are connected and have exchanged their
@@ -69,6 +70,16 @@ void meet_begin_again(struct meeting *m, struct copyrpc_ep *ep);
  * endpoint of a side that accepts.
  */
 int meet_step(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr);
+
+/*
+ * True if the peer of this first meeting may have completed it, or may still do so: this side has sent
+ * its result, and has not got the peer's. If the connection is lost then, the endpoint must not be lost:
+ * the sides meet again with the same endpoints, as after any other loss.
+ */
+bool meet_is_open(const struct meeting *m);
+
+/* Both sides have the endpoint. */
+void meet_up(struct meeting *m);
 
 /* The number of the context of the peer; 0: not known yet. */
 uint64_t meet_node(const struct meeting *m);

@@ -67,15 +67,12 @@ static void next_address(struct lobby *y, struct redial *r, uint64_t now)
 /* The TCP connection is open: tells the peer the new queue pair and the position. */
 static int begin(struct redial *r, uint64_t now)
 {
-	struct copyrpc_ep *ep = r->ep;
-	int err = ep_renew(ep);
+	int err = meet_begin_again(&r->m, r->ep);
 
 	if (err)
 		return err;
 	r->state = MEETING;
 	r->part = now + MEETING_NS;
-	ep->attempt++;
-	meet_begin_again(&r->m, ep);
 	return 0;
 }
 

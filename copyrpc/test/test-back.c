@@ -250,22 +250,6 @@ TEST(lost_before_up)
 	CHECK_EQ(n[0].failed + n[1].failed + n[0].ends + n[1].ends, 0);
 }
 
-/* A hello comes before the first meeting is complete on this side. */
-TEST(hello_before_up)
-{
-	NODES n[2];
-
-	open_up(n);
-	n[1].ep->is_up = false;
-	lose(n, 0);
-	n[0].most += 5;
-	UNTIL(n[0].ep->attempt == 3);
-	CHECK_EQ(n[0].backs, 0);
-	n[1].ep->is_up = true;
-	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
-	CHECK_EQ(n[0].failed + n[0].ends + n[1].ends, 0);
-}
-
 /* The program destroys an endpoint, or its context, at any moment of its return. */
 TEST(destroyed_while_away)
 {

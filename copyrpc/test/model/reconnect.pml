@@ -4,7 +4,9 @@
  * make calls and answer them in any order. A queue pair fails at any time, at one end, and the
  * other end notices it later or never; messages of the reconnection are lost or arrive late; an end
  * starts another attempt while one is in progress; both start one at the same time; one process is
- * restarted. The number of such losses is bounded.
+ * restarted. With FIRST the model begins when both ends have connected their first queue pairs and have
+ * said so over a TCP connection, which may be lost before one of them, or both, have heard it. The number
+ * of such losses is bounded.
  *
  * A slot of a ring holds one message. Positions grow; position x is slot x % C. The ring of the
  * sender is `log`, that of the receiver `ring`. A WRITE lands only in a queue pair of the same
@@ -24,6 +26,8 @@
  *	ANY_PROCESS		the peer is taken for the old one although its process is new
  *	LOSES_CREDIT		a batch that is sent again grants nothing
  *	GRANTS_AGAIN		a batch that is sent again grants what is owed now
+ *	DISCARDS_OPEN		(FIRST) an end forgets the endpoint when the TCP connection is lost
+ *				before it has heard that the peer is connected
  */
 #ifndef LOSSES
 #define LOSSES 2
@@ -31,6 +35,9 @@
 #ifdef RESTART
 #define CALLS0 1
 #define CALLS1 0
+#elif defined(FIRST)
+#define CALLS0 1
+#define CALLS1 1
 #elif defined(WIDE) /* several messages at a time */
 #define C 4
 #define CALLS0 3
@@ -83,6 +90,17 @@ note answer[2]; /* to each end */
 byte executed[10], ended[10]; /* of call MOST * end + id */
 byte replies[2];
 byte losses = LOSSES;
+#ifdef FIRST
+bool up[2]; /* the end has heard that the peer is connected; its program may make calls */
+bool result[2]; /* under way to the end: the peer is connected */
+bool tcp = true;
+bool gone[2]; /* the end has forgotten the endpoint */
+#define MAY_CALL up[e]
+#define IS_UP up[e] = true; assert(!gone[e])
+#else
+#define MAY_CALL true
+#define IS_UP skip
+#endif
 #ifdef OLD_QP_LIVES
 byte old[2]; /* the queue pair that still takes WRITEs */
 note late[2]; /* a WRITE that its sender's failed queue pair has sent */
@@ -193,6 +211,7 @@ inline resume(attempt_, pos_)
 	assert(end[e].rc <= pos_ && pos_ <= end[e].sent);
 	end[e].qp = attempt_;
 	end[e].next = pos_;
+	IS_UP;
 #ifdef RESENDS_UNRELEASED
 	end[e].next = end[e].rc;
 #endif
@@ -233,6 +252,9 @@ inline start_attempt()
 
 inline hear_hello(k)
 {
+#ifdef FIRST
+	assert(!(gone[e] && up[PEER])); /* a connection that is up is lost, and both live */
+#endif
 	if
 #ifndef ANY_PROCESS
 	:: hello[k].process != end[e].process ->
@@ -313,7 +335,7 @@ proctype works(byte e)
 	byte i, c;
 
 	do
-	:: d_step { end[e].made < CALLS && !end[e].over && end[e].left && IN_FLIGHT + 1 + RMAX <= C ->
+	:: d_step { MAY_CALL && end[e].made < CALLS && !end[e].over && end[e].left && IN_FLIGHT + 1 + RMAX <= C ->
 		place(REQUEST, end[e].made); end[e].left--; end[e].made++ }
 	:: d_step { end[e].held[0] && !end[e].over -> reply(0) }
 	:: d_step { end[e].held[1] && !end[e].over -> reply(1) }
@@ -347,6 +369,15 @@ proctype works(byte e)
 	:: d_step { hello[2 * e].attempt && losses -> losses--; hello[2 * e].attempt = 0;
 		hello[2 * e].pos = 0; hello[2 * e].process = 0 }
 	:: d_step { answer[e].attempt && losses -> losses--; answer[e].attempt = 0; answer[e].pos = 0 }
+#ifdef FIRST
+	:: d_step { result[e] -> result[e] = false; up[e] = true }
+	:: d_step { tcp && losses -> losses--; tcp = false; result[0] = false; result[1] = false }
+	:: d_step { !tcp && !up[e] && end[e].qp == 1 ->
+#ifdef DISCARDS_OPEN
+		gone[e] = true;
+#endif
+		stop() }
+#endif
 #ifdef OLD_QP_LIVES
 	:: d_step { late[PEER].attempt && late[PEER].attempt == old[e] ->
 		copy(end[e].ring[late_message[PEER].pos % C], late_message[PEER]);
@@ -389,7 +420,10 @@ init {
 	d_step {
 		end[0].left = RMAX; end[1].left = RMAX;
 		end[0].qp = 1; end[1].qp = 1;
-		end[0].last = 1; end[1].last = 1
+		end[0].last = 1; end[1].last = 1;
+#ifdef FIRST
+		result[0] = true; result[1] = true
+#endif
 	};
 	atomic {
 		run works(0); run works(1);
