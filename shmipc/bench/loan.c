@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Compares calls with loans to calls that copy, and both to the cost of producing the bytes alone: a
- * memcpy() into the same memory, by one thread. A producer makes each payload by a memcpy() from
- * memory of its own, into a buffer that it then passes to the call, or into the loan. Windows of all
- * three take turns.
+ * Compares calls with loans to calls that copy, and both to two minima: to produce the bytes alone, by
+ * one thread, and to hand them over between two threads with nothing but two counters (bare). A
+ * producer makes each payload by a memcpy() from memory of its own, into a buffer that it then passes
+ * to the call, or into the loan. The minima use the memory of the loans. Windows of all four take turns.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -24,14 +24,24 @@
 #define WINDOW_NS (10 * NSEC_PER_MSEC)
 #define ROUNDS_MAX 1000
 
-/* Those that make calls have a region each: with rings for long messages, and for short ones. */
-enum mode { ALONE, COPYING, LOANS, MODES };
+#define BARE_BURST 8 /* payloads that are handed over together, as in the library */
+
+/* The last two have a region each: with rings for long messages, and for short ones. */
+enum mode { ALONE, BARE, COPYING, LOANS, MODES };
 
 struct options {
 	struct arg_list sizes;
 	uint32_t depth;
 	double seconds;
-	bool read;
+	bool read, step;
+};
+
+/* Hands buffers over without the library, one counter in each direction. */
+struct bare {
+	CACHE_ALIGNED _Atomic uint64_t there; /* buffers that the client has passed to the server */
+	CACHE_ALIGNED _Atomic uint64_t back; /* those that the server has passed back */
+	CACHE_ALIGNED uint64_t called, answered; /* the client's own counts */
+	CACHE_ALIGNED uint64_t served; /* the server's own count */
 };
 
 struct bench {
@@ -42,11 +52,11 @@ struct bench {
 	uint32_t size;
 	bool response; /* the response is the long message, not the request */
 	unsigned char *source, *buf, *answer; /* source: of the bytes; others: to be copied */
-	void *alone[256]; /* loans that the producer alone fills */
+	void *buffers[256]; /* loans that are not sent, for the minima */
+	struct bare bare;
 	_Atomic enum mode mode;
-	uint64_t calls, responses;
-	_Atomic uint64_t sum; /* of the words of a payload */
 	_Atomic bool stop;
+	CACHE_ALIGNED uint64_t calls, responses; /* the client's own */
 };
 
 /* Makes a payload. The token is in its first and last bytes. */
@@ -66,8 +76,7 @@ static uint64_t consume(struct bench *b, const void *at, uint32_t len)
 	if (b->opt.read)
 		for (uint32_t i = 0; i < len / sizeof(*word); i++)
 			sum += word[i];
-	/* Relaxed: no load pairs with it. The store keeps the compiler from leaving out the reads. */
-	atomic_store_explicit(&b->sum, sum, memory_order_relaxed);
+	__asm__ volatile("" : : "r"(sum)); /* keeps the compiler from leaving out the reads */
 	if (token != last) {
 		fprintf(stderr, "shmipc-loan-bench: a payload is wrong\n");
 		exit(1);
@@ -96,16 +105,44 @@ static void serve(void *arg, const struct shmipc_req *req, const void *payload)
 	}
 }
 
+static int bare_serve(struct bench *b)
+{
+	struct bare *bare = &b->bare;
+	uint64_t first = bare->served;
+	/* Acquire: pairs with the release in bare_publish(). */
+	uint64_t there = atomic_load_explicit(&bare->there, memory_order_acquire);
+
+	while (bare->served != there) {
+		void *at = b->buffers[bare->served++ % b->opt.depth];
+
+		if (b->response)
+			produce(b, at, bare->served);
+		else
+			consume(b, at, b->size);
+		/* Release: pairs with the acquire in bare_poll(). */
+		if (bare->served % BARE_BURST == 0 || bare->served == there)
+			atomic_store_explicit(&bare->back, bare->served, memory_order_release);
+	}
+	return (int)(there - first);
+}
+
+/* Returns how many calls it has served. */
+static int serve_turn(struct bench *b)
+{
+	enum mode mode = b->mode; /* once: the client may change it meanwhile */
+
+	if (mode == ALONE)
+		return 0;
+	return mode == BARE ? bare_serve(b) : shmipc_server_serve(b->server[mode], serve, b, 256);
+}
+
 static void *server_thread(void *arg)
 {
 	struct bench *b = arg;
 
-	while (!b->stop) {
-		enum mode mode = b->mode; /* once: the client may change it meanwhile */
-
-		if (mode != ALONE && !shmipc_server_serve(b->server[mode], serve, b, 256))
+	while (!b->stop)
+		if (!serve_turn(b))
 			cpu_relax();
-	}
 	return NULL;
 }
 
@@ -120,6 +157,48 @@ static void on_response(void *arg, uint64_t token, const void *resp, uint32_t le
 		exit(1);
 	}
 	b->responses++;
+}
+
+static void bare_publish(struct bare *bare)
+{
+	/* Release: pairs with the acquire in bare_serve(). */
+	atomic_store_explicit(&bare->there, bare->called, memory_order_release);
+}
+
+static bool bare_call(struct bench *b)
+{
+	struct bare *bare = &b->bare;
+	void *at = b->buffers[bare->called % b->opt.depth];
+
+	if (bare->called - bare->answered == b->opt.depth)
+		return false;
+	bare->called++;
+	if (!b->response)
+		produce(b, at, bare->called);
+	if (bare->called % BARE_BURST == 0)
+		bare_publish(bare);
+	return true;
+}
+
+/* Takes at most as many answers as a poll of the library. */
+static int bare_poll(struct bench *b)
+{
+	struct bare *bare = &b->bare;
+	uint64_t back;
+	int n = 0;
+
+	bare_publish(bare);
+	/* Acquire: pairs with the release in bare_serve(). */
+	back = atomic_load_explicit(&bare->back, memory_order_acquire);
+	for (; n < SHMIPC_POLL_MAX && bare->answered != back; n++) {
+		const void *at = b->buffers[bare->answered++ % b->opt.depth];
+
+		if (b->response)
+			on_response(b, bare->answered, at, b->size);
+		else
+			b->responses++;
+	}
+	return n;
 }
 
 /* Makes one call. Returns false if it must poll first. */
@@ -143,46 +222,69 @@ static bool call(struct bench *b)
 				    shmipc_client_call(c, at, len, token));
 }
 
-/* Produces into loans that are not sent. */
+static int poll_answers(struct bench *b)
+{
+	int n;
+
+	if (b->mode == BARE)
+		return bare_poll(b);
+	n = shmipc_client_poll(b->client[b->mode], on_response, b);
+	if (n < 0) {
+		fprintf(stderr, "shmipc-loan-bench: %s\n", strerror(-n));
+		exit(1);
+	}
+	return n;
+}
+
+static bool has_pending(const struct bench *b)
+{
+	return b->mode == BARE ? b->bare.called != b->bare.answered :
+				 shmipc_client_pending(b->client[b->mode]) != 0;
+}
+
 static uint64_t window_alone(struct bench *b)
 {
 	uint64_t begin = clock_ns(), n = 0, now = begin;
 
-	for (uint32_t i = 0; i < b->opt.depth; i++)
-		shmipc_client_loan(b->client[LOANS], &b->alone[i]);
 	for (; now - begin < WINDOW_NS; now = clock_ns())
 		for (uint32_t i = 0; i < b->opt.depth; i++)
-			produce(b, b->alone[i], n++);
-	for (uint32_t i = b->opt.depth; i > 0; i--)
-		shmipc_client_release(b->client[LOANS], b->alone[i - 1]);
+			produce(b, b->buffers[i], n++);
 	return (now - begin) * 1000 / n;
 }
 
-/* Returns the time per call in ps. */
-static uint64_t window(struct bench *b, enum mode mode)
+static uint64_t window_calls(struct bench *b)
 {
 	uint64_t begin = clock_ns(), now = begin, first = b->responses;
-	struct shmipc_client *c = b->client[mode];
-	int n;
 
-	b->mode = mode;
-	if (mode == ALONE)
-		return window_alone(b);
-	while ((now = clock_ns()) - begin < WINDOW_NS || shmipc_client_pending(c)) {
-		while (now - begin < WINDOW_NS && call(b))
+	while ((now = clock_ns()) - begin < WINDOW_NS || has_pending(b)) {
+		while (now - begin < WINDOW_NS && (b->mode == BARE ? bare_call(b) : call(b)))
 			;
-		n = shmipc_client_poll(c, on_response, b);
-		if (n < 0) {
-			fprintf(stderr, "shmipc-loan-bench: %s\n", strerror(-n));
-			exit(1);
-		}
+		if (b->opt.step)
+			serve_turn(b);
+		if (!poll_answers(b))
+			cpu_relax();
 	}
 	return (now - begin) * 1000 / (b->responses - first);
 }
 
+/* Returns the time per payload in ps. */
+static uint64_t window(struct bench *b, enum mode mode)
+{
+	bool minimum = mode == ALONE || mode == BARE;
+	uint64_t ps;
+
+	for (uint32_t i = 0; minimum && i < b->opt.depth; i++)
+		shmipc_client_loan(b->client[LOANS], &b->buffers[i]);
+	b->mode = mode;
+	ps = mode == ALONE ? window_alone(b) : window_calls(b);
+	for (uint32_t i = b->opt.depth; minimum && i > 0; i--)
+		shmipc_client_release(b->client[LOANS], b->buffers[i - 1]);
+	return ps;
+}
+
 static void measure(struct bench *b)
 {
-	static double ns[MODES][ROUNDS_MAX], to_copying[ROUNDS_MAX], to_alone[ROUNDS_MAX];
+	static double ns[MODES][ROUNDS_MAX], ratio[LOANS][ROUNDS_MAX];
 	uint32_t rounds = (uint32_t)(b->opt.seconds * NSEC_PER_SEC / (MODES * WINDOW_NS));
 
 	rounds = rounds < 3 ? 3 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
@@ -191,13 +293,15 @@ static void measure(struct bench *b)
 	for (uint32_t r = 0; r < rounds; r++) {
 		for (int i = 0; i < MODES; i++)
 			ns[i][r] = (double)window(b, (enum mode)i) / 1000;
-		to_copying[r] = ns[LOANS][r] / ns[COPYING][r];
-		to_alone[r] = ns[LOANS][r] / ns[ALONE][r];
+		for (int i = 0; i < LOANS; i++)
+			ratio[i][r] = ns[LOANS][r] / ns[i][r];
 	}
-	printf("%8u  %-8s  %8.0f  %8.0f  %8.0f  %10.2f  %8.2f\n", b->size,
-		b->response ? "response" : "request", order_median(ns[ALONE], rounds),
-		order_median(ns[COPYING], rounds), order_median(ns[LOANS], rounds),
-		order_median(to_copying, rounds), order_median(to_alone, rounds));
+	printf("%8u  %-8s", b->size, b->response ? "response" : "request");
+	for (int i = 0; i < MODES; i++)
+		printf("  %8.0f", order_median(ns[i], rounds));
+	for (int i = 0; i < LOANS; i++)
+		printf("  %10.2f", order_median(ratio[i], rounds));
+	printf("\n");
 	fflush(stdout);
 }
 
@@ -226,6 +330,7 @@ static int connect_pair(struct bench *b, enum mode mode)
 	if (mode == LOANS) {
 		attr.loans = b->opt.depth;
 		attr.loan_req_size = attr.loan_resp_size = b->size;
+		attr.req_size = attr.resp_size = sizeof(uint64_t);
 	} else {
 		attr.req_size = attr.resp_size = b->size;
 	}
@@ -248,17 +353,19 @@ static int bench_size(struct bench *b, uint32_t size)
 	err = connect_pair(b, COPYING);
 	if (!err)
 		err = connect_pair(b, LOANS);
-	if (!err)
+	if (!err && !b->opt.step)
 		err = -pthread_create(&thread, NULL, server_thread, b);
 	if (err)
 		return err;
-	pin(&b->cpus, thread, 1);
+	if (!b->opt.step)
+		pin(&b->cpus, thread, 1);
 	for (int response = 0; response < 2; response++) {
 		b->response = response;
 		measure(b);
 	}
 	b->stop = true;
-	pthread_join(thread, NULL);
+	if (!b->opt.step)
+		pthread_join(thread, NULL);
 	b->stop = false;
 	for (int mode = COPYING; mode < MODES; mode++) {
 		shmipc_client_disconnect(b->client[mode]);
@@ -277,6 +384,8 @@ static const struct arg_row rows[] = {
 		.help = "calls in flight"},
 	{"read", .kind = ARG_FLAG, .field = AT(read),
 		.help = "the receiver reads all bytes, not only the first and last ones"},
+	{"step", .kind = ARG_FLAG, .field = AT(step),
+		.help = "one thread steps client and server in turn"},
 	{"seconds", 0, "S", ARG_REAL, AT(seconds), .low = .001, .high = 3600, .def = "1",
 		.help = "time of the measurement for each line"},
 	{"help", .kind = ARG_HELP},
@@ -288,15 +397,16 @@ int main(int argc, char **argv)
 	struct args args = {ARGS_ROWS(rows),
 		.usage = "Usage: shmipc-loan-bench [OPTION]...\n"
 			 "Calls with one long message: with loans, and with copies.\n",
-		.tail = "Columns: ns per payload of the producer alone, of calls that copy, of calls "
-			"with loans,\nand ratios of the last to the others, medians over rounds.\n"};
+		.tail = "Columns: ns per payload of the producer alone, of buffers that are handed over by "
+			"two counters\n(bare), of calls that copy, of calls with loans, and ratios of the "
+			"last to the others, medians over\nrounds.\n"};
 	int err = 0;
 
 	args_main(&args, "shmipc-loan-bench", argc, argv, &b.opt);
 	sched_getaffinity(0, sizeof(b.cpus), &b.cpus);
 	pin(&b.cpus, pthread_self(), 0);
-	printf("%8s  %-8s  %8s  %8s  %8s  %10s  %8s\n", "bytes", "of the", "alone", "copying",
-		"loans", "to copying", "to alone");
+	printf("%8s  %-8s  %8s  %8s  %8s  %8s  %10s  %10s  %10s\n", "bytes", "of the", "alone",
+		"bare", "copying", "loans", "to alone", "to bare", "to copying");
 	for (uint32_t i = 0; i < b.opt.sizes.n && !err; i++)
 		err = bench_size(&b, (uint32_t)b.opt.sizes.at[i]);
 	if (err)
