@@ -425,9 +425,9 @@ COLD int shmipc_priv_client_refused(struct shmipc_client *hot)
 
 int shmipc_client_commit(struct shmipc_client *hot, void *loan, uint32_t len, uint64_t token)
 {
-	uint32_t open = shmipc_client_pending(hot), id;
-	struct loan_message m = {.len = len};
-	int err = loans_client_find(hot, loan, len, &m.chunk);
+	uint32_t open = shmipc_client_pending(hot), id, chunk;
+	int err = loans_client_find(hot, loan, len, &chunk);
+	uint64_t word;
 
 	if (err)
 		return err;
@@ -436,8 +436,9 @@ int shmipc_client_commit(struct shmipc_client *hot, void *loan, uint32_t len, ui
 	id = hot->calls[hot->called++ & hot->calls_mask].free;
 	hot->calls[id].state = SHMIPC_CALL_LOANED;
 	hot->calls[id].token = token;
-	loans_client_sent(hot, id, m.chunk);
-	shmipc_priv_client_put(hot, open, id | LOAN_BIT, &m, sizeof(m));
+	loans_client_sent(hot, id, chunk, len);
+	word = loan_word(chunk, len);
+	shmipc_priv_client_put(hot, open, id | LOAN_BIT, &word, sizeof(word));
 	return 0;
 }
 

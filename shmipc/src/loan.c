@@ -5,6 +5,8 @@
 
 #include "loan.h"
 
+#define LOAN_LONG 1024 /* bytes of a payload; if it is longer, lines of the next are prefetched */
+
 /* Reads the payload of a message once, because another process may change it at any time. */
 static struct loan_message message_read(const unsigned char *slot)
 {
@@ -15,6 +17,16 @@ static struct loan_message message_read(const unsigned char *slot)
 	static_assert(sizeof(m) == sizeof(word), "one load");
 	memcpy(&m, &word, sizeof(m));
 	return m;
+}
+
+/*
+ * Prefetches, for writing, the two lines of a payload that its last reader has most likely accessed.
+ * Otherwise the stores of the writer wait for the transfer of each.
+ */
+static void own_ends(const unsigned char *at, uint32_t len)
+{
+	cellring_own(at, 1);
+	cellring_own(at + len - 1, 1);
 }
 
 /* ---- client ---- */
@@ -96,6 +108,8 @@ int shmipc_client_loan(struct shmipc_client *hot, void **loan_p)
 	chunk = loans->free[--loans->n_free];
 	loans->state[chunk] = LOAN_OUT;
 	loans->out++;
+	if (loans->n_free && loans->req_len > LOAN_LONG)
+		own_ends(chunk_of(loans, loans->free[loans->n_free - 1]), loans->req_len);
 	*loan_p = chunk_of(loans, chunk);
 	return 0;
 }
@@ -108,10 +122,11 @@ int loans_client_find(const struct shmipc_client *hot, const void *loan, uint32_
 	return len > hot->loans->layout.attr.loan_req_size ? -EMSGSIZE : 0;
 }
 
-void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk)
+void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk, uint32_t len)
 {
 	hot->loans->chunk[id] = chunk;
 	hot->loans->state[chunk] = LOAN_SENT;
+	hot->loans->req_len = len;
 	hot->loans->out--;
 }
 
@@ -237,6 +252,17 @@ static bool chunk_is_taken(const struct shmipc_server_loans *loans, const struct
 	return peer->open[id] == SHMIPC_OPEN_LOANED && peer_chunks(loans, peer->index)[id] == chunk;
 }
 
+/* Prefetches for the response to the request that is taken next. */
+static void own_next_response(const struct shmipc_server_loans *loans,
+	const struct shmipc_peer *peer)
+{
+	struct loan_message m = message_read(peer->req.slot);
+
+	if (m.chunk < loans->layout.attr.loans)
+		own_ends(peer_chunk(loans, peer->index, m.chunk) + loans->layout.loan_resp,
+			loans->resp_len);
+}
+
 bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	const unsigned char *slot, struct shmipc_req *req_p, const void **payload_p)
 {
@@ -256,6 +282,8 @@ bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	peer_chunks(loans, peer->index)[id] = m.chunk;
 	loans->id[(size_t)peer->index * a->loans + m.chunk] = id;
 	hot->requests++;
+	if (loans->resp_len > LOAN_LONG && peer->req.slot != peer->req.ready)
+		own_next_response(loans, peer);
 	*req_p = (struct shmipc_req){peer->handle, id, m.len};
 	*payload_p = peer_chunk(loans, peer->index, m.chunk);
 	return true;

@@ -26,6 +26,20 @@ struct loan_message {
 	uint32_t chunk, len;
 };
 
+/*
+ * Returns such a payload as one word, for one store. The copy of two stores would be a load that waits
+ * until these, and all stores before them, the bytes in the loan too, have left the store buffer.
+ */
+static inline uint64_t loan_word(uint32_t chunk, uint32_t len)
+{
+	struct loan_message m = {chunk, len};
+	uint64_t word;
+
+	memcpy(&word, &m, sizeof(word));
+	__asm__("" : "+r"(word));
+	return word;
+}
+
 enum loan_state {
 	LOAN_FREE,
 	LOAN_OUT, /* the user writes the request */
@@ -40,6 +54,7 @@ struct shmipc_client_loans {
 	uint32_t *free; /* stack of the free chunks */
 	uint32_t *chunk; /* by id of a call: its chunk */
 	uint32_t n_free;
+	uint32_t req_len; /* of the last request that was committed */
 	uint32_t out; /* chunks that the user owns */
 	const void *shown; /* the response with which the response function was called; else NULL */
 	bool held; /* the response function has called shmipc_client_hold() */
@@ -53,6 +68,7 @@ struct shmipc_server_loans {
 	uint8_t *
 		keep; /* by index * depth + id: the client has gone, but the request is not answered */
 	uint32_t *kept; /* by index: the number of these requests */
+	uint32_t resp_len; /* of the last response that was committed */
 };
 
 /* These two allocate memory if the region has loans. They return 0 or -ENOMEM. */
@@ -69,8 +85,8 @@ bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response
 /* Finds the chunk of a loan to commit. Returns 0, or an error of shmipc_client_commit(). */
 int loans_client_find(const struct shmipc_client *hot, const void *loan, uint32_t len,
 	uint32_t *chunk_p);
-/* Records that a chunk is sent with this call. */
-void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk);
+/* Records that @len bytes of a chunk are sent with this call. */
+void loans_client_sent(struct shmipc_client *hot, uint32_t id, uint32_t chunk, uint32_t len);
 /* Gives back the chunk of a call that ends without a response. */
 void loans_client_end(struct shmipc_client *hot, uint32_t id);
 

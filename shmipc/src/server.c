@@ -377,7 +377,7 @@ COLD int shmipc_priv_server_gone(struct shmipc_server *hot, uint64_t client, uin
 
 int shmipc_server_commit(struct shmipc_server *hot, uint64_t client, uint32_t id, uint32_t len)
 {
-	struct loan_message m = {.len = len};
+	uint64_t word = loan_word(0, len);
 	struct shmipc_peer *peer;
 	int err = loans_server_find(hot, client, id, &peer);
 
@@ -389,7 +389,8 @@ int shmipc_server_commit(struct shmipc_server *hot, uint64_t client, uint32_t id
 		return -EMSGSIZE;
 	peer->open[id] = 0;
 	hot->replies++;
-	shmipc_priv_server_put(hot, peer, id | LOAN_BIT, &m, sizeof(m));
+	hot->loans->resp_len = len;
+	shmipc_priv_server_put(hot, peer, id | LOAN_BIT, &word, sizeof(word));
 	return 0;
 }
 
