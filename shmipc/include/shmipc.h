@@ -185,7 +185,8 @@ struct shmipc_attr {
 	uint32_t pushes;
 	/*
 	 * Loans (see there). All three are 0, or `loans` and at least one of the sizes are not.
-	 * Each client takes loans * (loan_req_size + loan_resp_size) bytes of the region.
+	 * Each client takes loans * (loan_req_size + loan_resp_size) bytes of the region. A ring
+	 * carries 8 bytes per loan: if it carries nothing else, choose 8 for its message size.
 	 */
 	uint32_t loans; /* [0] of each client, at most SHMIPC_MAX_LOANS */
 	uint32_t loan_req_size; /* [0] bytes of a request in a loan, at most SHMIPC_MAX_LOAN */
