@@ -52,8 +52,8 @@
  * lost (-ECONNRESET): packets that are still in the network may then change the peer's memory.
  * Slices that failed are written again, with the same bytes.
  *
- * Trust: the holder of an exported description may read and write the memory that it describes. The
- * library checks all data from peers and files. Rails over TCP are not encrypted: who can read or
+ * Trust: the holder of an exported description may read and write the memory that it describes, and
+ * what the engine registers later. The library checks all data from peers and files. Rails over TCP are not encrypted: who can read or
  * change the packets between the hosts can read and change the memory. An engine belongs to the
  * process that created it: a child of fork() must not use the engine.
  */
@@ -182,7 +182,8 @@ int tent_unregister(struct tent *t, void *addr);
 /* ---- segments ------------------------------------------------------------------ */
 
 /*
- * Describes this engine, and the memory that is registered now, as JSON. The caller must free the
+ * Describes this engine, and the memory that is registered now, as JSON. A peer that has imported
+ * the description learns by itself of memory that is registered later. The caller must free the
  * text with free(3), and keep it as secret as the memory. Returns 0 or -ENOMEM.
  */
 int tent_export(struct tent *t, char **text_p);
@@ -208,6 +209,19 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	struct tent_segment **segment_p);
 
 /*
+ * The version of the memory of an engine. Each tent_register() and tent_alloc() makes it higher.
+ */
+uint64_t tent_version(struct tent *t);
+
+/*
+ * Waits until requests may use the memory that the peer had registered when its tent_version()
+ * returned @version; at most @timeout_ms, -1: without a limit. The engine learns by itself of
+ * memory that the peer registers, or unregisters, after the import. The peer's program must send
+ * the version, with the addresses, by its own means. -ETIMEDOUT; -ECONNRESET: the peer is gone.
+ */
+int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms);
+
+/*
  * Disconnects from the peer and frees the segment. -EBUSY: a request that has not ended uses it.
  * NULL is allowed.
  */
@@ -220,8 +234,8 @@ struct tent_remote {
 };
 
 /*
- * Writes registration number @i, counted from 0 in the order of the addresses. -ENOENT: there are
- * at most @i.
+ * Writes registration number @i, counted from 0 in the order of the addresses, of those that exist
+ * now. -ENOENT: there are at most @i.
  */
 int tent_segment_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p,
 	size_t size);

@@ -45,9 +45,9 @@ static int find_memory(struct tent *t, struct task *k)
 		return s->lost;
 	k->buffer = buffer_find(t, (uintptr_t)r->local, r->len);
 	k->remote = desc_find(&s->desc, r->remote, r->len);
-	if (!k->buffer || !k->remote || lent_of(s, k->remote)->gone)
+	if (!k->buffer || !k->remote)
 		return -EFAULT;
-	if (t->transport->mapped && !k->remote->staged && !lent_of(s, k->remote)->at)
+	if (t->transport->mapped && !k->remote->staged && !k->remote->lent.at)
 		return -EOPNOTSUPP;
 	k->place = place_of(s, k->buffer, k->remote);
 	return sched_check(s->sched, clock_ns(), k->place);
@@ -100,7 +100,7 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 
 		k->buffer->uses++;
 		k->request.segment->open++;
-		lent_of(k->request.segment, k->remote)->moving++;
+		k->remote->lent.moving++;
 		if (!k->order)
 			stage_or_wait(t, b->tasks[i]);
 	}

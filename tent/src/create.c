@@ -50,23 +50,50 @@ static void init_lists(struct sched *s)
 		s->posted[r] = empty;
 	for (uint32_t i = 0; i < SCHED_PRIORITIES * s->n_rails; i++)
 		s->bound[i] = empty;
-	for (uint32_t i = 0; i < SCHED_PRIORITIES * s->n_locations; i++)
-		s->queues[i] = (struct queue){SLAB_NONE, empty, 0};
-	for (uint32_t l = 0; l < s->n_locations; l++)
-		s->no_rail_at[l] = SCHED_NEVER;
 	s->ended_head = s->ended_tail = SLAB_NONE;
 }
 
-static void init_tiers(struct sched *s, const uint8_t *tiers)
+static void init_location(struct sched *s, uint32_t l, const uint8_t *tiers)
 {
-	memcpy(s->tiers, tiers, s->n_rails * s->n_locations);
-	for (uint32_t l = 0; l < s->n_locations; l++) {
-		s->best_tier[l] = TENT_TIERS;
-		for (uint32_t r = 0; r < s->n_rails; r++) {
-			if (sched_tier(s, l, r) < s->best_tier[l])
-				s->best_tier[l] = sched_tier(s, l, r);
-		}
+	const struct list empty = {NO_SLICE, NO_SLICE};
+
+	memcpy(&s->tiers[l * s->n_rails], tiers, s->n_rails);
+	s->best_tier[l] = TENT_TIERS;
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		if (tiers[r] < s->best_tier[l])
+			s->best_tier[l] = tiers[r];
 	}
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
+		*sched_queue(s, l, p) = (struct queue){SLAB_NONE, empty, 0};
+	s->no_rail_at[l] = SCHED_NEVER;
+}
+
+/* Makes an array longer. Without memory the array is as before, and *ok_p becomes false. */
+static void *longer(void *array, size_t n, size_t size, bool *ok_p)
+{
+	void *p = realloc(array, n * size);
+
+	*ok_p &= p != NULL;
+	return p ? p : array;
+}
+
+int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n)
+{
+	uint32_t all = s->n_locations + n;
+	bool ok = true;
+
+	if (!n || all > SCHED_MAX_LOCATIONS)
+		return -EINVAL;
+	s->tiers = longer(s->tiers, all, s->n_rails, &ok);
+	s->best_tier = longer(s->best_tier, all, sizeof(*s->best_tier), &ok);
+	s->queues = longer(s->queues, all, SCHED_PRIORITIES * sizeof(*s->queues), &ok);
+	s->no_rail_at = longer(s->no_rail_at, all, sizeof(*s->no_rail_at), &ok);
+	if (!ok)
+		return -ENOMEM;
+	for (uint32_t l = 0; l < n; l++)
+		init_location(s, s->n_locations + l, tiers + l * s->n_rails);
+	s->n_locations = all;
+	return 0;
 }
 
 static bool allocate(struct sched *s, const struct sched_attr *a)
@@ -74,18 +101,14 @@ static bool allocate(struct sched *s, const struct sched_attr *a)
 	uint32_t requests = a->max_requests ? a->max_requests : 64;
 	uint32_t slices = a->max_slices ? a->max_slices : 4096;
 
-	s->tiers = malloc(a->n_rails * a->n_locations);
-	s->best_tier = malloc(a->n_locations);
 	s->rails = calloc(a->n_rails, sizeof(*s->rails));
 	s->posted = calloc(a->n_rails, sizeof(*s->posted));
 	s->bound = calloc(SCHED_PRIORITIES * a->n_rails, sizeof(*s->bound));
-	s->queues = calloc(SCHED_PRIORITIES * a->n_locations, sizeof(*s->queues));
-	s->no_rail_at = calloc(a->n_locations, sizeof(*s->no_rail_at));
 	s->slices = calloc(slices, sizeof(*s->slices));
 	s->requests = calloc(requests, sizeof(*s->requests));
-	return s->tiers && s->best_tier && s->rails && s->posted && s->bound && s->queues &&
-	       s->no_rail_at && s->slices && s->requests && !slab_init(&s->slice_ids, slices) &&
-	       !slab_init(&s->request_ids, requests);
+	return s->rails && s->posted && s->bound && s->slices && s->requests &&
+	       !sched_add_locations(s, a->tiers, a->n_locations) &&
+	       !slab_init(&s->slice_ids, slices) && !slab_init(&s->request_ids, requests);
 }
 
 int sched_create(const struct sched_attr *attr, struct sched **s_p)
@@ -101,7 +124,6 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->ops = attr->ops;
 	s->arg = attr->arg;
 	s->n_rails = attr->n_rails;
-	s->n_locations = attr->n_locations;
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
 	s->stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : STALL_MIN_NS;
@@ -114,7 +136,6 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	}
 	if (attr->n_groups)
 		memcpy(s->group_rates, attr->group_rates, attr->n_groups * sizeof(*s->group_rates));
-	init_tiers(s, attr->tiers);
 	init_lists(s);
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		rail_init(&s->rails[r], &attr->rails[r]);

@@ -64,15 +64,21 @@ void ctl_end(struct ctl *c)
 	shutdown(c->fd, SHUT_WR);
 }
 
-int ctl_send(struct ctl *c, struct ctl_msg *msg)
+int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n)
 {
 	size_t done = 0;
 
 	if (c->fd < 0)
 		return -ECONNRESET;
-	msg->magic = CTL_MAGIC;
+	for (uint32_t i = 0; i < n; i++)
+		msgs[i].magic = CTL_MAGIC;
 	/* If the socket is full, the peer has stopped reading. */
-	return tcp_write(c->fd, msg, sizeof(*msg), &done) ? -ECONNRESET : 0;
+	return tcp_write(c->fd, msgs, n * sizeof(*msgs), &done) ? -ECONNRESET : 0;
+}
+
+int ctl_send(struct ctl *c, struct ctl_msg *msg)
+{
+	return ctl_send_all(c, msg, 1);
 }
 
 int ctl_receive(struct ctl *c, struct ctl_msg *msg_p)

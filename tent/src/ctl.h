@@ -3,8 +3,10 @@
  * Control connections: TCP, messages of one size. The initiator, which has imported a segment,
  * sends requests. The target replies, and reports events of its ports.
  *
- *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended
- *	ASK registrations               -> KNOWN: a bit for each that exists
+ *	HELLO key, number of pairs      -> WELCOME epoch: number of registrations that have ended,
+ *	                                           rail: the version
+ *	MORE epoch: the known version   -> MEMORY bytes of a text, see grow.c
+ *	                                   GREW rail: the version
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
  *	NOTICE mark (of a transport without marks)
@@ -18,9 +20,9 @@
 
 #include "transport.h"
 
-#define CTL_MAGIC 0x35746e74u /* "tnt5"; the 5 is the version of the protocol */
-#define CTL_LEN 64
-#define CTL_IDS 4 /* registrations in ASK */
+#define CTL_MAGIC 0x36746e74u /* "tnt6"; the 6 is the version of the protocol */
+#define CTL_LEN 128
+#define CTL_TEXT 108 /* bytes in MEMORY */
 
 enum ctl_type {
 	CTL_HELLO = 1,
@@ -33,13 +35,17 @@ enum ctl_type {
 	CTL_TAKEN,
 	CTL_RAIL_DOWN,
 	CTL_RAIL_UP,
-	CTL_ASK,
-	CTL_KNOWN,
+	CTL_MORE,
+	CTL_MEMORY,
 	CTL_UNREGISTER,
 	CTL_UNREGISTERED,
 	CTL_STAGE,
 	CTL_STAGED,
+	CTL_GREW,
 };
+
+/* The status of MEMORY. 0: the text is complete. */
+enum { CTL_PART = 1, CTL_PART_ASK };
 
 enum stage_op {
 	STAGE_TAKE = 1, /* gives a slot, for bytes that are written into it */
@@ -62,16 +68,17 @@ struct ctl_msg {
 	uint16_t type;
 	uint16_t status; /* positive errno; 0: success */
 	uint32_t pair;
-	uint32_t rail; /* also HELLO: number of pairs; KNOWN: bits; UNREGISTER(ED): registration */
+	/* Also HELLO: number of pairs; MEMORY: number of bytes; UNREGISTER(ED): registration. */
+	uint32_t rail;
 	uint32_t epoch;
 	union {
 		struct link_end end; /* CONNECT, CONNECTED */
+		uint8_t text[CTL_TEXT]; /* MEMORY */
 		struct {
 			uint8_t zero[12];
 			union {
 				uint8_t key[16]; /* HELLO */
 				struct notice_mark mark; /* NOTICE, TAKEN */
-				uint32_t ids[CTL_IDS]; /* ASK */
 				struct stage_msg stage; /* STAGE, STAGED */
 			};
 		};
@@ -97,6 +104,8 @@ void ctl_end(struct ctl *c);
 
 /* 0, or -errno: the connection cannot be used any more. */
 int ctl_send(struct ctl *c, struct ctl_msg *msg);
+/* As ctl_send(), with @n messages. */
+int ctl_send_all(struct ctl *c, struct ctl_msg *msgs, uint32_t n);
 /*
  * Reads the next message without waiting. 0; -EAGAIN: no message yet; -ECONNRESET: the connection
  * is closed; -EPROTO: invalid data.

@@ -81,29 +81,54 @@ static json_t *write_buffer(const struct desc_buffer *b, uint32_t n_rails)
 		write_handle(b), "staged", staged);
 }
 
-int desc_write(const struct desc *d, char **text_p)
+static json_t *write_buffers(const struct desc *d)
 {
-	json_t *rails = json_array(), *buffers = json_array(), *stage = NULL, *root;
-	char key[2 * DESC_KEY_LEN + 1], *text = NULL;
+	json_t *buffers = json_array();
 
-	to_hex(d->key, sizeof(d->key), key);
-	for (uint32_t i = 0; i < d->n_rails; i++)
-		json_array_append_new(rails, write_rail(&d->rails[i]));
 	for (uint32_t i = 0; i < d->n_buffers; i++)
-		json_array_append_new(buffers, write_buffer(&d->buffers[i], d->n_rails));
-	if (d->has_stage)
-		stage = write_buffer(&d->buffers[d->n_buffers], d->n_rails);
-	root = json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o*}", "tent",
-		DESC_VERSION, "host", d->host, "port", (int)d->port, "key", key, "boot", d->boot,
-		"pid", (int)d->pid, "epoch", (json_int_t)d->epoch, "proof", (json_int_t)d->proof,
-		"rails", rails, "buffers", buffers, "stage", stage);
-	if (root)
-		text = json_dumps(root, JSON_COMPACT);
+		json_array_append_new(buffers, write_buffer(d->buffers[i], d->n_rails));
+	return buffers;
+}
+
+/* NULL: there is none. */
+static json_t *write_stage(const struct desc *d)
+{
+	return d->stage ? write_buffer(d->stage, d->n_rails) : NULL;
+}
+
+/* Frees @root, which may be NULL: no memory. */
+static int to_text(json_t *root, char **text_p)
+{
+	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+
 	json_decref(root);
 	if (!text)
 		return -ENOMEM;
 	*text_p = text;
 	return 0;
+}
+
+int desc_write(const struct desc *d, char **text_p)
+{
+	json_t *rails = json_array();
+	char key[2 * DESC_KEY_LEN + 1];
+
+	to_hex(d->key, sizeof(d->key), key);
+	for (uint32_t i = 0; i < d->n_rails; i++)
+		json_array_append_new(rails, write_rail(&d->rails[i]));
+	return to_text(json_pack("{s:i, s:s, s:i, s:s, s:s, s:i, s:I, s:I, s:o, s:o, s:o*}", "tent",
+			       DESC_VERSION, "host", d->host, "port", (int)d->port, "key", key,
+			       "boot", d->boot, "pid", (int)d->pid, "epoch", (json_int_t)d->epoch,
+			       "proof", (json_int_t)d->proof, "rails", rails, "buffers",
+			       write_buffers(d), "stage", write_stage(d)),
+		text_p);
+}
+
+int desc_write_memory(const struct desc *d, char **text_p)
+{
+	return to_text(json_pack("{s:o, s:o*}", "buffers", write_buffers(d), "stage",
+			       write_stage(d)),
+		text_p);
 }
 
 /* ---- reading ---- */
@@ -292,26 +317,35 @@ static int read_buffer(struct reader *r, const json_t *v, struct desc_buffer *b)
 	return read_keys(r, json_object_get(v, "keys"), b);
 }
 
+/* As read_buffer(), with a new buffer. */
+static int read_new(struct reader *r, const json_t *v, struct desc_buffer **b_p)
+{
+	struct desc_buffer *b = calloc(1, sizeof(*b));
+	int err = b ? read_buffer(r, v, b) : -ENOMEM;
+
+	if (err)
+		desc_buffer_free(b);
+	else
+		*b_p = b;
+	return err;
+}
+
 static int read_buffers(struct reader *r, const json_t *buffers)
 {
-	struct desc *d = r->d;
-	size_t n = json_array_size(buffers);
-	int err;
-
-	if (!json_is_array(buffers) || n > DESC_MAX_BUFFERS)
+	if (!json_is_array(buffers) || json_array_size(buffers) > DESC_MAX_BUFFERS)
 		return bad(r, "buffers");
-	d->buffers = calloc(n + 1, sizeof(*d->buffers));
-	if (!d->buffers)
-		return -ENOMEM;
-	for (size_t i = 0; i < n; i++) {
-		const struct desc_buffer *last = i ? &d->buffers[i - 1] : NULL;
+	for (size_t i = 0; i < json_array_size(buffers); i++) {
+		struct desc_buffer *b;
+		int err = read_new(r, json_array_get(buffers, i), &b);
 
-		d->n_buffers++;
-		err = read_buffer(r, json_array_get(buffers, i), &d->buffers[i]);
 		if (err)
 			return err;
-		if (last && d->buffers[i].addr < last->addr + last->len)
-			return bad(r, "the order of buffers, which must not overlap,");
+		err = desc_insert(r->d, b);
+		if (err)
+			desc_buffer_free(b);
+		if (err)
+			return err == -ENOMEM ? err :
+						bad(r, "a buffer, which overlaps another one,");
 	}
 	return 0;
 }
@@ -323,11 +357,17 @@ static int read_stage(struct reader *r, const json_t *stage)
 	bool staged = false;
 
 	for (uint32_t i = 0; i < d->n_buffers; i++)
-		staged |= d->buffers[i].staged;
-	d->has_stage = stage;
+		staged |= d->buffers[i]->staged;
 	if (!stage)
 		return staged ? bad(r, "the stage") : 0;
-	return read_buffer(r, stage, &d->buffers[d->n_buffers]);
+	return read_new(r, stage, &d->stage);
+}
+
+static int read_memory(struct reader *r, const json_t *root)
+{
+	int err = read_buffers(r, json_object_get(root, "buffers"));
+
+	return err ? err : read_stage(r, json_object_get(root, "stage"));
 }
 
 static int read_root(struct reader *r, const json_t *root)
@@ -355,50 +395,115 @@ static int read_root(struct reader *r, const json_t *root)
 	d->pid = (int32_t)pid;
 	d->epoch = (uint32_t)epoch;
 	err = read_rails(r, json_object_get(root, "rails"));
-	if (!err)
-		err = read_buffers(r, json_object_get(root, "buffers"));
-	return err ? err : read_stage(r, json_object_get(root, "stage"));
+	return err ? err : read_memory(r, root);
+}
+
+/* Reads a text by @read into @d_p, which has what is known already. Frees that on an error. */
+static int read_json(const char *text, int (*read)(struct reader *r, const json_t *root),
+	struct tent_why *why, struct desc *d_p)
+{
+	struct reader r = {d_p, why};
+	json_error_t e;
+	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+	int err = read(&r, root);
+
+	json_decref(root);
+	if (err)
+		desc_fini(d_p);
+	return err;
 }
 
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why)
 {
 	struct desc d = {0};
-	struct reader r = {&d, why};
-	json_error_t e;
-	json_t *root = json_loads(text, JSON_REJECT_DUPLICATES, &e);
-	int err = read_root(&r, root);
+	int err = read_json(text, read_root, why, &d);
 
-	json_decref(root);
-	if (err) {
-		desc_fini(&d);
-		return err;
-	}
-	*d_p = d;
-	return 0;
+	if (!err)
+		*d_p = d;
+	return err;
+}
+
+int desc_read_memory(const char *text, const struct desc *known, struct desc *d_p)
+{
+	struct desc d = {.transport = known->transport, .n_rails = known->n_rails};
+	int err = read_json(text, read_memory, NULL, &d);
+
+	if (!err)
+		*d_p = d;
+	return err;
+}
+
+void desc_buffer_free(struct desc_buffer *b)
+{
+	if (b)
+		free(b->keys);
+	free(b);
 }
 
 void desc_fini(struct desc *d)
 {
-	for (uint32_t i = 0; i < d->n_buffers + d->has_stage; i++)
-		free(d->buffers[i].keys);
+	for (uint32_t i = 0; i < d->n_buffers; i++)
+		desc_buffer_free(d->buffers[i]);
+	desc_buffer_free(d->stage);
 	free(d->buffers);
 	d->buffers = NULL;
 	d->n_buffers = 0;
-	d->has_stage = false;
+	d->stage = NULL;
 }
 
-/* Compares an address with the range of a buffer, for bsearch(3). */
-static int compare(const void *addr, const void *buffer)
+/* The index of the first buffer that begins after @addr. */
+static uint32_t place_behind(const struct desc *d, uint64_t addr)
 {
-	const struct desc_buffer *b = buffer;
-	uint64_t at = *(const uint64_t *)addr;
+	uint32_t low = 0, high = d->n_buffers;
 
-	return at < b->addr ? -1 : at - b->addr >= b->len;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+
+		if (d->buffers[mid]->addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
 }
 
-const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len)
+int desc_insert(struct desc *d, struct desc_buffer *b)
 {
-	const struct desc_buffer *b = bsearch(&addr, d->buffers, d->n_buffers, sizeof(*b), compare);
+	uint32_t at = place_behind(d, b->addr), n = d->n_buffers;
+	struct desc_buffer **all;
 
-	return b && len <= b->len - (addr - b->addr) ? b : NULL;
+	if (n == DESC_MAX_BUFFERS)
+		return -ENOSPC;
+	if ((at && b->addr - d->buffers[at - 1]->addr < d->buffers[at - 1]->len) ||
+		(at < n && d->buffers[at]->addr - b->addr < b->len))
+		return -EEXIST;
+	/* The array has room for a power of two. */
+	if (!(n & (n - 1))) {
+		all = realloc(d->buffers, (n ? 2 * n : 1) * sizeof(*all));
+		if (!all)
+			return -ENOMEM;
+		d->buffers = all;
+	}
+	memmove(&d->buffers[at + 1], &d->buffers[at], (n - at) * sizeof(b));
+	d->buffers[at] = b;
+	d->n_buffers++;
+	return 0;
+}
+
+void desc_remove(struct desc *d, const struct desc_buffer *b)
+{
+	uint32_t at = place_behind(d, b->addr);
+
+	memmove(&d->buffers[at - 1], &d->buffers[at], (d->n_buffers - at) * sizeof(*d->buffers));
+	d->n_buffers--;
+}
+
+struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len)
+{
+	uint32_t at = place_behind(d, addr);
+	struct desc_buffer *b = at ? d->buffers[at - 1] : NULL;
+
+	if (!b || addr - b->addr >= b->len || len > b->len - (addr - b->addr))
+		return NULL;
+	return b;
 }

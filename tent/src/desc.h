@@ -13,11 +13,19 @@
 #include "cuda.h"
 #include "pairing.h"
 
-#define DESC_VERSION 5
+#define DESC_VERSION 6
 #define DESC_KEY_LEN 16
 #define DESC_HOST_LEN 256
-#define DESC_MAX_BUFFERS 4096
+#define DESC_MAX_BUFFERS 16384
 #define DESC_MAX_PARTS 65536 /* of one buffer */
+
+/* The importer's state of memory of the peer, see lent.c. It is not part of the text. */
+struct lent {
+	uint32_t moving; /* tasks that have not moved all of their bytes */
+	uint8_t *at; /* where this process sees the memory; NULL: it does not */
+	uint32_t set; /* of tiers, see places.h */
+	struct desc_buffer *next; /* of those that the peer has unregistered */
+};
 
 /* Memory of the peer; parts are of part_len bytes, the last one may be shorter. */
 struct desc_buffer {
@@ -32,6 +40,7 @@ struct desc_buffer {
 	char location[TENT_NAME_LEN];
 	uint8_t tiers[TENT_MAX_RAILS]; /* of the peer's rails for this memory */
 	uint32_t *keys; /* keys[rail * n_parts + part]; NULL: the transport has no regions */
+	struct lent lent;
 };
 
 struct transport;
@@ -49,9 +58,8 @@ struct desc {
 	uint32_t n_rails;
 	struct rail_id rails[TENT_MAX_RAILS];
 	uint32_t n_buffers;
-	/* In the order of their addresses, without overlap. The stage, if there is one, follows them. */
-	struct desc_buffer *buffers;
-	bool has_stage;
+	struct desc_buffer **buffers; /* in the order of their addresses, without overlap */
+	struct desc_buffer *stage; /* NULL: none */
 };
 
 /* 0 or -ENOMEM. The caller must free the text with free(). */
@@ -63,8 +71,18 @@ int desc_write(const struct desc *d, char **text_p);
  */
 int desc_read(const char *text, struct desc *d_p, struct tent_why *why);
 void desc_fini(struct desc *d);
+/* As above, with the memory alone, for an importer that knows the rest. See grow.c. */
+int desc_write_memory(const struct desc *d, char **text_p);
+int desc_read_memory(const char *text, const struct desc *known, struct desc *d_p);
+
+/* Inserts a buffer. 0; -EEXIST: it overlaps another one; -ENOSPC, -ENOMEM. */
+int desc_insert(struct desc *d, struct desc_buffer *b);
+/* Takes the buffer, which stays allocated, out of the array. */
+void desc_remove(struct desc *d, const struct desc_buffer *b);
+/* Frees a buffer, which may be NULL. */
+void desc_buffer_free(struct desc_buffer *b);
 
 /* The buffer that holds all of [addr, addr + len), or NULL. */
-const struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len);
+struct desc_buffer *desc_find(const struct desc *d, uint64_t addr, uint64_t len);
 
 #endif

@@ -8,10 +8,12 @@
  *	engine.c	the engine, its rails and its thread
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
  *	move.c		the scheduler's rails over links
- *	blame.c		locates outages	lent.c		ends of the peer's registrations
+ *	blame.c		locates outages	learn.c		registrations after an import
+ *	lent.c		ends of the peer's registrations
  *	order.c		requests after work of a stream
  *	stage.c		memory that rails do not reach
  *	task.c		requests and their notices	memory.c, revoke.c	our registrations
+ *	grow.c		registrations for peers		describe.c	descriptions
  *	peer.c		messages and links to a peer
  *	loop.c		the descriptors that the thread sleeps on
  *	rdma.c, shm.c, tcp.c, gpu.c	transports	sched.h	the scheduler
@@ -31,6 +33,7 @@
 #include "gpumem.h"
 #include "latrec.h"
 #include "notice.h"
+#include "places.h"
 #include "sched.h"
 #include "tent.h"
 #include "topo.h"
@@ -64,7 +67,7 @@ struct buffer {
 	uint32_t n_parts;
 	uint32_t location;
 	uint32_t uses; /* requests that have not ended */
-	uint32_t id; /* of the registration; never used again */
+	uint32_t id; /* of the registration, when it is ready; never used again */
 	int fd; /* of the memory, which tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
@@ -107,12 +110,14 @@ struct notice_slot {
 	bool untaken; /* the peer has not confirmed that it counted all marks */
 };
 
-/* A buffer of the peer. */
-struct lent {
-	uint32_t moving; /* tasks that have not moved all of their bytes */
-	bool gone; /* the peer has unregistered the buffer */
-	bool owed; /* the peer waits for our confirmation */
-	uint8_t *at; /* where this process sees the buffer; NULL: it does not */
+/* The text by which a segment learns of more registrations of the peer, see grow.c. */
+struct growth {
+	uint32_t version; /* this side knows all registrations up to it */
+	uint32_t told; /* the peer has them up to this one */
+	bool asked; /* a text has been requested, and is not complete */
+	bool stale; /* the text may contain a registration that has ended */
+	char *text;
+	size_t len, room; /* of the text: bytes that have come, and allocated ones */
 };
 
 /* Tasks, linked by their field next; the first and the last one. Empty: head is NO_TASK. */
@@ -131,9 +136,9 @@ struct tent_segment {
 	struct pair pairs[TENT_MAX_RAILS];
 	struct blame blame;
 	struct sched *sched;
-	uint32_t *tier_sets; /* one per buffer of the peer, see places.c */
-	struct lent *lent; /* one per buffer of the peer */
-	uint32_t owed; /* the number of buffers whose end the peer waits for */
+	struct place_sets sets; /* of the tiers of the peer's buffers */
+	struct desc_buffer *leaving; /* buffers whose end the peer waits for */
+	struct growth growth;
 	uint64_t wake; /* when sched_run() is due */
 	bool again; /* a task has ended in sched_run() */
 	uint64_t reported_at; /* of a failure whose slices have not been sent again; 0: none */
@@ -169,7 +174,7 @@ struct task {
 	uint32_t index; /* in the batch */
 	struct tent_request request;
 	struct buffer *buffer;
-	const struct desc_buffer *remote;
+	struct desc_buffer *remote;
 	uint32_t place; /* of buffer and remote, see places.h */
 	uint64_t *cuts;
 	uint32_t n_cuts;
@@ -241,6 +246,10 @@ struct conn {
 	struct stage_ask asks[STAGE_SLOTS]; /* from ask_head to ask_tail: without a slot */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
 	uint32_t slots; /* that the peer has */
+	bool told; /* CTL_GREW was sent, and the peer has not asked since */
+	char *text; /* of registrations, that the peer gets in parts; NULL: none */
+	size_t at, len; /* in the text: bytes that were sent; and all */
+	uint32_t covers; /* the version that the peer will know */
 };
 
 struct tent {
@@ -275,10 +284,13 @@ struct tent {
 
 	uint32_t n_buffers;
 	struct buffer *buffers[DESC_MAX_BUFFERS]; /* in the order of their addresses */
+	struct buffer *by_id[DESC_MAX_BUFFERS]; /* those of them that are ready or going, by id */
+	uint32_t n_by_id;
+	uint32_t version; /* the id of the last of them that became ready */
 	struct tent_segment *segments;
 	uint32_t n_imports; /* total */
 	struct tent_batch *batches;
-	uint32_t n_registered, n_revoked; /* total of registrations, and of their ends */
+	uint32_t n_revoked; /* total of registrations that have ended */
 	uint32_t n_going; /* registrations that are ending now */
 	struct conn *conns;
 	uint32_t n_conns; /* including the importers */
@@ -327,6 +339,13 @@ struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len);
 /* Frees the registrations and the stage. */
 void buffers_free(struct tent *t);
 
+/* describe.c */
+/* The index in by_id of the first buffer with a higher id. */
+uint32_t buffers_behind(const struct tent *t, uint32_t id);
+/* Adds the buffers that are registered, and the stage, to a description. 0 or -ENOMEM. */
+int describe_memory(const struct tent *t, struct buffer *const *buffers, uint32_t n,
+	struct desc *d);
+
 /* revoke.c: ends registrations that peers use. */
 /* Sets the buffer's state to BUFFER_GOING, and sends CTL_UNREGISTER to all peers. */
 void revoke_begin(struct tent *t, struct buffer *b);
@@ -340,16 +359,23 @@ void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id);
 void revoke_left(struct tent *t, const struct conn *c);
 /* Closes our end. The peer is gone when it has closed its end, or after PEER_NS. */
 void revoke_cut(struct conn *c);
-/* Replies to CTL_ASK: which buffers are registered. 0 or -errno. */
-int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg);
 
-/* lent.c: the initiator's side of revoke.c. lent_init(): 0 or -ENOMEM. */
-int lent_init(struct tent_segment *s);
+/* grow.c, the target's side. There is one more registration: tells the peers. */
+void grow_announce(struct tent *t);
+/* The peer knows the registrations up to this version. Sends it some more. 0 or -errno. */
+int grow_asked(struct tent *t, struct conn *c, uint32_t version);
+
+/* learn.c. The peer has registrations up to this version: requests them. */
+void learn_told(struct tent_segment *s, uint32_t version);
+/* Handles bytes of the text that was requested. 0, or -EPROTO or -ENOMEM. */
+int learn_memory(struct tent_segment *s, const struct ctl_msg *msg);
+
+/* lent.c: the initiator's side of revoke.c. */
+/* Maps the buffer, if the transport can. */
+void lent_map(const struct tent_segment *s, struct desc_buffer *b);
+/* Frees all buffers that the peer has not unregistered, but not the stage. */
+void lent_forget(struct tent_segment *s);
 void lent_fini(struct tent_segment *s);
-static inline struct lent *lent_of(const struct tent_segment *s, const struct desc_buffer *remote)
-{
-	return &s->lent[remote - s->desc.buffers];
-}
 /* The peer has unregistered the buffer with this id: starts no more requests on it. */
 void lent_revoked(struct tent_segment *s, uint32_t id);
 /* Sends CTL_UNREGISTERED for the unregistered buffers that no request uses any more. */
@@ -360,10 +386,12 @@ void segment_free(struct tent_segment *s);
 
 /* places.c: a location of the scheduler stands for a location here and one at the peer. */
 /*
- * Returns the number of locations or -ENOMEM. Writes tiers_p[location * pairs + pair], which the
- * caller must free with free(3).
+ * Finds the sets of all buffers of the description. Returns the number of locations or -ENOMEM.
+ * Writes tiers_p[location * pairs + pair], which the caller must free with free(3).
  */
 int places_init(struct tent_segment *s, uint8_t **tiers_p);
+/* Finds the set of one more buffer, and gives the scheduler the set's locations if it is new. */
+void places_add(struct tent_segment *s, struct desc_buffer *b);
 uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote);
 

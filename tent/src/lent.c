@@ -5,58 +5,104 @@
 
 #include "engine.h"
 
-int lent_init(struct tent_segment *s)
+void lent_map(const struct tent_segment *s, struct desc_buffer *b)
 {
 	const struct transport *tr = s->t->transport;
 
-	s->lent = calloc(s->desc.n_buffers + 1, sizeof(*s->lent));
-	if (!s->lent)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage && tr->map; i++)
-		s->lent[i].at = tr->map(&s->desc, &s->desc.buffers[i]);
-	return 0;
+	if (tr->map)
+		b->lent.at = tr->map(&s->desc, b);
 }
 
-static void unmap(struct tent_segment *s, uint32_t i)
+static void lent_free(const struct tent_segment *s, struct desc_buffer *b)
 {
-	if (s->lent[i].at)
-		s->t->transport->unmap(s->lent[i].at, &s->desc.buffers[i]);
-	s->lent[i].at = NULL;
+	if (b && b->lent.at)
+		s->t->transport->unmap(b->lent.at, b);
+	desc_buffer_free(b);
+}
+
+/* Frees the first of the buffers that are leaving. */
+static void free_first(struct tent_segment *s)
+{
+	struct desc_buffer *b = s->leaving;
+
+	s->leaving = b->lent.next;
+	lent_free(s, b);
+}
+
+void lent_forget(struct tent_segment *s)
+{
+	while (s->desc.n_buffers)
+		lent_free(s, s->desc.buffers[--s->desc.n_buffers]);
 }
 
 void lent_fini(struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage && s->lent; i++)
-		unmap(s, i);
-	free(s->lent);
+	lent_forget(s);
+	lent_free(s, s->desc.stage);
+	s->desc.stage = NULL;
+	while (s->leaving)
+		free_first(s);
 }
 
-/* If the description does not contain the memory, this side does not use it: confirms at once. */
+static bool is_leaving(const struct tent_segment *s, uint32_t id)
+{
+	const struct desc_buffer *b = s->leaving;
+
+	while (b && b->id != id)
+		b = b->lent.next;
+	return b;
+}
+
+static struct desc_buffer *find(const struct tent_segment *s, uint32_t id)
+{
+	for (uint32_t i = 0; i < s->desc.n_buffers; i++) {
+		if (s->desc.buffers[i]->id == id)
+			return s->desc.buffers[i];
+	}
+	return NULL;
+}
+
+/*
+ * An unknown registration may be described by the text that is under way. Before the first part of it
+ * has come, the text has not been made, or it precedes this message.
+ */
+static bool may_come(const struct tent_segment *s, uint32_t id)
+{
+	return s->growth.len && id > s->growth.version;
+}
+
+/* If this side does not know the memory, it does not use it: confirms at once. */
 void lent_revoked(struct tent_segment *s, uint32_t id)
 {
 	struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = id};
+	struct desc_buffer *b = find(s, id);
 
-	for (uint32_t i = 0; i < s->desc.n_buffers; i++) {
-		if (s->desc.buffers[i].id != id)
-			continue;
-		s->owed += !s->lent[i].owed;
-		s->lent[i].gone = s->lent[i].owed = true;
-		tasks_refuse(s, &s->desc.buffers[i]);
-		return;
+	if (b) {
+		desc_remove(&s->desc, b);
+		b->lent.next = s->leaving;
+		s->leaving = b;
+		tasks_refuse(s, b);
+	} else if (!is_leaving(s, id)) {
+		s->growth.stale |= may_come(s, id);
+		peer_send(s, &msg);
 	}
-	peer_send(s, &msg);
 }
 
 void lent_answer(struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->desc.n_buffers && s->owed; i++) {
-		struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = s->desc.buffers[i].id};
+	struct desc_buffer *b, *left = NULL;
 
-		if (!s->lent[i].owed || s->lent[i].moving)
+	while ((b = s->leaving)) {
+		struct ctl_msg msg = {.type = CTL_UNREGISTERED, .rail = b->id};
+
+		if (b->lent.moving) {
+			s->leaving = b->lent.next;
+			b->lent.next = left;
+			left = b;
 			continue;
-		s->lent[i].owed = false;
-		s->owed--;
-		unmap(s, i);
+		}
+		free_first(s);
 		peer_send(s, &msg);
 	}
+	s->leaving = left;
 }

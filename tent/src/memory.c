@@ -186,7 +186,6 @@ static struct buffer *new_buffer(struct tent *t, uint64_t addr, uint64_t len, ui
 	b->part_len = t->part_len;
 	b->n_parts = (uint32_t)((len - 1) / t->part_len + 1);
 	b->location = location;
-	b->id = ++t->n_registered;
 	b->fd = fd;
 	b->of_gpu = gpu;
 	b->staged = gpu ? !tr->gpus || !gpu->shared : tr->mapped && fd < 0;
@@ -207,10 +206,23 @@ static void enter(struct tent *t, struct buffer *b)
 
 static void leave(struct tent *t, const struct buffer *b)
 {
-	uint32_t at = place_behind(t, b->addr);
+	uint32_t at = place_behind(t, b->addr), by_id = buffers_behind(t, b->id);
 
 	memmove(&t->buffers[at - 1], &t->buffers[at], (t->n_buffers - at) * sizeof(b));
 	t->n_buffers--;
+	if (!b->id)
+		return; /* it has never been ready */
+	memmove(&t->by_id[by_id - 1], &t->by_id[by_id], (t->n_by_id - by_id) * sizeof(b));
+	t->n_by_id--;
+}
+
+/* The registration has succeeded: peers may use it from now on. */
+static void make_ready(struct tent *t, struct buffer *b)
+{
+	b->state = BUFFER_READY;
+	b->id = ++t->version;
+	t->by_id[t->n_by_id++] = b;
+	grow_announce(t);
 }
 
 static int register_buffer(struct tent *t, struct buffer *b)
@@ -265,6 +277,7 @@ static int make_slots(struct tent *t, struct buffer **b_p)
 		return -ENOMEM;
 	}
 	b->state = BUFFER_READY;
+	b->id = UINT32_MAX; /* it is no registration */
 	err = gpu_memory_pin(at, len);
 	b->pinned = !err;
 	if (!err)
@@ -335,7 +348,7 @@ static int add(struct tent *t, struct buffer *b, struct tent_why *why)
 	if (err)
 		leave(t, b);
 	else
-		b->state = BUFFER_READY;
+		make_ready(t, b);
 	pthread_mutex_unlock(&t->lock);
 	if (err) {
 		b->fd = -1; /* the memory stays the caller's */
@@ -435,73 +448,5 @@ int tent_unregister(struct tent *t, void *addr)
 	leave(t, b);
 	pthread_mutex_unlock(&t->lock);
 	buffer_free(t, b);
-	return err;
-}
-
-static void describe_buffer(const struct tent *t, const struct buffer *b, struct desc_buffer *d)
-{
-	*d = (struct desc_buffer){.id = b->id,
-		.fd = b->fd,
-		.staged = b->staged,
-		.shared = b->of_gpu && b->gpu.shared && t->transport->gpus,
-		.handle = b->gpu.handle,
-		.offset = b->gpu.offset,
-		.addr = b->addr,
-		.len = b->len,
-		.part_len = b->part_len,
-		.n_parts = b->n_parts};
-	if (b->of_gpu)
-		snprintf(d->location, sizeof(d->location), "cuda:%d", b->gpu.device);
-	else
-		strcpy(d->location, t->topo.locations[b->location]);
-	memcpy(d->tiers, t->topo.tiers[b->location], sizeof(d->tiers));
-	if (!t->transport->regions)
-		return;
-	d->keys = calloc((size_t)t->n_ports * b->n_parts, sizeof(*d->keys));
-	for (uint32_t i = 0; d->keys && b->regions && i < t->n_ports * b->n_parts; i++)
-		d->keys[i] = b->regions[i].rkey;
-}
-
-static int describe(const struct tent *t, struct desc *d)
-{
-	*d = (struct desc){
-		.port = t->port,
-		.pid = getpid(),
-		.proof = (uintptr_t)t->key,
-		.epoch = t->n_revoked,
-		.n_rails = t->topo.n_rails,
-	};
-	strcpy(d->host, t->host);
-	strcpy(d->boot, t->boot);
-	memcpy(d->key, t->key, sizeof(d->key));
-	memcpy(d->rails, t->rails, sizeof(d->rails));
-	d->buffers = calloc(t->n_buffers + 1, sizeof(*d->buffers));
-	if (!d->buffers)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < t->n_buffers; i++) {
-		if (t->buffers[i]->state == BUFFER_READY)
-			describe_buffer(t, t->buffers[i], &d->buffers[d->n_buffers++]);
-	}
-	d->has_stage = t->stage_in;
-	if (d->has_stage)
-		describe_buffer(t, t->stage_in, &d->buffers[d->n_buffers]);
-	for (uint32_t i = 0; i < d->n_buffers + d->has_stage; i++) {
-		if (t->transport->regions && !d->buffers[i].keys)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-int tent_export(struct tent *t, char **text_p)
-{
-	struct desc d;
-	int err;
-
-	pthread_mutex_lock(&t->lock);
-	err = describe(t, &d);
-	pthread_mutex_unlock(&t->lock);
-	if (!err)
-		err = desc_write(&d, text_p);
-	desc_fini(&d);
 	return err;
 }

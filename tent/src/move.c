@@ -37,7 +37,7 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 	 * The program may unmap its own memory at any time, so only a system call can access it, unless
 	 * a transport has pinned it.
 	 */
-	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? lent_of(s, r)->at : NULL;
+	uint8_t *at = b->fd >= 0 || s->t->transport->mapped ? r->lent.at : NULL;
 
 	*m = (struct link_move){
 		.write = k->request.op == TENT_WRITE,
@@ -273,6 +273,11 @@ int move_message(struct tent_segment *s, const struct ctl_msg *msg, uint64_t now
 	case CTL_UNREGISTER:
 		lent_revoked(s, msg->rail);
 		return 0;
+	case CTL_GREW:
+		learn_told(s, msg->rail);
+		return 0;
+	case CTL_MEMORY:
+		return learn_memory(s, msg);
 	case CTL_STAGED:
 		return stage_answered(s, msg);
 	case CTL_RAIL_DOWN:

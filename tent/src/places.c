@@ -9,11 +9,9 @@
 
 void place_sets_init(struct place_sets *sets, uint32_t max)
 {
-	static const uint8_t unknown[TENT_MAX_RAILS];
-
 	sets->n = 1;
 	sets->max = max;
-	sets->tiers[0] = unknown;
+	memset(sets->tiers[0], 0, TENT_MAX_RAILS);
 }
 
 uint32_t place_set(struct place_sets *sets, const uint8_t *tiers)
@@ -25,7 +23,7 @@ uint32_t place_set(struct place_sets *sets, const uint8_t *tiers)
 	if (i == sets->max)
 		return 0;
 	if (i == sets->n)
-		sets->tiers[sets->n++] = tiers;
+		memcpy(sets->tiers[sets->n++], tiers, TENT_MAX_RAILS);
 	return i;
 }
 
@@ -34,35 +32,54 @@ static uint8_t farther(uint8_t a, uint8_t b)
 	return a > b ? a : b;
 }
 
-int places_init(struct tent_segment *s, uint8_t **tiers_p)
+/* Returns the tiers of the locations of the sets from number @first on, or NULL: no memory. */
+static uint8_t *tiers_from(const struct tent_segment *s, uint32_t first)
 {
 	const struct topo *topo = &s->t->topo;
-	struct place_sets sets;
-	uint8_t *tiers;
+	uint32_t n = (s->sets.n - first) * topo->n_locations;
+	uint8_t *tiers = malloc((size_t)n * s->n_pairs);
 
-	place_sets_init(&sets, SCHED_MAX_LOCATIONS / topo->n_locations);
-	s->tier_sets = calloc(s->desc.n_buffers + 1, sizeof(*s->tier_sets));
-	if (!s->tier_sets)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < s->desc.n_buffers + s->desc.has_stage; i++)
-		s->tier_sets[i] = place_set(&sets, s->desc.buffers[i].tiers);
-	tiers = malloc((size_t)sets.n * topo->n_locations * s->n_pairs);
-	if (!tiers)
-		return -ENOMEM;
-	for (uint32_t l = 0; l < sets.n * topo->n_locations; l++) {
+	for (uint32_t l = 0; l < n && tiers; l++) {
+		const uint8_t *here = topo->tiers[l % topo->n_locations];
+		const uint8_t *there = s->sets.tiers[first + l / topo->n_locations];
+
 		for (uint32_t i = 0; i < s->n_pairs; i++)
 			tiers[l * s->n_pairs + i] =
-				farther(topo->tiers[l % topo->n_locations][s->pairs[i].local],
-					sets.tiers[l / topo->n_locations][s->pairs[i].remote]);
+				farther(here[s->pairs[i].local], there[s->pairs[i].remote]);
 	}
-	*tiers_p = tiers;
-	return (int)(sets.n * topo->n_locations);
+	return tiers;
+}
+
+int places_init(struct tent_segment *s, uint8_t **tiers_p)
+{
+	place_sets_init(&s->sets, SCHED_MAX_LOCATIONS / s->t->topo.n_locations);
+	for (uint32_t i = 0; i < s->desc.n_buffers; i++)
+		s->desc.buffers[i]->lent.set = place_set(&s->sets, s->desc.buffers[i]->tiers);
+	if (s->desc.stage)
+		s->desc.stage->lent.set = place_set(&s->sets, s->desc.stage->tiers);
+	*tiers_p = tiers_from(s, 0);
+	return *tiers_p ? (int)(s->sets.n * s->t->topo.n_locations) : -ENOMEM;
+}
+
+/* Without memory for the new set the tiers are not known. */
+void places_add(struct tent_segment *s, struct desc_buffer *b)
+{
+	uint32_t n = s->sets.n;
+	uint8_t *tiers;
+
+	b->lent.set = place_set(&s->sets, b->tiers);
+	if (s->sets.n == n)
+		return;
+	tiers = tiers_from(s, n);
+	if (!tiers || sched_add_locations(s->sched, tiers, s->t->topo.n_locations)) {
+		s->sets.n = n;
+		b->lent.set = 0;
+	}
+	free(tiers);
 }
 
 uint32_t place_of(const struct tent_segment *s, const struct buffer *b,
 	const struct desc_buffer *remote)
 {
-	uint32_t set = s->tier_sets[remote - s->desc.buffers];
-
-	return set * s->t->topo.n_locations + b->location;
+	return remote->lent.set * s->t->topo.n_locations + b->location;
 }

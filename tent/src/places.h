@@ -10,15 +10,16 @@
 #define TENT_PLACES_H
 
 #include "sched.h"
+#include "tent.h"
 
 struct place_sets {
 	uint32_t n, max; /* max: up to SCHED_MAX_LOCATIONS */
-	const uint8_t *tiers[SCHED_MAX_LOCATIONS]; /* of the peer's rails */
+	uint8_t tiers[SCHED_MAX_LOCATIONS][TENT_MAX_RAILS]; /* of the peer's rails */
 };
 
 /* Makes set 0. */
 void place_sets_init(struct place_sets *sets, uint32_t max);
-/* Finds or adds the set of these TENT_MAX_RAILS tiers. @tiers must stay valid as long as @sets. */
+/* Finds or adds the set of these TENT_MAX_RAILS tiers. */
 uint32_t place_set(struct place_sets *sets, const uint8_t *tiers);
 
 #endif

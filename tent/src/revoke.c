@@ -9,8 +9,8 @@
  *	initiator  used --UNREGISTER--> gone, owed --nothing is moving--> UNREGISTERED
  *
  * A description may be older than the end of a registration. WELCOME contains the number of
- * registrations that have ended. If it differs from the description's epoch, tent_import() requests
- * the list of registrations that still exist.
+ * registrations that have ended. If it differs from the description's epoch, tent_import() forgets
+ * the registrations of the description, and requests all that exist, see grow.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,17 +104,4 @@ void revoke_left(struct tent *t, const struct conn *c)
 	for (uint32_t i = 0; i < t->n_buffers; i++)
 		confirm(t->buffers[i], c);
 	pthread_cond_broadcast(&t->ended);
-}
-
-int revoke_asked(struct tent *t, struct conn *c, const struct ctl_msg *msg)
-{
-	struct ctl_msg reply = {.type = CTL_KNOWN};
-
-	for (uint32_t i = 0; i < CTL_IDS; i++) {
-		const struct buffer *b = buffer_of(t, msg->ids[i]);
-
-		if (b && b->state == BUFFER_READY)
-			reply.rail |= 1u << i;
-	}
-	return ctl_send(&c->ctl, &reply);
 }

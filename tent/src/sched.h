@@ -3,7 +3,7 @@
  * Scheduler core: gives the slices of requests to rails. It has no clock, no threads and
  * no random state except its seed. Time is an argument in nanoseconds that never goes back,
  * and rails are used through struct rail_ops. The same calls result in the same decisions.
- * The core allocates in sched_create() only.
+ * The core allocates in sched_create() and sched_add_locations() only.
  *
  *	sched_create(&attr, &s);
  *	sched_submit(s, now, &request);
@@ -180,6 +180,11 @@ struct sched_stats {
 /* 0, -EINVAL (an attribute out of range), -ENOMEM. */
 int sched_create(const struct sched_attr *attr, struct sched **s_p);
 void sched_destroy(struct sched *s);
+/*
+ * Adds @n locations behind the present ones, with tiers[location * rails + rail]. 0; -EINVAL: there
+ * would be too many; -ENOMEM.
+ */
+int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
 
 /*
  * Submits a request. 0: sched_run() will call rail_ops.done once for it. Errors:

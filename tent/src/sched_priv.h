@@ -84,7 +84,7 @@ struct sched {
 	struct rail *rails;
 	struct list *posted; /* of each rail: the posted slices */
 	struct list *bound; /* bound[priority * n_rails + rail]: slices to be posted on the rail */
-	struct queue *queues; /* queues[priority * n_locations + location] */
+	struct queue *queues; /* queues[location * SCHED_PRIORITIES + priority] */
 	uint64_t *no_rail_at; /* since when a location has no rail; SCHED_NEVER: it has one */
 	struct class classes[SCHED_PRIORITIES];
 	double served; /* largest class.served of a served class, as it was before serving */
@@ -141,7 +141,7 @@ static inline uint32_t slice_priority(const struct sched *s, uint32_t id)
 
 static inline struct queue *sched_queue(struct sched *s, uint32_t location, uint32_t priority)
 {
-	return &s->queues[priority * s->n_locations + location];
+	return &s->queues[location * SCHED_PRIORITIES + priority];
 }
 
 static inline struct list *sched_bound(struct sched *s, uint32_t rail, uint32_t priority)

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/sized.h"
+#include "base/tcp.h"
 #include "engine.h"
 #include "rail.h"
 #include "why.h"
@@ -42,8 +43,9 @@ static void live_segment_add(struct tent_segment *s)
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		struct pair *p = &s->pairs[i];
 
-		snprintf(name, sizeof(name), "%u: %s to %s", s->number, s->t->rails[p->local].name,
-			s->desc.rails[p->remote].name);
+		/* Long names are cut, so that a part of each one fits. */
+		snprintf(name, sizeof(name), "%u: %.*s to %.*s", s->number, LIVE_NAME / 3,
+			s->t->rails[p->local].name, LIVE_NAME / 3, s->desc.rails[p->remote].name);
 		p->live = live_add(&live_rail, sched_rail(s->sched, i), name);
 	}
 }
@@ -59,8 +61,8 @@ void segment_free(struct tent_segment *s)
 	}
 	latrec_hist_destroy(s->resend_ns);
 	blame_fini(s);
-	free(s->tier_sets);
 	lent_fini(s);
+	free(s->growth.text);
 	sched_destroy(s->sched);
 	ctl_close(&s->ctl);
 	desc_fini(&s->desc);
@@ -107,32 +109,20 @@ static const char *greeting_error(int err)
 	}
 }
 
-/* Requests whether CTL_IDS buffers are still registered; handles messages that come meanwhile. */
-static int ask_some(struct tent_segment *s, uint32_t first)
+/* Waits until the segment has all registrations up to this version. */
+static int await_version(struct tent_segment *s, uint32_t version)
 {
-	struct ctl_msg msg = {.type = CTL_ASK};
-	int err;
-
-	for (uint32_t i = 0; i < CTL_IDS && first + i < s->desc.n_buffers; i++)
-		msg.ids[i] = s->desc.buffers[first + i].id;
-	err = ctl_send(&s->ctl, &msg);
-	while (!err && !(err = ctl_await(&s->ctl, ANSWER_MS, &msg)) && msg.type != CTL_KNOWN) {
-		pthread_mutex_lock(&s->t->lock);
-		err = move_message(s, &msg, clock_ns());
-		pthread_mutex_unlock(&s->t->lock);
-	}
-	for (uint32_t i = 0; !err && i < CTL_IDS && first + i < s->desc.n_buffers; i++)
-		s->lent[first + i].gone |= !(msg.rail >> i & 1);
-	return err;
-}
-
-/* Finds the registrations of the peer that have ended since it made the description. */
-static int ask(struct tent_segment *s)
-{
+	struct ctl_msg msg;
 	int err = 0;
 
-	for (uint32_t i = 0; i < s->desc.n_buffers && !err; i += CTL_IDS)
-		err = ask_some(s, i);
+	learn_told(s, version);
+	while (!err && s->growth.version < version) {
+		err = s->lost ? s->lost : ctl_await(&s->ctl, ANSWER_MS, &msg);
+		pthread_mutex_lock(&s->t->lock);
+		if (!err)
+			err = move_message(s, &msg, clock_ns());
+		pthread_mutex_unlock(&s->t->lock);
+	}
 	return err;
 }
 
@@ -154,7 +144,13 @@ static int greet(struct tent_segment *s, struct tent_why *why)
 	if (!err)
 		err = -(int)msg.status;
 	if (!err && msg.epoch != s->desc.epoch)
-		err = ask(s);
+		lent_forget(s);
+	for (uint32_t i = 0; i < s->desc.n_buffers; i++) {
+		if (s->desc.buffers[i]->id > s->growth.version)
+			s->growth.version = s->desc.buffers[i]->id;
+	}
+	if (!err)
+		err = await_version(s, msg.rail);
 	if (err)
 		why_say(why, err, "peer %s, port %u: %s", s->desc.host, s->desc.port,
 			greeting_error(err));
@@ -225,8 +221,12 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 		err = check_transport(s, why);
 	if (!err)
 		err = pair(s, why);
-	if (!err && (lent_init(s) || latencies_create(s) || move_create(s)))
+	if (!err && (latencies_create(s) || move_create(s)))
 		err = why_say(why, -ENOMEM, "segment: no memory");
+	for (uint32_t i = 0; !err && i < s->desc.n_buffers; i++)
+		lent_map(s, s->desc.buffers[i]);
+	if (!err && s->desc.stage)
+		lent_map(s, s->desc.stage);
 	if (!err)
 		err = greet(s, why);
 	return err ? err : await_pairs(s, why);
@@ -289,14 +289,53 @@ int tent_release(struct tent_segment *s)
 int tent_segment_remote(const struct tent_segment *s, uint32_t i, struct tent_remote *remote_p,
 	size_t size)
 {
-	const struct desc_buffer *b;
-	struct tent_remote remote;
+	struct tent_remote remote = {0};
+	bool has;
 
-	if (i >= s->desc.n_buffers)
+	pthread_mutex_lock(&s->t->lock);
+	has = i < s->desc.n_buffers;
+	if (has) {
+		const struct desc_buffer *b = s->desc.buffers[i];
+
+		remote.addr = b->addr;
+		remote.len = b->len;
+		strcpy(remote.location, b->location);
+	}
+	pthread_mutex_unlock(&s->t->lock);
+	if (!has)
 		return -ENOENT;
-	b = &s->desc.buffers[i];
-	remote = (struct tent_remote){.addr = b->addr, .len = b->len};
-	strcpy(remote.location, b->location);
 	sized_out(remote_p, size, &remote, sizeof(remote));
 	return 0;
+}
+
+uint64_t tent_version(struct tent *t)
+{
+	uint64_t version;
+
+	pthread_mutex_lock(&t->lock);
+	version = t->version;
+	pthread_mutex_unlock(&t->lock);
+	return version;
+}
+
+int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms)
+{
+	const struct timespec until = clock_timespec(tcp_limit(timeout_ms));
+	struct tent *t = s->t;
+	int err = 0;
+
+	pthread_mutex_lock(&t->lock);
+	loop_help(t);
+	while (s->growth.version < version && !err) {
+		if (s->lost)
+			err = s->lost;
+		else if (timeout_ms < 0)
+			pthread_cond_wait(&t->ended, &t->lock);
+		else
+			err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
+	}
+	if (s->growth.version >= version)
+		err = 0;
+	pthread_mutex_unlock(&t->lock);
+	return err;
 }

@@ -22,6 +22,7 @@ void conn_free(struct tent *t, struct conn *c)
 	for (uint32_t i = 0; i < CONN_LINKS; i++)
 		drop_link(c, i);
 	ctl_close(&c->ctl);
+	free(c->text);
 	t->n_conns--;
 	if (c->known) {
 		stage_left(t, c);
@@ -111,7 +112,7 @@ int tent_notice_fd(struct tent *t)
 
 static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 {
-	struct ctl_msg reply = {.type = CTL_WELCOME, .epoch = t->n_revoked};
+	struct ctl_msg reply = {.type = CTL_WELCOME, .epoch = t->n_revoked, .rail = t->version};
 
 	if (memcmp(msg->key, t->key, sizeof(t->key)) || !msg->rail || msg->rail > TENT_MAX_RAILS)
 		reply.status = EACCES;
@@ -189,8 +190,8 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 			return -EPROTO; /* the queues of links limit the number of marks */
 		count_mark(c, &msg->mark);
 		return 0;
-	case CTL_ASK:
-		return revoke_asked(t, c, msg);
+	case CTL_MORE:
+		return grow_asked(t, c, msg->epoch);
 	case CTL_UNREGISTERED:
 		revoke_confirmed(t, c, msg->rail);
 		return 0;

@@ -106,11 +106,6 @@ static bool is_write(const struct tent *t, const struct chunk *c)
 	return t->tasks[c->parent].request.op == TENT_WRITE;
 }
 
-static const struct desc_buffer *stage_of(const struct tent_segment *s)
-{
-	return &s->desc.buffers[s->desc.n_buffers];
-}
-
 static uint64_t own_address(const struct tent *t, const struct chunk *c)
 {
 	return (uintptr_t)t->tasks[c->parent].request.local + c->at;
@@ -177,14 +172,14 @@ static int move(struct tent *t, struct chunk *c)
 	*move = (struct task){.batch = k->batch,
 		.request = k->request,
 		.buffer = c->mine != NO_SLOT ? t->stage_out : k->buffer,
-		.remote = k->remote->staged ? stage_of(c->s) : k->remote,
+		.remote = k->remote->staged ? c->s->desc.stage : k->remote,
 		.ended = chunk_moved};
 	move->request.len = c->len;
 	move->request.local =
 		(void *)(uintptr_t)(c->mine != NO_SLOT ? slot_at(t->stage_out, c->mine) :
 							 own_address(t, c));
 	move->request.remote = c->theirs != NO_SLOT ?
-				       stage_of(c->s)->addr + c->theirs * STAGE_SLOT_LEN :
+				       c->s->desc.stage->addr + c->theirs * STAGE_SLOT_LEN :
 				       k->request.remote + c->at;
 	move->place = place_of(c->s, move->buffer, move->remote);
 	if (task_cut(move))
@@ -310,7 +305,7 @@ int stage_answered(struct tent_segment *s, const struct ctl_msg *msg)
 	c->err = -(int)msg->status;
 	if (c->state == CHUNK_LANDING)
 		c->theirs = NO_SLOT;
-	else if (!c->err && (m->slot + 1ull) * STAGE_SLOT_LEN > stage_of(s)->len)
+	else if (!c->err && (m->slot + 1ull) * STAGE_SLOT_LEN > s->desc.stage->len)
 		return -EPROTO;
 	else if (!c->err)
 		c->theirs = m->slot;

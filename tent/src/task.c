@@ -73,7 +73,7 @@ static void task_end(struct tent *t, uint32_t id, int err)
 	b->tasks[k->index] = NO_TASK;
 	k->buffer->uses--;
 	if (k->state <= TASK_MOVING)
-		lent_of(k->request.segment, k->remote)->moving--;
+		k->remote->lent.moving--;
 	k->request.segment->open--;
 	free(k->cuts);
 	slab_put(&t->task_ids, id);
@@ -232,7 +232,8 @@ void task_arrived(struct tent_segment *s, uint32_t id, int status)
 	} else if (!k->request.notify) {
 		task_end(t, id, 0);
 	} else {
-		lent_of(s, k->remote)->moving--;
+		k->remote->lent.moving--;
+		k->remote = NULL; /* it may be freed from now on */
 		k->state = TASK_QUEUED;
 		tasks_append(t, &s->queued, id);
 	}

@@ -34,6 +34,7 @@ struct duo_attr {
 	const char *target_location; /* of the child's memory */
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
+	size_t lent; /* bytes of it that are registered; 0: all */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
 	uint16_t (*command)(struct tent *t, char command);
 };
@@ -117,11 +118,10 @@ static inline bool duo_allocs(const struct duo_attr *a)
 static inline void duo_lend(const struct duo_attr *a, struct tent *t)
 {
 	uint32_t n = a->buffers ? a->buffers : 1;
+	size_t len = (a->lent ? a->lent : d.len) / n;
 
 	for (uint32_t i = 0; i < n && !duo_allocs(a); i++)
-		CHECK_EQ(tent_register(t, d.theirs + i * (d.len / n), d.len / n, a->target_location,
-				 NULL),
-			0);
+		CHECK_EQ(tent_register(t, d.theirs + i * len, len, a->target_location, NULL), 0);
 	if (duo_allocs(a))
 		CHECK_EQ(tent_alloc(t, d.len, a->target_location, NULL, (void **)&d.theirs), 0);
 }

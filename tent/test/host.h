@@ -92,4 +92,22 @@ static inline struct ctl host_guest(void)
 	return c;
 }
 
+/* Requests the memory that follows this version, in as many parts as it has. Free with free(3). */
+static inline char *host_memory(struct ctl *c, uint32_t version)
+{
+	struct ctl_msg m = {.type = CTL_MORE, .epoch = version}, part = {.status = CTL_PART_ASK};
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	CHECK(f);
+	while (part.status) {
+		part = part.status == CTL_PART_ASK ? host_exchange(c, m, CTL_MEMORY) :
+						     host_await(c, CTL_MEMORY);
+		CHECK_EQ(fwrite(part.text, part.rail, 1, f), 1);
+	}
+	fclose(f);
+	return text;
+}
+
 #endif

@@ -486,7 +486,7 @@ TEST(a_segment_of_another_engine_is_refused)
 	key = strstr(d.text, "\"key\":\"") + 7;
 	key[0] = key[0] == '0' ? '1' : '0';
 	duo_not_imported(d.t, d.text, -EACCES, "does not know");
-	strstr(d.text, "\"tent\":5")[7] = '1';
+	strstr(d.text, "\"tent\":6")[7] = '1';
 	duo_not_imported(d.t, d.text, -EPROTONOSUPPORT, "version 1");
 }
 

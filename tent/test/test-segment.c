@@ -95,10 +95,10 @@ static char *description(void)
 		.pid = 5,
 		.epoch = 9,
 		.n_rails = 2,
-		.n_buffers = 2};
+		.n_buffers = 2,
+		.buffers = (struct desc_buffer *[]){&b[0], &b[1]}};
 	char *text;
 
-	d.buffers = b;
 	d.rails[0] = roce("a", 1);
 	d.rails[1] = ib("b", 3);
 	CHECK_EQ(desc_write(&d, &text), 0);
@@ -112,25 +112,25 @@ TEST(a_description_comes_back)
 
 	CHECK_EQ(desc_read(text, &d, NULL), 0);
 	CHECK(!strcmp(d.host, "h") && d.port == 7 && d.pid == 5 && d.epoch == 9);
-	CHECK_EQ(d.buffers[0].id, 11);
-	CHECK_EQ(d.buffers[1].id, 12);
-	CHECK_EQ(d.buffers[0].fd, 77);
-	CHECK_EQ(d.buffers[1].fd, -1);
-	CHECK(!d.buffers[0].shared && d.buffers[1].shared);
-	CHECK_EQ(d.buffers[1].handle.bytes[1], 2);
-	CHECK_EQ(d.buffers[1].handle.bytes[63], 255);
-	CHECK_EQ(d.buffers[1].offset, 512);
+	CHECK_EQ(d.buffers[0]->id, 11);
+	CHECK_EQ(d.buffers[1]->id, 12);
+	CHECK_EQ(d.buffers[0]->fd, 77);
+	CHECK_EQ(d.buffers[1]->fd, -1);
+	CHECK(!d.buffers[0]->shared && d.buffers[1]->shared);
+	CHECK_EQ(d.buffers[1]->handle.bytes[1], 2);
+	CHECK_EQ(d.buffers[1]->handle.bytes[63], 255);
+	CHECK_EQ(d.buffers[1]->offset, 512);
 	CHECK_EQ(d.n_rails, 2);
 	CHECK_EQ(d.rails[1].gid[7], 3);
-	CHECK_EQ(d.buffers[0].keys[3], 4);
-	CHECK_EQ(d.buffers[0].tiers[1], 0);
-	CHECK_EQ(d.buffers[1].tiers[0], 1);
-	CHECK_EQ(d.buffers[1].tiers[1], 2);
-	CHECK(desc_find(&d, 0x1000, 0x1800) == &d.buffers[0]);
+	CHECK_EQ(d.buffers[0]->keys[3], 4);
+	CHECK_EQ(d.buffers[0]->tiers[1], 0);
+	CHECK_EQ(d.buffers[1]->tiers[0], 1);
+	CHECK_EQ(d.buffers[1]->tiers[1], 2);
+	CHECK(desc_find(&d, 0x1000, 0x1800) == d.buffers[0]);
 	CHECK(!desc_find(&d, 0x1000, 0x1801));
 	CHECK(!desc_find(&d, 0xfff, 1));
 	CHECK(!desc_find(&d, 0x2800, 1));
-	CHECK(desc_find(&d, 0x3007, 1) == &d.buffers[1]);
+	CHECK(desc_find(&d, 0x3007, 1) == d.buffers[1]);
 	CHECK(!desc_find(&d, 0x3007, UINT64_MAX));
 }
 
@@ -153,9 +153,9 @@ static void refuse(const char *from, const char *to, int err)
 
 TEST(invalid_descriptions_are_refused)
 {
-	refuse("\"tent\":5", "\"tent\":6", -EPROTONOSUPPORT);
-	refuse("\"tent\":5", "\"tent\":4", -EPROTONOSUPPORT);
-	refuse("\"tent\":5", "\"tent\":\"5\"", -EINVAL);
+	refuse("\"tent\":6", "\"tent\":7", -EPROTONOSUPPORT);
+	refuse("\"tent\":6", "\"tent\":5", -EPROTONOSUPPORT);
+	refuse("\"tent\":6", "\"tent\":\"6\"", -EINVAL);
 	refuse("\"epoch\":9", "\"epoch\":-1", -EINVAL);
 	refuse("\"epoch\":9", "\"epoch\":4294967296", -EINVAL);
 	refuse("\"id\":11", "\"id\":0", -EINVAL);

@@ -214,10 +214,10 @@ static void send_message(struct input *in, int fd)
 		.pair = (uint32_t)(int8_t)take(in, 1),
 		.rail = (uint32_t)(int8_t)take(in, 1),
 		.epoch = (uint32_t)(int8_t)take(in, 1)};
-	size_t n = take(in, 1) % (LINK_END_LEN + 1);
+	size_t n = take(in, 1) % (CTL_TEXT + 1);
 
 	n = n < input_left(in) ? n : input_left(in);
-	memcpy(m.end.bytes, in->at, n);
+	memcpy(m.text, in->at, n);
 	in->at += n;
 	if (fd >= 0)
 		send(fd, &m, sizeof(m), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -226,14 +226,14 @@ static void send_message(struct input *in, int fd)
 /* Checks that a stranger gets only a refusal. */
 static void hear(int i)
 {
-	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_ASK | 1u << CTL_CONNECT |
+	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_MORE | 1u << CTL_CONNECT |
 				   1u << CTL_FENCE | 1u << CTL_NOTICE | 1u << CTL_UNREGISTERED |
 				   1u << CTL_STAGE;
-	const uint32_t any = (1u << (CTL_STAGED + 1)) - 2;
+	const uint32_t any = (1u << (CTL_GREW + 1)) - 2;
 	struct ctl_msg m;
 
 	while (it.fds[i] >= 0 && recv(it.fds[i], &m, sizeof(m), MSG_DONTWAIT) == sizeof(m)) {
-		must(m.magic == CTL_MAGIC && m.type <= CTL_STAGED);
+		must(m.magic == CTL_MAGIC && m.type <= CTL_GREW);
 		must((it.target ? any & ~initiator : initiator) >> m.type & 1);
 		it.welcome[i] |= m.type == CTL_WELCOME && !m.status;
 		must(!it.target || it.welcome[i] || m.type == CTL_WELCOME);
@@ -428,8 +428,8 @@ static char *description(struct tent *t)
 		.pid = 1,
 		.n_rails = 2,
 		.n_buffers = 2,
-		.has_stage = true,
-		.buffers = b};
+		.stage = &b[2],
+		.buffers = (struct desc_buffer *[]){&b[0], &b[1]}};
 	char *text;
 
 	memcpy(d.rails, t->rails, sizeof(d.rails));

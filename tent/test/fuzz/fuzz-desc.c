@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!desc_read(text, &d, &why)) {
 		must(d.port && d.pid > 0 && d.host[0] && d.n_rails && d.n_rails <= TENT_MAX_RAILS);
 		for (uint32_t i = 0; i < d.n_buffers; i++)
-			check_buffer(&d, &d.buffers[i]);
+			check_buffer(&d, d.buffers[i]);
 		pair(&d);
 		free(text);
 		text = written(&d);

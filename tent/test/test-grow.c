@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/* Registrations that follow an import: between two processes, and with peers that are not ours. */
+#include <pthread.h>
+
+#include "base/tcp.h"
+#include "engine.h"
+#include "host.h"
+
+#define PIECE 4096u
+#define PIECES 200u
+#define LATER (PIECES * PIECE) /* bytes that duo_lend() does not register */
+
+/* ---- the child's commands ---- */
+
+/* The child's memory that is registered later: the second half. */
+static uint8_t *piece(uint32_t i)
+{
+	return d.theirs + LATER + (size_t)i * PIECE;
+}
+
+static void lend(struct tent *t, uint32_t i)
+{
+	CHECK_EQ(tent_register(t, piece(i), PIECE, NULL, NULL), 0);
+}
+
+/*
+ * 'r' registers piece 0, 'm' all others, 'd' ends every second one, 'a' ends and begins piece 0, 'w'
+ * registers the second half as one.
+ */
+static uint16_t command(struct tent *t, char command)
+{
+	for (uint32_t i = 1; i < PIECES && command == 'm'; i++)
+		lend(t, i);
+	for (uint32_t i = 1; i < PIECES && command == 'd'; i += 2)
+		CHECK_EQ(tent_unregister(t, piece(i)), 0);
+	if (command == 'w')
+		CHECK_EQ(tent_register(t, d.theirs + d.len / 2, d.len / 2, NULL, NULL), 0);
+	if (command == 'a')
+		CHECK_EQ(tent_unregister(t, piece(0)), 0);
+	if (command == 'a' || command == 'r')
+		lend(t, 0);
+	return (uint16_t)tent_version(t);
+}
+
+/* The child registers the first half of its memory, and the second half later. */
+static void open_half(bool no_import)
+{
+	duo_open(&(struct duo_attr){.len = 2 * LATER,
+		.lent = LATER,
+		.command = command,
+		.no_import = no_import});
+}
+
+/* Writes and reads the pieces from @first to @last. */
+static void move_pieces(uint32_t first, uint32_t last)
+{
+	size_t at = LATER + (size_t)first * PIECE, len = (size_t)(last - first + 1) * PIECE;
+	uint64_t seed = test_seed();
+
+	for (uint32_t i = first; i <= last; i++) {
+		duo_random(&seed, d.mine + LATER + (size_t)i * PIECE, PIECE);
+		CHECK_EQ(duo_move(TENT_WRITE, LATER + (size_t)i * PIECE, PIECE, 0), 0);
+	}
+	CHECK(!memcmp(d.mine + at, d.theirs + at, len));
+	duo_random(&seed, d.theirs + at, len);
+	for (uint32_t i = first; i <= last; i++)
+		CHECK_EQ(duo_move(TENT_READ, LATER + (size_t)i * PIECE, PIECE, 0), 0);
+	CHECK(!memcmp(d.mine + at, d.theirs + at, len));
+}
+
+static uint32_t remotes(void)
+{
+	struct tent_remote r;
+	uint32_t n = 0;
+
+	while (!tent_segment_remote(d.s, n, &r, sizeof(r)))
+		n++;
+	return n;
+}
+
+/* ---- two processes ---- */
+
+TEST(memory_is_added)
+{
+	uint16_t version;
+
+	open_half(false);
+	CHECK_EQ(remotes(), 1);
+	CHECK_EQ(duo_move(TENT_WRITE, LATER, PIECE, 0), -EFAULT);
+	CHECK_EQ(tent_segment_await(d.s, 1, 0), 0); /* known since the import */
+	version = duo_ask('r');
+	CHECK_EQ(version, 2);
+	CHECK_EQ(tent_segment_await(d.s, version, -1), 0);
+	CHECK_EQ(remotes(), 2);
+	move_pieces(0, 0);
+	CHECK_EQ(tent_segment_await(d.s, version + 1u, 0), -ETIMEDOUT);
+	CHECK_EQ(tent_segment_await(d.s, duo_ask('m'), 60000), 0);
+	CHECK_EQ(remotes(), PIECES + 1);
+	move_pieces(0, PIECES - 1);
+}
+
+/* A description is complete however old it is. */
+TEST(an_old_description_knows_new_memory)
+{
+	open_half(true);
+	duo_ask('r');
+	duo_import(d.text);
+	CHECK_EQ(remotes(), 2);
+	move_pieces(0, 0);
+	CHECK_EQ(tent_release(d.s), 0);
+	duo_ask('m');
+	duo_ask('d');
+	duo_import(d.text);
+	CHECK_EQ(remotes(), 2 + PIECES / 2 - 1);
+	CHECK_EQ(duo_move(TENT_WRITE, LATER + PIECE, PIECE, 0), -EFAULT);
+	move_pieces(0, 0);
+	move_pieces(2, 2);
+}
+
+/* The same memory again is another registration, which needs no new description. */
+TEST(the_same_memory_again)
+{
+	open_half(false);
+	CHECK_EQ(tent_segment_await(d.s, duo_ask('r'), -1), 0);
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(tent_segment_await(d.s, duo_ask('a'), -1), 0);
+		move_pieces(0, 0);
+	}
+	CHECK_EQ(remotes(), 2);
+}
+
+/* Registrations begin and end while the importer learns of others. */
+TEST(memory_comes_and_goes)
+{
+	open_half(false);
+	duo_ask('r');
+	duo_ask('m');
+	duo_ask('d');
+	for (int i = 0; i < 50; i++)
+		duo_ask('a');
+	CHECK_EQ(tent_segment_await(d.s, duo_ask('a'), -1), 0);
+	CHECK_EQ(remotes(), 1 + PIECES / 2);
+	move_pieces(0, 0);
+	move_pieces(PIECES - 2, PIECES - 2);
+	CHECK_EQ(duo_move(TENT_WRITE, LATER + PIECE, PIECE, 0), -EFAULT);
+}
+
+/* Each of 2048 parts has a key, so the text is longer than what one request brings. */
+TEST(many_parts)
+{
+	const size_t half = 8 * MIB;
+
+	if (!duo_rails("tcp:"))
+		return; /* copying threads have no keys */
+	duo_open(&(
+		struct duo_attr){.len = 2 * half, .lent = half, .parts = 4096, .command = command});
+	CHECK_EQ(tent_segment_await(d.s, duo_ask('w'), -1), 0);
+	memset(d.mine, 'A', d.len);
+	CHECK_EQ(duo_move(TENT_WRITE, half, half, 0), 0);
+	test_filled(d.theirs + half, half, 'A');
+}
+
+/* The peer dies before it reaches the version. */
+TEST(nobody_registers_more)
+{
+	open_half(false);
+	CHECK_EQ(tent_segment_await(d.s, duo_ask('r'), -1), 0);
+	duo_kill();
+	CHECK_EQ(tent_segment_await(d.s, 3, -1), -ECONNRESET);
+	CHECK_EQ(tent_segment_await(d.s, 2, -1), 0); /* it has been reached */
+	CHECK_EQ(duo_move(TENT_WRITE, LATER, PIECE, 0), -ECONNRESET);
+}
+
+/* ---- importers that are not ours ---- */
+
+static uint32_t count(const char *text)
+{
+	uint32_t n = 0;
+
+	while ((text = strstr(text, "\"id\":"))) {
+		text++;
+		n++;
+	}
+	return n;
+}
+
+/* An importer is told once, until it asks. A text has some of the registrations. */
+TEST(who_does_not_ask)
+{
+	GUEST c = {.fd = -1};
+	uint8_t *more = duo_map(100 * PIECE);
+	struct ctl_msg m = {.type = CTL_FENCE};
+	uint32_t version = 1, n = 0;
+
+	host_begin();
+	c = host_guest();
+	for (uint32_t i = 0; i < 100; i++)
+		CHECK_EQ(tent_register(host, more + i * PIECE, PIECE, NULL, NULL), 0);
+	CHECK_EQ(host_await(&c, CTL_GREW).rail, 2);
+	host_exchange(&c, m, CTL_FENCED); /* no other GREW has come */
+	while (version < 101) {
+		AT_END(end_free) char *text = host_memory(&c, version);
+
+		n += count(text);
+		version = 1 + n;
+		CHECK(count(text) && count(text) <= 16);
+		if (version < 101)
+			CHECK_EQ(host_await(&c, CTL_GREW).rail, 101);
+	}
+	CHECK_EQ(n, 100);
+	host_exchange(&c, m, CTL_FENCED);
+	m = (struct ctl_msg){.type = CTL_MORE, .epoch = version};
+	CHECK_EQ(ctl_send(&c, &m), 0);
+	host_disconnects(&c); /* there is nothing to ask for */
+}
+
+/* ---- exporters that are not ours ---- */
+
+static struct {
+	int listener;
+	struct ctl_msg welcome;
+	const struct ctl_msg *answers;
+	uint32_t n;
+	bool again; /* the importer must then confirm the end of registration 2, and ask again */
+} false_host;
+
+/* Answers the greeting, and the first request. Then it waits for the end of the connection. */
+static void *serve(void *arg)
+{
+	struct ctl c;
+	struct ctl_msg m;
+	int fd;
+
+	CHECK_EQ(tcp_accept(false_host.listener, tcp_limit(ANSWER_MS), &fd), 0);
+	c = (struct ctl){.fd = fd};
+	host_await(&c, CTL_HELLO);
+	CHECK_EQ(ctl_send(&c, &false_host.welcome), 0);
+	if (false_host.welcome.rail > 1)
+		host_await(&c, CTL_MORE);
+	for (uint32_t i = 0; i < false_host.n; i++) {
+		m = false_host.answers[i];
+		CHECK_EQ(ctl_send(&c, &m), 0);
+	}
+	if (false_host.again) {
+		CHECK_EQ(host_await(&c, CTL_UNREGISTERED).rail, 2);
+		CHECK_EQ(host_await(&c, CTL_MORE).epoch, 1);
+		ctl_end(&c);
+	}
+	while (!ctl_await(&c, ANSWER_MS, &m))
+		;
+	ctl_close(&c);
+	return NULL;
+}
+
+/* The import from a peer with this version, which answers with these messages, fails. */
+static void lies(uint32_t version, const struct ctl_msg *answers, uint32_t n)
+{
+	AT_END(end_free) char *text = NULL;
+	char *at, *copy = NULL;
+	struct tent_segment *s = NULL;
+	struct tent_why why = {""};
+	pthread_t thread;
+	uint16_t port;
+
+	false_host.welcome = (struct ctl_msg){.type = CTL_WELCOME, .rail = version};
+	false_host.answers = answers;
+	false_host.n = n;
+	CHECK_EQ(ctl_listen(desc.host, 0, &false_host.listener, &port, NULL), 0);
+	CHECK_EQ(tent_export(host, &text), 0);
+	at = strstr(text, "\"port\":");
+	CHECK(at && asprintf(&copy, "%.*s\"port\":%u%s", (int)(at - text), text, port,
+			    at + strcspn(at, ",")) > 0);
+	CHECK_EQ(pthread_create(&thread, NULL, serve, NULL), 0);
+	CHECK(tent_import(host, copy, &why, &s));
+	CHECK(why.text[0] && !s);
+	pthread_join(thread, NULL);
+	close(false_host.listener);
+	free(copy);
+}
+
+static struct ctl_msg part(const char *text, uint32_t covers, uint16_t status)
+{
+	struct ctl_msg m = {.type = CTL_MEMORY,
+		.status = status,
+		.rail = (uint32_t)strlen(text),
+		.epoch = covers};
+
+	CHECK(m.rail <= CTL_TEXT);
+	memcpy(m.text, text, m.rail);
+	return m;
+}
+
+/* Makes the two parts of a text with one registration that has these fields. */
+static void describe(struct ctl_msg parts[2], uint32_t covers, uint32_t id, uint64_t addr,
+	const char *more)
+{
+	char text[CTL_TEXT + 1];
+
+	snprintf(text, sizeof(text), "{\"buffers\":[{\"id\":%u,\"addr\":%llu,\"length\":4096,", id,
+		(unsigned long long)addr);
+	parts[0] = part(text, covers, CTL_PART);
+	snprintf(text, sizeof(text),
+		"\"part\":4096,\"location\":\"*\",\"tiers\":[0],\"keys\":[[1]]%s}]}", more);
+	parts[1] = part(text, covers, 0);
+}
+
+/* The peer has version 2. */
+static void lies_about(uint32_t covers, uint32_t id, uint64_t addr, const char *more)
+{
+	struct ctl_msg parts[2];
+
+	describe(parts, covers, id, addr, more);
+	lies(2, parts, 2);
+}
+
+TEST(who_tells_lies)
+{
+	struct ctl_msg m;
+
+	host_begin();
+	m = part("{", 2, 0);
+	lies(2, &m, 1);
+	m = part("{\"buffers\":[]}", 1, 0); /* the version that is known */
+	lies(2, &m, 1);
+	lies(1, &m, 1); /* nobody has asked */
+	m.rail = 0;
+	lies(2, &m, 1);
+	m = part("{\"buffers\":[]}", 2, 0);
+	m.rail = CTL_TEXT + 1;
+	lies(2, &m, 1);
+	lies_about(2, 1, 4096, ""); /* the id is that of a known one */
+	lies_about(2, 3, 4096, ""); /* it is higher than what the text covers */
+	lies_about(2, 2, (uintptr_t)memory, ""); /* overlaps a known one */
+	lies_about(2, 2, 4096, ",\"staged\":true"); /* without a stage */
+}
+
+/* A registration ends while the text that describes it is under way: the text is dropped. */
+TEST(memory_that_ends_in_between)
+{
+	struct ctl_msg m[3];
+
+	host_begin();
+	describe(m, 2, 2, 4096, "");
+	m[2] = m[1];
+	m[1] = (struct ctl_msg){.type = CTL_UNREGISTER, .rail = 2};
+	false_host.again = true;
+	lies(2, m, 3);
+	false_host.again = false;
+}
+
+/* A text has a limit. */
+TEST(who_never_ends)
+{
+	const size_t max = 1u << 25;
+	struct tent_segment s = {.growth = {.asked = true, .len = max - 9, .room = max + CTL_TEXT}};
+	struct ctl_msg m = part("123456789", 2, CTL_PART);
+
+	s.growth.text = malloc(s.growth.room);
+	CHECK(s.growth.text);
+	CHECK_EQ(learn_memory(&s, &m), 0);
+	CHECK(!strcmp(s.growth.text + max - 9, "123456789"));
+	m.rail = 1;
+	CHECK_EQ(learn_memory(&s, &m), -EPROTO);
+	free(s.growth.text);
+}
+
+int main(int argc, char **argv)
+{
+	return test_main(argc, argv);
+}
