@@ -73,6 +73,7 @@ extern "C" {
 
 #define TENT_MAX_RAILS 32
 #define TENT_NAME_LEN 64 /* the size of a name, with its terminating 0 */
+#define TENT_NOTE_MAX 64 /* bytes of a notice */
 
 struct tent;
 struct tent_segment;
@@ -263,6 +264,9 @@ struct tent_request {
 	void *stream; /* a CUstream: the request begins when the stream has done what it had to do
 			 at the submission. NULL: it begins at once. (The default stream of CUDA is
 			 CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here.) */
+	const void *note; /* bytes that the peer's tent_note_take() returns, as with notify; the
+			     submission copies them */
+	size_t note_len; /* their number, 0 to TENT_NOTE_MAX */
 };
 
 enum tent_state {
@@ -346,11 +350,22 @@ int tent_batch_free(struct tent_batch *b);
 
 /* ---- notices ------------------------------------------------------------------- */
 
+struct tent_note {
+	uint64_t peer; /* the number of the import that the request used, from 1 */
+	uint16_t notify;
+	uint8_t len; /* of bytes */
+	uint8_t bytes[TENT_NOTE_MAX];
+};
+
 /*
- * Takes the value `notify` of a peer's request that has ended, see struct tent_request. The values
- * of requests that end at about the same time come in any order. -EAGAIN: there is no value. While
- * 4,096 values have not been taken, further requests with a value wait at the peers.
+ * Takes the values `notify` and `note` of a peer's request that has ended, see struct tent_request.
+ * The notices of one peer come in the order in which the bytes of its requests were in place.
+ * -EAGAIN: there is none. While 4,096 notices have not been taken, further requests with one wait at
+ * the peers.
  */
+int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
+
+/* As tent_note_take(), with the value `notify` only. */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /* Returns a descriptor that is readable while there is a notice. The engine owns it. */

@@ -2,6 +2,7 @@
 /* Batches: submit, status, wait, cancel. */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,7 +40,8 @@ static int find_memory(struct tent *t, struct task *k)
 	const struct tent_segment *s = r->segment;
 
 	if (!s || s->t != t || (r->op != TENT_READ && r->op != TENT_WRITE) || !r->len ||
-		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities)
+		r->len > PLAN_LENGTH_MAX || r->priority >= t->config.priorities ||
+		r->note_len > TENT_NOTE_MAX || (r->note_len && !r->note))
 		return -EINVAL;
 	if (s->lost)
 		return s->lost;
@@ -73,6 +75,8 @@ static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 		err = task_cut(&k);
 	if (err)
 		return err;
+	if (k.request.note_len)
+		memcpy(k.note, k.request.note, k.request.note_len);
 	b->tasks[i] = slab_get(&t->task_ids);
 	t->tasks[b->tasks[i]] = k;
 	if (k.request.stream)

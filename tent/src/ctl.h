@@ -9,8 +9,9 @@
  *	                                   GREW rail: the version
  *	CONNECT pair, rail, epoch, end  -> CONNECTED pair, epoch, end, status
  *	FENCE pair, epoch               -> FENCED pair, epoch: the pair can receive nothing more
- *	NOTICE mark (of a transport without marks)
- *	                                   TAKEN mark: all marks of its notice are counted
+ *	NOTICE mark, bytes of the notice (without bytes: only on a transport without marks)
+ *	                                   TAKEN mark: the program can take the notice
+ *	SKIP mark: the request of the notice has failed
  *	UNREGISTERED registration       <- UNREGISTER registration
  *	STAGE op, chunk, ...            -> STAGED chunk, status, see stage.h; none after STAGE_FREE
  *	                                   RAIL_DOWN rail, RAIL_UP rail
@@ -42,6 +43,7 @@ enum ctl_type {
 	CTL_STAGE,
 	CTL_STAGED,
 	CTL_GREW,
+	CTL_SKIP,
 };
 
 /* The status of MEMORY. 0: the text is complete. */
@@ -78,7 +80,10 @@ struct ctl_msg {
 			uint8_t zero[12];
 			union {
 				uint8_t key[16]; /* HELLO */
-				struct notice_mark mark; /* NOTICE, TAKEN */
+				struct {
+					struct notice_mark mark; /* NOTICE, TAKEN, SKIP */
+					uint8_t note[NOTICE_BYTES]; /* NOTICE */
+				};
 				struct stage_msg stage; /* STAGE, STAGED */
 			};
 		};

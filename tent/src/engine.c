@@ -89,7 +89,7 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 		if ((!c->known || c->cut) && c->until < due)
 			due = c->until;
 	}
-	if (t->notice_tail - t->notice_head >= NOTICES && now + FULL_NS < due)
+	if ((t->full || t->notice_tail - t->notice_head >= NOTICES) && now + FULL_NS < due)
 		due = now + FULL_NS;
 	return due;
 }

@@ -107,7 +107,7 @@ struct pair {
 struct notice_slot {
 	uint64_t lap; /* of the task that uses the slot, or used it last */
 	uint32_t task; /* NO_TASK: no task, or it has ended */
-	bool untaken; /* the peer has not confirmed that it counted all marks */
+	bool untaken; /* the peer's program cannot take the notice yet */
 };
 
 /* The text by which a segment learns of more registrations of the peer, see grow.c. */
@@ -156,6 +156,7 @@ struct tent_segment {
 	struct task_list queued; /* tasks that wait for a slot of notices */
 	struct notice_slot slots[NOTICE_SLOTS];
 	uint32_t notifying; /* tasks in slots */
+	uint64_t n_notices; /* total; the next one uses the slot n_notices % NOTICE_SLOTS */
 	uint32_t open; /* number of tasks that have not ended */
 	struct live_record *live;
 };
@@ -173,6 +174,7 @@ struct task {
 	struct tent_batch *batch;
 	uint32_t index; /* in the batch */
 	struct tent_request request;
+	uint8_t note[NOTICE_BYTES]; /* the request's */
 	struct buffer *buffer;
 	struct desc_buffer *remote;
 	uint32_t place; /* of buffer and remote, see places.h */
@@ -243,6 +245,7 @@ struct conn {
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
 	struct notice_counter counter;
+	uint64_t number; /* of the peer, from 1 */
 	struct stage_ask asks[STAGE_SLOTS]; /* from ask_head to ask_tail: without a slot */
 	uint32_t ask_head, ask_tail; /* never reduced modulo STAGE_SLOTS */
 	uint32_t slots; /* that the peer has */
@@ -308,7 +311,9 @@ struct tent {
 	uint64_t n_asks; /* total */
 	struct orders *orders; /* NULL: no request had a stream */
 
-	uint16_t notices[NOTICE_RING];
+	struct tent_note notices[NOTICE_RING];
+	bool full; /* a notice is complete, and the ring has no room */
+	uint64_t n_peers; /* total of those that presented the key */
 	uint32_t notice_head, notice_tail;
 	int notice_fd;
 	struct live_record *live;

@@ -6,10 +6,16 @@
  * If a rail fails, its mark is sent over another rail, so a mark may arrive twice; the receiver
  * counts each position once.
  *
- * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses a
- * slot again when the receiver has confirmed that it counted all marks of the slot, or when the
- * request has failed. Each use has a higher lap than the use before. Laps have 64 bits and are
- * never used twice, so the receiver recognizes a mark of an earlier lap, however late it arrives.
+ * A sender has at most NOTICE_SLOTS requests under way that notify, one per slot. It uses the slots
+ * in turn, in the order in which the bytes of the requests were in place, and a slot again when the
+ * receiver has confirmed that its program can take the notice, or when the request has failed. Each
+ * use has a higher lap than the use before. Laps have 64 bits and are never used twice, so the
+ * receiver recognizes a mark of an earlier lap, however late it arrives.
+ *
+ * The receiver gives notices to its program in that order: one waits until those before it are
+ * complete, or a message says that their requests have failed. A mark of a higher lap says so too.
+ *
+ * The bytes of a notice that has some come in a control message, before or after the marks.
  *
  * The functions have no state other than their arguments.
  */
@@ -24,6 +30,7 @@
 #define NOTICE_SLOTS 16
 #define NOTICE_POSITIONS 32
 #define NOTICE_LEN 16
+#define NOTICE_BYTES 64
 
 /* Little-endian on the wire, as both processors that are supported are. Aligned as in ctl_msg. */
 struct notice_mark {
@@ -31,16 +38,23 @@ struct notice_mark {
 	uint16_t value;
 	uint8_t slot;
 	uint8_t position, positions;
-	uint8_t zero[3];
+	uint8_t len; /* bytes of the notice, which come in a message */
+	uint8_t zero[2];
 } __attribute__((packed, aligned(4)));
 
 static_assert(sizeof(struct notice_mark) == NOTICE_LEN, "as on the wire");
 
-/* The marks of one sender that the receiver has counted. Must be all zero at first. */
+/* The notices of one sender. Must be all zero at first. */
 struct notice_counter {
-	struct {
+	struct notice_use {
 		uint64_t lap;
 		uint32_t seen; /* a bit per position */
+		bool noted; /* the bytes have come */
+		bool complete; /* all marks and bytes have come */
+		bool over; /* the program has got the notice, or the request has failed */
+		uint8_t len;
+		uint16_t value;
+		uint8_t bytes[NOTICE_BYTES];
 	} slots[NOTICE_SLOTS];
 };
 
@@ -48,26 +62,97 @@ struct notice_counter {
 static inline bool notice_valid(const struct notice_mark *m)
 {
 	return m->slot < NOTICE_SLOTS && m->positions && m->positions <= NOTICE_POSITIONS &&
-	       m->position < m->positions;
+	       m->position < m->positions && m->len <= NOTICE_BYTES;
 }
 
-/* Counts a mark. True: it is the last one of its notice, so the request has ended. */
-static inline bool notice_count(struct notice_counter *c, const struct notice_mark *m)
+/* The use of the slot that the mark belongs to. NULL: that use is over, or the mark is invalid. */
+static inline struct notice_use *notice_use(struct notice_counter *c, const struct notice_mark *m)
 {
-	uint32_t all, bit;
+	struct notice_use *u;
 
 	if (!notice_valid(m) || m->lap < c->slots[m->slot].lap)
+		return NULL;
+	u = &c->slots[m->slot];
+	if (m->lap > u->lap)
+		*u = (struct notice_use){.lap = m->lap};
+	return u->over ? NULL : u;
+}
+
+/* True: all marks and bytes of the notice have come, and the last of them has just done so. */
+static inline bool notice_completes(struct notice_use *u, const struct notice_mark *m)
+{
+	u->complete =
+		u->seen == UINT32_MAX >> (NOTICE_POSITIONS - m->positions) && (u->noted || !m->len);
+	return u->complete;
+}
+
+/* Counts a mark. True: the notice is complete. */
+static inline bool notice_count(struct notice_counter *c, const struct notice_mark *m)
+{
+	struct notice_use *u = notice_use(c, m);
+	uint32_t bit;
+
+	if (!u)
 		return false;
-	all = UINT32_MAX >> (NOTICE_POSITIONS - m->positions);
 	bit = 1u << m->position;
-	if (m->lap > c->slots[m->slot].lap) {
-		c->slots[m->slot].lap = m->lap;
-		c->slots[m->slot].seen = 0;
-	}
-	if (c->slots[m->slot].seen & bit)
+	if (u->seen & bit)
 		return false;
-	c->slots[m->slot].seen |= bit;
-	return c->slots[m->slot].seen == all;
+	u->seen |= bit;
+	u->value = m->value;
+	return notice_completes(u, m);
+}
+
+/* Takes the bytes of a notice, of which the mark is one. True: the notice is complete. */
+static inline bool notice_note(struct notice_counter *c, const struct notice_mark *m,
+	const uint8_t *bytes)
+{
+	struct notice_use *u = notice_use(c, m);
+
+	if (!u || u->noted || !m->len)
+		return false;
+	u->noted = true;
+	u->len = m->len;
+	memcpy(u->bytes, bytes, m->len);
+	return notice_completes(u, m);
+}
+
+/* The request of this mark has failed. */
+static inline void notice_skip(struct notice_counter *c, const struct notice_mark *m)
+{
+	struct notice_use *u = notice_use(c, m);
+
+	if (u)
+		u->over = true;
+}
+
+/* The slot's first notice, counted over all slots, that may still come. */
+static inline uint64_t notice_awaited(const struct notice_counter *c, uint32_t slot)
+{
+	const struct notice_use *u = &c->slots[slot];
+	uint64_t lap = u->lap ? u->lap - !u->over : 0;
+
+	return lap * NOTICE_SLOTS + slot;
+}
+
+/*
+ * The slot of the next notice for the program; NOTICE_SLOTS: it is not complete. @gaps: the sender is
+ * gone, so that incomplete ones do not become complete.
+ */
+static inline uint32_t notice_next(const struct notice_counter *c, bool gaps)
+{
+	uint32_t next = NOTICE_SLOTS;
+
+	for (uint32_t i = 0; i < NOTICE_SLOTS; i++) {
+		const struct notice_use *u = &c->slots[i];
+
+		if (gaps && (!u->complete || u->over))
+			continue;
+		if (next == NOTICE_SLOTS || notice_awaited(c, i) < notice_awaited(c, next))
+			next = i;
+	}
+	if (next == NOTICE_SLOTS || !c->slots[next].complete || c->slots[next].over)
+		return NOTICE_SLOTS;
+	return next;
 }
 
 #endif

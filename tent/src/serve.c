@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/sized.h"
 #include "engine.h"
 
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
@@ -53,17 +54,65 @@ static uint32_t notices_room(const struct tent *t)
 	return used < NOTICES ? NOTICES - used : 0;
 }
 
+/* Gives the program the notices that are complete, in their order, until the ring has @max. */
+static void give_notices(struct conn *c, uint32_t max, bool gaps)
+{
+	struct tent *t = c->t;
+	uint32_t slot;
+
+	while ((slot = notice_next(&c->counter, gaps)) != NOTICE_SLOTS) {
+		struct notice_use *u = &c->counter.slots[slot];
+		struct tent_note *n = &t->notices[t->notice_tail % NOTICE_RING];
+		struct ctl_msg taken = {.type = CTL_TAKEN, .mark = {.lap = u->lap, .slot = slot}};
+
+		if (t->notice_tail - t->notice_head >= max) {
+			t->full = true;
+			return;
+		}
+		*n = (struct tent_note){.peer = c->number, .notify = u->value, .len = u->len};
+		memcpy(n->bytes, u->bytes, u->len);
+		t->notice_tail++;
+		u->over = true;
+		if (eventfd_write(t->notice_fd, 1))
+			abort(); /* a semaphore of at most NOTICE_RING */
+		ctl_send(&c->ctl, &taken);
+	}
+}
+
+/* There is room in the ring again: gives the program what is complete. */
+static void give_all(struct tent *t)
+{
+	if (!t->full || !notices_room(t))
+		return;
+	t->full = false;
+	for (struct conn *c = t->conns; c; c = c->next)
+		give_notices(c, NOTICES, false);
+}
+
 static void count_mark(void *arg, const struct notice_mark *mark)
 {
 	struct conn *c = arg;
-	struct ctl_msg taken = {.type = CTL_TAKEN, .mark = *mark};
 
-	if (!notice_count(&c->counter, mark))
-		return;
-	c->t->notices[c->t->notice_tail++ % NOTICE_RING] = mark->value;
-	if (eventfd_write(c->t->notice_fd, 1))
-		abort(); /* a semaphore of at most NOTICE_RING */
-	ctl_send(&c->ctl, &taken);
+	if (notice_count(&c->counter, mark))
+		give_notices(c, NOTICES, false);
+}
+
+/* Handles the bytes of a notice, and if links carry no marks, the notice. */
+static int on_notice(struct tent *t, struct conn *c, const struct ctl_msg *msg)
+{
+	if (t->transport->marks && !msg->mark.len)
+		return -EPROTO; /* the queues of links limit the number of marks */
+	if (notice_note(&c->counter, &msg->mark, msg->note))
+		give_notices(c, NOTICES, false);
+	if (!t->transport->marks)
+		count_mark(c, &msg->mark);
+	return 0;
+}
+
+static void on_skip(struct conn *c, const struct ctl_msg *msg)
+{
+	notice_skip(&c->counter, &msg->mark);
+	give_notices(c, NOTICES, false);
 }
 
 /* Marks beyond @max stay in the queues, so that the peers wait. */
@@ -78,28 +127,48 @@ static int poll_marks(struct conn *c, uint32_t pair, uint32_t max)
  * Stops a link that will be destroyed, and takes its last marks: they were acknowledged, so the
  * peer does not send them again. 0: nothing arrives on the link any more; else -errno.
  */
-static int last_marks(struct tent *t, struct conn *c, uint32_t pair)
+static int last_marks(struct conn *c, uint32_t pair)
 {
 	int err = c->links[pair] ? c->links[pair]->ops->stop(c->links[pair]) : 0;
 
-	poll_marks(c, pair, NOTICE_RING - (t->notice_tail - t->notice_head));
+	poll_marks(c, pair, NOTICE_RING);
+	return err;
+}
+
+/* Takes the first notice. -EAGAIN: there is none. */
+static int take_notice(struct tent *t, struct tent_note *note_p)
+{
+	uint64_t count;
+
+	if (t->notice_head == t->notice_tail)
+		return -EAGAIN;
+	if (eventfd_read(t->notice_fd, &count))
+		abort(); /* its counter is the number of notices */
+	*note_p = t->notices[t->notice_head++ % NOTICE_RING];
+	return 0;
+}
+
+int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size)
+{
+	struct tent_note note;
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	loop_help(t);
+	err = take_notice(t, &note);
+	pthread_mutex_unlock(&t->lock);
+	if (!err)
+		sized_out(note_p, size, &note, sizeof(note));
 	return err;
 }
 
 int tent_notice(struct tent *t, uint16_t *notify_p)
 {
-	uint64_t count;
-	int err = -EAGAIN;
+	struct tent_note note;
+	int err = tent_note_take(t, &note, sizeof(note));
 
-	pthread_mutex_lock(&t->lock);
-	loop_help(t);
-	if (t->notice_head != t->notice_tail) {
-		if (eventfd_read(t->notice_fd, &count))
-			abort(); /* its counter is the number of notices */
-		*notify_p = t->notices[t->notice_head++ % NOTICE_RING];
-		err = 0;
-	}
-	pthread_mutex_unlock(&t->lock);
+	if (!err)
+		*notify_p = note.notify;
 	return err;
 }
 
@@ -121,6 +190,7 @@ static int on_hello(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	if (!reply.status) {
 		c->known = true;
 		c->place = slab_get(&t->importer_ids);
+		c->number = ++t->n_peers;
 	}
 	c->n_pairs = msg->rail;
 	ctl_send(&c->ctl, &reply);
@@ -164,7 +234,7 @@ static int on_fence(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 
 	int err;
 
-	if (last_marks(t, c, msg->pair))
+	if (last_marks(c, msg->pair))
 		drop_link(c, msg->pair);
 	err = ctl_send(&c->ctl, &reply);
 	drop_link(c, msg->pair);
@@ -186,9 +256,9 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	case CTL_FENCE:
 		return on_fence(t, c, msg);
 	case CTL_NOTICE:
-		if (t->transport->marks)
-			return -EPROTO; /* the queues of links limit the number of marks */
-		count_mark(c, &msg->mark);
+		return on_notice(t, c, msg);
+	case CTL_SKIP:
+		on_skip(c, msg);
 		return 0;
 	case CTL_MORE:
 		return grow_asked(t, c, msg->epoch);
@@ -314,6 +384,7 @@ bool serve_progress(struct tent *t, uint64_t now)
 	bool some = accept_some(t, now);
 	struct conn **link = &t->conns, *c;
 
+	give_all(t);
 	while ((c = *link)) {
 		int n = conn_progress(t, c, now);
 
@@ -324,7 +395,8 @@ bool serve_progress(struct tent *t, uint64_t now)
 		} else if (n < 0) {
 			*link = c->next;
 			for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
-				last_marks(t, c, i);
+				last_marks(c, i);
+			give_notices(c, NOTICE_RING, true);
 			conn_free(t, c);
 		} else {
 			link = &c->next;

@@ -207,7 +207,7 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	k->slot = slot;
 	k->posted = k->arrived = 0;
 	memset(k->errors, 0, sizeof(k->errors));
-	s->slots[slot].lap++;
+	s->slots[slot].lap = s->n_notices++ / NOTICE_SLOTS + 1;
 	s->slots[slot].task = id;
 	s->slots[slot].untaken = true;
 	s->notifying++;
@@ -229,7 +229,7 @@ void task_arrived(struct tent_segment *s, uint32_t id, int status)
 
 	if (status) {
 		task_end(t, id, s->lost ? s->lost : status);
-	} else if (!k->request.notify) {
+	} else if (!k->request.notify && !k->request.note_len) {
 		task_end(t, id, 0);
 	} else {
 		k->remote->lent.moving--;
@@ -255,22 +255,31 @@ void task_moved(void *arg, uint64_t user, int status)
 
 /* ---- notices ---- */
 
-static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
-{
-	uint32_t id = s->slots[slot].task;
-
-	s->slots[slot].task = NO_TASK;
-	s->notifying--;
-	/* After an error the slot is free: the next lap makes late marks of this lap invalid. */
-	if (err)
-		s->slots[slot].untaken = false;
-	task_end(s->t, id, err);
-}
-
 /* The mark's @user for the scheduler: the slot and its lap. */
 static uint64_t mark_user(const struct tent_segment *s, uint8_t slot)
 {
 	return s->slots[slot].lap * NOTICE_SLOTS + slot;
+}
+
+/* After an error the slot is free: the next lap makes late marks of this lap invalid. */
+static void skip(struct tent_segment *s, uint8_t slot)
+{
+	struct ctl_msg msg = {.type = CTL_SKIP};
+
+	s->slots[slot].untaken = false;
+	notice_record(s, mark_user(s, slot), 0, &msg.mark);
+	peer_send(s, &msg);
+}
+
+static void end_in_slot(struct tent_segment *s, uint8_t slot, int err)
+{
+	uint32_t id = s->slots[slot].task;
+
+	if (err)
+		skip(s, slot);
+	s->slots[slot].task = NO_TASK;
+	s->notifying--;
+	task_end(s->t, id, err);
 }
 
 void notice_record(const struct tent_segment *s, uint64_t user, uint32_t position,
@@ -285,21 +294,22 @@ void notice_record(const struct tent_segment *s, uint64_t user, uint32_t positio
 		.slot = slot,
 		.position = (uint8_t)position,
 		.positions = k->positions,
+		.len = (uint8_t)k->request.note_len,
 	};
 }
 
 /*
- * Sends the notice as a control message. On a transport without marks, the bytes of a slice are in
- * place when the slice ends.
+ * Sends the bytes of a notice. On a transport without marks, the message is the notice itself: the
+ * bytes of a slice are in place when the slice ends.
  */
 static void tell_by_message(struct tent_segment *s, uint8_t slot)
 {
+	const struct task *k = &s->t->tasks[s->slots[slot].task];
 	struct ctl_msg msg = {.type = CTL_NOTICE};
 
 	notice_record(s, mark_user(s, slot), 0, &msg.mark);
+	memcpy(msg.note, k->note, sizeof(msg.note));
 	peer_send(s, &msg);
-	if (!s->lost)
-		end_in_slot(s, slot, 0);
 }
 
 static bool fencing(const struct tent_segment *s)
@@ -348,35 +358,33 @@ static int post_marks(struct tent_segment *s, uint8_t slot)
 	return 0;
 }
 
-/* Gives a free slot to the next waiting task, and posts the marks of the slot's task. */
-static void notify_slot(struct tent_segment *s, uint8_t slot)
+/* Gives the next slot to the next waiting task. False: there is no such task, or no free slot. */
+static bool notify_next(struct tent_segment *s)
 {
-	struct notice_slot *l = &s->slots[slot];
-	uint32_t id;
-	int err;
+	uint8_t slot = s->n_notices % NOTICE_SLOTS;
+	uint32_t id = s->queued.head;
+	bool message = !s->t->transport->marks;
 
-	if (l->task == NO_TASK && !l->untaken) {
-		id = take(s->t, &s->queued);
-		if (id != NO_TASK)
-			take_slot(s, id, slot);
-	}
-	if (l->task == NO_TASK)
-		return;
-	if (!s->t->transport->marks) {
+	if (id == NO_TASK || s->slots[slot].task != NO_TASK || s->slots[slot].untaken)
+		return false;
+	take_slot(s, take(s->t, &s->queued), slot);
+	if (message || s->t->tasks[id].request.note_len)
 		tell_by_message(s, slot);
-		return;
-	}
-	err = post_marks(s, slot);
-	if (err)
-		end_in_slot(s, slot, s->lost ? s->lost : err);
+	if (message && !s->lost)
+		end_in_slot(s, slot, 0);
+	return true;
 }
 
 void tasks_notify(struct tent_segment *s)
 {
-	bool some = s->notifying || s->queued.head != NO_TASK;
+	while (notify_next(s))
+		;
+	for (uint8_t slot = 0; slot < NOTICE_SLOTS && s->notifying; slot++) {
+		int err = s->slots[slot].task == NO_TASK ? 0 : post_marks(s, slot);
 
-	for (uint8_t slot = 0; slot < NOTICE_SLOTS && some; slot++)
-		notify_slot(s, slot);
+		if (err)
+			end_in_slot(s, slot, s->lost ? s->lost : err);
+	}
 }
 
 static void mark_failed(struct tent_segment *s, uint8_t slot, uint32_t position, int status)

@@ -365,6 +365,43 @@ TEST(invalid_marks_are_ignored)
 	CHECK(!memcmp(&c, &none, sizeof(c)));
 }
 
+/* Notices are given in the order of their numbers, without those that were skipped. */
+TEST(notices_are_given_in_order)
+{
+	const uint8_t bytes[NOTICE_BYTES] = {1, 2, 3};
+	struct notice_mark m = {.lap = 1, .slot = 1, .positions = 1, .len = 3};
+	struct notice_counter c = {0};
+
+	CHECK_EQ(notice_next(&c, false), NOTICE_SLOTS);
+	CHECK(!notice_count(&c, &m)); /* without the bytes */
+	CHECK(notice_note(&c, &m, bytes));
+	CHECK(!notice_note(&c, &m, bytes));
+	CHECK(c.slots[1].len == 3 && c.slots[1].bytes[2] == 3);
+	CHECK_EQ(notice_next(&c, false), NOTICE_SLOTS);
+	CHECK_EQ(notice_next(&c, true), 1);
+	m.slot = 0;
+	CHECK(!notice_note(&c, &m, bytes)); /* without the mark */
+	CHECK_EQ(notice_next(&c, true), 1);
+	CHECK(notice_count(&c, &m));
+	CHECK_EQ(notice_next(&c, false), 0);
+	c.slots[0].over = true;
+	CHECK_EQ(notice_next(&c, false), 1);
+	c.slots[1].over = true;
+	CHECK_EQ(notice_next(&c, false), NOTICE_SLOTS);
+	CHECK(!notice_count(&c, &m)); /* it is over */
+	for (uint8_t slot = NOTICE_SLOTS - 1; slot >= 2; slot--) {
+		CHECK(count(&c, slot, 1, 0, 1));
+		CHECK_EQ(notice_next(&c, false), slot == 2 ? 2 : NOTICE_SLOTS);
+	}
+	m = (struct notice_mark){.lap = 1, .slot = 2, .positions = 1};
+	notice_skip(&c, &m);
+	CHECK_EQ(notice_next(&c, false), 3);
+	m.positions = 0;
+	m.slot = 3;
+	notice_skip(&c, &m); /* it is invalid */
+	CHECK_EQ(notice_next(&c, false), 3);
+}
+
 /* ---- places ---- */
 
 TEST(sets_of_tiers_have_a_limit)

@@ -228,12 +228,12 @@ static void hear(int i)
 {
 	const uint32_t initiator = 1u << CTL_HELLO | 1u << CTL_MORE | 1u << CTL_CONNECT |
 				   1u << CTL_FENCE | 1u << CTL_NOTICE | 1u << CTL_UNREGISTERED |
-				   1u << CTL_STAGE;
-	const uint32_t any = (1u << (CTL_GREW + 1)) - 2;
+				   1u << CTL_STAGE | 1u << CTL_SKIP;
+	const uint32_t any = (1u << (CTL_SKIP + 1)) - 2;
 	struct ctl_msg m;
 
 	while (it.fds[i] >= 0 && recv(it.fds[i], &m, sizeof(m), MSG_DONTWAIT) == sizeof(m)) {
-		must(m.magic == CTL_MAGIC && m.type <= CTL_GREW);
+		must(m.magic == CTL_MAGIC && m.type <= CTL_SKIP);
 		must((it.target ? any & ~initiator : initiator) >> m.type & 1);
 		it.welcome[i] |= m.type == CTL_WELCOME && !m.status;
 		must(!it.target || it.welcome[i] || m.type == CTL_WELCOME);
@@ -258,7 +258,9 @@ static void submit(struct input *in)
 		.segment = it.s,
 		.remote = ADDR + (what & 2 ? LEN : 0) + from,
 		.len = len,
-		.notify = what & 4 ? 7 : 0};
+		.notify = what & 4 ? 7 : 0,
+		.note = memory,
+		.note_len = what >> 3 & 7};
 
 	if (it.batch && tent_batch_free(it.batch)) {
 		tent_cancel(it.batch);
@@ -271,10 +273,23 @@ static void submit(struct input *in)
 
 static void take_notices(void)
 {
-	uint16_t value;
+	struct tent_note note;
 
-	while (!tent_notice(it.t, &value))
-		;
+	while (!tent_note_take(it.t, &note, sizeof(note)))
+		must(note.len <= TENT_NOTE_MAX);
+}
+
+static void look(void)
+{
+	struct tent_remote r;
+	uint64_t end = 0;
+
+	for (uint32_t i = 0; it.s && !tent_segment_remote(it.s, i, &r, sizeof(r)); i++) {
+		must(r.len && r.addr >= end);
+		end = r.addr + r.len;
+	}
+	must(!it.s || !tent_segment_await(it.s, it.s->growth.version, 0));
+	must(tent_version(it.t) >= it.t->n_by_id);
 }
 
 static void program(struct input *in)
@@ -295,6 +310,7 @@ static void program(struct input *in)
 		serve_port(t, what >> 3 & 1, what & 4);
 		break;
 	default:
+		look();
 		take_notices();
 		submit(in);
 	}
