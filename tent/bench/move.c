@@ -31,7 +31,8 @@ static int create(const struct move_options *o, struct tent **t_p)
 		.config_file = o->config,
 		.address = o->address,
 		.shm_rails = o->shm,
-		.tcp_rails = o->tcp};
+		.tcp_rails = o->tcp,
+		.adapters = o->adapters};
 	struct tent_why why = {""};
 	int err = tent_create(&attr, &why, t_p);
 

@@ -61,6 +61,8 @@ static const struct arg_row rows[] = {
 		.help = "N copying threads instead of adapters, on one host"},
 	{"tcp", 0, "N", ARG_WHOLE, AT(tcp), .min = 1, .max = 32, .not_with = "shm",
 		.help = "N rails over TCP instead of adapters"},
+	{"adapters", 0, NULL, ARG_FLAG, AT(adapters), .with = "tcp",
+		.help = "adapters as well as rails over TCP"},
 	{"alloc", 0, NULL, ARG_FLAG, AT(alloc),
 		.help = "memory from tent_alloc(): with that on both sides copying threads need no "
 			"kernel"},

@@ -30,6 +30,7 @@ struct move_options {
 	uint32_t shm; /* number of copying threads; 0: adapters */
 	bool alloc; /* the memory of this side is from tent_alloc() */
 	uint32_t tcp; /* number of rails over TCP; 0: adapters */
+	bool adapters; /* with tcp: adapters as well */
 	uint64_t memory; /* of a server; 0: as much as the requests of the client need */
 	struct arg_list sizes, batches;
 	uint32_t threads;

@@ -103,11 +103,13 @@ struct tent_attr {
 	int rail_wait_ms; /* how long a request waits while no rail that it may use is up.
 			     0: 5000; -1: it does not wait */
 	uint32_t tcp_rails; /* 1 to TENT_MAX_RAILS: the number of rails over TCP, which listen at
-			       free ports of the address. The adapters are no rails then; there is
-			       no topology file, and shm_rails is 0 */
+			       free ports of the address. Without `adapters` the adapters are no
+			       rails then and there is no topology file; shm_rails is 0 */
 	uint32_t
 		gpu_rails; /* 1 to TENT_MAX_RAILS: the number of queues in which GPUs copy, for peers
 			       on this host. There are no other rails then, and no topology file */
+	uint32_t adapters; /* not 0: the adapters of this host are rails although there are
+			      tcp_rails. 0: they are rails if there are no other ones */
 };
 
 /*

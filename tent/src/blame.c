@@ -34,7 +34,7 @@ enum tent_fault blame_verdict(enum blame_message ours, enum blame_message theirs
 void blame_suspect(struct tent_segment *s, uint32_t pair)
 {
 	s->pairs[pair].fault = TENT_FAULT_UNKNOWN;
-	if (s->t->transport->blames && !s->lost)
+	if (s->t->ports[s->pairs[pair].local]->transport->blames && !s->lost)
 		s->blame.todo |= 1u << pair;
 }
 

@@ -9,7 +9,6 @@
 #define MAX_REQUESTS (1u << 16)
 #define MAX_SLICES (1u << 20)
 #define PROBE_TIMEOUT_NS 2000000ull
-#define STALL_MIN_NS 2000000ull
 
 static bool rails_fit(const struct sched_attr *a)
 {
@@ -17,6 +16,8 @@ static bool rails_fit(const struct sched_attr *a)
 		const struct sched_rail_attr *rail = &a->rails[r];
 
 		if (!(rail->rate > 0) || !isfinite(rail->rate))
+			return false;
+		if (rail->stall_min_ns > SCHED_STALL_MAX_NS && rail->stall_min_ns != SCHED_NEVER)
 			return false;
 		if (rail->group != SCHED_NO_GROUP && rail->group >= a->n_groups)
 			return false;
@@ -36,8 +37,7 @@ static bool attr_fits(const struct sched_attr *a)
 {
 	if (!a->n_rails || a->n_rails > SCHED_MAX_RAILS || !a->n_locations ||
 		a->n_locations > SCHED_MAX_LOCATIONS || a->n_groups > SCHED_MAX_GROUPS ||
-		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES ||
-		(a->stall_min_ns > SCHED_STALL_MAX_NS && a->stall_min_ns != SCHED_NEVER))
+		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES)
 		return false;
 	return rails_fit(a);
 }
@@ -126,7 +126,6 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->n_rails = attr->n_rails;
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
-	s->stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : STALL_MIN_NS;
 	s->first_open_ns = attr->first_open_ns;
 	s->no_rail_ns = attr->no_rail_ns;
 	s->probe_timeout_ns = attr->probe_timeout_ns ? attr->probe_timeout_ns : PROBE_TIMEOUT_NS;

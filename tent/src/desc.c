@@ -193,15 +193,16 @@ static const struct transport *find_kind(const char *name, const char **kind_p)
 	return NULL;
 }
 
-/* All rails of a description are of one transport. */
+/* All rails of a description are of one transport, or of several that stand beside each other. */
 static int read_kind(struct desc *d, const json_t *rail, const char **kind_p)
 {
 	const struct transport *t =
 		find_kind(json_string_value(json_object_get(rail, "kind")), kind_p);
 
-	if (!t || (d->transport && t != d->transport))
+	if (!t || (d->transport && t != d->transport && !(t->beside && d->transport->beside)))
 		return -EINVAL;
-	d->transport = t;
+	if (!d->transport)
+		d->transport = t;
 	return 0;
 }
 

@@ -47,7 +47,7 @@ struct transport;
 
 struct desc {
 	struct sockaddr_storage at; /* where the peer was reached; not part of the text */
-	const struct transport *transport; /* of its rails */
+	const struct transport *transport; /* of its first rail */
 	char host[DESC_HOST_LEN];
 	uint16_t port;
 	uint8_t key[DESC_KEY_LEN]; /* holders of the key may connect */

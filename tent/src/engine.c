@@ -34,8 +34,10 @@ static void port_events(struct tent *t, uint64_t now)
 {
 	bool up;
 
-	for (uint32_t r = 0; r < t->n_ports && t->transport->event; r++) {
-		if (!t->transport->event(t->ports[r], &up))
+	for (uint32_t r = 0; r < t->n_ports; r++) {
+		struct port *p = t->ports[r];
+
+		if (!p->transport->event || !p->transport->event(p, &up))
 			continue;
 		for (struct tent_segment *s = t->segments; s; s = s->next)
 			move_port(s, now, true, r, up);
@@ -122,15 +124,19 @@ static void *engine_thread(void *arg)
 /* ---- rails ---- */
 
 /* @named: the topology file names the rail, so an inactive port is an error. */
-static int open_rail(struct tent *t, const struct tent_attr *a, const char *name, bool named,
-	struct tent_why *why)
+static int open_rail(struct tent *t, const struct transport *tr, const struct tent_attr *a,
+	const char *name, bool named, struct tent_why *why)
 {
 	uint32_t i = t->n_ports;
 	struct port *p;
-	int err = t->transport->open(a, name, named, &p, why);
+	int err;
 
+	if (i == TENT_MAX_RAILS)
+		return why_say(why, -EINVAL, "rails of all kinds: give up to %d", TENT_MAX_RAILS);
+	err = tr->open(a, name, named, &p, why);
 	if (err)
 		return err == -ENETDOWN && !named ? 0 : err;
+	p->transport = tr;
 	t->ports[t->n_ports++] = p;
 	t->rails[i] = p->id;
 	t->gbps[i] = config_bandwidth_gbps(&t->config, p->gbps);
@@ -141,24 +147,19 @@ static int open_rail(struct tent *t, const struct tent_attr *a, const char *name
 	return named ? 0 : topo_add_rail(&t->topo, name, why);
 }
 
-static int open_named(struct tent *t, const struct tent_attr *a, struct tent_why *why)
-{
-	int err = topo_load(t->config.topology, &t->topo, why);
-
-	if (!err && t->transport->asked)
-		return why_say(why, -EINVAL,
-			"configuration: a topology file describes adapters, so leave it out with "
-			"rails of %s",
-			t->transport->rails);
-	for (uint32_t i = 0; i < t->topo.n_rails && !err; i++)
-		err = open_rail(t, a, t->topo.rails[i], true, why);
-	return err;
-}
-
-/* The number of rails that the program asks for. */
+/* The value with which the program asks for rails. 0: it does not. */
 static uint32_t asked(const struct transport *tr, const struct tent_attr *a)
 {
-	return *(const uint32_t *)(const void *)((const char *)a + tr->asked);
+	return tr->asked ? *(const uint32_t *)(const void *)((const char *)a + tr->asked) : 0;
+}
+
+static bool asks(const struct tent_attr *a)
+{
+	bool some = false;
+
+	for (const struct transport *const *tr = transports; *tr; tr++)
+		some |= asked(*tr, a) != 0;
+	return some;
 }
 
 /* As transport.find, for rails that the program asks for. */
@@ -175,40 +176,61 @@ static int number_rails(const struct transport *tr, const struct tent_attr *a,
 	return (int)n;
 }
 
-static int open_found(struct tent *t, const struct tent_attr *a, struct tent_why *why)
+static int open_found(struct tent *t, const struct transport *tr, const struct tent_attr *a,
+	struct tent_why *why)
 {
-	const struct transport *tr = t->transport;
 	char names[TENT_MAX_RAILS][TENT_NAME_LEN];
-	int n = tr->asked ? number_rails(tr, a, names, why) : tr->find(a, names, why);
+	int n = tr->find ? tr->find(a, names, why) : number_rails(tr, a, names, why);
+	uint32_t before = t->n_ports;
 	int err = n < 0 ? n : 0;
 
 	for (int i = 0; i < n && !err; i++)
-		err = open_rail(t, a, names[i], false, why);
-	if (!err && !t->n_ports)
+		err = open_rail(t, tr, a, names[i], false, why);
+	if (!err && t->n_ports == before)
 		return why_say(why, -ENETDOWN, "none of the %s has an active port", tr->rails);
-	return err ? err : topo_from_hwloc(&t->topo, why);
+	return err;
 }
 
-/* Returns the first transport, from @from on, that is for an engine with these attributes. */
-static const struct transport *const *wanted(const struct transport *const *from,
-	const struct tent_attr *a)
+/* Opens the rails that the topology file names, which are the first ones of the engine. */
+static int open_named(struct tent *t, const struct transport *tr, const struct tent_attr *a,
+	struct tent_why *why)
 {
-	while ((*from)->asked && !asked(*from, a))
-		from++;
-	return from;
+	int err = topo_load(t->config.topology, &t->topo, why);
+
+	for (uint32_t i = 0; i < t->topo.n_rails && !err; i++)
+		err = open_rail(t, tr, a, t->topo.rails[i], true, why);
+	return err;
+}
+
+static int open_transport(struct tent *t, const struct transport *tr, const struct tent_attr *a,
+	struct tent_why *why)
+{
+	if (t->transport && !(t->transport->beside && tr->beside))
+		return why_say(why, -EINVAL, "rails of %s and %s: give rails of one kind",
+			t->transport->rails, tr->rails);
+	if (!t->transport && t->config.topology && !tr->find)
+		return why_say(why, -EINVAL,
+			"configuration: a topology file describes adapters, so leave it out with "
+			"rails of %s",
+			tr->rails);
+	if (!t->transport)
+		t->transport = tr;
+	if (tr->check)
+		t->check = tr->check;
+	return tr->find && t->config.topology ? open_named(t, tr, a, why) :
+						open_found(t, tr, a, why);
 }
 
 static int open_rails(struct tent *t, const struct tent_attr *a, struct tent_why *why)
 {
-	const struct transport *const *first = wanted(transports, a);
-	const struct transport *other = (*first)->asked ? *wanted(first + 1, a) : *first;
+	int err = 0;
 
-	if (other->asked)
-		return why_say(why, -EINVAL, "rails of %s and %s: give rails of one kind",
-			(*first)->rails, other->rails);
-	t->transport = *first;
 	topo_init(&t->topo);
-	return t->config.topology ? open_named(t, a, why) : open_found(t, a, why);
+	for (const struct transport *const *tr = transports; *tr && !err; tr++) {
+		if (asked(*tr, a) || ((*tr)->find && !asks(a) && !t->transport))
+			err = open_transport(t, *tr, a, why);
+	}
+	return err || t->config.topology ? err : topo_from_hwloc(&t->topo, why);
 }
 
 /* ---- create and destroy ---- */
@@ -343,7 +365,7 @@ static void fini(struct tent *t)
 	}
 	buffers_free(t);
 	for (uint32_t i = 0; i < t->n_ports; i++)
-		t->transport->close(t->ports[i]);
+		t->ports[i]->transport->close(t->ports[i]);
 	close_fd(t->listener);
 	close_fd(t->notice_fd);
 	close_fd(t->kick);

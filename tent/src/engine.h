@@ -271,7 +271,8 @@ struct tent {
 	struct tent_config config;
 	struct topo topo;
 	struct rail_map *map; /* NULL: none */
-	const struct transport *transport;
+	const struct transport *transport; /* of the first port */
+	int (*check)(uint64_t addr, uint64_t len); /* of a transport; NULL: none has it */
 	uint32_t n_ports;
 	struct port *ports[TENT_MAX_RAILS];
 	struct rail_id rails[TENT_MAX_RAILS]; /* of the ports */

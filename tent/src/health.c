@@ -274,8 +274,8 @@ static double patience(const struct sched *s, uint32_t rail)
 	double head = (double)s->slices[s->posted[rail].head].length;
 	double ns = STALL_TIMES * (r->latency + head / r->rate);
 
-	if (ns < (double)s->stall_min_ns)
-		return (double)s->stall_min_ns;
+	if (ns < (double)r->stall_min_ns)
+		return (double)r->stall_min_ns;
 	return ns < SCHED_STALL_MAX_NS ? ns : SCHED_STALL_MAX_NS;
 }
 
@@ -286,7 +286,7 @@ static uint64_t rail_deadline(const struct sched *s, uint32_t rail)
 
 	if (r->state == RAIL_DOWN || opening(r))
 		return r->open_at;
-	if (rail_in_use(r) && r->posted && s->stall_min_ns != SCHED_NEVER)
+	if (rail_in_use(r) && r->posted && r->stall_min_ns != SCHED_NEVER)
 		return r->progress_at + (uint64_t)patience(s, rail);
 	return SCHED_NEVER;
 }

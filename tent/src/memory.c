@@ -63,7 +63,7 @@ static void free_regions(struct tent *t, struct buffer *b)
 {
 	for (uint32_t i = 0; b->regions && i < t->n_ports * b->n_parts; i++) {
 		if (b->regions[i].own)
-			t->transport->remove(&b->regions[i]);
+			t->ports[i / b->n_parts]->transport->remove(&b->regions[i]);
 	}
 	free(b->regions);
 	b->regions = NULL;
@@ -103,14 +103,14 @@ static uint64_t part_of(const struct buffer *b, uint32_t i)
 static int register_part(struct tent *t, struct buffer *b, uint32_t r, uint32_t i, int dmabuf,
 	uint64_t offset)
 {
-	const struct transport *tr = t->transport;
+	struct port *p = t->ports[r];
 	struct region *region = &b->regions[r * b->n_parts + i];
 	uint64_t at = i * b->part_len;
 
 	if (dmabuf >= 0)
-		return tr->add_dmabuf(t->ports[r], dmabuf, offset + at, b->addr + at, part_of(b, i),
+		return p->transport->add_dmabuf(p, dmabuf, offset + at, b->addr + at, part_of(b, i),
 			region);
-	return tr->add(t->ports[r], b->addr + at, part_of(b, i), region);
+	return p->transport->add(p, b->addr + at, part_of(b, i), region);
 }
 
 static int register_parts(struct tent *t, struct buffer *b, int dmabuf, uint64_t offset)
@@ -133,9 +133,12 @@ static int register_dmabuf(struct tent *t, struct buffer *b, struct tent_why *wh
 	uint64_t offset;
 	int fd, err;
 
-	if (!t->transport->add_dmabuf)
-		return why_say(why, -EOPNOTSUPP, "staged: rails of %s do not reach memory of a GPU",
-			t->transport->rails);
+	for (uint32_t r = 0; r < t->n_ports; r++) {
+		if (!t->ports[r]->transport->add_dmabuf)
+			return why_say(why, -EOPNOTSUPP,
+				"staged: rails of %s do not reach memory of a GPU",
+				t->ports[r]->transport->rails);
+	}
 	fd = gpu_memory_dmabuf(&b->gpu, b->addr, b->len, &offset);
 	if (fd < 0)
 		return why_say(why, fd, "staged: no dma-buf of the memory: %s", strerror(-fd));
@@ -228,7 +231,7 @@ static void make_ready(struct tent *t, struct buffer *b)
 static int register_buffer(struct tent *t, struct buffer *b)
 {
 	const struct transport *tr = t->transport;
-	int err = tr->check && !b->of_gpu ? tr->check(b->addr, b->len) : 0;
+	int err = t->check && !b->of_gpu ? t->check(b->addr, b->len) : 0;
 
 	if (!err && tr->regions && !(b->of_gpu && !tr->gpus))
 		err = register_parts(t, b, -1, 0);

@@ -160,7 +160,7 @@ static void posted_done(const struct report *r, uint64_t token, int status)
 	struct tent_segment *s = r->s;
 	uint32_t id = (uint32_t)token, task = s->slices[id].task;
 	struct pair *p = &s->pairs[r->pair];
-	const struct transport *tr = s->t->transport;
+	const struct transport *tr = s->t->ports[p->local]->transport;
 	/* A GPU that has failed fails over every rail. */
 	bool refused = (status == -EFAULT && tr->spares) || (status == -EIO && tr->gpus);
 	int kind = refused ? sched_refused(s->sched, r->now, token, status) :
@@ -487,12 +487,16 @@ bool move_help(struct tent *t)
 
 static void describe_rails(const struct tent_segment *s, struct sched_rail_attr *rails)
 {
-	for (uint32_t i = 0; i < s->n_pairs; i++)
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		uint32_t local = s->pairs[i].local;
+
 		rails[i] = (struct sched_rail_attr){
-			.rate = s->t->gbps[s->pairs[i].local] / 8,
+			.rate = s->t->gbps[local] / 8,
 			.depth = LINK_DEPTH,
 			.group = SCHED_NO_GROUP,
+			.stall_min_ns = s->t->ports[local]->transport->stall_ns,
 		};
+	}
 }
 
 int move_create(struct tent_segment *s)
@@ -508,7 +512,6 @@ int move_create(struct tent_segment *s)
 		.n_locations = (uint32_t)n,
 		.max_requests = MAX_MOVING * s->t->config.priorities,
 		.max_slices = MAX_SLICES,
-		.stall_min_ns = s->t->transport->stall_ns,
 		.probe_timeout_ns = PROBE_NS,
 		.first_open_ns = FIRST_OPEN_NS,
 		.no_rail_ns = s->t->no_rail_ns,

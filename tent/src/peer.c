@@ -18,7 +18,7 @@ int peer_connect(struct tent_segment *s, uint32_t port, struct ctl_msg *msg, str
 	int err = t->ports[port]->dead ? -ENODEV : s->lost;
 
 	if (!err)
-		err = t->transport->link(t->ports[port], &s->desc, l_p);
+		err = t->ports[port]->transport->link(t->ports[port], &s->desc, l_p);
 	if (err)
 		return err;
 	loop_watch_link(t, *l_p);

@@ -31,6 +31,7 @@ void rail_init(struct rail *r, const struct sched_rail_attr *attr)
 		.latency = latency,
 		.depth = attr->depth ? attr->depth : 256,
 		.group = attr->group,
+		.stall_min_ns = attr->stall_min_ns ? attr->stall_min_ns : RAIL_STALL_NS,
 		.ewma = attr->rate,
 	};
 	set_rate(r, attr->rate);

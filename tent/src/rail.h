@@ -18,6 +18,7 @@
 #define RAIL_AVERAGE_NS 50e3 /* busy time after which a sample's weight has halved */
 #define RAIL_STALE_NS 1e6 /* idle time in which the estimate doubles */
 #define RAIL_LATENCY_NS 5000
+#define RAIL_STALL_NS 2000000ull
 #define RAIL_LATENCY_MAX 4 /* the estimate is within this factor of the attribute's latency */
 #define RAIL_LATENCY_GAIN .125 /* weight of a new sample */
 
@@ -26,6 +27,7 @@ struct rail {
 	double link_rate;
 	double base_latency;
 	uint32_t depth, group;
+	uint64_t stall_min_ns;
 
 	/* The ledger. */
 	uint64_t inflight; /* bytes charged: bound and posted */

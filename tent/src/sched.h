@@ -116,6 +116,8 @@ struct sched_rail_attr {
 	uint64_t latency_ns; /* of an empty message and its completion; 0: 5 us */
 	uint32_t depth; /* most slices posted at a time; 0: 256 */
 	uint32_t group; /* number of the link that the rail shares, or SCHED_NO_GROUP */
+	uint64_t stall_min_ns; /* the shortest silence that excludes the rail, up to 45 ms; 0: 2 ms;
+				  SCHED_NEVER: no silence does */
 };
 
 struct sched_attr {
@@ -129,8 +131,6 @@ struct sched_attr {
 	uint32_t n_groups;
 	uint32_t max_requests; /* 0: 64 */
 	uint32_t max_slices; /* bound to rails at a time, in all requests; 0: 4096 */
-	uint64_t stall_min_ns; /* the shortest silence that excludes a rail, up to 45 ms; 0: 2 ms;
-				  SCHED_NEVER: no silence does */
 	uint64_t probe_timeout_ns; /* most time of an open, including its probe; 0: 2 ms */
 	uint64_t first_open_ns; /* the same for a rail's first open: rails begin closed, and the
 				  first sched_run() opens them. 0: rails begin in use */

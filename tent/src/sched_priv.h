@@ -98,7 +98,7 @@ struct sched {
 	uint32_t round_robin; /* next rail: of baseline, and of smart's decisions in turn */
 	uint64_t calls; /* number of smart's decisions */
 	uint64_t random;
-	uint64_t stall_min_ns, probe_timeout_ns, first_open_ns, no_rail_ns;
+	uint64_t probe_timeout_ns, first_open_ns, no_rail_ns;
 	uint32_t marks; /* number of marks under way */
 	uint64_t wake_at; /* when to decide again about slices that wait for a busy rail */
 	struct sched_stats stats;

@@ -69,29 +69,63 @@ void segment_free(struct tent_segment *s)
 	free(s);
 }
 
-static int check_transport(const struct tent_segment *s, struct tent_why *why)
+/* True: the peer has rails of this port's transport. */
+static bool shared_by(const struct desc *d, const struct port *p)
 {
-	const struct transport *ours = s->t->transport, *theirs = s->desc.transport;
+	for (uint32_t i = 0; i < d->n_rails; i++) {
+		for (const char *const *kind = p->transport->kinds; *kind; kind++) {
+			if (!strcmp(*kind, d->rails[i].kind))
+				return true;
+		}
+	}
+	return false;
+}
 
-	if (ours != theirs)
+/*
+ * Finds the rails whose transport the peer has as well, or with a rail map all of them, and writes
+ * their numbers. Returns how many there are, or -EREMOTE: the peer has none of the transports.
+ */
+static int find_shared(const struct tent_segment *s, uint32_t at_p[TENT_MAX_RAILS],
+	struct tent_why *why)
+{
+	const struct tent *t = s->t;
+	bool some = false;
+	int n = 0;
+
+	for (uint32_t i = 0; i < t->n_ports; i++) {
+		bool shared = shared_by(&s->desc, t->ports[i]);
+
+		if (shared || t->map)
+			at_p[n++] = i;
+		some |= shared;
+	}
+	if (!some)
 		return why_say(why, -EREMOTE,
-			"segment: its rails are %s, those of this engine are %s", theirs->rails,
-			ours->rails);
-	return ours->reach ? ours->reach(&s->desc, why) : 0;
+			"segment: its rails are %s, those of this engine are %s",
+			s->desc.transport->rails, t->transport->rails);
+	return n;
 }
 
 static int pair(struct tent_segment *s, struct tent_why *why)
 {
+	struct rail_id local[TENT_MAX_RAILS];
 	struct rail_pair pairs[TENT_MAX_RAILS];
+	uint32_t at[TENT_MAX_RAILS];
 	const struct tent *t = s->t;
-	int n = pair_rails(t->rails, t->topo.n_rails, s->desc.rails, s->desc.n_rails, t->map, pairs,
-		why);
+	int n = find_shared(s, at, why);
 
+	if (n >= 0 && t->transport->reach && t->transport->reach(&s->desc, why))
+		return -EREMOTE;
+	for (int i = 0; i < n; i++)
+		local[i] = t->rails[at[i]];
+	if (n > 0)
+		n = pair_rails(local, (uint32_t)n, s->desc.rails, s->desc.n_rails, t->map, pairs,
+			why);
 	if (n < 0)
 		return n;
 	s->n_pairs = (uint32_t)n;
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		s->pairs[i].local = pairs[i].local;
+		s->pairs[i].local = at[pairs[i].local];
 		s->pairs[i].remote = pairs[i].remote;
 	}
 	return 0;
@@ -217,8 +251,6 @@ static int prepare(struct tent_segment *s, const char *text, struct tent_why *wh
 {
 	int err = desc_read(text, &s->desc, why);
 
-	if (!err)
-		err = check_transport(s, why);
 	if (!err)
 		err = pair(s, why);
 	if (!err && (latencies_create(s) || move_create(s)))

@@ -205,9 +205,9 @@ static int make_end(struct tent *t, struct conn *c, const struct ctl_msg *msg,
 	struct link **l = &c->links[msg->pair];
 	int err;
 
-	if (!t->transport->accept)
+	if (!p->transport->accept)
 		return 0;
-	err = p->dead ? -ENODEV : t->transport->accept(p, &msg->end, mine_p, l);
+	err = p->dead ? -ENODEV : p->transport->accept(p, &msg->end, mine_p, l);
 	if (!err)
 		loop_watch_link(t, *l);
 	return err;

@@ -454,6 +454,7 @@ const struct transport tcp_transport = {
 	.regions = true,
 	.marks = true,
 	.bars = true,
+	.beside = true,
 	.spares = true,
 	.stall_ns = SCHED_NEVER, /* a peer may be stopped; links find out that its host is gone */
 	.asked = offsetof(struct tent_attr, tcp_rails),

@@ -102,7 +102,10 @@ struct link {
 	int fds[2]; /* -1: none */
 };
 
+struct transport;
+
 struct port {
+	const struct transport *transport; /* set by the engine */
 	struct rail_id id;
 	double gbps; /* as the device reports; 0: not known */
 	uint64_t max_region; /* bytes of the longest registration */
@@ -129,24 +132,28 @@ struct transport {
 	bool blames; /* probes over other rails can tell which port, or the path, has failed */
 	bool mapped; /* links reach only memory that map() has mapped */
 	bool gpus; /* links reach memory of GPUs of this process */
+	/*
+	 * An engine may have its rails beside those of other transports with this property. They
+	 * all have regions, marks and bars, and no map(), reach() or gpus.
+	 */
+	bool beside;
 	bool spares; /* a link goes on after -EFAULT, and only the request fails */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
 	/*
-	 * Offset in struct tent_attr of the number of its rails, a uint32_t. The transport is for
-	 * engines that ask for some; they must not ask for rails of another such transport. The
-	 * rails are called kinds[0] and a number. 0: the transport is for engines that no other
-	 * one is for.
+	 * Offset in struct tent_attr of a uint32_t. The transport is for engines that have a value
+	 * other than 0 there: the number of its rails, which are called kinds[0] and a number.
 	 */
 	size_t asked;
 	/*
-	 * Writes the names of the rails of this host. Returns their number or -errno. Required
-	 * without asked.
+	 * Writes the names of the rails of this host. Returns their number or -errno. With find()
+	 * the value in struct tent_attr is no number, topology files may name the rails, and the
+	 * first such transport is also for engines that ask for none. NULL: none of that.
 	 */
 	int (*find)(const struct tent_attr *attr, char names[TENT_MAX_RAILS][TENT_NAME_LEN],
 		struct tent_why *why);
 	/*
-	 * Opens a rail. @named: a topology file names the rail, never one with asked. -ENETDOWN: its
+	 * Opens a rail. @named: a topology file names the rail. -ENETDOWN: its
 	 * port is not active.
 	 * Every error writes @why, except -ENETDOWN if not @named.
 	 */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* All transports. An engine uses the one that it asks for, or the last one. */
+/* All transports. The rails of an engine are in this order. */
 #include "transport.h"
 
 #define TRANSPORTS                                                                                 \
+	X(rdma)                                                                                    \
 	X(shm)                                                                                     \
 	X(gpu)                                                                                     \
-	X(tcp)                                                                                     \
-	X(rdma)
+	X(tcp)
 
 #define X(name) extern const struct transport name##_transport;
 TRANSPORTS

@@ -3,8 +3,8 @@
  * Two processes: a child that registers memory, and the test, which reads and writes it. The
  * child's memory is a shared mapping, so the test can compare it without a request.
  *
- * With TENT_RAILS=shm:N the rails are N copying threads, with tcp:N they go over TCP; otherwise they
- * are adapters. With TENT_ALLOC the memory of both, if the child's is one buffer, is from
+ * With TENT_RAILS=shm:N the rails are N copying threads, with tcp:N they go over TCP, with mix:N they
+ * are the adapters and N rails over TCP; otherwise they are adapters. With TENT_ALLOC the memory of both, if the child's is one buffer, is from
  * tent_alloc().
  */
 #ifndef TENT_TEST_DUO_H
@@ -35,6 +35,7 @@ struct duo_attr {
 	int rail_wait_ms; /* of the test's side */
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
 	size_t lent; /* bytes of it that are registered; 0: all */
+	const char *rails, *target_rails; /* of the two sides, instead of TENT_RAILS */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
 	uint16_t (*command)(struct tent *t, char command);
 };
@@ -50,11 +51,12 @@ static struct {
 	char *text; /* the child's description */
 	pid_t child;
 	int fd;
+	const char *rails; /* of this process's side; NULL: those of TENT_RAILS */
 } d;
 
 static inline uint32_t duo_rails(const char *kind)
 {
-	const char *rails = getenv("TENT_RAILS");
+	const char *rails = d.rails ? d.rails : getenv("TENT_RAILS");
 
 	return rails && !strncmp(rails, kind, 4) ? (uint32_t)atoi(rails + 4) : 0;
 }
@@ -69,7 +71,8 @@ static inline struct tent *duo_create(const char *config, uint64_t parts, int ra
 	const struct tent_attr attr = {.size = sizeof(attr),
 		.config = config,
 		.shm_rails = duo_shm_rails(),
-		.tcp_rails = duo_rails("tcp:"),
+		.tcp_rails = duo_rails("tcp:") + duo_rails("mix:"),
+		.adapters = duo_rails("mix:"),
 		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};
 	struct tent_why why = {""};
@@ -148,11 +151,13 @@ static inline void duo_find(void)
  */
 static inline void duo_child(const struct duo_attr *a, int fd)
 {
-	struct tent *t = duo_create(a->target_config, a->parts, 0);
 	uint16_t value;
 	char *text, command = 0;
+	struct tent *t;
 	size_t len;
 
+	d.rails = a->target_rails;
+	t = duo_create(a->target_config, a->parts, 0);
 	duo_lend(a, t);
 	CHECK_EQ(tent_export(t, &text), 0);
 	len = strlen(text) + 1;
@@ -236,6 +241,7 @@ static inline void duo_open(const struct duo_attr *a)
 	test_finally(duo_close);
 	memset(&d, 0, sizeof(d));
 	d.len = a->len;
+	d.rails = a->rails;
 	d.allocs = duo_allocs(a);
 	d.mine = d.allocs ? NULL : duo_map(a->len);
 	d.theirs = duo_map(a->len);

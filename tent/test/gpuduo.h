@@ -4,7 +4,8 @@
  * test, which reads and writes it. Nobody but the driver reaches the memory, so the child fills and
  * compares its own.
  *
- * TENT_RAILS=gpu:N, shm:N or tcp:N names the rails; without it they are adapters.
+ * TENT_RAILS=gpu:N, shm:N or tcp:N names the rails, mix:N adds N over TCP to the adapters; without it
+ * they are adapters.
  */
 #ifndef TENT_TEST_GPUDUO_H
 #define TENT_TEST_GPUDUO_H
@@ -144,7 +145,8 @@ static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 {
 	const struct tent_attr attr = {.size = sizeof(attr),
 		.shm_rails = duo_rails("shm:"),
-		.tcp_rails = duo_rails("tcp:"),
+		.tcp_rails = duo_rails("tcp:") + duo_rails("mix:"),
+		.adapters = duo_rails("mix:"),
 		.gpu_rails = duo_rails("gpu:"),
 		.max_registration = parts,
 		.rail_wait_ms = rail_wait_ms};

@@ -7,11 +7,11 @@
  * tent_unregister(); and at the end no descriptor, thread, mapping or object of an adapter is left.
  */
 #include <dirent.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include "cut.h"
 #include "storm.h"
 
 /* ---- notices ---- */
@@ -129,38 +129,24 @@ static void check_kept(const struct engine *e, uint32_t v, const uint8_t *kept)
 	exit(1);
 }
 
-static bool is_control(const struct world *w, const struct sockaddr_in *a)
+static bool is_control(void *arg, int port)
 {
-	for (uint32_t i = 0; i < w->n_engines; i++) {
-		const char *port = strstr(w->plans[i].text, "\"port\":");
+	const struct world *w = arg;
 
-		if (port && atoi(port + 7) == ntohs(a->sin_port))
+	for (uint32_t i = 0; i < w->n_engines; i++) {
+		if (cut_control_port(w->plans[i].text) == port)
 			return true;
 	}
 	return false;
 }
 
-/* Disconnects a connection of this process that carries data, if it finds one. */
+/* Disconnects a connection that carries data, if it finds one. */
 static void cut(struct engine *e, uint64_t *seed)
 {
-	int first = (int)storm_below(seed, 256);
+	int first = (int)storm_below(seed, CUT_FDS), i = 0;
 
-	for (int i = 0; i < 256; i++) {
-		int fd = dup((first + i) % 256); /* which nobody else closes */
-		struct sockaddr_in own = {0}, peer = {0};
-		socklen_t a = sizeof(own), b = sizeof(peer);
-		bool data = fd >= 0 && !getsockname(fd, (struct sockaddr *)&own, &a) &&
-			    !getpeername(fd, (struct sockaddr *)&peer, &b) &&
-			    own.sin_family == AF_INET && !is_control(e->w, &own) &&
-			    !is_control(e->w, &peer);
-
-		if (data)
-			shutdown(fd, SHUT_RDWR);
-		if (fd >= 0)
-			close(fd);
-		if (data)
-			return;
-	}
+	while (i < CUT_FDS && !cut_fd((first + i) % CUT_FDS, is_control, e->w))
+		i++;
 }
 
 static void print_somewhere(struct engine *e)
@@ -239,13 +225,14 @@ static int write_topology(const struct plan *p, uint64_t *seed)
 static void create(struct engine *e)
 {
 	uint64_t seed = e->w->seed * 41 + e->id;
-	int fd = e->p->kind == ADAPTERS ? write_topology(e->p, &seed) : -1;
+	int fd = storm_has_adapters(e->p) ? write_topology(e->p, &seed) : -1;
 	char config[300], topology[100] = "";
 	const struct tent_attr attr = {
 		.size = sizeof(attr),
 		.config = config,
 		.shm_rails = e->p->kind == SHM ? e->p->rails : 0,
-		.tcp_rails = e->p->kind == TCP ? e->p->rails : 0,
+		.tcp_rails = e->p->tcp,
+		.adapters = e->p->kind == BOTH,
 		.max_registration = e->p->parts,
 		.max_tasks = e->p->max_tasks,
 		.rail_wait_ms = e->p->rail_wait_ms,
@@ -406,7 +393,7 @@ int storm_process(struct world *w, int process)
 		if (w->plans[i].process != process)
 			continue;
 		engines[n++] = (struct engine){.w = w, .p = &w->plans[i], .id = i};
-		adapters |= w->plans[i].kind == ADAPTERS;
+		adapters |= storm_has_adapters(&w->plans[i]);
 	}
 	warm_up(engines, n);
 	fds = fdtest_open();

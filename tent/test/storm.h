@@ -35,6 +35,7 @@ enum storm_rails {
 	ADAPTERS,
 	SHM,
 	TCP,
+	BOTH, /* adapters and TCP */
 };
 
 enum notice_state {
@@ -56,7 +57,8 @@ struct plan {
 	atomic_uint news; /* +1 at each notice that the engine takes, and when it may die */
 	int process;
 	enum storm_rails kind;
-	uint32_t rails; /* a bit per adapter; of other kinds: the number of rails */
+	uint32_t rails; /* a bit per adapter; of SHM: the number of rails */
+	uint32_t tcp; /* the number of rails over TCP */
 	uint32_t threads, priorities, max_tasks;
 	uint32_t rounds; /* minimum */
 	int rail_wait_ms;
@@ -92,6 +94,11 @@ struct world {
 static inline uint64_t storm_below(uint64_t *seed, uint64_t n)
 {
 	return test_rand(seed) % n;
+}
+
+static inline bool storm_has_adapters(const struct plan *p)
+{
+	return p->kind == ADAPTERS || p->kind == BOTH;
 }
 
 static inline bool storm_chance(uint64_t *seed, uint32_t percent)

@@ -422,24 +422,43 @@ TEST(a_slow_rail_is_not_a_dead_one)
 	CHECK_EQ(f.fences[0] + f.fences[1], 0);
 }
 
+/* All rails may be silent for @ns. */
+static void be_patient(uint64_t ns)
+{
+	fake_init(TENT_PULL);
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		f.rails[r].stall_min_ns = ns;
+}
+
 /* The time for which a rail may be silent can be set, also to for ever. */
 TEST(patience_can_be_set)
 {
-	fake_init(TENT_PULL);
-	f.attr.stall_min_ns = SCHED_STALL_MAX_NS + 1;
+	be_patient(SCHED_STALL_MAX_NS + 1);
 	CHECK_EQ(sched_create(&f.attr, &f.s), -EINVAL);
-	f.attr.stall_min_ns = 30000000;
+	be_patient(30000000);
 	fake_create();
 	CHECK_EQ(fake_submit(SLICE), 0);
 	fake_later(29000000);
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	fake_later(1000001);
 	CHECK_EQ(f.fences[f.posts[0].rail], 1);
-	fake_init(TENT_PULL);
-	f.attr.stall_min_ns = SCHED_NEVER;
+	be_patient(SCHED_NEVER);
 	fake_create();
 	CHECK_EQ(fake_submit(SLICE), 0);
 	fake_later(1ull << 60);
 	CHECK_EQ(f.fences[f.posts[0].rail], 0);
 	CHECK_EQ(f.wake, SCHED_NEVER);
+}
+
+/* A rail of each kind may be silent for its own time. */
+TEST(each_rail_has_its_patience)
+{
+	be_patient(SCHED_NEVER);
+	f.rails[1].stall_min_ns = 0;
+	fake_create();
+	CHECK_EQ(fake_submit(64 * MIB), 0);
+	CHECK(fake_posted_on(0) && fake_posted_on(1));
+	fake_later(SCHED_STALL_MAX_NS);
+	CHECK_EQ(f.fences[0], 0);
+	CHECK_EQ(f.fences[1], 1);
 }

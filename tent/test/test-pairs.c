@@ -112,6 +112,105 @@ TEST(a_pair_that_cannot_reach)
 	duo_import(d.text);
 }
 
+/* All pairs, of which there are @n, carry bytes. */
+static void all_carry(uint32_t n)
+{
+	struct tent_rail_stats r;
+	uint64_t bytes = 0;
+
+	memset(d.mine, 9, d.len);
+	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
+	test_filled(d.theirs, d.len, 9);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK(outage_rail(i).bytes);
+		bytes += outage_rail(i).bytes;
+	}
+	CHECK_EQ(bytes, d.len);
+	CHECK_EQ(tent_rail_get_stats(d.s, n, &r, sizeof(r)), -ENOENT);
+}
+
+static void both(const char *rails, const char *target_rails, const char *config)
+{
+	duo_open(&(struct duo_attr){.len = 4 * MIB,
+		.rails = rails,
+		.target_rails = target_rails,
+		.config = config});
+}
+
+/* Rails of both kinds carry one request. */
+TEST(tcp_beside_adapters)
+{
+	both("mix:2", "mix:2", NULL);
+	check_pair(0, "mlx5_0", "mlx5_0");
+	check_pair(3, "mlx5_3", "mlx5_3");
+	check_pair(4, "tcp0", "tcp0");
+	check_pair(5, "tcp1", "tcp1");
+	all_carry(6);
+}
+
+/* A host that has one kind of rails meets a host that has both; the other rails are left out. */
+TEST(hosts_with_fewer_kinds)
+{
+	both("mix:2", "tcp:1", NULL);
+	check_pair(0, "tcp0", "tcp0");
+	check_pair(1, "tcp1", "tcp0");
+	all_carry(2);
+	both("tcp:1", "mix:2", NULL);
+	check_pair(0, "tcp0", "tcp0");
+	all_carry(1);
+	both("mix:1", "none", NULL);
+	check_pair(3, "mlx5_3", "mlx5_3");
+	all_carry(4);
+	both("none", "mix:1", NULL);
+	all_carry(4);
+	refused(&(struct duo_attr){.rails = "tcp:1", .target_rails = "none"}, -EREMOTE,
+		"its rails are adapters, those of this engine are TCP");
+	refused(&(struct duo_attr){.rails = "tcp:1",
+			.target_rails = "none",
+			.config = config_of("rail_map",
+				"{\"pairs\": [{\"local\": \"tcp0\", \"remote\": \"mlx5_0\"}]}")},
+		-EREMOTE, "its rails are adapters");
+	refused(&(struct duo_attr){.rails = "mix:1", .target_rails = "shm:1"}, -EREMOTE,
+		"its rails are shared memory");
+}
+
+/* The files name rails of both kinds, and adapters. */
+TEST(files_with_tcp_beside_adapters)
+{
+	both("mix:2", "mix:2",
+		config_of("rail_map", "{\"pairs\": [{\"local\": \"tcp1\", \"remote\": \"tcp0\"},"
+				      "{\"local\": \"mlx5_0\", \"remote\": \"mlx5_2\"}]}"));
+	check_pair(0, "tcp1", "tcp0");
+	check_pair(1, "mlx5_0", "mlx5_2");
+	all_carry(2);
+	both("mix:1", "mix:1", config_of("topology", "{\"cpu:0\": [[\"mlx5_3\", \"mlx5_1\"]]}"));
+	check_pair(0, "mlx5_3", "mlx5_3");
+	check_pair(1, "mlx5_1", "mlx5_1");
+	check_pair(2, "tcp0", "tcp0");
+	all_carry(3);
+	refused(&(struct duo_attr){.rails = "mix:1",
+			.target_rails = "mix:1",
+			.config = config_of("rail_map",
+				"{\"pairs\": [{\"local\": \"mlx5_0\", \"remote\": \"tcp0\"}]}")},
+		-EINVAL, "mlx5_0 is roce here and tcp0 is tcp at the peer");
+}
+
+static void attributes_refused(struct tent_attr a, const char *words)
+{
+	a.size = sizeof(a);
+	a.adapters = 1;
+	duo_refused(&a, -EINVAL, words);
+}
+
+TEST(what_is_not_beside_adapters)
+{
+	attributes_refused((struct tent_attr){.shm_rails = 1}, "adapters and shared memory: give");
+	attributes_refused((struct tent_attr){.gpu_rails = 1}, "adapters and GPUs: give");
+	attributes_refused((struct tent_attr){.shm_rails = 1, .tcp_rails = 1}, "of one kind");
+	attributes_refused((struct tent_attr){.tcp_rails = 29}, "of all kinds: give up to 32");
+	attributes_refused((struct tent_attr){.tcp_rails = 33}, "tcp_rails: give up to 32");
+}
+
 static void engine_refused(const char *config, int err, const char *words)
 {
 	duo_refused(&(struct tent_attr){.config = config}, err, words);

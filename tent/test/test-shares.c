@@ -43,6 +43,45 @@ TEST(bytes_follow_the_rates)
 		CHECK(++tries < TRIES);
 }
 
+/*
+ * A stream over adapters and a rail over TCP, which is much faster here. All rails are busy all the
+ * time, so each carries what it can.
+ */
+static bool bytes_follow_beside(void)
+{
+	double fast, slow, remote, tcp;
+	struct tent_request r[4];
+
+	duo_open(&(struct duo_attr){.len = 32 * MIB,
+		.config = seeds,
+		.rails = "mix:1",
+		.target_rails = "mix:1"});
+	for (uint32_t i = 0; i < ARRAY_SIZE(r); i++)
+		r[i] = duo_request(TENT_WRITE, i * 8 * MIB, 8 * MIB);
+	duo_random(&(uint64_t){1}, d.mine, d.len);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(duo_end(duo_submit(r, ARRAY_SIZE(r))), 0);
+	CHECK(!memcmp(d.mine, d.theirs, d.len));
+	fast = (double)bytes_of("mlx5_0");
+	slow = (double)bytes_of("mlx5_1");
+	remote = (double)bytes_of("mlx5_2");
+	tcp = (double)bytes_of("tcp0");
+	printf("bytes: %.0f %.0f %.0f, TCP %.0f, slow / fast %.2f\n", fast, slow, remote, tcp,
+		slow / fast);
+	CHECK_EQ(fast + slow + remote + tcp, 4 * d.len);
+	CHECK(fast && slow && remote && tcp);
+	return slow / fast > .35 && slow / fast < .65 && remote / fast > .7 &&
+	       remote / fast < 1.4 && tcp > fast + slow + remote;
+}
+
+TEST(tcp_beside_adapters)
+{
+	int tries = 0;
+
+	while (!bytes_follow_beside())
+		CHECK(++tries < TRIES);
+}
+
 static void register_at(const char *location)
 {
 	CHECK_EQ(tent_unregister(d.t, d.mine), 0);

@@ -73,8 +73,12 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 	p->kind = w->hca && storm_chance(seed, 60) ? ADAPTERS : storm_chance(seed, 50) ? SHM : TCP;
 	if (i == 1) /* so that at least two engines have the same transport */
 		p->kind = w->plans[0].kind;
-	p->rails =
-		p->kind == ADAPTERS ? draw_rails(seed, kinds) : 1 + (uint32_t)storm_below(seed, 4);
+	if (p->kind == ADAPTERS && i != 1 && storm_chance(seed, 40))
+		p->kind = BOTH;
+	p->rails = storm_has_adapters(p) ? draw_rails(seed, kinds) :
+					   1 + (uint32_t)storm_below(seed, 4);
+	if (p->kind == TCP || p->kind == BOTH)
+		p->tcp = 1 + (uint32_t)storm_below(seed, p->kind == TCP ? 4 : 2);
 	p->threads = 1 + (uint32_t)storm_below(seed, THREADS);
 	p->rounds = 4 + (uint32_t)storm_below(seed, 22);
 	p->priorities = 1 + (uint32_t)storm_below(seed, 3);
@@ -83,6 +87,13 @@ static void draw_plan(struct world *w, uint32_t i, uint32_t kinds, uint64_t *see
 	p->parts = storm_chance(seed, 50) ? 0 : 4096 * (5 + storm_below(seed, 60));
 	p->mode = modes[storm_below(seed, ARRAY_SIZE(modes))];
 	draw_memory(w, p, seed);
+}
+
+/* Engines with rails of both kinds also meet those that have one of these kinds. */
+static bool meets(const struct plan *a, const struct plan *b)
+{
+	return a->kind == b->kind || (a->kind == BOTH && b->kind != SHM) ||
+	       (b->kind == BOTH && a->kind != SHM);
 }
 
 static void draw_world(struct world *w, uint64_t seed)
@@ -103,8 +114,7 @@ static void draw_world(struct world *w, uint64_t seed)
 		for (uint32_t to = 0; to < w->n_engines; to++) {
 			const struct plan *a = &w->plans[i], *b = &w->plans[to];
 
-			if (i != to && a->kind == b->kind &&
-				(i + to == 1 || storm_chance(&seed, 80)))
+			if (i != to && meets(a, b) && (i + to == 1 || storm_chance(&seed, 80)))
 				w->plans[i].imports |= 1u << to;
 		}
 	}

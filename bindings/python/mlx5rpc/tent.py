@@ -39,7 +39,8 @@ _SIGNALS_MS = 100  # the longest wait in C, after which Python handles signals
 class _Attr(Attributes):
     _fields_ = [("size", c_size_t), ("config", c_char_p), ("config_file", c_char_p), ("address", c_char_p),
                 ("port", c_uint16), ("shm_rails", c_uint32), ("max_registration", c_uint64), ("max_tasks", c_uint32),
-                ("rail_wait_ms", c_int), ("tcp_rails", c_uint32), ("gpu_rails", c_uint32)]
+                ("rail_wait_ms", c_int), ("tcp_rails", c_uint32), ("gpu_rails", c_uint32),
+                ("adapters", c_uint32)]
 
 
 class _Why(ctypes.Structure):

@@ -388,6 +388,7 @@ static struct tent *engine(const struct transport *tr)
 
 		must(!topo_add_rail(&t->topo, name, NULL) &&
 			!port_new(*tr->kinds, name, &t->ports[i]));
+		t->ports[i]->transport = tr;
 		t->rails[i] = t->ports[i]->id;
 		t->gbps[i] = 100;
 		t->n_ports++;
