@@ -31,7 +31,7 @@ static bool polls;
 static uint64_t next_look; /* when */
 static uint32_t changes; /* arena()->changes at the last look */
 
-/* Of the thread. */
+/* Only the thread accesses these. */
 static struct choice choice;
 static bool known; /* a look has found doorbells */
 static uint64_t rung[MAX_PROCS]; /* doorbells of each member at the last look */

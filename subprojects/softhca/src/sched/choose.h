@@ -14,10 +14,10 @@
  * lists are faster in poll mode. softhca-cost prints TRAP, HANDOVER, and n for which both modes take
  * the same time.
  *
- * HANDOVER depends on the distance of the two cores. On one virtual machine it changed within minutes
- * from 230 ns to less than 60 ns, as the host moved its processors. So for long lists the thread
- * measures: it counts the WQEs of a few ms, changes the mode, counts again, and keeps the faster mode.
- * It repeats this trial after a while, after twice as long each time if the mode stays the same.
+ * HANDOVER depends on the two cores: on one virtual machine it changed between 20 ns and 230 ns within
+ * minutes. So for long lists the thread measures: it counts the WQEs of a few ms, changes the mode,
+ * counts again, and keeps the faster mode. It repeats this trial after a while, after twice as long
+ * each time if the mode stays the same.
  *
  * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
  * list. So a program that posts WQEs one by one and fast also has trials.
@@ -45,7 +45,7 @@ enum trial {
 	TRIAL_OTHER, /* those of the other mode */
 };
 
-/* What has been chosen. All zero: to trap. */
+/* The choice, and what led to it. All zero: to trap. */
 struct choice {
 	bool polls;
 	enum trial trial;

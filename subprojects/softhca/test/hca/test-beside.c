@@ -388,7 +388,7 @@ static unsigned int shown_list(void)
 	return n;
 }
 
-/* Whether long lists are faster if their doorbells trap is measured, so at times they trap. */
+/* The thread measures if long lists are faster when their doorbells trap, so at times they trap. */
 static void lists(void)
 {
 	uint64_t start = test_now_ns();
