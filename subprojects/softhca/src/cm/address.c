@@ -135,15 +135,15 @@ static uint32_t usual_gid(const struct softhca_rail *rail, const struct cm_addr 
 	return 0;
 }
 
-static bool find_gid(const struct cm_addr *addr, struct cm_place *place)
+bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p)
 {
 	const struct softhca_topology *t = &arena()->topo;
 
 	for (uint32_t r = 0; r < t->nrails; r++) {
 		for (uint32_t g = 0; g < t->rails[r].ngids; g++) {
-			if (memcmp(t->rails[r].gids[g], addr->ip, sizeof(addr->ip)))
+			if (memcmp(t->rails[r].gids[g], gid, sizeof(t->rails[r].gids[g])))
 				continue;
-			*place = (struct cm_place){r, g};
+			*place_p = (struct cm_place){r, g};
 			return true;
 		}
 	}
@@ -185,7 +185,7 @@ int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p)
 {
 	char name[SOFTHCA_NAME_MAX] = "";
 
-	if (find_gid(addr, place_p))
+	if (cm_gid_place(addr->ip, place_p))
 		return 0;
 	if (!cm_addr_loopback(addr) && !find_interface(addr, name))
 		return -EADDRNOTAVAIL;

@@ -50,6 +50,9 @@ struct cm_place {
 	uint32_t gid;
 };
 
+/* Finds the adapter that has this GID. Returns false if there is none. */
+bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p);
+
 /*
  * Finds the adapter that has @addr. The caller must not hold the fabric's mutex, because the kernel
  * lists the host's addresses meanwhile. Returns 0, or -EADDRNOTAVAIL if no adapter has @addr.

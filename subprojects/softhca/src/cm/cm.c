@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cm/ids.h"
+#include "cm/remote.h"
 #include "hca/event.h"
 #include "hca/objects.h"
 #include "packet/packet.h"
@@ -54,10 +55,10 @@ static bool reachable(uint32_t rail, const struct cm_place *place)
 	return from->link == to->link && packet_pkeys_match(from->pkeys[0], to->pkeys[0]);
 }
 
-/* Gives @id the adapter and address of the other end, as if the host connected to itself. */
-static int take_place_of(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place)
+/* Gives @id, which is on no adapter, an adapter and its address. */
+static int take_place(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place)
 {
-	struct cm_addr src = *dst;
+	struct cm_addr src = *addr;
 
 	put_on_rail(id, place);
 	src.port = id->src.port;
@@ -67,23 +68,28 @@ static int take_place_of(struct cm_id *id, const struct cm_addr *dst, const stru
 	return 0;
 }
 
-int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place)
+int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place,
+	const struct remote_path *path)
 {
 	int r = 0;
 
 	if (id->state != CM_IDLE && id->state != CM_BOUND)
 		return -EINVAL;
 	id->dst = *dst;
-	if (!place || (id->rail != NO_INDEX && !reachable(id->rail, place))) {
+	if (!path && (!place || (id->rail != NO_INDEX && !reachable(id->rail, place)))) {
 		cm_post(id, CM_EV_ADDR_ERROR, -ETIMEDOUT, false);
 		return 0;
 	}
 	if (id->rail == NO_INDEX)
-		r = take_place_of(id, dst, place);
+		r = path ? take_place(id, &path->src, &path->from) : take_place(id, dst, place);
 	if (r)
 		return r;
-	id->dst_rail = place->rail;
-	id->dst_gid = place->gid;
+	if (path) {
+		remote_begin(id, path);
+	} else {
+		id->dst_rail = place->rail;
+		id->dst_gid = place->gid;
+	}
 	id->state = CM_ADDR_RESOLVED;
 	cm_post(id, CM_EV_ADDR_RESOLVED, 0, false);
 	return 0;
@@ -160,14 +166,13 @@ static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *
 	return id;
 }
 
-/* The listening id to which the request belongs, else NULL. Its process lives. */
-static struct cm_id *live_listener(const struct cm_id *id)
+struct cm_id *cm_live_listener(uint32_t ps, const struct cm_addr *dst)
 {
-	struct cm_id *l = cm_listener(id->ps, &id->dst);
+	struct cm_id *l = cm_listener(ps, dst);
 
 	if (l && !fabric_alive(l->owner)) {
 		fabric_reap();
-		l = cm_listener(id->ps, &id->dst);
+		l = cm_listener(ps, dst);
 	}
 	return l;
 }
@@ -182,7 +187,11 @@ int cm_connect(struct cm_id *id, const struct cm_param *p)
 		return -EINVAL;
 	set_local(id, p);
 	id->state = cm_is_ud(id) ? CM_SIDR_SENT : CM_REQ_SENT;
-	listener = live_listener(id);
+	if (cm_is_away(id)) {
+		remote_ask(id, cm_is_ud(id) ? MAD_SIDR_REQ : MAD_REQ);
+		return 0;
+	}
+	listener = cm_live_listener(id->ps, &id->dst);
 	if (!listener) {
 		reject_request(id, CM_REJ_NO_SERVICE, CM_SIDR_UNSUPPORTED);
 		return 0;
@@ -198,15 +207,28 @@ int cm_connect(struct cm_id *id, const struct cm_param *p)
 	return 0;
 }
 
+static void reply_away(struct cm_id *id)
+{
+	id->state = cm_is_ud(id) ? CM_SIDR_DONE : CM_REP_SENT;
+	if (cm_is_ud(id))
+		remote_send(id, MAD_SIDR_REP, 0);
+	else
+		remote_ask(id, MAD_REP);
+}
+
 static int reply(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 	uint8_t len = cm_is_ud(id) ? CM_SIDR_REP_DATA : CM_REP_DATA;
 
-	if (!peer || p->data_len > len)
+	if ((!peer && !cm_is_away(id)) || p->data_len > len)
 		return -EINVAL;
 	set_local(id, p);
 	id->uid = uid;
+	if (cm_is_away(id)) {
+		reply_away(id);
+		return 0;
+	}
 	receive(peer, id, len);
 	if (cm_is_ud(id)) {
 		id->state = CM_SIDR_DONE;
@@ -224,16 +246,17 @@ int cm_established(struct cm_id *id)
 {
 	if (id->state != CM_REP_SENT)
 		return -EINVAL;
+	remote_stop(id);
 	id->state = CM_ESTABLISHED;
 	cm_post(id, CM_EV_ESTABLISHED, 0, false);
 	return 0;
 }
 
-/* Sends the answer to the other end's reply. */
-static void answered(struct cm_id *id)
+void cm_answered(struct cm_id *id)
 {
 	if (id->state != CM_REP_SENT)
 		return;
+	remote_stop(id);
 	id->state = CM_ESTABLISHED;
 	cm_tell(id, CM_EV_ESTABLISHED, 0, false);
 }
@@ -248,7 +271,9 @@ int cm_accept(struct cm_id *id, const struct cm_param *p, uint64_t uid)
 		return -EINVAL;
 	id->state = CM_ESTABLISHED;
 	if (peer)
-		answered(peer);
+		cm_answered(peer);
+	if (cm_is_away(id))
+		remote_send(id, MAD_RTU, 0);
 	return 0;
 }
 
@@ -257,6 +282,8 @@ static void refuse(struct cm_id *id, int status, bool has_data)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 
+	if (cm_is_away(id))
+		remote_refuse(id, (uint16_t)status);
 	id->state = CM_ENDED;
 	if (!peer)
 		return;
@@ -284,7 +311,7 @@ int cm_reject(struct cm_id *id, const void *data, uint8_t len, uint8_t reason)
 	return 0;
 }
 
-static void end_connection(struct cm_id *id)
+void cm_end_connection(struct cm_id *id)
 {
 	id->state = CM_ENDED;
 	cm_tell(id, CM_EV_DISCONNECTED, 0, false);
@@ -298,16 +325,23 @@ static void answer_disconnect(struct cm_id *id)
 
 	id->state = CM_ENDED;
 	cm_post(id, CM_EV_TIMEWAIT_EXIT, 0, false);
+	if (cm_is_away(id))
+		remote_send(id, MAD_DREP, 0);
 	if (peer && peer->state == CM_DREQ_SENT)
-		end_connection(peer);
+		cm_end_connection(peer);
 }
 
 static void ask_disconnect(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 
+	if (cm_is_away(id)) {
+		id->state = CM_DREQ_SENT;
+		remote_ask(id, MAD_DREQ);
+		return;
+	}
 	if (!peer) {
-		end_connection(id);
+		cm_end_connection(id);
 		return;
 	}
 	id->state = CM_DREQ_SENT;
@@ -344,12 +378,24 @@ static void withdraw(struct cm_id *id)
 {
 	struct cm_id *peer = cm_linked(id->peer);
 
+	if (cm_is_away(id) && !cm_is_ud(id))
+		remote_withdraw(id);
 	if (!peer)
 		return;
 	if (peer->unread)
 		cm_free(peer);
 	else
 		peer->state = CM_ENDED;
+}
+
+/* The id has no owner any more, and exists until its DREQ is answered. */
+static void linger(struct cm_id *id)
+{
+	id->uid = 0;
+	id->has_port = 0;
+	id->first_coming = id->last_coming;
+	id->away.gone = 1;
+	fifo_drop(id->fifo, cm_index(id), sizeof(struct cm_event));
 }
 
 void cm_destroy(struct cm_id *id)
@@ -379,7 +425,10 @@ void cm_destroy(struct cm_id *id)
 	default:
 		break;
 	}
-	cm_free(id);
+	if (cm_is_away(id) && id->state == CM_DREQ_SENT)
+		linger(id);
+	else
+		cm_free(id);
 }
 
 void cm_close_channel(uint64_t fifo)
@@ -403,6 +452,8 @@ void cm_reap(uint32_t slot)
 		if (!id->used || id->owner != slot)
 			continue;
 		cm_destroy(id);
+		if (id->used)
+			cm_free(id); /* nobody waits for the answer */
 		fifo_remove(fifo);
 	}
 }

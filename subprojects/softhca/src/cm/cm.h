@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The connection manager changes two ids when a program resolves, connects, accepts, rejects or
- * disconnects one of them. Both ends are in this fabric. The process that sends a
- * message changes the other end's id immediately; the receiver's thread posts the event when the
- * message has arrived (cm_tell()).
+ * disconnects one of them. If both ends are in this fabric, the process that sends a message
+ * changes the other end's id immediately; the receiver's thread posts the event when the message has
+ * arrived (cm_tell()). For ends in other fabrics see remote.h.
  *
  * The caller must hold the fabric's mutex. The functions return 0 or -errno. -EINVAL means that the
  * state of the id does not allow the operation, or that there is more private data than the message
@@ -26,7 +26,10 @@
 #define CM_SIDR_REP_DATA 136
 
 /* Status of a rejection: the reasons of InfiniBand's REJ. */
+#define CM_REJ_TIMEOUT 4
+#define CM_REJ_INVALID_ID 6
 #define CM_REJ_NO_SERVICE 8
+#define CM_REJ_MTU 26
 #define CM_REJ_CONSUMER 28
 #define CM_REJ_VENDOR_OPTION 35
 /* For datagrams: the status of SIDR_REP. */
@@ -42,9 +45,12 @@ int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place 
 
 /*
  * Resolves @dst. @place: the adapter that has @dst; NULL: no adapter has it. An id that is not
- * bound gets the adapter and the address of the other end, as if the host connected to itself.
+ * bound gets the adapter and the address of the other end, as if the host connected to itself, or
+ * those with which @path to another fabric begins (NULL: no path).
  */
-int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place);
+struct remote_path;
+int cm_resolve_addr(struct cm_id *id, const struct cm_addr *dst, const struct cm_place *place,
+	const struct remote_path *path);
 int cm_resolve_route(struct cm_id *id);
 
 /* @backlog: requests that may be unread; 0: the maximum. */
@@ -67,6 +73,13 @@ void cm_destroy(struct cm_id *id);
 void cm_close_channel(uint64_t fifo);
 /* Destroys the ids of a dead process. */
 void cm_reap(uint32_t slot);
+
+/* The listening id to which a request to @dst belongs, else NULL. Its process lives. */
+struct cm_id *cm_live_listener(uint32_t ps, const struct cm_addr *dst);
+/* The other end has acknowledged this end's reply. */
+void cm_answered(struct cm_id *id);
+/* The other end agrees to the end of the connection, or is gone. */
+void cm_end_connection(struct cm_id *id);
 
 /* Returns the slot of the process at the other end, or NO_SLOT if there is none. */
 uint32_t cm_peer_slot(const struct cm_id *id);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "cm/remote.h"
 #include "fabric/reserve.h"
 #include "hca/cqe.h"
 #include "hca/event.h"
@@ -69,7 +70,7 @@ int cm_find(uint32_t index, uint64_t fifo, struct cm_id **id_p)
 	if (index < FIRST_CM_ID || index >= arena()->cm_high)
 		return -ENOENT;
 	id = cm_at(index);
-	if (!id->used || id->owner != fabric_self.slot || id->unread)
+	if (!id->used || id->owner != fabric_self.slot || id->unread || id->away.gone)
 		return -ENOENT;
 	if (id->fifo != fifo)
 		return -EINVAL;
@@ -220,17 +221,22 @@ static void arrive(struct cm_id *id)
 	id->first_coming++;
 }
 
-static void on_its_way(struct cm_id *id, const struct cm_coming *c)
+void cm_wake(const struct cm_id *id, uint64_t due)
 {
 	struct proc *p = &arena()->procs[id->owner];
 
+	if (!p->cm_due || due < p->cm_due)
+		p->cm_due = due;
+	timer_ring(id->owner);
+}
+
+static void on_its_way(struct cm_id *id, const struct cm_coming *c)
+{
 	if (id->last_coming - id->first_coming == CM_COMING)
 		arrive(id);
 	*coming(id, id->last_coming) = *c;
 	id->last_coming++;
-	if (!p->cm_due || c->due < p->cm_due)
-		p->cm_due = c->due;
-	timer_ring(id->owner);
+	cm_wake(id, c->due);
 }
 
 void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param)
@@ -302,21 +308,37 @@ static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint6
 	return true;
 }
 
-/* The id of this process whose next message arrives first, or NULL. */
-static struct cm_id *next_told(void)
+/* The time at which a message arrives or is repeated; 0: none. */
+static uint64_t due_of(struct cm_id *id)
+{
+	uint64_t repeat = id->away.due,
+		 arrives = is_coming(id) ? coming(id, id->first_coming)->due : 0;
+
+	return !arrives || (repeat && repeat < arrives) ? repeat : arrives;
+}
+
+/* The id of this process that is due first, or NULL. */
+static struct cm_id *next_due(void)
 {
 	struct cm_id *next = NULL;
 
 	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
 		struct cm_id *id = cm_at(i);
 
-		if (!id->used || id->owner != fabric_self.slot || !is_coming(id))
+		if (!id->used || id->owner != fabric_self.slot || !due_of(id))
 			continue;
-		if (!next ||
-			coming(id, id->first_coming)->due < coming(next, next->first_coming)->due)
+		if (!next || due_of(id) < due_of(next))
 			next = id;
 	}
 	return next;
+}
+
+static void serve(struct cm_id *id, uint64_t now)
+{
+	if (id->away.due && id->away.due <= now)
+		remote_serve(id, now);
+	else if (!waits_for_program(id, coming(id, id->first_coming), now))
+		arrive(id);
 }
 
 uint64_t cm_serve(uint64_t now)
@@ -325,10 +347,10 @@ uint64_t cm_serve(uint64_t now)
 	struct cm_id *id;
 
 	while (*due && *due <= now) {
-		id = next_told();
-		*due = id ? coming(id, id->first_coming)->due : 0;
-		if (id && *due <= now && !waits_for_program(id, coming(id, id->first_coming), now))
-			arrive(id);
+		id = next_due();
+		*due = id ? due_of(id) : 0;
+		if (id && *due <= now)
+			serve(id, now);
 	}
 	return *due;
 }

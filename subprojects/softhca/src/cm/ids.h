@@ -93,6 +93,9 @@ void cm_move(struct cm_id *id, uint64_t fifo);
  */
 #define CM_PATIENCE_NS 500000000u
 
+/* The thread of the id's process runs cm_serve() at @due. */
+void cm_wake(const struct cm_id *id, uint64_t due);
+
 /*
  * Posts an event of @id about an action of its own program, after the events of earlier messages.
  */
@@ -105,8 +108,8 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
 void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
 /*
- * Posts the events of this process's ids that are due at @now. Returns the time of the next one, or
- * 0.
+ * Posts the events of this process's ids that are due at @now, and repeats the messages to other
+ * fabrics that are due. Returns the time of the next one, or 0.
  */
 uint64_t cm_serve(uint64_t now);
 

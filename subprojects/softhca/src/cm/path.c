@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cm/cm.h"
+#include "cm/remote.h"
 #include "fabric/fabric.h"
 #include "hca/port.h"
 #include "hca/qp_attrs.h"
@@ -42,7 +43,9 @@ const uint8_t *cm_src_gid(const struct cm_id *id)
 
 const uint8_t *cm_dst_gid(const struct cm_id *id)
 {
-	return cm_has_path(id) ? arena()->topo.rails[id->dst_rail].gids[id->dst_gid] : NULL;
+	if (!cm_has_path(id))
+		return NULL;
+	return cm_is_away(id) ? id->away.gid : arena()->topo.rails[id->dst_rail].gids[id->dst_gid];
 }
 
 uint16_t cm_pkey(const struct cm_id *id)
@@ -65,10 +68,10 @@ static uint8_t path_mtu(const struct cm_id *id)
 {
 	uint32_t a = rail_of(id)->mtu, b = arena()->topo.rails[id->dst_rail].mtu;
 
-	return port_mtu_code(a < b ? a : b);
+	return cm_is_away(id) ? (uint8_t)id->away.mtu : port_mtu_code(a < b ? a : b);
 }
 
-static uint8_t ack_timeout(const struct cm_id *id)
+uint8_t cm_ack_timeout(const struct cm_id *id)
 {
 	return (uint8_t)(id->ack_timeout ? id->ack_timeout : ACK_TIMEOUT);
 }
@@ -101,7 +104,7 @@ void cm_path_unpacked(const struct cm_id *id, struct ib_user_path_rec *p)
 		.rate_selector = 2,
 		.rate = RATE_200G,
 		.packet_life_time_selector = 2,
-		.packet_life_time = (uint8_t)(ack_timeout(id) - 1),
+		.packet_life_time = (uint8_t)(cm_ack_timeout(id) - 1),
 	};
 	memcpy(p->dgid, cm_dst_gid(id), sizeof(p->dgid));
 	memcpy(p->sgid, cm_src_gid(id), sizeof(p->sgid));
@@ -210,7 +213,7 @@ static void to_rts(const struct cm_id *id, struct ib_uverbs_qp_attr *a)
 	const struct cm_param *asked = passive ? &id->remote : &id->local;
 
 	a->qp_attr_mask = A_STATE | A_SQ_PSN | A_TIMEOUT | A_RETRY | A_RNR_RETRY | A_MAX_RD;
-	a->timeout = ack_timeout(id);
+	a->timeout = cm_ack_timeout(id);
 	a->retry_cnt = asked->retry_count;
 	a->rnr_retry = id->remote.rnr_retry_count;
 	a->sq_psn = id->local.psn;

@@ -571,6 +571,8 @@ struct arena {
 	struct wired wired[MAX_QPS];
 	struct mr mrs[MAX_MRS];
 	struct cm_id cm_ids[MAX_CM_IDS];
+	struct cm_refused cm_refused[MAX_CM_REFUSED];
+	uint32_t next_cm_refused;
 	struct trace_ring traces[SOFTHCA_TRACE_RINGS];
 	struct owed_ring owed[MAX_QPS][OWED_SIDES]; /* allocated in chaos mode only */
 };

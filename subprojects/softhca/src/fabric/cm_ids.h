@@ -10,6 +10,7 @@
 #define MAX_CM_IDS 8192 /* librdmacm keeps ids below 65536 */
 #define FIRST_CM_ID 1
 #define CM_DATA_MAX 256
+#define MAX_CM_REFUSED 64
 
 /* An IP address with a port. */
 struct cm_addr {
@@ -63,6 +64,27 @@ struct cm_param {
 
 #define CM_COMING 8
 
+/* The other end of an id, if it is in another fabric. */
+struct cm_away {
+	uint32_t here; /* this id's communication id; 0: the other end is in this fabric */
+	uint32_t there; /* the other end's; 0: not known yet */
+	uint8_t gid[16];
+	uint32_t mtu; /* of the path, enum ibv_mtu */
+	uint32_t gone; /* the program has destroyed the id, which waits for the answer to DREQ */
+	uint32_t message; /* enum mad_type of the message that waits for an answer; 0: none */
+	uint32_t repeats; /* that are left */
+	uint64_t due; /* of the next one, CLOCK_MONOTONIC ns */
+};
+
+/* A request of another fabric that was refused: if it is repeated, so is the refusal. */
+struct cm_refused {
+	uint8_t gid[16];
+	uint32_t there;
+	uint32_t ud;
+	uint32_t status;
+	struct cm_param param;
+};
+
 /* A message of the other end that has not arrived yet. */
 struct cm_coming {
 	uint64_t due; /* CLOCK_MONOTONIC ns */
@@ -91,6 +113,7 @@ struct cm_id {
 	uint32_t backlog; /* LISTEN: requests that may be unread */
 	uint32_t events; /* number of events that the program has read for this id */
 	struct cm_link peer;
+	struct cm_away away; /* instead of `peer` */
 	struct cm_link listener; /* of a request */
 	uint32_t unread; /* a request that the program does not know yet */
 	/* Options. */

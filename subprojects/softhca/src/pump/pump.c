@@ -10,6 +10,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include "cm/remote.h"
 #include "fabric/fabric.h"
 #include "fabric/lockfile.h"
 #include "hca/timer.h"
@@ -158,11 +159,17 @@ static uint64_t execute(nfds_t s, uint32_t n)
 	next = 0;
 	for (uint32_t i = 0; i < n; i++) {
 		struct arrived *a = &pump.arrived[i];
+		bool taken;
 
 		if (a->head <= 0)
 			continue;
-		a->qp = wired_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
-		if (!a->qp)
+		if (a->packet.dest_qpn == MAD_QPN) {
+			taken = remote_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
+		} else {
+			a->qp = wired_packet(&a->flow, &a->packet, pump.bytes[i] + a->head);
+			taken = a->qp != NULL;
+		}
+		if (!taken)
 			count(&arena()->rails[pump.rails[s]].counts.bad_packets);
 	}
 	for (uint32_t i = 0; i < n; i++) {

@@ -10,8 +10,10 @@
 
 #include "cm/cm.h"
 #include "cm/ids.h"
+#include "cm/remote.h"
 #include "dma/dma.h"
 #include "hca/objects.h"
+#include "pump/pump.h"
 #include "sys/fds.h"
 #include "sys/sys.h"
 #include "ucma/watch.h"
@@ -142,21 +144,39 @@ static void say_unknown(const struct cm_addr *addr)
 
 	inet_ntop(v4 ? AF_INET : AF_INET6, addr->ip + (v4 ? 12 : 0), ip, sizeof(ip));
 	n = snprintf(line, sizeof(line),
-		"softhca: rdma_cm: %s is no address of this host or of an adapter of this fabric, and connections "
-		"to other hosts are not emulated\n",
+		"softhca: rdma_cm: %s is no address of this host or of an adapter of this fabric, and no adapter "
+		"with udp=on reaches it\n",
 		ip);
 	sys_write(2, line, (size_t)n);
+}
+
+/* The path to an address outside this fabric. *away_p: there is one. */
+static int find_path(struct ucma_cmd *c, uint32_t index, const struct cm_addr *to,
+	struct remote_path *path, bool *away_p)
+{
+	struct cm_place bound;
+	struct cm_id *id;
+	sigset_t saved;
+	int r = ucma_enter(c, index, &saved, &id);
+
+	if (r)
+		return r;
+	bound = (struct cm_place){id->rail, id->gid};
+	ucma_leave(&saved, 0);
+	*away_p = !remote_find(to, bound.rail == NO_INDEX ? NULL : &bound, path);
+	return 0;
 }
 
 /* @src: if there is no source address, its length or family is 0. */
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
 {
+	struct remote_path path;
 	struct cm_place place;
 	struct cm_addr to;
 	struct cm_id *id;
 	sigset_t saved;
-	bool found;
+	bool here, away = false;
 	int r = cm_addr_decode(dst, dst_len, &to);
 
 	if (!r && cm_addr_any(&to))
@@ -165,12 +185,15 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 		r = bind_addr(c, index, src, src_len);
 	if (r)
 		return r;
-	found = !cm_addr_place(&to, &place);
-	r = ucma_enter(c, index, &saved, &id);
+	here = !cm_addr_place(&to, &place);
+	if (!here)
+		r = find_path(c, index, &to, &path, &away);
+	if (!r)
+		r = ucma_enter(c, index, &saved, &id);
 	if (r)
 		return r;
-	r = ucma_leave(&saved, cm_resolve_addr(id, &to, found ? &place : NULL));
-	if (!r && !found)
+	r = ucma_leave(&saved, cm_resolve_addr(id, &to, here ? &place : NULL, away ? &path : NULL));
+	if (!r && !here && !away)
 		say_unknown(&to);
 	return r;
 }
@@ -227,6 +250,12 @@ static void get_param(const struct rdma_ucm_conn_param *from, const struct rdma_
 	memcpy(p->data, from->private_data, from->private_data_len);
 }
 
+/* Must be called before the first message. */
+static int receive_from_others(const struct cm_id *id)
+{
+	return remote_receives(id) ? pump_start() : 0;
+}
+
 int ucma_connect(struct ucma_cmd *c)
 {
 	const struct rdma_ucm_connect *req = c->in;
@@ -241,7 +270,9 @@ int ucma_connect(struct ucma_cmd *c)
 	r = ucma_enter(c, req->id, &saved, &id);
 	if (r)
 		return r;
-	r = cm_connect(id, &p);
+	r = receive_from_others(id);
+	if (!r)
+		r = cm_connect(id, &p);
 	if (!r)
 		watch(cm_peer_slot(id));
 	return ucma_leave(&saved, r);
@@ -261,6 +292,8 @@ int ucma_listen(struct ucma_cmd *c)
 		r = cm_bind(id, &any, NULL);
 	if (!r)
 		r = cm_listen(id, (int32_t)req->backlog > 0 ? req->backlog : 0);
+	if (!r)
+		r = receive_from_others(id);
 	return ucma_leave(&saved, r);
 }
 

@@ -25,18 +25,17 @@ static bool goes_to(const struct qp *qp, const char *name)
 	return dest && !strcmp(name, arena()->topo.rails[qp_rail(dest)].name);
 }
 
-static bool is_from(const struct fault_rule *r, const struct qp *qp)
+static bool is_from(const struct fault_rule *r, uint32_t rail, uint32_t qpn, uint32_t owner)
 {
 	const struct arena *a = arena();
 
-	return (!r->device[0] || !strcmp(r->device, a->topo.rails[qp_rail(qp)].name)) &&
-	       (!r->qpn || r->qpn == qp->qpn) &&
-	       (!r->pid || (int32_t)r->pid == a->procs[qp->obj.owner].pid);
+	return (!r->device[0] || !strcmp(r->device, a->topo.rails[rail].name)) &&
+	       (!r->qpn || r->qpn == qpn) && (!r->pid || (int32_t)r->pid == a->procs[owner].pid);
 }
 
 static bool matches(const struct fault_rule *r, const struct qp *qp, const struct wqe *w)
 {
-	return r->action < FAULT_PACKET_LOST && is_from(r, qp) &&
+	return r->action < FAULT_PACKET_LOST && is_from(r, qp_rail(qp), qp->qpn, qp->obj.owner) &&
 	       (!r->peer[0] || goes_to(qp, r->peer)) &&
 	       (!r->opcodes || (w->opcode < 64 && r->opcodes >> w->opcode & 1));
 }
@@ -200,13 +199,13 @@ bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p)
 	return false;
 }
 
-enum fault_action fault_packet(const struct qp *qp)
+enum fault_action fault_packet(const struct udp_end *from)
 {
 	struct fault_rule *rules = arena()->faults;
 
 	for (size_t i = 0; i < FAULT_RULES; i++)
-		if (rules[i].action >= FAULT_PACKET_LOST && is_from(&rules[i], qp) &&
-			due(&rules[i]))
+		if (rules[i].action >= FAULT_PACKET_LOST &&
+			is_from(&rules[i], from->rail, from->qpn, from->owner) && due(&rules[i]))
 			return rules[i].action;
 	return FAULT_NONE;
 }

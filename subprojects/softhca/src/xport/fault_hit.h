@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "xport/responder.h"
+#include "xport/udp.h"
 
 /*
  * Applies the rules to the message w of qp before it is executed. Returns true if a rule has
@@ -15,9 +16,9 @@
 bool fault_hit(struct qp *qp, struct wqe *w, struct answer *answer_p);
 
 /*
- * Applies the rules for packets to a packet that @qp is about to send. Returns the action, or
+ * Applies the rules for packets to a packet that @from is about to send. Returns the action, or
  * FAULT_NONE.
  */
-enum fault_action fault_packet(const struct qp *qp);
+enum fault_action fault_packet(const struct udp_end *from);
 
 #endif

@@ -287,15 +287,15 @@ void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a)
 	qp->tapped = 0;
 }
 
-void tap_packet(const struct qp *qp, const struct flow *f, uint8_t *frame, size_t len)
+void tap_packet(const struct udp_end *end, const struct flow *f, uint8_t *frame, size_t len)
 {
 	const struct capture *c = &arena()->capture;
 	char comment[PCAPNG_COMMENT_MAX];
 
-	if (!c->on || (c->qpn && c->qpn != qp->qpn) || !capture_begin())
+	if (!c->on || (c->qpn && c->qpn != end->qpn) || !capture_begin())
 		return;
 	snprintf(comment, sizeof(comment), "process %d QP 0x%06x, QP 0x%06x of another host",
-		arena()->procs[qp->obj.owner].pid, qp->qpn, qp->attr.dest_qpn);
-	capture_add(qp_rail(qp), stamp(), f, frame, len, comment);
+		arena()->procs[end->owner].pid, end->qpn, end->peer_qpn);
+	capture_add(end->rail, stamp(), f, frame, len, comment);
 	capture_commit(0, 0);
 }

@@ -10,6 +10,7 @@
 
 #include "packet/frame.h"
 #include "xport/responder.h"
+#include "xport/udp.h"
 
 /*
  * Captures the request of message @w: its packets up to the one that holds byte @limit - 1. Has an
@@ -20,8 +21,8 @@ void tap_request(struct qp *qp, const struct wqe *w, uint64_t limit);
 /* Captures the packets that the responder sends when the attempt ends with @a. */
 void tap_answer(struct qp *qp, const struct wqe *w, const struct answer *a);
 
-/* Captures a real packet between @qp and another host: @len bytes, as for capture_add(). */
-void tap_packet(const struct qp *qp, const struct flow *f, uint8_t *frame, size_t len);
+/* Captures a real packet between @end and another host: @len bytes, as for capture_add(). */
+void tap_packet(const struct udp_end *end, const struct flow *f, uint8_t *frame, size_t len);
 
 /* Returns true if an outcome that a fault rule has decided involves packets to or from the peer. */
 bool tap_visible(const struct answer *a);

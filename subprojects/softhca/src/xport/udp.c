@@ -154,6 +154,27 @@ struct flow udp_flow(struct msghdr *h, const uint8_t *gid)
 	return f;
 }
 
+int udp_source(const uint8_t *dst, uint8_t src[16])
+{
+	union udp_address a;
+	socklen_t len = address_of(dst, ROCE_PORT, &a);
+	int fd = (int)SYS(SYS_socket, a.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), r;
+	struct flow f;
+
+	if (fd < 0)
+		return fd;
+	r = (int)SYS(SYS_connect, fd, &a, len);
+	len = sizeof(a);
+	if (!r)
+		r = (int)SYS(SYS_getsockname, fd, &a, &len);
+	sys_close(fd);
+	if (r)
+		return r;
+	take_source(&a, &f);
+	memcpy(src, f.src, sizeof(f.src));
+	return 0;
+}
+
 int udp_path_mtu(uint32_t rail, const struct flow *f)
 {
 	union udp_address to;

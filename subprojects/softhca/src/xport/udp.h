@@ -12,6 +12,13 @@
 #include "packet/frame.h"
 #include "packet/packet.h"
 
+/* This fabric's end of a packet to or from another host. */
+struct udp_end {
+	uint32_t rail;
+	uint32_t owner; /* slot of the process */
+	uint32_t qpn, peer_qpn;
+};
+
 union udp_address {
 	struct sockaddr any;
 	struct sockaddr_in v4;
@@ -32,6 +39,11 @@ int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port);
  * header. The message must have had room for a union udp_address and UDP_CONTROL_BYTES.
  */
 struct flow udp_flow(struct msghdr *h, const uint8_t *gid);
+
+/*
+ * Writes the address from which the host sends to @dst. Returns 0, or -errno if there is no route.
+ */
+int udp_source(const uint8_t *dst, uint8_t src[16]);
 
 /*
  * The largest packet, including the IP header, on the way from f->src, an address of adapter @rail,

@@ -82,36 +82,35 @@ static void keep(uint32_t rail, const struct flow *f, const uint8_t *packet, siz
 }
 
 /* Sends the packet of @len bytes, as fault rules permit. */
-static void transmit(const struct qp *qp, const struct flow *f, const uint8_t *packet, size_t len)
+static void transmit(const struct udp_end *from, const struct flow *f, const uint8_t *packet,
+	size_t len)
 {
 	enum fault_action fault =
-		arena()->attention & ATTEND_FAULTS ? fault_packet(qp) : FAULT_NONE;
+		arena()->attention & ATTEND_FAULTS ? fault_packet(from) : FAULT_NONE;
 
 	switch (fault) {
 	case FAULT_PACKET_LOST:
 		return;
 	case FAULT_PACKET_LATE:
-		keep(qp_rail(qp), f, packet, len);
+		keep(from->rail, f, packet, len);
 		return;
 	case FAULT_PACKET_TWICE:
-		udp_send(qp_rail(qp), f, packet, len);
+		udp_send(from->rail, f, packet, len);
 		break;
 	default:
 		break;
 	}
-	udp_send(qp_rail(qp), f, packet, len);
+	udp_send(from->rail, f, packet, len);
 	release_kept();
 }
 
-void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload)
+void wired_emit_from(const struct udp_end *from, struct flow *f, const struct packet *p,
+	const void *payload)
 {
 	static uint8_t frame[FRAME_MAX];
-	uint32_t rail = qp_rail(qp);
-	struct packet out = *p;
-	size_t head = frame_head_bytes(f), n;
+	size_t head = frame_head_bytes(f), n = packet_encode(p, frame + head);
+	uint32_t rail = from->rail;
 
-	out.pkey = qp_pkey(qp);
-	n = packet_encode(&out, frame + head);
 	f->src_port = udp_source_port(rail, f);
 	if (arena()->rails[rail].link_down || !f->src_port)
 		return;
@@ -123,8 +122,22 @@ void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, con
 	arena()->rails[rail].counts.tx_packets++;
 	arena()->rails[rail].counts.tx_bytes += p->payload;
 	if (arena()->attention & ATTEND_CAPTURE)
-		tap_packet(qp, f, frame, n);
-	transmit(qp, f, frame + head, frame_seal(f, frame, n) - head);
+		tap_packet(from, f, frame, n);
+	transmit(from, f, frame + head, frame_seal(f, frame, n) - head);
+}
+
+static struct udp_end end_of(const struct qp *qp)
+{
+	return (struct udp_end){qp_rail(qp), qp->obj.owner, qp->qpn, qp->attr.dest_qpn};
+}
+
+void wired_emit(const struct qp *qp, struct flow *f, const struct packet *p, const void *payload)
+{
+	struct udp_end from = end_of(qp);
+	struct packet out = *p;
+
+	out.pkey = qp_pkey(qp);
+	wired_emit_from(&from, f, &out, payload);
 }
 
 static void send_packet(void *arg, const struct packet *p, const void *payload)
@@ -180,11 +193,15 @@ bool wired_same_family(const struct qp *qp, const uint8_t *sgid, const uint8_t *
 	return false;
 }
 
+uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu)
+{
+	return (uint32_t)frame_head_bytes(f) + PACKET_HEADERS_MAX + MTU_BYTES(mtu) + ICRC_BYTES;
+}
+
 static int check_path(const struct qp *qp)
 {
 	struct flow f = flow_of(qp);
-	uint32_t need = (uint32_t)frame_head_bytes(&f) + PACKET_HEADERS_MAX +
-			MTU_BYTES(qp->attr.path_mtu) + ICRC_BYTES;
+	uint32_t need = wired_packet_bytes(&f, qp->attr.path_mtu);
 	int mtu = udp_path_mtu(qp_rail(qp), &f);
 	char why[160];
 
@@ -347,7 +364,7 @@ static struct qp *receiver(const struct flow *f, const struct packet *p)
 	return fabric_reachable(qp->obj.owner) ? qp : NULL;
 }
 
-static void tap_received(const struct qp *qp, const struct flow *f, const struct packet *p,
+static void tap_received(const struct udp_end *to, const struct flow *f, const struct packet *p,
 	const uint8_t *payload)
 {
 	static uint8_t frame[FRAME_MAX];
@@ -356,12 +373,22 @@ static void tap_received(const struct qp *qp, const struct flow *f, const struct
 	memcpy(frame + head + n, payload, p->payload);
 	n += p->payload;
 	memset(frame + head + n, 0, packet_padding(p->payload));
-	tap_packet(qp, f, frame, n + packet_padding(p->payload));
+	tap_packet(to, f, frame, n + packet_padding(p->payload));
+}
+
+void wired_received(const struct udp_end *to, const struct flow *f, const struct packet *p,
+	const uint8_t *payload)
+{
+	arena()->rails[to->rail].counts.rx_packets++;
+	arena()->rails[to->rail].counts.rx_bytes += p->payload;
+	if (arena()->attention & ATTEND_CAPTURE)
+		tap_received(to, f, p, payload);
 }
 
 struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint8_t *payload)
 {
 	struct qp *qp = receiver(f, p);
+	struct udp_end to;
 	struct call c;
 
 	if (!qp)
@@ -370,10 +397,8 @@ struct qp *wired_packet(const struct flow *f, const struct packet *p, const uint
 		counts_bad_pkeys(qp, 1);
 		return NULL;
 	}
-	arena()->rails[qp_rail(qp)].counts.rx_packets++;
-	arena()->rails[qp_rail(qp)].counts.rx_bytes += p->payload;
-	if (arena()->attention & ATTEND_CAPTURE)
-		tap_received(qp, f, p, payload);
+	to = end_of(qp);
+	wired_received(&to, f, p, payload);
 	if (qp->type == QPT_UD) {
 		wired_datagram(qp, f, p, payload);
 		return qp;

@@ -13,6 +13,7 @@
 #include "hca/wqe.h"
 #include "packet/frame.h"
 #include "packet/packet.h"
+#include "xport/udp.h"
 
 /*
  * Must be called when the QP has got the attributes of RTR: prepares it if its peer is reached by
@@ -70,6 +71,19 @@ uint64_t wired_acknowledge(struct qp *qp);
  * before.
  */
 uint64_t wired_tick(uint64_t now);
+
+/* Bytes of the largest packet of RC along @f with this MTU, an enum ibv_mtu. */
+uint32_t wired_packet_bytes(const struct flow *f, uint32_t mtu);
+
+/*
+ * Sends a packet to f->dst, with the source port of this process, which it writes to @f.
+ */
+void wired_emit_from(const struct udp_end *from, struct flow *f, const struct packet *p,
+	const void *payload);
+
+/* Counts a packet that has come and that somebody takes, and captures it. */
+void wired_received(const struct udp_end *to, const struct flow *f, const struct packet *p,
+	const uint8_t *payload);
 
 /* After a process has died: finishes the steps that it has begun. */
 void wired_recover(void);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections to other fabrics: their messages are MADs between the QPs 1 of two adapters with
+ * udp=on. A message that needs an answer is repeated until it has come (REMOTE_REPEATS).
+ *
+ * The caller must hold the fabric's mutex, except for remote_find().
+ */
+#ifndef SOFTHCA_CM_REMOTE_H
+#define SOFTHCA_CM_REMOTE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cm/address.h"
+#include "cm/mad.h"
+#include "packet/frame.h"
+#include "packet/packet.h"
+
+#define REMOTE_REPEAT_NS 250000000u
+#define REMOTE_REPEATS 256u /* together 64 s */
+
+/* A path to another fabric. */
+struct remote_path {
+	struct cm_place from;
+	struct cm_addr src; /* address of this end, without a port */
+	uint8_t gid[16]; /* of the other end */
+	uint32_t mtu; /* enum ibv_mtu */
+};
+
+/*
+ * Finds the path to @dst from the adapter and GID @bound (NULL: from those that the host's routes
+ * choose). Returns 0, or -EADDRNOTAVAIL if no adapter with udp=on has a route to @dst, or if the
+ * mode of the HCA has no connections to other hosts.
+ */
+int remote_find(const struct cm_addr *dst, const struct cm_place *bound,
+	struct remote_path *path_p);
+
+static inline bool cm_is_away(const struct cm_id *id)
+{
+	return id->away.here != 0;
+}
+
+/* The id gets this path. */
+void remote_begin(struct cm_id *id, const struct remote_path *path);
+
+/* Sends a message. @status: see struct mad. */
+void remote_send(struct cm_id *id, enum mad_type type, uint16_t status);
+
+/* The same, and repeats it until remote_stop(). */
+void remote_ask(struct cm_id *id, enum mad_type type);
+void remote_stop(struct cm_id *id);
+
+/* Refuses the request of the id; a repeated request is refused again. */
+void remote_refuse(struct cm_id *id, uint16_t status);
+
+/* Tells the other end that nobody waits for its reply any more. */
+void remote_withdraw(struct cm_id *id);
+
+/*
+ * Repeats the message that is due at @now. After the last repetition, ends what it was to do.
+ */
+void remote_serve(struct cm_id *id, uint64_t now);
+
+/* Handles a packet for QP 1. Returns true if it holds a message for this fabric. */
+bool remote_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);
+
+/* Returns true if messages may come for the id, so that this process must receive packets. */
+bool remote_receives(const struct cm_id *id);
+
+#endif
