@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench search between machines: network namespaces with fabrics of their own, and a stand-in for ssh.
+"""rdmabench between machines: network namespaces with fabrics of their own, and a stand-in for ssh.
 
     machines.py WIRE-HOSTS RDMABENCH SOFTHCA-RUN [CASE...]
 """
@@ -99,7 +99,17 @@ def lost(tmp):
         assert o["tries"] == o["measurements"] == 3 and o["failures"] == 0, o
 
 
-cases = [by_ssh, served, lost]
+def rdma_cm(tmp):
+    """rdma_cm connects the QPs of two machines."""
+    with hosts.Network(runner, topology="mtu=1024") as (a, b):
+        for i, line in enumerate((["lat", "--op", "s"], ["bw", "--op", "w", "-q", 2, "-s", 4096], ["engine", "-b", "--check", "--request", "r_1_512,si_1_100"])):
+            port = 18600 + i
+            _, said = hosts.pair(a, b, *map(str, [exe, *line, "-R", "-n", 30, "-p", port, "--json", tmp / "json"]), port=port)
+            o = json.loads((tmp / "json").read_text().splitlines()[-1])
+            assert o["traffic"]["rdma_cm"] and o["errors"] == o["mismatches"] == 0 and o["sent"]["messages"] >= 30, (o, said)
+
+
+cases = [by_ssh, served, lost, rdma_cm]
 
 
 def test():

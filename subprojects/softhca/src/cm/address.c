@@ -150,6 +150,22 @@ bool cm_gid_place(const uint8_t gid[16], struct cm_place *place_p)
 	return false;
 }
 
+/* Returns true if hosts of the network have loopback addresses, because this one has. */
+static bool hosts_are_local(void)
+{
+	const struct softhca_topology *t = &arena()->topo;
+	struct cm_addr a;
+
+	for (uint32_t r = 0; r < t->nrails; r++) {
+		for (uint32_t g = 0; g < t->rails[r].ngids && t->rails[r].udp; g++) {
+			memcpy(a.ip, t->rails[r].gids[g], sizeof(a.ip));
+			if (cm_addr_loopback(&a))
+				return true;
+		}
+	}
+	return false;
+}
+
 /* Copies the name of the interface that has @addr. Returns false if no interface has it. */
 static bool find_interface(const struct cm_addr *addr, char name[SOFTHCA_NAME_MAX])
 {
@@ -187,7 +203,7 @@ int cm_addr_place(const struct cm_addr *addr, struct cm_place *place_p)
 
 	if (cm_gid_place(addr->ip, place_p))
 		return 0;
-	if (!cm_addr_loopback(addr) && !find_interface(addr, name))
+	if ((!cm_addr_loopback(addr) || hosts_are_local()) && !find_interface(addr, name))
 		return -EADDRNOTAVAIL;
 	place_p->rail = rail_of_interface(name);
 	place_p->gid = usual_gid(&arena()->topo.rails[place_p->rail], addr);

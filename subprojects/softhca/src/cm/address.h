@@ -2,7 +2,8 @@
 /*
  * IP addresses, and the adapters that they stand for. A GID is an address of its adapter. Another
  * address of the host belongs to the adapter whose network interface has it, else to the first
- * adapter; a loopback address belongs to the first adapter.
+ * adapter; a loopback address belongs to the first adapter, unless it may be that of another fabric
+ * because an adapter with udp=on has a loopback address, too.
  */
 #ifndef SOFTHCA_CM_ADDRESS_H
 #define SOFTHCA_CM_ADDRESS_H

@@ -3,6 +3,7 @@
 
 GROUP is one of these:
     tools       the vendor's programs
+    rdma_cm     the vendor's programs that connect by rdma_cm
     ucx         ucx_perftest
     faults      PEER, while its packets are lost, doubled and late
     losses      tools and ucx, with the same faults
@@ -301,6 +302,39 @@ def run_ipv6():
             hosts.pair(a, b, *command, port=18515)
         if not SHORT:
             ucx(a, b, "rc_x,ud_x,self", "-t tag_bw -s 1000 -n 20", env={"UCX_IB_GID_INDEX": "1"})
+
+
+# The server's options, and the client's; {} is the server's address.
+RDMA_CM = """
+ib_write_lat -R -x 0 -n 20|{}
+ib_send_lat -R -x 0 -n 20 -c UD|{}
+rping -C 5|-c -a {}
+ucmatose -C 5|-s {}
+udaddy -C 5|-s {}
+"""
+SERVER_OPTIONS = {"rping": ["-s"]}
+
+
+def meet(a, b, server, client):
+    """As hosts.pair(), by rdma_cm: no table shows that the server listens, so a refused client comes again."""
+    running, guard = a.start(*server), hosts.in_time()
+    while True:
+        program = b.start(*client)
+        try:
+            said = program.end()
+            break
+        except AssertionError as e:
+            if guard() or not running.running():
+                raise AssertionError(f"{e}; the server has said: {running.stop()!r}") from None
+    return running.end(), said
+
+
+def run_rdma_cm():
+    with hosts.Network(RUN) as (a, b):
+        for line in RDMA_CM.strip().splitlines():
+            server, client = (part.split() for part in line.format(a.address).split("|"))
+            if is_installed(server[0]):
+                meet(a, b, [*server, *SERVER_OPTIONS.get(server[0], [])], [*server, *client])
 
 
 def run_tools():
