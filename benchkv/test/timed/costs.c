@@ -21,6 +21,9 @@ static struct {
 	uint64_t single_until_ns, random;
 	uint64_t answered
 		[COSTS_RANKS]; /* in this loop of the rank's daemon: a bit for each client */
+	/* Calls of other ranks: served in this loop of the rank's daemon, and left by the last one. */
+	uint32_t served[COSTS_RANKS], left[COSTS_RANKS];
+	uint64_t loops_left; /* loops that left some */
 	bool stop;
 } costs;
 
@@ -156,6 +159,7 @@ struct kv_resp __wrap_store_serve(struct store *s, const struct kv_req *req)
 	bool local = req->origin / costs.clients == d->node->rank;
 
 	spend(local ? costs.m.local_ns : costs.m.incoming_ns);
+	costs.served[d->node->rank] += !local;
 	return __real_store_serve(s, req);
 }
 
@@ -174,11 +178,30 @@ int __wrap_network_call(struct daemon *d, const struct kv_req *req, uint32_t tok
 	return err;
 }
 
+/* The loop has served as many calls as it may, or all; those that the last one left are not left again. */
+static void check_served(const struct daemon *d)
+{
+	uint32_t *left = &costs.left[d->node->rank], *served = &costs.served[d->node->rank];
+	uint32_t most = control_serves(&d->net.control, *left);
+	uint32_t arrived = *left + d->net.polls.messages - d->net.polls.responses;
+
+	CHECK_EQ(*served, arrived < most ? arrived : most);
+	*left = arrived - *served;
+	*served = 0;
+	costs.loops_left += *left != 0;
+}
+
+uint64_t costs_loops_left(void)
+{
+	return costs.loops_left;
+}
+
 /* The end of a loop. Replies that had been collected are out: who was woken before looks again. */
 void __wrap_network_observe(struct daemon *d)
 {
 	spend(costs.m.loop_ns * (1 + (2 * rand_unit(&costs.random) - 1) * costs.m.loop_jitter));
 	__real_network_observe(d);
+	check_served(d);
 	if (d->node->o->queue_depth < COLLECTS)
 		return;
 	for (uint64_t *bits = &costs.answered[d->node->rank]; *bits; *bits &= *bits - 1)

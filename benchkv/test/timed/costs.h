@@ -27,6 +27,12 @@ void costs_begin_job(const struct machine *m, uint32_t clients, uint32_t sq_dept
 void costs_begin_run(uint64_t single_until_ns);
 
 /*
+ * The number of loops of the job that have left calls of other ranks to the next one. Each loop is
+ * checked: it must serve as many as the control allows, or all.
+ */
+uint64_t costs_loops_left(void);
+
+/*
  * The function of the adapters' task: executes their work every few nanoseconds until
  * costs_stop_adapters() is called.
  */

@@ -88,6 +88,8 @@ static void set_control(struct seat *s, const char *name)
 	struct control *c = &s->node.daemons[0].net.control;
 	struct control_spec spec = jobs_control(s->job, name);
 
+	if (s->job->serves)
+		spec.serves = s->job->serves;
 	control_fini(c);
 	CHECK_EQ(control_init(c, &spec, s->node.ranks), 0);
 }

@@ -23,6 +23,7 @@
 struct job {
 	uint32_t ranks, depth;
 	uint32_t sq_depth; /* of copyrpc; 0: its default */
+	uint32_t serves; /* calls that a loop of auto may serve; 0: as in a job */
 	bool longer; /* not in the short form */
 	uint32_t n;
 	const char *controls[JOBS_RUNS];

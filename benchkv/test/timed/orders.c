@@ -42,7 +42,7 @@ static struct run run_with(const char *order, const struct job *j)
 
 TEST(orders_calls_before_their_flush)
 {
-	static const struct job job = {2, 1, 0, false, 1, {"auto"}};
+	static const struct job job = {2, 1, 0, 0, false, 1, {"auto"}};
 	double shipped = run_with(SHIPPED, &job).messages_per_write;
 	double late = run_with(LATE, &job).messages_per_write;
 
@@ -55,11 +55,11 @@ TEST(orders_calls_before_their_flush)
 /* ---- the table ---- */
 
 static const struct job columns[] = {
-	{2, 1, 0, false, 1, {"auto"}},
-	{4, 1, 0, false, 1, {"auto"}},
-	{8, 1, 0, false, 1, {"auto"}},
-	{4, 32, 0, false, 1, {"none"}},
-	{8, 32, 0, false, 1, {"none"}},
+	{2, 1, 0, 0, false, 1, {"auto"}},
+	{4, 1, 0, 0, false, 1, {"auto"}},
+	{8, 1, 0, 0, false, 1, {"auto"}},
+	{4, 32, 0, 0, false, 1, {"none"}},
+	{8, 32, 0, 0, false, 1, {"none"}},
 };
 
 static const struct {

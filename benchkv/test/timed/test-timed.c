@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "support/test.h"
+#include "costs.h"
 #include "jobs.h"
 #include "orders.h"
 
@@ -101,13 +102,13 @@ static bool recovered(const struct job *j, const struct run *runs)
 	}
 
 static const struct job jobs[] = {
-	{2, 1, 0, false, ALL},
-	{4, 1, 0, false, ALL},
-	{8, 1, 0, true, ALL},
-	{4, 32, DEEP, false, 1, {"none"}},
-	{4, 32, 0, false, 1, {"none"}},
-	{8, 32, DEEP, true, 1, {"none"}},
-	{8, 32, 0, true, 1, {"none"}},
+	{2, 1, 0, 0, false, ALL},
+	{4, 1, 0, 0, false, ALL},
+	{8, 1, 0, 0, true, ALL},
+	{4, 32, DEEP, 0, false, 1, {"none"}},
+	{4, 32, 0, 0, false, 1, {"none"}},
+	{8, 32, DEEP, 0, true, 1, {"none"}},
+	{8, 32, 0, 0, true, 1, {"none"}},
 };
 
 #define JOBS ARRAY_SIZE(jobs)
@@ -201,12 +202,22 @@ TEST(daemons_are_as_simulated)
 /* Nothing but the program decides what happens. */
 TEST(a_job_is_the_same_each_time)
 {
-	static const struct job job = {2, 1, 0, false, 2, {"auto", "little"}};
+	static const struct job job = {2, 1, 0, 0, false, 2, {"auto", "little"}};
 	struct run runs[2][JOBS_RUNS] = {0};
 
 	for (int i = 0; i < 2; i++)
 		jobs_run(&job, runs[i]);
 	CHECK(!memcmp(runs[0], runs[1], sizeof(runs[0])));
+}
+
+/* Every loop is checked for what it may serve (costs.c); in this job many loops leave calls to the next one. */
+TEST(a_loop_leaves_what_it_may_not_serve)
+{
+	static const struct job job = {4, 1, 0, 4, false, 1, {"auto"}};
+	struct run run[JOBS_RUNS] = {0};
+
+	jobs_run(&job, run);
+	CHECK(costs_loops_left() > 100);
 }
 
 int main(int argc, char **argv)
