@@ -166,12 +166,12 @@ static json_t *json_ways(const struct result_ways *w)
 /* @ops: of all runs and the audit, like the counters. */
 static json_t *json_net(const struct copyrpc_stats *s, uint64_t ops)
 {
-	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"doorbells_per_op", report_ratio(s->doorbells, ops), "bytes_per_op",
-		report_ratio(s->bytes, ops), COUNT(s, calls), COUNT(s, replies), COUNT(s, batches),
-		COUNT(s, bytes), COUNT(s, wqes), COUNT(s, doorbells), COUNT(s, credit_only),
-		COUNT(s, reads), COUNT(s, ring_stalls), COUNT(s, credit_stalls),
-		COUNT(s, sq_stalls));
+		report_ratio(s->bytes + s->moved, ops), COUNT(s, calls), COUNT(s, replies),
+		COUNT(s, batches), COUNT(s, bytes), COUNT(s, moved), COUNT(s, wqes),
+		COUNT(s, doorbells), COUNT(s, credit_only), COUNT(s, reads), COUNT(s, ring_stalls),
+		COUNT(s, credit_stalls), COUNT(s, sq_stalls));
 }
 
 static json_t *json_interval(const struct interval *i)

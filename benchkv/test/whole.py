@@ -164,7 +164,11 @@ def case_values():
         check(j["value_size"] == size, j)
         # A long value takes a WQE of its own. Half of those to be expected leaves room for chance.
         found = j["remote_ops"] * (1 - j["not_found"] / j["ops"])
-        check(j["copyrpc"]["wqes"] - j["copyrpc"]["batches"] > found * long / 2, j)
+        c = j["copyrpc"]
+        check(c["wqes"] - c["batches"] > found * long / 2, j)
+        check(c["moved"] > found * long / 2 * 992, j)
+        per_op = (c["bytes"] + c["moved"]) / (j["ops"] + j["audit"]["keys"])
+        check(abs(c["bytes_per_op"] - per_op) < 1e-6 * per_op, j)
 
 
 def j_preload(args):

@@ -653,6 +653,8 @@ struct copyrpc_stats {
 		returns; /* of endpoints that were connected again (copyrpc_ctx_attr.reconnect_ms) */
 	uint64_t resent; /* batches that were then sent again; `bytes` and `wqes` include them */
 	uint64_t grown; /* times that the send ring became larger */
+	uint64_t moved; /* bytes of READs and WRITEs between memory of both sides: raw operations,
+			   large calls and bulks */
 };
 void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *stats_p,
 	size_t size);

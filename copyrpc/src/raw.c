@@ -97,6 +97,7 @@ int raw_post(struct copyrpc_ep *ep, const struct raw_move *m, uint64_t token,
 	ep->raw[id] = (struct raw_op){.ep = ep, .token = token, .owner = owner, .posted = true};
 	ep->raw_owned += !!owner;
 	ep->ch.stats.wqes++;
+	ep->ch.stats.moved += m->len;
 	return 0;
 }
 

@@ -70,6 +70,8 @@ static void fill(uint8_t *at, uint32_t salt)
 TEST(every_length)
 {
 	static const uint32_t lengths[] = {1, 220, 221, 65537, MIB - 1, MIB, MIB + 1, 5 * MIB + 3};
+	struct copyrpc_stats stats;
+	uint64_t moved = 0;
 	struct rig r;
 
 	rig_open(&r, NULL);
@@ -84,6 +86,9 @@ TEST(every_length)
 		CHECK_EQ(r.ends.status, 0);
 		CHECK(!memcmp(dst + to, src + from, len));
 		CHECK(dst[to - 1] == 0xee && dst[to + len] == 0xee);
+		moved += len;
+		copyrpc_ep_get_stats(r.p.ep[0], &stats, sizeof(stats));
+		CHECK_EQ(stats.moved, moved);
 	}
 	CHECK_EQ(copyrpc_raw_pending(r.p.ep[0]), 0);
 	pair_close(&r.p);

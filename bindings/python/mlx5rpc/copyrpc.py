@@ -98,7 +98,7 @@ class _Stats(ctypes.Structure):
     _fields_ = [(name, c_uint64) for name in (
         "calls", "replies", "requests", "responses", "failed_calls", "timeouts", "batches", "bytes", "wqes",
         "doorbells", "wraps", "credit_only", "reads", "ring_stalls", "credit_stalls", "sq_stalls",
-        "batches_received", "refills", "port_downs", "returns", "resent", "grown")]
+        "batches_received", "refills", "port_downs", "returns", "resent", "grown", "moved")]
 
 
 _lib = library("libcopyrpc.so.0", {
