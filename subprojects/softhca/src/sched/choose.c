@@ -2,6 +2,7 @@
 #include "sched/choose.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,7 @@
 #define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
 #define COUNT_MAX_NS 40000000u /* WQEs of a longer time say nothing: the program has paused */
 #define GAIN 20u /* a mode is kept if it is faster by 1/GAIN */
+#define ASK_MAX 16u /* processes: each takes about 10 us */
 #define PAUSE_MIN_NS 100000000u /* between trials, each of which takes 2 * DOUBT_LOOK_NS */
 #define PAUSE_MAX_NS 1600000000u
 
@@ -146,12 +148,52 @@ static bool shares_cores(const uint64_t *a, const uint64_t *b)
 	return false;
 }
 
+/* Reads the beginning of a file. */
+static bool read_text(const char *path, char *text, size_t size)
+{
+	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	long n;
+
+	if (fd < 0)
+		return false;
+	n = sys_read(fd, text, size - 1);
+	sys_close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* Returns true if the first thread of a process runs or could run. */
+static bool is_running(int32_t pid)
+{
+	char path[32], text[128];
+	const char *name_end;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	name_end = read_text(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+	return name_end && !strncmp(name_end, ") R", 3);
+}
+
+/* Returns the number of threads of the machine that run or could run, or 0. */
+static uint32_t running_threads(void)
+{
+	char text[128];
+	const char *slash =
+		read_text("/proc/loadavg", text, sizeof(text)) ? strchr(text, '/') : NULL;
+
+	while (slash && slash > text && slash[-1] >= '0' && slash[-1] <= '9')
+		slash--;
+	return slash ? (uint32_t)strtoul(slash, NULL, 10) : 0;
+}
+
 /*
  * Counts what this process has rung since the last look, the other members that have rung, and the
- * threads beside their programs that spin.
+ * threads beside their programs that spin. A member that only receives rings nothing but may poll: if
+ * the number of threads is unknown, members that run count, too, of the first ones that have not rung.
  */
 static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 {
+	uint32_t asked = l->threads ? ASK_MAX : 0;
+
 	for (uint32_t slot = 0; slot < MAX_PROCS; slot++) {
 		const struct proc *p = &arena()->procs[slot];
 		bool mine = slot == fabric_self.slot;
@@ -160,36 +202,21 @@ static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 		if (!mine && (!__atomic_load_n(&p->used, __ATOMIC_RELAXED) ||
 				     !__atomic_load_n(&p->has_thread, __ATOMIC_RELAXED)))
 			continue;
-		n = doorbells_of(slot);
-		if (mine)
-			l->doorbells = n - rung[slot];
-		else
-			l->awake += __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
-		l->members += mine || (n != rung[slot] && shares_cores(p->cpus, mask));
-		rung[slot] = n;
+		n = doorbells_of(slot) - rung[slot];
+		rung[slot] += n;
+		if (mine) {
+			l->members++;
+			l->doorbells = n;
+			continue;
+		}
+		l->awake += __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
+		if (shares_cores(p->cpus, mask))
+			l->members += n || (asked++ < ASK_MAX && is_running(p->pid));
 	}
 	l->wqes = wqes_of(fabric_self.slot) - completed;
 	completed += l->wqes;
 	l->ns = now - looked;
 	looked = now;
-}
-
-/* Returns the number of threads of the machine that run or could run, or 0. */
-static uint32_t running_threads(void)
-{
-	int fd = sys_open("/proc/loadavg", O_RDONLY | O_CLOEXEC, 0);
-	char text[128] = "";
-	const char *slash;
-	long n;
-
-	if (fd < 0)
-		return 0;
-	n = sys_read(fd, text, sizeof(text) - 1);
-	sys_close(fd);
-	slash = n > 0 ? strchr(text, '/') : NULL;
-	while (slash && slash > text && slash[-1] >= '0' && slash[-1] <= '9')
-		slash--;
-	return slash ? (uint32_t)strtoul(slash, NULL, 10) : 0;
 }
 
 _Static_assert(sizeof(cpu_set_t) == MASK_WORDS * sizeof(uint64_t), "one bit for each CPU");
@@ -223,13 +250,13 @@ static void look(struct load *l, uint64_t now)
 	l->quota = l->cores ? 0 : recent_quota(now);
 	if (!l->cores)
 		l->cores = (uint32_t)CPU_COUNT(&cpus);
-	count_members(l, mask, now);
 	/*
 	 * On a part of the machine's cores, threads of other programs cannot be told apart. Given cores
 	 * are for this fabric alone.
 	 */
 	if (!config_get()->cores && CPU_COUNT(&cpus) == sysconf(_SC_NPROCESSORS_ONLN))
 		l->threads = running_threads();
+	count_members(l, mask, now);
 }
 
 static uint32_t count_changes(void)

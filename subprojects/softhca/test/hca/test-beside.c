@@ -5,6 +5,7 @@
  * nothing while it sleeps. In mode auto it spins while there are enough cores, which changes as
  * processes come and go, and while that is faster.
  */
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -699,16 +700,24 @@ static void member(int fd)
 	rig_close(&r);
 }
 
+/* Rings and sleeps in turn ('r'), polls ('p') or sleeps ('s') until it gets another request. */
 static void visitor(int fd)
 {
+	char what = 's';
+	struct ibv_wc wc;
 	struct rig r;
-	char quit;
 
 	open_self(&r);
-	test_put(fd, "r", 1);
-	test_get(fd, &quit, 1);
-	while (recv(fd, &quit, 1, MSG_DONTWAIT) != 1)
-		row(&r);
+	test_put(fd, "x", 1);
+	while (what != 'q') {
+		if (what == 'r') {
+			message(&r);
+			poll(NULL, 0, 1);
+		}
+		if (what == 'p')
+			CHECK_EQ(ibv_poll_cq(r.scq, 1, &wc), 0);
+		recv(fd, &what, 1, what == 's' ? 0 : MSG_DONTWAIT);
+	}
 	rig_close(&r);
 }
 
@@ -720,7 +729,7 @@ static void ask(int fd, char what)
 
 /*
  * Two cores are enough for a process and its polling thread while the other process is idle, but not
- * while both ring doorbells.
+ * while both ring doorbells, or while the other one polls.
  */
 TEST(auto_follows_members)
 {
@@ -732,8 +741,14 @@ TEST(auto_follows_members)
 	test_get(other, &(char){0}, 1);
 	for (int i = 0; i < 10; i++)
 		ask(fd, 's');
-	test_put(other, "g", 1);
-	ask(fd, 't');
+	test_put(other, "r", 1);
+	for (int i = 0; i < 5; i++)
+		ask(fd, 't');
+	test_put(other, "p", 1);
+	for (int i = 0; i < 5; i++)
+		ask(fd, 't');
+	test_put(other, "s", 1);
+	ask(fd, 's');
 	test_put(other, "q", 1);
 	CHECK_EQ(test_reap(guest), 0);
 	ask(fd, 's');
