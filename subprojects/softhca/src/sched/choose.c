@@ -162,13 +162,13 @@ static bool read_text(const char *path, char *text, size_t size)
 	return n > 0;
 }
 
-/* Returns true if the first thread of a process runs or could run. */
-static bool is_running(int32_t pid)
+/* Returns true if the first thread of a member runs or could run. */
+static bool is_running(const struct proc *p)
 {
 	char path[32], text[128];
 	const char *name_end;
 
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	snprintf(path, sizeof(path), "/proc/%d/stat", __atomic_load_n(&p->pid, __ATOMIC_RELAXED));
 	name_end = read_text(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
 	return name_end && !strncmp(name_end, ") R", 3);
 }
@@ -211,7 +211,7 @@ static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 		}
 		l->awake += __atomic_load_n(&p->awake, __ATOMIC_RELAXED);
 		if (shares_cores(p->cpus, mask))
-			l->members += n || (asked++ < ASK_MAX && is_running(p->pid));
+			l->members += n || (asked++ < ASK_MAX && is_running(p));
 	}
 	l->wqes = wqes_of(fabric_self.slot) - completed;
 	completed += l->wqes;
