@@ -94,7 +94,8 @@ struct proc {
 	uint32_t polls; /* mode auto: its thread spins while something is rung */
 	uint32_t awake; /* its thread spins */
 	uint32_t cores, quota, needs;
-	uint32_t list; /* WQEs per doorbell, if they may be the reason why it traps; else 0 */
+	uint32_t
+		slow; /* there are cores, but it traps because that is faster, or to see if it is */
 	uint64_t cpus[MASK_WORDS]; /* on which the thread may run */
 	/* The time at which the next message to one of its rdma_cm ids arrives; 0: none. */
 	uint64_t cm_due;

@@ -104,8 +104,8 @@ static void put_look(FILE *f, const struct proc *p)
 	fprintf(f, " (auto: needs %u cores, has %u", p->needs, p->cores);
 	if (p->quota)
 		fprintf(f, " with a quota of %u.%03u", p->quota / 1000, p->quota % 1000);
-	if (p->list)
-		fprintf(f, "; %u requests per doorbell", p->list);
+	if (p->slow)
+		fputs(", but polling is slower", f);
 	fputc(')', f);
 }
 

@@ -22,6 +22,7 @@
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
 #define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
+#define COPIES_BYTES_PER_NS 1u /* one thread copies up to about ten times as much */
 #define COUNT_MAX_NS 40000000u /* WQEs of a longer time say nothing: the program has paused */
 #define GAIN 20u /* a mode is kept if it is faster by 1/GAIN */
 #define ASK_MAX 16u /* processes: each takes about 10 us */
@@ -37,8 +38,9 @@ static uint32_t changes; /* arena()->changes at the last look */
 static struct choice choice;
 static bool known; /* a look has found doorbells */
 static uint64_t rung[MAX_PROCS]; /* doorbells of each member at the last look */
-static uint64_t completed; /* WQEs of this process at the last look */
-static uint64_t looked; /* when */
+static struct {
+	uint64_t wqes, bytes, ns;
+} before; /* of this process at the last look */
 
 uint32_t choose_needs(const struct load *l)
 {
@@ -57,9 +59,11 @@ bool choose_has_room(const struct load *l)
 	return (uint64_t)choose_needs(l) * MILLI <= room;
 }
 
-bool choose_has_lists(const struct load *l)
+bool choose_is_unsure(const struct load *l)
 {
-	return l->doorbells && l->wqes * HANDOVER_NS * HANDOVER_MARGIN > l->doorbells * TRAP_NS;
+	if (l->doorbells && l->wqes * HANDOVER_NS * HANDOVER_MARGIN > l->doorbells * TRAP_NS)
+		return true;
+	return l->bytes > l->ns * COPIES_BYTES_PER_NS;
 }
 
 /* A trial that is disturbed by a pause of the program has failed. */
@@ -97,8 +101,8 @@ static void measure(struct choice *c, const struct load *l, uint64_t now)
 
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once)
 {
-	bool room = choose_has_room(l), lists = choose_has_lists(l);
-	bool poll = room && (c->polls || !lists);
+	bool room = choose_has_room(l), unsure = choose_is_unsure(l);
+	bool poll = room && (c->polls || !unsure);
 
 	if (c->trial == TRIAL_OTHER && room)
 		poll = c->polls; /* measure() decides */
@@ -107,7 +111,7 @@ void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_o
 		c->doubts = 0;
 		c->trial = TRIAL_NONE;
 		c->polls = poll;
-	} else if (!c->doubts && room && (lists || c->trial == TRIAL_OTHER)) {
+	} else if (!c->doubts && room && (unsure || c->trial == TRIAL_OTHER)) {
 		measure(c, l, now);
 	} else if (!c->doubts) {
 		c->trial = TRIAL_NONE;
@@ -128,16 +132,19 @@ static uint64_t doorbells_of(uint32_t slot)
 	return n;
 }
 
-/* All WQEs that the process of @slot has completed. As inexact. */
-static uint64_t wqes_of(uint32_t slot)
+/* Adds all WQEs that this process has completed, and their bytes. As inexact. */
+static void add_wqes(struct load *l)
 {
-	uint64_t n = 0;
+	uint32_t first = fabric_self.slot * PROC_LANES;
 
-	for (uint32_t i = slot * PROC_LANES; i < (slot + 1) * PROC_LANES; i++)
-		for (uint32_t k = 0; k < SOFTHCA_OPCODES; k++)
-			n += __atomic_load_n(&arena()->tallies[i].process.wqes[k],
-				__ATOMIC_RELAXED);
-	return n;
+	for (uint32_t i = first; i < first + PROC_LANES; i++) {
+		const struct softhca_counters *c = &arena()->tallies[i].process;
+
+		for (uint32_t k = 0; k < SOFTHCA_OPCODES; k++) {
+			l->wqes += __atomic_load_n(&c->wqes[k], __ATOMIC_RELAXED);
+			l->bytes += __atomic_load_n(&c->bytes[k], __ATOMIC_RELAXED);
+		}
+	}
 }
 
 static bool shares_cores(const uint64_t *a, const uint64_t *b)
@@ -213,10 +220,14 @@ static void count_members(struct load *l, const uint64_t *mask, uint64_t now)
 		if (shares_cores(p->cpus, mask))
 			l->members += n || (asked++ < ASK_MAX && is_running(p));
 	}
-	l->wqes = wqes_of(fabric_self.slot) - completed;
-	completed += l->wqes;
-	l->ns = now - looked;
-	looked = now;
+	add_wqes(l);
+	l->ns = now;
+	l->wqes -= before.wqes;
+	l->bytes -= before.bytes;
+	l->ns -= before.ns;
+	before.wqes += l->wqes;
+	before.bytes += l->bytes;
+	before.ns = now;
 }
 
 _Static_assert(sizeof(cpu_set_t) == MASK_WORDS * sizeof(uint64_t), "one bit for each CPU");
@@ -288,13 +299,12 @@ static uint64_t pause_after_look(void)
 static void tell(const struct load *l)
 {
 	struct proc *self = &arena()->procs[fabric_self.slot];
-	bool lists = !choice.polls && choose_has_lists(l);
+	bool slow = !choice.polls && choose_has_room(l) && choose_is_unsure(l);
 
 	__atomic_store_n(&self->cores, l->cores, __ATOMIC_RELAXED);
 	__atomic_store_n(&self->quota, l->quota, __ATOMIC_RELAXED);
 	__atomic_store_n(&self->needs, choose_needs(l), __ATOMIC_RELAXED);
-	__atomic_store_n(&self->list, lists ? (uint32_t)(l->wqes / l->doorbells) : 0,
-		__ATOMIC_RELAXED);
+	__atomic_store_n(&self->slow, slow, __ATOMIC_RELAXED);
 	__atomic_store_n(&self->polls, choice.polls, __ATOMIC_RELAXED);
 }
 
@@ -322,6 +332,6 @@ void choose_forget(void)
 	polls = known = false;
 	next_look = changes = 0;
 	choice = (struct choice){0};
-	completed = looked = 0;
+	memset(&before, 0, sizeof(before));
 	memset(rung, 0, sizeof(rung));
 }

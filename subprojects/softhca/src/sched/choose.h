@@ -15,9 +15,10 @@
  * the same time.
  *
  * HANDOVER depends on the two cores: on one virtual machine it changed between 20 ns and 230 ns within
- * minutes. So for long lists the thread measures: it counts the WQEs of a few ms, changes the mode,
- * counts again, and keeps the faster mode. It repeats this trial after a while, after twice as long
- * each time if the mode stays the same.
+ * minutes. And threads of a program that trap copy in parallel, while the thread that spins copies one
+ * message after the other. So where lists are long or much is copied, the thread measures: it counts
+ * the WQEs of a few ms, changes the mode, counts again, and keeps the faster mode. It repeats this
+ * trial after a while, after twice as long each time if the mode stays the same.
  *
  * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
  * list. So a program that posts WQEs one by one and fast also has trials.
@@ -35,7 +36,7 @@ struct load {
 	uint32_t threads; /* that run or could run on these cores, this one included; 0: unknown */
 	uint32_t awake; /* of these, threads beside other members' programs */
 	uint64_t doorbells; /* that this process has rung since the last look, those of CQs too */
-	uint64_t wqes; /* that it has completed since then */
+	uint64_t wqes, bytes; /* that it has completed since then, and their payload */
 	uint64_t ns; /* since then */
 };
 
@@ -61,8 +62,11 @@ uint32_t choose_needs(const struct load *l);
 /* Returns true if there is a core for each of them. */
 bool choose_has_room(const struct load *l);
 
-/* Returns true if the handover of the WQEs may cost more than the traps. */
-bool choose_has_lists(const struct load *l);
+/*
+ * Returns true if trapping may be faster: if the handover of the WQEs may cost more than the traps, or
+ * if copies may be what limits the program.
+ */
+bool choose_is_unsure(const struct load *l);
 
 /* Changes the choice after a look. @now: the time in ns; @at_once: one look is enough. */
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once);

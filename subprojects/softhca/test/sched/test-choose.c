@@ -55,14 +55,16 @@ TEST(needs)
 	CHECK_EQ(choose_needs(&(struct load){0}), 2);
 }
 
-TEST(lists)
+TEST(unsure)
 {
-	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 100}));
-	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 400}));
-	CHECK(choose_has_lists(&(struct load){.doorbells = 100, .wqes = 800}));
-	CHECK(choose_has_lists(&(struct load){.doorbells = 1ull << 40, .wqes = 1ull << 45}));
-	CHECK(!choose_has_lists(&(struct load){.doorbells = 100, .wqes = 0})); /* of CQs */
-	CHECK(!choose_has_lists(&(struct load){.doorbells = 0, .wqes = 32})); /* rung before */
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 100}));
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 400}));
+	CHECK(choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 800}));
+	CHECK(choose_is_unsure(&(struct load){.doorbells = 1ull << 40, .wqes = 1ull << 45}));
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 100, .wqes = 0})); /* of CQs */
+	CHECK(!choose_is_unsure(&(struct load){.doorbells = 0, .wqes = 32})); /* rung before */
+	CHECK(!choose_is_unsure(&(struct load){.bytes = 5000000, .ns = 5000000}));
+	CHECK(choose_is_unsure(&(struct load){.bytes = 5000001, .ns = 5000000}));
 }
 
 #define MS 1000000u
