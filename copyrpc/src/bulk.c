@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "bulk.h"
+#include "links.h"
 
 #define VERSION 1
 
@@ -42,11 +43,7 @@ int reg_get(struct copyrpc_ctx *ctx, const void *addr, size_t len, unsigned flag
 	r->ctx = ctx;
 	r->flags = flags;
 	r->refs = 1;
-	r->next = ctx->regs;
-	r->link_p = &ctx->regs;
-	if (r->next)
-		r->next->link_p = &r->next;
-	ctx->regs = r;
+	LINK(&ctx->regs, r);
 	*reg_p = r;
 	return 0;
 }
@@ -55,9 +52,7 @@ void reg_put(struct reg *r)
 {
 	if (!r || --r->refs)
 		return;
-	*r->link_p = r->next;
-	if (r->next)
-		r->next->link_p = r->link_p;
+	UNLINK(r);
 	mlx5dvl_mr_dereg(&r->mr);
 	free(r);
 }
@@ -85,11 +80,7 @@ int copyrpc_bulk_create(struct copyrpc_ctx *ctx, void *addr, size_t len, int acc
 	b->addr = addr;
 	b->len = len;
 	b->access = access;
-	b->next = ctx->bulks;
-	b->link_p = &ctx->bulks;
-	if (b->next)
-		b->next->link_p = &b->next;
-	ctx->bulks = b;
+	LINK(&ctx->bulks, b);
 	*bulk_p = b;
 	return 0;
 }
@@ -98,9 +89,7 @@ void copyrpc_bulk_free(struct copyrpc_bulk *b)
 {
 	if (!b)
 		return;
-	*b->link_p = b->next;
-	if (b->next)
-		b->next->link_p = b->link_p;
+	UNLINK(b);
 	b->reg->bulks--;
 	reg_put(b->reg);
 	free(b);

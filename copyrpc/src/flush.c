@@ -65,7 +65,7 @@ static bool post_batch(struct copyrpc_ep *ep, uint64_t consumer)
 }
 
 /* Posts batches while the send queue has room. Returns their number. */
-static int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
+ALWAYS_INLINE int post_batches(struct copyrpc_ep *ep, uint64_t consumer)
 {
 	struct chan *ch = &ep->ch;
 	int n = 0;
@@ -230,6 +230,17 @@ static NOINLINE int flush_odd(struct copyrpc_ep *ep, bool hold)
 	if (batches + reads)
 		ring(ep);
 	return batches;
+}
+
+int ep_post(struct copyrpc_ep *ep)
+{
+	struct chan *ch = &ep->ch;
+
+	if (ch->status || ch->away || ch->again || !chan_waits(ch))
+		return 0;
+	if (ch->unwatched)
+		ep_watch(ep, NOT_SEEN);
+	return post_batches(ep, tell_consumer(ep));
 }
 
 /*

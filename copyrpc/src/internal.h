@@ -150,7 +150,7 @@ struct copyrpc_ep {
 	struct raw_op *raw; /* NULL: never used */
 	uint32_t raw_owned; /* operations of the library among raw_ids */
 	struct transfer *transfers;
-	uint64_t bytes_posted; /* of transfers */
+	uint64_t bytes_wanted, bytes_posted; /* of transfers that have not ended */
 	struct served_list due; /* large requests that wait for transfers of others */
 	uint32_t moves; /* transfers of large calls */
 
@@ -220,6 +220,7 @@ struct copyrpc_ctx {
 	struct pool pool;
 	struct served_list waiting; /* for memory */
 	bool serve_again; /* the next poll calls ctx_serve() */
+	bool work_due; /* the next poll can go on with a transfer in `work` */
 	uint64_t (*clock)(void); /* ns; tests replace it */
 	uint64_t probed; /* time of the last probe */
 	uint64_t deadline; /* not later than any call's deadline; NEVER: no call has one */
@@ -415,6 +416,9 @@ void raw_done(struct copyrpc_ep *ep, uint64_t token, int status);
 void raw_drop(struct copyrpc_ep *ep);
 /* Ends all operations whose completions have not come. */
 void raw_end(struct copyrpc_ep *ep, int status);
+
+/* Posts the messages that an endpoint has collected, without a doorbell. Returns the number of requests. */
+int ep_post(struct copyrpc_ep *ep);
 
 /* Goes on with the transfers on ctx->work, and reports the ends. */
 void ctx_transfers(struct copyrpc_ctx *ctx);

@@ -116,7 +116,7 @@ static bool is_moved(const struct served *s)
 
 static bool is_busy(const struct copyrpc_ep *ep)
 {
-	return ep->moves >= MOVES_AT_A_TIME && ep->bytes_posted >= TRANSFER_POSTED_MAX;
+	return ep->moves >= MOVES_AT_A_TIME && ep->bytes_wanted >= TRANSFER_POSTED_MAX;
 }
 
 /* Starts the pull or the push. */

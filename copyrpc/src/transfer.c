@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "transfer.h"
 
+#include "links.h"
+
 static uint64_t part_at(const struct transfer *t, uint64_t off)
 {
 	return t->len - off < TRANSFER_PART ? t->len - off : TRANSFER_PART;
@@ -37,9 +39,8 @@ static void unqueue(struct transfer *t)
 
 static void finish(struct transfer *t, int status)
 {
-	*t->link_p = t->next;
-	if (t->next)
-		t->next->link_p = t->link_p;
+	UNLINK(t);
+	t->ep->bytes_wanted -= t->len;
 	t->end(t, status);
 }
 
@@ -55,6 +56,7 @@ static void part_done(struct raw_owner *owner, int status)
 		t->lost = true;
 	} else {
 		t->ep->bytes_posted -= n;
+		t->ep->bytes_wanted -= n;
 		t->laddr += n;
 		t->raddr += n;
 		t->len -= n;
@@ -70,12 +72,13 @@ static bool may_post(const struct transfer *t)
 	       t->ep->raw_owned < t->ep->ctx->attr.sq_depth / 2;
 }
 
-/* If no part is posted, no completion tells when to go on, so the next poll tries again. */
-static void post_parts(struct transfer *t)
+/* Posts parts without the doorbell, and returns their number. If none is under way, no completion tells
+ * when to go on, so the next poll tries again. */
+static int post_parts(struct transfer *t)
 {
-	bool any = false;
+	int n = 0;
 
-	while (may_post(t)) {
+	for (; may_post(t); n++) {
 		const struct raw_move m = {
 			.is_read = t->is_read,
 			.laddr = t->laddr + t->posted,
@@ -93,12 +96,10 @@ static void post_parts(struct transfer *t)
 		t->posted += m.len;
 		t->ep->bytes_posted += m.len;
 		t->parts++;
-		any = true;
 	}
-	if (any)
-		raw_ring(t->ep);
 	if (!t->parts)
 		queue(t);
+	return n;
 }
 
 int transfer_start(struct transfer *t)
@@ -109,43 +110,76 @@ int transfer_start(struct transfer *t)
 	if (rc)
 		return rc;
 	t->owner.done = part_done;
-	t->next = ep->transfers;
-	t->link_p = &ep->transfers;
-	if (t->next)
-		t->next->link_p = &t->next;
-	ep->transfers = t;
-	post_parts(t);
+	LINK(&ep->transfers, t);
+	ep->bytes_wanted += t->len;
+	if (ep->bytes_posted) {
+		if (post_parts(t))
+			raw_ring(ep);
+		return 0;
+	}
+	queue(t);
+	ep->ctx->work_due = true;
 	return 0;
 }
 
-/* After a lost connection everything from the first lost part on is posted again. The transfers of
- * an endpoint that has failed end with it. */
-static void proceed(struct transfer *t)
+/* Posts the batches of the endpoint and the next parts, and returns their number. After a lost
+ * connection everything from the first lost part on is posted again. The transfers of an endpoint that
+ * has failed end with it. */
+static int proceed(struct transfer *t)
 {
+	int n;
+
 	if (t->lost && !t->parts) {
 		t->lost = false;
 		t->ep->bytes_posted -= t->posted;
 		t->posted = 0;
 	}
-	if (!t->len)
-		finish(t, 0);
-	else if (!t->ep->ch.status && !t->lost)
-		post_parts(t);
+	if (t->ep->ch.status || t->lost)
+		return 0;
+	n = ep_post(t->ep);
+	return t->ep->ch.status ? n : n + post_parts(t);
+}
+
+/* Goes on with the transfers of a list. The requests of an endpoint get one doorbell. */
+static void proceed_all(struct transfer *t)
+{
+	int n = 0;
+
+	while (t) {
+		struct transfer *next = t->work_next;
+		struct copyrpc_ep *ep = t->ep;
+
+		t->queued = false;
+		n += proceed(t);
+		if (n && (!next || next->ep != ep)) {
+			raw_ring(ep);
+			n = 0;
+		}
+		t = next;
+	}
 }
 
 /* The list is taken as a whole, because transfers may be queued again. */
 void ctx_transfers(struct copyrpc_ctx *ctx)
 {
-	struct transfer *t = ctx->work.head;
+	struct transfer *t = ctx->work.head, *go_on = NULL, **tail_p = &go_on;
 
 	ctx->work = (struct transfer_list){NULL, &ctx->work.head};
+	ctx->work_due = false;
 	while (t) {
 		struct transfer *next = t->work_next;
 
-		t->queued = false;
-		proceed(t);
+		if (t->len) {
+			*tail_p = t;
+			tail_p = &t->work_next;
+		} else {
+			t->queued = false;
+			finish(t, 0);
+		}
 		t = next;
 	}
+	*tail_p = NULL;
+	proceed_all(go_on);
 }
 
 void ep_end_transfers(struct copyrpc_ep *ep)

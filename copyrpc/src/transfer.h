@@ -30,8 +30,14 @@ struct transfer {
 	bool lost; /* a part has failed */
 };
 
-/* Starts a transfer of at least one byte; @t belongs to the caller and is used until t->end() was
- * called, once, inside a poll. Returns 0, -ENOMEM or the status of the endpoint. */
+/*
+ * Starts a transfer of at least one byte; @t belongs to the caller and is used until t->end() was
+ * called, once, inside a poll. Returns 0, -ENOMEM or the status of the endpoint.
+ *
+ * If parts are under way, others are posted at once, so that the link does not idle. Otherwise the next
+ * poll posts them, after the messages that have been collected until then and with the same doorbell:
+ * the peer gets a response before the link is busy with the next transfer, not after it.
+ */
 int transfer_start(struct transfer *t);
 
 #endif

@@ -242,6 +242,41 @@ TEST(many_at_a_time)
 	pair_close(&r.p);
 }
 
+/* A transfer begins with the messages before it. */
+TEST(one_doorbell_with_the_messages)
+{
+	struct copyrpc_stats before, after;
+	struct rig r;
+
+	rig_open(&r, NULL);
+	copyrpc_poll(r.p.ctx[0], NULL, NULL);
+	copyrpc_ep_get_stats(r.p.ep[0], &before, sizeof(before));
+	CHECK_EQ(pull(&r, 0, 0, 2 * MIB), 0);
+	CHECK_EQ(copyrpc_call(r.p.ep[0], "x", 1, 1, 0), 0);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
+	copyrpc_poll(r.p.ctx[0], NULL, NULL);
+	copyrpc_ep_get_stats(r.p.ep[0], &after, sizeof(after));
+	CHECK_EQ(after.doorbells - before.doorbells, 1);
+	CHECK_EQ(after.wqes - before.wqes, 3);
+	pair_close(&r.p);
+}
+
+/* The program need not poll before it sleeps. */
+TEST(a_transfer_that_has_not_begun)
+{
+	struct rig r;
+
+	rig_open(&r, NULL);
+	until(&r, 0);
+	copyrpc_poll(r.p.ctx[0], NULL, NULL);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
+	CHECK_EQ(pull(&r, 0, 0, 1), 0);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 1);
+	until(&r, 1);
+	CHECK_EQ(copyrpc_ctx_arm(r.p.ctx[0]), 0);
+	pair_close(&r.p);
+}
+
 static void calls_again(void *arg, struct copyrpc_ep *ep, int status)
 {
 	struct rig *r = arg;

@@ -119,6 +119,17 @@ void ep_fail(struct copyrpc_ep *ep, int status)
 	abort(); /* posting does not fail */
 }
 
+int ep_post(struct copyrpc_ep *ep)
+{
+	uint64_t pos;
+	uint32_t len;
+	int n = 0;
+
+	for (; chan_waits(&ep->ch) || chan_flow_batch(&ep->ch); n++)
+		chan_seal(&ep->ch, chan_consumer_bytes(&ep->ch), &pos, &len);
+	return n;
+}
+
 static void on_response(void *calls, struct copyrpc_ep *ep, uint64_t token, int status,
 	const void *data, uint32_t len)
 {
@@ -238,15 +249,11 @@ static void move(struct copyrpc_ep *ep, struct copyrpc_bulk *bulk, struct input 
 
 static void go_on(struct copyrpc_ep *ep)
 {
-	uint64_t pos;
-	uint32_t len;
-
 	if (ep->ctx->work.head)
 		ctx_transfers(ep->ctx);
 	if (ep->ctx->serve_again)
 		ctx_serve(ep->ctx);
-	while (chan_waits(&ep->ch) || chan_flow_batch(&ep->ch))
-		chan_seal(&ep->ch, chan_consumer_bytes(&ep->ch), &pos, &len);
+	ep_post(ep);
 }
 
 static int step(struct copyrpc_ep *ep, struct input *in, uint32_t *calls)
