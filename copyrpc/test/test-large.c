@@ -272,7 +272,7 @@ TEST(memory_in_turn)
 		copyrpc_poll(p.ctx[0], on_end, &e);
 		CHECK(e.count == next || (e.token == e.count - 1 && !e.status));
 	}
-	CHECK(!p.ep[1]->due.head && !p.ep[1]->moves);
+	CHECK(!p.ep[1]->due.head && !p.ep[1]->moves && !p.ep[1]->bytes_wanted);
 	pair_close(&p);
 }
 
