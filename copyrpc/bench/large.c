@@ -24,6 +24,7 @@
 #include "copyrpc_tcp.h"
 
 #define MEET_MS 10000
+#define PAGE ((size_t)4096)
 
 struct run {
 	uint32_t request, response, calls, depth;
@@ -114,6 +115,18 @@ static void on_response(void *arg, struct copyrpc_ep *ep, uint64_t token, int st
 	r->ended++;
 }
 
+/* Whole pages, as ib_write_bw has. Memory of malloc() begins in the middle of a cache line, and then the
+ * software HCA copies each page in two pieces. */
+static uint8_t *buffer(size_t len, uint8_t value)
+{
+	size_t size = align_up(len, PAGE);
+	uint8_t *at = aligned_alloc(PAGE, size);
+
+	if (!at)
+		fail("memory", -ENOMEM);
+	return memset(at, value, size);
+}
+
 /* The calls use the same request, as ib_write_bw does; each has memory for its response. */
 static double measure(struct run *r, struct copyrpc_ctx *ctx, struct copyrpc_ep *ep, uint8_t *from,
 	uint8_t *to)
@@ -146,16 +159,12 @@ static double measure(struct run *r, struct copyrpc_ctx *ctx, struct copyrpc_ep 
 static void call(struct run *r, int fd)
 {
 	size_t resp_len = (size_t)r->depth * r->response;
-	uint8_t *from = malloc(r->request), *to = malloc(resp_len);
+	uint8_t *from = buffer(r->request, 1), *to = buffer(resp_len, 0);
 	struct copyrpc_bulk *bulk;
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_ep *ep = meet(r, fd, &ctx);
 	uint32_t calls = r->calls;
 
-	if (!from || !to)
-		fail("memory", -ENOMEM);
-	memset(from, 1, r->request);
-	memset(to, 0, resp_len);
 	must("bulk", copyrpc_bulk_create(ctx, from, r->request, COPYRPC_REMOTE_READ, &bulk));
 	must("bulk", copyrpc_bulk_create(ctx, to, resp_len, COPYRPC_REMOTE_WRITE, &bulk));
 	r->calls = r->depth + 1; /* in these calls the server allocates its memory */

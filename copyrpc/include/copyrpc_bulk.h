@@ -109,9 +109,10 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
 /*
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
- * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. A
- * transfer is cut into parts of at most 1 MiB, of which a few are under way at a time; transfers of
- * an endpoint take turns. Pushed bytes arrive in no particular order, but before the messages that
+ * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If none is
+ * under way, the next poll sends the messages that were collected before and the first bytes, with one
+ * doorbell. A transfer is cut into parts of at most 1 MiB, of which a few are under way at a time;
+ * transfers of an endpoint take turns. Pushed bytes arrive in no particular order, but before the messages that
  * are sent after the callback. Do not change memory that is read, nor use memory that is written,
  * before the callback.
  *
