@@ -330,7 +330,8 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  *
  * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint has
  * lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
- * former queue pair. -EISCONN: the endpoint has never lost its connection. -EMFILE, -ENOSPC or another
+ * former queue pair. -EISCONN: the endpoint has never lost its connection. -ENETDOWN: the port is not
+ * active; after its event a later call succeeds. -EMFILE, -ENOSPC or another
  * error of the driver: there is no room for a queue pair now, call again later.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not

@@ -70,7 +70,8 @@
  * If the address of a port is deleted or replaced, its endpoints return with the present address, as
  * soon as the device reports the change; while the port has none, attempts fail and are repeated,
  * and copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
- * tell it by copyrpc_redial().
+ * tell it by copyrpc_redial(). While the port of a side is not active, nothing is connected: the
+ * endpoint stays away, and returns when the device reports that the port is active.
  * copyrpc/docs/reconnect.md describes the protocol, in which both sides send this after a greeting
  * with the bit 4:
  *

@@ -43,6 +43,8 @@ static int offer(struct copyrpc_ep *ep)
 	err = check(ep);
 	if (err)
 		return err;
+	if (ep->ctx->port_down)
+		return -ENETDOWN;
 	if (!ep_is_drained(ep))
 		return -EAGAIN;
 	err = ep_renew(ep);

@@ -100,6 +100,11 @@ static void attempt(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
 	int fd;
 
+	ctx_device_events(y->ctx);
+	if (y->ctx->port_down) {
+		pause_dial(y, d, -ENETDOWN, now);
+		return;
+	}
 	for (; d->at; d->at = d->at->ai_next) {
 		err = tcp_connect_begin(d->at, &fd);
 		if (err)

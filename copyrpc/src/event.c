@@ -92,11 +92,17 @@ COLD void ctx_device_events(struct copyrpc_ctx *ctx)
 		case MLX5DVL_EVENT_DRAINED:
 			ep_note_drained(mlx5dvl_qp_user(qp));
 			break;
-		case MLX5DVL_EVENT_ADDRESS:
 		case MLX5DVL_EVENT_PORT_UP:
+			ctx->port_down = false;
+			if (ctx->side)
+				ctx->side->due = 0;
+			ctx_leave_addresses(ctx);
+			break;
+		case MLX5DVL_EVENT_ADDRESS:
 			ctx_leave_addresses(ctx);
 			break;
 		case MLX5DVL_EVENT_PORT_DOWN:
+			ctx->port_down = true;
 			ctx->port_downs++;
 			break;
 		default:

@@ -235,6 +235,7 @@ struct copyrpc_ctx {
 	struct copyrpc_path path; /* of endpoints without a path of their own */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */
 	uint64_t refills, port_downs;
+	bool port_down; /* by the device's events: nothing is connected meanwhile */
 	uint32_t n_away; /* endpoints that are being connected again */
 	uint64_t no_receive; /* out_of_buffer when the context was created */
 	struct chunk *chunks; /* of the memory of the endpoints */

@@ -183,7 +183,7 @@ static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 		if (!g->m.waits)
 			return patience == NEVER ? NEVER : g->since_ns + patience;
 		guest_ready(y, w, now);
-		return now + NSEC_PER_MSEC;
+		return now + (y->ctx->port_down ? PROBE_NS : NSEC_PER_MSEC);
 	}
 	if (!lobby_may_act(y, w))
 		return now;

@@ -367,7 +367,7 @@ static int answer_again(struct meeting *m, struct copyrpc_ctx *ctx)
 	ctx_device_events(ctx);
 	if (!err && m->ep->ch.status)
 		err = -ENOENT;
-	if (!err && !ep_is_drained(m->ep))
+	if (!err && (ctx->port_down || !ep_is_drained(m->ep)))
 		return -EAGAIN;
 	m->waits = false;
 	m->greeted = true;
@@ -397,11 +397,9 @@ static int reply_again(struct meeting *m, struct copyrpc_ctx *ctx)
 		m->greeted = true;
 		return 0;
 	}
-	if (!m->waits) {
-		err = hear_place(m);
-		if (err)
-			return err;
-	}
+	err = hear_place(m);
+	if (err)
+		return err;
 	if (!m->ep || m->waits)
 		return answer_again(m, ctx);
 	m->greeted = true;
@@ -443,6 +441,13 @@ static int greet(struct meeting *m, struct copyrpc_ctx *ctx, const struct copyrp
 {
 	int err = hear_greeting(m);
 
+	if (!err && !m->ep) {
+		ctx_device_events(ctx);
+		m->waits = ctx->port_down;
+		m->events = m->waits ? 0 : POLLIN;
+		if (m->waits)
+			return -EAGAIN;
+	}
 	if (err == -EPROTONOSUPPORT && !m->ep) {
 		m->err = err;
 		say_greeting(m, 0);

@@ -52,7 +52,8 @@ struct meeting {
 	bool greeted; /* the peer's greeting is valid */
 	bool single; /* the caller wants one connection between the two contexts */
 	bool again; /* an endpoint is connected again */
-	bool waits; /* until its queue pair is drained, or it is up; there is no event for that */
+	bool waits; /* until its queue pair is drained, its first meeting has ended, or the port is up;
+		       the socket has no event for that */
 	int err; /* own error; the meeting ends when it was sent to the peer */
 };
 

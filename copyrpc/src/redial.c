@@ -146,6 +146,10 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 	if (now < r->again_at)
 		return r->again_at;
 	ctx_device_events(y->ctx);
+	if (y->ctx->port_down) {
+		r->ep->again_error = -ENETDOWN;
+		return NEVER; /* until the device's event */
+	}
 	if (!r->ep->ch.status && ep_is_drained(r->ep))
 		attempt(y, r, now);
 	return now + NSEC_PER_MSEC;

@@ -37,6 +37,7 @@ struct node {
 
 static int (*fault_add)(const char *rule);
 static long long (*fault_remove)(int number);
+static int (*link_set)(const char *device, bool up);
 static uint64_t seed;
 static const char *devices[2]; /* of the nodes; NULL: the first one */
 static void (*tend)(struct node *n); /* called after each turn; NULL: not so */
@@ -94,7 +95,8 @@ static inline void open_contexts(struct node n[2], const struct copyrpc_ctx_attr
 	memset(n, 0, 2 * sizeof(*n));
 	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
-	CHECK(fault_add && fault_remove);
+	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
+	CHECK(fault_add && fault_remove && link_set);
 	for (int i = 0; i < 2; i++) {
 		struct copyrpc_ctx_attr own = *attr;
 
@@ -110,15 +112,20 @@ static inline void open_contexts(struct node n[2], const struct copyrpc_ctx_attr
 	}
 }
 
-static inline void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr,
-	bool real_clock)
+static inline void dial_node(struct node n[2])
 {
-	open_contexts(n, attr, real_clock);
 	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
 	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 1), 0);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, NULL, "127.0.0.1",
 			 (uint16_t)copyrpc_tcp_port(n[1].listener), FAR_MS, 7),
 		0);
+}
+
+static inline void open_nodes_at(struct node n[2], const struct copyrpc_ctx_attr *attr,
+	bool real_clock)
+{
+	open_contexts(n, attr, real_clock);
+	dial_node(n);
 }
 
 static inline void open_nodes(struct node n[2], const struct copyrpc_ctx_attr *attr)

@@ -133,6 +133,26 @@ TEST_WITH(first_side, returns, 1);
 TEST_WITH(second_side, returns, 2);
 TEST_WITH(both_sides, returns, 3);
 
+/* While the cable is out, no attempt is begun. */
+TEST(cable)
+{
+	uint8_t message[COPYRPC_AGAIN_SIZE];
+	NODES n[2];
+
+	open_up(n);
+	CHECK_EQ(link_set("mlx5_0", false), 0);
+	n[0].most += 5;
+	UNTIL(n[0].downs);
+	for (int i = 0; i < 5000; i++)
+		turn_both(n);
+	CHECK_EQ(copyrpc_ep_again_info(n[0].ep, message), -ENETDOWN);
+	CHECK_EQ(n[0].backs + n[1].backs, 0);
+	CHECK_EQ(link_set("mlx5_0", true), 0);
+	UNTIL(n[0].backs && n[1].backs && idle(&n[0]));
+	CHECK_EQ(n[0].downs + n[1].downs, 2);
+	CHECK_EQ(n[0].failed + n[0].ends + n[1].ends, 0);
+}
+
 /* Losses at any moment, over a channel that loses, repeats and reorders messages. */
 TEST(storm)
 {

@@ -385,19 +385,21 @@ static void call(uint32_t me)
 static int (*fault_add)(const char *rule);
 static long long (*fault_remove)(int number);
 static int (*gid_set)(const char *device, unsigned index, const char *address);
+static int (*link_set)(const char *device, bool up);
 
 static void find_hca(void)
 {
 	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
 	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
-	CHECK(fault_add && fault_remove && gid_set);
+	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
+	CHECK(fault_add && fault_remove && gid_set && link_set);
 }
 
 /* The rule for the @nth message from now on takes the place of the former one of its slot. */
 static void add_rule(uint32_t slot, const char *text, unsigned nth)
 {
-	static int rules[4];
+	static int rules[2];
 	char rule[160];
 
 	if (rules[slot])
@@ -458,8 +460,8 @@ static void direct(uint32_t unused)
 		/* If the connections are away, the calls wait: faults go on meanwhile. */
 		for (int ms = 0; ms < 20 && shared->done < next; ms++)
 			poll(NULL, 0, 1);
-		add_rule(2, "action=link_up device=mlx5_0", 1);
-		add_rule(3, "action=link_up device=mlx5_1", 1);
+		CHECK_EQ(link_set("mlx5_0", true), 0);
+		CHECK_EQ(link_set("mlx5_1", true), 0);
 		if (shared->done < total - total / 10)
 			trouble(&seed, turn);
 	}

@@ -32,17 +32,30 @@ static void cut_tcp(struct node *n)
 
 static uint64_t returned, resent, grown; /* of all nodes */
 
+static int last;
+
+static void remove_rule(void)
+{
+	if (last > 0)
+		fault_remove(last);
+	last = 0;
+}
+
 /* The number of rules is limited, so the former one is removed. */
 static void add_rule(const char *text)
 {
-	static int last;
-
-	if (last > 0)
-		fault_remove(last);
+	remove_rule();
 	last = fault_add(text);
 	if (last <= 0)
 		printf("%s\n", text);
 	CHECK(last > 0);
+}
+
+/* Nothing is sent while the link is down, so no message could bring it up. */
+static void link_up(void)
+{
+	remove_rule();
+	CHECK_EQ(link_set("mlx5_0", true), 0);
 }
 
 static void trouble(struct node n[2], bool *down)
@@ -62,7 +75,7 @@ static void trouble(struct node n[2], bool *down)
 	uint32_t which = pick(ARRAY_SIZE(rules) + 3);
 
 	if (*down) {
-		add_rule("action=link_up");
+		link_up();
 		*down = false;
 		return;
 	}
@@ -96,7 +109,7 @@ static void weather(const struct copyrpc_ctx_attr *attr, uint32_t count)
 		}
 		turn_both(n);
 	}
-	add_rule("action=link_up"); /* by the message of the last call */
+	link_up();
 	calls(n, 1);
 	for (int i = 0; i < 2; i++) {
 		struct copyrpc_stats st;

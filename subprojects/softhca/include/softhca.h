@@ -20,6 +20,7 @@
 #ifndef SOFTHCA_H
 #define SOFTHCA_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -120,6 +121,16 @@ long long softhca_fault_remove(int number);
  * -ENODEV when the process has not opened a device.
  */
 int softhca_gid_set(const char *device, unsigned index, const char *address);
+
+/*
+ * softhca_link_set() - pulls or plugs the cable of an adapter, as softhcactl link does. Every context
+ * that is open on the adapter gets the event IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
+ * @device: its name
+ * @up: whether the link is up from now on
+ *
+ * Return: 0; -EINVAL when there is no such adapter; -ENODEV when the process has not opened a device.
+ */
+int softhca_link_set(const char *device, bool up);
 
 /*
  * Records: with SOFTHCA_TRACE=1 in the environment each QP and CQ that the process creates

@@ -42,6 +42,30 @@ API int softhca_fabric_info(struct softhca_fabric_info *out)
 	return 0;
 }
 
+/* Enters the fabric to change an adapter. */
+static int enter(const char *device, uint32_t *rail_p, sigset_t *saved)
+{
+	if (!fabric_self.arena)
+		return -ENODEV;
+	*rail_p = softhca_topology_find(&arena()->topo, device);
+	if (*rail_p == arena()->topo.nrails)
+		return -EINVAL;
+	return fabric_enter(saved) ? -EIO : 0;
+}
+
+API int softhca_link_set(const char *device, bool up)
+{
+	sigset_t saved;
+	uint32_t rail;
+	int r = enter(device, &rail, &saved);
+
+	if (r)
+		return r;
+	port_set_link(rail, up);
+	fabric_leave(&saved);
+	return 0;
+}
+
 API int softhca_gid_set(const char *device, unsigned index, const char *address)
 {
 	uint8_t gid[16] = {0};
@@ -49,13 +73,11 @@ API int softhca_gid_set(const char *device, unsigned index, const char *address)
 	uint32_t rail;
 	int r;
 
-	if (!fabric_self.arena)
-		return -ENODEV;
-	rail = softhca_topology_find(&arena()->topo, device);
-	if (rail == arena()->topo.nrails || (address && !softhca_gid_read(address, gid)))
+	if (address && !softhca_gid_read(address, gid))
 		return -EINVAL;
-	if (fabric_enter(&saved))
-		return -EIO;
+	r = enter(device, &rail, &saved);
+	if (r)
+		return r;
 	r = port_set_gid(rail, index, gid);
 	fabric_leave(&saved);
 	return r;
