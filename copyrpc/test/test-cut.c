@@ -199,9 +199,7 @@ static void cut_later(int side, int learns)
 }
 
 TEST_WITH(again_dialer_says_and_learns, cut_later, 0, 0);
-TEST_WITH(again_dialer_says, cut_later, 0, 1);
 TEST_WITH(again_listener_says, cut_later, 1, 0);
-TEST_WITH(again_listener_says_and_learns, cut_later, 1, 1);
 
 /* ------------------------------------------------------------------ who does not return */
 

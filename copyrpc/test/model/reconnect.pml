@@ -6,7 +6,9 @@
  * starts another attempt while one is in progress; both start one at the same time; one process is
  * restarted. With FIRST the model begins when both ends have connected their first queue pairs and have
  * said so over a TCP connection, which may be lost before one of them, or both, have heard it. The number
- * of such losses is bounded.
+ * of such losses is bounded. With BY_HAND the hellos go over a channel of the programs, which loses, repeats
+ * and reorders them; there is no answer. An end sends its hello again if it is lost, or if the peer does not
+ * know it.
  *
  * A slot of a ring holds one message. Positions grow; position x is slot x % C. The ring of the
  * sender is `log`, that of the receiver `ring`. A WRITE lands only in a queue pair of the same
@@ -26,16 +28,23 @@
  *	ANY_PROCESS		the peer is taken for the old one although its process is new
  *	LOSES_CREDIT		a batch that is sent again grants nothing
  *	GRANTS_AGAIN		a batch that is sent again grants what is owed now
+ *	JOINS_ANY		(BY_HAND) a queue pair is connected by a hello of another number
+ *	SAME_NUMBER		(BY_HAND) an end makes a second queue pair for a number
+ *	KEEPS_CONNECTION	(BY_HAND) a hello with a larger number does not stop an end that is connected
  *	DISCARDS_OPEN		(FIRST) an end forgets the endpoint when the TCP connection is lost
  *				before it has heard that the peer is connected
  */
 #ifndef LOSSES
+#ifdef BY_HAND
+#define LOSSES 3
+#else
 #define LOSSES 2
+#endif
 #endif
 #ifdef RESTART
 #define CALLS0 1
 #define CALLS1 0
-#elif defined(FIRST)
+#elif defined(FIRST) || defined(BY_HAND)
 #define CALLS0 1
 #define CALLS1 1
 #elif defined(WIDE) /* several messages at a time */
@@ -81,6 +90,11 @@ typedef side {
 	byte process; /* number of the process */
 	byte made, done; /* calls made, ended */
 	bool refused; /* the peer has refused the latest attempt because of its own */
+#ifdef BY_HAND
+	byte wanted; /* number of a hello that this end has to follow */
+	bool offered; /* there is a queue pair of attempt `last`, which is not connected */
+	bool owes; /* the hello has to be sent */
+#endif
 	bool over /* the peer's process is gone: all calls have ended */
 }
 
@@ -322,6 +336,81 @@ inline hear_answer()
 	answer[e].pos = 0
 }
 
+#ifdef BY_HAND
+#define OWN_SLOT (hello[2 * e].attempt -> 2 * e + 1 : 2 * e)
+#define MAY_SEND (!hello[2 * e].attempt || !hello[2 * e + 1].attempt)
+/* The peer will not connect the queue pair to which the one of this end is connected. */
+#define ABANDONED (end[PEER].last > end[e].qp || \
+	end[PEER].last == end[e].qp && !end[PEER].offered && end[PEER].qp != end[e].qp)
+/* The hello does not have to wait until this end has made a queue pair. */
+#define HEARS(k) (hello[k].attempt && \
+	(hello[k].attempt <= end[e].last || end[e].wanted < hello[k].attempt))
+
+inline offer()
+{
+#ifdef SAME_NUMBER
+	end[e].last = (end[e].last < end[e].wanted -> end[e].wanted : end[e].last);
+	if
+	:: end[e].last == 1 -> end[e].last = 2
+	:: else
+	fi;
+#else
+	end[e].last = (end[e].last + 1 < end[e].wanted -> end[e].wanted : end[e].last + 1);
+#endif
+	assert(end[e].last <= 2 * LOSSES + 2);
+	end[e].told = end[e].got;
+	end[e].offered = true;
+	end[e].owes = true
+}
+
+inline send_hello()
+{
+	i = OWN_SLOT;
+	hello[i].attempt = end[e].last;
+	hello[i].pos = end[e].told;
+	hello[i].process = (end[e].qp != 0);
+	end[e].owes = false;
+	i = 0
+}
+
+inline drop(k)
+{
+	hello[k].attempt = 0;
+	hello[k].pos = 0;
+	hello[k].process = 0
+}
+
+inline hear_by_hand(k)
+{
+	if
+#ifdef JOINS_ANY
+	:: hello[k].attempt <= end[e].last && end[e].offered ->
+#else
+	:: hello[k].attempt == end[e].last && end[e].offered ->
+#endif
+		end[e].offered = false;
+		resume(end[e].last, hello[k].pos);
+		drop(k)
+	:: else ->
+		if
+		:: hello[k].attempt == end[e].last && end[e].qp && hello[k].process -> drop(k)
+#ifdef KEEPS_CONNECTION
+		:: hello[k].attempt <= end[e].last || end[e].qp ->
+#else
+		:: hello[k].attempt <= end[e].last && !(hello[k].attempt == end[e].last && end[e].qp &&
+			hello[k].process) ->
+#endif
+			end[e].owes = true;
+			drop(k)
+		:: hello[k].attempt > end[e].last ->
+			end[e].wanted = hello[k].attempt;
+			end[e].offered = false;
+			stop()
+		fi
+	fi
+}
+#endif
+
 /* The handled completions are complete: the queue pair takes nothing any more. */
 #ifdef TELLS_EARLY
 #define HANDLED true
@@ -358,6 +447,17 @@ proctype works(byte e)
 	:: d_step { end[e].cqes -> handle() }
 
 	:: d_step { end[e].qp && losses -> losses--; stop() }
+#ifdef BY_HAND
+	:: d_step { end[e].qp && ABANDONED -> stop() }
+	:: d_step { !end[e].qp && !end[e].offered && HANDLED -> offer() }
+	:: d_step { end[e].owes && (end[e].qp || end[e].offered) && MAY_SEND -> send_hello() }
+	:: d_step { HEARS(2 * PEER) -> hear_by_hand(2 * PEER) }
+	:: d_step { HEARS(2 * PEER + 1) -> hear_by_hand(2 * PEER + 1) }
+	:: d_step { hello[2 * e].attempt && losses -> losses--; end[e].owes = true; drop(2 * e) }
+	:: d_step { hello[2 * e].attempt && !hello[2 * e + 1].attempt && losses -> losses--;
+		hello[2 * e + 1].attempt = hello[2 * e].attempt; hello[2 * e + 1].pos = hello[2 * e].pos;
+		hello[2 * e + 1].process = hello[2 * e].process }
+#else
 	:: d_step { end[e].qp && end[e].qp != end[PEER].qp && answer[PEER].attempt != end[e].qp -> stop() }
 	:: d_step { MAY_START && IDLE -> start_attempt() }
 	:: d_step { MAY_START && losses && !(hello[2 * e].attempt && hello[2 * e + 1].attempt) ->
@@ -369,6 +469,7 @@ proctype works(byte e)
 	:: d_step { hello[2 * e].attempt && losses -> losses--; hello[2 * e].attempt = 0;
 		hello[2 * e].pos = 0; hello[2 * e].process = 0 }
 	:: d_step { answer[e].attempt && losses -> losses--; answer[e].attempt = 0; answer[e].pos = 0 }
+#endif
 #ifdef FIRST
 	:: d_step { result[e] -> result[e] = false; up[e] = true }
 	:: d_step { tcp && losses -> losses--; tcp = false; result[0] = false; result[1] = false }
