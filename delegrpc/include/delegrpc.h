@@ -468,7 +468,7 @@ uint32_t delegrpc_client_index(const struct delegrpc_client *client);
  *	-EAGAIN		resp_depth calls and posts are in flight, or the ring is full: poll, or
  *			wait, and retry
  *	-EMSGSIZE	len exceeds req_size
- *	-EPIPE		the server has gone: disconnect
+ *	-EPIPE		the server has gone: abort, or disconnect
  */
 DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const void *req,
 	uint32_t len, uint64_t token);
@@ -495,7 +495,7 @@ uint32_t delegrpc_client_posts(struct delegrpc_client *client);
 /*
  * Publishes the staged calls and posts, and wakes the server if it sleeps. Returns 0, or
  *	-EAGAIN		the ring is full: poll and retry (poll also tries to publish the calls)
- *	-EPIPE		the server has gone: disconnect
+ *	-EPIPE		the server has gone and does not get what is staged: abort, or disconnect
  *	-EMFILE, -ENETUNREACH, -EPERM, ...	the calls are published, but the server sleeps and
  *			could not be woken: see delegrpc_client_poll()
  */
@@ -505,7 +505,7 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
  * Publishes the staged calls and hands at most DELEGRPC_BATCH responses to fn (a constant fn is
  * inlined). Returns the number of responses, 0 for none yet, or
  *	-EPIPE		the server has gone, and every response it wrote has been handed out:
- *			the calls still pending will never be answered; disconnect
+ *			the calls still pending will never be answered: abort, or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
  *			woken for lack of a descriptor or of memory: free some, poll and retry
  *	-ENETUNREACH	the same, because this thread has left the server's network namespace
@@ -518,7 +518,10 @@ DELEGRPC_INLINE int delegrpc_client_flush(struct delegrpc_client *client);
 DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrpc_response_fn *fn,
 	void *arg);
 
-/* Returns the number of accepted calls whose response has not been handed out. */
+/*
+ * Returns the number of accepted calls whose response has not been handed out, without blocking calls
+ * that timed out.
+ */
 DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
 /*
@@ -572,10 +575,10 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * After -EPIPE of a poll or wait: ends every pending call by fn(arg, token, NULL, 0) and returns
- * their number. It is not known whether the server has carried these calls out. Returns -EBUSY, and
- * does nothing, if the connection still works. Posts are not among them: see
- * delegrpc_client_posts().
+ * After -EPIPE of any function: hands out the responses that have arrived, if there are any, then ends
+ * every other pending call by fn(arg, token, NULL, 0) and returns the number of these. It is not known
+ * whether the server has carried them out. Returns -EBUSY, and does nothing, if the connection still
+ * works. Posts are not among them: see delegrpc_client_posts().
  */
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 

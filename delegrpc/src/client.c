@@ -333,8 +333,12 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg)
 {
 	struct client *c = client_of(client);
+	uint32_t polls = client->resp_depth + IDLE_POLLS; /* a forger may go on writing responses */
 	int n = 0;
 
+	/* A call or a flush may have seen the end first: then responses may be there. */
+	while (!c->w.err && server_ended(c) && polls--)
+		delegrpc_client_poll(client, fn, arg);
 	if (!c->w.err)
 		return -EBUSY;
 	client->staged = client->staged_posts; /* no call is staged any more */

@@ -2,3 +2,30 @@
 /* Clients of delegrpc that wait for a server, and that outlive one. */
 #include "rpc.h"
 #include "support/rpcagain.h"
+
+/* A call or a flush can be the first to see the end. The answers that were given before it come first. */
+TEST(abort_follows_any_function)
+{
+	for (uint32_t flush = 0; flush < 2; flush++) {
+		struct rpc_server *s = again_server(1, 8);
+		struct again_tokens t = {0};
+		struct delegrpc_client *c;
+		uint64_t word = 60;
+
+		CHECK_EQ(delegrpc_client_connect(again_name(), NULL, &c), 0);
+		again_call(c, &t, 20);
+		CHECK_EQ(delegrpc_client_flush(c), 0);
+		CHECK_EQ(rpc_echo(s), 20);
+		t.open |= 1ull << word;
+		CHECK_EQ(delegrpc_client_call(c, &word, sizeof(word), word), 0);
+		delegrpc_server_destroy(s);
+		CHECK_EQ(flush ? delegrpc_client_flush(c) :
+				 delegrpc_client_call(c, &word, sizeof(word), 1),
+			-EPIPE);
+		CHECK_EQ(delegrpc_client_abort(c, again_take, &t), 1);
+		CHECK(!t.open && t.answered == 20 && t.ended == 1);
+		CHECK_EQ(delegrpc_client_pending(c), 0);
+		CHECK_EQ(delegrpc_client_reconnect(c, 0), -ENOENT);
+		delegrpc_client_disconnect(c);
+	}
+}

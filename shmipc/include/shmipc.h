@@ -487,7 +487,7 @@ void shmipc_client_disconnect(struct shmipc_client *client);
  * learns len. The token comes back with the response. If len is a compile-time constant, the copy
  * is inlined. Returns 0, or, with nothing sent,
  *	-EAGAIN		depth calls and posts are in flight: poll, then retry
- *	-EPIPE		a poll or wait has found that the server is gone: disconnect
+ *	-EPIPE		a poll or wait has found that the server is gone: abort, or disconnect
  *	-EPROTO		the count of consumed posts is impossible; or a poll has returned it
  *	-EMSGSIZE	len exceeds req_size
  */
