@@ -15,11 +15,12 @@ def run(*args, out=subprocess.PIPE):
     return subprocess.run([bench, *args], stdout=out, stderr=subprocess.PIPE, text=True, timeout=60)
 
 
-done = run(*SHORT, "--size", "16,4K", "--read")
-assert done.returncode == 0 and not done.stderr, done
-rows = [line.split() for line in done.stdout.splitlines()[1:]]
-assert [row[:2] for row in rows] == [[b, d] for b in ("16", "4096") for d in ("request", "response")], rows
-assert all(float(column) > 0 for row in rows for column in row[3:5]), rows
+for more in ([], ["--step"]):
+    done = run(*SHORT, "--size", "16,4K", "--read", *more)
+    assert done.returncode == 0 and not done.stderr, done
+    rows = [line.split() for line in done.stdout.splitlines()[1:]]
+    assert [row[:2] for row in rows] == [[b, d] for b in ("16", "4096") for d in ("request", "response")], rows
+    assert all(float(column) > 0 for row in rows for column in row[3:6]), rows
 
 for bad in (["--size", "12"], ["--size", "17"], ["--queue-depth", "0"], ["more"]):
     done = run(*bad)
