@@ -176,6 +176,7 @@ int tent_alloc(struct tent *t, size_t len, const char *location, struct tent_why
  *
  *	-ENOENT		no registration begins at @addr
  *	-EBUSY		a request of this engine that has not ended uses the memory
+ *	-ENOMEM		the registration has not ended
  *	-ETIMEDOUT	copying threads and GPUs only: a peer has not confirmed. The registration has ended
  *			and the peer is disconnected, but the peer may read and write the memory
  *			until its engine notices that
@@ -201,7 +202,7 @@ int tent_export(struct tent *t, char **text_p);
  *	-ENETUNREACH	a rail has no partner, or does not reach its partner; @why names it
  *	-EHOSTUNREACH, -ECONNREFUSED, -ETIMEDOUT, ...	the peer's address cannot be reached
  *	-EACCES		the peer did not export this description
- *	-EUSERS		256 peers, the most that an engine accepts, have imported the exporter's
+ *	-EUSERS		4,096 peers, the most that an engine accepts, have imported the exporter's
  *			segments; one of them must call tent_release(). The place of a peer that
  *			dies is free immediately, or within 20 seconds if its host is gone
  *	-EREMOTE	copying threads or GPUs of another host, or rails of another transport than this

@@ -73,7 +73,7 @@ static void arm_all(struct tent *t, bool on)
 		for (uint32_t i = 0; i < BLAME_ENDS; i++)
 			arm(s->blame.ends[i].link, on);
 	}
-	for (struct conn *c = t->conns; c; c = c->next) {
+	for (struct conn *c = t->conns; c && t->transport->accept; c = c->next) {
 		for (uint32_t i = 0; i < CONN_LINKS; i++)
 			arm(c->links[i], on);
 	}
@@ -87,10 +87,8 @@ static uint64_t next_due(const struct tent *t, uint64_t now)
 		if (move_due(s) < due)
 			due = move_due(s);
 	}
-	for (const struct conn *c = t->conns; c; c = c->next) {
-		if ((!c->known || c->cut) && c->until < due)
-			due = c->until;
-	}
+	if (t->conns_due < due)
+		due = t->conns_due;
 	if ((t->full || t->notice_tail - t->notice_head >= NOTICES) && now + FULL_NS < due)
 		due = now + FULL_NS;
 	return due;
@@ -269,11 +267,13 @@ static int read_config(struct tent *t, const struct tent_attr *a, struct tent_wh
 static int open_fds(struct tent *t)
 {
 	t->epoll = epoll_create1(EPOLL_CLOEXEC);
+	t->ctls = epoll_create1(EPOLL_CLOEXEC);
 	t->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t->notice_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
-	if (t->epoll < 0 || t->kick < 0 || t->notice_fd < 0)
+	if (t->epoll < 0 || t->ctls < 0 || t->kick < 0 || t->notice_fd < 0)
 		return -errno;
 	loop_watch(t, t->kick);
+	loop_watch(t, t->ctls);
 	boot_id(t->boot);
 	return getrandom(t->key, sizeof(t->key), 0) == sizeof(t->key) ? 0 : -errno;
 }
@@ -285,7 +285,7 @@ static int listen_at(struct tent *t, const struct tent_attr *a, struct tent_why 
 	strcpy(t->host, a->address);
 	err = ctl_listen(t->host, a->port, &t->listener, &t->port, why);
 	if (!err)
-		loop_watch(t, t->listener);
+		serve_watch(t, t->listener, NULL);
 	return err;
 }
 
@@ -369,6 +369,7 @@ static void fini(struct tent *t)
 	close_fd(t->listener);
 	close_fd(t->notice_fd);
 	close_fd(t->kick);
+	close_fd(t->ctls);
 	close_fd(t->epoll);
 	slab_fini(&t->importer_ids);
 	slab_fini(&t->chunk_ids);
@@ -403,7 +404,8 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 	if (!t)
 		return -ENOMEM;
 	t->progress = progress;
-	t->epoll = t->kick = t->listener = t->notice_fd = -1;
+	t->epoll = t->ctls = t->kick = t->listener = t->notice_fd = -1;
+	t->conns_due = SCHED_NEVER;
 	init_cond(t);
 	err = init(t, attr, why);
 	t->live = live_add(&live_engine, t, t->host);

@@ -42,7 +42,7 @@
 #define MAX_MOVING 256 /* requests of a segment and a priority in the scheduler */
 #define MAX_SLICES 4096 /* of a segment, posted or bound to rails */
 #define CONN_LINKS (TENT_MAX_RAILS + BLAME_ENDS)
-#define MAX_IMPORTERS 256 /* peers that have imported our segment; a multiple of 64 */
+#define MAX_IMPORTERS 4096 /* peers that have imported our segment; a multiple of 64 */
 #define MAX_STRANGERS 256 /* connections that have not presented the key yet */
 #define PEER_NS (5000 * NSEC_PER_MSEC) /* the time that a peer has for a reply */
 #define NOTICES 4096 /* with as many that the program has not taken, peers wait */
@@ -71,7 +71,10 @@ struct buffer {
 	int fd; /* of the memory, which tent_alloc() has mapped; -1: the program's own memory */
 	bool of_gpu; /* the memory is that of a GPU, and gpu describes it */
 	struct gpu_memory gpu;
-	uint64_t awaits[MAX_IMPORTERS / 64]; /* GOING: a bit for each peer that has not confirmed */
+	/* GOING: */
+	struct buffer *next; /* in the list of those that are going */
+	uint64_t *awaits; /* a bit for each peer that has not confirmed, by its place */
+	uint32_t n_awaits; /* the number of these bits */
 	bool pinned; /* by gpu_memory_pin() */
 	bool staged; /* no rail reaches the memory: neither this side's rails nor those of peers */
 	uint32_t copies; /* by this side's GPU, for peers, that are under way */
@@ -241,6 +244,7 @@ struct conn {
 	uint32_t place; /* if known: its id in importer_ids */
 	bool cut; /* we have closed our end; the peer may copy until it closes its own */
 	bool closed; /* the peer has closed its end */
+	int err; /* the reason why the connection ends; 0: it does not */
 	uint64_t until; /* the deadline of the peer's HELLO, or if cut, of the peer's close */
 	uint32_t n_pairs;
 	struct link *links[CONN_LINKS];
@@ -295,9 +299,12 @@ struct tent {
 	uint32_t n_imports; /* total */
 	struct tent_batch *batches;
 	uint32_t n_revoked; /* total of registrations that have ended */
-	uint32_t n_going; /* registrations that are ending now */
+	struct buffer *going; /* registrations that are ending now */
+	uint32_t n_going;
 	struct conn *conns;
 	uint32_t n_conns; /* including the importers */
+	int ctls; /* an epoll set of the listener and of conns */
+	uint64_t conns_due; /* when the first of conns has to be ended */
 	struct slab importer_ids;
 	bool ending; /* no more connections are accepted */
 	struct slab task_ids;
@@ -353,8 +360,8 @@ int describe_memory(const struct tent *t, struct buffer *const *buffers, uint32_
 	struct desc *d);
 
 /* revoke.c: ends registrations that peers use. */
-/* Sets the buffer's state to BUFFER_GOING, and sends CTL_UNREGISTER to all peers. */
-void revoke_begin(struct tent *t, struct buffer *b);
+/* Sets the buffer's state to BUFFER_GOING, and sends CTL_UNREGISTER to all peers. 0 or -ENOMEM. */
+int revoke_begin(struct tent *t, struct buffer *b);
 /*
  * Waits for the peers' confirmations; releases the lock meanwhile. 0: no peer uses the buffer any
  * more; -ETIMEDOUT: one still may.
@@ -480,6 +487,8 @@ void tasks_fail(struct tent_segment *s, int err);
 void batch_free(struct tent_batch *b);
 
 /* serve.c */
+/* Watches the listener (@c is NULL) or a connection. */
+void serve_watch(struct tent *t, int fd, struct conn *c);
 bool serve_progress(struct tent *t, uint64_t now);
 void serve_port(struct tent *t, uint32_t rail, bool up);
 void conn_free(struct tent *t, struct conn *c);

@@ -442,7 +442,7 @@ int tent_unregister(struct tent *t, void *addr)
 	else if (b->uses)
 		err = -EBUSY;
 	else
-		revoke_begin(t, b);
+		err = revoke_begin(t, b);
 	if (err) {
 		pthread_mutex_unlock(&t->lock);
 		return err;

@@ -18,33 +18,31 @@
 #include "base/clock.h"
 #include "engine.h"
 
-void revoke_begin(struct tent *t, struct buffer *b)
+int revoke_begin(struct tent *t, struct buffer *b)
 {
 	struct ctl_msg msg = {.type = CTL_UNREGISTER, .rail = b->id};
 
+	b->awaits = calloc(MAX_IMPORTERS / 64, sizeof(*b->awaits));
+	if (!b->awaits)
+		return -ENOMEM;
 	b->state = BUFFER_GOING;
+	b->next = t->going;
+	t->going = b;
 	t->n_going++;
 	t->n_revoked++;
 	for (struct conn *c = t->conns; c; c = c->next) {
 		if (!c->known)
 			continue;
 		b->awaits[c->place / 64] |= 1ull << c->place % 64;
+		b->n_awaits++;
 		ctl_send(&c->ctl, &msg); /* without the message there is no confirmation */
 	}
+	return 0;
 }
 
 static bool awaits(const struct buffer *b, const struct conn *c)
 {
 	return c->known && (b->awaits[c->place / 64] >> c->place % 64 & 1);
-}
-
-static bool confirmed(const struct buffer *b)
-{
-	for (uint32_t i = 0; i < MAX_IMPORTERS / 64; i++) {
-		if (b->awaits[i])
-			return false;
-	}
-	return true;
 }
 
 void revoke_cut(struct conn *c)
@@ -53,7 +51,19 @@ void revoke_cut(struct conn *c)
 		return;
 	c->cut = true;
 	c->until = clock_ns() + PEER_NS;
+	if (c->until < c->t->conns_due)
+		c->t->conns_due = c->until;
 	ctl_end(&c->ctl);
+}
+
+static void end_going(struct tent *t, struct buffer *b)
+{
+	struct buffer **link = &t->going;
+
+	while (*link != b)
+		link = &(*link)->next;
+	*link = b->next;
+	t->n_going--;
 }
 
 int revoke_wait(struct tent *t, struct buffer *b)
@@ -61,47 +71,43 @@ int revoke_wait(struct tent *t, struct buffer *b)
 	const struct timespec until = clock_timespec(clock_ns() + PEER_NS);
 	int err = 0;
 
-	while (!confirmed(b) && !err)
+	while (b->n_awaits && !err)
 		err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
-	t->n_going--;
+	end_going(t, b);
 	while (b->copies)
 		pthread_cond_wait(&t->ended, &t->lock);
-	if (confirmed(b) || t->transport->bars)
-		return 0;
-	for (struct conn *c = t->conns; c; c = c->next) {
+	err = b->n_awaits && !t->transport->bars ? -ETIMEDOUT : 0;
+	for (struct conn *c = t->conns; c && err; c = c->next) {
 		if (awaits(b, c))
 			revoke_cut(c);
 	}
-	loop_wake(t, 0);
-	return -ETIMEDOUT;
+	if (err)
+		loop_wake(t, 0);
+	free(b->awaits);
+	b->awaits = NULL;
+	return err;
 }
 
-static void confirm(struct buffer *b, const struct conn *c)
+static void confirm(struct tent *t, struct buffer *b, const struct conn *c)
 {
+	if (!awaits(b, c))
+		return;
 	b->awaits[c->place / 64] &= ~(1ull << c->place % 64);
-}
-
-static struct buffer *buffer_of(struct tent *t, uint32_t id)
-{
-	for (uint32_t i = 0; i < t->n_buffers; i++) {
-		if (t->buffers[i]->id == id)
-			return t->buffers[i];
-	}
-	return NULL;
+	if (!--b->n_awaits)
+		pthread_cond_broadcast(&t->ended);
 }
 
 void revoke_confirmed(struct tent *t, const struct conn *c, uint32_t id)
 {
-	struct buffer *b = buffer_of(t, id);
-
-	if (b)
-		confirm(b, c);
-	pthread_cond_broadcast(&t->ended);
+	for (struct buffer *b = t->going; b; b = b->next) {
+		if (b->id == id)
+			confirm(t, b, c);
+	}
 }
 
 void revoke_left(struct tent *t, const struct conn *c)
 {
-	for (uint32_t i = 0; i < t->n_buffers; i++)
-		confirm(t->buffers[i], c);
+	for (struct buffer *b = t->going; b; b = b->next)
+		confirm(t, b, c);
 	pthread_cond_broadcast(&t->ended);
 }

@@ -3,12 +3,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
 #include "base/sized.h"
 #include "engine.h"
 
+#define EVENTS 64
+#define READ_MAX 64 /* messages that are read from a connection at a time */
 #define HELLO_NS (5000 * NSEC_PER_MSEC) /* the time that a connection has to present the key */
 
 static void drop_link(struct conn *c, uint32_t pair)
@@ -16,6 +19,14 @@ static void drop_link(struct conn *c, uint32_t pair)
 	if (c->links[pair])
 		c->links[pair]->ops->destroy(c->links[pair]);
 	c->links[pair] = NULL;
+}
+
+void serve_watch(struct tent *t, int fd, struct conn *c)
+{
+	struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+
+	/* If epoll_ctl() has no memory, the peer gets no answer. */
+	epoll_ctl(t->ctls, EPOLL_CTL_ADD, fd, &e);
 }
 
 void conn_free(struct tent *t, struct conn *c)
@@ -272,44 +283,56 @@ static int on_message(struct tent *t, struct conn *c, const struct ctl_msg *msg)
 	}
 }
 
-/*
- * While a registration ends, a confirmation may come after notices in the connection. Then more
- * notices are accepted, so that the confirmation can be read.
- */
-static bool messages_room(const struct tent *t)
-{
-	return t->notice_tail - t->notice_head < (t->n_going ? NOTICE_RING : NOTICES);
-}
-
-/* Reads the peer's messages. If these may be notices, stops when there is no room for a notice. */
+/* Reads some of the peer's messages. Returns their number, or -errno: the connection ends. */
 static int read_messages(struct tent *t, struct conn *c)
 {
 	struct ctl_msg msg;
-	int n = 0, err;
+	int n = 0, err = 0;
 
-	while (t->transport->marks || c->cut || messages_room(t)) {
+	while (!err && n < READ_MAX) {
 		err = ctl_receive(&c->ctl, &msg);
 		c->closed |= err == -ECONNRESET;
 		if (!err)
 			err = on_message(t, c, &msg);
-		if (err)
-			return err == -EAGAIN ? n : err;
-		n++;
+		n += !err;
 	}
-	return n;
+	return err && err != -EAGAIN ? err : n;
 }
 
-static int conn_progress(struct tent *t, struct conn *c, uint64_t now)
+/* Reads the connections that have messages, each one at least once. */
+static bool read_ready(struct tent *t)
 {
-	int n = read_messages(t, c);
+	struct epoll_event events[EVENTS];
+	uint32_t seen = 0;
+	bool some = false;
+	int n;
 
-	if (n < 0)
-		return n;
-	if (!c->known || c->cut)
-		return now < c->until ? n : -ETIMEDOUT;
-	for (uint32_t i = 0; i < c->n_pairs; i++)
-		n += poll_marks(c, i, notices_room(t));
-	return n;
+	do {
+		n = epoll_wait(t->ctls, events, EVENTS, 0);
+		for (int i = 0; i < n; i++) {
+			struct conn *c = events[i].data.ptr;
+			int got = c && !c->err ? read_messages(t, c) : 0;
+
+			some |= got != 0;
+			if (got < 0) {
+				c->err = got;
+				t->conns_due = 0;
+			}
+		}
+		seen += EVENTS;
+	} while (n == EVENTS && seen < t->n_conns);
+	return some;
+}
+
+static bool poll_links(struct tent *t)
+{
+	bool some = false;
+
+	for (struct conn *c = t->conns; c && t->transport->accept; c = c->next) {
+		for (uint32_t i = 0; i < c->n_pairs && c->known && !c->cut; i++)
+			some |= poll_marks(c, i, notices_room(t)) != 0;
+	}
+	return some;
 }
 
 static uint32_t strangers(const struct tent *t)
@@ -346,7 +369,9 @@ static void add_conn(struct tent *t, struct ctl *ctl, uint64_t now)
 	c->next = t->conns;
 	t->conns = c;
 	t->n_conns++;
-	loop_watch(t, ctl->fd);
+	if (c->until < t->conns_due)
+		t->conns_due = c->until;
+	serve_watch(t, ctl->fd, c);
 }
 
 /*
@@ -379,29 +404,49 @@ static bool may_copy(const struct tent *t, const struct conn *c)
 	return !t->transport->bars && c->known && !c->closed && !c->cut;
 }
 
+/* Ends a connection, which was removed from the list. */
+static void end_conn(struct tent *t, struct conn *c)
+{
+	for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
+		last_marks(c, i);
+	give_notices(c, NOTICE_RING, true);
+	conn_free(t, c);
+}
+
+/* Ends the connections that have failed, or whose time is over. */
+static void end_conns(struct tent *t, uint64_t now)
+{
+	struct conn **link = &t->conns, *c;
+
+	t->conns_due = SCHED_NEVER;
+	while ((c = *link)) {
+		bool limited = !c->known || c->cut;
+
+		if (limited && now >= c->until)
+			c->err = -ETIMEDOUT;
+		if (c->err && !may_copy(t, c)) {
+			*link = c->next;
+			end_conn(t, c);
+			continue;
+		}
+		if (c->err)
+			revoke_cut(c);
+		c->err = 0;
+		if (c->until < t->conns_due && (limited || c->cut))
+			t->conns_due = c->until;
+		link = &c->next;
+	}
+}
+
 bool serve_progress(struct tent *t, uint64_t now)
 {
 	bool some = accept_some(t, now);
-	struct conn **link = &t->conns, *c;
 
 	give_all(t);
-	while ((c = *link)) {
-		int n = conn_progress(t, c, now);
-
-		some |= n != 0;
-		if (n < 0 && may_copy(t, c)) {
-			revoke_cut(c);
-			link = &c->next;
-		} else if (n < 0) {
-			*link = c->next;
-			for (uint32_t i = 0; i < c->n_pairs && c->known; i++)
-				last_marks(c, i);
-			give_notices(c, NOTICE_RING, true);
-			conn_free(t, c);
-		} else {
-			link = &c->next;
-		}
-	}
+	some |= read_ready(t);
+	some |= poll_links(t);
+	if (now >= t->conns_due)
+		end_conns(t, now);
 	return some;
 }
 

@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <semaphore.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
@@ -557,6 +558,7 @@ TEST(notices_do_not_hide_them)
 			host_await(&a, CTL_TAKEN);
 	}
 	begin_end(host, memory, HOST_LEN);
+	is_told(&a, desc.buffers[0]->id);
 	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = desc.buffers[0]->id};
 	CHECK_EQ(ctl_send(&a, &m), 0);
 	CHECK_EQ(await_end(), 0);
@@ -634,31 +636,93 @@ TEST(who_is_sent_away_may_copy)
 	CHECK_EQ(await_end(), 0);
 }
 
-/* 256 peers have imported; connections without the key do not use their places. */
+/* ---- many peers ---- */
+
+#define IMPORTERS 4096
+
+static struct ctl importers[IMPORTERS];
+static uint64_t reads; /* of control connections */
+
+int __real_tcp_read(int fd, void *to, size_t n, size_t *done_p);
+int __wrap_tcp_read(int fd, void *to, size_t n, size_t *done_p);
+
+int __wrap_tcp_read(int fd, void *to, size_t n, size_t *done_p)
+{
+	__atomic_fetch_add(&reads, 1, __ATOMIC_RELAXED);
+	return __real_tcp_read(fd, to, n, done_p);
+}
+
+static void importers_leave(void)
+{
+	for (size_t i = 0; i < IMPORTERS; i++)
+		ctl_close(&importers[i]);
+	host_close();
+}
+
+/* As many peers as an engine accepts have imported. Both ends of their connections are here. */
+static void importers_come(void)
+{
+	struct rlimit files;
+
+	CHECK_EQ(getrlimit(RLIMIT_NOFILE, &files), 0);
+	files.rlim_cur = files.rlim_max;
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	test_finally(importers_leave);
+	host_open();
+	for (size_t i = 0; i < IMPORTERS; i++)
+		importers[i] = host_guest();
+}
+
+/* Connections without the key do not use the places of importers. */
 TEST(importers_have_a_limit)
 {
-	static struct ctl guests[256], strangers[100];
-	struct tent *t = duo_create(NULL, 0, 0);
-	AT_END(end_free) char *text;
-	GUEST more;
+	static struct ctl strangers[100];
+	struct tent *t;
+	AT_END(end_free) char *text = NULL;
+	GUEST more = {.fd = -1};
 
-	host_begin();
+	if (!duo_shm_rails())
+		return; /* once is enough */
+	importers_come();
+	t = duo_create(NULL, 0, 0);
 	CHECK_EQ(tent_export(host, &text), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
 		strangers[i] = host_call();
-	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
-		guests[i] = host_guest();
 	duo_not_imported(t, text, -EUSERS, "release one");
-	ctl_close(&guests[7]);
+	ctl_close(&importers[7]);
 	do {
 		more = host_call();
 	} while (host_exchange(&more, host_hello(1), CTL_WELCOME).status == EUSERS &&
 		 (ctl_close(&more), true));
-	for (size_t i = 0; i < ARRAY_SIZE(guests); i++)
-		ctl_close(&guests[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(strangers); i++)
 		ctl_close(&strangers[i]);
 	tent_destroy(t);
+}
+
+/* The importers that are silent cost those that are not nothing. All learn of a registration's end. */
+TEST(importers_are_many)
+{
+	struct ctl_msg m = {.type = CTL_FENCE};
+	uint8_t *more = duo_map(HOST_LEN);
+
+	if (!duo_shm_rails())
+		return;
+	importers_come();
+	__atomic_store_n(&reads, 0, __ATOMIC_RELAXED);
+	for (int i = 0; i < 10; i++)
+		host_exchange(&importers[i], m, CTL_FENCED);
+	CHECK(__atomic_load_n(&reads, __ATOMIC_RELAXED) < IMPORTERS);
+	CHECK_EQ(tent_register(host, more, HOST_LEN, NULL, NULL), 0);
+	begin_end(host, more, HOST_LEN);
+	m = (struct ctl_msg){.type = CTL_UNREGISTERED, .rail = 2};
+	for (size_t i = 0; i < IMPORTERS; i++) {
+		CHECK_EQ(host_await(&importers[i], CTL_GREW).rail, 2);
+		is_told(&importers[i], 2);
+		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		CHECK_EQ(ctl_send(&importers[i], &m), 0);
+	}
+	CHECK_EQ(await_end(), 0);
+	munmap(more, HOST_LEN);
 }
 
 /* The number of the engine's sockets, which are in this process; and one of them. */

@@ -10,6 +10,7 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include "support/fuzzpeer.h"
@@ -378,6 +379,9 @@ static struct tent *engine(const struct transport *tr)
 	pthread_cond_init(&t->ended, NULL);
 	t->progress = progress;
 	t->epoll = t->kick = t->listener = -1;
+	t->ctls = epoll_create1(EPOLL_CLOEXEC);
+	must(t->ctls >= 0);
+	t->conns_due = SCHED_NEVER;
 	config_init(&t->config);
 	topo_init(&t->topo);
 	t->transport = tr;
@@ -408,6 +412,7 @@ static void engine_end(struct tent *t)
 	for (uint32_t i = 0; i < t->n_ports; i++)
 		port_free(t->ports[i]);
 	close(t->notice_fd);
+	close(t->ctls);
 	slab_fini(&t->importer_ids);
 	slab_fini(&t->task_ids);
 	slab_fini(&t->chunk_ids);
