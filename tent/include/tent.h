@@ -231,6 +231,45 @@ int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms)
  */
 int tent_release(struct tent_segment *s);
 
+/* A directory keeps descriptions by name: in a file, or by functions of the program. */
+struct tent_directory {
+	size_t size; /* sizeof(struct tent_directory). 0: the struct ends with arg, the last field of
+			the first version */
+	/*
+	 * The name of a file that both programs see. tent_publish() appends to it, and creates it
+	 * for this user only, because the descriptions are secret. NULL: the functions that follow.
+	 */
+	const char *file;
+	/* Stores a copy of @text as the description of @name. 0 or -errno. NULL: only tent_find(). */
+	int (*put)(void *arg, const char *name, const char *text);
+	/*
+	 * Writes the last description of @name, which the library frees with free(3). 0, -ENOENT: it
+	 * has none, or another -errno. NULL: only tent_publish().
+	 */
+	int (*get)(void *arg, const char *name, char **text_p);
+	void *arg; /* passed to both */
+};
+
+/*
+ * Exports, and stores the description in the directory as @name: 1 to TENT_NAME_LEN - 1 characters
+ * without blanks. Errors:
+ *
+ *	-EINVAL	a bad directory or name
+ *	-E2BIG	a field of a later version is not 0
+ *	-ENOMEM, or another error of the function, the file or the system
+ */
+int tent_publish(struct tent *t, const struct tent_directory *d, const char *name,
+	struct tent_why *why);
+
+/*
+ * Imports the description that the directory has of @name. Errors as those of tent_publish() and
+ * tent_import(), and
+ *
+ *	-ENOENT	the directory has no such name, or there is no such file
+ */
+int tent_find(struct tent *t, const struct tent_directory *d, const char *name,
+	struct tent_why *why, struct tent_segment **segment_p);
+
 /* One registration of the peer that the segment describes. */
 struct tent_remote {
 	uint64_t addr, len;

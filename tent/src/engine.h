@@ -6,6 +6,7 @@
  * The files. Each one calls only functions of the files below it:
  *
  *	engine.c	the engine, its rails and its thread
+ *	directory.c	descriptions by name
  *	segment.c	imports		batch.c		batches		serve.c	peers that use our memory
  *	move.c		the scheduler's rails over links
  *	blame.c		locates outages	learn.c		registrations after an import
