@@ -37,7 +37,8 @@ static bool attr_fits(const struct sched_attr *a)
 {
 	if (!a->n_rails || a->n_rails > SCHED_MAX_RAILS || !a->n_locations ||
 		a->n_locations > SCHED_MAX_LOCATIONS || a->n_groups > SCHED_MAX_GROUPS ||
-		a->max_requests > MAX_REQUESTS || a->max_slices > MAX_SLICES)
+		!a->wake_ns != !a->most_awake || a->max_requests > MAX_REQUESTS ||
+		a->max_slices > MAX_SLICES)
 		return false;
 	return rails_fit(a);
 }
@@ -127,6 +128,8 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	s->n_groups = attr->n_groups;
 	s->random = attr->seed;
 	s->first_open_ns = attr->first_open_ns;
+	s->wake_ns = attr->wake_ns;
+	s->most_awake = attr->most_awake;
 	s->no_rail_ns = attr->no_rail_ns;
 	s->probe_timeout_ns = attr->probe_timeout_ns ? attr->probe_timeout_ns : PROBE_TIMEOUT_NS;
 	if (!allocate(s, attr)) {
@@ -139,6 +142,7 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		rail_init(&s->rails[r], &attr->rails[r]);
 		rail_begin(&s->rails[r], attr->first_open_ns != 0);
+		s->n_up += s->rails[r].state == RAIL_UP;
 		s->link_rates += attr->rails[r].rate;
 	}
 	*s_p = s;

@@ -91,13 +91,21 @@ static const uint8_t transitions[RAIL_STATES][RAIL_EVENTS] = {
 		[EVENT_GIVEN_UP] = RAIL_DOWN},
 };
 
-static void rail_step(struct rail *r, enum rail_event event)
+static void rail_step(struct sched *s, struct rail *r, enum rail_event event)
 {
 	uint8_t to = transitions[r->state][event];
 
 	assert(to != RAIL_NONE);
-	if (to != RAIL_NONE)
-		r->state = (enum sched_rail_state)to;
+	if (to == RAIL_NONE)
+		return;
+	s->n_up -= r->state == RAIL_UP;
+	s->n_up += to == RAIL_UP;
+	r->state = (enum sched_rail_state)to;
+}
+
+bool sched_all_up(const struct sched *s)
+{
+	return s->n_up == s->n_rails;
 }
 
 void rail_begin(struct rail *r, bool closed)
@@ -132,7 +140,7 @@ void rail_fail(struct sched *s, uint64_t now, uint32_t rail)
 		r->backoff = 0;
 	}
 	back_off(r);
-	rail_step(r, EVENT_FAILED);
+	rail_step(s, r, EVENT_FAILED);
 	r->report_up = false;
 	r->epoch++;
 	for (uint32_t p = 0; p < s->config.priorities; p++)
@@ -144,7 +152,7 @@ void rail_well(struct sched *s, uint32_t rail)
 {
 	if (s->rails[rail].state != RAIL_HALF)
 		return;
-	rail_step(&s->rails[rail], EVENT_ARRIVED);
+	rail_step(s, &s->rails[rail], EVENT_ARRIVED);
 	PROBE(tent, rail_back, rail);
 }
 
@@ -153,7 +161,7 @@ static void close_rail(struct sched *s, uint32_t rail, enum rail_event event, ui
 {
 	struct rail *r = &s->rails[rail];
 
-	rail_step(r, event);
+	rail_step(s, r, event);
 	r->open_at = open_at;
 	s->ops->close(s->arg, rail);
 }
@@ -180,7 +188,7 @@ static void open_rail(struct sched *s, uint64_t now, uint32_t rail)
 		open_later(r, now);
 		return;
 	}
-	rail_step(r, EVENT_OPENED);
+	rail_step(s, r, EVENT_OPENED);
 	r->open_at = now + (r->fresh ? s->first_open_ns : s->probe_timeout_ns);
 }
 
@@ -232,7 +240,7 @@ void sched_connected(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoc
 	if (status)
 		give_up(s, now, rail);
 	else
-		rail_step(&s->rails[rail], EVENT_CONNECTED);
+		rail_step(s, &s->rails[rail], EVENT_CONNECTED);
 }
 
 void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status)
@@ -245,7 +253,7 @@ void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, 
 		give_up(s, now, rail);
 		return;
 	}
-	rail_step(r, r->fresh ? EVENT_REACHED : EVENT_RETURNED);
+	rail_step(s, r, r->fresh ? EVENT_REACHED : EVENT_RETURNED);
 	r->fresh = false;
 	rail_reset(r, now);
 }
@@ -309,6 +317,8 @@ uint64_t health_run(struct sched *s, uint64_t now)
 {
 	uint64_t next = SCHED_NEVER, at;
 
+	if (sched_all_up(s) && s->stall_min_ns == SCHED_NEVER)
+		return SCHED_NEVER;
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		at = rail_deadline(s, r);
 		if (at <= now) {

@@ -14,6 +14,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -339,7 +340,7 @@ static bool end_fences(struct tent_segment *s, uint64_t now)
 {
 	bool some = false;
 
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
+	for (uint32_t i = 0; i < s->n_pairs && !sched_all_up(s->sched); i++) {
 		if (sched_rail_state(s->sched, i) == RAIL_FENCING)
 			some |= end_fence(s, i, now);
 	}
@@ -351,7 +352,7 @@ static uint64_t fence_due(const struct tent_segment *s)
 {
 	uint64_t due = SCHED_NEVER;
 
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
+	for (uint32_t i = 0; i < s->n_pairs && !sched_all_up(s->sched); i++) {
 		const struct pair *p = &s->pairs[i];
 		uint64_t at = p->answered || s->lost ? p->failed_at + DRAIN_NS : p->deadline;
 
@@ -423,7 +424,8 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		some |= poll_pair(s, i, now) > 0;
-		end_probe(s, i, now);
+		if (!sched_all_up(s->sched))
+			end_probe(s, i, now);
 	}
 	if (s->lost)
 		fail_lost(s, now);
@@ -499,6 +501,15 @@ static void describe_rails(const struct tent_segment *s, struct sched_rail_attr 
 	}
 }
 
+/* The CPUs of this process, without the one of a thread that waits, which copies as well. */
+static uint32_t cpus(void)
+{
+	cpu_set_t set;
+	int n = sched_getaffinity(0, sizeof(set), &set) ? 0 : CPU_COUNT(&set);
+
+	return n > 2 ? (uint32_t)n - 1 : 1;
+}
+
 int move_create(struct tent_segment *s)
 {
 	struct sched_rail_attr rails[TENT_MAX_RAILS];
@@ -510,6 +521,8 @@ int move_create(struct tent_segment *s)
 		.n_rails = s->n_pairs,
 		.tiers = tiers,
 		.n_locations = (uint32_t)n,
+		.wake_ns = s->t->ports[0]->wake_ns,
+		.most_awake = s->t->ports[0]->wake_ns ? cpus() : 0,
 		.max_requests = MAX_MOVING * s->t->config.priorities,
 		.max_slices = MAX_SLICES,
 		.probe_timeout_ns = PROBE_NS,

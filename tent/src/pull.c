@@ -20,6 +20,7 @@
 /* A snapshot of the rails during one pull_run(). */
 struct view {
 	uint64_t now;
+	bool stale; /* a rail has been woken, or has failed */
 	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
 	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
 	double fastest, all; /* the highest rate, and the sum of the rates */
@@ -50,12 +51,35 @@ static void share_links(const struct sched *s, struct view *v)
 	}
 }
 
+/* The number of idle rails that may be considered now. Sleeping ones are alike, so it is 1 or 0. */
+static uint32_t idle_rails(const struct sched *s)
+{
+	uint32_t awake = 0, most = s->worth < s->most_awake ? s->worth : s->most_awake;
+
+	if (!s->wake_ns)
+		return s->n_rails;
+	for (uint32_t r = 0; r < s->n_rails; r++)
+		awake += s->rails[r].posted != 0;
+	return awake < most;
+}
+
+/* A rail on trial is used although it is idle. */
+static bool may_use(const struct rail *r, uint32_t *idle)
+{
+	if (r->state != RAIL_UP || r->posted)
+		return rail_in_use(r);
+	return *idle && (*idle)--;
+}
+
 static void look(const struct sched *s, uint64_t now, struct view *v)
 {
+	uint32_t idle = idle_rails(s);
+
 	v->now = now;
+	v->stale = false;
 	v->fastest = v->all = 0;
 	for (uint32_t r = 0; r < s->n_rails; r++)
-		v->rate[r] = rail_in_use(&s->rails[r]) ? head_rate(s, r, now) : 0;
+		v->rate[r] = may_use(&s->rails[r], &idle) ? head_rate(s, r, now) : 0;
 	if (s->n_groups)
 		share_links(s, v);
 	for (uint32_t r = 0; r < s->n_rails; r++) {
@@ -68,7 +92,7 @@ static void look(const struct sched *s, uint64_t now, struct view *v)
 static void look_from(const struct sched *s, uint32_t location, struct view *v)
 {
 	for (uint32_t r = 0; r < s->n_rails; r++) {
-		bool usable = sched_usable(s, location, r);
+		bool usable = v->rate[r] > 0 && sched_usable(s, location, r);
 
 		v->cost[r] = usable ? sched_numa_ns(s, location, r) : -1;
 	}
@@ -264,6 +288,10 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 	while (queue_head(s, location, priority, &h)) {
 		if (class_next(s, without) != priority)
 			return false;
+		if (v->stale) {
+			look(s, now, v);
+			look_from(s, location, v);
+		}
 		rail = first_to_finish(s, v, &h, &at);
 		if (rail == NO_RAIL) {
 			leave_room(v, &h);
@@ -276,13 +304,11 @@ static bool run_queue(struct sched *s, uint64_t now, uint32_t location, uint32_t
 				s->wake_at = (uint64_t)at + 1;
 			return true;
 		}
+		v->stale |= s->wake_ns && !s->rails[rail].posted;
 		err = place(s, now, location, &h, rail, v);
 		if (err == -ENOSPC)
 			return true;
-		if (err) {
-			look(s, now, v);
-			look_from(s, location, v);
-		}
+		v->stale |= err != 0;
 	}
 	return true;
 }

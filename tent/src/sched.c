@@ -21,13 +21,42 @@ static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
 	return 0;
 }
 
+/* The mean of the rates of the rails that have been used. */
+static double mean_rate(const struct sched *s)
+{
+	double sum = 0;
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		sum += s->rails[r].slices ? s->rails[r].rate : 0;
+		n += s->rails[r].slices != 0;
+	}
+	return n ? sum / n : s->link_rates / s->n_rails;
+}
+
+/* The number of rails that a request of this length is worth waking. */
+static uint32_t worth(const struct sched *s, uint64_t length)
+{
+	uint32_t most = s->most_awake < s->n_rails ? s->most_awake : s->n_rails;
+	double rails;
+
+	if (!s->wake_ns)
+		return s->n_rails;
+	rails = (double)length / mean_rate(s) / (double)s->wake_ns;
+	if (rails >= most)
+		return most;
+	return rails > 1 ? (uint32_t)rails : 1;
+}
+
 static void submit_late(struct sched *s, uint32_t id)
 {
 	struct request *q = &s->requests[id];
 	struct queue *all = sched_queue(s, q->location, q->priority);
 	uint32_t *link = &all->head;
 
-	q->block = plan_pull_block(q->plan.length, s->n_rails);
+	q->worth = worth(s, q->plan.length);
+	s->worth += q->worth;
+	q->block = plan_pull_block(q->plan.length, q->worth);
 	q->due = q->submitted_at + (uint64_t)(DUE_TIMES * (double)q->plan.length / s->link_rates);
 	while (*link != SLAB_NONE && s->requests[*link].due <= q->due)
 		link = &s->requests[*link].next;
@@ -305,6 +334,7 @@ static bool call_done(struct sched *s)
 	user = s->requests[id].user;
 	status = s->requests[id].status;
 	s->stats.failed_requests += status != 0;
+	s->worth -= s->requests[id].worth;
 	slab_put(&s->request_ids, id);
 	s->ops->done(s->arg, user, status);
 	return true;

@@ -129,6 +129,13 @@ struct sched_attr {
 	uint32_t n_locations;
 	const double *group_rates; /* bytes per ns of each shared link; 0: not known */
 	uint32_t n_groups;
+	/*
+	 * Mode pull: the time to wake the thread that serves an idle rail, and the number of rails that
+	 * can work at the same time. A request wakes no more rails than give each one work for
+	 * that time. 0: idle rails cost nothing.
+	 */
+	uint64_t wake_ns;
+	uint32_t most_awake;
 	uint32_t max_requests; /* 0: 64 */
 	uint32_t max_slices; /* bound to rails at a time, in all requests; 0: 4096 */
 	uint64_t probe_timeout_ns; /* most time of an open, including its probe; 0: 2 ms */
@@ -242,6 +249,8 @@ void sched_fenced(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, 
 void sched_connected(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
 void sched_probed(struct sched *s, uint64_t now, uint32_t rail, uint32_t epoch, int status);
 
+/* True: all rails are UP. */
+bool sched_all_up(const struct sched *s);
 /* The state of a rail, and the epoch of its last fence or open. */
 enum sched_rail_state sched_rail_state(const struct sched *s, uint32_t rail);
 uint32_t sched_rail_epoch(const struct sched *s, uint32_t rail);

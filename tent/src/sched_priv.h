@@ -52,6 +52,7 @@ struct request {
 	uint64_t submitted_at, due;
 	uint32_t location, priority;
 	uint32_t open; /* number of slices that have not ended */
+	uint32_t worth; /* number of rails that it may wake; see sched_attr.wake_ns */
 	uint32_t next; /* in a queue, or in the list of requests that have ended */
 	int status; /* the first error */
 };
@@ -98,6 +99,10 @@ struct sched {
 	uint32_t round_robin; /* next rail: of baseline, and of smart's decisions in turn */
 	uint64_t calls; /* number of smart's decisions */
 	uint64_t random;
+	uint32_t n_up; /* rails in state UP */
+	uint64_t wake_ns;
+	uint32_t most_awake;
+	uint32_t worth; /* of all requests together */
 	uint64_t probe_timeout_ns, first_open_ns, no_rail_ns;
 	uint32_t marks; /* number of marks under way */
 	uint64_t wake_at; /* when to decide again about slices that wait for a busy rail */

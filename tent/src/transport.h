@@ -111,6 +111,7 @@ struct port {
 	uint64_t max_region; /* bytes of the longest registration */
 	int fd; /* readable at an event; -1: none */
 	bool dead; /* the port has failed permanently; set by event() */
+	uint64_t wake_ns; /* to wake the thread of a link that is idle; 0: links have none */
 };
 
 /* Memory that a port has registered. */

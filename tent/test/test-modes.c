@@ -312,6 +312,81 @@ static uint64_t trace(enum tent_mode mode, uint64_t seed)
 	return digest;
 }
 
+/* Submits @n requests of this length when waking a rail takes as long as @wake slices. */
+static void submit_asleep(uint32_t n, uint64_t len, double wake, uint32_t most)
+{
+	fake_init(TENT_PULL);
+	f.attr.wake_ns = (uint64_t)(wake * SLICE / RATE);
+	f.attr.most_awake = most;
+	fake_create();
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(fake_submit(len), 0);
+	fake_drain();
+}
+
+static uint32_t rails_used(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t r = 0; r < FAKE_RAILS; r++)
+		n += fake_posted_on(r) != 0;
+	return n;
+}
+
+/* A rail is woken for as much work as it takes to wake it. */
+TEST(pull_wakes_what_requests_are_worth)
+{
+	static const struct {
+		uint32_t n, slices;
+		double wake;
+		uint32_t most, rails;
+	} cases[] = {
+		{1, 1, 4, 4, 1},
+		{1, 8, 10, 4, 1},
+		{1, 8, 4, 4, 2},
+		{1, 9, 3, 4, 3},
+		{1, 16, .5, 4, 4},
+		{1, 16, .5, 2, 2}, /* no more can work at the same time */
+		{1, 16, .5, 99, 4},
+		{3, 2, 4, 4, 3}, /* each request is worth a rail */
+		{9, 2, 4, 3, 3},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		submit_asleep(cases[i].n, cases[i].slices * SLICE, cases[i].wake, cases[i].most);
+		CHECK_EQ(rails_used(), cases[i].rails);
+	}
+}
+
+/* Requests that have ended do not count. */
+TEST(pull_wakes_nobody_for_those_that_ended)
+{
+	uint32_t before;
+
+	submit_asleep(4, SLICE, 1000, 4);
+	CHECK_EQ(rails_used(), 4);
+	before = f.n_posts;
+	CHECK_EQ(fake_submit(4 * SLICE), 0);
+	fake_drain();
+	CHECK_EQ(f.n_posts, before + 4);
+	for (uint32_t i = before; i < f.n_posts; i++)
+		CHECK_EQ(f.posts[i].rail, f.posts[before].rail);
+}
+
+/* The rail that is awake gets the slices, and others if it fails. */
+TEST(pull_wakes_another_for_a_failed_rail)
+{
+	fake_init(TENT_PULL);
+	f.attr.wake_ns = SLICE;
+	f.attr.most_awake = 1;
+	fake_create();
+	CHECK_EQ(fake_submit(8 * SLICE), 0);
+	CHECK_EQ(rails_used(), 1);
+	sched_rail_down(f.s, f.now, f.posts[0].rail);
+	fake_drain();
+	CHECK_EQ(rails_used(), 2);
+}
+
 TEST(the_same_seed_decides_the_same)
 {
 	CHECK(trace(TENT_SMART, 1) == trace(TENT_SMART, 1));

@@ -37,6 +37,8 @@ TEST(refuses_bad_attributes)
 	REFUSED(a.n_rails = 0);
 	REFUSED(a.n_rails = SCHED_MAX_RAILS + 1);
 	REFUSED(a.n_locations = 0);
+	REFUSED(a.wake_ns = 1);
+	REFUSED(a.most_awake = 1);
 	REFUSED(a.n_locations = SCHED_MAX_LOCATIONS + 1);
 	REFUSED(a.n_groups = SCHED_MAX_GROUPS + 1);
 	REFUSED((a.n_groups = 1, a.group_rates = &link));

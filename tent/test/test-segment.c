@@ -400,6 +400,9 @@ TEST(notices_are_given_in_order)
 	m.slot = 3;
 	notice_skip(&c, &m); /* it is invalid */
 	CHECK_EQ(notice_next(&c, false), 3);
+	m = (struct notice_mark){.lap = 2, .slot = 0, .positions = 1};
+	notice_skip(&c, &m);
+	CHECK(!notice_count(&c, &m)); /* its request has failed */
 }
 
 /* ---- places ---- */
