@@ -94,7 +94,6 @@ void stage_or_wait(struct tent *t, uint32_t id)
 		k->stop = stop_request;
 		tasks_append(t, &k->request.segment->staged, id);
 	} else {
-		k->state = TASK_WAITING;
 		task_wait(k->request.segment, id);
 	}
 }

@@ -132,7 +132,10 @@ int task_cut(struct task *k)
 
 void task_wait(struct tent_segment *s, uint32_t id)
 {
-	tasks_append(s->t, &s->waiting[s->t->tasks[id].request.priority], id);
+	struct task *k = &s->t->tasks[id];
+
+	k->state = TASK_WAITING;
+	tasks_append(s->t, &s->waiting[k->request.priority], id);
 }
 
 /* Does not stop a request whose bytes have been moved, and which only waits for its notice. */

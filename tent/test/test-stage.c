@@ -183,6 +183,36 @@ static int answered(struct tent *t, struct tent_segment *s, uint32_t chunk, uint
 	return err;
 }
 
+/* The peer unregisters memory when the bytes of a chunk wait for room in the scheduler. */
+GPU_TEST(a_waiting_chunk_is_stopped)
+{
+	const struct ctl_msg m = {.type = CTL_STAGED};
+	AT_END(end_free) char *text = NULL;
+	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
+	struct tent_batch *b;
+	struct tent *t;
+
+	open_host();
+	if (!gpu_is_soft())
+		return;
+	text = describe();
+	t = duo_create(NULL, 0, 0);
+	r.local = duo_map(4096);
+	r.remote = at;
+	CHECK_EQ(tent_register(t, r.local, 4096, NULL, NULL), 0);
+	CHECK_EQ(tent_import(t, text, NULL, &r.segment), 0);
+	gpu.softgpu_hold(1); /* the reply does not come */
+	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
+	pthread_mutex_lock(&t->lock);
+	CHECK_EQ(stage_answered(r.segment, &m), 0);
+	tasks_refuse(r.segment, &r.segment->desc.buffers[0]);
+	pthread_mutex_unlock(&t->lock);
+	CHECK_EQ(tent_wait(b, -1), -EACCES);
+	CHECK_EQ(tent_batch_free(b), 0);
+	gpu.softgpu_hold(0);
+	tent_destroy(t);
+}
+
 GPU_TEST(replies_are_checked)
 {
 	struct tent_request r = {.size = sizeof(r), .op = TENT_READ, .len = 1};
