@@ -96,6 +96,31 @@ static inline bool part_has(const struct part *p, size_t at, size_t len, uint64_
 	return same;
 }
 
+static inline uint64_t duo_sum(const uint8_t *bytes, size_t len)
+{
+	uint64_t sum = len;
+
+	for (size_t i = 0; i < len; i += 8) {
+		uint64_t word = 0;
+
+		memcpy(&word, bytes + i, len - i < 8 ? len - i : 8);
+		sum = (sum ^ word) * 1099511628211ull;
+	}
+	return sum;
+}
+
+static inline uint64_t part_sum(const struct part *p, size_t at, size_t len)
+{
+	uint8_t *has = malloc(len);
+	uint64_t sum;
+
+	CHECK(has && at + len <= p->len);
+	gpu_read(has, p->at + at, len);
+	sum = duo_sum(has, len);
+	free(has);
+	return sum;
+}
+
 /* Makes memory and registers it with the engine. */
 static inline struct part part_new(struct tent *t, enum place place, size_t before, size_t len)
 {
@@ -162,11 +187,12 @@ static inline struct tent *duo_create(int rail_wait_ms, uint64_t parts)
 
 /* ---- the child ---- */
 
-enum what { FILL, HAS, UNREGISTER, NOTICE, FAIL_COPY, HEAL, EXCHANGE, END };
+enum what { FILL, HAS, SUM, UNREGISTER, NOTICE, FAIL_COPY, HEAL, EXCHANGE, END };
 
 struct command {
 	enum what what;
-	uint64_t at, len, seed; /* FAIL_COPY: seed: the error */
+	uint64_t at, len,
+		seed; /* FAIL_COPY: seed: the error; at: copies before the one that fails */
 };
 
 static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const struct part *p,
@@ -176,7 +202,7 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 	char *text;
 
 	/* The lock of the engine shows ThreadSanitizer that the engine has ended its copies. */
-	if (c->what == FILL || c->what == HAS)
+	if (c->what <= SUM)
 		CHECK_EQ(tent_notice(t, &none), -EAGAIN);
 	switch (c->what) {
 	case FILL:
@@ -184,15 +210,18 @@ static inline uint64_t duo_obey(const struct duo_attr *a, struct tent *t, const 
 		return 0;
 	case HAS:
 		return part_has(p, c->at, c->len, c->seed);
+	case SUM:
+		return part_sum(p, c->at, c->len);
 	case UNREGISTER:
 		part_free(t, p);
 		return 0;
 	case NOTICE:
 		return duo_take_notice(t);
 	case FAIL_COPY:
-		gpu.softgpu_fail_copy(1, (int)c->seed);
+		gpu.softgpu_fail_copy(1 + (unsigned)c->at, (int)c->seed);
 		return 0;
 	case HEAL:
+		gpu.softgpu_fail_copy(0, 0);
 		gpu.softgpu_heal();
 		return 0;
 	case EXCHANGE: /* a description of c->len bytes follows */

@@ -184,6 +184,7 @@ void softgpu_fail_call(const char *name, int error)
 void softgpu_heal(void)
 {
 	pthread_mutex_lock(&gpu.lock);
+	drain_failed();
 	for (int i = 0; i < MAX_DEVICES; i++)
 		gpu.primary[i].error = 0;
 	pthread_mutex_unlock(&gpu.lock);

@@ -107,5 +107,7 @@ struct memory *memory_at(uint64_t at);
 const struct pinned *pinned_at(uint64_t at, uint64_t len);
 /* Waits until no stream has a copy of these bytes. Called with the lock, which it releases. */
 void drain(const uint8_t *bytes, uint64_t len);
+/* As drain(): waits until the streams of contexts that have failed have dropped all of their work. */
+void drain_failed(void);
 
 #endif

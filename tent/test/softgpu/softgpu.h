@@ -36,7 +36,10 @@ void softgpu_fail_copy(unsigned nth, int error);
 /* The next call of the function with this name returns @error and does nothing. */
 void softgpu_fail_call(const char *name, int error);
 
-/* Undoes the errors of all contexts, which a real GPU does only at the end of the process. */
+/*
+ * Undoes the errors of all contexts, which a real GPU does only at the end of the process. Work that
+ * was given to a context before is not done.
+ */
 void softgpu_heal(void);
 
 /* The number of handles that this process has opened and not closed, and of host registrations. */

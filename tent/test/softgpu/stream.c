@@ -114,6 +114,20 @@ static void drain_stream(struct cu_stream *s)
 		pthread_cond_wait(&gpu.changed, &gpu.lock);
 }
 
+void drain_failed(void)
+{
+	struct cu_stream *s = gpu.streams;
+
+	while (s) {
+		if (s->context->error && (s->head || s->now)) {
+			pthread_cond_wait(&gpu.changed, &gpu.lock);
+			s = gpu.streams; /* the list may have changed */
+		} else {
+			s = s->next;
+		}
+	}
+}
+
 /* ---- streams ---- */
 
 static bool exists(const struct cu_stream *s)
