@@ -31,6 +31,7 @@ static int create(const struct move_options *o, struct tent **t_p)
 		.config_file = o->config,
 		.address = o->address,
 		.shm_rails = o->shm,
+		.gpu_rails = o->gpu,
 		.tcp_rails = o->tcp,
 		.adapters = o->adapters};
 	struct tent_why why = {""};
@@ -42,35 +43,31 @@ static int create(const struct move_options *o, struct tent **t_p)
 	return err == -EINVAL || err == -ENOENT ? 2 : 1;
 }
 
-static uint8_t *map(uint64_t len)
-{
-	void *m = mmap(NULL, len, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-	return m == MAP_FAILED ? NULL : m;
-}
-
 /* ---- server ---- */
 
-static int register_memory(struct tent *t, uint64_t len, bool alloc, uint8_t **memory_p)
+static int register_memory(struct tent *t, uint64_t len, const struct move_options *o,
+	struct place *place_p, uint8_t **memory_p)
 {
 	struct tent_why why = {""};
 	uint8_t *m;
 	int err;
 
-	if (alloc) {
-		err = tent_alloc(t, len, NULL, &why, (void **)memory_p);
+	if (!place_open(o->location, place_p))
+		return 1;
+	if (o->alloc) {
+		err = tent_alloc(t, len, o->location, &why, (void **)memory_p);
 		if (err)
 			return failed("memory", err, &why);
 		memset(*memory_p, 0, len); /* so that the pages exist */
 		return 0;
 	}
-	m = map(len);
+	m = place_alloc(place_p, len);
 	if (!m)
 		return failed("memory", -ENOMEM, NULL);
-	err = tent_register(t, m, len, NULL, &why);
+	err = tent_register(t, m, len, o->location, &why);
 	if (err) {
-		munmap(m, len);
+		if (!place_p->of_gpu)
+			munmap(m, len);
 		return failed("memory", err, &why);
 	}
 	*memory_p = m;
@@ -93,11 +90,12 @@ static int serve(const struct move_options *o, const char *text)
 /* Makes an engine with memory that clients may use. Returns the exit status. */
 static int lend(const struct move_options *o, uint64_t len, struct tent **t_p, char **text_p)
 {
+	struct place place;
 	uint8_t *memory;
 	int status = create(o, t_p);
 
 	if (!status)
-		status = register_memory(*t_p, len, o->alloc, &memory);
+		status = register_memory(*t_p, len, o, &place, &memory);
 	return !status && tent_export(*t_p, text_p) ? failed("memory", -ENOMEM, NULL) : status;
 }
 
@@ -320,7 +318,7 @@ static int with_segment(struct tent *t, struct tent_segment *s, const struct mov
 	for (int i = 0; i < OUTPUTS && !status; i++)
 		status = output_open("tentbench", names[i], "we", &out[i]);
 	if (!status)
-		status = register_memory(t, 2 * need, o->alloc, &m.source);
+		status = register_memory(t, 2 * need, o, &m.place, &m.source);
 	if (!status) {
 		m.back = m.source + need;
 		m.remote = remote.addr;

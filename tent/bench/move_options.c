@@ -61,8 +61,12 @@ static const struct arg_row rows[] = {
 		.help = "N copying threads instead of adapters, on one host"},
 	{"tcp", 0, "N", ARG_WHOLE, AT(tcp), .min = 1, .max = 32, .not_with = "shm",
 		.help = "N rails over TCP instead of adapters"},
+	{"gpu", 0, "N", ARG_WHOLE, AT(gpu), .min = 1, .max = 32, .not_with = "shm tcp",
+		.help = "N queues in which GPUs copy instead of adapters, on one host"},
 	{"adapters", 0, NULL, ARG_FLAG, AT(adapters), .with = "tcp",
 		.help = "adapters as well as rails over TCP"},
+	{"location", 0, "WHERE", ARG_TEXT, AT(location),
+		.help = "location of the memory: cpu:N, or cuda:N for memory of a GPU"},
 	{"alloc", 0, NULL, ARG_FLAG, AT(alloc),
 		.help = "memory from tent_alloc(): with that on both sides copying threads need no "
 			"kernel"},
@@ -126,6 +130,8 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 			o->priorities.n);
 	if (o->peers & MOVE_PEER_UCX && !o->alloc)
 		return args_fail(args, "--peer ucx: give --alloc, because UCX maps the memory");
+	if (o->location && !strncmp(o->location, "cuda:", 5) && (o->alloc || o->peers))
+		return args_fail(args, "--location cuda:N: give it without --alloc and --peer");
 	if (is_stdout(o->json) && is_stdout(o->prometheus))
 		return args_fail(args,
 			"--json and --prometheus: give standard output to one of them");

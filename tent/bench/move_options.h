@@ -28,6 +28,8 @@ struct move_options {
 	const char *config, *json, *prometheus, *trace;
 	uint16_t port; /* at which the client reads the server's description */
 	uint32_t shm; /* number of copying threads; 0: adapters */
+	uint32_t gpu; /* number of queues in which GPUs copy; 0: adapters */
+	const char *location; /* of this side's memory; NULL: any */
 	bool alloc; /* the memory of this side is from tent_alloc() */
 	uint32_t tcp; /* number of rails over TCP; 0: adapters */
 	bool adapters; /* with tcp: adapters as well */

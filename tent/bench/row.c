@@ -15,7 +15,9 @@ struct worker {
 	struct tent *t;
 	struct tent_segment *segment;
 	const struct move_options *o;
+	const struct row_memory *m;
 	uint8_t *source, *back;
+	uint8_t *want, *got; /* their bytes, as the CPU sees them */
 	uint64_t remote, end, random;
 	struct row row; /* this thread's part of the row */
 };
@@ -27,8 +29,19 @@ static void fill(struct worker *w)
 	for (uint64_t i = 0; i < n; i += 8) {
 		uint64_t x = rand_next(&w->random);
 
-		memcpy(w->source + i, &x, n - i < 8 ? n - i : 8);
+		memcpy(w->want + i, &x, n - i < 8 ? n - i : 8);
 	}
+	if (w->want != w->source)
+		place_copy(&w->m->place, w->source, w->want, n);
+}
+
+static void clear(struct worker *w)
+{
+	uint64_t n = w->row.size * w->row.batch;
+
+	memset(w->got, 0, n);
+	if (w->got != w->back)
+		place_copy(&w->m->place, w->back, w->got, n);
 }
 
 /* Submits a batch and waits until it ends. 0 or -errno. */
@@ -72,8 +85,10 @@ static void verify(struct worker *w, enum tent_op op)
 
 	if (err)
 		failed(w, err);
+	else if (w->got != w->back)
+		place_copy(&w->m->place, w->got, w->back, w->row.size * w->row.batch);
 	for (uint64_t i = 0; i < w->row.batch && !err; i++)
-		w->row.wrong += memcmp(w->source + i * w->row.size, w->back + i * w->row.size,
+		w->row.wrong += memcmp(w->want + i * w->row.size, w->got + i * w->row.size,
 					w->row.size) != 0;
 }
 
@@ -83,7 +98,7 @@ static void one_batch(struct worker *w, enum tent_op op)
 	int err;
 
 	if (w->o->check) {
-		memset(w->back, 0, w->row.size * w->row.batch);
+		clear(w);
 		fill(w);
 		if (op == TENT_READ)
 			move(w, TENT_WRITE, w->source);
@@ -159,8 +174,15 @@ static int start(struct worker *w, uint32_t i, const struct row_memory *m, const
 
 	if (err)
 		return err;
-	w->source = m->source + i * share;
-	w->back = m->back + i * share;
+	w->m = m;
+	w->source = w->want = m->source + i * share;
+	w->back = w->got = m->back + i * share;
+	if (m->place.of_gpu && w->o->check) {
+		w->want = malloc(share);
+		w->got = malloc(share);
+		if (!w->want || !w->got)
+			return -ENOMEM;
+	}
 	w->remote = m->remote + i * share;
 	w->random = i + 1;
 	w->end = clock_ns() + (uint64_t)(w->o->seconds * 1e9);
@@ -194,8 +216,13 @@ int row_run(struct tent *t, struct tent_segment *s, const struct move_options *o
 		row->threads++;
 		add(row, &w[i].row);
 	}
-	for (uint32_t i = 0; w && i < o->threads; i++)
+	for (uint32_t i = 0; w && i < o->threads; i++) {
 		latrec_hist_destroy(w[i].row.latency);
+		if (w[i].want != w[i].source)
+			free(w[i].want);
+		if (w[i].got != w[i].back)
+			free(w[i].got);
+	}
 	free(w);
 	return err;
 }

@@ -5,12 +5,14 @@
 
 #include "latrec.h"
 #include "move_options.h"
+#include "place.h"
 #include "tent.h"
 
 /* Memory of both sides; each thread has its own part of it. */
 struct row_memory {
 	uint8_t *source, *back; /* local; back: the buffer into which --check reads */
 	uint64_t remote;
+	struct place place; /* of the local memory */
 };
 
 struct row {
