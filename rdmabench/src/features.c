@@ -22,6 +22,11 @@ struct hunt {
 	struct feature_set *f;
 	struct point base; /* has the anomaly; a healthy point but for the needed parameters */
 	struct point other; /* healthy */
+	/*
+	 * Values without the anomaly were tried at points that differ from the base in other parameters as
+	 * well. Conditions that were not known yet may have been missing there.
+	 */
+	bool doubt[SPACE_DIMS];
 };
 
 static const struct space *space_of(const struct hunt *h)
@@ -239,8 +244,9 @@ static void spread(struct hunt *h, struct point points[DRAWN])
  */
 static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 {
-	struct point p = h->base;
+	struct point p = h->base, alike = h->base;
 	char what[SPACE_NAME];
+	enum answer seen;
 	bool valid;
 
 	p.at[dim] = (uint8_t)at;
@@ -251,7 +257,11 @@ static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 	if (!valid && !draw_parents(h, dim, at, &p) && !draw_inside(h, dim, at, &p))
 		return ANSWER_NONE;
 	space_name(dim, what);
-	return has_anomaly(h, &p, what);
+	seen = has_anomaly(h, &p, what);
+	alike.at[dim] = (uint8_t)at;
+	if (seen != ANSWER_YES && memcmp(&p, &alike, sizeof(p)) != 0)
+		h->doubt[dim] = true;
+	return seen;
 }
 
 /* The last value on one side of @from, up to @end, with which the anomaly stays. */
@@ -360,6 +370,28 @@ static bool has_conditions(const struct feature_set *f)
 	return false;
 }
 
+/*
+ * All conditions are known now: tries the values again whose points may have lacked some. Returns true if
+ * one of them has the anomaly.
+ */
+static bool widen(struct hunt *h)
+{
+	bool wider = false;
+
+	for (unsigned dim = 0; dim < SPACE_DIMS && !h->e->over; dim++) {
+		uint16_t was = h->f->values[dim];
+
+		if (!was || !h->doubt[dim])
+			continue;
+		h->doubt[dim] = false;
+		find_values(h, dim);
+		if (h->f->values[dim])
+			h->f->values[dim] |= was;
+		wider |= h->f->values[dim] != was;
+	}
+	return wider;
+}
+
 /* Removes conditions that all valid points fit which fit the others. */
 static void remove_implied(struct hunt *h)
 {
@@ -392,10 +424,13 @@ static bool hunt(struct hunt *h)
 	enum answer enough = ANSWER_NO;
 
 	memset(h->f->values, 0, sizeof(h->f->values));
+	memset(h->doubt, 0, sizeof(h->doubt));
 	for (int i = 0; i < ROUNDS_MAX && enough == ANSWER_NO; i++) {
 		if (!add_conditions(h) || !has_conditions(h->f))
 			return false;
 		enough = are_enough(h);
+		if (enough == ANSWER_YES && widen(h))
+			enough = are_enough(h);
 	}
 	return enough == ANSWER_YES;
 }

@@ -324,6 +324,21 @@ TEST(conditions_are_found_exactly)
 	}
 }
 
+/*
+ * Values that are valid at some points only: datagrams up to the MTU, and the largest depth with up to
+ * 256 QPs. They are tried at other points than the others, which may lack a condition.
+ */
+TEST(values_that_are_not_valid_everywhere)
+{
+	static const struct landscape all[] = {
+		{.name = "not RC", .region = {{{DIM_TYPE, FROM(1)}, {SIZE0, FROM(6)}}}},
+		{.name = "deep", .region = {{{DIM_QPS, FROM(4)}, {DIM_TX_DEPTH, FROM(8)}}}},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
+		CHECK(exact(&all[i], 1000) >= 28);
+}
+
 /* Draws one to three conditions: the first values, the last ones, or a single one. */
 static void draw_region(struct landscape *l, uint64_t *rand)
 {

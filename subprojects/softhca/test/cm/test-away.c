@@ -519,8 +519,10 @@ TEST(hostile)
 	m.type = MAD_DREP;
 	say(&m); /* an answer to a message that was not sent */
 	m = rep;
+	m.type = MAD_REJ;
+	m.remote += MAX_CM_IDS; /* an id that was in the same place */
+	say(&m);
 	m.remote = 0;
-	m.type = MAD_RTU;
 	say(&m);
 	no_event();
 	rep.param.qpn = 0x889;
