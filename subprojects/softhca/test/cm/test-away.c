@@ -566,6 +566,9 @@ TEST(datagrams)
 	CHECK_EQ(raw_bind(channel, listener, HERE, 4000), 0);
 	CHECK_EQ(raw_listen(channel, listener, 0), 0);
 	req = request_to(4000);
+	req.service = (uint64_t)RDMA_PS_UDP << 16 | 4000;
+	refused(&req, 8); /* a request for a connection */
+	req = request_to(4000);
 	req.type = MAD_SIDR_REQ;
 	req.service = (uint64_t)RDMA_PS_UDP << 16 | 4000;
 	say(&req);
