@@ -458,7 +458,7 @@ static bool traces(const struct daemon *d)
 {
 	const struct sim *s = d->rank->sim;
 
-	return s->c->trace && d == s->daemons;
+	return s->c->trace && d == &s->daemons[sim_owner(s, 0, 1)];
 }
 
 /* The filtered values for the trace: those of the control, or with another control the sim's own. */

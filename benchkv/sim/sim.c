@@ -23,6 +23,7 @@ static uint64_t arrivals_span(const struct sim_config *c)
 static int daemon_init(struct daemon *d, struct rank *r)
 {
 	const struct sim_config *c = r->sim->c;
+	uint32_t own = 0;
 
 	d->rank = r;
 	timeline_init(&d->nic.arrivals, arrivals_span(c));
@@ -31,7 +32,12 @@ static int daemon_init(struct daemon *d, struct rank *r)
 	d->held = calloc((size_t)c->clients * c->depth, sizeof(*d->held));
 	if (!d->eps || !d->loads || !d->held || calendar_init(&d->requests, r->requests))
 		return -ENOMEM;
-	return control_init(&d->control, &c->control, c->ranks);
+	if (control_init(&d->control, &c->control, c->ranks))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < c->ranks; i++)
+		own += i != r->index && sim_owner(r->sim, r->index, i) == d - r->sim->daemons;
+	control_limit(&d->control, (double)c->clients * c->depth, own, c->ranks - 1);
+	return 0;
 }
 
 /* Returns the seed of a rank, because each rank has random numbers of its own. */

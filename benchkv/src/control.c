@@ -155,8 +155,6 @@ void control_share(struct control_spec *spec, double under_way)
 
 	if (most < spec->filling)
 		most = spec->filling;
-	if (spec->kind == CONTROL_AUTO)
-		spec->serves = clamp(2. / 3 * under_way, 32, UINT32_MAX);
 	if (spec->kind == CONTROL_AUTO && spec->derive && spec->window > most)
 		spec->window = most;
 }
@@ -176,7 +174,7 @@ void control_name(const struct control_spec *spec, char name[CONTROL_NAME_MAX])
 
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints)
 {
-	*c = (struct control){.spec = *spec, .endpoints = endpoints};
+	*c = (struct control){.spec = *spec, .endpoints = endpoints, .serves = UINT32_MAX};
 	if (!c->spec.window)
 		c->spec.window = WINDOW;
 	if (!c->spec.full)
@@ -190,6 +188,12 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	if (!c->ep || !c->ends || !c->open)
 		return -ENOMEM;
 	return control_counts(c) ? little_init(&c->little, c->endpoints) : 0;
+}
+
+void control_limit(struct control *c, double requests, uint32_t own, uint32_t others)
+{
+	if (c->spec.kind == CONTROL_AUTO && others)
+		c->serves = clamp(2. / 3 * requests * own / others, 32, UINT32_MAX);
 }
 
 void control_fini(struct control *c)

@@ -26,7 +26,7 @@
  *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
  *			  send.
  *			A loop serves at most two thirds as many calls of other ranks as the
- *			daemon can have under way itself, but at least 32, and leaves the others
+ *			daemon can have under way itself by its endpoints, but at least 32, and leaves the others
  *			to the next loop, which serves at least those. Without that limit daemons
  *			that call only each other take turns: one has all messages and works, and
  *			the others wait.
@@ -76,7 +76,6 @@ struct control_spec {
 	uint32_t window, full; /* K of auto, B of auto and little; 0: the defaults */
 	bool derive; /* auto without numbers: derive them from the machine's times, if known */
 	uint32_t filling; /* least K on the machine, see control_derive(); 0: not derived */
-	uint32_t serves; /* most calls of other ranks that a loop of auto serves; 0: all */
 };
 
 /* Returns 0, or -EINVAL: @text is none of the controls at the top of this file. */
@@ -109,8 +108,7 @@ void control_explain(const struct control_spec *spec, const struct control_origi
 /*
  * Adapts auto to @under_way, the most calls that a copyrpc context can have under way. Without
  * numbers, limits K to 1.5 times the square root of it, but not to less than 5 or half a round trip
- * / write: if the calls are few, a larger window would divide them among too many WRITEs. Sets the
- * number of calls that a loop serves, with or without numbers.
+ * / write: if the calls are few, a larger window would divide them among too many WRITEs.
  */
 void control_share(struct control_spec *spec, double under_way);
 
@@ -138,6 +136,7 @@ struct control {
 	struct control_ends *ends; /* by endpoint */
 	uint32_t *open, n_open; /* endpoints that may have ends */
 	uint32_t endpoints;
+	uint32_t serves; /* most calls of other ranks that a loop serves */
 	uint32_t unconsumed; /* WRITEs with calls that the peers have not consumed */
 	uint64_t waits; /* selections in which an endpoint had to wait */
 	struct decisions *log; /* NULL: decisions are not recorded */
@@ -169,6 +168,12 @@ typedef uint64_t control_consumed_fn(void *arg, uint32_t ep);
 typedef uint64_t control_now_fn(void *arg);
 
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
+
+/*
+ * Limits the calls that a loop of auto serves, see the top. The daemon has @own of the endpoints for
+ * @others ranks; the clients of the rank can have @requests in flight.
+ */
+void control_limit(struct control *c, double requests, uint32_t own, uint32_t others);
 void control_fini(struct control *c);
 
 /* The results of the polls of this loop so far. */
@@ -201,9 +206,7 @@ static inline bool control_poll_again(const struct control *c, const struct cont
  */
 static inline uint32_t control_serves(const struct control *c, uint32_t left)
 {
-	uint32_t most = c->spec.serves ? c->spec.serves : UINT32_MAX;
-
-	return left > most ? left : most;
+	return left > c->serves ? left : c->serves;
 }
 
 /* True: the control needs completions, and the times of loops and round trips. */

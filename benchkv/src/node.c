@@ -91,13 +91,13 @@ void node_region_name(const struct node *n, uint32_t daemon, char name[NODE_NAME
 	snprintf(name, NODE_NAME_MAX, "benchkv.%s.%u.%u", launch_job(n->launch), n->rank, daemon);
 }
 
-bool node_owns_endpoints(const struct node *n, uint32_t daemon)
+uint32_t node_endpoints(const struct node *n, uint32_t daemon)
 {
-	for (uint32_t r = 0; r < n->ranks; r++) {
-		if (r != n->rank && node_owner(n, r) == daemon)
-			return true;
-	}
-	return false;
+	uint32_t own = 0;
+
+	for (uint32_t r = 0; r < n->ranks; r++)
+		own += r != n->rank && node_owner(n, r) == daemon;
+	return own;
 }
 
 /* ---- making ---- */

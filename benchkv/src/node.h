@@ -84,8 +84,8 @@ static inline uint32_t node_owner(const struct node *n, uint32_t rank)
 	return rank % n->o->net_daemons;
 }
 
-/* Does this daemon have an endpoint? */
-bool node_owns_endpoints(const struct node *n, uint32_t daemon);
+/* The number of endpoints that this daemon has. */
+uint32_t node_endpoints(const struct node *n, uint32_t daemon);
 
 /*
  * The size in bytes of a ring that holds all messages that can be in flight on an endpoint, and an

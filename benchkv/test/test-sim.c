@@ -12,13 +12,18 @@
 
 #define SLOTS 512
 
-static struct machine machine(void)
+static struct machine built_in(const char *name)
 {
 	struct machine m;
 	char why[128];
 
-	CHECK_EQ(machine_load("hdr100", &m, why, sizeof(why)), 0);
+	CHECK_EQ(machine_load(name, &m, why, sizeof(why)), 0);
 	return m;
+}
+
+static struct machine machine(void)
+{
+	return built_in("hdr100");
 }
 
 static struct sim_config job(uint32_t ranks, uint32_t depth, const char *control)
@@ -636,6 +641,38 @@ TEST(several_daemons_share_the_endpoints)
 	two.daemons = 2;
 	/* Collapsed, each context does its WRITEs: twice as many contexts, twice the rate. */
 	CHECK(near(run(&two).ops_per_s, 2 * run(&one).ops_per_s, 0.1));
+}
+
+/*
+ * Daemons that call only each other, and have more of the rank's requests than daemons have on
+ * average: with a limit for the average they took turns, with some seeds.
+ */
+TEST(daemons_with_all_endpoints_do_not_take_turns)
+{
+	struct sim_config c = job(2, 51, "auto:11,8");
+
+	c.machine = built_in("cx7");
+	c.clients = 16;
+	c.daemons = 4;
+	c.warmup_ns = 30 * NSEC_PER_MSEC;
+	c.duration_ns = 2 * NSEC_PER_MSEC;
+	for (c.seed = 101; c.seed <= 108; c.seed++) {
+		c.collapsed = c.seed % 2;
+		CHECK(run(&c).ops_per_s > 21e6); /* 15 M/s in turns, 24 otherwise */
+	}
+}
+
+/* One daemon of rank 1 has the endpoints for both other ranks. */
+TEST(a_daemon_serves_by_its_endpoints)
+{
+	struct sim_config c = job(3, 52, "auto:12,8");
+
+	c.machine.request_ns = c.machine.incoming_ns = c.machine.response_ns = 135;
+	c.machine.local_ns = 345;
+	c.clients = 16;
+	c.daemons = 2;
+	c.warmup_ns = 10 * NSEC_PER_MSEC;
+	CHECK(run(&c).ops_per_s > 11.9e6); /* .97 and less of it with the limit of the others */
 }
 
 TEST(stagger_delays_the_first_requests)

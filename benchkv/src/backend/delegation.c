@@ -21,7 +21,7 @@ static struct delegrpc_client **rings_of(const struct client *c)
 /* Requests come to owners only. */
 static int make_daemon(struct daemon *d)
 {
-	return node_owns_endpoints(d->node, d->index) ? owners_make_daemon(d) : 0;
+	return node_endpoints(d->node, d->index) ? owners_make_daemon(d) : 0;
 }
 
 static int make_client(struct client *c)

@@ -28,11 +28,13 @@ int owners_make(struct node *n, char *why, int size)
 int owners_make_daemon(struct daemon *d)
 {
 	struct node *n = d->node;
+	uint32_t requests = n->o->clients * n->o->queue_depth;
 	int err = network_init(&d->net, n);
 
 	d->sees_ranks = true;
+	control_limit(&d->net.control, requests, node_endpoints(n, d->index), n->ranks - 1);
 	if (!err)
-		err = errands_init(&d->errands, n->o->clients * n->o->queue_depth, n->ranks);
+		err = errands_init(&d->errands, requests, n->ranks);
 	if (!err && n->o->trace)
 		err = trace_init(&d->trace);
 	if (!err && n->o->decisions) {
@@ -54,7 +56,7 @@ static int open_contexts(struct node *n, char *why, int size)
 	int err = 0;
 
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++) {
-		if (node_owns_endpoints(n, i))
+		if (node_endpoints(n, i))
 			err = wires_open_context(n, n->ranks - 1, n->o->clients * n->o->queue_depth,
 				&n->daemons[i].net.ctx, why, size);
 	}

@@ -88,10 +88,11 @@ static void set_control(struct seat *s, const char *name)
 	struct control *c = &s->node.daemons[0].net.control;
 	struct control_spec spec = jobs_control(s->job, name);
 
-	if (s->job->serves)
-		spec.serves = s->job->serves;
 	control_fini(c);
 	CHECK_EQ(control_init(c, &spec, s->node.ranks), 0);
+	control_limit(c, JOBS_CLIENTS * s->job->depth, 1, 1);
+	if (s->job->serves)
+		c->serves = s->job->serves;
 }
 
 static void run_once(struct seat *s, uint32_t i)
@@ -111,6 +112,14 @@ static void run_once(struct seat *s, uint32_t i)
 	CHECK_EQ(launch_fence(s->launch, 0), 0);
 }
 
+/* What a loop may serve, as control.h says, by a daemon with all endpoints. */
+static uint32_t most_served(uint32_t depth)
+{
+	uint32_t part = JOBS_CLIENTS * depth * 2 / 3;
+
+	return part < 32 ? 32 : part;
+}
+
 /* The course of a rank as in job.c, without the options and the report. */
 static void *take_seat(void *arg)
 {
@@ -121,6 +130,7 @@ static void *take_seat(void *arg)
 		fprintf(stderr, "rank %u: %s\n", s->node.rank, why);
 		exit(1);
 	}
+	CHECK_EQ(s->node.daemons[0].net.control.serves, most_served(s->job->depth));
 	if (s->job->depth > 1) /* the rings grow in a run before */
 		run_once(s, 0);
 	for (uint32_t i = 0; i < s->job->n; i++)

@@ -12,6 +12,7 @@
 #include "support/test.h"
 #include "costs.h"
 #include "jobs.h"
+#include "node.h"
 #include "orders.h"
 
 #define DEEP 8192 /* blocks of a send queue that never is full here */
@@ -218,6 +219,16 @@ TEST(a_loop_leaves_what_it_may_not_serve)
 
 	jobs_run(&job, run);
 	CHECK(costs_loops_left() > 100);
+}
+
+/* Daemon r mod net_daemons has the endpoint for rank r. */
+TEST(daemons_share_the_endpoints)
+{
+	static const struct options o = {.net_daemons = 3};
+	static const struct node n = {.o = &o, .rank = 1, .ranks = 5};
+
+	for (uint32_t d = 0; d < 5; d++)
+		CHECK_EQ(node_endpoints(&n, d), d == 0 ? 2 : d < 3 ? 1 : 0);
 }
 
 int main(int argc, char **argv)
