@@ -55,17 +55,21 @@ def job_script(all_hosts, env):
                   f'--topology {first.tmp}/$host --fabric job-{os.getpid()}-$host "$@"\n')
 
 
-def mpirun(all_hosts, ranks, env, *program):
+def mpirun(all_hosts, ranks, env, *program, name="mpirun", mca="--mca", agents="rsh", networks="oob_tcp_if_include"):
     """Starts @ranks ranks, distributed over the hosts, each with the fabric of its host."""
     first = all_hosts[0]
     pids = "".join(f"{h.name}) pid={h.pid};;\n" for h in all_hosts)
     agent = script(os.path.join(first.tmp, "agent"),
                    f'case "$1" in\n{pids}esac\nshift\nexec nsenter -t "$pid" -n -u sh -c "$*"\n')
     slots = ",".join(f"{h.name}:{-(-ranks // len(all_hosts))}" for h in all_hosts)
-    command = [*first.prefix, "mpirun", "--allow-run-as-root", "--map-by", "node", "-H", slots,
-               "-np", str(ranks), "--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn",
-               "1", "--mca", "oob_tcp_if_include", "wire0", job_script(all_hosts, env), *program]
+    command = [*first.prefix, name, "--allow-run-as-root", "--map-by", "node", "--bind-to", "none", "--host", slots,
+               "-np", str(ranks), mca, f"plm_{agents}_agent", agent, mca, f"plm_{agents}_no_tree_spawn", "1",
+               mca, networks, "wire0", job_script(all_hosts, env), *program]
     return hosts.Program(command, {"PRTE_MCA_plm_rsh_agent": agent}, program[0])
+
+
+def prterun(*args):
+    return mpirun(*args, name="prterun", mca="--prtemca", agents="ssh", networks="prte_if_include")
 
 
 def verified(all_hosts, ranks, backend, launch, env={}):
@@ -83,14 +87,19 @@ def verified(all_hosts, ranks, backend, launch, env={}):
 JOBS = {2: ((2, "delegation"), (2, "direct"), (4, "meta")), 4: ((4, "delegation"),)}  # by hosts
 
 
-def benchkv():
-    if not shutil.which("mpirun"):
+def benchkv(launch=mpirun):
+    if not shutil.which(launch.__name__):
+        print(f"not installed: {launch.__name__}")
         return hosts.SKIP
     for n, jobs in JOBS.items():
         with hosts.Network(RUN, n) as all_hosts:
             for ranks, backend in jobs:
-                verified(all_hosts, ranks, backend, mpirun)
+                verified(all_hosts, ranks, backend, launch)
     return 0
+
+
+def benchkv_prterun():
+    return benchkv(prterun)
 
 
 def benchkv_srun():
