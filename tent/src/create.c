@@ -143,6 +143,7 @@ int sched_create(const struct sched_attr *attr, struct sched **s_p)
 		rail_init(&s->rails[r], &attr->rails[r]);
 		rail_begin(&s->rails[r], attr->first_open_ns != 0);
 		s->n_up += s->rails[r].state == RAIL_UP;
+		s->n_timed += s->rails[r].stall_min_ns != SCHED_NEVER;
 		s->link_rates += attr->rails[r].rate;
 	}
 	*s_p = s;

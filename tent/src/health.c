@@ -317,7 +317,7 @@ uint64_t health_run(struct sched *s, uint64_t now)
 {
 	uint64_t next = SCHED_NEVER, at;
 
-	if (sched_all_up(s) && s->stall_min_ns == SCHED_NEVER)
+	if (sched_all_up(s) && !s->n_timed)
 		return SCHED_NEVER;
 	for (uint32_t r = 0; r < s->n_rails; r++) {
 		at = rail_deadline(s, r);

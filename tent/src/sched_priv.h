@@ -100,6 +100,7 @@ struct sched {
 	uint64_t calls; /* number of smart's decisions */
 	uint64_t random;
 	uint32_t n_up; /* rails in state UP */
+	uint32_t n_timed; /* rails that silence can exclude */
 	uint64_t wake_ns;
 	uint32_t most_awake;
 	uint32_t worth; /* of all requests together */

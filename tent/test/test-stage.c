@@ -205,7 +205,7 @@ GPU_TEST(a_waiting_chunk_is_stopped)
 	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
 	pthread_mutex_lock(&t->lock);
 	CHECK_EQ(stage_answered(r.segment, &m), 0);
-	tasks_refuse(r.segment, &r.segment->desc.buffers[0]);
+	tasks_refuse(r.segment, r.segment->desc.buffers[0]);
 	pthread_mutex_unlock(&t->lock);
 	CHECK_EQ(tent_wait(b, -1), -EACCES);
 	CHECK_EQ(tent_batch_free(b), 0);
