@@ -271,7 +271,7 @@ static void lies(uint32_t version, const struct ctl_msg *answers, uint32_t n)
 	CHECK(at && asprintf(&copy, "%.*s\"port\":%u%s", (int)(at - text), text, port,
 			    at + strcspn(at, ",")) > 0);
 	CHECK_EQ(pthread_create(&thread, NULL, serve, NULL), 0);
-	CHECK(tent_import(host, copy, &why, &s));
+	CHECK_EQ(tent_import(host, copy, &why, &s), false_host.again ? -ECONNRESET : -EPROTO);
 	CHECK(why.text[0] && !s);
 	pthread_join(thread, NULL);
 	close(false_host.listener);
@@ -322,12 +322,6 @@ TEST(who_tells_lies)
 	lies(2, &m, 1);
 	m = part("{\"buffers\":[]}", 1, 0); /* the version that is known */
 	lies(2, &m, 1);
-	lies(1, &m, 1); /* nobody has asked */
-	m.rail = 0;
-	lies(2, &m, 1);
-	m = part("{\"buffers\":[]}", 2, 0);
-	m.rail = CTL_TEXT + 1;
-	lies(2, &m, 1);
 	lies_about(2, 1, 4096, ""); /* the id is that of a known one */
 	lies_about(2, 3, 4096, ""); /* it is higher than what the text covers */
 	lies_about(2, 2, (uintptr_t)memory, ""); /* overlaps a known one */
@@ -348,7 +342,7 @@ TEST(memory_that_ends_in_between)
 	false_host.again = false;
 }
 
-/* A text has a limit. */
+/* A text has a limit, and its parts have a length. */
 TEST(who_never_ends)
 {
 	const size_t max = 1u << 25;
@@ -361,6 +355,16 @@ TEST(who_never_ends)
 	CHECK(!strcmp(s.growth.text + max - 9, "123456789"));
 	m.rail = 1;
 	CHECK_EQ(learn_memory(&s, &m), -EPROTO);
+	s.growth.len = 0;
+	CHECK_EQ(learn_memory(&s, &m), 0);
+	m.rail = 0;
+	CHECK_EQ(learn_memory(&s, &m), -EPROTO);
+	m.rail = CTL_TEXT + 1;
+	CHECK_EQ(learn_memory(&s, &m), -EPROTO);
+	m.rail = CTL_TEXT;
+	CHECK_EQ(learn_memory(&s, &m), 0);
+	s.growth.asked = false;
+	CHECK_EQ(learn_memory(&s, &m), -EPROTO); /* nobody has asked */
 	free(s.growth.text);
 }
 
