@@ -304,11 +304,15 @@ static uint64_t fail_unreachable(struct sched *s, uint64_t now)
 {
 	uint64_t next = SCHED_NEVER, end;
 
+	if (sched_all_up(s) && !s->some_unreachable)
+		return SCHED_NEVER;
+	s->some_unreachable = false;
 	for (uint32_t l = 0; l < s->n_locations; l++) {
 		if (sched_reachable(s, l)) {
 			s->no_rail_at[l] = SCHED_NEVER;
 			continue;
 		}
+		s->some_unreachable = true;
 		if (s->no_rail_at[l] == SCHED_NEVER)
 			s->no_rail_at[l] = now;
 		end = s->no_rail_at[l] + s->no_rail_ns;

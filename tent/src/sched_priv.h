@@ -101,6 +101,7 @@ struct sched {
 	uint64_t random;
 	uint32_t n_up; /* rails in state UP */
 	uint32_t n_timed; /* rails that silence can exclude */
+	bool some_unreachable; /* some no_rail_at is not SCHED_NEVER */
 	uint64_t wake_ns;
 	uint32_t most_awake;
 	uint32_t worth; /* of all requests together */

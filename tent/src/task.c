@@ -225,6 +225,16 @@ static void take_slot(struct tent_segment *s, uint32_t id, uint8_t slot)
 	}
 }
 
+/* True: a task waits for room in the scheduler, for chunks or for a slot of notices. */
+static bool waits(const struct tent_segment *s)
+{
+	bool some = s->staged.head != NO_TASK || s->queued.head != NO_TASK;
+
+	for (uint32_t p = 0; p < SCHED_PRIORITIES; p++)
+		some |= s->waiting[p].head != NO_TASK;
+	return some;
+}
+
 void task_arrived(struct tent_segment *s, uint32_t id, int status)
 {
 	struct tent *t = s->t;
@@ -240,7 +250,7 @@ void task_arrived(struct tent_segment *s, uint32_t id, int status)
 		k->state = TASK_QUEUED;
 		tasks_append(t, &s->queued, id);
 	}
-	s->again = true; /* the scheduler may have room for another task */
+	s->again |= waits(s); /* the scheduler may have room for another task */
 }
 
 void task_moved(void *arg, uint64_t user, int status)
