@@ -215,8 +215,9 @@ struct copyrpc_ctx_attr {
  * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth
  * under 16, a ring size that is not a power of two or is out of range, a vector that the device
  * does not have, event_count > 1 without a period, or a depth beyond the device's limits. -EMFILE:
- * too few free descriptors; a context takes seven. -ENOMEM or -EPERM: the limit of locked memory
- * (raise RLIMIT_MEMLOCK), or no memory. Otherwise an error of the driver.
+ * too few free descriptors; a context takes seven, and an eighth for its endpoints if one is free.
+ * -ENOMEM or -EPERM: the limit of locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an
+ * error of the driver.
  */
 int copyrpc_ctx_create(const struct copyrpc_ctx_attr *attr, struct copyrpc_ctx **ctx_p);
 

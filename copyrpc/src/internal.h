@@ -105,6 +105,13 @@ enum ep_dirty {
 	CHANGED, /* something has changed since the last flush */
 };
 
+/* A file without a name, for memory that other processes of the host may map (memory.c). */
+struct memory_file {
+	bool open;
+	int fd;
+	off_t end;
+};
+
 /* Registered memory for large requests (pool.h). */
 struct pool {
 	struct block *spare;
@@ -239,6 +246,7 @@ struct copyrpc_ctx {
 	uint32_t n_away; /* endpoints that are being connected again */
 	uint64_t no_receive; /* out_of_buffer when the context was created */
 	struct chunk *chunks; /* of the memory of the endpoints */
+	struct memory_file file; /* of receive rings */
 	struct ctx_side *side; /* NULL: none */
 	struct news_queue news;
 	uint64_t node; /* random number of the context, see copyrpc_tcp.h; 0: not drawn yet */

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "memory.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "internal.h"
@@ -19,6 +21,8 @@ struct chunk {
 	uint32_t piece_len;
 	uint8_t *at;
 	size_t len; /* mapped */
+	bool in_file; /* at `offset` of the context's file */
+	off_t offset;
 	struct mlx5dvl_mr mr; /* not of receive rings */
 	struct slab pieces;
 };
@@ -46,6 +50,52 @@ static void *map_aligned(size_t len)
 	}
 	madvise(at, len, MADV_DONTFORK);
 	return at;
+}
+
+/* Adds @len bytes to the context's file. Returns false if that is not possible. Beyond its limit, a
+ * process that makes a file longer would get a signal. */
+static bool extend_file(struct memory_file *f, size_t len)
+{
+	struct rlimit most;
+
+	if (!f->open) {
+		f->fd = memfd_create("copyrpc", MFD_CLOEXEC);
+		f->open = f->fd >= 0;
+		f->end = 0;
+	}
+	if (!f->open || getrlimit(RLIMIT_FSIZE, &most) || (rlim_t)f->end + len > most.rlim_cur ||
+		ftruncate(f->fd, f->end + (off_t)len))
+		return false;
+	f->end += (off_t)len;
+	return true;
+}
+
+static void close_file(struct memory_file *f)
+{
+	if (f->open)
+		close(f->fd);
+	f->open = false;
+}
+
+/*
+ * Receive rings are in a file: an adapter in software (softhca(7)) maps them into the processes of the
+ * peers, which then write to them without a system call. Other adapters behave as with private memory.
+ * Chunks of huge pages are private memory, because files seldom have huge pages.
+ */
+static void map_in_file(struct memory_file *f, struct chunk *c)
+{
+	off_t offset = f->open ? f->end : 0;
+	void *at;
+
+	if (!extend_file(f, c->len))
+		return;
+	at = mmap(NULL, c->len, PROT_READ | PROT_WRITE, MAP_SHARED, f->fd, offset);
+	if (at == MAP_FAILED)
+		return;
+	madvise(at, c->len, MADV_DONTFORK);
+	c->at = at;
+	c->offset = offset;
+	c->in_file = true;
 }
 
 /* Returns the number of pieces of a new chunk. It is a quarter of the number of existing pieces, so
@@ -79,11 +129,18 @@ static int register_chunk(struct copyrpc_ctx *ctx, struct chunk *c, size_t len)
 	return mlx5dvl_mr_reg(ctx->dev, c->at, len, access[c->use], &c->mr);
 }
 
-static void chunk_free(struct chunk *c)
+/* Forked children may have the file open, so its memory is freed explicitly. The file ends with the
+ * last chunk. */
+static void chunk_free(struct copyrpc_ctx *ctx, struct chunk *c)
 {
 	mlx5dvl_mr_dereg(&c->mr);
 	if (c->at)
 		munmap(c->at, c->len);
+	if (c->in_file)
+		fallocate(ctx->file.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, c->offset,
+			(off_t)c->len);
+	if (!ctx->chunks)
+		close_file(&ctx->file);
 	slab_fini(&c->pieces);
 	free(c);
 }
@@ -100,12 +157,15 @@ static int chunk_new(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t piec
 	c->use = use;
 	c->piece_len = piece_len;
 	c->len = align_up(len + (use == MEMORY_SEND ? SPARE : 0), page);
-	c->at = map_aligned(c->len);
+	if (use == MEMORY_RECV && c->len < HUGE_PAGE)
+		map_in_file(&ctx->file, c);
+	if (!c->at)
+		c->at = map_aligned(c->len);
 	rc = c->at ? slab_init(&c->pieces, n) : -ENOMEM;
 	if (!rc)
 		rc = register_chunk(ctx, c, len);
 	if (rc) {
-		chunk_free(c);
+		chunk_free(ctx, c);
 		return rc;
 	}
 	c->next = ctx->chunks;
@@ -162,5 +222,5 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 	while (*at != c)
 		at = &(*at)->next;
 	*at = c->next;
-	chunk_free(c);
+	chunk_free(ctx, c);
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* The memory of endpoints: what idle ones take, how rings grow, and what comes back. */
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "internal.h"
 #include "pair.h"
@@ -174,6 +178,48 @@ TEST(memory_comes_back)
 	CHECK_EQ(registered, few);
 	pair_close(&p);
 	CHECK_EQ(registered, 0);
+}
+
+/* Forked children may have the file open, so memory is freed without closing it. */
+TEST(memory_of_the_file_comes_back)
+{
+	struct pair p = pair_open(NULL);
+	struct stat st;
+	int fd = dup(p.ctx[0]->file.fd), closed = p.ctx[0]->file.fd;
+
+	CHECK(p.ctx[0]->file.open && fd >= 0);
+	CHECK(!fstat(fd, &st) && st.st_blocks > 0);
+	pair_close(&p);
+	CHECK(!fstat(fd, &st) && !st.st_blocks);
+	CHECK_EQ(fcntl(closed, F_GETFD), -1);
+	close(fd);
+}
+
+/* The process would get SIGXFSZ if it made the file longer than its limit. Then rings are private. */
+TEST(the_file_has_its_longest)
+{
+	PAIR p = pair_open(NULL);
+	off_t end = p.ctx[0]->file.end;
+	struct rlimit before, least;
+
+	CHECK_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+	least = (struct rlimit){(rlim_t)end, before.rlim_max};
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &least), 0);
+	pair_grow(&p, LARGEST);
+	CHECK_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+	CHECK(end > 0 && p.ctx[0]->file.end == end);
+}
+
+/* Files have no huge pages, as a rule. */
+TEST(huge_pages_are_not_of_the_file)
+{
+	const struct copyrpc_ctx_attr attr = {.ring_size = 4 << 20};
+	PAIR p = pair_open(&attr);
+
+	pair_grow(&p, COPYRPC_PAYLOAD_MAX(4 << 20));
+	CHECK_EQ(p.ep[1]->ch.cr.c * WIRE_BLOCK, 4 << 20);
+	CHECK(p.ctx[0]->file.end > 0 && p.ctx[0]->file.end < 2 << 20);
+	CHECK(p.ctx[1]->file.end > 0 && p.ctx[1]->file.end < 2 << 20);
 }
 
 /* A send ring that another endpoint has used is empty: its gaps would go to another peer. */
