@@ -304,8 +304,9 @@ struct tent_request {
 	uint8_t priority; /* 0 goes first; less than `priorities` of the configuration (default
 			     1). tent(7) describes how the classes share the rails */
 	void *stream; /* a CUstream: the request begins when the stream has done what it had to do
-			 at the submission. NULL: it begins at once. (The default stream of CUDA is
-			 CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here.) */
+			 at the submission. NULL: it begins at once. The default stream of CUDA is
+			 CU_STREAM_LEGACY or CU_STREAM_PER_THREAD here; of the primary context of the
+			 GPU of `local`, if that is memory of one. */
 	const void *note; /* bytes that the peer's tent_note_take() returns, as with notify; the
 			     submission copies them */
 	size_t note_len; /* their number, 0 to TENT_NOTE_MAX */

@@ -61,6 +61,8 @@ enum cu_device_attribute {
 	CU_DEVICE_DMA_BUF = 124, /* 1: memory has dma-buf descriptors */
 };
 
+#define CU_STREAM_LEGACY ((struct cu_stream *)1) /* the default stream of the current context */
+#define CU_STREAM_PER_THREAD ((struct cu_stream *)2)
 #define CU_STREAM_NON_BLOCKING 1u /* the stream does not wait for the default stream */
 #define CU_EVENT_FLAGS 3u /* a waiting thread sleeps; no time stamps */
 #define CU_HOST_PORTABLE 1u /* for all contexts */

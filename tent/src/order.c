@@ -97,6 +97,21 @@ static void stop_waiting(struct tent *t, uint32_t id, int err)
 	task_arrived(k->request.segment, id, err);
 }
 
+/* The default streams are those of a context: that of our memory, if it is memory of a GPU. */
+static int call_back(const struct cuda *cu, const struct task *k, struct order *w)
+{
+	struct cu_stream *s = k->request.stream;
+	bool needs = k->buffer->of_gpu && (s == CU_STREAM_LEGACY || s == CU_STREAM_PER_THREAD);
+	int err = needs ? cuda_push(cu, NULL, k->buffer->gpu.device) : 0;
+
+	if (err)
+		return err;
+	err = cuda_errno(cu->stream_callback(s, on_reached, w, 0));
+	if (needs)
+		cuda_pop(cu);
+	return err;
+}
+
 int order_add(struct tent *t, uint32_t id)
 {
 	struct task *k = &t->tasks[id];
@@ -110,7 +125,7 @@ int order_add(struct tent *t, uint32_t id)
 	pthread_mutex_lock(&t->orders->mutex);
 	t->orders->refs++;
 	pthread_mutex_unlock(&t->orders->mutex);
-	err = cuda_errno(cu->stream_callback(k->request.stream, on_reached, w, 0));
+	err = call_back(cu, k, w);
 	if (err) {
 		free(w);
 		pthread_mutex_lock(&t->orders->mutex);

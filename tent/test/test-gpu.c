@@ -199,6 +199,27 @@ SOFT_TEST(a_request_after_work_of_a_stream)
 	CHECK_EQ(gpu.cu.stream_destroy(s), 0);
 }
 
+/* The default stream belongs to the context of the memory, also if that is not current. */
+SOFT_TEST(a_request_after_the_default_stream)
+{
+	const uint64_t from = gpu_alloc(LEN);
+	const struct part other = {.at = from, .len = LEN};
+	struct cu_context *own;
+	struct tent_batch *b;
+
+	part_fill(&d.mine, 0, LEN, 1);
+	part_fill(&other, 0, LEN, 2);
+	gpu.softgpu_hold(1);
+	CHECK_EQ(gpu.cu.copy_async(d.mine.at, from, LEN, CU_STREAM_LEGACY), 0);
+	CHECK_EQ(gpu.cu.ctx_pop(&own), 0);
+	b = start_after(CU_STREAM_LEGACY);
+	CHECK_EQ(gpu.cu.ctx_push(own), 0);
+	CHECK_EQ(state_of(b), TENT_WAITING);
+	gpu.softgpu_hold(0);
+	CHECK_EQ(duo_end(b), 0);
+	CHECK_EQ(duo_ask(HAS, 0, LEN, 2), 1);
+}
+
 SOFT_TEST(a_request_that_waits_for_a_stream_ends)
 {
 	struct tent_batch *b;

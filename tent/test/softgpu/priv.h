@@ -61,6 +61,7 @@ struct cu_stream {
 	struct op *head, **tail;
 	const struct op *now; /* is being executed, without the lock; NULL: none */
 	bool ending;
+	bool legacy; /* the default stream of its context */
 };
 
 struct cu_event {

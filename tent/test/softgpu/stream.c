@@ -139,22 +139,43 @@ static bool exists(const struct cu_stream *s)
 	return i;
 }
 
-int cuStreamCreate(struct cu_stream **s_p, unsigned flags)
+/* Makes a stream of the current context. */
+static struct cu_stream *new_stream(bool legacy)
 {
-	int result = begin_current("cuStreamCreate");
-	struct cu_stream *s;
+	struct cu_stream *s = calloc(1, sizeof(*s));
 
-	if (result)
-		return finish(result);
-	s = calloc(1, sizeof(*s));
 	s->context = current();
+	s->legacy = legacy;
 	s->tail = &s->head;
 	s->next = gpu.streams;
 	gpu.streams = s;
 	if (pthread_create(&s->thread, NULL, stream_thread, s))
 		abort();
-	*s_p = s;
-	return finish(0);
+	return s;
+}
+
+/*
+ * The stream with this handle, which is the default stream of the current context for
+ * CU_STREAM_LEGACY. NULL: there is none. (Other streams do not wait for the default stream.)
+ */
+static struct cu_stream *stream_of(struct cu_stream *handle)
+{
+	struct cu_stream *s = gpu.streams;
+
+	if (handle != CU_STREAM_LEGACY)
+		return exists(handle) ? handle : NULL;
+	while (s && !(s->legacy && s->context == current()))
+		s = s->next;
+	return s || !current() ? s : new_stream(true);
+}
+
+int cuStreamCreate(struct cu_stream **s_p, unsigned flags)
+{
+	int result = begin_current("cuStreamCreate");
+
+	if (!result)
+		*s_p = new_stream(false);
+	return finish(result);
 }
 
 /* Executes what the stream still has. */
@@ -184,7 +205,8 @@ int cuStreamSynchronize(struct cu_stream *s)
 {
 	int result = begin("cuStreamSynchronize");
 
-	if (!result && !exists(s))
+	s = result ? s : stream_of(s);
+	if (!result && !s)
 		result = CU_INVALID_HANDLE;
 	if (result)
 		return finish(result);
@@ -196,7 +218,8 @@ int cuStreamWaitEvent(struct cu_stream *s, struct cu_event *e, unsigned flags)
 {
 	int result = begin("cuStreamWaitEvent");
 
-	if (!result && !exists(s))
+	s = result ? s : stream_of(s);
+	if (!result && !s)
 		result = CU_INVALID_HANDLE;
 	if (!result)
 		put(s, &(struct op){.kind = OP_WAIT, .event = e, .count = e->recorded});
@@ -207,7 +230,8 @@ int cuStreamAddCallback(struct cu_stream *s, cu_callback *fn, void *arg, unsigne
 {
 	int result = begin("cuStreamAddCallback");
 
-	if (!result && !exists(s))
+	s = result ? s : stream_of(s);
+	if (!result && !s)
 		result = CU_INVALID_HANDLE;
 	if (!result)
 		put(s, &(struct op){.kind = OP_CALL, .call = fn, .arg = arg});
@@ -298,7 +322,8 @@ int cuMemcpyAsync(uint64_t to, uint64_t from, size_t len, struct cu_stream *s)
 		.from = place(from, len),
 		.len = len};
 
-	if (!result && (!exists(s) || s->context != current()))
+	s = result ? s : stream_of(s);
+	if (!result && (!s || s->context != current()))
 		result = CU_INVALID_HANDLE;
 	if (!result && (!op.to || !op.from))
 		result = CU_INVALID_VALUE;
