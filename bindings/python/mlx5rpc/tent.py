@@ -9,12 +9,16 @@
         use(array)                                  engine.write(mine, segment, there.addr, notify=1).wait()
 
 tent.h is the manual; names and errors are the same. Memory is any object with contiguous writable memory of the CPU and
-the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch). The engine
-moves the bytes in place; register the object first. A part of it, such as a slice of an array, may be used in requests.
+the buffer protocol (bytearray, array, mmap, arrays of numpy), `__dlpack__`, or `data_ptr` (tensors of torch), and memory of
+GPUs with one of the last two. The engine moves the bytes in place; register the object first. A part of it, such as a slice of an array, may be used in requests.
 With copying threads (shm_rails) memory from `engine.alloc()` on both sides is moved much faster than other memory.
 Times are in seconds, None means for ever. Other threads run while a function waits, a signal handler runs within a tenth of
 a second. All functions may be called from any thread, but not while or after another one closes the object. In a program
 with asyncio `await` the batch, and `await engine.next_notice()`.
+
+A request on memory of a GPU begins when a stream has done what it had to do: the CUstream `stream`, or CUDA's legacy default
+stream if that is None. An object with `__dlpack__` first makes that stream wait for its own work; other streams of the
+program must do that themselves. With stream=0 the request begins at once.
 """
 import asyncio
 import ctypes
@@ -107,6 +111,9 @@ class _Tensor(ctypes.Structure):
 
 
 _ON_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+_ON_GPU = 2  # kDLCUDA
+_LEGACY = 1  # CU_STREAM_LEGACY, the same number in DLPack
+_NO_STREAM = -1  # in DLPack: the producer waits for nothing
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = c_void_p, [ctypes.py_object, c_char_p]
 
@@ -115,31 +122,37 @@ class _Span(NamedTuple):
     addr: int
     nbytes: int
     owner: Any  # keeps the memory in place
+    location: str | None = None  # of memory of a GPU
 
 
-def _of_dlpack(obj):
-    if obj.__dlpack_device__()[0] not in _ON_CPU:
-        raise BufferError("the memory is not the CPU's")
-    capsule = obj.__dlpack__()  # nobody consumes it, so its destructor releases the memory
+def _of_dlpack(obj, stream):
+    kind, number = obj.__dlpack_device__()
+    if kind not in (*_ON_CPU, _ON_GPU):
+        raise BufferError("the memory is neither the CPU's nor that of a GPU with CUDA")
+    location = f"cuda:{number}" if kind == _ON_GPU else None
+    # Nobody consumes the capsule, so its destructor releases the memory.
+    capsule = obj.__dlpack__(stream=stream) if location else obj.__dlpack__()
     t = _Tensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     n = 1
     for i in reversed(range(t.ndim)):
         if t.strides and t.shape[i] != 1 and t.strides[i] != n:
             raise BufferError("the memory is not contiguous")
         n *= t.shape[i]
-    return _Span((t.data or 0) + t.byte_offset, (n * t.bits * t.lanes + 7) // 8, capsule)
+    return _Span((t.data or 0) + t.byte_offset, (n * t.bits * t.lanes + 7) // 8, capsule, location)
 
 
-def _of_pointer(obj):
-    if obj.device.type != "cpu":
-        raise BufferError("the memory is not the CPU's")
+def _of_pointer(obj, _stream):
+    if obj.device.type not in ("cpu", "cuda"):
+        raise BufferError("the memory is neither the CPU's nor that of a GPU with CUDA")
     if not obj.is_contiguous():
         raise BufferError("the memory is not contiguous")
-    return _Span(obj.data_ptr(), obj.numel() * obj.element_size(), obj)
+    location = f"cuda:{obj.device.index or 0}" if obj.device.type == "cuda" else None
+    return _Span(obj.data_ptr(), obj.numel() * obj.element_size(), obj, location)
 
 
-def _span(obj):
-    """Returns where the bytes of an object are. BufferError, TypeError: it has none that tent can use."""
+def _span(obj, stream=_NO_STREAM):
+    """Returns where the bytes of an object are. The stream waits for what an object with __dlpack__ still does to them.
+    BufferError, TypeError: it has none that tent can use."""
     if isinstance(obj, Memory):
         return obj._span()
     try:
@@ -147,7 +160,7 @@ def _span(obj):
     except TypeError:
         for attribute, function in (("__dlpack__", _of_dlpack), ("data_ptr", _of_pointer)):
             if hasattr(obj, attribute):
-                return function(obj)
+                return function(obj, stream)
         raise
     if view.readonly or not view.c_contiguous:
         raise BufferError("the memory is read-only, or not contiguous")
@@ -197,7 +210,7 @@ class Request(NamedTuple):
     remote: int
     notify: int = 0  # not 0: the peer gets it as a notice
     priority: int = 0
-    stream: int = 0  # a CUstream
+    stream: int | None = None  # of memory of a GPU: a CUstream; None: the default stream; 0: none
 
 
 class _Child(Handle):
@@ -400,8 +413,8 @@ class Allocation(Memory):
 
 class Engine(Handle):
     """Rails, and the peers that they lead to. Attributes: config (JSON text, or a dict), config_file, address, port,
-    shm_rails, tcp_rails, gpu_rails, max_tasks and so on; see struct tent_attr. Without shm_rails, tcp_rails and
-    gpu_rails, the rails are the host's adapters. The end of the engine unregisters all memory, and ends all segments
+    shm_rails, tcp_rails, gpu_rails, adapters, max_tasks and so on; see struct tent_attr. Without these four, the rails
+    are the host's adapters. The end of the engine unregisters all memory, and ends all segments
     and batches."""
 
     def __init__(self, **attributes):
@@ -422,8 +435,9 @@ class Engine(Handle):
 
     def register(self, obj: Any, location: str | None = None) -> Memory:
         """Registers the memory of an object, for requests and, after the next export(), for peers. location: its NUMA
-        node as "cpu:N". BufferError: it is read-only, not contiguous, or not the CPU's."""
+        node as "cpu:N"; memory of a GPU has its own. BufferError: it is read-only, not contiguous, or of neither."""
         span = _span(obj)
+        location = location or span.location
         _explained(_lib.tent_register, self._open, span.addr, span.nbytes, location and name_of(location), _Why)
         return Memory(self, span)
 
@@ -456,14 +470,15 @@ class Engine(Handle):
         requests = list(requests)
         array, used = (_Request * len(requests))(), []
         for r, c in zip(requests, array):
-            span = _span(r.local)
+            # Before the request: the producer of the memory orders its work before the stream's.
+            span = _span(r.local, _LEGACY if r.stream is None else r.stream or _NO_STREAM)
             if r.segment._engine is not self:
                 raise ValueError("the segment is another engine's")
             used.append((span.owner, r.segment))
             c.size, c.op, c.local, c.segment = ctypes.sizeof(c), Op(r.op), span.addr, r.segment._open
             c.remote, c.len = fits(c_uint64, r.remote), span.nbytes
             c.notify, c.priority = fits(c_uint16, r.notify), fits(c_uint8, r.priority)
-            c.stream = fits(c_size_t, r.stream)
+            c.stream = fits(c_size_t, (_LEGACY if span.location else 0) if r.stream is None else r.stream)
         pointer = c_void_p()
         _lib.tent_submit(self._open, array, len(requests), byref(pointer))
         return Batch(self, pointer, used)

@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 import unittest
+import unittest.mock
 import weakref
 
 from mlx5rpc import tent
@@ -193,8 +194,8 @@ class Moves(Test):
         self.assertEqual(self.engine.register(late).addr, ctypes.addressof(late.memory) + 64)
 
     def test_memory_that_is_refused(self):
-        bad = [bytes(64), memoryview(bytearray(64))[::2], FromDlpack(64, device=2), FromDlpack(64, strides=(16, 1)),
-               FromPointer(64, device="cuda"), FromPointer(64, contiguous=False), memoryview(bytearray(64)).toreadonly()]
+        bad = [bytes(64), memoryview(bytearray(64))[::2], FromDlpack(64, device=4), FromDlpack(64, strides=(16, 1)),
+               FromPointer(64, device="xpu"), FromPointer(64, contiguous=False), memoryview(bytearray(64)).toreadonly()]
         for obj in bad:
             with self.assertRaises(BufferError):
                 self.engine.register(obj)
@@ -390,6 +391,26 @@ class LateEnds(Test):
         with self.assertRaises(OSError) as caught:
             canceled.wait(LIMIT)
         self.assertEqual(caught.exception.errno, errno.ECANCELED)
+
+
+    @unittest.skipUnless(KIND == "tcp", "a stopped peer delays the bytes only of TCP")
+    def test_the_wait_releases_the_gil(self):
+        """Another thread counts, and then lets the peer go on, while one wait in C, without a limit, goes on."""
+        self.lender.stop()
+        batch = self.engine.write(self.memory, self.segment, self.there.addr)
+        counted = []
+
+        def count():
+            counted.extend(range(100000))
+            counted.append(batch.done)
+            self.lender.go_on()
+
+        other = threading.Thread(target=count)
+        with unittest.mock.patch.object(tent, "_SIGNALS_MS", -1):
+            other.start()
+            self.assertEqual(batch.wait(), SIZE)
+        other.join()
+        self.assertEqual(counted, [*range(100000), False])
 
 
 class Attributes(unittest.TestCase):
