@@ -8,7 +8,7 @@
 
 struct place {
 	bool of_gpu;
-	/* Of the driver. */
+	/* The driver has these. */
 	void *context;
 	int (*push)(void *context);
 	int (*pop)(void **context_p);

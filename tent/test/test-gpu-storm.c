@@ -5,7 +5,7 @@
  * context is another one; requests that are cancelled; and peers that unregister or die. The bytes
  * of both sides are compared with a model after each batch.
  *
- *	test-gpu-storm [SEED [COUNT]]
+ *	TEST_SEED=SEED STORM_COUNT=COUNT test-gpu-storm
  *
  * The rails are drawn as well, unless TENT_RAILS names them. With SOFTHCACTL in the environment
  * they may be adapters.
@@ -30,7 +30,7 @@ enum fault {
 	DIES,
 };
 
-/* What the memory of the two sides must hold. */
+/* A model holds the bytes that the memory of the two sides must have. */
 struct model {
 	uint64_t seed;
 	uint8_t *mine, *theirs;
@@ -316,7 +316,13 @@ static void one_seed(uint64_t seed)
 	test_end();
 }
 
-int main(int argc, char **argv)
+TEST(seeds)
 {
-	return storm_main(argc, argv, one_seed);
+	const char *count = getenv("STORM_COUNT");
+	uint64_t n = count ? strtoull(count, NULL, 0) : 1, seed = test_seed();
+	int failed = 0;
+
+	for (uint64_t i = 0; i < n; i++)
+		failed += storm_seed(seed + i, one_seed);
+	CHECK_EQ(failed, 0);
 }
