@@ -97,6 +97,7 @@ typedef void cu_callback(struct cu_stream *stream, int result, void *arg);
 		struct cu_stream *stream) /* current */                                            \
 	X(stream_create, "cuStreamCreate", struct cu_stream **s_p, unsigned flags) /* current */   \
 	X(stream_destroy, "cuStreamDestroy_v2", struct cu_stream *s)                               \
+	X(stream_synchronize, "cuStreamSynchronize", struct cu_stream *s)                          \
 	X(stream_callback, "cuStreamAddCallback", struct cu_stream *s, cu_callback *fn, void *arg, \
 		unsigned flags)                                                                    \
 	X(event_create, "cuEventCreate", struct cu_event **e_p, unsigned flags) /* current */      \

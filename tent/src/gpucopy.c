@@ -130,7 +130,7 @@ static uint32_t adjacent(struct gpu_copies *q, uint32_t i, uint32_t to, uint64_t
 	return n;
 }
 
-/* Records the end of the streams that items use. */
+/* Records the end of the streams that items use. If that fails, waits for the stream instead. */
 static void record(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t burst)
 {
 	for (uint32_t i = from; i != to; i++) {
@@ -141,6 +141,8 @@ static void record(struct gpu_copies *q, uint32_t from, uint32_t to, uint32_t bu
 			continue;
 		it->status = cuda_errno(q->cu->event_record(s->ended[burst], s->stream));
 		s->used[burst] = !it->status;
+		if (it->status)
+			it->status = cuda_errno(q->cu->stream_synchronize(s->stream));
 	}
 }
 
