@@ -186,30 +186,6 @@ static bool draw_inside(struct hunt *h, unsigned with, unsigned at, struct point
 }
 
 /*
- * Makes the value valid in the base by drawing the parameters that decide whether it is. Returns false
- * if it does not become valid.
- */
-static bool draw_parents(struct hunt *h, unsigned dim, unsigned at, struct point *p)
-{
-	bool parents[SPACE_DIMS] = {false};
-
-	space_take_parents(dim, parents);
-	for (int i = 0; i < REDRAW_MAX; i++) {
-		*p = h->base;
-		for (unsigned d = 0; d < SPACE_DIMS; d++) {
-			if (parents[d])
-				p->at[d] = (uint8_t)(rand_next(&h->e->walk) %
-						     space_values(space_of(h), d));
-		}
-		p->at[dim] = (uint8_t)at;
-		point_settle(space_of(h), p);
-		if (is_inside(h, dim, at, p))
-			return true;
-	}
-	return false;
-}
-
-/*
  * Spreads the values of each parameter evenly over DRAWN points: those of its condition, or all. So
  * a condition that is missing shows, unless almost all values fit it.
  */
@@ -239,8 +215,7 @@ static void spread(struct hunt *h, struct point points[DRAWN])
 
 /*
  * Does the anomaly stay with another value? If the value is not valid in the base, or changes other
- * conditions there, with other values of the parameters that decide about it, or in another point
- * that fits the conditions so far.
+ * conditions there, in another point that fits the conditions so far.
  */
 static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 {
@@ -254,7 +229,7 @@ static enum answer has_value(struct hunt *h, unsigned dim, unsigned at)
 	valid = p.at[dim] == at;
 	for (unsigned d = 0; d < SPACE_DIMS; d++)
 		valid &= d == dim || !h->f->values[d] || p.at[d] == h->base.at[d];
-	if (!valid && !draw_parents(h, dim, at, &p) && !draw_inside(h, dim, at, &p))
+	if (!valid && !draw_inside(h, dim, at, &p))
 		return ANSWER_NONE;
 	space_name(dim, what);
 	seen = has_anomaly(h, &p, what);
