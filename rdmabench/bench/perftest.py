@@ -50,12 +50,12 @@ def one_pair(program, args, env=None):
     """Returns what the client prints, or None if it fails; a client that comes before the server listens tries again."""
     run = [options.runner, "--fabric", f"perftest-{os.getpid()}"]
     port = ["-p", str(free_port())]
-    server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              env={**os.environ, **(env or {})})
+    env = {**os.environ, **(env or {})}  # of both: either may be the first of the fabric
+    server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
     try:
         while True:
             ended = server.poll() is not None
-            client = subprocess.run([*run, *program, *args, *port, "127.0.0.1"], capture_output=True, text=True, timeout=60)
+            client = subprocess.run([*run, *program, *args, *port, "127.0.0.1"], capture_output=True, text=True, timeout=60, env=env)
             if not client.returncode:
                 return client.stdout
             if ended:

@@ -26,7 +26,7 @@ exe, runner, clock = map(os.path.abspath, sys.argv[2:5])
 HANG = 3600  # seconds
 SEEDS = 30
 TRIES = 400  # at most, per search
-AT_ONCE = 4  # searches, each in a fabric of its own
+AT_ONCE = 2  # searches, each in a fabric of its own
 # A batch of 64 large messages takes 6.7 ms, all else less than 2 ms, and a fetch-and-add half a second if it is delayed. The
 # link is paused for 32 % of the time if batch, size and places are the largest, else for at most 27 %.
 PLANTED = "name=mlx5_0 link=ib rate_mbps=10000 latency_ns=100000 pauses=90\n"
