@@ -12,11 +12,6 @@
 
 #define MAX_BACKLOG 1024 /* the kernel's default */
 
-bool cm_is_ud(const struct cm_id *id)
-{
-	return id->qp_type == QPT_UD;
-}
-
 uint32_t cm_peer_slot(const struct cm_id *id)
 {
 	const struct cm_id *peer = cm_linked(id->peer);

@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "cm/address.h"
-#include "fabric/cm_ids.h"
+#include "fabric/arena.h"
 
 /* Bytes of private data. A program always gets all of them, as from a MAD, with zeros at the end. */
 #define CM_REQ_DATA 56 /* 92, less the IP header of the RDMA CM */
@@ -38,7 +38,10 @@
 
 #define CM_UDP_QKEY 0x01234567u /* of the port space UDP */
 
-bool cm_is_ud(const struct cm_id *id);
+static inline bool cm_is_ud(const struct cm_id *id)
+{
+	return id->qp_type == QPT_UD;
+}
 
 /* @place: the adapter that has @addr; NULL for the wildcard. May also return -EADDRINUSE. */
 int cm_bind(struct cm_id *id, const struct cm_addr *addr, const struct cm_place *place);
@@ -73,6 +76,12 @@ void cm_destroy(struct cm_id *id);
 void cm_close_channel(uint64_t fifo);
 /* Destroys the ids of a dead process. */
 void cm_reap(uint32_t slot);
+
+/*
+ * Posts the events of this process's ids that are due at @now, and repeats the messages to other
+ * fabrics that are due. Returns the time of the next one, or 0.
+ */
+uint64_t cm_serve(uint64_t now);
 
 /* The listening id to which a request to @dst belongs, else NULL. Its process lives. */
 struct cm_id *cm_live_listener(uint32_t ps, const struct cm_addr *dst);

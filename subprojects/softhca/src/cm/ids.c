@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "cm/remote.h"
 #include "fabric/reserve.h"
 #include "hca/cqe.h"
 #include "hca/event.h"
@@ -308,51 +307,15 @@ static bool waits_for_program(const struct cm_id *id, struct cm_coming *c, uint6
 	return true;
 }
 
-/* The time at which a message arrives or is repeated; 0: none. */
-static uint64_t due_of(struct cm_id *id)
+uint64_t cm_due(const struct cm_id *id)
 {
-	uint64_t repeat = id->away.due,
-		 arrives = is_coming(id) ? coming(id, id->first_coming)->due : 0;
-
-	return !arrives || (repeat && repeat < arrives) ? repeat : arrives;
+	return is_coming(id) ? id->coming[id->first_coming % CM_COMING].due : 0;
 }
 
-/* The id of this process that is due first, or NULL. */
-static struct cm_id *next_due(void)
+void cm_deliver(struct cm_id *id, uint64_t now)
 {
-	struct cm_id *next = NULL;
-
-	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
-		struct cm_id *id = cm_at(i);
-
-		if (!id->used || id->owner != fabric_self.slot || !due_of(id))
-			continue;
-		if (!next || due_of(id) < due_of(next))
-			next = id;
-	}
-	return next;
-}
-
-static void serve(struct cm_id *id, uint64_t now)
-{
-	if (id->away.due && id->away.due <= now)
-		remote_serve(id, now);
-	else if (!waits_for_program(id, coming(id, id->first_coming), now))
+	if (!waits_for_program(id, coming(id, id->first_coming), now))
 		arrive(id);
-}
-
-uint64_t cm_serve(uint64_t now)
-{
-	uint64_t *due = &arena()->procs[fabric_self.slot].cm_due;
-	struct cm_id *id;
-
-	while (*due && *due <= now) {
-		id = next_due();
-		*due = id ? due_of(id) : 0;
-		if (id && *due <= now)
-			serve(id, now);
-	}
-	return *due;
 }
 
 void cm_recover(void)

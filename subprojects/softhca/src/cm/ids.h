@@ -107,11 +107,11 @@ void cm_post(struct cm_id *id, enum cm_event_type type, int32_t status, bool has
  */
 void cm_tell(struct cm_id *id, enum cm_event_type type, int32_t status, bool has_param);
 
-/*
- * Posts the events of this process's ids that are due at @now, and repeats the messages to other
- * fabrics that are due. Returns the time of the next one, or 0.
- */
-uint64_t cm_serve(uint64_t now);
+/* The time at which the next event of the id is posted; 0: none. */
+uint64_t cm_due(const struct cm_id *id);
+
+/* Posts that event, unless it waits for the program. */
+void cm_deliver(struct cm_id *id, uint64_t now);
 
 /* After a process was killed while it sent a message: wakes the threads that wait for messages. */
 void cm_recover(void);

@@ -97,7 +97,7 @@ static int addresses(const struct io *io, struct mad *m, uint32_t at)
 	return 0;
 }
 
-/* What only a sender sets, because nothing here reads it. */
+/* Sets the fields that only a sender knows, because nothing here reads them. */
 static void constants(const struct io *io)
 {
 	bits(io, 43, 3, 5, CM_TIMEOUT);

@@ -2,7 +2,6 @@
 #include "cm/remote.h"
 
 #include <errno.h>
-#include <endian.h>
 #include <string.h>
 
 #include "cm/cm.h"
@@ -12,7 +11,6 @@
 #include "hca/port.h"
 #include "hca/random.h"
 #include "hca/timer.h"
-#include "xport/counts.h"
 #include "xport/udp.h"
 #include "xport/wired.h"
 
@@ -93,7 +91,7 @@ bool remote_receives(const struct cm_id *id)
 
 /* ---- messages out ---- */
 
-static void emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
+void remote_emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
 	const struct mad *m)
 {
 	struct udp_end end = {from->rail, owner, MAD_QPN, MAD_QPN};
@@ -112,20 +110,16 @@ static void emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
 	wired_emit_from(&end, &f, &p, bytes);
 }
 
-static bool is_passive(const struct cm_id *id)
-{
-	return id->listener.serial != 0;
-}
-
 void remote_send(struct cm_id *id, enum mad_type type, uint16_t status)
 {
 	struct cm_place from = {id->rail, id->gid};
 	struct ib_uverbs_ah_attr ah;
 	struct mad m = {.type = (uint16_t)type,
-		.tid = is_passive(id) ? id->away.there : id->away.here,
+		.tid = remote_is_passive(id) ? id->away.there : id->away.here,
 		.local = id->away.here,
 		.remote = id->away.there,
-		.service = (uint64_t)id->ps << 16 | (is_passive(id) ? id->src.port : id->dst.port),
+		.service = (uint64_t)id->ps << 16 |
+			   (remote_is_passive(id) ? id->src.port : id->dst.port),
 		.guid = rail_at(id->rail)->guid,
 		.pkey = cm_pkey(id),
 		.transport = id->qp_type == QPT_UC ? UC : RC,
@@ -142,7 +136,7 @@ void remote_send(struct cm_id *id, enum mad_type type, uint16_t status)
 	m.traffic_class = ah.grh.traffic_class;
 	memcpy(m.src_gid, cm_src_gid(id), sizeof(m.src_gid));
 	memcpy(m.dst_gid, id->away.gid, sizeof(m.dst_gid));
-	emit(&from, id->owner, id->away.gid, &m);
+	remote_emit(&from, id->owner, id->away.gid, &m);
 }
 
 void remote_ask(struct cm_id *id, enum mad_type type)
@@ -166,18 +160,6 @@ void remote_withdraw(struct cm_id *id)
 	remote_send(id, MAD_REJ, CM_REJ_TIMEOUT);
 }
 
-/* Sends a refusal to an end that has no id here. */
-static void send_refusal(const struct cm_place *from, uint32_t owner, const struct cm_refused *r)
-{
-	struct mad m = {.type = r->ud ? MAD_SIDR_REP : MAD_REJ,
-		.tid = r->there,
-		.remote = r->there,
-		.status = (uint16_t)r->status,
-		.param = r->param};
-
-	emit(from, owner, r->gid, &m);
-}
-
 void remote_refuse(struct cm_id *id, uint16_t status)
 {
 	struct arena *a = arena();
@@ -190,283 +172,4 @@ void remote_refuse(struct cm_id *id, uint16_t status)
 	memcpy(r->gid, id->away.gid, sizeof(r->gid));
 	remote_stop(id);
 	remote_send(id, cm_is_ud(id) ? MAD_SIDR_REP : MAD_REJ, status);
-}
-
-/* ---- repetitions ---- */
-
-static void give_up(struct cm_id *id)
-{
-	remote_stop(id);
-	if (id->away.gone) {
-		cm_free(id);
-	} else if (id->state == CM_DREQ_SENT) {
-		cm_end_connection(id);
-	} else {
-		id->state = CM_ENDED;
-		cm_tell(id, CM_EV_UNREACHABLE, -ETIMEDOUT, false);
-	}
-}
-
-void remote_serve(struct cm_id *id, uint64_t now)
-{
-	if (!id->away.repeats--) {
-		give_up(id);
-		return;
-	}
-	id->away.due = now + REMOTE_REPEAT_NS;
-	remote_send(id, (enum mad_type)id->away.message, 0);
-}
-
-/* ---- messages in ---- */
-
-/* The id of an answer: it comes from the other end, which names the id by its number. */
-static struct cm_id *addressed(const struct flow *f, const struct mad *m)
-{
-	struct cm_id *id = cm_at(m->remote % MAX_CM_IDS);
-
-	if (!m->remote || cm_index(id) >= arena()->cm_high || !id->used ||
-		id->away.here != m->remote)
-		return NULL;
-	if (memcmp(id->away.gid, f->src, sizeof(f->src)) ||
-		(id->away.there && m->local && id->away.there != m->local))
-		return NULL;
-	return id;
-}
-
-/* The id of an earlier message of the other end with the number @there, or NULL. */
-static struct cm_id *of_request(const struct flow *f, uint32_t there)
-{
-	for (uint32_t i = FIRST_CM_ID; i < arena()->cm_high; i++) {
-		struct cm_id *id = cm_at(i);
-
-		if (id->used && is_passive(id) && id->away.there == there &&
-			!memcmp(id->away.gid, f->src, sizeof(f->src)))
-			return id;
-	}
-	return NULL;
-}
-
-static bool was_refused(const struct flow *f, const struct cm_place *at, const struct mad *m)
-{
-	for (uint32_t i = 0; i < MAX_CM_REFUSED; i++) {
-		const struct cm_refused *r = &arena()->cm_refused[i];
-
-		if (r->there != m->local || memcmp(r->gid, f->src, sizeof(r->gid)))
-			continue;
-		send_refusal(at, fabric_self.slot, r);
-		return true;
-	}
-	return false;
-}
-
-static void refuse_request(const struct flow *f, const struct cm_place *at, const struct mad *m,
-	int rej, int sidr)
-{
-	bool ud = m->type == MAD_SIDR_REQ;
-	struct cm_refused r = {.there = m->local, .ud = ud, .status = (uint32_t)(ud ? sidr : rej)};
-
-	memcpy(r.gid, f->src, sizeof(r.gid));
-	send_refusal(at, fabric_self.slot, &r);
-}
-
-/* Makes an id for a request to @listener. Returns NULL if there is no room. */
-static struct cm_id *make(const struct flow *f, const struct cm_place *at, const struct mad *m,
-	const struct cm_id *listener)
-{
-	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
-	struct remote_path path = {.mtu = m->mtu};
-
-	if (!id)
-		return NULL;
-	memcpy(path.gid, f->src, sizeof(path.gid));
-	id->ps = listener->ps;
-	id->qp_type = listener->qp_type;
-	id->rail = at->rail;
-	id->gid = at->gid;
-	id->src = m->dst;
-	id->dst = m->src;
-	id->listener = cm_link_to(listener);
-	id->tos = m->traffic_class;
-	id->unread = 1;
-	id->state = cm_is_ud(id) ? CM_SIDR_RCVD : CM_REQ_RCVD;
-	id->remote = m->param;
-	remote_begin(id, &path);
-	id->away.there = m->local;
-	return id;
-}
-
-/* A repeated request asks for the reply again, if there is one already. */
-static void repeated(struct cm_id *id)
-{
-	if (id->state == CM_REP_SENT)
-		remote_send(id, MAD_REP, 0);
-	else if (id->state == CM_SIDR_DONE)
-		remote_send(id, MAD_SIDR_REP, 0);
-}
-
-static void on_request(const struct flow *f, const struct cm_place *at, const struct mad *m)
-{
-	struct cm_id *id = of_request(f, m->local), *listener;
-	bool ud = m->type == MAD_SIDR_REQ;
-
-	if (id) {
-		repeated(id);
-		return;
-	}
-	if (was_refused(f, at, m))
-		return;
-	listener = cm_live_listener((uint32_t)(m->service >> 16), &m->dst);
-	if (!listener || cm_is_ud(listener) != ud) {
-		refuse_request(f, at, m, CM_REJ_NO_SERVICE, CM_SIDR_UNSUPPORTED);
-		return;
-	}
-	if (!ud && (!m->mtu || m->mtu > port_mtu_code(rail_at(at->rail)->mtu))) {
-		refuse_request(f, at, m, CM_REJ_MTU, 0);
-		return;
-	}
-	id = m->transport == RC && cm_unread(listener) < listener->backlog ?
-		     make(f, at, m, listener) :
-		     NULL;
-	if (!id) {
-		refuse_request(f, at, m, CM_REJ_CONSUMER, CM_SIDR_REJECT);
-		return;
-	}
-	cm_publish(id);
-	cm_tell(id, CM_EV_CONNECT_REQUEST, 0, true);
-}
-
-static void on_reply(struct cm_id *id, const struct mad *m)
-{
-	if (id->state == CM_ESTABLISHED) {
-		remote_send(id, MAD_RTU, 0); /* the first one was lost */
-		return;
-	}
-	if (id->state != CM_REQ_SENT)
-		return;
-	remote_stop(id);
-	id->away.there = m->local;
-	id->remote = m->param;
-	id->state = CM_REP_RCVD;
-	cm_tell(id, CM_EV_CONNECT_RESPONSE, 0, true);
-}
-
-static void on_datagram_reply(struct cm_id *id, const struct mad *m)
-{
-	if (id->state != CM_SIDR_SENT)
-		return;
-	remote_stop(id);
-	id->remote = m->param;
-	id->state = m->status ? CM_ENDED : CM_SIDR_DONE;
-	cm_tell(id, m->status ? CM_EV_UNREACHABLE : CM_EV_ESTABLISHED, m->status, true);
-}
-
-/* A program that has not read the request does not learn of it. */
-static void on_rejection(struct cm_id *id, const struct mad *m)
-{
-	bool withdrawn = m->status == CM_REJ_TIMEOUT && id->state == CM_REQ_RCVD;
-
-	if (id->state != CM_REQ_SENT && id->state != CM_REQ_RCVD && id->state != CM_REP_SENT &&
-		id->state != CM_REP_RCVD)
-		return;
-	remote_stop(id);
-	if (id->unread) {
-		cm_free(id);
-		return;
-	}
-	id->state = CM_ENDED;
-	id->remote = m->param;
-	if (!withdrawn)
-		cm_tell(id, CM_EV_REJECTED, m->status, true);
-}
-
-static void on_end(struct cm_id *id)
-{
-	remote_stop(id);
-	if (id->away.gone)
-		cm_free(id);
-	else
-		cm_end_connection(id);
-}
-
-static void on_disconnect(struct cm_id *id)
-{
-	if (id->state == CM_REP_SENT)
-		cm_answered(id); /* the other end has accepted the reply */
-	switch (id->state) {
-	case CM_ESTABLISHED:
-		id->state = CM_DREQ_RCVD;
-		cm_tell(id, CM_EV_DISCONNECTED, 0, false);
-		break;
-	case CM_DREQ_SENT: /* both ends disconnect */
-		remote_send(id, MAD_DREP, 0);
-		on_end(id);
-		break;
-	case CM_ENDED:
-		remote_send(id, MAD_DREP, 0);
-		break;
-	default: /* the program has not disconnected yet */
-		break;
-	}
-}
-
-/* An end that waits for one that does not exist any more gets an answer. */
-static void on_stranger(const struct flow *f, const struct cm_place *at, const struct mad *m)
-{
-	struct mad answer = {.tid = m->tid, .local = m->remote, .remote = m->local};
-
-	if (m->type == MAD_DREQ) {
-		answer.type = MAD_DREP;
-	} else if (m->type == MAD_REP) {
-		answer.type = MAD_REJ;
-		answer.rejected = MAD_REJECTED_REP;
-		answer.status = CM_REJ_INVALID_ID;
-	} else {
-		return;
-	}
-	emit(at, fabric_self.slot, f->src, &answer);
-}
-
-static void on_message(const struct flow *f, const struct cm_place *at, const struct mad *m)
-{
-	struct cm_id *id = addressed(f, m);
-
-	if (m->type == MAD_REQ || m->type == MAD_SIDR_REQ) {
-		on_request(f, at, m);
-		return;
-	}
-	if (!id && m->type == MAD_REJ && m->rejected == MAD_REJECTED_REQ)
-		id = of_request(f, m->local); /* the request is withdrawn: there was no reply */
-	if (!id)
-		on_stranger(f, at, m);
-	else if (m->type == MAD_REP)
-		on_reply(id, m);
-	else if (m->type == MAD_SIDR_REP)
-		on_datagram_reply(id, m);
-	else if (m->type == MAD_REJ)
-		on_rejection(id, m);
-	else if (m->type == MAD_DREQ)
-		on_disconnect(id);
-	else if (m->type == MAD_DREP && id->state == CM_DREQ_SENT)
-		on_end(id);
-	else if (m->type == MAD_RTU)
-		cm_answered(id);
-}
-
-bool remote_packet(const struct flow *f, const struct packet *p, const uint8_t *payload)
-{
-	struct udp_end to = {.owner = fabric_self.slot, .qpn = MAD_QPN, .peer_qpn = p->src_qpn};
-	struct cm_place at;
-	struct mad m;
-
-	if (!cm_gid_place(f->dst, &at) || !rail_at(at.rail)->udp ||
-		arena()->rails[at.rail].link_down)
-		return false;
-	if (p->opcode != (PT_UD | PO_SEND_ONLY) || p->qkey != MAD_QKEY || p->src_qpn != MAD_QPN ||
-		!packet_pkeys_match(p->pkey, rail_at(at.rail)->pkeys[0]) ||
-		mad_decode(payload, p->payload, &m))
-		return false;
-	to.rail = at.rail;
-	wired_received(&to, f, p, payload);
-	on_message(f, &at, &m);
-	return true;
 }

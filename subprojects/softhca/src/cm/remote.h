@@ -40,6 +40,16 @@ static inline bool cm_is_away(const struct cm_id *id)
 	return id->away.here != 0;
 }
 
+/* The id belongs to a request of the other end. */
+static inline bool remote_is_passive(const struct cm_id *id)
+{
+	return id->listener.serial != 0;
+}
+
+/* Sends a message of a process to @to, a GID. */
+void remote_emit(const struct cm_place *from, uint32_t owner, const uint8_t *to,
+	const struct mad *m);
+
 /* The id gets this path. */
 void remote_begin(struct cm_id *id, const struct remote_path *path);
 
@@ -55,11 +65,6 @@ void remote_refuse(struct cm_id *id, uint16_t status);
 
 /* Tells the other end that nobody waits for its reply any more. */
 void remote_withdraw(struct cm_id *id);
-
-/*
- * Repeats the message that is due at @now. After the last repetition, ends what it was to do.
- */
-void remote_serve(struct cm_id *id, uint64_t now);
 
 /* Handles a packet for QP 1. Returns true if it holds a message for this fabric. */
 bool remote_packet(const struct flow *f, const struct packet *p, const uint8_t *payload);

@@ -7,7 +7,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
-#include "cm/ids.h"
+#include "cm/cm.h"
 #include "fabric/fabric.h"
 #include "hca/config.h"
 #include "hca/cq.h"

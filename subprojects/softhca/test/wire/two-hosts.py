@@ -308,11 +308,9 @@ def run_ipv6():
 RDMA_CM = """
 ib_write_lat -R -x 0 -n 20|{}
 ib_send_lat -R -x 0 -n 20 -c UD|{}
-rping -C 5|-c -a {}
 ucmatose -C 5|-s {}
 udaddy -C 5|-s {}
 """
-SERVER_OPTIONS = {"rping": ["-s"]}
 
 
 def meet(a, b, server, client):
@@ -334,7 +332,7 @@ def run_rdma_cm():
         for line in RDMA_CM.strip().splitlines():
             server, client = (part.split() for part in line.format(a.address).split("|"))
             if is_installed(server[0]):
-                meet(a, b, [*server, *SERVER_OPTIONS.get(server[0], [])], [*server, *client])
+                meet(a, b, server, [*server, *client])
 
 
 def run_tools():
