@@ -39,11 +39,13 @@ static double part(double x)
 double measure_energy(const struct measure *m, const struct rules *r)
 {
 	const double *v = m->v;
-	double limit = 2 * (r->gbps > 0 ? r->gbps : 1);
-	double carried = (v[MEASURE_TX_GBPS] + v[MEASURE_RX_GBPS]) / limit;
 	double paused = (v[MEASURE_TX_PAUSE] + v[MEASURE_RX_PAUSE]) / (2 * US_PER_S);
 	double late = r->p99_ns > 0 ? m->latency.v[STATS_P99] / r->p99_ns : 0;
+	double carried = 1;
 
-	carried = m->keeps_up ? 1 : carried;
+	if (r->gbps <= 0)
+		return part(paused) + part(late);
+	if (!m->keeps_up)
+		carried = (v[MEASURE_TX_GBPS] + v[MEASURE_RX_GBPS]) / (2 * r->gbps);
 	return 1 / (1 + carried) + part(paused) + part(late);
 }
