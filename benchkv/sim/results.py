@@ -299,9 +299,19 @@ the window for long wires and the limit on the calls that a loop serves it was s
 **Without the limit, daemons that call only each other take turns.** With 2 daemons per rank and 4 ranks, the even ranks reach the odd ones by
 daemons of their own. A loop that serves all calls that have arrived joins all messages to one wave. It is with one half of the ranks
 while the other half waits: 36.9 M/s, and .82 of the loops find no response (`--np 4 --qd 16 --daemons 2 --warmup 5 --duration 4`).
-A limit of two thirds of the calls under way divides the wave: 48.2 M/s, .53. A K of 2 to 4 with a B of 96 to 400 does so too, but
+A limit of two thirds of the calls under way divides the wave: 46.8 M/s, .59. A K of 2 to 4 with a B of 96 to 400 does so too, but
 only in some jobs. The calls that are left wait for one loop. If they waited for as many loops as the limit makes, a daemon with more
-endpoints than others would prefer its own calls, and 3 ranks with 2 daemons have .79 of the best control, with one loop .957.
+endpoints than others would prefer its own calls, and 3 ranks with 2 daemons had .79 of the best control.
+
+**The limit follows from the endpoints that a daemon has.** Of 2 ranks with 4 daemons each, one daemon has the endpoint, and with it all requests. With
+the limit of an average daemon (136 of 816 calls) the loops serve 136 and 680 calls in turn, and with two or three of eight seeds two such daemons take turns for
+ever: 15.2 M/s in place of 24.4 (`--machine cx7 --np 2 --qd 51 --clients 16 --daemons 4 --seed 102 --warmup 40`). Half in place of two thirds
+has .82 of it there.
+
+**Swept K and B.** Against `auto:K,B` too (`--windows`), the worst of 11 random jobs with loops of 46 ns (`loop / 10`) is .86, for few calls: 5 ranks,
+depth 44, 2 clients, 3 daemons. K is 8, of 1.5 times the root of 29 calls, and a WRITE has 4.8 messages. With K = 5 it has 6.5, and .99. With loops of
+380 ns K = 8 has .97, because requests gather in the loops themselves. K does not follow from the length of the loop, which `benchkv measure` does
+not know.
 
 ## Equilibria
 

@@ -112,7 +112,7 @@ static void run_once(struct seat *s, uint32_t i)
 	CHECK_EQ(launch_fence(s->launch, 0), 0);
 }
 
-/* What a loop may serve, as control.h says, by a daemon with all endpoints. */
+/* A daemon with all endpoints serves at most so many calls in a loop (control.h). */
 static uint32_t most_served(uint32_t depth)
 {
 	uint32_t part = JOBS_CLIENTS * depth * 2 / 3;
