@@ -36,7 +36,7 @@ static int daemon_init(struct daemon *d, struct rank *r)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->ranks; i++)
 		own += i != r->index && sim_owner(r->sim, r->index, i) == d - r->sim->daemons;
-	control_limit(&d->control, (double)c->clients * c->depth, own, c->ranks - 1);
+	control_limit(&d->control, (double)c->clients * c->depth, c->daemons, own, c->ranks - 1);
 	return 0;
 }
 

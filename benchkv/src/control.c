@@ -190,10 +190,18 @@ int control_init(struct control *c, const struct control_spec *spec, uint32_t en
 	return control_counts(c) ? little_init(&c->little, c->endpoints) : 0;
 }
 
-void control_limit(struct control *c, double requests, uint32_t own, uint32_t others)
+void control_limit(struct control *c, double requests, uint32_t daemons, uint32_t own,
+	uint32_t others)
 {
-	if (c->spec.kind == CONTROL_AUTO && others)
-		c->serves = clamp(2. / 3 * requests * own / others, 32, UINT32_MAX);
+	bool many = own * daemons >= 2 * others;
+
+	double share;
+
+	if (c->spec.kind != CONTROL_AUTO || !others)
+		return;
+	/* If limits followed smaller differences, the larger ones would leave waves whole. */
+	share = many ? (double)own / others : 1. / daemons;
+	c->serves = clamp(2. / 3 * requests * share, 32, UINT32_MAX);
 }
 
 void control_fini(struct control *c)

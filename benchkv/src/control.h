@@ -25,8 +25,9 @@
  *			- if it has waited for B * 20 us + 2 us * number of endpoints. This time
  *			  limit adds at most one WRITE every 2 us, which is less than a NIC can
  *			  send.
- *			A loop serves at most two thirds as many calls of other ranks as the
- *			daemon can have under way itself by its endpoints, but at least 32, and leaves the others
+ *			A loop serves at most two thirds as many calls of other ranks as an average
+ *			daemon can have under way itself (a daemon with at least twice the average's
+ *			endpoints: as it can have itself), but at least 32, and leaves the others
  *			to the next loop, which serves at least those. Without that limit daemons
  *			that call only each other take turns: one has all messages and works, and
  *			the others wait.
@@ -170,10 +171,11 @@ typedef uint64_t control_now_fn(void *arg);
 int control_init(struct control *c, const struct control_spec *spec, uint32_t endpoints);
 
 /*
- * Limits the calls that a loop of auto serves, see the top. The daemon has @own of the endpoints for
- * @others ranks; the clients of the rank can have @requests in flight.
+ * Limits the calls that a loop of auto serves, see the top. The clients of the rank can have
+ * @requests in flight. @daemons share the endpoints for @others ranks, of which this one has @own.
  */
-void control_limit(struct control *c, double requests, uint32_t own, uint32_t others);
+void control_limit(struct control *c, double requests, uint32_t daemons, uint32_t own,
+	uint32_t others);
 void control_fini(struct control *c);
 
 /* The results of the polls of this loop so far. */

@@ -98,13 +98,14 @@ TEST(serves_a_part_of_the_calls)
 	static const struct {
 		const char *control;
 		double requests;
-		uint32_t own, others, left, serves;
-	} cases[] = {{"auto", 1, 1, 1, 0, 32}, {"auto", 48, 7, 7, 0, 32},
-		{"auto", 207, 7, 7, 0, 138}, {"auto", 1472, 1, 2, 0, 491},
-		{"auto:5,8", 1472, 2, 2, 0, 981}, {"auto", 207, 1, 1, 138, 138},
-		{"auto", 207, 1, 1, 139, 139}, {"auto", 1472, 0, 2, 0, 32},
-		{"auto", 1472, 0, 0, 0, UINT32_MAX}, {"little", 207, 1, 1, 0, UINT32_MAX},
-		{"none", 207, 1, 1, 5, UINT32_MAX}};
+		uint32_t daemons, own, others, left, serves;
+	} cases[] = {{"auto", 1, 1, 1, 1, 0, 32}, {"auto", 48, 1, 7, 7, 0, 32},
+		{"auto", 207, 1, 7, 7, 0, 138}, {"auto", 1472, 2, 1, 2, 0, 491},
+		{"auto", 1472, 2, 2, 3, 0, 491}, {"auto:5,8", 1472, 2, 2, 2, 0, 981},
+		{"auto", 1472, 3, 2, 3, 0, 654}, {"auto", 1472, 4, 1, 1, 0, 981},
+		{"auto", 207, 1, 1, 1, 138, 138}, {"auto", 207, 1, 1, 1, 139, 139},
+		{"auto", 1472, 1, 0, 0, 0, UINT32_MAX}, {"little", 207, 1, 1, 1, 0, UINT32_MAX},
+		{"none", 207, 1, 1, 1, 5, UINT32_MAX}};
 
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
 		struct control_spec spec;
@@ -113,7 +114,8 @@ TEST(serves_a_part_of_the_calls)
 		CHECK_EQ(control_parse(cases[i].control, &spec), 0);
 		CHECK_EQ(control_init(&any, &spec, 2), 0);
 		CHECK_EQ(control_serves(&any, 0), UINT32_MAX);
-		control_limit(&any, cases[i].requests, cases[i].own, cases[i].others);
+		control_limit(&any, cases[i].requests, cases[i].daemons, cases[i].own,
+			cases[i].others);
 		CHECK_EQ(control_serves(&any, cases[i].left), cases[i].serves);
 		control_fini(&any);
 	}

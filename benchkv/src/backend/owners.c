@@ -32,7 +32,8 @@ int owners_make_daemon(struct daemon *d)
 	int err = network_init(&d->net, n);
 
 	d->sees_ranks = true;
-	control_limit(&d->net.control, requests, node_endpoints(n, d->index), n->ranks - 1);
+	control_limit(&d->net.control, requests, n->o->net_daemons, node_endpoints(n, d->index),
+		n->ranks - 1);
 	if (!err)
 		err = errands_init(&d->errands, requests, n->ranks);
 	if (!err && n->o->trace)

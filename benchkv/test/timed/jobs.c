@@ -90,7 +90,7 @@ static void set_control(struct seat *s, const char *name)
 
 	control_fini(c);
 	CHECK_EQ(control_init(c, &spec, s->node.ranks), 0);
-	control_limit(c, JOBS_CLIENTS * s->job->depth, 1, 1);
+	control_limit(c, JOBS_CLIENTS * s->job->depth, 1, 1, 1);
 	if (s->job->serves)
 		c->serves = s->job->serves;
 }
