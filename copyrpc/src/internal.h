@@ -172,6 +172,7 @@ struct copyrpc_ep {
 				     has the endpoint; NULL: none */
 	struct copyrpc_ep **parked; /* the pointer of the guest that waits until the peer, which has
 				       lost the connection of the meeting, returns; NULL: none */
+	uint64_t came; /* number of the connection that was accepted for it; 0: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
 

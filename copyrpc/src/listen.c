@@ -225,7 +225,7 @@ static int take(struct lobby *y, struct listening *l, uint64_t now)
 		return -EAGAIN;
 	}
 	g->w = (struct watch){.ops = &guest_ops, .fd = fd};
-	g->m = (struct meeting){.fd = fd, .events = POLLIN};
+	g->m = (struct meeting){.fd = fd, .events = POLLIN, .came = ++y->came};
 	g->at = l;
 	g->since_ns = now;
 	lobby_enter(y, &g->w);

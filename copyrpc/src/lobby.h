@@ -35,6 +35,7 @@ struct lobby {
 	struct ctx_side side;
 	struct copyrpc_ctx *ctx;
 	int epoll;
+	uint64_t came; /* connections that were accepted */
 	struct watch *watches;
 	uint32_t made; /* endpoints that the context had made when the step began */
 	uint32_t left; /* work that the running step may still do */

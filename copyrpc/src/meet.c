@@ -159,13 +159,19 @@ static bool decides(const struct meeting *m, const struct copyrpc_ctx *ctx)
 }
 
 /* True if this side has to refuse the connection, because there is another one. If the other one is
- * up, it is probed, because the peer may have destroyed its side before it called again. */
+ * up, it is probed, because the peer may have destroyed its side before it called again. If it is
+ * parked, a peer that has it would soon return. */
 static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 {
 	struct copyrpc_ep *other = decides(m, ctx) ? other_single(m, ctx) : NULL;
 
 	if (!other)
 		return false;
+	if (other->parked &&
+		ctx->clock() - other->away_since >= ctx->attr.probe_ms * NSEC_PER_MSEC) {
+		ep_break(other, -ECONNRESET);
+		return is_second(m, ctx);
+	}
 	if (other->is_up) {
 		other->ch.probe = true;
 		ep_dirty(other);
@@ -173,15 +179,24 @@ static bool is_second(const struct meeting *m, const struct copyrpc_ctx *ctx)
 	return true;
 }
 
-/* The peer dials anew, so it does not have the endpoints of its earlier attempts, of which this side does
- * not know whether the peer has completed them. */
-static void end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
+/*
+ * The peer dials anew, so it does not have the endpoints of its earlier attempts, of which this side does
+ * not know whether the peer has completed them. Returns -EALREADY if this is the earlier attempt: its
+ * greeting may be read later than that of the next one.
+ */
+static int end_unmet(const struct meeting *m, struct copyrpc_ctx *ctx)
 {
 	uint64_t owner = le64toh(m->greeting.owner);
 
-	for (struct copyrpc_ep *old = ctx->eps; owner && old; old = old->next)
-		if (!old->is_up && old->reconnect_ms && old->peer_owner == owner)
+	for (struct copyrpc_ep *old = ctx->eps; owner && old; old = old->next) {
+		if (!old->qp || !old->came || old->peer_owner != owner)
+			continue;
+		if (old->came > m->came)
+			return -EALREADY;
+		if (!old->is_up && old->reconnect_ms)
 			ep_break(old, -ECONNRESET);
+	}
+	return 0;
 }
 
 /* The time for the endpoint to return; 0 if one side does not want that. */
@@ -198,7 +213,8 @@ static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct co
 
 	if (!err)
 		err = ctx_set_node(ctx);
-	end_unmet(m, ctx);
+	if (!err)
+		err = end_unmet(m, ctx);
 	m->single = le32toh(m->greeting.flags) & FLAG_SINGLE && meet_node(m) != ctx->node;
 	if (!err && is_second(m, ctx))
 		err = -EISCONN;
@@ -206,6 +222,7 @@ static int create_ep(struct meeting *m, struct copyrpc_ctx *ctx, const struct co
 		err = copyrpc_ep_create(ctx, attr, &m->ep);
 	if (!err) {
 		m->ep->held = &m->ep;
+		m->ep->came = m->came;
 		m->ep->reconnect_ms = reconnect_ms(m, ctx);
 		err = draw(&m->ep->owner);
 	}

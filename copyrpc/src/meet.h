@@ -49,6 +49,7 @@ struct meeting {
 	size_t greeting_got, place_got, result_got;
 	uint8_t out[sizeof(struct greeting) + sizeof(struct place) + sizeof(struct result)];
 	size_t out_len, sent;
+	uint64_t came; /* number of the connection among those that were accepted; 0: dialed */
 	bool greeted; /* the peer's greeting is valid */
 	bool single; /* the caller wants one connection between the two contexts */
 	bool again; /* an endpoint is connected again */

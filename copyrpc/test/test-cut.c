@@ -3,9 +3,12 @@
  * TCP connections that are cut at any byte of a handshake. A proxy in the test carries the bytes, and
  * closes one connection after it has carried a number of them in one direction.
  */
+#include <endian.h>
+
 #include "support/stranger.h"
 #include "back.h"
 #include "lobby.h"
+#include "meet.h"
 
 #define FIRST 144 /* bytes that each side says in a first meeting, and in a later one */
 #define LATER 176
@@ -92,7 +95,7 @@ static void open_behind_proxy(struct node n[2], uint32_t endpoints,
 		.max_endpoints = endpoints,
 		.sq_depth = 16,
 		.reconnect_ms = 1000000000,
-		.probe_ms = 100000,
+		.probe_ms = 5000,
 		.path = &quick};
 
 	open_contexts(n, &attr, false);
@@ -322,5 +325,55 @@ TEST(destroyed)
 	destroy_all(n[1].ctx);
 	SOON(n[0].ends);
 	CHECK(!n[1].ep && !n[1].ctx->eps);
+	close_proxy();
+}
+
+/* ------------------------------------------------------------------ late greetings */
+
+/* Greets as a dial whose owner has that number. */
+static void greet(int fd, const struct copyrpc_ep *ep)
+{
+	struct greeting g = {.magic = "CPRPCTC",
+		.version = htole16(2),
+		.len = htole16(sizeof(g)),
+		.flags = htole32(2),
+		.owner = htole64(7),
+		.node = htole64(1)};
+
+	g.magic[7] = 'P';
+	copyrpc_ep_info(ep, g.blob);
+	stranger_say(fd, &g, sizeof(g));
+}
+
+static uint32_t result_on(struct node n[2], int fd)
+{
+	uint8_t bytes[FIRST];
+	struct result r;
+
+	SOON(recv(fd, bytes, FIRST, MSG_PEEK | MSG_DONTWAIT) == FIRST);
+	memcpy(&r, bytes + sizeof(struct greeting), sizeof(r));
+	return le32toh(r.error);
+}
+
+/* The greeting of a dial's first attempt is read after that of its second one: it ends nothing. */
+TEST(late_greeting)
+{
+	struct copyrpc_ep *ep;
+	int fd[2];
+	NODES n[2];
+
+	open_behind_proxy(n, 3, NULL);
+	CHECK_EQ(copyrpc_ep_create(n[0].ctx, NULL, &ep), 0);
+	for (int i = 0; i < 2; i++)
+		fd[i] = stranger_connect((uint16_t)proxy.to);
+	for (int i = 0; i < 50; i++)
+		turn_both(n);
+	greet(fd[1], ep);
+	CHECK_EQ(result_on(n, fd[1]), 0);
+	greet(fd[0], ep);
+	CHECK_EQ(result_on(n, fd[0]), EALREADY);
+	CHECK(n[1].ctx->eps && !n[1].ctx->eps->ch.status && !n[1].ctx->eps->next);
+	for (int i = 0; i < 2; i++)
+		close(fd[i]);
 	close_proxy();
 }

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storms over several nodes of one thread that are connected as a star or as a mesh, where both ends
+ * of each pair dial at once. Meanwhile queue pairs fail, work requests have errors, cables are pulled,
+ * addresses are replaced, TCP connections are cut, nodes are restarted, rings grow and calls are
+ * canceled. Each call is executed at most once and ends exactly once; it ends with its response unless
+ * it was canceled, or one of its two nodes was restarted.
+ *
+ *	test-copyrpc-squall [CALLS]
+ */
+#include <inttypes.h>
+#include <sys/socket.h>
+
+#include "back.h"
+#include "lobby.h"
+
+#ifndef SCALE
+#define SCALE 1
+#endif
+#ifdef TIMES /* the long form */
+#define DEFAULT_CALLS 100000
+#define GUARD_S 3000
+#else
+#define DEFAULT_CALLS (400 / SCALE)
+#define GUARD_S 800
+#endif
+#define NODES_MOST 8
+#define CALM 25 /* the most calls between two faults */
+
+struct member {
+	struct copyrpc_ctx *ctx;
+	int listener;
+	struct copyrpc_ep *to[NODES_MOST];
+	bool dials[NODES_MOST];
+	struct copyrpc_req *held[HELD];
+};
+
+struct told { /* payload, before bytes that depend on the number */
+	uint32_t number;
+};
+
+enum { IS_CANCELED = 1, IS_EXCUSED = 2, HAS_ENDED = 4, WAS_EXECUTED = 8 };
+
+static struct {
+	struct member at[NODES_MOST];
+	uint32_t n, made, most, ended, answered, excused, canceled;
+	uint64_t returns, resent, grown, restarts;
+	bool mesh;
+	uint8_t *flags, *from, *to; /* of each call */
+} all;
+
+static uint32_t size_of(uint32_t number, bool response)
+{
+	uint32_t salt = number * 2654435761u >> 16;
+
+	return (uint32_t)sizeof(struct told) + (response ? salt * 7 : salt) % (salt & 3 ? 40 : 900);
+}
+
+static void write_told(uint8_t *bytes, uint32_t number, bool response)
+{
+	memset(bytes, (int)(number * 7 + response), size_of(number, response));
+	memcpy(bytes, &number, sizeof(number));
+}
+
+static void check_told(const void *data, uint32_t len, uint32_t number, bool response)
+{
+	uint8_t want[1024];
+
+	write_told(want, number, response);
+	CHECK_EQ(len, size_of(number, response));
+	CHECK(!memcmp(data, want, len));
+}
+
+static void end_call(uint32_t number)
+{
+	CHECK(!(all.flags[number] & HAS_ENDED));
+	all.flags[number] |= HAS_ENDED;
+	all.ended++;
+}
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	uint32_t number = (uint32_t)token;
+	uint8_t flags = all.flags[number];
+
+	CHECK(arg == &all.at[all.from[number]]);
+	end_call(number);
+	if (!status) {
+		CHECK(flags & WAS_EXECUTED);
+		check_told(data, len, number, true);
+		all.answered++;
+		return;
+	}
+	CHECK(flags & (IS_CANCELED | IS_EXCUSED));
+	CHECK(flags & IS_EXCUSED || status == -ECANCELED);
+}
+
+/* ------------------------------------------------------------------ nodes */
+
+static uint32_t number_of_member(const struct member *m)
+{
+	return (uint32_t)(m - all.at);
+}
+
+static void open_member(struct member *m)
+{
+	static const struct copyrpc_path patient = {.timeout = 8, .retry_cnt = 3};
+	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.device = number_of_member(m) & 1 ? "mlx5_1" : "mlx5_0",
+		.ring_size = 1 << 16,
+		.max_endpoints = 32,
+		.sq_depth = 16,
+		.reconnect_ms = FAR_MS,
+		.probe_ms = 20000,
+		.path = &patient};
+	int rc;
+
+	memset(m->to, 0, sizeof(m->to));
+	memset(m->dials, 0, sizeof(m->dials));
+	memset(m->held, 0, sizeof(m->held));
+	do /* while the cable is out */
+		rc = copyrpc_ctx_create(&attr, &m->ctx);
+	while (rc == -ENETDOWN && !link_set(attr.device, true));
+	CHECK_EQ(rc, 0);
+	stop_clock(m->ctx);
+	CHECK_EQ(copyrpc_listen(m->ctx, NULL, m->listener, NODES_MOST), 0);
+}
+
+static void close_member(struct member *m)
+{
+	struct copyrpc_stats st;
+
+	copyrpc_ctx_get_stats(m->ctx, &st, sizeof(st));
+	all.returns += st.returns;
+	all.resent += st.resent;
+	all.grown += st.grown;
+	copyrpc_ctx_destroy(m->ctx);
+}
+
+/* The node's process ends, and another one takes its place. */
+static void restart(struct member *m)
+{
+	uint32_t self = number_of_member(m);
+
+	for (uint32_t k = 0; k < all.made; k++) {
+		if (all.flags[k] & HAS_ENDED || (all.from[k] != self && all.to[k] != self))
+			continue;
+		all.flags[k] |= IS_EXCUSED;
+		all.excused++;
+		if (all.from[k] == self)
+			end_call(k);
+	}
+	all.restarts++;
+	close_member(m);
+	open_member(m);
+}
+
+/* True if the node dials that one. In a star all dial the first node; in a mesh both ends dial. */
+static bool dials(uint32_t from, uint32_t to)
+{
+	return from != to && (all.mesh || !to);
+}
+
+static void dial_all(struct member *m)
+{
+	const struct copyrpc_dial_attr attr = {.single = true};
+
+	for (uint32_t i = 0; i < all.n; i++) {
+		if (!dials(number_of_member(m), i) || m->to[i] || m->dials[i])
+			continue;
+		CHECK_EQ(copyrpc_dial(m->ctx, &attr, "127.0.0.1",
+				 (uint16_t)copyrpc_tcp_port(all.at[i].listener), FAR_MS, i),
+			0);
+		m->dials[i] = true;
+	}
+}
+
+static void forget(struct member *m, struct copyrpc_ep *ep)
+{
+	for (uint32_t i = 0; i < all.n; i++)
+		if (m->to[i] == ep)
+			m->to[i] = NULL;
+	for (int i = 0; i < HELD; i++)
+		if (m->held[i] && copyrpc_req_ep(m->held[i]) == ep) {
+			copyrpc_reply(m->held[i], NULL, 0);
+			m->held[i] = NULL;
+		}
+	copyrpc_ep_destroy(ep);
+}
+
+static void take_all_events(struct member *m)
+{
+	struct copyrpc_event e;
+
+	while (copyrpc_event_recv(m->ctx, &e, sizeof(e))) {
+		if (e.kind == COPYRPC_DOWN && e.status != -EAGAIN)
+			forget(m, e.ep);
+		if (e.token == NODES_MOST)
+			continue;
+		if (e.kind == COPYRPC_UP)
+			m->to[e.token] = e.ep;
+		if (e.kind == COPYRPC_UP || e.kind == COPYRPC_GONE)
+			m->dials[e.token] = false;
+	}
+}
+
+static void answer_held(struct member *m, int i)
+{
+	uint8_t bytes[1024];
+	uint32_t number;
+
+	memcpy(&number, copyrpc_req_data(m->held[i]), sizeof(number));
+	write_told(bytes, number, true);
+	copyrpc_reply(m->held[i], bytes, size_of(number, true));
+	m->held[i] = NULL;
+}
+
+static void serve_all(struct member *m)
+{
+	for (int i = 0; i < HELD; i++) {
+		struct copyrpc_req *req;
+		uint32_t number;
+
+		if (m->held[i] && pick(3) == 0)
+			answer_held(m, i);
+		if (m->held[i] || !copyrpc_recv(m->ctx, &req))
+			continue;
+		memcpy(&number, copyrpc_req_data(req), sizeof(number));
+		CHECK(number < all.made && all.to[number] == number_of_member(m));
+		CHECK(!(all.flags[number] & WAS_EXECUTED));
+		all.flags[number] |= WAS_EXECUTED;
+		check_told(copyrpc_req_data(req), copyrpc_req_len(req), number, false);
+		if (!all.mesh) /* the first node calls those that have called it */
+			m->to[all.from[number]] = copyrpc_req_ep(req);
+		m->held[i] = req;
+	}
+}
+
+static void make_calls(struct member *m)
+{
+	uint8_t bytes[1024];
+
+	for (uint32_t k = pick(4); k && all.made < all.most; k--) {
+		uint32_t to = pick(all.n), number = all.made;
+
+		if (!m->to[to])
+			continue;
+		write_told(bytes, number, false);
+		all.from[number] = (uint8_t)number_of_member(m);
+		all.to[number] = (uint8_t)to;
+		if (copyrpc_call(m->to[to], bytes, size_of(number, false), size_of(number, true),
+			    number))
+			continue;
+		all.made++;
+		if (m->to[to]->single != all.at[to].ctx->node) { /* the peer was restarted */
+			all.flags[number] |= IS_EXCUSED;
+			all.excused++;
+		}
+		if (pick(50) == 0 && !copyrpc_cancel(m->to[to], number)) {
+			all.flags[number] |= IS_CANCELED;
+			all.canceled++;
+		}
+	}
+}
+
+static void turn_member(struct member *m)
+{
+	now += NSEC_PER_MSEC / 2;
+	dial_all(m);
+	make_calls(m);
+	copyrpc_poll(m->ctx, on_end, m);
+	take_all_events(m);
+	serve_all(m);
+}
+
+/* ------------------------------------------------------------------ faults */
+
+static void cut_all_tcp(const struct member *m)
+{
+	struct lobby *y = container_of(m->ctx->side, struct lobby, side);
+
+	for (struct watch *w = y->watches; w; w = w->next)
+		if (w->fd >= 0 && w->fd != m->listener)
+			shutdown(w->fd, SHUT_RDWR);
+}
+
+static void error_rule(void)
+{
+	static const char *const rules[] = {
+		"action=error opcode=write_imm syndrome=retry_exceeded",
+		"action=error opcode=write_imm syndrome=remote_op",
+		"action=error opcode=read syndrome=remote_op",
+		"action=partial opcode=write_imm bytes=40 syndrome=remote_op",
+		"action=no_answer opcode=write_imm count=6",
+		"action=late opcode=write_imm delay_ns=2000000",
+	};
+	static int last[2];
+	char text[128];
+	uint32_t slot = pick(2);
+
+	if (last[slot] > 0)
+		fault_remove(last[slot]);
+	snprintf(text, sizeof(text), "%s nth=%u", rules[pick(ARRAY_SIZE(rules))], 1 + pick(8));
+	last[slot] = fault_add(text);
+	CHECK(last[slot] > 0);
+}
+
+static void replace_address(void)
+{
+	static int (*gid_set)(const char *device, unsigned index, const char *address);
+	static uint32_t host;
+	char address[32];
+
+	*(void **)&gid_set = dlsym(RTLD_DEFAULT, "softhca_gid_set");
+	host++;
+	snprintf(address, sizeof(address), "10.8.%u.%u", host >> 8 & 255, host & 255);
+	CHECK_EQ(gid_set(pick(2) ? "mlx5_0" : "mlx5_1", 1, address), 0);
+}
+
+static void squall_fault(void)
+{
+	struct member *m = &all.at[pick(all.n)];
+	uint32_t to = pick(all.n);
+
+	switch (pick(12)) {
+	case 0:
+	case 1:
+		cut_all_tcp(m);
+		break;
+	case 2:
+		link_set(pick(2) ? "mlx5_0" : "mlx5_1", false);
+		break;
+	case 3:
+		replace_address();
+		break;
+	case 4:
+		if (pick(4) == 0)
+			restart(m);
+		break;
+	case 5:
+	case 6:
+		if (m->to[to] && !copyrpc_ep_status(m->to[to]))
+			ep_fail(m->to[to], -ECONNRESET);
+		break;
+	default:
+		error_rule();
+	}
+}
+
+/* ------------------------------------------------------------------ storms */
+
+static uint32_t n_calls;
+
+static void open_all(bool mesh, uint32_t n)
+{
+	uint8_t *flags = all.flags;
+
+	memset(&all, 0, sizeof(all));
+	free(flags);
+	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
+	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
+	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
+	CHECK(fault_add && fault_remove && link_set);
+	all.mesh = mesh;
+	all.n = n;
+	all.most = n_calls;
+	all.flags = calloc(3, n_calls);
+	all.from = all.flags + n_calls;
+	all.to = all.from + n_calls;
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &all.at[i].listener), 0);
+	for (uint32_t i = 0; i < n; i++)
+		open_member(&all.at[i]);
+}
+
+static void squall(bool mesh, uint32_t n)
+{
+	uint32_t next = 0;
+
+	seed = test_seed();
+	alarm(GUARD_S);
+	open_all(mesh, n);
+	while (all.ended < all.most) {
+		if (all.ended >= next || pick(3000) == 0) {
+			squall_fault();
+			next = all.ended + 1 + pick(CALM);
+		}
+		if (pick(200) == 0) {
+			link_set("mlx5_0", true);
+			link_set("mlx5_1", true);
+		}
+		turn_member(&all.at[pick(n)]);
+	}
+	link_set("mlx5_0", true);
+	link_set("mlx5_1", true);
+	for (uint32_t i = 0; i < n; i++) {
+		close_member(&all.at[i]);
+		close(all.at[i].listener);
+	}
+	printf("  %u nodes, %u calls: %u answered, %u canceled, %u of restarted nodes; %" PRIu64
+	       " restarts, %" PRIu64 " returns, %" PRIu64 " batches again, %" PRIu64
+	       " larger rings\n",
+		n, all.most, all.answered, all.canceled, all.excused, all.restarts, all.returns,
+		all.resent, all.grown);
+	CHECK(all.answered + all.canceled + all.excused >= all.most);
+	CHECK(SCALE > 1 || all.returns);
+}
+
+TEST_WITH(pair, squall, true, 2);
+TEST_WITH(star, squall, false, 2 + (uint32_t)(test_seed() % 7));
+TEST_WITH(mesh, squall, true, 2 + (uint32_t)(test_seed() % 7));
+
+int main(int argc, char **argv)
+{
+	n_calls = (uint32_t)test_number(&argc, argv, DEFAULT_CALLS);
+	return test_main(argc, argv);
+}
