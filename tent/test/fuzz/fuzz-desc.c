@@ -52,6 +52,25 @@ static void pair(const struct desc *d)
 		must(pairs[i].local < 2 && pairs[i].remote < d->n_rails);
 }
 
+/* The memory alone comes back as well, and can be taken out buffer by buffer. */
+static void check_memory(const struct desc *d)
+{
+	struct desc e;
+	char *text;
+
+	must(!desc_write_memory(d, &text) && !desc_read_memory(text, d, &e));
+	must(e.n_buffers == d->n_buffers && !e.stage == !d->stage);
+	while (e.n_buffers) {
+		struct desc_buffer *b = e.buffers[e.n_buffers / 2];
+
+		desc_remove(&e, b);
+		must(desc_find(&e, b->addr, b->len) != b);
+		desc_buffer_free(b);
+	}
+	desc_fini(&e);
+	free(text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = strndup((const char *)data, size), *again;
@@ -63,6 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		for (uint32_t i = 0; i < d.n_buffers; i++)
 			check_buffer(&d, d.buffers[i]);
 		pair(&d);
+		check_memory(&d);
 		free(text);
 		text = written(&d);
 		must(!desc_read(text, &e, NULL));
