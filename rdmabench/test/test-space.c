@@ -526,6 +526,7 @@ TEST(energy_has_three_parts)
 	CHECK(measure_energy(&m, &r) == 2.25);
 	/* Throughput that cannot be an anomaly has no part. */
 	r = (struct rules){0};
+	CHECK(measure_energy(&m, &r) == .25);
 	m.v[MEASURE_TX_GBPS] = 2;
 	CHECK(measure_energy(&m, &r) == .25);
 }
