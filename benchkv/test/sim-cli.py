@@ -75,10 +75,10 @@ with tempfile.TemporaryDirectory() as scratch:
         trip = job["outstanding"] / (job["mops"] / 8 * 7 / 8)  # Little's law; 7 of 8 operations are calls
         assert abs(rtt / trip - 1) < .1 and abs(rho / job["rho"] - 1) < .3 and empty[0] < e < empty[1], (e, rtt, rho, job)
         assert all(row["u"] == "0" for row in rows)
-    # Empty loops that have no line are in e: of a lone client most are.
-    # Of four daemons of a rank the second one has the only endpoint.
+    # The second of four daemons has the only endpoint.
     sim("--np", "2", "--qd", "1", "--daemons", "4", "--duration", "1", "--trace", str(trace), "--trace-step", "0")
     assert any(int(row["responses"]) for row in csv.DictReader(trace.open()))
+    # Empty loops that have no line are in e: of a lone client most are.
     sim("--np", "2", "--qd", "1", "--clients", "1", "--control", "none", "--trace", str(trace), "--trace-step", "0")
     rows = [float(row["e"]) for row in csv.DictReader(trace.open())]
     assert sum(rows[1000:]) / len(rows[1000:]) > .7, rows[-1]
