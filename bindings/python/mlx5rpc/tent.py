@@ -57,7 +57,12 @@ class _Remote(ctypes.Structure):
 
 class _Request(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("op", c_int), ("local", c_void_p), ("segment", c_void_p), ("remote", c_uint64),
-                ("len", c_uint64), ("notify", c_uint16), ("priority", c_uint8), ("stream", c_void_p)]
+                ("len", c_uint64), ("notify", c_uint16), ("priority", c_uint8), ("stream", c_void_p),
+                ("note", ctypes.c_char_p), ("note_len", c_size_t)]
+
+
+class _Note(ctypes.Structure):
+    _fields_ = [("peer", c_uint64), ("notify", c_uint16), ("len", c_uint8), ("bytes", c_uint8 * 64)]
 
 
 class _Status(ctypes.Structure):
@@ -88,6 +93,7 @@ _lib = library("libtent.so.0", {
     "tent_cancel": (None, c_void_p),
     "tent_batch_free": (STATUS, c_void_p),
     "tent_notice": (c_int, c_void_p, POINTER(c_uint16)),
+    "tent_note_take": (c_int, c_void_p, POINTER(_Note), c_size_t),
     "tent_notice_fd": (STATUS, c_void_p),
     "tent_fault_name": (c_char_p, c_int),
     "tent_rail_get_stats": (c_int, c_void_p, c_uint32, POINTER(_RailStats), c_size_t),
@@ -211,6 +217,15 @@ class Request(NamedTuple):
     notify: int = 0  # not 0: the peer gets it as a notice
     priority: int = 0
     stream: int | None = None  # of memory of a GPU: a CUstream; None: the default stream; 0: none
+    note: bytes = b""  # up to 64 bytes, which the peer gets as a notice
+
+
+class Note(NamedTuple):
+    """The notice of a request that has ended."""
+
+    peer: int  # the number of the import that the request used, from 1
+    notify: int
+    note: bytes
 
 
 class _Child(Handle):
@@ -478,23 +493,31 @@ class Engine(Handle):
             c.size, c.op, c.local, c.segment = ctypes.sizeof(c), Op(r.op), span.addr, r.segment._open
             c.remote, c.len = fits(c_uint64, r.remote), span.nbytes
             c.notify, c.priority = fits(c_uint16, r.notify), fits(c_uint8, r.priority)
+            c.note, c.note_len = r.note, len(r.note)
             c.stream = fits(c_size_t, (_LEGACY if span.location else 0) if r.stream is None else r.stream)
         pointer = c_void_p()
         _lib.tent_submit(self._open, array, len(requests), byref(pointer))
         return Batch(self, pointer, used)
 
-    def write(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
-        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority, stream."""
+    def write(self, local: Any, segment: Segment, remote: int, **more: Any) -> Batch:
+        """Submits one request that writes the bytes of `local` to the peer's address. More: notify, priority, stream, note."""
         return self.submit([Request(Op.WRITE, local, segment, remote, **more)])
 
-    def read(self, local: Any, segment: Segment, remote: int, **more: int) -> Batch:
-        """Submits one request that fills `local` from the peer's address. More: notify, priority, stream."""
+    def read(self, local: Any, segment: Segment, remote: int, **more: Any) -> Batch:
+        """Submits one request that fills `local` from the peer's address. More: notify, priority, stream, note."""
         return self.submit([Request(Op.READ, local, segment, remote, **more)])
 
     def notice(self) -> int | None:
         """Takes the `notify` of a peer's request that has ended; None: there is none."""
         value = c_uint16()
         return None if _lib.tent_notice(self._open, byref(value)) else value.value
+
+    def note(self) -> Note | None:
+        """As notice(), with the note and the number of the peer's import."""
+        note = _Note()
+        if _lib.tent_note_take(self._open, byref(note), ctypes.sizeof(note)):
+            return None
+        return Note(note.peer, note.notify, bytes(note.bytes[:note.len]))
 
     def notice_fileno(self) -> int:
         """The descriptor that is readable while there is a notice."""

@@ -28,6 +28,7 @@ STRUCTS = {
     "tent_why": tent._Why,
     "tent_remote": tent._Remote,
     "tent_request": tent._Request,
+    "tent_note": tent._Note,
     "tent_status": tent._Status,
     "tent_rail_stats": tent._RailStats,
 }

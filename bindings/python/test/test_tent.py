@@ -29,7 +29,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 def lend(pipe):
-    """Lends SIZE bytes. Answers: "bytes" with the bytes, "notice" with the next notice;
+    """Lends SIZE bytes. Answers: "bytes" with the bytes, "notice" with the next notice, "note" with one that is there;
     "unregister" ends the registration."""
     memory = bytearray(SIZE)
     with tent.Engine(**RAILS) as engine:
@@ -38,7 +38,10 @@ def lend(pipe):
         while what := pipe.recv():
             if what == "unregister":
                 registered.unregister()
-            pipe.send(engine.wait_notice(LIMIT) if what == "notice" else bytes(memory))
+            if what == "notice":
+                pipe.send(engine.wait_notice(LIMIT))
+            else:
+                pipe.send(tuple(engine.note()) if what == "note" else bytes(memory))
 
 
 def lend_allocated(pipe):
@@ -293,6 +296,15 @@ class Moves(Test):
         self.assertIsNone(self.engine.notice())
         with self.assertRaises(TimeoutError):
             self.engine.wait_notice(0)
+
+    def test_notes(self):
+        for value, note in (7, b"\0 of 64 bytes".ljust(64, b".")), (0, b"x"):
+            self.engine.write(self.part(0, 64), self.segment, self.there.addr, notify=value, note=note).wait(LIMIT)
+            peer, *said = self.lender.ask("note")
+            self.assertGreater(peer, 0)
+            self.assertEqual(said, [value, note])
+        with self.assertRaisesRegex(OSError, "Invalid argument"):
+            self.engine.write(self.part(0, 64), self.segment, self.there.addr, note=bytes(65))
 
     def test_a_notice_in_asyncio(self):
         own = self.engine.connect(self.engine.export())
