@@ -125,7 +125,8 @@ static int get(void *arg, const char *name, char **text_p)
 	CHECK(arg == &kept);
 	if (strcmp(kept.name, name))
 		return -ENOENT;
-	*text_p = kept.text ? strdup(kept.text) : NULL;
+	if (kept.text && !kept.err)
+		*text_p = strdup(kept.text);
 	return kept.err;
 }
 
