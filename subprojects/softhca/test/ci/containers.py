@@ -35,7 +35,7 @@ def inside():
             f.write(CONTAINER.replace("RUN", RUN))
 
         def pairs():
-            with hosts.Network(container, mtu=1500) as (a, b):
+            with hosts.Network(container, mtu=1500, built=RUN) as (a, b):
                 for program in PROGRAMS:
                     said = hosts.pair(a, b, *program.split(), port=18515)  # both have ended with 0
                     assert all("remote address" in text for text in said), said

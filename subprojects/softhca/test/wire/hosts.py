@@ -119,7 +119,7 @@ class Host:
     @ipv6 fd99:r::n as GID 1 and a link-local address as GID 2.
     """
 
-    def __init__(self, tmp, number, runner, rails=1, topology="", ipv6=False):
+    def __init__(self, tmp, number, runner, tell, rails=1, topology="", ipv6=False):
         self.tmp, self.number = tmp, number
         self.addresses = [f"10.99.{r}.{number}" for r in range(rails)]
         self.address = self.addresses[0]
@@ -134,7 +134,7 @@ class Host:
                 f.write(f"name=mlx5_{r} link=roce netdev=wire{r} {gids}udp=on {topology}\n")
         self.prefix = ["nsenter", "-t", str(self.pid), "-n", "-u"]
         subprocess.run([*self.prefix, "hostname", self.name], check=True)
-        self.tell = os.path.join(os.path.dirname(runner), "../../test/wire/tell-listen.so")
+        self.tell = tell
         self.fabric = f"hosts-{number}-{os.getpid()}"
         self.runner = [*self.prefix, runner, "--topology", path, "--fabric", self.fabric]
 
@@ -189,8 +189,13 @@ def lossy_pair(a, b, *program, port, percent, env={}):
 class Network:
     """with Network(RUNNER) as (a, b): hosts with a network for each rail."""
 
-    def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False):
-        """@topology: keys for each rail, or a list with the keys for each host's rails."""
+    def __init__(self, runner, n=2, rails=1, mtu=9000, topology="", ipv6=False, built=None):
+        """
+        @topology: keys for each rail, or a list with the keys for each host's rails. @built: the softhca-run of the
+        build, if @runner is another program.
+        """
+        self.tell = os.path.join(os.path.dirname(os.path.abspath(built or runner)), "../../test/wire/tell-listen.so")
+        assert os.path.exists(self.tell), self.tell
         self.runner, self.n, self.rails, self.mtu = runner, n, rails, mtu
         self.topologies = [topology] * n if isinstance(topology, str) else topology
         self.ipv6 = ipv6
@@ -198,7 +203,7 @@ class Network:
     def __enter__(self):
         self.tmp = tempfile.TemporaryDirectory()
         self.switch = namespace()
-        self.hosts = [Host(self.tmp.name, number, self.runner, self.rails, topology, self.ipv6)
+        self.hosts = [Host(self.tmp.name, number, self.runner, self.tell, self.rails, topology, self.ipv6)
                       for number, topology in enumerate(self.topologies, 1)]
         connect(self.hosts, self.switch, self.mtu)
         return self.hosts
