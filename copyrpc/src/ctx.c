@@ -66,11 +66,11 @@ static void on_error(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_erro
  * and its entry of the send CQ take 128 bytes. */
 static uint32_t default_sq(const struct copyrpc_ctx_attr *a)
 {
-	uint32_t each = SQ_ALL / (uint32_t)pow2_ceil(a->max_endpoints);
+	uint64_t each = SQ_ALL / pow2_ceil(a->max_endpoints);
 
 	if (each > SQ_MOST)
 		return SQ_MOST;
-	return each > SQ_LEAST ? each : SQ_LEAST;
+	return each > SQ_LEAST ? (uint32_t)each : SQ_LEAST;
 }
 
 /*

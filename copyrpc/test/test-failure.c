@@ -168,6 +168,7 @@ TEST(contexts_are_refused)
 		{{.srq_depth = 1024, .cq_depth = 512}, -EINVAL},
 		{{.sq_depth = 8}, -EINVAL},
 		{{.max_endpoints = 1 << 20}, -EINVAL},
+		{{.max_endpoints = UINT32_MAX}, -EINVAL},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
