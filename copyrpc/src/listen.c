@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Listeners: connections that others have opened, until their endpoints are connected. */
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -304,6 +305,17 @@ static struct listening *listening_of(struct lobby *y, int fd)
 	return NULL;
 }
 
+/* Returns 0 if that is a socket that listens. Others have no event, so the program would wait for ever. */
+static int check_listener(int fd)
+{
+	socklen_t len = sizeof(int);
+	int listens;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &len))
+		return -errno;
+	return listens ? 0 : -EINVAL;
+}
+
 static struct listening *listening_new(struct lobby *y, int fd)
 {
 	struct listening *l = calloc(1, sizeof(*l));
@@ -333,6 +345,9 @@ int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *at
 		return err;
 	if (listening_of(y, listener))
 		return -EBUSY;
+	err = check_listener(listener);
+	if (err)
+		return err;
 	l = listening_new(y, listener);
 	if (!l)
 		return -ENOMEM;
@@ -454,8 +469,12 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	l = listening_of(y, listener);
 	if (l && !l->called)
 		return -EBUSY;
-	if (!l)
+	if (!l) {
+		err = check_listener(listener);
+		if (err)
+			return err;
 		l = listening_new(y, listener);
+	}
 	if (!l)
 		return -ENOMEM;
 	l->called = true;

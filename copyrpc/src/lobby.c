@@ -22,6 +22,8 @@ int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr)
 
 	if (!rc && plan->attr.by_hand)
 		rc = -EINVAL;
+	if (!rc && plan->attr.ring_size && !ring_size_ok(plan->attr.ring_size))
+		rc = -EINVAL;
 	if (!rc && plan->attr.path)
 		rc = path_read(&plan->path, plan->attr.path);
 	if (rc)

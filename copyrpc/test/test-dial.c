@@ -311,6 +311,30 @@ TEST(nobody_is_there)
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
 }
 
+/* What can never connect is refused when the program asks for it. */
+TEST(no_listener)
+{
+	const struct copyrpc_ep_attr odd = {.ring_size = 5000};
+	const struct copyrpc_listen_attr listen = {.ep = &odd};
+	const struct copyrpc_dial_attr dials = {.ep = &odd};
+	int fd[] = {socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_DGRAM, 0), -1, -1};
+	const int want[] = {-EINVAL, -EINVAL, -ENOTSOCK, -EBADF};
+	struct copyrpc_ep *ep;
+	NODES n[2];
+
+	open_nodes(n);
+	fd[2] = copyrpc_ctx_fd(n[0].ctx);
+	for (int i = 0; i < 4; i++) {
+		CHECK_EQ(copyrpc_listen(n[0].ctx, NULL, fd[i], 0), want[i]);
+		CHECK_EQ(copyrpc_accept(n[0].ctx, NULL, fd[i], 0, &ep), want[i]);
+	}
+	close(fd[0]);
+	close(fd[1]);
+	CHECK_EQ(copyrpc_unlisten(n[1].ctx, n[1].listener), 0);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, &listen, n[1].listener, 0), -EINVAL);
+	CHECK_EQ(copyrpc_dial(n[0].ctx, &dials, "127.0.0.1", n[1].port, FAR_MS, 0), -EINVAL);
+}
+
 /* While the server has no room for an endpoint, the dial is tried again. */
 TEST(full_server)
 {
@@ -361,7 +385,8 @@ TEST(strangers_hold_sockets)
 	turn(&n[1]);
 	for (size_t i = 0; i < ARRAY_SIZE(fd); i++) {
 		CHECK(closed_by_peer(fd[i]));
-		close(fd[i]);
+		if (fd[i] != fileno(stdout))
+			close(fd[i]);
 	}
 	CHECK_EQ(n[1].ups, 1);
 }
