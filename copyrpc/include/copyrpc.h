@@ -29,10 +29,10 @@
  * Sizes: a later version may add fields to the end of the attribute structs, of struct copyrpc_path
  * and of the structs with counters. A program that sets such an attribute or field must also set
  * `size` to the size of its struct. Fields beyond `size` count as 0, the default, so a program that
- * was compiled for an older version passes the fields that it knows. If a program sets an attribute
- * or field that an older library does not know, the function returns -E2BIG. Functions that return
- * counters write at most as many bytes as the program's struct has; counters that an older library
- * does not have stay unchanged.
+ * was compiled for an older version passes the fields that it knows. If a program sets an attribute,
+ * a field or a bit of `set` that an older library does not know, the function returns -E2BIG.
+ * Functions that return counters write at most as many bytes as the program's struct has; counters
+ * that an older library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only functions that
@@ -192,7 +192,9 @@ struct copyrpc_ctx_attr {
 	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
 					    default; copied */
-	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
+	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000;
+			      over 7,000 only with a longer path.timeout (21: 60 s), because the
+			      HCA gives up after COPYRPC_ANSWER_NS */
 	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
 				  0: the endpoint fails immediately. See copyrpc_tcp.h */
 	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a
@@ -212,9 +214,10 @@ struct copyrpc_ctx_attr {
  * -ENODEV: no such device, or it is not an mlx5 device. -ENETDOWN: no port that may be used is
  * active. -EADDRNOTAVAIL: the port needs a GID and has none. -ENOKEY: the port is a full member of
  * no partition; set pkey_index. -E2BIG: this library does not know an attribute, or a field of the
- * path, that is set. -EINVAL: no such port, GID or P_Key index, cq_depth < srq_depth, sq_depth
- * under 16, a ring size that is not a power of two or is out of range, a vector that the device
- * does not have, event_count > 1 without a period, or a depth beyond the device's limits. -EMFILE:
+ * path, that is set, or a bit of `set`. -EINVAL: no such port, GID or P_Key index, cq_depth <
+ * srq_depth, sq_depth under 16, a ring size that is not a power of two or is out of range, a vector
+ * that the device does not have, event_count > 1 without a period, or a depth, or a period of
+ * moderation, beyond the device's limits (a period may have 4,095 us on the software HCA). -EMFILE:
  * too few free descriptors; a context takes seven, and an eighth for its endpoints if one is free.
  * -ENOMEM or -EPERM: the limit of locked memory (raise RLIMIT_MEMLOCK), or no memory. Otherwise an
  * error of the driver.

@@ -87,8 +87,13 @@ static uint32_t default_srq(const struct copyrpc_ctx_attr *a)
 	return batches > SRQ_LEAST ? (uint32_t)batches : SRQ_LEAST;
 }
 
+/* The bits of the attribute `set`. */
+#define CTX_SETS (unsigned)(COPYRPC_SET_GID_INDEX | COPYRPC_SET_PKEY_INDEX | COPYRPC_SET_VECTOR)
+
 static int fill_attr(struct copyrpc_ctx_attr *a)
 {
+	if (a->set & ~CTX_SETS)
+		return -E2BIG;
 	if (!a->max_endpoints)
 		a->max_endpoints = 64;
 	if (!a->sq_depth)

@@ -83,12 +83,17 @@ static_assert((int)COPYRPC_SET_GID_INDEX == MLX5DVL_SET_GID_INDEX &&
 		      (int)COPYRPC_SET_MIN_RNR_TIMER == MLX5DVL_SET_MIN_RNR_TIMER,
 	"masks are passed on");
 
+/* The bits of a path's `set`. */
+#define PATH_SETS                                                                                  \
+	(unsigned)(COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT | COPYRPC_SET_RNR_RETRY |           \
+		   COPYRPC_SET_MIN_RNR_TIMER)
+
 int path_read(struct copyrpc_path *path, const struct copyrpc_path *given)
 {
 	int rc = SIZED_ATTR(path, given, set);
 
 	path->size = sizeof(*path);
-	return rc;
+	return !rc && path->set & ~PATH_SETS ? -E2BIG : rc;
 }
 
 static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)

@@ -169,6 +169,7 @@ TEST(contexts_are_refused)
 		{{.sq_depth = 8}, -EINVAL},
 		{{.max_endpoints = 1 << 20}, -EINVAL},
 		{{.max_endpoints = UINT32_MAX}, -EINVAL},
+		{{.set = COPYRPC_SET_VECTOR << 1}, -E2BIG},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(table); i++) {

@@ -139,4 +139,6 @@ TEST(programs_of_other_versions)
 	later.more = 0;
 	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), 0);
 	CHECK(ep->path.timeout == 17 && ep->path.size == sizeof(ep->path));
+	later.path.set = COPYRPC_SET_MIN_RNR_TIMER << 1;
+	CHECK_EQ(copyrpc_ep_create(ctx, &attr, &ep), -E2BIG);
 }
