@@ -311,7 +311,7 @@ TEST(nobody_is_there)
 	dial(&n[0], n[1].port, false, 6); /* ends with the context */
 }
 
-/* What can never connect is refused when the program asks for it. */
+/* The library refuses descriptors and ring sizes with which no endpoint can be connected. */
 TEST(no_listener)
 {
 	const struct copyrpc_ep_attr odd = {.ring_size = 5000};
