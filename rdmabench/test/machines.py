@@ -14,7 +14,7 @@ import support  # noqa: E402
 
 exe, runner = map(os.path.abspath, sys.argv[2:4])
 FIXED = ["0.process_num=2", "*.qp_num=4", "0.requests=1", "0.request0.op=s", "0.request0.size=4096", "0.qp_type=RC", "*.bidirectional=0",
-         "*.control=none", "0.events=0", "0.burst=0", "*.mtu=1024"]
+         "*.control=none", "*.qp_timeout=16", "0.events=0", "0.burst=0", "*.mtu=1024"]
 
 
 def stand_in(tmp, machines):
