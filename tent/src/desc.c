@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "search.h"
 #include "transport.h"
 #include "why.h"
 
@@ -452,20 +453,15 @@ void desc_fini(struct desc *d)
 	d->stage = NULL;
 }
 
+static uint64_t addr_of(const void *buffers, uint32_t i)
+{
+	return ((struct desc_buffer *const *)buffers)[i]->addr;
+}
+
 /* The index of the first buffer that begins after @addr. */
 static uint32_t place_behind(const struct desc *d, uint64_t addr)
 {
-	uint32_t low = 0, high = d->n_buffers;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (d->buffers[mid]->addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return search_behind(d->buffers, d->n_buffers, addr_of, addr);
 }
 
 int desc_insert(struct desc *d, struct desc_buffer *b)

@@ -7,20 +7,16 @@
 #include <unistd.h>
 
 #include "engine.h"
+#include "search.h"
+
+static uint64_t id_of(const void *by_id, uint32_t i)
+{
+	return ((struct buffer *const *)by_id)[i]->id;
+}
 
 uint32_t buffers_behind(const struct tent *t, uint32_t id)
 {
-	uint32_t low = 0, high = t->n_by_id;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (t->by_id[mid]->id <= id)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return search_behind(t->by_id, t->n_by_id, id_of, id);
 }
 
 /* NULL: no memory is left. */

@@ -13,22 +13,18 @@
 
 #include "engine.h"
 #include "memory.h"
+#include "search.h"
 #include "why.h"
+
+static uint64_t addr_of(const void *buffers, uint32_t i)
+{
+	return ((struct buffer *const *)buffers)[i]->addr;
+}
 
 /* The index of the first buffer that begins after @addr. */
 static uint32_t place_behind(const struct tent *t, uint64_t addr)
 {
-	uint32_t low = 0, high = t->n_buffers;
-
-	while (low < high) {
-		uint32_t mid = low + (high - low) / 2;
-
-		if (t->buffers[mid]->addr <= addr)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	return low;
+	return search_behind(t->buffers, t->n_buffers, addr_of, addr);
 }
 
 struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len)

@@ -155,20 +155,6 @@ static bool shares_cores(const uint64_t *a, const uint64_t *b)
 	return false;
 }
 
-/* Reads the beginning of a file. */
-static bool read_text(const char *path, char *text, size_t size)
-{
-	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-	long n;
-
-	if (fd < 0)
-		return false;
-	n = sys_read(fd, text, size - 1);
-	sys_close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0;
-}
-
 /* Returns true if the first thread of a member runs or could run. */
 static bool is_running(const struct proc *p)
 {
@@ -176,7 +162,7 @@ static bool is_running(const struct proc *p)
 	const char *name_end;
 
 	snprintf(path, sizeof(path), "/proc/%d/stat", __atomic_load_n(&p->pid, __ATOMIC_RELAXED));
-	name_end = read_text(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
+	name_end = sys_read_text(path, text, sizeof(text)) ? strrchr(text, ')') : NULL;
 	return name_end && !strncmp(name_end, ") R", 3);
 }
 
@@ -185,7 +171,7 @@ static uint32_t running_threads(void)
 {
 	char text[128];
 	const char *slash =
-		read_text("/proc/loadavg", text, sizeof(text)) ? strchr(text, '/') : NULL;
+		sys_read_text("/proc/loadavg", text, sizeof(text)) ? strchr(text, '/') : NULL;
 
 	while (slash && slash > text && slash[-1] >= '0' && slash[-1] <= '9')
 		slash--;

@@ -12,25 +12,12 @@
 #define TEXT 4096
 #define MILLI 1000u
 
-static bool read_text(const char *path, char text[TEXT])
-{
-	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
-	long n;
-
-	if (fd < 0)
-		return false;
-	n = sys_read(fd, text, TEXT - 1);
-	sys_close(fd);
-	text[n > 0 ? n : 0] = '\0';
-	return n > 0;
-}
-
 static bool read_below(const char *dir, const char *name, char text[TEXT])
 {
 	char path[PATH_MAX + 64];
 
 	return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
-	       read_text(path, text);
+	       sys_read_text(path, text, TEXT);
 }
 
 /* @time of @period microseconds, rounded up so that it is not "no limit". */
@@ -121,7 +108,7 @@ uint32_t quota_read(const char *cgroups, const char *root)
 	char text[TEXT], *rest, *line;
 	uint32_t least = 0, n;
 
-	if (!read_text(cgroups, text))
+	if (!sys_read_text(cgroups, text, TEXT))
 		return 0;
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		n = limit_of(line, root);

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -47,6 +48,20 @@ static inline long sys_read(int fd, void *buf, size_t n)
 static inline long sys_write(int fd, const void *buf, size_t n)
 {
 	return SYS(SYS_write, fd, buf, n);
+}
+
+/* Reads the beginning of a file as a text. False: the file is empty, or cannot be read. */
+static inline bool sys_read_text(const char *path, char *text, size_t size)
+{
+	int fd = sys_open(path, O_RDONLY | O_CLOEXEC, 0);
+	long n;
+
+	if (fd < 0)
+		return false;
+	n = sys_read(fd, text, size - 1);
+	sys_close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
 }
 
 static inline int sys_fstat(int fd, struct stat *st)

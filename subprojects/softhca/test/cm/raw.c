@@ -135,6 +135,17 @@ struct rdma_ucm_conn_param raw_param(uint32_t qpn, const char *data)
 	return p;
 }
 
+void raw_check_param(const struct rdma_ucm_conn_param *p)
+{
+	/* The resources of the client limit the requests of the server, and the reverse. */
+	CHECK_EQ(p->responder_resources, 5);
+	CHECK_EQ(p->initiator_depth, 3);
+	CHECK_EQ(p->retry_count, 6);
+	CHECK_EQ(p->rnr_retry_count, 4);
+	CHECK_EQ(p->private_data_len, 56);
+	CHECK_STR((const char *)p->private_data, "hello");
+}
+
 int raw_connect(int fd, uint32_t id, const struct rdma_ucm_conn_param *p)
 {
 	struct rdma_ucm_connect in = {.id = id, .conn_param = *p};

@@ -91,13 +91,7 @@ static uint32_t ask(uint32_t *client, uint32_t *listener)
 	e = raw_expect(sch, CONNECT_REQUEST, SERVER);
 	CHECK_EQ(e.status, 0);
 	CHECK_EQ(e.param.conn.qp_num, 0x123);
-	/* The resources of the client limit the requests of the server, and the reverse. */
-	CHECK_EQ(e.param.conn.responder_resources, 5);
-	CHECK_EQ(e.param.conn.initiator_depth, 3);
-	CHECK_EQ(e.param.conn.retry_count, 6);
-	CHECK_EQ(e.param.conn.rnr_retry_count, 4);
-	CHECK_EQ(e.param.conn.private_data_len, 56);
-	CHECK_STR((char *)e.param.conn.private_data, "hello");
+	raw_check_param(&e.param.conn);
 	CHECK_EQ(e.param.conn.private_data[55], 0);
 	return e.id;
 }
