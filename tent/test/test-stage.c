@@ -183,6 +183,21 @@ static int answered(struct tent *t, struct tent_segment *s, uint32_t chunk, uint
 	return err;
 }
 
+/* The host, and an engine with memory for the request. Returns the engine; NULL: the GPU is a real one. */
+static struct tent *open_both(struct tent_request *r, char **text_p)
+{
+	struct tent *t;
+
+	open_host();
+	if (!gpu_is_soft())
+		return NULL;
+	*text_p = describe();
+	t = duo_create(NULL, 0, 0);
+	r->local = duo_map(4096);
+	CHECK_EQ(tent_register(t, r->local, 4096, NULL, NULL), 0);
+	return t;
+}
+
 /* The peer unregisters memory when the bytes of a chunk wait for room in the scheduler. */
 GPU_TEST(a_waiting_chunk_is_stopped)
 {
@@ -192,14 +207,10 @@ GPU_TEST(a_waiting_chunk_is_stopped)
 	struct tent_batch *b;
 	struct tent *t;
 
-	open_host();
-	if (!gpu_is_soft())
+	t = open_both(&r, &text);
+	if (!t)
 		return;
-	text = describe();
-	t = duo_create(NULL, 0, 0);
-	r.local = duo_map(4096);
 	r.remote = at;
-	CHECK_EQ(tent_register(t, r.local, 4096, NULL, NULL), 0);
 	CHECK_EQ(tent_import(t, text, NULL, &r.segment), 0);
 	gpu.softgpu_hold(1); /* the reply does not come */
 	CHECK_EQ(tent_submit(t, &r, 1, &b), 0);
@@ -221,13 +232,9 @@ GPU_TEST(replies_are_checked)
 	AT_END(end_free) char *text = NULL;
 	struct tent *t;
 
-	open_host();
-	if (!gpu_is_soft())
+	t = open_both(&r, &text);
+	if (!t)
 		return;
-	text = describe();
-	t = duo_create(NULL, 0, 0);
-	r.local = duo_map(4096);
-	CHECK_EQ(tent_register(t, r.local, 4096, NULL, NULL), 0);
 	CHECK_EQ(tent_import(t, text, NULL, &s), 0);
 	CHECK_EQ(tent_import(t, text, NULL, &other), 0);
 	r.segment = s;
