@@ -141,21 +141,17 @@ static void reject_request(struct cm_id *id, int rej, int sidr)
  */
 static struct cm_id *make_request(const struct cm_id *from, const struct cm_id *listener)
 {
-	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
+	struct cm_id *id = cm_alloc_request(listener);
 
 	if (!id)
 		return NULL;
-	id->ps = listener->ps;
-	id->qp_type = listener->qp_type;
 	id->rail = from->dst_rail;
 	id->gid = from->dst_gid;
 	id->dst_rail = from->rail;
 	id->dst_gid = from->gid;
 	id->src = from->dst;
 	id->dst = from->src;
-	id->listener = cm_link_to(listener);
 	id->peer = cm_link_to(from);
-	id->unread = 1;
 	id->state = cm_is_ud(id) ? CM_SIDR_RCVD : CM_REQ_RCVD;
 	receive(id, from, cm_is_ud(id) ? CM_SIDR_REQ_DATA : CM_REQ_DATA);
 	return id;

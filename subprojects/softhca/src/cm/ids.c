@@ -51,6 +51,19 @@ struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo)
 	return NULL;
 }
 
+struct cm_id *cm_alloc_request(const struct cm_id *listener)
+{
+	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
+
+	if (!id)
+		return NULL;
+	id->ps = listener->ps;
+	id->qp_type = listener->qp_type;
+	id->listener = cm_link_to(listener);
+	id->unread = 1;
+	return id;
+}
+
 void cm_publish(struct cm_id *id)
 {
 	id->used = 1;

@@ -51,6 +51,8 @@ static inline uint32_t cm_index(const struct cm_id *id)
  * id visible. Returns NULL if there is no room.
  */
 struct cm_id *cm_alloc(uint32_t owner, uint64_t fifo);
+/* As cm_alloc(), for a request to @listener, which its program has not taken yet. */
+struct cm_id *cm_alloc_request(const struct cm_id *listener);
 void cm_publish(struct cm_id *id);
 
 /* Frees the id and its unread events. The other end is not notified. */

@@ -155,23 +155,19 @@ static void refuse_request(const struct flow *f, const struct cm_place *at, cons
 static struct cm_id *make(const struct flow *f, const struct cm_place *at, const struct mad *m,
 	const struct cm_id *listener)
 {
-	struct cm_id *id = cm_alloc(listener->owner, listener->fifo);
+	struct cm_id *id = cm_alloc_request(listener);
 	struct remote_path path = {.mtu = m->mtu};
 
 	if (!id)
 		return NULL;
 	memcpy(path.gid, f->src, sizeof(path.gid));
-	id->ps = listener->ps;
-	id->qp_type = listener->qp_type;
 	id->rail = at->rail;
 	id->gid = at->gid;
 	id->src = m->dst;
 	id->dst = m->src;
-	id->listener = cm_link_to(listener);
 	id->tos = m->traffic_class;
-	id->unread = 1;
-	id->state = cm_is_ud(id) ? CM_SIDR_RCVD : CM_REQ_RCVD;
 	id->remote = m->param;
+	id->state = cm_is_ud(id) ? CM_SIDR_RCVD : CM_REQ_RCVD;
 	remote_begin(id, &path);
 	id->away.there = m->local;
 	return id;
