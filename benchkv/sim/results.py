@@ -4,9 +4,9 @@
 
     results.py BENCHKV-SIM [OUT] [--short | --soak] [--jobs N]
 
-Ranks 2 to 64, and a smaller grid for several daemons; --soak goes on to 1,024 ranks with some of the controls, which
-takes half an hour of two cores. --short, a test, does a corner of it and fails unless auto keeps what the document says of it. Jobs run on
-all cores, or --jobs at a time; the figures do not depend on how long they take.
+It simulates 2 to 64 ranks, and a smaller grid for several daemons. With --soak it adds up to 1,024 ranks with some of the
+controls, which takes half an hour on two cores. --short is for a test: it simulates a few cells, and fails if auto is worse
+there than RESULTS.md says. Jobs run on all cores, or --jobs at a time; the figures do not depend on the time that a job takes.
 """
 import argparse
 import concurrent.futures
@@ -23,7 +23,7 @@ CLIENTS = 46
 CONTROLS = ["none", "budget:4", "budget:16", "budget:64", "threshold:8,4", "adaptive-budget", "hold:2",
             "hold:10", "adaptive-hold", "little", "auto"]
 WINDOWS = ["auto:%d,9" % k for k in (3, 5, 6, 8, 10, 12)] + ["auto:12,12"]
-DISTURBED = ["none", "budget:16", "adaptive-hold", "little", "auto"] # of those that are compared from both states
+DISTURBED = ["none", "budget:16", "adaptive-hold", "little", "auto"] # the controls that are started from both initial states
 FIXED = [c for c in CONTROLS if c.split(":")[0] in ("none", "budget", "threshold", "hold")] + WINDOWS
 DIRECT = {2: 2.83, 4: 7.37, 8: 15.42, 16: 29.72, 32: 62.71}  # published, depth 1, M operations/s
 UCX = {2: 3.38, 4: 6.73, 8: 14.41, 16: 46.75, 32: 66.47}
@@ -45,7 +45,7 @@ def size(short):
 
 
 class Jobs:
-    """Jobs that were run, by their options; those that are asked for are run together."""
+    """The results of jobs, by their options. run() runs the missing ones in parallel."""
 
     def __init__(self, sim, at_a_time):
         self.sim, self.done, self.at_a_time = sim, {}, at_a_time
@@ -75,7 +75,7 @@ def table(head, rows):
 
 
 def controls_table(jobs, grid, controls, fixed):
-    """Fractions of the best fixed setting, from the collapsed state. Text, and auto's worst."""
+    """Each control's fraction of the best fixed setting, from the collapsed state. Returns the text, and auto's lowest fraction."""
     text, worst = "", {}
     for d, cells in grid.items():
         key = {(c, q, n): jobs.key(n, q, c, d) for c in set(controls + fixed) for q, n in cells}
@@ -95,7 +95,8 @@ def controls_table(jobs, grid, controls, fixed):
 
 
 def equilibria(jobs, grid):
-    """In how many cells the two initial states end apart by more than a fifth. Text, and auto's most."""
+    """Counts the cells whose throughput differs by more than a fifth between the two initial states. Returns the text, and
+    auto's largest ratio."""
     cells = [(d, q, n) for d in grid for q, n in grid[d]]
     pairs = {c: [(jobs.key(n, q, c, d, "low"), jobs.key(n, q, c, d, "high")) for d, q, n in cells] for c in DISTURBED}
     jobs.run(k for p in pairs.values() for x in p for k in x)
@@ -111,9 +112,9 @@ def equilibria(jobs, grid):
 
 
 def bound(n, q, d):
-    """M operations/s of all ranks that no control of delegation exceeds in this model, and why."""
+    """An upper bound of the M operations/s of all ranks for any control of delegation in this model, and its cause."""
     inflight, remote = CLIENTS * q, (n - 1) / n
-    distinct = (n - 1) * (1 - (1 - 1 / n) ** inflight)  # endpoints that inflight requests are for
+    distinct = (n - 1) * (1 - (1 - 1 / n) ** inflight)  # different ranks among the targets of the inflight requests
     limits = {"CPU": d / (remote * CPU_NS + (1 - remote) * LOCAL_NS),
               "WRITEs": inflight / (distinct * S_NS / d),
               "round trip": inflight / (remote * RTT_NS)}

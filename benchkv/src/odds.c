@@ -3,18 +3,19 @@
 
 #include <math.h>
 
-#define MOMENTS 64 /* of a run, over which the average is taken */
-#define SINGLE 256 /* keys that are looked at one by one; others in groups of like popularity */
-#define GROWTH 1.1 /* from one group to the next */
+#define MOMENTS 64 /* the average over a run is taken from so many moments */
+#define SINGLE                                                                                     \
+	256 /* so many keys are computed one by one, the others in groups of similar popularity */
+#define GROWTH 1.1 /* a group's last key / its first */
 
-/* A put of a key that is lost at a moment of the run. */
+/* A put that is lost at moment t of the run, in the terms of odds.h. */
 struct loss {
 	double puts; /* p */
-	double before, after; /* operations on the key */
-	double audited; /* 0: the audit does not go through it */
+	double before, after; /* operations on the key: b and m */
+	double audited; /* the share of runs whose audit reads the key */
 };
 
-/* The probability that one of n parties knows the value which is left behind to be older. */
+/* q of odds.h: the probability that one of n parties knows that the remaining value is old. */
 static double known(const struct loss *l, double gets, double n)
 {
 	double both = gets + l->puts, other = 1 - exp(-l->puts * l->before);
@@ -23,10 +24,7 @@ static double known(const struct loss *l, double gets, double n)
 	       (1 - 1 / n) * (other - l->puts / both * (1 - exp(-both * l->before)));
 }
 
-/*
- * The probability that one of n parties, whose clients share what they know, finds it; gets: those
- * of one party.
- */
+/* F(n) of odds.h: the probability that one of n parties finds the loss. */
 static double followed(const struct loss *l, double n)
 {
 	double gets = (1 - l->puts) / n, both = gets + l->puts, none = exp(-both * l->after);
@@ -34,6 +32,7 @@ static double followed(const struct loss *l, double n)
 	return known(l, gets, n) * (gets / both * (1 - none) + none * l->audited);
 }
 
+/* The probability that the audit finds the loss of a put of a key that is not followed. */
 static double unfollowed(const struct loss *l, double clients)
 {
 	double e = exp(-l->puts * l->before);
@@ -41,7 +40,7 @@ static double unfollowed(const struct loss *l, double clients)
 	return (e + (1 - e) / clients) * exp(-l->puts * l->after) * l->audited;
 }
 
-/* The average over the run of a key that gets this share of the operations. */
+/* The average over the moments of the run, for a key that gets this share of the operations. */
 static double of_key(const struct odds *o, double share, bool is_followed)
 {
 	double clients = (double)o->ranks * o->clients, ops = share * (double)o->ops, sum = 0;
@@ -63,8 +62,8 @@ static double of_key(const struct odds *o, double share, bool is_followed)
 }
 
 /*
- * The next group: one key, or those up to GROWTH times the first, but none that is followed with
- * one that is not.
+ * The first key after the group that begins with @first: one key, or all up to GROWTH times the
+ * first. A group does not mix followed keys with others, or hot keys with others.
  */
 static double group_end(const struct odds *o, double first)
 {

@@ -19,15 +19,15 @@
 
 /* Shared with the process of the two threads. */
 static struct {
-	uint32_t go; /* the storer stores now */
-	uint32_t done; /* it has stored */
+	uint32_t go; /* the storer may store */
+	uint32_t done; /* the storer has stored */
 } * shared;
 
 static uint32_t *page;
-static bool leaves; /* the page is in the pool, and leaves it */
+static bool leaves; /* the page leaves the pool, else it enters it */
 static const char device[1];
 
-/* Acquire and release: a word follows what it announces. */
+/* The acquire in get_word() pairs with the release in set_word(), on `go` and on `done`. */
 static uint32_t get_word(const uint32_t *p)
 {
 	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
