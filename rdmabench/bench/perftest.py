@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench lat and bw beside perftest's programs on one software HCA, in turns: what each measures, and the ratio.
+"""rdmabench lat and bw beside perftest's programs on the software HCA: what each measures, and the ratio.
 
-    perftest.py RDMABENCH SOFTHCA-RUN [--rounds N] [--only TEXT] [--turns]
+    perftest.py RDMABENCH SOFTHCA-RUN [--only TEXT] [--rounds N] [--seconds S] [--mode MODE] [--turns]
 
-The figure of a cell is the best of the rounds, of the median latency of a run or of its average throughput: other
-programs on the machine make a run slower, never faster. The last ratio is of the medians of the rounds.
+A round is a run of each; which is the first alternates. A row has the medians of the rounds, of the median latency of a run or
+of its average throughput, and the median of the rounds' ratios with its confidence interval (at least 95 %). Rounds end
+when the interval is narrower than 2 %, or after --rounds or --seconds. Both programs use the HCA in the same mode. Server and client
+have a processor each and, if this is permitted, real-time priority, so that other programs on the machine rarely interrupt them.
 
 --turns counts in a capture (needs tshark) how many SENDs of a ping-pong come from another side than the SEND before.
 """
 import argparse
+import math
 import os
 import shutil
 import socket
@@ -17,6 +20,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 SIZES = (2, 64, 1024, 16384, 262144, 1048576)
 SEND = ["lat", "--op", "s"]
@@ -34,7 +38,9 @@ CELLS = [("ib_write_lat", [], ["lat", "--op", "w"], SIZES), ("ib_write_lat", ["-
 parser = argparse.ArgumentParser()
 parser.add_argument("rdmabench", type=os.path.abspath)
 parser.add_argument("runner", type=os.path.abspath)
-parser.add_argument("--rounds", type=int, default=5)
+parser.add_argument("--rounds", type=int, default=24, help="at most, of a row")
+parser.add_argument("--seconds", type=float, default=12, help="after which no round begins")
+parser.add_argument("--mode", default="trap", help="of the HCA")
 parser.add_argument("--only", default="")
 parser.add_argument("--turns", action="store_true")
 options = parser.parse_args()
@@ -46,20 +52,33 @@ def free_port():
         return s.getsockname()[1]
 
 
+def placed(side, priority):
+    """Returns a function for a new process: one processor for each side, so that neither waits for the other."""
+    cpus = sorted(os.sched_getaffinity(0))
+
+    def place():
+        os.sched_setaffinity(0, {cpus[-1 - side * (len(cpus) > 1)]})
+        os.sched_setscheduler(0, os.SCHED_RR if priority else os.SCHED_OTHER, os.sched_param(priority))
+    return place
+
+
 def one_pair(program, args, env=None):
     """Returns what the client prints, or None if it fails; a client that comes before the server listens tries again."""
-    run = [options.runner, "--fabric", f"perftest-{os.getpid()}"]
+    run = [options.runner, "--fabric", f"perftest-{os.getpid()}", "--mode", options.mode]
     port = ["-p", str(free_port())]
     env = {**os.environ, **(env or {})}  # of both: either may be the first of the fabric
-    server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+    server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
+                              preexec_fn=placed(0, options.priority))
     try:
         while True:
             ended = server.poll() is not None
-            client = subprocess.run([*run, *program, *args, *port, "127.0.0.1"], capture_output=True, text=True, timeout=60, env=env)
+            client = subprocess.run([*run, *program, *args, *port, "127.0.0.1"], capture_output=True, text=True, timeout=10, env=env,
+                                    preexec_fn=placed(1, options.priority))
             if not client.returncode:
                 return client.stdout
             if ended:
                 return None
+            time.sleep(.01)
     except subprocess.TimeoutExpired:
         return None
     finally:
@@ -68,7 +87,7 @@ def one_pair(program, args, env=None):
 
 
 def pair(program, args):
-    """As one_pair(). perftest's programs sometimes fail or hang with -e on a busy machine ("Couldn't post send")."""
+    """As one_pair(). perftest's programs sometimes fail or hang with -e ("Couldn't post send")."""
     for _ in range(20):
         out = one_pair(program, args)
         if out:
@@ -81,21 +100,39 @@ def figure(out, size, column):
     return next(float(r[column]) for r in map(str.split, out.splitlines()) if len(r) > column and r[0] == str(size))
 
 
+def interval(values):
+    """Returns the median of the values and a confidence interval of it, by the binomial distribution; too few values: None."""
+    values, n = sorted(values), len(values)
+    outside = .5 ** n  # the probability that all values are above the median
+    k = 0
+    while outside + math.comb(n, k + 1) * .5 ** n <= .025:
+        k += 1
+        outside += math.comb(n, k) * .5 ** n
+    return statistics.median(values), *((values[k], values[-1 - k]) if outside <= .025 else (None, None))
+
+
+def iterations(lat, events, size):
+    """Short runs: the figure of a run is a median, and runs differ more than the messages of one."""
+    if size > 16384:
+        return 100 if size > 262144 else 400
+    return 2000 if not lat or events else 4000 if size > 1024 else 10000
+
+
 def cell(program, both, ours, size):
+    """Prints a row and returns the ratio."""
     lat = ours[0] == "lat"
-    n = ["-n", str((400 if lat else 1000) if size <= 16384 else 50 if lat else 200)]  # short: other programs interrupt
-    sizes = [] if "atomic" in program else ["-s", str(size)]
+    common = [*both, "-n", str(iterations(lat, "-e" in both, size)), *([] if "atomic" in program else ["-s", str(size)])]
     theirs = ["-F", *(["--atomic_type=FETCH_AND_ADD"] if "atomic" in program else [])]
-    runs = ([], [])
-    for i in range(options.rounds):
-        both_runs = [lambda: figure(pair([program], [*both, *n, *sizes, *theirs]), size, 4 if lat else 3),
-                     lambda: figure(pair([options.rdmabench, *ours], [*both, *n, *sizes]), size, 4 if lat else 3)]
-        for k in (0, 1) if i % 2 == 0 else (1, 0):  # neither is always the first
-            runs[k].append(both_runs[k]())
-    theirs, ours = map(min if lat else max, runs)
-    middle = statistics.median(runs[1]) / statistics.median(runs[0])
-    print(f"{program:14} {' '.join(both):10} {size:8} {theirs:12.2f} {ours:12.2f} {ours / theirs:6.3f} {middle:6.3f}", flush=True)
-    return ours / theirs
+    lines = (([program], [*common, *theirs]), ([options.rdmabench, *ours], common))
+    runs, end, low, high = ([], []), time.monotonic() + options.seconds, None, None
+    while len(runs[0]) < options.rounds and time.monotonic() < end and (low is None or high > 1.02 * low):
+        for k in (0, 1) if len(runs[0]) % 2 == 0 else (1, 0):  # neither is always the first
+            runs[k].append(figure(pair(*lines[k]), size, 4 if lat else 3))
+        ratio, low, high = interval([b / a for a, b in zip(*runs)])
+    certain = f"{low:.3f} to {high:.3f}" if low else "-"
+    print(f"{program:14} {' '.join(both):8} {size:8} {statistics.median(runs[0]):10.2f} {statistics.median(runs[1]):10.2f} {ratio:6.3f}"
+          f"   {certain:15} {len(runs[0]):6}", flush=True)
+    return ratio
 
 
 def turns():
@@ -110,14 +147,28 @@ def turns():
             print(os.path.basename(program[0]), *more, f"{len(sent)} SENDs, {n} of them by another side than the one before")
 
 
+def priority():
+    """Returns the real-time priority of the programs, or 0 if there is none. This one's is higher: it starts and ends them."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(2))
+    except PermissionError:
+        return 0
+    return 1
+
+
 def main():
+    options.priority = 0
     if options.turns:
         return turns()
-    print(f"{'program':14} {'options':10} {'bytes':>8} {'perftest':>12} {'rdmabench':>12} {'ratio':>6} {'median':>6}   us, or MiB/s")
+    options.priority = priority()
+    print(f"mode {options.mode}, {'real-time' if options.priority else 'normal'} priority, load {os.getloadavg()[0]:.1f}")
+    print(f"{'program':14} {'options':8} {'bytes':>8} {'perftest':>10} {'rdmabench':>10} {'ratio':>6}   {'interval':15} {'rounds':>6}   "
+          "us, or MiB/s")
     ratios = [cell(program, both, ours, size) for program, both, ours, sizes in CELLS for size in sizes
               if shutil.which(program) and options.only in " ".join([program, *both, str(size)])]
     near = sum(.95 <= r <= 1 / .95 for r in ratios)
     print(f"{near} of {len(ratios)} ratios within 5 %")
+    return 0
 
 
 sys.exit(main())
