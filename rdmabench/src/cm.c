@@ -64,8 +64,21 @@ static int next_event(struct cm_side *c, struct rdma_cm_event **event_p)
 	return 0;
 }
 
-/* Waits for an event of this kind; another one is an error. */
-static int expect(struct cm_side *c, enum rdma_cm_event_type kind, char *why)
+static bool is_ud(const struct side *s)
+{
+	return s->t.type == MLX5DVL_UD;
+}
+
+static int create_id(struct side *s, struct rdma_cm_id **id_p)
+{
+	enum rdma_port_space ports = is_ud(s) ? RDMA_PS_UDP : RDMA_PS_TCP;
+
+	return rdma_create_id(s->cm.state->channel, id_p, NULL, ports) ? -errno : 0;
+}
+
+/* Waits for an event of this kind, and writes its parameters to *param_p; another event is an error. */
+static int expect_param(struct cm_side *c, enum rdma_cm_event_type kind,
+	struct rdma_ud_param *param_p, char *why)
 {
 	struct rdma_cm_event *event;
 	int err = next_event(c, &event);
@@ -74,24 +87,36 @@ static int expect(struct cm_side *c, enum rdma_cm_event_type kind, char *why)
 	if (err)
 		return said(why, "no answer", err);
 	got = event->event;
+	*param_p = event->param.ud;
 	err = event->status < 0 ? event->status : -ECONNREFUSED;
 	rdma_ack_cm_event(event);
 	return got == kind ? 0 : said(why, rdma_event_str(got), err);
 }
 
+static int expect(struct cm_side *c, enum rdma_cm_event_type kind, char *why)
+{
+	struct rdma_ud_param param;
+
+	return expect_param(c, kind, &param, why);
+}
+
 /* Connects the QP along the path that rdma_cm has found. */
-static int connect_qp(struct flow *f, struct rdma_cm_id *id, const struct mlx5dvl_qp_info *peer)
+static int connect_along(struct flow *f, const struct ibv_ah_attr *path)
+{
+	struct mlx5dvl_qp_info theirs = f->peer->remote.qp[f->index];
+
+	theirs.lid = path->dlid;
+	if (path->is_global)
+		memcpy(theirs.gid, &path->grh.dgid, sizeof(theirs.gid));
+	return flow_connect(f, &theirs);
+}
+
+static int connect_qp(struct flow *f, struct rdma_cm_id *id)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR};
-	struct mlx5dvl_qp_info theirs = *peer;
 	int mask;
 
-	if (rdma_init_qp_attr(id, &attr, &mask))
-		return -errno;
-	theirs.lid = attr.ah_attr.dlid;
-	if (attr.ah_attr.is_global)
-		memcpy(theirs.gid, &attr.ah_attr.grh.dgid, sizeof(theirs.gid));
-	return mlx5dvl_qp_connect(f->qp, &theirs, sizeof(theirs));
+	return rdma_init_qp_attr(id, &attr, &mask) ? -errno : connect_along(f, &attr.ah_attr);
 }
 
 static struct rdma_conn_param param_of(const struct flow *f, const struct wish *wish)
@@ -117,8 +142,10 @@ int cm_listen(struct side *s, char why[WIRE_TEXT_MAX])
 
 	if (err)
 		return err;
-	if (rdma_create_id(s->cm.state->channel, &s->cm.state->listener, NULL, RDMA_PS_TCP) ||
-		rdma_bind_addr(s->cm.state->listener, (struct sockaddr *)&any) ||
+	err = create_id(s, &s->cm.state->listener);
+	if (err)
+		return said(why, "no id", err);
+	if (rdma_bind_addr(s->cm.state->listener, (struct sockaddr *)&any) ||
 		rdma_listen(s->cm.state->listener, (int)qps))
 		return said(why, "it cannot listen", -errno);
 	s->cm.port = be16toh(rdma_get_src_port(s->cm.state->listener));
@@ -126,8 +153,9 @@ int cm_listen(struct side *s, char why[WIRE_TEXT_MAX])
 }
 
 /* Returns the QP that a request names, if it comes from the QP that JOIN names, or NULL. */
-static struct flow *wanted(const struct side *s, const struct rdma_conn_param *param)
+static struct flow *wanted(const struct side *s, const struct rdma_cm_event *request)
 {
+	const struct rdma_conn_param *param = &request->param.conn;
 	struct wish wish;
 
 	if (!param->private_data || param->private_data_len < sizeof(wish))
@@ -137,16 +165,17 @@ static struct flow *wanted(const struct side *s, const struct rdma_conn_param *p
 		struct flow *f = &s->peers[i / s->t.qps]->flows[i % s->t.qps];
 
 		if (le32toh(wish.magic) == MAGIC && le32toh(wish.qpn) == mlx5dvl_qp_qpn(f->qp) &&
-			param->qp_num == f->remote_qpn)
+			(is_ud(s) || param->qp_num == f->remote_qpn))
 			return mlx5dvl_qp_status(f->qp) == -ENOTCONN ? f : NULL;
 	}
 	return NULL;
 }
 
-/* Takes over the id of a request, or rejects it. */
-static int on_request(struct side *s, struct rdma_cm_id *id, const struct rdma_conn_param *param)
+/* Takes over the id of a request, or rejects it. The other end of UD does not tell that it has the answer. */
+static int on_request(struct side *s, const struct rdma_cm_event *request)
 {
-	struct flow *f = wanted(s, param);
+	struct flow *f = wanted(s, request);
+	struct rdma_cm_id *id = request->id;
 	struct rdma_conn_param answer;
 	int err;
 
@@ -157,8 +186,11 @@ static int on_request(struct side *s, struct rdma_cm_id *id, const struct rdma_c
 	}
 	s->cm.state->ids[s->cm.state->n++] = id;
 	answer = param_of(f, NULL);
-	err = connect_qp(f, id, &f->peer->remote.qp[f->index]);
-	return err ? err : rdma_accept(id, &answer) ? -errno : 0;
+	err = is_ud(s) ? flow_connect(f, &f->peer->remote.qp[f->index]) : connect_qp(f, id);
+	if (!err && rdma_accept(id, &answer))
+		err = -errno;
+	s->cm.state->established += is_ud(s) && !err;
+	return err;
 }
 
 int cm_accept(struct side *s, char why[WIRE_TEXT_MAX])
@@ -169,17 +201,13 @@ int cm_accept(struct side *s, char why[WIRE_TEXT_MAX])
 	c->limit_ns = clock_ns() + s->timeout_ns;
 	while (c->established < s->n_peers * s->t.qps && !err) {
 		struct rdma_cm_event *event;
-		struct rdma_cm_id *id;
-		enum rdma_cm_event_type kind;
 
 		err = next_event(c, &event);
 		if (err)
 			break;
-		kind = event->event;
-		id = event->id;
-		if (kind == RDMA_CM_EVENT_CONNECT_REQUEST)
-			err = on_request(s, id, &event->param.conn);
-		else if (kind == RDMA_CM_EVENT_ESTABLISHED)
+		if (event->event == RDMA_CM_EVENT_CONNECT_REQUEST)
+			err = on_request(s, event);
+		else if (event->event == RDMA_CM_EVENT_ESTABLISHED)
 			c->established++;
 		else
 			err = -ECONNRESET;
@@ -230,29 +258,39 @@ static int find_path(struct peer *p, struct rdma_cm_id *id, char *why)
 	return expect(s->cm.state, RDMA_CM_EVENT_ROUTE_RESOLVED, why);
 }
 
+/* Completes the connection that was requested. */
+static int conclude(struct flow *f, struct rdma_cm_id *id, char *why)
+{
+	struct side *s = f->peer->side;
+	struct rdma_ud_param param;
+	int err = expect_param(s->cm.state,
+		is_ud(s) ? RDMA_CM_EVENT_ESTABLISHED : RDMA_CM_EVENT_CONNECT_RESPONSE, &param, why);
+
+	if (err)
+		return err;
+	err = is_ud(s) ? connect_along(f, &param.ah_attr) : connect_qp(f, id);
+	if (!err && !is_ud(s) && rdma_establish(id))
+		err = -errno;
+	return err ? said(why, "a QP cannot be connected", err) : 0;
+}
+
 static int connect_flow(struct peer *p, struct flow *f, char *why)
 {
 	struct cm_side *c = p->side->cm.state;
 	struct wish wish = {htole32(MAGIC), htole32(f->remote_qpn)};
 	struct rdma_conn_param param = param_of(f, &wish);
 	struct rdma_cm_id *id;
-	int err;
+	int err = create_id(p->side, &id);
 
-	if (rdma_create_id(c->channel, &id, NULL, RDMA_PS_TCP))
-		return said(why, "no id", -errno);
+	if (err)
+		return said(why, "no id", err);
 	c->ids[c->n++] = id;
 	err = find_path(p, id, why);
 	if (err)
 		return err;
 	if (rdma_connect(id, &param))
 		return said(why, "no request", -errno);
-	err = expect(c, RDMA_CM_EVENT_CONNECT_RESPONSE, why);
-	if (err)
-		return err;
-	err = connect_qp(f, id, &p->remote.qp[f->index]);
-	if (!err && rdma_establish(id))
-		err = -errno;
-	return err ? said(why, "a QP cannot be connected", err) : 0;
+	return conclude(f, id, why);
 }
 
 int cm_connect(struct peer *p, char why[WIRE_TEXT_MAX])

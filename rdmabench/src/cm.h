@@ -4,7 +4,10 @@
  * listens, and tells its port in WELCOME; the client connects one QP after another after JOIN. The
  * QPs are those of mlx5dv-lite, which connects them when rdma_cm has found the path.
  *
- * A request names the QP of the server; one that does not come from the QP of JOIN is rejected.
+ * A request names the QP of the server; one that does not come from the QP of JOIN is rejected. Requests for
+ * UD do not tell from which QP they come.
+ *
+ * librdmacm has no ids of UC. Those of RC exchange the same messages, and rdma_cm does not have the QPs.
  */
 #ifndef RDMABENCH_CM_H
 #define RDMABENCH_CM_H

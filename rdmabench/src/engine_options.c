@@ -115,7 +115,7 @@ static const struct arg_row rows[] = {
 	{"tclass", 0, "N", ARG_WHOLE, AT(o.t.traffic_class), .max = 255, .def = "0",
 		.help = "traffic class; on RoCE v2 DSCP * 4"},
 	{"rdma-cm", 'R', NULL, ARG_FLAG, AT(o.t.cm), .also = "rdma_cm",
-		.help = "RC QPs are connected by rdma_cm, at the address of the TCP connection"},
+		.help = "QPs are connected by rdma_cm, at the address of the TCP connection"},
 	{"control", 0, "KIND", ARG_WORD, AT(o.t.control), .words = control_names, .def = "none",
 		.help = "verbs during the traffic; rkey and lkey are requests that must fail"},
 	{"control-every", 0, "US", ARG_WHOLE, AT(o.t.control_us), .min = 1, .max = 1000000,

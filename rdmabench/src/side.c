@@ -300,6 +300,16 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	}
 }
 
+int flow_connect(struct flow *f, const struct mlx5dvl_qp_info *theirs)
+{
+	int err;
+
+	if (f->peer->side->t.type != MLX5DVL_UD)
+		return mlx5dvl_qp_connect(f->qp, theirs, sizeof(*theirs));
+	err = mlx5dvl_qp_connect(f->qp, NULL, 0);
+	return err ? err : mlx5dvl_ah_create(f->qp, theirs, sizeof(*theirs), &f->ah);
+}
+
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 {
 	const struct side *s = p->side;
@@ -312,14 +322,8 @@ int side_connect(struct peer *p, char why[WIRE_TEXT_MAX])
 		f->remote = p->remote.addr + i * s->layout.size;
 		f->rkey = p->remote.rkey[i];
 		f->remote_qpn = theirs->qpn;
-		if (s->t.cm)
-			continue;
-		if (s->t.type == MLX5DVL_UD) {
-			err = mlx5dvl_qp_connect(f->qp, NULL, 0);
-			err = err ? err : mlx5dvl_ah_create(f->qp, theirs, sizeof(*theirs), &f->ah);
-		} else {
-			err = mlx5dvl_qp_connect(f->qp, theirs, sizeof(*theirs));
-		}
+		if (!s->t.cm)
+			err = flow_connect(f, theirs);
 	}
 	return err ? said(why, "the QPs cannot be connected", err) : plant_injection(p, why);
 }

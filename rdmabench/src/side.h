@@ -144,6 +144,8 @@ void side_describe(const struct side *s, const struct peer *p, const char *run,
 	struct wire_side *d_p);
 /* Connects to the addresses in p->remote; with t.cm the caller connects the QPs. Returns 0, or -errno with a line in @why. */
 int side_connect(struct peer *p, char why[WIRE_TEXT_MAX]);
+/* Connects one QP, or creates the address of a UD QP's messages. Returns 0 or -errno. */
+int flow_connect(struct flow *f, const struct mlx5dvl_qp_info *theirs);
 /* Removes the planted events, and counts those that have happened. */
 void side_take_injected(struct side *s);
 /* Destroys all objects, closes the connections and frees the peers. */

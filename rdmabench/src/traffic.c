@@ -91,9 +91,6 @@ static int check_type(const struct traffic *t, char *why, size_t size)
 {
 	const struct pattern *p = &t->pattern;
 
-	if (t->cm && t->type != MLX5DVL_RC)
-		return fail(why, size, -EINVAL,
-			"only RC is connected by rdma_cm: give RC, or no -R");
 	if (t->type != MLX5DVL_RC && p->kinds & (1u << PATTERN_READ | 1u << PATTERN_ATOMIC))
 		return fail(why, size, -EINVAL,
 			"%s has no READ and no atomics: give RC, or another pattern",

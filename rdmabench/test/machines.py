@@ -102,7 +102,8 @@ def lost(tmp):
 def rdma_cm(tmp):
     """rdma_cm connects the QPs of two machines."""
     with hosts.Network(runner, topology="mtu=1024") as (a, b):
-        for i, line in enumerate((["lat", "--op", "s"], ["bw", "--op", "w", "-q", 2, "-s", 4096], ["engine", "-b", "--check", "--request", "r_1_512,si_1_100"])):
+        for i, line in enumerate((["lat", "--op", "s"], ["lat", "--op", "s", "-c", "UD"], ["bw", "--op", "w", "-q", 2, "-s", 4096],
+                                  ["engine", "-b", "--check", "--request", "r_1_512,si_1_100"])):
             port = 18600 + i
             said = hosts.pair(a, b, *map(str, [exe, *line, "-R", "-n", 30, "-p", port, "--json", "-"]), port=port)
             for o in (json.loads(x) for text in said for x in text.splitlines() if x.startswith("{")):
