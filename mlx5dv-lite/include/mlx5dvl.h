@@ -265,7 +265,7 @@ struct mlx5dvl_srq_attr {
 	/*
 	 * Memory for SENDs with data. If the following fields are zero, receives have no memory,
 	 * which is sufficient for WRITE_IMM and empty SENDs. The data of receive i goes to buf + i
-	 * * buf_size.
+	 * * buf_size, and with a depth of 1 to buf.
 	 */
 	void *buf; /* at least mlx5dvl_srq_buf_len(depth, buf_size) bytes, registered */
 	uint32_t buf_size;

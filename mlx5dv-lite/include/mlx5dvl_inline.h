@@ -214,7 +214,7 @@ struct mlx5dvl_srq {
 	uint16_t count; /* receives posted since creation, modulo 2^16 */
 	uint16_t tail; /* last entry of the list that the device follows */
 	uint8_t *buf; /* memory of receive 0; NULL: receives have no memory */
-	uint32_t buf_size;
+	uint32_t buf_size; /* bytes from one to the next; 0: all have the same memory */
 };
 
 /* A completion as the device writes it. In a 128-byte CQE this is the second half. */

@@ -7,7 +7,7 @@
 
 #define INVALID_LKEY 0x100 /* ends the list of data segments of a receive */
 
-static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, uint32_t lkey)
+static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, const struct mlx5dvl_srq_attr *attr)
 {
 	mlx5dvl_word_ *wqe = (mlx5dvl_word_ *)(void *)(srq->wqes + ((size_t)i << srq->shift));
 	mlx5dvl_word_ *seg = wqe + 2;
@@ -16,7 +16,7 @@ static void write_receive(struct mlx5dvl_srq *srq, uint32_t i, uint32_t lkey)
 		(uint64_t)(uint16_t)(i + 1) << 32); /* bytes 2 and 3: index of the next receive */
 	wqe[1] = 0;
 	if (srq->buf) {
-		seg[0] = htobe64((uint64_t)srq->buf_size << 32 | lkey);
+		seg[0] = htobe64((uint64_t)attr->buf_size << 32 | attr->lkey);
 		seg[1] = htobe64((uintptr_t)srq->buf + (uint64_t)i * srq->buf_size);
 	} else {
 		seg[0] = htobe64(INVALID_LKEY);
@@ -36,9 +36,10 @@ void srq_init(struct mlx5dvl_srq *srq, void *wqes, uint32_t shift, uint32_t dept
 	srq->count = 0;
 	srq->tail = (uint16_t)depth;
 	srq->buf = attr->buf_size ? attr->buf : NULL;
-	srq->buf_size = attr->buf_size;
+	/* The two entries of this list share a buffer, which then stays in the cache: only one is posted. */
+	srq->buf_size = depth > 1 ? attr->buf_size : 0;
 	for (uint32_t i = 0; i <= depth; i++)
-		write_receive(srq, i, attr->lkey);
+		write_receive(srq, i, attr);
 }
 
 /* The list is linked and the receives never change, so posting only updates the counter. */
@@ -56,5 +57,5 @@ NOINLINE uint32_t mlx5dvl_srq_post_(struct mlx5dvl_srq *srq)
 
 size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size)
 {
-	return ((size_t)(depth ? depth : SRQ_DEFAULT_DEPTH) + 1) * buf_size;
+	return ((size_t)(depth ? depth : SRQ_DEFAULT_DEPTH) + (depth != 1)) * buf_size;
 }

@@ -30,6 +30,23 @@ TEST(receives_are_written_once)
 	free(wqes);
 }
 
+/* The data of a receive is valid until the handler returns, so the next one may use the same memory. */
+TEST(a_single_receive_has_a_single_buffer)
+{
+	uint8_t *wqes = plain_alloc(2 * 32), buf[64];
+	const struct mlx5dvl_srq_attr attr = {.buf = buf, .buf_size = sizeof(buf), .lkey = 0x1234};
+	struct mlx5dvl_srq srq;
+	uint32_t record = 0;
+
+	srq_init(&srq, wqes, 5, 1, &record, &attr);
+	for (uint32_t i = 0; i < 2; i++) {
+		CHECK_EQ(get32(wqes + i * 32 + 16), sizeof(buf));
+		CHECK_EQ(get64(wqes + i * 32 + 24), (uintptr_t)buf);
+	}
+	CHECK_EQ(mlx5dvl_srq_buf_len(1, sizeof(buf)), sizeof(buf));
+	free(wqes);
+}
+
 static void on_recv(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
 	uint64_t *sum = arg;
