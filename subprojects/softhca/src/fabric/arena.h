@@ -506,7 +506,7 @@ enum attention { ATTEND_FAULTS = 1, ATTEND_CAPTURE = 2 };
 
 struct rail_state {
 	uint32_t link_down;
-	uint32_t reserved;
+	uint32_t gids_changed; /* since the fabric was made */
 	uint64_t link_free[2]; /* time in ns at which the link is idle: outbound, inbound */
 	struct port_counts counts;
 };

@@ -63,6 +63,7 @@ int port_set_gid(uint32_t rail, uint32_t index, const uint8_t gid[16])
 		if (softhca_rail_has_gid(&t->rails[i], gid))
 			return -EEXIST;
 	memcpy(r->gids[index], gid, sizeof(r->gids[index]));
+	arena()->rails[rail].gids_changed = 1;
 	snprintf(name, sizeof(name), "gids/%u", index);
 	softhca_gid_write(gid, text);
 	put_attribute(r->name, name, strcat(text, "\n"));

@@ -326,6 +326,14 @@ static uint32_t mtu_bytes(uint8_t code)
 	return 128u << code;
 }
 
+/* If a GID of the port was replaced, the path may have led to @qp when it was made, which is no
+ * mistake of the program. */
+static bool path_was_right(const struct qp_attr *path, uint32_t rail, const struct qp *qp)
+{
+	return (path->is_global && arena()->rails[qp_rail(qp)].gids_changed) ||
+	       path_leads_to(path, rail, qp);
+}
+
 /*
  * Strict mode, at the first message of a connection: checks that the attributes of the two ends
  * fit. Returns false, with the syndrome that an adapter would report, if they do not.
@@ -342,7 +350,7 @@ __attribute__((cold)) static bool ends_fit(struct qp *qp, const struct qp *dest,
 			qp->qpn, a->sq_psn & PSN_MASK, dest->qpn, b->rq_psn & PSN_MASK);
 		return false;
 	}
-	if (qp->type == QPT_RC && !path_leads_to(b, qp_rail(dest), qp)) {
+	if (qp->type == QPT_RC && !path_was_right(b, qp_rail(dest), qp)) {
 		strict_violation("QP 0x%06x: the path of QP 0x%06x, to which it sends, does not "
 				 "lead back to it",
 			qp->qpn, dest->qpn);

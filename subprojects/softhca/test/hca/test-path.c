@@ -7,7 +7,7 @@
 #include "said.h"
 #include "softhca.h"
 
-enum { ROCE, IB, IB_WITH_GRH };
+enum { ROCE, IB, IB_WITH_GRH, LEFT, RIGHT }; /* LEFT and RIGHT: RoCE */
 
 #define NO_GID 8 /* no adapter has an index so high */
 
@@ -157,6 +157,19 @@ TEST(changed_addresses)
 	said_verdict(NULL);
 }
 
+/* The path of b has become wrong, which is no mistake of a program. */
+TEST(changed_before_the_first_message)
+{
+	struct rig a, b;
+
+	rig_open_pair(&a, &(struct rig_attr){.rail = LEFT}, &b, &(struct rig_attr){.rail = RIGHT});
+	CHECK_EQ(softhca_gid_set("mlx5_3", 0, "192.0.2.9"), 0);
+	rig_write(&a, &b, 8);
+	rig_wait_ok(a.scq);
+	rig_close_pair(&a, &b);
+	said_verdict(NULL);
+}
+
 TEST_WITH(roce, refusals, ROCE);
 TEST_WITH(ib, refusals, IB);
 TEST_WITH(ib_with_grh, refusals, IB_WITH_GRH);
@@ -164,7 +177,7 @@ TEST_WITH(ib_with_grh, refusals, IB_WITH_GRH);
 int main(int argc, char **argv)
 {
 	test_fabric("path");
-	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\n");
+	tmpdir_topology("link=roce\nlink=ib\nlink=ib grh=required\nlink=roce\nlink=roce\n");
 	CHECK(!setenv("SOFTHCA_STRICT", "1", 1));
 	said_listen();
 	return test_main(argc, argv);
