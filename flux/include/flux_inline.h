@@ -259,13 +259,22 @@ FLUX_PRIV_INLINE int flux_priv_burst_due(const struct flux_node *node, const str
 /*
  * Publishes everything that has been collected, but for the burst @stays. When a burst is closed,
  * the last open one takes its place, so the last one is published first.
+ *
+ * If @stays is long, several polls come before it is full. Looking at another burst in each of them
+ * takes longer than opening that burst again, so all others are closed.
  */
 FLUX_PRIV_INLINE void flux_priv_publish_but(struct flux_node *node, const struct flux_burst *stays)
 {
+	const int ends = stays && stays->ring.limit == CELLRING_BURST;
+
 	for (uint32_t i = node->n_open; i-- > 0;) {
 		struct flux_burst *b = node->open[i];
 
-		if (b != stays && flux_priv_burst_due(node, b))
+		if (b == stays)
+			continue;
+		if (ends)
+			flux_priv_burst_end(node, b);
+		else if (flux_priv_burst_due(node, b))
 			flux_priv_burst_flush(node, b);
 	}
 	node->gathered = 0;
@@ -595,7 +604,8 @@ FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *ar
 	node->gathered = 0;
 	if (node->n_open) {
 		stays = flux_priv_answers_on(node);
-		flux_priv_publish_but(node, stays);
+		if (!stays || node->n_open > 1)
+			flux_priv_publish_but(node, stays);
 	}
 	if (node->polled)
 		n = flux_priv_poll_circle(node, fn, arg);
