@@ -275,6 +275,7 @@ struct qp {
 	uint8_t sig_all;
 	uint8_t last_wqe_reported;
 	uint8_t wired; /* its peer is on another host, reached by packets */
+	uint8_t peer_ended; /* its peer's process has ended, and the peer is freed */
 	uint32_t uar; /* number of its doorbell page in the device file */
 	uint32_t bfreg; /* its register on that page, BFREG_ANY if the program chooses one */
 	uint64_t dbrec;

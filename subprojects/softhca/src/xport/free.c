@@ -73,7 +73,21 @@ void objects_free_ctx(uint32_t ctx)
 	free_where(offsetof(struct obj, ctx), ctx);
 }
 
+/* Lets the next messages to the QPs of a process that has ended fail as if its objects still existed. */
+static void tell_peers(uint32_t slot)
+{
+	for (uint32_t i = FIRST_QP_INDEX; i < arena()->high[OBJ_QP]; i++) {
+		struct qp *qp = &arena()->qps[i];
+		const struct qp *peer = qp_by_number(qp->attr.dest_qpn);
+
+		if (qp->obj.used && qp->type == QPT_RC && !qp->wired && peer &&
+			peer->obj.owner == slot && peer->attr.dest_qpn == qp->qpn)
+			qp->peer_ended = 1;
+	}
+}
+
 void objects_reap(uint32_t slot)
 {
+	tell_peers(slot);
 	free_where(offsetof(struct obj, owner), slot);
 }

@@ -222,7 +222,7 @@ static int reset(struct qp *qp)
 	wired_stop(qp);
 	qp->retries = qp->rnr_retries = 0;
 	qp->wait_until = 0;
-	qp->last_wqe_reported = 0;
+	qp->last_wqe_reported = qp->peer_ended = 0;
 	return 0;
 }
 

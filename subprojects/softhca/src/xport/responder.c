@@ -377,7 +377,7 @@ struct answer respond(struct qp *qp, struct wqe *w)
 	enum syndrome s;
 
 	if (!dest || dest->type != qp->type)
-		return answer(V_NO_ANSWER);
+		return answer(qp->peer_ended ? V_DEAD : V_NO_ANSWER);
 	if (!path_leads_to(&qp->attr, qp_rail(qp), dest))
 		return answer(V_NO_ANSWER);
 	if (!fabric_reachable(dest->obj.owner))

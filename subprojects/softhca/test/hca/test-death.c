@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of a killed peer is noticed immediately, or by the sender's timeout and retry counter. */
+/*
+ * The end of a killed peer is noticed immediately, or by the sender's timeout and retry counter; also
+ * if another process has freed the peer's objects before.
+ */
 #include <signal.h>
 
 #include "rig.h"
@@ -16,9 +19,44 @@ static void victim(int fd)
 		pause();
 }
 
+/* A process that joins the fabric frees the objects of the dead. */
+static void joiner(int fd)
+{
+	char go;
+
+	test_get(fd, &go, 1);
+	rig_open(&r, NULL);
+	test_put(fd, "j", 1);
+	pause();
+}
+
+static void expect_retries(struct rig_addr to, uint64_t n)
+{
+	uint64_t before = rig_counters().retries;
+
+	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
+	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(rig_counters().retries - before, n);
+}
+
+/* Only a QP that was connected while its peer lived notices that immediately. */
+static void write_to(struct rig_addr to)
+{
+	struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 1};
+	const char *death = getenv("SOFTHCA_DEATH");
+
+	expect_retries(to, death && !strcmp(death, "timers") ? RETRIES + 1 : 0);
+	rig_modify(&r, IBV_QPS_RESET);
+	CHECK(!ibv_modify_qp(r.qp, &init,
+		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	rig_connect(&r, to, (struct rig_timers){0});
+	expect_retries(to, RETRIES + 1);
+	rig_close(&r);
+	exit(0);
+}
+
 static void write_to_the_dead(void)
 {
-	const char *death = getenv("SOFTHCA_DEATH");
 	struct rig_addr to;
 	int fd;
 	pid_t pid = test_peer(victim, &fd);
@@ -26,22 +64,36 @@ static void write_to_the_dead(void)
 	rig_open(&r, NULL);
 	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
 	test_kill(pid);
-	rig_request(&r, IBV_WR_RDMA_WRITE, 8, to);
-	CHECK_EQ(rig_wait(r.scq).status, IBV_WC_RETRY_EXC_ERR);
-	CHECK_EQ(rig_counters().retries, death && !strcmp(death, "timers") ? RETRIES + 1 : 0);
-	rig_close(&r);
-	exit(0);
+	write_to(to);
+}
+
+static void write_to_the_freed(void)
+{
+	struct rig_addr to;
+	int fd, joiner_fd;
+	pid_t pid = test_peer(victim, &fd), joins = test_peer(joiner, &joiner_fd);
+	char joined;
+
+	rig_open(&r, NULL);
+	to = rig_meet(&r, fd, NULL, (struct rig_timers){0});
+	test_kill(pid);
+	test_put(joiner_fd, "g", 1);
+	test_get(joiner_fd, &joined, 1);
+	test_kill(joins);
+	write_to(to);
 }
 
 TEST(noticed_immediately)
 {
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
+	CHECK_EQ(rig_child(write_to_the_freed, NULL), 0);
 }
 
 TEST(noticed_by_timers)
 {
 	CHECK(!setenv("SOFTHCA_DEATH", "timers", 1));
 	CHECK_EQ(rig_child(write_to_the_dead, NULL), 0);
+	CHECK_EQ(rig_child(write_to_the_freed, NULL), 0);
 }
 
 FABRIC_MAIN("death");
