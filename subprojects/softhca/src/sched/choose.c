@@ -14,11 +14,11 @@
 #include "sys/sys.h"
 
 #define MILLI 1000u
-#define POLL_LOOK_NS 20000000u /* between two looks while the thread spins */
-#define TRAP_LOOK_NS 100000000u
+#define LOOK_NS 20000000u /* between two looks */
+#define CALM_MAX 2u /* the time doubles so often while the thread does not spin */
 #define DOUBT_LOOK_NS 5000000u /* the last look found that the other mode is better */
 #define QUOTA_NS 1000000000u
-#define LOOKS 2 /* that must agree before the mode changes, unless members have joined or left */
+#define LOOKS 3 /* that must agree before the mode changes, unless members have joined or left */
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
 #define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
@@ -27,7 +27,7 @@
 #define GAIN 20u /* a mode is kept if it is faster by 1/GAIN */
 #define ASK_MAX 16u /* processes: each takes about 10 us */
 #define PAUSE_MIN_NS 100000000u /* between trials, each of which takes 2 * DOUBT_LOOK_NS */
-#define PAUSE_MAX_NS 1600000000u
+#define PAUSE_MAX_NS 400000000u
 
 /* Relaxed accesses: the thread writes, and threads that ring read them as hints. */
 static bool polls;
@@ -80,6 +80,7 @@ static void end_trial(struct choice *c, bool faster, uint64_t now)
 		c->pause *= 2;
 	if (!faster)
 		c->polls = !c->polls;
+	c->poll_won = c->polls;
 	c->trial = TRIAL_NONE;
 	c->next_trial = now + c->pause;
 }
@@ -102,7 +103,8 @@ static void measure(struct choice *c, const struct load *l, uint64_t now)
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once)
 {
 	bool room = choose_has_room(l), unsure = choose_is_unsure(l);
-	bool poll = room && (c->polls || !unsure);
+	bool poll = room && (c->polls || c->poll_won || !unsure);
+	bool polled = c->polls;
 
 	if (c->trial == TRIAL_OTHER && room)
 		poll = c->polls; /* measure() decides */
@@ -116,6 +118,17 @@ void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_o
 	} else if (!c->doubts) {
 		c->trial = TRIAL_NONE;
 	}
+	if (c->polls || polled)
+		c->calm = 0;
+	else if (!c->doubts && c->calm < CALM_MAX)
+		c->calm++;
+}
+
+uint64_t choose_pause(const struct choice *c)
+{
+	if (c->doubts || c->trial != TRIAL_NONE)
+		return DOUBT_LOOK_NS;
+	return (uint64_t)LOOK_NS << c->calm;
 }
 
 /* All doorbells of the process of @slot. Not exact: its threads count meanwhile. */
@@ -272,15 +285,6 @@ bool choose_is_old(uint64_t now)
 	       count_changes() != __atomic_load_n(&changes, __ATOMIC_RELAXED);
 }
 
-static uint64_t pause_after_look(void)
-{
-	if (!known)
-		return 0;
-	if (choice.doubts || choice.trial != TRIAL_NONE)
-		return DOUBT_LOOK_NS;
-	return choice.polls ? POLL_LOOK_NS : TRAP_LOOK_NS;
-}
-
 /* For softhcactl. */
 static void tell(const struct load *l)
 {
@@ -307,7 +311,7 @@ bool choose_again(void)
 	look(&l, now);
 	known |= l.doorbells != 0;
 	choose_step(&choice, &l, now, at_once);
-	__atomic_store_n(&next_look, now + pause_after_look(), __ATOMIC_RELAXED);
+	__atomic_store_n(&next_look, known ? now + choose_pause(&choice) : now, __ATOMIC_RELAXED);
 	__atomic_store_n(&polls, choice.polls, __ATOMIC_RELAXED);
 	tell(&l);
 	return choice.polls;

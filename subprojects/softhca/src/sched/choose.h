@@ -18,7 +18,12 @@
  * minutes. And threads of a program that trap copy in parallel, while the thread that spins copies one
  * message after the other. So where lists are long or much is copied, the thread measures: it counts
  * the WQEs of a few ms, changes the mode, counts again, and keeps the faster mode. It repeats this
- * trial after a while, after twice as long each time if the mode stays the same.
+ * trial after a while, after twice as long each time if the mode stays the same. At first it is in
+ * the mode that it does not keep for up to 1/20 of the time, later for up to 1/80.
+ *
+ * Other threads may run for a moment when the thread looks. So several looks must find that there is
+ * no core before the thread stops spinning. Then it looks again soon, and later more seldom; and when
+ * there is a core again, it has not forgotten which mode was faster.
  *
  * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
  * list. So a program that posts WQEs one by one and fast also has trials.
@@ -49,9 +54,11 @@ enum trial {
 /* The choice, and what led to it. All zero: to trap. */
 struct choice {
 	bool polls;
+	bool poll_won; /* the last trial found that polling is faster */
 	enum trial trial;
 	uint32_t doubts; /* looks in a row that found that the other mode is better */
 	uint64_t wqes, ns; /* of TRIAL_BEFORE */
+	uint32_t calm; /* looks without doubts since it last polled, up to a limit */
 	uint64_t pause; /* before the next trial; 0: there was none */
 	uint64_t next_trial;
 };
@@ -70,6 +77,9 @@ bool choose_is_unsure(const struct load *l);
 
 /* Changes the choice after a look. @now: the time in ns; @at_once: one look is enough. */
 void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_once);
+
+/* Returns the time from a look, after which the choice is @c, to the next look, in ns. */
+uint64_t choose_pause(const struct choice *c);
 
 /* Returns true if the thread shall spin: what was found last, or now if that is old. */
 bool choose_again(void);

@@ -112,15 +112,18 @@ TEST(room)
 	static const struct step steps[] = {
 		{0, FREE(SHORT), true, true},
 		{20, BUSY(SHORT), false, true}, /* another thread runs for a moment */
-		{25, FREE(SHORT), false, true},
-		{45, BUSY(SHORT), false, true},
-		{50, BUSY(SHORT), false, false}, /* it stays */
-		{150, FREE(SHORT), false, false},
-		{155, FREE(SHORT), false, true},
-		{175, BUSY(SHORT), true, false}, /* a member has joined */
-		{180, BUSY(LONG), false, false},
-		{185, BUSY(LONG), false, false},
-		{190, FREE(SHORT), true, true},
+		{25, BUSY(SHORT), false, true},
+		{30, FREE(SHORT), false, true},
+		{50, BUSY(SHORT), false, true},
+		{55, BUSY(SHORT), false, true},
+		{60, BUSY(SHORT), false, false}, /* it stays */
+		{80, FREE(SHORT), false, false},
+		{85, FREE(SHORT), false, false},
+		{90, FREE(SHORT), false, true},
+		{110, BUSY(SHORT), true, false}, /* a member has joined */
+		{115, BUSY(LONG), false, false},
+		{120, BUSY(LONG), false, false},
+		{125, FREE(SHORT), true, true},
 	};
 
 	RUN(steps);
@@ -142,6 +145,7 @@ TEST(long_lists)
 		{340, FREE(LONG), false, false}, /* again after 200 ms */
 		{345, FREE(LONG), false, true},
 		{350, FREE(LONG + LONG / 20), false, false}, /* nearly fast enough */
+		{749, FREE(LONG), false, false},
 		{750, FREE(LONG), false, false}, /* again after 400 ms */
 		{755, FREE(LONG), false, true},
 		{760, FREE(LONGER), false, true}, /* faster now */
@@ -171,26 +175,27 @@ TEST(disturbed_trials)
 		{196, FREE(LONG), false, true},
 		{201, FREE(LONG), false, false},
 		{206, BUSY(LONG), false, false},
-		{211, FREE(SHORT), false, false},
-		{216, FREE(SHORT), false, true},
-		{221, FREE(LONG), false, true},
-		{226, FREE(LONG), false, false},
-		{231, FREE(LONGER), false, false},
-		{331, FREE(LONG), false, false},
-		{336, FREE(LONG), false, true},
-		{341, BUSY(LONGER), false, true},
-		{346, BUSY(LONGER), false, false},
-		{351, FREE(LONGER), false, false},
-		{356, FREE(LONGER), false, true},
+		{211, BUSY(LONG), true, false}, /* a member has joined */
+		{216, FREE(LONG), false, false},
+		{221, FREE(LONG), false, false},
+		{226, FREE(LONG), false, true}, /* polling had won */
+		{231, FREE(LONG), false, true},
+		{236, FREE(LONG), false, false},
+		{241, FREE(LONGER), false, false},
+		{341, FREE(LONG), false, false},
+		{346, FREE(LONG), false, true},
+		{351, BUSY(LONGER), true, false},
+		{356, FREE(LONGER), false, false}, /* trapping had won, so polling is tried */
+		{361, FREE(LONGER), false, true},
 	};
 
 	RUN(steps);
 }
 
-/* Trials that change nothing have longer and longer pauses, up to 1.6 s. */
+/* Trials that change nothing have longer and longer pauses, up to 400 ms. */
 TEST(pauses)
 {
-	static const uint32_t expected[] = {0, 100, 200, 400, 800, 1600, 1600};
+	static const uint32_t expected[] = {0, 100, 200, 400, 400};
 	struct choice c = {.polls = true};
 	struct load lists = FREE(LONG);
 	uint64_t now = MS, ended = now;
@@ -206,6 +211,106 @@ TEST(pauses)
 		CHECK(c.polls);
 		ended = now;
 	}
+}
+
+/* A program on two cores that rings without a pause, in a simulation. */
+struct program {
+	uint32_t wqes; /* of a hundred doorbells */
+	uint32_t trap, poll; /* WQEs per us in each mode */
+	uint32_t swap_ms; /* after which the modes swap their speeds; 0: never */
+	uint32_t busy_pct; /* of all looks see another thread that runs for a moment */
+};
+
+/* The members describe what the program has done. */
+struct result {
+	uint64_t done, possible; /* WQEs: in the modes that were chosen, in the faster ones */
+	uint64_t slow_ns, ns; /* in the slower mode; in all */
+};
+
+static void simulate(const struct program *p, struct result *r)
+{
+	struct choice c = {0};
+	uint32_t random = 1;
+	bool first = true;
+
+	for (uint64_t pause = 5 * MS; r->ns < 60000ull * MS; pause = choose_pause(&c)) {
+		bool swapped = p->swap_ms && r->ns / MS / p->swap_ms % 2;
+		uint32_t poll = swapped ? p->trap : p->poll, trap = swapped ? p->poll : p->trap;
+		uint32_t rate = c.polls ? poll : trap, best = poll > trap ? poll : trap;
+		struct load l = FREE(p->wqes);
+
+		r->ns += pause;
+		r->slow_ns += rate < best ? pause : 0;
+		r->done += rate * pause / 1000;
+		r->possible += best * pause / 1000;
+		random = random * 1103515245 + 12345;
+		l.threads += (random >> 16) % 100 < p->busy_pct;
+		l.doorbells = rate * pause / 1000 * 100 / p->wqes;
+		l.wqes = rate * pause / 1000;
+		l.ns = pause;
+		choose_step(&c, &l, r->ns, first);
+		first = false;
+	}
+}
+
+/* Looks are more seldom the longer the thread does not spin. */
+TEST(looks)
+{
+	static const uint32_t expected[] = {20, 40, 80, 80};
+	struct load free = FREE(SHORT), busy = BUSY(SHORT);
+	struct choice c = {0};
+
+	for (int i = 0; i < 2; i++) {
+		choose_step(&c, &free, MS, true);
+		CHECK_EQ(choose_pause(&c), 20 * MS);
+		choose_step(&c, &busy, MS, false);
+		CHECK_EQ(choose_pause(&c), 5 * MS);
+		for (size_t k = 0; k < sizeof(expected) / sizeof(expected[0]); k++) {
+			choose_step(&c, &busy, MS, true);
+			CHECK_EQ(choose_pause(&c), (uint64_t)expected[k] * MS);
+		}
+	}
+}
+
+/* @percent: of the time of the faster modes that the program may take. */
+static void check_time(const struct program *p, uint32_t percent)
+{
+	struct result r = {0};
+
+	simulate(p, &r);
+	if (r.possible * 100 <= r.done * percent)
+		return;
+	fprintf(stderr, "%llu WQEs, of %llu\n", (unsigned long long)r.done,
+		(unsigned long long)r.possible);
+	CHECK(false);
+}
+
+/* If one mode stays faster, trials take less than 1/80 of the time in the slower mode. */
+TEST(trials_are_cheap)
+{
+	static const struct program programs[] = {{.wqes = LONG, .trap = 5, .poll = 8},
+		{.wqes = LONG, .trap = 8, .poll = 5}};
+
+	for (size_t i = 0; i < 2; i++) {
+		struct result r = {0};
+
+		simulate(&programs[i], &r);
+		CHECK(r.slow_ns * 80 < r.ns);
+	}
+}
+
+/* The cores come closer or move apart every three seconds. */
+TEST(the_faster_mode_changes)
+{
+	check_time(&(struct program){.wqes = LONG, .trap = 5, .poll = 8, .swap_ms = 3000}, 105);
+}
+
+/* Others run for a moment in one of five looks: not a reason to trap, or to forget that polling won. */
+TEST(others_run_for_moments)
+{
+	check_time(&(struct program){.wqes = SHORT, .trap = 3, .poll = 15, .busy_pct = 20}, 105);
+	check_time(&(struct program){.wqes = LONG, .trap = 5, .poll = 8, .busy_pct = 20}, 105);
+	check_time(&(struct program){.wqes = LONG, .trap = 8, .poll = 5, .busy_pct = 20}, 105);
 }
 
 int main(int argc, char **argv)
