@@ -61,7 +61,7 @@ static void hdr(int n, char **args)
 		CHECK_EQ(latrec_hist_record_n(h, strtoull(args[i], NULL, 10),
 				 strtoull(args[i + 1], NULL, 10)),
 			0);
-	hdrlog_head("figures 1", 1700000000.5, stdout);
+	hdrlog_head("figures 1", 1700000000.25, stdout);
 	err = hdrlog_line("it", 1700000000.25, 2.5, h, stdout);
 	latrec_hist_destroy(h);
 	exit(err != 0);

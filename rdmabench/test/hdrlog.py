@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Logs of HdrHistogram, read as its tools do: the encoding V2 with counts in ZigZag LEB128.
 
-    hdrlog.py FIGURES
+    hdrlog.py FIGURES [JAVA JAR]
+
+With JAVA and JAR, HdrHistogram's own HistogramLogProcessor reads a log.
 """
 import base64
 import re
@@ -71,8 +73,28 @@ def lowest(value):
     return value >> shift << shift
 
 
+def reference(figures, java, jar):
+    """The processor adds the histograms of the tag; each row has how many values are at most this one."""
+    log, wanted = "", {}
+    for planted in ({}, {0: 3, 1: 1}, {5: 2, 6: 1, 8: 1, 11: 7}, {255: 1, 256: 2, 257: 300, 258: 1}, {3**k: 99 - k for k in range(39)}):
+        args = [str(x) for pair in planted.items() for x in pair]
+        text = subprocess.run([figures, "hdr", *args], capture_output=True, text=True, check=True).stdout
+        log += "".join(text.splitlines(keepends=True)[4 if log else 0:])
+        for value, count in planted.items():
+            wanted[lowest(value)] = wanted.get(lowest(value), 0) + count
+    out = subprocess.run([java, "-cp", jar, "org.HdrHistogram.HistogramLogProcessor", "-tag", "it", "-outputValueUnitRatio", "1"],
+                         input=log, capture_output=True, text=True, check=True).stdout
+    rows = [r.split() for r in re.findall(r"^ *[\d.]+ [\d.]+ +\d+ .*$", out, re.MULTILINE)]
+    assert len(rows) > 20, out
+    for value, _, count, *_ in rows:
+        assert sum(n for low, n in wanted.items() if low <= float(value)) == int(count), (value, count, wanted)
+    assert f"Total count    = {sum(wanted.values()):>12}]" in out, (wanted, out)
+
+
 def main():
     figures = sys.argv[1]
+    if sys.argv[2:]:
+        return reference(*sys.argv[1:])
     for planted in ({}, {0: 1}, {1: 3}, {5: 2, 6: 1, 8: 1, 11: 7}, {255: 1, 256: 2, 257: 3, 258: 1}, {0: 1, 2**63 - 1: 2**62}, {5: 2**62, 6: 3, 900: 1},
                     {v: v + 1 for v in range(300)}, {3**k: 2**k for k in range(39)}, {10**k: 127 + k % 2 for k in range(19)},
                     {1000: 2**62 - 1}, {lowest(37**k % 2**63 | 1): 2**61 // 3**k for k in range(30)},
@@ -90,4 +112,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
