@@ -3,8 +3,9 @@
  * Storms over several nodes of one thread that are connected as a star or as a mesh, where both ends
  * of each pair dial at once. Meanwhile queue pairs fail, work requests have errors, cables are pulled,
  * addresses are replaced, TCP connections are cut, nodes are restarted, rings grow and calls are
- * canceled. Each call is executed at most once and ends exactly once; it ends with its response unless
- * it was canceled, or one of its two nodes was restarted.
+ * canceled. Some calls are large, or their servers pull from or push into memory of the caller. Each call
+ * is executed at most once and ends exactly once; it ends with its response unless it was canceled, or
+ * one of its two nodes was restarted.
  *
  *	test-copyrpc-squall [CALLS]
  */
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "back.h"
+#include "copyrpc_bulk.h"
 #include "lobby.h"
 
 #ifndef SCALE
@@ -26,17 +28,41 @@
 #endif
 #define NODES_MOST 8
 #define CALM 25 /* the most calls between two faults */
+#define LONG 20000 /* bytes of a large message or a transfer, at most */
+
+enum kind { PLAIN, LARGE, PULL, PUSH };
+
+/* A request that the server holds. */
+struct holder {
+	struct copyrpc_req *req; /* NULL: none */
+	uint32_t number;
+	bool moving; /* a pull or a push is in progress */
+	uint8_t bytes[LONG]; /* of the pull or the push */
+};
 
 struct member {
 	struct copyrpc_ctx *ctx;
 	int listener;
 	struct copyrpc_ep *to[NODES_MOST];
 	bool dials[NODES_MOST];
-	struct copyrpc_req *held[HELD];
+	struct copyrpc_bulk *bulk; /* `held` */
+	struct holder held[HELD];
 };
 
 struct told { /* payload, before bytes that depend on the number */
 	uint32_t number;
+};
+
+/* The request of a pull or a push. */
+struct described {
+	uint32_t number;
+	uint8_t desc[COPYRPC_BULK_SIZE];
+};
+
+/* The caller's memory of a call that is not PLAIN. */
+struct memory {
+	struct copyrpc_bulk *bulk; /* NULL if LARGE */
+	uint8_t sent[LONG], got[LONG];
 };
 
 enum { IS_CANCELED = 1, IS_EXCUSED = 2, HAS_ENDED = 4, WAS_EXECUTED = 8 };
@@ -47,13 +73,30 @@ static struct {
 	uint64_t returns, resent, grown, restarts;
 	bool mesh;
 	uint8_t *flags, *from, *to; /* of each call */
+	struct memory **memory; /* of each call */
 } all;
+
+static enum kind kind_of(uint32_t number)
+{
+	return number % 8 <= PUSH ? number % 8 : PLAIN;
+}
+
+static bool is_long(uint32_t number, bool response)
+{
+	enum kind kind = kind_of(number);
+
+	return kind == LARGE || kind == (response ? PUSH : PULL);
+}
 
 static uint32_t size_of(uint32_t number, bool response)
 {
 	uint32_t salt = number * 2654435761u >> 16;
 
-	return (uint32_t)sizeof(struct told) + (response ? salt * 7 : salt) % (salt & 3 ? 40 : 900);
+	uint32_t most = salt & 3 ? 40 : 900;
+
+	if (is_long(number, response))
+		most = salt & 1 ? 1200 : LONG - (uint32_t)sizeof(struct told);
+	return (uint32_t)sizeof(struct told) + (response ? salt * 7 : salt) % most;
 }
 
 static void write_told(uint8_t *bytes, uint32_t number, bool response)
@@ -64,7 +107,7 @@ static void write_told(uint8_t *bytes, uint32_t number, bool response)
 
 static void check_told(const void *data, uint32_t len, uint32_t number, bool response)
 {
-	uint8_t want[1024];
+	static uint8_t want[LONG];
 
 	write_told(want, number, response);
 	CHECK_EQ(len, size_of(number, response));
@@ -76,6 +119,20 @@ static void end_call(uint32_t number)
 	CHECK(!(all.flags[number] & HAS_ENDED));
 	all.flags[number] |= HAS_ENDED;
 	all.ended++;
+	if (all.memory[number])
+		copyrpc_bulk_free(all.memory[number]->bulk);
+	free(all.memory[number]);
+	all.memory[number] = NULL;
+}
+
+static void check_response(uint32_t number, const void *data, uint32_t len)
+{
+	if (kind_of(number) == LARGE)
+		CHECK(data == all.memory[number]->got);
+	if (kind_of(number) == PUSH)
+		check_told(all.memory[number]->sent, size_of(number, true), number, true);
+	else
+		check_told(data, len, number, true);
 }
 
 static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
@@ -85,10 +142,11 @@ static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
 	uint8_t flags = all.flags[number];
 
 	CHECK(arg == &all.at[all.from[number]]);
+	if (!status)
+		check_response(number, data, len);
 	end_call(number);
 	if (!status) {
 		CHECK(flags & WAS_EXECUTED);
-		check_told(data, len, number, true);
 		all.answered++;
 		return;
 	}
@@ -105,6 +163,7 @@ static uint32_t number_of_member(const struct member *m)
 
 static void open_member(struct member *m)
 {
+	static const struct copyrpc_large_attr large = {.message_max = LONG};
 	static const struct copyrpc_path patient = {.timeout = 8, .retry_cnt = 3};
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
 		.device = number_of_member(m) & 1 ? "mlx5_1" : "mlx5_0",
@@ -124,6 +183,8 @@ static void open_member(struct member *m)
 	while (rc == -ENETDOWN && !link_set(attr.device, true));
 	CHECK_EQ(rc, 0);
 	stop_clock(m->ctx);
+	CHECK_EQ(copyrpc_large_accept(m->ctx, &large), 0);
+	CHECK_EQ(copyrpc_bulk_create(m->ctx, m->held, sizeof(m->held), 0, &m->bulk), 0);
 	CHECK_EQ(copyrpc_listen(m->ctx, NULL, m->listener, NODES_MOST), 0);
 }
 
@@ -143,16 +204,19 @@ static void restart(struct member *m)
 {
 	uint32_t self = number_of_member(m);
 
+	close_member(m); /* the memory of its calls is in use until then */
 	for (uint32_t k = 0; k < all.made; k++) {
 		if (all.flags[k] & HAS_ENDED || (all.from[k] != self && all.to[k] != self))
 			continue;
 		all.flags[k] |= IS_EXCUSED;
 		all.excused++;
-		if (all.from[k] == self)
-			end_call(k);
+		if (all.from[k] != self)
+			continue;
+		if (all.memory[k])
+			all.memory[k]->bulk = NULL; /* freed with the context */
+		end_call(k);
 	}
 	all.restarts++;
-	close_member(m);
 	open_member(m);
 }
 
@@ -176,16 +240,59 @@ static void dial_all(struct member *m)
 	}
 }
 
+static void answer_held(struct holder *h)
+{
+	static uint8_t bytes[LONG];
+	uint32_t len = kind_of(h->number) == PUSH ? 0 : size_of(h->number, true);
+
+	write_told(bytes, h->number, true);
+	copyrpc_reply(h->req, bytes, len);
+	h->req = NULL;
+}
+
+static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
+{
+	struct holder *h = arg;
+
+	h->moving = false;
+	CHECK(status == copyrpc_ep_status(ep) || status == -ECANCELED);
+	if (!status && kind_of(h->number) == PULL)
+		check_told(h->bytes, size_of(h->number, false), h->number, false);
+}
+
+/* The endpoint may have failed. */
+static void move(struct member *m, struct holder *h)
+{
+	const struct described *r = copyrpc_req_data(h->req);
+	struct copyrpc_ep *ep = copyrpc_req_ep(h->req);
+	uint32_t number = h->number, off = (uint32_t)(h->bytes - (uint8_t *)m->held);
+	struct copyrpc_remote remote;
+	int rc;
+
+	CHECK_EQ(copyrpc_req_len(h->req), sizeof(*r));
+	CHECK_EQ(copyrpc_bulk_import(ep, r->desc, sizeof(r->desc), &remote), 0);
+	write_told(h->bytes, number, true);
+	if (kind_of(number) == PULL)
+		rc = copyrpc_bulk_pull(ep, &remote, 0, m->bulk, off, size_of(number, false),
+			on_moved, h);
+	else
+		rc = copyrpc_bulk_push(ep, m->bulk, off, &remote, 0, size_of(number, true),
+			on_moved, h);
+	h->moving = !rc;
+	CHECK(!rc || rc == copyrpc_ep_status(ep));
+}
+
 static void forget(struct member *m, struct copyrpc_ep *ep)
 {
 	for (uint32_t i = 0; i < all.n; i++)
 		if (m->to[i] == ep)
 			m->to[i] = NULL;
-	for (int i = 0; i < HELD; i++)
-		if (m->held[i] && copyrpc_req_ep(m->held[i]) == ep) {
-			copyrpc_reply(m->held[i], NULL, 0);
-			m->held[i] = NULL;
-		}
+	for (int i = 0; i < HELD; i++) {
+		struct holder *h = &m->held[i];
+
+		if (h->req && !h->moving && copyrpc_req_ep(h->req) == ep)
+			answer_held(h);
+	}
 	copyrpc_ep_destroy(ep);
 }
 
@@ -205,59 +312,97 @@ static void take_all_events(struct member *m)
 	}
 }
 
-static void answer_held(struct member *m, int i)
+static void take_request(struct member *m, struct holder *h, struct copyrpc_req *req)
 {
-	uint8_t bytes[1024];
 	uint32_t number;
 
-	memcpy(&number, copyrpc_req_data(m->held[i]), sizeof(number));
-	write_told(bytes, number, true);
-	copyrpc_reply(m->held[i], bytes, size_of(number, true));
-	m->held[i] = NULL;
+	memcpy(&number, copyrpc_req_data(req), sizeof(number));
+	CHECK(number < all.made && all.to[number] == number_of_member(m));
+	CHECK(!(all.flags[number] & WAS_EXECUTED));
+	all.flags[number] |= WAS_EXECUTED;
+	if (!all.mesh) /* the first node calls those that have called it */
+		m->to[all.from[number]] = copyrpc_req_ep(req);
+	h->req = req;
+	h->number = number;
+	if (kind_of(number) == PULL || kind_of(number) == PUSH)
+		move(m, h);
+	else
+		check_told(copyrpc_req_data(req), copyrpc_req_len(req), number, false);
 }
 
 static void serve_all(struct member *m)
 {
 	for (int i = 0; i < HELD; i++) {
+		struct holder *h = &m->held[i];
 		struct copyrpc_req *req;
-		uint32_t number;
 
-		if (m->held[i] && pick(3) == 0)
-			answer_held(m, i);
-		if (m->held[i] || !copyrpc_recv(m->ctx, &req))
-			continue;
-		memcpy(&number, copyrpc_req_data(req), sizeof(number));
-		CHECK(number < all.made && all.to[number] == number_of_member(m));
-		CHECK(!(all.flags[number] & WAS_EXECUTED));
-		all.flags[number] |= WAS_EXECUTED;
-		check_told(copyrpc_req_data(req), copyrpc_req_len(req), number, false);
-		if (!all.mesh) /* the first node calls those that have called it */
-			m->to[all.from[number]] = copyrpc_req_ep(req);
-		m->held[i] = req;
+		if (h->req && !h->moving && pick(3) == 0)
+			answer_held(h);
+		if (!h->req && copyrpc_recv(m->ctx, &req))
+			take_request(m, h, req);
 	}
+}
+
+static int call_described(struct copyrpc_ep *ep, struct memory *y, uint32_t number)
+{
+	uint32_t max = kind_of(number) == PUSH ? 0 : size_of(number, true);
+	struct described r = {.number = number};
+
+	CHECK_EQ(copyrpc_bulk_create(copyrpc_ep_ctx(ep), y->sent, LONG,
+			 COPYRPC_REMOTE_READ | COPYRPC_REMOTE_WRITE, &y->bulk),
+		0);
+	CHECK_EQ(copyrpc_bulk_export(y->bulk, ep, 0, LONG, r.desc), 0);
+	return copyrpc_call(ep, &r, sizeof(r), max, number);
+}
+
+static int call_long(struct copyrpc_ep *ep, uint32_t number)
+{
+	struct memory *y = malloc(sizeof(*y));
+	int rc;
+
+	y->bulk = NULL;
+	write_told(y->sent, number, false);
+	if (kind_of(number) == LARGE)
+		rc = copyrpc_call_large(ep, y->sent, size_of(number, false), y->got,
+			size_of(number, true), number);
+	else
+		rc = call_described(ep, y, number);
+	if (!rc) {
+		all.memory[number] = y;
+		return 0;
+	}
+	copyrpc_bulk_free(y->bulk);
+	free(y);
+	return rc;
+}
+
+static int call_plain(struct copyrpc_ep *ep, uint32_t number)
+{
+	uint8_t bytes[1024];
+
+	write_told(bytes, number, false);
+	return copyrpc_call(ep, bytes, size_of(number, false), size_of(number, true), number);
 }
 
 static void make_calls(struct member *m)
 {
-	uint8_t bytes[1024];
-
 	for (uint32_t k = pick(4); k && all.made < all.most; k--) {
 		uint32_t to = pick(all.n), number = all.made;
 
 		if (!m->to[to])
 			continue;
-		write_told(bytes, number, false);
 		all.from[number] = (uint8_t)number_of_member(m);
 		all.to[number] = (uint8_t)to;
-		if (copyrpc_call(m->to[to], bytes, size_of(number, false), size_of(number, true),
-			    number))
+		if (kind_of(number) == PLAIN ? call_plain(m->to[to], number) :
+					       call_long(m->to[to], number))
 			continue;
 		all.made++;
 		if (m->to[to]->single != all.at[to].ctx->node) { /* the peer was restarted */
 			all.flags[number] |= IS_EXCUSED;
 			all.excused++;
 		}
-		if (pick(50) == 0 && !copyrpc_cancel(m->to[to], number)) {
+		/* The server of a canceled pull or push would use the caller's memory. */
+		if (kind_of(number) < PULL && pick(50) == 0 && !copyrpc_cancel(m->to[to], number)) {
 			all.flags[number] |= IS_CANCELED;
 			all.canceled++;
 		}
@@ -354,10 +499,9 @@ static uint32_t n_calls;
 
 static void open_all(bool mesh, uint32_t n)
 {
-	uint8_t *flags = all.flags;
-
+	free(all.flags);
+	free(all.memory);
 	memset(&all, 0, sizeof(all));
-	free(flags);
 	*(void **)&fault_add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	*(void **)&fault_remove = dlsym(RTLD_DEFAULT, "softhca_fault_remove");
 	*(void **)&link_set = dlsym(RTLD_DEFAULT, "softhca_link_set");
@@ -368,6 +512,7 @@ static void open_all(bool mesh, uint32_t n)
 	all.flags = calloc(3, n_calls);
 	all.from = all.flags + n_calls;
 	all.to = all.from + n_calls;
+	all.memory = calloc(n_calls, sizeof(*all.memory));
 	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &all.at[i].listener), 0);
 	for (uint32_t i = 0; i < n; i++)
