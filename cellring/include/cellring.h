@@ -5,7 +5,7 @@
  * ring, and there are no shared indexes. flux and shmipc are built on it. It is header-only.
  *
  *	struct cellring_plan plan = cellring_plan_for(payload_bytes, in_flight, messages);
- * struct cellring_cursor out, in; // the producer's and the consumer's, private
+ *	struct cellring_cursor out, in;                 // the producer's and the consumer's, private
  *	cellring_cursor_init(&out, memory, &plan);      // cellring_bytes(&plan) bytes of zeros,
  *	cellring_cursor_init(&in, memory, &plan);       // aligned to a cache line
  *
@@ -190,9 +190,9 @@ static inline uint32_t cellring_call_limit(uint32_t in_flight, uint32_t in_a_row
 }
 
 /*
- * Plans a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX. in_flight:
- * maximum number of messages in flight, 1 to 2^24 - 1. messages: the ring has room for this number
- * of messages in full bursts, and for at least in_flight bursts of one message.
+ * Returns the plan of a ring. payload: bytes of the longest payload, at most CELLRING_LENGTH_MAX.
+ * in_flight: maximum number of messages in flight, 1 to 2^24 - 1. messages: the ring has room for
+ * this number of messages in full bursts, and for at least in_flight bursts of one message.
  */
 static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t in_flight,
 	uint32_t messages)
@@ -206,6 +206,7 @@ static inline struct cellring_plan cellring_plan_for(uint32_t payload, uint32_t 
 	return p;
 }
 
+/* Returns the bytes of memory that a ring takes. */
 static inline size_t cellring_bytes(const struct cellring_plan *p)
 {
 	return (size_t)p->cells * p->cell;
@@ -226,10 +227,10 @@ static inline void cellring_cursor_init(struct cellring_cursor *c, void *ring,
 /* ---- copies ---- */
 
 /*
- * memcpy() to and from a message. If the length is a constant, it copies in scalar words: a
- * message is often written word by word just before, and a wider load could not be forwarded from
- * the store buffer. ThreadSanitizer intercepts a call of memcpy(), but not a copy that GCC has
- * expanded, so this function is not inlined in a build with ThreadSanitizer.
+ * Copies to and from a message like memcpy(). If the length is a constant, it copies in scalar
+ * words: a message is often written word by word just before, and a wider load could not be
+ * forwarded from the store buffer. ThreadSanitizer intercepts a call of memcpy(), but not a copy
+ * that GCC has expanded, so this function is not inlined in a build with ThreadSanitizer.
  */
 #if defined(__SANITIZE_THREAD__) && !defined(__clang__)
 __attribute__((noipa, unused)) static void cellring_copy(void *to, const void *from, uint32_t len)
@@ -335,12 +336,14 @@ CELLRING_INLINE void cellring_own(const unsigned char *at, ptrdiff_t bytes)
 
 /* ---- both sides ---- */
 
+/* Returns the start of the cell after the one that begins at @cell. */
 CELLRING_INLINE unsigned char *cellring_cell_after(const struct cellring_cursor *c,
 	unsigned char *cell)
 {
 	return cell + c->cell == c->end ? c->begin : cell + c->cell;
 }
 
+/* Begins the next lap. */
 CELLRING_INLINE void cellring_lap_next(struct cellring_cursor *c)
 {
 	c->lap = c->lap == CELLRING_LAP_LAST ? 1 : c->lap + 1;
@@ -392,7 +395,7 @@ CELLRING_INLINE void cellring_await(const struct cellring_cursor *c)
 		__builtin_prefetch(c->slot + i);
 }
 
-/* True if there is a message. */
+/* Returns true if there is a message. */
 CELLRING_INLINE int cellring_ready(const struct cellring_cursor *c)
 {
 	return c->slot != c->ready || cellring_look(c);
@@ -447,6 +450,7 @@ CELLRING_INLINE uint64_t cellring_head(const unsigned char *slot)
 	return __atomic_load_n(&m->head, __ATOMIC_RELAXED);
 }
 
+/* Returns the payload of a message. */
 CELLRING_INLINE const void *cellring_payload(const unsigned char *slot)
 {
 	return slot + sizeof(struct cellring_message);
@@ -481,9 +485,9 @@ CELLRING_INLINE void cellring_next(struct cellring_cursor *c)
 }
 
 /*
- * A burst of one message needs no cellring_arrive() and no cellring_next(). Its consumer calls
- * cellring_ahead(), handles the message and passes the result to cellring_step(). Prefetches the
- * first line of the next burst, which may have arrived, too.
+ * Returns the start of the next cell, and prefetches the first line of the next burst, which may
+ * have arrived, too. A burst of one message needs no cellring_arrive() and no cellring_next(): its
+ * consumer calls cellring_ahead(), handles the message and passes the result to cellring_step().
  */
 CELLRING_INLINE unsigned char *cellring_ahead(const struct cellring_cursor *c)
 {
@@ -605,7 +609,7 @@ static inline void cellring_burst_write_part(struct cellring_burst *b)
 	cellring_burst_write(b, CELLRING_HEAD(b->to->lap, count, b->limit), bytes);
 }
 
-/* True if the ring has begun another lap since the burst was opened. */
+/* Returns true if the ring has begun another lap since the burst was opened. */
 CELLRING_INLINE int cellring_burst_stale(const struct cellring_burst *b)
 {
 	return b->to->lap != b->lap;

@@ -29,28 +29,28 @@
  * Sizes: a later version may add fields to the end of the attribute structs, of struct copyrpc_path
  * and of the structs with counters. A program that sets such an attribute or field must also set
  * `size` to the size of its struct. Fields beyond `size` count as 0, the default, so a program that
- * was compiled for an older version passes the fields that it knows. If a program sets an attribute,
- * a field or a bit of `set` that an older library does not know, the function returns -E2BIG.
- * Functions that return counters write at most as many bytes as the program's struct has; counters
- * that an older library does not have stay unchanged.
+ * was compiled for an older version passes the fields that it knows. If a program sets an
+ * attribute, a field or a bit of `set` that an older library does not know, the function returns
+ * -E2BIG. Functions that return counters write at most as many bytes as the program's struct has;
+ * counters that an older library does not have stay unchanged.
  *
  * Progress is made only inside copyrpc_poll() (or copyrpc_poll_recv() and a flush); there is no
  * background thread. No function of this header waits. Unless something fails, only functions that
  * create, connect, destroy, register or deregister make system calls, and polls while connections
- * over TCP are made or expected (copyrpc_tcp.h): a few each millisecond. copyrpc_req_detach(), and the
- * first raw operation of an endpoint, allocate memory. Flushes that make a ring larger do so, too: they
- * map and register it, which takes up to some hundred microseconds. Polls read the clock through the vDSO, at
- * intervals from ten microseconds to some milliseconds.
+ * over TCP are made or expected (copyrpc_tcp.h): a few each millisecond. copyrpc_req_detach(), and
+ * the first raw operation of an endpoint, allocate memory. Flushes that make a ring larger do so,
+ * too: they map and register it, which takes up to some hundred microseconds. Polls read the clock
+ * through the vDSO, at intervals from ten microseconds to some milliseconds.
  *
  * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
  * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
  * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
- * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending calls
- * with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time delays
- * the calls, and no more. If the HCA gives up earlier (after COPYRPC_ANSWER_NS by default, which is
- * later; struct copyrpc_path), the calls end with -ECONNRESET. If only one of two HCAs completes
- * nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped while it has
- * receives left is not detected, because its HCA answers: use a time limit for calls
+ * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending
+ * calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time
+ * delays the calls, and no more. If the HCA gives up earlier (after COPYRPC_ANSWER_NS by default,
+ * which is later; struct copyrpc_path), the calls end with -ECONNRESET. If only one of two HCAs
+ * completes nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped
+ * while it has receives left is not detected, because its HCA answers: use a time limit for calls
  * (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
@@ -59,11 +59,11 @@
  * addresses.
  *
  * Memory: an endpoint starts with rings of 8 KiB, which grow up to ring_size when calls or traffic
- * need it. A call for which there is no room yet returns -EAGAIN or -ENOBUFS; if the peer polls, the
- * larger ring is there after one round trip. Rings do not shrink, because a peer that has needed
- * room will need it again; destroying the endpoint frees them. With the default attributes, 1,024
- * idle endpoints take about 50 MiB with all queues. If there is no memory for a larger ring, the
- * endpoint goes on with the present one, and tries again after some milliseconds.
+ * need it. A call for which there is no room yet returns -EAGAIN or -ENOBUFS; if the peer polls,
+ * the larger ring is there after one round trip. Rings do not shrink, because a peer that has
+ * needed room will need it again; destroying the endpoint frees them. With the default attributes,
+ * 1,024 idle endpoints take about 50 MiB with all queues. If there is no memory for a larger ring,
+ * the endpoint goes on with the present one, and tries again after some milliseconds.
  *
  * Data from a peer is not trusted: a batch that breaks the protocol fails the endpoint that
  * received it, and nothing else. The payload of a request or response is in memory that the peer
@@ -251,7 +251,8 @@ struct copyrpc_ep_attr {
 /*
  * Creates an endpoint (two rings and an RC queue pair) that is not yet connected. @attr may be
  * NULL. An endpoint takes memory for its two rings, and about a third of the size of a ring for
- * requests and calls; with rings of 8 KiB, these are about 20 KiB, and the send queue takes as much.
+ * requests and calls; with rings of 8 KiB, these are about 20 KiB, and the send queue takes as
+ * much.
  *
  * -E2BIG: as copyrpc_ctx_create(). -EINVAL: a wrong ring size or path. -EMFILE: max_endpoints
  * exist. (A destroyed endpoint counts until the next poll, even if requests of it are still held,
@@ -299,7 +300,8 @@ void copyrpc_ep_info(const struct copyrpc_ep *ep, void *blob);
  * make calls after both have connected. The first call needs no handshake if the peer connects
  * soon: the HCA repeats messages that arrive before that. If the peer connects later than
  * COPYRPC_ANSWER_NS after the first flush, the endpoint fails (-ECONNRESET), or, while calls are
- * pending, after probe_ms (-ETIMEDOUT). If this can happen, let the peer report that it has connected.
+ * pending, after probe_ms (-ETIMEDOUT). If this can happen, let the peer report that it has
+ * connected.
  *
  * -EINVAL: not a blob, or a wrong @len, or one side is addressed by GID and the other is not (if
  * one port requires a global route header, set gid_index on the other side too). -EPROTONOSUPPORT:
@@ -314,10 +316,11 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
 #define COPYRPC_AGAIN_SIZE 144
 
 /*
- * Connecting an endpoint again, for programs that connect by their own channel. If both endpoints
- * have the attribute `by_hand`, and both contexts reconnect_ms, an endpoint does not fail when its
- * connection is lost: copyrpc_event_recv() (copyrpc_tcp.h) returns COPYRPC_DOWN with -EAGAIN, and what
- * copyrpc_tcp.h says about coming back holds, except that the two programs exchange the messages:
+ * Connect an endpoint again, for programs that connect by their own channel. If both endpoints have
+ * the attribute `by_hand`, and both contexts reconnect_ms, an endpoint does not fail when its
+ * connection is lost: copyrpc_event_recv() (copyrpc_tcp.h) returns COPYRPC_DOWN with -EAGAIN, and
+ * what copyrpc_tcp.h says about coming back holds, except that the two programs exchange the
+ * messages:
  *
  *	// at DOWN with -EAGAIN, and in the cases below: after each poll until it returns 0
  *	if (!copyrpc_ep_again_info(ep, mine))
@@ -328,22 +331,23 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  *	                                                 // -ESTALE: send mine (again)
  *	                                                 // -EAGAIN: send mine, then call this again
  *
- * Either side, or both, may begin. Messages may overtake each other and may come twice. If the channel
- * can lose messages, a side whose endpoint is away sends its message again from time to time. The
- * messages have keys of the ring, as the blob.
+ * Either side, or both, may begin. Messages may overtake each other and may come twice. If the
+ * channel can lose messages, a side whose endpoint is away sends its message again from time to
+ * time. The messages have keys of the ring, as the blob.
  *
- * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint has
- * lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
- * former queue pair. -EISCONN: the endpoint has never lost its connection. -ENETDOWN: the port is not
- * active; after its event a later call succeeds. -EMFILE, -ENOSPC or another
- * error of the driver: there is no room for a queue pair now, call again later.
+ * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint
+ * has lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the
+ * former queue pair. -EISCONN: the endpoint has never lost its connection. -ENETDOWN: the port is
+ * not active; after its event a later call succeeds. -EMFILE, -ENOSPC: there is no room for a queue
+ * pair now, call again later, as after another error of the driver.
  *
  * copyrpc_ep_again() connects. -EAGAIN: the peer has lost the connection and this side had not
  * noticed it, or the peer has begun a later attempt. -ESTALE: the peer does not know the present
  * attempt of this side, or is not connected by it. -ENOENT: a message for another endpoint, for
- * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: it contradicts
- * the connection; the endpoint has failed. Another error of copyrpc_ep_connect(): the attempt has
- * failed, for example because the port has no address; begin the next one as after DOWN.
+ * example of a process before it was restarted. -EINVAL: not such a message. -EPROTO: it
+ * contradicts the connection; the endpoint has failed. Another error of copyrpc_ep_connect(): the
+ * attempt has failed, for example because the port has no address; begin the next one as after
+ * DOWN.
  *
  * Both: -EOPNOTSUPP: one of the two sides has not asked for it by the attributes. Otherwise the
  * endpoint is not connected yet or has failed, and its status is returned.
@@ -370,12 +374,12 @@ int copyrpc_ep_status(const struct copyrpc_ep *ep);
  *	mlx5_0 QP 0x118 to QP 0x119 of LID 1 (rank 3): Connection reset by peer: no answer
  *	(WRITE_IMM, syndrome 0x15, vendor 0x81)
  *
- * As snprintf(): writes at most @size bytes including the final zero, and returns the length of the
+ * As snprintf(): writes at most @size bytes including the final zero. Returns the length of the
  * whole text.
  */
 int copyrpc_ep_describe(const struct copyrpc_ep *ep, char *buf, size_t size);
 
-/* The pointer `user` of copyrpc_ep_attr, and the context. */
+/* Return the pointer `user` of struct copyrpc_ep_attr, and the context of the endpoint. */
 void *copyrpc_ep_user(const struct copyrpc_ep *ep);
 struct copyrpc_ctx *copyrpc_ep_ctx(const struct copyrpc_ep *ep);
 
@@ -423,9 +427,9 @@ int copyrpc_call_nested(struct copyrpc_ep *ep, const void *data, uint32_t len, u
 	uint64_t token);
 
 /*
- * A call with a time limit of @timeout_ms (0: no limit). If no response has arrived by then, the
- * call ends with -ETIMEDOUT, within a few milliseconds of the limit if the caller polls often. This
- * also detects a peer that is stopped while its HCA answers. The endpoint stays connected. A
+ * Makes a call with a time limit of @timeout_ms (0: no limit). If no response has arrived by then,
+ * the call ends with -ETIMEDOUT, within a few milliseconds of the limit if the caller polls often.
+ * This also detects a peer that is stopped while its HCA answers. The endpoint stays connected. A
  * response that arrives later is dropped. Until it arrives, the call still counts in max_pending
  * and keeps its credit, because the peer may be writing the response: if many responses do not
  * arrive, copyrpc_call() returns -EAGAIN or -ENOBUFS.
@@ -436,11 +440,11 @@ int copyrpc_call_timed(struct copyrpc_ep *ep, const void *data, uint32_t len, ui
 	uint64_t token, uint32_t timeout_ms);
 
 /*
- * Cancels a pending call of this endpoint with this token, with or without a time limit: it ends
- * with -ECANCELED in the next poll, even if its response arrives before. Its callback comes once,
- * as for every call. The peer is not told; its handler goes on and replies. The response is dropped
- * when it arrives. Until then the call counts in max_pending and keeps its credit, and no other
- * call takes its place, so no other call gets the response. If several pending calls have the
+ * Cancels a pending call of this endpoint with this token, with or without a time limit: the call
+ * ends with -ECANCELED in the next poll, even if its response arrives before. Its callback comes
+ * once, as for every call. The peer is not told; its handler goes on and replies. The response is
+ * dropped when it arrives. Until then the call counts in max_pending and keeps its credit, and no
+ * other call takes its place, so no other call gets the response. If several pending calls have the
  * token, one of them is canceled. The function looks through all pending calls. It may be called
  * inside a callback.
  *
@@ -453,15 +457,15 @@ int copyrpc_cancel(struct copyrpc_ep *ep, uint64_t token);
 /*
  * Does one round of work: handles the messages that have arrived (responses go to @fn, requests
  * into the queue of copyrpc_recv()), refills the receive queue, handles send completions, ends the
- * calls of failed and destroyed endpoints and canceled calls, and then flushes. The cost depends on the number of
- * endpoints that have something to do. @fn may be NULL if no call was ever made.
+ * calls of failed and destroyed endpoints and canceled calls, and then flushes. The cost depends on
+ * the number of endpoints that have something to do. @fn may be NULL if no call was ever made.
  *
  * Returns the number of handled responses and requests, plus the number of calls that ended with an
  * error. The function never fails; errors belong to an endpoint.
  */
 int copyrpc_poll(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
-/* The same without the flush. */
+/* Does the same as copyrpc_poll(), without the flush. Returns as copyrpc_poll(). */
 int copyrpc_poll_recv(struct copyrpc_ctx *ctx, copyrpc_response_fn *fn, void *arg);
 
 /* Sends the collected messages: at most one batch per endpoint (two, and a 32-byte marker, at the
@@ -474,15 +478,16 @@ int copyrpc_flush(struct copyrpc_ctx *ctx);
  * for a sixteenth of the ring is flushed with its messages without asking @go, because the peer may
  * need the credit to do what @go waits for. An endpoint that is not flushed is checked again the
  * next time. @go may only call copyrpc_ep_get_load(), copyrpc_ep_status() and copyrpc_ep_user().
+ * Returns the number of batches sent.
  */
 typedef bool copyrpc_flush_fn(void *arg, struct copyrpc_ep *ep);
 int copyrpc_flush_if(struct copyrpc_ctx *ctx, copyrpc_flush_fn *go, void *arg);
 
-/* copyrpc_flush() of this endpoint only. */
+/* Sends the collected messages of this endpoint only. Returns the number of batches sent. */
 int copyrpc_ep_flush(struct copyrpc_ep *ep);
 
-/* The load of an endpoint. @size must be sizeof(*load_p). Positions count the bytes since connect,
- * and only grow. */
+/* Writes the load of an endpoint. @size must be sizeof(*load_p). Positions count the bytes since
+ * connect, and only grow. */
 struct copyrpc_ep_load {
 	uint32_t open_calls; /* requests collected, not yet sent */
 	uint32_t open_replies; /* replies collected, not yet sent */
@@ -497,10 +502,10 @@ void copyrpc_ep_get_load(const struct copyrpc_ep *ep, struct copyrpc_ep_load *lo
 /* ------------------------------------------------------------------- sleeping */
 
 /*
- * A context has a descriptor that becomes readable when there is something to poll for, so that a
- * program can sleep in poll(2) or epoll, together with its other descriptors. To lose no wake-up:
- * empty copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h), arm, and
- * sleep only if that returned 0.
+ * Returns the descriptor of a context, which becomes readable when there is something to poll for,
+ * so that a program can sleep in poll(2) or epoll, together with its other descriptors. To lose no
+ * wake-up: empty copyrpc_recv(), copyrpc_raw_recv() and copyrpc_event_recv() (of copyrpc_tcp.h),
+ * arm, and sleep only if that returned 0.
  *
  *	for (;;) {
  *		copyrpc_poll(ctx, on_response, NULL);
@@ -533,11 +538,11 @@ int copyrpc_ctx_fd(const struct copyrpc_ctx *ctx);
 int copyrpc_ctx_arm(struct copyrpc_ctx *ctx);
 
 /*
- * The longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are due by
- * time, without an event: a probe of the peers of unanswered calls and of peers that have not
- * consumed all messages, every 100 ms while there are any; the end of calls with a time limit; and a READ of the peer's consumer position, which
- * a caller without room, or a server that owes credit, repeats every millisecond. A longer sleep
- * only delays these actions.
+ * Returns the longest time to sleep, in milliseconds, for poll(2); -1: for ever. Some actions are
+ * due by time, without an event: a probe of the peers of unanswered calls and of peers that have
+ * not consumed all messages, every 100 ms while there are any; the end of calls with a time limit;
+ * and a READ of the peer's consumer position, which a caller without room, or a server that owes
+ * credit, repeats every millisecond. A longer sleep only delays these actions.
  */
 int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 
@@ -553,8 +558,8 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
 /*
- * The payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length; the
- * largest length of the reply in bytes, which is the caller's resp_max; the endpoint of the
+ * Return the payload, in place, valid until copyrpc_reply() or copyrpc_req_detach(); its length;
+ * the largest length of the reply in bytes, which is the caller's resp_max; the endpoint of the
  * request.
  */
 const void *copyrpc_req_data(const struct copyrpc_req *req);
@@ -596,17 +601,17 @@ enum {
 	COPYRPC_REMOTE_WRITE = 2,
 };
 
-/* Registers memory. Returns 0 or the negative errno of ibv_reg_mr(). The memory belongs to the
- * caller and must outlive the registration. */
+/* Register memory, and end its registration. Returns 0 or the negative errno of ibv_reg_mr(). The
+ * memory belongs to the caller and must outlive the registration. */
 int copyrpc_mr_reg(struct copyrpc_ctx *ctx, void *addr, size_t len, int access,
 	struct copyrpc_mr *mr_p);
 void copyrpc_mr_dereg(struct copyrpc_mr *mr);
 
 /*
- * RDMA READ into, or WRITE from, local memory: @len bytes, 1 to 2^30. The operation is posted
- * immediately on the endpoint's queue pair, so a WRITE arrives before messages that are flushed
- * after it. copyrpc_raw_recv() returns its completion, exactly once. Do not use the local memory
- * before that.
+ * Post an RDMA READ into, or a WRITE from, local memory: @len bytes, 1 to 2^30. The operation is
+ * posted immediately on the endpoint's queue pair, so a WRITE arrives before messages that are
+ * flushed after it. copyrpc_raw_recv() returns its completion, exactly once. Do not use the local
+ * memory before that.
  *
  * -EAGAIN: the send queue is full, or sq_depth operations were not yet returned by
  * copyrpc_raw_recv(): poll and take completions, then retry. -EINVAL: a wrong @len. -ENOMEM: only
@@ -628,14 +633,14 @@ struct copyrpc_raw_done {
  * there is none. */
 int copyrpc_raw_recv(struct copyrpc_ctx *ctx, struct copyrpc_raw_done *done_p);
 
-/* The number of raw operations that copyrpc_raw_recv() has not returned yet. */
+/* Returns the number of raw operations that copyrpc_raw_recv() has not returned yet. */
 uint32_t copyrpc_raw_pending(const struct copyrpc_ep *ep);
 
 /* ------------------------------------------------------------- introspection */
 
 /*
- * Counters since creation. The counters of a context are the sums over its endpoints, including
- * destroyed ones. @size must be sizeof(*stats_p).
+ * Write the counters since creation. The counters of a context are the sums over its endpoints,
+ * including destroyed ones. @size must be sizeof(*stats_p).
  */
 struct copyrpc_stats {
 	uint64_t calls, replies; /* accepted by copyrpc_call() and copyrpc_reply() */
@@ -666,11 +671,11 @@ void copyrpc_ctx_get_stats(const struct copyrpc_ctx *ctx, struct copyrpc_stats *
 void copyrpc_ep_get_stats(const struct copyrpc_ep *ep, struct copyrpc_stats *stats_p, size_t size);
 
 /*
- * If more than srq_depth batches arrive between two polls, the sender's HCA repeats those that
- * found no receive. Only the receiver's HCA counts them. Sets *n_p to the number of messages that
- * found no receive at the context's port since the context was created, for all programs that use
- * the port (out_of_buffer in hw_counters of /sys/class/infiniband). Reads a file. -ENOENT: the
- * driver has no such counter.
+ * Sets *n_p to the number of messages that found no receive at the context's port since the context
+ * was created, for all programs that use the port (out_of_buffer in hw_counters of
+ * /sys/class/infiniband). If more than srq_depth batches arrive between two polls, the sender's HCA
+ * repeats those that found no receive. Only the receiver's HCA counts them. Reads a file. -ENOENT:
+ * the driver has no such counter.
  */
 int copyrpc_ctx_no_receive(const struct copyrpc_ctx *ctx, uint64_t *n_p);
 

@@ -109,12 +109,12 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
 
 /*
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
- * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If none is
- * under way, the next poll sends the messages that were collected before and the first bytes, with one
- * doorbell. A transfer is cut into parts of at most 1 MiB, of which a few are under way at a time;
- * transfers of an endpoint take turns. Pushed bytes arrive in no particular order, but before the messages that
- * are sent after the callback. Do not change memory that is read, nor use memory that is written,
- * before the callback.
+ * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If none
+ * is under way, the next poll sends the messages that were collected before and the first bytes,
+ * with one doorbell. A transfer is cut into parts of at most 1 MiB, of which a few are under way at
+ * a time; transfers of an endpoint take turns. Pushed bytes arrive in no particular order, but
+ * before the messages that are sent after the callback. Do not change memory that is read, nor use
+ * memory that is written, before the callback.
  *
  * If the endpoint returns after a lost connection, the transfer continues: the parts that are not
  * known to have arrived are moved again.
@@ -156,14 +156,14 @@ struct copyrpc_large_attr {
 int copyrpc_large_accept(struct copyrpc_ctx *ctx, const struct copyrpc_large_attr *attr);
 
 /*
- * A call whose request and response may be large. The response is written to the @resp_max bytes at
- * @resp; the callback gets @resp and the length. Both buffers belong to the caller, who must not
- * change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for @resp
- * with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time of the
- * call, which takes a system call. Up to 960 bytes are not registered but copied. Room, credit and
- * the callback are as for copyrpc_call(), and if the endpoint returns after a lost connection
- * (reconnect_ms), the call is executed once. The server receives the request when its bytes are
- * there: later calls whose bytes are there before overtake it.
+ * Makes a call whose request and response may be large. The response is written to the @resp_max
+ * bytes at @resp; the callback gets @resp and the length. Both buffers belong to the caller, who
+ * must not change @data, nor use @resp, until the callback. A buffer that is not within a bulk (for
+ * @resp with COPYRPC_REMOTE_WRITE, for @data with COPYRPC_REMOTE_READ) is registered for the time
+ * of the call, which takes a system call. Up to 960 bytes are not registered but copied. Room,
+ * credit and the callback are as for copyrpc_call(), and if the endpoint returns after a lost
+ * connection (reconnect_ms), the call is executed once. The server receives the request when its
+ * bytes are there: later calls whose bytes are there before overtake it.
  *
  * The call ends with -EMSGSIZE if a length is larger than the server's message_max, with -ENOMEM if
  * the server has no memory. copyrpc_cancel() sets its status to -ECANCELED, but it ends only with

@@ -51,9 +51,10 @@
  *	24 96  the blob of copyrpc_ep_info()
  *	120 8  random number of the context, not 0
  *
- * After the result, the program that has opened the connection may use it. If the TCP connection is lost
- * when one side may have got the result and the other has not, the endpoint is not lost if it can come
- * back, as below: the sides meet again, and each program then gets its event, or the endpoint.
+ * After the result, the program that has opened the connection may use it. If the TCP connection is
+ * lost when one side may have got the result and the other has not, the endpoint is not lost if it
+ * can come back, as below: the sides meet again, and each program then gets its event, or the
+ * endpoint.
  *
  * Coming back: if both contexts have the attribute reconnect_ms, an endpoint that was connected
  * inside polls does not fail when its connection is lost (-ECONNRESET, -ETIMEDOUT): it gets another
@@ -66,10 +67,10 @@
  * then it needs polls, as the listening side does, which must still listen there with
  * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
  * even without calls. If the peer does not have the endpoint any more (it was destroyed, has
- * failed, or its process was restarted), or the time is over, the endpoint fails as usual.
- * If the address of a port is deleted or replaced, its endpoints return with the present address, as
- * soon as the device reports the change; while the port has none, attempts fail and are repeated,
- * and copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
+ * failed, or its process was restarted), or the time is over, the endpoint fails as usual. If the
+ * address of a port is deleted or replaced, its endpoints return with the present address, as soon
+ * as the device reports the change; while the port has none, attempts fail and are repeated, and
+ * copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
  * tell it by copyrpc_redial(). While the port of a side is not active, nothing is connected: the
  * endpoint stays away, and returns when the device reports that the port is active.
  * copyrpc/docs/reconnect.md describes the protocol, in which both sides send this after a greeting
@@ -121,14 +122,16 @@ struct copyrpc_listen_attr {
  *
  * -EBUSY: the context listens there already, or copyrpc_accept() was called for it. -E2BIG: as
  * copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not listen, a
- * wrong ring size, or an endpoint `by_hand`. -EMFILE: no free descriptor; a context with listeners or
- * dials takes one more. -ENOMEM.
+ * wrong ring size, or an endpoint `by_hand`. -EMFILE: no free descriptor; a context with listeners
+ * or dials takes one more. -ENOMEM.
  */
 int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
 	uint64_t token);
 
-/* Ends that, and closes the connections in progress. Endpoints that are up stay. -ENOENT: the
- * context does not listen there. */
+/*
+ * Ends copyrpc_listen(), and closes the connections in progress. Endpoints that are up stay.
+ * -ENOENT: the context does not listen there.
+ */
 int copyrpc_unlisten(struct copyrpc_ctx *ctx, int listener);
 
 /* All zero is the default. */
@@ -154,8 +157,8 @@ struct copyrpc_dial_attr {
  * the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
  * on both sides: max_endpoints should have room for some more than there are peers.
  *
- * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size, or `by_hand`. -E2BIG, -EMFILE, -ENOMEM: as
- * copyrpc_listen().
+ * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size, or `by_hand`. -E2BIG, -EMFILE, -ENOMEM:
+ * as copyrpc_listen().
  */
 int copyrpc_dial(struct copyrpc_ctx *ctx, const struct copyrpc_dial_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, uint64_t token);
@@ -195,8 +198,9 @@ struct copyrpc_event {
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
 
 /*
- * Sets the address to which an endpoint of copyrpc_dial() returns after the loss of its connection: for
- * a peer whose host has got another one. An attempt starts within 0.1 s if the endpoint is away.
+ * Sets the address to which an endpoint of copyrpc_dial() returns after the loss of its connection:
+ * for a peer whose host has got another one. An attempt starts within 0.1 s if the endpoint is
+ * away.
  *
  * -EADDRNOTAVAIL: no such host. -EOPNOTSUPP: the endpoint was not dialed, or does not return.
  * Otherwise the endpoint has failed, and its status is returned.
@@ -233,8 +237,8 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	int timeout_ms, struct copyrpc_ep **ep_p);
 
 /*
- * copyrpc_dial(), and waits for its end. Returns 0, an error of copyrpc_dial(), or the status of
- * COPYRPC_GONE.
+ * Connects an endpoint like copyrpc_dial(), and waits for the end. Returns 0, an error of
+ * copyrpc_dial(), or the status of COPYRPC_GONE.
  */
 int copyrpc_connect(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, struct copyrpc_ep **ep_p);
@@ -256,7 +260,8 @@ int copyrpc_reconnect(struct copyrpc_ep *old, const char *host, uint16_t port, i
 /*
  * Accept or make only the TCP connection. This is for programs that also use the connection for
  * something else, or connect several endpoints over one connection. The caller must close *fd_p.
- * The socket is close-on-exec, has TCP_NODELAY, and is blocking.
+ * The socket is close-on-exec, has TCP_NODELAY, and is blocking. Return 0 or the errors of
+ * copyrpc_accept() and copyrpc_dial().
  */
 int copyrpc_tcp_accept(int listener, int timeout_ms, int *fd_p);
 int copyrpc_tcp_connect(const char *host, uint16_t port, int timeout_ms, int *fd_p);

@@ -39,11 +39,11 @@
  * those since its last delegrpc_server_advance_tail(). The rest is lost. delegrpc_client_posts()
  * says how many posts are not known to have been received.
  *
- * Visibility: calls are staged in private memory and published eight at a time, with one
- * atomic addition. A call is visible to the server at the latest at the client's next poll, flush
- * or wait; so is a post. If a client has eight or more calls in flight, replies to it are collected (a quarter
- * of the number in flight, at most eight) and published together. The server publishes collected
- * replies at the latest in the first of these:
+ * Visibility: calls are staged in private memory and published eight at a time, with one atomic
+ * addition. A call is visible to the server at the latest at the client's next poll, flush or wait;
+ * so is a post. If a client has eight or more calls in flight, replies to it are collected (a
+ * quarter of the number in flight, at most eight) and published together. The server publishes
+ * collected replies at the latest in the first of these:
  *	- a reply to another client
  *	- a delegrpc_server_recv() that finds nothing, a flush, a destroy
  *	- a poll or wait that finds no request
@@ -280,7 +280,7 @@ int delegrpc_server_create(const char *name, const struct delegrpc_attr *attr,
  */
 int delegrpc_server_unlink(struct delegrpc_server *server);
 
-/* Clients get -EPIPE; the name is removed; frees the server. NULL is allowed. */
+/* Removes the name and frees the server. Clients get -EPIPE. NULL is allowed. */
 void delegrpc_server_destroy(struct delegrpc_server *server);
 
 /*
@@ -316,8 +316,8 @@ DELEGRPC_INLINE int delegrpc_server_recv(struct delegrpc_server *server,
  * the next wait. If the ring is smaller than the number of calls that can be in flight, clients get
  * -EAGAIN until then. A client that has taken a free id always gets -EAGAIN until the requests of
  * its predecessor are given back, and a post is in flight until then. The function need not be
- * called if nothing was handed out: slots that were skipped, or whose request was dropped, are given
- * back without it.
+ * called if nothing was handed out: slots that were skipped, or whose request was dropped, are
+ * given back without it.
  */
 DELEGRPC_INLINE void delegrpc_server_advance_tail(struct delegrpc_server *server);
 
@@ -453,12 +453,14 @@ struct delegrpc_client_stats {
 int delegrpc_client_connect(const char *name, const struct delegrpc_attr *attr,
 	struct delegrpc_client **client_p);
 
-/* Pending calls end without a response. Frees the client. NULL is allowed. */
+/* Frees the client. Pending calls end without a response. NULL is allowed. */
 void delegrpc_client_disconnect(struct delegrpc_client *client);
 
-/* The region's attributes, like delegrpc_server_get_attr(), and this client's index in it. */
+/* Writes the region's attributes, like delegrpc_server_get_attr(). */
 void delegrpc_client_get_attr(const struct delegrpc_client *client, struct delegrpc_attr *attr_p,
 	size_t size);
+
+/* Returns this client's index in the region. */
 uint32_t delegrpc_client_index(const struct delegrpc_client *client);
 
 /*
@@ -474,9 +476,9 @@ DELEGRPC_INLINE int delegrpc_client_call(struct delegrpc_client *client, const v
 	uint32_t len, uint64_t token);
 
 /*
- * Stages a message that has no response (see Posts). Otherwise like delegrpc_client_call(), with
- * the same errors; a response function may call it, too. After -EAGAIN, delegrpc_client_wait() and
- * delegrpc_client_arm() also wait for room.
+ * Stages a message that has no response (see Posts). Otherwise like delegrpc_client_call(); a
+ * response function may call it, too. Returns as delegrpc_client_call(). After -EAGAIN,
+ * delegrpc_client_wait() and delegrpc_client_arm() also wait for room.
  */
 int delegrpc_client_post(struct delegrpc_client *client, const void *req, uint32_t len);
 
@@ -519,8 +521,8 @@ DELEGRPC_INLINE int delegrpc_client_poll(struct delegrpc_client *client, delegrp
 	void *arg);
 
 /*
- * Returns the number of accepted calls whose response has not been handed out, without blocking calls
- * that timed out.
+ * Returns the number of accepted calls whose response has not been handed out, without blocking
+ * calls that timed out.
  */
 DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *client);
 
@@ -534,17 +536,17 @@ DELEGRPC_INLINE uint32_t delegrpc_client_pending(const struct delegrpc_client *c
 int delegrpc_client_wait(struct delegrpc_client *client, uint64_t timeout_ns);
 
 /*
- * Like delegrpc_server_fd(), for responses. Another cause of an error:
+ * Returns the descriptor like delegrpc_server_fd(), for responses. Another cause of an error:
  *	-ENETUNREACH	the server is in another network namespace and could not wake
  *			this client, or there is no /proc to find that out
  */
 int delegrpc_client_fd(struct delegrpc_client *client);
 
 /*
- * Like delegrpc_server_arm(). Publishes calls and wakes the server first. With calls pending the
- * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. If
- * the server could not be woken, returns an error of delegrpc_client_poll(), and the client is not
- * armed.
+ * Arms the descriptor like delegrpc_server_arm(). Publishes calls and wakes the server first. With
+ * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
+ * server in time. Returns as delegrpc_server_arm(). If the server could not be woken, returns an
+ * error of delegrpc_client_poll(), and the client is not armed.
  *
  * A client without pending calls, and that does not wait for room (delegrpc_client_wait()), is not
  * woken: a loop that ends after the last response must check that before it arms.
@@ -575,19 +577,20 @@ int delegrpc_client_call_wait(struct delegrpc_client *client, const void *req, u
 	void *resp, uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * After -EPIPE of any function: hands out the responses that have arrived, if there are any, then ends
- * every other pending call by fn(arg, token, NULL, 0) and returns the number of these. It is not known
- * whether the server has carried them out. Returns -EBUSY, and does nothing, if the connection still
- * works. Posts are not among them: see delegrpc_client_posts().
+ * Ends the pending calls after -EPIPE of any function: hands out the responses that have arrived,
+ * if there are any, then ends every other pending call by fn(arg, token, NULL, 0). It is not known
+ * whether the server has carried them out. Returns the number of the calls that it ended so.
+ * Returns -EBUSY, and does nothing, if the connection still works. Posts are not among them: see
+ * delegrpc_client_posts().
  */
 int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *fn, void *arg);
 
 /*
- * After delegrpc_client_abort(): connects to the next server of the same name, which must have the
- * same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay; the
- * other counters begin at 0, and the index is another. Tries for timeout_ns nanoseconds; a server
- * that has died takes a while to come back. Returns 0, or an error of delegrpc_client_connect(),
- * after which the function may be called again, or
+ * Connects to the next server of the same name, after delegrpc_client_abort(). That server must
+ * have the same sizes and access. The object, its descriptor and its totals of sleeps and wakes
+ * stay; the other counters begin at 0, and the index is another. Tries for timeout_ns nanoseconds;
+ * a server that has died takes a while to come back. Returns 0, or an error of
+ * delegrpc_client_connect(), after which the function may be called again, or
  *	-EBUSY		the connection works, or calls are pending: poll, and abort them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
  *			namespace
@@ -595,7 +598,7 @@ int delegrpc_client_abort(struct delegrpc_client *client, delegrpc_response_fn *
  */
 int delegrpc_client_reconnect(struct delegrpc_client *client, uint64_t timeout_ns);
 
-/* Like delegrpc_server_get_stats(). */
+/* Copies the counters like delegrpc_server_get_stats(). */
 void delegrpc_client_get_stats(const struct delegrpc_client *client,
 	struct delegrpc_client_stats *stats_p, size_t size);
 

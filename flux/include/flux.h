@@ -69,8 +69,8 @@
  * and receives as usual; its descriptor stays readable until the node is armed again. Spurious
  * wake-ups are possible. A peer that leaves wakes the node, too, so no timeout is needed.
  *
- * Posts: flux_post() sends a message that has no response and no token. Calls and posts to a node are
- * received in the order in which they were made. A post is in flight, and counts against
+ * Posts: flux_post() sends a message that has no response and no token. Calls and posts to a node
+ * are received in the order in which they were made. A post is in flight, and counts against
  * max_inflight as a call does, until the sender knows that it was consumed: flux_try_recv_raw() has
  * copied it, or the function of flux_serve() has returned. The receiver publishes the count of what
  * it has consumed after the last of successive posts in a burst, and the sender looks at the count
@@ -180,7 +180,7 @@ void flux_destroy(struct flux *f);
 struct flux_node *flux_get_node(struct flux *f, uint32_t index);
 
 /*
- * Calls node `to`, which may be the node itself. Copies len bytes of payload; token comes
+ * Calls another node, or the node itself: copies len bytes of payload to node `to`; token comes
  * back with the response. See Visibility for when the peer receives the call. Returns 0, or, with
  * nothing changed and no response to come,
  *	-EAGAIN		max_inflight calls and posts to that node are outstanding: poll and try
@@ -193,15 +193,15 @@ FLUX_INLINE int flux_call(struct flux_node *node, uint32_t to, const void *paylo
 	uint64_t token);
 
 /*
- * Sends len bytes of payload to node `to`, like a call, but there will be no response. Returns 0,
- * or, with nothing changed, an error of flux_call(). After -EAGAIN with posts to that node in flight,
- * flux_wait() and flux_arm() return 1 once when the node has consumed some or has left: then try
- * again. A node that leaves loses the posts that it has not received.
+ * Sends a message without a response: len bytes of payload to node `to`, like a call. Returns 0,
+ * or, with nothing changed, an error of flux_call(). After -EAGAIN with posts to that node in
+ * flight, flux_wait() and flux_arm() return 1 once when the node has consumed some or has left:
+ * then try again. A node that leaves loses the posts that it has not received.
  */
 int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t len);
 
 /*
- * Returns the number of posts to node `to` that are in flight, 0 if that node has left. If it is not
+ * Returns the number of posts in flight to node `to`, 0 if that node has left. If it is not
  * 0, the next flux_wait() ends as after -EAGAIN. To wait until all are consumed:
  *
  *	while (flux_posts(node, to) && flux_wait(node, FLUX_FOREVER))
@@ -210,12 +210,12 @@ int flux_post(struct flux_node *node, uint32_t to, const void *payload, uint32_t
 uint32_t flux_posts(struct flux_node *node, uint32_t to);
 
 /*
- * Publishes (see Visibility), then handles up to eight responses of the peer that owes some, or up to
- * 32 of each if several do, those of one peer oldest first. Ends all calls to a peer that
- * has left. Returns how many calls have ended, or 0 if none has. Polling costs time for each peer
- * that owes a response, not for each node. If a response leads to another call, make that call in
- * the response function: otherwise the peer and this node work alternately and not at the same
- * time.
+ * Handles responses: publishes (see Visibility), then handles up to eight responses of the peer
+ * that owes some, or up to 32 of each if several do, those of one peer oldest first. Ends all calls
+ * to a peer that has left. Returns how many calls have ended, or 0 if none has. Polling costs time
+ * for each peer that owes a response, not for each node. If a response leads to another call, make
+ * that call in the response function: otherwise the peer and this node work alternately and not at
+ * the same time.
  */
 FLUX_INLINE int flux_poll(struct flux_node *node, flux_response_fn *fn, void *arg);
 
@@ -239,8 +239,8 @@ struct flux_req {
 /*
  * Handles a call. payload points at the req->len bytes that were sent, inside the ring, aligned to
  * 8, valid until the call is answered or the function returns. The function answers with
- * flux_reply(), or keeps *req and answers later; a post gets no answer. It may also call flux_call()
- * and flux_post(), but must not poll, receive, serve, wait or leave.
+ * flux_reply(), or keeps *req and answers later; a post gets no answer. It may also call
+ * flux_call() and flux_post(), but must not poll, receive, serve, wait or leave.
  */
 typedef void flux_serve_fn(void *arg, const struct flux_req *req, const void *payload);
 
@@ -268,9 +268,9 @@ FLUX_INLINE int flux_reply(struct flux_node *node, uint64_t flux_token, const vo
 FLUX_INLINE uint32_t flux_pending(const struct flux_node *node);
 
 /*
- * Publishes, and wakes the sleeping peers that this node has called or answered since its last
- * flush. Takes one full memory barrier for all of them, and none if nothing was published since the
- * last flush.
+ * Publishes what the node has collected, and wakes the sleeping peers that this node has called or
+ * answered since its last flush. Takes one full memory barrier for all of them, and none if nothing
+ * was published since the last flush.
  */
 FLUX_INLINE void flux_flush(struct flux_node *node);
 

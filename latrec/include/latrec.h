@@ -28,8 +28,8 @@
  * the caller's work between the stamp and the doorbell, the queue, the network, the other side, and
  * the time until the caller polls the completion.
  *
- * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms, and
- * three with response times. The functions whose names end in _create allocate memory;
+ * latrec(7) describes the buckets of a histogram and their memory. A recorder has two histograms,
+ * and three with response times. The functions whose names end in _create allocate memory;
  * latrec_hist_import() allocates some while it runs; and a histogram becomes twice as large when a
  * bucket has 2^31 values.
  *
@@ -90,8 +90,8 @@ struct latrec_hist_attr {
 
 /*
  * Creates an empty histogram; @attr may be NULL for the defaults. The caller owns *h_p and must
- * destroy it with latrec_hist_destroy(). Returns 0. -EINVAL: the range is empty, or the precision is
- * not one of those above. -E2BIG: see latrec_create(). -ENOMEM.
+ * destroy it with latrec_hist_destroy(). Returns 0. -EINVAL: the range is empty, or the precision
+ * is not one of those above. -E2BIG: see latrec_create(). -ENOMEM.
  */
 int latrec_hist_create(const struct latrec_hist_attr *attr, struct latrec_hist **h_p);
 
@@ -129,8 +129,8 @@ int latrec_hist_record_n(struct latrec_hist *h, uint64_t value, uint64_t n);
 
 /*
  * Adds all values of another histogram. Returns 0. -EINVAL: range or precision differ. -EOVERFLOW:
- * there would be more than LATREC_MAX_COUNT values. -ENOMEM: see latrec_hist_bytes(). After an error
- * nothing was added.
+ * there would be more than LATREC_MAX_COUNT values. -ENOMEM: see latrec_hist_bytes(). After an
+ * error nothing was added.
  */
 int latrec_hist_merge(struct latrec_hist *to, const struct latrec_hist *from);
 
@@ -144,10 +144,10 @@ double latrec_hist_mean(const struct latrec_hist *h);
 double latrec_hist_stddev(const struct latrec_hist *h);
 
 /*
- * Returns the value of rank ceil(q * count), or at most 1/precision more; for the first and the last rank
- * it is exact. If q * count differs from an integer only by rounding, that integer is the rank. A q
- * that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the histogram
- * is empty.
+ * Returns the value of rank ceil(q * count), or at most 1/precision more; for the first and the
+ * last rank it is exact. If q * count differs from an integer only by rounding, that integer is the
+ * rank. A q that is below 0 or not a number counts as 0, a q above 1 counts as 1. Returns 0 if the
+ * histogram is empty.
  */
 uint64_t latrec_hist_quantile(const struct latrec_hist *h, double q);
 
@@ -162,8 +162,9 @@ struct latrec_range {
  *
  *	for (uint32_t at = 0; (at = latrec_hist_next(h, at, &range, sizeof(range)));)
  *
- * @at is 0, or the return value of the last call. Writes *range_p, which has size bytes, and returns
- * a number for the next call. Returns 0 if there is no further bucket; *range_p is then unchanged.
+ * @at is 0, or the return value of the last call. Writes *range_p, which has size bytes, and
+ * returns a number for the next call. Returns 0 if there is no further bucket; *range_p is then
+ * unchanged.
  */
 uint32_t latrec_hist_next(const struct latrec_hist *h, uint32_t at, struct latrec_range *range_p,
 	size_t size);
@@ -178,11 +179,11 @@ int latrec_hist_export(const struct latrec_hist *h, FILE *out);
 
 /*
  * Reads a histogram that latrec_hist_export() wrote, from the position of the stream, and leaves
- * the stream after the last line. *h_p, a histogram with the range and the precision of the exported
- * one, is overwritten on success only. Returns 0. -ENODATA: the stream was at its end. -EBADMSG: the
- * text is torn, changed, of another range or precision, or no histogram at all; the position of
- * the stream is then unspecified. -EPROTONOSUPPORT: the text is of another version. -ENOMEM, or
- * -errno of the stream.
+ * the stream after the last line. *h_p, a histogram with the range and the precision of the
+ * exported one, is overwritten on success only. Returns 0. -ENODATA: the stream was at its end.
+ * -EBADMSG: the text is torn, changed, of another range or precision, or no histogram at all; the
+ * position of the stream is then unspecified. -EPROTONOSUPPORT: the text is of another version.
+ * -ENOMEM, or -errno of the stream.
  */
 int latrec_hist_import(FILE *in, struct latrec_hist *h_p);
 
@@ -238,8 +239,8 @@ struct latrec_window {
 
 /*
  * Creates a recorder. @attr may be NULL for the defaults. The caller owns *r_p and must destroy it
- * with latrec_destroy(). Returns 0, -ENOMEM, or -EINVAL as latrec_hist_create(). -E2BIG: @attr has fields that this version does not
- * know, and they are not 0: use a newer library, or leave them 0.
+ * with latrec_destroy(). Returns 0, -ENOMEM, or -EINVAL as latrec_hist_create(). -E2BIG: @attr has
+ * fields that this version does not know, and they are not 0: use a newer library, or leave them 0.
  */
 int latrec_create(const struct latrec_attr *attr, struct latrec **r_p);
 
@@ -271,11 +272,11 @@ void latrec_get_stats(const struct latrec *r, struct latrec_stats *stats_p, size
 int latrec_worst_window(const struct latrec *r, struct latrec_window *window_p, size_t size);
 
 /*
- * Copies a recorder while its owner may be recording. *@to is the caller's, with the same histograms.
- * The copy has all operations of one moment, see latrec_hist_snapshot(): both histograms have the
- * same operations, and the worst window is that of these. A counter of struct latrec_stats is from
- * within the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has response times, or range
- * or precision differ.
+ * Copies a recorder while its owner may be recording. *@to is the caller's, with the same
+ * histograms. The copy has all operations of one moment, see latrec_hist_snapshot(): both
+ * histograms have the same operations, and the worst window is that of these. A counter of struct
+ * latrec_stats is from within the call. Returns 0, -ENOMEM, or -EINVAL: only one of the two has
+ * response times, or range or precision differ.
  */
 int latrec_snapshot(struct latrec *r, struct latrec *to);
 
@@ -283,7 +284,7 @@ int latrec_snapshot(struct latrec *r, struct latrec *to);
 void latrec_reset(struct latrec *r);
 
 /*
- * Adds the samples of another recorder, its counters, and its worst window if that is worse.
+ * Adds another recorder: its samples, its counters, and its worst window if that is worse.
  * Returns 0, -EINVAL if only one of the two has response times, or -EINVAL, -EOVERFLOW or -ENOMEM
  * as latrec_hist_merge(). After an error nothing has changed.
  */
@@ -368,10 +369,11 @@ struct latrec_clock {
 };
 
 /*
- * Prepares a clock, which has size bytes: sizeof(*clock_p). A counter is calibrated against CLOCK_MONOTONIC_RAW, and its stamps are times
- * of that clock; the calibration sleeps for about 20 ms. Returns 0. -EINVAL: there is no such
- * source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and the processor has no counter that runs at a
- * constant rate: use another source. Otherwise -errno of clock_gettime(2).
+ * Prepares a clock, which has size bytes: sizeof(*clock_p). A counter is calibrated against
+ * CLOCK_MONOTONIC_RAW, and its stamps are times of that clock; the calibration sleeps for about 20
+ * ms. Returns 0. -EINVAL: there is no such source. -ENOTSUP: LATREC_CLOCK_COUNTER was given, and
+ * the processor has no counter that runs at a constant rate: use another source. Otherwise -errno
+ * of clock_gettime(2).
  */
 int latrec_clock_init(enum latrec_clock_source source, struct latrec_clock *clock_p, size_t size);
 

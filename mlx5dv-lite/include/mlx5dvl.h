@@ -138,7 +138,8 @@ struct mlx5dvl_ctx_attr {
  */
 int mlx5dvl_ctx_open(const struct mlx5dvl_ctx_attr *attr, struct mlx5dvl_ctx **ctx_p);
 
-/* The caller must first destroy all objects created from @ctx. @ctx may be NULL. */
+/* Closes the device. The caller must first destroy all objects created from @ctx. @ctx may be
+ * NULL. */
 void mlx5dvl_ctx_close(struct mlx5dvl_ctx *ctx);
 
 /* Returns the name of the device, valid until mlx5dvl_ctx_close(). */
@@ -187,15 +188,19 @@ enum mlx5dvl_event {
 };
 
 /*
- * Asynchronous events. The fd is readable when there is an event, and mlx5dvl_ctx_event() consumes
- * the event without blocking. Programs may ignore these events. If several events of the same kind
- * (and of the same QP) were not consumed, they may be reported as one, in the place of the last.
- * The fd belongs to the context: neither read nor close it.
+ * Report the asynchronous events of the device and of the context. The fd is readable when there is
+ * an event, and mlx5dvl_ctx_event() consumes the event without blocking. Programs may ignore these
+ * events. If several events of the same kind (and of the same QP) were not consumed, they may be
+ * reported as one, in the place of the last. The fd belongs to the context: neither read nor close
+ * it. Returns the fd, or the kind of the event, which is MLX5DVL_EVENT_NONE if there is none.
  */
 int mlx5dvl_ctx_fd(const struct mlx5dvl_ctx *ctx);
 enum mlx5dvl_event mlx5dvl_ctx_event(struct mlx5dvl_ctx *ctx);
 
-/* As mlx5dvl_ctx_event(). Sets *qp_p to the QP of EVENT_QP and EVENT_DRAINED, else to NULL. */
+/*
+ * Consumes an event like mlx5dvl_ctx_event(), and sets *qp_p to the QP of EVENT_QP and
+ * EVENT_DRAINED, else to NULL. Returns the kind of the event.
+ */
 enum mlx5dvl_event mlx5dvl_ctx_event_qp(struct mlx5dvl_ctx *ctx, struct mlx5dvl_qp **qp_p);
 
 /*
@@ -211,8 +216,9 @@ struct mlx5dvl_clock {
 };
 
 /*
- * Reads the relation, without a system call. Returns 0. -EOPNOTSUPP: the device or its driver does
- * not offer it. -EAGAIN: the driver is updating it; try again.
+ * Reads the relation of the device's clock to the time of day, without a system call. Returns 0.
+ * -EOPNOTSUPP: the device or its driver does not offer it. -EAGAIN: the driver is updating it; try
+ * again.
  */
 int mlx5dvl_ctx_clock(struct mlx5dvl_ctx *ctx, struct mlx5dvl_clock *clock_p);
 
@@ -246,10 +252,10 @@ int mlx5dvl_mr_reg(struct mlx5dvl_ctx *ctx, void *addr, size_t len, unsigned acc
 	struct mlx5dvl_mr *mr_p);
 
 /*
- * The same with @len bytes from @offset on of a dma-buf, such as memory of a GPU. Requests name them
- * by the addresses from @iova on; @iova and @offset must be equal modulo 4096. The caller may close
- * the descriptor. -EBADF, -EINVAL: @fd is no dma-buf, or too short. -EOPNOTSUPP: the adapter, its
- * driver or the kernel cannot do that.
+ * Registers like mlx5dvl_mr_reg() @len bytes from @offset on of a dma-buf, such as memory of a GPU.
+ * Requests name them by the addresses from @iova on; @iova and @offset must be equal modulo 4096.
+ * The caller may close the descriptor. -EBADF, -EINVAL: @fd is no dma-buf, or too short.
+ * -EOPNOTSUPP: the adapter, its driver or the kernel cannot do that.
  */
 int mlx5dvl_mr_reg_dmabuf(struct mlx5dvl_ctx *ctx, int fd, uint64_t offset, size_t len,
 	uint64_t iova, unsigned access, struct mlx5dvl_mr *mr_p);
@@ -282,7 +288,7 @@ size_t mlx5dvl_srq_buf_len(uint32_t depth, uint32_t buf_size);
 int mlx5dvl_srq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_srq_attr *attr,
 	struct mlx5dvl_srq **srq_p);
 
-/* Returns 0, or -EBUSY while a CQ uses @srq. @srq may be NULL. */
+/* Destroys an SRQ. @srq may be NULL. Returns 0, or -EBUSY while a CQ uses @srq. */
 int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
 
 /*
@@ -292,8 +298,8 @@ int mlx5dvl_srq_destroy(struct mlx5dvl_srq *srq);
  */
 MLX5DVL_INLINE uint32_t mlx5dvl_srq_refill(struct mlx5dvl_srq *srq);
 
-/* hot. True if fewer than two thirds of the receives are posted, so that mlx5dvl_srq_refill() would
- * post receives. */
+/* hot. Returns true if fewer than two thirds of the receives are posted, so that
+ * mlx5dvl_srq_refill() would post receives. */
 MLX5DVL_INLINE bool mlx5dvl_srq_due(const struct mlx5dvl_srq *srq);
 
 /* hot. Returns the number of receives that the device can use without a refill. */
@@ -312,7 +318,7 @@ struct mlx5dvl_cq_attr {
 	bool force_compress; /* compress also on a receive CQ, where completions then share an
 				immediate */
 	bool events; /* the CQ can be armed: mlx5dvl_cq_fd(), mlx5dvl_cq_arm() */
-	unsigned set;
+	unsigned set; /* 0 or MLX5DVL_SET_VECTOR of enum mlx5dvl_ctx_set */
 	/* The completion vector, that is, the interrupt. 0 and not set: the context's; the contexts
 	 * of a process take the device's vectors in turn, beginning with the number of the
 	 * processor on which the first context was opened. */
@@ -324,9 +330,9 @@ struct mlx5dvl_cq_attr {
 };
 
 /*
- * Returns 0. -E2BIG: see Sizes. -EINVAL: a receive CQ less deep than its SRQ (it could overrun),
- * depth > 2^22, a cqe_size other than 64 and 128, a vector that the device does not have, or
- * event_count > 1 without a period (the last completions would never cause an event).
+ * Creates a CQ. Returns 0. -E2BIG: see Sizes. -EINVAL: a receive CQ less deep than its SRQ (it
+ * could overrun), depth > 2^22, a cqe_size other than 64 and 128, a vector that the device does not
+ * have, or event_count > 1 without a period (the last completions would never cause an event).
  * -EOPNOTSUPP: the device cannot compress, or a receive CQ has `compress` without force_compress;
  * create the CQ without compression. -ENOMEM, or an error of the driver, for example if the device
  * does not support the moderation.
@@ -334,7 +340,7 @@ struct mlx5dvl_cq_attr {
 int mlx5dvl_cq_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_cq_attr *attr,
 	struct mlx5dvl_cq **cq_p);
 
-/* Returns 0, or -EBUSY while a QP uses @cq. @cq may be NULL. */
+/* Destroys a CQ. @cq may be NULL. Returns 0, or -EBUSY while a QP uses @cq. */
 int mlx5dvl_cq_destroy(struct mlx5dvl_cq *cq);
 
 enum mlx5dvl_recv_opcode {
@@ -366,11 +372,11 @@ MLX5DVL_INLINE int mlx5dvl_mono_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_rec
 
 /*
  * hot. Consumes the next completion, as mlx5dvl_mono_poll(), if it is a successful WRITE with
- * immediate. Otherwise returns false and consumes nothing; mlx5dvl_cq_ready() then shows whether
- * there is another completion. mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed
+ * immediate. mlx5dvl_cq_release() lets the device reuse the CQEs of all consumed
  * completions; mlx5dvl_mono_poll() does the same when it consumes a completion. Call one of the two
  * before mlx5dvl_srq_refill(). Until then the CQ cannot overrun, because it has a CQE for each
- * receive.
+ * receive. Returns true. Otherwise it returns false and consumes nothing; mlx5dvl_cq_ready() then
+ * shows whether there is another completion.
  */
 MLX5DVL_INLINE bool mlx5dvl_mono_take_write(struct mlx5dvl_cq *cq, mlx5dvl_recv_fn *fn, void *arg);
 MLX5DVL_INLINE void mlx5dvl_cq_release(struct mlx5dvl_cq *cq);
@@ -405,19 +411,25 @@ MLX5DVL_INLINE int mlx5dvl_send_poll(struct mlx5dvl_cq *cq, int max, mlx5dvl_sen
 	void *arg);
 
 /*
- * Sleeping instead of polling, for a CQ created with attr.events. To lose no completion: arm the
+ * Sleep instead of polling, for a CQ created with attr.events. To lose no completion: arm the
  * CQ; check it with mlx5dvl_cq_ready() (or poll once more); if there is no completion, wait until
  * the fd is readable (poll(2), epoll); then call mlx5dvl_cq_event() and poll the CQ. The fd is
  * non-blocking. An armed CQ causes one event, for the first completion that was not consumed before
  * the CQ was armed.
+ *
+ * mlx5dvl_cq_fd() returns the fd, which belongs to the CQ. -EINVAL: the CQ was created without
+ * attr.events.
+ *
+ * mlx5dvl_cq_event() returns 1 if it has consumed an event, or 0 if there was none.
  */
-int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq); /* -EINVAL without attr.events */
+int mlx5dvl_cq_fd(const struct mlx5dvl_cq *cq);
 void mlx5dvl_cq_arm(struct mlx5dvl_cq *cq);
-uint32_t mlx5dvl_cq_vector(const struct mlx5dvl_cq *cq); /* the completion vector of the CQ */
-int mlx5dvl_cq_event(struct mlx5dvl_cq *cq); /* consumes an event; returns 1, or 0 if there was
-						none */
+int mlx5dvl_cq_event(struct mlx5dvl_cq *cq);
 
-/* hot. True if there is a completion to consume. */
+/* Returns the completion vector of the CQ. */
+uint32_t mlx5dvl_cq_vector(const struct mlx5dvl_cq *cq);
+
+/* hot. Returns true if there is a completion to consume. */
 MLX5DVL_INLINE bool mlx5dvl_cq_ready(const struct mlx5dvl_cq *cq);
 
 /* hot. Returns the number of completions consumed since creation, modulo 2^32. */
@@ -488,8 +500,9 @@ int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *att
  * first, and frees it when the device has reported that the QP is drained. Until then the QP's send
  * queue still takes room in the send CQ. The functions that create or destroy a QP, and
  * mlx5dvl_ctx_retired(), check for these reports. If the device makes no report, they free the QP
- * after a second; the SRQ may then have one receive less. mlx5dvl_ctx_retired() returns the number
- * of destroyed QPs that are not freed yet.
+ * after a second; the SRQ may then have one receive less.
+ *
+ * mlx5dvl_ctx_retired() returns the number of destroyed QPs that are not freed yet.
  */
 void mlx5dvl_qp_destroy(struct mlx5dvl_qp *qp);
 uint32_t mlx5dvl_ctx_retired(struct mlx5dvl_ctx *ctx);
@@ -507,7 +520,8 @@ struct mlx5dvl_qp_info {
 	uint32_t qkey; /* of a UD QP, else 0 */
 };
 
-/* @size must be sizeof(*info_p). Fields that an older library does not know become 0. */
+/* Writes what the peer needs to connect. @size must be sizeof(*info_p). Fields that an older
+ * library does not know become 0. */
 void mlx5dvl_qp_get_info(const struct mlx5dvl_qp *qp, struct mlx5dvl_qp_info *info_p, size_t size);
 
 /*
@@ -527,12 +541,15 @@ int mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer
  */
 int mlx5dvl_qp_to_error(struct mlx5dvl_qp *qp);
 
-/* Returns 0: connected; -ENOTCONN: not yet; else the error that stopped the QP (struct
+/* Returns 0 if the QP is connected, -ENOTCONN if not yet, else the error that stopped the QP (struct
  * mlx5dvl_error). */
 int mlx5dvl_qp_status(const struct mlx5dvl_qp *qp);
 
-MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp); /* hot */
-MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp); /* hot */
+/* hot. Returns the pointer `user` of struct mlx5dvl_qp_attr. */
+MLX5DVL_INLINE void *mlx5dvl_qp_user(const struct mlx5dvl_qp *qp);
+
+/* hot. Returns the number of the QP. */
+MLX5DVL_INLINE uint32_t mlx5dvl_qp_qpn(const struct mlx5dvl_qp *qp);
 
 /* ---- posting (all hot) --------------------------------------------------------- */
 
@@ -545,7 +562,7 @@ enum mlx5dvl_flags {
 };
 
 /*
- * Each function writes one request into the send queue. mlx5dvl_ring() announces it to the device.
+ * Write one request into the send queue. mlx5dvl_ring() announces it to the device.
  *
  * @laddr, @lkey, @len: the payload (for READ and atomics: the place of the result), at most 2^30
  * bytes; @len may be 0, and @laddr and @lkey are then unused. A payload of at most
@@ -563,27 +580,35 @@ MLX5DVL_INLINE int mlx5dvl_post_write(struct mlx5dvl_qp *qp, const void *laddr, 
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_write_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, uint32_t imm, unsigned flags, uint64_t token);
-/*
- * As mlx5dvl_post_write_imm(), but the caller has written the payload into the request: @len bytes,
- * 1 to MLX5DVL_INLINE_MAX, at @here, which must be mlx5dvl_sq_here(). The caller may write more
- * bytes, which are not sent, up to the end of the request's last block: in all (36 + @len, rounded
- * up to 64) - 36 bytes. mlx5dvl_sq_fits() must be true for @len; then there is no error.
- * @rkey_word: mlx5dvl_rkey_word() of the remote key, which the caller can compute once.
- */
-MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
-MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
-MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
-	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_read(struct mlx5dvl_qp *qp, void *laddr, uint32_t lkey,
 	uint32_t len, uint64_t raddr, uint32_t rkey, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_send_imm(struct mlx5dvl_qp *qp, const void *laddr, uint32_t lkey,
 	uint32_t len, uint32_t imm, unsigned flags, uint64_t token);
-/* Posts a request without effect. With MLX5DVL_SIGNALED it completes after all earlier requests. */
+
+/*
+ * Post a WRITE whose payload the caller has written into the request, else as
+ * mlx5dvl_post_write_imm(): @len bytes, 1 to MLX5DVL_INLINE_MAX, at @here, which must be
+ * mlx5dvl_sq_here(). The caller may write more bytes, which are not sent, up to the end of the
+ * request's last block: in all (36 + @len, rounded up to 64) - 36 bytes. mlx5dvl_sq_fits() must be
+ * true for @len; then there is no error. @rkey_word: mlx5dvl_rkey_word() of the remote key, which
+ * the caller can compute once.
+ *
+ * mlx5dvl_rkey_word() returns the word, mlx5dvl_sq_here() the place for the payload.
+ */
+MLX5DVL_INLINE uint64_t mlx5dvl_rkey_word(uint32_t rkey);
+MLX5DVL_INLINE void *mlx5dvl_sq_here(const struct mlx5dvl_qp *qp);
+MLX5DVL_INLINE void mlx5dvl_post_write_imm_here(struct mlx5dvl_qp *qp, void *here, uint32_t len,
+	uint64_t raddr, uint64_t rkey_word, uint32_t imm, unsigned flags, uint64_t token);
+
+/* Posts a request without effect. With MLX5DVL_SIGNALED it completes after all earlier requests.
+ * Returns as mlx5dvl_post_write(). */
 MLX5DVL_INLINE int mlx5dvl_post_nop(struct mlx5dvl_qp *qp, unsigned flags, uint64_t token);
+
 /* Operate on the 8 bytes at @raddr, a multiple of 8; *laddr becomes the previous value. The
- * operation is atomic with respect to requests through the same device, not to the CPU. */
+ * operation is atomic with respect to requests through the same device, not to the CPU. Returns as
+ * mlx5dvl_post_write(). */
 MLX5DVL_INLINE int mlx5dvl_post_fetch_add(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
 	uint64_t raddr, uint32_t rkey, uint64_t add, unsigned flags, uint64_t token);
 MLX5DVL_INLINE int mlx5dvl_post_cmp_swap(struct mlx5dvl_qp *qp, uint64_t *laddr, uint32_t lkey,
@@ -603,7 +628,7 @@ struct mlx5dvl_ah;
 int mlx5dvl_ah_create(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer, size_t size,
 	struct mlx5dvl_ah **ah_p);
 
-/* Requests that were posted with @ah are not affected. @ah may be NULL. */
+/* Destroys an address. Requests that were posted with @ah are not affected. @ah may be NULL. */
 void mlx5dvl_ah_destroy(struct mlx5dvl_ah *ah);
 
 #define MLX5DVL_LIST_MAX 4
@@ -638,12 +663,12 @@ int mlx5dvl_post_list(struct mlx5dvl_qp *qp, const struct mlx5dvl_list *list);
 /* Returns the number of requests, of any size, that can be posted now without -EAGAIN. */
 MLX5DVL_INLINE uint32_t mlx5dvl_sq_room(const struct mlx5dvl_qp *qp);
 
-/* hot. True if mlx5dvl_sq_room() is 0, but cheaper. */
+/* hot. Returns true if mlx5dvl_sq_room() is 0, which it finds out in less time. */
 MLX5DVL_INLINE bool mlx5dvl_sq_full(const struct mlx5dvl_qp *qp);
 
 /*
- * hot. True if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here() may
- * post it. If false, call mlx5dvl_sq_update(), which takes account of all completions, and try
+ * hot. Returns true if a WRITE of @len bytes is known to fit, so that mlx5dvl_post_write_imm_here()
+ * may post it. If false, call mlx5dvl_sq_update(), which takes account of all completions, and try
  * again. If the result is still false, the other functions may be able to post the WRITE: the ring
  * may end here, and they fill its end with NOPs.
  */
@@ -661,7 +686,8 @@ MLX5DVL_INLINE uint64_t mlx5dvl_sq_fillers(const struct mlx5dvl_qp *qp);
  */
 MLX5DVL_INLINE void mlx5dvl_ring(struct mlx5dvl_qp *qp);
 
-/* hot. As mlx5dvl_ring(); at least one request must have been posted since the last doorbell. */
+/* hot. Announces requests like mlx5dvl_ring(); at least one must have been posted since the last
+ * doorbell. */
 MLX5DVL_INLINE void mlx5dvl_ring_new(struct mlx5dvl_qp *qp);
 
 #pragma GCC visibility pop

@@ -40,8 +40,8 @@
  * that polls at least twenty times a second, gets -EPIPE within a second. A client that polls at
  * regular intervals, but less often, gets it at its first or second poll.
  *
- * One-way messages: a client posts, the server pushes (attr.pushes). Neither has an answer, and both
- * keep their order with the calls, or replies, of that client. The reader counts what it has
+ * One-way messages: a client posts, the server pushes (attr.pushes). Neither has an answer, and
+ * both keep their order with the calls, or replies, of that client. The reader counts what it has
  * consumed, and the writer looks at the count when it has no room left. A message is consumed when
  * shmipc_server_recv() has copied it, or the client's function for it has returned. If a process
  * dies or disconnects, messages that the other side has not consumed are lost.
@@ -93,8 +93,9 @@
  * private memory.
  *
  * Loans: with attr.loans, messages of about 1 KiB and more need not be copied. Each client has a
- * pool of `loans` chunks in the region. The client writes a request into a chunk and commits it, the
- * server reads it there and may write its response into the same chunk, the client reads that there:
+ * pool of `loans` chunks in the region. The client writes a request into a chunk and commits it,
+ * the server reads it there and may write its response into the same chunk, the client reads that
+ * there:
  *
  *	shmipc_client_loan(c, &q);		while (shmipc_server_take(s, &r, &q) > 0) {
  *	fill(q);					shmipc_server_loan(s, r.client, r.id, &a);
@@ -106,11 +107,11 @@
  * belongs to the client until shmipc_client_commit(), then to the server until it answers, then to
  * the client until the response function returns or, if it calls shmipc_client_hold(), until
  * shmipc_client_release(). A process that does not own it must not read or write it; nothing
- * enforces that. A hostile process can change the bytes while they are read, so copy what you check before
- * you check it. Chunk and length are checked, and read once, by the library. If the client dies or
- * disconnects, no other client gets its place, and so its chunks, before the server has answered
- * each of its requests in loans (-EPIPE) or, with attr.events, has taken its end. If the server dies,
- * shmipc_client_abort() gives the committed chunks back.
+ * enforces that. A hostile process can change the bytes while they are read, so copy what you check
+ * before you check it. Chunk and length are checked, and read once, by the library. If the client
+ * dies or disconnects, no other client gets its place, and so its chunks, before the server has
+ * answered each of its requests in loans (-EPIPE) or, with attr.events, has taken its end. If the
+ * server dies, shmipc_client_abort() gives the committed chunks back.
  *
  * Lengths are in bytes, times in nanoseconds. Functions return 0, a count, or -errno.
  */
@@ -184,7 +185,7 @@ struct shmipc_attr {
 	 */
 	uint32_t pushes;
 	/*
-	 * Loans (see there). All three are 0, or `loans` and at least one of the sizes are not.
+	 * The loans (see Loans). All three are 0, or `loans` and at least one of the sizes are not.
 	 * Each client takes loans * (loan_req_size + loan_resp_size) bytes of the region. A ring
 	 * carries 8 bytes per loan: if it carries nothing else, choose 8 for its message size.
 	 */
@@ -271,7 +272,7 @@ int shmipc_server_unlink(struct shmipc_server *server);
 void shmipc_server_destroy(struct shmipc_server *server);
 
 /*
- * Reads the ring of every connected client, starting with another client each time, and returns how
+ * Reads the ring of every connected client, starting with another client each time. Returns how
  * many of them have requests. shmipc_server_recv() then hands these requests out, at most 8 of each
  * client. While some of them are left, further polls read no other rings, and return how many
  * clients have some left. Never fails and never blocks. Publishes replies (see Visibility), and
@@ -282,10 +283,10 @@ void shmipc_server_destroy(struct shmipc_server *server);
 SHMIPC_INLINE int shmipc_server_poll(struct shmipc_server *server);
 
 /*
- * Like shmipc_server_poll(), but always reads the rings, and skips each client i whose bit,
- * i % 64 of skip[i / 64], is set. skip has max_clients bits, belongs to the caller and is used
- * during the call only. The requests of a skipped client stay in its ring, which is backpressure
- * for that client alone.
+ * Polls like shmipc_server_poll(), but always reads the rings, and skips each client i whose bit, i
+ * % 64 of skip[i / 64], is set. Returns as shmipc_server_poll(). skip has max_clients bits, belongs
+ * to the caller and is used during the call only. The requests of a skipped client stay in its
+ * ring, which is backpressure for that client alone.
  */
 SHMIPC_INLINE int shmipc_server_poll_with_skip(struct shmipc_server *server, const uint64_t *skip);
 
@@ -301,9 +302,10 @@ SHMIPC_INLINE int shmipc_server_recv(struct shmipc_server *server, struct shmipc
 	void *buf, uint32_t capacity);
 
 /*
- * Like shmipc_server_recv(), but writes the address of the payload to *payload_p: a request in a
- * loan stays in place until it is answered, and is aligned to 64. Any other is copied to memory of
- * the server, aligned to 16, which the next take, serve or destroy changes.
+ * Takes a request like shmipc_server_recv(), but writes the address of the payload to *payload_p: a
+ * request in a loan stays in place until it is answered, and is aligned to 64. Any other is copied
+ * to memory of the server, aligned to 16, which the next take, serve or destroy changes. Returns as
+ * shmipc_server_recv().
  */
 SHMIPC_INLINE int shmipc_server_take(struct shmipc_server *server, struct shmipc_req *req_p,
 	const void **payload_p);
@@ -324,8 +326,8 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t cli
 
 /*
  * Writes the address for the response to the request (client, id), which is in a loan and not
- * answered, to *loan_p: loan_resp_size bytes, aligned to 64, with undefined contents. They belong to
- * the caller until it answers by shmipc_server_commit() or shmipc_server_reply(). Returns 0, or
+ * answered, to *loan_p: loan_resp_size bytes, aligned to 64, with undefined contents. They belong
+ * to the caller until it answers by shmipc_server_commit() or shmipc_server_reply(). Returns 0, or
  *	-EPIPE		that client has gone
  *	-EINVAL		no such request is unanswered, or it is not in a loan: use
  *			shmipc_server_reply()
@@ -333,8 +335,8 @@ SHMIPC_INLINE int shmipc_server_reply(struct shmipc_server *server, uint64_t cli
 int shmipc_server_loan(struct shmipc_server *server, uint64_t client, uint32_t id, void **loan_p);
 
 /*
- * Like shmipc_server_reply(), but sends the first len bytes of the memory of shmipc_server_loan().
- * Returns 0, or
+ * Answers like shmipc_server_reply(), but sends the first len bytes of the memory of
+ * shmipc_server_loan(). Returns 0, or
  *	-EPIPE, -EINVAL	as above; after -EPIPE the loan has ended
  *	-EMSGSIZE	len exceeds loan_resp_size
  */
@@ -362,10 +364,11 @@ SHMIPC_INLINE int shmipc_server_serve(struct shmipc_server *server, shmipc_serve
 	uint32_t max);
 
 /*
- * Sends len bytes of msg (NULL if len is 0) to the client at that place, which keeps no call open
- * for it: SHMIPC_CLIENT_INDEX() of a request's client, event.index, shmipc_client_index(). A push is
- * published as a reply to that client is. Another client may have taken the place of the one that
- * the server means; a server that takes events learns of it before. Returns 0, or, with nothing sent,
+ * Sends a message to a client: len bytes of msg (NULL if len is 0) to the client at that place,
+ * which keeps no call open for it: SHMIPC_CLIENT_INDEX() of a request's client, event.index,
+ * shmipc_client_index(). A push is published as a reply to that client is. Another client may have
+ * taken the place of the one that the server means; a server that takes events learns of it before.
+ * Returns 0, or, with nothing sent,
  *	-EAGAIN		the client has not consumed attr.pushes pushes: drop this one, or try again
  *			after a later poll. No other client is held up, and no function waits for
  *			this room
@@ -446,10 +449,9 @@ void shmipc_server_get_stats(const struct shmipc_server *server,
 /*
  * Handles the response to the call with that token. resp points at the len bytes that the server
  * sent, in shared memory, aligned to 8 and valid until the function returns (see
- * shmipc_client_hold()). If the call was made with a loan, the server may answer in the loan or not.
- * Copy them before you check them. The function may call and post, but not poll, wait, abort or
- * disconnect.
- * resp is NULL if shmipc_client_abort() hands the token back.
+ * shmipc_client_hold()). If the call was made with a loan, the server may answer in the loan or
+ * not. Copy them before you check them. The function may call and post, but not poll, wait, abort
+ * or disconnect. resp is NULL if shmipc_client_abort() hands the token back.
  */
 typedef void shmipc_response_fn(void *arg, uint64_t token, const void *resp, uint32_t len);
 
@@ -483,9 +485,9 @@ int shmipc_client_connect(const char *name, const struct shmipc_attr *attr,
 void shmipc_client_disconnect(struct shmipc_client *client);
 
 /*
- * Sends len bytes of req (copied; req may be NULL when len is 0), at most req_size. The server
- * learns len. The token comes back with the response. If len is a compile-time constant, the copy
- * is inlined. Returns 0, or, with nothing sent,
+ * Makes a call: sends len bytes of req (copied; req may be NULL when len is 0), at most req_size.
+ * The server learns len. The token comes back with the response. If len is a compile-time constant,
+ * the copy is inlined. Returns 0, or, with nothing sent,
  *	-EAGAIN		depth calls and posts are in flight: poll, then retry
  *	-EPIPE		a poll or wait has found that the server is gone: abort, or disconnect
  *	-EPROTO		the count of consumed posts is impossible; or a poll has returned it
@@ -495,11 +497,11 @@ SHMIPC_INLINE int shmipc_client_call(struct shmipc_client *client, const void *r
 	uint64_t token);
 
 /*
- * Sends len bytes of req like a call, but there will be no response. A post is in flight, and counts
- * as a call does (see depth and Visibility), until this client knows that the server has consumed
- * it. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After -EAGAIN with posts in
- * flight, shmipc_client_wait() also returns 1, and an armed descriptor is readable, when the server
- * has consumed some.
+ * Sends a message without a response: len bytes of req, like a call. A post is in flight, and
+ * counts as a call does (see depth and Visibility), until this client knows that the server has
+ * consumed it. Returns 0, or, with nothing sent, an error of shmipc_client_call(). After -EAGAIN
+ * with posts in flight, shmipc_client_wait() also returns 1, and an armed descriptor is readable,
+ * when the server has consumed some.
  */
 int shmipc_client_post(struct shmipc_client *client, const void *req, uint32_t len);
 
@@ -534,8 +536,9 @@ void shmipc_client_pushes(struct shmipc_client *client, shmipc_push_fn *fn, void
 int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
 
 /*
- * Like shmipc_client_call(), with the first len bytes of the memory of shmipc_client_loan() as
- * request. Returns 0, or, with nothing sent, so that the loan stays with the caller,
+ * Makes a call like shmipc_client_call(), with the first len bytes of the memory of
+ * shmipc_client_loan() as request. Returns 0, or, with nothing sent, so that the loan stays with
+ * the caller,
  *	-EAGAIN, -EPIPE	as for shmipc_client_call()
  *	-EMSGSIZE	len exceeds loan_req_size
  *	-EINVAL		the caller has no loan at this address: a bug
@@ -543,8 +546,8 @@ int shmipc_client_loan(struct shmipc_client *client, void **loan_p);
 int shmipc_client_commit(struct shmipc_client *client, void *loan, uint32_t len, uint64_t token);
 
 /*
- * Called by a response function with its resp: if the response is in a loan, it stays valid after
- * the function returns, until shmipc_client_release() or disconnect. Returns 0, or
+ * Keeps a response that is in a loan: a response function calls it with its resp, which stays valid
+ * after the function returns, until shmipc_client_release() or disconnect. Returns 0, or
  *	-EINVAL		the response is not in a loan, or is held already: copy it
  */
 int shmipc_client_hold(struct shmipc_client *client, const void *resp);
@@ -564,11 +567,11 @@ int shmipc_client_release(struct shmipc_client *client, const void *loan);
 SHMIPC_INLINE void shmipc_client_flush(struct shmipc_client *client);
 
 /*
- * Passes responses, each to fn(arg, ...), in the order in which the server replied. There are
- * at most SHMIPC_POLL_MAX per poll, so that client and server work at the same time. If a response
+ * Passes responses, each to fn(arg, ...), in the order in which the server replied. There are at
+ * most SHMIPC_POLL_MAX per poll, so that client and server work at the same time. If a response
  * leads to another call, make that call in fn. Returns the number of responses and pushes, or 0 if
- * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait(). An error
- * is returned only when no response is left:
+ * there is none yet. A loop that gets 0 should pause once per turn, or call shmipc_client_wait().
+ * An error is returned only when no response is left:
  *	-EPIPE		the server died or closed: abort or disconnect
  *	-EPROTO		the ring holds something that no server writes: abort or disconnect
  *	-EMFILE, -ENFILE, -ENOMEM, -ENOBUFS	the server sleeps on its descriptor and could not be
@@ -587,23 +590,23 @@ SHMIPC_INLINE uint32_t shmipc_client_pending(const struct shmipc_client *client)
 /*
  * Waits until a response is there or timeout_ns nanoseconds have passed: spins for about 1 us,
  * yields for about 100 us, then sleeps. Returns 1 if poll will find a response or push (or, see
- * shmipc_client_post(), if there may be room for one), 0 if the time has passed, nothing is pending,
- * or a signal interrupted the sleep, or an error of shmipc_client_poll(), without waiting.
+ * shmipc_client_post(), if there may be room for one), 0 if the time has passed, nothing is
+ * pending, or a signal interrupted the sleep, or an error of shmipc_client_poll(), without waiting.
  */
 int shmipc_client_wait(struct shmipc_client *client, uint64_t timeout_ns);
 
 /*
- * Like shmipc_server_fd(), for responses. Another cause of an error:
+ * Returns the descriptor like shmipc_server_fd(), for responses. Another cause of an error:
  *	-ENETUNREACH	the server is in another network namespace and could not wake this
  *			client, or there is no /proc to find that out
  */
 int shmipc_client_fd(struct shmipc_client *client);
 
 /*
- * Like shmipc_server_arm(). Publishes calls and wakes the server first. With calls pending the
- * descriptor is readable after 100 ms at the latest, so that a poll finds a dead server in time. If
- * the server could not be woken, returns an error of shmipc_client_poll(), and the client is not
- * armed.
+ * Arms the descriptor like shmipc_server_arm(). Publishes calls and wakes the server first. With
+ * calls pending the descriptor is readable after 100 ms at the latest, so that a poll finds a dead
+ * server in time. Returns as shmipc_server_arm(). If the server could not be woken, returns an
+ * error of shmipc_client_poll(), and the client is not armed.
  *
  * A client without pending calls is not woken by responses, but by pushes if it takes them: a loop
  * that ends after the last response must check that before it arms.
@@ -632,19 +635,20 @@ int shmipc_client_call_wait(struct shmipc_client *client, const void *req, uint3
 	uint32_t capacity, uint64_t timeout_ns, uint32_t *len_p);
 
 /*
- * After -EPIPE or -EPROTO of a poll or wait: ends every pending call by fn(arg, token, NULL, 0) and
- * returns their number. It is not known whether the server has carried these calls out. Returns
+ * Ends the pending calls after -EPIPE or -EPROTO of a poll or wait, each by fn(arg, token, NULL,
+ * 0). It is not known whether the server has carried these calls out. Returns their number. Returns
  * -EBUSY, and does nothing, if the connection still works. shmipc_client_posts() counts the posts
  * that may be lost.
  */
 int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, void *arg);
 
 /*
- * After shmipc_client_abort(): connects to the next server of the same name, which must have the
- * same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay; calls,
- * responses, posts and pushes are counted from 0, and the place and the extra buffer are others. Tries for
- * timeout_ns nanoseconds; a server that has died takes a while to come back. Returns 0, or an error
- * of shmipc_client_connect(), after which the function may be called again, or
+ * Connects to the next server of the same name, after shmipc_client_abort(). That server must have
+ * the same sizes and access. The object, its descriptor and its totals of sleeps and wakes stay;
+ * calls, responses, posts and pushes are counted from 0, and the place and the extra buffer are
+ * others. Tries for timeout_ns nanoseconds; a server that has died takes a while to come back.
+ * Returns 0, or an error of shmipc_client_connect(), after which the function may be called again,
+ * or
  *	-EBUSY		the connection works, or calls are pending: poll, and abort them. Or the
  *			caller has loans: release them
  *	-ENETUNREACH	also: the client has a descriptor, and the server is in another network
@@ -653,17 +657,17 @@ int shmipc_client_abort(struct shmipc_client *client, shmipc_response_fn *fn, vo
  */
 int shmipc_client_reconnect(struct shmipc_client *client, uint64_t timeout_ns);
 
-/* Like shmipc_server_extra(); valid until disconnect. */
+/* Returns the extra buffer like shmipc_server_extra(); valid until disconnect. */
 void *shmipc_client_extra(struct shmipc_client *client);
 
-/* The client's place, 0 .. max_clients - 1. After disconnect another client may have it. */
+/* Returns the client's place, 0 .. max_clients - 1. After disconnect another client may have it. */
 uint32_t shmipc_client_index(const struct shmipc_client *client);
 
-/* Like shmipc_server_get_attr(). */
+/* Writes the sizes and the access in use, like shmipc_server_get_attr(). */
 void shmipc_client_get_attr(const struct shmipc_client *client, struct shmipc_attr *attr_p,
 	size_t size);
 
-/* Like shmipc_server_get_stats(). */
+/* Copies the counters like shmipc_server_get_stats(). */
 void shmipc_client_get_stats(const struct shmipc_client *client,
 	struct shmipc_client_stats *stats_p, size_t size);
 

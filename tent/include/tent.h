@@ -3,10 +3,10 @@
  * tent: moves large amounts of memory between processes over several rails in parallel.
  *
  * A rail is an adapter port (RDMA), a thread that copies between two processes of one host, a group
- * of TCP connections, or a queue in which GPUs copy. A request, a read or a write between memory of this process and of a
- * peer, is cut into slices. A scheduler measures the rates of the rails and chooses a rail for each
- * slice. It moves the slices of a failed rail to other rails, and uses the rail again when it works
- * again.
+ * of TCP connections, or a queue in which GPUs copy. A request, a read or a write between memory of
+ * this process and of a peer, is cut into slices. A scheduler measures the rates of the rails and
+ * chooses a rail for each slice. It moves the slices of a failed rail to other rails, and uses the
+ * rail again when it works again.
  *
  * The side whose memory is used registers the memory, exports a description of it, and must bring
  * that text to the other side by its own means:
@@ -53,9 +53,10 @@
  * Slices that failed are written again, with the same bytes.
  *
  * Trust: the holder of an exported description may read and write the memory that it describes, and
- * what the engine registers later. The library checks all data from peers and files. Rails over TCP are not encrypted: who can read or
- * change the packets between the hosts can read and change the memory. An engine belongs to the
- * process that created it: a child of fork() must not use the engine.
+ * what the engine registers later. The library checks all data from peers and files. Rails over TCP
+ * are not encrypted: who can read or change the packets between the hosts can read and change the
+ * memory. An engine belongs to the process that created it: a child of fork() must not use the
+ * engine.
  */
 #ifndef TENT_H
 #define TENT_H
@@ -136,19 +137,18 @@ void tent_destroy(struct tent *t);
 /* ---- memory -------------------------------------------------------------------- */
 
 /*
- * Registers [addr, addr + len) for use by this engine and, once exported, by peers.
- * @location: the NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or
- * does not matter. Memory of GPU number N of this process is found by its address if @location is
- * NULL or "*"; "cuda:N" requires it. It must be of one device, and not be freed before
- * tent_unregister(). Adapters access memory of a GPU directly where they and the driver can (dma-buf).
- * Otherwise the engines stage it, see tent(7), and @why says why, although the function returns 0.
- * Errors:
+ * Registers [addr, addr + len) for use by this engine and, once exported, by peers. @location: the
+ * NUMA node of the memory as "cpu:N", or "*" or NULL if the node is not known or does not matter.
+ * Memory of GPU number N of this process is found by its address if @location is NULL or "*";
+ * "cuda:N" requires it. It must be of one device, and not be freed before tent_unregister().
+ * Adapters access memory of a GPU directly where they and the driver can (dma-buf). Otherwise the
+ * engines stage it, see tent(7), and @why says why, although the function returns 0. Errors:
  *
  *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
  *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
  *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU
- * *	-ENODEV	"cuda:N": there is no driver of a GPU
+ *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
  *	-ENOSPC	too many parts, raise max_registration
  */
@@ -159,7 +159,7 @@ int tent_register(struct tent *t, void *addr, size_t len, const char *location,
  * Allocates @len bytes, which are 0, and registers them like tent_register(). Copying threads copy
  * without the kernel if the memory of both sides is from tent_alloc(), which takes much less time.
  * tent_unregister() and tent_destroy() free the memory; the program must not unmap or protect it.
- * Errors as above, and
+ * Errors as those of tent_register(), and
  *
  *	-EMFILE, -ENFILE	no descriptor is left
  */
@@ -213,7 +213,8 @@ int tent_import(struct tent *t, const char *text, struct tent_why *why,
 	struct tent_segment **segment_p);
 
 /*
- * The version of the memory of an engine. Each tent_register() and tent_alloc() makes it higher.
+ * Returns the version of the memory of an engine. Each tent_register() and tent_alloc() makes it
+ * higher.
  */
 uint64_t tent_version(struct tent *t);
 
@@ -251,8 +252,8 @@ struct tent_directory {
 };
 
 /*
- * Exports, and stores the description in the directory as @name: 1 to TENT_NAME_LEN - 1 characters
- * without blanks. Errors:
+ * Exports, as tent_export() does, and stores the description in the directory as @name: 1 to
+ * TENT_NAME_LEN - 1 characters without blanks. Errors:
  *
  *	-EINVAL	a bad directory or name
  *	-E2BIG	a field of a later version is not 0
@@ -320,14 +321,9 @@ enum tent_state {
 	TENT_FAILED,
 };
 
-struct tent_status {
-	enum tent_state state;
-	int err; /* why the state is TENT_FAILED or TENT_CANCELED, see below; else 0 */
-	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
-};
-
 /*
- * The errors of a request. After an error the bytes that it was to write have any values.
+ * The state of a request, or of a batch. The errors of a request follow. After an error the bytes
+ * that it was to write have any values.
  *
  *	-ENETUNREACH	no rail was up for rail_wait_ms
  *	-ECONNRESET	the peer is gone
@@ -340,6 +336,11 @@ struct tent_status {
  *	-EIO		a GPU has failed, or work of its stream
  *	another		the last error of a rail, or an error of the driver of a GPU
  */
+struct tent_status {
+	enum tent_state state;
+	int err; /* why the state is TENT_FAILED or TENT_CANCELED, see above; else 0 */
+	uint64_t bytes; /* in place; all of them only if the state is TENT_COMPLETED */
+};
 
 /*
  * Starts all of @n requests, 1 to 65,536, or on an error none. The caller must free the batch with
@@ -401,14 +402,15 @@ struct tent_note {
 };
 
 /*
- * Takes the values `notify` and `note` of a peer's request that has ended, see struct tent_request.
- * The notices of one peer come in the order in which the bytes of its requests were in place.
- * -EAGAIN: there is none. While 4,096 notices have not been taken, further requests with one wait at
- * the peers.
+ * Takes a notice: the values `notify` and `note` of a peer's request that has ended, see struct
+ * tent_request. The notices of one peer come in the order in which the bytes of its requests were
+ * in place. -EAGAIN: there is none. While 4,096 notices have not been taken, further requests with
+ * one wait at the peers.
  */
 int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
 
-/* As tent_note_take(), with the value `notify` only. */
+/* Takes a notice like tent_note_take(), with the value `notify` only. Returns as
+ * tent_note_take(). */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
 /* Returns a descriptor that is readable while there is a notice. The engine owns it. */
@@ -449,13 +451,14 @@ struct tent_rail_stats {
 int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
 	size_t size);
 
-/* Prints a table of all segments. A GB is 10^9 bytes. 0, -ENOMEM, or -errno of the stream. */
+/* Prints a table of all segments. A GB is 10^9 bytes. Returns 0, -ENOMEM, or -errno of the
+ * stream. */
 int tent_stats_print(struct tent *t, FILE *out);
 
-/* Writes Prometheus' text format, for a file or an HTTP response. Errors as above. */
+/* Writes Prometheus' text format, for a file or an HTTP response. Returns as tent_stats_print(). */
 int tent_stats_prometheus(struct tent *t, FILE *out);
 
-/* Writes one JSON object on one line. Errors as above. */
+/* Writes one JSON object on one line. Returns as tent_stats_print(). */
 int tent_stats_json(struct tent *t, FILE *out);
 
 #pragma GCC visibility pop

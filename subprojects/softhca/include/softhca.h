@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * softhca - functions by which a test can query the software HCA.
+ * softhca: functions by which a test can query the software HCA.
  *
  * A program under the software HCA runs unmodified and needs nothing from here. A
  * test that has to know what the adapter did (how many doorbells, which work
@@ -54,12 +54,8 @@ struct softhca_counters {
 	uint64_t bytes[SOFTHCA_OPCODES];
 };
 
-/*
- * softhca_counters_self() - the counts of the calling process.
- * @out: written on success
- *
- * Return: 0, or -ENODEV when the process has not opened a device.
- */
+/* Writes the counts of the calling process. Returns 0. -ENODEV: the process has not opened a
+ * device. */
 int softhca_counters_self(struct softhca_counters *out);
 
 /* The fabric of which the process is a member. */
@@ -71,64 +67,51 @@ struct softhca_fabric_info {
 	uint64_t virtual_ns; /* with SOFTHCA_LINK=virtual: the time that the links have taken */
 };
 
-/*
- * softhca_fabric_info() - the state of the fabric.
- * @out: written on success
- *
- * Return: 0, or -ENODEV when the process has not opened a device.
- */
+/* Writes the state of the fabric. Returns 0. -ENODEV: the process has not opened a device. */
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
- * softhca_step() - with SOFTHCA_MODE=step, executes all requests that this process has posted and
- * serves its timers that are due; without it nothing is executed. In chaos mode it makes some steps
- * of the pending work, at random, and at least one if work is pending. sched_yield() does the same.
- *
- * Return: the number of queues, or steps, that had work; -ENODEV without a device; -EPERM in
- * another mode.
+ * Executes all requests that this process has posted and serves its timers that are due, with
+ * SOFTHCA_MODE=step; without it nothing is executed. In chaos mode it makes some steps of the
+ * pending work, at random, and at least one if work is pending. sched_yield() does the same.
+ * Returns the number of queues, or steps, that had work. -ENODEV: the process has not opened a
+ * device. -EPERM: another mode.
  */
 int softhca_step(void);
 
 /*
- * softhca_fault_add() - adds a fault rule to the fabric. It applies to later messages.
- * @rule: "action=no_answer qpn=0x41 nth=100", one rule as softhca(7) describes them
- *
- * Return: the number of the rule, from 1; -EINVAL when @rule is not a rule, or names an adapter
- * that does not exist; -ENOSPC when there is no room for another rule; -ENODEV when the process has
- * not opened a device.
+ * Adds a fault rule to the fabric: for example "action=no_answer qpn=0x41 nth=100". softhca(7)
+ * describes the rules. It applies to later messages. Returns the number of the rule, from 1.
+ * -EINVAL: @rule is not a rule, or names an adapter that does not exist. -ENOSPC: there is no room
+ * for another rule. -ENODEV: the process has not opened a device.
  */
 int softhca_fault_add(const char *rule);
 
 /*
- * softhca_fault_remove() - removes a rule.
- * @number: from softhca_fault_add(), or from softhcactl fault list
- *
- * Return: how many messages it has affected; -ENOENT when there is no such rule; -ENODEV when the
- * process has not opened a device.
+ * Removes a rule by its number, from softhca_fault_add() or from softhcactl fault list. Returns how
+ * many messages it has affected. -ENOENT: there is no such rule. -ENODEV: the process has not
+ * opened a device.
  */
 long long softhca_fault_remove(int number);
 
 /*
- * softhca_gid_set() - replaces a GID of an adapter, as if an IP address of its interface were deleted
- * and another one added. Messages to the former GID get no answer from now on, and every context that
- * is open on the adapter gets the event IBV_EVENT_GID_CHANGE.
- * @device: its name
- * @index: of the entry of its GID table
- * @address: an IPv6 or IPv4 address; NULL: the entry becomes empty
+ * Replaces a GID of an adapter, as if an IP address of its interface were deleted and another one
+ * added. Messages to the former GID get no answer from now on, and every context that is open on
+ * the adapter gets the event IBV_EVENT_GID_CHANGE. @device is the name of the adapter, @index that
+ * of the entry of its GID table, and @address an IPv6 or IPv4 address, or NULL: the entry becomes
+ * empty.
  *
- * Return: 0; -EINVAL when there is no such adapter or entry, or @address is no address; -EEXIST when
- * an adapter of the fabric has the address; -EOPNOTSUPP when the adapter reaches other hosts (udp=on);
- * -ENODEV when the process has not opened a device.
+ * Returns 0. -EINVAL: there is no such adapter or entry, or @address is no address. -EEXIST: an
+ * adapter of the fabric has the address. -EOPNOTSUPP: the adapter reaches other hosts (udp=on).
+ * -ENODEV: the process has not opened a device.
  */
 int softhca_gid_set(const char *device, unsigned index, const char *address);
 
 /*
- * softhca_link_set() - pulls or plugs the cable of an adapter, as softhcactl link does. Every context
- * that is open on the adapter gets the event IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE.
- * @device: its name
- * @up: whether the link is up from now on
- *
- * Return: 0; -EINVAL when there is no such adapter; -ENODEV when the process has not opened a device.
+ * Pulls or plugs the cable of the adapter @device, as softhcactl link does: @up says whether the
+ * link is up from now on. Every context that is open on the adapter gets the event
+ * IBV_EVENT_PORT_ERR or IBV_EVENT_PORT_ACTIVE. Returns 0. -EINVAL: there is no such adapter.
+ * -ENODEV: the process has not opened a device.
  */
 int softhca_link_set(const char *device, bool up);
 
@@ -172,15 +155,10 @@ struct softhca_cqe_record {
 };
 
 /*
- * softhca_trace_wqes(), softhca_trace_cqes() - read the records of a QP, or CQ, of this
- * process.
- * @qpn, @cqn: its number
- * @from: sequence number of the first record to read
- * @out: room for @n records
- *
- * Return: the number of records written, 0 when the record @from does not exist yet; -ENODEV
- * without a device; -ENOENT when there is no such object or it is not recorded;
- * -ENODATA when the record @from has been overwritten.
+ * Read the records of the QP @qpn, or of the CQ @cqn, of this process, from the one with the
+ * sequence number @from on. @out has room for @n records. Return the number of records written, 0
+ * if the record @from does not exist yet. -ENODEV: the process has not opened a device. -ENOENT:
+ * there is no such object, or it is not recorded. -ENODATA: the record @from has been overwritten.
  */
 int softhca_trace_wqes(uint32_t qpn, uint64_t from, struct softhca_wqe_record *out, unsigned n);
 int softhca_trace_cqes(uint32_t cqn, uint64_t from, struct softhca_cqe_record *out, unsigned n);
