@@ -104,11 +104,18 @@ TEST(versions_are_named)
 
 	CHECK_EQ(hello_read(&good, sizeof(good), 3, &h, why, sizeof(why)), 0);
 	CHECK(!memcmp(&h, &good, sizeof(h)));
-	strcpy(other.id.version, "99.1");
-	for (size_t len = sizeof(other.id); len <= sizeof(other); len++) {
-		CHECK_EQ(hello_read(&other, len, 3, &h, why, sizeof(why)), -EPROTO);
-		CHECK(!strcmp(why, "rank 3 (node1) has version 99.1, this one " BENCHKV_VERSION
-				   ": install the same"));
+	for (int before = 0; before < 2; before++) {
+		char want[128];
+
+		snprintf(other.id.version, sizeof(other.id.version), "%s",
+			before ? "0.1.0" : "99.1");
+		snprintf(want, sizeof(want),
+			"rank 3 (node1) has version %s, this one %s: install the same",
+			other.id.version, BENCHKV_VERSION);
+		for (size_t len = sizeof(other.id); len <= sizeof(other); len++) {
+			CHECK_EQ(hello_read(&other, len, 3, &h, why, sizeof(why)), -EPROTO);
+			CHECK(!strcmp(why, want));
+		}
 	}
 	CHECK_EQ(hello_read(&good, sizeof(good) - 1, 3, &h, why, sizeof(why)), -EPROTO);
 	CHECK(strstr(why, "rank 3 (node1) has another build of version " BENCHKV_VERSION));

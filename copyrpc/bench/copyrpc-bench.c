@@ -50,7 +50,9 @@ struct hello {
 	uint32_t version, zero;
 };
 
-static const struct hello hello = {"CPRBENCH", 2, 0};
+#define HELLO_VERSION 2
+
+static const struct hello hello = {"CPRBENCH", HELLO_VERSION, 0};
 
 struct guest {
 	struct tcp_guest tcp;
@@ -69,7 +71,9 @@ static int guest_step(void *arg, struct tcp_guest *tcp)
 		return -EPROTO;
 	if (!memcmp(&g->hello, &hello, sizeof(hello)))
 		return 0;
-	fputs("copyrpc-bench: refused a client of another version\n", stderr);
+	fprintf(stderr,
+		"copyrpc-bench: refused a client of version %u, this server has version %u\n",
+		g->hello.version, hello.version);
 	return -EPROTONOSUPPORT;
 }
 

@@ -64,12 +64,12 @@ def serves_beside(kind):
         crowd = strangers.Strangers(kind, port, hello())
     else:
         crowd = socket.create_connection(("127.0.0.1", port))
-        crowd.sendall(hello(version=1))
+        crowd.sendall(hello(version=kind))
     client = subprocess.run([*hca, bench, "localhost", "--port", str(port), "-D", ".01", "-q", "1"],
                             capture_output=True, text=True, timeout=GUARD)
     err = server.communicate(timeout=GUARD)[1]
     crowd.leave() if kind in strangers.KINDS else crowd.close()
-    refused = err.count("refused a client of another version")
+    refused = err.count(f"refused a client of version {kind}, this server has version 2")
     if client.returncode or server.returncode or refused != (kind not in strangers.KINDS):
         sys.exit(f"{kind}: {client.returncode} {server.returncode}\n{client.stderr}\n{err}")
 
@@ -112,4 +112,5 @@ for options in {"allowance": 1 << 31}, {"endpoints": 1 << 31}, {"endpoints": 163
     server_says("the client's options", lambda s: s.sendall(plan(**options)))
 for kind in strangers.KINDS:
     serves_beside(kind)
-serves_beside("another version")
+for version in 1, 3:
+    serves_beside(version)

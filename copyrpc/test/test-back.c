@@ -350,6 +350,23 @@ static uint32_t say_hello(struct node n[2], const struct hello *h, size_t ahead)
 	return le32toh(r.error);
 }
 
+/* Says something that is no hello: the listener closes the connection without an answer. */
+static void say_nonsense(struct node n[2], const struct hello *h)
+{
+	ssize_t got;
+	uint8_t c;
+	int fd;
+
+	CHECK_EQ(copyrpc_tcp_connect("127.0.0.1", (uint16_t)copyrpc_tcp_port(n[1].listener), 5000,
+			 &fd),
+		0);
+	CHECK_EQ(send(fd, h, sizeof(*h), 0), sizeof(*h));
+	while ((got = recv(fd, &c, 1, MSG_DONTWAIT)) < 0)
+		turn(&n[1]);
+	CHECK_EQ(got, 0);
+	close(fd);
+}
+
 TEST(hellos_are_checked)
 {
 	const size_t refusal = sizeof(struct greeting), whole = refusal + sizeof(struct place);
@@ -368,6 +385,9 @@ TEST(hellos_are_checked)
 	h = hello_of(n);
 	h.place.attempt = htole64(n[0].ep->attempt); /* an old attempt */
 	CHECK_EQ(say_hello(n, &h, refusal), EALREADY);
+	h = hello_of(n);
+	h.place.magic[7] ^= 1;
+	say_nonsense(n, &h);
 	CHECK_EQ(n[1].downs, 1);
 	calls(n, 10);
 	h = hello_of(n);

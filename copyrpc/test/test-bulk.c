@@ -152,6 +152,14 @@ TEST(hostile_descriptors)
 		memset(desc + cases[i].at, 0xff, cases[i].len);
 		CHECK_EQ(copyrpc_bulk_import(r.p.ep[0], desc, sizeof(desc), &remote), cases[i].err);
 	}
+	for (int by = -1; by <= 1; by += 2) { /* the version before, and the next one */
+		uint8_t desc[COPYRPC_BULK_SIZE];
+
+		memcpy(desc, r.desc, sizeof(desc));
+		desc[28] = (uint8_t)(desc[28] + by);
+		CHECK_EQ(copyrpc_bulk_import(r.p.ep[0], desc, sizeof(desc), &remote),
+			-EPROTONOSUPPORT);
+	}
 	CHECK_EQ(copyrpc_bulk_import(r.p.ep[0], r.desc, sizeof(r.desc) - 1, &remote), -EINVAL);
 	memset(r.desc + 16, 0, 8);
 	CHECK_EQ(copyrpc_bulk_import(r.p.ep[0], r.desc, sizeof(r.desc), &remote), -EINVAL);

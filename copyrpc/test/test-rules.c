@@ -414,6 +414,12 @@ TEST(blob_bytes)
 	CHECK_EQ(out.nested, true);
 	CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes) - 1), -EINVAL);
 	CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes) + 1), -EINVAL);
+	for (int version = BLOB_VERSION - 1; version <= BLOB_VERSION + 1; version++) {
+		bytes[8] = (uint8_t)version;
+		CHECK_EQ(blob_decode(&out, bytes, sizeof(bytes)),
+			version == BLOB_VERSION ? 0 : -EPROTONOSUPPORT);
+	}
+	bytes[8] = BLOB_VERSION;
 	for (int i = 0; i < COPYRPC_INFO_SIZE; i++) {
 		bool version = i == 8 || i == 9,
 		     free_field = i >= 12 && i != 24 && !(i > 24 && i < 40);

@@ -222,6 +222,11 @@ TEST(greetings_are_checked)
 		printf("  byte %d\n", wrong[i].at);
 		CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), wrong[i].rc);
 	}
+	for (int other = -1; other <= 1; other += 2) { /* the version before, and the next one */
+		memcpy(bytes, right, sizeof(bytes));
+		bytes[8] = (uint8_t)(bytes[8] + other);
+		CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTONOSUPPORT);
+	}
 	memcpy(bytes, right, sizeof(bytes));
 	memset(bytes + 120, 0, 8); /* no number of a context */
 	CHECK_EQ(greet(&r, bytes, sizeof(bytes), NULL), -EPROTO);

@@ -510,6 +510,12 @@ TEST(connect_checks_the_header)
 		}
 		*word = was;
 	}
+	for (uint32_t version = DELEGRPC_VERSION - 1; version <= DELEGRPC_VERSION + 1;
+		version += 2) {
+		raw->header->version = version;
+		CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EPROTO);
+	}
+	raw->header->version = DELEGRPC_VERSION;
 	raw->header->magic = 0;
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), -EAGAIN);
 	raw->header->magic = DELEGRPC_MAGIC;

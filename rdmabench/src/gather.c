@@ -46,6 +46,7 @@ struct gather {
 	struct latrec_hist *hist; /* of all lines */
 	struct latrec_hist *line; /* of one */
 	struct stats_merged merged;
+	char why[96]; /* why a line cannot be used, where that is no constant */
 };
 
 struct gather *gather_create(const struct gather_attr *attr)
@@ -100,8 +101,9 @@ uint64_t gather_looks(const struct gather *g)
 /* ---- JSON lines ---- */
 
 /* Returns the reason why a line cannot be used, or NULL. */
-static const char *read_line(const struct gather_attr *a, json_t *o, struct line *l)
+static const char *read_line(struct gather *g, json_t *o, struct line *l)
 {
+	const struct gather_attr *a = g->attr;
 	json_int_t version, process;
 	const char *run, *role;
 
@@ -110,8 +112,12 @@ static const char *read_line(const struct gather_attr *a, json_t *o, struct line
 		    "written_ns", &l->written_ns, "cumulative", &l->cumulative) ||
 		version < 0 || process < 0 || l->window < 0 || l->written_ns < 0)
 		return "it is no statistics file of rdmabench";
-	if (version != STATSFILE_VERSION)
-		return "it is of another version";
+	if (version != STATSFILE_VERSION) {
+		snprintf(g->why, sizeof(g->why),
+			"it is of version %lld, this program reads version %d", (long long)version,
+			STATSFILE_VERSION);
+		return g->why;
+	}
 	if (json_unpack(o, "{s:s}", "writer", &l->writer) || strlen(l->writer) != STATSFILE_WRITER)
 		return "it does not say who wrote it";
 	if (a->run && strcmp(a->run, run))
@@ -183,7 +189,7 @@ static bool add_line(struct gather *g, const char *source, const char *text, siz
 	struct line l = {.g = g};
 
 	if (o)
-		why = read_line(g->attr, o, &l);
+		why = read_line(g, o, &l);
 	if (o && !why && !hist_of(&l, g->line))
 		why = "its histogram is torn or changed";
 	if (!why && keep_line(g, &l))

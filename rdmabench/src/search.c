@@ -348,11 +348,11 @@ static json_t *header_json(const struct options *o)
 
 	return json_pack(
 		"{s:i s:s s:I s:i s:i s:f s:b s:o s:s s:f s:b s:s s:s s:o s:s s:s s:[f,f,f,f,f]}",
-		"version", 7, "method", explore_methods[o->x.method], "seed", (json_int_t)o->x.seed,
-		"tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies, "error", o->x.error,
-		"features", o->x.features, "space", space_json(&o->space), "model",
-		o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds, "compat",
-		o->trial.compat, "device", text_or_none(o->trial.device), "peer",
+		"version", SEARCHLOG_VERSION, "method", explore_methods[o->x.method], "seed",
+		(json_int_t)o->x.seed, "tries", (int)o->x.tries, "anomalies", (int)o->x.anomalies,
+		"error", o->x.error, "features", o->x.features, "space", space_json(&o->space),
+		"model", o->has_model ? model_names[o->model] : "", "duration_s", o->trial.seconds,
+		"compat", o->trial.compat, "device", text_or_none(o->trial.device), "peer",
 		text_or_none(o->trial.peer), "machines", machines_json(&o->trial), "cpus",
 		text_or_none(o->trial.cpus), "nodes", text_or_none(o->trial.nodes), "rules",
 		r->tx_pause, r->rx_pause, r->gbps, r->packets, r->p99_ns);

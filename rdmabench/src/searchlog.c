@@ -112,6 +112,7 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 {
 	char path[PATH_MAX];
 	json_t *was;
+	json_int_t version;
 	bool same;
 
 	log->journal = fopen(in_dir(log, JOURNAL, path), "r+e");
@@ -119,7 +120,13 @@ static int open_old(struct searchlog *log, json_t *header, char *why, size_t siz
 		return fail(why, size, -ENOENT,
 			"%.120s: there is no search to resume: give no --resume", log->dir);
 	same = journal_next(log->journal, &was) > 0 && json_equal(was, header);
+	version = json_integer_value(json_object_get(was, "version"));
 	json_decref(was);
+	if (version && version != SEARCHLOG_VERSION)
+		return fail(why, size, -EINVAL,
+			"%.120s: that search is of version %lld, this program resumes version %d: give "
+			"another --log",
+			log->dir, (long long)version, SEARCHLOG_VERSION);
 	if (!same)
 		return fail(why, size, -EINVAL,
 			"%.120s: that search had other options: give the same, or another --log",

@@ -20,6 +20,8 @@
 
 #include "explore.h"
 
+#define SEARCHLOG_VERSION 7 /* of the journal; another one means other decisions of a search */
+
 struct searchlog;
 
 enum searchlog_mode { SEARCHLOG_NEW, SEARCHLOG_RESUME, SEARCHLOG_FORCE };

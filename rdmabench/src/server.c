@@ -40,8 +40,9 @@ static void refuse(struct session *e, struct peer *p, int err)
 	if (err != -EINVAL)
 		session_say(e, p->conn.peer, err);
 	if (err == -EPROTONOSUPPORT)
-		snprintf(e->why, sizeof(e->why), "this server speaks version %d of the protocol",
-			WIRE_VERSION);
+		snprintf(e->why, sizeof(e->why),
+			"version %u of the protocol, this server speaks version %d",
+			wire_version(&p->conn), WIRE_VERSION);
 	fprintf(stderr, "%s: refused %s: %s\n", e->o->program, p->conn.peer, e->why);
 	wire_refuse(&p->conn, e->why, 0);
 }

@@ -63,7 +63,13 @@ int session_say(struct session *e, const char *who, int err)
 
 int session_of_peer(struct session *e, const struct peer *p, int err)
 {
-	return err && err != -ECONNREFUSED ? session_say(e, p->conn.peer, err) : err;
+	if (err == -EPROTONOSUPPORT)
+		snprintf(e->why, sizeof(e->why),
+			"%.80s: it speaks version %u of the protocol, this program version %d",
+			p->conn.peer, wire_version(&p->conn), WIRE_VERSION);
+	else if (err && err != -ECONNREFUSED)
+		session_say(e, p->conn.peer, err);
+	return err;
 }
 
 struct peer *session_new_peer(struct session *e, int fd, const char *address)

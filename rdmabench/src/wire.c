@@ -116,6 +116,13 @@ static int message_length(const struct wire_conn *c, int *kind_p)
 	return (int)len;
 }
 
+unsigned wire_version(const struct wire_conn *c)
+{
+	struct wire_buf b = {(uint8_t *)c->in + 4, (uint8_t *)c->in + 6, true};
+
+	return (unsigned)wire_get(&b, 2);
+}
+
 /* Returns the kind of a whole message, -EAGAIN, or an error. */
 static int read_message(struct wire_conn *c, struct wire_buf *body_p)
 {

@@ -88,6 +88,9 @@ int wire_poll(struct wire_conn *c, uint64_t timeout_ns, struct wire_buf *body_p)
 int wire_expect(struct wire_conn *c, enum wire_kind kind, uint64_t timeout_ns,
 	struct wire_buf *body_p, char why[WIRE_TEXT_MAX]);
 
+/* The peer's version, after -EPROTONOSUPPORT. */
+unsigned wire_version(const struct wire_conn *c);
+
 /* Sends ALIVE if a second has passed since the last time. */
 int wire_alive(struct wire_conn *c, uint64_t now_ns, uint64_t timeout_ns);
 

@@ -540,10 +540,12 @@ def strangers():
         s.sendall(data)
         return s
 
-    s = say(header.pack(0x424d4452, VERSION + 1, 1, 0))  # a later version
-    magic, version, kind, length = header.unpack(s.recv(12, socket.MSG_WAITALL))
-    assert (magic, version, kind) == (0x424d4452, VERSION, 7), (magic, version, kind)
-    assert f"version {VERSION}".encode() in s.recv(length, socket.MSG_WAITALL)
+    for theirs in VERSION - 1, VERSION + 1:
+        s = say(header.pack(0x424d4452, theirs, 1, 0))
+        magic, version, kind, length = header.unpack(s.recv(12, socket.MSG_WAITALL))
+        assert (magic, version, kind) == (0x424d4452, VERSION, 7), (magic, version, kind)
+        why = f"version {theirs} of the protocol, this server speaks version {VERSION}"
+        assert why.encode() in s.recv(length, socket.MSG_WAITALL)
     sockets = [say(b"GET / HTTP/1.1\r\n\r\n"), say(b""), say(header.pack(0x424d4452, VERSION, 1, 1 << 30)),
                say(header.pack(0x424d4452, VERSION, 1, 4) + b"abcd"), say(header.pack(0x424d4452, VERSION, 8, 0)),
                say(header.pack(0x424d4452, VERSION, 1, 1000) + b"slow")]
@@ -551,6 +553,19 @@ def strangers():
     _, err = server.end()
     assert err.count("refused 127.0.0.1") >= 5, err  # the silent ones need not be given up
     del sockets
+
+
+def foreign_server():
+    """A server of another version is named, with both versions."""
+    for theirs in VERSION - 1, VERSION + 1:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            c = start("-p", listener.getsockname()[1], "--timeout", HANG // 2, "127.0.0.1")
+            with listener.accept()[0] as s:
+                s.sendall(struct.pack("<IHHI", 0x424d4452, theirs, 7, 0))
+                _, err = c.communicate(timeout=HANG)
+        lines = [line for line in err.splitlines() if not line.startswith("softhca-run")]
+        assert c.returncode == 1 and len(lines) == 1, err
+        assert f"version {theirs} of the protocol, this program version {VERSION}" in lines[0], err
 
 
 def silent():

@@ -128,6 +128,11 @@ def resume(tmp):
     assert "other options" in r.stderr and "give" in r.stderr
     assert "no search to resume" in run("--log", tmp / "none", "--resume", status=2).stderr
     assert not (tmp / "none").exists()
+    # A journal of the version before, and of the next one.
+    for version in 6, 8:
+        (whole / "journal.jsonl").write_text("".join([lines[0].replace('"version":7', f'"version":{version}'), *lines[1:]]))
+        assert (f"that search is of version {version}, this program resumes version 7" in
+                run("--log", whole, *args, "--resume", status=2).stderr)
     # A whole line that is not JSON: the lines after it stay.
     damaged = "".join([*lines[:5], "x" + lines[5], *lines[6:]])
     (whole / "journal.jsonl").write_text(damaged)

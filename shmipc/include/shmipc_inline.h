@@ -25,6 +25,9 @@
 
 #include <cellring.h>
 
+#define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
+#define SHMIPC_VERSION 9u /* of the layout of a region */
+
 #define SHMIPC_VISIT_MAX 8 /* requests that one client gets per server poll */
 #define SHMIPC_IDLE_POLLS 16 /* empty client polls in succession until the slow path */
 #define SHMIPC_UNFENCED 64 /* sleepers are woken after this many bursts and polls together, ... */

@@ -26,8 +26,6 @@
 
 #define PREFIX "shmipc" /* of the file's name */
 static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's limit");
-#define SHMIPC_MAGIC 0x31304350494d4853ull /* "SHMIPC01" */
-#define SHMIPC_VERSION 9u
 #define SHMIPC_ONE_WAY CELLRING_ID_MASK /* the id of posts and pushes */
 #define SHMIPC_WORDS 64u /* of the bitmap */
 #define SHMIPC_LEAST 64u /* a ring has room for at least so many messages in full bursts */

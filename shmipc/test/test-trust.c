@@ -51,7 +51,7 @@ TEST(foreign_files_are_refused)
 	struct shmipc_attr a = {.max_clients = 2, .depth = 4, .req_size = 8, .resp_size = 8};
 	struct shmipc_layout l, zero;
 	struct shmipc_client *c = NULL;
-	struct shmipc_header bad[7];
+	struct shmipc_header bad[8];
 	char path[96];
 
 	snprintf(path, sizeof(path), "/dev/shm/shmipc.%s", test_name);
@@ -65,6 +65,7 @@ TEST(foreign_files_are_refused)
 	bad[4].depth = UINT32_MAX;
 	bad[5].req_size = 1 << 20; /* a region with it would be longer than the file */
 	bad[6].extra_size = UINT32_MAX;
+	bad[7].version--;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
 		write_file(path, &bad[i], sizeof(bad[i]), (off_t)l.size);
 		CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), -EPROTO);

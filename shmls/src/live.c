@@ -178,11 +178,14 @@ static int read_page(struct live_process *p, uint64_t at)
 	struct live_page *page = (struct live_page *)malloc(sizeof(*page));
 	int err = page ? 0 : -ENOMEM;
 
-	if (page && get(p, at, page, sizeof(*page)) && page->magic == LIVE_MAGIC &&
-		page->version == LIVE_VERSION && page->n_records == LIVE_RECORDS &&
-		page->record_size == sizeof(struct live_record) &&
-		page->type_size == sizeof(struct live_type))
-		err = read_records(p, at, page);
+	if (page && get(p, at, page, sizeof(*page)) && page->magic == LIVE_MAGIC) {
+		if (page->version != LIVE_VERSION)
+			p->foreign = page->version;
+		else if (page->n_records == LIVE_RECORDS &&
+			 page->record_size == sizeof(struct live_record) &&
+			 page->type_size == sizeof(struct live_type))
+			err = read_records(p, at, page);
+	}
 	free(page);
 	return err;
 }

@@ -40,6 +40,7 @@ struct live_process {
 	struct live_thread *thread;
 	size_t n_threads;
 	uint64_t missed; /* objects without a record */
+	uint32_t foreign; /* version of tables that are of another version; 0: there are none */
 	uint32_t n_reads; /* of its memory */
 };
 

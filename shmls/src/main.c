@@ -95,6 +95,7 @@ static int read_regions(char **files, int n_files, struct region **regions_p, si
 static int remove_region(const struct region *r, bool named)
 {
 	int err = r->err ? r->err : r->server != REGION_DEAD ? -EADDRINUSE : 0;
+	char text[REGION_TEXT];
 
 	if (!err)
 		err = r->layer->remove_dead(r->name);
@@ -107,7 +108,8 @@ static int remove_region(const struct region *r, bool named)
 		return 0;
 	fputs("shmls: ", stderr);
 	print_name(stderr, r->layer->name, r->name);
-	fprintf(stderr, ": not removed: %s\n", region_why(err));
+	fprintf(stderr, ": not removed: %s\n",
+		err == r->err ? region_unread(r, text) : region_why(err));
 	return 1;
 }
 
@@ -135,10 +137,17 @@ static int show_process(const struct options *o, const char *pid, bool named)
 {
 	uint64_t n = strtoull(pid, NULL, 10);
 	struct live_process p = {0};
+	char text[96];
 	int err = -EINVAL;
 
 	if (n <= INT32_MAX && strspn(pid, "0123456789") == strlen(pid) && *pid)
 		err = live_read((pid_t)n, &p);
+	if (!err && p.foreign) {
+		snprintf(text, sizeof(text),
+			"its tables are of version %u, this shmls reads version %u", p.foreign,
+			LIVE_VERSION);
+		complain(pid, text);
+	}
 	bool shown = !err && (p.n_objects || named);
 
 	if (shown && o->json)

@@ -23,7 +23,7 @@ void print_name(FILE *f, const char *layer, const char *name)
 
 static void print_region(const struct region *r)
 {
-	char clients[32], slots[32];
+	char clients[32], slots[32], text[REGION_TEXT];
 
 	if (r->err) {
 		printf("%7s %8s %9s %6s %15s %4s %10s  ", "-", "-", "-", "-", "-", "-", "-");
@@ -36,7 +36,7 @@ static void print_region(const struct region *r)
 	}
 	print_name(stdout, r->layer->name, r->name);
 	if (r->err)
-		printf(": %s", region_why(r->err));
+		printf(": %s", region_unread(r, text));
 	putchar('\n');
 }
 
@@ -77,7 +77,9 @@ static json_t *json_region(const struct region *r)
 	}
 	o = json_pack("{s:s, s:o}", "layer", r->layer->name, "name", name);
 	if (r->err) {
-		json_object_set_new(o, "error", json_string(region_why(r->err)));
+		char text[REGION_TEXT];
+
+		json_object_set_new(o, "error", json_string(region_unread(r, text)));
 		return o;
 	}
 	json_object_update_new(o,

@@ -4,8 +4,12 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <delegrpc.h>
 #include <shmipc.h>
@@ -85,8 +89,8 @@ static int look_at_shmipc(const char *name, struct region *r)
 }
 
 static const struct region_layer layers[] = {
-	{"delegrpc", look_at_delegrpc, delegrpc_remove_dead},
-	{"shmipc", look_at_shmipc, shmipc_remove_dead},
+	{"delegrpc", look_at_delegrpc, delegrpc_remove_dead, DELEGRPC_MAGIC, DELEGRPC_VERSION},
+	{"shmipc", look_at_shmipc, shmipc_remove_dead, SHMIPC_MAGIC, SHMIPC_VERSION},
 };
 
 /* Returns the layer whose prefix this file name has, and the name after it; or NULL. */
@@ -103,6 +107,27 @@ static const struct region_layer *layer_of(const char *file, const char **name_p
 	return NULL;
 }
 
+/* Returns the version of a region of another version, or 0. */
+static uint32_t foreign_version(const char *file, const struct region_layer *layer)
+{
+	struct {
+		uint64_t magic;
+		uint32_t version, next;
+	} head = {0};
+	char path[sizeof(SHM_DIR) + NAME_MAX + 2];
+	int fd;
+
+	snprintf(path, sizeof(path), SHM_DIR "/%s", file);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return 0;
+	if (pread(fd, &head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
+		head.magic != layer->magic || head.version == layer->version)
+		head.version = 0;
+	close(fd);
+	return head.version;
+}
+
 int region_read(const char *file, struct region *r)
 {
 	const char *name;
@@ -115,6 +140,8 @@ int region_read(const char *file, struct region *r)
 	if (!r->name)
 		return -ENOMEM;
 	r->err = layer->look(r->name, r);
+	if (r->err == -EPROTO)
+		r->foreign = foreign_version(file, layer);
 	return 0;
 }
 
@@ -187,4 +214,13 @@ const char *region_why(int err)
 	default:
 		return strerror(-err);
 	}
+}
+
+const char *region_unread(const struct region *r, char text[REGION_TEXT])
+{
+	if (!r->foreign)
+		return region_why(r->err);
+	snprintf(text, REGION_TEXT, "of version %u, this shmls reads version %u", r->foreign,
+		r->layer->version);
+	return text;
 }

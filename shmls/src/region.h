@@ -19,6 +19,7 @@ struct region {
 	const struct region_layer *layer;
 	const char *name; /* without the layer */
 	int err; /* if not 0: the reason why the fields below are not known */
+	uint32_t foreign; /* with -EPROTO: the version, if it is another one; else 0 */
 	uint64_t size;
 	uint32_t mode, gid;
 	enum region_state server;
@@ -35,6 +36,8 @@ struct region_layer {
 	/* Fills in the region. Returns 0 or -errno. */
 	int (*look)(const char *name, struct region *r);
 	int (*remove_dead)(const char *name);
+	uint64_t magic; /* the first bytes of a region of any version; its version follows */
+	uint32_t version; /* of the regions that are read */
 };
 
 /* Reads the region of this file, "<layer>.<name>". Returns -EINVAL if there is no such layer. */
@@ -47,5 +50,10 @@ void regions_free(struct region *regions, size_t n);
 
 /* Returns the reason why a region cannot be read, or not be removed. */
 const char *region_why(int err);
+
+#define REGION_TEXT 96
+
+/* Returns why this region cannot be read, which may be in @text. */
+const char *region_unread(const struct region *r, char text[REGION_TEXT]);
 
 #endif

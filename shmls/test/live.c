@@ -55,12 +55,15 @@ static const struct live_type type = {LIVE_MAGIC, "layer", "kind", "idle busy",
 	}};
 
 /* Reads this process, which must succeed, and returns the number of its objects. */
+static uint32_t foreign; /* version of tables of another version, of the last process */
+
 static size_t objects_of(pid_t pid)
 {
 	struct live_process p;
 	size_t n;
 
 	CHECK_EQ(live_read(pid, &p), 0);
+	foreign = p.foreign;
 	n = p.n_objects;
 	live_free(&p);
 	return n;
@@ -346,6 +349,8 @@ TEST(forged)
 	FORGE(memset(image->notes[1].value, 0x70, 8), 0);
 	FORGE(image->page.magic = 0, 0);
 	FORGE(image->page.version++, 0);
+	CHECK_EQ(foreign, LIVE_VERSION + 1);
+	FORGE(image->page.version--, 0);
 	FORGE(image->page.n_records--, 0);
 	FORGE(image->page.record_size--, 0);
 	FORGE(image->page.type_size++, 0);

@@ -6,6 +6,7 @@
 import json
 import os
 import pathlib
+import struct
 import subprocess
 import sys
 
@@ -67,6 +68,23 @@ assert run("-r", *FILES) == f"{FILES[0]}: removed\n{FILES[1]}: removed\n"
 assert not any((SHM / f).exists() for f in FILES)
 run(*FILES, status=1)
 run("-r", *FILES, status=1)
+
+# A region of another version is named with both versions, and stays.
+for layer, magic, ours in ("delegrpc", 0x444C475250435631, 8), ("shmipc", 0x31304350494D4853, 9):
+    for version in ours - 1, ours + 1:
+        path = SHM / f"{layer}.{NAME}"
+        path.write_bytes(struct.pack("<QII", magic ^ 1, version, 0) + bytes(100000))
+        path.chmod(0o600)
+        try:
+            assert "not a complete region" in objects(path.name)[0]["error"]
+            path.write_bytes(struct.pack("<QII", magic, version, 0) + bytes(100000))
+            why = f"of version {version}, this shmls reads version {ours}"
+            assert f"{path.name}: {why}\n" in run(path.name) and objects(path.name)[0]["error"] == why
+            r = subprocess.run([shmls, "-r", path.name], capture_output=True, text=True)
+            assert r.returncode == 1 and r.stderr == f"shmls: {path.name}: not removed: {why}\n", r
+            assert path.exists()
+        finally:
+            path.unlink()
 
 # A file that no server made is listed as what it is, and stays. A name cannot write to the terminal.
 foreign = f"delegrpc.{NAME}\x1b[2J"

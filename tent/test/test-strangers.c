@@ -41,13 +41,18 @@ TEST(who_does_not_know_the_key)
 
 TEST(who_speaks_another_language)
 {
+	static const uint32_t others[] = {CTL_MAGIC + 1, CTL_MAGIC + (1u << 24),
+		CTL_MAGIC - (1u << 24)};
 	struct ctl_msg m = host_hello(1);
-	struct ctl c = host_call();
+	struct ctl c;
 
-	m.magic = CTL_MAGIC + 1; /* ctl_send() would set it */
-	CHECK_EQ(write(c.fd, &m, sizeof(m)), sizeof(m));
-	host_disconnects(&c);
-	ctl_close(&c);
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++) { /* the last two are other versions */
+		c = host_call();
+		m.magic = others[i]; /* ctl_send() would set it */
+		CHECK_EQ(write(c.fd, &m, sizeof(m)), sizeof(m));
+		host_disconnects(&c);
+		ctl_close(&c);
+	}
 	c = host_call();
 	CHECK_EQ(write(c.fd, &m, 10), 10);
 	ctl_close(&c);

@@ -161,6 +161,8 @@ TEST(who_is_not_let_in)
 	open_target();
 	is_closed(guest(TCP_MAGIC, 1));
 	is_closed(guest(TCP_MAGIC + 1, 0));
+	is_closed(guest(TCP_MAGIC + (1u << 24), 0)); /* the next version, and the one before */
+	is_closed(guest(TCP_MAGIC - (1u << 24), 0));
 	for (int i = 0; i < STREAMS; i++) {
 		fd[i] = guest(TCP_MAGIC, 0);
 		is_well(fd[i]);

@@ -2,6 +2,7 @@
 /* The first member makes the fabric, the last one removes it. */
 #include "member/member.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -132,6 +133,24 @@ static int check_namespaces(const struct arena *a)
 		pid_ns == a->pid_ns ? "user" : "pid");
 }
 
+/* Comes before the size, which other versions may have. The caller must hold the lock on byte 0. */
+static int check_version(int fd)
+{
+	struct {
+		uint64_t magic;
+		uint32_t version;
+	} head = {0};
+	const size_t n = offsetof(struct arena, version) + sizeof(head.version);
+
+	static_assert(offsetof(struct arena, version) == 8, "as in head");
+	if (SYS(SYS_pread64, fd, &head, n, 0) == (long)n && head.magic == ARENA_MAGIC &&
+		head.version == ARENA_VERSION)
+		return 0;
+	return because(-EPROTO,
+		"cannot join the fabric: it is of version %u, this libsofthca.so of version %d",
+		head.version, ARENA_VERSION);
+}
+
 static int map_arena(const char *path, bool create, struct arena **out)
 {
 	int fd = sys_open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (create ? O_CREAT | O_EXCL : 0),
@@ -145,6 +164,8 @@ static int map_arena(const char *path, bool create, struct arena **out)
 	r = create ? (int)SYS(SYS_ftruncate, fd, sizeof(struct arena)) : sys_fstat(fd, &st);
 	if (!r && create)
 		r = reserve_first(fd);
+	if (!r && !create)
+		r = check_version(fd);
 	if (!r && !create && st.st_size != (off_t)sizeof(struct arena))
 		r = -EPROTO;
 	if (!r) {
@@ -204,11 +225,7 @@ static int join_fabric(const char *dir, struct arena **out)
 	r = map_arena(path, false, out);
 	if (r)
 		return r;
-	if ((*out)->magic == ARENA_MAGIC && (*out)->version == ARENA_VERSION)
-		r = check_namespaces(*out);
-	else
-		r = because(-EPROTO,
-			"cannot join the fabric: its members use another version of libsofthca.so");
+	r = check_namespaces(*out);
 	if (!r)
 		r = settings_compare(*out, why, sizeof(why));
 	if (!r)

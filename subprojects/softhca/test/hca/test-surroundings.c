@@ -12,6 +12,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -166,10 +167,12 @@ static void receiver(int fd)
 	exit(OK);
 }
 
-/* The fabric has the next version number. */
+/* The fabric has the next version number, and the one before. */
 TEST(other_version)
 {
-	char path[256];
+	char path[256], text[96];
+	struct stat st;
+	uint64_t magic;
 	uint32_t word;
 	int fd;
 
@@ -179,12 +182,22 @@ TEST(other_version)
 	fd = open(path, O_RDWR);
 	CHECK(fd >= 0);
 	CHECK_EQ(pread(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
-	for (int i = 0; i < 2; i++) {
-		word ^= 1u << 31;
-		CHECK_EQ(pwrite(fd, &word, sizeof(word), VERSION_AT), sizeof(word));
-		if (!i)
-			CHECK_EQ(rig_child(no_devices, "another version"), OK);
+	CHECK_EQ(pread(fd, &magic, sizeof(magic), 0), sizeof(magic));
+	CHECK(!fstat(fd, &st));
+	for (int i = 0; i < 3; i++) {
+		uint32_t other = word + (const uint32_t[]){1, -1u, 0}[i];
+
+		CHECK_EQ(pwrite(fd, &other, sizeof(other), VERSION_AT), sizeof(other));
+		/* The next version is larger. A smaller file would end the members. */
+		CHECK(!ftruncate(fd, st.st_size + (i ? 0 : 4096)));
+		snprintf(text, sizeof(text),
+			"it is of version %u, this libsofthca.so of version %u", other, word);
+		if (other != word)
+			CHECK_EQ(rig_child(no_devices, text), OK);
 	}
+	CHECK_EQ(pwrite(fd, &(uint64_t){1}, sizeof(magic), 0), sizeof(magic));
+	CHECK_EQ(rig_child(no_devices, "cannot join the fabric"), OK);
+	CHECK_EQ(pwrite(fd, &magic, sizeof(magic), 0), sizeof(magic));
 	close(fd);
 }
 
