@@ -17,6 +17,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "layers"))
+from layers import tracked  # noqa: E402
+
 source, build = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
 here = pathlib.Path(__file__).parent
 LIMIT = 1200  # seconds for a block: against hanging
@@ -25,9 +28,7 @@ LIMIT = 1200  # seconds for a block: against hanging
 def documents():
     if sys.argv[3:]:
         return [source / f for f in sys.argv[3:]]
-    found = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "*.md", "*.1"], cwd=source,
-                           capture_output=True, text=True, check=True).stdout.split()
-    return [source / f for f in found if (source / f).exists()]
+    return tracked(source, "*.md", "*.1")
 
 
 def blocks_of(file):

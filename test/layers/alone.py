@@ -34,8 +34,7 @@ def built(out):
     targets = json.loads(run("meson", "introspect", "--targets", out))
     files = {f for t in targets for f in t["filename"]}
     programs = {n for n in PROGRAMS if str(out / PROGRAMS[n][0]) in files}
-    return programs | {n for n in LAYERS for name in (f"lib{n}.so", f"lib{n}.so.0.1.0")
-                       if str(out / n / name) in files}
+    return programs | {n for n in LAYERS if any(f.startswith(str(out / n / f"lib{n}.so")) for f in files)}
 
 
 def without_packages(tmp, layers):

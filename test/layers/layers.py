@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The table that the layer tests check: the includes, symbols and libraries of each layer. Functions that
 several of the tests use."""
+import fnmatch
 import re
 import subprocess
 
@@ -80,8 +81,13 @@ def run(*command, **more):
 
 
 def tracked(source, *patterns):
-    """The files of the tree that git does not ignore, sorted."""
-    listed = run("git", "ls-files", "-co", "--exclude-standard", "--", *patterns, cwd=source).splitlines()
+    """The files of the tree that git does not ignore, sorted; in a source tarball, those outside of build directories."""
+    if (source / ".git").exists():
+        listed = run("git", "ls-files", "-co", "--exclude-standard", "--", *patterns, cwd=source).splitlines()
+    else:
+        names = [str(p.relative_to(source)) for p in source.rglob("*")]
+        listed = [n for n in names if not re.match(r"build(-|/)|(.*/)?__pycache__/", n) and
+                  (not patterns or any(fnmatch.fnmatch(n, p) or n.startswith(f"{p}/") for p in patterns))]
     return [source / f for f in sorted(listed) if (source / f).is_file()]
 
 
