@@ -130,7 +130,8 @@ static inline bool poll_local(struct gateway *g, uint32_t i)
 
 /* Takes the peers that have connected, and destroys the endpoints of those that have gone. An idle
  * endpoint without calls of its own does not detect that its peer has gone, so it makes a call that
- * the peer never answers. The call fails if the peer has gone before its event was taken. */
+ * the peer never answers, but must take and detach (copyrpc_recv()): see copyrpc-echo-client. The call
+ * fails if the peer has gone before its event was taken. */
 static inline void greet_peers(struct gateway *g)
 {
 	struct copyrpc_event ev;

@@ -269,8 +269,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
  * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
  * the last release frees the endpoint's memory. Raw operations that have not completed, or were not
  * returned by copyrpc_raw_recv(), are dropped. The peer detects the destruction when it sends
- * something, or by a probe if it has pending calls. NULL is allowed. The function may be called
- * inside a callback.
+ * something, or by a probe if it has pending calls; like the death of this process, this takes
+ * probe_ms. If the peer must know earlier, send it a message before. NULL is allowed. The function may
+ * be called inside a callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
@@ -552,8 +553,10 @@ int copyrpc_ctx_timeout(const struct copyrpc_ctx *ctx);
  * Takes the oldest request that has arrived, of any endpoint (per endpoint in the order of the
  * peer's calls). Returns 1 with *req_p, or 0 if there is none. The caller then holds the request
  * and must end it with copyrpc_reply(), even if the request cannot be served, because a request
- * without a reply uses the peer's credit for ever. While a request is held, its bytes and the bytes
- * of all later messages occupy the ring: detach requests that are held for long.
+ * without a reply uses the peer's credit for ever. While a request is held, or was not taken yet, its
+ * bytes and the bytes of all later messages, responses too, occupy the ring: detach requests that are
+ * held for long. A program that only makes calls must take the requests of a peer that calls it, or its
+ * own calls get no room any more.
  */
 int copyrpc_recv(struct copyrpc_ctx *ctx, struct copyrpc_req **req_p);
 
