@@ -18,7 +18,7 @@
 #define CALM_MAX 2u /* the time doubles so often while the thread does not spin */
 #define DOUBT_LOOK_NS 5000000u /* the last look found that the other mode is better */
 #define QUOTA_NS 1000000000u
-#define LOOKS 3 /* that must agree before the mode changes, unless members have joined or left */
+#define LOOKS 4 /* so many more than others must agree before the mode changes; see choose.h */
 #define TRAP_NS 2400u /* see choose.h */
 #define HANDOVER_NS 230u
 #define HANDOVER_MARGIN 2u /* it may be so much more on other processors */
@@ -108,7 +108,10 @@ void choose_step(struct choice *c, const struct load *l, uint64_t now, bool at_o
 
 	if (c->trial == TRIAL_OTHER && room)
 		poll = c->polls; /* measure() decides */
-	c->doubts = poll != c->polls ? c->doubts + 1 : 0;
+	if (poll != c->polls)
+		c->doubts++;
+	else if (c->doubts)
+		c->doubts--;
 	if (c->doubts && (at_once || c->doubts >= LOOKS)) {
 		c->doubts = 0;
 		c->trial = TRIAL_NONE;

@@ -21,8 +21,9 @@
  * trial after a while, after twice as long each time if the mode stays the same. At first it is in
  * the mode that it does not keep for up to 1/20 of the time, later for up to 1/80.
  *
- * Other threads may run for a moment when the thread looks. So several looks must find that there is
- * no core before the thread stops spinning. Then it looks again soon, and later more seldom; and when
+ * Other threads may run for a moment when the thread looks. So unless members have joined or left, the
+ * looks that find that there is no core must outnumber the others by a few before the thread stops
+ * spinning, and vice versa. After it has stopped it looks again soon, and later more seldom; and when
  * there is a core again, it has not forgotten which mode was faster.
  *
  * The thread does not see each doorbell while it spins: what has been rung since its last pass is one
@@ -56,7 +57,8 @@ struct choice {
 	bool polls;
 	bool poll_won; /* the last trial found that polling is faster */
 	enum trial trial;
-	uint32_t doubts; /* looks in a row that found that the other mode is better */
+	uint32_t
+		doubts; /* looks that found that the other mode is better, less those that did not */
 	uint64_t wqes, ns; /* of TRIAL_BEFORE */
 	uint32_t calm; /* looks without doubts since it last polled, up to a limit */
 	uint64_t pause; /* before the next trial; 0: there was none */

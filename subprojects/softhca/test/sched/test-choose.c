@@ -113,17 +113,21 @@ TEST(room)
 		{0, FREE(SHORT), true, true},
 		{20, BUSY(SHORT), false, true}, /* another thread runs for a moment */
 		{25, BUSY(SHORT), false, true},
-		{30, FREE(SHORT), false, true},
-		{50, BUSY(SHORT), false, true},
-		{55, BUSY(SHORT), false, true},
-		{60, BUSY(SHORT), false, false}, /* it stays */
-		{80, FREE(SHORT), false, false},
-		{85, FREE(SHORT), false, false},
-		{90, FREE(SHORT), false, true},
-		{110, BUSY(SHORT), true, false}, /* a member has joined */
-		{115, BUSY(LONG), false, false},
-		{120, BUSY(LONG), false, false},
-		{125, FREE(SHORT), true, true},
+		{30, BUSY(SHORT), false, true},
+		{35, FREE(SHORT), false, true}, /* and then another one */
+		{40, BUSY(SHORT), false, true},
+		{45, BUSY(SHORT), false, false}, /* it stays */
+		{65, FREE(SHORT), false, false},
+		{70, BUSY(SHORT), false, false},
+		{90, BUSY(SHORT), false, false},
+		{110, FREE(SHORT), false, false},
+		{115, FREE(SHORT), false, false},
+		{120, FREE(SHORT), false, false},
+		{125, FREE(SHORT), false, true},
+		{145, BUSY(SHORT), true, false}, /* a member has joined */
+		{150, BUSY(LONG), false, false},
+		{155, BUSY(LONG), false, false},
+		{160, FREE(SHORT), true, true},
 	};
 
 	RUN(steps);
@@ -178,15 +182,16 @@ TEST(disturbed_trials)
 		{211, BUSY(LONG), true, false}, /* a member has joined */
 		{216, FREE(LONG), false, false},
 		{221, FREE(LONG), false, false},
-		{226, FREE(LONG), false, true}, /* polling had won */
-		{231, FREE(LONG), false, true},
-		{236, FREE(LONG), false, false},
-		{241, FREE(LONGER), false, false},
-		{341, FREE(LONG), false, false},
-		{346, FREE(LONG), false, true},
-		{351, BUSY(LONGER), true, false},
-		{356, FREE(LONGER), false, false}, /* trapping had won, so polling is tried */
-		{361, FREE(LONGER), false, true},
+		{226, FREE(LONG), false, false},
+		{231, FREE(LONG), false, true}, /* polling had won */
+		{236, FREE(LONG), false, true},
+		{241, FREE(LONG), false, false},
+		{246, FREE(LONGER), false, false},
+		{346, FREE(LONG), false, false},
+		{351, FREE(LONG), false, true},
+		{356, BUSY(LONGER), true, false},
+		{361, FREE(LONGER), false, false}, /* trapping had won, so polling is tried */
+		{366, FREE(LONGER), false, true},
 	};
 
 	RUN(steps);
@@ -305,10 +310,14 @@ TEST(the_faster_mode_changes)
 	check_time(&(struct program){.wqes = LONG, .trap = 5, .poll = 8, .swap_ms = 3000}, 105);
 }
 
-/* Others run for a moment in one of five looks: not a reason to trap, or to forget that polling won. */
+/*
+ * Others run for a moment when the thread looks. That is no reason to trap, or to forget which mode has
+ * won.
+ */
 TEST(others_run_for_moments)
 {
-	check_time(&(struct program){.wqes = SHORT, .trap = 3, .poll = 15, .busy_pct = 20}, 105);
+	check_time(&(struct program){.wqes = SHORT, .trap = 3, .poll = 15, .busy_pct = 20}, 101);
+	check_time(&(struct program){.wqes = SHORT, .trap = 3, .poll = 15, .busy_pct = 30}, 110);
 	check_time(&(struct program){.wqes = LONG, .trap = 5, .poll = 8, .busy_pct = 20}, 105);
 	check_time(&(struct program){.wqes = LONG, .trap = 8, .poll = 5, .busy_pct = 20}, 105);
 }
