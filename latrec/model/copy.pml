@@ -32,7 +32,7 @@ bool shut = true; /* the gate */
 bool wanted, done, failed;
 /* The copy: written by the second thread, or by the owner for its wish. */
 byte c_low[2], c_high[2], c_max, c_sum, c_count;
-/* What the check needs. */
+/* The check at the end reads these. */
 byte epoch; /* of the values that are recorded */
 bool asked; /* latrec_hist_snapshot() has not returned */
 
