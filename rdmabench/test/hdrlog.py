@@ -56,13 +56,15 @@ def decode(text):
 
 
 def read(text):
-    """[(tag, start, length, maximum in nanoseconds, histogram)] of a log."""
+    """[(tag, start, length, maximum in nanoseconds, histogram)] of a log. HdrHistogram passes over lines that begin before it."""
     lines = text.splitlines(keepends=True)
     head = re.sub(r"with [^,]*", "with X", "".join(lines[:4]))
     assert re.sub(r": \d+\.\d{3} (.*), 20\S*Z", r": N \1, D", head) == HEAD, head
+    begin = float(re.search(r"StartTime: ([\d.]+)", text).group(1))
     found = []
     for line in lines[4:]:
         tag, start, length, most, histogram = re.fullmatch(r"Tag=([^,\s]+),([\d.]+),([\d.]+),([\d.]+),(\S+)\n", line).groups()
+        assert float(start) >= begin, (begin, line)
         found.append((tag, float(start), float(length), float(most) * 1e6, decode(histogram)))
     return found
 
