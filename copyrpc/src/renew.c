@@ -15,6 +15,26 @@ static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t
 	return value || (path->set & bit) ? value : otherwise;
 }
 
+/* How much later the probe of a silent peer may begin than the message that gets no answer. */
+#define PROBE_LATER_NS (NSEC_PER_SEC / 2)
+
+/* The time-out of an endpoint that does not return, unless its path says when to give up: the HCA does not
+ * give up before the probes do. */
+static uint8_t timeout_of(const struct copyrpc_ep *ep)
+{
+	const struct copyrpc_ctx_attr *a = &ep->ctx->attr;
+	uint64_t least = a->probe_ms * NSEC_PER_MSEC + PROBE_LATER_NS;
+	const struct copyrpc_path *path = &ep->path;
+	bool is_set = path->set & (COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT) || path->timeout ||
+		      path->retry_cnt;
+	uint8_t timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT);
+
+	while (!is_set && !a->reconnect_ms && timeout < 31 &&
+		(4096ull << timeout) * COPYRPC_RETRIES < least)
+		timeout++;
+	return timeout;
+}
+
 int ep_create_qp(struct copyrpc_ep *ep)
 {
 	const struct copyrpc_path *path = &ep->path;
@@ -26,7 +46,7 @@ int ep_create_qp(struct copyrpc_ep *ep)
 		.sq_depth = ctx->attr.sq_depth,
 		.set = path->set,
 		.mtu = path->mtu,
-		.timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT),
+		.timeout = timeout_of(ep),
 		.retry_cnt =
 			or_default(path, COPYRPC_SET_RETRY_CNT, path->retry_cnt, COPYRPC_RETRIES),
 		.rnr_retry = path->rnr_retry,
