@@ -19,6 +19,7 @@ struct mover {
 	void *arg;
 	uint64_t turns; /* puts of a turn */
 	double ns[ROUNDS]; /* of a put, in each round */
+	double cpu_ns[ROUNDS]; /* the CPU time of all threads of this process for that */
 };
 
 struct row_peers {
@@ -79,14 +80,15 @@ static int cma_put(void *arg, const uint8_t *from, uint64_t len)
 	return 0;
 }
 
-static int run(struct mover *v, uint64_t puts, const uint8_t *from, uint64_t len, double *ns_p)
+static int run(struct mover *v, uint64_t puts, const uint8_t *from, uint64_t len, int round)
 {
-	uint64_t begin = clock_ns();
+	uint64_t begin = clock_ns(), cpu = clock_cpu_ns();
 	int err = 0;
 
 	for (uint64_t i = 0; i < puts && !err; i++)
 		err = v->put(v->arg, from, len);
-	*ns_p = (double)(clock_ns() - begin) / (double)puts;
+	v->ns[round] = (double)(clock_ns() - begin) / (double)puts;
+	v->cpu_ns[round] = (double)(clock_cpu_ns() - cpu) / (double)puts;
 	return err;
 }
 
@@ -94,14 +96,14 @@ static int run(struct mover *v, uint64_t puts, const uint8_t *from, uint64_t len
 static int set_turns(struct row_peers *p, const struct move_options *o, const uint8_t *from,
 	uint64_t len)
 {
-	double each = o->seconds * 1e9 / (double)(ROUNDS * p->n), ns;
+	double each = o->seconds * 1e9 / (double)(ROUNDS * p->n);
 
 	for (int i = 0; i < p->n; i++) {
 		struct mover *v = &p->movers[i];
 
-		if (run(v, 3, from, len, &ns) || run(v, 3, from, len, &ns))
+		if (run(v, 3, from, len, 0) || run(v, 3, from, len, 0))
 			return 1;
-		v->turns = each > ns ? (uint64_t)(each / ns) : 1;
+		v->turns = each > v->ns[0] ? (uint64_t)(each / v->ns[0]) : 1;
 	}
 	return 0;
 }
@@ -119,13 +121,13 @@ static double gb_per_s(const struct mover *v, uint64_t len)
 	return (double)len / median(v->ns);
 }
 
-/* The rate of tent divided by that of the peer: the median of the rounds. */
-static double ratio(const struct mover *tent, const struct mover *peer)
+/* The median of the rounds' quotients. */
+static double ratio(const double *peer, const double *tent)
 {
 	double all[ROUNDS];
 
 	for (int i = 0; i < ROUNDS; i++)
-		all[i] = peer->ns[i] / tent->ns[i];
+		all[i] = peer[i] / tent[i];
 	return median(all);
 }
 
@@ -133,7 +135,7 @@ static void print_header(const struct row_peers *p)
 {
 	printf("%12s %12s", "size, B", "tent, GB/s");
 	for (int i = 1; i < p->n; i++)
-		printf(" %8s, GB/s %14s", p->movers[i].name, "tent to that");
+		printf(" %11s, GB/s %14s %12s", p->movers[i].name, "tent to that", "by CPU time");
 	printf("\n");
 }
 
@@ -141,8 +143,9 @@ static void print_row(const struct row_peers *p, uint64_t len)
 {
 	printf("%12" PRIu64 " %12.2f", len, gb_per_s(&p->movers[0], len));
 	for (int i = 1; i < p->n; i++)
-		printf(" %14.2f %14.2f", gb_per_s(&p->movers[i], len),
-			ratio(&p->movers[0], &p->movers[i]));
+		printf(" %17.2f %14.2f %12.2f", gb_per_s(&p->movers[i], len),
+			ratio(p->movers[i].ns, p->movers[0].ns),
+			ratio(p->movers[i].cpu_ns, p->movers[0].cpu_ns));
 	printf("\n");
 	fflush(stdout);
 }
@@ -152,9 +155,10 @@ static void print_json(const struct row_peers *p, uint64_t len, FILE *out)
 	fprintf(out, "{\"size_bytes\": %" PRIu64 ", \"tent_gb_per_s\": %.4f", len,
 		gb_per_s(&p->movers[0], len));
 	for (int i = 1; i < p->n; i++)
-		fprintf(out, ", \"%s_gb_per_s\": %.4f, \"to_%s\": %.4f", p->movers[i].name,
-			gb_per_s(&p->movers[i], len), p->movers[i].name,
-			ratio(&p->movers[0], &p->movers[i]));
+		fprintf(out, ", \"%s_gb_per_s\": %.4f, \"to_%s\": %.4f, \"cpu_to_%s\": %.4f",
+			p->movers[i].name, gb_per_s(&p->movers[i], len), p->movers[i].name,
+			ratio(p->movers[i].ns, p->movers[0].ns), p->movers[i].name,
+			ratio(p->movers[i].cpu_ns, p->movers[0].cpu_ns));
 	fprintf(out, "}\n");
 }
 
@@ -165,8 +169,7 @@ static int one_size(struct row_peers *p, const struct move_options *o, const uin
 
 	for (int r = 0; r < ROUNDS && !err; r++) {
 		for (int i = 0; i < p->n && !err; i++)
-			err = run(&p->movers[i], p->movers[i].turns, from, len,
-				&p->movers[i].ns[r]);
+			err = run(&p->movers[i], p->movers[i].turns, from, len, r);
 	}
 	return err;
 }

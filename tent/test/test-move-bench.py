@@ -163,7 +163,7 @@ rows = [json.loads(line) for line in run(
     "client", *options, "--peer", ",".join(peers), "--json", "-").stdout.splitlines()]
 assert [r["size_bytes"] for r in rows] == [65536, 1048576], rows
 for r in rows:
-    assert r.keys() == {"size_bytes", "tent_gb_per_s", *(f"{p}_gb_per_s" for p in peers), *(f"to_{p}" for p in peers)}, r
+    assert r.keys() == {"size_bytes", "tent_gb_per_s", *(f"{p}_gb_per_s" for p in peers), *(f"{t}to_{p}" for p in peers for t in ("", "cpu_"))}, r
     assert all(v > 0 for v in r.values()), r
 table = run("client", *options, "--peer", "memcpy").stdout.splitlines()
 assert "memcpy, GB/s" in table[0] and len(table) == 3, table
