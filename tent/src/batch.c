@@ -52,7 +52,7 @@ static int find_memory(struct tent *t, struct task *k)
 	if (t->transport->mapped && !k->remote->staged && !k->remote->lent.at)
 		return -EOPNOTSUPP;
 	k->place = place_of(s, k->buffer, k->remote);
-	return sched_check(s->sched, clock_ns(), k->place);
+	return sched_all_up(s->sched) ? 0 : sched_check(s->sched, clock_ns(), k->place);
 }
 
 static void unmake_task(struct tent *t, uint32_t id)
@@ -66,23 +66,22 @@ static void unmake_task(struct tent *t, uint32_t id)
 static int make_task(struct tent *t, struct tent_batch *b, uint32_t i,
 	const struct tent_request *requests)
 {
-	struct task k = {.batch = b, .index = i, .next = NO_TASK};
-	int err = take_request(requests, i, &k.request);
+	uint32_t id = b->tasks[i] = slab_get(&t->task_ids);
+	struct task *k = &t->tasks[id];
+	int err;
 
+	*k = (struct task){.batch = b, .index = i, .next = NO_TASK};
+	err = take_request(requests, i, &k->request);
 	if (!err)
-		err = find_memory(t, &k);
+		err = find_memory(t, k);
 	if (!err)
-		err = task_cut(&k);
+		err = task_cut(k);
+	if (!err && k->request.note_len)
+		memcpy(k->note, k->request.note, k->request.note_len);
+	if (!err && k->request.stream)
+		err = order_add(t, id);
 	if (err)
-		return err;
-	if (k.request.note_len)
-		memcpy(k.note, k.request.note, k.request.note_len);
-	b->tasks[i] = slab_get(&t->task_ids);
-	t->tasks[b->tasks[i]] = k;
-	if (k.request.stream)
-		err = order_add(t, b->tasks[i]);
-	if (err)
-		unmake_task(t, b->tasks[i]);
+		unmake_task(t, id);
 	return err;
 }
 
@@ -99,46 +98,44 @@ static void drive(struct tent *t)
 
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
+	uint64_t left = t->transport->at_once;
+
 	for (uint32_t i = 0; i < b->n; i++) {
 		struct task *k = &t->tasks[b->tasks[i]];
 
 		k->buffer->uses++;
 		k->request.segment->open++;
 		k->remote->lent.moving++;
-		if (!k->order)
+		if (k->request.len <= left && !k->order &&
+			move_now(k->request.segment, b->tasks[i]))
+			left -= k->request.len;
+		else if (!k->order)
 			stage_or_wait(t, b->tasks[i]);
 	}
 	b->next = t->batches;
 	t->batches = b;
-	drive(t);
 	if (b->open)
-		drive(t); /* the posted slices may have ended already */
+		drive(t);
 }
 
 void batch_free(struct tent_batch *b)
 {
 	if (b->fd >= 0)
 		close(b->fd);
-	free(b->tasks);
-	free(b->status);
 	free(b);
 }
 
 static struct tent_batch *new_batch(struct tent *t, uint32_t n)
 {
-	struct tent_batch *b = calloc(1, sizeof(*b));
+	struct tent_batch *b = calloc(1, sizeof(*b) + n * (sizeof(*b->status) + sizeof(*b->tasks)));
 
 	if (!b)
 		return NULL;
 	b->t = t;
 	b->n = b->open = n;
 	b->fd = -1;
-	b->tasks = malloc(n * sizeof(*b->tasks));
-	b->status = calloc(n, sizeof(*b->status));
-	if (b->tasks && b->status)
-		return b;
-	batch_free(b);
-	return NULL;
+	b->tasks = (uint32_t *)&b->status[n];
+	return b;
 }
 
 static int submit(struct tent *t, const struct tent_request *requests, struct tent_batch *b)
@@ -249,22 +246,20 @@ static const struct live_type live_batch = {LIVE_MAGIC, "tent", "batch",
 		{"open", LIVE_AT(struct tent_batch, open)},
 	}};
 
-int tent_wait(struct tent_batch *b, int timeout_ms)
+/* Waits, and works for the engine meanwhile. 0: the batch has ended; -ETIMEDOUT. */
+static int wait_open(struct tent *t, struct tent_batch *b, int timeout_ms)
 {
 	uint64_t ns = timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * NSEC_PER_MSEC, start = clock_ns();
 	struct timespec until = clock_timespec(start + ns);
 	struct live_record *live = NULL; /* a batch has one while a thread sleeps */
-	struct tent *t = b->t;
 	int err = 0;
 
-	pthread_mutex_lock(&t->lock);
-	if (b->open)
-		drive(t);
 	while (b->open && !err) {
-		if ((timeout_ms < 0 || clock_ns() < start + ns) && move_help(t)) {
-			drive(t);
+		bool helped = (timeout_ms < 0 || clock_ns() < start + ns) && move_help(t);
+
+		drive(t);
+		if (helped || !b->open)
 			continue;
-		}
 		if (!live) {
 			live = live_add(&live_batch, b, t->host);
 			live_wait(live, start);
@@ -275,7 +270,17 @@ int tent_wait(struct tent_batch *b, int timeout_ms)
 			err = -pthread_cond_timedwait(&t->ended, &t->lock, &until);
 	}
 	live_remove(live);
-	if (!b->open)
+	return b->open ? err : 0;
+}
+
+int tent_wait(struct tent_batch *b, int timeout_ms)
+{
+	struct tent *t = b->t;
+	int err;
+
+	pthread_mutex_lock(&t->lock);
+	err = b->open ? wait_open(t, b, timeout_ms) : 0;
+	if (!err)
 		err = sum_of(b).err;
 	pthread_mutex_unlock(&t->lock);
 	return err;

@@ -383,17 +383,6 @@ static void fini(struct tent *t)
 	free(t);
 }
 
-static void init_cond(struct tent *t)
-{
-	pthread_condattr_t attr;
-
-	pthread_mutex_init(&t->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&t->ended, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent **t_p)
 {
 	struct tent *t = calloc(1, sizeof(*t));
@@ -406,7 +395,8 @@ int tent_create(const struct tent_attr *attr, struct tent_why *why, struct tent 
 	t->progress = progress;
 	t->epoll = t->ctls = t->kick = t->listener = t->notice_fd = -1;
 	t->conns_due = SCHED_NEVER;
-	init_cond(t);
+	pthread_mutex_init(&t->lock, NULL);
+	cond_init(&t->ended);
 	err = init(t, attr, why);
 	t->live = live_add(&live_engine, t, t->host);
 	if (!err)

@@ -208,8 +208,8 @@ struct tent_batch {
 	struct tent_batch *next;
 	uint32_t n, open;
 	int fd; /* -1: tent_batch_fd() has not been called */
-	uint32_t *tasks; /* NO_TASK: ended */
-	struct tent_status *status; /* of the tasks that have ended */
+	uint32_t *tasks; /* behind status; NO_TASK: ended */
+	struct tent_status status[]; /* of the tasks that have ended */
 };
 
 /* A chunk of a request that rails move between memory that they reach, see stage.c. */
@@ -443,6 +443,8 @@ void order_fini(struct tent *t);
 int move_create(struct tent_segment *s);
 /* @all: with the peer's messages. Returns whether there was work. */
 bool move_progress(struct tent_segment *s, uint64_t now, bool all);
+/* Moves all bytes of a new request now, if a rail is idle. False: it did nothing that counts. */
+bool move_now(struct tent_segment *s, uint32_t id);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
 /* True: moves are posted on a link whose completions wake the engine's thread if it has armed it. */

@@ -47,7 +47,7 @@ static void place_slice(const struct tent_segment *s, const struct pair *p, cons
 		.mapped = at ? at + (k->request.remote + slice->offset - r->addr) : NULL,
 		.len = slice->length,
 		.token = slice->token,
-		.whole = slice->length == k->request.len,
+		.alone = slice->alone,
 	};
 	if (b->regions)
 		m->lkey = b->regions[p->local * b->n_parts + (local - b->addr) / b->part_len].lkey;
@@ -391,18 +391,6 @@ static void flush(struct tent_segment *s)
 	}
 }
 
-static bool poll_ready(struct tent_segment *s)
-{
-	bool some = false;
-
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].link && s->pairs[i].link->ready)
-			some |= poll_pair(s, i, clock_ns()) > 0;
-	}
-	return some;
-}
-
-/* Moves that have ended when they are posted make room for others. */
 static void start(struct tent_segment *s, uint64_t now)
 {
 	do {
@@ -411,11 +399,35 @@ static void start(struct tent_segment *s, uint64_t now)
 		stage_start(s);
 		tasks_start(s, now);
 		s->wake = sched_run(s->sched, now);
-		if (poll_ready(s)) {
-			now = clock_ns();
-			s->again = true;
-		}
 	} while (s->again);
+}
+
+bool move_now(struct tent_segment *s, uint32_t id)
+{
+	struct task *k = &s->t->tasks[id];
+	uint32_t pair = k->n_cuts ? SCHED_NO_RAIL : sched_idle_rail(s->sched, k->place);
+	struct link *l = pair == SCHED_NO_RAIL ? NULL : s->pairs[pair].link;
+	struct sched_moved moved = {.rail = pair,
+		.location = k->place,
+		.length = k->request.len,
+		.user = id,
+		.priority = k->request.priority};
+	struct link_move m;
+
+	if (!l || l->posted)
+		return false;
+	place_slice(s, &s->pairs[pair], k, &(struct sched_slice){.length = moved.length}, &m);
+	moved.from = clock_ns();
+	if (l->ops->now(l, &m))
+		return false;
+	moved.to = clock_ns();
+	sched_moved(s->sched, &moved);
+	latrec_hist_record(s->pairs[pair].slice_ns, moved.to - moved.from);
+	k->state = TASK_MOVING;
+	k->pairs = 1ull << pair;
+	k->bytes = moved.length;
+	task_arrived(s, id, 0);
+	return true;
 }
 
 bool move_progress(struct tent_segment *s, uint64_t now, bool all)

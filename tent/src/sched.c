@@ -7,6 +7,7 @@
 
 #include "base/probe.h"
 
+#define ALONE_BLOCK (1u << 20) /* of a request that is worth waking one rail */
 #define DUE_TIMES 8 /* a request is due after this many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)
@@ -56,7 +57,8 @@ static void submit_late(struct sched *s, uint32_t id)
 
 	q->worth = worth(s, q->plan.length);
 	s->worth += q->worth;
-	q->block = plan_pull_block(q->plan.length, q->worth);
+	q->block = s->wake_ns && q->worth == 1 ? ALONE_BLOCK :
+						 plan_pull_block(q->plan.length, q->worth);
 	q->due = q->submitted_at + (uint64_t)(DUE_TIMES * (double)q->plan.length / s->link_rates);
 	while (*link != SLAB_NONE && s->requests[*link].due <= q->due)
 		link = &s->requests[*link].next;
@@ -84,6 +86,18 @@ int sched_check(const struct sched *s, uint64_t now, uint32_t location)
 void sched_give_up(struct sched *s)
 {
 	s->no_rail_ns = 0;
+}
+
+uint32_t sched_idle_rail(const struct sched *s, uint32_t location)
+{
+	if (s->config.mode != TENT_PULL || class_next(s, 0) != SCHED_PRIORITIES)
+		return NO_RAIL;
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		if (s->rails[r].state == RAIL_UP && !s->rails[r].posted &&
+			sched_tier(s, location, r) == s->best_tier[location])
+			return r;
+	}
+	return NO_RAIL;
 }
 
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req)
@@ -140,7 +154,8 @@ static struct slice *slice_of(struct sched *s, uint64_t token)
 	return NULL;
 }
 
-static void learn(struct sched *s, uint64_t now, const struct slice *sl)
+/* A slice of the request @q has ended. */
+static void learn(struct sched *s, uint64_t now, const struct slice *sl, const struct request *q)
 {
 	struct rail *r = &s->rails[sl->rail];
 	const struct tent_config *c = &s->config;
@@ -148,27 +163,50 @@ static void learn(struct sched *s, uint64_t now, const struct slice *sl)
 		.posted_at = sl->posted_at,
 		.length = sl->length,
 		.alone = sl->alone,
-		.numa_ns = sched_numa_ns(s, s->requests[sl->request].location, sl->rail),
+		.numa_ns = sched_numa_ns(s, q->location, sl->rail),
 	};
 	double busy = rail_learn(r, now, &sample);
 
 	if (DEFECTS)
-		busy = (double)(now - s->requests[sl->request].submitted_at);
+		busy = (double)(now - q->submitted_at);
 	if (busy < 1)
 		busy = 1;
 	r->ewma = score_ewma(r->ewma, (double)sl->length / busy, c->bandwidth_learning_rate,
 		r->link_rate, c->ewma_min_bandwidth_multiplier, c->ewma_max_bandwidth_multiplier);
 }
 
+static void count_arrived(struct sched *s, uint64_t now, uint32_t id, const struct slice *sl,
+	const struct request *q)
+{
+	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, 0);
+	learn(s, now, sl, q);
+	if (sched_tier(s, q->location, sl->rail) != s->best_tier[q->location])
+		s->stats.remote_bytes += sl->length;
+}
+
+void sched_moved(struct sched *s, const struct sched_moved *m)
+{
+	const struct request q = {.location = m->location, .submitted_at = m->from};
+	const struct slice sl = {
+		.rail = m->rail,
+		.length = m->length,
+		.posted_at = m->from,
+		.alone = true,
+	};
+
+	PROBE(tent, slice_posted, m->user, NO_SLICE, m->rail, m->length, 0);
+	count_arrived(s, m->to, NO_SLICE, &sl, &q);
+	class_serve(s, m->priority, m->length);
+	s->stats.requests++;
+	s->stats.slices++;
+}
+
 static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
 {
-	struct slice *sl = &s->slices[id];
-	uint32_t rail = sl->rail, location = s->requests[sl->request].location;
+	const struct slice *sl = &s->slices[id];
+	uint32_t rail = sl->rail;
 
-	PROBE(tent, slice_completed, id, rail, sl->length, now - sl->posted_at, 0);
-	learn(s, now, sl);
-	if (sched_tier(s, location, rail) != s->best_tier[location])
-		s->stats.remote_bytes += sl->length;
+	count_arrived(s, now, id, sl, &s->requests[sl->request]);
 	slice_unpost(s, id);
 	s->rails[rail].full = false;
 	rail_well(s, rail);
@@ -192,7 +230,7 @@ static void slice_failed(struct sched *s, uint64_t now, uint32_t id, int status)
 
 	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, status);
 	if (DEFECTS)
-		learn(s, now, sl);
+		learn(s, now, sl, &s->requests[sl->request]);
 	if (status != -ECANCELED)
 		slice_error(s, id, status);
 	rail_fail(s, now, sl->rail);

@@ -64,6 +64,7 @@
 #define SCHED_MAX_GROUPS 16
 #define SCHED_PRIORITIES 3
 #define SCHED_NO_GROUP UINT32_MAX
+#define SCHED_NO_RAIL UINT32_MAX
 #define SCHED_NEVER UINT64_MAX
 #define SCHED_MARK 1
 #define SCHED_STALL_MAX_NS 45000000ull /* a stalled rail is detected within this time */
@@ -76,6 +77,7 @@ struct sched_slice {
 	uint64_t user; /* of the request, or of the mark */
 	uint64_t offset, length; /* within the request */
 	bool again; /* a rail that had the slice has failed */
+	bool alone; /* the request is worth waking one rail; see sched_attr.wake_ns */
 	bool mark; /* a message without data: length is 0 */
 	uint32_t position; /* of a mark, from sched_mark() */
 };
@@ -203,6 +205,21 @@ int sched_add_locations(struct sched *s, const uint8_t *tiers, uint32_t n);
  *	-ENETUNREACH	for no_rail_ns no rail has been up that this request may use
  */
 int sched_submit(struct sched *s, uint64_t now, const struct sched_request *req);
+
+/*
+ * Mode pull: a rail on which the caller may move a request of this location by itself, without
+ * sched_submit(), because nothing waits and the rail, one of the best tier, has nothing posted. SCHED_NO_RAIL: none.
+ */
+uint32_t sched_idle_rail(const struct sched *s, uint32_t location);
+
+/* A request that the caller has moved, and when. */
+struct sched_moved {
+	uint64_t from, to;
+	uint64_t length, user;
+	uint32_t rail, location, priority;
+};
+
+void sched_moved(struct sched *s, const struct sched_moved *m);
 
 /* Returns 0 or -ENETUNREACH, as sched_submit() would for a request of this location. */
 int sched_check(const struct sched *s, uint64_t now, uint32_t location);

@@ -22,7 +22,7 @@
 
 #define NUMA_NS 100.0 /* for each 1.0 of a tier's penalty above 1.0, mode pull */
 #define NO_SLICE UINT32_MAX
-#define NO_RAIL UINT32_MAX
+#define NO_RAIL SCHED_NO_RAIL
 #define NO_REQUEST UINT32_MAX
 
 /* A slice or a mark. A mark has length 0 and no request; @offset is its position. */

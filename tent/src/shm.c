@@ -6,8 +6,11 @@
  * permission to ptrace(2) the peer. The target has no end of a link.
  *
  * The engine's thread and the copying thread share rings under a mutex. The copying thread
- * copies without holding the mutex. The thread that posts a small request copies it, and threads
- * that wait for a batch copy as well.
+ * copies without holding the mutex. The thread that submits a small request copies it, and threads
+ * that wait for a batch copy as well. If a request is worth one thread, and a thread waits for it,
+ * that thread had better copy alone: waking another one takes a system call, and moves the memory to
+ * another core's cache. So while threads wait, the copying thread naps instead of being woken, and
+ * takes the moves that are older than a nap.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -27,7 +30,8 @@
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define SMALL (64u << 10) /* bytes that are copied in less time than a thread needs to wake up */
 #define WAKES 32 /* times that a wake-up is measured */
-#define HELP_MAX (1u << 20) /* bytes that a thread copies whose wait has a time limit */
+#define HELP_MAX (2u << 20) /* bytes that a thread copies whose wait has a time limit */
+#define NAP_NS NSEC_PER_MSEC
 
 struct shm_link {
 	struct link link;
@@ -47,6 +51,9 @@ struct shm_link {
 	} done[RING];
 	uint32_t reported, ended;
 	uint32_t helpers; /* threads in shm_help() */
+	bool alone; /* the last move may be left to a helper */
+	bool asleep; /* the copying thread sleeps until it is woken */
+	bool napping; /* else: it looks for moves by itself */
 	bool stopped, ending;
 	bool told; /* fds[0] is readable */
 };
@@ -119,14 +126,31 @@ static void perform_next(struct shm_link *l)
 	end(l, m.token, status);
 }
 
-/* Wakes the engine, unless poll() is due already. */
+/* Wakes the engine, unless poll() is due already; a helper polls when it has done its move. */
 static void tell(struct shm_link *l)
 {
-	if (l->told)
+	if (l->told || l->helpers)
 		return;
 	l->told = true;
 	if (eventfd_write(l->link.fds[0], 1))
 		abort(); /* write() fails only on overflow, and this counter is 0 */
+}
+
+/* Sleeps until there may be moves for the copying thread. Begins and ends its naps. */
+static void rest(struct shm_link *l)
+{
+	const struct timespec until = clock_timespec(clock_ns() + NAP_NS);
+	uint32_t seen = l->tail;
+
+	if (l->napping) {
+		pthread_cond_timedwait(&l->work, &l->mutex, &until);
+		/* A helper will return, or has come and has taken the moves that were there before. */
+		l->napping &= l->helpers || (l->tail != seen && (int32_t)(l->taken - seen) >= 0);
+		return;
+	}
+	l->asleep = true;
+	pthread_cond_wait(&l->work, &l->mutex);
+	l->asleep = false;
 }
 
 static void *copier(void *arg)
@@ -135,8 +159,8 @@ static void *copier(void *arg)
 
 	pthread_mutex_lock(&l->mutex);
 	while (!l->ending) {
-		if (l->taken == l->tail) {
-			pthread_cond_wait(&l->work, &l->mutex);
+		if (l->taken == l->tail || l->napping) {
+			rest(l);
 			continue;
 		}
 		perform_next(l);
@@ -152,6 +176,7 @@ static bool shm_help(struct link *link, pthread_mutex_t *lock)
 	struct shm_link *l = to_shm(link);
 
 	pthread_mutex_lock(&l->mutex);
+	l->napping |= l->alone;
 	if (l->taken == l->tail || l->moves[l->taken % RING].len > HELP_MAX) {
 		pthread_mutex_unlock(&l->mutex);
 		return false;
@@ -175,18 +200,25 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 	pthread_mutex_lock(&l->mutex);
 	if (l->stopped) {
 		err = -ENOTCONN;
-	} else if (m->whole && m->len <= SMALL && !l->link.posted) {
-		/* The thread has nothing to do, so nobody waits for the mutex. */
-		end(l, m->token, perform(l, m));
-		l->link.ready = true;
 	} else {
 		l->moves[l->tail++ % RING] = *m;
-		pthread_cond_signal(&l->work);
+		l->alone = m->alone && m->len <= HELP_MAX;
+		l->napping &= l->alone;
+		if (l->asleep || !l->napping)
+			pthread_cond_signal(&l->work);
 	}
 	pthread_mutex_unlock(&l->mutex);
 	if (!err)
 		l->link.posted++;
 	return err;
+}
+
+/* Nothing is posted, so no other thread uses the link. */
+static int shm_now(struct link *link, const struct link_move *m)
+{
+	const struct shm_link *l = to_shm(link);
+
+	return l->stopped ? -ENOTCONN : perform(l, m);
 }
 
 static int shm_post(struct link *link, const struct link_move *m)
@@ -212,7 +244,7 @@ static int shm_poll(struct link *link, link_done_fn *fn, void *arg)
 	to = l->reported = l->ended;
 	if (l->told && eventfd_read(l->link.fds[0], &count))
 		abort(); /* it was written under the same lock */
-	l->told = l->link.ready = false;
+	l->told = false;
 	pthread_mutex_unlock(&l->mutex);
 	for (uint32_t i = from; i != to; i++) {
 		/* Its place is used again only when posted has been reduced. */
@@ -252,6 +284,7 @@ static void shm_destroy(struct link *link)
 
 static const struct link_ops shm_ops = {
 	.post = shm_post,
+	.now = shm_now,
 	.post_probe = shm_post_probe,
 	.poll = shm_poll,
 	.help = shm_help,
@@ -278,8 +311,8 @@ static int shm_new(struct port *p, const struct desc *peer, struct link **l_p)
 		return err;
 	}
 	pthread_mutex_init(&l->mutex, NULL);
-	pthread_cond_init(&l->work, NULL);
-	pthread_cond_init(&l->left, NULL);
+	cond_init(&l->work);
+	cond_init(&l->left);
 	err = -pthread_create(&l->thread, NULL, copier, l);
 	if (err) {
 		close(l->link.fds[0]);
@@ -360,6 +393,7 @@ const struct transport shm_transport = {
 	.rails = "shared memory",
 	.kinds = kinds,
 	.spares = true,
+	.at_once = SMALL,
 	.stall_ns = SCHED_NEVER, /* a copy always ends, but on a busy host it may take long */
 	.asked = offsetof(struct tent_attr, shm_rails),
 	.open = open_copier,

@@ -157,6 +157,7 @@ int slice_post(struct sched *s, uint64_t now, uint32_t id, struct list *from)
 		.offset = sl->offset,
 		.length = sl->length,
 		.again = sl->again,
+		.alone = s->wake_ns && s->requests[sl->request].worth == 1,
 	};
 	int err = s->ops->post(s->arg, rail, &post);
 

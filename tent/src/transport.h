@@ -44,7 +44,7 @@ struct link_move {
 	uint64_t len;
 	uint32_t lkey, rkey;
 	uint64_t token;
-	bool whole; /* all bytes of a request: somebody may wait for just this move */
+	bool alone; /* the request is not worth more than one rail */
 };
 
 struct link;
@@ -59,6 +59,11 @@ struct link_ops {
 	int (*connect)(struct link *l, const struct link_end *peer);
 	/* 0; -EAGAIN: the link is full; another -errno: the link has failed. */
 	int (*post)(struct link *l, const struct link_move *move);
+	/*
+	 * Performs a short move in the calling thread. 0; -errno: it has to be posted, whatever the
+	 * reason. Required if the transport has at_once.
+	 */
+	int (*now)(struct link *l, const struct link_move *move);
 	/* Posts a message without data, which ends with 0 if it has reached the peer. */
 	int (*post_probe)(struct link *l, uint64_t token);
 	/* Required if the transport has marks. */
@@ -98,7 +103,6 @@ struct link_ops {
 struct link {
 	const struct link_ops *ops;
 	uint32_t posted; /* moves, probes and marks that poll() has not reported yet */
-	bool ready; /* post() has ended a move: poll() is due, and no descriptor tells that */
 	int fds[2]; /* -1: none */
 };
 
@@ -139,6 +143,7 @@ struct transport {
 	 */
 	bool beside;
 	bool spares; /* a link goes on after -EFAULT, and only the request fails */
+	uint64_t at_once; /* bytes of a batch, up to which the submitting thread moves them */
 	uint64_t stall_ns; /* the shortest silence that is an outage; SCHED_NEVER: no silence is */
 
 	/*
@@ -189,6 +194,8 @@ struct transport {
 
 /* plain.c: for simple transports. */
 void link_free(struct link *l);
+/* Makes a condition whose timed waits use clock_ns(). */
+void cond_init(pthread_cond_t *c);
 /* Makes a port without events and with registrations of any length. 0 or -ENOMEM. */
 int port_new(const char *kind, const char *name, struct port **p_p);
 void port_free(struct port *p);

@@ -161,6 +161,26 @@ TEST(a_small_request_needs_no_system_call)
 	__atomic_store_n(&counted, 0, __ATOMIC_RELAXED);
 }
 
+/* Threads that wait let the copying threads nap, which have to wake up for other requests. */
+TEST(a_request_that_nobody_waits_for)
+{
+	struct tent_request r;
+
+	duo_open(&(struct duo_attr){.len = LEN});
+	for (int i = 0; i < 20; i++) {
+		struct pollfd p = {.events = POLLIN};
+		struct tent_batch *b;
+
+		for (int k = 0; k < 5; k++)
+			CHECK_EQ(duo_move(TENT_WRITE, 0, LEN, 0), 0);
+		r = duo_request(TENT_WRITE, 0, LEN);
+		b = duo_submit(&r, 1);
+		p.fd = tent_batch_fd(b);
+		CHECK_EQ(poll(&p, 1, 30000), 1); /* it would hang */
+		CHECK_EQ(duo_end(b), 0);
+	}
+}
+
 /* The program may unmap its own memory at any time, so the kernel copies that. */
 TEST(memory_of_the_program)
 {

@@ -366,11 +366,67 @@ TEST(pull_wakes_nobody_for_those_that_ended)
 	submit_asleep(4, SLICE, 1000, 4);
 	CHECK_EQ(rails_used(), 4);
 	before = f.n_posts;
-	CHECK_EQ(fake_submit(4 * SLICE), 0);
+	CHECK_EQ(fake_submit(4 * MIB), 0);
 	fake_drain();
 	CHECK_EQ(f.n_posts, before + 4);
 	for (uint32_t i = before; i < f.n_posts; i++)
 		CHECK_EQ(f.posts[i].rail, f.posts[before].rail);
+}
+
+/* A request that is worth one rail has long slices, because its rail need not wait for others. */
+TEST(pull_tells_what_is_worth_one_rail)
+{
+	submit_asleep(1, 2 * MIB + 1, 1000, 4);
+	CHECK_EQ(f.n_posts, 2);
+	for (uint32_t i = 0; i < f.n_posts; i++)
+		CHECK(f.posts[i].slice.alone);
+	submit_asleep(1, 2 * MIB + 1, 16, 4);
+	CHECK(f.n_posts >= 4);
+	for (uint32_t i = 0; i < f.n_posts; i++)
+		CHECK(!f.posts[i].slice.alone);
+	fake_start(TENT_PULL);
+	CHECK_EQ(fake_submit(SLICE), 0);
+	CHECK(!f.posts[0].slice.alone); /* idle rails cost nothing */
+}
+
+/* Rails 2 and 3 are the best ones for location 1. */
+TEST(pull_offers_an_idle_rail_of_the_best_tier)
+{
+	fake_init(TENT_PULL);
+	f.config.strict_numa = true;
+	fake_create();
+	CHECK_EQ(sched_idle_rail(f.s, 0), 0);
+	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
+	CHECK_EQ(fake_submit_at(SLICE, 1), 0);
+	CHECK_EQ(f.posts[0].rail, 2);
+	CHECK_EQ(sched_idle_rail(f.s, 1), 3);
+	sched_rail_down(f.s, f.now, 3);
+	CHECK_EQ(sched_idle_rail(f.s, 1), SCHED_NO_RAIL);
+	fake_end(0, 0, 0);
+	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
+	CHECK_EQ(fake_submit(64 * MIB), 0); /* some of it waits */
+	CHECK_EQ(sched_idle_rail(f.s, 1), SCHED_NO_RAIL);
+	fake_start(TENT_BASELINE);
+	CHECK_EQ(sched_idle_rail(f.s, 0), SCHED_NO_RAIL);
+}
+
+TEST(what_the_caller_moves_counts)
+{
+	const struct sched_moved near = {f.now, f.now + SLICE_NS, SLICE, 0, 0, 0, 0};
+	struct sched_moved far = near;
+	struct sched_stats st;
+
+	fake_start(TENT_PULL);
+	far.location = 1;
+	sched_moved(f.s, &near);
+	sched_moved(f.s, &far);
+	sched_stats(f.s, &st);
+	CHECK_EQ(st.requests, 2);
+	CHECK_EQ(st.slices, 2);
+	CHECK_EQ(st.remote_bytes, SLICE);
+	CHECK_EQ(fake_rail(0).bytes, 2 * SLICE);
+	CHECK_EQ(fake_rail(0).slices, 2);
+	CHECK(sched_idle(f.s));
 }
 
 /* The rail that is awake gets the slices, and others if it fails. */
@@ -380,7 +436,7 @@ TEST(pull_wakes_another_for_a_failed_rail)
 	f.attr.wake_ns = SLICE;
 	f.attr.most_awake = 1;
 	fake_create();
-	CHECK_EQ(fake_submit(8 * SLICE), 0);
+	CHECK_EQ(fake_submit(8 * MIB), 0);
 	CHECK_EQ(rails_used(), 1);
 	sched_rail_down(f.s, f.now, f.posts[0].rail);
 	fake_drain();
