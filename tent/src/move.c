@@ -386,7 +386,7 @@ static void flush(struct tent_segment *s)
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		struct link *l = s->pairs[i].link;
 
-		if (sched_rail_in_use(s->sched, i) && l->ops->flush)
+		if (l && l->ops->flush && sched_rail_in_use(s->sched, i))
 			l->ops->flush(l);
 	}
 }
@@ -432,11 +432,11 @@ bool move_now(struct tent_segment *s, uint32_t id)
 
 bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 {
-	bool some = all && read_messages(s, now);
+	bool some = all && read_messages(s, now), probing = !sched_all_up(s->sched);
 
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		some |= poll_pair(s, i, now) > 0;
-		if (!sched_all_up(s->sched))
+		if (probing)
 			end_probe(s, i, now);
 	}
 	if (s->lost)
@@ -453,8 +453,10 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	if (s->lost && !copying(s))
 		ctl_close(&s->ctl);
 	flush(s);
-	for (uint32_t i = 0; i < s->n_pairs; i++)
-		peer_close(&s->pairs[i].closed);
+	for (uint32_t i = 0; i < s->n_pairs; i++) {
+		if (s->pairs[i].closed)
+			peer_close(&s->pairs[i].closed);
+	}
 	return some;
 }
 
