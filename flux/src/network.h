@@ -31,4 +31,18 @@ struct flux {
 	FLUX_LINE uint32_t departures; /* nodes that have left; calls and searches read it */
 };
 
+/*
+ * Pairs with the store in flux_leave(). A call that misses the store is ended by flux_poll(); a
+ * response that misses the store is never read.
+ */
+static inline bool has_left(const struct flux_shared *peer)
+{
+	return __atomic_load_n(&peer->left, __ATOMIC_RELAXED);
+}
+
+/* Publishes and closes all open bursts. */
+void bursts_end(struct flux_node *node);
+/* Returns the number of messages that are not published yet. Only assertions call it. */
+uint32_t bursts_collected(const struct flux_node *node);
+
 #endif
