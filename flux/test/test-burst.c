@@ -337,6 +337,46 @@ TEST(peers_are_collected_apart)
 		CHECK_EQ(flux_poll(flux_get_node(f, p), on_response, &s), 4);
 }
 
+/*
+ * A poll between two answers to a peer publishes what is collected for the others. If the burst of
+ * answers is long, it closes them, so that the next such polls need not look at them.
+ */
+static void answers_stay(uint32_t row, uint32_t open)
+{
+	FLUX *f = make(4, 64, 32);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 3);
+	struct seen s = {0};
+	uint64_t token, value;
+	uint32_t from;
+
+	for (uint32_t p = 1; p < 3; p++)
+		warm_up(f, a, p, 32);
+	warm_up(f, b, 0, 2 * row);
+	for (uint32_t group = 0; group < 3; group++) {
+		if (group == 2)
+			serve(a);
+		for (uint32_t i = 0; i < row; i++)
+			CHECK_EQ(call(b, 0, i, i), 0);
+		flux_poll(b, on_response, &s);
+	}
+	for (uint32_t i = 1; i < 3; i++) {
+		for (uint32_t p = 1; p < 3; p++)
+			CHECK_EQ(call(a, p, i, i), 0);
+		CHECK_EQ(recv_one(a, &from, &token, &value), 1);
+		CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+		CHECK_EQ(held(a), i + 2);
+		CHECK_EQ(flux_poll(a, on_response, &s), 0);
+		CHECK_EQ(held(a), i);
+		CHECK_EQ(a->n_open, open);
+	}
+}
+
+TEST(answers_stay_alone)
+{
+	answers_stay(8, 1);
+	answers_stay(6, 3);
+}
+
 /* The answers to a peer are published when the turn of the next one begins, and no others. */
 TEST(answers_go_when_the_turn_ends)
 {
