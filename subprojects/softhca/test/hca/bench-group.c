@@ -9,16 +9,16 @@
  * answer each other with lists of 1 to 32 messages of 64 B. Runs of all modes alternate. Each run
  * has new processes, so a run of mode auto includes the time in which it makes its choice.
  *
- * A round has a run of each mode. Its faster mode is the better one of trap and poll in that round,
- * because the cost of a handover between two cores may change within seconds. The program prints for
- * each cell, which is a shape with a depth:
+ * A round has a run of each mode. Modes are compared within windows of three rounds, by their median
+ * rates there, because the cost of a handover between two cores may change within seconds. The program
+ * prints for each cell, which is a shape with a depth:
  *
  * - for each mode the median of the messages per second of all processes together;
  * - the part of the doorbells of mode auto that trapped, in all its runs: the others were polled;
- * - the ratio of the time that mode auto takes to the time of the faster mode: the median of all
- *   rounds, and both quartiles;
- * - the noise: the ratio of the times of the faster modes of two rounds in a row, the greater time to
- *   the smaller one, as a median.
+ * - the ratio of the time that mode auto takes to the time of the faster one of the other modes: the
+ *   median of all windows, and both quartiles;
+ * - the noise: the same ratio, above 1, for trap or poll in the next window instead of auto, the
+ *   faster one of the whole cell.
  *
  * A ratio of at most LIMIT times the noise says nothing against the choice of mode auto. To
  * compare two versions of the software HCA, run the program once with each of them preloaded.
@@ -30,6 +30,8 @@
 #include "rig.h"
 
 #define RUNS 14 /* of each mode */
+#define WINDOW 3
+#define WINDOWS (RUNS - WINDOW + 1)
 #define RUN_NS 200000000u
 #define LIMIT 1.2
 #define DEPTH_MAX 32u
@@ -180,6 +182,7 @@ static double run(const struct shape *shape, uint32_t depth)
 {
 	uint32_t n = shape->nodes;
 	pid_t pid[NODES];
+	uint64_t start, ns;
 
 	memset(shared, 0, sizeof(*shared));
 	shared->live = n == 1 ? 1 : shape->mesh ? n * (n - 1) / 2 : n - 1;
@@ -193,36 +196,60 @@ static double run(const struct shape *shape, uint32_t depth)
 	}
 	while (atomic_load_explicit(&shared->arrived, memory_order_acquire) < 2 * n)
 		sched_yield();
+	start = test_now_ns();
 	CHECK_EQ(poll(NULL, 0, RUN_NS / 1000000), 0); /* the length of a run */
 	atomic_store_explicit(&shared->stop, true, memory_order_relaxed);
+	ns = test_now_ns() - start;
 	for (uint32_t i = 0; i < n; i++)
 		CHECK_EQ(test_reap(pid[i]), 0);
-	return (double)shared->lists * depth * 1e9 / RUN_NS;
+	return (double)shared->lists * depth * 1e9 / (double)ns;
+}
+
+/* Returns the median rate of the window that begins with run @i. */
+static double in_window(const double *rate, int i)
+{
+	double part[WINDOW];
+
+	memcpy(part, rate + i, sizeof(part));
+	return test_median(part, WINDOW);
+}
+
+/*
+ * Sets and sorts the ratios of the times of @other to those of the faster mode, in all windows. @later:
+ * by so many rounds the window of @other begins later.
+ */
+static void compare(double rate[MODES][RUNS], const double *other, int later, double ratio[WINDOWS])
+{
+	for (int i = 0; i < WINDOWS; i++) {
+		double trap = in_window(rate[TRAP], i), poll = in_window(rate[POLL], i);
+
+		ratio[i] = (trap > poll ? trap : poll) / in_window(other, (i + later) % WINDOWS);
+	}
+	qsort(ratio, WINDOWS, sizeof(*ratio), test_compare);
 }
 
 static void conclude(double rate[MODES][RUNS], double trapped)
 {
-	double better[RUNS], ratio[RUNS], change[RUNS - 1], median, noise;
+	double ratio[WINDOWS], same[WINDOWS], median[MODES], noise;
 
-	for (int i = 0; i < RUNS; i++) {
-		better[i] = rate[TRAP][i] > rate[POLL][i] ? rate[TRAP][i] : rate[POLL][i];
-		ratio[i] = better[i] / rate[AUTO][i];
+	for (int m = 0; m < MODES; m++) {
+		double sorted[RUNS];
+
+		memcpy(sorted, rate[m], sizeof(sorted));
+		median[m] = test_median(sorted, RUNS);
+		printf(" %s %.0f,", modes[m], median[m] / 1e3);
 	}
-	for (int i = 0; i + 1 < RUNS; i++) {
-		change[i] = better[i] / better[i + 1];
-		change[i] = change[i] < 1 ? 1 / change[i] : change[i];
-	}
-	median = test_median(ratio, RUNS);
-	noise = test_median(change, RUNS - 1);
-	for (int m = 0; m < MODES; m++)
-		printf(" %s %.0f,", modes[m], test_median(rate[m], RUNS) / 1e3);
+	compare(rate, rate[AUTO], 0, ratio);
+	compare(rate, rate[median[TRAP] > median[POLL] ? TRAP : POLL], WINDOW, same);
+	noise = same[WINDOWS / 2] > 1 ? same[WINDOWS / 2] : 1 / same[WINDOWS / 2];
 	printf(" of which %.0f %% trapped; auto takes %.2f (%.2f to %.2f) times the time of the faster mode, noise %.2f\n",
-		trapped * 100, median, ratio[RUNS / 4], ratio[RUNS - 1 - RUNS / 4], noise);
+		trapped * 100, ratio[WINDOWS / 2], ratio[WINDOWS / 4],
+		ratio[WINDOWS - 1 - WINDOWS / 4], noise);
 	totals.cells++;
-	totals.within += median <= LIMIT;
-	totals.noisy += median > LIMIT && median <= LIMIT * noise;
-	if (totals.worst < median)
-		totals.worst = median;
+	totals.within += ratio[WINDOWS / 2] <= LIMIT;
+	totals.noisy += ratio[WINDOWS / 2] > LIMIT && ratio[WINDOWS / 2] <= LIMIT * noise;
+	if (totals.worst < ratio[WINDOWS / 2])
+		totals.worst = ratio[WINDOWS / 2];
 }
 
 static void measure(const struct shape *shape, uint32_t depth)
