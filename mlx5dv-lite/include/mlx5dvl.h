@@ -491,6 +491,9 @@ struct mlx5dvl_qp_attr {
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p);
 
+/* Returns 0, or -E2BIG or -EINVAL as mlx5dvl_qp_create() with these attributes would. */
+int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr);
+
 /*
  * Destroys the QP without waiting. Requests that have not completed are not reported any more, and
  * the QP's completions that are still in a CQ are dropped. Handlers may call this function. @qp may

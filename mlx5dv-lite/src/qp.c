@@ -197,6 +197,14 @@ destroy:
 	return err;
 }
 
+int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr)
+{
+	struct mlx5dvl_qp_attr resolved;
+	int err = SIZED_ATTR(&resolved, attr, qkey);
+
+	return err ? err : resolve_attr(&resolved, ctx);
+}
+
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p)
 {

@@ -53,8 +53,11 @@ TEST(wrong_attributes)
 		{.send_cq = duo.h.scq, .rd_atomic = 17},
 		{.send_cq = duo.h.scq, .sl = 16},
 	};
-	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		CHECK_EQ(mlx5dvl_qp_check(ctx, &bad[i]), -EINVAL);
 		CHECK_EQ(mlx5dvl_qp_create(ctx, &bad[i], &qp), -EINVAL);
+	}
+	CHECK_EQ(mlx5dvl_qp_check(ctx, &(struct mlx5dvl_qp_attr){.send_cq = small}), 0);
 	CHECK_EQ(mlx5dvl_qp_create(ctx, &(struct mlx5dvl_qp_attr){.send_cq = small}, &qp), -ENOSPC);
 	CHECK_EQ(mlx5dvl_cq_fd(small), -EINVAL);
 	CHECK_EQ(mlx5dvl_cq_destroy(small), 0);
