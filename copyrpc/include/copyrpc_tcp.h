@@ -122,8 +122,8 @@ struct copyrpc_listen_attr {
  *
  * -EBUSY: the context listens there already, or copyrpc_accept() was called for it. -E2BIG: as
  * copyrpc_ctx_create(). -EBADF, -ENOTSOCK: not a socket. -EINVAL: a socket that does not listen, a
- * wrong ring size, or an endpoint `by_hand`. -EMFILE: no free descriptor; a context with listeners
- * or dials takes one more. -ENOMEM.
+ * wrong ring size or path, or an endpoint `by_hand`. -EMFILE: no free descriptor; a context with
+ * listeners or dials takes one more. -ENOMEM.
  */
 int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *attr, int listener,
 	uint64_t token);
@@ -157,8 +157,8 @@ struct copyrpc_dial_attr {
  * the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
  * on both sides: max_endpoints should have room for some more than there are peers.
  *
- * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size, or `by_hand`. -E2BIG, -EMFILE, -ENOMEM:
- * as copyrpc_listen().
+ * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,
+ * -ENOMEM: as copyrpc_listen().
  */
 int copyrpc_dial(struct copyrpc_ctx *ctx, const struct copyrpc_dial_attr *attr, const char *host,
 	uint16_t port, int timeout_ms, uint64_t token);

@@ -292,7 +292,7 @@ static int start(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, co
 		return -ENOMEM;
 	*d = *model;
 	d->w = (struct watch){.ops = &dial_ops, .fd = -1};
-	err = plan_copy(&d->plan, attr);
+	err = plan_copy(&d->plan, ctx, attr);
 	if (!err) {
 		d->addresses = d->at = tcp_resolve(host, port);
 		err = d->at ? 0 : -EADDRNOTAVAIL;

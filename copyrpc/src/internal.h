@@ -374,6 +374,8 @@ void ctx_end_endpoints(struct copyrpc_ctx *ctx);
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ep_create_qp(struct copyrpc_ep *ep);
+/* Returns 0, or -EINVAL if no endpoint of the context can have this path. */
+int ctx_check_path(const struct copyrpc_ctx *ctx, const struct copyrpc_path *path);
 /* True if the endpoint, which was connected, can be connected again after a failure with this status.
  * Its peer may be up before this side has got the peer's result. */
 bool ep_may_return(const struct copyrpc_ep *ep, int status);

@@ -354,7 +354,7 @@ int copyrpc_listen(struct copyrpc_ctx *ctx, const struct copyrpc_listen_attr *at
 	l->token = token;
 	l->most = a.max_guests ? a.max_guests : GUESTS;
 	l->patience_ns = (a.patience_ms ? a.patience_ms : PATIENCE_MS) * NSEC_PER_MSEC;
-	err = plan_copy(&l->plan, a.ep);
+	err = plan_copy(&l->plan, ctx, a.ep);
 	if (!err)
 		err = lobby_watch(y, &l->w, POLLIN);
 	if (err)
@@ -478,7 +478,7 @@ int copyrpc_accept(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, 
 	if (!l)
 		return -ENOMEM;
 	l->called = true;
-	err = plan_copy(&l->plan, attr);
+	err = plan_copy(&l->plan, ctx, attr);
 	if (!err)
 		err = next_ended(y, l, limit);
 	if (err)

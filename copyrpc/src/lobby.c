@@ -16,7 +16,7 @@
 
 static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "poll and epoll use the same bits");
 
-int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr)
+int plan_copy(struct plan *plan, const struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr)
 {
 	int rc = SIZED_ATTR(&plan->attr, attr, name);
 
@@ -26,6 +26,8 @@ int plan_copy(struct plan *plan, const struct copyrpc_ep_attr *attr)
 		rc = -EINVAL;
 	if (!rc && plan->attr.path)
 		rc = path_read(&plan->path, plan->attr.path);
+	if (!rc)
+		rc = ctx_check_path(ctx, plan->attr.path ? &plan->path : &ctx->path);
 	if (rc)
 		return rc;
 	plan->attr.size = sizeof(plan->attr);

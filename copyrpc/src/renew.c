@@ -20,11 +20,9 @@ static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t
 
 /* The time-out of an endpoint that does not return, unless its path says when to give up: the HCA does not
  * give up before the probes do. */
-static uint8_t timeout_of(const struct copyrpc_ep *ep)
+static uint8_t timeout_of(const struct copyrpc_ctx_attr *a, const struct copyrpc_path *path)
 {
-	const struct copyrpc_ctx_attr *a = &ep->ctx->attr;
 	uint64_t least = a->probe_ms * NSEC_PER_MSEC + PROBE_LATER_NS;
-	const struct copyrpc_path *path = &ep->path;
 	bool is_set = path->set & (COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT) || path->timeout ||
 		      path->retry_cnt;
 	uint8_t timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT);
@@ -35,18 +33,16 @@ static uint8_t timeout_of(const struct copyrpc_ep *ep)
 	return timeout;
 }
 
-int ep_create_qp(struct copyrpc_ep *ep)
+static struct mlx5dvl_qp_attr qp_attr(const struct copyrpc_ctx *ctx,
+	const struct copyrpc_path *path)
 {
-	const struct copyrpc_path *path = &ep->path;
-	struct copyrpc_ctx *ctx = ep->ctx;
-	struct mlx5dvl_qp_attr qp = {
+	return (struct mlx5dvl_qp_attr){
 		.send_cq = ctx->send_cq,
 		.recv_cq = ctx->recv_cq,
-		.user = ep,
 		.sq_depth = ctx->attr.sq_depth,
 		.set = path->set,
 		.mtu = path->mtu,
-		.timeout = timeout_of(ep),
+		.timeout = timeout_of(&ctx->attr, path),
 		.retry_cnt =
 			or_default(path, COPYRPC_SET_RETRY_CNT, path->retry_cnt, COPYRPC_RETRIES),
 		.rnr_retry = path->rnr_retry,
@@ -55,9 +51,22 @@ int ep_create_qp(struct copyrpc_ep *ep)
 		.traffic_class = path->traffic_class,
 		.flow_label = path->flow_label,
 	};
+}
 
-	int rc = mlx5dvl_qp_create(ctx->dev, &qp, &ep->qp);
+int ctx_check_path(const struct copyrpc_ctx *ctx, const struct copyrpc_path *path)
+{
+	const struct mlx5dvl_qp_attr attr = qp_attr(ctx, path);
 
+	return mlx5dvl_qp_check(ctx->dev, &attr);
+}
+
+int ep_create_qp(struct copyrpc_ep *ep)
+{
+	struct mlx5dvl_qp_attr attr = qp_attr(ep->ctx, &ep->path);
+	int rc;
+
+	attr.user = ep;
+	rc = mlx5dvl_qp_create(ep->ctx->dev, &attr, &ep->qp);
 	if (rc)
 		return rc;
 	ep->qpn = mlx5dvl_qp_qpn(ep->qp);

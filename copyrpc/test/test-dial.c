@@ -317,6 +317,9 @@ TEST(no_listener)
 	const struct copyrpc_ep_attr odd = {.ring_size = 5000};
 	const struct copyrpc_listen_attr listen = {.ep = &odd};
 	const struct copyrpc_dial_attr dials = {.ep = &odd};
+	static const struct copyrpc_path wrong = {.sl = 16};
+	const struct copyrpc_ep_attr wrong_way = {.path = &wrong};
+	const struct copyrpc_listen_attr listen_wrong = {.ep = &wrong_way};
 	int fd[] = {socket(AF_INET, SOCK_STREAM, 0), socket(AF_INET, SOCK_DGRAM, 0), -1, -1};
 	const int want[] = {-EINVAL, -EINVAL, -ENOTSOCK, -EBADF};
 	struct copyrpc_ep *ep;
@@ -332,6 +335,10 @@ TEST(no_listener)
 	close(fd[1]);
 	CHECK_EQ(copyrpc_unlisten(n[1].ctx, n[1].listener), 0);
 	CHECK_EQ(copyrpc_listen(n[1].ctx, &listen, n[1].listener, 0), -EINVAL);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, &listen_wrong, n[1].listener, 0), -EINVAL);
+	n[1].ctx->path = wrong; /* as if it was an attribute of the context */
+	CHECK_EQ(copyrpc_listen(n[1].ctx, NULL, n[1].listener, 0), -EINVAL);
+	CHECK_EQ(copyrpc_accept(n[1].ctx, NULL, n[1].listener, 0, &ep), -EINVAL);
 	CHECK_EQ(copyrpc_dial(n[0].ctx, &dials, "127.0.0.1", n[1].port, FAR_MS, 0), -EINVAL);
 }
 

@@ -45,6 +45,11 @@ static struct fake_qp *fake(const struct mlx5dvl_qp *qp)
 	return container_of(qp, struct fake_qp, qp);
 }
 
+int mlx5dvl_qp_check(const struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr)
+{
+	return 0;
+}
+
 int mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
 	struct mlx5dvl_qp **qp_p)
 {
