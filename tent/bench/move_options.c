@@ -123,6 +123,17 @@ static bool is_stdout(const char *name)
 	return name && !strcmp(name, "-");
 }
 
+/* True: the location is of this kind, and no number follows. */
+static bool is_misnumbered(const char *location, const char *kind)
+{
+	size_t n = strlen(kind), digits;
+
+	if (!location || strncmp(location, kind, n))
+		return false;
+	digits = strspn(location + n, "0123456789");
+	return !digits || digits > 3 || location[n + digits];
+}
+
 static int check(const struct args *args, const struct move_options *o, bool server)
 {
 	if (o->threads < o->priorities.n)
@@ -130,6 +141,9 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 			o->priorities.n);
 	if (o->peers & MOVE_PEER_UCX && !o->alloc)
 		return args_fail(args, "--peer ucx: give --alloc, because UCX maps the memory");
+	if (is_misnumbered(o->location, "cuda:") || is_misnumbered(o->location, "cpu:"))
+		return args_fail(args, "--location %s: give cpu:N or cuda:N, N from 0 to 999",
+			o->location);
 	if (o->location && !strncmp(o->location, "cuda:", 5) && (o->alloc || o->peers))
 		return args_fail(args, "--location cuda:N: give it without --alloc and --peer");
 	if (is_stdout(o->json) && is_stdout(o->prometheus))

@@ -195,4 +195,6 @@ refused("server", "--memory", "1")
 refused("server", "--port", "65536")
 refused("server", "--fork")
 refused("server", "host")
+for where in "cuda:x", "cuda:", "cuda:1000", "cpu:1x":
+    refused("server", "--location", where, words="--location " + where + ": give cpu:N or cuda:N")
 print("passed")
