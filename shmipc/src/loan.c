@@ -29,6 +29,16 @@ static void own_ends(const unsigned char *at, uint32_t len)
 	cellring_own(at + len - 1, 1);
 }
 
+/* Prefetches, for reading, the same two lines of a payload of @len bytes, which is not checked yet. */
+static void fetch_ends(const unsigned char *at, uint32_t len, uint32_t most)
+{
+	uint32_t last = len - 1;
+
+	__builtin_prefetch(at);
+	if (last < most)
+		__builtin_prefetch(at + last);
+}
+
 /* ---- client ---- */
 
 int loans_client_init(const struct shmipc_layout *l, struct shmipc_client_loans **loans_p)
@@ -172,6 +182,27 @@ static bool response_find(const struct shmipc_client *hot, uint64_t head, uint32
 	return *len_p <= hot->resp_size;
 }
 
+/*
+ * Prefetches the loans of all responses that have arrived together, once. Otherwise each response
+ * function would wait for the lines of its own. The ids in the ring are not checked yet.
+ */
+static void responses_fetch(const struct shmipc_client *hot, struct shmipc_client_loans *loans)
+{
+	const struct shmipc_layout *l = &loans->layout;
+	const struct cellring_cursor *c = &hot->resp;
+
+	if (loans->fetched == c->ready)
+		return;
+	loans->fetched = c->ready;
+	for (const unsigned char *slot = c->slot; slot != c->ready; slot += c->stride) {
+		uint32_t id = CELLRING_ID(cellring_head(slot)) ^ LOAN_BIT;
+
+		if (id < hot->depth)
+			fetch_ends(chunk_of(loans, loans->chunk[id]) + l->loan_resp,
+				message_read(slot).len, l->attr.loan_resp_size);
+	}
+}
+
 bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response_fn *fn, void *arg)
 {
 	struct shmipc_client_loans *loans = hot->loans;
@@ -181,6 +212,7 @@ bool loans_client_take(struct shmipc_client *hot, uint64_t head, shmipc_response
 	if (id >= hot->depth || hot->calls[id].state != SHMIPC_CALL_LOANED ||
 		!response_find(hot, head, loans->chunk[id], &resp, &len))
 		return false;
+	responses_fetch(hot, loans);
 	hot->calls[id].state = SHMIPC_CALL_FREE;
 	hot->calls[(hot->depth + hot->answered++) & hot->calls_mask].free = id;
 	cellring_next(&hot->resp);
@@ -263,6 +295,25 @@ static void own_next_response(const struct shmipc_server_loans *loans,
 			loans->resp_len);
 }
 
+/* As responses_fetch(). The chunks in the ring are not checked yet. */
+static void requests_fetch(struct shmipc_server_loans *loans, const struct shmipc_peer *peer,
+	const unsigned char *slot)
+{
+	const struct shmipc_attr *a = &loans->layout.attr;
+	const struct cellring_cursor *c = &peer->req;
+
+	if (loans->fetched == c->ready || c->slot == c->ready)
+		return;
+	loans->fetched = c->ready;
+	for (; slot != c->ready; slot += c->stride) {
+		struct loan_message m = message_read(slot);
+
+		if (CELLRING_ID(cellring_head(slot)) & LOAN_BIT && m.chunk < a->loans)
+			fetch_ends(peer_chunk(loans, peer->index, m.chunk), m.len,
+				a->loan_req_size);
+	}
+}
+
 bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 	const unsigned char *slot, struct shmipc_req *req_p, const void **payload_p)
 {
@@ -278,6 +329,7 @@ bool loans_server_take(struct shmipc_server *hot, struct shmipc_peer *peer,
 		return false;
 	if (m.chunk >= a->loans || m.len > a->loan_req_size || chunk_is_taken(loans, peer, m.chunk))
 		return false;
+	requests_fetch(loans, peer, slot);
 	peer->open[id] = SHMIPC_OPEN_LOANED;
 	peer_chunks(loans, peer->index)[id] = m.chunk;
 	loans->id[(size_t)peer->index * a->loans + m.chunk] = id;

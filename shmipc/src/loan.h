@@ -58,6 +58,7 @@ struct shmipc_client_loans {
 	uint32_t out; /* chunks that the user owns */
 	const void *shown; /* the response with which the response function was called; else NULL */
 	bool held; /* the response function has called shmipc_client_hold() */
+	const void *fetched; /* end of the last burst whose loans were prefetched */
 };
 
 struct shmipc_server_loans {
@@ -69,6 +70,7 @@ struct shmipc_server_loans {
 		keep; /* by index * depth + id: the client has gone, but the request is not answered */
 	uint32_t *kept; /* by index: the number of these requests */
 	uint32_t resp_len; /* of the last response that was committed */
+	const void *fetched; /* end of the last burst whose loans were prefetched */
 };
 
 /* These two allocate memory if the region has loans. They return 0 or -ENOMEM. */

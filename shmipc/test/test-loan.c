@@ -394,6 +394,27 @@ TEST(forged_responses_are_refused)
 	}
 }
 
+/* A forged response behind a good one, in the same burst, ends the connection in its turn. */
+TEST(forged_response_in_a_burst)
+{
+	SERVER *s = test_serve(&loan_attr);
+	CLIENT *c = test_join();
+	struct loan_message m = {0, UINT32_MAX}, good = {0, 8};
+	struct got g = {.c = c};
+	struct cellring_burst b;
+	const void *q = NULL;
+
+	commit(c, 8, 1);
+	CHECK_EQ(take(s, &q).id, 0);
+	CHECK(cellring_burst_open(&b, &s->peers[0].resp, 2));
+	cellring_burst_add(&b, LOAN_BIT, &good, sizeof(good));
+	cellring_burst_add(&b, LOAN_BIT | (LOAN_BIT - 1), &m, sizeof(m));
+	cellring_burst_write_full(&b);
+	CHECK_EQ(shmipc_client_poll(c, get, &g), 1);
+	CHECK_EQ(g.n, 1);
+	CHECK_EQ(shmipc_client_poll(c, get, &g), -EPROTO);
+}
+
 /* A copied response to a call with a loan may not be longer than resp_size. */
 TEST(forged_length_of_a_copied_response)
 {
