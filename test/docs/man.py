@@ -27,8 +27,7 @@ def installed_programs():
 
 
 def page(name):
-    found = [p for p in source.rglob(f"man/{name}") if not p.relative_to(source).parts[0].startswith(("build", "."))]
-    return found[0] if found else None
+    return next((p for folder in ("*", "subprojects/*") for p in source.glob(f"{folder}/man/{name}")), None)
 
 
 def help_of(program):
