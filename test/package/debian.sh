@@ -1,24 +1,36 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Builds the Debian packages in a clean chroot that has only their build dependencies. lintian must
-# find no error. Then installs the packages in another chroot that has only what they depend on,
-# builds a user of each layer by pkg-config, and runs the programs over the software HCA. In a third one softhca is the only
-# package that is installed.
+# Builds the Debian packages in a clean chroot that has only their build dependencies, twice, at other places, times, time
+# zones, locales and umasks: both have the same bits. lintian must find neither an error nor a warning. Then installs the
+# packages in another chroot that has only what they depend on, builds a user of each layer by pkg-config, runs the programs
+# over the software HCA, runs mlx5rpc-hw-check, and purges them: no file is left. In a third one softhca is the only package
+# that is installed. In a fourth one the packages are built for arm64.
 #
 #	debian.sh SOURCE
 #
-# Needs root (chroot), a Debian mirror, and 4 GB of memory. The chroots are on a tmpfs, because dpkg
+# Needs root (chroot), a Debian mirror, and 6 GB of memory. The chroots are on a tmpfs, because dpkg
 # waits for the disk after each file; the tmpfs ends with this script.
 set -euo pipefail
 [ "${2:-}" = inside ] || exec unshare --mount "$0" "$1" inside
 source=$(realpath "$1")
 consumers=$source/test/layers/consumer
 suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+quiet="-y -qq --no-install-recommends"
 
 work=$(mktemp -d)
 mount --make-rprivate /
-mount -t tmpfs -o size=6G tmpfs "$work"
-trap 'umount -l "$work"; rmdir "$work"' EXIT
+mount -t tmpfs -o size=12G tmpfs "$work"
+finish() {
+	local status=$?
+	if [ $status != 0 ]; then
+		echo "debian: the end of its log:"
+		tail -40 "$work/log"
+	fi
+	umount -l "$work"
+	rmdir "$work"
+	exit $status
+}
+trap finish EXIT
 
 # in_chroot DIRECTORY COMMAND...: with /proc, /dev and a /dev/shm of its own, which end with it.
 in_chroot() {
@@ -33,23 +45,73 @@ in_chroot() {
 		exec chroot . "$@"' sh "$root" "$@"
 }
 
-install_packages() {
+# apt ROOT COMMAND ARGUMENT...
+apt() {
 	local root=$1
 	shift
-	in_chroot "$root" env DEBIAN_FRONTEND=noninteractive \
-		apt-get install -y -qq --no-install-recommends "$@" >>"$work/log" 2>&1
+	# shellcheck disable=SC2086
+	in_chroot "$root" env DEBIAN_FRONTEND=noninteractive apt-get $quiet "$@" >>"$work/log" 2>&1
+}
+
+# copy_tree DIRECTORY
+copy_tree() {
+	mkdir -p "$1"
+	git -C "$source" ls-files -co --exclude-standard -z | tar -C "$source" --null -cf - -T - | tar -C "$1" -xf -
 }
 
 build() {
-	local root=$work/build
-	install_packages "$root" build-essential devscripts equivs lintian
-	mkdir -p "$root/tree/src"
-	git -C "$source" ls-files -co --exclude-standard -z |
-		tar -C "$source" --null -cf - -T - | tar -C "$root/tree/src" -xf -
-	in_chroot "$root" sh -c 'cd /tree && exec mk-build-deps --install --remove \
-		--tool "apt-get -y -qq --no-install-recommends" src/debian/control' >>"$work/log" 2>&1
-	in_chroot "$root" sh -c 'cd /tree/src && exec dpkg-buildpackage -b -us -uc' >>"$work/log" 2>&1
-	in_chroot "$root" sh -c 'cd /tree && exec lintian --allow-root --fail-on error *.changes'
+	local root=$work/build first=tree/src second=other/place/of/the-tree deb name
+	apt "$root" install build-essential lintian
+	copy_tree "$root/$first"
+	apt "$root" build-dep "/$first"
+	in_chroot "$root" sh -c "cd /$first && exec dpkg-buildpackage -b -us -uc" >>"$work/log" 2>&1
+	in_chroot "$root" sh -c 'cd /tree && exec lintian --allow-root --fail-on warning *.changes'
+	umask 002
+	copy_tree "$root/$second"
+	umask 022
+	in_chroot "$root" env TZ=Pacific/Kiritimati LC_ALL=C.UTF-8 HOME=/nonexistent \
+		sh -c "umask 002; cd /$second && exec dpkg-buildpackage -b -us -uc" >>"$work/log" 2>&1
+	for deb in "$root"/tree/*.deb; do
+		name=$(basename "$deb")
+		cmp "$deb" "$root/$(dirname $second)/$name" || differ "$deb" "$root/$(dirname $second)/$name"
+	done
+	echo "debian: $(ls "$root"/tree/*.deb | wc -l) packages, built twice with the same bits"
+}
+
+# Names the files of two packages that differ, and fails.
+differ() {
+	local one two
+	one=$(mktemp -d -p "$work")
+	two=$(mktemp -d -p "$work")
+	dpkg-deb -R "$1" "$one"
+	dpkg-deb -R "$2" "$two"
+	diff -rq "$one" "$two"
+	diff <(dpkg-deb -c "$1") <(dpkg-deb -c "$2")
+	return 1
+}
+
+# Builds for arm64 by Debian's cross compiler. The libraries of others come from the mirror's arm64.
+cross() {
+	local root=$work/cross
+	in_chroot "$root" dpkg --add-architecture arm64
+	apt "$root" update
+	apt "$root" install crossbuild-essential-arm64
+	copy_tree "$root/tree/src"
+	apt "$root" build-dep --host-architecture arm64 -P cross,nocheck /tree/src
+	in_chroot "$root" sh -c 'cd /tree/src && exec dpkg-buildpackage -aarm64 -Pcross,nocheck -b -us -uc' >>"$work/log" 2>&1
+	for deb in "$root"/tree/*_arm64.deb; do
+		dpkg-deb -x "$deb" "$root/x"
+	done
+	file=$(ls "$root"/x/usr/lib/aarch64-linux-gnu/libcopyrpc.so.0.*)
+	readelf -h "$file" | grep -q AArch64
+	echo "debian: $(ls "$root"/tree/*_arm64.deb | wc -l) packages built for arm64"
+}
+
+# The files of a chroot, without what dpkg and apt remember.
+files_of() {
+	(cd "$1" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./debs -o -path ./consumer -o -path ./tmp -o -path ./root \
+		-o -path ./var/lib/dpkg -o -path ./var/lib/apt -o -path ./var/cache -o -path ./var/log -o -path ./etc/ld.so.cache \) \
+		-prune -o -print | sort)
 }
 
 use() {
@@ -58,8 +120,9 @@ use() {
 	cp "$work"/build/tree/*.deb "$root/debs"
 	rm -f "$root"/debs/*-dbgsym_*
 	cp -r "$consumers" "$root/consumer"
-	install_packages "$root" gcc libc6-dev pkg-config
-	in_chroot "$root" sh -c 'apt-get install -y -qq --no-install-recommends /debs/*.deb' >>"$work/log" 2>&1
+	apt "$root" install gcc libc6-dev pkg-config
+	files_of "$root" >"$work/before"
+	in_chroot "$root" sh -c "apt-get install $quiet /debs/*.deb" >>"$work/log" 2>&1
 	in_chroot "$root" sh -euc '
 		for file in /consumer/*.c; do
 			layer=$(basename "$file" .c)
@@ -80,7 +143,18 @@ with shmipc.Server(\"package\") as server, shmipc.Client(\"package\") as client:
 		benchkv delegation --ops 1000
 		benchkv-sim --np 2 --qd 1 --clients 1 --control none --machine cx7
 		tentbench sim --case step-1m --seeds 1
-		rdmabench engine --help >/dev/null'
+		rdmabench engine --help >/dev/null
+		cd /tmp
+		mlx5rpc-hw-check --softhca --quick --report /tmp/report'
+	grep -q '^benchkv *ok' "$root/tmp/report"
+	in_chroot "$root" sh -c "apt-get purge $quiet --autoremove \$(for deb in /debs/*.deb; do dpkg-deb -f \$deb Package; done)" \
+		>>"$work/log" 2>&1
+	files_of "$root" >"$work/after"
+	if comm -13 "$work/before" "$work/after" | grep .; then
+		echo "debian: these files are left after the purge"
+		return 1
+	fi
+	echo "debian: purged, no file is left"
 }
 
 # The package softhca and what it depends on, for a user without privileges.
@@ -88,21 +162,18 @@ alone() {
 	local root=$work/alone
 	mkdir -p "$root/debs"
 	cp "$work"/build/tree/softhca_*.deb "$root/debs"
-	in_chroot "$root" sh -c 'apt-get install -y -qq --no-install-recommends /debs/*.deb' >>"$work/log" 2>&1
+	in_chroot "$root" sh -c "apt-get install $quiet /debs/*.deb" >>"$work/log" 2>&1
 	in_chroot "$root" setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs \
 		softhca-run ibv_devinfo | grep PORT_ACTIVE
 }
 
-debootstrap --variant=minbase "$suite" "$work/build" >"$work/log" 2>&1 || {
-	tail -20 "$work/log"
-	exit 1
-}
+debootstrap --variant=minbase "$suite" "$work/build" >"$work/log" 2>&1
 cp /etc/resolv.conf "$work/build/etc/"
-cp -a "$work/build" "$work/use"
-cp -a "$work/build" "$work/alone"
-{ build && use && alone; } || {
-	echo "debian: the end of its log:"
-	tail -40 "$work/log"
-	exit 1
-}
-echo "debian: built in one clean chroot, installed and used in another"
+for chroot in use alone cross; do
+	cp -a "$work/build" "$work/$chroot"
+done
+build
+use
+alone
+cross
+echo "debian: built in clean chroots, installed and used in others"
