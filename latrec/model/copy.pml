@@ -16,8 +16,7 @@
  *	COUNT_READ_LAST	the copy reads the count after the places
  *	NO_SECOND_LOOK	the copy does not look at `changes` again
  *	ODD_TAKEN	the copy does not mind that `changes` is odd
- *	CLEAR_UNMARKED	a clear does not change `changes`
- *	CARRY_UNMARKED	nor does the move of a counter
+ *	CARRY_UNMARKED	a move to the carries does not change `changes`
  *	WISH_STAYS	a thread that waits no longer does not take its wish back
  */
 #define VALUES 3 /* of an epoch */
@@ -114,9 +113,7 @@ inline record(i)
 
 inline clear()
 {
-#ifndef CLEAR_UNMARKED
 	changes++;
-#endif
 	low[0] = 0;
 	high[0] = 0;
 	low[1] = 0;
@@ -126,9 +123,7 @@ inline clear()
 	count = 0;
 	shut = true;
 	epoch++;
-#ifndef CLEAR_UNMARKED
 	changes++
-#endif
 }
 
 proctype owner()
