@@ -4,6 +4,8 @@
  * closes one connection after it has carried a number of them in one direction.
  */
 #include <endian.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #include "support/stranger.h"
 #include "back.h"
@@ -14,6 +16,7 @@
 #define LATER 176
 
 #define LATE 100 /* turns after which the other side learns of a cut */
+#define SLICE_MS 30 /* the longest time of a copyrpc_accept() */
 
 static struct {
 	int listener, to; /* to: the port of node 1 */
@@ -87,6 +90,15 @@ static void proxy_turn(struct node *n)
 		close_end(&proxy.stale);
 }
 
+static void open_proxy(struct node n[2])
+{
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
+	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &proxy.listener), 0);
+	proxy.to = copyrpc_tcp_port(n[1].listener);
+	proxy.fd[0] = proxy.fd[1] = proxy.stale = -1;
+	proxy.armed = false;
+}
+
 static void open_behind_proxy(struct node n[2], uint32_t endpoints,
 	const struct copyrpc_listen_attr *listen)
 {
@@ -99,20 +111,21 @@ static void open_behind_proxy(struct node n[2], uint32_t endpoints,
 		.path = &quick};
 
 	open_contexts(n, &attr, false);
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &n[1].listener), 0);
+	open_proxy(n);
 	CHECK_EQ(copyrpc_listen(n[1].ctx, listen, n[1].listener, 1), 0);
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &proxy.listener), 0);
-	proxy.to = copyrpc_tcp_port(n[1].listener);
-	proxy.fd[0] = proxy.fd[1] = proxy.stale = -1;
-	proxy.armed = false;
 	tend = proxy_turn;
 }
 
-static void close_proxy(void)
+static void close_connections(void)
 {
 	close_end(&proxy.fd[0]);
 	close_end(&proxy.fd[1]);
 	close_end(&proxy.stale);
+}
+
+static void close_proxy(void)
+{
+	close_connections();
 	close(proxy.listener);
 }
 
@@ -377,3 +390,155 @@ TEST(late_greeting)
 		close(fd[i]);
 	close_proxy();
 }
+
+/* ------------------------------------------------------------------ functions that wait */
+
+/* The dialing side, the proxy and the accepting side are threads. */
+static struct {
+	struct node n[2];
+	pthread_mutex_t lock; /* of `proxy` */
+	/* Odd: the sides connect; even: the accepting side destroys what it has, and then stores the number
+	 * in `cleared`; 0: the end. */
+	_Atomic uint32_t round, cleared;
+} waiting = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint32_t round_now(void)
+{
+	return atomic_load(&waiting.round); /* pairs with the store in set_round() */
+}
+
+static void set_round(uint32_t round)
+{
+	atomic_store(&waiting.round, round); /* pairs with the load in round_now() */
+}
+
+static void *run_proxy(void *arg)
+{
+	while (round_now()) {
+		pthread_mutex_lock(&waiting.lock);
+		proxy_turn(NULL);
+		pthread_mutex_unlock(&waiting.lock);
+		poll(NULL, 0, 1);
+	}
+	return NULL;
+}
+
+static void clear(struct copyrpc_ctx *ctx)
+{
+	destroy_all(ctx);
+	while (ctx->eps)
+		copyrpc_poll(ctx, NULL, NULL);
+}
+
+static void *run_server(void *arg)
+{
+	struct copyrpc_ctx *ctx = waiting.n[1].ctx;
+	struct copyrpc_req *req;
+	struct copyrpc_ep *ep;
+	uint32_t round;
+
+	while ((round = round_now())) {
+		if (round % 2 == 0) {
+			clear(ctx);
+			atomic_store(&waiting.cleared,
+				round); /* pairs with the load in part_waiting() */
+			poll(NULL, 0, 1);
+			continue;
+		}
+		copyrpc_accept(ctx, NULL, waiting.n[1].listener, SLICE_MS, &ep);
+		copyrpc_poll(ctx, NULL, NULL);
+		while (copyrpc_recv(ctx, &req))
+			copyrpc_reply(req, NULL, 0);
+	}
+	clear(ctx);
+	return NULL;
+}
+
+static void on_end(void *arg, struct copyrpc_ep *ep, uint64_t token, int status, const void *data,
+	uint32_t len)
+{
+	*(int *)arg = status;
+}
+
+static int call_waiting(struct copyrpc_ctx *ctx, struct copyrpc_ep *ep)
+{
+	int status = copyrpc_call(ep, NULL, 0, 0, 0);
+
+	if (status)
+		return status;
+	status = 1;
+	while (status == 1)
+		copyrpc_poll(ctx, on_end, &status);
+	return status;
+}
+
+/* Without reconnect_ms, one side may have an endpoint whose peer does not exist. */
+static void connect_waiting(struct copyrpc_ctx *ctx, bool returns)
+{
+	uint16_t port = (uint16_t)copyrpc_tcp_port(proxy.listener);
+	struct copyrpc_ep *ep;
+	int rc;
+
+	do {
+		rc = copyrpc_connect(ctx, NULL, "127.0.0.1", port, 60000, &ep);
+		if (!rc)
+			rc = call_waiting(ctx, ep);
+		CHECK(!rc || (!returns && rc == -ECONNRESET));
+		clear(ctx);
+	} while (rc);
+}
+
+static void part_waiting(uint32_t round)
+{
+	set_round(round);
+	while (atomic_load(&waiting.cleared) != round) /* pairs with the store in run_server() */
+		poll(NULL, 0, 1);
+}
+
+/* Both sides use functions that wait. In the end they are connected, and nothing of the other attempts is
+ * left. */
+static void cut_waiting(int side, int learns, bool returns)
+{
+	static const uint32_t at[] = {0, 64, 128, 143, 144};
+	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
+		.ring_size = 4096,
+		.max_endpoints = 3,
+		.sq_depth = 16,
+		.reconnect_ms = returns ? FAR_MS : 0,
+		.path = &quick};
+	struct node *n = waiting.n;
+	pthread_t thread[2];
+
+	open_contexts(n, &attr, true);
+	open_proxy(n);
+	set_round(1);
+	CHECK_EQ(pthread_create(&thread[0], NULL, run_proxy, NULL), 0);
+	CHECK_EQ(pthread_create(&thread[1], NULL, run_server, NULL), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(at); i++) {
+		uint32_t cuts;
+
+		pthread_mutex_lock(&waiting.lock);
+		arm_cut(side, at[i], learns);
+		cuts = proxy.cuts;
+		pthread_mutex_unlock(&waiting.lock);
+		set_round(2 * i + 1);
+		connect_waiting(n[0].ctx, returns);
+		part_waiting(2 * i + 2);
+		pthread_mutex_lock(&waiting.lock);
+		CHECK_EQ(proxy.cuts, cuts + 1);
+		close_connections();
+		pthread_mutex_unlock(&waiting.lock);
+	}
+	set_round(0);
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(pthread_join(thread[i], NULL), 0);
+	close_nodes(&waiting.n);
+	close_proxy();
+}
+
+TEST_WITH(waiting_dialer_says, cut_waiting, 0, 1, false);
+TEST_WITH(waiting_dialer_says_and_learns, cut_waiting, 0, 0, false);
+TEST_WITH(waiting_listener_says, cut_waiting, 1, 0, false);
+TEST_WITH(waiting_listener_says_and_learns, cut_waiting, 1, 1, false);
+TEST_WITH(waiting_dialer_says_returns, cut_waiting, 0, 1, true);
+TEST_WITH(waiting_listener_says_returns, cut_waiting, 1, 0, true);
