@@ -47,6 +47,10 @@ class _Attr(Attributes):
                 ("adapters", c_uint32)]
 
 
+class _Directory(Attributes):
+    _fields_ = [("size", c_size_t), ("file", c_char_p), ("put", c_void_p), ("get", c_void_p), ("arg", c_void_p)]
+
+
 class _Why(ctypes.Structure):
     _fields_ = [("text", ctypes.c_char * 400)]
 
@@ -83,6 +87,10 @@ _lib = library("libtent.so.0", {
     "tent_unregister": (STATUS, c_void_p, c_void_p),
     "tent_export": (STATUS, c_void_p, POINTER(c_void_p)),
     "tent_import": (STATUS, c_void_p, c_char_p, POINTER(_Why), POINTER(c_void_p)),
+    "tent_version": (c_uint64, c_void_p),
+    "tent_segment_await": (c_int, c_void_p, c_uint64, c_int),
+    "tent_publish": (STATUS, c_void_p, POINTER(_Directory), c_char_p, POINTER(_Why)),
+    "tent_find": (STATUS, c_void_p, POINTER(_Directory), c_char_p, POINTER(_Why), POINTER(c_void_p)),
     "tent_release": (STATUS, c_void_p),
     "tent_segment_remote": (c_int, c_void_p, c_uint32, POINTER(_Remote), c_size_t),
     "tent_submit": (STATUS, c_void_p, POINTER(_Request), c_uint32, POINTER(c_void_p)),
@@ -228,6 +236,11 @@ class Note(NamedTuple):
     note: bytes
 
 
+def _left_ms(until):
+    """The time of the next wait in C; None: there is no limit."""
+    return _SIGNALS_MS if until is None else min(milliseconds(until - time.monotonic()), _SIGNALS_MS)
+
+
 class _Child(Handle):
     """An object that ends with its engine at the latest."""
 
@@ -284,7 +297,7 @@ class Batch(_Child):
         ended; they continue."""
         until = None if timeout is None else time.monotonic() + timeout
         while True:
-            left = _SIGNALS_MS if until is None else min(milliseconds(until - time.monotonic()), _SIGNALS_MS)
+            left = _left_ms(until)
             # -ETIMEDOUT may also be the error of a request.
             if _lib.tent_wait(self._open, left) != -errno.ETIMEDOUT or self.done:
                 return self.result()
@@ -364,6 +377,20 @@ class Segment(_Child):
     def remotes(self) -> list[Remote]:
         """Returns the peer's registrations in the order of their addresses."""
         return [Remote(r.addr, r.len, r.location.decode()) for r in self._rows(_lib.tent_segment_remote, _Remote)]
+
+    def wait_version(self, version: int, timeout: float | None = None) -> None:
+        """Waits until requests may use the memory that the peer had registered when its `version` had this value.
+        TimeoutError: they may not yet. ConnectionResetError: the peer is gone."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _left_ms(until)
+            err = _lib.tent_segment_await(self._open, fits(c_uint64, version), left)
+            if not err:
+                return
+            if err != -errno.ETIMEDOUT:
+                raise error(err)
+            if not left:
+                raise TimeoutError("the peer's memory is not known yet")
 
     def stats(self) -> list[RailStats]:
         """Returns the statistics of each pair of rails."""
@@ -478,6 +505,24 @@ class Engine(Handle):
         """Imports the description that a peer has exported, and connects to it."""
         pointer = c_void_p()
         _explained(_lib.tent_import, self._open, name_of(text), _Why, byref(pointer))
+        return Segment(self, pointer)
+
+    @property
+    def version(self) -> int:
+        """The version of the memory of this engine, which is higher after each register() and alloc(). For a peer's
+        wait_version()."""
+        return _lib.tent_version(self._open)
+
+    def publish(self, file: str | os.PathLike[str], name: str) -> None:
+        """Exports, and appends the description to a directory, which is a file, as `name`: up to 63 characters without
+        blanks. With another store, such as etcd: `store[name] = engine.export()`, `engine.connect(store[name])`."""
+        _explained(_lib.tent_publish, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why)
+
+    def find(self, file: str | os.PathLike[str], name: str) -> Segment:
+        """Imports the last description that the directory has of `name`. FileNotFoundError: it has none."""
+        pointer = c_void_p()
+        _explained(_lib.tent_find, self._open, byref(_Directory(file=os.fspath(file))), name_of(name), _Why,
+                   byref(pointer))
         return Segment(self, pointer)
 
     def submit(self, requests: Iterable[Request]) -> Batch:

@@ -25,6 +25,7 @@ STRUCTS = {
     "copyrpc_event": copyrpc._Event,
     "copyrpc_stats": copyrpc._Stats,
     "tent_attr": tent._Attr,
+    "tent_directory": tent._Directory,
     "tent_why": tent._Why,
     "tent_remote": tent._Remote,
     "tent_request": tent._Request,

@@ -10,9 +10,11 @@ import errno
 import gc
 import multiprocessing
 import os
+import pathlib
 import random
 import signal
 import sys
+import tempfile
 import threading
 import types
 import unittest
@@ -52,6 +54,22 @@ def lend_allocated(pipe):
         while pipe.recv():
             with memory.view as view:
                 pipe.send(bytes(view))
+
+
+def lend_later(pipe):
+    """Publishes an engine without memory in the file that pipe receives. "grow" registers SIZE bytes, and is answered
+    with the version and the address; "bytes" with the bytes."""
+    memory = bytearray(SIZE)
+    with tent.Engine(**RAILS) as engine:
+        pipe.send(engine.version)
+        engine.publish(pipe.recv(), "late")
+        pipe.send("")
+        while what := pipe.recv():
+            if what == "grow":
+                addr = engine.register(memory).addr
+                pipe.send((engine.version, addr))
+            else:
+                pipe.send(bytes(memory))
 
 
 def mappings():
@@ -359,6 +377,35 @@ class Mapped(unittest.TestCase):
                 view[:] = data = os.urandom(SIZE)
                 self.assertEqual(engine.write(view, segment, segment.remotes()[0].addr).wait(LIMIT), SIZE)
                 self.assertEqual(lender.ask(True), data)
+
+
+class Directories(unittest.TestCase):
+    def test_memory_that_comes_later(self):
+        with tempfile.TemporaryDirectory() as tmp, tent.Engine(**RAILS) as engine:
+            file = pathlib.Path(tmp, "directory")
+            for name in "late", "a name", "":
+                with self.assertRaises(OSError) as raised:
+                    engine.find(file, name)
+                self.assertEqual(raised.exception.errno, errno.EINVAL if name != "late" else errno.ENOENT)
+            lender = Lender(lend_later)
+            lender.ask(file)
+            with self.assertRaises(FileNotFoundError):
+                engine.find(file, "early")
+            segment = engine.find(file, "late")
+            self.assertEqual(segment.remotes(), [])
+            with self.assertRaises(TimeoutError):
+                segment.wait_version(lender.text + 1, timeout=.01)
+            version, addr = lender.ask("grow")
+            self.assertEqual(version, lender.text + 1)
+            segment.wait_version(version, timeout=LIMIT)
+            self.assertEqual([(r.addr, r.len) for r in segment.remotes()], [(addr, SIZE)])
+            mine = bytearray(random.randbytes(SIZE))
+            engine.register(mine)
+            engine.write(mine, segment, addr).wait(LIMIT)
+            self.assertEqual(lender.ask("bytes"), mine)
+            lender.end()
+            with self.assertRaises(ConnectionResetError):
+                segment.wait_version(version + 1)
 
 
 class LateEnds(Test):
