@@ -3,6 +3,7 @@
 
 	man.py OUT DEPFILE SOURCE VERSION LAYER...
 """
+import itertools
 import pathlib
 import re
 import shutil
@@ -58,23 +59,12 @@ def filled(text):
 
 
 def declaration(text):
-    """A prototype with its parameters in italics, over several lines if it is long."""
-    head = text[:text.index("(") + 1] if "(*" not in text.split("(")[0] else text
-    lines, words, width = [], [head], len(head)
-    found = pages.parameters(text)
-    for n, (before, name, behind) in enumerate(found):
-        piece = f"{before}{name}{behind}" + (", " if n + 1 < len(found) else ");")
-        if width + len(piece) > 78:
-            lines.append(words)
-            words, width = ["        "], 8
-        width += len(piece)
-        words[-1] += before
-        words += [name, behind + piece[len(before + name + behind):]] if name else []
-        if not name:
-            words[-1] += piece[len(before):]
-    lines.append(words)
-    quoted = (" ".join('"' + escaped(w.replace('"', "\\(dq"), code=True) + '"' for w in words).replace(' ""', "") for words in lines)
-    return "\n".join(".BI " + re.sub(r' +"$', '"', line) for line in quoted)
+    """A prototype with its parameters in italics."""
+    lines = []
+    for line in pages.declaration_lines(text, 78):
+        words = ["".join(w for w, _ in part) for _, part in itertools.groupby((p for p in line if p[0]), lambda p: p[1])]
+        lines.append(".BI " + " ".join(f'"{escaped(w, code=True)}"' for w in words[:-1] + [words[-1].rstrip()]))
+    return "\n".join(lines)
 
 
 def synopsis(library, header, declarations):

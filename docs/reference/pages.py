@@ -186,14 +186,28 @@ def joined(said):
 
 
 def merged(nodes):
-    """Joins neighbouring lists of definitions, and paragraphs of one sentence each."""
+    """Joins neighbouring lists of definitions."""
     out = []
-    for kind, body in nodes:
-        if out and out[-1][0] == kind == "defs":
-            out[-1] = (kind, out[-1][1] + body)
+    for node in nodes:
+        if out and out[-1][0] == node[0] == "defs":
+            out[-1] = ("defs", out[-1][1] + node[1])
         else:
-            out.append((kind, body))
+            out.append(node)
     return out
+
+
+def declaration_lines(text, width):
+    """Breaks a prototype into lines of (text, whether it is the name of a parameter)."""
+    head, found = text[:text.index("(") + 1], parameters(text)
+    lines, room = [[(head, False)]], width - len(head)
+    for n, (before, name, behind) in enumerate(found):
+        behind += ", " if n + 1 < len(found) else ");"
+        if len(before + name + behind) > room:
+            lines.append([(" " * 8, False)])
+            room = width - 8
+        room -= len(before + name + behind)
+        lines[-1] += [(before, False), (name, True), (behind, False)]
+    return lines
 
 
 def summary(page):
@@ -280,17 +294,7 @@ def header_nodes(header, library):
         constants += [("defs", [(f"{i.name} = {i.text}" if "(" not in i.name else i.name, i.note) for i in macros])] if macros else []
     nodes += [("section", "CONSTANTS")] + merged(constants) if constants else []
     others = [(h.name, "3") for h in library.headers if h is not header]
-    return merged_defs(nodes) + [("section", "SEE ALSO"), ("see", others + [(library.layer, "7")])]
-
-
-def merged_defs(nodes):
-    out = []
-    for node in nodes:
-        if out and out[-1][0] == node[0] == "defs":
-            out[-1] = ("defs", out[-1][1] + node[1])
-        else:
-            out.append(node)
-    return out
+    return merged(nodes) + [("section", "SEE ALSO"), ("see", others + [(library.layer, "7")])]
 
 
 class Examples:
@@ -343,6 +347,3 @@ def write_dependencies(depfile, target, source, layers, more=()):
     own = sorted(pathlib.Path(__file__).parent.glob("*.*"))
     read = [p for layer in layers for p in header_files(source, layer)] + example_files(source) + own + list(more)
     pathlib.Path(depfile).write_text(f"{target}: {' '.join(sorted({str(p) for p in read}))}\n")
-
-
-__all__ = ["Bad", "Library", "SPAN", "examples_of", "header_nodes", "nodes_of", "parameters", "summary", "title_of", "write_dependencies"]

@@ -51,11 +51,7 @@ def code(text):
 
 
 def declaration(text):
-    """A declaration, with one parameter per line if it is long."""
-    if len(text) < 90:
-        return code(text)
-    parts = [f"{b}{n}{e}" for b, n, e in pages.parameters(text)]
-    return code(text[:text.index("(") + 1] + "\n        " + ",\n        ".join(parts) + ");")
+    return code("\n".join("".join(word for word, _ in line) for line in pages.declaration_lines(text, 90)))
 
 
 class Site:
