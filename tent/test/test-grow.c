@@ -145,6 +145,57 @@ TEST(memory_comes_and_goes)
 	CHECK_EQ(duo_move(TENT_WRITE, LATER + PIECE, PIECE, 0), -EFAULT);
 }
 
+/* Two importers learn of most of them after their import. */
+TEST(ten_thousand_registrations)
+{
+	const uint32_t n = 10000, before = 100, len = 64;
+	uint8_t *all, mine[64];
+	struct tent *lender, *importers[2];
+	struct tent_segment *s[2];
+	AT_END(end_free) char *text = NULL;
+
+	if (!duo_rails("shm:"))
+		return; /* it takes a second, and does not depend on the rails */
+	all = duo_map((size_t)n * len);
+	lender = duo_create(NULL, 0, 0);
+	for (uint32_t i = 0; i < n; i++) {
+		CHECK_EQ(tent_register(lender, all + (size_t)i * len, len, NULL, NULL), 0);
+		if (i + 1 != before)
+			continue;
+		CHECK_EQ(tent_export(lender, &text), 0);
+		for (int k = 0; k < 2; k++) {
+			importers[k] = duo_create(NULL, 0, 0);
+			CHECK_EQ(tent_register(importers[k], mine + k * 32, 32, NULL, NULL), 0);
+			CHECK_EQ(tent_import(importers[k], text, NULL, &s[k]), 0);
+		}
+	}
+	for (int k = 0; k < 2; k++) {
+		struct tent_request r = {.op = TENT_WRITE,
+			.local = mine + k * 32,
+			.segment = s[k],
+			.len = 32};
+		struct tent_remote last;
+
+		CHECK_EQ(tent_segment_await(s[k], tent_version(lender), -1), 0);
+		CHECK_EQ(tent_segment_remote(s[k], n - 1, &last, sizeof(last)), 0);
+		CHECK_EQ(tent_segment_remote(s[k], n, &last, sizeof(last)), -ENOENT);
+		CHECK_EQ(last.addr, (uintptr_t)all + (uint64_t)(n - 1) * len);
+		memset(mine, 'a' + k, sizeof(mine));
+		for (uint32_t i = 0; i < n; i += 99) {
+			struct tent_batch *b;
+
+			r.remote = (uintptr_t)all + (uint64_t)i * len + (uint64_t)k * 32;
+			CHECK_EQ(tent_submit(importers[k], &r, 1, &b), 0);
+			CHECK_EQ(tent_wait(b, -1), 0);
+			CHECK_EQ(tent_batch_free(b), 0);
+			test_filled((uint8_t *)(uintptr_t)r.remote, 32, (uint8_t)('a' + k));
+		}
+		tent_destroy(importers[k]);
+	}
+	tent_destroy(lender);
+	munmap(all, (size_t)n * len);
+}
+
 /* Each of 2048 parts has a key, so the text is longer than what one request brings. */
 TEST(many_parts)
 {
