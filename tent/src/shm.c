@@ -53,7 +53,8 @@ struct shm_link {
 	uint32_t helpers; /* threads in shm_help() */
 	bool alone; /* the last move may be left to a helper */
 	bool asleep; /* the copying thread sleeps until it is woken */
-	bool napping; /* else: it looks for moves by itself */
+	bool napping; /* it takes moves that are older than a nap, and is not woken while awake */
+	bool idle; /* no move has come during a nap */
 	bool stopped, ending;
 	bool told; /* fds[0] is readable */
 };
@@ -136,21 +137,22 @@ static void tell(struct shm_link *l)
 		abort(); /* write() fails only on overflow, and this counter is 0 */
 }
 
-/* Sleeps until there may be moves for the copying thread. Begins and ends its naps. */
+/* Sleeps until there may be moves for the copying thread. Decides when it naps no more. */
 static void rest(struct shm_link *l)
 {
 	const struct timespec until = clock_timespec(clock_ns() + NAP_NS);
 	uint32_t seen = l->tail;
 
-	if (l->napping) {
-		pthread_cond_timedwait(&l->work, &l->mutex, &until);
-		/* A helper will return, or has come and has taken the moves that were there before. */
-		l->napping &= l->helpers || (l->tail != seen && (int32_t)(l->taken - seen) >= 0);
+	if (l->taken == l->tail && (!l->napping || l->idle)) {
+		l->asleep = true;
+		pthread_cond_wait(&l->work, &l->mutex);
+		l->asleep = l->idle = false;
 		return;
 	}
-	l->asleep = true;
-	pthread_cond_wait(&l->work, &l->mutex);
-	l->asleep = false;
+	pthread_cond_timedwait(&l->work, &l->mutex, &until);
+	l->idle = l->tail == seen;
+	/* A helper will return, or others have taken all moves that were there before. */
+	l->napping &= l->helpers || (int32_t)(l->taken - seen) >= 0;
 }
 
 static void *copier(void *arg)

@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/uio.h>
 
+#include "base/clock.h"
 #include "duo.h"
 
 #define LEN (256 * KIB)
@@ -173,6 +174,8 @@ TEST(a_request_that_nobody_waits_for)
 
 		for (int k = 0; k < 5; k++)
 			CHECK_EQ(duo_move(TENT_WRITE, 0, LEN, 0), 0);
+		if (i % 2)
+			clock_nap(5 * NSEC_PER_MSEC); /* enough to fall asleep, as a rule */
 		r = duo_request(TENT_WRITE, 0, LEN);
 		b = duo_submit(&r, 1);
 		p.fd = tent_batch_fd(b);
