@@ -508,19 +508,6 @@ FLUX_PRIV_INLINE void flux_priv_row(struct flux_node *node, uint32_t calls, uint
 }
 
 /*
- * Removes @o, which comes after @prev, from the circle, unless fn has added others to a circle of
- * one. Returns the peer that the next one comes after, or NULL if the circle is empty.
- */
-FLUX_PRIV_INLINE struct flux_out *flux_priv_out_unlink(struct flux_out *prev, struct flux_out *o)
-{
-	if (o == prev && o->next != o)
-		return o;
-	prev->next = o->next;
-	o->next = NULL;
-	return o == prev ? NULL : prev;
-}
-
-/*
  * The peers that owe responses form a circular list. A peer that owes none any more is removed at
  * once, or at the next visit if it has an open burst, which is closed then. A peer that fn adds is
  * inserted after @last, so it is visited by the next poll.
