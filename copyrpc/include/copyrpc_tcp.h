@@ -175,8 +175,21 @@ enum copyrpc_event_kind {
 	COPYRPC_BACK, /* an endpoint that was DOWN with -EAGAIN is connected again */
 };
 
+/*
+ * Says what has happened. The status of GONE:
+ *
+ *	-ECANCELED	copyrpc_dial_cancel() was called
+ *	-ETIMEDOUT	the time is over
+ *	-ECONNREFUSED	no process listened until then, or the other side refused
+ *	-EPROTO		the other side is not copyrpc
+ *	-EPROTONOSUPPORT	it has another version
+ *	-ECONNRESET	it has closed the connection, or has no room
+ *	-EHOSTUNREACH, -ENETUNREACH	no route
+ *
+ * Otherwise it is an error of copyrpc_ep_create() or copyrpc_ep_connect().
+ */
 struct copyrpc_event {
-	int kind;
+	int kind; /* enum copyrpc_event_kind */
 	int status; /* 0 or -errno */
 	struct copyrpc_ep *ep; /* NULL if GONE */
 	uint64_t token; /* of copyrpc_listen() or copyrpc_dial() */
@@ -189,11 +202,6 @@ struct copyrpc_event {
  * further events. Endpoints of other functions have none. Several losses and returns before the
  * program takes the events are reported as one. Endpoints with the attribute `by_hand` have the
  * events DOWN and BACK, with their event_token.
- *
- * The status of GONE: -ECANCELED. -ETIMEDOUT: the time is over. -ECONNREFUSED: no process listened
- * until then, or the other side refused. -EPROTO: the other side is not copyrpc. -EPROTONOSUPPORT:
- * it has another version. -ECONNRESET: it has closed the connection, or has no room. -EHOSTUNREACH,
- * -ENETUNREACH: no route. Otherwise an error of copyrpc_ep_create() or copyrpc_ep_connect().
  */
 int copyrpc_event_recv(struct copyrpc_ctx *ctx, struct copyrpc_event *event_p, size_t size);
 

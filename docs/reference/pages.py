@@ -146,13 +146,16 @@ def parts(page):
             continue
         marks = list(MARK.finditer(body.removeprefix("hot. ")))
         body = body.removeprefix("hot. ")
-        keep = []
+        keep, after = [], False  # after: the sentence before is about a value that is returned
         leads = at + 1 < len(blocks) and blocks[at + 1][0] == "errors"  # the last sentence introduces the errors
         said = sentences(body[:marks[0].start()] if marks else body)
         for n, s in enumerate(said):
             last = leads and n + 1 == len(said)
-            if re.match(rf"(?:(?:{'|'.join(page.names)})\(\) r|R)eturns? ", s) or (returned and not keep[1:] and s.startswith("Otherwise ")):
-                returned.append(re.sub(r"([,;]?) (or,?[^.]*?,|or)$", lambda m: f"{m[1]} {m[2]} an error.", s) if last else s)
+            about, after = after, False
+            if re.match(rf"(?:(?:{'|'.join(page.names)})\(\) r|R)eturns? ", s) or (about and s.startswith("Otherwise ")):
+                after = True
+                s = re.sub(r";? *$", lambda m: "." if ";" in m[0] else "", s)
+                returned.append(re.sub(r"([,;]?) (or,?[^.]*?,|or)$", lambda m: f"{m[1]} {m[2]} one of the errors below.", s) if last else s)
             elif s.startswith("Errors") or last or (marks and s.rstrip().endswith(":")):
                 errors += [] if s == "Errors:" else [("p", s)]
             elif s.strip():

@@ -19,7 +19,8 @@ import pages
 from headers import folder_of
 
 HERE = pathlib.Path(__file__).parent
-START = ["README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md"]
+START = {"README.md": "Overview", "examples/README.md": "Examples", "bindings/python/README.md": "Python", "CHANGELOG.md": "Changes",
+         "SECURITY.md": "Security", "CONTRIBUTING.md": "Contributing"}
 GUIDES = ["architecture", "cluster", "many-cores", "gpu", "hw-check", "observability", "hangs", "developing"]
 REFERENCE = re.compile(r"\b([Ss]ee )([A-Z][\w() -]*?) in <span>(\w+\.h)\(3\)</span>")
 EXAMPLE = re.compile(r"^From (\S+\.(?:c|md)),")
@@ -154,7 +155,7 @@ class Site:
         def entry(place, text):
             return f'<li><a{" class=here" if place == page else ""} href="{place}">{text}</a></li>'
 
-        parts = [("Start", [(self.of_file(f), t) for f, t in zip(START, ["Overview", "Changes", "Security", "Contributing"])]),
+        parts = [("Start", [(self.of_file(f), title) for f, title in START.items()]),
                  ("Guides", [(self.of_file(f"docs/{g}.md"), self.title(self.source / f"docs/{g}.md")) for g in GUIDES])]
         out = "".join(f"<h2>{t}</h2><ul>{''.join(entry(*e) for e in es)}</ul>" for t, es in parts) + "<h2>Libraries</h2><ul>"
         for lib in self.libraries:
@@ -231,7 +232,7 @@ class Site:
 
     def write_all(self):
         examples = pages.examples_of(self.source)
-        for name in START + [f"docs/{g}.md" for g in GUIDES]:
+        for name in [*START, *(f"docs/{g}.md" for g in GUIDES)]:
             self.of_file(name)
         for library in self.libraries:
             self.write_library(library, examples)

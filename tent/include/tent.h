@@ -222,7 +222,8 @@ uint64_t tent_version(struct tent *t);
  * Waits until requests may use the memory that the peer had registered when its tent_version()
  * returned @version; at most @timeout_ms, -1: without a limit. The engine learns by itself of
  * memory that the peer registers, or unregisters, after the import. The peer's program must send
- * the version, with the addresses, by its own means. -ETIMEDOUT; -ECONNRESET: the peer is gone.
+ * the version, with the addresses, by its own means. -ETIMEDOUT: the time is over. -ECONNRESET: the
+ * peer is gone.
  */
 int tent_segment_await(struct tent_segment *s, uint64_t version, int timeout_ms);
 

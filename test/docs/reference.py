@@ -73,7 +73,7 @@ static inline void demo_each(struct demo *d, demo_fn *fn, void *arg)
 # Parts of the page of a name. ABSENT lists what it must not have.
 EXPECTED = {
     "demo_open": ["demo_open \\- opens a demo", "see Threads in", ".TP\n.B \\-ENODEV, \\-EIO\nthe device is gone:\nget another\n",
-                  ".SH RETURN VALUE\nReturns 0, or an error.\n", ".SS struct demo_attr", ".B unsigned flags", ".B int limit\nSeconds.",
+                  ".SH RETURN VALUE\nReturns 0, or one of the errors below.\n", ".SS struct demo_attr", ".B unsigned flags", ".B int limit\nSeconds.",
                   ".SS enum demo_flags", ".B DEMO_SAFE = 2\nexact", "From demo/examples/demo.c", "demo_open(NULL", ".BR demo.h (3)"],
     "demo_width": ["demo_width, demo_height \\- return the width", "int demo_height("],
     "demo_height": [".so man3/demo_width.3"],
