@@ -15,7 +15,7 @@ static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t
 	return value || (path->set & bit) ? value : otherwise;
 }
 
-/* How much later the probe of a silent peer may begin than the message that gets no answer. */
+/* The probe of a silent peer may begin this much later than the message that gets no answer. */
 #define PROBE_LATER_NS (NSEC_PER_SEC / 2)
 
 /* The time-out of an endpoint that does not return, unless its path says when to give up: the HCA does not
