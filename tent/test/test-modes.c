@@ -392,11 +392,12 @@ TEST(pull_tells_what_is_worth_one_rail)
 /* Rails 2 and 3 are the best ones for location 1. */
 TEST(pull_offers_an_idle_rail_of_the_best_tier)
 {
+	fake_start(TENT_PULL);
+	CHECK_EQ(sched_idle_rail(f.s, 0), 0);
+	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
 	fake_init(TENT_PULL);
 	f.config.strict_numa = true;
 	fake_create();
-	CHECK_EQ(sched_idle_rail(f.s, 0), 0);
-	CHECK_EQ(sched_idle_rail(f.s, 1), 2);
 	CHECK_EQ(fake_submit_at(SLICE, 1), 0);
 	CHECK_EQ(f.posts[0].rail, 2);
 	CHECK_EQ(sched_idle_rail(f.s, 1), 3);
