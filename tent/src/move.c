@@ -432,7 +432,8 @@ bool move_now(struct tent_segment *s, uint32_t id)
 
 bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 {
-	bool some = all && read_messages(s, now), probing = !sched_all_up(s->sched);
+	bool some = all && read_messages(s, now);
+	bool probing = !sched_all_up(s->sched);
 
 	for (uint32_t i = 0; i < s->n_pairs; i++) {
 		some |= poll_pair(s, i, now) > 0;
