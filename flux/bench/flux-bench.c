@@ -4,14 +4,12 @@
 
 #include "rpcbench.h"
 
-extern const struct rpcbench_impl flux_mesh;
-uint64_t flux_bench_bursts(void *state);
-
-static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+/* Creates a network whose nodes are the clients, after @servers nodes that serve. */
+static int create(const struct rpcbench_config *cfg, uint32_t servers,
 	struct rpcbench_client *clients, void **state_p)
 {
 	struct flux_attr attr = {
-		.nodes = cfg->clients + 1,
+		.nodes = cfg->clients + servers,
 		.max_inflight = cfg->queue_depth,
 		.payload_size = cfg->req_size,
 		.reply_size = cfg->resp_size,
@@ -21,16 +19,39 @@ static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *serv
 
 	if (r < 0)
 		return r;
-	server->handle = flux_get_node(f, 0);
 	for (uint32_t i = 0; i < cfg->clients; i++)
-		clients[i].handle = flux_get_node(f, i + 1);
+		clients[i].handle = flux_get_node(f, servers + i);
 	*state_p = f;
 	return 0;
+}
+
+static int setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	int r = create(cfg, 1, clients, state_p);
+
+	if (!r)
+		server->handle = flux_get_node(*state_p, 0);
+	return r;
 }
 
 static void teardown(void *state)
 {
 	flux_destroy(state);
+}
+
+static uint64_t bursts(void *state)
+{
+	struct flux_attr attr;
+	struct flux_stats s;
+	uint64_t sum = 0;
+
+	flux_get_attr(state, &attr, sizeof(attr));
+	for (uint32_t i = 0; i < attr.nodes; i++) {
+		flux_node_get_stats(flux_get_node(state, i), &s, sizeof(s));
+		sum += s.bursts;
+	}
+	return sum;
 }
 
 ALWAYS_INLINE int call(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len)
@@ -88,10 +109,48 @@ ALWAYS_INLINE void server_wait(struct rpcbench_server *s, uint64_t ns)
 /* The next poll, or a receive that finds nothing, publishes collected answers. */
 RPCBENCH_SERVER(server, server_poll, recv, reply, NULL, server_wait, NULL)
 
+/* ---- the mesh: every node calls every other node ---- */
+
+static int mesh_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
+{
+	return create(cfg, 0, clients, state_p);
+}
+
+ALWAYS_INLINE int mesh_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
+{
+	return flux_call(c->handle, c->to, req, len, token);
+}
+
+ALWAYS_INLINE int mesh_serve(struct rpcbench_client *c, uint32_t most)
+{
+	uint64_t req[RPCBENCH_REQ / 8], resp[RPCBENCH_RESP / 8], token;
+	uint32_t from, n = 0;
+
+	while (n < most &&
+		flux_try_recv_raw(c->handle, &from, &token, req, RPCBENCH_REQ, NULL) == 1) {
+		rpcbench_answer(req, RPCBENCH_REQ, resp, RPCBENCH_RESP);
+		flux_reply(c->handle, token, resp, RPCBENCH_RESP);
+		n++;
+	}
+	return (int)n;
+}
+
+ALWAYS_INLINE int mesh_poll(struct rpcbench_client *c)
+{
+	return flux_poll(c->handle, rpcbench_response, c);
+}
+
+RPCBENCH_MESH(mesh_turn, mesh_call, mesh_serve, mesh_poll)
+
+static const struct rpcbench_impl mesh = {"flux", mesh_setup, teardown, .turn = mesh_turn,
+	.bursts = bursts};
+
 int main(int argc, char **argv)
 {
 	static const struct rpcbench_impl flux = {"flux", setup, teardown, client, server,
-		.mesh = &flux_mesh, .bursts = flux_bench_bursts};
+		.mesh = &mesh, .bursts = bursts};
 
 	return rpcbench_main(&flux, NULL, argc, argv);
 }
