@@ -99,7 +99,7 @@ errors = []
 
 def generate(program, out, tree, layers):
     """Runs a generator. Returns what it says, "" on success."""
-    r = subprocess.run([sys.executable, source / f"docs/reference/{program}.py", out, f"{out}.d", tree, "1.2.3", *layers],
+    r = subprocess.run([sys.executable, "-B", source / f"docs/reference/{program}.py", out, f"{out}.d", tree, "1.2.3", *layers],
                        capture_output=True, text=True)
     return r.stderr.strip() if r.returncode else ""
 
