@@ -67,14 +67,14 @@ def declaration(text):
     return "\n".join(lines)
 
 
-def synopsis(library, header, declarations):
+def synopsis(header, declarations):
     lines = [".nf", f".B #include <{header}>"]
     for d in declarations:
         lines += [".PP", declaration(d)]
-    return lines + [".fi", ".PP", f"Compile with \\fIpkg\\-config \\-\\-cflags \\-\\-libs {escaped(library.layer, True)}\\fP."]
+    return lines + [".fi"]
 
 
-def rendered(nodes, library):
+def rendered(nodes):
     out, fresh = [], True  # fresh: no paragraph may begin here
     for node in nodes:
         kind, body = node[0], node[1]
@@ -83,7 +83,7 @@ def rendered(nodes, library):
             fresh = True
             continue
         if kind == "synopsis":
-            out += synopsis(library, body, node[2])
+            out += synopsis(body, node[2])
         elif kind == "p":
             out += ([] if fresh else [".PP"]) + [filled(body)]
         elif kind == "code":
@@ -104,7 +104,7 @@ def page(name, names, title, nodes, library, about):
     version, date = about
     head = ['.\\" SPDX-License-Identifier: MIT', f'.TH {escaped(name.upper(), True)} 3 {date} "{library.layer} {version}" "Libraries"',
             ".SH NAME", f"{', '.join(escaped(n, True) for n in names)} \\- {escaped(title)}"]
-    return "\n".join(head + rendered(nodes, library)) + "\n"
+    return "\n".join(head + rendered(nodes)) + "\n"
 
 
 def date_of(source, layer):

@@ -232,6 +232,11 @@ def type_nodes(item):
     return nodes
 
 
+def synopsis(header, library, items):
+    return [("section", "SYNOPSIS"), ("synopsis", header.name, [i.text for i in items]),
+            ("p", f"Compile and link with `pkg-config --cflags --libs {library.layer}`.")]
+
+
 def nodes_of(page, examples):
     """The nodes of a page of functions. Returns them, and errors of the header."""
     library = page.library
@@ -243,7 +248,7 @@ def nodes_of(page, examples):
         library.bad.append(f"{page.header.name}: the comment of {first} says nothing of the values that it returns")
     if values and not returned:
         returned = [("p", "Returns 0, or one of the errors below as a negative number.")]
-    nodes = [("section", "SYNOPSIS"), ("synopsis", page.header.name, [i.text for i in callbacks + page.functions])]
+    nodes = synopsis(page.header, library, callbacks + page.functions)
     for title, body in (("DESCRIPTION", description), ("RETURN VALUE", returned), ("ERRORS", merged(errors))):
         nodes += [("section", title)] + body if body else []
     own = page.group.blocks
@@ -282,7 +287,7 @@ def title_of(header):
 def header_nodes(header, library):
     """The nodes of the page of a header: its opening comment, an index, constants."""
     title, rest = title_of(header)
-    nodes = [("section", "SYNOPSIS"), ("synopsis", header.name, []), ("section", "DESCRIPTION"), ("p", title[0].upper() + title[1:] + ".")]
+    nodes = synopsis(header, library, []) + [("section", "DESCRIPTION"), ("p", title[0].upper() + title[1:] + ".")]
     nodes += ([("p", rest)] if rest else []) + opening(header) + [("section", "FUNCTIONS")]
     section = None
     for page in (p for p in library.pages if p.header is header):
