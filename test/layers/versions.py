@@ -126,7 +126,7 @@ def check_project(version):
         named(page.relative_to(source), r'^\.TH .*"\S+ (\d\S*)"', version)
     for program in sys.argv[2:] and PROGRAMS:
         exe = pathlib.Path(sys.argv[2]) / program
-        if not exe.parent.is_dir():  # the layer is not built
+        if not exe.with_name(exe.name + ".p").is_dir():  # it is not built
             continue
         said = subprocess.run([exe, "--version"], capture_output=True, text=True).stdout.split()
         if said[-1:] != [version]:
