@@ -199,15 +199,6 @@ static void link_done(void *arg, uint64_t token, int status)
 		posted_done(r, token, status);
 }
 
-/* Takes the completions of the pair's link. Returns their number. */
-static int poll_pair(struct tent_segment *s, uint32_t pair, uint64_t now)
-{
-	struct report r = {s, pair, now};
-	struct link *l = s->pairs[pair].link;
-
-	return l ? l->ops->poll(l, link_done, &r) : 0;
-}
-
 static void end_probe(struct tent_segment *s, uint32_t pair, uint64_t now)
 {
 	const struct pair *p = &s->pairs[pair];
@@ -434,11 +425,14 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 {
 	bool some = all && read_messages(s, now);
 	bool probing = !sched_all_up(s->sched);
+	struct report r = {s, 0, now};
 
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		some |= poll_pair(s, i, now) > 0;
+	for (; r.pair < s->n_pairs; r.pair++) {
+		struct link *l = s->pairs[r.pair].link;
+
+		some |= l && l->ops->poll(l, link_done, &r) > 0;
 		if (probing)
-			end_probe(s, i, now);
+			end_probe(s, r.pair, now);
 	}
 	if (s->lost)
 		fail_lost(s, now);
