@@ -208,12 +208,29 @@ static void rdma_end(const struct link *link, struct link_end *end_p)
 	memcpy(end_p->bytes, &end, sizeof(end));
 }
 
+/*
+ * Another QP cannot have the number and the address of this one. If it has, it is in another
+ * network, and messages to it would come back to this QP.
+ */
+static bool is_own_end(const struct link *link, const struct rdma_end *peer)
+{
+	struct link_end own;
+	struct rdma_end end;
+
+	rdma_end(link, &own);
+	memcpy(&end, own.bytes, sizeof(end));
+	return end.qpn == peer->qpn && end.lid == peer->lid &&
+	       !memcmp(end.gid, peer->gid, sizeof(end.gid));
+}
+
 static int rdma_connect(struct link *link, const struct link_end *peer)
 {
 	struct rdma_end end;
 	struct mlx5dvl_qp_info info;
 
 	memcpy(&end, peer->bytes, sizeof(end));
+	if (is_own_end(link, &end))
+		return -EADDRINUSE;
 	info = (struct mlx5dvl_qp_info){.qpn = end.qpn,
 		.psn = end.psn,
 		.lid = end.lid,

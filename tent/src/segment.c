@@ -196,7 +196,10 @@ static int pair_error(const struct tent_segment *s, uint32_t i, int err, struct 
 	const struct pair *p = &s->pairs[i];
 
 	return why_say(why, -ENETUNREACH, "rail %s cannot reach rail %s of the peer: %s",
-		s->t->rails[p->local].name, s->desc.rails[p->remote].name, strerror(-err));
+		s->t->rails[p->local].name, s->desc.rails[p->remote].name,
+		err == -EADDRINUSE ?
+			"both have the same address, so they are in two networks (softhca: fabrics)" :
+			strerror(-err));
 }
 
 /* Returns the number of pairs in use; or -errno, and writes the pair that cannot be opened. */

@@ -36,6 +36,7 @@ struct duo_attr {
 	uint32_t buffers; /* number of registrations that hold the child's memory; 0: 1 */
 	size_t lent; /* bytes of it that are registered; 0: all */
 	const char *rails, *target_rails; /* of the two sides, instead of TENT_RAILS */
+	const char *target_fabric; /* of the child; NULL: the test's */
 	/* Called in the child for commands that duo_child() does not handle. Returns the reply. */
 	uint16_t (*command)(struct tent *t, char command);
 };
@@ -157,6 +158,8 @@ static inline void duo_child(const struct duo_attr *a, int fd)
 	size_t len;
 
 	d.rails = a->target_rails;
+	if (a->target_fabric)
+		setenv("SOFTHCA_FABRIC", a->target_fabric, true);
 	t = duo_create(a->target_config, a->parts, 0);
 	duo_lend(a, t);
 	CHECK_EQ(tent_export(t, &text), 0);

@@ -33,6 +33,24 @@ static void check_pair(uint32_t i, const char *local, const char *remote)
 	CHECK(!strcmp(r.name, local) && !strcmp(r.remote, remote));
 }
 
+/* The import fails with this error and these words, and then nothing is left of it. */
+static void refused(const struct duo_attr *a, int err, const char *words)
+{
+	struct duo_attr attr = *a;
+
+	attr.len = MIB;
+	attr.no_import = true;
+	duo_open(&attr);
+	duo_not_imported(d.t, d.text, err, words);
+}
+
+/*
+ * In both fabrics the adapters have the same addresses, and the first QP has the same number, so this
+ * case is the first one.
+ */
+TEST_WITH(a_peer_of_another_network, refused,
+	&(struct duo_attr){.target_fabric = "tent-pairs-other"}, -ENETUNREACH, "two networks");
+
 TEST(names_pair_within_a_subnet)
 {
 	static const char *const names[] = {"mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3"};
@@ -71,17 +89,6 @@ TEST(a_map_pairs_as_it_says)
 	memset(d.mine, 7, d.len);
 	CHECK_EQ(duo_move(TENT_WRITE, 0, d.len, 0), 0);
 	test_filled(d.theirs, d.len, 7);
-}
-
-/* The import fails with this error and these words, and then nothing is left of it. */
-static void refused(const struct duo_attr *a, int err, const char *words)
-{
-	struct duo_attr attr = *a;
-
-	attr.len = MIB;
-	attr.no_import = true;
-	duo_open(&attr);
-	duo_not_imported(d.t, d.text, err, words);
 }
 
 TEST(maps_that_cannot_be)
