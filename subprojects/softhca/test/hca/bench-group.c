@@ -61,7 +61,7 @@ static struct shared {
 	_Atomic uint64_t doorbells, traps;
 } * shared;
 
-/* Of all cells. */
+/* Counted over all cells: how many were bad, and the worst one. */
 static struct totals {
 	int cells, within, noisy; /* all, those up to LIMIT, those above it with much noise */
 	double worst;
