@@ -79,11 +79,12 @@ class Attributes(ctypes.Structure):
     def __init__(self, **given):
         super().__init__()
         types = dict(self._fields_)
-        if "size" in types:
+        if types.pop("size", None):
             self.size = ctypes.sizeof(self)
+        types.pop("set", None)
         for name, value in given.items():
-            if name not in types or name in ("set", "size"):
-                raise TypeError(f"{type(self).__name__} has no attribute {name!r}")
+            if name not in types:
+                raise TypeError(f"no attribute {name!r}; give some of {', '.join(types)}")
             if isinstance(value, str):
                 value = name_of(value)
             elif isinstance(value, int):

@@ -478,7 +478,7 @@ class Attributes(unittest.TestCase):
             tent.Engine(**RAILS, config={"scheduler": "best"})
         self.assertEqual(caught.exception.errno, errno.EINVAL)
         self.assertIn("scheduler", str(caught.exception))
-        with self.assertRaises(TypeError):
+        with self.assertRaisesRegex(TypeError, "^no attribute 'rails'; give some of config, .*shm_rails"):
             tent.Engine(rails=3)
         with tent.Engine(**RAILS, config={"scheduler": "smart"}) as engine:
             with self.assertRaises(OSError) as caught:
