@@ -147,7 +147,8 @@ void tent_destroy(struct tent *t);
  *	-EINVAL	the length is 0, the range wraps, the topology does not have the location, or the
  *		memory is not of the GPU in @location
  *	-EEXIST	a part of the range is registered already
- *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU
+ *	-EFAULT	the range is not mapped, or not writable, or no memory of the GPU; over adapters, with
+ *		Linux 6.5 and later, also a shared mapping of a file on a disk (not of tmpfs)
  *	-ENODEV	"cuda:N": there is no driver of a GPU
  *	-ENOMEM	no memory, or a limit; @why names the limit and tells how to raise it
  *	-ENOSPC	too many parts, raise max_registration
@@ -414,7 +415,11 @@ int tent_note_take(struct tent *t, struct tent_note *note_p, size_t size);
  * tent_note_take(). */
 int tent_notice(struct tent *t, uint16_t *notify_p);
 
-/* Returns a descriptor that is readable while there is a notice. The engine owns it. */
+/*
+ * Returns a descriptor that is readable while there is a notice. The engine owns it. A program that
+ * waits for the notice of a peer that has died waits for ever, so it must learn of that by its own
+ * means, such as the connection over which it has sent the description.
+ */
 int tent_notice_fd(struct tent *t);
 
 /* ---- statistics ---------------------------------------------------------------- */
@@ -447,7 +452,9 @@ struct tent_rail_stats {
 
 /*
  * Writes the statistics of pair number @i of rails of a segment, counted from 0. -ENOENT: there are
- * at most @i.
+ * at most @i. A program that wants to know when a rail is lost or comes back must call this function
+ * again and again, for example each time that tent_wait() returns -ETIMEDOUT: `exclusions` is
+ * higher after a loss, also a short one, and then `up` says whether the rail is back.
  */
 int tent_rail_get_stats(struct tent_segment *s, uint32_t i, struct tent_rail_stats *stats_p,
 	size_t size);

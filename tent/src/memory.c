@@ -40,7 +40,9 @@ struct buffer *buffer_find(struct tent *t, uint64_t addr, uint64_t len)
 int memory_why(int err, const struct rlimit *locked, uint64_t len, struct tent_why *why)
 {
 	if (err == -EFAULT)
-		return why_say(why, err, "registration: the memory is not mapped, or not writable");
+		return why_say(why, err,
+			"registration: the memory is not mapped, or not writable, or, for adapters, a "
+			"shared mapping of a file on a disk");
 	if (err == -ENOMEM && locked->rlim_cur != RLIM_INFINITY)
 		return why_say(why, err,
 			"registration of %llu bytes: the limit of locked memory is %llu bytes: raise "
