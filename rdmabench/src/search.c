@@ -256,6 +256,7 @@ struct search {
 	struct point good; /* the last such point */
 	unsigned failures; /* failures before the first such point */
 	uint64_t end_ns; /* 0: no limit */
+	bool late; /* a measurement was due after that time */
 };
 
 /*
@@ -315,7 +316,8 @@ static int measure(void *arg, const struct explore_ask *ask, struct measure *m_p
 	struct search *s = arg;
 	int err;
 
-	if (s->failures == HOPELESS || (s->end_ns && clock_ns() >= s->end_ns))
+	s->late = s->end_ns && clock_ns() >= s->end_ns;
+	if (s->failures == HOPELESS || s->late)
 		return -ECANCELED;
 	err = measure_or_replay(s, ask, m_p);
 	*ask->others += err && s->works && !ask->last; /* is_dead() */
@@ -387,20 +389,58 @@ static void say_blunt(const struct explore_result *r)
 				kind_name((enum anomaly)kind), options[-kind]);
 }
 
-static int report(const struct options *o, const struct explore_result *r)
+/* Prints the conditions as --fix accepts them. */
+static void print_features(const struct space *s, const struct feature_set *f)
 {
+	for (unsigned dim = 0; dim < SPACE_DIMS; dim++) {
+		char name[SPACE_NAME], value[SPACE_NAME];
+		char before = '=';
+
+		if (!f->values[dim])
+			continue;
+		space_name(dim, name);
+		printf("  %s", name);
+		for (unsigned at = 0; at < space_values(s, dim); at++) {
+			if (!(f->values[dim] >> at & 1))
+				continue;
+			space_value(s, dim, at, value);
+			printf("%c%s", before, value);
+			before = ',';
+		}
+		puts("");
+	}
+	if (!f->whole)
+		puts("  the conditions are incomplete: whole is false");
+}
+
+static void print_result(const struct search *s, const struct explore_result *r)
+{
+	const struct options *o = s->o;
+	bool full = o->x.measurements && r->measurements >= o->x.measurements;
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		printf("anomaly %u (%s) at try %u: see %s/target/%u\n", i,
+			kind_name(r->found[i].kind), r->found_at[i] - 1, o->log, i);
+		if (o->x.features)
+			print_features(&o->space, &r->found[i]);
+	}
+	printf("%u points, %u measurements, %u could not be measured, %u anomalies, %u not "
+	       "confirmed\n",
+		r->tries, r->measurements, r->failures, r->n, r->refuted);
+	if (s->late || full)
+		printf("stopped by --%s: --resume goes on\n", s->late ? "seconds" : "measurements");
+}
+
+static int report(const struct search *s, const struct explore_result *r)
+{
+	const struct options *o = s->o;
 	json_t *found = json_array(), *j;
 	int status;
 
 	for (uint32_t i = 0; i < r->n; i++)
 		json_array_append_new(found, found_json(&o->space, &r->found[i], r->found_at[i]));
-	for (uint32_t i = 0; i < r->n && (!o->json || strcmp(o->json, "-")); i++)
-		printf("anomaly %u (%s) at try %u: see %s/target/%u\n", i,
-			kind_name(r->found[i].kind), r->found_at[i] - 1, o->log, i);
 	if (!o->json || strcmp(o->json, "-"))
-		printf("%u points, %u measurements, %u could not be measured, %u anomalies, %u not "
-		       "confirmed\n",
-			r->tries, r->measurements, r->failures, r->n, r->refuted);
+		print_result(s, r);
 	j = json_pack("{s:s s:s s:i s:i s:i s:i s:o}", "command", "search", "version",
 		RDMABENCH_VERSION, "tries", (int)r->tries, "measurements", (int)r->measurements,
 		"failures", (int)r->failures, "refuted", (int)r->refuted, "anomalies", found);
@@ -438,10 +478,10 @@ static int run(struct search *s)
 	if (r.failures == r.tries) {
 		fprintf(stderr, "rdmabench search: no point could be measured\n");
 		searchlog_forget(s->log);
-		return report(s->o, &r) || 1;
+		return report(s, &r) || 1;
 	}
 	say_blunt(&r);
-	return report(s->o, &r);
+	return report(s, &r);
 }
 
 /* Prints the commands of as many random points as there are tries, at most three. */

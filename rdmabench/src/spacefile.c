@@ -84,7 +84,7 @@ int space_change(struct space *s, const char *text, char *why, size_t size)
 	return known ? err :
 		       fail(why, size, -EINVAL,
 			       "there is no parameter '%.40s': give one as 0.qp_num, 1.request3.size "
-			       "or *.mtu",
+			       "or *.mtu; rdmabench(1) has the names",
 			       pattern);
 }
 

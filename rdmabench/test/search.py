@@ -112,6 +112,21 @@ def blunt(tmp):
     assert not run("--log", tmp / "sharp", "--model", "corner", "--tries", 3).stderr
 
 
+def report(tmp):
+    """The report has an anomaly's conditions, in the form of --fix, and says which limit ended the search and whether they are complete."""
+    args = ["--model", "corner", "--tries", 2000, "--anomalies", 1]
+    out = run("--log", tmp / "log", *args).stdout
+    assert out.count("\n  0.qp_num=256,1024\n") == 1 and "whole" not in out and "stopped" not in out, out
+    fixed = [x for c in re.findall("^  (.*)$", out, re.M) for x in ("--fix", c)]
+    assert "anomaly 0 (" in run("--log", tmp / "same", "--model", "corner", "--tries", 1, "--no-features", *fixed).stdout
+    n = 1 + json.loads((tmp / "log" / "target" / "0").read_text())["try"]
+    cut = run("--log", tmp / "cut", *args, "--measurements", n + 30).stdout
+    assert "  the conditions are incomplete: whole is false\n" in cut and cut.endswith("stopped by --measurements: --resume goes on\n"), cut
+    assert run("--log", tmp / "cut", *args, "--resume").stdout == out.replace(str(tmp / "log"), str(tmp / "cut"))
+    cut = run("--log", tmp / "time", "--model", "corner", "--tries", 1000000, "--seconds", .01).stdout
+    assert cut.endswith("stopped by --seconds: --resume goes on\n"), cut
+
+
 def resume(tmp):
     args = ["--model", "corner", "--tries", 20]
     whole = tmp / "whole"
@@ -490,4 +505,4 @@ def hopeless(tmp):
 
 
 engines = [engine, inject, rates, late, wide, directions, without_counters, interrupted, dead, unplugged, counted, hopeless]
-run_cases(engines if runner else [layout, blunt, resume, keep, locked, bad, values, dry_run], wanted)
+run_cases(engines if runner else [layout, blunt, report, resume, keep, locked, bad, values, dry_run], wanted)
