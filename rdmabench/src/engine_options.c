@@ -47,6 +47,7 @@ static const char *const mtus[] = {"256", "512", "1024", "2048", "4096", NULL};
 
 #define AT(field) ARG_AT(struct partial, field)
 #define DEVICE .give = "a device like mlx5_0"
+#define OPS "w, wi, r, s, si, a or c"
 
 static const struct arg_row rows[] = {
 	{.help = "Traffic"},
@@ -55,8 +56,8 @@ static const struct arg_row rows[] = {
 	{"request", 0, "PATTERN", ARG_TEXT, AT(request), .give = "a pattern like w_1_65536",
 		.unset = "w_1_65536", .not_with = "op size", .sets = ENGINE | BW,
 		.help = "requests that a QP sends, over and over: OP_N_LENGTH[_LENGTH...],... with "
-			"OP w, wi, r, s, si, a or c, in N places"},
-	{"op", 0, "OP", ARG_TEXT, AT(op), .give = "w, wi, r, s, si, a or c",
+			"OP " OPS ", in N places"},
+	{"op", 0, "OP", ARG_TEXT, AT(op), .give = OPS,
 		.help = "one request of that kind, of --size bytes"},
 	{"size", 's', "BYTES", ARG_WHOLE, AT(size), .min = 1, .max = PATTERN_LENGTH_MAX,
 		.unset = "65536; lat: 2; an atomic: 8", .also = "msg-size",
@@ -231,7 +232,8 @@ static int make_pattern(const struct args *args, struct partial *p)
 {
 	const char *op = p->op ? p->op : "w";
 	bool atomic = !strcmp(op, "a") || !strcmp(op, "c");
-	char *text = p->o.t.pattern_text;
+	char *text = p->o.t.pattern_text, why[200];
+	struct pattern made;
 	int n = p->o.all ? find_sizes(args, p) : 0;
 
 	if (n)
@@ -242,6 +244,9 @@ static int make_pattern(const struct args *args, struct partial *p)
 			 snprintf(text, PATTERN_TEXT_MAX, "%s_1_%u", op, p->size);
 	if (n >= PATTERN_TEXT_MAX)
 		return args_fail(args, "--request is too long: give up to 255 letters");
+	if (!p->request && pattern_parse(text, &made, why, sizeof(why)))
+		return atomic ? args_fail(args, "an atomic has 8 bytes: give no --size") :
+				args_fail(args, "--op '%.20s' is not valid: give " OPS, op);
 	return traffic_check(&p->o.t, args->why, args->size);
 }
 

@@ -155,6 +155,27 @@ TEST(refuses_nonsense)
 	}
 }
 
+/* The reason names the option that was given, not the pattern that is made of it. */
+TEST(names_op)
+{
+	static const char *const lines[] = {"--op x", "lat --op x", "bw --op \"w_1\" -s 8",
+		"--op x -a"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		struct engine_options o;
+
+		CHECK_EQ(parse(lines[i], &o), -EINVAL);
+		CHECK(strstr(why, "--op") && strstr(why, "give w, wi, r, s, si, a or c"));
+		CHECK(!strstr(why, "pattern"));
+	}
+	for (unsigned i = 0; i < 2; i++) {
+		struct engine_options o;
+
+		CHECK_EQ(parse(i ? "lat --op c -s 4" : "--op a -s 16", &o), -EINVAL);
+		CHECK(strstr(why, "an atomic has 8 bytes: give no --size"));
+	}
+}
+
 TEST(understands)
 {
 	struct engine_options o;
