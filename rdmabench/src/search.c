@@ -475,7 +475,7 @@ static int run(struct search *s)
 		say_why(s, err);
 		return 1;
 	}
-	if (r.failures == r.tries) {
+	if (r.tries && r.failures == r.tries) {
 		fprintf(stderr, "rdmabench search: no point could be measured\n");
 		searchlog_forget(s->log);
 		return report(s, &r) || 1;
