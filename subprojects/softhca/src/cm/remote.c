@@ -42,6 +42,14 @@ static uint32_t mtu_of(uint32_t rail, const struct flow *f)
 	return mtu;
 }
 
+static bool any_udp(void)
+{
+	for (uint32_t r = 0; r < arena()->topo.nrails; r++)
+		if (rail_at(r)->udp)
+			return true;
+	return false;
+}
+
 int remote_find(const struct cm_addr *dst, const struct cm_place *bound, struct remote_path *path_p)
 {
 	struct remote_path p = {.src = {.family = dst->family}};
@@ -50,8 +58,14 @@ int remote_find(const struct cm_addr *dst, const struct cm_place *bound, struct 
 	memcpy(f.dst, dst->ip, sizeof(f.dst));
 	if (bound)
 		p.from = *bound;
-	else if (udp_source(f.dst, f.src) || !cm_gid_place(f.src, &p.from))
+	else if (udp_source(f.dst, f.src))
 		return -EADDRNOTAVAIL;
+	else if (!cm_gid_place(f.src, &p.from)) {
+		if (is_possible() && any_udp())
+			memcpy(p.src.ip, f.src, sizeof(p.src.ip));
+		*path_p = p;
+		return -EADDRNOTAVAIL;
+	}
 	memcpy(f.src, rail_at(p.from.rail)->gids[p.from.gid], sizeof(f.src));
 	if (!is_possible() || !rail_at(p.from.rail)->udp ||
 		gid_is_ipv4(f.src) != gid_is_ipv4(f.dst))

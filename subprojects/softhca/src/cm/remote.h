@@ -30,7 +30,8 @@ struct remote_path {
 /*
  * Finds the path to @dst from the adapter and GID @bound (NULL: from those that the host's routes
  * choose). Returns 0, or -EADDRNOTAVAIL if no adapter with udp=on has a route to @dst, or if the
- * mode of the HCA has no connections to other hosts.
+ * mode of the HCA has no connections to other hosts. Returns -EADDRNOTAVAIL with path_p->src set if
+ * adapters have udp=on, but the route begins at that address, which none of them has.
  */
 int remote_find(const struct cm_addr *dst, const struct cm_place *bound,
 	struct remote_path *path_p);

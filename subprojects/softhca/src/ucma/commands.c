@@ -135,18 +135,30 @@ int ucma_bind(struct ucma_cmd *c)
 	return bind_addr(c, req->id, &req->addr, req->addr_size);
 }
 
-/* Prints the reason, because the program gets only ADDR_ERROR, as for an unknown address. */
-static void say_unknown(const struct cm_addr *addr)
+static void print_ip(const struct cm_addr *addr, char ip[INET6_ADDRSTRLEN])
 {
 	bool v4 = addr->family == AF_INET;
-	char ip[INET6_ADDRSTRLEN], line[INET6_ADDRSTRLEN + 160];
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, addr->ip + (v4 ? 12 : 0), ip, INET6_ADDRSTRLEN);
+}
+
+/* Prints the reason, because the program gets only ADDR_ERROR, as for an unknown address. */
+static void say_unknown(const struct cm_addr *addr, const struct cm_addr *source)
+{
+	char ip[INET6_ADDRSTRLEN], from[INET6_ADDRSTRLEN], why[INET6_ADDRSTRLEN + 80] = "";
+	char line[sizeof(ip) + sizeof(why) + 160];
 	int n;
 
-	inet_ntop(v4 ? AF_INET : AF_INET6, addr->ip + (v4 ? 12 : 0), ip, sizeof(ip));
+	print_ip(addr, ip);
+	if (!cm_addr_any(source)) {
+		print_ip(source, from);
+		snprintf(why, sizeof(why),
+			": the route to it begins at %s, which no adapter has; bind the id", from);
+	}
 	n = snprintf(line, sizeof(line),
 		"softhca: rdma_cm: %s is no address of this host or of an adapter of this fabric, and no adapter "
-		"with udp=on reaches it\n",
-		ip);
+		"with udp=on reaches it%s\n",
+		ip, why);
 	sys_write(2, line, (size_t)n);
 }
 
@@ -171,7 +183,7 @@ static int find_path(struct ucma_cmd *c, uint32_t index, const struct cm_addr *t
 static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t src_len,
 	const void *dst, size_t dst_len)
 {
-	struct remote_path path;
+	struct remote_path path = {.src = {.family = AF_UNSPEC}};
 	struct cm_place place;
 	struct cm_addr to;
 	struct cm_id *id;
@@ -194,7 +206,7 @@ static int resolve(struct ucma_cmd *c, uint32_t index, const void *src, size_t s
 		return r;
 	r = ucma_leave(&saved, cm_resolve_addr(id, &to, here ? &place : NULL, away ? &path : NULL));
 	if (!r && !here && !away)
-		say_unknown(&to);
+		say_unknown(&to, &path.src);
 	return r;
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 int raw_open(int flags)
@@ -224,4 +225,21 @@ uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char
 	CHECK_EQ(raw_route(fd, id), 0);
 	raw_expect(fd, ROUTE_RESOLVED, uid);
 	return id;
+}
+
+void raw_resolve_unknown(int fd, uint32_t id, uint64_t uid, const char *ip, const char *why)
+{
+	int said = memfd_create("said", MFD_CLOEXEC),
+	    standard_error = fcntl(2, F_DUPFD_CLOEXEC, 10);
+	char text[320] = "";
+
+	CHECK(said >= 0 && standard_error >= 0);
+	CHECK_EQ(dup2(said, 2), 2);
+	CHECK_EQ(raw_resolve(fd, id, ip, 1), 0);
+	CHECK_EQ(dup2(standard_error, 2), 2);
+	CHECK_EQ((int)raw_expect(fd, ADDR_ERROR, uid).status, -ETIMEDOUT);
+	CHECK(pread(said, text, sizeof(text) - 1, 0) > 0);
+	CHECK(strstr(text, ip) && strstr(text, why));
+	CHECK_EQ(close(said), 0);
+	CHECK_EQ(close(standard_error), 0);
 }

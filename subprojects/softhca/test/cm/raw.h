@@ -78,4 +78,7 @@ uint16_t raw_listener(int fd, uint64_t uid, const char *ip, uint32_t *id_p);
 uint32_t raw_ready(int fd, uint64_t uid, enum rdma_ucm_port_space ps, const char *ip,
 	uint16_t port);
 
+/* Checks that no adapter has a path to @ip, and that a line on standard error ends with @why. */
+void raw_resolve_unknown(int fd, uint32_t id, uint64_t uid, const char *ip, const char *why);
+
 #endif

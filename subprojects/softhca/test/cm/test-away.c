@@ -262,6 +262,18 @@ static uint32_t ready(enum rdma_ucm_port_space ps)
 	return id;
 }
 
+/* The id is not bound, and the route begins at an address that no adapter has. */
+TEST(source_of_the_route_is_no_adapter)
+{
+	uint32_t id;
+
+	open_all();
+	id = raw_id(channel, CLIENT, RDMA_PS_TCP);
+	raw_resolve_unknown(channel, id, CLIENT, THERE,
+		"begins at 127.0.0.1, which no adapter has; bind the id\n");
+	destroy(id);
+}
+
 static struct mad connect_to(uint32_t *client)
 {
 	struct rdma_ucm_conn_param p = raw_param(0x123, "dear");
