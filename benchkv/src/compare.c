@@ -252,6 +252,27 @@ static void print_differences(const json_t *a, const json_t *b)
 	}
 }
 
+/* Prints the parameters in which the jobs of one side differ, each with the first other value. */
+static void print_mixed(const char *letter, const json_t *reports)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(parameters); i++) {
+		json_t *x = json_object_get(json_array_get(reports, 0), parameters[i]), *y = x;
+		char *said[2];
+
+		for (size_t j = 1; j < json_array_size(reports) && (x == y || json_equal(x, y));
+			j++)
+			y = json_object_get(json_array_get(reports, j), parameters[i]);
+		if (x == y || json_equal(x, y))
+			continue;
+		said[0] = json_dumps(x, JSON_ENCODE_ANY);
+		said[1] = json_dumps(y, JSON_ENCODE_ANY);
+		printf("the jobs of %s differ in %s: %s, %s\n", letter, parameters[i],
+			said[0] ? said[0] : "none", said[1] ? said[1] : "none");
+		free(said[0]);
+		free(said[1]);
+	}
+}
+
 static bool of_software(const struct comparison *c)
 {
 	for (int i = 0; i < 2; i++) {
@@ -268,6 +289,8 @@ static void print_table(const struct comparison *c)
 	print_side("A", c->name[0], c->reports[0]);
 	print_side("B", c->name[1], c->reports[1]);
 	print_differences(json_array_get(c->reports[0], 0), json_array_get(c->reports[1], 0));
+	print_mixed("A", c->reports[0]);
+	print_mixed("B", c->reports[1]);
 	if (of_software(c))
 		printf("on the software HCA: the figures describe software, not a network\n");
 	printf("pairs of jobs that took turns: %zu (at least %d are needed)\n", c->pairs,

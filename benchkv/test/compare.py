@@ -123,6 +123,9 @@ def case_settings():
     r = compare([{**x, "queue_depth": 8, "software_hca": True} for x in a], [{**x, "backend": "direct"} for x in b])
     check('backend: "meta", "direct"\n' in r.stdout and "queue_depth: 8, none\n" in r.stdout, r)
     check("software HCA" in r.stdout and "host:" not in r.stdout, r)
+    check("the jobs of" not in r.stdout, r)
+    r = compare([{**x, "control": f"auto:{i // 5},8"} for i, x in enumerate(a)], [{**x, "control": "none"} for x in b])
+    check('the jobs of A differ in control: "auto:0,8", "auto:1,8"\n' in r.stdout and "the jobs of B" not in r.stdout, r)
     rung = [[{**x, "copyrpc": {"doorbells_per_op": 1}} for x in side] for side in (a, b)]
     check("copyrpc.doorbells_per_op" in rows(compare(*rung)), "a figure of backends with copyrpc")
     del rung[1][3]["copyrpc"]
