@@ -132,6 +132,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		take_body(kind, qps, &body);
 	}
 	must(*wire_error(err));
+	must(err != -EPROTONOSUPPORT || wire_version(&us) != WIRE_VERSION);
 	wire_close(&us);
 	return 0;
 }
