@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/output.h"
@@ -60,6 +61,16 @@ static int find_device(const struct options *o, char **argv, char name[HCA_NAME_
 	return underhca_again(argv, SOFTHCA_RUN_BUILT, why, size);
 }
 
+/* srun starts programs without PMIx, too: then each task is a job of its own. */
+static void tell_alone(void)
+{
+	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
+	bool many = tasks && atoi(tasks) > 1;
+
+	fprintf(stderr, "benchkv: no PMIx launcher: running as a single rank%s\n",
+		many ? ", as each task of this srun: give srun --mpi=pmix" : "");
+}
+
 int main(int argc, char **argv)
 {
 	char why[WHY_MAX] = "", device[HCA_NAME_MAX];
@@ -90,7 +101,7 @@ int main(int argc, char **argv)
 		return JOB_ERROR;
 	}
 	if (launch_alone(l))
-		fprintf(stderr, "benchkv: no PMIx launcher: running as a single rank\n");
+		tell_alone();
 	status = job_run(&o, l, err ? NULL : device, why);
 	launch_fini(l);
 	return status;
