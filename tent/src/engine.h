@@ -447,7 +447,10 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all);
 bool move_now(struct tent_segment *s, uint32_t id);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);
-/* True: moves are posted on a link whose completions wake the engine's thread if it has armed it. */
+/*
+ * True: moves are posted on a link whose completions wake the engine's thread only if it has armed
+ * the link, or never, because the link has no descriptor.
+ */
 bool move_unarmed(const struct tent_segment *s);
 /*
  * Performs posted moves of a link in the calling thread. True: it has, and the lock was released

@@ -466,7 +466,7 @@ uint64_t move_due(const struct tent_segment *s)
 
 static bool is_unarmed(const struct link *l)
 {
-	return l && l->posted && l->ops->arm;
+	return l && l->posted && (l->ops->arm || l->fds[0] < 0);
 }
 
 bool move_unarmed(const struct tent_segment *s)

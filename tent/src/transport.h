@@ -103,7 +103,7 @@ struct link_ops {
 struct link {
 	const struct link_ops *ops;
 	uint32_t posted; /* moves, probes and marks that poll() has not reported yet */
-	int fds[2]; /* -1: none */
+	int fds[2]; /* -1: none. Without descriptors, the link is polled while moves are posted. */
 };
 
 struct transport;
