@@ -99,8 +99,8 @@ static void open_proxy(struct node n[2])
 	proxy.armed = false;
 }
 
-static void open_behind_proxy(struct node n[2], uint32_t endpoints,
-	const struct copyrpc_listen_attr *listen)
+/* The clock of the test does not wait for the kernel's TCP, so the listener has no patience to lose. */
+static void open_behind_proxy(struct node n[2], uint32_t endpoints, uint32_t max_guests)
 {
 	const struct copyrpc_ctx_attr attr = {.size = sizeof(attr),
 		.ring_size = 4096,
@@ -109,10 +109,12 @@ static void open_behind_proxy(struct node n[2], uint32_t endpoints,
 		.reconnect_ms = 1000000000,
 		.probe_ms = 5000,
 		.path = &quick};
+	const struct copyrpc_listen_attr patient = {.patience_ms = UINT32_MAX,
+		.max_guests = max_guests};
 
 	open_contexts(n, &attr, false);
 	open_proxy(n);
-	CHECK_EQ(copyrpc_listen(n[1].ctx, listen, n[1].listener, 1), 0);
+	CHECK_EQ(copyrpc_listen(n[1].ctx, &patient, n[1].listener, 1), 0);
 	tend = proxy_turn;
 }
 
@@ -173,7 +175,7 @@ static void cut_first(int side, int learns)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	for (uint32_t at = 0; at <= FIRST; at++) {
 		uint32_t cuts = proxy.cuts;
 
@@ -198,7 +200,7 @@ static void cut_later(int side, int learns)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	dial(n);
 	SOON(n[0].ep && n[1].ep);
 	for (uint32_t at = 0; at <= LATER; at++) {
@@ -253,7 +255,7 @@ TEST(time_is_over)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	up_alone(n);
 	leave(n);
 	SOON(kept(&n[1]));
@@ -269,10 +271,9 @@ TEST(time_is_over)
 /* Not more endpoints are kept than there may be guests. The oldest one is given up. */
 TEST(too_many)
 {
-	const struct copyrpc_listen_attr two = {.max_guests = 2};
 	NODES n[2];
 
-	open_behind_proxy(n, 3, &two);
+	open_behind_proxy(n, 3, 2);
 	for (uint32_t i = 1; i <= 3; i++) {
 		uint32_t cuts = proxy.cuts;
 
@@ -292,7 +293,7 @@ TEST(request_came)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	up_alone(n);
 	call_unhandled(n);
 	leave(n);
@@ -315,7 +316,7 @@ TEST(refused)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	arm_cut(1, FIRST - 1, 0);
 	dial(n);
 	SOON(n[0].ctx->n_away);
@@ -332,7 +333,7 @@ TEST(destroyed)
 {
 	NODES n[2];
 
-	open_behind_proxy(n, 1, NULL);
+	open_behind_proxy(n, 1, 0);
 	up_alone(n);
 	SOON(kept(&n[1]));
 	destroy_all(n[1].ctx);
@@ -375,7 +376,7 @@ TEST(late_greeting)
 	int fd[2];
 	NODES n[2];
 
-	open_behind_proxy(n, 3, NULL);
+	open_behind_proxy(n, 3, 0);
 	CHECK_EQ(copyrpc_ep_create(n[0].ctx, NULL, &ep), 0);
 	for (int i = 0; i < 2; i++)
 		fd[i] = stranger_connect((uint16_t)proxy.to);
