@@ -45,14 +45,12 @@
  * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
  * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
  * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
- * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending calls
- * with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time delays
- * the calls, and no more. The HCA gives up after COPYRPC_ANSWER_NS by default, or later than the probes
- * if probe_ms is longer. If it gives up earlier, because the path says so (struct copyrpc_path), the
- * calls end with -ECONNRESET. With reconnect_ms the HCA gives up after COPYRPC_ANSWER_NS at the latest,
- * but the calls do not end: the endpoint is connected again. If only one of two HCAs completes
- * nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped while it has
- * receives left is not detected, because its HCA answers: use a time limit for calls
+ * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending
+ * calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time
+ * delays the calls, and no more. If the HCA gives up earlier (after COPYRPC_ANSWER_NS by default,
+ * which is later; struct copyrpc_path), the calls end with -ECONNRESET. If only one of two HCAs
+ * completes nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped
+ * while it has receives left is not detected, because its HCA answers: use a time limit for calls
  * (copyrpc_call_timed()).
  *
  * A context that is polled reads the asynchronous events of the device every 0.1 s. If the device,
@@ -130,10 +128,7 @@ struct copyrpc_req;
  * Defaults for retransmission: the time that the HCA waits for an acknowledgement before it repeats
  * a message (as an exponent), and the number of repetitions. Together they give COPYRPC_ANSWER_NS,
  * 7.5 s: if a message is not acknowledged for that long, its endpoint may fail. An HCA may wait up
- * to four times longer. Where a message is pending, the probes end the endpoint before. If probe_ms is
- * over 7,000, and neither timeout, retry_cnt nor reconnect_ms is set, the exponent is larger, so that
- * the probes still end the endpoint before; the HCA then repeats a message that the network has lost
- * after up to 2/7 of probe_ms.
+ * to four times longer. Where a message is pending, the probes end the endpoint before.
  */
 #define COPYRPC_TIMEOUT 18 /* 4.096 us * 2^18 = 1.07 s */
 #define COPYRPC_RETRIES 7
@@ -163,8 +158,7 @@ struct copyrpc_path {
 	uint8_t traffic_class; /* of the global route header; RoCE v2: DSCP << 2 */
 	uint32_t flow_label; /* of the global route header, 20 bits */
 	uint8_t mtu; /* 1 (256) to 5 (4096); 0: the port's. The smaller MTU of both ends is used */
-	uint8_t timeout; /* exponent, at most 31; 0: COPYRPC_TIMEOUT, more if probe_ms is over 7,000;
-			    0 and set: wait for ever */
+	uint8_t timeout; /* exponent, at most 31; 0: COPYRPC_TIMEOUT; 0 and set: wait for ever */
 	uint8_t retry_cnt; /* 1 to 7; 0: COPYRPC_RETRIES; 0 and set: none */
 	uint8_t rnr_retry; /* retries when the peer has no receive: 1 to 6; 0 or 7: for ever; 0 and
 			      set: none */
@@ -198,7 +192,9 @@ struct copyrpc_ctx_attr {
 	bool nested; /* handlers of requests may make calls, see copyrpc_call_nested() */
 	const struct copyrpc_path *path; /* of endpoints without a path of their own; NULL: the
 					    default; copied */
-	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000 */
+	uint32_t probe_ms; /* the time after which an unanswered probe of the peer fails; 0: 5000;
+			      over 7,000 only with reconnect_ms, or a longer path.timeout (21:
+			      60 s), because the HCA gives up after COPYRPC_ANSWER_NS */
 	uint64_t reconnect_ms; /* a lost connection returns within this time, or its endpoint fails;
 				  0: the endpoint fails immediately. See copyrpc_tcp.h */
 	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a

@@ -15,24 +15,6 @@ static uint8_t or_default(const struct copyrpc_path *path, unsigned bit, uint8_t
 	return value || (path->set & bit) ? value : otherwise;
 }
 
-/* The probe of a silent peer may begin this much later than the message that gets no answer. */
-#define PROBE_LATER_NS (NSEC_PER_SEC / 2)
-
-/* The time-out of an endpoint that does not return, unless its path says when to give up: the HCA does not
- * give up before the probes do. */
-static uint8_t timeout_of(const struct copyrpc_ctx_attr *a, const struct copyrpc_path *path)
-{
-	uint64_t least = a->probe_ms * NSEC_PER_MSEC + PROBE_LATER_NS;
-	bool is_set = path->set & (COPYRPC_SET_TIMEOUT | COPYRPC_SET_RETRY_CNT) || path->timeout ||
-		      path->retry_cnt;
-	uint8_t timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT);
-
-	while (!is_set && !a->reconnect_ms && timeout < 31 &&
-		(4096ull << timeout) * COPYRPC_RETRIES < least)
-		timeout++;
-	return timeout;
-}
-
 static struct mlx5dvl_qp_attr qp_attr(const struct copyrpc_ctx *ctx,
 	const struct copyrpc_path *path)
 {
@@ -42,7 +24,7 @@ static struct mlx5dvl_qp_attr qp_attr(const struct copyrpc_ctx *ctx,
 		.sq_depth = ctx->attr.sq_depth,
 		.set = path->set,
 		.mtu = path->mtu,
-		.timeout = timeout_of(&ctx->attr, path),
+		.timeout = or_default(path, COPYRPC_SET_TIMEOUT, path->timeout, COPYRPC_TIMEOUT),
 		.retry_cnt =
 			or_default(path, COPYRPC_SET_RETRY_CNT, path->retry_cnt, COPYRPC_RETRIES),
 		.rnr_retry = path->rnr_retry,

@@ -2,7 +2,6 @@
 /*
  * A peer is killed in the middle of a pull, a push or a large call. Each transfer and call of this
  * side ends once, its memory and descriptors come back, and the next process in the peer's place is served.
- * A peer that is stopped, and whose HCA does not answer, goes on where it was.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -13,7 +12,6 @@
 #include "copyrpc_tcp.h"
 #include "process.h"
 #include "support/fdtest.h"
-#include "timed.h"
 
 #define LEN (6u << 20) /* more than a transfer posts at a time */
 #define RETURN_MS 300 /* how long a dead peer is waited for */
@@ -229,23 +227,17 @@ static bool is_over(pid_t pid)
 	return !waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) && info.si_pid;
 }
 
-static int add_rule(const char *rule)
-{
-	int (*add)(const char *rule);
-
-	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
-	return add(rule);
-}
-
 /* The HCA kills the process in the middle of its second READ or WRITE: a part of the transfer, or a probe
  * before that. */
 static int kill_in_message(pid_t pid, enum kind kind)
 {
+	int (*add)(const char *rule);
 	char rule[128];
 
+	*(void **)&add = dlsym(RTLD_DEFAULT, "softhca_fault_add");
 	snprintf(rule, sizeof(rule), "action=kill bytes=1000 pid=%d opcode=%s nth=2", pid,
 		kind == PULL || kind == LARGE_REQUEST ? "read" : "write");
-	return add_rule(rule);
+	return add(rule);
 }
 
 static void remove_rule(int rule)
@@ -345,52 +337,6 @@ static void server_is_killed(enum kind kind, uint64_t returns_ms)
 	close(listener);
 }
 
-static void turn_stopped(struct end *e)
-{
-	now += NSEC_PER_MSEC;
-	client_turn(e);
-}
-
-/* The server cannot answer for 20 s: the connection is lost, the dialing side begins several attempts,
- * whose TCP connections the server finds when it goes on. The call does not end before its response. */
-static void server_is_stopped(enum kind kind)
-{
-	siginfo_t info;
-	struct end e;
-	int rule;
-	pid_t pid;
-	uint64_t until;
-
-	alarm(GUARD_S);
-	reconnect_ms = NO_END_MS;
-	CHECK_EQ(copyrpc_tcp_listen("127.0.0.1", 0, &listener), 0);
-	pid = start_process(run_server, kind, GUARD_S);
-	open_client(&e);
-	dial(&e);
-	CHECK_EQ(kill(pid, SIGSTOP), 0);
-	CHECK_EQ(waitid(P_PID, (id_t)pid, &info, WSTOPPED | WNOWAIT), 0);
-	stop_clock(e.ctx);
-	rule = add_rule("action=no_answer count=100 nth=1");
-	begin_call(&e, kind);
-	while (!e.ep->ch.away)
-		turn_stopped(&e);
-	remove_rule(rule);
-	for (until = now + 20 * NSEC_PER_SEC; now < until;)
-		turn_stopped(&e);
-	CHECK(e.ep->attempt >= 3);
-	CHECK_EQ(e.ok + e.failed + e.downs, 0);
-	CHECK_EQ(kill(pid, SIGCONT), 0);
-	while (!e.ok && !e.failed)
-		turn_stopped(&e);
-	CHECK(e.ok == 1 && !e.failed && !e.downs);
-	copyrpc_ctx_destroy(e.ctx);
-	kill(pid, SIGKILL);
-	end_process(pid, SIGKILL);
-	close(listener);
-}
-
-TEST_WITH(stopped_server_pulls, server_is_stopped, PULL);
-TEST_WITH(stopped_server_gets_a_large_request, server_is_stopped, LARGE_REQUEST);
 TEST_WITH(client_while_pulled_from, client_is_killed, PULL, 0);
 TEST_WITH(client_while_pushed_to, client_is_killed, PUSH, RETURN_MS);
 TEST_WITH(client_in_a_large_request, client_is_killed, LARGE_REQUEST, RETURN_MS);

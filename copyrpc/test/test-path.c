@@ -102,30 +102,6 @@ TEST(zeros_that_are_set)
 	CHECK_EQ(a.min_rnr_timer, 0);
 }
 
-/* The HCA gives up after the probes, unless the path says otherwise or the endpoint would return. */
-TEST(the_probes_decide)
-{
-	static const struct copyrpc_path once = {.retry_cnt = 1}, soon = {.timeout = 10};
-	static const struct {
-		uint32_t probe_ms;
-		uint64_t reconnect_ms;
-		const struct copyrpc_path *path;
-		uint8_t timeout;
-	} cases[] = {{7000, 0, NULL, COPYRPC_TIMEOUT}, {7017, 0, NULL, COPYRPC_TIMEOUT + 1},
-		{30000, 0, NULL, 21}, {UINT32_MAX, 0, NULL, 31}, {30000, 1, NULL, COPYRPC_TIMEOUT},
-		{30000, 0, &once, COPYRPC_TIMEOUT}, {30000, 0, &soon, 10}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		PAIR p = pair_open(
-			&(struct copyrpc_ctx_attr){.size = sizeof(struct copyrpc_ctx_attr),
-				.probe_ms = cases[i].probe_ms,
-				.reconnect_ms = cases[i].reconnect_ms,
-				.path = cases[i].path});
-
-		CHECK_EQ(asked(p.ep[0]).timeout, cases[i].timeout);
-	}
-}
-
 TEST(out_of_range)
 {
 	static const struct copyrpc_path wrong[] = {{.sl = 16}, {.flow_label = 1 << 20}, {.mtu = 6},
