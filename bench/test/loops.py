@@ -43,10 +43,11 @@ def check_all(clients, depths, *args):
 impls = check_all("1", "1,8,33,256")
 check_all("1,3", "1,16", "--peer", "none")
 
-# Fifteen clients and their server in one thread, so that the counts are the same in each run: messages per burst.
+# Fifteen clients and their server in one thread: messages per burst. The schedule is the same in each run, but its length follows
+# from the time, and the first bursts are shorter: many has 2.60 to 2.67.
 LEAST = {
     "shmipc": {8: dict(callback=2.1, refill=6.4, single=2.2, many=2.1, blocking=2.1), 32: dict.fromkeys(LOOPS, 7)},
-    "flux": {8: dict(callback=2.5, refill=6.7, single=1.9, many=2.6, blocking=2.5), 32: dict.fromkeys(LOOPS, 7)},
+    "flux": {8: dict(callback=2.5, refill=6.7, single=1.9, many=2.5, blocking=2.5), 32: dict.fromkeys(LOOPS, 7)},
     "delegrpc": {8: dict.fromkeys(LOOPS, 3.1), 32: dict(callback=7, refill=4.9, single=7, many=7.9, blocking=7)},
 }
 for row in rows("--loop", "all", "--queue-depth", "8,32", "--clients", "15", "--step", "2000"):
