@@ -37,7 +37,7 @@ def texts_of(blocks):
 
 class Page:
     def __init__(self, library, header, group):
-        self.library, self.header, self.group = library, header, group
+        self.owner, self.header, self.group = library, header, group
         self.functions = group.functions()
         self.names = [f.name for f in self.functions]
         self.types = [i for i in group.items if i.kind not in ("function", "macro")]
@@ -239,7 +239,7 @@ def synopsis(header, library, items):
 
 def nodes_of(page, examples):
     """The nodes of a page of functions. Returns them, and errors of the header."""
-    library = page.library
+    library = page.owner
     callbacks = [t for t in page.types if t.kind == "callback"]
     description, returned, errors = parts(page)
     first = page.functions[0].text
