@@ -221,19 +221,26 @@ void words_copy(void *to, const void *from, size_t bytes)
 		__atomic_store_n(&t[i], __atomic_load_n(&f[i], __ATOMIC_ACQUIRE), __ATOMIC_RELEASE);
 }
 
+void hist_clear_head(struct hist *f)
+{
+	const uint64_t none = 0;
+
+	words_copy(&f->min, &none, sizeof(none));
+	words_copy(&f->max, &none, sizeof(none));
+	words_copy(&f->hot.sum_low, &none, sizeof(none));
+	words_copy(&f->hot.sum_high, &none, sizeof(none));
+	words_copy(&f->hot.count, &none, sizeof(none));
+}
+
 void latrec_hist_clear(struct latrec_hist *h)
 {
 	struct hist *f = hist_own(h);
-	uint64_t last = hist_place(f, f->max), none = 0;
+	uint64_t last = hist_place(f, f->max);
 
 	change_begin(&f->changes);
 	for (uint64_t at = hist_place(f, f->min); at <= last; at++)
 		put_count(f, at, 0, 0);
-	words_copy(&f->min, &none, sizeof(none));
-	words_copy(&f->max, &none, sizeof(none));
-	words_copy(&h->sum_low, &none, sizeof(none));
-	words_copy(&h->sum_high, &none, sizeof(none));
-	words_copy(&h->count, &none, sizeof(none));
+	hist_clear_head(f);
 	hist_gate(f);
 	change_end(&f->changes);
 }

@@ -65,7 +65,7 @@ int hist_copy(struct latrec_hist *to, const struct latrec_hist *from)
 	if (to->count)
 		sum = places_load(t, f, carry);
 	else
-		t->min = t->max = to->sum_low = to->sum_high = 0;
+		hist_clear_head(t);
 	hist_gate(t);
 	change_end(&t->changes);
 	return sum == to->count && !(changes & 1) && change_seen(&f->changes) == changes ? 0 :

@@ -120,6 +120,9 @@ int hist_copy_room(struct latrec_hist *to, const struct latrec_hist *from);
 /* Copies 64-bit words that another thread may be reading or writing. */
 void words_copy(void *to, const void *from, size_t bytes);
 
+/* Clears what a histogram says of all its values together; another thread may be reading it. */
+void hist_clear_head(struct hist *f);
+
 /* Takes the wish of another thread, for whoever records. Returns NULL if there is none. */
 struct wish *wish_take(struct wish **slot);
 void wish_answer(struct wish *w, int err);

@@ -203,6 +203,32 @@ TEST(a_copy_of_a_recorder_is_of_one_moment)
 	latrec_destroy(run.r);
 }
 
+#define FIRSTS 100 /* a copy races with a first record in most of ten */
+
+static void *record_first(void *arg)
+{
+	struct run *run = arg;
+
+	CHECK_EQ(record_op(run->r, 0), 0);
+	return NULL;
+}
+
+/* The first record opens a window: it copies an empty histogram, which the other thread reads. */
+TEST(a_copy_during_the_first_record_does_not_race)
+{
+	for (unsigned i = 0; i < FIRSTS; i++) {
+		struct run run = {.r = new_recorder(true, WINDOW_NS)};
+		RECORDER *copy = new_recorder(true, WINDOW_NS);
+		pthread_t thread;
+
+		CHECK_EQ(pthread_create(&thread, NULL, record_first, &run), 0);
+		CHECK_EQ(latrec_snapshot(run.r, copy), 0);
+		CHECK(latrec_hist_count(latrec_service(copy)) <= 1);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		latrec_destroy(run.r);
+	}
+}
+
 /* The first thread copies within a record, before the new value is counted anywhere. */
 TEST(a_wish_is_fulfilled_by_the_next_record)
 {
