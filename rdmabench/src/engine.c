@@ -52,28 +52,27 @@ static int both(const struct engine_options *o)
 	return status || child_status;
 }
 
-/* Returns false, with the reason, for places that the machine does not have: before a client comes. */
-static bool has_places(const struct engine_options *o)
+/* Refuses places that the machine does not have, in each role before it begins. Returns 0 or the exit status. */
+static int check_places(const struct engine_options *o)
 {
 	struct session *e = session_new(o);
-	bool good = e && !place_check(o->device.cpus, o->device.nodes, e->why, sizeof(e->why));
+	int err, status = 0;
 
-	if (e && !good) {
-		e->side.is_server = true;
-		session_fail(e);
+	if (!e)
+		return 1;
+	err = place_check(o->device.cpus, o->device.nodes, e->why, sizeof(e->why));
+	if (err) {
+		e->side.is_server = !o->fork && !o->host;
+		status = session_fail(e, err == -EINVAL ? 2 : 1);
 	}
-	if (e)
-		session_free(e);
-	return good;
+	session_free(e);
+	return status;
 }
 
 static int serve(const struct engine_options *o)
 {
-	int listener, err;
+	int listener, err = tcp_listen(NULL, (uint16_t)o->port, &listener);
 
-	if (!has_places(o))
-		return 1;
-	err = tcp_listen(NULL, (uint16_t)o->port, &listener);
 	if (err) {
 		fprintf(stderr, "%s: port %u: %s\n", o->program, o->port, strerror(-err));
 		return 1;
@@ -91,7 +90,7 @@ int engine_main(int argc, char **argv)
 {
 	struct engine_options o;
 	char why[300], program[32];
-	int err = engine_options_parse(argc, argv, &o, why, sizeof(why));
+	int err = engine_options_parse(argc, argv, &o, why, sizeof(why)), status;
 
 	snprintf(program, sizeof(program), "rdmabench %s", argv[0]);
 	if (err)
@@ -101,6 +100,9 @@ int engine_main(int argc, char **argv)
 	if (o.hdr_log && !output_try(program, "--hdr-log", o.hdr_log))
 		return 2;
 	signal(SIGPIPE, SIG_IGN);
+	status = check_places(&o);
+	if (status)
+		return status;
 	if (o.fork)
 		return both(&o);
 	return o.host ? client_run(&o, o.host, o.port) : serve(&o);

@@ -180,20 +180,20 @@ static int report(struct session *e)
 	return status;
 }
 
-int session_fail(const struct session *e)
+int session_fail(const struct session *e, int status)
 {
 	fprintf(stderr, "%s: %s\n", e->o->program, e->why);
 	if (e->o->json) {
 		json_t *o = json_pack("{s:s s:s s:s s:o s:i}", "command",
 			e->o->program + strlen("rdmabench "), "version", RDMABENCH_VERSION, "role",
 			e->side.is_server ? "server" : "client", "error", text_json(e->why),
-			"status", 1);
+			"status", status);
 
 		if (o)
 			report_write(o, e->o->json, e->o->more);
 		json_decref(o);
 	}
-	return 1;
+	return status;
 }
 
 int session_run(struct session *e, int err)
@@ -201,7 +201,7 @@ int session_run(struct session *e, int err)
 	int status;
 
 	if (err) {
-		status = session_fail(e);
+		status = session_fail(e, 1);
 	} else {
 		run_traffic(e);
 		status = report(e);

@@ -41,8 +41,8 @@ int session_open_stats(struct session *e);
 /* Reads the counters of the port. */
 void session_count(const struct session *e, struct counters *c_p);
 
-/* Reports a run that ended before there was any result. Returns 1. */
-int session_fail(const struct session *e);
+/* Reports a run that ended before there was any result. Returns the status, which is the program's. */
+int session_fail(const struct session *e, int status);
 /*
  * Runs the traffic after the set-up, which may have failed (err), reports it, and closes both sides. Returns
  * the status of the program.

@@ -392,9 +392,10 @@ def placed():
                        env={"HWLOC_XMLFILE": f.name, "HWLOC_THISSYSTEM": "1"})
             assert says in o["error"] if says else o["place"] == {"cpus": str(near), "nodes": "0"}, o
     for args in (["--cpu", "4000"], ["--cpu", "x"], ["--numa", "900"], ["--cpu", "0-4000"]):
-        assert "give near or some of " in report("--fork", *args, status=1)["error"]
-        o = report("--wait", 5, *args, status=1)  # a server says so before a client comes
-        assert "give near or some of " in o["error"] and o["role"] == "server", o
+        # A server says so before a client comes, and a client before there is a server.
+        for role, where in (("client", ["--fork"]), ("server", ["--wait", 5]), ("client", ["127.0.0.1"])):
+            o = report(*args, *where, status=2)
+            assert "give near or some of " in o["error"] and o["role"] == role, o
 
 
 def planted():
