@@ -96,6 +96,21 @@ static void drive(struct tent *t)
 		loop_wake(t, move_unarmed(s) ? 0 : move_due(s));
 }
 
+/* Begins a request that this thread may move. */
+static void start_new(struct tent *t, uint32_t id)
+{
+	const struct task *k = &t->tasks[id];
+	struct tent_segment *s = k->request.segment;
+
+	if (!k->err && move_now(s, id))
+		return;
+	if (k->err)
+		task_arrived(s, id, k->err);
+	else
+		stage_or_wait(t, id);
+}
+
+/* All requests are counted before the first one is moved, which releases the lock. */
 static void start_batch(struct tent *t, struct tent_batch *b)
 {
 	uint64_t left = t->transport->at_once;
@@ -106,14 +121,19 @@ static void start_batch(struct tent *t, struct tent_batch *b)
 		k->buffer->uses++;
 		k->request.segment->open++;
 		k->remote->lent.moving++;
-		if (k->request.len <= left && !k->order &&
-			move_now(k->request.segment, b->tasks[i]))
+		if (k->request.len <= left && !k->order) {
 			left -= k->request.len;
-		else if (!k->order)
+			k->state = TASK_NEW;
+		} else if (!k->order) {
 			stage_or_wait(t, b->tasks[i]);
+		}
 	}
 	b->next = t->batches;
 	t->batches = b;
+	for (uint32_t i = 0; i < b->n && left < t->transport->at_once; i++) {
+		if (b->tasks[i] != NO_TASK && t->tasks[b->tasks[i]].state == TASK_NEW)
+			start_new(t, b->tasks[i]);
+	}
 	if (b->open)
 		drive(t);
 }

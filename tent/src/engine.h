@@ -162,11 +162,13 @@ struct tent_segment {
 	uint32_t notifying; /* tasks in slots */
 	uint64_t n_notices; /* total; the next one uses the slot n_notices % NOTICE_SLOTS */
 	uint32_t open; /* number of tasks that have not ended */
+	uint32_t movers; /* threads in link_ops.now */
 	struct live_record *live;
 };
 
 enum task_state {
 	TASK_ORDERED, /* after work of a stream, see order.c */
+	TASK_NEW, /* the thread that submits it moves it, if a rail is idle */
 	TASK_WAITING, /* for room in the scheduler */
 	TASK_STAGED, /* its chunks are moved, see stage.c */
 	TASK_MOVING,
@@ -195,7 +197,7 @@ struct task {
 	void (*stop)(struct tent *t, uint32_t id, int err);
 	uint64_t cut; /* bytes of the chunks that have begun */
 	uint32_t chunks; /* under way */
-	int err; /* why no more chunks begin; 0: they do */
+	int err; /* why the request does not begin, or no more chunks do; 0: they do */
 	/* Only in TASK_NOTIFYING. */
 	uint8_t slot, positions;
 	uint32_t posted, arrived; /* marks: a bit per position */
@@ -443,7 +445,10 @@ void order_fini(struct tent *t);
 int move_create(struct tent_segment *s);
 /* @all: with the peer's messages. Returns whether there was work. */
 bool move_progress(struct tent_segment *s, uint64_t now, bool all);
-/* Moves all bytes of a new request now, if a rail is idle. False: it did nothing that counts. */
+/*
+ * Moves all bytes of a new request in the calling thread, if a rail is idle; releases the lock
+ * meanwhile. False: it did nothing that counts.
+ */
 bool move_now(struct tent_segment *s, uint32_t id);
 /* The time at which move_progress() is due if no event comes. */
 uint64_t move_due(const struct tent_segment *s);

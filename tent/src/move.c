@@ -358,11 +358,12 @@ static uint64_t fence_due(const struct tent_segment *s)
 /* True: a link may still access the peer's memory, and nothing on the peer's side prevents it. */
 static bool copying(const struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->n_pairs && !s->t->transport->bars; i++) {
-		if (sched_rail_in_use(s->sched, i) || sched_rail_state(s->sched, i) == RAIL_FENCING)
-			return true;
-	}
-	return false;
+	bool some = s->movers;
+
+	for (uint32_t i = 0; i < s->n_pairs; i++)
+		some |= sched_rail_in_use(s->sched, i) ||
+			sched_rail_state(s->sched, i) == RAIL_FENCING;
+	return some && !s->t->transport->bars;
 }
 
 static void fail_lost(struct tent_segment *s, uint64_t now)
@@ -404,14 +405,21 @@ bool move_now(struct tent_segment *s, uint32_t id)
 		.user = id,
 		.priority = k->request.priority};
 	struct link_move m;
+	int err;
 
 	if (!l || l->posted)
 		return false;
 	place_slice(s, &s->pairs[pair], k, &(struct sched_slice){.length = moved.length}, &m);
+	/* The request's counts keep the memory and the segment until it ends. */
+	s->movers++;
 	moved.from = clock_ns();
-	if (l->ops->now(l, &m))
-		return false;
+	err = l->ops->now(l, &m, &s->t->lock);
 	moved.to = clock_ns();
+	s->movers--;
+	if (s->lost || s->leaving)
+		loop_wake(s->t, 0); /* the peer waits for the end of the move */
+	if (err)
+		return false;
 	sched_moved(s->sched, &moved);
 	latrec_hist_record(s->pairs[pair].slice_ns, moved.to - moved.from);
 	k->state = TASK_MOVING;

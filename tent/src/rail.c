@@ -128,9 +128,13 @@ double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample
 	learn_latency(r, (double)now - posted_at, sample);
 	r->last_at = now;
 	r->progress_at = now;
-	r->bytes += sample->length;
-	r->slices++;
 	return busy;
+}
+
+void rail_count(struct rail *r, uint64_t length)
+{
+	r->bytes += length;
+	r->slices++;
 }
 
 void rail_marked(struct rail *r, uint64_t now)

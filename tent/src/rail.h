@@ -80,6 +80,8 @@ struct rail_sample {
 	double numa_ns; /* additional latency of the slice's memory */
 };
 
+/* A slice of this length has been completed. */
+void rail_count(struct rail *r, uint64_t length);
 /* Updates the measurements. Returns the busy time of the slice. */
 double rail_learn(struct rail *r, uint64_t now, const struct rail_sample *sample);
 /* A mark has arrived. It is progress, but not a sample. */

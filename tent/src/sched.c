@@ -179,9 +179,15 @@ static void count_arrived(struct sched *s, uint64_t now, uint32_t id, const stru
 	const struct request *q)
 {
 	PROBE(tent, slice_completed, id, sl->rail, sl->length, now - sl->posted_at, 0);
-	learn(s, now, sl, q);
+	rail_count(&s->rails[sl->rail], sl->length);
 	if (sched_tier(s, q->location, sl->rail) != s->best_tier[q->location])
 		s->stats.remote_bytes += sl->length;
+}
+
+/* Several threads may move requests on one rail. The time of a move beside others says nothing. */
+static bool was_alone(const struct rail *r, const struct sched_moved *m)
+{
+	return r->state == RAIL_UP && !r->posted && r->last_at <= m->from;
 }
 
 void sched_moved(struct sched *s, const struct sched_moved *m)
@@ -196,6 +202,8 @@ void sched_moved(struct sched *s, const struct sched_moved *m)
 
 	PROBE(tent, slice_posted, m->user, NO_SLICE, m->rail, m->length, 0);
 	count_arrived(s, m->to, NO_SLICE, &sl, &q);
+	if (was_alone(&s->rails[m->rail], m))
+		learn(s, m->to, &sl, &q);
 	class_serve(s, m->priority, m->length);
 	s->stats.requests++;
 	s->stats.slices++;
@@ -207,6 +215,7 @@ static void slice_arrived(struct sched *s, uint64_t now, uint32_t id)
 	uint32_t rail = sl->rail;
 
 	count_arrived(s, now, id, sl, &s->requests[sl->request]);
+	learn(s, now, sl, &s->requests[sl->request]);
 	slice_unpost(s, id);
 	s->rails[rail].full = false;
 	rail_well(s, rail);

@@ -5,9 +5,9 @@
  * with process_vm_readv(2) and process_vm_writev(2). Both need the process id of the peer, and the
  * permission to ptrace(2) the peer. The target has no end of a link.
  *
- * The engine's thread and the copying thread share rings under a mutex. The copying thread
- * copies without holding the mutex. The thread that submits a small request copies it, and threads
- * that wait for a batch copy as well. If a request is worth one thread, and a thread waits for it,
+ * The engine's thread and the copying thread share rings under a mutex. No thread copies while it
+ * holds the mutex or the engine's lock. The thread that submits a small request copies it, and
+ * threads that wait for a batch copy as well. If a request is worth one thread, and a thread waits for it,
  * that thread had better copy alone: waking another one takes a system call, and moves the memory to
  * another core's cache. So while threads wait, the copying thread naps instead of being woken, and
  * takes the moves that are older than a nap.
@@ -94,15 +94,18 @@ static int ask(const struct shm_link *l)
 	return memcmp(key, l->key, sizeof(key)) ? -ESRCH : 0;
 }
 
+static int move(pid_t pid, const struct link_move *m)
+{
+	if (!m->mapped)
+		return copy(pid, m->write, m->local, m->remote, m->len);
+	memcpy(m->write ? m->mapped : m->local, m->write ? m->local : m->mapped, m->len);
+	return 0;
+}
+
 /* Moves a slice, or if its length is 0, probes the peer. */
 static int perform(const struct shm_link *l, const struct link_move *m)
 {
-	if (!m->len)
-		return ask(l);
-	if (!m->mapped)
-		return copy(l->pid, m->write, m->local, m->remote, m->len);
-	memcpy(m->write ? m->mapped : m->local, m->write ? m->local : m->mapped, m->len);
-	return 0;
+	return m->len ? move(l->pid, m) : ask(l);
 }
 
 static void end(struct shm_link *l, uint64_t token, int status)
@@ -215,12 +218,19 @@ static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 	return err;
 }
 
-/* Nothing is posted, so no other thread uses the link. */
-static int shm_now(struct link *link, const struct link_move *m)
+/* Nothing is posted, so the copying thread does not use the link. */
+static int shm_now(struct link *link, const struct link_move *m, pthread_mutex_t *lock)
 {
 	const struct shm_link *l = to_shm(link);
+	pid_t pid = l->pid;
+	int err;
 
-	return l->stopped ? -ENOTCONN : perform(l, m);
+	if (l->stopped)
+		return -ENOTCONN;
+	pthread_mutex_unlock(lock);
+	err = move(pid, m);
+	pthread_mutex_lock(lock);
+	return err;
 }
 
 static int shm_post(struct link *link, const struct link_move *m)

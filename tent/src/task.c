@@ -148,6 +148,8 @@ void task_stop(struct tent *t, uint32_t id, int err)
 		k->stop(t, id, err);
 	} else if (k->state == TASK_MOVING) {
 		sched_cancel(s->sched, id, err);
+	} else if (k->state == TASK_NEW) {
+		k->err = err;
 	} else if (k->state == TASK_WAITING) {
 		tasks_remove(t, &s->waiting[k->request.priority], id);
 		task_end(t, id, err);

@@ -60,10 +60,11 @@ struct link_ops {
 	/* 0; -EAGAIN: the link is full; another -errno: the link has failed. */
 	int (*post)(struct link *l, const struct link_move *move);
 	/*
-	 * Performs a short move in the calling thread. 0; -errno: it has to be posted, whatever the
-	 * reason. Required if the transport has at_once.
+	 * Performs a short move in the calling thread, and releases @lock, the engine's, meanwhile:
+	 * the link may be destroyed then. 0; -errno: it has to be posted, whatever the reason.
+	 * Required if the transport has at_once.
 	 */
-	int (*now)(struct link *l, const struct link_move *move);
+	int (*now)(struct link *l, const struct link_move *move, pthread_mutex_t *lock);
 	/* Posts a message without data, which ends with 0 if it has reached the peer. */
 	int (*post_probe)(struct link *l, uint64_t token);
 	/* Required if the transport has marks. */

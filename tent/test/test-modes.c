@@ -430,6 +430,37 @@ TEST(what_the_caller_moves_counts)
 	CHECK(sched_idle(f.s));
 }
 
+/* Several threads move on one rail, and beside what is posted on it: the rail is not as fast. */
+TEST(moves_beside_others_are_no_samples)
+{
+	struct sched_moved m = {f.now, f.now + SLICE_NS, SLICE, 0, 0, 0, 0};
+	double rate;
+
+	fake_start(TENT_PULL);
+	sched_moved(f.s, &m);
+	rate = fake_rail(0).rate;
+	for (int i = 0; i < 8; i++) {
+		m.from++;
+		m.to++;
+		sched_moved(f.s, &m);
+	}
+	CHECK_EQ(fake_rail(0).slices, 9);
+	CHECK(fake_rail(0).rate == rate);
+	f.now = m.to;
+	CHECK_EQ(fake_submit(SLICE), 0);
+	m.rail = f.posts[0].rail;
+	m.from = m.to;
+	m.to += 100 * SLICE_NS;
+	rate = fake_rail(m.rail).rate;
+	sched_moved(f.s, &m);
+	CHECK(fake_rail(m.rail).rate == rate);
+	fake_drain();
+	m.from = f.now;
+	m.to = m.from + 100 * SLICE_NS;
+	sched_moved(f.s, &m);
+	CHECK(fake_rail(m.rail).rate < rate);
+}
+
 /* The rail that is awake gets the slices, and others if it fails. */
 TEST(pull_wakes_another_for_a_failed_rail)
 {

@@ -15,6 +15,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 
+#include "ending.h"
 #include "host.h"
 
 #define PEER_MS 5000 /* how long tent_unregister() waits for a silent peer */
@@ -23,9 +24,7 @@
 
 static uint64_t seed;
 
-/* ---- a copy that is held, or known ---- */
-
-static pid_t copied_by; /* the thread of the last copy; accessed by builtins */
+/* ---- a copy that is held ---- */
 
 /* Shared with the child: over TCP the child's engine copies. */
 static struct {
@@ -57,7 +56,6 @@ ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_h
 	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
 	if (here->iov_len == HELD)
 		hold();
-	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read when the copy has ended */
 	return next(pid, here, n_here, there, n_there, flags);
 }
 
@@ -174,41 +172,9 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *e, int n, const struct times
 
 static char *newer; /* shared with the child: its last description */
 
-static struct {
-	struct tent *t;
-	uint8_t *memory;
-	size_t len;
-	pthread_t thread;
-	int err;
-	bool over; /* accessed by builtins: the thread's store pairs with the child's load */
-} end;
-
-static void *unregister_thread(void *arg)
-{
-	end.err = tent_unregister(end.t, end.memory);
-	memset(end.memory, 'P', end.len);
-	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
-	return NULL;
-}
-
-static void begin_end(struct tent *t, uint8_t *bytes, size_t len)
-{
-	end.t = t;
-	end.memory = bytes;
-	end.len = len;
-	end.over = false;
-	CHECK_EQ(pthread_create(&end.thread, NULL, unregister_thread, NULL), 0);
-}
-
-static int await_end(void)
-{
-	CHECK_EQ(pthread_join(end.thread, NULL), 0);
-	return end.err;
-}
-
 /*
- * 'r' registers again and writes a new description; 'b' starts a thread that unregisters; 'o'
- * returns whether the thread has finished; 'j' joins the thread; 'm' unmaps the second MiB.
+ * 'r' registers again and writes a new description; 'm' unmaps the second MiB; the others are those
+ * of end_command().
  */
 static uint16_t command(struct tent *t, char c)
 {
@@ -222,16 +188,11 @@ static uint16_t command(struct tent *t, char c)
 		strcpy(newer, text);
 		free(text);
 		return 0;
-	case 'b':
-		begin_end(t, d.theirs, d.len);
-		return 0;
-	case 'o':
-		return __atomic_load_n(&end.over, __ATOMIC_ACQUIRE);
 	case 'm':
 		CHECK_EQ(munmap(d.theirs + MIB, MIB), 0);
 		return 0;
 	default:
-		return (uint16_t)-await_end();
+		return end_command(t, c);
 	}
 }
 
@@ -290,30 +251,6 @@ TEST(an_old_description)
 	test_filled(d.theirs, MIB, 0);
 	test_filled(d.theirs + MIB, 5 * MIB, 'A');
 	all_are_up();
-}
-
-/* A small request does not wait until a thread wakes up. */
-TEST(small_ones_are_copied_by_who_submits)
-{
-	static const struct {
-		uint64_t len;
-		bool here;
-	} cases[] = {{1, true}, {64 * KIB, true}, {64 * KIB + 1, false}, {MIB, false}, {8, true}};
-
-	if (!duo_shm_rails())
-		return; /* rails of the other kinds have no threads */
-	duo_open(&(struct duo_attr){.len = MIB});
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct tent_batch *b;
-
-		memset(d.mine, (int)i, d.len);
-		b = duo_start(TENT_WRITE, 0, cases[i].len);
-		while (duo_status(b).state == TENT_PENDING)
-			sched_yield(); /* in tent_wait() this thread would copy */
-		CHECK_EQ(duo_end(b), 0);
-		CHECK_EQ(__atomic_load_n(&copied_by, __ATOMIC_RELAXED) == gettid(), cases[i].here);
-		test_filled(d.theirs, cases[i].len, (int)i);
-	}
 }
 
 /* A thread that waits copies what waits behind a copy, which is held here. */
@@ -399,8 +336,9 @@ static void *traffic_thread(void *arg)
 {
 	const bool *stop = arg;
 
-	while (!__atomic_load_n(stop, __ATOMIC_ACQUIRE)) {
-		int err = duo_move(TENT_WRITE, 0, d.len, 0);
+	for (int i = 0; !__atomic_load_n(stop, __ATOMIC_ACQUIRE); i++) {
+		/* This thread copies the short ones while it submits them. */
+		int err = duo_move(TENT_WRITE, 0, i % 8 ? 64 * KIB : d.len, 0);
 
 		CHECK(!err || err == -EACCES || err == -EFAULT);
 	}
@@ -536,7 +474,7 @@ TEST(each_peer_confirms)
 		CHECK(!tells(&a, id)); /* now that has been noticed */
 	for (int i = 0; i < 1000; i++) {
 		/* b has not confirmed this one */
-		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		CHECK(!end_is_over());
 		sched_yield();
 	}
 	CHECK_EQ(ctl_send(&b, &m), 0);
@@ -573,7 +511,7 @@ TEST(notices_do_not_hide_them)
 static void *destroy_thread(void *arg)
 {
 	tent_destroy(host);
-	__atomic_store_n(&end.over, true, __ATOMIC_RELEASE);
+	end_over();
 	return NULL;
 }
 
@@ -591,7 +529,7 @@ TEST(destroy_waits_for_copies)
 	CHECK_EQ(pthread_create(&thread, NULL, destroy_thread, NULL), 0);
 	host_disconnects(&a);
 	for (int i = 0; i < 1000; i++) {
-		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		CHECK(!end_is_over());
 		sched_yield();
 	}
 	ctl_close(&a);
@@ -635,7 +573,7 @@ TEST(who_is_sent_away_may_copy)
 	host_disconnects(&a);
 	begin_end(host, memory, HOST_LEN);
 	for (int i = 0; i < 1000; i++) {
-		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		CHECK(!end_is_over());
 		sched_yield();
 	}
 	ctl_close(&a);
@@ -724,7 +662,7 @@ TEST(importers_are_many)
 	for (size_t i = 0; i < IMPORTERS; i++) {
 		CHECK_EQ(host_await(&importers[i], CTL_GREW).rail, 2);
 		is_told(&importers[i], 2);
-		CHECK(!__atomic_load_n(&end.over, __ATOMIC_ACQUIRE));
+		CHECK(!end_is_over());
 		CHECK_EQ(ctl_send(&importers[i], &m), 0);
 	}
 	CHECK_EQ(await_end(), 0);

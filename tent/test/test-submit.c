@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small requests over copying threads: the thread that submits them copies them, without the
+ * engine's lock. The program's own process_vm_writev() replaces that of libc, and can hold a copy.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/uio.h>
+
+#include "ending.h"
+#include "gate.h"
+
+#define HELD 54321 /* a copy of this many bytes is held */
+
+static pid_t copied_by; /* the thread of the last copy; accessed by builtins */
+
+typedef ssize_t writev_fn(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags);
+
+writev_fn process_vm_writev;
+
+ssize_t process_vm_writev(pid_t pid, const struct iovec *here, unsigned long n_here,
+	const struct iovec *there, unsigned long n_there, unsigned long flags)
+{
+	writev_fn *next;
+
+	*(void **)&next = dlsym(RTLD_NEXT, "process_vm_writev");
+	if (here->iov_len == HELD)
+		gate_pass();
+	__atomic_store_n(&copied_by, gettid(), __ATOMIC_RELAXED); /* read when the copy has ended */
+	return next(pid, here, n_here, there, n_there, flags);
+}
+
+/* A small request does not wait until a thread wakes up. */
+TEST(small_ones_are_copied_by_who_submits)
+{
+	static const struct {
+		uint64_t len;
+		bool here;
+	} cases[] = {{1, true}, {64 * KIB, true}, {64 * KIB + 1, false}, {MIB, false}, {8, true}};
+
+	duo_open(&(struct duo_attr){.len = MIB});
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct tent_batch *b;
+
+		memset(d.mine, (int)i, d.len);
+		b = duo_start(TENT_WRITE, 0, cases[i].len);
+		while (duo_status(b).state == TENT_PENDING)
+			sched_yield(); /* in tent_wait() this thread would copy */
+		CHECK_EQ(duo_end(b), 0);
+		CHECK_EQ(__atomic_load_n(&copied_by, __ATOMIC_RELAXED) == gettid(), cases[i].here);
+		test_filled(d.theirs, cases[i].len, (int)i);
+	}
+}
+
+/* ---- a copy that is held ---- */
+
+static pthread_t submitter;
+static struct tent_batch *batch; /* of the thread */
+
+/* @arg: the number of requests. The copy of the first one is held. */
+static void *submit_thread(void *arg)
+{
+	const struct tent_request two[] = {duo_request(TENT_WRITE, 0, HELD),
+		duo_request(TENT_WRITE, HELD, 64)};
+
+	batch = duo_submit(two, *(const uint32_t *)arg);
+	return NULL;
+}
+
+static void begin_held(uint32_t n)
+{
+	duo_open(&(struct duo_attr){.len = MIB, .command = end_command});
+	memset(d.mine, 'A', d.len);
+	gate_set(false);
+	CHECK_EQ(pthread_create(&submitter, NULL, submit_thread, &n), 0);
+	gate_await();
+}
+
+static void await_held(void)
+{
+	gate_set(true);
+	CHECK_EQ(pthread_join(submitter, NULL), 0);
+}
+
+static int status_of(uint32_t i)
+{
+	struct tent_status status;
+
+	CHECK_EQ(tent_task_status(batch, i, &status, sizeof(status)), 0);
+	return status.err;
+}
+
+TEST(other_threads_go_on)
+{
+	begin_held(2);
+	for (size_t len = 1; len <= MIB; len *= 4)
+		CHECK_EQ(duo_move(TENT_WRITE, 0, len, 0), 0);
+	test_filled(d.theirs, MIB, 'A');
+	CHECK_EQ(tent_release(d.s), -EBUSY);
+	CHECK_EQ(tent_unregister(d.t, d.mine), -EBUSY);
+	memset(d.mine, 'B', d.len);
+	await_held();
+	CHECK_EQ(duo_end(batch), 0);
+	test_filled(d.theirs, HELD + 64, 'B');
+	test_filled(d.theirs + HELD + 64, d.len - HELD - 64, 'A');
+}
+
+/* tent_unregister() waits for the copy. The second request of the batch does not begin any more. */
+TEST(the_peer_waits_for_the_copy)
+{
+	struct tent_batch *other;
+
+	begin_held(2);
+	duo_ask('b');
+	while (!tent_submit(d.t,
+		&(struct tent_request){.op = TENT_WRITE,
+			.local = d.mine,
+			.segment = d.s,
+			.remote = d.at,
+			.len = 1},
+		1, &other))
+		duo_end(other); /* until this side knows */
+	for (int i = 0; i < 200; i++)
+		CHECK_EQ(duo_ask('o'), 0);
+	await_held();
+	CHECK_EQ(duo_ask('j'), 0);
+	CHECK_EQ(status_of(0), 0);
+	CHECK_EQ(status_of(1), -EACCES);
+	CHECK_EQ(duo_end(batch), -EACCES);
+	test_filled(d.theirs, d.len, 'P');
+}
+
+/* The peer's tent_destroy() waits for the copy, too: the connection is open until it has ended. */
+TEST(an_engine_ends_after_the_copy)
+{
+	struct pollfd child = {.events = POLLIN};
+	struct tent_rail_stats r = {.up = true};
+
+	begin_held(1);
+	child.fd = pidfd_open(d.child, 0);
+	duo_ask('x');
+	while (r.up) { /* until the rails of the lost peer are closed */
+		CHECK_EQ(tent_rail_get_stats(d.s, 0, &r, sizeof(r)), 0);
+		sched_yield();
+	}
+	CHECK_EQ(poll(&child, 1, 100), 0); /* an engine that does not wait ends within 100 ms */
+	close(child.fd);
+	await_held();
+	CHECK_EQ(test_reap(d.child), 0);
+	d.child = 0;
+	CHECK_EQ(duo_end(batch), 0);
+}
+
+/* ---- many threads ---- */
+
+#define THREADS 8
+
+/* @arg: the thread's place in the memory. Writes and reads until the peer has ended it. */
+static void *until_refused(void *arg)
+{
+	size_t at = *(const size_t *)arg;
+	int err = 0;
+
+	for (int i = 0; !err; i++)
+		err = duo_move(i % 2 ? TENT_READ : TENT_WRITE, at, 64 * KIB, 0);
+	CHECK(err == -EACCES || err == -EFAULT);
+	return NULL;
+}
+
+/* The peer's memory ends while threads copy. If it is mapped here, the mapping outlives the copies. */
+TEST(the_memory_ends_under_threads)
+{
+	pthread_t threads[THREADS];
+	size_t at[THREADS];
+
+	for (int round = 0; round < 4; round++) {
+		duo_open(&(struct duo_attr){.len = THREADS * 64 * KIB});
+		for (size_t i = 0; i < THREADS; i++) {
+			at[i] = i * 64 * KIB;
+			CHECK_EQ(pthread_create(&threads[i], NULL, until_refused, &at[i]), 0);
+		}
+		for (int i = 0; i < 100 * round; i++)
+			CHECK_EQ(duo_ask('e'), 0);
+		duo_ask('u');
+		for (size_t i = 0; i < THREADS; i++)
+			CHECK_EQ(pthread_join(threads[i], NULL), 0);
+		test_now(duo_close);
+	}
+}
