@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 #include <errno.h>
 #include <jansson.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/process.h"
+#include "base/tcp.h"
 #include "compare.h"
 #include "job.h"
 #include "options.h"
+#include "stop.h"
+
+#define REPORT_MAX (64u << 20) /* longest accepted output of a job, bytes */
+
+static atomic_int group; /* process group of the job that runs; 0: none */
 
 struct side {
 	const char *command;
@@ -33,36 +43,73 @@ static int save(const struct side *s, const json_t *report)
 	return failed ? -output_failed("benchkv", s->file, errno) : 0;
 }
 
-/* Runs a job and keeps its report. 0, or a negative number after a line on standard error. */
-static int run(struct side *s)
+/*
+ * Ends the job. It gets SIGTERM, because srun(1) only prints the state of its tasks at the first
+ * SIGINT; at the second signal it is killed.
+ */
+static void on_signal(int sig)
+{
+	bool again = stop_note(sig);
+	/* Relaxed, pairs with run_job(): only the number is read. */
+	pid_t job = atomic_load_explicit(&group, memory_order_relaxed);
+
+	if (job)
+		kill(-job, again ? SIGKILL : SIGTERM);
+}
+
+/* The job is a process group of its own, so that a signal can end all of it and nothing else. */
+static void run_job(const char *line, struct process *p)
+{
+	const char *argv[] = {"/bin/sh", "-c", line, NULL};
+
+	process_start(p, argv, false);
+	if (p->err)
+		return;
+	/* Relaxed, pairs with on_signal(), as below. */
+	atomic_store_explicit(&group, p->pid, memory_order_relaxed);
+	if (stop_requested())
+		kill(-p->pid, SIGTERM); /* the signal came before the handler knew the job */
+	process_wait(p, 1, REPORT_MAX, TCP_FOREVER);
+	atomic_store_explicit(&group, 0, memory_order_relaxed);
+}
+
+/* Keeps the report of a job that has ended. 0, or < 0 after a line on standard error. */
+static int keep(struct side *s, const struct process *p)
 {
 	json_t *report;
-	char *line;
-	FILE *f;
-	int err, status;
+	int err;
 
-	if (asprintf(&line, "%s --json -", s->command) < 0)
-		return -output_failed("benchkv", "run-pair", ENOMEM);
-	fflush(NULL);
-	f = popen(line, "re");
-	free(line);
-	if (!f)
-		return -output_failed("benchkv", s->command, errno);
-	report = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL);
-	while (getc(f) != EOF) {
-	}
-	status = pclose(f);
-	if (status) {
+	if (p->err)
+		return -output_failed("benchkv", s->command, -p->err);
+	if (p->status) {
 		fprintf(stderr, "benchkv: '%s' has failed (%s %d)\n", s->command,
-			WIFSIGNALED(status) ? "signal" : "status",
-			WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-		err = -1;
-	} else {
-		err = compare_add(s->reports, report, s->command);
+			WIFSIGNALED(p->status) ? "signal" : "status",
+			WIFSIGNALED(p->status) ? WTERMSIG(p->status) : WEXITSTATUS(p->status));
+		return -1;
 	}
+	report = json_loadb(p->out ? p->out : "", p->len, JSON_DISABLE_EOF_CHECK, NULL);
+	err = compare_add(s->reports, report, s->command);
 	if (!err)
 		err = save(s, report);
 	json_decref(report);
+	return err;
+}
+
+/* Runs a job and keeps its report. 0, -EINTR after a signal, or as keep(). */
+static int run(struct side *s)
+{
+	struct process p;
+	char *line;
+	int err;
+
+	/* A job in the background would be stopped if it read from the terminal. */
+	if (asprintf(&line, "exec </dev/null; %s --json -", s->command) < 0)
+		return -output_failed("benchkv", "run-pair", ENOMEM);
+	fflush(NULL);
+	run_job(line, &p);
+	free(line);
+	err = stop_requested() ? -EINTR : keep(s, &p);
+	free(p.out);
 	return err;
 }
 
@@ -95,6 +142,17 @@ static int name_files(struct side sides[2], const char *prefix)
 	return 0;
 }
 
+/* Returns the exit status of a pair that was not run to its end. */
+static int failed(void)
+{
+	int sig = stop_told();
+
+	if (!sig)
+		return JOB_ERROR;
+	fprintf(stderr, "benchkv: told to stop by SIG%s\n", sigabbrev_np(sig));
+	return 128 + sig;
+}
+
 int pair_command(const struct options *o)
 {
 	struct side sides[2] = {
@@ -104,8 +162,9 @@ int pair_command(const struct options *o)
 	json_t *const reports[2] = {sides[0].reports, sides[1].reports};
 	int status = JOB_USAGE;
 
+	stop_catch(on_signal);
 	if ((!o->json || output_try("benchkv", "--json", o->json)) && !name_files(sides, o->save))
-		status = run_pairs(sides, o->pairs) ? JOB_ERROR : compare_print(reports, o);
+		status = run_pairs(sides, o->pairs) ? failed() : compare_print(reports, o);
 	for (int i = 0; i < 2; i++) {
 		json_decref(sides[i].reports);
 		free(sides[i].file);

@@ -10,13 +10,19 @@
 
 atomic_int stop_signal;
 
-void stop_raise(int sig)
+/* Returns true if the flag was not raised before. */
+static bool raise_flag(int sig)
 {
 	int none = 0;
 
 	/* Relaxed, pairs with stop_requested(). */
-	if (atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig, memory_order_relaxed,
-		    memory_order_relaxed))
+	return atomic_compare_exchange_strong_explicit(&stop_signal, &none, sig,
+		memory_order_relaxed, memory_order_relaxed);
+}
+
+void stop_raise(int sig)
+{
+	if (raise_flag(sig))
 		alarm(TEARDOWN_MAX_S);
 }
 
@@ -24,16 +30,22 @@ void stop_raise(int sig)
  * One Ctrl-C can arrive several times: from the launcher to the process group, and passed on by
  * softhca-run(1).
  */
-static void on_signal(int sig)
+bool stop_note(int sig)
 {
 	static atomic_ullong first_ns;
 	unsigned long long now = clock_ns(), first = 0;
 
+	raise_flag(sig);
+	/* Relaxed: only other runs of the handler write it. */
+	return !atomic_compare_exchange_strong_explicit(&first_ns, &first, now,
+		       memory_order_relaxed, memory_order_relaxed) &&
+	       now - first > ECHO_NS;
+}
+
+static void on_signal(int sig)
+{
 	stop_raise(sig);
-	/* Relaxed: only other runs of this handler write it. */
-	if (!atomic_compare_exchange_strong_explicit(&first_ns, &first, now, memory_order_relaxed,
-		    memory_order_relaxed) &&
-		now - first > ECHO_NS)
+	if (stop_note(sig))
 		_exit(128 + sig);
 }
 
@@ -53,12 +65,19 @@ void stop_guard(int status)
 	alarm(TEARDOWN_MAX_S);
 }
 
-void stop_catch_signals(void)
+void stop_catch(void (*handler)(int))
 {
 	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction sa = {.sa_handler = on_signal};
+	struct sigaction sa = {.sa_handler = handler};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaddset(&sa.sa_mask, signals[i]);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
 		sigaction(signals[i], &sa, NULL);
+}
+
+void stop_catch_signals(void)
+{
+	stop_catch(on_signal);
 	signal(SIGPIPE, SIG_IGN);
 }

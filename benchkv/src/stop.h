@@ -21,6 +21,12 @@ extern atomic_int stop_signal;
  */
 void stop_catch_signals(void);
 
+/* Sets the handler of these signals. */
+void stop_catch(void (*handler)(int));
+
+/* For a handler: raises the flag. Returns true for a second signal as above. */
+bool stop_note(int sig);
+
 /*
  * Raises the flag with a signal's number or STOP_FAILED. Has no effect if the flag is raised
  * already. Any thread may call it.

@@ -9,9 +9,12 @@ import math
 import os
 import random
 import re
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 BENCHKV = sys.argv[1]
 
@@ -185,6 +188,39 @@ def case_run_pair():
     real = f"{BENCHKV} --ops 1000 --key-range 1000 2>/dev/null"
     r = run("run-pair", "--pairs", 2, real, real)
     check(r.returncode == 0 and rows(r)["latency_ns.p999"][3] == "too few pairs", r)
+
+
+def stop(command, sig, again=False):
+    """Signals a run-pair while its first command runs, and checks that both end. The command opens a FIFO and writes a line
+    to it; when the FIFO has no writer any more all its processes have ended. again: the signal is repeated."""
+    os.mkfifo("fifo")
+    proc = subprocess.Popen([BENCHKV, "run-pair", "--save", "stopped", f"exec 3>fifo; {command}; true", "true"],
+                            stdin=open(write("input", ["line\n"])), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, start_new_session=True)
+    try:
+        with open("fifo", "rb", buffering=0) as fifo:
+            check(fifo.read(3) == b"up\n", "the command has not begun")
+            proc.send_signal(sig)
+            end = time.monotonic() + 60
+            while not select.select([fifo], [], [], .1 if again else 60)[0]:
+                check(again and time.monotonic() < end, f"{sig}: the job goes on")
+                proc.send_signal(sig)
+            check(not fifo.read(1), "the command has written more")
+            out, err = proc.communicate(timeout=60)
+    finally:
+        os.unlink("fifo")
+        proc.kill()
+    check(not [x for x in os.listdir() if x.startswith("stopped")], "a report of the job that was stopped")
+    check(proc.returncode == 128 + sig and not out and err == f"benchkv: told to stop by {sig.name}\n",
+          (proc.returncode, out, err))
+
+
+def case_stopped():
+    """A signal to run-pair alone ends its job with all processes; the second one also a job that ignores the first."""
+    job = "read -r line || { sleep 86400 & echo up >&3; wait; }"  # standard input is empty
+    for sig in signal.SIGINT, signal.SIGTERM, signal.SIGHUP:
+        stop(job, sig)
+    stop(f"trap '' TERM; {job}", signal.SIGTERM, again=True)
 
 
 with tempfile.TemporaryDirectory() as directory:

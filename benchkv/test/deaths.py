@@ -96,6 +96,17 @@ def interrupted_later():
     check("\naudit         not made\n" in r.out and re.search(r"\nrun .*\n0 +\d+", r.out), r)
 
 
+def interrupted_pair():
+    """A signal to run-pair alone ends the job that it runs, with the launcher and the ranks."""
+    argv = [BENCHKV, "run-pair", " ".join(job(2, "--clients", 3, "--duration", 600)), "true"]
+    proc = start(argv, PATIENT)
+    wait_running(proc, 2, 3)
+    proc.send_signal(signal.SIGINT)
+    r = finish(proc, argv)
+    check(r.status == 130 and r.own_lines() == ["benchkv: told to stop by SIGINT"], r)
+    nothing_left(processes_left)
+
+
 def next_start():
     """Removes a fabric that was left behind: some time after its SIGTERM, mpirun kills all processes, including the
     software HCA's guardian."""
@@ -108,6 +119,7 @@ def case_signals():
         if SOAK or sig == signal.SIGINT:  # the launcher sends SIGTERM for both
             interrupted(2, sig)
     interrupted_later()
+    interrupted_pair()
     next_start()
 
 

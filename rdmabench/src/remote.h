@@ -3,7 +3,7 @@
 #ifndef RDMABENCH_REMOTE_H
 #define RDMABENCH_REMOTE_H
 
-#include "process.h"
+#include "base/process.h"
 
 #define REMOTE_OUTPUT_MAX (64u << 20) /* longest accepted output of one host, bytes */
 

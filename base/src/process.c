@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "process.h"
+#include "base/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,6 +40,8 @@ void process_start(struct process *p, const char *const *argv, bool quiet)
 	p->pid = fork();
 	if (!p->pid)
 		in_child(parent, argv, quiet, out[1]);
+	if (p->pid > 0)
+		setpgid(p->pid, p->pid); /* here as well: the caller may signal the group at once */
 	p->err = p->pid < 0 ? -errno : 0;
 	close(out[1]);
 	if (p->err)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Runs commands at the same time, and collects their outputs. */
-#ifndef RDMABENCH_PROCESS_H
-#define RDMABENCH_PROCESS_H
+#ifndef BASE_PROCESS_H
+#define BASE_PROCESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
