@@ -112,12 +112,15 @@ static_assert(SHMIPC_IDLE_POLLS == IDLE_POLLS, "the public header includes nothi
 
 /* ---- connect ---- */
 
+#define COMPARE(size_) differ |= want->size_ && want->size_ != a->size_;
+
 /* Checks the header, and the sizes in it against those that the caller wants. */
 static int header_check(const struct shm_region *region, const struct shmipc_attr *want,
 	struct shmipc_layout *l_p)
 {
 	const struct shmipc_header *h = region->addr;
 	const struct shmipc_attr *a = &l_p->attr;
+	bool differ = false;
 	int err;
 
 	/* Acquire: pairs with the release in server_publish(). */
@@ -126,17 +129,8 @@ static int header_check(const struct shm_region *region, const struct shmipc_att
 	err = shmipc_header_check(h, region->size, l_p);
 	if (err)
 		return err;
-	if ((want->max_clients && want->max_clients != a->max_clients) ||
-		(want->depth && want->depth != a->depth) ||
-		(want->req_size && want->req_size != a->req_size) ||
-		(want->resp_size && want->resp_size != a->resp_size) ||
-		(want->extra_size && want->extra_size != a->extra_size) ||
-		(want->pushes && want->pushes != a->pushes) ||
-		(want->loans && want->loans != a->loans) ||
-		(want->loan_req_size && want->loan_req_size != a->loan_req_size) ||
-		(want->loan_resp_size && want->loan_resp_size != a->loan_resp_size))
-		return -EPROTO;
-	return 0;
+	SHMIPC_SIZES(COMPARE)
+	return differ ? -EPROTO : 0;
 }
 
 /* Returns true if the server is dead. Makes a system call. */

@@ -22,20 +22,18 @@ static struct cellring_plan ring_plan(uint32_t depth, uint32_t payload, uint32_t
 	return p;
 }
 
+#define COPY(size_) l.attr.size_ = attr->size_;
+
 int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p)
 {
 	struct shmipc_layout l = {0};
 
+	SHMIPC_SIZES(COPY)
 	l.attr.max_clients = or_default(attr->max_clients, 64);
 	l.attr.depth = or_default(attr->depth, 64);
 	l.attr.req_size = or_default(attr->req_size, 56);
 	l.attr.resp_size = or_default(attr->resp_size, 56);
-	l.attr.extra_size = attr->extra_size;
 	l.attr.events = attr->events;
-	l.attr.pushes = attr->pushes;
-	l.attr.loans = attr->loans;
-	l.attr.loan_req_size = attr->loan_req_size;
-	l.attr.loan_resp_size = attr->loan_resp_size;
 	if (l.attr.max_clients > SHMIPC_MAX_CLIENTS || l.attr.depth > SHMIPC_MAX_DEPTH ||
 		l.attr.req_size > SHMIPC_MAX_PAYLOAD || l.attr.resp_size > SHMIPC_MAX_PAYLOAD ||
 		l.attr.pushes > SHMIPC_MAX_DEPTH)
@@ -65,23 +63,15 @@ int shmipc_layout_plan(const struct shmipc_attr *attr, struct shmipc_layout *l_p
 	return 0;
 }
 
+#define LOAD(size_) a.size_ = __atomic_load_n(&h->size_, __ATOMIC_RELAXED);
+
 int shmipc_header_check(const struct shmipc_header *h, uint64_t size, struct shmipc_layout *l_p)
 {
-	struct shmipc_attr a;
+	struct shmipc_attr a = {0};
 
 	if (h->magic != SHMIPC_MAGIC || h->version != SHMIPC_VERSION)
 		return -EPROTO;
-	a = (struct shmipc_attr){
-		.max_clients = __atomic_load_n(&h->max_clients, __ATOMIC_RELAXED),
-		.depth = __atomic_load_n(&h->depth, __ATOMIC_RELAXED),
-		.req_size = __atomic_load_n(&h->req_size, __ATOMIC_RELAXED),
-		.resp_size = __atomic_load_n(&h->resp_size, __ATOMIC_RELAXED),
-		.extra_size = __atomic_load_n(&h->extra_size, __ATOMIC_RELAXED),
-		.pushes = __atomic_load_n(&h->pushes, __ATOMIC_RELAXED),
-		.loans = __atomic_load_n(&h->loans, __ATOMIC_RELAXED),
-		.loan_req_size = __atomic_load_n(&h->loan_req_size, __ATOMIC_RELAXED),
-		.loan_resp_size = __atomic_load_n(&h->loan_resp_size, __ATOMIC_RELAXED),
-	};
+	SHMIPC_SIZES(LOAD)
 	if (!a.max_clients || !a.depth || !a.req_size || !a.resp_size ||
 		shmipc_layout_plan(&a, l_p) || l_p->size != size)
 		return -EPROTO;

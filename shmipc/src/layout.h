@@ -31,6 +31,13 @@ static_assert(sizeof(PREFIX) - 1 + SHMIPC_MAX_NAME == SHM_NAME_MAX, "the name's 
 #define SHMIPC_LEAST 64u /* a ring has room for at least so many messages in full bursts */
 #define CLIENT_BYTE(index) (1u + (index)) /* byte of the file; 0 is the server's */
 
+/* The sizes that the header holds, of the same names as in struct shmipc_attr. */
+#define SHMIPC_SIZES(DO)                                                                           \
+	DO(max_clients)                                                                            \
+	DO(depth)                                                                                  \
+	DO(req_size)                                                                               \
+	DO(resp_size) DO(extra_size) DO(pushes) DO(loans) DO(loan_req_size) DO(loan_resp_size)
+
 struct shmipc_header {
 	/* Written once, by the server, before a client can use the region. */
 	uint64_t magic; /* written last */

@@ -533,6 +533,8 @@ static struct server *server_alloc(const struct shmipc_layout *l)
 	return s;
 }
 
+#define STORE(size_) h->size_ = a->size_;
+
 /* Fills in the region. The magic, stored last, tells clients that the region is complete. */
 static void server_publish(struct server *s)
 {
@@ -540,16 +542,8 @@ static void server_publish(struct server *s)
 	const struct shmipc_attr *a = &s->layout.attr;
 
 	h->version = SHMIPC_VERSION;
-	h->max_clients = a->max_clients;
-	h->depth = a->depth;
-	h->req_size = a->req_size;
-	h->resp_size = a->resp_size;
-	h->extra_size = a->extra_size;
 	h->size = s->layout.size;
-	h->pushes = a->pushes;
-	h->loans = a->loans;
-	h->loan_req_size = a->loan_req_size;
-	h->loan_resp_size = a->loan_resp_size;
+	SHMIPC_SIZES(STORE)
 	h->server_addr.netns = wakefd_netns();
 	for (uint32_t i = 0; i < a->max_clients; i++) {
 		s->hot.peers[i].index = i;
