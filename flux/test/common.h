@@ -30,16 +30,23 @@ static inline void on_response(void *arg, uint64_t token, const void *payload, u
 	s->n++;
 }
 
-static inline struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
+static inline struct flux *make_of(uint32_t nodes, uint32_t capacity, uint32_t max_inflight,
+	uint32_t payload, uint32_t reply)
 {
 	struct flux_attr attr = {.nodes = nodes,
 		.capacity = capacity,
 		.max_inflight = max_inflight,
-		.payload_size = sizeof(uint64_t)};
+		.payload_size = payload,
+		.reply_size = reply};
 	struct flux *f;
 
 	CHECK_EQ(flux_create(&attr, &f), 0);
 	return f;
+}
+
+static inline struct flux *make(uint32_t nodes, uint32_t capacity, uint32_t max_inflight)
+{
+	return make_of(nodes, capacity, max_inflight, sizeof(uint64_t), 0);
 }
 
 /* FLUX *f = ...; destroys the network where its block ends. */
@@ -55,11 +62,38 @@ static inline int call(struct flux_node *n, uint32_t to, uint64_t value, uint64_
 	return flux_call(n, to, &value, sizeof(value), token);
 }
 
+/* Makes @n calls with the values and tokens 0, 1, ... */
+static inline void calls(struct flux_node *n, uint32_t to, uint32_t number)
+{
+	for (uint32_t i = 0; i < number; i++)
+		CHECK_EQ(call(n, to, i, i), 0);
+}
+
 /* Receives one call: its node, its handle and its value. */
 static inline int recv_one(struct flux_node *n, uint32_t *from, uint64_t *flux_token,
 	uint64_t *value)
 {
 	return flux_try_recv_raw(n, from, flux_token, value, sizeof(*value), NULL);
+}
+
+struct got {
+	uint32_t from;
+	uint64_t token, value;
+};
+
+/* Receives a call or a post, which must be there. */
+static inline struct got take(struct flux_node *n)
+{
+	struct got g = {0};
+
+	CHECK_EQ(recv_one(n, &g.from, &g.token, &g.value), 1);
+	return g;
+}
+
+/* Answers a call with its value. */
+static inline void answer(struct flux_node *n, struct got g)
+{
+	CHECK_EQ(flux_reply(n, g.token, &g.value, sizeof(g.value)), 0);
 }
 
 /* Answers every waiting call with its value + 1. Returns how many. */

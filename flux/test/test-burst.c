@@ -28,8 +28,7 @@ TEST(when_sleepers_are_looked_for)
 	FLUX *f = make(3, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	struct seen s = {0};
-	uint64_t value, before;
-	uint32_t from;
+	uint64_t before;
 
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(flushes(a), 0);
@@ -39,7 +38,7 @@ TEST(when_sleepers_are_looked_for)
 	look_in_vain(a, 3 * 8); /* nothing has been published since */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	look_in_vain(a, 8 - 1);
-	CHECK_EQ(recv_one(a, &from, &value, &value), 0);
+	CHECK_EQ(serve(a), 0);
 	CHECK_EQ(flushes(a), 2);
 	/* A wait that finds nothing does not delay the check, however long it spins. */
 	CHECK_EQ(call(a, 1, 0, 0), 0);
@@ -69,7 +68,7 @@ TEST(when_sleepers_are_looked_for)
 		CHECK_EQ(call(b, 0, 0, 0), 0);
 		flux_flush(b);
 		CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
-		CHECK_EQ(recv_one(a, &from, &value, &value), 1);
+		take(a);
 	}
 	CHECK_EQ(flushes(a), before + 1);
 }
@@ -106,7 +105,7 @@ static void burst_is_published(const char *how)
 	else if (!strcmp(how, "flush"))
 		flux_flush(a);
 	else if (!strcmp(how, "receive"))
-		CHECK_EQ(recv_one(a, &from, &value, &value), 0);
+		CHECK_EQ(serve(a), 0);
 	else if (!strcmp(how, "leave"))
 		flux_leave(a);
 	else
@@ -139,12 +138,10 @@ TEST(calls_in_flight_are_remembered)
 	struct seen s = {0};
 
 	for (uint32_t round = 0; round < 3; round++) {
-		for (uint32_t i = 0; i < 31; i++)
-			CHECK_EQ(call(a, 1, i, 0), 0);
+		calls(a, 1, 31);
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
 		CHECK_EQ(serve(b), 31);
-		while (flux_poll(a, on_response, &s))
-			;
+		poll_all(a, &s);
 		CHECK_EQ(flux_pending(a), 0);
 		for (uint32_t i = 1; i < 8; i++) {
 			CHECK_EQ(call(a, 1, i, 0), 0);
@@ -161,8 +158,7 @@ TEST(calls_in_flight_are_remembered)
 			flux_flush(a);
 			CHECK_EQ(serve(b), 23);
 		}
-		while (flux_poll(a, on_response, &s))
-			;
+		poll_all(a, &s);
 	}
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	CHECK_EQ(held(a), 1); /* eight were in flight */
@@ -214,9 +210,7 @@ TEST(few_calls_close_an_empty_burst)
 {
 	FLUX *f = make(2, 0, 16);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token, value;
 	struct seen s = {0};
-	uint32_t from;
 
 	for (uint32_t i = 0; i < 16; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
@@ -227,10 +221,8 @@ TEST(few_calls_close_an_empty_burst)
 		CHECK_EQ(serve(b), turn ? 8 : 16);
 		CHECK_EQ(flux_poll(a, call_again, a), 8);
 	}
-	for (uint32_t i = 0; i < 7; i++) {
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-		CHECK_EQ(flux_reply(b, token, &value, 8), 0);
-	}
+	for (uint32_t i = 0; i < 7; i++)
+		answer(b, take(b));
 	flux_flush(b);
 	poll_all(a, &s);
 	CHECK_EQ(flux_pending(a), 1);
@@ -250,28 +242,27 @@ TEST(answers_wait_for_the_next)
 {
 	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token, value;
 	struct seen s = {0};
-	uint32_t from;
 
 	for (uint32_t round = 0; round < 2; round++) {
 		poll_all(a, &s);
-		for (uint32_t i = 0; i < 32; i++)
-			CHECK_EQ(call(a, 1, i, 0), 0);
+		calls(a, 1, 32);
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
 		if (!round) /* from now on bursts have eight */
 			CHECK_EQ(serve(b), 32);
 	}
 	for (uint32_t i = 0; i < 32; i++) {
+		struct got g;
+
 		CHECK_EQ(flux_poll(b, on_response, &s), 0);
 		CHECK_EQ(held(b), i < 21 ? i % 8 : (i - 20) % 8);
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+		g = take(b);
 		if (i ==
 			20) { /* a poll without an answer: the caller may wait for something else */
 			flux_poll(b, on_response, &s);
 			CHECK_EQ(held(b), 0);
 		}
-		CHECK_EQ(flux_reply(b, token, &value, sizeof(value)), 0);
+		answer(b, g);
 	}
 	CHECK_EQ(flux_poll(b, on_response, &s), 0); /* nothing more to answer */
 	CHECK_EQ(held(b), 0);
@@ -282,8 +273,7 @@ static void warm_up(struct flux *f, struct flux_node *a, uint32_t peer, uint32_t
 {
 	static struct seen s;
 
-	for (uint32_t i = 0; i < n; i++)
-		CHECK_EQ(call(a, peer, i, i), 0);
+	calls(a, peer, n);
 	flux_poll(a, on_response, &s);
 	serve(flux_get_node(f, peer));
 	s.n = 0;
@@ -295,9 +285,8 @@ TEST(peers_are_collected_apart)
 {
 	FLUX *f = make(4, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0);
-	uint64_t token[3][4], got, value;
+	struct got got[3][4];
 	struct seen s = {0};
-	uint32_t from;
 
 	for (uint32_t p = 1; p < 4; p++)
 		warm_up(f, a, p, 32);
@@ -319,17 +308,17 @@ TEST(peers_are_collected_apart)
 	for (uint32_t p = 1; p < 4; p++)
 		warm_up(f, flux_get_node(f, p), 0, 32);
 	for (uint32_t p = 1; p < 4; p++) {
-		for (uint32_t i = 0; i < 4; i++)
-			CHECK_EQ(call(flux_get_node(f, p), 0, i, i), 0);
+		calls(flux_get_node(f, p), 0, 4);
 		flux_flush(flux_get_node(f, p));
 	}
 	for (uint32_t i = 0; i < 12; i++) {
-		CHECK_EQ(recv_one(a, &from, &got, &value), 1);
-		token[from - 1][i % 4] = got;
+		struct got g = take(a);
+
+		got[g.from - 1][i % 4] = g;
 	}
 	for (uint32_t i = 0; i < 4; i++)
 		for (uint32_t p = 1; p < 4; p++)
-			CHECK_EQ(flux_reply(a, token[p - 1][i], &value, 8), 0);
+			answer(a, got[p - 1][i]);
 	CHECK_EQ(held(a), 12);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
 	CHECK_EQ(held(a), 0);
@@ -346,8 +335,6 @@ static void answers_stay(uint32_t row, uint32_t open)
 	FLUX *f = make(4, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 3);
 	struct seen s = {0};
-	uint64_t token, value;
-	uint32_t from;
 
 	for (uint32_t p = 1; p < 3; p++)
 		warm_up(f, a, p, 32);
@@ -355,15 +342,13 @@ static void answers_stay(uint32_t row, uint32_t open)
 	for (uint32_t group = 0; group < 3; group++) {
 		if (group == 2)
 			serve(a);
-		for (uint32_t i = 0; i < row; i++)
-			CHECK_EQ(call(b, 0, i, i), 0);
+		calls(b, 0, row);
 		flux_poll(b, on_response, &s);
 	}
 	for (uint32_t i = 1; i < 3; i++) {
 		for (uint32_t p = 1; p < 3; p++)
 			CHECK_EQ(call(a, p, i, i), 0);
-		CHECK_EQ(recv_one(a, &from, &token, &value), 1);
-		CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+		answer(a, take(a));
 		CHECK_EQ(held(a), i + 2);
 		CHECK_EQ(flux_poll(a, on_response, &s), 0);
 		CHECK_EQ(held(a), i);
@@ -382,9 +367,8 @@ TEST(answers_go_when_the_turn_ends)
 {
 	FLUX *f = make(3, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0);
-	uint64_t token, value;
+	struct got first;
 	struct seen s = {0};
-	uint32_t first, from;
 
 	for (uint32_t p = 1; p < 3; p++)
 		warm_up(f, flux_get_node(f, p), 0, 32);
@@ -392,14 +376,13 @@ TEST(answers_go_when_the_turn_ends)
 		CHECK_EQ(call(flux_get_node(f, p), 0, 1, 1), 0);
 		flux_flush(flux_get_node(f, p));
 	}
-	CHECK_EQ(recv_one(a, &first, &token, &value), 1);
-	CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+	first = take(a);
+	answer(a, first);
 	CHECK_EQ(held(a), 1);
-	CHECK_EQ(flux_poll(flux_get_node(f, first), on_response, &s), 0);
-	CHECK_EQ(recv_one(a, &from, &token, &value), 1);
-	CHECK(from != first);
+	CHECK_EQ(flux_poll(flux_get_node(f, first.from), on_response, &s), 0);
+	CHECK(take(a).from != first.from);
 	CHECK_EQ(held(a), 0);
-	CHECK_EQ(flux_poll(flux_get_node(f, first), on_response, &s), 1);
+	CHECK_EQ(flux_poll(flux_get_node(f, first.from), on_response, &s), 1);
 }
 
 /* When a peer begins to publish its calls alone, so are the answers to it. */
@@ -407,9 +390,7 @@ TEST(answers_to_single_calls_are_single)
 {
 	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token, value;
 	struct seen s = {0};
-	uint32_t from;
 
 	warm_up(f, a, 1, 32);
 	for (uint32_t i = 0; i < 4; i++) {
@@ -419,8 +400,7 @@ TEST(answers_to_single_calls_are_single)
 		CHECK_EQ(flux_poll(a, on_response, &s), 1);
 	}
 	CHECK_EQ(call(a, 1, 4, 4), 0);
-	CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-	CHECK_EQ(flux_reply(b, token, &value, 8), 0);
+	answer(b, take(b));
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 }
 
@@ -496,9 +476,8 @@ TEST(events_are_counted)
 	FLUX *f = make(9, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
 			 *c = flux_get_node(f, 3);
-	uint64_t token, value;
 	struct seen s = {0};
-	uint32_t n = 0, from;
+	uint32_t n = 0;
 
 	warm_up(f, a, 1, 32);
 	CHECK_EQ(call(a, 1, 0, 0), 0);
@@ -509,8 +488,7 @@ TEST(events_are_counted)
 	CHECK_EQ(call(a, 1, 0, 0), 0);
 	for (n = 0; !serve(b); n++) { /* and so are the answers to node 3 */
 		CHECK_EQ(call(c, 0, 0, 0), 0);
-		CHECK_EQ(recv_one(a, &from, &token, &value), 1);
-		CHECK_EQ(flux_reply(a, token, &value, 8), 0);
+		answer(a, take(a));
 		CHECK_EQ(flux_poll(c, on_response, &s), 1);
 	}
 	CHECK_EQ(n, 32); /* the burst of the first call was open */
@@ -582,21 +560,13 @@ static void on_sized(void *arg, uint64_t token, const void *payload, uint32_t le
 /* Checks that each byte of calls and answers of these sizes arrives. */
 static void size_arrives(uint32_t req, uint32_t resp)
 {
-	struct flux_attr attr = {.nodes = 2,
-		.capacity = 13,
-		.max_inflight = 12,
-		.payload_size = req,
-		.reply_size = resp};
+	FLUX *f = make_of(2, 13, 12, req, resp);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char *out = malloc(req + resp), *in = malloc(req + resp);
-	struct flux_node *a, *b;
 	struct sized t = {resp, 0};
 	uint64_t token;
 	uint32_t from;
-	FLUX *f;
 
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_get_node(f, 0);
-	b = flux_get_node(f, 1);
 	for (uint32_t round = 0; round < 20; round++) {
 		for (uint32_t i = 0; i < 12; i++) {
 			test_fill(out, req, round + i);
@@ -654,20 +624,12 @@ static void on_forged(void *arg, uint64_t token, const void *payload, uint32_t l
 /* Bursts begin where payload of others was one lap ago. The reader takes no payload for a head. */
 TEST(payload_is_no_head)
 {
-	struct flux_attr attr = {.nodes = 2,
-		.capacity = 64,
-		.max_inflight = 40,
-		.payload_size = FORGED_WORDS * 8,
-		.reply_size = FORGED_WORDS * 8};
+	FLUX *f = make_of(2, 64, 40, FORGED_WORDS * 8, FORGED_WORDS * 8);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t words[FORGED_WORDS], got[FORGED_WORDS], call, seed = test_seed();
-	struct flux_node *a, *b;
 	struct forging g = {0};
 	uint32_t sent = 0, from;
-	FLUX *f;
 
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_get_node(f, 0);
-	b = flux_get_node(f, 1);
 	while (sent < 20000) {
 		uint32_t n = 1 + (uint32_t)(test_rand(&seed) % 40), expected = sent;
 

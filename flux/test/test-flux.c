@@ -78,18 +78,17 @@ TEST(call_and_reply)
 	FLUX *f = make(3, 0, 0);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 2);
 	struct seen s = {0};
-	uint64_t flux_token, value = 0;
-	uint32_t from = 0;
+	struct got g;
 
-	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 0);
+	CHECK_EQ(serve(b), 0);
 	CHECK_EQ(call(a, 2, 41, 7), 0);
 	CHECK_EQ(flux_pending(a), 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
-	CHECK_EQ(from, 0);
-	CHECK_EQ(value, 41);
-	value = 42;
-	CHECK_EQ(flux_reply(b, flux_token, &value, sizeof(value)), 0);
+	g = take(b);
+	CHECK_EQ(g.from, 0);
+	CHECK_EQ(g.value, 41);
+	g.value = 42;
+	answer(b, g);
 	CHECK_EQ(flux_pending(a), 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 	CHECK_EQ(s.token[0], 7);
@@ -103,26 +102,25 @@ TEST(bad_arguments)
 	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	unsigned char big[16] = {0};
-	uint64_t flux_token, value = 0;
+	struct got g;
 	struct seen s = {0};
-	uint32_t from;
 
 	CHECK_EQ(call(a, 2, 0, 0), -EINVAL);
 	CHECK_EQ(call(a, UINT32_MAX, 0, 0), -EINVAL);
 	CHECK_EQ(flux_call(a, 1, big, 9, 0), -EMSGSIZE);
 	CHECK_EQ(flux_pending(a), 0);
 	CHECK_EQ(call(a, 1, 5, 1), 0);
-	CHECK_EQ(recv_one(b, &from, &flux_token, &value), 1);
-	CHECK_EQ(value, 5);
-	CHECK_EQ(flux_reply(b, flux_token, big, 9), -EMSGSIZE);
-	CHECK_EQ(flux_reply(b, flux_token + 1, &value, 8), -EINVAL); /* never received */
-	CHECK_EQ(flux_reply(b, flux_token + 8, &value, 8), -EINVAL); /* no such id */
-	CHECK_EQ(flux_reply(b, flux_token | 2ull << 32, &value, 8), -EINVAL); /* no such node */
-	CHECK_EQ(flux_reply(b, flux_token | 1ull << 32, &value, 8), -EINVAL); /* not that node's */
-	CHECK_EQ(flux_reply(b, UINT64_MAX, &value, 8), -EINVAL);
+	g = take(b);
+	CHECK_EQ(g.value, 5);
+	CHECK_EQ(flux_reply(b, g.token, big, 9), -EMSGSIZE);
+	CHECK_EQ(flux_reply(b, g.token + 1, &g.value, 8), -EINVAL); /* never received */
+	CHECK_EQ(flux_reply(b, g.token + 8, &g.value, 8), -EINVAL); /* no such id */
+	CHECK_EQ(flux_reply(b, g.token | 2ull << 32, &g.value, 8), -EINVAL); /* no such node */
+	CHECK_EQ(flux_reply(b, g.token | 1ull << 32, &g.value, 8), -EINVAL); /* not that node's */
+	CHECK_EQ(flux_reply(b, UINT64_MAX, &g.value, 8), -EINVAL);
 	CHECK_EQ(flux_poll(a, on_response, &s), 0);
-	CHECK_EQ(flux_reply(b, flux_token, &value, 8), 0);
-	CHECK_EQ(flux_reply(b, flux_token, &value, 8), -EINVAL); /* answered already */
+	answer(b, g);
+	CHECK_EQ(flux_reply(b, g.token, &g.value, 8), -EINVAL); /* answered already */
 	poll_all(a, &s);
 	CHECK_EQ(s.n, 1);
 }
@@ -132,19 +130,17 @@ TEST(bad_replies_of_a_burst)
 {
 	FLUX *f = make(2, 64, 32);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t tokens[32], value = 0;
-	uint32_t from;
+	struct got got[32];
 
-	for (uint64_t i = 0; i < 32; i++)
-		CHECK_EQ(call(a, 1, i, i), 0);
+	calls(a, 1, 32);
 	flux_flush(a);
 	for (uint32_t i = 0; i < 32; i++)
-		CHECK_EQ(recv_one(b, &from, &tokens[i], &value), 1);
-	CHECK_EQ(flux_reply(b, tokens[5], &value, 8), 0);
-	CHECK_EQ(flux_reply(b, tokens[5], &value, 8), -EINVAL);
-	CHECK_EQ(flux_reply(b, tokens[6] | UINT32_MAX, &value, 8), -EINVAL);
-	CHECK_EQ(flux_reply(b, tokens[6] | 32, &value, 8), -EINVAL);
-	CHECK_EQ(flux_reply(b, tokens[6], &value, 8), 0);
+		got[i] = take(b);
+	answer(b, got[5]);
+	CHECK_EQ(flux_reply(b, got[5].token, &got[0].value, 8), -EINVAL);
+	CHECK_EQ(flux_reply(b, got[6].token | UINT32_MAX, &got[0].value, 8), -EINVAL);
+	CHECK_EQ(flux_reply(b, got[6].token | 32, &got[0].value, 8), -EINVAL);
+	answer(b, got[6]);
 }
 
 /* Two peers have more calls than one turn takes. The first gets a turn of 32, in whole bursts. */
@@ -152,18 +148,14 @@ TEST(turn_has_32_calls)
 {
 	FLUX *f = make(3, 0, 0);
 	struct flux_node *b = flux_get_node(f, 0);
-	uint64_t token, value = 0;
-	uint32_t first, from, n = 1;
+	uint32_t first, n = 1;
 
 	for (uint32_t p = 1; p < 3; p++) {
-		for (uint64_t i = 0; i < 100; i++)
-			CHECK_EQ(call(flux_get_node(f, p), 0, i, i), 0);
+		calls(flux_get_node(f, p), 0, 100);
 		flux_flush(flux_get_node(f, p));
 	}
-	CHECK_EQ(recv_one(b, &first, &token, &value), 1);
-	for (from = first; from == first; n++)
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-	n--; /* the last one came from the other peer */
+	for (first = take(b).from; take(b).from == first; n++)
+		;
 	CHECK(n > 24 && n <= 32);
 }
 
@@ -174,14 +166,12 @@ TEST(documented_numbers)
 	struct flux_node *a = flux_get_node(f, 0);
 	struct seen s = {0};
 
-	for (uint64_t i = 0; i < 8; i++)
-		CHECK_EQ(call(a, 1, i, i), 0);
+	calls(a, 1, 8);
 	CHECK_EQ(serve(flux_get_node(f, 1)), 7); /* the eighth is collected */
 	flux_flush(a);
 	CHECK_EQ(serve(flux_get_node(f, 1)), 1);
 	CHECK_EQ(flux_poll(a, on_response, &s), 8);
-	for (uint64_t i = 0; i < 20; i++)
-		CHECK_EQ(call(a, 1, i, i), 0);
+	calls(a, 1, 20);
 	flux_flush(a);
 	CHECK_EQ(serve(flux_get_node(f, 1)), 20);
 	flux_flush(flux_get_node(f, 1));
@@ -219,12 +209,11 @@ TEST(held_beyond_capacity)
 {
 	FLUX *f = make(2, 4, 3);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t held, value, answer = 1000;
 	struct seen s = {0};
-	uint32_t from;
+	struct got held;
 
 	CHECK_EQ(call(a, 1, 77, 77), 0);
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1);
+	held = take(b);
 	for (uint64_t i = 0; i < 1000; i++) {
 		CHECK_EQ(call(a, 1, i, i), 0);
 		CHECK_EQ(serve(b), 1);
@@ -233,7 +222,8 @@ TEST(held_beyond_capacity)
 		CHECK_EQ(s.value[i], i + 1);
 		CHECK_EQ(flux_pending(a), 1);
 	}
-	CHECK_EQ(flux_reply(b, held, &answer, sizeof(answer)), 0);
+	held.value = 1000;
+	answer(b, held);
 	CHECK_EQ(flux_poll(a, on_response, &s), 1);
 	CHECK_EQ(s.token[1000], 77);
 	CHECK_EQ(s.value[1000], 1000);
@@ -244,20 +234,19 @@ TEST(reply_in_reverse)
 {
 	FLUX *f = make(2, 16, 15);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token[15], value[15];
+	struct got got[15];
 	struct seen s = {0};
-	uint32_t from;
 
 	for (uint32_t round = 0; round < 50; round++) {
 		for (uint64_t i = 0; i < 15; i++)
 			CHECK_EQ(call(a, 1, 100 * round + i, i), 0);
 		flux_flush(a);
 		for (uint64_t i = 0; i < 15; i++) {
-			CHECK_EQ(recv_one(b, &from, &token[i], &value[i]), 1);
-			CHECK_EQ(value[i], 100 * round + i);
+			got[i] = take(b);
+			CHECK_EQ(got[i].value, 100 * round + i);
 		}
 		for (uint64_t i = 15; i-- > 0;)
-			CHECK_EQ(flux_reply(b, token[i], &value[i], 8), 0);
+			answer(b, got[i]);
 		flux_flush(b);
 		s.n = 0;
 		poll_all(a, &s);
@@ -302,8 +291,7 @@ TEST(recv_is_fair)
 	uint64_t token, value = 0;
 
 	for (uint32_t p = 1; p < 4; p++) {
-		for (uint64_t i = 0; i < 512; i++)
-			CHECK_EQ(call(flux_get_node(f, p), 0, i, 0), 0);
+		calls(flux_get_node(f, p), 0, 512);
 		flux_flush(flux_get_node(f, p));
 	}
 	while (recv_one(flux_get_node(f, 0), &from, &token, &value)) {
@@ -340,8 +328,7 @@ TEST(call_from_the_response)
 	FLUX *f = make(2, 4, 3);
 	struct again g = {.node = flux_get_node(f, 0), .left = 1000};
 
-	for (uint64_t i = 0; i < 3; i++)
-		CHECK_EQ(call(g.node, 1, i, i), 0);
+	calls(g.node, 1, 3);
 	while (flux_pending(g.node)) {
 		serve(flux_get_node(f, 1));
 		flux_poll(g.node, call_again, &g);
@@ -385,15 +372,11 @@ TEST(many_nodes)
 TEST(long_payloads)
 {
 	static unsigned char out[5000], in[5000];
-	struct flux_attr attr = {.nodes = 2, .capacity = 8, .payload_size = sizeof(out)};
-	struct flux_node *a, *b;
+	FLUX *f = make_of(2, 8, 0, sizeof(out), 0);
+	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
 	uint64_t token;
-	FLUX *f;
 	uint32_t from;
 
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	a = flux_get_node(f, 0);
-	b = flux_get_node(f, 1);
 	for (uint32_t round = 0; round < 100; round++) {
 		uint32_t len = round % 2 ? sizeof(out) : 49 * round;
 		struct seen s = {0};
@@ -473,8 +456,7 @@ TEST(serve_answers_now_or_later)
 	for (uint32_t round = 0; round < 20; round++) {
 		struct seen s = {0};
 
-		for (uint64_t i = 0; i < 50; i++)
-			CHECK_EQ(call(a, 1, i, i), 0);
+		calls(a, 1, 50);
 		flux_flush(a);
 		k.served = 0;
 		while (k.served < 50) {

@@ -12,8 +12,7 @@ TEST(leave_ends_calls_once)
 			 *c = flux_get_node(f, 2);
 	struct seen s = {0};
 
-	for (uint64_t i = 0; i < 3; i++)
-		CHECK_EQ(call(a, 1, i, i), 0);
+	calls(a, 1, 3);
 	CHECK_EQ(serve(b), 3);
 	for (uint64_t i = 3; i < 8; i++)
 		CHECK_EQ(call(a, 1, i, i), 0);
@@ -45,8 +44,7 @@ TEST(leavers_are_told_once)
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1),
 			 *last = flux_get_node(f, 129);
 	struct seen s = {0};
-	uint64_t held, value;
-	uint32_t from, left = 7;
+	uint32_t left = 7;
 
 	CHECK_EQ(flux_left(a, &left), 0);
 	CHECK_EQ(call(b, 0, 1, 1), 0);
@@ -55,13 +53,13 @@ TEST(leavers_are_told_once)
 	flux_leave(b);
 	CHECK_EQ(flux_left(a, &left), 0); /* its calls, and the call to it, are open */
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);
-	CHECK_EQ(recv_one(a, &from, &held, &value), 1);
-	CHECK_EQ(recv_one(a, &from, &held, &value), 1);
+	take(a);
+	take(a);
 	CHECK_EQ(flux_left(a, &left), 0); /* the call to it is open */
 	CHECK_EQ(call(last, 0, 4, 4), 0);
 	flux_leave(last);
 	CHECK_EQ(flux_left(a, &left), 0); /* one of its calls has not been received */
-	CHECK_EQ(recv_one(a, &from, &held, &value), 1);
+	take(a);
 	CHECK_EQ(flux_left(a, &left), 1);
 	CHECK_EQ(left, 129);
 	CHECK_EQ(flux_left(a, &left), 0);
@@ -89,8 +87,7 @@ TEST(told_nodes_get_no_calls)
 	struct seen s = {0};
 	uint32_t left;
 
-	for (uint32_t n = 0; n < 64; n++)
-		CHECK_EQ(call(a, 1, n, n), 0);
+	calls(a, 1, 64);
 	CHECK_EQ(serve(b), 64);
 	flux_flush(b);
 	while (flux_pending(a))
@@ -132,21 +129,21 @@ TEST(leave_of_a_caller)
 {
 	FLUX *f = make(2, 16, 8);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t held, value = 0;
+	struct got held;
 	struct seen s = {0};
-	uint32_t from;
 
 	CHECK_EQ(call(a, 1, 1, 1), 0);
 	CHECK_EQ(call(a, 1, 2, 2), 0);
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1);
+	held = take(b);
 	flux_leave(a);
 	CHECK_EQ(call(a, 1, 3, 3), -EPIPE);
-	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
-	CHECK_EQ(flux_reply(b, held, &value, 8), -EINVAL); /* the call counts as answered */
-	CHECK_EQ(recv_one(b, &from, &held, &value), 1); /* a call published before a left */
-	CHECK_EQ(value, 2);
-	CHECK_EQ(flux_reply(b, held, &value, 8), -EPIPE);
-	CHECK_EQ(recv_one(b, &from, &held, &value), 0);
+	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);
+	CHECK_EQ(flux_reply(b, held.token, &held.value, 8),
+		-EINVAL); /* the call counts as answered */
+	held = take(b); /* a call published before a left */
+	CHECK_EQ(held.value, 2);
+	CHECK_EQ(flux_reply(b, held.token, &held.value, 8), -EPIPE);
+	CHECK_EQ(serve(b), 0);
 	CHECK_EQ(b->self->senders[0], 0); /* b no longer polls a's ring */
 	CHECK_EQ(flux_pending(a), 2);
 	CHECK_EQ(flux_wait(a, UINT64_MAX), 1);

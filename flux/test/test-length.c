@@ -9,14 +9,7 @@
 
 static struct flux *network(uint32_t payload, uint32_t reply)
 {
-	struct flux_attr attr = {.nodes = 2,
-		.max_inflight = DEPTH,
-		.payload_size = payload,
-		.reply_size = reply};
-	struct flux *f;
-
-	CHECK_EQ(flux_create(&attr, &f), 0);
-	return f;
+	return make_of(2, 0, DEPTH, payload, reply);
 }
 
 /* Receives all requests into a buffer of @room bytes, and answers them. */

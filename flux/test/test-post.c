@@ -176,20 +176,19 @@ TEST(room_wakes)
 {
 	FLUX *f = make(3, 0, 4);
 	struct flux_node *a = flux_get_node(f, 0);
-	uint64_t token = 0, value = 0;
-	uint32_t from = 0;
 
 	CHECK(flux_fd(a) >= 0);
 	for (uint32_t round = 0; round < 20; round++) {
 		struct flux_node *b = flux_get_node(f, 1 + round % 2);
+		struct got g;
 
 		for (uint32_t to = 1; to < 3; to++)
 			while (!post(a, to, 5))
 				;
 		CHECK_EQ(flux_arm(a), 0);
 		CHECK(fdtest_sleeps(flux_fd(a)));
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-		CHECK(token == FLUX_POST && value == 5);
+		g = take(b);
+		CHECK(g.token == FLUX_POST && g.value == 5);
 		CHECK(fdtest_sleeps(flux_fd(a)));
 		flux_flush(b);
 		CHECK(fdtest_readable(flux_fd(a)));
@@ -203,22 +202,20 @@ TEST(count_is_published_once_per_run)
 {
 	FLUX *f = make(2, 0, 256);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token, value;
-	uint32_t from;
 
 	for (uint32_t i = 0; i < 64; i++)
 		CHECK_EQ(post(a, 1, i), 0);
 	flux_flush(a);
 	while (b->in[0].posts < 56)
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+		take(b);
 	CHECK_EQ(flux_posts(a, 1), 8);
 	flux_flush(b);
 	for (uint32_t i = 0; i < 7; i++) {
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+		take(b);
 		CHECK_EQ(flux_posts(a, 1), 8);
 		CHECK_EQ(b->unfenced, 0); /* there is nobody to wake yet */
 	}
-	CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+	take(b);
 	CHECK_EQ(b->unfenced, 1);
 	CHECK_EQ(flux_posts(a, 1), 0);
 }
@@ -249,15 +246,14 @@ TEST(node_posts_to_itself)
 {
 	FLUX *f = make(1, 0, 3);
 	struct flux_node *a = flux_get_node(f, 0);
-	uint64_t token = 0, value = 0;
-	uint32_t from = 9;
+	struct got g;
 
 	for (uint64_t i = 0; i < 300; i++) {
 		CHECK_EQ(post(a, 0, i), 0);
 		CHECK_EQ(flux_posts(a, 0), 1);
 		CHECK_EQ(flux_wait(a, 0), 1);
-		CHECK_EQ(recv_one(a, &from, &token, &value), 1);
-		CHECK(!from && token == FLUX_POST && value == i);
+		g = take(a);
+		CHECK(!g.from && g.token == FLUX_POST && g.value == i);
 		CHECK_EQ(flux_posts(a, 0), 0);
 	}
 }
@@ -291,14 +287,13 @@ TEST(receiver_leaves)
 	for (uint32_t received = 0; received < 8; received++) {
 		FLUX *f = make(2, 0, 8);
 		struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-		uint64_t token, value;
-		uint32_t from, ended = 0;
+		uint32_t ended = 0;
 
 		for (uint32_t i = 0; i < 8; i++)
 			CHECK_EQ(i % 3 ? post(a, 1, i) : call(a, 1, i, 100 + i / 3), 0);
 		CHECK_EQ(post(a, 1, 8), -EAGAIN);
 		for (uint32_t i = 0; i < received; i++)
-			CHECK_EQ(recv_one(b, &from, &token, &value), 1);
+			take(b);
 		if (received % 2)
 			flux_posts(a, 1); /* some ids are free */
 		CHECK_EQ(flux_wait(a, 0), received == 2 || received == 4 || received == 6);
@@ -337,8 +332,8 @@ TEST(sender_leaves)
 {
 	FLUX *f = make(2, 0, 64);
 	struct flux_node *a = flux_get_node(f, 0), *b = flux_get_node(f, 1);
-	uint64_t token = 0, value = 0;
-	uint32_t from = 9, left;
+	struct got g;
+	uint32_t left;
 
 	for (uint64_t i = 0; i < 20; i++)
 		CHECK_EQ(post(a, 1, i), 0);
@@ -347,8 +342,8 @@ TEST(sender_leaves)
 	CHECK_EQ(post(a, 1, 0), -EPIPE);
 	for (uint64_t i = 0; i < 20; i++) {
 		CHECK_EQ(flux_left(b, &left), 0);
-		CHECK_EQ(recv_one(b, &from, &token, &value), 1);
-		CHECK(value == i && token == FLUX_POST);
+		g = take(b);
+		CHECK(g.value == i && g.token == FLUX_POST);
 	}
 	CHECK_EQ(flux_left(b, &left), 1);
 	CHECK_EQ(left, 0);
