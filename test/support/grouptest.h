@@ -18,57 +18,10 @@
 
 #define GROUPTEST_GID 54321u
 
-/*
- * The attributes that the cases vary. The others are constant: four clients, payloads of 8 bytes.
- */
-struct grouptest_attr {
-	uint32_t mode, gid, set;
-};
-
 static const struct users_who grouptest_owner = {54001, GROUPTEST_GID},
 			      grouptest_member = {54002, GROUPTEST_GID},
 			      grouptest_stranger = {54003, 0};
 static char grouptest_path[128], grouptest_guard[128];
-
-static inline struct rpc_attr grouptest_of(const struct grouptest_attr *a)
-{
-	return (struct rpc_attr){.max_clients = 4,
-		.req_size = 8,
-		.resp_size = 8,
-		.mode = a->mode,
-		.gid = a->gid,
-		.set = a->set};
-}
-
-static inline int grouptest_create(const struct grouptest_attr *a, struct rpc_server **s_p)
-{
-	struct rpc_attr attr = grouptest_of(a);
-
-	return RPC(server_create)(test_name, &attr, s_p);
-}
-
-static inline int grouptest_connect(const struct grouptest_attr *a, struct rpc_client **c_p)
-{
-	struct rpc_attr attr = grouptest_of(a);
-
-	return RPC(client_connect)(test_name, &attr, c_p);
-}
-
-static inline struct grouptest_attr grouptest_server_attr(struct rpc_server *s)
-{
-	struct rpc_attr attr;
-
-	RPC(server_get_attr)(s, &attr, sizeof(attr));
-	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
-}
-
-static inline struct grouptest_attr grouptest_client_attr(struct rpc_client *c)
-{
-	struct rpc_attr attr;
-
-	RPC(client_get_attr)(c, &attr, sizeof(attr));
-	return (struct grouptest_attr){attr.mode, attr.gid, attr.set};
-}
 
 /* Makes a call with this word. Returns the word of the response. */
 static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
@@ -81,25 +34,59 @@ static inline uint64_t grouptest_call(struct rpc_client *c, uint64_t word)
 	return answer;
 }
 
-/*
- * Returns attributes with @gid if @has_gid is set, otherwise without a gid, which means the
- * server's own group.
- */
-static inline struct grouptest_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
+/* Four clients, payloads of 8 bytes, and this access. */
+static inline struct rpc_attr grouptest_access(uint32_t mode, uint32_t gid, uint32_t set)
 {
-	return (struct grouptest_attr){.mode = mode,
-		.gid = has_gid ? gid : 0,
-		.set = has_gid ? RPC_SET_GID : 0};
+	return (struct rpc_attr){.max_clients = 4,
+		.req_size = 8,
+		.resp_size = 8,
+		.mode = mode,
+		.gid = gid,
+		.set = set};
+}
+
+/* With @gid if @has_gid is set, otherwise without a gid, which means the server's own group. */
+static inline struct rpc_attr grouptest_attr_of(uint32_t mode, int has_gid, uint32_t gid)
+{
+	return grouptest_access(mode, has_gid ? gid : 0, has_gid ? RPC_SET_GID : 0);
 }
 
 static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
 {
-	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
+	struct rpc_attr attr = grouptest_attr_of(mode, has_gid, GROUPTEST_GID);
 	struct rpc_server *s = NULL;
 
 	users_act(&grouptest_owner);
-	CHECK_EQ(grouptest_create(&attr, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	return s;
+}
+
+/* Ends the server, and acts as root again. */
+static inline void grouptest_end(struct rpc_server *s)
+{
+	RPC(server_destroy)(s);
+	users_act(&users_root);
+}
+
+/* Makes a file as this user, who is the current one from then on. Returns its descriptor. */
+static inline int grouptest_file(const struct users_who *who, const char *path, mode_t mode)
+{
+	int fd;
+
+	users_act(who);
+	fd = open(path, O_CREAT | O_EXCL | O_RDWR, 0600);
+	CHECK(fd >= 0);
+	CHECK_EQ(fchmod(fd, mode), 0);
+	return fd;
+}
+
+static inline void grouptest_has_mode(const char *path, mode_t mode)
+{
+	struct stat st;
+
+	CHECK_EQ(stat(path, &st), 0);
+	CHECK_EQ(st.st_mode & 07777, mode);
+	CHECK_EQ(st.st_uid, grouptest_owner.uid);
 }
 
 /*
@@ -108,13 +95,13 @@ static inline struct rpc_server *grouptest_serve(uint32_t mode, int has_gid)
  */
 static inline int grouptest_try(uint32_t mode, int has_gid, uint32_t gid)
 {
-	struct grouptest_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
+	struct rpc_attr attr = grouptest_attr_of(mode, has_gid, gid), got;
 	struct rpc_client *c = NULL;
-	int err = grouptest_connect(&attr, &c);
+	int err = RPC(client_connect)(test_name, &attr, &c);
 
 	if (err)
 		return err;
-	got = grouptest_client_attr(c);
+	RPC(client_get_attr)(c, &got, sizeof(got));
 	CHECK_EQ(got.mode, 0660);
 	CHECK_EQ(got.gid, GROUPTEST_GID);
 	CHECK_EQ(got.set, RPC_SET_GID);
@@ -146,6 +133,7 @@ static inline void grouptest_as_member(void *arg)
 	CHECK_EQ(RPC(server_create)(test_name, NULL, &s), -EACCES);
 }
 
+/* Not the owner, and no member. Root is neither, although it may open every file. */
 static inline void grouptest_as_stranger(void *arg)
 {
 	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
@@ -153,24 +141,13 @@ static inline void grouptest_as_stranger(void *arg)
 	CHECK_EQ(grouptest_try(0660, 1, GROUPTEST_GID), -EACCES);
 }
 
-/* Root may open every file, but is not a member. */
-static inline void grouptest_as_root(void *arg)
-{
-	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
-	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
-}
-
 /* Answers requests until the child has ended. */
-static inline void grouptest_turn(struct rpc_server *s)
-{
-	RPC(server_wait)(s, NSEC_PER_MSEC);
-	rpc_echo(s);
-}
-
 static inline void grouptest_serve_while(struct rpc_server *s, pid_t pid)
 {
-	while (!users_ended(pid))
-		grouptest_turn(s);
+	while (!users_ended(pid)) {
+		RPC(server_wait)(s, NSEC_PER_MSEC);
+		rpc_echo(s);
+	}
 }
 
 TEST(members_connect_and_others_do_not)
@@ -178,24 +155,22 @@ TEST(members_connect_and_others_do_not)
 	struct rpc_server *s = grouptest_serve(0660, 1);
 	struct stat st;
 
+	grouptest_has_mode(grouptest_path, 0660);
 	CHECK_EQ(stat(grouptest_path, &st), 0);
-	CHECK_EQ(st.st_mode & 07777, 0660);
-	CHECK_EQ(st.st_uid, grouptest_owner.uid);
 	CHECK_EQ(st.st_gid, GROUPTEST_GID);
 	grouptest_serve_while(s, users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
 	grouptest_serve_while(s, users_spawn(&grouptest_member, grouptest_as_member, NULL));
 	grouptest_serve_while(s, users_spawn(&grouptest_stranger, grouptest_as_stranger, NULL));
-	grouptest_serve_while(s, users_spawn(&users_root, grouptest_as_root, NULL));
-	RPC(server_destroy)(s);
-	users_act(&users_root);
+	grouptest_serve_while(s, users_spawn(&users_root, grouptest_as_stranger, NULL));
+	grouptest_end(s);
 }
 
 static inline void grouptest_come(void *arg)
 {
-	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
+	struct rpc_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
 	struct rpc_client *c = NULL;
 
-	CHECK_EQ(grouptest_connect(&attr, &c), 0);
+	CHECK_EQ(RPC(client_connect)(test_name, &attr, &c), 0);
 	CHECK(grouptest_call(c, 7) == 7); /* so the server has seen it before it leaves */
 	RPC(client_disconnect)(c);
 }
@@ -204,8 +179,7 @@ static inline void grouptest_come(void *arg)
 TEST(events_name_the_user)
 {
 	static const struct users_who *const who[] = {&grouptest_member, &grouptest_owner};
-	struct grouptest_attr access = grouptest_attr_of(0660, 1, GROUPTEST_GID);
-	struct rpc_attr attr = grouptest_of(&access);
+	struct rpc_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
 	struct rpc_server *s = NULL;
 	struct RPC(event) e;
 
@@ -229,24 +203,17 @@ TEST(events_name_the_user)
 			while (!users_ended(pid))
 				sched_yield();
 	}
-	RPC(server_destroy)(s);
-	users_act(&users_root);
-}
-
-static inline void grouptest_as_member_of_none(void *arg)
-{
-	CHECK_EQ(grouptest_try(0, 0, 0), -EACCES);
-	CHECK_EQ(grouptest_try(0660, 0, 0), -EACCES);
+	grouptest_end(s);
 }
 
 /* A client that passes the server's attributes connects and gets the same ones. */
-static inline void grouptest_attr_can_be_given(const struct grouptest_attr *of_server)
+static inline void grouptest_attr_can_be_given(const struct rpc_attr *of_server)
 {
-	struct grouptest_attr got;
+	struct rpc_attr got;
 	struct rpc_client *c = NULL;
 
-	CHECK_EQ(grouptest_connect(of_server, &c), 0);
-	got = grouptest_client_attr(c);
+	CHECK_EQ(RPC(client_connect)(test_name, of_server, &c), 0);
+	RPC(client_get_attr)(c, &got, sizeof(got));
 	CHECK(memcmp(&got, of_server, sizeof(got)) == 0);
 	RPC(client_disconnect)(c);
 }
@@ -257,18 +224,16 @@ TEST(defaults)
 	for (int i = 0; i < 2; i++) {
 		mode_t mask = umask(i ? 077 : 0);
 		struct rpc_server *s = grouptest_serve(i ? 0660 : 0, 0);
-		struct grouptest_attr got;
-		struct stat st;
+		struct rpc_attr got;
 
 		umask(mask);
-		CHECK_EQ(stat(grouptest_path, &st), 0);
-		CHECK_EQ(st.st_mode & 07777, i ? 0660 : 0600);
-		got = grouptest_server_attr(s);
+		grouptest_has_mode(grouptest_path, i ? 0660 : 0600);
+		RPC(server_get_attr)(s, &got, sizeof(got));
 		CHECK_EQ(got.mode, i ? 0660 : 0600);
 		CHECK_EQ(got.gid, grouptest_owner.uid);
 		grouptest_attr_can_be_given(&got);
 		grouptest_serve_while(s,
-			users_spawn(&grouptest_member, grouptest_as_member_of_none, NULL));
+			users_spawn(&grouptest_member, grouptest_as_stranger, NULL));
 		RPC(server_destroy)(s);
 	}
 	users_act(&users_root);
@@ -287,14 +252,11 @@ static inline void grouptest_as_stranger_to_owner(void *arg)
 TEST(other_users_cannot_connect)
 {
 	struct rpc_server *s = grouptest_serve(0, 0);
-	struct stat st;
 
-	CHECK_EQ(stat(grouptest_path, &st), 0);
-	CHECK_EQ(st.st_mode & 07777, 0600);
+	grouptest_has_mode(grouptest_path, 0600);
 	grouptest_serve_while(s,
 		users_spawn(&grouptest_stranger, grouptest_as_stranger_to_owner, NULL));
-	RPC(server_destroy)(s);
-	users_act(&users_root);
+	grouptest_end(s);
 }
 
 /* Another user has already made a file with this name. It is refused, whatever its mode. */
@@ -304,12 +266,8 @@ TEST(names_taken_by_others_are_refused)
 
 	for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
 		struct rpc_server *s = NULL;
-		int fd;
+		int fd = grouptest_file(&grouptest_stranger, grouptest_path, modes[i]);
 
-		users_act(&grouptest_stranger);
-		fd = open(grouptest_path, O_CREAT | O_EXCL | O_RDWR, 0600);
-		CHECK(fd >= 0);
-		CHECK_EQ(fchmod(fd, modes[i]), 0);
 		CHECK_EQ(ftruncate(fd, 1 << 20), 0);
 		close(fd);
 		users_act(&users_root);
@@ -321,14 +279,14 @@ TEST(names_taken_by_others_are_refused)
 
 static inline void grouptest_create_is_refused(uint32_t mode, uint32_t set, uint32_t gid, int err)
 {
-	struct grouptest_attr attr = {.mode = mode, .gid = gid, .set = set};
+	struct rpc_attr attr = grouptest_access(mode, gid, set);
 	struct rpc_server *s = NULL;
 	struct rpc_client *c = NULL;
 
-	CHECK_EQ(grouptest_create(&attr, &s), err);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), err);
 	CHECK(access(grouptest_path, F_OK) != 0); /* nothing is left */
 	if (err == -EINVAL)
-		CHECK_EQ(grouptest_connect(&attr, &c), err);
+		CHECK_EQ(RPC(client_connect)(test_name, &attr, &c), err);
 }
 
 TEST(other_access_is_refused)
@@ -351,17 +309,8 @@ TEST(other_access_is_refused)
 /* The next server of the same user replaces the files that a dead one left for a group. */
 TEST(remains_are_replaced)
 {
-	struct rpc_server *s;
-	int fd;
-
-	users_act(&grouptest_owner);
-	fd = open(grouptest_path, O_CREAT | O_EXCL | O_RDWR, 0600);
-	CHECK(fd >= 0);
-	CHECK_EQ(fchmod(fd, 0660), 0);
-	close(fd);
-	s = grouptest_serve(0, 0);
-	RPC(server_destroy)(s);
-	users_act(&users_root);
+	close(grouptest_file(&grouptest_owner, grouptest_path, 0660));
+	grouptest_end(grouptest_serve(0, 0));
 }
 
 /* ---- what a member may do to the region's file ---- */
@@ -383,22 +332,25 @@ static inline void grouptest_start(struct grouptest_child *k, const struct users
 	CHECK_EQ(read(k->up[0], &ready, 1), 1);
 }
 
+/* Tells the other process to go on, and waits until it says so, too. */
+static inline void grouptest_swap(int to, int from)
+{
+	char byte;
+
+	CHECK_EQ(write(to, "x", 1), 1);
+	CHECK_EQ(read(from, &byte, 1), 1);
+}
+
 /* Called in the child: reports that it has got this far, and waits for grouptest_go(). */
 static inline void grouptest_step(struct grouptest_child *k)
 {
-	char go;
-
-	CHECK_EQ(write(k->up[1], "x", 1), 1);
-	CHECK_EQ(read(k->down[0], &go, 1), 1);
+	grouptest_swap(k->up[1], k->down[0]);
 }
 
 /* Lets the child take the next step, and waits for it. */
 static inline void grouptest_go(struct grouptest_child *k)
 {
-	char ready;
-
-	CHECK_EQ(write(k->down[1], "x", 1), 1);
-	CHECK_EQ(read(k->up[0], &ready, 1), 1);
+	grouptest_swap(k->down[1], k->up[0]);
 }
 
 static inline void grouptest_kill(struct grouptest_child *k)
@@ -437,12 +389,9 @@ static inline void grouptest_hold_locks(void *arg)
 static inline void grouptest_hold_dead(struct grouptest_child *member)
 {
 	struct grouptest_child server;
-	struct stat st;
 
 	grouptest_start(&server, &users_root, grouptest_serve_group);
-	CHECK_EQ(stat(grouptest_guard, &st), 0);
-	CHECK_EQ(st.st_mode & 07777, 0600);
-	CHECK_EQ(st.st_uid, grouptest_owner.uid);
+	grouptest_has_mode(grouptest_guard, 0600);
 	grouptest_start(member, &grouptest_member, grouptest_hold_locks);
 	grouptest_kill(&server);
 	grouptest_go(member);
@@ -497,8 +446,7 @@ TEST(guard_is_of_one_region)
 
 	grouptest_hold_dead(&member);
 	CHECK_EQ(unlink(grouptest_guard), 0);
-	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0600);
-	CHECK(fd >= 0);
+	fd = grouptest_file(&grouptest_owner, grouptest_guard, 0600);
 	CHECK_EQ(fcntl(fd, F_OFD_SETLK, &first), 0);
 	for (size_t len = 0; len <= sizeof(other); len += 8) {
 		CHECK_EQ(pwrite(fd, other, len, 0), len);
@@ -518,10 +466,9 @@ TEST(servers_of_both_kinds_exclude)
 		struct rpc_server *s = grouptest_serve(i ? 0660 : 0, i), *more = NULL;
 
 		for (int k = 0; k < 2; k++) {
-			struct grouptest_attr attr =
-				grouptest_attr_of(k ? 0660 : 0, k, GROUPTEST_GID);
+			struct rpc_attr attr = grouptest_attr_of(k ? 0660 : 0, k, GROUPTEST_GID);
 
-			CHECK_EQ(grouptest_create(&attr, &more), -EADDRINUSE);
+			CHECK_EQ(RPC(server_create)(test_name, &attr, &more), -EADDRINUSE);
 			CHECK_EQ(access(grouptest_path, F_OK), 0);
 			CHECK_EQ(access(grouptest_guard, F_OK), i ? 0 : -1);
 		}
@@ -534,33 +481,22 @@ TEST(servers_of_both_kinds_exclude)
 /* Another user has the name of the guard: then no region for a group can be created. */
 TEST(guard_taken_by_others)
 {
-	struct grouptest_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
+	struct rpc_attr attr = grouptest_attr_of(0660, 1, GROUPTEST_GID);
 	struct rpc_server *s = NULL;
-	int fd;
 
-	users_act(&grouptest_stranger);
-	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0666);
-	CHECK(fd >= 0);
-	close(fd);
+	close(grouptest_file(&grouptest_stranger, grouptest_guard, 0644));
 	users_act(&grouptest_owner);
-	CHECK_EQ(grouptest_create(&attr, &s), -EACCES);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), -EACCES);
 	CHECK(access(grouptest_path, F_OK) != 0);
-	s = grouptest_serve(0, 0); /* a server without a group needs no guard */
-	RPC(server_destroy)(s);
-	users_act(&users_root);
+	grouptest_end(grouptest_serve(0, 0)); /* a server without a group needs no guard */
 	CHECK_EQ(unlink(grouptest_guard), 0);
 	/* A file of another user in place of a removed guard is ignored. */
 	s = grouptest_serve(0660, 1);
 	CHECK_EQ(unlink(grouptest_guard), 0);
-	users_act(&grouptest_stranger);
-	fd = open(grouptest_guard, O_CREAT | O_EXCL | O_RDWR, 0644);
-	CHECK(fd >= 0);
-	CHECK_EQ(fchmod(fd, 0644), 0);
-	close(fd);
+	close(grouptest_file(&grouptest_stranger, grouptest_guard, 0644));
 	users_act(&grouptest_owner);
 	grouptest_serve_while(s, users_spawn(&grouptest_owner, grouptest_as_owner, NULL));
-	RPC(server_destroy)(s);
-	users_act(&users_root);
+	grouptest_end(s);
 	CHECK_EQ(unlink(grouptest_guard), 0);
 }
 
