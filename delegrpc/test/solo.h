@@ -47,6 +47,26 @@ static inline void call(struct delegrpc_client *c, uint32_t value)
 	CHECK_EQ(delegrpc_client_call(c, &value, sizeof(value), value), 0);
 }
 
+/* Makes @n calls with the values 0, 1, ... */
+static inline void calls(struct delegrpc_client *c, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		call(c, i);
+}
+
+/* These publish what they call, too. */
+static inline void call_out(struct delegrpc_client *c, uint32_t value)
+{
+	call(c, value);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+}
+
+static inline void calls_out(struct delegrpc_client *c, uint32_t n)
+{
+	calls(c, n);
+	CHECK_EQ(delegrpc_client_flush(c), 0);
+}
+
 static inline uint32_t value_of(const struct delegrpc_req *r)
 {
 	uint32_t v;
@@ -64,6 +84,15 @@ static inline struct delegrpc_req take(struct delegrpc_server *s, uint32_t value
 	CHECK_EQ(delegrpc_server_recv(s, &r), 1);
 	CHECK_EQ(value_of(&r), value);
 	return r;
+}
+
+/* Makes a call and receives it; there must be no other. */
+static inline struct delegrpc_req pass(struct delegrpc_client *c, struct delegrpc_server *s,
+	uint32_t value)
+{
+	call_out(c, value);
+	CHECK_EQ(delegrpc_server_poll(s), 1);
+	return take(s, value);
 }
 
 static inline void answer(struct delegrpc_server *s, const struct delegrpc_req *r, uint32_t value)

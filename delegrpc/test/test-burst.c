@@ -14,9 +14,7 @@
 static void take_many(struct delegrpc_server *s, struct delegrpc_client *c,
 	struct delegrpc_req r[TAKEN])
 {
-	for (uint32_t i = 0; i < TAKEN + LEFT; i++)
-		call(c, i);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	calls_out(c, TAKEN + LEFT);
 	CHECK_EQ(delegrpc_server_poll(s), TAKEN + LEFT);
 	for (uint32_t i = 0; i < TAKEN; i++)
 		r[i] = take(s, i);
@@ -41,8 +39,7 @@ static void calls_published_by(const char *how)
 	struct seen seen = {0};
 	int n = 3;
 
-	for (uint32_t i = 0; i < 3; i++)
-		call(c, i);
+	calls(c, 3);
 	CHECK_EQ(delegrpc_server_poll(s), 0);
 	if (!strcmp(how, "poll"))
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
@@ -76,8 +73,7 @@ static void server_woken_by(const char *how)
 	RAW *raw = raw_open(test_name);
 
 	raw->header->server_state = DELEGRPC_ASLEEP;
-	for (uint32_t i = 0; i < DELEGRPC_BATCH; i++)
-		call(c, i);
+	calls(c, DELEGRPC_BATCH);
 	CHECK_EQ(raw->control->head, DELEGRPC_BATCH);
 	CHECK_EQ(client_stats_of(c).wakes, 0);
 	if (!strcmp(how, "poll")) {
@@ -94,8 +90,7 @@ static void server_woken_by(const char *how)
 		for (uint32_t n = DELEGRPC_BATCH; n < DELEGRPC_UNFENCED * DELEGRPC_BATCH; n++)
 			call(c, n);
 		CHECK_EQ(client_stats_of(c).wakes, 0);
-		for (uint32_t n = 0; n < DELEGRPC_BATCH; n++)
-			call(c, n);
+		calls(c, DELEGRPC_BATCH);
 	}
 	CHECK_EQ(client_stats_of(c).wakes, 1);
 	CHECK_EQ(raw->header->server_state, DELEGRPC_RUNNING);
@@ -127,10 +122,7 @@ static void replies_published_by(const char *how)
 	struct seen seen = {0};
 	uint32_t n = 3;
 
-	call(other, 99);
-	CHECK_EQ(delegrpc_client_flush(other), 0);
-	CHECK_EQ(delegrpc_server_poll(s), 1);
-	others = take(s, 99);
+	others = pass(other, s, 99);
 	take_many(s, c, r);
 	for (uint32_t i = 0; i < n; i++)
 		answer(s, &r[i], i);
@@ -191,9 +183,7 @@ static uint32_t replies_until_seen(uint32_t n)
 	struct delegrpc_req r;
 	uint32_t replies = 0;
 
-	for (uint32_t i = 0; i < n; i++)
-		call(c, i);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	calls_out(c, n);
 	CHECK_EQ(delegrpc_server_poll(s),
 		n < DELEGRPC_SERVER_POLL_MAX ? n : DELEGRPC_SERVER_POLL_MAX);
 	/* The last request that was received determines the size. */
@@ -341,8 +331,7 @@ TEST(replies_to_the_replaced_are_dropped)
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
 	c = client_new();
-	call(c, 77);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 77);
 	CHECK_EQ(delegrpc_server_poll(s), 1);
 	for (uint32_t i = 0; i < 3; i++)
 		answer(s, &old[i],

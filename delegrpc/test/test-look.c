@@ -18,8 +18,7 @@ TEST(slots_in_use_are_exact)
 	struct stat st;
 
 	CHECK_EQ(look().in_use, 0);
-	for (uint32_t i = 0; i < 3; i++)
-		call(c, i);
+	calls(c, 3);
 	CHECK_EQ(look().in_use, 0); /* staged calls are private */
 	CHECK_EQ(delegrpc_client_flush(c), 0);
 	CHECK_EQ(look().in_use, 3);

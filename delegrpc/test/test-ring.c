@@ -15,8 +15,7 @@ TEST(hole_is_waited_for)
 	RAW *raw = raw_open(test_name);
 
 	pos = raw_reserve(raw, 2, 2);
-	call(c, 100);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 100);
 	CHECK_EQ(poll_stuck(s), 0);
 	CHECK_EQ(poll_stuck(s), 0);
 	raw_fill(raw, pos + 1, 2, RAW_ID(1, 1), 8);
@@ -41,8 +40,7 @@ TEST(hole_of_the_dead_is_skipped)
 		raw = raw_open(test_name);
 		pos = raw_reserve(raw, 2, 2);
 		raw_fill(raw, pos + lap % 2, 2, RAW_ID(lap + 1, 0), 7);
-		call(c, 100);
-		CHECK_EQ(delegrpc_client_flush(c), 0);
+		call_out(c, 100);
 		CHECK_EQ(poll_stuck(s), lap % 2 ? 0 : 1);
 		raw_close(raw); /* the client dies */
 		if (lap % 2 == 0)
@@ -73,8 +71,7 @@ TEST(nameless_holes_are_skipped)
 	raw_reserve(raw, 2, 3);
 	raw->lines[2].claim = DELEGRPC_CLAIM_INTENT;
 	__atomic_fetch_add(&raw->control->head, 5, __ATOMIC_ACQ_REL);
-	call(c, 100);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 100);
 	CHECK_EQ(poll_stuck(s), 0);
 	raw_close(raw);
 	while (delegrpc_server_poll(s) == 0)
@@ -143,8 +140,7 @@ TEST(dropped_places_are_given_back)
 	CHECK_EQ(delegrpc_server_recv(s, &r), 0);
 	CHECK_EQ(s->tail, 3);
 	c = client_new();
-	call(c, 100);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 100);
 }
 
 /*
@@ -173,8 +169,7 @@ TEST(search_is_bounded)
 	}
 	CHECK_EQ(looks, 1023);
 	CHECK_EQ(server_stats_of(s).holes, 1024 * 64);
-	call(c, 100);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 100);
 	CHECK_EQ(serve(s), 1);
 }
 
@@ -232,9 +227,7 @@ TEST(id_is_reused)
 	struct seen seen = {0};
 	uint32_t v = 9;
 
-	for (uint32_t i = 0; i < 3; i++)
-		call(c, i);
-	delegrpc_client_flush(c);
+	calls_out(c, 3);
 	delegrpc_client_disconnect(c);
 	c = client_new();
 	CHECK_EQ(delegrpc_client_call(c, &v, 4, v), 0);
@@ -273,10 +266,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 
 	raw->lines[0].generation = generation - 1;
 	c = client_new();
-	call(c, 1);
-	delegrpc_client_flush(c);
-	CHECK_EQ(delegrpc_server_poll(s), 1);
-	held = take(s, 1);
+	held = pass(c, s, 1);
 	CHECK(held.id >> DELEGRPC_ID_SHIFT == generation);
 	delegrpc_server_advance_tail(s);
 	delegrpc_client_disconnect(c);
@@ -284,8 +274,7 @@ static void held_while_others_come(uint64_t generation, uint64_t more, uint64_t 
 	raw->lines[0].published += 100; /* the last of them died before it reserved anything */
 	c = client_new();
 	CHECK(raw->lines[0].generation == next);
-	call(c, 5);
-	delegrpc_client_flush(c);
+	call_out(c, 5);
 	CHECK_EQ(delegrpc_server_reply(s, held.client, held.id, "late", 4),
 		0); /* no client reads it */
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 0);
@@ -329,10 +318,7 @@ TEST(held_while_others_call)
 		raw->lines[0].generation += after[i];
 		c = client_new();
 		CHECK(raw->lines[0].generation == is[i]);
-		call(c, i);
-		delegrpc_client_flush(c);
-		CHECK_EQ(delegrpc_server_poll(s), 1);
-		held[i] = take(s, i);
+		held[i] = pass(c, s, i);
 		delegrpc_server_advance_tail(s);
 		for (uint32_t k = 0; k < i; k++)
 			CHECK_EQ(delegrpc_server_reply(s, 0, held[k].id, "late", 4), -EPIPE);
@@ -356,8 +342,7 @@ TEST(unreceived_request_of_a_predecessor)
 	struct seen seen = {0};
 	RAW *raw = raw_open(test_name);
 
-	call(c, 1);
-	delegrpc_client_flush(c);
+	call_out(c, 1);
 	delegrpc_client_disconnect(c);
 	raw->lines[0].generation += 65535;
 	c = client_new();
@@ -394,8 +379,7 @@ TEST(counters_wrap)
 		for (uint32_t i = 0; i < 100; i++) {
 			struct seen seen = {0};
 
-			call(c, i);
-			delegrpc_client_flush(c);
+			call_out(c, i);
 			CHECK_EQ(serve(s), 1);
 			CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 			CHECK_EQ(seen.value[0], i + 1000);
@@ -409,8 +393,7 @@ TEST(counters_wrap)
 	 * positions are set to shortly before that.
 	 */
 	c = client_new();
-	call(c, 1);
-	delegrpc_client_flush(c);
+	call_out(c, 1);
 	CHECK_EQ(serve(s), 1);
 	s->peers[0].next = c->done = c->sent = 4 * 65534ull;
 	CHECK_EQ(serve(s), 0);
@@ -423,8 +406,7 @@ TEST(counters_wrap)
 	for (uint32_t i = 0; i < 40; i++) {
 		struct seen seen = {0};
 
-		call(c, i);
-		delegrpc_client_flush(c);
+		call_out(c, i);
 		CHECK_EQ(serve(s), 1);
 		CHECK_EQ(delegrpc_client_poll(c, note, &seen), 1);
 	}
@@ -447,8 +429,7 @@ TEST(bad_requests)
 	raw_fill(raw, pos + 4, 1, RAW_ID(1, 3), 1); /* correct */
 	raw_fill(raw, pos + 5, 1, RAW_ID(1, 3), 1); /* the same id again */
 	raw_fill_length(raw, pos + 6, 1, RAW_ID(1, 4), 1, 49); /* wrong length */
-	call(c, 5);
-	delegrpc_client_flush(c);
+	call_out(c, 5);
 	CHECK_EQ(delegrpc_server_poll(s), 8);
 	r = take(s, 1);
 	CHECK_EQ(r.client, 1);

@@ -50,8 +50,7 @@ TEST(documented_numbers)
 	CHECK(DELEGRPC_MAX_RING_DEPTH == 1 << 24 && DELEGRPC_MAX_RESP_DEPTH == 1 << 15);
 	CHECK_EQ(DELEGRPC_MAX_PAYLOAD, 1 << 16);
 	raw = raw_open(test_name);
-	for (uint32_t i = 0; i < 7; i++)
-		call(c, i);
+	calls(c, 7);
 	CHECK_EQ(raw->control->head, 0);
 	call(c, 7);
 	CHECK_EQ(raw->control->head, 8);
@@ -91,8 +90,7 @@ TEST(layout)
 	CHECK_EQ(word[3], 16);
 	CHECK_EQ(((unsigned char *)raw->region.addr)[28], 1);
 	CHECK_EQ(raw->region.size, 256 + 2 * 128 + 256 * 64 + 2 * 16 * 64);
-	call(c, 77);
-	CHECK_EQ(delegrpc_client_flush(c), 0);
+	call_out(c, 77);
 	memcpy(word, raw->requests, sizeof(word));
 	CHECK_EQ(word[0], 1); /* lap */
 	CHECK_EQ(word[1],
@@ -187,8 +185,7 @@ TEST(calls_are_staged)
 	CLIENT *c = client_new();
 	struct seen seen = {0};
 
-	for (uint32_t i = 0; i < 7; i++)
-		call(c, i);
+	calls(c, 7);
 	CHECK_EQ(delegrpc_server_poll(s), 0);
 	call(c, 7); /* the eighth publishes */
 	CHECK_EQ(delegrpc_server_poll(s), 8);
@@ -240,10 +237,7 @@ TEST(replies_out_of_order)
 	struct delegrpc_req held, r[7];
 	struct seen seen = {0};
 
-	call(c, 12345);
-	delegrpc_client_flush(c);
-	CHECK_EQ(delegrpc_server_poll(s), 1);
-	held = take(s, 12345);
+	held = pass(c, s, 12345);
 	for (uint32_t round = 0; round < 200; round++) {
 		seen.n = 0;
 		for (uint32_t i = 0; i < 7; i++)
@@ -277,10 +271,7 @@ TEST(refused_replies)
 	struct delegrpc_req r;
 	unsigned char big[57] = {0};
 
-	call(c, 1);
-	delegrpc_client_flush(c);
-	CHECK_EQ(delegrpc_server_poll(s), 1);
-	r = take(s, 1);
+	r = pass(c, s, 1);
 	CHECK_EQ(delegrpc_server_reply(s, r.client, r.id, big, 57), -EMSGSIZE);
 	CHECK_EQ(delegrpc_server_reply(s, r.client + 1, r.id, big, 4), -EPIPE);
 	CHECK_EQ(delegrpc_server_reply(s, 2, r.id, big, 4), -EINVAL);
@@ -429,8 +420,7 @@ TEST(blocking_call)
 	CHECK_EQ(client_stats_of(c).late_responses, 2);
 	CHECK_EQ(client_stats_of(c).responses, 1);
 	call(c, 6);
-	call(c, 7);
-	delegrpc_client_flush(c);
+	call_out(c, 7);
 	CHECK_EQ(serve(s), 2);
 	CHECK_EQ(delegrpc_client_poll(c, note, &seen), 2);
 	CHECK_EQ(seen.value[2], 1007);
@@ -485,8 +475,7 @@ TEST(connect_errors)
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_server_unlink(s), 0);
 	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c[0]), -ENOENT);
-	call(c[2], 3);
-	delegrpc_client_flush(c[2]);
+	call_out(c[2], 3);
 	CHECK_EQ(serve(s), 1);
 	delegrpc_client_disconnect(c[1]);
 	delegrpc_client_disconnect(c[2]);
@@ -531,9 +520,7 @@ TEST(server_goes)
 	uint32_t v = 0;
 	int n;
 
-	for (uint32_t i = 0; i < 10; i++)
-		call(c, i);
-	delegrpc_client_flush(c);
+	calls_out(c, 10);
 	for (int i = 0; i < 3; i++) {
 		struct delegrpc_req r;
 
