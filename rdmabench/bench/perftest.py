@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""rdmabench lat and bw beside perftest's programs on the software HCA: what each measures, and the ratio.
+"""rdmabench lat and bw beside perftest's programs, and those of ibverbs-utils, on the software HCA: what each measures, and the ratio.
 
     perftest.py RDMABENCH SOFTHCA-RUN [--only TEXT] [--rounds N] [--seconds S] [--mode MODE] [--turns]
 
@@ -9,11 +9,16 @@ of its average throughput, and the median of the rounds' ratios with its confide
 when the interval is narrower than 2 %, or after --rounds or --seconds. Both programs use the HCA in the same mode. Server and client
 have a processor each and, if this is permitted, real-time priority, so that other programs on the machine rarely interrupt them.
 
+SENDs with events are compared with ibverbs-utils: the sides of ib_send_lat do not take turns then. Those programs print a mean round
+trip, so half of it is compared with our mean. Server and client share a processor, so that each message is slept for. With a
+processor each, a side may take the event of its send until the answer is there, and chance decides how often it sleeps.
+
 --turns counts in a capture (needs tshark) how many SENDs of a ping-pong come from another side than the SEND before.
 """
 import argparse
 import math
 import os
+import re
 import shutil
 import socket
 import statistics
@@ -24,14 +29,14 @@ import time
 
 SIZES = (2, 64, 1024, 16384, 262144, 1048576)
 SEND = ["lat", "--op", "s"]
-# perftest's program, options for both, options of ours, sizes, or None for all
+# the other program, options for both, options of ours, sizes
 CELLS = [("ib_write_lat", [], ["lat", "--op", "w"], SIZES), ("ib_write_lat", ["-c", "UC"], ["lat", "--op", "w"], SIZES),
          ("ib_send_lat", [], SEND, SIZES), ("ib_send_lat", ["-c", "UC"], SEND, SIZES),
          ("ib_send_lat", ["-c", "UD"], SEND, (2, 64, 1024)),
          ("ib_read_lat", [], ["lat", "--op", "r"], SIZES),
          ("ib_atomic_lat", [], ["lat", "--op", "a"], (8,)),
-         ("ib_send_lat", ["-e"], SEND, (2, 1024, 262144)), ("ib_send_lat", ["-e", "-c", "UC"], SEND, (2, 1024, 262144)),
-         ("ib_send_lat", ["-e", "-c", "UD"], SEND, (2, 1024)),
+         ("ibv_rc_pingpong", ["-e"], SEND, (2, 1024, 262144)), ("ibv_uc_pingpong", ["-e"], [*SEND, "-c", "UC"], (2, 1024, 262144)),
+         ("ibv_ud_pingpong", ["-e"], [*SEND, "-c", "UD"], (2, 1024)),
          ("ib_read_lat", ["-e"], ["lat", "--op", "r"], SIZES),
          ("ib_write_bw", [], ["bw", "--op", "w"], SIZES), ("ib_write_bw", ["-c", "UC"], ["bw", "--op", "w"], SIZES)]
 
@@ -52,28 +57,28 @@ def free_port():
         return s.getsockname()[1]
 
 
-def placed(side, priority):
-    """Returns a function for a new process: one processor for each side, so that neither waits for the other."""
+def placed(side, shared, priority):
+    """Returns a function for a new process. If a processor is not shared, each side has one, so that neither waits for the other."""
     cpus = sorted(os.sched_getaffinity(0))
 
     def place():
-        os.sched_setaffinity(0, {cpus[-1 - side * (len(cpus) > 1)]})
+        os.sched_setaffinity(0, {cpus[-1 - side * (len(cpus) > 1 and not shared)]})
         os.sched_setscheduler(0, os.SCHED_RR if priority else os.SCHED_OTHER, os.sched_param(priority))
     return place
 
 
-def one_pair(program, args, env=None):
+def one_pair(program, args, env=None, shared=False):
     """Returns what the client prints, or None if it fails; a client that comes before the server listens tries again."""
     run = [options.runner, "--fabric", f"perftest-{os.getpid()}", "--mode", options.mode]
     port = ["-p", str(free_port())]
     env = {**os.environ, **(env or {})}  # of both: either may be the first of the fabric
     server = subprocess.Popen([*run, *program, *args, *port], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env,
-                              preexec_fn=placed(0, options.priority))
+                              preexec_fn=placed(0, shared, options.priority))
     try:
         while True:
             ended = server.poll() is not None
             client = subprocess.run([*run, *program, *args, *port, "127.0.0.1"], capture_output=True, text=True, timeout=10, env=env,
-                                    preexec_fn=placed(1, options.priority))
+                                    preexec_fn=placed(1, shared, options.priority))
             if not client.returncode:
                 return client.stdout
             if ended:
@@ -86,13 +91,27 @@ def one_pair(program, args, env=None):
         server.wait()
 
 
-def pair(program, args):
+def pair(program, args, shared):
     """As one_pair(). perftest's programs sometimes fail or hang with -e ("Couldn't post send")."""
     for _ in range(20):
-        out = one_pair(program, args)
+        out = one_pair(program, args, shared=shared)
         if out:
             return out
     raise SystemExit(f"{program} {args} fails again and again")
+
+
+def own_options(program):
+    """Returns options of the other program that make it do what ours does without options."""
+    if "atomic" in program:
+        return ["-F", "--atomic_type=FETCH_AND_ADD"]
+    if "pingpong" in program:
+        return ["-g", "0", "-r", "1", *([] if "ud" in program else ["-m", "4096"])]
+    return ["-F"]
+
+
+def half_trip(out):
+    """Returns half of the mean round trip that a program of ibverbs-utils reports."""
+    return float(re.search(r"= ([0-9.]+) usec/iter", out)[1]) / 2
 
 
 def figure(out, size, column):
@@ -122,12 +141,14 @@ def cell(program, both, ours, size):
     """Prints a row and returns the ratio."""
     lat = ours[0] == "lat"
     common = [*both, "-n", str(iterations(lat, "-e" in both, size)), *([] if "atomic" in program else ["-s", str(size)])]
-    theirs = ["-F", *(["--atomic_type=FETCH_AND_ADD"] if "atomic" in program else [])]
-    lines = (([program], [*common, *theirs]), ([options.rdmabench, *ours], common))
+    lines = (([program], [*common, *own_options(program)]), ([options.rdmabench, *ours], common))
+    mean = "pingpong" in program
+    read = (half_trip if mean else lambda out: figure(out, size, 4 if lat else 3),
+            lambda out: figure(out, size, 5 if mean else 4 if lat else 3))
     runs, end, low, high = ([], []), time.monotonic() + options.seconds, None, None
     while len(runs[0]) < options.rounds and time.monotonic() < end and (low is None or high > 1.02 * low):
         for k in (0, 1) if len(runs[0]) % 2 == 0 else (1, 0):  # neither is always the first
-            runs[k].append(figure(pair(*lines[k]), size, 4 if lat else 3))
+            runs[k].append(read[k](pair(*lines[k], mean)))
         ratio, low, high = interval([b / a for a, b in zip(*runs)])
     certain = f"{low:.3f} to {high:.3f}" if low else "-"
     print(f"{program:14} {' '.join(both):8} {size:8} {statistics.median(runs[0]):10.2f} {statistics.median(runs[1]):10.2f} {ratio:6.3f}"
@@ -137,14 +158,15 @@ def cell(program, both, ours, size):
 
 def turns():
     """A run that fails counts up to there."""
-    for program in (["ib_send_lat", "-F"], [options.rdmabench, *SEND]):
-        for more in ([], ["-e"]):
-            with tempfile.TemporaryDirectory() as tmp:
-                one_pair(program, [*more, "-n", "1000", "-s", "64"], {"SOFTHCA_CAPTURE": f"{tmp}/pcap"})
-                sent = subprocess.run(["tshark", "-r", f"{tmp}/pcap", "-Y", "infiniband.bth.opcode == 4", "-T", "fields", "-e",
-                                       "infiniband.bth.destqp"], capture_output=True, text=True, check=True).stdout.split()
-            n = sum(a != b for a, b in zip(sent, sent[1:]))
-            print(os.path.basename(program[0]), *more, f"{len(sent)} SENDs, {n} of them by another side than the one before")
+    ours = [options.rdmabench, *SEND]
+    for line in (["ib_send_lat"], ["ib_send_lat", "-e"], ["ibv_rc_pingpong", "-e"], ours, [*ours, "-e"]):
+        more = [] if line[0] == ours[0] else own_options(line[0])
+        with tempfile.TemporaryDirectory() as tmp:
+            one_pair(line, [*more, "-n", "1000", "-s", "64"], {"SOFTHCA_CAPTURE": f"{tmp}/pcap"})
+            sent = subprocess.run(["tshark", "-r", f"{tmp}/pcap", "-Y", "infiniband.bth.opcode == 4", "-T", "fields", "-e",
+                                   "infiniband.bth.destqp"], capture_output=True, text=True, check=True).stdout.split()
+        n = sum(a != b for a, b in zip(sent, sent[1:]))
+        print(os.path.basename(line[0]), *line[1:], f"{len(sent)} SENDs, {n} of them by another side than the one before")
 
 
 def priority():

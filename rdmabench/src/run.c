@@ -207,12 +207,12 @@ static void arm_queue(struct side *s, struct mlx5dvl_cq *cq, struct armed *a)
 }
 
 /*
- * Returns true if the queues are empty and armed for the next completion. A ping-pong goes on with an
- * arrival, so completions of its sends need no event; an error waits for the end of a sleep.
+ * Returns true if the queues are empty and armed for the next completion. A ping-pong takes an event for its send and one
+ * for the answer, as ibv_rc_pingpong does.
  */
 static bool arm_queues(struct side *s)
 {
-	if (!s->t.pingpong && !s->by_event)
+	if (!s->by_event)
 		arm_queue(s, s->scq, &s->armed[0]);
 	arm_queue(s, s->rcq, &s->armed[1]);
 	return (s->by_event || !mlx5dvl_cq_ready(s->scq)) && !mlx5dvl_cq_ready(s->rcq);

@@ -317,6 +317,9 @@ def sleeps():
         assert o["traffic"]["cq_events"] and o["wakeups"] > 0 and o["sent"]["messages"] == 100, o
         theirs, _ = server.end()
         assert theirs["wakeups"] > 0 and theirs["received"]["messages"] == 100, theirs
+        # A ping-pong sleeps for its send and for the answer.
+        o = report("--fork", "-e", "--op", "s", "-n", 50, what="lat", hca=real)
+        assert o["wakeups"] > 75, o
     o = report("--fork", "-e", "--check", "-b", "-q", 3, "-n", 500, "--request", "w_1_64,s_1_200", "--rate", 20000)
     assert o["sent"]["messages"] == 1500 and o["mismatches"] == 0, o
     # With one request at a time each completion is awaited by its event, even if it is there at once.
