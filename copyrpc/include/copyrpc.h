@@ -42,6 +42,11 @@
  * too: they map and register it, which takes up to some hundred microseconds. Polls read the clock
  * through the vDSO, at intervals from ten microseconds to some milliseconds.
  *
+ * An endpoint that is destroyed or has failed says goodbye to its peer, also when its context is
+ * destroyed: the peer's endpoint fails with -ECONNRESET in the next poll, after it has received all
+ * that was sent, whether or not it has calls pending. Nothing waits for the goodbye. If it is lost,
+ * or the process was killed, the peer goes on as follows.
+ *
  * The death of a peer is detected only while something is pending. If calls stay unanswered, or the
  * peer has not consumed all messages (replies, for example), and nothing else arrives, the library
  * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
@@ -79,7 +84,8 @@
  * progress. Afterwards the device refuses the peer's messages. The library stops a queue pair in
  *
  *	copyrpc_ep_destroy(), copyrpc_ctx_destroy()
- *	a poll: the peer broke the protocol (-EPROTO); a probe got no answer for probe_ms
+ *	a poll: the peer said goodbye (-ECONNRESET), or broke the protocol (-EPROTO); a probe got no
+ *		answer for probe_ms
  *		(-ETIMEDOUT); the device reported that the other side stopped the queue pair
  *		(-ECONNRESET), or that the device or a queue of the context has failed (-EIO, for all
  *		endpoints)
@@ -268,10 +274,9 @@ int copyrpc_ep_create(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *att
  * Requests that copyrpc_recv() has not returned are dropped. Requests that the caller holds stay
  * readable until copyrpc_reply(), which releases them and returns the status; the first poll after
  * the last release frees the endpoint's memory. Raw operations that have not completed, or were not
- * returned by copyrpc_raw_recv(), are dropped. The peer detects the destruction when it sends
- * something, or by a probe if it has pending calls; like the death of this process, this takes
- * probe_ms. If the peer must know earlier, send it a message before. NULL is allowed. The function may
- * be called inside a callback.
+ * returned by copyrpc_raw_recv(), are dropped. The peer's endpoint fails with -ECONNRESET in its next
+ * poll; if the goodbye is lost, after the time for the death of a process. NULL is allowed. The
+ * function may be called inside a callback.
  */
 void copyrpc_ep_destroy(struct copyrpc_ep *ep);
 
@@ -282,7 +287,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep);
  * numbers are little-endian:
  *
  *	 0  8  "CPRPCINF"                 40 16  GID; all zero: addressed by LID
- *	 8  2  version: 4                 56  8  address of the receive ring
+ *	 8  2  version: 5                 56  8  address of the receive ring
  *	10  2  length: 96                 64  8  address of the consumer word
  *	12  4  QP number                  72  4  key to write the ring
  *	16  4  first PSN                  76  4  key to read the word

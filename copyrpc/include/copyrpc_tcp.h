@@ -66,8 +66,9 @@
  * others return -EAGAIN. The side that has dialed opens a connection to the same address; until
  * then it needs polls, as the listening side does, which must still listen there with
  * copyrpc_listen(). Since only the side that has dialed can do so, it probes the peer every 0.1 s
- * even without calls. If the peer does not have the endpoint any more (it was destroyed, has
- * failed, or its process was restarted), or the time is over, the endpoint fails as usual. If the
+ * even without calls. If the peer says goodbye, or does not have the endpoint any more (it was
+ * destroyed, has failed, or its process was restarted), or the time is over, the endpoint fails as
+ * usual. If the
  * address of a port is deleted or replaced, its endpoints return with the present address, as soon
  * as the device reports the change; while the port has none, attempts fail and are repeated, and
  * copyrpc_ep_describe() says why. If the host's address to which the other side dials has changed,
@@ -153,8 +154,8 @@ struct copyrpc_dial_attr {
  * has received first, and refuses the other one as long as the first is not failed or destroyed. A
  * dial that was refused ends with COPYRPC_UP, status -EISCONN and the endpoint of the connection
  * that was kept, whose own event came before. The refusing side probes the kept connection: if the
- * caller has destroyed its end, a later attempt succeeds, after the time that copyrpc.h states for
- * the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
+ * caller does not have its end any more, a later attempt succeeds, at once if it has said goodbye, else
+ * after the time that copyrpc.h states for the death of a peer (5 s by default). While both connections are made, an endpoint more is needed
  * on both sides: max_endpoints should have room for some more than there are peers.
  *
  * -EADDRNOTAVAIL: no such host. -EINVAL: a wrong ring size or path, or `by_hand`. -E2BIG, -EMFILE,

@@ -9,7 +9,7 @@
 
 #include "mlx5dvl.h"
 
-#define BLOB_VERSION 4
+#define BLOB_VERSION 5
 
 struct blob {
 	struct mlx5dvl_qp_info qp;

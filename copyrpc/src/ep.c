@@ -309,6 +309,25 @@ void ep_end(struct copyrpc_ep *ep)
 	ctx->calm = NOT_CALM;
 }
 
+/*
+ * Tells the peer that this endpoint is over. Nothing waits for the message: if it is lost, or the send queue
+ * is full, the peer's probes find the end. It comes after all messages that were sent.
+ */
+static void say_goodbye(struct copyrpc_ep *ep)
+{
+	if (ep->left || mlx5dvl_post_write_imm(ep->qp, NULL, 0, 0, 0, 0, WIRE_GOODBYE, 0, 0))
+		return;
+	ep->ch.stats.wqes++;
+	ep->ch.stats.doorbells++;
+	mlx5dvl_ring(ep->qp);
+}
+
+void ep_hear_goodbye(struct copyrpc_ep *ep)
+{
+	ep->left = true;
+	ep_break(ep, -ECONNRESET);
+}
+
 void ep_break(struct copyrpc_ep *ep, int status)
 {
 	if (ep->ch.status)
@@ -317,6 +336,7 @@ void ep_break(struct copyrpc_ep *ep, int status)
 	ep_not_away(ep);
 	chan_stop(&ep->ch, status);
 	ep_tell_down(ep, status);
+	say_goodbye(ep); /* while the queue pair sends */
 	if (!mlx5dvl_qp_status(ep->qp))
 		mlx5dvl_qp_to_error(ep->qp);
 	ep_end(ep);
@@ -339,6 +359,7 @@ void copyrpc_ep_destroy(struct copyrpc_ep *ep)
 	ep_not_away(ep);
 	if (!ep->ch.status || ep->ch.status == -ENOTCONN)
 		chan_stop(&ep->ch, -ECANCELED);
+	say_goodbye(ep); /* unless it has failed */
 	ep->ch.stats.wqes += mlx5dvl_sq_fillers(ep->qp);
 	mlx5dvl_qp_destroy(ep->qp);
 	ep->qp = NULL;

@@ -189,6 +189,7 @@ struct copyrpc_ep {
 	uint64_t drain_by, away_since; /* times */
 	int away_why; /* while it is away: its status if it does not return; else 0 */
 	int again_error; /* why the last attempt has failed; 0: not so */
+	bool left; /* the peer has said goodbye */
 
 	uint32_t qpn;
 	struct mlx5dvl_qp_info own, peer; /* own: of the port when the queue pair was created */
@@ -359,6 +360,8 @@ static inline void add_ep_stats(struct copyrpc_stats *sum, const struct copyrpc_
 void ep_fail(struct copyrpc_ep *ep, int status);
 /* Fails the endpoint. Its calls end in this poll or the next. Only the first status is kept. */
 void ep_break(struct copyrpc_ep *ep, int status);
+/* The peer has said goodbye: its endpoint is over, and does not return. */
+void ep_hear_goodbye(struct copyrpc_ep *ep);
 /* Adds the endpoint to the list of those whose calls a poll ends. The poll then frees destroyed
  * endpoints. */
 void ep_end(struct copyrpc_ep *ep);

@@ -56,6 +56,10 @@ static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, ui
 
 	if (ch->status)
 		return;
+	if (blocks == WIRE_GOODBYE) {
+		ep_hear_goodbye(ep);
+		return;
+	}
 	chan_look_ahead(ch);
 	if (chan_expects(ch, blocks)) {
 		take_batch(ep, ctx, blocks);

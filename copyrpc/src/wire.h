@@ -12,6 +12,9 @@
  * number of blocks up to the ring's end, but the WRITE has only the metadata. No batch crosses the
  * ring's end; after a batch that ends exactly there no marker is needed.
  *
+ * A WRITE of no bytes whose immediate is WIRE_GOODBYE: the sender's endpoint is over, and all its messages
+ * have come.
+ *
  * Rings grow. WIRE_NOTE in the count: the sender has other memory for its receive ring, which the
  * field `ring` describes, or asks for a larger ring at the peer, or both. WIRE_MOVE: the batches
  * after this one are in the memory that the receiver has told last. Without WIRE_NOTE the key and
@@ -30,6 +33,7 @@
 #define WIRE_BLOCK_SHIFT 5
 #define WIRE_RESPONSE 0x80000000u /* bit in a call id: the message is a response */
 #define WIRE_WRAP UINT32_MAX /* message count of a marker */
+#define WIRE_GOODBYE UINT32_MAX /* immediate; no ring has so many blocks */
 #define WIRE_LARGE 0x80000000u /* bit in the limit of a request: the payload is a large request */
 #define WIRE_MOVE 0x80000000u /* bits of the count of another batch */
 #define WIRE_NOTE 0x40000000u

@@ -79,12 +79,13 @@ static void open_up(struct node n[2])
 	calls(n, 10);
 }
 
-/* The peer has destroyed its endpoint, as if its process had been restarted. */
+/* The peer's process was restarted, and did not say goodbye. */
 TEST(peer_is_gone)
 {
 	NODES n[2];
 
 	open_up(n);
+	lose(n, 1);
 	copyrpc_ep_destroy(n[1].ep);
 	n[1].ep = NULL;
 	n[0].most += 5;

@@ -45,7 +45,7 @@ TEST(fields)
 	copyrpc_ep_info(ep, blob);
 	CHECK_EQ(COPYRPC_INFO_SIZE, 96);
 	CHECK(memcmp(blob, "CPRPCINF", 8) == 0);
-	CHECK_EQ(field(8, 2), 4); /* version */
+	CHECK_EQ(field(8, 2), 5); /* version */
 	CHECK_EQ(field(10, 2), 96);
 	CHECK_EQ(field(12, 4), mlx5dvl_qp_qpn(ep->qp));
 	CHECK(field(16, 4) < 1 << 24); /* PSN */
@@ -123,7 +123,7 @@ static void bare_blob(const struct bare *b, uint8_t *out)
 	mlx5dvl_qp_get_info(b->qp, &me, sizeof(me));
 	memset(out, 0, COPYRPC_INFO_SIZE);
 	memcpy(out, "CPRPCINF", 8);
-	put(out + 8, 4, 2);
+	put(out + 8, 5, 2);
 	put(out + 10, 96, 2);
 	put(out + 12, me.qpn, 4);
 	put(out + 16, me.psn, 4);
@@ -151,26 +151,42 @@ static inline void on_sent(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dv
 	++*(int *)arg;
 }
 
+/* Opens @b, and a context with an endpoint that is connected to it. */
+static struct copyrpc_ep *bare_meet(struct bare *b, struct copyrpc_ctx **ctx_p)
+{
+	static const struct copyrpc_ctx_attr attr = {.ring_size = RING};
+	uint8_t mine[COPYRPC_INFO_SIZE];
+	struct copyrpc_ep *ep;
+
+	bare_open(b);
+	CHECK_EQ(copyrpc_ctx_create(&attr, ctx_p), 0);
+	CHECK_EQ(copyrpc_ep_create(*ctx_p, NULL, &ep), 0);
+	copyrpc_ep_info(ep, blob);
+	bare_connect(b);
+	bare_blob(b, mine);
+	CHECK_EQ(copyrpc_ep_connect(ep, mine, sizeof(mine)), 0);
+	return ep;
+}
+
+static uint32_t bare_hear(struct bare *b)
+{
+	b->arrived = 0;
+	while (!b->arrived)
+		mlx5dvl_mono_poll(b->h.rcq, 8, on_arrival, b);
+	return b->arrived;
+}
+
 /* Writes a request into the ring that the blob describes. Afterwards the consumer word has
  * advanced, and the reply is in the own ring. */
 TEST(a_peer_that_has_only_the_blob)
 {
-	static const struct copyrpc_ctx_attr attr = {.ring_size = 4096};
-	uint8_t mine[COPYRPC_INFO_SIZE], batch[64] = {0};
+	uint8_t batch[64] = {0};
 	struct copyrpc_ctx *ctx;
 	struct copyrpc_req *req;
-	struct copyrpc_ep *ep;
 	static struct bare b;
 	int sent = 0;
 
-	bare_open(&b);
-	CHECK_EQ(copyrpc_ctx_create(&attr, &ctx), 0);
-	CHECK_EQ(copyrpc_ep_create(ctx, NULL, &ep), 0);
-	copyrpc_ep_info(ep, blob);
-	bare_connect(&b);
-	bare_blob(&b, mine);
-	CHECK_EQ(copyrpc_ep_connect(ep, mine, sizeof(mine)), 0);
-
+	bare_meet(&b, &ctx);
 	put(batch + 16, 1, 4); /* metadata: one message */
 	put(batch + 32, 77, 4); /* id, limit, length, payload */
 	put(batch + 36, 9, 4);
@@ -194,10 +210,24 @@ TEST(a_peer_that_has_only_the_blob)
 	while (!sent)
 		mlx5dvl_send_poll(b.h.scq, 8, on_sent, &sent);
 	CHECK_EQ(le64toh(*b.seen), 64); /* both blocks are consumed */
-	while (!b.arrived)
-		mlx5dvl_mono_poll(b.h.rcq, 8, on_arrival, &b);
-	CHECK_EQ(b.arrived, 2);
+	CHECK_EQ(bare_hear(&b), 2);
 	CHECK(memcmp(b.ring + 32, "\x4d\0\0\x80\x09\0\0\0\x09\0\0\0good day!", 21) == 0);
+	copyrpc_ctx_destroy(ctx);
+	CHECK_EQ(bare_hear(&b), 0xffffffff); /* the goodbye */
+	bare_close(&b);
+}
+
+TEST(a_peer_that_says_goodbye)
+{
+	struct copyrpc_ctx *ctx;
+	static struct bare b;
+	struct copyrpc_ep *ep = bare_meet(&b, &ctx);
+
+	CHECK_EQ(mlx5dvl_post_write_imm(b.qp, NULL, 0, 0, 0, 0, 0xffffffff, 0, 0), 0);
+	mlx5dvl_ring(b.qp);
+	while (!copyrpc_ep_status(ep))
+		copyrpc_poll(ctx, NULL, NULL);
+	CHECK_EQ(copyrpc_ep_status(ep), -ECONNRESET);
 	copyrpc_ctx_destroy(ctx);
 	bare_close(&b);
 }

@@ -235,8 +235,10 @@ static void up_alone(struct node n[2])
 	CHECK(!n[1].ep);
 }
 
+/* Leaves as a process that is killed, without a goodbye. */
 static void leave(struct node n[2])
 {
+	lose(n, 0);
 	copyrpc_ep_destroy(n[0].ep);
 	n[0].ep = NULL;
 }

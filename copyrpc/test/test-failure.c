@@ -321,9 +321,8 @@ TEST(context_destroyed_in_use)
 	CHECK_EQ(e.failed, 0);
 }
 
-/* The peer destroys its endpoint after it has received the requests. Nothing more is sent, so only
- * the probe of unanswered calls can detect this. */
-TEST(peer_destroyed_silently)
+/* The peer destroys its endpoint after it has received the requests. Its goodbye ends them. */
+TEST(peer_destroyed)
 {
 	struct copyrpc_ctx *ctx[2] = {open_ctx(), open_ctx()};
 	struct copyrpc_ep *ep[2];

@@ -383,8 +383,9 @@ static void destroyed(int stage, int side)
 	until(&p, &e, stage == WAITING ? 2 : 1);
 	CHECK_EQ(e.status, side ? -ECONNRESET : -ECANCELED);
 	CHECK(!p.ctx[0]->regs);
-	if (req) /* the push notices the loss */
-		CHECK_EQ(copyrpc_reply(req, data, MIB), side ? -ECANCELED : 0);
+	if (req)
+		CHECK_EQ(copyrpc_reply(req, data, MIB),
+			side ? -ECANCELED : copyrpc_ep_status(p.ep[1]));
 	while (!side && stage > COLLECTED && !copyrpc_ep_status(p.ep[1]))
 		copyrpc_poll(p.ctx[1], NULL, NULL);
 	check_drained(p.ctx[1]);

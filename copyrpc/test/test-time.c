@@ -85,7 +85,8 @@ TEST(a_later_call_is_watched_too)
 	CHECK(reads(&p) > 0);
 }
 
-/* The peer's endpoint was destroyed; the probe detects this by an error of the HCA. */
+/* The peer's queue pair was stopped, as if its process had been killed; the probe detects this by an error
+ * of the HCA. */
 TEST(a_dead_peer_is_noticed)
 {
 	const struct copyrpc_ctx_attr attr = {.path = &impatient};
@@ -93,7 +94,7 @@ TEST(a_dead_peer_is_noticed)
 	PAIR p = open_timed(&attr);
 
 	leave_unanswered(&p, &h);
-	copyrpc_ep_destroy(p.ep[1]);
+	CHECK_EQ(mlx5dvl_qp_to_error(p.ep[1]->qp), 0);
 	for (int k = 0; k < 11; k++) {
 		copyrpc_poll(p.ctx[0], hear, &h);
 		now += 20 * NSEC_PER_MSEC;

@@ -4,7 +4,7 @@
  * make calls and answer them in any order. A queue pair fails at any time, at one end, and the
  * other end notices it later or never; messages of the reconnection are lost or arrive late; an end
  * starts another attempt while one is in progress; both start one at the same time; one process is
- * restarted. With FIRST the model begins when both ends have connected their first queue pairs and have
+ * restarted, and may say goodbye before. With FIRST the model begins when both ends have connected their first queue pairs and have
  * said so over a TCP connection, which may be lost before one of them, or both, have heard it. The number
  * of such losses is bounded. With BY_HAND the hellos go over a channel of the programs, which loses, repeats
  * and reorders them; there is no answer. An end sends its hello again if it is lost, or if the peer does not
@@ -31,6 +31,7 @@
  *	JOINS_ANY		(BY_HAND) a queue pair is connected by a hello of another number
  *	SAME_NUMBER		(BY_HAND) an end makes a second queue pair for a number
  *	KEEPS_CONNECTION	(BY_HAND) a hello with a larger number does not stop an end that is connected
+ *	BYE_OVERTAKES		(RESTART) a goodbye is heard before the completions that came before it
  *	DISCARDS_OPEN		(FIRST) an end forgets the endpoint when the TCP connection is lost
  *				before it has heard that the peer is connected
  */
@@ -119,6 +120,15 @@ bool gone[2]; /* the end has forgotten the endpoint */
 byte old[2]; /* the queue pair that still takes WRITEs */
 note late[2]; /* a WRITE that its sender's failed queue pair has sent */
 message late_message[2];
+#endif
+
+#ifdef RESTART
+byte bye; /* the attempt over whose queue pair end 1 has said goodbye; 0: none */
+#ifdef BYE_OVERTAKES
+#define HEARS_BYE (e == 0 && bye)
+#else
+#define HEARS_BYE (e == 0 && bye && !end[0].cqes)
+#endif
 #endif
 
 #define R (RMAX - end[e].owed)
@@ -264,6 +274,22 @@ inline start_attempt()
 	i = 0
 }
 
+/* All calls of the end that were not answered end. */
+inline give_up(x)
+{
+	end[x].over = true;
+	do
+	:: i < end[x].made ->
+		if
+		:: !ended[MOST * x + i] -> ended[MOST * x + i]++
+		:: else
+		fi;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
 inline hear_hello(k)
 {
 #ifdef FIRST
@@ -273,18 +299,8 @@ inline hear_hello(k)
 #ifndef ANY_PROCESS
 	:: hello[k].process != end[e].process ->
 		/* Refused: the peer gives up. */
-		end[PEER].over = true;
 		stop();
-		do
-		:: i < end[PEER].made ->
-			if
-			:: !ended[MOST * PEER + i] -> ended[MOST * PEER + i]++
-			:: else
-			fi;
-			i++
-		:: else -> break
-		od;
-		i = 0
+		give_up(PEER)
 #endif
 	:: else ->
 		if
@@ -479,6 +495,14 @@ proctype works(byte e)
 #endif
 		stop() }
 #endif
+#ifdef RESTART
+	:: d_step { HEARS_BYE ->
+		if
+		:: bye == end[0].qp && !end[0].over -> stop(); give_up(0)
+		:: else /* to a queue pair that was replaced */
+		fi;
+		bye = 0 }
+#endif
 #ifdef OLD_QP_LIVES
 	:: d_step { late[PEER].attempt && late[PEER].attempt == old[e] ->
 		copy(end[e].ring[late_message[PEER].pos % C], late_message[PEER]);
@@ -488,29 +512,38 @@ proctype works(byte e)
 	od
 }
 
-/* The second process ends, and another one takes its place. */
+inline take_its_place()
+{
+	losses--;
+	end[e].p = 0; end[e].sent = 0; end[e].rc = 0; end[e].next = 0;
+	end[e].owed = 0; end[e].left = 0;
+	end[e].cqes = 0; end[e].got = 0; end[e].released = 0;
+	end[e].qp = 0; end[e].last = 0; end[e].asked = 0; end[e].told = 0;
+	end[e].process = 1;
+	end[e].over = true;
+	do
+	:: i < C ->
+		end[e].held[i] = false;
+		end[e].ring[i].pos = 0; end[e].ring[i].kind = 0;
+		end[e].ring[i].id = 0; end[e].ring[i].credit = 0;
+		i++
+	:: else -> break
+	od;
+	i = 0
+}
+
+/* The second process ends, and another one takes its place. A goodbye comes after all that was sent. */
 proctype restart()
 {
 	byte e = 1, i;
 
 	if
-	:: d_step { losses && !end[0].over ->
-		losses--;
-		end[e].p = 0; end[e].sent = 0; end[e].rc = 0; end[e].next = 0;
-		end[e].owed = 0; end[e].left = 0;
-		end[e].cqes = 0; end[e].got = 0; end[e].released = 0;
-		end[e].qp = 0; end[e].last = 0; end[e].asked = 0; end[e].told = 0;
-		end[e].process = 1;
-		end[e].over = true;
-		do
-		:: i < C ->
-			end[e].held[i] = false;
-			end[e].ring[i].pos = 0; end[e].ring[i].kind = 0;
-			end[e].ring[i].id = 0; end[e].ring[i].credit = 0;
-			i++
-		:: else -> break
-		od;
-		i = 0 }
+	:: d_step { losses && !end[0].over -> take_its_place() }
+#ifdef RESTART
+	:: d_step { losses && !end[0].over && end[e].qp && end[e].next == end[e].sent ->
+		bye = end[e].qp;
+		take_its_place() }
+#endif
 	:: atomic { ALL_ENDED }
 	fi
 }

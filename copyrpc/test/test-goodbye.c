@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An end that is over says goodbye. The clock stands still where nothing but the goodbye may tell the
+ * peer, so no probe is made.
+ */
+#include "dial.h"
+
+static void check_told(struct pair *p, struct heard *h, uint32_t failed)
+{
+	struct copyrpc_stats s;
+
+	while (!copyrpc_ep_status(p->ep[0]))
+		copyrpc_poll(p->ctx[0], hear, h);
+	CHECK_EQ(copyrpc_ep_status(p->ep[0]), -ECONNRESET);
+	CHECK_EQ(h->failed, failed);
+	CHECK_EQ(h->status, failed ? -ECONNRESET : 0);
+	copyrpc_ep_get_stats(p->ep[0], &s, sizeof(s));
+	CHECK_EQ(s.reads, 0);
+	CHECK_EQ(copyrpc_call(p->ep[0], "x", 1, 1, 0), -ECONNRESET);
+}
+
+/* A call in progress; another one whose reply is sent just before the end. */
+TEST(a_peer_that_destroys_its_endpoint)
+{
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+	struct copyrpc_req *req;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	CHECK_EQ(copyrpc_recv(p.ctx[1], &req), 1);
+	CHECK_EQ(copyrpc_reply(req, "y", 1), 0);
+	copyrpc_poll(p.ctx[1], hear, &h);
+	copyrpc_ep_destroy(p.ep[1]);
+	check_told(&p, &h, 1);
+	CHECK_EQ(h.ok, 1);
+}
+
+/* The other side has nothing to do, so it makes no probe. */
+TEST(a_peer_that_destroys_its_context)
+{
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+
+	copyrpc_ctx_destroy(p.ctx[1]);
+	p.ctx[1] = NULL;
+	check_told(&p, &h, 0);
+}
+
+TEST(a_peer_that_has_failed)
+{
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+	struct copyrpc_stats s;
+
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	ep_fail(p.ep[1], -EPROTO);
+	CHECK_EQ(copyrpc_ep_status(p.ep[1]), -EPROTO);
+	check_told(&p, &h, 1);
+	copyrpc_ep_get_stats(p.ep[1], &s, sizeof(s));
+	CHECK_EQ(s.wqes, 1);
+	CHECK_EQ(s.doorbells, 1);
+}
+
+/* The side that is told has nobody to tell. */
+TEST(a_goodbye_is_not_answered)
+{
+	struct heard h = {0};
+	PAIR p = open_timed(NULL);
+	struct copyrpc_stats s;
+
+	copyrpc_ep_destroy(p.ep[1]);
+	check_told(&p, &h, 0);
+	copyrpc_ep_destroy(p.ep[0]);
+	copyrpc_ctx_get_stats(p.ctx[0], &s, sizeof(s));
+	CHECK_EQ(s.wqes, 0);
+}
+
+/* There is no room for it: the probe finds the end, as after any loss. */
+TEST(a_goodbye_that_is_not_sent)
+{
+	static const struct copyrpc_ctx_attr attr = {.path = &impatient, .sq_depth = 16};
+	struct heard h = {0};
+	PAIR p = open_timed(&attr);
+
+	CHECK_EQ(copyrpc_call(p.ep[0], "x", 1, 1, 0), 0);
+	copyrpc_poll(p.ctx[0], hear, &h);
+	while (!mlx5dvl_post_write(p.ep[1]->qp, NULL, 0, 0, 0, 0, 0, 0))
+		;
+	copyrpc_ep_destroy(p.ep[1]);
+	for (int i = 0; i < 1000; i++)
+		copyrpc_poll(p.ctx[0], hear, &h);
+	CHECK_EQ(h.failed, 0);
+	while (!h.failed) {
+		now += 10 * NSEC_PER_MSEC;
+		copyrpc_poll(p.ctx[0], hear, &h);
+	}
+	CHECK(h.status == -ECONNRESET || h.status == -ETIMEDOUT);
+}
+
+/* ------------------------------------------------------------------ endpoints that return */
+
+static void open_returning(struct node n[2])
+{
+	open_nodes(n);
+	for (int i = 0; i < 2; i++)
+		n[i].ctx->attr.reconnect_ms = FAR_MS;
+	dial(&n[0], n[1].port, false, 7);
+	while (!n[0].ups || !n[1].ups)
+		turn_both(n);
+}
+
+/* It is over: the side that has dialed does not dial again, the other one does not wait. */
+static void check_over(struct node *n)
+{
+	uint64_t start = now;
+
+	while (!n->downs)
+		turn(n);
+	CHECK(now - start < SECOND);
+	CHECK_EQ(n->last.kind, COPYRPC_DOWN);
+	CHECK_EQ(n->last.status, -ECONNRESET);
+	CHECK_EQ(n->ctx->n_away, 0);
+}
+
+TEST(an_endpoint_that_could_return)
+{
+	for (int side = 0; side < 2; side++) {
+		NODES n[2];
+
+		open_returning(n);
+		copyrpc_ep_destroy(n[side].up.ep);
+		check_over(&n[!side]);
+		CHECK_EQ(alive(&n[!side]), 0);
+	}
+}
+
+/* The goodbye has arrived, but this side has noticed the loss of the connection before. */
+TEST(an_endpoint_that_is_away)
+{
+	NODES n[2];
+
+	open_returning(n);
+	copyrpc_ep_destroy(n[0].up.ep);
+	while (!mlx5dvl_cq_ready(n[1].ctx->recv_cq))
+		;
+	ep_leave(n[1].up.ep, -ECONNRESET);
+	check_over(&n[1]);
+}
+
+/* A goodbye to the former connection does not end the present one: its queue pair is gone. */
+TEST(a_goodbye_to_the_former_connection)
+{
+	NODES n[2];
+	struct copyrpc_stats s = {0};
+
+	open_returning(n);
+	ep_leave(n[1].up.ep, -ECONNRESET);
+	mlx5dvl_post_write_imm(n[0].up.ep->qp, NULL, 0, 0, 0, 0, WIRE_GOODBYE, 0, 0);
+	mlx5dvl_ring(n[0].up.ep->qp);
+	ep_leave(n[0].up.ep, -ECONNRESET);
+	while (!s.returns) {
+		turn_both(n);
+		copyrpc_ep_get_stats(n[0].up.ep, &s, sizeof(s));
+	}
+	call_both(n);
+}
+
+/* A process that was restarted dials: its former endpoint is gone, and takes no room. */
+TEST(a_peer_that_is_restarted)
+{
+	for (int side = 0; side < 2; side++) {
+		NODES n[2];
+		struct node *peer = &n[side], *other = &n[!side];
+		uint16_t port;
+
+		open_returning(n);
+		port = other->port;
+		close_node(peer);
+		check_over(other);
+		open_node(peer, 16, NULL);
+		dial(peer, port, false, 8);
+		while (!peer->ups || other->ups < 2)
+			turn_both(n);
+		CHECK_EQ(alive(other), 1);
+		call_both(n);
+	}
+}
