@@ -138,6 +138,8 @@ struct tent_segment {
 	int lost; /* -errno: the reason why the peer is gone; 0: it is there */
 	uint32_t n_pairs;
 	struct pair pairs[TENT_MAX_RAILS];
+	uint32_t n_closed; /* pairs that have a closed link */
+	bool arms, flushes; /* some link had arm() or no descriptor; had flush() */
 	struct blame blame;
 	struct sched *sched;
 	struct place_sets sets; /* of the tiers of the peer's buffers */

@@ -120,7 +120,17 @@ static int op_open(void *arg, uint32_t rail, uint32_t epoch)
 	assert(!p->link);
 	p->answered = false;
 	p->status = peer_connect(s, p->local, &msg, &p->link);
+	if (!p->status) {
+		s->arms |= p->link->ops->arm || p->link->fds[0] < 0;
+		s->flushes |= p->link->ops->flush != NULL;
+	}
 	return p->status;
+}
+
+static void close_old(struct tent_segment *s, struct pair *p)
+{
+	s->n_closed -= p->closed != NULL;
+	peer_close(&p->closed);
 }
 
 static void op_close(void *arg, uint32_t rail)
@@ -129,11 +139,12 @@ static void op_close(void *arg, uint32_t rail)
 	struct pair *p = &s->pairs[rail];
 
 	assert(p->link);
-	peer_close(&p->closed);
+	close_old(s, p);
 	/* Destroying a link takes long. Keep it until the slices have gone to other rails. */
 	if (!p->link->posted) {
 		p->closed = p->link;
 		p->link = NULL;
+		s->n_closed++;
 	}
 	peer_close(&p->link);
 }
@@ -375,7 +386,7 @@ static void fail_lost(struct tent_segment *s, uint64_t now)
 
 static void flush(struct tent_segment *s)
 {
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
+	for (uint32_t i = 0; i < s->n_pairs && s->flushes; i++) {
 		struct link *l = s->pairs[i].link;
 
 		if (l && l->ops->flush && sched_rail_in_use(s->sched, i))
@@ -438,7 +449,9 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	for (; r.pair < s->n_pairs; r.pair++) {
 		struct link *l = s->pairs[r.pair].link;
 
-		some |= l && l->ops->poll(l, link_done, &r) > 0;
+		/* Idle links are the engine's thread's. */
+		if (l && (l->posted || all))
+			some |= l->ops->poll(l, link_done, &r) > 0;
 		if (probing)
 			end_probe(s, r.pair, now);
 	}
@@ -456,10 +469,8 @@ bool move_progress(struct tent_segment *s, uint64_t now, bool all)
 	if (s->lost && !copying(s))
 		ctl_close(&s->ctl);
 	flush(s);
-	for (uint32_t i = 0; i < s->n_pairs; i++) {
-		if (s->pairs[i].closed)
-			peer_close(&s->pairs[i].closed);
-	}
+	for (uint32_t i = 0; i < s->n_pairs && s->n_closed; i++)
+		close_old(s, &s->pairs[i]);
 	return some;
 }
 
@@ -481,9 +492,9 @@ bool move_unarmed(const struct tent_segment *s)
 {
 	bool some = false;
 
-	for (uint32_t i = 0; i < s->n_pairs; i++)
+	for (uint32_t i = 0; i < s->n_pairs && s->arms; i++)
 		some |= is_unarmed(s->pairs[i].link);
-	for (uint32_t i = 0; i < BLAME_ENDS; i++)
+	for (uint32_t i = 0; i < BLAME_ENDS && s->arms; i++)
 		some |= is_unarmed(s->blame.ends[i].link);
 	return some;
 }

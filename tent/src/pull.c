@@ -21,7 +21,9 @@
 struct view {
 	uint64_t now;
 	bool stale; /* a rail has been woken, or has failed */
-	double rate[SCHED_MAX_RAILS]; /* 0: not in use */
+	uint32_t n,
+		rails[SCHED_MAX_RAILS]; /* those that may be used; the arrays below are of them */
+	double rate[SCHED_MAX_RAILS];
 	double cost[SCHED_MAX_RAILS]; /* ns for the location's memory; negative: not usable */
 	double fastest, all; /* the highest rate, and the sum of the rates */
 	double most; /* most bytes that a slice may add to a window; see leave_room() */
@@ -39,12 +41,14 @@ static void share_links(const struct sched *s, struct view *v)
 {
 	double sum[SCHED_MAX_GROUPS] = {0};
 
-	for (uint32_t r = 0; r < s->n_rails; r++) {
+	for (uint32_t i = 0; i < v->n; i++) {
+		uint32_t r = v->rails[i];
+
 		if (s->rails[r].group != SCHED_NO_GROUP)
 			sum[s->rails[r].group] += v->rate[r];
 	}
-	for (uint32_t r = 0; r < s->n_rails; r++) {
-		uint32_t g = s->rails[r].group;
+	for (uint32_t i = 0; i < v->n; i++) {
+		uint32_t r = v->rails[i], g = s->rails[r].group;
 
 		if (g != SCHED_NO_GROUP && s->group_rates[g] > 0 && sum[g] > s->group_rates[g])
 			v->rate[r] *= s->group_rates[g] / sum[g];
@@ -78,23 +82,30 @@ static void look(const struct sched *s, uint64_t now, struct view *v)
 	v->now = now;
 	v->stale = false;
 	v->fastest = v->all = 0;
-	for (uint32_t r = 0; r < s->n_rails; r++)
-		v->rate[r] = may_use(&s->rails[r], &idle) ? head_rate(s, r, now) : 0;
+	v->n = 0;
+	for (uint32_t r = 0; r < s->n_rails; r++) {
+		if (!may_use(&s->rails[r], &idle))
+			continue;
+		v->rails[v->n++] = r;
+		v->rate[r] = head_rate(s, r, now);
+	}
 	if (s->n_groups)
 		share_links(s, v);
-	for (uint32_t r = 0; r < s->n_rails; r++) {
-		v->all += v->rate[r];
-		if (v->rate[r] > v->fastest)
-			v->fastest = v->rate[r];
+	for (uint32_t i = 0; i < v->n; i++) {
+		double rate = v->rate[v->rails[i]];
+
+		v->all += rate;
+		if (rate > v->fastest)
+			v->fastest = rate;
 	}
 }
 
 static void look_from(const struct sched *s, uint32_t location, struct view *v)
 {
-	for (uint32_t r = 0; r < s->n_rails; r++) {
-		bool usable = v->rate[r] > 0 && sched_usable(s, location, r);
+	for (uint32_t i = 0; i < v->n; i++) {
+		uint32_t r = v->rails[i];
 
-		v->cost[r] = usable ? sched_numa_ns(s, location, r) : -1;
+		v->cost[r] = sched_usable(s, location, r) ? sched_numa_ns(s, location, r) : -1;
 	}
 }
 
@@ -189,7 +200,8 @@ static uint32_t first_to_finish(const struct sched *s, const struct view *v, con
 {
 	uint32_t best = NO_RAIL;
 
-	for (uint32_t r = 0; r < s->n_rails; r++) {
+	for (uint32_t i = 0; i < v->n; i++) {
+		uint32_t r = v->rails[i];
 		uint64_t length;
 		double at;
 
@@ -221,7 +233,8 @@ static bool others_sooner(const struct sched *s, const struct view *v, const str
 		waiting += (double)s->classes[p].waiting;
 	if (waiting > (at - (double)v->now) * v->all)
 		return false; /* not even if all of them were free */
-	for (uint32_t r = 0; r < s->n_rails && waiting > 0; r++) {
+	for (uint32_t i = 0; i < v->n && waiting > 0; i++) {
+		uint32_t r = v->rails[i];
 		double length, slices;
 
 		if (r == rail || v->cost[r] < 0 || s->rails[r].state != RAIL_UP)
