@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""A signal to hw-check ends the programs that it runs.
+
+    stopped.py HW-CHECK BUILD
+"""
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+MARK = f"HWCHECK_STOPPED={os.getpid()}"
+
+
+def left():
+    """The processes that hw-check has started, whatever their parent is now."""
+    found = []
+    for p in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if MARK.encode() in pathlib.Path(f"/proc/{p}/environ").read_bytes().split(b"\0"):
+                found.append(int(p))
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+def stop(sig):
+    """--serve waits for a peer for ever."""
+    argv = [sys.argv[1], "--serve", "--softhca", "--steps", "copyrpc", "--build", sys.argv[2]]
+    with tempfile.TemporaryFile("w+") as said:
+        proc = subprocess.Popen(argv, env=os.environ | dict([MARK.split("=")]), stdout=subprocess.PIPE, stderr=said, text=True)
+        line = proc.stdout.readline()
+        proc.send_signal(sig)
+        proc.wait()
+        said.seek(0)
+        err = said.read()
+    end = time.monotonic() + 10
+    while left() and time.monotonic() < end:
+        time.sleep(.05)
+    behind = left()
+    for p in behind:
+        os.kill(p, signal.SIGKILL)
+    if behind or proc.returncode != 128 + sig or "Traceback" in err or not line.startswith("waiting: "):
+        sys.exit(f"{sig.name}: status {proc.returncode}, {len(behind)} processes left: {line}{err}")
+
+
+for s in signal.SIGTERM, signal.SIGINT:
+    stop(s)
