@@ -2,7 +2,9 @@
 /* Reading a region from outside: slots in use, living clients, forged contents, removal. */
 #include "solo.h"
 
-enum { LOOK_DEAD = DELEGRPC_LOOK_DEAD, LOOK_RUNNING = DELEGRPC_LOOK_RUNNING };
+#define LOOK_DEAD DELEGRPC_LOOK_DEAD
+#define LOOK_RUNNING DELEGRPC_LOOK_RUNNING
+#define LOOK_ASLEEP DELEGRPC_LOOK_ASLEEP
 #include "support/looktest.h"
 
 #define DEPTH 16
@@ -95,19 +97,9 @@ TEST(headers_are_checked)
 	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
-static void look_at_forged(void)
+static void slots_are_possible(const struct delegrpc_look_region *l)
 {
-	struct delegrpc_look_region l = {.in_use = UINT32_MAX};
-	int err = look_at(&l);
-
-	if (err) {
-		CHECK_EQ(err, -EPROTO);
-		CHECK_EQ(l.in_use, UINT32_MAX); /* it is written only on success */
-		return;
-	}
-	CHECK(l.in_use <= l.attr.ring_depth);
-	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
-	CHECK(l.server <= DELEGRPC_LOOK_ASLEEP);
+	CHECK(l->in_use <= l->attr.ring_depth);
 }
 
 /*
@@ -120,7 +112,7 @@ TEST(forged_contents_do_no_harm)
 	struct delegrpc_look_region l;
 	struct raw *raw;
 
-	looktest_forge(256 + 4 * 128, look_at_forged);
+	looktest_forge(256 + 4 * 128, slots_are_possible);
 	raw = raw_open(test_name);
 	raw->control->tail = 1; /* greater than head */
 	CHECK_EQ(look().in_use, RING);

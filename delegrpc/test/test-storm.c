@@ -34,22 +34,10 @@ static uint64_t rpcstorm_client_bad(struct delegrpc_client *c)
 	return client_stats_of(c).bad_responses;
 }
 
-static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
+static uint32_t rpcstorm_looked(const struct delegrpc_look_region *look)
 {
-	struct delegrpc_look_region look;
-	int err = delegrpc_look(name, &look, sizeof(look), rpcstorm_seen, seen_p);
-
-	if (err)
-		return err;
-	look_p->shape = (struct rpcstorm_shape){.clients = look.attr.max_clients,
-		.ring = look.attr.ring_depth,
-		.depth = look.attr.resp_depth,
-		.req = look.attr.req_size,
-		.resp = look.attr.resp_size};
-	look_p->clients = look.clients;
-	look_p->dead = look.dead_clients;
-	look_p->in_use = look.in_use;
-	return 0;
+	CHECK(look->in_use <= look->attr.ring_depth);
+	return look->attr.resp_depth;
 }
 
 static const struct rpcstorm_shape rpcstorm_defaults = {.clients = 64,
@@ -60,8 +48,3 @@ static const struct rpcstorm_shape rpcstorm_beyond = {.clients = DELEGRPC_MAX_CL
 	.depth = DELEGRPC_MAX_RESP_DEPTH + 1,
 	.req = DELEGRPC_MAX_PAYLOAD + 1,
 	.resp = DELEGRPC_MAX_PAYLOAD + 1};
-
-int main(int argc, char **argv)
-{
-	return storm_main(argc, argv, rpcstorm_seed);
-}

@@ -4,7 +4,9 @@
 #include "common.h"
 #include "layout.h"
 
-enum { LOOK_DEAD = SHMIPC_LOOK_DEAD, LOOK_RUNNING = SHMIPC_LOOK_RUNNING };
+#define LOOK_DEAD SHMIPC_LOOK_DEAD
+#define LOOK_RUNNING SHMIPC_LOOK_RUNNING
+#define LOOK_ASLEEP SHMIPC_LOOK_ASLEEP
 #include "support/looktest.h"
 
 static const struct shmipc_attr look_attr = {.max_clients = 8,
@@ -90,26 +92,12 @@ TEST(headers_are_checked)
 	CHECK_EQ(look_at(&l), -EPROTO);
 }
 
-static void look_at_forged(void)
-{
-	struct shmipc_look_region l = {.clients = UINT32_MAX};
-	int err = look_at(&l);
-
-	if (err) {
-		CHECK_EQ(err, -EPROTO);
-		CHECK_EQ(l.clients, UINT32_MAX); /* it is written only on success */
-		return;
-	}
-	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
-	CHECK(l.server <= SHMIPC_LOOK_ASLEEP);
-}
-
 TEST(forged_contents_do_no_harm)
 {
 	pid_t pid = spawn(serve_for_ever);
 	struct shmipc_look_region l;
 
-	looktest_forge(sizeof(struct shmipc_header) + sizeof(struct shmipc_place), look_at_forged);
+	looktest_forge(sizeof(struct shmipc_header) + sizeof(struct shmipc_place), NULL);
 	CHECK_EQ(look().attr.depth, msg_attr.depth);
 	CHECK_EQ(truncate(test_file(RPC_PREFIX), sizeof(struct shmipc_header)), 0);
 	CHECK_EQ(look_at(&l), -EPROTO);

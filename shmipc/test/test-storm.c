@@ -35,21 +35,9 @@ static uint64_t rpcstorm_client_bad(struct shmipc_client *c)
 	return 0; /* poll would have returned -EPROTO */
 }
 
-static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p)
+static uint32_t rpcstorm_looked(const struct shmipc_look_region *look)
 {
-	struct shmipc_look_region look;
-	int err = shmipc_look(name, &look, sizeof(look), rpcstorm_seen, seen_p);
-
-	if (err)
-		return err;
-	look_p->shape = (struct rpcstorm_shape){.clients = look.attr.max_clients,
-		.depth = look.attr.depth,
-		.req = look.attr.req_size,
-		.resp = look.attr.resp_size};
-	look_p->clients = look.clients;
-	look_p->dead = look.dead_clients;
-	look_p->in_use = 0; /* it is not visible from outside */
-	return 0;
+	return look->attr.depth;
 }
 
 static const struct rpcstorm_shape rpcstorm_defaults = {.clients = 64,
@@ -60,8 +48,3 @@ static const struct rpcstorm_shape rpcstorm_beyond = {.clients = SHMIPC_MAX_CLIE
 	.depth = SHMIPC_MAX_DEPTH + 1,
 	.req = SHMIPC_MAX_PAYLOAD + 1,
 	.resp = SHMIPC_MAX_PAYLOAD + 1};
-
-int main(int argc, char **argv)
-{
-	return storm_main(argc, argv, rpcstorm_seed);
-}

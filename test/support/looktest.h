@@ -29,11 +29,28 @@ static inline struct RPC(look_region) look(void)
 	return l;
 }
 
+static inline void looktest_forged(void (*check)(const struct RPC(look_region) *))
+{
+	struct RPC(look_region) l = {.clients = UINT32_MAX};
+	int err = look_at(&l);
+
+	if (err) {
+		CHECK_EQ(err, -EPROTO);
+		CHECK_EQ(l.clients, UINT32_MAX); /* it is written only on success */
+		return;
+	}
+	CHECK(l.clients + l.dead_clients <= l.attr.max_clients);
+	CHECK(l.server <= LOOK_ASLEEP);
+	if (check)
+		check(&l);
+}
+
 /*
- * Overwrites a few words in the first bytes of the file with random ones, again and again. Calls
- * check() each time, and then restores the words.
+ * Overwrites a few words in the first bytes of the file with random ones, again and again. Reads
+ * the region each time, checks what was read, also by check() if that is not NULL, and then
+ * restores the words.
  */
-static inline void looktest_forge(size_t bytes, void (*check)(void))
+static inline void looktest_forge(size_t bytes, void (*check)(const struct RPC(look_region) *))
 {
 	uint64_t seed = test_seed(), kept[3], at[3], word;
 	AT_END(end_close_fd) int fd = open(test_file(RPC_PREFIX), O_RDWR | O_CLOEXEC);
@@ -48,7 +65,7 @@ static inline void looktest_forge(size_t bytes, void (*check)(void))
 			word = test_rand(&seed) >> test_rand(&seed) % 64;
 			CHECK_EQ(pwrite(fd, &word, 4, (off_t)at[i]), 4);
 		}
-		check();
+		looktest_forged(check);
 		while (n--)
 			CHECK_EQ(pwrite(fd, &kept[n], 4, (off_t)at[n]), 4);
 	}

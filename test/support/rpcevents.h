@@ -18,6 +18,7 @@
 #include "support/intro.h"
 #include "support/rpcecho.h"
 #include "support/rpcmap.h"
+#include "support/spawn.h"
 
 #define rpc_event RPC(event)
 #define EVENTS_NONE UINT32_MAX /* instead of a kind */
@@ -37,6 +38,15 @@ static inline struct rpc_client *events_client(void)
 
 	CHECK_EQ(RPC(client_connect)(test_name, NULL, &c), 0);
 	return c;
+}
+
+/* Makes and publishes a call. */
+static inline void events_call(struct rpc_client *c)
+{
+	uint64_t word = 5;
+
+	CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
+	RPC(client_flush)(c);
 }
 
 /* Polls and takes an event; its kind is EVENTS_NONE if there is none. */
@@ -76,7 +86,6 @@ TEST(events_need_the_attribute)
 /* The server gets a client's arrival, request and end in this order, with the client's process. */
 TEST(events_come_in_order)
 {
-	uint64_t word = 5;
 	SERVER *s = events_server(2);
 	struct rpc_event shorter = {.pid = 77};
 	struct rpc_client *c;
@@ -85,8 +94,7 @@ TEST(events_come_in_order)
 	CHECK_EQ(events_take(s).kind, EVENTS_NONE);
 	for (int i = 0; i < 3; i++) {
 		c = events_client();
-		CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
-		RPC(client_flush)(c);
+		events_call(c);
 		CHECK(RPC(server_poll)(s) > 0);
 		if (i < 2)
 			events_next(s, RPC_EVENT(CAME), 0, getpid());
@@ -96,9 +104,9 @@ TEST(events_come_in_order)
 		CHECK_EQ(shorter.pid, 77);
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
 		CHECK_EQ(rpc_recv(s, &r), 1);
-		rpc_taken(s);
 		if (i)
-			CHECK_EQ(RPC(server_reply)(s, r.client, r.id, &word, sizeof(word)), 0);
+			CHECK_EQ(RPC(server_reply)(s, r.client, r.id, r.payload, r.len), 0);
+		rpc_taken(s);
 		RPC(client_disconnect)(c);
 		events_next(s, RPC_EVENT(LEFT), 0, getpid());
 		CHECK_EQ(events_take(s).kind, EVENTS_NONE);
@@ -115,13 +123,11 @@ TEST(events_come_before_what_is_served)
 {
 	SERVER *s = events_server(2);
 	struct rpc_client *c;
-	uint64_t word = 5;
 	struct rpc_event e;
 
 	for (int i = 0; i < 3; i++) {
 		c = events_client();
-		CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
-		RPC(client_flush)(c);
+		events_call(c);
 		for (int k = 0; k < 3; k++)
 			CHECK_EQ(RPC(server_serve)(s, events_answer, s, 9), 0);
 		CHECK_EQ(RPC(server_wait)(s, UINT64_MAX), 1);
@@ -156,31 +162,21 @@ TEST(events_keep_the_index)
 	RPC(client_disconnect)(c);
 }
 
+static int events_calls;
+
+static inline void events_connect_and_call(void)
+{
+	struct rpc_client *c = events_client();
+
+	for (int i = 0; i < events_calls; i++)
+		events_call(c);
+}
+
 /* Connects, makes @calls calls, and sleeps until it is killed. */
 static inline pid_t events_victim(int calls)
 {
-	uint64_t word = 5;
-	int ready[2], status;
-	struct rpc_client *c;
-	pid_t pid;
-	char byte;
-
-	CHECK_EQ(pipe(ready), 0);
-	pid = test_fork();
-	if (!pid) {
-		c = events_client();
-		for (int i = 0; i < calls; i++)
-			CHECK_EQ(RPC(client_call)(c, &word, sizeof(word), 1), 0);
-		RPC(client_flush)(c);
-		CHECK_EQ(write(ready[1], "", 1), 1);
-		for (;;)
-			pause();
-	}
-	CHECK_EQ(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
-	CHECK_EQ(waitpid(pid, &status, WNOHANG), 0);
-	return pid;
+	events_calls = calls;
+	return spawn(events_connect_and_call);
 }
 
 TEST(events_tell_deaths)

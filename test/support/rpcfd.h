@@ -39,6 +39,15 @@ static void client_sleeps(struct rpc_client *c)
 	CHECK(fdtest_sleeps(RPC(client_fd)(c)));
 }
 
+/* Answers the call of a client that sleeps on its descriptor. */
+static void answer_wakes(struct rpc_server *s, struct rpc_client *c)
+{
+	CHECK_EQ(serve(s), 1);
+	RPC(server_flush)(s);
+	CHECK(fdtest_readable(RPC(client_fd)(c)));
+	CHECK_EQ(poll_client(c), 1);
+}
+
 /* One client connects before the descriptor is made, and one after that. */
 TEST(server_is_woken_by_calls)
 {
@@ -108,10 +117,7 @@ TEST(client_sleeps_after_many_polls)
 		for (uint64_t i = 0; i < polls; i++)
 			CHECK_EQ(poll_client(c), 0);
 		client_sleeps(c);
-		CHECK_EQ(serve(s), 1);
-		RPC(server_flush)(s);
-		CHECK(fdtest_readable(RPC(client_fd)(c)));
-		CHECK_EQ(poll_client(c), 1);
+		answer_wakes(s, c);
 	}
 }
 
@@ -277,9 +283,7 @@ TEST(child_has_no_descriptors)
 	call(b.c, 1);
 	client_sleeps(b.c);
 	CHECK(fdtest_readable(RPC(server_fd)(b.s)));
-	CHECK_EQ(serve(b.s), 1);
-	RPC(server_flush)(b.s);
-	CHECK(fdtest_readable(RPC(client_fd)(b.c)));
+	answer_wakes(b.s, b.c);
 	RPC(client_disconnect)(b.c);
 	RPC(server_destroy)(b.s);
 }
@@ -367,10 +371,7 @@ TEST(places_are_reused)
 	serve(s);
 	call(c, 1);
 	client_sleeps(c);
-	CHECK_EQ(serve(s), 1);
-	RPC(server_flush)(s);
-	CHECK(fdtest_readable(RPC(client_fd)(c)));
-	CHECK_EQ(poll_client(c), 1);
+	answer_wakes(s, c);
 	shm_close(&m.region);
 }
 

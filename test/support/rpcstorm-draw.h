@@ -34,12 +34,6 @@ struct rpcstorm_shape {
 	uint32_t pushes; /* per client, not consumed */
 };
 
-/* A region as seen from outside. */
-struct rpcstorm_look {
-	struct rpcstorm_shape shape;
-	uint32_t clients, dead, in_use; /* in_use: slots of the request ring, or 0 */
-};
-
 /* Shared by all processes of a seed. */
 struct rpcstorm_shared {
 	uint64_t ended; /* calls that have ended in any way */
@@ -72,7 +66,8 @@ static inline uint64_t rpcstorm_number(uint32_t life, uint32_t call)
 static const struct rpcstorm_shape rpcstorm_defaults; /* the documented default sizes */
 static const struct rpcstorm_shape rpcstorm_beyond; /* each size exceeds its maximum by one */
 static struct rpc_attr rpcstorm_attr(const struct rpcstorm_shape *shape);
-static int rpcstorm_look_at(const char *name, struct rpcstorm_look *look_p, uint32_t *seen_p);
+/* Checks what only this layer reports of a region. Returns the depth. */
+static uint32_t rpcstorm_looked(const struct RPC(look_region) * look);
 static int rpcstorm_server_poll(struct rpc_server *s,
 	const uint64_t *skip); /* the layer may ignore skip */
 static void *rpcstorm_server_extra(struct rpc_server *s, uint64_t client);

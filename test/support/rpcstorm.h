@@ -6,7 +6,7 @@
  * killed, stopped and started again. A client checks that each call ends once, with its own answer
  * or with the end of the server. The server checks that each request arrives once and complete, and
  * that an answer is refused only if its client has gone. Only one file of a program may include
- * this header; its main() must end in storm_main(argc, argv, rpcstorm_seed).
+ * this header, which has its main().
  */
 #ifndef SUPPORT_RPCSTORM_H
 #define SUPPORT_RPCSTORM_H
@@ -89,19 +89,19 @@ static inline pid_t rpcstorm_next_server(pid_t server, uint64_t *rng)
 static inline void rpcstorm_look(bool lives)
 {
 	const struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
-	struct rpcstorm_look look = {.clients = 0};
-	uint32_t seen = 0;
-	int err = rpcstorm_look_at(test_name, &look, &seen);
+	struct RPC(look_region) look;
+	uint32_t seen = 0, depth;
+	int err = RPC(look)(test_name, &look, sizeof(look), rpcstorm_seen, &seen);
 
 	CHECK(err == 0 || err == -ENOENT || err == -EPROTO);
 	if (!err) {
-		CHECK_EQ(look.shape.clients, shape->clients);
-		CHECK(look.shape.depth >= shape->depth && look.shape.depth < 2 * shape->depth);
-		CHECK_EQ(look.shape.req, shape->req);
-		CHECK_EQ(look.shape.resp, shape->resp);
-		CHECK_EQ(look.clients + look.dead, seen);
+		depth = rpcstorm_looked(&look);
+		CHECK_EQ(look.attr.max_clients, shape->clients);
+		CHECK(depth >= shape->depth && depth < 2 * shape->depth);
+		CHECK_EQ(look.attr.req_size, shape->req);
+		CHECK_EQ(look.attr.resp_size, shape->resp);
+		CHECK_EQ(look.clients + look.dead_clients, seen);
 		CHECK(seen <= shape->clients);
-		CHECK(look.in_use <= look.shape.ring);
 	}
 	if (!lives)
 		return;
@@ -219,9 +219,18 @@ static inline void rpcstorm_threads(uint64_t *rng)
 	CHECK_EQ(pthread_join(server, NULL), 0);
 }
 
+/* At times a size is not given: the layer's default is used. */
+static inline void rpcstorm_default(uint64_t *rng, uint32_t *given, uint32_t *used, uint32_t size)
+{
+	if (!storm_one_in(rng, 4))
+		return;
+	*given = 0;
+	*used = size;
+}
+
 static inline void rpcstorm_draw_shape(uint64_t *rng)
 {
-	struct rpcstorm_shape *shape = &rpcstorm_draw.shape;
+	struct rpcstorm_shape *shape = &rpcstorm_draw.shape, *given = &rpcstorm_draw.given;
 
 	shape->clients = storm_draw(rng, 1, RPCSTORM_GROUPS * RPCSTORM_THREADS + 2);
 	shape->depth = storm_size(rng, 100);
@@ -232,23 +241,13 @@ static inline void rpcstorm_draw_shape(uint64_t *rng)
 	shape->extra = storm_one_in(rng, 2) ? storm_size(rng, 300) : 0;
 	shape->events = storm_one_in(rng, 2);
 	shape->pushes = storm_one_in(rng, 2) ? storm_size(rng, 40) : 0;
-	rpcstorm_draw.given = *shape;
-	if (storm_one_in(rng, 4)) {
-		rpcstorm_draw.given.clients = rpcstorm_draw.given.ring = 0;
-		shape->clients = rpcstorm_defaults.clients;
-	}
-	if (storm_one_in(rng, 4)) {
-		rpcstorm_draw.given.depth = 0;
-		shape->depth = rpcstorm_defaults.depth;
-	}
-	if (storm_one_in(rng, 4)) {
-		rpcstorm_draw.given.req = 0;
-		shape->req = rpcstorm_defaults.req;
-	}
-	if (storm_one_in(rng, 4)) {
-		rpcstorm_draw.given.resp = 0;
-		shape->resp = rpcstorm_defaults.resp;
-	}
+	*given = *shape;
+	rpcstorm_default(rng, &given->clients, &shape->clients, rpcstorm_defaults.clients);
+	if (!given->clients)
+		given->ring = 0;
+	rpcstorm_default(rng, &given->depth, &shape->depth, rpcstorm_defaults.depth);
+	rpcstorm_default(rng, &given->req, &shape->req, rpcstorm_defaults.req);
+	rpcstorm_default(rng, &given->resp, &shape->resp, rpcstorm_defaults.resp);
 }
 
 static inline void rpcstorm_seed(uint64_t seed)
@@ -280,6 +279,11 @@ static inline void rpcstorm_seed(uint64_t seed)
 	CHECK_EQ(storm_mappings(test_file(RPC_PREFIX)), 0);
 	printf("0x%" PRIx64 ": %" PRIu64 " calls of %" PRIu32 " clients, %" PRIu32 " servers\n",
 		seed, rpcstorm_draw.sh->ended, rpcstorm_draw.sh->lives, rpcstorm_draw.sh->up);
+}
+
+int main(int argc, char **argv)
+{
+	return storm_main(argc, argv, rpcstorm_seed);
 }
 
 #endif
