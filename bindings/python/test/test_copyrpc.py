@@ -105,9 +105,8 @@ class Calls(unittest.TestCase):
                     break
                 early |= {response.token: response for response in self.context.poll()}
         found = early | self.finish()
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, os.strerror(errno.EMSGSIZE)):
             found.pop("too large").result()
-        self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
         self.assertEqual({t: r.result() for t, r in found.items()}, {t: d[::-1] for t, d in sent.items()})
         self.assertFalse(self.context._memory)
 
@@ -120,9 +119,8 @@ class Calls(unittest.TestCase):
             for token, descriptor in ("bulk", bulk.export(self.endpoint, 100, 600_000)), ("wrong", bytes(32)):
                 self.endpoint.call(b"bulk " + descriptor, 0, token)
                 self.assertEqual(self.finish()[token].result(), b"")
-            with self.assertRaises(OSError) as caught:
+            with self.assertRaisesRegex(OSError, os.strerror(errno.EINVAL)):
                 bulk.export(self.endpoint, 100, 700_000)
-            self.assertEqual(caught.exception.errno, errno.EINVAL)
         with self.assertRaises(ValueError):
             bulk.export(self.endpoint)
         self.assertTrue(memory == sent[:100] + sent[100:600_100][::-1] + sent[600_100:])
@@ -243,9 +241,8 @@ class Alone(unittest.TestCase):
             self.assertEqual(responses[0].result(), b"answer")
 
     def test_no_such_device(self):
-        with self.assertRaises(OSError) as caught:
+        with self.assertRaisesRegex(OSError, os.strerror(errno.ENODEV)):
             copyrpc.Context(device="mlx5_99")
-        self.assertEqual(caught.exception.errno, errno.ENODEV)
         with self.assertRaises(TypeError):
             copyrpc.Context(devices="mlx5_0")
 
