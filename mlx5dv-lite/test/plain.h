@@ -127,6 +127,9 @@ static inline void plain_cqe(struct plain_cq *c, const struct plain_cqe *e)
 	plain_cqe_write(c, c->pi++, e);
 }
 
+/* plain_cqe() of a completion that is given as its fields. */
+#define PLAIN_CQE(cq, ...) plain_cqe(cq, &(struct plain_cqe){__VA_ARGS__})
+
 /* A QP whose queue is in plain memory. */
 struct plain_qp {
 	struct mlx5dvl_qp qp;

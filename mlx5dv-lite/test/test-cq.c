@@ -80,11 +80,8 @@ static void setup(bool receives, uint32_t cqe_size, uint32_t start)
 
 static void recv_cqe(uint32_t imm)
 {
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1,
-			       .qpn = QPN,
-			       .imm = imm,
-			       .byte_cnt = 64,
-			       .counter = (uint16_t)(imm % DEPTH)});
+	PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN, .imm = imm, .byte_cnt = 64,
+		.counter = (uint16_t)(imm % DEPTH));
 }
 
 /* Tries every fill level, from positions where the counter overflows. */
@@ -135,11 +132,8 @@ TEST(fields_arrive)
 	static uint8_t buf[(DEPTH + 1) * 16];
 
 	setup(true, 128, 0);
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 3,
-			       .qpn = QPN,
-			       .imm = 0xdeadbeef,
-			       .byte_cnt = 0x10203,
-			       .counter = 7});
+	PLAIN_CQE(&cq, .opcode = 3, .qpn = QPN, .imm = 0xdeadbeef, .byte_cnt = 0x10203,
+		.counter = 7);
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 1, on_recv, &seen), 1);
 	CHECK_EQ(seen.last_imm, 0xdeadbeef);
 	CHECK_EQ(seen.last_len, 0x10203);
@@ -148,7 +142,7 @@ TEST(fields_arrive)
 	CHECK(!seen.last_buf);
 	srq.buf = buf;
 	srq.buf_size = 16;
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 2, .qpn = QPN, .counter = 9});
+	PLAIN_CQE(&cq, .opcode = 2, .qpn = QPN, .counter = 9);
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 1, on_recv, &seen), 1);
 	CHECK_EQ(seen.last_opcode, MLX5DVL_RECV_SEND);
 	CHECK(seen.last_buf == buf + 9 * 16);
@@ -169,12 +163,8 @@ TEST(error_of_an_unsignaled_request)
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 41), 0);
 		CHECK_EQ(mlx5dvl_post_read(&qp.qp, NULL, 1, 100, 2, 3, 0, 42), 0);
 		qp.qp.rung = qp.qp.pi; /* without a register */
-		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
-				       .qpn = QPN,
-				       .counter = 1,
-				       .wqe_opcode = MLX5DVL_READ,
-				       .syndrome = map[i].syndrome,
-				       .vendor = 0x77});
+		PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN, .counter = 1, .wqe_opcode = MLX5DVL_READ,
+			.syndrome = map[i].syndrome, .vendor = 0x77);
 		CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 8, on_sent, &seen), 1);
 		CHECK_EQ(seen.n, 0);
 		CHECK_EQ(seen.nerrors, 1);
@@ -197,12 +187,10 @@ TEST(flush_reports_every_request)
 	setup(false, 64, 0);
 	for (uint32_t i = 0; i < 20; i++)
 		CHECK_EQ(mlx5dvl_post_nop(&qp.qp, i == 3 ? MLX5DVL_SIGNALED : 0, 1000 + i), 0);
-	plain_cqe(&cq, &(struct plain_cqe){.qpn = QPN, .counter = 3});
+	PLAIN_CQE(&cq, .qpn = QPN, .counter = 3);
 	for (uint16_t i = 10; i < 20; i++)
-		plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd,
-				       .qpn = QPN,
-				       .counter = i,
-				       .syndrome = i == 10 ? 0x13 : 0x05});
+		PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN, .counter = i,
+			.syndrome = i == 10 ? 0x13 : 0x05);
 	CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), 11);
 	CHECK_EQ(seen.n, 1);
 	CHECK_EQ(seen.sum, 1003);
@@ -218,8 +206,7 @@ TEST(flush_reports_every_request)
 TEST(error_of_a_receive)
 {
 	setup(true, 64, 0);
-	plain_cqe(&cq,
-		&(struct plain_cqe){.opcode = 0xe, .qpn = QPN, .counter = 5, .syndrome = 0x04});
+	PLAIN_CQE(&cq, .opcode = 0xe, .qpn = QPN, .counter = 5, .syndrome = 0x04);
 	CHECK_EQ(mlx5dvl_mono_poll(&cq.cq, 8, on_recv, &seen), 1);
 	CHECK_EQ(seen.n, 0);
 	CHECK_EQ(seen.nerrors, 1);
@@ -236,8 +223,8 @@ TEST(nobody_to_tell)
 	setup(false, 64, 0);
 	core.on_error = NULL;
 	CHECK_EQ(mlx5dvl_post_nop(&qp.qp, 0, 0), 0);
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd, .qpn = QPN, .syndrome = 0x15});
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xd, .qpn = QPN + 1, .syndrome = 0x15});
+	PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN, .syndrome = 0x15);
+	PLAIN_CQE(&cq, .opcode = 0xd, .qpn = QPN + 1, .syndrome = 0x15);
 	CHECK_EQ(mlx5dvl_send_poll(&cq.cq, 64, on_sent, &seen), 2);
 	CHECK_EQ(qp.qp.status, -ETIMEDOUT);
 }
@@ -317,10 +304,7 @@ TEST(compressed_receives)
 				.imm = 0xc0ffee,
 				.counter = first,
 				.byte_cnt = lens});
-			plain_cqe(&cq, &(struct plain_cqe){.opcode = 1,
-					       .qpn = QPN,
-					       .imm = 0xc0ffee,
-					       .byte_cnt = 12345});
+			PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN, .imm = 0xc0ffee, .byte_cnt = 12345);
 			while (got < n + 1) /* a limit may end a poll anywhere in a run */
 				got += (uint32_t)mlx5dvl_mono_poll(&cq.cq,
 					1 + (int)(test_rand(&rand) % 40), on_recv_len, &l);
@@ -379,11 +363,11 @@ TEST(completions_of_a_dead_qp_are_dropped)
 	setup(true, 64, DEPTH - 4);
 	plain_qp_init(&other, &core, DEPTH, &bf, QPN + 1);
 	recv_cqe(1);
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 100});
+	PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN + 1, .imm = 100);
 	CHECK_EQ(cq.pi % 2, 0); /* the CQEs of the run look unwritten, and completions follow it */
 	compressed(&(struct run){.n = 3, .opcode = 1, .byte_cnt = lens});
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9});
-	plain_cqe(&cq, &(struct plain_cqe){.opcode = 1, .qpn = QPN + 1, .imm = 200});
+	PLAIN_CQE(&cq, .opcode = 0xe, .qpn = QPN, .syndrome = 4, .counter = 9);
+	PLAIN_CQE(&cq, .opcode = 1, .qpn = QPN + 1, .imm = 200);
 	cq_forget_qp(&cq.cq, QPN);
 	plain_qp_fini(&qp, &core);
 	plain_qp_init(&again, &core, DEPTH, &bf, QPN); /* a new QP gets the same number */

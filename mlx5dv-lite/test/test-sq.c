@@ -278,9 +278,8 @@ static void execute(struct model *m)
 		CHECK_EQ(get32(w) >> 8, m->executed & 0xffff);
 		CHECK(ds >= 1 && (m->executed & (m->depth - 1)) + blocks <= m->depth);
 		if (w[11] & 8)
-			plain_cqe(&m->scq, &(struct plain_cqe){.qpn = QPN,
-						   .wqe_opcode = w[3],
-						   .counter = (uint16_t)m->executed});
+			PLAIN_CQE(&m->scq, .qpn = QPN, .wqe_opcode = w[3],
+				.counter = (uint16_t)m->executed);
 		m->nops += w[3] == MLX5DVL_NOP;
 		m->executed += blocks;
 	}

@@ -92,11 +92,7 @@ static void complete_one(struct device *d, uint64_t *rand)
 	d->busy[i] = false;
 	d->imm_sum += imm;
 	d->completed++;
-	plain_cqe(&d->cq, &(struct plain_cqe){.opcode = 1,
-				  .qpn = QPN,
-				  .counter = i,
-				  .imm = imm,
-				  .byte_cnt = 8});
+	PLAIN_CQE(&d->cq, .opcode = 1, .qpn = QPN, .counter = i, .imm = imm, .byte_cnt = 8);
 }
 
 /* Checks that the list begins with the posted receives, each once, and that the tail is not
