@@ -73,6 +73,16 @@ static inline int serve_once(struct shmipc_server *s)
 	return taken;
 }
 
+/* Polls, which finds one client's requests, and receives one of them. */
+static inline struct shmipc_req take_msg(struct shmipc_server *s, struct msg *m)
+{
+	struct shmipc_req r = {0};
+
+	CHECK_EQ(shmipc_server_poll(s), 1);
+	CHECK_EQ(shmipc_server_recv(s, &r, m, sizeof(*m)), 1);
+	return r;
+}
+
 /* Counts responses and checks each: exactly one per token from first to first + size - 1. */
 struct tally {
 	uint64_t first; /* token and tag of the first call */
@@ -105,10 +115,24 @@ static inline int call_tag(struct shmipc_client *c, uint64_t tag)
 	return shmipc_client_call(c, &m, sizeof(m), tag);
 }
 
+/* Makes @n calls with the tags 0, 1, ... */
+static inline void calls(struct shmipc_client *c, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		CHECK_EQ(call_tag(c, i), 0);
+}
+
 /* Counts responses. */
 static inline void count_one(void *arg, uint64_t token, const void *resp, uint32_t len)
 {
 	++*(uint32_t *)arg;
+}
+
+/* Polls until there is no response, and adds those found. */
+static inline void drain(struct shmipc_client *c, uint32_t *got)
+{
+	while (shmipc_client_poll(c, count_one, got) > 0)
+		;
 }
 
 /* The number of messages until the burst is published. */

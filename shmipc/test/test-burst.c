@@ -48,8 +48,7 @@ static uint32_t answer_and_hold(struct shmipc_server *s, struct shmipc_client *c
 	struct msg m = msg_of(1);
 	uint32_t n = 0, answered = 0;
 
-	for (uint32_t i = 0; i < msg_attr.depth; i++)
-		CHECK_EQ(call_tag(c, i), 0);
+	calls(c, msg_attr.depth);
 	shmipc_client_flush(c);
 	while (n < msg_attr.depth && shmipc_server_poll(s))
 		while (n < msg_attr.depth && shmipc_server_recv(s, last, &m, sizeof(m)) > 0) {
@@ -74,11 +73,9 @@ static void held_replies_are_published(const char *how)
 	uint32_t n, got = 0;
 
 	CHECK_EQ(call_tag(d, 0), 0);
-	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &other, &m, sizeof(m)), 1);
+	other = take_msg(s, &m);
 	n = answer_and_hold(s, c, &r);
-	while (shmipc_client_poll(c, count_one, &got))
-		;
+	drain(c, &got);
 	CHECK(got < n);
 	if (!strcmp(how, "poll"))
 		CHECK_EQ(shmipc_server_poll(s), 0);
@@ -92,8 +89,7 @@ static void held_replies_are_published(const char *how)
 		CHECK_EQ(shmipc_server_reply(s, other.client, other.id, &m, sizeof(m)), 0);
 	else
 		rpc_server_end(&s);
-	while (shmipc_client_poll(c, count_one, &got) > 0)
-		;
+	drain(c, &got);
 	CHECK_EQ(got, n);
 }
 
@@ -113,8 +109,7 @@ TEST(calls_in_flight_are_remembered)
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), round > 0); /* the flushed */
 		while (serve_once(s))
 			;
-		while (shmipc_client_poll(c, count_one, &got))
-			;
+		drain(c, &got);
 		CHECK_EQ(got, n);
 		n = got = 0;
 		CHECK_EQ(call_tag(c, n++), 0);
@@ -129,8 +124,7 @@ TEST(calls_in_flight_are_remembered)
 		CHECK_EQ(cellring_burst_held(&c->burst), 0);
 	}
 	CHECK_EQ(serve_once(s), 8);
-	while (shmipc_client_poll(c, count_one, &got))
-		;
+	drain(c, &got);
 	CHECK_EQ(got, n);
 	CHECK_EQ(call_tag(c, 0), 0);
 	CHECK_EQ(cellring_burst_held(&c->burst), 1);
@@ -171,8 +165,7 @@ TEST(calls_in_a_row_go_together)
 		while (serve_once(s))
 			;
 		if (round < 2)
-			while (shmipc_client_poll(c, count_one, &got))
-				;
+			drain(c, &got);
 	}
 	CHECK_EQ(s->peers[0].together, 8);
 	for (uint32_t turn = 0; turn < 4; turn++) {
@@ -195,13 +188,11 @@ TEST(replies_wait_for_the_next)
 	struct msg m;
 
 	for (uint32_t round = 0; round < 2; round++) {
-		for (uint32_t i = 0; i < 32; i++)
-			CHECK_EQ(call_tag(c, i), 0);
+		calls(c, 32);
 		CHECK_EQ(shmipc_client_poll(c, count_one, &got), 0);
 		while (!round && serve_once(s)) /* from now on bursts have eight */
 			;
-		while (shmipc_client_poll(c, count_one, &got))
-			;
+		drain(c, &got);
 	}
 	for (uint32_t i = 0; i < 32; i++) {
 		CHECK_EQ(shmipc_server_poll(s), 1);

@@ -154,8 +154,7 @@ TEST(places_are_reused_clean)
 		c = test_join();
 		CHECK_EQ(shmipc_client_index(c), 0);
 		CHECK_EQ(call_tag(c, life), 0);
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(shmipc_server_recv(s, &new, &m, sizeof(m)), 1);
+		new = take_msg(s, &m);
 		CHECK_EQ(m.tag, life);
 		CHECK(new.client != last);
 		if (life) /* a late reply to the former client */
@@ -166,8 +165,7 @@ TEST(places_are_reused_clean)
 		/* Leaves a received call, one not received, and a response that was not taken. */
 		CHECK_EQ(call_tag(c, 1000), 0);
 		CHECK_EQ(call_tag(c, 1001), 0);
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(shmipc_server_recv(s, &old, &m, sizeof(m)), 1);
+		old = take_msg(s, &m);
 		CHECK_EQ(call_tag(c, 1002), 0);
 		last = old.client;
 		shmipc_client_disconnect(c);
@@ -202,15 +200,13 @@ TEST(late_answer_reaches_no_successor)
 		struct tally t = {.first = 7, .size = 1, .seen = seen};
 
 		CHECK_EQ(call_tag(c, 1), 0);
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(shmipc_server_recv(s, &held, &m, sizeof(m)), 1);
+		held = take_msg(s, &m);
 		shmipc_client_disconnect(c);
 		shmipc_server_poll(s);
 		place_ages(s, clients[i]);
 		c = test_join();
 		CHECK_EQ(call_tag(c, 7), 0);
-		CHECK_EQ(shmipc_server_poll(s), 1);
-		CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+		r = take_msg(s, &m);
 		CHECK_EQ(r.id, held.id);
 		CHECK_EQ(shmipc_server_reply(s, held.client, held.id, &m, sizeof(m)), -EPIPE);
 		CHECK(!shmipc_server_extra(s, held.client));
@@ -280,8 +276,7 @@ TEST(closed_server_ends_every_call_once)
 	int n;
 
 	CHECK_EQ(shmipc_client_abort(c, tally_take, &t), -EBUSY);
-	for (uint64_t tag = 0; tag < 20; tag++)
-		CHECK_EQ(call_tag(c, tag), 0);
+	calls(c, 20);
 	CHECK_EQ(serve_once(s), 8);
 	CHECK_EQ(serve_once(s), 8);
 	shmipc_server_destroy(s);

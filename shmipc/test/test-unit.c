@@ -32,8 +32,7 @@ TEST(depth_bounds_what_is_in_flight)
 	CLIENT *c = test_join();
 	int n = 0;
 
-	for (uint32_t i = 0; i < msg_attr.depth; i++)
-		CHECK_EQ(call_tag(c, i), 0);
+	calls(c, msg_attr.depth);
 	CHECK_EQ(call_tag(c, 99), -EAGAIN);
 	while (serve_once(s))
 		;
@@ -121,8 +120,7 @@ TEST(wrong_replies_are_refused)
 
 	CHECK_EQ(shmipc_client_call(c, big, sizeof(big), 0), -EMSGSIZE);
 	CHECK_EQ(call_tag(c, 1), 0);
-	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+	r = take_msg(s, &m);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 0);
 	CHECK_EQ(shmipc_server_reply(s, r.client, r.id, big, sizeof(big)), -EMSGSIZE);
 	CHECK_EQ(shmipc_server_reply(s, r.client + 1, r.id, &m, sizeof(m)), -EPIPE);
@@ -153,8 +151,7 @@ TEST(visits_are_capped_and_rotate)
 
 	for (int i = 0; i < 3; i++)
 		c[i] = test_join();
-	for (uint64_t tag = 0; tag < 20; tag++)
-		CHECK_EQ(call_tag(c[0], tag), 0);
+	calls(c[0], 20);
 	CHECK_EQ(call_tag(c[1], 100), 0);
 	shmipc_client_flush(c[0]);
 	CHECK_EQ(shmipc_server_poll(s), 2); /* one client with many requests, one with few */
@@ -207,8 +204,7 @@ TEST(polls_continue_with_what_is_left)
 
 	for (int i = 0; i < 3; i++) {
 		c[i] = test_join();
-		for (uint64_t tag = 0; tag < 10; tag++)
-			CHECK_EQ(call_tag(c[i], tag), 0);
+		calls(c[i], 10);
 		shmipc_client_flush(c[i]);
 	}
 	for (int i = 0; i < 3 * SHMIPC_VISIT_MAX; i++) {
@@ -253,8 +249,7 @@ TEST(skipped_clients_keep_their_requests)
 	CHECK_EQ(shmipc_server_poll_with_skip(s, skip), 1);
 	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
 	CHECK_EQ(m.tag, 5);
-	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &r, &m, sizeof(m)), 1);
+	r = take_msg(s, &m);
 	CHECK_EQ(m.tag, 67);
 	for (int i = 0; i < 70; i++)
 		shmipc_client_disconnect(c[i]);
@@ -347,8 +342,7 @@ TEST(flood_is_bounded_by_depth)
 	CHECK_EQ(server_stats_of(s).bad_requests, cells - n);
 	CHECK_EQ(shmipc_server_reply(s, r[0].client, r[0].id, &m, sizeof(m)), 0);
 	cellring_put(&c->req, r[0].id, &m, sizeof(m));
-	CHECK_EQ(shmipc_server_poll(s), 1);
-	CHECK_EQ(shmipc_server_recv(s, &r[0], &m, sizeof(m)), 1);
+	r[0] = take_msg(s, &m);
 }
 
 static void look_in_vain(struct shmipc_client *c, uint32_t looks)
@@ -473,8 +467,7 @@ TEST(an_id_in_use_is_refused)
 
 	c->open_max = UINT32_MAX; /* disables the limit on calls in flight */
 	c->calls_mask = 0;
-	for (uint32_t i = 0; i < 2 * msg_attr.depth; i++)
-		CHECK_EQ(call_tag(c, i), 0);
+	calls(c, 2 * msg_attr.depth);
 	shmipc_client_flush(c);
 	while (shmipc_server_poll(s))
 		while (shmipc_server_recv(s, &r, &m, sizeof(m)) == 1)
