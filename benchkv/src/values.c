@@ -13,24 +13,20 @@
 
 /* ---- what is kept ---- */
 
-/* The bytes of a shard's values; at.value is the address of a struct kept. */
-struct shelf {
-	struct store at;
-};
-
+/* The bytes of a value. The shelf of a shard is a store whose values are addresses of these. */
 struct kept {
 	uint32_t len;
 	uint8_t bytes[];
 };
 
-static struct kept *find(const struct shelf *f, uint64_t key)
+static struct kept *find(const struct store *f, uint64_t key)
 {
 	uint64_t at = 0;
 
-	return store_get(&f->at, key, &at) ? NULL : (struct kept *)(uintptr_t)at;
+	return store_get(f, key, &at) ? NULL : (struct kept *)(uintptr_t)at;
 }
 
-static struct kept *make_room(struct shelf *f, uint64_t key, uint32_t len)
+static struct kept *make_room(struct store *f, uint64_t key, uint32_t len)
 {
 	struct kept *k = find(f, key);
 
@@ -40,22 +36,22 @@ static struct kept *make_room(struct shelf *f, uint64_t key, uint32_t len)
 	if (!k)
 		return NULL;
 	k->len = len;
-	if (!store_put(&f->at, key, (uintptr_t)k))
+	if (!store_put(f, key, (uintptr_t)k))
 		return k;
 	free(k);
 	return NULL;
 }
 
-static void shelf_fini(struct shelf *f)
+static void shelf_fini(struct store *f)
 {
-	for (uint64_t i = 0; f->at.table && i <= f->at.mask; i++)
-		if (f->at.table[i].key)
-			free((void *)(uintptr_t)f->at.table[i].value);
-	store_fini(&f->at);
+	for (uint64_t i = 0; f->table && i <= f->mask; i++)
+		if (f->table[i].key)
+			free((void *)(uintptr_t)f->table[i].value);
+	store_fini(f);
 }
 
 /* The bytes of what the preload has stored. */
-static int shelf_fill(struct shelf *f, const struct store *s, const struct sizes *sizes)
+static int shelf_fill(struct store *f, const struct store *s, const struct sizes *sizes)
 {
 	for (uint64_t i = 0; i <= s->mask; i++) {
 		const struct store_entry *e = &s->table[i];
@@ -99,7 +95,7 @@ static int create_shelves(const struct node *n, struct values *v, uint64_t expec
 	if (!v->shelves)
 		return -ENOMEM;
 	for (uint32_t i = 0; !err && i < n->o->daemons; i++) {
-		err = store_init(&v->shelves[i].at, &n->place, n->rank, i, expect);
+		err = store_init(&v->shelves[i], &n->place, n->rank, i, expect);
 		if (!err)
 			err = shelf_fill(&v->shelves[i], &n->stores[i], v->sizes);
 	}
@@ -199,7 +195,7 @@ void values_check(const struct values *v, struct kv_resp *resp)
 
 /* ---- a server ---- */
 
-static int keep(struct shelf *f, const struct kv_req *req, const struct value_io *io)
+static int keep(struct store *f, const struct kv_req *req, const struct value_io *io)
 {
 	struct kept *k = make_room(f, req->key, io->put_len);
 
@@ -209,7 +205,7 @@ static int keep(struct shelf *f, const struct kv_req *req, const struct value_io
 	return 0;
 }
 
-static int give(const struct shelf *f, const struct kv_req *req, struct value_io *io)
+static int give(const struct store *f, const struct kv_req *req, struct value_io *io)
 {
 	const struct kept *k = find(f, req->key);
 
@@ -225,7 +221,7 @@ static int give(const struct shelf *f, const struct kv_req *req, struct value_io
 struct kv_resp values_serve(const struct values *v, struct store *s, const struct kv_req *req,
 	struct value_io *io)
 {
-	struct shelf *f = &v->shelves[s->shard];
+	struct store *f = &v->shelves[s->shard];
 	struct kv_resp resp;
 	int err = 0;
 

@@ -32,7 +32,7 @@ struct values {
 	size_t slot_size;
 	uint8_t *slots; /* of all clients */
 	size_t len; /* of these */
-	struct shelf *shelves; /* by shard */
+	struct store *shelves; /* by shard */
 };
 
 /* Makes the slots, and the shelves with room for @expect keys each, which get what the stores have. 0 or
