@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "adaptive.h"
 
-#include <math.h>
 #include <string.h>
 
 #define ALPHA 0.05 /* weight of the new value; completions, empty loops, loop time */
@@ -26,13 +25,6 @@ static double ewma(double old, double x, double alpha)
 	return (1.0 - alpha) * old + alpha * x;
 }
 
-static uint32_t clamp_round(double x, uint32_t least, uint32_t most)
-{
-	double r = round(x);
-
-	return r <= least ? least : r >= most ? most : (uint32_t)r;
-}
-
 static uint32_t lesser(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
@@ -51,9 +43,9 @@ void adaptive_identify(struct adaptive *a)
 {
 	a->db_du = (a->b1 - a->b0) / ADAPTIVE_PROBE;
 	a->de_du = (a->e1 - a->e0) / ADAPTIVE_PROBE;
-	a->step_up = clamp_round(2.0 / (a->db_du > GAIN_MIN ? a->db_du : GAIN_MIN), 1, STEP_MOST);
+	a->step_up = clamp(2.0 / (a->db_du > GAIN_MIN ? a->db_du : GAIN_MIN), 1, STEP_MOST);
 	a->step_down = a->step_up * 2 > 2 ? a->step_up * 2 : 2;
-	a->u_max = clamp_round(2.5 * a->r0, U_MAX_LEAST, U_MAX_MOST);
+	a->u_max = clamp(2.5 * a->r0, U_MAX_LEAST, U_MAX_MOST);
 }
 
 /* Ends a half of the identification, or the time until the next identification. */

@@ -13,6 +13,7 @@
 #ifndef BENCHKV_ADAPTIVE_H
 #define BENCHKV_ADAPTIVE_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,6 +22,11 @@
 #define ADAPTIVE_PROBE 8
 #define ADAPTIVE_WARMUP 4096 /* loops of each half */
 #define ADAPTIVE_AGAIN (1u << 20) /* loops between identifications */
+
+static inline uint32_t clamp(double x, double low, double high)
+{
+	return (uint32_t)(x < low ? low : x > high ? high : round(x));
+}
 
 /* Observations of a daemon in one loop. */
 struct adaptive_loop {

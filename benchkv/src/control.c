@@ -84,11 +84,6 @@ int control_parse(const char *text, struct control_spec *spec_p)
 	return -EINVAL;
 }
 
-static uint32_t clamp(double x, double low, double high)
-{
-	return (uint32_t)(x < low ? low : x > high ? high : round(x));
-}
-
 /*
  * The window of a path that is long for its NICs. In a round trip a context can send so many WRITEs
  * with calls, and as many with replies: fewer leave it idle.
