@@ -28,7 +28,7 @@ TEST(a_namespace_is_stored_before_the_mark)
 	CLIENT *c;
 
 	watched = &raw->lines[0];
-	CHECK_EQ(reachtest_connect(test_name, &c), 0);
+	CHECK_EQ(reachtest_connect(&c), 0);
 	watched = NULL;
 	CHECK(asked > 0);
 }

@@ -43,17 +43,9 @@ static void forge_state(uint32_t state)
 	shm_close(&m.region);
 }
 
-/* Creates a server with room for eight clients. */
-static inline int reachtest_create(const char *name, struct rpc_server **s_p)
+static inline int reachtest_connect(struct rpc_client **c_p)
 {
-	struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
-
-	return RPC(server_create)(name, &attr, s_p);
-}
-
-static inline int reachtest_connect(const char *name, struct rpc_client **c_p)
-{
-	return RPC(client_connect)(name, NULL, c_p);
+	return RPC(client_connect)(test_name, NULL, c_p);
 }
 
 /* Makes a call and publishes it. */
@@ -80,11 +72,13 @@ static inline int reachtest_call_wait(struct rpc_client *c, const uint64_t *word
 	return RPC(client_call_wait)(c, word, 8, answer, 8, ns, NULL);
 }
 
+/* Has room for eight clients. */
 static inline struct rpc_server *reachtest_server(void)
 {
+	const struct rpc_attr attr = {.max_clients = 8, .req_size = 8, .resp_size = 8};
 	struct rpc_server *s;
 
-	CHECK_EQ(reachtest_create(test_name, &s), 0);
+	CHECK_EQ(RPC(server_create)(test_name, &attr, &s), 0);
 	return s;
 }
 
@@ -93,7 +87,7 @@ static inline struct rpc_client *reachtest_client(struct rpc_server *s)
 {
 	struct rpc_client *c;
 
-	CHECK_EQ(reachtest_connect(test_name, &c), 0);
+	CHECK_EQ(reachtest_connect(&c), 0);
 	rpc_echo(s);
 	CHECK(RPC(server_fd)(s) >= 0);
 	return c;
@@ -120,27 +114,33 @@ static inline void reachtest_told(struct rpc_server *s, struct rpc_client *c, in
 	CHECK(fdtest_sleeps(RPC(server_fd)(s)));
 }
 
+/* Waits for one response. */
+static inline void reachtest_answered(struct rpc_client *c)
+{
+	int n;
+
+	do
+		n = reachtest_poll(c);
+	while (!n);
+	CHECK_EQ(n, 1);
+}
+
 /*
  * Checks that the client can wake the server again. Both calls are served, one response is dropped.
  */
 static inline void reachtest_goes_on(struct rpc_server *s, struct rpc_client *c)
 {
 	uint64_t word = 6;
-	int n;
 
 	CHECK_EQ(RPC(client_arm)(c), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 	CHECK_EQ(rpc_echo(s), 2);
-	while (!(n = reachtest_poll(c)))
-		;
-	CHECK_EQ(n, 1);
+	reachtest_answered(c);
 	reachtest_server_sleeps(s);
 	CHECK_EQ(reachtest_call(c, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 	CHECK_EQ(rpc_echo(s), 1);
-	while (!(n = reachtest_poll(c)))
-		;
-	CHECK_EQ(n, 1);
+	reachtest_answered(c);
 }
 
 static inline void reachtest_refused_by(int err)
@@ -150,7 +150,7 @@ static inline void reachtest_refused_by(int err)
 	CLIENT *c = reachtest_client(s), *other;
 
 	CHECK(RPC(client_fd)(c) >= 0);
-	CHECK_EQ(reachtest_connect(test_name, &other), 0);
+	CHECK_EQ(reachtest_connect(&other), 0);
 	reachtest_server_sleeps(s);
 	nosend_errno = err;
 	reachtest_told(s, c, -err);
@@ -159,10 +159,8 @@ static inline void reachtest_refused_by(int err)
 	CHECK_EQ(reachtest_call(other, &word), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 	CHECK_EQ(rpc_echo(s), 3);
-	while (!reachtest_poll(other))
-		;
-	while (!reachtest_poll(c))
-		;
+	reachtest_answered(other);
+	reachtest_answered(c);
 }
 
 TEST(refusal_is_told)
@@ -215,11 +213,11 @@ TEST(connect_is_refused)
 	open = fdtest_open();
 	for (size_t i = 0; i < ARRAY_SIZE(errors); i++) {
 		nosend_errno = errors[i];
-		CHECK_EQ(reachtest_connect(test_name, &other), -errors[i]);
+		CHECK_EQ(reachtest_connect(&other), -errors[i]);
 		nosend_errno = 0;
 		CHECK_EQ(fdtest_open(), open);
 	}
-	CHECK_EQ(reachtest_connect(test_name, &other), 0);
+	CHECK_EQ(reachtest_connect(&other), 0);
 	CHECK(fdtest_readable(RPC(server_fd)(s)));
 }
 
@@ -319,7 +317,7 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 	struct rpc_client *c, *late;
 	char go;
 
-	CHECK_EQ(reachtest_connect(test_name, &c), 0);
+	CHECK_EQ(reachtest_connect(&c), 0);
 	CHECK_EQ(write(box->up, "x", 1), 1);
 	CHECK_EQ(read(box->down, &go, 1), 1);
 	if (!box->enter()) {
@@ -328,7 +326,7 @@ static inline void reachtest_enter(const struct reachtest_sandbox *box)
 		_exit(0);
 	}
 	CHECK_EQ(reachtest_call_wait(c, &word, &answer, REACHTEST_NS), box->err);
-	CHECK_EQ(reachtest_connect(test_name, &late), box->err);
+	CHECK_EQ(reachtest_connect(&late), box->err);
 	_exit(0);
 }
 

@@ -137,39 +137,25 @@ static void *daemon_main(void *arg)
 
 /* ---- callers, each in a thread, one call at a time ---- */
 
-static void *delegrpc_caller(void *arg)
-{
-	struct delegrpc_client *c;
-	uint64_t resp;
-	uint32_t len;
-
-	CHECK_EQ(delegrpc_client_connect(test_name, NULL, &c), 0);
-	for (uint64_t i = 0; i < CALLS; i++) {
-		CHECK_EQ(delegrpc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
-				 UINT64_MAX, &len),
-			0);
-		CHECK_EQ(resp, i);
+#define RPC_CALLER(layer)                                                                          \
+	static void *layer##_caller(void *arg)                                                     \
+	{                                                                                          \
+		struct layer##_client *c;                                                          \
+		uint64_t resp;                                                                     \
+                                                                                                   \
+		CHECK_EQ(layer##_client_connect(test_name, NULL, &c), 0);                          \
+		for (uint64_t i = 0; i < CALLS; i++) {                                             \
+			CHECK_EQ(layer##_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),   \
+					 UINT64_MAX, NULL),                                        \
+				0);                                                                \
+			CHECK_EQ(resp, i);                                                         \
+		}                                                                                  \
+		layer##_client_disconnect(c);                                                      \
+		return NULL;                                                                       \
 	}
-	delegrpc_client_disconnect(c);
-	return NULL;
-}
 
-static void *shmipc_caller(void *arg)
-{
-	struct shmipc_client *c;
-	uint64_t resp;
-	uint32_t len;
-
-	CHECK_EQ(shmipc_client_connect(test_name, NULL, &c), 0);
-	for (uint64_t i = 0; i < CALLS; i++) {
-		CHECK_EQ(shmipc_client_call_wait(c, &i, sizeof(i), &resp, sizeof(resp),
-				 SHMIPC_FOREVER, &len),
-			0);
-		CHECK_EQ(resp, i);
-	}
-	shmipc_client_disconnect(c);
-	return NULL;
-}
+RPC_CALLER(delegrpc)
+RPC_CALLER(shmipc)
 
 static void flux_took(void *arg, uint64_t token, const void *payload, uint32_t len)
 {

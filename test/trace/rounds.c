@@ -93,26 +93,46 @@ static void f_close(void)
 	flux_destroy(flux);
 }
 
-/* ---- shmipc ---- */
+/* ---- shmipc and delegrpc: what is the same in both ---- */
 
-static struct shmipc_server *s_server;
-static struct shmipc_client *s_client;
+#define RPC_SIDES(layer, p)                                                                        \
+	static struct layer##_server *p##_server;                                                  \
+	static struct layer##_client *p##_client;                                                  \
+                                                                                                   \
+	static void p##_open(const char *name)                                                     \
+	{                                                                                          \
+		CHECK_EQ(layer##_server_create(name, NULL, &p##_server), 0);                       \
+		CHECK_EQ(layer##_client_connect(name, NULL, &p##_client), 0);                      \
+	}                                                                                          \
+                                                                                                   \
+	static int p##_call(uint64_t token)                                                        \
+	{                                                                                          \
+		return layer##_client_call(p##_client, buf, REQUEST, token);                       \
+	}                                                                                          \
+                                                                                                   \
+	static void p##_flush(void)                                                                \
+	{                                                                                          \
+		layer##_client_flush(p##_client);                                                  \
+	}                                                                                          \
+                                                                                                   \
+	static void p##_poll(uint64_t *got)                                                        \
+	{                                                                                          \
+		layer##_client_poll(p##_client, on_response, got);                                 \
+	}                                                                                          \
+                                                                                                   \
+	static int p##_wait(void)                                                                  \
+	{                                                                                          \
+		return layer##_server_wait(p##_server, UINT64_MAX);                                \
+	}                                                                                          \
+                                                                                                   \
+	static void p##_close(void)                                                                \
+	{                                                                                          \
+		layer##_client_disconnect(p##_client);                                             \
+		layer##_server_destroy(p##_server);                                                \
+	}
 
-static void s_open(const char *name)
-{
-	CHECK_EQ(shmipc_server_create(name, NULL, &s_server), 0);
-	CHECK_EQ(shmipc_client_connect(name, NULL, &s_client), 0);
-}
-
-static int s_call(uint64_t token)
-{
-	return shmipc_client_call(s_client, buf, REQUEST, token);
-}
-
-static void s_flush(void)
-{
-	shmipc_client_flush(s_client);
-}
+RPC_SIDES(shmipc, s)
+RPC_SIDES(delegrpc, d)
 
 static void s_serve(void)
 {
@@ -123,46 +143,9 @@ static void s_serve(void)
 		CHECK_EQ(shmipc_server_reply(s_server, r.client, r.id, buf, REPLY), 0);
 }
 
-static void s_poll(uint64_t *got)
-{
-	shmipc_client_poll(s_client, on_response, got);
-}
-
-static int s_wait(void)
-{
-	return shmipc_server_wait(s_server, SHMIPC_FOREVER);
-}
-
 static const uint32_t *s_sleep_word(void)
 {
 	return s_client->server_state;
-}
-
-static void s_close(void)
-{
-	shmipc_client_disconnect(s_client);
-	shmipc_server_destroy(s_server);
-}
-
-/* ---- delegrpc ---- */
-
-static struct delegrpc_server *d_server;
-static struct delegrpc_client *d_client;
-
-static void d_open(const char *name)
-{
-	CHECK_EQ(delegrpc_server_create(name, NULL, &d_server), 0);
-	CHECK_EQ(delegrpc_client_connect(name, NULL, &d_client), 0);
-}
-
-static int d_call(uint64_t token)
-{
-	return delegrpc_client_call(d_client, buf, REQUEST, token);
-}
-
-static void d_flush(void)
-{
-	delegrpc_client_flush(d_client);
 }
 
 static void d_serve(void)
@@ -175,25 +158,9 @@ static void d_serve(void)
 	delegrpc_server_advance_tail(d_server);
 }
 
-static void d_poll(uint64_t *got)
-{
-	delegrpc_client_poll(d_client, on_response, got);
-}
-
-static int d_wait(void)
-{
-	return delegrpc_server_wait(d_server, DELEGRPC_FOREVER);
-}
-
 static const uint32_t *d_sleep_word(void)
 {
 	return &d_client->header->server_state;
-}
-
-static void d_close(void)
-{
-	delegrpc_client_disconnect(d_client);
-	delegrpc_server_destroy(d_server);
 }
 
 /* ---- */
