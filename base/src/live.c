@@ -8,7 +8,7 @@
 
 #include "base/compiler.h"
 
-/* Its name is global and hidden, so that the assembler below finds it. */
+/* The symbol is hidden, but global, so that the assembler code below can refer to it. */
 extern struct live_page live_page __attribute__((visibility("hidden")));
 struct live_page live_page __attribute__((used));
 
@@ -25,8 +25,8 @@ static_assert(sizeof(LIVE_NOTE) == 8 && LIVE_NOTE_TYPE == 1, "as in the note");
 static struct live_record spare;
 
 /*
- * Moves the record from state to state. Release: pairs with the readers, which read the number
- * before and after the other fields, in system calls of their own.
+ * Moves the record to another state. Release: pairs with the readers, which read the sequence
+ * number before and after the other fields, with separate system calls.
  */
 static void step(struct live_record *r, uint32_t steps)
 {
@@ -34,7 +34,7 @@ static void step(struct live_record *r, uint32_t steps)
 	uint32_t seq = __atomic_load_n(&r->seq, __ATOMIC_RELAXED);
 
 	__atomic_store_n(&r->seq, seq + steps, __ATOMIC_RELEASE);
-	/* Orders the store before those that follow, of the fields or of the freed object. */
+	/* Orders this store before later stores to the fields or to the freed object. */
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
@@ -59,7 +59,8 @@ static void set_name(struct live_record *r, const char *name)
 static void fill(struct live_record *r, const struct live_type *type, const void *object,
 	const char *name)
 {
-	__atomic_thread_fence(__ATOMIC_SEQ_CST); /* as in step(): after the number of take() */
+	/* The stores that follow come after the exchange in take(). */
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	r->pid = (uint32_t)getpid();
 	r->type = type;
 	r->object = object;
@@ -72,7 +73,7 @@ struct live_record *live_add(const struct live_type *type, const void *object, c
 {
 	struct live_page *p = &live_page;
 
-	/* Relaxed: constants; readers check the magic and the others. */
+	/* Relaxed: these are constants, and readers check their values. */
 	__atomic_store_n(&p->version, LIVE_VERSION, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->n_records, LIVE_RECORDS, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->record_size, sizeof(struct live_record), __ATOMIC_RELAXED);

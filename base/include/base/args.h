@@ -128,16 +128,19 @@ bool args_given(const struct args *args, const char *name);
  */
 int args_fit(struct args *args);
 /*
- * For a program that ends because args_read() returned err <= 0. Prints why if err is negative.
- * Returns the exit status.
+ * A program whose args_read() returned @err <= 0 calls this function before it ends. Prints @why if
+ * @err is negative. Returns the exit status.
  */
 int args_status(const char *program, const char *why, int err);
 /*
- * args_read() for a program that has nothing to undo: ends it if the result is 0 or less. Sets why,
- * which args_exit() prints after another error.
+ * Calls args_read(), and ends the program if the result is 0 or less, so the program must need no
+ * cleanup. Sets args->why, which args_exit() prints if a later check fails.
  */
 int args_main(struct args *args, const char *program, int argc, char **argv, void *options);
-/* Ends the program as args_status() says; also if standard output could not be written. */
+/*
+ * Ends the program with the status of args_status(), or with 1 if that is 0 and standard output
+ * could not be written.
+ */
 _Noreturn void args_exit(const struct args *args, const char *program, int err);
 /* A program whose first argument names a command; main() gets the arguments from there on. */
 struct args_command {
@@ -147,7 +150,8 @@ struct args_command {
 
 /*
  * Runs the command, or prints the text of --help, or the program's name and version. Returns the
- * exit status; 2 after a line that lists the commands, whose array ends with a NULL name.
+ * exit status. Without a valid command, prints a line that lists the commands and returns 2. The
+ * array ends with a NULL name.
  */
 int args_commands(const char *program, const char *usage, const char *version,
 	const struct args_command *commands, int argc, char **argv);
@@ -176,7 +180,8 @@ int arg_word(const struct arg *a, const char *const *words, unsigned *index_p);
 /* Opens the file for writing; - is standard output. *file_p is a FILE *. May be a row's .read. */
 int arg_open(const struct arg *a, void *file_p);
 /*
- * Calls fn for each word of a comma-separated list. Refuses an empty list, and a word if fn fails.
+ * Calls fn for each word of a comma-separated list, empty words included. Refuses the list if fn
+ * fails.
  */
 int arg_words(const struct arg *a, const char *give, int (*fn)(void *arg, const char *word),
 	void *arg);

@@ -37,8 +37,8 @@ static inline void cpu_relax(void)
 }
 
 /*
- * Makes the compiler load memory again after this point. Otherwise it keeps values in registers,
- * which the function would have to save.
+ * Makes the compiler load memory again after this point. Otherwise it keeps values in callee-saved
+ * registers, which cost the function a save and a restore.
  */
 ALWAYS_INLINE void forget_loads(void)
 {

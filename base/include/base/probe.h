@@ -27,7 +27,7 @@
 		__asm__ __volatile__ __inline__(_SDT_ASM_BASE);                                    \
 	} while (0)
 #define PROBE_EXPAND(layer, name, n, args) PROBE_N(layer, name, n, args)
-/* With one to five arguments. */
+/* Defines a trace point with one to five arguments. */
 #define PROBE(layer, name, ...)                                                                    \
 	PROBE_EXPAND(layer, name, PROBE_SIXTH(__VA_ARGS__, 5, 4, 3, 2, 1, ), (__VA_ARGS__))
 #else

@@ -54,14 +54,14 @@ int tcp_take(int listener, int *fd_p);
 bool tcp_is_short(int err);
 /* Waits for a connection, even while no descriptor is free. Returns 0 or -ETIMEDOUT. */
 int tcp_accept(int listener, uint64_t limit_ns, int *fd_p);
-/* The kernel detects within 20 s of silence that the host of the peer has failed. */
+/* Makes the kernel detect, within 20 s of silence, that the host of the peer has failed. */
 void tcp_keep_alive(int fd);
 
 /*
  * Connects to the first address of the host that answers; each address gets a part of the time. If
  * @patient is true, it tries again while the connection is refused, because the server may not have
  * started yet. Returns 0, -EADDRNOTAVAIL if there is no such host, -ECONNREFUSED, -ETIMEDOUT,
- * -EHOSTUNREACH, ... The search for the host's name has time limits of its own.
+ * -EHOSTUNREACH, ... Name resolution has its own time limits.
  */
 int tcp_connect(const char *host, uint16_t port, bool patient, uint64_t limit_ns, int *fd_p);
 
@@ -104,7 +104,7 @@ struct tcp_crowd {
 	 * Reads or writes as far as possible. 0: the messages are complete; -EAGAIN; or an error.
 	 */
 	int (*step)(void *arg, struct tcp_guest *g);
-	/* NULL, or releases what the guest owns. Its descriptor has been closed; the crowd frees it. */
+	/* NULL, or releases what the guest owns. The crowd closes the fd and frees the guest. */
 	void (*close)(void *arg, struct tcp_guest *g);
 	void *arg;
 	uint32_t most; /* guests at a time; if there is one more, the oldest is closed */

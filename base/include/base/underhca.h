@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For programs that need an mlx5 device. Without a real device, such a program executes itself
+ * Helps programs that need an mlx5 device. Without a real device, such a program executes itself
  * again under the software HCA, which emulates a device for the unmodified vendor library. The
  * source file is compiled into each program (base_underhca).
  */

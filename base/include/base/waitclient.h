@@ -87,12 +87,12 @@ static void look_again(struct client *c, uint64_t now)
 	c->w.tried_ns = now;
 	/* Relaxed: pairs with the store in sleep_prepare_as(); the wake test fences. */
 	if (__atomic_load_n(c->w.server_word, __ATOMIC_RELAXED) != SLEEP_ON_FD)
-		waiter_wake_anyway(&c->w); /* an error is no news of a server that may be awake */
+		waiter_wake_anyway(&c->w); /* ignore errors: the server may be awake */
 	else if (!c->hot.unfenced)
 		c->hot.unfenced = 1;
 }
 
-/* Must be called before hot.idle counts a slow path: the first one begins a wait. */
+/* Must be called before hot.idle is increased: a wait begins with the first slow path. */
 static void wait_begin(struct client *c, uint64_t now)
 {
 	if (!c->hot.idle)
@@ -268,7 +268,7 @@ static int client_arm(struct client *c)
 	full = client_publish(c);
 	if (c->hot.unfenced)
 		client_wake(c);
-	if (c->w.wake_err) /* otherwise the server would sleep as long as we do */
+	if (c->w.wake_err) /* do not sleep while the server cannot be woken */
 		return c->w.wake_err;
 	wait_begin(c, clock_ns());
 	c->hot.idle = TELL; /* as in client_sleep() */

@@ -43,7 +43,7 @@ struct waiter {
 	bool left; /* the place in that region has been given back */
 	int wake_err; /* why the sleeping server could not be woken the last time, or 0 */
 	uint32_t given_up; /* calls that timed out, and whose response is to be dropped */
-	/* Gets the responses to other calls that come during a blocking call; NULL: none may be open. */
+	/* Receives responses to other calls during a blocking call. NULL: none may be open. */
 	void (*other)(void *arg, uint64_t token, const void *resp, uint32_t len);
 	void *other_arg;
 	uint64_t looked_ns; /* time of the last check that the server is alive */
@@ -52,7 +52,7 @@ struct waiter {
 	uint64_t idle_ns; /* time of the last reading of the clock between empty polls */
 };
 
-/* For base/live.h: the words of the sleep word's values, and the fields of both sides. */
+/* For base/live.h: the names of the sleep word's values, and the fields of both sides. */
 #define WAITER_STATES "running waiting asleep armed"
 #define WAITER_FIELDS(type, waiter)                                                                \
 	{"state", .size = 4, .form = LIVE_WORD, LIVE_VIA(type, waiter.word)},                      \
@@ -93,8 +93,8 @@ static inline void waiter_say(struct waiter *w, uint32_t state)
 }
 
 /*
- * Wakes a server that has a descriptor, whatever its sleep word says: a client that has taken the
- * word may have died before it sent the wake-up, and the word says since that the server is awake.
+ * Wakes a server that has a descriptor, whatever its sleep word says: a client may have set the
+ * word to "awake" and died before it sent the wake-up.
  * Returns 0, or an error of wakefd_try().
  */
 static inline int waiter_wake_anyway(struct waiter *w)
@@ -161,7 +161,7 @@ static inline void waiter_adopt(struct waiter *w, struct waiter *fresh)
 		wakefd_publish(&w->wake, w->addr);
 }
 
-/* Returns 0 if a client with a descriptor can be woken through the address of @fresh. */
+/* Returns 0 if @w has no descriptor, or if the server of @fresh can wake it; else -ENETUNREACH. */
 static inline int waiter_keeps_fd(const struct waiter *w, const struct waiter *fresh)
 {
 	if (w->wake.fd < 0 ||

@@ -152,7 +152,7 @@ int LAYER(server_fd)(struct LAYER(server) * server)
 	if (all_reach(s))
 		return s->w.wake.fd;
 	__atomic_store_n(&s->w.addr->name, 0, __ATOMIC_RELAXED);
-	wakefd_close_waiting(&s->w.wake); /* which still receives introductions (wakefd.h) */
+	wakefd_close_waiting(&s->w.wake); /* the object still receives introductions */
 	return -ENETUNREACH;
 }
 
