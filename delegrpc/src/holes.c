@@ -89,7 +89,8 @@ int skip_holes(struct server *s)
 {
 	struct delegrpc_server *hot = &s->hot;
 	/*
-	 * Acquire: pairs with the addition in delegrpc_priv_publish(); its intent is visible then.
+	 * Acquire: pairs with the addition in delegrpc_priv_publish(). The intents of the clients
+	 * that reserved positions below head are visible then.
 	 */
 	uint64_t head = __atomic_load_n(&hot->control->head, __ATOMIC_ACQUIRE);
 
@@ -99,7 +100,8 @@ int skip_holes(struct server *s)
 	if (hot->cursor == head || delegrpc_priv_filled(hot, hot->cursor))
 		return 0;
 	if (hot->cursor >= s->void_end) {
-		members_meet(&s->members, &s->w); /* introductions hold locks */
+		/* An unread introduction holds its client's lock. */
+		members_meet(&s->members, &s->w);
 		if (!s->sweep.begun)
 			s->sweep = (struct sweep){.limit = head, .begun = true};
 		if (!sweep_clients(s))
