@@ -137,7 +137,8 @@ struct rpcbench_client {
 	uint32_t again; /* bytes of the call that follows a response; 0: no call follows */
 	uint64_t sent; /* calls since setup; their tokens are 0, 1, ... */
 	uint64_t wrong;
-	uint64_t done; /* calls ended; not beside done_sum: no vector store may write both */
+	/* Calls ended. It is not adjacent to done_sum, so that no vector store writes both. */
+	uint64_t done;
 	/* Results of the last window. */
 	uint64_t window_done;
 	uint64_t window_ns;

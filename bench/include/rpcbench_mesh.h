@@ -9,14 +9,14 @@
  *	lines	A burst of n calls moves ceil(40 n / 64) cache lines from one core to another, its
  *		answers ceil(24 n / 64); each message has a head of 8 bytes. That is 2 lines per
  *		call for bursts of one, 1.5 for two, 1.25 for four, 1 for eight. A reader that looks
- *		too early has a line moved once more.
+ *		too early makes a line move once more.
  *	looks	A turn looks at the request rings of the n - 1 other nodes, and at the response
  *		rings of those that owe a response: a load and a comparison each.
  *	copies	A request is copied three times (to private memory, to the ring, out of it), a
  *		response twice: 16 loads and 16 stores of 8 bytes. They are also written and
  *		checked.
  *
- * The peer `bare` has this and a queue of tokens.
+ * The peer `bare` does this, and keeps a queue of tokens.
  */
 #ifndef RPCBENCH_MESH_H
 #define RPCBENCH_MESH_H
@@ -25,7 +25,7 @@
 struct rpcbench_mesh_ops {
 	/* Calls node c->to. Returns 0, or not 0 if there is no room. */
 	int (*call)(struct rpcbench_client *c, uint64_t token, const void *req, uint32_t len);
-	/* Answers at most @most calls, or a few more. Returns how many. */
+	/* Answers calls until at least @most are answered, or none is left. Returns how many. */
 	int (*serve)(struct rpcbench_client *c, uint32_t most);
 	/* Publishes what has been collected, and passes responses on. Returns how many. */
 	int (*poll)(struct rpcbench_client *c);
@@ -38,7 +38,7 @@ static inline uint32_t rpcbench_mesh_draw(struct rpcbench_client *c, uint32_t n)
 	return (uint32_t)((c->rng >> 32) * n >> 32);
 }
 
-/* Returns a random node of [first, end) other than this one. There is another one. */
+/* Returns a random node of [first, end) other than this one. Such a node must exist. */
 static inline uint32_t rpcbench_mesh_pick(struct rpcbench_client *c, uint32_t first, uint32_t end)
 {
 	bool inside = c->index >= first && c->index < end;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The minimum for the layers above cellring: the same rings and bursts, and nothing else. There are
- * no ids, because answers come in order; no tokens, no checks, no places, no wake-ups.
+ * The least that a layer above cellring must do. It uses the same rings and bursts, and nothing
+ * else: no ids (answers come in order), tokens, checks, places or wake-ups.
  */
 #include <cellring.h>
 
@@ -169,7 +169,7 @@ static void rpcbench_bare_client(struct rpcbench_client *c)
 
 /* ---- the server ---- */
 
-/* Makes bursts of answers to this client as long as the client requests. */
+/* Sets the number of answers in a burst to the one that this client requests. */
 static void rpcbench_bare_together(struct rpcbench_bare_end *e, uint32_t together)
 {
 	if (e->limit == together)
@@ -212,7 +212,7 @@ ALWAYS_INLINE void rpcbench_bare_reply(struct rpcbench_server *s, const struct r
 	rpcbench_bare_put(&b->link[r->client].server, resp, len);
 }
 
-/* The least that a poll between two answers does: it publishes them unless another request is there. */
+/* Publishes the answers unless another request has arrived. A layer's poll does at least this. */
 ALWAYS_INLINE void rpcbench_bare_server_poll(struct rpcbench_server *s)
 {
 	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)s->handle;
