@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Dials: connections that this side opens; and the events of connections. */
+/* Dials (connections that this side opens), and the events of connections. */
 #include <netdb.h>
 #include <stdlib.h>
 
@@ -23,7 +23,7 @@ struct dial {
 	struct meeting m;
 	struct plan plan;
 	enum dial_state state;
-	struct addrinfo *addresses, *at; /* of the host; the one that is tried */
+	struct addrinfo *addresses, *at; /* all of the host; the current one */
 	uint64_t owner;
 	uint64_t limit, part; /* deadline of the dial, and of the attempt at this address */
 	uint64_t again_at;
@@ -33,7 +33,7 @@ struct dial {
 	struct news news; /* GONE */
 };
 
-/* Returns the single endpoint to that context, if both sides are ready. */
+/* Returns the single endpoint to the context @node if both sides are ready, else NULL. */
 static struct copyrpc_ep *single_up(const struct copyrpc_ctx *ctx, uint64_t node)
 {
 	struct copyrpc_ep *ep = ctx->eps;
@@ -79,7 +79,7 @@ static void dial_end(struct lobby *y, struct dial *d, int err)
 	dial_free(y, d);
 }
 
-/* Tries the addresses again, after a pause; with the same endpoint if the peer may have it. */
+/* Schedules another attempt. Keeps the endpoint if the peer may have connected it already. */
 static void pause_dial(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
 	lobby_close(y, &d->w);
@@ -158,9 +158,10 @@ static int begin(struct lobby *y, struct dial *d)
 	return err;
 }
 
-/* The meeting has failed. It is tried again if the peer has closed the connection, for example
- * because too many strangers came, if it has no room, if there is another connection already, or if the
- * peer may have the endpoint. If it does not have that one any more, there will be another. */
+/* Handles a failed meeting. The dial tries again if the peer has closed the connection (for example
+ * because too many strangers connected), has no room, or is connected with this context already. It
+ * also tries again if the peer may have connected the endpoint. If the peer has lost that endpoint
+ * (-ECONNREFUSED), the dial creates a new one. */
 static void failed(struct lobby *y, struct dial *d, int err, uint64_t now)
 {
 	if (d->m.again && err != -ECANCELED) {
@@ -214,8 +215,9 @@ static bool is_met(const struct lobby *y, const struct dial *d)
 	return d->state == PAUSED && d->peer && single_up(y->ctx, d->peer);
 }
 
-/* True if the next attempt can begin: if the peer may have the endpoint, its queue pair must be drained. A
- * function that waits handles no completions, so it does not wait for that. */
+/* Returns true if the next attempt can begin. If the endpoint was kept, its queue pair must be
+ * drained first. A blocking call handles no completions, so it drops the endpoint if some are
+ * pending. */
 static bool may_attempt(struct lobby *y, struct dial *d)
 {
 	if (d->m.again)
@@ -277,7 +279,7 @@ static void dial_close(struct lobby *y, struct watch *w)
 
 static const struct watch_ops dial_ops = {dial_ready, dial_tick, dial_close};
 
-/* Starts a dial with the plan and the limits of @model. */
+/* Starts a dial with the attributes @attr of its endpoint; other settings are those of @model. */
 static int start(struct copyrpc_ctx *ctx, const struct copyrpc_ep_attr *attr, const char *host,
 	uint16_t port, const struct dial *model, struct dial **d_p)
 {
@@ -346,8 +348,8 @@ int copyrpc_dial_cancel(struct copyrpc_ctx *ctx, uint64_t token)
 
 /* ------------------------------------------------------------------ events */
 
-/* Completes the event of a dial's end. If another connection with the peer was made meanwhile, the
- * event names its endpoint. */
+/* Completes the event that reports the end of a dial. If another connection with the peer was made
+ * meanwhile, the event names its endpoint. */
 static void take_gone(struct copyrpc_ctx *ctx, struct news *n, struct copyrpc_event *ev)
 {
 	struct dial *d = container_of(n, struct dial, news);

@@ -52,8 +52,8 @@ static void *map_aligned(size_t len)
 	return at;
 }
 
-/* Adds @len bytes to the context's file. Returns false if that is not possible. Beyond its limit, a
- * process that makes a file longer would get a signal. */
+/* Adds @len bytes to the context's file. Returns false if that is not possible. It checks
+ * RLIMIT_FSIZE, because ftruncate() beyond it raises SIGXFSZ. */
 static bool extend_file(struct memory_file *f, size_t len)
 {
 	struct rlimit most;
@@ -129,8 +129,8 @@ static int register_chunk(struct copyrpc_ctx *ctx, struct chunk *c, size_t len)
 	return mlx5dvl_mr_reg(ctx->dev, c->at, len, access[c->use], &c->mr);
 }
 
-/* Forked children may have the file open, so its memory is freed explicitly. The file ends with the
- * last chunk. */
+/* Forked children may have the file open, so the chunk's part of it is freed explicitly. The file
+ * is closed with the last chunk. */
 static void chunk_free(struct copyrpc_ctx *ctx, struct chunk *c)
 {
 	mlx5dvl_mr_dereg(&c->mr);
@@ -213,7 +213,7 @@ void memory_give(struct copyrpc_ctx *ctx, struct piece *p)
 		return;
 	mlx5dvl_mr_dereg(&p->mr);
 	slab_put(&c->pieces, (uint32_t)((size_t)(p->at - c->at) / c->piece_len));
-	/* A flush sends the gaps between messages, too. The next owner of the piece has another peer. */
+	/* Clear the piece: a flush also sends gaps between messages, now to another peer. */
 	if (c->use == MEMORY_SEND && c->pieces.used)
 		memset(p->at, 0, c->piece_len);
 	*p = (struct piece){0};

@@ -26,11 +26,12 @@ struct piece {
 	struct mlx5dvl_mr mr; /* of a receive ring */
 };
 
-/* Takes a piece of @len bytes, aligned to @len or at least to a page; its contents are undefined.
- * 64 bytes after it may be read. Returns 0 or -errno. */
+/* Takes a piece of @len bytes, a power of two. It is aligned to @len or to a page, whichever is
+ * less. Its contents are undefined. The 64 bytes after a send ring may be read. Returns 0 or
+ * -errno. */
 int memory_take(struct copyrpc_ctx *ctx, enum memory_use use, uint32_t len, struct piece *p);
 
-/* Returns a piece, which the HCA must not use any more; none is allowed. */
+/* Returns a piece, which the HCA must no longer use. If p->at is NULL, does nothing. */
 void memory_give(struct copyrpc_ctx *ctx, struct piece *p);
 
 #endif
