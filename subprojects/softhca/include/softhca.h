@@ -36,7 +36,7 @@ extern "C" {
  */
 struct softhca_counters {
 	uint64_t doorbells; /* stores to a doorbell register that started a send queue */
-	uint64_t bf_copies; /* of these, those with the rest of a BlueFlame copy */
+	uint64_t bf_copies; /* of these, those that were BlueFlame copies */
 	uint64_t traps; /* trapped stores of any kind */
 	uint64_t single_steps; /* of these, not decoded but single-stepped */
 	uint64_t arms; /* completion queue doorbells */
@@ -71,11 +71,11 @@ struct softhca_fabric_info {
 int softhca_fabric_info(struct softhca_fabric_info *out);
 
 /*
- * Executes all requests that this process has posted and serves its timers that are due, with
- * SOFTHCA_MODE=step; without it nothing is executed. In chaos mode it makes some steps of the
- * pending work, at random, and at least one if work is pending. sched_yield() does the same.
+ * Serves the due timers of this process and executes all requests that it has posted. Chaos mode:
+ * executes a random part of the pending work instead, but at least one step. With
+ * SOFTHCA_MODE=step, only this function and sched_yield(), which calls it, execute requests.
  * Returns the number of queues, or steps, that had work. -ENODEV: the process has not opened a
- * device. -EPERM: another mode.
+ * device. -EPERM: the mode is not step.
  */
 int softhca_step(void);
 

@@ -19,7 +19,7 @@
 #define CM_TIMEOUT 16 /* the other end's time to answer: 0.27 s */
 #define CM_RETRIES 15
 
-/* A message that is written or read. The functions below move one field, so one body does both. */
+/* A message. Each function below writes or reads one field, so one body encodes and decodes. */
 struct io {
 	uint8_t *at;
 	bool out;
@@ -40,7 +40,7 @@ static uint64_t number(const struct io *io, uint32_t at, uint32_t bytes, uint64_
 	return read;
 }
 
-/* The same for @width bits of a byte, of which @shift bits are below them. */
+/* The same for @width bits of a byte, above its @shift lowest bits. */
 static uint8_t bits(const struct io *io, uint32_t at, uint32_t shift, uint32_t width, uint32_t v)
 {
 	uint8_t *b = io->at + at;
@@ -81,7 +81,7 @@ static void address(const struct io *io, uint32_t at, struct cm_addr *a, bool v4
 		memcpy(a->ip, mapped, sizeof(mapped));
 }
 
-/* The RDMA CM's header in the private data. Returns 0 or -EINVAL. */
+/* Writes or reads the RDMA CM's header in the private data. Returns 0 or -EINVAL. */
 static int addresses(const struct io *io, struct mad *m, uint32_t at)
 {
 	uint8_t version = 0, kind = m->src.family == AF_INET ? 4 : 6;
@@ -97,7 +97,7 @@ static int addresses(const struct io *io, struct mad *m, uint32_t at)
 	return 0;
 }
 
-/* Sets the fields that only a sender knows, because nothing here reads them. */
+/* Writes the fields that mad_decode() does not read. */
 static void constants(const struct io *io)
 {
 	bits(io, 43, 3, 5, CM_TIMEOUT);
@@ -216,7 +216,7 @@ static int body(const struct io *io, struct mad *m)
 	return 0;
 }
 
-/* Returns true if the constant fields of the header are those of a message. */
+/* Writes or reads the header. Returns true if its constant fields are those of a CM message. */
 static bool head(const struct io *io, struct mad *m)
 {
 	bool ok = number(io, 0, 1, VERSION) == VERSION && number(io, 1, 1, CLASS_CM) == CLASS_CM &&

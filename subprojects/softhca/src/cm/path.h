@@ -23,7 +23,7 @@ const uint8_t *cm_dst_gid(const struct cm_id *id);
 /* The partition key, host order. */
 uint16_t cm_pkey(const struct cm_id *id);
 
-/* The exponent of the time until a packet is repeated, as in QP attributes. */
+/* The local ACK timeout, encoded as in QP attributes. */
 uint8_t cm_ack_timeout(const struct cm_id *id);
 
 void cm_ah_attr(const struct cm_id *id, struct ib_uverbs_ah_attr *a);

@@ -25,13 +25,16 @@ static const struct softhca_rail *rail_at(uint32_t rail)
 
 /* ---- paths ---- */
 
-/* Step mode has no threads, and in virtual time the other host's clock does not run. */
+/*
+ * Other hosts cannot be reached in step mode, which has no threads, or in virtual time, in which
+ * their clocks do not run.
+ */
 static bool is_possible(void)
 {
 	return config_get()->mode != ENGINE_STEP && arena()->link_mode != LINK_VIRTUAL;
 }
 
-/* The largest MTU of the adapter whose packets the network carries; 0: none. */
+/* Returns the largest MTU code that the adapter and the path support, or 0. */
 static uint32_t mtu_of(uint32_t rail, const struct flow *f)
 {
 	int bytes = udp_path_mtu(rail, f);

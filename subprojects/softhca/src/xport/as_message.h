@@ -6,8 +6,8 @@
 #include "packet/message.h"
 
 /*
- * The message of a WQE. The fields that depend on the QP (transport, mtu, dest_qpn,
- * psn, qkey, src_qpn) are 0.
+ * Returns the message that a WQE describes. The fields that depend on the QP (transport, mtu,
+ * dest_qpn, psn, qkey, src_qpn) are 0.
  */
 struct message as_message(const struct wqe *w);
 

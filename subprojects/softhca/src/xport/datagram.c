@@ -113,8 +113,8 @@ static bool qkey_matches(const struct qp *qp, const struct qp *dest, const struc
 }
 
 /*
- * Returns true if the datagram was delivered or dropped; false if a copy fills the next receive:
- * the caller must try again later.
+ * Returns true if the datagram was delivered or dropped. Returns false while the receive queue is
+ * in use, for example by a copy into the next receive; the caller must try again later.
  */
 static bool deliver(struct qp *dest, struct qp *qp, struct wqe *w, const struct qp_attr *path)
 {

@@ -30,13 +30,13 @@ union udp_address {
 
 /*
  * Opens a socket at port @port (0: any) of the GID @gid of adapter @rail. Returns it or -errno. A
- * link-local address belongs to the adapter's network interface.
+ * link-local address is bound to the adapter's network interface.
  */
 int udp_socket(uint32_t rail, const uint8_t *gid, uint16_t port);
 
 /*
- * Converts the result of recvmmsg() for a packet to GID @gid: source, port, fields of the IP
- * header. The message must have had room for a union udp_address and UDP_CONTROL_BYTES.
+ * Returns the flow (source, port, fields of the IP header) of a packet that recvmmsg() has received
+ * for the GID @gid. The message must have had room for a union udp_address and UDP_CONTROL_BYTES.
  */
 struct flow udp_flow(struct msghdr *h, const uint8_t *gid);
 
@@ -46,8 +46,8 @@ struct flow udp_flow(struct msghdr *h, const uint8_t *gid);
 int udp_source(const uint8_t *dst, uint8_t src[16]);
 
 /*
- * The largest packet, including the IP header, on the way from f->src, an address of adapter @rail,
- * to f->dst; -errno if there is no route.
+ * Returns the path MTU, IP header included, from f->src, an address of adapter @rail, to f->dst, or
+ * -errno if there is no route.
  */
 int udp_path_mtu(uint32_t rail, const struct flow *f);
 
@@ -63,7 +63,7 @@ uint16_t udp_source_port(uint32_t rail, const struct flow *f);
  */
 void udp_send(uint32_t rail, const struct flow *f, const uint8_t *packet, size_t len);
 
-/* In a child after fork(): the sockets are the parent's. */
+/* A forked child must call this function, because the sockets are the parent's. */
 void udp_forget(void);
 
 #endif
