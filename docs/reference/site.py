@@ -69,7 +69,7 @@ class Site:
             self.name_places(library)
 
     def name_places(self, library):
-        """Where each name is described."""
+        """Records where each name is described."""
         for name, page in library.home.items():
             own = name in library.types and library.types[name].blocks is page.group.blocks and not library.types[name].fields
             self.places[name] = f"man3/{page.name}.html" + ("" if name in page.names or own else f"#{name}")
@@ -78,7 +78,7 @@ class Site:
             self.places.update((i.name.split("(")[0], f"man3/{header.name}.html#{i.name.split('(')[0]}") for i in macros if "_PROBE" not in i.name)
 
     def of_file(self, name):
-        """The page of a file of the source, which is made if it is not there yet. None: it can have none."""
+        """Returns the page of a source file, and queues the page if it is new. Returns None if the file can have no page."""
         path = self.source / name
         if path.is_dir():
             return self.of_file(posixpath.join(name, "README.md")) if (path / "README.md").exists() else None
@@ -97,7 +97,7 @@ class Site:
         return f"man/{name}.{section}.html" if f"{name}.{section}" in self.manuals else None
 
     def with_links(self, text, page):
-        """Makes links of names and manuals in HTML that are not in a link or a heading yet."""
+        """Turns names and manuals in HTML into links, except those inside links and headings."""
         text = REFERENCE.sub(lambda m: f'{m[1]}<a href="man3/{m[3]}.html#{slug(m[2])}">{m[2]}</a> in {m[3]}', text)
         text = re.sub(r"(<b>|<span>)?([\w.-]+?)(</b>|</span>)?\(([1-8])\)", lambda m: self.manual_link(m), text)
         out, inside = [], 0
@@ -212,7 +212,7 @@ class Site:
         self.index.append([path.name[:-2], page, "manual" if path.name.endswith("7") else "program", about.replace("\\", "")])
 
     def write_file(self, name):
-        """A document, or another file as it is."""
+        """Writes the page of a document, or of another file as plain text."""
         page, path = self.files[name], self.source / name
         if path.suffix != ".md":
             self.write(page, name, f"<h1>{name}</h1><pre>{self.with_links(code(path.read_text().expandtabs(8)), page)}</pre>")
