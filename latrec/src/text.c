@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Histograms as text: their own format, which is read again, and HdrHistogram's. */
+/* Histograms as text: latrec's format, which can be imported, and HdrHistogram's. */
 #include "internal.h"
 
 #include <inttypes.h>
@@ -165,7 +165,7 @@ static int read_bucket(struct reader *r, struct hist *f, uint64_t *next_p)
 	if (!rest || strcmp(rest, "\n") || !count || count > LATREC_MAX_COUNT)
 		return -EBADMSG;
 	at = hist_place(f, (uint64_t)value);
-	if (place_high(f, at) != value || at < *next_p) /* the first in 128 bits */
+	if (place_high(f, at) != value || at < *next_p) /* `value` has 128 bits */
 		return -EBADMSG;
 	err = hist_add(f, at, (uint64_t)count);
 	if (err)
