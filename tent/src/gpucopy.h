@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A queue of copies that GPUs perform. Its thread starts the copies that have been added since, while
- * those before them are under way, and waits for these. Adjacent copies become one.
+ * A queue of copies that GPUs perform. Its thread starts new copies while the earlier ones are
+ * under way, and then waits for the earlier ones. Adjacent copies become one.
  *
  *	gpu_copies_add(q, &copy);
  *	poll(gpu_copies_fd(q))          // readable: a copy has ended
@@ -26,8 +26,8 @@ struct gpu_copy {
 struct gpu_copies;
 
 /*
- * A copy has ended. -EFAULT: a part of its memory does not exist (any more); -ECANCELED: it has not
- * been started; -EIO and others of the driver.
+ * Reports that a copy has ended. -EFAULT: a part of its memory does not exist (any more);
+ * -ECANCELED: it has not been started; -EIO and others of the driver.
  */
 typedef void gpu_copy_done_fn(void *arg, uint64_t token, int status);
 
@@ -38,7 +38,7 @@ int gpu_copies_fd(const struct gpu_copies *q);
 int gpu_copies_add(struct gpu_copies *q, const struct gpu_copy *c);
 /* Returns the number of copies that have ended. */
 int gpu_copies_take(struct gpu_copies *q, gpu_copy_done_fn *fn, void *arg);
-/* Copies that have not been started are not started any more. */
+/* Cancels the copies that have not been started. */
 void gpu_copies_stop(struct gpu_copies *q);
 /* Waits for the copies under way. NULL is allowed. */
 void gpu_copies_free(struct gpu_copies *q);
