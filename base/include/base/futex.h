@@ -27,7 +27,7 @@ static inline int futex_wait(const uint32_t *word, uint32_t val, uint64_t timeou
 	return -errno;
 }
 
-/* Wakes at most n sleepers. Returns their number. */
+/* Wakes at most n sleepers. Returns the number of those woken, or -errno. */
 static inline int futex_wake(const uint32_t *word, int n)
 {
 	long r = syscall(SYS_futex, word, FUTEX_WAKE, n, NULL, NULL, 0);

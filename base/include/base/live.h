@@ -107,7 +107,7 @@ void live_remove(struct live_record *r); /* NULL: no effect */
 /* Makes one system call per wait, before the first sleep. */
 void live_wait(struct live_record *r, uint64_t since);
 
-/* Relaxed: pairs with nothing but the reads of another process, which tolerate any order. */
+/* Relaxed: pairs only with the reads of another process, which tolerate any order. */
 static inline void live_wake(struct live_record *r)
 {
 	__atomic_store_n(&r->tid, 0, __ATOMIC_RELAXED);

@@ -13,9 +13,9 @@
  * eight bytes to it. There are no connections and no descriptors are passed, so there is no state
  * per peer, and nothing to clean up when a peer dies. The address is in the shared memory (struct
  * wakefd_addr), so every process that maps it can wake the sleeper. A filter on the socket makes
- * the kernel drop datagrams without the right cookie before they are queued, so a process without
- * it can neither wake the sleeper nor fill its queue. If the queue is full, the descriptor is
- * readable, so no wake-up is lost.
+ * the kernel drop datagrams without the right cookie before they are queued, so a process that does
+ * not know the cookie can neither wake the sleeper nor fill its queue. If the queue is full, the
+ * descriptor is readable, so no wake-up is lost.
  *
  * Between threads the descriptor is an eventfd.
  *
@@ -75,7 +75,7 @@ static inline bool wakefd_reaches(uint64_t netns, uint64_t other)
 /* Opens w->fd, which includes a timer, and writes its address to *addr. Returns 0 or -errno. */
 int wakefd_open(struct wakefd *w, struct wakefd_addr *addr);
 
-/* Writes the address of an open w->fd to *addr, for other wakers than before. */
+/* Writes the address of an open w->fd to a further *addr, for example in another region. */
 void wakefd_publish(const struct wakefd *w, struct wakefd_addr *addr);
 
 /* Opens w->fd for wakefd_post(). Returns 0 or -errno. */
@@ -114,11 +114,11 @@ static inline int wakefd_wake(struct wakefd *w, uint32_t *word, const struct wak
  */
 int wakefd_try(struct wakefd *w, const struct wakefd_addr *addr);
 
-/* ---- introductions: what the kernel says of a peer ---- */
+/* ---- introductions: the kernel identifies a peer ---- */
 
-/* The sender of an introduction, by the kernel's word, in the receiver's namespaces. */
+/* The sender of an introduction, as the kernel reports it for the receiver's namespaces. */
 struct wakefd_intro {
-	uint32_t index; /* what the sender says that it is */
+	uint32_t index; /* the index that the sender claims */
 	uint32_t pid, uid, gid; /* pid 0: outside of the receiver's pid namespace */
 	int fd; /* a descriptor that the sender has, open until the receiver's function returns */
 };
@@ -138,12 +138,12 @@ int wakefd_door(struct wakefd *w, struct wakefd_addr *addr);
 int wakefd_introduce(const struct wakefd_addr *addr, uint32_t index, int fd);
 
 /*
- * Passes the introductions that have come to fn, at most WAKEFD_MEET_MAX. No child is forked
- * meanwhile, which would inherit the senders' descriptors.
+ * Passes the introductions that have come to fn, at most WAKEFD_MEET_MAX. Forks wait meanwhile,
+ * because a child would inherit the senders' descriptors.
  */
 void wakefd_meet(struct wakefd *w, wakefd_intro_fn *fn, void *arg);
 
-/* Like wakefd_wake() for a sleeper that is a thread of this process, whose wakefd is w. */
+/* Like wakefd_wake(), for a sleeping thread of this process, to which @w belongs. */
 bool wakefd_post_cold(const struct wakefd *w, uint32_t *word);
 
 static inline bool wakefd_post(const struct wakefd *w, uint32_t *word)
