@@ -96,10 +96,10 @@ fails(2, "--endpoints and --ring-size: give less", "--fork", "-e", "16384", "-r"
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "--fork", "-d", "nope", head=hca)
 fails(2, "--ib-dev=nope: give one of: mlx5_0, mlx5_1", "-d", "nope", head=hca)
 if not os.path.isdir("/sys/class/infiniband") or not os.listdir("/sys/class/infiniband"):
-    # Without a device it runs under the software HCA, here where none is named.
+    # If no device exists and none is named, the bench runs itself under the software HCA.
     fails(0, "no mlx5 device: running under the software HCA", "--fork", "-D", "0.01", "-q", "1")
     fails(2, "--ib-dev=nope: .*give", "--fork", "-d", "nope")
-    # ... with all of its arguments.
+    # It then keeps all of its arguments.
     rows = subprocess.run([bench, "--fork", "-D", "0.01", "-q", "1,2,4"], stdout=subprocess.PIPE,
                           text=True, timeout=GUARD).stdout.splitlines()[1:]
     if [r.split()[4] for r in rows] != ["1", "2", "4"]:

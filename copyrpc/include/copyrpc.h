@@ -52,9 +52,9 @@
  * probes the peer: it READs the peer's memory within 0.2 s (or in the second poll after 0.1 s, if
  * polls are rarer). A probe that gets no answer for probe_ms, 5 s by default, ends all pending
  * calls with -ETIMEDOUT. The HCA repeats messages meanwhile, so a link that is down for less time
- * delays the calls, and no more. If the HCA gives up earlier (after COPYRPC_ANSWER_NS by default,
- * which is later; struct copyrpc_path), the calls end with -ECONNRESET. If only one of two HCAs
- * completes nothing any more, the other side's calls end with -ECONNRESET. A peer that is stopped
+ * only delays the calls. If struct copyrpc_path lets the HCA give up earlier than that (the
+ * default, COPYRPC_ANSWER_NS, is later), the calls end with -ECONNRESET. If one of the two HCAs
+ * stops completing requests, the other side's calls end with -ECONNRESET. A peer that is stopped
  * while it has receives left is not detected, because its HCA answers: use a time limit for calls
  * (copyrpc_call_timed()).
  *
@@ -206,10 +206,10 @@ struct copyrpc_ctx_attr {
 	uint32_t vector; /* > 0, or set: completion vector, that is, the interrupt that wakes a
 			    program that sleeps on copyrpc_ctx_fd(); 0: the contexts of a process
 			    take the device's vectors in turn */
-	uint16_t event_count; /* moderation: copyrpc_ctx_fd() of an armed context becomes readable
-				 after so many completions; */
-	uint16_t event_period_us; /* but at most so long after the first, > 0 if event_count > 1; 0
-				     and 0: with the first completion */
+	uint16_t event_count; /* moderation: the number of completions after which copyrpc_ctx_fd()
+				 of an armed context becomes readable */
+	uint16_t event_period_us; /* the longest time from the first completion until then; > 0 if
+				     event_count > 1. If both are 0, one completion suffices */
 };
 
 /*
@@ -251,7 +251,7 @@ struct copyrpc_ep_attr {
 			     may be NULL */
 	bool by_hand; /* the program connects the endpoint again after a loss, see
 			 copyrpc_ep_again(); not for copyrpc_tcp.h, except copyrpc_ep_meet() */
-	uint64_t event_token; /* then: of its events */
+	uint64_t event_token; /* token of its events, if by_hand */
 };
 
 /*
@@ -339,7 +339,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *blob, size_t len);
  *
  * Either side, or both, may begin. Messages may overtake each other and may come twice. If the
  * channel can lose messages, a side whose endpoint is away sends its message again from time to
- * time. The messages have keys of the ring, as the blob.
+ * time. The messages contain keys of the ring, as the blob does.
  *
  * copyrpc_ep_again_info() writes the message of the present attempt, which begins when the endpoint
  * has lost its connection or -EAGAIN was returned. -EAGAIN: the device has not finished with the

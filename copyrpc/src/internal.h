@@ -21,7 +21,7 @@
 #define TOKEN_WORD UINT64_MAX
 #define TOKEN_MOVE (UINT64_MAX - 1)
 
-/* The delay before a larger ring is tried again for which there was no memory. */
+/* If there was no memory for a larger ring, the delay before the next attempt. */
 #define GROW_AGAIN_NS (10 * NSEC_PER_MSEC)
 
 /* The time between two probes of a peer that has not answered calls or not consumed batches. */
@@ -32,7 +32,7 @@
 
 #define EP_NAME_MAX 64
 
-/* A user of raw operations within the library: copyrpc_raw_recv() does not return them. */
+/* A part of the library that uses raw operations. copyrpc_raw_recv() does not return them. */
 struct raw_owner {
 	void (*done)(struct raw_owner *owner, int status);
 };
@@ -59,7 +59,7 @@ struct transfer_list {
 	struct transfer *head, **tail_p;
 };
 
-/* The own HCA writes `peer`, the peer's HCA reads `consumer`. Each has its own cache line. */
+/* This side's HCA writes `peer`, and the peer's HCA reads `consumer`. */
 struct words {
 	CACHE_ALIGNED uint64_t peer; /* the peer's consumer position, as the last READ returned
 					it */
@@ -89,7 +89,7 @@ struct news_queue {
 
 /*
  * Work that polls do beside that of the endpoints: connections over TCP. The context's descriptor
- * is also readable when step() has something to do. It is called at least once a millisecond, too.
+ * is also readable when step() has something to do. Polls call step() every millisecond, too.
  */
 struct ctx_side {
 	uint64_t due; /* time of the next step() if nothing happens before; NEVER */
@@ -123,7 +123,7 @@ struct served_list {
 	struct served *head, **tail_p;
 };
 
-/* From a send ring to the peer's ring. */
+/* The keys and the address for WRITEs from a send ring to the peer's ring. */
 struct route {
 	uint32_t lkey, rkey;
 	uint64_t peer; /* address of the peer's ring */
@@ -168,10 +168,10 @@ struct copyrpc_ep {
 	bool named; /* the name comes from the attributes */
 	uint64_t owner, peer_owner; /* random, see copyrpc_tcp.h; 0: none */
 	uint64_t single; /* number of the peer's context, if it is the single connection with it */
-	struct copyrpc_ep **held; /* the pointer of the connection that is made, until the program
-				     has the endpoint; NULL: none */
-	struct copyrpc_ep **parked; /* the pointer of the guest that waits until the peer, which has
-				       lost the connection of the meeting, returns; NULL: none */
+	/* Pointers to this endpoint that copyrpc_ep_destroy() sets to NULL; NULL: none. */
+	struct copyrpc_ep **held; /* of the meeting, until the program has the endpoint */
+	struct copyrpc_ep **parked; /* of a guest whose connection was lost in the meeting, until
+				       the peer returns */
 	uint64_t came; /* number of the connection that was accepted for it; 0: none */
 	bool is_up; /* a meeting has connected both sides */
 	struct news up, down, back; /* kind 0: the endpoint has no events */
@@ -179,7 +179,7 @@ struct copyrpc_ep {
 	/* Connecting again (renew.c). */
 	uint64_t reconnect_ms; /* 0: both ends have not agreed to it */
 	bool by_hand; /* the program exchanges what is needed for it (byhand.c) */
-	uint64_t event_token; /* then: of its events */
+	uint64_t event_token; /* token of its events, if by_hand */
 	uint64_t attempt; /* number of the latest attempt; the side that dials chooses it */
 	uint64_t wanted; /* by hand: number of an attempt that the peer has begun */
 	uint64_t told; /* position in the message of the latest attempt */
@@ -188,7 +188,7 @@ struct copyrpc_ep {
 	uint32_t handled_at; /* mlx5dvl_cq_count() of the receive CQ when it was drained */
 	uint64_t drain_by, away_since; /* times */
 	int away_why; /* while it is away: its status if it does not return; else 0 */
-	int again_error; /* why the last attempt has failed; 0: not so */
+	int again_error; /* error of the last attempt; 0: none */
 	bool left; /* the peer has said goodbye */
 
 	uint32_t qpn;
@@ -214,9 +214,9 @@ struct copyrpc_ctx {
 	struct listener to; /* callback of the running poll */
 	unsigned armed;
 	uint64_t looked; /* ticks_era() when the clock was last read */
-	uint64_t calm; /* a poll handles only completions while ticks_era() equals this. The value
-			  of `looked` while nothing is armed, no endpoint must be ended, and no
-			  transfer is in `work`, and serve_again is false; else NOT_CALM */
+	uint64_t calm; /* a poll handles only completions while ticks_era() equals this. It is
+			  NOT_CALM if the context is armed, `ended` or `work` is not empty, or
+			  serve_again is set; else it equals `looked` */
 	bool look_always; /* for tests: every poll reads the clock */
 	struct req_queue queue;
 	struct copyrpc_ep *dirty; /* list of endpoints for the next flush, newest first */
@@ -303,8 +303,8 @@ static inline bool ctx_has_dirty(const struct copyrpc_ctx *ctx)
 }
 
 /*
- * True if the peer is to be watched: it owes responses or the consumption of batches, or this side
- * would dial again, which the peer cannot do.
+ * True if the peer must be watched: it owes responses, has batches to consume, or relies on this
+ * side to dial again after a loss.
  */
 static inline bool ep_awaits(const struct copyrpc_ep *ep)
 {
@@ -373,14 +373,14 @@ int path_read(struct copyrpc_path *path, const struct copyrpc_path *given);
 void ep_uncount(struct copyrpc_ep *ep);
 /* Ends the calls of the endpoints on that list; called by a poll. */
 void ctx_end_endpoints(struct copyrpc_ctx *ctx);
-/* Does the actions that are due at a time, for example probes of silent peers. */
+/* Does what is due by the clock, for example probes of silent peers. */
 void ctx_look(struct copyrpc_ctx *ctx);
 
 int ep_create_qp(struct copyrpc_ep *ep);
 /* Returns 0, or -EINVAL if no endpoint of the context can have this path. */
 int ctx_check_path(const struct copyrpc_ctx *ctx, const struct copyrpc_path *path);
-/* True if the endpoint, which was connected, can be connected again after a failure with this status.
- * Its peer may be up before this side has got the peer's result. */
+/* True if the endpoint, which was connected, can be connected again after a failure with this
+ * status. The first meeting need not have ended, because the peer may be up already. */
 bool ep_may_return(const struct copyrpc_ep *ep, int status);
 /* The endpoint goes away, or an attempt to connect it again has failed: stops the queue pair. */
 void ep_leave(struct copyrpc_ep *ep, int status);
@@ -441,16 +441,16 @@ void ctx_transfers(struct copyrpc_ctx *ctx);
 void ep_end_transfers(struct copyrpc_ep *ep);
 /* Gives memory to the large requests that wait for it. */
 void ctx_serve(struct copyrpc_ctx *ctx);
-/* Drops those of an endpoint that has failed or is destroyed. */
+/* Drops the large requests of an endpoint that has failed or is destroyed. */
 void ep_end_served(struct copyrpc_ep *ep);
 
-/* Does the work with larger rings that is due before batches are sent. */
+/* Does the due steps of growing the rings, before batches are sent. */
 void ep_grow(struct copyrpc_ep *ep);
-/* Takes note of how fast the send ring goes round. */
+/* Asks for a larger ring if the laps of the send ring are too fast. */
 void ep_count_laps(struct copyrpc_ep *ep);
 /* chan_seal() has moved to a larger send ring. */
 void ep_moved(struct copyrpc_ep *ep);
-/* Sets the way of the batches. */
+/* Sets the route of the batches. */
 void ep_set_route(struct copyrpc_ep *ep, struct route route);
 
 /* Handles the completion of the READ of the peer's position. */

@@ -10,7 +10,7 @@
 #include "base/sized.h"
 #include "copyrpc_tcp.h"
 
-/* A step handles at most so many events and connections, and so many actions that are due. */
+/* Limits of one step: EVENTS for events and connections, ACTIONS for due actions. */
 #define EVENTS 16
 #define ACTIONS 8
 

@@ -74,7 +74,7 @@ static NOINLINE void take_odd(struct copyrpc_ep *ep, struct copyrpc_ctx *ctx, ui
 	take_messages_odd(ep, ctx, in);
 }
 
-/* Inlined into the loop over the receive CQ. */
+/* The loop over the receive CQ inlines this function. */
 static inline void on_batch(void *arg, struct mlx5dvl_qp *qp, const struct mlx5dvl_recv *recv)
 {
 	struct copyrpc_ep *ep = mlx5dvl_qp_user(qp);
@@ -135,8 +135,8 @@ static NOINLINE void take_sent(struct copyrpc_ctx *ctx)
 		;
 }
 
-/* Probes a peer from which no batch has arrived since the last check, for one to two times
- * PROBE_NS. */
+/* Probes a peer from which no batch has arrived since the last check, PROBE_NS to 2 * PROBE_NS
+ * ago. */
 static void ask(struct copyrpc_ep *ep, uint64_t now)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
