@@ -43,9 +43,9 @@ and after; the last job has {threads} threads, and other jobs caused the spread)
 
 The figures compare paths of a request through the same software on the same cores: a backend is ahead if it needs less CPU time
 and fewer switches between threads. At depth 32 batching backends ring fewer doorbells, each a trap into the software HCA.
-The figures do **not** compare the backends on a network, where a WRITE takes a place in an adapter's queue instead of CPU time and ranks
-share no cores; for that see the [simulator's results](sim/RESULTS.md). With one rank all backends with one daemon run the same
-code, so that column shows how far equal things differ.
+The figures do **not** compare the backends on a network. There, ranks share no cores, and a WRITE takes no CPU time but a place in an
+adapter's queue; see the [simulator's results](sim/RESULTS.md). With one rank, all backends with one daemon run the same code, so
+the first column shows the noise of the measurement.
 
 ## Operations per second
 
@@ -62,8 +62,8 @@ the median of `delegation` in the same turn: median (least to largest) of the {r
 ## The published comparison
 
 Delegation / meta with {pair_clients} clients and 2 daemons per rank at depth {pair_depth}: median (least to largest) of {rounds} turns, {pair_threads} threads
-on {cpus} cores. One rank runs the same code in both. Between two ranks a request of `meta` takes three hops to the daemon
-with the endpoints, and one of `delegation` a single hop, the published reason for the gain.
+on {cpus} cores. One rank runs the same code in both. Between two ranks a request takes three hops to the daemon with the endpoints
+in `meta`, and one hop in `delegation`. The publication gives this as the reason for the gain.
 
 {pair}"""
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon takes requests for other ranks from the clients. It calls the rank if the daemon has the
- * endpoint for it; otherwise it relays the request to the daemon that has the endpoint. A request
- * for which there is no room or credit waits in the queue of its rank, so that no request overtakes
+ * A daemon takes requests for other ranks from the clients. If the daemon has the endpoint for that
+ * rank, it makes the call. Otherwise it relays the request to the daemon that has it. A request for
+ * which there is no room or credit waits in the queue of its rank, so that no request overtakes
  * another one.
  */
 #ifndef BENCHKV_CALLS_H

@@ -6,14 +6,15 @@
 #include "meet.h"
 
 /*
- * Called by all other ranks: passes on j->runs and j->daemons. Without @line rank 0 gets them after
- * the next fence; if the job ends early, they go over the lifeline. 0 or -errno.
+ * Called by all other ranks: passes on j->runs and j->daemons. If @line is NULL, rank 0 gets them
+ * after the next fence. In a job that ends early, @line is the lifeline, which carries them.
+ * Returns 0 or -errno.
  */
 int gather_tell(struct job *j, struct lifeline *line);
 
 /*
  * Called by rank 0: adds the results of the other ranks to j->runs and j->daemons, and fills in
- * j->ranks and j->heard. 0 or -errno.
+ * j->ranks and j->heard. Returns 0 or -errno.
  */
 int gather_hear(struct job *j);
 

@@ -15,12 +15,12 @@
 #include "stop.h"
 
 #define WHY_MAX 400
-#define PATIENCE_S 10 /* of ranks that leave a complaint to rank 0 */
+#define PATIENCE_S 10 /* rank 0 has this time to print an error before the others do */
 
 /*
- * A standard stream that is closed would be the first file that is opened. It gets a
- * descriptor that cannot do what the stream is for, so that a report that goes nowhere is
- * an error. The lowest free descriptor is the one that is closed.
+ * Opens /dev/null for each standard stream that is closed; otherwise the next open() would
+ * return its number. Input is opened for writing and output for reading, so that using the
+ * stream is an error.
  */
 static int fill_standard_streams(void)
 {
@@ -34,8 +34,9 @@ static int fill_standard_streams(void)
 }
 
 /*
- * All ranks have the same command line, and one complaint is enough: rank 0 makes it,
- * and its end ends the others. If it does not, the trouble is not its own.
+ * Prints an error that usually all ranks have, because they have the same command line. Rank 0
+ * prints it, and its end makes the launcher end the others. A rank that still runs after
+ * PATIENCE_S prints it, too, because rank 0 then has no such error.
  */
 static int complain(const char *why)
 {
@@ -46,8 +47,8 @@ static int complain(const char *why)
 }
 
 /*
- * Finds the device. Without one, a process that a launcher has started goes on under the
- * software HCA; one that is alone needs none.
+ * Finds the device. Without a device, a process that a launcher has started executes itself
+ * again under the software HCA. A single rank needs no device.
  */
 static int find_device(const struct options *o, char **argv, char name[HCA_NAME_MAX], char *why,
 	int size)
@@ -90,7 +91,7 @@ int main(int argc, char **argv)
 	if (o.does == COMMAND_PAIR)
 		return pair_command(&o);
 	err = find_device(&o, argv, device, why, sizeof(why));
-	/* Other ranks may have the device: then they say that this one has not. */
+	/* Other ranks may have the device. Then the job reports that this rank has none. */
 	if (err && o.device && launch_environment_rank() < 0)
 		return complain(why);
 	if (o.does == COMMAND_MEASURE)

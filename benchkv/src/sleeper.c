@@ -4,7 +4,7 @@
 #include "daemon.h"
 
 #define LOOK_MS 100 /* longest sleep before the stop flag is read */
-#define HELD_MS 1 /* while the control holds calls back: it may let them go by the clock */
+#define HELD_MS 1 /* while the control holds calls back, because it may release them by time */
 
 static int add(struct sleeper *s, int fd)
 {

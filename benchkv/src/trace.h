@@ -46,11 +46,11 @@ struct trace {
 	uint64_t start_ns, due_ns;
 };
 
-/* 0 or -ENOMEM. */
+/* Returns 0 or -ENOMEM. */
 int trace_init(struct trace *t);
 void trace_fini(struct trace *t);
 
-/* Once per loop, if a trace is wanted: true when a sample is due. */
+/* Returns true if a sample is due. Called once per loop, if a trace is wanted. */
 static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 {
 	return now_ns >= t->due_ns && t->n < TRACE_MAX;
@@ -58,7 +58,7 @@ static inline bool trace_due(const struct trace *t, uint64_t now_ns)
 
 void trace_add(struct trace *t, const struct trace_sample *sample);
 
-/* The line of names, and the lines of a daemon. */
+/* Write the header line, and the lines of a daemon. */
 void trace_write_names(FILE *out);
 void trace_write(const struct trace *t, uint32_t daemon, FILE *out);
 
