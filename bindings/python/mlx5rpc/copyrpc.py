@@ -23,7 +23,7 @@ accept() and connect() wait. A program that has other work connects inside poll(
         for event in ctx.events():                  for event in ctx.events():
             handle(event.kind, event.endpoint)          handle(event.kind, event.endpoint)
 
-Memory that messages describe instead of containing: the owner exports it, the other side moves the bytes.
+Messages can describe memory instead of containing it: the owner exports it, the other side moves the bytes.
 
     bulk = ctx.bulk(bytearray(1 << 26))         remote = request.endpoint.remote(request.data)
     ep.call(bulk.export(ep), 0)                 request.endpoint.pull(remote, ctx.bulk(mine), token=request)
@@ -163,10 +163,10 @@ class Response(NamedTuple):
 
 
 class Event(NamedTuple):
-    """An endpoint that listen() or dial() has connected is UP, or has failed (DOWN: close() it), or a dial has
-    ended without one (GONE). With reconnect_ms a lost connection is DOWN with the status -EAGAIN, until it is
-    BACK. A dial with `single` that was refused for another connection with the same peer ends with UP, the
-    status -EISCONN, and the endpoint of that connection, whose own event came before."""
+    """UP: listen() or dial() has connected the endpoint. DOWN: the endpoint has failed; close() it. GONE: a dial has
+    ended without an endpoint. With reconnect_ms, DOWN with the status -EAGAIN reports a lost connection, and BACK its
+    return. If the peer refuses a dial with `single` because they have another connection, the dial ends with UP,
+    the status -EISCONN and the endpoint of that connection, whose own UP came before."""
 
     kind: int
     endpoint: "Endpoint | None"  # None if GONE
@@ -282,13 +282,13 @@ class Endpoint:
         if timeout is None:
             _lib.copyrpc_call(self._open, data, len(data), fits(c_uint32, resp_max), number)
         else:
-            limit = max(milliseconds(timeout), 1)  # 0 would be none
+            limit = max(milliseconds(timeout), 1)  # 0 means no limit
             _lib.copyrpc_call_timed(self._open, data, len(data), fits(c_uint32, resp_max), number, limit)
         context._last = number
         context._calls[number] = self, token
 
     def call_large(self, data, resp_max, token=None):
-        """The same for up to 1 GiB, if the peer has called accept_large(). The bytes of @data are not copied."""
+        """Like call(), for messages of up to 1 GiB, if the peer has called accept_large(). The bytes of @data are not copied."""
         data, context = payload(data), self.context
         number, response = context._last + 1, ctypes.create_string_buffer(max(fits(c_uint32, resp_max), 1))
         _lib.copyrpc_call_large(self._open, data, len(data), response, resp_max, number)
@@ -312,13 +312,13 @@ class Endpoint:
         context._memory[number] = bulk
 
     def pull(self, remote, bulk, token=None, length=None, remote_offset=0, offset=0):
-        """Reads bytes of the peer into the bulk: as many as the rest of `remote` has. poll() returns a Response with the
-        token at the end; do not use these bytes before."""
+        """Reads `length` bytes of the peer into the bulk, by default up to the end of `remote`. poll() then returns a
+        Response with the token; do not use these bytes before."""
         length = len(remote) - remote_offset if length is None else length
         self._move(_lib.copyrpc_bulk_pull, (byref(remote._struct), remote_offset), (bulk._open, offset), length, bulk, token)
 
     def push(self, bulk, remote, token=None, length=None, remote_offset=0, offset=0):
-        """Writes bytes of the bulk into the peer's memory: as many as the rest of `remote` has. As pull()."""
+        """Writes bytes of the bulk into the peer's memory. The arguments are those of pull()."""
         length = len(remote) - remote_offset if length is None else length
         self._move(_lib.copyrpc_bulk_push, (bulk._open, offset), (byref(remote._struct), remote_offset), length, bulk, token)
 
@@ -439,7 +439,7 @@ class Context(Handle):
         self._tokens[self._last] = token
 
     def unlisten(self, listener):
-        """Ends that. Endpoints that are up stay."""
+        """Ends listen(). Connected endpoints stay."""
         _lib.copyrpc_unlisten(self._open, listener.fileno())
         self._listeners.pop(listener.fileno(), None)
 
