@@ -22,7 +22,8 @@
 static const char usage[] =
 	"Usage: shmls [OPTION]... [REGION]...\n"
 	"       shmls --live [OPTION]... [PID]...\n"
-	"Lists the regions of delegrpc and shmipc in /dev/shm, or these: delegrpc.NAME, shmipc.NAME.\n"
+	"Lists the regions of delegrpc and shmipc in /dev/shm, or only the given ones\n"
+	"(delegrpc.NAME, shmipc.NAME).\n"
 	"With --live: the objects of all layers in running processes, and what their threads wait for.\n";
 
 static const char columns[] = "Columns:\n"
@@ -44,7 +45,7 @@ static const struct arg_row rows[] = {
 	{"json", 'j', NULL, ARG_FLAG, AT(json),
 		.help = "print one JSON object per line, with the clients"},
 	{"live", 'l', NULL, ARG_FLAG, AT(live), .not_with = "clients remove",
-		.help = "show the objects of all processes that may be read, or of these"},
+		.help = "show the objects of the given processes, or of all that may be read"},
 	{"watch", 'w', "SECONDS", ARG_REAL, AT(watch), .low = .01, .high = 86400,
 		.not_with = "remove", .help = "print again after each interval, until interrupted"},
 	{"remove", 'r', NULL, ARG_FLAG, AT(remove), .not_with = "json clients",
@@ -202,7 +203,7 @@ static int show_regions(const struct options *o, char **files, int n_files)
 	return status | (err ? complain("not printed", strerror(-err)) : 0);
 }
 
-/* Prints once, or in intervals until standard output cannot be written. */
+/* Prints once, or repeatedly at intervals until standard output cannot be written. */
 static int run(const struct options *o, char **operands, int n)
 {
 	const struct timespec pause = clock_timespec((uint64_t)(o->watch * 1e9));
