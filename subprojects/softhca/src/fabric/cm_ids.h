@@ -88,10 +88,10 @@ struct cm_refused {
 /* A message of the other end that has not arrived yet. */
 struct cm_coming {
 	uint64_t due; /* CLOCK_MONOTONIC ns */
-	uint64_t patience; /* time until which it waits for the program (CM_PATIENCE_NS); 0: it
-			     has not come */
-	uint32_t sends, receives; /* producer indexes of the QP's CQs when it had come */
-	uint16_t type; /* these as in struct cm_event */
+	uint64_t patience; /* time until which the arrived message waits for the program
+			     (CM_PATIENCE_NS); 0: the message has not arrived */
+	uint32_t sends, receives; /* producer indexes of the QP's CQs when the message arrived */
+	uint16_t type; /* this and the next two: as in struct cm_event */
 	uint16_t has_param;
 	int32_t status;
 };
