@@ -10,7 +10,7 @@
 
 /* Accepts a name that becomes part of a path: 1 to 63 of A-Z a-z 0-9 . _ -, the first not a dot. */
 bool name_is_safe(const char *name);
-/* Reads the value of an option as such a name, into a const char *. For rows of base/args.h. */
+/* Reads the value of an option as such a name, into a const char *. Rows of base/args.h use it. */
 int read_name(const struct arg *a, void *name_p);
 
 /* Writes a line, which says what is wrong and what is valid, to @why. Returns err. */

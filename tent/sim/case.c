@@ -103,7 +103,7 @@ static void add_change(struct scene *sc, const struct sim_case *c, double when)
 	sc->changes[1] = when + BACK_AT + (n - 1) * RAMP_STEP_NS;
 }
 
-/* Other traffic uses 0 to 80 % of each rail's link; the times of changes are exponential. */
+/* Other traffic uses 0 to 80 % of each rail's link; the times between changes are exponential. */
 static void add_background(struct scene *sc, uint64_t *random)
 {
 	for (uint32_t r = 0; r < sc->bound.n_rails; r++) {
