@@ -160,6 +160,8 @@ struct copyrpc_ep {
 	uint64_t bytes_wanted, bytes_posted; /* of transfers that have not ended */
 	struct served_list due; /* large requests that wait for transfers of others */
 	uint32_t moves; /* transfers of large calls */
+	struct copyrpc_ep *turns_next; /* in the list of the context */
+	bool in_turns;
 
 	struct copyrpc_ep *next, **link_p; /* in the list of the context */
 	void *user;
@@ -228,6 +230,7 @@ struct copyrpc_ctx {
 	uint32_t message_max; /* of large calls; 0: refused */
 	struct pool pool;
 	struct served_list waiting; /* for memory */
+	struct copyrpc_ep *turns; /* whose requests have their turn in the next poll */
 	bool serve_again; /* the next poll calls ctx_serve() */
 	bool work_due; /* the next poll can go on with a transfer in `work` */
 	uint64_t (*clock)(void); /* ns; tests replace it */
@@ -439,7 +442,7 @@ int ep_post(struct copyrpc_ep *ep);
 void ctx_transfers(struct copyrpc_ctx *ctx);
 /* Ends the transfers of an endpoint that has failed or is destroyed. */
 void ep_end_transfers(struct copyrpc_ep *ep);
-/* Gives memory to the large requests that wait for it. */
+/* Gives memory and turns to the large requests that wait for them. */
 void ctx_serve(struct copyrpc_ctx *ctx);
 /* Drops the large requests of an endpoint that has failed or is destroyed. */
 void ep_end_served(struct copyrpc_ep *ep);

@@ -222,12 +222,12 @@ static COLD int poll_rest(struct copyrpc_ctx *ctx)
 	if (ctx->armed && (consumed != ctx->consumed || (ctx->armed & ARMED_NOW)))
 		ctx_drain(ctx);
 	ctx->consumed = consumed;
+	if (ctx->serve_again)
+		ctx_serve(ctx);
 	if (ctx->work.head)
 		ctx_transfers(ctx);
 	if (ctx->ended.head)
 		ctx_end_endpoints(ctx);
-	if (ctx->serve_again)
-		ctx_serve(ctx);
 	if (!ctx->armed && !ctx->ended.head && !ctx->work.head && !ctx->serve_again)
 		ctx->calm = ctx->looked;
 	return ctx->to.handled;

@@ -15,10 +15,13 @@
 
 /*
  * An endpoint has this many pulls and pushes at a time, so that a short one does not wait for the end of
- * a long one, and more only until the link has enough to do. A request that would wait for the link
- * gets its memory later: a few blocks that are used again and again stay in the cache.
+ * a long one: two if they are short enough that the link reaches the end of both soon. There are more
+ * only until the link has enough to do. A request that would wait for the link gets its memory later:
+ * a few blocks that are used again and again stay in the cache.
  */
 #define MOVES_AT_A_TIME 3
+#define SHORT_MOVES_AT_A_TIME 2
+#define SHORT_MOVES_MAX (2 * TRANSFER_POSTED_MAX) /* bytes of all */
 
 struct served {
 	struct transfer t;
@@ -116,7 +119,10 @@ static bool is_moved(const struct served *s)
 
 static bool is_busy(const struct copyrpc_ep *ep)
 {
-	return ep->moves >= MOVES_AT_A_TIME && ep->bytes_wanted >= TRANSFER_POSTED_MAX;
+	bool is_short = ep->bytes_wanted < SHORT_MOVES_MAX;
+
+	return ep->moves >= (is_short ? SHORT_MOVES_AT_A_TIME : MOVES_AT_A_TIME) &&
+	       ep->bytes_wanted >= TRANSFER_POSTED_MAX;
 }
 
 /* Starts the pull or the push. */
@@ -154,11 +160,11 @@ static void receive(struct served *s)
 	deliver(s);
 }
 
-void ctx_serve(struct copyrpc_ctx *ctx)
+/* Gives memory to the requests that wait for it. */
+static void give_memory(struct copyrpc_ctx *ctx)
 {
 	struct served *s;
 
-	ctx->serve_again = false;
 	while ((s = ctx->waiting.head)) {
 		uint32_t len = s->w.len > s->w.resp_max ? s->w.len : s->w.resp_max;
 		int rc = pool_get(ctx, len, &s->block);
@@ -173,16 +179,49 @@ void ctx_serve(struct copyrpc_ctx *ctx)
 	}
 }
 
-/* A transfer has ended: others have their turn. */
+static void give_turns(struct copyrpc_ep *ep)
+{
+	while (ep->due.head && !ep->ch.status && !is_busy(ep)) {
+		append(&ep->ctx->waiting, take(&ep->due));
+		give_memory(ep->ctx);
+	}
+}
+
+void ctx_serve(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_ep *ep;
+
+	ctx->serve_again = false;
+	give_memory(ctx);
+	while ((ep = ctx->turns)) {
+		ctx->turns = ep->turns_next;
+		ep->in_turns = false;
+		give_turns(ep);
+	}
+}
+
+static void serve_again(struct copyrpc_ctx *ctx)
+{
+	ctx->serve_again = true;
+	ctx->calm = NOT_CALM;
+}
+
+/*
+ * A transfer has ended: others have their turn in the next poll. Until then the program may have
+ * answered the request that has been pulled, and then the next one gets the same memory. Meanwhile the
+ * link has the other transfers.
+ */
 static void end_move(struct copyrpc_ep *ep)
 {
 	struct copyrpc_ctx *ctx = ep->ctx;
 
 	ep->moves--;
-	while (ep->due.head && !ep->ch.status && !is_busy(ep)) {
-		append(&ctx->waiting, take(&ep->due));
-		ctx_serve(ctx);
-	}
+	if (!ep->due.head || ep->in_turns)
+		return;
+	ep->in_turns = true;
+	ep->turns_next = ctx->turns;
+	ctx->turns = ep;
+	serve_again(ctx);
 }
 
 static void on_pulled(struct transfer *t, int status)
@@ -232,7 +271,7 @@ static int enqueue(struct copyrpc_req *req, const struct wire_large *w, uint32_t
 		return 0;
 	}
 	append(&ctx->waiting, s);
-	ctx_serve(ctx);
+	give_memory(ctx);
 	return 0;
 }
 
@@ -361,15 +400,20 @@ void serve_release(struct copyrpc_req *req)
 	req->served = NULL;
 	req->data = NULL;
 	free(s);
-	if (!ctx->waiting.head)
-		return;
-	ctx->serve_again = true;
-	ctx->calm = NOT_CALM;
+	if (ctx->waiting.head)
+		serve_again(ctx);
 }
 
 void ep_end_served(struct copyrpc_ep *ep)
 {
 	struct served *s = ep->ctx->waiting.head;
+	struct copyrpc_ep **at = &ep->ctx->turns;
+
+	while (*at && *at != ep)
+		at = &(*at)->turns_next;
+	if (*at)
+		*at = ep->turns_next;
+	ep->in_turns = false;
 
 	while (ep->due.head)
 		drop(ep->due.head);
