@@ -95,7 +95,7 @@ static void on_moved(void *arg, struct copyrpc_ep *ep, int status)
 
 	note(e, status);
 	rc = copyrpc_reply(e->req, "done", 4);
-	CHECK_EQ(rc, status ? copyrpc_ep_status(ep) : 0);
+	CHECK_EQ(rc, copyrpc_ep_status(ep));
 	e->req = NULL;
 }
 
