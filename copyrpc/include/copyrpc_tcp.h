@@ -32,8 +32,8 @@
  *
  * The other side is not trusted. Its messages are checked, and an endpoint is created for it only
  * after a valid greeting; before that it costs a descriptor and less than 4 KiB. All connections
- * are served in parallel. A poll handles a few dozen events of connections, creates at most two
- * endpoints for them, and never waits; creating and connecting an endpoint takes some commands of
+ * are served in parallel. A poll handles a few dozen events of connections, creates, replaces and
+ * connects at most eight queue pairs for them, and never waits; each of these takes some commands of
  * the device. The rest is left to the next polls.
  * But every host that reaches the port can connect, and the blobs are not encrypted: use these
  * functions only where the hosts of a job trust each other.

@@ -113,7 +113,6 @@ static struct copyrpc_ep *ep_alloc(struct copyrpc_ctx *ctx, void *user)
 		ep->next->link_p = &ep->next;
 	ctx->eps = ep;
 	ctx->n_eps++;
-	ctx->made++;
 	return ep;
 }
 
@@ -235,6 +234,7 @@ int copyrpc_ep_connect(struct copyrpc_ep *ep, const void *bytes, size_t len)
 	/* Both ends start with rings of equal size, so the value must be our own. */
 	if (b.credit != first_credit(ep))
 		return -EINVAL;
+	ep->ctx->set_ups++;
 	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
 	/* The address is invalid: the queue pair has refused it and is unchanged. */
 	if (rc && mlx5dvl_qp_status(ep->qp) == -ENOTCONN)
@@ -273,6 +273,7 @@ int ep_rejoin(struct copyrpc_ep *ep, const void *bytes, size_t len, uint64_t rec
 		ep_break(ep, -EPROTO);
 		return -EPROTO;
 	}
+	ep->ctx->set_ups++;
 	rc = mlx5dvl_qp_connect(ep->qp, &b.qp, sizeof(b.qp));
 	if (!rc)
 		ep->peer = b.qp;

@@ -242,7 +242,7 @@ struct copyrpc_ctx {
 	struct mlx5dvl_ctx *dev;
 	struct copyrpc_ep *eps; /* all endpoints */
 	uint32_t n_eps; /* endpoints whose completions may be in the send CQ */
-	uint32_t made; /* endpoints created so far, modulo 2^32 */
+	uint32_t set_ups; /* queue pairs created and connected so far, modulo 2^32 */
 	struct copyrpc_ctx_attr attr; /* with the defaults filled in */
 	struct copyrpc_path path; /* of endpoints without a path of their own */
 	struct copyrpc_stats gone; /* sums of the freed endpoints */

@@ -177,19 +177,20 @@ static uint64_t guest_tick(struct lobby *y, struct watch *w, uint64_t now)
 {
 	struct guest *g = container_of(w, struct guest, w);
 	uint64_t patience = g->at->patience_ns;
+	bool over = patience != NEVER && now - g->since_ns >= patience;
 
 	if (g->parked)
 		return parked_tick(y, g, now);
-	if (patience == NEVER || now - g->since_ns < patience) {
-		if (!g->m.waits)
-			return patience == NEVER ? NEVER : g->since_ns + patience;
-		guest_ready(y, w, now);
-		return now + (y->ctx->port_down ? PROBE_NS : NSEC_PER_MSEC);
-	}
+	if (!over && !g->m.waits)
+		return patience == NEVER ? NEVER : g->since_ns + patience;
 	if (!lobby_may_act(y, w))
 		return now;
-	guest_drop(y, g);
-	return now + PROBE_NS;
+	if (over) {
+		guest_drop(y, g);
+		return now + PROBE_NS;
+	}
+	guest_ready(y, w, now);
+	return now + (y->ctx->port_down ? PROBE_NS : NSEC_PER_MSEC);
 }
 
 static const struct watch_ops guest_ops = {guest_ready, guest_tick, guest_close};

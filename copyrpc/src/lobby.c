@@ -82,7 +82,7 @@ void lobby_close(struct lobby *y, struct watch *w)
 
 bool lobby_may_act(struct lobby *y, struct watch *w)
 {
-	if (y->left) {
+	if (lobby_may_take(y)) {
 		y->left--;
 		return true;
 	}
@@ -106,13 +106,19 @@ static void put_first(struct lobby *y, struct watch *w)
 	w->link_p = &y->watches;
 }
 
+/* A part of the step begins, which may handle @left events or actions. */
+static void begin_part(struct lobby *y, uint32_t left)
+{
+	y->set_ups = y->ctx->set_ups;
+	y->left = left;
+}
+
 /* Handles one event at a time, because handling one may free the watch of another. */
 static void handle_events(struct lobby *y, uint64_t now)
 {
 	struct epoll_event e;
 
-	y->made = y->ctx->made;
-	y->left = EVENTS;
+	begin_part(y, EVENTS);
 	while (lobby_may_take(y) && epoll_wait(y->epoll, &e, 1, 0) == 1) {
 		struct watch *w = e.data.ptr;
 
@@ -128,7 +134,7 @@ void lobby_step(struct copyrpc_ctx *ctx)
 	uint64_t now = ctx->clock(), due = NEVER;
 
 	handle_events(y, now);
-	y->left = ACTIONS;
+	begin_part(y, ACTIONS);
 	y->postponed = NULL;
 	for (struct watch *w = y->watches, *next; w; w = next) {
 		uint64_t at;

@@ -37,7 +37,7 @@ struct lobby {
 	int epoll;
 	uint64_t came; /* connections that were accepted */
 	struct watch *watches;
-	uint32_t made; /* endpoints that the context had made when the step began */
+	uint32_t set_ups; /* of the context when this part of the step began */
 	uint32_t left; /* work that the running step may still do */
 	struct watch *postponed; /* the first watch for which no work was left */
 };
@@ -61,11 +61,11 @@ int lobby_watch(struct lobby *y, struct watch *w, short events);
 /* Closes the socket of a watch, if it has one. */
 void lobby_close(struct lobby *y, struct watch *w);
 void lobby_step(struct copyrpc_ctx *ctx);
-/* Returns true if this step may take another connection or handle another event. Creating an endpoint
- * takes long, so a step creates no more than one. */
+/* Returns true if this part of the step, its events or its actions, may go on. To create or to connect a queue
+ * pair takes commands of the device, so a part ends after the first event or action that has done so. */
 static inline bool lobby_may_take(const struct lobby *y)
 {
-	return y->left && y->ctx->made == y->made;
+	return y->left && y->ctx->set_ups == y->set_ups;
 }
 /* A tick() must call this before each action. If this returns false, the action is postponed: tick()
  * must return @now. */

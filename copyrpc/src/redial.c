@@ -127,6 +127,7 @@ static void redial_close(struct lobby *y, struct watch *w)
 static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 {
 	struct redial *r = container_of(w, struct redial, w);
+	uint64_t due;
 
 	if (!r->ep || r->ep->ch.status) {
 		redial_close(y, w);
@@ -134,17 +135,20 @@ static uint64_t redial_tick(struct lobby *y, struct watch *w, uint64_t now)
 	}
 	if (!r->ep->ch.away)
 		return NEVER;
-	if (r->state == CONNECTING && now >= r->part) {
+	due = r->state == CONNECTED ? r->again_at : r->part;
+	if (now < due)
+		return due;
+	if (!lobby_may_act(y, w))
+		return now;
+	if (r->state == CONNECTING) {
 		r->ep->again_error = -ETIMEDOUT;
 		next_address(y, r, now);
 		return now + NSEC_PER_MSEC;
 	}
-	if (r->state == MEETING && now >= r->part)
+	if (r->state == MEETING) {
 		pause_redial(y, r, now);
-	if (r->state != CONNECTED)
-		return r->part;
-	if (now < r->again_at)
 		return r->again_at;
+	}
 	ctx_device_events(y->ctx);
 	if (y->ctx->port_down) {
 		r->ep->again_error = -ENETDOWN;

@@ -48,6 +48,7 @@ int ep_create_qp(struct copyrpc_ep *ep)
 	int rc;
 
 	attr.user = ep;
+	ep->ctx->set_ups++;
 	rc = mlx5dvl_qp_create(ep->ctx->dev, &attr, &ep->qp);
 	if (rc)
 		return rc;

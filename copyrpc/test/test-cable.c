@@ -66,14 +66,14 @@ TEST(no_busy_loop)
 	plug(0, false);
 	UNTIL(n[0].downs);
 	turn(&n[0]);
-	made = n[0].ctx->made;
+	made = n[0].ctx->set_ups;
 	for (int i = 0; i < 100; i++) {
 		CHECK(copyrpc_ctx_timeout(n[0].ctx) > 0);
 		now += (uint64_t)copyrpc_ctx_timeout(n[0].ctx) * NSEC_PER_MSEC;
 		copyrpc_poll(n[0].ctx, on_response, &n[0]);
 	}
 	CHECK(now - n[0].ctx->eps->away_since >= 99 * PROBE_NS);
-	CHECK_EQ(n[0].ctx->made, made);
+	CHECK_EQ(n[0].ctx->set_ups, made);
 	plug(0, true);
 	UNTIL(n[0].backs && n[1].backs);
 }

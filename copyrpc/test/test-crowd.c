@@ -6,7 +6,7 @@
 #include "support/stranger.h"
 #include "dial.h"
 
-static uint32_t system_calls;
+static uint32_t system_calls, set_ups; /* set_ups: queue pairs created or connected */
 static int poll_error; /* the error of poll(2); 0: it works */
 
 int __real_epoll_wait(int fd, struct epoll_event *events, int most, int timeout);
@@ -149,21 +149,20 @@ TEST(calls_go_on)
 }
 
 /* The client calls and the server polls once, @times times. Each call is answered by that poll, which
- * makes a bounded number of system calls and creates one endpoint at most. */
+ * makes a bounded number of system calls and creates few queue pairs. */
 static void call_meanwhile(struct node n[2], int times)
 {
 	uint32_t most = 0;
 
 	while (times--) {
-		uint32_t ok = n[0].heard.ok, made;
+		uint32_t ok = n[0].heard.ok;
 
 		CHECK_EQ(copyrpc_call(n[0].up.ep, "x", 1, 1, 0), 0);
 		copyrpc_flush(n[0].ctx);
-		made = n[1].ctx->made;
-		system_calls = 0;
+		system_calls = set_ups = 0;
 		turn(&n[1]);
 		most = system_calls > most ? system_calls : most;
-		CHECK(n[1].ctx->made - made <= 1);
+		CHECK(set_ups <= 4);
 		copyrpc_flush(n[1].ctx);
 		turn(&n[0]);
 		CHECK_EQ(n[0].heard.ok, ok + 1);
@@ -224,6 +223,71 @@ TEST(crowds_delay_no_call)
 	call_meanwhile(n, 100);
 	CHECK_EQ(n[1].gones, ARRAY_SIZE(fd));
 	close(listener);
+}
+
+int __real_mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
+	struct mlx5dvl_qp **qp_p);
+int __wrap_mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
+	struct mlx5dvl_qp **qp_p);
+int __real_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	size_t size);
+int __wrap_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	size_t size);
+
+int __wrap_mlx5dvl_qp_create(struct mlx5dvl_ctx *ctx, const struct mlx5dvl_qp_attr *attr,
+	struct mlx5dvl_qp **qp_p)
+{
+	set_ups++;
+	return __real_mlx5dvl_qp_create(ctx, attr, qp_p);
+}
+
+int __wrap_mlx5dvl_qp_connect(struct mlx5dvl_qp *qp, const struct mlx5dvl_qp_info *peer,
+	size_t size)
+{
+	set_ups++;
+	return __real_mlx5dvl_qp_connect(qp, peer, size);
+}
+
+#define MANY 40
+
+static uint64_t returns(const struct node *n)
+{
+	struct copyrpc_stats s;
+
+	copyrpc_ctx_get_stats(n->ctx, &s, sizeof(s));
+	return s.returns;
+}
+
+/* Many dials begin at once; later all their endpoints lose their connections at once, and meet while the port
+ * of the listening side is down. No poll creates, replaces or connects more than a few queue pairs. */
+TEST(many_connect_at_once)
+{
+	uint32_t most_calls = 0, most = 0, down = 1000;
+	NODES n[2];
+
+	for (int i = 0; i < 2; i++) {
+		open_node(&n[i], MANY + 1, NULL);
+		n[i].ctx->attr.reconnect_ms = FAR_MS;
+	}
+	for (int i = 0; i < MANY; i++)
+		dial(&n[0], n[1].port, false, 7);
+	for (bool lost = false; !lost || returns(&n[0]) + returns(&n[1]) < (uint64_t)2 * MANY;) {
+		for (int i = 0; i < 2; i++) {
+			system_calls = set_ups = 0;
+			turn(&n[i]);
+			most_calls = system_calls > most_calls ? system_calls : most_calls;
+			most = set_ups > most ? set_ups : most;
+		}
+		n[1].ctx->port_down = lost && down && down--;
+		if (lost || n[0].ups + n[1].ups < 2 * MANY)
+			continue;
+		lost = true;
+		for (int i = 0; i < 2; i++)
+			for (struct copyrpc_ep *ep = n[i].ctx->eps; ep; ep = ep->next)
+				ep_leave(ep, -ECONNRESET);
+	}
+	printf("  at most %u queue pairs and %u system calls in a poll\n", most, most_calls);
+	CHECK(most <= 4 && most_calls <= 120);
 }
 
 /* More dials are refused than the polls of a millisecond can retry, so the dials take turns. */
