@@ -241,6 +241,8 @@ static void write_status(struct tent_batch *b, uint32_t i, struct tent_status *s
 
 	pthread_mutex_lock(&b->t->lock);
 	drive(b->t);
+	if (b->open)
+		move_urge(b->t);
 	status = i < b->n ? status_of(b, i) : sum_of(b);
 	pthread_mutex_unlock(&b->t->lock);
 	sized_out(status_p, size, &status, sizeof(status));
@@ -312,6 +314,8 @@ int tent_batch_fd(struct tent_batch *b)
 	pthread_mutex_lock(&b->t->lock);
 	if (b->fd < 0)
 		b->fd = eventfd(b->open ? 0 : 1, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (b->open)
+		move_urge(b->t);
 	fd = b->fd < 0 ? -errno : b->fd;
 	pthread_mutex_unlock(&b->t->lock);
 	return fd;

@@ -464,6 +464,8 @@ bool move_unarmed(const struct tent_segment *s);
  * meanwhile.
  */
 bool move_help(struct tent *t);
+/* Nobody waits for what is posted: see link_ops.urge. */
+void move_urge(struct tent *t);
 /* The port of a rail of this engine (@own) or of the peer has come up or gone down. */
 void move_port(struct tent_segment *s, uint64_t now, bool own, uint32_t rail, bool up);
 /* Handles a message of the peer. 0, or -EPROTO. */

@@ -513,6 +513,18 @@ bool move_help(struct tent *t)
 	return false;
 }
 
+void move_urge(struct tent *t)
+{
+	for (struct tent_segment *s = t->segments; s; s = s->next) {
+		for (uint32_t i = 0; i < s->n_pairs; i++) {
+			struct link *l = s->pairs[i].link;
+
+			if (l && l->posted && l->ops->urge)
+				l->ops->urge(l);
+		}
+	}
+}
+
 /* ---- set-up ---- */
 
 static void describe_rails(const struct tent_segment *s, struct sched_rail_attr *rails)

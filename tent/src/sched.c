@@ -7,7 +7,7 @@
 
 #include "base/probe.h"
 
-#define ALONE_BLOCK (1u << 20) /* of a request that is worth waking one rail */
+#define ALONE_BLOCK (4u << 20) /* of a request that is worth waking one rail */
 #define DUE_TIMES 8 /* a request is due after this many times its shortest duration */
 
 static int submit_early(struct sched *s, uint32_t id, uint32_t max_slices)

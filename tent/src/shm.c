@@ -10,7 +10,7 @@
  * threads that wait for a batch copy as well. If a request is worth one thread, and a thread waits for it,
  * that thread had better copy alone: waking another one takes a system call, and moves the memory to
  * another core's cache. So while threads wait, the copying thread naps instead of being woken, and
- * takes the moves that are older than a nap.
+ * takes the moves that are older than a nap, or whose end a thread polls for.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -30,8 +30,8 @@
 #define RING 128 /* more than LINK_DEPTH + LINK_EXTRA, a power of two */
 #define SMALL (64u << 10) /* bytes that are copied in less time than a thread needs to wake up */
 #define WAKES 32 /* times that a wake-up is measured */
-#define HELP_MAX (2u << 20) /* bytes that a thread copies whose wait has a time limit */
-#define NAP_NS NSEC_PER_MSEC
+#define HELP_MAX (4u << 20) /* bytes that a thread copies whose wait has a time limit */
+#define NAP_NS (4 * NSEC_PER_MSEC)
 
 struct shm_link {
 	struct link link;
@@ -196,6 +196,18 @@ static bool shm_help(struct link *link, pthread_mutex_t *lock)
 	return true;
 }
 
+static void shm_urge(struct link *link)
+{
+	struct shm_link *l = to_shm(link);
+
+	pthread_mutex_lock(&l->mutex);
+	if (l->napping && l->taken != l->tail) {
+		l->napping = false;
+		pthread_cond_signal(&l->work);
+	}
+	pthread_mutex_unlock(&l->mutex);
+}
+
 static int put(struct shm_link *l, const struct link_move *m, uint32_t depth)
 {
 	int err = 0;
@@ -303,6 +315,7 @@ static const struct link_ops shm_ops = {
 	.post_probe = shm_post_probe,
 	.poll = shm_poll,
 	.help = shm_help,
+	.urge = shm_urge,
 	.stop = shm_stop,
 	.destroy = shm_destroy,
 };

@@ -81,6 +81,8 @@ struct link_ops {
 	 * engine's, meanwhile. False: it did nothing. NULL: there is nothing that a thread could do.
 	 */
 	bool (*help)(struct link *l, pthread_mutex_t *lock);
+	/* The program polls for the end of posted moves, and helps with none. NULL: no need. */
+	void (*urge)(struct link *l);
 	/*
 	 * Takes up to @max marks. Required if the transport has accept(). Returns 0 if there was no
 	 * work.

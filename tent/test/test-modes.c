@@ -366,7 +366,7 @@ TEST(pull_wakes_nobody_for_those_that_ended)
 	submit_asleep(4, SLICE, 1000, 4);
 	CHECK_EQ(rails_used(), 4);
 	before = f.n_posts;
-	CHECK_EQ(fake_submit(4 * MIB), 0);
+	CHECK_EQ(fake_submit(16 * MIB), 0);
 	fake_drain();
 	CHECK_EQ(f.n_posts, before + 4);
 	for (uint32_t i = before; i < f.n_posts; i++)
@@ -376,11 +376,11 @@ TEST(pull_wakes_nobody_for_those_that_ended)
 /* A request that is worth one rail has long slices, because its rail need not wait for others. */
 TEST(pull_tells_what_is_worth_one_rail)
 {
-	submit_asleep(1, 2 * MIB + 1, 1000, 4);
+	submit_asleep(1, 8 * MIB + 1, 1000, 4);
 	CHECK_EQ(f.n_posts, 2);
 	for (uint32_t i = 0; i < f.n_posts; i++)
 		CHECK(f.posts[i].slice.alone);
-	submit_asleep(1, 2 * MIB + 1, 16, 4);
+	submit_asleep(1, 8 * MIB + 1, 16, 4);
 	CHECK(f.n_posts >= 4);
 	for (uint32_t i = 0; i < f.n_posts; i++)
 		CHECK(!f.posts[i].slice.alone);
@@ -468,7 +468,7 @@ TEST(pull_wakes_another_for_a_failed_rail)
 	f.attr.wake_ns = SLICE;
 	f.attr.most_awake = 1;
 	fake_create();
-	CHECK_EQ(fake_submit(8 * MIB), 0);
+	CHECK_EQ(fake_submit(64 * MIB), 0);
 	CHECK_EQ(rails_used(), 1);
 	sched_rail_down(f.s, f.now, f.posts[0].rail);
 	fake_drain();

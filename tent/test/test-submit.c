@@ -54,6 +54,43 @@ TEST(small_ones_are_copied_by_who_submits)
 	}
 }
 
+/* ---- a nap that does not end by itself ---- */
+
+static bool endless; /* accessed by builtins: the copying threads read it */
+
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *ts)
+{
+	if (__atomic_load_n(&endless, __ATOMIC_RELAXED))
+		return pthread_cond_wait(c, m);
+	return __real_pthread_cond_timedwait(c, m, ts);
+}
+
+/* After waits the copying thread naps. Who polls does not depend on the end of its nap. */
+TEST(who_polls_wakes_the_copying_thread)
+{
+	const size_t len = 64 * KIB + 1; /* which a thread that submits does not copy */
+
+	duo_open(&(struct duo_attr){.len = MIB});
+	__atomic_store_n(&endless, true, __ATOMIC_RELAXED);
+	for (int i = 0; i < 20; i++) {
+		struct pollfd p = {.events = POLLIN};
+		struct tent_batch *b;
+
+		for (int k = 0; k < 3; k++)
+			CHECK_EQ(duo_move(TENT_WRITE, 0, len, 0), 0);
+		b = duo_start(TENT_WRITE, 0, len);
+		while (i % 2 && duo_status(b).state == TENT_PENDING)
+			sched_yield();
+		p.fd = tent_batch_fd(b);
+		CHECK_EQ(poll(&p, 1, 30000), 1);
+		CHECK_EQ(duo_end(b), 0);
+	}
+	__atomic_store_n(&endless, false, __ATOMIC_RELAXED);
+}
+
 /* ---- a copy that is held ---- */
 
 static pthread_t submitter;
