@@ -14,7 +14,7 @@ GPUs with one of the last two. The engine moves the bytes in place; register the
 With copying threads (shm_rails) memory from `engine.alloc()` on both sides is moved much faster than other memory.
 Times are in seconds, None means for ever. Other threads run while a function waits, a signal handler runs within a tenth of
 a second. All functions may be called from any thread, but not while or after another one closes the object. In a program
-with asyncio `await` the batch, and `await engine.next_notice()`.
+with asyncio `await` the batch, `engine.next_notice()` and `segment.next_version()`.
 
 A request on memory of a GPU begins when a stream has done what it had to do: the CUstream `stream`, or CUDA's legacy default
 stream if that is None. An object with `__dlpack__` first makes that stream wait for its own work; other streams of the
@@ -378,19 +378,24 @@ class Segment(_Child):
         """Returns the peer's registrations in the order of their addresses."""
         return [Remote(r.addr, r.len, r.location.decode()) for r in self._rows(_lib.tent_segment_remote, _Remote)]
 
+    def _knows(self, version, left):
+        err = _lib.tent_segment_await(self._open, fits(c_uint64, version), left)
+        if err not in (0, -errno.ETIMEDOUT):
+            raise error(err)
+        return not err
+
     def wait_version(self, version: int, timeout: float | None = None) -> None:
         """Waits until requests may use the memory that the peer had registered when its `version` had this value.
         TimeoutError: they may not yet. ConnectionResetError: the peer is gone."""
         until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _left_ms(until)
-            err = _lib.tent_segment_await(self._open, fits(c_uint64, version), left)
-            if not err:
-                return
-            if err != -errno.ETIMEDOUT:
-                raise error(err)
+        while not self._knows(version, left := _left_ms(until)):
             if not left:
                 raise TimeoutError("the peer's memory is not known yet")
+
+    async def next_version(self, version: int) -> None:
+        """As wait_version(), in asyncio. There is no descriptor for it: it looks every few milliseconds."""
+        while not self._knows(version, 0):
+            await asyncio.sleep(.005)
 
     def stats(self) -> list[RailStats]:
         """Returns the statistics of each pair of rails."""

@@ -395,7 +395,7 @@ class Directories(unittest.TestCase):
             self.assertEqual(segment.remotes(), [])
             with self.assertRaises(TimeoutError):
                 segment.wait_version(lender.text + 1, timeout=.01)
-            version, addr = lender.ask("grow")
+            version, addr = asyncio.run(self.grow(segment, lender))
             self.assertEqual(version, lender.text + 1)
             segment.wait_version(version, timeout=LIMIT)
             self.assertEqual([(r.addr, r.len) for r in segment.remotes()], [(addr, SIZE)])
@@ -406,6 +406,17 @@ class Directories(unittest.TestCase):
             lender.end()
             with self.assertRaises(ConnectionResetError):
                 segment.wait_version(version + 1)
+            with self.assertRaises(ConnectionResetError):
+                asyncio.run(segment.next_version(version + 1))
+
+    async def grow(self, segment, lender):
+        async with asyncio.timeout(LIMIT):
+            known = asyncio.create_task(segment.next_version(lender.text + 1))
+            with self.assertRaises(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(known), .02)
+            grown = await asyncio.to_thread(lender.ask, "grow")
+            await known
+            return grown
 
 
 class LateEnds(Test):
