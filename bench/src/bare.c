@@ -10,26 +10,26 @@
 
 #define RPCBENCH_BARE_PAGE 4096u
 
-struct rpcbench_bare_end {
+struct bare_end {
 	struct cellring_cursor in, out;
 	struct cellring_burst burst; /* messages for out */
 	uint32_t limit; /* messages in a burst */
 };
 
 /* One client's rings, and the private state of the client and of the server. */
-struct rpcbench_bare_link {
-	CACHE_ALIGNED struct rpcbench_bare_end client;
-	CACHE_ALIGNED struct rpcbench_bare_end server;
+struct bare_link {
+	CACHE_ALIGNED struct bare_end client;
+	CACHE_ALIGNED struct bare_end server;
 	CACHE_ALIGNED unsigned char *req, *resp;
 };
 
-struct rpcbench_bare_state {
-	struct rpcbench_bare_link link[RPCBENCH_CLIENTS];
+struct bare_state {
+	struct bare_link link[RPCBENCH_CLIENTS];
 	uint32_t clients;
 	uint32_t turn; /* index of the client whose ring is read next */
 };
 
-static unsigned char *rpcbench_bare_ring_new(const struct cellring_plan *plan)
+static unsigned char *bare_ring_new(const struct cellring_plan *plan)
 {
 	size_t bytes = align_up(cellring_bytes(plan), RPCBENCH_BARE_PAGE);
 	unsigned char *ring = (unsigned char *)aligned_alloc(RPCBENCH_BARE_PAGE, bytes);
@@ -37,9 +37,9 @@ static unsigned char *rpcbench_bare_ring_new(const struct cellring_plan *plan)
 	return ring ? (unsigned char *)memset(ring, 0, bytes) : NULL;
 }
 
-static void rpcbench_bare_teardown(void *state)
+static void bare_teardown(void *state)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)state;
+	struct bare_state *b = state;
 
 	for (uint32_t i = 0; i < b->clients; i++) {
 		free(b->link[i].req);
@@ -48,7 +48,7 @@ static void rpcbench_bare_teardown(void *state)
 	free(b);
 }
 
-static int rpcbench_bare_link_init(struct rpcbench_bare_link *l, const struct rpcbench_config *cfg)
+static int bare_link_init(struct bare_link *l, const struct rpcbench_config *cfg)
 {
 	uint32_t room = RPCBENCH_PEER_TIMES * cfg->queue_depth;
 	struct cellring_plan req, resp;
@@ -56,8 +56,8 @@ static int rpcbench_bare_link_init(struct rpcbench_bare_link *l, const struct rp
 	room = room > RPCBENCH_PEER_SLOTS ? room : RPCBENCH_PEER_SLOTS;
 	req = cellring_plan_for(cfg->req_size, cfg->queue_depth, room);
 	resp = cellring_plan_for(cfg->resp_size, cfg->queue_depth, room);
-	l->req = rpcbench_bare_ring_new(&req);
-	l->resp = rpcbench_bare_ring_new(&resp);
+	l->req = bare_ring_new(&req);
+	l->resp = bare_ring_new(&resp);
 	if (!l->req || !l->resp)
 		return -ENOMEM;
 	cellring_cursor_init(&l->client.out, l->req, &req);
@@ -69,17 +69,17 @@ static int rpcbench_bare_link_init(struct rpcbench_bare_link *l, const struct rp
 	return 0;
 }
 
-static int rpcbench_bare_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+static int bare_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)calloc_lines(1, sizeof(*b));
+	struct bare_state *b = calloc_lines(1, sizeof(*b));
 
 	if (!b)
 		return -ENOMEM;
 	b->clients = cfg->clients;
 	for (uint32_t i = 0; i < cfg->clients; i++) {
-		if (rpcbench_bare_link_init(&b->link[i], cfg)) {
-			rpcbench_bare_teardown(b);
+		if (bare_link_init(&b->link[i], cfg)) {
+			bare_teardown(b);
 			return -ENOMEM;
 		}
 		clients[i].handle = &b->link[i];
@@ -90,7 +90,7 @@ static int rpcbench_bare_setup(const struct rpcbench_config *cfg, struct rpcbenc
 }
 
 /* Publishes a message alone, or collects it. */
-ALWAYS_INLINE void rpcbench_bare_put(struct rpcbench_bare_end *e, const void *data, uint32_t len)
+ALWAYS_INLINE void bare_put(struct bare_end *e, const void *data, uint32_t len)
 {
 	if (!e->burst.to && !cellring_burst_open(&e->burst, &e->out, e->limit)) {
 		cellring_put(&e->out, 0, data, len);
@@ -101,7 +101,7 @@ ALWAYS_INLINE void rpcbench_bare_put(struct rpcbench_bare_end *e, const void *da
 	}
 }
 
-ALWAYS_INLINE void rpcbench_bare_publish(struct rpcbench_bare_end *e)
+ALWAYS_INLINE void bare_publish(struct bare_end *e)
 {
 	if (!cellring_burst_held(&e->burst))
 		return;
@@ -111,7 +111,7 @@ ALWAYS_INLINE void rpcbench_bare_publish(struct rpcbench_bare_end *e)
 }
 
 /* Returns true if there is a message. If it begins a burst, sets *head_p to the burst's head. */
-ALWAYS_INLINE bool rpcbench_bare_look(struct rpcbench_bare_end *e, uint64_t *head_p)
+ALWAYS_INLINE bool bare_look(struct bare_end *e, uint64_t *head_p)
 {
 	uint64_t head;
 
@@ -126,40 +126,39 @@ ALWAYS_INLINE bool rpcbench_bare_look(struct rpcbench_bare_end *e, uint64_t *hea
 
 /* ---- a client ---- */
 
-ALWAYS_INLINE int rpcbench_bare_call(struct rpcbench_client *c, uint64_t token, const void *req,
+ALWAYS_INLINE int bare_call(struct rpcbench_client *c, uint64_t token, const void *req,
 	uint32_t len)
 {
-	struct rpcbench_bare_link *l = (struct rpcbench_bare_link *)c->handle;
+	struct bare_link *l = c->handle;
 
-	rpcbench_bare_put(&l->client, req, len);
+	bare_put(&l->client, req, len);
 	return 0;
 }
 
-ALWAYS_INLINE int rpcbench_bare_poll(struct rpcbench_client *c)
+ALWAYS_INLINE int bare_poll(struct rpcbench_client *c)
 {
-	struct rpcbench_bare_end *e = &((struct rpcbench_bare_link *)c->handle)->client;
+	struct bare_end *e = &((struct bare_link *)c->handle)->client;
 	uint64_t head;
 	int n = 0;
 
-	rpcbench_bare_publish(e);
-	while (n < (int)CELLRING_BURST && rpcbench_bare_look(e, &head)) {
+	bare_publish(e);
+	while (n < (int)CELLRING_BURST && bare_look(e, &head)) {
 		/* Answers come in the order of the calls. */
 		rpcbench_response(c, c->done, cellring_payload(e->in.slot), RPCBENCH_RESP);
 		cellring_next(&e->in);
-		rpcbench_again(c, rpcbench_bare_call);
+		rpcbench_again(c, bare_call);
 		n++;
 	}
 	if (!n)
 		cellring_await(&e->in);
-	rpcbench_bare_publish(e);
+	bare_publish(e);
 	return n;
 }
 
-static void rpcbench_bare_client(struct rpcbench_client *c)
+static void bare_client(struct rpcbench_client *c)
 {
-	static const struct rpcbench_client_ops ops = {rpcbench_bare_call, rpcbench_bare_poll, NULL,
-		NULL};
-	struct rpcbench_bare_end *e = &((struct rpcbench_bare_link *)c->handle)->client;
+	static const struct rpcbench_client_ops ops = {bare_call, bare_poll, NULL, NULL};
+	struct bare_end *e = &((struct bare_link *)c->handle)->client;
 	uint32_t depth = c->cfg->queue_depth;
 
 	e->limit = cellring_call_limit(depth, c->run->loop == RPCBENCH_LOOP_REFILL ? depth : 0);
@@ -170,33 +169,33 @@ static void rpcbench_bare_client(struct rpcbench_client *c)
 /* ---- the server ---- */
 
 /* Sets the number of answers in a burst to the one that this client requests. */
-static void rpcbench_bare_together(struct rpcbench_bare_end *e, uint32_t together)
+static void bare_together(struct bare_end *e, uint32_t together)
 {
 	if (e->limit == together)
 		return;
-	rpcbench_bare_publish(e);
+	bare_publish(e);
 	cellring_burst_close(&e->burst);
 	e->limit = together;
 }
 
-ALWAYS_INLINE int rpcbench_bare_recv(struct rpcbench_server *s, struct rpcbench_req *r,
-	uint64_t *req, uint32_t len)
+ALWAYS_INLINE int bare_recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)s->handle;
+	struct bare_state *b = s->handle;
 
 	for (uint32_t i = 0; i < b->clients; i++) {
-		struct rpcbench_bare_end *e = &b->link[b->turn].server;
+		struct bare_end *e = &b->link[b->turn].server;
 		uint64_t head = 0;
 
-		if (rpcbench_bare_look(e, &head)) {
+		if (bare_look(e, &head)) {
 			if (head)
-				rpcbench_bare_together(e, CELLRING_TOGETHER(head));
+				bare_together(e, CELLRING_TOGETHER(head));
 			memcpy(req, cellring_payload(e->in.slot), len);
 			cellring_next(&e->in);
 			r->client = b->turn;
 			return 1;
 		}
-		rpcbench_bare_publish(e);
+		bare_publish(e);
 		if (b->clients == 1)
 			cellring_await(&e->in);
 		b->turn = b->turn + 1 < b->clients ? b->turn + 1 : 0;
@@ -204,43 +203,42 @@ ALWAYS_INLINE int rpcbench_bare_recv(struct rpcbench_server *s, struct rpcbench_
 	return 0;
 }
 
-ALWAYS_INLINE void rpcbench_bare_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+ALWAYS_INLINE void bare_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
 	const uint64_t *resp, uint32_t len)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)s->handle;
+	struct bare_state *b = s->handle;
 
-	rpcbench_bare_put(&b->link[r->client].server, resp, len);
+	bare_put(&b->link[r->client].server, resp, len);
 }
 
 /* Publishes the answers unless another request has arrived. A layer's poll does at least this. */
-ALWAYS_INLINE void rpcbench_bare_server_poll(struct rpcbench_server *s)
+ALWAYS_INLINE void bare_server_poll(struct rpcbench_server *s)
 {
-	struct rpcbench_bare_state *b = (struct rpcbench_bare_state *)s->handle;
-	struct rpcbench_bare_end *e = &b->link[b->turn].server;
+	struct bare_state *b = s->handle;
+	struct bare_end *e = &b->link[b->turn].server;
 
 	if (!cellring_ready(&e->in))
-		rpcbench_bare_publish(e);
+		bare_publish(e);
 }
 
-RPCBENCH_SERVER(rpcbench_bare_server, rpcbench_bare_server_poll, rpcbench_bare_recv,
-	rpcbench_bare_reply, NULL, NULL, NULL)
+RPCBENCH_SERVER(bare_server, bare_server_poll, bare_recv, bare_reply, NULL, NULL, NULL)
 
 /* ---- a mesh: a link for each ordered pair of nodes, and the tokens of its calls ---- */
 
-struct rpcbench_bare_pair {
-	struct rpcbench_bare_link link;
+struct bare_pair {
+	struct bare_link link;
 	uint64_t *tokens; /* queue of the calls in flight: [call % queue depth] */
 	uint64_t called, answered;
 };
 
-struct rpcbench_bare_mesh {
+struct bare_mesh {
 	uint32_t nodes;
-	struct rpcbench_bare_pair pair[]; /* [caller][callee] */
+	struct bare_pair pair[]; /* [caller][callee] */
 };
 
-static void rpcbench_bare_mesh_teardown(void *state)
+static void bare_mesh_teardown(void *state)
 {
-	struct rpcbench_bare_mesh *m = (struct rpcbench_bare_mesh *)state;
+	struct bare_mesh *m = state;
 
 	for (uint32_t i = 0; i < m->nodes * m->nodes; i++) {
 		free(m->pair[i].link.req);
@@ -250,22 +248,22 @@ static void rpcbench_bare_mesh_teardown(void *state)
 	free(m);
 }
 
-static int rpcbench_bare_mesh_setup(const struct rpcbench_config *cfg,
-	struct rpcbench_server *server, struct rpcbench_client *clients, void **state_p)
+static int bare_mesh_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+	struct rpcbench_client *clients, void **state_p)
 {
 	uint32_t n = cfg->clients;
-	struct rpcbench_bare_mesh *m;
+	struct bare_mesh *m;
 
-	m = (struct rpcbench_bare_mesh *)calloc_lines(1, sizeof(*m) + n * n * sizeof(m->pair[0]));
+	m = calloc_lines(1, sizeof(*m) + n * n * sizeof(m->pair[0]));
 	if (!m)
 		return -ENOMEM;
 	m->nodes = n;
 	for (uint32_t i = 0; i < n * n; i++) {
-		struct rpcbench_bare_pair *p = &m->pair[i];
+		struct bare_pair *p = &m->pair[i];
 
 		p->tokens = (uint64_t *)calloc(cfg->queue_depth, sizeof(*p->tokens));
-		if (!p->tokens || rpcbench_bare_link_init(&p->link, cfg)) {
-			rpcbench_bare_mesh_teardown(m);
+		if (!p->tokens || bare_link_init(&p->link, cfg)) {
+			bare_mesh_teardown(m);
 			return -ENOMEM;
 		}
 		p->link.client.limit = p->link.server.limit = CELLRING_BURST;
@@ -275,63 +273,62 @@ static int rpcbench_bare_mesh_setup(const struct rpcbench_config *cfg,
 	return 0;
 }
 
-ALWAYS_INLINE struct rpcbench_bare_pair *rpcbench_bare_pair_of(const struct rpcbench_client *c,
-	uint32_t caller, uint32_t callee)
+ALWAYS_INLINE struct bare_pair *bare_pair_of(const struct rpcbench_client *c, uint32_t caller,
+	uint32_t callee)
 {
-	struct rpcbench_bare_mesh *m = (struct rpcbench_bare_mesh *)c->handle;
+	struct bare_mesh *m = c->handle;
 
 	return &m->pair[caller * m->nodes + callee];
 }
 
-ALWAYS_INLINE int rpcbench_bare_mesh_call(struct rpcbench_client *c, uint64_t token,
-	const void *req, uint32_t len)
+ALWAYS_INLINE int bare_mesh_call(struct rpcbench_client *c, uint64_t token, const void *req,
+	uint32_t len)
 {
-	struct rpcbench_bare_pair *p = rpcbench_bare_pair_of(c, c->index, c->to);
+	struct bare_pair *p = bare_pair_of(c, c->index, c->to);
 
 	p->tokens[p->called++ % c->cfg->queue_depth] = token;
-	rpcbench_bare_put(&p->link.client, req, len);
+	bare_put(&p->link.client, req, len);
 	return 0;
 }
 
 /* Answers the burst that has arrived, and those that have arrived behind it. */
-ALWAYS_INLINE uint32_t rpcbench_bare_answer_one(struct rpcbench_bare_end *e)
+ALWAYS_INLINE uint32_t bare_answer_one(struct bare_end *e)
 {
 	uint64_t req[RPCBENCH_WORDS], resp[RPCBENCH_WORDS], head;
 	uint32_t n = 0;
 
-	while (rpcbench_bare_look(e, &head)) {
+	while (bare_look(e, &head)) {
 		memcpy(req, cellring_payload(e->in.slot), RPCBENCH_REQ);
 		cellring_next(&e->in);
 		rpcbench_answer(req, RPCBENCH_REQ, resp, RPCBENCH_RESP);
-		rpcbench_bare_put(e, resp, RPCBENCH_RESP);
+		bare_put(e, resp, RPCBENCH_RESP);
 		n++;
 	}
-	rpcbench_bare_publish(e);
+	bare_publish(e);
 	return n;
 }
 
-ALWAYS_INLINE int rpcbench_bare_mesh_serve(struct rpcbench_client *c, uint32_t most)
+ALWAYS_INLINE int bare_mesh_serve(struct rpcbench_client *c, uint32_t most)
 {
 	uint32_t sum = 0;
 
 	for (uint32_t from = 0; from < c->run->active && sum < most; from++)
 		if (from != c->index)
-			sum += rpcbench_bare_answer_one(
-				&rpcbench_bare_pair_of(c, from, c->index)->link.server);
+			sum += bare_answer_one(&bare_pair_of(c, from, c->index)->link.server);
 	return (int)sum;
 }
 
-ALWAYS_INLINE int rpcbench_bare_mesh_poll(struct rpcbench_client *c)
+ALWAYS_INLINE int bare_mesh_poll(struct rpcbench_client *c)
 {
 	uint32_t n = 0;
 
 	for (uint32_t to = 0; to < c->run->active; to++) {
-		struct rpcbench_bare_pair *p = rpcbench_bare_pair_of(c, c->index, to);
-		struct rpcbench_bare_end *e = &p->link.client;
+		struct bare_pair *p = bare_pair_of(c, c->index, to);
+		struct bare_end *e = &p->link.client;
 		uint64_t head;
 
-		rpcbench_bare_publish(e);
-		while (p->answered != p->called && rpcbench_bare_look(e, &head)) {
+		bare_publish(e);
+		while (p->answered != p->called && bare_look(e, &head)) {
 			uint64_t token = p->tokens[p->answered++ % c->cfg->queue_depth];
 
 			rpcbench_response(c, token, cellring_payload(e->in.slot), RPCBENCH_RESP);
@@ -342,11 +339,10 @@ ALWAYS_INLINE int rpcbench_bare_mesh_poll(struct rpcbench_client *c)
 	return (int)n;
 }
 
-RPCBENCH_MESH(rpcbench_bare_mesh_turn, rpcbench_bare_mesh_call, rpcbench_bare_mesh_serve,
-	rpcbench_bare_mesh_poll)
+RPCBENCH_MESH(bare_mesh_turn, bare_mesh_call, bare_mesh_serve, bare_mesh_poll)
 
-static const struct rpcbench_impl rpcbench_bare_mesh_impl = {"bare", rpcbench_bare_mesh_setup,
-	rpcbench_bare_mesh_teardown, .turn = rpcbench_bare_mesh_turn};
+static const struct rpcbench_impl bare_mesh_impl = {"bare", bare_mesh_setup, bare_mesh_teardown,
+	.turn = bare_mesh_turn};
 
-const struct rpcbench_impl rpcbench_bare = {"bare", rpcbench_bare_setup, rpcbench_bare_teardown,
-	rpcbench_bare_client, rpcbench_bare_server, .mesh = &rpcbench_bare_mesh_impl};
+const struct rpcbench_impl rpcbench_bare = {"bare", bare_setup, bare_teardown, bare_client,
+	bare_server, .mesh = &bare_mesh_impl};

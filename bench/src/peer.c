@@ -3,9 +3,9 @@
 #include "base/lines.h"
 #include "peer.h"
 
-void rpcbench_peer_teardown(void *state)
+void peer_teardown(void *state)
 {
-	struct rpcbench_peer *p = (struct rpcbench_peer *)state;
+	struct rpcbench_peer *p = state;
 
 	for (uint32_t i = 0; i < p->clients; i++) {
 		free(p->link[i].resp);
@@ -15,7 +15,7 @@ void rpcbench_peer_teardown(void *state)
 	free(p);
 }
 
-uint32_t rpcbench_peer_slots(const struct rpcbench_config *cfg, uint32_t clients)
+uint32_t peer_slots(const struct rpcbench_config *cfg, uint32_t clients)
 {
 	/* There is room for all calls, so an enqueue never fails for long. */
 	uint32_t calls = clients * cfg->queue_depth;
@@ -25,27 +25,26 @@ uint32_t rpcbench_peer_slots(const struct rpcbench_config *cfg, uint32_t clients
 	return (uint32_t)pow2_ceil(least > want ? least : want);
 }
 
-int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+int peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp))
 {
-	uint32_t slots = rpcbench_peer_slots(cfg, cfg->clients);
-	struct rpcbench_peer *p = (struct rpcbench_peer *)calloc_lines(1, sizeof(*p));
+	uint32_t slots = peer_slots(cfg, cfg->clients);
+	struct rpcbench_peer *p = calloc_lines(1, sizeof(*p));
 
 	if (!p)
 		return -ENOMEM;
 	p->clients = cfg->clients;
 	p->req_rings = cfg->shared_ring ? 1 : cfg->clients;
 	for (uint32_t i = 0; i < cfg->clients; i++) {
-		struct rpcbench_peer_link *l = &p->link[i];
+		struct peer_link *l = &p->link[i];
 
 		l->shared = cfg->shared_ring;
-		l->req = i < p->req_rings ?
-				 ring_new(slots, sizeof(struct rpcbench_peer_req), l->shared) :
-				 p->link[0].req;
-		l->resp = ring_new(slots, sizeof(struct rpcbench_peer_resp), false);
+		l->req = i < p->req_rings ? ring_new(slots, sizeof(struct peer_req), l->shared) :
+					    p->link[0].req;
+		l->resp = ring_new(slots, sizeof(struct peer_resp), false);
 		if (!l->req || !l->resp) {
-			rpcbench_peer_teardown(p);
+			peer_teardown(p);
 			return -ENOMEM;
 		}
 		clients[i].handle = l;

@@ -25,12 +25,12 @@
 #define RPCBENCH_CLIENT_BITS 6 /* bits of a client's index: log2(RPCBENCH_CLIENTS) */
 
 /* A message: the token with the client's index in its low bits, and the payload. */
-struct rpcbench_peer_req {
+struct peer_req {
 	uint64_t tag;
 	uint64_t word[5];
 };
 
-struct rpcbench_peer_resp {
+struct peer_resp {
 	uint64_t tag;
 	uint64_t word[3];
 };
@@ -41,16 +41,16 @@ static inline uint64_t rpcbench_tag(uint64_t token, uint32_t client)
 }
 
 /* The rings of one client, which is its handle, for ck_ring and rte_ring. */
-struct rpcbench_peer_link {
+struct peer_link {
 	CACHE_ALIGNED void *req; /* the client's request ring */
 	void *resp;
 	bool shared;
 	uint32_t staged;
-	struct rpcbench_peer_req stage[RPCBENCH_PEER_DRAIN];
+	struct peer_req stage[RPCBENCH_PEER_DRAIN];
 };
 
 struct rpcbench_peer {
-	struct rpcbench_peer_link link[RPCBENCH_CLIENTS];
+	struct peer_link link[RPCBENCH_CLIENTS];
 	uint32_t clients;
 	uint32_t req_rings; /* one, or one per client */
 	uint32_t turn; /* index of the request ring that is read next */
@@ -59,30 +59,30 @@ struct rpcbench_peer {
 extern const struct rpcbench_impl rpcbench_bare, rpcbench_ck, rpcbench_dpdk, rpcbench_dpdk_burst;
 
 /* Returns the slots of a ring for the calls of this many clients. */
-uint32_t rpcbench_peer_slots(const struct rpcbench_config *cfg, uint32_t clients);
+uint32_t peer_slots(const struct rpcbench_config *cfg, uint32_t clients);
 
 /* setup() and teardown() of a peer call these functions for everything but the rings. */
-int rpcbench_peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
+int peer_setup(const struct rpcbench_config *cfg, struct rpcbench_server *server,
 	struct rpcbench_client *clients, void **state_p,
 	void *(*ring_new)(uint32_t slots, size_t elem, bool mp));
-void rpcbench_peer_teardown(void *state);
+void peer_teardown(void *state);
 
-ALWAYS_INLINE void rpcbench_peer_fill(struct rpcbench_client *c, struct rpcbench_peer_req *m,
-	uint64_t token, const void *req, uint32_t len)
+ALWAYS_INLINE void peer_fill(struct rpcbench_client *c, struct peer_req *m, uint64_t token,
+	const void *req, uint32_t len)
 {
 	m->tag = rpcbench_tag(token, c->index);
 	memcpy(m->word, req, len);
 }
 
-ALWAYS_INLINE void rpcbench_peer_answer(const struct rpcbench_peer_req *q,
-	struct rpcbench_peer_resp *a, uint32_t req_size, uint32_t resp_size)
+ALWAYS_INLINE void peer_answer(const struct peer_req *q, struct peer_resp *a, uint32_t req_size,
+	uint32_t resp_size)
 {
 	a->tag = q->tag;
 	rpcbench_answer(q->word, req_size, a->word, resp_size);
 }
 
 /* Accepts a response, and makes the call that follows it. */
-ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rpcbench_peer_resp *a,
+ALWAYS_INLINE void peer_take(struct rpcbench_client *c, const struct peer_resp *a,
 	int (*call)(struct rpcbench_client *, uint64_t, const void *, uint32_t))
 {
 	rpcbench_response(c, a->tag >> RPCBENCH_CLIENT_BITS, a->word, RPCBENCH_RESP);
@@ -90,11 +90,11 @@ ALWAYS_INLINE void rpcbench_peer_take(struct rpcbench_client *c, const struct rp
 }
 
 /* Reads the request rings in turn, each until it is empty. */
-ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_req *r,
-	uint64_t *req, uint32_t len, int (*dequeue)(void *ring, struct rpcbench_peer_req *q))
+ALWAYS_INLINE int peer_recv(struct rpcbench_server *s, struct rpcbench_req *r, uint64_t *req,
+	uint32_t len, int (*dequeue)(void *ring, struct peer_req *q))
 {
-	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
-	struct rpcbench_peer_req q;
+	struct rpcbench_peer *p = s->handle;
+	struct peer_req q;
 
 	for (uint32_t i = 0; i < p->req_rings; i++) {
 		if (dequeue(p->link[p->turn].req, &q)) {
@@ -108,12 +108,11 @@ ALWAYS_INLINE int rpcbench_peer_recv(struct rpcbench_server *s, struct rpcbench_
 	return 0;
 }
 
-ALWAYS_INLINE void rpcbench_peer_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
-	const uint64_t *resp, uint32_t len,
-	bool (*enqueue)(void *ring, struct rpcbench_peer_resp *a))
+ALWAYS_INLINE void peer_reply(struct rpcbench_server *s, const struct rpcbench_req *r,
+	const uint64_t *resp, uint32_t len, bool (*enqueue)(void *ring, struct peer_resp *a))
 {
-	struct rpcbench_peer *p = (struct rpcbench_peer *)s->handle;
-	struct rpcbench_peer_resp a = {.tag = r->id};
+	struct rpcbench_peer *p = s->handle;
+	struct peer_resp a = {.tag = r->id};
 
 	memcpy(a.word, resp, len);
 	while (!enqueue(p->link[r->client].resp, &a))

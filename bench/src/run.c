@@ -306,7 +306,7 @@ static void rpcbench_depth(struct rpcbench_bench *b, uint32_t depth, bool last)
 	uint32_t cells = r.counts * r.loops * r.impls;
 
 	b->cfg.queue_depth = depth;
-	r.cells = (struct rpcbench_cell *)calloc(cells, sizeof(*r.cells));
+	r.cells = calloc(cells, sizeof(*r.cells));
 	if (!r.cells)
 		rpcbench_die("no memory", "give fewer --clients");
 	for (uint32_t i = 0; i < cells; i++) {
