@@ -144,7 +144,7 @@ static void child(const struct move_options *o, int fd)
 	int status = lend(o, o->memory ? o->memory : memory_needed(o), &t, &text);
 
 	if (!status && o->peers & MOVE_PEER_UCX)
-		status = ucx_lend(memory_needed(o), &u, &line);
+		status = ucx_lend(o->alloc ? memory_needed(o) : 0, &u, &line);
 	if (!status && dprintf(fd, "%s\n%s\n", text, line ? line : "") < 0)
 		status = 1;
 	if (u)
@@ -288,7 +288,7 @@ static int beside_peers(struct tent *t, struct tent_segment *s, const struct mov
 	int status = 0;
 
 	if (o->peers & MOVE_PEER_UCX)
-		status = ucx_open(server->ucx, &u);
+		status = ucx_open(server->ucx, m->remote, &u);
 	if (u && write(server->fd, "", 1) != 1)
 		status = failed("server", -errno, NULL);
 	if (!status)

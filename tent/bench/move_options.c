@@ -100,7 +100,8 @@ static const struct arg_row rows[] = {
 	{"peer", 0, "NAME,...", ARG_CALL, .read = read_peers, .sets = CLIENT, .with = "fork",
 		.not_with = "op batch threads priority count check stats prometheus trace",
 		.help = "instead of the rows: one write at a time, beside memcpy in this process, cma "
-			"(process_vm_writev) or, with --alloc, ucx (put) (built in: " PEERS ")"},
+			"(process_vm_writev) or ucx (put: over posix with --alloc, else over its cma) "
+			"(built in: " PEERS ")"},
 	{"stats", 0, NULL, ARG_FLAG, AT(stats), .sets = CLIENT,
 		.help = "print at the end how much each rail carried"},
 	{"prometheus", 0, "FILE", ARG_TEXT, AT(prometheus), .sets = CLIENT,
@@ -139,8 +140,6 @@ static int check(const struct args *args, const struct move_options *o, bool ser
 	if (o->threads < o->priorities.n)
 		return args_fail(args, "--threads: give %u or more, one for each priority",
 			o->priorities.n);
-	if (o->peers & MOVE_PEER_UCX && !o->alloc)
-		return args_fail(args, "--peer ucx: give --alloc, because UCX maps the memory");
 	if (is_misnumbered(o->location, "cuda:") || is_misnumbered(o->location, "cpu:"))
 		return args_fail(args, "--location %s: give cpu:N or cuda:N, N from 0 to 999",
 			o->location);

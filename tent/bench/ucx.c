@@ -3,13 +3,26 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucp/api/ucp.h>
+#include <uct/api/uct.h>
 #include <unistd.h>
 
+#define CMA "cma"
+
+/*
+ * ucp_put_nbx() of UCX 1.13 moves mapped memory over posix, but never uses cma: it sends messages
+ * instead, because that transport lacks short puts. So puts over cma are those of the layer below.
+ */
 struct ucx {
+	ucs_async_context_t *async;
+	uct_worker_h uct_worker;
+	uct_md_h md;
+	uct_iface_h iface;
+	uct_ep_h uct_ep; /* NULL: the puts are those of UCP */
 	ucp_context_h context;
 	ucp_worker_h worker;
 	ucp_mem_h memory;
@@ -54,6 +67,117 @@ static int finish(struct ucx *u, const char *what, ucs_status_ptr_t r)
 	return failed(what, status);
 }
 
+/* ---- cma ---- */
+
+static bool is_cma(uct_component_h c)
+{
+	uct_component_attr_t attr = {.field_mask = UCT_COMPONENT_ATTR_FIELD_NAME};
+
+	return uct_component_query(c, &attr) == UCS_OK && !strcmp(attr.name, CMA);
+}
+
+static ucs_status_t open_md(uct_component_h c, uct_md_h *md_p)
+{
+	uct_md_config_t *config;
+	ucs_status_t status = uct_md_config_read(c, NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return status;
+	status = uct_md_open(c, CMA, config, md_p);
+	uct_config_release(config);
+	return status;
+}
+
+static ucs_status_t find_cma(uct_md_h *md_p)
+{
+	ucs_status_t status = UCS_ERR_NO_DEVICE;
+	uct_component_h *all;
+	unsigned n;
+
+	if (uct_query_components(&all, &n) != UCS_OK)
+		return status;
+	for (unsigned i = 0; i < n && !*md_p; i++) {
+		if (is_cma(all[i]))
+			status = open_md(all[i], md_p);
+	}
+	uct_release_component_list(all);
+	return status;
+}
+
+static ucs_status_t open_iface(struct ucx *u)
+{
+	const uct_iface_params_t params = {.field_mask = UCT_IFACE_PARAM_FIELD_OPEN_MODE |
+							 UCT_IFACE_PARAM_FIELD_DEVICE,
+		.open_mode = UCT_IFACE_OPEN_MODE_DEVICE,
+		.mode.device = {.tl_name = CMA, .dev_name = "memory"}};
+	uct_iface_config_t *config;
+	ucs_status_t status = uct_md_iface_config_read(u->md, CMA, NULL, NULL, &config);
+
+	if (status != UCS_OK)
+		return status;
+	status = uct_iface_open(u->md, u->uct_worker, &params, config, &u->iface);
+	uct_config_release(config);
+	if (status == UCS_OK)
+		uct_iface_progress_enable(u->iface, UCT_PROGRESS_SEND);
+	return status;
+}
+
+static int open_cma(struct ucx *u)
+{
+	return failed("thread",
+		       ucs_async_context_create(UCS_ASYNC_MODE_THREAD_SPINLOCK, &u->async)) ||
+	       failed("worker",
+		       uct_worker_create(u->async, UCS_THREAD_MODE_SINGLE, &u->uct_worker)) ||
+	       failed(CMA, find_cma(&u->md)) || failed(CMA, open_iface(u));
+}
+
+static void close_cma(struct ucx *u)
+{
+	if (u->uct_ep)
+		uct_ep_destroy(u->uct_ep);
+	if (u->iface)
+		uct_iface_close(u->iface);
+	if (u->md)
+		uct_md_close(u->md);
+	if (u->uct_worker)
+		uct_worker_destroy(u->uct_worker);
+	if (u->async)
+		ucs_async_context_destroy(u->async);
+}
+
+static int connect_cma(struct ucx *u, const char *device, const char *iface)
+{
+	const uct_ep_params_t params = {.field_mask = UCT_EP_PARAM_FIELD_IFACE |
+						      UCT_EP_PARAM_FIELD_DEV_ADDR |
+						      UCT_EP_PARAM_FIELD_IFACE_ADDR,
+		.iface = u->iface,
+		.dev_addr = (const uct_device_addr_t *)device,
+		.iface_addr = (const uct_iface_addr_t *)iface};
+
+	return failed("endpoint", uct_ep_create(&params, &u->uct_ep));
+}
+
+static void put_has_ended(uct_completion_t *c)
+{
+	/* Its count is 0 now. */
+}
+
+static int put_cma(struct ucx *u, const uint8_t *from, uint64_t len)
+{
+	const uct_iov_t iov = {.buffer = (void *)(uintptr_t)from,
+		.length = len,
+		.memh = UCT_MEM_HANDLE_NULL,
+		.count = 1};
+	uct_completion_t c = {.func = put_has_ended, .count = 1, .status = UCS_OK};
+	ucs_status_t status = uct_ep_put_zcopy(u->uct_ep, &iov, 1, u->remote, 0, &c);
+
+	if (status != UCS_INPROGRESS)
+		return failed("put", status);
+	while (c.count)
+		uct_worker_progress(u->uct_worker);
+	return failed("put", c.status);
+}
+
 /* ---- the server ---- */
 
 static int map_memory(struct ucx *u, uint64_t len)
@@ -77,6 +201,27 @@ static void put_hex(FILE *out, const void *bytes, size_t n)
 	fputc(' ', out);
 	for (size_t i = 0; i < n; i++)
 		fprintf(out, "%02x", ((const uint8_t *)bytes)[i]);
+}
+
+static int describe_cma(struct ucx *u, char **line_p)
+{
+	char device[256], iface[256];
+	uct_iface_attr_t attr;
+	size_t size;
+	FILE *out;
+
+	if (failed(CMA, uct_iface_query(u->iface, &attr)) ||
+		attr.device_addr_len > sizeof(device) || attr.iface_addr_len > sizeof(iface) ||
+		failed(CMA, uct_iface_get_device_address(u->iface, (uct_device_addr_t *)device)) ||
+		failed(CMA, uct_iface_get_address(u->iface, (uct_iface_addr_t *)iface)))
+		return 1;
+	out = open_memstream(line_p, &size);
+	if (!out)
+		return failed("memory", UCS_ERR_NO_MEMORY);
+	fprintf(out, "0");
+	put_hex(out, device, attr.device_addr_len);
+	put_hex(out, iface, attr.iface_addr_len);
+	return fclose(out) != 0;
 }
 
 static int describe(struct ucx *u, char **line_p)
@@ -107,7 +252,8 @@ int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p)
 
 	if (!u)
 		return failed("memory", UCS_ERR_NO_MEMORY);
-	if (open_worker(u) || map_memory(u, len) || describe(u, &line)) {
+	if (len ? open_worker(u) || map_memory(u, len) || describe(u, &line) :
+		  open_cma(u) || describe_cma(u, &line)) {
 		free(line);
 		ucx_close(u);
 		return 1;
@@ -122,7 +268,7 @@ void ucx_serve(struct ucx *u, int fd)
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	char byte;
 
-	while (!poll(&p, 1, 0))
+	while (u->worker && !poll(&p, 1, 0))
 		ucp_worker_progress(u->worker);
 	if (read(fd, &byte, 1) < 0)
 		perror("tentbench");
@@ -144,24 +290,32 @@ static size_t get_hex(char *text)
 	return n;
 }
 
-static int connect_to(struct ucx *u, char *line)
+static int connect_ucp(struct ucx *u, const char *address, const char *key)
 {
-	ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS};
-	char *rest, *address, *key;
+	const ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS,
+		.address = (const ucp_address_t *)address};
 
-	u->remote = strtoull(strtok_r(line, " ", &rest), NULL, 16);
-	address = strtok_r(NULL, " ", &rest);
-	key = strtok_r(NULL, " ", &rest);
-	if (!address || !key)
-		return failed("server", UCS_ERR_INVALID_PARAM);
-	get_hex(address);
-	get_hex(key);
-	params.address = (const ucp_address_t *)address;
-	return failed("endpoint", ucp_ep_create(u->worker, &params, &u->ep)) ||
+	return open_worker(u) || failed("endpoint", ucp_ep_create(u->worker, &params, &u->ep)) ||
 	       failed("key", ucp_ep_rkey_unpack(u->ep, key, &u->rkey));
 }
 
-int ucx_open(const char *line, struct ucx **u_p)
+static int connect_to(struct ucx *u, char *line, uint64_t remote)
+{
+	char *rest, *first, *second;
+	uint64_t mapped = strtoull(strtok_r(line, " ", &rest), NULL, 16);
+
+	first = strtok_r(NULL, " ", &rest);
+	second = strtok_r(NULL, " ", &rest);
+	if (!first || !second)
+		return failed("server", UCS_ERR_INVALID_PARAM);
+	get_hex(first);
+	get_hex(second);
+	u->remote = mapped ? mapped : remote;
+	return mapped ? connect_ucp(u, first, second) :
+			open_cma(u) || connect_cma(u, first, second);
+}
+
+int ucx_open(const char *line, uint64_t remote, struct ucx **u_p)
 {
 	struct ucx *u = calloc(1, sizeof(*u));
 	char *copy = strdup(line);
@@ -170,7 +324,7 @@ int ucx_open(const char *line, struct ucx **u_p)
 	if (err)
 		fprintf(stderr, "tentbench: UCX: no memory, or no server\n");
 	else
-		err = open_worker(u) || connect_to(u, copy) || ucx_put(u, (const uint8_t *)"x", 1);
+		err = connect_to(u, copy, remote) || ucx_put(u, (const uint8_t *)"x", 1);
 	free(copy);
 	if (err) {
 		ucx_close(u);
@@ -185,6 +339,8 @@ int ucx_put(void *arg, const uint8_t *from, uint64_t len)
 	static const ucp_request_param_t none = {0};
 	struct ucx *u = arg;
 
+	if (u->uct_ep)
+		return put_cma(u, from, len);
 	return finish(u, "put", ucp_put_nbx(u->ep, from, len, u->remote, u->rkey, &none)) ||
 	       finish(u, "flush", ucp_ep_flush_nbx(u->ep, &none));
 }
@@ -193,6 +349,7 @@ void ucx_close(struct ucx *u)
 {
 	if (!u)
 		return;
+	close_cma(u);
 	if (u->rkey)
 		ucp_rkey_destroy(u->rkey);
 	if (u->memory)

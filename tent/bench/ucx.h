@@ -10,15 +10,17 @@ struct ucx;
 #ifdef HAVE_UCX
 
 /*
- * The server's side: UCX allocates the memory, so that the client maps it. Writes a line without its
- * end for ucx_open(), which the caller must free with free(3). A function that returns an int
- * returns 0, or 1 after it has printed why.
+ * The server's side: UCX allocates @len bytes, which the client maps and writes over posix. With
+ * @len 0, the client writes memory of the server's over cma. Writes a line without its end for
+ * ucx_open(), which the caller must free with free(3). A function that returns an int returns 0, or
+ * 1 after it has printed why.
  */
 int ucx_lend(uint64_t len, struct ucx **u_p, char **line_p);
 /* Serves until a byte arrives at @fd, which the client sends when it has put once. */
 void ucx_serve(struct ucx *u, int fd);
 
-int ucx_open(const char *line, struct ucx **u_p);
+/* @remote: the server's memory, over cma. */
+int ucx_open(const char *line, uint64_t remote, struct ucx **u_p);
 /* Puts bytes at the beginning of the server's memory, and waits until they are in place. */
 int ucx_put(void *u, const uint8_t *from, uint64_t len);
 
@@ -36,7 +38,7 @@ static inline void ucx_serve(struct ucx *u, int fd)
 {
 }
 
-static inline int ucx_open(const char *line, struct ucx **u_p)
+static inline int ucx_open(const char *line, uint64_t remote, struct ucx **u_p)
 {
 	return 1;
 }

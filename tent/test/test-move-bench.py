@@ -154,7 +154,7 @@ built = re.search(r"\(built in: (\S+)\)", " ".join(run("client", "--help").stdou
 peers = ["memcpy", "cma"]
 options = ["--fork", *rails, "--size", "64K,1M", "--seconds", "0.02"]
 if "ucx" in built:
-    refused("client", *options, "--peer", "ucx", words="--peer ucx: give --alloc")
+    run("client", *options, "--peer", "ucx,cma")
     peers.append("ucx")
     options.append("--alloc")
 else:

@@ -68,7 +68,7 @@ int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const s
 	return __real_pthread_cond_timedwait(c, m, ts);
 }
 
-/* After waits the copying thread naps. Who polls does not depend on the end of its nap. */
+/* After waits the copying thread naps. A program that polls does not depend on the end of the nap. */
 TEST(who_polls_wakes_the_copying_thread)
 {
 	const size_t len = 64 * KIB + 1; /* which a thread that submits does not copy */
