@@ -168,6 +168,10 @@ alone() {
 	in_chroot "$root" sh -c "apt-get install $quiet /debs/*.deb" >>"$work/log" 2>&1
 	in_chroot "$root" setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs \
 		softhca-run ibv_devinfo | grep PORT_ACTIVE
+	apt "$root" install gcc libc6-dev libibverbs-dev
+	sed -n '/^```c$/,/^```$/{/^```/d;p}' "$source/subprojects/softhca/README.md" >"$root/tmp/app.c"
+	in_chroot "$root" setpriv --reuid nobody --regid nogroup --clear-groups --no-new-privs \
+		sh -euc 'cd "$(mktemp -d)" && cc /tmp/app.c -o app -libverbs && exec sh /usr/share/softhca/check.sh ./app'
 }
 
 debootstrap --variant=minbase "$suite" "$work/build" >"$work/log" 2>&1

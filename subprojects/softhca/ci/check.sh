@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# A CI job in plain shell, for an ordinary user: a program that uses verbs runs without faults, with a lost and with a late
+# message, and two programs on two hosts whose network loses packets. Copy it, and put the tests of your project in the place
+# of APP, which is the program in softhca's README, and of ibv_rc_pingpong.
+#
+#	check.sh APP [DIRECTORY]
+#
+# The directory (artifacts) receives what the programs print, and the packets of the two hosts.
+set -eu
+app=$(realpath "$1")
+mkdir -p "${2:-artifacts}"
+cd "${2:-artifacts}"
+
+# expect NAME STATUS TEXT COMMAND...: the command ends with the status and prints the text.
+expect() {
+	name=$1 want=$2 text=$3 status=0
+	shift 3
+	"$@" >"$name.log" 2>&1 || status=$?
+	if [ $status != "$want" ] || ! grep -q "$text" "$name.log"; then
+		echo "check: $name: status $status, not $want with '$text':"
+		cat "$name.log"
+		exit 1
+	fi
+	echo "check: $name: $text"
+}
+
+# A test fails at the first mistake in the use of verbs, and if it takes too long.
+export SOFTHCA_STRICT=abort
+expect plain 0 'success: 42' timeout 60 softhca-run "$app"
+
+# No message is lost unless its sender gets an error: a test of such an error wants to see it.
+expect lost 1 'transport retry counter exceeded' \
+	env SOFTHCA_FAULTS='opcode=write nth=1 count=0 action=no_answer' timeout 60 softhca-run "$app"
+
+# A program that waits for a late message is ended by its time limit, and the job fails with it (timeout's status is 124).
+expect late 124 emulated \
+	env SOFTHCA_FAULTS='opcode=write action=late delay_ns=3600000000000' timeout 1 softhca-run "$app"
+
+# Two hosts are two fabrics, whose adapters have an address each. One twentieth of the packets of both hosts is lost, so the
+# programs end with success only if each message is repeated until it arrives. Each host prints at the end what its rule has hit.
+export SOFTHCA_FAULTS='action=packet_lost percent=5 count=0 seed=1'
+ping='timeout 60 ibv_rc_pingpong -p 18517 -g 0 -c -e -n 50'
+for host in 2 3; do
+	echo "link=roce netdev=lo gid=127.0.0.$host udp=on" >"host$host.topology"
+done
+host() {
+	SOFTHCA_CAPTURE=$PWD/host$1.pcapng softhca-run -f "check-$$-$1" -t "host$1.topology" sh -euc "$2; softhcactl fault list"
+}
+host 2 "$ping" >host2.log 2>&1 &
+server=$!
+until grep -q ':4855 .* 0A ' /proc/net/tcp /proc/net/tcp6; do # the server listens at port 18517
+	kill -0 $server || { cat host2.log; exit 1; }
+done
+expect host3 0 'hit [1-9]' host 3 "$ping 127.0.0.1"
+wait $server || { cat host2.log; exit 1; }
