@@ -111,10 +111,12 @@ typedef void copyrpc_bulk_fn(void *arg, struct copyrpc_ep *ep, int status);
  * Starts the transfer of @len bytes from the peer's memory into the bulk, or from the bulk into the
  * peer's memory; the offsets count from the beginnings of the remote range and of the bulk. If none
  * is under way, the next poll sends the messages that were collected before and the first bytes,
- * with one doorbell. A transfer is cut into parts of at most 1 MiB, of which a few are under way at
- * a time; transfers of an endpoint take turns. Pushed bytes arrive in no particular order, but
- * before the messages that are sent after the callback. Do not change memory that is read, nor use
- * memory that is written, before the callback.
+ * with one doorbell. A transfer is cut into parts of at most 1 MiB, of which two are under way at a
+ * time; transfers of an endpoint take turns. While ordinary calls are made on the endpoint, one part
+ * is under way at a time, so that a call or its response waits for one part at most; the first
+ * after a while may wait for two. Pushed bytes arrive in no particular order, but before the
+ * messages that are sent after the callback. Do not change memory that is read, nor use memory that
+ * is written, before the callback.
  *
  * If the endpoint returns after a lost connection, the transfer continues: the parts that are not
  * known to have arrived are moved again.

@@ -158,6 +158,9 @@ struct copyrpc_ep {
 	uint32_t raw_owned; /* operations of the library among raw_ids */
 	struct transfer *transfers;
 	uint64_t bytes_wanted, bytes_posted; /* of transfers that have not ended */
+	uint64_t large; /* messages of large calls among the received ones */
+	uint64_t small_seen; /* other messages that were received before the last part was posted */
+	uint32_t beside; /* parts that are still posted one at a time because of them */
 	struct served_list due; /* large requests that wait for transfers of others */
 	uint32_t moves; /* transfers of large calls */
 	struct copyrpc_ep *turns_next; /* in the list of the context */

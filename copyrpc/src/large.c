@@ -66,8 +66,10 @@ static int end_large(struct call_hook *hook, struct copyrpc_ep *ep, const struct
 	uint32_t resp_len = 0;
 	int rc;
 
-	if (!status)
+	if (!status) {
+		ep->large++;
 		status = take_response(c, data, len, &resp_len);
+	}
 	rc = status == -EPROTO ? status : 0;
 	if (hook->canceled)
 		status = -ECANCELED;

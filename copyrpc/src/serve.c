@@ -291,6 +291,7 @@ int serve_large(struct copyrpc_req *req)
 	const struct copyrpc_ctx *ctx = ep_of(req->ch)->ctx;
 	struct wire_large w = {0};
 
+	ep_of(req->ch)->large++;
 	if (req->len >= sizeof(w))
 		w = get_large(req->data);
 	if (check_large(req, &w)) {

@@ -3,6 +3,9 @@
 
 #include "links.h"
 
+/* So many parts after a message of a small call are posted one at a time: the next one may follow. */
+#define PARTS_BESIDE 4
+
 static uint64_t part_at(const struct transfer *t, uint64_t off)
 {
 	return t->len - off < TRANSFER_PART ? t->len - off : TRANSFER_PART;
@@ -65,10 +68,23 @@ static void part_done(struct raw_owner *owner, int status)
 	queue(t);
 }
 
+/* If messages of small calls have come since the last part, they do not wait for more than one of the
+ * next parts. */
+static void look_beside(struct copyrpc_ep *ep)
+{
+	uint64_t small = ep->ch.stats.requests + ep->ch.stats.responses - ep->large;
+
+	if (small != ep->small_seen)
+		ep->beside = PARTS_BESIDE;
+	ep->small_seen = small;
+}
+
 /* Half of the send queue is left to messages. */
 static bool may_post(const struct transfer *t)
 {
-	return t->posted < t->len && t->ep->bytes_posted < TRANSFER_POSTED_MAX &&
+	uint64_t most = t->ep->beside ? TRANSFER_PART : TRANSFER_POSTED_MAX;
+
+	return t->posted < t->len && t->ep->bytes_posted < most &&
 	       t->ep->raw_owned < t->ep->ctx->attr.sq_depth / 2;
 }
 
@@ -78,6 +94,7 @@ static int post_parts(struct transfer *t)
 {
 	int n = 0;
 
+	look_beside(t->ep);
 	for (; may_post(t); n++) {
 		const struct raw_move m = {
 			.is_read = t->is_read,
@@ -96,6 +113,7 @@ static int post_parts(struct transfer *t)
 		t->posted += m.len;
 		t->ep->bytes_posted += m.len;
 		t->parts++;
+		t->ep->beside -= t->ep->beside > 0;
 	}
 	if (!t->parts)
 		queue(t);

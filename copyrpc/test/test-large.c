@@ -308,6 +308,61 @@ static void after_long_ones(uint32_t n, uint32_t len)
 TEST_WITH(a_short_one_after_a_long_one, after_long_ones, 1, 3 * MIB);
 TEST_WITH(a_short_one_after_two_long_ones, after_long_ones, 2, MOST);
 
+/* Counts the ends of large calls, whose token is 1, and of small ones, whose token is 0. */
+static void on_either(void *arg, struct copyrpc_ep *ep, uint64_t token, int status,
+	const void *bytes, uint32_t len)
+{
+	uint32_t *ended = arg;
+
+	CHECK_EQ(status, 0);
+	ended[token]++;
+}
+
+static void answer_fully(struct copyrpc_ctx *ctx)
+{
+	struct copyrpc_req *req;
+
+	while (copyrpc_recv(ctx, &req))
+		CHECK_EQ(copyrpc_reply(req, data, copyrpc_req_allowance(req)), 0);
+}
+
+/* Small calls, one at a time, beside large ones: at most one part is posted before the answer to a
+ * small call, except before the first one, because nothing has announced it. Afterwards parts are posted
+ * together again. */
+static void small_beside_large(uint32_t len, uint32_t back)
+{
+	uint32_t made[2] = {0}, ended[2] = {0};
+	uint64_t most = 0;
+	struct pair p;
+
+	rig_open(&p, MOST, 4 * MOST);
+	while (ended[1] < 3) {
+		if (made[1] < 3 && !copyrpc_call_large(p.ep[0], data, len, resp, back, 1))
+			made[1]++;
+		if (made[0] == ended[0] && !copyrpc_call(p.ep[0], "x", 1, 1, 0))
+			made[0]++;
+		copyrpc_poll(p.ctx[0], on_either, ended);
+		copyrpc_poll(p.ctx[1], NULL, NULL);
+		CHECK(p.ep[1]->bytes_posted <= (ended[0] ? 1 : 2) * MIB);
+		answer_fully(p.ctx[1]);
+	}
+	CHECK(ended[0] >= MOST / MIB);
+	CHECK_EQ(p.ep[0]->ch.stats.responses - p.ep[0]->large, ended[0]);
+	CHECK_EQ(p.ep[1]->ch.stats.requests - p.ep[1]->large, made[0]);
+	CHECK_EQ(copyrpc_call_large(p.ep[0], data, len, resp, back, 1), 0);
+	while (ended[1] < 4) {
+		copyrpc_poll(p.ctx[0], on_either, ended);
+		copyrpc_poll(p.ctx[1], NULL, NULL);
+		most = p.ep[1]->bytes_posted > most ? p.ep[1]->bytes_posted : most;
+		answer_fully(p.ctx[1]);
+	}
+	CHECK_EQ(most, 2 * MIB);
+	pair_close(&p);
+}
+
+TEST_WITH(small_calls_beside_pulls, small_beside_large, 5 * MIB, 1);
+TEST_WITH(small_calls_beside_pushes, small_beside_large, 1, 5 * MIB);
+
 /* Requests that have not had their turn end as the others do. */
 static void in_turn_until(int side)
 {
